@@ -21,9 +21,9 @@ type Config struct {
 	// Coordinator is where msghandler listens: host:port, several of them separated by commas, or a gRPC target such as
 	// dns:///msghandler:9090. Calls go to all addresses in turn.
 	Coordinator string
-	// CallbackTarget is the address at which the coordinator reaches this producer's gRPC server: host:port or
-	// dns:///host:port. The coordinator's callbacks.allow must name the address. Empty: the target of the coordinator's
-	// configuration.
+	// CallbackTarget is the address at which the coordinator reaches this producer's gRPC server, host:port or
+	// dns:///host:port, or the URL at which its HTTPHandler is mounted. The coordinator's callbacks.allow must name the
+	// address. Empty: the target of the coordinator's configuration.
 	CallbackTarget string
 	// Coordinators says who may call Confirm and DeleteBusiness. Empty: anyone who reaches the server, with a warning.
 	Coordinators Coordinators

@@ -16,15 +16,15 @@ import (
 )
 
 // Coordinators says who may call Confirm and DeleteBusiness. A caller that meets one of Names, Tokens and TokenFile
-// is let in. Every other caller gets UNAUTHENTICATED, or PERMISSION_DENIED if its certificate has another name,
-// before anything is looked up or written. Coordinators take this answer for an unreachable producer: their messages
-// wait and lose no attempt.
+// is let in. Every other caller gets UNAUTHENTICATED (by HTTP 401), or PERMISSION_DENIED (403) if its certificate has
+// another name, before anything is looked up or written. Coordinators take this answer for an unreachable producer:
+// their messages wait and lose no attempt.
 //
 // The zero value lets in anyone who reaches the server, and Register logs a warning: a stranger who guesses an id can
 // have its transaction rolled back.
 type Coordinators struct {
 	// Names are globs on the names in a client's certificate (DNS names, URIs, e-mail addresses and the common name),
-	// such as coordinator.shop or spiffe://shop/msghandler/*; * is any text without a slash. The gRPC server must use
+	// such as coordinator.shop or spiffe://shop/msghandler/*; * is any text without a slash. The server must use
 	// TLS and verify client certificates (tls.RequireAndVerifyClientCert or tls.VerifyClientCertIfGiven).
 	Names []string
 	// Tokens are the bearer tokens that coordinators may show, each of 16 to 4,096 printable ASCII characters without

@@ -40,8 +40,15 @@ final class Orders {
 
     /** A request that is not as the protocol has it. */
     private static final class BadRequest extends IOException {
-        BadRequest(String message) {
+        private final int status;
+
+        BadRequest(int status, String message) {
             super(message);
+            this.status = status;
+        }
+
+        BadRequest(String message) {
+            this(400, message);
         }
     }
 
@@ -98,8 +105,8 @@ final class Orders {
     }
 
     private static List<String> ids(JsonNode request) throws BadRequest {
-        if (!request.path("producer").asText().equals(PRODUCER)) {
-            throw new BadRequest("this is the producer " + PRODUCER);
+        if (!text(request.path("producer")).equals(PRODUCER)) {
+            throw new BadRequest(409, "this is the producer " + PRODUCER);
         }
         if (!request.path("ids").isArray()) {
             throw new BadRequest("ids is a list");
@@ -113,7 +120,7 @@ final class Orders {
 
     private static String text(JsonNode value) throws BadRequest {
         if (!value.isTextual() || !StandardCharsets.UTF_8.newEncoder().canEncode(value.textValue())) {
-            throw new BadRequest("an id is a text");
+            throw new BadRequest("a name or an id is a text");
         }
         return value.textValue();
     }
@@ -155,7 +162,9 @@ final class Orders {
                 throw new BadRequest("send POST with up to 1 MiB");
             }
             return route.answer(json.readTree(body));
-        } catch (BadRequest | JsonProcessingException e) {
+        } catch (BadRequest e) {
+            return Answer.error(e.status, e.getMessage());
+        } catch (JsonProcessingException e) {
             return Answer.error(400, e.getMessage());
         } catch (IOException | SQLException e) {
             return Answer.error(503, e.getMessage()); // the same request may be made again

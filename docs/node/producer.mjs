@@ -230,7 +230,7 @@ class Service {
   }
 
   async serve(request, response) {
-    const failed = error => [error instanceof BadRequest ? 400 : 503, {error: error.message}];
+    const failed = error => [error.status ?? 503, {error: error.message}];
     const [status, body] = await this.route(request).catch(failed);
     response.writeHead(status, {'Content-Type': 'application/json'}).end(JSON.stringify(body));
   }
@@ -279,14 +279,20 @@ class Service {
   }
 }
 
-class BadRequest extends Error {}
+class BadRequest extends Error {
+  constructor(message, status = 400) {
+    super(message);
+    this.status = status;
+  }
+}
 
 const digest = token => createHash('sha256').update(token).digest();
 
 const isText = value => typeof value === 'string' && Buffer.from(value).toString() === value; // no half characters
 
 function check({producer, ids, final = false}) {
-  if (producer !== PRODUCER) throw new BadRequest(`this is the producer ${PRODUCER}`);
+  if (!isText(producer)) throw new BadRequest('producer is a text');
+  if (producer !== PRODUCER) throw new BadRequest(`this is the producer ${PRODUCER}`, 409);
   if (!Array.isArray(ids) || !ids.every(isText)) throw new BadRequest('ids is a list of texts');
   if (typeof final !== 'boolean') throw new BadRequest('final is true or false');
   return ids;

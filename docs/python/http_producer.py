@@ -245,6 +245,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             request = self.read()
         except (ValueError, KeyError, TypeError) as error:
             return self.answer(400, {"error": str(error)})
+        if request.get("producer", PRODUCER) != PRODUCER:
+            return self.answer(409, {"error": f"this is the producer {PRODUCER}"})
         return route(request)
 
     def read(self):
@@ -254,11 +256,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
         request = json.loads(self.rfile.read(length))
         if self.path == "/orders":
             return {"id": text(request["id"]), "amount": int(request["amount"])}
-        if request["producer"] != PRODUCER:
-            raise ValueError(f"this is the producer {PRODUCER}")
         if not isinstance(request["ids"], list) or not isinstance(request.get("final", False), bool):
             raise ValueError("ids is a list, and final is true or false")
-        return {"ids": [text(i) for i in request["ids"]], "final": request.get("final", False)}
+        return {"producer": text(request["producer"]), "ids": [text(i) for i in request["ids"]],
+                "final": request.get("final", False)}
 
     def order(self, order):
         body = json.dumps(order, sort_keys=True).encode()  # the same each time it is sent
@@ -312,7 +313,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 def text(value):
     if not isinstance(value, str):
-        raise TypeError("an id is a text")
+        raise TypeError("a name or an id is a text")
     value.encode()  # an error for half a character
     return value
 

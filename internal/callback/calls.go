@@ -87,7 +87,8 @@ func (c *Client) call(
 }
 
 func (c *Client) once(
-	ctx context.Context, producer transport, ids []string, do func(ctx context.Context, producer transport, ids []string) error,
+	ctx context.Context, producer transport, ids []string,
+	do func(ctx context.Context, producer transport, ids []string) error,
 ) error {
 	ctx, cancel := context.WithTimeout(ctx, c.config.Timeout)
 	defer cancel()

@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"maps"
@@ -26,6 +25,7 @@ import (
 	"github.com/msghandler/msghandler/internal/certs"
 	"github.com/msghandler/msghandler/internal/certs/certstest"
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
 // serveHTTP runs a producer on a free port of the loopback and returns its URL.
@@ -74,7 +74,7 @@ func TestHTTPCallsHaveTheirForm(t *testing.T) {
 		line, body string
 		header     http.Header
 	}
-	calls := make(chan seen, 2)
+	calls := make(chan seen, 3)
 	target := halfmsg.Target{Producer: "orders", Address: serveHTTP(t, func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		calls <- seen{r.Method + " " + r.RequestURI, string(body), r.Header}
@@ -93,9 +93,20 @@ func TestHTTPCallsHaveTheirForm(t *testing.T) {
 	if err := c.DeleteBusiness(ctx, target, []string{"1"}); err != nil {
 		t.Fatal(err)
 	}
+	api, release, err := c.Open(target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	if _, err := api.Confirm(ctx, &msghandlerv1.ConfirmRequest{Producer: "orders", Final: true}); err != nil {
+		t.Fatal(err)
+	}
 	for _, want := range []seen{
 		{line: "POST /msg/confirm", body: `{"producer":"orders","ids":["1","2","3"],"final":false}`},
 		{line: "POST /msg/deleteBusiness", body: `{"producer":"orders","ids":["1"]}`},
+		{line: "POST /msg/confirm", body: `{"producer":"orders","ids":[],"final":true}`},
 	} {
 		got := <-calls
 		if got.line != want.line || got.body != want.body {
@@ -168,6 +179,17 @@ func TestHTTPDeadlineEndsACall(t *testing.T) {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
+	mute, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = mute.Close() }()
+	c := client(t, callback.Config{Timeout: 200 * time.Millisecond})
+	to := halfmsg.Target{Producer: "orders", Address: "https://" + mute.Addr().String()}
+	_, err = c.Confirm(t.Context(), to, []string{"1"}, false)
+	if err == nil || !strings.Contains(err.Error(), "waiting for connections to become ready") {
+		t.Errorf("nobody answers the handshake: got %v", err)
+	}
 }
 
 func TestHTTPAnswerIsBounded(t *testing.T) {
@@ -239,7 +261,7 @@ func TestCloseEndsHTTPCalls(t *testing.T) {
 		close(entered)
 		<-r.Context().Done()
 	})
-	c := client(t, callback.Config{Timeout: time.Minute})
+	c := client(t, callback.Config{Timeout: time.Hour})
 	target := halfmsg.Target{Producer: "orders", Address: url}
 	answered := make(chan error, 1)
 	go func() {
@@ -257,16 +279,28 @@ func TestCloseEndsHTTPCalls(t *testing.T) {
 	}
 }
 
-func TestHTTPTargetsAreBounded(t *testing.T) {
+// The connections of a target that is dropped end, and those of all targets end with the client.
+func TestHTTPConnectionsEndWithTheirTarget(t *testing.T) {
 	t.Parallel()
+	closed := make(chan struct{}, 10)
+	server := httptest.NewUnstartedServer(http.HandlerFunc(committedHTTP))
+	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateClosed {
+			closed <- struct{}{}
+		}
+	}
+	server.Start()
+	t.Cleanup(server.Close)
 	c := client(t, callback.Config{Timeout: 30 * time.Second}.WithMaxTargets(1))
-	url := serveHTTP(t, committedHTTP)
-	for i := range 5 {
-		to := halfmsg.Target{Producer: "p", Address: fmt.Sprintf("%s/%d", url, i)}
+	for _, path := range []string{"/a", "/b"} {
+		to := halfmsg.Target{Producer: "p", Address: server.URL + path}
 		if _, err := c.Confirm(t.Context(), to, []string{"1"}, false); err != nil {
 			t.Fatal(err)
 		}
 	}
+	<-closed
+	c.Close()
+	<-closed
 }
 
 func TestHTTPFailedConnectionIsUnavailable(t *testing.T) {

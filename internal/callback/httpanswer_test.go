@@ -108,7 +108,8 @@ func TestHTTPStatusDecidesReached(t *testing.T) {
 			body = ""
 		}
 		failed := failedHTTP(t, status, "application/json", body)
-		if failed.Code() != tc.code || failed.Reached != tc.reached || errors.Is(failed, halfmsg.ErrCallFailed) != tc.reached {
+		if failed.Code() != tc.code || failed.Reached != tc.reached ||
+			errors.Is(failed, halfmsg.ErrCallFailed) != tc.reached {
 			t.Errorf("%d: got code %v, reached %t", status, failed.Code(), failed.Reached)
 		}
 		if !strings.Contains(failed.Error(), tc.want) || failed.Malformed() != (status/100 == 2) {

@@ -42,7 +42,8 @@ func (e *handshakeError) Error() string { return "authentication handshake faile
 // Unwrap gives the cause.
 func (e *handshakeError) Unwrap() error { return e.cause }
 
-// failure describes a call without an answer. The texts name no port of ours: as causes of a message they must be equal.
+// failure describes a call without an answer. The texts name no port of ours: as causes of a message they must be
+// equal.
 func (h *httpTransport) failure(ctx context.Context, err error, connected bool) error {
 	switch {
 	case h.open.Err() != nil:
@@ -66,8 +67,9 @@ func (h *httpTransport) failure(ctx context.Context, err error, connected bool) 
 		said = fmt.Sprintf("%s: %s", on.Op, on.Err)
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		said = "the connection was closed before the end of the answer"
-	case strings.Contains(said, "malformed HTTP"):
-		said = "what answers does not speak HTTP/1.1: " + said
+	case strings.Contains(said, "malformed HTTP"), strings.Contains(said, "readLoopPeekFailLocked"):
+		// The server of another protocol may even speak first.
+		said = "what answers does not speak HTTP/1.1"
 	}
 	return &httpError{code: codes.Unavailable, said: said, cause: err}
 }

@@ -13,7 +13,7 @@ import (
 
 type verifyProducerCommand struct {
 	Name      string        `arg:"" help:"The producer's name, such as orders." name:"PRODUCER"`
-	Target    string        `arg:"" optional:"" help:"Where it is called back; default: producers.PRODUCER.target." name:"HOST:PORT"`
+	Target    string        `arg:"" optional:"" help:"Where it is called back, HOST:PORT for gRPC or a URL for HTTP; default: producers.PRODUCER.target." name:"TARGET"`
 	Committed []string      `help:"An id that has committed and whose marker is not deleted yet; the producer must say so." placeholder:"ID"`
 	Timeout   time.Duration `default:"1m" help:"How long the whole may take."`
 	Output    string        `default:"table" enum:"table,json,yaml" help:"table for people, json or yaml for programs."`
@@ -29,7 +29,8 @@ func newVerifyProducerCommand() verifyProducerCommand {
 
 // Help returns the text below the usage in --help.
 func (c *verifyProducerCommand) Help() string {
-	return `For a new producer, or a producer that may break the contract. callbacks.allow must allow its target, as for
+	return `For a new producer, or a producer that may break the contract. Its target is HOST:PORT for gRPC, or the URL
+below which it takes POST /confirm and POST /deleteBusiness. callbacks.allow must allow its target, as for
 a coordinator; without a configuration the target is not checked. The producer is asked about ids that cannot exist:
 many at once, the longest, the same id twice, and none. A final question leaves a tombstone there. The producer also
 gets a request to delete markers that do not exist. The exit status is 1 when the producer breaks the contract, and 0
@@ -48,7 +49,7 @@ func (c *verifyProducerCommand) Run(ctx context.Context, s *commandline.Session)
 	}
 	if c.Target == "" && settings.Producers[c.Name].Target == "" {
 		return commandline.UsageError{
-			Err: fmt.Errorf("where is %s? Write: msghandler verify-producer %s HOST:PORT", c.Name, c.Name),
+			Err: fmt.Errorf("where is %s? Write: msghandler verify-producer %s HOST:PORT, or a URL", c.Name, c.Name),
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)

@@ -173,11 +173,20 @@ func checkExchange(s string) error {
 	return nil
 }
 
-// checkTarget checks the form only. callbacks.allow decides at each call whether the target may be dialled.
+// checkTarget checks the form only. callbacks.allow decides at each call whether the target may be dialled. No error
+// quotes the target.
 func checkTarget(s string) error {
+	if scheme, rest, _ := strings.Cut(s, "://"); scheme == "http" || scheme == "https" {
+		if strings.ContainsAny(rest, "@?#%,= ") || strings.HasPrefix(rest, "/") || rest == "" {
+			return errors.New("is not a URL that can be called; write https://host:port/path, without a user, a query or " +
+				"a fragment")
+		}
+		return nil
+	}
 	target := strings.TrimPrefix(s, "dns:///")
 	if strings.Contains(target, "//") || checkAddr(target) != nil {
-		return errors.New("is not a callback target; write host:port or dns:///host:port")
+		return errors.New("is not a callback target; write host:port, dns:///host:port, http://host/path or " +
+			"https://host/path")
 	}
 	return nil
 }

@@ -226,18 +226,20 @@ func (c *Config) Secure(producer string) bool {
 	return c.Callbacks.TLS
 }
 
-// SecuresAny says whether any producer is called with TLS.
+// SecuresAny says whether any producer is called with TLS: by a setting, or because a configured target says so.
 func (c *Config) SecuresAny() bool {
 	if c.Callbacks.TLS {
 		return true
 	}
 	for _, p := range c.Producers {
-		if p.TLS != nil && *p.TLS {
+		if p.TLS != nil && *p.TLS || isHTTPS(p.Target) {
 			return true
 		}
 	}
-	return false
+	return slices.ContainsFunc(c.MovedTargets(), func(pair [2]string) bool { return isHTTPS(pair[1]) })
 }
+
+func isHTTPS(target string) bool { return strings.HasPrefix(target, "https://") }
 
 // TokenFile names the file with the token for calls to a producer; empty: none.
 func (c *Config) TokenFile(producer string) string {
@@ -254,7 +256,7 @@ func (c *Config) TokensInPlain() (keys []string) {
 	}
 	for name, p := range c.Producers {
 		switch {
-		case c.Secure(name) || c.TokenFile(name) == "":
+		case c.Secure(name) || isHTTPS(p.Target) || c.TokenFile(name) == "":
 		case p.TokenFile != nil:
 			keys = append(keys, producersPrefix+name+".token_file")
 		case p.TLS != nil:

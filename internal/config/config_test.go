@@ -118,6 +118,26 @@ submit:
 	}
 }
 
+// A target of https is called with TLS, without another setting.
+func TestTargetOfHTTPSIsSecure(t *testing.T) {
+	t.Parallel()
+	for file, secure := range map[string]bool{
+		"producers: {stock: {target: \"https://stock:8443/msg\", token_file: a}}\n": true,
+		"producers: {stock: {target: \"http://stock/msg\", token_file: a}}\n":       false,
+		"callbacks: {moved: [\"old:9000=https://new\"]}\n":                          true,
+		"callbacks: {moved: [\"https://old=new:9000\"]}\n":                          false,
+	} {
+		c, err := config.Load(config.Sources{File: write(t, file)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		plain := len(c.TokensInPlain()) > 0
+		if c.SecuresAny() != secure || plain != (!secure && len(c.Producers) > 0) {
+			t.Errorf("%s: secure %t, tokens in plain %t", file, c.SecuresAny(), plain)
+		}
+	}
+}
+
 func TestTokensOfProducers(t *testing.T) {
 	t.Parallel()
 	c, err := config.Load(config.Sources{File: write(t, `
@@ -189,6 +209,13 @@ func TestErrorsNameKeyAndLine(t *testing.T) {
 				"FILE:1: producers.stock.callers",
 				"set grpc.tls_client_ca",
 			},
+		},
+		"a URL with a password": {
+			file: "producers: {stock: {target: \"https://u:s3cret@stock/x\"}}\n",
+			want: []string{"FILE:1: producers.stock.target", "without a user"},
+		},
+		"a URL with a query": {
+			file: "callbacks: {moved: [\"old:1=http://new/x?y\"]}\n", want: []string{"callbacks.moved", "is not OLD=NEW"},
 		},
 		"certificates without a secure producer": {
 			file: "callbacks: {tls_ca: ca.pem}\n", want: []string{

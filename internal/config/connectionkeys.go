@@ -126,8 +126,9 @@ func (c *Callbacks) keys() []Key {
 	return []Key{
 		{
 			Name: "callbacks.allow", value: list(&c.Allow, 0, checkAllow),
-			Meaning: "Callback targets that may be called: globs on host:port, such as *.orders.svc:9000. With none, no " +
-				"producer can send messages. A localhost target also needs a loopback network in callbacks.networks.",
+			Meaning: "Callback targets that may be called: globs on host:port, such as *.orders.svc:9000. A URL without a " +
+				"port has port 80 or 443. With none, no producer can send messages. A localhost target also needs a loopback " +
+				"network in callbacks.networks.",
 		},
 		{
 			Name: "callbacks.networks", value: list(&c.Networks, 0, checkCIDR),
@@ -138,7 +139,8 @@ func (c *Callbacks) keys() []Key {
 		{
 			Name: "callbacks.moved", value: list(&c.Moved, 0, checkMoved),
 			Meaning: "Producers that have moved, as OLD=NEW: Confirm calls for messages with the callback target OLD, stored " +
-				"ones included, go to NEW, which callbacks.allow must name. Example: old.svc:9000=new.svc:9000.",
+				"ones included, go to NEW, which callbacks.allow must name. Example: old.svc:9000=new.svc:9000. " +
+				"Both may be URLs.",
 		},
 		{
 			Name: "callbacks.parallel", Default: "4", value: whole(&c.Parallel, 1, 64),
@@ -150,8 +152,9 @@ func (c *Callbacks) keys() []Key {
 		},
 		{
 			Name: "callbacks.tls", Default: "false", value: flag(&c.TLS),
-			Meaning: "Call producers with TLS; their certificates must be for the host of the callback target. " +
-				"producers.<name>.tls overrides this for one producer.",
+			Meaning: "Call producers with TLS; their certificates must be for the host of the callback target. Targets of " +
+				"http:// are refused then. A target of https:// is called with TLS always. producers.<name>.tls overrides " +
+				"this for one producer.",
 		},
 		{
 			Name: "callbacks.tls_ca", value: text(&c.Certificates.CA, checkFile),

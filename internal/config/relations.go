@@ -73,7 +73,8 @@ func (l *loading) checkCertificates() {
 		if c.Callbacks.Certificates.CA == "" {
 			key = "callbacks.tls_cert"
 		}
-		l.relation(key, "is of no use while no producer is called with TLS: set callbacks.tls, or producers.NAME.tls")
+		l.relation(key, "is of no use while no producer is called with TLS: set callbacks.tls, or producers.NAME.tls, "+
+			"or a target of https")
 	}
 }
 

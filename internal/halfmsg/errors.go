@@ -32,7 +32,7 @@ var (
 var (
 	// ErrNoTarget: the request names no callback target, and none is configured for the producer.
 	ErrNoTarget = errors.New("no callback target")
-	// ErrBadTarget: the target is neither host:port nor dns:///host:port.
+	// ErrBadTarget: the target is neither host:port nor dns:///host:port, nor a plain URL of http or https.
 	ErrBadTarget = errors.New("bad callback target")
 	// ErrForbidden: the configuration does not allow the target.
 	ErrForbidden = errors.New("callback target not allowed")

@@ -35,7 +35,7 @@ func (v Verdict) String() string {
 // Target is where a producer is called back.
 type Target struct {
 	Producer string
-	// Address is a gRPC target: dns:///host:port or host:port.
+	// Address is dns:///host:port or host:port for gRPC, or a URL for HTTP.
 	Address string
 }
 

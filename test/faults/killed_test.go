@@ -170,9 +170,16 @@ func (p *producerProcess) marked(ctx context.Context) ([]string, error) {
 
 func (p *producerProcess) key(id string) string { return p.Name + "/" + id }
 
+// killProducersByHTTP is killProducers, where the coordinators call by HTTP.
+func killProducersByHTTP(_ context.Context, w *world, random *rand.Rand) {
+	killEach(w, random, true)
+}
+
 // killProducers lets three producers die at each step of their life, in random order: two whose markers are part of
 // their transactions, and a third whose markers are in Redis.
-func killProducers(_ context.Context, w *world, random *rand.Rand) {
+func killProducers(_ context.Context, w *world, random *rand.Rand) { killEach(w, random, false) }
+
+func killEach(w *world, random *rand.Rand, byHTTP bool) {
 	w.processes = []*producerProcess{
 		newMortalShop(w, "mortal-sqlite", newSQLite(w.t)), newMortalShop(w, "mortal-postgresql", newPostgreSQL(w.t)),
 		newProducerProcess(w, "mortal-redis"),
@@ -180,6 +187,7 @@ func killProducers(_ context.Context, w *world, random *rand.Rand) {
 	w.processes[2].Redis = servers.Redis(w.t).Addr
 	lives := make(chan error)
 	for _, p := range w.processes {
+		p.HTTP = byHTTP
 		own := rand.New(rand.NewPCG(random.Uint64(), 0))
 		go func() {
 			var err error

@@ -8,7 +8,10 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
+	"maps"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"strconv"
 	"strings"
@@ -56,6 +59,8 @@ type mortal struct {
 	// business, and Redis holds the markers.
 	Database *database
 	Redis    string
+	// HTTP says that the coordinators call by HTTP.
+	HTTP bool
 	// Step is where the producer dies by kill -9, at the Nth pass. Without a step the producer only ends the businesses
 	// of its earlier lives.
 	Step string
@@ -105,7 +110,7 @@ func (m *mortal) serve() error {
 		return err
 	}
 	config := producer.Config{
-		Name: m.Name, Coordinator: m.Coordinators, CallbackTarget: m.Listen, Logger: quiet(),
+		Name: m.Name, Coordinator: m.Coordinators, CallbackTarget: m.target(), Logger: quiet(),
 		DialOptions: []grpc.DialOption{grpc.WithUnaryInterceptor(m.calls())},
 	}
 	if m.Database != nil {
@@ -121,10 +126,23 @@ func (m *mortal) serve() error {
 	if m.sdk, err = producer.New(config); err != nil {
 		return err
 	}
+	if m.HTTP {
+		server := &http.Server{Handler: http.StripPrefix("/msg", m.calledHTTP(m.sdk.HTTPHandler())), ReadTimeout: time.Minute}
+		go func() { _ = server.Serve(listener) }()
+		return nil
+	}
 	server := grpc.NewServer(grpc.UnaryInterceptor(m.called))
 	m.sdk.Register(server)
 	go func() { _ = server.Serve(listener) }()
 	return nil
+}
+
+// target is where the coordinators call.
+func (m *mortal) target() string {
+	if m.HTTP {
+		return "http://" + m.Listen + "/msg"
+	}
+	return m.Listen
 }
 
 func (m *mortal) openDatabase() error {
@@ -218,15 +236,45 @@ func (m *mortal) called(ctx context.Context, in any, _ *grpc.UnaryServerInfo, ne
 	m.pass(answeringOfIt)
 	if err == nil {
 		for _, c := range out.(*pb.ConfirmResponse).GetConfirmations() {
-			switch c.GetVerdict() {
-			case pb.Verdict_VERDICT_COMMITTED:
-				m.journal.note(lineSaid, c.GetId(), wordCommitted)
-			case pb.Verdict_VERDICT_ROLLED_BACK:
-				m.journal.note(lineSaid, c.GetId(), wordRolledBack)
-			}
+			m.said(c.GetId(), c.GetVerdict())
 		}
 	}
 	return out, err
+}
+
+// said notes a definite answer.
+func (m *mortal) said(id string, verdict pb.Verdict) {
+	switch verdict {
+	case pb.Verdict_VERDICT_COMMITTED:
+		m.journal.note(lineSaid, id, wordCommitted)
+	case pb.Verdict_VERDICT_ROLLED_BACK:
+		m.journal.note(lineSaid, id, wordRolledBack)
+	}
+}
+
+// calledHTTP is called, for calls by HTTP.
+func (m *mortal) calledHTTP(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		before, answering := beforeForget, answeringForget
+		if r.URL.Path == "/confirm" {
+			before, answering = beforeConfirm, answeringOfIt
+		}
+		m.pass(before)
+		out := httptest.NewRecorder()
+		next.ServeHTTP(out, r)
+		m.pass(answering)
+		var answer struct {
+			Confirmations []struct{ ID, Verdict string }
+		}
+		if out.Code == http.StatusOK && json.Unmarshal(out.Body.Bytes(), &answer) == nil {
+			for _, c := range answer.Confirmations {
+				m.said(c.ID, pb.Verdict(pb.Verdict_value[c.Verdict]))
+			}
+		}
+		maps.Copy(w.Header(), out.Header())
+		w.WriteHeader(out.Code)
+		_, _ = w.Write(out.Body.Bytes())
+	})
 }
 
 // live resumes every other business that an earlier life has left open. Then live begins new businesses until the

@@ -8,6 +8,7 @@ import (
 // Faults of producers, and faults that hit producers.
 var producerRows = []row{
 	{name: "F01", leaves: true, fault: killProducers, judge: diedEverywhere},
+	{name: "F01_http", leaves: true, fault: killProducersByHTTP, judge: diedEverywhere},
 	{name: "F07", users: earlyUsers, fault: nothing, judge: sdkWasEarly},
 	{name: "F08", users: racingUsers, fault: nothing, judge: bothRacesWereWon},
 	{name: "F09", users: lateUsers, fault: nothing, judge: parkedAreCounted},

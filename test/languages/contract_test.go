@@ -197,7 +197,6 @@ func (s *shop) refusesMalformed() {
 		"a list":              `["x1"]`,
 		"null":                `null`,
 		"no producer":         `{"ids": ["x1"], "final": true}`,
-		"another producer":    `{"producer": "payments", "ids": ["x1"], "final": true}`,
 		"no ids":              `{"producer": "` + s.name + `", "final": true}`,
 		"ids as a text":       `{"producer": "` + s.name + `", "ids": "x1", "final": true}`,
 		"an id as a number":   `{"producer": "` + s.name + `", "ids": ["x1", 7], "final": true}`,
@@ -207,6 +206,10 @@ func (s *shop) refusesMalformed() {
 		if a := s.post("/confirm", "Bearer "+token, body); a.status != http.StatusBadRequest {
 			s.Errorf("%s is answered %+v, want status 400", what, a)
 		}
+	}
+	other := `{"producer": "payments", "ids": ["x1"], "final": true}`
+	if a := s.post("/confirm", "Bearer "+token, other); a.status != http.StatusConflict {
+		s.Errorf("a question to another producer is answered %+v, want status 409", a)
 	}
 	// A program may close the connection before it has read too much.
 	long := strings.Replace(s.question(true, "x1"), "{", `{"x": "`+strings.Repeat("x", 1<<20)+`", `, 1)

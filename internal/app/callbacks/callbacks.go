@@ -3,6 +3,7 @@
 package callbacks
 
 import (
+	"crypto/tls"
 	"fmt"
 	"log/slog"
 
@@ -65,5 +66,6 @@ func Config(settings *config.Config, logger *slog.Logger) (callback.Config, *cer
 		return callback.Config{}, nil, fmt.Errorf("callbacks.tls_ca, callbacks.tls_cert and callbacks.tls_key: %w", err)
 	}
 	c.Secure, c.Credentials = settings.Secure, source.Client("")
+	c.ClientTLS = func() *tls.Config { return source.ClientConfig("") }
 	return c, source, nil
 }

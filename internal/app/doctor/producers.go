@@ -29,7 +29,7 @@ func examineProducers(ctx context.Context, e Examination) []Finding {
 	targets := e.Settings.Targets()
 	maps.Copy(targets, e.Producers)
 	if len(targets) == 0 {
-		return r.orOK("no callback target is known; name one with --producer NAME=HOST:PORT")
+		return r.orOK("no callback target is known; name one with --producer NAME=HOST:PORT or NAME=URL")
 	}
 	client := r.callbacks(&e)
 	if client == nil {
@@ -90,7 +90,7 @@ func (r *report) find(client *callback.Client, name, address string) (to halfmsg
 	}
 	if err != nil {
 		r.trouble("producer-forbidden", err.Error(), "its half messages are refused",
-			"write host:port, and allow it in callbacks.allow")
+			"write host:port or a plain URL, and allow it in callbacks.allow")
 	}
 	return halfmsg.Target{Producer: name, Address: resolved}, err == nil
 }
@@ -120,6 +120,9 @@ func (r *report) unreachable(err error) {
 	var away *callback.CallError
 	errors.As(err, &away)
 	saying := func(words string) bool { return strings.Contains(err.Error(), words) }
+	if r.unusableURL(away, err) {
+		return
+	}
 	switch {
 	case saying(outsideNetworks):
 		r.trouble("producer-forbidden", err.Error(), why, addNetwork)
@@ -143,7 +146,7 @@ func (r *report) unreachable(err error) {
 		r.trouble("producer-certificate", err.Error(), why,
 			"give it a certificate for the host of its callback target, of an authority in "+
 				"callbacks.tls_ca; where it asks for one, let it take that of callbacks.tls_cert; where it serves without TLS, "+
-				"set producers.NAME.tls to false")
+				"set producers.NAME.tls to false, or write http:// in its URL")
 	case saying(noHTTP2), saying(noGRPC):
 		r.trouble("producer-no-service", err.Error(), why,
 			"name the address at which it serves gRPC: what listens there speaks something else, or asks for TLS; for that "+

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"strings"
 
 	"google.golang.org/grpc/codes"
 
@@ -54,7 +55,8 @@ func (e *Examination) verify(ctx context.Context, name, address string, committe
 func (e *Examination) stranger(to halfmsg.Target) func(context.Context, *report) string {
 	return func(ctx context.Context, r *report) string {
 		shown := &e.Settings.Callbacks.Certificates
-		if e.Settings.TokenFile(to.Producer) == "" && (shown.Cert == "" || !e.Settings.Secure(to.Producer)) {
+		secure := e.Settings.Secure(to.Producer) || strings.HasPrefix(to.Address, httpsScheme)
+		if e.Settings.TokenFile(to.Producer) == "" && (shown.Cert == "" || !secure) {
 			return ""
 		}
 		without := *e

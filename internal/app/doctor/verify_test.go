@@ -37,6 +37,12 @@ func verify(t *testing.T, target string, committed ...string) []doctor.Finding {
 // serveSDK serves a producer of the SDK with a committed message, 1001.
 func serveSDK(t *testing.T, markers marker.Store) string {
 	t.Helper()
+	return serveProducer(t, newSDK(t, markers).Register)
+}
+
+// newSDK is a producer of the SDK with a committed message, 1001.
+func newSDK(t *testing.T, markers marker.Store) *producer.Producer {
+	t.Helper()
 	p, err := producer.New(producer.Config{Name: "orders", Coordinator: "127.0.0.1:1", Markers: markers})
 	if err != nil {
 		t.Fatal(err)
@@ -45,7 +51,7 @@ func serveSDK(t *testing.T, markers marker.Store) string {
 	if _, err := markers.Put(t.Context(), []string{"1001"}, marker.Committed); err != nil {
 		t.Fatal(err)
 	}
-	return serveProducer(t, p.Register)
+	return p
 }
 
 func TestAProducerWithTheSDKKeepsTheContract(t *testing.T) {
@@ -65,6 +71,10 @@ func TestAProducerWithTheSDKKeepsTheContract(t *testing.T) {
 	found := verify(t, serveSDK(t, markers), "1001")
 	if names := complaints(t, found); len(names) > 0 || len(found) != 6 {
 		t.Errorf("of a good producer it says %+v", found)
+	}
+	found = verify(t, serveURL(t, newSDK(t, markers).HTTPHandler()), "1001")
+	if names := complaints(t, found); len(names) > 0 || len(found) != 6 {
+		t.Errorf("of a good producer by HTTP it says %+v", found)
 	}
 	// Markers in memory cannot decide, as the page says, so this is the only finding.
 	names := complaints(t, verify(t, serveSDK(t, memory.New()), "1001"))

@@ -389,9 +389,9 @@ type SendHalfMessageRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The producer's name: 1 to 100 bytes of [A-Za-z0-9._-].
 	Producer string `protobuf:"bytes,1,opt,name=producer,proto3" json:"producer,omitempty"`
-	// gRPC target at which this producer serves ProducerService, such as
-	// dns:///orders:9000. Empty: the one configured for this producer. It must
-	// be allowed by the coordinator's configuration.
+	// Where this producer is called back: the gRPC target at which it serves ProducerService, such as
+	// dns:///orders:9000, or a URL of http or https below which it takes POST /confirm and POST /deleteBusiness. Empty: the
+	// one configured for this producer. It must be allowed by the coordinator's configuration.
 	CallbackTarget string   `protobuf:"bytes,2,opt,name=callback_target,json=callbackTarget,proto3" json:"callback_target,omitempty"`
 	Message        *Message `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
 	// How long to wait before the first Confirm when no Submit arrives. Empty: the configured default.
