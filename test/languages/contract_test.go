@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/msghandler/msghandler/internal/cli"
+	"github.com/msghandler/msghandler/internal/cli/commandline"
 	"github.com/msghandler/msghandler/producer/marker"
 	"github.com/msghandler/msghandler/test/wire"
 )
@@ -29,6 +31,7 @@ var checks = []struct {
 	{"a lost commit is found at the database", (*shop).findsCommits},
 	{"a lost Submit loses nothing", (*shop).losesSubmit},
 	{"a full batch is answered", (*shop).answersBatches},
+	{"verify-producer finds nothing", (*shop).passesVerification},
 	{"the books balance", (*shop).balanced},
 	{"killed at each step, the books balance", (*shop).diesAnywhere},
 }
@@ -302,4 +305,20 @@ func (s *shop) answersBatches() {
 		}
 	}
 	s.deletes(ids...)
+}
+
+// passesVerification runs the command of an operator on the program. The command asks about an order of before, and
+// leaves tombstones.
+func (s *shop) passesVerification() {
+	var output strings.Builder
+	status := cli.Run(s.Context(), commandline.Process{
+		Args: []string{"verify-producer", s.name, "http://" + s.listen, "--committed", "paid"},
+		Env: []string{
+			"MSGHANDLER_CALLBACKS_ALLOW=127.0.0.1:*", "MSGHANDLER_CALLBACKS_TOKEN_FILE=" + s.coordinator.token,
+		},
+		In: strings.NewReader(""), Out: &output, Err: &output,
+	})
+	if status != 0 || strings.Contains(output.String(), "WARN") {
+		s.Errorf("verify-producer says (%d):\n%s", status, output.String())
+	}
 }

@@ -26,9 +26,9 @@ const (
 // coordinator is what the producers of all languages share.
 type coordinator struct {
 	address, amqp string
-	// tokens is the file of the tokens that producers take.
-	tokens string
-	admin  pb.AdminServiceClient
+	// token and tokens are the files of the coordinator's token, and of the tokens that producers take.
+	token, tokens string
+	admin         pb.AdminServiceClient
 }
 
 func startCoordinator(t *testing.T) *coordinator {
@@ -65,7 +65,7 @@ func startCoordinator(t *testing.T) *coordinator {
 		}
 	})
 	r := &coordinator{
-		address: a.GRPCAddr(), amqp: c.AMQP.URLs[0], admin: pb.NewAdminServiceClient(conn),
+		address: a.GRPCAddr(), amqp: c.AMQP.URLs[0], token: c.Callbacks.TokenFile, admin: pb.NewAdminServiceClient(conn),
 		tokens: writeFile(t, dir, "tokens", "# of the coordinators\n"+token+"\n"+otherToken+"\n"),
 	}
 	servers.Eventually(t, 20*time.Second, "the coordinator serves", func() bool {
