@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Installs what the tests need and is not there: redis-server, rabbitmq-server, postgresql, mariadb-server, prometheus (for
 # promtool), spin (for docs/model), a C compiler (the race detector's and spin's), chromium (for test/console), groff (for
-# the manual page), systemd (for systemd-analyze), kcat (a client of Kafka), curl (for docs/http.md), gRPC and a driver of
-# PostgreSQL for Python (for docs/python), Node.js with the packages of docs/node, and a JDK with the libraries of docs/java.
+# the manual page), systemd (for systemd-analyze), kcat (a client of Kafka), curl (for docs/http.md), gRPC and drivers of
+# PostgreSQL and AMQP for Python (for docs/python), Node.js with the packages of docs/node, and a JDK with the libraries of docs/java.
 # It changes nothing on a machine that has them, and starts no service. With the argument "servers" only the servers.
 # Otherwise the newer servers that TEST_SERVERS names are unpacked beside the system's.
 set -euo pipefail
@@ -35,7 +35,7 @@ if [ "${1:-}" != servers ]; then
   command -v kcat >/dev/null || missing+=(kcat)
   command -v curl >/dev/null || missing+=(curl ca-certificates)
   has_python grpc grpc_tools || missing+=(python3-grpcio python3-grpc-tools)
-  has_python psycopg2 || missing+=(python3-psycopg2)
+  has_python psycopg2 pika || missing+=(python3-psycopg2 python3-pika)
   command -v npm >/dev/null || missing+=(nodejs npm)
   command -v javac >/dev/null || missing+=(default-jdk-headless)
   [ -e /usr/share/java/mariadb-java-client.jar ] || missing+=(libmariadb-java)
