@@ -262,16 +262,8 @@ func (s *shop) livesWithoutDatabase() {
 func (s *shop) findsCommits() {
 	for id, lost := range map[string]wire.Phase{"commit-lost": wire.Request, "answer-lost": wire.Reply} {
 		s.settled()
-		s.on("SendHalfMessage after", id, func() wire.Act {
-			s.way.On(func(e wire.Event) wire.Act {
-				if e.Phase != lost {
-					return wire.Pass
-				}
-				s.way.On(nil)
-				return wire.Cut
-			})
-			return wire.Pass
-		})
+		_, act := s.holdsCommit(lost, id)
+		act <- wire.Cut
 		if lost == wire.Request {
 			s.ordered(id, 6, http.StatusUnprocessableEntity, "VERDICT_ROLLED_BACK")
 			s.stands(id, "ROLLED_BACK")

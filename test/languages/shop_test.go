@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -126,9 +127,35 @@ func (s *shop) hook(e wire.Event) wire.Act {
 // holds holds a call, once. reached is closed when the call is there; the call goes on, or is lost, with what is sent
 // to act.
 func (s *shop) holds(call, id string) (reached <-chan struct{}, act chan<- wire.Act) {
+	hold, reached, act := s.holding()
+	s.on(call, id, hold)
+	return reached, act
+}
+
+// holdsCommit holds the first COMMIT after the half message of an order was stored.
+func (s *shop) holdsCommit(phase wire.Phase, id string) (reached <-chan struct{}, act chan<- wire.Act) {
+	hold, reached, act := s.holding()
+	s.on("SendHalfMessage after", id, func() wire.Act {
+		s.way.On(func(e wire.Event) wire.Act {
+			if e.Phase != phase {
+				return wire.Pass
+			}
+			s.way.On(nil)
+			return hold()
+		})
+		return wire.Pass
+	})
+	return reached, act
+}
+
+// holding makes a hook that holds the first thing that it is called for.
+func (s *shop) holding() (hold func() wire.Act, reached <-chan struct{}, act chan<- wire.Act) {
+	var first atomic.Bool
 	there, fate := make(chan struct{}), make(chan wire.Act, 1)
-	s.on(call, id, func() wire.Act {
-		s.on(call, id, nil)
+	return func() wire.Act {
+		if !first.CompareAndSwap(false, true) {
+			return wire.Pass
+		}
 		close(there)
 		select {
 		case act := <-fate:
@@ -136,8 +163,7 @@ func (s *shop) holds(call, id string) (reached <-chan struct{}, act chan<- wire.
 		case <-s.end:
 			return wire.Cut
 		}
-	})
-	return there, fate
+	}, there, fate
 }
 
 func (s *shop) wait(reached <-chan struct{}, what string) {
