@@ -25,6 +25,9 @@ func BenchmarkConfirm(b *testing.B) {
 	benchmarkConfirm(b, listener.Addr().String())
 }
 
+// BenchmarkConfirmByHTTP is BenchmarkConfirm by HTTP. The producer's part is in it too.
+func BenchmarkConfirmByHTTP(b *testing.B) { benchmarkConfirm(b, serveHTTP(b, committedHTTP)) }
+
 func benchmarkConfirm(b *testing.B, address string) {
 	b.Helper()
 	config := callback.Config{Allow: []string{"127.0.0.1:*"}, Logger: slog.New(slog.DiscardHandler)}

@@ -151,6 +151,9 @@ func (h *httpTransport) post(ctx context.Context, method string, request httpReq
 		return nil, h.failure(ctx, err, connected)
 	}
 	defer func() { _ = answer.Body.Close() }()
+	if answer.StatusCode == http.StatusSwitchingProtocols { // its body would outlast the context
+		return nil, refusal(answer, nil)
+	}
 	body, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer+1))
 	switch {
 	case answer.StatusCode != http.StatusOK:

@@ -192,6 +192,29 @@ func TestHTTPDeadlineEndsACall(t *testing.T) {
 	}
 }
 
+// A connection that becomes another protocol has no deadline of the call any more: nothing is read there.
+func TestHTTPUpgradeEndsACall(t *testing.T) {
+	t.Parallel()
+	released := make(chan struct{})
+	url := serveHTTP(t, func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			panic(err)
+		}
+		_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n")
+		_, _ = io.Copy(io.Discard, conn) // until the client closes the connection
+		_ = conn.Close()
+		close(released)
+	})
+	c := client(t, callback.Config{Timeout: 30 * time.Second})
+	_, err := c.Confirm(t.Context(), halfmsg.Target{Producer: "orders", Address: url}, []string{"1"}, false)
+	var failed *callback.CallError
+	if !errors.As(err, &failed) || failed.Code() != codes.Unimplemented || failed.Reached {
+		t.Errorf("got %v", err)
+	}
+	<-released
+}
+
 func TestHTTPAnswerIsBounded(t *testing.T) {
 	t.Parallel()
 	huge := strings.Repeat(" ", 1<<20)

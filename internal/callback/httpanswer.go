@@ -27,7 +27,7 @@ var expected = map[string]string{
 func malformed(method, format string, values ...any) error {
 	return &httpError{
 		code: codes.Internal, malformed: true,
-		said: fmt.Sprintf("the answer is no answer of the contract: "+format, values...) +
+		said: fmt.Sprintf("the answer is not in the contract's form: "+format, values...) +
 			"; answer with 200, Content-Type: application/json and " + expected[method],
 	}
 }

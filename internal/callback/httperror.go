@@ -77,6 +77,7 @@ func (h *httpTransport) failure(ctx context.Context, err error, connected bool) 
 // httpCodes are the codes of answers that are none. Other answers from 400 to 499 are InvalidArgument: the producer
 // took the call and found fault with its content. All others are Internal.
 var httpCodes = map[int]codes.Code{
+	http.StatusSwitchingProtocols:   codes.Unimplemented,
 	http.StatusUnauthorized:         codes.Unauthenticated,
 	http.StatusForbidden:            codes.PermissionDenied,
 	http.StatusNotFound:             codes.Unimplemented,

@@ -119,6 +119,26 @@ func TestStrangerCannotRollBackAnOrder(t *testing.T) {
 	w.paid(1, time.Minute)
 }
 
+// A producer with an HTTP port only is asked there. Its Submit is left out, so only the Confirm brings the message out.
+func TestSilentOrderIsConfirmedByHTTP(t *testing.T) {
+	w := newWorld(t)
+	accepted := tokenFile(t, shopToken)
+	w.startCoordinators(1, "MSGHANDLER_CALLBACKS_TOKEN_FILE="+accepted)
+	w.startConsumers()
+	s := w.startShop("--coordinator-token-file", accepted, "--http-callbacks")
+	if code := s.post("/orders", `{"id":1001,"buyer":7,"product":42}`); code != http.StatusCreated {
+		t.Fatalf("placing the order got %d", code)
+	}
+	if code := s.post("/orders/1001/payment?fail=silent", ""); code != http.StatusCreated {
+		t.Fatalf("paying the order got %d", code)
+	}
+	w.paid(1, time.Minute)
+	env := []string{"MSGHANDLER_CALLBACKS_ALLOW=127.0.0.1:*", "MSGHANDLER_CALLBACKS_TOKEN_FILE=" + accepted}
+	if said, code := run(t, env, "verify-producer", "orders", "http://"+s.callbacks); code != 0 {
+		t.Errorf("verify-producer ends with %d:\n%s", code, said)
+	}
+}
+
 // Where the coordinator's token is not accepted its messages wait, lose no attempt, and report the action to take; a
 // token is replaced while everything runs.
 func TestMessagesWaitUntilTokenIsReplaced(t *testing.T) {

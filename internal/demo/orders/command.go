@@ -26,6 +26,7 @@ type command struct {
 	Name                 string        `default:"orders" env:"NAME" help:"This producer's name."`
 	Listen               string        `default:"127.0.0.1:7001" env:"LISTEN" help:"Where to answer the coordinator's questions."`
 	CallbackTarget       string        `env:"CALLBACK_TARGET" help:"How the coordinator reaches --listen. Default: --listen."`
+	HTTPCallbacks        bool          `name:"http-callbacks" env:"HTTP_CALLBACKS" help:"Answer the coordinator's questions by HTTP, not by gRPC."`
 	CoordinatorTokenFile string        `name:"coordinator-token-file" env:"COORDINATOR_TOKEN_FILE" placeholder:"FILE" help:"Answer only callers with a token of this file, one a line. Default: answer all callers."`
 	AMQP                 string        `name:"amqp" default:"amqp://guest:guest@127.0.0.1:5672/" env:"AMQP" help:"The broker, on which the shop's exchange and queues are declared."`
 	HTTP                 string        `name:"http" env:"HTTP" placeholder:"HOST:PORT" help:"Take orders over HTTP here: POST /orders."`
@@ -81,8 +82,8 @@ func (c *command) run(ctx context.Context, stdin io.Reader, stdout, stderr io.Wr
 	}
 	service, err := Open(ctx, Config{
 		Name: c.Name, Coordinator: coordinator, Listen: c.Listen, CallbackTarget: c.CallbackTarget, Database: db,
-		Coordinators: producer.Coordinators{TokenFile: c.CoordinatorTokenFile},
-		AMQP:         c.AMQP, PayWithin: c.PayWithin, Retries: shop.Retries, SweepEvery: c.SweepEvery, Products: c.Products,
+		HTTPCallbacks: c.HTTPCallbacks, Coordinators: producer.Coordinators{TokenFile: c.CoordinatorTokenFile},
+		AMQP: c.AMQP, PayWithin: c.PayWithin, Retries: shop.Retries, SweepEvery: c.SweepEvery, Products: c.Products,
 		Logger: slog.New(slog.NewTextHandler(stderr, nil)),
 	})
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"sync"
 	"time"
 
@@ -36,6 +37,8 @@ type Config struct {
 	Listen string
 	// CallbackTarget is how the coordinator reaches Listen. Default: Listen itself.
 	CallbackTarget string
+	// HTTPCallbacks serves the callbacks by HTTP. Default: by gRPC.
+	HTTPCallbacks bool
 	// Coordinators says which callers may ask; the zero value: everyone, with a warning.
 	Coordinators producer.Coordinators
 	// Database holds the shop, its markers and its messages.
@@ -66,13 +69,13 @@ const relayEvery = 500 * time.Millisecond
 
 // Service takes orders.
 type Service struct {
-	config   Config
-	shop     *shop.Shop
-	markers  *sqlmarker.Store
-	producer *producer.Producer // nil without a coordinator
-	relay    *outbox.Relay
-	direct   *outboxrabbitmq.Sender // nil with a coordinator
-	grpc     *grpc.Server           // nil without a coordinator
+	config      Config
+	shop        *shop.Shop
+	markers     *sqlmarker.Store
+	producer    *producer.Producer // nil without a coordinator
+	relay       *outbox.Relay
+	direct      *outboxrabbitmq.Sender // nil with a coordinator
+	stopServing func()                 // nil without a coordinator
 
 	stop    context.CancelFunc
 	running sync.WaitGroup
@@ -129,7 +132,7 @@ func (s *Service) connect(ctx context.Context) (err error) {
 	return err
 }
 
-// serve starts the gRPC server for the coordinator's callbacks, with the producer registered on the server.
+// serve makes the producer, and starts the server for the coordinator's callbacks.
 func (s *Service) serve(ctx context.Context) error {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.config.Listen)
 	if err != nil {
@@ -138,6 +141,9 @@ func (s *Service) serve(ctx context.Context) error {
 	target := s.config.CallbackTarget
 	if target == "" {
 		target = listener.Addr().String()
+		if s.config.HTTPCallbacks {
+			target = "http://" + target
+		}
 	}
 	s.producer, err = producer.New(producer.Config{
 		Name: s.config.Name, Coordinator: s.config.Coordinator, CallbackTarget: target, Markers: s.markers,
@@ -146,9 +152,20 @@ func (s *Service) serve(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
-	s.grpc = grpc.NewServer()
-	s.producer.Register(s.grpc)
-	s.running.Go(func() { s.end(s.grpc.Serve(listener)) })
+	if s.config.HTTPCallbacks {
+		server := &http.Server{Handler: s.producer.HTTPHandler(), ReadTimeout: time.Minute}
+		s.stopServing = func() { _ = server.Close() } // closes the listener; the calls that it ends are asked again
+		s.running.Go(func() {
+			if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+				s.end(err)
+			}
+		})
+		return nil
+	}
+	server := grpc.NewServer()
+	s.producer.Register(server)
+	s.stopServing = server.Stop
+	s.running.Go(func() { s.end(server.Serve(listener)) })
 	return nil
 }
 
@@ -301,8 +318,8 @@ func (s *Service) Close(ctx context.Context) (err error) {
 		err = s.producer.Close(ctx)
 	}
 	s.stop()
-	if s.grpc != nil {
-		s.grpc.Stop()
+	if s.stopServing != nil {
+		s.stopServing()
 	}
 	s.running.Wait()
 	if s.direct != nil {
