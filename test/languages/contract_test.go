@@ -30,6 +30,7 @@ var checks = []struct {
 	{"a database that is away costs nothing", (*shop).livesWithoutDatabase},
 	{"a lost commit is found at the database", (*shop).findsCommits},
 	{"a lost Submit loses nothing", (*shop).losesSubmit},
+	{"many orders at once are taken", (*shop).takesMany},
 	{"a full batch is answered", (*shop).answersBatches},
 	{"verify-producer finds nothing", (*shop).passesVerification},
 	{"the books balance", (*shop).balanced},
@@ -277,6 +278,31 @@ func (s *shop) findsCommits() {
 func (s *shop) losesSubmit() {
 	s.on("Submit before", "silent", func() wire.Act { return wire.Cut })
 	s.ordered("silent", 8, http.StatusOK, "VERDICT_COMMITTED")
+}
+
+// takesMany places orders at once, of which each third fails. A client repeats an order that is answered 503, such as
+// after a deadlock.
+func (s *shop) takesMany() {
+	const orders = 60
+	amountOf := func(i int) int { return i%3*10 - 5 }
+	done := make([]<-chan answer, orders)
+	for i := range done {
+		done[i] = s.ordering(fmt.Sprintf("crowd-%d", i), amountOf(i))
+	}
+	for i := range done {
+		a, id := <-done[i], fmt.Sprintf("crowd-%d", i)
+		for tries := 0; a.status == http.StatusServiceUnavailable && tries < 20; tries++ {
+			s.Logf("%s once more: %s", id, a.Error)
+			a = s.order(id, amountOf(i))
+		}
+		want := http.StatusOK
+		if amountOf(i) < 0 {
+			want = http.StatusUnprocessableEntity
+		}
+		if a.status != want {
+			s.Errorf("the order %s is answered %+v, want status %d", id, a, want)
+		}
+	}
 }
 
 func (s *shop) answersBatches() {
