@@ -40,6 +40,7 @@ if [ "${1:-}" != servers ]; then
   command -v javac >/dev/null || missing+=(default-jdk-headless)
   [ -e /usr/share/java/mariadb-java-client.jar ] || missing+=(libmariadb-java)
   [ -e /usr/share/java/jackson-databind.jar ] || missing+=(libjackson2-databind-java)
+  [ -e /usr/share/java/spring3-jdbc.jar ] || missing+=(libspring-jdbc-java)
 fi
 
 # The packages of docs/node, in the versions of its package-lock.json.

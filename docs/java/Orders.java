@@ -17,6 +17,7 @@ import java.util.Map;
 import java.util.Set;
 import java.util.TreeMap;
 import java.util.concurrent.Executors;
+import javax.sql.DataSource;
 import org.mariadb.jdbc.MariaDbDataSource;
 
 /**
@@ -27,8 +28,6 @@ import org.mariadb.jdbc.MariaDbDataSource;
  * POST /deleteBusiness. docs/other-languages.md says how to run it, and what each step is for.
  */
 final class Orders {
-    private static final String PRODUCER = "java-orders";
-    private static final String QUEUE = PRODUCER;
     private static final Set<String> SENT = Set.of(Producer.COMMITTED, "STATE_SENDABLE", "STATE_DONE", "STATE_DEAD");
     private static final int LONGEST = 1 << 20;
 
@@ -56,12 +55,27 @@ final class Orders {
         Answer answer(JsonNode request) throws IOException, SQLException, InterruptedException;
     }
 
+    /** Runs a business and sends its message, as Producer.send does. */
+    interface Sender {
+        String send(Producer.Message message, Producer.Business business)
+                throws SQLException, IOException, InterruptedException, Producer.RolledBackException;
+    }
+
+    /** Makes a sender of the service's parts. */
+    interface SenderOf {
+        Sender of(DataSource database, Markers markers, Producer producer);
+    }
+
     private final ObjectMapper json = new ObjectMapper().enable(DeserializationFeature.FAIL_ON_TRAILING_TOKENS);
+    private final String name; // of the producer, and of the queue that the orders go to
+    private final Sender sender;
     private final Producer producer;
     private final Markers markers;
     private final Path tokens; // a file that holds those of the coordinators, one a line; null: all callers may ask
 
-    private Orders(Producer producer, Markers markers, Path tokens) {
+    private Orders(String name, Sender sender, Producer producer, Markers markers, Path tokens) {
+        this.name = name;
+        this.sender = sender;
         this.producer = producer;
         this.markers = markers;
         this.tokens = tokens;
@@ -75,7 +89,7 @@ final class Orders {
         int amount = order.path("amount").intValue();
         var body = json.writeValueAsBytes(new TreeMap<>(Map.of("id", id, "amount", amount))); // the same each time
         try {
-            var stands = producer.send(new Producer.Message(id, QUEUE, "application/json", body), tx -> {
+            var stands = sender.send(new Producer.Message(id, name, "application/json", body), tx -> {
                 try (var insert = tx.prepareStatement("INSERT INTO orders (id, amount) VALUES (?, ?)")) {
                     insert.setString(1, id);
                     insert.setInt(2, amount);
@@ -104,9 +118,9 @@ final class Orders {
         return new Answer(200, Map.of());
     }
 
-    private static List<String> ids(JsonNode request) throws BadRequest {
-        if (!text(request.path("producer")).equals(PRODUCER)) {
-            throw new BadRequest(409, "this is the producer " + PRODUCER);
+    private List<String> ids(JsonNode request) throws BadRequest {
+        if (!text(request.path("producer")).equals(name)) {
+            throw new BadRequest(409, "this is the producer " + name);
         }
         if (!request.path("ids").isArray()) {
             throw new BadRequest("ids is a list");
@@ -175,10 +189,15 @@ final class Orders {
     }
 
     public static void main(String[] args) throws Exception {
+        start("java-orders", (database, markers, producer) -> producer::send);
+    }
+
+    /** Starts the service of a producer, as the environment says. */
+    static void start(String name, SenderOf sender) throws Exception {
         var environment = System.getenv();
         var listen = environment.getOrDefault("LISTEN", "127.0.0.1:7001");
         var database = new MariaDbDataSource(environment.get("DATABASE_URL")); // a busy service takes a pool
-        var markers = new Markers(database, PRODUCER);
+        var markers = new Markers(database, name);
         markers.transaction(5, tx -> {
             try (var statement = tx.createStatement()) {
                 return statement.execute("CREATE TABLE IF NOT EXISTS orders ("
@@ -188,13 +207,14 @@ final class Orders {
         });
         var coordinator = new Coordinator(environment.getOrDefault("COORDINATOR", "http://127.0.0.1:9090"));
         var target = environment.getOrDefault("CALLBACK_URL", "http://" + listen);
-        var producer = new Producer(PRODUCER, target, coordinator, markers);
+        var producer = new Producer(name, target, coordinator, markers);
         var tokens = environment.get("COORDINATOR_TOKENS");
         if (tokens == null) {
             System.err.println("every client of " + listen
                     + " can have transactions rolled back; set COORDINATOR_TOKENS");
         }
-        var service = new Orders(producer, markers, tokens == null ? null : Path.of(tokens));
+        var service = new Orders(name, sender.of(database, markers, producer), producer, markers,
+                tokens == null ? null : Path.of(tokens));
         int colon = listen.lastIndexOf(':');
         var server = HttpServer.create(
                 new InetSocketAddress(listen.substring(0, colon), Integer.parseInt(listen.substring(colon + 1))), 0);

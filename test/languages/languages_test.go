@@ -3,11 +3,15 @@
 package languages
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	_ "github.com/go-sql-driver/mysql"
@@ -17,7 +21,11 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-func TestMain(m *testing.M) { servers.Main(m) }
+func TestMain(m *testing.M) {
+	status := servers.Stopping(m).Run()
+	_ = os.RemoveAll(compilation.classes)
+	os.Exit(status)
+}
 
 // language is a producer in a language.
 type language struct {
@@ -40,6 +48,7 @@ type databaseKind struct {
 
 var languages = []language{
 	{"java-orders", java, mariaDB},
+	{"spring-orders", spring, mariaDB},
 	{"node-orders", node, postgreSQL},
 	{"python-http-orders", python, postgreSQL},
 }
@@ -56,36 +65,77 @@ var (
 			_, name, _ := strings.Cut(dsn, "/")
 			return "jdbc:mariadb://" + address + "/" + name + "?user=root&connectTimeout=2000"
 		},
-		waiting: `SELECT variable_value FROM information_schema.global_status
-			WHERE variable_name = 'INNODB_ROW_LOCK_CURRENT_WAITS'`,
+		// A statement that cannot end while the test holds its row.
+		waiting: `SELECT COUNT(*) FROM information_schema.processlist
+			WHERE db = DATABASE() AND info LIKE 'INSERT INTO orders%'`,
 	}
 	hostOf = regexp.MustCompile(`127\.0\.0\.1:[0-9]+`)
 )
 
-// java compiles docs/java, with the libraries of Debian.
 func java(t *testing.T) []string {
 	t.Helper()
-	var jars []string
-	for _, name := range []string{"mariadb-java-client", "jackson-databind", "jackson-core", "jackson-annotations"} {
+	return jvm(t, "Orders")
+}
+
+func spring(t *testing.T) []string {
+	t.Helper()
+	return jvm(t, "SpringOrders")
+}
+
+// jvm runs a program of docs/java with the libraries of Debian, once javac has compiled all programs there.
+func jvm(t *testing.T, program string) []string {
+	t.Helper()
+	libraries := jars(t)
+	classes, err := compiled(servers.Tool(t, "javac"), libraries)
+	if err != nil {
+		t.Fatalf("compile docs/java: %v", err)
+	}
+	// The first compiler alone: the program does not live long enough for the second.
+	return []string{servers.Tool(t, "java"), "-XX:TieredStopAtLevel=1", "-cp", classes + ":" + libraries, program}
+}
+
+// jars finds the libraries, for a class path.
+func jars(t *testing.T) string {
+	t.Helper()
+	var found []string
+	for _, name := range []string{
+		"mariadb-java-client", "jackson-databind", "jackson-core", "jackson-annotations", "spring3-core", "spring3-beans",
+		"spring3-jdbc", "spring3-transaction", "commons-logging",
+	} {
 		jar := filepath.Join("/usr/share/java", name+".jar")
 		if _, err := os.Stat(jar); err != nil {
 			missing(t, jar+" is missing; scripts/install-test-servers.sh installs it")
 		}
-		jars = append(jars, jar)
+		found = append(found, jar)
 	}
-	sources, err := filepath.Glob("../../docs/java/*.java")
-	if err != nil || len(sources) == 0 {
-		t.Fatal(sources, err)
-	}
-	classes, libraries := t.TempDir(), strings.Join(jars, ":")
-	compile := exec.Command(servers.Tool(t, "javac"), append([]string{
-		"--release", "17", "-Xlint:all,-serial", "-Werror", "-cp", libraries, "-d", classes,
-	}, sources...)...)
-	if output, err := compile.CombinedOutput(); err != nil {
-		t.Fatalf("compile docs/java: %v\n%s", err, output)
-	}
-	// The first compiler alone: the program does not live long enough for the second.
-	return []string{servers.Tool(t, "java"), "-XX:TieredStopAtLevel=1", "-cp", classes + ":" + libraries, "Orders"}
+	return strings.Join(found, ":")
+}
+
+var compilation struct {
+	sync.Once
+	classes string
+	err     error
+}
+
+// compiled compiles docs/java once for all tests, into a directory that TestMain removes.
+func compiled(javac, libraries string) (classes string, err error) {
+	compilation.Do(func() {
+		sources, err := filepath.Glob("../../docs/java/*.java")
+		more, moreErr := filepath.Glob("../../docs/java/*/*.java")
+		if compilation.err = errors.Join(err, moreErr); compilation.err != nil {
+			return
+		}
+		if compilation.classes, compilation.err = os.MkdirTemp("", "msghandler-java-"); compilation.err != nil {
+			return
+		}
+		output, err := exec.Command(javac, slices.Concat([]string{
+			"--release", "17", "-Xlint:all,-serial,-classfile,-path", "-Werror", "-cp", libraries, "-d", compilation.classes,
+		}, sources, more)...).CombinedOutput()
+		if err != nil {
+			compilation.err = fmt.Errorf("%w\n%s", err, output)
+		}
+	})
+	return compilation.classes, compilation.err
 }
 
 func node(t *testing.T) []string {
