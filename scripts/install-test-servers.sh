@@ -1,17 +1,18 @@
 #!/usr/bin/env bash
 # Installs what the tests need and is not there: redis-server, rabbitmq-server, postgresql, mariadb-server, prometheus (for
 # promtool), spin (for docs/model), a C compiler (the race detector's and spin's), chromium (for test/console), groff (for
-# the manual page), systemd (for systemd-analyze), kcat (a client of Kafka), curl (for docs/http.md) and gRPC for Python (for
-# docs/python). It changes nothing on a machine that has them, and starts no service. With the argument "servers" only the servers. Otherwise the
-# newer servers that TEST_SERVERS names are unpacked beside the system's.
+# the manual page), systemd (for systemd-analyze), kcat (a client of Kafka), curl (for docs/http.md), gRPC and drivers of
+# PostgreSQL and AMQP for Python (for docs/python), Node.js with the packages of docs/node, and a JDK with the libraries of docs/java.
+# It changes nothing on a machine that has them, and starts no service. With the argument "servers" only the servers.
+# Otherwise the newer servers that TEST_SERVERS names are unpacked beside the system's.
 set -euo pipefail
 [ "${1:-}" = servers ] || "$(dirname "$0")/install-newer-servers.sh" "${TEST_SERVERS:-oldest}"
 
-# has_python_grpc: the first Python of the PATH may be one without packages, so Debian's own is looked at as well.
-has_python_grpc() {
+# has_python MODULE...: the first Python of the PATH may be one without packages, so Debian's own is looked at as well.
+has_python() {
   local python
   for python in python3 /usr/bin/python3; do
-    "$python" -c 'import sys, importlib.util as i; sys.exit(not (i.find_spec("grpc") and i.find_spec("grpc_tools")))' \
+    "$python" -c 'import sys, importlib.util as i; sys.exit(not all(map(i.find_spec, sys.argv[1:])))' "$@" \
       2>/dev/null && return
   done
   return 1
@@ -33,9 +34,31 @@ if [ "${1:-}" != servers ]; then
   command -v systemd-analyze >/dev/null || missing+=(systemd)
   command -v kcat >/dev/null || missing+=(kcat)
   command -v curl >/dev/null || missing+=(curl ca-certificates)
-  has_python_grpc || missing+=(python3-grpcio python3-grpc-tools)
+  has_python grpc grpc_tools || missing+=(python3-grpcio python3-grpc-tools)
+  has_python psycopg2 pika || missing+=(python3-psycopg2 python3-pika)
+  command -v npm >/dev/null || missing+=(nodejs npm)
+  command -v javac >/dev/null || missing+=(default-jdk-headless)
+  [ -e /usr/share/java/mariadb-java-client.jar ] || missing+=(libmariadb-java)
+  [ -e /usr/share/java/jackson-databind.jar ] || missing+=(libjackson2-databind-java)
+  [ -e /usr/share/java/spring3-jdbc.jar ] || missing+=(libspring-jdbc-java)
 fi
-[ ${#missing[@]} -gt 0 ] || exit 0
+
+# The packages of docs/node, in the versions of its package-lock.json.
+install_node_packages() {
+  local node
+  node=$(dirname "$0")/../docs/node
+  [ "${1:-}" = servers ] || cmp -s "$node/package-lock.json" "$node/node_modules/.of" && return
+  if ! npm ci --prefix "$node" --ignore-scripts --silent >&2; then
+    echo "npm cannot install the packages of docs/node. The tests of Node.js are skipped, and fail in CI." >&2
+  else
+    cp "$node/package-lock.json" "$node/node_modules/.of"
+  fi
+}
+
+if [ ${#missing[@]} -eq 0 ]; then
+  install_node_packages "$@"
+  exit 0
+fi
 
 give_up() {
   echo "Not installed: ${missing[*]}. $1" >&2
@@ -63,3 +86,4 @@ echo "Installing ${missing[*]}" >&2
 "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get update -q </dev/null >&2
 "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends \
   "${missing[@]}" </dev/null >&2
+install_node_packages "$@"

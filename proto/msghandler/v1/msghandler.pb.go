@@ -2934,7 +2934,8 @@ const file_msghandler_v1_msghandler_proto_rawDesc = "" +
 	"\bGetStats\x12\x1e.msghandler.v1.GetStatsRequest\x1a\x1f.msghandler.v1.GetStatsResponse\x12Z\n" +
 	"\rRetryMessages\x12#.msghandler.v1.RetryMessagesRequest\x1a$.msghandler.v1.RetryMessagesResponse\x12`\n" +
 	"\x0fDiscardMessages\x12%.msghandler.v1.DiscardMessagesRequest\x1a&.msghandler.v1.DiscardMessagesResponse\x12Y\n" +
-	"\fTailMessages\x12\".msghandler.v1.TailMessagesRequest\x1a#.msghandler.v1.TailMessagesResponse0\x01BCZAgithub.com/msghandler/msghandler/proto/msghandler/v1;msghandlerv1b\x06proto3"
+	"\fTailMessages\x12\".msghandler.v1.TailMessagesRequest\x1a#.msghandler.v1.TailMessagesResponse0\x01B^\n" +
+	"\x17io.github.msghandler.v1P\x01ZAgithub.com/msghandler/msghandler/proto/msghandler/v1;msghandlerv1b\x06proto3"
 
 var (
 	file_msghandler_v1_msghandler_proto_rawDescOnce sync.Once

@@ -18,7 +18,7 @@ var update = flag.Bool("update", false, "write the statements into the pages")
 // pages are the pages that show statements.
 var pages = []string{"../../../../docs/tables.md", "../../../../docs/sql-outbox.md"}
 
-var block = regexp.MustCompile("(?s)<!-- ddl (\\w+) -->\n```sql\n.*?```")
+var block = regexp.MustCompile("(?s)<!-- ddl ([a-z-]+) -->\n```sql\n.*?```")
 
 // The pages show the statements of DDL. After a change: go test ./test/producer/outbox/upgrade -run
 // TestPageShowsTheDDL -args -update
@@ -56,7 +56,8 @@ func showDDL(t *testing.T, page string, statements map[string][]string) (shown i
 	return shown
 }
 
-// ddlOf returns the statements of each table for PostgreSQL. No call to the database is made.
+// ddlOf returns the statements of each table for PostgreSQL, and of the outbox for MySQL. No call to the database is
+// made.
 func ddlOf(t *testing.T) map[string][]string {
 	t.Helper()
 	db, err := sql.Open("sqlite", ":memory:")
@@ -65,6 +66,10 @@ func ddlOf(t *testing.T) map[string][]string {
 	}
 	t.Cleanup(func() { _ = db.Close() })
 	markers, err := sqlmarker.New(sqlmarker.Config{DB: db, Dialect: sqlmarker.PostgreSQL, Producer: "orders"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	onMySQL, err := sqlmarker.New(sqlmarker.Config{DB: db, Dialect: sqlmarker.MySQL, Producer: "orders"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +83,7 @@ func ddlOf(t *testing.T) map[string][]string {
 	}
 	all := map[string][]string{}
 	for name, ddl := range map[string]func() ([]string, error){
-		"outbox": markers.DDL, "leases": leases.DDL, "inbox": inbox.DDL,
+		"outbox": markers.DDL, "outbox-mysql": onMySQL.DDL, "leases": leases.DDL, "inbox": inbox.DDL,
 		"plain": func() ([]string, error) { return sqlmarker.OutboxDDL(sqlmarker.PostgreSQL, "orders", "") },
 	} {
 		if all[name], err = ddl(); err != nil {

@@ -1,0 +1,54 @@
+import java.sql.Connection;
+import java.sql.SQLException;
+import javax.sql.DataSource;
+import org.springframework.dao.DuplicateKeyException;
+import org.springframework.jdbc.datasource.DataSourceUtils;
+import org.springframework.transaction.support.TransactionSynchronizationAdapter;
+import org.springframework.transaction.support.TransactionSynchronizationManager;
+
+/** Joins a message to the transaction of Spring that runs: the marker first, and Submit or Rollback after the end. */
+final class HalfMessages {
+    private static final System.Logger LOG = System.getLogger(HalfMessages.class.getName());
+
+    private final DataSource database;
+    private final Markers markers;
+    private final Producer producer;
+
+    HalfMessages(DataSource database, Markers markers, Producer producer) {
+        this.database = database;
+        this.markers = markers;
+        this.producer = producer;
+    }
+
+    /** The first statement of the transaction. Its half message was stored before, outside of any transaction. */
+    void join(String id) throws SQLException {
+        Connection tx = DataSourceUtils.getConnection(database); // that of the transaction
+        try {
+            if (!markers.mark(tx, id)) {
+                throw new DuplicateKeyException("a tombstone stands, or the marker of an earlier run: " + id);
+            }
+        } finally {
+            DataSourceUtils.releaseConnection(tx, database);
+        }
+        TransactionSynchronizationManager.registerSynchronization(new TransactionSynchronizationAdapter() {
+            @Override
+            public void afterCompletion(int status) {
+                if (status == STATUS_COMMITTED || committedAfterAll(id)) {
+                    producer.submit(id); // in the background
+                }
+            }
+        });
+    }
+
+    /** Rolled back, or an error of COMMIT: only the database can tell. Rollback comes behind a tombstone alone. */
+    private boolean committedAfterAll(String id) {
+        try {
+            return producer.hasCommitted(id, new IllegalStateException("the transaction has failed"));
+        } catch (Producer.RolledBackException e) {
+            return false;
+        } catch (SQLException e) {
+            LOG.log(System.Logger.Level.WARNING, "{0}: the coordinator will ask: {1}", id, e.getMessage());
+            return false;
+        }
+    }
+}
