@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
 // Config says which producers may be called, and how.
@@ -39,6 +40,8 @@ type Config struct {
 	// Token returns the bearer token to show to a producer; empty: no token. Default: no producer gets a token. Every
 	// allowed target of a producer can learn the producer's token.
 	Token func(producer string) string
+	// Attending returns the client of a producer that is asked over its own streams. Nil: no such producer can be called.
+	Attending func(producer string) msghandlerv1.ProducerServiceClient
 	// Logger gets contradictory answers. Default slog.Default().
 	Logger *slog.Logger
 
@@ -102,6 +105,8 @@ func (c *Client) open(t target) (transport, error) {
 	switch t.kind {
 	case kindGRPC:
 		return c.openGRPC(t)
+	case kindAttend:
+		return c.openAttend(t)
 	}
 	return nil, fmt.Errorf("no transport to targets of kind %d", t.kind)
 }
@@ -152,6 +157,9 @@ func (c *Client) Resolve(producer, named string) (string, error) {
 }
 
 func (c *Client) resolve(producer, named string) (target, error) {
+	if t, is, err := c.resolveAttend(producer, named); is {
+		return t, err
+	}
 	t, err := c.find(producer, named)
 	if err != nil {
 		return target{}, err

@@ -22,6 +22,8 @@ type kind int
 const (
 	// kindGRPC is called by gRPC: host:port.
 	kindGRPC kind = iota
+	// kindAttend is asked over the streams that the producer has opened: the host is its name.
+	kindAttend
 )
 
 // target is a well-formed callback target.
@@ -95,4 +97,9 @@ func isHostByte(c byte) bool {
 }
 
 // String is the canonical form, which is stored and dialled.
-func (t target) String() string { return scheme + net.JoinHostPort(t.host, t.port) }
+func (t target) String() string {
+	if t.kind == kindAttend {
+		return halfmsg.AttendTarget(t.host)
+	}
+	return scheme + net.JoinHostPort(t.host, t.port)
+}
