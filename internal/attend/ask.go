@@ -36,10 +36,11 @@ type ask struct {
 	// rounds is how many replicas or coordinators were asked, pending how many of these have not answered yet.
 	rounds, pending int
 	used            map[*Stream]bool
-	// mailboxes are the coordinators not asked yet, poor those that have only replicas which fail to answer. looked says
-	// that mailboxes were looked for.
+	// mailboxes are the coordinators to ask next, poor those that have only replicas which fail to answer. looked says that
+	// mailboxes were looked for since the last outcome or third of the time: a replica whose stream breaks opens another.
 	mailboxes, poor []string
 	looked          bool
+	asked           map[string]bool
 	// failure is the last answer that there is no answer; trouble is why the post could not be used.
 	failure, trouble error
 }
@@ -63,7 +64,8 @@ func (a *ask) run(ctx context.Context) (answer *msghandlerv1.AttendAnswer, resul
 	var cancel context.CancelFunc
 	a.ctx, cancel = context.WithCancel(ctx)
 	defer cancel() // later answers are late
-	a.used, a.results, a.replies = map[*Stream]bool{}, make(chan outcome, rounds), make(chan outcome)
+	a.used, a.asked = map[*Stream]bool{}, map[string]bool{}
+	a.results, a.replies = make(chan outcome, rounds), make(chan outcome)
 	next := time.NewTicker(max(a.left()/rounds, time.Millisecond))
 	defer next.Stop()
 	room := a.more()
@@ -76,11 +78,13 @@ func (a *ask) run(ctx context.Context) (answer *msghandlerv1.AttendAnswer, resul
 			o = &there
 		case <-room:
 		case <-next.C:
+			a.looked = false
 		case <-ctx.Done():
 			return nil, Unanswered, a.none(status.FromContextError(ctx.Err()).Err())
 		}
 		if o != nil {
 			a.pending--
+			a.looked = a.looked && o.err == nil
 			if answer := a.take(*o); answer != nil {
 				return answer, Answered, nil
 			}
@@ -228,7 +232,7 @@ func (a *ask) elsewhere() (sent bool) {
 			a.trouble = fmt.Errorf("the coordinators with streams of producer %s are not known: %w", a.producer, err)
 			return false
 		}
-		a.mailboxes = a.hub.others(all)
+		a.mailboxes = a.others(all)
 	}
 	for len(a.mailboxes) > 0 {
 		mailbox := a.mailboxes[0]
@@ -242,6 +246,7 @@ func (a *ask) elsewhere() (sent bool) {
 
 // post sends the question to a coordinator, and reports whether it was received.
 func (a *ask) post(mailbox string, insist bool) bool {
+	a.asked[mailbox] = true
 	received, err := a.hub.send(a, mailbox, insist)
 	if err != nil {
 		a.trouble = fmt.Errorf("the question cannot be sent to coordinator %s: %w", mailbox, err)

@@ -22,6 +22,8 @@ const (
 	maxLetter = 256 << 10
 	// maxIncoming is how many questions of other coordinators may be under way.
 	maxIncoming = 1000
+	// replyTimeout bounds the sending of an answer.
+	replyTimeout = time.Second
 )
 
 // The kinds of letters.
@@ -53,9 +55,11 @@ type letter struct {
 
 var errLetterTooLarge = errors.New("the letter is too large for the post")
 
-// others are the other coordinators among mailboxes, in random order.
-func (h *Hub) others(mailboxes []string) []string {
-	others := slices.DeleteFunc(slices.Clone(mailboxes), func(m string) bool { return m == h.config.Instance })
+// others are the coordinators among mailboxes that were not asked yet, in random order.
+func (a *ask) others(mailboxes []string) []string {
+	others := slices.DeleteFunc(slices.Clone(mailboxes), func(m string) bool {
+		return m == a.hub.config.Instance || a.asked[m]
+	})
 	rand.Shuffle(len(others), func(i, j int) { others[i], others[j] = others[j], others[i] })
 	return others
 }
@@ -199,18 +203,24 @@ func (h *Hub) serve(l letter) {
 			h.config.Logger.Error("a question of another coordinator panicked; it asks elsewhere; see the stack",
 				"error", failure, "stack", string(failure.Stack))
 		}
-		if ctx.Err() != nil {
-			return
-		}
-		_, err := h.mail(ctx, l.From, reply)
-		if err == nil {
-			return
-		}
-		if suppressed, due := h.logged.Due("reply"); due {
-			h.config.Logger.Warn("an answer cannot be sent to the coordinator that asked; it asks again; look after Redis",
-				"coordinator", l.From, "error", err, "not_logged_before", suppressed)
+		if !errors.Is(ctx.Err(), context.DeadlineExceeded) { // then nobody waits any more
+			h.reply(l.From, reply)
 		}
 	})
+}
+
+// reply sends an answer, also at the end of the Hub.
+func (h *Hub) reply(mailbox string, reply letter) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.life), replyTimeout)
+	defer cancel()
+	_, err := h.mail(ctx, mailbox, reply)
+	if err == nil {
+		return
+	}
+	if suppressed, due := h.logged.Due("reply"); due {
+		h.config.Logger.Warn("an answer cannot be sent to the coordinator that asked; it asks again; look after Redis",
+			"coordinator", mailbox, "error", err, "not_logged_before", suppressed)
+	}
 }
 
 // replyTo is the letter about what came of another coordinator's question.
