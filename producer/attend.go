@@ -24,8 +24,8 @@ const (
 	seats = 2
 	// parallelAnswers is how many questions one stream takes at once.
 	parallelAnswers = 8
-	// unsupportedTries is how often a coordinator is looked for that knows Attend, before Send stops to wait for one: during
-	// an upgrade some coordinators do not know it.
+	// unsupportedTries is how often a coordinator is looked for that knows Attend, before Send stops to wait for one:
+	// during an upgrade some coordinators do not know it.
 	unsupportedTries = 3
 	// steady is how long a stream lasts that something does not cut again and again.
 	steady = 5 * time.Second
@@ -104,7 +104,8 @@ func (a *attendance) await(ctx context.Context, id string) error {
 	defer a.mu.Unlock()
 	return &Error{
 		Op: opSendHalf, ID: id, Code: codes.Unavailable, kind: ErrUnavailable, cause: ctx.Err(),
-		Text: fmt.Sprintf("no stream for the coordinator's questions is open (Config.CallbackTarget is empty): %v", a.trouble),
+		Text: fmt.Sprintf("no stream for the coordinator's questions is open (Config.CallbackTarget is empty): %v",
+			a.trouble),
 	}
 }
 
@@ -175,8 +176,8 @@ func (a *attendance) note(err error, failures int) (refused bool) {
 
 // complain logs why no stream was opened. A coordinator that is away is no news: each call says so.
 func (a *attendance) complain(err error, failures int) {
-	level, text := slog.LevelWarn, "no coordinator takes a stream of this producer; it cannot be asked about its messages, "+
-		"which wait; see the error"
+	level := slog.LevelWarn
+	text := "no coordinator takes a stream of this producer; it cannot be asked about its messages, which wait; see the error"
 	switch code := status.Code(err); {
 	case code == codes.Unimplemented && failures+1 == unsupportedTries:
 		if a.registered.Load() {

@@ -68,9 +68,9 @@ func New(config Config) (*Producer, error) {
 	return p, nil
 }
 
-// Register serves this producer's Confirm and DeleteBusiness on a gRPC server, for a producer with a callback target, in
-// its own configuration or the coordinator's. Call Register before the server's Serve and before Send; a server takes one
-// producer. Register logs a warning if Config.Coordinators does not say who may call.
+// Register serves this producer's Confirm and DeleteBusiness on a gRPC server, for a producer with a callback target,
+// in its own configuration or the coordinator's. Call Register before the server's Serve and before Send; a server
+// takes one producer. Register logs a warning if Config.Coordinators does not say who may call.
 func (p *Producer) Register(server grpc.ServiceRegistrar) {
 	if p.attendance != nil {
 		p.attendance.registered.Store(true)
@@ -81,9 +81,10 @@ func (p *Producer) Register(server grpc.ServiceRegistrar) {
 	pb.RegisterProducerServiceServer(server, &callbacks{producer: p})
 }
 
-// Close refuses new calls, waits for running calls, for the submits in the background and for answers to open questions,
-// and closes the connection. When the context ends first, Close cancels the rest and returns an error with their number. No message is lost
-// then, because the coordinator asks. Keep serving the callbacks until Close has returned. Close may be called again.
+// Close refuses new calls, waits for running calls, for the submits in the background and for answers to open
+// questions, and closes the connection. When the context ends first, Close cancels the rest and returns an error with
+// their number. No message is lost then, because the coordinator asks. Keep serving the callbacks until Close has
+// returned. Close may be called again.
 func (p *Producer) Close(ctx context.Context) error {
 	err := p.background.close(ctx)
 	p.attendance.close(ctx)

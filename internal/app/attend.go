@@ -19,6 +19,6 @@ func (a *App) newAttendance() *attend.Hub {
 
 // openAttendance connects the hub with the other coordinators. It closes after the loops, which ask through it.
 func (a *App) openAttendance(store *redisstore.Store) {
-	a.attendance.Open(store)
+	a.attendance.Connect(store)
 	a.closeWith(closer{name: "attendance", close: func(ctx context.Context) error { return a.attendance.Close(ctx) }})
 }

@@ -93,8 +93,8 @@ func answers(ctx context.Context, store *redisstore.Store) bool {
 // newCallbacks builds the client that calls producers, without a connection yet.
 func (a *App) newCallbacks() (*callback.Client, error) {
 	if len(a.settings.Callbacks.Allow) == 0 {
-		a.logger.Warn("callbacks.allow is empty: no callback target is allowed, so half messages are accepted only of producers " +
-			"that attend; set it to where your other producers serve, such as *.orders.svc:9000")
+		a.logger.Warn("callbacks.allow is empty: no callback target is allowed, so half messages are accepted only of " +
+			"producers that attend; set it to where your other producers serve, such as *.orders.svc:9000")
 	}
 	if plain := a.settings.TokensInPlain(); len(plain) > 0 {
 		a.logger.Warn("tokens are sent to producers without encryption: an attacker on the way can read them, and roll back "+

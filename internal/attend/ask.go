@@ -36,8 +36,9 @@ type ask struct {
 	// rounds is how many replicas or coordinators were asked, pending how many of these have not answered yet.
 	rounds, pending int
 	used            map[*Stream]bool
-	// mailboxes are the coordinators to ask next, poor those that have only replicas which fail to answer. looked says that
-	// mailboxes were looked for since the last outcome or third of the time: a replica whose stream breaks opens another.
+	// mailboxes are the coordinators to ask next, poor those that have only replicas which fail to answer. looked says
+	// that mailboxes were looked for since the last outcome or third of the time: a replica whose stream breaks opens
+	// another.
 	mailboxes, poor []string
 	looked          bool
 	asked           map[string]bool
@@ -218,8 +219,8 @@ func (a *ask) here(failing bool) (sent bool, full <-chan struct{}) {
 	return false, nil
 }
 
-// elsewhere asks another coordinator that holds a stream of the producer. A coordinator that has ended costs nothing but
-// the call.
+// elsewhere asks another coordinator that holds a stream of the producer. A coordinator that has ended costs nothing
+// but the call.
 func (a *ask) elsewhere() (sent bool) {
 	post := a.hub.post.Load()
 	if post == nil {

@@ -2,8 +2,8 @@
 // coordinators, over which questions go out and answers come back.
 //
 // A Hub knows the streams of its coordinator. It asks over one of these, or sends the question to a coordinator that
-// holds a stream of the producer, through the post of all coordinators. Questions are stored nowhere: a question that is
-// lost has no answer, and its message is asked about again.
+// holds a stream of the producer, through the post of all coordinators. Questions are stored nowhere: a question that
+// is lost has no answer, and its message is asked about again.
 package attend
 
 import (
@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -78,7 +79,7 @@ type Config struct {
 type Hub struct {
 	config Config
 	logged *loglimit.Limiter
-	// post is set by Open. Until then only the streams of this coordinator are asked.
+	// post is set by Connect. Until then only the streams of this coordinator are asked.
 	post atomic.Pointer[Post]
 	// asks counts the questions sent by post.
 	asks atomic.Uint64
@@ -97,6 +98,7 @@ type Hub struct {
 	mu       sync.Mutex
 	draining bool
 	streams  int
+	open     int
 	rosters  map[string]*roster
 	// announced are the producers that other coordinators may look for here.
 	announced map[string]bool
@@ -132,8 +134,8 @@ func New(config Config) *Hub {
 // logInterval is how often one kind of trouble is worth a log line.
 const logInterval = 10 * time.Second
 
-// Open connects the Hub with the other coordinators, until Close.
-func (h *Hub) Open(post Post) {
+// Connect connects the Hub with the other coordinators, until Close.
+func (h *Hub) Connect(post Post) {
 	h.post.Store(&post)
 	h.heard.Store(time.Now().UnixNano())
 	h.work.Go(func() { h.receive(post) })
@@ -147,6 +149,13 @@ func (h *Hub) Streams() int {
 	return h.streams
 }
 
+// Open is how many questions wait for an answer of the streams here.
+func (h *Hub) Open() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.open
+}
+
 // Drain takes no more streams, and asks all clients to open their streams elsewhere. Open questions are still answered;
 // each stream is drained when it has none.
 func (h *Hub) Drain() {
@@ -154,7 +163,7 @@ func (h *Hub) Drain() {
 	defer h.mu.Unlock()
 	h.draining = true
 	for _, r := range h.rosters {
-		for _, s := range r.streams {
+		for _, s := range slices.Clone(r.streams) { // each leaves the roster
 			s.leaveLocked(true)
 		}
 	}
@@ -207,9 +216,9 @@ type Hello struct {
 	Parallel int
 }
 
-// Join adds a stream of a replica: from now on questions come out of it. End must follow. Other coordinators know of the
-// producer when Join returns, so that they accept its messages. Join fails with ErrDraining, ErrTooManyStreams, or the
-// error of the store.
+// Join adds a stream of a replica: from now on questions come out of it. End must follow. Other coordinators know of
+// the producer when Join returns, so that they accept its messages. Join fails with ErrDraining, ErrTooManyStreams, or
+// the error of the store.
 func (h *Hub) Join(ctx context.Context, hello Hello) (*Stream, error) {
 	s, announced, err := h.enter(hello)
 	if err != nil {

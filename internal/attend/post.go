@@ -44,8 +44,8 @@ type letter struct {
 	ID string `json:"id,omitempty"`
 	// From is the mailbox of the sender.
 	From string `json:"from"`
-	// Producer, Milliseconds and Insist belong to a question: who is asked, how long the sender waits, and whether replicas
-	// are to be asked that fail to answer.
+	// Producer, Milliseconds and Insist belong to a question: who is asked, how long the sender waits, and whether
+	// replicas are to be asked that fail to answer.
 	Producer     string `json:"producer,omitempty"`
 	Milliseconds int64  `json:"milliseconds,omitempty"`
 	Insist       bool   `json:"insist,omitempty"`

@@ -29,8 +29,8 @@ var (
 	errPoor = errors.New("only replicas that fail to answer attend there")
 )
 
-// failureMemory is for how long a stream counts as failing after a question that it did not answer in time. Afterwards it
-// gets questions in turn again.
+// failureMemory is for how long a stream counts as failing after a question that it did not answer in time. Afterwards
+// it gets questions in turn again.
 const failureMemory = 30 * time.Second
 
 // Stream is an open stream of a replica. The hub's lock guards its fields.
@@ -173,6 +173,7 @@ func (s *Stream) Answer(answer *msghandlerv1.AttendAnswer) {
 func (s *Stream) closeLocked(id uint64, result outcome) {
 	q := s.open[id]
 	delete(s.open, id)
+	s.hub.open--
 	q.timer.Stop()
 	q.result <- result
 	s.roster.wakeLocked()
@@ -208,14 +209,15 @@ func (s *Stream) askLocked(
 	id := s.last
 	own := proto.CloneOf(question)
 	own.Id, own.Timeout = id, durationpb.New(timeout)
+	s.hub.open++
 	s.open[id] = &openQuestion{
 		asker: asker, result: result, timer: time.AfterFunc(timeout, func() { s.expire(id) }),
 	}
 	s.out <- &msghandlerv1.AttendResponse{Kind: &msghandlerv1.AttendResponse_Question{Question: own}}
 }
 
-// takeLocked chooses the next stream with room that an ask has not used, in turn. failing says which streams: those that
-// fail to answer, or the others. full reports whether a stream without room is among them.
+// takeLocked chooses the next stream with room that an ask has not used, in turn. failing says which streams: those
+// that fail to answer, or the others. full reports whether a stream without room is among them.
 func (r *roster) takeLocked(used map[*Stream]bool, failing bool) (chosen *Stream, full bool) {
 	for i := range r.streams {
 		s := r.streams[(r.next+i)%len(r.streams)]

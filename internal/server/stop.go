@@ -15,8 +15,8 @@ const linger = 2 * time.Second
 const lingerTick = 50 * time.Millisecond
 
 // Stop refuses new calls and waits for the calls in flight. When ctx ends first, Stop cuts them off and returns ctx's
-// error. Calls that only wait for a message's outcome end at once with UNAVAILABLE: their Submit is stored. Producers that
-// attend are asked to open their streams elsewhere, and open questions may still be answered. Once the calls and
+// error. Calls that only wait for a message's outcome end at once with UNAVAILABLE: their Submit is stored. Producers
+// that attend are asked to open their streams elsewhere, and open questions may still be answered. Once the calls and
 // questions have ended, Stop waits for no client to read an answer or to finish a request. Stop may be called again.
 func (s *Server) Stop(ctx context.Context) error {
 	var drain lifecycle.Group

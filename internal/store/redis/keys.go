@@ -32,8 +32,8 @@ import (
 //	PREFIX:{SHARD}:reported                   hash: the unclean ends that were reported; in the first shard only
 //	PREFIX:{SHARD}:layouts                    hash: the newest layout that each coordinator uses; in the first shard only
 //	PREFIX:{SHARD}:refusals                   hash: what each coordinator refused lately; in the first shard only
-//	PREFIX:attending:PRODUCER                 sorted set of mailboxes of coordinators where it attends, by until when; and
-//	                                          "last", by 0
+//	PREFIX:attending:PRODUCER                 sorted set of the mailboxes of coordinators where the producer attends, by
+//	                                          until when; and "last", by 0
 //	PREFIX:meta                               hash: layout, shards, since when the layout is this one, and
 //	                                          since when the data go back to an older one
 //
