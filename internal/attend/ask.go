@@ -35,7 +35,9 @@ type ask struct {
 	results, replies chan outcome
 	// rounds is how many replicas or coordinators were asked, pending how many of these have not answered yet.
 	rounds, pending int
-	used            map[*Stream]bool
+	// used are the streams asked, with the ids of the questions there. late says that one has not answered in time.
+	used map[*Stream]uint64
+	late bool
 	// mailboxes are the coordinators to ask next, poor those that have only replicas which fail to answer. looked says
 	// that mailboxes were looked for since the last outcome or third of the time: a replica whose stream breaks opens
 	// another.
@@ -65,7 +67,7 @@ func (a *ask) run(ctx context.Context) (answer *msghandlerv1.AttendAnswer, resul
 	var cancel context.CancelFunc
 	a.ctx, cancel = context.WithCancel(ctx)
 	defer cancel() // later answers are late
-	a.used, a.asked = map[*Stream]bool{}, map[string]bool{}
+	a.used, a.asked = map[*Stream]uint64{}, map[string]bool{}
 	a.results, a.replies = make(chan outcome, rounds), make(chan outcome)
 	next := time.NewTicker(max(a.left()/rounds, time.Millisecond))
 	defer next.Stop()
@@ -80,6 +82,7 @@ func (a *ask) run(ctx context.Context) (answer *msghandlerv1.AttendAnswer, resul
 		case <-room:
 		case <-next.C:
 			a.looked = false
+			a.suspect()
 		case <-ctx.Done():
 			return nil, Unanswered, a.none(status.FromContextError(ctx.Err()).Err())
 		}
@@ -106,6 +109,8 @@ func (a *ask) end() (*msghandlerv1.AttendAnswer, string, error) {
 	switch {
 	case a.failure != nil:
 		return nil, Failed, a.failure
+	case a.late:
+		return nil, Unanswered, status.FromContextError(context.DeadlineExceeded).Err()
 	case a.trouble != nil:
 		return nil, Nobody, status.Error(codes.Unavailable, a.trouble.Error())
 	case a.rounds > 0:
@@ -130,6 +135,7 @@ func (a *ask) take(o outcome) *msghandlerv1.AttendAnswer {
 		a.rounds--
 		a.poor = append(a.poor, o.mailbox)
 	case o.err != nil:
+		a.late = a.late || o.err == errLate //nolint:errorlint // it is never wrapped
 	case answers(a.question, o.answer):
 		return o.answer
 	default:
@@ -208,8 +214,7 @@ func (a *ask) here(failing bool) (sent bool, full <-chan struct{}) {
 	s, isFull := r.takeLocked(a.used, failing)
 	switch {
 	case s != nil:
-		a.used[s] = true
-		s.askLocked(a.ctx, a.question, a.left(), a.results)
+		a.used[s] = s.askLocked(a.ctx, a.question, a.left(), a.results)
 		a.rounds++
 		a.pending++
 		return true, nil
@@ -217,6 +222,15 @@ func (a *ask) here(failing bool) (sent bool, full <-chan struct{}) {
 		return false, r.changesLocked()
 	}
 	return false, nil
+}
+
+// suspect has the streams count as failing that have not answered in a third of the time.
+func (a *ask) suspect() {
+	a.hub.mu.Lock()
+	defer a.hub.mu.Unlock()
+	for s, id := range a.used {
+		s.suspectLocked(id)
+	}
 }
 
 // elsewhere asks another coordinator that holds a stream of the producer. A coordinator that has ended costs nothing

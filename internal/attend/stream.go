@@ -49,7 +49,7 @@ type Stream struct {
 	last uint64
 	// welcomed says that questions may be asked, leaving that none may any more.
 	welcomed, leaving, ended bool
-	// failedAt is when the last question in a row without an answer was given up; zero after an answer.
+	// failedAt is when a question was last not answered in time, or not in a third of it; zero after an answer.
 	failedAt time.Time
 }
 
@@ -129,7 +129,9 @@ func (s *Stream) removeLocked() {
 	r.wakeLocked() // who waits for room here must look elsewhere
 	if len(r.streams) == 0 {
 		delete(h.rosters, s.producer)
-		h.recent.put(s.producer, true)
+		if r.announced {
+			h.recent.put(s.producer, true)
+		}
 		select {
 		case h.news <- struct{}{}:
 		default:
@@ -201,12 +203,20 @@ func (s *Stream) hasRoomLocked() bool {
 	return s.welcomed && !s.leaving && len(s.open) < s.parallel && len(s.out) < s.parallel
 }
 
-// askLocked sends a question, whose outcome comes to result at the end of timeout at the latest. The stream has room.
+// suspectLocked has the stream count as failing where a question is still open.
+func (s *Stream) suspectLocked(id uint64) {
+	if s.open[id] != nil {
+		s.failedAt = time.Now()
+	}
+}
+
+// askLocked sends a question, whose outcome comes to result at the end of timeout at the latest, and returns its id. The
+// stream has room.
 func (s *Stream) askLocked(
 	asker context.Context, question *msghandlerv1.AttendQuestion, timeout time.Duration, result chan<- outcome,
-) {
+) (id uint64) {
 	s.last++
-	id := s.last
+	id = s.last
 	own := proto.CloneOf(question)
 	own.Id, own.Timeout = id, durationpb.New(timeout)
 	s.hub.open++
@@ -214,15 +224,16 @@ func (s *Stream) askLocked(
 		asker: asker, result: result, timer: time.AfterFunc(timeout, func() { s.expire(id) }),
 	}
 	s.out <- &msghandlerv1.AttendResponse{Kind: &msghandlerv1.AttendResponse_Question{Question: own}}
+	return id
 }
 
 // takeLocked chooses the next stream with room that an ask has not used, in turn. failing says which streams: those
 // that fail to answer, or the others. full reports whether a stream without room is among them.
-func (r *roster) takeLocked(used map[*Stream]bool, failing bool) (chosen *Stream, full bool) {
+func (r *roster) takeLocked(used map[*Stream]uint64, failing bool) (chosen *Stream, full bool) {
 	for i := range r.streams {
 		s := r.streams[(r.next+i)%len(r.streams)]
 		switch {
-		case used[s] || s.failingLocked() != failing:
+		case used[s] > 0 || s.failingLocked() != failing:
 		case !s.hasRoomLocked():
 			full = true
 		default:
