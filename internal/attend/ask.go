@@ -17,6 +17,10 @@ const (
 	// rounds is how often a question is asked at most: at once, and after each third of its time without an answer. A
 	// replica that answers with a failure makes the next be asked at once.
 	rounds = 3
+	// againAfter is how often another stream is looked for where the last has ended, for a third of the time at most.
+	// attendedLately is how long ago a producer was announced at most that may have lost its streams just now.
+	againAfter     = 50 * time.Millisecond
+	attendedLately = announceEvery + 2*time.Second
 	// maxFailureText is how much of a replica's own words is kept.
 	maxFailureText = 300
 )
@@ -44,6 +48,11 @@ type ask struct {
 	mailboxes, poor []string
 	looked          bool
 	asked           map[string]bool
+	// lost says that a stream ended before it answered. lately says that the producer has attended in the last seconds, and
+	// patient that the ask still waits for another stream of it, as it may be opening one. again is when to look next; nil
+	// while there is no need.
+	lost, lately, patient bool
+	again                 <-chan time.Time
 	// failure is the last answer that there is no answer; trouble is why the post could not be used.
 	failure, trouble error
 }
@@ -69,10 +78,11 @@ func (a *ask) run(ctx context.Context) (answer *msghandlerv1.AttendAnswer, resul
 	defer cancel() // later answers are late
 	a.used, a.asked = map[*Stream]uint64{}, map[string]bool{}
 	a.results, a.replies = make(chan outcome, rounds), make(chan outcome)
+	a.patient = !a.fromPost
 	next := time.NewTicker(max(a.left()/rounds, time.Millisecond))
 	defer next.Stop()
 	room := a.more()
-	for a.pending > 0 || room != nil {
+	for a.pending > 0 || room != nil || a.again != nil {
 		var o *outcome
 		select {
 		case here := <-a.results:
@@ -80,7 +90,10 @@ func (a *ask) run(ctx context.Context) (answer *msghandlerv1.AttendAnswer, resul
 		case there := <-a.replies:
 			o = &there
 		case <-room:
+		case <-a.again:
+			a.looked = false
 		case <-next.C:
+			a.patient = false
 			a.looked = false
 			a.suspect()
 		case <-ctx.Done():
@@ -113,7 +126,7 @@ func (a *ask) end() (*msghandlerv1.AttendAnswer, string, error) {
 		return nil, Unanswered, status.FromContextError(context.DeadlineExceeded).Err()
 	case a.trouble != nil:
 		return nil, Nobody, status.Error(codes.Unavailable, a.trouble.Error())
-	case a.rounds > 0:
+	case a.lost:
 		return nil, Unanswered, status.Errorf(codes.Unavailable,
 			"the streams of producer %s ended before an answer came", a.producer)
 	}
@@ -134,8 +147,11 @@ func (a *ask) take(o outcome) *msghandlerv1.AttendAnswer {
 	case o.err == errPoor: //nolint:errorlint // it is never wrapped
 		a.rounds--
 		a.poor = append(a.poor, o.mailbox)
+	case o.err == errLost: //nolint:errorlint // it is never wrapped
+		a.rounds--
+		a.lost = true
 	case o.err != nil:
-		a.late = a.late || o.err == errLate //nolint:errorlint // it is never wrapped
+		a.late = true
 	case answers(a.question, o.answer):
 		return o.answer
 	default:
@@ -172,9 +188,19 @@ func failureOf(answer *msghandlerv1.AttendAnswer) error {
 // more asks another replica, if one is left and the rounds allow it. The result is closed when a stream may have room;
 // nil where none is full.
 func (a *ask) more() (room <-chan struct{}) {
+	a.again = nil
 	if a.rounds >= rounds {
 		return nil
 	}
+	before := a.pending
+	if room = a.next(); room == nil && a.pending == before && a.patient && (a.lost || a.lately) {
+		a.again = time.After(againAfter)
+	}
+	return room
+}
+
+// next is more without the wait for a stream that returns.
+func (a *ask) next() (room <-chan struct{}) {
 	if sent, full := a.here(false); sent {
 		return nil
 	} else if full != nil {
@@ -242,12 +268,13 @@ func (a *ask) elsewhere() (sent bool) {
 	}
 	if !a.looked {
 		a.looked = true
-		all, _, err := (*post).Mailboxes(a.ctx, a.producer)
+		all, announced, err := (*post).Mailboxes(a.ctx, a.producer)
 		if err != nil {
 			a.trouble = fmt.Errorf("the coordinators with streams of producer %s are not known: %w", a.producer, err)
 			return false
 		}
 		a.mailboxes = a.others(all)
+		a.lately = announced >= 0 && announced < attendedLately
 	}
 	for len(a.mailboxes) > 0 {
 		mailbox := a.mailboxes[0]

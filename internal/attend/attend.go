@@ -27,8 +27,9 @@ import (
 type Post interface {
 	// Announce notes that a mailbox leads to streams of producers, for a time from now on; zero takes the note back.
 	Announce(ctx context.Context, mailbox string, producers []string, lasting time.Duration) error
-	// Mailboxes are the announced mailboxes of a producer. remembered says that the producer was announced within Memory.
-	Mailboxes(ctx context.Context, producer string) (mailboxes []string, remembered bool, err error)
+	// Mailboxes are the announced mailboxes of a producer, and how long ago it was last announced: negative where that was
+	// longer ago than Memory.
+	Mailboxes(ctx context.Context, producer string) (mailboxes []string, announced time.Duration, err error)
 	// Send sends a letter, and reports whether someone receives from the mailbox.
 	Send(ctx context.Context, mailbox string, letter []byte) (received bool, err error)
 	// Receive hands the letters of a mailbox over, in the order of their arrival, until ctx ends or no more letters can
@@ -192,11 +193,11 @@ func (h *Hub) Attended(ctx context.Context, producer string) (bool, error) {
 	if post == nil {
 		return false, nil
 	}
-	mailboxes, remembered, err := (*post).Mailboxes(ctx, producer)
+	_, announced, err := (*post).Mailboxes(ctx, producer)
 	if err != nil {
 		return false, fmt.Errorf("whether producer %s attends is not known: %w", producer, err)
 	}
-	attended := remembered || len(mailboxes) > 0
+	attended := announced >= 0
 	h.recent.put(producer, attended)
 	return attended, nil
 }

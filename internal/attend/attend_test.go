@@ -273,6 +273,26 @@ func TestAStreamThatEndsLosesItsQuestionToAnother(t *testing.T) {
 	}
 }
 
+// A replica whose only stream is cut opens another, here or elsewhere, and the question waits for it.
+func TestAQuestionWaitsForAStreamThatReturns(t *testing.T) {
+	t.Parallel()
+	hubs := connected(t, servers.Redis(t).URL(), "one", "two")
+	cut := make(chan struct{})
+	var ended *replica
+	ended = hubs[0].replica(t, func(*pb.AttendQuestion) *pb.AttendAnswer {
+		ended.End()
+		close(cut)
+		return nil
+	})
+	asked := make(chan error, 1)
+	go func() { asked <- hubs[0].confirm(t, patient) }()
+	<-cut
+	hubs[1].replica(t, committed)
+	if err := <-asked; err != nil {
+		t.Error(err)
+	}
+}
+
 func TestAFullStreamIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	h := newHub(t, "one")
@@ -317,7 +337,7 @@ func TestAQuestionGoesToTheHolderOfAStream(t *testing.T) {
 	}
 	r.End()
 	servers.Eventually(t, 10*time.Second, "nobody attends any more", func() bool {
-		return status.Code(two.confirm(t, patient)) == codes.Unavailable
+		return status.Code(two.confirm(t, 100*time.Millisecond)) == codes.Unavailable
 	})
 	if attended, err := two.Attended(t.Context(), "orders"); !attended || err != nil {
 		t.Errorf("the producer is forgotten: %t, %v", attended, err)
@@ -349,7 +369,7 @@ func TestAKilledHolderCostsNoTime(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := hubs[1].confirm(t, patient); status.Code(err) != codes.Unavailable {
+	if err := hubs[1].confirm(t, time.Second); status.Code(err) != codes.Unavailable {
 		t.Errorf("without a stream: %v", err)
 	}
 	hubs[0].replica(t, committed)

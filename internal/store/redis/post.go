@@ -35,20 +35,26 @@ func (s *Store) Announce(ctx context.Context, mailbox string, producers []string
 	return nil
 }
 
-// Mailboxes are the announced mailboxes of a producer. remembered says that the producer was announced within a day.
-// Errors are the store's.
-func (s *Store) Mailboxes(ctx context.Context, producer string) (mailboxes []string, remembered bool, err error) {
+// Mailboxes are the announced mailboxes of a producer, and how long ago it was last announced: negative where it was not
+// within a day. Errors are the store's.
+func (s *Store) Mailboxes(
+	ctx context.Context, producer string,
+) (mailboxes []string, announced time.Duration, err error) {
 	c := s.attendCall(producer, "", 0)
 	run(ctx, s.loops, s.scripts.attend, []*call{c})
 	if c.err != nil {
-		return nil, false, c.err
+		return nil, -1, c.err
 	}
 	for i := 1; i < len(c.reply); i++ {
 		if mailbox, is := c.reply[i].(string); is {
 			mailboxes = append(mailboxes, mailbox)
 		}
 	}
-	return mailboxes, c.answer(0) == int64(1), nil
+	left, _ := c.answer(0).(int64)
+	if left <= 0 {
+		return mailboxes, -1, nil
+	}
+	return mailboxes, max(0, attendingMemory-time.Duration(left)*time.Millisecond), nil
 }
 
 func (s *Store) attendCall(producer, mailbox string, lasting time.Duration) *call {

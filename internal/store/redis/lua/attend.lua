@@ -3,7 +3,8 @@
 -- KEYS: 1 the key of the producer
 -- ARGV: 1 the mailbox of a coordinator that announces itself, empty to look only; 2 milliseconds for which that holds, 0 takes
 --   it back; 3 milliseconds for which the producer is remembered
--- Returns: 1 when the producer is remembered or else 0; then the mailboxes that are announced now
+-- Returns: for how many milliseconds the producer is still remembered, negative when it is not; then the mailboxes that are
+--   announced now
 local key, mailbox, lasting = KEYS[1], ARGV[1], tonumber(ARGV[2])
 local remembered = 'last' -- a member with the score 0, which keeps the key
 
@@ -16,7 +17,7 @@ if mailbox ~= '' then
     call('ZREM', key, mailbox)
   end
 end
-local out = {call('EXISTS', key)}
+local out = {call('PTTL', key)}
 for _, name in ipairs(call('ZRANGEBYSCORE', key, '(' .. stamp(now), '+inf')) do
   out[#out + 1] = name
 end
