@@ -27,7 +27,7 @@ const (
 	// unsupportedTries is how often a coordinator is looked for that knows Attend, before Send stops to wait for one:
 	// during an upgrade some coordinators do not know it.
 	unsupportedTries = 3
-	// steady is how long a stream lasts that something does not cut again and again.
+	// steady is how long a stream without a question lasts that nothing cuts again and again.
 	steady = 5 * time.Second
 	// endTimeout is how long close waits for answers whose context has ended.
 	endTimeout = time.Second
@@ -146,7 +146,7 @@ func (a *attendance) keepSeat() {
 			case <-s.away:
 			case <-a.seating.Done():
 			}
-			if failures++; time.Since(began) > steady {
+			if failures++; time.Since(began) > steady || s.useful.Load() {
 				failures = 0
 			}
 			elsewhere = 0
@@ -177,7 +177,7 @@ func (a *attendance) note(err error, failures int) (refused bool) {
 // complain logs why no stream was opened. A coordinator that is away is no news: each call says so.
 func (a *attendance) complain(err error, failures int) {
 	level := slog.LevelWarn
-	text := "no coordinator takes a stream of this producer; it cannot be asked about its messages, which wait; see the error"
+	text := "no coordinator takes a stream of this producer; its messages wait, as nobody can ask about them; see the error"
 	switch code := status.Code(err); {
 	case code == codes.Unimplemented && failures+1 == unsupportedTries:
 		if a.registered.Load() {

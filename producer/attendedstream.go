@@ -3,6 +3,7 @@ package producer
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -26,6 +27,8 @@ type attendedStream struct {
 	// answering has the goroutines that answer, at most as many as there is room in slots.
 	answering sync.WaitGroup
 	slots     chan struct{}
+	// useful says that a question came.
+	useful atomic.Bool
 
 	mu sync.Mutex
 	// left says that the go_away was sent, gone that away is closed.
@@ -109,6 +112,7 @@ func (s *attendedStream) leave() {
 
 // take answers a question in the background.
 func (s *attendedStream) take(q *pb.AttendQuestion) {
+	s.useful.Store(true)
 	select {
 	case s.slots <- struct{}{}:
 	default:

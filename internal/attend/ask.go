@@ -48,9 +48,9 @@ type ask struct {
 	mailboxes, poor []string
 	looked          bool
 	asked           map[string]bool
-	// lost says that a stream ended before it answered. lately says that the producer has attended in the last seconds, and
-	// patient that the ask still waits for another stream of it, as it may be opening one. again is when to look next; nil
-	// while there is no need.
+	// lost says that a stream ended before it answered. lately says that the producer has attended in the last seconds,
+	// and patient that the ask still waits for another stream of it, as it may be opening one. again is when to look next;
+	// nil while there is no need.
 	lost, lately, patient bool
 	again                 <-chan time.Time
 	// failure is the last answer that there is no answer; trouble is why the post could not be used.

@@ -428,5 +428,7 @@ func TestHoldersReturnWithRedis(t *testing.T) {
 		t.Errorf("without Redis: %v", err)
 	}
 	server.Start()
-	servers.Eventually(t, time.Minute, "questions are answered again", func() bool { return hubs[1].confirm(t, time.Second) == nil })
+	servers.Eventually(t, time.Minute, "questions are answered again", func() bool {
+		return hubs[1].confirm(t, time.Second) == nil
+	})
 }

@@ -133,14 +133,17 @@ func (h *Hub) receive(post Post) {
 		if time.Since(began) > time.Minute {
 			failures = 0
 		}
-		if suppressed, due := h.logged.Due("receive"); due {
+		if suppressed, due := h.logged.Due("receive"); due && h.isUsed() {
 			h.config.Logger.Warn("no letters of other coordinators arrive; they cannot ask producers that attend only here; "+
-				"the coordinator subscribes again, which needs the channel's permission in Redis (&PREFIX:post:*)",
+				"the coordinator subscribes again, which needs the channel's permission in Redis (&PREFIX:*)",
 				"error", err, "not_logged_before", suppressed)
 		}
 		_ = backoff.Sleep(h.life, postPauses.Delay(failures)) // the loop looks whether life has ended
 	}
 }
+
+// isUsed reports whether producers attend here or are asked elsewhere. Otherwise trouble with the post troubles nobody.
+func (h *Hub) isUsed() bool { return h.Streams() > 0 || h.asks.Load() > 0 }
 
 // deliver takes a letter. It never blocks.
 func (h *Hub) deliver(text []byte) {

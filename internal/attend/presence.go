@@ -57,7 +57,7 @@ func (h *Hub) turn(post Post, call func(ctx context.Context, post Post) error) {
 	if err == nil || h.life.Err() != nil {
 		return
 	}
-	if suppressed, due := h.logged.Due("announce"); due {
+	if suppressed, due := h.logged.Due("announce"); due && h.isUsed() {
 		h.config.Logger.Warn("where producers attend is not stored; other coordinators may not find their streams; "+
 			"look after Redis", "error", err, "not_logged_before", suppressed)
 	}

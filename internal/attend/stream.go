@@ -210,8 +210,8 @@ func (s *Stream) suspectLocked(id uint64) {
 	}
 }
 
-// askLocked sends a question, whose outcome comes to result at the end of timeout at the latest, and returns its id. The
-// stream has room.
+// askLocked sends a question, whose outcome comes to result at the end of timeout at the latest, and returns its id.
+// The stream has room.
 func (s *Stream) askLocked(
 	asker context.Context, question *msghandlerv1.AttendQuestion, timeout time.Duration, result chan<- outcome,
 ) (id uint64) {

@@ -35,7 +35,9 @@ func helloOf(producer string) *msghandlerv1.AttendRequest {
 var goAway = &msghandlerv1.AttendRequest{Kind: &msghandlerv1.AttendRequest_GoAway{GoAway: &msghandlerv1.GoAway{}}}
 
 // begin opens a stream with a first message, and returns the first answer.
-func (h *house) begin(t *testing.T, first *msghandlerv1.AttendRequest) (attending, *msghandlerv1.AttendResponse, error) {
+func (h *house) begin(
+	t *testing.T, first *msghandlerv1.AttendRequest,
+) (attending, *msghandlerv1.AttendResponse, error) {
 	t.Helper()
 	stream, err := h.producers.Attend(t.Context())
 	if err != nil {
@@ -145,9 +147,11 @@ func answerWith(t *testing.T, stream attending, ids int, length int) {
 			Id: fmt.Sprintf("%0*d", length, i), Verdict: msghandlerv1.Verdict_VERDICT_COMMITTED,
 		})
 	}
-	_ = stream.Send(&msghandlerv1.AttendRequest{Kind: &msghandlerv1.AttendRequest_Answer{Answer: &msghandlerv1.AttendAnswer{
+	answer := &msghandlerv1.AttendAnswer{
 		Id: r.GetQuestion().GetId(), Answer: &msghandlerv1.AttendAnswer_Confirm{Confirm: confirm},
-	}}}) // who asks has the error
+	}
+	// Who asks has the error.
+	_ = stream.Send(&msghandlerv1.AttendRequest{Kind: &msghandlerv1.AttendRequest_Answer{Answer: answer}})
 }
 
 // The guard knew of no further messages of this size before.

@@ -31,9 +31,18 @@ import (
 // The producers with the SDK serve no port in these rows: they attend.
 var attendRows = []row{
 	{name: "F50", world: options{attend: true}, fault: nothing, judge: theyAttended},
-	{name: "F50_question", world: options{attend: true, cutAt: cutBeforeTaken}, fault: nothing, judge: streamsWereCut},
-	{name: "F50_taken", world: options{attend: true, cutAt: cutBeforeAnswer}, fault: nothing, judge: streamsWereCut},
-	{name: "F50_answered", world: options{attend: true, cutAt: cutAfterAnswer}, fault: nothing, judge: streamsWereCut},
+	{
+		name: "F50_question", leaves: true, world: options{attend: true, cutAt: cutBeforeTaken}, fault: nothing,
+		judge: streamsWereCut,
+	},
+	{
+		name: "F50_taken", leaves: true, world: options{attend: true, cutAt: cutBeforeAnswer}, fault: nothing,
+		judge: streamsWereCut,
+	},
+	{
+		name: "F50_answered", leaves: true, world: options{attend: true, cutAt: cutAfterAnswer}, fault: nothing,
+		judge: streamsWereCut,
+	},
 	{
 		name: "F50_kill", copies: true, leavesMarkers: true, lasting: true, world: options{attend: true},
 		fault: killHolders, judge: theyAttended,
@@ -239,7 +248,8 @@ func beNowhere(config string) error {
 }
 
 // sendFromNowhere runs a producer in a network namespace without a network: nothing can connect to it, not even this
-// machine. It reaches the coordinator by a socket in the file system. The namespace needs root, or else a user namespace.
+// machine. It reaches the coordinator by a socket in the file system. The namespace needs root, or else a user
+// namespace.
 func sendFromNowhere(ctx context.Context, w *world, _ *rand.Rand) {
 	socket := filepath.Join(w.t.TempDir(), "coordinator")
 	w.relayUnix(socket, w.coordinators[0].grpc)

@@ -33,7 +33,9 @@ var binary string
 
 // others are the programs that this binary is when a row starts the binary as a process of its own, by their
 // variable.
-var others = map[string]func(config string) error{mortalVariable: liveAs, consumerVariable: beConsumer, nowhereVariable: beNowhere}
+var others = map[string]func(config string) error{
+	mortalVariable: liveAs, consumerVariable: beConsumer, nowhereVariable: beNowhere,
+}
 
 func TestMain(m *testing.M) {
 	if natsserver.Child() {

@@ -35,8 +35,8 @@ func (s *Store) Announce(ctx context.Context, mailbox string, producers []string
 	return nil
 }
 
-// Mailboxes are the announced mailboxes of a producer, and how long ago it was last announced: negative where it was not
-// within a day. Errors are the store's.
+// Mailboxes are the announced mailboxes of a producer, and how long ago it was last announced: negative where it was
+// not within a day. Errors are the store's.
 func (s *Store) Mailboxes(
 	ctx context.Context, producer string,
 ) (mailboxes []string, announced time.Duration, err error) {
