@@ -35,16 +35,6 @@ func attend(t *testing.T, r *running) attending {
 	return stream
 }
 
-// question waits for the next question on a stream.
-func question(t *testing.T, stream attending) *msghandlerv1.AttendQuestion {
-	t.Helper()
-	r, err := stream.Recv()
-	if err != nil || r.GetQuestion() == nil {
-		t.Fatalf("instead of a question: %v, %v", r, err)
-	}
-	return r.GetQuestion()
-}
-
 // answerOf is the answer that everything has committed.
 func answerOf(q *msghandlerv1.AttendQuestion) *msghandlerv1.AttendRequest {
 	answer := &msghandlerv1.AttendAnswer{Id: q.GetId()}
