@@ -6,6 +6,7 @@
 package orders
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -32,7 +33,8 @@ type Config struct {
 	Name string
 	// Coordinator is the address of msghandler. Empty: the outbox publishes to AMQP itself, without a coordinator.
 	Coordinator string
-	// Listen is where the service answers the coordinator's callbacks. Port 0 picks a free port.
+	// Listen is where the service answers the coordinator's callbacks. Port 0 picks a free port. Empty: the service
+	// attends, and serves no port.
 	Listen string
 	// CallbackTarget is how the coordinator reaches Listen. Default: Listen itself.
 	CallbackTarget string
@@ -129,21 +131,22 @@ func (s *Service) connect(ctx context.Context) (err error) {
 	return err
 }
 
-// serve starts the gRPC server for the coordinator's callbacks, with the producer registered on the server.
-func (s *Service) serve(ctx context.Context) error {
+// serve opens the producer. It attends, or answers the coordinator's callbacks on a gRPC server.
+func (s *Service) serve(ctx context.Context) (err error) {
+	config := producer.Config{
+		Name: s.config.Name, Coordinator: s.config.Coordinator, Markers: s.markers,
+		Coordinators: s.config.Coordinators, Logger: s.config.Logger,
+	}
+	if s.config.Listen == "" {
+		s.producer, err = producer.New(config)
+		return err
+	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.config.Listen)
 	if err != nil {
 		return fmt.Errorf("listen for callbacks: %w", err)
 	}
-	target := s.config.CallbackTarget
-	if target == "" {
-		target = listener.Addr().String()
-	}
-	s.producer, err = producer.New(producer.Config{
-		Name: s.config.Name, Coordinator: s.config.Coordinator, CallbackTarget: target, Markers: s.markers,
-		Coordinators: s.config.Coordinators, Logger: s.config.Logger,
-	})
-	if err != nil {
+	config.CallbackTarget = cmp.Or(s.config.CallbackTarget, listener.Addr().String())
+	if s.producer, err = producer.New(config); err != nil {
 		return errors.Join(err, listener.Close())
 	}
 	s.grpc = grpc.NewServer()
