@@ -177,7 +177,7 @@ func (a *attendance) note(err error, failures int) (refused bool) {
 // complain logs why no stream was opened. A coordinator that is away is no news: each call says so.
 func (a *attendance) complain(err error, failures int) {
 	level := slog.LevelWarn
-	text := "no coordinator takes a stream of this producer; its messages wait, as nobody can ask about them; see the error"
+	text := "no coordinator takes a stream of this producer; its messages wait for the next question; see the error"
 	switch code := status.Code(err); {
 	case code == codes.Unimplemented && failures+1 == unsupportedTries:
 		if a.registered.Load() {

@@ -28,7 +28,8 @@ var attending = flag.Int("attending", 1000, "producers that attend in BenchmarkA
 func BenchmarkAttending(b *testing.B) {
 	for b.Loop() {
 		s := newSetup(b)
-		fmt.Printf("\n| %d producers attend | coordinator's memory | its CPU | Redis's CPU |\n|---|---|---|---|\n", *attending)
+		fmt.Printf("\n| %d producers attend | coordinator's memory | its CPU | Redis's CPU |\n|---|---|---|---|\n",
+			*attending)
 		s.during("nobody attends", func() { wait(quietFor) })
 		producers := s.attend(*attending)
 		s.during("they send nothing", func() { wait(quietFor) })
