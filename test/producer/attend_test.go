@@ -246,3 +246,42 @@ func serve(t *testing.T, c pb.MessageHandlerServiceServer) (address string) {
 	})
 	return listener.Addr().String()
 }
+
+// Close refuses new messages, and ends the streams after the open question.
+func TestCloseAnswersOpenQuestions(t *testing.T) {
+	t.Parallel()
+	a := coordinator(t, "embedded:")
+	asked, answer := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	p, err := producer.New(producer.Config{
+		Name: "orders", Coordinator: a.GRPCAddr(), Markers: memory.New(), ConfirmAfter: 100 * time.Millisecond,
+		Logger: slog.New(slog.DiscardHandler),
+		Resolve: func(context.Context, string, bool) (marker.Verdict, error) {
+			once.Do(func() { close(asked) })
+			<-answer
+			return marker.Committed, nil
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.SendHalf(t.Context(), producer.Message{ID: "1", RoutingKey: "nowhere"}); err != nil {
+		t.Fatal(err)
+	}
+	<-asked
+	closed := make(chan error, 1)
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		closed <- p.Close(ctx)
+	}()
+	servers.Eventually(t, 10*time.Second, "new messages are refused", func() bool {
+		_, err := p.SendHalf(t.Context(), producer.Message{ID: "2", RoutingKey: "nowhere"})
+		return errors.Is(err, producer.ErrClosed)
+	})
+	close(answer)
+	if err := <-closed; err != nil {
+		t.Error(err)
+	}
+	awaitSendable(t, a, "1")
+}
