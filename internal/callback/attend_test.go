@@ -82,8 +82,8 @@ func TestOnlyCoordinatorsAskOverStreams(t *testing.T) {
 	}
 }
 
-// Coordinators of earlier versions read targets as they read those of gRPC. They must take none of this form for a host,
-// even if the name of the producer looks like a port.
+// Coordinators of earlier versions read targets as they read those of gRPC. They must take none of this form for a
+// host, even if the name of the producer looks like a port.
 func TestOlderCoordinatorsDialNoAttendTarget(t *testing.T) {
 	t.Parallel()
 	c := client(t, callback.Config{Allow: []string{"*:*"}})
