@@ -193,7 +193,9 @@ func (a *ask) more() (room <-chan struct{}) {
 		return nil
 	}
 	before := a.pending
-	if room = a.next(); room == nil && a.pending == before && a.patient && (a.lost || a.lately) {
+	room = a.next()
+	mayReturn := a.patient && a.failure == nil && (a.lost || a.lately)
+	if room == nil && a.pending == before && mayReturn {
 		a.again = time.After(againAfter)
 	}
 	return room
