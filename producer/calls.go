@@ -40,9 +40,13 @@ func (p *Producer) sendHalf(ctx context.Context, m Message) (State, error) {
 	defer p.inflight.stored(m.ID)
 	ctx, cancel := context.WithTimeout(ctx, p.config.SendTimeout)
 	defer cancel()
-	return retry(ctx, func(ctx context.Context) (State, *Error) {
+	if err := p.attendance.await(ctx, m.ID); err != nil {
+		return 0, err
+	}
+	state, err := retry(ctx, func(ctx context.Context) (State, *Error) {
 		return gathered(ctx, p.halves, opSendHalf, m.ID, wire)
 	})
+	return state, p.attendance.explain(err)
 }
 
 // Submit reports that the transaction of an id has committed: Submit leaves the marker and tells the coordinator, and

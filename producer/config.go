@@ -23,7 +23,9 @@ type Config struct {
 	Coordinator string
 	// CallbackTarget is the address at which the coordinator reaches this producer's gRPC server, host:port or
 	// dns:///host:port, or the URL at which its HTTPHandler is mounted. The coordinator's callbacks.allow must name the
-	// address. Empty: the target of the coordinator's configuration.
+	// address. Empty: the producer attends, that is, it opens streams to the coordinators over which it is asked, and
+	// serves no port. A target of the producer in the coordinator's configuration (producers.NAME.target) is used before
+	// the streams.
 	CallbackTarget string
 	// Coordinators says who may call Confirm and DeleteBusiness. Empty: anyone who reaches the server, with a warning.
 	Coordinators Coordinators

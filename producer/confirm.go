@@ -31,7 +31,15 @@ type callbacks struct {
 // fails or gets no turn in time. None of these costs the messages an attempt. A panic makes the answer UNKNOWN,
 // except for a half message that is still being stored.
 func (c *callbacks) Confirm(ctx context.Context, request *pb.ConfirmRequest) (*pb.ConfirmResponse, error) {
-	if err := c.check(ctx, request.GetProducer(), request.GetIds()); err != nil {
+	if err := c.producer.admit(ctx); err != nil {
+		return nil, err
+	}
+	return c.confirm(ctx, request)
+}
+
+// confirm answers a caller who is let in.
+func (c *callbacks) confirm(ctx context.Context, request *pb.ConfirmRequest) (*pb.ConfirmResponse, error) {
+	if err := c.check(request.GetProducer(), request.GetIds()); err != nil {
 		return nil, err
 	}
 	verdicts, err := c.producer.verdicts(ctx, request.GetIds(), request.GetFinal())
@@ -54,7 +62,17 @@ func (c *callbacks) Confirm(ctx context.Context, request *pb.ConfirmRequest) (*p
 func (c *callbacks) DeleteBusiness(
 	ctx context.Context, request *pb.DeleteBusinessRequest,
 ) (*pb.DeleteBusinessResponse, error) {
-	if err := c.check(ctx, request.GetProducer(), request.GetIds()); err != nil {
+	if err := c.producer.admit(ctx); err != nil {
+		return nil, err
+	}
+	return c.deleteBusiness(ctx, request)
+}
+
+// deleteBusiness answers a caller who is let in.
+func (c *callbacks) deleteBusiness(
+	ctx context.Context, request *pb.DeleteBusinessRequest,
+) (*pb.DeleteBusinessResponse, error) {
+	if err := c.check(request.GetProducer(), request.GetIds()); err != nil {
 		return nil, err
 	}
 	p := c.producer
@@ -68,12 +86,9 @@ func (c *callbacks) DeleteBusiness(
 	return &pb.DeleteBusinessResponse{}, nil
 }
 
-// check refuses callers that are not let in, and requests for another producer. The coordinator takes both answers as
-// "could not be reached", so the messages wait until the configuration is right.
-func (c *callbacks) check(ctx context.Context, producer string, ids []string) error {
-	if err := c.producer.admit(ctx); err != nil {
-		return err
-	}
+// check refuses requests for another producer. The coordinator takes the answer as "could not be reached", so the
+// messages wait until the configuration is right.
+func (c *callbacks) check(producer string, ids []string) error {
 	switch {
 	case producer != c.producer.config.Name:
 		return status.Errorf(codes.FailedPrecondition,

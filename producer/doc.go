@@ -8,10 +8,8 @@
 //	p, err := producer.New(producer.Config{
 //		Name:           "orders",                // this service's name
 //		Coordinator:    "127.0.0.1:9090",        // where msghandler listens
-//		CallbackTarget: "127.0.0.1:7001",        // where this service's own gRPC server listens
 //		Markers:        memory.New(),            // or marker/redis, marker/sql: notes of what committed
 //	})
-//	p.Register(grpcServer)                       // serves Confirm and DeleteBusiness
 //	err = p.Send(ctx, producer.Message{
 //		ID: "1001", Exchange: "orders", RoutingKey: "order.paid", Body: body,
 //	}, func(ctx context.Context) error {
@@ -22,13 +20,19 @@
 //
 // It stores the half message and tries again until it has an OK; without one the business never runs. It runs the
 // business. It leaves a marker that the business committed. It submits in the background, and returns. If the Submit is
-// lost, or the process dies, the coordinator asks: Register serves its Confirm, which answers from the markers. When
-// the coordinator has stored the answer it calls DeleteBusiness, and the marker is dropped.
+// lost, or the process dies, the coordinator asks, and the answer comes from the markers. When the coordinator has
+// stored the answer it has the marker dropped.
 //
 // When Send returns nil, the business has committed and the message is on its way. When it returns an error, use
 // errors.Is with this package's Err values to learn which of these it is: nothing ran ([ErrUnavailable], [ErrExists],
 // [ErrRejected]), the business ran before ([ErrAlreadyCommitted]), it failed (the business's own error), or its outcome
 // is unknown ([ErrOutcomeUnknown]).
+//
+// # How the coordinator asks
+//
+// The producer attends: New opens streams to the coordinators, over which questions come and answers go. The service
+// serves no port, and nothing must reach it. With [Config.CallbackTarget] the coordinator calls the service instead:
+// [Producer.Register] serves Confirm and DeleteBusiness on a gRPC server of the service.
 //
 // # The contract of the business function
 //

@@ -254,7 +254,8 @@ func newHouse(t *testing.T, change func(*producer.Config, *coordinator)) *house 
 	h := &house{coordinator: newCoordinator(), markers: memory.New(), log: &logged{}}
 	door := bufconn.Listen(1 << 20)
 	config := producer.Config{
-		Name: "orders", Coordinator: "passthrough:///coordinator", Markers: h.markers, Logger: slog.New(h.log),
+		Name: "orders", Coordinator: "passthrough:///coordinator", CallbackTarget: "orders:7001",
+		Markers: h.markers, Logger: slog.New(h.log),
 		DialOptions: []grpc.DialOption{dialer(door)}, Coordinators: producer.Coordinators{Anyone: true},
 	}
 	if change != nil {

@@ -34,10 +34,7 @@ const (
 // Config.Coordinators holds for both ways. HTTPHandler logs a warning if it does not say who may call. The handler
 // bounds the size of a request; the server must bound the time in which a request arrives (http.Server.ReadTimeout).
 func (p *Producer) HTTPHandler() http.Handler {
-	if p.admission.unguarded {
-		p.config.Logger.Warn(textUnguarded, "producer", p.config.Name)
-	}
-	c := &callbacks{producer: p}
+	c := p.serve()
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /confirm", p.answer(func(ctx context.Context, call callbackCall) (any, error) {
 		response, err := c.Confirm(ctx, &pb.ConfirmRequest{Producer: call.Producer, Ids: call.IDs, Final: call.Final})

@@ -22,6 +22,8 @@ type Producer struct {
 	inflight   *inflight
 	background *background
 	complaints *complaints
+	// attendance is nil where Config.CallbackTarget says where the producer is called.
+	attendance *attendance
 
 	halves  *batch.Group[*pb.Message, answer]
 	submits *batch.Group[string, answer]
@@ -29,8 +31,9 @@ type Producer struct {
 	marks   *batch.Group[string, found]
 }
 
-// New returns a Producer, or an error for a configuration that cannot work. The first call connects, so New succeeds
-// while the coordinator is unreachable.
+// New returns a Producer, or an error for a configuration that cannot work. Connections are made in the background, so
+// New succeeds while the coordinator is unreachable. Without Config.CallbackTarget the producer attends from now on: it
+// opens streams to the coordinators, over which it is asked, and needs neither a server nor Register. Close ends them.
 func New(config Config) (*Producer, error) {
 	config, err := config.withDefaults()
 	if err != nil {
@@ -59,23 +62,37 @@ func New(config Config) (*Producer, error) {
 	p.submits = batch.New(waiting, p.submitAll)
 	p.lookups = batch.New(waiting, p.lookupMarkers)
 	p.marks = batch.New(waiting, p.markAll)
+	if config.CallbackTarget == "" {
+		p.attendance = attend(p)
+	}
 	return p, nil
 }
 
-// Register serves this producer's Confirm and DeleteBusiness on a gRPC server. Call Register before the server's
-// Serve; a server takes one producer. Register logs a warning if Config.Coordinators does not say who may call.
+// Register serves this producer's Confirm and DeleteBusiness on a gRPC server, for a producer with a callback target,
+// in its own configuration or the coordinator's. Call Register before the server's Serve and before Send; a server
+// takes one producer. Register logs a warning if Config.Coordinators does not say who may call.
 func (p *Producer) Register(server grpc.ServiceRegistrar) {
+	pb.RegisterProducerServiceServer(server, p.serve())
+}
+
+// serve notes that the producer is called at a port.
+func (p *Producer) serve() *callbacks {
+	if p.attendance != nil {
+		p.attendance.served.Store(true)
+	}
 	if p.admission.unguarded {
 		p.config.Logger.Warn(textUnguarded, "producer", p.config.Name)
 	}
-	pb.RegisterProducerServiceServer(server, &callbacks{producer: p})
+	return &callbacks{producer: p}
 }
 
-// Close refuses new calls, waits for running calls and for the submits in the background, and closes the connection.
-// When the context ends first, Close cancels the rest and returns an error with their number. No message is lost
-// then, because the coordinator asks. Keep serving the callbacks until Close has returned. Close may be called again.
+// Close refuses new calls, waits for running calls, for the submits in the background and for answers to open
+// questions, and closes the connection. When the context ends first, Close cancels the rest and returns an error with
+// their number. No message is lost then, because the coordinator asks. Keep serving the callbacks until Close has
+// returned. Close may be called again.
 func (p *Producer) Close(ctx context.Context) error {
 	err := p.background.close(ctx)
+	p.attendance.close(ctx)
 	_ = p.conn.Close() // fails only for a closed connection
 	return err
 }

@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	"github.com/msghandler/msghandler/internal/app/tracing"
+	"github.com/msghandler/msghandler/internal/attend"
 	"github.com/msghandler/msghandler/internal/callback"
 	"github.com/msghandler/msghandler/internal/config"
 	"github.com/msghandler/msghandler/internal/connlimit"
@@ -52,6 +53,8 @@ type App struct {
 	metrics   *console.Metrics
 	console   *console.Console
 	callbacks *callback.Client
+	// attendance keeps the streams of producers that attend.
+	attendance *attend.Hub
 	// credentials are the API's TLS credentials; nil: nothing is encrypted.
 	credentials credentials.TransportCredentials
 	events      *events.Notifier
@@ -105,6 +108,7 @@ func New(ctx context.Context, settings config.Config, deps Deps) (*App, error) {
 	}
 	a.life, a.end = context.WithCancel(context.Background())
 	a.logger = cmp.Or(deps.Logger, slog.Default()).With("instance", a.instance)
+	a.attendance = a.newAttendance()
 	var err error
 	if a.callbacks, err = a.newCallbacks(); err != nil {
 		return nil, err
@@ -247,6 +251,7 @@ func (a *App) open(ctx context.Context) error {
 	if err := a.watchUndecided(store); err != nil {
 		return err
 	}
+	a.openAttendance(store)
 	return a.openPipeline(store, opened)
 }
 

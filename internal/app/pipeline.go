@@ -94,8 +94,8 @@ func answers(ctx context.Context, store *redisstore.Store) bool {
 // newCallbacks builds the client that calls producers, without a connection yet.
 func (a *App) newCallbacks() (*callback.Client, error) {
 	if len(a.settings.Callbacks.Allow) == 0 {
-		a.logger.Warn("callbacks.allow is empty: no callback target is allowed, so no half message will be accepted; " +
-			"set it to where your producers serve, such as *.orders.svc:9000")
+		a.logger.Warn("callbacks.allow is empty: no callback target is allowed, so half messages are accepted only of " +
+			"producers that attend; set it to where your other producers serve, such as *.orders.svc:9000")
 	}
 	if plain := a.settings.TokensInPlain(); len(plain) > 0 {
 		a.logger.Warn("tokens are sent to producers without encryption: an attacker on the way can read them, and roll back "+
@@ -106,6 +106,7 @@ func (a *App) newCallbacks() (*callback.Client, error) {
 		return nil, SettingsError{err}
 	}
 	a.expires("callbacks.tls_cert", source)
+	config.Attending = a.attendance.Client
 	client, err := callback.New(config)
 	if err != nil {
 		return nil, SettingsError{fmt.Errorf("callbacks.allow, callbacks.moved and producers.NAME.target: %w", err)}
@@ -212,6 +213,7 @@ func (a *App) openServer(
 		Intake:       store,
 		Inspector:    store,
 		Targets:      a.callbacks,
+		Attendance:   a.attendance,
 		Pipeline:     &s.pipeline,
 		Trusted:      a.settings.Trusted,
 		ConfirmAfter: a.settings.Confirm.After,

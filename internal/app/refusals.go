@@ -19,7 +19,7 @@ var refusalRemedies = map[string]string{
 	"CALLER_FORBIDDEN": "name its certificate in producers.NAME.callers or grpc.callers, " +
 		"or have it call under its own name; look who it is, if you do not know it",
 	"INVALID_ARGUMENT": "the cause names the field: fix the producer; " +
-		"for callback_target have the producer send one, or set producers.NAME.target",
+		"for callback_target have the producer send one or attend, or set producers.NAME.target",
 }
 
 // noteRefused counts a call that is refused for good, and logs a line once a minute for each producer and reason:

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
 // Config says which producers may be called, and how.
@@ -43,6 +44,8 @@ type Config struct {
 	// Token returns the bearer token to show to a producer; empty: no token. Default: no producer gets a token. Every
 	// allowed target of a producer can learn the producer's token.
 	Token func(producer string) string
+	// Attending returns the client of a producer that is asked over its own streams. Nil: no such producer can be called.
+	Attending func(producer string) msghandlerv1.ProducerServiceClient
 	// Logger gets contradictory answers. Default slog.Default().
 	Logger *slog.Logger
 
@@ -117,6 +120,8 @@ func (c *Client) open(t target) (transport, error) {
 		return c.openGRPC(t)
 	case kindHTTP:
 		return c.openHTTP(t), nil
+	case kindAttend:
+		return c.openAttend(t)
 	}
 	return nil, fmt.Errorf("no transport to targets of kind %d", t.kind)
 }
@@ -167,6 +172,9 @@ func (c *Client) Resolve(producer, named string) (string, error) {
 }
 
 func (c *Client) resolve(producer, named string) (target, error) {
+	if t, is, err := c.resolveAttend(producer, named); is {
+		return t, err
+	}
 	t, err := c.find(producer, named)
 	if err != nil {
 		return target{}, err

@@ -19,3 +19,9 @@ func (c Config) WithDefaults() Config {
 	c.Timeout, c.MaxBatch = cmp.Or(c.Timeout, 3*time.Second), cmp.Or(c.MaxBatch, contractBatch)
 	return c
 }
+
+// ParseTarget returns the error of a target.
+func ParseTarget(s string) error {
+	_, err := parseTarget(s)
+	return err
+}

@@ -25,6 +25,8 @@ const (
 	kindGRPC kind = iota
 	// kindHTTP is called by HTTP, or by HTTPS where the target is secure: a URL.
 	kindHTTP
+	// kindAttend is asked over the streams that the producer has opened: the host is its name.
+	kindAttend
 )
 
 // target is a well-formed callback target.
@@ -168,7 +170,10 @@ func (t target) scheme() string {
 
 // String is the canonical form, which is stored and dialled. A URL has a port where the port is not the default port.
 func (t target) String() string {
-	if t.kind != kindHTTP {
+	switch t.kind {
+	case kindAttend:
+		return halfmsg.AttendTarget(t.host)
+	case kindGRPC:
 		return scheme + net.JoinHostPort(t.host, t.port)
 	}
 	authority := net.JoinHostPort(t.host, t.port)

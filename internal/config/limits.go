@@ -12,6 +12,8 @@ type Limits struct {
 	Connections int
 	// ConnectionsPerAddress bounds the connections from an IP address; 0: half of each listener's.
 	ConnectionsPerAddress int
+	// Attending and AttendingPerProducer bound the streams of producers that attend, in all and of each producer.
+	Attending, AttendingPerProducer int
 }
 
 func (l *Limits) keys() []Key {
@@ -35,6 +37,15 @@ func (l *Limits) keys() []Key {
 			Name: "limits.connections_per_address", Default: "0", value: whole(&l.ConnectionsPerAddress, 0, 1_000_000),
 			Meaning: "Connections to each listener from one IP address (in IPv6 from one /64). 0: half of the listener's " +
 				"connections. Clients behind one proxy or NAT count as one address.",
+		},
+		{
+			Name: "limits.attending", Default: "10000", value: whole(&l.Attending, 1, 1_000_000),
+			Meaning: "Streams of producers that attend (Attend), in all, at this coordinator. Above it callers get " +
+				"RESOURCE_EXHAUSTED.",
+		},
+		{
+			Name: "limits.attending_per_producer", Default: "1000", value: whole(&l.AttendingPerProducer, 1, 1_000_000),
+			Meaning: "Streams of one producer that attends, at this coordinator.",
 		},
 		{
 			Name: "limits.waiting", Default: "10000", value: whole(&l.Waiting, 1, 1000000),

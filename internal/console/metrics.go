@@ -33,6 +33,7 @@ type Metrics struct {
 	publishTime    prometheus.Observer
 	callbackTime   *prometheus.HistogramVec
 	deletions      *prometheus.CounterVec
+	questions      *prometheus.CounterVec
 	regressions    prometheus.Counter
 	findings       *prometheus.GaugeVec
 	backlog        prometheus.Gauge
@@ -104,6 +105,12 @@ func (m *Metrics) countCallbacks() {
 		"How long calls to producers took, failed ones included.", "method")
 	m.deletions = m.counters("msghandler_marker_deletions_total",
 		"Business markers: deleted, failed (retried), or left to the producer's own clean-up.", "result")
+	m.questions = m.counters(
+		"msghandler_attend_questions_total",
+		"Questions to producers that attend: answered, failed by all replicas asked, unanswered in time, nobody attended; "+
+			"and answers that came too late.",
+		"outcome",
+	)
 	m.confirmBatches, m.deleteBatches = m.batches.WithLabelValues("confirm"), m.batches.WithLabelValues("delete")
 }
 
@@ -178,6 +185,9 @@ func (m *Metrics) beginAtZero() {
 	for _, result := range []string{"deleted", "failed", "left"} {
 		m.deletions.WithLabelValues(result)
 	}
+	for _, outcome := range []string{"answered", "failed", "unanswered", "nobody", "late"} {
+		m.questions.WithLabelValues(outcome)
+	}
 	for _, result := range []string{"ok", "failed", "given_up"} {
 		m.posts.WithLabelValues(result)
 	}
@@ -240,6 +250,16 @@ func (m *Metrics) Connections(listener string, open func() int, most int) {
 	}, func() float64 { return float64(open()) }))
 	m.register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "msghandler_connections_limit", Help: "Connections of clients that may be open.", ConstLabels: labels,
+	}, func() float64 { return float64(most) }))
+}
+
+// Attending exports the number of streams of producers that attend, and the limit.
+func (m *Metrics) Attending(streams func() int, most int) {
+	m.register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "msghandler_attending_streams", Help: "Streams of producers that attend here.",
+	}, func() float64 { return float64(streams()) }))
+	m.register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "msghandler_attending_streams_limit", Help: "Streams of producers that may attend here.",
 	}, func() float64 { return float64(most) }))
 }
 

@@ -116,6 +116,9 @@ func (m *Metrics) Deleted(_ string, markers int, took time.Duration, err error) 
 	m.deletions.WithLabelValues(result).Add(float64(markers))
 }
 
+// Asked counts what came of a question to a producer that attends.
+func (m *Metrics) Asked(outcome string) { m.questions.WithLabelValues(outcome).Inc() }
+
 // MarkersLeft counts markers left for the producer's clean-up.
 func (m *Metrics) MarkersLeft(_ string, markers int) {
 	m.deletions.WithLabelValues("left").Add(float64(markers))

@@ -35,9 +35,16 @@ func (v Verdict) String() string {
 // Target is where a producer is called back.
 type Target struct {
 	Producer string
-	// Address is dns:///host:port or host:port for gRPC, or a URL for HTTP.
+	// Address is dns:///host:port or host:port for gRPC, a URL for HTTP, or the AttendTarget of the producer.
 	Address string
 }
+
+// AttendScheme begins the target of a producer that is asked over its own streams. The slashes keep coordinators of
+// earlier versions from taking a name of digits for a port: to them such a target has no valid form.
+const AttendScheme = "attend:///"
+
+// AttendTarget is the target of a producer that attends.
+func AttendTarget(producer string) string { return AttendScheme + producer }
 
 // Callbacks calls producers. Methods may be called concurrently and block until the producer has answered, the call's
 // own timeout has passed or the context ends. After an error there is no answer, for any reason: no verdict, no used

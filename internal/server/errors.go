@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/protoadapt"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/msghandler/msghandler/internal/attend"
 	"github.com/msghandler/msghandler/internal/ground/batch"
 	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 	"github.com/msghandler/msghandler/internal/halfmsg"
@@ -52,6 +53,10 @@ var faultTable = []fault{
 	},
 	{batch.ErrBusy, codes.ResourceExhausted, "TOO_MANY_CALLS", "too many calls are waiting; nothing was done", true},
 	{
+		attend.ErrTooManyStreams, codes.ResourceExhausted, "TOO_MANY_STREAMS",
+		"too many streams attend here, in all or of this producer", true,
+	},
+	{
 		guard.ErrBytes, codes.ResourceExhausted, "TOO_MANY_CALLS",
 		"the requests in flight hold as many bytes as they may; nothing was done: send smaller batches, or retry later", true,
 	},
@@ -85,6 +90,9 @@ var faultTable = []fault{
 		errUnknownFields, codes.Unimplemented, "UNKNOWN_FIELDS",
 		"the request has fields that this version does not know, and without them more messages might be meant; " +
 			"nothing was done", false,
+	},
+	{
+		attend.ErrDraining, codes.Unavailable, "STOPPING", "this instance is stopping; attend at another", true,
 	},
 	{
 		submit.ErrStopping, codes.Unavailable, "STOPPING", "this instance is stopping; the call may be repeated at another",

@@ -20,6 +20,7 @@ import (
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 
+	"github.com/msghandler/msghandler/internal/attend"
 	"github.com/msghandler/msghandler/internal/delivery"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/server"
@@ -354,8 +355,9 @@ func openAt(t testing.TB, listener net.Listener, edit ...func(*server.Config)) *
 	h := &house{store: newStore(), served: make(chan error, 1)}
 	config := server.Config{
 		Intake: h.store, Inspector: h.store, Targets: targets{}, Pipeline: h.pipeline(),
-		Brokers: []string{"events", "stock"},
-		Logger:  slog.New(slog.DiscardHandler),
+		Brokers:    []string{"events", "stock"},
+		Attendance: attend.New(attend.Config{Instance: "here", Streams: 100, PerProducer: 100}),
+		Logger:     slog.New(slog.DiscardHandler),
 	}
 	for _, e := range edit {
 		e(&config)

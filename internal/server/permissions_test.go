@@ -94,15 +94,16 @@ func TestCertificatesDecideWhoMayCallWhat(t *testing.T) {
 		for _, stream := range msghandlerv1.AdminService_ServiceDesc.Streams {
 			tail(t, who, conn, stream.StreamName, c.operate)
 		}
+		for _, method := range msghandlerv1.MessageHandlerService_ServiceDesc.Streams {
+			attendAs(t, who, both, method.StreamName, c.produce)
+			attendAs(t, who, conn, method.StreamName, c.produce)
+		}
 		if _, err := healthv1.NewHealthClient(conn).Check(t.Context(), &healthv1.HealthCheckRequest{}); err != nil {
 			t.Errorf("%s does not get the health: %v", who, err)
 		}
 		producers := msghandlerv1.NewMessageHandlerServiceClient(conn)
 		_, err := producers.Submit(t.Context(), &msghandlerv1.SubmitRequest{Producer: "free", Id: "1"})
 		wantCode(t, err, codes.NotFound) // no caller is configured
-	}
-	if len(msghandlerv1.MessageHandlerService_ServiceDesc.Streams) > 0 {
-		t.Error("a stream of producers is not asked for its certificate")
 	}
 	if state := h.store.get("orders", "1").State; state != halfmsg.Dead {
 		t.Errorf("the message was changed: %v", state)
@@ -128,6 +129,22 @@ func tail(t *testing.T, who string, conn *grpc.ClientConn, method string, may bo
 		return
 	}
 	refused(t, who+": "+method, stream.RecvMsg(&emptypb.Empty{}), true)
+}
+
+// attendAs opens a stream of a producer, which may say who it is.
+func attendAs(t *testing.T, who string, conn *grpc.ClientConn, method string, may bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true},
+		"/"+msghandlerv1.MessageHandlerService_ServiceDesc.ServiceName+"/"+method)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.SendMsg(helloOf("orders")); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, who+": "+method, stream.RecvMsg(&msghandlerv1.AttendResponse{}), !may)
 }
 
 func refused(t *testing.T, what string, err error, want bool) {

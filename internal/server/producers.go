@@ -35,9 +35,16 @@ func (s *Server) origin(
 		o.confirmAfter = c.duration("confirm_after", confirmAfter, maxConfirmAfter)
 	}
 	resolved, err := s.config.Targets.Resolve(producer, target)
+	attends := halfmsg.AttendTarget(producer)
 	switch {
 	case errors.Is(err, halfmsg.ErrForbidden) && c.found == nil:
 		return o, err
+	case errors.Is(err, halfmsg.ErrNoTarget) || err == nil && resolved == attends:
+		if attended, away := s.attended(ctx, c, producer); !attended {
+			c.fail("callback_target", "is not usable: %s", notAttending(err, producer))
+			return o, away
+		}
+		o.target = attends
 	case err != nil:
 		c.fail("callback_target", "is not usable: %s", err)
 	case target != "":
@@ -45,6 +52,33 @@ func (s *Server) origin(
 		o.target = resolved
 	}
 	return o, nil
+}
+
+// notAttending says why a producer without a target cannot be called.
+func notAttending(err error, producer string) string {
+	text := "no one attends as producer " + producer
+	if err == nil {
+		return text
+	}
+	return err.Error() + ", and " + text
+}
+
+// attended reports whether a producer attends, or has attended lately. A name that is invalid is not looked for.
+func (s *Server) attended(ctx context.Context, c *check, producer string) (bool, error) {
+	if s.config.Attendance == nil || c.found != nil {
+		return false, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	return s.config.Attendance.Attended(ctx, producer)
+}
+
+// unoriginal answers a request whose origin is refused, or cannot be checked now.
+func (s *Server) unoriginal(call, producer string, err error) error {
+	if errors.Is(err, halfmsg.ErrForbidden) {
+		return s.refuse(producer, err)
+	}
+	return s.fail(call, err, halfmsg.None)
 }
 
 // build checks a message and returns the domain's message.
@@ -73,7 +107,7 @@ func (p *producers) SendHalfMessage(
 	c := &check{}
 	o, err := p.server.origin(ctx, c, r.GetProducer(), r.GetCallbackTarget(), r.GetConfirmAfter())
 	if err != nil {
-		return nil, p.server.refuse(r.GetProducer(), err)
+		return nil, p.server.unoriginal(call, r.GetProducer(), err)
 	}
 	c.path = "message"
 	message := p.server.build(c, o, r.GetMessage())
@@ -95,7 +129,7 @@ func (p *producers) SendHalfMessages(
 	c := &check{}
 	o, err := p.server.origin(ctx, c, r.GetProducer(), r.GetCallbackTarget(), r.GetConfirmAfter())
 	if err != nil {
-		return nil, p.server.refuse(r.GetProducer(), err)
+		return nil, p.server.unoriginal(call, r.GetProducer(), err)
 	}
 	c.count("messages", len(r.GetMessages()))
 	if err := c.err(); err != nil {

@@ -21,6 +21,7 @@ import (
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/reflection"
 
+	"github.com/msghandler/msghandler/internal/attend"
 	"github.com/msghandler/msghandler/internal/delivery"
 	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 	"github.com/msghandler/msghandler/internal/halfmsg"
@@ -54,6 +55,8 @@ type Config struct {
 	// Submit has made SENDABLE (halfmsg.Submitted.Claim). It wakes a loop when an operator has made messages due.
 	// Required.
 	Pipeline *delivery.Pipeline
+	// Attendance keeps the streams of producers that attend. Nil: no producer can.
+	Attendance *attend.Hub
 	// Trusted says whether a producer's Submit is its verdict. Default: no producer's.
 	Trusted func(producer string) bool
 	// Refused is called for each call of a producer, and each message of a batch, that is refused for good. producer is
@@ -221,6 +224,7 @@ func (s *Server) guardConfig() guard.Config {
 		Credentials: s.config.Credentials, Limits: s.config.Limits.ofRequests(),
 		ConnectionAge: s.config.ConnectionAge, ConnectionIdle: s.config.ConnectionIdle,
 		Translate: translateUnread, Refused: s.config.RefusedUnread, Stopping: s.stopping, Logger: s.config.Logger,
+		Duplex: map[string]int64{msghandlerv1.MessageHandlerService_Attend_FullMethodName: maxAnswer},
 	}
 }
 

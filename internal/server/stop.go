@@ -15,12 +15,16 @@ const linger = 2 * time.Second
 const lingerTick = 50 * time.Millisecond
 
 // Stop refuses new calls and waits for the calls in flight. When ctx ends first, Stop cuts them off and returns ctx's
-// error. Calls that only wait for a message's outcome end at once with UNAVAILABLE: their Submit is stored. Once the
-// calls have ended, Stop waits for no client to read an answer or to finish a request. Stop may be called again.
+// error. Calls that only wait for a message's outcome end at once with UNAVAILABLE: their Submit is stored. Producers
+// that attend are asked to open their streams elsewhere, and open questions may still be answered. Once the calls and
+// questions have ended, Stop waits for no client to read an answer or to finish a request. Stop may be called again.
 func (s *Server) Stop(ctx context.Context) error {
 	var drain lifecycle.Group
 	s.once.Do(func() {
 		s.health.Shutdown() // NOT_SERVING for good
+		if s.config.Attendance != nil {
+			s.config.Attendance.Drain()
+		}
 		s.stop()
 		drain.Go(func() { _ = s.http.Stop(ctx) }) // when ctx ends first, all connections are cut
 	})
@@ -39,7 +43,7 @@ func (s *Server) Stop(ctx context.Context) error {
 	return errors.Join(s.submits.Wait(ctx), s.guard.Wait(ctx), s.background.Wait(ctx))
 }
 
-// cutWhenIdle cuts all clients off when no call has been in flight for a while.
+// cutWhenIdle cuts all clients off when no call and no question has been in flight for a while.
 func (s *Server) cutWhenIdle(ctx context.Context) {
 	tick := time.NewTicker(lingerTick)
 	defer tick.Stop()
@@ -49,7 +53,7 @@ func (s *Server) cutWhenIdle(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		if s.inFlight.calls.Load() > 0 {
+		if s.inFlight.calls.Load() > 0 || s.config.Attendance != nil && s.config.Attendance.Streams() > 0 {
 			idle = 0
 		}
 	}

@@ -68,16 +68,21 @@ func (w *witness) key(id string) string { return w.name + "/" + id }
 func (w *witness) observe(ctx context.Context, in any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 	out, err := next(ctx, in)
 	if r, ok := out.(*pb.ConfirmResponse); ok && err == nil {
-		for _, c := range r.GetConfirmations() {
-			switch c.GetVerdict() {
-			case pb.Verdict_VERDICT_COMMITTED:
-				w.ledger.Said(w.key(c.GetId()), Committed)
-			case pb.Verdict_VERDICT_ROLLED_BACK:
-				w.ledger.Said(w.key(c.GetId()), RolledBack)
-			}
-		}
+		w.said(r)
 	}
 	return out, err
+}
+
+// said notes the definite verdicts of an answer.
+func (w *witness) said(r *pb.ConfirmResponse) {
+	for _, c := range r.GetConfirmations() {
+		switch c.GetVerdict() {
+		case pb.Verdict_VERDICT_COMMITTED:
+			w.ledger.Said(w.key(c.GetId()), Committed)
+		case pb.Verdict_VERDICT_ROLLED_BACK:
+			w.ledger.Said(w.key(c.GetId()), RolledBack)
+		}
+	}
 }
 
 // fate looks at the business data; the last Confirm call plants the tombstone, unless open is set.
@@ -238,21 +243,27 @@ func makeService(w *world, name string, markers marker.Store) *service {
 	}
 }
 
-// serve serves its callbacks until the test ends.
+// serve serves its callbacks until the test ends, or attends.
 func (s *service) serve(w *world, resolve func(ctx context.Context, id string, final bool) (marker.Verdict, error)) {
 	w.t.Helper()
-	listener := listen(w.t)
-	var err error
-	s.sdk, err = producer.New(producer.Config{
-		Name: s.name, Coordinator: w.targets(), CallbackTarget: w.callback(s.name, listener.Addr().String()),
-		Markers: s.markers, Resolve: resolve, SendTimeout: patience, MarkerTimeout: patience, Logger: quiet(),
-	})
-	if err != nil {
-		w.t.Fatal(err)
+	config := producer.Config{
+		Name: s.name, Coordinator: w.targets(), Markers: s.markers, Resolve: resolve, SendTimeout: patience,
+		MarkerTimeout: patience, Logger: quiet(),
 	}
-	server := grpc.NewServer(grpc.UnaryInterceptor(s.observe))
-	s.sdk.Register(server)
-	serve(w.t, server, listener)
+	var err error
+	if w.options.attend {
+		config.DialOptions = w.attendingThrough(&s.witness)
+		s.sdk, err = producer.New(config)
+		w.must(err)
+	} else {
+		listener := listen(w.t)
+		config.CallbackTarget = w.callback(s.name, listener.Addr().String())
+		s.sdk, err = producer.New(config)
+		w.must(err)
+		server := grpc.NewServer(grpc.UnaryInterceptor(s.observe))
+		s.sdk.Register(server)
+		serve(w.t, server, listener)
+	}
 	w.t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()

@@ -64,7 +64,7 @@ type row struct {
 var rows = slices.Concat(calmRows, coordinatorRows, redisRows, fullRows, forgetRows, frozenRows, brokerRows,
 	refusalRows, alarmRows,
 	halfOpenRows, natsRows, kafkaRows, consumerRows, producerRows, smallRows, scaleRows, crowdRows, mixRows, pointRows,
-	wireRows, sqlOutboxRows, trustedRows, replicaRows, upgradeRows)
+	wireRows, sqlOutboxRows, trustedRows, replicaRows, upgradeRows, attendRows)
 
 var calmRows = []row{
 	{name: "F00", short: true, fault: nothing},

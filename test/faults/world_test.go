@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -32,7 +33,9 @@ var binary string
 
 // others are the programs that this binary is when a row starts the binary as a process of its own, by their
 // variable.
-var others = map[string]func(config string) error{mortalVariable: liveAs, consumerVariable: beConsumer}
+var others = map[string]func(config string) error{
+	mortalVariable: liveAs, consumerVariable: beConsumer, nowhereVariable: beNowhere,
+}
 
 func TestMain(m *testing.M) {
 	if natsserver.Child() {
@@ -96,6 +99,10 @@ type options struct {
 	wired bool
 	// stream gives the row a broker of another kind, for the load's messages. RabbitMQ stays the default broker.
 	stream func(w *world) stream
+	// attend has the producers with the SDK attend: they serve no port. cutAt is the step of a question at which some of
+	// their streams are cut; empty cuts none.
+	attend bool
+	cutAt  string
 	// relayed does the same for the producers' ways to each coordinator.
 	relayed bool
 }
@@ -126,7 +133,9 @@ type world struct {
 	// processes are producers in processes of their own, where a row has some.
 	processes []*producerProcess
 	wiring    wiring
-	arrivals  arrivals
+	// cuts counts the streams of producers that were cut.
+	cuts     atomic.Int64
+	arrivals arrivals
 }
 
 // coordinator is one address at which a process comes and goes.
@@ -288,6 +297,15 @@ func (c *coordinator) page(path string) (status int, text string) {
 		return 0, ""
 	}
 	return response.StatusCode, string(body)
+}
+
+// dial connects with a coordinator until the test ends.
+func (w *world) dial(c *coordinator) *grpc.ClientConn {
+	w.t.Helper()
+	conn, err := grpc.NewClient(c.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	w.must(err)
+	w.t.Cleanup(func() { _ = conn.Close() })
+	return conn
 }
 
 func (w *world) targets() string {

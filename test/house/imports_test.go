@@ -96,6 +96,11 @@ var rooms = []struct {
 		"it keeps the store's promise without Redis, for tests; nothing shipped imports it",
 	},
 	{
+		[]string{"internal/attend"},
+		ground,
+		"server gives it the streams and callbacks ask through it, so it knows neither",
+	},
+	{
 		loops,
 		slices.Concat(ground, []string{"internal/delivery"}),
 		"a loop knows the domain and the runner, not the other loop and no adapter",
@@ -120,7 +125,7 @@ var rooms = []struct {
 	},
 	{
 		[]string{"internal/server"},
-		slices.Concat(ground, []string{"internal/delivery"}),
+		slices.Concat(ground, []string{"internal/delivery", "internal/attend"}),
 		"it is a middle room: its handlers stand between the guard and the batches of the store",
 	},
 	{
@@ -150,7 +155,7 @@ var rooms = []struct {
 	},
 	{
 		[]string{"internal/app/..."},
-		slices.Concat(ground, middle, loops, []string{"internal/delivery"}),
+		slices.Concat(ground, middle, loops, []string{"internal/delivery", "internal/attend"}),
 		"app puts the coordinator together; who uses the coordinator is above it",
 	},
 	{
@@ -295,7 +300,7 @@ var libraries = []struct {
 		"google.golang.org/grpc",
 		[]string{
 			"proto/...", "internal/certs", "internal/server", "internal/server/guard", "internal/server/httpapi",
-			"internal/callback", "producer/...", "internal/app/...",
+			"internal/callback", "internal/attend", "producer/...", "internal/app/...",
 			"internal/cli/...", "internal/demo/...", "internal/bench/...", "msghandlertest",
 		},
 		"gRPC stays at the two edges: the services and the calls to producers",

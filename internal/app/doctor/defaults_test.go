@@ -43,7 +43,7 @@ func TestTroubleOfDefaultsIsAWarning(t *testing.T) {
 	if got, want := troubles(examineDefaults(t, "callbacks", "amqp")), []string{"redis-away"}; !slices.Equal(got, want) {
 		t.Errorf("of a Redis that was given and is away it finds as trouble %q", got)
 	}
-	want = []string{"callbacks-closed", "rabbitmq-away", "redis-away"}
+	want = []string{"rabbitmq-away", "redis-away"}
 	if got := troubles(examineDefaults(t)); !slices.Equal(got, want) {
 		t.Errorf("of a configuration that was given it finds as trouble %q", got)
 	}

@@ -67,9 +67,9 @@ func (r *report) descriptors(limit, connections int) {
 
 func (r *report) callbackSettings(settings config.Callbacks) {
 	if len(settings.Allow) == 0 {
-		r.trouble("callbacks-closed", "callbacks.allow is empty",
-			"no callback target is allowed, so no half message is accepted",
-			"set it to where your producers serve, such as *.orders.svc:9000")
+		r.warn("callbacks-closed", "callbacks.allow is empty",
+			"no callback target is allowed, so half messages are accepted only of producers that attend",
+			"set it to where your other producers serve, such as *.orders.svc:9000")
 	}
 	for _, glob := range settings.Allow {
 		if strings.HasPrefix(glob, "*:") {

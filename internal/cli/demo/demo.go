@@ -126,7 +126,7 @@ They are NOT durable: their data ends with it. The coordinator is a process of i
 		return err
 	}
 	s.orders, err = orders.Open(ctx, orders.Config{
-		Name: name, Coordinator: s.coordinator.grpc, Listen: "127.0.0.1:0", Database: s.database, Products: s.Orders,
+		Name: name, Coordinator: s.coordinator.grpc, Database: s.database, Products: s.Orders,
 		AMQP: s.amqp, PayWithin: payWithin, Retries: retries, Logger: logger,
 		Coordinators: producer.Coordinators{Anyone: true}, // on the loopback, and for as long as the demo lasts
 	})

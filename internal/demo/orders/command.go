@@ -24,7 +24,7 @@ import (
 type command struct {
 	Coordinator          string        `default:"127.0.0.1:9090" env:"COORDINATOR" help:"Where msghandler listens; none: without a coordinator, the outbox publishes to the broker itself."`
 	Name                 string        `default:"orders" env:"NAME" help:"This producer's name."`
-	Listen               string        `default:"127.0.0.1:7001" env:"LISTEN" help:"Where to answer the coordinator's questions."`
+	Listen               string        `env:"LISTEN" placeholder:"HOST:PORT" help:"Answer the coordinator's questions here. Default: nowhere; the service attends, and is asked over its own streams to the coordinator."`
 	CallbackTarget       string        `env:"CALLBACK_TARGET" help:"How the coordinator reaches --listen. Default: --listen."`
 	HTTPCallbacks        bool          `name:"http-callbacks" env:"HTTP_CALLBACKS" help:"Answer the coordinator's questions by HTTP, not by gRPC."`
 	CoordinatorTokenFile string        `name:"coordinator-token-file" env:"COORDINATOR_TOKEN_FILE" placeholder:"FILE" help:"Answer only callers with a token of this file, one a line. Default: answer all callers."`

@@ -33,7 +33,8 @@ type Config struct {
 	Name string
 	// Coordinator is the address of msghandler. Empty: the outbox publishes to AMQP itself, without a coordinator.
 	Coordinator string
-	// Listen is where the service answers the coordinator's callbacks. Port 0 picks a free port.
+	// Listen is where the service answers the coordinator's callbacks. Port 0 picks a free port. Empty: the service
+	// attends, and serves no port.
 	Listen string
 	// CallbackTarget is how the coordinator reaches Listen. Default: Listen itself.
 	CallbackTarget string
@@ -132,24 +133,27 @@ func (s *Service) connect(ctx context.Context) (err error) {
 	return err
 }
 
-// serve makes the producer, and starts the server for the coordinator's callbacks.
-func (s *Service) serve(ctx context.Context) error {
+// serve opens the producer. It attends, or answers the coordinator's callbacks on a gRPC server.
+func (s *Service) serve(ctx context.Context) (err error) {
+	config := producer.Config{
+		Name: s.config.Name, Coordinator: s.config.Coordinator, Markers: s.markers,
+		Coordinators: s.config.Coordinators, Logger: s.config.Logger,
+	}
+	if s.config.Listen == "" {
+		s.producer, err = producer.New(config)
+		return err
+	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.config.Listen)
 	if err != nil {
 		return fmt.Errorf("listen for callbacks: %w", err)
 	}
-	target := s.config.CallbackTarget
-	if target == "" {
-		target = listener.Addr().String()
+	if config.CallbackTarget = s.config.CallbackTarget; config.CallbackTarget == "" {
+		config.CallbackTarget = listener.Addr().String()
 		if s.config.HTTPCallbacks {
-			target = "http://" + target
+			config.CallbackTarget = "http://" + config.CallbackTarget
 		}
 	}
-	s.producer, err = producer.New(producer.Config{
-		Name: s.config.Name, Coordinator: s.config.Coordinator, CallbackTarget: target, Markers: s.markers,
-		Coordinators: s.config.Coordinators, Logger: s.config.Logger,
-	})
-	if err != nil {
+	if s.producer, err = producer.New(config); err != nil {
 		return errors.Join(err, listener.Close())
 	}
 	if s.config.HTTPCallbacks {

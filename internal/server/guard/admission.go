@@ -14,8 +14,8 @@ const (
 	// smallRequest is how many bytes a request may announce and still use the part of requestBytes that is kept for small
 	// requests. A client may fill a window of that size before gRPC asks for more.
 	smallRequest = 64 << 10
-	// furtherMessage is how many bytes a probe may have, and a message after the request. No call of this API has a
-	// second message. A reflection stream has further messages, and they are names.
+	// furtherMessage is how many bytes a probe may have, and a message after the request, except of Config.Duplex. A
+	// reflection stream has further messages, and they are names.
 	furtherMessage = 4 << 10
 	// maxUnread is how many messages of a call may have begun over HTTP before the call reads them: the request, and
 	// 64 KiB of further messages. Native gRPC needs no such limit, because its flow control waits for the stream.
@@ -52,6 +52,10 @@ type request struct {
 	refused bool
 	// bytes is what the request holds of requestBytes, and of largeBytes where the request is large.
 	bytes int64
+	// further is how many bytes a message after the request may have. Where such messages hold bytes of the budgets, until
+	// the handler asks for the next, furtherBytes are those of the messages that have begun, in their order.
+	further      int64
+	furtherBytes []int64
 	// unread is how many messages have begun and were not decoded yet.
 	unread  int
 	decoded bool
@@ -87,10 +91,9 @@ func (g *Guard) admit(ctx context.Context, info *tap.Info) (context.Context, err
 	if !ok {
 		return ctx, nil
 	}
-	call := callOf(info.FullMethodName)
-	r := from.conn.admit(ctx, call)
+	r := from.conn.admit(ctx, info.FullMethodName)
 	if r == nil && g.sweep() {
-		r = from.conn.admit(ctx, call)
+		r = from.conn.admit(ctx, info.FullMethodName)
 	}
 	if r == nil {
 		return nil, g.refuse(ctx, info.FullMethodName, ErrTooManyCalls)
@@ -106,9 +109,18 @@ func callOf(method string) resource {
 	return unfinishedCalls
 }
 
+// furtherOf is how many bytes a message after the request may have.
+func (g *Guard) furtherOf(method string) int64 {
+	if limit, is := g.config.Duplex[method]; is {
+		return limit
+	}
+	return furtherMessage
+}
+
 // admit adds the request whose headers were read last. The result is nil where too many calls are unfinished: in all,
 // of the address, or of the connection.
-func (c *connection) admit(ctx context.Context, call resource) *request {
+func (c *connection) admit(ctx context.Context, method string) *request {
+	call := callOf(method)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.requests) > 2*maxStreams {
@@ -117,7 +129,10 @@ func (c *connection) admit(ctx context.Context, call resource) *request {
 	if !c.acquireLocked(call, 1) {
 		return nil
 	}
-	r := &request{Context: ctx, conn: c, stream: c.frames.stream, call: call, announced: c.frames.ends}
+	r := &request{
+		Context: ctx, conn: c, stream: c.frames.stream, call: call, announced: c.frames.ends,
+		further: c.guard.furtherOf(method),
+	}
 	if c.requests == nil {
 		c.requests = map[uint32]*request{}
 	}
@@ -179,14 +194,46 @@ func (r *request) receiveLocked(data []byte) bool {
 		}
 		data = rest
 		r.unread++
-		if !r.announced {
+		switch {
+		case !r.announced:
 			r.refused = !r.acquireBytesLocked(length)
 			r.setAnnouncedLocked()
-		} else if length > furtherMessage {
+		case length > r.further:
 			return false
+		case r.further > furtherMessage:
+			r.refused = !r.conn.acquireBytesLocked(length)
+			r.noteFurtherLocked(length)
 		}
 	}
 	return true
+}
+
+// noteFurtherLocked notes that a message after the request holds bytes of the budgets.
+func (r *request) noteFurtherLocked(length int64) {
+	if !r.refused {
+		r.furtherBytes = append(r.furtherBytes, length)
+	}
+}
+
+// endFurther gives back what the oldest message after the request holds.
+func (r *request) endFurther() {
+	r.conn.mu.Lock()
+	defer r.conn.mu.Unlock()
+	r.endFurtherLocked()
+}
+
+// isRefused reports whether the budgets did not allow a message.
+func (r *request) isRefused() bool {
+	r.conn.mu.Lock()
+	defer r.conn.mu.Unlock()
+	return r.refused
+}
+
+func (r *request) endFurtherLocked() {
+	if len(r.furtherBytes) > 0 {
+		r.conn.releaseBytesLocked(r.furtherBytes[0])
+		r.furtherBytes = r.furtherBytes[1:]
+	}
 }
 
 // acquireBytesLocked takes the announced bytes of a request of gRPC, and reports whether the budgets allow them.
@@ -199,17 +246,35 @@ func (r *request) acquireBytesLocked(length int64) bool {
 
 // holdLocked takes bytes from the budgets, and reports whether the budgets allow them.
 func (r *request) holdLocked(length int64) bool {
-	switch {
-	case r.call == unfinishedProbes:
+	if r.call == unfinishedProbes {
 		return length <= furtherMessage
-	case !r.conn.acquireLocked(requestBytes, length):
-		return false
-	case length > smallRequest && !r.conn.acquireLocked(largeBytes, length):
-		r.conn.releaseLocked(requestBytes, length)
+	}
+	if !r.conn.acquireBytesLocked(length) {
 		return false
 	}
 	r.bytes = length
 	return true
+}
+
+// acquireBytesLocked takes bytes of a message from the budgets, and reports whether the budgets allow them. The caller
+// holds c.mu.
+func (c *connection) acquireBytesLocked(length int64) bool {
+	if !c.acquireLocked(requestBytes, length) {
+		return false
+	}
+	if length > smallRequest && !c.acquireLocked(largeBytes, length) {
+		c.releaseLocked(requestBytes, length)
+		return false
+	}
+	return true
+}
+
+// releaseBytesLocked gives bytes of a message back. The caller holds c.mu.
+func (c *connection) releaseBytesLocked(length int64) {
+	c.releaseLocked(requestBytes, length)
+	if length > smallRequest {
+		c.releaseLocked(largeBytes, length)
+	}
 }
 
 // setAnnouncedLocked lets the handler go on: whether the request is refused is known, or that nothing comes.
@@ -279,10 +344,10 @@ func (r *request) endLocked() {
 	}
 	r.ended = true
 	r.setDecodedLocked()
-	r.conn.releaseLocked(requestBytes, r.bytes)
-	if r.bytes > smallRequest {
-		r.conn.releaseLocked(largeBytes, r.bytes)
-	}
+	r.conn.releaseBytesLocked(r.bytes)
 	r.bytes = 0
+	for len(r.furtherBytes) > 0 {
+		r.endFurtherLocked()
+	}
 	delete(r.conn.requests, r.stream)
 }

@@ -82,7 +82,7 @@ func TestReconnectingGivesNoSecondShare(t *testing.T) {
 	t.Parallel()
 	g := New(Config{Limits: Limits{Calls: 800, Bytes: 1 << 20}})
 	before := connectFrom(t, g, "10.0.0.1")
-	call := before.admit(context.Background(), unfinishedCalls)
+	call := before.admit(context.Background(), "/service/Call")
 	call.setHandled()
 	_ = before.Close()
 	g.nextTick()

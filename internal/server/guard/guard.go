@@ -39,9 +39,12 @@ type Config struct {
 	Translate func(err error) error
 	// Refused is called for each request that is refused unread, with one of Reasons. It must not block.
 	Refused func(reason string)
-	// Stopping ends the streams when it ends.
+	// Stopping ends the streams when it ends, except those of Duplex.
 	Stopping context.Context
-	Logger   *slog.Logger
+	// Duplex are the methods whose clients go on sending, with how many bytes each further message may have. Such a stream
+	// ends by itself when the server stops. May be nil.
+	Duplex map[string]int64
+	Logger *slog.Logger
 }
 
 // Limits bounds the requests of all clients together, and of each request.

@@ -155,7 +155,9 @@ func (g *Guard) AdmitHTTP(
 ) (ctx context.Context, end func(), err error) {
 	c := connOf(r.Context()).conn
 	from := &peer.Peer{Addr: c.RemoteAddr(), LocalAddr: c.LocalAddr(), AuthInfo: authInfo{c.info, c}}
-	admitted := &request{Context: peer.NewContext(r.Context(), from), conn: c, call: callOf(method)}
+	admitted := &request{
+		Context: peer.NewContext(r.Context(), from), conn: c, call: callOf(method), further: g.furtherOf(method),
+	}
 	admitted.setHandled()
 	encoding := r.Header.Get("Content-Encoding")
 	admitted.compressed = encoding != "" && encoding != "identity"

@@ -13,7 +13,7 @@ func TestARequestOfThisTickIsNotSlow(t *testing.T) {
 	c := &connection{guard: g, address: &address{}}
 	g.open[c] = struct{}{}
 	c.frames.ends = true // so nothing waits for the request
-	ctx := c.admit(context.Background(), unfinishedCalls)
+	ctx := c.admit(context.Background(), "/service/Call")
 
 	g.mu.Lock() // no tick begins meanwhile
 	late := make(chan int)

@@ -10,8 +10,8 @@ import (
 	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 )
 
-// InterceptStream reads the messages of a stream, and ends the stream when the server stops. A drain would wait for
-// ever for a watch of the server's health.
+// InterceptStream reads the messages of a stream, and ends the stream when the server stops, unless it is one of
+// Config.Duplex. A drain would wait for ever for a watch of the server's health.
 func (g *Guard) InterceptStream(
 	server any, grpcStream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler,
 ) error {
@@ -20,7 +20,9 @@ func (g *Guard) InterceptStream(
 	}
 	ctx, cancel := context.WithCancel(grpcStream.Context())
 	defer cancel()
-	defer context.AfterFunc(g.config.Stopping, cancel)()
+	if _, is := g.config.Duplex[info.FullMethod]; !is {
+		defer context.AfterFunc(g.config.Stopping, cancel)()
+	}
 	return next(server, &stream{ServerStream: grpcStream, guard: g, ctx: ctx, method: info.FullMethod})
 }
 
@@ -32,6 +34,8 @@ type stream struct {
 	method string
 	// begun says that the first message, which is the request, has been asked for. Further messages may take their time.
 	begun bool
+	// further says that a further message was read.
+	further bool
 }
 
 // Context implements grpc.ServerStream.
@@ -74,6 +78,16 @@ func (s *stream) readFirst(message any) error {
 	return s.guard.read(s.ctx, s.method, s.ServerStream.RecvMsg, message)
 }
 
+// readFurther reads a message after the request. The one before is done with.
 func (s *stream) readFurther(message any) error {
-	return s.guard.refuse(s.ctx, s.method, decodeInto(requestOf(s.ctx), s.ServerStream.RecvMsg, message))
+	r := requestOf(s.ctx)
+	if s.further && r != nil {
+		r.endFurther()
+	}
+	err := decodeInto(r, s.ServerStream.RecvMsg, message)
+	s.further = err == nil
+	if err == nil && r != nil && r.isRefused() {
+		err = ErrBytes
+	}
+	return s.guard.refuse(s.ctx, s.method, err)
 }

@@ -203,6 +203,12 @@ func (a *API) serve(w http.ResponseWriter, r *http.Request) error {
 			fmt.Sprintf("%s %s is not possible: every call is a POST", r.Method, m.path),
 		}
 	}
+	if m.stream != nil && m.stream.ClientStreams {
+		return &problem{
+			http.StatusNotImplemented, codes.Unimplemented, "NEEDS_GRPC",
+			m.path + " is a stream in both directions, which only gRPC carries here",
+		}
+	}
 	c, err := a.newCall(w, r, m)
 	if err != nil {
 		return err
@@ -238,7 +244,9 @@ func (a *API) noSuchPath(r *http.Request) error {
 				names = append(names, s.Desc.Methods[i].MethodName)
 			}
 			for i := range s.Desc.Streams {
-				names = append(names, s.Desc.Streams[i].StreamName)
+				if !s.Desc.Streams[i].ClientStreams {
+					names = append(names, s.Desc.Streams[i].StreamName)
+				}
 			}
 			break
 		}

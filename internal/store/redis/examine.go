@@ -68,7 +68,7 @@ func (f *found) writes(ctx context.Context, client redis.UniversalClient, k keys
 	switch {
 	case redis.IsPermissionError(err):
 		f.add("permission", Refuse, "does not let this user run scripts on "+k.prefix+":*: "+err.Error(), why,
-			"ACL SETUSER with ~"+k.prefix+":* +@all -@dangerous +info +config|get")
+			"ACL SETUSER with ~"+k.prefix+":* &"+k.prefix+":* +@all -@dangerous +info +config|get")
 	case redis.IsNoReplicasError(err):
 		f.add("no-replicas", Refuse, "takes no writes, because too few replicas follow it (min-replicas-to-write)", why,
 			"start its replicas, or lower min-replicas-to-write")

@@ -32,8 +32,12 @@ import (
 //	PREFIX:{SHARD}:reported                   hash: the unclean ends that were reported; in the first shard only
 //	PREFIX:{SHARD}:layouts                    hash: the newest layout that each coordinator uses; in the first shard only
 //	PREFIX:{SHARD}:refusals                   hash: what each coordinator refused lately; in the first shard only
+//	PREFIX:attending:PRODUCER                 sorted set of the mailboxes of coordinators where the producer attends, by
+//	                                          until when; and "last", by 0
 //	PREFIX:meta                               hash: layout, shards, since when the layout is this one, and
 //	                                          since when the data go back to an older one
+//
+// Letters between coordinators go through the channels PREFIX:post:MAILBOX.
 const (
 	producersKey  = "producers"
 	createdSuffix = ":created"
@@ -97,6 +101,12 @@ func newKeys(prefix string, l layout) keys {
 
 // metaOf is the key of the data's layout.
 func metaOf(prefix string) string { return prefix + ":" + metaKey }
+
+// attendingKey is the key of a producer that attends. The key is outside of the shards: no script reads it with others.
+func attendingKey(prefix, producer string) string { return prefix + ":attending:" + producer }
+
+// postChannel is the channel of a mailbox.
+func postChannel(prefix, mailbox string) string { return prefix + ":post:" + mailbox }
 
 func waitKey(shard string) string { return shard + "wait" }
 

@@ -390,8 +390,8 @@ type SendHalfMessageRequest struct {
 	// The producer's name: 1 to 100 bytes of [A-Za-z0-9._-].
 	Producer string `protobuf:"bytes,1,opt,name=producer,proto3" json:"producer,omitempty"`
 	// Where this producer is called back: the gRPC target at which it serves ProducerService, such as
-	// dns:///orders:9000, or a URL of http or https below which it takes POST /confirm and POST /deleteBusiness. Empty: the
-	// one configured for this producer. It must be allowed by the coordinator's configuration.
+	// dns:///orders:9000, or a URL of http or https below which it takes POST /confirm and POST /deleteBusiness. It must be
+	// allowed by the coordinator's configuration. Empty: the one configured for this producer, or else its streams (Attend).
 	CallbackTarget string   `protobuf:"bytes,2,opt,name=callback_target,json=callbackTarget,proto3" json:"callback_target,omitempty"`
 	Message        *Message `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
 	// How long to wait before the first Confirm when no Submit arrives. Empty: the configured default.
@@ -1242,6 +1242,618 @@ func (*DeleteBusinessResponse) Descriptor() ([]byte, []int) {
 	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{16}
 }
 
+// AttendRequest is what a client sends on a stream of Attend: a hello, and then answers.
+type AttendRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Kind:
+	//
+	//	*AttendRequest_Hello
+	//	*AttendRequest_Answer
+	//	*AttendRequest_GoAway
+	Kind          isAttendRequest_Kind `protobuf_oneof:"kind"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AttendRequest) Reset() {
+	*x = AttendRequest{}
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AttendRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AttendRequest) ProtoMessage() {}
+
+func (x *AttendRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AttendRequest.ProtoReflect.Descriptor instead.
+func (*AttendRequest) Descriptor() ([]byte, []int) {
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *AttendRequest) GetKind() isAttendRequest_Kind {
+	if x != nil {
+		return x.Kind
+	}
+	return nil
+}
+
+func (x *AttendRequest) GetHello() *AttendHello {
+	if x != nil {
+		if x, ok := x.Kind.(*AttendRequest_Hello); ok {
+			return x.Hello
+		}
+	}
+	return nil
+}
+
+func (x *AttendRequest) GetAnswer() *AttendAnswer {
+	if x != nil {
+		if x, ok := x.Kind.(*AttendRequest_Answer); ok {
+			return x.Answer
+		}
+	}
+	return nil
+}
+
+func (x *AttendRequest) GetGoAway() *GoAway {
+	if x != nil {
+		if x, ok := x.Kind.(*AttendRequest_GoAway); ok {
+			return x.GoAway
+		}
+	}
+	return nil
+}
+
+type isAttendRequest_Kind interface {
+	isAttendRequest_Kind()
+}
+
+type AttendRequest_Hello struct {
+	Hello *AttendHello `protobuf:"bytes,1,opt,name=hello,proto3,oneof"`
+}
+
+type AttendRequest_Answer struct {
+	Answer *AttendAnswer `protobuf:"bytes,2,opt,name=answer,proto3,oneof"`
+}
+
+type AttendRequest_GoAway struct {
+	GoAway *GoAway `protobuf:"bytes,3,opt,name=go_away,json=goAway,proto3,oneof"`
+}
+
+func (*AttendRequest_Hello) isAttendRequest_Kind() {}
+
+func (*AttendRequest_Answer) isAttendRequest_Kind() {}
+
+func (*AttendRequest_GoAway) isAttendRequest_Kind() {}
+
+// AttendHello is the first message of a client.
+type AttendHello struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The producer's name: 1 to 100 bytes of [A-Za-z0-9._-].
+	Producer string `protobuf:"bytes,1,opt,name=producer,proto3" json:"producer,omitempty"`
+	// How many questions may be open on this stream at once: 1 to 16; 0 is 8.
+	Parallel int32 `protobuf:"varint,2,opt,name=parallel,proto3" json:"parallel,omitempty"`
+	// Names the client for readers of logs; at most 128 bytes, of any characters.
+	Instance      string `protobuf:"bytes,3,opt,name=instance,proto3" json:"instance,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AttendHello) Reset() {
+	*x = AttendHello{}
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AttendHello) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AttendHello) ProtoMessage() {}
+
+func (x *AttendHello) ProtoReflect() protoreflect.Message {
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AttendHello.ProtoReflect.Descriptor instead.
+func (*AttendHello) Descriptor() ([]byte, []int) {
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *AttendHello) GetProducer() string {
+	if x != nil {
+		return x.Producer
+	}
+	return ""
+}
+
+func (x *AttendHello) GetParallel() int32 {
+	if x != nil {
+		return x.Parallel
+	}
+	return 0
+}
+
+func (x *AttendHello) GetInstance() string {
+	if x != nil {
+		return x.Instance
+	}
+	return ""
+}
+
+// AttendAnswer answers a question.
+type AttendAnswer struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The id of the question.
+	Id uint64 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Types that are valid to be assigned to Answer:
+	//
+	//	*AttendAnswer_Confirm
+	//	*AttendAnswer_DeleteBusiness
+	//	*AttendAnswer_Failure
+	Answer        isAttendAnswer_Answer `protobuf_oneof:"answer"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AttendAnswer) Reset() {
+	*x = AttendAnswer{}
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AttendAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AttendAnswer) ProtoMessage() {}
+
+func (x *AttendAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AttendAnswer.ProtoReflect.Descriptor instead.
+func (*AttendAnswer) Descriptor() ([]byte, []int) {
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *AttendAnswer) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *AttendAnswer) GetAnswer() isAttendAnswer_Answer {
+	if x != nil {
+		return x.Answer
+	}
+	return nil
+}
+
+func (x *AttendAnswer) GetConfirm() *ConfirmResponse {
+	if x != nil {
+		if x, ok := x.Answer.(*AttendAnswer_Confirm); ok {
+			return x.Confirm
+		}
+	}
+	return nil
+}
+
+func (x *AttendAnswer) GetDeleteBusiness() *DeleteBusinessResponse {
+	if x != nil {
+		if x, ok := x.Answer.(*AttendAnswer_DeleteBusiness); ok {
+			return x.DeleteBusiness
+		}
+	}
+	return nil
+}
+
+func (x *AttendAnswer) GetFailure() *AttendFailure {
+	if x != nil {
+		if x, ok := x.Answer.(*AttendAnswer_Failure); ok {
+			return x.Failure
+		}
+	}
+	return nil
+}
+
+type isAttendAnswer_Answer interface {
+	isAttendAnswer_Answer()
+}
+
+type AttendAnswer_Confirm struct {
+	Confirm *ConfirmResponse `protobuf:"bytes,2,opt,name=confirm,proto3,oneof"`
+}
+
+type AttendAnswer_DeleteBusiness struct {
+	DeleteBusiness *DeleteBusinessResponse `protobuf:"bytes,3,opt,name=delete_business,json=deleteBusiness,proto3,oneof"`
+}
+
+type AttendAnswer_Failure struct {
+	// The question has no answer. Codes mean what they mean in ProducerService.
+	Failure *AttendFailure `protobuf:"bytes,4,opt,name=failure,proto3,oneof"`
+}
+
+func (*AttendAnswer_Confirm) isAttendAnswer_Answer() {}
+
+func (*AttendAnswer_DeleteBusiness) isAttendAnswer_Answer() {}
+
+func (*AttendAnswer_Failure) isAttendAnswer_Answer() {}
+
+// AttendFailure says why a question has no answer.
+type AttendFailure struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A google.rpc.Code, not OK.
+	Code int32 `protobuf:"varint,1,opt,name=code,proto3" json:"code,omitempty"`
+	// Why; at most 300 bytes are kept.
+	Message       string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AttendFailure) Reset() {
+	*x = AttendFailure{}
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AttendFailure) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AttendFailure) ProtoMessage() {}
+
+func (x *AttendFailure) ProtoReflect() protoreflect.Message {
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AttendFailure.ProtoReflect.Descriptor instead.
+func (*AttendFailure) Descriptor() ([]byte, []int) {
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *AttendFailure) GetCode() int32 {
+	if x != nil {
+		return x.Code
+	}
+	return 0
+}
+
+func (x *AttendFailure) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+// AttendResponse is what a coordinator sends on a stream of Attend: a welcome, and then questions.
+type AttendResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Kind:
+	//
+	//	*AttendResponse_Welcome
+	//	*AttendResponse_Question
+	//	*AttendResponse_GoAway
+	Kind          isAttendResponse_Kind `protobuf_oneof:"kind"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AttendResponse) Reset() {
+	*x = AttendResponse{}
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AttendResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AttendResponse) ProtoMessage() {}
+
+func (x *AttendResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AttendResponse.ProtoReflect.Descriptor instead.
+func (*AttendResponse) Descriptor() ([]byte, []int) {
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *AttendResponse) GetKind() isAttendResponse_Kind {
+	if x != nil {
+		return x.Kind
+	}
+	return nil
+}
+
+func (x *AttendResponse) GetWelcome() *AttendWelcome {
+	if x != nil {
+		if x, ok := x.Kind.(*AttendResponse_Welcome); ok {
+			return x.Welcome
+		}
+	}
+	return nil
+}
+
+func (x *AttendResponse) GetQuestion() *AttendQuestion {
+	if x != nil {
+		if x, ok := x.Kind.(*AttendResponse_Question); ok {
+			return x.Question
+		}
+	}
+	return nil
+}
+
+func (x *AttendResponse) GetGoAway() *GoAway {
+	if x != nil {
+		if x, ok := x.Kind.(*AttendResponse_GoAway); ok {
+			return x.GoAway
+		}
+	}
+	return nil
+}
+
+type isAttendResponse_Kind interface {
+	isAttendResponse_Kind()
+}
+
+type AttendResponse_Welcome struct {
+	Welcome *AttendWelcome `protobuf:"bytes,1,opt,name=welcome,proto3,oneof"`
+}
+
+type AttendResponse_Question struct {
+	Question *AttendQuestion `protobuf:"bytes,2,opt,name=question,proto3,oneof"`
+}
+
+type AttendResponse_GoAway struct {
+	GoAway *GoAway `protobuf:"bytes,3,opt,name=go_away,json=goAway,proto3,oneof"`
+}
+
+func (*AttendResponse_Welcome) isAttendResponse_Kind() {}
+
+func (*AttendResponse_Question) isAttendResponse_Kind() {}
+
+func (*AttendResponse_GoAway) isAttendResponse_Kind() {}
+
+// AttendWelcome says that the stream attends from now on.
+type AttendWelcome struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name of this coordinator among all coordinators of its Redis.
+	Instance      string `protobuf:"bytes,1,opt,name=instance,proto3" json:"instance,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AttendWelcome) Reset() {
+	*x = AttendWelcome{}
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AttendWelcome) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AttendWelcome) ProtoMessage() {}
+
+func (x *AttendWelcome) ProtoReflect() protoreflect.Message {
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AttendWelcome.ProtoReflect.Descriptor instead.
+func (*AttendWelcome) Descriptor() ([]byte, []int) {
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *AttendWelcome) GetInstance() string {
+	if x != nil {
+		return x.Instance
+	}
+	return ""
+}
+
+// AttendQuestion is a call of ProducerService.
+type AttendQuestion struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Unique on its stream.
+	Id uint64 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	// How long the coordinator waits for the answer. A later answer is dropped.
+	Timeout *durationpb.Duration `protobuf:"bytes,2,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	// A question of a kind that the client does not know is answered with a failure UNIMPLEMENTED.
+	//
+	// Types that are valid to be assigned to Question:
+	//
+	//	*AttendQuestion_Confirm
+	//	*AttendQuestion_DeleteBusiness
+	Question      isAttendQuestion_Question `protobuf_oneof:"question"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AttendQuestion) Reset() {
+	*x = AttendQuestion{}
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AttendQuestion) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AttendQuestion) ProtoMessage() {}
+
+func (x *AttendQuestion) ProtoReflect() protoreflect.Message {
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AttendQuestion.ProtoReflect.Descriptor instead.
+func (*AttendQuestion) Descriptor() ([]byte, []int) {
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *AttendQuestion) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *AttendQuestion) GetTimeout() *durationpb.Duration {
+	if x != nil {
+		return x.Timeout
+	}
+	return nil
+}
+
+func (x *AttendQuestion) GetQuestion() isAttendQuestion_Question {
+	if x != nil {
+		return x.Question
+	}
+	return nil
+}
+
+func (x *AttendQuestion) GetConfirm() *ConfirmRequest {
+	if x != nil {
+		if x, ok := x.Question.(*AttendQuestion_Confirm); ok {
+			return x.Confirm
+		}
+	}
+	return nil
+}
+
+func (x *AttendQuestion) GetDeleteBusiness() *DeleteBusinessRequest {
+	if x != nil {
+		if x, ok := x.Question.(*AttendQuestion_DeleteBusiness); ok {
+			return x.DeleteBusiness
+		}
+	}
+	return nil
+}
+
+type isAttendQuestion_Question interface {
+	isAttendQuestion_Question()
+}
+
+type AttendQuestion_Confirm struct {
+	Confirm *ConfirmRequest `protobuf:"bytes,3,opt,name=confirm,proto3,oneof"`
+}
+
+type AttendQuestion_DeleteBusiness struct {
+	DeleteBusiness *DeleteBusinessRequest `protobuf:"bytes,4,opt,name=delete_business,json=deleteBusiness,proto3,oneof"`
+}
+
+func (*AttendQuestion_Confirm) isAttendQuestion_Question() {}
+
+func (*AttendQuestion_DeleteBusiness) isAttendQuestion_Question() {}
+
+// GoAway says that its sender stops: no question follows, and what is open is answered.
+type GoAway struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GoAway) Reset() {
+	*x = GoAway{}
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GoAway) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GoAway) ProtoMessage() {}
+
+func (x *GoAway) ProtoReflect() protoreflect.Message {
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GoAway.ProtoReflect.Descriptor instead.
+func (*GoAway) Descriptor() ([]byte, []int) {
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{24}
+}
+
 // MessageRecord is a message as the coordinator holds it.
 type MessageRecord struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
@@ -1271,7 +1883,7 @@ type MessageRecord struct {
 
 func (x *MessageRecord) Reset() {
 	*x = MessageRecord{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[17]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1283,7 +1895,7 @@ func (x *MessageRecord) String() string {
 func (*MessageRecord) ProtoMessage() {}
 
 func (x *MessageRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[17]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1296,7 +1908,7 @@ func (x *MessageRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MessageRecord.ProtoReflect.Descriptor instead.
 func (*MessageRecord) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{17}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *MessageRecord) GetProducer() string {
@@ -1420,7 +2032,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[18]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1432,7 +2044,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[18]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1445,7 +2057,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{18}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Event) GetName() string {
@@ -1500,7 +2112,7 @@ type GetMessageRequest struct {
 
 func (x *GetMessageRequest) Reset() {
 	*x = GetMessageRequest{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[19]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1512,7 +2124,7 @@ func (x *GetMessageRequest) String() string {
 func (*GetMessageRequest) ProtoMessage() {}
 
 func (x *GetMessageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[19]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1525,7 +2137,7 @@ func (x *GetMessageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMessageRequest.ProtoReflect.Descriptor instead.
 func (*GetMessageRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{19}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *GetMessageRequest) GetProducer() string {
@@ -1551,7 +2163,7 @@ type GetMessageResponse struct {
 
 func (x *GetMessageResponse) Reset() {
 	*x = GetMessageResponse{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[20]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1563,7 +2175,7 @@ func (x *GetMessageResponse) String() string {
 func (*GetMessageResponse) ProtoMessage() {}
 
 func (x *GetMessageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[20]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1576,7 +2188,7 @@ func (x *GetMessageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMessageResponse.ProtoReflect.Descriptor instead.
 func (*GetMessageResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{20}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *GetMessageResponse) GetRecord() *MessageRecord {
@@ -1609,7 +2221,7 @@ type ListMessagesRequest struct {
 
 func (x *ListMessagesRequest) Reset() {
 	*x = ListMessagesRequest{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[21]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1621,7 +2233,7 @@ func (x *ListMessagesRequest) String() string {
 func (*ListMessagesRequest) ProtoMessage() {}
 
 func (x *ListMessagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[21]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1634,7 +2246,7 @@ func (x *ListMessagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMessagesRequest.ProtoReflect.Descriptor instead.
 func (*ListMessagesRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{21}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ListMessagesRequest) GetState() State {
@@ -1706,7 +2318,7 @@ type ListMessagesResponse struct {
 
 func (x *ListMessagesResponse) Reset() {
 	*x = ListMessagesResponse{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[22]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1718,7 +2330,7 @@ func (x *ListMessagesResponse) String() string {
 func (*ListMessagesResponse) ProtoMessage() {}
 
 func (x *ListMessagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[22]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1731,7 +2343,7 @@ func (x *ListMessagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMessagesResponse.ProtoReflect.Descriptor instead.
 func (*ListMessagesResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{22}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ListMessagesResponse) GetRecords() []*MessageRecord {
@@ -1756,7 +2368,7 @@ type GetStatsRequest struct {
 
 func (x *GetStatsRequest) Reset() {
 	*x = GetStatsRequest{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[23]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1768,7 +2380,7 @@ func (x *GetStatsRequest) String() string {
 func (*GetStatsRequest) ProtoMessage() {}
 
 func (x *GetStatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[23]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1781,7 +2393,7 @@ func (x *GetStatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatsRequest.ProtoReflect.Descriptor instead.
 func (*GetStatsRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{23}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{31}
 }
 
 type GetStatsResponse struct {
@@ -1798,7 +2410,7 @@ type GetStatsResponse struct {
 
 func (x *GetStatsResponse) Reset() {
 	*x = GetStatsResponse{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[24]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1810,7 +2422,7 @@ func (x *GetStatsResponse) String() string {
 func (*GetStatsResponse) ProtoMessage() {}
 
 func (x *GetStatsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[24]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1823,7 +2435,7 @@ func (x *GetStatsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatsResponse.ProtoReflect.Descriptor instead.
 func (*GetStatsResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{24}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *GetStatsResponse) GetStates() []*StateStats {
@@ -1864,7 +2476,7 @@ type BrokerStats struct {
 
 func (x *BrokerStats) Reset() {
 	*x = BrokerStats{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[25]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1876,7 +2488,7 @@ func (x *BrokerStats) String() string {
 func (*BrokerStats) ProtoMessage() {}
 
 func (x *BrokerStats) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[25]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1889,7 +2501,7 @@ func (x *BrokerStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BrokerStats.ProtoReflect.Descriptor instead.
 func (*BrokerStats) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{25}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *BrokerStats) GetName() string {
@@ -1936,7 +2548,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[26]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1948,7 +2560,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[26]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1961,7 +2573,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{26}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Finding) GetName() string {
@@ -2013,7 +2625,7 @@ type StateStats struct {
 
 func (x *StateStats) Reset() {
 	*x = StateStats{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[27]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2025,7 +2637,7 @@ func (x *StateStats) String() string {
 func (*StateStats) ProtoMessage() {}
 
 func (x *StateStats) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[27]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2038,7 +2650,7 @@ func (x *StateStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateStats.ProtoReflect.Descriptor instead.
 func (*StateStats) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{27}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *StateStats) GetState() State {
@@ -2080,7 +2692,7 @@ type MessageName struct {
 
 func (x *MessageName) Reset() {
 	*x = MessageName{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[28]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2092,7 +2704,7 @@ func (x *MessageName) String() string {
 func (*MessageName) ProtoMessage() {}
 
 func (x *MessageName) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[28]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2105,7 +2717,7 @@ func (x *MessageName) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MessageName.ProtoReflect.Descriptor instead.
 func (*MessageName) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{28}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *MessageName) GetProducer() string {
@@ -2148,7 +2760,7 @@ type RetryMessagesRequest struct {
 
 func (x *RetryMessagesRequest) Reset() {
 	*x = RetryMessagesRequest{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[29]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2160,7 +2772,7 @@ func (x *RetryMessagesRequest) String() string {
 func (*RetryMessagesRequest) ProtoMessage() {}
 
 func (x *RetryMessagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[29]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2173,7 +2785,7 @@ func (x *RetryMessagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryMessagesRequest.ProtoReflect.Descriptor instead.
 func (*RetryMessagesRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{29}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *RetryMessagesRequest) GetNames() []*MessageName {
@@ -2269,7 +2881,7 @@ type RetryMessagesResponse struct {
 
 func (x *RetryMessagesResponse) Reset() {
 	*x = RetryMessagesResponse{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[30]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2281,7 +2893,7 @@ func (x *RetryMessagesResponse) String() string {
 func (*RetryMessagesResponse) ProtoMessage() {}
 
 func (x *RetryMessagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[30]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2294,7 +2906,7 @@ func (x *RetryMessagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryMessagesResponse.ProtoReflect.Descriptor instead.
 func (*RetryMessagesResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{30}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *RetryMessagesResponse) GetRetried() int64 {
@@ -2350,7 +2962,7 @@ type DiscardMessagesRequest struct {
 
 func (x *DiscardMessagesRequest) Reset() {
 	*x = DiscardMessagesRequest{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[31]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2362,7 +2974,7 @@ func (x *DiscardMessagesRequest) String() string {
 func (*DiscardMessagesRequest) ProtoMessage() {}
 
 func (x *DiscardMessagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[31]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2375,7 +2987,7 @@ func (x *DiscardMessagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscardMessagesRequest.ProtoReflect.Descriptor instead.
 func (*DiscardMessagesRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{31}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *DiscardMessagesRequest) GetNames() []*MessageName {
@@ -2470,7 +3082,7 @@ type DiscardMessagesResponse struct {
 
 func (x *DiscardMessagesResponse) Reset() {
 	*x = DiscardMessagesResponse{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[32]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2482,7 +3094,7 @@ func (x *DiscardMessagesResponse) String() string {
 func (*DiscardMessagesResponse) ProtoMessage() {}
 
 func (x *DiscardMessagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[32]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2495,7 +3107,7 @@ func (x *DiscardMessagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscardMessagesResponse.ProtoReflect.Descriptor instead.
 func (*DiscardMessagesResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{32}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *DiscardMessagesResponse) GetDiscarded() int64 {
@@ -2538,7 +3150,7 @@ type TailMessagesRequest struct {
 
 func (x *TailMessagesRequest) Reset() {
 	*x = TailMessagesRequest{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[33]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2550,7 +3162,7 @@ func (x *TailMessagesRequest) String() string {
 func (*TailMessagesRequest) ProtoMessage() {}
 
 func (x *TailMessagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[33]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2563,7 +3175,7 @@ func (x *TailMessagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TailMessagesRequest.ProtoReflect.Descriptor instead.
 func (*TailMessagesRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{33}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *TailMessagesRequest) GetProducer() string {
@@ -2592,7 +3204,7 @@ type TailMessagesResponse struct {
 
 func (x *TailMessagesResponse) Reset() {
 	*x = TailMessagesResponse{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[34]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2604,7 +3216,7 @@ func (x *TailMessagesResponse) String() string {
 func (*TailMessagesResponse) ProtoMessage() {}
 
 func (x *TailMessagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[34]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2617,7 +3229,7 @@ func (x *TailMessagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TailMessagesResponse.ProtoReflect.Descriptor instead.
 func (*TailMessagesResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{34}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *TailMessagesResponse) GetMoves() []*Move {
@@ -2649,7 +3261,7 @@ type Move struct {
 
 func (x *Move) Reset() {
 	*x = Move{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[35]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2661,7 +3273,7 @@ func (x *Move) String() string {
 func (*Move) ProtoMessage() {}
 
 func (x *Move) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[35]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2674,7 +3286,7 @@ func (x *Move) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Move.ProtoReflect.Descriptor instead.
 func (*Move) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{35}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Move) GetTime() *timestamppb.Timestamp {
@@ -2771,7 +3383,40 @@ const file_msghandler_v1_msghandler_proto_rawDesc = "" +
 	"\x15DeleteBusinessRequest\x12\x1a\n" +
 	"\bproducer\x18\x01 \x01(\tR\bproducer\x12\x10\n" +
 	"\x03ids\x18\x02 \x03(\tR\x03ids\"\x18\n" +
-	"\x16DeleteBusinessResponse\"\x8d\x05\n" +
+	"\x16DeleteBusinessResponse\"\xb4\x01\n" +
+	"\rAttendRequest\x122\n" +
+	"\x05hello\x18\x01 \x01(\v2\x1a.msghandler.v1.AttendHelloH\x00R\x05hello\x125\n" +
+	"\x06answer\x18\x02 \x01(\v2\x1b.msghandler.v1.AttendAnswerH\x00R\x06answer\x120\n" +
+	"\ago_away\x18\x03 \x01(\v2\x15.msghandler.v1.GoAwayH\x00R\x06goAwayB\x06\n" +
+	"\x04kind\"a\n" +
+	"\vAttendHello\x12\x1a\n" +
+	"\bproducer\x18\x01 \x01(\tR\bproducer\x12\x1a\n" +
+	"\bparallel\x18\x02 \x01(\x05R\bparallel\x12\x1a\n" +
+	"\binstance\x18\x03 \x01(\tR\binstance\"\xf0\x01\n" +
+	"\fAttendAnswer\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x04R\x02id\x12:\n" +
+	"\aconfirm\x18\x02 \x01(\v2\x1e.msghandler.v1.ConfirmResponseH\x00R\aconfirm\x12P\n" +
+	"\x0fdelete_business\x18\x03 \x01(\v2%.msghandler.v1.DeleteBusinessResponseH\x00R\x0edeleteBusiness\x128\n" +
+	"\afailure\x18\x04 \x01(\v2\x1c.msghandler.v1.AttendFailureH\x00R\afailureB\b\n" +
+	"\x06answer\"=\n" +
+	"\rAttendFailure\x12\x12\n" +
+	"\x04code\x18\x01 \x01(\x05R\x04code\x12\x18\n" +
+	"\amessage\x18\x02 \x01(\tR\amessage\"\xc1\x01\n" +
+	"\x0eAttendResponse\x128\n" +
+	"\awelcome\x18\x01 \x01(\v2\x1c.msghandler.v1.AttendWelcomeH\x00R\awelcome\x12;\n" +
+	"\bquestion\x18\x02 \x01(\v2\x1d.msghandler.v1.AttendQuestionH\x00R\bquestion\x120\n" +
+	"\ago_away\x18\x03 \x01(\v2\x15.msghandler.v1.GoAwayH\x00R\x06goAwayB\x06\n" +
+	"\x04kind\"+\n" +
+	"\rAttendWelcome\x12\x1a\n" +
+	"\binstance\x18\x01 \x01(\tR\binstance\"\xed\x01\n" +
+	"\x0eAttendQuestion\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x04R\x02id\x123\n" +
+	"\atimeout\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\atimeout\x129\n" +
+	"\aconfirm\x18\x03 \x01(\v2\x1d.msghandler.v1.ConfirmRequestH\x00R\aconfirm\x12O\n" +
+	"\x0fdelete_business\x18\x04 \x01(\v2$.msghandler.v1.DeleteBusinessRequestH\x00R\x0edeleteBusinessB\n" +
+	"\n" +
+	"\bquestion\"\b\n" +
+	"\x06GoAway\"\x8d\x05\n" +
 	"\rMessageRecord\x12\x1a\n" +
 	"\bproducer\x18\x01 \x01(\tR\bproducer\x120\n" +
 	"\amessage\x18\x02 \x01(\v2\x16.msghandler.v1.MessageR\amessage\x12*\n" +
@@ -2917,13 +3562,14 @@ const file_msghandler_v1_msghandler_proto_rawDesc = "" +
 	"\bSeverity\x12\x18\n" +
 	"\x14SEVERITY_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10SEVERITY_WARNING\x10\x01\x12\x14\n" +
-	"\x10SEVERITY_TROUBLE\x10\x022\xc2\x03\n" +
+	"\x10SEVERITY_TROUBLE\x10\x022\x8d\x04\n" +
 	"\x15MessageHandlerService\x12`\n" +
 	"\x0fSendHalfMessage\x12%.msghandler.v1.SendHalfMessageRequest\x1a&.msghandler.v1.SendHalfMessageResponse\x12c\n" +
 	"\x10SendHalfMessages\x12&.msghandler.v1.SendHalfMessagesRequest\x1a'.msghandler.v1.SendHalfMessagesResponse\x12E\n" +
 	"\x06Submit\x12\x1c.msghandler.v1.SubmitRequest\x1a\x1d.msghandler.v1.SubmitResponse\x12N\n" +
 	"\tSubmitAll\x12\x1f.msghandler.v1.SubmitAllRequest\x1a .msghandler.v1.SubmitAllResponse\x12K\n" +
-	"\bRollback\x12\x1e.msghandler.v1.RollbackRequest\x1a\x1f.msghandler.v1.RollbackResponse2\xba\x01\n" +
+	"\bRollback\x12\x1e.msghandler.v1.RollbackRequest\x1a\x1f.msghandler.v1.RollbackResponse\x12I\n" +
+	"\x06Attend\x12\x1c.msghandler.v1.AttendRequest\x1a\x1d.msghandler.v1.AttendResponse(\x010\x012\xba\x01\n" +
 	"\x0fProducerService\x12H\n" +
 	"\aConfirm\x12\x1d.msghandler.v1.ConfirmRequest\x1a\x1e.msghandler.v1.ConfirmResponse\x12]\n" +
 	"\x0eDeleteBusiness\x12$.msghandler.v1.DeleteBusinessRequest\x1a%.msghandler.v1.DeleteBusinessResponse2\xa0\x04\n" +
@@ -2950,7 +3596,7 @@ func file_msghandler_v1_msghandler_proto_rawDescGZIP() []byte {
 }
 
 var file_msghandler_v1_msghandler_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_msghandler_v1_msghandler_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
+var file_msghandler_v1_msghandler_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
 var file_msghandler_v1_msghandler_proto_goTypes = []any{
 	(State)(0),                       // 0: msghandler.v1.State
 	(Verdict)(0),                     // 1: msghandler.v1.Verdict
@@ -2973,37 +3619,45 @@ var file_msghandler_v1_msghandler_proto_goTypes = []any{
 	(*Confirmation)(nil),             // 18: msghandler.v1.Confirmation
 	(*DeleteBusinessRequest)(nil),    // 19: msghandler.v1.DeleteBusinessRequest
 	(*DeleteBusinessResponse)(nil),   // 20: msghandler.v1.DeleteBusinessResponse
-	(*MessageRecord)(nil),            // 21: msghandler.v1.MessageRecord
-	(*Event)(nil),                    // 22: msghandler.v1.Event
-	(*GetMessageRequest)(nil),        // 23: msghandler.v1.GetMessageRequest
-	(*GetMessageResponse)(nil),       // 24: msghandler.v1.GetMessageResponse
-	(*ListMessagesRequest)(nil),      // 25: msghandler.v1.ListMessagesRequest
-	(*ListMessagesResponse)(nil),     // 26: msghandler.v1.ListMessagesResponse
-	(*GetStatsRequest)(nil),          // 27: msghandler.v1.GetStatsRequest
-	(*GetStatsResponse)(nil),         // 28: msghandler.v1.GetStatsResponse
-	(*BrokerStats)(nil),              // 29: msghandler.v1.BrokerStats
-	(*Finding)(nil),                  // 30: msghandler.v1.Finding
-	(*StateStats)(nil),               // 31: msghandler.v1.StateStats
-	(*MessageName)(nil),              // 32: msghandler.v1.MessageName
-	(*RetryMessagesRequest)(nil),     // 33: msghandler.v1.RetryMessagesRequest
-	(*RetryMessagesResponse)(nil),    // 34: msghandler.v1.RetryMessagesResponse
-	(*DiscardMessagesRequest)(nil),   // 35: msghandler.v1.DiscardMessagesRequest
-	(*DiscardMessagesResponse)(nil),  // 36: msghandler.v1.DiscardMessagesResponse
-	(*TailMessagesRequest)(nil),      // 37: msghandler.v1.TailMessagesRequest
-	(*TailMessagesResponse)(nil),     // 38: msghandler.v1.TailMessagesResponse
-	(*Move)(nil),                     // 39: msghandler.v1.Move
-	nil,                              // 40: msghandler.v1.Message.HeadersEntry
-	(*durationpb.Duration)(nil),      // 41: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),    // 42: google.protobuf.Timestamp
+	(*AttendRequest)(nil),            // 21: msghandler.v1.AttendRequest
+	(*AttendHello)(nil),              // 22: msghandler.v1.AttendHello
+	(*AttendAnswer)(nil),             // 23: msghandler.v1.AttendAnswer
+	(*AttendFailure)(nil),            // 24: msghandler.v1.AttendFailure
+	(*AttendResponse)(nil),           // 25: msghandler.v1.AttendResponse
+	(*AttendWelcome)(nil),            // 26: msghandler.v1.AttendWelcome
+	(*AttendQuestion)(nil),           // 27: msghandler.v1.AttendQuestion
+	(*GoAway)(nil),                   // 28: msghandler.v1.GoAway
+	(*MessageRecord)(nil),            // 29: msghandler.v1.MessageRecord
+	(*Event)(nil),                    // 30: msghandler.v1.Event
+	(*GetMessageRequest)(nil),        // 31: msghandler.v1.GetMessageRequest
+	(*GetMessageResponse)(nil),       // 32: msghandler.v1.GetMessageResponse
+	(*ListMessagesRequest)(nil),      // 33: msghandler.v1.ListMessagesRequest
+	(*ListMessagesResponse)(nil),     // 34: msghandler.v1.ListMessagesResponse
+	(*GetStatsRequest)(nil),          // 35: msghandler.v1.GetStatsRequest
+	(*GetStatsResponse)(nil),         // 36: msghandler.v1.GetStatsResponse
+	(*BrokerStats)(nil),              // 37: msghandler.v1.BrokerStats
+	(*Finding)(nil),                  // 38: msghandler.v1.Finding
+	(*StateStats)(nil),               // 39: msghandler.v1.StateStats
+	(*MessageName)(nil),              // 40: msghandler.v1.MessageName
+	(*RetryMessagesRequest)(nil),     // 41: msghandler.v1.RetryMessagesRequest
+	(*RetryMessagesResponse)(nil),    // 42: msghandler.v1.RetryMessagesResponse
+	(*DiscardMessagesRequest)(nil),   // 43: msghandler.v1.DiscardMessagesRequest
+	(*DiscardMessagesResponse)(nil),  // 44: msghandler.v1.DiscardMessagesResponse
+	(*TailMessagesRequest)(nil),      // 45: msghandler.v1.TailMessagesRequest
+	(*TailMessagesResponse)(nil),     // 46: msghandler.v1.TailMessagesResponse
+	(*Move)(nil),                     // 47: msghandler.v1.Move
+	nil,                              // 48: msghandler.v1.Message.HeadersEntry
+	(*durationpb.Duration)(nil),      // 49: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),    // 50: google.protobuf.Timestamp
 }
 var file_msghandler_v1_msghandler_proto_depIdxs = []int32{
-	40, // 0: msghandler.v1.Message.headers:type_name -> msghandler.v1.Message.HeadersEntry
-	41, // 1: msghandler.v1.Message.delay:type_name -> google.protobuf.Duration
+	48, // 0: msghandler.v1.Message.headers:type_name -> msghandler.v1.Message.HeadersEntry
+	49, // 1: msghandler.v1.Message.delay:type_name -> google.protobuf.Duration
 	4,  // 2: msghandler.v1.SendHalfMessageRequest.message:type_name -> msghandler.v1.Message
-	41, // 3: msghandler.v1.SendHalfMessageRequest.confirm_after:type_name -> google.protobuf.Duration
+	49, // 3: msghandler.v1.SendHalfMessageRequest.confirm_after:type_name -> google.protobuf.Duration
 	0,  // 4: msghandler.v1.SendHalfMessageResponse.state:type_name -> msghandler.v1.State
 	4,  // 5: msghandler.v1.SendHalfMessagesRequest.messages:type_name -> msghandler.v1.Message
-	41, // 6: msghandler.v1.SendHalfMessagesRequest.confirm_after:type_name -> google.protobuf.Duration
+	49, // 6: msghandler.v1.SendHalfMessagesRequest.confirm_after:type_name -> google.protobuf.Duration
 	15, // 7: msghandler.v1.SendHalfMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
 	2,  // 8: msghandler.v1.SubmitRequest.wait:type_name -> msghandler.v1.Wait
 	0,  // 9: msghandler.v1.SubmitResponse.state:type_name -> msghandler.v1.State
@@ -3013,69 +3667,83 @@ var file_msghandler_v1_msghandler_proto_depIdxs = []int32{
 	0,  // 13: msghandler.v1.Outcome.state:type_name -> msghandler.v1.State
 	18, // 14: msghandler.v1.ConfirmResponse.confirmations:type_name -> msghandler.v1.Confirmation
 	1,  // 15: msghandler.v1.Confirmation.verdict:type_name -> msghandler.v1.Verdict
-	4,  // 16: msghandler.v1.MessageRecord.message:type_name -> msghandler.v1.Message
-	0,  // 17: msghandler.v1.MessageRecord.state:type_name -> msghandler.v1.State
-	42, // 18: msghandler.v1.MessageRecord.create_time:type_name -> google.protobuf.Timestamp
-	42, // 19: msghandler.v1.MessageRecord.update_time:type_name -> google.protobuf.Timestamp
-	42, // 20: msghandler.v1.MessageRecord.due_time:type_name -> google.protobuf.Timestamp
-	42, // 21: msghandler.v1.MessageRecord.lease_until:type_name -> google.protobuf.Timestamp
-	22, // 22: msghandler.v1.MessageRecord.events:type_name -> msghandler.v1.Event
-	42, // 23: msghandler.v1.Event.first_time:type_name -> google.protobuf.Timestamp
-	42, // 24: msghandler.v1.Event.last_time:type_name -> google.protobuf.Timestamp
-	21, // 25: msghandler.v1.GetMessageResponse.record:type_name -> msghandler.v1.MessageRecord
-	0,  // 26: msghandler.v1.ListMessagesRequest.state:type_name -> msghandler.v1.State
-	41, // 27: msghandler.v1.ListMessagesRequest.min_age:type_name -> google.protobuf.Duration
-	21, // 28: msghandler.v1.ListMessagesResponse.records:type_name -> msghandler.v1.MessageRecord
-	31, // 29: msghandler.v1.GetStatsResponse.states:type_name -> msghandler.v1.StateStats
-	30, // 30: msghandler.v1.GetStatsResponse.findings:type_name -> msghandler.v1.Finding
-	29, // 31: msghandler.v1.GetStatsResponse.brokers:type_name -> msghandler.v1.BrokerStats
-	3,  // 32: msghandler.v1.Finding.severity:type_name -> msghandler.v1.Severity
-	0,  // 33: msghandler.v1.StateStats.state:type_name -> msghandler.v1.State
-	42, // 34: msghandler.v1.StateStats.oldest_create_time:type_name -> google.protobuf.Timestamp
-	42, // 35: msghandler.v1.StateStats.first_due_time:type_name -> google.protobuf.Timestamp
-	32, // 36: msghandler.v1.RetryMessagesRequest.names:type_name -> msghandler.v1.MessageName
-	0,  // 37: msghandler.v1.RetryMessagesRequest.state:type_name -> msghandler.v1.State
-	41, // 38: msghandler.v1.RetryMessagesRequest.min_age:type_name -> google.protobuf.Duration
-	15, // 39: msghandler.v1.RetryMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
-	32, // 40: msghandler.v1.DiscardMessagesRequest.names:type_name -> msghandler.v1.MessageName
-	0,  // 41: msghandler.v1.DiscardMessagesRequest.state:type_name -> msghandler.v1.State
-	41, // 42: msghandler.v1.DiscardMessagesRequest.min_age:type_name -> google.protobuf.Duration
-	15, // 43: msghandler.v1.DiscardMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
-	0,  // 44: msghandler.v1.TailMessagesRequest.states:type_name -> msghandler.v1.State
-	39, // 45: msghandler.v1.TailMessagesResponse.moves:type_name -> msghandler.v1.Move
-	42, // 46: msghandler.v1.Move.time:type_name -> google.protobuf.Timestamp
-	0,  // 47: msghandler.v1.Move.state:type_name -> msghandler.v1.State
-	5,  // 48: msghandler.v1.MessageHandlerService.SendHalfMessage:input_type -> msghandler.v1.SendHalfMessageRequest
-	7,  // 49: msghandler.v1.MessageHandlerService.SendHalfMessages:input_type -> msghandler.v1.SendHalfMessagesRequest
-	9,  // 50: msghandler.v1.MessageHandlerService.Submit:input_type -> msghandler.v1.SubmitRequest
-	11, // 51: msghandler.v1.MessageHandlerService.SubmitAll:input_type -> msghandler.v1.SubmitAllRequest
-	13, // 52: msghandler.v1.MessageHandlerService.Rollback:input_type -> msghandler.v1.RollbackRequest
-	16, // 53: msghandler.v1.ProducerService.Confirm:input_type -> msghandler.v1.ConfirmRequest
-	19, // 54: msghandler.v1.ProducerService.DeleteBusiness:input_type -> msghandler.v1.DeleteBusinessRequest
-	23, // 55: msghandler.v1.AdminService.GetMessage:input_type -> msghandler.v1.GetMessageRequest
-	25, // 56: msghandler.v1.AdminService.ListMessages:input_type -> msghandler.v1.ListMessagesRequest
-	27, // 57: msghandler.v1.AdminService.GetStats:input_type -> msghandler.v1.GetStatsRequest
-	33, // 58: msghandler.v1.AdminService.RetryMessages:input_type -> msghandler.v1.RetryMessagesRequest
-	35, // 59: msghandler.v1.AdminService.DiscardMessages:input_type -> msghandler.v1.DiscardMessagesRequest
-	37, // 60: msghandler.v1.AdminService.TailMessages:input_type -> msghandler.v1.TailMessagesRequest
-	6,  // 61: msghandler.v1.MessageHandlerService.SendHalfMessage:output_type -> msghandler.v1.SendHalfMessageResponse
-	8,  // 62: msghandler.v1.MessageHandlerService.SendHalfMessages:output_type -> msghandler.v1.SendHalfMessagesResponse
-	10, // 63: msghandler.v1.MessageHandlerService.Submit:output_type -> msghandler.v1.SubmitResponse
-	12, // 64: msghandler.v1.MessageHandlerService.SubmitAll:output_type -> msghandler.v1.SubmitAllResponse
-	14, // 65: msghandler.v1.MessageHandlerService.Rollback:output_type -> msghandler.v1.RollbackResponse
-	17, // 66: msghandler.v1.ProducerService.Confirm:output_type -> msghandler.v1.ConfirmResponse
-	20, // 67: msghandler.v1.ProducerService.DeleteBusiness:output_type -> msghandler.v1.DeleteBusinessResponse
-	24, // 68: msghandler.v1.AdminService.GetMessage:output_type -> msghandler.v1.GetMessageResponse
-	26, // 69: msghandler.v1.AdminService.ListMessages:output_type -> msghandler.v1.ListMessagesResponse
-	28, // 70: msghandler.v1.AdminService.GetStats:output_type -> msghandler.v1.GetStatsResponse
-	34, // 71: msghandler.v1.AdminService.RetryMessages:output_type -> msghandler.v1.RetryMessagesResponse
-	36, // 72: msghandler.v1.AdminService.DiscardMessages:output_type -> msghandler.v1.DiscardMessagesResponse
-	38, // 73: msghandler.v1.AdminService.TailMessages:output_type -> msghandler.v1.TailMessagesResponse
-	61, // [61:74] is the sub-list for method output_type
-	48, // [48:61] is the sub-list for method input_type
-	48, // [48:48] is the sub-list for extension type_name
-	48, // [48:48] is the sub-list for extension extendee
-	0,  // [0:48] is the sub-list for field type_name
+	22, // 16: msghandler.v1.AttendRequest.hello:type_name -> msghandler.v1.AttendHello
+	23, // 17: msghandler.v1.AttendRequest.answer:type_name -> msghandler.v1.AttendAnswer
+	28, // 18: msghandler.v1.AttendRequest.go_away:type_name -> msghandler.v1.GoAway
+	17, // 19: msghandler.v1.AttendAnswer.confirm:type_name -> msghandler.v1.ConfirmResponse
+	20, // 20: msghandler.v1.AttendAnswer.delete_business:type_name -> msghandler.v1.DeleteBusinessResponse
+	24, // 21: msghandler.v1.AttendAnswer.failure:type_name -> msghandler.v1.AttendFailure
+	26, // 22: msghandler.v1.AttendResponse.welcome:type_name -> msghandler.v1.AttendWelcome
+	27, // 23: msghandler.v1.AttendResponse.question:type_name -> msghandler.v1.AttendQuestion
+	28, // 24: msghandler.v1.AttendResponse.go_away:type_name -> msghandler.v1.GoAway
+	49, // 25: msghandler.v1.AttendQuestion.timeout:type_name -> google.protobuf.Duration
+	16, // 26: msghandler.v1.AttendQuestion.confirm:type_name -> msghandler.v1.ConfirmRequest
+	19, // 27: msghandler.v1.AttendQuestion.delete_business:type_name -> msghandler.v1.DeleteBusinessRequest
+	4,  // 28: msghandler.v1.MessageRecord.message:type_name -> msghandler.v1.Message
+	0,  // 29: msghandler.v1.MessageRecord.state:type_name -> msghandler.v1.State
+	50, // 30: msghandler.v1.MessageRecord.create_time:type_name -> google.protobuf.Timestamp
+	50, // 31: msghandler.v1.MessageRecord.update_time:type_name -> google.protobuf.Timestamp
+	50, // 32: msghandler.v1.MessageRecord.due_time:type_name -> google.protobuf.Timestamp
+	50, // 33: msghandler.v1.MessageRecord.lease_until:type_name -> google.protobuf.Timestamp
+	30, // 34: msghandler.v1.MessageRecord.events:type_name -> msghandler.v1.Event
+	50, // 35: msghandler.v1.Event.first_time:type_name -> google.protobuf.Timestamp
+	50, // 36: msghandler.v1.Event.last_time:type_name -> google.protobuf.Timestamp
+	29, // 37: msghandler.v1.GetMessageResponse.record:type_name -> msghandler.v1.MessageRecord
+	0,  // 38: msghandler.v1.ListMessagesRequest.state:type_name -> msghandler.v1.State
+	49, // 39: msghandler.v1.ListMessagesRequest.min_age:type_name -> google.protobuf.Duration
+	29, // 40: msghandler.v1.ListMessagesResponse.records:type_name -> msghandler.v1.MessageRecord
+	39, // 41: msghandler.v1.GetStatsResponse.states:type_name -> msghandler.v1.StateStats
+	38, // 42: msghandler.v1.GetStatsResponse.findings:type_name -> msghandler.v1.Finding
+	37, // 43: msghandler.v1.GetStatsResponse.brokers:type_name -> msghandler.v1.BrokerStats
+	3,  // 44: msghandler.v1.Finding.severity:type_name -> msghandler.v1.Severity
+	0,  // 45: msghandler.v1.StateStats.state:type_name -> msghandler.v1.State
+	50, // 46: msghandler.v1.StateStats.oldest_create_time:type_name -> google.protobuf.Timestamp
+	50, // 47: msghandler.v1.StateStats.first_due_time:type_name -> google.protobuf.Timestamp
+	40, // 48: msghandler.v1.RetryMessagesRequest.names:type_name -> msghandler.v1.MessageName
+	0,  // 49: msghandler.v1.RetryMessagesRequest.state:type_name -> msghandler.v1.State
+	49, // 50: msghandler.v1.RetryMessagesRequest.min_age:type_name -> google.protobuf.Duration
+	15, // 51: msghandler.v1.RetryMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
+	40, // 52: msghandler.v1.DiscardMessagesRequest.names:type_name -> msghandler.v1.MessageName
+	0,  // 53: msghandler.v1.DiscardMessagesRequest.state:type_name -> msghandler.v1.State
+	49, // 54: msghandler.v1.DiscardMessagesRequest.min_age:type_name -> google.protobuf.Duration
+	15, // 55: msghandler.v1.DiscardMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
+	0,  // 56: msghandler.v1.TailMessagesRequest.states:type_name -> msghandler.v1.State
+	47, // 57: msghandler.v1.TailMessagesResponse.moves:type_name -> msghandler.v1.Move
+	50, // 58: msghandler.v1.Move.time:type_name -> google.protobuf.Timestamp
+	0,  // 59: msghandler.v1.Move.state:type_name -> msghandler.v1.State
+	5,  // 60: msghandler.v1.MessageHandlerService.SendHalfMessage:input_type -> msghandler.v1.SendHalfMessageRequest
+	7,  // 61: msghandler.v1.MessageHandlerService.SendHalfMessages:input_type -> msghandler.v1.SendHalfMessagesRequest
+	9,  // 62: msghandler.v1.MessageHandlerService.Submit:input_type -> msghandler.v1.SubmitRequest
+	11, // 63: msghandler.v1.MessageHandlerService.SubmitAll:input_type -> msghandler.v1.SubmitAllRequest
+	13, // 64: msghandler.v1.MessageHandlerService.Rollback:input_type -> msghandler.v1.RollbackRequest
+	21, // 65: msghandler.v1.MessageHandlerService.Attend:input_type -> msghandler.v1.AttendRequest
+	16, // 66: msghandler.v1.ProducerService.Confirm:input_type -> msghandler.v1.ConfirmRequest
+	19, // 67: msghandler.v1.ProducerService.DeleteBusiness:input_type -> msghandler.v1.DeleteBusinessRequest
+	31, // 68: msghandler.v1.AdminService.GetMessage:input_type -> msghandler.v1.GetMessageRequest
+	33, // 69: msghandler.v1.AdminService.ListMessages:input_type -> msghandler.v1.ListMessagesRequest
+	35, // 70: msghandler.v1.AdminService.GetStats:input_type -> msghandler.v1.GetStatsRequest
+	41, // 71: msghandler.v1.AdminService.RetryMessages:input_type -> msghandler.v1.RetryMessagesRequest
+	43, // 72: msghandler.v1.AdminService.DiscardMessages:input_type -> msghandler.v1.DiscardMessagesRequest
+	45, // 73: msghandler.v1.AdminService.TailMessages:input_type -> msghandler.v1.TailMessagesRequest
+	6,  // 74: msghandler.v1.MessageHandlerService.SendHalfMessage:output_type -> msghandler.v1.SendHalfMessageResponse
+	8,  // 75: msghandler.v1.MessageHandlerService.SendHalfMessages:output_type -> msghandler.v1.SendHalfMessagesResponse
+	10, // 76: msghandler.v1.MessageHandlerService.Submit:output_type -> msghandler.v1.SubmitResponse
+	12, // 77: msghandler.v1.MessageHandlerService.SubmitAll:output_type -> msghandler.v1.SubmitAllResponse
+	14, // 78: msghandler.v1.MessageHandlerService.Rollback:output_type -> msghandler.v1.RollbackResponse
+	25, // 79: msghandler.v1.MessageHandlerService.Attend:output_type -> msghandler.v1.AttendResponse
+	17, // 80: msghandler.v1.ProducerService.Confirm:output_type -> msghandler.v1.ConfirmResponse
+	20, // 81: msghandler.v1.ProducerService.DeleteBusiness:output_type -> msghandler.v1.DeleteBusinessResponse
+	32, // 82: msghandler.v1.AdminService.GetMessage:output_type -> msghandler.v1.GetMessageResponse
+	34, // 83: msghandler.v1.AdminService.ListMessages:output_type -> msghandler.v1.ListMessagesResponse
+	36, // 84: msghandler.v1.AdminService.GetStats:output_type -> msghandler.v1.GetStatsResponse
+	42, // 85: msghandler.v1.AdminService.RetryMessages:output_type -> msghandler.v1.RetryMessagesResponse
+	44, // 86: msghandler.v1.AdminService.DiscardMessages:output_type -> msghandler.v1.DiscardMessagesResponse
+	46, // 87: msghandler.v1.AdminService.TailMessages:output_type -> msghandler.v1.TailMessagesResponse
+	74, // [74:88] is the sub-list for method output_type
+	60, // [60:74] is the sub-list for method input_type
+	60, // [60:60] is the sub-list for extension type_name
+	60, // [60:60] is the sub-list for extension extendee
+	0,  // [0:60] is the sub-list for field type_name
 }
 
 func init() { file_msghandler_v1_msghandler_proto_init() }
@@ -3083,13 +3751,32 @@ func file_msghandler_v1_msghandler_proto_init() {
 	if File_msghandler_v1_msghandler_proto != nil {
 		return
 	}
+	file_msghandler_v1_msghandler_proto_msgTypes[17].OneofWrappers = []any{
+		(*AttendRequest_Hello)(nil),
+		(*AttendRequest_Answer)(nil),
+		(*AttendRequest_GoAway)(nil),
+	}
+	file_msghandler_v1_msghandler_proto_msgTypes[19].OneofWrappers = []any{
+		(*AttendAnswer_Confirm)(nil),
+		(*AttendAnswer_DeleteBusiness)(nil),
+		(*AttendAnswer_Failure)(nil),
+	}
+	file_msghandler_v1_msghandler_proto_msgTypes[21].OneofWrappers = []any{
+		(*AttendResponse_Welcome)(nil),
+		(*AttendResponse_Question)(nil),
+		(*AttendResponse_GoAway)(nil),
+	}
+	file_msghandler_v1_msghandler_proto_msgTypes[23].OneofWrappers = []any{
+		(*AttendQuestion_Confirm)(nil),
+		(*AttendQuestion_DeleteBusiness)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_msghandler_v1_msghandler_proto_rawDesc), len(file_msghandler_v1_msghandler_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   37,
+			NumMessages:   45,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

@@ -28,6 +28,7 @@ const (
 	MessageHandlerService_Submit_FullMethodName           = "/msghandler.v1.MessageHandlerService/Submit"
 	MessageHandlerService_SubmitAll_FullMethodName        = "/msghandler.v1.MessageHandlerService/SubmitAll"
 	MessageHandlerService_Rollback_FullMethodName         = "/msghandler.v1.MessageHandlerService/Rollback"
+	MessageHandlerService_Attend_FullMethodName           = "/msghandler.v1.MessageHandlerService/Attend"
 )
 
 // MessageHandlerServiceClient is the client API for MessageHandlerService service.
@@ -64,6 +65,21 @@ type MessageHandlerServiceClient interface {
 	// It is idempotent. For a message that is already SENDABLE or DONE it fails
 	// with FAILED_PRECONDITION, and the message is still delivered.
 	Rollback(ctx context.Context, in *RollbackRequest, opts ...grpc.CallOption) (*RollbackResponse, error)
+	// Attend is for a producer that serves no port: the producer opens the stream to any coordinator, the coordinators' Confirm
+	// and DeleteBusiness come over the stream as questions, and the producer's answers go back. ProducerService says what a
+	// question means and how it is answered. Every replica of a producer may attend, at several coordinators at once; a question
+	// goes to one of them, and to another when the first does not answer in time.
+	//
+	// The client sends a hello first, and the coordinator a welcome. From then on each question is answered once, in any order.
+	// A coordinator that stops sends go_away: open another stream, which leads to another coordinator, and answer what is open.
+	// A client that stops sends go_away and answers what is open. After a go_away of either side no question follows, and the
+	// coordinator ends the stream with OK when the last question is answered. A stream that breaks loses nothing: its
+	// questions are asked elsewhere.
+	//
+	// INVALID_ARGUMENT: the hello is wrong. PERMISSION_DENIED: the caller may not call as this producer. RESOURCE_EXHAUSTED:
+	// too many streams. UNAVAILABLE: this coordinator stops, try another. UNIMPLEMENTED: a coordinator of before 2026-11-26.
+	// Attend needs gRPC; HTTP/JSON and Connect do not carry it.
+	Attend(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[AttendRequest, AttendResponse], error)
 }
 
 type messageHandlerServiceClient struct {
@@ -124,6 +140,19 @@ func (c *messageHandlerServiceClient) Rollback(ctx context.Context, in *Rollback
 	return out, nil
 }
 
+func (c *messageHandlerServiceClient) Attend(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[AttendRequest, AttendResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &MessageHandlerService_ServiceDesc.Streams[0], MessageHandlerService_Attend_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[AttendRequest, AttendResponse]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type MessageHandlerService_AttendClient = grpc.BidiStreamingClient[AttendRequest, AttendResponse]
+
 // MessageHandlerServiceServer is the server API for MessageHandlerService service.
 // All implementations must embed UnimplementedMessageHandlerServiceServer
 // for forward compatibility.
@@ -158,6 +187,21 @@ type MessageHandlerServiceServer interface {
 	// It is idempotent. For a message that is already SENDABLE or DONE it fails
 	// with FAILED_PRECONDITION, and the message is still delivered.
 	Rollback(context.Context, *RollbackRequest) (*RollbackResponse, error)
+	// Attend is for a producer that serves no port: the producer opens the stream to any coordinator, the coordinators' Confirm
+	// and DeleteBusiness come over the stream as questions, and the producer's answers go back. ProducerService says what a
+	// question means and how it is answered. Every replica of a producer may attend, at several coordinators at once; a question
+	// goes to one of them, and to another when the first does not answer in time.
+	//
+	// The client sends a hello first, and the coordinator a welcome. From then on each question is answered once, in any order.
+	// A coordinator that stops sends go_away: open another stream, which leads to another coordinator, and answer what is open.
+	// A client that stops sends go_away and answers what is open. After a go_away of either side no question follows, and the
+	// coordinator ends the stream with OK when the last question is answered. A stream that breaks loses nothing: its
+	// questions are asked elsewhere.
+	//
+	// INVALID_ARGUMENT: the hello is wrong. PERMISSION_DENIED: the caller may not call as this producer. RESOURCE_EXHAUSTED:
+	// too many streams. UNAVAILABLE: this coordinator stops, try another. UNIMPLEMENTED: a coordinator of before 2026-11-26.
+	// Attend needs gRPC; HTTP/JSON and Connect do not carry it.
+	Attend(grpc.BidiStreamingServer[AttendRequest, AttendResponse]) error
 	mustEmbedUnimplementedMessageHandlerServiceServer()
 }
 
@@ -182,6 +226,9 @@ func (UnimplementedMessageHandlerServiceServer) SubmitAll(context.Context, *Subm
 }
 func (UnimplementedMessageHandlerServiceServer) Rollback(context.Context, *RollbackRequest) (*RollbackResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Rollback not implemented")
+}
+func (UnimplementedMessageHandlerServiceServer) Attend(grpc.BidiStreamingServer[AttendRequest, AttendResponse]) error {
+	return status.Error(codes.Unimplemented, "method Attend not implemented")
 }
 func (UnimplementedMessageHandlerServiceServer) mustEmbedUnimplementedMessageHandlerServiceServer() {}
 func (UnimplementedMessageHandlerServiceServer) testEmbeddedByValue()                               {}
@@ -294,6 +341,13 @@ func _MessageHandlerService_Rollback_Handler(srv interface{}, ctx context.Contex
 	return interceptor(ctx, in, info, handler)
 }
 
+func _MessageHandlerService_Attend_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(MessageHandlerServiceServer).Attend(&grpc.GenericServerStream[AttendRequest, AttendResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type MessageHandlerService_AttendServer = grpc.BidiStreamingServer[AttendRequest, AttendResponse]
+
 // MessageHandlerService_ServiceDesc is the grpc.ServiceDesc for MessageHandlerService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -322,7 +376,14 @@ var MessageHandlerService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _MessageHandlerService_Rollback_Handler,
 		},
 	},
-	Streams:  []grpc.StreamDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "Attend",
+			Handler:       _MessageHandlerService_Attend_Handler,
+			ServerStreams: true,
+			ClientStreams: true,
+		},
+	},
 	Metadata: "msghandler/v1/msghandler.proto",
 }
 

@@ -1,0 +1,24 @@
+package app
+
+import (
+	"context"
+
+	"github.com/msghandler/msghandler/internal/attend"
+	redisstore "github.com/msghandler/msghandler/internal/store/redis"
+)
+
+// newAttendance builds the hub of the streams of producers that attend, without a stream yet.
+func (a *App) newAttendance() *attend.Hub {
+	hub := attend.New(attend.Config{
+		Instance: a.instance, Streams: a.settings.Limits.Attending, PerProducer: a.settings.Limits.AttendingPerProducer,
+		Asked: a.metrics.Asked, Logger: a.logger,
+	})
+	a.metrics.Attending(hub.Streams, a.settings.Limits.Attending)
+	return hub
+}
+
+// openAttendance connects the hub with the other coordinators. It closes after the loops, which ask through it.
+func (a *App) openAttendance(store *redisstore.Store) {
+	a.attendance.Connect(store)
+	a.closeWith(closer{name: "attendance", close: func(ctx context.Context) error { return a.attendance.Close(ctx) }})
+}

@@ -1,0 +1,263 @@
+package attend
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/msghandler/msghandler/internal/ground/backoff"
+	"github.com/msghandler/msghandler/internal/ground/lifecycle"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+)
+
+const (
+	// maxLetter holds 500 ids of the greatest length twice over, with their verdicts, in base64.
+	maxLetter = 256 << 10
+	// maxIncoming is how many questions of other coordinators may be under way.
+	maxIncoming = 1000
+	// replyTimeout bounds the sending of an answer.
+	replyTimeout = time.Second
+)
+
+// The kinds of letters.
+const (
+	kindQuestion = "question"
+	kindAnswer   = "answer"
+	// kindGone answers that no replica attends here any more, kindPoor that only replicas do which fail to answer.
+	kindGone = "gone"
+	kindPoor = "poor"
+	// kindCheck is of a coordinator to itself: letters still arrive.
+	kindCheck = "check"
+)
+
+// letter is what coordinators send each other, in JSON. Fields of later versions are ignored.
+type letter struct {
+	Kind string `json:"kind"`
+	// ID is of the question, unique at the coordinator that asks.
+	ID string `json:"id,omitempty"`
+	// From is the mailbox of the sender.
+	From string `json:"from"`
+	// Producer, Milliseconds and Insist belong to a question: who is asked, how long the sender waits, and whether
+	// replicas are to be asked that fail to answer.
+	Producer     string `json:"producer,omitempty"`
+	Milliseconds int64  `json:"milliseconds,omitempty"`
+	Insist       bool   `json:"insist,omitempty"`
+	// Body is an AttendQuestion or an AttendAnswer.
+	Body []byte `json:"body,omitempty"`
+}
+
+var errLetterTooLarge = errors.New("the letter is too large for the post")
+
+// others are the coordinators among mailboxes that were not asked yet, in random order.
+func (a *ask) others(mailboxes []string) []string {
+	others := slices.DeleteFunc(slices.Clone(mailboxes), func(m string) bool {
+		return m == a.hub.config.Instance || a.asked[m]
+	})
+	rand.Shuffle(len(others), func(i, j int) { others[i], others[j] = others[j], others[i] })
+	return others
+}
+
+// send sends a question to a coordinator, which answers to the replies of the ask.
+func (h *Hub) send(a *ask, mailbox string, insist bool) (received bool, err error) {
+	body, err := proto.Marshal(a.question)
+	if err != nil {
+		return false, err
+	}
+	id := strconv.FormatUint(h.asks.Add(1), 36)
+	results := make(chan outcome, 1)
+	h.mu.Lock()
+	h.sent[id] = results
+	h.mu.Unlock()
+	received, err = h.mail(a.ctx, mailbox, letter{
+		Kind: kindQuestion, ID: id, Producer: a.producer, Milliseconds: a.left().Milliseconds(), Insist: insist, Body: body,
+	})
+	if !received || err != nil {
+		h.forget(id)
+		return false, err
+	}
+	h.work.Go(func() {
+		defer h.forget(id)
+		select {
+		case o := <-results:
+			o.mailbox = mailbox
+			select {
+			case a.replies <- o:
+			case <-a.ctx.Done():
+			}
+		case <-a.ctx.Done():
+		}
+	})
+	return true, nil
+}
+
+func (h *Hub) forget(id string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.sent, id)
+}
+
+// mail sends a letter.
+func (h *Hub) mail(ctx context.Context, mailbox string, l letter) (received bool, err error) {
+	l.From = h.config.Instance
+	text, err := json.Marshal(l)
+	if err != nil {
+		return false, err
+	}
+	if len(text) > maxLetter {
+		return false, errLetterTooLarge
+	}
+	return (*h.post.Load()).Send(ctx, mailbox, text)
+}
+
+// postPauses are the pauses before letters are received again.
+var postPauses = backoff.Exponential(100*time.Millisecond, 5*time.Second)
+
+// receive takes letters until the Hub is closed.
+func (h *Hub) receive(post Post) {
+	for failures := 0; h.life.Err() == nil; failures++ {
+		ctx, cancel := context.WithCancel(h.life)
+		h.work.Go(func() { h.cancelWhenSilent(ctx, cancel) })
+		began := time.Now()
+		err := post.Receive(ctx, h.config.Instance, h.deliver)
+		cancel()
+		if h.life.Err() != nil {
+			return
+		}
+		if time.Since(began) > time.Minute {
+			failures = 0
+		}
+		if suppressed, due := h.logged.Due("receive"); due && h.isUsed() {
+			h.config.Logger.Warn("no letters of other coordinators arrive; they cannot ask producers that attend only here; "+
+				"the coordinator subscribes again, which needs the channel's permission in Redis (&PREFIX:*)",
+				"error", err, "not_logged_before", suppressed)
+		}
+		_ = backoff.Sleep(h.life, postPauses.Delay(failures)) // the loop looks whether life has ended
+	}
+}
+
+// isUsed reports whether producers attend here or are asked elsewhere. Otherwise trouble with the post troubles nobody.
+func (h *Hub) isUsed() bool { return h.Streams() > 0 || h.asks.Load() > 0 }
+
+// deliver takes a letter. It never blocks.
+func (h *Hub) deliver(text []byte) {
+	var l letter
+	if len(text) > maxLetter || json.Unmarshal(text, &l) != nil {
+		return // no coordinator sends such letters
+	}
+	h.heard.Store(time.Now().UnixNano())
+	switch l.Kind {
+	case kindQuestion:
+		h.serve(l)
+	case kindAnswer:
+		answer := &msghandlerv1.AttendAnswer{}
+		if proto.Unmarshal(l.Body, answer) != nil {
+			return
+		}
+		h.settle(l.ID, outcome{answer: answer})
+	case kindGone:
+		h.settle(l.ID, outcome{err: errLost})
+	case kindPoor:
+		h.settle(l.ID, outcome{err: errPoor})
+	}
+}
+
+// settle hands an outcome to the ask that waits for it.
+func (h *Hub) settle(id string, o outcome) {
+	h.mu.Lock()
+	results := h.sent[id]
+	delete(h.sent, id)
+	h.mu.Unlock()
+	switch {
+	case results != nil:
+		results <- o // the only one
+	case o.answer != nil:
+		h.config.Asked(Late)
+	}
+}
+
+// serve asks the streams of this coordinator for another, in the background.
+func (h *Hub) serve(l letter) {
+	question := &msghandlerv1.AttendQuestion{}
+	if proto.Unmarshal(l.Body, question) != nil {
+		return
+	}
+	if h.incoming.Add(1) > maxIncoming {
+		h.incoming.Add(-1)
+		return // the sender's time ends, and it asks elsewhere meanwhile
+	}
+	h.work.Go(func() {
+		defer h.incoming.Add(-1)
+		ctx, cancel := context.WithTimeout(h.life, time.Duration(l.Milliseconds)*time.Millisecond)
+		defer cancel()
+		reply := letter{Kind: kindGone, ID: l.ID}
+		failure := lifecycle.Recovered(func() {
+			a := &ask{hub: h, producer: l.Producer, question: question, fromPost: true, insist: l.Insist}
+			answer, result, err := a.run(ctx)
+			reply = h.replyTo(l, answer, result, err)
+		})
+		if failure != nil {
+			h.config.Logger.Error("a question of another coordinator panicked; it asks elsewhere; see the stack",
+				"error", failure, "stack", string(failure.Stack))
+		}
+		if !errors.Is(ctx.Err(), context.DeadlineExceeded) { // then nobody waits any more
+			h.reply(l.From, reply)
+		}
+	})
+}
+
+// reply sends an answer, also at the end of the Hub.
+func (h *Hub) reply(mailbox string, reply letter) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.life), replyTimeout)
+	defer cancel()
+	_, err := h.mail(ctx, mailbox, reply)
+	if err == nil {
+		return
+	}
+	if suppressed, due := h.logged.Due("reply"); due {
+		h.config.Logger.Warn("an answer cannot be sent to the coordinator that asked; it asks again; look after Redis",
+			"coordinator", mailbox, "error", err, "not_logged_before", suppressed)
+	}
+}
+
+// replyTo is the letter about what came of another coordinator's question.
+func (h *Hub) replyTo(l letter, answer *msghandlerv1.AttendAnswer, result string, err error) letter {
+	reply := letter{Kind: kindAnswer, ID: l.ID}
+	switch result {
+	case Failed:
+		answer = failed(err)
+	case Unanswered:
+		reply.Kind = kindGone
+	case Nobody:
+		reply.Kind = kindGone
+		if h.attendsHere(l.Producer) {
+			reply.Kind = kindPoor
+		}
+	}
+	if reply.Kind != kindAnswer {
+		return reply
+	}
+	body, err := proto.Marshal(answer)
+	if err == nil && len(body) > maxLetter*3/4-1024 {
+		body, err = proto.Marshal(failed(fmt.Errorf("%w: %d bytes", errLetterTooLarge, len(body))))
+	}
+	if err != nil {
+		reply.Kind = kindGone
+	}
+	reply.Body = body
+	return reply
+}
+
+// failed is an answer that there is no answer.
+func failed(err error) *msghandlerv1.AttendAnswer {
+	st := statusOf(err)
+	return &msghandlerv1.AttendAnswer{Answer: &msghandlerv1.AttendAnswer_Failure{
+		Failure: &msghandlerv1.AttendFailure{Code: int32(st.Code()), Message: st.Message()}, //nolint:gosec // codes are small
+	}}
+}
