@@ -96,7 +96,9 @@ var httpCodes = map[int]codes.Code{
 
 // refusal describes an answer whose status is not 200.
 func refusal(answer *http.Response, body []byte) error {
-	failed := &httpError{said: fmt.Sprintf("HTTP status %d %s", answer.StatusCode, http.StatusText(answer.StatusCode))}
+	failed := &httpError{
+		said: strings.TrimSpace(fmt.Sprintf("HTTP status %d %s", answer.StatusCode, http.StatusText(answer.StatusCode))),
+	}
 	code, listed := httpCodes[answer.StatusCode]
 	switch class := answer.StatusCode / 100; {
 	case listed:
@@ -114,10 +116,20 @@ func refusal(answer *http.Response, body []byte) error {
 	default:
 		failed.code = codes.Internal
 	}
-	if words := strings.TrimSpace(string(body[:min(len(body), maxSaid)])); words != "" && !isHTML(answer) {
+	if words := wordsOf(answer, body); words != "" {
 		failed.said += ": " + words
 	}
 	return failed
+}
+
+// wordsOf is what the body of a refusal says to people, without the token of the call.
+func wordsOf(answer *http.Response, body []byte) string {
+	if isHTML(answer) {
+		return ""
+	}
+	_, token, _ := strings.Cut(answer.Request.Header.Get("Authorization"), " ")
+	words := strings.TrimSpace(hideToken(string(body), token))
+	return words[:min(len(words), maxSaid)]
 }
 
 // locationHost names the scheme and host of a redirect. The rest of the URL may hold a secret.
