@@ -341,8 +341,18 @@ func TestHTTPFailedConnectionIsUnavailable(t *testing.T) {
 		}
 		_ = conn.Close()
 	})
+	reset := serveHTTP(t, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			panic(err)
+		}
+		_ = conn.(*net.TCPConn).SetLinger(0)
+		_ = conn.Close()
+	})
 	for name, tc := range map[string]struct{ address, want string }{
 		"nobody listens": {"http://" + closed, "dial " + closed + ": connect: connection refused"},
+		"reset":          {reset, "Unavailable: read: connection reset by peer"},
 		"closed at once": {cut, "the connection was closed before the end of the answer"},
 		"serves gRPC":    {"http://" + serve(t, &business{confirm: committed}), "does not speak HTTP/1.1"},
 	} {

@@ -64,7 +64,7 @@ func (h *httpTransport) failure(ctx context.Context, err error, connected bool) 
 	case errors.As(err, &on) && on.Op == "dial" && on.Addr != nil:
 		said = fmt.Sprintf("dial %s: %s", on.Addr, on.Err)
 	case errors.As(err, &on):
-		said = fmt.Sprintf("%s: %s", on.Op, on.Err)
+		said = on.Op + ": " + strings.TrimPrefix(on.Err.Error(), on.Op+": ")
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		said = "the connection was closed before the end of the answer"
 	case strings.Contains(said, "malformed HTTP"), strings.Contains(said, "readLoopPeekFailLocked"):
