@@ -1,6 +1,7 @@
 package callback_test
 
 import (
+	"bufio"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -272,6 +273,58 @@ func TestHTTPConnectionIsReused(t *testing.T) {
 		server.CloseClientConnections()
 		if _, err := c.Confirm(t.Context(), target, ids(3), false); err != nil {
 			t.Fatalf("after the server closed the connection: %v", err)
+		}
+	}
+}
+
+// oneCallEach serves one call on each connection, and resets the connection when it has read the first byte of another.
+func oneCallEach(t *testing.T) (url string) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	serve := func(conn net.Conn) {
+		defer func() { _ = conn.Close() }()
+		// A call of 500 ids does not fit in, so its sender notices the reset in the middle of it.
+		_ = conn.(*net.TCPConn).SetReadBuffer(16 << 10)
+		_ = conn.(*net.TCPConn).SetLinger(0)
+		reader := bufio.NewReader(conn)
+		r, err := http.ReadRequest(reader)
+		if err != nil {
+			return
+		}
+		answer := httptest.NewRecorder()
+		committedHTTP(answer, r)
+		result := answer.Result()
+		result.ContentLength = int64(answer.Body.Len())
+		_ = result.Write(conn)
+		_, _ = reader.Peek(1)
+	}
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go serve(conn)
+		}
+	}()
+	return "http://" + listener.Addr().String()
+}
+
+func TestHTTPCallOnAClosedConnectionIsRepeated(t *testing.T) {
+	t.Parallel()
+	c := client(t, callback.Config{Timeout: 30 * time.Second})
+	to := halfmsg.Target{Producer: "orders", Address: oneCallEach(t)}
+	many := ids(500)
+	for i := range many {
+		many[i] += strings.Repeat("x", 120)
+	}
+	for range 4 {
+		if verdicts, err := c.Confirm(t.Context(), to, many, false); err != nil || len(verdicts) != len(many) {
+			t.Fatalf("got %d verdicts, %v", len(verdicts), err)
 		}
 	}
 }
