@@ -277,8 +277,8 @@ func TestHTTPConnectionIsReused(t *testing.T) {
 	}
 }
 
-// oneCallEach serves one call on each connection, and resets the connection when it has read the first byte of another.
-func oneCallEach(t *testing.T) (url string) {
+// callsEach serves so many calls on each connection, and resets the connection when it has read the first byte of another.
+func callsEach(t *testing.T, calls int) (url string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -291,15 +291,17 @@ func oneCallEach(t *testing.T) (url string) {
 		_ = conn.(*net.TCPConn).SetReadBuffer(16 << 10)
 		_ = conn.(*net.TCPConn).SetLinger(0)
 		reader := bufio.NewReader(conn)
-		r, err := http.ReadRequest(reader)
-		if err != nil {
-			return
+		for range calls {
+			r, err := http.ReadRequest(reader)
+			if err != nil {
+				return
+			}
+			answer := httptest.NewRecorder()
+			committedHTTP(answer, r)
+			result := answer.Result()
+			result.ContentLength = int64(answer.Body.Len())
+			_ = result.Write(conn)
 		}
-		answer := httptest.NewRecorder()
-		committedHTTP(answer, r)
-		result := answer.Result()
-		result.ContentLength = int64(answer.Body.Len())
-		_ = result.Write(conn)
 		_, _ = reader.Peek(1)
 	}
 	go func() {
@@ -314,14 +316,33 @@ func oneCallEach(t *testing.T) (url string) {
 	return "http://" + listener.Addr().String()
 }
 
+// longIDs are as many ids as a call may have, of about the longest form.
+func longIDs() []string {
+	all := ids(500)
+	for i := range all {
+		all[i] += strings.Repeat("x", 120)
+	}
+	return all
+}
+
+// As causes of a message the texts must be equal.
+func TestHTTPBrokenConnectionHasOneText(t *testing.T) {
+	t.Parallel()
+	to := halfmsg.Target{Producer: "orders", Address: callsEach(t, 0)}
+	c := client(t, callback.Config{Timeout: 30 * time.Second})
+	for range 20 {
+		_, err := c.Confirm(t.Context(), to, longIDs(), false)
+		if err == nil || !strings.HasSuffix(err.Error(), ": Unavailable: the connection was closed before the end of the answer") {
+			t.Fatalf("got %v", err)
+		}
+	}
+}
+
 func TestHTTPCallOnAClosedConnectionIsRepeated(t *testing.T) {
 	t.Parallel()
 	c := client(t, callback.Config{Timeout: 30 * time.Second})
-	to := halfmsg.Target{Producer: "orders", Address: oneCallEach(t)}
-	many := ids(500)
-	for i := range many {
-		many[i] += strings.Repeat("x", 120)
-	}
+	to := halfmsg.Target{Producer: "orders", Address: callsEach(t, 1)}
+	many := longIDs()
 	for range 4 {
 		if verdicts, err := c.Confirm(t.Context(), to, many, false); err != nil || len(verdicts) != len(many) {
 			t.Fatalf("got %d verdicts, %v", len(verdicts), err)
@@ -405,7 +426,7 @@ func TestHTTPFailedConnectionIsUnavailable(t *testing.T) {
 	})
 	for name, tc := range map[string]struct{ address, want string }{
 		"nobody listens": {"http://" + closed, "dial " + closed + ": connect: connection refused"},
-		"reset":          {reset, "Unavailable: read: connection reset by peer"},
+		"reset":          {reset, "Unavailable: the connection was closed before the end of the answer"},
 		"closed at once": {cut, "the connection was closed before the end of the answer"},
 		"serves gRPC":    {"http://" + serve(t, &business{confirm: committed}), "does not speak HTTP/1.1"},
 	} {

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"syscall"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -63,15 +64,27 @@ func (h *httpTransport) failure(ctx context.Context, err error, connected bool) 
 		said = handshake.Error()
 	case errors.As(err, &on) && on.Op == "dial" && on.Addr != nil:
 		said = fmt.Sprintf("dial %s: %s", on.Addr, on.Err)
-	case errors.As(err, &on):
-		said = on.Op + ": " + strings.TrimPrefix(on.Err.Error(), on.Op+": ")
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+	case broken(err):
 		said = "the connection was closed before the end of the answer"
+	case errors.As(err, &on):
+		said = fmt.Sprintf("%s: %s", on.Op, on.Err)
 	case strings.Contains(said, "malformed HTTP"), strings.Contains(said, "readLoopPeekFailLocked"):
 		// The server of another protocol may even speak first.
 		said = "what answers does not speak HTTP/1.1"
 	}
 	return &httpError{code: codes.Unavailable, said: said, cause: err}
+}
+
+// broken says that a connection ended during a call. Which of these errors net/http returns is a matter of chance.
+func broken(err error) bool {
+	for _, end := range []error{
+		io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, syscall.ECONNRESET, syscall.ECONNABORTED, syscall.EPIPE,
+	} {
+		if errors.Is(err, end) {
+			return true
+		}
+	}
+	return false
 }
 
 // httpCodes are the codes of answers that are none. Other answers from 400 to 499 are InvalidArgument: the producer
