@@ -115,7 +115,7 @@ func TestHTTPCallsHaveTheirForm(t *testing.T) {
 		}
 		for name, value := range map[string]string{
 			"Content-Type": "application/json", "Authorization": "Bearer s3cret", "Traceparent": "00-1-2-01",
-			"Idempotency-Key": "", "Secret-Of-Others": "", "Accept-Encoding": "",
+			"Secret-Of-Others": "", "Accept-Encoding": "",
 		} {
 			if is := strings.Join(got.header[name], "|"); is != value {
 				t.Errorf("%s: %s is %q, want %q", got.line, name, is, value)
