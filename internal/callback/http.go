@@ -161,7 +161,7 @@ func (h *httpTransport) post(ctx context.Context, method string, request httpReq
 }
 
 // send sends a request and returns the answer, whose body is not read yet. Both calls are idempotent. So a request that
-// fails on a used connection, which the server may just have closed as idle, is repeated, on a new connection in the end.
+// fails on a used connection is repeated: the server may just have closed the connection as idle.
 func (h *httpTransport) send(ctx context.Context, method string, request httpRequest) (*http.Response, error) {
 	for {
 		var on *httptrace.GotConnInfo

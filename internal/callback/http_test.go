@@ -277,7 +277,7 @@ func TestHTTPConnectionIsReused(t *testing.T) {
 	}
 }
 
-// callsEach serves so many calls on each connection, and resets the connection when it has read the first byte of another.
+// callsEach serves so many calls on each connection, and resets the connection at the first byte of another call.
 func callsEach(t *testing.T, calls int) (url string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -332,7 +332,7 @@ func TestHTTPBrokenConnectionHasOneText(t *testing.T) {
 	c := client(t, callback.Config{Timeout: 30 * time.Second})
 	for range 20 {
 		_, err := c.Confirm(t.Context(), to, longIDs(), false)
-		if err == nil || !strings.HasSuffix(err.Error(), ": Unavailable: the connection was closed before the end of the answer") {
+		if err == nil || !strings.HasSuffix(err.Error(), ": the connection was closed before the end of the answer") {
 			t.Fatalf("got %v", err)
 		}
 	}

@@ -232,7 +232,7 @@ func (c *Config) SecuresAny() bool {
 	return c.secures() || c.Callbacks.Certificates != (Certificates{})
 }
 
-// SecuresURLsOnly says that there are certificates for calls to producers, and only targets of https are called with TLS.
+// SecuresURLsOnly says that there are certificates for callbacks, and only targets of https are called with TLS.
 func (c *Config) SecuresURLsOnly() bool { return c.SecuresAny() && !c.secures() }
 
 // secures says whether a setting has producers called with TLS, whatever their targets are.
