@@ -161,7 +161,7 @@ func (h *httpTransport) post(ctx context.Context, method string, request httpReq
 }
 
 // send sends a request and returns the answer, whose body is not read yet. Both calls are idempotent. So a request that
-// fails on a used connection is repeated: the server may just have closed the connection as idle.
+// fails on a used connection is repeated on a new connection: the server may just have closed the used one as idle.
 func (h *httpTransport) send(ctx context.Context, method string, request httpRequest) (*http.Response, error) {
 	for {
 		var on *httptrace.GotConnInfo
@@ -177,6 +177,7 @@ func (h *httpTransport) send(ctx context.Context, method string, request httpReq
 		case err == nil:
 			return answer, nil
 		case on != nil && on.Reused && ctx.Err() == nil:
+			h.wire.CloseIdleConnections() // or a call that crashes the server would crash it once for each of them
 			continue
 		}
 		return nil, h.failure(ctx, err, on != nil)

@@ -14,6 +14,7 @@ import (
 	"net/http/httptest"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -347,6 +348,39 @@ func TestHTTPCallOnAClosedConnectionIsRepeated(t *testing.T) {
 		if verdicts, err := c.Confirm(t.Context(), to, many, false); err != nil || len(verdicts) != len(many) {
 			t.Fatalf("got %d verdicts, %v", len(verdicts), err)
 		}
+	}
+}
+
+// A call that crashes a worker of its producer is repeated once, and not on each idle connection.
+func TestHTTPCallOnABrokenConnectionIsRepeatedOnce(t *testing.T) {
+	t.Parallel()
+	const conns = 8
+	var crashing atomic.Bool
+	var crashes atomic.Int32
+	var together sync.WaitGroup
+	together.Add(conns)
+	to := halfmsg.Target{Producer: "orders", Address: serveHTTP(t, func(w http.ResponseWriter, r *http.Request) {
+		if crashing.Load() {
+			crashes.Add(1)
+			panic(http.ErrAbortHandler)
+		}
+		together.Done()
+		together.Wait() // each call has a connection of its own
+		committedHTTP(w, r)
+	})}
+	c := client(t, callback.Config{Timeout: 30 * time.Second})
+	var calls sync.WaitGroup
+	for range conns {
+		calls.Go(func() {
+			if _, err := c.Confirm(t.Context(), to, []string{"1"}, false); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	calls.Wait()
+	crashing.Store(true)
+	if _, err := c.Confirm(t.Context(), to, []string{"1"}, false); err == nil || crashes.Load() != 2 {
+		t.Errorf("got %v after %d calls", err, crashes.Load())
 	}
 }
 
