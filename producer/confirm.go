@@ -68,8 +68,8 @@ func (c *callbacks) DeleteBusiness(
 	return &pb.DeleteBusinessResponse{}, nil
 }
 
-// check refuses callers that are not let in, and requests for another producer. The coordinator takes both answers as
-// "could not be reached", so the messages wait until the configuration is right.
+// check refuses callers that are not let in, and requests for another producer. Neither answer costs the messages an
+// attempt, so they wait until the configuration is right.
 func (c *callbacks) check(ctx context.Context, producer string, ids []string) error {
 	if err := c.producer.admit(ctx); err != nil {
 		return err
