@@ -86,8 +86,8 @@ func (c *callbacks) deleteBusiness(
 	return &pb.DeleteBusinessResponse{}, nil
 }
 
-// check refuses requests for another producer. The coordinator takes the answer as "could not be reached", so the
-// messages wait until the configuration is right.
+// check refuses requests for another producer. The answer costs the messages no attempt, so they wait until the
+// configuration is right.
 func (c *callbacks) check(producer string, ids []string) error {
 	switch {
 	case producer != c.producer.config.Name:

@@ -169,7 +169,8 @@ func TestPoisonByHTTPDelaysNoOther(t *testing.T) {
 	}
 }
 
-// A producer with the SDK and an HTTPS port only is called with the certificate of callbacks.tls_cert.
+// A producer with the SDK and an HTTPS port only, which its messages name, is called with the certificate of
+// callbacks.tls_cert.
 func TestProducerByHTTPSIsServed(t *testing.T) {
 	t.Parallel()
 	a := certstest.NewAuthority(t)
@@ -178,14 +179,13 @@ func TestProducerByHTTPSIsServed(t *testing.T) {
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	r := start(t, settings(soon, func(c *config.Config) {
-		c.Producers = map[string]config.Producer{"orders": {Target: server.URL + "/msg"}}
 		c.Callbacks.Certificates.CA = a.File
 		c.Callbacks.Certificates.Cert, c.Callbacks.Certificates.Key = a.Issue("coordinator.shop")
 	}))
 	r.awaitReady(t)
 	paid := r.queue(t, "paid")
 	p, err := producer.New(producer.Config{
-		Name: "orders", Coordinator: r.GRPCAddr(), Markers: memory.New(),
+		Name: "orders", Coordinator: r.GRPCAddr(), CallbackTarget: server.URL + "/msg", Markers: memory.New(),
 		Coordinators: producer.Coordinators{Names: []string{"coordinator.shop"}},
 	})
 	if err != nil {

@@ -101,6 +101,10 @@ func (a *App) newCallbacks() (*callback.Client, error) {
 		a.logger.Warn("tokens are sent to producers without encryption: an attacker on the way can read them, and roll back "+
 			"running transactions; set callbacks.tls, unless the network is private or encrypted", "keys", plain)
 	}
+	if a.settings.SecuresURLsOnly() {
+		a.logger.Warn("callbacks.tls_ca or callbacks.tls_cert is set, and callbacks.tls is not: only targets of https:// " +
+			"are called with TLS, and all others without encryption; set callbacks.tls, unless that is intended")
+	}
 	config, source, err := callbacks.Config(&a.settings, a.logger)
 	if err != nil {
 		return nil, SettingsError{err}

@@ -29,14 +29,15 @@ type CallError struct {
 	// Reached says that the producer was reached and failed the call itself, so that a message may be the reason.
 	Reached bool
 
-	kind kind
-	err  error
+	kind  kind
+	token string
+	err   error
 }
 
-// Error names the target and the status code. The producer's text is cut and made printable.
+// Error names the target and the status code. The producer's text is cut, made printable, and has no token.
 func (e *CallError) Error() string {
 	st := status.Convert(e.err)
-	said := printable(st.Message())
+	said := printable(hideToken(st.Message(), e.token))
 	switch {
 	case st.Code() == codes.DeadlineExceeded && isTimeout(said):
 		said = fmt.Sprintf("no answer within %s", e.Timeout)

@@ -74,12 +74,13 @@ func (c *Client) call(
 		return fmt.Errorf("%s of producer %s at %s: %w", method, to.Producer, t, err)
 	}
 	defer c.conns.release(conn)
-	ctx = certs.WithToken(ctx, c.config.Token(to.Producer))
+	token := c.config.Token(to.Producer)
+	ctx = certs.WithToken(ctx, token)
 	for part := range slices.Chunk(ids, c.config.MaxBatch) {
 		if err := c.once(ctx, conn, part, do); err != nil {
 			return &CallError{
 				Method: method, Producer: to.Producer, Target: t.String(), Timeout: c.config.Timeout,
-				Reached: reached(status.Code(err)), kind: t.kind, err: err,
+				Reached: reached(status.Code(err)), kind: t.kind, token: token, err: err,
 			}
 		}
 	}

@@ -140,15 +140,9 @@ func (h *httpTransport) DeleteBusiness(
 func (h *httpTransport) post(ctx context.Context, method string, request httpRequest) ([]byte, error) {
 	ctx, cancel := h.untilClosed(ctx)
 	defer cancel()
-	connected := false
-	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected = true }})
-	r, err := h.request(ctx, method, request)
+	answer, err := h.send(ctx, method, request)
 	if err != nil {
-		return nil, &httpError{code: codes.Internal, said: err.Error()}
-	}
-	answer, err := h.wire.RoundTrip(r)
-	if err != nil {
-		return nil, h.failure(ctx, err, connected)
+		return nil, err
 	}
 	defer func() { _ = answer.Body.Close() }()
 	if answer.StatusCode == http.StatusSwitchingProtocols { // its body would outlast the context
@@ -164,6 +158,30 @@ func (h *httpTransport) post(ctx context.Context, method string, request httpReq
 		return nil, &httpError{code: codes.ResourceExhausted, said: "the answer has more than 1 MiB"}
 	}
 	return body, checkJSON(answer, body, method)
+}
+
+// send sends a request and returns the answer, whose body is not read yet. Both calls are idempotent. So a request that
+// fails on a used connection is repeated on a new connection: the server may just have closed the used one as idle.
+func (h *httpTransport) send(ctx context.Context, method string, request httpRequest) (*http.Response, error) {
+	for {
+		var on *httptrace.GotConnInfo
+		traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+			GotConn: func(info httptrace.GotConnInfo) { on = &info },
+		})
+		r, err := h.request(traced, method, request)
+		if err != nil {
+			return nil, &httpError{code: codes.Internal, said: err.Error()}
+		}
+		answer, err := h.wire.RoundTrip(r)
+		switch {
+		case err == nil:
+			return answer, nil
+		case on != nil && on.Reused && ctx.Err() == nil:
+			h.wire.CloseIdleConnections() // or a call that crashes the server would crash it once for each of them
+			continue
+		}
+		return nil, h.failure(ctx, err, on != nil)
+	}
 }
 
 // request makes the request of a call, with the deadline, the token and the trace of the call's context.
@@ -182,9 +200,6 @@ func (h *httpTransport) request(ctx context.Context, method string, request http
 	r.Header.Set("Content-Type", jsonType)
 	r.Header.Set("Accept", jsonType)
 	r.Header.Set("User-Agent", "msghandler")
-	// Both calls are idempotent. So net/http repeats a call whose idle connection was just closed by the server. The empty
-	// list is not sent.
-	r.Header["Idempotency-Key"] = []string{}
 	if deadline, set := ctx.Deadline(); set {
 		r.Header.Set("Connect-Timeout-Ms", strconv.FormatInt(max(1, time.Until(deadline).Milliseconds()), 10))
 	}

@@ -1,6 +1,7 @@
 package callback_test
 
 import (
+	"bufio"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -13,6 +14,7 @@ import (
 	"net/http/httptest"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -114,7 +116,7 @@ func TestHTTPCallsHaveTheirForm(t *testing.T) {
 		}
 		for name, value := range map[string]string{
 			"Content-Type": "application/json", "Authorization": "Bearer s3cret", "Traceparent": "00-1-2-01",
-			"Idempotency-Key": "", "Secret-Of-Others": "", "Accept-Encoding": "",
+			"Secret-Of-Others": "", "Accept-Encoding": "",
 		} {
 			if is := strings.Join(got.header[name], "|"); is != value {
 				t.Errorf("%s: %s is %q, want %q", got.line, name, is, value)
@@ -276,6 +278,112 @@ func TestHTTPConnectionIsReused(t *testing.T) {
 	}
 }
 
+// callsEach serves so many calls on each connection, and resets the connection at the first byte of another call.
+func callsEach(t *testing.T, calls int) (url string) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	serve := func(conn net.Conn) {
+		defer func() { _ = conn.Close() }()
+		// A call of 500 ids does not fit in, so its sender notices the reset in the middle of it.
+		_ = conn.(*net.TCPConn).SetReadBuffer(16 << 10)
+		_ = conn.(*net.TCPConn).SetLinger(0)
+		reader := bufio.NewReader(conn)
+		for range calls {
+			r, err := http.ReadRequest(reader)
+			if err != nil {
+				return
+			}
+			answer := httptest.NewRecorder()
+			committedHTTP(answer, r)
+			result := answer.Result()
+			result.ContentLength = int64(answer.Body.Len())
+			_ = result.Write(conn)
+		}
+		_, _ = reader.Peek(1)
+	}
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go serve(conn)
+		}
+	}()
+	return "http://" + listener.Addr().String()
+}
+
+// longIDs are as many ids as a call may have, of about the longest form.
+func longIDs() []string {
+	all := ids(500)
+	for i := range all {
+		all[i] += strings.Repeat("x", 120)
+	}
+	return all
+}
+
+// As causes of a message the texts must be equal.
+func TestHTTPBrokenConnectionHasOneText(t *testing.T) {
+	t.Parallel()
+	to := halfmsg.Target{Producer: "orders", Address: callsEach(t, 0)}
+	c := client(t, callback.Config{Timeout: 30 * time.Second})
+	for range 20 {
+		_, err := c.Confirm(t.Context(), to, longIDs(), false)
+		if err == nil || !strings.HasSuffix(err.Error(), ": the connection was closed before the end of the answer") {
+			t.Fatalf("got %v", err)
+		}
+	}
+}
+
+func TestHTTPCallOnAClosedConnectionIsRepeated(t *testing.T) {
+	t.Parallel()
+	c := client(t, callback.Config{Timeout: 30 * time.Second})
+	to := halfmsg.Target{Producer: "orders", Address: callsEach(t, 1)}
+	many := longIDs()
+	for range 4 {
+		if verdicts, err := c.Confirm(t.Context(), to, many, false); err != nil || len(verdicts) != len(many) {
+			t.Fatalf("got %d verdicts, %v", len(verdicts), err)
+		}
+	}
+}
+
+// A call that crashes a worker of its producer is repeated once, and not on each idle connection.
+func TestHTTPCallOnABrokenConnectionIsRepeatedOnce(t *testing.T) {
+	t.Parallel()
+	const conns = 8
+	var crashing atomic.Bool
+	var crashes atomic.Int32
+	var together sync.WaitGroup
+	together.Add(conns)
+	to := halfmsg.Target{Producer: "orders", Address: serveHTTP(t, func(w http.ResponseWriter, r *http.Request) {
+		if crashing.Load() {
+			crashes.Add(1)
+			panic(http.ErrAbortHandler)
+		}
+		together.Done()
+		together.Wait() // each call has a connection of its own
+		committedHTTP(w, r)
+	})}
+	c := client(t, callback.Config{Timeout: 30 * time.Second})
+	var calls sync.WaitGroup
+	for range conns {
+		calls.Go(func() {
+			if _, err := c.Confirm(t.Context(), to, []string{"1"}, false); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	calls.Wait()
+	crashing.Store(true)
+	if _, err := c.Confirm(t.Context(), to, []string{"1"}, false); err == nil || crashes.Load() != 2 {
+		t.Errorf("got %v after %d calls", err, crashes.Load())
+	}
+}
+
 func TestCloseEndsHTTPCalls(t *testing.T) {
 	t.Parallel()
 	entered := make(chan struct{})
@@ -341,8 +449,18 @@ func TestHTTPFailedConnectionIsUnavailable(t *testing.T) {
 		}
 		_ = conn.Close()
 	})
+	reset := serveHTTP(t, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			panic(err)
+		}
+		_ = conn.(*net.TCPConn).SetLinger(0)
+		_ = conn.Close()
+	})
 	for name, tc := range map[string]struct{ address, want string }{
 		"nobody listens": {"http://" + closed, "dial " + closed + ": connect: connection refused"},
+		"reset":          {reset, "Unavailable: the connection was closed before the end of the answer"},
 		"closed at once": {cut, "the connection was closed before the end of the answer"},
 		"serves gRPC":    {"http://" + serve(t, &business{confirm: committed}), "does not speak HTTP/1.1"},
 	} {

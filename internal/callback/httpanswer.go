@@ -41,6 +41,10 @@ func checkJSON(answer *http.Response, body []byte, method string) error {
 		return malformed(method, "the body is empty")
 	case err != nil || media != jsonType || charset != "" && !strings.EqualFold(charset, "utf-8"):
 		return malformed(method, "its content type is %.60q", answer.Header.Get("Content-Type"))
+	case answer.Header.Get("Content-Encoding") != "" && !json.Valid(body):
+		return malformed(method, "its content encoding is %.60q", answer.Header.Get("Content-Encoding"))
+	case bytes.HasPrefix(body, []byte("\ufeff")):
+		return malformed(method, "the body begins with a byte order mark")
 	case !json.Valid(body):
 		return malformed(method, "the body is not JSON")
 	}

@@ -1,7 +1,9 @@
 package callback_test
 
 import (
+	"compress/gzip"
 	"errors"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -38,6 +40,7 @@ func TestHTTPAnswerOfAnotherFormIsNoVerdict(t *testing.T) {
 		"another type":        {"text/json", good, `"text/json"`},
 		"no type":             {"", good, `""`},
 		"another charset":     {asJSON + "; charset=utf-16", good, "utf-16"},
+		"byte order mark":     {asJSON, "\ufeff" + good, "byte order mark"},
 		"empty":               {asJSON, "", "empty"},
 		"spaces":              {asJSON, " \n", "empty"},
 		"half":                {asJSON, good[:len(good)-2], "not JSON"},
@@ -70,6 +73,22 @@ func TestHTTPAnswerOfAnotherFormIsNoVerdict(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestHTTPCompressedAnswerIsNoVerdict(t *testing.T) {
+	t.Parallel()
+	url := serveHTTP(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Content-Encoding", "gzip")
+		packed := gzip.NewWriter(w)
+		_, _ = packed.Write([]byte(confirmed(`{"id":"1","verdict":"VERDICT_COMMITTED"}`)))
+		_ = packed.Close()
+	})
+	_, err := client(t, callback.Config{}).Confirm(t.Context(),
+		halfmsg.Target{Producer: "orders", Address: url}, []string{"1"}, false)
+	if err == nil || !strings.Contains(err.Error(), `its content encoding is "gzip"`) {
+		t.Errorf("got %v", err)
 	}
 }
 

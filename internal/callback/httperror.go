@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"syscall"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -63,15 +64,27 @@ func (h *httpTransport) failure(ctx context.Context, err error, connected bool) 
 		said = handshake.Error()
 	case errors.As(err, &on) && on.Op == "dial" && on.Addr != nil:
 		said = fmt.Sprintf("dial %s: %s", on.Addr, on.Err)
+	case broken(err):
+		said = "the connection was closed before the end of the answer"
 	case errors.As(err, &on):
 		said = fmt.Sprintf("%s: %s", on.Op, on.Err)
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		said = "the connection was closed before the end of the answer"
 	case strings.Contains(said, "malformed HTTP"), strings.Contains(said, "readLoopPeekFailLocked"):
 		// The server of another protocol may even speak first.
 		said = "what answers does not speak HTTP/1.1"
 	}
 	return &httpError{code: codes.Unavailable, said: said, cause: err}
+}
+
+// broken says that a connection ended during a call. Which of these errors net/http returns is a matter of chance.
+func broken(err error) bool {
+	for _, end := range []error{
+		io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, syscall.ECONNRESET, syscall.ECONNABORTED, syscall.EPIPE,
+	} {
+		if errors.Is(err, end) {
+			return true
+		}
+	}
+	return false
 }
 
 // httpCodes are the codes of answers that are none. Other answers from 400 to 499 are InvalidArgument: the producer
@@ -96,7 +109,9 @@ var httpCodes = map[int]codes.Code{
 
 // refusal describes an answer whose status is not 200.
 func refusal(answer *http.Response, body []byte) error {
-	failed := &httpError{said: fmt.Sprintf("HTTP status %d %s", answer.StatusCode, http.StatusText(answer.StatusCode))}
+	failed := &httpError{
+		said: strings.TrimSpace(fmt.Sprintf("HTTP status %d %s", answer.StatusCode, http.StatusText(answer.StatusCode))),
+	}
 	code, listed := httpCodes[answer.StatusCode]
 	switch class := answer.StatusCode / 100; {
 	case listed:
@@ -114,10 +129,20 @@ func refusal(answer *http.Response, body []byte) error {
 	default:
 		failed.code = codes.Internal
 	}
-	if words := strings.TrimSpace(string(body[:min(len(body), maxSaid)])); words != "" && !isHTML(answer) {
+	if words := wordsOf(answer, body); words != "" {
 		failed.said += ": " + words
 	}
 	return failed
+}
+
+// wordsOf is what the body of a refusal says to people, without the token of the call.
+func wordsOf(answer *http.Response, body []byte) string {
+	if isHTML(answer) {
+		return ""
+	}
+	_, token, _ := strings.Cut(answer.Request.Header.Get("Authorization"), " ")
+	words := strings.TrimSpace(hideToken(string(body), token))
+	return words[:min(len(words), maxSaid)]
 }
 
 // locationHost names the scheme and host of a redirect. The rest of the URL may hold a secret.

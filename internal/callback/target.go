@@ -44,37 +44,41 @@ type target struct {
 	secure bool
 }
 
-// parseTarget reads host:port, dns:///host:port, or a URL of HTTP.
+// parseTarget reads host:port, dns:///host:port, or a URL of HTTP. No error quotes a target that may hold a password.
 func parseTarget(s string) (target, error) {
 	if len(s) > maxTarget {
 		return target{}, fmt.Errorf("%w: it is longer than %d bytes", halfmsg.ErrBadTarget, maxTarget)
 	}
-	before, after, _ := strings.Cut(s, "://")
-	if of := strings.ToLower(before); defaultPorts[of] != "" {
+	before, after, isURL := strings.Cut(s, "://")
+	if of := strings.ToLower(before); isURL && defaultPorts[of] != "" {
 		return parseURL(of, after)
+	}
+	if strings.Contains(s, "@") {
+		return target{}, fmt.Errorf("%w: a target with \"@\"; write %s", halfmsg.ErrBadTarget, forms)
 	}
 	rest := strings.TrimPrefix(s, scheme)
 	host, port, err := net.SplitHostPort(rest)
 	if err != nil || strings.Contains(rest, "/") {
-		return target{}, fmt.Errorf("%w: %q; write host:port, dns:///host:port, http://host/path or https://host/path",
-			halfmsg.ErrBadTarget, s)
+		return target{}, fmt.Errorf("%w: %q; write %s", halfmsg.ErrBadTarget, s, forms)
 	}
 	return newTarget(host, port)
 }
 
+// forms are the forms of a target, for errors.
+const forms = "host:port, dns:///host:port, http://host/path or https://host/path"
+
 // defaultPorts are the ports of URLs that name none.
 var defaultPorts = map[string]string{"http": "80", "https": "443"}
 
-// parseURL reads a URL after its scheme. No error quotes the URL, which may hold a password.
+// parseURL reads a URL after its scheme.
 func parseURL(scheme, rest string) (target, error) {
 	if i := strings.IndexAny(rest, "@?#"); i >= 0 {
 		return target{}, fmt.Errorf("%w: a URL with %q; write %s://host:port/path, without a user, a query or a fragment; "+
 			"callbacks.token_file holds the token that producers are shown", halfmsg.ErrBadTarget, rest[i], scheme)
 	}
 	authority, path, _ := strings.Cut(rest, "/")
-	path = strings.TrimSuffix(path, "/")
 	if path != "" {
-		path = "/" + path
+		path = "/" + strings.TrimSuffix(path, "/")
 	}
 	if !isPath(path) {
 		return target{}, fmt.Errorf("%w: a URL with a path that is not plain; write segments of A-Z a-z 0-9 - . _ ~ + : "+

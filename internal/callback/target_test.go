@@ -50,7 +50,8 @@ func TestOtherTargetsAreRefused(t *testing.T) {
 		"http://", "http:///x", "http://:80", "http:orders", "http:/orders", "https://orders:0", "https://orders:http",
 		"http://user@orders", "http://user:s3cret@orders/x", "http://orders/x?token=s3cret", "http://orders/x#s3cret",
 		"http://orders?", "http://orders#", "http://orders//x", "http://orders/../x", "http://orders/./x",
-		"http://orders/x//",
+		"http://orders/x//", "http://orders//", " http://user:s3cret@orders/x", "htps://user:s3cret@orders/x",
+		"//user:s3cret@orders:80", "http:/user:s3cret@orders", "user:s3cret@orders:80", "s3cret@orders:80",
 		"http://orders/%2e%2e/x", "http://orders/a b", "http://orders\\x", "http://orders/x,http://b", "http://orders/a=b",
 		"http://::1/x", "http://[::1/x", "http://[fe80::1%eth0]/x", "http://órders", "http://orders/\x00", "ftp://orders/x",
 		"ws://orders/x", "http+unix://orders/x", "http://or*/x", "http://orders/" + strings.Repeat("x", 400),
@@ -61,6 +62,14 @@ func TestOtherTargetsAreRefused(t *testing.T) {
 		} else if strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%s: %v", in, err)
 		}
+	}
+}
+
+// The name of a scheme alone is no URL without a host.
+func TestSchemeAloneIsNoURL(t *testing.T) {
+	t.Parallel()
+	if _, err := parseTarget("https"); err == nil || !strings.Contains(err.Error(), `"https"; write host:port`) {
+		t.Errorf("got %v", err)
 	}
 }
 

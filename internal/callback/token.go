@@ -2,6 +2,7 @@ package callback
 
 import (
 	"context"
+	"strings"
 
 	"google.golang.org/grpc"
 
@@ -27,4 +28,13 @@ func (w withToken) DeleteBusiness(
 	ctx context.Context, request *msghandlerv1.DeleteBusinessRequest, options ...grpc.CallOption,
 ) (*msghandlerv1.DeleteBusinessResponse, error) {
 	return w.producer.DeleteBusiness(certs.WithToken(ctx, w.token()), request, options...)
+}
+
+// hideToken removes the token of a call from what its producer said: a server may repeat the headers of a call in its
+// error, which is stored, logged and shown.
+func hideToken(said, token string) string {
+	if token == "" {
+		return said
+	}
+	return strings.ReplaceAll(said, token, "[token]")
 }

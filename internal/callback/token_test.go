@@ -3,6 +3,7 @@ package callback_test
 import (
 	"context"
 	"errors"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -57,6 +58,39 @@ func TestCallsCarryTheirProducersToken(t *testing.T) {
 	check("stock")
 	token["orders"] = "new"
 	check("orders", "Bearer new")
+}
+
+// An error is stored, logged and shown: it has no token, whatever the producer's server says.
+func TestErrorRepeatsNoToken(t *testing.T) {
+	t.Parallel()
+	const token = "s3cret-0123456789"
+	byGRPC := &business{confirm: func(
+		ctx context.Context, _ *msghandlerv1.ConfirmRequest,
+	) (*msghandlerv1.ConfirmResponse, error) {
+		return nil, status.Errorf(codes.Internal, "who sent %s?", metadata.ValueFromIncomingContext(ctx, "authorization"))
+	}}
+	byHTTP := func(before int) string { // with the token where a text is cut
+		return serveHTTP(t, func(w http.ResponseWriter, r *http.Request) {
+			http.Error(w, strings.Repeat("x", before)+r.Header.Get("Authorization"), http.StatusInternalServerError)
+		})
+	}
+	c := client(t, callback.Config{Token: func(string) string { return token }})
+	for _, address := range []string{serve(t, byGRPC), byHTTP(0), byHTTP(250)} {
+		to := halfmsg.Target{Producer: "orders", Address: address}
+		_, err := c.Confirm(t.Context(), to, []string{"1"}, false)
+		if err == nil || strings.Contains(err.Error(), token[:5]) || !strings.Contains(err.Error(), "Bearer [tok") {
+			t.Errorf("got %v", err)
+		}
+	}
+	api, release, err := c.Open(halfmsg.Target{Producer: "orders", Address: byHTTP(288)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	_, err = api.Confirm(t.Context(), &msghandlerv1.ConfirmRequest{Producer: "orders"})
+	if err == nil || strings.Contains(err.Error(), token[:5]) {
+		t.Errorf("for doctor: got %v", err)
+	}
 }
 
 // A producer that does not know this coordinator is out of reach: no verdict, no message to blame, and the remedy is

@@ -228,17 +228,26 @@ func (c *Config) Secure(producer string) bool {
 	return c.Callbacks.TLS
 }
 
-// SecuresAny says whether any producer is called with TLS: by a setting, or because a configured target says so.
+// SecuresAny says whether any call to a producer may need the settings of TLS. Messages may name targets of https, so
+// certificates are enough.
 func (c *Config) SecuresAny() bool {
+	return c.secures() || c.Callbacks.Certificates != (Certificates{})
+}
+
+// SecuresURLsOnly says that there are certificates for callbacks, and only targets of https are called with TLS.
+func (c *Config) SecuresURLsOnly() bool { return c.SecuresAny() && !c.secures() }
+
+// secures says whether a setting has producers called with TLS, whatever their targets are.
+func (c *Config) secures() bool {
 	if c.Callbacks.TLS {
 		return true
 	}
 	for _, p := range c.Producers {
-		if p.TLS != nil && *p.TLS || isHTTPS(p.Target) {
+		if p.TLS != nil && *p.TLS {
 			return true
 		}
 	}
-	return slices.ContainsFunc(c.MovedTargets(), func(pair [2]string) bool { return isHTTPS(pair[1]) })
+	return false
 }
 
 func isHTTPS(target string) bool { return strings.HasPrefix(target, "https://") }

@@ -121,19 +121,37 @@ submit:
 // A target of https is called with TLS, without another setting.
 func TestTargetOfHTTPSIsSecure(t *testing.T) {
 	t.Parallel()
-	for file, secure := range map[string]bool{
-		"producers: {stock: {target: \"https://stock:8443/msg\", token_file: a}}\n": true,
-		"producers: {stock: {target: \"http://stock/msg\", token_file: a}}\n":       false,
-		"callbacks: {moved: [\"old:9000=https://new\"]}\n":                          true,
-		"callbacks: {moved: [\"https://old=new:9000\"]}\n":                          false,
+	for file, plain := range map[string]bool{
+		"producers: {stock: {target: \"https://stock:8443/msg\", token_file: a}}\n": false,
+		"producers: {stock: {target: \"http://stock/msg\", token_file: a}}\n":       true,
 	} {
 		c, err := config.Load(config.Sources{File: write(t, file)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		plain := len(c.TokensInPlain()) > 0
-		if c.SecuresAny() != secure || plain != (!secure && len(c.Producers) > 0) {
-			t.Errorf("%s: secure %t, tokens in plain %t", file, c.SecuresAny(), plain)
+		if got := len(c.TokensInPlain()) > 0; got != plain {
+			t.Errorf("%s: tokens in plain %t", file, got)
+		}
+	}
+}
+
+// Messages may name targets of https, so certificates are of use without another setting.
+func TestCertificatesNeedNoSecureProducer(t *testing.T) {
+	t.Parallel()
+	for file, want := range map[string][2]bool{ // whether it secures any, and URLs only
+		"callbacks: {tls_ca: ca.pem}\n":                  {true, true},
+		"callbacks: {tls_cert: a.crt, tls_key: a.key}\n": {true, true},
+		"callbacks: {tls_ca: ca.pem, tls: true}\n":       {true, false},
+		"callbacks: {tls: true}\n":                       {true, false},
+		"producers: {stock: {tls: true}}\n":              {true, false},
+		"{}\n":                                           {false, false},
+	} {
+		c, err := config.Load(config.Sources{File: write(t, file)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := [2]bool{c.SecuresAny(), c.SecuresURLsOnly()}; got != want {
+			t.Errorf("%s: got %t, want %t", file, got, want)
 		}
 	}
 }
@@ -216,12 +234,6 @@ func TestErrorsNameKeyAndLine(t *testing.T) {
 		},
 		"a URL with a query": {
 			file: "callbacks: {moved: [\"old:1=http://new/x?y\"]}\n", want: []string{"callbacks.moved", "is not OLD=NEW"},
-		},
-		"certificates without a secure producer": {
-			file: "callbacks: {tls_ca: ca.pem}\n", want: []string{
-				"callbacks.tls_ca",
-				"set callbacks.tls, or producers.NAME.tls",
-			},
 		},
 		"a glob that is none": {
 			file: "grpc: {admins: [\"[ops\"]}\n", want: []string{"grpc.admins", "a bracket is not closed"},

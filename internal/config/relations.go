@@ -69,14 +69,6 @@ func (l *loading) checkCertificates() {
 			}
 		}
 	}
-	if (c.Callbacks.Certificates != Certificates{}) && !c.SecuresAny() {
-		key := "callbacks.tls_ca"
-		if c.Callbacks.Certificates.CA == "" {
-			key = "callbacks.tls_cert"
-		}
-		l.relation(key, "is of no use while no producer is called with TLS: set callbacks.tls, or producers.NAME.tls, "+
-			"or a target of https")
-	}
 }
 
 // pair refuses a certificate without its key, and a key without its certificate.

@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/msghandler/msghandler/internal/app/doctor"
+	"github.com/msghandler/msghandler/internal/certs/certstest"
 	"github.com/msghandler/msghandler/internal/config"
 	"github.com/msghandler/msghandler/producer"
 	"github.com/msghandler/msghandler/producer/marker/memory"
@@ -103,6 +104,9 @@ var planted = []struct {
 	},
 	{name: "callbacks-open", plant: func(s *site) { s.e.Settings.Callbacks.Allow = []string{"127.0.0.1:*", "*:9000"} }},
 	{name: "callbacks-token-plain", plant: func(s *site) { s.e.Settings.Callbacks.TokenFile = tokenFile(s.t, goodToken) }},
+	{name: "callbacks-tls-unset", plant: func(s *site) {
+		s.e.Settings.Callbacks.Certificates.CA = certstest.NewAuthority(s.t).File
+	}},
 	{
 		name: "callbacks-credentials", plant: func(s *site) { s.e.Settings.Callbacks.TokenFile = s.t.TempDir() },
 		also: []string{"callbacks-token-plain"},

@@ -24,6 +24,11 @@ func examineSettings(_ context.Context, e Examination) []Finding {
 			"who listens on the way can learn them, and roll back transactions that are running",
 			"set callbacks.tls, unless the network itself is private or encrypted")
 	}
+	if e.Settings.SecuresURLsOnly() {
+		r.warn("callbacks-tls-unset", "callbacks.tls_ca or callbacks.tls_cert is set, and callbacks.tls is not",
+			"only targets of https:// are called with TLS, and all others without encryption",
+			"set callbacks.tls, or producers.NAME.tls for a single producer")
+	}
 	if e.Settings.Submit.Trust {
 		r.warn("submit-trusted", "submit.trust is true", "a Submit is taken as the verdict, so a producer that submits "+
 			"before it commits publishes what never happened", "trust single producers instead: producers.NAME.trust")

@@ -18,6 +18,9 @@ const httpsScheme = "https://"
 // noHTTP is in the error about a server that answers a call by HTTP in another protocol.
 const noHTTP = "does not speak HTTP/1.1"
 
+// plainToTLS is in the error of a TLS server in Go that is called without TLS.
+const plainToTLS = "HTTP request to an HTTPS server"
+
 // unusableURL reports a call by HTTP that failed for a reason with a remedy of its own.
 func (r *report) unusableURL(away *callback.CallError, err error) (reported bool) {
 	const why = "its messages wait until it answers"
@@ -32,6 +35,8 @@ func (r *report) unusableURL(away *callback.CallError, err error) (reported bool
 	case away.Code() == codes.Unimplemented, strings.Contains(err.Error(), noHTTP):
 		r.trouble("producer-no-service", err.Error(), why,
 			"name the URL below which it takes POST /confirm and POST /deleteBusiness; for a producer by gRPC write host:port")
+	case strings.Contains(err.Error(), plainToTLS):
+		r.trouble("producer-no-service", err.Error(), why, "write https:// in its URL: that port takes TLS only")
 	default:
 		return false
 	}

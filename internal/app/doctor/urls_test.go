@@ -128,6 +128,13 @@ func TestWrongEndpointIsRefused(t *testing.T) {
 			t.Errorf("%s: found %+v, want %q", name, f, tc.says)
 		}
 	}
+	secure := httptest.NewTLSServer(nil)
+	t.Cleanup(secure.Close)
+	found := verify(t, "http"+strings.TrimPrefix(secure.URL, "https"))
+	if names := complaints(t, found); !slices.Equal(names, []string{"producer-no-service"}) ||
+		!strings.Contains(found[0].Remedy, "write https://") {
+		t.Errorf("a server of TLS: %+v", found)
+	}
 	if found := verify(t, "http://"+serveProducer(t, sdk(t, "127.0.0.1:1").Register)); !slices.Equal(
 		complaints(t, found), []string{"producer-no-service"}) {
 		t.Errorf("a server of gRPC: %+v", found)
