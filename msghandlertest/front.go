@@ -2,6 +2,7 @@ package msghandlertest
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -53,6 +54,14 @@ func (f *front) api() (pb.MessageHandlerServiceClient, error) {
 		return nil, err
 	}
 	return pb.NewMessageHandlerServiceClient(conn), nil
+}
+
+// busy returns an error while calls are under way.
+func (f *front) busy() error {
+	if n := f.calls.Load(); n > 0 {
+		return fmt.Errorf("%d calls are under way", n)
+	}
+	return nil
 }
 
 // handOn carries the metadata of the caller, such as its trace context.

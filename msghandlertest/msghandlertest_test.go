@@ -286,7 +286,7 @@ func TestKilledCoordinatorKeepsItsState(t *testing.T) {
 	t.Parallel()
 	c := msghandlertest.Start(t, msghandlertest.Set("confirm.after", "1h"))
 	p := orders(t, c)
-	c.Inject(msghandlertest.Swallow(msghandlertest.Submit))
+	c.Inject(msghandlertest.Swallow(msghandlertest.Submit).For("pending"))
 	send(t, p, message("pending"))
 	c.BrokerAway()
 	send(t, p, message("sendable"))
@@ -406,6 +406,37 @@ func TestAdvanceEndsADelay(t *testing.T) {
 	c.Settle(t)
 }
 
+// The copy in the dead-letter exchange is not the message: a test that waits for a message must not get the copy.
+func TestDeadLettersAreNotPublished(t *testing.T) {
+	t.Parallel()
+	c := msghandlertest.Start(t, msghandlertest.Set("send.dead_letter_exchange", "dead"))
+	letters := make(chan *consumer.Message, 1)
+	consume(t, c, "dead", func(m *consumer.Message) { letters <- m })
+	c.Inject(msghandlertest.BrokerRefuses().For("1001").Times(3))
+	send(t, orders(t, c), message("1001"))
+	if m := <-letters; m.ID != "1001" {
+		t.Errorf("the dead letter is %v", m)
+	}
+	c.AssertNothingPublished(t)
+}
+
+// Advance ends no lease of work that goes well: such a message would be published twice.
+func TestAdvanceRepeatsNoMessage(t *testing.T) {
+	t.Parallel()
+	c := msghandlertest.Start(t)
+	p := orders(t, c)
+	for n := range 20 {
+		id := fmt.Sprint(n)
+		send(t, p, message(id))
+		c.Wait(t, msghandlertest.ByID(id))
+		c.Advance(time.Hour)
+	}
+	c.Settle(t)
+	if all := c.Published(); len(all) != 20 {
+		t.Errorf("published were %v", all)
+	}
+}
+
 // Settle is the proof that nothing more comes: it fails while something may.
 func TestUnsettledMessageFailsTheTest(t *testing.T) {
 	t.Parallel()
@@ -425,18 +456,27 @@ func TestUnsettledMessageFailsTheTest(t *testing.T) {
 func TestFailuresNameWhatWasPublished(t *testing.T) {
 	t.Parallel()
 	c := msghandlertest.Start(t, msghandlertest.Patience(2*time.Second))
-	send(t, orders(t, c), message("1001"))
+	p := orders(t, c)
+	send(t, p, message("1001"))
 	c.Settle(t)
+	c.BrokerAway()
+	send(t, p, message("waiting"))
+	c.WaitState(t, "orders", "waiting", producer.StateSendable)
 	for name, check := range map[string]func(t testing.TB){
-		"wait":    func(t testing.TB) { c.Wait(t, msghandlertest.ByRoutingKey("other")) },
-		"nothing": func(t testing.TB) { c.AssertNothingPublished(t) },
+		"wait": func(t testing.TB) { c.Wait(t, msghandlertest.ByRoutingKey("other")) },
 	} {
 		failures := run(check)
-		if len(failures) != 1 || !strings.Contains(failures[0], `orders/1001 to "orders" with key "order.paid"`) {
+		if len(failures) != 1 || !strings.Contains(failures[0], `orders/1001 to "orders" with key "order.paid"`) ||
+			!strings.Contains(failures[0], "STATE_SENDABLE\norders/waiting, due") {
 			t.Errorf("%s fails with %q", name, failures)
 		}
 	}
-	failures := run(func(t testing.TB) { msghandlertest.Start(t, msghandlertest.Set("confirm.nonsense", "1")) })
+	c.BrokerBack()
+	failures := run(func(t testing.TB) { c.AssertNothingPublished(t, msghandlertest.ByID("1001")) })
+	if len(failures) != 1 || !strings.Contains(failures[0], `orders/1001 to "orders" with key "order.paid"`) {
+		t.Errorf("nothing fails with %q", failures)
+	}
+	failures = run(func(t testing.TB) { msghandlertest.Start(t, msghandlertest.Set("confirm.nonsense", "1")) })
 	if len(failures) != 1 || !strings.Contains(failures[0], "confirm.nonsense") {
 		t.Errorf("an unknown key fails with %q", failures)
 	}
@@ -467,34 +507,43 @@ func TestDeliverHandsMessagesToAHandler(t *testing.T) {
 	}
 }
 
-// The consumer SDK consumes from the broker of the test.
-func TestConsumerReadsFromTheBroker(t *testing.T) {
-	t.Parallel()
-	c := msghandlertest.Start(t)
-	ready, handled := make(chan struct{}, 1), make(chan *consumer.Message, 1)
+// consume runs a consumer SDK's consumer of the exchange until the test ends.
+func consume(t *testing.T, c *msghandlertest.Coordinator, exchange string, handle func(*consumer.Message)) {
+	t.Helper()
+	ready := make(chan struct{}, 1)
 	consumers, err := consumer.New(consumer.Config{
-		URL: c.BrokerURL(), Queue: "mails", Consuming: func() { ready <- struct{}{} },
-		Declare: &consumer.Declare{Exchange: "orders", BindingKeys: []string{"order.*"}},
+		URL: c.BrokerURL(), Queue: "queue-" + exchange, Consuming: func() { ready <- struct{}{} },
+		Declare: &consumer.Declare{Exchange: exchange, BindingKeys: []string{"order.*"}},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(t.Context())
+	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() {
 		err := consumers.Run(ctx, consumer.HandlerFunc(func(_ context.Context, m *consumer.Message) error {
-			handled <- m
+			handle(m)
 			return nil
 		}))
 		if err != nil && ctx.Err() == nil {
 			t.Error(err)
 		}
 	})
+	t.Cleanup(func() {
+		stop()
+		running.Wait()
+	})
 	<-ready
+}
+
+// The consumer SDK consumes from the broker of the test.
+func TestConsumerReadsFromTheBroker(t *testing.T) {
+	t.Parallel()
+	c := msghandlertest.Start(t)
+	handled := make(chan *consumer.Message, 1)
+	consume(t, c, "orders", func(m *consumer.Message) { handled <- m })
 	send(t, orders(t, c), message("1001"))
 	if m := <-handled; m.Key() != "orders/1001" || m.Attempt != 1 {
 		t.Errorf("the consumer gets %+v", m)
 	}
-	stop()
-	running.Wait()
 }

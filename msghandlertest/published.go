@@ -73,7 +73,8 @@ func fitsAll(m Message, which []Match) bool {
 }
 
 // Published returns the messages that the broker has taken so far and that fit all of which, in their order. Each copy
-// of a message is listed. A message that is published later is not: call Wait or Settle first.
+// of a message is listed, and no copy in send.dead_letter_exchange. A message that is published later is not listed:
+// call Wait or Settle first.
 func (c *Coordinator) Published(which ...Match) []Message {
 	return slices.DeleteFunc(c.capture.list(), func(m Message) bool { return !fitsAll(m, which) })
 }
@@ -82,14 +83,17 @@ func (c *Coordinator) Published(which ...Match) []Message {
 // none comes within Patience, 10 s by default.
 func (c *Coordinator) Wait(t testing.TB, which ...Match) (found Message) {
 	t.Helper()
-	c.until(t, "a message is published that fits", func(context.Context) error {
+	published := func(context.Context) error {
 		fitting := c.Published(which...)
 		if len(fitting) == 0 {
 			return fmt.Errorf("published were %s", listed(c.Published()))
 		}
 		found = fitting[0]
 		return nil
-	})
+	}
+	if err := await(c.options.patience, "a message is published that fits", published); err != nil {
+		t.Fatalf("msghandlertest: %v\n%s", err, c.unpublished())
+	}
 	return found
 }
 
@@ -156,10 +160,11 @@ func (c *capture) setBlocked(blocked bool) {
 	c.unblocked.Broadcast()
 }
 
-// judge decides each publishing. Those of consumers, such as their dead letters, have no attempt and pass.
+// judge decides each publishing. The dead letters of the coordinator and of consumers are no messages of a producer:
+// they pass. Those of consumers have no attempt.
 func (c *capture) judge(p amqpbroker.Published) amqpbroker.Verdict {
 	attempt, ours := p.Headers[headerAttempt]
-	if !ours {
+	if _, dead := p.Headers[headerDeadReason]; dead || !ours {
 		return amqpbroker.Ack
 	}
 	c.mu.Lock()
@@ -180,10 +185,11 @@ func (c *capture) judge(p amqpbroker.Published) amqpbroker.Verdict {
 	return amqpbroker.Ack
 }
 
-// The coordinator's own header, and the prefix of its headers.
+// Headers of the coordinator, and their prefix. Only its dead letters have a reason.
 const (
-	headerPrefix  = "msghandler-"
-	headerAttempt = headerPrefix + "attempt"
+	headerPrefix     = "msghandler-"
+	headerAttempt    = headerPrefix + "attempt"
+	headerDeadReason = headerPrefix + "dead-reason"
 )
 
 func newMessage(p amqpbroker.Published, attempt any) Message {

@@ -1,6 +1,7 @@
 package msghandlertest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,14 +14,22 @@ import (
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
-// admin is the admin service of the coordinator that runs.
+// operators is the admin service of the coordinator that runs.
+func (c *Coordinator) operators() (pb.AdminServiceClient, error) {
+	conn, err := c.front.running()
+	if err != nil {
+		return nil, err
+	}
+	return pb.NewAdminServiceClient(conn), nil
+}
+
 func (c *Coordinator) admin(t testing.TB) pb.AdminServiceClient {
 	t.Helper()
-	conn, err := c.front.running()
+	api, err := c.operators()
 	if err != nil {
 		t.Fatal("msghandlertest: the coordinator is killed; call Restart first")
 	}
-	return pb.NewAdminServiceClient(conn)
+	return api
 }
 
 // Settle waits until no call of a producer is under way, and until the fate of every message is decided: DONE,
@@ -32,8 +41,8 @@ func (c *Coordinator) Settle(t testing.TB) {
 	t.Helper()
 	api := c.admin(t)
 	c.until(t, "every message is decided", func(ctx context.Context) error {
-		if n := c.front.calls.Load(); n > 0 {
-			return fmt.Errorf("%d calls are under way", n)
+		if err := c.front.busy(); err != nil {
+			return err
 		}
 		stats, err := api.GetStats(ctx, &pb.GetStatsRequest{})
 		if err != nil {
@@ -41,7 +50,7 @@ func (c *Coordinator) Settle(t testing.TB) {
 		}
 		for _, s := range stats.GetStates() {
 			if s.GetCount() > 0 && undecided(s.GetState()) {
-				return unsettled(ctx, api, s.GetState())
+				return inState(ctx, api, s.GetState())
 			}
 		}
 		return nil
@@ -53,18 +62,64 @@ func undecided(state producer.State) bool {
 	return state == producer.StatePending || state == producer.StateSendable || state == pb.State_STATE_ACKNOWLEDGED
 }
 
-// unsettled names the first messages of a state.
-func unsettled(ctx context.Context, api pb.AdminServiceClient, state producer.State) error {
-	page, err := api.ListMessages(ctx, &pb.ListMessagesRequest{State: state, PageSize: 5})
+// most is how many messages a failure names of a state.
+const most = 5
+
+// inState names the first messages of a state.
+func inState(ctx context.Context, api pb.AdminServiceClient, state producer.State) error {
+	page, err := api.ListMessages(ctx, &pb.ListMessagesRequest{State: state, PageSize: most})
 	if err != nil {
 		return err
 	}
 	failed := []error{fmt.Errorf("messages are %v", state)}
 	for _, r := range page.GetRecords() {
 		failed = append(failed, fmt.Errorf("%s/%s, due %v: %s", r.GetProducer(), r.GetMessage().GetId(),
-			r.GetDueTime().AsTime(), r.GetLastError()))
+			r.GetDueTime().AsTime(), cmp.Or(r.GetLastError(), "no error")))
 	}
 	return errors.Join(failed...)
+}
+
+// unpublished names messages that are not published, with their states: the reason why a test waits in vain.
+func (c *Coordinator) unpublished() string {
+	api, err := c.operators()
+	if err != nil {
+		return err.Error()
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), leaseTime)
+	defer cancel()
+	stats, err := api.GetStats(ctx, &pb.GetStatsRequest{})
+	if err != nil {
+		return "the states of the messages are not known: " + err.Error()
+	}
+	var waiting []error
+	for _, s := range stats.GetStates() {
+		if s.GetCount() > 0 {
+			waiting = append(waiting, inState(ctx, api, s.GetState()))
+		}
+	}
+	if len(waiting) == 0 {
+		return "the coordinator holds no other message: all others are rolled back, or were never sent"
+	}
+	return errors.Join(waiting...).Error()
+}
+
+// leased returns an error while a call is under way or a message has a lease.
+func (c *Coordinator) leased(ctx context.Context, api pb.AdminServiceClient) error {
+	if err := c.front.busy(); err != nil {
+		return err
+	}
+	for _, state := range []producer.State{producer.StatePending, producer.StateSendable} {
+		page, err := api.ListMessages(ctx, &pb.ListMessagesRequest{State: state, PageSize: 1000})
+		if err != nil {
+			return err
+		}
+		for _, r := range page.GetRecords() {
+			if r.GetLeaseOwner() != "" {
+				return fmt.Errorf("%s/%s has a lease", r.GetProducer(), r.GetMessage().GetId())
+			}
+		}
+	}
+	return nil
 }
 
 // State is where a message stands, by its producer's name and its id; 0 when the coordinator knows no such message.
