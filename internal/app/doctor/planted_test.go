@@ -238,7 +238,7 @@ func TestEachFindingIsExplained(t *testing.T) {
 	names := []string{
 		"rabbitmq-permission", "rabbitmq-alarm", "rabbitmq-old", "rabbitmq-new", "redis-old", "redis-new", "redis-lua-hole",
 		"producer-unguarded", "configuration-defaults", "dead-letters-limited",
-		"dead-letters-missing", "producer-guard-unknown",
+		"dead-letters-missing", "producer-guard-unknown", "verify-unfinished",
 	}
 	for _, p := range planted {
 		names = append(names, p.name)

@@ -18,6 +18,9 @@ const httpsScheme = "https://"
 // noHTTP is in the error about a server that answers a call by HTTP in another protocol.
 const noHTTP = "does not speak HTTP/1.1"
 
+// closedEarly is in the error about a call by HTTP whose connection ended without an answer.
+const closedEarly = "the connection was closed before the end of the answer"
+
 // unusableURL reports a call by HTTP that failed for a reason with a remedy of its own.
 func (r *report) unusableURL(away *callback.CallError, err error) (reported bool) {
 	const why = "its messages wait until it answers"
