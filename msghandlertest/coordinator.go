@@ -53,21 +53,21 @@ var defaults = map[string]string{
 type Option func(*options)
 
 type options struct {
-	keys     map[string]string
-	patience time.Duration
-	logger   *slog.Logger
+	keys    map[string]string
+	timeout time.Duration
+	logger  *slog.Logger
 }
 
-// Set sets a key of the coordinator's configuration, such as Set("confirm.after", "1h") or
-// Set("producers.orders.trust", "true"). docs/configuration.md lists the keys. Start sets redis.url and amqp.url
+// WithConfig sets a key of the coordinator's configuration, such as WithConfig("confirm.after", "1h") or
+// WithConfig("producers.orders.trust", "true"). docs/configuration.md lists the keys. Start sets redis.url and amqp.url
 // itself.
-func Set(key, value string) Option { return func(o *options) { o.keys[key] = value } }
+func WithConfig(key, value string) Option { return func(o *options) { o.keys[key] = value } }
 
-// Patience is how long Wait, WaitState and Settle wait before the test fails. Default: 10 s.
-func Patience(d time.Duration) Option { return func(o *options) { o.patience = d } }
+// WithTimeout is how long Wait, WaitState and WaitIdle wait before the test fails. Default: 10 s.
+func WithTimeout(d time.Duration) Option { return func(o *options) { o.timeout = d } }
 
-// Logger gets the coordinator's log. Default: its warnings and errors go to the output of the test.
-func Logger(l *slog.Logger) Option { return func(o *options) { o.logger = l } }
+// WithLogger gets the coordinator's log. Default: its warnings and errors go to the output of the test.
+func WithLogger(l *slog.Logger) Option { return func(o *options) { o.logger = l } }
 
 // Coordinator is a running coordinator with its servers. Its methods may be called concurrently, except Kill and
 // Restart.
@@ -104,7 +104,7 @@ func Start(t testing.TB, with ...Option) *Coordinator {
 	t.Helper()
 	c := &Coordinator{
 		options: options{
-			keys: maps.Clone(defaults), patience: 10 * time.Second,
+			keys: maps.Clone(defaults), timeout: 10 * time.Second,
 		},
 		faults: &faults{},
 	}
@@ -161,6 +161,7 @@ func (c *Coordinator) open() (err error) {
 
 // close ends everything, as far as it was started.
 func (c *Coordinator) close(t testing.TB) {
+	c.assertFaultsHappened(t)
 	c.capture.setBlocked(false)
 	if c.running != nil {
 		c.end(t)
@@ -182,6 +183,17 @@ func (c *Coordinator) close(t testing.TB) {
 	}
 	if c.redis != nil {
 		c.redis.Close()
+	}
+}
+
+// assertFaultsHappened fails a test with a fault that never happened: what the test shows, it shows without the fault.
+func (c *Coordinator) assertFaultsHappened(t testing.TB) {
+	if t.Failed() {
+		return
+	}
+	for _, f := range c.faults.missed() {
+		t.Errorf("msghandlertest: the fault %v never happened, so this test shows nothing about it; "+
+			"correct the fault, or end the test with ClearFaults", f)
 	}
 }
 
@@ -245,20 +257,20 @@ func (c *Coordinator) BrokerURL() string { return c.brokerURL }
 // until waits until try returns no error, and fails the test with the last error.
 func (c *Coordinator) until(t testing.TB, what string, try func(ctx context.Context) error) {
 	t.Helper()
-	within(t, c.options.patience, what, try)
+	within(t, c.options.timeout, what, try)
 }
 
-func within(t testing.TB, patience time.Duration, what string, try func(ctx context.Context) error) {
+func within(t testing.TB, timeout time.Duration, what string, try func(ctx context.Context) error) {
 	t.Helper()
-	if err := await(patience, what, try); err != nil {
+	if err := await(timeout, what, try); err != nil {
 		t.Fatalf("msghandlertest: %v", err)
 	}
 }
 
 // await waits until try returns no error, and returns the last error of try. A look that the end of the time has cut
 // short says less than the look before.
-func await(patience time.Duration, what string, try func(ctx context.Context) error) error {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+func await(timeout time.Duration, what string, try func(ctx context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	var last error
 	for {
@@ -270,23 +282,23 @@ func await(patience time.Duration, what string, try func(ctx context.Context) er
 			last = err
 		}
 		if backoff.Sleep(ctx, poll) != nil {
-			return fmt.Errorf("not within %v: %s: %w", patience, what, last)
+			return fmt.Errorf("not within %v: %s: %w", timeout, what, last)
 		}
 	}
 }
 
-// Away cuts the connections of all producers to the coordinator, and lets nobody connect, until Back. The coordinator
+// Disconnect cuts the connections of all producers to the coordinator, and lets nobody connect, until Reconnect. The coordinator
 // itself runs on: it confirms and publishes.
-func (c *Coordinator) Away() { c.gate.shut() }
+func (c *Coordinator) Disconnect() { c.gate.shut() }
 
-// Back ends Away.
-func (c *Coordinator) Back() { c.gate.open() }
+// Reconnect ends Disconnect.
+func (c *Coordinator) Reconnect() { c.gate.open() }
 
-// BrokerAway cuts the coordinator's connections to its broker, until BrokerBack. Messages wait as SENDABLE.
-func (c *Coordinator) BrokerAway() { c.toBroker.gate.shut() }
+// DisconnectBroker cuts the coordinator's connections to its broker, until ReconnectBroker. Messages wait as SENDABLE.
+func (c *Coordinator) DisconnectBroker() { c.toBroker.gate.shut() }
 
-// BrokerBack ends BrokerAway.
-func (c *Coordinator) BrokerBack() { c.toBroker.gate.open() }
+// ReconnectBroker ends DisconnectBroker.
+func (c *Coordinator) ReconnectBroker() { c.toBroker.gate.open() }
 
 // BlockBroker has the broker take no message and acknowledge none, as in an alarm of memory, until UnblockBroker. The
 // coordinator waits for send.confirm_timeout, 10 s by default; a later copy of the message is flagged.

@@ -43,9 +43,9 @@ func (m Message) Delivery() *consumer.Message {
 	}
 }
 
-// Copy is the next copy of the message, as the coordinator publishes it when an acknowledgement was lost: the same
+// Duplicate is the next copy of the message, as the coordinator publishes it when an acknowledgement was lost: the same
 // content and a higher Attempt. A consumer must handle it without a second effect.
-func (m Message) Copy() Message {
+func (m Message) Duplicate() Message {
 	m.Attempt++
 	return m
 }
@@ -74,13 +74,13 @@ func fitsAll(m Message, which []Match) bool {
 
 // Published returns the messages that the broker has taken so far and that fit all of which, in their order. Each copy
 // of a message is listed, and no copy in send.dead_letter_exchange. A message that is published later is not listed:
-// call Wait or Settle first.
+// call Wait or WaitIdle first.
 func (c *Coordinator) Published(which ...Match) []Message {
 	return slices.DeleteFunc(c.capture.list(), func(m Message) bool { return !fitsAll(m, which) })
 }
 
 // Wait waits until the broker has taken a message that fits all of which, and returns the first. The test fails when
-// none comes within Patience, 10 s by default.
+// none comes within WithTimeout, 10 s by default.
 func (c *Coordinator) Wait(t testing.TB, which ...Match) (found Message) {
 	t.Helper()
 	published := func(context.Context) error {
@@ -91,16 +91,16 @@ func (c *Coordinator) Wait(t testing.TB, which ...Match) (found Message) {
 		found = fitting[0]
 		return nil
 	}
-	if err := await(c.options.patience, "a message is published that fits", published); err != nil {
+	if err := await(c.options.timeout, "a message is published that fits", published); err != nil {
 		t.Fatalf("msghandlertest: %v\n%s", err, c.unpublished())
 	}
 	return found
 }
 
-// AssertNothingPublished settles and fails the test if the broker has taken a message that fits all of which.
+// AssertNothingPublished calls WaitIdle, and fails the test if the broker has taken a message that fits all of which.
 func (c *Coordinator) AssertNothingPublished(t testing.TB, which ...Match) {
 	t.Helper()
-	c.Settle(t)
+	c.WaitIdle(t)
 	if found := c.Published(which...); len(found) > 0 {
 		t.Errorf("msghandlertest: published was %s", listed(found))
 	}
@@ -173,11 +173,11 @@ func (c *capture) judge(p amqpbroker.Published) amqpbroker.Verdict {
 		c.unblocked.Wait()
 	}
 	switch c.faults.take(publish, p.MessageID).effect {
-	case brokerRefuses:
+	case brokerNacks:
 		return amqpbroker.Nack
 	case brokerReturns:
 		return amqpbroker.Return
-	case brokerRepeats:
+	case brokerLosesAck:
 		c.messages = append(c.messages, newMessage(p, attempt))
 		return amqpbroker.CloseConn
 	}

@@ -32,12 +32,12 @@ func (c *Coordinator) admin(t testing.TB) pb.AdminServiceClient {
 	return api
 }
 
-// Settle waits until no call of a producer is under way, and until the fate of every message is decided: DONE,
-// ROLLED_BACK, ABANDONED or DEAD. The test fails when a message is still PENDING or SENDABLE after Patience, 10 s by
+// WaitIdle waits until no call of a producer is under way, and until the fate of every message is decided: DONE,
+// ROLLED_BACK, ABANDONED or DEAD. The test fails when a message is still PENDING or SENDABLE after WithTimeout, 10 s by
 // default; the failure names the message and its last error. A message with a delay is SENDABLE until then: call
-// Advance before. What a producer keeps in its own database and has not handed over yet, such as the rows of an outbox,
-// Settle cannot know.
-func (c *Coordinator) Settle(t testing.TB) {
+// Advance before. WaitIdle does not know what the coordinator has not seen: a Send that still waits for a connection, or
+// the rows of an outbox. Let the test's own goroutines end first.
+func (c *Coordinator) WaitIdle(t testing.TB) {
 	t.Helper()
 	api := c.admin(t)
 	c.until(t, "every message is decided", func(ctx context.Context) error {
@@ -132,7 +132,7 @@ func (c *Coordinator) State(t testing.TB, producerName, id string) producer.Stat
 	return answer.GetRecord().GetState()
 }
 
-// WaitState waits until a message is in a state. The test fails when it is not within Patience, 10 s by default.
+// WaitState waits until a message is in a state. The test fails when it is not within WithTimeout, 10 s by default.
 func (c *Coordinator) WaitState(t testing.TB, producerName, id string, want producer.State) {
 	t.Helper()
 	c.until(t, fmt.Sprintf("%s/%s is %v", producerName, id, want), func(context.Context) error {
@@ -143,9 +143,9 @@ func (c *Coordinator) WaitState(t testing.TB, producerName, id string, want prod
 	})
 }
 
-// ConfirmNow has the coordinator ask the producer about PENDING messages now, and publish SENDABLE ones now, as an
+// Retry has the coordinator ask the producer about PENDING messages now, and publish SENDABLE ones now, as an
 // operator's retry does. It does not wait for the answer.
-func (c *Coordinator) ConfirmNow(t testing.TB, producerName string, ids ...string) {
+func (c *Coordinator) Retry(t testing.TB, producerName string, ids ...string) {
 	t.Helper()
 	request := &pb.RetryMessagesRequest{Reason: "msghandlertest"}
 	for _, id := range ids {
@@ -153,11 +153,11 @@ func (c *Coordinator) ConfirmNow(t testing.TB, producerName string, ids ...strin
 	}
 	answer, err := c.admin(t).RetryMessages(context.Background(), request)
 	if err != nil {
-		t.Fatalf("msghandlertest: ConfirmNow: %v", err)
+		t.Fatalf("msghandlertest: Retry: %v", err)
 	}
 	for n, o := range answer.GetOutcomes() {
 		if o.GetCode() != 0 {
-			t.Errorf("msghandlertest: ConfirmNow of %s/%s: %s", producerName, ids[n], o.GetError())
+			t.Errorf("msghandlertest: Retry of %s/%s: %s", producerName, ids[n], o.GetError())
 		}
 	}
 }
