@@ -26,8 +26,9 @@ import (
 
 const (
 	anyPort = "127.0.0.1:0"
-	// poll is the pause between two looks at a state that is waited for.
-	poll = 5 * time.Millisecond
+	// poll is the first pause between two looks at a state that is waited for, and slowPoll the longest: looks take time
+	// from the coordinator of a slow machine.
+	poll, slowPoll = 5 * time.Millisecond, 50 * time.Millisecond
 	// readyWithin is for slow machines: a coordinator is ready within a second elsewhere.
 	readyWithin = 30 * time.Second
 	// leaseTime bounds how long Advance waits for the work under way.
@@ -273,7 +274,7 @@ func await(timeout time.Duration, what string, try func(ctx context.Context) err
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	var last error
-	for {
+	for pause := poll; ; pause = min(pause*3/2, slowPoll) {
 		err := try(ctx)
 		if err == nil {
 			return nil
@@ -281,7 +282,7 @@ func await(timeout time.Duration, what string, try func(ctx context.Context) err
 		if last == nil || ctx.Err() == nil && status.Code(err) != codes.DeadlineExceeded {
 			last = err
 		}
-		if backoff.Sleep(ctx, poll) != nil {
+		if backoff.Sleep(ctx, pause) != nil {
 			return fmt.Errorf("not within %v: %s: %w", timeout, what, last)
 		}
 	}

@@ -40,7 +40,7 @@ func (c *Coordinator) admin(t testing.TB) pb.AdminServiceClient {
 func (c *Coordinator) WaitIdle(t testing.TB) {
 	t.Helper()
 	api := c.admin(t)
-	c.until(t, "every message is decided", func(ctx context.Context) error {
+	decided := func(ctx context.Context) error {
 		if err := c.front.busy(); err != nil {
 			return err
 		}
@@ -50,11 +50,14 @@ func (c *Coordinator) WaitIdle(t testing.TB) {
 		}
 		for _, s := range stats.GetStates() {
 			if s.GetCount() > 0 && undecided(s.GetState()) {
-				return inState(ctx, api, s.GetState())
+				return fmt.Errorf("%d messages are %v", s.GetCount(), s.GetState())
 			}
 		}
 		return nil
-	})
+	}
+	if err := await(c.options.timeout, "every message is decided", decided); err != nil {
+		t.Fatalf("msghandlertest: %v\n%s", err, c.unpublished())
+	}
 }
 
 // undecided says whether a message in a state still goes on by itself.
