@@ -126,3 +126,16 @@ func TestVerifyLeavesIdsOfTheBusinessAlone(t *testing.T) {
 		}
 	}
 }
+
+// The loss of one connection among several does not make the other findings unknown.
+func TestLaterChecksAreKnown(t *testing.T) {
+	t.Parallel()
+	away := doctor.Finding{Name: "producer-away", Severity: doctor.Trouble, Check: "connections"}
+	if found := []doctor.Finding{{Check: "final", Name: "producer-wavers"}, away}; doctor.Unreached(found) {
+		t.Error("a lost connection in a later check makes all checks unknown")
+	}
+	away.Check = "reach"
+	if !doctor.Unreached([]doctor.Finding{away}) {
+		t.Error("a producer that does not answer at all is reached")
+	}
+}
