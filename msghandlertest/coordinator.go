@@ -288,8 +288,8 @@ func await(timeout time.Duration, what string, try func(ctx context.Context) err
 	}
 }
 
-// Disconnect cuts the connections of all producers to the coordinator, and lets nobody connect, until Reconnect. The coordinator
-// itself runs on: it confirms and publishes.
+// Disconnect cuts the connections of all producers to the coordinator, and lets nobody connect, until Reconnect. The
+// coordinator itself runs on: it confirms and publishes.
 func (c *Coordinator) Disconnect() { c.gate.shut() }
 
 // Reconnect ends Disconnect.

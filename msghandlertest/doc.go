@@ -22,15 +22,15 @@
 // # Failures on demand
 //
 // [Coordinator.Inject] takes a [Fault]: a call that is refused, whose answer is lost, or which the coordinator never
-// sees; a message that the broker refuses, returns or takes twice. [Coordinator.Disconnect] and [Coordinator.DisconnectBroker] cut
-// all connections. [Coordinator.Kill] ends the coordinator as a power cut does, and [Coordinator.Restart] starts
-// another one on the same state.
+// sees; a message that the broker refuses, returns or takes twice. [Coordinator.Disconnect] and
+// [Coordinator.DisconnectBroker] cut all connections. [Coordinator.Kill] ends the coordinator as a power cut does, and
+// [Coordinator.Restart] starts another one on the same state.
 //
 // # Time
 //
 // The coordinator asks a silent producer after 250 ms, not after 6 s, and repeats what failed sooner than by default;
-// [WithConfig] changes it. [Coordinator.Retry] asks at once. [Coordinator.Advance] puts the coordinator's clock forward,
-// so that a message with a delay of an hour is due.
+// [WithConfig] changes it. [Coordinator.Retry] asks at once. [Coordinator.Advance] puts the coordinator's clock
+// forward, so that a message with a delay of an hour is due.
 //
 // # In go.mod
 //

@@ -441,7 +441,7 @@ func TestAdvanceRepeatsNoMessage(t *testing.T) {
 // WaitIdle is the proof that nothing more comes: it fails while something may.
 func TestUndecidedMessageFailsTheTest(t *testing.T) {
 	t.Parallel()
-	c := msghandlertest.Start(t, msghandlertest.WithTimeout(3*time.Second), msghandlertest.WithConfig("confirm.after", "1h"))
+	c := msghandlertest.Start(t, msghandlertest.WithTimeout(time.Second), msghandlertest.WithConfig("confirm.after", "1h"))
 	c.Inject(msghandlertest.Ignore(msghandlertest.Submit))
 	send(t, orders(t, c), message("1001"))
 	failures := run(func(t testing.TB) {

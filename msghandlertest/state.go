@@ -35,8 +35,8 @@ func (c *Coordinator) admin(t testing.TB) pb.AdminServiceClient {
 // WaitIdle waits until no call of a producer is under way, and until the fate of every message is decided: DONE,
 // ROLLED_BACK, ABANDONED or DEAD. The test fails when a message is still PENDING or SENDABLE after WithTimeout, 10 s by
 // default; the failure names the message and its last error. A message with a delay is SENDABLE until then: call
-// Advance before. WaitIdle does not know what the coordinator has not seen: a Send that still waits for a connection, or
-// the rows of an outbox. Let the test's own goroutines end first.
+// Advance before. WaitIdle does not know what the coordinator has not seen: a Send that still waits for a connection,
+// or the rows of an outbox. Let the test's own goroutines end first.
 func (c *Coordinator) WaitIdle(t testing.TB) {
 	t.Helper()
 	api := c.admin(t)

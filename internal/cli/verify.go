@@ -47,8 +47,8 @@ producer also gets a request to delete markers that do not exist.
 
 Exit status: 0 when the producer keeps the contract; 1 when the producer breaks the contract, --timeout was over before
 the last check, or the report cannot be written; 2 for wrong usage, or a configuration that cannot be read; 4 when the
-producer was not reached or refuses this caller, so that nothing is known. Warnings are no failure unless --fail-on=warning says so.
-docs/testing.md lists mistakes of producers, and which of them are found.`
+producer was not reached or refuses this caller, so that nothing is known. Warnings are no failure unless
+--fail-on=warning says so. docs/testing.md lists mistakes of producers, and which of them are found.`
 }
 
 // Run asks the producer, and fails when the producer breaks the contract.
