@@ -211,7 +211,8 @@ func (c *Coordinator) start(t testing.TB) {
 	if err != nil {
 		t.Fatalf("msghandlertest: %v", err)
 	}
-	conn, err := grpc.NewClient(a.GRPCAddr(), grpc.WithTransportCredentials(insecure.NewCredentials()), reconnecting)
+	conn, err := grpc.NewClient(a.GRPCAddr(), grpc.WithTransportCredentials(insecure.NewCredentials()), reconnecting,
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(anySize)))
 	if err != nil {
 		t.Fatalf("msghandlertest: %v", err)
 	}

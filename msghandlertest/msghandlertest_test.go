@@ -508,6 +508,24 @@ func TestFaultThatNeverHappensFailsTheTest(t *testing.T) {
 	msghandlertest.Refuse(msghandlertest.Submit, codes.OK)
 }
 
+// The limit of a body is the coordinator's own.
+func TestLargeBodiesPass(t *testing.T) {
+	t.Parallel()
+	c := msghandlertest.Start(t, msghandlertest.WithConfig("limits.body", "8MiB"))
+	m := message("1001")
+	m.Body = make([]byte, 6<<20)
+	c.BlockBroker()
+	send(t, orders(t, c), m)
+	failures := run(func(t testing.TB) { c.WaitState(t, "orders", "1001", producer.StateSendable) })
+	if len(failures) > 0 {
+		t.Errorf("its state is not known: %q", failures)
+	}
+	c.UnblockBroker()
+	if got := c.Wait(t, msghandlertest.ByID("1001")); len(got.Body) != len(m.Body) {
+		t.Errorf("published were %d bytes", len(got.Body))
+	}
+}
+
 // Deliver is a consumer without a connection: in order, with panics as errors.
 func TestDeliverHandsMessagesToAHandler(t *testing.T) {
 	t.Parallel()
