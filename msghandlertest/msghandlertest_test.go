@@ -536,6 +536,10 @@ func TestDeliverHandsMessagesToAHandler(t *testing.T) {
 		c.Wait(t, msghandlertest.ByID(id))
 	}
 	var handled []string
+	unhandled := consumer.HandlerFunc(func(context.Context, *consumer.Message) error { return nil })
+	if err := c.Deliver(t.Context(), unhandled, msghandlertest.ByID("4")); err == nil {
+		t.Error("Deliver of no message returns no error, as if the handler were tested")
+	}
 	err := c.Deliver(t.Context(), consumer.HandlerFunc(func(_ context.Context, m *consumer.Message) error {
 		handled = append(handled, m.Key())
 		if m.ID == "2" {

@@ -107,11 +107,16 @@ func (c *Coordinator) AssertNothingPublished(t testing.TB, which ...Match) {
 }
 
 // Deliver hands every published message to a handler of the consumer SDK, in their order, as its consumer would: a
-// panic is an error. It returns the errors of the handler, each with the message's name. Nothing is repeated.
+// panic is an error. It returns the errors of the handler, each with the message's name. Nothing is repeated. Deliver
+// does not wait: call Wait or WaitIdle first. That no message fits is an error, because the handler was not tested.
 func (c *Coordinator) Deliver(ctx context.Context, handler consumer.Handler, which ...Match) error {
+	messages := c.Published(which...)
+	if len(messages) == 0 {
+		return fmt.Errorf("msghandlertest: Deliver: no message fits; published were %s", listed(c.Published()))
+	}
 	var failed []error
 	safe := consumer.Chain(handler, consumer.Recover())
-	for _, m := range c.Published(which...) {
+	for _, m := range messages {
 		if err := safe.Handle(ctx, m.Delivery()); err != nil {
 			failed = append(failed, fmt.Errorf("%s/%s: %w", m.Producer, m.ID, err))
 		}

@@ -146,8 +146,8 @@ func (c *Coordinator) WaitState(t testing.TB, producerName, id string, want prod
 	})
 }
 
-// Retry has the coordinator ask the producer about PENDING messages now, and publish SENDABLE ones now, as an
-// operator's retry does. It does not wait for the answer.
+// Retry does what the command msghandler retry does: the coordinator asks the producer about PENDING and ABANDONED
+// messages now, and publishes SENDABLE and DEAD messages now. Retry does not wait for either.
 func (c *Coordinator) Retry(t testing.TB, producerName string, ids ...string) {
 	t.Helper()
 	request := &pb.RetryMessagesRequest{Reason: "msghandlertest"}
