@@ -12,7 +12,9 @@ import (
 
 	"google.golang.org/grpc"
 	grpcbackoff "google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
 
 	"github.com/msghandler/msghandler/internal/app"
 	"github.com/msghandler/msghandler/internal/config"
@@ -24,10 +26,13 @@ import (
 
 const (
 	anyPort = "127.0.0.1:0"
-	// poll is the pause between two looks at a state that is waited for.
-	poll = 5 * time.Millisecond
+	// poll is the first pause between two looks at a state that is waited for, and slowPoll the longest: looks take time
+	// from the coordinator of a slow machine.
+	poll, slowPoll = 5 * time.Millisecond, 50 * time.Millisecond
 	// readyWithin is for slow machines: a coordinator is ready within a second elsewhere.
 	readyWithin = 30 * time.Second
+	// leaseTime bounds how long Advance waits for the work under way.
+	leaseTime = time.Second
 )
 
 // defaults are the keys of the configuration with another value than in serve: a test does not wait for seconds.
@@ -49,21 +54,21 @@ var defaults = map[string]string{
 type Option func(*options)
 
 type options struct {
-	keys     map[string]string
-	patience time.Duration
-	logger   *slog.Logger
+	keys    map[string]string
+	timeout time.Duration
+	logger  *slog.Logger
 }
 
-// Set sets a key of the coordinator's configuration, such as Set("confirm.after", "1h") or
-// Set("producers.orders.trust", "true"). docs/configuration.md lists the keys. Start sets redis.url and amqp.url
+// WithConfig sets a key of the coordinator's configuration, such as WithConfig("confirm.after", "1h") or
+// WithConfig("producers.orders.trust", "true"). docs/configuration.md lists the keys. Start sets redis.url and amqp.url
 // itself.
-func Set(key, value string) Option { return func(o *options) { o.keys[key] = value } }
+func WithConfig(key, value string) Option { return func(o *options) { o.keys[key] = value } }
 
-// Patience is how long Wait, WaitState and Settle wait before the test fails. Default: 10 s.
-func Patience(d time.Duration) Option { return func(o *options) { o.patience = d } }
+// WithTimeout is how long Wait, WaitState and WaitIdle wait before the test fails. Default: 10 s.
+func WithTimeout(d time.Duration) Option { return func(o *options) { o.timeout = d } }
 
-// Logger gets the coordinator's log. Default: its warnings and errors go to the output of the test.
-func Logger(l *slog.Logger) Option { return func(o *options) { o.logger = l } }
+// WithLogger gets the coordinator's log. Default: its warnings and errors go to the output of the test.
+func WithLogger(l *slog.Logger) Option { return func(o *options) { o.logger = l } }
 
 // Coordinator is a running coordinator with its servers. Its methods may be called concurrently, except Kill and
 // Restart.
@@ -100,7 +105,7 @@ func Start(t testing.TB, with ...Option) *Coordinator {
 	t.Helper()
 	c := &Coordinator{
 		options: options{
-			keys: maps.Clone(defaults), patience: 10 * time.Second,
+			keys: maps.Clone(defaults), timeout: 10 * time.Second,
 		},
 		faults: &faults{},
 	}
@@ -157,6 +162,7 @@ func (c *Coordinator) open() (err error) {
 
 // close ends everything, as far as it was started.
 func (c *Coordinator) close(t testing.TB) {
+	c.assertFaultsHappened(t)
 	c.capture.setBlocked(false)
 	if c.running != nil {
 		c.end(t)
@@ -181,6 +187,17 @@ func (c *Coordinator) close(t testing.TB) {
 	}
 }
 
+// assertFaultsHappened fails a test with a fault that never happened: what the test shows, it shows without the fault.
+func (c *Coordinator) assertFaultsHappened(t testing.TB) {
+	if t.Failed() {
+		return
+	}
+	for _, f := range c.faults.missed() {
+		t.Errorf("msghandlertest: the fault %v never happened, so this test shows nothing about it; "+
+			"correct the fault, or end the test with ClearFaults", f)
+	}
+}
+
 // reconnecting lets a client wait only shortly for a coordinator that refuses connections until it is ready.
 var reconnecting = grpc.WithConnectParams(grpc.ConnectParams{
 	Backoff:           grpcbackoff.Config{BaseDelay: poll, Multiplier: 1.2, MaxDelay: 50 * time.Millisecond},
@@ -194,7 +211,8 @@ func (c *Coordinator) start(t testing.TB) {
 	if err != nil {
 		t.Fatalf("msghandlertest: %v", err)
 	}
-	conn, err := grpc.NewClient(a.GRPCAddr(), grpc.WithTransportCredentials(insecure.NewCredentials()), reconnecting)
+	conn, err := grpc.NewClient(a.GRPCAddr(), grpc.WithTransportCredentials(insecure.NewCredentials()), reconnecting,
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(anySize)))
 	if err != nil {
 		t.Fatalf("msghandlertest: %v", err)
 	}
@@ -241,40 +259,48 @@ func (c *Coordinator) BrokerURL() string { return c.brokerURL }
 // until waits until try returns no error, and fails the test with the last error.
 func (c *Coordinator) until(t testing.TB, what string, try func(ctx context.Context) error) {
 	t.Helper()
-	within(t, c.options.patience, what, try)
+	within(t, c.options.timeout, what, try)
 }
 
-func within(t testing.TB, patience time.Duration, what string, try func(ctx context.Context) error) {
+func within(t testing.TB, timeout time.Duration, what string, try func(ctx context.Context) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	if err := await(timeout, what, try); err != nil {
+		t.Fatalf("msghandlertest: %v", err)
+	}
+}
+
+// await waits until try returns no error, and returns the last error of try. A look that the end of the time has cut
+// short says less than the look before.
+func await(timeout time.Duration, what string, try func(ctx context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	var last error
-	for {
+	for pause := poll; ; pause = min(pause*3/2, slowPoll) {
 		err := try(ctx)
 		if err == nil {
-			return
+			return nil
 		}
-		if last == nil || ctx.Err() == nil { // the end of the time says less than the look before
+		if last == nil || ctx.Err() == nil && status.Code(err) != codes.DeadlineExceeded {
 			last = err
 		}
-		if backoff.Sleep(ctx, poll) != nil {
-			t.Fatalf("msghandlertest: not within %v: %s: %v", patience, what, last)
+		if backoff.Sleep(ctx, pause) != nil {
+			return fmt.Errorf("not within %v: %s: %w", timeout, what, last)
 		}
 	}
 }
 
-// Away cuts the connections of all producers to the coordinator, and lets nobody connect, until Back. The coordinator
-// itself runs on: it confirms and publishes.
-func (c *Coordinator) Away() { c.gate.shut() }
+// Disconnect cuts the connections of all producers to the coordinator, and lets nobody connect, until Reconnect. The
+// coordinator itself runs on: it confirms and publishes.
+func (c *Coordinator) Disconnect() { c.gate.shut() }
 
-// Back ends Away.
-func (c *Coordinator) Back() { c.gate.open() }
+// Reconnect ends Disconnect.
+func (c *Coordinator) Reconnect() { c.gate.open() }
 
-// BrokerAway cuts the coordinator's connections to its broker, until BrokerBack. Messages wait as SENDABLE.
-func (c *Coordinator) BrokerAway() { c.toBroker.gate.shut() }
+// DisconnectBroker cuts the coordinator's connections to its broker, until ReconnectBroker. Messages wait as SENDABLE.
+func (c *Coordinator) DisconnectBroker() { c.toBroker.gate.shut() }
 
-// BrokerBack ends BrokerAway.
-func (c *Coordinator) BrokerBack() { c.toBroker.gate.open() }
+// ReconnectBroker ends DisconnectBroker.
+func (c *Coordinator) ReconnectBroker() { c.toBroker.gate.open() }
 
 // BlockBroker has the broker take no message and acknowledge none, as in an alarm of memory, until UnblockBroker. The
 // coordinator waits for send.confirm_timeout, 10 s by default; a later copy of the message is flagged.
@@ -311,6 +337,14 @@ func (c *Coordinator) Restart(t testing.TB) {
 	c.gate.open()
 }
 
-// Advance puts the coordinator's clock forward: delays, backoffs, leases and receipts that end within d end now. The
-// clocks of the test, of the producer and of its database stay.
-func (c *Coordinator) Advance(d time.Duration) { c.redis.Advance(d) }
+// Advance puts the coordinator's clock forward: delays, backoffs and receipts that end within d end now. The clocks of
+// the test, of the producer and of its database stay. Leases end too, and a message whose lease ends before its
+// acknowledgement is stored is published twice. Advance therefore waits first, for up to a second, until no call is
+// under way and no message has a lease.
+func (c *Coordinator) Advance(d time.Duration) {
+	if api, err := c.operators(); err == nil {
+		// What is held up on purpose, such as by BlockBroker, loses its lease.
+		_ = await(leaseTime, "no message has a lease", func(ctx context.Context) error { return c.leased(ctx, api) })
+	}
+	c.redis.Advance(d)
+}

@@ -16,21 +16,21 @@
 // # What was published, and what was not
 //
 // [Coordinator.Wait] waits for a message, and [Coordinator.Published] lists all. A message is published some time after
-// the call of the producer, so an empty list alone proves nothing. [Coordinator.Settle] waits until the fate of every
+// the call of the producer, so an empty list alone proves nothing. [Coordinator.WaitIdle] waits until the fate of every
 // message is decided: published, rolled back, or given up. [Coordinator.AssertNothingPublished] does the same first.
 //
 // # Failures on demand
 //
 // [Coordinator.Inject] takes a [Fault]: a call that is refused, whose answer is lost, or which the coordinator never
-// sees; a message that the broker refuses, returns or takes twice. [Coordinator.Away] and [Coordinator.BrokerAway] cut
-// all connections. [Coordinator.Kill] ends the coordinator as a power cut does, and [Coordinator.Restart] starts
-// another one on the same state.
+// sees; a message that the broker refuses, returns or takes twice. [Coordinator.Disconnect] and
+// [Coordinator.DisconnectBroker] cut all connections. [Coordinator.Kill] ends the coordinator as a power cut does, and
+// [Coordinator.Restart] starts another one on the same state.
 //
 // # Time
 //
 // The coordinator asks a silent producer after 250 ms, not after 6 s, and repeats what failed sooner than by default;
-// [Set] changes it. [Coordinator.ConfirmNow] asks at once. [Coordinator.Advance] puts the coordinator's clock forward,
-// so that a message with a delay of an hour is due.
+// [WithConfig] changes it. [Coordinator.Retry] asks at once. [Coordinator.Advance] puts the coordinator's clock
+// forward, so that a message with a delay of an hour is due.
 //
 // # In go.mod
 //

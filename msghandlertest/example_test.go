@@ -49,7 +49,7 @@ func ExampleStart() {
 		s := &shop{messages: c.Producer(t, producer.Config{Name: "shop"}), paid: map[string]bool{}}
 
 		// The Submit is lost, as if the process had died after its commit: the coordinator asks.
-		c.Inject(msghandlertest.Swallow(msghandlertest.Submit))
+		c.Inject(msghandlertest.Ignore(msghandlertest.Submit))
 		fmt.Println("pay:", s.pay(t.Context(), "1001", 12))
 		m := c.Wait(t, msghandlertest.ByRoutingKey("order.paid"))
 		fmt.Printf("published: %s %s\n", m.ID, m.Body)
@@ -61,7 +61,7 @@ func ExampleStart() {
 		// A consumer gets some messages twice, and acts once.
 		consumers := &mailer{mails: map[string]int{}}
 		fmt.Println("deliver:", c.Deliver(t.Context(), consumers))
-		fmt.Println("deliver a copy:", consumers.Handle(t.Context(), m.Copy().Delivery()))
+		fmt.Println("deliver a copy:", consumers.Handle(t.Context(), m.Duplicate().Delivery()))
 		fmt.Println("mails:", consumers.mails)
 	}
 	runTest(testPaidOrders) // in your code: func TestPaidOrders(t *testing.T)

@@ -2,6 +2,7 @@ package msghandlertest
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -55,6 +56,14 @@ func (f *front) api() (pb.MessageHandlerServiceClient, error) {
 	return pb.NewMessageHandlerServiceClient(conn), nil
 }
 
+// busy returns an error while calls are under way.
+func (f *front) busy() error {
+	if n := f.calls.Load(); n > 0 {
+		return fmt.Errorf("%d calls are under way", n)
+	}
+	return nil
+}
+
 // handOn carries the metadata of the caller, such as its trace context.
 func handOn(ctx context.Context) context.Context {
 	in, _ := metadata.FromIncomingContext(ctx)
@@ -80,21 +89,21 @@ func refusal(code codes.Code) error {
 }
 
 // one lets the fault of a call about one message happen. do makes the call.
-func (f *front) one(call Call, id string, do func(pb.MessageHandlerServiceClient) error) (swallowed bool, err error) {
+func (f *front) one(call Call, id string, do func(pb.MessageHandlerServiceClient) error) (ignored bool, err error) {
 	f.calls.Add(1)
 	defer f.calls.Add(-1)
 	fault := f.faults.take(call, id)
 	switch fault.effect {
 	case refuse:
 		return false, refusal(fault.code)
-	case swallow:
+	case ignore:
 		return true, nil
 	}
 	api, err := f.api()
 	if err == nil {
 		err = do(api)
 	}
-	if fault.effect == loseAnswer {
+	if fault.effect == loseResponse {
 		err = status.Error(codes.Unavailable, answerLost)
 	}
 	return false, err
@@ -112,9 +121,9 @@ func (f *front) many(
 		switch fault := f.faults.take(call, id); fault.effect {
 		case refuse:
 			outcomes[i] = &pb.Outcome{Code: int32(fault.code), Error: refusedOnDemand} //nolint:gosec // G115: codes are small
-		case swallow:
+		case ignore:
 			outcomes[i] = &pb.Outcome{State: pb.State_STATE_PENDING}
-		case loseAnswer:
+		case loseResponse:
 			lost = true
 			places = append(places, i)
 		default:
@@ -152,11 +161,11 @@ func at[T any](all []T, places []int) []T {
 func (f *front) SendHalfMessage(
 	ctx context.Context, r *pb.SendHalfMessageRequest,
 ) (answer *pb.SendHalfMessageResponse, err error) {
-	swallowed, err := f.one(SendHalfMessage, r.GetMessage().GetId(), func(api pb.MessageHandlerServiceClient) (err error) {
+	ignored, err := f.one(SendHalfMessage, r.GetMessage().GetId(), func(api pb.MessageHandlerServiceClient) (err error) {
 		answer, err = api.SendHalfMessage(handOn(ctx), r)
 		return err
 	})
-	if swallowed {
+	if ignored {
 		answer = &pb.SendHalfMessageResponse{State: pb.State_STATE_PENDING}
 	}
 	return answer, err
@@ -184,11 +193,11 @@ func (f *front) SendHalfMessages(
 }
 
 func (f *front) Submit(ctx context.Context, r *pb.SubmitRequest) (answer *pb.SubmitResponse, err error) {
-	swallowed, err := f.one(Submit, r.GetId(), func(api pb.MessageHandlerServiceClient) (err error) {
+	ignored, err := f.one(Submit, r.GetId(), func(api pb.MessageHandlerServiceClient) (err error) {
 		answer, err = api.Submit(handOn(ctx), r)
 		return err
 	})
-	if swallowed {
+	if ignored {
 		answer = &pb.SubmitResponse{State: pb.State_STATE_PENDING}
 	}
 	return answer, err
@@ -209,11 +218,11 @@ func (f *front) SubmitAll(ctx context.Context, r *pb.SubmitAllRequest) (*pb.Subm
 }
 
 func (f *front) Rollback(ctx context.Context, r *pb.RollbackRequest) (answer *pb.RollbackResponse, err error) {
-	swallowed, err := f.one(Rollback, r.GetId(), func(api pb.MessageHandlerServiceClient) (err error) {
+	ignored, err := f.one(Rollback, r.GetId(), func(api pb.MessageHandlerServiceClient) (err error) {
 		answer, err = api.Rollback(handOn(ctx), r)
 		return err
 	})
-	if swallowed {
+	if ignored {
 		answer = &pb.RollbackResponse{State: pb.State_STATE_ROLLED_BACK}
 	}
 	return answer, err

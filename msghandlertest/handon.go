@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/encoding"
@@ -13,10 +14,14 @@ import (
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
+// anySize leaves the limits of messages to the coordinator. By default gRPC takes no more than 4 MiB.
+const anySize = math.MaxInt32
+
 // newServer serves the calls to which faults happen, and hands all other calls on: those of operators, streams, and the
 // health of the coordinator.
 func newServer(f *front) *grpc.Server {
-	server := grpc.NewServer(grpc.ForceServerCodecV2(newCodec()), grpc.UnknownServiceHandler(f.handOnCall))
+	server := grpc.NewServer(grpc.ForceServerCodecV2(newCodec()), grpc.UnknownServiceHandler(f.handOnCall),
+		grpc.MaxRecvMsgSize(anySize))
 	calls := pb.MessageHandlerService_ServiceDesc
 	calls.Streams = nil
 	server.RegisterService(&calls, f)

@@ -38,6 +38,7 @@ type recorder struct {
 }
 
 func (r *recorder) Helper()                  {}
+func (r *recorder) Failed() bool             { r.mu.Lock(); defer r.mu.Unlock(); return len(r.failures) > 0 }
 func (r *recorder) Output() io.Writer        { return io.Discard }
 func (r *recorder) Context() context.Context { return context.Background() }
 func (r *recorder) Cleanup(f func())         { r.cleanups = append(r.cleanups, f) }
@@ -110,7 +111,7 @@ func TestCommittedBusinessIsPublished(t *testing.T) {
 		m.ContentType != "text/plain" || m.Headers["tenant"] != "a" || time.Since(m.Timestamp) > time.Minute {
 		t.Errorf("published was %+v", m)
 	}
-	c.Settle(t)
+	c.WaitIdle(t)
 	if is := c.State(t, "orders", "1001"); is != producer.StateDone {
 		t.Errorf("the message is %v", is)
 	}
@@ -154,9 +155,9 @@ func TestRefusedCallsRunNoBusiness(t *testing.T) {
 	c.AssertNothingPublished(t, msghandlertest.ByID("refused"))
 
 	// While Rollback is refused, the answer to the final question rolls the message back.
-	c.Heal()
+	c.ClearFaults()
 	if err := p.Rollback(t.Context(), "unknown", ""); err == nil {
-		t.Error("after Heal a Rollback of an unknown message is still refused with UNAVAILABLE")
+		t.Error("after ClearFaults a Rollback of an unknown message is still refused with UNAVAILABLE")
 	} else if !errors.Is(err, producer.ErrNotFound) {
 		t.Errorf("Rollback returns %v", err)
 	}
@@ -168,15 +169,15 @@ func TestLostCallsAreMadeUpFor(t *testing.T) {
 	c := msghandlertest.Start(t)
 	p := orders(t, c)
 	c.Inject(
-		msghandlertest.LoseAnswer(msghandlertest.SendHalfMessage).For("half"),
-		msghandlertest.LoseAnswer(msghandlertest.Submit).For("submit"),
-		msghandlertest.Swallow(msghandlertest.Submit).For("swallowed"),
+		msghandlertest.LoseResponse(msghandlertest.SendHalfMessage).For("half"),
+		msghandlertest.LoseResponse(msghandlertest.Submit).For("submit"),
+		msghandlertest.Ignore(msghandlertest.Submit).For("ignored"),
 	)
-	for _, id := range []string{"half", "submit", "swallowed"} {
+	for _, id := range []string{"half", "submit", "ignored"} {
 		send(t, p, message(id))
 		c.Wait(t, msghandlertest.ByID(id))
 	}
-	c.Settle(t)
+	c.WaitIdle(t)
 	if all := c.Published(); len(all) != 3 {
 		t.Errorf("published were %v", all)
 	}
@@ -185,7 +186,7 @@ func TestLostCallsAreMadeUpFor(t *testing.T) {
 // Faults pick single messages out of a batch.
 func TestFaultsPickMessagesOfABatch(t *testing.T) {
 	t.Parallel()
-	c := msghandlertest.Start(t, msghandlertest.Set("confirm.after", "1h"))
+	c := msghandlertest.Start(t, msghandlertest.WithConfig("confirm.after", "1h"))
 	conn, err := grpc.NewClient(c.Addr(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
@@ -193,7 +194,7 @@ func TestFaultsPickMessagesOfABatch(t *testing.T) {
 	defer conn.Close()
 	api := pb.NewMessageHandlerServiceClient(conn)
 	c.Inject(msghandlertest.Refuse(msghandlertest.SendHalfMessage, codes.Unavailable).For("2"),
-		msghandlertest.Swallow(msghandlertest.SendHalfMessage).For("3"))
+		msghandlertest.Ignore(msghandlertest.SendHalfMessage).For("3"))
 	request := &pb.SendHalfMessagesRequest{Producer: "orders", CallbackTarget: "127.0.0.1:1"}
 	for _, id := range []string{"1", "2", "3"} {
 		request.Messages = append(request.Messages, &pb.Message{Id: id, RoutingKey: "q"})
@@ -212,7 +213,7 @@ func TestFaultsPickMessagesOfABatch(t *testing.T) {
 			t.Errorf("message %s is %v", id, is)
 		}
 	}
-	c.Inject(msghandlertest.LoseAnswer(msghandlertest.Rollback))
+	c.Inject(msghandlertest.LoseResponse(msghandlertest.Rollback))
 	if _, err := api.Rollback(t.Context(), &pb.RollbackRequest{Producer: "orders", Id: "1"}); err == nil {
 		t.Error("the answer is not lost")
 	}
@@ -259,13 +260,13 @@ func TestOtherCallsReachTheCoordinator(t *testing.T) {
 	}
 }
 
-func TestAwayCoordinatorStopsTheBusiness(t *testing.T) {
+func TestDisconnectStopsTheBusiness(t *testing.T) {
 	t.Parallel()
 	c := msghandlertest.Start(t)
 	p := orders(t, c)
 	send(t, p, message("before"))
 	c.Wait(t, msghandlertest.ByID("before"))
-	c.Away()
+	c.Disconnect()
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	err := p.Send(ctx, message("meanwhile"), func(context.Context) error {
@@ -275,7 +276,7 @@ func TestAwayCoordinatorStopsTheBusiness(t *testing.T) {
 	if !errors.Is(err, producer.ErrUnavailable) {
 		t.Errorf("Send returns %v", err)
 	}
-	c.Back()
+	c.Reconnect()
 	p = orders(t, c) // a new connection, without the pause of the first
 	send(t, p, message("after"))
 	c.Wait(t, msghandlertest.ByID("after"))
@@ -284,11 +285,11 @@ func TestAwayCoordinatorStopsTheBusiness(t *testing.T) {
 // A killed coordinator keeps its state, and the next one goes on with it.
 func TestKilledCoordinatorKeepsItsState(t *testing.T) {
 	t.Parallel()
-	c := msghandlertest.Start(t, msghandlertest.Set("confirm.after", "1h"))
+	c := msghandlertest.Start(t, msghandlertest.WithConfig("confirm.after", "1h"))
 	p := orders(t, c)
-	c.Inject(msghandlertest.Swallow(msghandlertest.Submit))
+	c.Inject(msghandlertest.Ignore(msghandlertest.Submit).For("pending"))
 	send(t, p, message("pending"))
-	c.BrokerAway()
+	c.DisconnectBroker()
 	send(t, p, message("sendable"))
 	c.WaitState(t, "orders", "sendable", producer.StateSendable)
 	address := c.Addr()
@@ -300,12 +301,12 @@ func TestKilledCoordinatorKeepsItsState(t *testing.T) {
 	if is := c.State(t, "orders", "pending"); is != producer.StatePending {
 		t.Errorf("the message is %v", is)
 	}
-	c.ConfirmNow(t, "orders", "pending")
+	c.Retry(t, "orders", "pending")
 	c.Wait(t, msghandlertest.ByID("pending"))
-	c.Settle(t) // killed before it has stored the acknowledgement, the next one would publish a copy
+	c.WaitIdle(t) // killed before it has stored the acknowledgement, the next one would publish a copy
 	c.Kill(t)
 	c.Restart(t)
-	c.Settle(t)
+	c.WaitIdle(t)
 	if all := c.Published(); len(all) != 2 {
 		t.Errorf("published were %v", all)
 	}
@@ -342,13 +343,13 @@ func TestBrokerFaultsHappen(t *testing.T) {
 	c := msghandlertest.Start(t)
 	p := orders(t, c)
 	c.Inject(
-		msghandlertest.BrokerRefuses().For("refused").Always(), msghandlertest.BrokerReturns().For("returned").Always(),
-		msghandlertest.BrokerReturns().For("late").Times(2), msghandlertest.BrokerRepeats().For("repeated"),
+		msghandlertest.BrokerNacks().For("refused").Always(), msghandlertest.BrokerReturns().For("returned").Always(),
+		msghandlertest.BrokerReturns().For("late").Times(2), msghandlertest.BrokerLosesAck().For("repeated"),
 	)
 	for _, id := range []string{"refused", "returned", "late", "repeated"} {
 		send(t, p, message(id))
 	}
-	c.Settle(t)
+	c.WaitIdle(t)
 	for id, want := range map[string]producer.State{
 		"refused": producer.StateDead, "returned": producer.StateDead, "late": producer.StateDone,
 		"repeated": producer.StateDone,
@@ -369,24 +370,24 @@ func TestBrokerFaultsHappen(t *testing.T) {
 	}
 }
 
-func TestAwayBrokerHoldsMessages(t *testing.T) {
+func TestDisconnectedBrokerHoldsMessages(t *testing.T) {
 	t.Parallel()
 	c := msghandlertest.Start(t)
 	p := orders(t, c)
-	c.BrokerAway()
+	c.DisconnectBroker()
 	send(t, p, message("away"))
 	c.WaitState(t, "orders", "away", producer.StateSendable)
 	if all := c.Published(); len(all) > 0 {
 		t.Errorf("published were %v", all)
 	}
-	c.BrokerBack()
+	c.ReconnectBroker()
 	c.Wait(t, msghandlertest.ByID("away"))
 	c.BlockBroker()
 	send(t, p, message("blocked"))
 	c.WaitState(t, "orders", "blocked", producer.StateSendable)
 	c.UnblockBroker()
 	c.Wait(t, msghandlertest.ByID("blocked"))
-	c.Settle(t)
+	c.WaitIdle(t)
 }
 
 // A delay ends when the coordinator's clock is put forward, and not before.
@@ -403,14 +404,45 @@ func TestAdvanceEndsADelay(t *testing.T) {
 	}
 	c.Advance(time.Minute)
 	c.Wait(t, msghandlertest.ByID("reminder"))
-	c.Settle(t)
+	c.WaitIdle(t)
 }
 
-// Settle is the proof that nothing more comes: it fails while something may.
-func TestUnsettledMessageFailsTheTest(t *testing.T) {
+// The copy in the dead-letter exchange is not the message: a test that waits for a message must not get the copy.
+func TestDeadLettersAreNotPublished(t *testing.T) {
 	t.Parallel()
-	c := msghandlertest.Start(t, msghandlertest.Patience(3*time.Second), msghandlertest.Set("confirm.after", "1h"))
-	c.Inject(msghandlertest.Swallow(msghandlertest.Submit))
+	c := msghandlertest.Start(t, msghandlertest.WithConfig("send.dead_letter_exchange", "dead"))
+	letters := make(chan *consumer.Message, 1)
+	consume(t, c, "dead", func(m *consumer.Message) { letters <- m })
+	c.Inject(msghandlertest.BrokerNacks().For("1001").Times(3))
+	send(t, orders(t, c), message("1001"))
+	if m := <-letters; m.ID != "1001" {
+		t.Errorf("the dead letter is %v", m)
+	}
+	c.AssertNothingPublished(t)
+}
+
+// Advance ends no lease of work that goes well: such a message would be published twice.
+func TestAdvanceRepeatsNoMessage(t *testing.T) {
+	t.Parallel()
+	c := msghandlertest.Start(t)
+	p := orders(t, c)
+	for n := range 12 {
+		id := fmt.Sprint(n)
+		send(t, p, message(id))
+		c.Wait(t, msghandlertest.ByID(id))
+		c.Advance(time.Hour)
+	}
+	c.WaitIdle(t)
+	if all := c.Published(); len(all) != 12 {
+		t.Errorf("published were %v", all)
+	}
+}
+
+// WaitIdle is the proof that nothing more comes: it fails while something may.
+func TestUndecidedMessageFailsTheTest(t *testing.T) {
+	t.Parallel()
+	c := msghandlertest.Start(t, msghandlertest.WithTimeout(time.Second), msghandlertest.WithConfig("confirm.after", "1h"))
+	c.Inject(msghandlertest.Ignore(msghandlertest.Submit))
 	send(t, orders(t, c), message("1001"))
 	failures := run(func(t testing.TB) {
 		c.AssertNothingPublished(t)
@@ -424,21 +456,73 @@ func TestUnsettledMessageFailsTheTest(t *testing.T) {
 
 func TestFailuresNameWhatWasPublished(t *testing.T) {
 	t.Parallel()
-	c := msghandlertest.Start(t, msghandlertest.Patience(2*time.Second))
-	send(t, orders(t, c), message("1001"))
-	c.Settle(t)
+	c := msghandlertest.Start(t, msghandlertest.WithTimeout(3*time.Second))
+	p := orders(t, c)
+	send(t, p, message("1001"))
+	c.WaitIdle(t)
+	c.BlockBroker()
+	send(t, p, message("waiting"))
+	c.WaitState(t, "orders", "waiting", producer.StateSendable)
 	for name, check := range map[string]func(t testing.TB){
-		"wait":    func(t testing.TB) { c.Wait(t, msghandlertest.ByRoutingKey("other")) },
-		"nothing": func(t testing.TB) { c.AssertNothingPublished(t) },
+		"wait": func(t testing.TB) { c.Wait(t, msghandlertest.ByRoutingKey("other")) },
 	} {
 		failures := run(check)
-		if len(failures) != 1 || !strings.Contains(failures[0], `orders/1001 to "orders" with key "order.paid"`) {
+		if len(failures) != 1 || !strings.Contains(failures[0], `orders/1001 to "orders" with key "order.paid"`) ||
+			!strings.Contains(failures[0], "STATE_SENDABLE\norders/waiting, due") {
 			t.Errorf("%s fails with %q", name, failures)
 		}
 	}
-	failures := run(func(t testing.TB) { msghandlertest.Start(t, msghandlertest.Set("confirm.nonsense", "1")) })
+	c.UnblockBroker()
+	failures := run(func(t testing.TB) { c.AssertNothingPublished(t, msghandlertest.ByID("1001")) })
+	if len(failures) != 1 || !strings.Contains(failures[0], `orders/1001 to "orders" with key "order.paid"`) {
+		t.Errorf("nothing fails with %q", failures)
+	}
+	failures = run(func(t testing.TB) { msghandlertest.Start(t, msghandlertest.WithConfig("confirm.nonsense", "1")) })
 	if len(failures) != 1 || !strings.Contains(failures[0], "confirm.nonsense") {
 		t.Errorf("an unknown key fails with %q", failures)
+	}
+}
+
+// A fault that never happens leaves a test that shows nothing, such as after an id with a typing error.
+func TestFaultThatNeverHappensFailsTheTest(t *testing.T) {
+	t.Parallel()
+	failures := run(func(t testing.TB) {
+		c := msghandlertest.Start(t)
+		c.Inject(msghandlertest.Ignore(msghandlertest.Submit).For("cleared"))
+		c.ClearFaults()
+		c.Inject(
+			msghandlertest.Ignore(msghandlertest.Submit).For("1001"),
+			msghandlertest.Refuse(msghandlertest.SendHalfMessage, codes.Internal).Times(5),
+			msghandlertest.BrokerReturns().For("2002"), msghandlertest.BrokerNacks().For("2002").Always(),
+		)
+		send(t, orders(t, c), message("1001"))
+	})
+	if len(failures) != 1 || !strings.Contains(failures[0], `the fault BrokerReturns().For("2002") never happened`) {
+		t.Errorf("the test fails with %q", failures)
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("a refusal with OK is no refusal, and is taken")
+		}
+	}()
+	msghandlertest.Refuse(msghandlertest.Submit, codes.OK)
+}
+
+// The limit of a body is the coordinator's own.
+func TestLargeBodiesPass(t *testing.T) {
+	t.Parallel()
+	c := msghandlertest.Start(t, msghandlertest.WithConfig("limits.body", "8MiB"))
+	m := message("1001")
+	m.Body = make([]byte, 6<<20)
+	c.BlockBroker()
+	send(t, orders(t, c), m)
+	failures := run(func(t testing.TB) { c.WaitState(t, "orders", "1001", producer.StateSendable) })
+	if len(failures) > 0 {
+		t.Errorf("its state is not known: %q", failures)
+	}
+	c.UnblockBroker()
+	if got := c.Wait(t, msghandlertest.ByID("1001")); len(got.Body) != len(m.Body) {
+		t.Errorf("published were %d bytes", len(got.Body))
 	}
 }
 
@@ -452,6 +536,10 @@ func TestDeliverHandsMessagesToAHandler(t *testing.T) {
 		c.Wait(t, msghandlertest.ByID(id))
 	}
 	var handled []string
+	unhandled := consumer.HandlerFunc(func(context.Context, *consumer.Message) error { return nil })
+	if err := c.Deliver(t.Context(), unhandled, msghandlertest.ByID("4")); err == nil {
+		t.Error("Deliver of no message returns no error, as if the handler were tested")
+	}
 	err := c.Deliver(t.Context(), consumer.HandlerFunc(func(_ context.Context, m *consumer.Message) error {
 		handled = append(handled, m.Key())
 		if m.ID == "2" {
@@ -467,34 +555,43 @@ func TestDeliverHandsMessagesToAHandler(t *testing.T) {
 	}
 }
 
-// The consumer SDK consumes from the broker of the test.
-func TestConsumerReadsFromTheBroker(t *testing.T) {
-	t.Parallel()
-	c := msghandlertest.Start(t)
-	ready, handled := make(chan struct{}, 1), make(chan *consumer.Message, 1)
+// consume runs a consumer SDK's consumer of the exchange until the test ends.
+func consume(t *testing.T, c *msghandlertest.Coordinator, exchange string, handle func(*consumer.Message)) {
+	t.Helper()
+	ready := make(chan struct{}, 1)
 	consumers, err := consumer.New(consumer.Config{
-		URL: c.BrokerURL(), Queue: "mails", Consuming: func() { ready <- struct{}{} },
-		Declare: &consumer.Declare{Exchange: "orders", BindingKeys: []string{"order.*"}},
+		URL: c.BrokerURL(), Queue: "queue-" + exchange, Consuming: func() { ready <- struct{}{} },
+		Declare: &consumer.Declare{Exchange: exchange, BindingKeys: []string{"order.*"}},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(t.Context())
+	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() {
 		err := consumers.Run(ctx, consumer.HandlerFunc(func(_ context.Context, m *consumer.Message) error {
-			handled <- m
+			handle(m)
 			return nil
 		}))
 		if err != nil && ctx.Err() == nil {
 			t.Error(err)
 		}
 	})
+	t.Cleanup(func() {
+		stop()
+		running.Wait()
+	})
 	<-ready
+}
+
+// The consumer SDK consumes from the broker of the test.
+func TestConsumerReadsFromTheBroker(t *testing.T) {
+	t.Parallel()
+	c := msghandlertest.Start(t)
+	handled := make(chan *consumer.Message, 1)
+	consume(t, c, "orders", func(m *consumer.Message) { handled <- m })
 	send(t, orders(t, c), message("1001"))
 	if m := <-handled; m.Key() != "orders/1001" || m.Attempt != 1 {
 		t.Errorf("the consumer gets %+v", m)
 	}
-	stop()
-	running.Wait()
 }

@@ -43,9 +43,9 @@ func (m Message) Delivery() *consumer.Message {
 	}
 }
 
-// Copy is the next copy of the message, as the coordinator publishes it when an acknowledgement was lost: the same
+// Duplicate is the next copy of the message, as the coordinator publishes it when an acknowledgement was lost: the same
 // content and a higher Attempt. A consumer must handle it without a second effect.
-func (m Message) Copy() Message {
+func (m Message) Duplicate() Message {
 	m.Attempt++
 	return m
 }
@@ -73,41 +73,50 @@ func fitsAll(m Message, which []Match) bool {
 }
 
 // Published returns the messages that the broker has taken so far and that fit all of which, in their order. Each copy
-// of a message is listed. A message that is published later is not: call Wait or Settle first.
+// of a message is listed, and no copy in send.dead_letter_exchange. A message that is published later is not listed:
+// call Wait or WaitIdle first.
 func (c *Coordinator) Published(which ...Match) []Message {
 	return slices.DeleteFunc(c.capture.list(), func(m Message) bool { return !fitsAll(m, which) })
 }
 
 // Wait waits until the broker has taken a message that fits all of which, and returns the first. The test fails when
-// none comes within Patience, 10 s by default.
+// none comes within WithTimeout, 10 s by default.
 func (c *Coordinator) Wait(t testing.TB, which ...Match) (found Message) {
 	t.Helper()
-	c.until(t, "a message is published that fits", func(context.Context) error {
+	published := func(context.Context) error {
 		fitting := c.Published(which...)
 		if len(fitting) == 0 {
 			return fmt.Errorf("published were %s", listed(c.Published()))
 		}
 		found = fitting[0]
 		return nil
-	})
+	}
+	if err := await(c.options.timeout, "a message is published that fits", published); err != nil {
+		t.Fatalf("msghandlertest: %v\n%s", err, c.unpublished())
+	}
 	return found
 }
 
-// AssertNothingPublished settles and fails the test if the broker has taken a message that fits all of which.
+// AssertNothingPublished calls WaitIdle, and fails the test if the broker has taken a message that fits all of which.
 func (c *Coordinator) AssertNothingPublished(t testing.TB, which ...Match) {
 	t.Helper()
-	c.Settle(t)
+	c.WaitIdle(t)
 	if found := c.Published(which...); len(found) > 0 {
 		t.Errorf("msghandlertest: published was %s", listed(found))
 	}
 }
 
 // Deliver hands every published message to a handler of the consumer SDK, in their order, as its consumer would: a
-// panic is an error. It returns the errors of the handler, each with the message's name. Nothing is repeated.
+// panic is an error. It returns the errors of the handler, each with the message's name. Nothing is repeated. Deliver
+// does not wait: call Wait or WaitIdle first. That no message fits is an error, because the handler was not tested.
 func (c *Coordinator) Deliver(ctx context.Context, handler consumer.Handler, which ...Match) error {
+	messages := c.Published(which...)
+	if len(messages) == 0 {
+		return fmt.Errorf("msghandlertest: Deliver: no message fits; published were %s", listed(c.Published()))
+	}
 	var failed []error
 	safe := consumer.Chain(handler, consumer.Recover())
-	for _, m := range c.Published(which...) {
+	for _, m := range messages {
 		if err := safe.Handle(ctx, m.Delivery()); err != nil {
 			failed = append(failed, fmt.Errorf("%s/%s: %w", m.Producer, m.ID, err))
 		}
@@ -156,10 +165,11 @@ func (c *capture) setBlocked(blocked bool) {
 	c.unblocked.Broadcast()
 }
 
-// judge decides each publishing. Those of consumers, such as their dead letters, have no attempt and pass.
+// judge decides each publishing. The dead letters of the coordinator and of consumers are no messages of a producer:
+// they pass. Those of consumers have no attempt.
 func (c *capture) judge(p amqpbroker.Published) amqpbroker.Verdict {
 	attempt, ours := p.Headers[headerAttempt]
-	if !ours {
+	if _, dead := p.Headers[headerDeadReason]; dead || !ours {
 		return amqpbroker.Ack
 	}
 	c.mu.Lock()
@@ -168,11 +178,11 @@ func (c *capture) judge(p amqpbroker.Published) amqpbroker.Verdict {
 		c.unblocked.Wait()
 	}
 	switch c.faults.take(publish, p.MessageID).effect {
-	case brokerRefuses:
+	case brokerNacks:
 		return amqpbroker.Nack
 	case brokerReturns:
 		return amqpbroker.Return
-	case brokerRepeats:
+	case brokerLosesAck:
 		c.messages = append(c.messages, newMessage(p, attempt))
 		return amqpbroker.CloseConn
 	}
@@ -180,10 +190,11 @@ func (c *capture) judge(p amqpbroker.Published) amqpbroker.Verdict {
 	return amqpbroker.Ack
 }
 
-// The coordinator's own header, and the prefix of its headers.
+// Headers of the coordinator, and their prefix. Only its dead letters have a reason.
 const (
-	headerPrefix  = "msghandler-"
-	headerAttempt = headerPrefix + "attempt"
+	headerPrefix     = "msghandler-"
+	headerAttempt    = headerPrefix + "attempt"
+	headerDeadReason = headerPrefix + "dead-reason"
 )
 
 func newMessage(p amqpbroker.Published, attempt any) Message {

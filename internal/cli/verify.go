@@ -45,10 +45,10 @@ The producer is asked about ids that cannot exist: many at once, the longest, th
 producer's name; on several connections; and several times at once. A final question leaves a tombstone there. The
 producer also gets a request to delete markers that do not exist.
 
-Exit status: 0 when the producer keeps the contract; 1 when the producer breaks the contract, or the report cannot be
-written; 2 for wrong usage, or a configuration that cannot be read; 4 when the producer was not reached, so that nothing
-is known. Warnings are no failure unless --fail-on=warning says so. docs/testing.md lists mistakes of producers, and
-which of them are found.`
+Exit status: 0 when the producer keeps the contract; 1 when the producer breaks the contract, --timeout was over before
+the last check, or the report cannot be written; 2 for wrong usage, or a configuration that cannot be read; 4 when the
+producer was not reached or refuses this caller, so that nothing is known. Warnings are no failure unless
+--fail-on=warning says so. docs/testing.md lists mistakes of producers, and which of them are found.`
 }
 
 // Run asks the producer, and fails when the producer breaks the contract.
@@ -96,8 +96,8 @@ func (c *verifyProducerCommand) report(s *commandline.Session, found []doctor.Fi
 	switch {
 	case doctor.Unreached(found):
 		return commandline.UnreachedError{
-			Err: fmt.Errorf("%s was not reached, so nothing is known of how it keeps the contract; "+
-				"the reason is said above", c.Name),
+			Err: fmt.Errorf("%s was not examined, so nothing is known of how it keeps the contract; "+
+				"the reason is printed above", c.Name),
 		}
 	case failed == nil && doctor.Worst(found) >= least:
 		return errWarnings

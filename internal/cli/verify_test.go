@@ -25,9 +25,14 @@ import (
 type answering struct {
 	pb.UnimplementedProducerServiceServer
 	verdict pb.Verdict
+	// fails is the answer in place of a verdict.
+	fails error
 }
 
 func (a answering) Confirm(_ context.Context, r *pb.ConfirmRequest) (*pb.ConfirmResponse, error) {
+	if a.fails != nil {
+		return nil, a.fails
+	}
 	if r.GetProducer() != "orders" {
 		return nil, status.Error(codes.FailedPrecondition, "this is the producer orders")
 	}
@@ -61,6 +66,8 @@ func TestVerifyProducerExitStatus(t *testing.T) {
 	env := []string{"MSGHANDLER_CALLBACKS_ALLOW=127.0.0.1:*"}
 	undecided := answering{verdict: pb.Verdict_VERDICT_UNKNOWN}.serve(t)
 	lying := answering{verdict: pb.Verdict_VERDICT_COMMITTED}.serve(t)
+	refusing := answering{fails: status.Error(codes.Unauthenticated, "no token")}.serve(t)
+	stock := answering{fails: status.Error(codes.FailedPrecondition, "this is the producer stock")}.serve(t)
 	file := filepath.Join(t.TempDir(), "no", "report.xml")
 	for name, c := range map[string]struct {
 		args   []string
@@ -73,11 +80,13 @@ func TestVerifyProducerExitStatus(t *testing.T) {
 		"trouble":          {[]string{lying}, 1, "producer-commits-unknown", "there is trouble"},
 		"wrong usage":      {[]string{lying, "--fail-on=note"}, 2, "", "--fail-on"},
 		"unwritten report": {[]string{undecided, "--junit=" + file}, 1, "producer-undecided", "the report is not written"},
-		"not reached":      {[]string{"127.0.0.1:1"}, 4, "producer-away", "was not reached"},
+		"not reached":      {[]string{"127.0.0.1:1"}, 4, "producer-away", "was not examined"},
 		"away, no database": {
-			[]string{"127.0.0.1:1", "--database-away"}, 4, "producer-away", "was not reached",
+			[]string{"127.0.0.1:1", "--database-away"}, 4, "producer-away", "was not examined",
 		},
-		"forbidden": {[]string{"orders.svc:9000"}, 4, "producer-forbidden", "was not reached"},
+		"another":   {[]string{stock}, 4, "producer-another", "was not examined"},
+		"refusing":  {[]string{refusing}, 4, "producer-refuses", "was not examined"},
+		"forbidden": {[]string{"orders.svc:9000"}, 4, "producer-forbidden", "was not examined"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -8,8 +8,12 @@ import (
 	"github.com/msghandler/msghandler/internal/callback"
 )
 
-// checkReach is the check that precedes all others: whether the producer answers at all.
-const checkReach = "reach"
+const (
+	// checkReach is the check that precedes all others: whether the producer answers at all.
+	checkReach = "reach"
+	// checkDatabaseAway is the only check while the producer's database is away.
+	checkDatabaseAway = "database-away"
+)
 
 // Known are messages of a producer whose fate the caller of Verify knows.
 type Known struct {
@@ -32,7 +36,7 @@ type check struct {
 // checks are the parts of Verify in their order: final settles the id that the checks after it ask about.
 func (e *Examination) checks(i *interview, client *callback.Client, committed []string) []check {
 	if e.DatabaseAway {
-		return []check{{"database-away", i.databaseAway(client)}}
+		return []check{{checkDatabaseAway, i.databaseAway(client)}}
 	}
 	return []check{
 		{"batch", i.batch},
@@ -63,12 +67,14 @@ func of(check string, took time.Duration, found []Finding) []Finding {
 // unreached are the findings after which Verify knows nothing of the contract.
 var unreached = []string{
 	"callbacks-credentials", "producer-forbidden", "producer-away", "producer-no-service", "producer-certificate",
+	"producer-refuses", "producer-another",
 }
 
-// Unreached says whether findings of Verify say that the producer was not reached, so that nothing is known of how it
-// keeps the contract.
+// Unreached says whether findings of Verify say that the producer was not reached, or does not answer this caller, so
+// that nothing is known of how it keeps the contract. In a later check such a finding is one of several.
 func Unreached(found []Finding) bool {
+	first := []string{checkReach, checkDatabaseAway}
 	return slices.ContainsFunc(found, func(f Finding) bool {
-		return f.Severity > Note && slices.Contains(unreached, f.Name)
+		return f.Severity > Note && slices.Contains(first, f.Check) && slices.Contains(unreached, f.Name)
 	})
 }

@@ -90,7 +90,9 @@ func (i *interview) deleted(ids []string) func(context.Context, *report) string 
 					r.fails("a question about "+id, err)
 				} else if verdict != pb.Verdict_VERDICT_COMMITTED {
 					r.forgets(fmt.Sprintf("says %s of %s, which has committed and whose marker was deleted", plain(verdict), id))
-					break
+				}
+				if verdict != pb.Verdict_VERDICT_COMMITTED {
+					break // a final question would leave a tombstone for an id of the business
 				}
 			}
 		}
@@ -271,10 +273,15 @@ func (i *interview) databaseAway(client *callback.Client) func(context.Context, 
 	}
 }
 
-// unconnected says whether a call failed with UNAVAILABLE before it reached the producer.
+// brokenOff are texts of calls that failed with UNAVAILABLE on the way to the producer, by gRPC and by HTTP.
+var brokenOff = []string{
+	`desc = "transport:`, "error reading from server", "closing transport", "write tcp", "read tcp",
+	noConnection, noTrust, noHTTP2, noHTTP, gaveUp, closedEarly,
+}
+
+// unconnected says whether a call failed with UNAVAILABLE before the producer answered.
 func unconnected(err *callback.CallError) bool {
-	var dial *net.OpError
-	text := err.Error()
-	return err.Unresolved() || errors.As(err, &dial) || strings.Contains(text, `desc = "transport:`) ||
-		strings.Contains(text, noConnection)
+	var on *net.OpError
+	said := func(words string) bool { return strings.Contains(err.Error(), words) }
+	return err.Unresolved() || errors.As(err, &on) || slices.ContainsFunc(brokenOff, said)
 }

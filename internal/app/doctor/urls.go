@@ -21,6 +21,9 @@ const noHTTP = "does not speak HTTP/1.1"
 // plainToTLS is in the error of a TLS server in Go that is called without TLS.
 const plainToTLS = "HTTP request to an HTTPS server"
 
+// closedEarly is in the error about a call by HTTP whose connection ended without an answer.
+const closedEarly = "the connection was closed before the end of the answer"
+
 // unusableURL reports a call by HTTP that failed for a reason with a remedy of its own.
 func (r *report) unusableURL(away *callback.CallError, err error) (reported bool) {
 	const why = "its messages wait until it answers"

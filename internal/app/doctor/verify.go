@@ -35,6 +35,9 @@ func (e *Examination) verify(ctx context.Context, name, address string, committe
 		found = e.examineProducer(ctx, client, name, address)
 		of(checkReach, time.Since(began), found)
 	}
+	if ctx.Err() != nil && !Unreached(found) {
+		return r.unfinished(nil, checkReach)
+	}
 	if Worst(found) == Trouble {
 		return found
 	}
@@ -53,11 +56,25 @@ func (e *Examination) verify(ctx context.Context, name, address string, committe
 	}
 	for _, c := range e.checks(i, client, committed) {
 		r, began := report{area: "producer " + name}, time.Now()
-		if well := c.ask(ctx, &r); well != "" || len(r.all) > 0 {
+		well := c.ask(ctx, &r)
+		if ctx.Err() != nil {
+			return r.unfinished(found, c.name)
+		}
+		if well != "" || len(r.all) > 0 {
 			found = append(found, of(c.name, time.Since(began), r.orOK(well))...)
 		}
 	}
 	return found
+}
+
+// unfinished adds to findings that the time was over during a check. What the check has found by then is left out: a
+// call that the end of the time has cut short says nothing of the producer.
+func (r *report) unfinished(found []Finding, check string) []Finding {
+	r.all = nil
+	r.trouble("verify-unfinished", "the time of the examination was over during the check "+check,
+		"nothing is known of this check and of the checks after it",
+		"give more time with --timeout; a producer that answers slowly needs more than a minute")
+	return append(found, of(check, 0, r.all)...)
 }
 
 // stranger calls the producer without its credentials from the settings: a producer with credentials must refuse
