@@ -92,7 +92,7 @@ func (o *Outbox) build() error {
 	for worker := range settings.Workers {
 		table, err := sqlmarker.NewOutbox(sqlmarker.OutboxConfig{
 			DB: o.database.DB, Dialect: o.database.dialect, Producer: settings.Producer, Table: settings.Table,
-			Shards: settings.Shards, Logger: o.config.Logger,
+			Shards: settings.Shards, MaxBody: o.config.MaxBody, Logger: o.config.Logger,
 		})
 		if err != nil {
 			return err
