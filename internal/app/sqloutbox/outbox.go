@@ -189,20 +189,11 @@ type watchedTable struct {
 	of *Outbox
 }
 
-// claimAtStop is how long a claim may go on after the end of its relay.
-const claimAtStop = 2 * time.Second
-
-// Claim implements outbox.Table. A database that hangs costs a third of the lock, and not the relay. The end of the
-// relay does not break a claim off: its rows could be locked then, and nobody would release them.
+// Claim implements outbox.Table.
 func (t *watchedTable) Claim(
 	ctx context.Context, owner string, limit int, lock time.Duration,
 ) (sqlmarker.Claim, error) {
-	asked, cancel := context.WithTimeout(context.WithoutCancel(ctx), lock/3)
-	defer cancel()
-	defer context.AfterFunc(ctx, func() { time.AfterFunc(claimAtStop, cancel) })()
-	claim, err := t.Outbox.Claim(asked, owner, limit, lock)
-	if ctx.Err() == nil {
-		t.of.note(err)
-	}
+	claim, err := t.Outbox.Claim(ctx, owner, limit, lock)
+	t.of.note(err)
 	return claim, err
 }
