@@ -19,6 +19,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/config"
 	"github.com/msghandler/msghandler/internal/ground/lifecycle"
+	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/sendloop"
 	sqlmarker "github.com/msghandler/msghandler/producer/marker/sql"
 	"github.com/msghandler/msghandler/producer/outbox"
@@ -40,8 +41,18 @@ type Config struct {
 	Instance string
 	// Language is the language of the fixed log texts.
 	Language string
-	Metrics  prometheus.Registerer
-	Logger   *slog.Logger
+	// Traffic counts publishings by exchange, beside those of half messages.
+	Traffic Traffic
+	Metrics prometheus.Registerer
+	Logger  *slog.Logger
+}
+
+// Traffic counts what brokers answer. The methods must not block.
+type Traffic interface {
+	// Published tells how many messages to an exchange of a broker had an outcome.
+	Published(broker, exchange string, outcome halfmsg.Outcome, messages int)
+	// Failed tells why a message to an exchange was not acknowledged.
+	Failed(broker, exchange string, cause error)
 }
 
 // Outbox relays the outbox of one database.
