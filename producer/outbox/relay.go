@@ -230,8 +230,8 @@ func (r *Relay) Pass(ctx context.Context) (more bool, err error) {
 // claimAtStop is how long a claim may go on after the end of the relay's context.
 const claimAtStop = 2 * time.Second
 
-// claim calls Table.Claim. A database that hangs costs a third of the lock, and not the relay. The end of the relay does
-// not break a claim off: the database may commit the claim all the same, and nobody would release its messages.
+// claim calls Table.Claim. A database that hangs costs a third of the lock, and not the relay. The end of the relay
+// does not break a claim off: the database may commit the claim anyway, and nobody would release its messages.
 func (r *Relay) claim(ctx context.Context) (sql.Claim, error) {
 	asked, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.config.Lock/3)
 	defer cancel()

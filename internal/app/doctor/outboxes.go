@@ -42,8 +42,8 @@ func (r *report) outbox(ctx context.Context, e Examination, name string) []Findi
 				"AND state = 4", settings.Table, settings.Producer))
 	}
 	if health.Stranger != "" {
-		r.warn("outbox-producer", fmt.Sprintf("rows of producer %s wait in %s, and no outbox of the configuration relays them",
-			health.Stranger, settings.Table),
+		r.warn("outbox-producer", fmt.Sprintf(
+			"rows of producer %s wait in %s, and no outbox of the configuration relays them", health.Stranger, settings.Table),
 			"they wait for ever, unless another coordinator relays them; an INSERT without a producer takes the default "+
 				"with which the table was created",
 			"name the producer in an outbox of its own with the same dsn, or: ALTER TABLE "+settings.Table+

@@ -356,6 +356,9 @@ func TestErrorsOfDSNNameTheKeyAndNoPassword(t *testing.T) {
 		"outbox.shop.dsn has options that the driver does not take; see the parameters of libpq": {
 			DSN: "postgres://u:hunter2@h/d?sslmode=hunter2",
 		},
+		"outbox.shop.dsn names a file that cannot be read: open /none: ": {
+			DSN: "postgres://u:hunter2@h/d?sslmode=verify-full&sslrootcert=/none",
+		},
 		"outbox.shop.dsn has options that the driver does not take; see the parameters of go-sql": {
 			DSN: "mysql://u:hunter2@h/d?parseTime=hunter2",
 		},

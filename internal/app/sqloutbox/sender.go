@@ -48,7 +48,9 @@ func (s *sender) Send(ctx context.Context, messages []sqlmarker.Queued) []outbox
 	}
 	var sending sync.WaitGroup
 	for name, places := range parts {
-		p := &part{sender: s, name: name, broker: s.config.Brokers[name], messages: messages, places: places, results: results}
+		p := &part{
+			sender: s, name: name, broker: s.config.Brokers[name], messages: messages, places: places, results: results,
+		}
 		sending.Go(func() { p.send(ctx) })
 	}
 	sending.Wait()
