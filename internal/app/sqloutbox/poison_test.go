@@ -1,6 +1,7 @@
 package sqloutbox_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -22,6 +23,22 @@ func TestDatabaseRefusesRowsThatNobodyWouldSend(t *testing.T) {
 				"INSERT INTO msghandler_outbox (routing_key, "+column+") VALUES ('paid', "+value+")")
 			if err == nil || !strings.Contains(err.Error(), "msghandler_outbox_") {
 				s.t.Errorf("%s = %s: %v", column, value, err)
+			}
+		}
+	})
+}
+
+// MariaDB's columns have lengths of their own. A text of PostgreSQL takes a gigabyte, and a claim reads 200 rows.
+func TestDatabaseRefusesLongTexts(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(s *site) {
+		for column, length := range map[string]int{
+			"id": 256, "exchange": 256, "routing_key": 256, "content_type": 256, "broker": 256, "headers": 65536,
+		} {
+			_, err := s.db.ExecContext(s.t.Context(), fmt.Sprintf(
+				"INSERT INTO msghandler_outbox (%s) VALUES (REPEAT('h', %d))", column, length))
+			if err == nil {
+				s.t.Errorf("%s takes %d bytes", column, length)
 			}
 		}
 	})

@@ -31,6 +31,8 @@ CREATE TABLE {table} (
   CONSTRAINT {index}_unsent_is_due CHECK (due_at IS NOT NULL OR state >= 3),
   CONSTRAINT {index}_milliseconds CHECK (created_at BETWEEN 0 AND 9999999999999),
   CONSTRAINT {index}_counters CHECK (claims BETWEEN 0 AND 1000000000 AND attempts BETWEEN 0 AND 1000000000),
+  CONSTRAINT {index}_lengths CHECK (OCTET_LENGTH(id) <= 255 AND OCTET_LENGTH(exchange) <= 255 AND OCTET_LENGTH(routing_key) <= 255
+    AND OCTET_LENGTH(content_type) <= 255 AND OCTET_LENGTH(headers) <= 65535 AND OCTET_LENGTH(broker) <= 255),
   PRIMARY KEY (producer, id)
 );
 -- These indexes hold unsent messages only, so sent rows cost a relay nothing.
