@@ -23,6 +23,7 @@ func (a *App) openOutboxes(opened []openBroker) error {
 			Brokers:  a.destinations(opened),
 			Instance: a.instance,
 			Language: a.settings.Log.Language,
+			Traffic:  a.metrics,
 			Metrics:  a.metrics.Registerer(),
 			Logger:   a.logger,
 		})

@@ -62,10 +62,16 @@ func TestCoordinatorRelaysPlainSQL(t *testing.T) {
 	case <-time.After(30 * time.Second):
 		t.Fatalf("nothing arrives\n%s", r.log)
 	}
-	servers.Eventually(t, 20*time.Second, "the metrics count the row", func() bool {
-		return strings.Contains(metrics(t, r),
-			`msghandler_outbox_relayed_total{database="shop",fate="sent",producer="orders"} 1`)
-	})
+	insertRow(t, d, `INSERT INTO msghandler_outbox (id, routing_key) VALUES ('1002', 'nobody')`)
+	for _, want := range []string{
+		`msghandler_outbox_relayed_total{database="shop",fate="sent",producer="orders"} 1`,
+		`msghandler_publishes_total{broker="(default)",exchange="(default)",outcome="acked"} 1`,
+		`msghandler_publishes_total{broker="(default)",exchange="(default)",outcome="refused"} 1`,
+	} {
+		servers.Eventually(t, 20*time.Second, "the metrics hold "+want, func() bool {
+			return strings.Contains(metrics(t, r), want)
+		})
+	}
 }
 
 func TestWrongDSNIsAMistakeOfTheSettings(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/msghandler/msghandler/internal/app/sqloutbox"
+	"github.com/msghandler/msghandler/internal/config"
 )
 
 const outboxMatters = "its rows are not published, and wait"
@@ -21,7 +22,7 @@ func examineOutboxes(ctx context.Context, e Examination) (all []Finding) {
 
 func (r *report) outbox(ctx context.Context, e Examination, name string) []Finding {
 	settings := e.Settings.Outbox[name]
-	health, err := sqloutbox.Examine(ctx, name, settings)
+	health, err := sqloutbox.Examine(ctx, name, settings, relayedProducers(e.Settings))
 	switch {
 	case errors.Is(err, sqloutbox.ErrTableMissing):
 		r.trouble("outbox-table", err.Error(), outboxMatters, "msghandler outbox migrate --database "+name)
@@ -40,5 +41,21 @@ func (r *report) outbox(ctx context.Context, e Examination, name string) []Findi
 			fmt.Sprintf("fix the cause, then: UPDATE %s SET state = 1, attempts = 0, due_at = 0 WHERE producer = '%s' "+
 				"AND state = 4", settings.Table, settings.Producer))
 	}
+	if health.Stranger != "" {
+		r.warn("outbox-producer", fmt.Sprintf(
+			"rows of producer %s wait in %s, and no outbox of the configuration relays them", health.Stranger, settings.Table),
+			"they wait for ever, unless another coordinator relays them; an INSERT without a producer takes the default "+
+				"with which the table was created",
+			"name the producer in an outbox of its own with the same dsn, or: ALTER TABLE "+settings.Table+
+				" ALTER COLUMN producer SET DEFAULT '"+settings.Producer+"'")
+	}
 	return r.orOK(fmt.Sprintf("%s answers; waiting rows: %d", health.Database, health.Backlog.Waiting))
+}
+
+// relayedProducers are the producers of all outboxes.
+func relayedProducers(settings config.Config) (producers []string) {
+	for _, o := range settings.Outbox {
+		producers = append(producers, o.Producer)
+	}
+	return producers
 }

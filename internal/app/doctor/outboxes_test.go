@@ -64,3 +64,47 @@ func TestOutboxFindings(t *testing.T) {
 		t.Errorf("after the remedy: %+v", found)
 	}
 }
+
+// A table whose default is another producer takes each short INSERT, and no relay would ever look at the row.
+func TestOutboxFindingsOfRightsAndStrangers(t *testing.T) {
+	t.Parallel()
+	d := servers.PostgreSQL(t)
+	shop := config.DefaultOutbox()
+	shop.DSN, shop.Producer = d.DSN, "stock"
+	if err := sqloutbox.Migrate(t.Context(), "shop", shop); err != nil {
+		t.Fatal(err)
+	}
+	shop.Producer = "orders"
+	c := config.Default()
+	c.Redis.URL, c.AMQP.URLs = "redis://127.0.0.1:1/0", []string{"amqp://127.0.0.1:1/"}
+	c.Outbox = map[string]config.Outbox{"shop": shop}
+	db, err := sql.Open(d.Driver, d.DSN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.ExecContext(t.Context(), `INSERT INTO msghandler_outbox (routing_key) VALUES ('paid')`); err != nil {
+		t.Fatal(err)
+	}
+	found := examined(t, c)
+	if len(found) != 1 || found[0].Name != "outbox-producer" || !strings.Contains(found[0].What, "producer stock wait") {
+		t.Errorf("of a stranger: %+v", found)
+	}
+	_, remedy, _ := strings.Cut(found[0].Remedy, "or: ")
+	if _, err := db.ExecContext(t.Context(), remedy); err != nil {
+		t.Errorf("the remedy %q: %v", remedy, err)
+	}
+	other := shop
+	other.Producer = "stock"
+	c.Outbox["stock"] = other
+	if found := examined(t, c); len(found) != 2 || found[0].Severity != doctor.OK || found[1].Severity != doctor.OK {
+		t.Errorf("with an outbox for each producer: %+v", found)
+	}
+	delete(c.Outbox, "stock")
+	shop.DSN += "&default_transaction_read_only=on"
+	c.Outbox["shop"] = shop
+	found = examined(t, c)
+	if len(found) != 1 || found[0].Name != "outbox-away" || !strings.Contains(found[0].What, "read-only") {
+		t.Errorf("of a standby: %+v", found)
+	}
+}

@@ -243,7 +243,7 @@ func TestEachFindingIsExplained(t *testing.T) {
 		"rabbitmq-permission", "rabbitmq-alarm", "rabbitmq-old", "rabbitmq-new", "redis-old", "redis-new", "redis-lua-hole",
 		"producer-unguarded", "configuration-defaults", "dead-letters-limited",
 		"dead-letters-missing", "producer-guard-unknown", "outbox-away", "outbox-table", "outbox-failed",
-		"verify-unfinished",
+		"outbox-producer", "verify-unfinished",
 	}
 	for _, p := range planted {
 		names = append(names, p.name)

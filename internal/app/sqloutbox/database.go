@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strings"
 	"time"
@@ -55,6 +56,9 @@ func openDatabase(dsn string, connections int) (*database, error) {
 
 func openPostgreSQL(dsn string) (*database, error) {
 	c, err := pgx.ParseConfig(dsn)
+	if file := (*fs.PathError)(nil); errors.As(err, &file) {
+		return nil, fmt.Errorf("names a file that cannot be read: %w", file)
+	}
 	if err != nil {
 		return nil, errors.New("has options that the driver does not take; see the parameters of libpq's connection URIs")
 	}

@@ -2,7 +2,10 @@ package sqloutbox
 
 import (
 	"context"
+	"database/sql"
 	"errors"
+	"fmt"
+	"strings"
 
 	"github.com/msghandler/msghandler/internal/config"
 	sqlmarker "github.com/msghandler/msghandler/producer/marker/sql"
@@ -15,6 +18,8 @@ type Health struct {
 	Backlog  sqlmarker.Backlog
 	// Failures are some of the failed messages.
 	Failures []sqlmarker.Failure
+	// Stranger is a producer with a waiting message whom the caller does not know; empty: none.
+	Stranger string
 }
 
 // ErrTableMissing is the error of a database without a table of that name.
@@ -23,9 +28,9 @@ var ErrTableMissing = errors.New("the table does not exist")
 // shownFailures is how many failed messages an examination names.
 const shownFailures = 3
 
-// Examine connects to the database of an outbox and looks at its table. The error wraps ErrTableMissing when the
-// database answers.
-func Examine(ctx context.Context, name string, settings config.Outbox) (h Health, err error) {
+// Examine connects to the database of an outbox and looks at its table, and at the rights of the user. The error wraps
+// ErrTableMissing when the database answers. The producers are those that are relayed from this table or another.
+func Examine(ctx context.Context, name string, settings config.Outbox, producers []string) (h Health, err error) {
 	d, table, err := openTable(name, settings)
 	if err != nil {
 		return Health{}, err
@@ -35,10 +40,36 @@ func Examine(ctx context.Context, name string, settings config.Outbox) (h Health
 	if h.Backlog, err = table.Backlog(ctx); err == nil {
 		h.Failures, err = table.Failures(ctx, shownFailures)
 	}
+	if err == nil {
+		err = d.checkRights(ctx, settings.Table)
+	}
+	if err == nil {
+		h.Stranger, err = d.stranger(ctx, settings.Table, producers)
+	}
 	if tableMissing(err) {
 		err = errors.Join(ErrTableMissing, err)
 	}
 	return h, err
+}
+
+// checkRights fails where a relay could not claim or purge rows: without the rights, and on a read-only standby.
+func (d *database) checkRights(ctx context.Context, table string) error {
+	for _, statement := range []string{"UPDATE " + table + " SET state = state", "DELETE FROM " + table} {
+		if _, err := d.ExecContext(ctx, statement+" WHERE 1 = 0"); err != nil {
+			return fmt.Errorf("rows can be read, and not changed: %w", err)
+		}
+	}
+	return nil
+}
+
+// stranger finds a producer with a waiting row that is none of the producers. Their names are plain.
+func (d *database) stranger(ctx context.Context, table string, producers []string) (name string, err error) {
+	err = d.QueryRowContext(ctx, "SELECT producer FROM "+table+" WHERE state = 1 AND producer NOT IN ('"+
+		strings.Join(producers, "', '")+"') LIMIT 1").Scan(&name)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = nil
+	}
+	return name, err
 }
 
 // Migrate creates the table of an outbox, or upgrades the table to this version. Without a name the DSN is that of a

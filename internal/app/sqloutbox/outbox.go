@@ -19,6 +19,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/config"
 	"github.com/msghandler/msghandler/internal/ground/lifecycle"
+	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/sendloop"
 	sqlmarker "github.com/msghandler/msghandler/producer/marker/sql"
 	"github.com/msghandler/msghandler/producer/outbox"
@@ -40,8 +41,18 @@ type Config struct {
 	Instance string
 	// Language is the language of the fixed log texts.
 	Language string
-	Metrics  prometheus.Registerer
-	Logger   *slog.Logger
+	// Traffic counts publishings by exchange, beside those of half messages.
+	Traffic Traffic
+	Metrics prometheus.Registerer
+	Logger  *slog.Logger
+}
+
+// Traffic counts what brokers answer. The methods must not block.
+type Traffic interface {
+	// Published tells how many messages to an exchange of a broker had an outcome.
+	Published(broker, exchange string, outcome halfmsg.Outcome, messages int)
+	// Failed tells why a message to an exchange was not acknowledged.
+	Failed(broker, exchange string, cause error)
 }
 
 // Outbox relays the outbox of one database.
@@ -92,7 +103,7 @@ func (o *Outbox) build() error {
 	for worker := range settings.Workers {
 		table, err := sqlmarker.NewOutbox(sqlmarker.OutboxConfig{
 			DB: o.database.DB, Dialect: o.database.dialect, Producer: settings.Producer, Table: settings.Table,
-			Shards: settings.Shards, Logger: o.config.Logger,
+			Shards: settings.Shards, MaxBody: o.config.MaxBody, Logger: o.config.Logger,
 		})
 		if err != nil {
 			return err
@@ -189,20 +200,11 @@ type watchedTable struct {
 	of *Outbox
 }
 
-// claimAtStop is how long a claim may go on after the end of its relay.
-const claimAtStop = 2 * time.Second
-
-// Claim implements outbox.Table. A database that hangs costs a third of the lock, and not the relay. The end of the
-// relay does not break a claim off: its rows could be locked then, and nobody would release them.
+// Claim implements outbox.Table.
 func (t *watchedTable) Claim(
 	ctx context.Context, owner string, limit int, lock time.Duration,
 ) (sqlmarker.Claim, error) {
-	asked, cancel := context.WithTimeout(context.WithoutCancel(ctx), lock/3)
-	defer cancel()
-	defer context.AfterFunc(ctx, func() { time.AfterFunc(claimAtStop, cancel) })()
-	claim, err := t.Outbox.Claim(asked, owner, limit, lock)
-	if ctx.Err() == nil {
-		t.of.note(err)
-	}
+	claim, err := t.Outbox.Claim(ctx, owner, limit, lock)
+	t.of.note(err)
 	return claim, err
 }

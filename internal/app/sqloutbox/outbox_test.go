@@ -346,36 +346,6 @@ func TestCloseSettlesWhatIsInFlight(t *testing.T) {
 	})
 }
 
-// A claim whose COMMIT is under way may lock its rows, whatever the client does. So a stop waits for the claim.
-func TestCloseWaitsForAClaimThatCommits(t *testing.T) {
-	t.Parallel()
-	s := newSite(t, "postgresql")
-	s.exec(`CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS
-		$$ BEGIN PERFORM pg_sleep(0.5); RETURN NULL; EXCEPTION WHEN query_canceled THEN RETURN NULL; END $$`)
-	s.exec(`CREATE CONSTRAINT TRIGGER slow AFTER UPDATE ON msghandler_outbox DEFERRABLE INITIALLY DEFERRED
-		FOR EACH ROW WHEN (OLD.owner IS NULL AND NEW.owner IS NOT NULL) EXECUTE FUNCTION slow()`)
-	s.insert("id, routing_key", "'1001', 'paid'")
-	r := s.relay()
-	commits := func() (running int) {
-		err := s.db.QueryRowContext(t.Context(), `SELECT COUNT(*) FROM pg_stat_activity
-			WHERE datname = current_database() AND state = 'active' AND query ILIKE 'commit%'`).Scan(&running)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return running
-	}
-	servers.Eventually(t, 20*time.Second, "a claim commits", func() bool { return commits() > 0 })
-	if err := r.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	servers.Eventually(t, 20*time.Second, "the claim has committed", func() bool {
-		return s.count("updated_at IS NOT NULL") == 1
-	})
-	if n := s.count("lock_until IS NOT NULL"); n > 0 {
-		t.Errorf("%d rows are locked", n)
-	}
-}
-
 func TestErrorsOfDSNNameTheKeyAndNoPassword(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "dsn")
@@ -385,6 +355,9 @@ func TestErrorsOfDSNNameTheKeyAndNoPassword(t *testing.T) {
 	for want, o := range map[string]config.Outbox{
 		"outbox.shop.dsn has options that the driver does not take; see the parameters of libpq": {
 			DSN: "postgres://u:hunter2@h/d?sslmode=hunter2",
+		},
+		"outbox.shop.dsn names a file that cannot be read: open /none: ": {
+			DSN: "postgres://u:hunter2@h/d?sslmode=verify-full&sslrootcert=/none",
 		},
 		"outbox.shop.dsn has options that the driver does not take; see the parameters of go-sql": {
 			DSN: "mysql://u:hunter2@h/d?parseTime=hunter2",

@@ -48,7 +48,9 @@ func (s *sender) Send(ctx context.Context, messages []sqlmarker.Queued) []outbox
 	}
 	var sending sync.WaitGroup
 	for name, places := range parts {
-		p := &part{sender: s, broker: s.config.Brokers[name], messages: messages, places: places, results: results}
+		p := &part{
+			sender: s, name: name, broker: s.config.Brokers[name], messages: messages, places: places, results: results,
+		}
 		sending.Go(func() { p.send(ctx) })
 	}
 	sending.Wait()
@@ -81,7 +83,9 @@ func (s *sender) judge(q *sqlmarker.Queued) *outbox.Result {
 
 // part are the messages of a batch for one broker.
 type part struct {
-	sender   *sender
+	sender *sender
+	// name is the broker's name in rows; empty is the default broker.
+	name     string
 	broker   sendloop.Broker
 	messages []sqlmarker.Queued
 	// places are the messages of this part, and results has the results of all parts.
@@ -127,8 +131,17 @@ func (p *part) publish(ctx context.Context) {
 	p.broker.Publisher.Publish(ctx, batch, func(places []int, results []halfmsg.PublishResult) {
 		for n, place := range places {
 			p.results[p.places[place]] = resultOf(results[n])
+			p.count(batch[place].Exchange, results[n])
 		}
 	})
+}
+
+// count counts a message as the send loop counts.
+func (p *part) count(exchange string, result halfmsg.PublishResult) {
+	if result.Outcome != halfmsg.Acked {
+		p.sender.config.Traffic.Failed(p.name, exchange, result.Cause)
+	}
+	p.sender.config.Traffic.Published(p.name, exchange, result.Outcome, 1)
 }
 
 // inTime is the context with its deadline earlier by the time that the broker may take to answer.

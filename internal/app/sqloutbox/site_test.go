@@ -113,6 +113,7 @@ func (s *site) relay(change ...func(*sqloutbox.Config)) *relaying {
 	r := &relaying{log: &logbook{}, metrics: prometheus.NewRegistry()}
 	c := sqloutbox.Config{
 		Name: "shop", Settings: s.settings(), Brokers: s.brokers, MaxBody: 1000, Instance: "test", Metrics: r.metrics,
+		Traffic: uncounted{},
 		Send: config.Send{
 			Backoff: []time.Duration{20 * time.Millisecond}, ConfirmTimeout: 5 * time.Second, Lease: 10 * time.Second,
 		},
@@ -229,6 +230,12 @@ var discard = slog.New(slog.DiscardHandler)
 func sendloopBroker(publisher halfmsg.Publisher, deadLetters string) sendloop.Broker {
 	return sendloop.Broker{Publisher: publisher, DeadLetterExchange: deadLetters}
 }
+
+// uncounted counts nothing.
+type uncounted struct{}
+
+func (uncounted) Published(string, string, halfmsg.Outcome, int) {}
+func (uncounted) Failed(string, string, error)                   {}
 
 // noCopies is a publisher whose copies of dead messages do not leave.
 type noCopies struct{ halfmsg.Publisher }

@@ -202,7 +202,7 @@ type picked struct {
 func (s *Store) load(ctx context.Context, tx sqldb.Execer, p picked) (messages []Queued, err error) {
 	for part := range slices.Chunk(p.ids, maxInList) {
 		list, named := s.inList(part)
-		rows, err := tx.QueryContext(ctx, s.table.Query(`SELECT id, claims, attempts, {now} - created_at,
+		rows, err := tx.QueryContext(ctx, s.table.Query(`SELECT id, claims, attempts, {now}, created_at,
 			`+s.form.columns+` FROM {table}
 			WHERE producer = ? AND id IN (`+list+`) AND shard_id = ? AND `+p.condition+` ORDER BY id`),
 			slices.Concat([]any{s.config.Producer}, named, []any{p.shard}, p.args)...)
@@ -223,16 +223,25 @@ func (s *Store) scanMessages(rows *sql.Rows, shard int, to []Queued) ([]Queued, 
 		q := Queued{Shard: shard}
 		content := s.form.content()
 		var id []byte
-		var age int64
-		err := rows.Scan(append([]any{&id, &q.Claims, &q.Attempts, &age}, content.fields()...)...)
+		var now, created int64
+		err := rows.Scan(append([]any{&id, &q.Claims, &q.Attempts, &now, &created}, content.fields()...)...)
 		if err != nil {
 			return nil, err
 		}
-		q.Age = time.Duration(age) * time.Millisecond
+		q.Age = age(now, created)
 		q.Message, q.Unreadable = content.unpack(string(id))
 		to = append(to, q)
 	}
 	return to, rows.Err()
+}
+
+// latest is the last time, in milliseconds since 1970, that is taken for the creation of a message: in the year 2286.
+const latest = 9_999_999_999_999
+
+// age is the time from the creation of a message to now, both in milliseconds since 1970. A time that somebody wrote
+// into the row in another unit must not overflow, and must not fail the statement of a whole claim.
+func age(now, created int64) time.Duration {
+	return time.Duration(now-min(max(created, 0), latest)) * time.Millisecond
 }
 
 // Outcome is the result for a claimed message.

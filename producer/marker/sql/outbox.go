@@ -36,6 +36,9 @@ type OutboxConfig struct {
 	Shards int
 	// Retention is how long a sent message is kept. Default: DefaultRetention.
 	Retention time.Duration
+	// MaxBody is the longest body in bytes. A claim reads no longer body, so that a few rows cannot fill the memory; such
+	// a message is Unreadable. Default: no limit.
+	MaxBody int
 	// Logger gets warnings. Default: slog.Default().
 	Logger *slog.Logger
 }
@@ -60,7 +63,7 @@ func NewOutbox(config OutboxConfig) (*Outbox, error) {
 	if err != nil {
 		return nil, fmt.Errorf("outbox: %w", err)
 	}
-	store.table, store.form = table, ofPlainSQL(config.Dialect)
+	store.table, store.form = table, ofPlainSQL(config.Dialect, config.MaxBody)
 	return &Outbox{store}, nil
 }
 
@@ -102,7 +105,21 @@ var clockDefault = map[Dialect]string{
 }
 
 // Migrate creates the table, or upgrades the table to this version. Migrate may be called by several processes at once.
-func (o *Outbox) Migrate(ctx context.Context) error { return o.store.table.Migrate(ctx) }
+// A PostgreSQL database of the encoding SQL_ASCII is refused: such a database checks no text, and a text that is not
+// UTF-8 would fail each claim.
+func (o *Outbox) Migrate(ctx context.Context) error {
+	if o.store.table.Dollars {
+		var encoding string
+		if err := o.store.db.QueryRowContext(ctx, "SELECT getdatabaseencoding()").Scan(&encoding); err != nil {
+			return fmt.Errorf("migrate %s: %w", o.store.config.Table, err)
+		}
+		if encoding == "SQL_ASCII" {
+			return fmt.Errorf("migrate %s: the encoding of the database is SQL_ASCII, which checks no text; "+
+				"create the table in a database of the encoding UTF8", o.store.config.Table)
+		}
+	}
+	return o.store.table.Migrate(ctx)
+}
 
 // Claim implements outbox.Table; see Store.Claim.
 func (o *Outbox) Claim(ctx context.Context, owner string, limit int, lock time.Duration) (Claim, error) {
@@ -137,16 +154,20 @@ func (o *Outbox) Retry(ctx context.Context, ids ...string) (retried int64, err e
 }
 
 // ofPlainSQL is the form of the table of an Outbox.
-func ofPlainSQL(dialect Dialect) form {
-	body := "body"
+func ofPlainSQL(dialect Dialect, maxBody int) form {
+	length, body := "COALESCE(OCTET_LENGTH(body), 0)", "body"
 	if dialect == PostgreSQL {
+		length = "COALESCE(OCTET_LENGTH(body_bytes), OCTET_LENGTH(body), 0)"
 		body = "COALESCE(body_bytes, convert_to(body, 'UTF8'))"
+	}
+	if maxBody > 0 {
+		body = fmt.Sprintf("CASE WHEN %s <= %d THEN %s END", length, maxBody, body)
 	}
 	return form{
 		key: func(id string) any { return id },
-		columns: "exchange, routing_key, " + body + ", COALESCE(content_type, ''), COALESCE(headers, ''), " +
-			"COALESCE(broker, ''), delay_ms",
-		content: func() content { return &plainRow{} },
+		columns: "exchange, routing_key, " + body + ", " + length + ", COALESCE(content_type, ''), " +
+			"COALESCE(headers, ''), COALESCE(broker, ''), delay_ms",
+		content: func() content { return &plainRow{maxBody: maxBody} },
 	}
 }
 
@@ -155,11 +176,13 @@ type plainRow struct {
 	message producer.Message
 	headers string
 	delayMS int64
+	// length is that of the body in bytes; maxBody is the longest that is read, or 0.
+	length, maxBody int
 }
 
 func (r *plainRow) fields() []any {
 	m := &r.message
-	return []any{&m.Exchange, &m.RoutingKey, &m.Body, &m.ContentType, &r.headers, &m.Broker, &r.delayMS}
+	return []any{&m.Exchange, &m.RoutingKey, &m.Body, &r.length, &m.ContentType, &r.headers, &m.Broker, &r.delayMS}
 }
 
 // maxDelayMS is a delay whose time.Duration does not overflow; coordinators take far less.
@@ -168,6 +191,9 @@ const maxDelayMS = int64(365 * 24 * time.Hour / time.Millisecond)
 // unpack implements content. Errors quote no value: headers may hold a secret.
 func (r *plainRow) unpack(id string) (producer.Message, error) {
 	r.message.ID = id
+	if r.maxBody > 0 && r.length > r.maxBody {
+		return r.message, fmt.Errorf("body is %d bytes long, more than %d", r.length, r.maxBody)
+	}
 	if r.delayMS < 0 || r.delayMS > maxDelayMS {
 		return r.message, fmt.Errorf("delay_ms is %d; give 0 to %d", r.delayMS, maxDelayMS)
 	}

@@ -167,3 +167,44 @@ func TestSlowClaimLeavesTimeToRecord(t *testing.T) {
 		t.Errorf("from the claim on the sender has %v of a lock of %v", given, lock)
 	}
 }
+
+// A claim whose COMMIT is under way may lock its rows, whatever the client does. So a relay that stops waits for the
+// claim, and releases the rows.
+func TestStoppedRelayWaitsForItsClaim(t *testing.T) {
+	t.Parallel()
+	d := servers.PostgreSQL(t)
+	db := openDB(t, d.Driver, d.DSN)
+	s := table(t, db, sqlmarker.PostgreSQL)
+	commit(t, db, s, numbered(1)...)
+	for _, statement := range []string{
+		`CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS
+			$$ BEGIN PERFORM pg_sleep(0.5); RETURN NULL; EXCEPTION WHEN query_canceled THEN RETURN NULL; END $$`,
+		`CREATE CONSTRAINT TRIGGER slow AFTER UPDATE ON msghandler_markers DEFERRABLE INITIALLY DEFERRED
+			FOR EACH ROW WHEN (OLD.owner IS NULL AND NEW.owner IS NOT NULL) EXECUTE FUNCTION slow()`,
+	} {
+		if _, err := db.ExecContext(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	number := func(query string) (n int) {
+		if err := db.QueryRowContext(t.Context(), query).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	stopped := make(chan struct{})
+	r := relay(t, s, &sent{}, func(*outbox.Config) {})
+	go func() { defer close(stopped); r.Run(ctx) }()
+	commits := func() int {
+		return number(`SELECT COUNT(*) FROM pg_stat_activity
+			WHERE datname = current_database() AND state = 'active' AND query ILIKE 'commit%'`)
+	}
+	servers.Eventually(t, patience, "a claim commits", func() bool { return commits() > 0 })
+	stop()
+	<-stopped
+	servers.Eventually(t, patience, "no COMMIT is under way", func() bool { return commits() == 0 })
+	if n := number(`SELECT COUNT(*) FROM msghandler_markers WHERE lock_until IS NOT NULL`); n > 0 {
+		t.Errorf("%d rows are locked", n)
+	}
+}

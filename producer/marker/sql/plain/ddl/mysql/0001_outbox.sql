@@ -27,6 +27,11 @@ CREATE TABLE IF NOT EXISTS {table} (
   claims       INT NOT NULL DEFAULT 0 COMMENT 'above 1 the message may have been sent before',
   attempts     INT NOT NULL DEFAULT 0 COMMENT 'how often the message was refused',
   last_error   TEXT CHARACTER SET utf8mb4,
+  -- An INSERT that breaks these rules fails: its row would never be sent, or would stop other rows.
+  CONSTRAINT {index}_state CHECK (state BETWEEN 1 AND 4),
+  CONSTRAINT {index}_unsent_is_due CHECK (due_at IS NOT NULL OR state >= 3),
+  CONSTRAINT {index}_milliseconds CHECK (created_at BETWEEN 0 AND 9999999999999),
+  CONSTRAINT {index}_counters CHECK (claims BETWEEN 0 AND 1000000000 AND attempts BETWEEN 0 AND 1000000000),
   PRIMARY KEY (producer, id),
   KEY {index}_claim (shard_id, producer, state, due_at, lock_until, id),
   KEY {index}_unsent (producer, state, created_at),

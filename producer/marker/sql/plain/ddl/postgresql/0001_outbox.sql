@@ -26,6 +26,13 @@ CREATE TABLE {table} (
   claims       INT NOT NULL DEFAULT 0,      -- above 1 the message may have been sent before
   attempts     INT NOT NULL DEFAULT 0,      -- how often the message was refused
   last_error   TEXT,
+  -- An INSERT that breaks these rules fails: its row would never be sent, or would stop other rows.
+  CONSTRAINT {index}_state CHECK (state BETWEEN 1 AND 4),
+  CONSTRAINT {index}_unsent_is_due CHECK (due_at IS NOT NULL OR state >= 3),
+  CONSTRAINT {index}_milliseconds CHECK (created_at BETWEEN 0 AND 9999999999999),
+  CONSTRAINT {index}_counters CHECK (claims BETWEEN 0 AND 1000000000 AND attempts BETWEEN 0 AND 1000000000),
+  CONSTRAINT {index}_lengths CHECK (OCTET_LENGTH(id) <= 255 AND OCTET_LENGTH(exchange) <= 255 AND OCTET_LENGTH(routing_key) <= 255
+    AND OCTET_LENGTH(content_type) <= 255 AND OCTET_LENGTH(headers) <= 65535 AND OCTET_LENGTH(broker) <= 255),
   PRIMARY KEY (producer, id)
 );
 -- These indexes hold unsent messages only, so sent rows cost a relay nothing.
