@@ -27,6 +27,7 @@ final class Markers {
     private static final String SENT = "due_at = NULL, owner = NULL, lock_time = NULL, lock_until = NULL,"
             + " sent_at = CASE WHEN state = 0 THEN sent_at ELSE " + NOW + " END,"
             + " state = CASE WHEN state = 0 THEN 0 ELSE 3 END";
+    private static final System.Logger LOG = System.getLogger(Markers.class.getName());
     private static final long WEEK = 7L * 24 * 3600 * 1000;
     private static final int DUPLICATE_KEY = 1062;
     private static final int LOCK_WAIT_TIMEOUT = 1205;
@@ -44,7 +45,7 @@ final class Markers {
         try (var tx = database.getConnection()) {
             tx.setTransactionIsolation(Connection.TRANSACTION_READ_COMMITTED);
             tx.setAutoCommit(false);
-            waitForLocks(tx, lockSeconds);
+            waitForLocks(tx, "" + lockSeconds);
             try {
                 T result = work.in(tx);
                 tx.commit();
@@ -56,11 +57,22 @@ final class Markers {
                     e.addSuppressed(lost);
                 }
                 throw e;
+            } finally {
+                restore(tx);
             }
         }
     }
 
-    private static void waitForLocks(Connection tx, int seconds) throws SQLException {
+    /** A pool hands the connection on, also to transactions that are not begun here. */
+    private static void restore(Connection tx) {
+        try {
+            waitForLocks(tx, "DEFAULT");
+        } catch (SQLException e) {
+            LOG.log(System.Logger.Level.DEBUG, "connection lost: {0}", e.getMessage()); // the pool drops it
+        }
+    }
+
+    private static void waitForLocks(Connection tx, String seconds) throws SQLException {
         try (var statement = tx.createStatement()) {
             statement.execute("SET SESSION innodb_lock_wait_timeout = " + seconds);
         }
@@ -68,6 +80,9 @@ final class Markers {
 
     /** The first write of a business. False: a tombstone stands, or the marker of an earlier run. */
     boolean mark(Connection tx, String id) throws SQLException {
+        if (tx.getAutoCommit()) { // the marker would commit by itself, and the message go out without its business
+            throw new IllegalStateException("no transaction has begun");
+        }
         try (var insert = tx.prepareStatement("INSERT INTO msghandler_markers (producer, id, verdict, created_at)"
                 + " VALUES (?, ?, 2, " + NOW + ")")) {
             insert.setBytes(1, bytes(producer));
@@ -123,7 +138,7 @@ final class Markers {
             if (e.getErrorCode() != LOCK_WAIT_TIMEOUT) {
                 throw e;
             }
-            waitForLocks(tx, 0); // the next ids must not wait for one; MySQL, unlike MariaDB, waits a second at least
+            waitForLocks(tx, "0"); // the next ids must not wait for one; MySQL, unlike MariaDB, waits a second at least
         }
     }
 

@@ -14,7 +14,6 @@ import java.sql.SQLException;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
-import java.util.Set;
 import java.util.TreeMap;
 import java.util.concurrent.Executors;
 import javax.sql.DataSource;
@@ -28,7 +27,6 @@ import org.mariadb.jdbc.MariaDbDataSource;
  * POST /deleteBusiness. docs/other-languages.md says how to run it, and what each step is for.
  */
 final class Orders {
-    private static final Set<String> SENT = Set.of(Producer.COMMITTED, "STATE_SENDABLE", "STATE_DONE", "STATE_DEAD");
     private static final int LONGEST = 1 << 20;
 
     private record Answer(int status, Object body) {
@@ -96,7 +94,7 @@ final class Orders {
                     insert.executeUpdate();
                 }
             });
-            return new Answer(SENT.contains(stands) ? 200 : 409, Map.of("stands", stands));
+            return new Answer(Producer.SENT.contains(stands) ? 200 : 409, Map.of("stands", stands));
         } catch (Producer.RolledBackException e) {
             return new Answer(422, Map.of("stands", "VERDICT_ROLLED_BACK", "error", String.valueOf(e.getMessage())));
         }

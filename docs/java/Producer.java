@@ -30,6 +30,8 @@ final class Producer {
     }
 
     static final String COMMITTED = Markers.Verdict.VERDICT_COMMITTED.name();
+    /** What stands of a message whose business has committed. */
+    static final Set<String> SENT = Set.of(COMMITTED, "STATE_SENDABLE", "STATE_DONE", "STATE_DEAD");
     private static final System.Logger LOG = System.getLogger(Producer.class.getName());
 
     private final String name;

@@ -87,7 +87,10 @@ class Markers {
 }
 
 function connect(url, max) {
-  const pool = new pg.Pool({connectionString: url, max, connectionTimeoutMillis: 2000});
+  const pool = new pg.Pool({
+    connectionString: url, max, connectionTimeoutMillis: 2000, keepAlive: true,
+    query_timeout: 8000, // more than locks take: a network that loses all bytes must not keep the connections for ever
+  });
   pool.on('error', () => {}); // a lost connection that nobody uses: the pool replaces it
   pool.on('connect', client => client.on('error', () => {})); // one in use: its next query fails
   return pool;

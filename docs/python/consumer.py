@@ -17,6 +17,7 @@ import time
 import pika
 import pika.exceptions
 import psycopg2
+import psycopg2.extensions
 
 CONSUMER = "python-payments"
 QUEUE, DEAD = "python-payments", "python-payments.dead"
@@ -40,6 +41,8 @@ class Inbox:
             if tx.rowcount == 0:
                 return False
             effect(tx)
+            if self.db.info.transaction_status == psycopg2.extensions.TRANSACTION_STATUS_INERROR:
+                raise psycopg2.InternalError("the effect has swallowed an error; its COMMIT would roll back silently")
         return True
 
     def purge(self):

@@ -24,6 +24,7 @@ import urllib.request
 
 import psycopg2
 import psycopg2.errors
+import psycopg2.extensions
 
 PRODUCER = QUEUE = "python-http-orders"
 
@@ -42,6 +43,11 @@ SENT = f"""due_at = NULL, owner = NULL, lock_time = NULL, lock_until = NULL,
     sent_at = CASE WHEN state = 0 THEN sent_at ELSE {NOW} END, state = CASE WHEN state = 0 THEN 0 ELSE 3 END"""
 
 
+# A network that loses all bytes must not keep threads for ever.
+TIMEOUTS = {"connect_timeout": 2, "tcp_user_timeout": 8000, "keepalives_idle": 4, "keepalives_interval": 2,
+            "keepalives_count": 2}
+
+
 class RolledBack(Exception):
     """The message's business has not committed, and never will under this id."""
 
@@ -58,9 +64,11 @@ class Markers:
     @contextlib.contextmanager
     def transaction(self, lock_timeout="5s"):
         """A transaction, which an error rolls back. A service under load takes its connections from a pool."""
-        with contextlib.closing(psycopg2.connect(self.url, connect_timeout=2)) as db, db, db.cursor() as tx:
+        with contextlib.closing(psycopg2.connect(self.url, **TIMEOUTS)) as db, db, db.cursor() as tx:
             tx.execute("SET LOCAL lock_timeout = %s", (lock_timeout,))
             yield tx
+            if db.info.transaction_status == psycopg2.extensions.TRANSACTION_STATUS_INERROR:
+                raise psycopg2.InternalError("the business has swallowed an error; its COMMIT would roll back silently")
 
     def mark(self, tx, message_id):
         """The first write of a business. False: a tombstone stands, or the marker of an earlier run."""
@@ -311,6 +319,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
         """No line for each request."""
 
 
+class Server(http.server.ThreadingHTTPServer):
+    request_queue_size = 128  # not 5, where the callers of a burst wait for seconds to connect
+
+
 def text(value):
     if not isinstance(value, str):
         raise TypeError("a name or an id is a text")
@@ -332,7 +344,7 @@ def main():
     if not Handler.tokens:
         logging.warning("every client of %s can have transactions rolled back; set COORDINATOR_TOKENS", listen)
     host, _, port = listen.rpartition(":")
-    server = http.server.ThreadingHTTPServer((host, int(port)), Handler)
+    server = Server((host, int(port)), Handler)
     print("ready", flush=True)
     server.serve_forever()
 

@@ -60,8 +60,9 @@ class Markers:
             db.execute("COMMIT")  # what does not get here is rolled back as db is closed
 
     def mark(self, tx, message_id):
-        """The first thing a business does. It fails where a tombstone stands, or the marker of an earlier run."""
-        tx.execute("INSERT INTO markers (id, verdict) VALUES (?, ?)", (message_id, pb.VERDICT_COMMITTED))
+        """The first write of a business. False: a tombstone stands, or the marker of an earlier run."""
+        return tx.execute("INSERT INTO markers (id, verdict) VALUES (?, ?) ON CONFLICT DO NOTHING",
+                          (message_id, pb.VERDICT_COMMITTED)).rowcount == 1
 
     def look(self, ids):
         """The verdicts that are committed."""
@@ -120,7 +121,6 @@ class Answers(rpc.ProducerServiceServicer):
         if request.producer != self.producer.name:
             context.abort(grpc.StatusCode.FAILED_PRECONDITION, f"this is the producer {self.producer.name}")
 
-
     def knows(self, context):
         """Whether the call carries one of the tokens. The file is read each time, so that a token can be replaced."""
         shown = [v.partition(" ") for k, v in context.invocation_metadata() if k == "authorization"]
@@ -145,15 +145,14 @@ class Producer:
         An error means that nothing has committed, or that the outcome is unknown; then the same call may be made again.
         """
         verdict = self.markers.look([message.id]).get(message.id)
-        if verdict == pb.VERDICT_ROLLED_BACK:
-            return pb.Verdict.Name(verdict)
-        state = self.store(message)
-        if verdict is None:
-            if state != pb.STATE_PENDING:
+        if verdict != pb.VERDICT_ROLLED_BACK:
+            state = self.store(message)
+            if verdict is None and state != pb.STATE_PENDING:
                 return pb.State.Name(state)
-            self.run(message.id, business)
-        self.submits.submit(self.submit, message.id)  # in the background: a Submit that is lost loses nothing
-        return pb.Verdict.Name(pb.VERDICT_COMMITTED)
+        verdict = verdict or self.run(message.id, business)
+        if verdict == pb.VERDICT_COMMITTED:
+            self.submits.submit(self.submit, message.id)  # in the background: a Submit that is lost loses nothing
+        return pb.Verdict.Name(verdict)
 
     def store(self, message):
         self.storing.add(message.id)
@@ -164,17 +163,22 @@ class Producer:
             self.storing.discard(message.id)
 
     def run(self, message_id, business):
+        begun = False
         try:
             with self.markers.transaction(wait=5) as tx:
-                self.markers.mark(tx, message_id)
-                business(tx)
+                begun = self.markers.mark(tx, message_id)
+                if begun:
+                    business(tx)
         except Exception as error:  # one of COMMIT too, which may have committed: only the database can tell
+            if not begun:
+                raise  # a lock, say: nothing is decided, and the id stays usable
             if self.markers.settle([message_id])[message_id] == pb.VERDICT_COMMITTED:
-                return
+                return pb.VERDICT_COMMITTED
             with contextlib.suppress(grpc.RpcError):  # lost, the coordinator asks and meets the tombstone
                 self.call(self.api.Rollback, pb.RollbackRequest(
                     producer=self.name, id=message_id, reason=str(error)[:1000]), patience=3)
             raise
+        return pb.VERDICT_COMMITTED if begun else self.markers.look([message_id])[message_id]
 
     def submit(self, message_id):
         try:
@@ -215,7 +219,7 @@ def main():
     # Without so_reuseport = 0 a second process on this port would quietly get half of the questions.
     server = grpc.server(concurrent.futures.ThreadPoolExecutor(16), options=[("grpc.so_reuseport", 0)])
     if not args.coordinator_tokens:
-        logging.warning("every client that reaches %s can have transactions rolled back; set --coordinator-tokens", args.listen)
+        logging.warning("every client of %s can have transactions rolled back; set --coordinator-tokens", args.listen)
     rpc.add_ProducerServiceServicer_to_server(Answers(producer, args.coordinator_tokens), server)
     server.add_insecure_port(args.listen)
     server.start()  # before the first half message: the coordinator may ask at once

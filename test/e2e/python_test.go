@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -82,8 +83,10 @@ func TestPythonProducerKeepsTheContract(t *testing.T) {
 	s.untilAsked("slow", 1)
 	answer := make(chan pb.Verdict, 100)
 	s.on("SendHalfMessage after", "too-late", func() wire.Act { answer <- s.ask("too-late"); return wire.Pass })
-	replica := s.startShop(servers.Addresses(t, 1)[0], "slow", "too-late", "vanished")
-	s.stands(replica, "too-late", "failed: UNIQUE constraint failed: markers.id")
+	s.refusesOnce("unbegun")
+	replica := s.startShop(servers.Addresses(t, 1)[0], "slow", "too-late", "vanished", "unbegun", "unbegun")
+	s.stands(replica, "too-late", "VERDICT_ROLLED_BACK")
+	s.stands(replica, "unbegun", "failed: the disk is full")
 	if verdict := <-answer; verdict != pb.Verdict_VERDICT_ROLLED_BACK {
 		t.Errorf("the last Confirm call about an order without a row was answered %v", verdict)
 	}
@@ -225,6 +228,28 @@ func (s *pythonShop) untilAsked(id string, n int) {
 	})
 }
 
+// refusesOnce has the database refuse the marker of an order until the order is sent again, and hides the order from
+// the coordinator meanwhile.
+func (s *pythonShop) refusesOnce(id string) {
+	s.exec(`CREATE TRIGGER full BEFORE INSERT ON markers WHEN NEW.verdict = 2 AND NEW.id = '` + id + `'
+		BEGIN SELECT RAISE(ABORT, 'the disk is full'); END`)
+	s.on("Confirm before", id, func() wire.Act { return wire.Cut })
+	var sent atomic.Int32
+	s.on("SendHalfMessage after", id, func() wire.Act {
+		if sent.Add(1) == 2 {
+			s.exec(`DROP TRIGGER full`)
+			s.on("Confirm before", id, nil)
+		}
+		return wire.Pass
+	})
+}
+
+func (s *pythonShop) exec(statement string) {
+	if _, err := s.db.ExecContext(s.t.Context(), statement); err != nil {
+		s.t.Errorf("%s: %v", statement, err)
+	}
+}
+
 // dies has the shop killed at that call, once. killed does the killing.
 func (s *pythonShop) dies(call, id string) {
 	s.on(call, id, func() wire.Act {
@@ -305,7 +330,7 @@ func (s *pythonShop) tally() {
 	if !maps.Equal(committed, delivered) {
 		s.t.Errorf("committed and delivered differ:\n%v\n%v", committed, delivered)
 	}
-	for _, id := range []string{"paid-0", "silent-0", "silent-9", "late-answer", "killed"} {
+	for _, id := range []string{"paid-0", "silent-0", "silent-9", "late-answer", "killed", "unbegun"} {
 		if committed[id] == "" {
 			s.t.Errorf("%s has not committed", id)
 		}

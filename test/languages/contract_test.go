@@ -1,9 +1,11 @@
 package languages
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/msghandler/msghandler/internal/cli"
@@ -29,6 +31,10 @@ var checks = []struct {
 	{"a stranger is refused", (*shop).refusesStrangers},
 	{"a database that is away costs nothing", (*shop).livesWithoutDatabase},
 	{"a lost commit is found at the database", (*shop).findsCommits},
+	{"a commit in doubt is left to the coordinator", (*shop).leavesDoubts},
+	{"a commit that nobody can decide yet is left too", (*shop).leavesHeldIDs},
+	{"Submit and Rollback come behind the row", (*shop).callsBehindTheRow},
+	{"the rows of other producers are not its own", (*shop).keepsApart},
 	{"a lost Submit loses nothing", (*shop).losesSubmit},
 	{"many orders at once are taken", (*shop).takesMany},
 	{"a full batch is answered", (*shop).answersBatches},
@@ -38,6 +44,7 @@ var checks = []struct {
 }
 
 func TestLanguagesKeepTheContract(t *testing.T) {
+	t.Parallel()
 	c := startCoordinator(t)
 	for _, l := range languages {
 		t.Run(l.name, func(t *testing.T) {
@@ -273,6 +280,88 @@ func (s *shop) findsCommits() {
 			s.stands(id, "COMMITTED")
 		}
 	}
+}
+
+// leavesDoubts loses the answer to a COMMIT, and the database with it: the program cannot know what stands.
+func (s *shop) leavesDoubts() {
+	s.settled()
+	reached, act := s.holdsCommit(wire.Reply, "doubtful")
+	done := s.ordering("doubtful", 6)
+	s.wait(reached, "the order has committed")
+	s.way.Cut()
+	act <- wire.Cut
+	if a := <-done; a.status != http.StatusServiceUnavailable {
+		s.Errorf("an order whose COMMIT is in doubt is answered %+v, want status 503", a)
+	}
+	s.way.Restore()
+	s.settled()
+	s.ordered("doubtful", 6, http.StatusOK, "VERDICT_COMMITTED")
+}
+
+// leavesHeldIDs loses a COMMIT, and has another transaction hold the id: settle finds no verdict.
+func (s *shop) leavesHeldIDs() {
+	s.settled()
+	reached, act := s.holdsCommit(wire.Request, "held")
+	done := s.ordering("held", 6)
+	s.wait(reached, "the order is about to commit")
+	held, tx := make(chan error, 1), s.begin(`SELECT 1`)
+	go func() {
+		_, err := tx.ExecContext(s.Context(), `INSERT INTO msghandler_markers (producer, id, verdict, created_at)
+			VALUES ('`+s.name+`', 'held', 2, 1)`)
+		held <- err
+	}()
+	s.blocked()
+	act <- wire.Cut
+	if err := <-held; err != nil {
+		s.Fatal(err)
+	}
+	if a := <-done; a.status != http.StatusServiceUnavailable {
+		s.Errorf("an order whose id is held is answered %+v, want status 503", a)
+	}
+	if err := tx.Rollback(); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// callsBehindTheRow looks into the table when a Submit or a Rollback is on its way.
+func (s *shop) callsBehindTheRow() {
+	for id, amount := range map[string]int{"behind-commit": 5, "behind-tombstone": -5} {
+		call, want, status := "Submit before", marker.Committed, http.StatusOK
+		if amount < 0 {
+			call, want, status = "Rollback before", marker.RolledBack, http.StatusUnprocessableEntity
+		}
+		var stood marker.Verdict
+		called := make(chan struct{})
+		var first sync.Once
+		s.on(call, id, func() wire.Act {
+			first.Do(func() {
+				found, _ := s.markers.Lookup(context.Background(), []string{id}, false)
+				stood = found[id]
+				close(called)
+			})
+			return wire.Pass
+		})
+		if a := s.order(id, amount); a.status != status {
+			s.Errorf("the order %s is answered %+v, want status %d", id, a, status)
+		}
+		s.wait(called, call+" "+id)
+		if stood != want {
+			s.Errorf("%s is called for %s while the table says %v, want %v", strings.Fields(call)[0], id, stood, want)
+		}
+	}
+}
+
+// keepsApart has another producer commit under an id of this one, in the same table.
+func (s *shop) keepsApart() {
+	const other = `producer = 'other' AND id = 'shared' AND cleaned_at IS NULL`
+	s.exec(`INSERT INTO msghandler_markers (producer, id, verdict, created_at) VALUES ('other', 'shared', 2, 1)`)
+	s.asked(false, "shared", "UNKNOWN")
+	s.asked(true, "shared", "ROLLED_BACK")
+	s.deletes("shared")
+	if n := s.count(`SELECT COUNT(*) FROM msghandler_markers WHERE ` + other); n != 1 {
+		s.Error("the marker of another producer is deleted")
+	}
+	s.exec(`DELETE FROM msghandler_markers WHERE ` + other)
 }
 
 func (s *shop) losesSubmit() {

@@ -48,7 +48,7 @@ type databaseKind struct {
 
 var languages = []language{
 	{"java-orders", java, mariaDB},
-	{"spring-orders", spring, mariaDB},
+	{"spring-orders", spring, pooled(mariaDB)},
 	{"node-orders", node, postgreSQL},
 	{"python-http-orders", python, postgreSQL},
 }
@@ -63,14 +63,23 @@ var (
 		dialect: sqlmarker.MySQL, open: servers.MariaDB,
 		url: func(dsn, address string) string {
 			_, name, _ := strings.Cut(dsn, "/")
-			return "jdbc:mariadb://" + address + "/" + name + "?user=root&connectTimeout=2000"
+			return "jdbc:mariadb://" + address + "/" + name + "?user=root&connectTimeout=2000&socketTimeout=8000"
 		},
 		// A statement that cannot end while the test holds its row.
 		waiting: `SELECT COUNT(*) FROM information_schema.processlist
-			WHERE db = DATABASE() AND info LIKE 'INSERT INTO orders%'`,
+			WHERE db = DATABASE() AND info LIKE 'INSERT INTO%'`,
 	}
 	hostOf = regexp.MustCompile(`127\.0\.0\.1:[0-9]+`)
 )
+
+// pooled has the driver keep connections: what a transaction leaves in a session meets the transaction after it.
+func pooled(kind databaseKind) databaseKind {
+	url := kind.url
+	kind.url = func(dsn, address string) string {
+		return url(dsn, address) + "&pool=true&maxPoolSize=20&poolValidMinDelay=0"
+	}
+	return kind
+}
 
 func java(t *testing.T) []string {
 	t.Helper()
@@ -122,6 +131,7 @@ func compiled(javac, libraries string) (classes string, err error) {
 	compilation.Do(func() {
 		sources, err := filepath.Glob("../../docs/java/*.java")
 		more, moreErr := filepath.Glob("../../docs/java/*/*.java")
+		more = append(more, "testdata/Mistakes.java")
 		if compilation.err = errors.Join(err, moreErr); compilation.err != nil {
 			return
 		}

@@ -192,7 +192,7 @@ func (s *shop) post(path, authorization, body string) answer {
 	if authorization != "" {
 		request.Header.Set("Authorization", authorization)
 	}
-	response, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(request)
+	response, err := (&http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}).Do(request)
 	if err != nil {
 		return answer{Error: err.Error()}
 	}

@@ -2,7 +2,9 @@ import java.sql.Connection;
 import java.sql.SQLException;
 import javax.sql.DataSource;
 import org.springframework.dao.DuplicateKeyException;
+import org.springframework.dao.TransientDataAccessResourceException;
 import org.springframework.jdbc.datasource.DataSourceUtils;
+import org.springframework.transaction.IllegalTransactionStateException;
 import org.springframework.transaction.support.TransactionSynchronizationAdapter;
 import org.springframework.transaction.support.TransactionSynchronizationManager;
 
@@ -20,13 +22,23 @@ final class HalfMessages {
         this.producer = producer;
     }
 
-    /** The first statement of the transaction. Its half message was stored before, outside of any transaction. */
-    void join(String id) throws SQLException {
+    /**
+     * The first statement of the transaction. Its half message was stored before, outside of any transaction. The
+     * exceptions are unchecked: behind a checked one Spring commits.
+     */
+    void join(String id) {
+        if (!TransactionSynchronizationManager.isActualTransactionActive()
+                || !TransactionSynchronizationManager.hasResource(database)) {
+            throw new IllegalTransactionStateException(
+                    "no transaction of this database runs; does the call go past Spring's proxy?");
+        }
         Connection tx = DataSourceUtils.getConnection(database); // that of the transaction
         try {
             if (!markers.mark(tx, id)) {
                 throw new DuplicateKeyException("a tombstone stands, or the marker of an earlier run: " + id);
             }
+        } catch (SQLException e) {
+            throw new TransientDataAccessResourceException("nothing is decided; try again: " + e.getMessage(), e);
         } finally {
             DataSourceUtils.releaseConnection(tx, database);
         }

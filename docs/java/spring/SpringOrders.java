@@ -2,6 +2,7 @@ import java.io.IOException;
 import java.sql.SQLException;
 import java.util.List;
 import javax.sql.DataSource;
+import org.springframework.dao.DataAccessException;
 import org.springframework.dao.DuplicateKeyException;
 import org.springframework.jdbc.datasource.DataSourceTransactionManager;
 import org.springframework.jdbc.datasource.DataSourceUtils;
@@ -41,7 +42,7 @@ final class SpringOrders {
             return Producer.COMMITTED;
         } catch (DuplicateKeyException e) {
             return standing(message.id(), e).name();
-        } catch (TransactionException | BusinessFailure e) {
+        } catch (TransactionException | DataAccessException | BusinessFailure e) {
             if (standing(message.id(), e) == Markers.Verdict.VERDICT_ROLLED_BACK) {
                 throw new Producer.RolledBackException(e);
             }
@@ -50,13 +51,14 @@ final class SpringOrders {
     }
 
     private void run(String id, Producer.Business business) {
+        halfMessages.join(id);
+        var tx = DataSourceUtils.getConnection(database);
         try {
-            halfMessages.join(id);
-            var tx = DataSourceUtils.getConnection(database);
             business.in(tx);
-            DataSourceUtils.releaseConnection(tx, database);
         } catch (SQLException e) {
             throw new BusinessFailure(e);
+        } finally {
+            DataSourceUtils.releaseConnection(tx, database);
         }
     }
 
