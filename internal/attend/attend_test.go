@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -357,6 +358,20 @@ func TestAFailureComesBackByPost(t *testing.T) {
 		if status.Code(err) != codes.DataLoss {
 			t.Errorf("%s: got %v", h.name, err)
 		}
+	}
+}
+
+// A text that is cut within a character still comes back by post.
+func TestALongFailureComesBackByPost(t *testing.T) {
+	t.Parallel()
+	hubs := connected(t, servers.Redis(t).URL(), "one", "two")
+	hubs[0].replica(t, func(*pb.AttendQuestion) *pb.AttendAnswer {
+		return &pb.AttendAnswer{Answer: &pb.AttendAnswer_Failure{
+			Failure: &pb.AttendFailure{Code: int32(codes.DataLoss), Message: "x" + strings.Repeat("é", 200)},
+		}}
+	})
+	if err := hubs[1].confirm(t, patient); status.Code(err) != codes.DataLoss {
+		t.Errorf("got %v", err)
 	}
 }
 
