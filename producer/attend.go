@@ -202,7 +202,7 @@ func (a *attendance) close(ctx context.Context) {
 	a.stopSeating()
 	a.mu.Lock()
 	for s := range a.open {
-		s.leave()
+		a.attended.Go(s.leave) // it waits where the coordinator does not read
 	}
 	a.mu.Unlock()
 	_ = a.attended.Wait(ctx) // what is left is ended

@@ -2,6 +2,7 @@ package producer
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -163,11 +164,12 @@ func (s *attendedStream) answer(q *pb.AttendQuestion) *pb.AttendAnswer {
 	return answer
 }
 
-// failureOf says why a question has no answer.
+// failureOf says why a question has no answer. Text that is not UTF-8 would break the stream.
 func failureOf(q *pb.AttendQuestion, err error) *pb.AttendAnswer {
 	st := status.Convert(err)
 	text := st.Message()
+	text = strings.ToValidUTF8(text[:min(len(text), maxFailure)], "")
 	return &pb.AttendAnswer{Id: q.GetId(), Answer: &pb.AttendAnswer_Failure{Failure: &pb.AttendFailure{
-		Code: int32(st.Code()), Message: text[:min(len(text), maxFailure)], //nolint:gosec // codes are small
+		Code: int32(st.Code()), Message: text, //nolint:gosec // codes are small
 	}}}
 }

@@ -3,6 +3,7 @@ package attend
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -182,7 +183,8 @@ func failureOf(answer *msghandlerv1.AttendAnswer) error {
 		code = codes.Unknown
 	}
 	text := failure.GetMessage()
-	return status.Error(code, text[:min(len(text), maxFailureText)])
+	// A character that is cut in two would keep the failure from going on by post.
+	return status.Error(code, strings.ToValidUTF8(text[:min(len(text), maxFailureText)], ""))
 }
 
 // more asks another replica, if one is left and the rounds allow it. The result is closed when a stream may have room;

@@ -9,6 +9,7 @@ package attend
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -82,8 +83,10 @@ type Hub struct {
 	logged *loglimit.Limiter
 	// post is set by Connect. Until then only the streams of this coordinator are asked.
 	post atomic.Pointer[Post]
-	// asks counts the questions sent by post.
-	asks atomic.Uint64
+	// asks counts the questions sent by post. idPrefix begins their ids: random text, so that no answer to another
+	// process settles one of them, not even where two have one name.
+	asks     atomic.Uint64
+	idPrefix string
 	// incoming is how many questions of other coordinators are under way.
 	incoming atomic.Int64
 	recent   recent
@@ -125,7 +128,7 @@ func New(config Config) *Hub {
 		config.Asked = func(string) {}
 	}
 	h := &Hub{
-		config: config, logged: loglimit.New(logInterval), news: make(chan struct{}, 1),
+		config: config, logged: loglimit.New(logInterval), news: make(chan struct{}, 1), idPrefix: rand.Text() + "-",
 		rosters: map[string]*roster{}, announced: map[string]bool{}, sent: map[string]chan<- outcome{},
 	}
 	h.life, h.end = context.WithCancel(context.Background())

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -357,6 +358,50 @@ func TestAFailureComesBackByPost(t *testing.T) {
 		if status.Code(err) != codes.DataLoss {
 			t.Errorf("%s: got %v", h.name, err)
 		}
+	}
+}
+
+// A coordinator with the name of another receives its letters too, and must not take its answers.
+func TestAnAnswerSettlesNoQuestionOfANamesake(t *testing.T) {
+	t.Parallel()
+	hubs := connected(t, servers.Redis(t).URL(), "one", "one", "two")
+	r := hubs[2].replica(t, func(q *pb.AttendQuestion) *pb.AttendAnswer {
+		if q.GetConfirm().GetIds()[0] == "unanswered" {
+			return nil
+		}
+		return committed(q)
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), patient)
+	defer cancel()
+	asked := make(chan *pb.ConfirmResponse, 1)
+	go func() {
+		answer, _ := hubs[1].Client("orders").Confirm(ctx, &pb.ConfirmRequest{Ids: []string{"unanswered"}})
+		asked <- answer
+	}()
+	servers.Eventually(t, 10*time.Second, "the question is open", func() bool { return len(r.questions()) == 1 })
+	if err := hubs[0].confirm(t, patient); err != nil {
+		t.Error(err)
+	}
+	servers.Eventually(t, 10*time.Second, "the namesake has the answer too", func() bool {
+		return hubs[1].count(attend.Late) == 1 || len(asked) == 1
+	})
+	cancel()
+	if answer := <-asked; answer != nil {
+		t.Errorf("the namesake took the answer %v", answer)
+	}
+}
+
+// A text that is cut within a character still comes back by post.
+func TestALongFailureComesBackByPost(t *testing.T) {
+	t.Parallel()
+	hubs := connected(t, servers.Redis(t).URL(), "one", "two")
+	hubs[0].replica(t, func(*pb.AttendQuestion) *pb.AttendAnswer {
+		return &pb.AttendAnswer{Answer: &pb.AttendAnswer_Failure{
+			Failure: &pb.AttendFailure{Code: int32(codes.DataLoss), Message: "x" + strings.Repeat("é", 200)},
+		}}
+	})
+	if err := hubs[1].confirm(t, patient); status.Code(err) != codes.DataLoss {
+		t.Errorf("got %v", err)
 	}
 }
 

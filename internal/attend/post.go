@@ -40,7 +40,7 @@ const (
 // letter is what coordinators send each other, in JSON. Fields of later versions are ignored.
 type letter struct {
 	Kind string `json:"kind"`
-	// ID is of the question, unique at the coordinator that asks.
+	// ID is of the question, unique among all coordinators.
 	ID string `json:"id,omitempty"`
 	// From is the mailbox of the sender.
 	From string `json:"from"`
@@ -70,7 +70,7 @@ func (h *Hub) send(a *ask, mailbox string, insist bool) (received bool, err erro
 	if err != nil {
 		return false, err
 	}
-	id := strconv.FormatUint(h.asks.Add(1), 36)
+	id := h.idPrefix + strconv.FormatUint(h.asks.Add(1), 36)
 	results := make(chan outcome, 1)
 	h.mu.Lock()
 	h.sent[id] = results

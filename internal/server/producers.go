@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -35,16 +36,15 @@ func (s *Server) origin(
 		o.confirmAfter = c.duration("confirm_after", confirmAfter, maxConfirmAfter)
 	}
 	resolved, err := s.config.Targets.Resolve(producer, target)
-	attends := halfmsg.AttendTarget(producer)
 	switch {
 	case errors.Is(err, halfmsg.ErrForbidden) && c.found == nil:
 		return o, err
-	case errors.Is(err, halfmsg.ErrNoTarget) || err == nil && resolved == attends:
+	case errors.Is(err, halfmsg.ErrNoTarget) || err == nil && strings.HasPrefix(resolved, halfmsg.AttendScheme):
 		if attended, away := s.attended(ctx, c, producer); !attended {
 			c.fail("callback_target", "is not usable: %s", notAttending(err, producer))
 			return o, away
 		}
-		o.target = attends
+		o.target = halfmsg.AttendTarget(producer)
 	case err != nil:
 		c.fail("callback_target", "is not usable: %s", err)
 	case target != "":

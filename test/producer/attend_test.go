@@ -230,13 +230,13 @@ func (o *oldCoordinator) SendHalfMessages(
 }
 
 // serve serves a coordinator until the test ends.
-func serve(t *testing.T, c pb.MessageHandlerServiceServer) (address string) {
+func serve(t *testing.T, c pb.MessageHandlerServiceServer, options ...grpc.ServerOption) (address string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := grpc.NewServer()
+	server := grpc.NewServer(options...)
 	pb.RegisterMessageHandlerServiceServer(server, c)
 	var serving sync.WaitGroup
 	serving.Go(func() { _ = server.Serve(listener) })

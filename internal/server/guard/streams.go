@@ -2,6 +2,7 @@ package guard
 
 import (
 	"context"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -70,8 +71,17 @@ func (s *stream) RecvMsg(message any) error {
 		if s.guard.config.Stopping.Err() != nil {
 			return status.Error(codes.Unavailable, "the server is stopping")
 		}
-		return status.FromContextError(s.ctx.Err()).Err()
+		return status.FromContextError(s.endReason()).Err()
 	}
+}
+
+// endReason says why the context has ended. At the deadline of a call by HTTP, net/http may give up reading the body
+// first, and cancel the context.
+func (s *stream) endReason() error {
+	if deadline, set := s.ctx.Deadline(); set && !time.Now().Before(deadline) {
+		return context.DeadlineExceeded
+	}
+	return s.ctx.Err()
 }
 
 func (s *stream) readFirst(message any) error {
