@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,9 +20,9 @@ import (
 )
 
 const (
-	// seats is at how many coordinators a producer attends at once, where there are so many: when one is killed, questions
-	// reach the producer at the other until the next stream is open.
-	seats = 2
+	// streamCount is at how many coordinators a producer attends at once, where there are so many: when one is killed,
+	// questions reach the producer at the other until the next stream is open.
+	streamCount = 2
 	// parallelAnswers is how many questions one stream takes at once.
 	parallelAnswers = 8
 	// unsupportedTries is how often a coordinator is looked for that knows Attend, before Send stops to wait for one:
@@ -57,10 +58,10 @@ type attendance struct {
 	settled chan struct{}
 	once    sync.Once
 
-	// seating ends when no more streams are opened; ctx ends the open ones.
-	seating, ctx         context.Context
-	stopSeating, endAll  context.CancelFunc
-	seatsTaken, attended lifecycle.Group
+	// opening ends when no more streams are opened; ctx ends the open ones.
+	opening, ctx        context.Context
+	stopOpening, endAll context.CancelFunc
+	keeping, attended   lifecycle.Group
 
 	mu sync.Mutex
 	// at counts the open streams of each coordinator.
@@ -80,9 +81,9 @@ func attend(p *Producer) *attendance {
 		trouble: errors.New("no coordinator has answered yet"),
 	}
 	a.ctx, a.endAll = context.WithCancel(context.Background())
-	a.seating, a.stopSeating = context.WithCancel(a.ctx)
-	for range seats {
-		a.seatsTaken.Go(a.keepSeat)
+	a.opening, a.stopOpening = context.WithCancel(a.ctx)
+	for range streamCount {
+		a.keeping.Go(a.keepStream)
 	}
 	return a
 }
@@ -115,18 +116,18 @@ const textUnsupported = "; this coordinator does not know Attend: upgrade it, or
 // explain names the remedy where a coordinator refuses a message because it cannot ask this producer.
 func (a *attendance) explain(err error) error {
 	var failure *Error
-	if a == nil || !a.unsupported.Load() || !errors.As(err, &failure) || failure.Code != codes.InvalidArgument {
-		return err
+	if a != nil && a.unsupported.Load() && errors.As(err, &failure) && strings.Contains(failure.Text, "callback_target") {
+		failure.Text += textUnsupported
+		return failure
 	}
-	failure.Text += textUnsupported
-	return failure
+	return err
 }
 
-// keepSeat keeps one stream open, until the producer is closed.
-func (a *attendance) keepSeat() {
+// keepStream keeps one stream open, until the producer is closed.
+func (a *attendance) keepStream() {
 	var failures, elsewhere int
-	for a.seating.Err() == nil {
-		s, err := a.sit()
+	for a.opening.Err() == nil {
+		s, err := a.openStream()
 		switch {
 		case err != nil:
 			a.complain(err, failures)
@@ -135,22 +136,22 @@ func (a *attendance) keepSeat() {
 				delay = refusedSteps.Delay(failures)
 			}
 			failures++
-			_ = backoff.Sleep(a.seating, delay) // the loop looks whether seating has ended
+			_ = backoff.Sleep(a.opening, delay) // the loop looks whether opening has ended
 		case s.elsewhere:
 			s.leave()
-			_ = backoff.Sleep(a.seating, otherSteps.Delay(elsewhere))
+			_ = backoff.Sleep(a.opening, otherSteps.Delay(elsewhere))
 			failures, elsewhere = 0, elsewhere+1
 		default:
 			began := time.Now()
 			select {
 			case <-s.away:
-			case <-a.seating.Done():
+			case <-a.opening.Done():
 			}
 			if failures++; time.Since(began) > steady || s.useful.Load() {
 				failures = 0
 			}
 			elsewhere = 0
-			_ = backoff.Sleep(a.seating, attendSteps.Delay(failures))
+			_ = backoff.Sleep(a.opening, attendSteps.Delay(failures))
 		}
 	}
 }
@@ -185,7 +186,7 @@ func (a *attendance) complain(err error, failures int) {
 		}
 		text = "the coordinators do not know Attend; they ask this producer only at a target of their configuration " +
 			"(producers.NAME.target); upgrade them, or set producer.Config.CallbackTarget"
-	case code == codes.Unimplemented, code == codes.Unavailable, a.seating.Err() != nil:
+	case code == codes.Unimplemented, code == codes.Unavailable, a.opening.Err() != nil:
 		return
 	}
 	if skipped, due := a.producer.complaints.due(text); due {
@@ -199,7 +200,7 @@ func (a *attendance) close(ctx context.Context) {
 	if a == nil {
 		return
 	}
-	a.stopSeating()
+	a.stopOpening()
 	a.mu.Lock()
 	for s := range a.open {
 		a.attended.Go(s.leave) // it waits where the coordinator does not read
@@ -209,7 +210,7 @@ func (a *attendance) close(ctx context.Context) {
 	a.endAll()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 	defer cancel()
-	_ = a.seatsTaken.Wait(ctx)
+	_ = a.keeping.Wait(ctx)
 	_ = a.attended.Wait(ctx) // a marker store that does not look at its context is left behind
 }
 

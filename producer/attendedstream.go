@@ -36,11 +36,11 @@ type attendedStream struct {
 	left, gone bool
 }
 
-// sit opens a stream and waits for the welcome. The stream then runs in the background.
-func (a *attendance) sit() (*attendedStream, error) {
+// openStream opens a stream and waits for the welcome. The stream then runs in the background.
+func (a *attendance) openStream() (*attendedStream, error) {
 	ctx, cancel := context.WithCancel(a.ctx)
 	late := time.AfterFunc(callTimeout, cancel)
-	stopped := context.AfterFunc(a.seating, cancel)
+	stopped := context.AfterFunc(a.opening, cancel)
 	stream, err := a.producer.coordinator.Attend(ctx)
 	if err == nil {
 		_ = stream.Send(a.hello()) // Recv has the error

@@ -43,12 +43,12 @@ type ask struct {
 	// used are the streams asked, with the ids of the questions there. late says that one has not answered in time.
 	used map[*Stream]uint64
 	late bool
-	// mailboxes are the coordinators to ask next, poor those that have only replicas which fail to answer. looked says
+	// mailboxes are the coordinators to ask next, failing those that have only replicas which fail to answer. looked says
 	// that mailboxes were looked for since the last outcome or third of the time: a replica whose stream breaks opens
 	// another.
-	mailboxes, poor []string
-	looked          bool
-	asked           map[string]bool
+	mailboxes, failing []string
+	looked             bool
+	asked              map[string]bool
 	// lost says that a stream ended before it answered. lately says that the producer has attended in the last seconds,
 	// and patient that the ask still waits for another stream of it, as it may be opening one. again is when to look next;
 	// nil while there is no need.
@@ -145,9 +145,9 @@ func (a *ask) none(over error) error {
 // take judges an outcome. The result is nil where the question goes on.
 func (a *ask) take(o outcome) *msghandlerv1.AttendAnswer {
 	switch {
-	case o.err == errPoor: //nolint:errorlint // it is never wrapped
+	case o.err == errOnlyFailing: //nolint:errorlint // it is never wrapped
 		a.rounds--
-		a.poor = append(a.poor, o.mailbox)
+		a.failing = append(a.failing, o.mailbox)
 	case o.err == errLost: //nolint:errorlint // it is never wrapped
 		a.rounds--
 		a.lost = true
@@ -221,9 +221,9 @@ func (a *ask) next() (room <-chan struct{}) {
 	} else if full != nil {
 		room = full
 	}
-	for len(a.poor) > 0 {
-		mailbox := a.poor[0]
-		a.poor = a.poor[1:]
+	for len(a.failing) > 0 {
+		mailbox := a.failing[0]
+		a.failing = a.failing[1:]
 		if a.post(mailbox, true) {
 			return nil
 		}

@@ -90,10 +90,10 @@ type Hub struct {
 	// incoming is how many questions of other coordinators are under way.
 	incoming atomic.Int64
 	recent   recent
-	// heard has the time of the last letter, in nanoseconds since 1970.
-	heard atomic.Int64
-	// news wakes the goroutine that announces: a producer has no stream here any more.
-	news chan struct{}
+	// lastReceived has the time of the last letter, in nanoseconds since 1970.
+	lastReceived atomic.Int64
+	// announceNow wakes the goroutine that announces: a producer has no stream here any more.
+	announceNow chan struct{}
 
 	life context.Context
 	end  context.CancelFunc
@@ -128,7 +128,7 @@ func New(config Config) *Hub {
 		config.Asked = func(string) {}
 	}
 	h := &Hub{
-		config: config, logged: loglimit.New(logInterval), news: make(chan struct{}, 1), idPrefix: rand.Text() + "-",
+		config: config, logged: loglimit.New(logInterval), idPrefix: rand.Text() + "-", announceNow: make(chan struct{}, 1),
 		rosters: map[string]*roster{}, announced: map[string]bool{}, sent: map[string]chan<- outcome{},
 	}
 	h.life, h.end = context.WithCancel(context.Background())
@@ -141,7 +141,7 @@ const logInterval = 10 * time.Second
 // Connect connects the Hub with the other coordinators, until Close.
 func (h *Hub) Connect(post Post) {
 	h.post.Store(&post)
-	h.heard.Store(time.Now().UnixNano())
+	h.lastReceived.Store(time.Now().UnixNano())
 	h.work.Go(func() { h.receive(post) })
 	h.work.Go(func() { h.announce(post) })
 }

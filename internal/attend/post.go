@@ -30,9 +30,9 @@ const (
 const (
 	kindQuestion = "question"
 	kindAnswer   = "answer"
-	// kindGone answers that no replica attends here any more, kindPoor that only replicas do which fail to answer.
-	kindGone = "gone"
-	kindPoor = "poor"
+	// kindGone answers that no replica attends here any more, kindFailing that only replicas do which fail to answer.
+	kindGone    = "gone"
+	kindFailing = "failing"
 	// kindCheck is of a coordinator to itself: letters still arrive.
 	kindCheck = "check"
 )
@@ -151,7 +151,7 @@ func (h *Hub) deliver(text []byte) {
 	if len(text) > maxLetter || json.Unmarshal(text, &l) != nil {
 		return // no coordinator sends such letters
 	}
-	h.heard.Store(time.Now().UnixNano())
+	h.lastReceived.Store(time.Now().UnixNano())
 	switch l.Kind {
 	case kindQuestion:
 		h.serve(l)
@@ -163,8 +163,8 @@ func (h *Hub) deliver(text []byte) {
 		h.settle(l.ID, outcome{answer: answer})
 	case kindGone:
 		h.settle(l.ID, outcome{err: errLost})
-	case kindPoor:
-		h.settle(l.ID, outcome{err: errPoor})
+	case kindFailing:
+		h.settle(l.ID, outcome{err: errOnlyFailing})
 	}
 }
 
@@ -237,7 +237,7 @@ func (h *Hub) replyTo(l letter, answer *msghandlerv1.AttendAnswer, result string
 	case Nobody:
 		reply.Kind = kindGone
 		if h.attendsHere(l.Producer) {
-			reply.Kind = kindPoor
+			reply.Kind = kindFailing
 		}
 	}
 	if reply.Kind != kindAnswer {

@@ -37,7 +37,7 @@ func (h *Hub) announce(post Post) {
 		select {
 		case <-tick.C:
 			h.turn(post, h.announceAll)
-		case <-h.news:
+		case <-h.announceNow:
 			h.turn(post, h.takeBack)
 		case <-h.life.Done():
 			h.withdraw(post)
@@ -135,7 +135,7 @@ func (h *Hub) cancelWhenSilent(ctx context.Context, cancel context.CancelFunc) {
 	for {
 		select {
 		case now := <-tick.C:
-			if heard := time.Unix(0, h.heard.Load()); now.Sub(heard) > silence && now.Sub(began) > silence {
+			if received := time.Unix(0, h.lastReceived.Load()); now.Sub(received) > silence && now.Sub(began) > silence {
 				cancel()
 				return
 			}

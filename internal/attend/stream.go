@@ -15,7 +15,7 @@ import (
 // outcome is what came of a question at one replica, or at one coordinator.
 type outcome struct {
 	answer *msghandlerv1.AttendAnswer
-	// err says why there is no answer: errLost, errLate or errPoor.
+	// err says why there is no answer: errLost, errLate or errOnlyFailing.
 	err error
 	// mailbox is the coordinator that the question was sent to; empty for this one.
 	mailbox string
@@ -25,8 +25,8 @@ type outcome struct {
 var (
 	errLost = errors.New("the stream has ended, or its coordinator")
 	errLate = errors.New("the replica has not answered in time")
-	// errPoor: the coordinator has only streams that fail to answer.
-	errPoor = errors.New("only replicas that fail to answer attend there")
+	// errOnlyFailing: the coordinator has only streams that fail to answer.
+	errOnlyFailing = errors.New("only replicas that fail to answer attend there")
 )
 
 // failureMemory is for how long a stream counts as failing after a question that it did not answer in time. Afterwards
@@ -80,7 +80,7 @@ func (s *Stream) welcome() {
 	s.welcomed, s.roster.announced = true, true
 	s.roster.wakeLocked()
 	if s.leaving { // a drain came between
-		s.tellLocked()
+		s.goAwayLocked()
 	}
 }
 
@@ -104,13 +104,13 @@ func (s *Stream) leaveLocked(tell bool) {
 	s.leaving = true
 	s.removeLocked()
 	if tell && s.welcomed {
-		s.tellLocked()
+		s.goAwayLocked()
 	}
 	s.drainLocked()
 }
 
-// tellLocked queues the go_away. Without room the stream is stuck, and only its end helps.
-func (s *Stream) tellLocked() {
+// goAwayLocked queues the go_away. Without room the stream is stuck, and only its end helps.
+func (s *Stream) goAwayLocked() {
 	goAway := &msghandlerv1.AttendResponse{Kind: &msghandlerv1.AttendResponse_GoAway{GoAway: &msghandlerv1.GoAway{}}}
 	select {
 	case s.out <- goAway:
@@ -133,7 +133,7 @@ func (s *Stream) removeLocked() {
 			h.recent.put(s.producer, true)
 		}
 		select {
-		case h.news <- struct{}{}:
+		case h.announceNow <- struct{}{}:
 		default:
 		}
 	}

@@ -73,8 +73,8 @@ func (s *Server) attended(ctx context.Context, c *check, producer string) (bool,
 	return s.config.Attendance.Attended(ctx, producer)
 }
 
-// unoriginal answers a request whose origin is refused, or cannot be checked now.
-func (s *Server) unoriginal(call, producer string, err error) error {
+// originFailed answers a request whose origin is refused, or cannot be checked now.
+func (s *Server) originFailed(call, producer string, err error) error {
 	if errors.Is(err, halfmsg.ErrForbidden) {
 		return s.refuse(producer, err)
 	}
@@ -107,7 +107,7 @@ func (p *producers) SendHalfMessage(
 	c := &check{}
 	o, err := p.server.origin(ctx, c, r.GetProducer(), r.GetCallbackTarget(), r.GetConfirmAfter())
 	if err != nil {
-		return nil, p.server.unoriginal(call, r.GetProducer(), err)
+		return nil, p.server.originFailed(call, r.GetProducer(), err)
 	}
 	c.path = "message"
 	message := p.server.build(c, o, r.GetMessage())
@@ -129,7 +129,7 @@ func (p *producers) SendHalfMessages(
 	c := &check{}
 	o, err := p.server.origin(ctx, c, r.GetProducer(), r.GetCallbackTarget(), r.GetConfirmAfter())
 	if err != nil {
-		return nil, p.server.unoriginal(call, r.GetProducer(), err)
+		return nil, p.server.originFailed(call, r.GetProducer(), err)
 	}
 	c.count("messages", len(r.GetMessages()))
 	if err := c.err(); err != nil {
