@@ -19,5 +19,5 @@ func TestDoctorOnlyWarnsAboutDefaults(t *testing.T) {
 	run(nil, args...).want(t, 0, "no configuration was given: the defaults of callbacks.allow are examined", "")
 	run([]string{"MSGHANDLER_CONFIRM_TIMEOUT=2s"}, args...).
 		want(t, 0, "WARNING   configuration   callbacks.allow is empty", "")
-	run(nil, "verify-producer", "orders", "127.0.0.1:1").want(t, 4, "connection refused", "orders was not reached")
+	run(nil, "verify-producer", "orders", "127.0.0.1:1").want(t, 4, "connection refused", "orders was not examined")
 }
