@@ -72,6 +72,7 @@ func twoCoordinators(t *testing.T, change ...func(*config.Config)) (one, two *ru
 	url := servers.Redis(t).URL()
 	change = append(change, func(c *config.Config) {
 		c.Redis.URL, c.Redis.AllowUnsafe, c.Callbacks.Allow = url, true, nil
+		c.Shutdown.Grace = 20 * time.Second // a question to a coordinator that has just ended waits until it times out
 	})
 	one, two = start(t, settings(change...)), start(t, settings(change...))
 	one.awaitReady(t)

@@ -172,7 +172,7 @@ func TestMessagesWaitUntilTokenIsReplaced(t *testing.T) {
 	if !strings.Contains(said, "producer-refuses") {
 		t.Errorf("doctor says:\n%s", said)
 	}
-	if said, status := run(t, settings, "verify-producer", "orders", s.callbacks); status != 1 ||
+	if said, status := run(t, settings, "verify-producer", "orders", s.callbacks); status != 4 ||
 		!strings.Contains(said, "producer-refuses") {
 		t.Errorf("verify-producer says (%d):\n%s", status, said)
 	}

@@ -25,7 +25,7 @@ import (
 // grpcOver is an admitted request of gRPC over HTTP, and its body.
 func grpcOver(t *testing.T, c *connection, body []byte) (r *request, read io.Reader) {
 	t.Helper()
-	r = &request{Context: context.Background(), conn: c}
+	r = &request{Context: context.Background(), conn: c, further: furtherMessage}
 	if err := r.enter(-1); err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func TestABodyOverHTTPIsAnnouncedByItsPrefix(t *testing.T) {
 func TestABodyOverHTTPIsReadInLargeParts(t *testing.T) {
 	t.Parallel()
 	g := New(Config{Limits: Limits{Calls: 10, Bytes: 10_000, Request: 20_000}})
-	r := &request{Context: context.Background(), conn: connectFrom(t, g, "10.0.0.1")}
+	r := &request{Context: context.Background(), conn: connectFrom(t, g, "10.0.0.1"), further: furtherMessage}
 	if err := r.enter(-1); err != nil {
 		t.Fatal(err)
 	}
