@@ -39,14 +39,14 @@ func settings(change ...func(*config.Config)) config.Config {
 // running is a coordinator in the background.
 type running struct {
 	*app.App
-	log   *logbook
+	log   *servers.Log
 	ended chan error
 }
 
 // start runs a coordinator until the test ends.
 func start(t *testing.T, c config.Config) *running {
 	t.Helper()
-	log := &logbook{}
+	log := &servers.Log{}
 	a, err := app.New(t.Context(), c, app.Deps{Version: "v0", Logger: slog.New(slog.NewTextHandler(log, nil))})
 	if err != nil {
 		t.Fatal(err)
@@ -60,24 +60,6 @@ func start(t *testing.T, c config.Config) *running {
 		http.DefaultClient.CloseIdleConnections()
 	})
 	return r
-}
-
-// logbook keeps log lines.
-type logbook struct {
-	mu    sync.Mutex
-	lines strings.Builder
-}
-
-func (l *logbook) Write(line []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.lines.Write(line)
-}
-
-func (l *logbook) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.lines.String()
 }
 
 // ready asks /readyz and returns the failing checks.

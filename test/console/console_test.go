@@ -4,7 +4,6 @@
 package console
 
 import (
-	"bytes"
 	"context"
 	"flag"
 	"fmt"
@@ -12,7 +11,6 @@ import (
 	"net"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -40,7 +38,7 @@ func TestMain(m *testing.M) { servers.Main(m) }
 type coordinator struct {
 	*testing.T
 	*app.App
-	log     *logbook
+	log     *servers.Log
 	sender  msghandlerv1.MessageHandlerServiceClient
 	admin   msghandlerv1.AdminServiceClient
 	address string // the producer's
@@ -61,7 +59,7 @@ func start(t *testing.T, change ...func(*config.Config)) *coordinator {
 	for _, f := range change {
 		f(&c)
 	}
-	log := &logbook{}
+	log := &servers.Log{}
 	a, err := app.New(t.Context(), c, app.Deps{Version: "v1.0.0", Logger: slog.New(slog.NewTextHandler(log, nil))})
 	if err != nil {
 		t.Fatal(err)
@@ -194,22 +192,4 @@ func (answers) DeleteBusiness(
 	context.Context, *msghandlerv1.DeleteBusinessRequest,
 ) (*msghandlerv1.DeleteBusinessResponse, error) {
 	return &msghandlerv1.DeleteBusinessResponse{}, nil
-}
-
-// logbook keeps log lines.
-type logbook struct {
-	mu    sync.Mutex
-	lines bytes.Buffer
-}
-
-func (l *logbook) Write(line []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.lines.Write(line)
-}
-
-func (l *logbook) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.lines.String()
 }

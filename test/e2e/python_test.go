@@ -140,7 +140,7 @@ func installPythonShop(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	python, stubs := servers.PythonWithGRPC(t), t.TempDir()
+	python, stubs := servers.Python(t, "grpc", "grpc_tools"), t.TempDir()
 	cmd := exec.Command(python, "-m", "grpc_tools.protoc", "-I", "proto", "--python_out="+stubs,
 		"--grpc_python_out="+stubs,
 		"proto/msghandler/v1/msghandler.proto")

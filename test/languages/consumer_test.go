@@ -70,7 +70,7 @@ func startPayments(t *testing.T) *payments {
 	t.Helper()
 	database, vhost := servers.PostgreSQL(t), servers.RabbitMQ(t)
 	p := &payments{T: t, way: wire.SQL(t, hostOf.FindString(database.DSN))}
-	p.run = []string{pythonWith(t, "psycopg2", "pika"), "../../docs/python/consumer.py"}
+	p.run = []string{servers.Python(t, "psycopg2", "pika"), "../../docs/python/consumer.py"}
 	p.env = []string{"DATABASE_URL=" + postgreSQL.url(database.DSN, p.way.Addr), "AMQP_URL=" + vhost.URL}
 	var err error
 	if p.db, err = sql.Open(database.Driver, database.DSN); err != nil {

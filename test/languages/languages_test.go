@@ -113,7 +113,7 @@ func jars(t *testing.T) string {
 	} {
 		jar := filepath.Join("/usr/share/java", name+".jar")
 		if _, err := os.Stat(jar); err != nil {
-			missing(t, jar+" is missing; scripts/install-test-servers.sh installs it")
+			servers.Missing(t, jar+" is missing; scripts/install-test-servers.sh installs it")
 		}
 		found = append(found, jar)
 	}
@@ -151,33 +151,12 @@ func compiled(javac, libraries string) (classes string, err error) {
 func node(t *testing.T) []string {
 	t.Helper()
 	if _, err := os.Stat("../../docs/node/node_modules/pg"); err != nil {
-		missing(t, "docs/node/node_modules is missing; scripts/install-test-servers.sh installs it")
+		servers.Missing(t, "docs/node/node_modules is missing; scripts/install-test-servers.sh installs it")
 	}
 	return []string{servers.Tool(t, "node"), "../../docs/node/producer.mjs"}
 }
 
 func python(t *testing.T) []string {
 	t.Helper()
-	return []string{pythonWith(t, "psycopg2"), "../../docs/python/http_producer.py"}
-}
-
-// pythonWith finds a Python with these modules: the first Python of the PATH may have none.
-func pythonWith(t *testing.T, modules ...string) string {
-	t.Helper()
-	for _, python := range []string{"python3", "/usr/bin/python3"} {
-		if exec.Command(python, "-c", "import "+strings.Join(modules, ", ")).Run() == nil {
-			return python
-		}
-	}
-	missing(t, "no python3 has "+strings.Join(modules, " and ")+"; scripts/install-test-servers.sh installs them")
-	return ""
-}
-
-// missing ends the test: a laptop may do without a language, CI may not.
-func missing(t *testing.T, reason string) {
-	t.Helper()
-	if os.Getenv("CI") == "true" {
-		t.Fatal(reason)
-	}
-	t.Skip(reason)
+	return []string{servers.Python(t, "psycopg2"), "../../docs/python/http_producer.py"}
 }

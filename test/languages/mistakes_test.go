@@ -32,7 +32,7 @@ func TestSwallowedErrorsAreNoCommit(t *testing.T) {
 	t.Parallel()
 	database := postgreSQL.open(t)
 	migrate(t, postgreSQL, database)
-	python := pythonWith(t, "psycopg2", "pika")
+	python := servers.Python(t, "psycopg2", "pika")
 	mistakes(t, []string{python, "testdata/mistakes.py"}, "DATABASE_URL="+database.DSN,
 		"PYTHONPATH=../../docs/python", "PYTHONDONTWRITEBYTECODE=1")
 }

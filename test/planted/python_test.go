@@ -24,7 +24,7 @@ func TestPlantedBugsInPythonAreFound(t *testing.T) {
 // startPython serves a producer with each bug, and returns their addresses.
 func startPython(t *testing.T) map[string][2]string {
 	t.Helper()
-	python, root := servers.PythonWithGRPC(t), filepath.Join("..", "..")
+	python, root := servers.Python(t, "grpc", "grpc_tools"), filepath.Join("..", "..")
 	dir := t.TempDir()
 	stubs := exec.Command(python, "-m", "grpc_tools.protoc", "-I", "proto", "--python_out="+dir, "--grpc_python_out="+dir,
 		"proto/msghandler/v1/msghandler.proto")

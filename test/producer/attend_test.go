@@ -28,26 +28,6 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(servers.Stopping(m)) }
 
-// logbook keeps log lines.
-type logbook struct {
-	mu    sync.Mutex
-	lines strings.Builder
-}
-
-func (l *logbook) Write(line []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.lines.Write(line)
-}
-
-func (l *logbook) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.lines.String()
-}
-
-func (l *logbook) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
-
 // coordinator runs a coordinator until the test ends. Nothing may be dialled.
 func coordinator(t *testing.T, redis string, change ...func(*config.Config)) *app.App {
 	t.Helper()
@@ -59,8 +39,8 @@ func coordinator(t *testing.T, redis string, change ...func(*config.Config)) *ap
 	for _, f := range change {
 		f(&c)
 	}
-	log := &logbook{}
-	a, err := app.New(t.Context(), c, app.Deps{Logger: log.logger()})
+	log := &servers.Log{}
+	a, err := app.New(t.Context(), c, app.Deps{Logger: slog.New(slog.NewTextHandler(log, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,10 +58,11 @@ func coordinator(t *testing.T, redis string, change ...func(*config.Config)) *ap
 }
 
 // attending is a producer without a port.
-func attending(t *testing.T, markers marker.Store, log *logbook, coordinators ...string) *producer.Producer {
+func attending(t *testing.T, markers marker.Store, log *servers.Log, coordinators ...string) *producer.Producer {
 	t.Helper()
 	p, err := producer.New(producer.Config{
-		Name: "orders", Coordinator: strings.Join(coordinators, ","), Markers: markers, Logger: log.logger(),
+		Name: "orders", Coordinator: strings.Join(coordinators, ","), Markers: markers,
+		Logger: slog.New(slog.NewTextHandler(log, nil)),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -131,7 +112,7 @@ func TestAProducerWithoutAPortIsAsked(t *testing.T) {
 	t.Parallel()
 	a := coordinator(t, "embedded:")
 	markers := memory.New()
-	p := attending(t, markers, &logbook{}, a.GRPCAddr())
+	p := attending(t, markers, &servers.Log{}, a.GRPCAddr())
 	if err := send(t, p, "1"); err != nil {
 		t.Fatal(err)
 	}
@@ -148,8 +129,8 @@ func TestSeveralReplicasAttendAtSeveralCoordinators(t *testing.T) {
 	redis := servers.Redis(t).URL()
 	one, two := coordinator(t, redis), coordinator(t, redis)
 	markers := memory.New()
-	p := attending(t, markers, &logbook{}, one.GRPCAddr(), two.GRPCAddr())
-	other := attending(t, markers, &logbook{}, two.GRPCAddr())
+	p := attending(t, markers, &servers.Log{}, one.GRPCAddr(), two.GRPCAddr())
+	other := attending(t, markers, &servers.Log{}, two.GRPCAddr())
 	for i := range 20 {
 		if err := send(t, p, fmt.Sprint("a", i)); err != nil {
 			t.Fatal(err)
@@ -176,7 +157,7 @@ func TestSendWaitsForTheFirstStream(t *testing.T) {
 	t.Parallel()
 	proxy := wire.TCP(t, "127.0.0.1:1")
 	proxy.Cut()
-	p := attending(t, memory.New(), &logbook{}, proxy.Addr)
+	p := attending(t, memory.New(), &servers.Log{}, proxy.Addr)
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	ran := false
@@ -202,7 +183,7 @@ func TestAnOldCoordinatorIsNamed(t *testing.T) {
 			t.Parallel()
 			a := coordinator(t, "embedded:", func(c *config.Config) { c.Callbacks.Allow = []string{"127.0.0.1:*"} })
 			address := serve(t, &oldCoordinator{target: pb.NewMessageHandlerServiceClient(dial(t, a.GRPCAddr()))})
-			log := &logbook{}
+			log := &servers.Log{}
 			p := attending(t, memory.New(), log, address)
 			if registered {
 				p.Register(grpc.NewServer())

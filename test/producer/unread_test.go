@@ -110,7 +110,7 @@ func TestALongFailureKeepsItsStream(t *testing.T) {
 		<-stream.Context().Done()
 		return stream.Context().Err()
 	}})
-	attending(t, memory.New(), &logbook{}, address)
+	attending(t, memory.New(), &servers.Log{}, address)
 	for range 2 {
 		select {
 		case failure := <-answered:

@@ -41,7 +41,7 @@ func PrivateMariaDB(t testing.TB) *Database {
 func needMariaDB(t testing.TB) {
 	t.Helper()
 	if mariaDBTool("mariadbd") == "" || mariaDBTool("mariadb-install-db") == "" {
-		missing(t, "MariaDB is not installed; scripts/install-test-servers.sh installs it")
+		Missing(t, "MariaDB is not installed; scripts/install-test-servers.sh installs it")
 	}
 }
 

@@ -42,7 +42,7 @@ func PrivatePostgreSQL(t testing.TB) *Database {
 func needPostgreSQL(t testing.TB) {
 	t.Helper()
 	if postgreSQLTool("initdb") == "" {
-		missing(t, "PostgreSQL is not installed; scripts/install-test-servers.sh installs it")
+		Missing(t, "PostgreSQL is not installed; scripts/install-test-servers.sh installs it")
 	}
 }
 

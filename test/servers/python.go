@@ -1,24 +1,20 @@
 package servers
 
 import (
-	"os"
 	"os/exec"
+	"strings"
 	"testing"
 )
 
-// PythonWithGRPC finds a Python with gRPC and the generator of its stubs. Without one the test is skipped, except in
-// CI.
-func PythonWithGRPC(t testing.TB) string {
+// Python finds a Python with these modules: the first Python of the PATH may have none. Without one the test is
+// skipped, except in CI.
+func Python(t testing.TB, modules ...string) string {
 	t.Helper()
 	for _, python := range []string{"python3", "/usr/bin/python3"} {
-		if exec.Command(python, "-c", "import grpc, grpc_tools").Run() == nil {
+		if exec.Command(python, "-c", "import "+strings.Join(modules, ", ")).Run() == nil {
 			return python
 		}
 	}
-	const reason = "no python3 has grpc and grpc_tools; scripts/install-test-servers.sh installs them"
-	if os.Getenv("CI") == "true" {
-		t.Fatal(reason)
-	}
-	t.Skip(reason)
+	Missing(t, "no python3 has "+strings.Join(modules, " and ")+"; scripts/install-test-servers.sh installs them")
 	return ""
 }

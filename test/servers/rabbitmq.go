@@ -45,7 +45,7 @@ func RabbitMQ(t testing.TB) *Vhost {
 	t.Helper()
 	broker, err := sharedBroker()
 	if errors.Is(err, ErrNotInstalled) {
-		missing(t, err.Error())
+		Missing(t, err.Error())
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -116,7 +116,7 @@ func rabbitServers(t testing.TB, count int) []*RabbitServer {
 	t.Helper()
 	nodes, err := launchNodes(t.TempDir(), count)
 	if errors.Is(err, ErrNotInstalled) {
-		missing(t, err.Error())
+		Missing(t, err.Error())
 	}
 	if err != nil {
 		t.Fatal(err)

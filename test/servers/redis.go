@@ -260,7 +260,7 @@ func redisTool(t testing.TB, suffix string) (release, string) {
 	}
 	path, err := release.lookPath(name)
 	if err != nil {
-		missing(t, fmt.Sprintf("%s is not installed; scripts/install-test-servers.sh installs it", name))
+		Missing(t, fmt.Sprintf("%s is not installed; scripts/install-test-servers.sh installs it", name))
 	}
 	return release, path
 }

@@ -39,13 +39,13 @@ func Tool(t testing.TB, name string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
 	if err != nil {
-		missing(t, fmt.Sprintf("%s is not installed; scripts/install-test-servers.sh installs it", name))
+		Missing(t, fmt.Sprintf("%s is not installed; scripts/install-test-servers.sh installs it", name))
 	}
 	return path
 }
 
-// missing ends the test: a laptop may do without a server, CI may not.
-func missing(t testing.TB, reason string) {
+// Missing ends the test for want of a program: a laptop may do without it, CI may not.
+func Missing(t testing.TB, reason string) {
 	t.Helper()
 	if os.Getenv("CI") == "true" {
 		t.Fatal(reason)

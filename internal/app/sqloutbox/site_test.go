@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -110,7 +109,7 @@ func (s *site) settings() config.Outbox {
 // relay relays until the test ends.
 func (s *site) relay(change ...func(*sqloutbox.Config)) *relaying {
 	s.t.Helper()
-	r := &relaying{log: &logbook{}, metrics: prometheus.NewRegistry()}
+	r := &relaying{log: &servers.Log{}, metrics: prometheus.NewRegistry()}
 	c := sqloutbox.Config{
 		Name: "shop", Settings: s.settings(), Brokers: s.brokers, MaxBody: 1000, Instance: "test", Metrics: r.metrics,
 		Traffic: uncounted{},
@@ -140,7 +139,7 @@ func (s *site) relay(change ...func(*sqloutbox.Config)) *relaying {
 // relaying is an outbox with its log and its metrics.
 type relaying struct {
 	*sqloutbox.Outbox
-	log     *logbook
+	log     *servers.Log
 	metrics *prometheus.Registry
 }
 
@@ -205,24 +204,6 @@ func (s *site) count(where string) (n int) {
 		s.t.Fatal(err)
 	}
 	return n
-}
-
-// logbook keeps log lines.
-type logbook struct {
-	mu    sync.Mutex
-	lines strings.Builder
-}
-
-func (l *logbook) Write(line []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.lines.Write(line)
-}
-
-func (l *logbook) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.lines.String()
 }
 
 var discard = slog.New(slog.DiscardHandler)

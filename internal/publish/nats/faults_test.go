@@ -16,7 +16,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -186,7 +185,7 @@ func TestDiscoveredServersReplaceTheFirst(t *testing.T) {
 func TestLoginErrorHidesPassword(t *testing.T) {
 	t.Parallel()
 	server := servers.NATS(t, `authorization { user: orders, password: right }`)
-	log := &lockedBuffer{}
+	log := &servers.Log{}
 	wrong := strings.Replace(server.URL, "nats://", "nats://orders:hunter2@", 1)
 	p, err := nats.New(nats.Config{
 		URL:    wrong,
@@ -274,24 +273,6 @@ func selfSigned(t *testing.T) (certFile, keyFile string) {
 		return file
 	}
 	return write("cert.pem", "CERTIFICATE", der), write("key.pem", "EC PRIVATE KEY", secret)
-}
-
-// lockedBuffer is a log that may be read while it is written.
-type lockedBuffer struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
 }
 
 // The question about a stream has no answer, as the user may not ask. A caller waits no longer than its own context.

@@ -16,7 +16,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -249,7 +248,7 @@ func TestFailoverToNextNodeHidesPasswords(t *testing.T) {
 	d.exchange("e")
 	d.queue("q", "e", "k", nil)
 	wrong := strings.Replace(good, "guest:guest", "guest:hunter2", 1)
-	log := &lockedBuffer{}
+	log := &servers.Log{}
 	p, err := rabbitmq.New(rabbitmq.Config{
 		URLs:   []string{"amqp://guest:hunter2@127.0.0.1:1/", wrong},
 		Logger: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})),
@@ -335,22 +334,4 @@ func selfSigned(t *testing.T) (tls.Certificate, string) {
 		t.Fatal(err)
 	}
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, file
-}
-
-// lockedBuffer is a log that may be read while it is written.
-type lockedBuffer struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
 }
