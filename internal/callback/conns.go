@@ -10,7 +10,7 @@ import (
 
 var errClosed = errors.New("the callback client is closed")
 
-// transport makes the calls to one target, whatever carries them. A call fails with a gRPC status, whose code says
+// transport makes the calls to one target, by gRPC, HTTP or a stream. A call fails with a gRPC status, whose code says
 // whether the producer was reached (see reached). A call's outgoing metadata holds its token and its trace.
 type transport interface {
 	msghandlerv1.ProducerServiceClient

@@ -60,7 +60,7 @@ func TestCallsCarryTheirProducersToken(t *testing.T) {
 	check("orders", "Bearer new")
 }
 
-// An error is stored, logged and shown: it has no token, whatever the producer's server says.
+// An error is stored, logged and shown: it has no token, also when the producer repeats the token.
 func TestErrorRepeatsNoToken(t *testing.T) {
 	t.Parallel()
 	const token = "s3cret-0123456789"

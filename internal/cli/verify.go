@@ -45,10 +45,10 @@ The producer is asked about ids that cannot exist: many at once, the longest, th
 producer's name; on several connections; and several times at once. A final question leaves a tombstone there. The
 producer also gets a request to delete markers that do not exist.
 
-Exit status: 0 when the producer keeps the contract; 1 when the producer breaks the contract, --timeout was over before
-the last check, or the report cannot be written; 2 for wrong usage, or a configuration that cannot be read; 4 when the
-producer was not reached or refuses this caller, so that nothing is known. Warnings are no failure unless
---fail-on=warning says so. docs/testing.md lists mistakes of producers, and which of them are found.`
+The exit status is 0 when the producer keeps the contract. It is 1 when the producer breaks the contract, --timeout was
+over before the last check, or the report cannot be written. It is 2 for wrong usage, or a configuration that cannot be
+read. It is 4 when the producer was not reached or refuses this caller, so that nothing is known. Warnings are no
+failure unless --fail-on=warning says so. docs/testing.md lists mistakes of producers, and which of them are found.`
 }
 
 // Run asks the producer, and fails when the producer breaks the contract.
@@ -63,7 +63,8 @@ func (c *verifyProducerCommand) Run(ctx context.Context, s *commandline.Session)
 	}
 	if c.Target == "" && settings.Producers[c.Name].Target == "" {
 		return commandline.UsageError{
-			Err: fmt.Errorf("where is %s? Write: msghandler verify-producer %s HOST:PORT, or a URL", c.Name, c.Name),
+			Err: fmt.Errorf("no target of %s is known; write: msghandler verify-producer %s HOST:PORT, or a URL; "+
+				"a producer that attends has no target and cannot be examined here", c.Name, c.Name),
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)

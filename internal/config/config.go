@@ -237,7 +237,7 @@ func (c *Config) SecuresAny() bool {
 // SecuresURLsOnly says that there are certificates for callbacks, and only targets of https are called with TLS.
 func (c *Config) SecuresURLsOnly() bool { return c.SecuresAny() && !c.secures() }
 
-// secures says whether a setting has producers called with TLS, whatever their targets are.
+// secures says whether a setting has producers called with TLS, independent of their targets.
 func (c *Config) secures() bool {
 	if c.Callbacks.TLS {
 		return true

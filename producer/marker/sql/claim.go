@@ -238,7 +238,7 @@ func (s *Store) scanMessages(rows *sql.Rows, shard int, to []Queued) ([]Queued, 
 // latest is the last time, in milliseconds since 1970, that is taken for the creation of a message: in the year 2286.
 const latest = 9_999_999_999_999
 
-// age is the time from the creation of a message to now, both in milliseconds since 1970. A time that somebody wrote
+// age is the time from the creation of a message to now, both in milliseconds since 1970. A time that an INSERT wrote
 // into the row in another unit must not overflow, and must not fail the statement of a whole claim.
 func age(now, created int64) time.Duration {
 	return time.Duration(now-min(max(created, 0), latest)) * time.Millisecond

@@ -168,7 +168,7 @@ func TestSlowClaimLeavesTimeToRecord(t *testing.T) {
 	}
 }
 
-// A claim whose COMMIT is under way may lock its rows, whatever the client does. So a relay that stops waits for the
+// A claim whose COMMIT is under way may lock its rows after the client is gone. So a relay that stops waits for the
 // claim, and releases the rows.
 func TestStoppedRelayWaitsForItsClaim(t *testing.T) {
 	t.Parallel()

@@ -47,7 +47,7 @@ func (s signal) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// A final refusal takes one attempt, whatever MaxAttempts says.
+// A final refusal takes one attempt, not MaxAttempts.
 func TestFinalRefusalFailsAtOnce(t *testing.T) {
 	t.Parallel()
 	driver, dsn := sqlite(t)
