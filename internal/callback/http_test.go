@@ -337,6 +337,33 @@ func TestHTTPBrokenConnectionHasOneText(t *testing.T) {
 			t.Fatalf("got %v", err)
 		}
 	}
+	to.Address = closesEach(t)
+	for range 500 { // net/http has three errors for this, and a fourth under load
+		_, err := c.Confirm(t.Context(), to, []string{"1"}, false)
+		if err == nil || !strings.HasSuffix(err.Error(), ": the connection was closed before the end of the answer") {
+			t.Fatalf("got %v", err)
+		}
+	}
+}
+
+// closesEach closes each connection at once, and returns its URL.
+func closesEach(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			_ = conn.Close()
+		}
+	}()
+	return "http://" + listener.Addr().String()
 }
 
 func TestHTTPCallOnAClosedConnectionIsRepeated(t *testing.T) {

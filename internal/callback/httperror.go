@@ -84,8 +84,12 @@ func broken(err error) bool {
 			return true
 		}
 	}
-	return false
+	return strings.Contains(err.Error(), closedIdle)
 }
+
+// closedIdle is in the error of net/http about a connection that ended before its first request was written. The error
+// itself is not exported.
+const closedIdle = "server closed idle connection"
 
 // httpCodes are the codes of answers that are none. Other answers from 400 to 499 are InvalidArgument: the producer
 // took the call and found fault with its content. All others are Internal.
