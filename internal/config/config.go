@@ -16,6 +16,7 @@ import (
 type Config struct {
 	GRPC           GRPC
 	HTTP           HTTP
+	Access         Access
 	Redis          Redis
 	AMQP           AMQP
 	Callbacks      Callbacks

@@ -61,10 +61,9 @@ func Keys() []Key {
 // keys is the table of all keys, bound to the fields of c.
 func (c *Config) keys() []Key {
 	return slices.Concat(
-		c.GRPC.keys(), c.HTTP.keys(), c.Redis.keys(), c.AMQP.keys(), c.Callbacks.keys(), c.Confirm.keys(), c.Send.keys(),
-		c.Submit.keys(), c.DeleteBusiness.keys(), c.Done.keys(), c.Sweep.keys(), c.Limits.keys(), c.Events.keys(),
-		c.Shutdown.keys(),
-		c.Log.keys(),
+		c.GRPC.keys(), c.HTTP.keys(), c.Access.keys(), c.Redis.keys(), c.AMQP.keys(), c.Callbacks.keys(),
+		c.Confirm.keys(), c.Send.keys(), c.Submit.keys(), c.DeleteBusiness.keys(), c.Done.keys(), c.Sweep.keys(),
+		c.Limits.keys(), c.Events.keys(), c.Shutdown.keys(), c.Log.keys(),
 	)
 }
 

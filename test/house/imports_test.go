@@ -9,10 +9,10 @@ import (
 // The ground: every room may import the ground.
 var (
 	ground = []string{
-		"proto/...", "internal/halfmsg", "internal/loop", "internal/escape", "internal/certs/...", "internal/connlimit",
-		"internal/loglimit", "internal/pacing", "internal/ground/address", "internal/ground/backoff", "internal/ground/batch",
-		"internal/ground/deadletter", "internal/ground/event", "internal/ground/lifecycle", "internal/ground/logtext",
-		"internal/ground/sqldb", "internal/ground/versions",
+		"proto/...", "internal/access", "internal/halfmsg", "internal/loop", "internal/escape", "internal/certs/...",
+		"internal/connlimit", "internal/loglimit", "internal/pacing", "internal/ground/address", "internal/ground/backoff",
+		"internal/ground/batch", "internal/ground/deadletter", "internal/ground/event", "internal/ground/lifecycle",
+		"internal/ground/logtext", "internal/ground/sqldb", "internal/ground/versions",
 	}
 	loops  = []string{"internal/confirmloop", "internal/sendloop"}
 	sdks   = []string{"producer/...", "consumer/..."}
@@ -79,6 +79,11 @@ var rooms = []struct {
 		[]string{"internal/publish/nats"},
 		slices.Concat(ground, []string{"internal/natsconn", "internal/ground/publish", "internal/publish/outcomes"}),
 		"it is a middle room, and one of those that speak NATS",
+	},
+	{
+		[]string{"internal/access/tokenfile", "internal/access/oidc"},
+		ground,
+		"a source of identities knows no server and no rule",
 	},
 	{
 		ground,

@@ -1,0 +1,85 @@
+package config
+
+// Access says who callers are, and what they may do.
+type Access struct {
+	// Anonymous allows everything to callers that show nothing.
+	Anonymous bool
+	// Viewers, Readers, Operators and Admins are globs on typed names.
+	Viewers, Readers, Operators, Admins []string
+	TokenFile                           string
+	OIDC                                OIDC
+}
+
+// OIDC is the issuer of JSON Web Tokens.
+type OIDC struct {
+	Issuer, Audience, CA                  string
+	Algorithms                            []string
+	NameClaim, RolesClaim, ProducersClaim string
+}
+
+func (a *Access) keys() []Key {
+	return append([]Key{
+		{
+			Name: "access.anonymous", Default: "false", value: flag(&a.Anonymous),
+			Meaning: "Accept callers that show no certificate and no token, and allow them everything. Without it, a " +
+				"coordinator that listens on an address other than the loopback needs a source of identities to start.",
+		},
+		{
+			Name: "access.viewers", value: list(&a.Viewers, 0, checkGlob),
+			Meaning: "Who may see counts and lists, without bodies: globs on typed names, such as " +
+				"dns:*.ops.example.com, email:*@example.com, token:dashboard or jwt:anna. * is one label of a name.",
+		},
+		{
+			Name: "access.readers", value: list(&a.Readers, 0, checkGlob),
+			Meaning: "Who may see bodies and headers too: globs as in access.viewers.",
+		},
+		{
+			Name: "access.operators", value: list(&a.Operators, 0, checkGlob),
+			Meaning: "Who may retry messages too: globs as in access.viewers.",
+		},
+		{
+			Name: "access.admins", value: list(&a.Admins, 0, checkGlob),
+			Meaning: "Who may discard and replay messages too: globs as in access.viewers.",
+		},
+		{
+			Name: "access.token_file", value: text(&a.TokenFile, checkFile),
+			Meaning: "File with the hashes of tokens, written by msghandler token. The file is read again when it " +
+				"changes.",
+		},
+	}, a.OIDC.keys()...)
+}
+
+func (o *OIDC) keys() []Key {
+	return []Key{
+		{
+			Name: "access.oidc_issuer", value: text(&o.Issuer, checkFile),
+			Meaning: "URL of the OpenID Connect issuer whose JSON Web Tokens are accepted, https://.",
+		},
+		{
+			Name: "access.oidc_audience", value: text(&o.Audience, checkFile),
+			Meaning: "Audience that a JSON Web Token must name. Required with access.oidc_issuer.",
+		},
+		{
+			Name: "access.oidc_algorithms", Default: "RS256, ES256", value: list(&o.Algorithms, 1, checkFile),
+			Meaning: "Algorithms with which a JSON Web Token may be signed.",
+		},
+		{
+			Name: "access.oidc_ca", value: text(&o.CA, checkFile),
+			Meaning: "Certificate authorities of the issuer, a PEM file. None: those of the system.",
+		},
+		{
+			Name: "access.oidc_name_claim", Default: "sub", value: text(&o.NameClaim, checkFile),
+			Meaning: "Claim with the caller's name. Rules match it as jwt:NAME.",
+		},
+		{
+			Name: "access.oidc_roles_claim", Default: "roles", value: text(&o.RolesClaim, checkFile),
+			Meaning: "Claim with the caller's roles, a text or a list: viewer, reader, operator or admin. Other values " +
+				"count for nothing.",
+		},
+		{
+			Name: "access.oidc_producers_claim", value: text(&o.ProducersClaim, checkFile),
+			Meaning: "Claim with the producers that the caller may call as, a text or a list of globs. None: no " +
+				"claim gives producers.",
+		},
+	}
+}
