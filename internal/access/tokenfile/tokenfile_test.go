@@ -73,7 +73,10 @@ func TestOnlyWholeKnownTokensAreAccepted(t *testing.T) {
 	secret, line := newToken("ci", "role=admin")
 	file, _ := open(t, line)
 	const damaged, unknown = "its checksum is wrong", "the token is unknown"
-	last := secret[:len(secret)-1]
+	last, typo := secret[:len(secret)-1], secret[:9]+"A"+secret[10:]
+	if typo == secret {
+		typo = secret[:9] + "B" + secret[10:]
+	}
 	for presented, want := range map[string]string{
 		tokenfile.NewSecret():                    unknown,
 		last:                                     damaged,
