@@ -58,6 +58,8 @@ type App struct {
 	attendance *attend.Hub
 	// credentials are the API's TLS credentials; nil: nothing is encrypted.
 	credentials credentials.TransportCredentials
+	// withdrawn says why a client certificate does not hold any more; nil without TLS.
+	withdrawn func(credentials.AuthInfo) error
 	// authenticator makes the identities of callers.
 	authenticator *access.Authenticator
 	events        *events.Notifier
