@@ -1,12 +1,14 @@
 package app
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/msghandler/msghandler/internal/access"
+	"github.com/msghandler/msghandler/internal/access/oidc"
 	"github.com/msghandler/msghandler/internal/access/tokenfile"
 	"github.com/msghandler/msghandler/internal/config"
 )
@@ -16,13 +18,9 @@ func (a *App) newAuthenticator() (*access.Authenticator, error) {
 	if err := a.checkExposure(); err != nil {
 		return nil, SettingsError{err}
 	}
-	var sources []access.Source
-	if file := a.settings.Access.TokenFile; file != "" {
-		tokens, err := tokenfile.Open(file, a.logger)
-		if err != nil {
-			return nil, SettingsError{fmt.Errorf("access.token_file: %w", err)}
-		}
-		sources = append(sources, tokens)
+	sources, err := a.openSources()
+	if err != nil {
+		return nil, err
 	}
 	made, err := access.NewAuthenticator(rulesOf(&a.settings), sources...)
 	if err != nil {
@@ -33,6 +31,28 @@ func (a *App) newAuthenticator() (*access.Authenticator, error) {
 			"listeners", a.settings.Exposed())
 	}
 	return made, nil
+}
+
+// openSources opens the sources of tokens.
+func (a *App) openSources() (sources []access.Source, err error) {
+	settings := a.settings.Access
+	if settings.TokenFile != "" {
+		if a.tokens, err = tokenfile.Open(settings.TokenFile, a.logger); err != nil {
+			return nil, SettingsError{fmt.Errorf("access.token_file: %w", err)}
+		}
+		sources = append(sources, a.tokens)
+	}
+	if settings.OIDC.Issuer != "" {
+		if a.jwts, err = oidc.New(a.life, oidc.Config(settings.OIDC), a.logger); err != nil {
+			return nil, SettingsError{fmt.Errorf("access.oidc_issuer, access.oidc_ca: %w", err)}
+		}
+		a.closeWith(closer{name: "issuer", close: func(context.Context) error {
+			a.jwts.Close()
+			return nil
+		}})
+		sources = append(sources, a.jwts)
+	}
+	return sources, nil
 }
 
 const (

@@ -20,6 +20,8 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	"github.com/msghandler/msghandler/internal/access"
+	"github.com/msghandler/msghandler/internal/access/oidc"
+	"github.com/msghandler/msghandler/internal/access/tokenfile"
 	"github.com/msghandler/msghandler/internal/app/tracing"
 	"github.com/msghandler/msghandler/internal/attend"
 	"github.com/msghandler/msghandler/internal/callback"
@@ -62,9 +64,12 @@ type App struct {
 	withdrawn func(credentials.AuthInfo) error
 	// authenticator makes the identities of callers.
 	authenticator *access.Authenticator
-	events        *events.Notifier
-	tracer        *tracing.Tracer // nil: no spans are wanted
-	checks        checks
+	// tokens and jwts are its sources; nil: there is none.
+	tokens *tokenfile.File
+	jwts   *oidc.Source
+	events *events.Notifier
+	tracer *tracing.Tracer // nil: no spans are wanted
+	checks checks
 	// storeAway and storeUnsafe are the last reports about Redis in the log.
 	storeAway, storeUnsafe bool
 	// store is set once Redis is open.
