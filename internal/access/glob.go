@@ -62,7 +62,7 @@ func parseGlob(text string) (glob, error) {
 		return parseUntyped(text)
 	}
 	if rest == "" {
-		return glob{}, fmt.Errorf("names nothing after %s:", kind)
+		return glob{}, fmt.Errorf("names nothing after its type %s", kind)
 	}
 	if strings.ContainsAny(rest, `?[]\`) {
 		return glob{}, errors.New(`holds ?, [, ] or \: the only wildcard of a glob with a type is *`)

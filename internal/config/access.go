@@ -47,8 +47,8 @@ func (c *Config) Exposed() (listeners []string) {
 	return listeners
 }
 
-// OpensConsole says that other machines reach the console, and that its readers need no role: client certificates are of
-// the API alone.
+// OpensConsole says that other machines reach the console, and that its readers need no role: client certificates are
+// for the API alone.
 func (c *Config) OpensConsole() bool {
 	return !isLoopback(c.HTTP.Addr) && !c.Access.Strict() && len(c.GRPC.Admins) == 0
 }

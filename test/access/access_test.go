@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -71,7 +72,8 @@ func start(t *testing.T, settings ...string) *coordinator {
 	t.Helper()
 	dir, addresses := t.TempDir(), servers.Addresses(t, 2)
 	c := &coordinator{
-		t: t, grpc: addresses[0], http: addresses[1], tokens: filepath.Join(dir, "tokens"), crl: filepath.Join(dir, "crl.pem"),
+		t: t, grpc: addresses[0], http: addresses[1],
+		tokens: filepath.Join(dir, "tokens"), crl: filepath.Join(dir, "crl.pem"),
 		authority: certstest.NewAuthority(t), issuer: issuer.Start(t), output: &bytes.Buffer{}, ended: make(chan error, 1),
 	}
 	c.authority.Revoke(c.crl)
@@ -161,11 +163,13 @@ func TestServeRefusesStrangersByDefault(t *testing.T) {
 		}
 	}
 	tokens := filepath.Join(t.TempDir(), "tokens")
-	out, status := run(t, append(common, "MSGHANDLER_GRPC_ADDR=0.0.0.0:0", "MSGHANDLER_ACCESS_TOKEN_FILE="+tokens), "serve")
+	clear := slices.Concat(common, []string{"MSGHANDLER_GRPC_ADDR=0.0.0.0:0", "MSGHANDLER_ACCESS_TOKEN_FILE=" + tokens})
+	out, status := run(t, clear, "serve")
 	if status != 2 || !strings.Contains(out, "ACCESS_TOKEN_FILE") || !strings.Contains(out, "needs TLS") {
 		t.Errorf("tokens in the clear: serve ends with %d, %s", status, out)
 	}
-	out, _ = run(t, append(common, "MSGHANDLER_ACCESS_ANONYMOUS=true", "MSGHANDLER_SERVER=127.0.0.1:1"), "doctor", "--timeout=1s")
+	open := slices.Concat(common, []string{"MSGHANDLER_ACCESS_ANONYMOUS=true", "MSGHANDLER_SERVER=127.0.0.1:1"})
+	out, _ = run(t, open, "doctor", "--timeout=1s")
 	if !strings.Contains(out, "access-anonymous") {
 		t.Errorf("the doctor says nothing of access.anonymous:\n%s", out)
 	}
