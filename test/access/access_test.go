@@ -44,7 +44,7 @@ func build(m *testing.M) int {
 
 // coordinator is a running coordinator with certificates, a token file and an issuer.
 type coordinator struct {
-	t           *testing.T
+	t           testing.TB
 	grpc, http  string
 	tokens, crl string
 	authority   *certstest.Authority
@@ -55,7 +55,7 @@ type coordinator struct {
 }
 
 // run runs a command of the program to its end.
-func run(t *testing.T, env []string, args ...string) (output string, status int) {
+func run(t testing.TB, env []string, args ...string) (output string, status int) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), binary, args...)
 	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir()}, env...)
@@ -68,7 +68,7 @@ func run(t *testing.T, env []string, args ...string) (output string, status int)
 }
 
 // start starts a coordinator that knows its callers, and waits until it serves.
-func start(t *testing.T, settings ...string) *coordinator {
+func start(t testing.TB, settings ...string) *coordinator {
 	t.Helper()
 	dir, addresses := t.TempDir(), servers.Addresses(t, 2)
 	c := &coordinator{

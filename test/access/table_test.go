@@ -240,7 +240,7 @@ func (c *coordinator) send(
 }
 
 // statusOf is the status of a call of gRPC over HTTP.
-func statusOf(t *testing.T, answer *http.Response) error {
+func statusOf(t testing.TB, answer *http.Response) error {
 	t.Helper()
 	text := answer.Trailer.Get("Grpc-Status-Details-Bin")
 	if text == "" {
