@@ -46,6 +46,7 @@ func (l *loading) checkRelations() {
 	l.checkOutbox()
 	l.checkCertificates()
 	l.checkAccess()
+	l.checkOIDC()
 }
 
 // checkCertificates rejects certificate files whose counterpart is missing.
