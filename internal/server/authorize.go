@@ -70,13 +70,12 @@ func permits(caller access.Identity, method string, request any) error {
 	case !known:
 		return lacks(caller, fmt.Sprintf("call %.100q, which this coordinator opens to nobody", method))
 	case need.asProducer && request != nil && !caller.MayCallAs(producerOf(request)):
-		producer := producerOf(request)
-		return lacks(caller, fmt.Sprintf("call as producer %.100q; grpc.callers, producers.NAME.callers%s grants it",
-			producer, sourceKey(caller, ", or the producers of the token,", ", or access.oidc_producers_claim,")))
+		return lacks(caller, fmt.Sprintf("call as producer %.100q: %s grants the right", producerOf(request),
+			keys(caller, "the producers of the token", "access.oidc_producers_claim", "producers.NAME.callers or grpc.callers")))
 	case caller.Role < need.role:
-		return lacks(caller, fmt.Sprintf("use %s of the admin API: it has the role %s, and needs %s; access.%ss%s grants it",
-			path.Base(method), caller.Role, need.role, need.role,
-			", grpc.admins"+sourceKey(caller, ", or the role of the token,", ", or access.oidc_roles_claim,")))
+		return lacks(caller, fmt.Sprintf("use %s of the admin API with the role %s; the method needs %s: %s grants the role",
+			path.Base(method), caller.Role, need.role,
+			keys(caller, "the role of the token", "access.oidc_roles_claim", "access."+need.role.String()+"s or grpc.admins")))
 	}
 	return nil
 }
@@ -90,15 +89,15 @@ func lacks(caller access.Identity, what string) error {
 	return &callerError{errCaller, fmt.Sprintf("%.200s may not %s", caller, what)}
 }
 
-// sourceKey is what grants a right beside the rules, for the kind of a caller.
-func sourceKey(caller access.Identity, ofToken, ofJWT string) string {
+// keys name what grants a right to a caller: the rules, and what its source knows.
+func keys(caller access.Identity, ofToken, ofJWT, rules string) string {
 	switch caller.Kind {
 	case access.Token:
-		return ofToken
+		return ofToken + ", " + rules
 	case access.JWT:
-		return ofJWT
+		return ofJWT + ", " + rules
 	}
-	return ""
+	return rules
 }
 
 // producerOf is the producer that a request names; empty where it names none.
