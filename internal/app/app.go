@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -57,6 +58,8 @@ type App struct {
 	attendance *attend.Hub
 	// credentials are the API's TLS credentials; nil: nothing is encrypted.
 	credentials credentials.TransportCredentials
+	// consoleTLS is the console's TLS; nil: nothing is encrypted.
+	consoleTLS *tls.Config
 	events      *events.Notifier
 	tracer      *tracing.Tracer // nil: no spans are wanted
 	checks      checks
@@ -114,6 +117,9 @@ func New(ctx context.Context, settings config.Config, deps Deps) (*App, error) {
 		return nil, err
 	}
 	if a.credentials, err = a.newCredentials(); err != nil {
+		return nil, err
+	}
+	if a.consoleTLS, err = a.newConsoleTLS(); err != nil {
 		return nil, err
 	}
 	a.divideConnections()
@@ -229,6 +235,9 @@ func (a *App) Run(ctx context.Context) error {
 // open opens the parts in the order of need.
 func (a *App) open(ctx context.Context) error {
 	limited := a.limited(httpListener, a.consoleListener, a.share.Console, a.share.ConsolePerAddress)
+	if a.consoleTLS != nil {
+		limited = tls.NewListener(limited, a.consoleTLS)
+	}
 	a.serve("console", func() error { return a.console.Serve(limited) })
 	store, err := a.openStore(ctx)
 	if err != nil {
