@@ -60,9 +60,9 @@ type App struct {
 	credentials credentials.TransportCredentials
 	// consoleTLS is the console's TLS; nil: nothing is encrypted.
 	consoleTLS *tls.Config
-	events      *events.Notifier
-	tracer      *tracing.Tracer // nil: no spans are wanted
-	checks      checks
+	events     *events.Notifier
+	tracer     *tracing.Tracer // nil: no spans are wanted
+	checks     checks
 	// storeAway and storeUnsafe are the last reports about Redis in the log.
 	storeAway, storeUnsafe bool
 	// store is set once Redis is open.
