@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/msghandler/msghandler/internal/access"
 )
@@ -41,12 +42,14 @@ func (p *Proxy) identify(r *http.Request) (identity access.Identity, named bool,
 		return access.Identity{}, false, errUserHeaderTwice
 	case user == "": // the proxy lets this request pass without a login
 		return access.Identity{}, false, nil
-	case len(user) > maxUser || strings.ContainsFunc(user, func(r rune) bool { return !unicode.IsPrint(r) }):
+	case len(user) > maxUser || strings.ContainsFunc(user, unprintable):
 		return access.Identity{}, false, errUserName
 	}
 	name := "proxy:" + user
 	return access.Identity{Kind: access.Proxy, Name: name, Names: []string{name}, Role: p.Role}, true, nil
 }
+
+func unprintable(r rune) bool { return r == utf8.RuneError || !unicode.IsPrint(r) }
 
 func (p *Proxy) trusts(addr netip.Addr) bool {
 	for _, network := range p.Trusted {
