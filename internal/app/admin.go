@@ -21,7 +21,8 @@ func (a *App) admin(by string) pages.Admin {
 	return nil
 }
 
-// visitor calls the admin API on behalf of a user of the console, so that the log names the user.
+// visitor calls the admin API on behalf of a user of the console, whose identity is in the context, so that the log
+// names the user.
 type visitor struct {
 	admin msghandlerv1.AdminServiceServer
 	by    string
@@ -78,6 +79,10 @@ func httpStatus(code codes.Code) int {
 	switch code {
 	case codes.InvalidArgument:
 		return http.StatusBadRequest
+	case codes.Unauthenticated:
+		return http.StatusUnauthorized
+	case codes.PermissionDenied:
+		return http.StatusForbidden
 	case codes.FailedPrecondition:
 		return http.StatusConflict
 	case codes.Unavailable, codes.ResourceExhausted, codes.Canceled:

@@ -20,6 +20,8 @@ import (
 
 	"google.golang.org/grpc/credentials"
 
+	"github.com/msghandler/msghandler/internal/access"
+	"github.com/msghandler/msghandler/internal/access/tokenfile"
 	"github.com/msghandler/msghandler/internal/app/tracing"
 	"github.com/msghandler/msghandler/internal/attend"
 	"github.com/msghandler/msghandler/internal/callback"
@@ -60,9 +62,13 @@ type App struct {
 	credentials credentials.TransportCredentials
 	// consoleTLS is the console's TLS; nil: nothing is encrypted.
 	consoleTLS *tls.Config
-	events     *events.Notifier
-	tracer     *tracing.Tracer // nil: no spans are wanted
-	checks     checks
+	// authenticator makes the identities of callers.
+	authenticator *access.Authenticator
+	// tokens are the tokens of access.token_file; nil: there are none.
+	tokens *tokenfile.File
+	events *events.Notifier
+	tracer *tracing.Tracer // nil: no spans are wanted
+	checks checks
 	// storeAway and storeUnsafe are the last reports about Redis in the log.
 	storeAway, storeUnsafe bool
 	// store is set once Redis is open.
@@ -122,6 +128,13 @@ func New(ctx context.Context, settings config.Config, deps Deps) (*App, error) {
 	if a.consoleTLS, err = a.newConsoleTLS(); err != nil {
 		return nil, err
 	}
+	if a.authenticator, err = a.newAuthenticator(); err != nil {
+		return nil, err
+	}
+	visitors, notice, err := a.newLogin()
+	if err != nil {
+		return nil, err
+	}
 	a.divideConnections()
 	if a.consoleListener, err = a.listen(ctx, "http.addr", settings.HTTP.Addr); err != nil {
 		return nil, err
@@ -129,7 +142,7 @@ func New(ctx context.Context, settings config.Config, deps Deps) (*App, error) {
 	if a.apiListener, err = a.listen(ctx, "grpc.addr", settings.GRPC.Addr); err != nil {
 		return nil, errors.Join(err, a.consoleListener.Close())
 	}
-	a.openConsole()
+	a.openConsole(visitors, notice)
 	a.openEvents()
 	if err := a.openTracing(ctx); err != nil {
 		return nil, errors.Join(err, a.consoleListener.Close(), a.apiListener.Close(), a.events.Close(ctx))

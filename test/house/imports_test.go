@@ -161,7 +161,7 @@ var rooms = []struct {
 	},
 	{
 		[]string{"internal/app/..."},
-		slices.Concat(ground, middle, loops, []string{"internal/delivery", "internal/attend"}),
+		slices.Concat(ground, middle, loops, []string{"internal/access/...", "internal/delivery", "internal/attend"}),
 		"app puts the coordinator together; who uses the coordinator is above it",
 	},
 	{
@@ -186,8 +186,10 @@ var rooms = []struct {
 	},
 	{
 		[]string{"internal/cli"},
-		slices.Concat(ground, sdks, []string{"internal/app/...", "internal/config/...", "internal/embedded/..."}),
-		"the command line starts an app or calls one; it knows no middle room, only app does",
+		slices.Concat(ground, sdks, []string{
+			"internal/app/...", "internal/config/...", "internal/embedded/...", "internal/access/tokenfile",
+		}),
+		"the command line starts an app or calls one, and edits the token file; only app knows middle rooms",
 	},
 	{
 		[]string{"msghandlertest"},
@@ -326,6 +328,7 @@ var libraries = []struct {
 		[]string{"internal/demo/database"},
 		"the driver is the user's: a room that speaks SQL imports database/sql",
 	},
+	{"golang.org/x/oauth2", []string{"internal/console/login", "internal/app"}, "the console alone logs people in"},
 	{"github.com/robfig/cron", []string{"internal/loop"}, "schedules are the loop runner's"},
 	{
 		"github.com/alecthomas/kong",
