@@ -18,18 +18,23 @@ import (
 
 // Issuer logs people in by the authorization code flow of OpenID Connect, with PKCE.
 type Issuer struct {
+	Provider
 	// Name is for the button, such as the host of the issuer.
 	Name string
 	// ClientID is our name at the issuer, and ClientSecret our password; empty: we are a public client.
 	ClientID, ClientSecret string
-	// Scopes are asked for, with openid.
+	// Scopes are asked for.
 	Scopes []string
-	// Client calls the issuer.
-	Client *http.Client
+}
+
+// Provider is what an issuer answers.
+type Provider interface {
 	// Endpoint is where the issuer is asked. It fails while the issuer is unavailable.
-	Endpoint func(ctx context.Context) (oauth2.Endpoint, error)
-	// Verify is the identity that an ID token for ClientID proves. It fails unless the token has the nonce.
-	Verify func(ctx context.Context, idToken, nonce string) (access.Identity, error)
+	Endpoint() (oauth2.Endpoint, error)
+	// ClientContext returns a context for calls of package oauth2 to the issuer.
+	ClientContext(ctx context.Context) context.Context
+	// AuthenticateLogin is the identity that an ID token proves: one for this client, from the login with this nonce.
+	AuthenticateLogin(ctx context.Context, idToken, clientID, nonce string) (access.Identity, error)
 }
 
 const (
@@ -58,9 +63,7 @@ func (g *Gate) toIssuer(w http.ResponseWriter, r *http.Request) {
 			http.StatusSeeOther)
 		return
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), issuerTime)
-	defer cancel()
-	client, err := g.client(ctx, r)
+	client, err := g.client(r)
 	if err != nil {
 		g.issuerFailed(w, r, next, err)
 		return
@@ -79,6 +82,7 @@ func (g *Gate) toIssuer(w http.ResponseWriter, r *http.Request) {
 
 var (
 	errNoSignIn = errors.New("the answer of the issuer belongs to no login of this browser, or came too late")
+	errNoLogins = errors.New("the issuer has no addresses for logins")
 	errNoToken  = errors.New("the issuer gave no ID token: add openid to http.oidc_scopes")
 )
 
@@ -121,12 +125,12 @@ func (g *Gate) exchange(ctx context.Context, r *http.Request, s signIn) (access.
 	if refused := r.FormValue("error"); refused != "" {
 		return access.Identity{}, fmt.Errorf("the issuer answered %.100q", refused)
 	}
-	client, err := g.client(ctx, r)
+	client, err := g.client(r)
 	if err != nil {
 		return access.Identity{}, err
 	}
-	answer, err := client.Exchange(context.WithValue(ctx, oauth2.HTTPClient, g.config.Issuer.Client),
-		r.FormValue("code"), oauth2.VerifierOption(s.Verifier))
+	answer, err := client.Exchange(g.config.Issuer.ClientContext(ctx), r.FormValue("code"),
+		oauth2.VerifierOption(s.Verifier))
 	if err != nil {
 		return access.Identity{}, fmt.Errorf("the issuer did not take the code: %w", err)
 	}
@@ -134,14 +138,17 @@ func (g *Gate) exchange(ctx context.Context, r *http.Request, s signIn) (access.
 	if !ok {
 		return access.Identity{}, errNoToken
 	}
-	return g.config.Issuer.Verify(ctx, idToken, s.Nonce)
+	return g.config.Issuer.AuthenticateLogin(ctx, idToken, g.config.Issuer.ClientID, s.Nonce)
 }
 
 // client is how this console calls the issuer. The name in the redirect URL is one of the known hosts.
-func (g *Gate) client(ctx context.Context, r *http.Request) (*oauth2.Config, error) {
-	endpoint, err := g.config.Issuer.Endpoint(ctx)
+func (g *Gate) client(r *http.Request) (*oauth2.Config, error) {
+	endpoint, err := g.config.Issuer.Endpoint()
 	if err != nil {
 		return nil, err
+	}
+	if endpoint.AuthURL == "" || endpoint.TokenURL == "" {
+		return nil, errNoLogins
 	}
 	base := strings.TrimSuffix(g.config.PublicURL, "/")
 	switch {
