@@ -16,11 +16,9 @@ import (
 
 // The notices of the console about what its visitors may do without a login.
 const (
-	noticeOpen = "Everyone who can reach this address may do everything here: access.anonymous is set. Set " +
-		"access.token_file or access.oidc_issuer instead, so that people log in."
-	noticeCertificates = "Read-only, without headers and bodies: the API asks for certificates, and the console has no " +
-		"login. To log in, set access.token_file, or http.oidc_client_id with access.oidc_issuer; or set http.user_header, " +
-		"where a proxy has a login."
+	noticeOpen = "Everyone who reaches this address may do everything: access.anonymous is set."
+	noticeCertificates = "Read-only, without headers and bodies: the configuration names who may do what, and nobody can " +
+		"log in here. Set access.token_file, or http.oidc_client_id with access.oidc_issuer, or http.user_header."
 )
 
 // newLogin says who uses the console, with a notice for its pages.

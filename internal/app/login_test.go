@@ -171,7 +171,7 @@ func TestConsoleIsNoWayAroundCertificates(t *testing.T) {
 			c.GRPC.Certificates.CA = authority.File
 		}, change))
 		status, page := r.visit(t, http.DefaultClient, "/", nil)
-		if status != http.StatusOK || !strings.Contains(page, "set access.token_file, or http.oidc_client_id") {
+		if status != http.StatusOK || !strings.Contains(page, "Set access.token_file, or http.oidc_client_id") {
 			t.Errorf("%s: got %d:\n%s", name, status, page)
 		}
 		for _, action := range []string{"retry", "discard"} {

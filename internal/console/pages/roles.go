@@ -1,6 +1,7 @@
 package pages
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 
@@ -39,7 +40,7 @@ func (p *Pages) needs(r *http.Request, role access.Role, what string) (refusal a
 	p.config.Refused(r, why)
 	return trouble(http.StatusForbidden, "Your role does not allow this", fmt.Sprintf("%s has the role %s, and %s. "+
 		"access.viewers, access.readers, access.operators and access.admins say who has which role.",
-		caller, caller.Role, why)), true
+		cmp.Or(caller.Name, "An anonymous visitor"), caller.Role, why)), true
 }
 
 // hidesBodies says why the caller sees no bodies and headers; empty: the caller sees them.
