@@ -109,12 +109,12 @@ func TestPersonWhoLogsInIsNamedInTheLog(t *testing.T) {
 	r.awaitReady(t)
 	r.dead(t)
 	b := browser(t)
-	if status, page := r.visit(t, b, "/login", url.Values{"token": {token}, "next": {deadMessage}}); status != http.StatusOK ||
-		!strings.Contains(page, "order 1") || !strings.Contains(page, "token:anna") {
+	status, page := r.visit(t, b, "/login", url.Values{"token": {token}, "next": {deadMessage}})
+	if status != http.StatusOK || !strings.Contains(page, "order 1") || !strings.Contains(page, "token:anna") {
 		t.Fatalf("got %d:\n%s", status, page)
 	}
-	_, page := r.visit(t, b, "/change", url.Values{"action": {"discard"}, "state": {"dead"}, "name": {"orders/1"}})
-	status, page := r.visit(t, b, "/change/do", url.Values{
+	_, page = r.visit(t, b, "/change", url.Values{"action": {"discard"}, "state": {"dead"}, "name": {"orders/1"}})
+	status, page = r.visit(t, b, "/change/do", url.Values{
 		"selection": {hidden(t, page, "selection")}, "token": {hidden(t, page, "token")}, "reason": {"a test"},
 	})
 	if status != http.StatusOK || !strings.Contains(page, "1 message discarded") {

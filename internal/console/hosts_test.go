@@ -36,7 +36,8 @@ func (r *rig) send(t *testing.T, method, path, host string, headers ...string) (
 
 // everyPath is each kind of request that the console answers, except for the health.
 var everyPath = []string{
-	"GET /", "GET /messages", "GET /message", "GET /find", "GET /change", "POST /change", "POST /change/do", "GET /metrics",
+	"GET /", "GET /messages", "GET /message", "GET /find", "GET /change", "POST /change", "POST /change/do",
+	"GET /metrics",
 	"GET /static/console.js", "GET /login", "POST /login", "POST /logout", "GET /login/oidc", "GET /nowhere",
 }
 

@@ -195,7 +195,8 @@ func (g *Gate) challenge(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, to.String(), http.StatusSeeOther)
 	case browser:
 		g.show(w, r, View{
-			Status: http.StatusUnauthorized, Next: "/", Problem: "Nothing was changed: your login has ended. Log in, and count again.",
+			Status: http.StatusUnauthorized, Next: "/",
+			Problem: "Nothing was changed: your login has ended. Log in, and count again.",
 		})
 	default:
 		w.Header().Set("WWW-Authenticate", "Bearer")

@@ -343,7 +343,8 @@ func TestLoginLeadsNowhereElse(t *testing.T) {
 		"//evil.example": "/", "///evil.example": "/", `/\evil.example`: "/", `\\evil.example`: "/",
 		"https://evil.example": "/", "https:evil.example": "/", "javascript:alert(1)": "/", "evil.example": "/",
 		"/\t/evil.example": "/", "/\n/evil.example": "/", " //evil.example": "/", "/login?next=/": "/", "/login/oidc": "/",
-		"/logout": "/", "/" + strings.Repeat("x", 2000): "/", "http://user@/": "/", "//user:pass@": "/", "?a": "/", "/%0a": "/%0a",
+		"/logout": "/", "/" + strings.Repeat("x", 2000): "/", "http://user@/": "/", "//user:pass@": "/", "?a": "/",
+		"/%0a": "/%0a",
 	} {
 		answer, text := d.browser(t).logIn(d.anna, next)
 		if got := answer.Header.Get("Location"); answer.StatusCode != http.StatusSeeOther || got != want {
