@@ -233,7 +233,7 @@ func checkPublicURL(s string) error {
 
 // checkHeader accepts the name of a header, or the empty text.
 func checkHeader(s string) error {
-	notName := func(r rune) bool { return r != '-' && !(r >= '0' && r <= '9') && !(r|0x20 >= 'a' && r|0x20 <= 'z') }
+	notName := func(r rune) bool { return r != '-' && (r < '0' || r > '9') && (r|0x20 < 'a' || r|0x20 > 'z') }
 	if strings.ContainsFunc(s, notName) {
 		return errors.New("is no name of a header; write one such as X-Forwarded-User")
 	}

@@ -75,7 +75,9 @@ func TestFormsOfOtherSitesAreRefused(t *testing.T) {
 	r := start(t)
 	for _, path := range []string{"/change", "/change/do", "/login", "/logout"} {
 		for _, headers := range [][]string{
-			{"Sec-Fetch-Site", "cross-site"}, {"Sec-Fetch-Site", "same-site"}, {"Origin", "http://evil.example"},
+			{"Sec-Fetch-Site", "cross-site"},
+			{"Sec-Fetch-Site", "same-site"},
+			{"Origin", "http://evil.example"},
 			{"Origin", "null"},
 		} {
 			answer, said := r.send(t, http.MethodPost, path, "localhost:9091", headers...)
