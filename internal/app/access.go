@@ -5,17 +5,15 @@ import (
 	"slices"
 
 	"github.com/msghandler/msghandler/internal/access"
+	"github.com/msghandler/msghandler/internal/access/oidc"
 	"github.com/msghandler/msghandler/internal/access/tokenfile"
 	"github.com/msghandler/msghandler/internal/config"
 )
 
-// newAuthenticator builds what makes the identities of callers, for the API and the console.
+// newAuthenticator builds what makes the identities of callers of the API.
 func (a *App) newAuthenticator() (*access.Authenticator, error) {
-	if file := a.settings.Access.TokenFile; file != "" {
-		var err error
-		if a.tokens, err = tokenfile.Open(file, a.logger); err != nil {
-			return nil, SettingsError{fmt.Errorf("access.token_file: %w", err)}
-		}
+	if err := a.openSources(); err != nil {
+		return nil, err
 	}
 	made, err := access.NewAuthenticator(rulesOf(&a.settings), a.sources()...)
 	if err != nil {
@@ -24,10 +22,32 @@ func (a *App) newAuthenticator() (*access.Authenticator, error) {
 	return made, nil
 }
 
+// openSources opens the sources of identities, for the API and the console.
+func (a *App) openSources() (err error) {
+	if file := a.settings.Access.TokenFile; file != "" {
+		if a.tokens, err = tokenfile.Open(file, a.logger); err != nil {
+			return SettingsError{fmt.Errorf("access.token_file: %w", err)}
+		}
+	}
+	if from := a.settings.Access.OIDC; from.Issuer != "" {
+		a.issuer, err = oidc.New(a.life, oidc.Config{
+			Issuer: from.Issuer, Audience: from.Audience, Algorithms: from.Algorithms, CA: from.CA,
+			NameClaim: from.NameClaim, RolesClaim: from.RolesClaim, ProducersClaim: from.ProducersClaim,
+		}, a.logger)
+		if err != nil {
+			return SettingsError{fmt.Errorf("access.oidc_issuer: %w", err)}
+		}
+	}
+	return nil
+}
+
 // sources prove the identities of callers with bearer tokens.
 func (a *App) sources() (all []access.Source) {
 	if a.tokens != nil {
 		all = append(all, a.tokens)
+	}
+	if a.issuer != nil {
+		all = append(all, a.issuer)
 	}
 	return all
 }

@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	"github.com/msghandler/msghandler/internal/access"
+	"github.com/msghandler/msghandler/internal/access/oidc"
 	"github.com/msghandler/msghandler/internal/access/tokenfile"
 	"github.com/msghandler/msghandler/internal/app/tracing"
 	"github.com/msghandler/msghandler/internal/attend"
@@ -66,6 +67,8 @@ type App struct {
 	authenticator *access.Authenticator
 	// tokens are the tokens of access.token_file; nil: there are none.
 	tokens *tokenfile.File
+	// issuer is the issuer of access.oidc_issuer; nil: there is none.
+	issuer *oidc.Source
 	events *events.Notifier
 	tracer *tracing.Tracer // nil: no spans are wanted
 	checks checks

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"os"
 	"strings"
 
@@ -37,11 +38,39 @@ func (a *App) newLogin() (c login.Config, notice string, err error) {
 	if a.tokens != nil {
 		c.Tokens = a.tokens
 	}
+	if a.issuer != nil {
+		c.JWTs = a.issuer
+	}
+	if c.Issuer, err = a.newLoginIssuer(); err != nil {
+		return c, "", err
+	}
 	if h.UserHeader != "" {
 		c.Proxy = newProxy(h.UserHeader, h.TrustedProxies, h.UserRole)
 	}
 	c.Anonymous, notice = a.anonymous(c.Tokens != nil || c.JWTs != nil || c.Proxy != nil)
 	return c, notice, nil
+}
+
+// newLoginIssuer is the issuer by which people log in to the console; nil: there is none.
+func (a *App) newLoginIssuer() (*login.Issuer, error) {
+	h := &a.settings.HTTP
+	if a.issuer == nil || h.OIDCClientID == "" {
+		return nil, nil //nolint:nilnil // no issuer is no error
+	}
+	at, err := url.Parse(a.settings.Access.OIDC.Issuer)
+	if err != nil {
+		return nil, SettingsError{fmt.Errorf("access.oidc_issuer: %w", err)}
+	}
+	made := &login.Issuer{Provider: a.issuer, Name: at.Hostname(), ClientID: h.OIDCClientID, Scopes: h.OIDCScopes}
+	if h.OIDCClientSecretFile == "" {
+		return made, nil
+	}
+	secret, err := os.ReadFile(h.OIDCClientSecretFile)
+	if err != nil {
+		return nil, SettingsError{fmt.Errorf("http.oidc_client_secret_file: %w", err)}
+	}
+	made.ClientSecret = strings.TrimSpace(string(secret))
+	return made, nil
 }
 
 // anonymous is a visitor of the console who has shown nothing. Without a login the console must not be a way around the
