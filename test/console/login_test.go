@@ -16,6 +16,7 @@ import (
 	"github.com/msghandler/msghandler/internal/access/tokenfile"
 	"github.com/msghandler/msghandler/internal/config"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/issuer"
 )
 
 // publicName is a name of the console that is no IP address and not localhost. Without HTTPS, browsers trust it less.
@@ -111,7 +112,7 @@ func TestLogInByToken(t *testing.T) {
 	b.shows("1 message retried")
 	r.wrote(`msg="messages retried"`, "by=token:anna")
 	b.open("/change?action=discard&all=1&state=dead")
-	b.shows("Your role does not allow this", "to discard messages needs the role admin")
+	b.shows("Your role does not allow this", "discarding messages needs the role admin")
 	b.fits("refused-phone-dark")
 	if cookie := js[string](b, `document.cookie`); strings.Contains(cookie, "msghandler") {
 		t.Errorf("a script can read %s", cookie)
@@ -133,4 +134,37 @@ func TestRevokedTokenEndsTheOverview(t *testing.T) {
 	tokens.write(t, "")
 	b.do(chromedp.WaitVisible(chromedp.CSS("#token")))
 	b.lacks("pending")
+}
+
+// A person logs in by the issuer, and another person, who has no role, learns so.
+func TestLogInByIssuer(t *testing.T) {
+	from := issuer.Start(t)
+	from.AddUser("anna", map[string]any{"roles": []string{"admin"}})
+	from.AddUser("bob", nil)
+	tokens := newTokenFile(t)
+	r := startWith(t, tokens.test, patient, tokens.configure, func(c *config.Config) {
+		c.Access.OIDC.Issuer, c.Access.OIDC.Audience = from.URL, "msghandler"
+		c.HTTP.OIDCClientID = "console"
+	})
+	from.AddClient("console", "", "http://"+r.at()+"/login/callback")
+	r.send("orders", true, many(1, "refused", "no-such-exchange")...)
+	r.await(msghandlerv1.State_STATE_DEAD, 1)
+	b := browse(t, r.at())
+	b.open("/message?producer=orders&id=refused-000001")
+	b.fits("login-desktop-light")
+	b.click(`.login a.button`)
+	b.click(`button[value=anna]`)
+	b.shows("orders/refused-000001", "jwt:anna", "admin", "Discard…", `"customer": "Zoë"`)
+	b.fits("message-admin-desktop-light")
+	b.click(`.who button`)
+	b.phone()
+	b.open("/login")
+	b.fits("login-phone-dark")
+	b.click(`.login a.button`)
+	b.click(`button[value=bob]`)
+	b.shows("Your role does not allow this", "jwt:bob has the role none; looking at the console needs the role viewer")
+	b.lacks("pending")
+	b.fits("stranger-phone-dark")
+	b.click(`.who button`)
+	b.shows("Log in with 127.0.0.1")
 }

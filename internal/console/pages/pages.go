@@ -136,7 +136,7 @@ func (p *Pages) Register(mux *http.ServeMux) {
 		"POST /change/do": p.change,
 	} {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-			a, refused := p.needs(r, access.Viewer, "look at the console")
+			a, refused := p.needs(r, access.Viewer, "looking at the console")
 			if !refused {
 				a = page(r)
 			}
