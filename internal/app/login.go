@@ -3,7 +3,6 @@ package app
 import (
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -80,7 +79,7 @@ func (a *App) anonymous(logsIn bool) (visitor access.Identity, notice string) {
 	certificates := a.settings.GRPC.Certificates.CA != "" || visitor.Role == access.NoRole
 	switch {
 	case a.settings.Access.Anonymous:
-		if !isLoopback(a.settings.HTTP.Addr) {
+		if a.settings.ExposesConsole() {
 			notice = noticeOpen
 		}
 	case logsIn:
@@ -89,13 +88,6 @@ func (a *App) anonymous(logsIn bool) (visitor access.Identity, notice string) {
 		visitor.Role, notice = access.Viewer, noticeCertificates
 	}
 	return visitor, notice
-}
-
-// isLoopback says whether an address can be reached from this machine only.
-func isLoopback(addr string) bool {
-	host, _, _ := net.SplitHostPort(addr) // checked by config.Load
-	ip, err := netip.ParseAddr(host)
-	return err == nil && ip.IsLoopback() || host == "localhost"
 }
 
 func newProxy(header string, trusted []string, role string) *login.Proxy {

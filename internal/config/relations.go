@@ -45,10 +45,11 @@ func (l *loading) checkRelations() {
 	l.checkBrokers()
 	l.checkOutbox()
 	l.checkCertificates()
+	l.checkAccess()
 	l.checkConsole()
 }
 
-// checkCertificates rejects certificate files whose counterpart is missing, and names that no certificate can have.
+// checkCertificates rejects certificate files whose counterpart is missing.
 func (l *loading) checkCertificates() {
 	c := &l.config
 	l.pair("grpc", c.GRPC.Certificates)
@@ -57,19 +58,8 @@ func (l *loading) checkCertificates() {
 	if c.GRPC.Certificates.CA != "" && c.GRPC.Certificates.Cert == "" {
 		l.relation("grpc.tls_client_ca", "needs a certificate of our own: set grpc.tls_cert and grpc.tls_key")
 	}
-	if c.GRPC.Certificates.CA == "" {
-		const remedy = "names certificates, and clients are asked for none: set grpc.tls_client_ca"
-		if len(c.GRPC.Admins) > 0 {
-			l.relation("grpc.admins", remedy)
-		}
-		if len(c.GRPC.Callers) > 0 {
-			l.relation("grpc.callers", remedy)
-		}
-		for name, p := range c.Producers {
-			if len(p.Callers) > 0 {
-				l.relation(producersPrefix+name+".callers", remedy)
-			}
-		}
+	if c.GRPC.CRL != "" && c.GRPC.Certificates.CA == "" {
+		l.relation("grpc.tls_crl", "revokes client certificates, and clients are asked for none: set grpc.tls_client_ca")
 	}
 }
 
@@ -86,6 +76,11 @@ func (l *loading) pair(section string, files Certificates) {
 // checkConsole rejects keys of logins to the console that need others.
 func (l *loading) checkConsole() {
 	h := &l.config.HTTP
+	if l.config.Access.Tokens() && l.config.ExposesConsole() && h.Certificates.Cert == "" && !isHTTPS(h.PublicURL) {
+		l.relation("http.addr", "needs TLS, because tokens and sessions would cross the network in the clear, and who reads "+
+			"one can use it: set http.tls_cert and http.tls_key, http.public_url where a proxy encrypts (https://), or a "+
+			"loopback address")
+	}
 	for _, c := range []struct {
 		wrong       bool
 		key, remedy string
