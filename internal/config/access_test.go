@@ -27,6 +27,18 @@ func TestListenersThatOthersReachAreKnown(t *testing.T) {
 	}
 }
 
+// A proxy tells who uses a console that other machines reach, and encrypts for it.
+func TestProxyMakesAConsoleReachable(t *testing.T) {
+	t.Parallel()
+	c, err := config.Load(config.Sources{File: write(t, `
+http: {addr: ":9091", public_url: "https://console.example.com", user_header: X-Forwarded-User, trusted_proxies: [10.0.0.1/32]}
+access: {token_file: tokens, admins: ["proxy:anna"]}
+`)})
+	if err != nil || !c.ExposesConsole() || len(c.Exposed()) > 0 {
+		t.Errorf("got %v; exposed are %q", err, c.Exposed())
+	}
+}
+
 // Rules for tokens need no certificates where a source of tokens is configured.
 func TestRulesMayNameTokens(t *testing.T) {
 	t.Parallel()

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/msghandler/msghandler/internal/access"
 	"github.com/msghandler/msghandler/internal/access/oidc"
 	"github.com/msghandler/msghandler/internal/console/login"
 	"github.com/msghandler/msghandler/test/issuer"
@@ -183,6 +184,40 @@ func TestLoginWhileIssuerIsAway(t *testing.T) {
 		t.Errorf("got %s, %q", answer.Status, text)
 	}
 	b.isOut()
+}
+
+// While the issuer has never answered, nobody can say whether a JWT is valid: that is no wrong guess.
+func TestJWTOfUnavailableIssuerMayBeShownAgain(t *testing.T) {
+	t.Parallel()
+	from := issuer.Start(t)
+	from.Fail(true)
+	source, err := oidc.New(t.Context(), oidc.Config{
+		Issuer: from.URL, Audience: "msghandler", Algorithms: []string{"ES256"}, NameClaim: "sub",
+	}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := open(t, false, func(c *login.Config) {
+		c.JWTs, c.Issuer = source, &login.Issuer{Provider: source, Name: "issuer.example", ClientID: "console"}
+		c.Authenticator, err = access.NewAuthenticator(access.Rules{Strict: true}, source)
+		if err != nil {
+			t.Fatal(err)
+		}
+	})
+	b := d.browser(t)
+	jwt := from.Sign(from.Claims("anna", "msghandler", nil), nil)
+	for range 12 {
+		if answer, text := b.logIn(jwt, "/"); answer.StatusCode != http.StatusServiceUnavailable {
+			t.Fatalf("got %s, %q", answer.Status, text)
+		}
+		answer, text := b.get("/", "Authorization", "Bearer "+jwt)
+		if answer.StatusCode != http.StatusServiceUnavailable || answer.Header.Get("Retry-After") == "" {
+			t.Fatalf("got %s, %q", answer.Status, text)
+		}
+	}
+	if answer, text := b.get("/login/oidc"); answer.StatusCode != http.StatusBadGateway {
+		t.Errorf("got %s, %q", answer.Status, text)
+	}
 }
 
 // A person with too many rights for a cookie is told so.
