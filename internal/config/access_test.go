@@ -31,7 +31,7 @@ func TestListenersThatOthersReachAreKnown(t *testing.T) {
 func TestProxyMakesAConsoleReachable(t *testing.T) {
 	t.Parallel()
 	c, err := config.Load(config.Sources{File: write(t, `
-http: {addr: ":9091", public_url: "https://console.example.com", user_header: X-Forwarded-User, trusted_proxies: [10.0.0.1/32]}
+http: {addr: ":9091", public_url: "https://a.example", user_header: X-Forwarded-User, trusted_proxies: [10.0.0.1/32]}
 access: {token_file: tokens, admins: ["proxy:anna"]}
 `)})
 	if err != nil || !c.ExposesConsole() || len(c.Exposed()) > 0 {

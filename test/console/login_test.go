@@ -129,7 +129,8 @@ func TestRevokedTokenEndsTheOverview(t *testing.T) {
 	r := startWith(t, tokens.test, patient, tokens.configure)
 	b := browse(t, r.HTTPAddr())
 	b.open("/")
-	b.do(chromedp.SendKeys(chromedp.CSS("#token"), tokens.operator+kb.Enter), chromedp.WaitVisible(chromedp.CSS(".verdict")))
+	b.do(chromedp.SendKeys(chromedp.CSS("#token"), tokens.operator+kb.Enter),
+		chromedp.WaitVisible(chromedp.CSS(".verdict")))
 	b.fits("overview-operator-desktop-light")
 	tokens.write(t, "")
 	b.do(chromedp.WaitVisible(chromedp.CSS("#token")))
