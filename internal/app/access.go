@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -17,10 +18,11 @@ func (a *App) newAuthenticator() (*access.Authenticator, error) {
 	if err := a.checkExposure(); err != nil {
 		return nil, SettingsError{err}
 	}
-	if err := a.openSources(); err != nil {
+	sources, err := a.openSources()
+	if err != nil {
 		return nil, err
 	}
-	made, err := access.NewAuthenticator(rulesOf(&a.settings), a.sources()...)
+	made, err := access.NewAuthenticator(rulesOf(&a.settings), sources...)
 	if err != nil {
 		return nil, SettingsError{fmt.Errorf("access, grpc.admins and grpc.callers: %w", err)}
 	}
@@ -31,34 +33,26 @@ func (a *App) newAuthenticator() (*access.Authenticator, error) {
 	return made, nil
 }
 
-// openSources opens the sources of identities, for the API and the console.
-func (a *App) openSources() (err error) {
-	if file := a.settings.Access.TokenFile; file != "" {
-		if a.tokens, err = tokenfile.Open(file, a.logger); err != nil {
-			return SettingsError{fmt.Errorf("access.token_file: %w", err)}
+// openSources opens the sources of tokens.
+func (a *App) openSources() (sources []access.Source, err error) {
+	settings := a.settings.Access
+	if settings.TokenFile != "" {
+		if a.tokens, err = tokenfile.Open(settings.TokenFile, a.logger); err != nil {
+			return nil, SettingsError{fmt.Errorf("access.token_file: %w", err)}
 		}
+		sources = append(sources, a.tokens)
 	}
-	if from := a.settings.Access.OIDC; from.Issuer != "" {
-		a.issuer, err = oidc.New(a.life, oidc.Config{
-			Issuer: from.Issuer, Audience: from.Audience, Algorithms: from.Algorithms, CA: from.CA,
-			NameClaim: from.NameClaim, RolesClaim: from.RolesClaim, ProducersClaim: from.ProducersClaim,
-		}, a.logger)
-		if err != nil {
-			return SettingsError{fmt.Errorf("access.oidc_issuer: %w", err)}
+	if settings.OIDC.Issuer != "" {
+		if a.jwts, err = oidc.New(a.life, oidc.Config(settings.OIDC), a.logger); err != nil {
+			return nil, SettingsError{fmt.Errorf("access.oidc_issuer, access.oidc_ca: %w", err)}
 		}
+		a.closeWith(closer{name: "issuer", close: func(context.Context) error {
+			a.jwts.Close()
+			return nil
+		}})
+		sources = append(sources, a.jwts)
 	}
-	return nil
-}
-
-// sources prove the identities of callers with bearer tokens.
-func (a *App) sources() (all []access.Source) {
-	if a.tokens != nil {
-		all = append(all, a.tokens)
-	}
-	if a.issuer != nil {
-		all = append(all, a.issuer)
-	}
-	return all
+	return sources, nil
 }
 
 const (

@@ -67,10 +67,9 @@ type App struct {
 	withdrawn func(credentials.AuthInfo) error
 	// authenticator makes the identities of callers.
 	authenticator *access.Authenticator
-	// tokens are the tokens of access.token_file; nil: there are none.
+	// tokens and jwts are its sources; nil: there is none.
 	tokens *tokenfile.File
-	// issuer is the issuer of access.oidc_issuer; nil: there is none.
-	issuer *oidc.Source
+	jwts   *oidc.Source
 	events *events.Notifier
 	tracer *tracing.Tracer // nil: no spans are wanted
 	checks checks

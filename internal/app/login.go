@@ -25,20 +25,21 @@ const (
 func (a *App) newLogin() (c login.Config, notice string, err error) {
 	h := &a.settings.HTTP
 	c = login.Config{PublicURL: h.PublicURL, Age: h.SessionAge, Logger: a.logger}
-	// Users whom a proxy names have what is granted to them, also where the API is open.
-	rules := rulesOf(&a.settings)
-	rules.Strict = true
-	if c.Authenticator, err = access.NewAuthenticator(rules, a.sources()...); err != nil {
-		return c, "", err
-	}
 	if c.Secret, err = readSecret(h.SessionKeyFile); err != nil {
 		return c, "", SettingsError{fmt.Errorf("http.session_key_file: %w", err)}
 	}
+	var sources []access.Source
 	if a.tokens != nil {
-		c.Tokens = a.tokens
+		c.Tokens, sources = a.tokens, append(sources, a.tokens)
 	}
-	if a.issuer != nil {
-		c.JWTs = a.issuer
+	if a.jwts != nil {
+		c.JWTs, sources = a.jwts, append(sources, a.jwts)
+	}
+	// Users whom a proxy names have what is granted to them, also where the API is open.
+	rules := rulesOf(&a.settings)
+	rules.Strict = true
+	if c.Authenticator, err = access.NewAuthenticator(rules, sources...); err != nil {
+		return c, "", err
 	}
 	if c.Issuer, err = a.newLoginIssuer(); err != nil {
 		return c, "", err
@@ -53,14 +54,14 @@ func (a *App) newLogin() (c login.Config, notice string, err error) {
 // newLoginIssuer is the issuer by which people log in to the console; nil: there is none.
 func (a *App) newLoginIssuer() (*login.Issuer, error) {
 	h := &a.settings.HTTP
-	if a.issuer == nil || h.OIDCClientID == "" {
+	if a.jwts == nil || h.OIDCClientID == "" {
 		return nil, nil //nolint:nilnil // no issuer is no error
 	}
 	at, err := url.Parse(a.settings.Access.OIDC.Issuer)
 	if err != nil {
 		return nil, SettingsError{fmt.Errorf("access.oidc_issuer: %w", err)}
 	}
-	made := &login.Issuer{Provider: a.issuer, Name: at.Hostname(), ClientID: h.OIDCClientID, Scopes: h.OIDCScopes}
+	made := &login.Issuer{Provider: a.jwts, Name: at.Hostname(), ClientID: h.OIDCClientID, Scopes: h.OIDCScopes}
 	if h.OIDCClientSecretFile == "" {
 		return made, nil
 	}

@@ -20,8 +20,9 @@ type Access struct {
 
 // OIDC is the issuer of JSON Web Tokens.
 type OIDC struct {
-	Issuer, Audience, CA                  string
+	Issuer, Audience                      string
 	Algorithms                            []string
+	CA                                    string
 	NameClaim, RolesClaim, ProducersClaim string
 }
 
@@ -92,7 +93,7 @@ func (a *Access) keys() []Key {
 func (o *OIDC) keys() []Key {
 	return []Key{
 		{
-			Name: "access.oidc_issuer", value: text(&o.Issuer, checkFile),
+			Name: "access.oidc_issuer", value: text(&o.Issuer, checkIssuer),
 			Meaning: "URL of the OpenID Connect issuer whose JSON Web Tokens are accepted, https://.",
 		},
 		{
@@ -100,7 +101,7 @@ func (o *OIDC) keys() []Key {
 			Meaning: "Audience that a JSON Web Token must name. Required with access.oidc_issuer.",
 		},
 		{
-			Name: "access.oidc_algorithms", Default: "RS256, ES256", value: list(&o.Algorithms, 1, checkFile),
+			Name: "access.oidc_algorithms", Default: "RS256, ES256", value: list(&o.Algorithms, 1, access.CheckSigningAlgorithm),
 			Meaning: "Algorithms with which a JSON Web Token may be signed.",
 		},
 		{

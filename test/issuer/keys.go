@@ -69,14 +69,15 @@ func (s *storage) withdrawKey(id string) {
 	s.published = slices.DeleteFunc(s.published, func(k key) bool { return k.id == id })
 }
 
-// Claims are the claims of a JWT of this issuer for a subject and an audience, valid for an hour, with others beside or
-// in the place of the usual ones.
+// Claims are the claims of a JWT of this issuer for a subject and an audience, valid for an hour. Other claims are
+// added, or replace these; nil removes a claim.
 func (i *Issuer) Claims(subject, audience string, others map[string]any) map[string]any {
 	now := time.Now()
 	claims := map[string]any{
 		"iss": i.URL, "sub": subject, "aud": audience, "iat": now.Unix(), "exp": now.Add(time.Hour).Unix(),
 	}
 	maps.Copy(claims, others)
+	maps.DeleteFunc(claims, func(_ string, value any) bool { return value == nil })
 	return claims
 }
 
