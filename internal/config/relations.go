@@ -45,6 +45,7 @@ func (l *loading) checkRelations() {
 	l.checkBrokers()
 	l.checkOutbox()
 	l.checkCertificates()
+	l.checkOIDC()
 }
 
 // checkCertificates rejects certificate files whose counterpart is missing, and names that no certificate can have.
