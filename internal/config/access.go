@@ -1,5 +1,13 @@
 package config
 
+import (
+	"fmt"
+	"net"
+	"net/netip"
+
+	"github.com/msghandler/msghandler/internal/access"
+)
+
 // Access says who callers are, and what they may do.
 type Access struct {
 	// Anonymous allows everything to callers that show nothing.
@@ -10,6 +18,40 @@ type Access struct {
 	OIDC                                OIDC
 }
 
+// Tokens says that callers may show bearer tokens.
+func (a *Access) Tokens() bool { return a.TokenFile != "" || a.OIDC.Issuer != "" }
+
+// Strict says that what no key grants is denied: a key gives roles, or names a source of tokens.
+func (a *Access) Strict() bool {
+	return a.Tokens() || len(a.Viewers)+len(a.Readers)+len(a.Operators)+len(a.Admins) > 0
+}
+
+// Identifies says whether anything tells who calls: certificates of clients, or tokens.
+func (c *Config) Identifies() bool { return c.GRPC.Certificates.CA != "" || c.Access.Tokens() }
+
+// Exposed names the listeners that other machines reach, each as key and address.
+func (c *Config) Exposed() (listeners []string) {
+	for _, listener := range []struct{ key, addr string }{{"grpc.addr", c.GRPC.Addr}, {"http.addr", c.HTTP.Addr}} {
+		if !isLoopback(listener.addr) {
+			listeners = append(listeners, fmt.Sprintf("%s (%s)", listener.key, listener.addr))
+		}
+	}
+	return listeners
+}
+
+// OpensConsole says that other machines reach the console, and that its readers need no role: client certificates are of
+// the API alone.
+func (c *Config) OpensConsole() bool {
+	return !isLoopback(c.HTTP.Addr) && !c.Access.Strict() && len(c.GRPC.Admins) == 0
+}
+
+// isLoopback reports whether only this machine reaches an address of the form host:port.
+func isLoopback(addr string) bool {
+	host, _, _ := net.SplitHostPort(addr) // checked by Load
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.Unmap().IsLoopback() || err != nil && isLocalhost(host)
+}
+
 func (a *Access) keys() []Key {
 	return append([]Key{
 		{
@@ -18,20 +60,20 @@ func (a *Access) keys() []Key {
 				"coordinator that listens on an address other than the loopback needs a source of identities to start.",
 		},
 		{
-			Name: "access.viewers", value: list(&a.Viewers, 0, checkGlob),
+			Name: "access.viewers", value: list(&a.Viewers, 0, access.CheckGlob),
 			Meaning: "Who may see counts and lists, without bodies: globs on typed names, such as " +
 				"dns:*.ops.example.com, email:*@example.com, token:dashboard or jwt:anna. * is one label of a name.",
 		},
 		{
-			Name: "access.readers", value: list(&a.Readers, 0, checkGlob),
+			Name: "access.readers", value: list(&a.Readers, 0, access.CheckGlob),
 			Meaning: "Who may see bodies and headers too: globs as in access.viewers.",
 		},
 		{
-			Name: "access.operators", value: list(&a.Operators, 0, checkGlob),
+			Name: "access.operators", value: list(&a.Operators, 0, access.CheckGlob),
 			Meaning: "Who may retry messages too: globs as in access.viewers.",
 		},
 		{
-			Name: "access.admins", value: list(&a.Admins, 0, checkGlob),
+			Name: "access.admins", value: list(&a.Admins, 0, access.CheckGlob),
 			Meaning: "Who may discard and replay messages too: globs as in access.viewers.",
 		},
 		{
