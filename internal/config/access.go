@@ -18,14 +18,6 @@ type Access struct {
 	OIDC                                OIDC
 }
 
-// OIDC is the issuer of JSON Web Tokens.
-type OIDC struct {
-	Issuer, Audience                      string
-	Algorithms                            []string
-	CA                                    string
-	NameClaim, RolesClaim, ProducersClaim string
-}
-
 // Tokens says that callers may show bearer tokens.
 func (a *Access) Tokens() bool { return a.TokenFile != "" || a.OIDC.Issuer != "" }
 
@@ -88,39 +80,4 @@ func (a *Access) keys() []Key {
 				"changes.",
 		},
 	}, a.OIDC.keys()...)
-}
-
-func (o *OIDC) keys() []Key {
-	return []Key{
-		{
-			Name: "access.oidc_issuer", value: text(&o.Issuer, checkIssuer),
-			Meaning: "URL of the OpenID Connect issuer whose JSON Web Tokens are accepted, https://.",
-		},
-		{
-			Name: "access.oidc_audience", value: text(&o.Audience, checkFile),
-			Meaning: "Audience that a JSON Web Token must name. Required with access.oidc_issuer.",
-		},
-		{
-			Name: "access.oidc_algorithms", Default: "RS256, ES256", value: list(&o.Algorithms, 1, access.CheckSigningAlgorithm),
-			Meaning: "Algorithms with which a JSON Web Token may be signed.",
-		},
-		{
-			Name: "access.oidc_ca", value: text(&o.CA, checkFile),
-			Meaning: "Certificate authorities of the issuer, a PEM file. None: those of the system.",
-		},
-		{
-			Name: "access.oidc_name_claim", Default: "sub", value: text(&o.NameClaim, checkFile),
-			Meaning: "Claim with the caller's name. Rules match it as jwt:NAME.",
-		},
-		{
-			Name: "access.oidc_roles_claim", Default: "roles", value: text(&o.RolesClaim, checkFile),
-			Meaning: "Claim with the caller's roles, a text or a list: viewer, reader, operator or admin. Other values " +
-				"count for nothing.",
-		},
-		{
-			Name: "access.oidc_producers_claim", value: text(&o.ProducersClaim, checkFile),
-			Meaning: "Claim with the producers that the caller may call as, a text or a list of globs. None: no " +
-				"claim gives producers.",
-		},
-	}
 }

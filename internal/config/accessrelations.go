@@ -6,8 +6,7 @@ import (
 	"github.com/msghandler/msghandler/internal/access"
 )
 
-// checkAccess rejects rules about names that no source proves, an issuer without its audience, and tokens that would
-// cross a network in the clear.
+// checkAccess rejects rules about names that no source proves, and tokens that would cross a network in the clear.
 func (l *loading) checkAccess() {
 	a, g := &l.config.Access, &l.config.GRPC
 	for _, of := range []struct {
@@ -25,13 +24,6 @@ func (l *loading) checkAccess() {
 	}
 	for name, p := range l.config.Producers {
 		l.checkSources(producersPrefix+name+".callers", p.Callers)
-	}
-	switch {
-	case a.OIDC.Issuer != "" && a.OIDC.Audience == "":
-		l.relation("access.oidc_issuer", "needs the audience of its tokens: set access.oidc_audience; without one, a token "+
-			"for any other service would be accepted")
-	case a.OIDC.Issuer == "" && a.OIDC.Audience != "":
-		l.relation("access.oidc_audience", "is the audience of tokens of no issuer: set access.oidc_issuer")
 	}
 	if a.Tokens() && g.Certificates.Cert == "" && !isLoopback(g.Addr) {
 		key := "access.token_file"

@@ -255,6 +255,38 @@ func TestErrorsNameKeyAndLine(t *testing.T) {
 		"callers without certificates": {
 			file: "grpc: {callers: [ops]}\n", want: []string{"grpc.callers", "set grpc.tls_client_ca"},
 		},
+		"an issuer without an audience": {
+			file: "access: {oidc_issuer: https://id.example.com}\n",
+			want: []string{"FILE:1: access.oidc_issuer", "set access.oidc_audience"},
+		},
+		"an audience without an issuer": {
+			file: "access: {oidc_audience: msghandler}\n", want: []string{"access.oidc_audience", "set access.oidc_issuer"},
+		},
+		"authorities without an issuer": {
+			file: "access: {oidc_ca: ca.pem}\n", want: []string{"access.oidc_ca", "set access.oidc_issuer"},
+		},
+		"an issuer without TLS": {
+			file: "access: {oidc_issuer: http://id.example.com, oidc_audience: msghandler}\n",
+			want: []string{"access.oidc_issuer", "does not begin with https://"},
+		},
+		"an issuer with a query": {
+			file: "access: {oidc_issuer: 'https://id.example.com/?a=b', oidc_audience: msghandler}\n",
+			want: []string{"access.oidc_issuer", "is no URL of an issuer"},
+		},
+		"JWTs without a signature": {
+			file: "access: {oidc_algorithms: [RS256, none]}\n",
+			want: []string{"access.oidc_algorithms", `holds "none", which is none of RS256`},
+		},
+		"JWTs with a shared secret": {
+			file: "access: {oidc_algorithms: HS256}\n", want: []string{"access.oidc_algorithms", "is none of RS256"},
+		},
+		"no claim of names": {
+			file: "access: {oidc_issuer: https://id.example.com, oidc_audience: a, oidc_name_claim: ''}\n",
+			want: []string{"access.oidc_name_claim", "callers have no name"},
+		},
+		"a claim with a space": {
+			file: "access: {oidc_roles_claim: 'roles '}\n", want: []string{"access.oidc_roles_claim", "outer space"},
+		},
 		"admins of an unknown type": {
 			file: "grpc: {admins: ['dsn:*.ops']}\n", want: []string{"grpc.admins", `unknown type "dsn:"`, "dns:, uri:, email:"},
 		},
@@ -270,12 +302,6 @@ func TestErrorsNameKeyAndLine(t *testing.T) {
 		"callers of a producer without an issuer": {
 			file: "producers:\n  orders: {callers: ['jwt:orders']}\n",
 			want: []string{"producers.orders.callers", "set access.oidc_issuer"},
-		},
-		"an issuer without audience": {
-			file: "access: {oidc_issuer: 'https://a'}\n", want: []string{"access.oidc_issuer", "set access.oidc_audience"},
-		},
-		"an audience without issuer": {
-			file: "access: {oidc_audience: a}\n", want: []string{"access.oidc_audience", "set access.oidc_issuer"},
 		},
 		"tokens in the clear": {
 			file: "grpc: {addr: ':9090'}\naccess: {token_file: tokens}\n",

@@ -45,6 +45,7 @@ func (l *loading) checkRelations() {
 	l.checkBrokers()
 	l.checkOutbox()
 	l.checkCertificates()
+	l.checkOIDC()
 	l.checkAccess()
 	l.checkConsole()
 }

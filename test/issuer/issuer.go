@@ -5,7 +5,6 @@ package issuer
 import (
 	"encoding/pem"
 	"html/template"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -76,19 +75,6 @@ func StartTLS(t testing.TB) *Issuer {
 	if err := os.WriteFile(i.CA, pem.EncodeToMemory(block), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return i
-}
-
-// StartAt starts an issuer at an address that the test has reserved, so that the issuer can be away at first.
-func StartAt(t testing.TB, listener net.Listener) *Issuer {
-	t.Helper()
-	server := httptest.NewUnstartedServer(nil)
-	_ = server.Listener.Close()
-	server.Listener = listener
-	i := New(t, "http://"+listener.Addr().String())
-	server.Config.Handler = i
-	server.Start()
-	t.Cleanup(server.Close)
 	return i
 }
 

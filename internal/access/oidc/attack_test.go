@@ -48,6 +48,7 @@ func TestForgedJWTIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	padding := map[string]any{"padding": strings.Repeat("a", oidc.MaxJWT)}
 	x5c := base64.StdEncoding.EncodeToString(der)
 	publicPEM := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})
 	var asked atomic.Int32
@@ -83,7 +84,7 @@ func TestForgedJWTIsRefused(t *testing.T) {
 		"a JWE":                            base64url(`{"alg":"RSA-OAEP","enc":"A256GCM"}`) + ".a.b",
 		"no JSON":                          "eyJ." + part[1] + "." + part[2],
 		"a JSON bomb":                      base64url(strings.Repeat(`{"a":`, 800)) + "." + part[1] + "." + part[2],
-		"too long":                         part[0] + "." + part[1] + "." + strings.Repeat("A", oidc.MaxJWT),
+		"too long":                         of.JWT("anna", audience, padding),
 	} {
 		got, err := source.Authenticate(t.Context(), token)
 		if err == nil || errors.Is(err, access.ErrNotMine) || errors.Is(err, access.ErrUnavailable) ||

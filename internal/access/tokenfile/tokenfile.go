@@ -24,24 +24,11 @@ type File struct {
 var _ access.Source = (*File)(nil)
 
 // Open reads a file of tokens. Open fails when the file cannot be read or has an invalid line; the error names the file
-// and the line, and never quotes the line. Reloads are logged.
+// and the line, and never quotes the line. Reloads are logged, with the names of the tokens that have changed.
 func Open(path string, logger *slog.Logger) (*File, error) {
+	r := &reader{path: path, logger: logger}
 	watched, err := files.Watch(files.Source[string, index]{
-		Read: func() (string, error) {
-			content, err := os.ReadFile(path) //nolint:gosec // the path is the operator's own
-			return string(content), err
-		},
-		Make: func(content string) (index, error) {
-			tokens, err := Parse(content)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", path, err)
-			}
-			return newIndex(tokens), nil
-		},
-		Reloaded: func() {
-			logger.Info("token file reloaded", "file", path)
-			warnExposed(path, logger)
-		},
+		Read: r.read, Make: r.make, Reloaded: r.reloaded,
 		Failed: func(err error) {
 			logger.Warn("changed token file is unusable; the tokens read before stay valid; correct the file", "error", err)
 		},
@@ -49,14 +36,59 @@ func Open(path string, logger *slog.Logger) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	warnExposed(path, logger)
+	r.used = r.made
+	r.warnExposed()
 	return &File{watched}, nil
 }
 
+// reader reads a file, and logs how the file changes.
+type reader struct {
+	path   string
+	logger *slog.Logger
+	// made are the tokens of the last valid content, used those that were logged.
+	made, used []Token
+}
+
+func (r *reader) read() (string, error) {
+	content, err := os.ReadFile(r.path)
+	return string(content), err
+}
+
+func (r *reader) make(content string) (index, error) {
+	tokens, err := Parse(content)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", r.path, err)
+	}
+	r.made = tokens
+	return newIndex(tokens), nil
+}
+
+func (r *reader) reloaded() {
+	r.logger.Info("token file reloaded", "file", r.path, "added", namesWithout(r.made, r.used),
+		"removed", namesWithout(r.used, r.made))
+	r.used = r.made
+	r.warnExposed()
+}
+
+// namesWithout are the names of tokens whose lines are not among those of the others. A changed token has both lines.
+func namesWithout(tokens, others []Token) []string {
+	lines := map[string]bool{}
+	for _, t := range others {
+		lines[t.String()] = true
+	}
+	names := []string{}
+	for _, t := range tokens {
+		if !lines[t.String()] {
+			names = append(names, t.Name)
+		}
+	}
+	return names
+}
+
 // warnExposed warns of a file that other users may read, or in which they may write a token of their own.
-func warnExposed(path string, logger *slog.Logger) {
-	if may := files.Exposed(path); may != "" {
-		logger.Warn("every user of this machine may "+may+" the token file; set its mode to 0600", "file", path)
+func (r *reader) warnExposed() {
+	if may := files.Exposed(r.path); may != "" {
+		r.logger.Warn("every user of this machine may "+may+" the token file; set its mode to 0600", "file", r.path)
 	}
 }
 

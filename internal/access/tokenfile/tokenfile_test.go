@@ -150,6 +150,15 @@ func TestChangedFileIsReadAgain(t *testing.T) {
 		accepts("with both", true, true)
 		write(t, path, secondLine)
 		accepts("after a revocation", false, true)
+		write(t, path, strings.Replace(secondLine, "admin", "viewer", 1))
+		accepts("with another role", false, true)
+		for _, line := range []string{
+			"added=[second] removed=[]", "added=[] removed=[first]", "added=[second] removed=[second]",
+		} {
+			if !strings.Contains(log.String(), line) {
+				t.Errorf("the log lacks %s:\n%s", line, &log)
+			}
+		}
 		write(t, path, secondLine+"third "+tokenfile.NewSecret())
 		accepts("with a bad line", false, true)
 		if !strings.Contains(log.String(), "changed token file is unusable") || strings.Contains(log.String(), "mh_") {
