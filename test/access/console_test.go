@@ -43,7 +43,7 @@ func TestConsoleAllowsWhatTheRoleAllows(t *testing.T) {
 	}
 }
 
-// wantsOfConsole is what becomes of a request that needs a role.
+// wantsOfConsole is the fate of a request for a page that needs a role.
 func (c caller) wantsOfConsole(need int) string {
 	switch {
 	case need == none || c.proved && c.role >= need:
@@ -54,7 +54,7 @@ func (c caller) wantsOfConsole(need int) string {
 	return "stranger"
 }
 
-// visited is what became of a request. A page may be missing, or have no message to change.
+// visited is the fate of a request with this status. A page may be missing, or have no message to change.
 func visited(status int) string {
 	switch status {
 	case http.StatusForbidden:
