@@ -427,7 +427,7 @@ func TestErrorsNameKeyAndLine(t *testing.T) {
 			want: []string{
 				"FILE:2: callbacks.allow",
 				"names LocalHost:*",
-				"leaves out loopback by default",
+				"leaves out loopback and private addresses by default",
 				"write 127.0.0.1:*,",
 			},
 		},

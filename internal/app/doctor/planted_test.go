@@ -102,7 +102,14 @@ var planted = []struct {
 		plant: func(s *site) { s.e.Settings.Callbacks.Allow = nil },
 		also:  []string{"producer-forbidden"},
 	},
-	{name: "callbacks-open", plant: func(s *site) { s.e.Settings.Callbacks.Allow = []string{"127.0.0.1:*", "*:9000"} }},
+	{
+		name:  "callbacks-open",
+		plant: func(s *site) { s.e.Settings.Callbacks.Allow = []string{"127.0.0.1:*", "*:9000"} },
+		also:  []string{"callbacks-networks-unset"},
+	},
+	{name: "callbacks-networks-unset", plant: func(s *site) {
+		s.e.Settings.Callbacks.Allow = []string{"127.0.0.1:*", "*.orders.svc:9000"}
+	}},
 	{name: "callbacks-token-plain", plant: func(s *site) { s.e.Settings.Callbacks.TokenFile = tokenFile(s.t, goodToken) }},
 	{name: "callbacks-tls-unset", plant: func(s *site) {
 		s.e.Settings.Callbacks.Certificates.CA = certstest.NewAuthority(s.t).File
@@ -138,6 +145,10 @@ var planted = []struct {
 		s.e.Settings.Callbacks.Allow = []string{"127.0.0.1:*", "localhost:*"}
 		_, port, _ := strings.Cut(other{}.serve(s.t), ":")
 		s.e.Producers["stock"] = "localhost:" + port
+	}, also: []string{"callbacks-networks-unset"}},
+	{name: "producer-forbidden", plant: func(s *site) { // nobody may be called there
+		s.e.Settings.Callbacks.Allow = []string{"127.0.0.1:*", "169.254.169.254:*"}
+		s.e.Producers["stock"] = "169.254.169.254:80"
 	}},
 	{name: "descriptors-low", plant: func(s *site) { s.e.Descriptors = 256 }},
 	{

@@ -76,6 +76,11 @@ func (r *report) callbackSettings(settings config.Callbacks) {
 			"no callback target is allowed, so half messages are accepted only of producers that attend",
 			"set it to where your other producers serve, such as *.orders.svc:9000")
 	}
+	if settings.PublicOnly() {
+		r.warn("callbacks-networks-unset", "callbacks.networks is empty",
+			"producers at private addresses are not called, and their messages wait",
+			"name the networks of your producers, such as 10.0.0.0/8")
+	}
 	for _, glob := range settings.Allow {
 		if strings.HasPrefix(glob, "*:") {
 			r.warn("callbacks-open", "callbacks.allow holds "+glob, "anyone who may send a message decides which host is called",
