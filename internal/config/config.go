@@ -38,6 +38,8 @@ type Config struct {
 	Brokers map[string]Broker
 	// Outbox holds the databases whose outbox of plain SQL is relayed, by their names.
 	Outbox map[string]Outbox
+	// PrivateFiles are the files with secrets that this configuration is made of, or names.
+	PrivateFiles []PrivateFile
 }
 
 // GRPC is the API for producers and operators.

@@ -110,6 +110,13 @@ var planted = []struct {
 	{name: "callbacks-networks-unset", plant: func(s *site) {
 		s.e.Settings.Callbacks.Allow = []string{"127.0.0.1:*", "*.orders.svc:9000"}
 	}},
+	{name: "secrets-exposed", plant: func(s *site) {
+		path := tokenFile(s.t, goodToken)
+		if err := os.Chmod(path, 0o644); err != nil {
+			s.t.Fatal(err)
+		}
+		s.e.Settings.PrivateFiles = []config.PrivateFile{{Key: "redis.url_file", Path: path}}
+	}},
 	{name: "callbacks-token-plain", plant: func(s *site) { s.e.Settings.Callbacks.TokenFile = tokenFile(s.t, goodToken) }},
 	{name: "callbacks-tls-unset", plant: func(s *site) {
 		s.e.Settings.Callbacks.Certificates.CA = certstest.NewAuthority(s.t).File
