@@ -60,7 +60,9 @@ func TestBadSecretFilesAreNamed(t *testing.T) {
 		"empty":     {secret(t, "\n"), "", "names an empty file"},
 		"large":     {secret(t, strings.Repeat("hunter2", 10_000)), "", "more than 65536 bytes"},
 		"malformed": {secret(t, "http://u:hunter2@h"), "", "holds a value that"},
-		"both":      {secret(t, "redis://:hunter2@r"), "MSGHANDLER_REDIS_URL=redis://:hunter2@s", "is set beside redis.url"},
+		"both": {
+			secret(t, "redis://:hunter2@r"), "MSGHANDLER_REDIS_URL=redis://:hunter2@s", "is set beside redis.url",
+		},
 	} {
 		_, err := config.Load(config.Sources{Env: []string{"MSGHANDLER_REDIS_URL_FILE=" + c.path, c.more}})
 		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "REDIS_URL_FILE") ||
