@@ -186,8 +186,10 @@ var rooms = []struct {
 	},
 	{
 		[]string{"internal/cli"},
-		slices.Concat(ground, sdks, []string{"internal/app/...", "internal/config/...", "internal/embedded/..."}),
-		"the command line starts an app or calls one; it knows no middle room, only app does",
+		slices.Concat(ground, sdks, []string{
+			"internal/app/...", "internal/config/...", "internal/embedded/...", "internal/access/tokenfile",
+		}),
+		"the command line starts an app or calls one, and edits the token file; only app knows middle rooms",
 	},
 	{
 		[]string{"msghandlertest"},

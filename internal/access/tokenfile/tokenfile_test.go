@@ -86,8 +86,9 @@ func TestOnlyWholeKnownTokensAreAccepted(t *testing.T) {
 		last + "\n":                              damaged,
 		"mh_":                                    damaged,
 		"mh_" + strings.Repeat("A", 48) + "\x00": damaged,
-		strings.Replace(secret, secret[9:10], "", 1): damaged,
-		"mh_" + strings.Repeat("A", 1<<20):           damaged,
+		typo:                                     damaged,
+		secret[:9] + secret[10:]:                 damaged,
+		"mh_" + strings.Repeat("A", 1<<20):       damaged,
 	} {
 		got, err := file.Authenticate(t.Context(), presented)
 		if err == nil || !strings.Contains(err.Error(), want) || errors.Is(err, access.ErrNotMine) {
