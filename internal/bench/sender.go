@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -19,6 +18,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/msghandler/msghandler/internal/bench/order"
+	"github.com/msghandler/msghandler/internal/certs"
 	"github.com/msghandler/msghandler/internal/ground/batch"
 	"github.com/msghandler/msghandler/producer"
 	"github.com/msghandler/msghandler/producer/marker"
@@ -73,10 +73,10 @@ func (r *run) newSender(name string, coordinators []string) (*sender, error) {
 	s.sdk, err = producer.New(producer.Config{
 		Name: name, Coordinator: strings.Join(coordinators, ","), CallbackTarget: s.target, Markers: s.markers,
 		ConfirmAfter: s.after, SendTimeout: patience, Background: maxOpen, Logger: r.config.Logger,
-		TLS: r.config.TLS, Coordinators: producer.Coordinators{Anyone: true}, // the messages are worth nothing
+		TLS: r.config.TLS, Token: r.config.Token, Coordinators: producer.Coordinators{Anyone: true}, // the messages are worth nothing
 	})
 	if err == nil {
-		err = s.connect(coordinators, r.config.TLS)
+		err = s.connect(coordinators, &r.config)
 	}
 	if err != nil {
 		_ = listener.Close()
@@ -90,13 +90,18 @@ func (r *run) newSender(name string, coordinators []string) (*sender, error) {
 	return s, nil
 }
 
-func (s *sender) connect(coordinators []string, secured *tls.Config) error {
+func (s *sender) connect(coordinators []string, config *Config) error {
 	transport := insecure.NewCredentials()
-	if secured != nil {
-		transport = credentials.NewTLS(secured)
+	if config.TLS != nil {
+		transport = credentials.NewTLS(config.TLS)
+	}
+	options := []grpc.DialOption{grpc.WithTransportCredentials(transport), grpc.WithNoProxy()}
+	if config.Token != "" { // without TLS only on the loopback, as the SDK has checked
+		token := certs.Bearer(func() string { return config.Token }, config.TLS == nil)
+		options = append(options, grpc.WithPerRPCCredentials(token))
 	}
 	for _, address := range coordinators {
-		conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(transport), grpc.WithNoProxy())
+		conn, err := grpc.NewClient(address, options...)
 		if err != nil {
 			return fmt.Errorf("%q is not a coordinator's address; write host:port: %w", address, err)
 		}

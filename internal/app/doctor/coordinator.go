@@ -24,8 +24,13 @@ const longWaiting = time.Minute
 
 func examineCoordinator(ctx context.Context, e Examination) []Finding {
 	r := report{area: areaCoordinator}
-	conn, err := grpc.NewClient(e.Server, grpc.WithTransportCredentials(cmp.Or(e.Credentials, insecure.NewCredentials())),
-		grpc.WithNoProxy())
+	options := []grpc.DialOption{
+		grpc.WithTransportCredentials(cmp.Or(e.Credentials, insecure.NewCredentials())), grpc.WithNoProxy(),
+	}
+	if e.Token != nil {
+		options = append(options, grpc.WithPerRPCCredentials(e.Token))
+	}
+	conn, err := grpc.NewClient(e.Server, options...)
 	if err != nil {
 		r.trouble("coordinator-address", fmt.Sprintf("%q is no address: %v", e.Server, err), "producers cannot reach it",
 			"write host:port")
@@ -43,6 +48,12 @@ func examineCoordinator(ctx context.Context, e Examination) []Finding {
 		return r.all
 	}
 	stats, err := pb.NewAdminServiceClient(conn).GetStats(ctx, &pb.GetStatsRequest{})
+	if code := status.Code(err); code == codes.Unauthenticated || code == codes.PermissionDenied {
+		r.warn("coordinator-refuses", fmt.Sprintf("at %s does not tell its state to this caller: %v", e.Server, err),
+			"its messages and findings are not examined",
+			"show it a token of a viewer with --token-file, or a certificate with --tls-cert and --tls-key")
+		return r.all
+	}
 	if err != nil {
 		r.trouble("coordinator-mute", fmt.Sprintf("at %s cannot count its messages: %v", e.Server, err),
 			"its store does not answer", "look at the findings about redis")

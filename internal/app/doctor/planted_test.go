@@ -17,6 +17,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 
 	"github.com/msghandler/msghandler/internal/app/doctor"
@@ -133,6 +135,12 @@ var planted = []struct {
 	{name: "submit-trusted", plant: func(s *site) { s.e.Settings.Submit.Trust = true }},
 	{name: "retention-short", plant: func(s *site) { s.e.Settings.Done.Retention = time.Second }},
 	{name: "coordinator-away", plant: func(s *site) { s.e.Server = servers.Addresses(s.t, 1)[0] }},
+	{name: "coordinator-refuses", plant: func(s *site) {
+		s.e.Server = serveProducer(s.t, func(server grpc.ServiceRegistrar) {
+			pb.RegisterAdminServiceServer(server, closedAdmin{})
+			healthv1.RegisterHealthServer(server, health.NewServer())
+		})
+	}},
 	{name: "messages-dead", plant: plantDead},
 	{name: "messages-refused", plant: plantRefused},
 	{name: "messages-unanswered", plant: plantUnanswered},
@@ -218,6 +226,13 @@ func tokenFile(t *testing.T, token string) string {
 		t.Fatal(err)
 	}
 	return file
+}
+
+// closedAdmin is an admin API that knows no caller.
+type closedAdmin struct{ pb.UnimplementedAdminServiceServer }
+
+func (closedAdmin) GetStats(context.Context, *pb.GetStatsRequest) (*pb.GetStatsResponse, error) {
+	return nil, status.Error(codes.Unauthenticated, "show a token")
 }
 
 // guarded serves a producer, stock, that demands a token.
