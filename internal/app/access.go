@@ -5,16 +5,31 @@ import (
 	"slices"
 
 	"github.com/msghandler/msghandler/internal/access"
+	"github.com/msghandler/msghandler/internal/access/tokenfile"
 	"github.com/msghandler/msghandler/internal/config"
 )
 
 // newAuthenticator builds what makes the identities of callers, for the API and the console.
 func (a *App) newAuthenticator() (*access.Authenticator, error) {
-	made, err := access.NewAuthenticator(rulesOf(&a.settings))
+	if file := a.settings.Access.TokenFile; file != "" {
+		var err error
+		if a.tokens, err = tokenfile.Open(file, a.logger); err != nil {
+			return nil, SettingsError{fmt.Errorf("access.token_file: %w", err)}
+		}
+	}
+	made, err := access.NewAuthenticator(rulesOf(&a.settings), a.sources()...)
 	if err != nil {
 		return nil, SettingsError{fmt.Errorf("access, grpc.admins and grpc.callers: %w", err)}
 	}
 	return made, nil
+}
+
+// sources prove the identities of callers with bearer tokens.
+func (a *App) sources() (all []access.Source) {
+	if a.tokens != nil {
+		all = append(all, a.tokens)
+	}
+	return all
 }
 
 // rulesOf are the rules of the configuration.

@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -20,6 +21,7 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	"github.com/msghandler/msghandler/internal/access"
+	"github.com/msghandler/msghandler/internal/access/tokenfile"
 	"github.com/msghandler/msghandler/internal/app/tracing"
 	"github.com/msghandler/msghandler/internal/attend"
 	"github.com/msghandler/msghandler/internal/callback"
@@ -59,11 +61,15 @@ type App struct {
 	attendance *attend.Hub
 	// credentials are the API's TLS credentials; nil: nothing is encrypted.
 	credentials credentials.TransportCredentials
+	// consoleTLS is the console's TLS; nil: nothing is encrypted.
+	consoleTLS *tls.Config
 	// authenticator makes the identities of callers.
 	authenticator *access.Authenticator
-	events        *events.Notifier
-	tracer        *tracing.Tracer // nil: no spans are wanted
-	checks        checks
+	// tokens are the tokens of access.token_file; nil: there are none.
+	tokens *tokenfile.File
+	events *events.Notifier
+	tracer *tracing.Tracer // nil: no spans are wanted
+	checks checks
 	// storeAway and storeUnsafe are the last reports about Redis in the log.
 	storeAway, storeUnsafe bool
 	// store is set once Redis is open.
@@ -121,7 +127,14 @@ func New(ctx context.Context, settings config.Config, deps Deps) (*App, error) {
 	if a.credentials, err = a.newCredentials(); err != nil {
 		return nil, err
 	}
+	if a.consoleTLS, err = a.newConsoleTLS(); err != nil {
+		return nil, err
+	}
 	if a.authenticator, err = a.newAuthenticator(); err != nil {
+		return nil, err
+	}
+	visitors, notice, err := a.newLogin()
+	if err != nil {
 		return nil, err
 	}
 	a.divideConnections()
@@ -131,7 +144,7 @@ func New(ctx context.Context, settings config.Config, deps Deps) (*App, error) {
 	if a.apiListener, err = a.listen(ctx, "grpc.addr", settings.GRPC.Addr); err != nil {
 		return nil, errors.Join(err, a.consoleListener.Close())
 	}
-	a.openConsole()
+	a.openConsole(visitors, notice)
 	a.openEvents()
 	if err := a.openTracing(ctx); err != nil {
 		return nil, errors.Join(err, a.consoleListener.Close(), a.apiListener.Close(), a.events.Close(ctx))
@@ -248,6 +261,9 @@ func (a *App) Run(ctx context.Context) error {
 // open opens the parts in the order of need.
 func (a *App) open(ctx context.Context) error {
 	limited := a.limited(httpListener, a.consoleListener, a.share.Console, a.share.ConsolePerAddress)
+	if a.consoleTLS != nil {
+		limited = tls.NewListener(limited, a.consoleTLS)
+	}
 	a.serve("console", func() error { return a.console.Serve(limited) })
 	store, err := a.openStore(ctx)
 	if err != nil {

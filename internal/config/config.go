@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net"
 	"net/netip"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -62,9 +63,25 @@ type Certificates struct {
 
 // HTTP is the server of the console.
 type HTTP struct {
-	Addr     string
-	Hosts    []string
-	ReadOnly bool
+	Addr string
+	// Certificates have no CA: clients show tokens.
+	Certificates Certificates
+	Hosts        []string
+	// PublicURL is where browsers open the console; empty: at the name that they used.
+	PublicURL string
+	ReadOnly  bool
+	// Bodies says whether anybody sees the bodies and headers of messages.
+	Bodies bool
+	// SessionAge is how long a login lasts. SessionKeyFile holds the secret of sessions; empty: random at each start.
+	SessionAge     time.Duration
+	SessionKeyFile string
+	// OIDCClientID is the console's name at the issuer of Access; empty: nobody logs in by the issuer.
+	OIDCClientID, OIDCClientSecretFile string
+	OIDCScopes                         []string
+	// UserHeader names the header with the user's name that TrustedProxies set, which gives at least UserRole.
+	UserHeader     string
+	TrustedProxies []string
+	UserRole       string
 }
 
 // Redis is the store.
@@ -288,7 +305,11 @@ func (c *Config) Listens() (addrs []netip.AddrPort) {
 // Names are the host names under which a browser may open the console, beside localhost.
 func (h HTTP) Names() []string {
 	host, _, _ := net.SplitHostPort(h.Addr) // checked by Load
-	return append([]string{host}, h.Hosts...)
+	names := append([]string{host}, h.Hosts...)
+	if public, err := url.Parse(h.PublicURL); err == nil && public.Host != "" {
+		names = append(names, public.Hostname())
+	}
+	return names
 }
 
 // Targets gives the configured callback targets by producer.

@@ -45,6 +45,7 @@ func (l *loading) checkRelations() {
 	l.checkBrokers()
 	l.checkOutbox()
 	l.checkCertificates()
+	l.checkConsole()
 }
 
 // checkCertificates rejects certificate files whose counterpart is missing, and names that no certificate can have.
@@ -52,6 +53,7 @@ func (l *loading) checkCertificates() {
 	c := &l.config
 	l.pair("grpc", c.GRPC.Certificates)
 	l.pair("callbacks", c.Callbacks.Certificates)
+	l.pair("http", c.HTTP.Certificates)
 	if c.GRPC.Certificates.CA != "" && c.GRPC.Certificates.Cert == "" {
 		l.relation("grpc.tls_client_ca", "needs a certificate of our own: set grpc.tls_cert and grpc.tls_key")
 	}
@@ -78,6 +80,40 @@ func (l *loading) pair(section string, files Certificates) {
 		l.relation(section+".tls_cert", "needs its private key: set %s.tls_key", section)
 	case files.Cert == "" && files.Key != "":
 		l.relation(section+".tls_key", "needs its certificate: set %s.tls_cert", section)
+	}
+}
+
+// checkConsole rejects keys of logins to the console that need others.
+func (l *loading) checkConsole() {
+	h := &l.config.HTTP
+	for _, c := range []struct {
+		wrong       bool
+		key, remedy string
+	}{
+		{
+			h.OIDCClientID != "" && l.config.Access.OIDC.Issuer == "", "http.oidc_client_id",
+			"is a client of the issuer, and there is none: set access.oidc_issuer",
+		},
+		{
+			h.OIDCClientSecretFile != "" && h.OIDCClientID == "", "http.oidc_client_secret_file",
+			"is the secret of a client without a name: set http.oidc_client_id",
+		},
+		{
+			h.UserHeader != "" && len(h.TrustedProxies) == 0, "http.user_header",
+			"is believed from trusted proxies only: set http.trusted_proxies",
+		},
+		{
+			h.UserHeader == "" && len(h.TrustedProxies) > 0, "http.trusted_proxies",
+			"are trusted to name users, and no header does: set http.user_header",
+		},
+		{
+			h.UserHeader == "" && h.UserRole != "none", "http.user_role",
+			"is the role of users whom a proxy names: set http.user_header",
+		},
+	} {
+		if c.wrong {
+			l.relation(c.key, "%s", c.remedy)
+		}
 	}
 }
 

@@ -88,6 +88,8 @@ type Config struct {
 	Reflection bool
 	// Credentials secure the connections of clients. Default: none, nothing is encrypted.
 	Credentials credentials.TransportCredentials
+	// HideBodies hides bodies and headers of messages from every operator.
+	HideBodies bool
 	// Access makes the identities of callers. Default: one that allows everything to everyone.
 	Access *access.Authenticator
 	// Interceptors see every unary call, before its request is checked; for metrics and traces. A panic in one

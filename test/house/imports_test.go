@@ -167,7 +167,7 @@ var rooms = []struct {
 	},
 	{
 		[]string{"internal/app/..."},
-		slices.Concat(ground, middle, loops, []string{"internal/delivery", "internal/attend"}),
+		slices.Concat(ground, middle, loops, []string{"internal/access/...", "internal/delivery", "internal/attend"}),
 		"app puts the coordinator together; who uses the coordinator is above it",
 	},
 	{
@@ -334,6 +334,7 @@ var libraries = []struct {
 		[]string{"internal/demo/database"},
 		"the driver is the user's: a room that speaks SQL imports database/sql",
 	},
+	{"golang.org/x/oauth2", []string{"internal/console/login", "internal/app"}, "the console alone logs people in"},
 	{"github.com/robfig/cron", []string{"internal/loop"}, "schedules are the loop runner's"},
 	{
 		"github.com/alecthomas/kong",
