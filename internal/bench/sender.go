@@ -72,7 +72,8 @@ func (r *run) newSender(name string, coordinators []string) (*sender, error) {
 	s.sdk, err = producer.New(producer.Config{
 		Name: name, Coordinator: strings.Join(coordinators, ","), CallbackTarget: s.target, Markers: s.markers,
 		ConfirmAfter: s.after, SendTimeout: patience, Background: maxOpen, Logger: r.config.Logger,
-		TLS: r.config.TLS, Token: r.config.Token, Coordinators: producer.Coordinators{Anyone: true}, // the messages are worth nothing
+		TLS: r.config.TLS, Token: r.config.Token,
+		Coordinators: producer.Coordinators{Anyone: true}, // the messages are worth nothing
 	})
 	if err == nil {
 		err = s.connect(coordinators, &r.config)

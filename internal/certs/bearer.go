@@ -12,9 +12,9 @@ type bearerToken struct {
 	plain bool
 }
 
-// Bearer returns credentials that show a bearer token on each call of a connection. The token is asked for at each call,
-// so a changed token needs no new connection. Without plain, gRPC refuses connections without TLS: plain is for
-// connections that do not leave the machine.
+// Bearer returns credentials that show a bearer token on each call of a connection. Each call asks for the token, so a
+// changed token needs no new connection. Without plain, gRPC refuses connections without TLS: plain is for connections
+// that do not leave the machine.
 func Bearer(token func() string, plain bool) credentials.PerRPCCredentials {
 	return bearerToken{token, plain}
 }

@@ -1,5 +1,5 @@
-// Package typedname reads the names of a caller, each with its type, such as dns:orders.shop, and globs on them. Rules of
-// coordinators and of producers read names alike.
+// Package typedname reads the names of a caller, each with its type, such as dns:orders.shop, and globs on such names.
+// Rules of coordinators and of producers read names alike.
 package typedname
 
 import (
