@@ -1,8 +1,10 @@
 package app
 
 import (
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/msghandler/msghandler/internal/access"
 	"github.com/msghandler/msghandler/internal/access/tokenfile"
@@ -11,6 +13,9 @@ import (
 
 // newAuthenticator builds what makes the identities of callers, for the API and the console.
 func (a *App) newAuthenticator() (*access.Authenticator, error) {
+	if err := a.checkExposure(); err != nil {
+		return nil, SettingsError{err}
+	}
 	if file := a.settings.Access.TokenFile; file != "" {
 		var err error
 		if a.tokens, err = tokenfile.Open(file, a.logger); err != nil {
@@ -21,6 +26,10 @@ func (a *App) newAuthenticator() (*access.Authenticator, error) {
 	if err != nil {
 		return nil, SettingsError{fmt.Errorf("access, grpc.admins and grpc.callers: %w", err)}
 	}
+	if a.settings.Access.Anonymous {
+		a.logger.Warn("access.anonymous is set: "+anonymousConsequence+"; "+anonymousRemedy,
+			"listeners", a.settings.Exposed())
+	}
 	return made, nil
 }
 
@@ -30,6 +39,22 @@ func (a *App) sources() (all []access.Source) {
 		all = append(all, a.tokens)
 	}
 	return all
+}
+
+const (
+	anonymousConsequence = "callers that show no certificate and no token may do everything"
+	anonymousRemedy      = "give callers certificates or tokens, and remove access.anonymous"
+)
+
+// checkExposure refuses a coordinator that other machines reach, and that cannot tell who calls.
+func (a *App) checkExposure() error {
+	exposed := a.settings.Exposed()
+	if len(exposed) == 0 || a.settings.Identifies() || a.settings.Access.Anonymous {
+		return nil
+	}
+	return errors.New(strings.Join(exposed, " and ") + ": other machines reach this coordinator, and nothing tells who " +
+		"calls, so anyone could send, retry and discard messages: set access.token_file (msghandler token new), " +
+		"access.oidc_issuer or grpc.tls_client_ca; or listen on 127.0.0.1; or set access.anonymous: true to allow it")
 }
 
 // rulesOf are the rules of the configuration.
@@ -43,4 +68,16 @@ func rulesOf(c *config.Config) access.Rules {
 		rules.CallersOf[name] = p.Callers
 	}
 	return rules
+}
+
+// access reports that callers without an identity may do everything.
+func (f *findings) access(c *config.Config) {
+	switch {
+	case c.Access.Anonymous:
+		f.add(warning, "access-anonymous", "access.anonymous is set", anonymousConsequence, anonymousRemedy)
+	case c.OpensConsole():
+		f.add(warning, "access-anonymous", "other machines reach http.addr, and grpc.admins is empty",
+			"anyone who reaches the console may retry and discard messages", "set access.token_file, so that the console "+
+				"has a login, or listen on 127.0.0.1")
+	}
 }

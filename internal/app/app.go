@@ -63,6 +63,8 @@ type App struct {
 	credentials credentials.TransportCredentials
 	// consoleTLS is the console's TLS; nil: nothing is encrypted.
 	consoleTLS *tls.Config
+	// withdrawn says why a client certificate does not hold any more; nil without TLS.
+	withdrawn func(credentials.AuthInfo) error
 	// authenticator makes the identities of callers.
 	authenticator *access.Authenticator
 	// tokens are the tokens of access.token_file; nil: there are none.

@@ -15,11 +15,13 @@ func (a *App) newCredentials() (credentials.TransportCredentials, error) {
 	if files.Cert == "" {
 		return nil, nil //nolint:nilnil // no certificate is no error
 	}
-	source, err := certs.Open(certs.Files(files), a.logger)
+	clients := certs.Clients{CRL: a.settings.GRPC.CRL, Optional: a.settings.Access.Tokens()}
+	source, err := certs.OpenServer(certs.Files(files), clients, a.logger)
 	if err != nil {
-		return nil, SettingsError{fmt.Errorf("grpc.tls_cert, grpc.tls_key and grpc.tls_client_ca: %w", err)}
+		return nil, SettingsError{fmt.Errorf("grpc.tls_cert, grpc.tls_key, grpc.tls_client_ca and grpc.tls_crl: %w", err)}
 	}
 	a.expires("grpc.tls_cert", source)
+	a.withdrawn = source.Withdrawn
 	return source.Server(), nil
 }
 

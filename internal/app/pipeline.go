@@ -236,6 +236,7 @@ func (a *App) openServer(
 		Credentials:    a.credentials,
 		HideBodies:     !a.settings.HTTP.Bodies,
 		Access:         a.authenticator,
+		Withdrawn:      a.withdrawn,
 		Refused:        a.noteRefused,
 		RefusedUnread:  a.metrics.RequestRefused,
 		RefusedHTTP:    a.metrics.HTTPRefused,

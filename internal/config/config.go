@@ -50,8 +50,10 @@ type GRPC struct {
 	// A connection is asked to close at ConnectionAge, and after ConnectionIdle without a call.
 	ConnectionAge, ConnectionIdle time.Duration
 	Certificates                  Certificates
-	Admins                        []string
-	Callers                       []string
+	// CRL is a file with revocation lists for client certificates; empty: none.
+	CRL     string
+	Admins  []string
+	Callers []string
 }
 
 // Certificates are PEM files: our certificate and its key, and the authorities of the other side's. Empty: none.

@@ -254,6 +254,35 @@ func TestErrorsNameKeyAndLine(t *testing.T) {
 		"callers without certificates": {
 			file: "grpc: {callers: [ops]}\n", want: []string{"grpc.callers", "set grpc.tls_client_ca"},
 		},
+		"admins of an unknown type": {
+			file: "grpc: {admins: ['dsn:*.ops']}\n", want: []string{"grpc.admins", `unknown type "dsn:"`, "dns:, uri:, email:"},
+		},
+		"viewers without a type": {
+			file: "access: {viewers: ['*.ops']}\n", want: []string{"access.viewers", "does not begin with a type", "dns:, uri:"},
+		},
+		"viewers without certificates": {
+			file: "access: {viewers: ['dns:*.ops']}\n", want: []string{"access.viewers", "set grpc.tls_client_ca"},
+		},
+		"callers without tokens": {
+			file: "grpc: {callers: ['token:{producer}']}\n", want: []string{"grpc.callers", "set access.token_file"},
+		},
+		"callers of a producer without an issuer": {
+			file: "producers:\n  orders: {callers: ['jwt:orders']}\n",
+			want: []string{"producers.orders.callers", "set access.oidc_issuer"},
+		},
+		"an issuer without audience": {
+			file: "access: {oidc_issuer: 'https://a'}\n", want: []string{"access.oidc_issuer", "set access.oidc_audience"},
+		},
+		"an audience without issuer": {
+			file: "access: {oidc_audience: a}\n", want: []string{"access.oidc_audience", "set access.oidc_issuer"},
+		},
+		"tokens in the clear": {
+			file: "grpc: {addr: ':9090'}\naccess: {token_file: tokens}\n",
+			want: []string{"access.token_file", "needs TLS", "grpc.tls_cert", "grpc.addr (:9090, from FILE:1)"},
+		},
+		"revocations without an authority": {
+			file: "grpc: {tls_cert: a, tls_key: b, tls_crl: c}\n", want: []string{"grpc.tls_crl", "set grpc.tls_client_ca"},
+		},
 		"a producer's callers without certificates": {
 			file: "producers: {stock: {callers: [ops]}}\n", want: []string{
 				"FILE:1: producers.stock.callers",

@@ -40,7 +40,13 @@ func (g *GRPC) keys() []Key {
 		{
 			Name: "grpc.tls_client_ca", value: text(&g.Certificates.CA, checkFile),
 			Meaning: "Certificate authorities for client certificates, a PEM file. With it, every client must present a " +
-				"certificate. None: clients need no certificate.",
+				"certificate, unless access.token_file or access.oidc_issuer is set. None: clients need no certificate.",
+		},
+		{
+			Name: "grpc.tls_crl", value: text(&g.CRL, checkFile),
+			Meaning: "Certificate revocation lists of the authorities of grpc.tls_client_ca, a PEM file. The file is read " +
+				"again when it changes, and connections of revoked certificates are closed within half a minute. A list " +
+				"that is past its next update still counts.",
 		},
 		{
 			Name: "grpc.admins", value: list(&g.Admins, 0, access.CheckAnyGlob),

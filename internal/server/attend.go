@@ -86,6 +86,7 @@ func (s *Server) hello(ctx context.Context, first *msghandlerv1.AttendRequest) (
 	if err := permits(access.From(ctx), method, h); err != nil {
 		return attend.Hello{}, s.refuseCaller(ctx, method, h.GetProducer(), err)
 	}
+	noteRequest(ctx, h)
 	parallel := int(h.GetParallel())
 	if parallel == 0 {
 		parallel = defaultParallel

@@ -37,12 +37,18 @@ func (s *Server) identify(ctx context.Context) (access.Identity, error) {
 	})
 }
 
+// permitted makes the identity of a caller, who must have what a method needs.
+func (s *Server) permitted(ctx context.Context, method string, request any) (access.Identity, error) {
+	caller, err := s.identify(ctx)
+	if err != nil {
+		return access.Identity{}, err
+	}
+	return caller, permits(caller, method, request)
+}
+
 // authorize gives a call the identity of its caller, and refuses a caller who lacks what the method needs.
 func (s *Server) authorize(ctx context.Context, method string, request any) (context.Context, error) {
-	caller, err := s.identify(ctx)
-	if err == nil {
-		err = permits(caller, method, request)
-	}
+	caller, err := s.permitted(ctx, method, request)
 	if err != nil {
 		return nil, s.refuseCaller(ctx, method, producerOf(request), err)
 	}

@@ -69,17 +69,14 @@ func (s *Server) serveStream(
 	if err != nil {
 		return err
 	}
-	return next(server, &callerStream{stream, ctx})
+	ofCaller, stop := s.newCallerStream(ctx, stream, info.FullMethod)
+	defer stop()
+	err = next(server, ofCaller)
+	if withdrawn := ofCaller.withdrawn.Load(); withdrawn != nil {
+		return *withdrawn
+	}
+	return err
 }
-
-// callerStream is a stream whose context holds the identity of its caller.
-type callerStream struct {
-	grpc.ServerStream
-	ctx context.Context
-}
-
-// Context implements grpc.ServerStream.
-func (s *callerStream) Context() context.Context { return s.ctx }
 
 // interceptUnary joins the interceptors of unary calls, for all protocols.
 func (s *Server) interceptUnary() grpc.UnaryServerInterceptor {

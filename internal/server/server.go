@@ -92,6 +92,11 @@ type Config struct {
 	HideBodies bool
 	// Access makes the identities of callers. Default: one that allows everything to everyone.
 	Access *access.Authenticator
+	// Withdrawn says why the client certificate of an open connection does not hold any more; nil: it holds. Default: every
+	// certificate holds.
+	Withdrawn func(credentials.AuthInfo) error
+	// Recheck is how often the callers of open connections and streams are checked again. Default: 15 s.
+	Recheck time.Duration
 	// Interceptors see every unary call, before its request is checked; for metrics and traces. A panic in one
 	// is caught.
 	Interceptors []grpc.UnaryServerInterceptor
@@ -131,6 +136,8 @@ func (l Limits) ofRequests() guard.Limits {
 }
 
 const (
+	// defaultRecheck ends the connections and streams of a withdrawn caller well within a minute.
+	defaultRecheck = 15 * time.Second
 	// storeTimeout bounds each call to the store.
 	storeTimeout = 10 * time.Second
 	// maxCalls is how many calls may be in flight.
@@ -220,7 +227,10 @@ func (c Config) withHooks() Config {
 	if c.Findings == nil {
 		c.Findings = func(context.Context) []*msghandlerv1.Finding { return nil }
 	}
-	c.Access = cmp.Or(c.Access, access.Open())
+	c.Access, c.Recheck = cmp.Or(c.Access, access.Open()), cmp.Or(c.Recheck, defaultRecheck)
+	if c.Withdrawn == nil {
+		c.Withdrawn = func(credentials.AuthInfo) error { return nil }
+	}
 	c.Limits.calls = cmp.Or(c.Limits.calls, maxCalls)
 	c.Logger = cmp.Or(c.Logger, slog.Default())
 	return c
@@ -293,6 +303,7 @@ func (s *Server) Serve(listener net.Listener) error {
 	ctx, end := context.WithCancel(context.Background())
 	var slow sync.WaitGroup
 	slow.Go(func() { s.guard.CloseSlow(ctx) })
+	slow.Go(func() { s.guard.CloseWithdrawn(ctx, s.config.Recheck, s.config.Withdrawn) })
 	defer slow.Wait()
 	defer end()
 	var byHTTP error

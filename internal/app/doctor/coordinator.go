@@ -49,9 +49,9 @@ func examineCoordinator(ctx context.Context, e Examination) []Finding {
 	}
 	stats, err := pb.NewAdminServiceClient(conn).GetStats(ctx, &pb.GetStatsRequest{})
 	if code := status.Code(err); code == codes.Unauthenticated || code == codes.PermissionDenied {
-		r.warn("coordinator-refuses", fmt.Sprintf("at %s does not tell its state to this caller: %v", e.Server, err),
-			"its messages and findings are not examined",
-			"show it a token of a viewer with --token-file, or a certificate with --tls-cert and --tls-key")
+		r.warn("coordinator-refuses", fmt.Sprintf("at %s refuses the doctor: %s", e.Server, status.Convert(err).Message()),
+			"the doctor sees no counts and no findings of coordinators",
+			"show it the token of a viewer with --token-file, or a certificate that access.viewers matches with --tls-cert")
 		return r.all
 	}
 	if err != nil {

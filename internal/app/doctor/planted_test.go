@@ -229,7 +229,9 @@ func tokenFile(t *testing.T, token string) string {
 }
 
 // closedAdmin is an admin API that knows no caller.
-type closedAdmin struct{ pb.UnimplementedAdminServiceServer }
+type closedAdmin struct {
+	pb.UnimplementedAdminServiceServer
+}
 
 func (closedAdmin) GetStats(context.Context, *pb.GetStatsRequest) (*pb.GetStatsResponse, error) {
 	return nil, status.Error(codes.Unauthenticated, "show a token")
