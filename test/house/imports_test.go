@@ -334,7 +334,13 @@ var libraries = []struct {
 		[]string{"internal/demo/database"},
 		"the driver is the user's: a room that speaks SQL imports database/sql",
 	},
-	{"golang.org/x/oauth2", []string{"internal/console/login", "internal/app"}, "the console alone logs people in"},
+	{
+		"github.com/coreos/go-oidc",
+		[]string{"internal/access/oidc"},
+		"an issuer is asked in one place; the others see an access.Source",
+	},
+	{"github.com/go-jose", []string{"internal/access/oidc"}, "JSON Web Tokens are read in one place"},
+	{"golang.org/x/oauth2", []string{"internal/access/oidc", "internal/console/...", "internal/app"}, "people log in at the console"},
 	{"github.com/robfig/cron", []string{"internal/loop"}, "schedules are the loop runner's"},
 	{
 		"github.com/alecthomas/kong",
