@@ -52,8 +52,10 @@ func guardedDoor(t *testing.T, a *certstest.Authority) (address string, d *doorm
 			d.note(ctx, info.FullMethod)
 			return next(ctx, r)
 		}),
-		grpc.StreamInterceptor(func(s any, stream grpc.ServerStream, i *grpc.StreamServerInfo, next grpc.StreamHandler) error {
-			d.note(stream.Context(), i.FullMethod)
+		grpc.StreamInterceptor(func(
+			s any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler,
+		) error {
+			d.note(stream.Context(), info.FullMethod)
 			return next(s, stream)
 		}),
 	}
@@ -144,9 +146,11 @@ func TestTokenIsRefusedWithoutTLS(t *testing.T) {
 		"an address":       {producer.Config{Coordinator: "192.0.2.1:9090", Token: goodToken}, "shown over TLS only"},
 		"one of several":   {producer.Config{Coordinator: "127.0.0.1:1, a:1", Token: goodToken}, "shown over TLS only"},
 		"a target":         {producer.Config{Coordinator: "dns:///a:9090", Token: goodToken}, "shown over TLS only"},
-		"by hand":          {producer.Config{Coordinator: "a:1", Token: goodToken, DialOptions: plain}, "transport level security"},
+		"by hand": {
+			producer.Config{Coordinator: "a:1", Token: goodToken, DialOptions: plain}, "transport level security",
+		},
 		"of two":           {producer.Config{Coordinator: "[::1]:1", Token: goodToken, TokenFile: "x"}, "both set"},
-		"a short one":      {producer.Config{Coordinator: "127.0.0.1:1", Token: "g00d"}, "Token has fewer than 16 characters"},
+		"a short one":      {producer.Config{Coordinator: "127.0.0.1:1", Token: "g00d"}, "Token has fewer than 16"},
 		"a missing file":   {producer.Config{Coordinator: "localhost:1", TokenFile: "/nowhere/token"}, "/nowhere/token"},
 		"a name like it":   {producer.Config{Coordinator: "localhost.shop:1", Token: goodToken}, "shown over TLS only"},
 		"loopback of IPv6": {producer.Config{Coordinator: "dns:///[::1]:1", Token: goodToken}, ""},

@@ -60,7 +60,8 @@ func openShop(t *testing.T, c *coordinator, l language) *shop {
 	s.calls.On(s.hook)
 	s.asks.On(s.hook)
 	s.environment = []string{
-		"DATABASE_URL=" + l.kind.url(database.DSN, s.way.Addr), "COORDINATOR=http://" + s.calls.Addr, "MSGHANDLER_TOKEN_FILE=" + c.caller,
+		"DATABASE_URL=" + l.kind.url(database.DSN, s.way.Addr), "COORDINATOR=http://" + s.calls.Addr,
+		"MSGHANDLER_TOKEN_FILE=" + c.caller,
 		"LISTEN=" + s.listen, "CALLBACK_URL=http://" + s.asks.Addr, "COORDINATOR_TOKENS=" + c.tokens,
 	}
 	s.openDatabase(database)

@@ -89,7 +89,8 @@ func (c *command) run(ctx context.Context, stdin io.Reader, stdout, stderr io.Wr
 		return err
 	}
 	service, err := Open(ctx, Config{
-		Name: c.Name, Coordinator: coordinator, TLS: secured, TokenFile: c.TokenFile, Listen: c.Listen, CallbackTarget: c.CallbackTarget, Database: db,
+		Name: c.Name, Coordinator: coordinator, TLS: secured, TokenFile: c.TokenFile, Listen: c.Listen,
+		CallbackTarget: c.CallbackTarget, Database: db,
 		HTTPCallbacks: c.HTTPCallbacks, Coordinators: producer.Coordinators{TokenFile: c.CoordinatorTokenFile},
 		AMQP: c.AMQP, PayWithin: c.PayWithin, Retries: shop.Retries, SweepEvery: c.SweepEvery, Products: c.Products,
 		Logger: slog.New(slog.NewTextHandler(stderr, nil)),
