@@ -142,10 +142,10 @@ func TestTokenIsRefusedWithoutTLS(t *testing.T) {
 		config producer.Config
 		want   string
 	}{
-		"a name":           {producer.Config{Coordinator: "msghandler:9090", Token: goodToken}, "shown over TLS only"},
-		"an address":       {producer.Config{Coordinator: "192.0.2.1:9090", Token: goodToken}, "shown over TLS only"},
-		"one of several":   {producer.Config{Coordinator: "127.0.0.1:1, a:1", Token: goodToken}, "shown over TLS only"},
-		"a target":         {producer.Config{Coordinator: "dns:///a:9090", Token: goodToken}, "shown over TLS only"},
+		"a name":         {producer.Config{Coordinator: "msghandler:9090", Token: goodToken}, "shown over TLS only"},
+		"an address":     {producer.Config{Coordinator: "192.0.2.1:9090", Token: goodToken}, "shown over TLS only"},
+		"one of several": {producer.Config{Coordinator: "127.0.0.1:1, a:1", Token: goodToken}, "shown over TLS only"},
+		"a target":       {producer.Config{Coordinator: "dns:///a:9090", Token: goodToken}, "shown over TLS only"},
 		"by hand": {
 			producer.Config{Coordinator: "a:1", Token: goodToken, DialOptions: plain}, "transport level security",
 		},
