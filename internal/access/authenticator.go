@@ -17,12 +17,8 @@ type Shown struct {
 	Authorization []string
 }
 
-var (
-	// ErrUnauthenticated is wrapped by the error about a caller whose proof is missing or does not hold.
-	ErrUnauthenticated = errors.New("the caller is not authenticated")
-	// ErrUndecided is wrapped by the error of a Source that cannot decide now, such as one whose issuer is unavailable.
-	ErrUndecided = errors.New("the identity of the caller cannot be checked now")
-)
+// ErrUnauthenticated is wrapped by the error about a caller whose proof is missing or does not hold.
+var ErrUnauthenticated = errors.New("the caller is not authenticated")
 
 // unauthenticatedError is ErrUnauthenticated in words fit for the caller.
 type unauthenticatedError struct{ why string }
@@ -58,7 +54,7 @@ func Open() *Authenticator { return &Authenticator{rules: &rules{}} }
 
 // Identify makes the identity of a caller, with all that the source and the rules grant. A token decides alone, also
 // beside a certificate. An invalid credential is an error, and never anonymous. The error wraps ErrUnauthenticated or
-// ErrUndecided, its words are fit for the caller, and it never quotes a token.
+// ErrUnavailable, its words are fit for the caller, and it never quotes a token.
 func (a *Authenticator) Identify(ctx context.Context, shown Shown) (Identity, error) {
 	switch {
 	case len(shown.Authorization) > 0 && len(a.sources) > 0:
@@ -82,7 +78,7 @@ func (a *Authenticator) IdentifyToken(ctx context.Context, token string) (Identi
 		switch {
 		case errors.Is(err, ErrNotMine):
 			continue
-		case errors.Is(err, ErrUndecided):
+		case errors.Is(err, ErrUnavailable):
 			return Identity{}, err
 		case err != nil:
 			return Identity{}, unauthenticated("%s", err)

@@ -18,7 +18,7 @@ type tokens map[string]access.Identity
 // Authenticate implements access.Source.
 func (s tokens) Authenticate(_ context.Context, token string) (access.Identity, error) {
 	if token == "undecided" {
-		return access.Identity{}, fmt.Errorf("%w: its issuer is away", access.ErrUndecided)
+		return access.Identity{}, fmt.Errorf("%w: its issuer is away", access.ErrUnavailable)
 	}
 	if token == "refused" {
 		return access.Identity{}, errors.New("its signature is wrong")
@@ -93,7 +93,7 @@ func TestUndecidedSourceRefusesNoToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = made.Identify(t.Context(), access.Shown{Authorization: []string{"Bearer undecided"}})
-	if !errors.Is(err, access.ErrUndecided) || errors.Is(err, access.ErrUnauthenticated) {
+	if !errors.Is(err, access.ErrUnavailable) || errors.Is(err, access.ErrUnauthenticated) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -1,28 +1,28 @@
 package app
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/msghandler/msghandler/internal/access"
+	"github.com/msghandler/msghandler/internal/access/oidc"
 	"github.com/msghandler/msghandler/internal/access/tokenfile"
 	"github.com/msghandler/msghandler/internal/config"
 )
 
-// newAuthenticator builds what makes the identities of callers, for the API and the console.
+// newAuthenticator builds what makes the identities of callers of the API.
 func (a *App) newAuthenticator() (*access.Authenticator, error) {
 	if err := a.checkExposure(); err != nil {
 		return nil, SettingsError{err}
 	}
-	if file := a.settings.Access.TokenFile; file != "" {
-		var err error
-		if a.tokens, err = tokenfile.Open(file, a.logger); err != nil {
-			return nil, SettingsError{fmt.Errorf("access.token_file: %w", err)}
-		}
+	sources, err := a.openSources()
+	if err != nil {
+		return nil, err
 	}
-	made, err := access.NewAuthenticator(rulesOf(&a.settings), a.sources()...)
+	made, err := access.NewAuthenticator(rulesOf(&a.settings), sources...)
 	if err != nil {
 		return nil, SettingsError{fmt.Errorf("access, grpc.admins and grpc.callers: %w", err)}
 	}
@@ -33,12 +33,26 @@ func (a *App) newAuthenticator() (*access.Authenticator, error) {
 	return made, nil
 }
 
-// sources prove the identities of callers with bearer tokens.
-func (a *App) sources() (all []access.Source) {
-	if a.tokens != nil {
-		all = append(all, a.tokens)
+// openSources opens the sources of tokens.
+func (a *App) openSources() (sources []access.Source, err error) {
+	settings := a.settings.Access
+	if settings.TokenFile != "" {
+		if a.tokens, err = tokenfile.Open(settings.TokenFile, a.logger); err != nil {
+			return nil, SettingsError{fmt.Errorf("access.token_file: %w", err)}
+		}
+		sources = append(sources, a.tokens)
 	}
-	return all
+	if settings.OIDC.Issuer != "" {
+		if a.jwts, err = oidc.New(a.life, oidc.Config(settings.OIDC), a.logger); err != nil {
+			return nil, SettingsError{fmt.Errorf("access.oidc_issuer, access.oidc_ca: %w", err)}
+		}
+		a.closeWith(closer{name: "issuer", close: func(context.Context) error {
+			a.jwts.Close()
+			return nil
+		}})
+		sources = append(sources, a.jwts)
+	}
+	return sources, nil
 }
 
 const (
@@ -72,12 +86,7 @@ func rulesOf(c *config.Config) access.Rules {
 
 // access reports that callers without an identity may do everything.
 func (f *findings) access(c *config.Config) {
-	switch {
-	case c.Access.Anonymous:
+	if c.Access.Anonymous {
 		f.add(warning, "access-anonymous", "access.anonymous is set", anonymousConsequence, anonymousRemedy)
-	case c.OpensConsole():
-		f.add(warning, "access-anonymous", "other machines reach http.addr, and grpc.admins is empty",
-			"anyone who reaches the console may retry and discard messages", "set access.token_file, so that the console "+
-				"has a login, or listen on 127.0.0.1")
 	}
 }

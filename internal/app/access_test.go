@@ -8,10 +8,18 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/msghandler/msghandler/internal/app"
+	"github.com/msghandler/msghandler/internal/certs"
 	"github.com/msghandler/msghandler/internal/certs/certstest"
 	"github.com/msghandler/msghandler/internal/config"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/issuer"
+	"github.com/msghandler/msghandler/test/servers"
 )
 
 // A coordinator that other machines reach must know who calls, or be told that everyone may do everything.
@@ -83,6 +91,30 @@ func TestAnonymousAccessIsFound(t *testing.T) {
 	}
 	if page := r.get(t, "/"); !strings.Contains(page, "access.anonymous is set") {
 		t.Errorf("the page is\n%s", page)
+	}
+}
+
+// A coordinator starts while its issuer is away, and takes JWTs once the issuer answers.
+func TestCoordinatorTakesJWTs(t *testing.T) {
+	of := issuer.StartTLS(t)
+	r := start(t, settings(func(c *config.Config) {
+		c.Access.OIDC = config.OIDC{
+			Issuer: of.URL, Audience: "shop", Algorithms: []string{"ES256", "RS256"}, CA: of.CA, NameClaim: "sub", RolesClaim: "roles",
+		}
+	}))
+	r.awaitReady(t)
+	admin := msghandlerv1.NewAdminServiceClient(dial(t, r.GRPCAddr()))
+	ask := func(token string) error {
+		_, err := admin.GetStats(certs.WithToken(t.Context(), token), &msghandlerv1.GetStatsRequest{})
+		return err
+	}
+	viewer := of.JWT("anna", "shop", map[string]any{"roles": "viewer"})
+	servers.Eventually(t, 20*time.Second, "a JWT is accepted", func() bool { return ask(viewer) == nil })
+	if err := ask(of.JWT("anna", "elsewhere", map[string]any{"roles": "viewer"})); status.Code(err) != codes.Unauthenticated {
+		t.Errorf("a JWT for another audience: %v", err)
+	}
+	if err := ask(of.JWT("anna", "shop", nil)); status.Code(err) != codes.PermissionDenied {
+		t.Errorf("a JWT without a role: %v", err)
 	}
 }
 

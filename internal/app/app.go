@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	"github.com/msghandler/msghandler/internal/access"
+	"github.com/msghandler/msghandler/internal/access/oidc"
 	"github.com/msghandler/msghandler/internal/access/tokenfile"
 	"github.com/msghandler/msghandler/internal/app/tracing"
 	"github.com/msghandler/msghandler/internal/attend"
@@ -67,8 +68,9 @@ type App struct {
 	withdrawn func(credentials.AuthInfo) error
 	// authenticator makes the identities of callers.
 	authenticator *access.Authenticator
-	// tokens are the tokens of access.token_file; nil: there are none.
+	// tokens and jwts are its sources; nil: there is none.
 	tokens *tokenfile.File
+	jwts   *oidc.Source
 	events *events.Notifier
 	tracer *tracing.Tracer // nil: no spans are wanted
 	checks checks

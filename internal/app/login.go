@@ -3,9 +3,9 @@ package app
 import (
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"os"
 	"strings"
 
@@ -25,23 +25,52 @@ const (
 func (a *App) newLogin() (c login.Config, notice string, err error) {
 	h := &a.settings.HTTP
 	c = login.Config{PublicURL: h.PublicURL, Age: h.SessionAge, Logger: a.logger}
-	// Users whom a proxy names have what is granted to them, also where the API is open.
-	rules := rulesOf(&a.settings)
-	rules.Strict = true
-	if c.Authenticator, err = access.NewAuthenticator(rules, a.sources()...); err != nil {
-		return c, "", err
-	}
 	if c.Secret, err = readSecret(h.SessionKeyFile); err != nil {
 		return c, "", SettingsError{fmt.Errorf("http.session_key_file: %w", err)}
 	}
+	var sources []access.Source
 	if a.tokens != nil {
-		c.Tokens = a.tokens
+		c.Tokens, sources = a.tokens, append(sources, a.tokens)
+	}
+	if a.jwts != nil {
+		c.JWTs, sources = a.jwts, append(sources, a.jwts)
+	}
+	// Users whom a proxy names have what is granted to them, also where the API is open.
+	rules := rulesOf(&a.settings)
+	rules.Strict = true
+	if c.Authenticator, err = access.NewAuthenticator(rules, sources...); err != nil {
+		return c, "", err
+	}
+	if c.Issuer, err = a.newLoginIssuer(); err != nil {
+		return c, "", err
 	}
 	if h.UserHeader != "" {
 		c.Proxy = newProxy(h.UserHeader, h.TrustedProxies, h.UserRole)
 	}
 	c.Anonymous, notice = a.anonymous(c.Tokens != nil || c.JWTs != nil || c.Proxy != nil)
 	return c, notice, nil
+}
+
+// newLoginIssuer is the issuer by which people log in to the console; nil: there is none.
+func (a *App) newLoginIssuer() (*login.Issuer, error) {
+	h := &a.settings.HTTP
+	if a.jwts == nil || h.OIDCClientID == "" {
+		return nil, nil //nolint:nilnil // no issuer is no error
+	}
+	at, err := url.Parse(a.settings.Access.OIDC.Issuer)
+	if err != nil {
+		return nil, SettingsError{fmt.Errorf("access.oidc_issuer: %w", err)}
+	}
+	made := &login.Issuer{Provider: a.jwts, Name: at.Hostname(), ClientID: h.OIDCClientID, Scopes: h.OIDCScopes}
+	if h.OIDCClientSecretFile == "" {
+		return made, nil
+	}
+	secret, err := os.ReadFile(h.OIDCClientSecretFile)
+	if err != nil {
+		return nil, SettingsError{fmt.Errorf("http.oidc_client_secret_file: %w", err)}
+	}
+	made.ClientSecret = strings.TrimSpace(string(secret))
+	return made, nil
 }
 
 // anonymous is a visitor of the console who has shown nothing. Without a login the console must not be a way around the
@@ -51,7 +80,7 @@ func (a *App) anonymous(logsIn bool) (visitor access.Identity, notice string) {
 	certificates := a.settings.GRPC.Certificates.CA != "" || visitor.Role == access.NoRole
 	switch {
 	case a.settings.Access.Anonymous:
-		if !isLoopback(a.settings.HTTP.Addr) {
+		if a.settings.ExposesConsole() {
 			notice = noticeOpen
 		}
 	case logsIn:
@@ -60,13 +89,6 @@ func (a *App) anonymous(logsIn bool) (visitor access.Identity, notice string) {
 		visitor.Role, notice = access.Viewer, noticeCertificates
 	}
 	return visitor, notice
-}
-
-// isLoopback says whether an address can be reached from this machine only.
-func isLoopback(addr string) bool {
-	host, _, _ := net.SplitHostPort(addr) // checked by config.Load
-	ip, err := netip.ParseAddr(host)
-	return err == nil && ip.IsLoopback() || host == "localhost"
 }
 
 func newProxy(header string, trusted []string, role string) *login.Proxy {

@@ -2,6 +2,8 @@ package app_test
 
 import (
 	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"io"
 	"net/http"
@@ -18,6 +20,7 @@ import (
 	"github.com/msghandler/msghandler/internal/certs/certstest"
 	"github.com/msghandler/msghandler/internal/config"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/issuer"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -200,6 +203,86 @@ func TestNoticeTellsThatTheConsoleIsOpen(t *testing.T) {
 			t.Errorf("%s: %v, want the notice %t:\n%s", addr, err, want, page)
 		}
 	}
+}
+
+// Coordinators with the same secret share their sessions.
+func TestSessionHoldsOnEachCoordinator(t *testing.T) {
+	t.Parallel()
+	file, token := tokenOf(t, "anna", "role=viewer")
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte(strings.Repeat("s", 32)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	change := func(c *config.Config) {
+		c.Access.TokenFile, c.HTTP.SessionKeyFile, c.HTTP.SessionAge = file, secret, time.Hour
+	}
+	b := browser(t)
+	b.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	answer, err := b.PostForm("http://"+start(t, settings(change)).HTTPAddr()+"/login", url.Values{"token": {token}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer.Body.Close()
+	if cookie := answer.Header.Get("Set-Cookie"); !strings.Contains(cookie, "Max-Age=3599") {
+		t.Errorf("the session has not the age of the configuration: %s", cookie)
+	}
+	other := start(t, settings(change))
+	if status, page := other.visit(t, b, "/", nil); status != http.StatusOK || !strings.Contains(page, "token:anna") {
+		t.Errorf("got %d:\n%s", status, page)
+	}
+	if _, page := other.visit(t, browser(t), "/", nil); strings.Contains(page, "token:anna") {
+		t.Errorf("another browser has the session:\n%s", page)
+	}
+}
+
+// A person logs in by an issuer with a certificate authority of its own, to which the console shows its secret.
+func TestPersonLogsInByTheIssuer(t *testing.T) {
+	t.Parallel()
+	from := issuer.StartTLS(t)
+	from.AddUser("anna", map[string]any{"roles": "reader"})
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte("s3cret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := start(t, settings(func(c *config.Config) {
+		c.Access.OIDC.Issuer, c.Access.OIDC.CA, c.Access.OIDC.Audience = from.URL, from.CA, "msghandler"
+		c.HTTP.OIDCClientID, c.HTTP.OIDCClientSecretFile = "console", secret
+		c.HTTP.SessionAge = time.Hour
+	}))
+	from.AddClient("console", "s3cret", "http://"+r.HTTPAddr()+"/login/callback")
+	b := browser(t)
+	b.Transport = &http.Transport{TLSClientConfig: &tls.Config{RootCAs: authorities(t, from.CA)}, DisableKeepAlives: true}
+	var at *url.URL
+	servers.Eventually(t, 20*time.Second, "the console leads to the issuer", func() bool {
+		answer, err := b.Get("http://" + r.HTTPAddr() + "/login/oidc")
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		at = answer.Request.URL
+		return "https://"+at.Host == from.URL
+	})
+	answer, err := b.PostForm(from.URL+"/login", url.Values{"id": {at.Query().Get("id")}, "user": {"anna"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	page, err := io.ReadAll(answer.Body)
+	if err != nil || answer.Request.URL.Path != "/" || !strings.Contains(string(page), "jwt:anna") ||
+		!strings.Contains(string(page), ">reader<") {
+		t.Errorf("got %s at %s, %v:\n%s\n%s", answer.Status, answer.Request.URL, err, page, r.log)
+	}
+}
+
+func authorities(t *testing.T, file string) *x509.CertPool {
+	t.Helper()
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(content)
+	return pool
 }
 
 // With http.bodies false, nobody sees a body or a header: neither an admin on the console, nor one of the API.

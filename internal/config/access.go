@@ -20,8 +20,9 @@ type Access struct {
 
 // OIDC is the issuer of JSON Web Tokens.
 type OIDC struct {
-	Issuer, Audience, CA                  string
+	Issuer, Audience                      string
 	Algorithms                            []string
+	CA                                    string
 	NameClaim, RolesClaim, ProducersClaim string
 }
 
@@ -36,21 +37,19 @@ func (a *Access) Strict() bool {
 // Identifies says whether anything tells who calls: certificates of clients, or tokens.
 func (c *Config) Identifies() bool { return c.GRPC.Certificates.CA != "" || c.Access.Tokens() }
 
-// Exposed names the listeners that other machines reach, each as key and address.
+// Exposed names the listeners that other machines reach, each as key and address. A console whose proxy names its users
+// is not among them.
 func (c *Config) Exposed() (listeners []string) {
 	for _, listener := range []struct{ key, addr string }{{"grpc.addr", c.GRPC.Addr}, {"http.addr", c.HTTP.Addr}} {
-		if !isLoopback(listener.addr) {
+		if behindProxy := listener.key == "http.addr" && c.HTTP.UserHeader != ""; !behindProxy && !isLoopback(listener.addr) {
 			listeners = append(listeners, fmt.Sprintf("%s (%s)", listener.key, listener.addr))
 		}
 	}
 	return listeners
 }
 
-// OpensConsole says that other machines reach the console, and that its readers need no role: client certificates are of
-// the API alone.
-func (c *Config) OpensConsole() bool {
-	return !isLoopback(c.HTTP.Addr) && !c.Access.Strict() && len(c.GRPC.Admins) == 0
-}
+// ExposesConsole says that other machines reach the console.
+func (c *Config) ExposesConsole() bool { return !isLoopback(c.HTTP.Addr) }
 
 // isLoopback reports whether only this machine reaches an address of the form host:port.
 func isLoopback(addr string) bool {
@@ -94,7 +93,7 @@ func (a *Access) keys() []Key {
 func (o *OIDC) keys() []Key {
 	return []Key{
 		{
-			Name: "access.oidc_issuer", value: text(&o.Issuer, checkFile),
+			Name: "access.oidc_issuer", value: text(&o.Issuer, checkIssuer),
 			Meaning: "URL of the OpenID Connect issuer whose JSON Web Tokens are accepted, https://.",
 		},
 		{
@@ -102,7 +101,7 @@ func (o *OIDC) keys() []Key {
 			Meaning: "Audience that a JSON Web Token must name. Required with access.oidc_issuer.",
 		},
 		{
-			Name: "access.oidc_algorithms", Default: "RS256, ES256", value: list(&o.Algorithms, 1, checkFile),
+			Name: "access.oidc_algorithms", Default: "RS256, ES256", value: list(&o.Algorithms, 1, access.CheckSigningAlgorithm),
 			Meaning: "Algorithms with which a JSON Web Token may be signed.",
 		},
 		{

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/msghandler/msghandler/internal/access"
 	"github.com/msghandler/msghandler/internal/ground/address"
 	"github.com/msghandler/msghandler/internal/loop"
 )
@@ -152,6 +153,13 @@ func checkGlob(s string) error {
 
 // checkFile accepts every path: the file is read when a certificate or token is needed.
 func checkFile(string) error { return nil }
+
+func checkIssuer(s string) error {
+	if s == "" {
+		return nil
+	}
+	return access.CheckIssuer(s)
+}
 
 func checkCIDR(s string) error {
 	if _, err := netip.ParsePrefix(s); err != nil {

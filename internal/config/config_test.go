@@ -244,6 +244,13 @@ func TestErrorsNameKeyAndLine(t *testing.T) {
 		"a console without a host": {
 			file: "http: {public_url: 'javascript:alert(1)'}\n", want: []string{"http.public_url", "https://HOST"},
 		},
+		"tokens for a console without TLS": {
+			file: "http: {addr: ':9091'}\naccess: {token_file: tokens}\n",
+			want: []string{"http.addr", "set http.tls_cert and http.tls_key", "http.public_url"},
+		},
+		"a rule for users of no proxy": {
+			file: "access: {admins: ['proxy:anna']}\n", want: []string{"access.admins", "set http.user_header"},
+		},
 		"a session of a day": {file: "http: {session_age: 24h}\n", want: []string{"http.session_age", "12h"}},
 		"an authority and no certificate": {
 			file: "grpc: {tls_client_ca: ca.pem}\n", want: []string{"grpc.tls_client_ca", "set grpc.tls_cert and grpc.tls_key"},

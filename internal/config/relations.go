@@ -45,8 +45,8 @@ func (l *loading) checkRelations() {
 	l.checkBrokers()
 	l.checkOutbox()
 	l.checkCertificates()
-	l.checkConsole()
 	l.checkAccess()
+	l.checkConsole()
 }
 
 // checkCertificates rejects certificate files whose counterpart is missing.
@@ -76,6 +76,11 @@ func (l *loading) pair(section string, files Certificates) {
 // checkConsole rejects keys of logins to the console that need others.
 func (l *loading) checkConsole() {
 	h := &l.config.HTTP
+	if l.config.Access.Tokens() && l.config.ExposesConsole() && h.Certificates.Cert == "" && !isHTTPS(h.PublicURL) {
+		l.relation("http.addr", "needs TLS, because tokens and sessions would cross the network in the clear, and who reads "+
+			"one can use it: set http.tls_cert and http.tls_key, http.public_url where a proxy encrypts (https://), or a "+
+			"loopback address")
+	}
 	for _, c := range []struct {
 		wrong       bool
 		key, remedy string

@@ -131,7 +131,7 @@ func New(config Config) *Console {
 func (c *Console) routes() http.Handler {
 	known := http.NewServeMux()
 	c.pages.Register(known)
-	known.Handle("GET /metrics", c.config.Metrics.handler())
+	known.Handle("GET /metrics", c.pages.ForViewers(c.config.Metrics.handler()))
 	open := http.NewServeMux()
 	c.gate.Register(open)
 	open.HandleFunc("GET /static/", pages.Static)

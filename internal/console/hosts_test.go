@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/msghandler/msghandler/internal/access"
 	"github.com/msghandler/msghandler/internal/console"
 	"github.com/msghandler/msghandler/internal/console/login"
 )
@@ -127,6 +128,24 @@ func TestStrangersGetTheLoginAlone(t *testing.T) {
 	for _, path := range []string{"/healthz", "/readyz"} {
 		if answer, said := r.send(t, http.MethodGet, path, "localhost"); answer.StatusCode != http.StatusOK {
 			t.Errorf("%s: got %s, %s", path, answer.Status, said)
+		}
+	}
+}
+
+// A caller with a valid identity and no role, such as a producer with its token, sees nothing either.
+func TestCallersWithoutARoleAreRefused(t *testing.T) {
+	r := start(t, func(c *console.Config) {
+		c.Login = login.Config{Anonymous: access.Identity{Kind: access.Token, Name: "token:orders"}}
+	})
+	for _, request := range []string{
+		"GET /", "GET /messages", "GET /message", "GET /find", "GET /change", "POST /change",
+		"POST /change/do", "GET /metrics",
+	} {
+		method, path, _ := strings.Cut(request, " ")
+		answer, said := r.send(t, method, path, "localhost")
+		if answer.StatusCode != http.StatusForbidden || !strings.Contains(said, "needs the role viewer") ||
+			strings.Contains(said, "msghandler_") {
+			t.Errorf("%s: got %s, %s", request, answer.Status, said)
 		}
 	}
 }

@@ -59,7 +59,7 @@ func (c *callerStream) check() {
 		if first := c.request.Load(); first != nil {
 			request = *first
 		}
-		if _, err := c.server.permitted(c.ctx, c.method, request); err != nil && !errors.Is(err, access.ErrUndecided) {
+		if _, err := c.server.permitted(c.ctx, c.method, request); err != nil && !errors.Is(err, access.ErrUnavailable) {
 			refused := c.server.refuseCaller(c.ctx, c.method, producerOf(request), err)
 			c.withdrawn.Store(&refused)
 			c.cancel()

@@ -89,7 +89,7 @@ var faultTable = []fault{
 	{errCaller, codes.PermissionDenied, "CALLER_FORBIDDEN", "the caller may not do this", false},
 	{access.ErrUnauthenticated, codes.Unauthenticated, "UNAUTHENTICATED", "show a client certificate or a token", false},
 	{
-		access.ErrUndecided, codes.Unavailable, "IDENTITY_UNDECIDED",
+		access.ErrUnavailable, codes.Unavailable, "IDENTITY_UNAVAILABLE",
 		"the caller's identity cannot be checked now; nothing was done: retry later", true,
 	},
 	{

@@ -142,7 +142,7 @@ func TestStreamsOutliveAnUndecidedSource(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tokens.change(func() { tokens.err = signal{access.ErrUndecided, asked} })
+	tokens.change(func() { tokens.err = signal{access.ErrUnavailable, asked} })
 	for range 3 {
 		<-asked
 	}

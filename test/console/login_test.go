@@ -16,25 +16,41 @@ import (
 	"github.com/msghandler/msghandler/internal/access/tokenfile"
 	"github.com/msghandler/msghandler/internal/config"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/issuer"
 )
 
 // publicName is a name of the console that is no IP address and not localhost. Without HTTPS, browsers trust it less.
 const publicName = "console.example.com"
 
-// withToken gives an operator a token.
-func withToken(t *testing.T, name string) (token string, change func(*config.Config)) {
+// tokenFile holds the tokens of an operator, and of the test, which may do everything.
+type tokenFile struct {
+	path     string
+	operator string
+	test     bearer
+}
+
+func newTokenFile(t *testing.T) *tokenFile {
 	t.Helper()
-	token = tokenfile.NewSecret()
-	file := filepath.Join(t.TempDir(), "tokens")
-	line := fmt.Sprintf("%s sha256:%x role=operator\n", name, sha256.Sum256([]byte(token)))
-	if err := os.WriteFile(file, []byte(line), 0o600); err != nil {
+	f := &tokenFile{filepath.Join(t.TempDir(), "tokens"), tokenfile.NewSecret(), bearer(tokenfile.NewSecret())}
+	f.write(t, "anna")
+	return f
+}
+
+// write gives the operator's token a name; without a name the token is revoked.
+func (f *tokenFile) write(t *testing.T, name string) {
+	t.Helper()
+	lines := fmt.Sprintf("test sha256:%x role=admin producers=*\n", sha256.Sum256([]byte(f.test)))
+	if name != "" {
+		lines += fmt.Sprintf("%s sha256:%x role=operator\n", name, sha256.Sum256([]byte(f.operator)))
+	}
+	if err := os.WriteFile(f.path, []byte(lines), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return token, func(c *config.Config) {
-		// The producers of this test show nothing.
-		c.Access.TokenFile, c.Access.Anonymous, c.HTTP.Hosts = file, true, []string{publicName}
-		c.HTTP.Addr = "0.0.0.0:0"
-	}
+}
+
+// configure makes the coordinator demand tokens.
+func (f *tokenFile) configure(c *config.Config) {
+	c.Access.TokenFile, c.HTTP.Hosts = f.path, []string{publicName}
 }
 
 // at is the console under its public name.
@@ -72,22 +88,20 @@ func (b *tab) fits(name string) {
 
 // An operator logs in with a token, on both screens, and under a name that the browser does not trust without HTTPS.
 func TestLogInByToken(t *testing.T) {
-	token, change := withToken(t, "anna")
-	r := start(t, patient, change)
+	tokens := newTokenFile(t)
+	r := startWith(t, tokens.test, patient, tokens.configure)
 	r.send("orders", true, many(3, "refused", "no-such-exchange")...)
 	r.await(msghandlerv1.State_STATE_DEAD, 3)
 	b := browse(t, r.at())
-	b.open("/")
-	b.shows("Everyone who reaches this address may do everything")
-	b.fits("notice-desktop-light")
-	b.click(`header a[href="/login"]`)
+	b.open("/messages?state=dead")
+	b.lacks("orders", "Messages")
 	b.fits("login-token-desktop-light")
 	b.do(chromedp.SendKeys(chromedp.CSS("#token"), "mh_wrong"+kb.Enter), chromedp.WaitVisible(chromedp.CSS(".problem")))
 	b.shows("This token is not valid here")
 	b.phone()
 	b.fits("login-refused-phone-dark")
-	b.open("/login?next=" + "%2Fmessages%3Fstate%3Ddead")
-	b.do(chromedp.SendKeys(chromedp.CSS("#token"), token+kb.Enter), chromedp.WaitVisible(chromedp.CSS(".messages")))
+	b.do(chromedp.SendKeys(chromedp.CSS("#token"), tokens.operator+kb.Enter),
+		chromedp.WaitVisible(chromedp.CSS(".messages")))
 	b.shows("token:anna", "operator", "orders/refused-000001", "Retry selected")
 	b.lacks("Discard")
 	b.fits("messages-operator-phone-dark")
@@ -98,13 +112,60 @@ func TestLogInByToken(t *testing.T) {
 	b.shows("1 message retried")
 	r.wrote(`msg="messages retried"`, "by=token:anna")
 	b.open("/change?action=discard&all=1&state=dead")
-	b.shows("Your role does not allow this", "to discard messages needs the role admin")
+	b.shows("Your role does not allow this", "discarding messages needs the role admin")
 	b.fits("refused-phone-dark")
-	b.click(`.who button`)
-	b.shows("Log in with the token")
-	b.open("/")
-	b.lacks("token:anna")
 	if cookie := js[string](b, `document.cookie`); strings.Contains(cookie, "msghandler") {
 		t.Errorf("a script can read %s", cookie)
 	}
+	b.click(`.who button`)
+	b.shows("Log in with the token")
+	b.open("/messages")
+	b.shows("Log in with the token")
+}
+
+// The overview renews itself. When the token is revoked, the page behind it is the login.
+func TestRevokedTokenEndsTheOverview(t *testing.T) {
+	tokens := newTokenFile(t)
+	r := startWith(t, tokens.test, patient, tokens.configure)
+	b := browse(t, r.HTTPAddr())
+	b.open("/")
+	b.do(chromedp.SendKeys(chromedp.CSS("#token"), tokens.operator+kb.Enter),
+		chromedp.WaitVisible(chromedp.CSS(".verdict")))
+	b.fits("overview-operator-desktop-light")
+	tokens.write(t, "")
+	b.do(chromedp.WaitVisible(chromedp.CSS("#token")))
+	b.lacks("pending")
+}
+
+// A person logs in by the issuer, and another person, who has no role, learns so.
+func TestLogInByIssuer(t *testing.T) {
+	from := issuer.Start(t)
+	from.AddUser("anna", map[string]any{"roles": []string{"admin"}})
+	from.AddUser("bob", nil)
+	tokens := newTokenFile(t)
+	r := startWith(t, tokens.test, patient, tokens.configure, func(c *config.Config) {
+		c.Access.OIDC.Issuer, c.Access.OIDC.Audience = from.URL, "msghandler"
+		c.HTTP.OIDCClientID = "console"
+	})
+	from.AddClient("console", "", "http://"+r.at()+"/login/callback")
+	r.send("orders", true, many(1, "refused", "no-such-exchange")...)
+	r.await(msghandlerv1.State_STATE_DEAD, 1)
+	b := browse(t, r.at())
+	b.open("/message?producer=orders&id=refused-000001")
+	b.fits("login-desktop-light")
+	b.click(`.login a.button`)
+	b.click(`button[value=anna]`)
+	b.shows("orders/refused-000001", "jwt:anna", "admin", "Discard…", `"customer": "Zoë"`)
+	b.fits("message-admin-desktop-light")
+	b.click(`.who button`)
+	b.phone()
+	b.open("/login")
+	b.fits("login-phone-dark")
+	b.click(`.login a.button`)
+	b.click(`button[value=bob]`)
+	b.shows("Your role does not allow this", "jwt:bob has the role none; looking at the console needs the role viewer")
+	b.lacks("pending")
+	b.fits("stranger-phone-dark")
+	b.click(`.who button`)
+	b.shows("Log in with 127.0.0.1")
 }

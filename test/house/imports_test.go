@@ -340,11 +340,7 @@ var libraries = []struct {
 		"an issuer is asked in one place; the others see an access.Source",
 	},
 	{"github.com/go-jose", []string{"internal/access/oidc"}, "JSON Web Tokens are read in one place"},
-	{
-		"golang.org/x/oauth2",
-		[]string{"internal/access/oidc", "internal/console/...", "internal/app"},
-		"people log in at the console",
-	},
+	{"golang.org/x/oauth2", []string{"internal/access/oidc", "internal/console/..."}, "people log in at the console"},
 	{"github.com/robfig/cron", []string{"internal/loop"}, "schedules are the loop runner's"},
 	{
 		"github.com/alecthomas/kong",

@@ -11,6 +11,7 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -167,6 +168,11 @@ func bearer(r *http.Request) (token string, shown bool) {
 // refuse answers a proof that does not hold. The answer is the same for each reason, so that it tells no stranger which
 // names exist. A valid token from the same address is never held up by others' guesses.
 func (g *Gate) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	if errors.Is(err, access.ErrUnavailable) {
+		w.Header().Set("Retry-After", fmt.Sprint(int(retryAfter.Seconds())))
+		http.Error(w, unavailable, http.StatusServiceUnavailable)
+		return
+	}
 	g.config.Refused(r, err.Error())
 	if !g.attempts.begin(addressOf(r), time.Now()) {
 		tooMany(w)
@@ -180,6 +186,12 @@ func tooMany(w http.ResponseWriter) {
 	w.Header().Set("Retry-After", fmt.Sprint(int(attemptsWindow.Seconds())))
 	http.Error(w, tooManyAttempts, http.StatusTooManyRequests)
 }
+
+const (
+	// unavailable is the answer while the issuer cannot say whether a proof holds.
+	unavailable = "The issuer of the credentials does not answer. Try again."
+	retryAfter  = 5 * time.Second
+)
 
 const tooManyAttempts = "Too many attempts from this address. Wait a minute, then try again."
 

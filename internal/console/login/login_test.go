@@ -201,6 +201,30 @@ func TestTokenBeginsASession(t *testing.T) {
 	}
 }
 
+// A browser that has come by HTTPS to a proxy in front of the console gets the cookie of HTTPS.
+func TestSessionBehindAnEncryptingProxyIsSecure(t *testing.T) {
+	t.Parallel()
+	d := open(t, false, func(c *login.Config) { c.PublicURL = "https://console.example.com" })
+	for host, secure := range map[string]bool{"console.example.com": true, "127.0.0.1": false} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, d.URL+"/login",
+			strings.NewReader(url.Values{"token": {d.anna}}.Encode()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Host = host
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		answer, err := d.browser(t).client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		set := answer.Header.Get("Set-Cookie")
+		if strings.Contains(set, "Secure") != secure || strings.HasPrefix(set, "__Host-") != secure {
+			t.Errorf("%s: the cookie is %s", host, set)
+		}
+	}
+}
+
 func TestBearerTokenWorksOnEveryPath(t *testing.T) {
 	t.Parallel()
 	d := open(t, false)

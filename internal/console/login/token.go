@@ -21,6 +21,11 @@ func (g *Gate) byToken(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	p, err := g.prove(r.Context(), strings.TrimSpace(r.PostFormValue("token")))
+	if errors.Is(err, access.ErrUnavailable) {
+		g.attempts.succeeded(from) // it was no guess
+		g.show(w, r, View{Status: http.StatusServiceUnavailable, Next: next, Problem: unavailable})
+		return
+	}
 	if err != nil {
 		g.config.Refused(r, err.Error())
 		g.show(w, r, View{

@@ -135,14 +135,21 @@ func (p *Pages) Register(mux *http.ServeMux) {
 		"POST /change":    p.count,
 		"POST /change/do": p.change,
 	} {
-		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-			a, refused := p.needs(r, access.Viewer, "look at the console")
-			if !refused {
-				a = page(r)
-			}
-			p.write(w, r, a)
-		})
+		mux.Handle(pattern, p.ForViewers(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			p.write(w, r, page(r))
+		})))
 	}
+}
+
+// ForViewers refuses callers without a role.
+func (p *Pages) ForViewers(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if a, refused := p.needs(r, access.Viewer, "looking at the console"); refused {
+			p.write(w, r, a)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // Static serves the style sheet, the script and the icon, which tell nothing and need no login.

@@ -16,6 +16,9 @@ func roleFor(action string) access.Role {
 	return access.Admin
 }
 
+// gerunds name the actions in a refusal.
+var gerunds = map[string]string{actRetry: "retrying", actDiscard: "discarding"}
+
 // canChange says whether the caller gets the button for an action.
 func (p *Pages) canChange(r *http.Request, action string) bool {
 	return !p.config.ReadOnly && access.From(r.Context()).Role >= roleFor(action)
@@ -27,7 +30,7 @@ func (p *Pages) mayChange(r *http.Request, action string) (answer, bool) {
 		return trouble(http.StatusForbidden, "This console is read-only",
 			"http.read_only is set. Use the command line where you are allowed to: msghandler retry, msghandler discard."), true
 	}
-	return p.needs(r, roleFor(action), action+" messages")
+	return p.needs(r, roleFor(action), gerunds[action]+" messages")
 }
 
 // needs is the answer to a caller whose role is too low. Every refusal of the pages is made here.
@@ -36,9 +39,9 @@ func (p *Pages) needs(r *http.Request, role access.Role, what string) (refusal a
 	if caller.Role >= role {
 		return answer{}, false
 	}
-	why := fmt.Sprintf("to %s needs the role %s", what, role)
+	why := fmt.Sprintf("%s needs the role %s", what, role)
 	p.config.Refused(r, why)
-	return trouble(http.StatusForbidden, "Your role does not allow this", fmt.Sprintf("%s has the role %s, and %s. "+
+	return trouble(http.StatusForbidden, "Your role does not allow this", fmt.Sprintf("%s has the role %s; %s. "+
 		"access.viewers, access.readers, access.operators and access.admins say who has which role.",
 		cmp.Or(caller.Name, "An anonymous visitor"), caller.Role, why)), true
 }

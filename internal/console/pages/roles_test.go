@@ -190,7 +190,10 @@ func TestPagesNameTheirReader(t *testing.T) {
 	t.Parallel()
 	const path, notice = "/messages", "Everyone may do everything here"
 	d := newDesk(func(c *Config) { c.Notice, c.LogsIn = notice, true })
-	const name, role, logOut, logIn = "&lt;b&gt;anna", `<span class="mark">viewer</span>`, `action="/logout"`, `href="/login"`
+	const (
+		name, role    = "&lt;b&gt;anna", `<span class="mark">viewer</span>`
+		logOut, logIn = `action="/logout"`, `href="/login"`
+	)
 	for kind, want := range map[access.Kind][]string{
 		access.Token: {notice, name, role, logOut}, access.Proxy: {notice, name, role}, access.Anonymous: {notice, logIn},
 	} {
