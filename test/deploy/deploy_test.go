@@ -27,9 +27,9 @@ type service struct {
 	Ports       []string
 	Volumes     []string
 	Healthcheck map[string]any
-	MemLimit    string   `yaml:"mem_limit"`
-	ReadOnly    bool     `yaml:"read_only"`
-	CapDrop     []string `yaml:"cap_drop"`
+	MemLimit    string                                `yaml:"mem_limit"`
+	ReadOnly    bool                                  `yaml:"read_only"`
+	CapDrop     []string                              `yaml:"cap_drop"`
 	DependsOn   map[string]struct{ Condition string } `yaml:"depends_on"`
 }
 

@@ -11,8 +11,8 @@ import (
 	"github.com/msghandler/msghandler/internal/ground/address"
 )
 
-// TokenFlags name the token that is shown to a coordinator. No flag has the token itself: every user of the machine sees
-// the arguments of a process.
+// TokenFlags name the token that is shown to a coordinator. No flag has the token itself: every user of the machine
+// sees the arguments of a process.
 type TokenFlags struct {
 	TokenFile string `help:"A file with the token to show the coordinator in its first line (also: MSGHANDLER_TOKEN_FILE; or the token itself in MSGHANDLER_TOKEN)." placeholder:"FILE" type:"path"`
 }
