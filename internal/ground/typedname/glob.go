@@ -65,7 +65,7 @@ func Parse(text string) (Glob, error) {
 		return parseUntyped(text)
 	}
 	if rest == "" {
-		return Glob{}, fmt.Errorf("names nothing after %s:", kind)
+		return Glob{}, fmt.Errorf("names nothing after %q", kind+":")
 	}
 	if strings.ContainsAny(rest, `?[]\`) {
 		return Glob{}, errors.New(`holds ?, [, ] or \: the only wildcard of a glob with a type is *`)
