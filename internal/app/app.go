@@ -31,6 +31,7 @@ import (
 	"github.com/msghandler/msghandler/internal/console"
 	"github.com/msghandler/msghandler/internal/console/peerstats"
 	"github.com/msghandler/msghandler/internal/events"
+	"github.com/msghandler/msghandler/internal/ground/files"
 	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 	"github.com/msghandler/msghandler/internal/server"
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
@@ -122,6 +123,7 @@ func New(ctx context.Context, settings config.Config, deps Deps) (*App, error) {
 	a.life, a.end = context.WithCancel(context.Background())
 	a.logger = cmp.Or(deps.Logger, slog.Default()).With("instance", a.instance)
 	a.attendance = a.newAttendance()
+	a.warnExposed()
 	var err error
 	if a.callbacks, err = a.newCallbacks(); err != nil {
 		return nil, err
@@ -157,6 +159,17 @@ func New(ctx context.Context, settings config.Config, deps Deps) (*App, error) {
 	}})
 	a.closeWith(closer{name: "grpc listener", close: func(context.Context) error { return closeListener(a.apiListener) }})
 	return a, nil
+}
+
+// warnExposed warns of files with secrets that every user of the machine may read or write. The source of the tokens
+// warns of its own file.
+func (a *App) warnExposed() {
+	for _, file := range a.settings.PrivateFiles {
+		if may := files.Exposed(file.Path); may != "" && file.Key != "access.token_file" {
+			a.logger.Warn("every user of this machine may "+may+" a file with secrets; chmod o-rw the file",
+				"key", file.Key, "file", file.Path)
+		}
+	}
 }
 
 // openTracing begins to export spans if the environment asks for spans.

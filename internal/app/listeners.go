@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -117,6 +118,16 @@ func (a *App) openConsole(visitors login.Config, notice string) {
 	a.closeWith(closer{name: "console", close: func(ctx context.Context) error {
 		return errors.Join(a.console.Stop(ctx), closeListener(a.consoleListener))
 	}})
+}
+
+// ownAddresses are the addresses of the open listeners.
+func (a *App) ownAddresses() (own []netip.AddrPort) {
+	for _, listener := range []net.Listener{a.apiListener, a.consoleListener} {
+		if tcp, is := listener.(*net.TCPListener); is {
+			own = append(own, tcp.Addr().(*net.TCPAddr).AddrPort())
+		}
+	}
+	return own
 }
 
 // rejectUntilReady accepts connections and closes them at once, until stop is called. So a client learns at once that

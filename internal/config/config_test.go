@@ -86,6 +86,12 @@ submit:
 	want.Callbacks.TokenFile = "tokens"
 	want.GRPC.Certificates = config.Certificates{Cert: "tls.crt", Key: "tls.key", CA: "ca.pem"}
 	want.GRPC.Callers = []string{"{producer}.shop"}
+	want.PrivateFiles = []config.PrivateFile{
+		{Key: "callbacks.token_file", Path: "tokens"},
+		{Key: "grpc.tls_key", Path: "tls.key"},
+		{Key: "producers.orders-eu.v2.token_file", Path: "orders.tokens"},
+		{Key: "producers.stock.token_file", Path: "stock.tokens"},
+	}
 	if diff := cmp.Diff(want, c); diff != "" {
 		t.Errorf("differs (-want +got):\n%s", diff)
 	}
@@ -515,7 +521,7 @@ func TestErrorsNameKeyAndLine(t *testing.T) {
 			want: []string{
 				"FILE:2: callbacks.allow",
 				"names LocalHost:*",
-				"leaves out loopback by default",
+				"leaves out loopback and private addresses by default",
 				"write 127.0.0.1:*,",
 			},
 		},

@@ -209,9 +209,9 @@ func (c *Callbacks) keys() []Key {
 		},
 		{
 			Name: "callbacks.networks", value: list(&c.Networks, 0, checkCIDR),
-			Meaning: "CIDRs that must contain the resolved address of a callback target. None: all " +
-				"addresses except loopback, link-local, multicast and unspecified. A literal address that " +
-				"callbacks.allow names needs no entry here.",
+			Meaning: "CIDRs that must contain the resolved address of a callback target, such as 10.0.0.0/8. None: all public " +
+				"addresses. A literal address that callbacks.allow names needs no entry here. Addresses of cloud metadata, " +
+				"reserved addresses, multicast and the coordinator's own listeners are never called.",
 		},
 		{
 			Name: "callbacks.moved", value: list(&c.Moved, 0, checkMoved),

@@ -119,7 +119,8 @@ func (l *loading) checkBrokers() {
 	for _, name := range l.config.BrokerNames() {
 		if l.config.Brokers[name].URL == "" {
 			key := brokersPrefix + name
-			l.relation(key+".dead_letter_exchange", "is of a broker without a URL: set %s.url, or remove this key", key)
+			l.relation(key+".dead_letter_exchange",
+				"is of a broker without a URL: set %s.url or %s.url_file, or remove this key", key, key)
 		}
 	}
 	if layout := l.config.Redis.Layout; layout != 0 && layout < layoutOfBrokers && len(l.config.Brokers) > 0 {
