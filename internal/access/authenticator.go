@@ -49,9 +49,6 @@ func NewAuthenticator(from Rules, sources ...Source) (*Authenticator, error) {
 	return &Authenticator{checked, sources}, nil
 }
 
-// Open returns an Authenticator that allows everything to everyone.
-func Open() *Authenticator { return &Authenticator{rules: &rules{}} }
-
 // Identify makes the identity of a caller, with all that the source and the rules grant. A token decides alone, also
 // beside a certificate. An invalid credential is an error, and never anonymous. The error wraps ErrUnauthenticated or
 // ErrUnavailable, its words are fit for the caller, and it never quotes a token.

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -43,7 +44,7 @@ func build(m *testing.M) int {
 
 // coordinator is a running coordinator with certificates, a token file and an issuer.
 type coordinator struct {
-	t           *testing.T
+	t           testing.TB
 	grpc, http  string
 	tokens, crl string
 	authority   *certstest.Authority
@@ -54,7 +55,7 @@ type coordinator struct {
 }
 
 // run runs a command of the program to its end.
-func run(t *testing.T, env []string, args ...string) (output string, status int) {
+func run(t testing.TB, env []string, args ...string) (output string, status int) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), binary, args...)
 	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir()}, env...)
@@ -67,11 +68,12 @@ func run(t *testing.T, env []string, args ...string) (output string, status int)
 }
 
 // start starts a coordinator that knows its callers, and waits until it serves.
-func start(t *testing.T, settings ...string) *coordinator {
+func start(t testing.TB, settings ...string) *coordinator {
 	t.Helper()
 	dir, addresses := t.TempDir(), servers.Addresses(t, 2)
 	c := &coordinator{
-		t: t, grpc: addresses[0], http: addresses[1], tokens: filepath.Join(dir, "tokens"), crl: filepath.Join(dir, "crl.pem"),
+		t: t, grpc: addresses[0], http: addresses[1],
+		tokens: filepath.Join(dir, "tokens"), crl: filepath.Join(dir, "crl.pem"),
 		authority: certstest.NewAuthority(t), issuer: issuer.Start(t), output: &bytes.Buffer{}, ended: make(chan error, 1),
 	}
 	c.authority.Revoke(c.crl)
@@ -161,11 +163,13 @@ func TestServeRefusesStrangersByDefault(t *testing.T) {
 		}
 	}
 	tokens := filepath.Join(t.TempDir(), "tokens")
-	out, status := run(t, append(common, "MSGHANDLER_GRPC_ADDR=0.0.0.0:0", "MSGHANDLER_ACCESS_TOKEN_FILE="+tokens), "serve")
+	clear := slices.Concat(common, []string{"MSGHANDLER_GRPC_ADDR=0.0.0.0:0", "MSGHANDLER_ACCESS_TOKEN_FILE=" + tokens})
+	out, status := run(t, clear, "serve")
 	if status != 2 || !strings.Contains(out, "ACCESS_TOKEN_FILE") || !strings.Contains(out, "needs TLS") {
 		t.Errorf("tokens in the clear: serve ends with %d, %s", status, out)
 	}
-	out, _ = run(t, append(common, "MSGHANDLER_ACCESS_ANONYMOUS=true", "MSGHANDLER_SERVER=127.0.0.1:1"), "doctor", "--timeout=1s")
+	open := slices.Concat(common, []string{"MSGHANDLER_ACCESS_ANONYMOUS=true", "MSGHANDLER_SERVER=127.0.0.1:1"})
+	out, _ = run(t, open, "doctor", "--timeout=1s")
 	if !strings.Contains(out, "access-anonymous") {
 		t.Errorf("the doctor says nothing of access.anonymous:\n%s", out)
 	}

@@ -31,7 +31,7 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// caller is someone who calls, and what the caller may do.
+// caller is a caller and the rights of the caller.
 type caller struct {
 	name string
 	// cert is shown in the handshake; nil: none. token is shown in each call; empty: none.
@@ -54,8 +54,7 @@ const (
 	admin
 )
 
-// needed are the roles that the methods of operators need, written here once more: the test must not ask the
-// implementation.
+// needed are the roles that the methods of operators need. The table repeats the server's table on purpose.
 var needed = map[string]int{
 	"GetStats": viewer, "ListMessages": viewer, "GetMessage": viewer, "TailMessages": viewer, "RetryMessages": operator,
 	"DiscardMessages": admin,
@@ -72,7 +71,7 @@ func (c *coordinator) cert(edit func(*x509.Certificate), names ...string) *tls.C
 	return &pair
 }
 
-// callers are one of each kind.
+// callers are a caller of each kind.
 func (c *coordinator) callers() []caller {
 	c.t.Helper()
 	revoked := c.token("revoked", "--role=admin")
@@ -94,7 +93,10 @@ func (c *coordinator) callers() []caller {
 			name: "a common name alone", cert: c.cert(func(cert *x509.Certificate) { cert.DNSNames = nil }, "carl"),
 			proved: true, role: operator,
 		},
-		{name: "an admin's common name beside another name", cert: c.cert(named("anna.ops.shop"), "other.example"), proved: true},
+		{
+			name: "an admin's common name beside another name", cert: c.cert(named("anna.ops.shop"), "other.example"),
+			proved: true,
+		},
 		{name: "an admin's common name beside an address", cert: c.cert(named("anna.ops.shop"), "10.0.0.1"), proved: true},
 		{name: "an admin's e-mail name", cert: c.cert(named("x", "boss@ops.shop"), "other.example"), proved: true},
 		{name: "a viewer's token", token: viewing, proved: true, role: viewer},
@@ -218,7 +220,8 @@ func (c *coordinator) send(
 	client *http.Client, of caller, path, contentType string, body []byte,
 ) (answer *http.Response, content []byte) {
 	c.t.Helper()
-	request, err := http.NewRequestWithContext(c.t.Context(), http.MethodPost, "https://"+c.grpc+path, bytes.NewReader(body))
+	url := "https://" + c.grpc + path
+	request, err := http.NewRequestWithContext(c.t.Context(), http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -237,7 +240,7 @@ func (c *coordinator) send(
 }
 
 // statusOf is the status of a call of gRPC over HTTP.
-func statusOf(t *testing.T, answer *http.Response) error {
+func statusOf(t testing.TB, answer *http.Response) error {
 	t.Helper()
 	text := answer.Trailer.Get("Grpc-Status-Details-Bin")
 	if text == "" {
@@ -271,7 +274,7 @@ func refusal(reason string) string {
 	return ""
 }
 
-// methods are the methods of both services, from their description: a new one is tried too.
+// methods are the methods of both services, from their description, so that a new method is tried too.
 func methods() (all []protoreflect.MethodDescriptor) {
 	services := pb.File_msghandler_v1_msghandler_proto.Services()
 	for _, name := range []protoreflect.Name{"MessageHandlerService", "AdminService"} {
@@ -337,7 +340,7 @@ func (c *coordinator) awaitToken(of caller) {
 	})
 }
 
-// tryStream opens a stream by gRPC, and one with answers alone by HTTP.
+// tryStream opens a stream by gRPC, and a stream of answers by HTTP too.
 func (c *coordinator) tryStream(of caller, m protoreflect.MethodDescriptor, producer, want string) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(certs.WithToken(c.t.Context(), of.token), time.Minute)
@@ -395,7 +398,7 @@ func (c *coordinator) tryOpenServices(of caller) {
 	}
 }
 
-// Names that are almost those of a method reach no method, whoever calls.
+// Paths that are almost the path of a method reach no method, for any caller.
 func TestAlmostMethodsReachNothing(t *testing.T) {
 	t.Parallel()
 	c := start(t)
@@ -406,12 +409,14 @@ func TestAlmostMethodsReachNothing(t *testing.T) {
 	for _, token := range []string{"", of.token} {
 		of.token = token
 		conn := c.dial(of)
-		client := &http.Client{Transport: &http.Transport{TLSClientConfig: c.tls(of, "h2", "http/1.1"), ForceAttemptHTTP2: true}}
+		transport := &http.Transport{TLSClientConfig: c.tls(of, "h2", "http/1.1"), ForceAttemptHTTP2: true}
+		client := &http.Client{Transport: transport}
 		for _, path := range []string{
 			"/", "//", "/msghandler.v1.AdminService", "/msghandler.v1.AdminService/", "//msghandler.v1.AdminService/GetStats",
 			"/msghandler.v1.AdminService//GetStats", "/msghandler.v1.AdminService/GetStats/", "/GetStats",
 			"/msghandler.v1.AdminService/getstats", "/msghandler.v1.AdminService/Nothing", "/msghandler.v1.Nothing/GetStats",
-			"/./msghandler.v1.AdminService/GetStats", "msghandler.v1.AdminService/GetStats", "/x/../msghandler.v1.AdminService/GetStats",
+			"/./msghandler.v1.AdminService/GetStats", "/x/../msghandler.v1.AdminService/GetStats",
+			"msghandler.v1.AdminService/GetStats",
 		} {
 			err := conn.Invoke(certs.WithToken(t.Context(), of.token), path, request, &emptypb.Empty{})
 			if code := status.Code(err); code == codes.OK || code == codes.Internal && path[0] == '/' {

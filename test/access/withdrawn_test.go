@@ -54,7 +54,7 @@ func TestWithdrawnCallersAreCutOff(t *testing.T) {
 	if err := c.handshake(&revoked); err == nil {
 		t.Error("a revoked certificate opens a new connection")
 	}
-	// The other connection still answers: it is one of HTTP.
+	// The other connection, of HTTP, still answers.
 	if _, err := open["stays"].Write([]byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n")); err != nil {
 		t.Fatal(err)
 	}
