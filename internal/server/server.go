@@ -88,6 +88,8 @@ type Config struct {
 	Reflection bool
 	// Credentials secure the connections of clients. Default: none, nothing is encrypted.
 	Credentials credentials.TransportCredentials
+	// HideBodies hides bodies and headers of messages from every operator.
+	HideBodies bool
 	// Access makes the identities of callers. Required.
 	Access *access.Authenticator
 	// Withdrawn says why the client certificate of an open connection does not hold any more; nil: it holds. Default:
