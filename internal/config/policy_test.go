@@ -94,7 +94,7 @@ callbacks: {allow: ["orders:9000", "bills:9000"]}
 		t.Errorf("what needs no restart is not taken: %+v, %v", orders, c.Callbacks.Allow)
 	}
 	if c.Producers["orders"].Target != "dns:///orders:9000" || c.Redis != before.Config.Redis || c.Done != before.Config.Done {
-		t.Errorf("what needs a restart is taken: %+v", c)
+		t.Errorf("what needs a restart is taken: %+v, %v, %v", c.Producers, c.Redis, c.Done)
 	}
 	if _, again, err := after.Reload(); err != nil || len(again) != 3 {
 		t.Errorf("the next reload tells %v, %v; want the three changes that wait for a restart", again, err)
