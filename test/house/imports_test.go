@@ -121,6 +121,11 @@ var rooms = []struct {
 		"it serves any gRPC service by HTTP, and knows no handler and no message",
 	},
 	{
+		[]string{"internal/server/policy"},
+		[]string{"internal/halfmsg"},
+		"it decides about names and counts below any protocol",
+	},
+	{
 		[]string{"internal/server/submit"},
 		[]string{
 			"internal/halfmsg", "internal/ground/batch", "internal/ground/backoff", "internal/ground/lifecycle",
@@ -325,6 +330,7 @@ var libraries = []struct {
 		[]string{"internal/demo/database"},
 		"the driver is the user's: a room that speaks SQL imports database/sql",
 	},
+	{"golang.org/x/time", []string{"internal/server/policy"}, "calls a second are counted in one room"},
 	{"github.com/robfig/cron", []string{"internal/loop"}, "schedules are the loop runner's"},
 	{
 		"github.com/alecthomas/kong",
