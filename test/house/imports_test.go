@@ -165,7 +165,7 @@ var rooms = []struct {
 	},
 	{
 		[]string{"internal/app/..."},
-		slices.Concat(ground, middle, loops, []string{"internal/delivery", "internal/attend"}),
+		slices.Concat(ground, middle, loops, []string{"internal/delivery", "internal/attend", "internal/server/policy"}),
 		"app puts the coordinator together; who uses the coordinator is above it",
 	},
 	{

@@ -75,9 +75,9 @@ func (p *Producer) CheckMessage(m Message) error {
 	r := p.rules
 	switch {
 	case len(r.Brokers) > 0 && !slices.Contains(r.Brokers, orDefault(m.Broker)):
-		return p.forbidden("broker", "brokers", m.Broker)
+		return p.forbidden("broker", "brokers", orDefault(m.Broker))
 	case !allowed(r.Exchanges, m.Exchange, m.Exchange == ""):
-		return p.forbidden("exchange", "exchanges", m.Exchange)
+		return p.forbidden("exchange", "exchanges", orDefault(m.Exchange))
 	case !allowed(r.RoutingKeys, m.RoutingKey, false):
 		return p.forbidden("routing_key", "routing_keys", m.RoutingKey)
 	}
@@ -103,8 +103,7 @@ func (p *Producer) MaxBody() int {
 
 func (p *Producer) forbidden(field, key, value string) error {
 	return &ForbiddenError{
-		Field: field, Key: "producers." + p.name + "." + key, producer: p.name, value: orDefault(value),
-		others: "policy." + key,
+		Field: field, Key: "producers." + p.name + "." + key, producer: p.name, value: value, others: "policy." + key,
 	}
 }
 
