@@ -39,11 +39,11 @@ type reloader struct {
 // config is the configuration of now.
 func (r *reloader) config() *config.Config { return r.using.Load() }
 
-// state is why the last reading was not used, and the keys that wait for a restart.
-func (r *reloader) state() (failed error, pending []string) {
+// state names the keys that wait for a restart. The error is why the last reading was not used.
+func (r *reloader) state() (pending []string, failed error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.failed, r.pending
+	return r.pending, r.failed
 }
 
 func (a *App) openReloader(deps Deps) {
@@ -169,11 +169,11 @@ func (a *App) noteReload(why string, changes []config.Change) {
 
 // reload reports a configuration that cannot be used, and keys that wait for a restart.
 func (f *findings) reload(r *reloader) {
-	failed, pending := r.state()
+	pending, failed := r.state()
 	if failed != nil {
 		f.add(trouble, "config-refused", fmt.Sprintf("the configuration was read again and refused: %v", failed),
 			"the earlier values stay in use, and the coordinator may not start again",
-			"fix what the error names; msghandler config check reads it too")
+			"fix what the error names; the file is read again when it changes")
 	}
 	if len(pending) > 0 {
 		f.add(warning, "config-restart", "changed keys wait for a restart: "+strings.Join(pending, ", "),

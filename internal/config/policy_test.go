@@ -93,7 +93,8 @@ callbacks: {allow: ["orders:9000", "bills:9000"]}
 	if orders.CallsPerSecond != 20 || len(orders.Exchanges) != 2 || orders.Burst != 3 || len(c.Callbacks.Allow) != 2 {
 		t.Errorf("what needs no restart is not taken: %+v, %v", orders, c.Callbacks.Allow)
 	}
-	if c.Producers["orders"].Target != "dns:///orders:9000" || c.Redis != before.Config.Redis || c.Done != before.Config.Done {
+	if c.Producers["orders"].Target != "dns:///orders:9000" || c.Redis != before.Config.Redis ||
+		c.Done != before.Config.Done {
 		t.Errorf("what needs a restart is taken: %+v, %v, %v", c.Producers, c.Redis, c.Done)
 	}
 	if _, again, err := after.Reload(); err != nil || len(again) != 3 {

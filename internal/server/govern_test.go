@@ -44,12 +44,13 @@ func TestPolicyForbidsWhatMessagesName(t *testing.T) {
 			reasons = append(reasons, producer+" "+reason)
 		}
 	})
-	for key, spoil := range map[string]func(r *msghandlerv1.SendHalfMessageRequest){
-		"callback_target targets":           func(r *msghandlerv1.SendHalfMessageRequest) { r.CallbackTarget = "orders:9001" },
-		"message.broker brokers":            func(r *msghandlerv1.SendHalfMessageRequest) { r.Message.Broker = "events" },
-		"message.exchange exchanges":        func(r *msghandlerv1.SendHalfMessageRequest) { r.Message.Exchange = "" },
-		"message.routing_key routing_keys":  func(r *msghandlerv1.SendHalfMessageRequest) { r.Message.RoutingKey = "sent" },
-		"message.routing_key routing_keys ": func(r *msghandlerv1.SendHalfMessageRequest) { r.Message.RoutingKey = "" },
+	type request = msghandlerv1.SendHalfMessageRequest
+	for key, spoil := range map[string]func(r *request){
+		"callback_target targets":           func(r *request) { r.CallbackTarget = "orders:9001" },
+		"message.broker brokers":            func(r *request) { r.Message.Broker = "events" },
+		"message.exchange exchanges":        func(r *request) { r.Message.Exchange = "" },
+		"message.routing_key routing_keys":  func(r *request) { r.Message.RoutingKey = "sent" },
+		"message.routing_key routing_keys ": func(r *request) { r.Message.RoutingKey = "" },
 	} {
 		r := good("1")
 		spoil(r)
@@ -65,7 +66,8 @@ func TestPolicyForbidsWhatMessagesName(t *testing.T) {
 	if len(reasons) != 5 || reasons[0] != "orders POLICY_FORBIDDEN" {
 		t.Errorf("operators learn of %q", reasons)
 	}
-	got := h.postJSON(t, sendHalf, `{"producer":"orders","callbackTarget":"orders:9000","message":{"id":"1","exchange":"x"}}`)
+	got := h.postJSON(t, sendHalf,
+		`{"producer":"orders","callbackTarget":"orders:9000","message":{"id":"1","exchange":"x"}}`)
 	if got.status != 403 || !strings.Contains(string(got.body), `"POLICY_FORBIDDEN"`) {
 		t.Errorf("by HTTP: %d %s", got.status, got.body)
 	}
@@ -208,7 +210,8 @@ func TestOrderCanFinishOverEveryLimit(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if _, err := h.producers.Rollback(t.Context(), &msghandlerv1.RollbackRequest{Producer: "orders", Id: "3"}); err != nil {
+	rollback := &msghandlerv1.RollbackRequest{Producer: "orders", Id: "3"}
+	if _, err := h.producers.Rollback(t.Context(), rollback); err != nil {
 		t.Error(err)
 	}
 	if state := h.store.get("orders", "3").State; state == halfmsg.Pending {

@@ -64,7 +64,7 @@ func (g *governed) write(rules string) {
 	}
 }
 
-// send sends a half message with a body that cannot be packed through a coordinator, and returns the code of the answer.
+// send sends a half message through a coordinator, with a body that cannot be packed. It returns the code of the answer.
 func (g *governed) send(coordinator int, producer, exchange string, body int) codes.Code {
 	content := make([]byte, body)
 	_, _ = rand.Read(content) // it never fails
@@ -103,7 +103,9 @@ func TestPolicyChangesUnderTraffic(t *testing.T) {
 	everywhere := func(what string, want codes.Code) {
 		t.Helper()
 		for coordinator := range g.clients {
-			servers.Eventually(t, 20*time.Second, what, func() bool { return g.send(coordinator, "orders", "stock", 10) == want })
+			servers.Eventually(t, 20*time.Second, what, func() bool {
+				return g.send(coordinator, "orders", "stock", 10) == want
+			})
 		}
 	}
 	everywhere("stock is forbidden", codes.PermissionDenied)
@@ -128,8 +130,8 @@ func TestPolicyChangesUnderTraffic(t *testing.T) {
 func TestLimitsHoldOverCoordinators(t *testing.T) {
 	t.Parallel()
 	const most, size, maxBytes = 50, 10_000, 200_000
-	g := startGoverned(t, fmt.Sprintf("producers:\n  counted: {max_unfinished: %d}\n  weighed: {max_unfinished_bytes: %d}\n",
-		most, maxBytes))
+	g := startGoverned(t, fmt.Sprintf(
+		"producers:\n  counted: {max_unfinished: %d}\n  weighed: {max_unfinished_bytes: %d}\n", most, maxBytes))
 	accepted := 0
 	for i := range 2 * most {
 		if g.send(i%2, "counted", "shop", 10) == codes.OK {

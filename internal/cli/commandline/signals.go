@@ -37,8 +37,8 @@ type Hangup func() (stops bool)
 func AlwaysStop() bool { return true }
 
 // TerminalClosed returns the Hangup of a daemon. A SIGHUP stops the daemon only if its controlling terminal has closed
-// since this call: the terminal's user has left. The sender of every other SIGHUP expects a daemon to reload, which must
-// not block.
+// since this call: the terminal's user has left. The sender of every other SIGHUP expects a daemon to reload. reload
+// must not block.
 func TerminalClosed(reload func()) Hangup {
 	before := hasTerminal()
 	return func() bool {

@@ -19,8 +19,9 @@ func ruled(r policy.Rules) *policy.Producer {
 func TestRulesSayWhatMessagesMayName(t *testing.T) {
 	t.Parallel()
 	p := ruled(policy.Rules{
-		Brokers: []string{policy.Default, "events"}, Exchanges: []string{"shop", "shop.*"}, RoutingKeys: []string{"*.paid", "a*b*c"},
-		Targets: []string{"*.orders.svc:9000", "10.0.0.1:*", "shop.svc:443", "[::1]:80"},
+		Brokers: []string{policy.Default, "events"}, Exchanges: []string{"shop", "shop.*"},
+		RoutingKeys: []string{"*.paid", "a*b*c"},
+		Targets:     []string{"*.orders.svc:9000", "10.0.0.1:*", "shop.svc:443", "[::1]:80"},
 	})
 	for _, tc := range []struct {
 		m     policy.Message
@@ -161,7 +162,8 @@ func TestWeighNamesProducersThatHaveALimit(t *testing.T) {
 	_ = b.Of("someone").Take(1)
 	_ = b.Of("unlimited").Take(1)
 	var asked []string
-	if err := b.Weigh(func(names []string) ([]int64, error) { asked = names; return make([]int64, len(names)), nil }); err != nil {
+	weigh := func(names []string) ([]int64, error) { asked = names; return make([]int64, len(names)), nil }
+	if err := b.Weigh(weigh); err != nil {
 		t.Fatal(err)
 	}
 	if all := strings.Join(asked, " "); len(asked) != 2 || !strings.Contains(all, "someone") ||

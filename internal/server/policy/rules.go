@@ -1,5 +1,5 @@
 // Package policy says what the messages of a producer may name and how much a producer may hold, and counts what each
-// producer holds at this coordinator. Submit and Rollback are not its business: a message that is stored can always end.
+// producer holds at this coordinator. Submit and Rollback are never judged: a stored message can always end.
 package policy
 
 import (

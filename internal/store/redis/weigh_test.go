@@ -17,12 +17,11 @@ func fixed(quota int) func(string) int { return func(string) int { return quota 
 func TestEachProducerHasItsQuota(t *testing.T) {
 	t.Parallel()
 	quotas := map[string]int{"few": 4, "none": 0, "more": 12}
+	quotaOf := func(producer string) int { return quotas[producer] }
 	for _, layout := range []int{0, 3} {
-		store, _, server := fresh(t, redisstore.Config{
-			Layout: layout, Quota: func(producer string) int { return quotas[producer] },
-		})
+		store, _, server := fresh(t, redisstore.Config{Layout: layout, Quota: quotaOf})
 		other := open(t, redisstore.Config{
-			URL: server.URL(), Prefix: "msghandler", Layout: layout, Quota: func(producer string) int { return quotas[producer] },
+			URL: server.URL(), Prefix: "msghandler", Layout: layout, Quota: quotaOf,
 		})
 		stored := map[string]int{}
 		for turn, s := range []*redisstore.Store{store, other} {
