@@ -19,6 +19,9 @@ import (
 
 	"google.golang.org/grpc/credentials"
 
+	"github.com/msghandler/msghandler/internal/access"
+	"github.com/msghandler/msghandler/internal/access/oidc"
+	"github.com/msghandler/msghandler/internal/access/tokenfile"
 	"github.com/msghandler/msghandler/internal/app/tracing"
 	"github.com/msghandler/msghandler/internal/attend"
 	"github.com/msghandler/msghandler/internal/callback"
@@ -63,9 +66,16 @@ type App struct {
 	attendance *attend.Hub
 	// credentials are the API's TLS credentials; nil: nothing is encrypted.
 	credentials credentials.TransportCredentials
-	events      *events.Notifier
-	tracer      *tracing.Tracer // nil: no spans are wanted
-	checks      checks
+	// withdrawn says why a client certificate does not hold any more; nil without TLS.
+	withdrawn func(credentials.AuthInfo) error
+	// authenticator makes the identities of callers.
+	authenticator *access.Authenticator
+	// tokens and jwts are its sources; nil: there is none.
+	tokens *tokenfile.File
+	jwts   *oidc.Source
+	events *events.Notifier
+	tracer *tracing.Tracer // nil: no spans are wanted
+	checks checks
 	// storeAway and storeUnsafe are the last reports about Redis in the log.
 	storeAway, storeUnsafe bool
 	// store is set once Redis is open.
@@ -121,6 +131,9 @@ func New(ctx context.Context, settings config.Config, deps Deps) (*App, error) {
 		return nil, err
 	}
 	if a.credentials, err = a.newCredentials(); err != nil {
+		return nil, err
+	}
+	if a.authenticator, err = a.newAuthenticator(); err != nil {
 		return nil, err
 	}
 	a.divideConnections()

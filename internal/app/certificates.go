@@ -6,7 +6,6 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	"github.com/msghandler/msghandler/internal/certs"
-	"github.com/msghandler/msghandler/internal/server"
 )
 
 // newCredentials returns the credentials of the gRPC API, or nil without a certificate.
@@ -15,11 +14,13 @@ func (a *App) newCredentials() (credentials.TransportCredentials, error) {
 	if files.Cert == "" {
 		return nil, nil //nolint:nilnil // no certificate is no error
 	}
-	source, err := certs.Open(certs.Files(files), a.logger)
+	clients := certs.Clients{CRL: a.settings.GRPC.CRL, Optional: a.settings.Access.Tokens()}
+	source, err := certs.OpenServer(certs.Files(files), clients, a.logger)
 	if err != nil {
-		return nil, SettingsError{fmt.Errorf("grpc.tls_cert, grpc.tls_key and grpc.tls_client_ca: %w", err)}
+		return nil, SettingsError{fmt.Errorf("grpc.tls_cert, grpc.tls_key, grpc.tls_client_ca and grpc.tls_crl: %w", err)}
 	}
 	a.expires("grpc.tls_cert", source)
+	a.withdrawn = source.Withdrawn
 	return source.Server(), nil
 }
 
@@ -28,13 +29,4 @@ func (a *App) expires(key string, source *certs.Source) {
 	if source != nil && !source.Expires().IsZero() {
 		a.metrics.Certificate(key, source.Expires)
 	}
-}
-
-// permissions are empty without configured names, so that no call pays for a check.
-func (a *App) permissions() server.Permissions {
-	permissions := server.Permissions{Admins: a.settings.GRPC.Admins}
-	if a.settings.NamesCallers() {
-		permissions.Callers = a.settings.Callers
-	}
-	return permissions
 }

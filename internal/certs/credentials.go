@@ -11,12 +11,19 @@ import (
 )
 
 // Server are the credentials of a server for gRPC and HTTP. The server shows its certificate. Where Files has a CA,
-// every client must show a certificate of its authorities. The server tells the clients of HTTP by their WebInfo.
+// every client must show a certificate of its authorities that is not revoked, unless Clients says that it is optional.
+// The server tells the clients of HTTP by their WebInfo.
 func (s *Source) Server() credentials.TransportCredentials {
 	return newTransport(func() *tls.Config {
 		now := s.current()
-		config := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: now.own, ClientCAs: now.authorities}
-		if now.authorities != nil {
+		config := &tls.Config{
+			MinVersion: tls.VersionTLS12, Certificates: now.own, ClientCAs: now.authorities, VerifyConnection: now.accept,
+		}
+		switch {
+		case now.authorities == nil:
+		case s.clients.Optional:
+			config.ClientAuth = tls.VerifyClientCertIfGiven
+		default:
 			config.ClientAuth = tls.RequireAndVerifyClientCert
 		}
 		return config

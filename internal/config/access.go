@@ -1,5 +1,13 @@
 package config
 
+import (
+	"fmt"
+	"net"
+	"net/netip"
+
+	"github.com/msghandler/msghandler/internal/access"
+)
+
 // Access says who callers are, and what they may do.
 type Access struct {
 	// Anonymous allows everything to callers that show nothing.
@@ -10,11 +18,38 @@ type Access struct {
 	OIDC                                OIDC
 }
 
-// OIDC is the issuer of JSON Web Tokens.
-type OIDC struct {
-	Issuer, Audience, CA                  string
-	Algorithms                            []string
-	NameClaim, RolesClaim, ProducersClaim string
+// Tokens says that callers may show bearer tokens.
+func (a *Access) Tokens() bool { return a.TokenFile != "" || a.OIDC.Issuer != "" }
+
+// Strict says that what no key grants is denied: a key gives roles, or names a source of tokens.
+func (a *Access) Strict() bool {
+	return a.Tokens() || len(a.Viewers)+len(a.Readers)+len(a.Operators)+len(a.Admins) > 0
+}
+
+// Identifies says whether anything tells who calls: certificates of clients, or tokens.
+func (c *Config) Identifies() bool { return c.GRPC.Certificates.CA != "" || c.Access.Tokens() }
+
+// Exposed names the listeners that other machines reach, each as key and address.
+func (c *Config) Exposed() (listeners []string) {
+	for _, listener := range []struct{ key, addr string }{{"grpc.addr", c.GRPC.Addr}, {"http.addr", c.HTTP.Addr}} {
+		if !isLoopback(listener.addr) {
+			listeners = append(listeners, fmt.Sprintf("%s (%s)", listener.key, listener.addr))
+		}
+	}
+	return listeners
+}
+
+// OpensConsole says that other machines reach the console, and that its readers need no role: client certificates are of
+// the API alone.
+func (c *Config) OpensConsole() bool {
+	return !isLoopback(c.HTTP.Addr) && !c.Access.Strict() && len(c.GRPC.Admins) == 0
+}
+
+// isLoopback reports whether only this machine reaches an address of the form host:port.
+func isLoopback(addr string) bool {
+	host, _, _ := net.SplitHostPort(addr) // checked by Load
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.Unmap().IsLoopback() || err != nil && isLocalhost(host)
 }
 
 func (a *Access) keys() []Key {
@@ -25,20 +60,20 @@ func (a *Access) keys() []Key {
 				"coordinator that listens on an address other than the loopback needs a source of identities to start.",
 		},
 		{
-			Name: "access.viewers", value: list(&a.Viewers, 0, checkGlob),
+			Name: "access.viewers", value: list(&a.Viewers, 0, access.CheckGlob),
 			Meaning: "Who may see counts and lists, without bodies: globs on typed names, such as " +
 				"dns:*.ops.example.com, email:*@example.com, token:dashboard or jwt:anna. * is one label of a name.",
 		},
 		{
-			Name: "access.readers", value: list(&a.Readers, 0, checkGlob),
+			Name: "access.readers", value: list(&a.Readers, 0, access.CheckGlob),
 			Meaning: "Who may see bodies and headers too: globs as in access.viewers.",
 		},
 		{
-			Name: "access.operators", value: list(&a.Operators, 0, checkGlob),
+			Name: "access.operators", value: list(&a.Operators, 0, access.CheckGlob),
 			Meaning: "Who may retry messages too: globs as in access.viewers.",
 		},
 		{
-			Name: "access.admins", value: list(&a.Admins, 0, checkGlob),
+			Name: "access.admins", value: list(&a.Admins, 0, access.CheckGlob),
 			Meaning: "Who may discard and replay messages too: globs as in access.viewers.",
 		},
 		{
@@ -47,39 +82,4 @@ func (a *Access) keys() []Key {
 				"changes.",
 		},
 	}, a.OIDC.keys()...)
-}
-
-func (o *OIDC) keys() []Key {
-	return []Key{
-		{
-			Name: "access.oidc_issuer", value: text(&o.Issuer, checkFile),
-			Meaning: "URL of the OpenID Connect issuer whose JSON Web Tokens are accepted, https://.",
-		},
-		{
-			Name: "access.oidc_audience", value: text(&o.Audience, checkFile),
-			Meaning: "Audience that a JSON Web Token must name. Required with access.oidc_issuer.",
-		},
-		{
-			Name: "access.oidc_algorithms", Default: "RS256, ES256", value: list(&o.Algorithms, 1, checkFile),
-			Meaning: "Algorithms with which a JSON Web Token may be signed.",
-		},
-		{
-			Name: "access.oidc_ca", value: text(&o.CA, checkFile),
-			Meaning: "Certificate authorities of the issuer, a PEM file. None: those of the system.",
-		},
-		{
-			Name: "access.oidc_name_claim", Default: "sub", value: text(&o.NameClaim, checkFile),
-			Meaning: "Claim with the caller's name. Rules match it as jwt:NAME.",
-		},
-		{
-			Name: "access.oidc_roles_claim", Default: "roles", value: text(&o.RolesClaim, checkFile),
-			Meaning: "Claim with the caller's roles, a text or a list: viewer, reader, operator or admin. Other values " +
-				"count for nothing.",
-		},
-		{
-			Name: "access.oidc_producers_claim", value: text(&o.ProducersClaim, checkFile),
-			Meaning: "Claim with the producers that the caller may call as, a text or a list of globs. None: no " +
-				"claim gives producers.",
-		},
-	}
 }

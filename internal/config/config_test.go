@@ -95,13 +95,6 @@ submit:
 	if c.Secure("orders-eu.v2") || !c.Secure("stock") || !c.SecuresAny() {
 		t.Error("callbacks.tls and producers.NAME.tls do not go together")
 	}
-	for producer, want := range map[string][]string{
-		"orders-eu.v2": {"orders-eu.v2.shop"}, "stock": {"stock", "spiffe://shop/stock"}, `a*[b]?\`: {`a\*\[b]\?\\.shop`},
-	} {
-		if diff := cmp.Diff(want, c.Callers(producer)); diff != "" {
-			t.Errorf("who may call as %s: %s", producer, diff)
-		}
-	}
 	if diff := cmp.Diff([][2]string{{"old:9000", "new:9000"}, {"dns:///a:1", "b:2"}}, c.MovedTargets()); diff != "" {
 		t.Error(diff)
 	}
@@ -235,6 +228,61 @@ func TestErrorsNameKeyAndLine(t *testing.T) {
 		},
 		"callers without certificates": {
 			file: "grpc: {callers: [ops]}\n", want: []string{"grpc.callers", "set grpc.tls_client_ca"},
+		},
+		"an issuer without an audience": {
+			file: "access: {oidc_issuer: https://id.example.com}\n",
+			want: []string{"FILE:1: access.oidc_issuer", "set access.oidc_audience"},
+		},
+		"an audience without an issuer": {
+			file: "access: {oidc_audience: msghandler}\n", want: []string{"access.oidc_audience", "set access.oidc_issuer"},
+		},
+		"authorities without an issuer": {
+			file: "access: {oidc_ca: ca.pem}\n", want: []string{"access.oidc_ca", "set access.oidc_issuer"},
+		},
+		"an issuer without TLS": {
+			file: "access: {oidc_issuer: http://id.example.com, oidc_audience: msghandler}\n",
+			want: []string{"access.oidc_issuer", "does not begin with https://"},
+		},
+		"an issuer with a query": {
+			file: "access: {oidc_issuer: 'https://id.example.com/?a=b', oidc_audience: msghandler}\n",
+			want: []string{"access.oidc_issuer", "is no URL of an issuer"},
+		},
+		"JWTs without a signature": {
+			file: "access: {oidc_algorithms: [RS256, none]}\n",
+			want: []string{"access.oidc_algorithms", `holds "none", which is none of RS256`},
+		},
+		"JWTs with a shared secret": {
+			file: "access: {oidc_algorithms: HS256}\n", want: []string{"access.oidc_algorithms", "is none of RS256"},
+		},
+		"no claim of names": {
+			file: "access: {oidc_issuer: https://id.example.com, oidc_audience: a, oidc_name_claim: ''}\n",
+			want: []string{"access.oidc_name_claim", "callers have no name"},
+		},
+		"a claim with a space": {
+			file: "access: {oidc_roles_claim: 'roles '}\n", want: []string{"access.oidc_roles_claim", "outer space"},
+		},
+		"admins of an unknown type": {
+			file: "grpc: {admins: ['dsn:*.ops']}\n", want: []string{"grpc.admins", `unknown type "dsn:"`, "dns:, uri:, email:"},
+		},
+		"viewers without a type": {
+			file: "access: {viewers: ['*.ops']}\n", want: []string{"access.viewers", "does not begin with a type", "dns:, uri:"},
+		},
+		"viewers without certificates": {
+			file: "access: {viewers: ['dns:*.ops']}\n", want: []string{"access.viewers", "set grpc.tls_client_ca"},
+		},
+		"callers without tokens": {
+			file: "grpc: {callers: ['token:{producer}']}\n", want: []string{"grpc.callers", "set access.token_file"},
+		},
+		"callers of a producer without an issuer": {
+			file: "producers:\n  orders: {callers: ['jwt:orders']}\n",
+			want: []string{"producers.orders.callers", "set access.oidc_issuer"},
+		},
+		"tokens in the clear": {
+			file: "grpc: {addr: ':9090'}\naccess: {token_file: tokens}\n",
+			want: []string{"access.token_file", "needs TLS", "grpc.tls_cert", "grpc.addr (:9090, from FILE:1)"},
+		},
+		"revocations without an authority": {
+			file: "grpc: {tls_cert: a, tls_key: b, tls_crl: c}\n", want: []string{"grpc.tls_crl", "set grpc.tls_client_ca"},
 		},
 		"a producer's callers without certificates": {
 			file: "producers: {stock: {callers: [ops]}}\n", want: []string{

@@ -46,9 +46,11 @@ func (l *loading) checkRelations() {
 	l.checkPolicy()
 	l.checkOutbox()
 	l.checkCertificates()
+	l.checkOIDC()
+	l.checkAccess()
 }
 
-// checkCertificates rejects certificate files whose counterpart is missing, and names that no certificate can have.
+// checkCertificates rejects certificate files whose counterpart is missing.
 func (l *loading) checkCertificates() {
 	c := &l.config
 	l.pair("grpc", c.GRPC.Certificates)
@@ -56,19 +58,8 @@ func (l *loading) checkCertificates() {
 	if c.GRPC.Certificates.CA != "" && c.GRPC.Certificates.Cert == "" {
 		l.relation("grpc.tls_client_ca", "needs a certificate of our own: set grpc.tls_cert and grpc.tls_key")
 	}
-	if c.GRPC.Certificates.CA == "" {
-		const remedy = "names certificates, and clients are asked for none: set grpc.tls_client_ca"
-		if len(c.GRPC.Admins) > 0 {
-			l.relation("grpc.admins", remedy)
-		}
-		if len(c.GRPC.Callers) > 0 {
-			l.relation("grpc.callers", remedy)
-		}
-		for name, p := range c.Producers {
-			if len(p.Callers) > 0 {
-				l.relation(producersPrefix+name+".callers", remedy)
-			}
-		}
+	if c.GRPC.CRL != "" && c.GRPC.Certificates.CA == "" {
+		l.relation("grpc.tls_crl", "revokes client certificates, and clients are asked for none: set grpc.tls_client_ca")
 	}
 }
 

@@ -3,6 +3,7 @@ package confirmloop
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/msghandler/msghandler/internal/delivery"
@@ -39,8 +40,12 @@ func (l *lane) Work(b *delivery.Batch) {
 
 // splitFinal splits off the messages that have used up their attempts or their time, and get the final call.
 func (c *Confirmer) splitFinal(held []delivery.Leased) (usual, final []delivery.Leased) {
+	isFinal := func(h *delivery.Leased) bool { return h.ConfirmAttempts >= c.config.Attempts || c.pastLimit(h) }
+	if !slices.ContainsFunc(held, func(h delivery.Leased) bool { return isFinal(&h) }) {
+		return held, nil
+	}
 	for _, h := range held {
-		if h.ConfirmAttempts >= c.config.Attempts || c.pastLimit(&h) {
+		if isFinal(&h) {
 			final = append(final, h)
 		} else {
 			usual = append(usual, h)
@@ -248,10 +253,10 @@ func (c *Confirmer) stored(
 		case halfmsg.EventCommitted:
 			c.config.Metrics.Committed(&o.Claim)
 			if c.config.DeleteWhen == BeforePublish {
-				settled = append(settled, o.ID)
+				settled = append(slices.Grow(settled, len(outcomes)-i), o.ID)
 			}
 			if o.Hold > 0 && results[i].State == halfmsg.Sendable {
-				committed = append(committed, sendable(o.Claim))
+				committed = append(slices.Grow(committed, len(outcomes)-i), sendable(o.Claim))
 			}
 		case halfmsg.EventRolledBack:
 			settled = append(settled, o.ID)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/msghandler/msghandler/internal/ground/backoff"
@@ -70,16 +71,9 @@ func (s *Settler) Settle(
 ) {
 	for failures := 0; len(outcomes) > 0; failures++ {
 		last := ctx.Err() != nil
-		var answered, again []Outcome
-		var results []halfmsg.Result
-		answers := s.store(ctx, outcomes)
-		now := time.Now()
-		for i, o := range outcomes {
-			if !last && unavailable(answers[i].Err) && o.Until.After(now) {
-				again = append(again, o)
-				continue
-			}
-			answered, results = append(answered, o), append(results, answers[i])
+		answered, results, again := outcomes, s.store(ctx, outcomes), []Outcome(nil)
+		if !last && slices.ContainsFunc(results, unstored) {
+			answered, results, again = sortOut(outcomes, results)
 		}
 		if len(answered) > 0 {
 			s.report(answered, results)
@@ -90,6 +84,21 @@ func (s *Settler) Settle(
 			_ = backoff.Sleep(ctx, storeRetryPause.Delay(failures))
 		}
 	}
+}
+
+// sortOut splits off the outcomes that the store was unavailable for, and whose leases last.
+func sortOut(
+	outcomes []Outcome, answers []halfmsg.Result,
+) (answered []Outcome, results []halfmsg.Result, again []Outcome) {
+	now := time.Now()
+	for i, o := range outcomes {
+		if unstored(answers[i]) && o.Until.After(now) {
+			again = append(again, o)
+		} else {
+			answered, results = append(answered, o), append(results, answers[i])
+		}
+	}
+	return answered, results, again
 }
 
 func (s *Settler) store(ctx context.Context, outcomes []Outcome) []halfmsg.Result {
@@ -111,6 +120,8 @@ func unavailable(err error) bool {
 	return errors.Is(err, halfmsg.ErrUnavailable) || errors.Is(err, halfmsg.ErrUncertain)
 }
 
+func unstored(r halfmsg.Result) bool { return r.Err != nil && unavailable(r.Err) }
+
 // fates counts outcomes by event and fate.
 type fates map[fateKey]int
 
@@ -122,7 +133,7 @@ type fateKey struct {
 // report hands results to the log, the metrics and the watcher.
 func (s *Settler) report(outcomes []Outcome, results []halfmsg.Result) {
 	var moves []halfmsg.Moved
-	var unstored error
+	var cause error
 	counts := fates{}
 	for i := range outcomes {
 		o, r := &outcomes[i], results[i]
@@ -131,10 +142,10 @@ func (s *Settler) report(outcomes []Outcome, results []halfmsg.Result) {
 		switch fate {
 		case Stored:
 			if r.State != o.State {
-				moves = append(moves, halfmsg.Moved{Name: o.Name, State: r.State})
+				moves = append(slices.Grow(moves, len(outcomes)-i), halfmsg.Moved{Name: o.Name, State: r.State})
 			}
 		case Unstored:
-			unstored = r.Err
+			cause = r.Err
 		case Contradiction:
 			s.logger().Error("verdict contradicts the stored state: the first verdict stands; check the producer's markers",
 				"message", o.Name, "verdict", o.Event, "state", r.State)
@@ -144,9 +155,9 @@ func (s *Settler) report(outcomes []Outcome, results []halfmsg.Result) {
 		}
 	}
 	s.countFates(counts)
-	if unstored != nil {
+	if cause != nil {
 		s.logger().Warn("store unavailable: outcomes not stored; the next lease holder retries",
-			"messages", counts.of(Unstored), "error", unstored)
+			"messages", counts.of(Unstored), "error", cause)
 	}
 	if s.Watcher != nil && len(moves) > 0 {
 		s.Watcher.Moved(moves)

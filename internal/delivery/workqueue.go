@@ -267,13 +267,17 @@ func (l *Lane) permit(now time.Time) Permit {
 // crowded says whether the lane holds more messages than its room.
 func (l *Lane) crowded() bool { return l.room > 0 && len(l.waiting) > l.room }
 
+// maxKept is the largest array that an empty lane keeps, in messages of some 400 bytes each.
+const maxKept = 2048
+
 // cut takes at most n messages out of the lane, from a place on.
 func (l *Lane) cut(from, n int) []Leased {
 	n = min(n, len(l.waiting)-from)
 	taken := slices.Clone(l.waiting[from : from+n])
-	if from > 0 {
+	switch {
+	case from > 0 || len(l.waiting) < 4*n && cap(l.waiting) <= maxKept: // the array serves again
 		l.waiting = slices.Delete(l.waiting, from, from+n)
-	} else {
+	default:
 		clear(l.waiting[:n]) // or the bodies would stay in memory as long as the lane is not empty
 		l.waiting = l.waiting[n:]
 	}

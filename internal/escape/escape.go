@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 )
 
 // Line is for single-line texts of producers and brokers: the result neither breaks a table nor commands a terminal.
@@ -40,6 +41,9 @@ func escape(s, mayStay string) string {
 // belong to ordinary words and are none.
 func Deceptive(s string) bool {
 	return strings.ContainsFunc(s, func(r rune) bool {
+		if r < utf8.RuneSelf { // nearly every rune, and the tables of unicode would take longer
+			return r < ' ' || r == 0x7f
+		}
 		const nonJoiner, joiner = '\u200c', '\u200d'
 		if r == nonJoiner || r == joiner || unicode.Is(unicode.Prepended_Concatenation_Mark, r) {
 			return false

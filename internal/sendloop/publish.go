@@ -2,6 +2,7 @@ package sendloop
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -182,11 +183,11 @@ func (s *Sender) conclude(outcomes []delivery.Outcome, results []halfmsg.Result,
 		switch o.Event {
 		case halfmsg.EventAcked:
 			s.config.Metrics.Acked(&o.Claim)
-			acked = append(acked, o.Claim)
+			acked = append(slices.Grow(acked, len(outcomes)-i), o.Claim)
 		case halfmsg.EventAckedMarked:
 			s.config.Metrics.Acked(&o.Claim)
 			o.Claim.State = halfmsg.Acknowledged
-			marked = append(marked, o.Claim)
+			marked = append(slices.Grow(marked, len(outcomes)-i), o.Claim)
 		case halfmsg.EventExhausted:
 			s.config.Logger.Warn(
 				s.failed("message is DEAD: the broker refused every attempt; correct the cause and retry the message"),

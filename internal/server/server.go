@@ -21,6 +21,7 @@ import (
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/reflection"
 
+	"github.com/msghandler/msghandler/internal/access"
 	"github.com/msghandler/msghandler/internal/attend"
 	"github.com/msghandler/msghandler/internal/delivery"
 	"github.com/msghandler/msghandler/internal/ground/lifecycle"
@@ -63,7 +64,7 @@ type Config struct {
 	// Policies say what producers may name and hold. Nil: everything.
 	Policies *policy.Book
 	// Refused is called for each call of a producer, and each message of a batch, that is refused for good. producer is
-	// empty where the name is invalid. reason is CALLBACK_FORBIDDEN, CALLER_FORBIDDEN, POLICY_FORBIDDEN or
+	// empty where the name is invalid. reason is CALLBACK_FORBIDDEN, CALLER_FORBIDDEN, UNAUTHENTICATED, POLICY_FORBIDDEN or
 	// INVALID_ARGUMENT. Refused must not block. May be nil.
 	Refused func(producer, reason, cause string)
 	// Brokers are the names of the brokers that messages may name.
@@ -90,8 +91,13 @@ type Config struct {
 	Reflection bool
 	// Credentials secure the connections of clients. Default: none, nothing is encrypted.
 	Credentials credentials.TransportCredentials
-	// Permissions say who may call what.
-	Permissions Permissions
+	// Access makes the identities of callers. Default: one that allows everything to everyone.
+	Access *access.Authenticator
+	// Withdrawn says why the client certificate of an open connection does not hold any more; nil: it holds. Default: every
+	// certificate holds.
+	Withdrawn func(credentials.AuthInfo) error
+	// Recheck is how often the callers of open connections and streams are checked again. Default: 15 s.
+	Recheck time.Duration
 	// Interceptors see every unary call, before its request is checked; for metrics and traces. A panic in one
 	// is caught.
 	Interceptors []grpc.UnaryServerInterceptor
@@ -131,6 +137,8 @@ func (l Limits) ofRequests() guard.Limits {
 }
 
 const (
+	// defaultRecheck ends the connections and streams of a withdrawn caller well within a minute.
+	defaultRecheck = 15 * time.Second
 	// storeTimeout bounds each call to the store.
 	storeTimeout = 10 * time.Second
 	// maxCalls is how many calls may be in flight.
@@ -187,8 +195,11 @@ func New(config Config) (*Server, error) {
 	return s, nil
 }
 
-// Operators is AdminService for callers in this process. The context's peer says who calls.
-func (s *Server) Operators() msghandlerv1.AdminServiceServer { return &operators{server: s} }
+// Operators is AdminService for callers in this process. The context has their identity, which must have the role that a
+// method needs, and the context's peer says from where they call.
+func (s *Server) Operators() msghandlerv1.AdminServiceServer {
+	return &localOperators{operators: &operators{server: s}}
+}
 
 // complete says whether every value is set for which internal/config has a default.
 func (c *Config) complete() bool {
@@ -216,6 +227,10 @@ func (c Config) withHooks() Config {
 	}
 	if c.Findings == nil {
 		c.Findings = func(context.Context) []*msghandlerv1.Finding { return nil }
+	}
+	c.Access, c.Recheck = cmp.Or(c.Access, access.Open()), cmp.Or(c.Recheck, defaultRecheck)
+	if c.Withdrawn == nil {
+		c.Withdrawn = func(credentials.AuthInfo) error { return nil }
 	}
 	c.Limits.calls = cmp.Or(c.Limits.calls, maxCalls)
 	c.Logger = cmp.Or(c.Logger, slog.Default())
@@ -289,6 +304,7 @@ func (s *Server) Serve(listener net.Listener) error {
 	ctx, end := context.WithCancel(context.Background())
 	var slow sync.WaitGroup
 	slow.Go(func() { s.guard.CloseSlow(ctx) })
+	slow.Go(func() { s.guard.CloseWithdrawn(ctx, s.config.Recheck, s.config.Withdrawn) })
 	defer slow.Wait()
 	defer end()
 	var byHTTP error

@@ -11,8 +11,8 @@ var (
 	ground = []string{
 		"proto/...", "internal/access", "internal/halfmsg", "internal/loop", "internal/escape", "internal/certs/...",
 		"internal/connlimit", "internal/loglimit", "internal/pacing", "internal/ground/address", "internal/ground/backoff",
-		"internal/ground/batch", "internal/ground/deadletter", "internal/ground/event", "internal/ground/lifecycle",
-		"internal/ground/logtext", "internal/ground/sqldb", "internal/ground/versions",
+		"internal/ground/batch", "internal/ground/deadletter", "internal/ground/event", "internal/ground/files",
+		"internal/ground/lifecycle", "internal/ground/logtext", "internal/ground/sqldb", "internal/ground/versions",
 	}
 	loops  = []string{"internal/confirmloop", "internal/sendloop"}
 	sdks   = []string{"producer/...", "consumer/..."}
@@ -34,8 +34,9 @@ var rooms = []struct {
 }{
 	{
 		[]string{
-			"internal/ground/backoff", "internal/ground/deadletter", "internal/ground/event", "internal/ground/lifecycle",
-			"internal/ground/logtext", "internal/ground/versions", "internal/loglimit", "internal/pacing",
+			"internal/ground/backoff", "internal/ground/deadletter", "internal/ground/event", "internal/ground/files",
+			"internal/ground/lifecycle", "internal/ground/logtext", "internal/ground/versions", "internal/loglimit",
+			"internal/pacing",
 		},
 		nil,
 		"these are the lowest rooms",
@@ -87,7 +88,7 @@ var rooms = []struct {
 	},
 	{
 		ground,
-		[]string{"internal/ground/backoff", "internal/ground/lifecycle"},
+		[]string{"internal/ground/backoff", "internal/ground/files", "internal/ground/lifecycle"},
 		"the ground imports nothing of ours, so that every room can import the ground",
 	},
 	{
@@ -190,8 +191,10 @@ var rooms = []struct {
 	},
 	{
 		[]string{"internal/cli"},
-		slices.Concat(ground, sdks, []string{"internal/app/...", "internal/config/...", "internal/embedded/..."}),
-		"the command line starts an app or calls one; it knows no middle room, only app does",
+		slices.Concat(ground, sdks, []string{
+			"internal/app/...", "internal/config/...", "internal/embedded/...", "internal/access/tokenfile",
+		}),
+		"the command line starts an app or calls one, and edits the token file; only app knows middle rooms",
 	},
 	{
 		[]string{"msghandlertest"},
@@ -331,6 +334,13 @@ var libraries = []struct {
 		"the driver is the user's: a room that speaks SQL imports database/sql",
 	},
 	{"golang.org/x/time", []string{"internal/server/policy"}, "calls a second are counted in one room"},
+	{
+		"github.com/coreos/go-oidc",
+		[]string{"internal/access/oidc"},
+		"an issuer is asked in one place; the others see an access.Source",
+	},
+	{"github.com/go-jose", []string{"internal/access/oidc"}, "JSON Web Tokens are read in one place"},
+	{"golang.org/x/oauth2", []string{"internal/access/oidc", "internal/console/..."}, "people log in at the console"},
 	{"github.com/robfig/cron", []string{"internal/loop"}, "schedules are the loop runner's"},
 	{
 		"github.com/alecthomas/kong",

@@ -29,9 +29,9 @@ func Unsent(cause error) halfmsg.PublishResult {
 	return halfmsg.PublishResult{Outcome: halfmsg.Unsent, Cause: cause}
 }
 
-// handOverEvery is how long outcomes wait for later outcomes of the batch, so that a batch without slow messages is
+// HandOverEvery is how long outcomes wait for later outcomes of the batch, so that a batch without slow messages is
 // handed over as a whole.
-const handOverEvery = 250 * time.Millisecond
+const HandOverEvery = 250 * time.Millisecond
 
 // Batch gathers the outcomes of a batch. Add is safe for concurrent use.
 type Batch struct {
@@ -78,7 +78,7 @@ func (b *Batch) take() (places []int, results []halfmsg.PublishResult) {
 // HandOver hands over all outcomes as they come, and returns when no outcome is missing. The first group may be
 // empty: the caller learns in time that the rest takes longer.
 func (b *Batch) HandOver(answered func(places []int, results []halfmsg.PublishResult)) {
-	tick := time.NewTicker(handOverEvery)
+	tick := time.NewTicker(HandOverEvery)
 	defer tick.Stop()
 	for first, complete := true, false; !complete; first = false {
 		select {

@@ -45,11 +45,14 @@ func (p *Publisher) Publish(
 	c.sending, c.answers = sending, answers
 	// An exchange that keeps its messages waiting keeps no others waiting.
 	for _, group := range byExchange(batch) {
+		sent := make(chan sent, len(group))
 		c.group.Go(func() {
+			defer close(sent)
 			for _, i := range group {
-				c.dispatch(i)
+				c.dispatch(i, sent)
 			}
 		})
+		c.group.Go(func() { c.collect(sent) })
 	}
 	c.outcomes.HandOver(answered)
 	c.group.Wait()
@@ -83,9 +86,44 @@ func (c *publishCall) settle(i int, result halfmsg.PublishResult) {
 	c.outcomes.Add(i, result)
 }
 
+// sent is a message on the shared channel.
+type sent struct {
+	place int
+	on    *confirmChannel
+	as    *unconfirmed
+}
+
+// collect waits for the answers to the messages on the shared channel. A goroutine for each message would cost more
+// than the answer. So one waits for all, until an answer takes long: each message without an answer then gets its own.
+func (c *publishCall) collect(messages <-chan sent) {
+	patience, cancel := context.WithTimeout(context.Background(), outcomes.HandOverEvery)
+	defer cancel()
+	for s := range messages {
+		select {
+		case <-s.as.confirmation.Done():
+			c.finish(s)
+			continue
+		default: // an answer that is there counts, also when the time is over
+		}
+		select {
+		case <-s.as.confirmation.Done():
+			c.finish(s)
+		case <-patience.Done():
+			c.group.Go(func() { c.finish(s) })
+		}
+	}
+}
+
+// finish waits for the answer to a message and settles the message.
+func (c *publishCall) finish(s sent) {
+	result := c.await(s.on, &c.batch[s.place], s.as, false)
+	c.release()
+	c.settle(s.place, result)
+}
+
 // dispatch sends one message, or settles the message unsent. It returns when the next message to the same exchange may
 // follow.
-func (c *publishCall) dispatch(i int) {
+func (c *publishCall) dispatch(i int, shared chan<- sent) {
 	m := &c.batch[i]
 	if err := check(m); err != nil {
 		c.outcomes.Add(i, outcomes.Refused(err)) // no answer of the broker, so the routes learn nothing
@@ -116,7 +154,7 @@ func (c *publishCall) dispatch(i int) {
 			})
 			return
 		case publish.Shared:
-			if c.publishShared(i) {
+			if c.publishShared(i, shared) {
 				return
 			}
 		case publish.Pending:
@@ -130,23 +168,18 @@ func (c *publishCall) dispatch(i int) {
 	}
 }
 
-// publishShared sends a message on the shared channel and leaves the answer to a goroutine. It is false when the
-// channel was closed before: then the message may be isolated, and the routes must decide again.
-func (c *publishCall) publishShared(i int) bool {
+// publishShared sends a message on the shared channel and leaves the answer to collect. It is false when the channel
+// was closed before: then the message may be isolated, and the routes must decide again.
+func (c *publishCall) publishShared(i int, shared chan<- sent) bool {
 	ch, err := c.admit()
 	if err != nil {
 		c.settle(i, outcomes.Unsent(err))
 		return true
 	}
-	m := &c.batch[i]
-	u, err := ch.publish(m)
+	u, err := ch.publish(&c.batch[i])
 	switch {
 	case err == nil:
-		c.group.Go(func() {
-			result := c.await(ch, m, u, false)
-			c.release()
-			c.settle(i, result)
-		})
+		shared <- sent{i, ch, u} // there is room for the whole group
 		return true
 	case errors.Is(err, amqp.ErrClosed):
 		c.release()

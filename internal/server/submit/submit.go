@@ -5,6 +5,7 @@ package submit
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/msghandler/msghandler/internal/delivery"
@@ -170,7 +171,7 @@ func (b *Batcher) submitAs(
 			submitted[i].State = publicState(submitted[i].State)
 			if claim := submitted[i].Claim; claim != nil {
 				claim.SubmittedAt = at
-				claims = append(claims, *claim)
+				claims = append(slices.Grow(claims, len(submitted)-i), *claim)
 			}
 		}
 		if len(claims) > 0 {

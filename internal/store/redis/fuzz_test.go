@@ -16,7 +16,7 @@ import (
 // write gives a whole living record, as create.lua stores it.
 func write(t *testing.T, created time.Time, m *halfmsg.Message, packs bool) []byte {
 	t.Helper()
-	record, err := encode(m, m.Digest(), packs)
+	record, err := (&encoder{packs: packs}).encode(m, m.Digest())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,6 +26,32 @@ func write(t *testing.T, created time.Time, m *halfmsg.Message, packs bool) []by
 // same compares the fields of two messages that a record holds. A record holds no name: its key does.
 func same(a, b halfmsg.Message) string {
 	return cmp.Diff(a, b, cmpopts.EquateEmpty(), cmpopts.IgnoreFields(halfmsg.Message{}, "Name"))
+}
+
+// An encoder writes the JSON of messages that are alike once. No message may get the line of another.
+func TestMessagesOfABatchKeepTheirOwnLines(t *testing.T) {
+	t.Parallel()
+	a := halfmsg.Message{Exchange: "orders", RoutingKey: "created", Body: []byte("body")}
+	batch := []halfmsg.Message{a, a, a, a, a, a}
+	batch[1].RoutingKey = "paid"
+	batch[2].Headers = map[string]string{"tenant": "1"}
+	batch[4].Headers = map[string]string{"tenant": "2"}
+	batch[5].Trace = "00-1-2-03"
+	e := encoder{}
+	for i := range batch {
+		record, err := e.encode(&batch[i], batch[i].Digest())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var read halfmsg.Message
+		stored := bytes.Replace(record, []byte(unstamped), []byte("1700000000000"), 1)
+		if _, err := decode(stored, halfmsg.Pending, &read); err != nil {
+			t.Fatal(err)
+		}
+		if diff := same(batch[i], read); diff != "" {
+			t.Errorf("message %d: %s", i, diff)
+		}
+	}
 }
 
 // FuzzRecord reads arbitrary bytes from Redis. The result is a message or an error, never a panic, and a message

@@ -50,11 +50,11 @@ type creation struct {
 func (s *Store) newCreation(messages []halfmsg.Message) *creation {
 	n := len(messages)
 	c := &creation{store: s, messages: messages, digests: make([]string, n), results: make([]halfmsg.Result, n)}
-	records := make([][]byte, n)
+	records, e := make([][]byte, n), encoder{packs: s.layout.packs()}
 	for i := range messages {
 		var err error
 		c.digests[i] = messages[i].Digest()
-		if records[i], err = encode(&messages[i], c.digests[i], s.layout.packs()); err != nil {
+		if records[i], err = e.encode(&messages[i], c.digests[i]); err != nil {
 			// Only a header that is not UTF-8 could fail, and encoding/json takes even such headers.
 			c.results[i].Err = fmt.Errorf("encoding %s: %w", messages[i].Name, err)
 		}

@@ -153,7 +153,7 @@ func (s *Store) look(ctx context.Context, query halfmsg.Query, after listed, mos
 
 // sought is the text that list.lua looks for in records and last errors; empty matches all.
 func sought(query halfmsg.Query) (target, fault string) {
-	of := header{Exchange: query.Exchange}
+	of := header{shared: shared{Exchange: query.Exchange}}
 	if query.Broker != halfmsg.DefaultBroker {
 		of.Broker = query.Broker
 	}

@@ -3,7 +3,9 @@ package redis
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
+	"sync"
 
 	"github.com/klauspost/compress/s2"
 
@@ -23,15 +25,21 @@ func pack(kind string, line []byte, digest string, body []byte) []byte {
 	if len(body) < worthPacking {
 		return nil
 	}
-	start := firstWords(kind, digest) + strconv.Itoa(len(body)) + " "
-	record := make([]byte, 0, len(start)+len(line)+1+s2.MaxEncodedLen(len(body)))
-	record = append(append(append(record, start...), line...), '\n')
-	small := s2.Encode(record[len(record):cap(record)], body) // record has the room: no copy
+	room := packRooms.Get().(*[]byte)
+	defer packRooms.Put(room)
+	*room = slices.Grow((*room)[:0], s2.MaxEncodedLen(len(body)))
+	small := s2.Encode((*room)[:cap(*room)], body)
 	if len(small) > len(body)-len(body)/8 {
 		return nil
 	}
-	return record[:len(record)+len(small)]
+	start := firstWords(kind, digest) + strconv.Itoa(len(body)) + " "
+	record := make([]byte, 0, len(start)+len(line)+1+len(small))
+	record = append(append(append(record, start...), line...), '\n')
+	return append(record, small...)
 }
+
+// packRooms are buffers for packed bodies. A record of its own would take the size of the worst case.
+var packRooms = sync.Pool{New: func() any { return new([]byte) }}
 
 // unpack gives the body; its record's line states the size.
 func unpack(small []byte, size int) ([]byte, error) {

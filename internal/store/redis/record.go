@@ -53,32 +53,60 @@ func (t *trace) packs() bool { return t.kind == packed || t.kind == packedNamed 
 
 // header is the JSON in a record's line.
 type header struct {
-	Broker       string            `json:"broker,omitempty"` // first, for claim.lua
-	Exchange     string            `json:"exchange"`
-	RoutingKey   string            `json:"routing_key"`
-	ContentType  string            `json:"content_type,omitempty"`
-	Headers      map[string]string `json:"headers,omitempty"`
-	DelayMS      int64             `json:"delay_ms,omitempty"`
-	Target       string            `json:"callback_target,omitempty"`
-	ConfirmAfter int64             `json:"confirm_after_ms,omitempty"`
-	Trace        string            `json:"traceparent,omitempty"`
+	shared
+	Headers map[string]string `json:"headers,omitempty"`
+}
+
+// shared is the part of the JSON that messages often have in common.
+type shared struct {
+	Broker       string `json:"broker,omitempty"` // first, for claim.lua
+	Exchange     string `json:"exchange"`
+	RoutingKey   string `json:"routing_key"`
+	ContentType  string `json:"content_type,omitempty"`
+	DelayMS      int64  `json:"delay_ms,omitempty"`
+	Target       string `json:"callback_target,omitempty"`
+	ConfirmAfter int64  `json:"confirm_after_ms,omitempty"`
+	Trace        string `json:"traceparent,omitempty"`
+}
+
+// encoder encodes the messages of a batch. Messages that follow each other are often alike but for their ids and
+// bodies, and then have the same JSON.
+type encoder struct {
+	packs bool
+	last  shared
+	line  []byte // the JSON of last without headers; nil before the first
 }
 
 // unstamped stands in a record in place of the time until Redis fills in the time.
 const unstamped = "0000000000000"
 
-// encode gives the record of a message with that digest, without the time.
-func encode(m *halfmsg.Message, digest string, packs bool) ([]byte, error) {
-	line, err := json.Marshal(header{
-		Broker: m.Broker, Exchange: m.Exchange, RoutingKey: m.RoutingKey, ContentType: m.ContentType, Headers: m.Headers,
+// lineOf gives the JSON of a message's line.
+func (e *encoder) lineOf(m *halfmsg.Message) ([]byte, error) {
+	h := header{Headers: m.Headers, shared: shared{
+		Broker: m.Broker, Exchange: m.Exchange, RoutingKey: m.RoutingKey, ContentType: m.ContentType,
 		DelayMS: m.Delay.Milliseconds(), Target: m.CallbackTarget, ConfirmAfter: m.ConfirmAfter.Milliseconds(),
 		Trace: m.Trace,
-	})
+	}}
+	if len(h.Headers) > 0 {
+		return json.Marshal(h)
+	}
+	if e.line != nil && h.shared == e.last {
+		return e.line, nil
+	}
+	var err error
+	e.last = h.shared
+	e.line, err = json.Marshal(h)
+	return e.line, err
+}
+
+// encode gives the record of a message with that digest, without the time.
+func (e *encoder) encode(m *halfmsg.Message, digest string) ([]byte, error) {
+	line, err := e.lineOf(m)
 	if err != nil {
 		return nil, err
 	}
 	unpackedKind, packedKind := kindsOf(m)
-	if packs {
+	if e.packs {
 		if record := pack(packedKind, line, digest, m.Body); record != nil {
 			return record, nil
 		}

@@ -102,11 +102,11 @@ func (s *Store) Settle(ctx context.Context, settlements []halfmsg.Settlement) []
 
 // split separates the wanted places from the others.
 func split(places []place, want func(place) bool) (wanted, others []place) {
-	for _, at := range places {
+	for i, at := range places {
 		if want(at) {
-			wanted = append(wanted, at)
+			wanted = append(slices.Grow(wanted, len(places)-i), at)
 		} else {
-			others = append(others, at)
+			others = append(slices.Grow(others, len(places)-i), at)
 		}
 	}
 	return wanted, others

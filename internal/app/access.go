@@ -1,0 +1,97 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/msghandler/msghandler/internal/access"
+	"github.com/msghandler/msghandler/internal/access/oidc"
+	"github.com/msghandler/msghandler/internal/access/tokenfile"
+	"github.com/msghandler/msghandler/internal/config"
+)
+
+// newAuthenticator builds what makes the identities of callers, for the API and the console.
+func (a *App) newAuthenticator() (*access.Authenticator, error) {
+	if err := a.checkExposure(); err != nil {
+		return nil, SettingsError{err}
+	}
+	sources, err := a.openSources()
+	if err != nil {
+		return nil, err
+	}
+	made, err := access.NewAuthenticator(rulesOf(&a.settings), sources...)
+	if err != nil {
+		return nil, SettingsError{fmt.Errorf("access, grpc.admins and grpc.callers: %w", err)}
+	}
+	if a.settings.Access.Anonymous {
+		a.logger.Warn("access.anonymous is set: "+anonymousConsequence+"; "+anonymousRemedy,
+			"listeners", a.settings.Exposed())
+	}
+	return made, nil
+}
+
+// openSources opens the sources of tokens.
+func (a *App) openSources() (sources []access.Source, err error) {
+	settings := a.settings.Access
+	if settings.TokenFile != "" {
+		if a.tokens, err = tokenfile.Open(settings.TokenFile, a.logger); err != nil {
+			return nil, SettingsError{fmt.Errorf("access.token_file: %w", err)}
+		}
+		sources = append(sources, a.tokens)
+	}
+	if settings.OIDC.Issuer != "" {
+		if a.jwts, err = oidc.New(a.life, oidc.Config(settings.OIDC), a.logger); err != nil {
+			return nil, SettingsError{fmt.Errorf("access.oidc_issuer, access.oidc_ca: %w", err)}
+		}
+		a.closeWith(closer{name: "issuer", close: func(context.Context) error {
+			a.jwts.Close()
+			return nil
+		}})
+		sources = append(sources, a.jwts)
+	}
+	return sources, nil
+}
+
+const (
+	anonymousConsequence = "callers that show no certificate and no token may do everything"
+	anonymousRemedy      = "give callers certificates or tokens, and remove access.anonymous"
+)
+
+// checkExposure refuses a coordinator that other machines reach, and that cannot tell who calls.
+func (a *App) checkExposure() error {
+	exposed := a.settings.Exposed()
+	if len(exposed) == 0 || a.settings.Identifies() || a.settings.Access.Anonymous {
+		return nil
+	}
+	return errors.New(strings.Join(exposed, " and ") + ": other machines reach this coordinator, and nothing tells who " +
+		"calls, so anyone could send, retry and discard messages: set access.token_file (msghandler token new), " +
+		"access.oidc_issuer or grpc.tls_client_ca; or listen on 127.0.0.1; or set access.anonymous: true to allow it")
+}
+
+// rulesOf are the rules of the configuration.
+func rulesOf(c *config.Config) access.Rules {
+	rules := access.Rules{
+		Viewers: c.Access.Viewers, Readers: c.Access.Readers, Operators: c.Access.Operators,
+		Admins: slices.Concat(c.Access.Admins, c.GRPC.Admins), Callers: c.GRPC.Callers,
+		CallersOf: map[string][]string{}, Anonymous: c.Access.Anonymous, Strict: c.Access.Strict(),
+	}
+	for name, p := range c.Producers {
+		rules.CallersOf[name] = p.Callers
+	}
+	return rules
+}
+
+// access reports that callers without an identity may do everything.
+func (f *findings) access(c *config.Config) {
+	switch {
+	case c.Access.Anonymous:
+		f.add(warning, "access-anonymous", "access.anonymous is set", anonymousConsequence, anonymousRemedy)
+	case c.OpensConsole():
+		f.add(warning, "access-anonymous", "other machines reach http.addr, and grpc.admins is empty",
+			"anyone who reaches the console may retry and discard messages", "set access.token_file, so that the console "+
+				"has a login, or listen on 127.0.0.1")
+	}
+}
