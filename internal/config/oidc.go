@@ -8,10 +8,11 @@ import (
 	"github.com/msghandler/msghandler/internal/escape"
 )
 
-// OIDC is the issuer of JSON Web Tokens.
+// OIDC is the issuer of JSON Web Tokens. The fields stand as in oidc.Config, and are converted into it.
 type OIDC struct {
-	Issuer, Audience, CA                  string
+	Issuer, Audience                      string
 	Algorithms                            []string
+	CA                                    string
 	NameClaim, RolesClaim, ProducersClaim string
 }
 
