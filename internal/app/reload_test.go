@@ -155,6 +155,29 @@ func TestReloadNeedsNoRedis(t *testing.T) {
 	}
 }
 
+// TestRolesAreGrantedAnew has an anonymous caller, who is an admin while no role is named.
+func TestRolesAreGrantedAnew(t *testing.T) {
+	t.Parallel()
+	r := startReloading(t, "embedded:", "")
+	stats := func() codes.Code {
+		_, err := msghandlerv1.NewAdminServiceClient(dial(t, r.GRPCAddr())).
+			GetStats(t.Context(), &msghandlerv1.GetStatsRequest{})
+		return status.Code(err)
+	}
+	if code := stats(); code != codes.OK {
+		t.Fatal(code)
+	}
+	r.swap("access: {admins: [\"proxy:ops\"]}")
+	r.becomes("the caller is a stranger", func() bool { return stats() != codes.OK })
+	r.swap("")
+	r.becomes("the emptied file is refused", func() bool {
+		return strings.Contains(r.log.String(), "without the roles of access every caller would be allowed")
+	})
+	if stats() == codes.OK {
+		t.Error("the emptied file is used")
+	}
+}
+
 func TestTargetsAreAllowedAnew(t *testing.T) {
 	t.Parallel()
 	r := startReloading(t, "embedded:", "grpc: {connection_age: 1h}")

@@ -1,6 +1,7 @@
 package config_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -118,6 +119,31 @@ func TestReloadRefusesWhatCannotWorkYet(t *testing.T) {
 		rewrite(t, file, text)
 		if _, _, err := current.Reload(); err == nil {
 			t.Errorf("%s is taken", name)
+		}
+	}
+}
+
+// TestReloadOpensNothing takes rules away whose absence allows everyone everything.
+func TestReloadOpensNothing(t *testing.T) {
+	t.Parallel()
+	const files = "{tls_cert: c.pem, tls_key: k.pem, tls_client_ca: ca.pem"
+	for _, tc := range []struct{ before, after, want string }{
+		{"access: {admins: ['token:ops'], token_file: t}", "access: {token_file: t}", ""},
+		{"access: {admins: ['dns:ops']}\ngrpc: " + files + "}", "grpc: " + files + "}", "the roles of access"},
+		{"grpc: " + files + ", admins: [ops]}", "grpc: " + files + "}", "grpc.admins"},
+		{"grpc: " + files + ", callers: [a]}", "", "grpc.callers"},
+		{"grpc: " + files + "}\nproducers: {a: {callers: [a]}}", "grpc: " + files + "}", "producers.a.callers"},
+		{"grpc: " + files + "}\nproducers: {a: {callers: [a]}}", "grpc: " + files + ", callers: [b]}", ""},
+	} {
+		file := write(t, tc.before)
+		current, err := config.Open(config.Sources{File: file})
+		if err != nil {
+			t.Fatal(err)
+		}
+		rewrite(t, file, tc.after)
+		_, _, err = current.Reload()
+		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), "without "+tc.want) {
+			t.Errorf("from %q to %q: %v, want %q", tc.before, tc.after, err, tc.want)
 		}
 	}
 }
