@@ -63,6 +63,11 @@ type Config struct {
 	// TLS is how the coordinator is talked to with TLS; its certificate must be for the host of its address, or for
 	// TLS.ServerName. Nil: nothing is encrypted.
 	TLS *tls.Config
+	// Token is the bearer token that the coordinator knows this producer by, and TokenFile a file with the token in its
+	// first line, which is read again when the file changes. At most one of them is set. The token is shown on every
+	// call, and over TLS only; a coordinator on the loopback needs no TLS.
+	Token     string
+	TokenFile string
 	// DialOptions are appended to the SDK's own options for dialing the coordinator. Credentials among them replace
 	// TLS.
 	DialOptions []grpc.DialOption

@@ -5,14 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"path"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
 	"github.com/msghandler/msghandler/internal/certs"
+	"github.com/msghandler/msghandler/internal/ground/typedname"
 )
 
 // Coordinators says who may call Confirm and DeleteBusiness. A caller that meets one of Names, Tokens and TokenFile
@@ -23,9 +24,11 @@ import (
 // The zero value lets in anyone who reaches the server, and Register logs a warning: a stranger who guesses an id can
 // have its transaction rolled back.
 type Coordinators struct {
-	// Names are globs on the names in a client's certificate (DNS names, URIs, e-mail addresses and the common name),
-	// such as coordinator.shop or spiffe://shop/msghandler/*; * is any text without a slash. The server must use
-	// TLS and verify client certificates (tls.RequireAndVerifyClientCert or tls.VerifyClientCertIfGiven).
+	// Names are globs on the typed names in a client's certificate, such as dns:coordinator.shop, dns:*.msghandler.svc or
+	// uri:spiffe://shop/msghandler/*; * is any text within one label of a name. Types are dns, uri, email, and cn for
+	// the common name, which counts only in a certificate without alternative names. A glob without a type, as for
+	// earlier versions, matches DNS names, URIs and common names; * is any text without a slash there. The server must
+	// use TLS and verify client certificates (tls.RequireAndVerifyClientCert or tls.VerifyClientCertIfGiven).
 	Names []string
 	// Tokens are the bearer tokens that coordinators may show, each of 16 to 4,096 printable ASCII characters without
 	// spaces. With two tokens, one can be replaced without a gap.
@@ -40,7 +43,7 @@ type Coordinators struct {
 
 // admission decides who may call.
 type admission struct {
-	names []string
+	names []typedname.Glob
 	// tokens and file may both hold tokens; file may be nil.
 	tokens certs.TokenSet
 	file   *certs.TokenFile
@@ -52,18 +55,16 @@ type admission struct {
 
 // open checks the fields and reads the file. Its errors name the field and quote no token.
 func (c Coordinators) open(logger *slog.Logger) (*admission, error) {
-	a := &admission{names: c.Names, named: len(c.Names) > 0 || len(c.Tokens) > 0 || c.TokenFile != ""}
+	a := &admission{named: len(c.Names) > 0 || len(c.Tokens) > 0 || c.TokenFile != ""}
 	a.unguarded = !a.named && !c.Anyone
 	if a.named && c.Anyone {
 		return nil, errors.New(
 			"producer.Config: Coordinators.Anyone contradicts Names, Tokens and TokenFile; remove one side")
 	}
-	for _, glob := range c.Names {
-		if _, err := path.Match(glob, ""); err != nil || glob == "" {
-			return nil, fmt.Errorf("producer.Config: Coordinators.Names holds %q, which is not a glob", glob)
-		}
-	}
 	var err error
+	if a.names, err = parseNames(c.Names); err != nil {
+		return nil, err
+	}
 	if a.tokens, err = certs.NewTokenSet(c.Tokens); err != nil {
 		return nil, fmt.Errorf("producer.Config: Coordinators.Tokens: %w", err)
 	}
@@ -73,6 +74,20 @@ func (c Coordinators) open(logger *slog.Logger) (*admission, error) {
 		}
 	}
 	return a, nil
+}
+
+func parseNames(names []string) (globs []typedname.Glob, err error) {
+	for _, text := range names {
+		if err = typedname.CheckAny(text); text == "" {
+			err = errors.New("is no name")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("producer.Config: Coordinators.Names holds %q, which %w", text, err)
+		}
+		glob, _ := typedname.Parse(text) // checked above
+		globs = append(globs, glob)
+	}
+	return globs, nil
 }
 
 // textUnguarded is logged when anyone may call.
@@ -87,7 +102,7 @@ func (a *admission) check(ctx context.Context) error {
 		return nil
 	}
 	names := callerNames(ctx)
-	if certs.AnyMatches(a.names, names) {
+	if typedname.AnyMatches(a.names, names, "") {
 		return nil
 	}
 	shown := certs.ShownTokens(ctx)
@@ -114,8 +129,13 @@ func refusal(names, tokens []string) error {
 }
 
 func callerNames(ctx context.Context) []string {
-	if from, ok := peer.FromContext(ctx); ok {
-		return certs.CallerNames(from.AuthInfo)
+	from, ok := peer.FromContext(ctx)
+	if !ok {
+		return nil
+	}
+	// A connection may outlast its certificate.
+	if cert := certs.ClientCertificate(from.AuthInfo); cert != nil && time.Now().Before(cert.NotAfter) {
+		return typedname.OfCertificate(cert)
 	}
 	return nil
 }

@@ -193,6 +193,8 @@ func TestCoordinatorsAreKnownByCertificate(t *testing.T) {
 	either := newGuarded(t, producer.Coordinators{Names: names, Tokens: []string{goodToken}},
 		grpc.Creds(credentials.NewTLS(optional)))
 	lax := newGuarded(t, producer.Coordinators{Names: names}, grpc.Creds(credentials.NewTLS(unverified)))
+	typed := newGuarded(t, producer.Coordinators{Names: []string{"dns:*.coordinators.shop"}},
+		grpc.Creds(credentials.NewTLS(optional)))
 	for name, c := range map[string]struct {
 		at    *guarded
 		as    *tls.Config
@@ -202,8 +204,11 @@ func TestCoordinatorsAreKnownByCertificate(t *testing.T) {
 	}{
 		"the coordinator":                  {strict, as(a, "coordinator.shop"), "", codes.OK, ""},
 		"the coordinator, by URI":          {strict, as(a, "10.0.0.1", "spiffe://shop/msghandler/2"), "", codes.OK, ""},
-		"a neighbour":                      {strict, as(a, "stock.shop"), "", codes.PermissionDenied, `of "stock.shop"`},
+		"a neighbour":                      {strict, as(a, "stock.shop"), "", codes.PermissionDenied, `of "dns:stock.shop"`},
 		"a neighbour with a token":         {strict, as(a, "stock.shop"), goodToken, codes.Unauthenticated, "token"},
+		"a typed name":                     {typed, as(a, "eu.coordinators.shop"), "", codes.OK, ""},
+		"a typed name of two labels":       {typed, as(a, "a.eu.coordinators.shop"), "", codes.PermissionDenied, "of"},
+		"a name of another type":           {typed, as(a, "spiffe://eu.coordinators.shop"), "", codes.PermissionDenied, "of"},
 		"no certificate":                   {strict, as(a), "", codes.Unauthenticated, "neither a token nor"},
 		"a neighbour with the right token": {either, as(a, "stock.shop"), goodToken, codes.OK, ""},
 		"an unchecked certificate":         {lax, as(foreign, "coordinator.shop"), "", codes.Unauthenticated, "verified"},
@@ -243,6 +248,8 @@ func TestBadCoordinatorsAreRefused(t *testing.T) {
 		"Coordinators.Anyone contradicts":           {Anyone: true, Names: []string{"*"}},
 		`Coordinators.Names holds "[a"`:             {Names: []string{"[a"}},
 		`Coordinators.Names holds ""`:               {Names: []string{""}},
+		`"dsn:x", which begins with the unknown t`:  {Names: []string{"dsn:x"}},
+		`"{producer}", which holds {producer}`:      {Names: []string{"{producer}"}},
 		"Coordinators.Tokens: token 2 has fewer":    {Tokens: []string{goodToken, "s3cret"}},
 		"Coordinators.TokenFile: open " + missing:   {TokenFile: missing},
 		"Coordinators.Tokens: token 1 holds what":   {Tokens: []string{"s3cret s3cret s3cret"}},

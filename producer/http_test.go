@@ -163,7 +163,7 @@ func TestHTTPHandlerAdmitsCoordinatorsOnly(t *testing.T) {
 	optional := a.Server("127.0.0.1")
 	optional.ClientAuth = tls.VerifyClientCertIfGiven
 	s := serveHTTP(t, producer.Config{Coordinators: producer.Coordinators{
-		Names: []string{"coordinator.shop"}, Tokens: []string{goodToken},
+		Names: []string{"dns:coordinator.shop"}, Tokens: []string{goodToken},
 	}}, optional)
 	for name, tc := range map[string]struct {
 		as    *tls.Config

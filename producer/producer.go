@@ -43,7 +43,7 @@ func New(config Config) (*Producer, error) {
 	if err != nil {
 		return nil, err
 	}
-	conn, err := dial(config.Coordinator, config.TLS, config.DialOptions)
+	conn, err := dial(&config)
 	if err != nil {
 		return nil, err
 	}

@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
 # The same as docker-compose.yml on plain Debian, without Docker and without touching the machine's own services: a
-# private Redis and RabbitMQ, the coordinator and both demos, on 127.0.0.1 only, as the user who calls it.
+# private Redis and RabbitMQ, the coordinator and both demos, on 127.0.0.1 only, as the user who calls it. The coordinator takes
+# TLS and tokens: the certificate and the tokens are made in DIR.
 #
 #   scripts/debian-setup.sh start [servers]   all five, or Redis and RabbitMQ only
 #   scripts/debian-setup.sh configure         only writes DIR/msghandler.yaml, as start does: one that you have edited stays
+#   scripts/debian-setup.sh credentials       only makes certificates and tokens in DIR, where they are missing
 #   scripts/debian-setup.sh status
 #   scripts/debian-setup.sh stop              the data stays; remove DIR to forget it
 #
@@ -14,7 +16,7 @@ cd "$(dirname "$0")/.."
 DIR=$(realpath -m "${DIR:-local}")
 REDIS_PORT=${REDIS_PORT:-16379} AMQP_PORT=${AMQP_PORT:-15673} MANAGEMENT_PORT=${MANAGEMENT_PORT:-15674}
 EPMD_PORT=${EPMD_PORT:-14369} DIST_PORT=${DIST_PORT:-15675} GRPC_PORT=${GRPC_PORT:-9090} HTTP_PORT=${HTTP_PORT:-9091}
-CALLBACK_PORT=${CALLBACK_PORT:-7001} ORDERS_PORT=${ORDERS_PORT:-8080}
+CALLBACK_PORT=${CALLBACK_PORT:-7001} ORDERS_PORT=${ORDERS_PORT:-8080} BIN=$(realpath -m "${BIN:-bin}")
 parts=(redis epmd rabbitmq coordinator consumer-demo producer-demo)
 
 fail() { echo "debian-setup: $*" >&2; exit 1; }
@@ -97,23 +99,56 @@ CONF
   wait_for rabbitmq "$AMQP_PORT"
 }
 
+# credentials makes what is missing: an authority and the coordinator's certificate in DIR/tls, and tokens. DIR/tokens has their hashes,
+# admin.token is yours, orders.token is the shop's, and coordinator.token shows the shop who asks.
+credentials() {
+  local name umask_before
+  command -v openssl >/dev/null || fail "openssl is not installed"
+  umask_before=$(umask)
+  umask 077
+  mkdir -p "$DIR/tls"
+  if [ ! -e "$DIR/tls/coordinator.pem" ]; then
+    openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 3650 -subj /CN=msghandler-trial \
+      -keyout "$DIR/tls/ca.key" -out "$DIR/tls/ca.pem" 2>/dev/null || fail "openssl makes no authority"
+    openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=coordinator -keyout "$DIR/tls/coordinator.key" \
+      2>/dev/null | openssl x509 -req -CA "$DIR/tls/ca.pem" -CAkey "$DIR/tls/ca.key" -days 3650 \
+      -extfile <(echo "subjectAltName=IP:127.0.0.1,DNS:localhost") -out "$DIR/tls/coordinator.pem.new" 2>/dev/null ||
+      fail "openssl makes no certificate"
+    mv "$DIR/tls/coordinator.pem.new" "$DIR/tls/coordinator.pem"
+  fi
+  for name in admin orders; do
+    [ ! -s "$DIR/$name.token" ] || continue
+    # A token that was made without its file, as when the script was stopped, is of no use.
+    "$BIN/msghandler" token revoke "$name" --file "$DIR/tokens" >/dev/null 2>&1 || true
+    "$BIN/msghandler" token new "$name" --file "$DIR/tokens" \
+      $([ "$name" = admin ] && echo --role=admin || echo --producer="$name") >"$DIR/$name.token" 2>/dev/null ||
+      fail "no token was made for $name"
+  done
+  [ -s "$DIR/coordinator.token" ] || openssl rand -hex 32 >"$DIR/coordinator.token"
+  umask "$umask_before"
+}
+
 start_programs() {
-  make --no-print-directory build
+  [ "$BIN" != "$PWD/bin" ] || make --no-print-directory build
+  credentials
   local amqp=amqp://guest:guest@127.0.0.1:$AMQP_PORT/
   if ! runs coordinator; then
     must_be_free GRPC_PORT "$GRPC_PORT"
     must_be_free HTTP_PORT "$HTTP_PORT"
-    launch coordinator "$PWD/bin/msghandler" serve --config "$DIR/msghandler.yaml"
+    launch coordinator env MSGHANDLER_GRPC_TLS_CERT="$DIR/tls/coordinator.pem" \
+      MSGHANDLER_GRPC_TLS_KEY="$DIR/tls/coordinator.key" MSGHANDLER_ACCESS_TOKEN_FILE="$DIR/tokens" \
+      MSGHANDLER_CALLBACKS_TOKEN_FILE="$DIR/coordinator.token" "$BIN/msghandler" serve --config "$DIR/msghandler.yaml"
     wait_for coordinator "$GRPC_PORT"
   fi
   if ! runs consumer-demo; then
-    launch consumer-demo "$PWD/bin/consumer-demo" --amqp="$amqp" --database="sqlite:$DIR/shop.db"
+    launch consumer-demo "$BIN/consumer-demo" --amqp="$amqp" --database="sqlite:$DIR/shop.db"
   fi
   if ! runs producer-demo; then
     must_be_free CALLBACK_PORT "$CALLBACK_PORT"
     must_be_free ORDERS_PORT "$ORDERS_PORT"
-    launch producer-demo "$PWD/bin/producer-demo" --coordinator="127.0.0.1:$GRPC_PORT" \
-      --listen="127.0.0.1:$CALLBACK_PORT" --http="127.0.0.1:$ORDERS_PORT" --amqp="$amqp" \
+    launch producer-demo "$BIN/producer-demo" --coordinator="127.0.0.1:$GRPC_PORT" \
+      --tls-ca="$DIR/tls/ca.pem" --token-file="$DIR/orders.token" \
+      --listen="127.0.0.1:$CALLBACK_PORT" --coordinator-token-file="$DIR/coordinator.token" --http="127.0.0.1:$ORDERS_PORT" --amqp="$amqp" \
       --database="sqlite:$DIR/shop.db"
     wait_for producer-demo "$ORDERS_PORT"
   fi
@@ -124,6 +159,7 @@ start_programs() {
 configure() {
   local file=$DIR/msghandler.yaml written=$DIR/msghandler.yaml.written new=$DIR/msghandler.yaml.new
   mkdir -p "$DIR"
+  (umask 077 && : >"$new")
   cat >"$new" <<CONF
 grpc: {addr: "127.0.0.1:$GRPC_PORT"}
 http: {addr: "127.0.0.1:$HTTP_PORT"}
@@ -155,8 +191,8 @@ start() {
     echo "An order:     curl -d '{\"id\":1001,\"buyer\":7,\"product\":42}' http://127.0.0.1:$ORDERS_PORT/orders"
     echo "Its payment:  curl -X POST http://127.0.0.1:$ORDERS_PORT/orders/1001/payment   (within 15 minutes)"
     echo "Its shipment: tail $DIR/consumer-demo.log"
-    echo "Messages:     bin/msghandler stats --server 127.0.0.1:$GRPC_PORT"
-    echo "Console:      http://127.0.0.1:$HTTP_PORT"
+    echo "Messages:     bin/msghandler stats --server 127.0.0.1:$GRPC_PORT --tls-ca $DIR/tls/ca.pem --token-file $DIR/admin.token"
+    echo "Console:      http://127.0.0.1:$HTTP_PORT (log in with the token in $DIR/admin.token)"
   fi
   echo "RabbitMQ:     http://127.0.0.1:$MANAGEMENT_PORT (guest, guest)"
   echo "Redis:        redis-cli -p $REDIS_PORT"
@@ -188,6 +224,7 @@ stop() {
 case ${1:-} in
   start) start "${2:-all}" ;;
   configure) configure ;;
+  credentials) credentials ;;
   status) status ;;
   stop) stop ;;
   *)

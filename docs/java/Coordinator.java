@@ -5,6 +5,8 @@ import java.net.URI;
 import java.net.http.HttpClient;
 import java.net.http.HttpRequest;
 import java.net.http.HttpResponse;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.Map;
 import java.util.Set;
@@ -31,15 +33,23 @@ final class Coordinator {
     }
 
     private static final Duration TIMEOUT = Duration.ofSeconds(5);
+    private static final Set<String> LOOPBACK = Set.of("127.0.0.1", "[::1]", "localhost");
 
     private final ObjectMapper json = new ObjectMapper();
     private final HttpClient client = HttpClient.newBuilder()
             .version(HttpClient.Version.HTTP_1_1) // in cleartext the port speaks HTTP/2 for gRPC only
             .connectTimeout(Duration.ofSeconds(2)).build();
     private final String url;
+    private final String tokenFile;
 
-    Coordinator(String url) {
+    /** Calls the coordinator at a URL, with the token of a file, which may change; null: without a token. */
+    Coordinator(String url, String tokenFile) {
+        var to = URI.create(url);
+        if (tokenFile != null && !"https".equals(to.getScheme()) && !LOOPBACK.contains(to.getHost())) {
+            throw new IllegalArgumentException("a token is shown over TLS only: write https:// in COORDINATOR");
+        }
         this.url = url + "/msghandler.v1.MessageHandlerService/";
+        this.tokenFile = tokenFile;
     }
 
     /** Makes a call, and the same call again while its outcome is unknown, for as long as patience lasts. */
@@ -60,11 +70,14 @@ final class Coordinator {
     private JsonNode post(String method, Map<String, ?> request) throws IOException, InterruptedException {
         var post = HttpRequest.newBuilder(URI.create(url + method)).timeout(TIMEOUT)
                 .header("Content-Type", "application/json").header("Connect-Timeout-Ms", "" + TIMEOUT.toMillis())
-                .POST(HttpRequest.BodyPublishers.ofByteArray(json.writeValueAsBytes(request))).build();
+                .POST(HttpRequest.BodyPublishers.ofByteArray(json.writeValueAsBytes(request)));
+        if (tokenFile != null) {
+            post.header("Authorization", "Bearer " + Files.readString(Path.of(tokenFile)).strip());
+        }
         int status;
         JsonNode answer;
         try {
-            var response = client.send(post, HttpResponse.BodyHandlers.ofByteArray());
+            var response = client.send(post.build(), HttpResponse.BodyHandlers.ofByteArray());
             status = response.statusCode();
             answer = json.readTree(response.body());
         } catch (IOException e) {

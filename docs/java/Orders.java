@@ -203,7 +203,8 @@ final class Orders {
                         + " amount INT NOT NULL CHECK (amount > 0))");
             }
         });
-        var coordinator = new Coordinator(environment.getOrDefault("COORDINATOR", "http://127.0.0.1:9090"));
+        var coordinator = new Coordinator(environment.getOrDefault("COORDINATOR", "http://127.0.0.1:9090"),
+                environment.get("MSGHANDLER_TOKEN_FILE"));
         var target = environment.getOrDefault("CALLBACK_URL", "http://" + listen);
         var producer = new Producer(name, target, coordinator, markers);
         var tokens = environment.get("COORDINATOR_TOKENS");

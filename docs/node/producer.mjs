@@ -137,12 +137,23 @@ async function call(coordinator, method, request, patience) {
   }
 }
 
+// The header with the token of a file, which may change; none without a file. A token is shown over TLS only, or on the
+// loopback.
+async function authorization(url) {
+  const file = process.env.MSGHANDLER_TOKEN_FILE, to = new URL(url);
+  if (!file) return {};
+  if (to.protocol !== 'https:' && !['127.0.0.1', '[::1]', 'localhost'].includes(to.hostname)) {
+    throw new Error('a token is shown over TLS only: write https:// in COORDINATOR');
+  }
+  return {Authorization: `Bearer ${(await readFile(file, 'utf8')).trim()}`};
+}
+
 async function post(url, request) {
   let response, answer;
   try {
     response = await fetch(url, {
       method: 'POST', body: JSON.stringify(request), redirect: 'error', signal: AbortSignal.timeout(5000),
-      headers: {'Content-Type': 'application/json', 'Connect-Timeout-Ms': '5000'},
+      headers: {'Content-Type': 'application/json', 'Connect-Timeout-Ms': '5000', ...await authorization(url)},
     });
     answer = await response.json();
   } catch (error) {

@@ -15,11 +15,13 @@ import http.server
 import json
 import logging
 import os
+import pathlib
 import random
 import signal
 import sys
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 
 import psycopg2
@@ -121,10 +123,13 @@ class CallError(Exception):
 
 
 class Coordinator:
-    """Calls of msghandler.v1.MessageHandlerService (docs/http.md)."""
+    """Calls of msghandler.v1.MessageHandlerService (docs/http.md), with the token of a file if there is one."""
 
-    def __init__(self, url):
-        self.url = url
+    def __init__(self, url, token_file=None):
+        to = urllib.parse.urlsplit(url)
+        if token_file and to.scheme != "https" and to.hostname not in ("127.0.0.1", "::1", "localhost"):
+            raise ValueError("a token is shown over TLS only: write https:// in COORDINATOR")
+        self.url, self.token_file = url, token_file
         self.opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # not by way of http_proxy
 
     def call(self, method, request, patience):
@@ -141,6 +146,8 @@ class Coordinator:
 
     def post(self, method, request):
         headers = {"Content-Type": "application/json", "Connect-Timeout-Ms": "5000"}
+        if self.token_file:
+            headers["Authorization"] = "Bearer " + pathlib.Path(self.token_file).read_text().strip()  # it may change
         post = urllib.request.Request(f"{self.url}/msghandler.v1.MessageHandlerService/{method}",
                                       json.dumps(request).encode(), headers)
         try:
@@ -338,7 +345,7 @@ def main():
     with markers.transaction() as tx:
         tx.execute("""CREATE TABLE IF NOT EXISTS orders (
             id TEXT PRIMARY KEY, amount INTEGER NOT NULL CHECK (amount > 0))""")
-    coordinator = Coordinator(os.environ.get("COORDINATOR", "http://127.0.0.1:9090"))
+    coordinator = Coordinator(os.environ.get("COORDINATOR", "http://127.0.0.1:9090"), os.environ.get("MSGHANDLER_TOKEN_FILE"))
     Handler.producer = Producer(coordinator, os.environ.get("CALLBACK_URL", f"http://{listen}"), markers)
     Handler.tokens = os.environ.get("COORDINATOR_TOKENS")
     if not Handler.tokens:

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/msghandler/msghandler/internal/ground/typedname"
 )
 
 // Kind is how an identity was proved.
@@ -86,7 +88,7 @@ type Identity struct {
 
 // MayCallAs reports whether the caller may call as a producer.
 func (i Identity) MayCallAs(producer string) bool {
-	return slices.ContainsFunc(i.Producers, func(glob string) bool { return matchText(glob, producer) }) ||
+	return slices.ContainsFunc(i.Producers, func(glob string) bool { return typedname.MatchText(glob, producer) }) ||
 		i.rules != nil && i.rules.mayCallAs(producer, i.Names)
 }
 

@@ -61,13 +61,6 @@ func (a *Authenticator) Use(from Rules) error {
 	return err
 }
 
-// Open returns an Authenticator that allows everything to everyone.
-func Open() *Authenticator {
-	a := &Authenticator{}
-	a.rules.Store(&rules{})
-	return a
-}
-
 // Identify makes the identity of a caller, with all that the source and the rules grant. A token decides alone, also
 // beside a certificate. An invalid credential is an error, and never anonymous. The error wraps ErrUnauthenticated or
 // ErrUnavailable, its words are fit for the caller, and it never quotes a token.

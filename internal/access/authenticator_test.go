@@ -37,7 +37,9 @@ func TestCallersAreIdentified(t *testing.T) {
 	t.Parallel()
 	late := ofToken("late", access.Admin)
 	late.Expires = time.Now().Add(-time.Second)
-	one, two := tokens{"s3cret-1": ofToken("ci", access.Viewer)}, tokens{"s3cret-2": ofToken("anna", access.Admin), "s3cret-3": late}
+	one := tokens{"s3cret-1": ofToken("ci", access.Viewer)}
+	two := tokens{"s3cret-2": ofToken("anna", access.Admin), "s3cret-3": late}
+	bearing := func(token string) access.Shown { return access.Shown{Authorization: []string{token}} }
 	rules := access.Rules{Admins: []string{"dns:*.ops"}, Strict: true}
 	cert := certificate(t, x509.Certificate{DNSNames: []string{"anna.ops"}})
 	old := certificate(t, x509.Certificate{DNSNames: []string{"anna.ops"}, NotAfter: time.Now().Add(-time.Minute)})
@@ -51,8 +53,8 @@ func TestCallersAreIdentified(t *testing.T) {
 		"a certificate":              {access.Shown{Certificate: cert}, "dns:anna.ops", access.Admin, ""},
 		"an expired certificate":     {access.Shown{Certificate: old}, "", 0, "certificate has expired"},
 		"a nameless certificate":     {access.Shown{Certificate: certificate(t, x509.Certificate{})}, "serial:beef", 0, ""},
-		"a token":                    {access.Shown{Authorization: []string{"Bearer s3cret-1"}}, "token:ci", access.Viewer, ""},
-		"a token of the next source": {access.Shown{Authorization: []string{"bearer  s3cret-2 "}}, "token:anna", access.Admin, ""},
+		"a token":                    {bearing("Bearer s3cret-1"), "token:ci", access.Viewer, ""},
+		"a token of the next source": {bearing("bearer  s3cret-2 "), "token:anna", access.Admin, ""},
 		"a token beside a certificate": {
 			access.Shown{Certificate: cert, Authorization: []string{"Bearer s3cret-1"}}, "token:ci", access.Viewer, "",
 		},

@@ -49,6 +49,7 @@ func TestNamesOfACertificateHaveTypes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	boss := named("boss")
 	for what, tc := range map[string]struct {
 		template x509.Certificate
 		want     []string
@@ -61,9 +62,9 @@ func TestNamesOfACertificateHaveTypes(t *testing.T) {
 			[]string{"dns:orders.shop", "dns:b.shop", "uri:spiffe://shop/orders", "email:boss@shop"},
 		},
 		"a common name alone":             {x509.Certificate{Subject: named("anna smith")}, []string{"cn:anna smith"}},
-		"a common name beside a DNS name": {x509.Certificate{Subject: named("boss"), DNSNames: []string{"a"}}, []string{"dns:a"}},
-		"a common name beside an address": {x509.Certificate{Subject: named("boss"), IPAddresses: []net.IP{{10, 0, 0, 1}}}, nil},
-		"a common name beside what Go does not read": {x509.Certificate{Subject: named("boss"), ExtraExtensions: []pkix.Extension{
+		"a common name beside a DNS name": {x509.Certificate{Subject: boss, DNSNames: []string{"a"}}, []string{"dns:a"}},
+		"a common name beside an address": {x509.Certificate{Subject: boss, IPAddresses: []net.IP{{10, 0, 0, 1}}}, nil},
+		"a common name beside what Go does not read": {x509.Certificate{Subject: boss, ExtraExtensions: []pkix.Extension{
 			// One name of the type registeredID.
 			{Id: []int{2, 5, 29, 17}, Value: []byte{0x30, 0x05, 0x88, 0x03, 0x2a, 0x03, 0x04}},
 		}}, nil},

@@ -3,6 +3,8 @@ package access
 import (
 	"fmt"
 	"slices"
+
+	"github.com/msghandler/msghandler/internal/ground/typedname"
 )
 
 // Rules say what the names of a caller grant, beside what a source of identities grants. Lists hold globs on typed
@@ -23,15 +25,15 @@ type Rules struct {
 // rules are checked Rules.
 type rules struct {
 	// roles are the globs of each role.
-	roles     [Admin + 1][]glob
-	callers   []glob
-	callersOf map[string][]glob
+	roles     [Admin + 1][]typedname.Glob
+	callers   []typedname.Glob
+	callersOf map[string][]typedname.Glob
 	anonymous bool
 	strict    bool
 }
 
 func parseRules(from Rules) (*rules, error) {
-	r := &rules{callersOf: map[string][]glob{}, anonymous: from.Anonymous, strict: from.Strict}
+	r := &rules{callersOf: map[string][]typedname.Glob{}, anonymous: from.Anonymous, strict: from.Strict}
 	var err error
 	for role, globs := range map[Role][]string{
 		Viewer: from.Viewers, Reader: from.Readers, Operator: from.Operators, Admin: from.Admins,
@@ -51,9 +53,9 @@ func parseRules(from Rules) (*rules, error) {
 	return r, nil
 }
 
-func parseGlobs(texts []string) (all []glob, err error) {
+func parseGlobs(texts []string) (all []typedname.Glob, err error) {
 	for _, text := range texts {
-		g, err := parseGlob(text)
+		g, err := typedname.Parse(text)
 		if err != nil {
 			return nil, fmt.Errorf("%q %w", text, err)
 		}
@@ -68,7 +70,7 @@ func (r *rules) roleOf(names []string) Role {
 		return Admin
 	}
 	for role, globs := range slices.Backward(r.roles[:]) {
-		if anyMatches(globs, names, "") {
+		if typedname.AnyMatches(globs, names, "") {
 			return Role(role)
 		}
 	}
@@ -81,5 +83,5 @@ func (r *rules) mayCallAs(producer string, names []string) bool {
 	if own := r.callersOf[producer]; len(own) > 0 {
 		globs = own
 	}
-	return len(globs) == 0 && !r.strict || anyMatches(globs, names, producer)
+	return len(globs) == 0 && !r.strict || typedname.AnyMatches(globs, names, producer)
 }

@@ -72,7 +72,7 @@ func TestInvalidGlobsAreNamed(t *testing.T) {
 		{"spiffe://shop/*", listed, "", ""},
 		{"dsn:*.shop", listed, listed, listed},
 		{"mail:anna", listed, listed, listed},
-		{"dns:", "nothing after dns:", "nothing after dns:", "nothing after dns:"},
+		{"dns:", `nothing after "dns:"`, `nothing after "dns:"`, `nothing after "dns:"`},
 		{"dns:[a-z].shop", "only wildcard", "only wildcard", "only wildcard"},
 		{"dns:{producer}.shop", "{producer}", "{producer}", ""},
 		{"{producer}.shop", listed, "{producer}", ""},

@@ -13,7 +13,7 @@ import (
 	"github.com/msghandler/msghandler/internal/config"
 )
 
-// newAuthenticator builds what makes the identities of callers, for the API and the console.
+// newAuthenticator builds what makes the identities of callers of the API.
 func (a *App) newAuthenticator() (*access.Authenticator, error) {
 	if err := a.checkExposure(); err != nil {
 		return nil, SettingsError{err}
@@ -86,12 +86,7 @@ func rulesOf(c *config.Config) access.Rules {
 
 // access reports that callers without an identity may do everything.
 func (f *findings) access(c *config.Config) {
-	switch {
-	case c.Access.Anonymous:
+	if c.Access.Anonymous {
 		f.add(warning, "access-anonymous", "access.anonymous is set", anonymousConsequence, anonymousRemedy)
-	case c.OpensConsole():
-		f.add(warning, "access-anonymous", "other machines reach http.addr, and grpc.admins is empty",
-			"anyone who reaches the console may retry and discard messages", "set access.token_file, so that the console "+
-				"has a login, or listen on 127.0.0.1")
 	}
 }

@@ -99,7 +99,8 @@ func TestCoordinatorTakesJWTs(t *testing.T) {
 	of := issuer.StartTLS(t)
 	r := start(t, settings(func(c *config.Config) {
 		c.Access.OIDC = config.OIDC{
-			Issuer: of.URL, Audience: "shop", Algorithms: []string{"ES256", "RS256"}, CA: of.CA, NameClaim: "sub", RolesClaim: "roles",
+			Issuer: of.URL, Audience: "shop", Algorithms: []string{"ES256", "RS256"}, CA: of.CA, NameClaim: "sub",
+			RolesClaim: "roles",
 		}
 	}))
 	r.awaitReady(t)
@@ -110,7 +111,8 @@ func TestCoordinatorTakesJWTs(t *testing.T) {
 	}
 	viewer := of.JWT("anna", "shop", map[string]any{"roles": "viewer"})
 	servers.Eventually(t, 20*time.Second, "a JWT is accepted", func() bool { return ask(viewer) == nil })
-	if err := ask(of.JWT("anna", "elsewhere", map[string]any{"roles": "viewer"})); status.Code(err) != codes.Unauthenticated {
+	elsewhere := of.JWT("anna", "elsewhere", map[string]any{"roles": "viewer"})
+	if err := ask(elsewhere); status.Code(err) != codes.Unauthenticated {
 		t.Errorf("a JWT for another audience: %v", err)
 	}
 	if err := ask(of.JWT("anna", "shop", nil)); status.Code(err) != codes.PermissionDenied {

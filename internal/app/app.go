@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -30,6 +31,7 @@ import (
 	"github.com/msghandler/msghandler/internal/console"
 	"github.com/msghandler/msghandler/internal/console/peerstats"
 	"github.com/msghandler/msghandler/internal/events"
+	"github.com/msghandler/msghandler/internal/ground/files"
 	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 	"github.com/msghandler/msghandler/internal/server"
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
@@ -66,6 +68,8 @@ type App struct {
 	attendance *attend.Hub
 	// credentials are the API's TLS credentials; nil: nothing is encrypted.
 	credentials credentials.TransportCredentials
+	// consoleTLS is the console's TLS; nil: nothing is encrypted.
+	consoleTLS *tls.Config
 	// withdrawn says why a client certificate does not hold any more; nil without TLS.
 	withdrawn func(credentials.AuthInfo) error
 	// authenticator makes the identities of callers.
@@ -126,6 +130,7 @@ func New(ctx context.Context, settings config.Config, deps Deps) (*App, error) {
 	a.logger = cmp.Or(deps.Logger, slog.Default()).With("instance", a.instance)
 	a.attendance = a.newAttendance()
 	a.openReloader(deps)
+	a.warnExposed()
 	var err error
 	if a.callbacks, err = a.newCallbacks(); err != nil {
 		return nil, err
@@ -133,7 +138,14 @@ func New(ctx context.Context, settings config.Config, deps Deps) (*App, error) {
 	if a.credentials, err = a.newCredentials(); err != nil {
 		return nil, err
 	}
+	if a.consoleTLS, err = a.newConsoleTLS(); err != nil {
+		return nil, err
+	}
 	if a.authenticator, err = a.newAuthenticator(); err != nil {
+		return nil, err
+	}
+	visitors, notice, err := a.newLogin()
+	if err != nil {
 		return nil, err
 	}
 	a.divideConnections()
@@ -143,7 +155,7 @@ func New(ctx context.Context, settings config.Config, deps Deps) (*App, error) {
 	if a.apiListener, err = a.listen(ctx, "grpc.addr", settings.GRPC.Addr); err != nil {
 		return nil, errors.Join(err, a.consoleListener.Close())
 	}
-	a.openConsole()
+	a.openConsole(visitors, notice)
 	a.openEvents()
 	if err := a.openTracing(ctx); err != nil {
 		return nil, errors.Join(err, a.consoleListener.Close(), a.apiListener.Close(), a.events.Close(ctx))
@@ -154,6 +166,17 @@ func New(ctx context.Context, settings config.Config, deps Deps) (*App, error) {
 	}})
 	a.closeWith(closer{name: "grpc listener", close: func(context.Context) error { return closeListener(a.apiListener) }})
 	return a, nil
+}
+
+// warnExposed warns of files with secrets that every user of the machine may read or write. The source of the tokens
+// warns of its own file.
+func (a *App) warnExposed() {
+	for _, file := range a.settings.PrivateFiles {
+		if may := files.Exposed(file.Path); may != "" && file.Key != "access.token_file" {
+			a.logger.Warn("every user of this machine may "+may+" a file with secrets; chmod o-rw the file",
+				"key", file.Key, "file", file.Path)
+		}
+	}
 }
 
 // openTracing begins to export spans if the environment asks for spans.
@@ -250,6 +273,9 @@ func (a *App) Run(ctx context.Context) error {
 func (a *App) open(ctx context.Context) error {
 	a.watchConfiguration()
 	limited := a.limited(httpListener, a.consoleListener, a.share.Console, a.share.ConsolePerAddress)
+	if a.consoleTLS != nil {
+		limited = tls.NewListener(limited, a.consoleTLS)
+	}
 	a.serve("console", func() error { return a.console.Serve(limited) })
 	store, err := a.openStore(ctx)
 	if err != nil {

@@ -19,7 +19,7 @@ func TestListenErrorsNameTheRemedy(t *testing.T) {
 		"192.0.2.1:9090":      "set an address that this machine has", // reserved by RFC 5737
 	} {
 		s := settings()
-		s.HTTP.Addr = addr
+		s.HTTP.Addr, s.Access.Anonymous = addr, true
 		_, err := app.New(t.Context(), s, app.Deps{})
 		if err == nil || !strings.Contains(err.Error(), "http.addr: cannot listen on "+addr) ||
 			!strings.Contains(err.Error(), want) {

@@ -106,6 +106,10 @@ func (a *App) newCallbacks() (*callback.Client, error) {
 		a.logger.Warn("callbacks.allow is empty: no callback target is allowed, so half messages are accepted only of " +
 			"producers that attend; set it to where your other producers serve, such as *.orders.svc:9000")
 	}
+	if a.settings.Callbacks.PublicOnly() {
+		a.logger.Warn("callbacks.networks is empty: producers at private addresses are not called, and their messages " +
+			"wait; name the networks of your producers, such as 10.0.0.0/8")
+	}
 	if plain := a.settings.TokensInPlain(); len(plain) > 0 {
 		a.logger.Warn("tokens are sent to producers without encryption: an attacker on the way can read them, and roll back "+
 			"running transactions; set callbacks.tls, unless the network is private or encrypted", "keys", plain)
@@ -119,7 +123,7 @@ func (a *App) newCallbacks() (*callback.Client, error) {
 		return nil, SettingsError{err}
 	}
 	a.expires("callbacks.tls_cert", source)
-	config.Attending = a.attendance.Client
+	config.Attending, config.Own = a.attendance.Client, a.ownAddresses
 	client, err := callback.New(config)
 	if err != nil {
 		return nil, SettingsError{fmt.Errorf("callbacks.allow, callbacks.moved and producers.NAME.target: %w", err)}
@@ -240,6 +244,7 @@ func (a *App) openServer(
 		Reflection:     a.settings.GRPC.Reflection,
 		Credentials:    a.credentials,
 		Policies:       a.reloader.policies,
+		HideBodies:     !a.settings.HTTP.Bodies,
 		Access:         a.authenticator,
 		Withdrawn:      a.withdrawn,
 		Refused:        a.noteRefused,

@@ -40,6 +40,8 @@ type Config struct {
 	Pinned       bool
 	// TLS is the configuration of connections to coordinators; nil: plaintext. Producers serve plaintext in any case.
 	TLS *tls.Config
+	// Token is shown to the coordinators; empty: none.
+	Token string
 	// AMQPURL is where the coordinators publish to. The queues are made there.
 	AMQPURL string
 	// RedisURL is where the coordinators store, redis://HOST:PORT/DB. Its memory is measured before and after

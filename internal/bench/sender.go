@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -73,10 +72,11 @@ func (r *run) newSender(name string, coordinators []string) (*sender, error) {
 	s.sdk, err = producer.New(producer.Config{
 		Name: name, Coordinator: strings.Join(coordinators, ","), CallbackTarget: s.target, Markers: s.markers,
 		ConfirmAfter: s.after, SendTimeout: patience, Background: maxOpen, Logger: r.config.Logger,
-		TLS: r.config.TLS, Coordinators: producer.Coordinators{Anyone: true}, // the messages are worth nothing
+		TLS: r.config.TLS, Token: r.config.Token,
+		Coordinators: producer.Coordinators{Anyone: true}, // the messages are worth nothing
 	})
 	if err == nil {
-		err = s.connect(coordinators, r.config.TLS)
+		err = s.connect(coordinators, &r.config)
 	}
 	if err != nil {
 		_ = listener.Close()
@@ -90,13 +90,28 @@ func (r *run) newSender(name string, coordinators []string) (*sender, error) {
 	return s, nil
 }
 
-func (s *sender) connect(coordinators []string, secured *tls.Config) error {
+// token is shown on each call.
+type token string
+
+// GetRequestMetadata implements credentials.PerRPCCredentials.
+func (t token) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
+	return map[string]string{"authorization": "Bearer " + string(t)}, nil
+}
+
+// RequireTransportSecurity implements credentials.PerRPCCredentials.
+func (token) RequireTransportSecurity() bool { return false }
+
+func (s *sender) connect(coordinators []string, config *Config) error {
 	transport := insecure.NewCredentials()
-	if secured != nil {
-		transport = credentials.NewTLS(secured)
+	if config.TLS != nil {
+		transport = credentials.NewTLS(config.TLS)
+	}
+	options := []grpc.DialOption{grpc.WithTransportCredentials(transport), grpc.WithNoProxy()}
+	if config.Token != "" { // without TLS only on the loopback, as the SDK has checked
+		options = append(options, grpc.WithPerRPCCredentials(token(config.Token)))
 	}
 	for _, address := range coordinators {
-		conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(transport), grpc.WithNoProxy())
+		conn, err := grpc.NewClient(address, options...)
 		if err != nil {
 			return fmt.Errorf("%q is not a coordinator's address; write host:port: %w", address, err)
 		}

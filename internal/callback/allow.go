@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"syscall"
 
+	"github.com/msghandler/msghandler/internal/ground/address"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
@@ -15,6 +17,8 @@ import (
 type rules struct {
 	allow    []pattern
 	networks []netip.Prefix
+	// own returns the addresses at which this coordinator listens.
+	own func() []netip.AddrPort
 }
 
 // pattern is a glob of callbacks.allow. A star stands for any characters, dots included, but never for the colon
@@ -27,7 +31,7 @@ type pattern struct {
 }
 
 func newRules(allow, networks []string) (rules, error) {
-	var r rules
+	r := rules{own: func() []netip.AddrPort { return nil }}
 	for _, glob := range allow {
 		p, err := parsePattern(glob)
 		if err != nil {
@@ -88,10 +92,79 @@ func (r rules) check(t target) error {
 		return fmt.Errorf("%w: %s always means loopback, which lies outside callbacks.networks; write the address",
 			halfmsg.ErrForbidden, t.host)
 	}
-	if t.literal.IsValid() && !named && !r.within(t.literal) {
-		return fmt.Errorf("%w: %s lies outside callbacks.networks", halfmsg.ErrForbidden, t.literal)
+	if !t.literal.IsValid() {
+		return nil
 	}
-	return nil
+	return r.connectable(t, netip.AddrPortFrom(t.literal, t.portNumber()), named)
+}
+
+// connectable refuses an address that a target must not lead to. Named says that callbacks.allow names the address.
+func (r rules) connectable(t target, to netip.AddrPort, named bool) error {
+	addr := to.Addr()
+	if network, is, reserved := address.Reserved(addr); reserved {
+		return fmt.Errorf("%w: %s is in %s (%s), which is never called; correct the callback target",
+			halfmsg.ErrForbidden, t.at(addr), network, is)
+	}
+	if r.isOwn(to) {
+		return fmt.Errorf("%w: %s, port %d, is a listener of this coordinator, which never calls itself; "+
+			"correct the callback target", halfmsg.ErrForbidden, t.at(addr), to.Port())
+	}
+	if named && addr.Unmap() == t.literal || r.within(addr) {
+		return nil
+	}
+	return fmt.Errorf("%w: %s lies outside callbacks.networks; add %s to callbacks.networks",
+		halfmsg.ErrForbidden, t.at(addr), networkOf(addr))
+}
+
+// at names an address of a target in an error.
+func (t target) at(addr netip.Addr) string {
+	if t.literal.IsValid() {
+		return addr.String()
+	}
+	return t.host + " at " + addr.String()
+}
+
+// networkOf is the entry of callbacks.networks that an error proposes for an address.
+func networkOf(addr netip.Addr) netip.Prefix {
+	if network, private := address.Private(addr); private {
+		return network
+	}
+	addr = address.Plain(addr)
+	return netip.PrefixFrom(addr, addr.BitLen())
+}
+
+// isOwn reports whether this coordinator listens at an address. A listener on all addresses is found at each address of
+// the host's interfaces.
+func (r rules) isOwn(to netip.AddrPort) bool {
+	for _, own := range r.own() {
+		if own.Port() != to.Port() {
+			continue
+		}
+		here, there := address.Plain(own.Addr()), address.Plain(to.Addr())
+		if here == there || here.IsUnspecified() && ofThisHost(there) {
+			return true
+		}
+	}
+	return false
+}
+
+// ofThisHost reports whether an address belongs to this host. An address that cannot be judged counts as the host's.
+func ofThisHost(addr netip.Addr) bool {
+	if addr.IsLoopback() {
+		return true
+	}
+	all, err := net.InterfaceAddrs()
+	if err != nil {
+		return true
+	}
+	return slices.ContainsFunc(all, func(a net.Addr) bool {
+		of, is := a.(*net.IPNet)
+		if !is {
+			return false
+		}
+		own, is := netip.AddrFromSlice(of.IP)
+		return is && own.Unmap() == addr
+	})
 }
 
 // localhost reports whether a name always resolves to this host (RFC 6761). All other names must be resolved first.
@@ -100,33 +173,27 @@ func localhost(host string) bool {
 	return host == "localhost" || strings.HasSuffix(host, ".localhost")
 }
 
-// within reports whether an address lies in the allowed networks.
+// within reports whether an address lies in the allowed networks. Without networks only public addresses are allowed.
 func (r rules) within(addr netip.Addr) bool {
-	addr = addr.Unmap()
 	if len(r.networks) == 0 {
-		return !addr.IsLoopback() && !addr.IsLinkLocalUnicast() && !addr.IsMulticast() && !addr.IsUnspecified()
+		_, private := address.Private(addr)
+		return !private
 	}
-	for _, network := range r.networks {
-		if network.Contains(addr) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.networks, func(network netip.Prefix) bool {
+		return network.Contains(addr.Unmap()) || network.Contains(address.Plain(addr))
+	})
 }
 
 // control returns the check of a dialer for this target. The check sees the address that the socket is about to connect
 // to, so a name that resolves elsewhere later is no way in.
 func (r rules) control(t target) func(network, address string, _ syscall.RawConn) error {
 	_, named := r.match(t)
-	return func(_, address string, _ syscall.RawConn) error {
-		to, err := netip.ParseAddrPort(address)
+	return func(_, dialled string, _ syscall.RawConn) error {
+		to, err := netip.ParseAddrPort(dialled)
 		if err != nil {
-			return errors.New("not an address that can be checked: " + address)
+			return errors.New("not an address that can be checked: " + dialled)
 		}
-		if named && to.Addr().Unmap() == t.literal || r.within(to.Addr()) {
-			return nil
-		}
-		return fmt.Errorf("%w: %s is at %s, outside callbacks.networks", halfmsg.ErrForbidden, t.host, to.Addr())
+		return r.connectable(t, to, named)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"sync/atomic"
 	"time"
 
@@ -26,9 +27,11 @@ import (
 type Config struct {
 	// Allow holds globs on host:port that may be dialled, such as *.orders.svc:9000. None: no target is allowed.
 	Allow []string
-	// Networks holds the CIDRs of allowed addresses. None: all addresses except loopback, link-local, multicast and
-	// unspecified addresses. A literal address that Allow names as an address is always allowed.
+	// Networks holds the CIDRs of allowed addresses. None: all public addresses. A literal address that Allow names as an
+	// address needs no network. Reserved addresses, such as those of cloud metadata, are never allowed.
 	Networks []string
+	// Own returns the addresses at which this coordinator listens, and which it does not call. Default: none.
+	Own func() []netip.AddrPort
 	// Targets holds the callback targets of producers that send no target, by the producer's name.
 	Targets map[string]string
 	// Moved holds pairs of an old and a new target of producers that have moved.
@@ -96,6 +99,9 @@ func New(config Config) (*Client, error) {
 	allowed, err := newRules(config.Allow, config.Networks)
 	if err != nil {
 		return nil, err
+	}
+	if config.Own != nil {
+		allowed.own = config.Own
 	}
 	c := &Client{config: config, configured: map[string]target{}, moved: map[target]target{}}
 	c.rules.Store(&allowed)
@@ -166,6 +172,9 @@ func (c *Client) Allow(allow, networks []string) error {
 	allowed, err := newRules(allow, networks)
 	if err != nil {
 		return err
+	}
+	if c.config.Own != nil {
+		allowed.own = c.config.Own
 	}
 	for producer, t := range c.configured {
 		if err := allowed.check(t); err != nil {

@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strconv"
 	"strings"
 	"sync"
@@ -651,5 +652,33 @@ func TestHTTPIsRefusedWhereTLSIsDemanded(t *testing.T) {
 	config.Targets = map[string]string{"orders": "http://orders/x"}
 	if _, err := callback.New(config.WithDefaults()); !errors.Is(err, halfmsg.ErrForbidden) {
 		t.Errorf("a configured target of http: got %v", err)
+	}
+}
+
+// The addresses that nobody may be called at are refused on connecting, by gRPC and HTTP alike.
+func TestForbiddenAddressesAreRefusedByBothTransports(t *testing.T) {
+	t.Parallel()
+	var called atomic.Int32
+	url := serveHTTP(t, func(w http.ResponseWriter, r *http.Request) {
+		called.Add(1)
+		committedHTTP(w, r)
+	})
+	own := netip.MustParseAddrPort(strings.TrimPrefix(url, "http://"))
+	for _, to := range []netip.AddrPort{own, netip.MustParseAddrPort("169.254.169.254:80")} {
+		config := callback.Config{
+			Allow: []string{"*:*"}, Networks: []string{"0.0.0.0/0"}, Timeout: 30 * time.Second,
+			Own: func() []netip.AddrPort { return []netip.AddrPort{own} },
+		}
+		config = config.WithDialOptions(named(to.String())).WithResolver(resolving(to.Addr().As4()))
+		c, port := client(t, config), strconv.Itoa(int(to.Port()))
+		for _, address := range []string{"orders.svc:" + port, "http://orders.svc:" + port} {
+			_, err := c.Confirm(t.Context(), halfmsg.Target{Producer: "orders", Address: address}, []string{"1"}, false)
+			if err == nil || !strings.Contains(err.Error(), "never call") || called.Load() != 0 {
+				t.Errorf("%s: got %v after %d calls", address, err, called.Load())
+			}
+		}
+		if _, err := c.Resolve("orders", to.String()); !errors.Is(err, halfmsg.ErrForbidden) {
+			t.Errorf("the target %s: %v", to, err)
+		}
 	}
 }

@@ -110,6 +110,12 @@ func newTarget(host, port string) (target, error) {
 	return target{host: strings.ToLower(host), port: port}, nil
 }
 
+// portNumber is the port as a number.
+func (t target) portNumber() uint16 {
+	n, _ := strconv.ParseUint(t.port, 10, 16) // checked by newTarget
+	return uint16(n)
+}
+
 // isPath says whether the path of a URL has one form only: no escapes, and no segment that a server may resolve.
 func isPath(path string) bool {
 	if path == "" {

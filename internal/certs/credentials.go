@@ -30,6 +30,15 @@ func (s *Source) Server() credentials.TransportCredentials {
 	})
 }
 
+// HTTPConfig is the configuration of a server for HTTP/1.1 that asks for no certificates. Each connection gets the
+// certificate of that time.
+func (s *Source) HTTPConfig() *tls.Config {
+	return &tls.Config{
+		MinVersion: tls.VersionTLS12, CipherSuites: cipherSuites, NextProtos: []string{"http/1.1"},
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &s.current().own[0], nil },
+	}
+}
+
 // Client are the credentials of a client. The client shows its certificate, where Files has one, to servers that ask. A
 // server's certificate must be for name, or for the dialled host where name is empty.
 func (s *Source) Client(name string) credentials.TransportCredentials {

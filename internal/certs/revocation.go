@@ -96,7 +96,8 @@ func (r revocations) holds(chain []*x509.Certificate) bool {
 }
 
 // Withdrawn says why the client certificate of a connection does not hold any more: its time has ended, its authority
-// is not in the file any more, or it is revoked. The result is nil where the certificate holds, and where there is none.
+// is not in the file any more, or it is revoked. The result is nil where the certificate holds, and without a
+// certificate.
 func (s *Source) Withdrawn(info credentials.AuthInfo) error {
 	secured, ok := info.(credentials.TLSInfo)
 	if !ok || len(secured.State.PeerCertificates) == 0 {

@@ -46,7 +46,7 @@ func TestServerTellsWhoMayWantHTTP(t *testing.T) {
 		if !is {
 			secured, _ = info.(credentials.TLSInfo)
 		}
-		if is != tc.web || !slices.Equal(certs.CallerNames(secured), []string{"orders.shop"}) ||
+		if is != tc.web || !slices.Equal(certs.ClientCertificate(secured).DNSNames, []string{"orders.shop"}) ||
 			secured.SecurityLevel != credentials.PrivacyAndIntegrity {
 			t.Errorf("%q: web %t, want %t: %+v", tc.offered, is, tc.web, secured.CommonAuthInfo)
 		}

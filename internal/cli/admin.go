@@ -21,6 +21,7 @@ type serverFlags struct {
 	Server  string        `help:"The coordinator's address (also: MSGHANDLER_SERVER; default: grpc.addr)." placeholder:"HOST:PORT"`
 	Timeout time.Duration `default:"10s" help:"How long one call may take."`
 	commandline.TLSFlags
+	commandline.TokenFlags
 }
 
 // adminFlags are the flags of the commands that ask a coordinator.
@@ -57,8 +58,18 @@ func (f *serverFlags) connect(s *commandline.Session) (*admin, error) {
 	if err != nil {
 		return nil, commandline.UsageError{Err: err}
 	}
-	conn, err := grpc.NewClient(server, grpc.WithTransportCredentials(secured),
-		grpc.WithNoProxy(), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)))
+	options := []grpc.DialOption{
+		grpc.WithTransportCredentials(secured), grpc.WithNoProxy(),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)),
+	}
+	token, err := f.PerCall(s, server, f.Secured(s))
+	if err != nil {
+		return nil, commandline.UsageError{Err: err}
+	}
+	if token != nil {
+		options = append(options, grpc.WithPerRPCCredentials(token))
+	}
+	conn, err := grpc.NewClient(server, options...)
 	if err != nil {
 		return nil, commandline.UsageError{
 			Err: fmt.Errorf("%q is not a coordinator's address; write host:port: %w", server, err),
@@ -108,6 +119,10 @@ func (a *admin) explain(err error) error {
 			a.server, st.Message())
 	case st.Code() == codes.Canceled:
 		return errors.New("interrupted")
+	}
+	if st.Code() == codes.Unauthenticated {
+		return fmt.Errorf("the coordinator at %s does not know who calls: %s; show it a token with --token-file or "+
+			"MSGHANDLER_TOKEN, or a certificate with --tls-cert and --tls-key", a.server, st.Message())
 	}
 	return fmt.Errorf("the coordinator at %s says: %s (%s)%s", a.server, st.Message(), st.Code(), further(st.Code()))
 }

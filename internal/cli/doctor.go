@@ -21,6 +21,7 @@ type doctorCommand struct {
 	Timeout     time.Duration     `default:"10s" help:"How long one part may be looked at."`
 	Output      string            `default:"table" enum:"table,json,yaml" help:"table for people, json or yaml for programs."`
 	commandline.TLSFlags
+	commandline.TokenFlags
 
 	kong.Plugins
 	flags *commandline.ConfigFlags
@@ -61,9 +62,13 @@ func (c *doctorCommand) Run(ctx context.Context, s *commandline.Session) error {
 	if err != nil {
 		return commandline.UsageError{Err: err}
 	}
+	token, err := c.PerCall(s, server, c.Secured(s))
+	if err != nil {
+		return commandline.UsageError{Err: err}
+	}
 	stop := s.Progress().During("looking")
 	found := doctor.Examine(ctx, doctor.Examination{
-		Settings: settings, Server: server, Credentials: secured, Producers: c.Producer, Timeout: c.Timeout,
+		Settings: settings, Server: server, Credentials: secured, Token: token, Producers: c.Producer, Timeout: c.Timeout,
 		Defaults:         s.Sources(flags).Defaults(doctor.Sections()...),
 		DeadLetterQueues: c.DeadLetters,
 		Descriptors:      connlimit.Descriptors(),

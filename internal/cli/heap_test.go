@@ -16,7 +16,7 @@ func heapGoal() uint64 {
 
 func TestCollectorIsRelaxedUnlessConfigured(t *testing.T) {
 	t.Setenv("GOGC", "")
-	t.Setenv("GOMEMLIMIT", "")
+	t.Setenv("GOMEMLIMIT", "900MiB") // as in the manifests; the limit of memory goes beside it
 	before := heapGoal()
 	end := relaxCollector()
 	// What is untouched counts as in use, and as much again may pile up; some MiB are there anyway.
@@ -24,15 +24,10 @@ func TestCollectorIsRelaxedUnlessConfigured(t *testing.T) {
 		t.Errorf("garbage is collected at %d bytes, and at %d without", goal, before)
 	}
 	end()
-	for _, name := range []string{"GOGC", "GOMEMLIMIT"} {
-		t.Run(name, func(t *testing.T) {
-			t.Setenv(name, "100")
-			before := heapGoal()
-			end := relaxCollector()
-			if goal := heapGoal(); goal > before+spareHeap {
-				t.Errorf("garbage is collected at %d bytes, and at %d without", goal, before)
-			}
-			end()
-		})
+	t.Setenv("GOGC", "100")
+	before = heapGoal()
+	defer relaxCollector()()
+	if goal := heapGoal(); goal > before+spareHeap {
+		t.Errorf("with GOGC garbage is collected at %d bytes, and at %d without", goal, before)
 	}
 }

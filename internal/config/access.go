@@ -29,21 +29,19 @@ func (a *Access) Strict() bool {
 // Identifies says whether anything tells who calls: certificates of clients, or tokens.
 func (c *Config) Identifies() bool { return c.GRPC.Certificates.CA != "" || c.Access.Tokens() }
 
-// Exposed names the listeners that other machines reach, each as key and address.
+// Exposed names the listeners that other machines reach, each as key and address. A console whose proxy names its users
+// is not among them.
 func (c *Config) Exposed() (listeners []string) {
 	for _, listener := range []struct{ key, addr string }{{"grpc.addr", c.GRPC.Addr}, {"http.addr", c.HTTP.Addr}} {
-		if !isLoopback(listener.addr) {
+		if behindProxy := listener.key == "http.addr" && c.HTTP.UserHeader != ""; !behindProxy && !isLoopback(listener.addr) {
 			listeners = append(listeners, fmt.Sprintf("%s (%s)", listener.key, listener.addr))
 		}
 	}
 	return listeners
 }
 
-// OpensConsole says that other machines reach the console, and that its readers need no role: client certificates are of
-// the API alone.
-func (c *Config) OpensConsole() bool {
-	return !isLoopback(c.HTTP.Addr) && !c.Access.Strict() && len(c.GRPC.Admins) == 0
-}
+// ExposesConsole says that other machines reach the console.
+func (c *Config) ExposesConsole() bool { return !isLoopback(c.HTTP.Addr) }
 
 // isLoopback reports whether only this machine reaches an address of the form host:port.
 func isLoopback(addr string) bool {

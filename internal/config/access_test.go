@@ -27,6 +27,18 @@ func TestListenersThatOthersReachAreKnown(t *testing.T) {
 	}
 }
 
+// A proxy tells who uses a console that other machines reach, and encrypts for it.
+func TestProxyMakesAConsoleReachable(t *testing.T) {
+	t.Parallel()
+	c, err := config.Load(config.Sources{File: write(t, `
+http: {addr: ":9091", public_url: "https://a.example", user_header: X-Forwarded-User, trusted_proxies: [10.0.0.1/32]}
+access: {token_file: tokens, admins: ["proxy:anna"]}
+`)})
+	if err != nil || !c.ExposesConsole() || len(c.Exposed()) > 0 {
+		t.Errorf("got %v; exposed are %q", err, c.Exposed())
+	}
+}
+
 // Rules for tokens need no certificates where a source of tokens is configured.
 func TestRulesMayNameTokens(t *testing.T) {
 	t.Parallel()
@@ -39,7 +51,7 @@ producers:
 	if err != nil || !c.Access.Strict() || !c.Identifies() {
 		t.Errorf("got %v; strict %t, identifies %t", err, c.Access.Strict(), c.Identifies())
 	}
-	if c := config.Default(); c.Access.Strict() || c.Identifies() || c.OpensConsole() {
-		t.Error("the default configuration is strict, knows its callers, or opens the console")
+	if c := config.Default(); c.Access.Strict() || c.Identifies() || c.ExposesConsole() {
+		t.Error("the default configuration is strict, knows its callers, or exposes the console")
 	}
 }

@@ -45,6 +45,7 @@ func (l *loading) checkSources(key string, globs []string) {
 	}{
 		{[]string{"token"}, c.Access.TokenFile != "", "names tokens, and there are none: set access.token_file"},
 		{[]string{"jwt"}, c.Access.OIDC.Issuer != "", "names JSON Web Tokens, and there are none: set access.oidc_issuer"},
+		{[]string{"proxy"}, c.HTTP.UserHeader != "", "names users of a proxy, and none names them: set http.user_header"},
 		{
 			[]string{"", "dns", "uri", "email", "cn"},
 			c.GRPC.Certificates.CA != "",

@@ -5,8 +5,11 @@
 package config
 
 import (
+	"cmp"
 	"maps"
 	"net"
+	"net/netip"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -37,6 +40,8 @@ type Config struct {
 	Brokers map[string]Broker
 	// Outbox holds the databases whose outbox of plain SQL is relayed, by their names.
 	Outbox map[string]Outbox
+	// PrivateFiles are the files with secrets that this configuration is made of, or names.
+	PrivateFiles []PrivateFile
 }
 
 // GRPC is the API for producers and operators.
@@ -61,9 +66,25 @@ type Certificates struct {
 
 // HTTP is the server of the console.
 type HTTP struct {
-	Addr     string
-	Hosts    []string
-	ReadOnly bool
+	Addr string
+	// Certificates have no CA: clients show tokens.
+	Certificates Certificates
+	Hosts        []string
+	// PublicURL is where browsers open the console; empty: at the name that they used.
+	PublicURL string
+	ReadOnly  bool
+	// Bodies says whether anybody sees the bodies and headers of messages.
+	Bodies bool
+	// SessionAge is how long a login lasts. SessionKeyFile holds the secret of sessions; empty: random at each start.
+	SessionAge     time.Duration
+	SessionKeyFile string
+	// OIDCClientID is the console's name at the issuer of Access; empty: nobody logs in by the issuer.
+	OIDCClientID, OIDCClientSecretFile string
+	OIDCScopes                         []string
+	// UserHeader names the header with the user's name that TrustedProxies set, which gives at least UserRole.
+	UserHeader     string
+	TrustedProxies []string
+	UserRole       string
 }
 
 // Redis is the store.
@@ -268,10 +289,38 @@ func (c *Config) TokensInPlain() (keys []string) {
 // BrokerNames are the names of the brokers beside the one of AMQP, sorted.
 func (c *Config) BrokerNames() []string { return slices.Sorted(maps.Keys(c.Brokers)) }
 
+// PublicOnly says that producers are known by name and only public addresses are called. A glob on addresses names its
+// addresses itself.
+func (c *Callbacks) PublicOnly() bool {
+	return len(c.Networks) == 0 && slices.ContainsFunc(c.Allow, func(glob string) bool {
+		host := glob[:strings.LastIndexByte(glob, ':')] // checked by Load
+		return !strings.HasPrefix(host, "[") && (host[0] == '*' || strings.Trim(host, "0123456789.*") != "")
+	})
+}
+
+// Listens are the configured addresses of the listeners, as far as they name a port.
+func (c *Config) Listens() (addrs []netip.AddrPort) {
+	for _, addr := range []string{c.GRPC.Addr, c.HTTP.Addr} {
+		host, port, _ := net.SplitHostPort(addr) // checked by Load
+		if isLocalhost(host) {
+			host = "127.0.0.1"
+		}
+		listens, err := netip.ParseAddrPort(net.JoinHostPort(cmp.Or(host, "::"), port))
+		if err == nil && listens.Port() != 0 {
+			addrs = append(addrs, listens)
+		}
+	}
+	return addrs
+}
+
 // Names are the host names under which a browser may open the console, beside localhost.
 func (h HTTP) Names() []string {
 	host, _, _ := net.SplitHostPort(h.Addr) // checked by Load
-	return append([]string{host}, h.Hosts...)
+	names := append([]string{host}, h.Hosts...)
+	if public, err := url.Parse(h.PublicURL); err == nil && public.Host != "" {
+		names = append(names, public.Hostname())
+	}
+	return names
 }
 
 // Targets gives the configured callback targets by producer.

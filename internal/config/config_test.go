@@ -86,6 +86,12 @@ submit:
 	want.Callbacks.TokenFile = "tokens"
 	want.GRPC.Certificates = config.Certificates{Cert: "tls.crt", Key: "tls.key", CA: "ca.pem"}
 	want.GRPC.Callers = []string{"{producer}.shop"}
+	want.PrivateFiles = []config.PrivateFile{
+		{Key: "callbacks.token_file", Path: "tokens"},
+		{Key: "grpc.tls_key", Path: "tls.key"},
+		{Key: "producers.orders-eu.v2.token_file", Path: "orders.tokens"},
+		{Key: "producers.stock.token_file", Path: "stock.tokens"},
+	}
 	if diff := cmp.Diff(want, c); diff != "" {
 		t.Errorf("differs (-want +got):\n%s", diff)
 	}
@@ -99,6 +105,10 @@ submit:
 		t.Error(diff)
 	}
 	if diff := cmp.Diff([]string{"127.0.0.1", "console.example.com", "shop_1"}, c.HTTP.Names()); diff != "" {
+		t.Error(diff)
+	}
+	public := config.HTTP{Addr: ":9091", PublicURL: "https://ops.example.com:8443"}
+	if diff := cmp.Diff([]string{"", "ops.example.com"}, public.Names()); diff != "" {
 		t.Error(diff)
 	}
 	c.Submit.Trust = true
@@ -220,6 +230,42 @@ func TestErrorsNameKeyAndLine(t *testing.T) {
 		"a key without its certificate": {
 			file: "callbacks: {tls: true, tls_key: tls.key}\n", want: []string{"callbacks.tls_key", "set callbacks.tls_cert"},
 		},
+		"a certificate of the console without its key": {
+			file: "http: {tls_cert: a.pem}\n", want: []string{"http.tls_cert", "set http.tls_key"},
+		},
+		"a user header that everybody may send": {
+			file: "http: {user_header: X-Forwarded-User}\n", want: []string{"http.user_header", "set http.trusted_proxies"},
+		},
+		"proxies that name nobody": {
+			file: "http: {trusted_proxies: [10.0.0.0/8]}\n", want: []string{"http.trusted_proxies", "set http.user_header"},
+		},
+		"a role of nobody": {
+			file: "http: {user_role: admin}\n", want: []string{"http.user_role", "set http.user_header"},
+		},
+		"a user header with a space": {
+			file: "http: {user_header: X Y}\n", want: []string{"http.user_header", "X-Forwarded-User"},
+		},
+		"a client of no issuer": {
+			file: "http: {oidc_client_id: console}\n", want: []string{"http.oidc_client_id", "set access.oidc_issuer"},
+		},
+		"a secret of no client": {
+			file: "http: {oidc_client_secret_file: secret}\n",
+			want: []string{"http.oidc_client_secret_file", "set http.oidc_client_id"},
+		},
+		"a console below a path": {
+			file: "http: {public_url: 'https://a.example/console'}\n", want: []string{"http.public_url", "without a path"},
+		},
+		"a console without a host": {
+			file: "http: {public_url: 'javascript:alert(1)'}\n", want: []string{"http.public_url", "https://HOST"},
+		},
+		"tokens for a console without TLS": {
+			file: "http: {addr: ':9091'}\naccess: {token_file: tokens}\n",
+			want: []string{"http.addr", "set http.tls_cert and http.tls_key", "http.public_url"},
+		},
+		"a rule for users of no proxy": {
+			file: "access: {admins: ['proxy:anna']}\n", want: []string{"access.admins", "set http.user_header"},
+		},
+		"a session of a day": {file: "http: {session_age: 24h}\n", want: []string{"http.session_age", "12h"}},
 		"an authority and no certificate": {
 			file: "grpc: {tls_client_ca: ca.pem}\n", want: []string{"grpc.tls_client_ca", "set grpc.tls_cert and grpc.tls_key"},
 		},
@@ -489,7 +535,7 @@ func TestErrorsNameKeyAndLine(t *testing.T) {
 			want: []string{
 				"FILE:2: callbacks.allow",
 				"names LocalHost:*",
-				"leaves out loopback by default",
+				"leaves out loopback and private addresses by default",
 				"write 127.0.0.1:*,",
 			},
 		},

@@ -147,7 +147,7 @@ func (f *file) leaf(name string, n *yaml.Node, values []*yaml.Node) {
 		f.wrong(n, strings.TrimSpace(name+" "), "holds a value where keys are wanted; write key: value lines")
 		return
 	}
-	g := given{origin: f.origin(n), written: name}
+	g := given{origin: f.origin(n), written: name, file: f.path}
 	for _, v := range values {
 		if v.Kind == yaml.AliasNode {
 			v = v.Alias

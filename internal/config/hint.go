@@ -15,7 +15,7 @@ func hint(name string) string {
 		return "; a producer takes producers.NAME." + strings.Join(namedFields[producersPrefix], ", .")
 	}
 	if strings.HasPrefix(name, brokersPrefix) || name == "brokers" {
-		return "; a broker takes brokers.NAME.url and .dead_letter_exchange"
+		return "; a broker takes brokers.NAME.url, .url_file and .dead_letter_exchange"
 	}
 	if strings.HasPrefix(name, outboxPrefix) || name == "outbox" {
 		return "; an outbox takes outbox.NAME." + strings.Join(namedFields[outboxPrefix], ", .")

@@ -60,11 +60,11 @@ func Keys() []Key {
 
 // keys is the table of all keys, bound to the fields of c.
 func (c *Config) keys() []Key {
-	return slices.Concat(
+	return withFiles(slices.Concat(
 		c.GRPC.keys(), c.HTTP.keys(), c.Access.keys(), c.Redis.keys(), c.AMQP.keys(), c.Callbacks.keys(),
 		c.Confirm.keys(), c.Send.keys(), c.Submit.keys(), c.DeleteBusiness.keys(), c.Done.keys(), c.Sweep.keys(),
 		c.Limits.keys(), c.Policy.keys(), c.Events.keys(), c.Shutdown.keys(), c.Log.keys(),
-	)
+	))
 }
 
 const day = 24 * time.Hour

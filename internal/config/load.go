@@ -28,6 +28,8 @@ type given struct {
 	origin string
 	// written is the key in the form of the source.
 	written string
+	// file is the configuration file that the value stands in; empty for other sources.
+	file string
 }
 
 // loading is a configuration being put together.
@@ -39,7 +41,7 @@ type loading struct {
 }
 
 // Load reads the sources and returns the configuration. The error is an *Error that holds every problem of every
-// source, or says that the file cannot be read. Load opens no other file and no connection.
+// source, or says that the file cannot be read. Load reads the files of secrets too, and opens no connection.
 func Load(sources Sources) (Config, error) {
 	c, err := Open(sources)
 	if err != nil {
@@ -97,6 +99,7 @@ func (l *loading) offer(name string, g given) {
 func (l *loading) apply() {
 	for _, name := range slices.Sorted(maps.Keys(l.given)) {
 		g := l.given[name]
+		l.checkTwice(name, g)
 		if k, known := l.keys[name]; known {
 			l.set(k, g)
 			continue
@@ -117,7 +120,9 @@ func (l *loading) set(k Key, g given) {
 	}
 	if err := k.value.set(values); err != nil {
 		l.problem(g, k.shown(g.values), err.Error())
+		return
 	}
+	l.notePrivate(k, g)
 }
 
 // A key of a single producer, broker or outbox is SECTION.NAME.FIELD with a field of the section's list; NAME may hold
@@ -131,7 +136,7 @@ const (
 // namedFields are the fields of the sections with names, by their prefixes.
 var namedFields = map[string][]string{
 	producersPrefix: append([]string{"target", "trust", "callers", "tls", "token_file"}, policyFields...),
-	brokersPrefix:   {"url", "dead_letter_exchange"},
+	brokersPrefix:   {"url", "url_file", "dead_letter_exchange"},
 	outboxPrefix:    {"dsn", "dsn_file", "producer", "table", "shards", "batch", "poll", "workers"},
 }
 
@@ -159,28 +164,32 @@ func (l *loading) setNamed(k namedKey, g given) {
 		l.problem(g, "", what)
 	case k.prefix == brokersPrefix:
 		b := l.config.Brokers[k.of]
-		l.set(b.key(k.field, g.written), g)
+		l.set(b.key(k.field, k.String()), g)
 		l.config.Brokers[k.of] = b
 	case k.prefix == outboxPrefix:
 		o, known := l.config.Outbox[k.of]
 		if !known {
 			o = DefaultOutbox()
 		}
-		l.set(o.key(k.field, g.written), g)
+		l.set(o.key(k.field, k.String()), g)
 		l.config.Outbox[k.of] = o
 	default:
 		p := l.config.Producers[k.of]
-		l.set(Key{Name: g.written, value: p.value(k.field)}, g)
+		l.set(Key{Name: k.String(), value: p.value(k.field)}, g)
 		l.config.Producers[k.of] = p
 	}
 }
 
 // key binds a field.
-func (b *Broker) key(field, written string) Key {
-	if field == "dead_letter_exchange" {
-		return Key{Name: written, value: text(&b.DeadLetterExchange, checkExchange)}
+func (b *Broker) key(field, name string) Key {
+	url := Key{Name: name, Secret: true, value: text(&b.URL, checkBrokerURL)}
+	switch field {
+	case "dead_letter_exchange":
+		return Key{Name: name, value: text(&b.DeadLetterExchange, checkExchange)}
+	case "url_file":
+		return Key{Name: name, value: &secretFile{url}}
 	}
-	return Key{Name: written, Secret: true, value: text(&b.URL, checkBrokerURL)}
+	return url
 }
 
 // value binds a field.

@@ -18,7 +18,7 @@ func (l *loading) checkLoopback() {
 		if !isLocalhost(host) {
 			continue
 		}
-		without := "callbacks.networks leaves out loopback by default"
+		without := "callbacks.networks leaves out loopback and private addresses by default"
 		if len(c.Networks) > 0 {
 			without = l.says("callbacks.networks") + " holds no loopback address"
 		}

@@ -34,7 +34,7 @@ func DefaultOutbox() Outbox {
 }
 
 // key binds a field.
-func (o *Outbox) key(field, written string) Key {
+func (o *Outbox) key(field, name string) Key {
 	values := map[string]value{
 		"dsn":      text(&o.DSN, checkDSN),
 		"dsn_file": text(&o.DSNFile, checkFile),
@@ -45,7 +45,7 @@ func (o *Outbox) key(field, written string) Key {
 		"poll":     duration(&o.Poll, 50*time.Millisecond, time.Hour),
 		"workers":  whole(&o.Workers, 1, 64),
 	}
-	return Key{Name: written, Secret: field == "dsn", value: values[field]}
+	return Key{Name: name, Secret: field == "dsn", value: values[field]}
 }
 
 // checkDSN quotes nothing of the URL, which may hold a password.
@@ -85,15 +85,12 @@ func checkOutboxName(name string) string {
 // OutboxNames are the names of the outboxes, sorted.
 func (c *Config) OutboxNames() []string { return slices.Sorted(maps.Keys(c.Outbox)) }
 
-// checkOutbox refuses an outbox without an address, with two, or without a producer.
+// checkOutbox refuses an outbox without an address, or without a producer.
 func (l *loading) checkOutbox() {
 	for _, name := range l.config.OutboxNames() {
 		o, key := l.config.Outbox[name], outboxPrefix+name
-		switch {
-		case o.DSN == "" && o.DSNFile == "":
+		if o.DSN == "" && o.DSNFile == "" {
 			l.relation(key+".dsn", "is missing: set %s.dsn or %s.dsn_file to where the database is", key, key)
-		case o.DSN != "" && o.DSNFile != "":
-			l.relation(key+".dsn_file", "is set beside %s.dsn: remove one of them", key)
 		}
 		if o.Producer == "" {
 			l.relation(key+".producer", "is missing: set %s.producer to the name whose messages the table holds", key)

@@ -48,6 +48,7 @@ func (l *loading) checkRelations() {
 	l.checkCertificates()
 	l.checkOIDC()
 	l.checkAccess()
+	l.checkConsole()
 }
 
 // checkCertificates rejects certificate files whose counterpart is missing.
@@ -55,6 +56,7 @@ func (l *loading) checkCertificates() {
 	c := &l.config
 	l.pair("grpc", c.GRPC.Certificates)
 	l.pair("callbacks", c.Callbacks.Certificates)
+	l.pair("http", c.HTTP.Certificates)
 	if c.GRPC.Certificates.CA != "" && c.GRPC.Certificates.Cert == "" {
 		l.relation("grpc.tls_client_ca", "needs a certificate of our own: set grpc.tls_cert and grpc.tls_key")
 	}
@@ -73,13 +75,53 @@ func (l *loading) pair(section string, files Certificates) {
 	}
 }
 
+// checkConsole rejects keys of logins to the console that need others.
+func (l *loading) checkConsole() {
+	h := &l.config.HTTP
+	if l.config.Access.Tokens() && l.config.ExposesConsole() && h.Certificates.Cert == "" && !isHTTPS(h.PublicURL) {
+		l.relation("http.addr", "needs TLS, because tokens and sessions would cross the network in the clear, and who reads "+
+			"one can use it: set http.tls_cert and http.tls_key, http.public_url where a proxy encrypts (https://), or a "+
+			"loopback address")
+	}
+	for _, c := range []struct {
+		wrong       bool
+		key, remedy string
+	}{
+		{
+			h.OIDCClientID != "" && l.config.Access.OIDC.Issuer == "", "http.oidc_client_id",
+			"is a client of the issuer, and there is none: set access.oidc_issuer",
+		},
+		{
+			h.OIDCClientSecretFile != "" && h.OIDCClientID == "", "http.oidc_client_secret_file",
+			"is the secret of a client without a name: set http.oidc_client_id",
+		},
+		{
+			h.UserHeader != "" && len(h.TrustedProxies) == 0, "http.user_header",
+			"is believed from trusted proxies only: set http.trusted_proxies",
+		},
+		{
+			h.UserHeader == "" && len(h.TrustedProxies) > 0, "http.trusted_proxies",
+			"are trusted to name users, and no header does: set http.user_header",
+		},
+		{
+			h.UserHeader == "" && h.UserRole != "none", "http.user_role",
+			"is the role of users whom a proxy names: set http.user_header",
+		},
+	} {
+		if c.wrong {
+			l.relation(c.key, "%s", c.remedy)
+		}
+	}
+}
+
 // checkBrokers refuses an embedded broker beside real ones, a broker without a URL, and named brokers in a layout that
 // cannot have them.
 func (l *loading) checkBrokers() {
 	for _, name := range l.config.BrokerNames() {
 		if l.config.Brokers[name].URL == "" {
 			key := brokersPrefix + name
-			l.relation(key+".dead_letter_exchange", "is of a broker without a URL: set %s.url, or remove this key", key)
+			l.relation(key+".dead_letter_exchange",
+				"is of a broker without a URL: set %s.url or %s.url_file, or remove this key", key, key)
 		}
 	}
 	if layout := l.config.Redis.Layout; layout != 0 && layout < layoutOfBrokers && len(l.config.Brokers) > 0 {

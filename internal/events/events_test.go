@@ -274,3 +274,21 @@ func TestThresholdsNoteBeginningAndEnd(t *testing.T) {
 		t.Errorf("the log says %s", &log)
 	}
 }
+
+// Whatever the name of a webhook resolves to, events are posted to no cloud's metadata service.
+func TestWebhookAtReservedAddressGetsNothing(t *testing.T) {
+	t.Parallel()
+	var log strings.Builder
+	c := events.Config{
+		URL: "http://169.254.169.254/hook", Gather: time.Millisecond, Instance: "host-1", Metrics: &counts{},
+		Logger: slog.New(slog.NewTextHandler(&log, nil)),
+	}
+	teller := events.New(c)
+	teller.Note(events.StoreAway, "", "")
+	if err := teller.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(log.String(), "which is never called; correct events.webhook") {
+		t.Errorf("the log says:\n%s", &log)
+	}
+}

@@ -8,10 +8,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
+	"syscall"
 	"time"
 
+	"github.com/msghandler/msghandler/internal/ground/address"
 	"github.com/msghandler/msghandler/internal/ground/backoff"
 )
 
@@ -41,17 +45,32 @@ type refusedError struct{ status string }
 func (e *refusedError) Error() string { return "it answered " + e.status }
 
 // newClient returns a client that follows no redirect: a server that the operator did not name gets no events and no
-// token.
+// token. For the same reason the client connects to no reserved address, whatever the name of the webhook resolves to.
 func newClient(timeout time.Duration) *http.Client {
+	dialer := net.Dialer{Control: refuseReserved}
 	return &http.Client{
 		Timeout: timeout,
 		Transport: &http.Transport{
+			DialContext:         dialer.DialContext,
 			Proxy:               http.ProxyFromEnvironment,
 			MaxIdleConnsPerHost: 1,
 			IdleConnTimeout:     time.Minute,
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
+}
+
+// refuseReserved is the control of a dialer. It refuses the addresses that address.Reserved knows.
+func refuseReserved(_, dialled string, _ syscall.RawConn) error {
+	to, err := netip.ParseAddrPort(dialled)
+	if err != nil {
+		return errors.New("not an address that can be checked: " + dialled)
+	}
+	if network, is, reserved := address.Reserved(to.Addr()); reserved {
+		return fmt.Errorf("the webhook is at %s, in %s (%s), which is never called; correct events.webhook",
+			to.Addr(), network, is)
+	}
+	return nil
 }
 
 // run posts waiting events until the notifier is closed, and then once more.

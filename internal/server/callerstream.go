@@ -47,7 +47,7 @@ func noteRequest(ctx context.Context, request any) {
 
 // check proves again and again who the caller is, until the stream ends. A source that cannot decide now ends nothing.
 func (c *callerStream) check() {
-	ticker := time.NewTicker(c.server.config.Recheck)
+	ticker := time.NewTicker(c.server.config.recheck)
 	defer ticker.Stop()
 	for {
 		select {

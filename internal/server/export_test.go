@@ -9,6 +9,9 @@ import (
 
 func (l Limits) WithCalls(n int) Limits { l.calls = n; return l }
 
+// WithRecheck has open connections and streams checked more often.
+func (c *Config) WithRecheck(interval time.Duration) { c.recheck = interval }
+
 // WithDefaults completes what a test does not choose.
 func (c Config) WithDefaults() Config {
 	c.ConfirmAfter, c.ConfirmLease = cmp.Or(c.ConfirmAfter, 6*time.Second), cmp.Or(c.ConfirmLease, 30*time.Second)
@@ -16,6 +19,9 @@ func (c Config) WithDefaults() Config {
 	c.ConnectionAge, c.ConnectionIdle = cmp.Or(c.ConnectionAge, time.Hour), cmp.Or(c.ConnectionIdle, 10*time.Minute)
 	c.Limits.Body, c.Limits.Waiting = cmp.Or(c.Limits.Body, 1<<20), cmp.Or(c.Limits.Waiting, 10_000)
 	c.Limits.Bytes = cmp.Or(c.Limits.Bytes, 256<<20)
+	if c.Access == nil {
+		c.Access, _ = access.NewAuthenticator(access.Rules{}) // there is no glob that could be invalid
+	}
 	return c
 }
 

@@ -29,8 +29,8 @@ func (f *inFlight) acquire() bool {
 
 func (f *inFlight) release() { f.calls.Add(-1) }
 
-// admit checks that the caller may make the call, and bounds the calls in flight. Open methods answer when the server is
-// full.
+// admit checks that the caller may make the call, and bounds the calls in flight. Open methods answer when the server
+// is full.
 func (s *Server) admit(
 	ctx context.Context, request any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler,
 ) (any, error) {

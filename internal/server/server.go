@@ -64,8 +64,8 @@ type Config struct {
 	// Policies say what producers may name and hold. Nil: everything.
 	Policies *policy.Book
 	// Refused is called for each call of a producer, and each message of a batch, that is refused for good. producer is
-	// empty where the name is invalid. reason is CALLBACK_FORBIDDEN, CALLER_FORBIDDEN, UNAUTHENTICATED, POLICY_FORBIDDEN or
-	// INVALID_ARGUMENT. Refused must not block. May be nil.
+	// empty where the name is invalid. reason is CALLBACK_FORBIDDEN, CALLER_FORBIDDEN, UNAUTHENTICATED,
+	// POLICY_FORBIDDEN or INVALID_ARGUMENT. Refused must not block. May be nil.
 	Refused func(producer, reason, cause string)
 	// Brokers are the names of the brokers that messages may name.
 	Brokers []string
@@ -91,13 +91,16 @@ type Config struct {
 	Reflection bool
 	// Credentials secure the connections of clients. Default: none, nothing is encrypted.
 	Credentials credentials.TransportCredentials
-	// Access makes the identities of callers. Default: one that allows everything to everyone.
+	// HideBodies hides bodies and headers of messages from every operator.
+	HideBodies bool
+	// Access makes the identities of callers. Required.
 	Access *access.Authenticator
-	// Withdrawn says why the client certificate of an open connection does not hold any more; nil: it holds. Default: every
-	// certificate holds.
+	// Withdrawn says why the client certificate of an open connection does not hold any more; nil: it holds. Default:
+	// every certificate holds.
 	Withdrawn func(credentials.AuthInfo) error
-	// Recheck is how often the callers of open connections and streams are checked again. Default: 15 s.
-	Recheck time.Duration
+	// recheck is how often the callers of open connections and streams are checked again. Tests choose less than
+	// recheckInterval.
+	recheck time.Duration
 	// Interceptors see every unary call, before its request is checked; for metrics and traces. A panic in one
 	// is caught.
 	Interceptors []grpc.UnaryServerInterceptor
@@ -137,8 +140,9 @@ func (l Limits) ofRequests() guard.Limits {
 }
 
 const (
-	// defaultRecheck ends the connections and streams of a withdrawn caller well within a minute.
-	defaultRecheck = 15 * time.Second
+	// recheckInterval is how often the callers of open connections and streams are checked again: a withdrawn caller is
+	// cut off well within a minute.
+	recheckInterval = 15 * time.Second
 	// storeTimeout bounds each call to the store.
 	storeTimeout = 10 * time.Second
 	// maxCalls is how many calls may be in flight.
@@ -176,8 +180,9 @@ var _ halfmsg.Watcher = (*Server)(nil)
 
 // New returns a Server that is not serving yet: its health is NOT_SERVING until SetServing(true).
 func New(config Config) (*Server, error) {
-	if config.Intake == nil || config.Inspector == nil || config.Targets == nil || config.Pipeline == nil {
-		return nil, errors.New("server: Intake, Inspector, Targets and Pipeline are required")
+	if config.Intake == nil || config.Inspector == nil || config.Targets == nil || config.Pipeline == nil ||
+		config.Access == nil {
+		return nil, errors.New("server: Intake, Inspector, Targets, Pipeline and Access are required")
 	}
 	if !config.complete() {
 		return nil, errors.New("server: ConfirmAfter, the leases, the limits and the ages of connections are required")
@@ -195,8 +200,8 @@ func New(config Config) (*Server, error) {
 	return s, nil
 }
 
-// Operators is AdminService for callers in this process. The context has their identity, which must have the role that a
-// method needs, and the context's peer says from where they call.
+// Operators is AdminService for callers in this process. The context has their identity, which must have the role that
+// a method needs, and the context's peer says from where they call.
 func (s *Server) Operators() msghandlerv1.AdminServiceServer {
 	return &localOperators{operators: &operators{server: s}}
 }
@@ -228,7 +233,7 @@ func (c Config) withHooks() Config {
 	if c.Findings == nil {
 		c.Findings = func(context.Context) []*msghandlerv1.Finding { return nil }
 	}
-	c.Access, c.Recheck = cmp.Or(c.Access, access.Open()), cmp.Or(c.Recheck, defaultRecheck)
+	c.recheck = cmp.Or(c.recheck, recheckInterval)
 	if c.Withdrawn == nil {
 		c.Withdrawn = func(credentials.AuthInfo) error { return nil }
 	}
@@ -304,7 +309,7 @@ func (s *Server) Serve(listener net.Listener) error {
 	ctx, end := context.WithCancel(context.Background())
 	var slow sync.WaitGroup
 	slow.Go(func() { s.guard.CloseSlow(ctx) })
-	slow.Go(func() { s.guard.CloseWithdrawn(ctx, s.config.Recheck, s.config.Withdrawn) })
+	slow.Go(func() { s.guard.CloseWithdrawn(ctx, s.config.recheck, s.config.Withdrawn) })
 	defer slow.Wait()
 	defer end()
 	var byHTTP error

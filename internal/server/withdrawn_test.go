@@ -75,7 +75,8 @@ func TestStreamsOfWithdrawnTokensEnd(t *testing.T) {
 			t.Parallel()
 			tokens := &changingTokens{all: someTokens()}
 			h := open(t, func(c *server.Config) {
-				c.Access, c.Recheck = authenticator(t, access.Rules{Strict: true}, tokens), recheck
+				c.Access = authenticator(t, access.Rules{Strict: true}, tokens)
+				c.WithRecheck(recheck)
 			})
 			tail, err := h.operators.TailMessages(withToken(t.Context(), "viewer"), &msghandlerv1.TailMessagesRequest{})
 			if err != nil {
@@ -133,7 +134,8 @@ func TestStreamsOutliveAnUndecidedSource(t *testing.T) {
 	tokens := &changingTokens{all: someTokens()}
 	asked := make(chan struct{}, 1)
 	h := open(t, func(c *server.Config) {
-		c.Access, c.Recheck = authenticator(t, access.Rules{Strict: true}, tokens), recheck
+		c.Access = authenticator(t, access.Rules{Strict: true}, tokens)
+		c.WithRecheck(recheck)
 	})
 	tail, err := h.operators.TailMessages(withToken(t.Context(), "viewer"), &msghandlerv1.TailMessagesRequest{})
 	if err == nil {
@@ -180,7 +182,7 @@ func TestConnectionsOfWithdrawnCertificatesAreClosed(t *testing.T) {
 	var mu sync.Mutex
 	withdrawn := ""
 	_, address := guarded(t, a, access.Rules{}, func(c *server.Config) {
-		c.Recheck = recheck
+		c.WithRecheck(recheck)
 		c.Withdrawn = func(info credentials.AuthInfo) error {
 			mu.Lock()
 			defer mu.Unlock()
@@ -192,7 +194,8 @@ func TestConnectionsOfWithdrawnCertificatesAreClosed(t *testing.T) {
 	})
 	leaves, stays := as(t, a, address, "leaves.shop"), as(t, a, address, "stays.shop")
 	for _, conn := range []*grpc.ClientConn{leaves, stays} {
-		if _, err := msghandlerv1.NewAdminServiceClient(conn).GetStats(t.Context(), &msghandlerv1.GetStatsRequest{}); err != nil {
+		admin := msghandlerv1.NewAdminServiceClient(conn)
+		if _, err := admin.GetStats(t.Context(), &msghandlerv1.GetStatsRequest{}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -1,11 +1,18 @@
 package deploy
 
 import (
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/msghandler/msghandler/internal/access"
+	"github.com/msghandler/msghandler/internal/access/tokenfile"
+	"github.com/msghandler/msghandler/internal/certs"
+	"github.com/msghandler/msghandler/internal/ground/files"
 )
 
 // configure writes the configuration of scripts/debian-setup.sh into a directory, as its start does, and returns the
@@ -62,5 +69,66 @@ func TestDebianSetupKeepsUnknownConfiguration(t *testing.T) {
 	}
 	if said, kept := configure(t, dir); kept != mine || !strings.Contains(said, "stays as it is") {
 		t.Errorf("it says %q and leaves\n%s", said, kept)
+	}
+}
+
+// The script makes certificates and tokens that a coordinator and the demos can use, for their owner only, and makes
+// them once.
+func TestDebianSetupMakesCredentials(t *testing.T) {
+	t.Parallel()
+	bin, dir := t.TempDir(), filepath.Join(t.TempDir(), "new")
+	build := exec.Command("go", "build", "-o", bin+string(filepath.Separator), "./cmd/msghandler")
+	build.Dir = root
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	var before string
+	for range 2 {
+		cmd := exec.Command(filepath.Join(root, "scripts", "debian-setup.sh"), "credentials")
+		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "DIR=" + dir, "BIN=" + bin}
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		var all strings.Builder
+		for _, name := range []string{
+			"tls/coordinator.pem", "tls/coordinator.key", "tls/ca.pem", "tokens", "admin.token", "orders.token",
+			"coordinator.token",
+		} {
+			content, err := os.ReadFile(filepath.Join(dir, name))
+			if err != nil || len(content) == 0 {
+				t.Fatalf("%s has %d bytes: %v", name, len(content), err)
+			}
+			all.Write(content)
+			if may := files.Exposed(filepath.Join(dir, name)); may != "" {
+				t.Errorf("everyone may %s %s", may, name)
+			}
+		}
+		if before != "" && all.String() != before {
+			t.Error("the second call makes other credentials")
+		}
+		before = all.String()
+	}
+	source, err := certs.Open(certs.Files{
+		Cert: filepath.Join(dir, "tls/coordinator.pem"), Key: filepath.Join(dir, "tls/coordinator.key"),
+		CA: filepath.Join(dir, "tls/ca.pem"),
+	}, slog.New(slog.DiscardHandler))
+	if err != nil || source.Expires().IsZero() {
+		t.Errorf("the certificate cannot be used: %v", err)
+	}
+	tokens, err := tokenfile.Open(filepath.Join(dir, "tokens"), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]access.Identity{
+		"admin": {Role: access.Admin}, "orders": {Producers: []string{"orders"}},
+	} {
+		token, err := os.ReadFile(filepath.Join(dir, name+".token"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := tokens.Authenticate(t.Context(), strings.TrimSpace(string(token)))
+		if err != nil || got.Role != want.Role || !slices.Equal(got.Producers, want.Producers) {
+			t.Errorf("%s is %+v, %v", name, got, err)
+		}
 	}
 }

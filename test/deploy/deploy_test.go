@@ -27,6 +27,9 @@ type service struct {
 	Ports       []string
 	Volumes     []string
 	Healthcheck map[string]any
+	MemLimit    string                                `yaml:"mem_limit"`
+	ReadOnly    bool                                  `yaml:"read_only"`
+	CapDrop     []string                              `yaml:"cap_drop"`
 	DependsOn   map[string]struct{ Condition string } `yaml:"depends_on"`
 }
 
@@ -64,6 +67,13 @@ func TestComposeConfigurationIsValid(t *testing.T) {
 	c, err := config.Load(config.Sources{Env: env})
 	if err != nil {
 		t.Fatal(err)
+	}
+	if !c.Access.Anonymous || c.Access.TokenFile != "" {
+		t.Error("it listens beyond its own loopback, and the health check shows no token")
+	}
+	if s := services["coordinator"]; s.MemLimit != "1g" || s.Environment["GOMEMLIMIT"] != "900MiB" || !s.ReadOnly ||
+		!slices.Contains(s.CapDrop, "ALL") {
+		t.Errorf("the coordinator may take more than it needs: %+v", s)
 	}
 	target := flagOf(services["producer-demo"].Command, "--callback-target")
 	if !slices.Contains(c.Callbacks.Allow, target) {
@@ -141,7 +151,7 @@ func TestProgramsAndFlagsExist(t *testing.T) {
 	}
 	for _, line := range strings.Split(strings.ReplaceAll(read(t, "scripts/debian-setup.sh"), "\\\n", " "), "\n") {
 		for program := range commands {
-			if strings.Contains(line, "/"+program+`"`) {
+			if strings.Contains(line, "/"+program+`"`) && !strings.Contains(line, `" token `) { // with flags of its own
 				commands[program] += " " + line
 			}
 		}

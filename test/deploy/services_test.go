@@ -33,6 +33,9 @@ func TestSystemdUnitIsValid(t *testing.T) {
 		t.Errorf("%v\n%s", err, out)
 	}
 	stop := regexp.MustCompile(`(?m)^TimeoutStopSec=(.*)$`).FindStringSubmatch(unit)
+	if !regexp.MustCompile(`(?m)^MemoryMax=1G$`).MatchString(unit) || !strings.Contains(unit, "GOMEMLIMIT=900MiB") {
+		t.Error("its memory has no limit, or Go does not know the limit")
+	}
 	if stop == nil {
 		t.Fatal("it has no TimeoutStopSec")
 	}
@@ -43,9 +46,29 @@ func TestSystemdUnitIsValid(t *testing.T) {
 
 func TestKubernetesConfigurationLoads(t *testing.T) {
 	t.Parallel()
-	file := filepath.Join(root, "deploy", "kubernetes", "msghandler.yaml")
-	if _, err := config.Load(config.Sources{File: file}); err != nil {
-		t.Error(err)
+	// The files of the secrets, as kustomization.yaml says to make them.
+	secrets := t.TempDir()
+	for name, content := range map[string]string{
+		"redis-url": "redis://:PASSWORD@redis:6379/0", "amqp-url": "amqp://USER:PASSWORD@rabbitmq:5672/",
+	} {
+		if err := os.WriteFile(filepath.Join(secrets, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text := strings.ReplaceAll(read(t, "deploy/kubernetes/msghandler.yaml"), "/run/msghandler/secrets", secrets)
+	file := filepath.Join(secrets, "msghandler.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := config.Load(config.Sources{File: file})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.GRPC.Certificates.Key == "" || c.HTTP.Certificates.Key == "" || c.Access.TokenFile == "" || c.Access.Anonymous {
+		t.Errorf("the API or the console is open: %+v, %+v, %+v", c.GRPC, c.HTTP, c.Access)
+	}
+	if c.Callbacks.PublicOnly() || !c.Callbacks.TLS {
+		t.Errorf("producers of the cluster cannot be called, or without TLS: %+v", c.Callbacks)
 	}
 }
 

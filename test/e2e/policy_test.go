@@ -64,7 +64,7 @@ func (g *governed) write(rules string) {
 	}
 }
 
-// send sends a half message through a coordinator, with a body that cannot be packed. It returns the code of the answer.
+// send sends a half message through a coordinator, with a body that cannot be packed. It returns the answer's code.
 func (g *governed) send(coordinator int, producer, exchange string, body int) codes.Code {
 	content := make([]byte, body)
 	_, _ = rand.Read(content) // it never fails

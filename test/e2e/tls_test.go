@@ -146,6 +146,11 @@ func TestEachPartyNeedsACertificate(t *testing.T) {
 		!strings.Contains(said, "neither true nor false") {
 		t.Errorf("got %d:\n%s", status, said)
 	}
+	// The console asks for no certificate, and is no way around the admins.
+	if page := s.page("/change?action=discard&all=1&state=dead"); !strings.Contains(page, "needs the role admin") ||
+		!strings.Contains(page, "Read-only, without headers and bodies") {
+		t.Errorf("the console lets a stranger discard messages:\n%s", page)
+	}
 	said, status = s.asks("anna.ops.shop", "doctor", "--redis.url="+s.redis.URL(), "--amqp.url="+s.amqp)
 	if !strings.Contains(said, "refused calls of producer orders") {
 		t.Errorf("the doctor does not report the refused producer (%d):\n%s", status, said)

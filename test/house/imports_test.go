@@ -12,7 +12,8 @@ var (
 		"proto/...", "internal/access", "internal/halfmsg", "internal/loop", "internal/escape", "internal/certs/...",
 		"internal/connlimit", "internal/loglimit", "internal/pacing", "internal/ground/address", "internal/ground/backoff",
 		"internal/ground/batch", "internal/ground/deadletter", "internal/ground/event", "internal/ground/files",
-		"internal/ground/lifecycle", "internal/ground/logtext", "internal/ground/sqldb", "internal/ground/versions",
+		"internal/ground/lifecycle", "internal/ground/logtext", "internal/ground/sqldb", "internal/ground/typedname",
+		"internal/ground/versions",
 	}
 	loops  = []string{"internal/confirmloop", "internal/sendloop"}
 	sdks   = []string{"producer/...", "consumer/..."}
@@ -35,11 +36,16 @@ var rooms = []struct {
 	{
 		[]string{
 			"internal/ground/backoff", "internal/ground/deadletter", "internal/ground/event", "internal/ground/files",
-			"internal/ground/lifecycle", "internal/ground/logtext", "internal/ground/versions", "internal/loglimit",
-			"internal/pacing",
+			"internal/ground/lifecycle", "internal/ground/logtext", "internal/ground/typedname", "internal/ground/versions",
+			"internal/loglimit", "internal/pacing",
 		},
 		nil,
 		"these are the lowest rooms",
+	},
+	{
+		[]string{"internal/access"},
+		[]string{"internal/ground/typedname"},
+		"coordinators and the SDKs read names and globs alike, and no SDK imports the rules",
 	},
 	{
 		[]string{"internal/amqpconn"},
@@ -166,7 +172,9 @@ var rooms = []struct {
 	},
 	{
 		[]string{"internal/app/..."},
-		slices.Concat(ground, middle, loops, []string{"internal/delivery", "internal/attend", "internal/server/policy"}),
+		slices.Concat(ground, middle, loops, []string{
+			"internal/access/...", "internal/delivery", "internal/attend", "internal/server/policy",
+		}),
 		"app puts the coordinator together; who uses the coordinator is above it",
 	},
 	{

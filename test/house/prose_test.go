@@ -186,7 +186,7 @@ func pages(t *testing.T) []string {
 		t.Fatal(found, err)
 	}
 	return append(found, filepath.Join(root, "docs", "model", "README.md"), filepath.Join(root, "README.md"),
-		filepath.Join(root, "CONTRIBUTING.md"))
+		filepath.Join(root, "CONTRIBUTING.md"), filepath.Join(root, "SECURITY.md"))
 }
 
 // placeOf names a page within docs/, and a page of the root by its file name.

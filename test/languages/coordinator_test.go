@@ -2,6 +2,7 @@ package languages
 
 import (
 	"context"
+	"crypto/sha256"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -11,7 +12,10 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/msghandler/msghandler/internal/access"
+	"github.com/msghandler/msghandler/internal/access/tokenfile"
 	"github.com/msghandler/msghandler/internal/app"
+	"github.com/msghandler/msghandler/internal/certs"
 	"github.com/msghandler/msghandler/internal/config"
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 	"github.com/msghandler/msghandler/test/servers"
@@ -28,7 +32,9 @@ type coordinator struct {
 	address, amqp string
 	// token and tokens are the files of the coordinator's token, and of the tokens that producers take.
 	token, tokens string
-	admin         pb.AdminServiceClient
+	// caller is the file of the token that the producers show the coordinator.
+	caller string
+	admin  pb.AdminServiceClient
 }
 
 func startCoordinator(t *testing.T) *coordinator {
@@ -43,6 +49,8 @@ func startCoordinator(t *testing.T) *coordinator {
 	c.Confirm.Attempts = 2
 	c.Callbacks.Allow = []string{"127.0.0.1:*"}
 	c.Callbacks.TokenFile = writeFile(t, dir, "token", token+"\n")
+	c.Access.TokenFile = filepath.Join(dir, "callers")
+	caller, admin := newCaller(t, c.Access.TokenFile, "producers"), newCaller(t, c.Access.TokenFile, "admin")
 	log, err := os.Create(filepath.Join(dir, "log"))
 	if err != nil {
 		t.Fatal(err)
@@ -52,7 +60,8 @@ func startCoordinator(t *testing.T) *coordinator {
 		t.Fatal(err)
 	}
 	go func() { _ = a.Run(context.Background()) }()
-	conn, err := grpc.NewClient(a.GRPCAddr(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient(a.GRPCAddr(), grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithPerRPCCredentials(certs.Bearer(func() string { return admin }, true)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,6 +75,7 @@ func startCoordinator(t *testing.T) *coordinator {
 	})
 	r := &coordinator{
 		address: a.GRPCAddr(), amqp: c.AMQP.URLs[0], token: c.Callbacks.TokenFile, admin: pb.NewAdminServiceClient(conn),
+		caller: writeFile(t, dir, "caller", caller+"\n"),
 		tokens: writeFile(t, dir, "tokens", "# of the coordinators\n"+token+"\n"+otherToken+"\n"),
 	}
 	servers.Eventually(t, 20*time.Second, "the coordinator serves", func() bool {
@@ -73,6 +83,20 @@ func startCoordinator(t *testing.T) *coordinator {
 		return err == nil
 	})
 	return r
+}
+
+// newCaller makes a token of the coordinator's callers: of all producers of these tests, or of an admin.
+func newCaller(t *testing.T, file, name string) (secret string) {
+	t.Helper()
+	secret = tokenfile.NewSecret()
+	made := tokenfile.Token{Name: name, Sum: sha256.Sum256([]byte(secret)), Producers: []string{"*-orders"}}
+	if name == "admin" {
+		made.Role, made.Producers = access.Admin, nil
+	}
+	if err := tokenfile.Add(file, made); err != nil {
+		t.Fatal(err)
+	}
+	return secret
 }
 
 // unfinished counts the messages of a producer that are on their way.

@@ -61,6 +61,7 @@ func openShop(t *testing.T, c *coordinator, l language) *shop {
 	s.asks.On(s.hook)
 	s.environment = []string{
 		"DATABASE_URL=" + l.kind.url(database.DSN, s.way.Addr), "COORDINATOR=http://" + s.calls.Addr,
+		"MSGHANDLER_TOKEN_FILE=" + c.caller,
 		"LISTEN=" + s.listen, "CALLBACK_URL=http://" + s.asks.Addr, "COORDINATOR_TOKENS=" + c.tokens,
 	}
 	s.openDatabase(database)

@@ -49,6 +49,7 @@ func Config(settings *config.Config, logger *slog.Logger) (callback.Config, *cer
 	c := callback.Config{
 		Allow:    settings.Callbacks.Allow,
 		Networks: settings.Callbacks.Networks,
+		Own:      settings.Listens,
 		Targets:  settings.Targets(),
 		Moved:    settings.MovedTargets(),
 		Timeout:  settings.Confirm.Timeout,

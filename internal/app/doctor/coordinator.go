@@ -24,8 +24,13 @@ const longWaiting = time.Minute
 
 func examineCoordinator(ctx context.Context, e Examination) []Finding {
 	r := report{area: areaCoordinator}
-	conn, err := grpc.NewClient(e.Server, grpc.WithTransportCredentials(cmp.Or(e.Credentials, insecure.NewCredentials())),
-		grpc.WithNoProxy())
+	options := []grpc.DialOption{
+		grpc.WithTransportCredentials(cmp.Or(e.Credentials, insecure.NewCredentials())), grpc.WithNoProxy(),
+	}
+	if e.Token != nil {
+		options = append(options, grpc.WithPerRPCCredentials(e.Token))
+	}
+	conn, err := grpc.NewClient(e.Server, options...)
 	if err != nil {
 		r.trouble("coordinator-address", fmt.Sprintf("%q is no address: %v", e.Server, err), "producers cannot reach it",
 			"write host:port")
@@ -46,7 +51,7 @@ func examineCoordinator(ctx context.Context, e Examination) []Finding {
 	if code := status.Code(err); code == codes.Unauthenticated || code == codes.PermissionDenied {
 		r.warn("coordinator-refuses", fmt.Sprintf("at %s refuses the doctor: %s", e.Server, status.Convert(err).Message()),
 			"the doctor sees no counts and no findings of coordinators",
-			"give the doctor a certificate or a token that access.viewers matches")
+			"show it the token of a viewer with --token-file, or a certificate that access.viewers matches with --tls-cert")
 		return r.all
 	}
 	if err != nil {

@@ -59,6 +59,8 @@ type Examination struct {
 	Server string
 	// Credentials are for the connection to the coordinator. Default: no encryption.
 	Credentials credentials.TransportCredentials
+	// Token is shown to the coordinator on each call; nil: no token.
+	Token credentials.PerRPCCredentials
 	// Producers are callback targets by producer, beside the targets of the settings.
 	Producers map[string]string
 	// Defaults are the Sections without any given key. Troubles of these sections are warnings only.

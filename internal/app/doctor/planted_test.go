@@ -17,6 +17,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 
 	"github.com/msghandler/msghandler/internal/app/doctor"
@@ -102,7 +104,21 @@ var planted = []struct {
 		plant: func(s *site) { s.e.Settings.Callbacks.Allow = nil },
 		also:  []string{"producer-forbidden"},
 	},
-	{name: "callbacks-open", plant: func(s *site) { s.e.Settings.Callbacks.Allow = []string{"127.0.0.1:*", "*:9000"} }},
+	{
+		name:  "callbacks-open",
+		plant: func(s *site) { s.e.Settings.Callbacks.Allow = []string{"127.0.0.1:*", "*:9000"} },
+		also:  []string{"callbacks-networks-unset"},
+	},
+	{name: "callbacks-networks-unset", plant: func(s *site) {
+		s.e.Settings.Callbacks.Allow = []string{"127.0.0.1:*", "*.orders.svc:9000"}
+	}},
+	{name: "secrets-exposed", plant: func(s *site) {
+		path := tokenFile(s.t, goodToken)
+		if err := os.Chmod(path, 0o644); err != nil {
+			s.t.Fatal(err)
+		}
+		s.e.Settings.PrivateFiles = []config.PrivateFile{{Key: "redis.url_file", Path: path}}
+	}},
 	{name: "callbacks-token-plain", plant: func(s *site) { s.e.Settings.Callbacks.TokenFile = tokenFile(s.t, goodToken) }},
 	{name: "callbacks-tls-unset", plant: func(s *site) {
 		s.e.Settings.Callbacks.Certificates.CA = certstest.NewAuthority(s.t).File
@@ -119,6 +135,12 @@ var planted = []struct {
 	{name: "submit-trusted", plant: func(s *site) { s.e.Settings.Submit.Trust = true }},
 	{name: "retention-short", plant: func(s *site) { s.e.Settings.Done.Retention = time.Second }},
 	{name: "coordinator-away", plant: func(s *site) { s.e.Server = servers.Addresses(s.t, 1)[0] }},
+	{name: "coordinator-refuses", plant: func(s *site) {
+		s.e.Server = serveProducer(s.t, func(server grpc.ServiceRegistrar) {
+			pb.RegisterAdminServiceServer(server, closedAdmin{})
+			healthv1.RegisterHealthServer(server, health.NewServer())
+		})
+	}},
 	{name: "messages-dead", plant: plantDead},
 	{name: "messages-refused", plant: plantRefused},
 	{name: "messages-unanswered", plant: plantUnanswered},
@@ -138,6 +160,10 @@ var planted = []struct {
 		s.e.Settings.Callbacks.Allow = []string{"127.0.0.1:*", "localhost:*"}
 		_, port, _ := strings.Cut(other{}.serve(s.t), ":")
 		s.e.Producers["stock"] = "localhost:" + port
+	}, also: []string{"callbacks-networks-unset"}},
+	{name: "producer-forbidden", plant: func(s *site) { // nobody may be called there
+		s.e.Settings.Callbacks.Allow = []string{"127.0.0.1:*", "169.254.169.254:*"}
+		s.e.Producers["stock"] = "169.254.169.254:80"
 	}},
 	{name: "descriptors-low", plant: func(s *site) { s.e.Descriptors = 256 }},
 	{
@@ -200,6 +226,15 @@ func tokenFile(t *testing.T, token string) string {
 		t.Fatal(err)
 	}
 	return file
+}
+
+// closedAdmin is an admin API that knows no caller.
+type closedAdmin struct {
+	pb.UnimplementedAdminServiceServer
+}
+
+func (closedAdmin) GetStats(context.Context, *pb.GetStatsRequest) (*pb.GetStatsResponse, error) {
+	return nil, status.Error(codes.Unauthenticated, "show a token")
 }
 
 // guarded serves a producer, stock, that demands a token.

@@ -84,12 +84,9 @@ func (e *Examination) examineProducer(ctx context.Context, client *callback.Clie
 // find looks where a producer is called back; nothing is dialled yet.
 func (r *report) find(client *callback.Client, name, address string) (to halfmsg.Target, found bool) {
 	resolved, err := client.Resolve(name, address)
-	if err != nil && strings.Contains(err.Error(), outsideNetworks) {
-		r.trouble("producer-forbidden", err.Error(), "its half messages are refused", addNetwork)
-		return to, false
-	}
-	if err != nil {
-		r.trouble("producer-forbidden", err.Error(), "its half messages are refused",
+	const why = "its half messages are refused"
+	if err != nil && !r.forbidden(err, why) {
+		r.trouble("producer-forbidden", err.Error(), why,
 			"write host:port or a plain URL, and allow it in callbacks.allow")
 	}
 	return halfmsg.Target{Producer: name, Address: resolved}, err == nil
@@ -110,9 +107,24 @@ const (
 )
 
 // addNetwork is the remedy where an address lies outside callbacks.networks.
-const addNetwork = "add the network of that address to callbacks.networks, which leaves out loopback and link-local " +
-	"by default, or " +
-	"have callbacks.allow and the target name the address itself"
+const addNetwork = "add that network to callbacks.networks, beside those of all other producers (empty, it holds " +
+	"the public addresses only); or have callbacks.allow and the target name the address itself"
+
+// neverCalled is a part of the errors about reserved addresses and the coordinator's own.
+const neverCalled = "never call"
+
+// forbidden reports a target at an address that must not be called.
+func (r *report) forbidden(err error, why string) (reported bool) {
+	switch text := err.Error(); {
+	case strings.Contains(text, outsideNetworks):
+		r.trouble("producer-forbidden", text, why, addNetwork)
+	case strings.Contains(text, neverCalled):
+		r.trouble("producer-forbidden", text, why, "give the producer an address of its own; no setting allows that address")
+	default:
+		return false
+	}
+	return true
+}
 
 // unreachable reports why a producer gave no answer, as far as the cause decides the remedy.
 func (r *report) unreachable(err error) {
@@ -120,12 +132,10 @@ func (r *report) unreachable(err error) {
 	var away *callback.CallError
 	errors.As(err, &away)
 	saying := func(words string) bool { return strings.Contains(err.Error(), words) }
-	if r.unusableURL(away, err) {
+	if r.unusableURL(away, err) || r.forbidden(err, why) {
 		return
 	}
 	switch {
-	case saying(outsideNetworks):
-		r.trouble("producer-forbidden", err.Error(), why, addNetwork)
 	case away != nil && away.Refused() && !saying(noGRPC):
 		r.trouble("producer-refuses", err.Error(), why,
 			"set callbacks.token_file, or producers.NAME.token_file, to a token that its "+

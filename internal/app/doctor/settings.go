@@ -8,6 +8,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/config"
 	"github.com/msghandler/msghandler/internal/connlimit"
+	"github.com/msghandler/msghandler/internal/ground/files"
 )
 
 const areaSettings = "configuration"
@@ -48,7 +49,18 @@ func examineSettings(_ context.Context, e Examination) []Finding {
 			"set it to longer than any client repeats a call; the default is 10m")
 	}
 	r.descriptors(e.Descriptors, e.Settings.Limits.Connections)
+	r.exposedFiles(e.Settings.PrivateFiles)
 	return r.orOK("nothing that endangers messages")
+}
+
+// exposedFiles looks for files with secrets that others may read or write.
+func (r *report) exposedFiles(private []config.PrivateFile) {
+	for _, file := range private {
+		if may := files.Exposed(file.Path); may != "" {
+			r.warn("secrets-exposed", "every user of this machine may "+may+" "+file.Path+" ("+file.What()+")",
+				"they may learn the secret, or replace it", "chmod o-rw "+file.Path)
+		}
+	}
 }
 
 // descriptors looks at how many files a process started here may open: a coordinator started in another way may have
@@ -80,6 +92,11 @@ func (r *report) callbackSettings(settings config.Callbacks) {
 		r.warn("callbacks-closed", "callbacks.allow is empty",
 			"no callback target is allowed, so half messages are accepted only of producers that attend",
 			"set it to where your other producers serve, such as *.orders.svc:9000")
+	}
+	if settings.PublicOnly() {
+		r.warn("callbacks-networks-unset", "callbacks.networks is empty",
+			"producers at private addresses are not called, and their messages wait",
+			"name the networks of your producers, such as 10.0.0.0/8")
 	}
 	for _, glob := range settings.Allow {
 		if strings.HasPrefix(glob, "*:") {

@@ -35,7 +35,8 @@ func NewAuthority(t testing.TB) *Authority {
 	a := &Authority{t: t, File: filepath.Join(t.TempDir(), "ca.pem")}
 	a.key = a.newKey()
 	template := a.template("the authority of a test")
-	template.IsCA, template.BasicConstraintsValid, template.KeyUsage = true, true, x509.KeyUsageCertSign|x509.KeyUsageCRLSign
+	template.IsCA, template.BasicConstraintsValid = true, true
+	template.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageCRLSign
 	signed, err := x509.CreateCertificate(rand.Reader, template, template, a.key.Public(), a.key)
 	a.check(err)
 	a.cert, err = x509.ParseCertificate(signed)

@@ -50,6 +50,7 @@ type command struct {
 	Rounds   int           `default:"3" help:"With --ceilings: how often each is measured, for --for each time."`
 	Output   string        `default:"table" enum:"table,json,yaml" help:"table for people, json or yaml for programs."`
 	commandline.TLSFlags
+	commandline.TokenFlags
 
 	kong.Plugins
 	flags *commandline.ConfigFlags
@@ -100,7 +101,9 @@ func (c *command) Run(ctx context.Context, s *commandline.Session) error {
 	load.TLS, err = c.TLSFlags.Config(s)
 	err = errors.Join(err, c.check())
 	for _, server := range load.Coordinators {
-		err = errors.Join(err, commandline.CheckCoordinator(server))
+		var wrong error
+		load.Token, wrong = c.Token(s, server, load.TLS != nil)
+		err = errors.Join(err, wrong, commandline.CheckCoordinator(server))
 	}
 	if err = errors.Join(err, load.Check()); err != nil {
 		return commandline.UsageError{Err: err}

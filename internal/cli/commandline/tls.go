@@ -28,7 +28,7 @@ func (f *TLSFlags) Config(s *Session) (*tls.Config, error) {
 	default:
 		return nil, fmt.Errorf("MSGHANDLER_TLS=%s is neither true nor false", on)
 	}
-	if !f.wanted(s) {
+	if !f.Secured(s) {
 		return nil, nil //nolint:nilnil // no TLS is no error
 	}
 	source, err := certs.Open(f.files(s), slog.New(slog.DiscardHandler))
@@ -47,8 +47,8 @@ func (f *TLSFlags) Credentials(s *Session) (credentials.TransportCredentials, er
 	return credentials.NewTLS(config), nil
 }
 
-// wanted says whether anything was said of TLS.
-func (f *TLSFlags) wanted(s *Session) bool {
+// Secured says whether calls to a coordinator have TLS.
+func (f *TLSFlags) Secured(s *Session) bool {
 	return f.TLS || s.Variable("MSGHANDLER_TLS") == "true" || f.files(s) != (certs.Files{}) || f.name(s) != ""
 }
 
@@ -67,7 +67,7 @@ func (f *TLSFlags) files(s *Session) certs.Files {
 // Hint is for calls without a client certificate: a coordinator that demands a certificate closes the connection, often
 // before its error arrives.
 func (f *TLSFlags) Hint(s *Session) string {
-	if !f.wanted(s) || f.files(s).Cert != "" {
+	if !f.Secured(s) || f.files(s).Cert != "" {
 		return ""
 	}
 	return ", or show it a certificate with --tls-cert and --tls-key"

@@ -2,6 +2,8 @@ package orders
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -23,6 +25,8 @@ import (
 // command is the command line of producer-demo.
 type command struct {
 	Coordinator          string        `default:"127.0.0.1:9090" env:"COORDINATOR" help:"Where msghandler listens; none: without a coordinator, the outbox publishes to the broker itself."`
+	TLSCA                string        `name:"tls-ca" env:"TLS_CA" placeholder:"FILE" help:"Talk to the coordinator with TLS; FILE has the certificates of its authorities. Default: without TLS."`
+	TokenFile            string        `env:"TOKEN_FILE" placeholder:"FILE" help:"Show the coordinator the token of this file."`
 	Name                 string        `default:"orders" env:"NAME" help:"This producer's name."`
 	Listen               string        `env:"LISTEN" placeholder:"HOST:PORT" help:"Answer the coordinator's questions here. Default: nowhere; the service attends, and is asked over its own streams to the coordinator."`
 	CallbackTarget       string        `env:"CALLBACK_TARGET" help:"How the coordinator reaches --listen. Default: --listen."`
@@ -80,8 +84,13 @@ func (c *command) run(ctx context.Context, stdin io.Reader, stdout, stderr io.Wr
 	if coordinator == "none" {
 		coordinator = ""
 	}
+	secured, err := c.tls()
+	if err != nil {
+		return err
+	}
 	service, err := Open(ctx, Config{
-		Name: c.Name, Coordinator: coordinator, Listen: c.Listen, CallbackTarget: c.CallbackTarget, Database: db,
+		Name: c.Name, Coordinator: coordinator, TLS: secured, TokenFile: c.TokenFile, Listen: c.Listen,
+		CallbackTarget: c.CallbackTarget, Database: db,
 		HTTPCallbacks: c.HTTPCallbacks, Coordinators: producer.Coordinators{TokenFile: c.CoordinatorTokenFile},
 		AMQP: c.AMQP, PayWithin: c.PayWithin, Retries: shop.Retries, SweepEvery: c.SweepEvery, Products: c.Products,
 		Logger: slog.New(slog.NewTextHandler(stderr, nil)),
@@ -116,6 +125,22 @@ func (c *command) run(ctx context.Context, stdin io.Reader, stdout, stderr io.Wr
 		}
 	}
 	return c.waitSettled(ctx, service, stdout)
+}
+
+// tls is how the coordinator is talked to; nil: without TLS.
+func (c *command) tls() (*tls.Config, error) {
+	if c.TLSCA == "" {
+		return nil, nil //nolint:nilnil // no TLS is no error
+	}
+	authorities, err := os.ReadFile(c.TLSCA)
+	if err != nil {
+		return nil, fmt.Errorf("--tls-ca: %w", err)
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: x509.NewCertPool()}
+	if !config.RootCAs.AppendCertsFromPEM(authorities) {
+		return nil, fmt.Errorf("--tls-ca: %s holds no certificate in PEM", c.TLSCA)
+	}
+	return config, nil
 }
 
 func (c *command) placeFile(ctx context.Context, service *Service, stdin io.Reader, stdout io.Writer) error {

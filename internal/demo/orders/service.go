@@ -7,6 +7,7 @@ package orders
 
 import (
 	"context"
+	"crypto/tls"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -33,6 +34,10 @@ type Config struct {
 	Name string
 	// Coordinator is the address of msghandler. Empty: the outbox publishes to AMQP itself, without a coordinator.
 	Coordinator string
+	// TLS is how the coordinator is talked to with TLS; nil: nothing is encrypted. TokenFile has the token to show the
+	// coordinator; empty: none.
+	TLS       *tls.Config
+	TokenFile string
 	// Listen is where the service answers the coordinator's callbacks. Port 0 picks a free port. Empty: the service
 	// attends, and serves no port.
 	Listen string
@@ -137,6 +142,7 @@ func (s *Service) connect(ctx context.Context) (err error) {
 func (s *Service) serve(ctx context.Context) (err error) {
 	config := producer.Config{
 		Name: s.config.Name, Coordinator: s.config.Coordinator, Markers: s.markers,
+		TLS: s.config.TLS, TokenFile: s.config.TokenFile,
 		Coordinators: s.config.Coordinators, Logger: s.config.Logger,
 	}
 	if s.config.Listen == "" {

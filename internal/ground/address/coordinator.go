@@ -3,6 +3,7 @@ package address
 import (
 	"errors"
 	"net"
+	"net/netip"
 	"strconv"
 	"strings"
 )
@@ -54,4 +55,22 @@ func CheckCoordinators(text string) error {
 		}
 	}
 	return nil
+}
+
+// OnLoopback reports whether connections to coordinators, in a form that CheckCoordinators accepts, do not leave this
+// machine.
+func OnLoopback(text string) bool {
+	for one := range strings.SplitSeq(text, ",") {
+		if scheme, _, _ := strings.Cut(one, ":"); scheme == "unix" || scheme == "unix-abstract" {
+			continue
+		}
+		host, _, err := net.SplitHostPort(strings.TrimSpace(strings.TrimPrefix(one, "dns:///")))
+		host = strings.ToLower(strings.TrimSuffix(host, "."))
+		addr, notAddr := netip.ParseAddr(host)
+		local := host == "localhost" || strings.HasSuffix(host, ".localhost")
+		if err != nil || !local && (notAddr != nil || !addr.Unmap().IsLoopback()) {
+			return false
+		}
+	}
+	return true
 }

@@ -4,6 +4,8 @@ package kubernetes
 import (
 	"maps"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,6 +13,7 @@ import (
 	core "k8s.io/api/core/v1"
 	networking "k8s.io/api/networking/v1"
 	policy "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
@@ -138,8 +141,12 @@ func TestPodSpecKeepsThePromises(t *testing.T) {
 	if path := container.VolumeMounts[0].MountPath + "/msghandler.yaml"; container.Args[len(container.Args)-1] != path {
 		t.Errorf("it is started with %v, and the configuration is at %s", container.Args, path)
 	}
-	if container.LivenessProbe.HTTPGet.Path != "/healthz" || container.ReadinessProbe.HTTPGet.Path != "/readyz" {
-		t.Error("the probes ask for something else than liveness and readiness")
+	for path, probe := range map[string]*core.Probe{
+		"/healthz": container.LivenessProbe, "/readyz": container.ReadinessProbe,
+	} {
+		if probe.HTTPGet.Path != path || probe.HTTPGet.Scheme != core.URISchemeHTTPS {
+			t.Errorf("a probe asks %s for %s, and not HTTPS for %s", probe.HTTPGet.Scheme, probe.HTTPGet.Path, path)
+		}
 	}
 	if c := container.SecurityContext; c == nil || c.ReadOnlyRootFilesystem == nil || !*c.ReadOnlyRootFilesystem ||
 		c.AllowPrivilegeEscalation == nil || *c.AllowPrivilegeEscalation || pod.SecurityContext.RunAsUser == nil {
@@ -149,7 +156,80 @@ func TestPodSpecKeepsThePromises(t *testing.T) {
 		all.disruption.Spec.MaxUnavailable.IntValue() >= int(*all.deployment.Spec.Replicas) {
 		t.Error("all of them may be away at once")
 	}
-	if container.Image == "msghandler" || !strings.Contains(container.Image, ":") {
-		t.Errorf("the image is %s", container.Image)
+	if !strings.Contains(container.Image, "@sha256:") {
+		t.Errorf("the image is %s, which another image may replace", container.Image)
+	}
+}
+
+// Secrets are files that only the coordinator's group may read, and its configuration names each by its path.
+func TestSecretsAreMountedPrivately(t *testing.T) {
+	all := render(t)
+	pod := all.deployment.Spec.Template.Spec
+	container := pod.Containers[0]
+	if len(container.EnvFrom) > 0 || pod.SecurityContext.FSGroup == nil {
+		t.Error("secrets are in the environment, or no group reads them")
+	}
+	secrets := map[string]bool{}
+	for _, volume := range pod.Volumes {
+		if volume.Secret == nil {
+			continue
+		}
+		if mode := volume.Secret.DefaultMode; mode == nil || *mode&0o007 != 0 {
+			t.Errorf("everyone may read the secret %s", volume.Secret.SecretName)
+		}
+		for _, mount := range container.VolumeMounts {
+			if mount.Name == volume.Name && mount.ReadOnly {
+				secrets[mount.MountPath+"/"] = true
+			}
+		}
+	}
+	named := regexp.MustCompile(`/run/\S+/`).FindAllString(all.config.Data["msghandler.yaml"], -1)
+	if len(named) == 0 {
+		t.Error("the configuration names no secret")
+	}
+	for _, path := range named {
+		if !secrets[path] {
+			t.Errorf("the configuration names a file in %s, and mounted are %v", path, secrets)
+		}
+	}
+}
+
+// Every rule of the network policy says both who and which ports, and nobody else comes in or is gone out to.
+func TestNetworkPolicyNamesEachPeer(t *testing.T) {
+	spec := render(t).network.Spec
+	if !slices.Equal(spec.PolicyTypes, []networking.PolicyType{networking.PolicyTypeIngress, networking.PolicyTypeEgress}) {
+		t.Errorf("the policy is for %v", spec.PolicyTypes)
+	}
+	out := map[int]bool{}
+	for _, rule := range spec.Ingress {
+		if len(rule.From) == 0 || len(rule.Ports) == 0 {
+			t.Errorf("ingress is open: %v", rule)
+		}
+	}
+	for _, rule := range spec.Egress {
+		if len(rule.To) == 0 || len(rule.Ports) == 0 {
+			t.Errorf("egress is open: %v", rule)
+		}
+		for _, port := range rule.Ports {
+			out[port.Port.IntValue()] = true
+		}
+	}
+	for _, port := range []int{53, 6379, 5672, 9000} {
+		if !out[port] {
+			t.Errorf("port %d is closed, and the coordinator needs it", port)
+		}
+	}
+}
+
+// Go must collect garbage before the kernel ends the process.
+func TestMemoryLimitOfGoIsBelowThatOfThePod(t *testing.T) {
+	container := render(t).deployment.Spec.Template.Spec.Containers[0]
+	i := slices.IndexFunc(container.Env, func(e core.EnvVar) bool { return e.Name == "GOMEMLIMIT" })
+	if i < 0 {
+		t.Fatal("GOMEMLIMIT is missing")
+	}
+	limit, err := resource.ParseQuantity(strings.TrimSuffix(container.Env[i].Value, "B"))
+	if pod := container.Resources.Limits.Memory(); err != nil || limit.Cmp(*pod) >= 0 || limit.Value() < pod.Value()/2 {
+		t.Errorf("GOMEMLIMIT is %s (%v), and the pod may have %s", container.Env[i].Value, err, pod)
 	}
 }

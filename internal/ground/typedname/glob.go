@@ -1,4 +1,6 @@
-package access
+// Package typedname reads the names of a caller, each with its type, such as dns:orders.shop, and globs on such names.
+// Rules of coordinators and of producers read names alike.
+package typedname
 
 import (
 	"errors"
@@ -20,12 +22,12 @@ var untypedTypes = []string{"dns", "uri", "cn"}
 // producerPlace stands for the name of the producer in a glob on its callers.
 const producerPlace = "{producer}"
 
-// glob matches typed names. With a type, * is any text within one label of a name. Without a type the glob is one of
+// Glob matches typed names. With a type, * is any text within one label of a name. Without a type the glob is one of
 // path.Match, as in versions that knew no types.
-type glob struct{ kind, text string }
+type Glob struct{ kind, text string }
 
-// GlobType is the type of the names that a glob matches, such as dns; empty for a glob without a type.
-func GlobType(text string) string {
+// TypeOf is the type of the names that a glob matches, such as dns; empty for a glob without a type.
+func TypeOf(text string) string {
 	kind, _, found := strings.Cut(text, ":")
 	if !found || separatorOf(kind) == "" {
 		return ""
@@ -33,53 +35,54 @@ func GlobType(text string) string {
 	return kind
 }
 
-// CheckGlob refuses a text that is no glob on typed names. The error is a phrase that follows the text.
-func CheckGlob(text string) error {
-	if GlobType(text) == "" {
+// Check refuses a text that is no glob on typed names. The error is a phrase that follows the text.
+func Check(text string) error {
+	if TypeOf(text) == "" {
 		return fmt.Errorf("does not begin with a type of names: write one of %s", typesListed())
 	}
-	return CheckAnyGlob(text)
+	return CheckAny(text)
 }
 
-// CheckAnyGlob refuses what is neither a glob on typed names nor a glob without a type, on DNS names, URIs or common
+// CheckAny refuses what is neither a glob on typed names nor a glob without a type, on DNS names, URIs or common
 // names. The error is a phrase that follows the text.
-func CheckAnyGlob(text string) error {
+func CheckAny(text string) error {
 	if strings.Contains(text, producerPlace) {
 		return fmt.Errorf("holds %s, which stands in callers of producers only: name the caller", producerPlace)
 	}
-	return CheckCallerGlob(text)
+	return CheckCaller(text)
 }
 
-// CheckCallerGlob is CheckAnyGlob for callers of producers: {producer} stands for the producer's name.
-func CheckCallerGlob(text string) error {
-	_, err := parseGlob(text)
+// CheckCaller is CheckAny for callers of producers: {producer} stands for the producer's name.
+func CheckCaller(text string) error {
+	_, err := Parse(text)
 	return err
 }
 
-func parseGlob(text string) (glob, error) {
+// Parse reads a glob, with a type or without. The error is a phrase that follows the text.
+func Parse(text string) (Glob, error) {
 	kind, rest, found := strings.Cut(text, ":")
 	if separatorOf(kind) == "" || !found {
 		return parseUntyped(text)
 	}
 	if rest == "" {
-		return glob{}, fmt.Errorf("names nothing after %s:", kind)
+		return Glob{}, fmt.Errorf("names nothing after %q", kind+":")
 	}
 	if strings.ContainsAny(rest, `?[]\`) {
-		return glob{}, errors.New(`holds ?, [, ] or \: the only wildcard of a glob with a type is *`)
+		return Glob{}, errors.New(`holds ?, [, ] or \: the only wildcard of a glob with a type is *`)
 	}
-	return glob{kind, rest}, nil
+	return Glob{kind, rest}, nil
 }
 
-func parseUntyped(text string) (glob, error) {
+func parseUntyped(text string) (Glob, error) {
 	kind, rest, found := strings.Cut(text, ":")
 	isURI := strings.HasPrefix(rest, "//") || kind == "urn"
 	if found && !isURI && !strings.ContainsFunc(kind, func(r rune) bool { return !unicode.IsLetter(r) }) {
-		return glob{}, fmt.Errorf("begins with the unknown type %.20q: write one of %s", kind+":", typesListed())
+		return Glob{}, fmt.Errorf("begins with the unknown type %.20q: write one of %s", kind+":", typesListed())
 	}
 	if _, err := path.Match(text, ""); err != nil {
-		return glob{}, errors.New("is not a glob: a bracket is not closed")
+		return Glob{}, errors.New("is not a glob: a bracket is not closed")
 	}
-	return glob{"", text}, nil
+	return Glob{"", text}, nil
 }
 
 // typesListed names the types for people.
@@ -100,9 +103,9 @@ func separatorOf(kind string) string {
 	return ""
 }
 
-// anyMatches reports whether a glob matches one of the typed names. Where the globs are of a producer's callers,
+// AnyMatches reports whether a glob matches one of the typed names. Where the globs are of a producer's callers,
 // producer is its name.
-func anyMatches(globs []glob, names []string, producer string) bool {
+func AnyMatches(globs []Glob, names []string, producer string) bool {
 	for _, g := range globs {
 		for _, name := range names {
 			if g.matches(name, producer) {
@@ -113,7 +116,7 @@ func anyMatches(globs []glob, names []string, producer string) bool {
 	return false
 }
 
-func (g glob) matches(typed, producer string) bool {
+func (g Glob) matches(typed, producer string) bool {
 	kind, name, _ := strings.Cut(typed, ":")
 	if strings.Contains(g.text, producerPlace) && (producer == "" || strings.Contains(producer, "*")) {
 		return false // it is no producer's name, and * would match more than itself
@@ -126,7 +129,7 @@ func (g glob) matches(typed, producer string) bool {
 }
 
 // textOf is the text of a glob on the callers of a producer.
-func (g glob) textOf(producer string) string {
+func (g Glob) textOf(producer string) string {
 	return strings.ReplaceAll(g.text, producerPlace, producer)
 }
 
@@ -138,7 +141,7 @@ func matchLabels(pattern, name, separator string) bool {
 	for {
 		label, furtherLabels, more := strings.Cut(pattern, separator)
 		of, furtherOf, moreOf := strings.Cut(name, separator)
-		if more != moreOf || (of == "") != (label == "") || !matchText(label, of) {
+		if more != moreOf || (of == "") != (label == "") || !MatchText(label, of) {
 			return false
 		}
 		if !more {
@@ -148,8 +151,8 @@ func matchLabels(pattern, name, separator string) bool {
 	}
 }
 
-// matchText matches a text, of which each * of the pattern is any part.
-func matchText(pattern, text string) bool {
+// MatchText matches a text, of which each * of the pattern is any part.
+func MatchText(pattern, text string) bool {
 	head, rest, wild := strings.Cut(pattern, "*")
 	if !wild {
 		return pattern == text

@@ -1,0 +1,64 @@
+package commandline
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"google.golang.org/grpc/credentials"
+
+	"github.com/msghandler/msghandler/internal/certs"
+	"github.com/msghandler/msghandler/internal/ground/address"
+)
+
+// TokenFlags name the token that is shown to a coordinator. No flag has the token itself: every user of the machine
+// sees the arguments of a process.
+type TokenFlags struct {
+	TokenFile string `help:"A file with the token to show the coordinator in its first line (also: MSGHANDLER_TOKEN_FILE; or the token itself in MSGHANDLER_TOKEN)." placeholder:"FILE" type:"path"`
+}
+
+// Token returns the token for a coordinator; empty without a token. The token is for connections with TLS, and for
+// coordinators on the loopback.
+func (f *TokenFlags) Token(s *Session, server string, secured bool) (string, error) {
+	token, err := f.read(s)
+	if err != nil || token == "" {
+		return "", err
+	}
+	if !secured && !address.OnLoopback(server) {
+		return "", fmt.Errorf("a token is shown over TLS only, and %s is not on the loopback: add --tls, or --tls-ca", server)
+	}
+	return token, nil
+}
+
+// PerCall are the credentials of each call to a coordinator; nil without a token.
+func (f *TokenFlags) PerCall(s *Session, server string, secured bool) (credentials.PerRPCCredentials, error) {
+	token, err := f.Token(s, server, secured)
+	if err != nil || token == "" {
+		return nil, err
+	}
+	return certs.Bearer(func() string { return token }, !secured), nil
+}
+
+// read finds the token. A flag wins over the environment.
+func (f *TokenFlags) read(s *Session) (string, error) {
+	token, file := s.Variable("MSGHANDLER_TOKEN"), s.Variable("MSGHANDLER_TOKEN_FILE")
+	switch {
+	case f.TokenFile != "":
+		file = f.TokenFile
+	case token != "" && file != "":
+		return "", errors.New("MSGHANDLER_TOKEN and MSGHANDLER_TOKEN_FILE are both set; unset one of them")
+	case token != "":
+		if err := certs.CheckToken(token); err != nil {
+			return "", fmt.Errorf("MSGHANDLER_TOKEN %w", err)
+		}
+		return token, nil
+	}
+	if file == "" {
+		return "", nil
+	}
+	opened, err := certs.OpenTokens(file, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return "", fmt.Errorf("the token file: %w", err)
+	}
+	return opened.First(), nil
+}
