@@ -128,6 +128,11 @@ var rooms = []struct {
 		"it serves any gRPC service by HTTP, and knows no handler and no message",
 	},
 	{
+		[]string{"internal/server/policy"},
+		[]string{"internal/halfmsg"},
+		"it decides about names and counts below any protocol",
+	},
+	{
 		[]string{"internal/server/submit"},
 		[]string{
 			"internal/halfmsg", "internal/ground/batch", "internal/ground/backoff", "internal/ground/lifecycle",
@@ -167,7 +172,9 @@ var rooms = []struct {
 	},
 	{
 		[]string{"internal/app/..."},
-		slices.Concat(ground, middle, loops, []string{"internal/access/...", "internal/delivery", "internal/attend"}),
+		slices.Concat(ground, middle, loops, []string{
+			"internal/access/...", "internal/delivery", "internal/attend", "internal/server/policy",
+		}),
 		"app puts the coordinator together; who uses the coordinator is above it",
 	},
 	{
@@ -334,6 +341,7 @@ var libraries = []struct {
 		[]string{"internal/demo/database"},
 		"the driver is the user's: a room that speaks SQL imports database/sql",
 	},
+	{"golang.org/x/time", []string{"internal/server/policy"}, "calls a second are counted in one room"},
 	{
 		"github.com/coreos/go-oidc",
 		[]string{"internal/access/oidc"},
