@@ -16,7 +16,7 @@ const (
 	// maxNames and maxNamesBytes bound the names of a kept record. The log has all of them.
 	maxNames, maxNamesBytes = 100, 4000
 	// maxRaw is how much of a text is looked at.
-	maxRaw = 16 << 10
+	maxRaw = 2000
 )
 
 // secrets are texts that may hold a secret, and what stays of them.
@@ -26,9 +26,21 @@ var secrets = []struct {
 }{
 	// A password may hold @ and /, so all up to the last @ is hidden.
 	{regexp.MustCompile(`://\S*@`), "://xxxxx@"},
-	{regexp.MustCompile(`(?i)\b(bearer|basic)[\s:]+\S+`), "$1 xxxxx"},
-	{regexp.MustCompile(`\beyJ[\w-]*\.[\w-]*(\.[\w-]*)?`), "xxxxx"}, // a JSON Web Token
-	{regexp.MustCompile(`(?i)\b((?:[\w-]+[_-])?(?:password|passwd|secret|token|code))=[^\s&]+`), "$1=xxxxx"},
+	{regexp.MustCompile(`(?i)(bearer|basic)[\s:]+\S+`), "$1 xxxxx"},
+	{regexp.MustCompile(`eyJ[\w-]*\.[\w-]*(\.[\w-]*)?`), "xxxxx"}, // a JSON Web Token
+	{regexp.MustCompile(`(?i)(password|passwd|secret|token|code)=[^\s&]+`), "$1=xxxxx"},
+}
+
+// bounded is the record with texts of maxRaw bytes at most, which pin no longer ones.
+func (r Record) bounded() Record {
+	action := string(r.Action)
+	for _, s := range []*string{&r.By, &r.From, &action, &r.Producer, &r.Filter, &r.Reason, &r.Cause} {
+		if len(*s) > maxRaw {
+			*s = strings.Clone((*s)[:maxRaw])
+		}
+	}
+	r.Action = Action(action)
+	return r
 }
 
 // clean bounds the texts of a record, makes invisible characters visible, and hides secrets.
@@ -40,7 +52,7 @@ func (r Record) clean() Record {
 	r.Reason, r.Cause = text(r.Reason, maxText), text(r.Cause, maxText)
 	names := make([]string, len(r.Names))
 	for i, name := range r.Names {
-		names[i] = text(name, maxName)
+		names[i] = line(name[:min(len(name), maxRaw)], maxName)
 	}
 	r.Names = names
 	if r.Count == 0 {
@@ -63,10 +75,14 @@ func (r Record) kept() Record {
 
 // text is one line without secrets, of a number of bytes at most.
 func text(s string, most int) string {
-	s = s[:min(len(s), maxRaw)]
 	for _, secret := range secrets {
 		s = secret.text.ReplaceAllString(s, secret.stay)
 	}
+	return line(s, most)
+}
+
+// line is one line of a number of bytes at most.
+func line(s string, most int) string {
 	s = escape.Line(s)
 	if len(s) > most {
 		const ellipsis = "…"

@@ -122,7 +122,7 @@ func (t *Trail) Record(ctx context.Context, r Record) {
 	}
 }
 
-// complete sets what the context knows, and cleans the texts.
+// complete sets what the context knows, and bounds the texts.
 func (t *Trail) complete(ctx context.Context, r Record) Record {
 	if r.By == "" && r.Kind == "" {
 		who := access.From(ctx)
@@ -134,11 +134,13 @@ func (t *Trail) complete(ctx context.Context, r Record) Record {
 		r.Time = time.Now()
 	}
 	r.Time, r.Instance = r.Time.UTC(), t.config.Instance
-	return r.clean()
+	return r.bounded()
 }
 
-// emit writes a record to the log, and queues it for Redis.
+// emit writes a record to the log, and queues it for Redis. Only here are the texts cleaned, which takes longer than
+// to count one of many refusals.
 func (t *Trail) emit(ctx context.Context, r Record) {
+	r = r.clean()
 	writeLine(ctx, t.config.Logger, r)
 	if t.config.Keep == 0 {
 		return
