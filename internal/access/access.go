@@ -79,6 +79,15 @@ type Identity struct {
 	Producers []string
 	// Expires is when the proof of the identity ends; zero: never.
 	Expires time.Time
+
+	// rules are what the configuration grants to Names; nil: nothing.
+	rules *rules
+}
+
+// MayCallAs reports whether the caller may call as a producer.
+func (i Identity) MayCallAs(producer string) bool {
+	return slices.ContainsFunc(i.Producers, func(glob string) bool { return matchText(glob, producer) }) ||
+		i.rules != nil && i.rules.mayCallAs(producer, i.Names)
 }
 
 // String names the caller in texts for people.

@@ -8,23 +8,28 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
+	"github.com/msghandler/msghandler/internal/access"
 	"github.com/msghandler/msghandler/internal/console/pages"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
-// admin is the admin API for a user of the console, or nil while the API is not open.
+// admin is the admin API for a user of the console, or nil while the API is not open. The console has no login, so its
+// users are anonymous.
 func (a *App) admin(by string) pages.Admin {
-	if server := a.server.Load(); server != nil {
-		return visitor{server.Operators(), by}
+	server := a.server.Load()
+	if server == nil {
+		return nil
 	}
-	return nil
+	anonymous, _ := a.authenticator.Identify(a.life, access.Shown{}) // never fails without a credential
+	return visitor{server.Operators(), anonymous, by}
 }
 
 // visitor calls the admin API on behalf of a user of the console, so that the log names the user.
 type visitor struct {
-	admin msghandlerv1.AdminServiceServer
-	by    string
+	admin    msghandlerv1.AdminServiceServer
+	identity access.Identity
+	by       string
 }
 
 // Network implements net.Addr.
@@ -63,7 +68,8 @@ func (v visitor) DiscardMessages(
 
 // ask makes a call. The API's error text is for readers, so gRPC's words around the text are removed.
 func ask[Q, A any](ctx context.Context, v visitor, call func(context.Context, Q) (A, error), r Q) (A, error) {
-	answer, err := call(peer.NewContext(ctx, &peer.Peer{Addr: v}), r)
+	ctx = peer.NewContext(access.With(ctx, v.identity), &peer.Peer{Addr: v})
+	answer, err := call(ctx, r)
 	switch {
 	case err == nil:
 		return answer, nil
@@ -78,6 +84,10 @@ func httpStatus(code codes.Code) int {
 	switch code {
 	case codes.InvalidArgument:
 		return http.StatusBadRequest
+	case codes.Unauthenticated:
+		return http.StatusUnauthorized
+	case codes.PermissionDenied:
+		return http.StatusForbidden
 	case codes.FailedPrecondition:
 		return http.StatusConflict
 	case codes.Unavailable, codes.ResourceExhausted, codes.Canceled:

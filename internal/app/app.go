@@ -19,6 +19,7 @@ import (
 
 	"google.golang.org/grpc/credentials"
 
+	"github.com/msghandler/msghandler/internal/access"
 	"github.com/msghandler/msghandler/internal/app/tracing"
 	"github.com/msghandler/msghandler/internal/attend"
 	"github.com/msghandler/msghandler/internal/callback"
@@ -57,9 +58,11 @@ type App struct {
 	attendance *attend.Hub
 	// credentials are the API's TLS credentials; nil: nothing is encrypted.
 	credentials credentials.TransportCredentials
-	events      *events.Notifier
-	tracer      *tracing.Tracer // nil: no spans are wanted
-	checks      checks
+	// authenticator makes the identities of callers.
+	authenticator *access.Authenticator
+	events        *events.Notifier
+	tracer        *tracing.Tracer // nil: no spans are wanted
+	checks        checks
 	// storeAway and storeUnsafe are the last reports about Redis in the log.
 	storeAway, storeUnsafe bool
 	// store is set once Redis is open.
@@ -114,6 +117,9 @@ func New(ctx context.Context, settings config.Config, deps Deps) (*App, error) {
 		return nil, err
 	}
 	if a.credentials, err = a.newCredentials(); err != nil {
+		return nil, err
+	}
+	if a.authenticator, err = a.newAuthenticator(); err != nil {
 		return nil, err
 	}
 	a.divideConnections()

@@ -6,7 +6,6 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	"github.com/msghandler/msghandler/internal/certs"
-	"github.com/msghandler/msghandler/internal/server"
 )
 
 // newCredentials returns the credentials of the gRPC API, or nil without a certificate.
@@ -28,13 +27,4 @@ func (a *App) expires(key string, source *certs.Source) {
 	if source != nil && !source.Expires().IsZero() {
 		a.metrics.Certificate(key, source.Expires)
 	}
-}
-
-// permissions are empty without configured names, so that no call pays for a check.
-func (a *App) permissions() server.Permissions {
-	permissions := server.Permissions{Admins: a.settings.GRPC.Admins}
-	if a.settings.NamesCallers() {
-		permissions.Callers = a.settings.Callers
-	}
-	return permissions
 }

@@ -230,7 +230,7 @@ func (a *App) openServer(
 		ConnectionIdle: a.settings.GRPC.ConnectionIdle,
 		Reflection:     a.settings.GRPC.Reflection,
 		Credentials:    a.credentials,
-		Permissions:    a.permissions(),
+		Access:         a.authenticator,
 		Refused:        a.noteRefused,
 		RefusedUnread:  a.metrics.RequestRefused,
 		RefusedHTTP:    a.metrics.HTTPRefused,

@@ -3,6 +3,8 @@ package certs
 import (
 	"context"
 	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/asn1"
 	"path"
 	"slices"
 	"strings"
@@ -11,25 +13,34 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// CallerNames are the names in the verified client certificate of a connection: the common name, DNS names, URIs and
-// e-mail addresses. The result is nil without a verified certificate.
-func CallerNames(info credentials.AuthInfo) []string {
+// ClientCertificate is the verified client certificate of a connection; nil without one.
+func ClientCertificate(info credentials.AuthInfo) *x509.Certificate {
 	secured, ok := info.(credentials.TLSInfo)
 	if !ok || len(secured.State.VerifiedChains) == 0 {
 		return nil
 	}
-	return certifiedNames(secured.State.VerifiedChains[0][0])
+	return secured.State.VerifiedChains[0][0]
 }
 
-func certifiedNames(leaf *x509.Certificate) (names []string) {
-	if common := leaf.Subject.CommonName; common != "" && !slices.Contains(leaf.DNSNames, common) {
+// alternativeNames is the extension of a certificate that holds its subject alternative names.
+var alternativeNames = asn1.ObjectIdentifier{2, 5, 29, 17}
+
+// CallerNames are the names in the verified client certificate of a connection: DNS names and URIs, and the common name
+// of a certificate without subject alternative names. The result is nil without a verified certificate.
+func CallerNames(info credentials.AuthInfo) (names []string) {
+	leaf := ClientCertificate(info)
+	if leaf == nil {
+		return nil
+	}
+	isAlternative := func(e pkix.Extension) bool { return e.Id.Equal(alternativeNames) }
+	if common := leaf.Subject.CommonName; common != "" && !slices.ContainsFunc(leaf.Extensions, isAlternative) {
 		names = append(names, common)
 	}
 	names = append(names, leaf.DNSNames...)
 	for _, uri := range leaf.URIs {
 		names = append(names, uri.String())
 	}
-	return append(names, leaf.EmailAddresses...)
+	return names
 }
 
 // AnyMatches reports whether any name matches any glob of path.Match: * is any text without a slash. An invalid glob

@@ -11,6 +11,8 @@ import (
 	"log/slog"
 	"os"
 	"time"
+
+	"github.com/msghandler/msghandler/internal/ground/files"
 )
 
 // Files names PEM files. An empty name is none.
@@ -25,7 +27,7 @@ type Files struct {
 
 // Source is the current content of the files. A Source is safe for concurrent use.
 type Source struct {
-	material *reloader[contents, material]
+	material *files.Watched[contents, material]
 }
 
 // contents are the contents of the files, in the order Cert, Key, CA.
@@ -39,19 +41,19 @@ type material struct {
 
 // Open reads the files. Open fails when a file cannot be read or is invalid, with an error that names the file. Reloads
 // are logged.
-func Open(files Files, logger *slog.Logger) (*Source, error) {
-	s := &Source{&reloader[contents, material]{
-		read: files.read, make: files.make,
-		reloaded: func() { logger.Info("certificates reloaded", "cert", files.Cert, "ca", files.CA) },
-		failed: func(err error) {
+func Open(named Files, logger *slog.Logger) (*Source, error) {
+	watched, err := files.Watch(files.Source[contents, material]{
+		Read: named.read, Make: named.make,
+		Reloaded: func() { logger.Info("certificates reloaded", "cert", named.Cert, "ca", named.CA) },
+		Failed: func(err error) {
 			logger.Warn("changed certificates are unusable; the certificates read before stay in use; correct the files",
 				"error", err)
 		},
-	}}
-	if err := s.material.open(); err != nil {
+	})
+	if err != nil {
 		return nil, err
 	}
-	return s, nil
+	return &Source{watched}, nil
 }
 
 // Expires is when the shown certificate expires; the zero time without a certificate.
@@ -62,7 +64,7 @@ func (s *Source) Expires() time.Time {
 	return time.Time{}
 }
 
-func (s *Source) current() material { return s.material.current() }
+func (s *Source) current() material { return s.material.Current() }
 
 func (f Files) read() (read contents, err error) {
 	for i, name := range []string{f.Cert, f.Key, f.CA} {

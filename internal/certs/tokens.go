@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"os"
 	"strings"
+
+	"github.com/msghandler/msghandler/internal/ground/files"
 )
 
 // A token shorter than minToken bytes may be guessed. A token longer than maxToken bytes does not fit into the metadata
@@ -60,7 +62,7 @@ func (s TokenSet) Accepts(token string) bool {
 // shows the first token, a server accepts all tokens, so that both may read the same file. The file is read again when
 // it changes. A TokenFile is safe for concurrent use.
 type TokenFile struct {
-	tokens *reloader[string, tokens]
+	tokens *files.Watched[string, tokens]
 }
 
 type tokens struct {
@@ -71,34 +73,34 @@ type tokens struct {
 // OpenTokens reads a file of tokens. OpenTokens fails when the file cannot be read, holds no token, or holds an invalid
 // token; the error names the file and never quotes a token. Reloads are logged.
 func OpenTokens(file string, logger *slog.Logger) (*TokenFile, error) {
-	t := &TokenFile{&reloader[string, tokens]{
-		read: func() (string, error) {
+	watched, err := files.Watch(files.Source[string, tokens]{
+		Read: func() (string, error) {
 			content, err := os.ReadFile(file) //nolint:gosec // the path is the operator's own
 			return string(content), err
 		},
-		make: func(content string) (tokens, error) {
+		Make: func(content string) (tokens, error) {
 			read, err := parseTokens(content)
 			if err != nil {
 				return tokens{}, fmt.Errorf("%s: %w", file, err)
 			}
 			return read, nil
 		},
-		reloaded: func() { logger.Info("tokens reloaded", "file", file) },
-		failed: func(err error) {
+		Reloaded: func() { logger.Info("tokens reloaded", "file", file) },
+		Failed: func(err error) {
 			logger.Warn("changed token file is unusable; the tokens read before stay in use; correct the file", "error", err)
 		},
-	}}
-	if err := t.tokens.open(); err != nil {
+	})
+	if err != nil {
 		return nil, err
 	}
-	return t, nil
+	return &TokenFile{watched}, nil
 }
 
 // First is the token to show.
-func (t *TokenFile) First() string { return t.tokens.current().first }
+func (t *TokenFile) First() string { return t.tokens.Current().first }
 
 // Accepts says whether a token stands in the file.
-func (t *TokenFile) Accepts(token string) bool { return t.tokens.current().accepted.Accepts(token) }
+func (t *TokenFile) Accepts(token string) bool { return t.tokens.Current().accepted.Accepts(token) }
 
 var errNoToken = errors.New("holds no token; write one a line")
 

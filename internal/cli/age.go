@@ -20,7 +20,6 @@ func age(at, now time.Time) string {
 }
 
 func largest(d time.Duration) string {
-	const day = 24 * time.Hour
 	switch {
 	case d >= 2*day:
 		return fmt.Sprintf("%dd", d/day)

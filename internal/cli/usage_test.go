@@ -30,6 +30,15 @@ func TestImpossibleValuesAreWrongUsage(t *testing.T) {
 		"outbox migrate --dsn=mysql://u:geheim@h/d --database=a":     "can't be used together",
 		"outbox migrate --dsn=mysql://h/d --producer=p --timeout=0s": "--timeout",
 
+		"token new ci":                          "--file is missing, and the configuration has no access.token_file",
+		"token new mh_geheim --file=f":          "the name begins with mh_",
+		"token new ci --file=f --producer=a,b":  "--producer=a,b: a producer has",
+		"token new ci --file=f --role=root":     "--role must be one of",
+		"token new ci --file=f --expires=90":    "write a time from 1s to 3650d",
+		"token new ci --file=f --expires=0d":    "write a time from 1s to 3650d",
+		"token new ci --file=f --expires=-1d":   "write a time from 1s to 3650d",
+		"token new ci --file=f --expires=3651d": "write a time from 1s to 3650d",
+
 		"completion csh":                                               "must be one of",
 		"version --output=text":                                        "--output must be one of",
 		"serve --log.level=loud":                                       "is none of debug, info, warn, error",

@@ -1,5 +1,7 @@
 package config
 
+import "github.com/msghandler/msghandler/internal/access"
+
 // Access says who callers are, and what they may do.
 type Access struct {
 	// Anonymous allows everything to callers that show nothing.
@@ -17,6 +19,12 @@ type OIDC struct {
 	NameClaim, RolesClaim, ProducersClaim string
 }
 
+// Strict says that what no key grants is denied: a key gives roles, or names a source of tokens.
+func (a *Access) Strict() bool {
+	return a.TokenFile != "" || a.OIDC.Issuer != "" ||
+		len(a.Viewers)+len(a.Readers)+len(a.Operators)+len(a.Admins) > 0
+}
+
 func (a *Access) keys() []Key {
 	return append([]Key{
 		{
@@ -25,20 +33,20 @@ func (a *Access) keys() []Key {
 				"coordinator that listens on an address other than the loopback needs a source of identities to start.",
 		},
 		{
-			Name: "access.viewers", value: list(&a.Viewers, 0, checkGlob),
+			Name: "access.viewers", value: list(&a.Viewers, 0, access.CheckGlob),
 			Meaning: "Who may see counts and lists, without bodies: globs on typed names, such as " +
 				"dns:*.ops.example.com, email:*@example.com, token:dashboard or jwt:anna. * is one label of a name.",
 		},
 		{
-			Name: "access.readers", value: list(&a.Readers, 0, checkGlob),
+			Name: "access.readers", value: list(&a.Readers, 0, access.CheckGlob),
 			Meaning: "Who may see bodies and headers too: globs as in access.viewers.",
 		},
 		{
-			Name: "access.operators", value: list(&a.Operators, 0, checkGlob),
+			Name: "access.operators", value: list(&a.Operators, 0, access.CheckGlob),
 			Meaning: "Who may retry messages too: globs as in access.viewers.",
 		},
 		{
-			Name: "access.admins", value: list(&a.Admins, 0, checkGlob),
+			Name: "access.admins", value: list(&a.Admins, 0, access.CheckGlob),
 			Meaning: "Who may discard and replay messages too: globs as in access.viewers.",
 		},
 		{

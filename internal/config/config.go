@@ -196,31 +196,6 @@ func (c *Config) Trusted(producer string) bool {
 	return c.Submit.Trust
 }
 
-// Callers are globs on the certificate names of clients that may call as the producer. None: every client may.
-func (c *Config) Callers(producer string) []string {
-	if own := c.Producers[producer].Callers; len(own) > 0 {
-		return own
-	}
-	callers := make([]string, len(c.GRPC.Callers))
-	for i, glob := range c.GRPC.Callers {
-		callers[i] = strings.ReplaceAll(glob, "{producer}", globEscaper.Replace(producer))
-	}
-	return callers
-}
-
-// NamesCallers says whether grpc.callers or a producer names callers.
-func (c *Config) NamesCallers() bool {
-	if len(c.GRPC.Callers) > 0 {
-		return true
-	}
-	for _, p := range c.Producers {
-		if len(p.Callers) > 0 {
-			return true
-		}
-	}
-	return false
-}
-
 // Secure says whether the producer is called with TLS.
 func (c *Config) Secure(producer string) bool {
 	if p := c.Producers[producer]; p.TLS != nil {

@@ -1,6 +1,10 @@
 package config
 
-import "time"
+import (
+	"time"
+
+	"github.com/msghandler/msghandler/internal/access"
+)
 
 func (g *GRPC) keys() []Key {
 	return []Key{
@@ -39,15 +43,16 @@ func (g *GRPC) keys() []Key {
 				"certificate. None: clients need no certificate.",
 		},
 		{
-			Name: "grpc.admins", value: list(&g.Admins, 0, checkGlob),
-			Meaning: "Client certificates that may use the admin API: globs on their names (DNS names, URIs, e-mail " +
-				"addresses, common name), such as *.ops.example.com. None: every client that can connect.",
+			Name: "grpc.admins", value: list(&g.Admins, 0, access.CheckAnyGlob),
+			Meaning: "Who is an admin, beside access.admins: globs as there, or without a type, such as *.ops.example.com, " +
+				"on the DNS names, URIs and common name of a client certificate; * is then any text without a slash. With no " +
+				"admins, and no key of access that grants anything, every client that can connect is an admin.",
 		},
 		{
-			Name: "grpc.callers", value: list(&g.Callers, 0, checkGlob),
-			Meaning: "Client certificates that may call as a producer: globs as in grpc.admins, where {producer} is the " +
-				"producer's name, such as {producer}.shop.svc. None: every client that can connect. " +
-				"producers.<name>.callers overrides this for one producer.",
+			Name: "grpc.callers", value: list(&g.Callers, 0, access.CheckCallerGlob),
+			Meaning: "Who may call as a producer: globs as in grpc.admins, where {producer} is the producer's name, such as " +
+				"dns:{producer}.shop.svc or token:{producer}. None: every client that can connect, unless a key of access " +
+				"grants anything. producers.<name>.callers overrides this for one producer.",
 		},
 	}
 }

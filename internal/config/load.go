@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/msghandler/msghandler/internal/access"
 	"github.com/msghandler/msghandler/internal/ground/address"
 )
 
@@ -177,7 +178,7 @@ func (p *Producer) value(field string) value {
 		p.TokenFile = new(string)
 		return text(p.TokenFile, checkFile)
 	case "callers":
-		return list(&p.Callers, 0, checkGlob)
+		return list(&p.Callers, 0, access.CheckCallerGlob)
 	}
 	return text(&p.Target, checkTarget)
 }

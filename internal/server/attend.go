@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/msghandler/msghandler/internal/access"
 	"github.com/msghandler/msghandler/internal/attend"
 	"github.com/msghandler/msghandler/internal/escape"
 	"github.com/msghandler/msghandler/internal/ground/lifecycle"
@@ -81,8 +82,9 @@ func (s *Server) hello(ctx context.Context, first *msghandlerv1.AttendRequest) (
 	if err := c.err(); err != nil {
 		return attend.Hello{}, s.refuse(h.GetProducer(), err)
 	}
-	if err := s.authorizeProducer(ctx, h); err != nil {
-		return attend.Hello{}, err
+	const method = msghandlerv1.MessageHandlerService_Attend_FullMethodName
+	if err := permits(access.From(ctx), method, h); err != nil {
+		return attend.Hello{}, s.refuseCaller(ctx, method, h.GetProducer(), err)
 	}
 	parallel := int(h.GetParallel())
 	if parallel == 0 {

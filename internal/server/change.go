@@ -1,12 +1,14 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
 	"google.golang.org/grpc/peer"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/msghandler/msghandler/internal/access"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/server/submit"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
@@ -65,7 +67,7 @@ func (o *operators) RetryMessages(
 ) (*msghandlerv1.RetryMessagesResponse, error) {
 	c := change{server: o.server, call: "RetryMessages", event: halfmsg.EventRetry, done: "messages retried"}
 	c.do = func(ctx context.Context, names []halfmsg.Name) []halfmsg.Result {
-		return o.server.config.Inspector.Retry(ctx, names, asker(ctx), c.reason)
+		return o.server.config.Inspector.Retry(ctx, names, callerOf(ctx), c.reason)
 	}
 	all, err := c.run(ctx, r)
 	if err != nil {
@@ -300,21 +302,23 @@ func (c *change) predict(ctx context.Context, names []halfmsg.Name) (results []h
 }
 
 // log writes who changed which messages, and why. Each message is named: nothing else remains of a discarded message.
+// Every change of an operator comes here.
 func (c *change) log(ctx context.Context, names []string) {
 	for part := range slices.Chunk(names, namesPerLine) {
 		c.server.config.Logger.InfoContext(ctx, c.done,
-			"count", len(part), "by", asker(ctx), "reason", c.reason, "names", part)
+			"count", len(part), "by", callerOf(ctx), "from", addressOf(ctx), "reason", c.reason, "names", part)
 	}
 }
 
-// asker is the address of a call, after the name in its certificate.
-func asker(ctx context.Context) string {
-	p, ok := peer.FromContext(ctx)
-	if !ok {
-		return "unknown"
+// callerOf names the caller of a call: by the identity, or else by the address.
+func callerOf(ctx context.Context) string {
+	return cmp.Or(access.From(ctx).Name, addressOf(ctx))
+}
+
+// addressOf is from where a call comes.
+func addressOf(ctx context.Context) string {
+	if p, ok := peer.FromContext(ctx); ok {
+		return p.Addr.String()
 	}
-	if names := namesOf(ctx); len(names) > 0 {
-		return names[0] + ", " + p.Addr.String()
-	}
-	return p.Addr.String()
+	return "unknown"
 }

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/protoadapt"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/msghandler/msghandler/internal/access"
 	"github.com/msghandler/msghandler/internal/attend"
 	"github.com/msghandler/msghandler/internal/ground/batch"
 	"github.com/msghandler/msghandler/internal/ground/lifecycle"
@@ -86,6 +87,11 @@ var faultTable = []fault{
 	{halfmsg.ErrCorrupt, codes.DataLoss, "RECORD_UNREADABLE", "the stored record cannot be read", false},
 	{halfmsg.ErrForbidden, codes.PermissionDenied, "CALLBACK_FORBIDDEN", "the callback target is not allowed", false},
 	{errCaller, codes.PermissionDenied, "CALLER_FORBIDDEN", "the caller may not do this", false},
+	{access.ErrUnauthenticated, codes.Unauthenticated, "UNAUTHENTICATED", "show a client certificate or a token", false},
+	{
+		access.ErrUndecided, codes.Unavailable, "IDENTITY_UNDECIDED",
+		"the caller's identity cannot be checked now; nothing was done: retry later", true,
+	},
 	{
 		errUnknownFields, codes.Unimplemented, "UNKNOWN_FIELDS",
 		"the request has fields that this version does not know, and without them more messages might be meant; " +
@@ -170,8 +176,8 @@ func translateUnread(err error) error {
 // words puts an error in a sentence for the caller.
 func (f fault) words(err error, state halfmsg.State) string {
 	switch {
-	case f.code == codes.PermissionDenied:
-		return err.Error() // in words fit for the caller, as Targets promises
+	case f.code == codes.PermissionDenied, f.code == codes.Unauthenticated:
+		return err.Error() // in words fit for the caller, as Targets and access promise
 	case state != halfmsg.None && f.code == codes.FailedPrecondition:
 		return fmt.Sprintf("the message is %s: %s", state, f.text)
 	case state != halfmsg.None && f.code == codes.AlreadyExists:
@@ -207,7 +213,7 @@ func (f *faults) note(call string, err error) {
 	case codes.Unavailable, codes.Unknown, codes.ResourceExhausted:
 		level = slog.LevelWarn
 	default:
-		if !errors.Is(err, errCaller) {
+		if !errors.Is(err, errCaller) && !errors.Is(err, access.ErrUnauthenticated) {
 			return
 		}
 		level = slog.LevelWarn // its caller cannot fix the permissions, and may be an attacker

@@ -3,6 +3,8 @@ package server
 import (
 	"cmp"
 	"time"
+
+	"github.com/msghandler/msghandler/internal/access"
 )
 
 func (l Limits) WithCalls(n int) Limits { l.calls = n; return l }
@@ -15,4 +17,29 @@ func (c Config) WithDefaults() Config {
 	c.Limits.Body, c.Limits.Waiting = cmp.Or(c.Limits.Body, 1<<20), cmp.Or(c.Limits.Waiting, 10_000)
 	c.Limits.Bytes = cmp.Or(c.Limits.Bytes, 256<<20)
 	return c
+}
+
+// Methods are the full names of all methods of all registered services.
+func (s *Server) Methods() (names []string) {
+	for service, info := range s.grpc.GetServiceInfo() {
+		for _, method := range info.Methods {
+			names = append(names, "/"+service+"/"+method.Name)
+		}
+	}
+	return names
+}
+
+// NeedsOf says what a method needs: the role, and whether it needs the producer or is open; known is false where the
+// table does not hold the method.
+func NeedsOf(method string) (role access.Role, asProducer, open, known bool) {
+	n, known := needs[method]
+	return n.role, n.asProducer, n.open, known
+}
+
+// KnownMethods is how many methods the table holds.
+func KnownMethods() int { return len(needs) }
+
+// Permits is what a caller lacks for a method.
+func Permits(caller access.Identity, method string, request any) error {
+	return permits(caller, method, request)
 }

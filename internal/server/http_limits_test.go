@@ -16,6 +16,7 @@ import (
 
 	"google.golang.org/grpc/test/bufconn"
 
+	"github.com/msghandler/msghandler/internal/access"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/server"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
@@ -365,7 +366,7 @@ func TestAnswersDoNotWaitForTheBody(t *testing.T) {
 	t.Parallel()
 	const size = 200_000 // net/http reads bodies up to 256 KiB before it answers
 	for name, tc := range map[string]struct{ said, gets string }{
-		"forbidden tail":  {tailHeaders(size, ""), "CALLER_FORBIDDEN"},
+		"forbidden tail":  {tailHeaders(size, ""), "UNAUTHENTICATED"},
 		"compressed tail": {tailHeaders(size, "Content-Encoding: gzip\r\n"), "COMPRESSED"},
 		"tail unframed":   {tailHeaders(size, "") + "\x07\x00\x00\x00\x00", "NOT_FRAMED"},
 		"description":     {"GET /openapi.yaml HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n", "swagger: "},
@@ -375,7 +376,7 @@ func TestAnswersDoNotWaitForTheBody(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				_, conn := openBubbleHTTP(t, func(c *server.Config) {
 					if name == "forbidden tail" {
-						c.Permissions.Admins = []string{"boss"}
+						c.Access = authenticator(t, access.Rules{Admins: []string{"boss"}, Strict: true})
 					}
 				})
 				conn.say(t, "%s", tc.said)

@@ -139,12 +139,16 @@ type way struct {
 }
 
 // ways are all protocols. inJSON, where not empty, is the request for JSON.
-func (h *house) ways(t *testing.T, inJSON string) []way {
+func (h *house) ways(t *testing.T, inJSON string) []way { return h.waysWithToken(t, inJSON, "") }
+
+// waysWithToken are ways that show a token, where it is not empty.
+func (h *house) waysWithToken(t *testing.T, inJSON, token string) []way {
 	t.Helper()
 	client := httpClient(t)
+	client.Transport = bearing{client.Transport, token}
 	return []way{
 		{"gRPC", func(method string, in proto.Message) error {
-			return h.conn.Invoke(t.Context(), method, in, &msghandlerv1.SendHalfMessageResponse{})
+			return h.conn.Invoke(withToken(t.Context(), token), method, in, &msghandlerv1.SendHalfMessageResponse{})
 		}},
 		{"Connect with proto", func(method string, in proto.Message) error {
 			body, err := proto.MarshalOptions{AllowPartial: true}.Marshal(in)

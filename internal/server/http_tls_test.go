@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/msghandler/msghandler/internal/access"
 	"github.com/msghandler/msghandler/internal/certs"
 	"github.com/msghandler/msghandler/internal/certs/certstest"
 	"github.com/msghandler/msghandler/internal/halfmsg"
@@ -94,7 +95,7 @@ func TestTheLogNamesTheCertificateByHTTP(t *testing.T) {
 	t.Parallel()
 	a := certstest.NewAuthority(t)
 	log := &logged{}
-	h, address := guarded(t, a, server.Permissions{},
+	h, address := guarded(t, a, access.Rules{},
 		func(c *server.Config) { c.Logger = slog.New(slog.NewTextHandler(log, nil)) })
 	for i, by := range waysWithTLS(t, a, address, "anna.ops.shop") {
 		h.store.put("orders", "1", halfmsg.Dead)
@@ -103,7 +104,7 @@ func TestTheLogNamesTheCertificateByHTTP(t *testing.T) {
 		}); err != nil {
 			t.Errorf("%s: %v", by.name, err)
 		}
-		if n := strings.Count(log.String(), `by="anna.ops.shop, 127.0.0.1:`); n != i+1 {
+		if n := strings.Count(log.String(), `by=dns:anna.ops.shop from=127.0.0.1:`); n != i+1 {
 			t.Errorf("%s: the log says %q", by.name, log)
 		}
 	}
@@ -113,7 +114,7 @@ func TestTheLogNamesTheCertificateByHTTP(t *testing.T) {
 func TestHTTPNeedsTheClientsCertificate(t *testing.T) {
 	t.Parallel()
 	a := certstest.NewAuthority(t)
-	_, address := guarded(t, a, server.Permissions{})
+	_, address := guarded(t, a, access.Rules{})
 	for _, proto := range []string{"HTTP/1.1", "HTTP/2.0"} {
 		got, err := httpOver(t, a.Client(), proto).Post("https://"+address, jsonType, http.NoBody)
 		if err == nil {
@@ -127,7 +128,7 @@ func TestHTTPNeedsTheClientsCertificate(t *testing.T) {
 func TestGRPCOfClientsOfferingBoth(t *testing.T) {
 	t.Parallel()
 	a := certstest.NewAuthority(t)
-	h, address := guarded(t, a, server.Permissions{}, func(c *server.Config) { c.Limits.Bytes = 4 << 20 })
+	h, address := guarded(t, a, access.Rules{}, func(c *server.Config) { c.Limits.Bytes = 4 << 20 })
 	conn := offeringBoth(t, a, address, "x")
 	producers := msghandlerv1.NewMessageHandlerServiceClient(conn)
 	if _, err := healthv1.NewHealthClient(conn).Check(t.Context(), &healthv1.HealthCheckRequest{}); err != nil {
@@ -179,7 +180,7 @@ func TestGRPCOfClientsOfferingBoth(t *testing.T) {
 func TestAStopEndsGRPCBehindHTTP(t *testing.T) {
 	t.Parallel()
 	a := certstest.NewAuthority(t)
-	h, address := guarded(t, a, server.Permissions{})
+	h, address := guarded(t, a, access.Rules{})
 	conn := offeringBoth(t, a, address, "x")
 	producers := msghandlerv1.NewMessageHandlerServiceClient(conn)
 	tail, err := msghandlerv1.NewAdminServiceClient(conn).TailMessages(t.Context(), &msghandlerv1.TailMessagesRequest{})
@@ -214,7 +215,7 @@ func TestAStopEndsGRPCBehindHTTP(t *testing.T) {
 func TestJSONByHTTP2(t *testing.T) {
 	t.Parallel()
 	a := certstest.NewAuthority(t)
-	_, address := guarded(t, a, server.Permissions{})
+	_, address := guarded(t, a, access.Rules{})
 	client := httpOver(t, a.Client("x"), "HTTP/2.0")
 	body, send := io.Pipe()
 	go func() {
@@ -241,7 +242,7 @@ func TestJSONByHTTP2(t *testing.T) {
 func TestAStopWaitsForNoSilentHTTPClient(t *testing.T) {
 	t.Parallel()
 	a := certstest.NewAuthority(t)
-	h, address := guarded(t, a, server.Permissions{})
+	h, address := guarded(t, a, access.Rules{})
 	conn, err := tls.Dial("tcp", address, a.Client("x"))
 	if err != nil {
 		t.Fatal(err)
@@ -327,7 +328,7 @@ func TestSlowHTTP2RequestsAreCut(t *testing.T) {
 func TestADeadlineEndsTheReadingOfATailOverHTTP2(t *testing.T) {
 	t.Parallel()
 	a := certstest.NewAuthority(t)
-	_, address := guarded(t, a, server.Permissions{})
+	_, address := guarded(t, a, access.Rules{})
 	client := httpOver(t, a.Client("anna"), "HTTP/2.0")
 	for range 10 {
 		body, unsent := io.Pipe()
@@ -355,7 +356,7 @@ func TestADeadlineEndsTheReadingOfATailOverHTTP2(t *testing.T) {
 func TestALongStreamByGRPCOverHTTP(t *testing.T) {
 	t.Parallel()
 	a := certstest.NewAuthority(t)
-	_, address := guarded(t, a, server.Permissions{}, func(c *server.Config) { c.Reflection = true })
+	_, address := guarded(t, a, access.Rules{}, func(c *server.Config) { c.Reflection = true })
 	talk, err := reflectionv1.NewServerReflectionClient(offeringBoth(t, a, address, "anna")).
 		ServerReflectionInfo(t.Context())
 	if err != nil {

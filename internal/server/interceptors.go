@@ -29,22 +29,17 @@ func (f *inFlight) acquire() bool {
 
 func (f *inFlight) release() { f.calls.Add(-1) }
 
-// admit checks that the caller may make the call, and bounds the calls in flight. Health and reflection are open to
-// all, and answer when the server is full.
+// admit checks that the caller may make the call, and bounds the calls in flight. Open methods answer when the server is
+// full.
 func (s *Server) admit(
 	ctx context.Context, request any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler,
 ) (any, error) {
-	switch info.Server.(type) {
-	case *producers:
-		if err := s.authorizeProducer(ctx, request); err != nil {
-			return nil, err
-		}
-	case *operators:
-		if err := s.authorizeOperator(ctx, info.FullMethod); err != nil {
-			return nil, err
-		}
-	default:
+	if needs[info.FullMethod].open {
 		return next(ctx, request)
+	}
+	ctx, err := s.authorize(ctx, info.FullMethod, request)
+	if err != nil {
+		return nil, err
 	}
 	if !s.inFlight.acquire() {
 		return nil, s.fail(info.FullMethod, guard.ErrTooManyCalls, halfmsg.None)
@@ -53,22 +48,38 @@ func (s *Server) admit(
 	return next(ctx, request)
 }
 
-// admitStream checks the callers of streams, all of which are of operators, and turns panics into errors.
+// admitStream checks the callers of streams, and turns panics into errors.
 func (s *Server) admitStream(
 	server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler,
 ) (err error) {
-	if failure := lifecycle.Recovered(func() {
-		if _, is := server.(*operators); is {
-			err = s.authorizeOperator(stream.Context(), info.FullMethod)
-		}
-		if err == nil {
-			err = next(server, stream)
-		}
-	}); failure != nil {
+	if failure := lifecycle.Recovered(func() { err = s.serveStream(server, stream, info, next) }); failure != nil {
 		return s.fail(info.FullMethod, failure, halfmsg.None)
 	}
 	return err
 }
+
+// serveStream runs a stream whose caller may open it. The handler checks the producer, which the first message names.
+func (s *Server) serveStream(
+	server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler,
+) error {
+	if needs[info.FullMethod].open {
+		return next(server, stream)
+	}
+	ctx, err := s.authorize(stream.Context(), info.FullMethod, nil)
+	if err != nil {
+		return err
+	}
+	return next(server, &callerStream{stream, ctx})
+}
+
+// callerStream is a stream whose context holds the identity of its caller.
+type callerStream struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+// Context implements grpc.ServerStream.
+func (s *callerStream) Context() context.Context { return s.ctx }
 
 // interceptUnary joins the interceptors of unary calls, for all protocols.
 func (s *Server) interceptUnary() grpc.UnaryServerInterceptor {

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/msghandler/msghandler/internal/access"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
@@ -51,7 +52,7 @@ func (o *operators) GetMessage(
 	if err != nil {
 		return nil, o.server.fail(call, err, halfmsg.None)
 	}
-	answer := recordOf(&record)
+	answer := recordFor(access.From(ctx), &record)
 	answer.Events = eventsOf(&record)
 	return &msghandlerv1.GetMessageResponse{Record: answer}, nil
 }
@@ -85,7 +86,7 @@ func (o *operators) ListMessages(
 	}
 	response := &msghandlerv1.ListMessagesResponse{NextPageToken: writeToken(page.Next, query)}
 	for i := range page.Records {
-		response.Records = append(response.Records, recordOf(&page.Records[i]))
+		response.Records = append(response.Records, recordFor(access.From(ctx), &page.Records[i]))
 	}
 	return response, nil
 }
@@ -184,6 +185,15 @@ func stateOf(state msghandlerv1.State) halfmsg.State {
 		return halfmsg.None
 	}
 	return halfmsg.State(state)
+}
+
+// recordFor is a record as its caller may see it: bodies and headers are for readers.
+func recordFor(caller access.Identity, r *halfmsg.Record) *msghandlerv1.MessageRecord {
+	record := recordOf(r)
+	if caller.Role < access.Reader {
+		record.Message.Body, record.Message.Headers = nil, nil
+	}
+	return record
 }
 
 func recordOf(r *halfmsg.Record) *msghandlerv1.MessageRecord {

@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
+	"github.com/msghandler/msghandler/internal/access"
 	"github.com/msghandler/msghandler/internal/certs/certstest"
 	"github.com/msghandler/msghandler/internal/server"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
@@ -81,7 +82,7 @@ func TestEachRefusalIsReportedOnce(t *testing.T) {
 func TestAForbiddenCertificateIsReported(t *testing.T) {
 	t.Parallel()
 	a, reported := certstest.NewAuthority(t), &refusedCalls{}
-	_, address := guarded(t, a, server.Permissions{Callers: func(string) []string { return []string{"orders.shop"} }},
+	_, address := guarded(t, a, access.Rules{Callers: []string{"orders.shop"}},
 		func(c *server.Config) { c.Refused = reported.add })
 	client := msghandlerv1.NewMessageHandlerServiceClient(as(t, a, address, "stock.shop"))
 	_, err := client.Submit(t.Context(), &msghandlerv1.SubmitRequest{Producer: "orders", Id: "1"})

@@ -21,6 +21,7 @@ import (
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/reflection"
 
+	"github.com/msghandler/msghandler/internal/access"
 	"github.com/msghandler/msghandler/internal/attend"
 	"github.com/msghandler/msghandler/internal/delivery"
 	"github.com/msghandler/msghandler/internal/ground/lifecycle"
@@ -60,8 +61,8 @@ type Config struct {
 	// Trusted says whether a producer's Submit is its verdict. Default: no producer's.
 	Trusted func(producer string) bool
 	// Refused is called for each call of a producer, and each message of a batch, that is refused for good. producer is
-	// empty where the name is invalid. reason is CALLBACK_FORBIDDEN, CALLER_FORBIDDEN or INVALID_ARGUMENT. Refused must
-	// not block. May be nil.
+	// empty where the name is invalid. reason is CALLBACK_FORBIDDEN, CALLER_FORBIDDEN, UNAUTHENTICATED or
+	// INVALID_ARGUMENT. Refused must not block. May be nil.
 	Refused func(producer, reason, cause string)
 	// Brokers are the names of the brokers that messages may name.
 	Brokers []string
@@ -87,8 +88,8 @@ type Config struct {
 	Reflection bool
 	// Credentials secure the connections of clients. Default: none, nothing is encrypted.
 	Credentials credentials.TransportCredentials
-	// Permissions say who may call what.
-	Permissions Permissions
+	// Access makes the identities of callers. Default: one that allows everything to everyone.
+	Access *access.Authenticator
 	// Interceptors see every unary call, before its request is checked; for metrics and traces. A panic in one
 	// is caught.
 	Interceptors []grpc.UnaryServerInterceptor
@@ -184,8 +185,11 @@ func New(config Config) (*Server, error) {
 	return s, nil
 }
 
-// Operators is AdminService for callers in this process. The context's peer says who calls.
-func (s *Server) Operators() msghandlerv1.AdminServiceServer { return &operators{server: s} }
+// Operators is AdminService for callers in this process. The context has their identity, which must have the role that a
+// method needs, and the context's peer says from where they call.
+func (s *Server) Operators() msghandlerv1.AdminServiceServer {
+	return &localOperators{operators: &operators{server: s}}
+}
 
 // complete says whether every value is set for which internal/config has a default.
 func (c *Config) complete() bool {
@@ -214,6 +218,7 @@ func (c Config) withHooks() Config {
 	if c.Findings == nil {
 		c.Findings = func(context.Context) []*msghandlerv1.Finding { return nil }
 	}
+	c.Access = cmp.Or(c.Access, access.Open())
 	c.Limits.calls = cmp.Or(c.Limits.calls, maxCalls)
 	c.Logger = cmp.Or(c.Logger, slog.Default())
 	return c

@@ -11,8 +11,8 @@ var (
 	ground = []string{
 		"proto/...", "internal/access", "internal/audit", "internal/halfmsg", "internal/loop", "internal/escape", "internal/certs/...",
 		"internal/connlimit", "internal/loglimit", "internal/pacing", "internal/ground/address", "internal/ground/backoff",
-		"internal/ground/batch", "internal/ground/deadletter", "internal/ground/event", "internal/ground/lifecycle",
-		"internal/ground/logtext", "internal/ground/sqldb", "internal/ground/versions",
+		"internal/ground/batch", "internal/ground/deadletter", "internal/ground/event", "internal/ground/files",
+		"internal/ground/lifecycle", "internal/ground/logtext", "internal/ground/sqldb", "internal/ground/versions",
 	}
 	loops  = []string{"internal/confirmloop", "internal/sendloop"}
 	sdks   = []string{"producer/...", "consumer/..."}
@@ -34,8 +34,9 @@ var rooms = []struct {
 }{
 	{
 		[]string{
-			"internal/ground/backoff", "internal/ground/deadletter", "internal/ground/event", "internal/ground/lifecycle",
-			"internal/ground/logtext", "internal/ground/versions", "internal/loglimit", "internal/pacing",
+			"internal/ground/backoff", "internal/ground/deadletter", "internal/ground/event", "internal/ground/files",
+			"internal/ground/lifecycle", "internal/ground/logtext", "internal/ground/versions", "internal/loglimit",
+			"internal/pacing",
 		},
 		nil,
 		"these are the lowest rooms",
@@ -94,7 +95,7 @@ var rooms = []struct {
 	},
 	{
 		ground,
-		[]string{"internal/ground/backoff", "internal/ground/lifecycle"},
+		[]string{"internal/ground/backoff", "internal/ground/files", "internal/ground/lifecycle"},
 		"the ground imports nothing of ours, so that every room can import the ground",
 	},
 	{
@@ -192,8 +193,10 @@ var rooms = []struct {
 	},
 	{
 		[]string{"internal/cli"},
-		slices.Concat(ground, sdks, []string{"internal/app/...", "internal/config/...", "internal/embedded/..."}),
-		"the command line starts an app or calls one; it knows no middle room, only app does",
+		slices.Concat(ground, sdks, []string{
+			"internal/app/...", "internal/config/...", "internal/embedded/...", "internal/access/tokenfile",
+		}),
+		"the command line starts an app or calls one, and edits the token file; only app knows middle rooms",
 	},
 	{
 		[]string{"msghandlertest"},

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/emptypb"
 
+	"github.com/msghandler/msghandler/internal/access"
 	"github.com/msghandler/msghandler/internal/certs"
 	"github.com/msghandler/msghandler/internal/certs/certstest"
 	"github.com/msghandler/msghandler/internal/halfmsg"
@@ -27,7 +28,7 @@ import (
 func guarded(
 	t *testing.T,
 	a *certstest.Authority,
-	permissions server.Permissions,
+	rules access.Rules,
 	edit ...func(*server.Config),
 ) (h *house, address string) {
 	t.Helper()
@@ -41,8 +42,17 @@ func guarded(
 		t.Fatal(err)
 	}
 	return openAt(t, listener, append(edit, func(c *server.Config) {
-		c.Credentials, c.Permissions = source.Server(), permissions
+		c.Credentials, c.Access = source.Server(), authenticator(t, rules)
 	})...), listener.Addr().String()
+}
+
+func authenticator(t testing.TB, rules access.Rules, sources ...access.Source) *access.Authenticator {
+	t.Helper()
+	made, err := access.NewAuthenticator(rules, sources...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
 }
 
 func as(t *testing.T, a *certstest.Authority, address string, names ...string) *grpc.ClientConn {
@@ -54,14 +64,8 @@ func as(t *testing.T, a *certstest.Authority, address string, names ...string) *
 func TestCertificatesDecideWhoMayCallWhat(t *testing.T) {
 	t.Parallel()
 	a := certstest.NewAuthority(t)
-	h, address := guarded(t, a, server.Permissions{
-		Admins: []string{"*.ops.shop", "spiffe://shop/ops/*"},
-		Callers: func(producer string) []string {
-			if producer == "free" {
-				return nil
-			}
-			return []string{producer + ".shop"}
-		},
+	h, address := guarded(t, a, access.Rules{
+		Admins: []string{"*.ops.shop", "spiffe://shop/ops/*"}, CallersOf: map[string][]string{"orders": {"orders.shop"}},
 	})
 	h.store.put("orders", "1", halfmsg.Dead)
 	// Every request of producers begins with the producer. An allowed caller gets the other violations.
@@ -159,17 +163,17 @@ func TestARefusalNamesCallerAndKey(t *testing.T) {
 	t.Parallel()
 	a := certstest.NewAuthority(t)
 	log := &logged{}
-	_, address := guarded(t, a, server.Permissions{
-		Admins: []string{"ops.shop"}, Callers: func(string) []string { return []string{"orders.shop"} },
+	_, address := guarded(t, a, access.Rules{
+		Admins: []string{"ops.shop"}, Callers: []string{"orders.shop"},
 	}, func(c *server.Config) { c.Logger = slog.New(slog.NewTextHandler(log, nil)) })
 	conn := as(t, a, address, "stock.shop")
 	_, err := msghandlerv1.NewAdminServiceClient(conn).GetStats(t.Context(), &msghandlerv1.GetStatsRequest{})
-	wantText(t, err, "a certificate of stock.shop", "the admin API", "grpc.admins")
+	wantText(t, err, "certificate dns:stock.shop", "the admin API", "grpc.admins", "access.viewers")
 	if said := log.String(); !strings.Contains(said, "level=WARN") || !strings.Contains(said, "stock.shop") {
 		t.Errorf("the log says %q", said)
 	}
 	_, err = msghandlerv1.NewMessageHandlerServiceClient(conn).SendHalfMessage(t.Context(), good("1"))
-	wantText(t, err, "a certificate of stock.shop", `"orders"`, "grpc.callers", "producers.NAME.callers")
+	wantText(t, err, "certificate dns:stock.shop", `"orders"`, "grpc.callers", "producers.NAME.callers")
 }
 
 func wantText(t *testing.T, err error, parts ...string) {
@@ -186,7 +190,7 @@ func TestTheLogNamesTheCertificate(t *testing.T) {
 	t.Parallel()
 	a := certstest.NewAuthority(t)
 	log := &logged{}
-	h, address := guarded(t, a, server.Permissions{},
+	h, address := guarded(t, a, access.Rules{},
 		func(c *server.Config) { c.Logger = slog.New(slog.NewTextHandler(log, nil)) })
 	h.store.put("orders", "1", halfmsg.Dead)
 	_, err := msghandlerv1.NewAdminServiceClient(as(t, a, address, "anna.ops.shop")).DiscardMessages(t.Context(),
@@ -194,7 +198,7 @@ func TestTheLogNamesTheCertificate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if said := log.String(); !strings.Contains(said, `by="anna.ops.shop, 127.0.0.1:`) {
+	if said := log.String(); !strings.Contains(said, `by=dns:anna.ops.shop from=127.0.0.1:`) {
 		t.Errorf("the log says %q", said)
 	}
 }
@@ -208,7 +212,7 @@ func TestAStopWaitsForNoHandshake(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h, address := guarded(t, a, server.Permissions{})
+			h, address := guarded(t, a, access.Rules{})
 			conn, err := net.Dial("tcp", address)
 			if err != nil {
 				t.Fatal(err)

@@ -1,0 +1,118 @@
+// Package tokenfile authenticates callers by bearer tokens whose hashes stand in a file. Tokens are made, listed and
+// revoked in the file, without a server.
+package tokenfile
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/msghandler/msghandler/internal/access"
+	"github.com/msghandler/msghandler/internal/ground/files"
+)
+
+// File is a file of tokens. The file is read again when it changes. A File is safe for concurrent use.
+type File struct {
+	tokens *files.Watched[string, index]
+}
+
+var _ access.Source = (*File)(nil)
+
+// Open reads a file of tokens. Open fails when the file cannot be read or has an invalid line; the error names the file
+// and the line, and never quotes the line. Reloads are logged.
+func Open(path string, logger *slog.Logger) (*File, error) {
+	watched, err := files.Watch(files.Source[string, index]{
+		Read: func() (string, error) {
+			content, err := os.ReadFile(path) //nolint:gosec // the path is the operator's own
+			return string(content), err
+		},
+		Make: func(content string) (index, error) {
+			tokens, err := Parse(content)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", path, err)
+			}
+			return newIndex(tokens), nil
+		},
+		Reloaded: func() {
+			logger.Info("token file reloaded", "file", path)
+			warnExposed(path, logger)
+		},
+		Failed: func(err error) {
+			logger.Warn("changed token file is unusable; the tokens read before stay valid; correct the file", "error", err)
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	warnExposed(path, logger)
+	return &File{watched}, nil
+}
+
+// warnExposed warns of a file that other users may read, or in which they may write a token of their own.
+func warnExposed(path string, logger *slog.Logger) {
+	if may := files.Exposed(path); may != "" {
+		logger.Warn("every user of this machine may "+may+" the token file; set its mode to 0600", "file", path)
+	}
+}
+
+var (
+	errUnknown = errors.New("the token is unknown: it was revoked, or is of another coordinator")
+	errDamaged = errors.New("the token is damaged: its checksum is wrong; copy the token whole")
+)
+
+// Authenticate implements access.Source. A text that is not of the tokens' form belongs to another source.
+func (f *File) Authenticate(_ context.Context, token string) (access.Identity, error) {
+	switch formOf(token) {
+	case otherForm:
+		return access.Identity{}, access.ErrNotMine
+	case damaged:
+		return access.Identity{}, errDamaged
+	}
+	found, known := f.tokens.Current().find(sha256.Sum256([]byte(token)))
+	switch {
+	case !known:
+		return access.Identity{}, errUnknown
+	case found.Expired(time.Now()):
+		return access.Identity{}, fmt.Errorf("the token %s expired at %s; make a new token",
+			found.Name, found.Expires.Format(time.RFC3339))
+	}
+	return found.identity(), nil
+}
+
+func (t Token) identity() access.Identity {
+	name := "token:" + t.Name
+	return access.Identity{
+		Kind: access.Token, Name: name, Names: []string{name},
+		Role: t.Role, Producers: t.Producers, Expires: t.Expires,
+	}
+}
+
+// index holds tokens by the first bytes of their hashes. The time of a lookup depends on the presented token's hash
+// only. Nobody can choose a token by the first bytes of a stored hash, so the time helps no guess; the whole hashes are
+// compared in constant time.
+type index map[prefix][]Token
+
+type prefix [8]byte
+
+func newIndex(tokens []Token) index {
+	made := index{}
+	for _, t := range tokens {
+		key := prefix(t.Sum[:])
+		made[key] = append(made[key], t)
+	}
+	return made
+}
+
+func (i index) find(sum [sha256.Size]byte) (Token, bool) {
+	for _, t := range i[prefix(sum[:])] {
+		if subtle.ConstantTimeCompare(t.Sum[:], sum[:]) == 1 {
+			return t, true
+		}
+	}
+	return Token{}, false
+}

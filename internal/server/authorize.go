@@ -1,0 +1,104 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+
+	"google.golang.org/grpc/metadata"
+
+	"github.com/msghandler/msghandler/internal/access"
+	"github.com/msghandler/msghandler/internal/certs"
+	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/server/guard"
+)
+
+// errCaller is wrapped by the error about a caller who lacks a right.
+var errCaller = errors.New("the caller may not do this")
+
+// callerError refuses a call because of its caller, in words fit for the caller.
+type callerError struct {
+	kind error
+	text string
+}
+
+// Error implements error.
+func (e *callerError) Error() string { return e.text }
+
+// Unwrap implements errors.Is.
+func (e *callerError) Unwrap() error { return e.kind }
+
+// identify makes the identity of a caller, once per call.
+func (s *Server) identify(ctx context.Context) (access.Identity, error) {
+	return s.config.Access.Identify(ctx, access.Shown{
+		Certificate:   certs.ClientCertificate(guard.AuthInfo(ctx)),
+		Authorization: metadata.ValueFromIncomingContext(ctx, "authorization"),
+	})
+}
+
+// authorize gives a call the identity of its caller, and refuses a caller who lacks what the method needs.
+func (s *Server) authorize(ctx context.Context, method string, request any) (context.Context, error) {
+	caller, err := s.identify(ctx)
+	if err == nil {
+		err = permits(caller, method, request)
+	}
+	if err != nil {
+		return nil, s.refuseCaller(ctx, method, producerOf(request), err)
+	}
+	return access.With(ctx, caller), nil
+}
+
+// refuseCaller answers a call that is refused because of its caller. Every such refusal comes here.
+func (s *Server) refuseCaller(_ context.Context, method, producer string, err error) error {
+	if needs[method].asProducer {
+		s.reportRefusal(producer, err)
+	}
+	return s.fail(method, err, halfmsg.None)
+}
+
+// permits reports, as an error, what a caller lacks for a method. A stream has no request yet.
+func permits(caller access.Identity, method string, request any) error {
+	need, known := needs[method]
+	switch {
+	case !known:
+		return lacks(caller, fmt.Sprintf("call %.100q, which this coordinator opens to nobody", method))
+	case need.asProducer && request != nil && !caller.MayCallAs(producerOf(request)):
+		producer := producerOf(request)
+		return lacks(caller, fmt.Sprintf("call as producer %.100q; grpc.callers, producers.NAME.callers%s grants it",
+			producer, sourceKey(caller, ", or the producers of the token,", ", or access.oidc_producers_claim,")))
+	case caller.Role < need.role:
+		return lacks(caller, fmt.Sprintf("use %s of the admin API: it has the role %s, and needs %s; access.%ss%s grants it",
+			path.Base(method), caller.Role, need.role, need.role,
+			", grpc.admins"+sourceKey(caller, ", or the role of the token,", ", or access.oidc_roles_claim,")))
+	}
+	return nil
+}
+
+// lacks is the error about a caller who may not do something. A caller who has shown nothing should show a credential.
+func lacks(caller access.Identity, what string) error {
+	if caller.Kind == access.Anonymous || caller.Kind == "" {
+		return &callerError{access.ErrUnauthenticated, fmt.Sprintf("%s may not %s; show a client certificate or a token",
+			caller, what)}
+	}
+	return &callerError{errCaller, fmt.Sprintf("%.200s may not %s", caller, what)}
+}
+
+// sourceKey is what grants a right beside the rules, for the kind of a caller.
+func sourceKey(caller access.Identity, ofToken, ofJWT string) string {
+	switch caller.Kind {
+	case access.Token:
+		return ofToken
+	case access.JWT:
+		return ofJWT
+	}
+	return ""
+}
+
+// producerOf is the producer that a request names; empty where it names none.
+func producerOf(request any) string {
+	if of, ok := request.(interface{ GetProducer() string }); ok {
+		return of.GetProducer()
+	}
+	return ""
+}

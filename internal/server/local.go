@@ -1,0 +1,73 @@
+package server
+
+import (
+	"context"
+
+	"google.golang.org/grpc"
+
+	"github.com/msghandler/msghandler/internal/access"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+)
+
+// localOperators is AdminService for callers in this process, whose calls pass no interceptor. The identity of the
+// caller is in the context.
+type localOperators struct {
+	msghandlerv1.UnimplementedAdminServiceServer
+	operators *operators
+}
+
+// GetMessage implements AdminService.
+func (l *localOperators) GetMessage(
+	ctx context.Context, r *msghandlerv1.GetMessageRequest,
+) (*msghandlerv1.GetMessageResponse, error) {
+	return callLocally(ctx, l, msghandlerv1.AdminService_GetMessage_FullMethodName, r, l.operators.GetMessage)
+}
+
+// ListMessages implements AdminService.
+func (l *localOperators) ListMessages(
+	ctx context.Context, r *msghandlerv1.ListMessagesRequest,
+) (*msghandlerv1.ListMessagesResponse, error) {
+	return callLocally(ctx, l, msghandlerv1.AdminService_ListMessages_FullMethodName, r, l.operators.ListMessages)
+}
+
+// GetStats implements AdminService.
+func (l *localOperators) GetStats(
+	ctx context.Context, r *msghandlerv1.GetStatsRequest,
+) (*msghandlerv1.GetStatsResponse, error) {
+	return callLocally(ctx, l, msghandlerv1.AdminService_GetStats_FullMethodName, r, l.operators.GetStats)
+}
+
+// RetryMessages implements AdminService.
+func (l *localOperators) RetryMessages(
+	ctx context.Context, r *msghandlerv1.RetryMessagesRequest,
+) (*msghandlerv1.RetryMessagesResponse, error) {
+	return callLocally(ctx, l, msghandlerv1.AdminService_RetryMessages_FullMethodName, r, l.operators.RetryMessages)
+}
+
+// DiscardMessages implements AdminService.
+func (l *localOperators) DiscardMessages(
+	ctx context.Context, r *msghandlerv1.DiscardMessagesRequest,
+) (*msghandlerv1.DiscardMessagesResponse, error) {
+	return callLocally(ctx, l, msghandlerv1.AdminService_DiscardMessages_FullMethodName, r, l.operators.DiscardMessages)
+}
+
+// TailMessages implements AdminService.
+func (l *localOperators) TailMessages(
+	r *msghandlerv1.TailMessagesRequest, stream grpc.ServerStreamingServer[msghandlerv1.TailMessagesResponse],
+) error {
+	const method = msghandlerv1.AdminService_TailMessages_FullMethodName
+	if err := permits(access.From(stream.Context()), method, nil); err != nil {
+		return l.operators.server.refuseCaller(stream.Context(), method, "", err)
+	}
+	return l.operators.TailMessages(r, stream)
+}
+
+// callLocally makes a call that the caller in the context may make.
+func callLocally[Q, A any](
+	ctx context.Context, l *localOperators, method string, r Q, call func(context.Context, Q) (*A, error),
+) (*A, error) {
+	if err := permits(access.From(ctx), method, r); err != nil {
+		return nil, l.operators.server.refuseCaller(ctx, method, "", err)
+	}
+	return call(ctx, r)
+}

@@ -1,0 +1,46 @@
+package server
+
+import (
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	reflectionv1 "google.golang.org/grpc/reflection/grpc_reflection_v1"
+	reflectionv1alpha "google.golang.org/grpc/reflection/grpc_reflection_v1alpha"
+
+	"github.com/msghandler/msghandler/internal/access"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+)
+
+// need is what a method needs of its caller.
+type need struct {
+	// open methods answer everyone.
+	open bool
+	// asProducer: the caller must be allowed to call as the producer of the request.
+	asProducer bool
+	// role is the least role of an operator.
+	role access.Role
+}
+
+// needs are what each method needs of its caller, by the full name of the method. A method that is not in the table is
+// refused.
+var needs = map[string]need{
+	msghandlerv1.MessageHandlerService_SendHalfMessage_FullMethodName:  {asProducer: true},
+	msghandlerv1.MessageHandlerService_SendHalfMessages_FullMethodName: {asProducer: true},
+	msghandlerv1.MessageHandlerService_Submit_FullMethodName:           {asProducer: true},
+	msghandlerv1.MessageHandlerService_SubmitAll_FullMethodName:        {asProducer: true},
+	msghandlerv1.MessageHandlerService_Rollback_FullMethodName:         {asProducer: true},
+	msghandlerv1.MessageHandlerService_Attend_FullMethodName:           {asProducer: true},
+
+	msghandlerv1.AdminService_GetStats_FullMethodName:     {role: access.Viewer},
+	msghandlerv1.AdminService_ListMessages_FullMethodName: {role: access.Viewer},
+	// Only a reader gets bodies and headers.
+	msghandlerv1.AdminService_GetMessage_FullMethodName:      {role: access.Viewer},
+	msghandlerv1.AdminService_TailMessages_FullMethodName:    {role: access.Viewer},
+	msghandlerv1.AdminService_RetryMessages_FullMethodName:   {role: access.Operator},
+	msghandlerv1.AdminService_DiscardMessages_FullMethodName: {role: access.Admin},
+
+	healthv1.Health_Check_FullMethodName: {open: true},
+	healthv1.Health_List_FullMethodName:  {open: true},
+	healthv1.Health_Watch_FullMethodName: {open: true},
+
+	reflectionv1.ServerReflection_ServerReflectionInfo_FullMethodName:      {open: true},
+	reflectionv1alpha.ServerReflection_ServerReflectionInfo_FullMethodName: {open: true},
+}
