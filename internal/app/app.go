@@ -22,6 +22,7 @@ import (
 	"github.com/msghandler/msghandler/internal/access"
 	"github.com/msghandler/msghandler/internal/app/tracing"
 	"github.com/msghandler/msghandler/internal/attend"
+	"github.com/msghandler/msghandler/internal/audit"
 	"github.com/msghandler/msghandler/internal/callback"
 	"github.com/msghandler/msghandler/internal/config"
 	"github.com/msghandler/msghandler/internal/connlimit"
@@ -61,8 +62,10 @@ type App struct {
 	// authenticator makes the identities of callers.
 	authenticator *access.Authenticator
 	events        *events.Notifier
-	tracer        *tracing.Tracer // nil: no spans are wanted
-	checks        checks
+	// audit records changes and refused calls.
+	audit  *audit.Trail
+	tracer *tracing.Tracer // nil: no spans are wanted
+	checks checks
 	// storeAway and storeUnsafe are the last reports about Redis in the log.
 	storeAway, storeUnsafe bool
 	// store is set once Redis is open.
@@ -129,10 +132,12 @@ func New(ctx context.Context, settings config.Config, deps Deps) (*App, error) {
 	if a.apiListener, err = a.listen(ctx, "grpc.addr", settings.GRPC.Addr); err != nil {
 		return nil, errors.Join(err, a.consoleListener.Close())
 	}
+	a.openAudit()
 	a.openConsole()
 	a.openEvents()
 	if err := a.openTracing(ctx); err != nil {
-		return nil, errors.Join(err, a.consoleListener.Close(), a.apiListener.Close(), a.events.Close(ctx))
+		return nil, errors.Join(
+			err, a.consoleListener.Close(), a.apiListener.Close(), a.events.Close(ctx), a.audit.Close(ctx))
 	}
 	a.closeWith(closer{name: "callbacks", close: func(context.Context) error {
 		a.callbacks.Close()

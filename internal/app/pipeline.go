@@ -231,6 +231,7 @@ func (a *App) openServer(
 		Reflection:     a.settings.GRPC.Reflection,
 		Credentials:    a.credentials,
 		Access:         a.authenticator,
+		Audit:          a.audit,
 		Refused:        a.noteRefused,
 		RefusedUnread:  a.metrics.RequestRefused,
 		RefusedHTTP:    a.metrics.HTTPRefused,

@@ -27,7 +27,7 @@ var secrets = []struct {
 	// A password may hold @ and /, so all up to the last @ is hidden.
 	{regexp.MustCompile(`://\S*@`), "://xxxxx@"},
 	{regexp.MustCompile(`(?i)(bearer|basic)[\s:]+\S+`), "$1 xxxxx"},
-	{regexp.MustCompile(`\bmh_[\w-]+`), "xxxxx"}, // a token of the token file
+	{regexp.MustCompile(`\bmh_[\w-]+`), "xxxxx"},                  // a token of the token file
 	{regexp.MustCompile(`eyJ[\w-]*\.[\w-]*(\.[\w-]*)?`), "xxxxx"}, // a JSON Web Token
 	{regexp.MustCompile(`(?i)(password|passwd|secret|token|code)=[^\s&]+`), "$1=xxxxx"},
 }

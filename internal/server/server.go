@@ -23,6 +23,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/access"
 	"github.com/msghandler/msghandler/internal/attend"
+	"github.com/msghandler/msghandler/internal/audit"
 	"github.com/msghandler/msghandler/internal/delivery"
 	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 	"github.com/msghandler/msghandler/internal/halfmsg"
@@ -90,6 +91,8 @@ type Config struct {
 	Credentials credentials.TransportCredentials
 	// Access makes the identities of callers. Default: one that allows everything to everyone.
 	Access *access.Authenticator
+	// Audit keeps records of changes and of calls that are refused because of their caller. May be nil.
+	Audit AuditTrail
 	// Interceptors see every unary call, before its request is checked; for metrics and traces. A panic in one
 	// is caught.
 	Interceptors []grpc.UnaryServerInterceptor
@@ -217,6 +220,9 @@ func (c Config) withHooks() Config {
 	}
 	if c.Findings == nil {
 		c.Findings = func(context.Context) []*msghandlerv1.Finding { return nil }
+	}
+	if c.Audit == nil {
+		c.Audit = noTrail{audit.Nowhere}
 	}
 	c.Access = cmp.Or(c.Access, access.Open())
 	c.Limits.calls = cmp.Or(c.Limits.calls, maxCalls)
