@@ -21,7 +21,7 @@ var (
 	// ErrUnauthenticated is wrapped by the error about a caller whose proof is missing or does not hold.
 	ErrUnauthenticated = errors.New("the caller is not authenticated")
 	// ErrUndecided is wrapped by the error of a Source that cannot decide now, such as one whose issuer is unavailable.
-	ErrUndecided = errors.New("the identity of the caller cannot be checked now")
+	ErrUndecided = ErrUnavailable
 )
 
 // unauthenticatedError is ErrUnauthenticated in words fit for the caller.

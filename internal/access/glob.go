@@ -11,7 +11,7 @@ import (
 
 // types are the types of names, each with the separator that * never matches.
 var types = []struct{ name, separator string }{
-	{"dns", "."}, {"uri", "/"}, {"email", "@"}, {"cn", "/"}, {"token", "/"}, {"jwt", "/"}, {"user", "/"},
+	{"dns", "."}, {"uri", "/"}, {"email", "@"}, {"cn", "/"}, {"token", "/"}, {"jwt", "/"}, {"proxy", "/"},
 }
 
 // untypedTypes are the types of names that a glob without a type matches.

@@ -37,7 +37,7 @@ func TestGlobsMatchLabels(t *testing.T) {
 		{"token:ci-*", "token:ci-1", true},
 		{"token:*", "jwt:anna", false},
 		{"jwt:*@shop.example", "jwt:anna@shop.example", true},
-		{"user:anna", "user:anna", true},
+		{"proxy:anna", "proxy:anna", true},
 		{"*.ops.shop", "dns:a.b.ops.shop", true}, // as in versions without types
 		{"*.ops.shop", "cn:a.ops.shop", true},
 		{"spiffe://shop/*", "uri:spiffe://shop/a", true},
@@ -46,7 +46,7 @@ func TestGlobsMatchLabels(t *testing.T) {
 		{"anna@shop.example", "email:anna@shop.example", false},
 		{"*", "token:ci", false},
 		{"*", "jwt:anna", false},
-		{"*", "user:anna", false},
+		{"*", "proxy:anna", false},
 	} {
 		made, err := access.NewAuthenticator(access.Rules{Admins: []string{tc.glob}, Strict: true})
 		if err != nil {

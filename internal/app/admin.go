@@ -8,29 +8,25 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
-	"github.com/msghandler/msghandler/internal/access"
 	"github.com/msghandler/msghandler/internal/audit"
 	"github.com/msghandler/msghandler/internal/console/pages"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
-// admin is the admin API for a user of the console, or nil while the API is not open. The console has no login, so its
-// users are anonymous.
+// admin is the admin API for a user of the console, or nil while the API is not open.
 func (a *App) admin(by string) pages.Admin {
-	server := a.server.Load()
-	if server == nil {
-		return nil
+	if server := a.server.Load(); server != nil {
+		return visitor{server.Operators(), by}
 	}
-	anonymous, _ := a.authenticator.Identify(a.life, access.Shown{}) // never fails without a credential
-	return visitor{server.Operators(), anonymous, by}
+	return nil
 }
 
-// visitor calls the admin API on behalf of a user of the console, so that the log names the user.
+// visitor calls the admin API on behalf of a user of the console, whose identity is in the context, so that the log
+// names the user.
 type visitor struct {
-	admin    msghandlerv1.AdminServiceServer
-	identity access.Identity
-	by       string
+	admin msghandlerv1.AdminServiceServer
+	by    string
 }
 
 // Network implements net.Addr.
@@ -76,9 +72,8 @@ func (v visitor) ListAudit(
 
 // ask makes a call. The API's error text is for readers, so gRPC's words around the text are removed.
 func ask[Q, A any](ctx context.Context, v visitor, call func(context.Context, Q) (A, error), r Q) (A, error) {
-	ctx = peer.NewContext(access.With(ctx, v.identity), &peer.Peer{Addr: v})
 	ctx = audit.WithOrigin(ctx, audit.Origin{Via: audit.Console, From: v.by})
-	answer, err := call(ctx, r)
+	answer, err := call(peer.NewContext(ctx, &peer.Peer{Addr: v}), r)
 	switch {
 	case err == nil:
 		return answer, nil

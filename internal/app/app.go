@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -20,6 +21,8 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	"github.com/msghandler/msghandler/internal/access"
+	"github.com/msghandler/msghandler/internal/access/oidc"
+	"github.com/msghandler/msghandler/internal/access/tokenfile"
 	"github.com/msghandler/msghandler/internal/app/tracing"
 	"github.com/msghandler/msghandler/internal/attend"
 	"github.com/msghandler/msghandler/internal/audit"
@@ -59,9 +62,17 @@ type App struct {
 	attendance *attend.Hub
 	// credentials are the API's TLS credentials; nil: nothing is encrypted.
 	credentials credentials.TransportCredentials
+	// consoleTLS is the console's TLS; nil: nothing is encrypted.
+	consoleTLS *tls.Config
+	// withdrawn says why a client certificate does not hold any more; nil without TLS.
+	withdrawn func(credentials.AuthInfo) error
 	// authenticator makes the identities of callers.
 	authenticator *access.Authenticator
-	events        *events.Notifier
+	// tokens are the tokens of access.token_file; nil: there are none.
+	tokens *tokenfile.File
+	// issuer is the issuer of access.oidc_issuer; nil: there is none.
+	issuer *oidc.Source
+	events *events.Notifier
 	// audit records changes and refused calls.
 	audit  *audit.Trail
 	tracer *tracing.Tracer // nil: no spans are wanted
@@ -122,7 +133,14 @@ func New(ctx context.Context, settings config.Config, deps Deps) (*App, error) {
 	if a.credentials, err = a.newCredentials(); err != nil {
 		return nil, err
 	}
+	if a.consoleTLS, err = a.newConsoleTLS(); err != nil {
+		return nil, err
+	}
 	if a.authenticator, err = a.newAuthenticator(); err != nil {
+		return nil, err
+	}
+	visitors, notice, err := a.newLogin()
+	if err != nil {
 		return nil, err
 	}
 	a.divideConnections()
@@ -133,7 +151,7 @@ func New(ctx context.Context, settings config.Config, deps Deps) (*App, error) {
 		return nil, errors.Join(err, a.consoleListener.Close())
 	}
 	a.openAudit()
-	a.openConsole()
+	a.openConsole(visitors, notice)
 	a.openEvents()
 	if err := a.openTracing(ctx); err != nil {
 		return nil, errors.Join(
@@ -240,6 +258,9 @@ func (a *App) Run(ctx context.Context) error {
 // open opens the parts in the order of need.
 func (a *App) open(ctx context.Context) error {
 	limited := a.limited(httpListener, a.consoleListener, a.share.Console, a.share.ConsolePerAddress)
+	if a.consoleTLS != nil {
+		limited = tls.NewListener(limited, a.consoleTLS)
+	}
 	a.serve("console", func() error { return a.console.Serve(limited) })
 	store, err := a.openStore(ctx)
 	if err != nil {

@@ -1,6 +1,10 @@
 package app
 
 import (
+	"net/http"
+	"strings"
+
+	"github.com/msghandler/msghandler/internal/access"
 	"github.com/msghandler/msghandler/internal/audit"
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
 )
@@ -17,4 +21,29 @@ func (a *App) openAudit() {
 func (a *App) connectAudit(store *redisstore.Store) {
 	a.audit.Connect(store)
 	a.closeWith(closer{name: "audit", close: a.audit.Close})
+}
+
+// recordSession returns what records that a session of the console began or ended.
+func (a *App) recordSession(action audit.Action) func(r *http.Request, who access.Identity) {
+	return func(r *http.Request, who access.Identity) {
+		a.audit.Record(r.Context(), audit.Record{
+			By: who.Name, Kind: who.Kind, From: r.RemoteAddr, Via: audit.Console, Action: action, Result: audit.Done,
+		})
+	}
+}
+
+// recordConsoleRefusal records a refused request of the console. Every refusal there comes here. A stranger chooses the
+// path, so the path is no part of the record.
+func (a *App) recordConsoleRefusal(r *http.Request, why string) {
+	record := audit.Record{
+		From: r.RemoteAddr, Via: audit.Console, Action: "a page of the console", Result: audit.Refused,
+		Refusal: audit.ByIdentity, Cause: why,
+	}
+	if strings.HasPrefix(r.URL.Path, "/login") {
+		record.Action = audit.Login
+	}
+	if kind := access.From(r.Context()).Kind; kind != "" && kind != access.Anonymous {
+		record.Refusal = audit.ByRole
+	}
+	a.audit.Record(r.Context(), record)
 }

@@ -41,6 +41,7 @@ func (f *findings) add(severity msghandlerv1.Severity, name, what, why, remedy s
 // findings are the problems of this coordinator that need an operator, the worst first, except its checks.
 func (a *App) findings(now time.Time) []*msghandlerv1.Finding {
 	var f findings
+	f.access(&a.settings)
 	f.refusals(a.allRefusals(), now)
 	f.ends(a.runs.since(now.Add(-redisstore.RunMemory)), now)
 	f.queues(a.settings.Events, a.queues.Load())

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/internal/console"
+	"github.com/msghandler/msghandler/internal/console/login"
 	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
@@ -74,7 +75,7 @@ func (c *checks) named(name string) console.Check {
 }
 
 // openConsole builds the console, the first part to open and the last to close.
-func (a *App) openConsole() {
+func (a *App) openConsole(visitors login.Config, notice string) {
 	a.metrics.Build(a.version, a.instance)
 	var all []console.Check
 	for _, name := range slices.Concat(required, a.degrading()) {
@@ -94,7 +95,12 @@ func (a *App) openConsole() {
 		Admin:    a.admin,
 		Hosts:    a.settings.HTTP.Names(),
 		ReadOnly: a.settings.HTTP.ReadOnly,
-		Findings: func() []*msghandlerv1.Finding { return a.findings(time.Now()) },
+		Login:    visitors,
+		Notice:   notice,
+		Refused:  a.recordConsoleRefusal,
+
+		HideBodies: !a.settings.HTTP.Bodies,
+		Findings:   func() []*msghandlerv1.Finding { return a.findings(time.Now()) },
 		Owners: func(ctx context.Context) (halfmsg.Owners, error) {
 			if store := a.store.Load(); store != nil {
 				return store.Owners(ctx)

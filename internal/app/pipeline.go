@@ -230,6 +230,7 @@ func (a *App) openServer(
 		ConnectionIdle: a.settings.GRPC.ConnectionIdle,
 		Reflection:     a.settings.GRPC.Reflection,
 		Credentials:    a.credentials,
+		HideBodies:     !a.settings.HTTP.Bodies,
 		Access:         a.authenticator,
 		Audit:          a.audit,
 		Refused:        a.noteRefused,

@@ -25,26 +25,45 @@ type Files struct {
 	CA string
 }
 
+// Clients says which client certificates a server accepts, of those of the authorities of Files.CA.
+type Clients struct {
+	// CRL is a PEM file with certificate revocation lists of the authorities. Empty: no certificate is revoked.
+	CRL string
+	// Optional accepts clients without a certificate. A certificate that a client shows must be valid all the same.
+	Optional bool
+}
+
 // Source is the current content of the files. A Source is safe for concurrent use.
 type Source struct {
+	clients  Clients
 	material *files.Watched[contents, material]
 }
 
-// contents are the contents of the files, in the order Cert, Key, CA.
-type contents [3]string
+// contents are the contents of the files, in the order Cert, Key, CA, CRL.
+type contents [4]string
 
 // material is made of the contents.
 type material struct {
 	own         []tls.Certificate
 	authorities *x509.CertPool // nil: none were named
+	revoked     revocations
 }
 
 // Open reads the files. Open fails when a file cannot be read or is invalid, with an error that names the file. Reloads
 // are logged.
 func Open(named Files, logger *slog.Logger) (*Source, error) {
+	return OpenServer(named, Clients{}, logger)
+}
+
+// OpenServer is Open for a server that checks the certificates of its clients.
+func OpenServer(named Files, clients Clients, logger *slog.Logger) (*Source, error) {
+	s := &Source{clients: clients}
 	watched, err := files.Watch(files.Source[contents, material]{
-		Read: named.read, Make: named.make,
-		Reloaded: func() { logger.Info("certificates reloaded", "cert", named.Cert, "ca", named.CA) },
+		Read: func() (contents, error) { return read(named.Cert, named.Key, named.CA, clients.CRL) },
+		Make: func(read contents) (material, error) { return named.make(read, clients.CRL) },
+		Reloaded: func() {
+			logger.Info("certificates reloaded", "cert", named.Cert, "ca", named.CA, "crl", clients.CRL)
+		},
 		Failed: func(err error) {
 			logger.Warn("changed certificates are unusable; the certificates read before stay in use; correct the files",
 				"error", err)
@@ -53,7 +72,8 @@ func Open(named Files, logger *slog.Logger) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Source{watched}, nil
+	s.material = watched
+	return s, nil
 }
 
 // Expires is when the shown certificate expires; the zero time without a certificate.
@@ -66,8 +86,8 @@ func (s *Source) Expires() time.Time {
 
 func (s *Source) current() material { return s.material.Current() }
 
-func (f Files) read() (read contents, err error) {
-	for i, name := range []string{f.Cert, f.Key, f.CA} {
+func read(names ...string) (read contents, err error) {
+	for i, name := range names {
 		if name == "" {
 			continue
 		}
@@ -82,7 +102,7 @@ func (f Files) read() (read contents, err error) {
 
 var errNoCertificate = errors.New("holds no certificate in PEM")
 
-func (f Files) make(read contents) (made material, err error) {
+func (f Files) make(read contents, crl string) (made material, err error) {
 	cert, key, authorities := []byte(read[0]), []byte(read[1]), []byte(read[2])
 	if f.Cert != "" || f.Key != "" {
 		own, err := tls.X509KeyPair(cert, key)
@@ -95,6 +115,11 @@ func (f Files) make(read contents) (made material, err error) {
 		made.authorities = x509.NewCertPool()
 		if !made.authorities.AppendCertsFromPEM(authorities) {
 			return material{}, fmt.Errorf("%s %w", f.CA, errNoCertificate)
+		}
+	}
+	if crl != "" {
+		if made.revoked, err = parseRevocations([]byte(read[3]), authorities); err != nil {
+			return material{}, fmt.Errorf("%s: %w", crl, err)
 		}
 	}
 	return made, nil

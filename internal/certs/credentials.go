@@ -11,16 +11,32 @@ import (
 )
 
 // Server are the credentials of a server for gRPC and HTTP. The server shows its certificate. Where Files has a CA,
-// every client must show a certificate of its authorities. The server tells the clients of HTTP by their WebInfo.
+// every client must show a certificate of its authorities that is not revoked, unless Clients says that it is optional.
+// The server tells the clients of HTTP by their WebInfo.
 func (s *Source) Server() credentials.TransportCredentials {
 	return newTransport(func() *tls.Config {
 		now := s.current()
-		config := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: now.own, ClientCAs: now.authorities}
-		if now.authorities != nil {
+		config := &tls.Config{
+			MinVersion: tls.VersionTLS12, Certificates: now.own, ClientCAs: now.authorities, VerifyConnection: now.accept,
+		}
+		switch {
+		case now.authorities == nil:
+		case s.clients.Optional:
+			config.ClientAuth = tls.VerifyClientCertIfGiven
+		default:
 			config.ClientAuth = tls.RequireAndVerifyClientCert
 		}
 		return config
 	})
+}
+
+// HTTPConfig is the configuration of a server for HTTP/1.1 that asks for no certificates. Each connection gets the
+// certificate of that time.
+func (s *Source) HTTPConfig() *tls.Config {
+	return &tls.Config{
+		MinVersion: tls.VersionTLS12, CipherSuites: cipherSuites, NextProtos: []string{"http/1.1"},
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &s.current().own[0], nil },
+	}
 }
 
 // Client are the credentials of a client. The client shows its certificate, where Files has one, to servers that ask. A

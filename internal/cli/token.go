@@ -88,7 +88,7 @@ func (c *tokenNewCommand) check() error {
 		return err
 	}
 	for _, glob := range c.Producers {
-		if err := tokenfile.CheckProducer(glob); err != nil {
+		if err := access.CheckProducerGlob(glob); err != nil {
 			return fmt.Errorf("--producer=%s: %w", glob, err)
 		}
 	}

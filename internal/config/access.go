@@ -1,6 +1,12 @@
 package config
 
-import "github.com/msghandler/msghandler/internal/access"
+import (
+	"fmt"
+	"net"
+	"net/netip"
+
+	"github.com/msghandler/msghandler/internal/access"
+)
 
 // Access says who callers are, and what they may do.
 type Access struct {
@@ -21,10 +27,36 @@ type OIDC struct {
 	NameClaim, RolesClaim, ProducersClaim string
 }
 
+// Tokens says that callers may show bearer tokens.
+func (a *Access) Tokens() bool { return a.TokenFile != "" || a.OIDC.Issuer != "" }
+
 // Strict says that what no key grants is denied: a key gives roles, or names a source of tokens.
 func (a *Access) Strict() bool {
-	return a.TokenFile != "" || a.OIDC.Issuer != "" ||
-		len(a.Viewers)+len(a.Readers)+len(a.Operators)+len(a.Admins) > 0
+	return a.Tokens() || len(a.Viewers)+len(a.Readers)+len(a.Operators)+len(a.Admins) > 0
+}
+
+// Identifies says whether anything tells who calls: certificates of clients, or tokens.
+func (c *Config) Identifies() bool { return c.GRPC.Certificates.CA != "" || c.Access.Tokens() }
+
+// Exposed names the listeners that other machines reach, each as key and address. A console whose proxy names its users
+// is not among them.
+func (c *Config) Exposed() (listeners []string) {
+	for _, listener := range []struct{ key, addr string }{{"grpc.addr", c.GRPC.Addr}, {"http.addr", c.HTTP.Addr}} {
+		if behindProxy := listener.key == "http.addr" && c.HTTP.UserHeader != ""; !behindProxy && !isLoopback(listener.addr) {
+			listeners = append(listeners, fmt.Sprintf("%s (%s)", listener.key, listener.addr))
+		}
+	}
+	return listeners
+}
+
+// ExposesConsole says that other machines reach the console.
+func (c *Config) ExposesConsole() bool { return !isLoopback(c.HTTP.Addr) }
+
+// isLoopback reports whether only this machine reaches an address of the form host:port.
+func isLoopback(addr string) bool {
+	host, _, _ := net.SplitHostPort(addr) // checked by Load
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.Unmap().IsLoopback() || err != nil && isLocalhost(host)
 }
 
 func (a *Access) keys() []Key {

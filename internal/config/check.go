@@ -218,6 +218,28 @@ func checkToken(s string) error {
 	return nil
 }
 
+// checkPublicURL accepts the URL of the root of the console, or the empty text.
+func checkPublicURL(s string) error {
+	if s == "" {
+		return nil
+	}
+	u, err := url.Parse(s)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil ||
+		strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" {
+		return errors.New("is no URL of a console; write https://HOST or https://HOST:PORT, without a path")
+	}
+	return nil
+}
+
+// checkHeader accepts the name of a header, or the empty text.
+func checkHeader(s string) error {
+	notName := func(r rune) bool { return r != '-' && (r < '0' || r > '9') && (r|0x20 < 'a' || r|0x20 > 'z') }
+	if strings.ContainsFunc(s, notName) {
+		return errors.New("is no name of a header; write one such as X-Forwarded-User")
+	}
+	return nil
+}
+
 func checkQueue(s string) error {
 	if s == "" || len(s) > 255 {
 		return errors.New("is no queue's name; it has 1 to 255 bytes")

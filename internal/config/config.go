@@ -7,6 +7,7 @@ package config
 import (
 	"maps"
 	"net"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -45,8 +46,10 @@ type GRPC struct {
 	// A connection is asked to close at ConnectionAge, and after ConnectionIdle without a call.
 	ConnectionAge, ConnectionIdle time.Duration
 	Certificates                  Certificates
-	Admins                        []string
-	Callers                       []string
+	// CRL is a file with revocation lists for client certificates; empty: none.
+	CRL     string
+	Admins  []string
+	Callers []string
 }
 
 // Certificates are PEM files: our certificate and its key, and the authorities of the other side's. Empty: none.
@@ -58,9 +61,25 @@ type Certificates struct {
 
 // HTTP is the server of the console.
 type HTTP struct {
-	Addr     string
-	Hosts    []string
-	ReadOnly bool
+	Addr string
+	// Certificates have no CA: clients show tokens.
+	Certificates Certificates
+	Hosts        []string
+	// PublicURL is where browsers open the console; empty: at the name that they used.
+	PublicURL string
+	ReadOnly  bool
+	// Bodies says whether anybody sees the bodies and headers of messages.
+	Bodies bool
+	// SessionAge is how long a login lasts. SessionKeyFile holds the secret of sessions; empty: random at each start.
+	SessionAge     time.Duration
+	SessionKeyFile string
+	// OIDCClientID is the console's name at the issuer of Access; empty: nobody logs in by the issuer.
+	OIDCClientID, OIDCClientSecretFile string
+	OIDCScopes                         []string
+	// UserHeader names the header with the user's name that TrustedProxies set, which gives at least UserRole.
+	UserHeader     string
+	TrustedProxies []string
+	UserRole       string
 }
 
 // Redis is the store.
@@ -260,7 +279,11 @@ func (c *Config) BrokerNames() []string { return slices.Sorted(maps.Keys(c.Broke
 // Names are the host names under which a browser may open the console, beside localhost.
 func (h HTTP) Names() []string {
 	host, _, _ := net.SplitHostPort(h.Addr) // checked by Load
-	return append([]string{host}, h.Hosts...)
+	names := append([]string{host}, h.Hosts...)
+	if public, err := url.Parse(h.PublicURL); err == nil && public.Host != "" {
+		names = append(names, public.Hostname())
+	}
+	return names
 }
 
 // Targets gives the configured callback targets by producer.

@@ -101,6 +101,10 @@ submit:
 	if diff := cmp.Diff([]string{"127.0.0.1", "console.example.com", "shop_1"}, c.HTTP.Names()); diff != "" {
 		t.Error(diff)
 	}
+	public := config.HTTP{Addr: ":9091", PublicURL: "https://ops.example.com:8443"}
+	if diff := cmp.Diff([]string{"", "ops.example.com"}, public.Names()); diff != "" {
+		t.Error(diff)
+	}
 	c.Submit.Trust = true
 	if c.Trusted("orders-eu.v2") || !c.Trusted("stock") || !c.Trusted("unknown") {
 		t.Error("submit.trust and producers.NAME.trust do not go together")
@@ -206,6 +210,42 @@ func TestErrorsNameKeyAndLine(t *testing.T) {
 		"a key without its certificate": {
 			file: "callbacks: {tls: true, tls_key: tls.key}\n", want: []string{"callbacks.tls_key", "set callbacks.tls_cert"},
 		},
+		"a certificate of the console without its key": {
+			file: "http: {tls_cert: a.pem}\n", want: []string{"http.tls_cert", "set http.tls_key"},
+		},
+		"a user header that everybody may send": {
+			file: "http: {user_header: X-Forwarded-User}\n", want: []string{"http.user_header", "set http.trusted_proxies"},
+		},
+		"proxies that name nobody": {
+			file: "http: {trusted_proxies: [10.0.0.0/8]}\n", want: []string{"http.trusted_proxies", "set http.user_header"},
+		},
+		"a role of nobody": {
+			file: "http: {user_role: admin}\n", want: []string{"http.user_role", "set http.user_header"},
+		},
+		"a user header with a space": {
+			file: "http: {user_header: X Y}\n", want: []string{"http.user_header", "X-Forwarded-User"},
+		},
+		"a client of no issuer": {
+			file: "http: {oidc_client_id: console}\n", want: []string{"http.oidc_client_id", "set access.oidc_issuer"},
+		},
+		"a secret of no client": {
+			file: "http: {oidc_client_secret_file: secret}\n",
+			want: []string{"http.oidc_client_secret_file", "set http.oidc_client_id"},
+		},
+		"a console below a path": {
+			file: "http: {public_url: 'https://a.example/console'}\n", want: []string{"http.public_url", "without a path"},
+		},
+		"a console without a host": {
+			file: "http: {public_url: 'javascript:alert(1)'}\n", want: []string{"http.public_url", "https://HOST"},
+		},
+		"tokens for a console without TLS": {
+			file: "http: {addr: ':9091'}\naccess: {token_file: tokens}\n",
+			want: []string{"http.addr", "set http.tls_cert and http.tls_key", "http.public_url"},
+		},
+		"a rule for users of no proxy": {
+			file: "access: {admins: ['proxy:anna']}\n", want: []string{"access.admins", "set http.user_header"},
+		},
+		"a session of a day": {file: "http: {session_age: 24h}\n", want: []string{"http.session_age", "12h"}},
 		"an authority and no certificate": {
 			file: "grpc: {tls_client_ca: ca.pem}\n", want: []string{"grpc.tls_client_ca", "set grpc.tls_cert and grpc.tls_key"},
 		},
@@ -214,6 +254,35 @@ func TestErrorsNameKeyAndLine(t *testing.T) {
 		},
 		"callers without certificates": {
 			file: "grpc: {callers: [ops]}\n", want: []string{"grpc.callers", "set grpc.tls_client_ca"},
+		},
+		"admins of an unknown type": {
+			file: "grpc: {admins: ['dsn:*.ops']}\n", want: []string{"grpc.admins", `unknown type "dsn:"`, "dns:, uri:, email:"},
+		},
+		"viewers without a type": {
+			file: "access: {viewers: ['*.ops']}\n", want: []string{"access.viewers", "does not begin with a type", "dns:, uri:"},
+		},
+		"viewers without certificates": {
+			file: "access: {viewers: ['dns:*.ops']}\n", want: []string{"access.viewers", "set grpc.tls_client_ca"},
+		},
+		"callers without tokens": {
+			file: "grpc: {callers: ['token:{producer}']}\n", want: []string{"grpc.callers", "set access.token_file"},
+		},
+		"callers of a producer without an issuer": {
+			file: "producers:\n  orders: {callers: ['jwt:orders']}\n",
+			want: []string{"producers.orders.callers", "set access.oidc_issuer"},
+		},
+		"an issuer without audience": {
+			file: "access: {oidc_issuer: 'https://a'}\n", want: []string{"access.oidc_issuer", "set access.oidc_audience"},
+		},
+		"an audience without issuer": {
+			file: "access: {oidc_audience: a}\n", want: []string{"access.oidc_audience", "set access.oidc_issuer"},
+		},
+		"tokens in the clear": {
+			file: "grpc: {addr: ':9090'}\naccess: {token_file: tokens}\n",
+			want: []string{"access.token_file", "needs TLS", "grpc.tls_cert", "grpc.addr (:9090, from FILE:1)"},
+		},
+		"revocations without an authority": {
+			file: "grpc: {tls_cert: a, tls_key: b, tls_crl: c}\n", want: []string{"grpc.tls_crl", "set grpc.tls_client_ca"},
 		},
 		"a producer's callers without certificates": {
 			file: "producers: {stock: {callers: [ops]}}\n", want: []string{

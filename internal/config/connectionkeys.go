@@ -40,7 +40,13 @@ func (g *GRPC) keys() []Key {
 		{
 			Name: "grpc.tls_client_ca", value: text(&g.Certificates.CA, checkFile),
 			Meaning: "Certificate authorities for client certificates, a PEM file. With it, every client must present a " +
-				"certificate. None: clients need no certificate.",
+				"certificate, unless access.token_file or access.oidc_issuer is set. None: clients need no certificate.",
+		},
+		{
+			Name: "grpc.tls_crl", value: text(&g.CRL, checkFile),
+			Meaning: "Certificate revocation lists of the authorities of grpc.tls_client_ca, a PEM file. The file is read " +
+				"again when it changes, and connections of revoked certificates are closed within half a minute. A list " +
+				"that is past its next update still counts.",
 		},
 		{
 			Name: "grpc.admins", value: list(&g.Admins, 0, access.CheckAnyGlob),
@@ -58,7 +64,7 @@ func (g *GRPC) keys() []Key {
 }
 
 func (h *HTTP) keys() []Key {
-	return []Key{
+	keys := []Key{
 		{
 			Name: "http.addr", Default: "127.0.0.1:9091", value: text(&h.Addr, checkAddr),
 			Meaning: "Listen address of the console, /metrics, /healthz and /readyz, as host:port.",
@@ -70,8 +76,74 @@ func (h *HTTP) keys() []Key {
 				"not shown.",
 		},
 		{
+			Name: "http.public_url", value: text(&h.PublicURL, checkPublicURL),
+			Meaning: "URL under which browsers open the console, such as https://console.example.com. Its host counts as " +
+				"one of http.hosts. A login by the issuer returns there. None: the name that the browser used.",
+		},
+		{
+			Name: "http.tls_cert", value: text(&h.Certificates.Cert, checkFile),
+			Meaning: "Certificate chain of the console, a PEM file. With http.tls_key set, http.addr accepts HTTPS only, " +
+				"for /metrics and the probes too. Certificate files are read again when they change.",
+		},
+		{
+			Name: "http.tls_key", value: text(&h.Certificates.Key, checkFile),
+			Meaning: "Private key of http.tls_cert, a PEM file.",
+		},
+		{
 			Name: "http.read_only", Default: "false", value: flag(&h.ReadOnly),
-			Meaning: "Disable retry and discard in the console, which has no login of its own.",
+			Meaning: "Disable retry and discard in the console, for every role.",
+		},
+		{
+			Name: "http.bodies", Default: "true", value: flag(&h.Bodies),
+			Meaning: "Show bodies and headers of messages, in the console and by the admin API, to those who may read " +
+				"them. false: nobody sees them.",
+		},
+	}
+	return append(keys, h.loginKeys()...)
+}
+
+// loginKeys are the keys of who uses the console.
+func (h *HTTP) loginKeys() []Key {
+	return []Key{
+		{
+			Name: "http.session_age", Default: "8h", value: duration(&h.SessionAge, time.Minute, 12*time.Hour),
+			Meaning: "Time after which a login to the console ends. A session also ends within a minute after its token " +
+				"was revoked.",
+		},
+		{
+			Name: "http.session_key_file", value: text(&h.SessionKeyFile, checkFile),
+			Meaning: "File with the secret that encrypts session cookies, at least 32 characters: openssl rand -hex 32. " +
+				"Coordinators behind one name need the same. None: a random secret at each start, which ends all sessions.",
+		},
+		{
+			Name: "http.oidc_client_id", value: text(&h.OIDCClientID, checkToken),
+			Meaning: "Client id of the console at access.oidc_issuer. With it, people log in to the console by the issuer. " +
+				"The redirect URL to register is the console's URL with the path /login/callback.",
+		},
+		{
+			Name: "http.oidc_client_secret_file", value: text(&h.OIDCClientSecretFile, checkFile),
+			Meaning: "File with the client secret for http.oidc_client_id. None: a public client. PKCE is used in both cases.",
+		},
+		{
+			Name: "http.oidc_scopes", Default: "openid, profile, email", value: list(&h.OIDCScopes, 1, checkToken),
+			Meaning: "Scopes that a login asks the issuer for, with openid. Add the scope that gives the roles, where the " +
+				"issuer has one.",
+		},
+		{
+			Name: "http.user_header", value: text(&h.UserHeader, checkHeader),
+			Meaning: "Header in which a proxy with a login of its own names the user, such as X-Forwarded-User. Rules match " +
+				"the user as proxy:NAME. Needs http.trusted_proxies: the header counts for nothing from other addresses.",
+		},
+		{
+			Name: "http.trusted_proxies", value: list(&h.TrustedProxies, 0, checkCIDR),
+			Meaning: "CIDRs of the proxies whose http.user_header is believed, matched on the address of the connection. The " +
+				"proxy must remove the header from its clients' requests.",
+		},
+		{
+			Name: "http.user_role", Default: "none",
+			value: oneOf(&h.UserRole, "none", "viewer", "reader", "operator", "admin"),
+			Meaning: "Role of every user that http.user_header names. access.viewers, access.readers, access.operators and " +
+				"access.admins can give more.",
 		},
 	}
 }

@@ -45,29 +45,21 @@ func (l *loading) checkRelations() {
 	l.checkBrokers()
 	l.checkOutbox()
 	l.checkCertificates()
+	l.checkAccess()
+	l.checkConsole()
 }
 
-// checkCertificates rejects certificate files whose counterpart is missing, and names that no certificate can have.
+// checkCertificates rejects certificate files whose counterpart is missing.
 func (l *loading) checkCertificates() {
 	c := &l.config
 	l.pair("grpc", c.GRPC.Certificates)
 	l.pair("callbacks", c.Callbacks.Certificates)
+	l.pair("http", c.HTTP.Certificates)
 	if c.GRPC.Certificates.CA != "" && c.GRPC.Certificates.Cert == "" {
 		l.relation("grpc.tls_client_ca", "needs a certificate of our own: set grpc.tls_cert and grpc.tls_key")
 	}
-	if c.GRPC.Certificates.CA == "" {
-		const remedy = "names certificates, and clients are asked for none: set grpc.tls_client_ca"
-		if len(c.GRPC.Admins) > 0 {
-			l.relation("grpc.admins", remedy)
-		}
-		if len(c.GRPC.Callers) > 0 {
-			l.relation("grpc.callers", remedy)
-		}
-		for name, p := range c.Producers {
-			if len(p.Callers) > 0 {
-				l.relation(producersPrefix+name+".callers", remedy)
-			}
-		}
+	if c.GRPC.CRL != "" && c.GRPC.Certificates.CA == "" {
+		l.relation("grpc.tls_crl", "revokes client certificates, and clients are asked for none: set grpc.tls_client_ca")
 	}
 }
 
@@ -78,6 +70,45 @@ func (l *loading) pair(section string, files Certificates) {
 		l.relation(section+".tls_cert", "needs its private key: set %s.tls_key", section)
 	case files.Cert == "" && files.Key != "":
 		l.relation(section+".tls_key", "needs its certificate: set %s.tls_cert", section)
+	}
+}
+
+// checkConsole rejects keys of logins to the console that need others.
+func (l *loading) checkConsole() {
+	h := &l.config.HTTP
+	if l.config.Access.Tokens() && l.config.ExposesConsole() && h.Certificates.Cert == "" && !isHTTPS(h.PublicURL) {
+		l.relation("http.addr", "needs TLS, because tokens and sessions would cross the network in the clear, and who reads "+
+			"one can use it: set http.tls_cert and http.tls_key, http.public_url where a proxy encrypts (https://), or a "+
+			"loopback address")
+	}
+	for _, c := range []struct {
+		wrong       bool
+		key, remedy string
+	}{
+		{
+			h.OIDCClientID != "" && l.config.Access.OIDC.Issuer == "", "http.oidc_client_id",
+			"is a client of the issuer, and there is none: set access.oidc_issuer",
+		},
+		{
+			h.OIDCClientSecretFile != "" && h.OIDCClientID == "", "http.oidc_client_secret_file",
+			"is the secret of a client without a name: set http.oidc_client_id",
+		},
+		{
+			h.UserHeader != "" && len(h.TrustedProxies) == 0, "http.user_header",
+			"is believed from trusted proxies only: set http.trusted_proxies",
+		},
+		{
+			h.UserHeader == "" && len(h.TrustedProxies) > 0, "http.trusted_proxies",
+			"are trusted to name users, and no header does: set http.user_header",
+		},
+		{
+			h.UserHeader == "" && h.UserRole != "none", "http.user_role",
+			"is the role of users whom a proxy names: set http.user_header",
+		},
+	} {
+		if c.wrong {
+			l.relation(c.key, "%s", c.remedy)
+		}
 	}
 }
 

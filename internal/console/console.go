@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/internal/console/history"
+	"github.com/msghandler/msghandler/internal/console/login"
 	"github.com/msghandler/msghandler/internal/console/pages"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
@@ -35,10 +36,16 @@ type Config struct {
 	Admin func(by string) pages.Admin
 	// Findings lists problems for operators beside the checks, the worst first. Default: none.
 	Findings func() []*msghandlerv1.Finding
-	// Hosts are names under which the pages are served, beside localhost and IP addresses.
+	// Hosts are names under which the console is served, beside localhost and IP addresses.
 	Hosts []string
-	// ReadOnly removes all changes of messages from the pages.
-	ReadOnly bool
+	// ReadOnly removes all changes of messages from the pages, and HideBodies the bodies and headers.
+	ReadOnly, HideBodies bool
+	// Notice is shown on each page.
+	Notice string
+	// Login says who uses the console; Show and Refused are set here. Required.
+	Login login.Config
+	// Refused gets each refused request, and why: a proof that does not hold, or a role that is too low. Default: nobody.
+	Refused func(r *http.Request, why string)
 	// Metrics are the metrics of /metrics. Default: NewMetrics().
 	Metrics *Metrics
 	// Logger gets the errors of serving. Default slog.Default().
@@ -74,6 +81,7 @@ type Console struct {
 	stats    *stats
 	ring     history.Ring
 	pages    *pages.Pages
+	gate     *login.Gate
 	requests *requests
 	server   *http.Server
 	stopping atomic.Bool
@@ -94,9 +102,12 @@ func New(config Config) *Console {
 	c := &Console{config: config, stats: newStats(config.Stats, statsInterval), requests: newRequests()}
 	config.Metrics.registry.MustRegister(c.stats)
 	owners := &cached[halfmsg.Owners]{read: config.Owners, interval: statsInterval}
+	config.Login.Refused = config.Refused
+	config.Login.Show = func(w http.ResponseWriter, r *http.Request, view login.View) { c.pages.ShowLogin(w, r, view) }
+	c.gate = login.New(config.Login)
 	c.pages = pages.New(pages.Config{
-		Instance: config.Instance, Version: config.Version, Hosts: config.Hosts, ReadOnly: config.ReadOnly,
-		Admin: config.Admin,
+		Instance: config.Instance, Version: config.Version, ReadOnly: config.ReadOnly, HideBodies: config.HideBodies,
+		Notice: config.Notice, LogsIn: c.gate.LogsIn(), Refused: config.Refused, Admin: config.Admin,
 		Check: func(ctx context.Context) []pages.Checked { return c.check(ctx).Checks },
 		Stats: c.stats.get, Owners: owners.get, Overdue: config.Metrics.overdueFor, Peers: config.Metrics.peers,
 		Ring: &c.ring, Findings: config.Findings, Logger: config.Logger,
@@ -115,13 +126,21 @@ func New(config Config) *Console {
 	return c
 }
 
+// routes: the health is for everyone under any name. All else is for known names; the login and its style are for
+// everyone there, and all other pages for callers with a role.
 func (c *Console) routes() http.Handler {
-	mux := http.NewServeMux()
-	c.pages.Register(mux)
-	mux.HandleFunc("GET /healthz", healthy)
-	mux.HandleFunc("GET /readyz", c.ready)
-	mux.Handle("GET /metrics", c.config.Metrics.handler())
-	return mux
+	known := http.NewServeMux()
+	c.pages.Register(known)
+	known.Handle("GET /metrics", c.config.Metrics.handler())
+	open := http.NewServeMux()
+	c.gate.Register(open)
+	open.HandleFunc("GET /static/", pages.Static)
+	open.Handle("/", c.gate.Require(known))
+	all := http.NewServeMux()
+	all.HandleFunc("GET /healthz", healthy)
+	all.HandleFunc("GET /readyz", c.ready)
+	all.Handle("/", c.knownHost(http.NewCrossOriginProtection().Handler(open)))
+	return guarded(all)
 }
 
 // Serve answers requests until Stop, and then returns nil.

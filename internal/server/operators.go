@@ -52,7 +52,7 @@ func (o *operators) GetMessage(
 	if err != nil {
 		return nil, o.server.fail(call, err, halfmsg.None)
 	}
-	answer := recordFor(access.From(ctx), &record)
+	answer := o.server.recordFor(access.From(ctx), &record)
 	answer.Events = eventsOf(&record)
 	return &msghandlerv1.GetMessageResponse{Record: answer}, nil
 }
@@ -86,7 +86,7 @@ func (o *operators) ListMessages(
 	}
 	response := &msghandlerv1.ListMessagesResponse{NextPageToken: writeToken(page.Next, query)}
 	for i := range page.Records {
-		response.Records = append(response.Records, recordFor(access.From(ctx), &page.Records[i]))
+		response.Records = append(response.Records, o.server.recordFor(access.From(ctx), &page.Records[i]))
 	}
 	return response, nil
 }
@@ -187,10 +187,10 @@ func stateOf(state msghandlerv1.State) halfmsg.State {
 	return halfmsg.State(state)
 }
 
-// recordFor is a record as its caller may see it: bodies and headers are for readers.
-func recordFor(caller access.Identity, r *halfmsg.Record) *msghandlerv1.MessageRecord {
+// recordFor is a record as its caller may see it: bodies and headers are for readers, or for nobody.
+func (s *Server) recordFor(caller access.Identity, r *halfmsg.Record) *msghandlerv1.MessageRecord {
 	record := recordOf(r)
-	if caller.Role < access.Reader {
+	if s.config.HideBodies || caller.Role < access.Reader {
 		record.Message.Body, record.Message.Headers = nil, nil
 	}
 	return record

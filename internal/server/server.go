@@ -89,6 +89,8 @@ type Config struct {
 	Reflection bool
 	// Credentials secure the connections of clients. Default: none, nothing is encrypted.
 	Credentials credentials.TransportCredentials
+	// HideBodies hides bodies and headers of messages from every operator.
+	HideBodies bool
 	// Access makes the identities of callers. Default: one that allows everything to everyone.
 	Access *access.Authenticator
 	// Audit keeps records of changes and of calls that are refused because of their caller. May be nil.

@@ -27,7 +27,8 @@ type tab struct {
 // browser is the browser of all tests, without a window; it ends with the process.
 var browser = sync.OnceValues(func() (context.Context, error) {
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
-		chromedp.ExecPath(program), chromedp.Flag("no-sandbox", os.Getuid() == 0), chromedp.WSURLReadTimeout(patience))
+		chromedp.ExecPath(program), chromedp.Flag("no-sandbox", os.Getuid() == 0), chromedp.WSURLReadTimeout(patience),
+		chromedp.Flag("host-resolver-rules", "MAP "+publicName+" 127.0.0.1"))
 	ctx, _ := chromedp.NewExecAllocator(context.Background(), options...)
 	ctx, _ = chromedp.NewContext(ctx)
 	return ctx, chromedp.Do(ctx)

@@ -49,6 +49,12 @@ type coordinator struct {
 // "lost", and missing exchanges refuse.
 func start(t *testing.T, change ...func(*config.Config)) *coordinator {
 	t.Helper()
+	return startWith(t, "", change...)
+}
+
+// startWith is start for a test that shows a token.
+func startWith(t *testing.T, token bearer, change ...func(*config.Config)) *coordinator {
+	t.Helper()
 	c := config.Default()
 	c.GRPC.Addr, c.HTTP.Addr = "127.0.0.1:0", "127.0.0.1:0"
 	c.Redis.URL, c.AMQP.URLs = servers.Redis(t).URL(), []string{"embedded:"}
@@ -66,7 +72,8 @@ func start(t *testing.T, change ...func(*config.Config)) *coordinator {
 	}
 	go func() { _ = a.Run(context.Background()) }()
 	t.Cleanup(func() { _ = a.Stop(context.Background()) })
-	conn, err := grpc.NewClient(a.GRPCAddr(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient(a.GRPCAddr(), grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithPerRPCCredentials(token))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,6 +89,20 @@ func start(t *testing.T, change ...func(*config.Config)) *coordinator {
 	r.redis = c.Redis.URL
 	return r
 }
+
+// bearer is the token of each call; empty: none.
+type bearer string
+
+// GetRequestMetadata implements credentials.PerRPCCredentials.
+func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
+	if b == "" {
+		return nil, nil
+	}
+	return map[string]string{"authorization": "Bearer " + string(b)}, nil
+}
+
+// RequireTransportSecurity implements credentials.PerRPCCredentials.
+func (bearer) RequireTransportSecurity() bool { return false }
 
 // store stores messages as the coordinator would, and sooner.
 func (r *coordinator) store(messages []halfmsg.Message) {

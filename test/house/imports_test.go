@@ -168,7 +168,7 @@ var rooms = []struct {
 	},
 	{
 		[]string{"internal/app/..."},
-		slices.Concat(ground, middle, loops, []string{"internal/delivery", "internal/attend"}),
+		slices.Concat(ground, middle, loops, []string{"internal/access/...", "internal/delivery", "internal/attend"}),
 		"app puts the coordinator together; who uses the coordinator is above it",
 	},
 	{
@@ -335,6 +335,13 @@ var libraries = []struct {
 		[]string{"internal/demo/database"},
 		"the driver is the user's: a room that speaks SQL imports database/sql",
 	},
+	{
+		"github.com/coreos/go-oidc",
+		[]string{"internal/access/oidc"},
+		"an issuer is asked in one place; the others see an access.Source",
+	},
+	{"github.com/go-jose", []string{"internal/access/oidc"}, "JSON Web Tokens are read in one place"},
+	{"golang.org/x/oauth2", []string{"internal/access/oidc", "internal/console/..."}, "people log in at the console"},
 	{"github.com/robfig/cron", []string{"internal/loop"}, "schedules are the loop runner's"},
 	{
 		"github.com/alecthomas/kong",

@@ -130,7 +130,7 @@ func (t *Token) set(key, value string) (err error) {
 	case "producers":
 		t.Producers = strings.Split(value, ",")
 		for _, glob := range t.Producers {
-			err = cmp.Or(err, CheckProducer(glob))
+			err = cmp.Or(err, access.CheckProducerGlob(glob))
 		}
 	default:
 		err = errField
@@ -154,7 +154,7 @@ func parseRole(text string) (access.Role, error) {
 	return role, nil
 }
 
-// longest is the longest name, and the longest glob of a producer's name.
+// longest is the longest name.
 const longest = 100
 
 // CheckName refuses a name that no token may have. The error does not quote the name, which may be a token by mistake.
@@ -165,14 +165,6 @@ func CheckName(name string) error {
 	case name == "" || len(name) > longest || strings.ContainsFunc(name, notNameRune) || notNameStart(rune(name[0])):
 		return fmt.Errorf("the name of a token has 1 to %d of A-Z a-z 0-9 . _ -, and begins with a letter or a digit",
 			longest)
-	}
-	return nil
-}
-
-// CheckProducer refuses a glob that no producer's name can match.
-func CheckProducer(glob string) error {
-	if glob == "" || len(glob) > longest || strings.ContainsFunc(strings.ReplaceAll(glob, "*", "x"), notNameRune) {
-		return fmt.Errorf("a producer has 1 to %d of A-Z a-z 0-9 . _ -, and * for any text", longest)
 	}
 	return nil
 }

@@ -43,6 +43,12 @@ func examineCoordinator(ctx context.Context, e Examination) []Finding {
 		return r.all
 	}
 	stats, err := pb.NewAdminServiceClient(conn).GetStats(ctx, &pb.GetStatsRequest{})
+	if code := status.Code(err); code == codes.Unauthenticated || code == codes.PermissionDenied {
+		r.warn("coordinator-refuses", fmt.Sprintf("at %s refuses the doctor: %s", e.Server, status.Convert(err).Message()),
+			"the doctor sees no counts and no findings of coordinators",
+			"give the doctor a certificate or a token that access.viewers matches")
+		return r.all
+	}
 	if err != nil {
 		r.trouble("coordinator-mute", fmt.Sprintf("at %s cannot count its messages: %v", e.Server, err),
 			"its store does not answer", "look at the findings about redis")

@@ -29,6 +29,11 @@ func examineSettings(_ context.Context, e Examination) []Finding {
 			"only targets of https:// are called with TLS, and all others without encryption",
 			"set callbacks.tls, or producers.NAME.tls for a single producer")
 	}
+	if e.Settings.Access.Anonymous {
+		r.warn("access-anonymous", "access.anonymous is set",
+			"callers that show no certificate and no token may do everything",
+			"give callers certificates or tokens, and remove access.anonymous")
+	}
 	if e.Settings.Submit.Trust {
 		r.warn("submit-trusted", "submit.trust is true", "a Submit is taken as the verdict, so a producer that submits "+
 			"before it commits publishes what never happened", "trust single producers instead: producers.NAME.trust")

@@ -35,7 +35,7 @@ func NewAuthority(t testing.TB) *Authority {
 	a := &Authority{t: t, File: filepath.Join(t.TempDir(), "ca.pem")}
 	a.key = a.newKey()
 	template := a.template("the authority of a test")
-	template.IsCA, template.BasicConstraintsValid, template.KeyUsage = true, true, x509.KeyUsageCertSign
+	template.IsCA, template.BasicConstraintsValid, template.KeyUsage = true, true, x509.KeyUsageCertSign|x509.KeyUsageCRLSign
 	signed, err := x509.CreateCertificate(rand.Reader, template, template, a.key.Public(), a.key)
 	a.check(err)
 	a.cert, err = x509.ParseCertificate(signed)
@@ -48,14 +48,44 @@ func NewAuthority(t testing.TB) *Authority {
 // as well. The result names the files of the certificate and of its key.
 func (a *Authority) Issue(names ...string) (certFile, keyFile string) {
 	a.t.Helper()
+	return a.IssueEdited(nil, names...)
+}
+
+// IssueEdited is Issue for a certificate that edit changes before it is signed.
+func (a *Authority) IssueEdited(edit func(*x509.Certificate), names ...string) (certFile, keyFile string) {
+	a.t.Helper()
 	dir := a.t.TempDir()
 	certFile, keyFile = filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
-	a.Renew(certFile, keyFile, names...)
+	a.renew(certFile, keyFile, edit, names...)
 	return certFile, keyFile
+}
+
+// Revoke writes a file with the authority's revocation list, which holds the certificates in files.
+func (a *Authority) Revoke(file string, certFiles ...string) {
+	a.t.Helper()
+	list := &x509.RevocationList{Number: big.NewInt(1), ThisUpdate: a.cert.NotBefore, NextUpdate: a.cert.NotAfter}
+	for _, name := range certFiles {
+		content, err := os.ReadFile(name)
+		a.check(err)
+		block, _ := pem.Decode(content)
+		cert, err := x509.ParseCertificate(block.Bytes)
+		a.check(err)
+		list.RevokedCertificateEntries = append(list.RevokedCertificateEntries, x509.RevocationListEntry{
+			SerialNumber: cert.SerialNumber, RevocationTime: a.cert.NotBefore,
+		})
+	}
+	signed, err := x509.CreateRevocationList(rand.Reader, list, a.cert, a.key)
+	a.check(err)
+	a.write(file, "X509 CRL", signed)
 }
 
 // Renew puts another certificate into the files.
 func (a *Authority) Renew(certFile, keyFile string, names ...string) {
+	a.t.Helper()
+	a.renew(certFile, keyFile, nil, names...)
+}
+
+func (a *Authority) renew(certFile, keyFile string, edit func(*x509.Certificate), names ...string) {
 	a.t.Helper()
 	template := a.template(names[0])
 	for _, name := range names {
@@ -68,6 +98,9 @@ func (a *Authority) Renew(certFile, keyFile string, names ...string) {
 		} else {
 			template.DNSNames = append(template.DNSNames, name)
 		}
+	}
+	if edit != nil {
+		edit(template)
 	}
 	key := a.newKey()
 	signed, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)

@@ -45,12 +45,12 @@ type refusal struct {
 
 // count shows how many messages a retry or a discard would change, and changes nothing.
 func (p *Pages) count(r *http.Request) answer {
-	if p.config.ReadOnly {
-		return readOnly()
-	}
 	s, err := readSelection(r)
 	if err != nil {
 		return trouble(http.StatusBadRequest, "Invalid selection", err.Error())
+	}
+	if a, refused := p.mayChange(r, s.Action); refused {
+		return a
 	}
 	admin := p.config.Admin(r.RemoteAddr)
 	if admin == nil {
@@ -63,7 +63,7 @@ func (p *Pages) count(r *http.Request) answer {
 	}
 	s.Counted = began
 	hidden := s.text()
-	return p.ask(countData{selection: s, Hidden: hidden, Token: p.tokens.Token(hidden), Refused: refused})
+	return p.ask(countData{selection: s, Hidden: hidden, Token: p.tokens.Token(signed(r, hidden)), Refused: refused})
 }
 
 // ask shows the form.
@@ -143,14 +143,14 @@ func (s selection) refused(outcomes []*msghandlerv1.Outcome) (all []refusal) {
 
 // change does what a form asks for that count has made.
 func (p *Pages) change(r *http.Request) answer {
-	if p.config.ReadOnly {
-		return readOnly()
-	}
 	hidden, token := r.PostFormValue("selection"), r.PostFormValue("token")
 	s, err := parseSelection(hidden)
 	until := s.Counted.Add(formtoken.Lifetime)
 	if err == nil {
-		err = p.tokens.Check(hidden, token, until, time.Now())
+		err = p.tokens.Check(signed(r, hidden), token, until, time.Now())
+	}
+	if a, refused := p.mayChange(r, s.Action); refused {
+		return a
 	}
 	if err != nil {
 		return trouble(http.StatusForbidden, "Nothing was changed", formtoken.ErrInvalid.Error())
@@ -203,12 +203,6 @@ func (p *Pages) do(ctx context.Context, admin Admin, s selection, reason string)
 		data.More = "/change?" + selection{Action: s.Action, Filter: s.Filter, After: part.After}.Query()
 	}
 	return data
-}
-
-// readOnly is the answer to every change at a read-only console.
-func readOnly() answer {
-	return trouble(http.StatusForbidden, "This console is read-only",
-		"http.read_only is set. Use the command line where you are allowed to: msghandler retry, msghandler discard.")
 }
 
 // address is where the page of a named message is.

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/msghandler/msghandler/internal/access"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
@@ -36,8 +37,9 @@ func (a *recorder) DiscardMessages(
 func confirm(p *Pages, s selection, looked time.Duration) changedData {
 	s.Counted = time.Now().Add(-looked)
 	hidden := s.text()
-	form := url.Values{"selection": {hidden}, "token": {p.tokens.Token(hidden)}, "reason": {"test orders"}}
-	r := httptest.NewRequest(http.MethodPost, "/change/do", strings.NewReader(form.Encode()))
+	admin := as(access.Admin, httptest.NewRequest(http.MethodPost, "/change/do", nil))
+	form := url.Values{"selection": {hidden}, "token": {p.tokens.Token(signed(admin, hidden))}, "reason": {"test orders"}}
+	r := as(access.Admin, httptest.NewRequest(http.MethodPost, "/change/do", strings.NewReader(form.Encode())))
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	data, _ := p.change(r).data.(changedData)
 	return data
@@ -94,7 +96,8 @@ func TestTheFormHoldsTheTimeOfTheCount(t *testing.T) {
 	api := &recorder{}
 	p := New(Config{Admin: func(string) Admin { return api }})
 	began := time.Now().Truncate(time.Millisecond)
-	asked := p.count(httptest.NewRequest(http.MethodGet, "/change?action=discard&all=1&state=dead&producer=orders", nil))
+	asked := p.count(as(access.Admin,
+		httptest.NewRequest(http.MethodGet, "/change?action=discard&all=1&state=dead&producer=orders", nil)))
 	data, _ := asked.data.(countData)
 	s, err := parseSelection(data.Hidden)
 	if err != nil || s.Counted.Before(began) || s.Counted.After(api.at.Truncate(time.Millisecond)) {

@@ -12,6 +12,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/msghandler/msghandler/internal/access"
 	"github.com/msghandler/msghandler/internal/console/peerstats"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
@@ -49,7 +50,7 @@ func TestListShowsDueTimeAndAttemptsByState(t *testing.T) {
 		"pending": {true, "15"}, "sendable": {true, "4"}, "abandoned": {false, "15"}, "dead": {false, "4"},
 	} {
 		w := httptest.NewRecorder()
-		mux.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "http://127.0.0.1/messages?state="+state, nil))
+		mux.ServeHTTP(w, as(access.Admin, httptest.NewRequest(http.MethodGet, "http://127.0.0.1/messages?state="+state, nil)))
 		found := cells.FindAllStringSubmatch(w.Body.String(), -1)
 		if w.Code != http.StatusOK || len(found) != 3 {
 			t.Fatalf("%s: status %d, %d cells:\n%s", state, w.Code, len(found), w.Body)
@@ -93,7 +94,7 @@ func TestMessagesAreFilteredByBroker(t *testing.T) {
 	p.Register(mux)
 	get := func(address string) string {
 		w := httptest.NewRecorder()
-		mux.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "http://127.0.0.1"+address, nil))
+		mux.ServeHTTP(w, as(access.Admin, httptest.NewRequest(http.MethodGet, "http://127.0.0.1"+address, nil)))
 		return w.Body.String()
 	}
 	peers.Published("", "shop", halfmsg.Acked, 1)

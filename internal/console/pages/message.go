@@ -16,12 +16,14 @@ import (
 
 // messageData is the data of the page of a message.
 type messageData struct {
-	Record               *msghandlerv1.MessageRecord
-	State                halfmsg.State
-	Means                string
-	Final, Gone          bool
-	Created, Updated     time.Time
-	Delay                time.Duration
+	Record           *msghandlerv1.MessageRecord
+	State            halfmsg.State
+	Means            string
+	Final, Gone      bool
+	Created, Updated time.Time
+	Delay            time.Duration
+	// Hidden says why the headers and the body are not shown; empty: they are.
+	Hidden               string
 	Headers              []string
 	Body                 preview
 	Forms                []string
@@ -54,11 +56,14 @@ func (p *Pages) message(r *http.Request) answer {
 		Record: record, State: state, Means: means[state],
 		Final: state.Final(), Gone: state == halfmsg.Acknowledged || state.Final(),
 		Created: timeOf(record.GetCreateTime()), Updated: timeOf(record.GetUpdateTime()),
-		Delay:    record.GetMessage().GetDelay().AsDuration(),
-		CanRetry: legal(state, halfmsg.EventRetry), CanDiscard: legal(state, halfmsg.EventDiscard),
-		Headers: slices.Sorted(maps.Keys(record.GetMessage().GetHeaders())),
-		Body:    previewOf(record.GetMessage().GetBody(), r.FormValue("as")),
-		Forms:   []string{"json", "text", "hex"},
+		Delay:      record.GetMessage().GetDelay().AsDuration(),
+		CanRetry:   legal(state, halfmsg.EventRetry) && p.canChange(r, actRetry),
+		CanDiscard: legal(state, halfmsg.EventDiscard) && p.canChange(r, actDiscard),
+		Hidden:     p.hidesBodies(r), Forms: []string{"json", "text", "hex"},
+	}
+	if data.Hidden == "" {
+		data.Headers = slices.Sorted(maps.Keys(record.GetMessage().GetHeaders()))
+		data.Body = previewOf(record.GetMessage().GetBody(), r.FormValue("as"))
 	}
 	data.Next, data.NextAt = next(record, state, time.Now())
 	return answer{page: "message", title: name.String(), data: data}

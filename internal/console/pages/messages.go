@@ -103,8 +103,8 @@ func (p *Pages) messages(r *http.Request) answer {
 	f, err := readFilter(r)
 	data := messagesData{
 		Filter:     f,
-		CanRetry:   legal(f.State, halfmsg.EventRetry),
-		CanDiscard: legal(f.State, halfmsg.EventDiscard),
+		CanRetry:   legal(f.State, halfmsg.EventRetry) && p.canChange(r, actRetry),
+		CanDiscard: legal(f.State, halfmsg.EventDiscard) && p.canChange(r, actDiscard),
 	}
 	stats, failed := p.config.Stats(r.Context())
 	for _, stat := range stats {

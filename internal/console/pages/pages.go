@@ -16,6 +16,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/msghandler/msghandler/internal/access"
 	"github.com/msghandler/msghandler/internal/console/formtoken"
 	"github.com/msghandler/msghandler/internal/console/history"
 	"github.com/msghandler/msghandler/internal/console/peerstats"
@@ -55,14 +56,21 @@ func statusOf(err error) int {
 	return http.StatusServiceUnavailable
 }
 
-// Config configures Pages. All fields except Hosts, Findings and Logger are required.
+// Config configures Pages. The functions except Refused and Findings are required,
+// and so are Peers and Ring.
 type Config struct {
 	// Instance and Version name this process.
 	Instance, Version string
-	// Hosts are names under which the pages are served, beside localhost and IP addresses.
-	Hosts []string
 	// ReadOnly removes all changes of messages.
 	ReadOnly bool
+	// HideBodies hides bodies and headers from everyone.
+	HideBodies bool
+	// Notice is shown on each page, such as a warning that everyone may do everything.
+	Notice string
+	// LogsIn says that people can log in and out.
+	LogsIn bool
+	// Refused gets each request that needs a higher role, and what it needs. Default: nobody.
+	Refused func(r *http.Request, why string)
 	// Admin returns the admin API for a caller at an address, or nil while the API is not open yet.
 	Admin func(by string) Admin
 	// Check runs the readiness checks.
@@ -110,12 +118,14 @@ func New(config Config) *Pages {
 	if config.Findings == nil {
 		config.Findings = func() []*msghandlerv1.Finding { return nil }
 	}
+	if config.Refused == nil {
+		config.Refused = func(*http.Request, string) {}
+	}
 	return &Pages{config: config, tokens: formtoken.New()}
 }
 
-// Register adds the pages to a mux.
+// Register adds the pages to a mux. Each request must have the identity of its caller in its context.
 func (p *Pages) Register(mux *http.ServeMux) {
-	own := http.NewCrossOriginProtection()
 	for pattern, page := range map[string]func(r *http.Request) answer{
 		"GET /{$}":        p.overview,
 		"GET /messages":   p.messages,
@@ -125,9 +135,21 @@ func (p *Pages) Register(mux *http.ServeMux) {
 		"POST /change":    p.count,
 		"POST /change/do": p.change,
 	} {
-		mux.Handle(pattern, p.knownHost(own.Handler(p.serve(page))))
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			a, refused := p.needs(r, access.Viewer, "looking at the console")
+			if !refused {
+				a = page(r)
+			}
+			p.write(w, r, a)
+		})
 	}
-	mux.Handle("GET /static/", p.knownHost(http.HandlerFunc(static)))
+}
+
+// Static serves the style sheet, the script and the icon, which tell nothing and need no login.
+func Static(w http.ResponseWriter, r *http.Request) {
+	// The files change with the program only; an hour is short enough for an upgrade to be seen.
+	w.Header().Set("Cache-Control", "max-age=3600")
+	http.ServeFileFS(w, r, staticFiles, r.URL.Path)
 }
 
 // answer is the result of a page's handler: a template with its data, or a redirect.
@@ -143,50 +165,49 @@ type answer struct {
 type frame struct {
 	Instance, Version string
 	ReadOnly          bool
-	Page, Title       string
-	Now               time.Time
-	Data              any
+	Notice            string
+	// User is who has logged in; empty: nobody.
+	User string
+	Role access.Role
+	// CanLogIn and CanLogOut say which of the two is offered.
+	CanLogIn, CanLogOut bool
+	Page, Title         string
+	Now                 time.Time
+	Data                any
 }
 
-// serve makes a page of an answer.
-func (p *Pages) serve(page func(r *http.Request) answer) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		a := page(r)
-		if a.redirect != "" {
-			http.Redirect(w, r, a.redirect, http.StatusSeeOther)
-			return
-		}
-		var b bytes.Buffer
-		f := frame{
-			Instance: p.config.Instance, Version: p.config.Version, ReadOnly: p.config.ReadOnly, Page: a.page, Title: a.title,
-			Now: time.Now(), Data: a.data,
-		}
-		if err := templates[a.page].Execute(&b, f); err != nil {
-			p.config.Logger.Error("a page of the console cannot be made", "page", a.page, "error", err)
-			http.Error(w, "the page cannot be made", http.StatusInternalServerError)
-			return
-		}
-		guard(w.Header())
-		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		w.Header().Set("Cache-Control", "no-store")
-		w.WriteHeader(cmp.Or(a.status, http.StatusOK))
-		_, _ = b.WriteTo(w) // fails only if the client is gone
+// write answers with a page.
+func (p *Pages) write(w http.ResponseWriter, r *http.Request, a answer) {
+	if a.redirect != "" {
+		http.Redirect(w, r, a.redirect, http.StatusSeeOther)
+		return
 	}
+	var b bytes.Buffer
+	if err := templates[a.page].Execute(&b, p.frame(r, a)); err != nil {
+		p.config.Logger.Error("a page of the console cannot be made", "page", a.page, "error", err)
+		http.Error(w, "the page cannot be made", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(cmp.Or(a.status, http.StatusOK))
+	_, _ = b.WriteTo(w) // fails only if the client is gone
 }
 
-// guard restricts a page to our own style, script and forms.
-func guard(h http.Header) {
-	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; "+
-		"connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'")
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Referrer-Policy", "no-referrer")
-}
-
-func static(w http.ResponseWriter, r *http.Request) {
-	guard(w.Header())
-	// The files change with the program only; an hour is short enough for an upgrade to be seen.
-	w.Header().Set("Cache-Control", "max-age=3600")
-	http.ServeFileFS(w, r, staticFiles, r.URL.Path)
+func (p *Pages) frame(r *http.Request, a answer) frame {
+	f := frame{
+		Instance: p.config.Instance, Version: p.config.Version, ReadOnly: p.config.ReadOnly, Notice: p.config.Notice,
+		Page: a.page, Title: a.title, Now: time.Now(), Data: a.data,
+	}
+	switch identity := access.From(r.Context()); identity.Kind {
+	case "":
+	case access.Anonymous:
+		f.CanLogIn = p.config.LogsIn
+	default:
+		f.User, f.Role = identity.Name, identity.Role
+		f.CanLogOut = p.config.LogsIn && identity.Kind != access.Proxy
+	}
+	return f
 }
 
 // trouble is the error page.
@@ -207,7 +228,7 @@ func notOpen() answer {
 // templates are the pages by name, each with the frame around it.
 var templates = func() map[string]*template.Template {
 	all := map[string]*template.Template{}
-	for _, page := range []string{"overview", "messages", "message", "count", "changed", "trouble"} {
+	for _, page := range []string{"overview", "messages", "message", "count", "changed", "trouble", "login"} {
 		all[page] = template.Must(template.New("frame.html").Funcs(words).
 			ParseFS(templateFiles, "templates/frame.html", "templates/"+page+".html"))
 	}

@@ -11,6 +11,7 @@ async function refresh() {
     if (!answer.ok) throw new Error(`the overview says ${answer.status}`);
     const fresh = new DOMParser().parseFromString(await answer.text(), 'text/html');
     const [main, footer] = [fresh.querySelector('main'), fresh.querySelector('footer')];
+    if (fresh.body.dataset.page === 'login') return location.reload(); // the session has ended
     if (!main || !footer) throw new Error('this is not the overview'); // a proxy's page, such as one to log in
     const focused = document.activeElement?.getAttribute('href');
     $('main').replaceWith(main);

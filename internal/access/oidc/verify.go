@@ -1,0 +1,86 @@
+package oidc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	oidclib "github.com/coreos/go-oidc/v3/oidc"
+	jose "github.com/go-jose/go-jose/v4"
+
+	"github.com/msghandler/msghandler/internal/access"
+	"github.com/msghandler/msghandler/internal/escape"
+)
+
+var (
+	errNoKeys     = fmt.Errorf("%w: the keys of the OIDC issuer are not known yet; try again", access.ErrUnavailable)
+	errKeyUnknown = errors.New("the JWT is signed with a key that the issuer does not publish")
+	errKeyMissed  = fmt.Errorf("%w: the JWT is signed with an unknown key, and the keys of the OIDC issuer "+
+		"cannot be fetched; try again", access.ErrUnavailable)
+)
+
+// verify checks signature, issuer, audience and purpose of a JWT. It returns the keys that have verified the JWT.
+func (s *Source) verify(ctx context.Context, token, audience string) (*oidclib.IDToken, *keys, error) {
+	jws, err := jose.ParseSignedCompact(token, s.algorithms)
+	if err != nil {
+		return nil, nil, refusal(err)
+	}
+	header := jws.Signatures[0].Header
+	if !isForAccess(header) {
+		return nil, nil, errors.New("the JWT is for another purpose: its typ is neither JWT nor at+jwt")
+	}
+	by, err := s.issuer.keysFor(ctx, header)
+	if err != nil {
+		return nil, nil, err
+	}
+	verifier := oidclib.NewVerifier(s.config.Issuer, signature{jws, by.matching(header)}, &oidclib.Config{
+		ClientID: audience, SupportedSigningAlgs: s.config.Algorithms, SkipExpiryCheck: true, // checkTimes does it
+	})
+	verified, err := verifier.Verify(ctx, token)
+	if err != nil {
+		return nil, nil, refusal(err)
+	}
+	return verified, by, nil
+}
+
+// isForAccess says whether a JWT is an ID token or an access token. Issuers sign JWTs for other purposes with the same
+// keys, such as to log somebody out.
+func isForAccess(header jose.Header) bool {
+	typ, _ := header.ExtraHeaders[jose.HeaderType].(string)
+	switch strings.TrimPrefix(strings.ToLower(typ), "application/") {
+	case "", "jwt", "at+jwt":
+		return true
+	}
+	return false
+}
+
+// refusal is an error of a library for people. The text may hold parts of the JWT that a stranger has chosen.
+func refusal(err error) error {
+	return fmt.Errorf("the JWT is refused: %s", shortened(err))
+}
+
+func shortened(err error) string {
+	const most = 300
+	text := err.Error()
+	if len(text) > most {
+		text = text[:most] + "…"
+	}
+	return escape.Line(text)
+}
+
+// signature is a parsed JWT with the keys that may have signed the JWT. It implements oidclib.KeySet.
+type signature struct {
+	jws  *jose.JSONWebSignature
+	keys []jose.JSONWebKey
+}
+
+// VerifySignature returns the payload.
+func (s signature) VerifySignature(context.Context, string) ([]byte, error) {
+	for _, key := range s.keys {
+		if payload, err := s.jws.Verify(key); err == nil {
+			return payload, nil
+		}
+	}
+	return nil, errors.New("no key of the issuer has made the signature")
+}

@@ -1,0 +1,123 @@
+package app
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"os"
+	"strings"
+
+	"github.com/msghandler/msghandler/internal/access"
+	"github.com/msghandler/msghandler/internal/audit"
+	"github.com/msghandler/msghandler/internal/console/login"
+)
+
+// The notices of the console about what its visitors may do without a login.
+const (
+	noticeOpen         = "Everyone who reaches this address may do everything: access.anonymous is set."
+	noticeCertificates = "Read-only, without headers and bodies: the configuration names who may do what, and nobody " +
+		"can log in here. Set access.token_file, or http.oidc_client_id with access.oidc_issuer, or http.user_header."
+)
+
+// newLogin says who uses the console, with a notice for its pages.
+func (a *App) newLogin() (c login.Config, notice string, err error) {
+	h := &a.settings.HTTP
+	c = login.Config{PublicURL: h.PublicURL, Age: h.SessionAge, Logger: a.logger}
+	// Users whom a proxy names have what is granted to them, also where the API is open.
+	rules := rulesOf(&a.settings)
+	rules.Strict = true
+	if c.Authenticator, err = access.NewAuthenticator(rules, a.sources()...); err != nil {
+		return c, "", err
+	}
+	if c.Secret, err = readSecret(h.SessionKeyFile); err != nil {
+		return c, "", SettingsError{fmt.Errorf("http.session_key_file: %w", err)}
+	}
+	if a.tokens != nil {
+		c.Tokens = a.tokens
+	}
+	if a.issuer != nil {
+		c.JWTs = a.issuer
+	}
+	if c.Issuer, err = a.newLoginIssuer(); err != nil {
+		return c, "", err
+	}
+	if h.UserHeader != "" {
+		c.Proxy = newProxy(h.UserHeader, h.TrustedProxies, h.UserRole)
+	}
+	c.LoggedIn, c.LoggedOut = a.recordSession(audit.Login), a.recordSession(audit.Logout)
+	c.Anonymous, notice = a.anonymous(c.Tokens != nil || c.JWTs != nil || c.Proxy != nil)
+	return c, notice, nil
+}
+
+// newLoginIssuer is the issuer by which people log in to the console; nil: there is none.
+func (a *App) newLoginIssuer() (*login.Issuer, error) {
+	h := &a.settings.HTTP
+	if a.issuer == nil || h.OIDCClientID == "" {
+		return nil, nil //nolint:nilnil // no issuer is no error
+	}
+	at, err := url.Parse(a.settings.Access.OIDC.Issuer)
+	if err != nil {
+		return nil, SettingsError{fmt.Errorf("access.oidc_issuer: %w", err)}
+	}
+	made := &login.Issuer{Provider: a.issuer, Name: at.Hostname(), ClientID: h.OIDCClientID, Scopes: h.OIDCScopes}
+	if h.OIDCClientSecretFile == "" {
+		return made, nil
+	}
+	secret, err := os.ReadFile(h.OIDCClientSecretFile)
+	if err != nil {
+		return nil, SettingsError{fmt.Errorf("http.oidc_client_secret_file: %w", err)}
+	}
+	made.ClientSecret = strings.TrimSpace(string(secret))
+	return made, nil
+}
+
+// anonymous is a visitor of the console who has shown nothing. Without a login the console must not be a way around the
+// certificates that the API asks for.
+func (a *App) anonymous(logsIn bool) (visitor access.Identity, notice string) {
+	visitor, _ = a.authenticator.Identify(a.life, access.Shown{}) // never fails without a credential
+	certificates := a.settings.GRPC.Certificates.CA != "" || visitor.Role == access.NoRole
+	switch {
+	case a.settings.Access.Anonymous:
+		if a.settings.ExposesConsole() {
+			notice = noticeOpen
+		}
+	case logsIn:
+		visitor.Role = access.NoRole
+	case certificates:
+		visitor.Role, notice = access.Viewer, noticeCertificates
+	}
+	return visitor, notice
+}
+
+func newProxy(header string, trusted []string, role string) *login.Proxy {
+	proxy := &login.Proxy{Header: header}
+	proxy.Role, _ = access.ParseRole(role) // checked by config.Load, as are the networks
+	for _, cidr := range trusted {
+		if network, err := netip.ParsePrefix(cidr); err == nil {
+			proxy.Trusted = append(proxy.Trusted, network.Masked())
+		}
+	}
+	return proxy
+}
+
+// leastSecret is how many characters a secret must have.
+const leastSecret = 32
+
+// readSecret reads the secret of sessions; none without a file.
+func readSecret(file string) ([]byte, error) {
+	if file == "" {
+		return nil, nil
+	}
+	content, err := os.ReadFile(file) //nolint:gosec // the path is the operator's own
+	if err != nil {
+		return nil, err // the error names the file
+	}
+	secret := strings.TrimSpace(string(content))
+	if len(secret) < leastSecret {
+		return nil, fmt.Errorf("%s: %w", file, errShortSecret)
+	}
+	return []byte(secret), nil
+}
+
+var errShortSecret = errors.New("holds fewer than 32 characters; write it with: openssl rand -hex 32")

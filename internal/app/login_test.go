@@ -1,0 +1,261 @@
+package app_test
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/msghandler/msghandler/internal/access/tokenfile"
+	"github.com/msghandler/msghandler/internal/app"
+	"github.com/msghandler/msghandler/internal/certs/certstest"
+	"github.com/msghandler/msghandler/internal/config"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/servers"
+)
+
+// tokenOf writes a file with a token, and returns both.
+func tokenOf(t *testing.T, name, fields string) (file, token string) {
+	t.Helper()
+	file, token = filepath.Join(t.TempDir(), "tokens"), tokenfile.NewSecret()
+	line := fmt.Sprintf("%s sha256:%x %s\n", name, sha256.Sum256([]byte(token)), fields)
+	if err := os.WriteFile(file, []byte(line), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file, token
+}
+
+// visit sends a request, or a form, to the console with headers given as pairs.
+func (r *running) visit(t *testing.T, client *http.Client, path string, form url.Values, headers ...string) (
+	status int, page string,
+) {
+	t.Helper()
+	method := http.MethodGet
+	if form != nil {
+		method = http.MethodPost
+	}
+	request, err := http.NewRequestWithContext(
+		t.Context(), method, "http://"+r.HTTPAddr()+path, strings.NewReader(form.Encode()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	request.Header.Set("Accept", "text/html")
+	for i := 0; i < len(headers); i += 2 {
+		request.Header.Set(headers[i], headers[i+1])
+	}
+	answer, err := client.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer.StatusCode, string(body)
+}
+
+// browser is a client with cookies.
+func browser(t *testing.T) *http.Client {
+	t.Helper()
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &http.Client{Jar: jar}
+}
+
+// dead leaves a dead message with a body.
+func (r *running) dead(t *testing.T) {
+	t.Helper()
+	p := startOrders(t)
+	request := half(p, "1")
+	request.Message.Exchange, request.Message.Headers = "no-such-exchange", map[string]string{"tenant": "nordic"}
+	client := msghandlerv1.NewMessageHandlerServiceClient(dial(t, r.GRPCAddr()))
+	if _, err := client.SendHalfMessage(t.Context(), request); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Submit(t.Context(), &msghandlerv1.SubmitRequest{Producer: "orders", Id: "1"}); err != nil {
+		t.Fatal(err)
+	}
+	admin := msghandlerv1.NewAdminServiceClient(dial(t, r.GRPCAddr()))
+	servers.Eventually(t, 20*time.Second, "the message is dead", func() bool {
+		list, err := admin.ListMessages(t.Context(),
+			&msghandlerv1.ListMessagesRequest{State: msghandlerv1.State_STATE_DEAD})
+		return err == nil && len(list.GetRecords()) == 1
+	})
+}
+
+const deadMessage = "/message?producer=orders&id=1"
+
+// refusedOnce lets a message die at the first refusal.
+func refusedOnce(c *config.Config) { c.Send.Backoff = []time.Duration{10 * time.Millisecond} }
+
+// A person logs in with a token, discards a message, and is named in the log.
+func TestPersonWhoLogsInIsNamedInTheLog(t *testing.T) {
+	t.Parallel()
+	file, token := tokenOf(t, "anna", "role=admin")
+	r := start(t, settings(refusedOnce, func(c *config.Config) {
+		c.Access.TokenFile, c.Access.Anonymous = file, true // producers show nothing here
+	}))
+	r.awaitReady(t)
+	r.dead(t)
+	b := browser(t)
+	status, page := r.visit(t, b, "/login", url.Values{"token": {token}, "next": {deadMessage}})
+	if status != http.StatusOK || !strings.Contains(page, "order 1") || !strings.Contains(page, "token:anna") {
+		t.Fatalf("got %d:\n%s", status, page)
+	}
+	_, page = r.visit(t, b, "/change", url.Values{"action": {"discard"}, "state": {"dead"}, "name": {"orders/1"}})
+	status, page = r.visit(t, b, "/change/do", url.Values{
+		"selection": {hidden(t, page, "selection")}, "token": {hidden(t, page, "token")}, "reason": {"a test"},
+	})
+	if status != http.StatusOK || !strings.Contains(page, "1 message discarded") {
+		t.Errorf("got %d:\n%s", status, page)
+	}
+	if log := r.log.String(); !strings.Contains(log, `msg="messages discarded"`) ||
+		!strings.Contains(log, "by=token:anna") || !strings.Contains(log, `from="console, 127.0.0.1:`) {
+		t.Errorf("the log does not name anna:\n%s", log)
+	}
+}
+
+// With a token file, the metrics and the pages need a token, and the health does not.
+func TestConsoleWithTokensNeedsOne(t *testing.T) {
+	t.Parallel()
+	file, token := tokenOf(t, "prometheus", "role=viewer")
+	r := start(t, settings(func(c *config.Config) { c.Access.TokenFile = file }))
+	for path, want := range map[string]int{
+		"/metrics": http.StatusUnauthorized, "/": http.StatusUnauthorized, "/healthz": http.StatusOK,
+		"/readyz": http.StatusOK, "/login": http.StatusOK,
+	} {
+		status, page := r.visit(t, http.DefaultClient, path, nil, "Accept", "*/*")
+		if path == "/readyz" && status == http.StatusServiceUnavailable {
+			continue // it is still starting
+		}
+		if status != want {
+			t.Errorf("%s: got %d:\n%s", path, status, page)
+		}
+		status, page = r.visit(t, http.DefaultClient, path, nil, "Authorization", "Bearer "+token)
+		if path != "/readyz" && status != http.StatusOK {
+			t.Errorf("%s with a token: got %d:\n%s", path, status, page)
+		}
+	}
+	status, page := r.visit(t, http.DefaultClient, "/change?action=discard&all=1&state=dead", nil,
+		"Authorization", "Bearer "+token)
+	if status != http.StatusForbidden || !strings.Contains(page, "needs the role admin") {
+		t.Errorf("got %d:\n%s", status, page)
+	}
+	if log := r.log.String(); !strings.Contains(log, "request to the console refused") {
+		t.Errorf("the log does not tell of the refusal:\n%s", log)
+	}
+}
+
+// Where the API asks for certificates, a console without a login is no way around them.
+func TestConsoleIsNoWayAroundCertificates(t *testing.T) {
+	t.Parallel()
+	authority := certstest.NewAuthority(t)
+	for name, change := range map[string]func(*config.Config){
+		"admins":      func(c *config.Config) { c.GRPC.Admins = []string{"*.ops.shop"} },
+		"authorities": func(*config.Config) {},
+		"roles":       func(c *config.Config) { c.Access.Admins = []string{"dns:*.ops.shop"} },
+	} {
+		r := start(t, settings(func(c *config.Config) {
+			c.GRPC.Certificates.Cert, c.GRPC.Certificates.Key = authority.Issue("coordinator.shop", "127.0.0.1")
+			c.GRPC.Certificates.CA = authority.File
+		}, change))
+		status, page := r.visit(t, http.DefaultClient, "/", nil)
+		if status != http.StatusOK || !strings.Contains(page, "Set access.token_file, or http.oidc_client_id") {
+			t.Errorf("%s: got %d:\n%s", name, status, page)
+		}
+		for _, action := range []string{"retry", "discard"} {
+			status, page := r.visit(t, http.DefaultClient, "/change",
+				url.Values{"action": {action}, "state": {"dead"}, "name": {"orders/1"}})
+			if status != http.StatusForbidden {
+				t.Errorf("%s, %s: got %d:\n%s", name, action, status, page)
+			}
+		}
+	}
+}
+
+func TestNoticeTellsThatTheConsoleIsOpen(t *testing.T) {
+	t.Parallel()
+	const notice = "access.anonymous is set"
+	for addr, want := range map[string]bool{"127.0.0.1:0": false, "0.0.0.0:0": true, ":0": true} {
+		r := start(t, settings(func(c *config.Config) { c.HTTP.Addr, c.Access.Anonymous = addr, true }))
+		_, port, _ := strings.Cut(strings.TrimPrefix(r.HTTPAddr(), "[::]"), ":")
+		answer, err := http.Get("http://127.0.0.1:" + port + "/messages")
+		if err != nil {
+			t.Fatal(err)
+		}
+		page, err := io.ReadAll(answer.Body)
+		answer.Body.Close()
+		if err != nil || strings.Contains(string(page), notice) != want {
+			t.Errorf("%s: %v, want the notice %t:\n%s", addr, err, want, page)
+		}
+	}
+}
+
+// With http.bodies false, nobody sees a body or a header: neither an admin on the console, nor one of the API.
+func TestHiddenBodiesAreHiddenFromAdmins(t *testing.T) {
+	t.Parallel()
+	for _, shown := range []bool{true, false} {
+		r := start(t, settings(refusedOnce, func(c *config.Config) { c.HTTP.Bodies = shown }))
+		r.awaitReady(t)
+		r.dead(t)
+		_, page := r.visit(t, http.DefaultClient, deadMessage, nil)
+		if strings.Contains(page, "order 1") != shown || strings.Contains(page, "nordic") != shown ||
+			strings.Contains(page, "http.bodies is false") == shown {
+			t.Errorf("the console, want bodies %t:\n%s", shown, page)
+		}
+		admin := msghandlerv1.NewAdminServiceClient(dial(t, r.GRPCAddr()))
+		got, err := admin.GetMessage(t.Context(), &msghandlerv1.GetMessageRequest{Producer: "orders", Id: "1"})
+		if m := got.GetRecord().GetMessage(); err != nil || (len(m.GetBody())+len(m.GetHeaders()) > 0) != shown {
+			t.Errorf("GetMessage, want bodies %t: %v, %v", shown, m, err)
+		}
+		list, err := admin.ListMessages(t.Context(), &msghandlerv1.ListMessagesRequest{State: msghandlerv1.State_STATE_DEAD})
+		if m := list.GetRecords()[0].GetMessage(); err != nil || (len(m.GetBody())+len(m.GetHeaders()) > 0) != shown {
+			t.Errorf("ListMessages, want bodies %t: %v, %v", shown, m, err)
+		}
+	}
+}
+
+// A user whom the proxy names has the role of the configuration alone, also where the API is open.
+func TestUserOfTheProxyHasItsRole(t *testing.T) {
+	t.Parallel()
+	r := start(t, settings(func(c *config.Config) {
+		c.HTTP.UserHeader, c.HTTP.TrustedProxies, c.HTTP.UserRole = "X-Forwarded-User", []string{"127.0.0.1/8"}, "viewer"
+	}))
+	status, page := r.visit(t, http.DefaultClient, "/", nil, "X-Forwarded-User", "anna")
+	if status != http.StatusOK || !strings.Contains(page, "proxy:anna") || !strings.Contains(page, ">viewer<") {
+		t.Errorf("got %d:\n%s", status, page)
+	}
+	status, page = r.visit(t, http.DefaultClient, "/", nil)
+	if status != http.StatusOK || !strings.Contains(page, "Open the console through the proxy") {
+		t.Errorf("without the proxy: got %d:\n%s", status, page)
+	}
+}
+
+func TestShortSecretOfSessionsIsRefused(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "secret")
+	for content, want := range map[string]string{"short\n": "fewer than 32 characters", "": "no such file"} {
+		if content != "" {
+			if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		} else if err := os.Remove(file); err != nil && !os.IsNotExist(err) {
+			t.Fatal(err)
+		}
+		_, err := app.New(t.Context(), settings(func(c *config.Config) { c.HTTP.SessionKeyFile = file }), app.Deps{})
+		if err == nil || !strings.Contains(err.Error(), "http.session_key_file") || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: got %v", content, err)
+		}
+	}
+}

@@ -1,0 +1,161 @@
+package certs_test
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc/credentials"
+
+	"github.com/msghandler/msghandler/internal/certs"
+	"github.com/msghandler/msghandler/internal/certs/certstest"
+)
+
+// serverOf opens a server's certificate of an authority, and what the server accepts of clients.
+func serverOf(t *testing.T, a *certstest.Authority, clients certs.Clients) *certs.Source {
+	t.Helper()
+	files := certs.Files{CA: a.File}
+	files.Cert, files.Key = a.Issue("coordinator.shop")
+	s, err := certs.OpenServer(files, clients, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// shown is what a server knows of a client with a certificate after the handshake.
+func shown(t *testing.T, server *certs.Source, client *certs.Source) credentials.AuthInfo {
+	t.Helper()
+	here, there := net.Pipe()
+	defer here.Close()
+	defer there.Close()
+	config := client.ClientConfig("coordinator.shop")
+	config.NextProtos = []string{"h2"}
+	go func() { _ = tls.Client(here, config).HandshakeContext(t.Context()) }()
+	_, info, err := server.Server().ServerHandshake(there)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info
+}
+
+// clientOf opens a client's certificate, which the authority has issued.
+func clientOf(t *testing.T, a *certstest.Authority, cert, key string) *certs.Source {
+	t.Helper()
+	return source(t, certs.Files{Cert: cert, Key: key, CA: a.File}, &bytes.Buffer{})
+}
+
+func TestClientCertificateMayBeOptional(t *testing.T) {
+	t.Parallel()
+	ours, theirs := certstest.NewAuthority(t), certstest.NewAuthority(t)
+	server := serverOf(t, ours, certs.Clients{Optional: true})
+	bare := source(t, certs.Files{CA: ours.File}, &bytes.Buffer{})
+	if _, seen, err := meet(bare.Client(""), server.Server()); err != nil || seen != nil {
+		t.Errorf("a client without a certificate: %v, %v", seen, err)
+	}
+	if _, seen, err := meet(of(t, ours, "orders.shop").Client(""), server.Server()); err != nil || seen == nil {
+		t.Errorf("a client with a certificate: %v, %v", seen, err)
+	}
+	if _, _, err := meet(ofTwo(t, theirs, ours).Client(""), server.Server()); err == nil {
+		t.Error("a certificate of another authority is accepted")
+	}
+	if err := server.Withdrawn(shown(t, server, bare)); err != nil {
+		t.Errorf("no certificate is withdrawn: %v", err)
+	}
+}
+
+func TestRevokedCertificatesAreRefused(t *testing.T) {
+	t.Parallel()
+	a := certstest.NewAuthority(t)
+	good, goodKey := a.Issue("orders.shop")
+	bad, badKey := a.Issue("orders.shop")
+	crl := filepath.Join(t.TempDir(), "crl.pem")
+	a.Revoke(crl, bad)
+	for _, optional := range []bool{false, true} {
+		server := serverOf(t, a, certs.Clients{CRL: crl, Optional: optional}).Server()
+		if _, _, err := meet(clientOf(t, a, good, goodKey).Client(""), server); err != nil {
+			t.Errorf("a good certificate: %v", err)
+		}
+		if _, _, err := meet(clientOf(t, a, bad, badKey).Client(""), server); err == nil {
+			t.Error("a revoked certificate is accepted")
+		}
+	}
+}
+
+func TestCertificatesOfOpenConnectionsAreWithdrawn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a, other := certstest.NewAuthority(t), certstest.NewAuthority(t)
+		crl := filepath.Join(t.TempDir(), "crl.pem")
+		a.Revoke(crl)
+		server := serverOf(t, a, certs.Clients{CRL: crl})
+		stays, staysKey := a.Issue("orders.shop")
+		revoked, revokedKey := a.Issue("orders.shop")
+		ends, endsKey := a.IssueEdited(func(c *x509.Certificate) { c.NotAfter = time.Now().Add(time.Hour) }, "orders.shop")
+		open := map[string]credentials.AuthInfo{
+			"stays":   shown(t, server, clientOf(t, a, stays, staysKey)),
+			"revoked": shown(t, server, clientOf(t, a, revoked, revokedKey)),
+			"expires": shown(t, server, clientOf(t, a, ends, endsKey)),
+		}
+		check := func(when string, withdrawn ...string) {
+			t.Helper()
+			time.Sleep(2 * time.Second) // in a bubble: the files are read again
+			for name, info := range open {
+				err := server.Withdrawn(info)
+				if want := strings.Contains(strings.Join(withdrawn, " "), name); (err != nil) != want {
+					t.Errorf("%s: %s is withdrawn: %v, want %t", when, name, err, want)
+				}
+			}
+		}
+		check("at first")
+		a.Revoke(crl, revoked)
+		check("after the revocation", "revoked")
+		time.Sleep(time.Hour)
+		check("an hour later", "revoked", "expires")
+		content, err := os.ReadFile(other.File)
+		if err != nil {
+			t.Fatal(err)
+		}
+		other.Revoke(crl)
+		if err := os.WriteFile(a.File, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		check("without the authority", "stays", "revoked", "expires")
+	})
+}
+
+func TestBadRevocationListsAreNamed(t *testing.T) {
+	t.Parallel()
+	a, other := certstest.NewAuthority(t), certstest.NewAuthority(t)
+	dir := t.TempDir()
+	write := func(name, content string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	foreign := filepath.Join(dir, "foreign.pem")
+	other.Revoke(foreign)
+	for file, want := range map[string]string{
+		filepath.Join(dir, "missing.pem"): "no such file",
+		write("text.pem", "none"):         "holds no certificate revocation list",
+		write("bad.pem", "-----BEGIN X509 CRL-----\nMAA=\n-----END X509 CRL-----\n"): "malformed",
+		foreign: "of no authority",
+	} {
+		files := certs.Files{CA: a.File}
+		files.Cert, files.Key = a.Issue("coordinator.shop")
+		_, err := certs.OpenServer(files, certs.Clients{CRL: file}, slog.New(slog.DiscardHandler))
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), file) {
+			t.Errorf("%s: got %v, want %q", file, err, want)
+		}
+	}
+}

@@ -1,0 +1,88 @@
+package login
+
+import (
+	"net/http"
+	"net/netip"
+	"sync"
+	"time"
+)
+
+// The limits of attempts. A token has 256 random bits, so the limit does not keep anyone from guessing it: it bounds
+// what guesses cost, and the lines that they write to the log.
+const (
+	maxAttempts    = 10
+	attemptsWindow = time.Minute
+	// maxAddresses bounds the memory. Further addresses share one count.
+	maxAddresses = 10_000
+)
+
+// attempts counts failed attempts to log in by address. The zero value is ready.
+type attempts struct {
+	mu   sync.Mutex
+	from map[netip.Addr]*count
+}
+
+type count struct {
+	failed int
+	began  time.Time
+}
+
+// begin counts an attempt, and returns false if the address has made too many.
+func (a *attempts) begin(from netip.Addr, now time.Time) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	c := a.of(from, now)
+	if c.failed >= maxAttempts {
+		return false
+	}
+	c.failed++
+	return true
+}
+
+// succeeded takes an attempt back.
+func (a *attempts) succeeded(from netip.Addr) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if c := a.from[from]; c != nil && c.failed > 0 {
+		c.failed--
+	}
+}
+
+// of is the current count of an address.
+func (a *attempts) of(from netip.Addr, now time.Time) *count {
+	if len(a.from) >= maxAddresses && a.from[from] == nil {
+		for other, c := range a.from {
+			if now.Sub(c.began) >= attemptsWindow {
+				delete(a.from, other)
+			}
+		}
+		if len(a.from) >= maxAddresses {
+			from = netip.Addr{}
+		}
+	}
+	c := a.from[from]
+	if c == nil || now.Sub(c.began) >= attemptsWindow {
+		if a.from == nil {
+			a.from = map[netip.Addr]*count{}
+		}
+		c = &count{began: now}
+		a.from[from] = c
+	}
+	return c
+}
+
+// addressOf is the address of a connection; of IPv6 its network of 64 bits, which one client may have whole.
+func addressOf(r *http.Request) netip.Addr {
+	addr := peerOf(r)
+	if addr.Is6() {
+		network, _ := addr.Prefix(64) // never fails for IPv6
+		return network.Addr()
+	}
+	return addr
+}
+
+// peerOf is the address of the other end of a connection; the zero value where it has none.
+func peerOf(r *http.Request) netip.Addr {
+	peer, _ := netip.ParseAddrPort(r.RemoteAddr)
+	return peer.Addr().Unmap().WithZone("")
+}

@@ -1,0 +1,254 @@
+// Package login says who uses the console: by a session, by a bearer token, or by the word of a trusted proxy. It
+// serves the login and the logout.
+//
+// A session is a sealed cookie; nothing is stored. The cookie of a token holds the token's hash, so a session ends when
+// the token is revoked. The cookie of a JSON Web Token holds what the issuer said at the login. The rules of the
+// configuration are applied at each request.
+package login
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/msghandler/msghandler/internal/access"
+)
+
+// Authenticator makes complete identities; access.Authenticator is the one.
+type Authenticator interface {
+	IdentifyToken(ctx context.Context, token string) (access.Identity, error)
+	Complete(identity access.Identity) access.Identity
+}
+
+// Tokens are the tokens whose owners may log in.
+type Tokens interface {
+	access.Source
+	// AuthenticateSum is Authenticate by the hash of a token.
+	AuthenticateSum(sum [sha256.Size]byte) (access.Identity, error)
+}
+
+// Config configures a Gate. All fields except Authenticator and Show are optional.
+type Config struct {
+	// Authenticator makes the identities. Required.
+	Authenticator Authenticator
+	// Anonymous is everyone who shows nothing. Without a role they must log in.
+	Anonymous access.Identity
+	// Tokens and JWTs are taken by the form, and as bearer tokens.
+	Tokens Tokens
+	JWTs   access.Source
+	// Issuer logs people in.
+	Issuer *Issuer
+	// Proxy names the users who come through it.
+	Proxy *Proxy
+	// PublicURL is where browsers open the console. Default: at the name that they used.
+	PublicURL string
+	// Secret seals the sessions. Default: random.
+	Secret []byte
+	// Age is how long a session lasts. Default 8 h.
+	Age time.Duration
+	// Show writes the page of the login. Required.
+	Show func(w http.ResponseWriter, r *http.Request, view View)
+	// Refused gets each refused proof: who came, and why the proof was refused. Default: nobody.
+	Refused func(r *http.Request, why string)
+	// LoggedIn and LoggedOut get each begin and end of a session, and whose session it is. Default: nobody.
+	LoggedIn, LoggedOut func(r *http.Request, who access.Identity)
+	// Logger gets the errors of the issuer. Default slog.Default().
+	Logger *slog.Logger
+}
+
+// View is the content of the page of the login.
+type View struct {
+	// Status is the HTTP status.
+	Status int
+	// Problem says why there is no session; empty: there is no problem.
+	Problem string
+	// Tokens says that the form for a token is shown. Issuer is the name of the issuer; empty: there is none.
+	Tokens bool
+	Issuer string
+	// Next is the local address that the login leads to.
+	Next string
+}
+
+// IssuerLink leads to the issuer.
+func (v View) IssuerLink() string { return "/login/oidc?" + url.Values{"next": {v.Next}}.Encode() }
+
+// defaultAge is how long a session lasts by default.
+const defaultAge = 8 * time.Hour
+
+// Gate finds out who sends a request. A Gate is safe for concurrent use.
+type Gate struct {
+	config   Config
+	sealer   sealer
+	attempts attempts
+}
+
+// New returns a gate.
+func New(config Config) *Gate {
+	config.Logger = cmp.Or(config.Logger, slog.Default())
+	config.Age = cmp.Or(config.Age, defaultAge)
+	if config.Refused == nil {
+		config.Refused = func(*http.Request, string) {}
+	}
+	if config.LoggedIn == nil {
+		config.LoggedIn = func(*http.Request, access.Identity) {}
+	}
+	if config.LoggedOut == nil {
+		config.LoggedOut = func(*http.Request, access.Identity) {}
+	}
+	if len(config.Secret) == 0 {
+		config.Secret = make([]byte, sha256.Size)
+		_, _ = rand.Read(config.Secret) // crypto/rand never fails
+	}
+	return &Gate{config: config, sealer: newSealer(config.Secret)}
+}
+
+// LogsIn says whether people can log in here.
+func (g *Gate) LogsIn() bool { return g.takesTokens() || g.config.Issuer != nil }
+
+func (g *Gate) takesTokens() bool { return g.config.Tokens != nil || g.config.JWTs != nil }
+
+// Register adds the login to a mux, for everyone.
+func (g *Gate) Register(mux *http.ServeMux) {
+	mux.HandleFunc("GET /login", g.page)
+	mux.HandleFunc("POST /login", g.byToken)
+	mux.HandleFunc("POST /logout", g.logout)
+	if g.config.Issuer != nil {
+		mux.HandleFunc("GET /login/oidc", g.toIssuer)
+		mux.HandleFunc("GET "+callbackPath, g.fromIssuer)
+	}
+}
+
+// Require passes the requests of callers with a role on, each with its identity. All others are told how to log in.
+func (g *Gate) Require(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		identity, err := g.identify(w, r)
+		switch {
+		case err != nil:
+			g.refuse(w, r, err)
+		case identity.Role == access.NoRole && g.isStranger(identity):
+			g.challenge(w, r)
+		default:
+			next.ServeHTTP(w, r.WithContext(access.With(r.Context(), identity)))
+		}
+	})
+}
+
+// isStranger says whether somebody has shown nothing. Others without a role learn that they have none.
+func (g *Gate) isStranger(identity access.Identity) bool {
+	return identity.Kind == "" || identity.Kind == access.Anonymous
+}
+
+// identify finds out who sends a request. The error is that of a proof that does not hold, except for a session's.
+func (g *Gate) identify(w http.ResponseWriter, r *http.Request) (access.Identity, error) {
+	if g.config.Proxy != nil {
+		identity, named, err := g.config.Proxy.identify(r)
+		if named || err != nil {
+			return g.config.Authenticator.Complete(identity), err
+		}
+	}
+	if token, shown := bearer(r); shown && g.takesTokens() {
+		return g.config.Authenticator.IdentifyToken(r.Context(), token)
+	}
+	if identity, ok := g.session(w, r); ok {
+		return identity, nil
+	}
+	return g.config.Anonymous, nil
+}
+
+// bearer is the bearer token of a request. Other schemes are a proxy's own matter.
+func bearer(r *http.Request) (token string, shown bool) {
+	const scheme = "bearer "
+	value := r.Header.Get("Authorization")
+	if len(value) < len(scheme) || !strings.EqualFold(value[:len(scheme)], scheme) {
+		return "", false
+	}
+	return strings.TrimSpace(value[len(scheme):]), true
+}
+
+// refuse answers a proof that does not hold. The answer is the same for each reason, so that it tells no stranger which
+// names exist. A valid token from the same address is never held up by others' guesses.
+func (g *Gate) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	if errors.Is(err, access.ErrUnavailable) {
+		w.Header().Set("Retry-After", fmt.Sprint(int(retryAfter.Seconds())))
+		http.Error(w, unavailable, http.StatusServiceUnavailable)
+		return
+	}
+	g.config.Refused(r, err.Error())
+	if !g.attempts.begin(addressOf(r), time.Now()) {
+		tooMany(w)
+		return
+	}
+	w.Header().Set("WWW-Authenticate", `Bearer error="invalid_token"`)
+	http.Error(w, "The credentials are not valid. The log of the coordinator says why.", http.StatusUnauthorized)
+}
+
+func tooMany(w http.ResponseWriter) {
+	w.Header().Set("Retry-After", fmt.Sprint(int(attemptsWindow.Seconds())))
+	http.Error(w, tooManyAttempts, http.StatusTooManyRequests)
+}
+
+const (
+	// unavailable is the answer while the issuer cannot say whether a proof holds.
+	unavailable = "The issuer of the credentials does not answer. Try again."
+	retryAfter  = 5 * time.Second
+)
+
+const tooManyAttempts = "Too many attempts from this address. Wait a minute, then try again."
+
+// challenge leads a browser to the login, and tells a program to show a token.
+func (g *Gate) challenge(w http.ResponseWriter, r *http.Request) {
+	browser := strings.Contains(r.Header.Get("Accept"), "text/html")
+	switch {
+	case browser && (r.Method == http.MethodGet || r.Method == http.MethodHead):
+		to := url.URL{Path: "/login"}
+		if next := r.URL.RequestURI(); next != "/" {
+			to.RawQuery = url.Values{"next": {next}}.Encode()
+		}
+		http.Redirect(w, r, to.String(), http.StatusSeeOther)
+	case browser:
+		g.show(w, r, View{
+			Status: http.StatusUnauthorized, Next: "/",
+			Problem: "Nothing was changed: your login has ended. Log in, and count again.",
+		})
+	default:
+		w.Header().Set("WWW-Authenticate", "Bearer")
+		http.Error(w, "Show who you are: log in at /login with a browser, or send authorization: Bearer TOKEN.",
+			http.StatusUnauthorized)
+	}
+}
+
+// page shows the login.
+func (g *Gate) page(w http.ResponseWriter, r *http.Request) {
+	g.show(w, r, View{Status: http.StatusOK, Next: localAddress(r.FormValue("next"))})
+}
+
+func (g *Gate) show(w http.ResponseWriter, r *http.Request, view View) {
+	view.Tokens = g.takesTokens()
+	if g.config.Issuer != nil {
+		view.Issuer = g.config.Issuer.Name
+	}
+	g.config.Show(w, r, view)
+}
+
+// localAddress is the address that a login leads to: a page of this console, and never another site.
+func localAddress(next string) string {
+	const longest = 1000
+	u, err := url.Parse(next)
+	if err != nil || u.Scheme != "" || u.Host != "" || u.Opaque != "" || u.User != nil || len(next) > longest ||
+		!strings.HasPrefix(next, "/") || strings.HasPrefix(next, "//") || strings.ContainsFunc(next, notAddressRune) ||
+		u.Path == "/login" || strings.HasPrefix(u.Path, "/login/") || u.Path == "/logout" {
+		return "/"
+	}
+	return next
+}
+
+// notAddressRune tells what browsers drop from an address, or take for a slash.
+func notAddressRune(r rune) bool { return r <= ' ' || r == '\\' || r == 0x7f }

@@ -1,0 +1,170 @@
+package login
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hkdf"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/msghandler/msghandler/internal/access"
+)
+
+// The cookies. Over HTTPS their names begin with __Host-: the browser takes such a cookie only from this host, so no
+// neighbour below the same domain can plant a session.
+const (
+	sessionCookie = "msghandler_session"
+	signInCookie  = "msghandler_signin"
+	securePrefix  = "__Host-"
+	// maxCookie bounds the value of a cookie. Browsers drop cookies of more than 4,096 bytes.
+	maxCookie = 3800
+)
+
+// proof is what the cookie of a session holds.
+type proof struct {
+	// Sum is the hash of the token that the session began with.
+	Sum []byte `json:",omitempty"`
+	// Identity is what the issuer said; nil where the session began with a token of the token file.
+	Identity *access.Identity `json:",omitempty"`
+	Until    time.Time
+}
+
+// session is the identity of a request's session. A session that has ended is removed from the browser.
+func (g *Gate) session(w http.ResponseWriter, r *http.Request) (access.Identity, bool) {
+	var p proof
+	if !g.cookie(r, sessionCookie, &p) {
+		return access.Identity{}, false
+	}
+	identity, ok := g.renew(p)
+	if !ok {
+		g.dropCookie(w, r, sessionCookie)
+		return access.Identity{}, false
+	}
+	return g.config.Authenticator.Complete(identity), true
+}
+
+// renew is the identity that a session proves now.
+func (g *Gate) renew(p proof) (access.Identity, bool) {
+	now := time.Now()
+	switch {
+	case !now.Before(p.Until):
+		return access.Identity{}, false
+	case p.Identity != nil:
+		return *p.Identity, g.config.JWTs != nil || g.config.Issuer != nil
+	case g.config.Tokens == nil || len(p.Sum) != sha256.Size:
+		return access.Identity{}, false
+	}
+	identity, err := g.config.Tokens.AuthenticateSum([sha256.Size]byte(p.Sum))
+	return identity, err == nil
+}
+
+// begin gives the browser a session and leads it on.
+func (g *Gate) begin(w http.ResponseWriter, r *http.Request, p proof, next string) {
+	if err := g.setCookie(w, r, sessionCookie, p, time.Until(p.Until)); err != nil {
+		g.show(w, r, View{Status: http.StatusBadRequest, Next: next, Problem: "Your names, roles and producers are too " +
+			"long for a cookie. Ask for a token with fewer of them."})
+		return
+	}
+	if identity, ok := g.renew(p); ok {
+		g.config.LoggedIn(r, g.config.Authenticator.Complete(identity))
+	}
+	http.Redirect(w, r, next, http.StatusSeeOther)
+}
+
+// logout ends the session of the browser.
+func (g *Gate) logout(w http.ResponseWriter, r *http.Request) {
+	if identity, ok := g.session(w, r); ok {
+		g.config.LoggedOut(r, identity)
+	}
+	g.dropCookie(w, r, sessionCookie)
+	http.Redirect(w, r, "/login", http.StatusSeeOther)
+}
+
+// secure says whether the browser has come by HTTPS, to this console or to a proxy in front of it.
+func (g *Gate) secure(r *http.Request) bool {
+	return r.TLS != nil || strings.HasPrefix(g.config.PublicURL, "https://"+r.Host+"/") ||
+		g.config.PublicURL == "https://"+r.Host
+}
+
+func (g *Gate) cookieName(r *http.Request, name string) string {
+	if g.secure(r) {
+		return securePrefix + name
+	}
+	return name
+}
+
+var errTooLong = errors.New("the cookie is too long")
+
+// setCookie seals a value for the browser. SameSite is Lax, because a login by the issuer comes from another site, and
+// so do links in alerts. Each change needs a POST of this site.
+func (g *Gate) setCookie(w http.ResponseWriter, r *http.Request, name string, value any, age time.Duration) error {
+	name = g.cookieName(r, name)
+	sealed, err := g.sealer.seal(name, value)
+	if err != nil {
+		return err
+	}
+	if len(sealed) > maxCookie {
+		return errTooLong
+	}
+	http.SetCookie(w, &http.Cookie{
+		Name: name, Value: sealed, Path: "/", MaxAge: max(1, int(age.Seconds())), HttpOnly: true, Secure: g.secure(r),
+		SameSite: http.SameSiteLaxMode,
+	})
+	return nil
+}
+
+func (g *Gate) dropCookie(w http.ResponseWriter, r *http.Request, name string) {
+	http.SetCookie(w, &http.Cookie{
+		Name: g.cookieName(r, name), Path: "/", MaxAge: -1, HttpOnly: true, Secure: g.secure(r),
+		SameSite: http.SameSiteLaxMode,
+	})
+}
+
+// cookie opens a sealed cookie of a request.
+func (g *Gate) cookie(r *http.Request, name string, value any) bool {
+	name = g.cookieName(r, name)
+	cookie, err := r.Cookie(name)
+	return err == nil && len(cookie.Value) <= maxCookie && g.sealer.open(name, cookie.Value, value)
+}
+
+// sealer encrypts values so that nobody without the secret can read, change or make them.
+type sealer struct{ aead cipher.AEAD }
+
+func newSealer(secret []byte) sealer {
+	key, err := hkdf.Key(sha256.New, secret, nil, "msghandler console cookies 1", sha256.Size)
+	if err != nil {
+		panic(err) // only for a longer key
+	}
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		panic(err) // only for a key of another length
+	}
+	aead, err := cipher.NewGCMWithRandomNonce(block)
+	if err != nil {
+		panic(err) // only for a block of another size
+	}
+	return sealer{aead}
+}
+
+// seal encrypts a value for a cookie of a name. No other cookie can hold it.
+func (s sealer) seal(name string, value any) (string, error) {
+	plain, err := json.Marshal(value)
+	if err != nil {
+		return "", err
+	}
+	return base64.RawURLEncoding.EncodeToString(s.aead.Seal(nil, nil, plain, []byte(name))), nil
+}
+
+func (s sealer) open(name, text string, value any) bool {
+	sealed, err := base64.RawURLEncoding.Strict().DecodeString(text)
+	if err != nil {
+		return false
+	}
+	plain, err := s.aead.Open(nil, nil, sealed, []byte(name))
+	return err == nil && json.Unmarshal(plain, value) == nil
+}
