@@ -58,6 +58,13 @@ func (k *recorded) take() (lines []string) {
 	return lines
 }
 
+// String has all records.
+func (k *recorded) String() string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return fmt.Sprintf("%+v", k.records)
+}
+
 func (k *recorded) keep(c *server.Config) { c.Audit = k }
 
 // Whoever the caller and whatever the protocol, a refused call is recorded, with the lacking right.
