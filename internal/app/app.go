@@ -43,11 +43,17 @@ type Deps struct {
 	Version string
 	// Logger gets all log lines. Default slog.Default().
 	Logger *slog.Logger
+	// Configuration is where the settings come from. They are read again when its file changes, and for each value of
+	// Reload. Nil: never.
+	Configuration *config.Current
+	Reload        <-chan struct{}
 }
 
 // App is one coordinator.
 type App struct {
+	// settings are those of the start. Values that need no restart are read from reloader.config.
 	settings config.Config
+	reloader reloader
 	version  string
 	instance string
 	logger   *slog.Logger
@@ -126,6 +132,7 @@ func New(ctx context.Context, settings config.Config, deps Deps) (*App, error) {
 	a.life, a.end = context.WithCancel(context.Background())
 	a.logger = cmp.Or(deps.Logger, slog.Default()).With("instance", a.instance)
 	a.attendance = a.newAttendance()
+	a.openReloader(deps)
 	var err error
 	if a.callbacks, err = a.newCallbacks(); err != nil {
 		return nil, err
@@ -257,6 +264,7 @@ func (a *App) Run(ctx context.Context) error {
 
 // open opens the parts in the order of need.
 func (a *App) open(ctx context.Context) error {
+	a.watchConfiguration()
 	limited := a.limited(httpListener, a.consoleListener, a.share.Console, a.share.ConsolePerAddress)
 	if a.consoleTLS != nil {
 		limited = tls.NewListener(limited, a.consoleTLS)

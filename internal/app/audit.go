@@ -6,6 +6,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/access"
 	"github.com/msghandler/msghandler/internal/audit"
+	"github.com/msghandler/msghandler/internal/config"
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
 )
 
@@ -46,4 +47,19 @@ func (a *App) recordConsoleRefusal(r *http.Request, why string) {
 		record.Refusal = audit.ByRole
 	}
 	a.audit.Record(r.Context(), record)
+}
+
+// recordReload records that the configuration was read again: the changed keys, without their values, or why the
+// reading was refused.
+func (a *App) recordReload(why string, changes []config.Change, err error) {
+	record := audit.Record{
+		Via: audit.ConfigReload, Action: audit.Reload, Reason: why, Result: audit.Done, Count: int64(len(changes)),
+	}
+	if err != nil {
+		record.Result, record.Cause = audit.Failed, err.Error()
+	}
+	for _, c := range changes {
+		record.Names = append(record.Names, c.Key)
+	}
+	a.audit.Record(a.life, record)
 }

@@ -68,6 +68,15 @@ func (a *App) openPipeline(store *redisstore.Store, opened []openBroker) error {
 	if err != nil {
 		return err
 	}
+	weigh, err := a.newLoop("policy", weighSchedule, func(ctx context.Context) (bool, error) {
+		return false, a.reloader.policies.Weigh(func(producers []string) ([]int64, error) {
+			return store.Weigh(ctx, producers)
+		})
+	})
+	if err != nil {
+		return err
+	}
+	weigh.Start()
 	s.sendLoop.Start()
 	s.confirmLoop.Start()
 	s.deleteLoop.Start()
@@ -233,6 +242,7 @@ func (a *App) openServer(
 		HideBodies:     !a.settings.HTTP.Bodies,
 		Access:         a.authenticator,
 		Audit:          a.audit,
+		Policies:       a.reloader.policies,
 		Refused:        a.noteRefused,
 		RefusedUnread:  a.metrics.RequestRefused,
 		RefusedHTTP:    a.metrics.HTTPRefused,

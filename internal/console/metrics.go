@@ -54,6 +54,8 @@ type Metrics struct {
 	confirmBatches prometheus.Observer
 	publishBatches prometheus.Observer
 	deleteBatches  prometheus.Observer
+	reloadFailed   prometheus.Gauge
+	configRead     prometheus.Gauge
 	// rejected counts calls, and messages of batches, with the answer RESOURCE_EXHAUSTED.
 	rejected atomic.Int64
 	// longestOverdue is for how long the worst message is overdue for its verdict, in nanoseconds.
@@ -69,8 +71,9 @@ func NewMetrics() *Metrics {
 	m.countCalls()
 	m.countEvents()
 	m.countAudit()
+	m.reloadFailed, m.configRead = newReloads()
 	m.beginAtZero()
-	m.registry.MustRegister(peerCollector{m.peers}, refusalCollector{&m.refusals},
+	m.registry.MustRegister(peerCollector{m.peers}, refusalCollector{&m.refusals}, m.reloadFailed, m.configRead,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
 	return m

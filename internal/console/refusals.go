@@ -22,8 +22,8 @@ type refusalCollector struct{ refusals *peerstats.Refusals }
 
 var refusalsDesc = prometheus.NewDesc("msghandler_refusals_total",
 	"Calls of a producer, and messages of its batches, that were refused for good: "+
-		"CALLBACK_FORBIDDEN (callbacks.allow), CALLER_FORBIDDEN (its rights), UNAUTHENTICATED (it shows no valid identity), "+
-		"or INVALID_ARGUMENT (of SendHalfMessage and SendHalfMessages).",
+		"CALLBACK_FORBIDDEN (callbacks.allow), CALLER_FORBIDDEN (its rights), POLICY_FORBIDDEN (producers.NAME), "+
+		"UNAUTHENTICATED (it shows no valid identity), or INVALID_ARGUMENT (of SendHalfMessage and SendHalfMessages).",
 	[]string{"producer", "reason"}, nil)
 
 // Describe implements prometheus.Collector.

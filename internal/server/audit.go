@@ -14,6 +14,7 @@ import (
 	"github.com/msghandler/msghandler/internal/access"
 	"github.com/msghandler/msghandler/internal/audit"
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/server/policy"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -57,6 +58,18 @@ func (s *Server) recordRefusal(ctx context.Context, method, producer string, err
 	}
 	s.config.Audit.Record(withOrigin(ctx), audit.Record{
 		Action: audit.Action(method), Producer: producer, Result: audit.Refused, Refusal: kind, Cause: err.Error(),
+	})
+}
+
+// recordPolicyRefusal records a half message that names what its producer may not name. Other errors are no refusals of
+// a caller.
+func (s *Server) recordPolicyRefusal(ctx context.Context, producer string, err error) {
+	if !errors.Is(err, policy.ErrForbidden) && !errors.Is(err, halfmsg.ErrForbidden) {
+		return
+	}
+	s.config.Audit.Record(withOrigin(ctx), audit.Record{
+		Action: msghandlerv1.MessageHandlerService_SendHalfMessage_FullMethodName, Producer: producer,
+		Result: audit.Refused, Refusal: audit.ByPolicy, Cause: err.Error(),
 	})
 }
 

@@ -53,7 +53,7 @@ func (s *Server) authorize(ctx context.Context, method string, request any) (con
 func (s *Server) refuseCaller(ctx context.Context, method, producer string, err error) error {
 	s.recordRefusal(ctx, method, producer, err)
 	if needs[method].asProducer {
-		s.reportRefusal(producer, err)
+		s.reportRefusal(ctx, producer, err)
 	}
 	return s.fail(method, err, halfmsg.None)
 }

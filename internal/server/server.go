@@ -29,6 +29,7 @@ import (
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/server/guard"
 	"github.com/msghandler/msghandler/internal/server/httpapi"
+	"github.com/msghandler/msghandler/internal/server/policy"
 	"github.com/msghandler/msghandler/internal/server/submit"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
@@ -61,8 +62,10 @@ type Config struct {
 	Attendance *attend.Hub
 	// Trusted says whether a producer's Submit is its verdict. Default: no producer's.
 	Trusted func(producer string) bool
+	// Policies say what producers may name and hold. Nil: everything.
+	Policies *policy.Book
 	// Refused is called for each call of a producer, and each message of a batch, that is refused for good. producer is
-	// empty where the name is invalid. reason is CALLBACK_FORBIDDEN, CALLER_FORBIDDEN, UNAUTHENTICATED or
+	// empty where the name is invalid. reason is CALLBACK_FORBIDDEN, CALLER_FORBIDDEN, POLICY_FORBIDDEN, UNAUTHENTICATED or
 	// INVALID_ARGUMENT. Refused must not block. May be nil.
 	Refused func(producer, reason, cause string)
 	// Brokers are the names of the brokers that messages may name.

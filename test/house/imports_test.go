@@ -129,6 +129,11 @@ var rooms = []struct {
 		"it serves any gRPC service by HTTP, and knows no handler and no message",
 	},
 	{
+		[]string{"internal/server/policy"},
+		[]string{"internal/halfmsg"},
+		"it decides about names and counts below any protocol",
+	},
+	{
 		[]string{"internal/server/submit"},
 		[]string{
 			"internal/halfmsg", "internal/ground/batch", "internal/ground/backoff", "internal/ground/lifecycle",
@@ -168,7 +173,9 @@ var rooms = []struct {
 	},
 	{
 		[]string{"internal/app/..."},
-		slices.Concat(ground, middle, loops, []string{"internal/access/...", "internal/delivery", "internal/attend"}),
+		slices.Concat(ground, middle, loops, []string{
+			"internal/access/...", "internal/delivery", "internal/attend", "internal/server/policy",
+		}),
 		"app puts the coordinator together; who uses the coordinator is above it",
 	},
 	{
@@ -342,6 +349,7 @@ var libraries = []struct {
 	},
 	{"github.com/go-jose", []string{"internal/access/oidc"}, "JSON Web Tokens are read in one place"},
 	{"golang.org/x/oauth2", []string{"internal/access/oidc", "internal/console/..."}, "people log in at the console"},
+	{"golang.org/x/time", []string{"internal/server/policy"}, "calls a second are counted in one room"},
 	{"github.com/robfig/cron", []string{"internal/loop"}, "schedules are the loop runner's"},
 	{
 		"github.com/alecthomas/kong",
