@@ -18,6 +18,7 @@ import (
 	"github.com/msghandler/msghandler/internal/certs/certstest"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/server"
+	"github.com/msghandler/msghandler/internal/server/policy"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -137,6 +138,32 @@ func TestChangesAreRecorded(t *testing.T) {
 	}
 	if lines := trail.take(); !slices.Equal(lines, want) {
 		t.Errorf("recorded %q", lines)
+	}
+}
+
+// What the policy of a producer forbids is recorded, alone and in a batch, and so is a forbidden callback target.
+func TestPolicyRefusalsAreRecorded(t *testing.T) {
+	t.Parallel()
+	trail := &recorded{}
+	book := policy.NewBook(policy.Places{Messages: 10, Batches: 16})
+	book.Use(policy.Set{Others: policy.Rules{Exchanges: []string{"shop"}}})
+	h := open(t, trail.keep, func(c *server.Config) { c.Policies = book })
+	r := good("1")
+	r.Message.Exchange = "stock"
+	_, err := h.producers.SendHalfMessage(t.Context(), r)
+	wantCode(t, err, codes.PermissionDenied)
+	_, err = h.producers.SendHalfMessages(t.Context(), batchOf(r.GetMessage(), good("2").GetMessage()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := trail.take()
+	if len(lines) != 2 {
+		t.Fatalf("recorded %q", lines)
+	}
+	for _, line := range lines {
+		if !strings.Contains(line, "SendHalfMessage refused policy/orders") || !strings.Contains(line, `"stock" is forbidden`) {
+			t.Errorf("recorded %q", line)
+		}
 	}
 }
 
