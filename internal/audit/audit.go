@@ -1,7 +1,7 @@
 // Package audit keeps records of what operators change, and of calls that are refused.
 //
-// Each record is a line in the log, which log.level cannot silence, and an entry in Redis. Changes and refusals are kept
-// apart, so that a flood of refused calls removes no change. Equal refusals become one record with a count.
+// Each record is a line in the log, which log.level cannot silence, and an entry in Redis. Changes and refusals are
+// kept apart, so that a flood of refused calls removes no change. Equal refusals become one record with a count.
 package audit
 
 import (

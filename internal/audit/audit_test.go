@@ -122,7 +122,7 @@ func TestEqualRefusalsBecomeOneRecord(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		a.Record(t.Context(), refusal("10.0.0.1:99"))
-		if lines := a.lines(); len(lines) != 3 || !strings.Contains(lines[2], "count=1 ") && !strings.HasSuffix(lines[2], "=1") {
+		if lines := a.lines(); len(lines) != 3 || !strings.HasSuffix(lines[2], "count=1") {
 			t.Errorf("a minute later the log has %q", lines)
 		}
 		if n := a.counts.refused[1].Load(); n != 1001 {
@@ -212,7 +212,9 @@ func TestRecordsTakeTheCallerFromTheContext(t *testing.T) {
 		Action: audit.Discard, Producer: "orders", Names: names, Filter: "state=DEAD", Reason: "test orders",
 		Result: audit.Done,
 	})
-	a.Record(t.Context(), audit.Record{Action: audit.Reload, Via: audit.ConfigReload, Result: audit.Failed, Cause: "no file"})
+	a.Record(t.Context(), audit.Record{
+		Action: audit.Reload, Via: audit.ConfigReload, Result: audit.Failed, Cause: "no file",
+	})
 	a.close(t)
 	kept := a.list(t, audit.Query{})
 	if len(kept) != 2 {
@@ -424,7 +426,8 @@ func TestListSelectsNewestFirst(t *testing.T) {
 		"refusals": {audit.Query{Result: audit.Refused}, 7}, "changes": {audit.Query{Result: audit.Done}, 13},
 		"failures": {audit.Query{Result: audit.Failed}, 0}, "of one": {audit.Query{By: "by1"}, 10},
 		"of another action": {audit.Query{Action: "discard"}, 0}, "of an action": {audit.Query{Action: "etr"}, 20},
-		"later": {audit.Query{Since: time.Now().Add(time.Hour)}, 0}, "since": {audit.Query{Since: time.Now().Add(-time.Hour)}, 20},
+		"later": {audit.Query{Since: time.Now().Add(time.Hour)}, 0},
+		"since": {audit.Query{Since: time.Now().Add(-time.Hour)}, 20},
 	} {
 		if got := reasons(c.query); len(got) != c.want {
 			t.Errorf("%s: %v, want %d", what, got, c.want)

@@ -64,7 +64,8 @@ func join(earlier, r Record) Record {
 	return r
 }
 
-// take returns the records of the refusals that were joined. A caller without a refusal since the last take is forgotten.
+// take returns the records of the refusals that were joined. A caller without a refusal since the last take is
+// forgotten.
 func (j *refusals) take() (due []Record) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -31,8 +31,8 @@ type auditCommand struct {
 
 // Help returns the text below the usage in --help.
 func (c *auditCommand) Help() string {
-	return `audit prints what operators changed through the coordinators, and which calls were refused: when, who, from where,
-what, with which result, and why. Redis keeps about the newest access.audit_records of both; the log has all of them.
+	return `audit prints what operators changed through the coordinators, and which calls were refused: when, who, from
+where, what, with which result, and why. Redis keeps about the newest access.audit_records of both; the log has all.
 Equal refusals of ten seconds are one record with a count. msghandler dlq works directly on the broker, with the
 rights of its URL: its changes are in its own output, and in no record.`
 }
@@ -199,11 +199,11 @@ func auditRows(records []*msghandlerv1.AuditRecord) [][]string {
 
 // auditRow is a record in the columns of a table. An operator's reason and the cause of a failure both say why.
 func auditRow(r *msghandlerv1.AuditRecord) []string {
-	why := strings.Join(slices.DeleteFunc([]string{r.GetReason(), r.GetCause()}, func(s string) bool { return s == "" }), "; ")
+	why := r.GetReason() + "; " + r.GetCause()
 	return []string{
 		r.GetTime().AsTime().Local().Format(time.DateTime), cmp.Or(r.GetBy(), r.GetKind(), "-"),
 		cmp.Or(strings.TrimSpace(r.GetFrom()+" "+r.GetVia()), "-"), path.Base(r.GetAction()), r.GetResult(), concerns(r),
-		cmp.Or(why, "-"),
+		cmp.Or(strings.Trim(why, "; "), "-"),
 	}
 }
 

@@ -161,7 +161,8 @@ func TestPolicyRefusalsAreRecorded(t *testing.T) {
 		t.Fatalf("recorded %q", lines)
 	}
 	for _, line := range lines {
-		if !strings.Contains(line, "SendHalfMessage refused policy/orders") || !strings.Contains(line, `"stock" is forbidden`) {
+		if !strings.Contains(line, "SendHalfMessage refused policy/orders") ||
+			!strings.Contains(line, `"stock" is forbidden`) {
 			t.Errorf("recorded %q", line)
 		}
 	}

@@ -197,7 +197,8 @@ func TestRecordNamesTheCertificate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if said := trail.String(); !strings.Contains(said, `By:dns:anna.ops.shop`) || !strings.Contains(said, `From:127.0.0.1:`) {
+	if said := trail.String(); !strings.Contains(said, `By:dns:anna.ops.shop`) ||
+		!strings.Contains(said, `From:127.0.0.1:`) {
 		t.Errorf("recorded %s", said)
 	}
 }

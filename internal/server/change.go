@@ -251,8 +251,8 @@ func (c *change) list(ctx context.Context, query halfmsg.Query) (halfmsg.Page, e
 	return c.server.config.Inspector.List(ctx, query)
 }
 
-// apply makes the move for each name, wakes the loops that go on with the messages, and records the change. A dry run only
-// predicts the results.
+// apply makes the move for each name, wakes the loops that go on with the messages, and records the change. A dry run
+// only predicts the results.
 func (c *change) apply(ctx context.Context, names []halfmsg.Name) ([]halfmsg.Result, int64) {
 	if len(names) == 0 {
 		return nil, 0

@@ -65,8 +65,8 @@ type Config struct {
 	// Policies say what producers may name and hold. Nil: everything.
 	Policies *policy.Book
 	// Refused is called for each call of a producer, and each message of a batch, that is refused for good. producer is
-	// empty where the name is invalid. reason is CALLBACK_FORBIDDEN, CALLER_FORBIDDEN, POLICY_FORBIDDEN, UNAUTHENTICATED or
-	// INVALID_ARGUMENT. Refused must not block. May be nil.
+	// empty where the name is invalid. reason is CALLBACK_FORBIDDEN, CALLER_FORBIDDEN, POLICY_FORBIDDEN,
+	// UNAUTHENTICATED or INVALID_ARGUMENT. Refused must not block. May be nil.
 	Refused func(producer, reason, cause string)
 	// Brokers are the names of the brokers that messages may name.
 	Brokers []string

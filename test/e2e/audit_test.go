@@ -60,7 +60,8 @@ func TestAuditTellsWhoDiscardedWhat(t *testing.T) {
 	}
 	c.stop(20 * time.Second) // what is not stored yet is stored now
 	s.restart(c, "MSGHANDLER_GRPC_TLS_CERT="+s.certFile, "MSGHANDLER_GRPC_TLS_KEY="+s.keyFile,
-		"MSGHANDLER_GRPC_TLS_CLIENT_CA="+s.File, "MSGHANDLER_GRPC_ADMINS=*.ops.shop", "MSGHANDLER_GRPC_CALLERS={producer}.shop")
+		"MSGHANDLER_GRPC_TLS_CLIENT_CA="+s.File, "MSGHANDLER_GRPC_ADMINS=*.ops.shop",
+		"MSGHANDLER_GRPC_CALLERS={producer}.shop")
 	s.ready(c)
 	var document struct {
 		Records []struct {
@@ -86,7 +87,8 @@ func TestAuditTellsWhoDiscardedWhat(t *testing.T) {
 		t.Errorf("the record of the refusal is %+v", refusal)
 	}
 	if said, status := s.asks("anna.ops.shop", "audit", "--refused", "--by", "orders.shop"); status != 0 ||
-		!strings.Contains(strings.Join(strings.Fields(said), " "), "DiscardMessages refused") || strings.Contains(said, "anna.ops.shop ") {
+		!strings.Contains(strings.Join(strings.Fields(said), " "), "DiscardMessages refused") ||
+		strings.Contains(said, "anna.ops.shop ") {
 		t.Errorf("got %d:\n%s", status, said)
 	}
 	// A producer is no viewer, and its question is a refusal as well.

@@ -15,7 +15,9 @@ var _ audit.Store = (*Store)(nil)
 const auditText = "record"
 
 // AppendAudit implements audit.Store. Errors are the store's.
-func (s *Store) AppendAudit(ctx context.Context, stream audit.Stream, texts []string, most int) (stored int, err error) {
+func (s *Store) AppendAudit(
+	ctx context.Context, stream audit.Stream, texts []string, most int,
+) (stored int, err error) {
 	key := auditKey(s.config.Prefix, stream)
 	added, err := s.loops.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 		for _, text := range texts {
