@@ -66,7 +66,7 @@ func attributes(r Record) []slog.Attr {
 
 var (
 	errQueueFull = errors.New("too many records wait for Redis, or the coordinator is stopping")
-	errNoStore   = errors.New("Redis was never reached")
+	errNoStore   = errors.New("no Redis was reached yet")
 )
 
 // warn logs that Redis takes no records now.
