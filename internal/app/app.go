@@ -25,6 +25,7 @@ import (
 	"github.com/msghandler/msghandler/internal/access/tokenfile"
 	"github.com/msghandler/msghandler/internal/app/tracing"
 	"github.com/msghandler/msghandler/internal/attend"
+	"github.com/msghandler/msghandler/internal/audit"
 	"github.com/msghandler/msghandler/internal/callback"
 	"github.com/msghandler/msghandler/internal/config"
 	"github.com/msghandler/msghandler/internal/connlimit"
@@ -78,6 +79,8 @@ type App struct {
 	tokens *tokenfile.File
 	jwts   *oidc.Source
 	events *events.Notifier
+	// audit records changes and refused calls.
+	audit  *audit.Trail
 	tracer *tracing.Tracer // nil: no spans are wanted
 	checks checks
 	// storeAway and storeUnsafe are the last reports about Redis in the log.
@@ -155,10 +158,12 @@ func New(ctx context.Context, settings config.Config, deps Deps) (*App, error) {
 	if a.apiListener, err = a.listen(ctx, "grpc.addr", settings.GRPC.Addr); err != nil {
 		return nil, errors.Join(err, a.consoleListener.Close())
 	}
+	a.openAudit()
 	a.openConsole(visitors, notice)
 	a.openEvents()
 	if err := a.openTracing(ctx); err != nil {
-		return nil, errors.Join(err, a.consoleListener.Close(), a.apiListener.Close(), a.events.Close(ctx))
+		return nil, errors.Join(
+			err, a.consoleListener.Close(), a.apiListener.Close(), a.events.Close(ctx), a.audit.Close(ctx))
 	}
 	a.closeWith(closer{name: "callbacks", close: func(context.Context) error {
 		a.callbacks.Close()

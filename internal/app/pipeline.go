@@ -247,6 +247,7 @@ func (a *App) openServer(
 		HideBodies:     !a.settings.HTTP.Bodies,
 		Access:         a.authenticator,
 		Withdrawn:      a.withdrawn,
+		Audit:          a.audit,
 		Refused:        a.noteRefused,
 		RefusedUnread:  a.metrics.RequestRefused,
 		RefusedHTTP:    a.metrics.HTTPRefused,

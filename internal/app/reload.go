@@ -136,6 +136,7 @@ func (a *App) reload(why string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.failed = err; err != nil {
+		a.recordReload(why, nil, err)
 		a.logger.Error("configuration read again and refused: the earlier values stay in use; fix the file", "after", why,
 			"error", err)
 		return
@@ -148,6 +149,7 @@ func (a *App) reload(why string) {
 		}
 	}
 	a.noteReload(why, changes)
+	a.recordReload(why, changes, nil)
 }
 
 // noteReload tells of a configuration that was read again, with each change.

@@ -131,6 +131,15 @@ func TestChangedConfigurationIsUsed(t *testing.T) {
 	r.swap("policy: {exchanges: [shop]}")
 	r.hangup <- struct{}{} // at once, and not when the file is seen
 	r.becomes("the mended file is in use", func() bool { return r.send("shop") == codes.OK })
+	for _, line := range []string{
+		`action=reload result=done identity=anonymous via=config reason="a change of its file" count=2 names=`,
+		`action=reload result=failed`, `action=reload result=done identity=anonymous via=config reason="a signal" count=1`,
+		`refusal=policy producer=orders cause="message.exchange`,
+	} {
+		if !strings.Contains(r.log.String(), line) {
+			t.Errorf("the audit trail lacks %q:\n%s", line, r.log)
+		}
+	}
 	if found := r.found(t); found["config-refused"] != "" || found["config-restart"] != "" {
 		t.Errorf("still found: %v", found)
 	}

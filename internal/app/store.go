@@ -35,6 +35,7 @@ func (a *App) openStore(ctx context.Context) (*redisstore.Store, error) {
 		a.noteCleanStop(ctx, store)
 		return store.Close()
 	}})
+	a.connectAudit(store)
 	a.noteSettings(nil)
 	a.store.Store(store)
 	a.checks.set(checkRedis, store.Ping)

@@ -10,6 +10,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/msghandler/msghandler/internal/app"
+	"github.com/msghandler/msghandler/internal/audit"
 	"github.com/msghandler/msghandler/internal/cli/commandline"
 	"github.com/msghandler/msghandler/internal/config"
 )
@@ -68,7 +69,7 @@ func newLogger(w io.Writer, settings config.Log) *slog.Logger {
 	var level slog.Level
 	// The configuration has checked the name.
 	_ = level.UnmarshalText([]byte(settings.Level))
-	options := &slog.HandlerOptions{Level: level}
+	options := &slog.HandlerOptions{Level: level, ReplaceAttr: audit.LevelName}
 	if settings.Format == "json" {
 		return slog.New(slog.NewJSONHandler(w, options))
 	}

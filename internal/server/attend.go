@@ -80,7 +80,7 @@ func (s *Server) hello(ctx context.Context, first *msghandlerv1.AttendRequest) (
 		}
 	}
 	if err := c.err(); err != nil {
-		return attend.Hello{}, s.refuse(h.GetProducer(), err)
+		return attend.Hello{}, s.refuse(ctx, h.GetProducer(), err)
 	}
 	const method = msghandlerv1.MessageHandlerService_Attend_FullMethodName
 	if err := permits(access.From(ctx), method, h); err != nil {

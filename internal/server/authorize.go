@@ -50,15 +50,16 @@ func (s *Server) permitted(ctx context.Context, method string, request any) (acc
 func (s *Server) authorize(ctx context.Context, method string, request any) (context.Context, error) {
 	caller, err := s.permitted(ctx, method, request)
 	if err != nil {
-		return nil, s.refuseCaller(ctx, method, producerOf(request), err)
+		return nil, s.refuseCaller(access.With(ctx, caller), method, producerOf(request), err)
 	}
 	return access.With(ctx, caller), nil
 }
 
 // refuseCaller answers a call that is refused because of its caller. Every such refusal comes here.
-func (s *Server) refuseCaller(_ context.Context, method, producer string, err error) error {
+func (s *Server) refuseCaller(ctx context.Context, method, producer string, err error) error {
+	s.recordRefusal(ctx, method, producer, err)
 	if needs[method].asProducer {
-		s.reportRefusal(producer, err)
+		s.reportRefusal(ctx, producer, err)
 	}
 	return s.fail(method, err, halfmsg.None)
 }

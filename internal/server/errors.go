@@ -238,10 +238,7 @@ func (f *faults) note(call string, err error) {
 	case codes.Unavailable, codes.Unknown, codes.ResourceExhausted:
 		level = slog.LevelWarn
 	default:
-		if !errors.Is(err, errCaller) && !errors.Is(err, access.ErrUnauthenticated) {
-			return
-		}
-		level = slog.LevelWarn // its caller cannot fix the permissions, and may be an attacker
+		return // the caller can fix it, or it is in the audit trail
 	}
 	suppressed, due := f.logged.Due(kind.reason)
 	if !due {

@@ -59,7 +59,7 @@ func (p *producers) createAll(
 		c := &check{path: item("messages", i)}
 		valid[i] = p.server.build(c, o, m)
 		if results[i].Err = cmp.Or(c.err(), o.mayName(c, &valid[i])); results[i].Err != nil {
-			p.server.reportRefusal(o.producer, results[i].Err)
+			p.server.reportRefusal(ctx, o.producer, results[i].Err)
 			continue
 		}
 		if results[i].Err = o.policy.Take(weightOf(&valid[i])); results[i].Err == nil {

@@ -80,9 +80,9 @@ func (s *Server) attended(ctx context.Context, c *check, producer string) (bool,
 }
 
 // originFailed answers a request whose origin is refused, or cannot be checked now.
-func (s *Server) originFailed(call, producer string, err error) error {
+func (s *Server) originFailed(ctx context.Context, call, producer string, err error) error {
 	if errors.Is(err, halfmsg.ErrForbidden) || errors.Is(err, policy.ErrForbidden) {
-		return s.refuse(producer, err)
+		return s.refuse(ctx, producer, err)
 	}
 	return s.fail(call, err, halfmsg.None)
 }
@@ -114,12 +114,12 @@ func (p *producers) SendHalfMessage(
 	c := &check{}
 	o, err := p.server.origin(ctx, c, r.GetProducer(), r.GetCallbackTarget(), r.GetConfirmAfter())
 	if err != nil {
-		return nil, p.server.originFailed(call, r.GetProducer(), err)
+		return nil, p.server.originFailed(ctx, call, r.GetProducer(), err)
 	}
 	c.path = "message"
 	message := p.server.build(c, o, r.GetMessage())
 	if err := cmp.Or(c.err(), o.mayName(c, &message)); err != nil {
-		return nil, p.server.refuse(r.GetProducer(), err)
+		return nil, p.server.refuse(ctx, r.GetProducer(), err)
 	}
 	result, err := p.server.create(ctx, o.policy, message)
 	if err = errors.Join(err, result.Err); err != nil {
@@ -136,11 +136,11 @@ func (p *producers) SendHalfMessages(
 	c := &check{}
 	o, err := p.server.origin(ctx, c, r.GetProducer(), r.GetCallbackTarget(), r.GetConfirmAfter())
 	if err != nil {
-		return nil, p.server.originFailed(call, r.GetProducer(), err)
+		return nil, p.server.originFailed(ctx, call, r.GetProducer(), err)
 	}
 	c.count("messages", len(r.GetMessages()))
 	if err := c.err(); err != nil {
-		return nil, p.server.refuse(r.GetProducer(), err)
+		return nil, p.server.refuse(ctx, r.GetProducer(), err)
 	}
 	results, err := p.createAll(ctx, o, r.GetMessages())
 	if err = errors.Join(err, halted(results)); err != nil {

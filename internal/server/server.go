@@ -23,6 +23,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/access"
 	"github.com/msghandler/msghandler/internal/attend"
+	"github.com/msghandler/msghandler/internal/audit"
 	"github.com/msghandler/msghandler/internal/delivery"
 	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 	"github.com/msghandler/msghandler/internal/halfmsg"
@@ -101,6 +102,8 @@ type Config struct {
 	// recheck is how often the callers of open connections and streams are checked again. Tests choose less than
 	// recheckInterval.
 	recheck time.Duration
+	// Audit keeps records of changes and of calls that are refused because of their caller. May be nil.
+	Audit AuditTrail
 	// Interceptors see every unary call, before its request is checked; for metrics and traces. A panic in one
 	// is caught.
 	Interceptors []grpc.UnaryServerInterceptor
@@ -236,6 +239,9 @@ func (c Config) withHooks() Config {
 	c.recheck = cmp.Or(c.recheck, recheckInterval)
 	if c.Withdrawn == nil {
 		c.Withdrawn = func(credentials.AuthInfo) error { return nil }
+	}
+	if c.Audit == nil {
+		c.Audit = noTrail{audit.Nowhere}
 	}
 	c.Limits.calls = cmp.Or(c.Limits.calls, maxCalls)
 	c.Logger = cmp.Or(c.Logger, slog.Default())

@@ -9,7 +9,8 @@ import (
 // The ground: every room may import the ground.
 var (
 	ground = []string{
-		"proto/...", "internal/access", "internal/halfmsg", "internal/loop", "internal/escape", "internal/certs/...",
+		"proto/...", "internal/access", "internal/audit", "internal/halfmsg", "internal/loop", "internal/escape",
+		"internal/certs/...",
 		"internal/connlimit", "internal/loglimit", "internal/pacing", "internal/ground/address", "internal/ground/backoff",
 		"internal/ground/batch", "internal/ground/deadletter", "internal/ground/event", "internal/ground/files",
 		"internal/ground/lifecycle", "internal/ground/logtext", "internal/ground/sqldb", "internal/ground/typedname",
@@ -91,6 +92,13 @@ var rooms = []struct {
 		[]string{"internal/access/tokenfile", "internal/access/oidc"},
 		ground,
 		"a source of identities knows no server and no rule",
+	},
+	{
+		[]string{"internal/audit"},
+		[]string{
+			"internal/access", "internal/escape", "internal/loglimit", "internal/ground/backoff", "internal/ground/lifecycle",
+		},
+		"every room that changes or refuses records it, so it knows identities and nothing above them",
 	},
 	{
 		ground,
