@@ -167,7 +167,8 @@ func TestReloadNeedsNoRedis(t *testing.T) {
 // TestRolesAreGrantedAnew has an anonymous caller, who is an admin while no role is named.
 func TestRolesAreGrantedAnew(t *testing.T) {
 	t.Parallel()
-	r := startReloading(t, "embedded:", "")
+	const proxy = "http: {user_header: X-User, trusted_proxies: [10.0.0.1/32]}\n"
+	r := startReloading(t, "embedded:", proxy)
 	stats := func() codes.Code {
 		_, err := msghandlerv1.NewAdminServiceClient(dial(t, r.GRPCAddr())).
 			GetStats(t.Context(), &msghandlerv1.GetStatsRequest{})
@@ -176,7 +177,7 @@ func TestRolesAreGrantedAnew(t *testing.T) {
 	if code := stats(); code != codes.OK {
 		t.Fatal(code)
 	}
-	r.swap("access: {admins: [\"proxy:ops\"]}")
+	r.swap(proxy + "access: {admins: [\"proxy:ops\"]}")
 	r.becomes("the caller is a stranger", func() bool { return stats() != codes.OK })
 	r.swap("")
 	r.becomes("the emptied file is refused", func() bool {
