@@ -16,6 +16,24 @@ func (a *App) openAudit() {
 		Logger: a.logger, Instance: a.instance, Metrics: a.metrics, Keep: a.settings.Access.AuditRecords,
 	})
 	a.closeWith(closer{name: "audit", close: a.audit.Close})
+	if a.tokens != nil {
+		a.tokens.OnReload(a.recordTokens)
+	}
+}
+
+// recordTokens records which tokens of the token file were added and removed. Who changed the file, the coordinator
+// cannot know.
+func (a *App) recordTokens(added, removed []string) {
+	record := audit.Record{
+		Via: audit.File, Action: audit.Tokens, Result: audit.Done, Count: int64(len(added) + len(removed)),
+	}
+	for _, name := range added {
+		record.Names = append(record.Names, "added "+name)
+	}
+	for _, name := range removed {
+		record.Names = append(record.Names, "removed "+name)
+	}
+	a.audit.Record(a.life, record)
 }
 
 // connectAudit lets the audit trail keep its records. The trail closes before Redis, and after all that may record.

@@ -158,6 +158,17 @@ func TestConsoleWithTokensNeedsOne(t *testing.T) {
 	if log := r.log.String(); !strings.Contains(log, `result=refused`) {
 		t.Errorf("the log does not tell of the refusal:\n%s", log)
 	}
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	servers.Eventually(t, time.Minute, "the token is revoked", func() bool {
+		status, _ := r.visit(t, http.DefaultClient, "/metrics", nil, "Authorization", "Bearer "+token)
+		return status == http.StatusUnauthorized
+	})
+	if log := r.log.String(); !strings.Contains(log, `action=token result=done`) ||
+		!strings.Contains(log, `removed prometheus`) {
+		t.Errorf("the audit trail does not tell of the revocation:\n%s", log)
+	}
 }
 
 // Where the API asks for certificates, a console without a login is no way around them.
