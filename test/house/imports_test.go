@@ -137,7 +137,7 @@ var rooms = []struct {
 	},
 	{
 		[]string{"internal/server/policy"},
-		[]string{"internal/halfmsg"},
+		[]string{"internal/halfmsg", "internal/ground/typedname"},
 		"it decides about names and counts below any protocol",
 	},
 	{

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/msghandler/msghandler/internal/ground/typedname"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
@@ -120,25 +121,7 @@ func allowed(globs []string, text string, isDefault bool) bool {
 	if isDefault {
 		return len(globs) == 0 || slices.Contains(globs, Default)
 	}
-	return len(globs) == 0 || slices.ContainsFunc(globs, func(glob string) bool { return matches(glob, text) })
-}
-
-// matches matches a text, of which each * of the glob is any part.
-func matches(glob, text string) bool {
-	head, rest, wild := strings.Cut(glob, "*")
-	if !wild {
-		return glob == text
-	}
-	text, found := strings.CutPrefix(text, head)
-	for found {
-		part, more, again := strings.Cut(rest, "*")
-		if !again {
-			return strings.HasSuffix(text, part)
-		}
-		_, text, found = strings.Cut(text, part)
-		rest = more
-	}
-	return false
+	return len(globs) == 0 || slices.ContainsFunc(globs, func(glob string) bool { return typedname.MatchText(glob, text) })
 }
 
 // hostPort is the host and the port of a callback target in its canonical form.
