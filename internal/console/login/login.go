@@ -92,6 +92,7 @@ type Gate struct {
 func New(config Config) *Gate {
 	config.Logger = cmp.Or(config.Logger, slog.Default())
 	config.Age = cmp.Or(config.Age, defaultAge)
+	config.PublicURL = asBrowsersName(config.PublicURL)
 	if config.Refused == nil {
 		config.Refused = func(*http.Request, string) {}
 	}
@@ -100,6 +101,16 @@ func New(config Config) *Gate {
 		_, _ = rand.Read(config.Secret) // crypto/rand never fails
 	}
 	return &Gate{config: config, sealer: newSealer(config.Secret)}
+}
+
+// asBrowsersName is the URL of a console without what browsers leave out: the default port and a path of "/".
+func asBrowsersName(text string) string {
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" {
+		return text
+	}
+	host := strings.ToLower(u.Host)
+	return u.Scheme + "://" + strings.TrimSuffix(host, map[string]string{"http": ":80", "https": ":443"}[u.Scheme])
 }
 
 // LogsIn says whether people can log in here.

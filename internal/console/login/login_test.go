@@ -114,6 +114,10 @@ func (b *browser) do(method, path string, form url.Values, headers ...string) (*
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	}
 	for i := 0; i < len(headers); i += 2 {
+		if headers[i] == "Host" {
+			r.Host = headers[i+1]
+			continue
+		}
 		r.Header.Add(headers[i], headers[i+1])
 	}
 	answer, err := b.client.Do(r)

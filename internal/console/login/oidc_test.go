@@ -256,12 +256,28 @@ func TestJWTBeginsASession(t *testing.T) {
 	}
 }
 
-// The issuer sends people back to the public name. A login that begins elsewhere goes there first.
+// The issuer sends people back to the public name. A login that begins elsewhere goes there first, and once only: a
+// proxy in front of the console may replace the name.
 func TestLoginBeginsAtThePublicName(t *testing.T) {
 	t.Parallel()
-	d, _ := withIssuer(t, func(c *login.Config) { c.PublicURL = "https://console.example.com" })
-	answer, _ := d.browser(t).get("/login/oidc?next=%2Fmessages")
-	if got := answer.Header.Get("Location"); got != "https://console.example.com/login/oidc?next=%2Fmessages" {
-		t.Errorf("got %s to %q", answer.Status, got)
+	for _, public := range []string{
+		"https://console.example.com", "https://Console.example.com:443/", "HTTPS://console.example.com",
+	} {
+		d, from := withIssuer(t, func(c *login.Config) { c.PublicURL = public })
+		b := d.browser(t)
+		answer, _ := b.get("/login/oidc?next=%2Fmessages")
+		there := "https://console.example.com/login/oidc?next=%2Fmessages&public=1"
+		if got := answer.Header.Get("Location"); got != there {
+			t.Errorf("%s: got %s to %q", public, answer.Status, got)
+		}
+		for _, request := range [][]string{
+			{"/login/oidc", "Host", "console.example.com"}, // by a browser
+			{"/login/oidc?public=1"},                       // by a proxy that replaces the name
+		} {
+			answer, _ = b.get(request[0], request[1:]...)
+			if got := answer.Header.Get("Location"); !strings.HasPrefix(got, from.URL) {
+				t.Errorf("%s: %q was sent to %q, not to the issuer", public, request, got)
+			}
+		}
 	}
 }
