@@ -83,9 +83,10 @@ const defaultAge = 8 * time.Hour
 
 // Gate finds out who sends a request. A Gate is safe for concurrent use.
 type Gate struct {
-	config   Config
-	sealer   sealer
-	attempts attempts
+	config Config
+	sealer sealer
+	// guesses are of tokens, and returns are from the issuer: guesses hold up nobody who comes from the issuer.
+	guesses, returns attempts
 }
 
 // New returns a gate.
@@ -185,7 +186,7 @@ func (g *Gate) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		return
 	}
 	g.config.Refused(r, err.Error())
-	if !g.attempts.begin(addressOf(r), time.Now()) {
+	if !g.guesses.begin(addressOf(r), time.Now()) {
 		tooMany(w)
 		return
 	}

@@ -104,7 +104,7 @@ func (g *Gate) fromIssuer(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	from := addressOf(r)
-	if !g.attempts.begin(from, time.Now()) {
+	if !g.returns.begin(from, time.Now()) {
 		g.show(w, r, View{Status: http.StatusTooManyRequests, Next: s.Next, Problem: tooManyAttempts})
 		return
 	}
@@ -116,7 +116,7 @@ func (g *Gate) fromIssuer(w http.ResponseWriter, r *http.Request) {
 		g.issuerFailed(w, r, s.Next, err)
 		return
 	}
-	g.attempts.succeeded(from)
+	g.returns.succeeded(from)
 	// The ID token is for the login alone, and may end in minutes: the session has its own end.
 	until := time.Now().Add(g.config.Age)
 	identity.Expires = until

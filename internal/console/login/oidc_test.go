@@ -11,6 +11,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/access"
 	"github.com/msghandler/msghandler/internal/access/oidc"
+	"github.com/msghandler/msghandler/internal/access/tokenfile"
 	"github.com/msghandler/msghandler/internal/console/login"
 	"github.com/msghandler/msghandler/test/issuer"
 )
@@ -279,5 +280,18 @@ func TestLoginBeginsAtThePublicName(t *testing.T) {
 				t.Errorf("%s: %q was sent to %q, not to the issuer", public, request, got)
 			}
 		}
+	}
+}
+
+// Guesses of tokens hold up nobody who logs in by the issuer.
+func TestGuessesLeaveTheIssuerAlone(t *testing.T) {
+	t.Parallel()
+	d, _ := withIssuer(t)
+	for range 20 {
+		d.browser(t).logIn(tokenfile.NewSecret(), "/")
+	}
+	b := d.browser(t)
+	if answer, _ := b.comeBack(b.atIssuer("/", "anna").Query()); answer.StatusCode != http.StatusSeeOther {
+		t.Errorf("got %s", answer.Status)
 	}
 }
