@@ -33,7 +33,7 @@ type Watched[C comparable, T any] struct {
 	reported string
 	// unread says that the files could not be read at the last look.
 	unread bool
-	value    T
+	value  T
 }
 
 // Watch reads the files for the first time.
