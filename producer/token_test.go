@@ -153,6 +153,8 @@ func TestTokenIsRefusedWithoutTLS(t *testing.T) {
 		"a short one":      {producer.Config{Coordinator: "127.0.0.1:1", Token: "g00d"}, "Token has fewer than 16"},
 		"a missing file":   {producer.Config{Coordinator: "localhost:1", TokenFile: "/nowhere/token"}, "/nowhere/token"},
 		"a name like it":   {producer.Config{Coordinator: "localhost.shop:1", Token: goodToken}, "shown over TLS only"},
+		"a name of DNS":    {producer.Config{Coordinator: "x.localhost:1", Token: goodToken}, "shown over TLS only"},
+		"a final dot":      {producer.Config{Coordinator: "localhost.:1", Token: goodToken}, "shown over TLS only"},
 		"loopback of IPv6": {producer.Config{Coordinator: "dns:///[::1]:1", Token: goodToken}, ""},
 		"a socket":         {producer.Config{Coordinator: "unix:///run/msghandler", Token: goodToken}, ""},
 	} {

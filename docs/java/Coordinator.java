@@ -8,6 +8,7 @@ import java.net.http.HttpResponse;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ThreadLocalRandom;
@@ -52,6 +53,12 @@ final class Coordinator {
         this.tokenFile = tokenFile;
     }
 
+    /** The tokens of a file, one a line; empty lines and comments do not count. */
+    static List<String> tokensOf(Path file) throws IOException {
+        return Files.readAllLines(file).stream().map(String::strip).filter(line -> !line.isEmpty() && !line.startsWith("#"))
+                .toList();
+    }
+
     /** Makes a call, and the same call again while its outcome is unknown, for as long as patience lasts. */
     JsonNode call(String method, Map<String, ?> request, Duration patience) throws IOException, InterruptedException {
         long ends = System.nanoTime() + patience.toNanos();
@@ -72,7 +79,7 @@ final class Coordinator {
                 .header("Content-Type", "application/json").header("Connect-Timeout-Ms", "" + TIMEOUT.toMillis())
                 .POST(HttpRequest.BodyPublishers.ofByteArray(json.writeValueAsBytes(request)));
         if (tokenFile != null) {
-            post.header("Authorization", "Bearer " + Files.readString(Path.of(tokenFile)).strip());
+            post.header("Authorization", "Bearer " + tokensOf(Path.of(tokenFile)).get(0));
         }
         int status;
         JsonNode answer;

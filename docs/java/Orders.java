@@ -7,7 +7,6 @@ import com.sun.net.httpserver.HttpServer;
 import java.io.IOException;
 import java.net.InetSocketAddress;
 import java.nio.charset.StandardCharsets;
-import java.nio.file.Files;
 import java.nio.file.Path;
 import java.security.MessageDigest;
 import java.sql.SQLException;
@@ -144,10 +143,8 @@ final class Orders {
         }
         var shown = exchange.getRequestHeaders().getFirst("Authorization");
         boolean fits = false; // all tokens are compared, however soon one fits
-        for (var line : Files.readAllLines(tokens)) {
-            if (!line.isBlank() && !line.startsWith("#") && shown != null) {
-                fits |= MessageDigest.isEqual(("Bearer " + line.strip()).getBytes(), shown.getBytes());
-            }
+        for (var token : Coordinator.tokensOf(tokens)) {
+            fits |= shown != null && MessageDigest.isEqual(("Bearer " + token).getBytes(), shown.getBytes());
         }
         return fits;
     }

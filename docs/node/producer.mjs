@@ -137,7 +137,11 @@ async function call(coordinator, method, request, patience) {
   }
 }
 
-// The header with the token of a file, which may change; none without a file. A token is shown over TLS only, or on the
+// The tokens of a file, one a line; empty lines and comments do not count.
+const tokensOf = async file =>
+  (await readFile(file, 'ascii')).split('\n').map(line => line.trim()).filter(line => line && !line.startsWith('#'));
+
+// The header with the first token of a file, which may change; none without a file. A token is shown over TLS only, or on the
 // loopback.
 async function authorization(url) {
   const file = process.env.MSGHANDLER_TOKEN_FILE, to = new URL(url);
@@ -145,7 +149,7 @@ async function authorization(url) {
   if (to.protocol !== 'https:' && !['127.0.0.1', '[::1]', 'localhost'].includes(to.hostname)) {
     throw new Error('a token is shown over TLS only: write https:// in COORDINATOR');
   }
-  return {Authorization: `Bearer ${(await readFile(file, 'utf8')).trim()}`};
+  return {Authorization: `Bearer ${(await tokensOf(file))[0]}`};
 }
 
 async function post(url, request) {
@@ -286,9 +290,8 @@ class Service {
   // Whether the call carries one of the tokens. The file is read each time, so that a token can be replaced.
   async knows(authorization) {
     if (!this.tokens) return true;
-    const lines = (await readFile(this.tokens, 'ascii')).split('\n').map(line => line.trim());
     const shown = digest(/^bearer (.*)$/i.exec(authorization)?.[1] ?? '');
-    const fits = lines.filter(line => line && !line.startsWith('#')).map(line => timingSafeEqual(digest(line), shown));
+    const fits = (await tokensOf(this.tokens)).map(token => timingSafeEqual(digest(token), shown));
     return fits.includes(true); // all were compared, however soon one fits
   }
 }

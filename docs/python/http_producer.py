@@ -122,6 +122,19 @@ class CallError(Exception):
         self.code = code
 
 
+def tokens_of(file):
+    """The tokens of a file, one a line; empty lines and comments do not count."""
+    lines = [line.strip() for line in pathlib.Path(file).read_text(encoding="ascii").splitlines()]
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+class NoRedirect(urllib.request.HTTPRedirectHandler):
+    """Follows no redirect: the token is for the coordinator alone."""
+
+    def redirect_request(self, *_):
+        return None
+
+
 class Coordinator:
     """Calls of msghandler.v1.MessageHandlerService (docs/http.md), with the token of a file if there is one."""
 
@@ -130,7 +143,7 @@ class Coordinator:
         if token_file and to.scheme != "https" and to.hostname not in ("127.0.0.1", "::1", "localhost"):
             raise ValueError("a token is shown over TLS only: write https:// in COORDINATOR")
         self.url, self.token_file = url, token_file
-        self.opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # not by way of http_proxy
+        self.opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), NoRedirect)  # not by way of http_proxy
 
     def call(self, method, request, patience):
         """Makes a call, and the same call again for so many seconds while its outcome is unknown."""
@@ -147,7 +160,7 @@ class Coordinator:
     def post(self, method, request):
         headers = {"Content-Type": "application/json", "Connect-Timeout-Ms": "5000"}
         if self.token_file:
-            headers["Authorization"] = "Bearer " + pathlib.Path(self.token_file).read_text().strip()  # it may change
+            headers["Authorization"] = "Bearer " + tokens_of(self.token_file)[0]  # the file may change
         post = urllib.request.Request(f"{self.url}/msghandler.v1.MessageHandlerService/{method}",
                                       json.dumps(request).encode(), headers)
         try:
@@ -306,8 +319,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if not self.tokens:
             return True
         scheme, _, token = self.headers.get("Authorization", "").partition(" ")
-        with open(self.tokens, encoding="ascii") as file:
-            accepted = [line.strip() for line in file if line.strip() and not line.startswith("#")]
+        accepted = tokens_of(self.tokens)
         fits = [hmac.compare_digest(token.encode(), a.encode()) for a in accepted]  # all, however soon one fits
         return scheme.lower() == "bearer" and any(fits)
 

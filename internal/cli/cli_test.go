@@ -323,6 +323,15 @@ TIME (UTC)                LAST      TIMES   WHAT HAPPENED                       
 `, "")
 }
 
+// A coordinator leaves out bodies and headers for viewers: such a message is not said to be empty.
+func TestHiddenBodyIsNotCalledEmpty(t *testing.T) {
+	t.Parallel()
+	c := startCoordinator(t)
+	c.records[3].Message.Body, c.records[3].Message.Headers = nil, nil
+	run([]string{"MSGHANDLER_SERVER=" + c.addr}, "show", "stock/7").want(t, 0,
+		"body               0 bytes, or not shown to you: it takes the role reader, and http.bodies\n", "")
+}
+
 func TestJSONOutput(t *testing.T) {
 	t.Parallel()
 	c := startCoordinator(t)

@@ -120,9 +120,17 @@ func describe(m *msghandlerv1.MessageRecord, now time.Time) [][]string {
 		add("header "+key, r.Headers[key])
 	}
 	if !stripped {
-		add("body", fmt.Sprintf("%d bytes", len(m.GetMessage().GetBody())))
+		add("body", sizeOf(m.GetMessage()))
 	}
 	return lines
+}
+
+// sizeOf is the size of a body. A coordinator leaves out the headers and the body for those who may not see them.
+func sizeOf(m *msghandlerv1.Message) string {
+	if len(m.GetBody()) == 0 && len(m.GetHeaders()) == 0 {
+		return "0 bytes, or not shown to you: it takes the role reader, and http.bodies"
+	}
+	return fmt.Sprintf("%d bytes", len(m.GetBody()))
 }
 
 // How much of a body show prints; --output json has the whole body.

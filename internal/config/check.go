@@ -231,8 +231,12 @@ func checkPublicURL(s string) error {
 	return nil
 }
 
-// checkHeader accepts the name of a header, or the empty text.
+// checkHeader accepts the name of a header that a proxy may name users in, or the empty text.
 func checkHeader(s string) error {
+	switch strings.ToLower(s) {
+	case "authorization", "connection", "cookie", "host", "origin":
+		return errors.New("has a meaning of its own, and names no user; write a header such as X-Forwarded-User")
+	}
 	notName := func(r rune) bool { return r != '-' && (r < '0' || r > '9') && (r|0x20 < 'a' || r|0x20 > 'z') }
 	if strings.ContainsFunc(s, notName) {
 		return errors.New("is no name of a header; write one such as X-Forwarded-User")

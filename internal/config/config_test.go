@@ -242,6 +242,10 @@ func TestErrorsNameKeyAndLine(t *testing.T) {
 		"a role of nobody": {
 			file: "http: {user_role: admin}\n", want: []string{"http.user_role", "set http.user_header"},
 		},
+		"a user header that holds credentials": {
+			file: "http: {user_header: authorization, trusted_proxies: [10.0.0.1/32]}\n",
+			want: []string{"http.user_header", "X-Forwarded-User"},
+		},
 		"a user header with a space": {
 			file: "http: {user_header: X Y}\n", want: []string{"http.user_header", "X-Forwarded-User"},
 		},

@@ -36,6 +36,9 @@ func TestSystemdUnitIsValid(t *testing.T) {
 	if !regexp.MustCompile(`(?m)^MemoryMax=1G$`).MatchString(unit) || !strings.Contains(unit, "GOMEMLIMIT=900MiB") {
 		t.Error("its memory has no limit, or Go does not know the limit")
 	}
+	if !regexp.MustCompile(`(?m)^RestrictAddressFamilies=.*\bAF_NETLINK\b`).MatchString(unit) {
+		t.Error("it cannot ask for the addresses of this host, and refuses producers at the ports of its own listeners")
+	}
 	if stop == nil {
 		t.Fatal("it has no TimeoutStopSec")
 	}

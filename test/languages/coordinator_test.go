@@ -75,7 +75,7 @@ func startCoordinator(t *testing.T) *coordinator {
 	})
 	r := &coordinator{
 		address: a.GRPCAddr(), amqp: c.AMQP.URLs[0], token: c.Callbacks.TokenFile, admin: pb.NewAdminServiceClient(conn),
-		caller: writeFile(t, dir, "caller", caller+"\n"),
+		caller: writeFile(t, dir, "caller", "# of the producers\n"+caller+"\n"+otherToken+"\n"),
 		tokens: writeFile(t, dir, "tokens", "# of the coordinators\n"+token+"\n"+otherToken+"\n"),
 	}
 	servers.Eventually(t, 20*time.Second, "the coordinator serves", func() bool {

@@ -8,7 +8,7 @@ import (
 )
 
 // The limits of attempts. A token has 256 random bits, so the limit does not keep anyone from guessing it: it bounds
-// what guesses cost, and the lines that they write to the log.
+// what wrong guesses write to the log, and the calls to the issuer.
 const (
 	maxAttempts    = 10
 	attemptsWindow = time.Minute

@@ -85,15 +85,17 @@ const defaultAge = 8 * time.Hour
 
 // Gate finds out who sends a request. A Gate is safe for concurrent use.
 type Gate struct {
-	config   Config
-	sealer   sealer
-	attempts attempts
+	config Config
+	sealer sealer
+	// guesses are of tokens, and returns are from the issuer: guesses hold up nobody who comes from the issuer.
+	guesses, returns attempts
 }
 
 // New returns a gate.
 func New(config Config) *Gate {
 	config.Logger = cmp.Or(config.Logger, slog.Default())
 	config.Age = cmp.Or(config.Age, defaultAge)
+	config.PublicURL = asBrowsersName(config.PublicURL)
 	if config.Refused == nil {
 		config.Refused = func(*http.Request, string) {}
 	}
@@ -108,6 +110,16 @@ func New(config Config) *Gate {
 		_, _ = rand.Read(config.Secret) // crypto/rand never fails
 	}
 	return &Gate{config: config, sealer: newSealer(config.Secret)}
+}
+
+// asBrowsersName is the URL of a console without what browsers leave out: the default port and a path of "/".
+func asBrowsersName(text string) string {
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" {
+		return text
+	}
+	host := strings.ToLower(u.Host)
+	return u.Scheme + "://" + strings.TrimSuffix(host, map[string]string{"http": ":80", "https": ":443"}[u.Scheme])
 }
 
 // LogsIn says whether people can log in here.
@@ -182,7 +194,7 @@ func (g *Gate) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		return
 	}
 	g.config.Refused(r, err.Error())
-	if !g.attempts.begin(addressOf(r), time.Now()) {
+	if !g.guesses.begin(addressOf(r), time.Now()) {
 		tooMany(w)
 		return
 	}

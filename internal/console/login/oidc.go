@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"strings"
 	"time"
 
 	"golang.org/x/oauth2"
@@ -46,6 +45,10 @@ const (
 	issuerTime = 10 * time.Second
 )
 
+// atPublicName marks a browser that was sent to the public name. It is not sent there again: a proxy in front of the
+// console may replace the name in its requests.
+const atPublicName = "public"
+
 // signIn is what the browser keeps while it is at the issuer.
 type signIn struct {
 	// State ties the issuer's answer to this browser, Nonce the ID token, and Verifier the code.
@@ -57,9 +60,9 @@ type signIn struct {
 // toIssuer sends a browser to the issuer.
 func (g *Gate) toIssuer(w http.ResponseWriter, r *http.Request) {
 	next := localAddress(r.FormValue("next"))
-	if public, err := url.Parse(g.config.PublicURL); err == nil && public.Host != "" && public.Host != r.Host {
+	if g.config.PublicURL != "" && !g.isPublic(r) && r.FormValue(atPublicName) == "" {
 		// The issuer sends the browser back to the public name, and only there it has the cookie of the login.
-		http.Redirect(w, r, public.JoinPath("login", "oidc").String()+"?"+url.Values{"next": {next}}.Encode(),
+		http.Redirect(w, r, g.config.PublicURL+"/login/oidc?"+url.Values{"next": {next}, atPublicName: {"1"}}.Encode(),
 			http.StatusSeeOther)
 		return
 	}
@@ -101,7 +104,7 @@ func (g *Gate) fromIssuer(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	from := addressOf(r)
-	if !g.attempts.begin(from, time.Now()) {
+	if !g.returns.begin(from, time.Now()) {
 		g.show(w, r, View{Status: http.StatusTooManyRequests, Next: s.Next, Problem: tooManyAttempts})
 		return
 	}
@@ -113,7 +116,7 @@ func (g *Gate) fromIssuer(w http.ResponseWriter, r *http.Request) {
 		g.issuerFailed(w, r, s.Next, err)
 		return
 	}
-	g.attempts.succeeded(from)
+	g.returns.succeeded(from)
 	// The ID token is for the login alone, and may end in minutes: the session has its own end.
 	until := time.Now().Add(g.config.Age)
 	identity.Expires = until
@@ -150,7 +153,7 @@ func (g *Gate) client(r *http.Request) (*oauth2.Config, error) {
 	if endpoint.AuthURL == "" || endpoint.TokenURL == "" {
 		return nil, errNoLogins
 	}
-	base := strings.TrimSuffix(g.config.PublicURL, "/")
+	base := g.config.PublicURL
 	switch {
 	case base != "":
 	case r.TLS != nil:

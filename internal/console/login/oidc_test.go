@@ -11,6 +11,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/access"
 	"github.com/msghandler/msghandler/internal/access/oidc"
+	"github.com/msghandler/msghandler/internal/access/tokenfile"
 	"github.com/msghandler/msghandler/internal/console/login"
 	"github.com/msghandler/msghandler/test/issuer"
 )
@@ -256,12 +257,41 @@ func TestJWTBeginsASession(t *testing.T) {
 	}
 }
 
-// The issuer sends people back to the public name. A login that begins elsewhere goes there first.
+// The issuer sends people back to the public name. A login that begins elsewhere goes there first, and once only: a
+// proxy in front of the console may replace the name.
 func TestLoginBeginsAtThePublicName(t *testing.T) {
 	t.Parallel()
-	d, _ := withIssuer(t, func(c *login.Config) { c.PublicURL = "https://console.example.com" })
-	answer, _ := d.browser(t).get("/login/oidc?next=%2Fmessages")
-	if got := answer.Header.Get("Location"); got != "https://console.example.com/login/oidc?next=%2Fmessages" {
-		t.Errorf("got %s to %q", answer.Status, got)
+	for _, public := range []string{
+		"https://console.example.com", "https://Console.example.com:443/", "HTTPS://console.example.com",
+	} {
+		d, from := withIssuer(t, func(c *login.Config) { c.PublicURL = public })
+		b := d.browser(t)
+		answer, _ := b.get("/login/oidc?next=%2Fmessages")
+		there := "https://console.example.com/login/oidc?next=%2Fmessages&public=1"
+		if got := answer.Header.Get("Location"); got != there {
+			t.Errorf("%s: got %s to %q", public, answer.Status, got)
+		}
+		for _, request := range [][]string{
+			{"/login/oidc", "Host", "console.example.com"}, // by a browser
+			{"/login/oidc?public=1"},                       // by a proxy that replaces the name
+		} {
+			answer, _ = b.get(request[0], request[1:]...)
+			if got := answer.Header.Get("Location"); !strings.HasPrefix(got, from.URL) {
+				t.Errorf("%s: %q was sent to %q, not to the issuer", public, request, got)
+			}
+		}
+	}
+}
+
+// Guesses of tokens hold up nobody who logs in by the issuer.
+func TestGuessesLeaveTheIssuerAlone(t *testing.T) {
+	t.Parallel()
+	d, _ := withIssuer(t)
+	for range 20 {
+		d.browser(t).logIn(tokenfile.NewSecret(), "/")
+	}
+	b := d.browser(t)
+	if answer, _ := b.comeBack(b.atIssuer("/", "anna").Query()); answer.StatusCode != http.StatusSeeOther {
+		t.Errorf("got %s", answer.Status)
 	}
 }

@@ -87,8 +87,13 @@ func (g *Gate) logout(w http.ResponseWriter, r *http.Request) {
 
 // secure says whether the browser has come by HTTPS, to this console or to a proxy in front of it.
 func (g *Gate) secure(r *http.Request) bool {
-	return r.TLS != nil || strings.HasPrefix(g.config.PublicURL, "https://"+r.Host+"/") ||
-		g.config.PublicURL == "https://"+r.Host
+	return r.TLS != nil || strings.HasPrefix(g.config.PublicURL, "https://") && g.isPublic(r)
+}
+
+// isPublic says whether the browser has used the public name.
+func (g *Gate) isPublic(r *http.Request) bool {
+	_, host, _ := strings.Cut(g.config.PublicURL, "://")
+	return strings.EqualFold(host, r.Host)
 }
 
 func (g *Gate) cookieName(r *http.Request, name string) string {

@@ -11,31 +11,25 @@ import (
 	"github.com/msghandler/msghandler/internal/access"
 )
 
-// byToken begins a session for the owner of a token.
+// byToken begins a session for the owner of a token. Guesses from the same address never hold up a valid token.
 func (g *Gate) byToken(w http.ResponseWriter, r *http.Request) {
 	next := localAddress(r.PostFormValue("next"))
-	from := addressOf(r)
-	if !g.attempts.begin(from, time.Now()) {
+	p, err := g.prove(r.Context(), strings.TrimSpace(r.PostFormValue("token")))
+	switch {
+	case err == nil:
+		g.begin(w, r, p, next)
+	case errors.Is(err, access.ErrUnavailable):
+		g.show(w, r, View{Status: http.StatusServiceUnavailable, Next: next, Problem: unavailable})
+	case !g.guesses.begin(addressOf(r), time.Now()):
 		g.config.Refused(r, "too many attempts to log in")
 		g.show(w, r, View{Status: http.StatusTooManyRequests, Next: next, Problem: tooManyAttempts})
-		return
-	}
-	p, err := g.prove(r.Context(), strings.TrimSpace(r.PostFormValue("token")))
-	if errors.Is(err, access.ErrUnavailable) {
-		g.attempts.succeeded(from) // it was no guess
-		g.show(w, r, View{Status: http.StatusServiceUnavailable, Next: next, Problem: unavailable})
-		return
-	}
-	if err != nil {
+	default:
 		g.config.Refused(r, err.Error())
 		g.show(w, r, View{
 			Status: http.StatusUnauthorized, Next: next,
 			Problem: "This token is not valid here. The log of the coordinator says why.",
 		})
-		return
 	}
-	g.attempts.succeeded(from)
-	g.begin(w, r, p, next)
 }
 
 var errNoTokens = errors.New("tokens are not accepted")

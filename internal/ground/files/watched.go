@@ -31,7 +31,9 @@ type Watched[C comparable, T any] struct {
 	// last is the content of the last attempt, reported the last error that was passed to Failed.
 	last     C
 	reported string
-	value    T
+	// unread says that the files could not be read at the last look.
+	unread bool
+	value  T
 }
 
 // Watch reads the files for the first time.
@@ -60,9 +62,13 @@ func (w *Watched[C, T]) Current() T {
 
 func (w *Watched[C, T]) look() {
 	content, err := w.source.Read()
+	if err == nil && w.unread {
+		w.unread, w.reported = false, ""
+	}
 	if err == nil && content == w.last {
 		return
 	}
+	w.unread = err != nil
 	var value T
 	if err == nil {
 		w.last = content
