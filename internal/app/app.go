@@ -179,7 +179,7 @@ func (a *App) warnExposed() {
 	for _, file := range a.settings.PrivateFiles {
 		if may := files.Exposed(file.Path); may != "" && file.Key != "access.token_file" {
 			a.logger.Warn("every user of this machine may "+may+" a file with secrets; chmod o-rw the file",
-				"key", file.Key, "file", file.Path)
+				"holds", file.What(), "file", file.Path)
 		}
 	}
 }
