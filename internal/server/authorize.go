@@ -55,9 +55,10 @@ func (s *Server) authorize(ctx context.Context, method string, request any) (con
 	return access.With(ctx, caller), nil
 }
 
-// refuseCaller answers a call that is refused because of its caller. Every such refusal comes here.
+// refuseCaller answers a call that is refused because of its caller. Every such refusal comes here. A caller who cannot
+// be checked now is not refused for good, and needs nothing from operators of the coordinator.
 func (s *Server) refuseCaller(_ context.Context, method, producer string, err error) error {
-	if needs[method].asProducer {
+	if needs[method].asProducer && !errors.Is(err, access.ErrUnavailable) {
 		s.reportRefusal(producer, err)
 	}
 	return s.fail(method, err, halfmsg.None)
