@@ -60,7 +60,7 @@ func OpenServer(named Files, clients Clients, logger *slog.Logger) (*Source, err
 	s := &Source{clients: clients}
 	watched, err := files.Watch(files.Source[contents, material]{
 		Read: func() (contents, error) { return read(named.Cert, named.Key, named.CA, clients.CRL) },
-		Make: func(read contents) (material, error) { return named.make(read, clients.CRL) },
+		Make: func(read contents) (material, error) { return named.make(read, clients.CRL, logger) },
 		Reloaded: func() {
 			logger.Info("certificates reloaded", "cert", named.Cert, "ca", named.CA, "crl", clients.CRL)
 		},
@@ -102,7 +102,7 @@ func read(names ...string) (read contents, err error) {
 
 var errNoCertificate = errors.New("holds no certificate in PEM")
 
-func (f Files) make(read contents, crl string) (made material, err error) {
+func (f Files) make(read contents, crl string, logger *slog.Logger) (made material, err error) {
 	cert, key, authorities := []byte(read[0]), []byte(read[1]), []byte(read[2])
 	if f.Cert != "" || f.Key != "" {
 		own, err := tls.X509KeyPair(cert, key)
@@ -118,8 +118,13 @@ func (f Files) make(read contents, crl string) (made material, err error) {
 		}
 	}
 	if crl != "" {
-		if made.revoked, err = parseRevocations([]byte(read[3]), authorities); err != nil {
+		var foreign []string
+		if made.revoked, foreign, err = parseRevocations([]byte(read[3]), authorities); err != nil {
 			return material{}, fmt.Errorf("%s: %w", crl, err)
+		}
+		for _, issuer := range foreign {
+			logger.Warn("a revocation list is signed by no authority for client certificates; its signature is not "+
+				"checked; remove the list, unless its issuer is an intermediate authority", "crl", crl, "issuer", issuer)
 		}
 	}
 	return made, nil
