@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"strings"
 
 	"google.golang.org/grpc/metadata"
 
@@ -71,13 +72,12 @@ func permits(caller access.Identity, method string, request any) error {
 	case !known:
 		return lacks(caller, fmt.Sprintf("call %.100q, which this coordinator opens to nobody", method))
 	case need.asProducer && request != nil && !caller.MayCallAs(producerOf(request)):
-		producer := producerOf(request)
-		return lacks(caller, fmt.Sprintf("call as producer %.100q; grpc.callers, producers.NAME.callers%s grants it",
-			producer, sourceKey(caller, ", or the producers of the token,", ", or access.oidc_producers_claim,")))
+		return lacks(caller, fmt.Sprintf("call as producer %.100q; %s", producerOf(request), granted(caller,
+			"the producers of the token", "access.oidc_producers_claim", "grpc.callers", "producers.NAME.callers")))
 	case caller.Role < need.role:
-		return lacks(caller, fmt.Sprintf("use %s of the admin API: it has the role %s, and needs %s; access.%ss%s grants it",
-			path.Base(method), caller.Role, need.role, need.role,
-			", grpc.admins"+sourceKey(caller, ", or the role of the token,", ", or access.oidc_roles_claim,")))
+		return lacks(caller, fmt.Sprintf("use %s of the admin API: it has the role %s, and needs %s; %s",
+			path.Base(method), caller.Role, need.role, granted(caller, "the role of the token", "access.oidc_roles_claim",
+				fmt.Sprintf("access.%ss", need.role), "grpc.admins")))
 	}
 	return nil
 }
@@ -91,15 +91,16 @@ func lacks(caller access.Identity, what string) error {
 	return &callerError{errCaller, fmt.Sprintf("%.200s may not %s", caller, what)}
 }
 
-// sourceKey is what grants a right beside the rules, for the kind of a caller.
-func sourceKey(caller access.Identity, ofToken, ofJWT string) string {
+// granted says which of the keys grants a right, or what else does for the kind of a caller.
+func granted(caller access.Identity, ofToken, ofJWT string, keys ...string) string {
 	switch caller.Kind {
 	case access.Token:
-		return ofToken
+		keys = append(keys, ofToken)
 	case access.JWT:
-		return ofJWT
+		keys = append(keys, ofJWT)
 	}
-	return ""
+	last := len(keys) - 1
+	return strings.Join(keys[:last], ", ") + " or " + keys[last] + " grants it"
 }
 
 // producerOf is the producer that a request names; empty where it names none.
