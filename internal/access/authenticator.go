@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 )
 
 // Shown is what a caller has shown of who it is. The zero value is of an anonymous caller.
@@ -34,7 +35,7 @@ func unauthenticated(format string, args ...any) error {
 
 // Authenticator makes the identity of each caller. It is safe for concurrent use.
 type Authenticator struct {
-	rules   *rules
+	rules   atomic.Pointer[rules]
 	sources []Source
 }
 
@@ -45,7 +46,18 @@ func NewAuthenticator(from Rules, sources ...Source) (*Authenticator, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Authenticator{checked, sources}, nil
+	a := &Authenticator{sources: sources}
+	a.rules.Store(checked)
+	return a, nil
+}
+
+// Use replaces the rules at once, for the identities that are made from now on. An invalid glob changes nothing.
+func (a *Authenticator) Use(from Rules) error {
+	checked, err := parseRules(from)
+	if err == nil {
+		a.rules.Store(checked)
+	}
+	return err
 }
 
 // Identify makes the identity of a caller, with all that the source and the rules grant. A token decides alone, also
@@ -61,7 +73,7 @@ func (a *Authenticator) Identify(ctx context.Context, shown Shown) (Identity, er
 		return a.IdentifyToken(ctx, token)
 	case shown.Certificate != nil:
 		return a.identifyCertificate(shown.Certificate)
-	case a.rules.anonymous:
+	case a.rules.Load().anonymous:
 		return Identity{Kind: Anonymous, Role: Admin, Producers: []string{"*"}}, nil
 	}
 	return a.Complete(Identity{Kind: Anonymous}), nil
@@ -99,8 +111,8 @@ func (a *Authenticator) identifyCertificate(cert *x509.Certificate) (Identity, e
 
 // Complete adds what the rules grant to the names of an identity that a source has proved.
 func (a *Authenticator) Complete(identity Identity) Identity {
-	identity.Role = max(identity.Role, a.rules.roleOf(identity.Names))
-	identity.rules = a.rules
+	identity.rules = a.rules.Load()
+	identity.Role = max(identity.Role, identity.rules.roleOf(identity.Names))
 	return identity
 }
 

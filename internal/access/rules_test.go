@@ -188,3 +188,25 @@ func TestRulesWithoutRolesStayOpen(t *testing.T) {
 		}
 	}
 }
+
+func TestUseReplacesTheRules(t *testing.T) {
+	t.Parallel()
+	a, err := access.NewAuthenticator(access.Rules{Strict: true, Admins: []string{"dns:old"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	role := func(name string) access.Role { return a.Complete(access.Identity{Names: []string{name}}).Role }
+	if err := a.Use(access.Rules{Strict: true, Viewers: []string{"dns:[old"}}); err == nil {
+		t.Error("an invalid glob is used")
+	}
+	if role("dns:old") != access.Admin {
+		t.Error("refused rules have changed something")
+	}
+	if err := a.Use(access.Rules{Strict: true, Viewers: []string{"dns:new"}, Callers: []string{"dns:new"}}); err != nil {
+		t.Fatal(err)
+	}
+	if role("dns:old") != access.NoRole || role("dns:new") != access.Viewer ||
+		!a.Complete(access.Identity{Names: []string{"dns:new"}}).MayCallAs("orders") {
+		t.Error("the new rules are not used")
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
+	"github.com/msghandler/msghandler/internal/audit"
 	"github.com/msghandler/msghandler/internal/console/pages"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
@@ -62,8 +63,16 @@ func (v visitor) DiscardMessages(
 	return ask(ctx, v, v.admin.DiscardMessages, r)
 }
 
+// ListAudit implements pages.Admin.
+func (v visitor) ListAudit(
+	ctx context.Context, r *msghandlerv1.ListAuditRequest,
+) (*msghandlerv1.ListAuditResponse, error) {
+	return ask(ctx, v, v.admin.ListAudit, r)
+}
+
 // ask makes a call. The API's error text is for readers, so gRPC's words around the text are removed.
 func ask[Q, A any](ctx context.Context, v visitor, call func(context.Context, Q) (A, error), r Q) (A, error) {
+	ctx = audit.WithOrigin(ctx, audit.Origin{Via: audit.Console, From: v.by})
 	answer, err := call(peer.NewContext(ctx, &peer.Peer{Addr: v}), r)
 	switch {
 	case err == nil:

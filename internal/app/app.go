@@ -25,6 +25,7 @@ import (
 	"github.com/msghandler/msghandler/internal/access/tokenfile"
 	"github.com/msghandler/msghandler/internal/app/tracing"
 	"github.com/msghandler/msghandler/internal/attend"
+	"github.com/msghandler/msghandler/internal/audit"
 	"github.com/msghandler/msghandler/internal/callback"
 	"github.com/msghandler/msghandler/internal/config"
 	"github.com/msghandler/msghandler/internal/connlimit"
@@ -43,11 +44,17 @@ type Deps struct {
 	Version string
 	// Logger gets all log lines. Default slog.Default().
 	Logger *slog.Logger
+	// Configuration is where the settings come from. They are read again when its file changes, and for each value of
+	// Reload. Nil: never.
+	Configuration *config.Current
+	Reload        <-chan struct{}
 }
 
 // App is one coordinator.
 type App struct {
+	// settings are those of the start. Values that need no restart are read from reloader.config.
 	settings config.Config
+	reloader reloader
 	version  string
 	instance string
 	logger   *slog.Logger
@@ -72,6 +79,8 @@ type App struct {
 	tokens *tokenfile.File
 	jwts   *oidc.Source
 	events *events.Notifier
+	// audit records changes and refused calls.
+	audit  *audit.Trail
 	tracer *tracing.Tracer // nil: no spans are wanted
 	checks checks
 	// storeAway and storeUnsafe are the last reports about Redis in the log.
@@ -123,6 +132,7 @@ func New(ctx context.Context, settings config.Config, deps Deps) (*App, error) {
 	a.life, a.end = context.WithCancel(context.Background())
 	a.logger = cmp.Or(deps.Logger, slog.Default()).With("instance", a.instance)
 	a.attendance = a.newAttendance()
+	a.openReloader(deps)
 	a.warnExposed()
 	var err error
 	if a.callbacks, err = a.newCallbacks(); err != nil {
@@ -148,10 +158,12 @@ func New(ctx context.Context, settings config.Config, deps Deps) (*App, error) {
 	if a.apiListener, err = a.listen(ctx, "grpc.addr", settings.GRPC.Addr); err != nil {
 		return nil, errors.Join(err, a.consoleListener.Close())
 	}
+	a.openAudit()
 	a.openConsole(visitors, notice)
 	a.openEvents()
 	if err := a.openTracing(ctx); err != nil {
-		return nil, errors.Join(err, a.consoleListener.Close(), a.apiListener.Close(), a.events.Close(ctx))
+		return nil, errors.Join(
+			err, a.consoleListener.Close(), a.apiListener.Close(), a.events.Close(ctx), a.audit.Close(ctx))
 	}
 	a.closeWith(closer{name: "callbacks", close: func(context.Context) error {
 		a.callbacks.Close()
@@ -264,6 +276,7 @@ func (a *App) Run(ctx context.Context) error {
 
 // open opens the parts in the order of need.
 func (a *App) open(ctx context.Context) error {
+	a.watchConfiguration()
 	limited := a.limited(httpListener, a.consoleListener, a.share.Console, a.share.ConsolePerAddress)
 	if a.consoleTLS != nil {
 		limited = tls.NewListener(limited, a.consoleTLS)

@@ -43,6 +43,7 @@ func (a *App) findings(now time.Time) []*msghandlerv1.Finding {
 	var f findings
 	f.access(&a.settings)
 	f.refusals(a.allRefusals(), now)
+	f.reload(&a.reloader)
 	f.ends(a.runs.since(now.Add(-redisstore.RunMemory)), now)
 	f.queues(a.settings.Events, a.queues.Load())
 	slices.SortStableFunc(f, func(a, b *msghandlerv1.Finding) int {

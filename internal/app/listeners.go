@@ -98,7 +98,7 @@ func (a *App) openConsole(visitors login.Config, notice string) {
 		ReadOnly: a.settings.HTTP.ReadOnly,
 		Login:    visitors,
 		Notice:   notice,
-		Refused:  a.refusedOnConsole(),
+		Refused:  a.recordConsoleRefusal,
 
 		HideBodies: !a.settings.HTTP.Bodies,
 		Findings:   func() []*msghandlerv1.Finding { return a.findings(time.Now()) },

@@ -3,15 +3,14 @@ package app
 import (
 	"errors"
 	"fmt"
-	"net/http"
 	"net/netip"
 	"net/url"
 	"os"
 	"strings"
 
 	"github.com/msghandler/msghandler/internal/access"
+	"github.com/msghandler/msghandler/internal/audit"
 	"github.com/msghandler/msghandler/internal/console/login"
-	"github.com/msghandler/msghandler/internal/loglimit"
 )
 
 // The notices of the console about what its visitors may do without a login.
@@ -47,6 +46,7 @@ func (a *App) newLogin() (c login.Config, notice string, err error) {
 	if h.UserHeader != "" {
 		c.Proxy = newProxy(h.UserHeader, h.TrustedProxies, h.UserRole)
 	}
+	c.LoggedIn, c.LoggedOut = a.recordSession(audit.Login), a.recordSession(audit.Logout)
 	c.Anonymous, notice = a.anonymous(c.Tokens != nil || c.JWTs != nil || c.Proxy != nil)
 	return c, notice, nil
 }
@@ -122,16 +122,3 @@ func readSecret(file string) ([]byte, error) {
 }
 
 var errShortSecret = errors.New("holds fewer than 32 characters; write it with: openssl rand -hex 32")
-
-// refusedOnConsole returns what records a refused request of the console. Every refusal there comes here.
-func (a *App) refusedOnConsole() func(r *http.Request, why string) {
-	logged := loglimit.New(refusalInterval)
-	return func(r *http.Request, why string) {
-		if suppressed, due := logged.Due(""); due {
-			caller := access.From(r.Context())
-			a.logger.Warn("request to the console refused; nothing was shown or changed; give the caller a role or a valid "+
-				"token if it should be allowed", "caller", caller.String(), "address", r.RemoteAddr, "path", r.URL.Path,
-				"reason", why, "not_logged_before", suppressed)
-		}
-	}
-}

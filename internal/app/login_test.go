@@ -123,8 +123,8 @@ func TestPersonWhoLogsInIsNamedInTheLog(t *testing.T) {
 	if status != http.StatusOK || !strings.Contains(page, "1 message discarded") {
 		t.Errorf("got %d:\n%s", status, page)
 	}
-	if log := r.log.String(); !strings.Contains(log, `msg="messages discarded"`) ||
-		!strings.Contains(log, "by=token:anna") || !strings.Contains(log, `from="console, 127.0.0.1:`) {
+	if log := r.log.String(); !strings.Contains(log, `action=discard result=done`) ||
+		!strings.Contains(log, "by=token:anna") || !strings.Contains(log, `from=127.0.0.1:`) {
 		t.Errorf("the log does not name anna:\n%s", log)
 	}
 }
@@ -155,8 +155,19 @@ func TestConsoleWithTokensNeedsOne(t *testing.T) {
 	if status != http.StatusForbidden || !strings.Contains(page, "needs the role admin") {
 		t.Errorf("got %d:\n%s", status, page)
 	}
-	if log := r.log.String(); !strings.Contains(log, "request to the console refused") {
+	if log := r.log.String(); !strings.Contains(log, `result=refused`) {
 		t.Errorf("the log does not tell of the refusal:\n%s", log)
+	}
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	servers.Eventually(t, time.Minute, "the token is revoked", func() bool {
+		status, _ := r.visit(t, http.DefaultClient, "/metrics", nil, "Authorization", "Bearer "+token)
+		return status == http.StatusUnauthorized
+	})
+	if log := r.log.String(); !strings.Contains(log, `action=token result=done`) ||
+		!strings.Contains(log, `removed prometheus`) {
+		t.Errorf("the audit trail does not tell of the revocation:\n%s", log)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/msghandler/msghandler/internal/app/sqloutbox"
+	"github.com/msghandler/msghandler/internal/server/policy"
 )
 
 // openOutboxes starts to relay the outboxes of the configured databases. A database may be away: the coordinator serves
@@ -19,8 +20,12 @@ func (a *App) openOutboxes(opened []openBroker) error {
 			Name:     name,
 			Settings: a.settings.Outbox[name],
 			Send:     a.settings.Send,
-			MaxBody:  int(a.settings.Limits.Body),
+			MaxBody:  int(a.settings.PolicyOf(a.settings.Outbox[name].Producer).MaxBody),
 			Brokers:  a.destinations(opened),
+			Forbidden: func(broker, exchange, key string) error {
+				of := a.reloader.policies.Of(a.settings.Outbox[name].Producer)
+				return of.CheckMessage(policy.Message{Broker: broker, Exchange: exchange, RoutingKey: key})
+			},
 			Instance: a.instance,
 			Language: a.settings.Log.Language,
 			Traffic:  a.metrics,

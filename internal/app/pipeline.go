@@ -68,6 +68,15 @@ func (a *App) openPipeline(store *redisstore.Store, opened []openBroker) error {
 	if err != nil {
 		return err
 	}
+	weigh, err := a.newLoop("policy", weighSchedule, func(ctx context.Context) (bool, error) {
+		return false, a.reloader.policies.Weigh(func(producers []string) ([]int64, error) {
+			return store.Weigh(ctx, producers)
+		})
+	})
+	if err != nil {
+		return err
+	}
+	weigh.Start()
 	s.sendLoop.Start()
 	s.confirmLoop.Start()
 	s.deleteLoop.Start()
@@ -234,9 +243,11 @@ func (a *App) openServer(
 		ConnectionIdle: a.settings.GRPC.ConnectionIdle,
 		Reflection:     a.settings.GRPC.Reflection,
 		Credentials:    a.credentials,
+		Policies:       a.reloader.policies,
 		HideBodies:     !a.settings.HTTP.Bodies,
 		Access:         a.authenticator,
 		Withdrawn:      a.withdrawn,
+		Audit:          a.audit,
 		Refused:        a.noteRefused,
 		RefusedUnread:  a.metrics.RequestRefused,
 		RefusedHTTP:    a.metrics.HTTPRefused,

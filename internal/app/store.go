@@ -35,6 +35,7 @@ func (a *App) openStore(ctx context.Context) (*redisstore.Store, error) {
 		a.noteCleanStop(ctx, store)
 		return store.Close()
 	}})
+	a.connectAudit(store)
 	a.noteSettings(nil)
 	a.store.Store(store)
 	a.checks.set(checkRedis, store.Ping)
@@ -105,7 +106,7 @@ func (a *App) tryStore(ctx context.Context, url string) (*redisstore.Store, erro
 		Instance:    a.instance,
 		Retention:   a.settings.Done.Retention,
 		MinReplicas: a.settings.Redis.MinReplicas,
-		Quota:       a.settings.Limits.Unfinished,
+		Quota:       a.quota,
 		Ran:         a.metrics.Ran,
 		Logger:      a.logger,
 	})

@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/msghandler/msghandler/internal/ground/address"
+	"github.com/msghandler/msghandler/internal/ground/typedname"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
@@ -74,7 +75,7 @@ func parsePattern(glob string) (pattern, error) {
 func (r rules) match(t target) (allowed, named bool) {
 	host := strings.TrimSuffix(t.host, ".")
 	for _, p := range r.allow {
-		if globMatch(p.host, host) && globMatch(p.port, t.port) {
+		if typedname.MatchText(p.host, host) && typedname.MatchText(p.port, t.port) {
 			allowed = true
 			named = named || p.address && t.literal.IsValid()
 		}
@@ -195,26 +196,4 @@ func (r rules) control(t target) func(network, address string, _ syscall.RawConn
 		}
 		return r.connectable(t, to, named)
 	}
-}
-
-// globMatch matches s against a pattern in which a star stands for any characters. Matching goes back to the last star
-// only, so its time is bounded by the product of the lengths.
-func globMatch(pattern, s string) bool {
-	p, i, star, mark := 0, 0, -1, 0
-	for i < len(s) {
-		switch {
-		case p < len(pattern) && pattern[p] == '*':
-			star, mark = p, i
-			p++
-		case p < len(pattern) && pattern[p] == s[i]:
-			p++
-			i++
-		case star >= 0:
-			mark++
-			p, i = star+1, mark
-		default:
-			return false
-		}
-	}
-	return strings.Trim(pattern[p:], "*") == ""
 }

@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -67,7 +68,8 @@ const contractBatch = 500
 // Client implements halfmsg.Callbacks over the transport of each target. A Client is safe for concurrent use.
 type Client struct {
 	config Config
-	rules  rules
+	// rules are those of now; Allow replaces them.
+	rules atomic.Pointer[rules]
 	// configured holds Config.Targets, parsed.
 	configured map[string]target
 	// moved holds Config.Moved, parsed.
@@ -101,7 +103,8 @@ func New(config Config) (*Client, error) {
 	if config.Own != nil {
 		allowed.own = config.Own
 	}
-	c := &Client{config: config, rules: allowed, configured: map[string]target{}, moved: map[target]target{}}
+	c := &Client{config: config, configured: map[string]target{}, moved: map[target]target{}}
+	c.rules.Store(&allowed)
 	for producer, text := range config.Targets {
 		t, err := c.read(text)
 		if err == nil {
@@ -158,9 +161,33 @@ func (c *Client) move(pairs [][2]string) error {
 func (c *Client) read(text string) (target, error) {
 	t, err := parseTarget(text)
 	if err == nil {
-		err = c.rules.check(t)
+		err = c.rules.Load().check(t)
 	}
 	return t, err
+}
+
+// Allow replaces Config.Allow and Config.Networks. It fails, and changes nothing, where a configured target would be
+// forbidden.
+func (c *Client) Allow(allow, networks []string) error {
+	allowed, err := newRules(allow, networks)
+	if err != nil {
+		return err
+	}
+	if c.config.Own != nil {
+		allowed.own = c.config.Own
+	}
+	for producer, t := range c.configured {
+		if err := allowed.check(t); err != nil {
+			return fmt.Errorf("target of producer %s: %w", producer, err)
+		}
+	}
+	for from, to := range c.moved {
+		if err := allowed.check(to); err != nil {
+			return fmt.Errorf("target that %s has moved to: %w", from, err)
+		}
+	}
+	c.rules.Store(&allowed)
+	return nil
 }
 
 // Close ends all connections, and the calls under way with them.
@@ -191,7 +218,7 @@ func (c *Client) resolve(producer, named string) (target, error) {
 	if t, err = c.secured(t, producer); err != nil {
 		return target{}, err
 	}
-	return t, c.rules.check(t)
+	return t, c.rules.Load().check(t)
 }
 
 // secured decides whether a target is called with TLS. A URL decides by its scheme, and a producer that is called with

@@ -3,6 +3,7 @@ package callback
 import (
 	"context"
 	"net"
+	"syscall"
 	"time"
 
 	"google.golang.org/grpc"
@@ -75,6 +76,9 @@ func (c *Client) dialOptions(t target) []grpc.DialOption {
 // dialer connects to the allowed addresses of a target. All kinds of targets are connected to by it.
 func (c *Client) dialer(t target) *net.Dialer {
 	return &net.Dialer{
-		Timeout: connectTimeout, KeepAlive: 15 * time.Second, Control: c.rules.control(t), Resolver: c.config.resolver,
+		Timeout: connectTimeout, KeepAlive: 15 * time.Second, Resolver: c.config.resolver,
+		Control: func(network, address string, raw syscall.RawConn) error {
+			return c.rules.Load().control(t)(network, address, raw) // a connection outlives a change of the rules
+		},
 	}
 }

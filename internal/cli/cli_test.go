@@ -37,6 +37,7 @@ type coordinator struct {
 	records  []*msghandlerv1.MessageRecord
 	requests []string
 	findings []*msghandlerv1.Finding
+	audited  []*msghandlerv1.AuditRecord
 }
 
 func startCoordinator(t *testing.T) *coordinator {
@@ -431,6 +432,10 @@ func TestExitStatusOfErrors(t *testing.T) {
 	run(nil, "list", "--older-than=-5m", server).want(t, 2, "", "--older-than=-5m")
 	run(nil, "tail", "--limit=-3", server).want(t, 2, "", "--limit=-3: at least one")
 	run(nil, "tail", "--state=gone", server).want(t, 2, "", "write one of pending, sendable, done")
+	run(nil, "audit", "--limit=0", server).want(t, 2, "", "at least one")
+	run(nil, "audit", "--since=-1h", server).want(t, 2, "", "--since=-1h")
+	run(nil, "audit", "--refused", "--failed", server).want(t, 2, "", "exclude each other")
+	run(nil, "audit", "-f", "--output=yaml", server).want(t, 2, "", "a document a line")
 	run(nil, "stats", "--timeout=0", server).want(t, 2, "", "--timeout=0s: more than no time")
 	run(nil, "doctor", "--timeout=-1s", server).want(t, 2, "", "--timeout=-1s: more than no time")
 	run(nil, "verify-producer", "orders", "127.0.0.1:1", "--timeout=0").want(t, 2, "", "--timeout=0s: more than no time")

@@ -15,6 +15,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/msghandler/msghandler/internal/app"
 	"github.com/msghandler/msghandler/internal/cli/commandline"
 	"github.com/msghandler/msghandler/internal/config"
 	"github.com/msghandler/msghandler/internal/embedded"
@@ -189,7 +190,7 @@ func (c *devCommand) serve(
 		}
 		defer func() { failed = errors.Join(failed, nats.Close()) }()
 	}
-	coordinator, err := newCoordinator(ctx, settings, logger)
+	coordinator, err := newCoordinator(ctx, settings, app.Deps{Version: readBuild().Version, Logger: logger})
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/msghandler/msghandler/internal/app"
+	"github.com/msghandler/msghandler/internal/audit"
 	"github.com/msghandler/msghandler/internal/cli/commandline"
 	"github.com/msghandler/msghandler/internal/config"
 )
@@ -30,14 +31,23 @@ func newServeCommand() serveCommand {
 func (c *serveCommand) Run(ctx context.Context, s *commandline.Session) error {
 	flags := c.flags.Given()
 	maps.Copy(flags, c.Set)
-	settings, err := s.Load(flags)
+	current, err := config.Open(s.Sources(flags))
 	if err != nil {
 		return commandline.UsageError{Err: err}
 	}
-	logger := newLogger(s.Err, settings.Log)
+	logger := newLogger(s.Err, current.Config.Log)
 	defer relaxCollector()()
-	return commandline.UntilSignalled(ctx, logger, commandline.TerminalClosed(), func(ctx context.Context) error {
-		coordinator, err := newCoordinator(ctx, settings, logger)
+	hangups := make(chan struct{}, 1)
+	hangup := commandline.TerminalClosed(func() {
+		select {
+		case hangups <- struct{}{}:
+		default: // the configuration is about to be read again anyway
+		}
+	})
+	return commandline.UntilSignalled(ctx, logger, hangup, func(ctx context.Context) error {
+		coordinator, err := newCoordinator(ctx, current.Config, app.Deps{
+			Version: readBuild().Version, Logger: logger, Configuration: current, Reload: hangups,
+		})
 		if err != nil {
 			return err
 		}
@@ -46,8 +56,8 @@ func (c *serveCommand) Run(ctx context.Context, s *commandline.Session) error {
 }
 
 // newCoordinator makes a coordinator. Settings that no coordinator can have are wrong usage.
-func newCoordinator(ctx context.Context, settings config.Config, logger *slog.Logger) (*app.App, error) {
-	coordinator, err := app.New(ctx, settings, app.Deps{Version: readBuild().Version, Logger: logger})
+func newCoordinator(ctx context.Context, settings config.Config, deps app.Deps) (*app.App, error) {
+	coordinator, err := app.New(ctx, settings, deps)
 	var wrong app.SettingsError
 	if errors.As(err, &wrong) {
 		return nil, commandline.UsageError{Err: err}
@@ -59,7 +69,7 @@ func newLogger(w io.Writer, settings config.Log) *slog.Logger {
 	var level slog.Level
 	// The configuration has checked the name.
 	_ = level.UnmarshalText([]byte(settings.Level))
-	options := &slog.HandlerOptions{Level: level}
+	options := &slog.HandlerOptions{Level: level, ReplaceAttr: audit.LevelName}
 	if settings.Format == "json" {
 		return slog.New(slog.NewJSONHandler(w, options))
 	}

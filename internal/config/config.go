@@ -30,6 +30,7 @@ type Config struct {
 	Done           Done
 	Sweep          Sweep
 	Limits         Limits
+	Policy         Policy
 	Events         Events
 	Shutdown       Shutdown
 	Log            Log
@@ -209,6 +210,14 @@ type Producer struct {
 	TLS *bool
 	// TokenFile overrides callbacks.token_file unless nil. The empty text means no token.
 	TokenFile *string
+	// Targets, Brokers, Exchanges and RoutingKeys override those of Policy unless empty.
+	Targets, Brokers, Exchanges, RoutingKeys []string
+	// MaxBody and MaxUnfinished override limits.body and limits.unfinished unless nil.
+	MaxBody       *Size
+	MaxUnfinished *int
+	// The others override those of Policy unless nil.
+	MaxUnfinishedBytes                  *Size
+	CallsPerSecond, Burst, WaitingShare *int
 }
 
 // Trusted says whether a Submit of the producer is the verdict.

@@ -209,6 +209,20 @@ func TestErrorsNameKeyAndLine(t *testing.T) {
 				"MSGHANDLER_CALLBACKS_MOVED=a:1=b:2,c:3=d",
 			}, want: []string{"MSGHANDLER_CALLBACKS_MOVED", `"c:3=d"`, "is not OLD=NEW"},
 		},
+		"a policy with wrong values": {
+			file: "policy: {targets: [a], exchanges: [a, \"\"], brokers: [b/c], waiting_share: 101}\n",
+			want: []string{
+				"policy.targets", "is not a glob on host:port", "policy.exchanges", "is no glob on names",
+				"policy.brokers", "names no broker", "policy.waiting_share", "is outside 0 to 100",
+			},
+		},
+		"a policy against other keys": {
+			file: "producers: {a: {brokers: [events], max_body: 2MiB}}\n",
+			want: []string{
+				"producers.a.brokers", "names the broker events, which does not exist",
+				"producers.a.max_body", "is more than limits.body (1MiB, the default)",
+			},
+		},
 		"a certificate without its key": {
 			env:  []string{"MSGHANDLER_GRPC_TLS_CERT=tls.crt"},
 			want: []string{"MSGHANDLER_GRPC_TLS_CERT", "set grpc.tls_key"},
@@ -674,11 +688,16 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-func write(t *testing.T, content string) string {
+func rewrite(t *testing.T, path, content string) {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "msghandler.yaml")
 	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
+}
+
+func write(t *testing.T, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "msghandler.yaml")
+	rewrite(t, path, content)
 	return path
 }

@@ -12,7 +12,7 @@ func hint(name string) string {
 		names = append(names, k.Name)
 	}
 	if strings.HasPrefix(name, producersPrefix) || name == "producers" {
-		return "; a producer takes producers.NAME.target, .trust, .callers, .tls and .token_file"
+		return "; a producer takes producers.NAME." + strings.Join(namedFields[producersPrefix], ", .")
 	}
 	if strings.HasPrefix(name, brokersPrefix) || name == "brokers" {
 		return "; a broker takes brokers.NAME.url, .url_file and .dead_letter_exchange"

@@ -43,27 +43,45 @@ type loading struct {
 // Load reads the sources and returns the configuration. The error is an *Error that holds every problem of every
 // source, or says that the file cannot be read. Load reads the files of secrets too, and opens no connection.
 func Load(sources Sources) (Config, error) {
+	c, err := Open(sources)
+	if err != nil {
+		return Config{}, err
+	}
+	return c.Config, nil
+}
+
+func newLoading() *loading {
 	l := &loading{config: Default(), keys: map[string]Key{}, given: map[string]given{}}
 	for _, k := range l.config.keys() {
 		l.keys[k.Name] = k
 	}
+	return l
+}
+
+// read takes the values of the sources.
+func (l *loading) read(sources Sources) error {
 	if sources.File != "" {
 		if err := l.readFile(sources.File); err != nil {
-			return Config{}, err
+			return err
 		}
 	}
 	l.readEnv(sources.Env)
 	for name, v := range sources.Flags {
 		l.offer(name, given{values: []string{v}, origin: "flag --" + name, written: name})
 	}
+	return nil
+}
+
+// finish sets the fields and checks them.
+func (l *loading) finish() error {
 	l.apply()
 	if len(l.problems) == 0 {
 		l.checkRelations()
 	}
 	if len(l.problems) > 0 {
-		return Config{}, &Error{Problems: l.problems}
+		return &Error{Problems: l.problems}
 	}
-	return l.config, nil
+	return nil
 }
 
 // offer records a value for a key. Stronger sources are read later and win.
@@ -117,7 +135,7 @@ const (
 
 // namedFields are the fields of the sections with names, by their prefixes.
 var namedFields = map[string][]string{
-	producersPrefix: {"target", "trust", "callers", "tls", "token_file"},
+	producersPrefix: append([]string{"target", "trust", "callers", "tls", "token_file"}, policyFields...),
 	brokersPrefix:   {"url", "url_file", "dead_letter_exchange"},
 	outboxPrefix:    {"dsn", "dsn_file", "producer", "table", "shards", "batch", "poll", "workers"},
 }
@@ -188,6 +206,9 @@ func (p *Producer) value(field string) value {
 		return text(p.TokenFile, checkFile)
 	case "callers":
 		return list(&p.Callers, 0, access.CheckCallerGlob)
+	}
+	if slices.Contains(policyFields, field) {
+		return p.policyValue(field)
 	}
 	return text(&p.Target, checkTarget)
 }

@@ -159,6 +159,16 @@ func example() string {
     #callers: []
     #tls: false
     #token_file: ""
+    #targets: []
+    #brokers: []
+    #exchanges: []
+    #routing_keys: []
+    #max_body: 1MiB
+    #max_unfinished: 1000000
+    #max_unfinished_bytes: 0B
+    #calls_per_second: 0
+    #burst: 0
+    #waiting_share: 0
 
 # Brokers beside the one of amqp.url, by their names.
 #brokers:

@@ -43,6 +43,7 @@ func (l *loading) checkRelations() {
 	}
 	l.checkLoopback()
 	l.checkBrokers()
+	l.checkPolicy()
 	l.checkOutbox()
 	l.checkCertificates()
 	l.checkOIDC()

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/msghandler/msghandler/internal/audit"
 	"github.com/msghandler/msghandler/internal/console/peerstats"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
@@ -48,9 +49,13 @@ type Metrics struct {
 	connections    *prometheus.CounterVec
 	events         *prometheus.CounterVec
 	posts          *prometheus.CounterVec
+	refusedCalls   *prometheus.CounterVec
+	auditDropped   prometheus.Counter
 	confirmBatches prometheus.Observer
 	publishBatches prometheus.Observer
 	deleteBatches  prometheus.Observer
+	reloadFailed   prometheus.Gauge
+	configRead     prometheus.Gauge
 	// rejected counts calls, and messages of batches, with the answer RESOURCE_EXHAUSTED.
 	rejected atomic.Int64
 	// longestOverdue is for how long the worst message is overdue for its verdict, in nanoseconds.
@@ -65,8 +70,10 @@ func NewMetrics() *Metrics {
 	m.countStore()
 	m.countCalls()
 	m.countEvents()
+	m.countAudit()
+	m.reloadFailed, m.configRead = newReloads()
 	m.beginAtZero()
-	m.registry.MustRegister(peerCollector{m.peers}, refusalCollector{&m.refusals},
+	m.registry.MustRegister(peerCollector{m.peers}, refusalCollector{&m.refusals}, m.reloadFailed, m.configRead,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
 	return m
@@ -165,6 +172,26 @@ func (m *Metrics) countCalls() {
 	m.callTime = m.secondsBy("msghandler_call_seconds", "How long calls of the API took, waits for a fate included.",
 		"method")
 }
+
+// countAudit registers the metrics of the audit trail.
+func (m *Metrics) countAudit() {
+	m.refusedCalls = m.counters("msghandler_refused_calls_total",
+		"Calls that were refused because of their caller, by what the caller lacks: identity (a valid credential), role "+
+			"(of an operator), producer (it may not call as the producer) or policy (of the producer).", "reason")
+	for _, kind := range []audit.Refusal{audit.ByIdentity, audit.ByRole, audit.ByProducer, audit.ByPolicy} {
+		m.RefusedCalls(kind, 0)
+	}
+	m.auditDropped = m.counter("msghandler_audit_dropped_total",
+		"Audit records that Redis has not, because it took none for too long. The log has them.")
+}
+
+// RefusedCalls implements audit.Metrics.
+func (m *Metrics) RefusedCalls(kind audit.Refusal, calls int64) {
+	m.refusedCalls.WithLabelValues(string(kind)).Add(float64(calls))
+}
+
+// AuditDropped implements audit.Metrics.
+func (m *Metrics) AuditDropped(records int) { m.auditDropped.Add(float64(records)) }
 
 // countEvents registers the metrics of events.
 func (m *Metrics) countEvents() {

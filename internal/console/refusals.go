@@ -23,7 +23,7 @@ type refusalCollector struct{ refusals *peerstats.Refusals }
 var refusalsDesc = prometheus.NewDesc("msghandler_refusals_total",
 	"Calls of a producer, and messages of its batches, that were refused for good: "+
 		"CALLBACK_FORBIDDEN (callbacks.allow), CALLER_FORBIDDEN (its rights), UNAUTHENTICATED (it shows no valid identity), "+
-		"or INVALID_ARGUMENT (of SendHalfMessage and SendHalfMessages).",
+		"POLICY_FORBIDDEN (its policy), or INVALID_ARGUMENT (of SendHalfMessage and SendHalfMessages).",
 	[]string{"producer", "reason"}, nil)
 
 // Describe implements prometheus.Collector.

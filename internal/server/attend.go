@@ -87,7 +87,7 @@ func (s *Server) hello(ctx context.Context, first *msghandlerv1.AttendRequest) (
 		}
 	}
 	if err := c.err(); err != nil {
-		return attend.Hello{}, s.refuse(h.GetProducer(), err)
+		return attend.Hello{}, s.refuse(ctx, h.GetProducer(), err)
 	}
 	noteRequest(ctx, h)
 	parallel := int(h.GetParallel())

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"strings"
 
 	"google.golang.org/grpc/metadata"
 
@@ -51,16 +50,20 @@ func (s *Server) permitted(ctx context.Context, method string, request any) (acc
 func (s *Server) authorize(ctx context.Context, method string, request any) (context.Context, error) {
 	caller, err := s.permitted(ctx, method, request)
 	if err != nil {
-		return nil, s.refuseCaller(ctx, method, producerOf(request), err)
+		return nil, s.refuseCaller(access.With(ctx, caller), method, producerOf(request), err)
 	}
 	return access.With(ctx, caller), nil
 }
 
 // refuseCaller answers a call that is refused because of its caller. Every such refusal comes here. A caller who cannot
 // be checked now is not refused for good, and needs nothing from operators of the coordinator.
-func (s *Server) refuseCaller(_ context.Context, method, producer string, err error) error {
-	if needs[method].asProducer && !errors.Is(err, access.ErrUnavailable) {
-		s.reportRefusal(producer, err)
+func (s *Server) refuseCaller(ctx context.Context, method, producer string, err error) error {
+	if errors.Is(err, access.ErrUnavailable) {
+		return s.fail(method, err, halfmsg.None)
+	}
+	s.recordRefusal(ctx, method, producer, err)
+	if needs[method].asProducer {
+		s.reportRefusal(ctx, producer, err)
 	}
 	return s.fail(method, err, halfmsg.None)
 }
@@ -72,12 +75,12 @@ func permits(caller access.Identity, method string, request any) error {
 	case !known:
 		return lacks(caller, fmt.Sprintf("call %.100q, which this coordinator opens to nobody", method))
 	case need.asProducer && request != nil && !caller.MayCallAs(producerOf(request)):
-		return lacks(caller, fmt.Sprintf("call as producer %.100q; %s", producerOf(request), granted(caller,
-			"the producers of the token", "access.oidc_producers_claim", "grpc.callers", "producers.NAME.callers")))
+		return lacks(caller, fmt.Sprintf("call as producer %.100q: %s grants the right", producerOf(request),
+			keys(caller, "the producers of the token", "access.oidc_producers_claim", "producers.NAME.callers or grpc.callers")))
 	case caller.Role < need.role:
-		return lacks(caller, fmt.Sprintf("use %s of the admin API: it has the role %s, and needs %s; %s",
-			path.Base(method), caller.Role, need.role, granted(caller, "the role of the token", "access.oidc_roles_claim",
-				fmt.Sprintf("access.%ss", need.role), "grpc.admins")))
+		return lacks(caller, fmt.Sprintf("use %s of the admin API with the role %s; the method needs %s: %s grants the role",
+			path.Base(method), caller.Role, need.role,
+			keys(caller, "the role of the token", "access.oidc_roles_claim", "access."+need.role.String()+"s or grpc.admins")))
 	}
 	return nil
 }
@@ -91,16 +94,15 @@ func lacks(caller access.Identity, what string) error {
 	return &callerError{errCaller, fmt.Sprintf("%.200s may not %s", caller, what)}
 }
 
-// granted says which of the keys grants a right, or what else does for the kind of a caller.
-func granted(caller access.Identity, ofToken, ofJWT string, keys ...string) string {
+// keys name what grants a right to a caller: the rules, and what its source knows.
+func keys(caller access.Identity, ofToken, ofJWT, rules string) string {
 	switch caller.Kind {
 	case access.Token:
-		keys = append(keys, ofToken)
+		return ofToken + ", " + rules
 	case access.JWT:
-		keys = append(keys, ofJWT)
+		return ofJWT + ", " + rules
 	}
-	last := len(keys) - 1
-	return strings.Join(keys[:last], ", ") + " or " + keys[last] + " grants it"
+	return rules
 }
 
 // producerOf is the producer that a request names; empty where it names none.

@@ -162,15 +162,15 @@ func refused(t *testing.T, what string, err error, want bool) {
 func TestARefusalNamesCallerAndKey(t *testing.T) {
 	t.Parallel()
 	a := certstest.NewAuthority(t)
-	log := &logged{}
+	trail := &recorded{}
 	_, address := guarded(t, a, access.Rules{
 		Admins: []string{"ops.shop"}, Callers: []string{"orders.shop"},
-	}, func(c *server.Config) { c.Logger = slog.New(slog.NewTextHandler(log, nil)) })
+	}, trail.keep)
 	conn := as(t, a, address, "stock.shop")
 	_, err := msghandlerv1.NewAdminServiceClient(conn).GetStats(t.Context(), &msghandlerv1.GetStatsRequest{})
 	wantText(t, err, "certificate dns:stock.shop", "the admin API", "grpc.admins", "access.viewers")
-	if said := log.String(); !strings.Contains(said, "level=WARN") || !strings.Contains(said, "stock.shop") {
-		t.Errorf("the log says %q", said)
+	if said := trail.String(); !strings.Contains(said, "stock.shop") {
+		t.Errorf("recorded %s", said)
 	}
 	_, err = msghandlerv1.NewMessageHandlerServiceClient(conn).SendHalfMessage(t.Context(), good("1"))
 	wantText(t, err, "certificate dns:stock.shop", `"orders"`, "grpc.callers", "producers.NAME.callers")
@@ -185,21 +185,21 @@ func wantText(t *testing.T, err error, parts ...string) {
 	}
 }
 
-// The log names the certificate of the caller who discarded a message.
-func TestTheLogNamesTheCertificate(t *testing.T) {
+// The record of a discarded message names the certificate of the caller.
+func TestRecordNamesTheCertificate(t *testing.T) {
 	t.Parallel()
 	a := certstest.NewAuthority(t)
-	log := &logged{}
-	h, address := guarded(t, a, access.Rules{},
-		func(c *server.Config) { c.Logger = slog.New(slog.NewTextHandler(log, nil)) })
+	trail := &recorded{}
+	h, address := guarded(t, a, access.Rules{}, trail.keep)
 	h.store.put("orders", "1", halfmsg.Dead)
 	_, err := msghandlerv1.NewAdminServiceClient(as(t, a, address, "anna.ops.shop")).DiscardMessages(t.Context(),
 		&msghandlerv1.DiscardMessagesRequest{Names: []*msghandlerv1.MessageName{{Producer: "orders", Id: "1"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if said := log.String(); !strings.Contains(said, `by=dns:anna.ops.shop from=127.0.0.1:`) {
-		t.Errorf("the log says %q", said)
+	if said := trail.String(); !strings.Contains(said, `By:dns:anna.ops.shop`) ||
+		!strings.Contains(said, `From:127.0.0.1:`) {
+		t.Errorf("recorded %s", said)
 	}
 }
 

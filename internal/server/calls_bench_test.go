@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"net/http"
+	"strconv"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -12,6 +13,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/server"
+	"github.com/msghandler/msghandler/internal/server/policy"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -93,4 +96,32 @@ func cpuTime(b *testing.B) int64 {
 		b.Fatal(err)
 	}
 	return usage.Utime.Nano() + usage.Stime.Nano()
+}
+
+// BenchmarkHalfMessages measures batches of 100 half messages without policies, with policies of others, and with rules
+// of every kind.
+func BenchmarkHalfMessages(b *testing.B) {
+	free, ruled := policy.NewBook(policy.Places{}), policy.NewBook(policy.Places{Messages: 10_000, Batches: 16})
+	free.Use(policy.Set{Named: map[string]policy.Rules{"bills": {MaxBody: 1}}})
+	ruled.Use(policy.Set{Others: policy.Rules{
+		Exchanges: []string{"stock", "shop"}, RoutingKeys: []string{"*.sent", "pa*"}, MaxBytes: 1 << 60,
+		CallsPerSecond: 1_000_000_000, WaitingShare: 100,
+	}})
+	for _, of := range []struct {
+		name string
+		book *policy.Book
+	}{{"none", nil}, {"others", free}, {"rules", ruled}} {
+		b.Run(of.name, func(b *testing.B) {
+			h := open(b, func(c *server.Config) { c.Policies = of.book })
+			h.store.fail = halfmsg.ErrExists // so that the store of the test stays small
+			r := batchOf()
+			for i := range 100 {
+				r.Messages = append(r.Messages, good(strconv.Itoa(i)).GetMessage())
+			}
+			callAll(b, func(int64) error {
+				_, err := h.producers.SendHalfMessages(b.Context(), r)
+				return err
+			})
+		})
+	}
 }

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/msghandler/msghandler/internal/access"
+	"github.com/msghandler/msghandler/internal/audit"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/server/submit"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
@@ -19,8 +20,6 @@ const (
 	maxChange = 10_000
 	// changePage is how many messages are changed at a time.
 	changePage = 500
-	// namesPerLine is how many names a log line holds.
-	namesPerLine = 100
 )
 
 // change is a retry or a discard: the same request with another move at its end.
@@ -28,11 +27,12 @@ type change struct {
 	server *Server
 	call   string
 	event  halfmsg.Event
-	// done is the log line for changed messages.
-	done string
-	do   func(ctx context.Context, names []halfmsg.Name) []halfmsg.Result
+	action audit.Action
+	do     func(ctx context.Context, names []halfmsg.Name) []halfmsg.Result
 
 	reason string
+	// filter selects the messages that the request does not name.
+	filter string
 	dry    bool
 	// expected is the state that named messages must be in to be discarded; None is any.
 	expected halfmsg.State
@@ -65,7 +65,7 @@ type changed struct {
 func (o *operators) RetryMessages(
 	ctx context.Context, r *msghandlerv1.RetryMessagesRequest,
 ) (*msghandlerv1.RetryMessagesResponse, error) {
-	c := change{server: o.server, call: "RetryMessages", event: halfmsg.EventRetry, done: "messages retried"}
+	c := change{server: o.server, call: "RetryMessages", event: halfmsg.EventRetry, action: audit.Retry}
 	c.do = func(ctx context.Context, names []halfmsg.Name) []halfmsg.Result {
 		return o.server.config.Inspector.Retry(ctx, names, callerOf(ctx), c.reason)
 	}
@@ -83,7 +83,7 @@ func (o *operators) DiscardMessages(
 	ctx context.Context, r *msghandlerv1.DiscardMessagesRequest,
 ) (*msghandlerv1.DiscardMessagesResponse, error) {
 	c := change{
-		server: o.server, call: "DiscardMessages", event: halfmsg.EventDiscard, done: "messages discarded",
+		server: o.server, call: "DiscardMessages", event: halfmsg.EventDiscard, action: audit.Discard,
 		do: func(ctx context.Context, names []halfmsg.Name) []halfmsg.Result {
 			return o.server.config.Inspector.Discard(ctx, names, stateOf(r.GetState()))
 		},
@@ -113,6 +113,7 @@ func (c *change) run(ctx context.Context, r changeRequest) (changed, error) {
 	if err != nil {
 		return changed{}, err
 	}
+	c.filter = filterText(query)
 	return c.byState(ctx, query, limitOf(r.GetLimit()))
 }
 
@@ -250,8 +251,8 @@ func (c *change) list(ctx context.Context, query halfmsg.Query) (halfmsg.Page, e
 	return c.server.config.Inspector.List(ctx, query)
 }
 
-// apply makes the move for each name, wakes the loops that go on with the messages, and logs the change. A dry run only
-// predicts the results.
+// apply makes the move for each name, wakes the loops that go on with the messages, and records the change. A dry run
+// only predicts the results.
 func (c *change) apply(ctx context.Context, names []halfmsg.Name) ([]halfmsg.Result, int64) {
 	if len(names) == 0 {
 		return nil, 0
@@ -265,20 +266,20 @@ func (c *change) apply(ctx context.Context, names []halfmsg.Name) ([]halfmsg.Res
 	if c.server.tails.Observing() {
 		c.server.tails.Moved(submit.Moves(results, func(i int) halfmsg.Name { return names[i] }))
 	}
-	var done []string
+	c.record(ctx, names, results)
+	var done int64
 	woken := map[halfmsg.State]struct{}{}
-	for i, r := range results {
+	for _, r := range results {
 		if r.Err != nil {
 			continue
 		}
-		done = append(done, names[i].String())
+		done++
 		if _, already := woken[r.State]; !already && c.event == halfmsg.EventRetry {
 			woken[r.State] = struct{}{}
 			c.server.config.Pipeline.Due(r.State)
 		}
 	}
-	c.log(ctx, done)
-	return results, int64(len(done))
+	return results, done
 }
 
 // predict returns the results of a change without making it.
@@ -299,15 +300,6 @@ func (c *change) predict(ctx context.Context, names []halfmsg.Name) (results []h
 		results = append(results, halfmsg.Result{State: to, Err: err})
 	}
 	return results, legal
-}
-
-// log writes who changed which messages, and why. Each message is named: nothing else remains of a discarded message.
-// Every change of an operator comes here.
-func (c *change) log(ctx context.Context, names []string) {
-	for part := range slices.Chunk(names, namesPerLine) {
-		c.server.config.Logger.InfoContext(ctx, c.done,
-			"count", len(part), "by", callerOf(ctx), "from", addressOf(ctx), "reason", c.reason, "names", part)
-	}
 }
 
 // callerOf names the caller of a call: by the identity, or else by the address.

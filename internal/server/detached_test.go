@@ -3,7 +3,6 @@ package server_test
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -71,7 +70,7 @@ func TestAWriteOutlivesItsCaller(t *testing.T) {
 	for call, tc := range map[string]struct {
 		state halfmsg.State
 		do    func(ctx context.Context, h *house) error
-		done  func(h *house, log string) bool
+		done  func(h *house, records string) bool
 	}{
 		"SubmitAll": {
 			halfmsg.Pending,
@@ -87,7 +86,9 @@ func TestAWriteOutlivesItsCaller(t *testing.T) {
 				_, err := h.operators.RetryMessages(ctx, &msghandlerv1.RetryMessagesRequest{Names: names})
 				return err
 			},
-			func(h *house, log string) bool { return len(h.wakes()) == 1 && strings.Contains(log, "orders/2") },
+			func(h *house, records string) bool {
+				return len(h.wakes()) == 1 && strings.Contains(records, "orders/2")
+			},
 		},
 		"DiscardMessages": {
 			halfmsg.Dead,
@@ -95,15 +96,15 @@ func TestAWriteOutlivesItsCaller(t *testing.T) {
 				_, err := h.operators.DiscardMessages(ctx, &msghandlerv1.DiscardMessagesRequest{Names: names})
 				return err
 			},
-			func(_ *house, log string) bool { return strings.Contains(log, "orders/2") },
+			func(_ *house, records string) bool { return strings.Contains(records, "orders/2") },
 		},
 	} {
 		t.Run(call, func(t *testing.T) {
 			t.Parallel()
 			s := &slow{store: newStore(), entered: make(chan struct{}), gate: make(chan struct{})}
-			log, left := &logged{}, make(chan struct{})
+			trail, left := &recorded{}, make(chan struct{})
 			h := open(t, func(c *server.Config) {
-				c.Intake, c.Inspector, c.Logger = s, s, slog.New(slog.NewTextHandler(log, nil))
+				c.Intake, c.Inspector, c.Audit = s, s, trail
 				c.Interceptors = []grpc.UnaryServerInterceptor{func(
 					ctx context.Context, r any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler,
 				) (any, error) {
@@ -122,7 +123,7 @@ func TestAWriteOutlivesItsCaller(t *testing.T) {
 			wantCode(t, <-answered, codes.Canceled)
 			<-left // the server knows of it
 			close(s.gate)
-			eventually(t, "what was written is seen to", func() bool { return tc.done(h, log.String()) })
+			eventually(t, "what was written is seen to", func() bool { return tc.done(h, trail.String()) })
 		})
 	}
 }

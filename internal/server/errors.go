@@ -20,6 +20,7 @@ import (
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/loglimit"
 	"github.com/msghandler/msghandler/internal/server/guard"
+	"github.com/msghandler/msghandler/internal/server/policy"
 	"github.com/msghandler/msghandler/internal/server/submit"
 )
 
@@ -45,7 +46,23 @@ var faultTable = []fault{
 	{halfmsg.ErrFull, codes.ResourceExhausted, "STORE_FULL", "the store has no more room; nothing was stored", true},
 	{
 		halfmsg.ErrOverQuota, codes.ResourceExhausted, "PRODUCER_QUOTA",
-		"the producer has as many unfinished messages as it may have; nothing was stored", true,
+		"the producer has as many unfinished messages as it may have (producers.NAME.max_unfinished, or else " +
+			"limits.unfinished); nothing was stored", true,
+	},
+	{
+		policy.ErrBytes, codes.ResourceExhausted, "PRODUCER_BYTES",
+		"the producer's unfinished messages have as many bytes as they may have (producers.NAME.max_unfinished_bytes, " +
+			"or else policy.max_unfinished_bytes); nothing was stored", true,
+	},
+	{
+		policy.ErrRate, codes.ResourceExhausted, "PRODUCER_RATE",
+		"the producer sends more messages a second than it may (producers.NAME.calls_per_second, or else " +
+			"policy.calls_per_second); nothing was stored", true,
+	},
+	{
+		policy.ErrShare, codes.ResourceExhausted, "PRODUCER_SHARE",
+		"the producer holds its share of the places for waiting (producers.NAME.waiting_share, or else " +
+			"policy.waiting_share); nothing was stored", true,
 	},
 	{
 		halfmsg.ErrNoBrokersYet, codes.Unavailable, "NO_BROKERS_YET",
@@ -86,6 +103,10 @@ var faultTable = []fault{
 	{halfmsg.ErrIllegal, codes.FailedPrecondition, "WRONG_STATE", "not allowed in the message's state", false},
 	{halfmsg.ErrCorrupt, codes.DataLoss, "RECORD_UNREADABLE", "the stored record cannot be read", false},
 	{halfmsg.ErrForbidden, codes.PermissionDenied, "CALLBACK_FORBIDDEN", "the callback target is not allowed", false},
+	{
+		policy.ErrForbidden, codes.PermissionDenied, "POLICY_FORBIDDEN", "the policy of the producer forbids the message",
+		false,
+	},
 	{errCaller, codes.PermissionDenied, "CALLER_FORBIDDEN", "the caller may not do this", false},
 	{access.ErrUnauthenticated, codes.Unauthenticated, "UNAUTHENTICATED", "show a client certificate or a token", false},
 	{
@@ -153,6 +174,10 @@ func translate(err error, state halfmsg.State) *status.Status {
 	if state != halfmsg.None {
 		info.Metadata = map[string]string{"state": state.String()}
 	}
+	var forbidden *policy.ForbiddenError
+	if errors.As(err, &forbidden) {
+		info.Metadata = map[string]string{"field": forbidden.Field, "key": forbidden.Key}
+	}
 	details := []protoadapt.MessageV1{info}
 	if f.retry {
 		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(retryAfter)})
@@ -213,10 +238,7 @@ func (f *faults) note(call string, err error) {
 	case codes.Unavailable, codes.Unknown, codes.ResourceExhausted:
 		level = slog.LevelWarn
 	default:
-		if !errors.Is(err, errCaller) && !errors.Is(err, access.ErrUnauthenticated) {
-			return
-		}
-		level = slog.LevelWarn // its caller cannot fix the permissions, and may be an attacker
+		return // the caller can fix it, or it is in the audit trail
 	}
 	suppressed, due := f.logged.Due(kind.reason)
 	if !due {

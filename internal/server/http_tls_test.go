@@ -90,13 +90,12 @@ func waysWithTLS(t *testing.T, a *certstest.Authority, address string, names ...
 	}
 }
 
-// The log names the certificate of a caller in every protocol.
-func TestTheLogNamesTheCertificateByHTTP(t *testing.T) {
+// The record of a change names the certificate of the caller in every protocol.
+func TestRecordNamesTheCertificateByHTTP(t *testing.T) {
 	t.Parallel()
 	a := certstest.NewAuthority(t)
-	log := &logged{}
-	h, address := guarded(t, a, access.Rules{},
-		func(c *server.Config) { c.Logger = slog.New(slog.NewTextHandler(log, nil)) })
+	trail := &recorded{}
+	h, address := guarded(t, a, access.Rules{}, trail.keep)
 	for i, by := range waysWithTLS(t, a, address, "anna.ops.shop") {
 		h.store.put("orders", "1", halfmsg.Dead)
 		if err := by.call(msghandlerv1.AdminService_DiscardMessages_FullMethodName, &msghandlerv1.DiscardMessagesRequest{
@@ -104,8 +103,9 @@ func TestTheLogNamesTheCertificateByHTTP(t *testing.T) {
 		}); err != nil {
 			t.Errorf("%s: %v", by.name, err)
 		}
-		if n := strings.Count(log.String(), `by=dns:anna.ops.shop from=127.0.0.1:`); n != i+1 {
-			t.Errorf("%s: the log says %q", by.name, log)
+		records := trail.String()
+		if strings.Count(records, `By:dns:anna.ops.shop`) != i+1 || strings.Count(records, `From:127.0.0.1:`) != i+1 {
+			t.Errorf("%s: recorded %s", by.name, records)
 		}
 	}
 }

@@ -51,6 +51,13 @@ func (l *localOperators) DiscardMessages(
 	return callLocally(ctx, l, msghandlerv1.AdminService_DiscardMessages_FullMethodName, r, l.operators.DiscardMessages)
 }
 
+// ListAudit implements AdminService.
+func (l *localOperators) ListAudit(
+	ctx context.Context, r *msghandlerv1.ListAuditRequest,
+) (*msghandlerv1.ListAuditResponse, error) {
+	return callLocally(ctx, l, msghandlerv1.AdminService_ListAudit_FullMethodName, r, l.operators.ListAudit)
+}
+
 // TailMessages implements AdminService.
 func (l *localOperators) TailMessages(
 	r *msghandlerv1.TailMessagesRequest, stream grpc.ServerStreamingServer[msghandlerv1.TailMessagesResponse],

@@ -3,7 +3,6 @@ package server_test
 import (
 	"bytes"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -13,7 +12,6 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
-	"github.com/msghandler/msghandler/internal/server"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -165,8 +163,8 @@ func (l *logged) String() string {
 
 func TestRetryAndDiscardByName(t *testing.T) {
 	t.Parallel()
-	log := &logged{}
-	h := open(t, func(c *server.Config) { c.Logger = slog.New(slog.NewTextHandler(log, nil)) })
+	trail := &recorded{}
+	h := open(t, trail.keep)
 	h.store.put("orders", "dead", halfmsg.Dead)
 	h.store.put("orders", "lost", halfmsg.Abandoned)
 	h.store.put("orders", "done", halfmsg.Done)
@@ -199,19 +197,21 @@ func TestRetryAndDiscardByName(t *testing.T) {
 	if err != nil || discarded.GetDiscarded() != 1 || !slices.Equal(codesOf(discarded.GetOutcomes()), want) {
 		t.Errorf("got %v, %v", discarded, err)
 	}
-	for _, part := range []string{
-		`"messages discarded" count=1 by=127.0.0.1:`, `reason="test orders"`, "orders/lost", "orders/dead",
+	lines := trail.take()
+	for i, want := range []string{
+		`retry done /orders [orders/dead orders/lost] filter="" reason="the queue is back"`,
+		`discard done /orders [orders/lost] filter="" reason="test orders"`,
 	} {
-		if !strings.Contains(log.String(), part) {
-			t.Errorf("the log does not hold %s:\n%s", part, log)
+		if !strings.Contains(lines[i], want) {
+			t.Errorf("recorded %q, want %s", lines, want)
 		}
 	}
 }
 
 func TestRetryAndDiscardByState(t *testing.T) {
 	t.Parallel()
-	log := &logged{}
-	h := open(t, func(c *server.Config) { c.Logger = slog.New(slog.NewTextHandler(log, nil)) })
+	trail := &recorded{}
+	h := open(t, trail.keep)
 	const all = 1200
 	for i := range all {
 		h.store.put("orders", fmt.Sprint(i), halfmsg.Dead)
@@ -225,8 +225,8 @@ func TestRetryAndDiscardByState(t *testing.T) {
 	if err != nil || first.GetDiscarded() != 1000 || !first.GetMore() {
 		t.Fatalf("got %v, %v", first, err)
 	}
-	if n := strings.Count(log.String(), "orders/"); n != 1000 {
-		t.Errorf("the log names %d of the 1,000 that were discarded", n)
+	if n := strings.Count(fmt.Sprint(trail.take()), "orders/"); n != 1000 {
+		t.Errorf("%d are recorded of the 1,000 that were discarded", n)
 	}
 	second, err := h.operators.RetryMessages(
 		t.Context(),

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/server/policy"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -24,6 +26,7 @@ type origin struct {
 	target       string
 	confirmAfter time.Duration
 	trace        string
+	policy       *policy.Producer
 }
 
 // origin checks the part of a request that its messages have in common.
@@ -31,7 +34,9 @@ func (s *Server) origin(
 	ctx context.Context, c *check, producer, target string, confirmAfter *durationpb.Duration,
 ) (origin, error) {
 	o := origin{producer: producer, confirmAfter: s.config.ConfirmAfter, trace: traceOf(ctx)}
-	c.producer("producer", producer)
+	if c.producer("producer", producer); c.found == nil {
+		o.policy = s.config.Policies.Of(producer)
+	}
 	if confirmAfter != nil {
 		o.confirmAfter = c.duration("confirm_after", confirmAfter, maxConfirmAfter)
 	}
@@ -50,6 +55,7 @@ func (s *Server) origin(
 	case target != "":
 		// Without a named target no target is stored: Confirm then uses the target that is configured at the time.
 		o.target = resolved
+		return o, o.policy.CheckTarget(resolved)
 	}
 	return o, nil
 }
@@ -74,9 +80,9 @@ func (s *Server) attended(ctx context.Context, c *check, producer string) (bool,
 }
 
 // originFailed answers a request whose origin is refused, or cannot be checked now.
-func (s *Server) originFailed(call, producer string, err error) error {
-	if errors.Is(err, halfmsg.ErrForbidden) {
-		return s.refuse(producer, err)
+func (s *Server) originFailed(ctx context.Context, call, producer string, err error) error {
+	if errors.Is(err, halfmsg.ErrForbidden) || errors.Is(err, policy.ErrForbidden) {
+		return s.refuse(ctx, producer, err)
 	}
 	return s.fail(call, err, halfmsg.None)
 }
@@ -89,6 +95,7 @@ func (s *Server) build(c *check, o origin, m *msghandlerv1.Message) halfmsg.Mess
 	}
 	c.path += "."
 	c.message(m, s.config.Limits.Body, s.config.Brokers)
+	c.ownBody(o, len(m.GetBody()))
 	return halfmsg.Message{
 		Name:     halfmsg.Name{Producer: o.producer, ID: m.GetId()},
 		Broker:   m.GetBroker(),
@@ -107,14 +114,14 @@ func (p *producers) SendHalfMessage(
 	c := &check{}
 	o, err := p.server.origin(ctx, c, r.GetProducer(), r.GetCallbackTarget(), r.GetConfirmAfter())
 	if err != nil {
-		return nil, p.server.originFailed(call, r.GetProducer(), err)
+		return nil, p.server.originFailed(ctx, call, r.GetProducer(), err)
 	}
 	c.path = "message"
 	message := p.server.build(c, o, r.GetMessage())
-	if err := c.err(); err != nil {
-		return nil, p.server.refuse(r.GetProducer(), err)
+	if err := cmp.Or(c.err(), o.mayName(c, &message)); err != nil {
+		return nil, p.server.refuse(ctx, r.GetProducer(), err)
 	}
-	result, err := p.server.submits.Create(ctx, message)
+	result, err := p.server.create(ctx, o.policy, message)
 	if err = errors.Join(err, result.Err); err != nil {
 		return nil, p.server.fail(call, err, result.State)
 	}
@@ -129,39 +136,17 @@ func (p *producers) SendHalfMessages(
 	c := &check{}
 	o, err := p.server.origin(ctx, c, r.GetProducer(), r.GetCallbackTarget(), r.GetConfirmAfter())
 	if err != nil {
-		return nil, p.server.originFailed(call, r.GetProducer(), err)
+		return nil, p.server.originFailed(ctx, call, r.GetProducer(), err)
 	}
 	c.count("messages", len(r.GetMessages()))
 	if err := c.err(); err != nil {
-		return nil, p.server.refuse(r.GetProducer(), err)
+		return nil, p.server.refuse(ctx, r.GetProducer(), err)
 	}
 	results, err := p.createAll(ctx, o, r.GetMessages())
 	if err = errors.Join(err, halted(results)); err != nil {
 		return nil, p.server.fail(call, err, halfmsg.None)
 	}
 	return &msghandlerv1.SendHalfMessagesResponse{Outcomes: p.server.outcomes(call, results)}, nil
-}
-
-// createAll judges each message alone and stores the valid messages.
-func (p *producers) createAll(
-	ctx context.Context, o origin, messages []*msghandlerv1.Message,
-) ([]halfmsg.Result, error) {
-	results := make([]halfmsg.Result, len(messages))
-	valid := make([]halfmsg.Message, len(messages))
-	var places []int
-	for i, m := range messages {
-		c := &check{path: item("messages", i)}
-		if valid[i] = p.server.build(c, o, m); c.found != nil {
-			results[i].Err = c.err()
-			p.server.reportRefusal(o.producer, results[i].Err)
-			continue
-		}
-		places = append(places, i)
-	}
-	if err := p.server.submits.CreateAll(ctx, valid, places, results); err != nil {
-		return nil, err
-	}
-	return results, nil
 }
 
 // Rollback implements MessageHandlerService.

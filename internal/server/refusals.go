@@ -1,19 +1,23 @@
 package server
 
-import "github.com/msghandler/msghandler/internal/halfmsg"
+import (
+	"context"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+)
 
 // reasonInvalid is the reason of a refusal that names fields, and so needs no reason in its ErrorInfo.
 const reasonInvalid = "INVALID_ARGUMENT"
 
 // refuse answers a call of a producer that must be fixed by the producer's team, or in the configuration of this
 // coordinator. The caller learns why; with the report, operators do too.
-func (s *Server) refuse(producer string, err error) error {
-	s.reportRefusal(producer, err)
+func (s *Server) refuse(ctx context.Context, producer string, err error) error {
+	s.reportRefusal(ctx, producer, err)
 	return translate(err, halfmsg.None).Err()
 }
 
 // reportRefusal reports one call, or one message of a batch, that is refused.
-func (s *Server) reportRefusal(producer string, err error) {
+func (s *Server) reportRefusal(ctx context.Context, producer string, err error) {
 	c := &check{}
 	if c.producer("producer", producer); c.found != nil {
 		producer = "" // it may hold anything
@@ -22,5 +26,6 @@ func (s *Server) reportRefusal(producer string, err error) {
 	if asInvalid(err) == nil {
 		reason = faultOf(err).reason
 	}
+	s.recordPolicyRefusal(ctx, producer, err)
 	s.config.Refused(producer, reason, cut(err.Error())) // both kinds are in words fit for the caller
 }

@@ -23,11 +23,13 @@ import (
 
 	"github.com/msghandler/msghandler/internal/access"
 	"github.com/msghandler/msghandler/internal/attend"
+	"github.com/msghandler/msghandler/internal/audit"
 	"github.com/msghandler/msghandler/internal/delivery"
 	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/server/guard"
 	"github.com/msghandler/msghandler/internal/server/httpapi"
+	"github.com/msghandler/msghandler/internal/server/policy"
 	"github.com/msghandler/msghandler/internal/server/submit"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
@@ -60,9 +62,11 @@ type Config struct {
 	Attendance *attend.Hub
 	// Trusted says whether a producer's Submit is its verdict. Default: no producer's.
 	Trusted func(producer string) bool
+	// Policies say what producers may name and hold. Nil: everything.
+	Policies *policy.Book
 	// Refused is called for each call of a producer, and each message of a batch, that is refused for good. producer is
-	// empty where the name is invalid. reason is CALLBACK_FORBIDDEN, CALLER_FORBIDDEN, UNAUTHENTICATED or
-	// INVALID_ARGUMENT. Refused must not block. May be nil.
+	// empty where the name is invalid. reason is CALLBACK_FORBIDDEN, CALLER_FORBIDDEN, UNAUTHENTICATED,
+	// POLICY_FORBIDDEN or INVALID_ARGUMENT. Refused must not block. May be nil.
 	Refused func(producer, reason, cause string)
 	// Brokers are the names of the brokers that messages may name.
 	Brokers []string
@@ -98,6 +102,8 @@ type Config struct {
 	// recheck is how often the callers of open connections and streams are checked again. Tests choose less than
 	// recheckInterval.
 	recheck time.Duration
+	// Audit keeps records of changes and of calls that are refused because of their caller. May be nil.
+	Audit AuditTrail
 	// Interceptors see every unary call, before its request is checked; for metrics and traces. A panic in one
 	// is caught.
 	Interceptors []grpc.UnaryServerInterceptor
@@ -233,6 +239,9 @@ func (c Config) withHooks() Config {
 	c.recheck = cmp.Or(c.recheck, recheckInterval)
 	if c.Withdrawn == nil {
 		c.Withdrawn = func(credentials.AuthInfo) error { return nil }
+	}
+	if c.Audit == nil {
+		c.Audit = noTrail{audit.Nowhere}
 	}
 	c.Limits.calls = cmp.Or(c.Limits.calls, maxCalls)
 	c.Logger = cmp.Or(c.Logger, slog.Default())

@@ -76,7 +76,7 @@ func TestRetryAndDiscardNeedConfirmation(t *testing.T) {
 	b.do(chromedp.SendKeys(chromedp.CSS("[name=reason]"), "the exchange is back"))
 	b.click(".card button")
 	b.shows("1 message retried", "the exchange is back")
-	r.wrote(`msg="messages retried"`, `by="console, 127.0.0.1:`, `reason="the exchange is back"`, "orders/refused-000001")
+	r.wrote(`action=retry`, `from=127.0.0.1:`, `via=console`, `reason="the exchange is back"`, "orders/refused-000001")
 	b.do(chromedp.Reload()) // a form that is sent again
 	b.shows("Nothing was changed")
 	r.await(msghandlerv1.State_STATE_DEAD, 45)
@@ -93,7 +93,7 @@ func TestRetryAndDiscardNeedConfirmation(t *testing.T) {
 	b.click(".card button")
 	b.shows("2 messages discarded")
 	r.await(msghandlerv1.State_STATE_DEAD, 43)
-	r.wrote(`msg="messages discarded"`, `reason="test orders"`)
+	r.wrote(`msg="audit: change made"`, `action=discard`, `reason="test orders"`)
 
 	// All matching messages.
 	b.open("/messages?state=dead&producer=orders&error=no+exchange")
@@ -103,6 +103,17 @@ func TestRetryAndDiscardNeedConfirmation(t *testing.T) {
 	b.click(".card button")
 	b.shows("38 messages discarded")
 	r.await(msghandlerv1.State_STATE_DEAD, 5)
+
+	// The trail has each change, the newest first.
+	b.open("/audit")
+	b.shows("Audit", "discard done", "38 messages", `state=dead producer="orders"`, "all of them", "retry done",
+		"the exchange is back", "127.0.0.1:", "console")
+	b.open("/audit?action=retry")
+	b.lacks("discard done")
+	b.open("/audit?since=soon")
+	b.shows("an age is a number and a unit")
+	b.open("/audit?result=refused")
+	b.shows("No record here.")
 }
 
 // wrote fails the test when the log lacks a text.

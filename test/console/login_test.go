@@ -110,7 +110,7 @@ func TestLogInByToken(t *testing.T) {
 	b.do(chromedp.SendKeys(chromedp.CSS("[name=reason]"), "the exchange is back"))
 	b.click(".card button")
 	b.shows("1 message retried")
-	r.wrote(`msg="messages retried"`, "by=token:anna")
+	r.wrote("action=retry result=done by=token:anna")
 	b.open("/change?action=discard&all=1&state=dead")
 	b.shows("Your role does not allow this", "discarding messages needs the role admin")
 	b.fits("refused-phone-dark")
@@ -121,6 +121,8 @@ func TestLogInByToken(t *testing.T) {
 	b.shows("Log in with the token")
 	b.open("/messages")
 	b.shows("Log in with the token")
+	r.wrote(`action=login result=done by=token:anna`, `action=login result=refused`,
+		`action=logout result=done by=token:anna`, `via=console`)
 }
 
 // The overview renews itself. When the token is revoked, the page behind it is the login.

@@ -7,6 +7,7 @@ import (
 	"math"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -36,6 +37,7 @@ type scene struct {
 	undecided time.Duration
 	findings  []*msghandlerv1.Finding
 	records   []*msghandlerv1.MessageRecord
+	audited   []*msghandlerv1.AuditRecord
 	// reader looks at the scene.
 	reader access.Identity
 }
@@ -110,6 +112,12 @@ func (s *scene) DiscardMessages(
 	return &msghandlerv1.DiscardMessagesResponse{Discarded: int64(len(r.GetNames()))}, nil
 }
 
+func (s *scene) ListAudit(
+	context.Context, *msghandlerv1.ListAuditRequest,
+) (*msghandlerv1.ListAuditResponse, error) {
+	return &msghandlerv1.ListAuditResponse{Records: s.audited, NextPageToken: "next"}, nil
+}
+
 // hostile is a malicious producer's text, in every field.
 const hostile = "</script><script>window.hacked=1</script>\"'><img src=x onerror=\"window.hacked=1\"> " +
 	"${window.hacked=1} \u202Etxt.exe \x00\x1b[31m \U0001F4A3 é"
@@ -139,6 +147,12 @@ func TestHostileContentIsEscaped(t *testing.T) {
 			},
 		})
 	}
+	for _, result := range []string{"done", "refused", hostile} {
+		s.audited = append(s.audited, &msghandlerv1.AuditRecord{
+			Time: now, By: hostile, Kind: hostile, From: hostile, Via: hostile, Action: hostile, Producer: hostile, Count: 9,
+			Names: []string{hostile}, Filter: hostile, Reason: hostile, Result: result, Cause: hostile,
+		})
+	}
 	b := browse(t, s.serve(t))
 	harmless := func(where string) {
 		t.Helper()
@@ -149,6 +163,8 @@ func TestHostileContentIsEscaped(t *testing.T) {
 	}
 	b.open("/")
 	harmless("the overview")
+	b.open("/audit?by=" + url.QueryEscape(hostile))
+	harmless("the audit trail")
 	b.open("/messages?state=dead")
 	harmless("the list")
 	for i := range s.records {
@@ -216,10 +232,44 @@ func busy() *scene {
 	s.board.Published("", "stock", halfmsg.Acked, 98_420)
 	s.board.Published("", "invoices", halfmsg.Refused, 936)
 	s.board.Failed("", "invoices", fmt.Errorf("%s", noExchange))
+	s.audited = trail(now)
 	for i := range 60 {
 		s.records = append(s.records, dead(i, now))
 	}
 	return s
+}
+
+// trail is an afternoon of operators, and of a stranger.
+func trail(now time.Time) []*msghandlerv1.AuditRecord {
+	at := func(ago time.Duration) *timestamppb.Timestamp { return timestamppb.New(now.Add(-ago)) }
+	discard := func(names ...string) *msghandlerv1.AuditRecord {
+		return &msghandlerv1.AuditRecord{
+			Time: at(26 * time.Minute), By: "jwt:anna@example.com", Kind: "jwt", From: "10.20.3.4:51234", Via: "console",
+			Action: "discard", Producer: "orders", Names: names, Count: int64(len(names)), Result: "done",
+			Reason: "test orders of the load test, agreed with the orders team (OPS-1742)",
+		}
+	}
+	byFilter := discard("orders/2026-481100", "orders/2026-481101")
+	byFilter.Count, byFilter.Filter, byFilter.Action = 312, `state=dead producer="orders" exchange="invoices"`, "retry"
+	byFilter.Time, byFilter.Reason = at(4*time.Minute), "the exchange invoices is back"
+	return []*msghandlerv1.AuditRecord{
+		byFilter,
+		{
+			Time: at(9 * time.Minute), LastTime: at(8 * time.Minute), Kind: "anonymous", From: "203.0.113.77", Via: "grpc",
+			Action: "/msghandler.v1.AdminService/DiscardMessages", Count: 1841, Result: "refused", Refusal: "identity",
+			Cause: "an anonymous caller may not use DiscardMessages of the admin API; show a client certificate or a token",
+		},
+		discard("orders/2026-470001"),
+		{
+			Time: at(3 * time.Hour), Via: "config", Action: "reload", Result: "failed",
+			Cause: "producers.billing.quota: \"many\" is no number; the coordinator goes on with the configuration before it",
+		},
+		{
+			Time: at(5 * time.Hour), By: "dns:billing.svc.cluster.local", Kind: "certificate", From: "10.20.8.15", Via: "grpc",
+			Action: "/msghandler.v1.MessageHandlerService/Submit", Count: 1, Producer: "orders", Result: "refused",
+			Refusal: "producer", Cause: "certificate dns:billing.svc.cluster.local may not call as producer \"orders\"",
+		},
+	}
 }
 
 const noExchange = "NOT_FOUND - no exchange 'invoices' in vhost '/'"
@@ -285,6 +335,7 @@ func TestScreenshots(t *testing.T) {
 	b := browse(t, s.serve(t))
 	paths := map[string]string{
 		"overview": "/", "messages": "/messages?state=dead", "message": "/message?producer=orders&id=2026-481100",
+		"audit": "/audit",
 		"retry": "/change?action=retry&all=1&state=dead&exchange=invoices&error=no+exchange",
 	}
 	for _, screen := range []struct {

@@ -120,7 +120,7 @@ func TestHangupLeavesTheCoordinatorServing(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			p.says("SIGHUP changes nothing", 20*time.Second)
+			p.says("nothing has changed", 20*time.Second)
 			out, status := run(t, service.env, "stats")
 			if status != 0 || !strings.Contains(out, "pending") {
 				t.Errorf("stats after SIGHUP: exit status %d\n%s", status, out)

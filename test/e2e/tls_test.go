@@ -119,7 +119,7 @@ func TestEachPartyNeedsACertificate(t *testing.T) {
 	stranger := s.producer("orders", func() (*tls.Certificate, error) { return &good, nil }, "stock.shop")
 	err := stranger.Send(t.Context(), commits("2"), nothing)
 	if err == nil ||
-		!strings.Contains(err.Error(), `PermissionDenied: a certificate of stock.shop may not call as producer "orders"`) {
+		!strings.Contains(err.Error(), `PermissionDenied: certificate dns:stock.shop may not call as producer "orders"`) {
 		t.Errorf("another producer stored a message of orders: %v", err)
 	}
 	for name, c := range map[string]struct {
@@ -127,7 +127,7 @@ func TestEachPartyNeedsACertificate(t *testing.T) {
 		want   string
 	}{
 		"anna.ops.shop": {0, "sendable"},
-		"orders.shop":   {1, "may not use the admin API"},
+		"orders.shop":   {1, "may not use GetStats of the admin API with the role none"},
 		"":              {1, "--tls"}, // the reason arrives or not, depending on timing
 	} {
 		if said, status := s.asks(name, "stats"); status != c.status || !strings.Contains(said, c.want) {

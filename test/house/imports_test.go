@@ -9,7 +9,8 @@ import (
 // The ground: every room may import the ground.
 var (
 	ground = []string{
-		"proto/...", "internal/access", "internal/halfmsg", "internal/loop", "internal/escape", "internal/certs/...",
+		"proto/...", "internal/access", "internal/audit", "internal/halfmsg", "internal/loop", "internal/escape",
+		"internal/certs/...",
 		"internal/connlimit", "internal/loglimit", "internal/pacing", "internal/ground/address", "internal/ground/backoff",
 		"internal/ground/batch", "internal/ground/deadletter", "internal/ground/event", "internal/ground/files",
 		"internal/ground/lifecycle", "internal/ground/logtext", "internal/ground/sqldb", "internal/ground/typedname",
@@ -93,6 +94,13 @@ var rooms = []struct {
 		"a source of identities knows no server and no rule",
 	},
 	{
+		[]string{"internal/audit"},
+		[]string{
+			"internal/access", "internal/escape", "internal/loglimit", "internal/ground/backoff", "internal/ground/lifecycle",
+		},
+		"every room that changes or refuses records it, so it knows identities and nothing above them",
+	},
+	{
 		ground,
 		[]string{"internal/ground/backoff", "internal/ground/files", "internal/ground/lifecycle"},
 		"the ground imports nothing of ours, so that every room can import the ground",
@@ -126,6 +134,11 @@ var rooms = []struct {
 		[]string{"internal/server/httpapi"},
 		[]string{"internal/server/guard", "internal/ground/lifecycle"},
 		"it serves any gRPC service by HTTP, and knows no handler and no message",
+	},
+	{
+		[]string{"internal/server/policy"},
+		[]string{"internal/halfmsg", "internal/ground/typedname"},
+		"it decides about names and counts below any protocol",
 	},
 	{
 		[]string{"internal/server/submit"},
@@ -167,7 +180,9 @@ var rooms = []struct {
 	},
 	{
 		[]string{"internal/app/..."},
-		slices.Concat(ground, middle, loops, []string{"internal/access/...", "internal/delivery", "internal/attend"}),
+		slices.Concat(ground, middle, loops, []string{
+			"internal/access/...", "internal/delivery", "internal/attend", "internal/server/policy",
+		}),
 		"app puts the coordinator together; who uses the coordinator is above it",
 	},
 	{
@@ -334,6 +349,7 @@ var libraries = []struct {
 		[]string{"internal/demo/database"},
 		"the driver is the user's: a room that speaks SQL imports database/sql",
 	},
+	{"golang.org/x/time", []string{"internal/server/policy"}, "calls a second are counted in one room"},
 	{
 		"github.com/coreos/go-oidc",
 		[]string{"internal/access/oidc"},

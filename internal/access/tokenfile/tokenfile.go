@@ -19,6 +19,7 @@ import (
 // File is a file of tokens. The file is read again when it changes. A File is safe for concurrent use.
 type File struct {
 	tokens *files.Watched[string, index]
+	reader *reader
 }
 
 var _ access.Source = (*File)(nil)
@@ -38,8 +39,12 @@ func Open(path string, logger *slog.Logger) (*File, error) {
 	}
 	r.used = r.made
 	r.warnExposed()
-	return &File{watched}, nil
+	return &File{watched, r}, nil
 }
+
+// OnReload has tell called with the names of the tokens that each reload of the file adds and removes; a changed token
+// is in both. Call OnReload before the first Authenticate. The file is read when a token is shown.
+func (f *File) OnReload(tell func(added, removed []string)) { f.reader.tell = tell }
 
 // reader reads a file, and logs how the file changes.
 type reader struct {
@@ -47,6 +52,8 @@ type reader struct {
 	logger *slog.Logger
 	// made are the tokens of the last valid content, used those that were logged.
 	made, used []Token
+	// tell gets the names of a reload; may be nil.
+	tell func(added, removed []string)
 }
 
 func (r *reader) read() (string, error) {
@@ -64,8 +71,11 @@ func (r *reader) make(content string) (index, error) {
 }
 
 func (r *reader) reloaded() {
-	r.logger.Info("token file reloaded", "file", r.path, "added", namesWithout(r.made, r.used),
-		"removed", namesWithout(r.used, r.made))
+	added, removed := namesWithout(r.made, r.used), namesWithout(r.used, r.made)
+	r.logger.Info("token file reloaded", "file", r.path, "added", added, "removed", removed)
+	if r.tell != nil {
+		r.tell(added, removed)
+	}
 	r.used = r.made
 	r.warnExposed()
 }

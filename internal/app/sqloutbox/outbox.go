@@ -35,6 +35,8 @@ type Config struct {
 	Send config.Send
 	// MaxBody is the longest body, in bytes.
 	MaxBody int
+	// Forbidden says why the producer of a row may not send it now; nil: it may.
+	Forbidden func(broker, exchange, routingKey string) error
 	// Brokers are the brokers by name, with "" for the default broker.
 	Brokers map[string]sendloop.Broker
 	// Instance names the coordinator in claims.

@@ -123,6 +123,30 @@ func TestOnlyRefusalsOfTheBrokerAreRetried(t *testing.T) {
 	}
 }
 
+// TestForbiddenRowWaitsForThePolicy has a policy that forbids an exchange until a row has met it.
+func TestForbiddenRowWaitsForThePolicy(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "postgresql")
+	s.insert("id, routing_key", "'1', 'paid'")
+	met := make(chan struct{}, 1)
+	s.relay(func(c *sqloutbox.Config) {
+		c.Forbidden = func(broker, exchange, key string) error {
+			select {
+			case met <- struct{}{}:
+				return fmt.Errorf("%q, %q, %q is forbidden", broker, exchange, key)
+			default:
+				return nil
+			}
+		}
+	})
+	if d := s.take("paid"); d.MessageId != "1" {
+		t.Errorf("%+v", d)
+	}
+	servers.Eventually(t, 20*time.Second, "the row is sent after one refusal", func() bool {
+		return s.count("id = '1' AND state = 3 AND attempts = 1") == 1
+	})
+}
+
 func TestFailedRowIsCopiedToTheDeadLetterExchange(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "postgresql")

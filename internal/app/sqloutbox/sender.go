@@ -72,9 +72,14 @@ func (s *sender) judge(q *sqlmarker.Queued) *outbox.Result {
 		Id: m.ID, Broker: m.Broker, Exchange: m.Exchange, RoutingKey: m.RoutingKey, ContentType: m.ContentType,
 		Headers: m.Headers, Body: m.Body, Delay: durationpb.New(m.Delay),
 	}, s.config.MaxBody, s.named)
+	if err != nil {
+		return &outbox.Result{Fate: outbox.Refused, Err: err, Final: true}
+	}
+	// The policy may be another one soon: the row keeps its attempts.
+	err = s.config.Forbidden(m.Broker, m.Exchange, m.RoutingKey)
 	switch {
 	case err != nil:
-		return &outbox.Result{Fate: outbox.Refused, Err: err, Final: true}
+		return &outbox.Result{Fate: outbox.Refused, Err: err}
 	case q.Age < m.Delay:
 		return &outbox.Result{Fate: outbox.Early, In: m.Delay - q.Age}
 	}

@@ -112,7 +112,7 @@ func (s *site) relay(change ...func(*sqloutbox.Config)) *relaying {
 	r := &relaying{log: &servers.Log{}, metrics: prometheus.NewRegistry()}
 	c := sqloutbox.Config{
 		Name: "shop", Settings: s.settings(), Brokers: s.brokers, MaxBody: 1000, Instance: "test", Metrics: r.metrics,
-		Traffic: uncounted{},
+		Traffic: uncounted{}, Forbidden: func(string, string, string) error { return nil },
 		Send: config.Send{
 			Backoff: []time.Duration{20 * time.Millisecond}, ConfirmTimeout: 5 * time.Second, Lease: 10 * time.Second,
 		},

@@ -37,10 +37,17 @@ type Hangup func() (stops bool)
 func AlwaysStop() bool { return true }
 
 // TerminalClosed returns the Hangup of a daemon. A SIGHUP stops the daemon only if its controlling terminal has closed
-// since this call: the terminal's user has left. The sender of every other SIGHUP expects a daemon to reload.
-func TerminalClosed() Hangup {
+// since this call: the terminal's user has left. The sender of every other SIGHUP expects a daemon to reload. reload
+// must not block.
+func TerminalClosed(reload func()) Hangup {
 	before := hasTerminal()
-	return func() bool { return before && !hasTerminal() }
+	return func() bool {
+		if before && !hasTerminal() {
+			return true
+		}
+		reload()
+		return false
+	}
 }
 
 // hasTerminal says whether the process has a controlling terminal. When a terminal closes, the kernel detaches the
@@ -77,8 +84,6 @@ func UntilSignalled(
 			case got == syscall.SIGHUP && stopping:
 				continue
 			case got == syscall.SIGHUP && !stops():
-				logger.Info("SIGHUP changes nothing: the configuration is read at start only, and certificates are read again by " +
-					"themselves when they change; restart to change the configuration")
 				continue
 			case stopping:
 				return errStoppedAtOnce

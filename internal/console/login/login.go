@@ -58,6 +58,8 @@ type Config struct {
 	Show func(w http.ResponseWriter, r *http.Request, view View)
 	// Refused gets each refused proof: who came, and why the proof was refused. Default: nobody.
 	Refused func(r *http.Request, why string)
+	// LoggedIn and LoggedOut get each begin and end of a session, and whose session it is. Default: nobody.
+	LoggedIn, LoggedOut func(r *http.Request, who access.Identity)
 	// Logger gets the errors of the issuer. Default slog.Default().
 	Logger *slog.Logger
 }
@@ -94,6 +96,12 @@ func New(config Config) *Gate {
 	config.Age = cmp.Or(config.Age, defaultAge)
 	if config.Refused == nil {
 		config.Refused = func(*http.Request, string) {}
+	}
+	if config.LoggedIn == nil {
+		config.LoggedIn = func(*http.Request, access.Identity) {}
+	}
+	if config.LoggedOut == nil {
+		config.LoggedOut = func(*http.Request, access.Identity) {}
 	}
 	if len(config.Secret) == 0 {
 		config.Secret = make([]byte, sha256.Size)

@@ -70,11 +70,17 @@ func (g *Gate) begin(w http.ResponseWriter, r *http.Request, p proof, next strin
 			"long for a cookie. Ask for a token with fewer of them."})
 		return
 	}
+	if identity, ok := g.renew(p); ok {
+		g.config.LoggedIn(r, g.config.Authenticator.Complete(identity))
+	}
 	http.Redirect(w, r, next, http.StatusSeeOther)
 }
 
 // logout ends the session of the browser.
 func (g *Gate) logout(w http.ResponseWriter, r *http.Request) {
+	if identity, ok := g.session(w, r); ok {
+		g.config.LoggedOut(r, identity)
+	}
 	g.dropCookie(w, r, sessionCookie)
 	http.Redirect(w, r, "/login", http.StatusSeeOther)
 }

@@ -34,6 +34,7 @@ type Admin interface {
 		ctx context.Context,
 		r *msghandlerv1.DiscardMessagesRequest,
 	) (*msghandlerv1.DiscardMessagesResponse, error)
+	ListAudit(ctx context.Context, r *msghandlerv1.ListAuditRequest) (*msghandlerv1.ListAuditResponse, error)
 }
 
 // RefusedError says why the admin API refused a request.
@@ -130,6 +131,7 @@ func (p *Pages) Register(mux *http.ServeMux) {
 		"GET /{$}":        p.overview,
 		"GET /messages":   p.messages,
 		"GET /message":    p.message,
+		"GET /audit":      p.audit,
 		"GET /find":       p.find,
 		"GET /change":     p.count,
 		"POST /change":    p.count,
@@ -235,7 +237,7 @@ func notOpen() answer {
 // templates are the pages by name, each with the frame around it.
 var templates = func() map[string]*template.Template {
 	all := map[string]*template.Template{}
-	for _, page := range []string{"overview", "messages", "message", "count", "changed", "trouble", "login"} {
+	for _, page := range []string{"overview", "messages", "message", "count", "changed", "trouble", "login", "audit"} {
 		all[page] = template.Must(template.New("frame.html").Funcs(words).
 			ParseFS(templateFiles, "templates/frame.html", "templates/"+page+".html"))
 	}

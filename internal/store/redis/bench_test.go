@@ -25,7 +25,7 @@ func BenchmarkCycle(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			server := servers.Redis(b, "--appendfsync", "everysec")
 			store, err := redisstore.New(b.Context(), redisstore.Config{
-				URL: server.URL(), Quota: 1_000_000_000, Layout: *layoutFlag, Instance: "host-21896-OG5XG2",
+				URL: server.URL(), Quota: fixed(1_000_000_000), Layout: *layoutFlag, Instance: "host-21896-OG5XG2",
 			}.WithDefaults())
 			if err != nil {
 				b.Fatal(err)

@@ -205,7 +205,7 @@ func TestURLs(t *testing.T) {
 func TestAProducerKeepsToItsQuota(t *testing.T) {
 	t.Parallel()
 	const quota = 1600
-	store, _, _ := fresh(t, redisstore.Config{Shards: 16, Quota: quota})
+	store, _, _ := fresh(t, redisstore.Config{Shards: 16, Quota: fixed(quota)})
 	messages, names := numbered(2*quota, 10)
 	var kept, over []int
 	for i, r := range store.Create(t.Context(), messages) {

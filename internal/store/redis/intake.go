@@ -59,8 +59,10 @@ func (s *Store) newCreation(messages []halfmsg.Message) *creation {
 			c.results[i].Err = fmt.Errorf("encoding %s: %w", messages[i].Name, err)
 		}
 	}
+	quota := func(of place) int { return s.perShard(s.config.Quota(of.producer)) }
 	c.plan = plan{
-		store: s, room: 4, head: always(s.perShard(s.config.Quota)),
+		store: s, room: 4, head: func(places []place) []any { return []any{quota(places[0])} },
+		apart: func(a, b place) bool { return a.producer != b.producer && quota(a) != quota(b) },
 		each: func(args []any, i int) []any {
 			m := &messages[i]
 			return append(args, m.ID, c.digests[i], clamp(m.ConfirmAfter, maxDue).Milliseconds(), records[i])

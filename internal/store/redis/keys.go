@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/msghandler/msghandler/internal/audit"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
@@ -34,6 +35,8 @@ import (
 //	PREFIX:{SHARD}:refusals                   hash: what each coordinator refused lately; in the first shard only
 //	PREFIX:attending:PRODUCER                 sorted set of the mailboxes of coordinators where the producer attends, by
 //	                                          until when; and "last", by 0
+//	PREFIX:audit:changes                      stream of what operators changed, bounded
+//	PREFIX:audit:refusals                     stream of refused calls, bounded
 //	PREFIX:meta                               hash: layout, shards, since when the layout is this one, and
 //	                                          since when the data go back to an older one
 //
@@ -104,6 +107,9 @@ func metaOf(prefix string) string { return prefix + ":" + metaKey }
 
 // attendingKey is the key of a producer that attends. The key is outside of the shards: no script reads it with others.
 func attendingKey(prefix, producer string) string { return prefix + ":attending:" + producer }
+
+// auditKey is the key of a stream of audit records, outside of the shards like attendingKey.
+func auditKey(prefix string, stream audit.Stream) string { return prefix + ":audit:" + string(stream) }
 
 // postChannel is the channel of a mailbox.
 func postChannel(prefix, mailbox string) string { return prefix + ":post:" + mailbox }

@@ -130,7 +130,7 @@ func TestAMessageWithAShortLeaseLeavesItsPage(t *testing.T) {
 // TestPagedMessagesCountForTheQuota has a batch of which some fit.
 func TestPagedMessagesCountForTheQuota(t *testing.T) {
 	t.Parallel()
-	store, _, _ := fresh(t, redisstore.Config{Quota: 10})
+	store, _, _ := fresh(t, redisstore.Config{Quota: fixed(10)})
 	create(t, store, later("0"), later("1"), later("2"), later("3"))
 	settle(t, store, halfmsg.EventCommitted, time.Minute, submit(t, store, later("0").Name, later("1").Name)...)
 	create(t, store, later("4"), later("5"), later("6"), later("7"))

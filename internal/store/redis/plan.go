@@ -43,6 +43,8 @@ type plan struct {
 	room int
 	// most is how many messages one call holds; 0 is maxCallItems.
 	most int
+	// apart says that two messages cannot share a call, because their heads differ; may be nil.
+	apart func(a, b place) bool
 	// weight is the size of a message's arguments where it matters; may be nil.
 	weight func(index int) int
 }
@@ -78,7 +80,7 @@ func (p plan) fit(places []place) int {
 		if p.weight != nil {
 			bytes += p.weight(at.index)
 		}
-		if n > 0 && (at.shard != places[0].shard || bytes > maxCallBytes) {
+		if n > 0 && (at.shard != places[0].shard || bytes > maxCallBytes || p.apart != nil && p.apart(places[0], at)) {
 			return n
 		}
 	}

@@ -35,9 +35,10 @@ type Config struct {
 	Retention time.Duration
 	// MinReplicas is how many replicas must have a new message before Create succeeds. Defaults to none.
 	MinReplicas int
-	// Quota is how many unfinished messages a producer may have; of more, Create gets halfmsg.ErrOverQuota. Each shard
-	// counts its own part, so the limit is approximate. Defaults to no limit.
-	Quota int
+	// Quota is how many unfinished messages a producer may have now, 0 for no limit; of more, Create gets
+	// halfmsg.ErrOverQuota. The script that stores a message counts, so the limit holds for all coordinators together.
+	// Each shard counts its own part, so with several shards the limit is approximate. Defaults to no limit.
+	Quota func(producer string) int
 	// Layout is the newest layout that this coordinator uses; 0 is the newest that it knows. An older layout lets
 	// coordinators of older versions run beside.
 	Layout int
@@ -122,6 +123,9 @@ func New(ctx context.Context, config Config) (*Store, error) {
 func (c Config) complete() (Config, error) {
 	if c.Ran == nil {
 		c.Ran = func(string, int, time.Duration) {}
+	}
+	if c.Quota == nil {
+		c.Quota = func(string) int { return 0 }
 	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()

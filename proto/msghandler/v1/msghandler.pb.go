@@ -3317,6 +3317,339 @@ func (x *Move) GetState() State {
 	return State_STATE_UNSPECIFIED
 }
 
+type ListAuditRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 1 to 1,000; 0 is 100.
+	PageSize  int32  `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageToken string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Only records whose caller has this text in its name or address; at most 200 characters.
+	By string `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
+	// Only records with this text in their action; at most 200 characters.
+	Action string `protobuf:"bytes,4,opt,name=action,proto3" json:"action,omitempty"`
+	// Only records with this result: done, refused or failed; empty: with any.
+	Result string `protobuf:"bytes,5,opt,name=result,proto3" json:"result,omitempty"`
+	// Only records of at most this age.
+	MaxAge        *durationpb.Duration `protobuf:"bytes,6,opt,name=max_age,json=maxAge,proto3" json:"max_age,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListAuditRequest) Reset() {
+	*x = ListAuditRequest{}
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListAuditRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListAuditRequest) ProtoMessage() {}
+
+func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListAuditRequest.ProtoReflect.Descriptor instead.
+func (*ListAuditRequest) Descriptor() ([]byte, []int) {
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *ListAuditRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListAuditRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+func (x *ListAuditRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *ListAuditRequest) GetAction() string {
+	if x != nil {
+		return x.Action
+	}
+	return ""
+}
+
+func (x *ListAuditRequest) GetResult() string {
+	if x != nil {
+		return x.Result
+	}
+	return ""
+}
+
+func (x *ListAuditRequest) GetMaxAge() *durationpb.Duration {
+	if x != nil {
+		return x.MaxAge
+	}
+	return nil
+}
+
+type ListAuditResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// With a filter a page may hold fewer records than asked for, or none, and not be the last.
+	Records []*AuditRecord `protobuf:"bytes,1,rep,name=records,proto3" json:"records,omitempty"`
+	// Empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListAuditResponse) Reset() {
+	*x = ListAuditResponse{}
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListAuditResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListAuditResponse) ProtoMessage() {}
+
+func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListAuditResponse.ProtoReflect.Descriptor instead.
+func (*ListAuditResponse) Descriptor() ([]byte, []int) {
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{45}
+}
+
+func (x *ListAuditResponse) GetRecords() []*AuditRecord {
+	if x != nil {
+		return x.Records
+	}
+	return nil
+}
+
+func (x *ListAuditResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+// AuditRecord is one change by an operator, or one or more equal refusals. It holds no secret. Every text is one line, and
+// bounded. New values of the texts may come.
+type AuditRecord struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Names the record.
+	Id   string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Time *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"`
+	// The last of several equal refusals.
+	LastTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=last_time,json=lastTime,proto3" json:"last_time,omitempty"`
+	// The caller's name, such as dns:orders.shop; empty where it has none.
+	By string `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`
+	// How the caller proved the name: anonymous, certificate, token, jwt or proxy.
+	Kind string `protobuf:"bytes,5,opt,name=kind,proto3" json:"kind,omitempty"`
+	// The caller's address.
+	From string `protobuf:"bytes,6,opt,name=from,proto3" json:"from,omitempty"`
+	// By which way the call came: grpc, http, console, cli, config or file.
+	Via string `protobuf:"bytes,7,opt,name=via,proto3" json:"via,omitempty"`
+	// What was done: retry, discard, replay, login, logout, reload or token; or the refused method.
+	Action string `protobuf:"bytes,8,opt,name=action,proto3" json:"action,omitempty"`
+	// Of which producer the messages are, where they are of one.
+	Producer string `protobuf:"bytes,9,opt,name=producer,proto3" json:"producer,omitempty"`
+	// The first 100 of the changed messages, as PRODUCER/ID.
+	Names []string `protobuf:"bytes,10,rep,name=names,proto3" json:"names,omitempty"`
+	// What selected the messages, where the call did not name them.
+	Filter string `protobuf:"bytes,11,opt,name=filter,proto3" json:"filter,omitempty"`
+	// How many messages were changed, or how many calls were refused.
+	Count int64 `protobuf:"varint,12,opt,name=count,proto3" json:"count,omitempty"`
+	// Why, as the operator said.
+	Reason string `protobuf:"bytes,13,opt,name=reason,proto3" json:"reason,omitempty"`
+	// done, refused or failed. Failed is also a change whose outcome is unknown.
+	Result string `protobuf:"bytes,14,opt,name=result,proto3" json:"result,omitempty"`
+	// Which rule refused the call: identity, role, producer or policy; empty for a change.
+	Refusal string `protobuf:"bytes,15,opt,name=refusal,proto3" json:"refusal,omitempty"`
+	// Why the action failed or was refused.
+	Cause string `protobuf:"bytes,16,opt,name=cause,proto3" json:"cause,omitempty"`
+	// The instance that made the record.
+	Instance      string `protobuf:"bytes,17,opt,name=instance,proto3" json:"instance,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AuditRecord) Reset() {
+	*x = AuditRecord{}
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AuditRecord) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AuditRecord) ProtoMessage() {}
+
+func (x *AuditRecord) ProtoReflect() protoreflect.Message {
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AuditRecord.ProtoReflect.Descriptor instead.
+func (*AuditRecord) Descriptor() ([]byte, []int) {
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{46}
+}
+
+func (x *AuditRecord) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *AuditRecord) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
+func (x *AuditRecord) GetLastTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LastTime
+	}
+	return nil
+}
+
+func (x *AuditRecord) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *AuditRecord) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *AuditRecord) GetFrom() string {
+	if x != nil {
+		return x.From
+	}
+	return ""
+}
+
+func (x *AuditRecord) GetVia() string {
+	if x != nil {
+		return x.Via
+	}
+	return ""
+}
+
+func (x *AuditRecord) GetAction() string {
+	if x != nil {
+		return x.Action
+	}
+	return ""
+}
+
+func (x *AuditRecord) GetProducer() string {
+	if x != nil {
+		return x.Producer
+	}
+	return ""
+}
+
+func (x *AuditRecord) GetNames() []string {
+	if x != nil {
+		return x.Names
+	}
+	return nil
+}
+
+func (x *AuditRecord) GetFilter() string {
+	if x != nil {
+		return x.Filter
+	}
+	return ""
+}
+
+func (x *AuditRecord) GetCount() int64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *AuditRecord) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *AuditRecord) GetResult() string {
+	if x != nil {
+		return x.Result
+	}
+	return ""
+}
+
+func (x *AuditRecord) GetRefusal() string {
+	if x != nil {
+		return x.Refusal
+	}
+	return ""
+}
+
+func (x *AuditRecord) GetCause() string {
+	if x != nil {
+		return x.Cause
+	}
+	return ""
+}
+
+func (x *AuditRecord) GetInstance() string {
+	if x != nil {
+		return x.Instance
+	}
+	return ""
+}
+
 var File_msghandler_v1_msghandler_proto protoreflect.FileDescriptor
 
 const file_msghandler_v1_msghandler_proto_rawDesc = "" +
@@ -3537,7 +3870,37 @@ const file_msghandler_v1_msghandler_proto_rawDesc = "" +
 	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x1a\n" +
 	"\bproducer\x18\x02 \x01(\tR\bproducer\x12\x0e\n" +
 	"\x02id\x18\x03 \x01(\tR\x02id\x12*\n" +
-	"\x05state\x18\x04 \x01(\x0e2\x14.msghandler.v1.StateR\x05state*\xa9\x01\n" +
+	"\x05state\x18\x04 \x01(\x0e2\x14.msghandler.v1.StateR\x05state\"\xc2\x01\n" +
+	"\x10ListAuditRequest\x12\x1b\n" +
+	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x02 \x01(\tR\tpageToken\x12\x0e\n" +
+	"\x02by\x18\x03 \x01(\tR\x02by\x12\x16\n" +
+	"\x06action\x18\x04 \x01(\tR\x06action\x12\x16\n" +
+	"\x06result\x18\x05 \x01(\tR\x06result\x122\n" +
+	"\amax_age\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x06maxAge\"q\n" +
+	"\x11ListAuditResponse\x124\n" +
+	"\arecords\x18\x01 \x03(\v2\x1a.msghandler.v1.AuditRecordR\arecords\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xc4\x03\n" +
+	"\vAuditRecord\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12.\n" +
+	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x127\n" +
+	"\tlast_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\blastTime\x12\x0e\n" +
+	"\x02by\x18\x04 \x01(\tR\x02by\x12\x12\n" +
+	"\x04kind\x18\x05 \x01(\tR\x04kind\x12\x12\n" +
+	"\x04from\x18\x06 \x01(\tR\x04from\x12\x10\n" +
+	"\x03via\x18\a \x01(\tR\x03via\x12\x16\n" +
+	"\x06action\x18\b \x01(\tR\x06action\x12\x1a\n" +
+	"\bproducer\x18\t \x01(\tR\bproducer\x12\x14\n" +
+	"\x05names\x18\n" +
+	" \x03(\tR\x05names\x12\x16\n" +
+	"\x06filter\x18\v \x01(\tR\x06filter\x12\x14\n" +
+	"\x05count\x18\f \x01(\x03R\x05count\x12\x16\n" +
+	"\x06reason\x18\r \x01(\tR\x06reason\x12\x16\n" +
+	"\x06result\x18\x0e \x01(\tR\x06result\x12\x18\n" +
+	"\arefusal\x18\x0f \x01(\tR\arefusal\x12\x14\n" +
+	"\x05cause\x18\x10 \x01(\tR\x05cause\x12\x1a\n" +
+	"\binstance\x18\x11 \x01(\tR\binstance*\xa9\x01\n" +
 	"\x05State\x12\x15\n" +
 	"\x11STATE_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rSTATE_PENDING\x10\x01\x12\x12\n" +
@@ -3572,7 +3935,7 @@ const file_msghandler_v1_msghandler_proto_rawDesc = "" +
 	"\x06Attend\x12\x1c.msghandler.v1.AttendRequest\x1a\x1d.msghandler.v1.AttendResponse(\x010\x012\xba\x01\n" +
 	"\x0fProducerService\x12H\n" +
 	"\aConfirm\x12\x1d.msghandler.v1.ConfirmRequest\x1a\x1e.msghandler.v1.ConfirmResponse\x12]\n" +
-	"\x0eDeleteBusiness\x12$.msghandler.v1.DeleteBusinessRequest\x1a%.msghandler.v1.DeleteBusinessResponse2\xa0\x04\n" +
+	"\x0eDeleteBusiness\x12$.msghandler.v1.DeleteBusinessRequest\x1a%.msghandler.v1.DeleteBusinessResponse2\xf0\x04\n" +
 	"\fAdminService\x12Q\n" +
 	"\n" +
 	"GetMessage\x12 .msghandler.v1.GetMessageRequest\x1a!.msghandler.v1.GetMessageResponse\x12W\n" +
@@ -3580,7 +3943,8 @@ const file_msghandler_v1_msghandler_proto_rawDesc = "" +
 	"\bGetStats\x12\x1e.msghandler.v1.GetStatsRequest\x1a\x1f.msghandler.v1.GetStatsResponse\x12Z\n" +
 	"\rRetryMessages\x12#.msghandler.v1.RetryMessagesRequest\x1a$.msghandler.v1.RetryMessagesResponse\x12`\n" +
 	"\x0fDiscardMessages\x12%.msghandler.v1.DiscardMessagesRequest\x1a&.msghandler.v1.DiscardMessagesResponse\x12Y\n" +
-	"\fTailMessages\x12\".msghandler.v1.TailMessagesRequest\x1a#.msghandler.v1.TailMessagesResponse0\x01B^\n" +
+	"\fTailMessages\x12\".msghandler.v1.TailMessagesRequest\x1a#.msghandler.v1.TailMessagesResponse0\x01\x12N\n" +
+	"\tListAudit\x12\x1f.msghandler.v1.ListAuditRequest\x1a .msghandler.v1.ListAuditResponseB^\n" +
 	"\x17io.github.msghandler.v1P\x01ZAgithub.com/msghandler/msghandler/proto/msghandler/v1;msghandlerv1b\x06proto3"
 
 var (
@@ -3596,7 +3960,7 @@ func file_msghandler_v1_msghandler_proto_rawDescGZIP() []byte {
 }
 
 var file_msghandler_v1_msghandler_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_msghandler_v1_msghandler_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
+var file_msghandler_v1_msghandler_proto_msgTypes = make([]protoimpl.MessageInfo, 48)
 var file_msghandler_v1_msghandler_proto_goTypes = []any{
 	(State)(0),                       // 0: msghandler.v1.State
 	(Verdict)(0),                     // 1: msghandler.v1.Verdict
@@ -3646,18 +4010,21 @@ var file_msghandler_v1_msghandler_proto_goTypes = []any{
 	(*TailMessagesRequest)(nil),      // 45: msghandler.v1.TailMessagesRequest
 	(*TailMessagesResponse)(nil),     // 46: msghandler.v1.TailMessagesResponse
 	(*Move)(nil),                     // 47: msghandler.v1.Move
-	nil,                              // 48: msghandler.v1.Message.HeadersEntry
-	(*durationpb.Duration)(nil),      // 49: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),    // 50: google.protobuf.Timestamp
+	(*ListAuditRequest)(nil),         // 48: msghandler.v1.ListAuditRequest
+	(*ListAuditResponse)(nil),        // 49: msghandler.v1.ListAuditResponse
+	(*AuditRecord)(nil),              // 50: msghandler.v1.AuditRecord
+	nil,                              // 51: msghandler.v1.Message.HeadersEntry
+	(*durationpb.Duration)(nil),      // 52: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),    // 53: google.protobuf.Timestamp
 }
 var file_msghandler_v1_msghandler_proto_depIdxs = []int32{
-	48, // 0: msghandler.v1.Message.headers:type_name -> msghandler.v1.Message.HeadersEntry
-	49, // 1: msghandler.v1.Message.delay:type_name -> google.protobuf.Duration
+	51, // 0: msghandler.v1.Message.headers:type_name -> msghandler.v1.Message.HeadersEntry
+	52, // 1: msghandler.v1.Message.delay:type_name -> google.protobuf.Duration
 	4,  // 2: msghandler.v1.SendHalfMessageRequest.message:type_name -> msghandler.v1.Message
-	49, // 3: msghandler.v1.SendHalfMessageRequest.confirm_after:type_name -> google.protobuf.Duration
+	52, // 3: msghandler.v1.SendHalfMessageRequest.confirm_after:type_name -> google.protobuf.Duration
 	0,  // 4: msghandler.v1.SendHalfMessageResponse.state:type_name -> msghandler.v1.State
 	4,  // 5: msghandler.v1.SendHalfMessagesRequest.messages:type_name -> msghandler.v1.Message
-	49, // 6: msghandler.v1.SendHalfMessagesRequest.confirm_after:type_name -> google.protobuf.Duration
+	52, // 6: msghandler.v1.SendHalfMessagesRequest.confirm_after:type_name -> google.protobuf.Duration
 	15, // 7: msghandler.v1.SendHalfMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
 	2,  // 8: msghandler.v1.SubmitRequest.wait:type_name -> msghandler.v1.Wait
 	0,  // 9: msghandler.v1.SubmitResponse.state:type_name -> msghandler.v1.State
@@ -3676,74 +4043,80 @@ var file_msghandler_v1_msghandler_proto_depIdxs = []int32{
 	26, // 22: msghandler.v1.AttendResponse.welcome:type_name -> msghandler.v1.AttendWelcome
 	27, // 23: msghandler.v1.AttendResponse.question:type_name -> msghandler.v1.AttendQuestion
 	28, // 24: msghandler.v1.AttendResponse.go_away:type_name -> msghandler.v1.GoAway
-	49, // 25: msghandler.v1.AttendQuestion.timeout:type_name -> google.protobuf.Duration
+	52, // 25: msghandler.v1.AttendQuestion.timeout:type_name -> google.protobuf.Duration
 	16, // 26: msghandler.v1.AttendQuestion.confirm:type_name -> msghandler.v1.ConfirmRequest
 	19, // 27: msghandler.v1.AttendQuestion.delete_business:type_name -> msghandler.v1.DeleteBusinessRequest
 	4,  // 28: msghandler.v1.MessageRecord.message:type_name -> msghandler.v1.Message
 	0,  // 29: msghandler.v1.MessageRecord.state:type_name -> msghandler.v1.State
-	50, // 30: msghandler.v1.MessageRecord.create_time:type_name -> google.protobuf.Timestamp
-	50, // 31: msghandler.v1.MessageRecord.update_time:type_name -> google.protobuf.Timestamp
-	50, // 32: msghandler.v1.MessageRecord.due_time:type_name -> google.protobuf.Timestamp
-	50, // 33: msghandler.v1.MessageRecord.lease_until:type_name -> google.protobuf.Timestamp
+	53, // 30: msghandler.v1.MessageRecord.create_time:type_name -> google.protobuf.Timestamp
+	53, // 31: msghandler.v1.MessageRecord.update_time:type_name -> google.protobuf.Timestamp
+	53, // 32: msghandler.v1.MessageRecord.due_time:type_name -> google.protobuf.Timestamp
+	53, // 33: msghandler.v1.MessageRecord.lease_until:type_name -> google.protobuf.Timestamp
 	30, // 34: msghandler.v1.MessageRecord.events:type_name -> msghandler.v1.Event
-	50, // 35: msghandler.v1.Event.first_time:type_name -> google.protobuf.Timestamp
-	50, // 36: msghandler.v1.Event.last_time:type_name -> google.protobuf.Timestamp
+	53, // 35: msghandler.v1.Event.first_time:type_name -> google.protobuf.Timestamp
+	53, // 36: msghandler.v1.Event.last_time:type_name -> google.protobuf.Timestamp
 	29, // 37: msghandler.v1.GetMessageResponse.record:type_name -> msghandler.v1.MessageRecord
 	0,  // 38: msghandler.v1.ListMessagesRequest.state:type_name -> msghandler.v1.State
-	49, // 39: msghandler.v1.ListMessagesRequest.min_age:type_name -> google.protobuf.Duration
+	52, // 39: msghandler.v1.ListMessagesRequest.min_age:type_name -> google.protobuf.Duration
 	29, // 40: msghandler.v1.ListMessagesResponse.records:type_name -> msghandler.v1.MessageRecord
 	39, // 41: msghandler.v1.GetStatsResponse.states:type_name -> msghandler.v1.StateStats
 	38, // 42: msghandler.v1.GetStatsResponse.findings:type_name -> msghandler.v1.Finding
 	37, // 43: msghandler.v1.GetStatsResponse.brokers:type_name -> msghandler.v1.BrokerStats
 	3,  // 44: msghandler.v1.Finding.severity:type_name -> msghandler.v1.Severity
 	0,  // 45: msghandler.v1.StateStats.state:type_name -> msghandler.v1.State
-	50, // 46: msghandler.v1.StateStats.oldest_create_time:type_name -> google.protobuf.Timestamp
-	50, // 47: msghandler.v1.StateStats.first_due_time:type_name -> google.protobuf.Timestamp
+	53, // 46: msghandler.v1.StateStats.oldest_create_time:type_name -> google.protobuf.Timestamp
+	53, // 47: msghandler.v1.StateStats.first_due_time:type_name -> google.protobuf.Timestamp
 	40, // 48: msghandler.v1.RetryMessagesRequest.names:type_name -> msghandler.v1.MessageName
 	0,  // 49: msghandler.v1.RetryMessagesRequest.state:type_name -> msghandler.v1.State
-	49, // 50: msghandler.v1.RetryMessagesRequest.min_age:type_name -> google.protobuf.Duration
+	52, // 50: msghandler.v1.RetryMessagesRequest.min_age:type_name -> google.protobuf.Duration
 	15, // 51: msghandler.v1.RetryMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
 	40, // 52: msghandler.v1.DiscardMessagesRequest.names:type_name -> msghandler.v1.MessageName
 	0,  // 53: msghandler.v1.DiscardMessagesRequest.state:type_name -> msghandler.v1.State
-	49, // 54: msghandler.v1.DiscardMessagesRequest.min_age:type_name -> google.protobuf.Duration
+	52, // 54: msghandler.v1.DiscardMessagesRequest.min_age:type_name -> google.protobuf.Duration
 	15, // 55: msghandler.v1.DiscardMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
 	0,  // 56: msghandler.v1.TailMessagesRequest.states:type_name -> msghandler.v1.State
 	47, // 57: msghandler.v1.TailMessagesResponse.moves:type_name -> msghandler.v1.Move
-	50, // 58: msghandler.v1.Move.time:type_name -> google.protobuf.Timestamp
+	53, // 58: msghandler.v1.Move.time:type_name -> google.protobuf.Timestamp
 	0,  // 59: msghandler.v1.Move.state:type_name -> msghandler.v1.State
-	5,  // 60: msghandler.v1.MessageHandlerService.SendHalfMessage:input_type -> msghandler.v1.SendHalfMessageRequest
-	7,  // 61: msghandler.v1.MessageHandlerService.SendHalfMessages:input_type -> msghandler.v1.SendHalfMessagesRequest
-	9,  // 62: msghandler.v1.MessageHandlerService.Submit:input_type -> msghandler.v1.SubmitRequest
-	11, // 63: msghandler.v1.MessageHandlerService.SubmitAll:input_type -> msghandler.v1.SubmitAllRequest
-	13, // 64: msghandler.v1.MessageHandlerService.Rollback:input_type -> msghandler.v1.RollbackRequest
-	21, // 65: msghandler.v1.MessageHandlerService.Attend:input_type -> msghandler.v1.AttendRequest
-	16, // 66: msghandler.v1.ProducerService.Confirm:input_type -> msghandler.v1.ConfirmRequest
-	19, // 67: msghandler.v1.ProducerService.DeleteBusiness:input_type -> msghandler.v1.DeleteBusinessRequest
-	31, // 68: msghandler.v1.AdminService.GetMessage:input_type -> msghandler.v1.GetMessageRequest
-	33, // 69: msghandler.v1.AdminService.ListMessages:input_type -> msghandler.v1.ListMessagesRequest
-	35, // 70: msghandler.v1.AdminService.GetStats:input_type -> msghandler.v1.GetStatsRequest
-	41, // 71: msghandler.v1.AdminService.RetryMessages:input_type -> msghandler.v1.RetryMessagesRequest
-	43, // 72: msghandler.v1.AdminService.DiscardMessages:input_type -> msghandler.v1.DiscardMessagesRequest
-	45, // 73: msghandler.v1.AdminService.TailMessages:input_type -> msghandler.v1.TailMessagesRequest
-	6,  // 74: msghandler.v1.MessageHandlerService.SendHalfMessage:output_type -> msghandler.v1.SendHalfMessageResponse
-	8,  // 75: msghandler.v1.MessageHandlerService.SendHalfMessages:output_type -> msghandler.v1.SendHalfMessagesResponse
-	10, // 76: msghandler.v1.MessageHandlerService.Submit:output_type -> msghandler.v1.SubmitResponse
-	12, // 77: msghandler.v1.MessageHandlerService.SubmitAll:output_type -> msghandler.v1.SubmitAllResponse
-	14, // 78: msghandler.v1.MessageHandlerService.Rollback:output_type -> msghandler.v1.RollbackResponse
-	25, // 79: msghandler.v1.MessageHandlerService.Attend:output_type -> msghandler.v1.AttendResponse
-	17, // 80: msghandler.v1.ProducerService.Confirm:output_type -> msghandler.v1.ConfirmResponse
-	20, // 81: msghandler.v1.ProducerService.DeleteBusiness:output_type -> msghandler.v1.DeleteBusinessResponse
-	32, // 82: msghandler.v1.AdminService.GetMessage:output_type -> msghandler.v1.GetMessageResponse
-	34, // 83: msghandler.v1.AdminService.ListMessages:output_type -> msghandler.v1.ListMessagesResponse
-	36, // 84: msghandler.v1.AdminService.GetStats:output_type -> msghandler.v1.GetStatsResponse
-	42, // 85: msghandler.v1.AdminService.RetryMessages:output_type -> msghandler.v1.RetryMessagesResponse
-	44, // 86: msghandler.v1.AdminService.DiscardMessages:output_type -> msghandler.v1.DiscardMessagesResponse
-	46, // 87: msghandler.v1.AdminService.TailMessages:output_type -> msghandler.v1.TailMessagesResponse
-	74, // [74:88] is the sub-list for method output_type
-	60, // [60:74] is the sub-list for method input_type
-	60, // [60:60] is the sub-list for extension type_name
-	60, // [60:60] is the sub-list for extension extendee
-	0,  // [0:60] is the sub-list for field type_name
+	52, // 60: msghandler.v1.ListAuditRequest.max_age:type_name -> google.protobuf.Duration
+	50, // 61: msghandler.v1.ListAuditResponse.records:type_name -> msghandler.v1.AuditRecord
+	53, // 62: msghandler.v1.AuditRecord.time:type_name -> google.protobuf.Timestamp
+	53, // 63: msghandler.v1.AuditRecord.last_time:type_name -> google.protobuf.Timestamp
+	5,  // 64: msghandler.v1.MessageHandlerService.SendHalfMessage:input_type -> msghandler.v1.SendHalfMessageRequest
+	7,  // 65: msghandler.v1.MessageHandlerService.SendHalfMessages:input_type -> msghandler.v1.SendHalfMessagesRequest
+	9,  // 66: msghandler.v1.MessageHandlerService.Submit:input_type -> msghandler.v1.SubmitRequest
+	11, // 67: msghandler.v1.MessageHandlerService.SubmitAll:input_type -> msghandler.v1.SubmitAllRequest
+	13, // 68: msghandler.v1.MessageHandlerService.Rollback:input_type -> msghandler.v1.RollbackRequest
+	21, // 69: msghandler.v1.MessageHandlerService.Attend:input_type -> msghandler.v1.AttendRequest
+	16, // 70: msghandler.v1.ProducerService.Confirm:input_type -> msghandler.v1.ConfirmRequest
+	19, // 71: msghandler.v1.ProducerService.DeleteBusiness:input_type -> msghandler.v1.DeleteBusinessRequest
+	31, // 72: msghandler.v1.AdminService.GetMessage:input_type -> msghandler.v1.GetMessageRequest
+	33, // 73: msghandler.v1.AdminService.ListMessages:input_type -> msghandler.v1.ListMessagesRequest
+	35, // 74: msghandler.v1.AdminService.GetStats:input_type -> msghandler.v1.GetStatsRequest
+	41, // 75: msghandler.v1.AdminService.RetryMessages:input_type -> msghandler.v1.RetryMessagesRequest
+	43, // 76: msghandler.v1.AdminService.DiscardMessages:input_type -> msghandler.v1.DiscardMessagesRequest
+	45, // 77: msghandler.v1.AdminService.TailMessages:input_type -> msghandler.v1.TailMessagesRequest
+	48, // 78: msghandler.v1.AdminService.ListAudit:input_type -> msghandler.v1.ListAuditRequest
+	6,  // 79: msghandler.v1.MessageHandlerService.SendHalfMessage:output_type -> msghandler.v1.SendHalfMessageResponse
+	8,  // 80: msghandler.v1.MessageHandlerService.SendHalfMessages:output_type -> msghandler.v1.SendHalfMessagesResponse
+	10, // 81: msghandler.v1.MessageHandlerService.Submit:output_type -> msghandler.v1.SubmitResponse
+	12, // 82: msghandler.v1.MessageHandlerService.SubmitAll:output_type -> msghandler.v1.SubmitAllResponse
+	14, // 83: msghandler.v1.MessageHandlerService.Rollback:output_type -> msghandler.v1.RollbackResponse
+	25, // 84: msghandler.v1.MessageHandlerService.Attend:output_type -> msghandler.v1.AttendResponse
+	17, // 85: msghandler.v1.ProducerService.Confirm:output_type -> msghandler.v1.ConfirmResponse
+	20, // 86: msghandler.v1.ProducerService.DeleteBusiness:output_type -> msghandler.v1.DeleteBusinessResponse
+	32, // 87: msghandler.v1.AdminService.GetMessage:output_type -> msghandler.v1.GetMessageResponse
+	34, // 88: msghandler.v1.AdminService.ListMessages:output_type -> msghandler.v1.ListMessagesResponse
+	36, // 89: msghandler.v1.AdminService.GetStats:output_type -> msghandler.v1.GetStatsResponse
+	42, // 90: msghandler.v1.AdminService.RetryMessages:output_type -> msghandler.v1.RetryMessagesResponse
+	44, // 91: msghandler.v1.AdminService.DiscardMessages:output_type -> msghandler.v1.DiscardMessagesResponse
+	46, // 92: msghandler.v1.AdminService.TailMessages:output_type -> msghandler.v1.TailMessagesResponse
+	49, // 93: msghandler.v1.AdminService.ListAudit:output_type -> msghandler.v1.ListAuditResponse
+	79, // [79:94] is the sub-list for method output_type
+	64, // [64:79] is the sub-list for method input_type
+	64, // [64:64] is the sub-list for extension type_name
+	64, // [64:64] is the sub-list for extension extendee
+	0,  // [0:64] is the sub-list for field type_name
 }
 
 func init() { file_msghandler_v1_msghandler_proto_init() }
@@ -3776,7 +4149,7 @@ func file_msghandler_v1_msghandler_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_msghandler_v1_msghandler_proto_rawDesc), len(file_msghandler_v1_msghandler_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   45,
+			NumMessages:   48,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

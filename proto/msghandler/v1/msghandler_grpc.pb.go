@@ -566,6 +566,7 @@ const (
 	AdminService_RetryMessages_FullMethodName   = "/msghandler.v1.AdminService/RetryMessages"
 	AdminService_DiscardMessages_FullMethodName = "/msghandler.v1.AdminService/DiscardMessages"
 	AdminService_TailMessages_FullMethodName    = "/msghandler.v1.AdminService/TailMessages"
+	AdminService_ListAudit_FullMethodName       = "/msghandler.v1.AdminService/ListAudit"
 )
 
 // AdminServiceClient is the client API for AdminService service.
@@ -589,6 +590,9 @@ type AdminServiceClient interface {
 	// move to another state that it makes, except the return of an ABANDONED one by a late Submit. Other instances tell their
 	// own changes. A client that reads too slowly misses some, and is told how many; nothing waits for the client.
 	TailMessages(ctx context.Context, in *TailMessagesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[TailMessagesResponse], error)
+	// ListAudit pages through the changes that operators made and the calls that were refused, newest first, of all instances.
+	// About the newest access.audit_records of each are kept; the log has all. Coordinators of before 2026-11-26 do not know it.
+	ListAudit(ctx context.Context, in *ListAuditRequest, opts ...grpc.CallOption) (*ListAuditResponse, error)
 }
 
 type adminServiceClient struct {
@@ -668,6 +672,16 @@ func (c *adminServiceClient) TailMessages(ctx context.Context, in *TailMessagesR
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type AdminService_TailMessagesClient = grpc.ServerStreamingClient[TailMessagesResponse]
 
+func (c *adminServiceClient) ListAudit(ctx context.Context, in *ListAuditRequest, opts ...grpc.CallOption) (*ListAuditResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListAuditResponse)
+	err := c.cc.Invoke(ctx, AdminService_ListAudit_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AdminServiceServer is the server API for AdminService service.
 // All implementations must embed UnimplementedAdminServiceServer
 // for forward compatibility.
@@ -689,6 +703,9 @@ type AdminServiceServer interface {
 	// move to another state that it makes, except the return of an ABANDONED one by a late Submit. Other instances tell their
 	// own changes. A client that reads too slowly misses some, and is told how many; nothing waits for the client.
 	TailMessages(*TailMessagesRequest, grpc.ServerStreamingServer[TailMessagesResponse]) error
+	// ListAudit pages through the changes that operators made and the calls that were refused, newest first, of all instances.
+	// About the newest access.audit_records of each are kept; the log has all. Coordinators of before 2026-11-26 do not know it.
+	ListAudit(context.Context, *ListAuditRequest) (*ListAuditResponse, error)
 	mustEmbedUnimplementedAdminServiceServer()
 }
 
@@ -716,6 +733,9 @@ func (UnimplementedAdminServiceServer) DiscardMessages(context.Context, *Discard
 }
 func (UnimplementedAdminServiceServer) TailMessages(*TailMessagesRequest, grpc.ServerStreamingServer[TailMessagesResponse]) error {
 	return status.Error(codes.Unimplemented, "method TailMessages not implemented")
+}
+func (UnimplementedAdminServiceServer) ListAudit(context.Context, *ListAuditRequest) (*ListAuditResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListAudit not implemented")
 }
 func (UnimplementedAdminServiceServer) mustEmbedUnimplementedAdminServiceServer() {}
 func (UnimplementedAdminServiceServer) testEmbeddedByValue()                      {}
@@ -839,6 +859,24 @@ func _AdminService_TailMessages_Handler(srv interface{}, stream grpc.ServerStrea
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type AdminService_TailMessagesServer = grpc.ServerStreamingServer[TailMessagesResponse]
 
+func _AdminService_ListAudit_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListAuditRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).ListAudit(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_ListAudit_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).ListAudit(ctx, req.(*ListAuditRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // AdminService_ServiceDesc is the grpc.ServiceDesc for AdminService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -865,6 +903,10 @@ var AdminService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "DiscardMessages",
 			Handler:    _AdminService_DiscardMessages_Handler,
+		},
+		{
+			MethodName: "ListAudit",
+			Handler:    _AdminService_ListAudit_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

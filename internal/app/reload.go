@@ -1,0 +1,187 @@
+package app
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/msghandler/msghandler/internal/config"
+	"github.com/msghandler/msghandler/internal/server/policy"
+)
+
+const (
+	// weighSchedule is how often the bytes of producers with a limit are counted in Redis.
+	weighSchedule = "@every 1s"
+	// lookInterval is how often the file of the configuration is looked at. A changed file is used once two looks have
+	// found the same content: it may be written in pieces.
+	lookInterval = time.Second
+	// batchesAtOnce is how many calls with a batch of their own are stored at once (internal/server/submit).
+	batchesAtOnce = 16
+)
+
+// reloader holds the values of the configuration that change without a restart.
+type reloader struct {
+	using    atomic.Pointer[config.Config]
+	policies *policy.Book
+
+	mu sync.Mutex
+	// source is nil where the configuration is never read again.
+	source *config.Current
+	hangup <-chan struct{}
+	// failed is why the last reading was not used; nil otherwise. pending are changed keys that wait for a restart.
+	failed  error
+	pending []string
+}
+
+// config is the configuration of now.
+func (r *reloader) config() *config.Config { return r.using.Load() }
+
+// state names the keys that wait for a restart. The error is why the last reading was not used.
+func (r *reloader) state() (pending []string, failed error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.pending, r.failed
+}
+
+func (a *App) openReloader(deps Deps) {
+	a.reloader.source, a.reloader.hangup = deps.Configuration, deps.Reload
+	a.reloader.policies = policy.NewBook(policy.Places{Messages: a.settings.Limits.Waiting, Batches: batchesAtOnce})
+	a.use(&a.settings)
+	a.metrics.ConfigRead(nil)
+}
+
+// use puts the values that need no restart into use.
+func (a *App) use(c *config.Config) {
+	a.reloader.using.Store(c)
+	set := policy.Set{Named: map[string]policy.Rules{}, Others: policyRules(c, "")}
+	for name := range c.Producers {
+		set.Named[name] = policyRules(c, name)
+	}
+	a.reloader.policies.Use(set)
+}
+
+// policyRules are the rules of a producer; of the empty name, those of producers without settings of their own.
+func policyRules(c *config.Config, producer string) policy.Rules {
+	p := c.PolicyOf(producer)
+	r := policy.Rules{
+		Targets: p.Targets, Brokers: p.Brokers, Exchanges: p.Exchanges, RoutingKeys: p.RoutingKeys,
+		MaxBytes: int64(p.MaxUnfinishedBytes), CallsPerSecond: p.CallsPerSecond, Burst: p.Burst,
+		WaitingShare: p.WaitingShare,
+	}
+	if p.MaxBody < c.Limits.Body { // limits.body holds for all anyway
+		r.MaxBody = int(p.MaxBody)
+	}
+	return r
+}
+
+// quota is how many unfinished messages a producer may have.
+func (a *App) quota(producer string) int { return a.reloader.config().PolicyOf(producer).MaxUnfinished }
+
+// watchConfiguration reads the configuration again when its file has changed, and when it is asked to. A link that
+// leads to another file, as in Kubernetes, counts as a change.
+func (a *App) watchConfiguration() {
+	if a.reloader.source == nil {
+		return
+	}
+	file := a.reloader.source.File()
+	a.serve("configuration", func() error {
+		ticks := time.NewTicker(lookInterval)
+		defer ticks.Stop()
+		used := contentOf(file)
+		for last := used; ; {
+			select {
+			case <-a.life.Done():
+				return nil
+			case <-a.reloader.hangup:
+				used = contentOf(file)
+				a.reload("a signal")
+			case <-ticks.C:
+				now := contentOf(file)
+				if now != used && now == last {
+					used = now
+					a.reload("a change of its file")
+				}
+				last = now
+			}
+		}
+	})
+}
+
+// contentOf is the content of a file, or why it cannot be read.
+func contentOf(file string) string {
+	if file == "" {
+		return ""
+	}
+	content, err := os.ReadFile(file) //nolint:gosec // the path is the operator's own
+	if err != nil {
+		return "cannot be read: " + err.Error()
+	}
+	return string(content)
+}
+
+// reload reads the configuration again, and uses the new values that need no restart: all of them or none.
+func (a *App) reload(why string) {
+	r := &a.reloader
+	next, changes, err := r.source.Reload()
+	if err == nil {
+		err = a.callbacks.Allow(next.Config.Callbacks.Allow, next.Config.Callbacks.Networks)
+	}
+	if err == nil {
+		err = a.authenticator.Use(rulesOf(&next.Config)) // the globs are checked: it does not fail any more
+	}
+	a.metrics.ConfigRead(err)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.failed = err; err != nil {
+		a.recordReload(why, nil, err)
+		a.logger.Error("configuration read again and refused: the earlier values stay in use; fix the file", "after", why,
+			"error", err)
+		return
+	}
+	a.use(&next.Config)
+	r.source, r.pending = next, nil
+	for _, c := range changes {
+		if c.Restart {
+			r.pending = append(r.pending, c.Key)
+		}
+	}
+	a.noteReload(why, changes)
+	a.recordReload(why, changes, nil)
+}
+
+// noteReload tells of a configuration that was read again, with each change.
+func (a *App) noteReload(why string, changes []config.Change) {
+	used := 0
+	for _, c := range changes {
+		if c.Restart {
+			a.logger.Warn("a changed key needs a restart: the earlier value stays in use; restart the coordinator",
+				"key", c.Key, "old", c.Old, "new", c.New)
+			continue
+		}
+		used++
+		a.logger.Info("a key of the configuration has changed: the new value is in use",
+			"key", c.Key, "old", c.Old, "new", c.New)
+	}
+	if len(changes) == 0 {
+		a.logger.Info("configuration read again: nothing has changed", "after", why)
+		return
+	}
+	a.logger.Info("configuration read again", "after", why, "changes", used, "need_restart", len(changes)-used)
+}
+
+// reload reports a configuration that cannot be used, and keys that wait for a restart.
+func (f *findings) reload(r *reloader) {
+	pending, failed := r.state()
+	if failed != nil {
+		f.add(trouble, "config-refused", fmt.Sprintf("the configuration was read again and refused: %v", failed),
+			"the earlier values stay in use, and the coordinator may not start again",
+			"fix what the error names; the file is read again when it changes")
+	}
+	if len(pending) > 0 {
+		f.add(warning, "config-restart", "changed keys wait for a restart: "+strings.Join(pending, ", "),
+			"the earlier values stay in use", "restart the coordinators, one at a time")
+	}
+}

@@ -1,0 +1,201 @@
+package app_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/msghandler/msghandler/internal/app"
+	"github.com/msghandler/msghandler/internal/config"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/servers"
+	"github.com/msghandler/msghandler/test/wire"
+)
+
+// reloading is a coordinator with a configuration file, and one producer.
+type reloading struct {
+	*running
+	t      *testing.T
+	volume string
+	hangup chan struct{}
+	client msghandlerv1.MessageHandlerServiceClient
+	orders *orders
+	sent   int
+}
+
+// startReloading lays the file out as Kubernetes does: as a link to a link to a directory that a change replaces.
+func startReloading(t *testing.T, redis, rules string) *reloading {
+	t.Helper()
+	r := &reloading{t: t, volume: t.TempDir(), hangup: make(chan struct{}), orders: startOrders(t)}
+	if err := os.Symlink(filepath.Join("..data", "config.yaml"), filepath.Join(r.volume, "config.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	r.swap(rules)
+	current, err := config.Open(config.Sources{
+		File: filepath.Join(r.volume, "config.yaml"),
+		Flags: map[string]string{
+			"grpc.addr": "127.0.0.1:0", "http.addr": "127.0.0.1:0", "redis.url": redis, "amqp.url": "embedded:",
+			"callbacks.allow": "127.0.0.1:*", "shutdown.grace": "20s",
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := &servers.Log{}
+	a, err := app.New(t.Context(), current.Config, app.Deps{
+		Logger: slog.New(slog.NewTextHandler(log, nil)), Configuration: current, Reload: r.hangup,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.running = &running{App: a, log: log, ended: make(chan error, 1)}
+	go func() { r.ended <- a.Run(context.Background()) }()
+	t.Cleanup(func() {
+		if err := a.Stop(context.Background()); err != nil {
+			t.Errorf("stop: %v\n%s", err, log)
+		}
+	})
+	r.awaitReady(t)
+	r.client = msghandlerv1.NewMessageHandlerServiceClient(dial(t, r.GRPCAddr()))
+	return r
+}
+
+// swap replaces the content as the kubelet does.
+func (r *reloading) swap(content string) {
+	r.t.Helper()
+	dir := filepath.Join(r.volume, fmt.Sprintf("..%d", time.Now().UnixNano()))
+	link := dir + "_link"
+	for _, err := range []error{
+		os.Mkdir(dir, 0o700), os.WriteFile(filepath.Join(dir, "config.yaml"), []byte(content), 0o600),
+		os.Symlink(dir, link), os.Rename(link, filepath.Join(r.volume, "..data")),
+	} {
+		if err != nil {
+			r.t.Fatal(err)
+		}
+	}
+}
+
+// send sends a message to an exchange, and returns the code of the answer.
+func (r *reloading) send(exchange string) codes.Code {
+	r.t.Helper()
+	r.sent++
+	m := half(r.orders, fmt.Sprint("r", r.sent))
+	m.Message.Exchange, m.Message.RoutingKey = exchange, "paid"
+	_, err := r.client.SendHalfMessage(r.t.Context(), m)
+	return status.Code(err)
+}
+
+func (r *reloading) becomes(what string, cond func() bool) {
+	r.t.Helper()
+	servers.Eventually(r.t, 20*time.Second, what, cond)
+}
+
+func TestChangedConfigurationIsUsed(t *testing.T) {
+	t.Parallel()
+	r := startReloading(t, "embedded:", "policy: {exchanges: [shop]}")
+	if a, b := r.send("shop"), r.send("stock"); a != codes.OK || b != codes.PermissionDenied {
+		t.Fatalf("shop %s, stock %s", a, b)
+	}
+	r.swap("policy: {exchanges: [stock]}\ndone: {retention: 1m}")
+	r.becomes("the new rule is in use", func() bool { return r.send("stock") == codes.OK })
+	if code := r.send("shop"); code != codes.PermissionDenied {
+		t.Errorf("the old rule holds too: %s", code)
+	}
+	r.holds(t, "msghandler_config_reload_failed 0")
+	if what := r.found(t)["config-restart"]; !strings.Contains(what, "done.retention") {
+		t.Errorf("found %q about the key that needs a restart", what)
+	}
+	for _, line := range []string{
+		`key=policy.exchanges old=shop new=stock`, `needs a restart`, `key=done.retention old=10m new=1m`,
+	} {
+		if !strings.Contains(r.log.String(), line) {
+			t.Errorf("the log lacks %q:\n%s", line, r.log)
+		}
+	}
+
+	r.swap("policy: {exchanges: [")
+	r.becomes("the broken file is a finding", func() bool { return r.found(t)["config-refused"] != "" })
+	r.holds(t, "msghandler_config_reload_failed 1")
+	if code := r.send("stock"); code != codes.OK {
+		t.Errorf("after a broken file: %s", code)
+	}
+
+	r.swap("policy: {exchanges: [shop]}")
+	r.hangup <- struct{}{} // at once, and not when the file is seen
+	r.becomes("the mended file is in use", func() bool { return r.send("shop") == codes.OK })
+	for _, line := range []string{
+		`action=reload result=done identity=anonymous via=config reason="a change of its file" count=2 names=`,
+		`action=reload result=failed`, `action=reload result=done identity=anonymous via=config reason="a signal" count=1`,
+		`refusal=policy producer=orders cause="message.exchange`,
+	} {
+		if !strings.Contains(r.log.String(), line) {
+			t.Errorf("the audit trail lacks %q:\n%s", line, r.log)
+		}
+	}
+	if found := r.found(t); found["config-refused"] != "" || found["config-restart"] != "" {
+		t.Errorf("still found: %v", found)
+	}
+}
+
+// TestReloadNeedsNoRedis changes the rules while Redis is away. The file is used at once, and holds when Redis is back.
+func TestReloadNeedsNoRedis(t *testing.T) {
+	t.Parallel()
+	redis := servers.Redis(t)
+	between := wire.TCP(t, redis.Addr)
+	r := startReloading(t, between.URL(redis.URL()), "policy: {exchanges: [shop]}")
+	if code := r.send("shop"); code != codes.OK {
+		t.Fatal(code)
+	}
+	between.Silence()
+	r.swap("policy: {exchanges: [stock], max_unfinished_bytes: 1MiB}")
+	r.becomes("the new rule is in use", func() bool { return r.send("shop") == codes.PermissionDenied })
+	between.Restore()
+	r.becomes("the producer sends again", func() bool { return r.send("stock") == codes.OK })
+	if code := r.send("shop"); code != codes.PermissionDenied {
+		t.Errorf("the old rule is back: %s", code)
+	}
+}
+
+// TestRolesAreGrantedAnew has an anonymous caller, who is an admin while no role is named.
+func TestRolesAreGrantedAnew(t *testing.T) {
+	t.Parallel()
+	const proxy = "http: {user_header: X-User, trusted_proxies: [10.0.0.1/32]}\n"
+	r := startReloading(t, "embedded:", proxy)
+	stats := func() codes.Code {
+		_, err := msghandlerv1.NewAdminServiceClient(dial(t, r.GRPCAddr())).
+			GetStats(t.Context(), &msghandlerv1.GetStatsRequest{})
+		return status.Code(err)
+	}
+	if code := stats(); code != codes.OK {
+		t.Fatal(code)
+	}
+	r.swap(proxy + "access: {admins: [\"proxy:ops\"]}")
+	r.becomes("the caller is a stranger", func() bool { return stats() != codes.OK })
+	r.swap("")
+	r.becomes("the emptied file is refused", func() bool {
+		return strings.Contains(r.log.String(), "without the roles of access every caller would be allowed")
+	})
+	if stats() == codes.OK {
+		t.Error("the emptied file is used")
+	}
+}
+
+func TestTargetsAreAllowedAnew(t *testing.T) {
+	t.Parallel()
+	r := startReloading(t, "embedded:", "grpc: {connection_age: 1h}")
+	if code := r.send("shop"); code != codes.OK {
+		t.Fatal(code)
+	}
+	r.swap("policy: {targets: [\"10.0.0.1:*\"]}")
+	r.becomes("the target is forbidden", func() bool { return r.send("shop") == codes.PermissionDenied })
+	r.swap("policy: {targets: [\"127.0.0.1:*\"]}")
+	r.becomes("the target is allowed", func() bool { return r.send("shop") == codes.OK })
+}

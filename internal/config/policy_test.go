@@ -1,0 +1,149 @@
+package config_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/msghandler/msghandler/internal/config"
+)
+
+func TestProducersPolicyOverridesTheDefault(t *testing.T) {
+	t.Parallel()
+	c, err := config.Load(config.Sources{File: write(t, `
+brokers:
+  events: {url: "nats://127.0.0.1:4222"}
+policy:
+  exchanges: [shop.*]
+  routing_keys: [a, b]
+  calls_per_second: 100
+  max_unfinished_bytes: 1MiB
+limits: {unfinished: 7000, body: 2MiB}
+producers:
+  orders:
+    exchanges: [orders, (default)]
+    brokers: [(default), events]
+    targets: ["*.orders.svc:9000"]
+    max_body: 64KiB
+    max_unfinished: 500
+    max_unfinished_bytes: 0
+    calls_per_second: 0
+    burst: 20
+    waiting_share: 25
+`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for producer, want := range map[string]config.Policy{
+		"orders": {
+			Targets: []string{"*.orders.svc:9000"}, Brokers: []string{"(default)", "events"},
+			Exchanges: []string{"orders", "(default)"}, RoutingKeys: []string{"a", "b"}, MaxBody: 64 << 10,
+			MaxUnfinished: 500, Burst: 20, WaitingShare: 25,
+		},
+		"bills": {
+			Exchanges: []string{"shop.*"}, RoutingKeys: []string{"a", "b"}, MaxBody: 2 << 20, MaxUnfinished: 7000,
+			MaxUnfinishedBytes: 1 << 20, CallsPerSecond: 100,
+		},
+	} {
+		if diff := cmp.Diff(want, c.PolicyOf(producer)); diff != "" {
+			t.Errorf("policy of %s (-want +got):\n%s", producer, diff)
+		}
+	}
+}
+
+func TestReloadTakesWhatNeedsNoRestart(t *testing.T) {
+	t.Parallel()
+	file := write(t, `
+redis: {url: "redis://:sesame@127.0.0.1/0"}
+done: {retention: 5m}
+producers:
+  orders: {target: "dns:///orders:9000", calls_per_second: 10}
+  bills: {max_unfinished: 7}
+callbacks: {allow: ["orders:9000"]}
+`)
+	before, err := config.Open(config.Sources{File: file, Env: []string{"MSGHANDLER_POLICY_BURST=3"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rewrite(t, file, `
+redis: {url: "redis://:changed@127.0.0.1/0"}
+producers:
+  orders: {target: "dns:///orders:9001", calls_per_second: 20, exchanges: [a, b]}
+callbacks: {allow: ["orders:9000", "bills:9000"]}
+`)
+	after, changes, err := before.Reload()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const masked = "redis://:xxxxx@127.0.0.1/0"
+	want := []config.Change{
+		{Key: "callbacks.allow", Old: "orders:9000", New: "orders:9000,bills:9000"},
+		{Key: "done.retention", Old: "5m", New: "10m", Restart: true},
+		{Key: "producers.bills.max_unfinished", Old: "7"},
+		{Key: "producers.orders.calls_per_second", Old: "10", New: "20"},
+		{Key: "producers.orders.exchanges", New: "a,b"},
+		{Key: "producers.orders.target", Old: "dns:///orders:9000", New: "dns:///orders:9001", Restart: true},
+		{Key: "redis.url", Old: masked, New: masked, Restart: true},
+	}
+	if diff := cmp.Diff(want, changes); diff != "" {
+		t.Errorf("changes (-want +got):\n%s", diff)
+	}
+	c := &after.Config
+	orders := c.PolicyOf("orders")
+	if orders.CallsPerSecond != 20 || len(orders.Exchanges) != 2 || orders.Burst != 3 || len(c.Callbacks.Allow) != 2 {
+		t.Errorf("what needs no restart is not taken: %+v, %v", orders, c.Callbacks.Allow)
+	}
+	if c.Producers["orders"].Target != "dns:///orders:9000" || c.Redis != before.Config.Redis ||
+		c.Done != before.Config.Done {
+		t.Errorf("what needs a restart is taken: %+v, %v, %v", c.Producers, c.Redis, c.Done)
+	}
+	if _, again, err := after.Reload(); err != nil || len(again) != 3 {
+		t.Errorf("the next reload tells %v, %v; want the three changes that wait for a restart", again, err)
+	}
+}
+
+func TestReloadRefusesWhatCannotWorkYet(t *testing.T) {
+	t.Parallel()
+	file := write(t, "log: {level: warn}")
+	current, err := config.Open(config.Sources{File: file})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{
+		"a broken file":             "policy: [",
+		"a wrong value":             "policy: {calls_per_second: many}",
+		"rules without their files": "grpc: {callers: [a], tls_client_ca: ca.pem, tls_cert: c.pem, tls_key: k.pem}",
+		"a broker of the next run":  "{policy: {brokers: [events]}, brokers: {events: {url: 'nats://127.0.0.1:4222'}}}",
+	} {
+		rewrite(t, file, text)
+		if _, _, err := current.Reload(); err == nil {
+			t.Errorf("%s is taken", name)
+		}
+	}
+}
+
+// TestReloadOpensNothing takes rules away whose absence allows everyone everything.
+func TestReloadOpensNothing(t *testing.T) {
+	t.Parallel()
+	const files = "{tls_cert: c.pem, tls_key: k.pem, tls_client_ca: ca.pem"
+	for _, tc := range []struct{ before, after, want string }{
+		{"access: {admins: ['token:ops'], token_file: t}", "access: {token_file: t}", ""},
+		{"access: {admins: ['dns:ops']}\ngrpc: " + files + "}", "grpc: " + files + "}", "the roles of access"},
+		{"grpc: " + files + ", admins: [ops]}", "grpc: " + files + "}", "grpc.admins"},
+		{"grpc: " + files + ", callers: [a]}", "", "grpc.callers"},
+		{"grpc: " + files + "}\nproducers: {a: {callers: [a]}}", "grpc: " + files + "}", "producers.a.callers"},
+		{"grpc: " + files + "}\nproducers: {a: {callers: [a]}}", "grpc: " + files + ", callers: [b]}", ""},
+	} {
+		file := write(t, tc.before)
+		current, err := config.Open(config.Sources{File: file})
+		if err != nil {
+			t.Fatal(err)
+		}
+		rewrite(t, file, tc.after)
+		_, _, err = current.Reload()
+		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), "without "+tc.want) {
+			t.Errorf("from %q to %q: %v, want %q", tc.before, tc.after, err, tc.want)
+		}
+	}
+}

@@ -1,0 +1,149 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Current is the configuration in use, which can be read again.
+type Current struct {
+	Config Config
+
+	sources Sources
+	given   map[string]given
+}
+
+// Change is a key whose value in the sources differs from the value in use. The texts show no secrets; they are empty
+// where the default holds and is empty.
+type Change struct {
+	Key, Old, New string
+	// Restart says that the new value takes effect with the next start only.
+	Restart bool
+}
+
+// Open reads the sources as Load does.
+func Open(sources Sources) (*Current, error) {
+	l := newLoading()
+	if err := l.read(sources); err != nil {
+		return nil, err
+	}
+	if err := l.finish(); err != nil {
+		return nil, err
+	}
+	return &Current{Config: l.config, sources: sources, given: l.given}, nil
+}
+
+// File is the file of the sources; empty is none.
+func (c *Current) File() string { return c.sources.File }
+
+// Reload reads the sources again and returns the configuration with the new values of the keys that need no restart,
+// and all changes, sorted by key. The receiver stays as it is.
+func (c *Current) Reload() (*Current, []Change, error) {
+	fresh, err := Open(c.sources)
+	if err != nil {
+		return nil, nil, err
+	}
+	l := newLoading()
+	for name, g := range c.given {
+		if !reloads(name) {
+			l.given[name] = g
+		}
+	}
+	for name, g := range fresh.given {
+		if reloads(name) {
+			l.given[name] = g
+		}
+	}
+	if err := l.finish(); err != nil {
+		return nil, nil, fmt.Errorf("the new values need a restart, because they do not go with others in use: %w", err)
+	}
+	if key := c.Config.opened(&l.config); key != "" {
+		return nil, nil, fmt.Errorf("configuration: without %s every caller would be allowed: an emptied file must not do "+
+			"so in a running coordinator; put the rules back, or restart the coordinator with this file", key)
+	}
+	return &Current{Config: l.config, sources: c.sources, given: l.given}, c.changes(fresh), nil
+}
+
+// opened names the rules whose absence from the next configuration allows everyone what c allows to some.
+func (c *Config) opened(next *Config) string {
+	switch {
+	case next.Access.Strict():
+		return ""
+	case c.Access.Strict():
+		return "the roles of access"
+	case len(c.GRPC.Admins) > 0 && len(next.GRPC.Admins) == 0:
+		return "grpc.admins"
+	case len(c.GRPC.Callers) > 0 && len(next.GRPC.Callers) == 0:
+		return "grpc.callers"
+	}
+	for name, p := range c.Producers {
+		if len(p.Callers) > 0 && len(next.Producers[name].Callers)+len(next.GRPC.Callers) == 0 {
+			return producersPrefix + name + ".callers"
+		}
+	}
+	return ""
+}
+
+// changes lists what differs from a configuration that was read later.
+func (c *Current) changes(fresh *Current) (changes []Change) {
+	names := maps.Clone(c.given)
+	maps.Copy(names, fresh.given)
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		k := describe(name)
+		before, after := k.valuesIn(c.given), k.valuesIn(fresh.given)
+		if !slices.Equal(before, after) {
+			changes = append(changes, Change{Key: name, Old: k.told(before), New: k.told(after), Restart: !reloads(name)})
+		}
+	}
+	return changes
+}
+
+// describe returns a key by its name, also a key of a single producer, broker or outbox.
+func describe(name string) Key {
+	if k, known := Find(name); known {
+		return k
+	}
+	named, _ := splitNamedKey(name)
+	switch named.prefix {
+	case brokersPrefix:
+		return (&Broker{}).key(named.field, name)
+	case outboxPrefix:
+		return (&Outbox{}).key(named.field, name)
+	}
+	return Key{Name: name, value: (&Producer{}).value(named.field)}
+}
+
+// valuesIn are the key's values in the recorded values, or its default.
+func (k Key) valuesIn(all map[string]given) []string {
+	g, is := all[k.Name]
+	switch {
+	case !is:
+		return split(k)
+	case k.List() && len(g.values) == 1:
+		return splitList(g.values[0])
+	}
+	return g.values
+}
+
+// told shows values without secrets.
+func (k Key) told(values []string) string {
+	if strings.Join(values, "") == "" {
+		return ""
+	}
+	return cmp.Or(k.shown(values), "a secret")
+}
+
+// reloads says whether a key takes effect without a restart.
+func reloads(name string) bool {
+	switch name {
+	case "grpc.admins", "grpc.callers", "access.viewers", "access.readers", "access.operators", "access.admins",
+		"callbacks.allow", "callbacks.networks", "limits.unfinished":
+		return true
+	}
+	named, is := splitNamedKey(name)
+	return strings.HasPrefix(name, "policy.") ||
+		is && named.prefix == producersPrefix && (named.field == "callers" || slices.Contains(policyFields, named.field))
+}

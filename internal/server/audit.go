@@ -1,0 +1,200 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/msghandler/msghandler/internal/access"
+	"github.com/msghandler/msghandler/internal/audit"
+	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/server/policy"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+)
+
+// AuditTrail keeps records of changes and refusals, and lists them.
+type AuditTrail interface {
+	audit.Recorder
+	List(ctx context.Context, q audit.Query) (audit.Page, error)
+}
+
+// noTrail keeps nothing.
+type noTrail struct{ audit.Recorder }
+
+func (noTrail) List(context.Context, audit.Query) (audit.Page, error) { return audit.Page{}, nil }
+
+// withOrigin notes in the context from where and by which protocol a call comes. A caller in this process has noted it.
+func withOrigin(ctx context.Context) context.Context {
+	if audit.OriginOf(ctx) != (audit.Origin{}) {
+		return ctx
+	}
+	via := audit.HTTP
+	if of := metadata.ValueFromIncomingContext(ctx, "content-type"); len(of) > 0 &&
+		strings.HasPrefix(of[0], "application/grpc") {
+		via = audit.GRPC
+	}
+	return audit.WithOrigin(ctx, audit.Origin{Via: via, From: addressOf(ctx)})
+}
+
+// recordRefusal records a call that is refused because of its caller. Clients may call any method, so an unknown
+// method has one name.
+func (s *Server) recordRefusal(ctx context.Context, method, producer string, err error) {
+	need, known := needs[method]
+	if !known {
+		method = "an unknown method"
+	}
+	kind := audit.ByRole
+	switch {
+	case errors.Is(err, access.ErrUnauthenticated):
+		kind = audit.ByIdentity
+	case need.asProducer:
+		kind = audit.ByProducer
+	}
+	s.config.Audit.Record(withOrigin(ctx), audit.Record{
+		Action: audit.Action(method), Producer: producer, Result: audit.Refused, Refusal: kind, Cause: err.Error(),
+	})
+}
+
+// recordPolicyRefusal records a half message that names what its producer may not name. Other errors are no refusals of
+// a caller.
+func (s *Server) recordPolicyRefusal(ctx context.Context, producer string, err error) {
+	if !errors.Is(err, policy.ErrForbidden) && !errors.Is(err, halfmsg.ErrForbidden) {
+		return
+	}
+	s.config.Audit.Record(withOrigin(ctx), audit.Record{
+		Action: msghandlerv1.MessageHandlerService_SendHalfMessage_FullMethodName, Producer: producer,
+		Result: audit.Refused, Refusal: audit.ByPolicy, Cause: err.Error(),
+	})
+}
+
+// record records who changed which messages, and why; and of which messages the outcome is unknown. The error of
+// another message says that nothing was done with the message.
+func (c *change) record(ctx context.Context, names []halfmsg.Name, results []halfmsg.Result) {
+	var done, unknown []string
+	var cause error
+	for i, r := range results {
+		switch {
+		case r.Err == nil:
+			done = append(done, names[i].String())
+		case !untouched(r.Err):
+			unknown = append(unknown, names[i].String())
+			cause = r.Err
+		}
+	}
+	r := audit.Record{Action: c.action, Filter: c.filter, Reason: c.reason, Producer: producerOfAll(names)}
+	ctx = withOrigin(ctx)
+	if r.Names, r.Result = done, audit.Done; len(done) > 0 {
+		c.server.config.Audit.Record(ctx, r)
+	}
+	if r.Names, r.Result = unknown, audit.Failed; len(unknown) > 0 {
+		r.Cause = faultOf(cause).text
+		c.server.config.Audit.Record(ctx, r)
+	}
+}
+
+// untouched says that an error left the message as it is.
+func untouched(err error) bool {
+	switch faultOf(err).code { //nolint:exhaustive // the others may have changed the message
+	case codes.NotFound, codes.FailedPrecondition, codes.DataLoss:
+		return true
+	}
+	return false
+}
+
+// producerOfAll is the producer of all names, if they have the same.
+func producerOfAll(names []halfmsg.Name) string {
+	for _, name := range names {
+		if name.Producer != names[0].Producer {
+			return ""
+		}
+	}
+	return names[0].Producer
+}
+
+// filterText describes the filter of a request.
+func filterText(query halfmsg.Query) string {
+	parts := []string{"state=" + query.State.String()}
+	for _, part := range []struct{ name, value string }{
+		{"producer", query.Producer}, {"exchange", query.Exchange}, {"broker", query.Broker}, {"error", query.Error},
+	} {
+		if part.value != "" {
+			parts = append(parts, fmt.Sprintf("%s=%q", part.name, part.value))
+		}
+	}
+	if query.MinAge > 0 {
+		parts = append(parts, "min_age="+query.MinAge.String())
+	}
+	return strings.Join(parts, " ")
+}
+
+// ListAudit implements AdminService.
+func (o *operators) ListAudit(
+	ctx context.Context, r *msghandlerv1.ListAuditRequest,
+) (*msghandlerv1.ListAuditResponse, error) {
+	const call = "ListAudit"
+	query, err := auditQuery(r)
+	if err != nil {
+		return nil, o.server.fail(call, err, halfmsg.None)
+	}
+	ctx, cancel := o.server.withStoreTimeout(ctx)
+	defer cancel()
+	page, err := o.server.config.Audit.List(ctx, query)
+	if errors.Is(err, audit.ErrBadToken) {
+		err = invalid("page_token", "is not one that this listing has given")
+	}
+	if err != nil {
+		return nil, o.server.fail(call, err, halfmsg.None)
+	}
+	response := &msghandlerv1.ListAuditResponse{NextPageToken: page.Next}
+	for i := range page.Records {
+		response.Records = append(response.Records, auditRecordOf(&page.Records[i]))
+	}
+	return response, nil
+}
+
+// auditQuery checks the request of a listing.
+func auditQuery(r *msghandlerv1.ListAuditRequest) (audit.Query, error) {
+	if err := understood(r); err != nil {
+		return audit.Query{}, err
+	}
+	c := &check{}
+	query := audit.Query{
+		By: r.GetBy(), Action: r.GetAction(), Result: audit.Result(r.GetResult()), Limit: int(r.GetPageSize()),
+		Token: r.GetPageToken(),
+	}
+	switch {
+	case query.Limit == 0:
+		query.Limit = defaultPage
+	case query.Limit < 0 || query.Limit > maxItems:
+		c.fail("page_size", "must be from 1 to %d, or 0 for %d", maxItems, defaultPage)
+	}
+	switch query.Result {
+	case "", audit.Done, audit.Refused, audit.Failed:
+	default:
+		c.fail("result", "must be done, refused or failed, or empty for any")
+	}
+	for _, part := range []struct{ field, text string }{{"by", query.By}, {"action", query.Action}} {
+		if n := utf8.RuneCountInString(part.text); n > maxErrorText {
+			c.fail(part.field, "has %d characters, more than %d", n, maxErrorText)
+		}
+	}
+	if age := c.duration("max_age", r.GetMaxAge(), maxAge); age > 0 {
+		query.Since = time.Now().Add(-age)
+	}
+	return query, c.err()
+}
+
+func auditRecordOf(r *audit.Record) *msghandlerv1.AuditRecord {
+	return &msghandlerv1.AuditRecord{
+		Id: r.ID, Time: moment(r.Time), LastTime: moment(r.Until), By: r.By, Kind: string(r.Kind), From: r.From,
+		Via: string(r.Via), Action: string(r.Action), Producer: r.Producer, Names: r.Names, Filter: r.Filter,
+		Count: r.Count, Reason: r.Reason, Result: string(r.Result), Refusal: string(r.Refusal), Cause: r.Cause,
+		Instance: r.Instance,
+	}
+}

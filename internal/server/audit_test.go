@@ -1,0 +1,211 @@
+package server_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/emptypb"
+
+	"github.com/msghandler/msghandler/internal/access"
+	"github.com/msghandler/msghandler/internal/audit"
+	"github.com/msghandler/msghandler/internal/certs/certstest"
+	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/server"
+	"github.com/msghandler/msghandler/internal/server/policy"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+)
+
+// recorded is a trail in memory.
+type recorded struct {
+	mu      sync.Mutex
+	records []audit.Record
+	asked   audit.Query
+}
+
+func (k *recorded) Record(ctx context.Context, r audit.Record) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	origin := audit.OriginOf(ctx)
+	r.By, r.Via, r.From = access.From(ctx).Name, origin.Via, origin.From
+	k.records = append(k.records, r)
+}
+
+func (k *recorded) List(_ context.Context, q audit.Query) (audit.Page, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.asked = q
+	if q.Token == "bad" {
+		return audit.Page{}, audit.ErrBadToken
+	}
+	return audit.Page{Records: k.records, Next: "1-1."}, nil
+}
+
+// take returns the records, in a line each, and forgets them.
+func (k *recorded) take() (lines []string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, r := range k.records {
+		lines = append(lines, fmt.Sprintf("%s %s %s %s %s/%s %v filter=%q reason=%q %s", r.By, r.Via, r.Action, r.Result,
+			r.Refusal, r.Producer, r.Names, r.Filter, r.Reason, r.Cause))
+	}
+	k.records = nil
+	return lines
+}
+
+// String has all records.
+func (k *recorded) String() string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return fmt.Sprintf("%+v", k.records)
+}
+
+func (k *recorded) keep(c *server.Config) { c.Audit = k }
+
+// Whoever the caller and whatever the protocol, a refused call is recorded, with the lacking right.
+func TestRefusedCallsAreRecorded(t *testing.T) {
+	t.Parallel()
+	a := certstest.NewAuthority(t)
+	trail := &recorded{}
+	_, address := guarded(t, a, access.Rules{
+		Admins: []string{"*.ops.shop"}, CallersOf: map[string][]string{"orders": {"orders.shop"}},
+	}, trail.keep)
+	for _, by := range waysWithTLS(t, a, address, "stock.shop") {
+		via := " grpc "
+		if !strings.Contains(by.name, "gRPC") {
+			via = " http "
+		}
+		_ = by.call("/msghandler.v1.AdminService/DiscardMessages", &emptypb.Empty{})
+		_ = by.call("/msghandler.v1.MessageHandlerService/Submit", &msghandlerv1.SubmitRequest{Producer: "orders"})
+		lines := trail.take()
+		if len(lines) != 2 {
+			t.Fatalf("%s: recorded %q", by.name, lines)
+		}
+		for i, parts := range [][]string{
+			{"dns:stock.shop", via, "/msghandler.v1.AdminService/DiscardMessages refused role/ ", "may not use DiscardMessages"},
+			{"dns:stock.shop", via, "/msghandler.v1.MessageHandlerService/Submit refused producer/orders", "may not call as"},
+		} {
+			for _, part := range parts {
+				if !strings.Contains(lines[i], part) {
+					t.Errorf("%s: %q lacks %q", by.name, lines[i], part)
+				}
+			}
+		}
+	}
+}
+
+// A change names who, why and what: also the messages of which the outcome is unknown, and not those that stay as they
+// are.
+func TestChangesAreRecorded(t *testing.T) {
+	t.Parallel()
+	trail := &recorded{}
+	h := open(t, trail.keep)
+	h.store.put("orders", "1", halfmsg.Dead)
+	h.store.put("orders", "2", halfmsg.Abandoned)
+	both := []*msghandlerv1.MessageName{{Producer: "orders", Id: "1"}, {Producer: "orders", Id: "gone"}}
+	discard := func(r *msghandlerv1.DiscardMessagesRequest) { _, _ = h.operators.DiscardMessages(t.Context(), r) }
+	discard(&msghandlerv1.DiscardMessagesRequest{Names: both, DryRun: true})
+	discard(&msghandlerv1.DiscardMessagesRequest{Names: both[1:]})
+	if lines := trail.take(); len(lines) != 0 {
+		t.Errorf("without a change %q are recorded", lines)
+	}
+	discard(&msghandlerv1.DiscardMessagesRequest{Names: both, Reason: "test"})
+	want := []string{` grpc discard done /orders [orders/1] filter="" reason="test" `}
+	if lines := trail.take(); !slices.Equal(lines, want) {
+		t.Errorf("recorded %q", lines)
+	}
+	discard(&msghandlerv1.DiscardMessagesRequest{
+		State: msghandlerv1.State_STATE_ABANDONED, Producer: "orders", MinAge: durationpb.New(0), Reason: "test",
+	})
+	want = []string{` grpc discard done /orders [orders/2] filter="state=abandoned producer=\"orders\"" reason="test" `}
+	if lines := trail.take(); !slices.Equal(lines, want) {
+		t.Errorf("recorded %q", lines)
+	}
+	h.store.before = func(string) {
+		h.store.mu.Lock()
+		defer h.store.mu.Unlock()
+		h.store.fail = halfmsg.ErrUncertain
+	}
+	discard(&msghandlerv1.DiscardMessagesRequest{Names: both[:1], Reason: "test"})
+	want = []string{
+		` grpc discard failed /orders [orders/1] filter="" reason="test" the outcome is unknown; repeat the call`,
+	}
+	if lines := trail.take(); !slices.Equal(lines, want) {
+		t.Errorf("recorded %q", lines)
+	}
+}
+
+// What the policy of a producer forbids is recorded, alone and in a batch, and so is a forbidden callback target.
+func TestPolicyRefusalsAreRecorded(t *testing.T) {
+	t.Parallel()
+	trail := &recorded{}
+	book := policy.NewBook(policy.Places{Messages: 10, Batches: 16})
+	book.Use(policy.Set{Others: policy.Rules{Exchanges: []string{"shop"}}})
+	h := open(t, trail.keep, func(c *server.Config) { c.Policies = book })
+	r := good("1")
+	r.Message.Exchange = "stock"
+	_, err := h.producers.SendHalfMessage(t.Context(), r)
+	wantCode(t, err, codes.PermissionDenied)
+	_, err = h.producers.SendHalfMessages(t.Context(), batchOf(r.GetMessage(), good("2").GetMessage()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := trail.take()
+	if len(lines) != 2 {
+		t.Fatalf("recorded %q", lines)
+	}
+	for _, line := range lines {
+		if !strings.Contains(line, "SendHalfMessage refused policy/orders") ||
+			!strings.Contains(line, `"stock" is forbidden`) {
+			t.Errorf("recorded %q", line)
+		}
+	}
+}
+
+func TestListAudit(t *testing.T) {
+	t.Parallel()
+	trail := &recorded{}
+	h := open(t, trail.keep)
+	at := time.Unix(1700000000, 0).UTC()
+	trail.records = []audit.Record{{
+		ID: "c1-1", Time: at, Until: at.Add(time.Second), Kind: access.JWT, Action: audit.Discard, Producer: "orders",
+		Names: []string{"orders/1"}, Filter: "state=DEAD", Count: 3, Reason: "why", Result: audit.Done,
+		Refusal: audit.ByRole, Cause: "cause", Instance: "host-1",
+	}}
+	page, err := h.operators.ListAudit(t.Context(), &msghandlerv1.ListAuditRequest{
+		PageSize: 5, PageToken: "2-2.", By: "anna", Action: "disc", Result: "done", MaxAge: durationpb.New(time.Hour),
+	})
+	if err != nil || len(page.GetRecords()) != 1 || page.GetNextPageToken() != "1-1." {
+		t.Fatalf("got %v, %v", page, err)
+	}
+	q := trail.asked
+	if age := time.Since(q.Since); q.By != "anna" || q.Action != "disc" || q.Result != audit.Done || q.Limit != 5 ||
+		q.Token != "2-2." || age < time.Hour || age > 2*time.Hour {
+		t.Errorf("asked for %+v", q)
+	}
+	r := page.GetRecords()[0]
+	if r.GetId() != "c1-1" || !r.GetTime().AsTime().Equal(at) || !r.GetLastTime().AsTime().Equal(at.Add(time.Second)) ||
+		r.GetKind() != "jwt" || r.GetAction() != "discard" || r.GetProducer() != "orders" || r.GetNames()[0] != "orders/1" ||
+		r.GetFilter() != "state=DEAD" || r.GetCount() != 3 || r.GetReason() != "why" || r.GetResult() != "done" ||
+		r.GetRefusal() != "role" || r.GetCause() != "cause" || r.GetInstance() != "host-1" {
+		t.Errorf("got %v", r)
+	}
+	for what, bad := range map[string]*msghandlerv1.ListAuditRequest{
+		"size": {PageSize: 1001}, "negative size": {PageSize: -1}, "result": {Result: "fine"}, "token": {PageToken: "bad"},
+		"by": {By: strings.Repeat("x", 201)}, "action": {Action: strings.Repeat("x", 201)},
+		"age": {MaxAge: durationpb.New(-time.Second)},
+	} {
+		_, err := h.operators.ListAudit(t.Context(), bad)
+		if err == nil {
+			t.Errorf("%s: no error", what)
+			continue
+		}
+		wantCode(t, err, codes.InvalidArgument)
+	}
+}

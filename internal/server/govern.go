@@ -1,0 +1,86 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"errors"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/server/policy"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+)
+
+// The policy of its producer is applied to each half message: first what the message names, then how much the producer
+// holds. Submit, Rollback and Attend are not governed: a stored message must be able to end.
+
+// ownBody checks the size of a body against the limit of the producer.
+func (c *check) ownBody(o origin, size int) {
+	if most := o.policy.MaxBody(); most > 0 && size > most {
+		c.fail("body", "is %d bytes long, more than the %d of producers.%s.max_body", size, most, o.producer)
+	}
+}
+
+// mayName says why the producer may not send a valid message.
+func (o origin) mayName(c *check, m *halfmsg.Message) error {
+	err := o.policy.CheckMessage(policy.Message{Broker: m.Broker, Exchange: m.Exchange, RoutingKey: m.RoutingKey})
+	var forbidden *policy.ForbiddenError
+	if errors.As(err, &forbidden) {
+		forbidden.Field = c.path + forbidden.Field
+	}
+	return err
+}
+
+// create stores a message if its producer may hold one more.
+func (s *Server) create(ctx context.Context, of *policy.Producer, m halfmsg.Message) (halfmsg.Result, error) {
+	if err := of.Wait(false); err != nil {
+		return halfmsg.Result{}, err
+	}
+	defer of.Leave(false)
+	if err := of.Take(weightOf(&m)); err != nil {
+		return halfmsg.Result{}, err
+	}
+	result, err := s.submits.Create(ctx, m)
+	of.Done(weightOf(&m), cmp.Or(err, result.Err) == nil)
+	return result, err
+}
+
+// createAll judges each message alone and stores the valid messages, as many as the producer may hold.
+func (p *producers) createAll(
+	ctx context.Context, o origin, messages []*msghandlerv1.Message,
+) ([]halfmsg.Result, error) {
+	if err := o.policy.Wait(true); err != nil {
+		return nil, err
+	}
+	defer o.policy.Leave(true)
+	results := make([]halfmsg.Result, len(messages))
+	valid := make([]halfmsg.Message, len(messages))
+	var places []int
+	for i, m := range messages {
+		c := &check{path: item("messages", i)}
+		valid[i] = p.server.build(c, o, m)
+		if results[i].Err = cmp.Or(c.err(), o.mayName(c, &valid[i])); results[i].Err != nil {
+			p.server.reportRefusal(ctx, o.producer, results[i].Err)
+			continue
+		}
+		if results[i].Err = o.policy.Take(weightOf(&valid[i])); results[i].Err == nil {
+			places = append(places, i)
+		}
+	}
+	err := p.server.submits.CreateAll(ctx, valid, places, results)
+	for _, i := range places {
+		o.policy.Done(weightOf(&valid[i]), cmp.Or(err, results[i].Err) == nil)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return results, nil
+}
+
+// weightOf is about how many bytes a message has in the store.
+func weightOf(m *halfmsg.Message) int {
+	size := len(m.Exchange) + len(m.RoutingKey) + len(m.Body)
+	for key, value := range m.Headers {
+		size += len(key) + len(value)
+	}
+	return size
+}
