@@ -131,6 +131,35 @@ func TestCertificatesOfOpenConnectionsAreWithdrawn(t *testing.T) {
 	})
 }
 
+// A certificate of the server whose key is wrong keeps no withdrawn authority in use.
+func TestAuthorityIsWithdrawnBesideABadKey(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a, other := certstest.NewAuthority(t), certstest.NewAuthority(t)
+		files := certs.Files{CA: a.File}
+		files.Cert, files.Key = a.Issue("coordinator.shop")
+		server, err := certs.OpenServer(files, certs.Clients{}, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		cert, key := a.Issue("orders.shop")
+		info := shown(t, server, clientOf(t, a, cert, key))
+		for from, to := range map[string]string{key: files.Key, other.File: a.File} {
+			content, err := os.ReadFile(from)
+			if err == nil {
+				err = os.WriteFile(to, content, 0o600)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(2 * time.Second) // in a bubble: the files are read again
+		if server.Withdrawn(info) == nil {
+			t.Error("the certificate of the withdrawn authority holds")
+		}
+	})
+}
+
 // The list of an authority that is not in the file, such as an intermediate authority, revokes its certificates only.
 func TestListsOfOtherAuthoritiesCount(t *testing.T) {
 	t.Parallel()
