@@ -92,6 +92,9 @@ func (i Identity) MayCallAs(producer string) bool {
 		i.rules != nil && i.rules.mayCallAs(producer, i.Names)
 }
 
+// Expired reports whether the proof of the identity has ended.
+func (i Identity) Expired() bool { return !i.Expires.IsZero() && !time.Now().Before(i.Expires) }
+
 // String names the caller in texts for people.
 func (i Identity) String() string {
 	if i.Kind == "" || i.Kind == Anonymous {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"strings"
 	"sync/atomic"
-	"time"
 )
 
 // Shown is what a caller has shown of who it is. The zero value is of an anonymous caller.
@@ -91,7 +90,7 @@ func (a *Authenticator) IdentifyToken(ctx context.Context, token string) (Identi
 			return Identity{}, err
 		case err != nil:
 			return Identity{}, unauthenticated("%s", err)
-		case expired(identity):
+		case identity.Expired():
 			return Identity{}, unauthenticated("the token has expired; show a new one")
 		}
 		return a.Complete(identity), nil
@@ -101,7 +100,7 @@ func (a *Authenticator) IdentifyToken(ctx context.Context, token string) (Identi
 
 func (a *Authenticator) identifyCertificate(cert *x509.Certificate) (Identity, error) {
 	identity := Identity{Kind: Certificate, Names: CertificateNames(cert), Expires: cert.NotAfter}
-	if expired(identity) {
+	if identity.Expired() {
 		return Identity{}, unauthenticated("the client certificate has expired; show a new one on a new connection")
 	}
 	if identity.Name = fmt.Sprintf("serial:%x", cert.SerialNumber); len(identity.Names) > 0 {
@@ -116,8 +115,6 @@ func (a *Authenticator) Complete(identity Identity) Identity {
 	identity.Role = max(identity.Role, identity.rules.roleOf(identity.Names))
 	return identity
 }
-
-func expired(i Identity) bool { return !i.Expires.IsZero() && !time.Now().Before(i.Expires) }
 
 // bearerToken is the token of a caller who has shown an authorization.
 func bearerToken(values []string) (string, error) {

@@ -30,7 +30,22 @@ func (a *App) newAuthenticator() (*access.Authenticator, error) {
 		a.logger.Warn("access.anonymous is set: "+anonymousConsequence+"; "+anonymousRemedy,
 			"listeners", a.settings.Exposed())
 	}
+	a.warnOfNoProducers()
 	return made, nil
+}
+
+// warnOfNoProducers warns of rules that stop all producers: with the first role that a key gives, producers need a rule
+// too.
+func (a *App) warnOfNoProducers() {
+	s := &a.settings
+	granted := len(s.GRPC.Callers) > 0 || s.Access.Tokens() || s.Access.Anonymous
+	for _, p := range s.Producers {
+		granted = granted || len(p.Callers) > 0
+	}
+	if s.Access.Strict() && !granted {
+		a.logger.Warn("keys of access give roles, and no key says who may call as a producer; every call of a producer is " +
+			"refused; set grpc.callers or producers.NAME.callers")
+	}
 }
 
 // openSources opens the sources of tokens.

@@ -83,6 +83,40 @@ func TestExposedCoordinatorNeedsIdentities(t *testing.T) {
 }
 
 // Operators see that everyone may do everything.
+// The first role that a configuration gives denies what is not granted. A start that so stops all producers says so.
+func TestRolesThatStopProducersAreWarnedOf(t *testing.T) {
+	authority := certstest.NewAuthority(t)
+	cert, key := authority.Issue("coordinator.shop")
+	for what, tc := range map[string]struct {
+		edit  func(c *config.Config)
+		warns bool
+	}{
+		"no role": {func(c *config.Config) { c.GRPC.Admins = []string{"dns:*.ops.shop"} }, false},
+		"a role":  {func(c *config.Config) { c.Access.Viewers = []string{"dns:*.ops.shop"} }, true},
+		"a role and callers": {func(c *config.Config) {
+			c.Access.Viewers, c.GRPC.Callers = []string{"dns:*.ops.shop"}, []string{"dns:{producer}.shop"}
+		}, false},
+		"a role and callers of a producer": {func(c *config.Config) {
+			c.Access.Viewers = []string{"dns:*.ops.shop"}
+			c.Producers = map[string]config.Producer{"orders": {Callers: []string{"dns:orders.shop"}}}
+		}, false},
+	} {
+		var log bytes.Buffer
+		c := settings(tc.edit)
+		c.GRPC.Certificates = config.Certificates{Cert: cert, Key: key, CA: authority.File}
+		a, err := app.New(t.Context(), c, app.Deps{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := a.Stop(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if warned := strings.Contains(log.String(), "every call of a producer is refused"); warned != tc.warns {
+			t.Errorf("%s: the log warns %t, want %t:\n%s", what, warned, tc.warns, &log)
+		}
+	}
+}
+
 func TestAnonymousAccessIsFound(t *testing.T) {
 	r := start(t, settings(func(c *config.Config) { c.Access.Anonymous = true }))
 	r.awaitReady(t)

@@ -35,12 +35,15 @@ type Clients struct {
 
 // Source is the current content of the files. A Source is safe for concurrent use.
 type Source struct {
-	clients  Clients
-	material *files.Watched[contents, material]
+	clients Clients
+	// own and accepted change independently: a certificate whose key is wrong must not keep a withdrawn authority in
+	// use.
+	own      *files.Watched[contents, []tls.Certificate]
+	accepted *files.Watched[contents, material]
 }
 
-// contents are the contents of the files, in the order Cert, Key, CA, CRL.
-type contents [4]string
+// contents are the contents of two files.
+type contents [2]string
 
 // material is made of the contents.
 type material struct {
@@ -58,21 +61,29 @@ func Open(named Files, logger *slog.Logger) (*Source, error) {
 // OpenServer is Open for a server that checks the certificates of its clients.
 func OpenServer(named Files, clients Clients, logger *slog.Logger) (*Source, error) {
 	s := &Source{clients: clients}
-	watched, err := files.Watch(files.Source[contents, material]{
-		Read: func() (contents, error) { return read(named.Cert, named.Key, named.CA, clients.CRL) },
-		Make: func(read contents) (material, error) { return named.make(read, clients.CRL) },
-		Reloaded: func() {
-			logger.Info("certificates reloaded", "cert", named.Cert, "ca", named.CA, "crl", clients.CRL)
-		},
-		Failed: func(err error) {
-			logger.Warn("changed certificates are unusable; the certificates read before stay in use; correct the files",
-				"error", err)
-		},
+	reloaded := func() {
+		logger.Info("certificates reloaded", "cert", named.Cert, "ca", named.CA, "crl", clients.CRL)
+	}
+	failed := func(err error) {
+		logger.Warn("changed certificates are unusable; the certificates read before stay in use; correct the files",
+			"error", err)
+	}
+	var err error
+	s.own, err = files.Watch(files.Source[contents, []tls.Certificate]{
+		Read: func() (contents, error) { return read(named.Cert, named.Key) },
+		Make: named.makeOwn, Reloaded: reloaded, Failed: failed,
 	})
 	if err != nil {
 		return nil, err
 	}
-	s.material = watched
+	s.accepted, err = files.Watch(files.Source[contents, material]{
+		Read:     func() (contents, error) { return read(named.CA, clients.CRL) },
+		Make:     func(read contents) (material, error) { return named.makeAccepted(read, clients.CRL, logger) },
+		Reloaded: reloaded, Failed: failed,
+	})
+	if err != nil {
+		return nil, err
+	}
 	return s, nil
 }
 
@@ -84,7 +95,11 @@ func (s *Source) Expires() time.Time {
 	return time.Time{}
 }
 
-func (s *Source) current() material { return s.material.Current() }
+func (s *Source) current() material {
+	now := s.accepted.Current()
+	now.own = s.own.Current()
+	return now
+}
 
 func read(names ...string) (read contents, err error) {
 	for i, name := range names {
@@ -102,25 +117,35 @@ func read(names ...string) (read contents, err error) {
 
 var errNoCertificate = errors.New("holds no certificate in PEM")
 
-func (f Files) make(read contents, crl string) (made material, err error) {
-	cert, key, authorities := []byte(read[0]), []byte(read[1]), []byte(read[2])
-	if f.Cert != "" || f.Key != "" {
-		own, err := tls.X509KeyPair(cert, key)
-		if err != nil {
-			return material{}, fmt.Errorf("%s with the key %s: %w", f.Cert, f.Key, err)
-		}
-		made.own = []tls.Certificate{own}
+func (f Files) makeOwn(read contents) ([]tls.Certificate, error) {
+	if f.Cert == "" && f.Key == "" {
+		return nil, nil
 	}
+	own, err := tls.X509KeyPair([]byte(read[0]), []byte(read[1]))
+	if err != nil {
+		return nil, fmt.Errorf("%s with the key %s: %w", f.Cert, f.Key, err)
+	}
+	return []tls.Certificate{own}, nil
+}
+
+func (f Files) makeAccepted(read contents, crl string, logger *slog.Logger) (made material, err error) {
+	authorities := []byte(read[0])
 	if f.CA != "" {
 		made.authorities = x509.NewCertPool()
 		if !made.authorities.AppendCertsFromPEM(authorities) {
 			return material{}, fmt.Errorf("%s %w", f.CA, errNoCertificate)
 		}
 	}
-	if crl != "" {
-		if made.revoked, err = parseRevocations([]byte(read[3]), authorities); err != nil {
-			return material{}, fmt.Errorf("%s: %w", crl, err)
-		}
+	if crl == "" {
+		return made, nil
+	}
+	var foreign []string
+	if made.revoked, foreign, err = parseRevocations([]byte(read[1]), authorities); err != nil {
+		return material{}, fmt.Errorf("%s: %w", crl, err)
+	}
+	for _, issuer := range foreign {
+		logger.Warn("a revocation list is signed by no authority for client certificates; its signature is not "+
+			"checked; remove the list, unless its issuer is an intermediate authority", "crl", crl, "issuer", issuer)
 	}
 	return made, nil
 }

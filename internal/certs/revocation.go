@@ -1,30 +1,32 @@
 package certs
 
 import (
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
-	"fmt"
 
 	"google.golang.org/grpc/credentials"
 )
 
-// revocations are the serial numbers that authorities have revoked, by the public keys of the authorities.
+// revocations are the serial numbers that authorities have revoked.
 type revocations map[revoked]struct{}
 
-type revoked struct{ key, serial string }
+// revoked is a serial number of an authority: of its public key, its key identifier or its name.
+type revoked struct{ authority, serial string }
 
 var (
 	errNoList  = errors.New("holds no certificate revocation list in PEM (X509 CRL)")
 	errRevoked = errors.New("the certificate is revoked")
 )
 
-// parseRevocations reads revocation lists, each signed by one of the authorities. A list that is older than its next
-// update still counts: without it, what it revokes would be valid again.
-func parseRevocations(lists, authorities []byte) (revocations, error) {
+// parseRevocations reads revocation lists. A list that is older than its next update still counts: without it, what it
+// revokes would be valid again. A list that none of the authorities has signed counts too, and foreign names it. An
+// authority may be removed before its list: the list must not keep the removed authority in use.
+func parseRevocations(lists, authorities []byte) (all revocations, foreign []string, err error) {
 	issuers := certificatesIn(authorities)
-	all := revocations{}
+	all = revocations{}
 	found := false
 	for block, rest := pem.Decode(lists); block != nil; block, rest = pem.Decode(rest) {
 		if block.Type != "X509 CRL" {
@@ -33,20 +35,20 @@ func parseRevocations(lists, authorities []byte) (revocations, error) {
 		found = true
 		list, err := x509.ParseRevocationList(block.Bytes)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		issuer, err := issuerOf(list, issuers)
-		if err != nil {
-			return nil, err
+		issuer, known := issuerOf(list, issuers)
+		if !known {
+			foreign = append(foreign, list.Issuer.String())
 		}
 		for i := range list.RevokedCertificateEntries {
 			all[revoked{issuer, list.RevokedCertificateEntries[i].SerialNumber.String()}] = struct{}{}
 		}
 	}
 	if !found {
-		return nil, errNoList
+		return nil, nil, errNoList
 	}
-	return all, nil
+	return all, foreign, nil
 }
 
 func certificatesIn(content []byte) (all []*x509.Certificate) {
@@ -58,18 +60,15 @@ func certificatesIn(content []byte) (all []*x509.Certificate) {
 	return all
 }
 
-// issuerOf is the public key of the authority that has signed a list.
-func issuerOf(list *x509.RevocationList, authorities []*x509.Certificate) (string, error) {
-	err := errors.New("none of the authorities has its name")
+// issuerOf is the public key of the authority that has signed a list. known is false where none of the authorities has;
+// the result is then the key identifier of the list's issuer, or else its name.
+func issuerOf(list *x509.RevocationList, authorities []*x509.Certificate) (issuer string, known bool) {
 	for _, authority := range authorities {
-		if string(list.RawIssuer) != string(authority.RawSubject) {
-			continue
-		}
-		if err = list.CheckSignatureFrom(authority); err == nil {
-			return string(authority.RawSubjectPublicKeyInfo), nil
+		if string(list.RawIssuer) == string(authority.RawSubject) && list.CheckSignatureFrom(authority) == nil {
+			return string(authority.RawSubjectPublicKeyInfo), true
 		}
 	}
-	return "", fmt.Errorf("the revocation list of %s is of no authority for client certificates: %w", list.Issuer, err)
+	return cmp.Or(string(list.AuthorityKeyId), string(list.RawIssuer)), false
 }
 
 // check fails when each of the chains holds a revoked certificate.
@@ -87,9 +86,11 @@ func (r revocations) check(chains [][]*x509.Certificate) error {
 
 func (r revocations) holds(chain []*x509.Certificate) bool {
 	for i := range len(chain) - 1 {
-		key := revoked{string(chain[i+1].RawSubjectPublicKeyInfo), chain[i].SerialNumber.String()}
-		if _, is := r[key]; is {
-			return true
+		cert, serial := chain[i], chain[i].SerialNumber.String()
+		for _, authority := range [][]byte{chain[i+1].RawSubjectPublicKeyInfo, cert.AuthorityKeyId, cert.RawIssuer} {
+			if _, is := r[revoked{string(authority), serial}]; is {
+				return true
+			}
 		}
 	}
 	return false

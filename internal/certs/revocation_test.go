@@ -124,17 +124,84 @@ func TestCertificatesOfOpenConnectionsAreWithdrawn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		other.Revoke(crl)
 		if err := os.WriteFile(a.File, content, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		check("without the authority", "stays", "revoked", "expires")
+		check("without the authority, whose list is still there", "stays", "revoked", "expires")
 	})
+}
+
+// A certificate of the server whose key is wrong keeps no withdrawn authority in use.
+func TestAuthorityIsWithdrawnBesideABadKey(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a, other := certstest.NewAuthority(t), certstest.NewAuthority(t)
+		files := certs.Files{CA: a.File}
+		files.Cert, files.Key = a.Issue("coordinator.shop")
+		server, err := certs.OpenServer(files, certs.Clients{}, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		cert, key := a.Issue("orders.shop")
+		info := shown(t, server, clientOf(t, a, cert, key))
+		for from, to := range map[string]string{key: files.Key, other.File: a.File} {
+			content, err := os.ReadFile(from)
+			if err == nil {
+				err = os.WriteFile(to, content, 0o600)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(2 * time.Second) // in a bubble: the files are read again
+		if server.Withdrawn(info) == nil {
+			t.Error("the certificate of the withdrawn authority holds")
+		}
+	})
+}
+
+// The list of an authority that is not in the file, such as an intermediate authority, revokes its certificates only.
+func TestListsOfOtherAuthoritiesCount(t *testing.T) {
+	t.Parallel()
+	a, between, other := certstest.NewAuthority(t), certstest.NewAuthority(t), certstest.NewAuthority(t)
+	a.Certify(between)
+	good, goodKey := between.Issue("orders.shop")
+	bad, badKey := between.Issue("orders.shop")
+	withChain(t, between, good, bad)
+	crl := filepath.Join(t.TempDir(), "crl.pem")
+	for revoking, refused := range map[*certstest.Authority]bool{between: true, other: false} {
+		revoking.Revoke(crl, bad)
+		server := serverOf(t, a, certs.Clients{CRL: crl}).Server()
+		if _, _, err := meet(clientOf(t, a, good, goodKey).Client(""), server); err != nil {
+			t.Errorf("a good certificate: %v", err)
+		}
+		if _, _, err := meet(clientOf(t, a, bad, badKey).Client(""), server); (err != nil) != refused {
+			t.Errorf("a revoked certificate: %v, want a refusal: %t", err, refused)
+		}
+	}
+}
+
+// withChain appends the certificate of an intermediate authority to files with certificates.
+func withChain(t *testing.T, between *certstest.Authority, files ...string) {
+	t.Helper()
+	chain, err := os.ReadFile(between.File)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range files {
+		own, err := os.ReadFile(name)
+		if err == nil {
+			err = os.WriteFile(name, append(own, chain...), 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 func TestBadRevocationListsAreNamed(t *testing.T) {
 	t.Parallel()
-	a, other := certstest.NewAuthority(t), certstest.NewAuthority(t)
+	a := certstest.NewAuthority(t)
 	dir := t.TempDir()
 	write := func(name, content string) string {
 		path := filepath.Join(dir, name)
@@ -143,13 +210,10 @@ func TestBadRevocationListsAreNamed(t *testing.T) {
 		}
 		return path
 	}
-	foreign := filepath.Join(dir, "foreign.pem")
-	other.Revoke(foreign)
 	for file, want := range map[string]string{
 		filepath.Join(dir, "missing.pem"): "no such file",
 		write("text.pem", "none"):         "holds no certificate revocation list",
 		write("bad.pem", "-----BEGIN X509 CRL-----\nMAA=\n-----END X509 CRL-----\n"): "malformed",
-		foreign: "of no authority",
 	} {
 		files := certs.Files{CA: a.File}
 		files.Cert, files.Key = a.Issue("coordinator.shop")

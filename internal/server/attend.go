@@ -59,9 +59,16 @@ func (p *producers) Attend(
 	return s.sendQuestions(stream, joined, received)
 }
 
-// hello checks the first message of a stream and its caller.
+// hello checks the caller of a stream and its first message. As in every call, the caller comes first: a stranger must
+// not learn or report what is wrong with the message.
 func (s *Server) hello(ctx context.Context, first *msghandlerv1.AttendRequest) (attend.Hello, error) {
+	const method = msghandlerv1.MessageHandlerService_Attend_FullMethodName
 	h := first.GetHello()
+	if h != nil {
+		if err := permits(access.From(ctx), method, h); err != nil {
+			return attend.Hello{}, s.refuseCaller(ctx, method, h.GetProducer(), err)
+		}
+	}
 	c := &check{}
 	switch {
 	case h == nil:
@@ -81,10 +88,6 @@ func (s *Server) hello(ctx context.Context, first *msghandlerv1.AttendRequest) (
 	}
 	if err := c.err(); err != nil {
 		return attend.Hello{}, s.refuse(ctx, h.GetProducer(), err)
-	}
-	const method = msghandlerv1.MessageHandlerService_Attend_FullMethodName
-	if err := permits(access.From(ctx), method, h); err != nil {
-		return attend.Hello{}, s.refuseCaller(ctx, method, h.GetProducer(), err)
 	}
 	noteRequest(ctx, h)
 	parallel := int(h.GetParallel())

@@ -55,8 +55,12 @@ func (s *Server) authorize(ctx context.Context, method string, request any) (con
 	return access.With(ctx, caller), nil
 }
 
-// refuseCaller answers a call that is refused because of its caller. Every such refusal comes here.
+// refuseCaller answers a call that is refused because of its caller. Every such refusal comes here. A caller who cannot
+// be checked now is not refused for good, and needs nothing from operators of the coordinator.
 func (s *Server) refuseCaller(ctx context.Context, method, producer string, err error) error {
+	if errors.Is(err, access.ErrUnavailable) {
+		return s.fail(method, err, halfmsg.None)
+	}
 	s.recordRefusal(ctx, method, producer, err)
 	if needs[method].asProducer {
 		s.reportRefusal(ctx, producer, err)

@@ -45,8 +45,10 @@ func noteRequest(ctx context.Context, request any) {
 	}
 }
 
-// check proves again and again who the caller is, until the stream ends. A source that cannot decide now ends nothing.
+// check proves again and again who the caller is, until the stream ends. A source that cannot decide now ends no stream
+// before the last proof has expired.
 func (c *callerStream) check() {
+	proved := access.From(c.ctx)
 	ticker := time.NewTicker(c.server.config.recheck)
 	defer ticker.Stop()
 	for {
@@ -59,7 +61,11 @@ func (c *callerStream) check() {
 		if first := c.request.Load(); first != nil {
 			request = *first
 		}
-		if _, err := c.server.permitted(c.ctx, c.method, request); err != nil && !errors.Is(err, access.ErrUnavailable) {
+		caller, err := c.server.permitted(c.ctx, c.method, request)
+		switch {
+		case err == nil:
+			proved = caller
+		case !errors.Is(err, access.ErrUnavailable) || proved.Expired():
 			refused := c.server.refuseCaller(c.ctx, c.method, producerOf(request), err)
 			c.withdrawn.Store(&refused)
 			c.cancel()

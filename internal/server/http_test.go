@@ -22,6 +22,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
+	"github.com/msghandler/msghandler/internal/access"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/server"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
@@ -597,5 +598,14 @@ func TestEveryProtocolChecksCalls(t *testing.T) {
 				t.Errorf("%s by %s: the fields are %q, want %q", tc.method, by.name, got, tc.field)
 			}
 		}
+	}
+}
+
+func TestUnauthenticatedHTTPCallsAreChallenged(t *testing.T) {
+	t.Parallel()
+	h := open(t, func(c *server.Config) { c.Access = authenticator(t, access.Rules{Strict: true}, someTokens()) })
+	got := h.postJSON(t, msghandlerv1.AdminService_GetStats_FullMethodName, "{}")
+	if got.status != http.StatusUnauthorized || got.header.Get("WWW-Authenticate") != "Bearer" {
+		t.Errorf("got %d, %v", got.status, got.header)
 	}
 }

@@ -89,3 +89,47 @@ func TestAForbiddenCertificateIsReported(t *testing.T) {
 	wantCode(t, err, codes.PermissionDenied)
 	reported.want(t, "a call", [2]string{"orders CALLER_FORBIDDEN ", "stock.shop"})
 }
+
+func TestOnlyCallersRefusedForGoodAreReported(t *testing.T) {
+	t.Parallel()
+	reported, trail, tokens := &refusedCalls{}, &recorded{}, &changingTokens{all: someTokens()}
+	h := open(t, trail.keep, func(c *server.Config) {
+		c.Access, c.Refused = authenticator(t, access.Rules{Strict: true}, tokens), reported.add
+	})
+	submit := &msghandlerv1.SubmitRequest{Producer: "orders", Id: "1"}
+	_, err := h.producers.Submit(withToken(t.Context(), "revoked"), submit)
+	wantCode(t, err, codes.Unauthenticated)
+	reported.want(t, "an unknown token", [2]string{"orders UNAUTHENTICATED ", "unknown"})
+	if got := trail.take(); len(got) != 1 {
+		t.Errorf("recorded: %q", got)
+	}
+	tokens.change(func() { tokens.err = access.ErrUnavailable })
+	_, err = h.producers.Submit(withToken(t.Context(), "producer"), submit)
+	wantCode(t, err, codes.Unavailable)
+	reported.want(t, "a token that cannot be checked now")
+	if got := trail.take(); len(got) != 0 {
+		t.Errorf("a token that cannot be checked now is recorded: %q", got)
+	}
+}
+
+// A stranger who attends is a stranger first, whatever is wrong with the hello.
+func TestStrangersCannotReportBadHellos(t *testing.T) {
+	t.Parallel()
+	reported := &refusedCalls{}
+	h := open(t, func(c *server.Config) {
+		c.Access = authenticator(t, access.Rules{Strict: true}, someTokens())
+		c.Refused = reported.add
+	})
+	stream, err := h.producers.Attend(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	hello := helloOf("orders")
+	hello.GetHello().Parallel = -1
+	if err := stream.Send(hello); err != nil {
+		t.Fatal(err)
+	}
+	_, err = stream.Recv()
+	wantCode(t, err, codes.Unauthenticated)
+	reported.want(t, "a bad hello", [2]string{"orders UNAUTHENTICATED ", "anonymous"})
+}

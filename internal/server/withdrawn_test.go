@@ -160,6 +160,37 @@ func TestStreamsOutliveAnUndecidedSource(t *testing.T) {
 	}
 }
 
+// A token that expires while its source is away ends its streams all the same.
+func TestStreamsOfUndecidedSourceExpire(t *testing.T) {
+	t.Parallel()
+	tokens := &changingTokens{all: someTokens()}
+	h := open(t, func(c *server.Config) {
+		c.Access = authenticator(t, access.Rules{Strict: true}, tokens)
+		c.WithRecheck(recheck)
+	})
+	expires := time.Now().Add(time.Second)
+	tokens.change(func() {
+		identity := tokens.all["viewer"]
+		identity.Expires = expires
+		tokens.all["viewer"] = identity
+	})
+	ctx, cancel := context.WithTimeout(withToken(t.Context(), "viewer"), 20*time.Second)
+	defer cancel()
+	tail, err := h.operators.TailMessages(ctx, &msghandlerv1.TailMessagesRequest{})
+	if err == nil {
+		_, err = tail.Header()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	tokens.change(func() { tokens.err = access.ErrUnavailable })
+	_, err = tail.Recv()
+	wantCode(t, err, codes.Unavailable)
+	if time.Now().Before(expires) {
+		t.Error("the stream ended before the token expired")
+	}
+}
+
 // signal is an error that tells when it is looked at.
 type signal struct {
 	error

@@ -14,6 +14,8 @@ const (
 	FetchEvery      = fetchEvery
 	FetchAgainAfter = fetchAgainAfter
 	Skew            = skew
+	FetchWait       = fetchWait
+	MaxWaiting      = maxWaiting
 )
 
 // NewWithTransport is New with another way to the issuer: in the bubble of a test there is no network.

@@ -28,6 +28,8 @@ const (
 	fetchAgainAfter = 5 * time.Second
 	// fetchWait is how long a call waits for a fetch.
 	fetchWait = 3 * time.Second
+	// maxWaiting is how many calls may wait for a fetch. Strangers can make calls wait too.
+	maxWaiting = 1000
 	// discoverEvery is how long the addresses of the issuer are valid.
 	discoverEvery = time.Hour
 )
@@ -45,6 +47,8 @@ type issuer struct {
 	keys atomic.Pointer[keys]
 	// wake asks for a fetch at once.
 	wake chan struct{}
+	// waiting has a token for each call that waits for a fetch.
+	waiting chan struct{}
 
 	mu sync.Mutex
 	// fetching is closed at the end of the current or demanded fetch; nil without one.
@@ -59,7 +63,9 @@ type issuer struct {
 }
 
 func newIssuer(url string, client func() *http.Client, logger *slog.Logger) *issuer {
-	return &issuer{url: url, client: client, logger: logger, wake: make(chan struct{}, 1)}
+	return &issuer{
+		url: url, client: client, logger: logger, wake: make(chan struct{}, 1), waiting: make(chan struct{}, maxWaiting),
+	}
 }
 
 // run fetches until the context ends.
@@ -143,10 +149,16 @@ func (i *issuer) keysFor(ctx context.Context, header jose.Header) (*keys, error)
 	return nil, errKeyUnknown
 }
 
-// refetch waits for a new fetch, unless the last fetch was just now.
+// refetch waits for a new fetch, unless the last fetch was just now, or too many calls wait.
 func (i *issuer) refetch(ctx context.Context) {
 	done := i.demand()
 	if done == nil {
+		return
+	}
+	select {
+	case i.waiting <- struct{}{}:
+		defer func() { <-i.waiting }()
+	default:
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, fetchWait)

@@ -265,3 +265,33 @@ func TestSilentIssuerHoldsUpCallsBriefly(t *testing.T) {
 		}
 	})
 }
+
+// Strangers can make only so many calls wait for a silent issuer: a waiting call holds memory.
+func TestCallsThatWaitForTheIssuerAreBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		of := issuer.New(t, "https://id.example.com")
+		source := oidc.NewWithTransport(t.Context(), config(of), silent{}, slog.New(slog.DiscardHandler))
+		defer source.Close()
+		token := of.JWT("anna", audience, nil)
+		begin := time.Now()
+		waits := make(chan time.Duration, oidc.MaxWaiting+10)
+		for range cap(waits) {
+			go func() {
+				if _, err := source.Authenticate(t.Context(), token); !errors.Is(err, access.ErrUnavailable) {
+					t.Errorf("got %v", err)
+				}
+				waits <- time.Since(begin)
+			}()
+		}
+		refused := 0
+		for range cap(waits) {
+			if <-waits < oidc.FetchWait {
+				refused++
+			}
+		}
+		if refused != 10 {
+			t.Errorf("%d calls are refused at once, want 10", refused)
+		}
+	})
+}

@@ -45,6 +45,18 @@ func NewAuthority(t testing.TB) *Authority {
 	return a
 }
 
+// Certify makes another authority an intermediate authority of this authority. The other keeps its key.
+func (a *Authority) Certify(other *Authority) {
+	a.t.Helper()
+	template := *other.cert
+	template.Subject = pkix.Name{CommonName: "an intermediate authority of a test"}
+	signed, err := x509.CreateCertificate(rand.Reader, &template, a.cert, other.key.Public(), a.key)
+	a.check(err)
+	other.cert, err = x509.ParseCertificate(signed)
+	a.check(err)
+	a.write(other.File, "CERTIFICATE", signed)
+}
+
 // Issue makes a certificate for names, which are DNS names, IP addresses or URIs; the first name is the common name
 // as well. The result names the files of the certificate and of its key.
 func (a *Authority) Issue(names ...string) (certFile, keyFile string) {

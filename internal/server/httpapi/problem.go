@@ -149,5 +149,8 @@ func writeError(w http.ResponseWriter, err error) {
 	if f.retryAfter > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(f.retryAfter.Seconds()))))
 	}
+	if httpStatus == http.StatusUnauthorized {
+		w.Header().Set("WWW-Authenticate", "Bearer") // HTTP demands that the answer says how to authenticate
+	}
 	write(w, httpStatus, "application/json", append(body, '\n'))
 }
