@@ -34,7 +34,8 @@ func TestTokenComesFromAFileOrTheEnvironment(t *testing.T) {
 		"short":           {env: []string{"MSGHANDLER_TOKEN=5ecret"}, server: loopback, wrong: "MSGHANDLER_TOKEN has fewer"},
 		"with TLS":        {env: []string{own}, server: "far:9090", secured: true, want: "5ecret-of-the-variable"},
 		"without TLS":     {env: []string{own}, server: "far:9090", wrong: "shown over TLS only"},
-		"loopback's name": {env: []string{own}, server: "dns:///LOCALHOST:9090", want: "5ecret-of-the-variable"},
+		"loopback's name": {env: []string{own}, server: "dns:///localhost:9090", want: "5ecret-of-the-variable"},
+		"in capitals":     {env: []string{own}, server: "dns:///LOCALHOST:9090", wrong: "shown over TLS only"},
 	} {
 		flags := TokenFlags{TokenFile: c.flag}
 		got, err := flags.Token(&Session{Process: Process{Env: c.env}}, c.server, c.secured)
