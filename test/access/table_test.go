@@ -56,8 +56,8 @@ const (
 
 // needed are the roles that the methods of operators need. The table repeats the server's table on purpose.
 var needed = map[string]int{
-	"GetStats": viewer, "ListMessages": viewer, "GetMessage": viewer, "TailMessages": viewer, "RetryMessages": operator,
-	"DiscardMessages": admin,
+	"GetStats": viewer, "ListMessages": viewer, "GetMessage": viewer, "TailMessages": viewer, "ListAudit": viewer,
+	"RetryMessages": operator, "DiscardMessages": admin,
 }
 
 // cert is a certificate that the authority has issued.
