@@ -51,7 +51,7 @@ func (p *Producer) sendHalf(ctx context.Context, m Message) (State, error) {
 
 // Submit reports that the transaction of an id has committed: Submit leaves the marker and tells the coordinator, and
 // retries both while the context lasts. It returns the message's state. After an error nothing is lost once the
-// marker is there: the coordinator asks. Without the marker the error is ErrMarkers. If the marker belongs into the
+// marker is there: the coordinator asks. Without the marker the error is ErrMarkers. If the marker belongs in the
 // transaction and was missing, the message goes out and the error is ErrUnmarked. If the message was rolled back
 // before, by another run of the id or by this caller, the error is ErrContradicted.
 func (p *Producer) Submit(ctx context.Context, id string) (State, error) {

@@ -16,8 +16,8 @@ import (
 // The notices of the console about what its visitors may do without a login.
 const (
 	noticeOpen         = "Everyone who reaches this address may do everything: access.anonymous is set."
-	noticeCertificates = "Read-only, without headers and bodies: the configuration names who may do what, and nobody " +
-		"can log in here. Set access.token_file, or http.oidc_client_id with access.oidc_issuer, or http.user_header."
+	noticeCertificates = "Read-only, without headers and bodies: the configuration names who may do what, and no " +
+		"login is set up here. Set access.token_file, or http.oidc_client_id with access.oidc_issuer, or http.user_header."
 )
 
 // newLogin says who uses the console, with a notice for its pages.

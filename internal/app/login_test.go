@@ -296,7 +296,7 @@ func authorities(t *testing.T, file string) *x509.CertPool {
 	return pool
 }
 
-// With http.bodies false, nobody sees a body or a header: neither an admin on the console, nor one of the API.
+// With http.bodies false, no caller sees a body or a header: neither an admin on the console, nor one of the API.
 func TestHiddenBodiesAreHiddenFromAdmins(t *testing.T) {
 	t.Parallel()
 	for _, shown := range []bool{true, false} {

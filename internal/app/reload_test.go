@@ -130,7 +130,7 @@ func TestChangedConfigurationIsUsed(t *testing.T) {
 
 	r.swap("policy: {exchanges: [shop]}")
 	r.hangup <- struct{}{} // at once, and not when the file is seen
-	r.becomes("the mended file is in use", func() bool { return r.send("shop") == codes.OK })
+	r.becomes("the corrected file is in use", func() bool { return r.send("shop") == codes.OK })
 	for _, line := range []string{
 		`action=reload result=done identity=anonymous via=config reason="a change of its file" count=2 names=`,
 		`action=reload result=failed`, `action=reload result=done identity=anonymous via=config reason="a signal" count=1`,

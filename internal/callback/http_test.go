@@ -655,7 +655,7 @@ func TestHTTPIsRefusedWhereTLSIsDemanded(t *testing.T) {
 	}
 }
 
-// The addresses that nobody may be called at are refused on connecting, by gRPC and HTTP alike.
+// The addresses at which no producer may be called are refused on connecting, by gRPC and HTTP alike.
 func TestForbiddenAddressesAreRefusedByBothTransports(t *testing.T) {
 	t.Parallel()
 	var called atomic.Int32

@@ -78,7 +78,7 @@ type HTTP struct {
 	// SessionAge is how long a login lasts. SessionKeyFile holds the secret of sessions; empty: random at each start.
 	SessionAge     time.Duration
 	SessionKeyFile string
-	// OIDCClientID is the console's name at the issuer of Access; empty: nobody logs in by the issuer.
+	// OIDCClientID is the console's name at the issuer of Access; empty: there is no login by the issuer.
 	OIDCClientID, OIDCClientSecretFile string
 	OIDCScopes                         []string
 	// UserHeader names the header with the user's name that TrustedProxies set, which gives at least UserRole.

@@ -96,7 +96,7 @@ func (h *HTTP) keys() []Key {
 		{
 			Name: "http.bodies", Default: "true", value: flag(&h.Bodies),
 			Meaning: "Show bodies and headers of messages, in the console and by the admin API, to those who may read " +
-				"them. false: nobody sees them.",
+				"them. false: they are hidden from all callers.",
 		},
 	}
 	return append(keys, h.loginKeys()...)

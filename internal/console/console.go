@@ -44,7 +44,7 @@ type Config struct {
 	Notice string
 	// Login says who uses the console; Show and Refused are set here. Required.
 	Login login.Config
-	// Refused gets each refused request, and why: a proof that does not hold, or a role that is too low. Default: nobody.
+	// Refused gets each refused request, and why: a proof that does not hold, or a role that is too low. Default: none.
 	Refused func(r *http.Request, why string)
 	// Metrics are the metrics of /metrics. Default: NewMetrics().
 	Metrics *Metrics

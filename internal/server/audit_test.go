@@ -68,7 +68,7 @@ func (k *recorded) String() string {
 
 func (k *recorded) keep(c *server.Config) { c.Audit = k }
 
-// Whoever the caller and whatever the protocol, a refused call is recorded, with the lacking right.
+// A refused call of any caller in any protocol is recorded, with the lacking right.
 func TestRefusedCallsAreRecorded(t *testing.T) {
 	t.Parallel()
 	a := certstest.NewAuthority(t)

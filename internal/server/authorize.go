@@ -73,7 +73,7 @@ func permits(caller access.Identity, method string, request any) error {
 	need, known := needs[method]
 	switch {
 	case !known:
-		return lacks(caller, fmt.Sprintf("call %.100q, which this coordinator opens to nobody", method))
+		return lacks(caller, fmt.Sprintf("call %.100q, which this coordinator does not offer", method))
 	case need.asProducer && request != nil && !caller.MayCallAs(producerOf(request)):
 		return lacks(caller, fmt.Sprintf("call as producer %.100q: %s grants the right", producerOf(request),
 			keys(caller, "the producers of the token", "access.oidc_producers_claim", "producers.NAME.callers or grpc.callers")))

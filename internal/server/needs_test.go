@@ -65,7 +65,7 @@ func TestOtherNamesOfMethodsAreRefused(t *testing.T) {
 			t.Errorf("%s: %v", method, err)
 		}
 		if server.Permits(access.Identity{}, method, &msghandlerv1.SubmitRequest{}) == nil {
-			t.Errorf("%s is allowed to nobody", method)
+			t.Errorf("no role is allowed %s", method)
 		}
 	}
 }

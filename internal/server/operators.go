@@ -187,7 +187,7 @@ func stateOf(state msghandlerv1.State) halfmsg.State {
 	return halfmsg.State(state)
 }
 
-// recordFor is a record as its caller may see it: bodies and headers are for readers, or for nobody.
+// recordFor is a record as its caller may see it: bodies and headers are for readers, or hidden from all.
 func (s *Server) recordFor(caller access.Identity, r *halfmsg.Record) *msghandlerv1.MessageRecord {
 	record := recordOf(r)
 	if s.config.HideBodies || caller.Role < access.Reader {

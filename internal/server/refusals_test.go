@@ -112,7 +112,7 @@ func TestOnlyCallersRefusedForGoodAreReported(t *testing.T) {
 	}
 }
 
-// A stranger who attends is a stranger first, whatever is wrong with the hello.
+// The caller of Attend is checked before the hello.
 func TestStrangersCannotReportBadHellos(t *testing.T) {
 	t.Parallel()
 	reported := &refusedCalls{}

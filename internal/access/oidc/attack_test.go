@@ -150,7 +150,7 @@ func TestWrongClaimsAreRefused(t *testing.T) {
 		{map[string]any{"nbf": "soon"}, "refused"},
 		{map[string]any{"nbf": 1e300}, "not valid yet (nbf)"},
 		{map[string]any{"iat": 1e12}, "not valid yet (iat)"},
-		{map[string]any{"sub": nil}, "names nobody"},
+		{map[string]any{"sub": nil}, "has no valid name"},
 		{map[string]any{"sub": 7}, "refused"},
 	} {
 		got, err := source.Authenticate(t.Context(), of.JWT("anna", audience, test.claims))

@@ -105,7 +105,7 @@ func TestNameIsThatOfTheClaim(t *testing.T) {
 	} {
 		got, err := source.Authenticate(t.Context(), of.JWT("anna", audience, test.claims))
 		if got.Name != test.want || (err == nil) != (test.want != "") ||
-			err != nil && !strings.Contains(err.Error(), "names nobody") {
+			err != nil && !strings.Contains(err.Error(), "has no valid name") {
 			t.Errorf("%v: got %v, %v", test.claims, got, err)
 		}
 	}

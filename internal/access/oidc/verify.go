@@ -45,7 +45,7 @@ func (s *Source) verify(ctx context.Context, token, audience string) (*oidclib.I
 }
 
 // isForAccess says whether a JWT is an ID token or an access token. Issuers sign JWTs for other purposes with the same
-// keys, such as to log somebody out.
+// keys, such as to log a person out.
 func isForAccess(header jose.Header) bool {
 	typ, _ := header.ExtraHeaders[jose.HeaderType].(string)
 	switch strings.TrimPrefix(strings.ToLower(typ), "application/") {

@@ -56,9 +56,9 @@ type Config struct {
 	Age time.Duration
 	// Show writes the page of the login. Required.
 	Show func(w http.ResponseWriter, r *http.Request, view View)
-	// Refused gets each refused proof: who came, and why the proof was refused. Default: nobody.
+	// Refused gets each refused proof: who came, and why the proof was refused. Default: none.
 	Refused func(r *http.Request, why string)
-	// LoggedIn and LoggedOut get each begin and end of a session, and whose session it is. Default: nobody.
+	// LoggedIn and LoggedOut get each begin and end of a session, and whose session it is. Default: none.
 	LoggedIn, LoggedOut func(r *http.Request, who access.Identity)
 	// Logger gets the errors of the issuer. Default slog.Default().
 	Logger *slog.Logger
@@ -87,7 +87,7 @@ const defaultAge = 8 * time.Hour
 type Gate struct {
 	config Config
 	sealer sealer
-	// guesses are of tokens, and returns are from the issuer: guesses hold up nobody who comes from the issuer.
+	// guesses are of tokens, and returns are from the issuer: guesses delay no login by the issuer.
 	guesses, returns attempts
 }
 
@@ -153,7 +153,7 @@ func (g *Gate) Require(next http.Handler) http.Handler {
 	})
 }
 
-// isStranger says whether somebody has shown nothing. Others without a role learn that they have none.
+// isStranger says whether a caller has shown nothing. Others without a role learn that they have none.
 func (g *Gate) isStranger(identity access.Identity) bool {
 	return identity.Kind == "" || identity.Kind == access.Anonymous
 }

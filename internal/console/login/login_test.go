@@ -260,7 +260,7 @@ func TestBearerTokenWorksOnEveryPath(t *testing.T) {
 	}
 }
 
-// Every reason has the same answer, so nobody learns which names or tokens exist.
+// Every reason has the same answer, so a caller does not learn which names or tokens exist.
 func TestRefusedTokensLookAlike(t *testing.T) {
 	t.Parallel()
 	d := open(t, false)
@@ -295,7 +295,7 @@ func TestRevokedTokenEndsItsSession(t *testing.T) {
 	anna, bob := d.browser(t), d.browser(t)
 	anna.logIn(d.anna, "/")
 	bob.logIn(d.bob, "/")
-	// The name lives on with another token, which is of somebody else.
+	// The name lives on with another token, which is of another person.
 	d.write(t, line("anna", tokenfile.NewSecret(), "role=admin"), line("bob", d.bob, "role=reader"))
 	deadline := time.Now().Add(20 * time.Second)
 	for answer, _ := anna.get("/"); answer.StatusCode != http.StatusSeeOther; answer, _ = anna.get("/") {

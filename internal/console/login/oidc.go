@@ -169,7 +169,7 @@ func (g *Gate) client(r *http.Request) (*oauth2.Config, error) {
 
 // issuerFailed shows that there was no login. The cause may hold what the issuer said, and is for the log.
 func (g *Gate) issuerFailed(w http.ResponseWriter, r *http.Request, next string, err error) {
-	g.config.Logger.Warn("login by the issuer failed; nobody is logged in; check access.oidc_* and http.oidc_*",
+	g.config.Logger.Warn("login by the issuer failed; no session began; check access.oidc_* and http.oidc_*",
 		"error", err)
 	g.show(w, r, View{
 		Status: http.StatusBadGateway, Next: next,

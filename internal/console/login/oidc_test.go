@@ -189,7 +189,7 @@ func TestLoginWhileIssuerIsAway(t *testing.T) {
 	b.isOut()
 }
 
-// While the issuer has never answered, nobody can say whether a JWT is valid: that is no wrong guess.
+// While the issuer has never answered, the console cannot judge a JWT: that is no wrong guess.
 func TestJWTOfUnavailableIssuerMayBeShownAgain(t *testing.T) {
 	t.Parallel()
 	from := issuer.Start(t)
@@ -283,7 +283,7 @@ func TestLoginBeginsAtThePublicName(t *testing.T) {
 	}
 }
 
-// Guesses of tokens hold up nobody who logs in by the issuer.
+// Guesses of tokens delay no login by the issuer.
 func TestGuessesLeaveTheIssuerAlone(t *testing.T) {
 	t.Parallel()
 	d, _ := withIssuer(t)

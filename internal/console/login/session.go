@@ -137,7 +137,7 @@ func (g *Gate) cookie(r *http.Request, name string, value any) bool {
 	return err == nil && len(cookie.Value) <= maxCookie && g.sealer.open(name, cookie.Value, value)
 }
 
-// sealer encrypts values so that nobody without the secret can read, change or make them.
+// sealer encrypts values so that only the holder of the secret can read, change or make them.
 type sealer struct{ aead cipher.AEAD }
 
 func newSealer(secret []byte) sealer {

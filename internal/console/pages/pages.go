@@ -70,7 +70,7 @@ type Config struct {
 	Notice string
 	// LogsIn says that people can log in and out.
 	LogsIn bool
-	// Refused gets each request that needs a higher role, and what it needs. Default: nobody.
+	// Refused gets each request that needs a higher role, and what it needs. Default: none.
 	Refused func(r *http.Request, why string)
 	// Admin returns the admin API for a caller at an address, or nil while the API is not open yet.
 	Admin func(by string) Admin
@@ -175,7 +175,7 @@ type frame struct {
 	Instance, Version string
 	ReadOnly          bool
 	Notice            string
-	// User is who has logged in; empty: nobody.
+	// User is who has logged in; empty: no login.
 	User string
 	Role access.Role
 	// CanLogIn and CanLogOut say which of the two is offered.

@@ -16,7 +16,7 @@ import (
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
-// as gives a request the identity of somebody with a role.
+// as gives a request the identity of a person with a role.
 func as(role access.Role, r *http.Request) *http.Request {
 	who := access.Identity{Kind: access.Token, Name: "token:" + role.String(), Role: role}
 	return r.WithContext(access.With(r.Context(), who))
@@ -79,7 +79,7 @@ func newDesk(change ...func(*Config)) *desk {
 	return d
 }
 
-// ask sends a request, or a form, of somebody with a role.
+// ask sends a request, or a form, of a person with a role.
 func (d *desk) ask(role access.Role, path string, form url.Values) (status int, page string) {
 	r := httptest.NewRequest(http.MethodGet, path, nil)
 	if form != nil {

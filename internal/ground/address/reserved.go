@@ -2,7 +2,7 @@ package address
 
 import "net/netip"
 
-// reserved are networks in which nobody has a server of their own, and the services that a cloud gives to its machines
+// reserved are networks in which no producer has a server, and the services that a cloud gives to its machines
 // alone. A program that connects to addresses of other people's choice must not connect to them.
 var reserved = []struct {
 	network netip.Prefix
@@ -55,8 +55,8 @@ func Plain(addr netip.Addr) netip.Addr {
 	return addr
 }
 
-// Reserved returns the network of addr that nobody may be called in, and what the network is for. Each form of an IPv4
-// address counts as the address.
+// Reserved returns the network of addr in which no producer may be called, and what the network is for. Each form of
+// an IPv4 address counts as the address.
 func Reserved(addr netip.Addr) (network netip.Prefix, is string, found bool) {
 	addr = Plain(addr)
 	if addr == netip.IPv6Loopback() { // it lies in ::/96

@@ -69,7 +69,7 @@ type shared struct {
 	Trace        string `json:"traceparent,omitempty"`
 }
 
-// encoder encodes the messages of a batch. Messages that follow each other are often alike but for their ids and
+// encoder encodes the messages of a batch. Messages that follow each other often differ only in their ids and
 // bodies, and then have the same JSON.
 type encoder struct {
 	packs bool

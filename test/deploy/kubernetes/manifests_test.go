@@ -194,7 +194,7 @@ func TestSecretsAreMountedPrivately(t *testing.T) {
 	}
 }
 
-// Every rule of the network policy says both who and which ports, and nobody else comes in or is gone out to.
+// Every rule of the network policy names peers and ports. Other traffic is refused in both directions.
 func TestNetworkPolicyNamesEachPeer(t *testing.T) {
 	spec := render(t).network.Spec
 	if !slices.Equal(spec.PolicyTypes, []networking.PolicyType{networking.PolicyTypeIngress, networking.PolicyTypeEgress}) {
