@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strings"
 	"sync/atomic"
+
+	"github.com/msghandler/msghandler/internal/ground/typedname"
 )
 
 // Shown is what a caller has shown of who it is. The zero value is of an anonymous caller.
@@ -99,7 +101,7 @@ func (a *Authenticator) IdentifyToken(ctx context.Context, token string) (Identi
 }
 
 func (a *Authenticator) identifyCertificate(cert *x509.Certificate) (Identity, error) {
-	identity := Identity{Kind: Certificate, Names: CertificateNames(cert), Expires: cert.NotAfter}
+	identity := Identity{Kind: Certificate, Names: typedname.OfCertificate(cert), Expires: cert.NotAfter}
 	if identity.Expired() {
 		return Identity{}, unauthenticated("the client certificate has expired; show a new one on a new connection")
 	}

@@ -17,6 +17,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/msghandler/msghandler/internal/access"
+	"github.com/msghandler/msghandler/internal/ground/typedname"
 )
 
 // certificate signs a template and reads the certificate again, as a server does.
@@ -72,7 +73,7 @@ func TestNamesOfACertificateHaveTypes(t *testing.T) {
 		"an endless common name":                 {x509.Certificate{Subject: named(strings.Repeat("b", 2049))}, nil},
 		"none":                                   {x509.Certificate{}, nil},
 	} {
-		if got := access.CertificateNames(certificate(t, tc.template)); !slices.Equal(got, tc.want) {
+		if got := typedname.OfCertificate(certificate(t, tc.template)); !slices.Equal(got, tc.want) {
 			t.Errorf("%s: got %q, want %q", what, got, tc.want)
 		}
 	}
@@ -96,15 +97,15 @@ func FuzzNames(f *testing.F) {
 		if parsed, err := url.Parse(uri); err == nil && uri != "" {
 			cert.URIs = []*url.URL{parsed}
 		}
-		names := access.CertificateNames(cert)
+		names := typedname.OfCertificate(cert)
 		for _, name := range names {
 			kind, text, _ := strings.Cut(name, ":")
 			bad := func(r rune) bool { return !unicode.IsPrint(r) }
-			if text == "" || strings.ContainsFunc(text, bad) || !utf8.ValidString(text) || access.GlobType(name) != kind {
+			if text == "" || strings.ContainsFunc(text, bad) || !utf8.ValidString(text) || typedname.TypeOf(name) != kind {
 				t.Fatalf("%q is a name", name)
 			}
 		}
-		if access.CheckCallerGlob(glob) != nil {
+		if typedname.CheckCaller(glob) != nil {
 			return
 		}
 		made, err := access.NewAuthenticator(access.Rules{Admins: []string{glob}, Callers: []string{glob}, Strict: true})
@@ -115,7 +116,7 @@ func FuzzNames(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		kind := access.GlobType(glob)
+		kind := typedname.TypeOf(glob)
 		for _, name := range names {
 			is, text, _ := strings.Cut(name, ":")
 			if !strings.ContainsAny(glob, `*?[\`) && (glob == name || kind == "" && glob == text && is != "email") &&

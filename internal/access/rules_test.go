@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/msghandler/msghandler/internal/access"
+	"github.com/msghandler/msghandler/internal/ground/typedname"
 )
 
 func TestGlobsMatchLabels(t *testing.T) {
@@ -82,8 +83,8 @@ func TestInvalidGlobsAreNamed(t *testing.T) {
 			of   func(string) error
 			want string
 		}{
-			"typed": {access.CheckGlob, tc.typed}, "any": {access.CheckAnyGlob, tc.any},
-			"caller": {access.CheckCallerGlob, tc.caller},
+			"typed": {typedname.Check, tc.typed}, "any": {typedname.CheckAny, tc.any},
+			"caller": {typedname.CheckCaller, tc.caller},
 		} {
 			err := c.of(tc.glob)
 			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {

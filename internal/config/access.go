@@ -5,7 +5,7 @@ import (
 	"net"
 	"net/netip"
 
-	"github.com/msghandler/msghandler/internal/access"
+	"github.com/msghandler/msghandler/internal/ground/typedname"
 )
 
 // Access says who callers are, and what they may do.
@@ -60,20 +60,20 @@ func (a *Access) keys() []Key {
 				"coordinator that listens on an address other than the loopback needs a source of identities to start.",
 		},
 		{
-			Name: "access.viewers", value: list(&a.Viewers, 0, access.CheckGlob),
+			Name: "access.viewers", value: list(&a.Viewers, 0, typedname.Check),
 			Meaning: "Who may see counts and lists, without bodies: globs on typed names, such as " +
 				"dns:*.ops.example.com, email:*@example.com, token:dashboard or jwt:anna. * is one label of a name.",
 		},
 		{
-			Name: "access.readers", value: list(&a.Readers, 0, access.CheckGlob),
+			Name: "access.readers", value: list(&a.Readers, 0, typedname.Check),
 			Meaning: "Who may see bodies and headers too: globs as in access.viewers.",
 		},
 		{
-			Name: "access.operators", value: list(&a.Operators, 0, access.CheckGlob),
+			Name: "access.operators", value: list(&a.Operators, 0, typedname.Check),
 			Meaning: "Who may retry messages too: globs as in access.viewers.",
 		},
 		{
-			Name: "access.admins", value: list(&a.Admins, 0, access.CheckGlob),
+			Name: "access.admins", value: list(&a.Admins, 0, typedname.Check),
 			Meaning: "Who may discard and replay messages too: globs as in access.viewers.",
 		},
 		{

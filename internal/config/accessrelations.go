@@ -3,7 +3,7 @@ package config
 import (
 	"slices"
 
-	"github.com/msghandler/msghandler/internal/access"
+	"github.com/msghandler/msghandler/internal/ground/typedname"
 )
 
 // checkAccess rejects rules about names that no source proves, and tokens that would cross a network in the clear.
@@ -52,7 +52,7 @@ func (l *loading) checkSources(key string, globs []string) {
 			"names certificates, and clients are asked for none: set grpc.tls_client_ca",
 		},
 	} {
-		isOf := func(glob string) bool { return slices.Contains(of.types, access.GlobType(glob)) }
+		isOf := func(glob string) bool { return slices.Contains(of.types, typedname.TypeOf(glob)) }
 		if i := slices.IndexFunc(globs, isOf); i >= 0 && !of.there {
 			l.relation(key, "holds %s, which %s", globs[i], of.remedy)
 		}

@@ -3,7 +3,7 @@ package config
 import (
 	"time"
 
-	"github.com/msghandler/msghandler/internal/access"
+	"github.com/msghandler/msghandler/internal/ground/typedname"
 )
 
 func (g *GRPC) keys() []Key {
@@ -49,13 +49,13 @@ func (g *GRPC) keys() []Key {
 				"that is past its next update still counts.",
 		},
 		{
-			Name: "grpc.admins", value: list(&g.Admins, 0, access.CheckAnyGlob),
+			Name: "grpc.admins", value: list(&g.Admins, 0, typedname.CheckAny),
 			Meaning: "Who is an admin, beside access.admins: globs as there, or without a type, such as *.ops.example.com, " +
 				"on the DNS names, URIs and common name of a client certificate; * is then any text without a slash. With no " +
 				"admins, and no key of access that grants anything, every client that can connect is an admin.",
 		},
 		{
-			Name: "grpc.callers", value: list(&g.Callers, 0, access.CheckCallerGlob),
+			Name: "grpc.callers", value: list(&g.Callers, 0, typedname.CheckCaller),
 			Meaning: "Who may call as a producer: globs as in grpc.admins, where {producer} is the producer's name, such as " +
 				"dns:{producer}.shop.svc or token:{producer}. None: every client that can connect, unless a key of access " +
 				"grants anything. producers.<name>.callers overrides this for one producer.",

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/msghandler/msghandler/internal/access"
 	"github.com/msghandler/msghandler/internal/ground/address"
+	"github.com/msghandler/msghandler/internal/ground/typedname"
 )
 
 // Sources are where values come from, the weakest first.
@@ -205,7 +205,7 @@ func (p *Producer) value(field string) value {
 		p.TokenFile = new(string)
 		return text(p.TokenFile, checkFile)
 	case "callers":
-		return list(&p.Callers, 0, access.CheckCallerGlob)
+		return list(&p.Callers, 0, typedname.CheckCaller)
 	}
 	if slices.Contains(policyFields, field) {
 		return p.policyValue(field)
