@@ -125,7 +125,7 @@ house: ## Print the figures of the house: the way of a Submit, sizes, owners, go
 
 model: ## Search the large instances of the protocol's model (minutes)
 	scripts/install-test-servers.sh
-	docs/model/check.sh large
+	docs/evidence/model/check.sh large
 
 demo: build ## The whole story on this terminal, with nothing installed
 	bin/msghandler-demo

@@ -60,8 +60,8 @@ type options struct {
 }
 
 // WithConfig sets a key of the coordinator's configuration, such as WithConfig("confirm.after", "1h") or
-// WithConfig("producers.orders.trust", "true"). docs/configuration.md lists the keys. Start sets redis.url and amqp.url
-// itself.
+// WithConfig("producers.orders.trust", "true"). docs/reference/configuration.md lists the keys. Start sets redis.url
+// and amqp.url itself.
 func WithConfig(key, value string) Option { return func(o *options) { o.keys[key] = value } }
 
 // WithTimeout is how long Wait, WaitState and WaitIdle wait before the test fails. Default: 10 s.

@@ -63,9 +63,9 @@
 // is known to have committed does not run twice: the message is submitted again and ErrAlreadyCommitted returned. A
 // message that was rolled back stays so; a new attempt takes a new id, such as 1001-2. An attempt that ends with
 // [ErrSendAgain] may be made again under the same id: its business did not begin, or says that nothing of it was
-// committed and that the reason passes. docs/ids.md has the whole table. A business with an unknown outcome does run
-// again, so let it recognise what an earlier run committed (a unique key on the id, say) and return nil then, not an
-// error.
+// committed and that the reason passes. docs/howto/ids.md has the whole table. A business with an unknown outcome does
+// run again, so let it recognise what an earlier run committed (a unique key on the id, say) and return nil then, not
+// an error.
 //
 // # Markers, and what they cannot know
 //

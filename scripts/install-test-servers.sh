@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Installs what the tests need and is not there: redis-server, rabbitmq-server, postgresql, mariadb-server, prometheus (for
-# promtool), spin (for docs/model), a C compiler (the race detector's and spin's), chromium (for test/console), groff (for
-# the manual page), systemd (for systemd-analyze), kcat (a client of Kafka), curl (for docs/http.md), gRPC and drivers of
-# PostgreSQL and AMQP for Python (for docs/python), Node.js with the packages of docs/node, and a JDK with the libraries of docs/java.
+# promtool), spin (for docs/evidence/model), a C compiler (the race detector's and spin's), chromium (for test/console), groff (for
+# the manual page), systemd (for systemd-analyze), kcat (a client of Kafka), curl (for docs/reference/http.md), gRPC and drivers of
+# PostgreSQL and AMQP for Python (for examples/python), Node.js with the packages of examples/node, and a JDK with the libraries of examples/java.
 # It changes nothing on a machine that has them, and starts no service. With the argument "servers" only the servers.
 # Otherwise the newer servers that TEST_SERVERS names are unpacked beside the system's.
 set -euo pipefail
@@ -43,14 +43,14 @@ if [ "${1:-}" != servers ]; then
   [ -e /usr/share/java/spring3-jdbc.jar ] || missing+=(libspring-jdbc-java)
 fi
 
-# The packages of docs/node, in the versions of its package-lock.json.
+# The packages of examples/node, in the versions of its package-lock.json.
 install_node_packages() {
   local node
-  node=$(dirname "$0")/../docs/node
+  node=$(dirname "$0")/../examples/node
   [ "${1:-}" = servers ] || cmp -s "$node/package-lock.json" "$node/node_modules/.of" && return
   # Without a registry npm would pause for a minute, each time.
   if ! npm ci --prefix "$node" --ignore-scripts --silent --fetch-retry-mintimeout=1000 --fetch-retry-maxtimeout=3000 >&2; then
-    echo "npm cannot install the packages of docs/node. The tests of Node.js are skipped, and fail in CI." >&2
+    echo "npm cannot install the packages of examples/node. The tests of Node.js are skipped, and fail in CI." >&2
   else
     cp "$node/package-lock.json" "$node/node_modules/.of"
   fi

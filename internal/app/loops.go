@@ -87,8 +87,8 @@ func (a *App) tellRegressions(found []redisstore.Regression) {
 	for _, r := range found {
 		a.logger.Error("Redis data rollback detected: acknowledged writes are missing; messages may be lost or sent again",
 			"shard", r.Shard, "what", r.What,
-			"remedy", "compare the producers' orders of the last minutes with what was delivered; then see docs/guarantees.md, "+
-				"When Redis forgets")
+			"remedy", "compare the producers' orders of the last minutes with what was delivered; then see "+
+				"docs/reference/guarantees.md, When Redis forgets")
 	}
 	a.metrics.Regressed(len(found))
 	note := fmt.Sprintf("data rollback detected at %s (%d shards, such as %d: %s); see the log",

@@ -38,7 +38,7 @@ func (c *doctorCommand) Help() string {
 about an id that cannot exist, for which they must not answer COMMITTED. Give doctor the coordinator's configuration:
 a problem with a default that was not set on purpose is only a warning. The exit status is 1 when there is trouble,
 and 0 otherwise:
-warnings are no failure. docs/operations.md explains each finding by name.`
+warnings are no failure. docs/run/operations.md explains each finding by name.`
 }
 
 // errTrouble ends an examination with trouble.

@@ -16,10 +16,10 @@ import (
 
 //go:generate go test -run TestCommandsPageMatchesHelp -update .
 
-var update = flag.Bool("update", false, "write docs/cli.md anew")
+var update = flag.Bool("update", false, "write docs/reference/cli.md anew")
 
 func TestCommandsPageMatchesHelp(t *testing.T) {
-	const path = "../../docs/cli.md"
+	const path = "../../docs/reference/cli.md"
 	want := intro + "| command | does |\n|---|---|\n"
 	var sections strings.Builder
 	for _, p := range []commandline.Program{program, demo.Program, benchmark.Program} {

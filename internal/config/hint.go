@@ -20,11 +20,11 @@ func hint(name string) string {
 	if strings.HasPrefix(name, outboxPrefix) || name == "outbox" {
 		return "; an outbox takes outbox.NAME." + strings.Join(namedFields[outboxPrefix], ", .")
 	}
-	return nearest(name, names, ".", "; docs/configuration.md lists them all")
+	return nearest(name, names, ".", "; docs/reference/configuration.md lists them all")
 }
 
 func envHint(variable string, names []string) string {
-	return nearest(variable, names, "_", "; docs/configuration.md lists them all, as environment variables too")
+	return nearest(variable, names, "_", "; docs/reference/configuration.md lists them all, as environment variables too")
 }
 
 // nearest finds the name with the fewest edits, or else a name with the same last part.

@@ -18,7 +18,7 @@ import (
 
 //go:generate go test -run TestTheTableOfMetricsIsFresh -update .
 
-var update = flag.Bool("update", false, "write the table of docs/operations.md anew")
+var update = flag.Bool("update", false, "write the table of docs/run/operations.md anew")
 
 // The table stands between these lines.
 const (
@@ -27,7 +27,7 @@ const (
 )
 
 func TestTheTableOfMetricsIsFresh(t *testing.T) {
-	const path = "../../docs/operations.md"
+	const path = "../../docs/run/operations.md"
 	page, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)

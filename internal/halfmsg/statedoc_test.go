@@ -12,9 +12,9 @@ import (
 
 //go:generate go test -run TestTheStateMachinePageIsFresh -update .
 
-var update = flag.Bool("update", false, "write docs/state-machine.md anew")
+var update = flag.Bool("update", false, "write docs/reference/state-machine.md anew")
 
-const statePage = "../../docs/state-machine.md"
+const statePage = "../../docs/reference/state-machine.md"
 
 func TestTheStateMachinePageIsFresh(t *testing.T) {
 	want := stateMachinePage()
@@ -28,7 +28,7 @@ func TestTheStateMachinePageIsFresh(t *testing.T) {
 		t.Fatal(err)
 	}
 	if string(got) != want {
-		t.Error("docs/state-machine.md differs from the table in internal/halfmsg/state.go; run: make generate")
+		t.Error("docs/reference/state-machine.md differs from the table in internal/halfmsg/state.go; run: make generate")
 	}
 }
 

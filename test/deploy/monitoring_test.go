@@ -86,16 +86,16 @@ func TestEachAlertHasQuietAndFiringTests(t *testing.T) {
 
 func TestEachAlertHasARunbook(t *testing.T) {
 	t.Parallel()
-	page := read(t, "docs/operations.md")
+	page := read(t, "docs/run/operations.md")
 	for _, r := range rules(t) {
-		want := "https://github.com/msghandler/msghandler/blob/main/docs/operations.md#" + strings.ToLower(r.Alert)
+		want := "https://github.com/msghandler/msghandler/blob/main/docs/run/operations.md#" + strings.ToLower(r.Alert)
 		if r.Annotations["runbook_url"] != want {
 			t.Errorf("%s: its page is %q, want %q", r.Alert, r.Annotations["runbook_url"], want)
 		}
 		_, section, found := strings.Cut(page, "\n### "+r.Alert+"\n")
 		section, _, _ = strings.Cut(section, "\n#")
 		if !found || !strings.Contains(section, "**Look:**") || !strings.Contains(section, "**Do:**") {
-			t.Errorf("docs/operations.md does not say of %s where to look and what to do", r.Alert)
+			t.Errorf("docs/run/operations.md does not say of %s where to look and what to do", r.Alert)
 		}
 		if severity := r.Labels["severity"]; severity != "page" && severity != "ticket" {
 			t.Errorf("%s: severity %q", r.Alert, severity)
@@ -103,13 +103,13 @@ func TestEachAlertHasARunbook(t *testing.T) {
 	}
 }
 
-// registered are the metrics of the table in docs/operations.md, which is generated from the registered metrics, and
-// the metrics of the SDKs.
+// registered are the metrics of the table in docs/run/operations.md, which is generated from the registered metrics,
+// and the metrics of the SDKs.
 func registered(t *testing.T) map[string]bool {
 	t.Helper()
 	names := map[string]bool{}
 	rows := regexp.MustCompile("(?m)^\\| `(msghandler_[a-z_]+)` \\|")
-	for _, row := range rows.FindAllStringSubmatch(read(t, "docs/operations.md"), -1) {
+	for _, row := range rows.FindAllStringSubmatch(read(t, "docs/run/operations.md"), -1) {
 		names[row[1]] = true
 	}
 	for _, name := range ofTheSDKs(t) {

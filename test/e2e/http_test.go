@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// example is a command of docs/http.md and the answer that the page shows.
+// example is a command of docs/reference/http.md and the answer that the page shows.
 type example struct{ command, answer string }
 
-// examples are the commands of a kind in docs/http.md.
+// examples are the commands of a kind in docs/reference/http.md.
 func examples(t *testing.T, kind string) (all []example) {
 	t.Helper()
-	page, err := os.ReadFile("../../docs/http.md")
+	page, err := os.ReadFile("../../docs/reference/http.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +26,7 @@ func examples(t *testing.T, kind string) (all []example) {
 		all = append(all, example{found[1], found[2]})
 	}
 	if n := strings.Count(string(page), "```"+kind+"\n"); n == 0 || n != len(all) {
-		t.Fatalf("docs/http.md has %d commands of the kind %s and %d answers", n, kind, len(all))
+		t.Fatalf("docs/reference/http.md has %d commands of the kind %s and %d answers", n, kind, len(all))
 	}
 	return all
 }

@@ -27,10 +27,10 @@ import (
 	"github.com/msghandler/msghandler/test/wire"
 )
 
-// pythonQueue is both the name and the queue of docs/python/producer.py.
+// pythonQueue is both the name and the queue of examples/python/producer.py.
 const pythonQueue = "python-orders"
 
-// pythonShop runs docs/python/producer.py, with a proxy on the way to the coordinator and one on the way back.
+// pythonShop runs examples/python/producer.py, with a proxy on the way to the coordinator and one on the way back.
 type pythonShop struct {
 	*world
 	calls, asks      *wire.Calls
@@ -50,8 +50,8 @@ type pythonShop struct {
 	calling, dead chan struct{}
 }
 
-// The promise "from any language that speaks gRPC", tried: the example of docs/other-languages.md dies and is silent
-// where it hurts. Each committed order is delivered, once, and nothing else is delivered.
+// The promise "from any language that speaks gRPC", tried: the example of docs/howto/other-languages.md dies and is
+// silent where it hurts. Each committed order is delivered, once, and nothing else is delivered.
 func TestPythonProducerKeepsTheContract(t *testing.T) {
 	s := newPythonShop(t)
 	var orders []string
@@ -133,7 +133,7 @@ func newPythonShop(t *testing.T) *pythonShop {
 	return s
 }
 
-// installPythonShop adds a program that runs producer.py on stubs made as in docs/other-languages.md.
+// installPythonShop adds a program that runs producer.py on stubs made as in docs/howto/other-languages.md.
 func installPythonShop(t *testing.T) {
 	t.Helper()
 	root, err := filepath.Abs(filepath.Join("..", ".."))
@@ -149,7 +149,7 @@ func installPythonShop(t *testing.T) {
 		t.Fatalf("make the stubs: %v\n%s", err, out)
 	}
 	program := fmt.Sprintf("#!/bin/sh\nPYTHONPATH='%s' exec '%s' '%s' \"$@\"\n",
-		stubs, python, filepath.Join(root, "docs", "python", "producer.py"))
+		stubs, python, filepath.Join(root, "examples", "python", "producer.py"))
 	file := filepath.Join(binaries, "python-shop")
 	if err := os.WriteFile(file, []byte(program), 0o700); err != nil { //nolint:gosec // a program
 		t.Fatal(err)

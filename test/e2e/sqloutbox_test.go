@@ -28,10 +28,10 @@ func outboxDSN(t *testing.T, dialect string) (d *servers.Database, dsn string) {
 	return d, "mariadb://" + strings.NewReplacer("tcp(", "", ")", "").Replace(d.DSN)
 }
 
-// pageCommands are the commands of docs/sql-outbox.md for a database.
+// pageCommands are the commands of docs/howto/sql-outbox.md for a database.
 func pageCommands(t *testing.T, dialect string) (all []string) {
 	t.Helper()
-	page, err := os.ReadFile("../../docs/sql-outbox.md")
+	page, err := os.ReadFile("../../docs/howto/sql-outbox.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +40,7 @@ func pageCommands(t *testing.T, dialect string) (all []string) {
 		all = append(all, found[1])
 	}
 	if len(all) != 2 {
-		t.Fatalf("docs/sql-outbox.md has %d commands for %s", len(all), dialect)
+		t.Fatalf("docs/howto/sql-outbox.md has %d commands for %s", len(all), dialect)
 	}
 	return all
 }

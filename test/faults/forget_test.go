@@ -23,8 +23,8 @@ import (
 
 // Faults in which Redis forgets acknowledged writes: its last second in a power cut, or the writes that a lagging
 // replica never got. No promise covers the messages whose only record is lost. So their producers send them again,
-// as docs/guarantees.md says, and then nothing may be missing. No id is repeated under load: a Send that is repeated
-// after the loss of its record makes a new message, and the copies cannot know of each other.
+// as docs/reference/guarantees.md says, and then nothing may be missing. No id is repeated under load: a Send that is
+// repeated after the loss of its record makes a new message, and the copies cannot know of each other.
 var forgetRows = []row{
 	{
 		name: "F14", copies: true, leavesMarkers: true, fault: powerCut(routed), heal: sendAgain, judge: copiesFlagged,

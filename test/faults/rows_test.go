@@ -21,7 +21,7 @@ var (
 // deletion is how long deleting a marker may take: five tries with pauses between them.
 const deletion = 40 * time.Second
 
-// row is one line of docs/faults.md.
+// row is one line of docs/evidence/faults.md.
 type row struct {
 	name string
 	// short rows run in the ordinary tests.
@@ -60,7 +60,7 @@ type row struct {
 	judge func(t *testing.T, w *world, l *load, end End)
 }
 
-// rows are the lines of docs/faults.md. Each group stands with its faults in a file of its own.
+// rows are the lines of docs/evidence/faults.md. Each group stands with its faults in a file of its own.
 var rows = slices.Concat(calmRows, coordinatorRows, redisRows, fullRows, forgetRows, frozenRows, brokerRows,
 	refusalRows, alarmRows,
 	halfOpenRows, natsRows, kafkaRows, consumerRows, producerRows, smallRows, scaleRows, crowdRows, mixRows, pointRows,

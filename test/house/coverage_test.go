@@ -8,22 +8,22 @@ import (
 	"testing"
 )
 
-// coverageRow is a row of docs/coverage.md with its three columns.
+// coverageRow is a row of docs/evidence/coverage.md with its three columns.
 var coverageRow = regexp.MustCompile(`(?m)^\| (.+) \| (.*?) ?\| (.+) \|$`)
 
 var (
-	linkedFile = regexp.MustCompile(`^\[[^]]+\]\(\.\./([^)#]+)\)$`)
+	linkedFile = regexp.MustCompile(`^\[[^]]+\]\(\.\./\.\./([^)#]+)\)$`)
 	testSpan   = regexp.MustCompile("`(Test|Example)[A-Za-z0-9]+`")
 )
 
-// Each row of docs/coverage.md says where a point is in the code and which test proves the point, or that the point is
-// missing. TestPagesNameExistingTests checks the names of the tests.
+// Each row of docs/evidence/coverage.md says where a point is in the code and which test proves the point, or that the
+// point is missing. TestPagesNameExistingTests checks the names of the tests.
 func TestCoverageNamesCodeAndTests(t *testing.T) {
 	t.Parallel()
-	page := read(t, filepath.Join("..", "..", "docs", "coverage.md"))
+	page := read(t, filepath.Join("..", "..", "docs", "evidence", "coverage.md"))
 	sections := strings.Split(page, "\n## ")[1:]
 	if len(sections) != 5 {
-		t.Errorf("docs/coverage.md has %d sections, want one for each of five systems", len(sections))
+		t.Errorf("docs/evidence/coverage.md has %d sections, want one for each of five systems", len(sections))
 	}
 	for _, section := range sections {
 		title, _, _ := strings.Cut(section, "\n")
@@ -35,11 +35,11 @@ func TestCoverageNamesCodeAndTests(t *testing.T) {
 			}
 			points++
 			if err := proven(where, proof); err != "" {
-				t.Errorf("docs/coverage.md, %s, %s: %s", title, point, err)
+				t.Errorf("docs/evidence/coverage.md, %s, %s: %s", title, point, err)
 			}
 		}
 		if rows := strings.Count(section, "\n|") - 2; rows != points || rows == 0 { // the head, and its line of dashes
-			t.Errorf("docs/coverage.md, %s: %d of %d rows have three columns", title, points, rows)
+			t.Errorf("docs/evidence/coverage.md, %s: %d of %d rows have three columns", title, points, rows)
 		}
 	}
 }

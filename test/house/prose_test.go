@@ -2,6 +2,7 @@ package house
 
 import (
 	"go/ast"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -177,16 +178,23 @@ func TestGoroutinesHaveAnOwner(t *testing.T) {
 	figure(t, "go statements without an owner: %d (aim 0)", all)
 }
 
-// pages lists the handwritten pages of docs/. Generated pages follow their sources.
-func pages(t *testing.T) []string {
+// pages lists the pages of docs/ and those of the root that users and contributors read.
+func pages(t *testing.T) (found []string) {
 	t.Helper()
 	root := filepath.Join("..", "..")
-	found, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
+	err := filepath.WalkDir(filepath.Join(root, "docs"), func(path string, _ fs.DirEntry, err error) error {
+		if filepath.Ext(path) == ".md" {
+			found = append(found, path)
+		}
+		return err
+	})
 	if err != nil || len(found) == 0 {
 		t.Fatal(found, err)
 	}
-	return append(found, filepath.Join(root, "docs", "model", "README.md"), filepath.Join(root, "README.md"),
-		filepath.Join(root, "CONTRIBUTING.md"), filepath.Join(root, "SECURITY.md"))
+	for _, page := range []string{"README.md", "CONTRIBUTING.md", "SECURITY.md"} {
+		found = append(found, filepath.Join(root, page))
+	}
+	return found
 }
 
 // placeOf names a page within docs/, and a page of the root by its file name.

@@ -14,10 +14,10 @@ import (
 	"github.com/msghandler/msghandler/test/wire"
 )
 
-// pythonPayments is both the name and the queue of docs/python/consumer.py.
+// pythonPayments is both the name and the queue of examples/python/consumer.py.
 const pythonPayments = "python-payments"
 
-// payments runs docs/python/consumer.py, with a proxy on the way to its database.
+// payments runs examples/python/consumer.py, with a proxy on the way to its database.
 type payments struct {
 	*testing.T
 	way     *wire.Proxy
@@ -70,7 +70,7 @@ func startPayments(t *testing.T) *payments {
 	t.Helper()
 	database, vhost := servers.PostgreSQL(t), servers.RabbitMQ(t)
 	p := &payments{T: t, way: wire.SQL(t, hostOf.FindString(database.DSN))}
-	p.run = []string{servers.Python(t, "psycopg2", "pika"), "../../docs/python/consumer.py"}
+	p.run = []string{servers.Python(t, "psycopg2", "pika"), "../../examples/python/consumer.py"}
 	p.env = []string{"DATABASE_URL=" + postgreSQL.url(database.DSN, p.way.Addr), "AMQP_URL=" + vhost.URL}
 	var err error
 	if p.db, err = sql.Open(database.Driver, database.DSN); err != nil {

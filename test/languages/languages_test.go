@@ -1,5 +1,5 @@
 // Package languages runs the producers that docs/ has in other languages than Go, as they are in the tree and on real
-// servers, and holds each of them to the contract of docs/other-languages.md.
+// servers, and holds each of them to the contract of docs/howto/other-languages.md.
 package languages
 
 import (
@@ -91,13 +91,13 @@ func spring(t *testing.T) []string {
 	return jvm(t, "SpringOrders")
 }
 
-// jvm runs a program of docs/java with the libraries of Debian, once javac has compiled all programs there.
+// jvm runs a program of examples/java with the libraries of Debian, once javac has compiled all programs there.
 func jvm(t *testing.T, program string) []string {
 	t.Helper()
 	libraries := jars(t)
 	classes, err := compiled(servers.Tool(t, "javac"), libraries)
 	if err != nil {
-		t.Fatalf("compile docs/java: %v", err)
+		t.Fatalf("compile examples/java: %v", err)
 	}
 	// The first compiler alone: the program does not live long enough for the second.
 	return []string{servers.Tool(t, "java"), "-XX:TieredStopAtLevel=1", "-cp", classes + ":" + libraries, program}
@@ -126,11 +126,11 @@ var compilation struct {
 	err     error
 }
 
-// compiled compiles docs/java once for all tests, into a directory that TestMain removes.
+// compiled compiles examples/java once for all tests, into a directory that TestMain removes.
 func compiled(javac, libraries string) (classes string, err error) {
 	compilation.Do(func() {
-		sources, err := filepath.Glob("../../docs/java/*.java")
-		more, moreErr := filepath.Glob("../../docs/java/*/*.java")
+		sources, err := filepath.Glob("../../examples/java/*.java")
+		more, moreErr := filepath.Glob("../../examples/java/*/*.java")
 		more = append(more, "testdata/Mistakes.java")
 		if compilation.err = errors.Join(err, moreErr); compilation.err != nil {
 			return
@@ -150,13 +150,13 @@ func compiled(javac, libraries string) (classes string, err error) {
 
 func node(t *testing.T) []string {
 	t.Helper()
-	if _, err := os.Stat("../../docs/node/node_modules/pg"); err != nil {
-		servers.Missing(t, "docs/node/node_modules is missing; scripts/install-test-servers.sh installs it")
+	if _, err := os.Stat("../../examples/node/node_modules/pg"); err != nil {
+		servers.Missing(t, "examples/node/node_modules is missing; scripts/install-test-servers.sh installs it")
 	}
-	return []string{servers.Tool(t, "node"), "../../docs/node/producer.mjs"}
+	return []string{servers.Tool(t, "node"), "../../examples/node/producer.mjs"}
 }
 
 func python(t *testing.T) []string {
 	t.Helper()
-	return []string{servers.Python(t, "psycopg2"), "../../docs/python/http_producer.py"}
+	return []string{servers.Python(t, "psycopg2"), "../../examples/python/http_producer.py"}
 }

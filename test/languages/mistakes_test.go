@@ -34,7 +34,7 @@ func TestSwallowedErrorsAreNoCommit(t *testing.T) {
 	migrate(t, postgreSQL, database)
 	python := servers.Python(t, "psycopg2", "pika")
 	mistakes(t, []string{python, "testdata/mistakes.py"}, "DATABASE_URL="+database.DSN,
-		"PYTHONPATH=../../docs/python", "PYTHONDONTWRITEBYTECODE=1")
+		"PYTHONPATH=../../examples/python", "PYTHONDONTWRITEBYTECODE=1")
 }
 
 // mistakes runs a program that says which of its mistakes are not refused.

@@ -1,4 +1,4 @@
-// Package model holds the model of the protocol in docs/model to the code, and runs its small instances.
+// Package model holds the model of the protocol in docs/evidence/model to the code, and runs its small instances.
 package model
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-const folder = "../../docs/model"
+const folder = "../../docs/evidence/model"
 
 func TestModelMovesMatchTheCode(t *testing.T) {
 	t.Parallel()
@@ -57,7 +57,7 @@ func TestSmallModelInstancesHold(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), filepath.Join(folder, "check.sh"), "small").CombinedOutput()
 	t.Logf("\n%s", out)
 	if err != nil {
-		t.Errorf("docs/model/check.sh small: %v", err)
+		t.Errorf("docs/evidence/model/check.sh small: %v", err)
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// The same bugs in docs/python/producer.py, on SQLite.
+// The same bugs in examples/python/producer.py, on SQLite.
 func TestPlantedBugsInPythonAreFound(t *testing.T) {
 	t.Parallel()
 	addresses := startPython(t)
@@ -41,7 +41,7 @@ func startPython(t *testing.T) map[string][2]string {
 		args = append(args, b.name)
 	}
 	cmd := exec.Command(python, args...)
-	cmd.Env = append(os.Environ(), fmt.Sprintf("PYTHONPATH=%s:%s", dir, filepath.Join(root, "docs", "python")))
+	cmd.Env = append(os.Environ(), fmt.Sprintf("PYTHONPATH=%s:%s", dir, filepath.Join(root, "examples", "python")))
 	cmd.Stderr = t.Output()
 	return start(t, cmd, len(bugs)+2)
 }

@@ -1,4 +1,4 @@
-"""docs/python/producer.py made wrong: each BUG in turn serves at two ports, as two replicas on one database.
+"""examples/python/producer.py made wrong: each BUG in turn serves at two ports, as two replicas on one database.
 
 For each bug it prints the name and both ports. TestPlantedBugsInPythonAreFound runs verify-producer against them.
 """

@@ -51,7 +51,7 @@ func TestAHealthySiteHasNoFindings(t *testing.T) {
 	}
 }
 
-// TestAUserOfFewRightsIsEnough has the permissions of docs/redis.md and of the finding redis-permission.
+// TestAUserOfFewRightsIsEnough has the permissions of docs/reference/redis.md and of the finding redis-permission.
 func TestAUserOfFewRightsIsEnough(t *testing.T) {
 	t.Parallel()
 	redis := servers.Redis(t, "--appendfsync", "always")
@@ -270,7 +270,7 @@ func TestPlantedMistakesAreFound(t *testing.T) {
 
 func TestEachFindingIsExplained(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../../../docs/operations.md")
+	page, err := os.ReadFile("../../../docs/run/operations.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -288,7 +288,7 @@ func TestEachFindingIsExplained(t *testing.T) {
 	}
 	for _, name := range names {
 		if !strings.Contains(string(page), "`"+name+"`") {
-			t.Errorf("docs/operations.md does not explain %s", name)
+			t.Errorf("docs/run/operations.md does not explain %s", name)
 		}
 	}
 }

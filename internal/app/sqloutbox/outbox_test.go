@@ -168,7 +168,7 @@ func TestFailedRowIsCopiedToTheDeadLetterExchange(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 	servers.Eventually(t, 20*time.Second, "the row has failed", func() bool { return s.count("state = 4") == 1 })
-	// As docs/sql-outbox.md has it: the cause is fixed, and the row is sent again.
+	// As docs/howto/sql-outbox.md has it: the cause is fixed, and the row is sent again.
 	s.declare("nobody")
 	s.exec("UPDATE msghandler_outbox SET state = 1, attempts = 0, due_at = 0 WHERE producer = 'orders' AND state = 4 " +
 		"AND id = '1001'")

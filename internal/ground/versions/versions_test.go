@@ -48,14 +48,14 @@ func TestOnlyVersionsOfTheRangeAreSupported(t *testing.T) {
 
 func TestRunningNamesTheSupportedVersions(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../../../docs/running.md")
+	page, err := os.ReadFile("../../../docs/run/running.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, s := range []versions.Server{versions.RabbitMQ, versions.Redis, versions.Valkey} {
 		row := "| " + s.Name + " | " + s.Oldest.String() + " | " + s.Newest.String() + " |"
 		if !strings.Contains(string(page), row) {
-			t.Errorf("docs/running.md has no row %q", row)
+			t.Errorf("docs/run/running.md has no row %q", row)
 		}
 	}
 }

@@ -8,7 +8,7 @@
 //		publishtest.Run(t, startBroker(t))
 //	}
 //
-// docs/brokers.md lists the promises in words and says how each broker keeps them.
+// docs/reference/brokers.md lists the promises in words and says how each broker keeps them.
 package publishtest
 
 import (

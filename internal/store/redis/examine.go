@@ -186,7 +186,7 @@ func (f *found) regressions(ctx context.Context, client redis.UniversalClient, k
 			fmt.Sprintf("data rollback detected: %d of %d shards, last noticed at %s", shards, len(k.shards),
 				time.UnixMilli(last).UTC().Format(time.RFC3339)),
 			"half messages that were accepted shortly before may be gone, and copies of others may be out (they are flagged)",
-			"compare what producers committed about that time with what was delivered; see docs/guarantees.md")
+			"compare what producers committed about that time with what was delivered; see docs/reference/guarantees.md")
 	}
 	return nil
 }

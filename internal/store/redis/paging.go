@@ -102,11 +102,13 @@ func (s *Store) followLayout(ctx context.Context, lowest int) error {
 	}
 	paged := at.pages(min(lowest, s.config.newestLayout()))
 	if s.paging.set(paged, pagingLease) {
-		s.logger.Info("whether new messages are paged has changed; docs/redis.md, Layouts, says why", "paged", paged,
+		s.logger.Info("whether new messages are paged has changed; docs/reference/redis.md, Layouts, says why",
+			"paged", paged,
 			"layout", at.version, "lowest_known_to_all", lowest)
 	}
 	if named := at.allowsNames(min(lowest, s.config.newestLayout())); s.naming.set(named, pagingLease) {
-		s.logger.Info("whether messages may name a broker has changed; docs/redis.md, Layouts, says why", "allowed", named,
+		s.logger.Info("whether messages may name a broker has changed; docs/reference/redis.md, Layouts, says why",
+			"allowed", named,
 			"layout", at.version, "lowest_known_to_all", lowest)
 	}
 	switch {
@@ -248,6 +250,6 @@ func (s *Store) writeLayout(ctx context.Context, version int) error {
 		return translate(err)
 	}
 	s.logger.Info("the data have another layout from now on", "layout", version,
-		"remedy", "none needed; docs/redis.md says which versions know it, and how to go back")
+		"remedy", "none needed; docs/reference/redis.md says which versions know it, and how to go back")
 	return nil
 }

@@ -62,7 +62,7 @@ func storyOf(t *testing.T, store *redisstore.Store, name halfmsg.Name) []halfmsg
 	return record.Story()
 }
 
-// TestATimelineIsText reads a timeline as docs/redis.md shows timelines, and adds foreign lines.
+// TestATimelineIsText reads a timeline as docs/reference/redis.md shows timelines, and adds foreign lines.
 func TestATimelineIsText(t *testing.T) {
 	t.Parallel()
 	store, client, _ := fresh(t, redisstore.Config{Instance: "coordinator 1/a"})

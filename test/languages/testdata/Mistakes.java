@@ -3,7 +3,7 @@ import org.mariadb.jdbc.MariaDbDataSource;
 import org.springframework.jdbc.datasource.DataSourceTransactionManager;
 import org.springframework.transaction.support.TransactionTemplate;
 
-/** Services that call the classes of docs/java in a wrong way. Each mistake must end in an exception. */
+/** Services that call the classes of examples/java in a wrong way. Each mistake must end in an exception. */
 final class Mistakes {
     private interface Mistake {
         void make() throws SQLException;

@@ -16,7 +16,7 @@ import (
 var update = flag.Bool("update", false, "write the statements into the pages")
 
 // pages are the pages that show statements.
-var pages = []string{"../../../../docs/tables.md", "../../../../docs/sql-outbox.md"}
+var pages = []string{"../../../../docs/reference/tables.md", "../../../../docs/howto/sql-outbox.md"}
 
 var block = regexp.MustCompile("(?s)<!-- ddl ([a-z-]+) -->\n```sql\n.*?```")
 
