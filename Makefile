@@ -2,7 +2,8 @@
 SHELL := /bin/bash
 BIN := .cache/bin
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
-LDFLAGS := -s -w -X github.com/msghandler/msghandler/internal/cli.version=$(VERSION)
+BUILD := github.com/msghandler/msghandler/internal/ground/build
+LDFLAGS := -s -w -X $(BUILD).version=$(VERSION) -X $(BUILD).commit=$(shell git rev-parse HEAD 2>/dev/null)
 GO_FILES := git ls-files -z --cached --others --exclude-standard '*.go' ':!*.pb.go'
 # How long one package's tests may take, on two slow cores with the race detector.
 TEST_TIMEOUT ?= 20m
