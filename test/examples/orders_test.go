@@ -15,6 +15,7 @@ import (
 
 	_ "github.com/go-sql-driver/mysql"
 	_ "github.com/jackc/pgx/v5/stdlib"
+	amqp "github.com/rabbitmq/amqp091-go"
 	_ "modernc.org/sqlite"
 
 	"github.com/msghandler/msghandler/test/servers"
@@ -32,7 +33,7 @@ const (
 type place struct{ url, driver, dsn string }
 
 // Clients order, and repeat each request under its key until an answer is final. Meanwhile the service, the consumer
-// and the coordinator are killed. In the end each order has one invoice, and nothing else has.
+// and the coordinator are killed, and messages are delivered twice. In the end each order has one invoice, and nothing else has.
 func TestOrdersSurviveKills(t *testing.T) {
 	t.Parallel()
 	for name, open := range map[string]func(t *testing.T) place{
@@ -58,6 +59,7 @@ func TestOrdersSurviveKills(t *testing.T) {
 
 func ordersSurvive(t *testing.T, p place) {
 	addresses, broker := servers.Addresses(t, 3), servers.RabbitMQ(t).URL
+	deliverAgain := copier(t, broker)
 	processes := []*process{
 		start(t, []string{
 			"MSGHANDLER_GRPC_ADDR=" + addresses[0], "MSGHANDLER_HTTP_ADDR=" + addresses[1],
@@ -77,7 +79,11 @@ func ordersSurvive(t *testing.T, p place) {
 		running.Go(func() {
 			for n := range perClient {
 				item := cmp.Or(map[bool]string{n%10 == 9: "painting"}[true], "book") // there is one painting
-				order(t, addresses[2], fmt.Sprintf("%d-%d", c, n), item)
+				key := fmt.Sprintf("%d-%d", c, n)
+				order(t, addresses[2], key, item)
+				if item == "book" {
+					deliverAgain(key)
+				}
 				answered.Add(1)
 			}
 		})
@@ -127,6 +133,33 @@ func order(t *testing.T, address, key, item string) {
 		default:
 			t.Errorf("order %s of a %s: %s", key, item, last)
 			return
+		}
+	}
+}
+
+// copier returns a function that delivers the message of an order once more, as a coordinator does that has lost the
+// broker's answer.
+func copier(t *testing.T, url string) func(key string) {
+	t.Helper()
+	conn, err := amqp.Dial(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	ch, err := conn.Channel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ch.ExchangeDeclare("orders", "topic", true, false, false, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	return func(key string) {
+		err := ch.PublishWithContext(t.Context(), "orders", "order.placed", false, false, amqp.Publishing{
+			AppId: "orders", MessageId: key, DeliveryMode: amqp.Persistent,
+			Body: []byte(`{"id":"` + key + `","item":"book","quantity":1}`),
+		})
+		if err != nil {
+			t.Error(err)
 		}
 	}
 }
