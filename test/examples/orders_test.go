@@ -23,8 +23,8 @@ import (
 
 const (
 	clients   = 4
-	perClient = 30
-	kills     = 6
+	perClient = 20
+	kills     = 4
 	// patience bounds each wait, on a slow machine.
 	patience = 2 * time.Minute
 )
