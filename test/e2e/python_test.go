@@ -50,7 +50,7 @@ type pythonShop struct {
 	calling, dead chan struct{}
 }
 
-// The promise "from any language that speaks gRPC", tried: the example of docs/howto/other-languages.md dies and is
+// The promise "from any language that speaks gRPC", tried: the example of docs/reference/languages-contract.md dies and is
 // silent where it hurts. Each committed order is delivered, once, and nothing else is delivered.
 func TestPythonProducerKeepsTheContract(t *testing.T) {
 	s := newPythonShop(t)
@@ -133,7 +133,7 @@ func newPythonShop(t *testing.T) *pythonShop {
 	return s
 }
 
-// installPythonShop adds a program that runs producer.py on stubs made as in docs/howto/other-languages.md.
+// installPythonShop adds a program that runs producer.py on stubs made as in docs/reference/languages-contract.md.
 func installPythonShop(t *testing.T) {
 	t.Helper()
 	root, err := filepath.Abs(filepath.Join("..", ".."))

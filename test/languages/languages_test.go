@@ -1,5 +1,5 @@
 // Package languages runs the producers that docs/ has in other languages than Go, as they are in the tree and on real
-// servers, and holds each of them to the contract of docs/howto/other-languages.md.
+// servers, and holds each of them to the contract of docs/reference/languages-contract.md.
 package languages
 
 import (
