@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/alecthomas/kong"
@@ -44,9 +45,20 @@ func runProgram(p commandline.Program) func(args []string) int {
 	}
 }
 
-// grammars are the programs whose arguments are parsed in this process.
-var grammars = map[string]commandline.Program{
-	"msghandler": cli.Program, "msghandler-demo": demo.Program, "msghandler-bench": benchmark.Program,
+// parsers are the programs whose arguments are parsed in this process. To make a parser takes long.
+var parsers = struct {
+	mu sync.Mutex
+	of map[string]func() (*kong.Kong, error)
+}{of: map[string]func() (*kong.Kong, error){
+	"msghandler":       sync.OnceValues(parserOf(cli.Program)),
+	"msghandler-demo":  sync.OnceValues(parserOf(demo.Program)),
+	"msghandler-bench": sync.OnceValues(parserOf(benchmark.Program)),
+}}
+
+func parserOf(p commandline.Program) func() (*kong.Kong, error) {
+	return func() (*kong.Kong, error) {
+		return kong.New(p.Grammar(), kong.Name(p.Name), kong.Exit(func(int) {}), kong.Writers(io.Discard, io.Discard))
+	}
 }
 
 // installPrograms makes a directory with all programs, for the PATH.
@@ -69,11 +81,13 @@ func installPrograms(t *testing.T) string {
 // missing at the end, as where a sentence names a command.
 func parseArguments(t *testing.T, program string, args []string, whole bool) error {
 	t.Helper()
-	p, ours := grammars[program]
+	newParser, ours := parsers.of[program]
 	if !ours {
 		return parseInProcess(t, program, args)
 	}
-	parser, err := kong.New(p.Grammar(), kong.Name(p.Name), kong.Exit(func(int) {}), kong.Writers(io.Discard, io.Discard))
+	parsers.mu.Lock()
+	defer parsers.mu.Unlock()
+	parser, err := newParser()
 	if err != nil {
 		return err
 	}

@@ -233,7 +233,7 @@ func untilOutput(args []string) int {
 		return 2
 	}
 	shown := pattern(string(want))
-	for end := time.Now().Add(patience / 2); time.Now().Before(end); <-time.After(20 * time.Millisecond) {
+	for end := time.Now().Add(patience / 4); time.Now().Before(end); <-time.After(20 * time.Millisecond) {
 		if got, _ := os.ReadFile(args[0] + ".out"); shown.MatchString(trimLines(string(got))) {
 			return 0
 		}
