@@ -25,7 +25,7 @@ NEWEST_TOO = $(if $(filter oldest,$(SERVERS)),$(if $(filter work,$(PACKAGES)),TE
 FUZZTIME ?= 60s
 FUZZ ?= ^Fuzz
 
-.PHONY: help build test newest acceptance databases finished faults soak defects screenshots lists fuzz house model lint generate fresh bench profiles version proxy demo tools clean
+.PHONY: help build test newest acceptance databases finished faults soak defects screenshots lists fuzz house model lint generate fresh bench profiles tidy version proxy demo tools clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -110,6 +110,9 @@ generate: $(BIN)/buf ## Generate code from proto/ and all that go:generate names
 
 fresh: $(BIN)/buf ## Fail when generated files or a go.mod are stale
 	scripts/fresh.sh
+
+tidy: ## Run go mod tidy in every module
+	scripts/tidy.sh
 
 BENCH ?= EndToEnd
 bench: ## Measure a coordinator next to what Redis, RabbitMQ and gRPC allow (BENCH=Drain: another of test/bench)
