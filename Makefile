@@ -25,7 +25,7 @@ NEWEST_TOO = $(if $(filter oldest,$(SERVERS)),$(if $(filter work,$(PACKAGES)),TE
 FUZZTIME ?= 60s
 FUZZ ?= ^Fuzz
 
-.PHONY: help build test newest acceptance databases finished faults soak defects screenshots lists fuzz house model lint generate fresh bench profiles tidy version proxy demo tools clean
+.PHONY: help build test newest acceptance databases finished faults soak defects screenshots lists fuzz house model lint generate fresh bench profiles tidy version proxy release demo tools clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -135,11 +135,14 @@ model: ## Search the large instances of the protocol's model (minutes)
 ASKED = $(if $(findstring command line,$(origin VERSION)),$(VERSION))
 MODULES = @GOWORK=off go -C internal/release run ./cmd/modules
 
-version: ## Write the version of the next release into all go.mod files (VERSION=v0.2.0)
+version: ## Write the version of the next release into all go.mod files and the changelog (VERSION=v0.2.0)
 	$(MODULES) set '$(ASKED)'
 
 proxy: ## Write all Go modules of this checkout into dist/proxy, a GOPROXY (VERSION=v0.1.0)
 	$(MODULES) proxy $(CURDIR)/dist/proxy $(ASKED)
+
+release: ## Build archives, packages, image, checksums and notes of a commit into dist/VERSION (VERSION=v0.1.0)
+	@GOWORK=off go -C internal/release run ./cmd/release '$(ASKED)' $(CURDIR)/dist/$(ASKED)
 
 demo: build ## The whole story on this terminal, with nothing installed
 	bin/msghandler-demo

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/mod/semver"
 )
@@ -31,6 +32,27 @@ func In(dir string) (*Checkout, error) {
 		return nil, err
 	}
 	return &Checkout{dir: strings.TrimSpace(top)}, nil
+}
+
+// Dir is the top directory.
+func (c *Checkout) Dir() string { return c.dir }
+
+// Commit returns the hash and the time of the commit, and refuses changes that are not committed: the hash would lie.
+func (c *Checkout) Commit() (hash string, at time.Time, err error) {
+	changed, err := git(c.dir, nil, "status", "--porcelain")
+	if err != nil {
+		return "", at, err
+	}
+	if changed != "" {
+		return "", at, fmt.Errorf("the checkout has changes; a release is of a commit. Commit or remove:\n%s", changed)
+	}
+	out, err := git(c.dir, nil, "log", "-1", "--format=%H %cI")
+	if err != nil {
+		return "", at, err
+	}
+	hash, committed, _ := strings.Cut(strings.TrimSpace(out), " ")
+	at, err = time.Parse(time.RFC3339, committed)
+	return hash, at.UTC(), err
 }
 
 // Check refuses a version that a go.mod file or go.work disagrees with: its tag would require modules of another version.
@@ -76,7 +98,7 @@ func (c *Checkout) Version() (string, error) {
 	return string(found[2]), nil
 }
 
-// Set writes a version into all go.mod files and into go.work.
+// Set writes a version into all go.mod files and go.work.
 func (c *Checkout) Set(version string) error {
 	if err := valid(version); err != nil {
 		return err
