@@ -20,7 +20,7 @@ type file struct {
 
 // archives writes an archive for each platform.
 func (r *release) archives() error {
-	for _, p := range platforms {
+	for _, p := range r.platforms {
 		top := fmt.Sprintf("msghandler_%s_%s", r.number(), p)
 		files := r.archived(p)
 		for i := range files {

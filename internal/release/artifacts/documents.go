@@ -71,7 +71,8 @@ func (r *release) unit() (string, error) {
 	if !found || !installed {
 		return "", fmt.Errorf("msghandler.service has no %q before [Install]", byHand)
 	}
-	unit = "# Of the package msghandler. To change settings: systemctl edit msghandler\n[Unit]\n" + before + "\n[Install]\n" + install
+	const packaged = "# Of the package msghandler. To change settings: systemctl edit msghandler\n[Unit]\n"
+	unit = packaged + before + "\n[Install]\n" + install
 	for _, change := range []struct{ old, new string }{
 		{"/usr/local/bin/", "/usr/bin/"},
 		{"DynamicUser=yes\n", "User=msghandler\nGroup=msghandler\n"},

@@ -28,7 +28,7 @@ var imageNames = []string{"msghandler", "msghandler-bench"}
 // image writes an image for the platforms of Linux, as an archive of an OCI layout.
 func (r *release) image() error {
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
-	for _, p := range onlyLinux() {
+	for _, p := range r.onLinux() {
 		image, err := r.imageOf(p)
 		if err != nil {
 			return err

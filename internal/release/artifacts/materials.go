@@ -15,7 +15,7 @@ import (
 // materials writes the bill of materials of each program: its modules with versions and checksums, as the program
 // itself knows them.
 func (r *release) materials() error {
-	for _, p := range platforms {
+	for _, p := range r.platforms {
 		for _, name := range names {
 			if err := r.materialsOf(p, name); err != nil {
 				return fmt.Errorf("of %s for %s: %w", name, p, err)

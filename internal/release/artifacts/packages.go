@@ -16,7 +16,7 @@ import (
 
 // packages writes a deb and an rpm for each platform of Linux.
 func (r *release) packages() error {
-	for _, p := range onlyLinux() {
+	for _, p := range r.onLinux() {
 		for _, kind := range []string{"deb", "rpm"} {
 			if err := r.packageOf(p, kind); err != nil {
 				return err

@@ -2,7 +2,6 @@ package artifacts
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,20 +16,20 @@ var names = []string{"msghandler", "msghandler-bench", "msghandler-demo"}
 
 // programs builds the programs as users do who type go install: from the modules, so a program knows the version of
 // each. The module cache is of this build alone, because the go command never reads a version twice.
-func (r *release) programs(log io.Writer) error {
+func (r *release) programs() error {
 	known, err := goEnv("GOMODCACHE", "GOPROXY", "GOSUMDB", "GOCACHE", "GOTOOLCHAIN")
 	if err != nil {
 		return err
 	}
-	for _, p := range platforms {
-		fmt.Fprintf(log, "  for %s\n", p)
-		args := []string{"install", "-trimpath", "-ldflags", "-s -w -X " + modules.Root + "/internal/ground/build.commit=" + r.commit}
+	for _, p := range r.platforms {
+		fmt.Fprintf(r.log, "  for %s\n", p)
+		flags := "-s -w -X " + modules.Root + "/internal/ground/build.commit=" + r.commit
+		args := []string{"install", "-trimpath", "-ldflags", flags}
 		for _, name := range names {
 			args = append(args, modules.Root+"/cmd/"+name+"@"+r.version)
 		}
 		cmd := exec.Command("go", args...)
 		cmd.Dir = r.work
-		cmd.Stderr = log
 		// Nothing of the caller's environment changes what is built.
 		cmd.Env = []string{
 			"PATH=" + os.Getenv("PATH"), "HOME=" + r.work, "GOENV=off", "GOWORK=off", "GOFLAGS=-modcacherw",
@@ -40,8 +39,8 @@ func (r *release) programs(log io.Writer) error {
 			"GOPROXY=file://" + r.proxy() + ",file://" + known["GOMODCACHE"] + "/cache/download," + known["GOPROXY"],
 			"CGO_ENABLED=0", "GOOS=" + p.os, "GOARCH=" + p.arch,
 		}
-		if err := cmd.Run(); err != nil {
-			return fmt.Errorf("for %s: go %s: %w", p, strings.Join(args, " "), err)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("for %s: go %s: %w\n%s", p, strings.Join(args, " "), err, out)
 		}
 	}
 	return nil

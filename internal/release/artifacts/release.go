@@ -16,14 +16,28 @@ import (
 	"github.com/msghandler/msghandler/internal/release/modules"
 )
 
+// Options say what is released, and where the files go.
+type Options struct {
+	// Version is such as v0.1.0.
+	Version string
+	// Out is a directory, which is emptied first.
+	Out string
+	// Platforms are such as linux_amd64; none means all. One of them is this machine's.
+	Platforms []string
+	// Log gets the progress.
+	Log io.Writer
+}
+
 // release is what all artifacts are made of.
 type release struct {
-	version string // such as v0.1.0
-	commit  string
-	at      time.Time // the commit's
-	root    string    // the checkout
-	out     string    // where artifacts go
-	work    string    // removed in the end
+	version   string
+	commit    string
+	at        time.Time // the commit's
+	root      string    // the checkout
+	out       string    // where artifacts go
+	work      string    // removed in the end
+	platforms []platform
+	log       io.Writer
 }
 
 // platform is what a program is built for.
@@ -31,11 +45,11 @@ type platform struct{ os, arch string }
 
 func (p platform) String() string { return p.os + "_" + p.arch }
 
-var platforms = []platform{{"linux", "amd64"}, {"linux", "arm64"}, {"darwin", "amd64"}, {"darwin", "arm64"}}
+var all = []platform{{"linux", "amd64"}, {"linux", "arm64"}, {"darwin", "amd64"}, {"darwin", "arm64"}}
 
-// Make builds the release of a version into a directory, which is emptied first. Progress goes to log.
-func Make(checkout *modules.Checkout, version, out string, log io.Writer) error {
-	r, err := begin(checkout, version, out)
+// Make builds a release.
+func Make(checkout *modules.Checkout, o Options) error {
+	r, err := begin(checkout, o)
 	if err != nil {
 		return err
 	}
@@ -44,8 +58,8 @@ func Make(checkout *modules.Checkout, version, out string, log io.Writer) error 
 		what string
 		do   func() error
 	}{
-		{"modules", func() error { return checkout.WriteProxy(version, r.proxy()) }},
-		{"programs", func() error { return r.programs(log) }},
+		{"modules", func() error { return checkout.WriteProxy(r.version, r.proxy()) }},
+		{"programs", r.programs},
 		{"pages and units", r.documents},
 		{"archives", r.archives},
 		{"deb and rpm", r.packages},
@@ -53,18 +67,22 @@ func Make(checkout *modules.Checkout, version, out string, log io.Writer) error 
 		{"bills of materials", r.materials},
 		{"checksums", r.checksums},
 	} {
-		fmt.Fprintf(log, "building %s\n", step.what)
+		fmt.Fprintf(r.log, "building %s\n", step.what)
 		if err := step.do(); err != nil {
 			return fmt.Errorf("build %s: %w", step.what, err)
 		}
 	}
-	fmt.Fprintf(log, "%s is in %s\n", version, out)
+	fmt.Fprintf(r.log, "%s is in %s\n", r.version, r.out)
 	return nil
 }
 
 // begin checks that a release can be made of the checkout, and writes the notes.
-func begin(checkout *modules.Checkout, version, out string) (*release, error) {
-	if err := checkout.Check(version); err != nil {
+func begin(checkout *modules.Checkout, o Options) (*release, error) {
+	chosen, err := platformsOf(o.Platforms)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkout.Check(o.Version); err != nil {
 		return nil, err
 	}
 	commit, at, err := checkout.Commit()
@@ -75,21 +93,40 @@ func begin(checkout *modules.Checkout, version, out string) (*release, error) {
 	if err != nil {
 		return nil, err
 	}
-	notes, err := changelog.Section(string(text), version)
+	notes, err := changelog.Section(string(text), o.Version)
 	if err != nil {
 		return nil, err
 	}
-	if err := os.RemoveAll(out); err != nil {
+	if err := os.RemoveAll(o.Out); err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(out, 0o755); err != nil {
+	if err := os.MkdirAll(o.Out, 0o755); err != nil {
 		return nil, err
 	}
-	if err := os.WriteFile(filepath.Join(out, "RELEASE_NOTES.md"), []byte(notes), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(o.Out, "RELEASE_NOTES.md"), []byte(notes), 0o644); err != nil {
 		return nil, err
 	}
 	work, err := os.MkdirTemp("", "msghandler-release-")
-	return &release{version: version, commit: commit, at: at, root: checkout.Dir(), out: out, work: work}, err
+	return &release{
+		version: o.Version, commit: commit, at: at, root: checkout.Dir(), out: o.Out, work: work,
+		platforms: chosen, log: o.Log,
+	}, err
+}
+
+// platformsOf finds platforms by their names.
+func platformsOf(names []string) ([]platform, error) {
+	if len(names) == 0 {
+		return all, nil
+	}
+	var chosen []platform
+	for _, name := range names {
+		i := slices.IndexFunc(all, func(p platform) bool { return p.String() == name })
+		if i < 0 {
+			return nil, fmt.Errorf("no platform is %q: the platforms are %v", name, all)
+		}
+		chosen = append(chosen, all[i])
+	}
+	return chosen, nil
 }
 
 // number is the version without the letter.
@@ -114,7 +151,7 @@ func (r *release) checksums() error {
 	return os.WriteFile(filepath.Join(r.out, "SHA256SUMS"), []byte(sums.String()), 0o644)
 }
 
-// onlyLinux are the platforms of packages and images.
-func onlyLinux() []platform {
-	return slices.DeleteFunc(slices.Clone(platforms), func(p platform) bool { return p.os != "linux" })
+// onLinux are the platforms of packages and images.
+func (r *release) onLinux() []platform {
+	return slices.DeleteFunc(slices.Clone(r.platforms), func(p platform) bool { return p.os != "linux" })
 }

@@ -55,7 +55,8 @@ func (c *Checkout) Commit() (hash string, at time.Time, err error) {
 	return hash, at.UTC(), err
 }
 
-// Check refuses a version that a go.mod file or go.work disagrees with: its tag would require modules of another version.
+// Check refuses a version that a go.mod file or go.work disagrees with: its tag would require modules of another
+// version.
 func (c *Checkout) Check(version string) error {
 	if err := valid(version); err != nil {
 		return err
@@ -122,7 +123,8 @@ func (c *Checkout) Set(version string) error {
 
 // files are go.work and the go.mod files of the checkout, without those that git ignores.
 func (c *Checkout) files() ([]string, error) {
-	list, err := git(c.dir, nil, "ls-files", "--cached", "--others", "--exclude-standard", "--", "go.work", "go.mod", "*/go.mod")
+	list, err := git(c.dir, nil,
+		"ls-files", "--cached", "--others", "--exclude-standard", "--", "go.work", "go.mod", "*/go.mod")
 	if err != nil {
 		return nil, err
 	}

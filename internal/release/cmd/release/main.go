@@ -13,11 +13,15 @@ import (
 type command struct {
 	Version string `arg:"" help:"Version, such as v0.2.0."`
 	Dir     string `arg:"" help:"Directory to write; it is emptied first." type:"path"`
+
+	Platforms []string `name:"platform" help:"Only these platforms, such as linux_amd64. Default: all." placeholder:"OS_ARCH"`
 }
 
 // Run builds the release.
 func (c *command) Run(tree *modules.Checkout) error {
-	return artifacts.Make(tree, c.Version, c.Dir, os.Stderr)
+	return artifacts.Make(tree, artifacts.Options{
+		Version: c.Version, Out: c.Dir, Platforms: c.Platforms, Log: os.Stderr,
+	})
 }
 
 func main() {
