@@ -133,6 +133,10 @@ demo: build ## The whole story on this terminal, with nothing installed
 # Tools come in the versions of internal/tools/go.mod; each is built when it is first needed.
 tools: $(addprefix $(BIN)/,buf golangci-lint gofumpt)
 
+# Hugo's requirements would raise those of the other tools, so it has a module of its own.
+$(BIN)/hugo: internal/tools/hugo/go.mod internal/tools/hugo/go.sum
+	GOWORK=off CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' -modfile=$< -o $@ github.com/gohugoio/hugo
+
 $(BIN)/buf: tool := github.com/bufbuild/buf/cmd/buf
 $(BIN)/golangci-lint: tool := github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 $(BIN)/gofumpt: tool := mvdan.cc/gofumpt
