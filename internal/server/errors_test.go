@@ -8,6 +8,26 @@ import (
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
+// A batch answers in outcomes, which have no details of gRPC: the reason is a field of its own.
+func TestOutcomesNameTheirReason(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	first, other, bad := good("1"), good("1"), good("no id has a space")
+	other.Message.Body = []byte("other content")
+	sent, err := h.producers.SendHalfMessages(t.Context(), &msghandlerv1.SendHalfMessagesRequest{
+		Producer: "orders", CallbackTarget: first.GetCallbackTarget(),
+		Messages: []*msghandlerv1.Message{first.GetMessage(), other.GetMessage(), bad.GetMessage()},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []string{"", "MESSAGE_EXISTS", ""} {
+		if got := sent.GetOutcomes()[i].GetReason(); got != want {
+			t.Errorf("message %d: reason %q, want %q: %v", i, got, want, sent)
+		}
+	}
+}
+
 // A mistake of a client is the client's to read, in a batch as in a single call: an ERROR in the coordinator's log
 // would alert operators because of another team's typing error.
 func TestBadIDsOfABatchAreNotLogged(t *testing.T) {
