@@ -135,15 +135,6 @@ var unexpected = fault{
 	nil, codes.Internal, "INTERNAL", "internal error; the outcome is unknown, and the coordinator's log says more", false,
 }
 
-// Reasons returns every reason of an answer, with its code. The page docs/reference/codes.md explains each.
-func Reasons() map[string]codes.Code {
-	all := map[string]codes.Code{unexpected.reason: unexpected.code}
-	for _, f := range faultTable {
-		all[f.reason] = f.code
-	}
-	return all
-}
-
 // asPanic returns the panic in an error, or nil. The value of a panic must not decide the answer: a panic with
 // ErrUnavailable may come after the write.
 func asPanic(err error) *lifecycle.PanicError {

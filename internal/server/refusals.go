@@ -24,5 +24,6 @@ func (s *Server) reportRefusal(ctx context.Context, producer string, err error) 
 		producer = "" // it may hold anything
 	}
 	s.recordPolicyRefusal(ctx, producer, err)
-	s.config.Refused(producer, cmp.Or(reasonOf(err), reasonInvalid), cut(err.Error())) // both kinds are in words fit for the caller
+	// The text of both kinds of errors is fit for the caller.
+	s.config.Refused(producer, cmp.Or(reasonOf(err), reasonInvalid), cut(err.Error()))
 }
