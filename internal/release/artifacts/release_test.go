@@ -183,8 +183,10 @@ func TestBillsOfMaterialsNameModules(t *testing.T) {
 	}
 	for _, name := range bills {
 		var bill struct {
-			BOMFormat  string
-			Metadata   struct{ Component struct{ Name, Version string } }
+			BOMFormat string
+			Metadata  struct {
+				Component struct{ Name, Version string }
+			}
 			Components []struct {
 				Name, Version string
 				Hashes        []struct{ Alg, Content string }
