@@ -1,5 +1,5 @@
-// Package packages installs, runs, upgrades, removes and purges the packages of two releases on a Debian system that
-// systemd has booted. make test-packages builds the releases and runs it as root, in a network of its own.
+// Package packages installs, runs, upgrades, removes and purges the packages of two releases on a booted Debian
+// system. make test-packages builds the releases and runs these tests as root, in a separate network.
 package packages
 
 import (

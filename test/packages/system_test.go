@@ -16,8 +16,8 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// boot starts systemd as the first process of a Debian tree. $1 is the tree and $2 a control group of its own, in which
-// systemd makes those of its services. /proc/sys is read-only, because the kernel is that of the machine.
+// boot starts systemd as the first process of a Debian tree. $1 is the tree and $2 an empty control group, below which
+// systemd makes a group for each service. /proc/sys is read-only, because the system shares the kernel of the machine.
 const boot = `set -e
 echo $$ >"$2/cgroup.procs"
 exec unshare --mount --pid --fork --uts --ipc --cgroup --kill-child bash -ec '
@@ -39,14 +39,14 @@ var masked = []string{
 	"sys-fs-fuse-connections.mount", "proc-sys-fs-binfmt_misc.automount", "dev-hugepages.mount", "tmp.mount",
 }
 
-// system is a Debian system that has been booted, in namespaces of its own but for the network.
+// system is a booted Debian system in its own namespaces. It shares the network of the test.
 type system struct {
 	t    *testing.T
 	root string
 	pid  int // of systemd
 }
 
-// bootDebian unpacks the base system and boots it, with files put into /packages.
+// bootDebian unpacks the base system, puts files into /packages and boots the system.
 func bootDebian(t *testing.T, files ...string) *system {
 	t.Helper()
 	s := &system{t: t, root: t.TempDir()}
@@ -189,7 +189,7 @@ func (s *system) rights(name string) string {
 	return strings.TrimSpace(s.run("stat", "--format", "%a %U %G", name))
 }
 
-// write writes a file of the system, and keeps the rights of one that is there.
+// write writes a file of the system. An existing file keeps its rights.
 func (s *system) write(name, text string) {
 	s.t.Helper()
 	if err := os.WriteFile(filepath.Join(s.root, name), []byte(text), 0o600); err != nil {
@@ -206,11 +206,12 @@ func (s *system) read(name string) string {
 	return string(text)
 }
 
-// files are the paths below the places where packages put files.
+// files are all paths of the system where packages put files.
 func (s *system) files() map[string]bool {
 	s.t.Helper()
 	found := map[string]bool{}
-	for _, top := range []string{"etc", "usr", "opt", "srv", "home", "root", "var/lib/systemd/deb-systemd-helper-enabled"} {
+	enabled := "var/lib/systemd/deb-systemd-helper-enabled"
+	for _, top := range []string{"etc", "usr", "opt", "srv", "home", "root", enabled} {
 		err := filepath.WalkDir(filepath.Join(s.root, top), func(path string, _ fs.DirEntry, err error) error {
 			if os.IsNotExist(err) {
 				return nil
