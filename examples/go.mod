@@ -5,9 +5,9 @@ go 1.26.0
 require (
 	github.com/go-sql-driver/mysql v1.10.1
 	github.com/jackc/pgx/v5 v5.12.0
-	github.com/msghandler/msghandler/consumer v0.0.0
-	github.com/msghandler/msghandler/producer v0.0.0
-	github.com/msghandler/msghandler/proto v0.0.0
+	github.com/msghandler/msghandler/consumer v0.1.0
+	github.com/msghandler/msghandler/producer v0.1.0
+	github.com/msghandler/msghandler/proto v0.1.0
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20261019180522-ce908d29299b
 	google.golang.org/grpc v1.85.0
 	modernc.org/sqlite v1.60.0
@@ -21,9 +21,9 @@ require (
 	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
 	github.com/jackc/puddle/v2 v2.2.3 // indirect
 	github.com/mattn/go-isatty v0.0.24 // indirect
-	github.com/msghandler/msghandler/internal/amqpconn v0.0.0 // indirect
-	github.com/msghandler/msghandler/internal/certs v0.0.0 // indirect
-	github.com/msghandler/msghandler/internal/ground v0.0.0 // indirect
+	github.com/msghandler/msghandler/internal/amqpconn v0.1.0 // indirect
+	github.com/msghandler/msghandler/internal/certs v0.1.0 // indirect
+	github.com/msghandler/msghandler/internal/ground v0.1.0 // indirect
 	github.com/ncruces/go-strftime v1.0.0 // indirect
 	github.com/rabbitmq/amqp091-go v1.16.0 // indirect
 	github.com/remyoudompheng/bigfft v0.0.0-20230129092748-24d4a6f8daec // indirect
@@ -35,13 +35,4 @@ require (
 	modernc.org/libc v1.77.1 // indirect
 	modernc.org/mathutil v1.7.1 // indirect
 	modernc.org/memory v1.12.1 // indirect
-)
-
-replace (
-	github.com/msghandler/msghandler/consumer v0.0.0 => ../consumer
-	github.com/msghandler/msghandler/internal/amqpconn v0.0.0 => ../internal/amqpconn
-	github.com/msghandler/msghandler/internal/certs v0.0.0 => ../internal/certs
-	github.com/msghandler/msghandler/internal/ground v0.0.0 => ../internal/ground
-	github.com/msghandler/msghandler/producer v0.0.0 => ../producer
-	github.com/msghandler/msghandler/proto v0.0.0 => ../proto
 )

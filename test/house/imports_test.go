@@ -12,7 +12,8 @@ var (
 		"proto/...", "internal/access", "internal/audit", "internal/halfmsg", "internal/loop", "internal/escape",
 		"internal/certs/...",
 		"internal/connlimit", "internal/loglimit", "internal/pacing", "internal/ground/address", "internal/ground/backoff",
-		"internal/ground/batch", "internal/ground/deadletter", "internal/ground/event", "internal/ground/files",
+		"internal/ground/batch", "internal/ground/build", "internal/ground/deadletter", "internal/ground/event",
+		"internal/ground/files",
 		"internal/ground/lifecycle", "internal/ground/logtext", "internal/ground/sqldb", "internal/ground/typedname",
 		"internal/ground/versions",
 	}
@@ -36,9 +37,9 @@ var rooms = []struct {
 }{
 	{
 		[]string{
-			"internal/ground/backoff", "internal/ground/deadletter", "internal/ground/event", "internal/ground/files",
-			"internal/ground/lifecycle", "internal/ground/logtext", "internal/ground/typedname", "internal/ground/versions",
-			"internal/loglimit", "internal/pacing",
+			"internal/ground/backoff", "internal/ground/build", "internal/ground/deadletter", "internal/ground/event",
+			"internal/ground/files", "internal/ground/lifecycle", "internal/ground/logtext", "internal/ground/typedname",
+			"internal/ground/versions", "internal/loglimit", "internal/pacing",
 		},
 		nil,
 		"these are the lowest rooms",
@@ -222,7 +223,9 @@ var rooms = []struct {
 	},
 	{
 		[]string{"internal/demo/..."},
-		slices.Concat(sdks, []string{"envelope", "proto/...", "internal/ground/backoff", "internal/ground/lifecycle"}),
+		slices.Concat(sdks, []string{
+			"envelope", "proto/...", "internal/ground/backoff", "internal/ground/build", "internal/ground/lifecycle",
+		}),
 		"the demos show how the SDKs are used, with nothing else",
 	},
 	{
