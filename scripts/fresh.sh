@@ -13,14 +13,4 @@ if [ "$(state)" != "$before" ]; then
   git status --short >&2
   exit 1
 fi
-# The modules of go.work, and those that are apart. go mod tidy reads no go.work.
-for module in $(go list -m -f '{{.Dir}}' | grep -v '/examples$') internal/release internal/tools test/deploy/kubernetes; do
-  (cd "$module" && GOWORK=off go mod tidy -diff) || {
-    echo "go.mod or go.sum of $module is not tidy: run 'go mod tidy' there and commit." >&2
-    exit 1
-  }
-done
-scripts/tidy-examples.sh -diff || {
-  echo "go.mod or go.sum of examples is not tidy: run scripts/tidy-examples.sh and commit." >&2
-  exit 1
-}
+scripts/tidy.sh -diff

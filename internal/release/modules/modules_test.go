@@ -44,15 +44,15 @@ func TestServiceBuildsFromTheProxy(t *testing.T) {
 			linked[dep.Path] = dep.Version
 		}
 	}
-	for _, room := range []string{"producer", "consumer", "proto", "internal/ground", "internal/certs", "internal/amqpconn"} {
+	for _, room := range []string{"producer", "consumer", "proto", "internal/ground", "internal/amqpconn"} {
 		if linked[Root+"/"+room] != version {
 			t.Errorf("the service links %s %q, want %s", room, linked[Root+"/"+room], version)
 		}
 	}
 }
 
-// userOf is the environment of a user with the proxy. The module cache is the test's own, because the go command never
-// reads a version twice; libraries of others come from the cache of this machine, or from its proxy.
+// userOf is the environment of a user with the proxy. The module cache is the test's own, because the go command
+// never reads a version twice; libraries of others come from the cache of this machine, or from its proxy.
 func userOf(t *testing.T, proxy string) []string {
 	t.Helper()
 	known := strings.Fields(run(t, ".", nil, "go", "env", "GOMODCACHE", "GOPROXY"))

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -31,11 +32,11 @@ func (c *Checkout) WriteProxy(version, dir string) error {
 	if err := c.copyTo(files); err != nil {
 		return err
 	}
-	committed, err := git(c.dir, nil, "log", "-1", "--format=%cI")
+	committed, err := git(c.dir, nil, "log", "-1", "--format=%ct")
 	if err != nil {
 		return err
 	}
-	at, err := time.Parse(time.RFC3339, strings.TrimSpace(committed))
+	seconds, err := strconv.ParseInt(strings.TrimSpace(committed), 10, 64)
 	if err != nil {
 		return err
 	}
@@ -44,7 +45,7 @@ func (c *Checkout) WriteProxy(version, dir string) error {
 		return err
 	}
 	for _, room := range rooms {
-		if err := writeModule(files, room, dir, version, at.UTC()); err != nil {
+		if err := writeModule(files, room, dir, version, time.Unix(seconds, 0).UTC()); err != nil {
 			return err
 		}
 	}

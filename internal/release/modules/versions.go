@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/mod/semver"
 )
@@ -33,7 +34,29 @@ func In(dir string) (*Checkout, error) {
 	return &Checkout{dir: strings.TrimSpace(top)}, nil
 }
 
-// Check refuses a version that a go.mod file or go.work disagrees with: its tag would require modules of another version.
+// Dir is the top directory.
+func (c *Checkout) Dir() string { return c.dir }
+
+// Commit returns the hash and the time of the commit, and refuses changes that are not committed: the hash would lie.
+func (c *Checkout) Commit() (hash string, at time.Time, err error) {
+	changed, err := git(c.dir, nil, "status", "--porcelain")
+	if err != nil {
+		return "", at, err
+	}
+	if changed != "" {
+		return "", at, fmt.Errorf("the checkout has changes; a release is of a commit. Commit or remove:\n%s", changed)
+	}
+	out, err := git(c.dir, nil, "log", "-1", "--format=%H %cI")
+	if err != nil {
+		return "", at, err
+	}
+	hash, committed, _ := strings.Cut(strings.TrimSpace(out), " ")
+	at, err = time.Parse(time.RFC3339, committed)
+	return hash, at.UTC(), err
+}
+
+// Check refuses a version that a go.mod file or go.work disagrees with: its tag would require modules of another
+// version.
 func (c *Checkout) Check(version string) error {
 	if err := valid(version); err != nil {
 		return err
@@ -76,7 +99,7 @@ func (c *Checkout) Version() (string, error) {
 	return string(found[2]), nil
 }
 
-// Set writes a version into all go.mod files and into go.work.
+// Set writes a version into all go.mod files and go.work.
 func (c *Checkout) Set(version string) error {
 	if err := valid(version); err != nil {
 		return err
@@ -100,7 +123,8 @@ func (c *Checkout) Set(version string) error {
 
 // files are go.work and the go.mod files of the checkout, without those that git ignores.
 func (c *Checkout) files() ([]string, error) {
-	list, err := git(c.dir, nil, "ls-files", "--cached", "--others", "--exclude-standard", "--", "go.work", "go.mod", "*/go.mod")
+	list, err := git(c.dir, nil,
+		"ls-files", "--cached", "--others", "--exclude-standard", "--", "go.work", "go.mod", "*/go.mod")
 	if err != nil {
 		return nil, err
 	}

@@ -4,15 +4,18 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/alecthomas/kong"
 
+	"github.com/msghandler/msghandler/internal/release/changelog"
 	"github.com/msghandler/msghandler/internal/release/modules"
 )
 
 type commands struct {
-	Set   setCommand   `cmd:"" help:"Write a version into all go.mod files and go.work."`
+	Set   setCommand   `cmd:"" help:"Write a version into all go.mod files, go.work and CHANGELOG.md."`
 	Check checkCommand `cmd:"" help:"Fail when a go.mod file or go.work names another version."`
 	Proxy proxyCommand `cmd:"" help:"Write the modules of this checkout as a GOPROXY."`
 	Tags  tagsCommand  `cmd:"" help:"Print the names of the tags that make the modules importable."`
@@ -22,9 +25,25 @@ type setCommand struct {
 	Version string `arg:"" help:"Version, such as v0.2.0."`
 }
 
-// Run sets the version.
+// Run sets the version, and gives it what is unreleased in the changelog.
 func (c *setCommand) Run(tree *modules.Checkout) error {
-	return tree.Set(c.Version)
+	if err := tree.Set(c.Version); err != nil {
+		return err
+	}
+	path := filepath.Join(tree.Dir(), "CHANGELOG.md")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	released, err := changelog.Release(string(text), c.Version, time.Now().UTC())
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(path, []byte(released), 0o644); err != nil {
+		return err
+	}
+	fmt.Printf("go.mod files, go.work and CHANGELOG.md are of %s: look at git diff, and commit\n", c.Version)
+	return nil
 }
 
 type checkCommand struct {
