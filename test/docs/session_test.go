@@ -80,7 +80,9 @@ func (s *session) furnish() {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	links := map[string]string{"bin": installPrograms(s.t)}
+	bin := installPrograms(s.t)
+	installSamples(s.t, bin, s.blocks)
+	links := map[string]string{"bin": bin}
 	for _, path := range tracked {
 		top, _, _ := strings.Cut(path, "/")
 		links[top] = filepath.Join(here, top)
