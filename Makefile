@@ -25,7 +25,7 @@ NEWEST_TOO = $(if $(filter oldest,$(SERVERS)),$(if $(filter work,$(PACKAGES)),TE
 FUZZTIME ?= 60s
 FUZZ ?= ^Fuzz
 
-.PHONY: help build test newest acceptance databases finished faults soak defects screenshots lists fuzz house model docs lint generate fresh bench profiles tidy version proxy release demo tools clean
+.PHONY: help build test newest acceptance databases finished faults soak defects screenshots lists fuzz house model docs lint generate fresh bench profiles tidy version proxy release walk demo tools clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -157,6 +157,9 @@ proxy: ## Write all Go modules of this checkout into dist/proxy, a GOPROXY (VERS
 
 release: ## Build archives, packages, image, checksums and notes of a commit into dist/VERSION (VERSION=v0.1.0)
 	@GOWORK=off go -C internal/release run ./cmd/release '$(ASKED)' $(CURDIR)/dist/$(ASKED)
+
+walk: ## Walk through the quick start on a clean Debian system, downloads included (as root)
+	scripts/walk-quickstart.sh
 
 demo: build ## The whole story on this terminal, with nothing installed
 	bin/msghandler-demo
