@@ -16,7 +16,7 @@ else
 fi
 make --no-print-directory proxy VERSION=$version >/dev/null
 
-mkdir -p "$tree"/{usr/local/go,proxy}
+mkdir -p "$tree"/{usr/local/go,proxy,walk}
 mount -t proc proc "$tree/proc"
 mount --rbind /dev "$tree/dev"
 mount --bind -o ro "$(go env GOROOT)" "$tree/usr/local/go"
@@ -30,19 +30,19 @@ awk -v times='echo "== $(date +%T)"' '
   /^```sh/ { in_block = 1; block = ""; phase = phase ? phase : ($0 ~ /run/); next }
   /^```/   { if (in_block && block !~ /make build/) print times "\n" block >(phase ? run : install); in_block = 0 }
   in_block { block = block $0 "\n" }
-' run="$tree/root/run.sh" install="$tree/root/install.sh" docs/quickstart.md
-echo 'declare -p PATH >/root/environment; pwd >/root/directory' >>"$tree/root/install.sh"
+' run="$tree/walk/run.sh" install="$tree/walk/install.sh" docs/quickstart.md
+echo 'declare -p PATH >/walk/environment; pwd >/walk/directory' >>"$tree/walk/install.sh"
 in_tree() {
-  chroot "$tree" env -i HOME=/root PATH=/usr/local/go/bin:/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 \
+  chroot "$tree" env -i HOME=/walk PATH=/usr/local/go/bin:/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 \
     GOPROXY="file:///proxy,$(go env GOPROXY)" GOSUMDB="$(go env GOSUMDB)" GONOSUMDB=github.com/msghandler/msghandler \
-    bash -euc "cd /root; $1"
+    bash -euc "cd /walk; $1"
 }
 export -f in_tree
 export tree
 began=$SECONDS
-in_tree '. /root/install.sh'
+in_tree '. /walk/install.sh'
 unshare --net --pid --fork --kill-child bash -euc 'ip link set lo up
-  in_tree ". /root/environment; cd \$(cat /root/directory); . /root/run.sh"'
+  in_tree ". /walk/environment; cd \$(cat /walk/directory); . /walk/run.sh"'
 took=$((SECONDS - began))
 echo "== the quick start took $((took / 60)) min $((took % 60)) s"
 [ "$took" -lt 900 ]
