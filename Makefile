@@ -127,6 +127,11 @@ profiles: ## Profile a coordinator under full load, and draw flame graphs of it 
 house: ## Print the figures of the house: the way of a Submit, sizes, owners, goroutines, panics, packages linked, prose
 	@go test ./test/house -count=1 -v | sed -n -e 's/.*FIGURE //p' -e '/^ *--- FAIL/p' | sort
 
+PAGE ?=
+docs-run: ## Run the commands of all pages, the slow pages too (PAGE=docs/quickstart.md: one page)
+	scripts/install-test-servers.sh
+	go test ./test/docs -count=1 -timeout 40m -run 'TestSessionsRun/$(PAGE)' -args -slow
+
 model: ## Search the large instances of the protocol's model (minutes)
 	scripts/install-test-servers.sh
 	docs/evidence/model/check.sh large

@@ -34,10 +34,12 @@ var mistakes = []struct {
 	{62, "no_such_column"},
 	{65, "write the database"},
 	{69, `no test knows blocks of the kind "java"`},
-	{73, "stat"},
-	{73, "no target nothing"},
-	{73, "MSGHANDLER_CONFIRM_AFTRE"},
-	{73, "no test/nowhere/x.go"},
+	{73, "the word twice"},
+	{73, `no server "kafka"`},
+	{76, "stat"},
+	{76, "no target nothing"},
+	{76, "MSGHANDLER_CONFIRM_AFTRE"},
+	{76, "no test/nowhere/x.go"},
 }
 
 func TestMistakesAreFound(t *testing.T) {
@@ -60,7 +62,7 @@ func TestMistakesAreFound(t *testing.T) {
 func TestSessionsReportOtherOutput(t *testing.T) {
 	t.Parallel()
 	p := readPage(t, "test/docs/testdata/session.md")
-	blocks := slices.DeleteFunc(p.blocks, func(b *block) bool { return b.language != "sh" })
+	blocks := executed(p)
 	got := newSession(t, blocks).run()
 	if len(got) != 2 || got[0].line != 32 || got[1].line != 40 || !strings.Contains(got[1].what, "other") {
 		t.Errorf("got %v", got)
@@ -70,6 +72,18 @@ func TestSessionsReportOtherOutput(t *testing.T) {
 	got = newSession(t, []*block{blocks[0], failing, blocks[2]}).run()
 	if len(got) != 1 || got[0].line != 50 || !strings.Contains(got[0].what, "before") {
 		t.Errorf("a block that fails is reported as %v", got)
+	}
+}
+
+// TestSessionsHaveServers runs a page twice: the second run does not see what the first has left.
+func TestSessionsHaveServers(t *testing.T) {
+	t.Parallel()
+	for _, run := range []string{"first", "second"} {
+		t.Run(run, func(t *testing.T) {
+			for _, p := range newSession(t, executed(readPage(t, "test/docs/testdata/servers.md"))).run() {
+				t.Error(p)
+			}
+		})
 	}
 }
 

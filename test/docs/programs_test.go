@@ -29,6 +29,7 @@ var programs = map[string]func(args []string) int{
 	"msghandler-demo":  runProgram(demo.Program),
 	"msghandler-bench": runProgram(benchmark.Program),
 	"until-output":     untilOutput,
+	"forward-ports":    forwardPorts,
 	"producer-demo": func(args []string) int {
 		return orders.Command(context.Background(), args, os.Stdin, os.Stdout, os.Stderr)
 	},
