@@ -25,7 +25,7 @@ NEWEST_TOO = $(if $(filter oldest,$(SERVERS)),$(if $(filter work,$(PACKAGES)),TE
 FUZZTIME ?= 60s
 FUZZ ?= ^Fuzz
 
-.PHONY: help build test newest acceptance databases finished faults soak defects screenshots lists fuzz house model docs lint generate fresh bench profiles tidy version proxy release test-release test-packages demo tools clean
+.PHONY: help build test newest acceptance databases finished faults soak defects screenshots lists fuzz house model docs lint generate fresh bench profiles tidy version proxy release test-release test-packages walk demo tools clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -169,6 +169,9 @@ test-release: ## Build a release twice and compare all bytes, and look into its 
 test-packages: ## Install, run, upgrade, remove and purge the deb and the rpm on a booted Debian system (as root, minutes)
 	scripts/install-test-servers.sh servers
 	scripts/test-packages.sh
+
+walk: ## Walk through the quick start on a clean Debian system, downloads included (as root)
+	scripts/walk-quickstart.sh
 
 demo: build ## The whole story on this terminal, with nothing installed
 	bin/msghandler-demo
