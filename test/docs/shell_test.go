@@ -183,7 +183,7 @@ func (s *script) call(call *syntax.CallExpr) {
 	_, ours := programs[name]
 	switch {
 	case ours:
-		if err := parseArguments(s.t, name, args[1:], s.whole); err != nil {
+		if err := parseArguments(name, args[1:], s.whole); err != nil {
 			s.problem(line, "%s does not take these arguments: %v", name, err)
 		}
 	case name == "make":
