@@ -58,7 +58,8 @@ var parsers = struct {
 
 func parserOf(p commandline.Program) func() (*kong.Kong, error) {
 	return func() (*kong.Kong, error) {
-		return kong.New(p.Grammar(), kong.Name(p.Name), kong.Exit(func(int) {}), kong.Writers(io.Discard, io.Discard))
+		parser, _, err := p.Parser(kong.Exit(func(int) {}), kong.Writers(io.Discard, io.Discard))
+		return parser, err
 	}
 }
 

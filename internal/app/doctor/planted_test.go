@@ -292,7 +292,9 @@ func TestUnansweredMessagesSayWhereToLook(t *testing.T) {
 func (s *site) wantRemedy(name, text string) {
 	s.t.Helper()
 	found := doctor.Examine(s.t.Context(), s.e)
-	if !slices.ContainsFunc(found, func(f doctor.Finding) bool { return f.Name == name && strings.Contains(f.Remedy, text) }) {
+	if !slices.ContainsFunc(found, func(f doctor.Finding) bool {
+		return f.Name == name && strings.Contains(f.Remedy, text)
+	}) {
 		s.t.Errorf("no finding %s has a remedy with %q: %+v", name, text, found)
 	}
 }
