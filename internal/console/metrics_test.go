@@ -62,6 +62,7 @@ func table(t *testing.T) string {
 	m.Watched(func() map[string]int { return nil })
 	m.DeadLetters(func() map[string]int { return nil })
 	m.UncleanEnds(func() int { return 0 })
+	m.Fleet(func() Fleet { return Fleet{} })
 	New(Config{Metrics: m})
 
 	described := make(chan *prometheus.Desc)
