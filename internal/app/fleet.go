@@ -52,10 +52,10 @@ func (a *App) self(now time.Time) fleet.Coordinator {
 	return c
 }
 
-// coordinators lists this coordinator and the others, as fleet.Sort orders them.
+// coordinators lists this coordinator and the others, as fleet.Arrange arranges them.
 func (a *App) coordinators(now time.Time) []fleet.Coordinator {
 	all := append(a.others.list(), a.self(now))
-	fleet.Sort(all, now)
+	fleet.Arrange(all, now)
 	return all
 }
 

@@ -108,7 +108,7 @@ func TestMissingAndRestartingCoordinatorsAreReported(t *testing.T) {
 		redis.CLI("HSET", "msghandler:{00}:fleet", instance+"/0a", fmt.Sprint(time.Now().Add(-seen).UnixMilli(), " ", text))
 	}
 	plant("killed", "here :9090", time.Hour, time.Minute)
-	for i := range 3 {
+	for i := range 4 {
 		started := time.Duration(i+1) * time.Minute
 		plant(fmt.Sprint("loop", i), "there :9090", started, started-time.Second)
 	}
@@ -118,7 +118,7 @@ func TestMissingAndRestartingCoordinatorsAreReported(t *testing.T) {
 	}
 	r.holds(t, `msghandler_fleet_coordinators{state="missing"} 2`) // killed, and the last of the loop
 	r.holds(t, "msghandler_fleet_restart_loops 1")
-	r.holds(t, "msghandler_fleet_restarts 2")
+	r.holds(t, "msghandler_fleet_restarts 3")
 	if page := r.get(t, "/"); !strings.Contains(page, "killed") ||
 		!strings.Contains(page, `<span class="mark bad">missing</span>`) {
 		t.Errorf("the page is\n%s", page)

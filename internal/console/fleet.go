@@ -21,13 +21,13 @@ type fleetCollector struct{ count func() Fleet }
 
 var (
 	fleetDesc = prometheus.NewDesc("msghandler_fleet_coordinators",
-		"Coordinators on this Redis by state: running, or missing (silent for 20 s without a clean stop, and not started "+
-			"again).",
+		"Coordinators on this Redis by state: running, or missing (silent for 20 s without a clean stop, and not "+
+			"started again).",
 		[]string{"state"}, nil)
 	fleetRestartsDesc = prometheus.NewDesc("msghandler_fleet_restarts",
 		"Coordinators on this Redis that started again at the same place within the last hour.", nil, nil)
 	fleetLoopingDesc = prometheus.NewDesc("msghandler_fleet_restart_loops",
-		"Places where coordinators started three times or more within ten minutes.", nil, nil)
+		"Places where coordinators started again three times or more within ten minutes.", nil, nil)
 	fleetVersionsDesc = prometheus.NewDesc("msghandler_fleet_versions",
 		"Different versions among the running coordinators on this Redis.", nil, nil)
 	fleetConfigurationsDesc = prometheus.NewDesc("msghandler_fleet_configurations",

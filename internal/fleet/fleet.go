@@ -36,8 +36,8 @@ type Coordinator struct {
 	StartedAt  time.Time
 	// SeenAt is when the coordinator last described itself.
 	SeenAt time.Time
-	// Stopped says that the coordinator stopped cleanly.
-	Stopped bool
+	// Stopped says that the coordinator stopped cleanly, Replaced that another has started at its place since it was seen.
+	Stopped, Replaced bool
 	// ConfigHash identifies the configuration, except keys that belong to one process.
 	ConfigHash string
 	// Config has the values behind ConfigHash that differ from their defaults, without secrets. Empty where they are too
@@ -58,7 +58,7 @@ const (
 // State is how the coordinator does at a time.
 func (c *Coordinator) State(now time.Time) State {
 	switch {
-	case c.Stopped:
+	case c.Stopped, c.Replaced:
 		return Stopped
 	case now.Sub(c.SeenAt) > Silence:
 		return Missing
@@ -127,13 +127,22 @@ func (c *Coordinator) SetConfig(values map[string]string) {
 // short is enough of a hash to tell configurations apart.
 func short(sum [sha256.Size]byte) string { return hex.EncodeToString(sum[:6]) }
 
-// Sort orders coordinators: the running ones first, then the missing and the stopped ones, each by place, the latest
-// first.
-func Sort(all []Coordinator, now time.Time) {
+// Arrange marks the replaced coordinators and puts the running ones first, then the missing and the stopped ones, each
+// by place, the latest first.
+func Arrange(all []Coordinator, now time.Time) {
+	for i := range all {
+		all[i].Replaced = slices.ContainsFunc(all, all[i].replacedBy)
+	}
 	order := map[State]int{Running: 0, Missing: 1, Stopped: 2}
 	slices.SortFunc(all, func(a, b Coordinator) int {
 		return cmp.Or(
 			cmp.Compare(order[a.State(now)], order[b.State(now)]), cmp.Compare(a.Place, b.Place),
 			b.StartedAt.Compare(a.StartedAt), cmp.Compare(a.Instance, b.Instance))
 	})
+}
+
+// replacedBy says whether another coordinator started at the same place after this one was last seen. Coordinators that
+// run side by side in containers of one name are no successors of each other.
+func (c *Coordinator) replacedBy(other Coordinator) bool {
+	return other.Place == c.Place && other.StartedAt.After(c.SeenAt)
 }

@@ -78,6 +78,7 @@ func TestSilentCoordinatorsAreMissing(t *testing.T) {
 		stopped,
 		ran("slow", "d 9090", time.Hour, 19*time.Second),
 	}
+	fleet.Arrange(all, now)
 	s := fleet.SurveyOf(all, now)
 	if len(s.Missing) != 1 || s.Missing[0].Instance != "killed" {
 		t.Errorf("missing are %v", s.Missing)
@@ -85,7 +86,6 @@ func TestSilentCoordinatorsAreMissing(t *testing.T) {
 	if len(s.Restarts) != 1 || s.Restarts["b 9090"] != 1 {
 		t.Errorf("restarts are %v", s.Restarts)
 	}
-	fleet.Sort(all, now)
 	var order []string
 	for _, c := range all {
 		order = append(order, c.Instance)
@@ -98,17 +98,17 @@ func TestSilentCoordinatorsAreMissing(t *testing.T) {
 func TestRestartLoopsAreFound(t *testing.T) {
 	t.Parallel()
 	var all []fleet.Coordinator
-	for i, started := range []time.Duration{9 * time.Minute, 5 * time.Minute, time.Minute} {
+	for i, started := range []time.Duration{9 * time.Minute, 6 * time.Minute, 3 * time.Minute, time.Minute} {
 		all = append(all, ran(fmt.Sprint("loop", i), "a 9090", started, started-time.Second))
-		all = append(all, ran(fmt.Sprint("deployed", i), "b 9090", started+8*time.Minute, started))
-		all = append(all, ran(fmt.Sprint("scaled", i), fmt.Sprint("pod", i), started, 0))
+		all = append(all, ran(fmt.Sprint("deployed", i), "b 9090", 15*started, 15*started-time.Second))
+		all = append(all, ran(fmt.Sprint("replica", i), "c 9090", started, 0)) // side by side, with one name
 	}
+	fleet.Arrange(all, now)
 	s := fleet.SurveyOf(all, now)
-	if got := fmt.Sprint(s.Looping); got != "[a 9090]" {
-		t.Errorf("looping is %s", got)
+	if got := fmt.Sprint(s.Looping, s.Restarts); got != "[a 9090] map[a 9090:3 b 9090:2]" {
+		t.Errorf("looping and restarted are %s", got)
 	}
-	later := now.Add(4*time.Minute + time.Second)
-	if s := fleet.SurveyOf(all, later); len(s.Looping) > 0 {
+	if s := fleet.SurveyOf(all, now.Add(4*time.Minute+time.Second)); len(s.Looping) > 0 {
 		t.Errorf("after five minutes without a start %v loops", s.Looping)
 	}
 }

@@ -10,18 +10,18 @@ import (
 const (
 	// RestartsWithin is the time within which restarts are counted.
 	RestartsWithin = time.Hour
-	// loopWithin and loopStarts define a restart loop: so many starts at one place within that time, the last of them
-	// within the last five minutes.
-	loopWithin = 10 * time.Minute
-	loopStarts = 3
-	loopLately = 5 * time.Minute
+	// loopWithin and loopRestarts define a restart loop: so many restarts at one place within that time, the last of them
+	// within loopLately.
+	loopWithin   = 10 * time.Minute
+	loopRestarts = 3
+	loopLately   = 5 * time.Minute
 )
 
 // Survey is what is seen of all coordinators together.
 type Survey struct {
-	// Missing are the coordinators that did not stop and are silent, except those with a successor at the same place.
+	// Missing are the coordinators that are silent and neither stopped nor were replaced.
 	Missing []Coordinator
-	// Restarts has the starts within RestartsWithin at each place beyond the first.
+	// Restarts has the coordinators that replaced others within RestartsWithin, by place.
 	Restarts map[string]int
 	// Looping names the places where coordinators start again and again, in order.
 	Looping []string
@@ -41,22 +41,23 @@ type Difference struct {
 	Values map[string][]string
 }
 
-// SurveyOf looks at all coordinators.
+// SurveyOf looks at all coordinators once Arrange has arranged them.
 func SurveyOf(all []Coordinator, now time.Time) Survey {
 	s := Survey{Restarts: map[string]int{}, Versions: map[string][]string{}, Hashes: map[string][]string{}}
 	var running []Coordinator
 	starts := map[string][]time.Time{}
 	for _, c := range all {
-		starts[c.Place] = append(starts[c.Place], c.StartedAt)
-		if c.State(now) == Running {
+		if slices.ContainsFunc(all, func(earlier Coordinator) bool { return earlier.replacedBy(c) }) {
+			starts[c.Place] = append(starts[c.Place], c.StartedAt)
+		}
+		switch c.State(now) {
+		case Running:
 			running = append(running, c)
 			s.Versions[c.Version] = append(s.Versions[c.Version], c.Instance)
 			s.Hashes[c.ConfigHash] = append(s.Hashes[c.ConfigHash], c.Instance)
-		}
-	}
-	for _, c := range all {
-		if c.State(now) == Missing && !slices.ContainsFunc(all, c.succeededBy) {
+		case Missing:
 			s.Missing = append(s.Missing, c)
+		case Stopped:
 		}
 	}
 	for _, place := range slices.Sorted(maps.Keys(starts)) {
@@ -66,26 +67,20 @@ func SurveyOf(all []Coordinator, now time.Time) Survey {
 	return s
 }
 
-// succeededBy says whether another coordinator started later at the same place.
-func (c *Coordinator) succeededBy(other Coordinator) bool {
-	return other.Place == c.Place && other.StartedAt.After(c.StartedAt)
-}
-
-// count counts the starts at a place.
-func (s *Survey) count(place string, starts []time.Time, now time.Time) {
+// count counts the restarts at a place.
+func (s *Survey) count(place string, restarts []time.Time, now time.Time) {
 	within := func(d time.Duration) (n int) {
-		for _, at := range starts {
+		for _, at := range restarts {
 			if now.Sub(at) < d {
 				n++
 			}
 		}
 		return n
 	}
-	// A start is a restart where an earlier one is known.
-	if n := min(within(RestartsWithin), len(starts)-1); n > 0 {
+	if n := within(RestartsWithin); n > 0 {
 		s.Restarts[place] = n
 	}
-	if within(loopWithin) >= loopStarts && within(loopLately) > 0 {
+	if within(loopWithin) >= loopRestarts && within(loopLately) > 0 {
 		s.Looping = append(s.Looping, place)
 	}
 }
