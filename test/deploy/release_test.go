@@ -27,7 +27,7 @@ func TestReleaseTools(t *testing.T) {
 func TestPackageScriptsAreShell(t *testing.T) {
 	t.Parallel()
 	scripts, err := filepath.Glob(filepath.Join(root, "deploy", "packages", "*", "*"))
-	if err != nil || len(scripts) != 6 {
+	if err != nil || len(scripts) != 7 {
 		t.Fatalf("the scripts are %q (%v)", scripts, err)
 	}
 	for _, script := range scripts {

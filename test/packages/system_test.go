@@ -18,6 +18,8 @@ import (
 
 // boot starts systemd as the first process of a Debian tree. $1 is the tree and $2 an empty control group, below which
 // systemd makes a group for each service. /proc/sys is read-only, because the system shares the kernel of the machine.
+// Of the control groups it sees its own only. The tree becomes the root of the mount namespace, because no user namespace can be made inside a chroot; and mounts
+// are shared, or services do not see their credentials.
 const boot = `set -e
 echo $$ >"$2/cgroup.procs"
 exec unshare --mount --pid --fork --uts --ipc --cgroup --kill-child bash -ec '
@@ -26,9 +28,20 @@ mount --bind "$1" "$1"
 mount -t proc proc "$1/proc"
 mount --bind -o ro "$1/proc/sys" "$1/proc/sys"
 mount -o remount,bind,ro "$1/proc/sys"
-mount --rbind /sys "$1/sys"
+mount -t sysfs -o ro sysfs "$1/sys"
+if [ -d /sys/fs/cgroup/systemd ]; then
+  mount -t tmpfs tmpfs "$1/sys/fs/cgroup"
+  mkdir "$1/sys/fs/cgroup/systemd"
+  mount -t cgroup -o none,name=systemd cgroup "$1/sys/fs/cgroup/systemd"
+else
+  mount -t cgroup2 cgroup2 "$1/sys/fs/cgroup"
+fi
 mount -t tmpfs tmpfs "$1/run"
-exec chroot "$1" env -i container=other PATH=/usr/sbin:/usr/bin:/sbin:/bin /lib/systemd/systemd --log-target=console
+cd "$1"
+pivot_root . mnt
+exec chroot . sh -ec "umount -l /mnt
+mount --make-rshared /
+exec env -i container=other PATH=/usr/sbin:/usr/bin:/sbin:/bin /lib/systemd/systemd"
 ' bash "$1"`
 
 // masked are units that would change the machine, or read its terminals.
@@ -81,17 +94,16 @@ func bootDebian(t *testing.T, files ...string) *system {
 func (s *system) start() {
 	s.t.Helper()
 	group := controlGroup(s.t)
-	console, err := os.Create(filepath.Join(s.t.TempDir(), "console"))
-	if err != nil {
-		s.t.Fatal(err)
-	}
 	cmd := exec.Command("bash", "-c", boot, "bash", s.root, group)
-	cmd.Stdout, cmd.Stderr = console, console
+	var said strings.Builder
+	cmd.Stdout, cmd.Stderr = &said, &said
 	if err := cmd.Start(); err != nil {
 		s.t.Fatal(err)
 	}
 	s.t.Cleanup(func() {
+		var journal string
 		if s.pid != 0 {
+			journal, _ = s.try("journalctl", "--no-pager", "--unit", "msghandler", "--lines", "50")
 			if first, err := os.FindProcess(s.pid); err == nil {
 				_ = first.Kill() // the kernel ends the others of the namespace
 			}
@@ -99,8 +111,8 @@ func (s *system) start() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 		if s.t.Failed() {
-			text, _ := os.ReadFile(console.Name())
-			s.t.Logf("the console:\n%s", text)
+			s.t.Logf("the journal:\n%s", journal)
+			s.t.Logf("systemd:\n%s", &said)
 		}
 	})
 	children := fmt.Sprintf("/proc/%d/task/%[1]d/children", cmd.Process.Pid)
@@ -129,8 +141,8 @@ func controlGroup(t *testing.T) string {
 	if _, err := os.Stat(top + "/systemd"); err == nil {
 		top += "/systemd"
 	}
-	group, err := os.MkdirTemp(top, "msghandler-packages-")
-	if err != nil {
+	group := filepath.Join(top, fmt.Sprintf("%s-%d", strings.ToLower(t.Name()), os.Getpid()))
+	if err := os.Mkdir(group, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -157,8 +169,7 @@ func (s *system) run(args ...string) string {
 	s.t.Helper()
 	out, err := s.try(args...)
 	if err != nil {
-		journal, _ := s.try("journalctl", "--no-pager", "--unit", "msghandler")
-		s.t.Fatalf("%s: %v\n%s\n%s", strings.Join(args, " "), err, out, journal)
+		s.t.Fatalf("%s: %v\n%s", strings.Join(args, " "), err, out)
 	}
 	return out
 }

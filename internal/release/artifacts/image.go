@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/empty"
+	blank "github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
@@ -27,7 +27,7 @@ var imageNames = []string{"msghandler", "msghandler-bench"}
 
 // image writes an image for the platforms of Linux, as an archive of an OCI layout.
 func (r *release) image() error {
-	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
+	index := mutate.IndexMediaType(blank.Index, types.OCIImageIndex)
 	for _, p := range r.onLinux() {
 		image, err := r.imageOf(p)
 		if err != nil {
@@ -38,7 +38,7 @@ func (r *release) image() error {
 		})
 	}
 	dir := filepath.Join(r.work, "image")
-	path, err := layout.Write(dir, empty.Index)
+	path, err := layout.Write(dir, blank.Index)
 	if err != nil {
 		return err
 	}
@@ -92,7 +92,7 @@ func (r *release) imageOf(p platform) (v1.Image, error) {
 	for _, name := range imageNames {
 		programs = append(programs, file{name: name, source: r.program(p, name), mode: 0o755})
 	}
-	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
+	image := mutate.ConfigMediaType(mutate.MediaType(blank.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
 	var history []v1.History
 	for _, files := range [][]file{system, programs} {
 		layer, err := r.layer(files)

@@ -2,6 +2,7 @@ package artifacts
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -27,21 +28,23 @@ func (r *release) packages() error {
 }
 
 func (r *release) packageOf(p platform, kind string) (err error) {
+	const summary = "Coordinator for half messages"
 	info := nfpm.WithDefaults(&nfpm.Info{
 		Name: "msghandler", Version: r.number(), Release: "1", Arch: p.arch, Platform: p.os, MTime: r.at,
 		Section: "net", Priority: "optional", License: "Apache-2.0", Homepage: "https://" + modules.Root,
 		Maintainer: "The msghandler authors <https://" + modules.Root + "/issues>",
-		Description: "Coordinator for half messages\n" +
-			"A producer stores a message before its local transaction, and the\n" +
+		Description: "A producer stores a message before its local transaction, and the\n" +
 			"coordinator publishes it once that transaction is known to have committed.",
 		DisableGlobbing: true,
 		Overridables: nfpm.Overridables{
 			Contents: r.packaged(p, kind), Scripts: r.scripts(kind), Umask: 0o022,
-			RPM: nfpm.RPM{BuildHost: "localhost", Summary: "Coordinator for half messages"},
+			RPM: nfpm.RPM{BuildHost: "localhost", Summary: summary},
 		},
 	})
 	switch kind {
 	case "deb":
+		info.Description = summary + "\n" + info.Description
+		info.Release = ""
 		info.Depends = []string{"init-system-helpers (>= 1.54~)", "passwd"}
 		info.Suggests = []string{"redis-server", "rabbitmq-server"}
 	case "rpm":
@@ -54,13 +57,24 @@ func (r *release) packageOf(p platform, kind string) (err error) {
 	if err := nfpm.PrepareForPackager(info, kind); err != nil {
 		return err
 	}
-	f, err := os.Create(filepath.Join(r.out, packager.ConventionalFileName(info)))
+	name := map[string]string{
+		"deb": fmt.Sprintf("msghandler_%s_%s.deb", r.number(), p.arch),
+		"rpm": fmt.Sprintf("msghandler-%s-1.%s.rpm", r.number(), rpmArch[p.arch]),
+	}[kind]
+	f, err := os.Create(filepath.Join(r.out, name))
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	return packager.Package(info, f)
 }
+
+// rpmArch are the architectures in the words of rpm.
+var rpmArch = map[string]string{"amd64": "x86_64", "arm64": "aarch64"}
+
+// owner is the group of the configuration in a package. rpm makes the account before the files, and gives the files to
+// their owners at each upgrade. A deb gives the files to the group once, after unpacking, and dpkg keeps owners.
+var owner = map[string]string{"deb": "root", "rpm": "msghandler"}
 
 // packaged are the files of a package.
 func (r *release) packaged(p platform, kind string) files.Contents {
@@ -71,8 +85,10 @@ func (r *release) packaged(p platform, kind string) files.Contents {
 	}
 	directory := entry("", "/etc/msghandler", 0o750)
 	directory.Type = files.TypeDir
+	directory.FileInfo.Group = owner[kind]
 	configuration := entry(r.source("config.example.yaml"), "/etc/msghandler/msghandler.yaml", 0o640)
 	configuration.Type = files.TypeConfigNoReplace
+	configuration.FileInfo.Group = owner[kind]
 	const docs = "/usr/share/doc/msghandler/"
 	contents := files.Contents{
 		directory, configuration,
@@ -97,5 +113,5 @@ func (r *release) scripts(kind string) nfpm.Scripts {
 	if kind == "deb" {
 		return nfpm.Scripts{PostInstall: of("postinst"), PreRemove: of("prerm"), PostRemove: of("postrm")}
 	}
-	return nfpm.Scripts{PostInstall: of("post"), PreRemove: of("preun"), PostRemove: of("postun")}
+	return nfpm.Scripts{PreInstall: of("pre"), PostInstall: of("post"), PreRemove: of("preun"), PostRemove: of("postun")}
 }

@@ -1,6 +1,7 @@
 package artifacts
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -29,7 +30,7 @@ func (r *release) programs() error {
 		for _, name := range names {
 			args = append(args, modules.Root+"/cmd/"+name+"@"+r.version)
 		}
-		cmd := exec.Command("go", args...)
+		cmd := exec.CommandContext(context.Background(), "go", args...)
 		cmd.Dir = r.work
 		// Nothing of the caller's environment changes what is built.
 		cmd.Env = []string{
@@ -59,7 +60,8 @@ func (r *release) program(p platform, name string) string {
 
 // run runs the built coordinator of this machine, and returns what it prints.
 func (r *release) run(args ...string) ([]byte, error) {
-	out, err := exec.Command(r.program(platform{runtime.GOOS, runtime.GOARCH}, "msghandler"), args...).Output()
+	program := r.program(platform{runtime.GOOS, runtime.GOARCH}, "msghandler")
+	out, err := exec.CommandContext(context.Background(), program, args...).Output()
 	if err != nil {
 		return nil, fmt.Errorf("msghandler %s: %w", strings.Join(args, " "), err)
 	}
@@ -68,7 +70,7 @@ func (r *release) run(args ...string) ([]byte, error) {
 
 // goEnv are settings of the go command.
 func goEnv(keys ...string) (map[string]string, error) {
-	out, err := exec.Command("go", append([]string{"env"}, keys...)...).Output()
+	out, err := exec.CommandContext(context.Background(), "go", append([]string{"env"}, keys...)...).Output()
 	if err != nil {
 		return nil, fmt.Errorf("go env: %w", err)
 	}

@@ -20,7 +20,7 @@ import (
 type Options struct {
 	// Version is such as v0.1.0.
 	Version string
-	// Out is a directory, which is emptied first.
+	// Out is a directory. An earlier release in it is removed.
 	Out string
 	// Platforms are such as linux_amd64; none means all. One of them is this machine's.
 	Platforms []string
@@ -97,13 +97,10 @@ func begin(checkout *modules.Checkout, o Options) (*release, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := os.RemoveAll(o.Out); err != nil {
+	if err := empty(o.Out); err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(o.Out, 0o755); err != nil {
-		return nil, err
-	}
-	if err := os.WriteFile(filepath.Join(o.Out, "RELEASE_NOTES.md"), []byte(notes), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(o.Out, notesFile), []byte(notes), 0o644); err != nil {
 		return nil, err
 	}
 	work, err := os.MkdirTemp("", "msghandler-release-")
@@ -111,6 +108,24 @@ func begin(checkout *modules.Checkout, o Options) (*release, error) {
 		version: o.Version, commit: commit, at: at, root: checkout.Dir(), out: o.Out, work: work,
 		platforms: chosen, log: o.Log,
 	}, err
+}
+
+// notesFile marks a directory as a release.
+const notesFile = "RELEASE_NOTES.md"
+
+// empty makes a directory, or empties one that an earlier build has written.
+func empty(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !os.IsNotExist(err) {
+		return err
+	}
+	if _, err := os.Stat(filepath.Join(dir, notesFile)); err != nil && len(entries) > 0 {
+		return fmt.Errorf("%s has files, and is no release: choose another directory", dir)
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		return err
+	}
+	return os.MkdirAll(dir, 0o755)
 }
 
 // platformsOf finds platforms by their names.

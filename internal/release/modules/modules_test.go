@@ -3,6 +3,7 @@ package modules
 import (
 	"bytes"
 	"debug/buildinfo"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,6 +11,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"golang.org/x/mod/module"
+	"golang.org/x/mod/sumdb/dirhash"
+	"golang.org/x/mod/zip"
 )
 
 // A service outside of the tree gets the SDKs from the proxy, with no replace lines, and links.
@@ -89,6 +94,42 @@ func TestCheckNamesTheFileOfAnotherVersion(t *testing.T) {
 	} {
 		if text, _ := os.ReadFile(filepath.Join(tree.dir, name)); string(text) != want {
 			t.Errorf("%s is %q, want %q", name, text, want)
+		}
+	}
+}
+
+// The zip files have the content that the go command makes of a tag, so go.sum is the same with both.
+func TestZipsAreThoseOfATag(t *testing.T) {
+	t.Parallel()
+	tree := scratch(t, map[string]string{
+		"LICENSE":         "as is\n",
+		"go.mod":          "module " + Root + "\n\nrequire " + Root + "/producer v0.1.0\n",
+		"go.work":         "go 1.26.0\n\nuse (\n\t.\n\t./producer\n)\n",
+		"cmd/main.go":     "package main\n",
+		"docs/a page.md":  "# A page\n",
+		"producer/go.mod": "module " + Root + "/producer\n",
+		"producer/a.go":   "package producer\n",
+	})
+	proxy := t.TempDir()
+	if err := tree.WriteProxy("v0.1.0", proxy); err != nil {
+		t.Fatal(err)
+	}
+	for room, path := range map[string]string{"": Root, "producer": Root + "/producer"} {
+		tagged, err := os.Create(filepath.Join(t.TempDir(), "tagged.zip"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		mod := module.Version{Path: path, Version: "v0.1.0"}
+		if err := errors.Join(zip.CreateFromVCS(tagged, mod, tree.dir, "HEAD", room), tagged.Close()); err != nil {
+			t.Fatal(err)
+		}
+		want, err := dirhash.HashZip(tagged.Name(), dirhash.Hash1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := dirhash.HashZip(filepath.Join(proxy, filepath.FromSlash(path), "@v", "v0.1.0.zip"), dirhash.Hash1)
+		if err != nil || got != want {
+			t.Errorf("the zip of %s is %s (%v), and that of a tag is %s", path, got, err, want)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package modules
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -141,7 +142,7 @@ func writeFile(path string, write func(io.Writer) error) (err error) {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name())
+	defer func() { _ = os.Remove(f.Name()) }() // when it has not been renamed
 	defer f.Close()
 	if err := write(f); err != nil {
 		return err
@@ -166,7 +167,7 @@ func bytesTo(data []byte) func(io.Writer) error {
 // index of the checkout does not change.
 func (c *Checkout) copyTo(dir string) error {
 	index := []string{"GIT_INDEX_FILE=" + dir + ".index"}
-	defer os.Remove(dir + ".index")
+	defer func() { _ = os.Remove(dir + ".index") }()
 	for _, args := range [][]string{
 		{"read-tree", "HEAD"}, {"add", "--all"}, {"checkout-index", "--all", "--prefix=" + dir + "/"},
 	} {
@@ -191,7 +192,7 @@ func addLicense(files, module string) error {
 }
 
 func git(dir string, env []string, args ...string) (string, error) {
-	cmd := exec.Command("git", args...)
+	cmd := exec.CommandContext(context.Background(), "git", args...)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), env...)
 	var failed strings.Builder

@@ -12,7 +12,7 @@ import (
 
 type command struct {
 	Version string `arg:"" help:"Version, such as v0.2.0."`
-	Dir     string `arg:"" help:"Directory to write; it is emptied first." type:"path"`
+	Dir     string `arg:"" help:"Directory to write; an earlier release in it is removed." type:"path"`
 
 	Platforms []string `name:"platform" help:"Only these platforms, such as linux_amd64. Default: all." placeholder:"OS_ARCH"`
 }
