@@ -1,7 +1,7 @@
 // Package compare measures msghandler beside other ways of the Go ecosystem to send a message with a committed order,
 // on the same servers, in one interleaved run.
 //
-//	make compare          # or: go test -run '^$' -bench Compare -benchtime 1x -timeout 90m -args -rounds 5 -seconds 4
+//	make compare          # or: go test -run '^$' -bench Speed -benchtime 1x -timeout 90m -args -rounds 5
 //
 // The systems, with their settings, are in package systems. docs/evidence/comparison.md has the results.
 package compare
@@ -34,8 +34,8 @@ var (
 
 func TestMain(m *testing.M) { servers.Main(m) }
 
-// BenchmarkCompare measures the throughput, the costs and the times of each system.
-func BenchmarkCompare(b *testing.B) {
+// BenchmarkSpeed measures the throughput, the costs and the times of each system.
+func BenchmarkSpeed(b *testing.B) {
 	for b.Loop() {
 		w := newWorld(b)
 		kinds := w.chosen()

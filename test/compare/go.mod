@@ -13,10 +13,12 @@ require (
 	github.com/msghandler/msghandler/internal/ground v0.0.0
 	github.com/msghandler/msghandler/producer v0.0.0
 	github.com/msghandler/msghandler/producer/outbox/rabbitmq v0.0.0
+	github.com/msghandler/msghandler/proto v0.0.0
 	github.com/prometheus/procfs v0.22.0
 	github.com/rabbitmq/amqp091-go v1.16.0
 	github.com/riverqueue/river v0.51.2
 	github.com/riverqueue/river/riverdriver/riverpgxv5 v0.51.2
+	google.golang.org/grpc v1.85.0
 )
 
 require (
@@ -34,7 +36,6 @@ require (
 	github.com/lithammer/shortuuid/v3 v3.0.7 // indirect
 	github.com/msghandler/msghandler/internal/amqpconn v0.0.0 // indirect
 	github.com/msghandler/msghandler/internal/certs v0.0.0 // indirect
-	github.com/msghandler/msghandler/proto v0.0.0 // indirect
 	github.com/oklog/ulid v1.3.1 // indirect
 	github.com/pkg/errors v0.9.1 // indirect
 	github.com/riverqueue/river/riverdriver v0.51.2 // indirect
@@ -50,7 +51,6 @@ require (
 	golang.org/x/sys v0.49.0 // indirect
 	golang.org/x/text v0.43.0 // indirect
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20261019180522-ce908d29299b // indirect
-	google.golang.org/grpc v1.85.0 // indirect
 	google.golang.org/protobuf v1.36.12 // indirect
 )
 

@@ -10,7 +10,6 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -174,11 +173,14 @@ func (l *load) begin(settled context.Context) {
 // number is the number of the next order, if there is another.
 func (l *load) number() (uint64, bool) {
 	number := l.next.Add(1) - 1
-	if l.config.Orders > 0 && number >= l.config.First+l.config.Orders {
-		l.stop()
-		return 0, false
+	if l.config.Orders == 0 {
+		return number, true
 	}
-	return number, true
+	last := l.config.First + l.config.Orders - 1
+	if number >= last {
+		l.stop()
+	}
+	return number, number <= last
 }
 
 // offer begins orders at the rate. An order that is begun late is timed from when it was due.
@@ -284,9 +286,7 @@ func (l *load) listen(in io.Reader) {
 	for {
 		var number uint64
 		if err := binary.Read(reader, binary.LittleEndian, &number); err != nil {
-			if !errors.Is(err, io.EOF) {
-				l.stop()
-			}
+			l.stop() // the consumer is gone
 			return
 		}
 		if number == Stop {

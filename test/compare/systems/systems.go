@@ -74,6 +74,9 @@ type Kind struct {
 	Fate string
 }
 
+// InRedis says that the messages wait in Redis, and not in PostgreSQL.
+func (k Kind) InRedis() bool { return k.Coordinator && !k.Plain }
+
 // All are the systems, in the order of the tables.
 var All = []Kind{half, plain, relay, jobs, watermillEight, watermillOne}
 
