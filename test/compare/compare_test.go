@@ -1,7 +1,7 @@
 // Package compare measures msghandler beside other ways of the Go ecosystem to send a message with a committed order,
 // on the same servers, in one interleaved run.
 //
-//	make compare          # or: go test -run '^$' -bench Speed -benchtime 1x -timeout 90m -args -rounds 5
+//	make compare          # or one part: go test -run '^$' -bench Speed -benchtime 1x -timeout 90m -v -args -rounds 5
 //
 // The systems, with their settings, are in package systems. docs/evidence/comparison.md has the results.
 package compare

@@ -12,7 +12,10 @@ import (
 	"time"
 
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver of the database
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 
+	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 	"github.com/msghandler/msghandler/test/compare/load"
 	"github.com/msghandler/msghandler/test/compare/systems"
 	"github.com/msghandler/msghandler/test/servers"
@@ -30,6 +33,7 @@ type world struct {
 	// api and http are the coordinator's addresses, and process is the coordinator while it runs.
 	api, http string
 	process   *exec.Cmd
+	admin     pb.AdminServiceClient
 	// msghandler and service are the programs.
 	msghandler, service string
 	// next is the first number of the next load.
@@ -63,6 +67,10 @@ func (w *world) open() {
 	w.must(err)
 	w.t.Cleanup(func() { _ = w.db.Close() })
 	w.exec(systems.OrdersTable)
+	conn, err := grpc.NewClient(w.api, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	w.must(err)
+	w.t.Cleanup(func() { conn.Close() })
+	w.admin = pb.NewAdminServiceClient(conn)
 	w.consumer = startConsumer(w.t, w.broker)
 	w.next = 1
 }
@@ -130,10 +138,11 @@ func (w *world) startCoordinator(kind systems.Kind) (stop func()) {
 	w.process.Env = append(os.Environ(),
 		"MSGHANDLER_GRPC_ADDR="+w.api, "MSGHANDLER_HTTP_ADDR="+w.http, "MSGHANDLER_REDIS_URL="+w.redis.URL(),
 		"MSGHANDLER_AMQP_URL="+w.broker, "MSGHANDLER_LOG_LEVEL=error")
-	if kind.Plain {
-		w.process.Env = append(w.process.Env,
-			"MSGHANDLER_OUTBOX_SHOP_DSN="+w.database.DSN, "MSGHANDLER_OUTBOX_SHOP_PRODUCER="+systems.Producer,
-			"MSGHANDLER_OUTBOX_SHOP_POLL=50ms", "MSGHANDLER_OUTBOX_SHOP_WORKERS=2")
+	if kind.Outbox != nil {
+		w.process.Env = append(w.process.Env, "MSGHANDLER_OUTBOX_SHOP_DSN="+w.database.DSN)
+	}
+	for _, setting := range kind.Outbox {
+		w.process.Env = append(w.process.Env, "MSGHANDLER_OUTBOX_SHOP_"+setting)
 	}
 	w.process.Stderr = os.Stderr
 	w.must(w.process.Start())

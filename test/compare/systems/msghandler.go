@@ -85,23 +85,41 @@ func (s *halfSystem) Close() {
 }
 
 // plain is the outbox in plain SQL, which the coordinator relays. As docs/howto/sql-outbox.md advises a service with
-// thousands of commits a second, the trigger is dropped and the coordinator polls.
-var plain = Kind{
-	Name: "plain", Title: "msghandler, outbox in plain SQL", Coordinator: true, Plain: true,
-	Setup:   setupPlain,
-	Open:    openPlain,
-	Waiting: `SELECT count(*) FROM ` + PlainTable + ` WHERE state = 1`,
-	Fate: `SELECT 'state ' || state || ', attempts ' || attempts || ', ' || coalesce(last_error, '') FROM ` +
-		PlainTable + ` WHERE id = $1`,
+// thousands of commits a second, the trigger is dropped and the coordinator polls; 50 ms is the shortest interval.
+var plain = plainKind("plain", "msghandler, outbox in plain SQL, polled", "DROP TRIGGER %[1]s_notify ON %[1]s",
+	"POLL=50ms", "WORKERS=2")
+
+// notified is the same as `msghandler outbox migrate` makes it: each commit notifies the coordinator. All settings are
+// the defaults.
+var notified = plainKind("notified", "msghandler, outbox in plain SQL, notified", "")
+
+// plainKind is an outbox in plain SQL, with a statement after the creation of the table, and further settings.
+func plainKind(name, title, statement string, settings ...string) Kind {
+	table := "outbox_" + name
+	return Kind{
+		Name: name, Title: title, Coordinator: true,
+		Outbox: append([]string{"TABLE=" + table, "PRODUCER=" + Producer}, settings...),
+		Setup:  func(ctx context.Context, c Config) error { return setupPlain(ctx, c, table, statement) },
+		Open: func(_ context.Context, c Config) (System, error) {
+			db, err := openSQL(c.Database)
+			return plainSystem{db, "INSERT INTO " + table + " (id, routing_key, body) VALUES ($1, $2, $3)"}, err
+		},
+		Waiting: `SELECT count(*) FROM ` + table + ` WHERE state = 1`,
+		Fate: `SELECT 'state ' || state || ', attempts ' || attempts || ', ' || coalesce(last_error, '') FROM ` +
+			table + ` WHERE id = $1`,
+	}
 }
 
-func setupPlain(ctx context.Context, c Config) error {
-	statements, err := sqlmarker.OutboxDDL(sqlmarker.PostgreSQL, Producer, PlainTable)
+func setupPlain(ctx context.Context, c Config, table, statement string) error {
+	statements, err := sqlmarker.OutboxDDL(sqlmarker.PostgreSQL, Producer, table)
 	if err != nil {
 		return err
 	}
+	if statement != "" {
+		statements = append(statements, fmt.Sprintf(statement, table))
+	}
 	return withSQL(c.Database, func(db *sql.DB) error {
-		for _, statement := range append(statements, `DROP TRIGGER `+PlainTable+`_notify ON `+PlainTable) {
+		for _, statement := range statements {
 			if _, err := db.ExecContext(ctx, statement); err != nil {
 				return fmt.Errorf("%s: %w", statement, err)
 			}
@@ -110,11 +128,9 @@ func setupPlain(ctx context.Context, c Config) error {
 	})
 }
 
-type plainSystem struct{ db *sql.DB }
-
-func openPlain(_ context.Context, c Config) (System, error) {
-	db, err := openSQL(c.Database)
-	return plainSystem{db}, err
+type plainSystem struct {
+	db     *sql.DB
+	insert string
 }
 
 func (s plainSystem) Commit(ctx context.Context, o Order) error {
@@ -126,9 +142,7 @@ func (s plainSystem) Commit(ctx context.Context, o Order) error {
 	if err := insertOrder(o)(ctx, tx); err != nil {
 		return err
 	}
-	_, err = tx.ExecContext(ctx, `INSERT INTO `+PlainTable+` (id, routing_key, body) VALUES ($1, $2, $3)`,
-		o.ID(), o.RoutingKey, string(o.Body))
-	if err != nil {
+	if _, err := tx.ExecContext(ctx, s.insert, o.ID(), o.RoutingKey, string(o.Body)); err != nil {
 		return err
 	}
 	return tx.Commit()

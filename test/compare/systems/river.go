@@ -23,7 +23,8 @@ var jobs = Kind{
 	Setup:   setupRiver,
 	Open:    openRiver,
 	Waiting: `SELECT count(*) FROM river_job WHERE state <> 'completed'`,
-	Fate: `SELECT 'state ' || state || ', attempt ' || attempt || ', ' || coalesce(errors[array_upper(errors, 1)] ->> 'error', '')
+	Fate: `SELECT 'state ' || state || ', attempt ' || attempt || ', ' ||
+		coalesce(errors[array_upper(errors, 1)] ->> 'error', '')
 		FROM river_job WHERE args ->> 'id' = $1`,
 }
 

@@ -40,9 +40,6 @@ const Connections = 32
 // Producer is the producer's name where a system has one.
 const Producer = "compare"
 
-// PlainTable is the outbox in plain SQL, which the coordinator relays.
-const PlainTable = "msghandler_outbox"
-
 // Config says where the servers are.
 type Config struct {
 	// Database is the DSN of PostgreSQL, Broker the URL of RabbitMQ, Coordinator the address of msghandler's API.
@@ -63,8 +60,9 @@ type Kind struct {
 	Name, Title string
 	// Coordinator says that msghandler publishes; otherwise the service does.
 	Coordinator bool
-	// Plain says that the coordinator reads the outbox in plain SQL.
-	Plain bool
+	// Outbox is the coordinator's configuration of the outbox in plain SQL, as MSGHANDLER_OUTBOX_SHOP_* variables without
+	// that prefix; nil where the coordinator reads none.
+	Outbox []string
 	// Setup makes the tables. Open starts the system on these tables.
 	Setup func(ctx context.Context, c Config) error
 	Open  func(ctx context.Context, c Config) (System, error)
@@ -75,10 +73,18 @@ type Kind struct {
 }
 
 // InRedis says that the messages wait in Redis, and not in PostgreSQL.
-func (k Kind) InRedis() bool { return k.Coordinator && !k.Plain }
+func (k Kind) InRedis() bool { return k.Coordinator && k.Outbox == nil }
+
+// Store is where the messages wait.
+func (k Kind) Store() string {
+	if k.InRedis() {
+		return "Redis"
+	}
+	return "PostgreSQL"
+}
 
 // All are the systems, in the order of the tables.
-var All = []Kind{half, plain, relay, jobs, watermillEight, watermillOne}
+var All = []Kind{half, plain, notified, relay, jobs, watermillEight, watermillOne}
 
 // Named finds a system.
 func Named(name string) (Kind, error) {

@@ -15,8 +15,8 @@ import (
 	amqp091 "github.com/rabbitmq/amqp091-go"
 )
 
-// watermillEight is Watermill's forwarder: the outbox component of its documentation, from its SQL publisher and subscriber
-// to its AMQP publisher, with confirms.
+// watermillEight is Watermill's forwarder: the outbox component of its documentation, from its SQL publisher and
+// subscriber to its AMQP publisher, with confirms.
 //
 // A forwarder publishes one message after another, in the order of the transactions. So throughput needs several: the
 // orders are spread over eight topics, each with a forwarder. Eight were the best of 1, 4, 8 and 16. The table has a
