@@ -3,6 +3,7 @@ package systems
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -18,6 +19,7 @@ type publisher struct {
 }
 
 var (
+	errAway       = errors.New("the broker cannot be reached")
 	errUnroutable = errors.New("the broker has no queue for the message")
 	errNack       = errors.New("the broker refused the message, or the connection was lost")
 )
@@ -60,8 +62,10 @@ func (p *publisher) channel() (*confirming, error) {
 	}
 	p.closeConnection()
 	var err error
-	p.open, err = openConfirming(p.url)
-	return p.open, err
+	if p.open, err = openConfirming(p.url); err != nil {
+		return nil, fmt.Errorf("%w: %w", errAway, err)
+	}
+	return p.open, nil
 }
 
 func (p *publisher) close() {

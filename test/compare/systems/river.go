@@ -3,6 +3,7 @@ package systems
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -32,6 +33,7 @@ const (
 	fetchCooldown = 2 * time.Millisecond
 	fetchPoll     = 20 * time.Millisecond
 	maxWorkers    = 2000
+	snooze        = time.Second
 	jobTimeout    = 25 * time.Second
 	rescueAfter   = 30 * time.Second
 )
@@ -52,9 +54,15 @@ type publishWorker struct {
 	publisher *publisher
 }
 
-// Work implements river.Worker.
+// Work implements river.Worker. While the broker is away jobs are snoozed, which uses up no attempt: the pause after a
+// third attempt is a minute and a half. A message that may have been published costs an attempt, and so its copy is
+// flagged.
 func (w *publishWorker) Work(ctx context.Context, job *river.Job[publishArgs]) error {
-	return w.publisher.publish(ctx, job.Args.ID, job.Args.RoutingKey, job.Args.Body, job.Attempt)
+	err := w.publisher.publish(ctx, job.Args.ID, job.Args.RoutingKey, job.Args.Body, job.Attempt)
+	if errors.Is(err, errAway) {
+		return river.JobSnooze(snooze)
+	}
+	return err
 }
 
 func setupRiver(ctx context.Context, c Config) error {
