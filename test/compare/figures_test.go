@@ -95,15 +95,15 @@ func (f figure) String() string {
 // saturation is the table of the closed loop.
 func saturation(kinds []systems.Kind, full figures) string {
 	rows := [][]string{{
-		"at saturation", "messages/s", "lowest to highest", "ratio", "CPU µs/message: " + strings.Join(parts, ", "), "sum",
+		"at saturation", "messages/s", "lowest to highest", "to the first, round by round", "CPU µs/message: " + strings.Join(parts, ", "), "sum",
 		"WAL bytes/message",
 	}}
 	rate := func(f figure) float64 { return f.report.Rate }
-	first := median(full[kinds[0].Name], rate)
+	first := full[kinds[0].Name]
 	for _, kind := range kinds {
 		all := full[kind.Name]
 		rows = append(rows, []string{
-			kind.Title, whole(median(all, rate)), spread(all, rate), fmt.Sprintf("%.2f", median(all, rate)/first),
+			kind.Title, whole(median(all, rate)), spread(all, rate), fmt.Sprintf("%.2f", medianRatio(all, first)),
 			costs(all), whole(median(all, figure.sum)), whole(median(all, func(f figure) float64 { return f.wal })),
 		})
 	}
@@ -157,6 +157,17 @@ func median(all []figure, of func(figure) float64) float64 {
 		return 0
 	}
 	return values[len(values)/2]
+}
+
+// medianRatio is the median of the ratios of two systems' throughputs in the same rounds. What else the machine does
+// changes slowly, and so touches both.
+func medianRatio(of, to []figure) float64 {
+	ratios := make([]float64, len(of))
+	for i := range of {
+		ratios[i] = of[i].report.Rate / to[i].report.Rate
+	}
+	slices.Sort(ratios)
+	return ratios[len(ratios)/2]
 }
 
 func spread(all []figure, of func(figure) float64) string {
