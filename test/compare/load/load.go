@@ -40,7 +40,8 @@ type Config struct {
 	Orders uint64
 	// Warmup comes before the measurement, which lasts for Duration.
 	Warmup, Duration time.Duration
-	// Settle is how long the orders under way may take to arrive after the load.
+	// Settle is how long the orders under way may take to arrive after the load. A load of so many Orders ends after the
+	// same time at the latest.
 	Settle time.Duration
 	// BodySize is the size of each message's body.
 	BodySize int
@@ -137,12 +138,12 @@ func (l *load) run() error {
 	settled, cancel := context.WithCancel(context.WithoutCancel(l.stopped))
 	defer cancel()
 	l.begin(settled)
-	if l.config.Orders == 0 {
-		if err := l.measure(); err != nil {
-			return err
-		}
+	if l.config.Orders > 0 {
+		wait(l.stopped, l.config.Settle) // callers wait for messages that may never arrive
+		l.stop()
+	} else if err := l.measure(); err != nil {
+		return err
 	}
-	<-l.stopped.Done()
 	ended := make(chan struct{})
 	go func() { l.running.Wait(); close(ended) }()
 	select {
@@ -203,25 +204,27 @@ func (l *load) offer(settled context.Context) {
 
 // measure waits for the warm-up and the measurement, and ends the load.
 func (l *load) measure() error {
-	wait := func(d time.Duration) {
-		select {
-		case <-time.After(d):
-		case <-l.stopped.Done():
-		}
-	}
-	wait(l.config.Warmup)
+	wait(l.stopped, l.config.Warmup)
 	begun := time.Now()
 	l.setMeasuring(true)
 	if err := l.say(StageBegin); err != nil {
 		return err
 	}
-	wait(l.config.Duration)
+	wait(l.stopped, l.config.Duration)
 	l.setMeasuring(false)
 	l.mu.Lock()
 	l.report.Rate = float64(l.report.Arrived) / time.Since(begun).Seconds()
 	l.mu.Unlock()
 	defer l.stop()
 	return l.say(StageEnd)
+}
+
+// wait waits for a time, or the end of the load.
+func wait(ended context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ended.Done():
+	}
 }
 
 func (l *load) setMeasuring(measuring bool) {
