@@ -95,8 +95,8 @@ func (f figure) String() string {
 // saturation is the table of the closed loop.
 func saturation(kinds []systems.Kind, full figures) string {
 	rows := [][]string{{
-		"at saturation", "messages/s", "lowest to highest", "to the first, round by round", "CPU µs/message: " + strings.Join(parts, ", "), "sum",
-		"WAL bytes/message",
+		"at saturation", "messages/s", "lowest to highest", "to the first, round by round",
+		"CPU µs/message: " + strings.Join(parts, ", "), "sum", "WAL bytes/message",
 	}}
 	rate := func(f figure) float64 { return f.report.Rate }
 	first := full[kinds[0].Name]
