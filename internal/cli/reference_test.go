@@ -22,7 +22,7 @@ func TestCommandsPageMatchesHelp(t *testing.T) {
 	const path = "../../docs/reference/cli.md"
 	want := intro + "| command | does |\n|---|---|\n"
 	var sections strings.Builder
-	for _, p := range []commandline.Program{program, demo.Program, benchmark.Program} {
+	for _, p := range []commandline.Program{Program, demo.Program, benchmark.Program} {
 		root, err := p.Root()
 		if err != nil {
 			t.Fatal(err)
@@ -91,7 +91,7 @@ func describeCommand(b *strings.Builder, n *kong.Node) {
 	if n.Parent == nil {
 		summary = n.Name + summary
 	}
-	fmt.Fprintf(b, "\n```\n%s\n```\n", summary)
+	fmt.Fprintf(b, "\n```text\n%s\n```\n", summary)
 	var rows []string
 	for _, p := range n.Positional {
 		rows = append(rows, fmt.Sprintf("| `%s` | | %s |", p.Name, p.Help))
