@@ -25,7 +25,7 @@ NEWEST_TOO = $(if $(filter oldest,$(SERVERS)),$(if $(filter work,$(PACKAGES)),TE
 FUZZTIME ?= 60s
 FUZZ ?= ^Fuzz
 
-.PHONY: help build test newest acceptance databases finished faults soak defects screenshots lists fuzz house model docs lint generate fresh bench profiles tidy version proxy release test-release test-packages walk demo tools clean
+.PHONY: help build test newest acceptance databases finished faults soak defects screenshots lists fuzz house model docs lint generate fresh bench compare profiles tidy version proxy release test-release test-packages walk demo tools clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -118,6 +118,11 @@ BENCH ?= EndToEnd
 bench: ## Measure a coordinator next to what Redis, RabbitMQ and gRPC allow (BENCH=Drain: another of test/bench)
 	scripts/install-test-servers.sh
 	go test ./test/bench -run '^$$' -bench '$(BENCH)' -benchtime 1x -timeout 60m
+
+COMPARE ?=
+compare: ## Measure River, Watermill and msghandler on the same servers (about 40 minutes; COMPARE='-only half,river -rounds 1')
+	scripts/install-test-servers.sh
+	cd test/compare && go test -run '^$$' -bench . -benchtime 1x -timeout 120m -v -args $(COMPARE)
 
 profiles: ## Profile a coordinator under full load, and draw flame graphs of it in docs/img
 	scripts/install-test-servers.sh

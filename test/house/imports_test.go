@@ -378,6 +378,8 @@ var libraries = []struct {
 		[]string{"internal/app/tracing"},
 		"spans are made where the parts are joined; no part knows of them",
 	},
+	{"github.com/riverqueue", nil, "test/compare measures River, and nothing else uses it"},
+	{"github.com/ThreeDotsLabs", nil, "test/compare measures Watermill, and nothing else uses it"},
 	{
 		"go.yaml.in/yaml",
 		[]string{"internal/config/...", "internal/cli/commandline"},
