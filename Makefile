@@ -24,7 +24,7 @@ NEWEST_TOO = $(if $(filter oldest,$(SERVERS)),$(if $(filter work,$(PACKAGES)),TE
 FUZZTIME ?= 60s
 FUZZ ?= ^Fuzz
 
-.PHONY: help build test newest acceptance databases finished faults soak defects screenshots lists fuzz house model lint generate fresh bench profiles demo tools clean
+.PHONY: help build test newest acceptance databases finished faults soak defects chart screenshots lists fuzz house model lint generate fresh bench profiles demo tools clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -78,6 +78,10 @@ DEFECT ?=
 defects: ## Show that fault rows find known defects of coordinators (DEFECT=no_token_on_writes; all without DEFECT)
 	scripts/install-test-servers.sh
 	go test ./test/faults -count=1 -v -timeout 60m -run 'TestDefects/^$(DEFECT)' -every
+
+UPDATE ?=
+chart: ## Render the Helm chart by helm's own library and check each object (UPDATE=-update writes the renderings anew)
+	cd test/deploy/kubernetes && GOWORK=off go test -count=1 ./chart $(UPDATE)
 
 screenshots: ## Take the pictures of the console in docs/img
 	scripts/install-test-servers.sh
