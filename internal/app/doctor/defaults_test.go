@@ -32,7 +32,7 @@ func TestTroubleOfDefaultsIsAWarning(t *testing.T) {
 		return names
 	}
 	found := examineDefaults(t, doctor.Sections()...)
-	want := []string{"callbacks-closed", "configuration-defaults", "coordinator-away", "rabbitmq-away", "redis-away"}
+	want := []string{"configuration-defaults", "coordinator-away", "rabbitmq-away", "redis-away"}
 	if names := complaints(t, found); !slices.Equal(names, want) || len(troubles(found)) > 0 {
 		t.Errorf("of defaults it finds %q, and as trouble %q", names, troubles(found))
 	}
