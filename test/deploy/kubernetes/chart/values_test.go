@@ -1,6 +1,9 @@
 package chart
 
 import (
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -68,6 +71,21 @@ func TestWrongValuesAreNamed(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: the error does not say %q: %v", other, want, err)
 		}
+	}
+}
+
+// Each value file of the page renders, over the three values that every installation needs.
+func TestValuesOfThePageRender(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join("..", "..", "..", "..", "docs", "run", "kubernetes.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(page), -1)
+	if len(blocks) < 8 {
+		t.Fatalf("the page has %d value files", len(blocks))
+	}
+	for _, block := range blocks {
+		read(t, mustRender(t, usual, with(t, "minimal", block[1])))
 	}
 }
 

@@ -1,6 +1,7 @@
 package objects
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"regexp"
@@ -10,6 +11,7 @@ import (
 	networking "k8s.io/api/networking/v1"
 	policy "k8s.io/api/policy/v1"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 )
 
@@ -48,12 +50,23 @@ func Read(manifest string, more Kinds) (all []Object, err error) {
 			return nil, fmt.Errorf("a %s is not expected", kind)
 		}
 		object := empty()
-		if err := yaml.UnmarshalStrict([]byte(text), object); err != nil {
+		if err := Strict([]byte(text), object); err != nil {
 			return nil, fmt.Errorf("%s: %w", kind, err)
 		}
 		all = append(all, object)
 	}
 	return all, nil
+}
+
+// Strict reads YAML as Kubernetes does: an unknown field, a field with other capitals and a field that stands twice are
+// errors.
+func Strict(text []byte, into any) error {
+	data, err := yaml.YAMLToJSONStrict(text)
+	if err != nil {
+		return err
+	}
+	wrong, err := json.UnmarshalStrict(data, into)
+	return errors.Join(append(wrong, err)...)
 }
 
 // Only gives the objects of one type.
