@@ -2,10 +2,11 @@
 FROM golang:1.26-bookworm AS build
 WORKDIR /src
 COPY . .
-ARG VERSION=unknown
+ARG VERSION=unknown COMMIT=
 # The mounted cache outlives the layer, so that only changed modules and packages are fetched and compiled.
 RUN --mount=type=cache,target=/go GOCACHE=/go/build-cache CGO_ENABLED=0 go build -trimpath \
-      -ldflags "-s -w -X github.com/msghandler/msghandler/internal/cli.version=${VERSION}" \
+      -ldflags "-s -w -X github.com/msghandler/msghandler/internal/ground/build.version=${VERSION} \
+        -X github.com/msghandler/msghandler/internal/ground/build.commit=${COMMIT}" \
       -o /out/ ./cmd/msghandler ./cmd/msghandler-bench ./cmd/msghandler-demo ./cmd/producer-demo ./cmd/consumer-demo && \
     mkdir -m 700 /data
 

@@ -2,7 +2,8 @@
 SHELL := /bin/bash
 BIN := .cache/bin
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
-LDFLAGS := -s -w -X github.com/msghandler/msghandler/internal/cli.version=$(VERSION)
+BUILD := github.com/msghandler/msghandler/internal/ground/build
+LDFLAGS := -s -w -X $(BUILD).version=$(VERSION) -X $(BUILD).commit=$(shell git rev-parse HEAD 2>/dev/null)
 GO_FILES := git ls-files -z --cached --others --exclude-standard '*.go' ':!*.pb.go'
 # How long one package's tests may take, on two slow cores with the race detector.
 TEST_TIMEOUT ?= 20m
@@ -24,7 +25,7 @@ NEWEST_TOO = $(if $(filter oldest,$(SERVERS)),$(if $(filter work,$(PACKAGES)),TE
 FUZZTIME ?= 60s
 FUZZ ?= ^Fuzz
 
-.PHONY: help build test newest acceptance databases finished faults soak defects chart screenshots lists fuzz house model lint generate fresh bench profiles demo tools clean
+.PHONY: help build test newest acceptance databases finished faults soak defects chart screenshots lists fuzz house model lint generate fresh bench profiles tidy version proxy release demo tools clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -114,6 +115,9 @@ generate: $(BIN)/buf ## Generate code from proto/ and all that go:generate names
 fresh: $(BIN)/buf ## Fail when generated files or a go.mod are stale
 	scripts/fresh.sh
 
+tidy: ## Run go mod tidy in every module
+	scripts/tidy.sh
+
 BENCH ?= EndToEnd
 bench: ## Measure a coordinator next to what Redis, RabbitMQ and gRPC allow (BENCH=Drain: another of test/bench)
 	scripts/install-test-servers.sh
@@ -130,6 +134,19 @@ house: ## Print the figures of the house: the way of a Submit, sizes, owners, go
 model: ## Search the large instances of the protocol's model (minutes)
 	scripts/install-test-servers.sh
 	docs/evidence/model/check.sh large
+
+# VERSION where the command line gives one. What is built from a checkout has the version that git describes.
+ASKED = $(if $(findstring command line,$(origin VERSION)),$(VERSION))
+MODULES = @GOWORK=off go -C internal/release run ./cmd/modules
+
+version: ## Write the version of the next release into all go.mod files and the changelog (VERSION=v0.2.0)
+	$(MODULES) set '$(ASKED)'
+
+proxy: ## Write all Go modules of this checkout into dist/proxy, a GOPROXY (VERSION=v0.1.0)
+	$(MODULES) proxy $(CURDIR)/dist/proxy $(ASKED)
+
+release: ## Build archives, packages, image, checksums and notes of a commit into dist/VERSION (VERSION=v0.1.0)
+	@GOWORK=off go -C internal/release run ./cmd/release '$(ASKED)' $(CURDIR)/dist/$(ASKED)
 
 demo: build ## The whole story on this terminal, with nothing installed
 	bin/msghandler-demo

@@ -16,24 +16,24 @@ require (
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/klauspost/compress v1.20.3
 	github.com/mattn/go-isatty v0.0.24
-	github.com/msghandler/msghandler/consumer v0.0.0
-	github.com/msghandler/msghandler/consumer/dedup/redis v0.0.0
-	github.com/msghandler/msghandler/consumer/kafka v0.0.0
-	github.com/msghandler/msghandler/consumer/metrics v0.0.0
-	github.com/msghandler/msghandler/consumer/nats v0.0.0
-	github.com/msghandler/msghandler/envelope v0.0.0
-	github.com/msghandler/msghandler/internal/amqpconn v0.0.0
-	github.com/msghandler/msghandler/internal/certs v0.0.0
-	github.com/msghandler/msghandler/internal/ground v0.0.0
-	github.com/msghandler/msghandler/internal/kafkaconn v0.0.0
-	github.com/msghandler/msghandler/internal/natsconn v0.0.0
-	github.com/msghandler/msghandler/producer v0.0.0
-	github.com/msghandler/msghandler/producer/marker/redis v0.0.0
-	github.com/msghandler/msghandler/producer/outbox/kafka v0.0.0
-	github.com/msghandler/msghandler/producer/outbox/metrics v0.0.0
-	github.com/msghandler/msghandler/producer/outbox/nats v0.0.0
-	github.com/msghandler/msghandler/producer/outbox/rabbitmq v0.0.0
-	github.com/msghandler/msghandler/proto v0.0.0
+	github.com/msghandler/msghandler/consumer v0.1.0
+	github.com/msghandler/msghandler/consumer/dedup/redis v0.1.0
+	github.com/msghandler/msghandler/consumer/kafka v0.1.0
+	github.com/msghandler/msghandler/consumer/metrics v0.1.0
+	github.com/msghandler/msghandler/consumer/nats v0.1.0
+	github.com/msghandler/msghandler/envelope v0.1.0
+	github.com/msghandler/msghandler/internal/amqpconn v0.1.0
+	github.com/msghandler/msghandler/internal/certs v0.1.0
+	github.com/msghandler/msghandler/internal/ground v0.1.0
+	github.com/msghandler/msghandler/internal/kafkaconn v0.1.0
+	github.com/msghandler/msghandler/internal/natsconn v0.1.0
+	github.com/msghandler/msghandler/producer v0.1.0
+	github.com/msghandler/msghandler/producer/marker/redis v0.1.0
+	github.com/msghandler/msghandler/producer/outbox/kafka v0.1.0
+	github.com/msghandler/msghandler/producer/outbox/metrics v0.1.0
+	github.com/msghandler/msghandler/producer/outbox/nats v0.1.0
+	github.com/msghandler/msghandler/producer/outbox/rabbitmq v0.1.0
+	github.com/msghandler/msghandler/proto v0.1.0
 	github.com/nats-io/nats-server/v2 v2.15.2
 	github.com/nats-io/nats.go v1.55.0
 	github.com/prometheus/client_golang v1.25.0
@@ -62,6 +62,7 @@ require (
 	google.golang.org/grpc v1.85.0
 	google.golang.org/protobuf v1.36.12
 	modernc.org/sqlite v1.60.0
+	mvdan.cc/sh/v3 v3.14.1
 	pgregory.net/rapid v1.3.0
 )
 
@@ -111,25 +112,4 @@ require (
 	modernc.org/libc v1.77.1 // indirect
 	modernc.org/mathutil v1.7.1 // indirect
 	modernc.org/memory v1.12.1 // indirect
-)
-
-replace (
-	github.com/msghandler/msghandler/consumer v0.0.0 => ./consumer
-	github.com/msghandler/msghandler/consumer/dedup/redis v0.0.0 => ./consumer/dedup/redis
-	github.com/msghandler/msghandler/consumer/kafka v0.0.0 => ./consumer/kafka
-	github.com/msghandler/msghandler/consumer/metrics v0.0.0 => ./consumer/metrics
-	github.com/msghandler/msghandler/consumer/nats v0.0.0 => ./consumer/nats
-	github.com/msghandler/msghandler/envelope v0.0.0 => ./envelope
-	github.com/msghandler/msghandler/internal/amqpconn v0.0.0 => ./internal/amqpconn
-	github.com/msghandler/msghandler/internal/certs v0.0.0 => ./internal/certs
-	github.com/msghandler/msghandler/internal/ground v0.0.0 => ./internal/ground
-	github.com/msghandler/msghandler/internal/kafkaconn v0.0.0 => ./internal/kafkaconn
-	github.com/msghandler/msghandler/internal/natsconn v0.0.0 => ./internal/natsconn
-	github.com/msghandler/msghandler/producer v0.0.0 => ./producer
-	github.com/msghandler/msghandler/producer/marker/redis v0.0.0 => ./producer/marker/redis
-	github.com/msghandler/msghandler/producer/outbox/kafka v0.0.0 => ./producer/outbox/kafka
-	github.com/msghandler/msghandler/producer/outbox/metrics v0.0.0 => ./producer/outbox/metrics
-	github.com/msghandler/msghandler/producer/outbox/nats v0.0.0 => ./producer/outbox/nats
-	github.com/msghandler/msghandler/producer/outbox/rabbitmq v0.0.0 => ./producer/outbox/rabbitmq
-	github.com/msghandler/msghandler/proto v0.0.0 => ./proto
 )

@@ -70,8 +70,8 @@ func (f Fault) String() string {
 }
 
 // Refuse has the coordinator refuse the call with a code, and do nothing. The SDK repeats a call after UNAVAILABLE,
-// RESOURCE_EXHAUSTED and other codes that may pass (docs/howto/other-languages.md), so give such a fault Always to see
-// it give up. OK is no refusal: Refuse panics.
+// RESOURCE_EXHAUSTED and other codes that may pass (docs/reference/languages-contract.md), so give such a fault Always
+// to see the SDK give up. OK is no refusal: Refuse panics.
 func Refuse(call Call, code codes.Code) Fault {
 	if code == codes.OK {
 		panic("msghandlertest: Refuse with codes.OK; to answer OK and do nothing use Ignore")

@@ -104,7 +104,9 @@ func (c *coordinator) store(m *pb.Message) *pb.Outcome {
 		c.contents[m.GetId()] = m
 		c.states[m.GetId()] = pb.State_STATE_PENDING
 	case !proto.Equal(old, m):
-		return &pb.Outcome{Code: int32(codes.AlreadyExists), Error: "another message has that name"}
+		return &pb.Outcome{
+			Code: int32(codes.AlreadyExists), Error: "another message has that name", Reason: "MESSAGE_EXISTS",
+		}
 	}
 	return &pb.Outcome{State: c.states[m.GetId()]}
 }

@@ -89,7 +89,10 @@ func answersOf(op string, outcomes []*pb.Outcome, err error, n int, id func(int)
 		default:
 			o := outcomes[i]
 			answers[i].state = o.GetState()
-			answers[i].failure = fromOutcome(op, id(i), codes.Code(o.GetCode()), o.GetError(), o.GetState())
+			if failure := fromOutcome(op, id(i), codes.Code(o.GetCode()), o.GetError(), o.GetState()); failure != nil {
+				failure.Reason = o.GetReason()
+				answers[i].failure = failure
+			}
 		}
 	}
 	return answers

@@ -3,9 +3,9 @@ module github.com/msghandler/msghandler/producer
 go 1.26.0
 
 require (
-	github.com/msghandler/msghandler/internal/certs v0.0.0
-	github.com/msghandler/msghandler/internal/ground v0.0.0
-	github.com/msghandler/msghandler/proto v0.0.0
+	github.com/msghandler/msghandler/internal/certs v0.1.0
+	github.com/msghandler/msghandler/internal/ground v0.1.0
+	github.com/msghandler/msghandler/proto v0.1.0
 	go.uber.org/goleak v1.3.0
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20261019180522-ce908d29299b
 	google.golang.org/grpc v1.85.0
@@ -19,7 +19,7 @@ require (
 )
 
 replace (
-	github.com/msghandler/msghandler/internal/certs v0.0.0 => ../internal/certs
-	github.com/msghandler/msghandler/internal/ground v0.0.0 => ../internal/ground
-	github.com/msghandler/msghandler/proto v0.0.0 => ../proto
+	github.com/msghandler/msghandler/internal/certs v0.1.0 => ../internal/certs
+	github.com/msghandler/msghandler/internal/ground v0.1.0 => ../internal/ground
+	github.com/msghandler/msghandler/proto v0.1.0 => ../proto
 )

@@ -262,6 +262,22 @@ func TestARollbackIsTriedAgainInTheBackground(t *testing.T) {
 	})
 }
 
+func TestErrorHasTheReasonOfItsOutcome(t *testing.T) {
+	inBubble("", t, func(t *testing.T) {
+		h := newHouse(t, nil)
+		first, other := message("1001"), message("1001")
+		other.Body = []byte("other content")
+		if _, err := h.p.SendHalf(t.Context(), first); err != nil {
+			t.Fatal(err)
+		}
+		_, err := h.p.SendHalf(t.Context(), other)
+		var failure *producer.Error
+		if !errors.Is(err, producer.ErrExists) || !errors.As(err, &failure) || failure.Reason != "MESSAGE_EXISTS" {
+			t.Errorf("got %v, with %+v", err, failure)
+		}
+	})
+}
+
 // A failed run must not roll back the message of another run of the same id that holds the marker.
 func TestFailedRunKeepsAnotherRunsMessage(t *testing.T) {
 	for name, row := range map[string]struct {

@@ -13,10 +13,4 @@ if [ "$(state)" != "$before" ]; then
   git status --short >&2
   exit 1
 fi
-# The modules of go.work, and two that are apart. go mod tidy reads no go.work.
-for module in $(go list -m -f '{{.Dir}}') internal/tools test/deploy/kubernetes; do
-  (cd "$module" && GOWORK=off go mod tidy -diff) || {
-    echo "go.mod or go.sum of $module is not tidy: run 'go mod tidy' there and commit." >&2
-    exit 1
-  }
-done
+scripts/tidy.sh -diff

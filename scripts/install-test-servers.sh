@@ -41,6 +41,7 @@ if [ "${1:-}" != servers ]; then
   [ -e /usr/share/java/mariadb-java-client.jar ] || missing+=(libmariadb-java)
   [ -e /usr/share/java/jackson-databind.jar ] || missing+=(libjackson2-databind-java)
   [ -e /usr/share/java/spring3-jdbc.jar ] || missing+=(libspring-jdbc-java)
+  [ -e /usr/share/java/spring3-web.jar ] || missing+=(libspring-web-java)
 fi
 
 # The packages of examples/node, in the versions of its package-lock.json.

@@ -3,15 +3,15 @@ module github.com/msghandler/msghandler/consumer/metrics
 go 1.26.0
 
 require (
-	github.com/msghandler/msghandler/consumer v0.0.0
+	github.com/msghandler/msghandler/consumer v0.1.0
 	github.com/prometheus/client_golang v1.25.0
 )
 
 require (
 	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
-	github.com/msghandler/msghandler/internal/amqpconn v0.0.0 // indirect
-	github.com/msghandler/msghandler/internal/ground v0.0.0 // indirect
+	github.com/msghandler/msghandler/internal/amqpconn v0.1.0 // indirect
+	github.com/msghandler/msghandler/internal/ground v0.1.0 // indirect
 	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
 	github.com/prometheus/client_model v0.6.3 // indirect
 	github.com/prometheus/common v0.72.0 // indirect
@@ -22,7 +22,7 @@ require (
 )
 
 replace (
-	github.com/msghandler/msghandler/consumer v0.0.0 => ../../consumer
-	github.com/msghandler/msghandler/internal/amqpconn v0.0.0 => ../../internal/amqpconn
-	github.com/msghandler/msghandler/internal/ground v0.0.0 => ../../internal/ground
+	github.com/msghandler/msghandler/consumer v0.1.0 => ../../consumer
+	github.com/msghandler/msghandler/internal/amqpconn v0.1.0 => ../../internal/amqpconn
+	github.com/msghandler/msghandler/internal/ground v0.1.0 => ../../internal/ground
 )

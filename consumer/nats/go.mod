@@ -3,15 +3,15 @@ module github.com/msghandler/msghandler/consumer/nats
 go 1.26.0
 
 require (
-	github.com/msghandler/msghandler/consumer v0.0.0
-	github.com/msghandler/msghandler/internal/ground v0.0.0
-	github.com/msghandler/msghandler/internal/natsconn v0.0.0
+	github.com/msghandler/msghandler/consumer v0.1.0
+	github.com/msghandler/msghandler/internal/ground v0.1.0
+	github.com/msghandler/msghandler/internal/natsconn v0.1.0
 	github.com/nats-io/nats.go v1.55.0
 )
 
 require (
 	github.com/klauspost/compress v1.20.3 // indirect
-	github.com/msghandler/msghandler/internal/amqpconn v0.0.0 // indirect
+	github.com/msghandler/msghandler/internal/amqpconn v0.1.0 // indirect
 	github.com/nats-io/nkeys v0.4.16 // indirect
 	github.com/nats-io/nuid v1.0.1 // indirect
 	github.com/rabbitmq/amqp091-go v1.16.0 // indirect
@@ -20,8 +20,8 @@ require (
 )
 
 replace (
-	github.com/msghandler/msghandler/consumer v0.0.0 => ../
-	github.com/msghandler/msghandler/internal/amqpconn v0.0.0 => ../../internal/amqpconn
-	github.com/msghandler/msghandler/internal/ground v0.0.0 => ../../internal/ground
-	github.com/msghandler/msghandler/internal/natsconn v0.0.0 => ../../internal/natsconn
+	github.com/msghandler/msghandler/consumer v0.1.0 => ../
+	github.com/msghandler/msghandler/internal/amqpconn v0.1.0 => ../../internal/amqpconn
+	github.com/msghandler/msghandler/internal/ground v0.1.0 => ../../internal/ground
+	github.com/msghandler/msghandler/internal/natsconn v0.1.0 => ../../internal/natsconn
 )

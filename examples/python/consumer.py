@@ -3,7 +3,7 @@
 
 It adds the amount of each order to the table payments. The inbox, a row for each message, is written in the transaction
 of the effect. So a copy finds the row of the message that came first, and changes nothing, whichever process dies when.
-docs/howto/other-languages.md says how to run it.
+docs/howto/python.md says how to run it.
 """
 
 import contextlib

@@ -3,7 +3,8 @@
 
 POST /orders takes an order such as {"id": "1001", "amount": 12}. The order's message is published if, and only if, the
 order's transaction commits, whichever process dies when. The coordinator calls POST /confirm and POST /deleteBusiness.
-docs/howto/other-languages.md says how to run it, and what each step is for.
+docs/howto/python.md says how to run it, and
+docs/reference/languages-contract.md what each step is for.
 """
 
 import base64

@@ -3,7 +3,8 @@
 
 It takes orders, one JSON object a line such as {"id": "1001", "amount": 12}, each in a transaction of its own. The
 order's message is published if, and only if, that transaction commits, whichever process dies when.
-docs/howto/other-languages.md says how to run it, and what each step is for.
+docs/howto/python.md says how to run it, and
+docs/reference/languages-contract.md what each step is for.
 """
 
 import argparse

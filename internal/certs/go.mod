@@ -3,7 +3,7 @@ module github.com/msghandler/msghandler/internal/certs
 go 1.26.0
 
 require (
-	github.com/msghandler/msghandler/internal/ground v0.0.0
+	github.com/msghandler/msghandler/internal/ground v0.1.0
 	google.golang.org/grpc v1.85.0
 )
 
@@ -13,4 +13,4 @@ require (
 	google.golang.org/protobuf v1.36.12 // indirect
 )
 
-replace github.com/msghandler/msghandler/internal/ground v0.0.0 => ../ground
+replace github.com/msghandler/msghandler/internal/ground v0.1.0 => ../ground

@@ -38,8 +38,8 @@ type commands struct {
 const description = `A coordinator for half messages: a producer stores a message before its local transaction, and
 the coordinator publishes it to RabbitMQ once that transaction is known to have committed.`
 
-// program is msghandler.
-var program = commandline.Program{Name: "msghandler", Description: description, Grammar: func() any {
+// Program is msghandler.
+var Program = commandline.Program{Name: "msghandler", Description: description, Grammar: func() any {
 	return &commands{
 		Serve: newServeCommand(), Dev: newDevCommand(), Doctor: newDoctorCommand(), Verify: newVerifyProducerCommand(),
 	}
@@ -47,4 +47,4 @@ var program = commandline.Program{Name: "msghandler", Description: description, 
 
 // Run runs the arguments of a process and returns the exit status. When the context ends, a command that serves stops
 // as on SIGTERM.
-func Run(ctx context.Context, process commandline.Process) int { return program.Run(ctx, process) }
+func Run(ctx context.Context, process commandline.Process) int { return Program.Run(ctx, process) }

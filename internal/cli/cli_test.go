@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -464,7 +465,8 @@ func TestExitStatusOfErrors(t *testing.T) {
 	run([]string{"MSGHANDLER_NONSENSE=1"}, "stats").want(t, 2, "", "MSGHANDLER_NONSENSE is not a known variable")
 	run([]string{"MSGHANDLER_CONFIG=/nowhere.yaml"}, "serve").want(t, 2, "", "/nowhere.yaml")
 	run(nil, "serve", "--confirm.after=5", "--set", "producers.orders.target=x").want(t, 2, "", "2 problems")
-	run(nil, "version").want(t, 0, "msghandler ", "")
+	run(nil, "version").want(t, 0, runtime.Version()+", ", "")
+	run(nil, "--version").want(t, 0, "msghandler ", "")
 	run(nil, "version", "--output=json").want(t, 0, `"version":`, "")
 
 	away, err := status.New(codes.Unavailable, "the store cannot be reached").

@@ -21,6 +21,7 @@ import (
 	"github.com/msghandler/msghandler/internal/embedded"
 	"github.com/msghandler/msghandler/internal/embedded/amqpbroker"
 	"github.com/msghandler/msghandler/internal/embedded/natsserver"
+	"github.com/msghandler/msghandler/internal/ground/build"
 )
 
 // devCommand runs everything embedded, for people who write and test a service of their own.
@@ -190,7 +191,7 @@ func (c *devCommand) serve(
 		}
 		defer func() { failed = errors.Join(failed, nats.Close()) }()
 	}
-	coordinator, err := newCoordinator(ctx, settings, app.Deps{Version: readBuild().Version, Logger: logger})
+	coordinator, err := newCoordinator(ctx, settings, app.Deps{Version: build.Read().Version, Logger: logger})
 	if err != nil {
 		return err
 	}

@@ -38,7 +38,7 @@ func (c *doctorCommand) Help() string {
 about an id that cannot exist, for which they must not answer COMMITTED. Give doctor the coordinator's configuration:
 a problem with a default that was not set on purpose is only a warning. The exit status is 1 when there is trouble,
 and 0 otherwise:
-warnings are no failure. docs/run/operations.md explains each finding by name.`
+warnings are no failure. Each finding names the page that explains it.`
 }
 
 // errTrouble ends an examination with trouble.
@@ -86,6 +86,18 @@ type finding struct {
 	What     string `json:"what"`
 	Why      string `json:"why,omitempty"`
 	Remedy   string `json:"remedy,omitempty"`
+	Page     string `json:"page,omitempty"`
+}
+
+// findingsPage explains each finding under its name.
+const findingsPage = "https://github.com/msghandler/msghandler/blob/main/docs/reference/findings.md"
+
+// pageOf is where a finding is explained; empty for a healthy part.
+func pageOf(f doctor.Finding) string {
+	if f.Name == "" {
+		return ""
+	}
+	return findingsPage + "#" + f.Name
 }
 
 // printFindings prints the findings, and fails when there is trouble. Warnings alone are no failure.
@@ -102,7 +114,7 @@ func printFindings(s *commandline.Session, found []doctor.Finding, output string
 func findingsOf(found []doctor.Finding) []finding {
 	all := make([]finding, len(found))
 	for i, f := range found {
-		all[i] = finding{f.Area, f.Check, f.Name, f.Severity.String(), f.What, f.Why, f.Remedy}
+		all[i] = finding{f.Area, f.Check, f.Name, f.Severity.String(), f.What, f.Why, f.Remedy, pageOf(f)}
 	}
 	return all
 }
@@ -112,7 +124,7 @@ func rowsOf(found []doctor.Finding) (rows [][]string) {
 		rows = append(rows, []string{strings.ToUpper(f.Severity.String()), f.Area, f.What})
 		if f.Severity != doctor.OK {
 			rows = append(rows, []string{"", "", "why:  " + f.Why}, []string{"", "", "do:   " + f.Remedy},
-				[]string{"", "", "name: " + f.Name})
+				[]string{"", "", "name: " + f.Name}, []string{"", "", "page: " + pageOf(f)})
 		}
 	}
 	return rows

@@ -1,6 +1,9 @@
 package cli_test
 
-import "testing"
+import (
+	"os"
+	"testing"
+)
 
 func TestDoctorUsesItsFlags(t *testing.T) {
 	t.Parallel()
@@ -20,4 +23,15 @@ func TestDoctorOnlyWarnsAboutDefaults(t *testing.T) {
 	run([]string{"MSGHANDLER_CONFIRM_TIMEOUT=2s"}, args...).
 		want(t, 0, "WARNING   configuration   callbacks.allow is empty", "")
 	run(nil, "verify-producer", "orders", "127.0.0.1:1").want(t, 4, "connection refused", "orders was not examined")
+}
+
+func TestFindingsNameTheirPage(t *testing.T) {
+	t.Parallel()
+	const address = "https://github.com/msghandler/msghandler/blob/main/"
+	args := []string{"doctor", "--redis.url=embedded:", "--amqp.url=embedded:", "--server=127.0.0.1:1"}
+	run(nil, args...).want(t, 0, "page: "+address+"docs/reference/findings.md#redis-embedded", "")
+	run(nil, append(args, "--output=json")...).want(t, 0, "docs/reference/findings.md#redis-embedded", "")
+	if _, err := os.Stat("../../docs/reference/findings.md"); err != nil {
+		t.Error(err)
+	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/cli/commandline"
 	"github.com/msghandler/msghandler/internal/config"
+	"github.com/msghandler/msghandler/internal/ground/build"
 )
 
 type manCommand struct{}
@@ -32,7 +33,7 @@ func (c *manCommand) Run(s *commandline.Session) error {
 type manual struct{ strings.Builder }
 
 func (m *manual) page(root *kong.Node, keys []config.Key) {
-	m.line(".TH", "MSGHANDLER", "1", "", "msghandler "+readBuild().Version, "msghandler")
+	m.line(".TH", "MSGHANDLER", "1", "", "msghandler "+build.Read().Version, "msghandler")
 	m.WriteString(".nh\n.ad l\n") // or names would be broken at line ends
 	m.section("NAME")
 	m.text("msghandler - a coordinator for half messages")

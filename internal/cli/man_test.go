@@ -25,7 +25,7 @@ func TestManualIsCompleteAndFormatted(t *testing.T) {
 	if err := cmd.Run(); err != nil || warnings.Len() > 0 {
 		t.Errorf("groff: %v\n%s", err, warnings.String())
 	}
-	root, err := program.Root()
+	root, err := Program.Root()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,7 +22,7 @@ func TestCommandsPageMatchesHelp(t *testing.T) {
 	const path = "../../docs/reference/cli.md"
 	want := intro + "| command | does |\n|---|---|\n"
 	var sections strings.Builder
-	for _, p := range []commandline.Program{program, demo.Program, benchmark.Program} {
+	for _, p := range []commandline.Program{Program, demo.Program, benchmark.Program} {
 		root, err := p.Root()
 		if err != nil {
 			t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 	"github.com/msghandler/msghandler/internal/audit"
 	"github.com/msghandler/msghandler/internal/cli/commandline"
 	"github.com/msghandler/msghandler/internal/config"
+	"github.com/msghandler/msghandler/internal/ground/build"
 )
 
 type serveCommand struct {
@@ -46,7 +47,7 @@ func (c *serveCommand) Run(ctx context.Context, s *commandline.Session) error {
 	})
 	return commandline.UntilSignalled(ctx, logger, hangup, func(ctx context.Context) error {
 		coordinator, err := newCoordinator(ctx, current.Config, app.Deps{
-			Version: readBuild().Version, Logger: logger, Configuration: current, Reload: hangups,
+			Version: build.Read().Version, Logger: logger, Configuration: current, Reload: hangups,
 		})
 		if err != nil {
 			return err

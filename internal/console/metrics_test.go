@@ -18,7 +18,7 @@ import (
 
 //go:generate go test -run TestTheTableOfMetricsIsFresh -update .
 
-var update = flag.Bool("update", false, "write the table of docs/run/operations.md anew")
+var update = flag.Bool("update", false, "write the table of docs/reference/metrics.md anew")
 
 // The table stands between these lines.
 const (
@@ -27,7 +27,7 @@ const (
 )
 
 func TestTheTableOfMetricsIsFresh(t *testing.T) {
-	const path = "../../docs/run/operations.md"
+	const path = "../../docs/reference/metrics.md"
 	page, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -62,6 +62,8 @@ func table(t *testing.T) string {
 	m.Watched(func() map[string]int { return nil })
 	m.DeadLetters(func() map[string]int { return nil })
 	m.UncleanEnds(func() int { return 0 })
+	m.Connections("grpc.addr", func() int { return 0 }, 1)
+	m.Attending(func() int { return 0 }, 1)
 	New(Config{Metrics: m})
 
 	described := make(chan *prometheus.Desc)

@@ -3,7 +3,7 @@ module github.com/msghandler/msghandler/internal/kafkaconn
 go 1.26.0
 
 require (
-	github.com/msghandler/msghandler/internal/ground v0.0.0
+	github.com/msghandler/msghandler/internal/ground v0.1.0
 	github.com/twmb/franz-go v1.22.2
 	github.com/twmb/franz-go/pkg/kmsg v1.15.0
 )
@@ -13,4 +13,4 @@ require (
 	github.com/pierrec/lz4/v4 v4.1.33 // indirect
 )
 
-replace github.com/msghandler/msghandler/internal/ground v0.0.0 => ../../internal/ground
+replace github.com/msghandler/msghandler/internal/ground v0.1.0 => ../../internal/ground

@@ -3,7 +3,7 @@ module github.com/msghandler/msghandler/internal/natsconn
 go 1.26.0
 
 require (
-	github.com/msghandler/msghandler/internal/ground v0.0.0
+	github.com/msghandler/msghandler/internal/ground v0.1.0
 	github.com/nats-io/nats.go v1.55.0
 )
 
@@ -15,4 +15,4 @@ require (
 	golang.org/x/sys v0.49.0 // indirect
 )
 
-replace github.com/msghandler/msghandler/internal/ground v0.0.0 => ../../internal/ground
+replace github.com/msghandler/msghandler/internal/ground v0.1.0 => ../../internal/ground

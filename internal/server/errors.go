@@ -164,6 +164,14 @@ func faultOf(err error) fault {
 	return unexpected
 }
 
+// reasonOf returns the reason in the answer to an error; empty for an invalid request, whose answer names the fields.
+func reasonOf(err error) string {
+	if asInvalid(err) != nil {
+		return ""
+	}
+	return faultOf(err).reason
+}
+
 // translate makes the status of an error. state is the state of the message, or None where it is not known.
 func translate(err error, state halfmsg.State) *status.Status {
 	if invalid := asInvalid(err); invalid != nil {

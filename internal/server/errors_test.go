@@ -2,11 +2,57 @@ package server_test
 
 import (
 	"log/slog"
+	"os"
+	"regexp"
+	"strconv"
 	"testing"
+
+	"google.golang.org/grpc/codes"
 
 	"github.com/msghandler/msghandler/internal/server"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
+
+// A new reason needs its row on the page, with the answer that package answers of the examples gives.
+func TestThePageExplainsEveryReason(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/reference/codes.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	reasons := server.Reasons()
+	rows := regexp.MustCompile("(?m)^\\| ([A-Z_]+) \\| `([A-Z_]+)` \\|")
+	for _, row := range rows.FindAllStringSubmatch(string(page), -1) {
+		var code codes.Code
+		if err := code.UnmarshalJSON([]byte(strconv.Quote(row[1]))); err != nil || code != reasons[row[2]] {
+			t.Errorf("the page says that %s has the code %s; it has %v", row[2], row[1], reasons[row[2]])
+		}
+		delete(reasons, row[2])
+	}
+	for reason, code := range reasons {
+		t.Errorf("the page has no row for %s (%v)", reason, code)
+	}
+}
+
+// A batch answers in outcomes, which have no details of gRPC: the reason is a field of its own.
+func TestOutcomesNameTheirReason(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	first, other, bad := good("1"), good("1"), good("no id has a space")
+	other.Message.Body = []byte("other content")
+	sent, err := h.producers.SendHalfMessages(t.Context(), &msghandlerv1.SendHalfMessagesRequest{
+		Producer: "orders", CallbackTarget: first.GetCallbackTarget(),
+		Messages: []*msghandlerv1.Message{first.GetMessage(), other.GetMessage(), bad.GetMessage()},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []string{"", "MESSAGE_EXISTS", ""} {
+		if got := sent.GetOutcomes()[i].GetReason(); got != want {
+			t.Errorf("message %d: reason %q, want %q: %v", i, got, want, sent)
+		}
+	}
+}
 
 // A mistake of a client is the client's to read, in a batch as in a single call: an ERROR in the coordinator's log
 // would alert operators because of another team's typing error.

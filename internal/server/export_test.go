@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"time"
 
+	"google.golang.org/grpc/codes"
+
 	"github.com/msghandler/msghandler/internal/access"
 )
 
@@ -48,4 +50,13 @@ func KnownMethods() int { return len(needs) }
 // Permits is what a caller lacks for a method.
 func Permits(caller access.Identity, method string, request any) error {
 	return permits(caller, method, request)
+}
+
+// Reasons are all reasons of answers, with their codes.
+func Reasons() map[string]codes.Code {
+	all := map[string]codes.Code{unexpected.reason: unexpected.code}
+	for _, f := range faultTable {
+		all[f.reason] = f.code
+	}
+	return all
 }

@@ -19,6 +19,7 @@ func (s *Server) outcomes(call string, results []halfmsg.Result) []*msghandlerv1
 			s.faults.note(call, r.Err)
 			st := translate(r.Err, r.State)
 			outcomes[i].Code, outcomes[i].Error = int32(st.Code()), st.Message() //nolint:gosec // codes are small
+			outcomes[i].Reason = reasonOf(r.Err)
 		}
 	}
 	return outcomes

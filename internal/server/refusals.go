@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
@@ -22,10 +23,7 @@ func (s *Server) reportRefusal(ctx context.Context, producer string, err error) 
 	if c.producer("producer", producer); c.found != nil {
 		producer = "" // it may hold anything
 	}
-	reason := reasonInvalid
-	if asInvalid(err) == nil {
-		reason = faultOf(err).reason
-	}
 	s.recordPolicyRefusal(ctx, producer, err)
-	s.config.Refused(producer, reason, cut(err.Error())) // both kinds are in words fit for the caller
+	// The text of both kinds of errors is fit for the caller.
+	s.config.Refused(producer, cmp.Or(reasonOf(err), reasonInvalid), cut(err.Error()))
 }

@@ -3,6 +3,7 @@ package deploy
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -86,16 +87,16 @@ func TestEachAlertHasQuietAndFiringTests(t *testing.T) {
 
 func TestEachAlertHasARunbook(t *testing.T) {
 	t.Parallel()
-	page := read(t, "docs/run/operations.md")
+	page := read(t, "docs/reference/alerts.md")
 	for _, r := range rules(t) {
-		want := "https://github.com/msghandler/msghandler/blob/main/docs/run/operations.md#" + strings.ToLower(r.Alert)
+		want := "https://github.com/msghandler/msghandler/blob/main/docs/reference/alerts.md#" + strings.ToLower(r.Alert)
 		if r.Annotations["runbook_url"] != want {
 			t.Errorf("%s: its page is %q, want %q", r.Alert, r.Annotations["runbook_url"], want)
 		}
 		_, section, found := strings.Cut(page, "\n### "+r.Alert+"\n")
 		section, _, _ = strings.Cut(section, "\n#")
 		if !found || !strings.Contains(section, "**Look:**") || !strings.Contains(section, "**Do:**") {
-			t.Errorf("docs/run/operations.md does not say of %s where to look and what to do", r.Alert)
+			t.Errorf("docs/reference/alerts.md does not say of %s where to look and what to do", r.Alert)
 		}
 		if severity := r.Labels["severity"]; severity != "page" && severity != "ticket" {
 			t.Errorf("%s: severity %q", r.Alert, severity)
@@ -103,19 +104,49 @@ func TestEachAlertHasARunbook(t *testing.T) {
 	}
 }
 
-// registered are the metrics of the table in docs/run/operations.md, which is generated from the registered metrics,
-// and the metrics of the SDKs.
+// metricRow is a row of a table of metrics.
+var metricRow = regexp.MustCompile("(?m)^\\| `(msghandler_[a-z_]+)` \\|")
+
+// pageOfMetrics are the metrics on docs/reference/metrics.md: those of a coordinator, whose table is generated from the
+// registered metrics, and those of the SDKs.
+func pageOfMetrics(t *testing.T) (coordinator, sdks map[string]bool) {
+	t.Helper()
+	generated, rest, found := strings.Cut(read(t, "docs/reference/metrics.md"), "<!-- end of metrics -->")
+	if !found {
+		t.Fatal("docs/reference/metrics.md has no generated table")
+	}
+	names := func(text string) map[string]bool {
+		all := map[string]bool{}
+		for _, row := range metricRow.FindAllStringSubmatch(text, -1) {
+			all[row[1]] = true
+		}
+		return all
+	}
+	return names(generated), names(rest)
+}
+
+// ofAnOutbox is a metric that only a coordinator with an outbox.NAME has.
+const ofAnOutbox = "msghandler_outbox_up"
+
+func TestPageHasTheMetricsOfTheSDKs(t *testing.T) {
+	t.Parallel()
+	_, page := pageOfMetrics(t)
+	want := map[string]bool{ofAnOutbox: true}
+	for _, name := range ofTheSDKs(t) {
+		want[name] = true
+	}
+	if !maps.Equal(page, want) {
+		t.Errorf("docs/reference/metrics.md has %v, and the SDKs have %v", page, want)
+	}
+}
+
+// registered are the metrics of coordinators and of the SDKs.
 func registered(t *testing.T) map[string]bool {
 	t.Helper()
-	names := map[string]bool{}
-	rows := regexp.MustCompile("(?m)^\\| `(msghandler_[a-z_]+)` \\|")
-	for _, row := range rows.FindAllStringSubmatch(read(t, "docs/run/operations.md"), -1) {
-		names[row[1]] = true
-	}
-	for _, name := range ofTheSDKs(t) {
+	names, _ := pageOfMetrics(t)
+	for _, name := range append(ofTheSDKs(t), ofAnOutbox) {
 		names[name] = true
 	}
-	names["msghandler_outbox_up"] = true // only a coordinator with an outbox.NAME has the metric
 	if len(names) < 30 {
 		t.Fatalf("the table has only %d metrics", len(names))
 	}

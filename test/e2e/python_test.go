@@ -50,8 +50,8 @@ type pythonShop struct {
 	calling, dead chan struct{}
 }
 
-// The promise "from any language that speaks gRPC", tried: the example of docs/howto/other-languages.md dies and is
-// silent where it hurts. Each committed order is delivered, once, and nothing else is delivered.
+// The promise "from any language that speaks gRPC", tried: the example of docs/howto/python.md dies and is silent where
+// it hurts. Each committed order is delivered, once, and nothing else is delivered.
 func TestPythonProducerKeepsTheContract(t *testing.T) {
 	s := newPythonShop(t)
 	var orders []string
@@ -133,7 +133,7 @@ func newPythonShop(t *testing.T) *pythonShop {
 	return s
 }
 
-// installPythonShop adds a program that runs producer.py on stubs made as in docs/howto/other-languages.md.
+// installPythonShop adds a program that runs producer.py on stubs made as in docs/howto/python.md.
 func installPythonShop(t *testing.T) {
 	t.Helper()
 	root, err := filepath.Abs(filepath.Join("..", ".."))

@@ -12,7 +12,8 @@ var (
 		"proto/...", "internal/access", "internal/audit", "internal/halfmsg", "internal/loop", "internal/escape",
 		"internal/certs/...",
 		"internal/connlimit", "internal/loglimit", "internal/pacing", "internal/ground/address", "internal/ground/backoff",
-		"internal/ground/batch", "internal/ground/deadletter", "internal/ground/event", "internal/ground/files",
+		"internal/ground/batch", "internal/ground/build", "internal/ground/deadletter", "internal/ground/event",
+		"internal/ground/files",
 		"internal/ground/lifecycle", "internal/ground/logtext", "internal/ground/sqldb", "internal/ground/typedname",
 		"internal/ground/versions",
 	}
@@ -36,9 +37,9 @@ var rooms = []struct {
 }{
 	{
 		[]string{
-			"internal/ground/backoff", "internal/ground/deadletter", "internal/ground/event", "internal/ground/files",
-			"internal/ground/lifecycle", "internal/ground/logtext", "internal/ground/typedname", "internal/ground/versions",
-			"internal/loglimit", "internal/pacing",
+			"internal/ground/backoff", "internal/ground/build", "internal/ground/deadletter", "internal/ground/event",
+			"internal/ground/files", "internal/ground/lifecycle", "internal/ground/logtext", "internal/ground/typedname",
+			"internal/ground/versions", "internal/loglimit", "internal/pacing",
 		},
 		nil,
 		"these are the lowest rooms",
@@ -222,7 +223,9 @@ var rooms = []struct {
 	},
 	{
 		[]string{"internal/demo/..."},
-		slices.Concat(sdks, []string{"envelope", "proto/...", "internal/ground/backoff", "internal/ground/lifecycle"}),
+		slices.Concat(sdks, []string{
+			"envelope", "proto/...", "internal/ground/backoff", "internal/ground/build", "internal/ground/lifecycle",
+		}),
 		"the demos show how the SDKs are used, with nothing else",
 	},
 	{
@@ -246,8 +249,13 @@ var rooms = []struct {
 		"a demo's main knows its room and the SDK it shows",
 	},
 	{
+		[]string{"examples/..."},
+		sdks,
+		"users copy the examples, whose programs have the SDKs and nothing else of ours",
+	},
+	{
 		[]string{"test/..."},
-		[]string{"proto/...", "internal/...", "producer/...", "consumer/...", "test/..."},
+		[]string{"proto/...", "internal/...", "producer/...", "consumer/...", "examples/...", "test/..."},
 		"tests may know everything",
 	},
 }
@@ -281,7 +289,7 @@ func TestRoomsImportOnlyWhatTheyMay(t *testing.T) {
 func sameRoom(a, b string) bool {
 	for _, room := range []string{
 		"producer", "consumer", "internal/demo", "internal/embedded", "internal/app",
-		"internal/cli", "internal/console", "internal/bench",
+		"internal/cli", "internal/console", "internal/bench", "examples",
 	} {
 		if in(a, []string{room + "/..."}) && in(b, []string{room + "/..."}) {
 			return true
@@ -336,17 +344,17 @@ var libraries = []struct {
 	},
 	{
 		"github.com/jackc/pgx",
-		[]string{"internal/demo/database", "internal/app/sqloutbox"},
+		[]string{"internal/demo/database", "internal/app/sqloutbox", "examples/..."},
 		"the driver is the user's: a room that speaks SQL imports database/sql",
 	},
 	{
 		"github.com/go-sql-driver/mysql",
-		[]string{"internal/demo/database", "internal/app/sqloutbox"},
+		[]string{"internal/demo/database", "internal/app/sqloutbox", "examples/..."},
 		"the driver is the user's: a room that speaks SQL imports database/sql",
 	},
 	{
 		"modernc.org/sqlite",
-		[]string{"internal/demo/database"},
+		[]string{"internal/demo/database", "examples/..."},
 		"the driver is the user's: a room that speaks SQL imports database/sql",
 	},
 	{"golang.org/x/time", []string{"internal/server/policy"}, "calls a second are counted in one room"},

@@ -64,7 +64,7 @@ var reserved = []struct {
 	{
 		"os",
 		[]string{"Exit"},
-		[]string{"cmd/...", "test/withservers", "test/servers", "test/bench", "test/bench/profiled"},
+		[]string{"cmd/...", "examples/...", "test/withservers", "test/servers", "test/bench", "test/bench/profiled"},
 		"only a main ends the process: everywhere else it would jump over what must be closed",
 	},
 	{
@@ -76,7 +76,7 @@ var reserved = []struct {
 	{
 		"os/signal",
 		[]string{"Notify", "NotifyContext", "Ignore"},
-		[]string{"internal/cli/...", "cmd/producer-demo", "cmd/consumer-demo", "test/..."},
+		[]string{"internal/cli/...", "cmd/producer-demo", "cmd/consumer-demo", "examples/...", "test/..."},
 		"signals are the command line's: all other code ends with its context",
 	},
 	{

@@ -1,5 +1,5 @@
 // Package languages runs the producers that docs/ has in other languages than Go, as they are in the tree and on real
-// servers, and holds each of them to the contract of docs/howto/other-languages.md.
+// servers, and holds each of them to the contract of docs/reference/languages-contract.md.
 package languages
 
 import (
@@ -109,7 +109,7 @@ func jars(t *testing.T) string {
 	var found []string
 	for _, name := range []string{
 		"mariadb-java-client", "jackson-databind", "jackson-core", "jackson-annotations", "spring3-core", "spring3-beans",
-		"spring3-jdbc", "spring3-transaction", "commons-logging",
+		"spring3-jdbc", "spring3-transaction", "spring3-context", "spring3-web", "commons-logging",
 	} {
 		jar := filepath.Join("/usr/share/java", name+".jar")
 		if _, err := os.Stat(jar); err != nil {

@@ -3,7 +3,7 @@ module github.com/msghandler/msghandler/consumer/dedup/redis
 go 1.26.0
 
 require (
-	github.com/msghandler/msghandler/consumer v0.0.0
+	github.com/msghandler/msghandler/consumer v0.1.0
 	github.com/redis/go-redis/v9 v9.23.0
 )
 
@@ -13,4 +13,4 @@ require (
 	golang.org/x/sys v0.49.0 // indirect
 )
 
-replace github.com/msghandler/msghandler/consumer v0.0.0 => ../../../consumer
+replace github.com/msghandler/msghandler/consumer v0.1.0 => ../../../consumer

@@ -92,7 +92,7 @@ func (r *report) refused(f failures) {
 			"sendable messages are refused by the broker and tried again: "+f.String(),
 			"after their last try they are DEAD",
 			fmt.Sprintf("fix the broker's error about exchange %q: bind the queue, declare the exchange, "+
-				"or permit it; see MsghandlerRefused in docs/run/operations.md", f.first.GetMessage().GetExchange()),
+				"or permit it; see MsghandlerRefused in docs/reference/alerts.md", f.first.GetMessage().GetExchange()),
 		)
 	}
 }

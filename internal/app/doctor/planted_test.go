@@ -1,6 +1,7 @@
 package doctor_test
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net"
@@ -8,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -268,29 +270,62 @@ func TestPlantedMistakesAreFound(t *testing.T) {
 	}
 }
 
+// named are the ways in which the sources name a finding. The store's findings get the prefix redis- later.
+var named = regexp.MustCompile(`(?s)(?:warn|trouble|note|add)\(\s*(?:\w+(?:\(\w+\))?,\s*)?"([a-z]+(?:-[a-z]+)+)"|` +
+	`Name: +"([a-z]+(?:-[a-z]+)+)"|f\.add\("([a-z-]+)", (?:Refuse|Warning|Note),`)
+
 func TestEachFindingIsExplained(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../../../docs/run/operations.md")
+	page, err := os.ReadFile("../../../docs/reference/findings.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	names := []string{
-		"rabbitmq-permission", "rabbitmq-alarm", "rabbitmq-old", "rabbitmq-new", "redis-old", "redis-new", "redis-lua-hole",
-		"producer-unguarded", "configuration-defaults", "dead-letters-limited",
-		"dead-letters-missing", "producer-guard-unknown", "outbox-away", "outbox-table", "outbox-failed",
-		"outbox-producer", "verify-unfinished",
+	explained := map[string]bool{}
+	for _, heading := range regexp.MustCompile(`(?m)^### ([a-z-]+)$`).FindAllStringSubmatch(string(page), -1) {
+		explained[heading[1]] = true
 	}
-	for _, p := range planted {
-		names = append(names, p.name)
-	}
-	for _, name := range breaches {
-		names = append(names, name)
-	}
-	for _, name := range names {
-		if !strings.Contains(string(page), "`"+name+"`") {
-			t.Errorf("docs/run/operations.md does not explain %s", name)
+	names := findingsOfTheSources(t)
+	for name := range names {
+		if !explained[name] {
+			t.Errorf("docs/reference/findings.md does not explain %s", name)
 		}
 	}
+	for name := range explained {
+		if !names[name] {
+			t.Errorf("docs/reference/findings.md explains %s, and there is no such finding", name)
+		}
+	}
+	for _, p := range planted {
+		if !names[p.name] {
+			t.Errorf("%s is planted, and the sources have no such finding", p.name)
+		}
+	}
+}
+
+// findingsOfTheSources are the names of all findings of the doctor, of coordinators and of the store.
+func findingsOfTheSources(t *testing.T) map[string]bool {
+	t.Helper()
+	names := map[string]bool{"redis-embedded": true, "rabbitmq-embedded": true}
+	for folder, prefix := range map[string]string{".": "", "..": "", "../../store/redis": "redis-"} {
+		sources, err := filepath.Glob(filepath.Join(folder, "*.go"))
+		if err != nil || len(sources) == 0 {
+			t.Fatal(folder, err)
+		}
+		for _, path := range sources {
+			if strings.HasSuffix(path, "_test.go") {
+				continue
+			}
+			source, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, found := range named.FindAllStringSubmatch(string(source), -1) {
+				name := cmp.Or(found[1], found[2], found[3])
+				names[prefix+strings.TrimPrefix(name, prefix)] = true
+			}
+		}
+	}
+	return names
 }
 
 func redisSetting(name, value string) func(*site) {

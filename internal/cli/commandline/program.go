@@ -17,6 +17,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/msghandler/msghandler/internal/escape"
+	"github.com/msghandler/msghandler/internal/ground/build"
 )
 
 // The exit statuses.
@@ -148,6 +149,9 @@ func (p Program) Root() (*kong.Node, error) {
 func (p Program) parser(options ...kong.Option) (*kong.Kong, any, error) {
 	typed := p.Grammar()
 	parser, err := kong.New(typed, append(options, kong.Name(p.Name), kong.Description(p.Description),
+		kong.Embed(&struct {
+			Version kong.VersionFlag `help:"Print the version."`
+		}{}), kong.Vars{"version": p.Name + " " + build.Read().String()},
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 120}))...)
 	return parser, typed, err
 }

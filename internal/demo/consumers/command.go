@@ -13,6 +13,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/demo/database"
 	"github.com/msghandler/msghandler/internal/demo/shop"
+	"github.com/msghandler/msghandler/internal/ground/build"
 )
 
 // command is the command line of consumer-demo.
@@ -22,6 +23,8 @@ type command struct {
 	Producer  string        `default:"orders" env:"PRODUCER" help:"The name of producer-demo, whose outbox takes what consumers announce."`
 	PayWithin time.Duration `default:"${pay_within}" env:"PAY_WITHIN" help:"How long an order may stay unpaid. The same as at producer-demo."`
 	Prefetch  int           `default:"20" env:"PREFETCH" help:"How many events of each queue may be in flight."`
+
+	Version kong.VersionFlag `help:"Print the version."`
 }
 
 const description = `The consumers of a second-hand shop that uses msghandler.
@@ -34,7 +37,10 @@ are dropped, and events that can never be handled go to order.dlq.queue.`
 func Command(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	var c command
 	parser, err := kong.New(&c, kong.Name("consumer-demo"), kong.Description(description),
-		kong.Vars{"databases": database.Help, "pay_within": shop.PayWithin.String()}, kong.Writers(stdout, stderr))
+		kong.Writers(stdout, stderr), kong.Vars{
+			"databases": database.Help, "pay_within": shop.PayWithin.String(),
+			"version": "consumer-demo " + build.Read().String(),
+		})
 	if err == nil {
 		_, err = parser.Parse(args)
 	}

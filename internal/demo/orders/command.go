@@ -18,6 +18,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/demo/database"
 	"github.com/msghandler/msghandler/internal/demo/shop"
+	"github.com/msghandler/msghandler/internal/ground/build"
 	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 	"github.com/msghandler/msghandler/producer"
 )
@@ -41,6 +42,8 @@ type command struct {
 	SweepEvery           time.Duration `default:"30s" env:"SWEEP_EVERY" help:"How often to cancel overdue orders whose time-out was lost."`
 	Parallel             int           `default:"64" env:"PARALLEL" help:"How many buyers there are at once."`
 	Stay                 bool          `env:"STAY" help:"Go on answering the coordinator after the last order of --orders."`
+
+	Version kong.VersionFlag `help:"Print the version."`
 }
 
 const description = `A second-hand shop that uses msghandler.
@@ -56,7 +59,10 @@ same file: no order is placed twice. consumer-demo handles the announcements, in
 func Command(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	var c command
 	parser, err := kong.New(&c, kong.Name("producer-demo"), kong.Description(description),
-		kong.Vars{"databases": database.Help, "pay_within": shop.PayWithin.String()}, kong.Writers(stdout, stderr))
+		kong.Writers(stdout, stderr), kong.Vars{
+			"databases": database.Help, "pay_within": shop.PayWithin.String(),
+			"version": "producer-demo " + build.Read().String(),
+		})
 	if err == nil {
 		_, err = parser.Parse(args)
 	}

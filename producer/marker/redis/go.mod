@@ -3,7 +3,7 @@ module github.com/msghandler/msghandler/producer/marker/redis
 go 1.26.0
 
 require (
-	github.com/msghandler/msghandler/producer v0.0.0
+	github.com/msghandler/msghandler/producer v0.1.0
 	github.com/redis/go-redis/v9 v9.23.0
 )
 
@@ -13,4 +13,4 @@ require (
 	golang.org/x/sys v0.49.0 // indirect
 )
 
-replace github.com/msghandler/msghandler/producer v0.0.0 => ../../../producer
+replace github.com/msghandler/msghandler/producer v0.1.0 => ../../../producer

@@ -3,15 +3,15 @@ module github.com/msghandler/msghandler/producer/outbox/kafka
 go 1.26.0
 
 require (
-	github.com/msghandler/msghandler/internal/ground v0.0.0
-	github.com/msghandler/msghandler/internal/kafkaconn v0.0.0
-	github.com/msghandler/msghandler/producer v0.0.0
+	github.com/msghandler/msghandler/internal/ground v0.1.0
+	github.com/msghandler/msghandler/internal/kafkaconn v0.1.0
+	github.com/msghandler/msghandler/producer v0.1.0
 )
 
 require (
 	github.com/klauspost/compress v1.20.3 // indirect
-	github.com/msghandler/msghandler/internal/certs v0.0.0 // indirect
-	github.com/msghandler/msghandler/proto v0.0.0 // indirect
+	github.com/msghandler/msghandler/internal/certs v0.1.0 // indirect
+	github.com/msghandler/msghandler/proto v0.1.0 // indirect
 	github.com/pierrec/lz4/v4 v4.1.33 // indirect
 	github.com/twmb/franz-go v1.22.2 // indirect
 	github.com/twmb/franz-go/pkg/kmsg v1.15.0 // indirect
@@ -24,9 +24,9 @@ require (
 )
 
 replace (
-	github.com/msghandler/msghandler/internal/certs v0.0.0 => ../../../internal/certs
-	github.com/msghandler/msghandler/internal/ground v0.0.0 => ../../../internal/ground
-	github.com/msghandler/msghandler/internal/kafkaconn v0.0.0 => ../../../internal/kafkaconn
-	github.com/msghandler/msghandler/producer v0.0.0 => ../../../producer
-	github.com/msghandler/msghandler/proto v0.0.0 => ../../../proto
+	github.com/msghandler/msghandler/internal/certs v0.1.0 => ../../../internal/certs
+	github.com/msghandler/msghandler/internal/ground v0.1.0 => ../../../internal/ground
+	github.com/msghandler/msghandler/internal/kafkaconn v0.1.0 => ../../../internal/kafkaconn
+	github.com/msghandler/msghandler/producer v0.1.0 => ../../../producer
+	github.com/msghandler/msghandler/proto v0.1.0 => ../../../proto
 )

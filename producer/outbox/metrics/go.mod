@@ -3,16 +3,16 @@ module github.com/msghandler/msghandler/producer/outbox/metrics
 go 1.26.0
 
 require (
-	github.com/msghandler/msghandler/producer v0.0.0
+	github.com/msghandler/msghandler/producer v0.1.0
 	github.com/prometheus/client_golang v1.25.0
 )
 
 require (
 	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
-	github.com/msghandler/msghandler/internal/certs v0.0.0 // indirect
-	github.com/msghandler/msghandler/internal/ground v0.0.0 // indirect
-	github.com/msghandler/msghandler/proto v0.0.0 // indirect
+	github.com/msghandler/msghandler/internal/certs v0.1.0 // indirect
+	github.com/msghandler/msghandler/internal/ground v0.1.0 // indirect
+	github.com/msghandler/msghandler/proto v0.1.0 // indirect
 	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
 	github.com/prometheus/client_model v0.6.3 // indirect
 	github.com/prometheus/common v0.72.0 // indirect
@@ -26,8 +26,8 @@ require (
 )
 
 replace (
-	github.com/msghandler/msghandler/internal/certs v0.0.0 => ../../../internal/certs
-	github.com/msghandler/msghandler/internal/ground v0.0.0 => ../../../internal/ground
-	github.com/msghandler/msghandler/producer v0.0.0 => ../../../producer
-	github.com/msghandler/msghandler/proto v0.0.0 => ../../../proto
+	github.com/msghandler/msghandler/internal/certs v0.1.0 => ../../../internal/certs
+	github.com/msghandler/msghandler/internal/ground v0.1.0 => ../../../internal/ground
+	github.com/msghandler/msghandler/producer v0.1.0 => ../../../producer
+	github.com/msghandler/msghandler/proto v0.1.0 => ../../../proto
 )

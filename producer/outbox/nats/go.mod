@@ -3,16 +3,16 @@ module github.com/msghandler/msghandler/producer/outbox/nats
 go 1.26.0
 
 require (
-	github.com/msghandler/msghandler/internal/ground v0.0.0
-	github.com/msghandler/msghandler/internal/natsconn v0.0.0
-	github.com/msghandler/msghandler/producer v0.0.0
+	github.com/msghandler/msghandler/internal/ground v0.1.0
+	github.com/msghandler/msghandler/internal/natsconn v0.1.0
+	github.com/msghandler/msghandler/producer v0.1.0
 	github.com/nats-io/nats.go v1.55.0
 )
 
 require (
 	github.com/klauspost/compress v1.20.3 // indirect
-	github.com/msghandler/msghandler/internal/certs v0.0.0 // indirect
-	github.com/msghandler/msghandler/proto v0.0.0 // indirect
+	github.com/msghandler/msghandler/internal/certs v0.1.0 // indirect
+	github.com/msghandler/msghandler/proto v0.1.0 // indirect
 	github.com/nats-io/nkeys v0.4.16 // indirect
 	github.com/nats-io/nuid v1.0.1 // indirect
 	golang.org/x/crypto v0.58.0 // indirect
@@ -25,9 +25,9 @@ require (
 )
 
 replace (
-	github.com/msghandler/msghandler/internal/certs v0.0.0 => ../../../internal/certs
-	github.com/msghandler/msghandler/internal/ground v0.0.0 => ../../../internal/ground
-	github.com/msghandler/msghandler/internal/natsconn v0.0.0 => ../../../internal/natsconn
-	github.com/msghandler/msghandler/producer v0.0.0 => ../../../producer
-	github.com/msghandler/msghandler/proto v0.0.0 => ../../../proto
+	github.com/msghandler/msghandler/internal/certs v0.1.0 => ../../../internal/certs
+	github.com/msghandler/msghandler/internal/ground v0.1.0 => ../../../internal/ground
+	github.com/msghandler/msghandler/internal/natsconn v0.1.0 => ../../../internal/natsconn
+	github.com/msghandler/msghandler/producer v0.1.0 => ../../../producer
+	github.com/msghandler/msghandler/proto v0.1.0 => ../../../proto
 )

@@ -3,15 +3,15 @@ module github.com/msghandler/msghandler/producer/outbox/rabbitmq
 go 1.26.0
 
 require (
-	github.com/msghandler/msghandler/internal/amqpconn v0.0.0
-	github.com/msghandler/msghandler/internal/ground v0.0.0
-	github.com/msghandler/msghandler/producer v0.0.0
+	github.com/msghandler/msghandler/internal/amqpconn v0.1.0
+	github.com/msghandler/msghandler/internal/ground v0.1.0
+	github.com/msghandler/msghandler/producer v0.1.0
 	github.com/rabbitmq/amqp091-go v1.16.0
 )
 
 require (
-	github.com/msghandler/msghandler/internal/certs v0.0.0 // indirect
-	github.com/msghandler/msghandler/proto v0.0.0 // indirect
+	github.com/msghandler/msghandler/internal/certs v0.1.0 // indirect
+	github.com/msghandler/msghandler/proto v0.1.0 // indirect
 	golang.org/x/net v0.60.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect
 	golang.org/x/text v0.43.0 // indirect
@@ -21,9 +21,9 @@ require (
 )
 
 replace (
-	github.com/msghandler/msghandler/internal/amqpconn v0.0.0 => ../../../internal/amqpconn
-	github.com/msghandler/msghandler/internal/certs v0.0.0 => ../../../internal/certs
-	github.com/msghandler/msghandler/internal/ground v0.0.0 => ../../../internal/ground
-	github.com/msghandler/msghandler/producer v0.0.0 => ../../../producer
-	github.com/msghandler/msghandler/proto v0.0.0 => ../../../proto
+	github.com/msghandler/msghandler/internal/amqpconn v0.1.0 => ../../../internal/amqpconn
+	github.com/msghandler/msghandler/internal/certs v0.1.0 => ../../../internal/certs
+	github.com/msghandler/msghandler/internal/ground v0.1.0 => ../../../internal/ground
+	github.com/msghandler/msghandler/producer v0.1.0 => ../../../producer
+	github.com/msghandler/msghandler/proto v0.1.0 => ../../../proto
 )

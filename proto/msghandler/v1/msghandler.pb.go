@@ -934,9 +934,12 @@ func (x *RollbackResponse) GetState() State {
 type Outcome struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// A google.rpc.Code; 0 is OK.
-	Code          int32  `protobuf:"varint,1,opt,name=code,proto3" json:"code,omitempty"`
-	Error         string `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`
-	State         State  `protobuf:"varint,3,opt,name=state,proto3,enum=msghandler.v1.State" json:"state,omitempty"`
+	Code  int32  `protobuf:"varint,1,opt,name=code,proto3" json:"code,omitempty"`
+	Error string `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`
+	State State  `protobuf:"varint,3,opt,name=state,proto3,enum=msghandler.v1.State" json:"state,omitempty"`
+	// The stable name of the error, as in the ErrorInfo of a single call. Empty
+	// for OK, for INVALID_ARGUMENT, and from coordinators of before 2026-11-26.
+	Reason        string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -990,6 +993,13 @@ func (x *Outcome) GetState() State {
 		return x.State
 	}
 	return State_STATE_UNSPECIFIED
+}
+
+func (x *Outcome) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
 }
 
 type ConfirmRequest struct {
@@ -3699,11 +3709,12 @@ const file_msghandler_v1_msghandler_proto_rawDesc = "" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\">\n" +
 	"\x10RollbackResponse\x12*\n" +
-	"\x05state\x18\x01 \x01(\x0e2\x14.msghandler.v1.StateR\x05state\"_\n" +
+	"\x05state\x18\x01 \x01(\x0e2\x14.msghandler.v1.StateR\x05state\"w\n" +
 	"\aOutcome\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\x05R\x04code\x12\x14\n" +
 	"\x05error\x18\x02 \x01(\tR\x05error\x12*\n" +
-	"\x05state\x18\x03 \x01(\x0e2\x14.msghandler.v1.StateR\x05state\"T\n" +
+	"\x05state\x18\x03 \x01(\x0e2\x14.msghandler.v1.StateR\x05state\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\"T\n" +
 	"\x0eConfirmRequest\x12\x1a\n" +
 	"\bproducer\x18\x01 \x01(\tR\bproducer\x12\x10\n" +
 	"\x03ids\x18\x02 \x03(\tR\x03ids\x12\x14\n" +

@@ -36,7 +36,7 @@ type anything struct {
 	meta.TypeMeta   `json:",inline"`
 	meta.ObjectMeta `json:"metadata"`
 
-	Spec map[string]any
+	Spec map[string]any `json:"spec"`
 }
 
 // Helm takes long to compile, so ordinary tests read what make chart has rendered.

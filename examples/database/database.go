@@ -1,0 +1,101 @@
+// Package database opens the database of a service by its URL: PostgreSQL, MariaDB, MySQL or SQLite.
+package database
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver pgx
+	_ "modernc.org/sqlite"             // the driver sqlite
+
+	sqlmarker "github.com/msghandler/msghandler/producer/marker/sql"
+)
+
+// errURL does not repeat the URL, which may hold a password.
+var errURL = errors.New(
+	"a database is sqlite:FILE, postgres://USER:PASSWORD@HOST/NAME or mariadb://USER:PASSWORD@HOST/NAME")
+
+// DB is a database with its dialect.
+type DB struct {
+	*sql.DB
+	Dialect sqlmarker.Dialect
+}
+
+// Open opens a database, and connects.
+func Open(ctx context.Context, name string) (*DB, error) {
+	driver, dsn, dialect, err := parse(name)
+	if err != nil {
+		return nil, err
+	}
+	db, err := sql.Open(driver, dsn)
+	if err != nil {
+		return nil, errURL
+	}
+	connections := 16
+	if dialect == sqlmarker.SQLite {
+		connections = 1 // one writer at a time: a pool hands the turn on, while connections would poll for it
+	}
+	db.SetMaxOpenConns(connections)
+	db.SetMaxIdleConns(connections)
+	db.SetConnMaxLifetime(time.Hour)
+	return &DB{DB: db, Dialect: dialect}, db.PingContext(ctx)
+}
+
+func parse(name string) (driver, dsn string, dialect sqlmarker.Dialect, err error) {
+	u, err := url.Parse(name)
+	if err != nil {
+		return "", "", 0, errURL
+	}
+	switch {
+	case u.Scheme == "sqlite" && u.Opaque+u.Path != "":
+		file := "file:" + url.PathEscape(u.Opaque+u.Path)
+		return "sqlite", file + "?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)", sqlmarker.SQLite, nil
+	case (u.Scheme == "postgres" || u.Scheme == "postgresql") && u.Host != "":
+		return "pgx", name, sqlmarker.PostgreSQL, nil
+	case (u.Scheme == "mariadb" || u.Scheme == "mysql") && u.Host != "":
+		config := mysql.NewConfig()
+		config.Net, config.DBName = "tcp", strings.TrimPrefix(u.Path, "/")
+		config.Addr = net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "3306"))
+		config.User = u.User.Username()
+		config.Passwd, _ = u.User.Password()
+		config.Timeout, config.ReadTimeout, config.WriteTimeout = 5*time.Second, time.Minute, time.Minute
+		return "mysql", config.FormatDSN(), sqlmarker.MySQL, nil
+	}
+	return "", "", 0, errURL
+}
+
+// SQL puts a statement with the parameters ? into the words of the database.
+func (db *DB) SQL(statement string) string {
+	if db.Dialect != sqlmarker.PostgreSQL {
+		return statement
+	}
+	parts := strings.Split(statement, "?")
+	for i := range parts[1:] {
+		parts[i] += "$" + strconv.Itoa(i+1)
+	}
+	return strings.Join(parts, "")
+}
+
+// Key is the type of a column of ids, which keeps A and a apart.
+func (db *DB) Key() string {
+	if db.Dialect == sqlmarker.MySQL {
+		return "VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin"
+	}
+	return "VARCHAR(128)"
+}
+
+// TxOptions are the options of transactions: READ COMMITTED, where the database has levels.
+func (db *DB) TxOptions() *sql.TxOptions {
+	if db.Dialect == sqlmarker.SQLite {
+		return nil
+	}
+	return &sql.TxOptions{Isolation: sql.LevelReadCommitted}
+}
