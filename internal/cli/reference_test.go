@@ -91,7 +91,7 @@ func describeCommand(b *strings.Builder, n *kong.Node) {
 	if n.Parent == nil {
 		summary = n.Name + summary
 	}
-	fmt.Fprintf(b, "\n```\n%s\n```\n", summary)
+	fmt.Fprintf(b, "\n```text\n%s\n```\n", summary)
 	var rows []string
 	for _, p := range n.Positional {
 		rows = append(rows, fmt.Sprintf("| `%s` | | %s |", p.Name, p.Help))

@@ -78,6 +78,22 @@ func schemaOf(key config.Key) map[string]any {
 	return map[string]any{"type": []string{"string", "number", "null"}}
 }
 
+// The chart's appVersion is the tag of its image, and the version of the modules: make version writes all of them.
+func TestChartIsOfTheVersionOfTheModules(t *testing.T) {
+	t.Parallel()
+	var about struct {
+		Version    string
+		AppVersion string `yaml:"appVersion"`
+	}
+	if err := yaml.Unmarshal([]byte(read(t, chart+"Chart.yaml")), &about); err != nil {
+		t.Fatal(err)
+	}
+	modules := regexp.MustCompile(`(?m)^\t\S+/msghandler/producer v(\S+)$`).FindStringSubmatch(read(t, "go.mod"))
+	if modules == nil || about.Version != modules[1] || about.AppVersion != modules[1] {
+		t.Errorf("the chart is %+v, and the modules are %q", about, modules)
+	}
+}
+
 // The coordinator's own strict loader accepts the configuration of each value set, and no set lets strangers in.
 func TestChartConfigurationLoads(t *testing.T) {
 	t.Parallel()

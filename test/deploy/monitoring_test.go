@@ -104,6 +104,18 @@ func TestEachAlertHasARunbook(t *testing.T) {
 	}
 }
 
+func TestEachAlertIsInTheTableOfAlerts(t *testing.T) {
+	t.Parallel()
+	page := read(t, "docs/run/alerts.md")
+	for _, r := range rules(t) {
+		row := fmt.Sprintf("\n| [%s](../reference/alerts.md#%s) | %s | %s | ", r.Alert, strings.ToLower(r.Alert),
+			r.Labels["severity"], r.Annotations["summary"])
+		if !strings.Contains(page, row) {
+			t.Errorf("docs/run/alerts.md has no row %q", row)
+		}
+	}
+}
+
 // metricRow is a row of a table of metrics.
 var metricRow = regexp.MustCompile("(?m)^\\| `(msghandler_[a-z_]+)` \\|")
 

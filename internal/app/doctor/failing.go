@@ -103,10 +103,19 @@ func (r *report) unanswered(f failures) {
 			"messages-unanswered",
 			"pending messages wait for their producer's answer: "+f.String(),
 			"they wait for as long as it does not answer",
-			fmt.Sprintf("msghandler doctor --producer %s=%s shows the cause; "+
-				"where it has moved for good, callbacks.moved says so", f.first.GetProducer(), f.first.GetCallbackTarget()),
+			whereToLook(f.first),
 		)
 	}
+}
+
+// whereToLook says how to find out why the producer of a message does not answer. A message has no target where the
+// configuration has the producer's.
+func whereToLook(m *pb.MessageRecord) string {
+	if m.GetCallbackTarget() == "" {
+		return "msghandler doctor with the coordinator's configuration, which has the producer's target, shows the cause"
+	}
+	return fmt.Sprintf("msghandler doctor --producer %s=%s shows the cause; "+
+		"where it has moved for good, callbacks.moved says so", m.GetProducer(), m.GetCallbackTarget())
 }
 
 // timedOut adds to the finding about abandoned messages that some were given up for their age, which is no answer of a

@@ -270,6 +270,35 @@ func TestPlantedMistakesAreFound(t *testing.T) {
 	}
 }
 
+func TestUnansweredMessagesSayWhereToLook(t *testing.T) {
+	t.Parallel()
+	broker := servers.RabbitMQ(t).URL
+	closed := servers.Addresses(t, 1)[0]
+	t.Run("target of the message", func(t *testing.T) {
+		t.Parallel()
+		s := newSite(t, broker)
+		s.send(closed, pb.State_STATE_PENDING)
+		s.wantRemedy("messages-unanswered", "msghandler doctor --producer stock=dns:///"+closed)
+	})
+	t.Run("target of the configuration", func(t *testing.T) {
+		t.Parallel()
+		s := newSite(t, broker, func(c *config.Config) { c.Producers["stock"] = config.Producer{Target: closed} })
+		s.send("", pb.State_STATE_PENDING)
+		s.wantRemedy("messages-unanswered", "with the coordinator's configuration")
+	})
+}
+
+// wantRemedy demands a finding whose remedy has a text.
+func (s *site) wantRemedy(name, text string) {
+	s.t.Helper()
+	found := doctor.Examine(s.t.Context(), s.e)
+	if !slices.ContainsFunc(found, func(f doctor.Finding) bool {
+		return f.Name == name && strings.Contains(f.Remedy, text)
+	}) {
+		s.t.Errorf("no finding %s has a remedy with %q: %+v", name, text, found)
+	}
+}
+
 // named are the ways in which the sources name a finding. The store's findings get the prefix redis- later.
 var named = regexp.MustCompile(`(?s)(?:warn|trouble|note|add)\(\s*(?:\w+(?:\(\w+\))?,\s*)?"([a-z]+(?:-[a-z]+)+)"|` +
 	`Name: +"([a-z]+(?:-[a-z]+)+)"|f\.add\("([a-z-]+)", (?:Refuse|Warning|Note),`)

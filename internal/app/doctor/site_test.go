@@ -32,14 +32,16 @@ type site struct {
 	e     doctor.Examination
 }
 
-func newSite(t *testing.T, broker string) *site {
+func newSite(t *testing.T, broker string, change ...func(c *config.Config)) *site {
 	t.Helper()
 	redis := servers.Redis(t, "--appendfsync", "always")
-	return newSiteOn(t, broker, redis, redis.URL())
+	return newSiteOn(t, broker, redis, redis.URL(), change...)
 }
 
 // newSiteOn is a site whose coordinator connects to Redis with the given URL.
-func newSiteOn(t *testing.T, broker string, redis *servers.RedisServer, redisURL string) *site {
+func newSiteOn(
+	t *testing.T, broker string, redis *servers.RedisServer, redisURL string, change ...func(c *config.Config),
+) *site {
 	t.Helper()
 	s := &site{t: t, redis: redis}
 	c := config.Default()
@@ -47,6 +49,9 @@ func newSiteOn(t *testing.T, broker string, redis *servers.RedisServer, redisURL
 	c.Redis.URL, c.AMQP.URLs = redisURL, []string{broker}
 	c.Callbacks.Allow = []string{"127.0.0.1:*"}
 	c.Send.Backoff = []time.Duration{time.Millisecond}
+	for _, f := range change {
+		f(&c)
+	}
 	s.startCoordinator(c)
 	orders := serveProducer(t, sdk(t, s.app.GRPCAddr()).Register)
 	c.Producers["orders"] = config.Producer{Target: orders}

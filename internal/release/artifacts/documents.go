@@ -3,17 +3,29 @@ package artifacts
 import (
 	"bytes"
 	"compress/gzip"
-	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
+
+	"github.com/msghandler/msghandler/internal/release/unit"
 )
 
-// shells are where each shell looks for completions: in an archive, and in a package.
-var shells = []struct{ name, archived, packaged string }{
-	{"bash", "completions/msghandler.bash", "/usr/share/bash-completion/completions/msghandler"},
-	{"zsh", "completions/_msghandler", "/usr/share/zsh/vendor-completions/_msghandler"},
-	{"fish", "completions/msghandler.fish", "/usr/share/fish/vendor_completions.d/msghandler.fish"},
+// shells are where each shell looks for completions: in an archive, in a deb and in an rpm.
+var shells = []struct {
+	name, archived string
+	packaged       map[string]string
+}{
+	{"bash", "completions/msghandler.bash", map[string]string{
+		"deb": "/usr/share/bash-completion/completions/msghandler",
+		"rpm": "/usr/share/bash-completion/completions/msghandler",
+	}},
+	{"zsh", "completions/_msghandler", map[string]string{
+		"deb": "/usr/share/zsh/vendor-completions/_msghandler",
+		"rpm": "/usr/share/zsh/site-functions/_msghandler",
+	}},
+	{"fish", "completions/msghandler.fish", map[string]string{
+		"deb": "/usr/share/fish/vendor_completions.d/msghandler.fish",
+		"rpm": "/usr/share/fish/vendor_completions.d/msghandler.fish",
+	}},
 }
 
 // documents writes what the program prints of itself, and the unit of the packages.
@@ -48,41 +60,15 @@ func (r *release) documents() error {
 	if err := r.document("msghandler.1.gz", zipped.Bytes()); err != nil {
 		return err
 	}
-	unit, err := r.unit()
+	text, err := os.ReadFile(r.source("deploy/systemd/msghandler.service"))
 	if err != nil {
 		return err
 	}
-	return r.document("msghandler.service", []byte(unit))
-}
-
-// unit is deploy/systemd/msghandler.service for a package, which brings the account and the program's directory.
-func (r *release) unit() (string, error) {
-	text, err := os.ReadFile(filepath.Join(r.root, "deploy", "systemd", "msghandler.service"))
+	packaged, err := unit.Packaged(string(text))
 	if err != nil {
-		return "", err
+		return err
 	}
-	_, unit, found := strings.Cut(string(text), "\n[Unit]\n")
-	if !found {
-		return "", fmt.Errorf("msghandler.service has no [Unit]")
-	}
-	const byHand = "\n# For other machines: "
-	before, after, found := strings.Cut(unit, byHand)
-	_, install, installed := strings.Cut(after, "\n[Install]\n")
-	if !found || !installed {
-		return "", fmt.Errorf("msghandler.service has no %q before [Install]", byHand)
-	}
-	const packaged = "# Of the package msghandler. To change settings: systemctl edit msghandler\n[Unit]\n"
-	unit = packaged + before + "\n[Install]\n" + install
-	for _, change := range []struct{ old, new string }{
-		{"/usr/local/bin/", "/usr/bin/"},
-		{"DynamicUser=yes\n", "User=msghandler\nGroup=msghandler\n"},
-	} {
-		if strings.Count(unit, change.old) != 1 {
-			return "", fmt.Errorf("msghandler.service has %d times %q, want 1", strings.Count(unit, change.old), change.old)
-		}
-		unit = strings.Replace(unit, change.old, change.new, 1)
-	}
-	return unit, nil
+	return r.document("msghandler.service", []byte(packaged))
 }
 
 // document keeps a file for archives and packages.

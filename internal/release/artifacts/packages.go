@@ -36,7 +36,7 @@ func (r *release) packageOf(p platform, kind string) (err error) {
 			"coordinator publishes it once that transaction is known to have committed.",
 		DisableGlobbing: true,
 		Overridables: nfpm.Overridables{
-			Contents: r.packaged(p), Scripts: r.scripts(kind), Umask: 0o022,
+			Contents: r.packaged(p, kind), Scripts: r.scripts(kind), Umask: 0o022,
 			RPM: nfpm.RPM{BuildHost: "localhost", Summary: "Coordinator for half messages"},
 		},
 	})
@@ -63,7 +63,7 @@ func (r *release) packageOf(p platform, kind string) (err error) {
 }
 
 // packaged are the files of a package.
-func (r *release) packaged(p platform) files.Contents {
+func (r *release) packaged(p platform, kind string) files.Contents {
 	entry := func(source, destination string, mode fs.FileMode) *files.Content {
 		return &files.Content{
 			Source: source, Destination: destination, FileInfo: &files.ContentFileInfo{Mode: mode, MTime: r.at},
@@ -86,7 +86,7 @@ func (r *release) packaged(p platform) files.Contents {
 		entry(r.source("deploy/grafana/msghandler.json"), docs+"grafana/msghandler.json", 0o644),
 	}
 	for _, shell := range shells {
-		contents = append(contents, entry(r.documentPath(shell.name), shell.packaged, 0o644))
+		contents = append(contents, entry(r.documentPath(shell.name), shell.packaged[kind], 0o644))
 	}
 	return contents
 }

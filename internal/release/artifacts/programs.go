@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
 
@@ -40,7 +41,8 @@ func (r *release) programs() error {
 			"CGO_ENABLED=0", "GOOS=" + p.os, "GOARCH=" + p.arch,
 		}
 		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("for %s: go %s: %w\n%s", p, strings.Join(args, " "), err, out)
+			downloads := regexp.MustCompile(`(?m)^go: downloading .*\n`)
+			return fmt.Errorf("for %s: go %s: %w\n%s", p, strings.Join(args, " "), err, downloads.ReplaceAll(out, nil))
 		}
 	}
 	return nil

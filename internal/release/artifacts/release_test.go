@@ -3,6 +3,7 @@ package artifacts
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"crypto/sha256"
 	"encoding/json"
@@ -30,7 +31,10 @@ import (
 
 // These tests build releases, which takes minutes: make test-release runs them. They need root for a chroot.
 
-var ready = flag.String("release", "", "a directory that make release has written, instead of a build")
+var (
+	ready = flag.String("release", "", "a directory that make release has written, instead of a build")
+	only  = flag.String("platforms", "", "build for these platforms only, such as linux_amd64,linux_arm64")
+)
 
 // version is what the tests release: a clone gets it, so the checkout does not change.
 const version = "v0.1.0-test.1"
@@ -76,19 +80,22 @@ if ! grep -q "^## \[${3#v}\]" CHANGELOG.md; then
   make --no-print-directory version VERSION="$3"
   git -c user.name=test -c user.email=test@example.com commit --quiet --all -m "release: $3"
 fi
-make --no-print-directory release VERSION="$3"
-mv "dist/$3" "$4"`
-	cmd := exec.Command("bash", "-c", commit, "bash", repository, clone, version, out)
+cd internal/release
+GOWORK=off go run ./cmd/release --platform="$5" "$3" "$4"`
+	cmd := exec.Command("bash", "-c", commit, "bash", repository, clone, version, out, platforms())
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%w\n%s", err, text)
 	}
 	return nil
 }
 
+// platforms are those that the tests build for.
+func platforms() string { return cmp.Or(*only, "linux_amd64,linux_arm64,darwin_amd64,darwin_arm64") }
+
 // The same commit gives the same bytes: in another directory, with an empty build cache, another umask and another
 // time zone.
 func TestTwoBuildsAreEqual(t *testing.T) {
-	first := release1(t)
+	first := released(t)
 	dir := t.TempDir()
 	t.Setenv("GOCACHE", filepath.Join(dir, "cache"))
 	t.Setenv("TZ", "Pacific/Auckland")
@@ -103,9 +110,6 @@ func TestTwoBuildsAreEqual(t *testing.T) {
 		t.Fatal(err)
 	}
 	one, two := sums(t, first), sums(t, second)
-	if len(one) < 20 {
-		t.Errorf("a release has %d files only", len(one))
-	}
 	for name, sum := range one {
 		if two[name] != sum {
 			t.Errorf("%s differs: %s and %s", name, sum, two[name])
@@ -117,7 +121,7 @@ func TestTwoBuildsAreEqual(t *testing.T) {
 }
 
 func TestChecksumsNameEveryFile(t *testing.T) {
-	dir := release1(t)
+	dir := released(t)
 	list, err := os.ReadFile(filepath.Join(dir, "SHA256SUMS"))
 	if err != nil {
 		t.Fatal(err)
@@ -138,9 +142,9 @@ func TestChecksumsNameEveryFile(t *testing.T) {
 
 // Each archive is complete, and its programs tell version and commit.
 func TestArchivesAreComplete(t *testing.T) {
-	dir := release1(t)
+	dir := released(t)
 	archives, err := filepath.Glob(filepath.Join(dir, "*.tar.gz"))
-	if err != nil || len(archives) != len(all) {
+	if err != nil || len(archives) != strings.Count(platforms(), "_") {
 		t.Fatalf("the archives are %q (%v)", archives, err)
 	}
 	for _, archive := range archives {
@@ -176,15 +180,17 @@ func TestArchivesAreComplete(t *testing.T) {
 
 // A bill of materials names our modules at their version, and the libraries with their checksums.
 func TestBillsOfMaterialsNameModules(t *testing.T) {
-	dir := release1(t)
+	dir := released(t)
 	bills, err := filepath.Glob(filepath.Join(dir, "*.cdx.json"))
-	if err != nil || len(bills) != len(all)*len(names) {
+	if err != nil || len(bills) != strings.Count(platforms(), "_")*len(names) {
 		t.Fatalf("the bills are %q (%v)", bills, err)
 	}
 	for _, name := range bills {
 		var bill struct {
-			BOMFormat  string
-			Metadata   struct{ Component struct{ Name, Version string } }
+			BOMFormat string
+			Metadata  struct {
+				Component struct{ Name, Version string }
+			}
 			Components []struct {
 				Name, Version string
 				Hashes        []struct{ Alg, Content string }
@@ -217,7 +223,7 @@ func TestBillsOfMaterialsNameModules(t *testing.T) {
 
 // The image is a valid layout for two architectures. Unpacked, it runs as its user.
 func TestImageRunsAsItsUser(t *testing.T) {
-	dir := release1(t)
+	dir := released(t)
 	archive := filepath.Join(dir, "msghandler_"+strings.TrimPrefix(releasedVersion(dir), "v")+"_image.tar")
 	unpacked := t.TempDir()
 	if out, err := exec.Command("tar", "-xf", archive, "-C", unpacked).CombinedOutput(); err != nil {
@@ -260,8 +266,8 @@ func TestImageRunsAsItsUser(t *testing.T) {
 			runImage(t, image, settings)
 		}
 	}
-	if want := []string{"linux/amd64", "linux/arm64"}; !slices.Equal(architectures, want) {
-		t.Errorf("the image is for %q, want %q", architectures, want)
+	if len(architectures) != strings.Count(platforms(), "linux_") || !slices.Contains(architectures, "linux/amd64") {
+		t.Errorf("the image is for %q", architectures)
 	}
 }
 
@@ -299,9 +305,9 @@ func runImage(t *testing.T, image v1.Image, settings *v1.ConfigFile) {
 
 // The packages hold what they should, with these rights.
 func TestDebHoldsItsFiles(t *testing.T) {
-	dir := release1(t)
+	dir := released(t)
 	debs, err := filepath.Glob(filepath.Join(dir, "*.deb"))
-	if err != nil || len(debs) != 2 {
+	if err != nil || len(debs) != strings.Count(platforms(), "linux_") {
 		t.Fatalf("the packages are %q (%v)", debs, err)
 	}
 	for _, deb := range debs {
@@ -333,7 +339,7 @@ func TestDebHoldsItsFiles(t *testing.T) {
 }
 
 func TestManualPageIsOfTheVersion(t *testing.T) {
-	dir := release1(t)
+	dir := released(t)
 	deb, _ := filepath.Glob(filepath.Join(dir, "*_amd64.deb"))
 	if len(deb) != 1 {
 		t.Fatalf("the packages are %q", deb)
@@ -357,7 +363,7 @@ func TestManualPageIsOfTheVersion(t *testing.T) {
 	}
 }
 
-func release1(t *testing.T) string {
+func released(t *testing.T) string {
 	t.Helper()
 	dir, err := built()
 	if err != nil {

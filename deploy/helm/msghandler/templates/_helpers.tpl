@@ -164,7 +164,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- $grpc := dig "grpc" (dict) .Values.config -}}
 {{- $own := ne .Values.configSecret "" -}}
 {{- if not .Values.image.repository -}}
-{{- $missing = append $missing "image.repository: the image of the Dockerfile in a registry of yours, such as registry.example.com/msghandler" -}}
+{{- $missing = append $missing "image.repository: where the image is, such as registry.example.com/msghandler" -}}
 {{- end -}}
 {{- if and .Values.tls.enabled (not .Values.tls.secret) (not .Values.tls.certManager.issuer) -}}
 {{- $missing = append $missing "tls.secret: a secret with tls.crt, tls.key and ca.crt; or tls.certManager.issuer" -}}

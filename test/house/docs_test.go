@@ -1,0 +1,55 @@
+package house
+
+import (
+	"path"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const (
+	// mostWords is how long a page may be that people read from top to bottom, in words outside of blocks of code.
+	mostWords = 1500
+	// index is the page that leads to all others.
+	index = "docs/README.md"
+)
+
+// lookedUp are the pages, by placeOf, in which people look something up.
+var lookedUp = []string{"reference", "evidence", "CONTRIBUTING.md"}
+
+// A page that people read from top to bottom is short.
+func TestPagesStayShort(t *testing.T) {
+	t.Parallel()
+	limits := backlog(t, "words")
+	longest, above := 0, 0
+	for _, page := range pages(t) {
+		place := placeOf(page)
+		if slices.ContainsFunc(lookedUp, func(of string) bool { return under(place, of) }) {
+			continue
+		}
+		words := len(strings.Fields(fence.ReplaceAllString(read(t, page), "")))
+		longest = max(longest, words)
+		if words > mostWords {
+			above++
+		}
+		limits.hold(t, place, float64(words), mostWords, "words: divide the page")
+	}
+	limits.finish(t)
+	figure(t, "pages over %d words: %d (aim 0); the longest has %d", mostWords, above, longest)
+}
+
+// The index of the documentation leads to each page, once.
+func TestTheIndexLeadsToEveryPage(t *testing.T) {
+	t.Parallel()
+	listed := map[string]int{}
+	for _, found := range pageLink.FindAllStringSubmatch(withoutCode(readTop(t, index)), -1) {
+		listed[path.Join(path.Dir(index), found[1])]++
+	}
+	for _, page := range committed(t) {
+		switch times := listed[page]; {
+		case page == index || path.Ext(page) != ".md" || !under(page, path.Dir(index)):
+		case times != 1:
+			t.Errorf("%s has %d links to %s, want one", index, times, page)
+		}
+	}
+}
