@@ -53,7 +53,7 @@ func TestWrongValuesAreNamed(t *testing.T) {
 		"networkPolicy: {serverPorts: [redis]}":               "at '/networkPolicy/serverPorts/0': got string, want integer",
 		"fullnameOverride: Orders":                            "at '/fullnameOverride'",
 		"disruptionBudget: {maxUnavailable: most}":            "at '/disruptionBudget/maxUnavailable'",
-		"image: {repository: ''}":                           "image.repository: where the image is",
+		"image: {repository: ''}":                             "image.repository: where the image is",
 		"tls: {secret: null}":                                 "tls.secret: a secret with tls.crt",
 		"tls: {certManager: {issuer: ca}}":                    "either tls.secret or tls.certManager.issuer",
 		"secrets: []":                                         "secrets: secrets with redis-url",
