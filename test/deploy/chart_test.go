@@ -32,7 +32,9 @@ var (
 func TestChartSchemaKnowsEveryKey(t *testing.T) {
 	sections := map[string]any{}
 	for _, named := range []string{"producers", "brokers", "outbox"} {
-		sections[named] = map[string]any{"type": "object", "additionalProperties": map[string]any{"type": "object"}}
+		sections[named] = map[string]any{
+			"type": []string{"object", "null"}, "additionalProperties": map[string]any{"type": "object"},
+		}
 	}
 	for _, key := range config.Keys() {
 		_, name, _ := strings.Cut(key.Name, ".")

@@ -55,6 +55,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- define "msghandler.config" -}}
 {{- $secrets := "/run/msghandler/secrets" -}}
 {{- $tls := "/run/msghandler/tls" -}}
+{{- $config := .Values.config | default dict -}}
 {{- $hosts := list (include "msghandler.httpHost" .) -}}
 {{- $grpc := dict "addr" "0.0.0.0:9090" -}}
 {{- $http := dict "addr" "0.0.0.0:9091" "session_key_file" (printf "%s/session-key" $secrets) -}}
@@ -88,11 +89,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
   "log" (dict "format" "json") -}}
 {{- /* A URL in config counts instead of the file of the secrets. */ -}}
 {{- range list "redis" "amqp" -}}
-{{- if hasKey (dig . (dict) $.Values.config) "url" -}}
+{{- if hasKey (get $config . | default dict) "url" -}}
 {{- $_ := unset (get $all .) "url_file" -}}
 {{- end -}}
 {{- end -}}
-{{- range $section, $keys := .Values.config -}}
+{{- range $section, $keys := $config -}}
 {{- $into := get $all $section | default dict -}}
 {{- range $key, $value := $keys -}}
 {{- if kindIs "invalid" $value -}}
@@ -143,7 +144,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- toYaml $all -}}
 {{- end -}}
 
-{{/* The files that the coordinator reads, and so what it has for Go's limit of memory. */}}
+{{/* Go's limit of memory: below that of the pod. */}}
 {{- define "msghandler.goMemoryLimit" -}}
 {{- $limit := dig "limits" "memory" "" (.Values.resources | default dict) | toString -}}
 {{- if .Values.goMemoryLimit -}}
@@ -160,9 +161,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{/* What is missing or does not go together, all at once. */}}
 {{- define "msghandler.check" -}}
 {{- $missing := list -}}
-{{- $access := dig "access" (dict) .Values.config -}}
-{{- $grpc := dig "grpc" (dict) .Values.config -}}
-{{- $own := ne .Values.configSecret "" -}}
+{{- $config := .Values.config | default dict -}}
+{{- $access := get $config "access" | default dict -}}
+{{- $grpc := get $config "grpc" | default dict -}}
+{{- $own := .Values.configSecret -}}
 {{- if not .Values.image.repository -}}
 {{- $missing = append $missing "image.repository: where the image is, such as registry.example.com/msghandler" -}}
 {{- end -}}
@@ -172,7 +174,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if and .Values.tls.secret .Values.tls.certManager.issuer -}}
 {{- $missing = append $missing "either tls.secret or tls.certManager.issuer, and not both" -}}
 {{- end -}}
-{{- if and $own .Values.config -}}
+{{- if and $own $config -}}
 {{- $missing = append $missing "either config or configSecret, and not both" -}}
 {{- end -}}
 {{- if not $own -}}
@@ -189,7 +191,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- $missing = append $missing "tls.enabled, which access.tokens and config.access.oidc_issuer need" -}}
 {{- end -}}
 {{- range $section := list "grpc" "http" -}}
-{{- if hasKey (dig $section (dict) $.Values.config) "addr" -}}
+{{- if hasKey (get $config $section | default dict) "addr" -}}
 {{- $missing = append $missing (printf "no config.%s.addr: the ports and services of the chart lead to the chart's own" $section) -}}
 {{- end -}}
 {{- end -}}

@@ -57,6 +57,8 @@ func TestWrongValuesAreNamed(t *testing.T) {
 		"tls: {secret: null}":                                 "tls.secret: a secret with tls.crt",
 		"tls: {certManager: {issuer: ca}}":                    "either tls.secret or tls.certManager.issuer",
 		"secrets: []":                                         "secrets: secrets with redis-url",
+		"access: null":                                        "missing property 'access'",
+		"tls: {certManager: null}":                            "at '/tls': missing property 'certManager'",
 		"access: {tokens: false}":                             "who may call: access.tokens",
 		"tls: {enabled: false}":                               "tls.enabled, which access.tokens",
 		"{access: {certificates: true}, tls: {ca: ''}}":       "tls.ca, which access.certificates needs",
@@ -86,6 +88,18 @@ func TestValuesOfThePageRender(t *testing.T) {
 	}
 	for _, block := range blocks {
 		read(t, mustRender(t, usual, with(t, "minimal", block[1])))
+	}
+}
+
+// A value whose keys are all commented out is null, and so the default or nothing.
+func TestEmptyValuesRender(t *testing.T) {
+	for _, other := range []string{
+		"config:", "config: {redis: , access: , grpc: , producers: }", "podLabels:", "podAnnotations:", "resources:", "extraEnv:",
+		"topologySpreadConstraints:", "networkPolicy: {producers: , metrics: , servers: , serverPorts: , dns: }",
+		"{ingress: {enabled: true, hosts: [x.org]}, networkPolicy: {ingressController: }}", "goMemoryLimit:", "configSecret:",
+		"fullnameOverride:", "imagePullSecrets:", "monitoring: {dashboardLabels: , labels: , dashboard: true}",
+	} {
+		read(t, mustRender(t, usual, with(t, "minimal", other)))
 	}
 }
 
