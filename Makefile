@@ -25,7 +25,7 @@ NEWEST_TOO = $(if $(filter oldest,$(SERVERS)),$(if $(filter work,$(PACKAGES)),TE
 FUZZTIME ?= 60s
 FUZZ ?= ^Fuzz
 
-.PHONY: help build test newest acceptance databases finished faults soak defects chart screenshots lists fuzz house model docs lint generate fresh bench profiles tidy version proxy release test-release test-packages demo tools clean
+.PHONY: help build test newest acceptance databases finished faults soak defects chart screenshots lists fuzz house model docs lint generate fresh bench profiles tidy version proxy release test-release test-packages walk demo tools clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -131,6 +131,11 @@ profiles: ## Profile a coordinator under full load, and draw flame graphs of it 
 house: ## Print the figures of the house: the way of a Submit, sizes, owners, goroutines, panics, packages linked, prose
 	@go test ./test/house -count=1 -v | sed -n -e 's/.*FIGURE //p' -e '/^ *--- FAIL/p' | sort
 
+PAGE ?=
+docs-run: ## Run the commands of all pages, the slow pages too (PAGE=docs/quickstart.md: one page)
+	scripts/install-test-servers.sh
+	go test ./test/docs -count=1 -timeout 40m -run 'TestSessionsRun/$(PAGE)' -args -slow
+
 model: ## Search the large instances of the protocol's model (minutes)
 	scripts/install-test-servers.sh
 	docs/evidence/model/check.sh large
@@ -170,6 +175,9 @@ test-release: ## Build a release twice and compare all bytes, and look into its 
 test-packages: ## Install, run, upgrade, remove and purge the deb and the rpm on a booted Debian system (as root, minutes)
 	scripts/install-test-servers.sh servers
 	scripts/test-packages.sh
+
+walk: ## Walk through the quick start on a clean Debian system, downloads included (as root)
+	scripts/walk-quickstart.sh
 
 demo: build ## The whole story on this terminal, with nothing installed
 	bin/msghandler-demo

@@ -1,12 +1,16 @@
 // Package consumer lets a service receive messages of the coordinator, and act on each message once.
 //
+//	inbox, err := sqlinbox.New(sqlinbox.Config{DB: db, Dialect: sqlinbox.PostgreSQL, Consumer: "payments"})
+//	err = inbox.Migrate(ctx)                          // a table beside those of the service
 //	c, err := consumer.New(consumer.Config{
 //		URL:   "amqp://guest:guest@127.0.0.1:5672/",
 //		Queue: "payments",
-//		Dedup: memory.New(100_000),                   // or dedup/redis: remembers handled messages
+//		Declare: &consumer.Declare{
+//			Exchange: "orders", BindingKeys: []string{"order.paid"}, DeadLetterExchange: "payments.dlx",
+//		},
 //	})
-//	err = c.Run(ctx, consumer.HandlerFunc(func(ctx context.Context, m *consumer.Message) error {
-//		return pay(ctx, m.ID, m.Body)
+//	err = c.Run(ctx, inbox.Handler(func(ctx context.Context, tx *sql.Tx, m *consumer.Message) error {
+//		return pay(ctx, tx, m.ID, m.Body)             // the effect: everything through tx
 //	}))
 //
 // Run connects, reconnects, and returns when its context ends, after running handlers have finished.
@@ -25,9 +29,12 @@
 // # At least once, and what deduplication can do
 //
 // Delivery is at least once: a message is redelivered when a process died before acknowledging, when a connection
-// broke, or when the coordinator published the message twice because the broker's answer was lost. [Config.Dedup] drops
-// a copy of a handled message. The message is marked as done after the handler's effect, never before, because with an
-// earlier mark the message is lost when the process dies in between. The other gap remains: a process that dies after
-// the effect and before the mark handles the message again. To close this gap too, let the effect and the mark be one
-// transaction: see package inbox/sql.
+// broke, or when the coordinator published the message twice because the broker's answer was lost. The inbox (package
+// inbox/sql) makes one effect of all copies: its row of the message commits together with the effect.
+//
+// A service without an SQL database sets [Config.Dedup] instead, to package dedup/redis or dedup/memory, and gives Run
+// a handler of its own. A copy of a handled message is dropped then. The message is marked as done after the handler's
+// effect, never before, because with an earlier mark the message is lost when the process dies in between. So a process
+// that dies after the effect and before the mark handles the message again, and a memory store forgets with its
+// process: use them where a second effect does no harm.
 package consumer

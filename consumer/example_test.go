@@ -5,16 +5,53 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
+	"log"
 	"log/slog"
 	"os"
 	"time"
 
 	"github.com/msghandler/msghandler/consumer"
 	"github.com/msghandler/msghandler/consumer/dedup/memory"
+	sqlinbox "github.com/msghandler/msghandler/consumer/inbox/sql"
 )
 
-// A payment service that charges each order once.
+// A payment service that charges each order once: the inbox's row of the message is the first row of the transaction.
 func Example() {
+	ctx := context.Background()                                          // in a service a context that ends on SIGTERM
+	db, err := sql.Open("pgx", "postgres://payments@127.0.0.1/payments") // import the driver of your database
+	if err != nil {
+		log.Fatal(err)
+	}
+	inbox, err := sqlinbox.New(sqlinbox.Config{DB: db, Dialect: sqlinbox.PostgreSQL, Consumer: "payments"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := inbox.Migrate(ctx); err != nil {
+		log.Fatal(err)
+	}
+	c, err := consumer.New(consumer.Config{
+		URL:   "amqp://guest:guest@127.0.0.1:5672/",
+		Queue: "payments",
+		Declare: &consumer.Declare{
+			Exchange: "orders", BindingKeys: []string{"order.paid"}, DeadLetterExchange: "payments.dlx",
+			Delays: []time.Duration{5 * time.Second, 30 * time.Second, 2 * time.Minute},
+		},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	charge := func(ctx context.Context, tx *sql.Tx, m *consumer.Message) error {
+		_, err := tx.ExecContext(ctx, `INSERT INTO charges (order_id) VALUES ($1)`, m.ID)
+		return err // an error: retried after each of Delays, and then among the dead letters
+	}
+	if err := c.Run(ctx, inbox.Handler(charge)); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// A service without an SQL database drops the copies that its memory remembers. A process that dies after the effect
+// handles the message again, so this is for effects that do no harm twice.
+func Example_withoutSQL() {
 	c, err := consumer.New(consumer.Config{
 		URL:   "amqp://guest:guest@127.0.0.1:5672/",
 		Queue: "payments",

@@ -29,7 +29,8 @@ type Config struct {
 	CallbackTarget string
 	// Coordinators says who may call Confirm and DeleteBusiness. Empty: anyone who reaches the server, with a warning.
 	Coordinators Coordinators
-	// Markers keeps a note of each committed business. The memory store is for one replica only; see Capabilities.
+	// Markers keeps a note of each committed business: package marker/sql in the business's own transactions. Markers in
+	// Redis and in memory promise less, as the package comment says; those in memory are for one replica only.
 	Markers marker.Store
 	// Resolve looks at the business data of a message without a marker. Return Committed when the data are there, and
 	// RolledBack only when the data can never come any more. An error, also one of the context, means that nothing
@@ -94,7 +95,7 @@ func (c Config) withDefaults() (Config, error) {
 		errs = append(errs, fmt.Errorf("producer.Config: Coordinator %w", err))
 	}
 	if c.Markers == nil {
-		errs = append(errs, missing("Markers", "give a marker store, such as memory.New()"))
+		errs = append(errs, missing("Markers", "give a marker store, such as that of package marker/sql"))
 	}
 	for field, d := range map[string]*time.Duration{
 		"SendTimeout": &c.SendTimeout, "SubmitTimeout": &c.SubmitTimeout, "RollbackTimeout": &c.RollbackTimeout,

@@ -2,6 +2,7 @@ package producer_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"log"
@@ -12,11 +13,52 @@ import (
 
 	"github.com/msghandler/msghandler/producer"
 	"github.com/msghandler/msghandler/producer/marker/memory"
+	sqlmarker "github.com/msghandler/msghandler/producer/marker/sql"
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
-// A service tells others that an order is paid. The coordinator of this example lives in the same process.
+// A service tells others that an order is paid, if and only if the payment commits: the marker is the first row of its
+// transaction.
 func Example() {
+	ctx := context.Background()
+	db, err := sql.Open("pgx", "postgres://orders@127.0.0.1/orders") // import the driver of your database
+	if err != nil {
+		log.Fatal(err)
+	}
+	markers, err := sqlmarker.New(sqlmarker.Config{DB: db, Dialect: sqlmarker.PostgreSQL, Producer: "orders"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := markers.Migrate(ctx); err != nil {
+		log.Fatal(err)
+	}
+	p, err := producer.New(producer.Config{Name: "orders", Coordinator: "127.0.0.1:9090", Markers: markers})
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	// For each order:
+	err = markers.Send(ctx, p, producer.Message{
+		ID: "1001", Exchange: "orders", RoutingKey: "order.paid", Body: []byte(`{"order":"1001"}`),
+	}, func(ctx context.Context, tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, `UPDATE orders SET paid = true WHERE id = $1`, "1001")
+		return err
+	})
+	switch {
+	case err == nil, errors.Is(err, producer.ErrAlreadyCommitted):
+		fmt.Println("paid, now or by an earlier call, and the message is on its way")
+	case errors.Is(err, producer.ErrUnavailable), errors.Is(err, producer.ErrSendAgain),
+		errors.Is(err, producer.ErrOutcomeUnknown):
+		fmt.Println("call again with the same id")
+	default:
+		fmt.Println("not paid:", err)
+	}
+}
+
+// A service without an SQL database keeps its markers in Redis or, as here, in memory. A process that dies between
+// commit and Submit leaves its message ABANDONED then, for an operator to look at. The coordinator of this example
+// lives in the same process.
+func Example_withoutSQL() {
 	coordinator, stop := startCoordinator("127.0.0.1:0", "127.0.0.1:0")
 	defer stop()
 

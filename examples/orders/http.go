@@ -55,9 +55,6 @@ func (s *service) post(w http.ResponseWriter, r *http.Request) {
 func (s *service) get(w http.ResponseWriter, r *http.Request) {
 	o, err := s.look(r.Context(), r.PathValue("id"))
 	if err != nil {
-		if !errors.Is(err, errNoOrder) {
-			err = again(err)
-		}
 		reply(w, r.PathValue("id"), err)
 		return
 	}

@@ -79,7 +79,7 @@ func (s *service) place(ctx context.Context, o order) error {
 	case err == nil:
 		return errOther
 	case !errors.Is(err, errNoOrder):
-		return again(err)
+		return err
 	}
 	body, err := json.Marshal(o)
 	if err != nil {
@@ -95,34 +95,39 @@ func (s *service) store(ctx context.Context, tx *sql.Tx, o order) error {
 	taken, err := tx.ExecContext(ctx,
 		s.db.SQL(`UPDATE stock SET quantity = quantity - ? WHERE item = ? AND quantity >= ?`), o.Quantity, o.Item, o.Quantity)
 	if err != nil {
-		return again(err)
+		return s.again(ctx, err)
 	}
 	switch n, err := taken.RowsAffected(); {
 	case err != nil:
-		return again(err)
+		return err
 	case n == 0:
 		return errSoldOut // decided: the message is rolled back, and the key is used up
 	}
 	_, err = tx.ExecContext(ctx, s.db.SQL(`INSERT INTO orders (id, item, quantity) VALUES (?, ?, ?)`),
 		o.ID, o.Item, o.Quantity)
-	return again(err)
+	return s.again(ctx, err)
 }
 
-// again is for an error before COMMIT that is not the order's fault: nothing was committed, and the key stays usable.
-func again(err error) error {
-	if err == nil {
-		return nil
+// again keeps the key of an order usable after an error of the database that passes, such as a deadlock. After any
+// other error of the business the message is rolled back, and the key used up.
+func (s *service) again(ctx context.Context, err error) error {
+	if err != nil && (s.markers.Transient(err) || ctx.Err() != nil) {
+		return fmt.Errorf("%w: %w", producer.ErrSendAgain, err)
 	}
-	return fmt.Errorf("%w: %w", producer.ErrSendAgain, err)
+	return err
 }
 
+// look finds an order. After any error except errNoOrder nothing was done, and the key is usable.
 func (s *service) look(ctx context.Context, id string) (o order, err error) {
 	err = s.db.QueryRowContext(ctx, s.db.SQL(`SELECT id, item, quantity FROM orders WHERE id = ?`), id).
 		Scan(&o.ID, &o.Item, &o.Quantity)
-	if errors.Is(err, sql.ErrNoRows) {
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
 		return o, errNoOrder
+	case err != nil:
+		return o, fmt.Errorf("%w: %w", producer.ErrSendAgain, err)
 	}
-	return o, err
+	return o, nil
 }
 
 // purge removes old markers every hour.

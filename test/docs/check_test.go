@@ -24,12 +24,42 @@ var checks = map[string]func(t *testing.T, b *block) []problem{
 	"yaml":    checkYAML,
 	"json":    checkJSON,
 	"sql":     checkSQL,
+	"promql":  nil, // checkExpressions reads all expressions of a page at once
 	"text":    nil,
 	"mermaid": nil,
 }
 
+// words are what a block may have behind its language.
+var words = map[string][]string{
+	"sh":   {"run", "terminal", "slow", "with"},
+	"yaml": {"config"},
+	"sql":  slices.Collect(maps.Keys(dialects)),
+}
+
 // check returns the problems of a block.
 func check(t *testing.T, b *block) []problem {
+	t.Helper()
+	return append(checkWords(b), checkBlock(t, b)...)
+}
+
+// checkWords demands that a test knows each word behind the language.
+func checkWords(b *block) (problems []problem) {
+	for word := range b.words {
+		if !slices.Contains(append(words[b.language], "file", "test"), word) {
+			problems = append(problems, b.problem(0, fmt.Sprintf("no test knows the word %s behind %q: see CONTRIBUTING.md",
+				word, b.language)))
+		}
+	}
+	for _, name := range demanded(b) {
+		if services[name] == nil {
+			problems = append(problems, b.problem(0, fmt.Sprintf("there is no server %q: write some of %s", name,
+				strings.Join(slices.Sorted(maps.Keys(services)), ", "))))
+		}
+	}
+	return problems
+}
+
+func checkBlock(t *testing.T, b *block) []problem {
 	t.Helper()
 	if quoted, is := b.words["file"]; is {
 		return checkQuoted(b, quoted)

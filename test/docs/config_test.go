@@ -22,11 +22,7 @@ func checkConfig(t *testing.T, b *block) []problem {
 	t.Helper()
 	dir := t.TempDir()
 	for _, found := range secretPattern.FindAllStringSubmatch(b.text(), -1) {
-		content := strings.Repeat("ab", 32)
-		if strings.HasSuffix(found[1], "url_file") {
-			content = "amqp://guest:guest@127.0.0.1:5672/"
-		}
-		write(t, filepath.Join(dir, strings.TrimPrefix(found[2], etc)), content)
+		write(t, filepath.Join(dir, strings.TrimPrefix(found[2], etc)), secretFor(found[1], found[2]))
 	}
 	file := filepath.Join(dir, "page.yaml")
 	write(t, file, strings.ReplaceAll(b.text(), etc, dir+"/"))
@@ -44,6 +40,17 @@ func checkConfig(t *testing.T, b *block) []problem {
 		problems = append(problems, b.problem(line, strings.ReplaceAll(p.Key+" "+p.What, dir+"/", etc)))
 	}
 	return problems
+}
+
+// secretFor is the content of a file that a block names under a key.
+func secretFor(key, path string) string {
+	switch {
+	case !strings.HasSuffix(key, "url_file"):
+		return strings.Repeat("ab", 32)
+	case strings.Contains(path, "redis"):
+		return "redis://127.0.0.1:6379/0"
+	}
+	return "amqp://guest:guest@127.0.0.1:5672/"
 }
 
 func write(t *testing.T, path, content string) {

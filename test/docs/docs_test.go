@@ -76,7 +76,7 @@ func problemsOf(t *testing.T, p *page) []problem {
 	for _, b := range p.blocks {
 		problems = append(problems, check(t, b)...)
 	}
-	return append(problems, checkSpans(t, p)...)
+	return slices.Concat(problems, checkSpans(t, p), checkExpressions(t, p))
 }
 
 // problem is a mistake on a page, and the action.

@@ -26,18 +26,27 @@ var mistakes = []struct {
 	{32, "no test of these packages"},
 	{33, "not found"},
 	{34, "redsi-cli is unknown"},
-	{38, "bash cannot read this"},
-	{43, "unknown flag --wacth"},
-	{49, "confirm.aftre is not a known key"},
-	{53, "did not find expected"},
-	{57, "no JSON"},
-	{62, "no_such_column"},
-	{65, "write the database"},
-	{69, `no test knows blocks of the kind "java"`},
-	{73, "stat"},
-	{73, "no target nothing"},
-	{73, "MSGHANDLER_CONFIRM_AFTRE"},
-	{73, "no test/nowhere/x.go"},
+	{35, "serves POST /readyz"},
+	{39, "bash cannot read this"},
+	{44, "unknown flag --wacth"},
+	{50, "confirm.aftre is not a known key"},
+	{54, "did not find expected"},
+	{58, "no JSON"},
+	{63, "no_such_column"},
+	{66, "write the database"},
+	{70, `no test knows blocks of the kind "java"`},
+	{74, "the word twice"},
+	{74, `no server "kafka"`},
+	{78, "parse error"},
+	{81, "stat"},
+	{81, "no target nothing"},
+	{81, "MSGHANDLER_CONFIRM_AFTRE"},
+	{81, "no test/nowhere/x.go"},
+	{83, "no metric msghandler_mesages"},
+	{83, "parse error"},
+	{83, "no metric msghandler_publish_total"},
+	{84, "no program of ours has the flag --onec"},
+	{84, "serves GET /metric"},
 }
 
 func TestMistakesAreFound(t *testing.T) {
@@ -60,7 +69,7 @@ func TestMistakesAreFound(t *testing.T) {
 func TestSessionsReportOtherOutput(t *testing.T) {
 	t.Parallel()
 	p := readPage(t, "test/docs/testdata/session.md")
-	blocks := slices.DeleteFunc(p.blocks, func(b *block) bool { return b.language != "sh" })
+	blocks := executed(p)
 	got := newSession(t, blocks).run()
 	if len(got) != 2 || got[0].line != 32 || got[1].line != 40 || !strings.Contains(got[1].what, "other") {
 		t.Errorf("got %v", got)
@@ -70,6 +79,18 @@ func TestSessionsReportOtherOutput(t *testing.T) {
 	got = newSession(t, []*block{blocks[0], failing, blocks[2]}).run()
 	if len(got) != 1 || got[0].line != 50 || !strings.Contains(got[0].what, "before") {
 		t.Errorf("a block that fails is reported as %v", got)
+	}
+}
+
+// TestSessionsHaveServers runs a page twice: the second run does not see what the first has left.
+func TestSessionsHaveServers(t *testing.T) {
+	t.Parallel()
+	for _, run := range []string{"first", "second"} {
+		t.Run(run, func(t *testing.T) {
+			for _, p := range newSession(t, executed(readPage(t, "test/docs/testdata/servers.md"))).run() {
+				t.Error(p)
+			}
+		})
 	}
 }
 

@@ -29,6 +29,7 @@ var programs = map[string]func(args []string) int{
 	"msghandler-demo":  runProgram(demo.Program),
 	"msghandler-bench": runProgram(benchmark.Program),
 	"until-output":     untilOutput,
+	"forward-ports":    forwardPorts,
 	"producer-demo": func(args []string) int {
 		return orders.Command(context.Background(), args, os.Stdin, os.Stdout, os.Stderr)
 	},
@@ -57,7 +58,8 @@ var parsers = struct {
 
 func parserOf(p commandline.Program) func() (*kong.Kong, error) {
 	return func() (*kong.Kong, error) {
-		return kong.New(p.Grammar(), kong.Name(p.Name), kong.Exit(func(int) {}), kong.Writers(io.Discard, io.Discard))
+		parser, _, err := p.Parser(kong.Exit(func(int) {}), kong.Writers(io.Discard, io.Discard))
+		return parser, err
 	}
 }
 
@@ -79,11 +81,11 @@ func installPrograms(t *testing.T) string {
 
 // parseArguments has a program parse its arguments, without running the program. Without whole, arguments may be
 // missing at the end, as where a sentence names a command.
-func parseArguments(t *testing.T, program string, args []string, whole bool) error {
-	t.Helper()
+func parseArguments(program string, args []string, whole bool) error {
 	newParser, ours := parsers.of[program]
 	if !ours {
-		return parseInProcess(t, program, args)
+		_, err := help(program, args...)
+		return err
 	}
 	parsers.mu.Lock()
 	defer parsers.mu.Unlock()
@@ -107,14 +109,18 @@ func parseArguments(t *testing.T, program string, args []string, whole bool) err
 	return err
 }
 
-// parseInProcess has a demo parse its arguments: with --help the demo ends before it begins.
-func parseInProcess(t *testing.T, program string, args []string) error {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), filepath.Join(installPrograms(t), program), append(args, "--help")...)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("%w: %s", err, out)
+// help has a demo parse its arguments and print its help: with --help the demo ends before it begins.
+func help(program string, args ...string) (string, error) {
+	executable, err := os.Executable()
+	if err != nil {
+		return "", err
 	}
-	return nil
+	cmd := exec.Cmd{Path: executable, Args: append(append([]string{program}, args...), "--help")}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("%w: %s", err, out)
+	}
+	return string(out), nil
 }
 
 // checkKeys loads the keys of the configuration that are given as flags. Files need not exist.

@@ -31,10 +31,7 @@ const patience = 4 * time.Minute
 func TestSessionsRun(t *testing.T) {
 	t.Parallel()
 	for _, path := range pages(t) {
-		run := slices.DeleteFunc(readPage(t, path).blocks, func(b *block) bool {
-			return b.language != "sh" || !b.is("run") || b.is("slow") && !*slow
-		})
-		if len(run) > 0 {
+		if run := executed(readPage(t, path)); len(run) > 0 {
 			t.Run(path, func(t *testing.T) {
 				t.Parallel()
 				for _, problem := range newSession(t, run).run() {
@@ -45,17 +42,29 @@ func TestSessionsRun(t *testing.T) {
 	}
 }
 
+// executed are the blocks of a page that run.
+func executed(p *page) (run []*block) {
+	for _, b := range p.blocks {
+		if b.language == "sh" && b.is("run") && (*slow || !b.is("slow")) {
+			run = append(run, b)
+		}
+	}
+	return run
+}
+
 // session is the run of a page's blocks.
 type session struct {
 	t      *testing.T
 	blocks []*block
 	// notes is the directory of the script and of each block's output; work is the reader's directory.
 	notes, work string
+	// ports is the directory of the bridge to the page's services; see forward_test.go.
+	ports string
 }
 
 func newSession(t *testing.T, blocks []*block) *session {
 	t.Helper()
-	s := &session{t: t, blocks: blocks, notes: t.TempDir(), work: t.TempDir()}
+	s := &session{t: t, blocks: blocks, notes: t.TempDir(), work: t.TempDir(), ports: useServices(t, blocks)}
 	s.furnish()
 	return s
 }
@@ -125,7 +134,7 @@ func (s *session) run() (problems []problem) {
 // and the next block begins when the output is as on the page.
 func (s *session) script() string {
 	var b strings.Builder
-	b.WriteString("set -e\nip link set lo up\n")
+	fmt.Fprintf(&b, "set -e\nip link set lo up\nread -r < <(forward-ports %s)\n", s.ports)
 	for i, block := range s.blocks {
 		name := filepath.Join(s.notes, strconv.Itoa(i))
 		if !block.is("terminal") {

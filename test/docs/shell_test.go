@@ -17,11 +17,11 @@ import (
 
 // foreign are the commands of others that pages use.
 var foreign = strings.Fields(`
-	[ apt-get awk base64 bash cat cd chgrp chmod chown cp curl cut date diff docker dpkg echo exit false getent go grep
-	groupadd head helm id install java javac jobs journalctl jq kcat kill kubectl ln ls make man mariadb mkdir mv nats
-	node npm openssl printf promtool ps psql python3 rabbitmq-plugins rabbitmqadmin rabbitmqctl redis-cli redis-server
-	rm rpm sed seq set sh sha256sum sleep sort source sqlite3 systemctl tail tar tee test touch tr true ulimit umask
-	uniq useradd wait wc xargs`)
+	[ apt-get awk base64 bash cat cd chgrp chmod chown cp curl cut date diff dnf docker dpkg echo exit false getent git
+	go grep groupadd head helm id install java javac jobs journalctl jq kcat kill kubectl ln ls make man mariadb mkdir mv
+	nats node npm openssl printf promtool ps psql python3 rabbitmq-plugins rabbitmqadmin rabbitmqctl redis-cli
+	redis-server rm rpm sed seq set sh sha256sum skopeo sleep sort source sqlite3 systemctl tail tar tee test touch tr
+	true ulimit umask uniq useradd wait wc xargs`)
 
 // wrappers are commands that run the command after them.
 var wrappers = []string{"sudo", "nohup", "exec", "time", "env", "nice", "watch", "setsid"}
@@ -35,6 +35,8 @@ type script struct {
 	// variables have the literal values of the script's assignments.
 	variables map[string]string
 	functions []string
+	// directories are those of the repository to which the script has changed.
+	directories []string
 	// whole says that commands are complete, and reading that only variables and functions are noted.
 	whole, reading bool
 }
@@ -182,9 +184,11 @@ func (s *script) call(call *syntax.CallExpr) {
 	_, ours := programs[name]
 	switch {
 	case ours:
-		if err := parseArguments(s.t, name, args[1:], s.whole); err != nil {
+		if err := parseArguments(name, args[1:], s.whole); err != nil {
 			s.problem(line, "%s does not take these arguments: %v", name, err)
 		}
+	case name == "cd" && len(args) > 1:
+		s.directories = append(s.directories, args[1])
 	case name == "make":
 		s.make(line, args[1:])
 	case name == "go":
@@ -234,7 +238,10 @@ func (s *script) path(line uint, arg string) {
 	if !roots.MatchString(arg) || strings.Contains(arg, unknown) || tagPattern.MatchString(arg) {
 		return
 	}
-	if found, _ := filepath.Glob(filepath.Join(root, arg)); len(found) == 0 {
-		s.problem(line, "the repository has no %s: correct the path", arg)
+	for _, directory := range append([]string{""}, s.directories...) {
+		if found, _ := filepath.Glob(filepath.Join(root, directory, arg)); len(found) > 0 {
+			return
+		}
 	}
+	s.problem(line, "the repository has no %s: correct the path", arg)
 }

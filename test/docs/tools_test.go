@@ -1,12 +1,14 @@
 package docs
 
 import (
+	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
@@ -73,20 +75,62 @@ func functionsIn(directory string) (names []string) {
 	return names
 }
 
-// curl demands that a method of ours exists.
+// curl demands that a method or page of ours exists. Addresses without a port, and RabbitMQ's API, are others'.
 func (s *script) curl(line uint, args []string) {
 	for _, arg := range args {
 		u, err := url.Parse(arg)
-		if err != nil {
+		if err != nil || u.Port() == "" || strings.HasPrefix(u.Path, "/api/") || strings.Contains(arg, unknown) {
 			continue
 		}
-		name, is := strings.CutPrefix(u.Path, "/msghandler.v1.")
-		if !is {
+		if name, is := strings.CutPrefix(u.Path, "/msghandler.v1."); is {
+			method := protoreflect.FullName("msghandler.v1." + strings.ReplaceAll(name, "/", "."))
+			if _, err := protoregistry.GlobalFiles.FindDescriptorByName(method); err != nil {
+				s.problem(line, "%s: %v: proto/msghandler/v1/msghandler.proto has the methods", arg, err)
+			}
 			continue
 		}
-		method := protoreflect.FullName("msghandler.v1." + strings.ReplaceAll(name, "/", "."))
-		if _, err := protoregistry.GlobalFiles.FindDescriptorByName(method); err != nil {
-			s.problem(line, "%s: %v: proto/msghandler/v1/msghandler.proto has the methods", arg, err)
+		request := &http.Request{Method: methodOf(args), URL: u}
+		if _, served := servedPaths().Handler(request); served == "" {
+			s.problem(line, "no program or example of ours serves %s %s", request.Method, u.Path)
 		}
 	}
 }
+
+// methodOf is the method of a call of curl.
+func methodOf(args []string) string {
+	for i, arg := range args {
+		if (arg == "-X" || arg == "--request") && i+1 < len(args) {
+			return args[i+1]
+		}
+	}
+	if slices.ContainsFunc(args, func(arg string) bool { return arg == "-d" || strings.HasPrefix(arg, "--data") }) {
+		return http.MethodPost
+	}
+	return http.MethodGet
+}
+
+var servedPattern = regexp.MustCompile(`"((?:GET|POST) /[^"]*)"`)
+
+// servedPaths are the paths that our programs and examples serve, from their sources.
+var servedPaths = sync.OnceValue(func() *http.ServeMux {
+	mux, added := http.NewServeMux(), map[string]bool{}
+	for _, pattern := range []string{
+		"internal/console/*.go", "internal/console/*/*.go", "internal/demo/orders/*.go",
+		"examples/*/*.go",
+	} {
+		files, _ := filepath.Glob(filepath.Join(root, pattern))
+		for _, file := range files {
+			if strings.HasSuffix(file, "_test.go") {
+				continue
+			}
+			source, _ := os.ReadFile(file)
+			for _, found := range servedPattern.FindAllStringSubmatch(string(source), -1) {
+				if !added[found[1]] {
+					mux.Handle(found[1], http.NotFoundHandler())
+				}
+				added[found[1]] = true
+			}
+		}
+	}
+	return mux
+})

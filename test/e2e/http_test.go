@@ -108,6 +108,6 @@ func TestHTTPPageRunsAsWritten(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		runExamples(t, s.dir, "tls", s.coordinators[0].grpc)
+		runExamples(t, s.dir, "sh test=TestHTTPPageRunsAsWritten", s.coordinators[0].grpc)
 	})
 }

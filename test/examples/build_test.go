@@ -1,3 +1,4 @@
+// Package examples builds the examples outside of the tree, and kills their processes under load.
 package examples
 
 import (

@@ -23,8 +23,8 @@ import (
 
 const (
 	clients   = 4
-	perClient = 30
-	kills     = 6
+	perClient = 20
+	kills     = 4
 	// patience bounds each wait, on a slow machine.
 	patience = 2 * time.Minute
 )
@@ -33,7 +33,8 @@ const (
 type place struct{ url, driver, dsn string }
 
 // Clients order, and repeat each request under its key until an answer is final. Meanwhile the service, the consumer
-// and the coordinator are killed, and messages are delivered twice. In the end each order has one invoice, and nothing else has.
+// and the coordinator are killed, and messages are delivered twice. In the end each order has one invoice, and nothing
+// else has.
 func TestOrdersSurviveKills(t *testing.T) {
 	t.Parallel()
 	for name, open := range map[string]func(t *testing.T) place{

@@ -10,8 +10,8 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// The quick start has fixed ports, so its session has a network of its own. Clients order; the coordinator, the consumer
-// and the service are killed twice each.
+// The quick start has fixed ports, so its session has a network of its own. Clients order; meanwhile the coordinator,
+// the consumer and the service are killed twice each.
 func TestQuickStartSurvivesKills(t *testing.T) {
 	t.Parallel()
 	const each = 20

@@ -114,7 +114,7 @@ const completeArgument = "__complete"
 // stops as on SIGTERM.
 func (p Program) Run(ctx context.Context, process Process) int {
 	helped := false
-	parser, typed, err := p.parser(kong.Writers(process.Out, process.Err), kong.Exit(func(int) { helped = true }),
+	parser, typed, err := p.Parser(kong.Writers(process.Out, process.Err), kong.Exit(func(int) { helped = true }),
 		kong.BindTo(ctx, (*context.Context)(nil)))
 	if err != nil {
 		return p.fail(process, fmt.Errorf("the command line is broken: %w", err))
@@ -138,15 +138,15 @@ func (p Program) Run(ctx context.Context, process Process) int {
 
 // Root returns the grammar, for pages that describe the program.
 func (p Program) Root() (*kong.Node, error) {
-	parser, _, err := p.parser()
+	parser, _, err := p.Parser()
 	if err != nil {
 		return nil, err
 	}
 	return parser.Model.Node, nil
 }
 
-// parser makes the parser of the grammar, and the struct that the parser fills.
-func (p Program) parser(options ...kong.Option) (*kong.Kong, any, error) {
+// Parser makes the parser of the grammar, and the struct that the parser fills.
+func (p Program) Parser(options ...kong.Option) (*kong.Kong, any, error) {
 	typed := p.Grammar()
 	parser, err := kong.New(typed, append(options, kong.Name(p.Name), kong.Description(p.Description),
 		kong.Embed(&struct {
