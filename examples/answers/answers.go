@@ -59,7 +59,7 @@ var ofKinds = []struct {
 	}},
 	{producer.ErrMarkers, notNow(5*time.Second, false)},
 	{producer.ErrClosed, notNow(time.Second, false)},
-	{producer.ErrUnavailable, unavailable},
+	{producer.ErrUnavailable, unavailable}, // or the answer in ofReasons
 	{producer.ErrNotCommitted, failed}, // the business failed, or its COMMIT, and the message is rolled back
 	{context.DeadlineExceeded, notNow(time.Second, false)},
 	{context.Canceled, notNow(time.Second, false)},
@@ -99,16 +99,25 @@ func Of(err error) Answer {
 	if err == nil {
 		return Answer{Status: http.StatusCreated, Text: "done"}
 	}
-	var failure *producer.Error
-	if errors.Is(err, producer.ErrUnavailable) && errors.As(err, &failure) {
-		if answer, has := ofReasons[failure.Reason]; has {
-			return answer
-		}
-	}
 	for _, of := range ofKinds {
-		if errors.Is(err, of.kind) {
+		switch {
+		case !errors.Is(err, of.kind):
+		case errors.Is(of.kind, producer.ErrUnavailable):
+			return ofUnavailable(err)
+		default:
 			return of.answer
 		}
 	}
 	return failed
+}
+
+// ofUnavailable refines the answer for ErrUnavailable by the reason of the coordinator.
+func ofUnavailable(err error) Answer {
+	var failure *producer.Error
+	if errors.As(err, &failure) {
+		if answer, has := ofReasons[failure.Reason]; has {
+			return answer
+		}
+	}
+	return unavailable
 }

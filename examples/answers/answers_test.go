@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"net/http"
 	"os"
 	"regexp"
 	"strconv"
@@ -52,6 +53,16 @@ func TestPageHasTheAnswersAfterSend(t *testing.T) {
 		if kinds[name[1]] == nil && name[1] != "ErrNotFound" { // ErrNotFound is of other calls
 			t.Errorf("%s of the SDK has no answer", name[1])
 		}
+	}
+}
+
+// A reason of the coordinator refines ErrUnavailable only: an error that also leaves the outcome open is answered so.
+func TestReasonHidesNoUnknownOutcome(t *testing.T) {
+	t.Parallel()
+	full := serve(t).send(t, codes.ResourceExhausted, "STORE_FULL")
+	a := answers.Of(fmt.Errorf("commit 1001: %w: %w", producer.ErrOutcomeUnknown, full))
+	if a.Status != http.StatusGatewayTimeout {
+		t.Errorf("answered %d %q, want 504", a.Status, a.Text)
 	}
 }
 
