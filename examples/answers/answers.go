@@ -60,7 +60,7 @@ var ofKinds = []struct {
 	{producer.ErrMarkers, notNow(5*time.Second, false)},
 	{producer.ErrClosed, notNow(time.Second, false)},
 	{producer.ErrUnavailable, unavailable}, // or the answer in ofReasons
-	{producer.ErrNotCommitted, failed}, // the business failed, or its COMMIT, and the message is rolled back
+	{producer.ErrNotCommitted, failed},     // the business failed, or its COMMIT, and the message is rolled back
 	{context.DeadlineExceeded, notNow(time.Second, false)},
 	{context.Canceled, notNow(time.Second, false)},
 }
