@@ -55,16 +55,18 @@ func parse(name string) (driver, dsn string, dialect sqlmarker.Dialect, err erro
 		return "", "", 0, errURL
 	}
 	switch {
-	case u.Scheme == "sqlite" && u.Opaque+u.Path != "":
+	case u.Scheme == "sqlite" && u.Opaque+u.Path != "" && u.RawQuery == "":
 		file := "file:" + url.PathEscape(u.Opaque+u.Path)
 		return "sqlite", file + "?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)", sqlmarker.SQLite, nil
 	case (u.Scheme == "postgres" || u.Scheme == "postgresql") && u.Host != "":
 		return "pgx", name, sqlmarker.PostgreSQL, nil
 	case (u.Scheme == "mariadb" || u.Scheme == "mysql") && u.Host != "":
-		config := mysql.NewConfig()
-		config.Net, config.DBName = "tcp", strings.TrimPrefix(u.Path, "/")
-		config.Addr = net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "3306"))
-		config.User = u.User.Username()
+		address := net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "3306"))
+		config, err := mysql.ParseDSN("tcp(" + address + ")/?" + u.RawQuery) // the query is the driver's, such as tls=true
+		if err != nil {
+			return "", "", 0, errURL
+		}
+		config.DBName, config.User = strings.TrimPrefix(u.Path, "/"), u.User.Username()
 		config.Passwd, _ = u.User.Password()
 		config.Timeout, config.ReadTimeout, config.WriteTimeout = 5*time.Second, time.Minute, time.Minute
 		return "mysql", config.FormatDSN(), sqlmarker.MySQL, nil

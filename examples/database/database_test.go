@@ -1,0 +1,26 @@
+package database
+
+import (
+	"testing"
+
+	"github.com/go-sql-driver/mysql"
+)
+
+// A parameter of a URL is used or refused: without its tls=true a password would go over the network in clear.
+func TestParametersAreUsedOrRefused(t *testing.T) {
+	t.Parallel()
+	_, dsn, _, err := parse("mariadb://shop:p%40ss@db.example.com/shop?tls=true")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := mysql.ParseDSN(dsn)
+	if err != nil || config.TLSConfig != "true" || config.Addr != "db.example.com:3306" ||
+		config.User != "shop" || config.Passwd != "p@ss" || config.DBName != "shop" {
+		t.Errorf("parsed as %+v: %v", config, err)
+	}
+	for _, name := range []string{"sqlite:orders.db?mode=ro", "mariadb://h/shop?timeout=soon"} {
+		if _, dsn, _, err := parse(name); err == nil {
+			t.Errorf("%s was taken as %s", name, dsn)
+		}
+	}
+}
