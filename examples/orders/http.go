@@ -30,8 +30,11 @@ func (s *service) handler(stopping context.Context) http.Handler {
 // validKey is what the id of a message may be.
 var validKey = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:~-]{0,127}$`)
 
+// validItem is an item that fits its column, in every database and character set.
+var validItem = regexp.MustCompile(`^[ -~]{1,64}$`)
+
 func (o order) valid() bool {
-	return validKey.MatchString(o.ID) && o.Item != "" && len(o.Item) <= 64 && o.Quantity > 0 && o.Quantity <= 100
+	return validKey.MatchString(o.ID) && validItem.MatchString(o.Item) && o.Quantity > 0 && o.Quantity <= 100
 }
 
 // post takes an order. Its id is the client's Idempotency-Key: a client without an answer repeats the request.
