@@ -25,7 +25,7 @@ NEWEST_TOO = $(if $(filter oldest,$(SERVERS)),$(if $(filter work,$(PACKAGES)),TE
 FUZZTIME ?= 60s
 FUZZ ?= ^Fuzz
 
-.PHONY: help build test newest acceptance databases finished faults soak defects screenshots lists fuzz house model docs lint generate fresh bench profiles tidy version proxy release test-release test-packages walk demo tools clean
+.PHONY: help build test newest acceptance databases finished faults soak defects chart screenshots lists fuzz house model docs lint generate fresh bench compare profiles tidy version proxy release test-release test-packages walk demo tools clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -80,6 +80,10 @@ defects: ## Show that fault rows find known defects of coordinators (DEFECT=no_t
 	scripts/install-test-servers.sh
 	go test ./test/faults -count=1 -v -timeout 60m -run 'TestDefects/^$(DEFECT)' -every
 
+UPDATE ?=
+chart: ## Render the Helm chart by helm's own library and check each object (UPDATE=-update writes the renderings anew)
+	cd test/deploy/kubernetes && GOWORK=off go test -count=1 ./chart $(UPDATE)
+
 screenshots: ## Take the pictures of the console in docs/img
 	scripts/install-test-servers.sh
 	mkdir -p docs/img
@@ -119,6 +123,11 @@ bench: ## Measure a coordinator next to what Redis, RabbitMQ and gRPC allow (BEN
 	scripts/install-test-servers.sh
 	go test ./test/bench -run '^$$' -bench '$(BENCH)' -benchtime 1x -timeout 60m
 
+COMPARE ?=
+compare: ## Measure River, Watermill and msghandler on the same servers (about 40 minutes; COMPARE='-only half,river -rounds 1')
+	scripts/install-test-servers.sh
+	cd test/compare && go test -run '^$$' -bench . -benchtime 1x -timeout 120m -v -args $(COMPARE)
+
 profiles: ## Profile a coordinator under full load, and draw flame graphs of it in docs/img
 	scripts/install-test-servers.sh
 	go test ./test/bench -run '^$$' -bench Full -benchtime 1x -timeout 20m -args -seconds 15 -profiles $(CURDIR)/.cache/profiles
@@ -154,8 +163,10 @@ docs: $(BIN)/hugo .cache/site/node_modules ## Build the site of the documentatio
 ASKED = $(if $(findstring command line,$(origin VERSION)),$(VERSION))
 MODULES = @GOWORK=off go -C internal/release run ./cmd/modules
 
-version: ## Write the version of the next release into all go.mod files and the changelog (VERSION=v0.2.0)
+version: ## Write the version of the next release into all go.mod files, the changelog and the chart (VERSION=v0.2.0)
 	$(MODULES) set '$(ASKED)'
+	sed -i -e 's/^version: .*/version: $(ASKED:v%=%)/' -e 's/^appVersion: .*/appVersion: "$(ASKED:v%=%)"/' deploy/helm/msghandler/Chart.yaml
+	$(MAKE) --no-print-directory chart UPDATE=-update
 
 proxy: ## Write all Go modules of this checkout into dist/proxy, a GOPROXY (VERSION=v0.1.0)
 	$(MODULES) proxy $(CURDIR)/dist/proxy $(ASKED)

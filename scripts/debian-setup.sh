@@ -60,7 +60,7 @@ start_redis() {
   must_be_free REDIS_PORT "$REDIS_PORT"
   mkdir -p "$DIR/redis"
   launch redis redis-server --port "$REDIS_PORT" --bind 127.0.0.1 --dir "$DIR/redis" --save "" \
-    --appendonly yes --appendfsync everysec --maxmemory-policy noeviction
+    --appendonly yes --appendfsync always --maxmemory-policy noeviction
   wait_for redis "$REDIS_PORT"
 }
 
@@ -192,6 +192,7 @@ start() {
     echo "Its payment:  curl -X POST http://127.0.0.1:$ORDERS_PORT/orders/1001/payment   (within 15 minutes)"
     echo "Its shipment: tail $DIR/consumer-demo.log"
     echo "Messages:     bin/msghandler stats --server 127.0.0.1:$GRPC_PORT --tls-ca $DIR/tls/ca.pem --token-file $DIR/admin.token"
+    echo "Is all well?  bin/msghandler doctor --config $DIR/msghandler.yaml --tls-ca $DIR/tls/ca.pem --token-file $DIR/admin.token"
     echo "Console:      http://127.0.0.1:$HTTP_PORT (log in with the token in $DIR/admin.token)"
   fi
   echo "RabbitMQ:     http://127.0.0.1:$MANAGEMENT_PORT (guest, guest)"

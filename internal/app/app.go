@@ -17,6 +17,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"google.golang.org/grpc/credentials"
 
@@ -57,7 +58,9 @@ type App struct {
 	reloader reloader
 	version  string
 	instance string
-	logger   *slog.Logger
+	// startedAt is when New was called.
+	startedAt time.Time
+	logger    *slog.Logger
 
 	apiListener, consoleListener net.Listener
 	// share is how many connections each listener may have.
@@ -96,6 +99,8 @@ type App struct {
 	queues atomic.Pointer[queueDepths]
 	// otherRefusals are the latest refusals of the other coordinators.
 	otherRefusals atomic.Pointer[[]peerstats.Refusal]
+	// others are the other coordinators on the same Redis.
+	others others
 	// runs knows which coordinators ended without a clean stop.
 	runs runs
 	// life ends when the coordinator is to stop; end ends life.
@@ -122,12 +127,13 @@ type SettingsError struct{ error }
 // parts; an App without Run must be stopped.
 func New(ctx context.Context, settings config.Config, deps Deps) (*App, error) {
 	a := &App{
-		settings: settings,
-		version:  cmp.Or(deps.Version, "(devel)"),
-		instance: newInstance(),
-		metrics:  console.NewMetrics(),
-		failed:   make(chan error, 1),
-		ended:    make(chan struct{}),
+		settings:  settings,
+		version:   cmp.Or(deps.Version, "(devel)"),
+		instance:  newInstance(),
+		startedAt: time.Now(),
+		metrics:   console.NewMetrics(),
+		failed:    make(chan error, 1),
+		ended:     make(chan struct{}),
 	}
 	a.life, a.end = context.WithCancel(context.Background())
 	a.logger = cmp.Or(deps.Logger, slog.Default()).With("instance", a.instance)

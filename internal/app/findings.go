@@ -44,6 +44,7 @@ func (a *App) findings(now time.Time) []*msghandlerv1.Finding {
 	f.access(&a.settings)
 	f.refusals(a.allRefusals(), now)
 	f.reload(&a.reloader)
+	f.fleet(a.coordinators(now), now)
 	f.ends(a.runs.since(now.Add(-redisstore.RunMemory)), now)
 	f.queues(a.settings.Events, a.queues.Load())
 	slices.SortStableFunc(f, func(a, b *msghandlerv1.Finding) int {

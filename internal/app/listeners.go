@@ -100,8 +100,9 @@ func (a *App) openConsole(visitors login.Config, notice string) {
 		Notice:   notice,
 		Refused:  a.recordConsoleRefusal,
 
-		HideBodies: !a.settings.HTTP.Bodies,
-		Findings:   func() []*msghandlerv1.Finding { return a.findings(time.Now()) },
+		HideBodies:   !a.settings.HTTP.Bodies,
+		Findings:     func() []*msghandlerv1.Finding { return a.findings(time.Now()) },
+		Coordinators: a.fleetStats,
 		Owners: func(ctx context.Context) (halfmsg.Owners, error) {
 			if store := a.store.Load(); store != nil {
 				return store.Owners(ctx)

@@ -252,6 +252,8 @@ func (a *App) openServer(
 		RefusedUnread:  a.metrics.RequestRefused,
 		RefusedHTTP:    a.metrics.HTTPRefused,
 		Findings:       a.allFindings,
+		Coordinators:   a.fleetStats,
+		Configuration:  a.configuration,
 		Brokers:        a.settings.BrokerNames(),
 		BrokerStats:    brokerStats,
 		Interceptors:   a.interceptors(),

@@ -104,7 +104,7 @@ func toShare(refusals []peerstats.Refusal, now time.Time) string {
 }
 
 // fromShared reads the text of another coordinator. An unreadable text of a later version is skipped.
-func fromShared(of redisstore.SharedRefusals, now time.Time) (refusals []peerstats.Refusal) {
+func fromShared(of redisstore.Shared, now time.Time) (refusals []peerstats.Refusal) {
 	var shared []sharedRefusal
 	if json.Unmarshal([]byte(of.Text), &shared) != nil {
 		return nil

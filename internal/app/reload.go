@@ -39,6 +39,13 @@ type reloader struct {
 // config is the configuration of now.
 func (r *reloader) config() *config.Config { return r.using.Load() }
 
+// current is the configuration of now with its sources; nil where there is none.
+func (r *reloader) current() *config.Current {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.source
+}
+
 // state names the keys that wait for a restart. The error is why the last reading was not used.
 func (r *reloader) state() (pending []string, failed error) {
 	r.mu.Lock()

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -110,7 +111,7 @@ func (a *App) noteCleanStop(ctx context.Context, store *redisstore.Store) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, noteTimeout)
 	defer cancel()
-	if err := store.NoteCleanStop(ctx); err != nil {
+	if err := errors.Join(store.NoteCleanStop(ctx), a.shareSelf(ctx, store, true)); err != nil {
 		a.logger.Warn("Redis does not answer; the others will say that this coordinator ended without a clean stop",
 			"error", err)
 	}

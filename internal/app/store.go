@@ -40,6 +40,9 @@ func (a *App) openStore(ctx context.Context) (*redisstore.Store, error) {
 	a.store.Store(store)
 	a.checks.set(checkRedis, store.Ping)
 	// A coordinator says which layout it uses before the others see it count.
+	if err := a.watchFleet(ctx, store); err != nil {
+		return nil, err
+	}
 	if err := a.watchRuns(ctx, store); err != nil {
 		return nil, err
 	}

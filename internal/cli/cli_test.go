@@ -38,7 +38,10 @@ type coordinator struct {
 	records  []*msghandlerv1.MessageRecord
 	requests []string
 	findings []*msghandlerv1.Finding
-	audited  []*msghandlerv1.AuditRecord
+	fleet    []*msghandlerv1.Coordinator
+	// configuration is the answer of GetConfiguration.
+	configuration *msghandlerv1.GetConfigurationResponse
+	audited       []*msghandlerv1.AuditRecord
 }
 
 func startCoordinator(t *testing.T) *coordinator {
@@ -139,7 +142,7 @@ func (c *coordinator) ListMessages(
 }
 
 func (c *coordinator) GetStats(context.Context, *msghandlerv1.GetStatsRequest) (*msghandlerv1.GetStatsResponse, error) {
-	return &msghandlerv1.GetStatsResponse{Findings: c.findings, States: []*msghandlerv1.StateStats{
+	return &msghandlerv1.GetStatsResponse{Coordinators: c.fleet, Findings: c.findings, States: []*msghandlerv1.StateStats{
 		{
 			State: msghandlerv1.State_STATE_PENDING, Count: 1, OldestCreateTime: timestamppb.New(time.Now().Add(-3 * time.Hour)),
 			FirstDueTime: timestamppb.New(time.Now().Add(2*time.Minute + 30*time.Second)),

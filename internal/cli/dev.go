@@ -221,11 +221,15 @@ func (c *devCommand) banner(settings config.Config) string {
 		fmt.Fprintf(table, "  %s\t%s\tfor %s\n", part.name, value, part.use)
 	}
 	_ = table.Flush() // a strings.Builder takes everything
-	server := ""
+	server, servers := "", ""
 	if c.GRPCPort != 9090 {
 		server = " --server=" + settings.GRPC.Addr
 	}
+	if c.RedisPort != 6379 || c.AMQPPort != 5672 {
+		servers = " --redis.url=" + settings.Redis.URL + " --amqp.url=" + settings.AMQP.URLs[0]
+	}
 	fmt.Fprintf(&b, "\nProducers are called back at %s (callbacks.allow).\n", strings.Join(settings.Callbacks.Allow, ", "))
-	fmt.Fprintf(&b, "Next, in another terminal: msghandler tail%s\nCtrl-C ends dev.\n\n", server)
+	fmt.Fprintf(&b, "Next, in another terminal: msghandler tail%s\n", server)
+	fmt.Fprintf(&b, "Is all well?               msghandler doctor%s%s\nCtrl-C ends dev.\n\n", server, servers)
 	return b.String()
 }

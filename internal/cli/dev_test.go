@@ -69,6 +69,33 @@ func startDev(t *testing.T, args ...string) *dev {
 	return d
 }
 
+// doctorOf runs the command that the banner names, without anything else.
+func (d *dev) doctorOf(t *testing.T) (said string, status int) {
+	t.Helper()
+	_, line, found := strings.Cut(d.out.String(), "msghandler doctor ")
+	if !found {
+		t.Fatalf("the banner names no doctor:\n%s", d.out)
+	}
+	line, _, _ = strings.Cut(line, "\n")
+	doctor := exec.Command(build(t), append([]string{"doctor"}, strings.Fields(line)...)...)
+	doctor.Env = []string{"PATH=" + os.Getenv("PATH")}
+	out, _ := doctor.CombinedOutput() // the status is judged by the test
+	return string(out), doctor.ProcessState.ExitCode()
+}
+
+// The first doctor of a newcomer finds nothing, and says that nothing is durable.
+func TestDoctorFindsNothingAtDev(t *testing.T) {
+	t.Parallel()
+	said, status := startDev(t).doctorOf(t)
+	if status != 0 || strings.Contains(said, "name: ") || strings.Count(said, "OK ") != 5 {
+		t.Errorf("exit status %d:\n%s", status, said)
+	}
+	if !strings.Contains(said, "nothing in it is durable") ||
+		!strings.Contains(said, "the defaults of callbacks.allow are examined") {
+		t.Errorf("it hides what dev does not do:\n%s", said)
+	}
+}
+
 // bind declares an exchange and a queue with a connection of its own, and returns the deliveries.
 func (d *dev) bind(t *testing.T, exchange, key, queue string) <-chan amqp.Delivery {
 	t.Helper()

@@ -70,7 +70,8 @@ func (c *statsCommand) once(ctx context.Context, s *commandline.Session, a *admi
 	}
 	document := map[string]any{
 		"states": states, "brokers": newBrokerStats(response.GetBrokers()),
-		"findings": coordinatorFindings(response.GetFindings()),
+		"findings":     coordinatorFindings(response.GetFindings()),
+		"coordinators": newCoordinators(response.GetCoordinators()),
 	}
 	err = s.PrintDocument(c.Output, document, func() [][]string { return statsRows(response.GetStates(), time.Now()) })
 	if err != nil || c.Output != commandline.OutputTable {
@@ -79,6 +80,12 @@ func (c *statsCommand) once(ctx context.Context, s *commandline.Session, a *admi
 	if len(response.GetBrokers()) > 1 {
 		fmt.Fprintln(s.Out)
 		if err := s.PrintTable(brokerRows(response.GetBrokers())); err != nil {
+			return err
+		}
+	}
+	if len(response.GetCoordinators()) > 0 {
+		fmt.Fprintln(s.Out)
+		if err := s.PrintTable(coordinatorRows(response.GetCoordinators(), time.Now())); err != nil {
 			return err
 		}
 	}

@@ -30,6 +30,8 @@ type Config struct {
 	Checks []Check
 	// Stats counts the messages, called at most once each statsInterval. Required.
 	Stats func(ctx context.Context) ([]halfmsg.Stat, error)
+	// Coordinators lists the coordinators on the same Redis. Default: none.
+	Coordinators func() []*msghandlerv1.Coordinator
 	// Owners lists the lease holders, called as seldom as Stats. Default: none.
 	Owners func(ctx context.Context) (halfmsg.Owners, error)
 	// Admin returns the admin API for a caller at an address, or nil while the API is not open. Default: always nil.
@@ -90,6 +92,9 @@ type Console struct {
 // New returns a console; Serve starts serving.
 func New(config Config) *Console {
 	config.Logger = cmp.Or(config.Logger, slog.Default())
+	if config.Coordinators == nil {
+		config.Coordinators = func() []*msghandlerv1.Coordinator { return nil }
+	}
 	if config.Owners == nil {
 		config.Owners = func(context.Context) (halfmsg.Owners, error) { return halfmsg.Owners{}, nil }
 	}
@@ -109,7 +114,8 @@ func New(config Config) *Console {
 		Instance: config.Instance, Version: config.Version, ReadOnly: config.ReadOnly, HideBodies: config.HideBodies,
 		Notice: config.Notice, LogsIn: c.gate.LogsIn(), Refused: config.Refused, Admin: config.Admin,
 		Check: func(ctx context.Context) []pages.Checked { return c.check(ctx).Checks },
-		Stats: c.stats.get, Owners: owners.get, Overdue: config.Metrics.overdueFor, Peers: config.Metrics.peers,
+		Stats: c.stats.get, Owners: owners.get, Coordinators: config.Coordinators,
+		Overdue: config.Metrics.overdueFor, Peers: config.Metrics.peers,
 		Ring: &c.ring, Findings: config.Findings, Logger: config.Logger,
 	})
 	c.server = &http.Server{

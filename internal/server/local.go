@@ -58,6 +58,13 @@ func (l *localOperators) ListAudit(
 	return callLocally(ctx, l, msghandlerv1.AdminService_ListAudit_FullMethodName, r, l.operators.ListAudit)
 }
 
+// GetConfiguration implements AdminService.
+func (l *localOperators) GetConfiguration(
+	ctx context.Context, r *msghandlerv1.GetConfigurationRequest,
+) (*msghandlerv1.GetConfigurationResponse, error) {
+	return callLocally(ctx, l, msghandlerv1.AdminService_GetConfiguration_FullMethodName, r, l.operators.GetConfiguration)
+}
+
 // TailMessages implements AdminService.
 func (l *localOperators) TailMessages(
 	r *msghandlerv1.TailMessagesRequest, stream grpc.ServerStreamingServer[msghandlerv1.TailMessagesResponse],

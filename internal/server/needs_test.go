@@ -191,6 +191,10 @@ func TestCallsInTheProcessNeedRoles(t *testing.T) {
 				_, err := local.GetStats(ctx, &msghandlerv1.GetStatsRequest{})
 				return err
 			},
+			"GetConfiguration": func() error {
+				_, err := local.GetConfiguration(ctx, &msghandlerv1.GetConfigurationRequest{})
+				return err
+			},
 			"RetryMessages": func() error {
 				_, err := local.RetryMessages(ctx, &msghandlerv1.RetryMessagesRequest{})
 				return err

@@ -103,6 +103,7 @@ func (o *operators) GetStats(
 	}
 	response := &msghandlerv1.GetStatsResponse{
 		Findings: o.server.config.Findings(ctx), Brokers: o.server.config.BrokerStats(),
+		Coordinators: o.server.config.Coordinators(),
 	}
 	for _, stat := range stats {
 		response.States = append(response.States, &msghandlerv1.StateStats{
@@ -111,6 +112,13 @@ func (o *operators) GetStats(
 		})
 	}
 	return response, nil
+}
+
+// GetConfiguration implements AdminService.
+func (o *operators) GetConfiguration(
+	context.Context, *msghandlerv1.GetConfigurationRequest,
+) (*msghandlerv1.GetConfigurationResponse, error) {
+	return o.server.config.Configuration(), nil
 }
 
 // withStoreTimeout bounds one call to the store from within a handler.

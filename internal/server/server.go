@@ -72,6 +72,10 @@ type Config struct {
 	Brokers []string
 	// BrokerStats tells how the brokers do, for AdminService. May be nil.
 	BrokerStats func() []*msghandlerv1.BrokerStats
+	// Coordinators tells of the coordinators on the same Redis, for AdminService. May be nil.
+	Coordinators func() []*msghandlerv1.Coordinator
+	// Configuration is the answer of GetConfiguration. May be nil.
+	Configuration func() *msghandlerv1.GetConfigurationResponse
 	// Findings lists the problems to act on, the worst first, for AdminService. May be nil.
 	Findings func(ctx context.Context) []*msghandlerv1.Finding
 
@@ -232,6 +236,12 @@ func (c Config) withHooks() Config {
 	}
 	if c.BrokerStats == nil {
 		c.BrokerStats = func() []*msghandlerv1.BrokerStats { return nil }
+	}
+	if c.Coordinators == nil {
+		c.Coordinators = func() []*msghandlerv1.Coordinator { return nil }
+	}
+	if c.Configuration == nil {
+		c.Configuration = func() *msghandlerv1.GetConfigurationResponse { return &msghandlerv1.GetConfigurationResponse{} }
 	}
 	if c.Findings == nil {
 		c.Findings = func(context.Context) []*msghandlerv1.Finding { return nil }

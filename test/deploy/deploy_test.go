@@ -2,6 +2,7 @@
 package deploy
 
 import (
+	"fmt"
 	"maps"
 	"os"
 	"os/exec"
@@ -9,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"go.yaml.in/yaml/v3"
@@ -126,11 +128,45 @@ func TestComposeServicesMatchEachOther(t *testing.T) {
 		}
 	}
 	redis := strings.Join(services["redis"].Command, " ")
-	for _, needed := range []string{"--appendonly yes", "--maxmemory-policy noeviction"} {
+	for _, needed := range []string{"--appendonly yes", "--appendfsync always", "--maxmemory-policy noeviction"} {
 		if !strings.Contains(redis, needed) {
 			t.Errorf("redis runs without %s, which the promises need", needed)
 		}
 	}
+}
+
+func TestMain(m *testing.M) { os.Exit(runAll(m)) }
+
+// runAll removes the programs in the end.
+func runAll(m *testing.M) int {
+	defer func() { _ = os.RemoveAll(programs) }()
+	return m.Run()
+}
+
+// programs is the directory of the built programs, once they are built.
+var programs string
+
+var build = sync.OnceValues(func() (string, error) {
+	var err error
+	if programs, err = os.MkdirTemp("", "msghandler-deploy-"); err != nil {
+		return "", err
+	}
+	cmd := exec.Command("go", "build", "-ldflags=-s -w", "-o", programs+string(filepath.Separator), "./cmd/...")
+	cmd.Dir = root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%w\n%s", err, out)
+	}
+	return programs, nil
+})
+
+// binaries is a directory with all programs, built once.
+func binaries(t *testing.T) string {
+	t.Helper()
+	bin, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bin
 }
 
 // The image's programs and the flags that Compose and the script give them exist.
@@ -138,12 +174,7 @@ func TestProgramsAndFlagsExist(t *testing.T) {
 	t.Parallel()
 	services, _ := compose(t)
 	docker := read(t, "Dockerfile")
-	bin := t.TempDir()
-	build := exec.Command("go", "build", "-o", bin+string(filepath.Separator), "./cmd/...")
-	build.Dir = root
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	bin := binaries(t)
 	commands := map[string]string{
 		"producer-demo": strings.Join(services["producer-demo"].Command, " "),
 		"consumer-demo": strings.Join(services["consumer-demo"].Command, " "),

@@ -39,7 +39,7 @@ const ours = "github.com/msghandler/msghandler"
 // version only once, and libraries of others then come from the cache of this machine.
 func build(dir string) error {
 	proxy, modules := filepath.Join(dir, "proxy"), filepath.Join(dir, "modules")
-	if err := command("../../internal/release", "go", "run", "./cmd/modules", "proxy", proxy); err != nil {
+	if err := goOutside("../../internal/release", "run", "./cmd/modules", "proxy", proxy); err != nil {
 		return err
 	}
 	zips, err := find(proxy, "*", "@v", "*.zip")
@@ -55,7 +55,7 @@ func build(dir string) error {
 	if err != nil {
 		return err
 	}
-	edit := []string{"go", "mod", "edit"}
+	edit := []string{"mod", "edit"}
 	copied := ""
 	for _, module := range unpacked {
 		path, _, _ := strings.Cut(strings.TrimPrefix(module, modules+"/"), "@")
@@ -64,13 +64,16 @@ func build(dir string) error {
 			copied = module
 		}
 	}
-	if err := command(copied, edit...); err != nil {
+	if copied == "" {
+		return fmt.Errorf("the proxy has no examples among %q", unpacked)
+	}
+	if err := goOutside(copied, edit...); err != nil {
 		return err
 	}
-	if err := command(copied, "go", "build", "-ldflags=-s -w", "-o", binaries+"/", "./..."); err != nil {
+	if err := goOutside(copied, "build", "-ldflags=-s -w", "-o", binaries+"/", "./..."); err != nil {
 		return err
 	}
-	return command("../..", "go", "build", "-ldflags=-s -w", "-o", binaries+"/", "./cmd/msghandler")
+	return goIn("../..", nil, "build", "-ldflags=-s -w", "-o", binaries+"/", "./cmd/msghandler")
 }
 
 // find finds files of our modules, which are in two directories.
@@ -93,13 +96,15 @@ func unpack(dir, name string) error {
 	return os.CopyFS(dir, r)
 }
 
-// command runs a command of the go tool, outside of the workspace where the directory is outside of the tree.
-func command(dir string, args ...string) error {
-	cmd := exec.Command(args[0], args[1:]...)
+// goOutside runs the go command for a module that is not in the workspace.
+func goOutside(dir string, args ...string) error { return goIn(dir, []string{"GOWORK=off"}, args...) }
+
+func goIn(dir string, env []string, args ...string) error {
+	cmd := exec.Command("go", args...)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "GOWORK=off")
+	cmd.Env = append(os.Environ(), env...)
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("%s in %s: %w\n%s", strings.Join(args, " "), dir, err, out)
+		return fmt.Errorf("go %s in %s: %w\n%s", strings.Join(args, " "), dir, err, out)
 	}
 	return nil
 }

@@ -39,7 +39,7 @@ var rooms = []struct {
 		[]string{
 			"internal/ground/backoff", "internal/ground/build", "internal/ground/deadletter", "internal/ground/event",
 			"internal/ground/files", "internal/ground/lifecycle", "internal/ground/logtext", "internal/ground/typedname",
-			"internal/ground/versions", "internal/loglimit", "internal/pacing",
+			"internal/fleet", "internal/ground/versions", "internal/loglimit", "internal/pacing",
 		},
 		nil,
 		"these are the lowest rooms",
@@ -182,7 +182,7 @@ var rooms = []struct {
 	{
 		[]string{"internal/app/..."},
 		slices.Concat(ground, middle, loops, []string{
-			"internal/access/...", "internal/delivery", "internal/attend", "internal/server/policy",
+			"internal/access/...", "internal/delivery", "internal/attend", "internal/fleet", "internal/server/policy",
 		}),
 		"app puts the coordinator together; who uses the coordinator is above it",
 	},
@@ -378,6 +378,8 @@ var libraries = []struct {
 		[]string{"internal/app/tracing"},
 		"spans are made where the parts are joined; no part knows of them",
 	},
+	{"github.com/riverqueue", nil, "test/compare measures River, and nothing else uses it"},
+	{"github.com/ThreeDotsLabs", nil, "test/compare measures Watermill, and nothing else uses it"},
 	{
 		"go.yaml.in/yaml",
 		[]string{"internal/config/...", "internal/cli/commandline"},

@@ -64,7 +64,10 @@ var reserved = []struct {
 	{
 		"os",
 		[]string{"Exit"},
-		[]string{"cmd/...", "examples/...", "test/withservers", "test/servers", "test/bench", "test/bench/profiled"},
+		[]string{
+			"cmd/...", "examples/...", "test/withservers", "test/servers", "test/bench", "test/bench/profiled",
+			"test/compare/service",
+		},
 		"only a main ends the process: everywhere else it would jump over what must be closed",
 	},
 	{

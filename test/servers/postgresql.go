@@ -39,6 +39,25 @@ func PrivatePostgreSQL(t testing.TB) *Database {
 	return private(t, postgreSQL)
 }
 
+// DurablePostgreSQL starts a server of the test's own that syncs each commit to the disk, as services have it. settings
+// are such as "max_wal_size=4GB".
+func DurablePostgreSQL(t testing.TB, settings ...string) *Database {
+	t.Helper()
+	needPostgreSQL(t)
+	durable := *postgreSQL
+	durable.launch = func(dir string, port int) (*process, error) {
+		p, err := launchPostgreSQL(dir, port)
+		if err != nil {
+			return nil, err
+		}
+		for _, setting := range append([]string{"fsync=on"}, settings...) {
+			p.args = append(p.args, "-c", setting) // the last value of a setting counts
+		}
+		return p, nil
+	}
+	return private(t, &durable)
+}
+
 func needPostgreSQL(t testing.TB) {
 	t.Helper()
 	if postgreSQLTool("initdb") == "" {

@@ -105,6 +105,9 @@ func (s *SQLServer) Start(t testing.TB) {
 	}
 }
 
+// Pid is the server's process id; 0 while the server does not run.
+func (s *SQLServer) Pid() int { return s.proc.number() }
+
 // close stops the server and removes its files.
 func (s *SQLServer) close() {
 	_ = s.proc.end(s.kind.halt)

@@ -26,7 +26,8 @@ var guesses = map[string]struct{ key, area string }{
 }
 
 // ofDefaults notes which sections are defaults, and turns troubles that depend on the sections into warnings: perhaps
-// no coordinator has this configuration.
+// no coordinator has this configuration. Where a coordinator serves, and the servers at the defaults are well, the
+// defaults are most likely the coordinator's.
 func (e *Examination) ofDefaults(sections []string, found []Finding) []Finding {
 	var keys []string
 	for _, section := range sections {
@@ -45,14 +46,35 @@ func (e *Examination) ofDefaults(sections []string, found []Finding) []Finding {
 	if len(keys) == 0 {
 		return found
 	}
+	examined := "the defaults of " + strings.Join(keys, ", ") + " are examined"
+	if well(found, areaRedis, areaBroker, areaCoordinator) {
+		for i := range found {
+			if f := &found[i]; f.Area == areaSettings && f.Severity == OK {
+				f.What += "; " + examined
+			}
+		}
+		return found
+	}
 	r := report{area: areaSettings}
 	r.warn(
 		"configuration-defaults",
-		"no configuration was given: the defaults of "+strings.Join(keys, ", ")+" are examined",
+		"no configuration was given: "+examined,
 		"a coordinator with a configuration of its own may be well, or in trouble, where this says otherwise",
 		"give the configuration of the coordinator: --config FILE, its environment, or flags such as --redis.url",
 	)
 	return append(r.all, found...)
+}
+
+// well says whether all areas were examined and have no warning.
+func well(found []Finding, areas ...string) bool {
+	for _, area := range areas {
+		of := func(f Finding) bool { return f.Area == area }
+		if !slices.ContainsFunc(found, of) ||
+			slices.ContainsFunc(found, func(f Finding) bool { return of(f) && f.Severity > Note }) {
+			return false
+		}
+	}
+	return true
 }
 
 // open allows every target if callbacks.allow is not configured: the operator typed the target.

@@ -32,7 +32,7 @@ func TestTroubleOfDefaultsIsAWarning(t *testing.T) {
 		return names
 	}
 	found := examineDefaults(t, doctor.Sections()...)
-	want := []string{"callbacks-closed", "configuration-defaults", "coordinator-away", "rabbitmq-away", "redis-away"}
+	want := []string{"configuration-defaults", "coordinator-away", "rabbitmq-away", "redis-away"}
 	if names := complaints(t, found); !slices.Equal(names, want) || len(troubles(found)) > 0 {
 		t.Errorf("of defaults it finds %q, and as trouble %q", names, troubles(found))
 	}
@@ -46,6 +46,26 @@ func TestTroubleOfDefaultsIsAWarning(t *testing.T) {
 	want = []string{"rabbitmq-away", "redis-away"}
 	if got := troubles(examineDefaults(t)); !slices.Equal(got, want) {
 		t.Errorf("of a configuration that was given it finds as trouble %q", got)
+	}
+}
+
+// Defaults that lead to a coordinator and servers that are well are most likely the coordinator's own.
+func TestHealthyDefaultsAreNoFinding(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, servers.RabbitMQ(t).URL)
+	s.e.Defaults = doctor.Sections()
+	found := doctor.Examine(t.Context(), s.e)
+	if names := complaints(t, found); len(names) > 0 {
+		t.Errorf("found %q", names)
+	}
+	examined := "the defaults of callbacks.allow, redis.url, amqp.url are examined"
+	if first := found[0].What; !strings.HasSuffix(first, examined) {
+		t.Errorf("it does not say what was examined: %s", first)
+	}
+	s.redis.CLI("CONFIG", "SET", "appendfsync", "everysec")
+	want := []string{"configuration-defaults", "redis-unsynced"}
+	if names := complaints(t, doctor.Examine(t.Context(), s.e)); !slices.Equal(names, want) {
+		t.Errorf("of a Redis that is not well it finds %q", names)
 	}
 }
 

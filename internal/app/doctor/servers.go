@@ -12,6 +12,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/app/brokers"
 	"github.com/msghandler/msghandler/internal/config"
+	"github.com/msghandler/msghandler/internal/embedded/amqpbroker"
 	"github.com/msghandler/msghandler/internal/ground/address"
 	"github.com/msghandler/msghandler/internal/ground/backoff"
 	"github.com/msghandler/msghandler/internal/ground/versions"
@@ -139,7 +140,11 @@ func (r *report) rabbitMQ(ctx context.Context, urls []string, deadLetters, urlKe
 		r.warn("dead-letter-exchange", fmt.Sprintf("%s %s: %v", deadKey, name, health.Exchanges[name]),
 			"dead messages are kept and shown, but not copied", "declare the exchange, or give the user permission to it")
 	}
-	return r.orOK(health.Server + " at " + health.Host + " takes messages")
+	takes := health.Server + " at " + health.Host + " takes messages"
+	if strings.HasPrefix(health.Server, amqpbroker.Product) {
+		takes += "; it is that of msghandler dev, and nothing in it is durable"
+	}
+	return r.orOK(takes)
 }
 
 // broker reports why a reachable broker accepts no messages.

@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,7 +20,7 @@ const shortRetention = time.Minute
 // examineSettings looks for settings that are valid and rarely intended. An invalid setting already fails the load.
 func examineSettings(_ context.Context, e Examination) []Finding {
 	r := report{area: areaSettings}
-	r.callbackSettings(e.Settings.Callbacks)
+	r.callbackSettings(e.Settings.Callbacks, slices.Contains(e.Defaults, sectionCallbacks))
 	if plain := e.Settings.TokensInPlain(); len(plain) > 0 {
 		r.warn("callbacks-token-plain", "without encryption tokens are shown that "+strings.Join(plain, ", ")+" names",
 			"who listens on the way can learn them, and roll back transactions that are running",
@@ -87,8 +88,10 @@ func (r *report) descriptors(limit, connections int) {
 	}
 }
 
-func (r *report) callbackSettings(settings config.Callbacks) {
-	if len(settings.Allow) == 0 {
+// callbackSettings looks at who may be called. Without any key of callbacks, all producers attend, as the SDK does by
+// default; with some, the one that allows targets was forgotten.
+func (r *report) callbackSettings(settings config.Callbacks, none bool) {
+	if len(settings.Allow) == 0 && !none {
 		r.warn("callbacks-closed", "callbacks.allow is empty",
 			"no callback target is allowed, so half messages are accepted only of producers that attend",
 			"set it to where your other producers serve, such as *.orders.svc:9000")

@@ -2,10 +2,12 @@ package pages
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/msghandler/msghandler/internal/console/history"
@@ -24,8 +26,10 @@ type overviewData struct {
 	Exchanges []exchangeLine
 	Checks    []Checked
 	Findings  []*msghandlerv1.Finding
-	Owners    halfmsg.Owners
-	Since     time.Time
+	// Held is how many messages have a lease, Coordinators who works and who is missing.
+	Held         int64
+	Coordinators []coordinatorLine
+	Since        time.Time
 	// Rejected is the number of rejected calls in the last sample.
 	Rejected int64
 }
@@ -70,6 +74,47 @@ type exchangeLine struct {
 	Down bool
 }
 
+// coordinatorLine is a coordinator that runs or is missing, and a former one that still has leases.
+type coordinatorLine struct {
+	Instance, Version, State string
+	Self                     bool
+	StartedAt, SeenAt        time.Time
+	Restarts                 int64
+	Leases                   int
+	LeaseUntil               time.Time
+}
+
+// coordinatorLines joins the coordinators with the leases they hold.
+func coordinatorLines(all []*msghandlerv1.Coordinator, owners halfmsg.Owners) (lines []coordinatorLine) {
+	holders := map[string]halfmsg.Owner{}
+	for _, owner := range owners.All {
+		holders[owner.Instance] = owner
+	}
+	for _, c := range all {
+		held := holders[c.GetInstance()]
+		stopped := c.GetState() == msghandlerv1.CoordinatorState_COORDINATOR_STATE_STOPPED
+		if stopped && held.Leases == 0 {
+			continue
+		}
+		delete(holders, c.GetInstance())
+		lines = append(lines, coordinatorLine{
+			Instance: c.GetInstance(), Version: c.GetVersion(), State: stateOfCoordinator(c.GetState()), Self: c.GetSelf(),
+			StartedAt: c.GetStartTime().AsTime(), SeenAt: c.GetSeenTime().AsTime(), Restarts: c.GetRestarts(),
+			Leases: held.Leases, LeaseUntil: held.Until,
+		})
+	}
+	for _, instance := range slices.Sorted(maps.Keys(holders)) {
+		lines = append(lines, coordinatorLine{
+			Instance: instance, State: "unknown", Leases: holders[instance].Leases, LeaseUntil: holders[instance].Until,
+		})
+	}
+	return lines
+}
+
+func stateOfCoordinator(s msghandlerv1.CoordinatorState) string {
+	return strings.ToLower(strings.TrimPrefix(s.String(), "COORDINATOR_STATE_"))
+}
+
 // described names the exchange, and its broker unless that is the default broker.
 func (e exchangeLine) described() string {
 	if e.Broker == "" {
@@ -91,7 +136,8 @@ func (p *Pages) overview(r *http.Request) answer {
 	now := time.Now()
 	data := overviewData{Checks: p.config.Check(r.Context()), Findings: p.config.Findings()}
 	stats, err := p.config.Stats(r.Context())
-	data.Owners, _ = p.config.Owners(r.Context()) // an unavailable Redis is reported first anyway
+	owners, _ := p.config.Owners(r.Context()) // an unavailable Redis is reported first anyway
+	data.Held, data.Coordinators = owners.Held, coordinatorLines(p.config.Coordinators(), owners)
 	samples := p.config.Ring.Samples()
 	if len(samples) > 0 {
 		data.Since, data.Rejected = samples[0].At, samples[len(samples)-1].Rejected

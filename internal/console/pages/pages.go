@@ -80,6 +80,8 @@ type Config struct {
 	Stats func(ctx context.Context) ([]halfmsg.Stat, error)
 	// Owners lists the lease holders.
 	Owners func(ctx context.Context) (halfmsg.Owners, error)
+	// Coordinators lists the coordinators on the same Redis. Default: none.
+	Coordinators func() []*msghandlerv1.Coordinator
 	// Findings lists problems for operators, the worst first. Default: none.
 	Findings func() []*msghandlerv1.Finding
 	// Overdue is for how long the worst pending message is overdue for its verdict.

@@ -44,6 +44,9 @@ type Config struct {
 	Logger *slog.Logger
 }
 
+// Product is what the broker calls itself to its clients.
+const Product = "msghandler embedded broker"
+
 // ErrClosed says that the broker is closed.
 var ErrClosed = errors.New("the embedded AMQP broker is closed")
 

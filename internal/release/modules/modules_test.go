@@ -67,6 +67,15 @@ func userOf(t *testing.T, proxy string) []string {
 	}
 }
 
+func TestModulesOfTestsAreNotReleased(t *testing.T) {
+	t.Parallel()
+	tree := scratch(t, map[string]string{"go.work": "use .\nuse ./producer\nuse ./test/compare\n"})
+	rooms, err := tree.Modules()
+	if want := []string{".", "producer"}; err != nil || !slices.Equal(rooms, want) {
+		t.Errorf("the released modules are %q, %v, want %q", rooms, err, want)
+	}
+}
+
 func TestCheckNamesTheFileOfAnotherVersion(t *testing.T) {
 	t.Parallel()
 	tree := scratch(t, map[string]string{

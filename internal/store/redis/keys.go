@@ -33,6 +33,7 @@ import (
 //	PREFIX:{SHARD}:reported                   hash: the unclean ends that were reported; in the first shard only
 //	PREFIX:{SHARD}:layouts                    hash: the newest layout that each coordinator uses; in the first shard only
 //	PREFIX:{SHARD}:refusals                   hash: what each coordinator refused lately; in the first shard only
+//	PREFIX:{SHARD}:fleet                      hash: how each coordinator describes itself; in the first shard only
 //	PREFIX:attending:PRODUCER                 sorted set of the mailboxes of coordinators where the producer attends, by
 //	                                          until when; and "last", by 0
 //	PREFIX:audit:changes                      stream of what operators changed, bounded
@@ -59,6 +60,7 @@ const (
 	runsName      = "runs"
 	reportedName  = "reported"
 	refusalsName  = "refusals"
+	fleetName     = "fleet"
 	layoutsName   = "layouts"
 	sinceField    = "since"
 	backField     = "back"

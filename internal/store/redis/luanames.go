@@ -49,7 +49,6 @@ func luaNames(retention time.Duration) []luaName {
 		text("SUSPECT", suspectName),
 		text("RUNS", runsName),
 		text("REPORTED", reportedName),
-		text("REFUSALS", refusalsName),
 		text("LAYOUTS", layoutsName),
 		text("PARKED", parkedName),
 		number("PARKTIME", parkTime.Milliseconds()),

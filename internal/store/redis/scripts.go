@@ -65,14 +65,14 @@ var parts = map[string][]string{
 	"due":    {"prelude", "cell", "writes", "cells"}, "mend": {"prelude", "cell", "writes", "cells"},
 	"show": {"prelude", "cell", "writes"}, "list": {"prelude", "cell"}, "stats": {"prelude", "cell"},
 	"owners": {"prelude", "cell"}, "pulse": {"prelude"}, "runs": {"prelude"},
-	"refusals": {"prelude"}, "backlog": {"prelude"}, "attend": {"prelude"}, "weigh": {"prelude"},
+	"share": {"prelude"}, "backlog": {"prelude"}, "attend": {"prelude"}, "weigh": {"prelude"},
 }
 
 // scripts are the files in lua/.
 type scripts struct {
-	createPaged, moves                                                                                       *script
-	create, submit, trust, move, due, claim, show, list, stats, mend, pulse, runs, refusals, owners, backlog *script
-	attend, weigh                                                                                            *script
+	createPaged, moves                                                                                    *script
+	create, submit, trust, move, due, claim, show, list, stats, mend, pulse, runs, share, owners, backlog *script
+	attend, weigh                                                                                         *script
 }
 
 // loadScripts reads the scripts and loads them on every master. Servers older than Redis 7, and embedded ones, do not
@@ -88,7 +88,7 @@ func loadScripts(ctx context.Context, client redis.UniversalClient, config Confi
 		"create": &all.create, "submit": &all.submit, "trust": &all.trust, "move": &all.move,
 		"due": &all.due, "claim": &all.claim, "show": &all.show, "list": &all.list,
 		"stats": &all.stats, "mend": &all.mend, "pulse": &all.pulse,
-		"owners": &all.owners, "backlog": &all.backlog, "runs": &all.runs, "refusals": &all.refusals,
+		"owners": &all.owners, "backlog": &all.backlog, "runs": &all.runs, "share": &all.share,
 		"attend": &all.attend, "weigh": &all.weigh,
 	}
 	_, cluster := client.(*redis.ClusterClient)

@@ -217,6 +217,60 @@ func (Wait) EnumDescriptor() ([]byte, []int) {
 	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{2}
 }
 
+// CoordinatorState is how a coordinator does.
+type CoordinatorState int32
+
+const (
+	CoordinatorState_COORDINATOR_STATE_UNSPECIFIED CoordinatorState = 0
+	CoordinatorState_COORDINATOR_STATE_RUNNING     CoordinatorState = 1
+	// Silent for 20 s or more, without a clean stop.
+	CoordinatorState_COORDINATOR_STATE_MISSING CoordinatorState = 2
+	CoordinatorState_COORDINATOR_STATE_STOPPED CoordinatorState = 3
+)
+
+// Enum value maps for CoordinatorState.
+var (
+	CoordinatorState_name = map[int32]string{
+		0: "COORDINATOR_STATE_UNSPECIFIED",
+		1: "COORDINATOR_STATE_RUNNING",
+		2: "COORDINATOR_STATE_MISSING",
+		3: "COORDINATOR_STATE_STOPPED",
+	}
+	CoordinatorState_value = map[string]int32{
+		"COORDINATOR_STATE_UNSPECIFIED": 0,
+		"COORDINATOR_STATE_RUNNING":     1,
+		"COORDINATOR_STATE_MISSING":     2,
+		"COORDINATOR_STATE_STOPPED":     3,
+	}
+)
+
+func (x CoordinatorState) Enum() *CoordinatorState {
+	p := new(CoordinatorState)
+	*p = x
+	return p
+}
+
+func (x CoordinatorState) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (CoordinatorState) Descriptor() protoreflect.EnumDescriptor {
+	return file_msghandler_v1_msghandler_proto_enumTypes[3].Descriptor()
+}
+
+func (CoordinatorState) Type() protoreflect.EnumType {
+	return &file_msghandler_v1_msghandler_proto_enumTypes[3]
+}
+
+func (x CoordinatorState) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use CoordinatorState.Descriptor instead.
+func (CoordinatorState) EnumDescriptor() ([]byte, []int) {
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{3}
+}
+
 // Severity says how bad a finding is.
 type Severity int32
 
@@ -253,11 +307,11 @@ func (x Severity) String() string {
 }
 
 func (Severity) Descriptor() protoreflect.EnumDescriptor {
-	return file_msghandler_v1_msghandler_proto_enumTypes[3].Descriptor()
+	return file_msghandler_v1_msghandler_proto_enumTypes[4].Descriptor()
 }
 
 func (Severity) Type() protoreflect.EnumType {
-	return &file_msghandler_v1_msghandler_proto_enumTypes[3]
+	return &file_msghandler_v1_msghandler_proto_enumTypes[4]
 }
 
 func (x Severity) Number() protoreflect.EnumNumber {
@@ -266,7 +320,7 @@ func (x Severity) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Severity.Descriptor instead.
 func (Severity) EnumDescriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{3}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{4}
 }
 
 type Message struct {
@@ -2413,7 +2467,10 @@ type GetStatsResponse struct {
 	// coordinators that were killed, checks that fail. A coordinator of an earlier version tells of nothing.
 	Findings []*Finding `protobuf:"bytes,2,rep,name=findings,proto3" json:"findings,omitempty"`
 	// The brokers of this coordinator, the default one first. A coordinator of an earlier version tells of none.
-	Brokers       []*BrokerStats `protobuf:"bytes,3,rep,name=brokers,proto3" json:"brokers,omitempty"`
+	Brokers []*BrokerStats `protobuf:"bytes,3,rep,name=brokers,proto3" json:"brokers,omitempty"`
+	// The coordinators on the same Redis, seen within the last hour: the running ones first, then the missing and the stopped
+	// ones. A coordinator of an earlier version tells of none, and no coordinator tells of one.
+	Coordinators  []*Coordinator `protobuf:"bytes,4,rep,name=coordinators,proto3" json:"coordinators,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2469,6 +2526,145 @@ func (x *GetStatsResponse) GetBrokers() []*BrokerStats {
 	return nil
 }
 
+func (x *GetStatsResponse) GetCoordinators() []*Coordinator {
+	if x != nil {
+		return x.Coordinators
+	}
+	return nil
+}
+
+// Coordinator is a coordinator as it describes itself in Redis, every 5 s.
+type Coordinator struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name of the process; a restarted coordinator has another.
+	Instance string           `protobuf:"bytes,1,opt,name=instance,proto3" json:"instance,omitempty"`
+	Version  string           `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
+	State    CoordinatorState `protobuf:"varint,3,opt,name=state,proto3,enum=msghandler.v1.CoordinatorState" json:"state,omitempty"`
+	// Where its API and its console listen.
+	GrpcAddress string `protobuf:"bytes,4,opt,name=grpc_address,json=grpcAddress,proto3" json:"grpc_address,omitempty"`
+	HttpAddress string `protobuf:"bytes,5,opt,name=http_address,json=httpAddress,proto3" json:"http_address,omitempty"`
+	// Its host and the configured address of its API: a restarted coordinator has the same place.
+	Place     string                 `protobuf:"bytes,6,opt,name=place,proto3" json:"place,omitempty"`
+	StartTime *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
+	// When it last described itself.
+	SeenTime *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=seen_time,json=seenTime,proto3" json:"seen_time,omitempty"`
+	// How many coordinators started again at its place within the last hour.
+	Restarts int64 `protobuf:"varint,9,opt,name=restarts,proto3" json:"restarts,omitempty"`
+	// Equal where the configurations are equal, except addresses of the process and secrets.
+	ConfigHash string `protobuf:"bytes,10,opt,name=config_hash,json=configHash,proto3" json:"config_hash,omitempty"`
+	// The coordinator that answers.
+	Self          bool `protobuf:"varint,11,opt,name=self,proto3" json:"self,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Coordinator) Reset() {
+	*x = Coordinator{}
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Coordinator) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Coordinator) ProtoMessage() {}
+
+func (x *Coordinator) ProtoReflect() protoreflect.Message {
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Coordinator.ProtoReflect.Descriptor instead.
+func (*Coordinator) Descriptor() ([]byte, []int) {
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *Coordinator) GetInstance() string {
+	if x != nil {
+		return x.Instance
+	}
+	return ""
+}
+
+func (x *Coordinator) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *Coordinator) GetState() CoordinatorState {
+	if x != nil {
+		return x.State
+	}
+	return CoordinatorState_COORDINATOR_STATE_UNSPECIFIED
+}
+
+func (x *Coordinator) GetGrpcAddress() string {
+	if x != nil {
+		return x.GrpcAddress
+	}
+	return ""
+}
+
+func (x *Coordinator) GetHttpAddress() string {
+	if x != nil {
+		return x.HttpAddress
+	}
+	return ""
+}
+
+func (x *Coordinator) GetPlace() string {
+	if x != nil {
+		return x.Place
+	}
+	return ""
+}
+
+func (x *Coordinator) GetStartTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StartTime
+	}
+	return nil
+}
+
+func (x *Coordinator) GetSeenTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.SeenTime
+	}
+	return nil
+}
+
+func (x *Coordinator) GetRestarts() int64 {
+	if x != nil {
+		return x.Restarts
+	}
+	return 0
+}
+
+func (x *Coordinator) GetConfigHash() string {
+	if x != nil {
+		return x.ConfigHash
+	}
+	return ""
+}
+
+func (x *Coordinator) GetSelf() bool {
+	if x != nil {
+		return x.Self
+	}
+	return false
+}
+
 // BrokerStats is how a broker does, as one coordinator sees it.
 type BrokerStats struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2486,7 +2682,7 @@ type BrokerStats struct {
 
 func (x *BrokerStats) Reset() {
 	*x = BrokerStats{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[33]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2498,7 +2694,7 @@ func (x *BrokerStats) String() string {
 func (*BrokerStats) ProtoMessage() {}
 
 func (x *BrokerStats) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[33]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2511,7 +2707,7 @@ func (x *BrokerStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BrokerStats.ProtoReflect.Descriptor instead.
 func (*BrokerStats) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{33}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *BrokerStats) GetName() string {
@@ -2558,7 +2754,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[34]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2570,7 +2766,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[34]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2583,7 +2779,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{34}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Finding) GetName() string {
@@ -2635,7 +2831,7 @@ type StateStats struct {
 
 func (x *StateStats) Reset() {
 	*x = StateStats{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[35]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2647,7 +2843,7 @@ func (x *StateStats) String() string {
 func (*StateStats) ProtoMessage() {}
 
 func (x *StateStats) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[35]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2660,7 +2856,7 @@ func (x *StateStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateStats.ProtoReflect.Descriptor instead.
 func (*StateStats) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{35}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *StateStats) GetState() State {
@@ -2702,7 +2898,7 @@ type MessageName struct {
 
 func (x *MessageName) Reset() {
 	*x = MessageName{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[36]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2714,7 +2910,7 @@ func (x *MessageName) String() string {
 func (*MessageName) ProtoMessage() {}
 
 func (x *MessageName) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[36]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2727,7 +2923,7 @@ func (x *MessageName) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MessageName.ProtoReflect.Descriptor instead.
 func (*MessageName) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{36}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *MessageName) GetProducer() string {
@@ -2770,7 +2966,7 @@ type RetryMessagesRequest struct {
 
 func (x *RetryMessagesRequest) Reset() {
 	*x = RetryMessagesRequest{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[37]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2782,7 +2978,7 @@ func (x *RetryMessagesRequest) String() string {
 func (*RetryMessagesRequest) ProtoMessage() {}
 
 func (x *RetryMessagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[37]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2795,7 +2991,7 @@ func (x *RetryMessagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryMessagesRequest.ProtoReflect.Descriptor instead.
 func (*RetryMessagesRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{37}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *RetryMessagesRequest) GetNames() []*MessageName {
@@ -2891,7 +3087,7 @@ type RetryMessagesResponse struct {
 
 func (x *RetryMessagesResponse) Reset() {
 	*x = RetryMessagesResponse{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[38]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2903,7 +3099,7 @@ func (x *RetryMessagesResponse) String() string {
 func (*RetryMessagesResponse) ProtoMessage() {}
 
 func (x *RetryMessagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[38]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2916,7 +3112,7 @@ func (x *RetryMessagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryMessagesResponse.ProtoReflect.Descriptor instead.
 func (*RetryMessagesResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{38}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *RetryMessagesResponse) GetRetried() int64 {
@@ -2972,7 +3168,7 @@ type DiscardMessagesRequest struct {
 
 func (x *DiscardMessagesRequest) Reset() {
 	*x = DiscardMessagesRequest{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[39]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2984,7 +3180,7 @@ func (x *DiscardMessagesRequest) String() string {
 func (*DiscardMessagesRequest) ProtoMessage() {}
 
 func (x *DiscardMessagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[39]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2997,7 +3193,7 @@ func (x *DiscardMessagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscardMessagesRequest.ProtoReflect.Descriptor instead.
 func (*DiscardMessagesRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{39}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *DiscardMessagesRequest) GetNames() []*MessageName {
@@ -3092,7 +3288,7 @@ type DiscardMessagesResponse struct {
 
 func (x *DiscardMessagesResponse) Reset() {
 	*x = DiscardMessagesResponse{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[40]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3104,7 +3300,7 @@ func (x *DiscardMessagesResponse) String() string {
 func (*DiscardMessagesResponse) ProtoMessage() {}
 
 func (x *DiscardMessagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[40]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3117,7 +3313,7 @@ func (x *DiscardMessagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscardMessagesResponse.ProtoReflect.Descriptor instead.
 func (*DiscardMessagesResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{40}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *DiscardMessagesResponse) GetDiscarded() int64 {
@@ -3160,7 +3356,7 @@ type TailMessagesRequest struct {
 
 func (x *TailMessagesRequest) Reset() {
 	*x = TailMessagesRequest{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[41]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3172,7 +3368,7 @@ func (x *TailMessagesRequest) String() string {
 func (*TailMessagesRequest) ProtoMessage() {}
 
 func (x *TailMessagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[41]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3185,7 +3381,7 @@ func (x *TailMessagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TailMessagesRequest.ProtoReflect.Descriptor instead.
 func (*TailMessagesRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{41}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *TailMessagesRequest) GetProducer() string {
@@ -3214,7 +3410,7 @@ type TailMessagesResponse struct {
 
 func (x *TailMessagesResponse) Reset() {
 	*x = TailMessagesResponse{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[42]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3226,7 +3422,7 @@ func (x *TailMessagesResponse) String() string {
 func (*TailMessagesResponse) ProtoMessage() {}
 
 func (x *TailMessagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[42]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3239,7 +3435,7 @@ func (x *TailMessagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TailMessagesResponse.ProtoReflect.Descriptor instead.
 func (*TailMessagesResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{42}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *TailMessagesResponse) GetMoves() []*Move {
@@ -3271,7 +3467,7 @@ type Move struct {
 
 func (x *Move) Reset() {
 	*x = Move{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[43]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3283,7 +3479,7 @@ func (x *Move) String() string {
 func (*Move) ProtoMessage() {}
 
 func (x *Move) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[43]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3296,7 +3492,7 @@ func (x *Move) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Move.ProtoReflect.Descriptor instead.
 func (*Move) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{43}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Move) GetTime() *timestamppb.Timestamp {
@@ -3346,7 +3542,7 @@ type ListAuditRequest struct {
 
 func (x *ListAuditRequest) Reset() {
 	*x = ListAuditRequest{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[44]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3358,7 +3554,7 @@ func (x *ListAuditRequest) String() string {
 func (*ListAuditRequest) ProtoMessage() {}
 
 func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[44]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3371,7 +3567,7 @@ func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditRequest.ProtoReflect.Descriptor instead.
 func (*ListAuditRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{44}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ListAuditRequest) GetPageSize() int32 {
@@ -3428,7 +3624,7 @@ type ListAuditResponse struct {
 
 func (x *ListAuditResponse) Reset() {
 	*x = ListAuditResponse{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[45]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3440,7 +3636,7 @@ func (x *ListAuditResponse) String() string {
 func (*ListAuditResponse) ProtoMessage() {}
 
 func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[45]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3453,7 +3649,7 @@ func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditResponse.ProtoReflect.Descriptor instead.
 func (*ListAuditResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{45}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ListAuditResponse) GetRecords() []*AuditRecord {
@@ -3513,7 +3709,7 @@ type AuditRecord struct {
 
 func (x *AuditRecord) Reset() {
 	*x = AuditRecord{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[46]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3525,7 +3721,7 @@ func (x *AuditRecord) String() string {
 func (*AuditRecord) ProtoMessage() {}
 
 func (x *AuditRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[46]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3538,7 +3734,7 @@ func (x *AuditRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditRecord.ProtoReflect.Descriptor instead.
 func (*AuditRecord) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{46}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *AuditRecord) GetId() string {
@@ -3658,6 +3854,185 @@ func (x *AuditRecord) GetInstance() string {
 		return x.Instance
 	}
 	return ""
+}
+
+type GetConfigurationRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetConfigurationRequest) Reset() {
+	*x = GetConfigurationRequest{}
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[48]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetConfigurationRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetConfigurationRequest) ProtoMessage() {}
+
+func (x *GetConfigurationRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[48]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetConfigurationRequest.ProtoReflect.Descriptor instead.
+func (*GetConfigurationRequest) Descriptor() ([]byte, []int) {
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{48}
+}
+
+type GetConfigurationResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The coordinator that answers, and its version.
+	Instance string `protobuf:"bytes,1,opt,name=instance,proto3" json:"instance,omitempty"`
+	Version  string `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
+	// All keys, in the order of the reference; then those of single producers, brokers and outboxes.
+	Values        []*ConfigurationValue `protobuf:"bytes,3,rep,name=values,proto3" json:"values,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetConfigurationResponse) Reset() {
+	*x = GetConfigurationResponse{}
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[49]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetConfigurationResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetConfigurationResponse) ProtoMessage() {}
+
+func (x *GetConfigurationResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[49]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetConfigurationResponse.ProtoReflect.Descriptor instead.
+func (*GetConfigurationResponse) Descriptor() ([]byte, []int) {
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{49}
+}
+
+func (x *GetConfigurationResponse) GetInstance() string {
+	if x != nil {
+		return x.Instance
+	}
+	return ""
+}
+
+func (x *GetConfigurationResponse) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *GetConfigurationResponse) GetValues() []*ConfigurationValue {
+	if x != nil {
+		return x.Values
+	}
+	return nil
+}
+
+// ConfigurationValue is a key with the value in use.
+type ConfigurationValue struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Key   string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	// A secret is shown without the password, or as "a secret". Empty: no value.
+	Value string `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
+	// The value without any source.
+	DefaultValue string `protobuf:"bytes,3,opt,name=default_value,json=defaultValue,proto3" json:"default_value,omitempty"`
+	// FILE:LINE, the environment variable or the flag; empty for the default.
+	Origin string `protobuf:"bytes,4,opt,name=origin,proto3" json:"origin,omitempty"`
+	// Another value takes effect with the next start only.
+	NeedsRestart  bool `protobuf:"varint,5,opt,name=needs_restart,json=needsRestart,proto3" json:"needs_restart,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ConfigurationValue) Reset() {
+	*x = ConfigurationValue{}
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[50]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConfigurationValue) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConfigurationValue) ProtoMessage() {}
+
+func (x *ConfigurationValue) ProtoReflect() protoreflect.Message {
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[50]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConfigurationValue.ProtoReflect.Descriptor instead.
+func (*ConfigurationValue) Descriptor() ([]byte, []int) {
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{50}
+}
+
+func (x *ConfigurationValue) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *ConfigurationValue) GetValue() string {
+	if x != nil {
+		return x.Value
+	}
+	return ""
+}
+
+func (x *ConfigurationValue) GetDefaultValue() string {
+	if x != nil {
+		return x.DefaultValue
+	}
+	return ""
+}
+
+func (x *ConfigurationValue) GetOrigin() string {
+	if x != nil {
+		return x.Origin
+	}
+	return ""
+}
+
+func (x *ConfigurationValue) GetNeedsRestart() bool {
+	if x != nil {
+		return x.NeedsRestart
+	}
+	return false
 }
 
 var File_msghandler_v1_msghandler_proto protoreflect.FileDescriptor
@@ -3808,11 +4183,27 @@ const file_msghandler_v1_msghandler_proto_rawDesc = "" +
 	"\x14ListMessagesResponse\x126\n" +
 	"\arecords\x18\x01 \x03(\v2\x1c.msghandler.v1.MessageRecordR\arecords\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x11\n" +
-	"\x0fGetStatsRequest\"\xaf\x01\n" +
+	"\x0fGetStatsRequest\"\xef\x01\n" +
 	"\x10GetStatsResponse\x121\n" +
 	"\x06states\x18\x01 \x03(\v2\x19.msghandler.v1.StateStatsR\x06states\x122\n" +
 	"\bfindings\x18\x02 \x03(\v2\x16.msghandler.v1.FindingR\bfindings\x124\n" +
-	"\abrokers\x18\x03 \x03(\v2\x1a.msghandler.v1.BrokerStatsR\abrokers\"i\n" +
+	"\abrokers\x18\x03 \x03(\v2\x1a.msghandler.v1.BrokerStatsR\abrokers\x12>\n" +
+	"\fcoordinators\x18\x04 \x03(\v2\x1a.msghandler.v1.CoordinatorR\fcoordinators\"\x9b\x03\n" +
+	"\vCoordinator\x12\x1a\n" +
+	"\binstance\x18\x01 \x01(\tR\binstance\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\tR\aversion\x125\n" +
+	"\x05state\x18\x03 \x01(\x0e2\x1f.msghandler.v1.CoordinatorStateR\x05state\x12!\n" +
+	"\fgrpc_address\x18\x04 \x01(\tR\vgrpcAddress\x12!\n" +
+	"\fhttp_address\x18\x05 \x01(\tR\vhttpAddress\x12\x14\n" +
+	"\x05place\x18\x06 \x01(\tR\x05place\x129\n" +
+	"\n" +
+	"start_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x127\n" +
+	"\tseen_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\bseenTime\x12\x1a\n" +
+	"\brestarts\x18\t \x01(\x03R\brestarts\x12\x1f\n" +
+	"\vconfig_hash\x18\n" +
+	" \x01(\tR\n" +
+	"configHash\x12\x12\n" +
+	"\x04self\x18\v \x01(\bR\x04self\"i\n" +
 	"\vBrokerStats\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x18\n" +
@@ -3911,7 +4302,18 @@ const file_msghandler_v1_msghandler_proto_rawDesc = "" +
 	"\x06result\x18\x0e \x01(\tR\x06result\x12\x18\n" +
 	"\arefusal\x18\x0f \x01(\tR\arefusal\x12\x14\n" +
 	"\x05cause\x18\x10 \x01(\tR\x05cause\x12\x1a\n" +
-	"\binstance\x18\x11 \x01(\tR\binstance*\xa9\x01\n" +
+	"\binstance\x18\x11 \x01(\tR\binstance\"\x19\n" +
+	"\x17GetConfigurationRequest\"\x8b\x01\n" +
+	"\x18GetConfigurationResponse\x12\x1a\n" +
+	"\binstance\x18\x01 \x01(\tR\binstance\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\tR\aversion\x129\n" +
+	"\x06values\x18\x03 \x03(\v2!.msghandler.v1.ConfigurationValueR\x06values\"\x9e\x01\n" +
+	"\x12ConfigurationValue\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value\x12#\n" +
+	"\rdefault_value\x18\x03 \x01(\tR\fdefaultValue\x12\x16\n" +
+	"\x06origin\x18\x04 \x01(\tR\x06origin\x12#\n" +
+	"\rneeds_restart\x18\x05 \x01(\bR\fneedsRestart*\xa9\x01\n" +
 	"\x05State\x12\x15\n" +
 	"\x11STATE_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rSTATE_PENDING\x10\x01\x12\x12\n" +
@@ -3932,7 +4334,12 @@ const file_msghandler_v1_msghandler_proto_rawDesc = "" +
 	"\x04Wait\x12\x14\n" +
 	"\x10WAIT_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rWAIT_SENDABLE\x10\x01\x12\r\n" +
-	"\tWAIT_DONE\x10\x02*P\n" +
+	"\tWAIT_DONE\x10\x02*\x92\x01\n" +
+	"\x10CoordinatorState\x12!\n" +
+	"\x1dCOORDINATOR_STATE_UNSPECIFIED\x10\x00\x12\x1d\n" +
+	"\x19COORDINATOR_STATE_RUNNING\x10\x01\x12\x1d\n" +
+	"\x19COORDINATOR_STATE_MISSING\x10\x02\x12\x1d\n" +
+	"\x19COORDINATOR_STATE_STOPPED\x10\x03*P\n" +
 	"\bSeverity\x12\x18\n" +
 	"\x14SEVERITY_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10SEVERITY_WARNING\x10\x01\x12\x14\n" +
@@ -3946,7 +4353,7 @@ const file_msghandler_v1_msghandler_proto_rawDesc = "" +
 	"\x06Attend\x12\x1c.msghandler.v1.AttendRequest\x1a\x1d.msghandler.v1.AttendResponse(\x010\x012\xba\x01\n" +
 	"\x0fProducerService\x12H\n" +
 	"\aConfirm\x12\x1d.msghandler.v1.ConfirmRequest\x1a\x1e.msghandler.v1.ConfirmResponse\x12]\n" +
-	"\x0eDeleteBusiness\x12$.msghandler.v1.DeleteBusinessRequest\x1a%.msghandler.v1.DeleteBusinessResponse2\xf0\x04\n" +
+	"\x0eDeleteBusiness\x12$.msghandler.v1.DeleteBusinessRequest\x1a%.msghandler.v1.DeleteBusinessResponse2\xd5\x05\n" +
 	"\fAdminService\x12Q\n" +
 	"\n" +
 	"GetMessage\x12 .msghandler.v1.GetMessageRequest\x1a!.msghandler.v1.GetMessageResponse\x12W\n" +
@@ -3955,7 +4362,8 @@ const file_msghandler_v1_msghandler_proto_rawDesc = "" +
 	"\rRetryMessages\x12#.msghandler.v1.RetryMessagesRequest\x1a$.msghandler.v1.RetryMessagesResponse\x12`\n" +
 	"\x0fDiscardMessages\x12%.msghandler.v1.DiscardMessagesRequest\x1a&.msghandler.v1.DiscardMessagesResponse\x12Y\n" +
 	"\fTailMessages\x12\".msghandler.v1.TailMessagesRequest\x1a#.msghandler.v1.TailMessagesResponse0\x01\x12N\n" +
-	"\tListAudit\x12\x1f.msghandler.v1.ListAuditRequest\x1a .msghandler.v1.ListAuditResponseB^\n" +
+	"\tListAudit\x12\x1f.msghandler.v1.ListAuditRequest\x1a .msghandler.v1.ListAuditResponse\x12c\n" +
+	"\x10GetConfiguration\x12&.msghandler.v1.GetConfigurationRequest\x1a'.msghandler.v1.GetConfigurationResponseB^\n" +
 	"\x17io.github.msghandler.v1P\x01ZAgithub.com/msghandler/msghandler/proto/msghandler/v1;msghandlerv1b\x06proto3"
 
 var (
@@ -3970,164 +4378,176 @@ func file_msghandler_v1_msghandler_proto_rawDescGZIP() []byte {
 	return file_msghandler_v1_msghandler_proto_rawDescData
 }
 
-var file_msghandler_v1_msghandler_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_msghandler_v1_msghandler_proto_msgTypes = make([]protoimpl.MessageInfo, 48)
+var file_msghandler_v1_msghandler_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
+var file_msghandler_v1_msghandler_proto_msgTypes = make([]protoimpl.MessageInfo, 52)
 var file_msghandler_v1_msghandler_proto_goTypes = []any{
 	(State)(0),                       // 0: msghandler.v1.State
 	(Verdict)(0),                     // 1: msghandler.v1.Verdict
 	(Wait)(0),                        // 2: msghandler.v1.Wait
-	(Severity)(0),                    // 3: msghandler.v1.Severity
-	(*Message)(nil),                  // 4: msghandler.v1.Message
-	(*SendHalfMessageRequest)(nil),   // 5: msghandler.v1.SendHalfMessageRequest
-	(*SendHalfMessageResponse)(nil),  // 6: msghandler.v1.SendHalfMessageResponse
-	(*SendHalfMessagesRequest)(nil),  // 7: msghandler.v1.SendHalfMessagesRequest
-	(*SendHalfMessagesResponse)(nil), // 8: msghandler.v1.SendHalfMessagesResponse
-	(*SubmitRequest)(nil),            // 9: msghandler.v1.SubmitRequest
-	(*SubmitResponse)(nil),           // 10: msghandler.v1.SubmitResponse
-	(*SubmitAllRequest)(nil),         // 11: msghandler.v1.SubmitAllRequest
-	(*SubmitAllResponse)(nil),        // 12: msghandler.v1.SubmitAllResponse
-	(*RollbackRequest)(nil),          // 13: msghandler.v1.RollbackRequest
-	(*RollbackResponse)(nil),         // 14: msghandler.v1.RollbackResponse
-	(*Outcome)(nil),                  // 15: msghandler.v1.Outcome
-	(*ConfirmRequest)(nil),           // 16: msghandler.v1.ConfirmRequest
-	(*ConfirmResponse)(nil),          // 17: msghandler.v1.ConfirmResponse
-	(*Confirmation)(nil),             // 18: msghandler.v1.Confirmation
-	(*DeleteBusinessRequest)(nil),    // 19: msghandler.v1.DeleteBusinessRequest
-	(*DeleteBusinessResponse)(nil),   // 20: msghandler.v1.DeleteBusinessResponse
-	(*AttendRequest)(nil),            // 21: msghandler.v1.AttendRequest
-	(*AttendHello)(nil),              // 22: msghandler.v1.AttendHello
-	(*AttendAnswer)(nil),             // 23: msghandler.v1.AttendAnswer
-	(*AttendFailure)(nil),            // 24: msghandler.v1.AttendFailure
-	(*AttendResponse)(nil),           // 25: msghandler.v1.AttendResponse
-	(*AttendWelcome)(nil),            // 26: msghandler.v1.AttendWelcome
-	(*AttendQuestion)(nil),           // 27: msghandler.v1.AttendQuestion
-	(*GoAway)(nil),                   // 28: msghandler.v1.GoAway
-	(*MessageRecord)(nil),            // 29: msghandler.v1.MessageRecord
-	(*Event)(nil),                    // 30: msghandler.v1.Event
-	(*GetMessageRequest)(nil),        // 31: msghandler.v1.GetMessageRequest
-	(*GetMessageResponse)(nil),       // 32: msghandler.v1.GetMessageResponse
-	(*ListMessagesRequest)(nil),      // 33: msghandler.v1.ListMessagesRequest
-	(*ListMessagesResponse)(nil),     // 34: msghandler.v1.ListMessagesResponse
-	(*GetStatsRequest)(nil),          // 35: msghandler.v1.GetStatsRequest
-	(*GetStatsResponse)(nil),         // 36: msghandler.v1.GetStatsResponse
-	(*BrokerStats)(nil),              // 37: msghandler.v1.BrokerStats
-	(*Finding)(nil),                  // 38: msghandler.v1.Finding
-	(*StateStats)(nil),               // 39: msghandler.v1.StateStats
-	(*MessageName)(nil),              // 40: msghandler.v1.MessageName
-	(*RetryMessagesRequest)(nil),     // 41: msghandler.v1.RetryMessagesRequest
-	(*RetryMessagesResponse)(nil),    // 42: msghandler.v1.RetryMessagesResponse
-	(*DiscardMessagesRequest)(nil),   // 43: msghandler.v1.DiscardMessagesRequest
-	(*DiscardMessagesResponse)(nil),  // 44: msghandler.v1.DiscardMessagesResponse
-	(*TailMessagesRequest)(nil),      // 45: msghandler.v1.TailMessagesRequest
-	(*TailMessagesResponse)(nil),     // 46: msghandler.v1.TailMessagesResponse
-	(*Move)(nil),                     // 47: msghandler.v1.Move
-	(*ListAuditRequest)(nil),         // 48: msghandler.v1.ListAuditRequest
-	(*ListAuditResponse)(nil),        // 49: msghandler.v1.ListAuditResponse
-	(*AuditRecord)(nil),              // 50: msghandler.v1.AuditRecord
-	nil,                              // 51: msghandler.v1.Message.HeadersEntry
-	(*durationpb.Duration)(nil),      // 52: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),    // 53: google.protobuf.Timestamp
+	(CoordinatorState)(0),            // 3: msghandler.v1.CoordinatorState
+	(Severity)(0),                    // 4: msghandler.v1.Severity
+	(*Message)(nil),                  // 5: msghandler.v1.Message
+	(*SendHalfMessageRequest)(nil),   // 6: msghandler.v1.SendHalfMessageRequest
+	(*SendHalfMessageResponse)(nil),  // 7: msghandler.v1.SendHalfMessageResponse
+	(*SendHalfMessagesRequest)(nil),  // 8: msghandler.v1.SendHalfMessagesRequest
+	(*SendHalfMessagesResponse)(nil), // 9: msghandler.v1.SendHalfMessagesResponse
+	(*SubmitRequest)(nil),            // 10: msghandler.v1.SubmitRequest
+	(*SubmitResponse)(nil),           // 11: msghandler.v1.SubmitResponse
+	(*SubmitAllRequest)(nil),         // 12: msghandler.v1.SubmitAllRequest
+	(*SubmitAllResponse)(nil),        // 13: msghandler.v1.SubmitAllResponse
+	(*RollbackRequest)(nil),          // 14: msghandler.v1.RollbackRequest
+	(*RollbackResponse)(nil),         // 15: msghandler.v1.RollbackResponse
+	(*Outcome)(nil),                  // 16: msghandler.v1.Outcome
+	(*ConfirmRequest)(nil),           // 17: msghandler.v1.ConfirmRequest
+	(*ConfirmResponse)(nil),          // 18: msghandler.v1.ConfirmResponse
+	(*Confirmation)(nil),             // 19: msghandler.v1.Confirmation
+	(*DeleteBusinessRequest)(nil),    // 20: msghandler.v1.DeleteBusinessRequest
+	(*DeleteBusinessResponse)(nil),   // 21: msghandler.v1.DeleteBusinessResponse
+	(*AttendRequest)(nil),            // 22: msghandler.v1.AttendRequest
+	(*AttendHello)(nil),              // 23: msghandler.v1.AttendHello
+	(*AttendAnswer)(nil),             // 24: msghandler.v1.AttendAnswer
+	(*AttendFailure)(nil),            // 25: msghandler.v1.AttendFailure
+	(*AttendResponse)(nil),           // 26: msghandler.v1.AttendResponse
+	(*AttendWelcome)(nil),            // 27: msghandler.v1.AttendWelcome
+	(*AttendQuestion)(nil),           // 28: msghandler.v1.AttendQuestion
+	(*GoAway)(nil),                   // 29: msghandler.v1.GoAway
+	(*MessageRecord)(nil),            // 30: msghandler.v1.MessageRecord
+	(*Event)(nil),                    // 31: msghandler.v1.Event
+	(*GetMessageRequest)(nil),        // 32: msghandler.v1.GetMessageRequest
+	(*GetMessageResponse)(nil),       // 33: msghandler.v1.GetMessageResponse
+	(*ListMessagesRequest)(nil),      // 34: msghandler.v1.ListMessagesRequest
+	(*ListMessagesResponse)(nil),     // 35: msghandler.v1.ListMessagesResponse
+	(*GetStatsRequest)(nil),          // 36: msghandler.v1.GetStatsRequest
+	(*GetStatsResponse)(nil),         // 37: msghandler.v1.GetStatsResponse
+	(*Coordinator)(nil),              // 38: msghandler.v1.Coordinator
+	(*BrokerStats)(nil),              // 39: msghandler.v1.BrokerStats
+	(*Finding)(nil),                  // 40: msghandler.v1.Finding
+	(*StateStats)(nil),               // 41: msghandler.v1.StateStats
+	(*MessageName)(nil),              // 42: msghandler.v1.MessageName
+	(*RetryMessagesRequest)(nil),     // 43: msghandler.v1.RetryMessagesRequest
+	(*RetryMessagesResponse)(nil),    // 44: msghandler.v1.RetryMessagesResponse
+	(*DiscardMessagesRequest)(nil),   // 45: msghandler.v1.DiscardMessagesRequest
+	(*DiscardMessagesResponse)(nil),  // 46: msghandler.v1.DiscardMessagesResponse
+	(*TailMessagesRequest)(nil),      // 47: msghandler.v1.TailMessagesRequest
+	(*TailMessagesResponse)(nil),     // 48: msghandler.v1.TailMessagesResponse
+	(*Move)(nil),                     // 49: msghandler.v1.Move
+	(*ListAuditRequest)(nil),         // 50: msghandler.v1.ListAuditRequest
+	(*ListAuditResponse)(nil),        // 51: msghandler.v1.ListAuditResponse
+	(*AuditRecord)(nil),              // 52: msghandler.v1.AuditRecord
+	(*GetConfigurationRequest)(nil),  // 53: msghandler.v1.GetConfigurationRequest
+	(*GetConfigurationResponse)(nil), // 54: msghandler.v1.GetConfigurationResponse
+	(*ConfigurationValue)(nil),       // 55: msghandler.v1.ConfigurationValue
+	nil,                              // 56: msghandler.v1.Message.HeadersEntry
+	(*durationpb.Duration)(nil),      // 57: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),    // 58: google.protobuf.Timestamp
 }
 var file_msghandler_v1_msghandler_proto_depIdxs = []int32{
-	51, // 0: msghandler.v1.Message.headers:type_name -> msghandler.v1.Message.HeadersEntry
-	52, // 1: msghandler.v1.Message.delay:type_name -> google.protobuf.Duration
-	4,  // 2: msghandler.v1.SendHalfMessageRequest.message:type_name -> msghandler.v1.Message
-	52, // 3: msghandler.v1.SendHalfMessageRequest.confirm_after:type_name -> google.protobuf.Duration
+	56, // 0: msghandler.v1.Message.headers:type_name -> msghandler.v1.Message.HeadersEntry
+	57, // 1: msghandler.v1.Message.delay:type_name -> google.protobuf.Duration
+	5,  // 2: msghandler.v1.SendHalfMessageRequest.message:type_name -> msghandler.v1.Message
+	57, // 3: msghandler.v1.SendHalfMessageRequest.confirm_after:type_name -> google.protobuf.Duration
 	0,  // 4: msghandler.v1.SendHalfMessageResponse.state:type_name -> msghandler.v1.State
-	4,  // 5: msghandler.v1.SendHalfMessagesRequest.messages:type_name -> msghandler.v1.Message
-	52, // 6: msghandler.v1.SendHalfMessagesRequest.confirm_after:type_name -> google.protobuf.Duration
-	15, // 7: msghandler.v1.SendHalfMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
+	5,  // 5: msghandler.v1.SendHalfMessagesRequest.messages:type_name -> msghandler.v1.Message
+	57, // 6: msghandler.v1.SendHalfMessagesRequest.confirm_after:type_name -> google.protobuf.Duration
+	16, // 7: msghandler.v1.SendHalfMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
 	2,  // 8: msghandler.v1.SubmitRequest.wait:type_name -> msghandler.v1.Wait
 	0,  // 9: msghandler.v1.SubmitResponse.state:type_name -> msghandler.v1.State
 	2,  // 10: msghandler.v1.SubmitAllRequest.wait:type_name -> msghandler.v1.Wait
-	15, // 11: msghandler.v1.SubmitAllResponse.outcomes:type_name -> msghandler.v1.Outcome
+	16, // 11: msghandler.v1.SubmitAllResponse.outcomes:type_name -> msghandler.v1.Outcome
 	0,  // 12: msghandler.v1.RollbackResponse.state:type_name -> msghandler.v1.State
 	0,  // 13: msghandler.v1.Outcome.state:type_name -> msghandler.v1.State
-	18, // 14: msghandler.v1.ConfirmResponse.confirmations:type_name -> msghandler.v1.Confirmation
+	19, // 14: msghandler.v1.ConfirmResponse.confirmations:type_name -> msghandler.v1.Confirmation
 	1,  // 15: msghandler.v1.Confirmation.verdict:type_name -> msghandler.v1.Verdict
-	22, // 16: msghandler.v1.AttendRequest.hello:type_name -> msghandler.v1.AttendHello
-	23, // 17: msghandler.v1.AttendRequest.answer:type_name -> msghandler.v1.AttendAnswer
-	28, // 18: msghandler.v1.AttendRequest.go_away:type_name -> msghandler.v1.GoAway
-	17, // 19: msghandler.v1.AttendAnswer.confirm:type_name -> msghandler.v1.ConfirmResponse
-	20, // 20: msghandler.v1.AttendAnswer.delete_business:type_name -> msghandler.v1.DeleteBusinessResponse
-	24, // 21: msghandler.v1.AttendAnswer.failure:type_name -> msghandler.v1.AttendFailure
-	26, // 22: msghandler.v1.AttendResponse.welcome:type_name -> msghandler.v1.AttendWelcome
-	27, // 23: msghandler.v1.AttendResponse.question:type_name -> msghandler.v1.AttendQuestion
-	28, // 24: msghandler.v1.AttendResponse.go_away:type_name -> msghandler.v1.GoAway
-	52, // 25: msghandler.v1.AttendQuestion.timeout:type_name -> google.protobuf.Duration
-	16, // 26: msghandler.v1.AttendQuestion.confirm:type_name -> msghandler.v1.ConfirmRequest
-	19, // 27: msghandler.v1.AttendQuestion.delete_business:type_name -> msghandler.v1.DeleteBusinessRequest
-	4,  // 28: msghandler.v1.MessageRecord.message:type_name -> msghandler.v1.Message
+	23, // 16: msghandler.v1.AttendRequest.hello:type_name -> msghandler.v1.AttendHello
+	24, // 17: msghandler.v1.AttendRequest.answer:type_name -> msghandler.v1.AttendAnswer
+	29, // 18: msghandler.v1.AttendRequest.go_away:type_name -> msghandler.v1.GoAway
+	18, // 19: msghandler.v1.AttendAnswer.confirm:type_name -> msghandler.v1.ConfirmResponse
+	21, // 20: msghandler.v1.AttendAnswer.delete_business:type_name -> msghandler.v1.DeleteBusinessResponse
+	25, // 21: msghandler.v1.AttendAnswer.failure:type_name -> msghandler.v1.AttendFailure
+	27, // 22: msghandler.v1.AttendResponse.welcome:type_name -> msghandler.v1.AttendWelcome
+	28, // 23: msghandler.v1.AttendResponse.question:type_name -> msghandler.v1.AttendQuestion
+	29, // 24: msghandler.v1.AttendResponse.go_away:type_name -> msghandler.v1.GoAway
+	57, // 25: msghandler.v1.AttendQuestion.timeout:type_name -> google.protobuf.Duration
+	17, // 26: msghandler.v1.AttendQuestion.confirm:type_name -> msghandler.v1.ConfirmRequest
+	20, // 27: msghandler.v1.AttendQuestion.delete_business:type_name -> msghandler.v1.DeleteBusinessRequest
+	5,  // 28: msghandler.v1.MessageRecord.message:type_name -> msghandler.v1.Message
 	0,  // 29: msghandler.v1.MessageRecord.state:type_name -> msghandler.v1.State
-	53, // 30: msghandler.v1.MessageRecord.create_time:type_name -> google.protobuf.Timestamp
-	53, // 31: msghandler.v1.MessageRecord.update_time:type_name -> google.protobuf.Timestamp
-	53, // 32: msghandler.v1.MessageRecord.due_time:type_name -> google.protobuf.Timestamp
-	53, // 33: msghandler.v1.MessageRecord.lease_until:type_name -> google.protobuf.Timestamp
-	30, // 34: msghandler.v1.MessageRecord.events:type_name -> msghandler.v1.Event
-	53, // 35: msghandler.v1.Event.first_time:type_name -> google.protobuf.Timestamp
-	53, // 36: msghandler.v1.Event.last_time:type_name -> google.protobuf.Timestamp
-	29, // 37: msghandler.v1.GetMessageResponse.record:type_name -> msghandler.v1.MessageRecord
+	58, // 30: msghandler.v1.MessageRecord.create_time:type_name -> google.protobuf.Timestamp
+	58, // 31: msghandler.v1.MessageRecord.update_time:type_name -> google.protobuf.Timestamp
+	58, // 32: msghandler.v1.MessageRecord.due_time:type_name -> google.protobuf.Timestamp
+	58, // 33: msghandler.v1.MessageRecord.lease_until:type_name -> google.protobuf.Timestamp
+	31, // 34: msghandler.v1.MessageRecord.events:type_name -> msghandler.v1.Event
+	58, // 35: msghandler.v1.Event.first_time:type_name -> google.protobuf.Timestamp
+	58, // 36: msghandler.v1.Event.last_time:type_name -> google.protobuf.Timestamp
+	30, // 37: msghandler.v1.GetMessageResponse.record:type_name -> msghandler.v1.MessageRecord
 	0,  // 38: msghandler.v1.ListMessagesRequest.state:type_name -> msghandler.v1.State
-	52, // 39: msghandler.v1.ListMessagesRequest.min_age:type_name -> google.protobuf.Duration
-	29, // 40: msghandler.v1.ListMessagesResponse.records:type_name -> msghandler.v1.MessageRecord
-	39, // 41: msghandler.v1.GetStatsResponse.states:type_name -> msghandler.v1.StateStats
-	38, // 42: msghandler.v1.GetStatsResponse.findings:type_name -> msghandler.v1.Finding
-	37, // 43: msghandler.v1.GetStatsResponse.brokers:type_name -> msghandler.v1.BrokerStats
-	3,  // 44: msghandler.v1.Finding.severity:type_name -> msghandler.v1.Severity
-	0,  // 45: msghandler.v1.StateStats.state:type_name -> msghandler.v1.State
-	53, // 46: msghandler.v1.StateStats.oldest_create_time:type_name -> google.protobuf.Timestamp
-	53, // 47: msghandler.v1.StateStats.first_due_time:type_name -> google.protobuf.Timestamp
-	40, // 48: msghandler.v1.RetryMessagesRequest.names:type_name -> msghandler.v1.MessageName
-	0,  // 49: msghandler.v1.RetryMessagesRequest.state:type_name -> msghandler.v1.State
-	52, // 50: msghandler.v1.RetryMessagesRequest.min_age:type_name -> google.protobuf.Duration
-	15, // 51: msghandler.v1.RetryMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
-	40, // 52: msghandler.v1.DiscardMessagesRequest.names:type_name -> msghandler.v1.MessageName
-	0,  // 53: msghandler.v1.DiscardMessagesRequest.state:type_name -> msghandler.v1.State
-	52, // 54: msghandler.v1.DiscardMessagesRequest.min_age:type_name -> google.protobuf.Duration
-	15, // 55: msghandler.v1.DiscardMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
-	0,  // 56: msghandler.v1.TailMessagesRequest.states:type_name -> msghandler.v1.State
-	47, // 57: msghandler.v1.TailMessagesResponse.moves:type_name -> msghandler.v1.Move
-	53, // 58: msghandler.v1.Move.time:type_name -> google.protobuf.Timestamp
-	0,  // 59: msghandler.v1.Move.state:type_name -> msghandler.v1.State
-	52, // 60: msghandler.v1.ListAuditRequest.max_age:type_name -> google.protobuf.Duration
-	50, // 61: msghandler.v1.ListAuditResponse.records:type_name -> msghandler.v1.AuditRecord
-	53, // 62: msghandler.v1.AuditRecord.time:type_name -> google.protobuf.Timestamp
-	53, // 63: msghandler.v1.AuditRecord.last_time:type_name -> google.protobuf.Timestamp
-	5,  // 64: msghandler.v1.MessageHandlerService.SendHalfMessage:input_type -> msghandler.v1.SendHalfMessageRequest
-	7,  // 65: msghandler.v1.MessageHandlerService.SendHalfMessages:input_type -> msghandler.v1.SendHalfMessagesRequest
-	9,  // 66: msghandler.v1.MessageHandlerService.Submit:input_type -> msghandler.v1.SubmitRequest
-	11, // 67: msghandler.v1.MessageHandlerService.SubmitAll:input_type -> msghandler.v1.SubmitAllRequest
-	13, // 68: msghandler.v1.MessageHandlerService.Rollback:input_type -> msghandler.v1.RollbackRequest
-	21, // 69: msghandler.v1.MessageHandlerService.Attend:input_type -> msghandler.v1.AttendRequest
-	16, // 70: msghandler.v1.ProducerService.Confirm:input_type -> msghandler.v1.ConfirmRequest
-	19, // 71: msghandler.v1.ProducerService.DeleteBusiness:input_type -> msghandler.v1.DeleteBusinessRequest
-	31, // 72: msghandler.v1.AdminService.GetMessage:input_type -> msghandler.v1.GetMessageRequest
-	33, // 73: msghandler.v1.AdminService.ListMessages:input_type -> msghandler.v1.ListMessagesRequest
-	35, // 74: msghandler.v1.AdminService.GetStats:input_type -> msghandler.v1.GetStatsRequest
-	41, // 75: msghandler.v1.AdminService.RetryMessages:input_type -> msghandler.v1.RetryMessagesRequest
-	43, // 76: msghandler.v1.AdminService.DiscardMessages:input_type -> msghandler.v1.DiscardMessagesRequest
-	45, // 77: msghandler.v1.AdminService.TailMessages:input_type -> msghandler.v1.TailMessagesRequest
-	48, // 78: msghandler.v1.AdminService.ListAudit:input_type -> msghandler.v1.ListAuditRequest
-	6,  // 79: msghandler.v1.MessageHandlerService.SendHalfMessage:output_type -> msghandler.v1.SendHalfMessageResponse
-	8,  // 80: msghandler.v1.MessageHandlerService.SendHalfMessages:output_type -> msghandler.v1.SendHalfMessagesResponse
-	10, // 81: msghandler.v1.MessageHandlerService.Submit:output_type -> msghandler.v1.SubmitResponse
-	12, // 82: msghandler.v1.MessageHandlerService.SubmitAll:output_type -> msghandler.v1.SubmitAllResponse
-	14, // 83: msghandler.v1.MessageHandlerService.Rollback:output_type -> msghandler.v1.RollbackResponse
-	25, // 84: msghandler.v1.MessageHandlerService.Attend:output_type -> msghandler.v1.AttendResponse
-	17, // 85: msghandler.v1.ProducerService.Confirm:output_type -> msghandler.v1.ConfirmResponse
-	20, // 86: msghandler.v1.ProducerService.DeleteBusiness:output_type -> msghandler.v1.DeleteBusinessResponse
-	32, // 87: msghandler.v1.AdminService.GetMessage:output_type -> msghandler.v1.GetMessageResponse
-	34, // 88: msghandler.v1.AdminService.ListMessages:output_type -> msghandler.v1.ListMessagesResponse
-	36, // 89: msghandler.v1.AdminService.GetStats:output_type -> msghandler.v1.GetStatsResponse
-	42, // 90: msghandler.v1.AdminService.RetryMessages:output_type -> msghandler.v1.RetryMessagesResponse
-	44, // 91: msghandler.v1.AdminService.DiscardMessages:output_type -> msghandler.v1.DiscardMessagesResponse
-	46, // 92: msghandler.v1.AdminService.TailMessages:output_type -> msghandler.v1.TailMessagesResponse
-	49, // 93: msghandler.v1.AdminService.ListAudit:output_type -> msghandler.v1.ListAuditResponse
-	79, // [79:94] is the sub-list for method output_type
-	64, // [64:79] is the sub-list for method input_type
-	64, // [64:64] is the sub-list for extension type_name
-	64, // [64:64] is the sub-list for extension extendee
-	0,  // [0:64] is the sub-list for field type_name
+	57, // 39: msghandler.v1.ListMessagesRequest.min_age:type_name -> google.protobuf.Duration
+	30, // 40: msghandler.v1.ListMessagesResponse.records:type_name -> msghandler.v1.MessageRecord
+	41, // 41: msghandler.v1.GetStatsResponse.states:type_name -> msghandler.v1.StateStats
+	40, // 42: msghandler.v1.GetStatsResponse.findings:type_name -> msghandler.v1.Finding
+	39, // 43: msghandler.v1.GetStatsResponse.brokers:type_name -> msghandler.v1.BrokerStats
+	38, // 44: msghandler.v1.GetStatsResponse.coordinators:type_name -> msghandler.v1.Coordinator
+	3,  // 45: msghandler.v1.Coordinator.state:type_name -> msghandler.v1.CoordinatorState
+	58, // 46: msghandler.v1.Coordinator.start_time:type_name -> google.protobuf.Timestamp
+	58, // 47: msghandler.v1.Coordinator.seen_time:type_name -> google.protobuf.Timestamp
+	4,  // 48: msghandler.v1.Finding.severity:type_name -> msghandler.v1.Severity
+	0,  // 49: msghandler.v1.StateStats.state:type_name -> msghandler.v1.State
+	58, // 50: msghandler.v1.StateStats.oldest_create_time:type_name -> google.protobuf.Timestamp
+	58, // 51: msghandler.v1.StateStats.first_due_time:type_name -> google.protobuf.Timestamp
+	42, // 52: msghandler.v1.RetryMessagesRequest.names:type_name -> msghandler.v1.MessageName
+	0,  // 53: msghandler.v1.RetryMessagesRequest.state:type_name -> msghandler.v1.State
+	57, // 54: msghandler.v1.RetryMessagesRequest.min_age:type_name -> google.protobuf.Duration
+	16, // 55: msghandler.v1.RetryMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
+	42, // 56: msghandler.v1.DiscardMessagesRequest.names:type_name -> msghandler.v1.MessageName
+	0,  // 57: msghandler.v1.DiscardMessagesRequest.state:type_name -> msghandler.v1.State
+	57, // 58: msghandler.v1.DiscardMessagesRequest.min_age:type_name -> google.protobuf.Duration
+	16, // 59: msghandler.v1.DiscardMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
+	0,  // 60: msghandler.v1.TailMessagesRequest.states:type_name -> msghandler.v1.State
+	49, // 61: msghandler.v1.TailMessagesResponse.moves:type_name -> msghandler.v1.Move
+	58, // 62: msghandler.v1.Move.time:type_name -> google.protobuf.Timestamp
+	0,  // 63: msghandler.v1.Move.state:type_name -> msghandler.v1.State
+	57, // 64: msghandler.v1.ListAuditRequest.max_age:type_name -> google.protobuf.Duration
+	52, // 65: msghandler.v1.ListAuditResponse.records:type_name -> msghandler.v1.AuditRecord
+	58, // 66: msghandler.v1.AuditRecord.time:type_name -> google.protobuf.Timestamp
+	58, // 67: msghandler.v1.AuditRecord.last_time:type_name -> google.protobuf.Timestamp
+	55, // 68: msghandler.v1.GetConfigurationResponse.values:type_name -> msghandler.v1.ConfigurationValue
+	6,  // 69: msghandler.v1.MessageHandlerService.SendHalfMessage:input_type -> msghandler.v1.SendHalfMessageRequest
+	8,  // 70: msghandler.v1.MessageHandlerService.SendHalfMessages:input_type -> msghandler.v1.SendHalfMessagesRequest
+	10, // 71: msghandler.v1.MessageHandlerService.Submit:input_type -> msghandler.v1.SubmitRequest
+	12, // 72: msghandler.v1.MessageHandlerService.SubmitAll:input_type -> msghandler.v1.SubmitAllRequest
+	14, // 73: msghandler.v1.MessageHandlerService.Rollback:input_type -> msghandler.v1.RollbackRequest
+	22, // 74: msghandler.v1.MessageHandlerService.Attend:input_type -> msghandler.v1.AttendRequest
+	17, // 75: msghandler.v1.ProducerService.Confirm:input_type -> msghandler.v1.ConfirmRequest
+	20, // 76: msghandler.v1.ProducerService.DeleteBusiness:input_type -> msghandler.v1.DeleteBusinessRequest
+	32, // 77: msghandler.v1.AdminService.GetMessage:input_type -> msghandler.v1.GetMessageRequest
+	34, // 78: msghandler.v1.AdminService.ListMessages:input_type -> msghandler.v1.ListMessagesRequest
+	36, // 79: msghandler.v1.AdminService.GetStats:input_type -> msghandler.v1.GetStatsRequest
+	43, // 80: msghandler.v1.AdminService.RetryMessages:input_type -> msghandler.v1.RetryMessagesRequest
+	45, // 81: msghandler.v1.AdminService.DiscardMessages:input_type -> msghandler.v1.DiscardMessagesRequest
+	47, // 82: msghandler.v1.AdminService.TailMessages:input_type -> msghandler.v1.TailMessagesRequest
+	50, // 83: msghandler.v1.AdminService.ListAudit:input_type -> msghandler.v1.ListAuditRequest
+	53, // 84: msghandler.v1.AdminService.GetConfiguration:input_type -> msghandler.v1.GetConfigurationRequest
+	7,  // 85: msghandler.v1.MessageHandlerService.SendHalfMessage:output_type -> msghandler.v1.SendHalfMessageResponse
+	9,  // 86: msghandler.v1.MessageHandlerService.SendHalfMessages:output_type -> msghandler.v1.SendHalfMessagesResponse
+	11, // 87: msghandler.v1.MessageHandlerService.Submit:output_type -> msghandler.v1.SubmitResponse
+	13, // 88: msghandler.v1.MessageHandlerService.SubmitAll:output_type -> msghandler.v1.SubmitAllResponse
+	15, // 89: msghandler.v1.MessageHandlerService.Rollback:output_type -> msghandler.v1.RollbackResponse
+	26, // 90: msghandler.v1.MessageHandlerService.Attend:output_type -> msghandler.v1.AttendResponse
+	18, // 91: msghandler.v1.ProducerService.Confirm:output_type -> msghandler.v1.ConfirmResponse
+	21, // 92: msghandler.v1.ProducerService.DeleteBusiness:output_type -> msghandler.v1.DeleteBusinessResponse
+	33, // 93: msghandler.v1.AdminService.GetMessage:output_type -> msghandler.v1.GetMessageResponse
+	35, // 94: msghandler.v1.AdminService.ListMessages:output_type -> msghandler.v1.ListMessagesResponse
+	37, // 95: msghandler.v1.AdminService.GetStats:output_type -> msghandler.v1.GetStatsResponse
+	44, // 96: msghandler.v1.AdminService.RetryMessages:output_type -> msghandler.v1.RetryMessagesResponse
+	46, // 97: msghandler.v1.AdminService.DiscardMessages:output_type -> msghandler.v1.DiscardMessagesResponse
+	48, // 98: msghandler.v1.AdminService.TailMessages:output_type -> msghandler.v1.TailMessagesResponse
+	51, // 99: msghandler.v1.AdminService.ListAudit:output_type -> msghandler.v1.ListAuditResponse
+	54, // 100: msghandler.v1.AdminService.GetConfiguration:output_type -> msghandler.v1.GetConfigurationResponse
+	85, // [85:101] is the sub-list for method output_type
+	69, // [69:85] is the sub-list for method input_type
+	69, // [69:69] is the sub-list for extension type_name
+	69, // [69:69] is the sub-list for extension extendee
+	0,  // [0:69] is the sub-list for field type_name
 }
 
 func init() { file_msghandler_v1_msghandler_proto_init() }
@@ -4159,8 +4579,8 @@ func file_msghandler_v1_msghandler_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_msghandler_v1_msghandler_proto_rawDesc), len(file_msghandler_v1_msghandler_proto_rawDesc)),
-			NumEnums:      4,
-			NumMessages:   48,
+			NumEnums:      5,
+			NumMessages:   52,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

@@ -560,13 +560,14 @@ var ProducerService_ServiceDesc = grpc.ServiceDesc{
 }
 
 const (
-	AdminService_GetMessage_FullMethodName      = "/msghandler.v1.AdminService/GetMessage"
-	AdminService_ListMessages_FullMethodName    = "/msghandler.v1.AdminService/ListMessages"
-	AdminService_GetStats_FullMethodName        = "/msghandler.v1.AdminService/GetStats"
-	AdminService_RetryMessages_FullMethodName   = "/msghandler.v1.AdminService/RetryMessages"
-	AdminService_DiscardMessages_FullMethodName = "/msghandler.v1.AdminService/DiscardMessages"
-	AdminService_TailMessages_FullMethodName    = "/msghandler.v1.AdminService/TailMessages"
-	AdminService_ListAudit_FullMethodName       = "/msghandler.v1.AdminService/ListAudit"
+	AdminService_GetMessage_FullMethodName       = "/msghandler.v1.AdminService/GetMessage"
+	AdminService_ListMessages_FullMethodName     = "/msghandler.v1.AdminService/ListMessages"
+	AdminService_GetStats_FullMethodName         = "/msghandler.v1.AdminService/GetStats"
+	AdminService_RetryMessages_FullMethodName    = "/msghandler.v1.AdminService/RetryMessages"
+	AdminService_DiscardMessages_FullMethodName  = "/msghandler.v1.AdminService/DiscardMessages"
+	AdminService_TailMessages_FullMethodName     = "/msghandler.v1.AdminService/TailMessages"
+	AdminService_ListAudit_FullMethodName        = "/msghandler.v1.AdminService/ListAudit"
+	AdminService_GetConfiguration_FullMethodName = "/msghandler.v1.AdminService/GetConfiguration"
 )
 
 // AdminServiceClient is the client API for AdminService service.
@@ -593,6 +594,9 @@ type AdminServiceClient interface {
 	// ListAudit pages through the changes that operators made and the calls that were refused, newest first, of all instances.
 	// About the newest access.audit_records of each are kept; the log has all. Coordinators of before 2026-11-26 do not know it.
 	ListAudit(ctx context.Context, in *ListAuditRequest, opts ...grpc.CallOption) (*ListAuditResponse, error)
+	// GetConfiguration returns the configuration that this coordinator uses, without secrets. Coordinators of before
+	// 2026-11-27 do not know it.
+	GetConfiguration(ctx context.Context, in *GetConfigurationRequest, opts ...grpc.CallOption) (*GetConfigurationResponse, error)
 }
 
 type adminServiceClient struct {
@@ -682,6 +686,16 @@ func (c *adminServiceClient) ListAudit(ctx context.Context, in *ListAuditRequest
 	return out, nil
 }
 
+func (c *adminServiceClient) GetConfiguration(ctx context.Context, in *GetConfigurationRequest, opts ...grpc.CallOption) (*GetConfigurationResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetConfigurationResponse)
+	err := c.cc.Invoke(ctx, AdminService_GetConfiguration_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AdminServiceServer is the server API for AdminService service.
 // All implementations must embed UnimplementedAdminServiceServer
 // for forward compatibility.
@@ -706,6 +720,9 @@ type AdminServiceServer interface {
 	// ListAudit pages through the changes that operators made and the calls that were refused, newest first, of all instances.
 	// About the newest access.audit_records of each are kept; the log has all. Coordinators of before 2026-11-26 do not know it.
 	ListAudit(context.Context, *ListAuditRequest) (*ListAuditResponse, error)
+	// GetConfiguration returns the configuration that this coordinator uses, without secrets. Coordinators of before
+	// 2026-11-27 do not know it.
+	GetConfiguration(context.Context, *GetConfigurationRequest) (*GetConfigurationResponse, error)
 	mustEmbedUnimplementedAdminServiceServer()
 }
 
@@ -736,6 +753,9 @@ func (UnimplementedAdminServiceServer) TailMessages(*TailMessagesRequest, grpc.S
 }
 func (UnimplementedAdminServiceServer) ListAudit(context.Context, *ListAuditRequest) (*ListAuditResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListAudit not implemented")
+}
+func (UnimplementedAdminServiceServer) GetConfiguration(context.Context, *GetConfigurationRequest) (*GetConfigurationResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetConfiguration not implemented")
 }
 func (UnimplementedAdminServiceServer) mustEmbedUnimplementedAdminServiceServer() {}
 func (UnimplementedAdminServiceServer) testEmbeddedByValue()                      {}
@@ -877,6 +897,24 @@ func _AdminService_ListAudit_Handler(srv interface{}, ctx context.Context, dec f
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AdminService_GetConfiguration_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetConfigurationRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).GetConfiguration(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_GetConfiguration_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).GetConfiguration(ctx, req.(*GetConfigurationRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // AdminService_ServiceDesc is the grpc.ServiceDesc for AdminService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -907,6 +945,10 @@ var AdminService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListAudit",
 			Handler:    _AdminService_ListAudit_Handler,
+		},
+		{
+			MethodName: "GetConfiguration",
+			Handler:    _AdminService_GetConfiguration_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

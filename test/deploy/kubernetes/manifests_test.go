@@ -17,6 +17,8 @@ import (
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
+
+	"github.com/msghandler/msghandler/test/deploy/kubernetes/objects"
 )
 
 // rendered are the expected resources, one of each kind except the services.
@@ -49,7 +51,7 @@ func render(t *testing.T) (all rendered) {
 		if !known {
 			t.Fatalf("a %s is not expected", r.GetKind())
 		}
-		if err := yaml.UnmarshalStrict(text, into); err != nil {
+		if err := objects.Strict(text, into); err != nil {
 			t.Errorf("%s %s: %v", r.GetKind(), r.GetName(), err)
 		}
 		if r.GetKind() == "Service" {

@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
--- Purpose: shares what each coordinator has refused to producers with all others. In the first shard only.
+-- Purpose: shares a text of each coordinator with all others. In the first shard only.
 -- KEYS: 1 the shard's prefix
--- ARGV: 1 which coordinator; 2 what it has refused lately, as it wants others to read it, empty for nothing;
---   3 milliseconds for which that is kept; 4 how many coordinators' are kept at most
--- Returns: for each other coordinator, the latest first: how many milliseconds ago it shared, and what
-local key, who, kept, most = KEYS[1] .. REFUSALS, ARGV[1], tonumber(ARGV[3]), tonumber(ARGV[4])
+-- ARGV: 1 which coordinator; 2 its text, empty for none; 3 milliseconds for which a text is kept;
+--   4 of how many coordinators texts are kept at most; 5 the name of the hash with the texts
+-- Returns: for each other coordinator, the latest first: how many milliseconds ago it shared, and its text
+local who, kept, most, key = ARGV[1], tonumber(ARGV[3]), tonumber(ARGV[4]), KEYS[1] .. ARGV[5]
 
 if ARGV[2] == '' then
   call('HDEL', key, who)

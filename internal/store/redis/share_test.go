@@ -39,6 +39,30 @@ func TestRefusalsAreSharedForAWhile(t *testing.T) {
 }
 
 // A coordinator in a restart loop has a new name each time.
+// A description outlives its coordinator, which may be missing.
+func TestDescriptionsOutliveTheirCoordinators(t *testing.T) {
+	t.Parallel()
+	r := newRuns(t)
+	here, there := r.coordinator("here"), r.coordinator("there")
+	share := func(store *redisstore.Store, text string) string {
+		t.Helper()
+		shared, err := store.ShareSelf(t.Context(), text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprint(shared)
+	}
+	share(here, `{"instance":"here"}`)
+	r.pass(redisstore.FleetMemory - time.Second)
+	if got := share(there, "{}"); got != `[{59m59s {"instance":"here"}}]` {
+		t.Errorf("before the hour is over the others get %s", got)
+	}
+	r.pass(2 * time.Second)
+	if got := share(there, "{}"); got != "[]" {
+		t.Errorf("after an hour the others get %s", got)
+	}
+}
+
 func TestSharedRefusalsAreBounded(t *testing.T) {
 	t.Parallel()
 	store, client, _ := fresh(t, redisstore.Config{Shards: 2, Instance: "here"})

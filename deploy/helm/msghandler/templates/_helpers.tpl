@@ -1,0 +1,211 @@
+{{/* The name of all objects: for each release another, also where two names differ behind the length that Kubernetes allows. A release
+may begin with a digit and have dots, and a service may not. 53 characters leave room for -dashboard. */}}
+{{- define "msghandler.name" -}}
+{{- $release := .Release.Name -}}
+{{- $name := ternary $release (printf "%s-msghandler" $release) (eq $release "msghandler") -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride -}}
+{{- else if and (regexMatch "^[a-z][-a-z0-9]*$" $name) (le (len $name) 53) -}}
+{{- $name -}}
+{{- else -}}
+{{- printf "m-%s-%s" ($release | replace "." "-" | trunc 40 | trimSuffix "-") (sha256sum $release | trunc 10) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The labels that selectors use. They never change: the selector of a Deployment is immutable. */}}
+{{- define "msghandler.selectorLabels" -}}
+app.kubernetes.io/name: msghandler
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
+{{- end -}}
+
+{{- define "msghandler.labels" -}}
+{{ include "msghandler.selectorLabels" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- end -}}
+
+{{- define "msghandler.image" -}}
+{{- with .Values.image -}}
+{{- if .digest -}}
+{{- printf "%s@%s" .repository .digest -}}
+{{- else -}}
+{{- printf "%s:%s" .repository (.tag | default $.Chart.AppVersion) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "msghandler.tlsSecret" -}}
+{{- if .Values.tls.certManager.issuer -}}
+{{- printf "%s-tls" (include "msghandler.name" .) -}}
+{{- else -}}
+{{- .Values.tls.secret -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The names of the services in the cluster. */}}
+{{- define "msghandler.grpcHost" -}}
+{{- printf "%s-grpc.%s.svc" (include "msghandler.name" .) .Release.Namespace -}}
+{{- end -}}
+{{- define "msghandler.httpHost" -}}
+{{- printf "%s-http.%s.svc" (include "msghandler.name" .) .Release.Namespace -}}
+{{- end -}}
+
+{{/* The coordinator's configuration: the chart's settings, and over them the value config, key by key. */}}
+{{- define "msghandler.config" -}}
+{{- $secrets := "/run/msghandler/secrets" -}}
+{{- $tls := "/run/msghandler/tls" -}}
+{{- $config := .Values.config | default dict -}}
+{{- $hosts := list (include "msghandler.httpHost" .) -}}
+{{- $grpc := dict "addr" "0.0.0.0:9090" -}}
+{{- $http := dict "addr" "0.0.0.0:9091" "session_key_file" (printf "%s/session-key" $secrets) -}}
+{{- $access := dict -}}
+{{- $redis := dict "url_file" (printf "%s/redis-url" $secrets) -}}
+{{- $amqp := dict "url_file" (printf "%s/amqp-url" $secrets) -}}
+{{- $callbacks := dict "allow" (list "*.svc:9000" "*.svc.cluster.local:9000")
+  "networks" (list "10.0.0.0/8" "172.16.0.0/12" "192.168.0.0/16") -}}
+{{- if .Values.ingress.enabled -}}
+{{- $hosts = concat $hosts .Values.ingress.hosts -}}
+{{- $_ := set $http "public_url" (printf "https://%s" (first .Values.ingress.hosts)) -}}
+{{- end -}}
+{{- $_ := set $http "hosts" $hosts -}}
+{{- if .Values.access.tokens -}}
+{{- $_ := set $access "token_file" (printf "%s/tokens" $secrets) -}}
+{{- end -}}
+{{- if .Values.tls.enabled -}}
+{{- range list $grpc $http $callbacks -}}
+{{- $_ := set . "tls_cert" (printf "%s/tls.crt" $tls) -}}
+{{- $_ := set . "tls_key" (printf "%s/tls.key" $tls) -}}
+{{- end -}}
+{{- $_ := set $callbacks "tls" true -}}
+{{- with .Values.tls.ca -}}
+{{- $_ := set $callbacks "tls_ca" (printf "%s/%s" $tls .) -}}
+{{- if $.Values.access.certificates -}}
+{{- $_ := set $grpc "tls_client_ca" (printf "%s/%s" $tls .) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- $all := dict "grpc" $grpc "http" $http "access" $access "redis" $redis "amqp" $amqp "callbacks" $callbacks
+  "log" (dict "format" "json") -}}
+{{- /* A URL in config counts instead of the file of the secrets. */ -}}
+{{- range list "redis" "amqp" -}}
+{{- if hasKey (get $config . | default dict) "url" -}}
+{{- $_ := unset (get $all .) "url_file" -}}
+{{- end -}}
+{{- end -}}
+{{- range $section, $keys := $config -}}
+{{- $into := get $all $section | default dict -}}
+{{- range $key, $value := $keys -}}
+{{- if kindIs "invalid" $value -}}
+{{- $_ := unset $into $key -}}
+{{- else -}}
+{{- $_ := set $into $key $value -}}
+{{- end -}}
+{{- end -}}
+{{- $_ := set $all $section $into -}}
+{{- end -}}
+{{- range $section, $keys := $all -}}
+{{- if not $keys -}}
+{{- $_ := unset $all $section -}}
+{{- end -}}
+{{- end -}}
+{{- toYaml $all -}}
+{{- end -}}
+
+{{/* What of the configuration needs a restart. The coordinators read the other keys again by themselves; test/deploy holds this list. */}}
+{{- define "msghandler.restartConfig" -}}
+{{- $all := include "msghandler.config" . | fromYaml -}}
+{{- $reloaded := dict
+  "grpc" (list "admins" "callers")
+  "access" (list "viewers" "readers" "operators" "admins")
+  "callbacks" (list "allow" "networks")
+  "limits" (list "unfinished") -}}
+{{- $ofProducers := list "callers" "targets" "brokers" "exchanges" "routing_keys" "max_body" "max_unfinished"
+  "max_unfinished_bytes" "calls_per_second" "burst" "waiting_share" -}}
+{{- range $section, $keys := $reloaded -}}
+{{- range $keys -}}
+{{- $_ := unset (get $all $section | default dict) . -}}
+{{- end -}}
+{{- end -}}
+{{- range $producer, $settings := get $all "producers" | default dict -}}
+{{- range $ofProducers -}}
+{{- $_ := unset $settings . -}}
+{{- end -}}
+{{- if not $settings -}}
+{{- $_ := unset (get $all "producers") $producer -}}
+{{- end -}}
+{{- end -}}
+{{- $_ := unset $all "policy" -}}
+{{- range $section, $keys := $all -}}
+{{- if not $keys -}}
+{{- $_ := unset $all $section -}}
+{{- end -}}
+{{- end -}}
+{{- toYaml $all -}}
+{{- end -}}
+
+{{/* Go's limit of memory: below that of the pod. */}}
+{{- define "msghandler.goMemoryLimit" -}}
+{{- $limit := dig "limits" "memory" "" (.Values.resources | default dict) | toString -}}
+{{- if .Values.goMemoryLimit -}}
+{{- .Values.goMemoryLimit -}}
+{{- else if regexMatch "^[0-9]+[MG]i$" $limit -}}
+{{- $number := regexFind "^[0-9]+" $limit | int64 -}}
+{{- $mebibytes := ternary (mul $number 1024) $number (hasSuffix "Gi" $limit) -}}
+{{- printf "%dMiB" (div (mul $mebibytes 900) 1024) -}}
+{{- else if $limit -}}
+{{- fail (printf "resources.limits.memory is %s: write it in Mi or Gi, or set goMemoryLimit, such as 900MiB" $limit) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* What is missing or does not go together, all at once. */}}
+{{- define "msghandler.check" -}}
+{{- $missing := list -}}
+{{- $config := .Values.config | default dict -}}
+{{- $access := get $config "access" | default dict -}}
+{{- $grpc := get $config "grpc" | default dict -}}
+{{- $own := .Values.configSecret -}}
+{{- if not .Values.image.repository -}}
+{{- $missing = append $missing "image.repository: where the image is, such as registry.example.com/msghandler" -}}
+{{- end -}}
+{{- if and .Values.tls.enabled (not .Values.tls.secret) (not .Values.tls.certManager.issuer) -}}
+{{- $missing = append $missing "tls.secret: a secret with tls.crt, tls.key and ca.crt; or tls.certManager.issuer" -}}
+{{- end -}}
+{{- if and .Values.tls.secret .Values.tls.certManager.issuer -}}
+{{- $missing = append $missing "either tls.secret or tls.certManager.issuer, and not both" -}}
+{{- end -}}
+{{- if and $own $config -}}
+{{- $missing = append $missing "either config or configSecret, and not both" -}}
+{{- end -}}
+{{- if not $own -}}
+{{- if not .Values.secrets -}}
+{{- $missing = append $missing "secrets: secrets with redis-url, amqp-url, session-key and tokens, such as secrets[0].name=msghandler" -}}
+{{- end -}}
+{{- if not (or .Values.access.tokens .Values.access.certificates $access.token_file $access.oidc_issuer $grpc.tls_client_ca $access.anonymous) -}}
+{{- $missing = append $missing "who may call: access.tokens, access.certificates or config.access.oidc_issuer" -}}
+{{- end -}}
+{{- if and .Values.access.certificates (not (and .Values.tls.enabled .Values.tls.ca)) -}}
+{{- $missing = append $missing "tls.enabled and tls.ca, which access.certificates needs" -}}
+{{- end -}}
+{{- if and (not .Values.tls.enabled) (or .Values.access.tokens $access.oidc_issuer) -}}
+{{- $missing = append $missing "tls.enabled, which access.tokens and config.access.oidc_issuer need" -}}
+{{- end -}}
+{{- range $section := list "grpc" "http" -}}
+{{- if hasKey (get $config $section | default dict) "addr" -}}
+{{- $missing = append $missing (printf "no config.%s.addr: the ports and services of the chart lead to the chart's own" $section) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- if and .Values.authorities.configMap .Values.authorities.secret -}}
+{{- $missing = append $missing "either authorities.configMap or authorities.secret, and not both" -}}
+{{- end -}}
+{{- if and .Values.ingress.enabled (not .Values.ingress.hosts) -}}
+{{- $missing = append $missing "ingress.hosts: the names of the console, such as console.example.com" -}}
+{{- end -}}
+{{- if and .Values.monitoring.monitor (not .Values.monitoring.tokenSecret.name) (not $access.anonymous) -}}
+{{- $missing = append $missing "monitoring.tokenSecret.name: a secret with the token of a viewer, which Prometheus shows" -}}
+{{- end -}}
+{{- if $missing -}}
+{{- fail (printf "\n\nmsghandler needs other values:\n- %s\n\ndocs/run/kubernetes.md has examples." (join "\n- " $missing)) -}}
+{{- end -}}
+{{- end -}}

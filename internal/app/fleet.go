@@ -1,0 +1,216 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/msghandler/msghandler/internal/console"
+	"github.com/msghandler/msghandler/internal/fleet"
+	redisstore "github.com/msghandler/msghandler/internal/store/redis"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+)
+
+// fleetSchedule is how often this coordinator describes itself to the others.
+var fleetSchedule = "@every " + fleet.Interval.String()
+
+// maxNamed bounds the names of coordinators in a finding.
+const maxNamed = 4
+
+// others are the latest descriptions of the other coordinators on this Redis. Its zero value has none.
+type others struct {
+	latest atomic.Pointer[[]fleet.Coordinator]
+}
+
+func (o *others) list() []fleet.Coordinator {
+	if latest := o.latest.Load(); latest != nil {
+		return slices.Clone(*latest)
+	}
+	return nil
+}
+
+// self describes this coordinator.
+func (a *App) self(now time.Time) fleet.Coordinator {
+	c := fleet.Coordinator{
+		Instance: a.instance, Version: a.version, GRPC: a.GRPCAddr(), HTTP: a.HTTPAddr(), StartedAt: a.startedAt, SeenAt: now,
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	c.Place = host + " " + a.GRPCAddr()
+	if source := a.reloader.current(); source != nil {
+		c.SetConfig(source.Shared())
+	}
+	return c
+}
+
+// coordinators lists this coordinator and the others, as fleet.Arrange arranges them.
+func (a *App) coordinators(now time.Time) []fleet.Coordinator {
+	all := append(a.others.list(), a.self(now))
+	fleet.Arrange(all, now)
+	return all
+}
+
+// watchFleet describes this coordinator to the others through Redis, and reads their descriptions.
+func (a *App) watchFleet(ctx context.Context, store *redisstore.Store) error {
+	a.metrics.Fleet(func() console.Fleet { return fleetMetrics(a.coordinators(time.Now()), time.Now()) })
+	_ = a.shareSelf(ctx, store, false) // the loop retries, and logs the error
+	watch, err := a.newLoop("fleet", fleetSchedule, func(ctx context.Context) (bool, error) {
+		return false, a.shareSelf(ctx, store, false)
+	})
+	if err != nil {
+		return err
+	}
+	watch.Start()
+	return nil
+}
+
+// shareSelf hands the description of this coordinator to the others. Where it stops, they know that it is not missing.
+func (a *App) shareSelf(ctx context.Context, store *redisstore.Store, stopped bool) error {
+	now := time.Now()
+	self := a.self(now)
+	self.Stopped = stopped
+	text, err := self.Describe(now)
+	if err != nil {
+		return err
+	}
+	shared, err := store.ShareSelf(ctx, text)
+	if err != nil {
+		return err
+	}
+	var latest []fleet.Coordinator
+	for _, s := range shared {
+		// A description that cannot be read comes from a version to come: the next version of this coordinator reads it.
+		if c, err := fleet.Read(s.Text, s.Ago, now); err == nil {
+			latest = append(latest, c)
+		}
+	}
+	a.others.latest.Store(&latest)
+	return nil
+}
+
+// fleetMetrics counts coordinators for the metrics.
+func fleetMetrics(all []fleet.Coordinator, now time.Time) console.Fleet {
+	m := console.Fleet{States: map[string]int{string(fleet.Running): 0, string(fleet.Missing): 0}}
+	survey := fleet.SurveyOf(all, now)
+	for _, c := range all {
+		if c.State(now) == fleet.Running {
+			m.States[string(fleet.Running)]++
+		}
+	}
+	m.States[string(fleet.Missing)] = len(survey.Missing)
+	for _, n := range survey.Restarts {
+		m.Restarts += n
+	}
+	m.Looping, m.Versions, m.Configurations = len(survey.Looping), len(survey.Versions), len(survey.Hashes)
+	return m
+}
+
+// fleet reports what is wrong with the coordinators together. Coordinators that are missing are reported as unclean
+// ends.
+func (f *findings) fleet(all []fleet.Coordinator, now time.Time) {
+	survey := fleet.SurveyOf(all, now)
+	if len(survey.Looping) > 0 {
+		f.add(trouble, "coordinators-restarting",
+			fmt.Sprintf("coordinators start again and again at %s", named(survey.Looping)),
+			"messages of a coordinator that ends wait for the end of its leases, and its capacity is missing", endsRemedy)
+	}
+	if len(survey.Versions) > 1 {
+		f.add(warning, "coordinators-versions", "coordinators of several versions run: "+grouped(survey.Versions),
+			"this is usual during a rolling upgrade only; new features wait until all coordinators have them",
+			"finish the upgrade, or the way back")
+	}
+	switch {
+	case len(survey.Drift) > 0:
+		f.add(warning, "coordinators-config", "coordinators have different configurations: "+differences(survey.Drift),
+			"what happens to a message depends on the coordinator that works on it",
+			"give all coordinators the same configuration; msghandler config --server=HOST:PORT shows what a coordinator uses")
+	case len(survey.Hashes) > 1:
+		f.add(warning, "coordinators-config", "coordinators have different configurations: "+grouped(survey.Hashes),
+			"what happens to a message depends on the coordinator that works on it",
+			"give all coordinators the same configuration; msghandler config --server=HOST:PORT shows what a coordinator uses")
+	}
+}
+
+// differences names keys with their values, and coordinators that have the rare ones.
+func differences(all []fleet.Difference) string {
+	var parts []string
+	for i, d := range all {
+		if i == maxNamed {
+			parts = append(parts, fmt.Sprintf("%d further keys", len(all)-i))
+			break
+		}
+		var values []string
+		for _, value := range d.Rarest() {
+			shown := value
+			if value == "" {
+				shown = "the default"
+			}
+			values = append(values, shown+" at "+named(d.Values[value]))
+		}
+		parts = append(parts, d.Key+" is "+strings.Join(values, ", "))
+	}
+	return strings.Join(parts, "; ")
+}
+
+// grouped names the coordinators of each group.
+func grouped(groups map[string][]string) string {
+	var parts []string
+	for _, group := range slices.Sorted(maps.Keys(groups)) {
+		parts = append(parts, group+" at "+named(groups[group]))
+	}
+	return strings.Join(parts, "; ")
+}
+
+// named lists some names.
+func named(names []string) string {
+	names = slices.Sorted(slices.Values(names))
+	if more := len(names) - maxNamed; more > 0 {
+		names = append(names[:maxNamed:maxNamed], fmt.Sprintf("%d more", more))
+	}
+	return strings.Join(names, ", ")
+}
+
+// fleetStats are the coordinators as the API tells of them.
+func (a *App) fleetStats() []*msghandlerv1.Coordinator {
+	now := time.Now()
+	all := a.coordinators(now)
+	restarts := fleet.SurveyOf(all, now).Restarts
+	stats := make([]*msghandlerv1.Coordinator, len(all))
+	for i, c := range all {
+		stats[i] = &msghandlerv1.Coordinator{
+			Instance: c.Instance, Version: c.Version, State: coordinatorStates[c.State(now)],
+			GrpcAddress: c.GRPC, HttpAddress: c.HTTP, Place: c.Place, Restarts: int64(restarts[c.Place]),
+			StartTime: timestamppb.New(c.StartedAt), SeenTime: timestamppb.New(c.SeenAt), ConfigHash: c.ConfigHash,
+			Self: c.Instance == a.instance,
+		}
+	}
+	return stats
+}
+
+var coordinatorStates = map[fleet.State]msghandlerv1.CoordinatorState{
+	fleet.Running: msghandlerv1.CoordinatorState_COORDINATOR_STATE_RUNNING,
+	fleet.Missing: msghandlerv1.CoordinatorState_COORDINATOR_STATE_MISSING,
+	fleet.Stopped: msghandlerv1.CoordinatorState_COORDINATOR_STATE_STOPPED,
+}
+
+// configuration is the configuration in use as the API tells of it.
+func (a *App) configuration() *msghandlerv1.GetConfigurationResponse {
+	answer := &msghandlerv1.GetConfigurationResponse{Instance: a.instance, Version: a.version}
+	if source := a.reloader.current(); source != nil {
+		for _, v := range source.Effective() {
+			answer.Values = append(answer.Values, &msghandlerv1.ConfigurationValue{
+				Key: v.Key, Value: v.Value, DefaultValue: v.Default, Origin: v.Origin, NeedsRestart: v.Restart,
+			})
+		}
+	}
+	return answer
+}
