@@ -1,5 +1,6 @@
 // Command shop is the shop of the quick start: POST /orders stores an order and announces the order, both or neither.
-// The shop has no code for its end, because it may be killed at any time. The example orders has a graceful end, and removes old markers.
+// The shop has no code for its end, because it may be killed at any time. The example orders has a graceful end, and
+// removes old markers.
 package main
 
 import (
