@@ -7,7 +7,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -23,18 +22,6 @@ var fleetSchedule = "@every " + fleet.Interval.String()
 
 // maxNamed bounds the names of coordinators in a finding.
 const maxNamed = 4
-
-// others are the latest descriptions of the other coordinators on this Redis. Its zero value has none.
-type others struct {
-	latest atomic.Pointer[[]fleet.Coordinator]
-}
-
-func (o *others) list() []fleet.Coordinator {
-	if latest := o.latest.Load(); latest != nil {
-		return slices.Clone(*latest)
-	}
-	return nil
-}
 
 // self describes this coordinator.
 func (a *App) self(now time.Time) fleet.Coordinator {
@@ -54,7 +41,7 @@ func (a *App) self(now time.Time) fleet.Coordinator {
 
 // coordinators lists this coordinator and the others, as fleet.Arrange arranges them.
 func (a *App) coordinators(now time.Time) []fleet.Coordinator {
-	all := append(a.others.list(), a.self(now))
+	all := append(a.others.Others(now), a.self(now))
 	fleet.Arrange(all, now)
 	return all
 }
@@ -93,7 +80,7 @@ func (a *App) shareSelf(ctx context.Context, store *redisstore.Store, stopped bo
 			latest = append(latest, c)
 		}
 	}
-	a.others.latest.Store(&latest)
+	a.others.Update(latest, now)
 	return nil
 }
 

@@ -38,6 +38,8 @@ type Coordinator struct {
 	SeenAt time.Time
 	// Stopped says that the coordinator stopped cleanly, Replaced that another has started at its place since it was seen.
 	Stopped, Replaced bool
+	// Excused says that silence proves nothing: Redis has been unavailable since the coordinator was seen.
+	Excused bool
 	// ConfigHash identifies the configuration, except keys that belong to one process.
 	ConfigHash string
 	// Config has the values behind ConfigHash that differ from their defaults, without secrets. Empty where they are too
@@ -60,7 +62,7 @@ func (c *Coordinator) State(now time.Time) State {
 	switch {
 	case c.Stopped, c.Replaced:
 		return Stopped
-	case now.Sub(c.SeenAt) > Silence:
+	case now.Sub(c.SeenAt) > Silence && !c.Excused:
 		return Missing
 	}
 	return Running

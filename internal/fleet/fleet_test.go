@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -92,6 +93,53 @@ func TestSilentCoordinatorsAreMissing(t *testing.T) {
 	}
 	if got := fmt.Sprint(order); got != "[successor slow killed restarted stopped]" {
 		t.Errorf("the order is %s", got)
+	}
+}
+
+// missing names the others that a view counts as missing, so long after now.
+func missing(v *fleet.View, after time.Duration) (names []string) {
+	at := now.Add(after)
+	for _, c := range v.Others(at) {
+		if c.State(at) == fleet.Missing {
+			names = append(names, c.Instance)
+		}
+	}
+	return names
+}
+
+func TestNoCoordinatorIsMissingWithoutRedis(t *testing.T) {
+	t.Parallel()
+	all := []fleet.Coordinator{
+		ran("dead", "a 9090", time.Hour, time.Minute), ran("killed", "b 9090", time.Hour, 0),
+		ran("well", "c 9090", time.Hour, 0),
+	}
+	var v fleet.View
+	read := func(after time.Duration, well time.Duration) {
+		all[2].SeenAt = now.Add(well)
+		v.Update(slices.Clone(all), now.Add(after))
+	}
+	read(0, 0)
+	for _, step := range []struct {
+		after, read, well time.Duration
+		want              string
+	}{
+		{after: 4 * time.Second, want: "[dead]"},
+		{after: 5 * time.Minute, want: "[dead]"},                                                     // Redis is away
+		{after: 301 * time.Second, read: 301 * time.Second, want: "[dead]"},                          // and is back
+		{after: 306 * time.Second, read: 306 * time.Second, well: 302 * time.Second, want: "[dead]"}, // the others come
+		{after: 318 * time.Second, want: "[dead]"},                                                   // a second gap
+		{after: 330 * time.Second, read: 330 * time.Second, well: 302 * time.Second, want: "[dead]"}, // and its end
+		{after: 352 * time.Second, read: 352 * time.Second, well: 350 * time.Second, want: "[dead]"}, // a third
+		{after: 361 * time.Second, read: 361 * time.Second, well: 360 * time.Second, want: "[dead]"},
+		{after: 370 * time.Second, read: 370 * time.Second, well: 369 * time.Second, want: "[dead]"},
+		{after: 373 * time.Second, read: 373 * time.Second, well: 372 * time.Second, want: "[dead killed]"},
+	} {
+		if step.read > 0 {
+			read(step.read, step.well)
+		}
+		if got := fmt.Sprint(missing(&v, step.after)); got != step.want {
+			t.Errorf("after %v missing are %s, want %s", step.after, got, step.want)
+		}
 	}
 }
 
