@@ -15,7 +15,12 @@ end
 local shared, all = {}, call('HGETALL', key)
 for i = 1, #all, 2 do
   local at, text = string.match(all[i + 1], '^(%d+) (.*)$')
-  shared[#shared + 1] = {name = all[i], ago = now - (tonumber(at) or 0), text = text}
+  local ago = now - (tonumber(at) or 0)
+  if ago < 0 then -- the clock was set back: from now on the text ages
+    call('HSET', key, all[i], now .. ' ' .. text)
+    ago = 0
+  end
+  shared[#shared + 1] = {name = all[i], ago = ago, text = text}
 end
 table.sort(shared, function(a, b) return a.ago < b.ago end)
 local out = {}
