@@ -73,6 +73,10 @@ func (a *App) shareSelf(ctx context.Context, store *redisstore.Store, stopped bo
 	if err != nil {
 		return err
 	}
+	configurations, err := shareConfig(ctx, store, &self)
+	if err != nil {
+		return err
+	}
 	var latest []fleet.Coordinator
 	for _, s := range shared {
 		// A description that cannot be read comes from a version to come: the next version of this coordinator reads it.
@@ -80,8 +84,30 @@ func (a *App) shareSelf(ctx context.Context, store *redisstore.Store, stopped bo
 			latest = append(latest, c)
 		}
 	}
+	for _, text := range configurations {
+		_ = fleet.ReadConfig(text, latest) // an unreadable text is of a version to come, too
+	}
 	a.others.Update(latest, now)
 	return nil
+}
+
+// shareConfig hands the configuration of this coordinator to the others. The texts are those of all.
+func shareConfig(ctx context.Context, store *redisstore.Store, self *fleet.Coordinator) (texts []string, err error) {
+	text, err := self.DescribeConfig()
+	if err != nil {
+		return nil, err
+	}
+	shared, err := store.ShareConfiguration(ctx, self.ConfigHash, text)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range shared {
+		texts = append(texts, s.Text)
+	}
+	if text != "" {
+		texts = append(texts, text)
+	}
+	return texts, nil
 }
 
 // fleetMetrics counts coordinators for the metrics.

@@ -1,6 +1,7 @@
 package fleet_test
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -33,11 +34,20 @@ func TestDescriptionsAreReadByOthers(t *testing.T) {
 	}
 	// The clock of the reader is a day ahead: only ages count.
 	read, err := fleet.Read(text, 3*time.Second, now.Add(24*time.Hour))
+	if err != nil || read.Config != nil {
+		t.Errorf("each description carries the configuration %v, %v", read.Config, err)
+	}
+	all := []fleet.Coordinator{ran("b", "other 9090", time.Hour, 0), read}
+	text, err = c.DescribeConfig()
+	if err := errors.Join(err, fleet.ReadConfig(text, all)); err != nil || len(all[0].Config) > 0 {
+		t.Errorf("a coordinator with another hash has the configuration %v, %v", all[0].Config, err)
+	}
+	read = all[1]
 	c.StartedAt, c.SeenAt = c.StartedAt.Add(24*time.Hour-3*time.Second), c.SeenAt.Add(24*time.Hour-3*time.Second)
 	if err != nil || !reflect.DeepEqual(read, c) {
 		t.Errorf("read is %+v instead of %+v, %v", read, c, err)
 	}
-	if _, err := fleet.Read("no JSON", 0, now); err == nil {
+	if _, err := fleet.Read("no JSON", 0, now); err == nil || fleet.ReadConfig("no JSON", all) == nil {
 		t.Error("a broken description is read")
 	}
 }
@@ -63,6 +73,9 @@ func TestConfigurationsAreTold(t *testing.T) {
 		large[fmt.Sprintf("producers.p%d.target", i)] = "orders.shop.svc:9000"
 	}
 	c.SetConfig(large)
+	if text, err := c.DescribeConfig(); text != "" || err != nil {
+		t.Errorf("a large configuration is shared as %q, %v", text, err)
+	}
 	if c.Config != nil || c.ConfigHash == "" {
 		t.Errorf("of a large configuration %d keys are shared, with the hash %q", len(c.Config), c.ConfigHash)
 	}

@@ -62,6 +62,22 @@ func TestDescriptionsOutliveTheirCoordinators(t *testing.T) {
 	}
 }
 
+func TestEqualConfigurationsAreSharedOnce(t *testing.T) {
+	t.Parallel()
+	store, client, _ := fresh(t, redisstore.Config{Shards: 2, Instance: "here"})
+	for range 2 {
+		for i := range 30 {
+			shared, err := store.ShareConfiguration(t.Context(), fmt.Sprint("hash", i%2), fmt.Sprint("text", i%2))
+			if err != nil || i > 0 && (len(shared) != 1 || shared[0].Text != fmt.Sprint("text", (i+1)%2)) {
+				t.Errorf("at %d the other configurations are %v, %v", i, shared, err)
+			}
+		}
+	}
+	if n := client.HLen(t.Context(), "msghandler:{00b}:configurations").Val(); n != 2 {
+		t.Errorf("%d configurations are kept", n)
+	}
+}
+
 // After a failover to a host whose clock is behind, texts come from the future, and would not age for a long time.
 func TestTextsAgeWhenTheClockIsSetBack(t *testing.T) {
 	t.Parallel()
