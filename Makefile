@@ -25,7 +25,7 @@ NEWEST_TOO = $(if $(filter oldest,$(SERVERS)),$(if $(filter work,$(PACKAGES)),TE
 FUZZTIME ?= 60s
 FUZZ ?= ^Fuzz
 
-.PHONY: help build test newest acceptance databases finished faults soak defects chart screenshots lists fuzz house model docs lint generate fresh bench compare profiles tidy version proxy release test-release test-packages walk demo tools clean
+.PHONY: help build test newest acceptance databases finished faults soak defects chart screenshots lists fuzz house model docs docs-run lint generate fresh bench compare profiles tidy version proxy release test-release test-packages walk demo tools clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,7 +33,7 @@ help: ## List the targets
 build: ## Build the static binaries into bin/
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
 
-# A package that hangs fails at TEST_TIMEOUT with its stacks. Two packages at a time: each may run servers of its own.
+# A package that hangs fails at TEST_TIMEOUT with its stacks. Three packages at a time: tests wait more than they compute.
 # Beside them, with what they leave of the processors, go the random sequences and the newest servers. Vetting is lint's.
 # Binaries without symbols link in two thirds of the time, and show the same stacks.
 test: $(BIN)/gotestsum ## Install the test servers and run all tests with the race detector (PACKAGES=./internal/server)
@@ -41,7 +41,7 @@ test: $(BIN)/gotestsum ## Install the test servers and run all tests with the ra
 	go build -o $(BIN)/withservers ./test/withservers
 	scripts/beside.sh .cache/beside.log '$(or $(RANDOM_ALONE),true)' '$(or $(NEWEST_TOO),true)' -- \
 		$(BIN)/withservers -- $(BIN)/gotestsum --format pkgname -- \
-		-race -count=1 -vet=off -ldflags='-s -w' -p 2 -timeout $(TEST_TIMEOUT) $(SLOWEST) $(PACKAGES)
+		-race -count=1 -vet=off -ldflags='-s -w' -p 3 -timeout $(TEST_TIMEOUT) $(SLOWEST) $(PACKAGES)
 
 newest: $(BIN)/gotestsum ## Run the packages that depend on the servers' versions on the newest servers (NEWEST=./test/consumer)
 	go build -o $(BIN)/withservers ./test/withservers

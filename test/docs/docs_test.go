@@ -59,14 +59,14 @@ func within(pattern string) ([]string, error) {
 
 func TestBlocksHold(t *testing.T) {
 	t.Parallel()
-	limits := readBacklog(t)
 	for _, path := range pages(t) {
 		t.Run(path, func(t *testing.T) {
 			t.Parallel()
-			limits.hold(t, path, problemsOf(t, readPage(t, path)))
+			for _, problem := range problemsOf(t, readPage(t, path)) {
+				t.Error(problem)
+			}
 		})
 	}
-	t.Cleanup(func() { limits.finish(t) })
 }
 
 // problemsOf are the problems of a page's blocks and commands.

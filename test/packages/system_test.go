@@ -18,8 +18,8 @@ import (
 
 // boot starts systemd as the first process of a Debian tree. $1 is the tree and $2 an empty control group, below which
 // systemd makes a group for each service. /proc/sys is read-only, because the system shares the kernel of the machine.
-// Of the control groups it sees its own only. The tree becomes the root of the mount namespace, because no user namespace can be made inside a chroot; and mounts
-// are shared, or services do not see their credentials.
+// The system sees no other control groups. The tree becomes the root of the mount namespace, because no user namespace
+// can be made inside a chroot. Mounts are shared, or services do not see their credentials.
 const boot = `set -e
 echo $$ >"$2/cgroup.procs"
 exec unshare --mount --pid --fork --uts --ipc --cgroup --kill-child bash -ec '
