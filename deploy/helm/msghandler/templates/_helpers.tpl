@@ -177,6 +177,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if and $own $config -}}
 {{- $missing = append $missing "either config or configSecret, and not both" -}}
 {{- end -}}
+{{- if or (regexMatch "://[^/@\"\\s]*:[^/@\"\\s]*@|[?&](token|password)=" (toJson $config | replace "\\u0026" "&"))
+  (get (get $config "events" | default dict) "webhook_token") -}}
+{{- $missing = append $missing "no password in config, which becomes a ConfigMap: put it into a secret of secrets, and name its file, such as config.redis.url_file" -}}
+{{- end -}}
 {{- if not $own -}}
 {{- if not .Values.secrets -}}
 {{- $missing = append $missing "secrets: secrets with redis-url, amqp-url, session-key and tokens, such as secrets[0].name=msghandler" -}}
