@@ -60,6 +60,7 @@ func TestWrongValuesAreNamed(t *testing.T) {
 		"access: null":                                        "missing property 'access'",
 		"tls: {certManager: null}":                            "at '/tls': missing property 'certManager'",
 		"access: {tokens: false}":                             "who may call: access.tokens",
+		"access: {tokens: false, certificates: true}":         "who may use the console",
 		"tls: {enabled: false}":                               "tls.enabled, which access.tokens",
 		"{access: {certificates: true}, tls: {ca: ''}}":       "tls.ca, which access.certificates needs",
 		"{configSecret: mine, config: {log: {level: debug}}}": "either config or configSecret",
