@@ -33,6 +33,7 @@ import (
 	"github.com/msghandler/msghandler/internal/console"
 	"github.com/msghandler/msghandler/internal/console/peerstats"
 	"github.com/msghandler/msghandler/internal/events"
+	"github.com/msghandler/msghandler/internal/fleet"
 	"github.com/msghandler/msghandler/internal/ground/files"
 	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 	"github.com/msghandler/msghandler/internal/server"
@@ -100,7 +101,7 @@ type App struct {
 	// otherRefusals are the latest refusals of the other coordinators.
 	otherRefusals atomic.Pointer[[]peerstats.Refusal]
 	// others are the other coordinators on the same Redis.
-	others others
+	others fleet.View
 	// runs knows which coordinators ended without a clean stop.
 	runs runs
 	// life ends when the coordinator is to stop; end ends life.

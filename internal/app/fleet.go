@@ -7,7 +7,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -23,18 +22,6 @@ var fleetSchedule = "@every " + fleet.Interval.String()
 
 // maxNamed bounds the names of coordinators in a finding.
 const maxNamed = 4
-
-// others are the latest descriptions of the other coordinators on this Redis. Its zero value has none.
-type others struct {
-	latest atomic.Pointer[[]fleet.Coordinator]
-}
-
-func (o *others) list() []fleet.Coordinator {
-	if latest := o.latest.Load(); latest != nil {
-		return slices.Clone(*latest)
-	}
-	return nil
-}
 
 // self describes this coordinator.
 func (a *App) self(now time.Time) fleet.Coordinator {
@@ -54,7 +41,7 @@ func (a *App) self(now time.Time) fleet.Coordinator {
 
 // coordinators lists this coordinator and the others, as fleet.Arrange arranges them.
 func (a *App) coordinators(now time.Time) []fleet.Coordinator {
-	all := append(a.others.list(), a.self(now))
+	all := append(a.others.Others(now), a.self(now))
 	fleet.Arrange(all, now)
 	return all
 }
@@ -86,6 +73,10 @@ func (a *App) shareSelf(ctx context.Context, store *redisstore.Store, stopped bo
 	if err != nil {
 		return err
 	}
+	configurations, err := shareConfig(ctx, store, &self)
+	if err != nil {
+		return err
+	}
 	var latest []fleet.Coordinator
 	for _, s := range shared {
 		// A description that cannot be read comes from a version to come: the next version of this coordinator reads it.
@@ -93,8 +84,30 @@ func (a *App) shareSelf(ctx context.Context, store *redisstore.Store, stopped bo
 			latest = append(latest, c)
 		}
 	}
-	a.others.latest.Store(&latest)
+	for _, text := range configurations {
+		_ = fleet.ReadConfig(text, latest) // an unreadable text is of a version to come, too
+	}
+	a.others.Update(latest, now)
 	return nil
+}
+
+// shareConfig hands the configuration of this coordinator to the others. The texts are those of all.
+func shareConfig(ctx context.Context, store *redisstore.Store, self *fleet.Coordinator) (texts []string, err error) {
+	text, err := self.DescribeConfig()
+	if err != nil {
+		return nil, err
+	}
+	shared, err := store.ShareConfiguration(ctx, self.ConfigHash, text)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range shared {
+		texts = append(texts, s.Text)
+	}
+	if text != "" {
+		texts = append(texts, text)
+	}
+	return texts, nil
 }
 
 // fleetMetrics counts coordinators for the metrics.

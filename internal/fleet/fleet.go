@@ -17,9 +17,9 @@ const (
 	Interval = 5 * time.Second
 	// Silence is how long a coordinator must not have described itself before it counts as missing.
 	Silence = 20 * time.Second
-	// maxConfig bounds the configuration in a description, in bytes. Above it only the hash is shared.
+	// maxConfig bounds a shared configuration, in bytes. Above it only the hash is shared.
 	maxConfig = 32 << 10
-	// maxValue bounds a value in a description, in bytes. A longer value is shared as a hash.
+	// maxValue bounds a value of a shared configuration, in bytes. A longer value is shared as a hash.
 	maxValue = 200
 )
 
@@ -38,6 +38,8 @@ type Coordinator struct {
 	SeenAt time.Time
 	// Stopped says that the coordinator stopped cleanly, Replaced that another has started at its place since it was seen.
 	Stopped, Replaced bool
+	// Excused says that silence proves nothing: Redis has been unavailable since the coordinator was seen.
+	Excused bool
 	// ConfigHash identifies the configuration, except keys that belong to one process.
 	ConfigHash string
 	// Config has the values behind ConfigHash that differ from their defaults, without secrets. Empty where they are too
@@ -60,7 +62,7 @@ func (c *Coordinator) State(now time.Time) State {
 	switch {
 	case c.Stopped, c.Replaced:
 		return Stopped
-	case now.Sub(c.SeenAt) > Silence:
+	case now.Sub(c.SeenAt) > Silence && !c.Excused:
 		return Missing
 	}
 	return Running
@@ -68,22 +70,28 @@ func (c *Coordinator) State(now time.Time) State {
 
 // description is a Coordinator in the form for other coordinators. Times are ages, because clocks differ.
 type description struct {
-	Instance   string            `json:"instance"`
-	Place      string            `json:"place"`
-	Version    string            `json:"version"`
-	GRPC       string            `json:"grpc"`
-	HTTP       string            `json:"http"`
-	StartedAgo time.Duration     `json:"started_ago_ns"`
-	Stopped    bool              `json:"stopped,omitempty"`
-	ConfigHash string            `json:"config_hash"`
-	Config     map[string]string `json:"config,omitempty"`
+	Instance   string        `json:"instance"`
+	Place      string        `json:"place"`
+	Version    string        `json:"version"`
+	GRPC       string        `json:"grpc"`
+	HTTP       string        `json:"http"`
+	StartedAgo time.Duration `json:"started_ago_ns"`
+	Stopped    bool          `json:"stopped,omitempty"`
+	ConfigHash string        `json:"config_hash"`
+}
+
+// configuration is what a ConfigHash stands for. It is shared once for all coordinators that have it: each description
+// is read by each coordinator at each interval.
+type configuration struct {
+	Hash   string            `json:"hash"`
+	Values map[string]string `json:"values"`
 }
 
 // Describe writes the coordinator for others.
 func (c *Coordinator) Describe(now time.Time) (string, error) {
 	text, err := json.Marshal(description{
 		Instance: c.Instance, Place: c.Place, Version: c.Version, GRPC: c.GRPC, HTTP: c.HTTP,
-		StartedAgo: now.Sub(c.StartedAt), Stopped: c.Stopped, ConfigHash: c.ConfigHash, Config: c.Config,
+		StartedAgo: now.Sub(c.StartedAt), Stopped: c.Stopped, ConfigHash: c.ConfigHash,
 	})
 	return string(text), err
 }
@@ -97,8 +105,31 @@ func Read(text string, ago time.Duration, now time.Time) (Coordinator, error) {
 	seen := now.Add(-ago)
 	return Coordinator{
 		Instance: d.Instance, Place: d.Place, Version: d.Version, GRPC: d.GRPC, HTTP: d.HTTP,
-		StartedAt: seen.Add(-d.StartedAgo), SeenAt: seen, Stopped: d.Stopped, ConfigHash: d.ConfigHash, Config: d.Config,
+		StartedAt: seen.Add(-d.StartedAgo), SeenAt: seen, Stopped: d.Stopped, ConfigHash: d.ConfigHash,
 	}, nil
+}
+
+// DescribeConfig writes the configuration for others, or an empty text where the configuration is too large to share.
+func (c *Coordinator) DescribeConfig() (string, error) {
+	if c.Config == nil {
+		return "", nil
+	}
+	text, err := json.Marshal(configuration{Hash: c.ConfigHash, Values: c.Config})
+	return string(text), err
+}
+
+// ReadConfig gives the configuration of a text to the coordinators that have it.
+func ReadConfig(text string, all []Coordinator) error {
+	var c configuration
+	if err := json.Unmarshal([]byte(text), &c); err != nil {
+		return err
+	}
+	for i := range all {
+		if all[i].ConfigHash == c.Hash {
+			all[i].Config = c.Values
+		}
+	}
+	return nil
 }
 
 // SetConfig sets the configuration of the coordinator: values by key, without secrets.

@@ -1,9 +1,11 @@
 package fleet_test
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -32,11 +34,20 @@ func TestDescriptionsAreReadByOthers(t *testing.T) {
 	}
 	// The clock of the reader is a day ahead: only ages count.
 	read, err := fleet.Read(text, 3*time.Second, now.Add(24*time.Hour))
+	if err != nil || read.Config != nil {
+		t.Errorf("each description carries the configuration %v, %v", read.Config, err)
+	}
+	all := []fleet.Coordinator{ran("b", "other 9090", time.Hour, 0), read}
+	text, err = c.DescribeConfig()
+	if err := errors.Join(err, fleet.ReadConfig(text, all)); err != nil || len(all[0].Config) > 0 {
+		t.Errorf("a coordinator with another hash has the configuration %v, %v", all[0].Config, err)
+	}
+	read = all[1]
 	c.StartedAt, c.SeenAt = c.StartedAt.Add(24*time.Hour-3*time.Second), c.SeenAt.Add(24*time.Hour-3*time.Second)
 	if err != nil || !reflect.DeepEqual(read, c) {
 		t.Errorf("read is %+v instead of %+v, %v", read, c, err)
 	}
-	if _, err := fleet.Read("no JSON", 0, now); err == nil {
+	if _, err := fleet.Read("no JSON", 0, now); err == nil || fleet.ReadConfig("no JSON", all) == nil {
 		t.Error("a broken description is read")
 	}
 }
@@ -62,6 +73,9 @@ func TestConfigurationsAreTold(t *testing.T) {
 		large[fmt.Sprintf("producers.p%d.target", i)] = "orders.shop.svc:9000"
 	}
 	c.SetConfig(large)
+	if text, err := c.DescribeConfig(); text != "" || err != nil {
+		t.Errorf("a large configuration is shared as %q, %v", text, err)
+	}
 	if c.Config != nil || c.ConfigHash == "" {
 		t.Errorf("of a large configuration %d keys are shared, with the hash %q", len(c.Config), c.ConfigHash)
 	}
@@ -92,6 +106,53 @@ func TestSilentCoordinatorsAreMissing(t *testing.T) {
 	}
 	if got := fmt.Sprint(order); got != "[successor slow killed restarted stopped]" {
 		t.Errorf("the order is %s", got)
+	}
+}
+
+// missing names the others that a view counts as missing, so long after now.
+func missing(v *fleet.View, after time.Duration) (names []string) {
+	at := now.Add(after)
+	for _, c := range v.Others(at) {
+		if c.State(at) == fleet.Missing {
+			names = append(names, c.Instance)
+		}
+	}
+	return names
+}
+
+func TestNoCoordinatorIsMissingWithoutRedis(t *testing.T) {
+	t.Parallel()
+	all := []fleet.Coordinator{
+		ran("dead", "a 9090", time.Hour, time.Minute), ran("killed", "b 9090", time.Hour, 0),
+		ran("well", "c 9090", time.Hour, 0),
+	}
+	var v fleet.View
+	read := func(after time.Duration, well time.Duration) {
+		all[2].SeenAt = now.Add(well)
+		v.Update(slices.Clone(all), now.Add(after))
+	}
+	read(0, 0)
+	for _, step := range []struct {
+		after, read, well time.Duration
+		want              string
+	}{
+		{after: 4 * time.Second, want: "[dead]"},
+		{after: 5 * time.Minute, want: "[dead]"},                                                     // Redis is away
+		{after: 301 * time.Second, read: 301 * time.Second, want: "[dead]"},                          // and is back
+		{after: 306 * time.Second, read: 306 * time.Second, well: 302 * time.Second, want: "[dead]"}, // the others come
+		{after: 318 * time.Second, want: "[dead]"},                                                   // a second gap
+		{after: 330 * time.Second, read: 330 * time.Second, well: 302 * time.Second, want: "[dead]"}, // and its end
+		{after: 352 * time.Second, read: 352 * time.Second, well: 350 * time.Second, want: "[dead]"}, // a third
+		{after: 361 * time.Second, read: 361 * time.Second, well: 360 * time.Second, want: "[dead]"},
+		{after: 370 * time.Second, read: 370 * time.Second, well: 369 * time.Second, want: "[dead]"},
+		{after: 373 * time.Second, read: 373 * time.Second, well: 372 * time.Second, want: "[dead killed]"},
+	} {
+		if step.read > 0 {
+			read(step.read, step.well)
+		}
+		if got := fmt.Sprint(missing(&v, step.after)); got != step.want {
+			t.Errorf("after %v missing are %s, want %s", step.after, got, step.want)
+		}
 	}
 }
 

@@ -34,6 +34,7 @@ import (
 //	PREFIX:{SHARD}:layouts                    hash: the newest layout that each coordinator uses; in the first shard only
 //	PREFIX:{SHARD}:refusals                   hash: what each coordinator refused lately; in the first shard only
 //	PREFIX:{SHARD}:fleet                      hash: how each coordinator describes itself; in the first shard only
+//	PREFIX:{SHARD}:configurations             hash: the configurations of coordinators; in the first shard only
 //	PREFIX:attending:PRODUCER                 sorted set of the mailboxes of coordinators where the producer attends, by
 //	                                          until when; and "last", by 0
 //	PREFIX:audit:changes                      stream of what operators changed, bounded
@@ -43,28 +44,29 @@ import (
 //
 // Letters between coordinators go through the channels PREFIX:post:MAILBOX.
 const (
-	producersKey  = "producers"
-	createdSuffix = ":created"
-	cellsSuffix   = ":cells"
-	pagesKey      = "pages"
-	pagePrefix    = "page:"
-	leasesKey     = "leases"
-	verdictsKey   = "verdicts"
-	recordPrefix  = "m:"
-	notesPrefix   = "x:"
-	metaKey       = "meta"
-	layoutField   = "layout"
-	shardsField   = "shards"
-	pulseName     = "pulse"
-	suspectName   = "suspect"
-	runsName      = "runs"
-	reportedName  = "reported"
-	refusalsName  = "refusals"
-	fleetName     = "fleet"
-	layoutsName   = "layouts"
-	sinceField    = "since"
-	backField     = "back"
-	parkedName    = "parked@"
+	producersKey       = "producers"
+	createdSuffix      = ":created"
+	cellsSuffix        = ":cells"
+	pagesKey           = "pages"
+	pagePrefix         = "page:"
+	leasesKey          = "leases"
+	verdictsKey        = "verdicts"
+	recordPrefix       = "m:"
+	notesPrefix        = "x:"
+	metaKey            = "meta"
+	layoutField        = "layout"
+	shardsField        = "shards"
+	pulseName          = "pulse"
+	suspectName        = "suspect"
+	runsName           = "runs"
+	reportedName       = "reported"
+	refusalsName       = "refusals"
+	fleetName          = "fleet"
+	configurationsName = "configurations"
+	layoutsName        = "layouts"
+	sinceField         = "since"
+	backField          = "back"
+	parkedName         = "parked@"
 )
 
 // parkTime is how far claim.lua moves the due time of a message whose broker takes no messages now. A claim for the

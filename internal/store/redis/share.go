@@ -10,12 +10,24 @@ const (
 	RefusalMemory = 10 * time.Minute
 	// FleetMemory is how long a coordinator is known after it last described itself.
 	FleetMemory = time.Hour
-	// maxRefusing and maxFleet bound the coordinators in a hash: after each restart a coordinator has a new name.
-	maxRefusing = 100
-	maxFleet    = 300
 )
 
-// Shared is a text of another coordinator.
+// A hash of shared texts is bounded, because after each restart a coordinator has a new name. Coordinators with the
+// same configuration share a single text of it.
+var (
+	ofRefusals       = sharing{hash: refusalsName, memory: RefusalMemory, most: 100}
+	ofSelves         = sharing{hash: fleetName, memory: FleetMemory, most: 300}
+	ofConfigurations = sharing{hash: configurationsName, memory: FleetMemory, most: 20}
+)
+
+// sharing is a hash of shared texts.
+type sharing struct {
+	hash   string
+	memory time.Duration
+	most   int
+}
+
+// Shared is a text that others have shared.
 type Shared struct {
 	// Ago is the age of the text.
 	Ago  time.Duration
@@ -26,18 +38,25 @@ type Shared struct {
 // that the others have shared within RefusalMemory, the latest first. ShareRefusals is a single script call; errors are
 // the store's.
 func (s *Store) ShareRefusals(ctx context.Context, text string) ([]Shared, error) {
-	return s.share(ctx, refusalsName, text, RefusalMemory, maxRefusing)
+	return s.share(ctx, ofRefusals, s.name, text)
 }
 
 // ShareSelf hands the description of this coordinator to the others and returns the descriptions that the others have
 // shared within FleetMemory, the latest first. ShareSelf is a single script call; errors are the store's.
 func (s *Store) ShareSelf(ctx context.Context, text string) ([]Shared, error) {
-	return s.share(ctx, fleetName, text, FleetMemory, maxFleet)
+	return s.share(ctx, ofSelves, s.name, text)
 }
 
-func (s *Store) share(ctx context.Context, hash, text string, memory time.Duration, most int) ([]Shared, error) {
+// ShareConfiguration hands a configuration to the others, under the hash that identifies it, and returns the other
+// configurations that coordinators have shared within FleetMemory, the latest first. ShareConfiguration is a single
+// script call; errors are the store's.
+func (s *Store) ShareConfiguration(ctx context.Context, hash, text string) ([]Shared, error) {
+	return s.share(ctx, ofConfigurations, hash, text)
+}
+
+func (s *Store) share(ctx context.Context, of sharing, who, text string) ([]Shared, error) {
 	c := newCall(s.keys.shards[0], 5)
-	c.args = append(c.args, s.name, text, memory.Milliseconds(), most, hash)
+	c.args = append(c.args, who, text, of.memory.Milliseconds(), of.most, of.hash)
 	run(ctx, s.loops, s.scripts.share, []*call{c})
 	if c.err != nil {
 		return nil, c.err

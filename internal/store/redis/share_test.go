@@ -38,7 +38,6 @@ func TestRefusalsAreSharedForAWhile(t *testing.T) {
 	}
 }
 
-// A coordinator in a restart loop has a new name each time.
 // A description outlives its coordinator, which may be missing.
 func TestDescriptionsOutliveTheirCoordinators(t *testing.T) {
 	t.Parallel()
@@ -63,6 +62,47 @@ func TestDescriptionsOutliveTheirCoordinators(t *testing.T) {
 	}
 }
 
+func TestEqualConfigurationsAreSharedOnce(t *testing.T) {
+	t.Parallel()
+	store, client, _ := fresh(t, redisstore.Config{Shards: 2, Instance: "here"})
+	for range 2 {
+		for i := range 30 {
+			shared, err := store.ShareConfiguration(t.Context(), fmt.Sprint("hash", i%2), fmt.Sprint("text", i%2))
+			if err != nil || i > 0 && (len(shared) != 1 || shared[0].Text != fmt.Sprint("text", (i+1)%2)) {
+				t.Errorf("at %d the other configurations are %v, %v", i, shared, err)
+			}
+		}
+	}
+	if n := client.HLen(t.Context(), "msghandler:{00b}:configurations").Val(); n != 2 {
+		t.Errorf("%d configurations are kept", n)
+	}
+}
+
+// After a failover to a host whose clock is behind, texts come from the future, and would not age for a long time.
+func TestTextsAgeWhenTheClockIsSetBack(t *testing.T) {
+	t.Parallel()
+	r := newRuns(t)
+	here, there := r.coordinator("here"), r.coordinator("there")
+	share := func(store *redisstore.Store) string {
+		t.Helper()
+		shared, err := store.ShareSelf(t.Context(), "{}")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprint(shared)
+	}
+	share(here)
+	r.pass(-10 * time.Minute)
+	if got := share(there); got != "[{0s {}}]" {
+		t.Errorf("when the clock is set back the others get %s", got)
+	}
+	r.pass(time.Minute)
+	if got := share(there); got != "[{1m0s {}}]" {
+		t.Errorf("a minute later the others get %s", got)
+	}
+}
+
+// A coordinator in a restart loop has a new name each time.
 func TestSharedRefusalsAreBounded(t *testing.T) {
 	t.Parallel()
 	store, client, _ := fresh(t, redisstore.Config{Shards: 2, Instance: "here"})

@@ -177,12 +177,20 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if and $own $config -}}
 {{- $missing = append $missing "either config or configSecret, and not both" -}}
 {{- end -}}
+{{- if or (regexMatch "://[^/@\"\\s]*:[^/@\"\\s]*@|[?&](token|password)=" (toJson $config | replace "\\u0026" "&"))
+  (get (get $config "events" | default dict) "webhook_token") -}}
+{{- $missing = append $missing "no password in config, which becomes a ConfigMap: put it into a secret of secrets, and name its file, such as config.redis.url_file" -}}
+{{- end -}}
 {{- if not $own -}}
 {{- if not .Values.secrets -}}
 {{- $missing = append $missing "secrets: secrets with redis-url, amqp-url, session-key and tokens, such as secrets[0].name=msghandler" -}}
 {{- end -}}
 {{- if not (or .Values.access.tokens .Values.access.certificates $access.token_file $access.oidc_issuer $grpc.tls_client_ca $access.anonymous) -}}
 {{- $missing = append $missing "who may call: access.tokens, access.certificates or config.access.oidc_issuer" -}}
+{{- end -}}
+{{- $http := get $config "http" | default dict -}}
+{{- if not (or .Values.access.tokens $access.token_file $access.oidc_issuer $http.user_header $http.read_only $access.anonymous) -}}
+{{- $missing = append $missing "who may use the console, which asks for no certificate: access.tokens, config.access.oidc_issuer, or config.http.read_only for all who reach it" -}}
 {{- end -}}
 {{- if and .Values.access.certificates (not (and .Values.tls.enabled .Values.tls.ca)) -}}
 {{- $missing = append $missing "tls.enabled and tls.ca, which access.certificates needs" -}}

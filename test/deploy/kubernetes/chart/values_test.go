@@ -60,6 +60,7 @@ func TestWrongValuesAreNamed(t *testing.T) {
 		"access: null":                                        "missing property 'access'",
 		"tls: {certManager: null}":                            "at '/tls': missing property 'certManager'",
 		"access: {tokens: false}":                             "who may call: access.tokens",
+		"access: {tokens: false, certificates: true}":         "who may use the console",
 		"tls: {enabled: false}":                               "tls.enabled, which access.tokens",
 		"{access: {certificates: true}, tls: {ca: ''}}":       "tls.ca, which access.certificates needs",
 		"{configSecret: mine, config: {log: {level: debug}}}": "either config or configSecret",
@@ -114,6 +115,23 @@ func TestChartWithoutValuesSaysWhatIsMissing(t *testing.T) {
 			t.Errorf("the error does not name %s:\n%v", want, err)
 		}
 	}
+}
+
+// A ConfigMap is read by more people than a secret is, and helm keeps and prints its values.
+func TestConfigTakesNoPassword(t *testing.T) {
+	for _, other := range []string{
+		"redis: {url: 'redis://:hunter2@redis:6379/0'}", "amqp: {url: ['amqp://a:5672/', 'amqps://u:hunter2@b:5671/']}",
+		"brokers: {stream: {url: 'nats://nats:4222?token=hunter2'}}",
+		"outbox: {o: {producer: orders, dsn: 'postgres://db/shop?sslmode=require&password=hunter2'}}",
+		"events: {webhook: 'https://example.com/', webhook_token: hunter2}",
+	} {
+		_, err := render(load(t), usual, with(t, "minimal", "config: {"+other+"}"))
+		if err == nil || !strings.Contains(err.Error(), "no password in config") || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: %v", other, err)
+		}
+	}
+	const harmless = "oidc_ca: a, oidc_issuer: 'https://idp', viewers: ['oidc:anna@shop']"
+	settings(t, with(t, "minimal", "config: {access: {"+harmless+"}}"))
 }
 
 // settings are what the coordinators read, in sections.
