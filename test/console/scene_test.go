@@ -34,6 +34,7 @@ type scene struct {
 	stats     []halfmsg.Stat
 	checks    []pages.Checked
 	owners    halfmsg.Owners
+	fleet     []*msghandlerv1.Coordinator
 	undecided time.Duration
 	findings  []*msghandlerv1.Finding
 	records   []*msghandlerv1.MessageRecord
@@ -60,12 +61,13 @@ func (s *scene) pages() http.Handler {
 	mux := http.NewServeMux()
 	pages.New(pages.Config{
 		Instance: "shop-coordinator-0", Version: "v1.0.0", Peers: s.board, Ring: &s.ring,
-		Admin:    func(string) pages.Admin { return s },
-		Check:    func(context.Context) []pages.Checked { return s.checks },
-		Stats:    func(context.Context) ([]halfmsg.Stat, error) { return s.stats, nil },
-		Overdue:  func() time.Duration { return s.undecided },
-		Findings: func() []*msghandlerv1.Finding { return s.findings },
-		Owners:   func(context.Context) (halfmsg.Owners, error) { return s.owners, nil },
+		Admin:        func(string) pages.Admin { return s },
+		Check:        func(context.Context) []pages.Checked { return s.checks },
+		Stats:        func(context.Context) ([]halfmsg.Stat, error) { return s.stats, nil },
+		Overdue:      func() time.Duration { return s.undecided },
+		Findings:     func() []*msghandlerv1.Finding { return s.findings },
+		Owners:       func(context.Context) (halfmsg.Owners, error) { return s.owners, nil },
+		Coordinators: func() []*msghandlerv1.Coordinator { return s.fleet },
 	}).Register(mux)
 	mux.HandleFunc("GET /static/", pages.Static)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -127,6 +129,7 @@ func TestHostileContentIsEscaped(t *testing.T) {
 	s := &scene{board: peerstats.New(), reader: access.Identity{Kind: access.Token, Name: hostile, Role: access.Admin}}
 	s.checks = []pages.Checked{{Name: hostile, Error: hostile, Note: hostile}}
 	s.owners.All = []halfmsg.Owner{{Instance: hostile}}
+	s.fleet = []*msghandlerv1.Coordinator{{Instance: hostile + "2", Version: hostile}}
 	s.stats = []halfmsg.Stat{{State: halfmsg.Dead, Count: 5, OldestAt: time.Now()}}
 	s.findings = []*msghandlerv1.Finding{{Name: hostile, What: hostile, Why: hostile, Remedy: hostile}}
 	s.board.Confirmed(hostile, 1, nil, time.Second, fmt.Errorf("%s", hostile))
@@ -221,6 +224,11 @@ func busy() *scene {
 		{Instance: "shop-coordinator-0", Leases: 388, Until: now.Add(28 * time.Second)},
 		{Instance: "shop-coordinator-1", Leases: 412, Until: now.Add(29 * time.Second)},
 	}}
+	s.fleet = []*msghandlerv1.Coordinator{
+		coordinatorOf("shop-coordinator-0", running, now.Add(-75*time.Hour), now, 0),
+		coordinatorOf("shop-coordinator-1", running, now.Add(-11*time.Minute), now, 1),
+		coordinatorOf("shop-coordinator-2", missing, now.Add(-75*time.Hour), now.Add(-6*time.Minute), 0),
+	}
 	for _, name := range []string{"redis", "redis settings", "rabbitmq", "confirm loop", "send loop"} {
 		s.checks = append(s.checks, pages.Checked{Name: name, OK: true})
 	}
@@ -370,5 +378,20 @@ func TestScreenshots(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+const (
+	running = msghandlerv1.CoordinatorState_COORDINATOR_STATE_RUNNING
+	missing = msghandlerv1.CoordinatorState_COORDINATOR_STATE_MISSING
+)
+
+// coordinatorOf is a coordinator of the scene.
+func coordinatorOf(
+	instance string, state msghandlerv1.CoordinatorState, started, seen time.Time, restarts int64,
+) *msghandlerv1.Coordinator {
+	return &msghandlerv1.Coordinator{
+		Instance: instance, Version: "v1.0.0", State: state, StartTime: timestamppb.New(started),
+		SeenTime: timestamppb.New(seen), Restarts: restarts, Self: instance == "shop-coordinator-0",
 	}
 }

@@ -57,7 +57,7 @@ func statusOf(err error) int {
 	return http.StatusServiceUnavailable
 }
 
-// Config configures Pages. The functions except Refused and Findings are required,
+// Config configures Pages. The functions except Coordinators, Refused and Findings are required,
 // and so are Peers and Ring.
 type Config struct {
 	// Instance and Version name this process.
@@ -118,6 +118,9 @@ type Pages struct {
 // New returns the pages.
 func New(config Config) *Pages {
 	config.Logger = cmp.Or(config.Logger, slog.Default())
+	if config.Coordinators == nil {
+		config.Coordinators = func() []*msghandlerv1.Coordinator { return nil }
+	}
 	if config.Findings == nil {
 		config.Findings = func() []*msghandlerv1.Finding { return nil }
 	}
