@@ -62,17 +62,17 @@ func TestStatsShowsCoordinators(t *testing.T) {
 	c.fleet = []*msghandlerv1.Coordinator{
 		{
 			Instance: "a-1", Version: "v1", State: msghandlerv1.CoordinatorState_COORDINATOR_STATE_RUNNING, Self: true,
-			StartTime: ago(3 * time.Hour), SeenTime: ago(0), Restarts: 2, ConfigHash: "abc",
+			StartTime: ago(3*time.Hour + time.Minute), SeenTime: ago(3*time.Minute + time.Second), Restarts: 2, ConfigHash: "abc",
 		},
 		{
 			Instance: "b-2", Version: "v0", State: msghandlerv1.CoordinatorState_COORDINATOR_STATE_MISSING,
-			StartTime: ago(5 * time.Hour), SeenTime: ago(4 * time.Minute),
+			StartTime: ago(5*time.Hour + time.Minute), SeenTime: ago(4*time.Minute + time.Second),
 		},
 		{Instance: "c-3", Version: "v0", State: msghandlerv1.CoordinatorState_COORDINATOR_STATE_STOPPED},
 	}
 	said := run(nil, "stats", "--server="+c.addr)
 	said.want(t, 0, "COORDINATOR   STATE     VERSION   STARTED   SEEN     RESTARTS   CONFIG\n"+
-		"a-1           running   v1        3h ago    0s ago   2          abc\n"+
+		"a-1           running   v1        3h ago    3m ago   2          abc\n"+
 		"b-2           missing   v0        5h ago    4m ago   0          -\n", "")
 	run(nil, "stats", "--output=json", "--server="+c.addr).want(t, 0, `"instance": "c-3",
       "version": "v0",
