@@ -62,7 +62,8 @@ func TestStatsShowsCoordinators(t *testing.T) {
 	c.fleet = []*msghandlerv1.Coordinator{
 		{
 			Instance: "a-1", Version: "v1", State: msghandlerv1.CoordinatorState_COORDINATOR_STATE_RUNNING, Self: true,
-			StartTime: ago(3*time.Hour + time.Minute), SeenTime: ago(3*time.Minute + time.Second), Restarts: 2, ConfigHash: "abc",
+			StartTime: ago(3*time.Hour + time.Minute), SeenTime: ago(3*time.Minute + time.Second),
+			Restarts: 2, ConfigHash: "abc",
 		},
 		{
 			Instance: "b-2", Version: "v0", State: msghandlerv1.CoordinatorState_COORDINATOR_STATE_MISSING,
