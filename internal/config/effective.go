@@ -36,7 +36,7 @@ func (c *Current) Effective() []Value {
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.given)) {
 		if !listed[name] {
-			add(describe(name))
+			add(describeNamed(name))
 		}
 	}
 	return values

@@ -106,6 +106,11 @@ func describe(name string) Key {
 	if k, known := Find(name); known {
 		return k
 	}
+	return describeNamed(name)
+}
+
+// describeNamed returns a key of a single producer, broker or outbox.
+func describeNamed(name string) Key {
 	named, _ := splitNamedKey(name)
 	switch named.prefix {
 	case brokersPrefix:
