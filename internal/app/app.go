@@ -100,8 +100,8 @@ type App struct {
 	queues atomic.Pointer[queueDepths]
 	// otherRefusals are the latest refusals of the other coordinators.
 	otherRefusals atomic.Pointer[[]peerstats.Refusal]
-	// others are the other coordinators on the same Redis.
-	others fleet.View
+	// others are the latest descriptions of the other coordinators on the same Redis.
+	others atomic.Pointer[[]fleet.Coordinator]
 	// runs knows which coordinators ended without a clean stop.
 	runs runs
 	// life ends when the coordinator is to stop; end ends life.

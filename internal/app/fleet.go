@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -25,30 +26,36 @@ const maxNamed = 4
 
 // self describes this coordinator.
 func (a *App) self(now time.Time) fleet.Coordinator {
-	c := fleet.Coordinator{
-		Instance: a.instance, Version: a.version, GRPC: a.GRPCAddr(), HTTP: a.HTTPAddr(), StartedAt: a.startedAt, SeenAt: now,
-	}
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown"
 	}
-	c.Place = host + " " + a.GRPCAddr()
-	if source := a.reloader.current(); source != nil {
-		c.SetConfig(source.Shared())
+	return fleet.Coordinator{
+		Instance: a.instance, Place: host + " " + a.GRPCAddr(), Version: a.version, GRPC: a.GRPCAddr(), HTTP: a.HTTPAddr(),
+		StartedAt: a.startedAt, SeenAt: now, Config: a.reloader.shared(),
 	}
-	return c
 }
 
 // coordinators lists this coordinator and the others, as fleet.Arrange arranges them.
 func (a *App) coordinators(now time.Time) []fleet.Coordinator {
-	all := append(a.others.Others(now), a.self(now))
-	fleet.Arrange(all, now)
+	all := []fleet.Coordinator{a.self(now)}
+	if others := a.others.Load(); others != nil {
+		all = append(all, *others...)
+	}
+	ended := map[string]bool{}
+	for _, end := range a.runs.since(now.Add(-redisstore.RunMemory)) {
+		ended[end.Instance] = true
+	}
+	fleet.Arrange(all, ended)
 	return all
 }
 
 // watchFleet describes this coordinator to the others through Redis, and reads their descriptions.
 func (a *App) watchFleet(ctx context.Context, store *redisstore.Store) error {
-	a.metrics.Fleet(func() console.Fleet { return fleetMetrics(a.coordinators(time.Now()), time.Now()) })
+	a.metrics.Fleet(func() console.Fleet {
+		now := time.Now()
+		return fleetMetrics(a.coordinators(now), now)
+	})
 	_ = a.shareSelf(ctx, store, false) // the loop retries, and logs the error
 	watch, err := a.newLoop("fleet", fleetSchedule, func(ctx context.Context) (bool, error) {
 		return false, a.shareSelf(ctx, store, false)
@@ -60,7 +67,8 @@ func (a *App) watchFleet(ctx context.Context, store *redisstore.Store) error {
 	return nil
 }
 
-// shareSelf hands the description of this coordinator to the others. Where it stops, they know that it is not missing.
+// shareSelf hands the description of this coordinator to the others, and reads theirs. Where it stops, they know that it
+// is not missing.
 func (a *App) shareSelf(ctx context.Context, store *redisstore.Store, stopped bool) error {
 	now := time.Now()
 	self := a.self(now)
@@ -69,45 +77,30 @@ func (a *App) shareSelf(ctx context.Context, store *redisstore.Store, stopped bo
 	if err != nil {
 		return err
 	}
-	shared, err := store.ShareSelf(ctx, text)
+	configuration, err := self.Config.Describe()
 	if err != nil {
 		return err
 	}
-	configurations, err := shareConfig(ctx, store, &self)
+	selves, err := store.ShareSelf(ctx, text)
 	if err != nil {
 		return err
 	}
-	var latest []fleet.Coordinator
-	for _, s := range shared {
-		// A description that cannot be read comes from a version to come: the next version of this coordinator reads it.
+	configurations, err := store.ShareConfiguration(ctx, self.Config.Hash, configuration)
+	if err != nil {
+		return err
+	}
+	// A text that cannot be read comes from a version to come: the next version of this coordinator reads it.
+	var others []fleet.Coordinator
+	for _, s := range selves {
 		if c, err := fleet.Read(s.Text, s.Ago, now); err == nil {
-			latest = append(latest, c)
+			others = append(others, c)
 		}
 	}
-	for _, text := range configurations {
-		_ = fleet.ReadConfig(text, latest) // an unreadable text is of a version to come, too
+	for _, s := range append(configurations, redisstore.Shared{Text: configuration}) {
+		_ = fleet.Fill(others, s.Text)
 	}
-	a.others.Update(latest, now)
+	a.others.Store(&others)
 	return nil
-}
-
-// shareConfig hands the configuration of this coordinator to the others. The texts are those of all.
-func shareConfig(ctx context.Context, store *redisstore.Store, self *fleet.Coordinator) (texts []string, err error) {
-	text, err := self.DescribeConfig()
-	if err != nil {
-		return nil, err
-	}
-	shared, err := store.ShareConfiguration(ctx, self.ConfigHash, text)
-	if err != nil {
-		return nil, err
-	}
-	for _, s := range shared {
-		texts = append(texts, s.Text)
-	}
-	if text != "" {
-		texts = append(texts, text)
-	}
-	return texts, nil
 }
 
 // fleetMetrics counts coordinators for the metrics.
@@ -115,7 +108,7 @@ func fleetMetrics(all []fleet.Coordinator, now time.Time) console.Fleet {
 	m := console.Fleet{States: map[string]int{string(fleet.Running): 0, string(fleet.Missing): 0}}
 	survey := fleet.SurveyOf(all, now)
 	for _, c := range all {
-		if c.State(now) == fleet.Running {
+		if c.State == fleet.Running {
 			m.States[string(fleet.Running)]++
 		}
 	}
@@ -141,13 +134,9 @@ func (f *findings) fleet(all []fleet.Coordinator, now time.Time) {
 			"this is usual during a rolling upgrade only; new features wait until all coordinators have them",
 			"finish the upgrade, or the way back")
 	}
-	switch {
-	case len(survey.Drift) > 0:
-		f.add(warning, "coordinators-config", "coordinators have different configurations: "+differences(survey.Drift),
-			"what happens to a message depends on the coordinator that works on it",
-			"give all coordinators the same configuration; msghandler config --server=HOST:PORT shows what a coordinator uses")
-	case len(survey.Hashes) > 1:
-		f.add(warning, "coordinators-config", "coordinators have different configurations: "+grouped(survey.Hashes),
+	if len(survey.Hashes) > 1 { // without differences, a configuration is too large to be compared by its keys
+		f.add(warning, "coordinators-config",
+			"coordinators have different configurations: "+cmp.Or(differences(survey.Drift), grouped(survey.Hashes)),
 			"what happens to a message depends on the coordinator that works on it",
 			"give all coordinators the same configuration; msghandler config --server=HOST:PORT shows what a coordinator uses")
 	}
@@ -200,9 +189,9 @@ func (a *App) fleetStats() []*msghandlerv1.Coordinator {
 	stats := make([]*msghandlerv1.Coordinator, len(all))
 	for i, c := range all {
 		stats[i] = &msghandlerv1.Coordinator{
-			Instance: c.Instance, Version: c.Version, State: coordinatorStates[c.State(now)],
+			Instance: c.Instance, Version: c.Version, State: coordinatorStates[c.State],
 			GrpcAddress: c.GRPC, HttpAddress: c.HTTP, Place: c.Place, Restarts: int64(restarts[c.Place]),
-			StartTime: timestamppb.New(c.StartedAt), SeenTime: timestamppb.New(c.SeenAt), ConfigHash: c.ConfigHash,
+			StartTime: timestamppb.New(c.StartedAt), SeenTime: timestamppb.New(c.SeenAt), ConfigHash: c.Config.Hash,
 			Self: c.Instance == a.instance,
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -99,15 +100,18 @@ func TestMissingAndRestartingCoordinatorsAreReported(t *testing.T) {
 	t.Parallel()
 	redis := servers.Redis(t)
 	plant := func(instance, place string, started, seen time.Duration) {
-		c := fleet.Coordinator{Instance: instance, Place: place, StartedAt: time.Now().Add(-started)}
-		c.SetConfig(nil)
+		c := fleet.Coordinator{
+			Instance: instance, Place: place, StartedAt: time.Now().Add(-started), Config: fleet.NewConfiguration(nil),
+		}
 		text, err := c.Describe(time.Now().Add(-seen))
 		if err != nil {
 			t.Fatal(err)
 		}
-		redis.CLI("HSET", "msghandler:{00}:fleet", instance+"/0a", fmt.Sprint(time.Now().Add(-seen).UnixMilli(), " ", text))
+		at := strconv.FormatInt(time.Now().Add(-seen).UnixMilli(), 10)
+		redis.CLI("HSET", "msghandler:{00}:fleet", instance+"/0a", at+" "+text)
+		redis.CLI("HSET", "msghandler:{00}:runs", instance+"/0a", at)
 	}
-	plant("killed", "here :9090", time.Hour, time.Minute)
+	plant("killed", "here :9090", time.Hour, 2*time.Minute)
 	for i := range 4 {
 		started := time.Duration(i+1) * time.Minute
 		plant(fmt.Sprint("loop", i), "there :9090", started, started-time.Second)
@@ -116,7 +120,7 @@ func TestMissingAndRestartingCoordinatorsAreReported(t *testing.T) {
 	if what := r.found(t)["coordinators-restarting"]; !strings.Contains(what, "again and again at there :9090") {
 		t.Errorf("found is %q", what)
 	}
-	r.holds(t, `msghandler_fleet_coordinators{state="missing"} 2`) // killed, and the last of the loop
+	r.holds(t, `msghandler_fleet_coordinators{state="missing"} 2`) // killed, and the last of the loop; after 20 s
 	r.holds(t, "msghandler_fleet_restart_loops 1")
 	r.holds(t, "msghandler_fleet_restarts 3")
 	if page := r.get(t, "/"); !strings.Contains(page, "killed") ||

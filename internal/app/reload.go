@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/internal/config"
+	"github.com/msghandler/msghandler/internal/fleet"
 	"github.com/msghandler/msghandler/internal/server/policy"
 )
 
@@ -30,7 +31,9 @@ type reloader struct {
 	mu sync.Mutex
 	// source is nil where the configuration is never read again.
 	source *config.Current
-	hangup <-chan struct{}
+	// described is the configuration of source for other coordinators.
+	described fleet.Configuration
+	hangup    <-chan struct{}
 	// failed is why the last reading was not used; nil otherwise. pending are changed keys that wait for a restart.
 	failed  error
 	pending []string
@@ -46,6 +49,21 @@ func (r *reloader) current() *config.Current {
 	return r.source
 }
 
+// shared is the configuration of now for other coordinators.
+func (r *reloader) shared() fleet.Configuration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.described
+}
+
+// from makes the source of the configuration that is in use. The caller holds the lock, or is the only one.
+func (r *reloader) from(source *config.Current) {
+	r.source = source
+	if source != nil {
+		r.described = fleet.NewConfiguration(source.Shared())
+	}
+}
+
 // state names the keys that wait for a restart. The error is why the last reading was not used.
 func (r *reloader) state() (pending []string, failed error) {
 	r.mu.Lock()
@@ -54,7 +72,8 @@ func (r *reloader) state() (pending []string, failed error) {
 }
 
 func (a *App) openReloader(deps Deps) {
-	a.reloader.source, a.reloader.hangup = deps.Configuration, deps.Reload
+	a.reloader.from(deps.Configuration)
+	a.reloader.hangup = deps.Reload
 	a.reloader.policies = policy.NewBook(policy.Places{Messages: a.settings.Limits.Waiting, Batches: batchesAtOnce})
 	a.use(&a.settings)
 	a.metrics.ConfigRead(nil)
@@ -149,7 +168,8 @@ func (a *App) reload(why string) {
 		return
 	}
 	a.use(&next.Config)
-	r.source, r.pending = next, nil
+	r.from(next)
+	r.pending = nil
 	for _, c := range changes {
 		if c.Restart {
 			r.pending = append(r.pending, c.Key)

@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -111,7 +110,11 @@ func (a *App) noteCleanStop(ctx context.Context, store *redisstore.Store) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, noteTimeout)
 	defer cancel()
-	if err := errors.Join(store.NoteCleanStop(ctx), a.shareSelf(ctx, store, true)); err != nil {
+	err := a.shareSelf(ctx, store, true)
+	if err == nil { // otherwise others would take this coordinator for a running one
+		err = store.NoteCleanStop(ctx)
+	}
+	if err != nil {
 		a.logger.Warn("Redis does not answer; the others will say that this coordinator ended without a clean stop",
 			"error", err)
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,8 +17,8 @@ var now = time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
 // ran is a coordinator that started, and was last seen, so long ago.
 func ran(instance, place string, started, seen time.Duration) fleet.Coordinator {
 	return fleet.Coordinator{
-		Instance: instance, Place: place, Version: "v1", ConfigHash: "same", Config: map[string]string{},
-		StartedAt: now.Add(-started), SeenAt: now.Add(-seen),
+		Instance: instance, Place: place, Version: "v1", Config: fleet.NewConfiguration(nil),
+		StartedAt: now.Add(-started), SeenAt: now.Add(-seen), State: fleet.Running,
 	}
 }
 
@@ -27,19 +26,19 @@ func TestDescriptionsAreReadByOthers(t *testing.T) {
 	t.Parallel()
 	c := ran("a", "host 9090", time.Hour, 0)
 	c.GRPC, c.HTTP, c.Stopped = "[::]:9090", "127.0.0.1:9091", true
-	c.SetConfig(map[string]string{"confirm.after": "2s"})
+	c.Config, c.State = fleet.NewConfiguration(map[string]string{"confirm.after": "2s"}), ""
 	text, err := c.Describe(now)
 	if err != nil {
 		t.Fatal(err)
 	}
 	// The clock of the reader is a day ahead: only ages count.
 	read, err := fleet.Read(text, 3*time.Second, now.Add(24*time.Hour))
-	if err != nil || read.Config != nil {
+	if err != nil || read.Config.Values != nil {
 		t.Errorf("each description carries the configuration %v, %v", read.Config, err)
 	}
 	all := []fleet.Coordinator{ran("b", "other 9090", time.Hour, 0), read}
-	text, err = c.DescribeConfig()
-	if err := errors.Join(err, fleet.ReadConfig(text, all)); err != nil || len(all[0].Config) > 0 {
+	text, err = c.Config.Describe()
+	if err := errors.Join(err, fleet.Fill(all, text)); err != nil || len(all[0].Config.Values) > 0 {
 		t.Errorf("a coordinator with another hash has the configuration %v, %v", all[0].Config, err)
 	}
 	read = all[1]
@@ -47,41 +46,36 @@ func TestDescriptionsAreReadByOthers(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(read, c) {
 		t.Errorf("read is %+v instead of %+v, %v", read, c, err)
 	}
-	if _, err := fleet.Read("no JSON", 0, now); err == nil || fleet.ReadConfig("no JSON", all) == nil {
+	if _, err := fleet.Read("no JSON", 0, now); err == nil || fleet.Fill(all, "no JSON") == nil {
 		t.Error("a broken description is read")
 	}
 }
 
 func TestConfigurationsAreTold(t *testing.T) {
 	t.Parallel()
-	hashOf := func(values map[string]string) string {
-		var c fleet.Coordinator
-		c.SetConfig(values)
-		return c.ConfigHash
-	}
+	hashOf := func(values map[string]string) string { return fleet.NewConfiguration(values).Hash }
 	same := map[string]string{"a": "1", "b": "2"}
 	if hashOf(same) != hashOf(maps.Clone(same)) || hashOf(same) == hashOf(map[string]string{"a": "12", "b": ""}) {
 		t.Error("hashes do not tell configurations apart")
 	}
-	var c fleet.Coordinator
-	c.SetConfig(map[string]string{"callbacks.allow": strings.Repeat("x", 1000)})
-	if got := c.Config["callbacks.allow"]; !strings.HasPrefix(got, "sha256:") || len(got) > 30 {
+	c := fleet.NewConfiguration(map[string]string{"callbacks.allow": strings.Repeat("x", 1000)})
+	if got := c.Values["callbacks.allow"]; !strings.HasPrefix(got, "sha256:") || len(got) > 30 {
 		t.Errorf("a long value is shared as %q", got)
 	}
 	large := map[string]string{}
 	for i := range 2000 {
 		large[fmt.Sprintf("producers.p%d.target", i)] = "orders.shop.svc:9000"
 	}
-	c.SetConfig(large)
-	if text, err := c.DescribeConfig(); text != "" || err != nil {
+	c = fleet.NewConfiguration(large)
+	if text, err := c.Describe(); text != "" || err != nil {
 		t.Errorf("a large configuration is shared as %q, %v", text, err)
 	}
-	if c.Config != nil || c.ConfigHash == "" {
-		t.Errorf("of a large configuration %d keys are shared, with the hash %q", len(c.Config), c.ConfigHash)
+	if c.Values != nil || c.Hash == "" {
+		t.Errorf("of a large configuration %d keys are shared, with the hash %q", len(c.Values), c.Hash)
 	}
 }
 
-func TestSilentCoordinatorsAreMissing(t *testing.T) {
+func TestEndedCoordinatorsAreMissing(t *testing.T) {
 	t.Parallel()
 	stopped := ran("stopped", "c 9090", time.Hour, time.Minute)
 	stopped.Stopped = true
@@ -90,9 +84,9 @@ func TestSilentCoordinatorsAreMissing(t *testing.T) {
 		ran("restarted", "b 9090", time.Hour, time.Minute),
 		ran("successor", "b 9090", 50*time.Second, 0),
 		stopped,
-		ran("slow", "d 9090", time.Hour, 19*time.Second),
+		ran("silent", "d 9090", time.Hour, time.Minute), // Redis may be the silent side
 	}
-	fleet.Arrange(all, now)
+	fleet.Arrange(all, map[string]bool{"killed": true, "restarted": true})
 	s := fleet.SurveyOf(all, now)
 	if len(s.Missing) != 1 || s.Missing[0].Instance != "killed" {
 		t.Errorf("missing are %v", s.Missing)
@@ -104,55 +98,8 @@ func TestSilentCoordinatorsAreMissing(t *testing.T) {
 	for _, c := range all {
 		order = append(order, c.Instance)
 	}
-	if got := fmt.Sprint(order); got != "[successor slow killed restarted stopped]" {
+	if got := fmt.Sprint(order); got != "[successor silent killed restarted stopped]" {
 		t.Errorf("the order is %s", got)
-	}
-}
-
-// missing names the others that a view counts as missing, so long after now.
-func missing(v *fleet.View, after time.Duration) (names []string) {
-	at := now.Add(after)
-	for _, c := range v.Others(at) {
-		if c.State(at) == fleet.Missing {
-			names = append(names, c.Instance)
-		}
-	}
-	return names
-}
-
-func TestNoCoordinatorIsMissingWithoutRedis(t *testing.T) {
-	t.Parallel()
-	all := []fleet.Coordinator{
-		ran("dead", "a 9090", time.Hour, time.Minute), ran("killed", "b 9090", time.Hour, 0),
-		ran("well", "c 9090", time.Hour, 0),
-	}
-	var v fleet.View
-	read := func(after time.Duration, well time.Duration) {
-		all[2].SeenAt = now.Add(well)
-		v.Update(slices.Clone(all), now.Add(after))
-	}
-	read(0, 0)
-	for _, step := range []struct {
-		after, read, well time.Duration
-		want              string
-	}{
-		{after: 4 * time.Second, want: "[dead]"},
-		{after: 5 * time.Minute, want: "[dead]"},                                                     // Redis is away
-		{after: 301 * time.Second, read: 301 * time.Second, want: "[dead]"},                          // and is back
-		{after: 306 * time.Second, read: 306 * time.Second, well: 302 * time.Second, want: "[dead]"}, // the others come
-		{after: 318 * time.Second, want: "[dead]"},                                                   // a second gap
-		{after: 330 * time.Second, read: 330 * time.Second, well: 302 * time.Second, want: "[dead]"}, // and its end
-		{after: 352 * time.Second, read: 352 * time.Second, well: 350 * time.Second, want: "[dead]"}, // a third
-		{after: 361 * time.Second, read: 361 * time.Second, well: 360 * time.Second, want: "[dead]"},
-		{after: 370 * time.Second, read: 370 * time.Second, well: 369 * time.Second, want: "[dead]"},
-		{after: 373 * time.Second, read: 373 * time.Second, well: 372 * time.Second, want: "[dead killed]"},
-	} {
-		if step.read > 0 {
-			read(step.read, step.well)
-		}
-		if got := fmt.Sprint(missing(&v, step.after)); got != step.want {
-			t.Errorf("after %v missing are %s, want %s", step.after, got, step.want)
-		}
 	}
 }
 
@@ -164,7 +111,7 @@ func TestRestartLoopsAreFound(t *testing.T) {
 		all = append(all, ran(fmt.Sprint("deployed", i), "b 9090", 15*started, 15*started-time.Second))
 		all = append(all, ran(fmt.Sprint("replica", i), "c 9090", started, 0)) // side by side, with one name
 	}
-	fleet.Arrange(all, now)
+	fleet.Arrange(all, nil)
 	s := fleet.SurveyOf(all, now)
 	if got := fmt.Sprint(s.Looping, s.Restarts); got != "[a 9090] map[a 9090:3 b 9090:2]" {
 		t.Errorf("looping and restarted are %s", got)
@@ -177,14 +124,14 @@ func TestRestartLoopsAreFound(t *testing.T) {
 func TestVersionsAndConfigurationsAreCompared(t *testing.T) {
 	t.Parallel()
 	withConfig := func(c fleet.Coordinator, values map[string]string) fleet.Coordinator {
-		c.SetConfig(values)
+		c.Config = fleet.NewConfiguration(values)
 		return c
 	}
 	a := withConfig(ran("a", "a", time.Hour, 0), map[string]string{"confirm.after": "2s", "log.level": "debug"})
 	b := withConfig(ran("b", "b", time.Hour, 0), map[string]string{"log.level": "debug"})
 	c := withConfig(ran("c", "c", time.Hour, 0), map[string]string{"log.level": "debug"})
 	gone := withConfig(ran("gone", "d", time.Hour, time.Minute), map[string]string{"log.level": "warn"})
-	gone.Version = "v0"
+	gone.Version, gone.State = "v0", fleet.Missing
 	s := fleet.SurveyOf([]fleet.Coordinator{a, b, c, gone}, now)
 	if len(s.Versions) != 1 || len(s.Hashes) != 2 {
 		t.Errorf("%d versions and %d configurations, want 1 and 2", len(s.Versions), len(s.Hashes))
@@ -192,7 +139,7 @@ func TestVersionsAndConfigurationsAreCompared(t *testing.T) {
 	if len(s.Drift) != 1 || s.Drift[0].Key != "confirm.after" || fmt.Sprint(s.Drift[0].Rarest()) != "[2s ]" {
 		t.Errorf("the differences are %+v", s.Drift)
 	}
-	b.Config, b.Version = nil, "v2"
+	b.Config.Values, b.Version = nil, "v2"
 	s = fleet.SurveyOf([]fleet.Coordinator{a, b}, now)
 	if len(s.Versions) != 2 || len(s.Hashes) != 2 || len(s.Drift) > 0 {
 		t.Errorf("with a configuration too large to share: %+v", s)

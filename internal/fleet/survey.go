@@ -19,7 +19,7 @@ const (
 
 // Survey is what is seen of all coordinators together.
 type Survey struct {
-	// Missing are the coordinators that are silent and neither stopped nor were replaced.
+	// Missing are the coordinators that ended without a clean stop and were not replaced.
 	Missing []Coordinator
 	// Restarts has the coordinators that replaced others within RestartsWithin, by place.
 	Restarts map[string]int
@@ -50,11 +50,11 @@ func SurveyOf(all []Coordinator, now time.Time) Survey {
 		if slices.ContainsFunc(all, func(earlier Coordinator) bool { return earlier.replacedBy(c) }) {
 			starts[c.Place] = append(starts[c.Place], c.StartedAt)
 		}
-		switch c.State(now) {
+		switch c.State {
 		case Running:
 			running = append(running, c)
 			s.Versions[c.Version] = append(s.Versions[c.Version], c.Instance)
-			s.Hashes[c.ConfigHash] = append(s.Hashes[c.ConfigHash], c.Instance)
+			s.Hashes[c.Config.Hash] = append(s.Hashes[c.Config.Hash], c.Instance)
 		case Missing:
 			s.Missing = append(s.Missing, c)
 		case Stopped:
@@ -89,17 +89,18 @@ func (s *Survey) count(place string, restarts []time.Time, now time.Time) {
 func drift(running []Coordinator) (differences []Difference) {
 	keys := map[string]bool{}
 	for _, c := range running {
-		if c.Config == nil {
+		if c.Config.Values == nil {
 			return nil // too large to share: only the hashes can be compared
 		}
-		for key := range c.Config {
+		for key := range c.Config.Values {
 			keys[key] = true
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
 		d := Difference{Key: key, Values: map[string][]string{}}
 		for _, c := range running {
-			d.Values[c.Config[key]] = append(d.Values[c.Config[key]], c.Instance)
+			value := c.Config.Values[key]
+			d.Values[value] = append(d.Values[value], c.Instance)
 		}
 		if len(d.Values) > 1 {
 			differences = append(differences, d)
