@@ -97,38 +97,38 @@ func (c *devCommand) parts() []devPart {
 
 // Run serves until a signal comes or a part fails.
 func (c *devCommand) Run(ctx context.Context, s *commandline.Session) error {
-	settings, err := c.load(s)
+	current, err := c.load(s)
 	if err != nil {
 		return commandline.UsageError{Err: err}
 	}
 	if err := c.checkPortsFree(ctx); err != nil {
 		return err
 	}
-	logger := newLogger(s.Err, settings.Log)
+	logger := newLogger(s.Err, current.Config.Log)
 	return commandline.UntilSignalled(ctx, logger, commandline.AlwaysStop, func(ctx context.Context) error {
-		return c.serve(ctx, s.Out, settings, logger)
+		return c.serve(ctx, s.Out, current, logger)
 	})
 }
 
 // load reads the configuration, with the keys that dev sets.
-func (c *devCommand) load(s *commandline.Session) (config.Config, error) {
+func (c *devCommand) load(s *commandline.Session) (*config.Current, error) {
 	flags := c.flags.Given()
 	maps.Copy(flags, c.Set)
 	if err := errors.Join(c.checkKeys(flags), c.checkPorts()); err != nil {
-		return config.Config{}, err
+		return nil, err
 	}
 	for _, part := range c.parts() {
 		flags[part.key] = part.value()
 	}
-	settings, err := s.Load(flags)
-	if err != nil || len(settings.Callbacks.Allow) > 0 {
-		return settings, err
+	current, err := config.Open(s.Sources(flags))
+	if err != nil || len(current.Config.Callbacks.Allow) > 0 {
+		return current, err
 	}
 	flags["callbacks.allow"] = devAllow
-	if len(settings.Callbacks.Networks) == 0 {
+	if len(current.Config.Callbacks.Networks) == 0 {
 		flags["callbacks.networks"] = devNetworks
 	}
-	return s.Load(flags)
+	return config.Open(s.Sources(flags))
 }
 
 // checkKeys refuses the keys that dev sets itself.
@@ -172,7 +172,7 @@ func (c *devCommand) checkPortsFree(ctx context.Context) (err error) {
 
 // serve starts the embedded servers, and runs a coordinator on them until the context ends or a part fails.
 func (c *devCommand) serve(
-	ctx context.Context, out io.Writer, settings config.Config, logger *slog.Logger,
+	ctx context.Context, out io.Writer, current *config.Current, logger *slog.Logger,
 ) (failed error) {
 	redis, err := embedded.StartRedis(net.JoinHostPort(devHost, strconv.Itoa(c.RedisPort)))
 	if err != nil {
@@ -191,7 +191,9 @@ func (c *devCommand) serve(
 		}
 		defer func() { failed = errors.Join(failed, nats.Close()) }()
 	}
-	coordinator, err := newCoordinator(ctx, settings, app.Deps{Version: build.Read().Version, Logger: logger})
+	coordinator, err := newCoordinator(ctx, current.Config, app.Deps{
+		Version: build.Read().Version, Logger: logger, Configuration: current,
+	})
 	if err != nil {
 		return err
 	}
@@ -201,7 +203,7 @@ func (c *devCommand) serve(
 	defer stop()
 	greeting.Go(func() {
 		if commandline.WaitReady(ctx, coordinator.HTTPAddr()) == nil {
-			_, _ = io.WriteString(out, c.banner(settings)) // a closed standard output needs no banner
+			_, _ = io.WriteString(out, c.banner(current.Config)) // a closed standard output needs no banner
 		}
 	})
 	return coordinator.Run(ctx)

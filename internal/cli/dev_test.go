@@ -181,6 +181,7 @@ func TestDevServesAProducerAndAConsumer(t *testing.T) {
 		t.Errorf("the console answers %s, %v: %s", response.Status, err, page)
 	}
 	run(nil, "stats", "--server=127.0.0.1:"+d.grpc).want(t, 0, "pending", "")
+	run(nil, "config", "--server=127.0.0.1:"+d.grpc).want(t, 0, "redis://127.0.0.1:"+d.redis, "")
 	redis, err := net.Dial("tcp", "127.0.0.1:"+d.redis)
 	if err != nil {
 		t.Fatal(err)
