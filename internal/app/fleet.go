@@ -67,8 +67,8 @@ func (a *App) watchFleet(ctx context.Context, store *redisstore.Store) error {
 	return nil
 }
 
-// shareSelf hands the description of this coordinator to the others, and reads theirs. Where it stops, they know that it
-// is not missing.
+// shareSelf hands the description of this coordinator to the others, and reads their descriptions. A stopped
+// coordinator is not missing.
 func (a *App) shareSelf(ctx context.Context, store *redisstore.Store, stopped bool) error {
 	now := time.Now()
 	self := a.self(now)

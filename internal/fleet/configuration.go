@@ -8,16 +8,16 @@ import (
 	"slices"
 )
 
-// Configuration is a configuration in the form for other coordinators, without keys that belong to one process. It is
-// shared once for all coordinators that have it: each description is read by each coordinator at each interval.
+// Configuration is a configuration in the form for other coordinators, without keys of a single process. All
+// coordinators with the same configuration share one text, because each coordinator reads each description at each interval.
 type Configuration struct {
 	// Hash identifies the configuration.
 	Hash string `json:"hash"`
-	// Values has the values that differ from their defaults, by key, without secrets. Nil where they are too many to share.
+	// Values are the values other than the defaults, by key, without secrets. Nil: too many to share.
 	Values map[string]string `json:"values"`
 }
 
-// NewConfiguration makes a configuration of the values that differ from their defaults, by key, without secrets.
+// NewConfiguration makes a configuration of the values other than the defaults, by key, without secrets.
 func NewConfiguration(values map[string]string) Configuration {
 	c := Configuration{Values: map[string]string{}}
 	whole := sha256.New()

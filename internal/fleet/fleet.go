@@ -42,7 +42,7 @@ type Coordinator struct {
 // State is how a coordinator does.
 type State string
 
-// The states of a coordinator. One that another has replaced at its place counts as stopped.
+// The states of a coordinator. A coordinator with a successor at its place counts as stopped.
 const (
 	Running State = "running"
 	Missing State = "missing"
@@ -83,8 +83,8 @@ func Read(text string, ago time.Duration, now time.Time) (Coordinator, error) {
 	}, nil
 }
 
-// Arrange sets the states. It puts the running coordinators first, then the missing and the stopped ones, each by place,
-// the latest first. Ended are the instances that ended without a clean stop.
+// Arrange sets the states and sorts: running, missing and stopped coordinators, each by place, the latest first. Ended
+// has the instances that ended without a clean stop.
 func Arrange(all []Coordinator, ended map[string]bool) {
 	for i := range all {
 		c := &all[i]
