@@ -22,6 +22,7 @@ import (
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/browser"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -213,4 +214,10 @@ func (answers) DeleteBusiness(
 	context.Context, *msghandlerv1.DeleteBusinessRequest,
 ) (*msghandlerv1.DeleteBusinessResponse, error) {
 	return &msghandlerv1.DeleteBusinessResponse{}, nil
+}
+
+// browse opens a tab of the browser for the console at an address.
+func browse(t testing.TB, address string) *browser.Tab {
+	t.Helper()
+	return browser.Start(t, "http://"+address)
 }

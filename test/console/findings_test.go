@@ -14,6 +14,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/config"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/browser"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -35,29 +36,30 @@ func TestOverviewShowsFindings(t *testing.T) {
 		return err == nil && len(stats.GetFindings()) == 2
 	})
 	b := browse(t, c.HTTPAddr())
-	b.open("/")
-	b.shows("Something is wrong", "refused calls of producer stock: 1 since", "with CALLBACK_FORBIDDEN: ",
+	b.Open("/")
+	b.Shows("Something is wrong", "refused calls of producer stock: 1 since", "with CALLBACK_FORBIDDEN: ",
 		"dead letters in queue payments.dead: 1017",
 		"What to do", "allow its target in callbacks.allow", "msghandler dlq list --queue payments.dead")
-	b.lacks("All is well")
+	b.Lacks("All is well")
 	for tone, want := range map[string]int{"bad": 1, "warn": 1} {
-		if n := js[int](b, `document.querySelectorAll(".verdict li.`+tone+` a[href='#findings']").length`); n != want {
+		items := `document.querySelectorAll(".verdict li.` + tone + ` a[href='#findings']").length`
+		if n := browser.Eval[int](b, items); n != want {
 			t.Errorf("%d lines are %s, want %d", n, tone, want)
 		}
 	}
-	b.do(chromedp.Click(chromedp.CSS(".verdict li.bad a")))
-	b.until(`location.hash === "#findings" &&
+	b.Do(chromedp.Click(chromedp.CSS(".verdict li.bad a")))
+	b.Until(`location.hash === "#findings" &&
 		document.getElementById("findings").getBoundingClientRect().top < innerHeight`)
 	for name, width := range map[string]int64{"desktop": 1280, "phone": 390} {
-		b.do(chromedp.EmulateViewport(width, 900))
-		b.open("/")
-		if over := js[int](b, `document.documentElement.scrollWidth - innerWidth`); over > 0 {
+		b.Do(chromedp.EmulateViewport(width, 900))
+		b.Open("/")
+		if over := b.Overflow(); over > 0 {
 			t.Errorf("the page is %d pixels too wide on a %s", over, name)
 		}
 		if *shots == "" {
 			continue
 		}
-		picture, err := chromedp.Run(b.ctx, chromedp.FullScreenshot(100))
+		picture, err := chromedp.Run(b.Ctx, chromedp.FullScreenshot(100))
 		if err == nil {
 			err = os.WriteFile(filepath.Join(*shots, "console-findings-"+name+".png"), picture, 0o600)
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/config"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/browser"
 )
 
 // patient never asks about half messages, so that they stay PENDING.
@@ -22,23 +23,23 @@ func patient(c *config.Config) { c.Confirm.After = time.Hour }
 func TestOverviewLinksToEachProblem(t *testing.T) {
 	r := start(t, patient)
 	b := browse(t, r.HTTPAddr())
-	b.open("/")
-	b.shows("All is well", "All checks pass")
+	b.Open("/")
+	b.Shows("All is well", "All checks pass")
 	r.send("orders", false, many(3, "waiting", "")...)
 	r.send("orders", true, many(7, "refused", "no-such-exchange")...)
 	r.send("billing", true, many(2, "lost", "")...)
 	r.await(msghandlerv1.State_STATE_DEAD, 7)
 	r.await(msghandlerv1.State_STATE_ABANDONED, 2)
 	// The open page refreshes itself.
-	b.do(chromedp.WaitVisible(chromedp.CSS(".verdict.bad")))
-	b.until(`document.body.innerText.includes("2 abandoned") && document.title.startsWith("3 to check")`)
-	b.shows("Something is wrong", "7 dead: refused by the broker at every try", "2 abandoned",
+	b.Do(chromedp.WaitVisible(chromedp.CSS(".verdict.bad")))
+	b.Until(`document.body.innerText.includes("2 abandoned") && document.title.startsWith("3 to check")`)
+	b.Shows("Something is wrong", "7 dead: refused by the broker at every try", "2 abandoned",
 		"Exchange no-such-exchange does not take messages", "NOT_FOUND", "UNKNOWN", "COMMITTED", "redis")
-	b.click(`.verdict a[href*="state=dead"]`)
-	b.shows("orders/refused-000001", "orders/refused-000007", "NOT_FOUND")
-	b.open("/")
-	b.click(`#exchanges-title ~ table th a[href*="no-such-exchange"]`)
-	b.shows("No message here matches")
+	b.Click(`.verdict a[href*="state=dead"]`)
+	b.Shows("orders/refused-000001", "orders/refused-000007", "NOT_FOUND")
+	b.Open("/")
+	b.Click(`#exchanges-title ~ table th a[href*="no-such-exchange"]`)
+	b.Shows("No message here matches")
 }
 
 func TestMessagePageNamesTheNextStep(t *testing.T) {
@@ -47,19 +48,19 @@ func TestMessagePageNamesTheNextStep(t *testing.T) {
 	r.send("orders", true, many(1, "refused", "no-such-exchange")...)
 	r.await(msghandlerv1.State_STATE_DEAD, 1)
 	b := browse(t, r.HTTPAddr())
-	b.open("/")
-	b.do(chromedp.SendKeys(chromedp.CSS("#find"), "orders/waiting-000001"+kb.Enter),
+	b.Open("/")
+	b.Do(chromedp.SendKeys(chromedp.CSS("#find"), "orders/waiting-000001"+kb.Enter),
 		chromedp.WaitVisible(chromedp.CSS("h1.name")))
-	b.shows("Next: Producer orders gets a Confirm call", "in 59 min", "order.paid", "application/json",
+	b.Shows("Next: Producer orders gets a Confirm call", "in 59 min", "order.paid", "application/json",
 		`"customer": "Zoë"`, r.address, "no lease holder")
-	b.click(`.as a[href$="hex"]`)
-	b.shows("00000000  7b 22 6f 72 64 65 72 22")
-	b.open("/message?producer=orders&id=refused-000001")
-	b.shows("dead", "Nothing, until an operator retries it", "NOT_FOUND", "refused by the broker 2")
-	b.open("/message?producer=orders&id=none")
-	b.shows("No message orders/none", "The log says who discarded which message")
-	b.open("/find?name=orders")
-	b.shows("write PRODUCER/ID")
+	b.Click(`.as a[href$="hex"]`)
+	b.Shows("00000000  7b 22 6f 72 64 65 72 22")
+	b.Open("/message?producer=orders&id=refused-000001")
+	b.Shows("dead", "Nothing, until an operator retries it", "NOT_FOUND", "refused by the broker 2")
+	b.Open("/message?producer=orders&id=none")
+	b.Shows("No message orders/none", "The log says who discarded which message")
+	b.Open("/find?name=orders")
+	b.Shows("write PRODUCER/ID")
 }
 
 func TestRetryAndDiscardNeedConfirmation(t *testing.T) {
@@ -70,50 +71,50 @@ func TestRetryAndDiscardNeedConfirmation(t *testing.T) {
 	b := browse(t, r.HTTPAddr())
 
 	// One message, from its own page. It is refused again, so the message comes back.
-	b.open("/message?producer=orders&id=refused-000001")
-	b.click(`button[value=retry]`)
-	b.shows("Retry 1 message?", "orders/refused-000001")
-	b.do(chromedp.SendKeys(chromedp.CSS("[name=reason]"), "the exchange is back"))
-	b.click(".card button")
-	b.shows("1 message retried", "the exchange is back")
+	b.Open("/message?producer=orders&id=refused-000001")
+	b.Click(`button[value=retry]`)
+	b.Shows("Retry 1 message?", "orders/refused-000001")
+	b.Do(chromedp.SendKeys(chromedp.CSS("[name=reason]"), "the exchange is back"))
+	b.Click(".card button")
+	b.Shows("1 message retried", "the exchange is back")
 	r.wrote(`action=retry`, `from=127.0.0.1:`, `via=console`, `reason="the exchange is back"`, "orders/refused-000001")
-	b.do(chromedp.Reload()) // a form that is sent again
-	b.shows("Nothing was changed")
+	b.Do(chromedp.Reload()) // a form that is sent again
+	b.Shows("Nothing was changed")
 	r.await(msghandlerv1.State_STATE_DEAD, 45)
 
 	// A selection.
-	b.open("/messages?state=dead&producer=orders")
-	b.do(chromedp.Click(chromedp.CSS(`[value="orders/refused-000002"]`)),
+	b.Open("/messages?state=dead&producer=orders")
+	b.Do(chromedp.Click(chromedp.CSS(`[value="orders/refused-000002"]`)),
 		chromedp.Click(chromedp.CSS(`[value="orders/refused-000003"]`)))
-	b.shows("2 selected:")
-	b.click(`.bar button[value=discard]`)
-	b.shows("Discard 2 messages?", "They are removed for good", "orders/refused-000003")
+	b.Shows("2 selected:")
+	b.Click(`.bar button[value=discard]`)
+	b.Shows("Discard 2 messages?", "They are removed for good", "orders/refused-000003")
 	r.await(msghandlerv1.State_STATE_DEAD, 45)
-	b.do(chromedp.SendKeys(chromedp.CSS("[name=reason]"), "test orders"))
-	b.click(".card button")
-	b.shows("2 messages discarded")
+	b.Do(chromedp.SendKeys(chromedp.CSS("[name=reason]"), "test orders"))
+	b.Click(".card button")
+	b.Shows("2 messages discarded")
 	r.await(msghandlerv1.State_STATE_DEAD, 43)
 	r.wrote(`msg="audit: change made"`, `action=discard`, `reason="test orders"`)
 
 	// All matching messages.
-	b.open("/messages?state=dead&producer=orders&error=no+exchange")
-	b.click(`a[href^="/change?action=discard"]`)
-	b.shows("Discard 38 messages?", "of producer orders", "whose last error contains “no exchange”")
-	b.do(chromedp.SendKeys(chromedp.CSS("[name=reason]"), "all of them"))
-	b.click(".card button")
-	b.shows("38 messages discarded")
+	b.Open("/messages?state=dead&producer=orders&error=no+exchange")
+	b.Click(`a[href^="/change?action=discard"]`)
+	b.Shows("Discard 38 messages?", "of producer orders", "whose last error contains “no exchange”")
+	b.Do(chromedp.SendKeys(chromedp.CSS("[name=reason]"), "all of them"))
+	b.Click(".card button")
+	b.Shows("38 messages discarded")
 	r.await(msghandlerv1.State_STATE_DEAD, 5)
 
 	// The trail has each change, the newest first.
-	b.open("/audit")
-	b.shows("Audit", "discard done", "38 messages", `state=dead producer="orders"`, "all of them", "retry done",
+	b.Open("/audit")
+	b.Shows("Audit", "discard done", "38 messages", `state=dead producer="orders"`, "all of them", "retry done",
 		"the exchange is back", "127.0.0.1:", "console")
-	b.open("/audit?action=retry")
-	b.lacks("discard done")
-	b.open("/audit?since=soon")
-	b.shows("an age is a number and a unit")
-	b.open("/audit?result=refused")
-	b.shows("No record here.")
+	b.Open("/audit?action=retry")
+	b.Lacks("discard done")
+	b.Open("/audit?since=soon")
+	b.Shows("an age is a number and a unit")
+	b.Open("/audit?result=refused")
+	b.Shows("No record here.")
 }
 
 // wrote fails the test when the log lacks a text.
@@ -155,19 +156,19 @@ func TestForgedFormsChangeNothing(t *testing.T) {
 	}
 	// One of our forms, changed on its way.
 	b := browse(t, r.HTTPAddr())
-	b.open("/change?action=discard&all=1&state=dead&producer=nobody&error=x")
-	b.shows("There is nothing to do")
-	b.open("/change?action=discard&all=1&state=dead&error=exchange")
-	b.shows("Discard 3 messages?")
-	js[bool](b, `document.querySelector("[name=selection]").value += "&producer=orders", true`)
-	b.do(chromedp.SendKeys(chromedp.CSS("[name=reason]"), "x"))
-	b.click(".card button")
-	b.shows("Nothing was changed")
+	b.Open("/change?action=discard&all=1&state=dead&producer=nobody&error=x")
+	b.Shows("There is nothing to do")
+	b.Open("/change?action=discard&all=1&state=dead&error=exchange")
+	b.Shows("Discard 3 messages?")
+	browser.Eval[bool](b, `document.querySelector("[name=selection]").value += "&producer=orders", true`)
+	b.Do(chromedp.SendKeys(chromedp.CSS("[name=reason]"), "x"))
+	b.Click(".card button")
+	b.Shows("Nothing was changed")
 	// A form without a reason.
-	b.open("/change?action=discard&all=1&state=dead&error=exchange")
-	js[bool](b, `document.querySelector("[name=reason]").value = "  ", true`)
-	b.click(".card button")
-	b.shows("Give a reason")
+	b.Open("/change?action=discard&all=1&state=dead&error=exchange")
+	browser.Eval[bool](b, `document.querySelector("[name=reason]").value = "  ", true`)
+	b.Click(".card button")
+	b.Shows("Give a reason")
 	r.await(msghandlerv1.State_STATE_DEAD, 3)
 }
 
@@ -177,12 +178,12 @@ func TestReadOnlyConsoleChangesNothing(t *testing.T) {
 	r.await(msghandlerv1.State_STATE_DEAD, 3)
 	b := browse(t, r.HTTPAddr())
 	for _, path := range []string{"/", "/messages?state=dead", "/message?producer=orders&id=refused-000001"} {
-		b.open(path)
-		b.shows("Read-only: nothing can be changed here")
-		b.lacks("Retry", "Discard")
+		b.Open(path)
+		b.Shows("Read-only: nothing can be changed here")
+		b.Lacks("Retry", "Discard")
 	}
-	b.open("/change?action=discard&all=1&state=dead")
-	b.shows("This console is read-only")
+	b.Open("/change?action=discard&all=1&state=dead")
+	b.Shows("This console is read-only")
 	answer, err := http.PostForm("http://"+r.HTTPAddr()+"/change/do", url.Values{})
 	if err != nil {
 		t.Fatal(err)
@@ -197,34 +198,34 @@ func TestKeysMoveAndSelectInLists(t *testing.T) {
 	r := start(t, patient)
 	r.send("orders", false, many(120, "o", "shop")...)
 	b := browse(t, r.HTTPAddr())
-	b.open("/messages")
-	b.do(chromedp.KeyEvent("jjkjx")) // to the second row, and select the row
-	picked := js[[]int](b, `[...document.querySelectorAll(".messages tbody tr")]
+	b.Open("/messages")
+	b.Do(chromedp.KeyEvent("jjkjx")) // to the second row, and select the row
+	picked := browser.Eval[[]int](b, `[...document.querySelectorAll(".messages tbody tr")]
 		.flatMap((r, i) => r.querySelector(":checked") ? [i] : [])`)
 	if fmt.Sprint(picked) != "[1]" {
 		t.Errorf("rows %v are selected", picked)
 	}
-	b.do(chromedp.KeyEvent("/"))
-	if focus := js[string](b, `document.activeElement.id`); focus != "find" {
+	b.Do(chromedp.KeyEvent("/"))
+	if focus := browser.Eval[string](b, `document.activeElement.id`); focus != "find" {
 		t.Errorf("the focus is on %q", focus)
 	}
-	b.do(chromedp.KeyEvent(kb.Escape), chromedp.KeyEvent("n"),
+	b.Do(chromedp.KeyEvent(kb.Escape), chromedp.KeyEvent("n"),
 		chromedp.WaitVisible(chromedp.CSS(".messages tbody tr:nth-child(20):last-child")))
-	b.do(chromedp.KeyEvent("g"), chromedp.WaitVisible(chromedp.CSS(".verdict")))
+	b.Do(chromedp.KeyEvent("g"), chromedp.WaitVisible(chromedp.CSS(".verdict")))
 }
 
 func TestConsoleWorksWithoutJavaScript(t *testing.T) {
 	r := start(t, patient)
 	r.send("orders", false, many(120, "o", "shop")...)
 	b := browse(t, r.HTTPAddr())
-	b.do(command(emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true}))
-	b.open("/")
-	b.shows("pending", "120")
-	b.open("/messages")
-	b.click("#next")
-	b.do(chromedp.Click(chromedp.CSS(`.messages tbody tr:nth-child(20) input`)))
-	b.click(`.bar button[value=discard]`)
-	b.do(chromedp.SendKeys(chromedp.CSS("[name=reason]"), "by hand"))
-	b.click(".card button")
-	b.shows("1 message discarded")
+	b.Do(browser.Command(emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true}))
+	b.Open("/")
+	b.Shows("pending", "120")
+	b.Open("/messages")
+	b.Click("#next")
+	b.Do(chromedp.Click(chromedp.CSS(`.messages tbody tr:nth-child(20) input`)))
+	b.Click(`.bar button[value=discard]`)
+	b.Do(chromedp.SendKeys(chromedp.CSS("[name=reason]"), "by hand"))
+	b.Click(".card button")
+	b.Shows("1 message discarded")
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/browser"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -41,8 +42,8 @@ func TestLongListIsPagedAndFiltered(t *testing.T) {
 	r.send("billing", false, many(30, "b", "money")...)
 	b := browse(t, r.HTTPAddr())
 	servers.Eventually(t, 20*time.Second, "the counts, which are kept for a while, tell of all", func() bool {
-		b.open("/messages?state=pending")
-		return strings.Contains(b.text(), "pending "+thousands(*listed+30))
+		b.Open("/messages?state=pending")
+		return strings.Contains(b.Text(), "pending "+thousands(*listed+30))
 	})
 
 	w := &walk{coordinator: r, times: map[string]int{}}
@@ -72,14 +73,15 @@ type walk struct {
 }
 
 // turn turns pages in the browser and returns the beginning of the next page.
-func (w *walk) turn(b *tab) (token string) {
+func (w *walk) turn(b *browser.Tab) (token string) {
 	for page := 1; ; page++ {
-		names := js[[]string](b, `[...document.querySelectorAll(".messages tbody [name=name]")].map(box => box.value)`)
+		names := browser.Eval[[]string](b,
+			`[...document.querySelectorAll(".messages tbody [name=name]")].map(box => box.value)`)
 		for _, name := range names {
 			w.times[name]++
 		}
 		w.stir()
-		next := js[string](b, `document.querySelector("#next")?.href ?? ""`)
+		next := browser.Eval[string](b, `document.querySelector("#next")?.href ?? ""`)
 		if next == "" || page >= *turned {
 			link, err := url.Parse(next)
 			if err != nil {
@@ -87,7 +89,7 @@ func (w *walk) turn(b *tab) (token string) {
 			}
 			return link.Query().Get("after")
 		}
-		b.click("#next")
+		b.Click("#next")
 	}
 }
 
@@ -133,25 +135,25 @@ func (w *walk) judge(all []halfmsg.Message) {
 }
 
 // filters looks for the 30 messages of billing, which are behind all others.
-func filters(b *tab) {
+func filters(b *browser.Tab) {
 	b.Helper()
-	b.open("/messages?state=pending")
-	b.do(chromedp.SendKeys(chromedp.CSS(`.filter input[name=producer]`), "billing"))
-	b.click(".filter button")
-	b.shows("billing/b-000030", "All pending")
-	b.lacks("orders/")
-	b.open("/messages?state=pending&exchange=money")
-	for !strings.Contains(b.text(), "billing/b-000001") {
-		b.shows("there are further messages")
-		b.click("#next")
+	b.Open("/messages?state=pending")
+	b.Do(chromedp.SendKeys(chromedp.CSS(`.filter input[name=producer]`), "billing"))
+	b.Click(".filter button")
+	b.Shows("billing/b-000030", "All pending")
+	b.Lacks("orders/")
+	b.Open("/messages?state=pending&exchange=money")
+	for !strings.Contains(b.Text(), "billing/b-000001") {
+		b.Shows("there are further messages")
+		b.Click("#next")
 	}
-	b.shows("billing/b-000030")
-	b.open("/messages?state=pending&age=1h")
-	b.shows("No message here matches")
-	b.open("/messages?state=pending&age=yesterday")
-	b.shows("an age is a number and a unit")
-	b.open("/messages?state=pending&after=bm9uc2Vuc2U")
-	b.shows("is not one that this listing has given")
+	b.Shows("billing/b-000030")
+	b.Open("/messages?state=pending&age=1h")
+	b.Shows("No message here matches")
+	b.Open("/messages?state=pending&age=yesterday")
+	b.Shows("an age is a number and a unit")
+	b.Open("/messages?state=pending&after=bm9uc2Vuc2U")
+	b.Shows("is not one that this listing has given")
 }
 
 func thousands(n int) string {

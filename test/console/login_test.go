@@ -9,13 +9,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/msghandler/msghandler/internal/access/tokenfile"
 	"github.com/msghandler/msghandler/internal/config"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/browser"
 	"github.com/msghandler/msghandler/test/issuer"
 )
 
@@ -60,30 +60,22 @@ func (r *coordinator) at() string {
 }
 
 // phone makes the page as wide as a phone, in the dark.
-func (b *tab) phone() {
+func phone(b *browser.Tab) {
 	b.Helper()
-	b.do(chromedp.EmulateViewport(390, 844, chromedp.EmulateScale(1.5)),
-		command(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
-			{Name: "prefers-color-scheme", Value: "dark"},
-		}}))
+	b.Do(chromedp.EmulateViewport(390, 844, chromedp.EmulateScale(1.5)))
+	b.Theme("dark")
 }
 
 // fits demands that the page is not wider than its screen, and takes its picture where asked.
-func (b *tab) fits(name string) {
+func fits(b *browser.Tab, name string) {
 	b.Helper()
-	if over := js[int](b, `document.documentElement.scrollWidth - innerWidth`); over > 0 {
+	if over := b.Overflow(); over > 0 {
 		b.Errorf("%s is %d pixels too wide", name, over)
 	}
 	if *shots == "" {
 		return
 	}
-	picture, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
-	if err == nil {
-		err = os.WriteFile(filepath.Join(*shots, "console-"+name+".png"), picture, 0o600)
-	}
-	if err != nil {
-		b.Fatal(err)
-	}
+	b.Screenshot(filepath.Join(*shots, "console-"+name+".png"))
 }
 
 // An operator logs in with a token, on both screens, and under a name that the browser does not trust without HTTPS.
@@ -93,34 +85,34 @@ func TestLogInByToken(t *testing.T) {
 	r.send("orders", true, many(3, "refused", "no-such-exchange")...)
 	r.await(msghandlerv1.State_STATE_DEAD, 3)
 	b := browse(t, r.at())
-	b.open("/messages?state=dead")
-	b.lacks("orders", "Messages")
-	b.fits("login-token-desktop-light")
-	b.do(chromedp.SendKeys(chromedp.CSS("#token"), "mh_wrong"+kb.Enter), chromedp.WaitVisible(chromedp.CSS(".problem")))
-	b.shows("This token is not valid here")
-	b.phone()
-	b.fits("login-refused-phone-dark")
-	b.do(chromedp.SendKeys(chromedp.CSS("#token"), tokens.operator+kb.Enter),
+	b.Open("/messages?state=dead")
+	b.Lacks("orders", "Messages")
+	fits(b, "login-token-desktop-light")
+	b.Do(chromedp.SendKeys(chromedp.CSS("#token"), "mh_wrong"+kb.Enter), chromedp.WaitVisible(chromedp.CSS(".problem")))
+	b.Shows("This token is not valid here")
+	phone(b)
+	fits(b, "login-refused-phone-dark")
+	b.Do(chromedp.SendKeys(chromedp.CSS("#token"), tokens.operator+kb.Enter),
 		chromedp.WaitVisible(chromedp.CSS(".messages")))
-	b.shows("token:anna", "operator", "orders/refused-000001", "Retry selected")
-	b.lacks("Discard")
-	b.fits("messages-operator-phone-dark")
-	b.click(`.messages tbody tr:nth-child(1) a`)
-	b.click(`button[value=retry]`)
-	b.do(chromedp.SendKeys(chromedp.CSS("[name=reason]"), "the exchange is back"))
-	b.click(".card button")
-	b.shows("1 message retried")
+	b.Shows("token:anna", "operator", "orders/refused-000001", "Retry selected")
+	b.Lacks("Discard")
+	fits(b, "messages-operator-phone-dark")
+	b.Click(`.messages tbody tr:nth-child(1) a`)
+	b.Click(`button[value=retry]`)
+	b.Do(chromedp.SendKeys(chromedp.CSS("[name=reason]"), "the exchange is back"))
+	b.Click(".card button")
+	b.Shows("1 message retried")
 	r.wrote("action=retry result=done by=token:anna")
-	b.open("/change?action=discard&all=1&state=dead")
-	b.shows("Your role does not allow this", "discarding messages needs the role admin")
-	b.fits("refused-phone-dark")
-	if cookie := js[string](b, `document.cookie`); strings.Contains(cookie, "msghandler") {
+	b.Open("/change?action=discard&all=1&state=dead")
+	b.Shows("Your role does not allow this", "discarding messages needs the role admin")
+	fits(b, "refused-phone-dark")
+	if cookie := browser.Eval[string](b, `document.cookie`); strings.Contains(cookie, "msghandler") {
 		t.Errorf("a script can read %s", cookie)
 	}
-	b.click(`.who button`)
-	b.shows("Log in with the token")
-	b.open("/messages")
-	b.shows("Log in with the token")
+	b.Click(`.who button`)
+	b.Shows("Log in with the token")
+	b.Open("/messages")
+	b.Shows("Log in with the token")
 	r.wrote(`action=login result=done by=token:anna`, `action=login result=refused`,
 		`action=logout result=done by=token:anna`, `via=console`)
 }
@@ -130,13 +122,13 @@ func TestRevokedTokenEndsTheOverview(t *testing.T) {
 	tokens := newTokenFile(t)
 	r := startWith(t, tokens.test, patient, tokens.configure)
 	b := browse(t, r.HTTPAddr())
-	b.open("/")
-	b.do(chromedp.SendKeys(chromedp.CSS("#token"), tokens.operator+kb.Enter),
+	b.Open("/")
+	b.Do(chromedp.SendKeys(chromedp.CSS("#token"), tokens.operator+kb.Enter),
 		chromedp.WaitVisible(chromedp.CSS(".verdict")))
-	b.fits("overview-operator-desktop-light")
+	fits(b, "overview-operator-desktop-light")
 	tokens.write(t, "")
-	b.do(chromedp.WaitVisible(chromedp.CSS("#token")))
-	b.lacks("pending")
+	b.Do(chromedp.WaitVisible(chromedp.CSS("#token")))
+	b.Lacks("pending")
 }
 
 // A person logs in by the issuer, and another person, who has no role, learns so.
@@ -153,21 +145,21 @@ func TestLogInByIssuer(t *testing.T) {
 	r.send("orders", true, many(1, "refused", "no-such-exchange")...)
 	r.await(msghandlerv1.State_STATE_DEAD, 1)
 	b := browse(t, r.at())
-	b.open("/message?producer=orders&id=refused-000001")
-	b.fits("login-desktop-light")
-	b.click(`.login a.button`)
-	b.click(`button[value=anna]`)
-	b.shows("orders/refused-000001", "jwt:anna", "admin", "Discard…", `"customer": "Zoë"`)
-	b.fits("message-admin-desktop-light")
-	b.click(`.who button`)
-	b.phone()
-	b.open("/login")
-	b.fits("login-phone-dark")
-	b.click(`.login a.button`)
-	b.click(`button[value=bob]`)
-	b.shows("Your role does not allow this", "jwt:bob has the role none; looking at the console needs the role viewer")
-	b.lacks("pending")
-	b.fits("stranger-phone-dark")
-	b.click(`.who button`)
-	b.shows("Log in with 127.0.0.1")
+	b.Open("/message?producer=orders&id=refused-000001")
+	fits(b, "login-desktop-light")
+	b.Click(`.login a.button`)
+	b.Click(`button[value=anna]`)
+	b.Shows("orders/refused-000001", "jwt:anna", "admin", "Discard…", `"customer": "Zoë"`)
+	fits(b, "message-admin-desktop-light")
+	b.Click(`.who button`)
+	phone(b)
+	b.Open("/login")
+	fits(b, "login-phone-dark")
+	b.Click(`.login a.button`)
+	b.Click(`button[value=bob]`)
+	b.Shows("Your role does not allow this", "jwt:bob has the role none; looking at the console needs the role viewer")
+	b.Lacks("pending")
+	fits(b, "stranger-phone-dark")
+	b.Click(`.who button`)
+	b.Shows("Log in with 127.0.0.1")
 }

@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -24,6 +23,7 @@ import (
 	"github.com/msghandler/msghandler/internal/console/peerstats"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/browser"
 )
 
 // scene is the content of a console without a coordinator: an invented hour, and messages that no API would have
@@ -159,33 +159,34 @@ func TestHostileContentIsEscaped(t *testing.T) {
 	b := browse(t, s.serve(t))
 	harmless := func(where string) {
 		t.Helper()
-		if js[bool](b, `window.hacked !== undefined || document.querySelectorAll("main script, main img").length > 0`) {
+		const hacked = `window.hacked !== undefined || document.querySelectorAll("main script, main img").length > 0`
+		if browser.Eval[bool](b, hacked) {
 			t.Errorf("%s: the content was not only text", where)
 		}
-		b.shows("<script>window.hacked=1</script>", `\u202etxt.exe`, `\x1b[31m`)
+		b.Shows("<script>window.hacked=1</script>", `\u202etxt.exe`, `\x1b[31m`)
 	}
-	b.open("/")
+	b.Open("/")
 	harmless("the overview")
-	b.open("/audit?by=" + url.QueryEscape(hostile))
+	b.Open("/audit?by=" + url.QueryEscape(hostile))
 	harmless("the audit trail")
-	b.open("/messages?state=dead")
+	b.Open("/messages?state=dead")
 	harmless("the list")
 	for i := range s.records {
-		b.open("/messages?state=dead")
-		b.click(fmt.Sprintf(".messages tbody tr:nth-child(%d) a", i+1))
+		b.Open("/messages?state=dead")
+		b.Click(fmt.Sprintf(".messages tbody tr:nth-child(%d) a", i+1))
 		harmless("message " + fmt.Sprint(i))
-		text := js[string](b, `document.querySelector(".timeline").innerText`)
+		text := browser.Eval[string](b, `document.querySelector(".timeline").innerText`)
 		if strings.Count(text, "<script>window.hacked=1</script>") != 3 {
 			t.Errorf("the timeline shows\n%s", text)
 		}
-		b.shows([]string{"onerror=", "00000000  00 01 02 ff 3c 73 63", `"a": "</script>`, "Empty", "cut at 4 KiB"}[i])
+		b.Shows([]string{"onerror=", "00000000  00 01 02 ff 3c 73 63", `"a": "</script>`, "Empty", "cut at 4 KiB"}[i])
 	}
-	b.open("/messages?state=dead")
-	b.do(chromedp.Click(chromedp.CSS("#pick-all")))
-	b.click(`.bar button[value=discard]`)
+	b.Open("/messages?state=dead")
+	b.Do(chromedp.Click(chromedp.CSS("#pick-all")))
+	b.Click(`.bar button[value=discard]`)
 	harmless("the count")
-	b.open("/messages?state=dead&error=" + strings.Repeat("%3Cscript%3Ewindow.hacked=1%3C/script%3E", 2))
-	if js[bool](b, `window.hacked !== undefined`) {
+	b.Open("/messages?state=dead&error=" + strings.Repeat("%3Cscript%3Ewindow.hacked=1%3C/script%3E", 2))
+	if browser.Eval[bool](b, `window.hacked !== undefined`) {
 		t.Error("a filter ran")
 	}
 }
@@ -352,20 +353,18 @@ func TestScreenshots(t *testing.T) {
 		scale         float64
 	}{{"desktop", 1280, 900, 1}, {"phone", 390, 844, 1.5}} {
 		for _, theme := range []string{"light", "dark"} {
-			b.do(chromedp.EmulateViewport(screen.width, screen.height, chromedp.EmulateScale(screen.scale)),
-				command(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
-					{Name: "prefers-color-scheme", Value: theme},
-				}}))
+			b.Do(chromedp.EmulateViewport(screen.width, screen.height, chromedp.EmulateScale(screen.scale)))
+			b.Theme(theme)
 			for name, path := range paths {
-				b.open(path)
-				if over := js[int](b, `document.documentElement.scrollWidth - innerWidth`); over > 0 {
+				b.Open(path)
+				if over := b.Overflow(); over > 0 {
 					t.Errorf("%s at %s is %d pixels too wide", name, screen.name, over)
 				}
 				take := chromedp.FullScreenshot(100)
 				if name == "messages" {
 					take = chromedp.CaptureScreenshot() // the whole page would be a long picture
 				}
-				picture, err := chromedp.Run(b.ctx, take)
+				picture, err := chromedp.Run(b.Ctx, take)
 				if err != nil {
 					t.Fatal(err)
 				}

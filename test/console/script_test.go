@@ -8,29 +8,31 @@ import (
 
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
+
+	"github.com/msghandler/msghandler/test/browser"
 )
 
 // still opens the overview, which refreshes itself only on request.
-func still(b *tab) {
+func still(b *browser.Tab) {
 	b.Helper()
-	b.do(command(page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{
+	b.Do(browser.Command(page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{
 		Source: `window.setInterval = () => 0`,
 	}))
-	b.open("/")
+	b.Open("/")
 }
 
 // refreshed lets the page bring itself up to date once, and says whether there is a new overview in the place of the
 // old.
-func refreshed(b *tab) bool {
+func refreshed(b *browser.Tab) bool {
 	b.Helper()
-	js[bool](b, `(() => {
+	browser.Eval[bool](b, `(() => {
 		window.over = false;
 		document.querySelector("main").dataset.old = "1";
 		refresh().then(() => { window.over = true; });
 		return true;
 	})()`)
-	b.until(`window.over`)
-	return !js[bool](b, `"old" in document.querySelector("main").dataset`)
+	b.Until(`window.over`)
+	return !browser.Eval[bool](b, `"old" in document.querySelector("main").dataset`)
 }
 
 const stale = `document.body.classList.contains("stale")`
@@ -48,11 +50,12 @@ func TestOverviewRefreshesOrSaysStale(t *testing.T) {
 		pages.ServeHTTP(w, r)
 	})))
 	still(b)
-	js[bool](b, `(document.querySelector('main a[href="/messages?state=dead"]').focus(), true)`)
-	if !refreshed(b) || js[bool](b, stale) {
+	browser.Eval[bool](b, `(document.querySelector('main a[href="/messages?state=dead"]').focus(), true)`)
+	if !refreshed(b) || browser.Eval[bool](b, stale) {
 		t.Error("the overview was not fetched anew")
 	}
-	if focus := js[string](b, `document.activeElement.getAttribute("href") ?? ""`); focus != "/messages?state=dead" {
+	focus := browser.Eval[string](b, `document.activeElement.getAttribute("href") ?? ""`)
+	if focus != "/messages?state=dead" {
 		t.Errorf("the focus went to %q", focus)
 	}
 	for name, instead := range map[string]http.HandlerFunc{
@@ -65,12 +68,12 @@ func TestOverviewRefreshesOrSaysStale(t *testing.T) {
 		"nobody": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
 	} {
 		broken.Store(&instead)
-		if refreshed(b) || !js[bool](b, stale) {
+		if refreshed(b) || !browser.Eval[bool](b, stale) {
 			t.Errorf("%s replaced the overview, or the page did not say so", name)
 		}
-		b.shows("312 dead")
+		b.Shows("312 dead")
 		broken.Store(nil)
-		if !refreshed(b) || js[bool](b, stale) {
+		if !refreshed(b) || browser.Eval[bool](b, stale) {
 			t.Errorf("after %s the overview does not recover", name)
 		}
 	}
@@ -80,11 +83,11 @@ func TestOverviewRefreshesOrSaysStale(t *testing.T) {
 func TestOverviewKeepsMarkedText(t *testing.T) {
 	b := browse(t, busy().serve(t))
 	still(b)
-	js[bool](b, `(getSelection().selectAllChildren(document.querySelector(".verdict")), true)`)
-	if refreshed(b) || !js[bool](b, `String(getSelection()).includes("312 dead")`) {
+	browser.Eval[bool](b, `(getSelection().selectAllChildren(document.querySelector(".verdict")), true)`)
+	if refreshed(b) || !browser.Eval[bool](b, `String(getSelection()).includes("312 dead")`) {
 		t.Error("what was marked is gone")
 	}
-	js[bool](b, `(getSelection().removeAllRanges(), true)`)
+	browser.Eval[bool](b, `(getSelection().removeAllRanges(), true)`)
 	if !refreshed(b) {
 		t.Error("the overview was not fetched anew")
 	}
@@ -92,23 +95,24 @@ func TestOverviewKeepsMarkedText(t *testing.T) {
 
 func TestOneBoxSelectsTheWholeList(t *testing.T) {
 	b := browse(t, busy().serve(t))
-	b.open("/messages?state=dead")
+	b.Open("/messages?state=dead")
 	idle := func(want string) {
 		t.Helper()
-		b.shows(want)
-		selected := js[int](b, `document.querySelectorAll(".messages tbody :checked").length`)
-		disabled := js[bool](b, `[...document.querySelectorAll("#list .bar button")].every((button) => button.disabled)`)
+		b.Shows(want)
+		selected := browser.Eval[int](b, `document.querySelectorAll(".messages tbody :checked").length`)
+		disabled := browser.Eval[bool](b,
+			`[...document.querySelectorAll("#list .bar button")].every((button) => button.disabled)`)
 		if disabled != (selected == 0) {
 			t.Errorf("%d are selected, and the buttons are disabled: %t", selected, disabled)
 		}
 	}
 	idle("Selected:")
-	b.do(chromedp.Click(chromedp.CSS("#pick-all")))
+	b.Do(chromedp.Click(chromedp.CSS("#pick-all")))
 	idle("60 selected:")
-	b.do(chromedp.Click(chromedp.CSS(`.messages tbody tr:nth-child(2) input`)))
+	b.Do(chromedp.Click(chromedp.CSS(`.messages tbody tr:nth-child(2) input`)))
 	idle("59 selected:")
-	b.do(chromedp.Click(chromedp.CSS("#pick-all")), chromedp.Click(chromedp.CSS("#pick-all")))
+	b.Do(chromedp.Click(chromedp.CSS("#pick-all")), chromedp.Click(chromedp.CSS("#pick-all")))
 	idle("60 selected:")
-	b.do(chromedp.Click(chromedp.CSS("#pick-all")))
+	b.Do(chromedp.Click(chromedp.CSS("#pick-all")))
 	idle("Selected:")
 }
