@@ -9,7 +9,8 @@ import (
 )
 
 // Configuration is a configuration in the form for other coordinators, without keys of a single process. All
-// coordinators with the same configuration share one text, because each coordinator reads each description at each interval.
+// coordinators with the same configuration share one text, because each coordinator reads each description at each
+// interval.
 type Configuration struct {
 	// Hash identifies the configuration.
 	Hash string `json:"hash"`

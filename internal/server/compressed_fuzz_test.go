@@ -9,7 +9,7 @@ import (
 )
 
 // FuzzCompressed sends bodies in any encoding, as JSON, in Connect's protocol and to a stream. A request in another
-// encoding than identity is refused unread, whatever its body is.
+// encoding than identity is refused unread, with any body.
 func FuzzCompressed(f *testing.F) {
 	var bomb bytes.Buffer
 	w := gzip.NewWriter(&bomb)
