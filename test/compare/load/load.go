@@ -2,7 +2,7 @@
 // from the start of its business until a consumer has the message.
 //
 // The consumer runs in another process, which tells the numbers of the messages that have arrived. So all systems are
-// timed by the same clock, at the same point, whoever publishes.
+// timed by the same clock, at the same point, independent of who publishes.
 package load
 
 import (
@@ -34,7 +34,7 @@ type Config struct {
 	First uint64
 	// Callers is how many orders are under way at once in a closed loop. 0: no closed loop.
 	Callers int
-	// Rate is how many orders a second are begun, whatever happens to those before. 0: not at a rate.
+	// Rate is how many orders a second are begun, also while earlier orders wait. 0: not at a rate.
 	Rate int
 	// Orders ends the load after so many orders; 0: after Warmup and Duration.
 	Orders uint64
