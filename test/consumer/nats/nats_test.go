@@ -513,28 +513,12 @@ func (w *world) queued(config nats.Config) *queued {
 	})
 	<-q.consuming
 	<-q.begun
-	if config.Prefetch > 0 {
-		w.allowPending(5)
-	}
 	w.allReceived(5)
 	return q
 }
 
-// allowPending lets n messages be with the consumer, as another process does whose Prefetch is n.
-func (w *world) allowPending(n int) {
-	w.t.Helper()
-	c, err := w.js.Consumer(w.t.Context(), "ORDERS", "payments")
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	config := c.CachedInfo().Config
-	config.MaxAckPending = n
-	if _, err := w.js.UpdateConsumer(w.t.Context(), "ORDERS", config); err != nil {
-		w.t.Fatal(err)
-	}
-}
-
-// allReceived waits until n messages are with the consumer.
+// allReceived waits until n messages are with the consumer. A lower limit, which the consumer sets when it connects, is
+// raised to n, as another process does whose Prefetch is n.
 func (w *world) allReceived(n int) {
 	w.t.Helper()
 	seen := ""
@@ -546,6 +530,13 @@ func (w *world) allReceived(n int) {
 			return false
 		}
 		seen = fmt.Sprintf("%+v", c.CachedInfo())
+		if config := c.CachedInfo().Config; config.MaxAckPending < n {
+			config.MaxAckPending = n
+			if _, err := w.js.UpdateConsumer(w.t.Context(), "ORDERS", config); err != nil {
+				seen = err.Error()
+			}
+			return false
+		}
 		return c.CachedInfo().NumAckPending == n
 	})
 }
