@@ -34,6 +34,9 @@ func (a Archive) over(shards int) Archive {
 // discarded is the word of the archive for the end of a discarded message, which has no final state.
 const discarded = string(halfmsg.EndedDiscarded)
 
+// archiveOff is for how long a look at a nearly full Redis switches the archive off. The next look comes earlier.
+const archiveOff = 30 * time.Second
+
 // trimmed is how many entries one call of trim.lua removes.
 const trimmed = 1000
 
@@ -61,9 +64,10 @@ func (s *Store) Archive(ctx context.Context) (halfmsg.ArchiveStat, error) {
 func (s *Store) trim(ctx context.Context) (stat halfmsg.ArchiveStat, more bool, err error) {
 	calls := make([]*call, len(s.keys.shards))
 	for i, shard := range s.keys.shards {
-		calls[i] = newCall(shard, 3)
+		calls[i] = newCall(shard, 4)
 		calls[i].args = append(
-			calls[i].args, s.config.Archive.Retention.Milliseconds(), s.config.Archive.mostOfShard, trimmed)
+			calls[i].args, s.config.Archive.Retention.Milliseconds(), s.config.Archive.mostOfShard, trimmed,
+			archiveOff.Milliseconds())
 	}
 	run(ctx, s.loops, s.scripts.trim, calls)
 	for _, c := range calls {

@@ -245,10 +245,14 @@ func TestFullRedisFinishesWithoutArchive(t *testing.T) {
 	t.Parallel()
 	for _, layout := range []int{3, 4} {
 		store, client, _ := fresh(t, redisstore.Config{Layout: layout, Archive: kept})
-		create(t, store, half("1"), half("2"))
+		create(t, store, half("1"), half("2"), half("before"))
+		store.Rollback(t.Context(), []halfmsg.Name{half("before").Name})
 		claims := submit(t, store, half("1").Name)
 		settle(t, store, halfmsg.EventCommitted, time.Minute, claims...)
 		client.ConfigSet(t.Context(), "maxmemory", "100")
+		if stat, err := store.Archive(t.Context()); err != nil || stat.Messages != 0 {
+			t.Errorf("layout %d: the archive does not give way: %+v, %v", layout, stat, err)
+		}
 		settle(t, store, halfmsg.EventAcked, 0, claims...)
 		stat, err := store.Archive(t.Context())
 		if err != nil || stat.Dropped != 1 || stat.Messages != 0 {
@@ -258,6 +262,9 @@ func TestFullRedisFinishesWithoutArchive(t *testing.T) {
 			t.Errorf("layout %d: %v, %v", layout, r.State, err)
 		}
 		client.ConfigSet(t.Context(), "maxmemory", "0")
+		if _, err := store.TrimArchive(t.Context()); err != nil {
+			t.Error(err)
+		}
 		store.Rollback(t.Context(), []halfmsg.Name{half("2").Name})
 		if stat, err := store.Archive(t.Context()); err != nil || stat.Dropped != 1 || stat.Messages != 1 {
 			t.Errorf("layout %d: %+v, %v", layout, stat, err)
@@ -279,7 +286,7 @@ func TestDamagedArchiveStopsNoMessage(t *testing.T) {
 		}
 		a.client.Del(t.Context(), "msghandler:{00}:archive")
 		a.client.XAdd(t.Context(), &redis.XAddArgs{ // a clock that went back
-			Stream: "msghandler:{00}:archive", ID: "9999999999999-7", Values: []string{"producer", "someone"},
+			Stream: "msghandler:{00}:archive", ID: "9999999999999-7", Values: []string{"foreign", "entry"},
 		})
 		toDone(t, a.store, half("2"))
 		f, err := a.store.GetFinished(t.Context(), half("2").Name, "")

@@ -115,42 +115,43 @@ func (s *Store) mergeEntries(calls []*call, query halfmsg.FinishedQuery) (page h
 // readEntry reads an entry as history.lua returns it.
 func readEntry(answer any) (halfmsg.Finished, bool) {
 	entry, _ := answer.([]any)
-	if len(entry) != 2 {
+	if len(entry) != 3 {
 		return halfmsg.Finished{}, false
 	}
 	id, _ := entry[0].(string)
-	fields, _ := entry[1].([]any)
-	values := map[string]any{}
-	for i := 0; i+1 < len(fields); i += 2 {
-		name, _ := fields[i].(string)
-		values[name] = fields[i+1]
-	}
-	return finishedOf(id, values, decodeLine), true
+	message, _ := entry[1].(string)
+	record, _ := entry[2].(string)
+	return finishedOf(id, message, record, decodeLine)
 }
 
-// finishedOf is the message of an entry.
+// The fields of an entry.
+const (
+	messageField = "message" // ENDED CREATED COMMITTED COPIES BODY PRODUCER ID
+	recordField  = "record"
+)
+
+// finishedOf is the message of an entry; false where the entry is not one of ours.
 func finishedOf(
-	entry string, values map[string]any, read func([]byte, halfmsg.State, *halfmsg.Message) (trace, error),
-) halfmsg.Finished {
-	text := func(name string) string {
-		value, _ := values[name].(string)
-		return value
+	entry, message, record string, read func([]byte, halfmsg.State, *halfmsg.Message) (trace, error),
+) (halfmsg.Finished, bool) {
+	words := strings.Split(message, " ")
+	if len(words) != 7 {
+		return halfmsg.Finished{}, false
 	}
 	f := halfmsg.Finished{
-		Entry: entry, At: endOf(entry), Ended: halfmsg.Ending(text("ended")), BodyLeftOut: text("cut") == "1",
-		Copies: int(number(text("copies"))), CreatedAt: timeAt(number(text("created"))),
-		CommittedAt: timeAt(number(text("committed"))),
+		Entry: entry, At: endOf(entry), Ended: halfmsg.Ending(words[0]), CreatedAt: timeAt(number(words[1])),
+		CommittedAt: timeAt(number(words[2])), Copies: int(number(words[3])), BodyLeftOut: words[4] != "whole",
 	}
-	f.Name = halfmsg.Name{Producer: text("producer"), ID: text("id")}
+	f.Name = halfmsg.Name{Producer: words[5], ID: words[6]}
 	if f.BodyLeftOut {
 		read = decodeLine
 	}
-	t, err := read([]byte(text("record")), halfmsg.Sendable, &f.Message)
+	t, err := read([]byte(record), halfmsg.Sendable, &f.Message)
 	if err != nil {
 		f.Damaged = fmt.Errorf("%w: entry %s of the archive: %w", halfmsg.ErrCorrupt, entry, err)
 	}
 	f.Fingerprint = t.digest
-	return f
+	return f, true
 }
 
 // GetFinished implements halfmsg.Historian. A receipt has the time of its entry, which finds the entry at once.
@@ -182,8 +183,13 @@ func (s *Store) getEntry(ctx context.Context, name halfmsg.Name, from, to string
 		return halfmsg.Finished{}, translate(err)
 	}
 	for _, e := range entries {
-		if e.Values["producer"] == name.Producer && e.Values["id"] == name.ID {
-			return finishedOf(e.ID, e.Values, decode), nil
+		message, _ := e.Values[messageField].(string)
+		if !strings.HasSuffix(message, " "+name.Producer+" "+name.ID) {
+			continue
+		}
+		record, _ := e.Values[recordField].(string)
+		if f, is := finishedOf(e.ID, message, record, decode); is {
+			return f, nil
 		}
 	}
 	return halfmsg.Finished{}, halfmsg.ErrNotFound

@@ -36,6 +36,7 @@ import (
 //	PREFIX:{SHARD}:fleet                      hash: how each coordinator describes itself; in the first shard only
 //	PREFIX:{SHARD}:configurations             hash: the configurations of coordinators; in the first shard only
 //	PREFIX:{SHARD}:archive                    stream of finished messages, bounded; see archive.go
+//	PREFIX:{SHARD}:archive_full               while Redis needs its memory for messages
 //	PREFIX:{SHARD}:archive_dropped            how many finished messages the archive did not take
 //	PREFIX:attending:PRODUCER                 sorted set of the mailboxes of coordinators where the producer attends, by
 //	                                          until when; and "last", by 0
@@ -70,6 +71,7 @@ const (
 	backField          = "back"
 	parkedName         = "parked@"
 	archiveName        = "archive"
+	archiveFullName    = "archive_full"
 	droppedName        = "archive_dropped"
 )
 

@@ -84,6 +84,7 @@ func (a Archive) luaNames() []luaName {
 		luaNumber("ARCHIVEMOST", a.mostOfShard),
 		luaNumber("ARCHIVEBODY", int64(a.MaxBody)),
 		luaText("ARCHIVE", archiveName),
+		luaText("ARCHIVEFULL", archiveFullName),
 		luaText("DROPPED", droppedName),
 		luaText("DISCARDED", discarded),
 		luaNumber("DONE", int64(codeOf[halfmsg.Done])),

@@ -44,7 +44,7 @@ const (
 // answersOf are the scripts that answer about messages.
 var answersOf = map[string]answering{
 	"create": byMessage, "submit": byMessage, "trust": byMessage, "move": byMessage, "moves": byMessage,
-	"replay": byMessage,
+	"replay":       byMessage,
 	"create_paged": byProducer, "claim": byClaim,
 }
 

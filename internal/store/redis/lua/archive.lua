@@ -1,18 +1,12 @@
--- Purpose: keeps finished messages in the archive of their shard, a stream. Only scripts that end messages have this part,
---   and only where the archive is on. An entry is written in the step that ends its message, and never stops that step: what
---   cannot be kept is counted. The names ARCHIVED (milliseconds), ARCHIVEMOST and ARCHIVEBODY bound the archive.
--- FULL is the part of maxmemory, in percent, from which on the archive takes nothing more: the rest is for messages.
-local FULL = 90
-local archive = {key = KEYS[1] .. ARCHIVE, kept = 0, dropped = 0}
+-- Purpose: keeps finished messages in the archive of their shard, a stream. Only scripts that end messages have this
+--   part, and only where the archive is on. An entry is written in the step that ends its message, and never stops that
+--   step: what cannot be kept is counted. ARCHIVED (milliseconds), ARCHIVEMOST and ARCHIVEBODY bound the archive.
+local archive = {key = KEYS[1] .. ARCHIVE, at = string.format('%.0f-*', now), kept = 0, dropped = 0}
 
--- archive.full says whether Redis needs its memory for messages. A server that does not tell is not full.
+-- archive.full says whether trim.lua has found that Redis needs its memory for messages.
 function archive.full()
   if archive.is_full == nil then
-    local info = redis.pcall('INFO', 'memory')
-    info = type(info) == 'string' and info or ''
-    local most = tonumber(string.match(info, '\nmaxmemory:(%d+)') or 0)
-    local used = tonumber(string.match(info, '\nused_memory:(%d+)') or 0)
-    archive.is_full = most > 0 and used * 100 > most * FULL
+    archive.is_full = redis.pcall('EXISTS', KEYS[1] .. ARCHIVEFULL) == 1
   end
   return archive.is_full
 end
@@ -37,29 +31,34 @@ function archive.take(key)
   return false
 end
 
--- archive.add keeps a message by its record: how it ended, when it was created and committed ('' for never), and how many
--- copies of it were published. A record that holds no message any more is not kept. A body that is too long is left out.
+-- archive.append writes an entry, and says whether it could.
+function archive.append(at, message, record)
+  local reply = redis.pcall('XADD', archive.key, 'MAXLEN', '~', ARCHIVEMOST, at, 'message', message, 'record', record)
+  return type(reply) == 'string'
+end
+
+-- archive.add keeps a message by its record: how it ended, when it was created and committed ('-' for unknown), and how
+-- many copies of it were published. A record that holds no message any more is not kept. A body that is too long is left
+-- out.
 function archive.add(producer, id, ended, created, committed, copies, record)
-  local kind = record and string.lower(string.sub(record, 1, 4))
-  if kind ~= 'half' and kind ~= 'pack' then
+  local kind = record and string.byte(record)
+  if kind ~= 104 and kind ~= 112 and kind ~= 72 and kind ~= 80 then -- h and p, H and P: not what a stripped record has
     return
   end
   if archive.full() then
     archive.dropped = archive.dropped + 1
     return
   end
-  local stop = string.find(record, '\n', 1, true) or #record
-  local cut = #record - stop > ARCHIVEBODY
-  if cut then
-    record = string.sub(record, 1, stop)
+  local body = 'whole'
+  if #record > ARCHIVEBODY then
+    local stop = string.find(record, '\n', 1, true) or #record
+    if #record - stop > ARCHIVEBODY then
+      body, record = 'cut', string.sub(record, 1, stop)
+    end
   end
-  local function append(at)
-    local reply = redis.pcall('XADD', archive.key, 'MAXLEN', '~', ARCHIVEMOST, at, 'producer', producer, 'id', id,
-      'ended', ended, 'created', created, 'committed', committed, 'copies', copies, 'cut', cut and 1 or 0, 'record', record)
-    return type(reply) == 'string'
-  end
+  local message = ended .. ' ' .. created .. ' ' .. committed .. ' ' .. copies .. ' ' .. body .. ' ' .. producer .. ' ' .. id
   -- The entry has the time of the receipt as its id. After a clock that went back the stream gives a later one.
-  if append(string.format('%.0f-*', now)) or append('*') then
+  if archive.append(archive.at, message, record) or archive.append('*', message, record) then
     archive.kept = archive.kept + 1
   else
     archive.dropped = archive.dropped + 1

@@ -117,7 +117,7 @@ end
 local function keep(g, id, ended, published, record)
   local created = record and string.match(record, '^%a+ (%d+) ')
   local copies = noted(g) and tonumber(call('HGET', g.notes .. id, 'copies')) or 0
-  archive.add(g.producer, id, ended, created or '', judged(g, id) or '', copies + (published and 1 or 0), record)
+  archive.add(g.producer, id, ended, created or '-', judged(g, id) or '-', copies + (published and 1 or 0), record)
 end
 
 -- strip reduces a record to the fields for deleting the marker and for recognizing the message when it is sent again.

@@ -59,7 +59,7 @@ local function settle(producer, at, out)
         if ARCHIVED then
           local record = archive.swap(g.base .. RECORD .. id, receipt)
           local committed = from == COMMITTED
-          archive.add(producer, id, final, created_of(text), committed and since_of(text) or '', committed and 1 or 0, record)
+          archive.add(producer, id, final, created_of(text), committed and since_of(text) or '-', committed and 1 or 0, record)
         else
           call('SET', g.base .. RECORD .. id, receipt, 'PX', RETENTION_TEXT)
         end
