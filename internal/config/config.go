@@ -28,6 +28,7 @@ type Config struct {
 	Submit         Submit
 	DeleteBusiness DeleteBusiness
 	Done           Done
+	Archive        Archive
 	Sweep          Sweep
 	Limits         Limits
 	Policy         Policy
@@ -167,6 +168,13 @@ type DeleteBusiness struct {
 // Done says how long receipts of finished messages are kept.
 type Done struct {
 	Retention time.Duration
+}
+
+// Archive says how long, and how many, finished messages are kept with their content.
+type Archive struct {
+	Retention   time.Duration
+	MaxMessages int
+	MaxBody     Size
 }
 
 // Sweep is the repair of records and indexes that do not match.
