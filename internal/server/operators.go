@@ -259,6 +259,7 @@ func recordOf(r *halfmsg.Record) *msghandlerv1.MessageRecord {
 		ConfirmAttempts: count32(r.ConfirmAttempts), PublishAttempts: count32(r.PublishAttempts),
 		DeleteAttempts: count32(r.DeleteAttempts), LastError: cut(r.LastError),
 		LeaseOwner: r.LeaseOwner, LeaseUntil: moment(r.LeaseUntil),
+		LastErrorTime: moment(r.ErrorAt), Parked: r.Parked,
 	}
 }
 

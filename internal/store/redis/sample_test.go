@@ -45,3 +45,38 @@ func TestSampleSpansEachProducer(t *testing.T) {
 		}
 	}
 }
+
+// A due message that waits for its broker says so, until it is claimed.
+func TestRecordSaysThatAMessageIsParked(t *testing.T) {
+	s, _ := embeddedStore(t, redisstore.Config{Brokers: []string{"events"}})
+	names := []halfmsg.Name{{Producer: "orders", ID: "1"}, {Producer: "orders", ID: "2"}}
+	var all []halfmsg.Message
+	for i, name := range names {
+		all = append(all, halfmsg.Message{Name: name, Broker: []string{"", "events"}[i], Exchange: "shop"})
+	}
+	s.Create(t.Context(), all)
+	for i, submitted := range s.SubmitTrusted(t.Context(), names, time.Minute) {
+		settled := s.Settle(t.Context(), []halfmsg.Settlement{{
+			Name: names[i], Token: submitted.Claim.Token, Event: halfmsg.EventReleased, Cause: "the broker is away",
+		}})
+		if settled[0].Err != nil {
+			t.Fatal(settled[0].Err)
+		}
+	}
+	parked := func(want ...bool) {
+		t.Helper()
+		for i, name := range names {
+			r, err := s.Get(t.Context(), name)
+			if err != nil || r.Parked != want[i] {
+				t.Errorf("%s is parked: %t, want %t; %v", name, r.Parked, want[i], err)
+			}
+		}
+	}
+	parked(false, false)
+	for _, broker := range []string{"away", "events", ""} {
+		if _, err := s.ClaimSendable(t.Context(), 10, time.Minute, broker); err != nil {
+			t.Fatal(err)
+		}
+		parked(broker != "", broker == "away")
+	}
+}

@@ -1940,7 +1940,11 @@ type MessageRecord struct {
 	DeleteAttempts int32 `protobuf:"varint,13,opt,name=delete_attempts,json=deleteAttempts,proto3" json:"delete_attempts,omitempty"`
 	// What happened to it, oldest first: when it was stored, when it was committed, and the last ten things that were not
 	// ordinary; of a finished message only how it ended. Only GetMessage tells it.
-	Events        []*Event `protobuf:"bytes,14,rep,name=events,proto3" json:"events,omitempty"`
+	Events []*Event `protobuf:"bytes,14,rep,name=events,proto3" json:"events,omitempty"`
+	// When last_error was stored. A message that was retried since keeps the error of before.
+	LastErrorTime *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=last_error_time,json=lastErrorTime,proto3" json:"last_error_time,omitempty"`
+	// A due SENDABLE message waits for its broker, which takes no messages now: due_time is when it is looked at anyway.
+	Parked        bool `protobuf:"varint,16,opt,name=parked,proto3" json:"parked,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2071,6 +2075,20 @@ func (x *MessageRecord) GetEvents() []*Event {
 		return x.Events
 	}
 	return nil
+}
+
+func (x *MessageRecord) GetLastErrorTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LastErrorTime
+	}
+	return nil
+}
+
+func (x *MessageRecord) GetParked() bool {
+	if x != nil {
+		return x.Parked
+	}
+	return false
 }
 
 // Event is something that happened to a message, or several in a row that were alike.
@@ -4641,7 +4659,7 @@ const file_msghandler_v1_msghandler_proto_rawDesc = "" +
 	"\x0fdelete_business\x18\x04 \x01(\v2$.msghandler.v1.DeleteBusinessRequestH\x00R\x0edeleteBusinessB\n" +
 	"\n" +
 	"\bquestion\"\b\n" +
-	"\x06GoAway\"\x8d\x05\n" +
+	"\x06GoAway\"\xe9\x05\n" +
 	"\rMessageRecord\x12\x1a\n" +
 	"\bproducer\x18\x01 \x01(\tR\bproducer\x120\n" +
 	"\amessage\x18\x02 \x01(\v2\x16.msghandler.v1.MessageR\amessage\x12*\n" +
@@ -4662,7 +4680,9 @@ const file_msghandler_v1_msghandler_proto_rawDesc = "" +
 	"\vlease_until\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"leaseUntil\x12'\n" +
 	"\x0fdelete_attempts\x18\r \x01(\x05R\x0edeleteAttempts\x12,\n" +
-	"\x06events\x18\x0e \x03(\v2\x14.msghandler.v1.EventR\x06events\"\xcb\x01\n" +
+	"\x06events\x18\x0e \x03(\v2\x14.msghandler.v1.EventR\x06events\x12B\n" +
+	"\x0flast_error_time\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\rlastErrorTime\x12\x16\n" +
+	"\x06parked\x18\x10 \x01(\bR\x06parked\"\xcb\x01\n" +
 	"\x05Event\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x129\n" +
 	"\n" +
@@ -5041,87 +5061,88 @@ var file_msghandler_v1_msghandler_proto_depIdxs = []int32{
 	63, // 32: msghandler.v1.MessageRecord.due_time:type_name -> google.protobuf.Timestamp
 	63, // 33: msghandler.v1.MessageRecord.lease_until:type_name -> google.protobuf.Timestamp
 	31, // 34: msghandler.v1.MessageRecord.events:type_name -> msghandler.v1.Event
-	63, // 35: msghandler.v1.Event.first_time:type_name -> google.protobuf.Timestamp
-	63, // 36: msghandler.v1.Event.last_time:type_name -> google.protobuf.Timestamp
-	30, // 37: msghandler.v1.GetMessageResponse.record:type_name -> msghandler.v1.MessageRecord
-	0,  // 38: msghandler.v1.ListMessagesRequest.state:type_name -> msghandler.v1.State
-	62, // 39: msghandler.v1.ListMessagesRequest.min_age:type_name -> google.protobuf.Duration
-	30, // 40: msghandler.v1.ListMessagesResponse.records:type_name -> msghandler.v1.MessageRecord
-	0,  // 41: msghandler.v1.GroupMessagesRequest.state:type_name -> msghandler.v1.State
-	62, // 42: msghandler.v1.GroupMessagesRequest.min_age:type_name -> google.protobuf.Duration
-	38, // 43: msghandler.v1.GroupMessagesResponse.groups:type_name -> msghandler.v1.MessageGroup
-	63, // 44: msghandler.v1.MessageGroup.oldest_create_time:type_name -> google.protobuf.Timestamp
-	63, // 45: msghandler.v1.MessageGroup.newest_create_time:type_name -> google.protobuf.Timestamp
-	30, // 46: msghandler.v1.FindMessagesResponse.records:type_name -> msghandler.v1.MessageRecord
-	46, // 47: msghandler.v1.GetStatsResponse.states:type_name -> msghandler.v1.StateStats
-	45, // 48: msghandler.v1.GetStatsResponse.findings:type_name -> msghandler.v1.Finding
-	44, // 49: msghandler.v1.GetStatsResponse.brokers:type_name -> msghandler.v1.BrokerStats
-	43, // 50: msghandler.v1.GetStatsResponse.coordinators:type_name -> msghandler.v1.Coordinator
-	3,  // 51: msghandler.v1.Coordinator.state:type_name -> msghandler.v1.CoordinatorState
-	63, // 52: msghandler.v1.Coordinator.start_time:type_name -> google.protobuf.Timestamp
-	63, // 53: msghandler.v1.Coordinator.seen_time:type_name -> google.protobuf.Timestamp
-	4,  // 54: msghandler.v1.Finding.severity:type_name -> msghandler.v1.Severity
-	0,  // 55: msghandler.v1.StateStats.state:type_name -> msghandler.v1.State
-	63, // 56: msghandler.v1.StateStats.oldest_create_time:type_name -> google.protobuf.Timestamp
-	63, // 57: msghandler.v1.StateStats.first_due_time:type_name -> google.protobuf.Timestamp
-	47, // 58: msghandler.v1.RetryMessagesRequest.names:type_name -> msghandler.v1.MessageName
-	0,  // 59: msghandler.v1.RetryMessagesRequest.state:type_name -> msghandler.v1.State
-	62, // 60: msghandler.v1.RetryMessagesRequest.min_age:type_name -> google.protobuf.Duration
-	16, // 61: msghandler.v1.RetryMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
-	47, // 62: msghandler.v1.DiscardMessagesRequest.names:type_name -> msghandler.v1.MessageName
-	0,  // 63: msghandler.v1.DiscardMessagesRequest.state:type_name -> msghandler.v1.State
-	62, // 64: msghandler.v1.DiscardMessagesRequest.min_age:type_name -> google.protobuf.Duration
-	16, // 65: msghandler.v1.DiscardMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
-	0,  // 66: msghandler.v1.TailMessagesRequest.states:type_name -> msghandler.v1.State
-	54, // 67: msghandler.v1.TailMessagesResponse.moves:type_name -> msghandler.v1.Move
-	63, // 68: msghandler.v1.Move.time:type_name -> google.protobuf.Timestamp
-	0,  // 69: msghandler.v1.Move.state:type_name -> msghandler.v1.State
-	62, // 70: msghandler.v1.ListAuditRequest.max_age:type_name -> google.protobuf.Duration
-	57, // 71: msghandler.v1.ListAuditResponse.records:type_name -> msghandler.v1.AuditRecord
-	63, // 72: msghandler.v1.AuditRecord.time:type_name -> google.protobuf.Timestamp
-	63, // 73: msghandler.v1.AuditRecord.last_time:type_name -> google.protobuf.Timestamp
-	60, // 74: msghandler.v1.GetConfigurationResponse.values:type_name -> msghandler.v1.ConfigurationValue
-	6,  // 75: msghandler.v1.MessageHandlerService.SendHalfMessage:input_type -> msghandler.v1.SendHalfMessageRequest
-	8,  // 76: msghandler.v1.MessageHandlerService.SendHalfMessages:input_type -> msghandler.v1.SendHalfMessagesRequest
-	10, // 77: msghandler.v1.MessageHandlerService.Submit:input_type -> msghandler.v1.SubmitRequest
-	12, // 78: msghandler.v1.MessageHandlerService.SubmitAll:input_type -> msghandler.v1.SubmitAllRequest
-	14, // 79: msghandler.v1.MessageHandlerService.Rollback:input_type -> msghandler.v1.RollbackRequest
-	22, // 80: msghandler.v1.MessageHandlerService.Attend:input_type -> msghandler.v1.AttendRequest
-	17, // 81: msghandler.v1.ProducerService.Confirm:input_type -> msghandler.v1.ConfirmRequest
-	20, // 82: msghandler.v1.ProducerService.DeleteBusiness:input_type -> msghandler.v1.DeleteBusinessRequest
-	32, // 83: msghandler.v1.AdminService.GetMessage:input_type -> msghandler.v1.GetMessageRequest
-	34, // 84: msghandler.v1.AdminService.ListMessages:input_type -> msghandler.v1.ListMessagesRequest
-	41, // 85: msghandler.v1.AdminService.GetStats:input_type -> msghandler.v1.GetStatsRequest
-	48, // 86: msghandler.v1.AdminService.RetryMessages:input_type -> msghandler.v1.RetryMessagesRequest
-	50, // 87: msghandler.v1.AdminService.DiscardMessages:input_type -> msghandler.v1.DiscardMessagesRequest
-	52, // 88: msghandler.v1.AdminService.TailMessages:input_type -> msghandler.v1.TailMessagesRequest
-	55, // 89: msghandler.v1.AdminService.ListAudit:input_type -> msghandler.v1.ListAuditRequest
-	58, // 90: msghandler.v1.AdminService.GetConfiguration:input_type -> msghandler.v1.GetConfigurationRequest
-	36, // 91: msghandler.v1.AdminService.GroupMessages:input_type -> msghandler.v1.GroupMessagesRequest
-	39, // 92: msghandler.v1.AdminService.FindMessages:input_type -> msghandler.v1.FindMessagesRequest
-	7,  // 93: msghandler.v1.MessageHandlerService.SendHalfMessage:output_type -> msghandler.v1.SendHalfMessageResponse
-	9,  // 94: msghandler.v1.MessageHandlerService.SendHalfMessages:output_type -> msghandler.v1.SendHalfMessagesResponse
-	11, // 95: msghandler.v1.MessageHandlerService.Submit:output_type -> msghandler.v1.SubmitResponse
-	13, // 96: msghandler.v1.MessageHandlerService.SubmitAll:output_type -> msghandler.v1.SubmitAllResponse
-	15, // 97: msghandler.v1.MessageHandlerService.Rollback:output_type -> msghandler.v1.RollbackResponse
-	26, // 98: msghandler.v1.MessageHandlerService.Attend:output_type -> msghandler.v1.AttendResponse
-	18, // 99: msghandler.v1.ProducerService.Confirm:output_type -> msghandler.v1.ConfirmResponse
-	21, // 100: msghandler.v1.ProducerService.DeleteBusiness:output_type -> msghandler.v1.DeleteBusinessResponse
-	33, // 101: msghandler.v1.AdminService.GetMessage:output_type -> msghandler.v1.GetMessageResponse
-	35, // 102: msghandler.v1.AdminService.ListMessages:output_type -> msghandler.v1.ListMessagesResponse
-	42, // 103: msghandler.v1.AdminService.GetStats:output_type -> msghandler.v1.GetStatsResponse
-	49, // 104: msghandler.v1.AdminService.RetryMessages:output_type -> msghandler.v1.RetryMessagesResponse
-	51, // 105: msghandler.v1.AdminService.DiscardMessages:output_type -> msghandler.v1.DiscardMessagesResponse
-	53, // 106: msghandler.v1.AdminService.TailMessages:output_type -> msghandler.v1.TailMessagesResponse
-	56, // 107: msghandler.v1.AdminService.ListAudit:output_type -> msghandler.v1.ListAuditResponse
-	59, // 108: msghandler.v1.AdminService.GetConfiguration:output_type -> msghandler.v1.GetConfigurationResponse
-	37, // 109: msghandler.v1.AdminService.GroupMessages:output_type -> msghandler.v1.GroupMessagesResponse
-	40, // 110: msghandler.v1.AdminService.FindMessages:output_type -> msghandler.v1.FindMessagesResponse
-	93, // [93:111] is the sub-list for method output_type
-	75, // [75:93] is the sub-list for method input_type
-	75, // [75:75] is the sub-list for extension type_name
-	75, // [75:75] is the sub-list for extension extendee
-	0,  // [0:75] is the sub-list for field type_name
+	63, // 35: msghandler.v1.MessageRecord.last_error_time:type_name -> google.protobuf.Timestamp
+	63, // 36: msghandler.v1.Event.first_time:type_name -> google.protobuf.Timestamp
+	63, // 37: msghandler.v1.Event.last_time:type_name -> google.protobuf.Timestamp
+	30, // 38: msghandler.v1.GetMessageResponse.record:type_name -> msghandler.v1.MessageRecord
+	0,  // 39: msghandler.v1.ListMessagesRequest.state:type_name -> msghandler.v1.State
+	62, // 40: msghandler.v1.ListMessagesRequest.min_age:type_name -> google.protobuf.Duration
+	30, // 41: msghandler.v1.ListMessagesResponse.records:type_name -> msghandler.v1.MessageRecord
+	0,  // 42: msghandler.v1.GroupMessagesRequest.state:type_name -> msghandler.v1.State
+	62, // 43: msghandler.v1.GroupMessagesRequest.min_age:type_name -> google.protobuf.Duration
+	38, // 44: msghandler.v1.GroupMessagesResponse.groups:type_name -> msghandler.v1.MessageGroup
+	63, // 45: msghandler.v1.MessageGroup.oldest_create_time:type_name -> google.protobuf.Timestamp
+	63, // 46: msghandler.v1.MessageGroup.newest_create_time:type_name -> google.protobuf.Timestamp
+	30, // 47: msghandler.v1.FindMessagesResponse.records:type_name -> msghandler.v1.MessageRecord
+	46, // 48: msghandler.v1.GetStatsResponse.states:type_name -> msghandler.v1.StateStats
+	45, // 49: msghandler.v1.GetStatsResponse.findings:type_name -> msghandler.v1.Finding
+	44, // 50: msghandler.v1.GetStatsResponse.brokers:type_name -> msghandler.v1.BrokerStats
+	43, // 51: msghandler.v1.GetStatsResponse.coordinators:type_name -> msghandler.v1.Coordinator
+	3,  // 52: msghandler.v1.Coordinator.state:type_name -> msghandler.v1.CoordinatorState
+	63, // 53: msghandler.v1.Coordinator.start_time:type_name -> google.protobuf.Timestamp
+	63, // 54: msghandler.v1.Coordinator.seen_time:type_name -> google.protobuf.Timestamp
+	4,  // 55: msghandler.v1.Finding.severity:type_name -> msghandler.v1.Severity
+	0,  // 56: msghandler.v1.StateStats.state:type_name -> msghandler.v1.State
+	63, // 57: msghandler.v1.StateStats.oldest_create_time:type_name -> google.protobuf.Timestamp
+	63, // 58: msghandler.v1.StateStats.first_due_time:type_name -> google.protobuf.Timestamp
+	47, // 59: msghandler.v1.RetryMessagesRequest.names:type_name -> msghandler.v1.MessageName
+	0,  // 60: msghandler.v1.RetryMessagesRequest.state:type_name -> msghandler.v1.State
+	62, // 61: msghandler.v1.RetryMessagesRequest.min_age:type_name -> google.protobuf.Duration
+	16, // 62: msghandler.v1.RetryMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
+	47, // 63: msghandler.v1.DiscardMessagesRequest.names:type_name -> msghandler.v1.MessageName
+	0,  // 64: msghandler.v1.DiscardMessagesRequest.state:type_name -> msghandler.v1.State
+	62, // 65: msghandler.v1.DiscardMessagesRequest.min_age:type_name -> google.protobuf.Duration
+	16, // 66: msghandler.v1.DiscardMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
+	0,  // 67: msghandler.v1.TailMessagesRequest.states:type_name -> msghandler.v1.State
+	54, // 68: msghandler.v1.TailMessagesResponse.moves:type_name -> msghandler.v1.Move
+	63, // 69: msghandler.v1.Move.time:type_name -> google.protobuf.Timestamp
+	0,  // 70: msghandler.v1.Move.state:type_name -> msghandler.v1.State
+	62, // 71: msghandler.v1.ListAuditRequest.max_age:type_name -> google.protobuf.Duration
+	57, // 72: msghandler.v1.ListAuditResponse.records:type_name -> msghandler.v1.AuditRecord
+	63, // 73: msghandler.v1.AuditRecord.time:type_name -> google.protobuf.Timestamp
+	63, // 74: msghandler.v1.AuditRecord.last_time:type_name -> google.protobuf.Timestamp
+	60, // 75: msghandler.v1.GetConfigurationResponse.values:type_name -> msghandler.v1.ConfigurationValue
+	6,  // 76: msghandler.v1.MessageHandlerService.SendHalfMessage:input_type -> msghandler.v1.SendHalfMessageRequest
+	8,  // 77: msghandler.v1.MessageHandlerService.SendHalfMessages:input_type -> msghandler.v1.SendHalfMessagesRequest
+	10, // 78: msghandler.v1.MessageHandlerService.Submit:input_type -> msghandler.v1.SubmitRequest
+	12, // 79: msghandler.v1.MessageHandlerService.SubmitAll:input_type -> msghandler.v1.SubmitAllRequest
+	14, // 80: msghandler.v1.MessageHandlerService.Rollback:input_type -> msghandler.v1.RollbackRequest
+	22, // 81: msghandler.v1.MessageHandlerService.Attend:input_type -> msghandler.v1.AttendRequest
+	17, // 82: msghandler.v1.ProducerService.Confirm:input_type -> msghandler.v1.ConfirmRequest
+	20, // 83: msghandler.v1.ProducerService.DeleteBusiness:input_type -> msghandler.v1.DeleteBusinessRequest
+	32, // 84: msghandler.v1.AdminService.GetMessage:input_type -> msghandler.v1.GetMessageRequest
+	34, // 85: msghandler.v1.AdminService.ListMessages:input_type -> msghandler.v1.ListMessagesRequest
+	41, // 86: msghandler.v1.AdminService.GetStats:input_type -> msghandler.v1.GetStatsRequest
+	48, // 87: msghandler.v1.AdminService.RetryMessages:input_type -> msghandler.v1.RetryMessagesRequest
+	50, // 88: msghandler.v1.AdminService.DiscardMessages:input_type -> msghandler.v1.DiscardMessagesRequest
+	52, // 89: msghandler.v1.AdminService.TailMessages:input_type -> msghandler.v1.TailMessagesRequest
+	55, // 90: msghandler.v1.AdminService.ListAudit:input_type -> msghandler.v1.ListAuditRequest
+	58, // 91: msghandler.v1.AdminService.GetConfiguration:input_type -> msghandler.v1.GetConfigurationRequest
+	36, // 92: msghandler.v1.AdminService.GroupMessages:input_type -> msghandler.v1.GroupMessagesRequest
+	39, // 93: msghandler.v1.AdminService.FindMessages:input_type -> msghandler.v1.FindMessagesRequest
+	7,  // 94: msghandler.v1.MessageHandlerService.SendHalfMessage:output_type -> msghandler.v1.SendHalfMessageResponse
+	9,  // 95: msghandler.v1.MessageHandlerService.SendHalfMessages:output_type -> msghandler.v1.SendHalfMessagesResponse
+	11, // 96: msghandler.v1.MessageHandlerService.Submit:output_type -> msghandler.v1.SubmitResponse
+	13, // 97: msghandler.v1.MessageHandlerService.SubmitAll:output_type -> msghandler.v1.SubmitAllResponse
+	15, // 98: msghandler.v1.MessageHandlerService.Rollback:output_type -> msghandler.v1.RollbackResponse
+	26, // 99: msghandler.v1.MessageHandlerService.Attend:output_type -> msghandler.v1.AttendResponse
+	18, // 100: msghandler.v1.ProducerService.Confirm:output_type -> msghandler.v1.ConfirmResponse
+	21, // 101: msghandler.v1.ProducerService.DeleteBusiness:output_type -> msghandler.v1.DeleteBusinessResponse
+	33, // 102: msghandler.v1.AdminService.GetMessage:output_type -> msghandler.v1.GetMessageResponse
+	35, // 103: msghandler.v1.AdminService.ListMessages:output_type -> msghandler.v1.ListMessagesResponse
+	42, // 104: msghandler.v1.AdminService.GetStats:output_type -> msghandler.v1.GetStatsResponse
+	49, // 105: msghandler.v1.AdminService.RetryMessages:output_type -> msghandler.v1.RetryMessagesResponse
+	51, // 106: msghandler.v1.AdminService.DiscardMessages:output_type -> msghandler.v1.DiscardMessagesResponse
+	53, // 107: msghandler.v1.AdminService.TailMessages:output_type -> msghandler.v1.TailMessagesResponse
+	56, // 108: msghandler.v1.AdminService.ListAudit:output_type -> msghandler.v1.ListAuditResponse
+	59, // 109: msghandler.v1.AdminService.GetConfiguration:output_type -> msghandler.v1.GetConfigurationResponse
+	37, // 110: msghandler.v1.AdminService.GroupMessages:output_type -> msghandler.v1.GroupMessagesResponse
+	40, // 111: msghandler.v1.AdminService.FindMessages:output_type -> msghandler.v1.FindMessagesResponse
+	94, // [94:112] is the sub-list for method output_type
+	76, // [76:94] is the sub-list for method input_type
+	76, // [76:76] is the sub-list for extension type_name
+	76, // [76:76] is the sub-list for extension extendee
+	0,  // [0:76] is the sub-list for field type_name
 }
 
 func init() { file_msghandler_v1_msghandler_proto_init() }
