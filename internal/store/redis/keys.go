@@ -35,6 +35,8 @@ import (
 //	PREFIX:{SHARD}:refusals                   hash: what each coordinator refused lately; in the first shard only
 //	PREFIX:{SHARD}:fleet                      hash: how each coordinator describes itself; in the first shard only
 //	PREFIX:{SHARD}:configurations             hash: the configurations of coordinators; in the first shard only
+//	PREFIX:{SHARD}:peers                      hash: the producers and exchanges of each coordinator; in the first shard only
+//	PREFIX:{SHARD}:chart@STEP:NUMBER          hash: the counts of a bucket of a chart; in the first shard only
 //	PREFIX:attending:PRODUCER                 sorted set of the mailboxes of coordinators where the producer attends, by
 //	                                          until when; and "last", by 0
 //	PREFIX:audit:changes                      stream of what operators changed, bounded
@@ -63,6 +65,8 @@ const (
 	refusalsName       = "refusals"
 	fleetName          = "fleet"
 	configurationsName = "configurations"
+	peersName          = "peers"
+	chartPrefix        = "chart@" // no producer's name has an @
 	layoutsName        = "layouts"
 	sinceField         = "since"
 	backField          = "back"

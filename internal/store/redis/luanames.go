@@ -50,6 +50,7 @@ func luaNames(retention time.Duration) []luaName {
 		text("RUNS", runsName),
 		text("REPORTED", reportedName),
 		text("LAYOUTS", layoutsName),
+		text("CHART", chartPrefix),
 		text("PARKED", parkedName),
 		number("PARKTIME", parkTime.Milliseconds()),
 		number("MAXBODY", halfmsg.MaxBody),

@@ -66,13 +66,14 @@ var parts = map[string][]string{
 	"show": {"prelude", "cell", "writes"}, "list": {"prelude", "cell"}, "stats": {"prelude", "cell"},
 	"owners": {"prelude", "cell"}, "pulse": {"prelude"}, "runs": {"prelude"},
 	"share": {"prelude"}, "backlog": {"prelude"}, "attend": {"prelude"}, "weigh": {"prelude"},
+	"charts": {"prelude"},
 }
 
 // scripts are the files in lua/.
 type scripts struct {
 	createPaged, moves                                                                                    *script
 	create, submit, trust, move, due, claim, show, list, stats, mend, pulse, runs, share, owners, backlog *script
-	attend, weigh                                                                                         *script
+	attend, weigh, charts                                                                                 *script
 }
 
 // loadScripts reads the scripts and loads them on every master. Servers older than Redis 7, and embedded ones, do not
@@ -89,7 +90,7 @@ func loadScripts(ctx context.Context, client redis.UniversalClient, config Confi
 		"due": &all.due, "claim": &all.claim, "show": &all.show, "list": &all.list,
 		"stats": &all.stats, "mend": &all.mend, "pulse": &all.pulse,
 		"owners": &all.owners, "backlog": &all.backlog, "runs": &all.runs, "share": &all.share,
-		"attend": &all.attend, "weigh": &all.weigh,
+		"attend": &all.attend, "weigh": &all.weigh, "charts": &all.charts,
 	}
 	_, cluster := client.(*redis.ClusterClient)
 	for name, into := range byName {
