@@ -39,7 +39,7 @@ type ChartBucket struct {
 }
 
 // AddToCharts adds counts to the current bucket of each chart, and returns the time by Redis' clock. AddToCharts is one
-// script call for each chart in a single pipeline. Errors are the store's; after an error the counts may have been added.
+// script call for each chart in a single pipeline. Errors are the store's; after an error, counts may have been added.
 func (s *Store) AddToCharts(ctx context.Context, charts []Chart, counts ChartCounts) (time.Time, error) {
 	calls := make([]*call, len(charts))
 	for i, chart := range charts {

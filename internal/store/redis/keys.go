@@ -35,7 +35,7 @@ import (
 //	PREFIX:{SHARD}:refusals                   hash: what each coordinator refused lately; in the first shard only
 //	PREFIX:{SHARD}:fleet                      hash: how each coordinator describes itself; in the first shard only
 //	PREFIX:{SHARD}:configurations             hash: the configurations of coordinators; in the first shard only
-//	PREFIX:{SHARD}:peers                      hash: the producers and exchanges of each coordinator; in the first shard only
+//	PREFIX:{SHARD}:peers                      hash: what each coordinator knows of producers; in the first shard only
 //	PREFIX:{SHARD}:chart@STEP:NUMBER          hash: the counts of a bucket of a chart; in the first shard only
 //	PREFIX:attending:PRODUCER                 sorted set of the mailboxes of coordinators where the producer attends, by
 //	                                          until when; and "last", by 0

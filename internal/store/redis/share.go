@@ -51,8 +51,8 @@ func (s *Store) ShareSelf(ctx context.Context, text string) ([]Shared, error) {
 }
 
 // SharePeers hands the counts of this coordinator's producers and exchanges to the others, empty for none, and returns
-// those that the others have shared within PeersMemory, the latest first. SharePeers is a single script call; errors are
-// the store's.
+// the counts that the others have shared within PeersMemory, the latest first. SharePeers is a single script call;
+// errors are the store's.
 func (s *Store) SharePeers(ctx context.Context, text string) ([]Shared, error) {
 	return s.share(ctx, ofPeers, s.name, text)
 }

@@ -2,9 +2,9 @@
 -- Purpose: adds counts to the current bucket of a chart, which all coordinators share. In the first shard only.
 -- KEYS: 1 the shard's prefix
 -- ARGV: 1 milliseconds of a bucket; 2 milliseconds for which a bucket is kept; 3 how many names of a kind a bucket holds;
---   4 how many sums follow; then for each its field and the number to add; then how many states follow; then for each its
---   field and its value, which replaces the one before; then to the end for each named series its kind, its name and three
---   numbers to add. A name beyond the limit is added to the name "", of which a bucket holds one more.
+--   4 how many sums follow; then the field and the number to add of each; then how many values follow; then the field and
+--   the value of each, which replaces the earlier value; then to the end the kind, the name and three numbers to add of each
+--   named series. A name beyond the limit is added to the name "", which a bucket holds in addition.
 -- Returns: the time
 local step, keep, most = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local key = KEYS[1] .. CHART .. ARGV[1] .. ':' .. string.format('%d', math.floor(now / step))
