@@ -100,6 +100,8 @@ type App struct {
 	queues atomic.Pointer[queueDepths]
 	// otherRefusals are the latest refusals of the other coordinators.
 	otherRefusals atomic.Pointer[[]peerstats.Refusal]
+	// otherPeers are the latest counts of producers and exchanges of the other coordinators.
+	otherPeers atomic.Pointer[[]sharedReport]
 	// others are the latest descriptions of the other coordinators on the same Redis.
 	others atomic.Pointer[[]fleet.Coordinator]
 	// runs knows which coordinators ended without a clean stop.

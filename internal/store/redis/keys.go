@@ -38,6 +38,8 @@ import (
 //	PREFIX:{SHARD}:archive                    stream of finished messages, bounded; see archive.go
 //	PREFIX:{SHARD}:archive_full               while Redis needs its memory for messages
 //	PREFIX:{SHARD}:archive_dropped            how many finished messages the archive did not take
+//	PREFIX:{SHARD}:peers                      hash: what each coordinator knows of producers; in the first shard only
+//	PREFIX:{SHARD}:chart@STEP:NUMBER          hash: the counts of a bucket of a chart; in the first shard only
 //	PREFIX:attending:PRODUCER                 sorted set of the mailboxes of coordinators where the producer attends, by
 //	                                          until when; and "last", by 0
 //	PREFIX:audit:changes                      stream of what operators changed, bounded
@@ -66,6 +68,8 @@ const (
 	refusalsName       = "refusals"
 	fleetName          = "fleet"
 	configurationsName = "configurations"
+	peersName          = "peers"
+	chartPrefix        = "chart@" // no producer's name has an @
 	layoutsName        = "layouts"
 	sinceField         = "since"
 	backField          = "back"

@@ -48,6 +48,7 @@ func luaNames(retention time.Duration, archive Archive) []luaName {
 		luaText("RUNS", runsName),
 		luaText("REPORTED", reportedName),
 		luaText("LAYOUTS", layoutsName),
+		luaText("CHART", chartPrefix),
 		luaText("PARKED", parkedName),
 		luaNumber("PARKTIME", parkTime.Milliseconds()),
 		luaNumber("MAXBODY", halfmsg.MaxBody),

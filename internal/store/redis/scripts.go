@@ -69,13 +69,14 @@ var parts = map[string][]string{
 	"owners": {"prelude", "cell"}, "pulse": {"prelude"}, "runs": {"prelude"},
 	"share": {"prelude"}, "backlog": {"prelude"}, "attend": {"prelude"}, "weigh": {"prelude"},
 	"history": {"prelude"}, "trim": {"prelude"}, "replay": {"prelude", "cell", "writes", "cells", "timeline"},
+	"charts": {"prelude"},
 }
 
 // scripts are the files in lua/.
 type scripts struct {
 	createPaged, moves                                                                                    *script
 	create, submit, trust, move, due, claim, show, list, stats, mend, pulse, runs, share, owners, backlog *script
-	attend, weigh, history, trim, replay                                                                  *script
+	attend, weigh, history, trim, replay, charts                                                          *script
 }
 
 // loadScripts reads the scripts and loads them on every master. Servers older than Redis 7, and embedded ones, do not
@@ -93,7 +94,7 @@ func loadScripts(ctx context.Context, client redis.UniversalClient, config Confi
 		"stats": &all.stats, "mend": &all.mend, "pulse": &all.pulse,
 		"owners": &all.owners, "backlog": &all.backlog, "runs": &all.runs, "share": &all.share,
 		"attend": &all.attend, "weigh": &all.weigh,
-		"history": &all.history, "trim": &all.trim, "replay": &all.replay,
+		"history": &all.history, "trim": &all.trim, "replay": &all.replay, "charts": &all.charts,
 	}
 	_, cluster := client.(*redis.ClusterClient)
 	for name, into := range byName {
