@@ -85,7 +85,7 @@ func (d *DeadLetters) Count(ctx context.Context, keys ...string) (count int, err
 // msghandler-attempt above 1; an interrupted or repeated replay may write further copies, and the inbox drops copies of
 // a handled message. Replay returns the number of replayed letters; the others stay, and the error names them.
 func (d *DeadLetters) Replay(ctx context.Context, keys ...string) (replayed int, err error) {
-	return d.replay(ctx, math.MaxInt, keys)
+	return d.ReplaySelected(ctx, consumer.Selection{Match: withKey(keys)})
 }
 
 // ReplayOldest is Replay for at most limit letters, the oldest first, whether or not their replay succeeds. With the
@@ -94,12 +94,12 @@ func (d *DeadLetters) ReplayOldest(ctx context.Context, limit int, keys ...strin
 	if limit <= 0 {
 		return 0, deadletter.CheckLimit("replay", limit)
 	}
-	return d.replay(ctx, limit, keys)
+	return d.ReplaySelected(ctx, consumer.Selection{Limit: limit, Match: withKey(keys)})
 }
 
 // Discard settles the letters with these keys for good, and returns how many they were.
 func (d *DeadLetters) Discard(ctx context.Context, keys ...string) (discarded int, err error) {
-	return d.discard(ctx, math.MaxInt, keys)
+	return d.DiscardOldest(ctx, math.MaxInt, keys...)
 }
 
 // DiscardOldest is Discard for at most limit letters, the oldest first. A limit below 0 is an error.
@@ -107,12 +107,15 @@ func (d *DeadLetters) DiscardOldest(ctx context.Context, limit int, keys ...stri
 	if limit <= 0 {
 		return 0, deadletter.CheckLimit("discard", limit)
 	}
-	return d.discard(ctx, limit, keys)
+	if len(keys) == 0 {
+		return 0, nil
+	}
+	return d.DiscardSelected(ctx, consumer.Selection{Limit: limit, Match: withKey(keys)})
 }
 
 // find returns the open letters with one of the keys, the oldest first; without keys, all open letters.
 func (d *DeadLetters) find(ctx context.Context, keys []string) ([]*letter, error) {
-	w, err := d.walk(ctx, keys)
+	w, err := d.walk(ctx, consumer.Selection{Match: withKey(keys)}.WithDefaults().Match)
 	if err != nil {
 		return nil, err
 	}
@@ -120,15 +123,16 @@ func (d *DeadLetters) find(ctx context.Context, keys []string) ([]*letter, error
 	return w.letters(), nil
 }
 
-// replay is Replay for at most limit letters with one of the keys; without keys, of all letters.
-func (d *DeadLetters) replay(ctx context.Context, limit int, keys []string) (replayed int, err error) {
-	w, err := d.walk(ctx, keys)
+// ReplaySelected is Replay for a selection, whether or not the replay of each letter succeeds.
+func (d *DeadLetters) ReplaySelected(ctx context.Context, s consumer.Selection) (replayed int, err error) {
+	s = s.WithDefaults()
+	w, err := d.walk(ctx, s.Match)
 	if err != nil {
 		return 0, err
 	}
 	defer w.close()
 	var failed []error
-	for _, l := range w.atMost(limit) {
+	for _, l := range w.atMost(s.Limit) {
 		if ctx.Err() != nil {
 			break
 		}
@@ -137,6 +141,7 @@ func (d *DeadLetters) replay(ctx context.Context, limit int, keys []string) (rep
 			continue
 		}
 		replayed++
+		s.Changed(&l.Letter)
 		if err := w.settle(ctx, l, "replayed"); err != nil {
 			failed = append(failed, fmt.Errorf("%s is replayed, and stays among the dead letters; discard it: %w",
 				l.Name(), err))
@@ -149,17 +154,15 @@ func (d *DeadLetters) replay(ctx context.Context, limit int, keys []string) (rep
 	return replayed, errors.Join(append(failed, ctx.Err())...)
 }
 
-// discard is Discard for at most limit letters.
-func (d *DeadLetters) discard(ctx context.Context, limit int, keys []string) (discarded int, err error) {
-	if len(keys) == 0 {
-		return 0, nil
-	}
-	w, err := d.walk(ctx, keys)
+// DiscardSelected is Discard for a selection.
+func (d *DeadLetters) DiscardSelected(ctx context.Context, s consumer.Selection) (discarded int, err error) {
+	s = s.WithDefaults()
+	w, err := d.walk(ctx, s.Match)
 	if err != nil {
 		return 0, err
 	}
 	defer w.close()
-	for _, l := range w.atMost(limit) {
+	for _, l := range w.atMost(s.Limit) {
 		if err = ctx.Err(); err != nil {
 			break
 		}
@@ -168,6 +171,7 @@ func (d *DeadLetters) discard(ctx context.Context, limit int, keys []string) (di
 			break
 		}
 		discarded++
+		s.Changed(&l.Letter)
 	}
 	if discarded > 0 {
 		w.trim(ctx)
@@ -175,5 +179,49 @@ func (d *DeadLetters) discard(ctx context.Context, limit int, keys []string) (di
 	return discarded, err
 }
 
-// wanted reports whether a letter has one of the keys; without keys, every letter is wanted.
-func wanted(keys []string, l *letter) bool { return len(keys) == 0 || slices.Contains(keys, l.Name()) }
+// Visit shows the letters to a function, the oldest first, until the function returns false. All letters are read
+// before.
+func (d *DeadLetters) Visit(ctx context.Context, visit func(*consumer.Letter) bool) error {
+	found, err := d.find(ctx, nil)
+	for _, l := range found {
+		if !visit(&l.Letter) {
+			break
+		}
+	}
+	return err
+}
+
+// Oldest gives the oldest letter, or consumer.ErrNoLetter. All letters are read before.
+func (d *DeadLetters) Oldest(ctx context.Context) (consumer.Letter, error) {
+	found, err := d.find(ctx, nil)
+	switch {
+	case err != nil:
+		return consumer.Letter{}, err
+	case len(found) == 0:
+		return consumer.Letter{}, consumer.ErrNoLetter
+	}
+	return found[0].Letter, nil
+}
+
+// Depth asks for the number of records in the topic, and reads none. Settled letters and their settlements count until
+// the letters before them are settled.
+func (d *DeadLetters) Depth(ctx context.Context) (int, error) {
+	w := &walk{connection: d.connection, topic: d.topic}
+	defer w.close()
+	if err := w.connect(ctx); err != nil {
+		return 0, fmt.Errorf("look at the dead-letter topic %s: %w", d.topic, err)
+	}
+	found, err := topicOffsets(ctx, w.copies.Client(), d.topic)
+	if err != nil {
+		return 0, fmt.Errorf("look at the dead-letter topic %s: %w", d.topic, err)
+	}
+	return records(found), nil
+}
+
+// withKey matches the letters with one of the keys; without keys, every letter.
+func withKey(keys []string) func(*consumer.Letter) bool {
+	if len(keys) == 0 {
+		return nil
+	}
+	return func(l *consumer.Letter) bool { return slices.Contains(keys, l.Name()) }
+}

@@ -35,7 +35,7 @@ func newLetter(record *kgo.Record) *letter {
 			Timestamp: read.Time, FirstCause: header(consumer.HeaderFirstCause),
 		},
 		Queue: header(consumer.HeaderQueue), Reason: header(consumer.HeaderDeadReason),
-		FirstFailedAt: header(consumer.HeaderFirstFailedAt),
+		FirstFailedAt: header(consumer.HeaderFirstFailedAt), DeadAt: record.Timestamp,
 	}}
 	if n, err := strconv.Atoi(header(consumer.HeaderRetries)); err == nil {
 		l.Retries = max(n, 0)

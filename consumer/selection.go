@@ -1,0 +1,82 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// ErrLookCounts is the error of Oldest for a quorum queue of RabbitMQ before 4.3, which counts each look at a letter.
+var ErrLookCounts = errors.New("RabbitMQ before 4.3 counts each look at a letter of a quorum queue; list the letters")
+
+// Since is since when a letter waits: the time of the first failure, else of the dead-lettering, else of the message.
+func (l *Letter) Since() time.Time {
+	if first, err := time.Parse(time.RFC3339, l.FirstFailedAt); err == nil {
+		return first
+	}
+	if !l.DeadAt.IsZero() {
+		return l.DeadAt
+	}
+	return l.Timestamp
+}
+
+// Selection says which letters a change concerns.
+type Selection struct {
+	// Limit is how many letters change at most, the oldest first. 0: any number.
+	Limit int
+	// Match reports whether a letter is concerned. Nil: every letter is.
+	Match func(*Letter) bool
+	// Changed gets each letter that was changed. Nil: no call.
+	Changed func(*Letter)
+}
+
+// WithDefaults sets the fields that are not set. A limit below 0 selects no letter. The DeadLetters of all brokers call
+// WithDefaults.
+func (s Selection) WithDefaults() Selection {
+	if s.Limit == 0 {
+		s.Limit = math.MaxInt
+	}
+	if s.Match == nil {
+		s.Match = func(*Letter) bool { return true }
+	}
+	if s.Changed == nil {
+		s.Changed = func(*Letter) {}
+	}
+	return s
+}
+
+// Visit shows the letters to a function, the oldest first, until the function returns false. Only the visited letter is
+// in memory.
+func (d *DeadLetters) Visit(ctx context.Context, visit func(*Letter) bool) error {
+	return d.walk(ctx, func(l Letter, _ *amqp.Delivery) (walked, error) { return walked{last: !visit(&l)}, nil })
+}
+
+// Oldest gives the oldest letter, or ErrNoLetter. Oldest takes one letter and gives it back to its place. Where that
+// would count against a delivery limit, Oldest takes no letter and returns ErrLookCounts.
+func (d *DeadLetters) Oldest(ctx context.Context) (oldest Letter, err error) {
+	err = ErrNoLetter
+	failed := d.walkCounted(ctx, func(w *walk, _ context.Context) error {
+		return fmt.Errorf("queue %q: %w", w.config.Queue, ErrLookCounts)
+	}, func(l Letter, _ *amqp.Delivery) (walked, error) {
+		oldest, err = l, nil
+		return walked{last: true}, nil
+	})
+	if failed != nil {
+		return Letter{}, failed
+	}
+	return oldest, err
+}
+
+// ReplaySelected is Replay for a selection, whether or not the replay of each letter succeeds.
+func (d *DeadLetters) ReplaySelected(ctx context.Context, s Selection) (replayed int, err error) {
+	return d.replay(ctx, s.WithDefaults())
+}
+
+// DiscardSelected is Discard for a selection.
+func (d *DeadLetters) DiscardSelected(ctx context.Context, s Selection) (discarded int, err error) {
+	return d.discard(ctx, s.WithDefaults())
+}
