@@ -49,19 +49,23 @@ func (s Selection) WithDefaults() Selection {
 	return s
 }
 
-// Visit shows the letters to a function, the oldest first, until the function returns false. Only the visited letter is
-// in memory.
+// Visit shows the letters without their bodies to a function, the oldest first, until the function returns false. Only
+// the visited letter is in memory.
 func (d *DeadLetters) Visit(ctx context.Context, visit func(*Letter) bool) error {
-	return d.walk(ctx, func(l Letter, _ *amqp.Delivery) (walked, error) { return walked{last: !visit(&l)}, nil })
+	return d.walk(ctx, func(l Letter, _ *amqp.Delivery) (walked, error) {
+		l.Body = nil
+		return walked{last: !visit(&l)}, nil
+	})
 }
 
-// Oldest gives the oldest letter, or ErrNoLetter. Oldest takes one letter and gives it back to its place. Where that
-// would count against a delivery limit, Oldest takes no letter and returns ErrLookCounts.
+// Oldest gives the oldest letter without its body, or ErrNoLetter. Oldest takes one letter and gives it back to its
+// place. Where that would count against a delivery limit, Oldest takes no letter and returns ErrLookCounts.
 func (d *DeadLetters) Oldest(ctx context.Context) (oldest Letter, err error) {
 	err = ErrNoLetter
 	failed := d.walkCounted(ctx, func(w *walk, _ context.Context) error {
 		return fmt.Errorf("queue %q: %w", w.config.Queue, ErrLookCounts)
 	}, func(l Letter, _ *amqp.Delivery) (walked, error) {
+		l.Body = nil
 		oldest, err = l, nil
 		return walked{last: true}, nil
 	})

@@ -51,7 +51,7 @@ func NewDeadLetters(url string, tls *tls.Config, topic string) (*DeadLetters, er
 
 // List gives the oldest letters by their time.
 func (d *DeadLetters) List(ctx context.Context, limit int) (letters []consumer.Letter, err error) {
-	found, err := d.find(ctx, nil)
+	found, err := d.find(ctx, nil, true)
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +64,7 @@ func (d *DeadLetters) List(ctx context.Context, limit int) (letters []consumer.L
 // Show gives the letter with a Message.Key, or consumer.ErrNoLetter. A letter without an id is asked for by PRODUCER/,
 // here and in Replay and Discard.
 func (d *DeadLetters) Show(ctx context.Context, key string) (consumer.Letter, error) {
-	found, err := d.find(ctx, []string{key})
+	found, err := d.find(ctx, []string{key}, true)
 	switch {
 	case err != nil:
 		return consumer.Letter{}, err
@@ -76,7 +76,7 @@ func (d *DeadLetters) Show(ctx context.Context, key string) (consumer.Letter, er
 
 // Count counts the letters with these keys, as Discard would remove them; all letters when no keys are given.
 func (d *DeadLetters) Count(ctx context.Context, keys ...string) (count int, err error) {
-	found, err := d.find(ctx, keys)
+	found, err := d.find(ctx, keys, false)
 	return len(found), err
 }
 
@@ -114,8 +114,8 @@ func (d *DeadLetters) DiscardOldest(ctx context.Context, limit int, keys ...stri
 }
 
 // find returns the open letters with one of the keys, the oldest first; without keys, all open letters.
-func (d *DeadLetters) find(ctx context.Context, keys []string) ([]*letter, error) {
-	w, err := d.walk(ctx, consumer.Selection{Match: withKey(keys)}.WithDefaults().Match)
+func (d *DeadLetters) find(ctx context.Context, keys []string, bodies bool) ([]*letter, error) {
+	w, err := d.walk(ctx, consumer.Selection{Match: withKey(keys)}.WithDefaults().Match, bodies)
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +126,7 @@ func (d *DeadLetters) find(ctx context.Context, keys []string) ([]*letter, error
 // ReplaySelected is Replay for a selection, whether or not the replay of each letter succeeds.
 func (d *DeadLetters) ReplaySelected(ctx context.Context, s consumer.Selection) (replayed int, err error) {
 	s = s.WithDefaults()
-	w, err := d.walk(ctx, s.Match)
+	w, err := d.walk(ctx, s.Match, true)
 	if err != nil {
 		return 0, err
 	}
@@ -157,7 +157,7 @@ func (d *DeadLetters) ReplaySelected(ctx context.Context, s consumer.Selection) 
 // DiscardSelected is Discard for a selection.
 func (d *DeadLetters) DiscardSelected(ctx context.Context, s consumer.Selection) (discarded int, err error) {
 	s = s.WithDefaults()
-	w, err := d.walk(ctx, s.Match)
+	w, err := d.walk(ctx, s.Match, false)
 	if err != nil {
 		return 0, err
 	}
@@ -179,10 +179,10 @@ func (d *DeadLetters) DiscardSelected(ctx context.Context, s consumer.Selection)
 	return discarded, err
 }
 
-// Visit shows the letters to a function, the oldest first, until the function returns false. All letters are read
-// before.
+// Visit shows the letters without their bodies to a function, the oldest first, until the function returns false. All
+// letters are read before, and are in memory without their bodies.
 func (d *DeadLetters) Visit(ctx context.Context, visit func(*consumer.Letter) bool) error {
-	found, err := d.find(ctx, nil)
+	found, err := d.find(ctx, nil, false)
 	for _, l := range found {
 		if !visit(&l.Letter) {
 			break
@@ -191,9 +191,9 @@ func (d *DeadLetters) Visit(ctx context.Context, visit func(*consumer.Letter) bo
 	return err
 }
 
-// Oldest gives the oldest letter, or consumer.ErrNoLetter. All letters are read before.
+// Oldest gives the oldest letter without its body, or consumer.ErrNoLetter. All letters are read before.
 func (d *DeadLetters) Oldest(ctx context.Context) (consumer.Letter, error) {
-	found, err := d.find(ctx, nil)
+	found, err := d.find(ctx, nil, false)
 	switch {
 	case err != nil:
 		return consumer.Letter{}, err

@@ -19,8 +19,9 @@ import (
 type walk struct {
 	connection kafkaconn.Config
 	topic      string
-	// match says which letters to keep.
-	match func(*consumer.Letter) bool
+	// match says which letters to keep, and bodies whether to keep their bodies too.
+	match  func(*consumer.Letter) bool
+	bodies bool
 	// copies writes replays by their keys, settlements writes each record into its own partition.
 	copies, settlements *kafkaconn.Producer
 	partitions          map[int32]*deadPartition
@@ -42,8 +43,10 @@ type openLetter struct {
 }
 
 // walk connects, and reads the topic for the letters that match.
-func (d *DeadLetters) walk(ctx context.Context, match func(*consumer.Letter) bool) (*walk, error) {
-	w := &walk{connection: d.connection, topic: d.topic, match: match, partitions: map[int32]*deadPartition{}}
+func (d *DeadLetters) walk(ctx context.Context, match func(*consumer.Letter) bool, bodies bool) (*walk, error) {
+	w := &walk{
+		connection: d.connection, topic: d.topic, match: match, bodies: bodies, partitions: map[int32]*deadPartition{},
+	}
 	err := w.connect(ctx)
 	if err == nil {
 		err = w.read(ctx)
@@ -183,6 +186,9 @@ func (w *walk) take(p *deadPartition, record *kgo.Record) {
 	}
 	open := openLetter{settlement: settlement(record)}
 	if l := newLetter(record); w.match(&l.Letter) {
+		if !w.bodies {
+			l = l.outline()
+		}
 		open.letter = l
 	}
 	p.open[record.Offset] = open

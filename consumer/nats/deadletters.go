@@ -83,22 +83,26 @@ func (d *DeadLetters) Count(ctx context.Context, keys ...string) (count int, err
 	return count, err
 }
 
-// Visit shows the letters to a function, the oldest first, until the function returns false. Only the visited letter is
-// in memory.
+// Visit shows the letters without their bodies to a function, the oldest first, until the function returns false. Only
+// the visited letter is in memory.
 func (d *DeadLetters) Visit(ctx context.Context, visit func(*consumer.Letter) bool) error {
-	return d.walk(ctx, func(_ *walk, l *letter) (last bool, err error) { return !visit(&l.Letter), nil })
+	return d.walk(ctx, func(_ *walk, l *letter) (last bool, err error) {
+		l.Body = nil
+		return !visit(&l.Letter), nil
+	})
 }
 
-// Oldest gives the oldest letter, or consumer.ErrNoLetter.
-func (d *DeadLetters) Oldest(ctx context.Context) (consumer.Letter, error) {
-	first, err := d.List(ctx, 1)
-	switch {
-	case err != nil:
-		return consumer.Letter{}, err
-	case len(first) == 0:
-		return consumer.Letter{}, consumer.ErrNoLetter
+// Oldest gives the oldest letter without its body, or consumer.ErrNoLetter.
+func (d *DeadLetters) Oldest(ctx context.Context) (oldest consumer.Letter, err error) {
+	err = consumer.ErrNoLetter
+	failed := d.Visit(ctx, func(l *consumer.Letter) bool {
+		oldest, err = *l, nil
+		return false
+	})
+	if failed != nil {
+		return consumer.Letter{}, failed
 	}
-	return first[0], nil
+	return oldest, err
 }
 
 // Replay publishes letters again, to their first stream and subject, as if they had never failed; all letters when no
