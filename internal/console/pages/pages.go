@@ -74,6 +74,8 @@ type Config struct {
 	Refused func(r *http.Request, why string)
 	// Admin returns the admin API for a caller at an address, or nil while the API is not open yet.
 	Admin func(by string) Admin
+	// Letters returns the dead letters for a caller at an address, or nil while they are not known yet.
+	Letters func(by string) Letters
 	// Check runs the readiness checks.
 	Check func(ctx context.Context) []Checked
 	// Stats counts the messages.
