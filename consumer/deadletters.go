@@ -61,14 +61,7 @@ func NewDeadLetters(url string, tls *tls.Config, queue string) (*DeadLetters, er
 
 // List gives the oldest letters.
 func (d *DeadLetters) List(ctx context.Context, limit int) ([]Letter, error) {
-	var letters []Letter
-	err := d.walk(ctx, func(l Letter, _ *amqp.Delivery) (walked, error) {
-		if letters = append(letters, l); len(letters) >= limit {
-			return walked{last: true}, nil
-		}
-		return walked{}, nil
-	})
-	return letters, err
+	return d.ListSelected(ctx, Selection{Limit: max(limit, 1)})
 }
 
 // Show gives the letter with a Message.Key, or ErrNoLetter. A letter without an id is asked for by PRODUCER/, here and

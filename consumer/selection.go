@@ -24,13 +24,13 @@ func (l *Letter) Since() time.Time {
 	return l.Timestamp
 }
 
-// Selection says which letters a change concerns.
+// Selection says which letters a list or a change concerns.
 type Selection struct {
-	// Limit is how many letters change at most, the oldest first. 0: any number.
+	// Limit is how many letters there are at most, the oldest first. 0: any number.
 	Limit int
 	// Match reports whether a letter is concerned. Nil: every letter is.
 	Match func(*Letter) bool
-	// Changed gets each letter that was changed. Nil: no call.
+	// Changed gets each letter that was changed; a list changes none. Nil: no call.
 	Changed func(*Letter)
 }
 
@@ -56,6 +56,18 @@ func (d *DeadLetters) Visit(ctx context.Context, visit func(*Letter) bool) error
 		l.Body = nil
 		return walked{last: !visit(&l)}, nil
 	})
+}
+
+// ListSelected gives the letters of a selection, the oldest first.
+func (d *DeadLetters) ListSelected(ctx context.Context, s Selection) (letters []Letter, err error) {
+	s = s.WithDefaults()
+	err = d.walk(ctx, func(l Letter, _ *amqp.Delivery) (walked, error) {
+		if len(letters) < s.Limit && s.Match(&l) {
+			letters = append(letters, l)
+		}
+		return walked{last: len(letters) >= s.Limit}, nil
+	})
+	return letters, err
 }
 
 // Oldest gives the oldest letter without its body, or ErrNoLetter. Oldest takes one letter and gives it back to its

@@ -50,12 +50,21 @@ func NewDeadLetters(url string, tls *tls.Config, topic string) (*DeadLetters, er
 }
 
 // List gives the oldest letters by their time.
-func (d *DeadLetters) List(ctx context.Context, limit int) (letters []consumer.Letter, err error) {
-	found, err := d.find(ctx, nil, true)
+func (d *DeadLetters) List(ctx context.Context, limit int) ([]consumer.Letter, error) {
+	return d.ListSelected(ctx, consumer.Selection{Limit: max(limit, 1)})
+}
+
+// ListSelected gives the letters of a selection, the oldest by their time first.
+func (d *DeadLetters) ListSelected(
+	ctx context.Context, s consumer.Selection,
+) (letters []consumer.Letter, err error) {
+	s = s.WithDefaults()
+	w, err := d.walk(ctx, s.Match, true)
 	if err != nil {
 		return nil, err
 	}
-	for _, l := range found[:min(len(found), max(limit, 1))] {
+	defer w.close()
+	for _, l := range w.atMost(s.Limit) {
 		letters = append(letters, l.Letter)
 	}
 	return letters, nil

@@ -41,10 +41,20 @@ func NewDeadLetters(url string, tls *tls.Config, stream string) (*DeadLetters, e
 }
 
 // List gives the oldest letters.
-func (d *DeadLetters) List(ctx context.Context, limit int) (letters []consumer.Letter, err error) {
+func (d *DeadLetters) List(ctx context.Context, limit int) ([]consumer.Letter, error) {
+	return d.ListSelected(ctx, consumer.Selection{Limit: max(limit, 1)})
+}
+
+// ListSelected gives the letters of a selection, the oldest first.
+func (d *DeadLetters) ListSelected(
+	ctx context.Context, s consumer.Selection,
+) (letters []consumer.Letter, err error) {
+	s = s.WithDefaults()
 	err = d.walk(ctx, func(_ *walk, l *letter) (last bool, err error) {
-		letters = append(letters, l.Letter)
-		return len(letters) >= limit, nil
+		if len(letters) < s.Limit && s.Match(&l.Letter) {
+			letters = append(letters, l.Letter)
+		}
+		return len(letters) >= s.Limit, nil
 	})
 	return letters, err
 }

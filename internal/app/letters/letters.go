@@ -15,7 +15,7 @@ import (
 
 // DeadLetters are the dead letters of a broker, as package consumer describes the methods.
 type DeadLetters interface {
-	List(ctx context.Context, limit int) ([]consumer.Letter, error)
+	ListSelected(ctx context.Context, s consumer.Selection) ([]consumer.Letter, error)
 	Show(ctx context.Context, key string) (consumer.Letter, error)
 	Visit(ctx context.Context, visit func(*consumer.Letter) bool) error
 	Depth(ctx context.Context) (int, error)

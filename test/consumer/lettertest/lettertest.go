@@ -11,6 +11,7 @@ import (
 
 // DeadLetters are the dead letters of a broker.
 type DeadLetters interface {
+	ListSelected(ctx context.Context, s consumer.Selection) ([]consumer.Letter, error)
 	Visit(ctx context.Context, visit func(*consumer.Letter) bool) error
 	Oldest(ctx context.Context) (consumer.Letter, error)
 	Depth(ctx context.Context) (int, error)
@@ -48,6 +49,9 @@ func Select(t *testing.T, dead DeadLetters) {
 	s := consumer.Selection{
 		Limit: 1, Match: func(l *consumer.Letter) bool { return l.ID > "1" },
 		Changed: func(l *consumer.Letter) { changed = append(changed, l.ID) },
+	}
+	if found, err := dead.ListSelected(t.Context(), s); len(found) != 1 || found[0].ID != "2" || err != nil {
+		t.Errorf("listed %v, %v", found, err)
 	}
 	if n, err := dead.ReplaySelected(t.Context(), s); n != 1 || err != nil {
 		t.Errorf("replayed %d, %v", n, err)
