@@ -18,6 +18,7 @@ type DeadLetters interface {
 	ListSelected(ctx context.Context, s consumer.Selection) ([]consumer.Letter, error)
 	Show(ctx context.Context, key string) (consumer.Letter, error)
 	Visit(ctx context.Context, visit func(*consumer.Letter) bool) error
+	Count(ctx context.Context, keys ...string) (int, error)
 	Depth(ctx context.Context) (int, error)
 	Oldest(ctx context.Context) (consumer.Letter, error)
 	ReplaySelected(ctx context.Context, s consumer.Selection) (int, error)
@@ -42,7 +43,7 @@ func onNATS(url, stream string) (DeadLetters, error) { return nats.NewDeadLetter
 func Open(url, queue string) (DeadLetters, error) {
 	open, known := brokers[scheme(url)]
 	if !known {
-		return nil, fmt.Errorf("is not a URL of a broker; the schemes are %s",
+		return nil, fmt.Errorf("this is not a URL of a broker; the schemes are %s; name the broker with another URL",
 			strings.Join(slices.Sorted(maps.Keys(brokers)), ", "))
 	}
 	return open(url, queue)

@@ -97,8 +97,8 @@ func (d *Desk) CountLetters(ctx context.Context, query pages.LetterQuery) (count
 	}
 	defer done()
 	filter, now, look := Filter(query.LetterFilter), time.Now(), newLook()
-	if filter.All() && !q.state.AtMost {
-		count, err = q.dead.Depth(ctx)
+	if filter.All() {
+		count, err = q.dead.Count(ctx)
 	} else {
 		err = q.dead.Visit(ctx, func(l *consumer.Letter) bool {
 			if look.next() != "" {
