@@ -104,9 +104,6 @@ func New(config Config) *Console {
 	if config.Admin == nil {
 		config.Admin = func(string) pages.Admin { return nil }
 	}
-	if config.Letters == nil {
-		config.Letters = func(string) pages.Letters { return nil }
-	}
 	if config.Metrics == nil {
 		config.Metrics = NewMetrics()
 	}

@@ -194,9 +194,9 @@ func (q *queue) mayRead(ctx context.Context) error {
 	case !q.state.Known:
 		return q.unreachable(errors.New(q.state.Problem))
 	case q.state.Count > maxRecords:
-		return refused(http.StatusConflict, "The topic %s has %d records. Kafka finds letters only by reading the "+
-			"whole topic, and the console reads at most %d records: use msghandler dlq --queue %s.", q.Queue, q.state.Count, maxRecords,
-			q.Queue)
+		return refused(http.StatusConflict, "The topic %s has %d records. Kafka finds letters only by reading "+
+			"the whole topic, and the console reads at most %d records: use msghandler dlq --queue %s.", q.Queue, q.state.Count,
+			maxRecords, q.Queue)
 	}
 	return nil
 }
