@@ -41,6 +41,8 @@ type Config struct {
 	Brokers map[string]Broker
 	// Outbox holds the databases whose outbox of plain SQL is relayed, by their names.
 	Outbox map[string]Outbox
+	// DeadLetters holds the queues of consumers' dead letters that the console shows, by their names.
+	DeadLetters map[string]DeadLetters
 	// PrivateFiles are the files with secrets that this configuration is made of, or names.
 	PrivateFiles []PrivateFile
 }
@@ -362,6 +364,7 @@ func Default() Config {
 	c.Producers = map[string]Producer{}
 	c.Brokers = map[string]Broker{}
 	c.Outbox = map[string]Outbox{}
+	c.DeadLetters = map[string]DeadLetters{}
 	return c
 }
 

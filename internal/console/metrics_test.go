@@ -61,6 +61,7 @@ func table(t *testing.T) string {
 	m.Certificate("grpc.tls_cert", func() time.Time { return time.Time{} })
 	m.Watched(func() map[string]int { return nil })
 	m.DeadLetters(func() map[string]int { return nil })
+	m.Letters(func() map[string]int { return nil })
 	m.UncleanEnds(func() int { return 0 })
 	m.Fleet(func() Fleet { return Fleet{} })
 	m.Connections("grpc.addr", func() int { return 0 }, 1)
