@@ -98,6 +98,8 @@ type App struct {
 
 	// queues are the latest depths of the watched queues.
 	queues atomic.Pointer[queueDepths]
+	// fullness is how full the masters of Redis were lately.
+	fullness atomic.Pointer[[]redisstore.Fullness]
 	// otherRefusals are the latest refusals of the other coordinators.
 	otherRefusals atomic.Pointer[[]peerstats.Refusal]
 	// others are the latest descriptions of the other coordinators on the same Redis.

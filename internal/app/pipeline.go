@@ -293,6 +293,7 @@ func (a *App) countCalls(
 	response, err := handler(ctx, request)
 	method := path.Base(info.FullMethod)
 	a.metrics.Called(method, status.Code(err).String(), time.Since(began))
+	a.countUnstored(request, response, err)
 	if batch, ok := response.(interface {
 		GetOutcomes() []*msghandlerv1.Outcome
 	}); ok && err == nil {
