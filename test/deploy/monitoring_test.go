@@ -264,6 +264,40 @@ func TestDashboardUsesExistingMetrics(t *testing.T) {
 	}
 }
 
+// A click on a panel or on a link of the dashboard leads to a page that exists.
+func TestDashboardLinksLeadToPages(t *testing.T) {
+	t.Parallel()
+	const pages = "https://github.com/msghandler/msghandler/blob/main/"
+	links := regexp.MustCompile(`"url": "(.*)"`).FindAllStringSubmatch(read(t, "deploy/grafana/msghandler.json"), -1)
+	if len(links) < 10 {
+		t.Fatalf("found only %d links", len(links))
+	}
+	for _, link := range links {
+		if strings.HasPrefix(link[1], "http://${__field.labels.instance}/") {
+			continue // the console of a coordinator
+		}
+		path, anchor, _ := strings.Cut(strings.TrimPrefix(link[1], pages), "#")
+		if !strings.Contains(strings.ToLower(read(t, path))+"\n", "\n### "+anchor+"\n") && anchor != "" {
+			t.Errorf("%s has no heading for %s", path, link[1])
+		}
+	}
+}
+
+// Every query about coordinators can be narrowed to one of them.
+func TestDashboardQueriesKnowTheCoordinator(t *testing.T) {
+	t.Parallel()
+	coordinators, _ := pageOfMetrics(t)
+	for _, query := range regexp.MustCompile(`"expr": "(.*)"`).FindAllStringSubmatch(
+		read(t, "deploy/grafana/msghandler.json"), -1) {
+		for _, metric := range regexp.MustCompile(`\bmsghandler_[a-z_]+(\{[^}]*)?`).FindAllString(query[1], -1) {
+			name, _, _ := strings.Cut(metric, "{")
+			if coordinators[name] && !strings.Contains(metric, `instance=~\"$instance\"`) {
+				t.Errorf("%s asks all coordinators, whatever $instance is", query[1])
+			}
+		}
+	}
+}
+
 // The dashboard's queries are PromQL: promtool reads each query as a rule.
 func TestDashboardQueriesAreValidPromQL(t *testing.T) {
 	t.Parallel()

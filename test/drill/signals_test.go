@@ -186,18 +186,20 @@ func (w *world) alert(name string) (state string) {
 // table is the result for a page.
 func table(rows []row) string {
 	var b strings.Builder
-	b.WriteString("| incident | console | doctor | alert | pending | firing | signals ended |\n|---|---|---|---|---|---|---|\n")
+	b.WriteString("| incident | console | doctor | alert | pending | firing | signals ended |\n")
+	b.WriteString("|---|---|---|---|---|---|---|\n")
 	for _, r := range rows {
-		for n, alert := range r.incident.alerts {
-			name, console, doctor, ended := r.incident.name, seconds(r.seen["console"]), seconds(r.seen["doctor"]), seconds(r.ended)
-			if n > 0 {
-				name, console, doctor, ended = "", "", "", ""
-			}
-			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s |\n", name, console, doctor, alert,
-				seconds(r.seen[alert+" pending"]), seconds(r.seen[alert+" firing"]), ended)
+		name, console, doctor, ended := r.incident.name, r.at("console"), r.at("doctor"), seconds(r.ended)
+		for _, alert := range r.incident.alerts {
+			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s |\n", name, console, doctor, alert, r.at(alert+" pending"),
+				r.at(alert+" firing"), ended)
+			name, console, doctor, ended = "", "", "", ""
 		}
 	}
 	return b.String()
 }
+
+// at is when a signal came.
+func (r row) at(signal string) string { return seconds(r.seen[signal]) }
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.0f s", d.Seconds()) }
