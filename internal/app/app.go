@@ -101,6 +101,8 @@ type App struct {
 	queues atomic.Pointer[queueDepths]
 	// letters are the queues of consumers' dead letters, once the brokers are known.
 	letters atomic.Pointer[letters.Desk]
+	// fullness is how full the masters of Redis were lately.
+	fullness atomic.Pointer[[]redisstore.Fullness]
 	// otherRefusals are the latest refusals of the other coordinators.
 	otherRefusals atomic.Pointer[[]peerstats.Refusal]
 	// otherPeers are the latest counts of producers and exchanges of the other coordinators.

@@ -297,6 +297,7 @@ func (a *App) countCalls(
 	if method == "SendHalfMessage" && err == nil {
 		stored = 1
 	}
+	a.countUnstored(request, response, err)
 	if batch, ok := response.(interface {
 		GetOutcomes() []*msghandlerv1.Outcome
 	}); ok && err == nil {
