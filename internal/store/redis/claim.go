@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"time"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/loglimit"
 )
 
 // maxClaimBytes bounds the bodies that one claim brings into memory; the rest waits in Redis.
@@ -272,11 +274,13 @@ func (s *Store) reportUnclaimed(fields []any) {
 	}
 	name := halfmsg.Name{Producer: text[0], ID: text[1]}
 	if text[2] == "" {
-		s.logger.Warn("index entry without a record removed", "message", name.String())
+		s.logger.Warn("index entry without a record removed", "message_id", name.String())
 		return
 	}
-	s.logger.Error("message put off for an hour: its keys cannot be worked on", "message", name.String(),
-		"error", corrupt(s.keys.record(name), text[2]))
+	s.failures.Add(loglimit.Failure{
+		Level: slog.LevelError, Text: "messages put off for an hour: their keys cannot be worked on; look at their records",
+		Producer: name.Producer, MessageID: name.String(), Cause: corrupt(s.keys.record(name), text[2]).Error(),
+	})
 }
 
 // claimFields is how many fields a claim has in a script's reply, parkedFields how many a parked message has.
