@@ -4,12 +4,10 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"log/slog"
 	"slices"
 	"time"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
-	"github.com/msghandler/msghandler/internal/loglimit"
 )
 
 // maxClaimBytes bounds the bodies that one claim brings into memory; the rest waits in Redis.
@@ -277,10 +275,8 @@ func (s *Store) reportUnclaimed(fields []any) {
 		s.logger.Warn("index entry without a record removed", "message_id", name.String())
 		return
 	}
-	s.failures.Add(loglimit.Failure{
-		Level: slog.LevelError, Text: "messages put off for an hour: their keys cannot be worked on; look at their records",
-		Producer: name.Producer, MessageID: name.String(), Cause: corrupt(s.keys.record(name), text[2]).Error(),
-	})
+	s.logger.Error("message put off for an hour: its keys cannot be worked on", "message_id", name.String(),
+		"cause", corrupt(s.keys.record(name), text[2]))
 }
 
 // claimFields is how many fields a claim has in a script's reply, parkedFields how many a parked message has.

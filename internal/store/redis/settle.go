@@ -3,14 +3,12 @@ package redis
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
-	"github.com/msghandler/msghandler/internal/loglimit"
 )
 
 // effects are an event's effects beyond the move, as letters for move.lua: c counts a confirm, p a publish, d a
@@ -222,10 +220,7 @@ func (s *Store) setAside(ctx context.Context, claim halfmsg.Claim, why error) ha
 	settled := s.Settle(context.WithoutCancel(ctx), []halfmsg.Settlement{{
 		Name: claim.Name, Token: claim.Token, Event: event, Cause: why.Error(), After: time.Hour,
 	}})
-	s.failures.Add(loglimit.Failure{
-		Level: slog.LevelError, Text: "messages set aside: their records cannot be read; look at their records",
-		Producer: claim.Producer, MessageID: claim.Name.String(), Cause: why.Error(),
-		More: []slog.Attr{slog.Any("state", settled[0].State), slog.Any("settle_error", settled[0].Err)},
-	})
+	s.logger.Error("message set aside: its record cannot be read", "message_id", claim.Name.String(),
+		"state", settled[0].State.String(), "cause", why, "settle_error", settled[0].Err)
 	return settled[0].State
 }

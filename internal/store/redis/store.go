@@ -17,7 +17,6 @@ import (
 
 	"github.com/msghandler/msghandler/internal/ground/address"
 	"github.com/msghandler/msghandler/internal/halfmsg"
-	"github.com/msghandler/msghandler/internal/loglimit"
 )
 
 // Config is the place and the settings of the data.
@@ -71,8 +70,6 @@ type Store struct {
 	keys    keys
 	scripts scripts
 	logger  *slog.Logger
-	// failures gathers the log lines about messages.
-	failures *loglimit.Gatherer
 	// intake serves producers and operators, loops the coordinator's own work: neither pool can starve the other.
 	intake redis.UniversalClient
 	loops  redis.UniversalClient
@@ -112,7 +109,7 @@ func New(ctx context.Context, config Config) (*Store, error) {
 	var nonce [4]byte
 	_, _ = rand.Read(nonce[:]) // crypto/rand never fails
 	s := &Store{
-		config: config, logger: config.Logger, failures: loglimit.NewGatherer(config.Logger),
+		config: config, logger: config.Logger,
 		name: config.Instance + "/" + hex.EncodeToString(nonce[:]), pacer: newPacer(),
 	}
 	s.sweeper.cursors = map[string]*cursor{}
@@ -216,7 +213,6 @@ func (c Config) shardsOf(written string, cluster bool) int {
 
 // Close ends all connections. Calls under way fail.
 func (s *Store) Close() error {
-	s.failures.Flush()
 	return errors.Join(s.intake.Close(), s.loops.Close())
 }
 
