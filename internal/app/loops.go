@@ -105,7 +105,7 @@ func (a *App) tellRegressions(found []redisstore.Regression) {
 	at := time.Now().UTC().Format(time.RFC3339)
 	for _, r := range found {
 		a.logger.Error("Redis data rollback detected: acknowledged writes are missing; messages may be lost or sent again",
-			"shard", r.Shard, "what", r.What,
+			"shard", r.Shard, "missing", r.What,
 			"remedy", "compare the producers' orders of the last minutes with what was delivered; then see "+
 				"docs/reference/guarantees.md, When Redis forgets")
 	}

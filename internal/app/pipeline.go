@@ -155,8 +155,8 @@ func (a *App) openSender(s *stages, store *redisstore.Store, opened []openBroker
 		Lease:    settings.Lease,
 		Margin:   settings.ConfirmTimeout + time.Second,
 		Logger:   a.logger,
-		Language: logtext.Language(a.settings.Log.Language),
-		Metrics:  a.metrics,
+		Language: logtext.Language(a.settings.Log.Language), LogDeliveries: a.settings.Log.Deliveries,
+		Metrics: a.metrics,
 	}
 	c.DeleteAfterAck = a.settings.DeleteBusiness.When == config.AfterAck
 	s.sender = sendloop.New(c)

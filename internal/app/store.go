@@ -63,7 +63,7 @@ func (a *App) redisURL() (string, error) {
 		redis.Close()
 		return nil
 	}})
-	a.logger.Warn("the embedded Redis is "+notDurable, "url", redis.URL())
+	a.logger.Warn("the embedded Redis is "+notDurable, "redis_url", redis.URL())
 	return redis.URL(), nil
 }
 
@@ -90,8 +90,8 @@ func (a *App) reachStore(ctx context.Context, url string) (*redisstore.Store, er
 		}
 		a.checks.set(checkRedis, func(context.Context) error { return err })
 		pause := redisPauses.Delay(failures)
-		a.logger.Warn("Redis cannot be reached; the coordinator waits for it and is not ready", "error", err,
-			"next_try", pause.Round(time.Millisecond))
+		a.logger.Warn("Redis cannot be reached; the coordinator waits for it and is not ready", "cause", err,
+			"retry_in_ms", pause.Milliseconds())
 		if err := backoff.Sleep(ctx, pause); err != nil {
 			return nil, err
 		}
@@ -149,7 +149,8 @@ func (a *App) judgeSettings(ctx context.Context, store *redisstore.Store) error 
 	}
 	a.countFindings(findings)
 	for _, f := range findings {
-		a.logger.Warn("finding about Redis: "+f.What, "why", f.Why, "remedy", f.Remedy, "severity", f.Severity.String())
+		a.logger.Warn("finding about Redis: "+f.What, "consequence", f.Why, "remedy", f.Remedy,
+			"finding_severity", f.Severity.String())
 	}
 	if worst := a.refused(findings); len(worst) > 0 {
 		return &UnsafeError{worst}

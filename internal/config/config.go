@@ -203,9 +203,10 @@ type Shutdown struct {
 
 // Log configures the log on standard error.
 type Log struct {
-	Level    string
-	Format   string
-	Language string
+	Level      string
+	Format     string
+	Language   string
+	Deliveries bool
 }
 
 // Producer holds the settings of a single producer.

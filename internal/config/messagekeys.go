@@ -200,5 +200,9 @@ func (l *Log) keys() []Key {
 			Meaning: "Language of the fixed log text for messages that could not be published: en, English, or zh, Chinese. " +
 				"All other lines are in English.",
 		},
+		{
+			Name: "log.deliveries", Default: "false", value: flag(&l.Deliveries),
+			Meaning: "Log a line for each publish attempt at level info: exchange, routing key, attempt, duration and state.",
+		},
 	}
 }

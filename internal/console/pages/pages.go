@@ -223,7 +223,7 @@ func (p *Pages) write(w http.ResponseWriter, r *http.Request, a answer) {
 	}
 	var b bytes.Buffer
 	if err := templates[a.page].Execute(&b, p.frame(r, a)); err != nil {
-		p.config.Logger.Error("a page of the console cannot be made", "page", a.page, "error", err)
+		p.config.Logger.Error("a page of the console cannot be made", "page", a.page, "cause", err)
 		http.Error(w, "the page cannot be made", http.StatusInternalServerError)
 		return
 	}
