@@ -58,6 +58,7 @@ const (
 var needed = map[string]int{
 	"GetStats": viewer, "ListMessages": viewer, "GetMessage": viewer, "TailMessages": viewer, "ListAudit": viewer,
 	"GetConfiguration": reader, "RetryMessages": operator, "DiscardMessages": admin,
+	"ListFinished": viewer, "GetFinished": viewer, "ReplayMessages": operator,
 }
 
 // cert is a certificate that the authority has issued.
