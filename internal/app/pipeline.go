@@ -229,6 +229,7 @@ func (a *App) openServer(
 	s.server, err = server.New(server.Config{
 		Intake:       store,
 		Inspector:    store,
+		History:      store,
 		Targets:      a.callbacks,
 		Attendance:   a.attendance,
 		Pipeline:     &s.pipeline,

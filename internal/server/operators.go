@@ -239,7 +239,7 @@ func stateOf(state msghandlerv1.State) halfmsg.State {
 // recordFor is a record as its caller may see it: bodies and headers are for readers, or hidden from all.
 func (s *Server) recordFor(caller access.Identity, r *halfmsg.Record) *msghandlerv1.MessageRecord {
 	record := recordOf(r)
-	if s.config.HideBodies || caller.Role < access.Reader {
+	if s.hides(caller) {
 		record.Message.Body, record.Message.Headers = nil, nil
 	}
 	return record
