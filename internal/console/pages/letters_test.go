@@ -66,7 +66,8 @@ func TestRolesDecideAboutLetters(t *testing.T) {
 		d, letters := letterDesk()
 		_, listed := d.ask(role, "/letters?queue=payments", nil)
 		_, page := d.ask(role, "/letter?queue=payments&name=orders/1", nil)
-		if want := role >= access.Viewer; strings.Contains(listed, "alert(1)") != want || strings.Contains(listed, "<script>a") {
+		want := role >= access.Viewer
+		if strings.Contains(listed, "alert(1)") != want || strings.Contains(listed, "<script>a") {
 			t.Errorf("%s sees the list:\n%s", role, listed)
 		}
 		for _, secret := range []string{"the body", "the header", "tenant"} {
@@ -106,7 +107,8 @@ func TestForgedLetterFormsChangeNothing(t *testing.T) {
 	empty := d.letterForm(access.Admin, actDiscard)
 	empty.Set("reason", " ")
 	for name, form := range map[string]url.Values{"of another reader": ofAnother, "changed": changed, "no reason": empty} {
-		if status, page := d.ask(access.Admin, "/letters/change/do", form); status == http.StatusOK || letters.discarded > 0 {
+		status, page := d.ask(access.Admin, "/letters/change/do", form)
+		if status == http.StatusOK || letters.discarded > 0 {
 			t.Errorf("%s: got %d:\n%s", name, status, page)
 		}
 	}
