@@ -2470,7 +2470,14 @@ type GetStatsResponse struct {
 	Brokers []*BrokerStats `protobuf:"bytes,3,rep,name=brokers,proto3" json:"brokers,omitempty"`
 	// The coordinators on the same Redis, seen within the last hour: the running ones first, then the missing and the stopped
 	// ones. A coordinator of an earlier version tells of none, and no coordinator tells of one.
-	Coordinators  []*Coordinator `protobuf:"bytes,4,rep,name=coordinators,proto3" json:"coordinators,omitempty"`
+	Coordinators []*Coordinator `protobuf:"bytes,4,rep,name=coordinators,proto3" json:"coordinators,omitempty"`
+	// The sums of all coordinators that run and share their counts, since each started. Coordinators of an earlier version
+	// share none, and tell of none.
+	Flow *FlowStats `protobuf:"bytes,5,opt,name=flow,proto3" json:"flow,omitempty"`
+	// The producers by name, and the exchanges by broker and name. Of more than 50, the busiest and those that fail have
+	// rows of their own, and "other" has the rest.
+	Producers     []*ProducerStats `protobuf:"bytes,6,rep,name=producers,proto3" json:"producers,omitempty"`
+	Exchanges     []*ExchangeStats `protobuf:"bytes,7,rep,name=exchanges,proto3" json:"exchanges,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2533,6 +2540,377 @@ func (x *GetStatsResponse) GetCoordinators() []*Coordinator {
 	return nil
 }
 
+func (x *GetStatsResponse) GetFlow() *FlowStats {
+	if x != nil {
+		return x.Flow
+	}
+	return nil
+}
+
+func (x *GetStatsResponse) GetProducers() []*ProducerStats {
+	if x != nil {
+		return x.Producers
+	}
+	return nil
+}
+
+func (x *GetStatsResponse) GetExchanges() []*ExchangeStats {
+	if x != nil {
+		return x.Exchanges
+	}
+	return nil
+}
+
+// FlowStats is how many messages pass, in the last half minute.
+type FlowStats struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How many coordinators are added up.
+	Coordinators int32 `protobuf:"varint,1,opt,name=coordinators,proto3" json:"coordinators,omitempty"`
+	// Half messages stored.
+	StoredPerSecond float64 `protobuf:"fixed64,2,opt,name=stored_per_second,json=storedPerSecond,proto3" json:"stored_per_second,omitempty"`
+	// Messages that brokers acknowledged.
+	AcknowledgedPerSecond float64 `protobuf:"fixed64,3,opt,name=acknowledged_per_second,json=acknowledgedPerSecond,proto3" json:"acknowledged_per_second,omitempty"`
+	// Calls, and messages of batches, that were answered with RESOURCE_EXHAUSTED.
+	RejectedPerSecond float64 `protobuf:"fixed64,4,opt,name=rejected_per_second,json=rejectedPerSecond,proto3" json:"rejected_per_second,omitempty"`
+	// How long messages took from half message to acknowledgement: the median, and what 99 of 100 stay below. Not set when
+	// none was acknowledged.
+	LatencyP50    *durationpb.Duration `protobuf:"bytes,5,opt,name=latency_p50,json=latencyP50,proto3" json:"latency_p50,omitempty"`
+	LatencyP99    *durationpb.Duration `protobuf:"bytes,6,opt,name=latency_p99,json=latencyP99,proto3" json:"latency_p99,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FlowStats) Reset() {
+	*x = FlowStats{}
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FlowStats) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FlowStats) ProtoMessage() {}
+
+func (x *FlowStats) ProtoReflect() protoreflect.Message {
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FlowStats.ProtoReflect.Descriptor instead.
+func (*FlowStats) Descriptor() ([]byte, []int) {
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *FlowStats) GetCoordinators() int32 {
+	if x != nil {
+		return x.Coordinators
+	}
+	return 0
+}
+
+func (x *FlowStats) GetStoredPerSecond() float64 {
+	if x != nil {
+		return x.StoredPerSecond
+	}
+	return 0
+}
+
+func (x *FlowStats) GetAcknowledgedPerSecond() float64 {
+	if x != nil {
+		return x.AcknowledgedPerSecond
+	}
+	return 0
+}
+
+func (x *FlowStats) GetRejectedPerSecond() float64 {
+	if x != nil {
+		return x.RejectedPerSecond
+	}
+	return 0
+}
+
+func (x *FlowStats) GetLatencyP50() *durationpb.Duration {
+	if x != nil {
+		return x.LatencyP50
+	}
+	return nil
+}
+
+func (x *FlowStats) GetLatencyP99() *durationpb.Duration {
+	if x != nil {
+		return x.LatencyP99
+	}
+	return nil
+}
+
+// ProducerStats is how a producer does, as all coordinators together see it.
+type ProducerStats struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// How many coordinators are added up, and at how many of them a circuit breaker of the producer is open.
+	Coordinators  int32 `protobuf:"varint,2,opt,name=coordinators,proto3" json:"coordinators,omitempty"`
+	CircuitOpenAt int32 `protobuf:"varint,3,opt,name=circuit_open_at,json=circuitOpenAt,proto3" json:"circuit_open_at,omitempty"`
+	// Since each coordinator started: half messages stored, and messages acknowledged.
+	Stored       int64 `protobuf:"varint,4,opt,name=stored,proto3" json:"stored,omitempty"`
+	Acknowledged int64 `protobuf:"varint,5,opt,name=acknowledged,proto3" json:"acknowledged,omitempty"`
+	// In the last half minute; refused are calls that were refused for good.
+	StoredPerSecond       float64 `protobuf:"fixed64,6,opt,name=stored_per_second,json=storedPerSecond,proto3" json:"stored_per_second,omitempty"`
+	AcknowledgedPerSecond float64 `protobuf:"fixed64,7,opt,name=acknowledged_per_second,json=acknowledgedPerSecond,proto3" json:"acknowledged_per_second,omitempty"`
+	RefusedPerSecond      float64 `protobuf:"fixed64,8,opt,name=refused_per_second,json=refusedPerSecond,proto3" json:"refused_per_second,omitempty"`
+	// The last answer to Confirm at any coordinator, and how long the producer took. Not set without an answer.
+	AnswerTime *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=answer_time,json=answerTime,proto3" json:"answer_time,omitempty"`
+	AnswerTook *durationpb.Duration   `protobuf:"bytes,10,opt,name=answer_took,json=answerTook,proto3" json:"answer_took,omitempty"`
+	Verdict    Verdict                `protobuf:"varint,11,opt,name=verdict,proto3,enum=msghandler.v1.Verdict" json:"verdict,omitempty"`
+	// The last failed call at any coordinator, and its cause.
+	FailureTime   *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=failure_time,json=failureTime,proto3" json:"failure_time,omitempty"`
+	Failure       string                 `protobuf:"bytes,13,opt,name=failure,proto3" json:"failure,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProducerStats) Reset() {
+	*x = ProducerStats{}
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProducerStats) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProducerStats) ProtoMessage() {}
+
+func (x *ProducerStats) ProtoReflect() protoreflect.Message {
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProducerStats.ProtoReflect.Descriptor instead.
+func (*ProducerStats) Descriptor() ([]byte, []int) {
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *ProducerStats) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ProducerStats) GetCoordinators() int32 {
+	if x != nil {
+		return x.Coordinators
+	}
+	return 0
+}
+
+func (x *ProducerStats) GetCircuitOpenAt() int32 {
+	if x != nil {
+		return x.CircuitOpenAt
+	}
+	return 0
+}
+
+func (x *ProducerStats) GetStored() int64 {
+	if x != nil {
+		return x.Stored
+	}
+	return 0
+}
+
+func (x *ProducerStats) GetAcknowledged() int64 {
+	if x != nil {
+		return x.Acknowledged
+	}
+	return 0
+}
+
+func (x *ProducerStats) GetStoredPerSecond() float64 {
+	if x != nil {
+		return x.StoredPerSecond
+	}
+	return 0
+}
+
+func (x *ProducerStats) GetAcknowledgedPerSecond() float64 {
+	if x != nil {
+		return x.AcknowledgedPerSecond
+	}
+	return 0
+}
+
+func (x *ProducerStats) GetRefusedPerSecond() float64 {
+	if x != nil {
+		return x.RefusedPerSecond
+	}
+	return 0
+}
+
+func (x *ProducerStats) GetAnswerTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.AnswerTime
+	}
+	return nil
+}
+
+func (x *ProducerStats) GetAnswerTook() *durationpb.Duration {
+	if x != nil {
+		return x.AnswerTook
+	}
+	return nil
+}
+
+func (x *ProducerStats) GetVerdict() Verdict {
+	if x != nil {
+		return x.Verdict
+	}
+	return Verdict_VERDICT_UNSPECIFIED
+}
+
+func (x *ProducerStats) GetFailureTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FailureTime
+	}
+	return nil
+}
+
+func (x *ProducerStats) GetFailure() string {
+	if x != nil {
+		return x.Failure
+	}
+	return ""
+}
+
+// ExchangeStats is how an exchange does, as all coordinators together see it.
+type ExchangeStats struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Empty: the default broker.
+	Broker string `protobuf:"bytes,1,opt,name=broker,proto3" json:"broker,omitempty"`
+	Name   string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// Since each coordinator started: publishes that the broker acknowledged, and others.
+	Acknowledged int64 `protobuf:"varint,3,opt,name=acknowledged,proto3" json:"acknowledged,omitempty"`
+	Failed       int64 `protobuf:"varint,4,opt,name=failed,proto3" json:"failed,omitempty"`
+	// In the last half minute.
+	AcknowledgedPerSecond float64                `protobuf:"fixed64,5,opt,name=acknowledged_per_second,json=acknowledgedPerSecond,proto3" json:"acknowledged_per_second,omitempty"`
+	FailedPerSecond       float64                `protobuf:"fixed64,6,opt,name=failed_per_second,json=failedPerSecond,proto3" json:"failed_per_second,omitempty"`
+	AcknowledgeTime       *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=acknowledge_time,json=acknowledgeTime,proto3" json:"acknowledge_time,omitempty"`
+	// The last failure at any coordinator, and its cause.
+	FailureTime   *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=failure_time,json=failureTime,proto3" json:"failure_time,omitempty"`
+	Failure       string                 `protobuf:"bytes,9,opt,name=failure,proto3" json:"failure,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExchangeStats) Reset() {
+	*x = ExchangeStats{}
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExchangeStats) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExchangeStats) ProtoMessage() {}
+
+func (x *ExchangeStats) ProtoReflect() protoreflect.Message {
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExchangeStats.ProtoReflect.Descriptor instead.
+func (*ExchangeStats) Descriptor() ([]byte, []int) {
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *ExchangeStats) GetBroker() string {
+	if x != nil {
+		return x.Broker
+	}
+	return ""
+}
+
+func (x *ExchangeStats) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ExchangeStats) GetAcknowledged() int64 {
+	if x != nil {
+		return x.Acknowledged
+	}
+	return 0
+}
+
+func (x *ExchangeStats) GetFailed() int64 {
+	if x != nil {
+		return x.Failed
+	}
+	return 0
+}
+
+func (x *ExchangeStats) GetAcknowledgedPerSecond() float64 {
+	if x != nil {
+		return x.AcknowledgedPerSecond
+	}
+	return 0
+}
+
+func (x *ExchangeStats) GetFailedPerSecond() float64 {
+	if x != nil {
+		return x.FailedPerSecond
+	}
+	return 0
+}
+
+func (x *ExchangeStats) GetAcknowledgeTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.AcknowledgeTime
+	}
+	return nil
+}
+
+func (x *ExchangeStats) GetFailureTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FailureTime
+	}
+	return nil
+}
+
+func (x *ExchangeStats) GetFailure() string {
+	if x != nil {
+		return x.Failure
+	}
+	return ""
+}
+
 // Coordinator is a coordinator as it describes itself in Redis, every 5 s.
 type Coordinator struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2560,7 +2938,7 @@ type Coordinator struct {
 
 func (x *Coordinator) Reset() {
 	*x = Coordinator{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[33]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2572,7 +2950,7 @@ func (x *Coordinator) String() string {
 func (*Coordinator) ProtoMessage() {}
 
 func (x *Coordinator) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[33]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2585,7 +2963,7 @@ func (x *Coordinator) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Coordinator.ProtoReflect.Descriptor instead.
 func (*Coordinator) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{33}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Coordinator) GetInstance() string {
@@ -2682,7 +3060,7 @@ type BrokerStats struct {
 
 func (x *BrokerStats) Reset() {
 	*x = BrokerStats{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[34]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2694,7 +3072,7 @@ func (x *BrokerStats) String() string {
 func (*BrokerStats) ProtoMessage() {}
 
 func (x *BrokerStats) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[34]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2707,7 +3085,7 @@ func (x *BrokerStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BrokerStats.ProtoReflect.Descriptor instead.
 func (*BrokerStats) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{34}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *BrokerStats) GetName() string {
@@ -2754,7 +3132,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[35]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2766,7 +3144,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[35]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2779,7 +3157,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{35}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Finding) GetName() string {
@@ -2831,7 +3209,7 @@ type StateStats struct {
 
 func (x *StateStats) Reset() {
 	*x = StateStats{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[36]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2843,7 +3221,7 @@ func (x *StateStats) String() string {
 func (*StateStats) ProtoMessage() {}
 
 func (x *StateStats) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[36]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2856,7 +3234,7 @@ func (x *StateStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateStats.ProtoReflect.Descriptor instead.
 func (*StateStats) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{36}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *StateStats) GetState() State {
@@ -2898,7 +3276,7 @@ type MessageName struct {
 
 func (x *MessageName) Reset() {
 	*x = MessageName{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[37]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2910,7 +3288,7 @@ func (x *MessageName) String() string {
 func (*MessageName) ProtoMessage() {}
 
 func (x *MessageName) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[37]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2923,7 +3301,7 @@ func (x *MessageName) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MessageName.ProtoReflect.Descriptor instead.
 func (*MessageName) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{37}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *MessageName) GetProducer() string {
@@ -2966,7 +3344,7 @@ type RetryMessagesRequest struct {
 
 func (x *RetryMessagesRequest) Reset() {
 	*x = RetryMessagesRequest{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[38]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2978,7 +3356,7 @@ func (x *RetryMessagesRequest) String() string {
 func (*RetryMessagesRequest) ProtoMessage() {}
 
 func (x *RetryMessagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[38]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2991,7 +3369,7 @@ func (x *RetryMessagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryMessagesRequest.ProtoReflect.Descriptor instead.
 func (*RetryMessagesRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{38}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *RetryMessagesRequest) GetNames() []*MessageName {
@@ -3087,7 +3465,7 @@ type RetryMessagesResponse struct {
 
 func (x *RetryMessagesResponse) Reset() {
 	*x = RetryMessagesResponse{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[39]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3099,7 +3477,7 @@ func (x *RetryMessagesResponse) String() string {
 func (*RetryMessagesResponse) ProtoMessage() {}
 
 func (x *RetryMessagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[39]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3112,7 +3490,7 @@ func (x *RetryMessagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryMessagesResponse.ProtoReflect.Descriptor instead.
 func (*RetryMessagesResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{39}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *RetryMessagesResponse) GetRetried() int64 {
@@ -3168,7 +3546,7 @@ type DiscardMessagesRequest struct {
 
 func (x *DiscardMessagesRequest) Reset() {
 	*x = DiscardMessagesRequest{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[40]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3180,7 +3558,7 @@ func (x *DiscardMessagesRequest) String() string {
 func (*DiscardMessagesRequest) ProtoMessage() {}
 
 func (x *DiscardMessagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[40]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3193,7 +3571,7 @@ func (x *DiscardMessagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscardMessagesRequest.ProtoReflect.Descriptor instead.
 func (*DiscardMessagesRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{40}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *DiscardMessagesRequest) GetNames() []*MessageName {
@@ -3288,7 +3666,7 @@ type DiscardMessagesResponse struct {
 
 func (x *DiscardMessagesResponse) Reset() {
 	*x = DiscardMessagesResponse{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[41]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3300,7 +3678,7 @@ func (x *DiscardMessagesResponse) String() string {
 func (*DiscardMessagesResponse) ProtoMessage() {}
 
 func (x *DiscardMessagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[41]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3313,7 +3691,7 @@ func (x *DiscardMessagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscardMessagesResponse.ProtoReflect.Descriptor instead.
 func (*DiscardMessagesResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{41}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *DiscardMessagesResponse) GetDiscarded() int64 {
@@ -3356,7 +3734,7 @@ type TailMessagesRequest struct {
 
 func (x *TailMessagesRequest) Reset() {
 	*x = TailMessagesRequest{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[42]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3368,7 +3746,7 @@ func (x *TailMessagesRequest) String() string {
 func (*TailMessagesRequest) ProtoMessage() {}
 
 func (x *TailMessagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[42]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3381,7 +3759,7 @@ func (x *TailMessagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TailMessagesRequest.ProtoReflect.Descriptor instead.
 func (*TailMessagesRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{42}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *TailMessagesRequest) GetProducer() string {
@@ -3410,7 +3788,7 @@ type TailMessagesResponse struct {
 
 func (x *TailMessagesResponse) Reset() {
 	*x = TailMessagesResponse{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[43]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3422,7 +3800,7 @@ func (x *TailMessagesResponse) String() string {
 func (*TailMessagesResponse) ProtoMessage() {}
 
 func (x *TailMessagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[43]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3435,7 +3813,7 @@ func (x *TailMessagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TailMessagesResponse.ProtoReflect.Descriptor instead.
 func (*TailMessagesResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{43}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *TailMessagesResponse) GetMoves() []*Move {
@@ -3467,7 +3845,7 @@ type Move struct {
 
 func (x *Move) Reset() {
 	*x = Move{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[44]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3479,7 +3857,7 @@ func (x *Move) String() string {
 func (*Move) ProtoMessage() {}
 
 func (x *Move) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[44]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3492,7 +3870,7 @@ func (x *Move) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Move.ProtoReflect.Descriptor instead.
 func (*Move) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{44}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Move) GetTime() *timestamppb.Timestamp {
@@ -3542,7 +3920,7 @@ type ListAuditRequest struct {
 
 func (x *ListAuditRequest) Reset() {
 	*x = ListAuditRequest{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[45]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3554,7 +3932,7 @@ func (x *ListAuditRequest) String() string {
 func (*ListAuditRequest) ProtoMessage() {}
 
 func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[45]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3567,7 +3945,7 @@ func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditRequest.ProtoReflect.Descriptor instead.
 func (*ListAuditRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{45}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ListAuditRequest) GetPageSize() int32 {
@@ -3624,7 +4002,7 @@ type ListAuditResponse struct {
 
 func (x *ListAuditResponse) Reset() {
 	*x = ListAuditResponse{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[46]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3636,7 +4014,7 @@ func (x *ListAuditResponse) String() string {
 func (*ListAuditResponse) ProtoMessage() {}
 
 func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[46]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3649,7 +4027,7 @@ func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditResponse.ProtoReflect.Descriptor instead.
 func (*ListAuditResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{46}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ListAuditResponse) GetRecords() []*AuditRecord {
@@ -3709,7 +4087,7 @@ type AuditRecord struct {
 
 func (x *AuditRecord) Reset() {
 	*x = AuditRecord{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[47]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3721,7 +4099,7 @@ func (x *AuditRecord) String() string {
 func (*AuditRecord) ProtoMessage() {}
 
 func (x *AuditRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[47]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3734,7 +4112,7 @@ func (x *AuditRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditRecord.ProtoReflect.Descriptor instead.
 func (*AuditRecord) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{47}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *AuditRecord) GetId() string {
@@ -3864,7 +4242,7 @@ type GetConfigurationRequest struct {
 
 func (x *GetConfigurationRequest) Reset() {
 	*x = GetConfigurationRequest{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[48]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3876,7 +4254,7 @@ func (x *GetConfigurationRequest) String() string {
 func (*GetConfigurationRequest) ProtoMessage() {}
 
 func (x *GetConfigurationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[48]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3889,7 +4267,7 @@ func (x *GetConfigurationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetConfigurationRequest.ProtoReflect.Descriptor instead.
 func (*GetConfigurationRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{48}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{51}
 }
 
 type GetConfigurationResponse struct {
@@ -3905,7 +4283,7 @@ type GetConfigurationResponse struct {
 
 func (x *GetConfigurationResponse) Reset() {
 	*x = GetConfigurationResponse{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[49]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3917,7 +4295,7 @@ func (x *GetConfigurationResponse) String() string {
 func (*GetConfigurationResponse) ProtoMessage() {}
 
 func (x *GetConfigurationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[49]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3930,7 +4308,7 @@ func (x *GetConfigurationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetConfigurationResponse.ProtoReflect.Descriptor instead.
 func (*GetConfigurationResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{49}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *GetConfigurationResponse) GetInstance() string {
@@ -3972,7 +4350,7 @@ type ConfigurationValue struct {
 
 func (x *ConfigurationValue) Reset() {
 	*x = ConfigurationValue{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[50]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3984,7 +4362,7 @@ func (x *ConfigurationValue) String() string {
 func (*ConfigurationValue) ProtoMessage() {}
 
 func (x *ConfigurationValue) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[50]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3997,7 +4375,7 @@ func (x *ConfigurationValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigurationValue.ProtoReflect.Descriptor instead.
 func (*ConfigurationValue) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{50}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ConfigurationValue) GetKey() string {
@@ -4183,12 +4561,51 @@ const file_msghandler_v1_msghandler_proto_rawDesc = "" +
 	"\x14ListMessagesResponse\x126\n" +
 	"\arecords\x18\x01 \x03(\v2\x1c.msghandler.v1.MessageRecordR\arecords\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x11\n" +
-	"\x0fGetStatsRequest\"\xef\x01\n" +
+	"\x0fGetStatsRequest\"\x95\x03\n" +
 	"\x10GetStatsResponse\x121\n" +
 	"\x06states\x18\x01 \x03(\v2\x19.msghandler.v1.StateStatsR\x06states\x122\n" +
 	"\bfindings\x18\x02 \x03(\v2\x16.msghandler.v1.FindingR\bfindings\x124\n" +
 	"\abrokers\x18\x03 \x03(\v2\x1a.msghandler.v1.BrokerStatsR\abrokers\x12>\n" +
-	"\fcoordinators\x18\x04 \x03(\v2\x1a.msghandler.v1.CoordinatorR\fcoordinators\"\x9b\x03\n" +
+	"\fcoordinators\x18\x04 \x03(\v2\x1a.msghandler.v1.CoordinatorR\fcoordinators\x12,\n" +
+	"\x04flow\x18\x05 \x01(\v2\x18.msghandler.v1.FlowStatsR\x04flow\x12:\n" +
+	"\tproducers\x18\x06 \x03(\v2\x1c.msghandler.v1.ProducerStatsR\tproducers\x12:\n" +
+	"\texchanges\x18\a \x03(\v2\x1c.msghandler.v1.ExchangeStatsR\texchanges\"\xbb\x02\n" +
+	"\tFlowStats\x12\"\n" +
+	"\fcoordinators\x18\x01 \x01(\x05R\fcoordinators\x12*\n" +
+	"\x11stored_per_second\x18\x02 \x01(\x01R\x0fstoredPerSecond\x126\n" +
+	"\x17acknowledged_per_second\x18\x03 \x01(\x01R\x15acknowledgedPerSecond\x12.\n" +
+	"\x13rejected_per_second\x18\x04 \x01(\x01R\x11rejectedPerSecond\x12:\n" +
+	"\vlatency_p50\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\n" +
+	"latencyP50\x12:\n" +
+	"\vlatency_p99\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\n" +
+	"latencyP99\"\xc1\x04\n" +
+	"\rProducerStats\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\"\n" +
+	"\fcoordinators\x18\x02 \x01(\x05R\fcoordinators\x12&\n" +
+	"\x0fcircuit_open_at\x18\x03 \x01(\x05R\rcircuitOpenAt\x12\x16\n" +
+	"\x06stored\x18\x04 \x01(\x03R\x06stored\x12\"\n" +
+	"\facknowledged\x18\x05 \x01(\x03R\facknowledged\x12*\n" +
+	"\x11stored_per_second\x18\x06 \x01(\x01R\x0fstoredPerSecond\x126\n" +
+	"\x17acknowledged_per_second\x18\a \x01(\x01R\x15acknowledgedPerSecond\x12,\n" +
+	"\x12refused_per_second\x18\b \x01(\x01R\x10refusedPerSecond\x12;\n" +
+	"\vanswer_time\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"answerTime\x12:\n" +
+	"\vanswer_took\x18\n" +
+	" \x01(\v2\x19.google.protobuf.DurationR\n" +
+	"answerTook\x120\n" +
+	"\averdict\x18\v \x01(\x0e2\x16.msghandler.v1.VerdictR\averdict\x12=\n" +
+	"\ffailure_time\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\vfailureTime\x12\x18\n" +
+	"\afailure\x18\r \x01(\tR\afailure\"\xfb\x02\n" +
+	"\rExchangeStats\x12\x16\n" +
+	"\x06broker\x18\x01 \x01(\tR\x06broker\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\"\n" +
+	"\facknowledged\x18\x03 \x01(\x03R\facknowledged\x12\x16\n" +
+	"\x06failed\x18\x04 \x01(\x03R\x06failed\x126\n" +
+	"\x17acknowledged_per_second\x18\x05 \x01(\x01R\x15acknowledgedPerSecond\x12*\n" +
+	"\x11failed_per_second\x18\x06 \x01(\x01R\x0ffailedPerSecond\x12E\n" +
+	"\x10acknowledge_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\x0facknowledgeTime\x12=\n" +
+	"\ffailure_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\vfailureTime\x12\x18\n" +
+	"\afailure\x18\t \x01(\tR\afailure\"\x9b\x03\n" +
 	"\vCoordinator\x12\x1a\n" +
 	"\binstance\x18\x01 \x01(\tR\binstance\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x125\n" +
@@ -4379,7 +4796,7 @@ func file_msghandler_v1_msghandler_proto_rawDescGZIP() []byte {
 }
 
 var file_msghandler_v1_msghandler_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_msghandler_v1_msghandler_proto_msgTypes = make([]protoimpl.MessageInfo, 52)
+var file_msghandler_v1_msghandler_proto_msgTypes = make([]protoimpl.MessageInfo, 55)
 var file_msghandler_v1_msghandler_proto_goTypes = []any{
 	(State)(0),                       // 0: msghandler.v1.State
 	(Verdict)(0),                     // 1: msghandler.v1.Verdict
@@ -4419,36 +4836,39 @@ var file_msghandler_v1_msghandler_proto_goTypes = []any{
 	(*ListMessagesResponse)(nil),     // 35: msghandler.v1.ListMessagesResponse
 	(*GetStatsRequest)(nil),          // 36: msghandler.v1.GetStatsRequest
 	(*GetStatsResponse)(nil),         // 37: msghandler.v1.GetStatsResponse
-	(*Coordinator)(nil),              // 38: msghandler.v1.Coordinator
-	(*BrokerStats)(nil),              // 39: msghandler.v1.BrokerStats
-	(*Finding)(nil),                  // 40: msghandler.v1.Finding
-	(*StateStats)(nil),               // 41: msghandler.v1.StateStats
-	(*MessageName)(nil),              // 42: msghandler.v1.MessageName
-	(*RetryMessagesRequest)(nil),     // 43: msghandler.v1.RetryMessagesRequest
-	(*RetryMessagesResponse)(nil),    // 44: msghandler.v1.RetryMessagesResponse
-	(*DiscardMessagesRequest)(nil),   // 45: msghandler.v1.DiscardMessagesRequest
-	(*DiscardMessagesResponse)(nil),  // 46: msghandler.v1.DiscardMessagesResponse
-	(*TailMessagesRequest)(nil),      // 47: msghandler.v1.TailMessagesRequest
-	(*TailMessagesResponse)(nil),     // 48: msghandler.v1.TailMessagesResponse
-	(*Move)(nil),                     // 49: msghandler.v1.Move
-	(*ListAuditRequest)(nil),         // 50: msghandler.v1.ListAuditRequest
-	(*ListAuditResponse)(nil),        // 51: msghandler.v1.ListAuditResponse
-	(*AuditRecord)(nil),              // 52: msghandler.v1.AuditRecord
-	(*GetConfigurationRequest)(nil),  // 53: msghandler.v1.GetConfigurationRequest
-	(*GetConfigurationResponse)(nil), // 54: msghandler.v1.GetConfigurationResponse
-	(*ConfigurationValue)(nil),       // 55: msghandler.v1.ConfigurationValue
-	nil,                              // 56: msghandler.v1.Message.HeadersEntry
-	(*durationpb.Duration)(nil),      // 57: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),    // 58: google.protobuf.Timestamp
+	(*FlowStats)(nil),                // 38: msghandler.v1.FlowStats
+	(*ProducerStats)(nil),            // 39: msghandler.v1.ProducerStats
+	(*ExchangeStats)(nil),            // 40: msghandler.v1.ExchangeStats
+	(*Coordinator)(nil),              // 41: msghandler.v1.Coordinator
+	(*BrokerStats)(nil),              // 42: msghandler.v1.BrokerStats
+	(*Finding)(nil),                  // 43: msghandler.v1.Finding
+	(*StateStats)(nil),               // 44: msghandler.v1.StateStats
+	(*MessageName)(nil),              // 45: msghandler.v1.MessageName
+	(*RetryMessagesRequest)(nil),     // 46: msghandler.v1.RetryMessagesRequest
+	(*RetryMessagesResponse)(nil),    // 47: msghandler.v1.RetryMessagesResponse
+	(*DiscardMessagesRequest)(nil),   // 48: msghandler.v1.DiscardMessagesRequest
+	(*DiscardMessagesResponse)(nil),  // 49: msghandler.v1.DiscardMessagesResponse
+	(*TailMessagesRequest)(nil),      // 50: msghandler.v1.TailMessagesRequest
+	(*TailMessagesResponse)(nil),     // 51: msghandler.v1.TailMessagesResponse
+	(*Move)(nil),                     // 52: msghandler.v1.Move
+	(*ListAuditRequest)(nil),         // 53: msghandler.v1.ListAuditRequest
+	(*ListAuditResponse)(nil),        // 54: msghandler.v1.ListAuditResponse
+	(*AuditRecord)(nil),              // 55: msghandler.v1.AuditRecord
+	(*GetConfigurationRequest)(nil),  // 56: msghandler.v1.GetConfigurationRequest
+	(*GetConfigurationResponse)(nil), // 57: msghandler.v1.GetConfigurationResponse
+	(*ConfigurationValue)(nil),       // 58: msghandler.v1.ConfigurationValue
+	nil,                              // 59: msghandler.v1.Message.HeadersEntry
+	(*durationpb.Duration)(nil),      // 60: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),    // 61: google.protobuf.Timestamp
 }
 var file_msghandler_v1_msghandler_proto_depIdxs = []int32{
-	56, // 0: msghandler.v1.Message.headers:type_name -> msghandler.v1.Message.HeadersEntry
-	57, // 1: msghandler.v1.Message.delay:type_name -> google.protobuf.Duration
+	59, // 0: msghandler.v1.Message.headers:type_name -> msghandler.v1.Message.HeadersEntry
+	60, // 1: msghandler.v1.Message.delay:type_name -> google.protobuf.Duration
 	5,  // 2: msghandler.v1.SendHalfMessageRequest.message:type_name -> msghandler.v1.Message
-	57, // 3: msghandler.v1.SendHalfMessageRequest.confirm_after:type_name -> google.protobuf.Duration
+	60, // 3: msghandler.v1.SendHalfMessageRequest.confirm_after:type_name -> google.protobuf.Duration
 	0,  // 4: msghandler.v1.SendHalfMessageResponse.state:type_name -> msghandler.v1.State
 	5,  // 5: msghandler.v1.SendHalfMessagesRequest.messages:type_name -> msghandler.v1.Message
-	57, // 6: msghandler.v1.SendHalfMessagesRequest.confirm_after:type_name -> google.protobuf.Duration
+	60, // 6: msghandler.v1.SendHalfMessagesRequest.confirm_after:type_name -> google.protobuf.Duration
 	16, // 7: msghandler.v1.SendHalfMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
 	2,  // 8: msghandler.v1.SubmitRequest.wait:type_name -> msghandler.v1.Wait
 	0,  // 9: msghandler.v1.SubmitResponse.state:type_name -> msghandler.v1.State
@@ -4467,87 +4887,98 @@ var file_msghandler_v1_msghandler_proto_depIdxs = []int32{
 	27, // 22: msghandler.v1.AttendResponse.welcome:type_name -> msghandler.v1.AttendWelcome
 	28, // 23: msghandler.v1.AttendResponse.question:type_name -> msghandler.v1.AttendQuestion
 	29, // 24: msghandler.v1.AttendResponse.go_away:type_name -> msghandler.v1.GoAway
-	57, // 25: msghandler.v1.AttendQuestion.timeout:type_name -> google.protobuf.Duration
+	60, // 25: msghandler.v1.AttendQuestion.timeout:type_name -> google.protobuf.Duration
 	17, // 26: msghandler.v1.AttendQuestion.confirm:type_name -> msghandler.v1.ConfirmRequest
 	20, // 27: msghandler.v1.AttendQuestion.delete_business:type_name -> msghandler.v1.DeleteBusinessRequest
 	5,  // 28: msghandler.v1.MessageRecord.message:type_name -> msghandler.v1.Message
 	0,  // 29: msghandler.v1.MessageRecord.state:type_name -> msghandler.v1.State
-	58, // 30: msghandler.v1.MessageRecord.create_time:type_name -> google.protobuf.Timestamp
-	58, // 31: msghandler.v1.MessageRecord.update_time:type_name -> google.protobuf.Timestamp
-	58, // 32: msghandler.v1.MessageRecord.due_time:type_name -> google.protobuf.Timestamp
-	58, // 33: msghandler.v1.MessageRecord.lease_until:type_name -> google.protobuf.Timestamp
+	61, // 30: msghandler.v1.MessageRecord.create_time:type_name -> google.protobuf.Timestamp
+	61, // 31: msghandler.v1.MessageRecord.update_time:type_name -> google.protobuf.Timestamp
+	61, // 32: msghandler.v1.MessageRecord.due_time:type_name -> google.protobuf.Timestamp
+	61, // 33: msghandler.v1.MessageRecord.lease_until:type_name -> google.protobuf.Timestamp
 	31, // 34: msghandler.v1.MessageRecord.events:type_name -> msghandler.v1.Event
-	58, // 35: msghandler.v1.Event.first_time:type_name -> google.protobuf.Timestamp
-	58, // 36: msghandler.v1.Event.last_time:type_name -> google.protobuf.Timestamp
+	61, // 35: msghandler.v1.Event.first_time:type_name -> google.protobuf.Timestamp
+	61, // 36: msghandler.v1.Event.last_time:type_name -> google.protobuf.Timestamp
 	30, // 37: msghandler.v1.GetMessageResponse.record:type_name -> msghandler.v1.MessageRecord
 	0,  // 38: msghandler.v1.ListMessagesRequest.state:type_name -> msghandler.v1.State
-	57, // 39: msghandler.v1.ListMessagesRequest.min_age:type_name -> google.protobuf.Duration
+	60, // 39: msghandler.v1.ListMessagesRequest.min_age:type_name -> google.protobuf.Duration
 	30, // 40: msghandler.v1.ListMessagesResponse.records:type_name -> msghandler.v1.MessageRecord
-	41, // 41: msghandler.v1.GetStatsResponse.states:type_name -> msghandler.v1.StateStats
-	40, // 42: msghandler.v1.GetStatsResponse.findings:type_name -> msghandler.v1.Finding
-	39, // 43: msghandler.v1.GetStatsResponse.brokers:type_name -> msghandler.v1.BrokerStats
-	38, // 44: msghandler.v1.GetStatsResponse.coordinators:type_name -> msghandler.v1.Coordinator
-	3,  // 45: msghandler.v1.Coordinator.state:type_name -> msghandler.v1.CoordinatorState
-	58, // 46: msghandler.v1.Coordinator.start_time:type_name -> google.protobuf.Timestamp
-	58, // 47: msghandler.v1.Coordinator.seen_time:type_name -> google.protobuf.Timestamp
-	4,  // 48: msghandler.v1.Finding.severity:type_name -> msghandler.v1.Severity
-	0,  // 49: msghandler.v1.StateStats.state:type_name -> msghandler.v1.State
-	58, // 50: msghandler.v1.StateStats.oldest_create_time:type_name -> google.protobuf.Timestamp
-	58, // 51: msghandler.v1.StateStats.first_due_time:type_name -> google.protobuf.Timestamp
-	42, // 52: msghandler.v1.RetryMessagesRequest.names:type_name -> msghandler.v1.MessageName
-	0,  // 53: msghandler.v1.RetryMessagesRequest.state:type_name -> msghandler.v1.State
-	57, // 54: msghandler.v1.RetryMessagesRequest.min_age:type_name -> google.protobuf.Duration
-	16, // 55: msghandler.v1.RetryMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
-	42, // 56: msghandler.v1.DiscardMessagesRequest.names:type_name -> msghandler.v1.MessageName
-	0,  // 57: msghandler.v1.DiscardMessagesRequest.state:type_name -> msghandler.v1.State
-	57, // 58: msghandler.v1.DiscardMessagesRequest.min_age:type_name -> google.protobuf.Duration
-	16, // 59: msghandler.v1.DiscardMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
-	0,  // 60: msghandler.v1.TailMessagesRequest.states:type_name -> msghandler.v1.State
-	49, // 61: msghandler.v1.TailMessagesResponse.moves:type_name -> msghandler.v1.Move
-	58, // 62: msghandler.v1.Move.time:type_name -> google.protobuf.Timestamp
-	0,  // 63: msghandler.v1.Move.state:type_name -> msghandler.v1.State
-	57, // 64: msghandler.v1.ListAuditRequest.max_age:type_name -> google.protobuf.Duration
-	52, // 65: msghandler.v1.ListAuditResponse.records:type_name -> msghandler.v1.AuditRecord
-	58, // 66: msghandler.v1.AuditRecord.time:type_name -> google.protobuf.Timestamp
-	58, // 67: msghandler.v1.AuditRecord.last_time:type_name -> google.protobuf.Timestamp
-	55, // 68: msghandler.v1.GetConfigurationResponse.values:type_name -> msghandler.v1.ConfigurationValue
-	6,  // 69: msghandler.v1.MessageHandlerService.SendHalfMessage:input_type -> msghandler.v1.SendHalfMessageRequest
-	8,  // 70: msghandler.v1.MessageHandlerService.SendHalfMessages:input_type -> msghandler.v1.SendHalfMessagesRequest
-	10, // 71: msghandler.v1.MessageHandlerService.Submit:input_type -> msghandler.v1.SubmitRequest
-	12, // 72: msghandler.v1.MessageHandlerService.SubmitAll:input_type -> msghandler.v1.SubmitAllRequest
-	14, // 73: msghandler.v1.MessageHandlerService.Rollback:input_type -> msghandler.v1.RollbackRequest
-	22, // 74: msghandler.v1.MessageHandlerService.Attend:input_type -> msghandler.v1.AttendRequest
-	17, // 75: msghandler.v1.ProducerService.Confirm:input_type -> msghandler.v1.ConfirmRequest
-	20, // 76: msghandler.v1.ProducerService.DeleteBusiness:input_type -> msghandler.v1.DeleteBusinessRequest
-	32, // 77: msghandler.v1.AdminService.GetMessage:input_type -> msghandler.v1.GetMessageRequest
-	34, // 78: msghandler.v1.AdminService.ListMessages:input_type -> msghandler.v1.ListMessagesRequest
-	36, // 79: msghandler.v1.AdminService.GetStats:input_type -> msghandler.v1.GetStatsRequest
-	43, // 80: msghandler.v1.AdminService.RetryMessages:input_type -> msghandler.v1.RetryMessagesRequest
-	45, // 81: msghandler.v1.AdminService.DiscardMessages:input_type -> msghandler.v1.DiscardMessagesRequest
-	47, // 82: msghandler.v1.AdminService.TailMessages:input_type -> msghandler.v1.TailMessagesRequest
-	50, // 83: msghandler.v1.AdminService.ListAudit:input_type -> msghandler.v1.ListAuditRequest
-	53, // 84: msghandler.v1.AdminService.GetConfiguration:input_type -> msghandler.v1.GetConfigurationRequest
-	7,  // 85: msghandler.v1.MessageHandlerService.SendHalfMessage:output_type -> msghandler.v1.SendHalfMessageResponse
-	9,  // 86: msghandler.v1.MessageHandlerService.SendHalfMessages:output_type -> msghandler.v1.SendHalfMessagesResponse
-	11, // 87: msghandler.v1.MessageHandlerService.Submit:output_type -> msghandler.v1.SubmitResponse
-	13, // 88: msghandler.v1.MessageHandlerService.SubmitAll:output_type -> msghandler.v1.SubmitAllResponse
-	15, // 89: msghandler.v1.MessageHandlerService.Rollback:output_type -> msghandler.v1.RollbackResponse
-	26, // 90: msghandler.v1.MessageHandlerService.Attend:output_type -> msghandler.v1.AttendResponse
-	18, // 91: msghandler.v1.ProducerService.Confirm:output_type -> msghandler.v1.ConfirmResponse
-	21, // 92: msghandler.v1.ProducerService.DeleteBusiness:output_type -> msghandler.v1.DeleteBusinessResponse
-	33, // 93: msghandler.v1.AdminService.GetMessage:output_type -> msghandler.v1.GetMessageResponse
-	35, // 94: msghandler.v1.AdminService.ListMessages:output_type -> msghandler.v1.ListMessagesResponse
-	37, // 95: msghandler.v1.AdminService.GetStats:output_type -> msghandler.v1.GetStatsResponse
-	44, // 96: msghandler.v1.AdminService.RetryMessages:output_type -> msghandler.v1.RetryMessagesResponse
-	46, // 97: msghandler.v1.AdminService.DiscardMessages:output_type -> msghandler.v1.DiscardMessagesResponse
-	48, // 98: msghandler.v1.AdminService.TailMessages:output_type -> msghandler.v1.TailMessagesResponse
-	51, // 99: msghandler.v1.AdminService.ListAudit:output_type -> msghandler.v1.ListAuditResponse
-	54, // 100: msghandler.v1.AdminService.GetConfiguration:output_type -> msghandler.v1.GetConfigurationResponse
-	85, // [85:101] is the sub-list for method output_type
-	69, // [69:85] is the sub-list for method input_type
-	69, // [69:69] is the sub-list for extension type_name
-	69, // [69:69] is the sub-list for extension extendee
-	0,  // [0:69] is the sub-list for field type_name
+	44, // 41: msghandler.v1.GetStatsResponse.states:type_name -> msghandler.v1.StateStats
+	43, // 42: msghandler.v1.GetStatsResponse.findings:type_name -> msghandler.v1.Finding
+	42, // 43: msghandler.v1.GetStatsResponse.brokers:type_name -> msghandler.v1.BrokerStats
+	41, // 44: msghandler.v1.GetStatsResponse.coordinators:type_name -> msghandler.v1.Coordinator
+	38, // 45: msghandler.v1.GetStatsResponse.flow:type_name -> msghandler.v1.FlowStats
+	39, // 46: msghandler.v1.GetStatsResponse.producers:type_name -> msghandler.v1.ProducerStats
+	40, // 47: msghandler.v1.GetStatsResponse.exchanges:type_name -> msghandler.v1.ExchangeStats
+	60, // 48: msghandler.v1.FlowStats.latency_p50:type_name -> google.protobuf.Duration
+	60, // 49: msghandler.v1.FlowStats.latency_p99:type_name -> google.protobuf.Duration
+	61, // 50: msghandler.v1.ProducerStats.answer_time:type_name -> google.protobuf.Timestamp
+	60, // 51: msghandler.v1.ProducerStats.answer_took:type_name -> google.protobuf.Duration
+	1,  // 52: msghandler.v1.ProducerStats.verdict:type_name -> msghandler.v1.Verdict
+	61, // 53: msghandler.v1.ProducerStats.failure_time:type_name -> google.protobuf.Timestamp
+	61, // 54: msghandler.v1.ExchangeStats.acknowledge_time:type_name -> google.protobuf.Timestamp
+	61, // 55: msghandler.v1.ExchangeStats.failure_time:type_name -> google.protobuf.Timestamp
+	3,  // 56: msghandler.v1.Coordinator.state:type_name -> msghandler.v1.CoordinatorState
+	61, // 57: msghandler.v1.Coordinator.start_time:type_name -> google.protobuf.Timestamp
+	61, // 58: msghandler.v1.Coordinator.seen_time:type_name -> google.protobuf.Timestamp
+	4,  // 59: msghandler.v1.Finding.severity:type_name -> msghandler.v1.Severity
+	0,  // 60: msghandler.v1.StateStats.state:type_name -> msghandler.v1.State
+	61, // 61: msghandler.v1.StateStats.oldest_create_time:type_name -> google.protobuf.Timestamp
+	61, // 62: msghandler.v1.StateStats.first_due_time:type_name -> google.protobuf.Timestamp
+	45, // 63: msghandler.v1.RetryMessagesRequest.names:type_name -> msghandler.v1.MessageName
+	0,  // 64: msghandler.v1.RetryMessagesRequest.state:type_name -> msghandler.v1.State
+	60, // 65: msghandler.v1.RetryMessagesRequest.min_age:type_name -> google.protobuf.Duration
+	16, // 66: msghandler.v1.RetryMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
+	45, // 67: msghandler.v1.DiscardMessagesRequest.names:type_name -> msghandler.v1.MessageName
+	0,  // 68: msghandler.v1.DiscardMessagesRequest.state:type_name -> msghandler.v1.State
+	60, // 69: msghandler.v1.DiscardMessagesRequest.min_age:type_name -> google.protobuf.Duration
+	16, // 70: msghandler.v1.DiscardMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
+	0,  // 71: msghandler.v1.TailMessagesRequest.states:type_name -> msghandler.v1.State
+	52, // 72: msghandler.v1.TailMessagesResponse.moves:type_name -> msghandler.v1.Move
+	61, // 73: msghandler.v1.Move.time:type_name -> google.protobuf.Timestamp
+	0,  // 74: msghandler.v1.Move.state:type_name -> msghandler.v1.State
+	60, // 75: msghandler.v1.ListAuditRequest.max_age:type_name -> google.protobuf.Duration
+	55, // 76: msghandler.v1.ListAuditResponse.records:type_name -> msghandler.v1.AuditRecord
+	61, // 77: msghandler.v1.AuditRecord.time:type_name -> google.protobuf.Timestamp
+	61, // 78: msghandler.v1.AuditRecord.last_time:type_name -> google.protobuf.Timestamp
+	58, // 79: msghandler.v1.GetConfigurationResponse.values:type_name -> msghandler.v1.ConfigurationValue
+	6,  // 80: msghandler.v1.MessageHandlerService.SendHalfMessage:input_type -> msghandler.v1.SendHalfMessageRequest
+	8,  // 81: msghandler.v1.MessageHandlerService.SendHalfMessages:input_type -> msghandler.v1.SendHalfMessagesRequest
+	10, // 82: msghandler.v1.MessageHandlerService.Submit:input_type -> msghandler.v1.SubmitRequest
+	12, // 83: msghandler.v1.MessageHandlerService.SubmitAll:input_type -> msghandler.v1.SubmitAllRequest
+	14, // 84: msghandler.v1.MessageHandlerService.Rollback:input_type -> msghandler.v1.RollbackRequest
+	22, // 85: msghandler.v1.MessageHandlerService.Attend:input_type -> msghandler.v1.AttendRequest
+	17, // 86: msghandler.v1.ProducerService.Confirm:input_type -> msghandler.v1.ConfirmRequest
+	20, // 87: msghandler.v1.ProducerService.DeleteBusiness:input_type -> msghandler.v1.DeleteBusinessRequest
+	32, // 88: msghandler.v1.AdminService.GetMessage:input_type -> msghandler.v1.GetMessageRequest
+	34, // 89: msghandler.v1.AdminService.ListMessages:input_type -> msghandler.v1.ListMessagesRequest
+	36, // 90: msghandler.v1.AdminService.GetStats:input_type -> msghandler.v1.GetStatsRequest
+	46, // 91: msghandler.v1.AdminService.RetryMessages:input_type -> msghandler.v1.RetryMessagesRequest
+	48, // 92: msghandler.v1.AdminService.DiscardMessages:input_type -> msghandler.v1.DiscardMessagesRequest
+	50, // 93: msghandler.v1.AdminService.TailMessages:input_type -> msghandler.v1.TailMessagesRequest
+	53, // 94: msghandler.v1.AdminService.ListAudit:input_type -> msghandler.v1.ListAuditRequest
+	56, // 95: msghandler.v1.AdminService.GetConfiguration:input_type -> msghandler.v1.GetConfigurationRequest
+	7,  // 96: msghandler.v1.MessageHandlerService.SendHalfMessage:output_type -> msghandler.v1.SendHalfMessageResponse
+	9,  // 97: msghandler.v1.MessageHandlerService.SendHalfMessages:output_type -> msghandler.v1.SendHalfMessagesResponse
+	11, // 98: msghandler.v1.MessageHandlerService.Submit:output_type -> msghandler.v1.SubmitResponse
+	13, // 99: msghandler.v1.MessageHandlerService.SubmitAll:output_type -> msghandler.v1.SubmitAllResponse
+	15, // 100: msghandler.v1.MessageHandlerService.Rollback:output_type -> msghandler.v1.RollbackResponse
+	26, // 101: msghandler.v1.MessageHandlerService.Attend:output_type -> msghandler.v1.AttendResponse
+	18, // 102: msghandler.v1.ProducerService.Confirm:output_type -> msghandler.v1.ConfirmResponse
+	21, // 103: msghandler.v1.ProducerService.DeleteBusiness:output_type -> msghandler.v1.DeleteBusinessResponse
+	33, // 104: msghandler.v1.AdminService.GetMessage:output_type -> msghandler.v1.GetMessageResponse
+	35, // 105: msghandler.v1.AdminService.ListMessages:output_type -> msghandler.v1.ListMessagesResponse
+	37, // 106: msghandler.v1.AdminService.GetStats:output_type -> msghandler.v1.GetStatsResponse
+	47, // 107: msghandler.v1.AdminService.RetryMessages:output_type -> msghandler.v1.RetryMessagesResponse
+	49, // 108: msghandler.v1.AdminService.DiscardMessages:output_type -> msghandler.v1.DiscardMessagesResponse
+	51, // 109: msghandler.v1.AdminService.TailMessages:output_type -> msghandler.v1.TailMessagesResponse
+	54, // 110: msghandler.v1.AdminService.ListAudit:output_type -> msghandler.v1.ListAuditResponse
+	57, // 111: msghandler.v1.AdminService.GetConfiguration:output_type -> msghandler.v1.GetConfigurationResponse
+	96, // [96:112] is the sub-list for method output_type
+	80, // [80:96] is the sub-list for method input_type
+	80, // [80:80] is the sub-list for extension type_name
+	80, // [80:80] is the sub-list for extension extendee
+	0,  // [0:80] is the sub-list for field type_name
 }
 
 func init() { file_msghandler_v1_msghandler_proto_init() }
@@ -4580,7 +5011,7 @@ func file_msghandler_v1_msghandler_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_msghandler_v1_msghandler_proto_rawDesc), len(file_msghandler_v1_msghandler_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   52,
+			NumMessages:   55,
 			NumExtensions: 0,
 			NumServices:   3,
 		},
