@@ -151,7 +151,7 @@ func (c *coordinator) GetStats(context.Context, *msghandlerv1.GetStatsRequest) (
 			{
 				State: msghandlerv1.State_STATE_PENDING, Count: 1,
 				OldestCreateTime: timestamppb.New(time.Now().Add(-3 * time.Hour)),
-				FirstDueTime: timestamppb.New(time.Now().Add(2*time.Minute + 30*time.Second)),
+				FirstDueTime:     timestamppb.New(time.Now().Add(2*time.Minute + 30*time.Second)),
 			},
 			{State: msghandlerv1.State_STATE_DEAD},
 		},
