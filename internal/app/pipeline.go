@@ -254,6 +254,7 @@ func (a *App) openServer(
 		RefusedHTTP:    a.metrics.HTTPRefused,
 		Findings:       a.allFindings,
 		Coordinators:   a.fleetStats,
+		AddSums:        a.addSums,
 		Configuration:  a.configuration,
 		Brokers:        a.settings.BrokerNames(),
 		BrokerStats:    brokerStats,

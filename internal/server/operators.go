@@ -106,6 +106,7 @@ func (o *operators) GetStats(
 		Findings: o.server.config.Findings(ctx), Brokers: o.server.config.BrokerStats(),
 		Coordinators: o.server.config.Coordinators(),
 	}
+	o.server.config.AddSums(response)
 	for _, stat := range stats {
 		response.States = append(response.States, &msghandlerv1.StateStats{
 			State: msghandlerv1.State(stat.State), Count: stat.Count, OldestCreateTime: moment(stat.OldestAt),

@@ -2984,7 +2984,14 @@ type GetStatsResponse struct {
 	Brokers []*BrokerStats `protobuf:"bytes,3,rep,name=brokers,proto3" json:"brokers,omitempty"`
 	// The coordinators on the same Redis, seen within the last hour: the running ones first, then the missing and the stopped
 	// ones. A coordinator of an earlier version tells of none, and no coordinator tells of one.
-	Coordinators  []*Coordinator `protobuf:"bytes,4,rep,name=coordinators,proto3" json:"coordinators,omitempty"`
+	Coordinators []*Coordinator `protobuf:"bytes,4,rep,name=coordinators,proto3" json:"coordinators,omitempty"`
+	// The sums of all coordinators that run and share their counts, since each started. Coordinators of an earlier version
+	// share none, and tell of none.
+	Flow *FlowStats `protobuf:"bytes,5,opt,name=flow,proto3" json:"flow,omitempty"`
+	// The producers by name, and the exchanges by broker and name. Of more than 50, the busiest and those that fail have
+	// rows of their own, and "other" has the rest.
+	Producers     []*ProducerStats `protobuf:"bytes,6,rep,name=producers,proto3" json:"producers,omitempty"`
+	Exchanges     []*ExchangeStats `protobuf:"bytes,7,rep,name=exchanges,proto3" json:"exchanges,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3047,6 +3054,377 @@ func (x *GetStatsResponse) GetCoordinators() []*Coordinator {
 	return nil
 }
 
+func (x *GetStatsResponse) GetFlow() *FlowStats {
+	if x != nil {
+		return x.Flow
+	}
+	return nil
+}
+
+func (x *GetStatsResponse) GetProducers() []*ProducerStats {
+	if x != nil {
+		return x.Producers
+	}
+	return nil
+}
+
+func (x *GetStatsResponse) GetExchanges() []*ExchangeStats {
+	if x != nil {
+		return x.Exchanges
+	}
+	return nil
+}
+
+// FlowStats is how many messages pass, in the last half minute.
+type FlowStats struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How many coordinators are added up.
+	Coordinators int32 `protobuf:"varint,1,opt,name=coordinators,proto3" json:"coordinators,omitempty"`
+	// Half messages stored.
+	StoredPerSecond float64 `protobuf:"fixed64,2,opt,name=stored_per_second,json=storedPerSecond,proto3" json:"stored_per_second,omitempty"`
+	// Messages that brokers acknowledged.
+	AcknowledgedPerSecond float64 `protobuf:"fixed64,3,opt,name=acknowledged_per_second,json=acknowledgedPerSecond,proto3" json:"acknowledged_per_second,omitempty"`
+	// Calls, and messages of batches, that were answered with RESOURCE_EXHAUSTED.
+	RejectedPerSecond float64 `protobuf:"fixed64,4,opt,name=rejected_per_second,json=rejectedPerSecond,proto3" json:"rejected_per_second,omitempty"`
+	// How long messages took from half message to acknowledgement: the median, and what 99 of 100 stay below. Not set when
+	// none was acknowledged.
+	LatencyP50    *durationpb.Duration `protobuf:"bytes,5,opt,name=latency_p50,json=latencyP50,proto3" json:"latency_p50,omitempty"`
+	LatencyP99    *durationpb.Duration `protobuf:"bytes,6,opt,name=latency_p99,json=latencyP99,proto3" json:"latency_p99,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FlowStats) Reset() {
+	*x = FlowStats{}
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FlowStats) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FlowStats) ProtoMessage() {}
+
+func (x *FlowStats) ProtoReflect() protoreflect.Message {
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FlowStats.ProtoReflect.Descriptor instead.
+func (*FlowStats) Descriptor() ([]byte, []int) {
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *FlowStats) GetCoordinators() int32 {
+	if x != nil {
+		return x.Coordinators
+	}
+	return 0
+}
+
+func (x *FlowStats) GetStoredPerSecond() float64 {
+	if x != nil {
+		return x.StoredPerSecond
+	}
+	return 0
+}
+
+func (x *FlowStats) GetAcknowledgedPerSecond() float64 {
+	if x != nil {
+		return x.AcknowledgedPerSecond
+	}
+	return 0
+}
+
+func (x *FlowStats) GetRejectedPerSecond() float64 {
+	if x != nil {
+		return x.RejectedPerSecond
+	}
+	return 0
+}
+
+func (x *FlowStats) GetLatencyP50() *durationpb.Duration {
+	if x != nil {
+		return x.LatencyP50
+	}
+	return nil
+}
+
+func (x *FlowStats) GetLatencyP99() *durationpb.Duration {
+	if x != nil {
+		return x.LatencyP99
+	}
+	return nil
+}
+
+// ProducerStats is how a producer does, as all coordinators together see it.
+type ProducerStats struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// How many coordinators are added up, and at how many of them a circuit breaker of the producer is open.
+	Coordinators  int32 `protobuf:"varint,2,opt,name=coordinators,proto3" json:"coordinators,omitempty"`
+	CircuitOpenAt int32 `protobuf:"varint,3,opt,name=circuit_open_at,json=circuitOpenAt,proto3" json:"circuit_open_at,omitempty"`
+	// Since each coordinator started: half messages stored, and messages acknowledged.
+	Stored       int64 `protobuf:"varint,4,opt,name=stored,proto3" json:"stored,omitempty"`
+	Acknowledged int64 `protobuf:"varint,5,opt,name=acknowledged,proto3" json:"acknowledged,omitempty"`
+	// In the last half minute; refused are calls that were refused for good.
+	StoredPerSecond       float64 `protobuf:"fixed64,6,opt,name=stored_per_second,json=storedPerSecond,proto3" json:"stored_per_second,omitempty"`
+	AcknowledgedPerSecond float64 `protobuf:"fixed64,7,opt,name=acknowledged_per_second,json=acknowledgedPerSecond,proto3" json:"acknowledged_per_second,omitempty"`
+	RefusedPerSecond      float64 `protobuf:"fixed64,8,opt,name=refused_per_second,json=refusedPerSecond,proto3" json:"refused_per_second,omitempty"`
+	// The last answer to Confirm at any coordinator, and how long the producer took. Not set without an answer.
+	AnswerTime *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=answer_time,json=answerTime,proto3" json:"answer_time,omitempty"`
+	AnswerTook *durationpb.Duration   `protobuf:"bytes,10,opt,name=answer_took,json=answerTook,proto3" json:"answer_took,omitempty"`
+	Verdict    Verdict                `protobuf:"varint,11,opt,name=verdict,proto3,enum=msghandler.v1.Verdict" json:"verdict,omitempty"`
+	// The last failed call at any coordinator, and its cause.
+	FailureTime   *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=failure_time,json=failureTime,proto3" json:"failure_time,omitempty"`
+	Failure       string                 `protobuf:"bytes,13,opt,name=failure,proto3" json:"failure,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProducerStats) Reset() {
+	*x = ProducerStats{}
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProducerStats) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProducerStats) ProtoMessage() {}
+
+func (x *ProducerStats) ProtoReflect() protoreflect.Message {
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProducerStats.ProtoReflect.Descriptor instead.
+func (*ProducerStats) Descriptor() ([]byte, []int) {
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *ProducerStats) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ProducerStats) GetCoordinators() int32 {
+	if x != nil {
+		return x.Coordinators
+	}
+	return 0
+}
+
+func (x *ProducerStats) GetCircuitOpenAt() int32 {
+	if x != nil {
+		return x.CircuitOpenAt
+	}
+	return 0
+}
+
+func (x *ProducerStats) GetStored() int64 {
+	if x != nil {
+		return x.Stored
+	}
+	return 0
+}
+
+func (x *ProducerStats) GetAcknowledged() int64 {
+	if x != nil {
+		return x.Acknowledged
+	}
+	return 0
+}
+
+func (x *ProducerStats) GetStoredPerSecond() float64 {
+	if x != nil {
+		return x.StoredPerSecond
+	}
+	return 0
+}
+
+func (x *ProducerStats) GetAcknowledgedPerSecond() float64 {
+	if x != nil {
+		return x.AcknowledgedPerSecond
+	}
+	return 0
+}
+
+func (x *ProducerStats) GetRefusedPerSecond() float64 {
+	if x != nil {
+		return x.RefusedPerSecond
+	}
+	return 0
+}
+
+func (x *ProducerStats) GetAnswerTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.AnswerTime
+	}
+	return nil
+}
+
+func (x *ProducerStats) GetAnswerTook() *durationpb.Duration {
+	if x != nil {
+		return x.AnswerTook
+	}
+	return nil
+}
+
+func (x *ProducerStats) GetVerdict() Verdict {
+	if x != nil {
+		return x.Verdict
+	}
+	return Verdict_VERDICT_UNSPECIFIED
+}
+
+func (x *ProducerStats) GetFailureTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FailureTime
+	}
+	return nil
+}
+
+func (x *ProducerStats) GetFailure() string {
+	if x != nil {
+		return x.Failure
+	}
+	return ""
+}
+
+// ExchangeStats is how an exchange does, as all coordinators together see it.
+type ExchangeStats struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Empty: the default broker.
+	Broker string `protobuf:"bytes,1,opt,name=broker,proto3" json:"broker,omitempty"`
+	Name   string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// Since each coordinator started: publishes that the broker acknowledged, and others.
+	Acknowledged int64 `protobuf:"varint,3,opt,name=acknowledged,proto3" json:"acknowledged,omitempty"`
+	Failed       int64 `protobuf:"varint,4,opt,name=failed,proto3" json:"failed,omitempty"`
+	// In the last half minute.
+	AcknowledgedPerSecond float64                `protobuf:"fixed64,5,opt,name=acknowledged_per_second,json=acknowledgedPerSecond,proto3" json:"acknowledged_per_second,omitempty"`
+	FailedPerSecond       float64                `protobuf:"fixed64,6,opt,name=failed_per_second,json=failedPerSecond,proto3" json:"failed_per_second,omitempty"`
+	AcknowledgeTime       *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=acknowledge_time,json=acknowledgeTime,proto3" json:"acknowledge_time,omitempty"`
+	// The last failure at any coordinator, and its cause.
+	FailureTime   *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=failure_time,json=failureTime,proto3" json:"failure_time,omitempty"`
+	Failure       string                 `protobuf:"bytes,9,opt,name=failure,proto3" json:"failure,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExchangeStats) Reset() {
+	*x = ExchangeStats{}
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExchangeStats) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExchangeStats) ProtoMessage() {}
+
+func (x *ExchangeStats) ProtoReflect() protoreflect.Message {
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExchangeStats.ProtoReflect.Descriptor instead.
+func (*ExchangeStats) Descriptor() ([]byte, []int) {
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *ExchangeStats) GetBroker() string {
+	if x != nil {
+		return x.Broker
+	}
+	return ""
+}
+
+func (x *ExchangeStats) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ExchangeStats) GetAcknowledged() int64 {
+	if x != nil {
+		return x.Acknowledged
+	}
+	return 0
+}
+
+func (x *ExchangeStats) GetFailed() int64 {
+	if x != nil {
+		return x.Failed
+	}
+	return 0
+}
+
+func (x *ExchangeStats) GetAcknowledgedPerSecond() float64 {
+	if x != nil {
+		return x.AcknowledgedPerSecond
+	}
+	return 0
+}
+
+func (x *ExchangeStats) GetFailedPerSecond() float64 {
+	if x != nil {
+		return x.FailedPerSecond
+	}
+	return 0
+}
+
+func (x *ExchangeStats) GetAcknowledgeTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.AcknowledgeTime
+	}
+	return nil
+}
+
+func (x *ExchangeStats) GetFailureTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FailureTime
+	}
+	return nil
+}
+
+func (x *ExchangeStats) GetFailure() string {
+	if x != nil {
+		return x.Failure
+	}
+	return ""
+}
+
 // Coordinator is a coordinator as it describes itself in Redis, every 5 s.
 type Coordinator struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3074,7 +3452,7 @@ type Coordinator struct {
 
 func (x *Coordinator) Reset() {
 	*x = Coordinator{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[38]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3086,7 +3464,7 @@ func (x *Coordinator) String() string {
 func (*Coordinator) ProtoMessage() {}
 
 func (x *Coordinator) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[38]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3099,7 +3477,7 @@ func (x *Coordinator) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Coordinator.ProtoReflect.Descriptor instead.
 func (*Coordinator) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{38}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Coordinator) GetInstance() string {
@@ -3196,7 +3574,7 @@ type BrokerStats struct {
 
 func (x *BrokerStats) Reset() {
 	*x = BrokerStats{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[39]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3208,7 +3586,7 @@ func (x *BrokerStats) String() string {
 func (*BrokerStats) ProtoMessage() {}
 
 func (x *BrokerStats) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[39]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3221,7 +3599,7 @@ func (x *BrokerStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BrokerStats.ProtoReflect.Descriptor instead.
 func (*BrokerStats) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{39}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *BrokerStats) GetName() string {
@@ -3268,7 +3646,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[40]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3280,7 +3658,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[40]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3293,7 +3671,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{40}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Finding) GetName() string {
@@ -3345,7 +3723,7 @@ type StateStats struct {
 
 func (x *StateStats) Reset() {
 	*x = StateStats{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[41]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3357,7 +3735,7 @@ func (x *StateStats) String() string {
 func (*StateStats) ProtoMessage() {}
 
 func (x *StateStats) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[41]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3370,7 +3748,7 @@ func (x *StateStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateStats.ProtoReflect.Descriptor instead.
 func (*StateStats) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{41}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *StateStats) GetState() State {
@@ -3412,7 +3790,7 @@ type MessageName struct {
 
 func (x *MessageName) Reset() {
 	*x = MessageName{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[42]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3424,7 +3802,7 @@ func (x *MessageName) String() string {
 func (*MessageName) ProtoMessage() {}
 
 func (x *MessageName) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[42]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3437,7 +3815,7 @@ func (x *MessageName) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MessageName.ProtoReflect.Descriptor instead.
 func (*MessageName) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{42}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *MessageName) GetProducer() string {
@@ -3485,7 +3863,7 @@ type RetryMessagesRequest struct {
 
 func (x *RetryMessagesRequest) Reset() {
 	*x = RetryMessagesRequest{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[43]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3497,7 +3875,7 @@ func (x *RetryMessagesRequest) String() string {
 func (*RetryMessagesRequest) ProtoMessage() {}
 
 func (x *RetryMessagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[43]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3510,7 +3888,7 @@ func (x *RetryMessagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryMessagesRequest.ProtoReflect.Descriptor instead.
 func (*RetryMessagesRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{43}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *RetryMessagesRequest) GetNames() []*MessageName {
@@ -3634,7 +4012,7 @@ type RetryMessagesResponse struct {
 
 func (x *RetryMessagesResponse) Reset() {
 	*x = RetryMessagesResponse{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[44]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3646,7 +4024,7 @@ func (x *RetryMessagesResponse) String() string {
 func (*RetryMessagesResponse) ProtoMessage() {}
 
 func (x *RetryMessagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[44]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3659,7 +4037,7 @@ func (x *RetryMessagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryMessagesResponse.ProtoReflect.Descriptor instead.
 func (*RetryMessagesResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{44}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *RetryMessagesResponse) GetRetried() int64 {
@@ -3720,7 +4098,7 @@ type DiscardMessagesRequest struct {
 
 func (x *DiscardMessagesRequest) Reset() {
 	*x = DiscardMessagesRequest{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[45]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3732,7 +4110,7 @@ func (x *DiscardMessagesRequest) String() string {
 func (*DiscardMessagesRequest) ProtoMessage() {}
 
 func (x *DiscardMessagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[45]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3745,7 +4123,7 @@ func (x *DiscardMessagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscardMessagesRequest.ProtoReflect.Descriptor instead.
 func (*DiscardMessagesRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{45}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *DiscardMessagesRequest) GetNames() []*MessageName {
@@ -3868,7 +4246,7 @@ type DiscardMessagesResponse struct {
 
 func (x *DiscardMessagesResponse) Reset() {
 	*x = DiscardMessagesResponse{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[46]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3880,7 +4258,7 @@ func (x *DiscardMessagesResponse) String() string {
 func (*DiscardMessagesResponse) ProtoMessage() {}
 
 func (x *DiscardMessagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[46]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3893,7 +4271,7 @@ func (x *DiscardMessagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscardMessagesResponse.ProtoReflect.Descriptor instead.
 func (*DiscardMessagesResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{46}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *DiscardMessagesResponse) GetDiscarded() int64 {
@@ -3936,7 +4314,7 @@ type TailMessagesRequest struct {
 
 func (x *TailMessagesRequest) Reset() {
 	*x = TailMessagesRequest{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[47]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3948,7 +4326,7 @@ func (x *TailMessagesRequest) String() string {
 func (*TailMessagesRequest) ProtoMessage() {}
 
 func (x *TailMessagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[47]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3961,7 +4339,7 @@ func (x *TailMessagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TailMessagesRequest.ProtoReflect.Descriptor instead.
 func (*TailMessagesRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{47}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *TailMessagesRequest) GetProducer() string {
@@ -3990,7 +4368,7 @@ type TailMessagesResponse struct {
 
 func (x *TailMessagesResponse) Reset() {
 	*x = TailMessagesResponse{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[48]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4002,7 +4380,7 @@ func (x *TailMessagesResponse) String() string {
 func (*TailMessagesResponse) ProtoMessage() {}
 
 func (x *TailMessagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[48]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4015,7 +4393,7 @@ func (x *TailMessagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TailMessagesResponse.ProtoReflect.Descriptor instead.
 func (*TailMessagesResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{48}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *TailMessagesResponse) GetMoves() []*Move {
@@ -4047,7 +4425,7 @@ type Move struct {
 
 func (x *Move) Reset() {
 	*x = Move{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[49]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4059,7 +4437,7 @@ func (x *Move) String() string {
 func (*Move) ProtoMessage() {}
 
 func (x *Move) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[49]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4072,7 +4450,7 @@ func (x *Move) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Move.ProtoReflect.Descriptor instead.
 func (*Move) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{49}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Move) GetTime() *timestamppb.Timestamp {
@@ -4122,7 +4500,7 @@ type ListAuditRequest struct {
 
 func (x *ListAuditRequest) Reset() {
 	*x = ListAuditRequest{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[50]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4134,7 +4512,7 @@ func (x *ListAuditRequest) String() string {
 func (*ListAuditRequest) ProtoMessage() {}
 
 func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[50]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4147,7 +4525,7 @@ func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditRequest.ProtoReflect.Descriptor instead.
 func (*ListAuditRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{50}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ListAuditRequest) GetPageSize() int32 {
@@ -4204,7 +4582,7 @@ type ListAuditResponse struct {
 
 func (x *ListAuditResponse) Reset() {
 	*x = ListAuditResponse{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[51]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4216,7 +4594,7 @@ func (x *ListAuditResponse) String() string {
 func (*ListAuditResponse) ProtoMessage() {}
 
 func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[51]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4229,7 +4607,7 @@ func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditResponse.ProtoReflect.Descriptor instead.
 func (*ListAuditResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{51}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ListAuditResponse) GetRecords() []*AuditRecord {
@@ -4289,7 +4667,7 @@ type AuditRecord struct {
 
 func (x *AuditRecord) Reset() {
 	*x = AuditRecord{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[52]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4301,7 +4679,7 @@ func (x *AuditRecord) String() string {
 func (*AuditRecord) ProtoMessage() {}
 
 func (x *AuditRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[52]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4314,7 +4692,7 @@ func (x *AuditRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditRecord.ProtoReflect.Descriptor instead.
 func (*AuditRecord) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{52}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *AuditRecord) GetId() string {
@@ -4444,7 +4822,7 @@ type GetConfigurationRequest struct {
 
 func (x *GetConfigurationRequest) Reset() {
 	*x = GetConfigurationRequest{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[53]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4456,7 +4834,7 @@ func (x *GetConfigurationRequest) String() string {
 func (*GetConfigurationRequest) ProtoMessage() {}
 
 func (x *GetConfigurationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[53]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4469,7 +4847,7 @@ func (x *GetConfigurationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetConfigurationRequest.ProtoReflect.Descriptor instead.
 func (*GetConfigurationRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{53}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{56}
 }
 
 type GetConfigurationResponse struct {
@@ -4485,7 +4863,7 @@ type GetConfigurationResponse struct {
 
 func (x *GetConfigurationResponse) Reset() {
 	*x = GetConfigurationResponse{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[54]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4497,7 +4875,7 @@ func (x *GetConfigurationResponse) String() string {
 func (*GetConfigurationResponse) ProtoMessage() {}
 
 func (x *GetConfigurationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[54]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4510,7 +4888,7 @@ func (x *GetConfigurationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetConfigurationResponse.ProtoReflect.Descriptor instead.
 func (*GetConfigurationResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{54}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *GetConfigurationResponse) GetInstance() string {
@@ -4552,7 +4930,7 @@ type ConfigurationValue struct {
 
 func (x *ConfigurationValue) Reset() {
 	*x = ConfigurationValue{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[55]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4564,7 +4942,7 @@ func (x *ConfigurationValue) String() string {
 func (*ConfigurationValue) ProtoMessage() {}
 
 func (x *ConfigurationValue) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[55]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4577,7 +4955,7 @@ func (x *ConfigurationValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigurationValue.ProtoReflect.Descriptor instead.
 func (*ConfigurationValue) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{55}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *ConfigurationValue) GetKey() string {
@@ -4636,7 +5014,7 @@ type FinishedFilter struct {
 
 func (x *FinishedFilter) Reset() {
 	*x = FinishedFilter{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[56]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4648,7 +5026,7 @@ func (x *FinishedFilter) String() string {
 func (*FinishedFilter) ProtoMessage() {}
 
 func (x *FinishedFilter) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[56]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4661,7 +5039,7 @@ func (x *FinishedFilter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishedFilter.ProtoReflect.Descriptor instead.
 func (*FinishedFilter) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{56}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *FinishedFilter) GetProducer() string {
@@ -4741,7 +5119,7 @@ type ListFinishedRequest struct {
 
 func (x *ListFinishedRequest) Reset() {
 	*x = ListFinishedRequest{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[57]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4753,7 +5131,7 @@ func (x *ListFinishedRequest) String() string {
 func (*ListFinishedRequest) ProtoMessage() {}
 
 func (x *ListFinishedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[57]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4766,7 +5144,7 @@ func (x *ListFinishedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFinishedRequest.ProtoReflect.Descriptor instead.
 func (*ListFinishedRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{57}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *ListFinishedRequest) GetFilter() *FinishedFilter {
@@ -4811,7 +5189,7 @@ type ListFinishedResponse struct {
 
 func (x *ListFinishedResponse) Reset() {
 	*x = ListFinishedResponse{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[58]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4823,7 +5201,7 @@ func (x *ListFinishedResponse) String() string {
 func (*ListFinishedResponse) ProtoMessage() {}
 
 func (x *ListFinishedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[58]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4836,7 +5214,7 @@ func (x *ListFinishedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFinishedResponse.ProtoReflect.Descriptor instead.
 func (*ListFinishedResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{58}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ListFinishedResponse) GetMessages() []*FinishedMessage {
@@ -4885,7 +5263,7 @@ type FinishedMessage struct {
 
 func (x *FinishedMessage) Reset() {
 	*x = FinishedMessage{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[59]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4897,7 +5275,7 @@ func (x *FinishedMessage) String() string {
 func (*FinishedMessage) ProtoMessage() {}
 
 func (x *FinishedMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[59]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4910,7 +5288,7 @@ func (x *FinishedMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishedMessage.ProtoReflect.Descriptor instead.
 func (*FinishedMessage) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{59}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *FinishedMessage) GetProducer() string {
@@ -5002,7 +5380,7 @@ type GetFinishedRequest struct {
 
 func (x *GetFinishedRequest) Reset() {
 	*x = GetFinishedRequest{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[60]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5014,7 +5392,7 @@ func (x *GetFinishedRequest) String() string {
 func (*GetFinishedRequest) ProtoMessage() {}
 
 func (x *GetFinishedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[60]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5027,7 +5405,7 @@ func (x *GetFinishedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFinishedRequest.ProtoReflect.Descriptor instead.
 func (*GetFinishedRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{60}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *GetFinishedRequest) GetProducer() string {
@@ -5060,7 +5438,7 @@ type GetFinishedResponse struct {
 
 func (x *GetFinishedResponse) Reset() {
 	*x = GetFinishedResponse{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[61]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5072,7 +5450,7 @@ func (x *GetFinishedResponse) String() string {
 func (*GetFinishedResponse) ProtoMessage() {}
 
 func (x *GetFinishedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[61]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5085,7 +5463,7 @@ func (x *GetFinishedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFinishedResponse.ProtoReflect.Descriptor instead.
 func (*GetFinishedResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{61}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *GetFinishedResponse) GetMessage() *FinishedMessage {
@@ -5108,7 +5486,7 @@ type FinishedName struct {
 
 func (x *FinishedName) Reset() {
 	*x = FinishedName{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[62]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5120,7 +5498,7 @@ func (x *FinishedName) String() string {
 func (*FinishedName) ProtoMessage() {}
 
 func (x *FinishedName) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[62]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5133,7 +5511,7 @@ func (x *FinishedName) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishedName.ProtoReflect.Descriptor instead.
 func (*FinishedName) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{62}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *FinishedName) GetProducer() string {
@@ -5179,7 +5557,7 @@ type ReplayMessagesRequest struct {
 
 func (x *ReplayMessagesRequest) Reset() {
 	*x = ReplayMessagesRequest{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[63]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5191,7 +5569,7 @@ func (x *ReplayMessagesRequest) String() string {
 func (*ReplayMessagesRequest) ProtoMessage() {}
 
 func (x *ReplayMessagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[63]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5204,7 +5582,7 @@ func (x *ReplayMessagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplayMessagesRequest.ProtoReflect.Descriptor instead.
 func (*ReplayMessagesRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{63}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *ReplayMessagesRequest) GetNames() []*FinishedName {
@@ -5274,7 +5652,7 @@ type ReplayMessagesResponse struct {
 
 func (x *ReplayMessagesResponse) Reset() {
 	*x = ReplayMessagesResponse{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[64]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5286,7 +5664,7 @@ func (x *ReplayMessagesResponse) String() string {
 func (*ReplayMessagesResponse) ProtoMessage() {}
 
 func (x *ReplayMessagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[64]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5299,7 +5677,7 @@ func (x *ReplayMessagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplayMessagesResponse.ProtoReflect.Descriptor instead.
 func (*ReplayMessagesResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{64}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *ReplayMessagesResponse) GetReplayed() int64 {
@@ -5528,12 +5906,51 @@ const file_msghandler_v1_msghandler_proto_rawDesc = "" +
 	"\tproducers\x18\x02 \x03(\tR\tproducers\"N\n" +
 	"\x14FindMessagesResponse\x126\n" +
 	"\arecords\x18\x01 \x03(\v2\x1c.msghandler.v1.MessageRecordR\arecords\"\x11\n" +
-	"\x0fGetStatsRequest\"\xef\x01\n" +
+	"\x0fGetStatsRequest\"\x95\x03\n" +
 	"\x10GetStatsResponse\x121\n" +
 	"\x06states\x18\x01 \x03(\v2\x19.msghandler.v1.StateStatsR\x06states\x122\n" +
 	"\bfindings\x18\x02 \x03(\v2\x16.msghandler.v1.FindingR\bfindings\x124\n" +
 	"\abrokers\x18\x03 \x03(\v2\x1a.msghandler.v1.BrokerStatsR\abrokers\x12>\n" +
-	"\fcoordinators\x18\x04 \x03(\v2\x1a.msghandler.v1.CoordinatorR\fcoordinators\"\x9b\x03\n" +
+	"\fcoordinators\x18\x04 \x03(\v2\x1a.msghandler.v1.CoordinatorR\fcoordinators\x12,\n" +
+	"\x04flow\x18\x05 \x01(\v2\x18.msghandler.v1.FlowStatsR\x04flow\x12:\n" +
+	"\tproducers\x18\x06 \x03(\v2\x1c.msghandler.v1.ProducerStatsR\tproducers\x12:\n" +
+	"\texchanges\x18\a \x03(\v2\x1c.msghandler.v1.ExchangeStatsR\texchanges\"\xbb\x02\n" +
+	"\tFlowStats\x12\"\n" +
+	"\fcoordinators\x18\x01 \x01(\x05R\fcoordinators\x12*\n" +
+	"\x11stored_per_second\x18\x02 \x01(\x01R\x0fstoredPerSecond\x126\n" +
+	"\x17acknowledged_per_second\x18\x03 \x01(\x01R\x15acknowledgedPerSecond\x12.\n" +
+	"\x13rejected_per_second\x18\x04 \x01(\x01R\x11rejectedPerSecond\x12:\n" +
+	"\vlatency_p50\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\n" +
+	"latencyP50\x12:\n" +
+	"\vlatency_p99\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\n" +
+	"latencyP99\"\xc1\x04\n" +
+	"\rProducerStats\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\"\n" +
+	"\fcoordinators\x18\x02 \x01(\x05R\fcoordinators\x12&\n" +
+	"\x0fcircuit_open_at\x18\x03 \x01(\x05R\rcircuitOpenAt\x12\x16\n" +
+	"\x06stored\x18\x04 \x01(\x03R\x06stored\x12\"\n" +
+	"\facknowledged\x18\x05 \x01(\x03R\facknowledged\x12*\n" +
+	"\x11stored_per_second\x18\x06 \x01(\x01R\x0fstoredPerSecond\x126\n" +
+	"\x17acknowledged_per_second\x18\a \x01(\x01R\x15acknowledgedPerSecond\x12,\n" +
+	"\x12refused_per_second\x18\b \x01(\x01R\x10refusedPerSecond\x12;\n" +
+	"\vanswer_time\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"answerTime\x12:\n" +
+	"\vanswer_took\x18\n" +
+	" \x01(\v2\x19.google.protobuf.DurationR\n" +
+	"answerTook\x120\n" +
+	"\averdict\x18\v \x01(\x0e2\x16.msghandler.v1.VerdictR\averdict\x12=\n" +
+	"\ffailure_time\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\vfailureTime\x12\x18\n" +
+	"\afailure\x18\r \x01(\tR\afailure\"\xfb\x02\n" +
+	"\rExchangeStats\x12\x16\n" +
+	"\x06broker\x18\x01 \x01(\tR\x06broker\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\"\n" +
+	"\facknowledged\x18\x03 \x01(\x03R\facknowledged\x12\x16\n" +
+	"\x06failed\x18\x04 \x01(\x03R\x06failed\x126\n" +
+	"\x17acknowledged_per_second\x18\x05 \x01(\x01R\x15acknowledgedPerSecond\x12*\n" +
+	"\x11failed_per_second\x18\x06 \x01(\x01R\x0ffailedPerSecond\x12E\n" +
+	"\x10acknowledge_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\x0facknowledgeTime\x12=\n" +
+	"\ffailure_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\vfailureTime\x12\x18\n" +
+	"\afailure\x18\t \x01(\tR\afailure\"\x9b\x03\n" +
 	"\vCoordinator\x12\x1a\n" +
 	"\binstance\x18\x01 \x01(\tR\binstance\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x125\n" +
@@ -5809,7 +6226,7 @@ func file_msghandler_v1_msghandler_proto_rawDescGZIP() []byte {
 }
 
 var file_msghandler_v1_msghandler_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_msghandler_v1_msghandler_proto_msgTypes = make([]protoimpl.MessageInfo, 66)
+var file_msghandler_v1_msghandler_proto_msgTypes = make([]protoimpl.MessageInfo, 69)
 var file_msghandler_v1_msghandler_proto_goTypes = []any{
 	(State)(0),                       // 0: msghandler.v1.State
 	(Verdict)(0),                     // 1: msghandler.v1.Verdict
@@ -5855,45 +6272,48 @@ var file_msghandler_v1_msghandler_proto_goTypes = []any{
 	(*FindMessagesResponse)(nil),     // 41: msghandler.v1.FindMessagesResponse
 	(*GetStatsRequest)(nil),          // 42: msghandler.v1.GetStatsRequest
 	(*GetStatsResponse)(nil),         // 43: msghandler.v1.GetStatsResponse
-	(*Coordinator)(nil),              // 44: msghandler.v1.Coordinator
-	(*BrokerStats)(nil),              // 45: msghandler.v1.BrokerStats
-	(*Finding)(nil),                  // 46: msghandler.v1.Finding
-	(*StateStats)(nil),               // 47: msghandler.v1.StateStats
-	(*MessageName)(nil),              // 48: msghandler.v1.MessageName
-	(*RetryMessagesRequest)(nil),     // 49: msghandler.v1.RetryMessagesRequest
-	(*RetryMessagesResponse)(nil),    // 50: msghandler.v1.RetryMessagesResponse
-	(*DiscardMessagesRequest)(nil),   // 51: msghandler.v1.DiscardMessagesRequest
-	(*DiscardMessagesResponse)(nil),  // 52: msghandler.v1.DiscardMessagesResponse
-	(*TailMessagesRequest)(nil),      // 53: msghandler.v1.TailMessagesRequest
-	(*TailMessagesResponse)(nil),     // 54: msghandler.v1.TailMessagesResponse
-	(*Move)(nil),                     // 55: msghandler.v1.Move
-	(*ListAuditRequest)(nil),         // 56: msghandler.v1.ListAuditRequest
-	(*ListAuditResponse)(nil),        // 57: msghandler.v1.ListAuditResponse
-	(*AuditRecord)(nil),              // 58: msghandler.v1.AuditRecord
-	(*GetConfigurationRequest)(nil),  // 59: msghandler.v1.GetConfigurationRequest
-	(*GetConfigurationResponse)(nil), // 60: msghandler.v1.GetConfigurationResponse
-	(*ConfigurationValue)(nil),       // 61: msghandler.v1.ConfigurationValue
-	(*FinishedFilter)(nil),           // 62: msghandler.v1.FinishedFilter
-	(*ListFinishedRequest)(nil),      // 63: msghandler.v1.ListFinishedRequest
-	(*ListFinishedResponse)(nil),     // 64: msghandler.v1.ListFinishedResponse
-	(*FinishedMessage)(nil),          // 65: msghandler.v1.FinishedMessage
-	(*GetFinishedRequest)(nil),       // 66: msghandler.v1.GetFinishedRequest
-	(*GetFinishedResponse)(nil),      // 67: msghandler.v1.GetFinishedResponse
-	(*FinishedName)(nil),             // 68: msghandler.v1.FinishedName
-	(*ReplayMessagesRequest)(nil),    // 69: msghandler.v1.ReplayMessagesRequest
-	(*ReplayMessagesResponse)(nil),   // 70: msghandler.v1.ReplayMessagesResponse
-	nil,                              // 71: msghandler.v1.Message.HeadersEntry
-	(*durationpb.Duration)(nil),      // 72: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),    // 73: google.protobuf.Timestamp
+	(*FlowStats)(nil),                // 44: msghandler.v1.FlowStats
+	(*ProducerStats)(nil),            // 45: msghandler.v1.ProducerStats
+	(*ExchangeStats)(nil),            // 46: msghandler.v1.ExchangeStats
+	(*Coordinator)(nil),              // 47: msghandler.v1.Coordinator
+	(*BrokerStats)(nil),              // 48: msghandler.v1.BrokerStats
+	(*Finding)(nil),                  // 49: msghandler.v1.Finding
+	(*StateStats)(nil),               // 50: msghandler.v1.StateStats
+	(*MessageName)(nil),              // 51: msghandler.v1.MessageName
+	(*RetryMessagesRequest)(nil),     // 52: msghandler.v1.RetryMessagesRequest
+	(*RetryMessagesResponse)(nil),    // 53: msghandler.v1.RetryMessagesResponse
+	(*DiscardMessagesRequest)(nil),   // 54: msghandler.v1.DiscardMessagesRequest
+	(*DiscardMessagesResponse)(nil),  // 55: msghandler.v1.DiscardMessagesResponse
+	(*TailMessagesRequest)(nil),      // 56: msghandler.v1.TailMessagesRequest
+	(*TailMessagesResponse)(nil),     // 57: msghandler.v1.TailMessagesResponse
+	(*Move)(nil),                     // 58: msghandler.v1.Move
+	(*ListAuditRequest)(nil),         // 59: msghandler.v1.ListAuditRequest
+	(*ListAuditResponse)(nil),        // 60: msghandler.v1.ListAuditResponse
+	(*AuditRecord)(nil),              // 61: msghandler.v1.AuditRecord
+	(*GetConfigurationRequest)(nil),  // 62: msghandler.v1.GetConfigurationRequest
+	(*GetConfigurationResponse)(nil), // 63: msghandler.v1.GetConfigurationResponse
+	(*ConfigurationValue)(nil),       // 64: msghandler.v1.ConfigurationValue
+	(*FinishedFilter)(nil),           // 65: msghandler.v1.FinishedFilter
+	(*ListFinishedRequest)(nil),      // 66: msghandler.v1.ListFinishedRequest
+	(*ListFinishedResponse)(nil),     // 67: msghandler.v1.ListFinishedResponse
+	(*FinishedMessage)(nil),          // 68: msghandler.v1.FinishedMessage
+	(*GetFinishedRequest)(nil),       // 69: msghandler.v1.GetFinishedRequest
+	(*GetFinishedResponse)(nil),      // 70: msghandler.v1.GetFinishedResponse
+	(*FinishedName)(nil),             // 71: msghandler.v1.FinishedName
+	(*ReplayMessagesRequest)(nil),    // 72: msghandler.v1.ReplayMessagesRequest
+	(*ReplayMessagesResponse)(nil),   // 73: msghandler.v1.ReplayMessagesResponse
+	nil,                              // 74: msghandler.v1.Message.HeadersEntry
+	(*durationpb.Duration)(nil),      // 75: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),    // 76: google.protobuf.Timestamp
 }
 var file_msghandler_v1_msghandler_proto_depIdxs = []int32{
-	71,  // 0: msghandler.v1.Message.headers:type_name -> msghandler.v1.Message.HeadersEntry
-	72,  // 1: msghandler.v1.Message.delay:type_name -> google.protobuf.Duration
+	74,  // 0: msghandler.v1.Message.headers:type_name -> msghandler.v1.Message.HeadersEntry
+	75,  // 1: msghandler.v1.Message.delay:type_name -> google.protobuf.Duration
 	6,   // 2: msghandler.v1.SendHalfMessageRequest.message:type_name -> msghandler.v1.Message
-	72,  // 3: msghandler.v1.SendHalfMessageRequest.confirm_after:type_name -> google.protobuf.Duration
+	75,  // 3: msghandler.v1.SendHalfMessageRequest.confirm_after:type_name -> google.protobuf.Duration
 	0,   // 4: msghandler.v1.SendHalfMessageResponse.state:type_name -> msghandler.v1.State
 	6,   // 5: msghandler.v1.SendHalfMessagesRequest.messages:type_name -> msghandler.v1.Message
-	72,  // 6: msghandler.v1.SendHalfMessagesRequest.confirm_after:type_name -> google.protobuf.Duration
+	75,  // 6: msghandler.v1.SendHalfMessagesRequest.confirm_after:type_name -> google.protobuf.Duration
 	17,  // 7: msghandler.v1.SendHalfMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
 	2,   // 8: msghandler.v1.SubmitRequest.wait:type_name -> msghandler.v1.Wait
 	0,   // 9: msghandler.v1.SubmitResponse.state:type_name -> msghandler.v1.State
@@ -5912,118 +6332,129 @@ var file_msghandler_v1_msghandler_proto_depIdxs = []int32{
 	28,  // 22: msghandler.v1.AttendResponse.welcome:type_name -> msghandler.v1.AttendWelcome
 	29,  // 23: msghandler.v1.AttendResponse.question:type_name -> msghandler.v1.AttendQuestion
 	30,  // 24: msghandler.v1.AttendResponse.go_away:type_name -> msghandler.v1.GoAway
-	72,  // 25: msghandler.v1.AttendQuestion.timeout:type_name -> google.protobuf.Duration
+	75,  // 25: msghandler.v1.AttendQuestion.timeout:type_name -> google.protobuf.Duration
 	18,  // 26: msghandler.v1.AttendQuestion.confirm:type_name -> msghandler.v1.ConfirmRequest
 	21,  // 27: msghandler.v1.AttendQuestion.delete_business:type_name -> msghandler.v1.DeleteBusinessRequest
 	6,   // 28: msghandler.v1.MessageRecord.message:type_name -> msghandler.v1.Message
 	0,   // 29: msghandler.v1.MessageRecord.state:type_name -> msghandler.v1.State
-	73,  // 30: msghandler.v1.MessageRecord.create_time:type_name -> google.protobuf.Timestamp
-	73,  // 31: msghandler.v1.MessageRecord.update_time:type_name -> google.protobuf.Timestamp
-	73,  // 32: msghandler.v1.MessageRecord.due_time:type_name -> google.protobuf.Timestamp
-	73,  // 33: msghandler.v1.MessageRecord.lease_until:type_name -> google.protobuf.Timestamp
+	76,  // 30: msghandler.v1.MessageRecord.create_time:type_name -> google.protobuf.Timestamp
+	76,  // 31: msghandler.v1.MessageRecord.update_time:type_name -> google.protobuf.Timestamp
+	76,  // 32: msghandler.v1.MessageRecord.due_time:type_name -> google.protobuf.Timestamp
+	76,  // 33: msghandler.v1.MessageRecord.lease_until:type_name -> google.protobuf.Timestamp
 	32,  // 34: msghandler.v1.MessageRecord.events:type_name -> msghandler.v1.Event
-	73,  // 35: msghandler.v1.MessageRecord.last_error_time:type_name -> google.protobuf.Timestamp
-	73,  // 36: msghandler.v1.Event.first_time:type_name -> google.protobuf.Timestamp
-	73,  // 37: msghandler.v1.Event.last_time:type_name -> google.protobuf.Timestamp
+	76,  // 35: msghandler.v1.MessageRecord.last_error_time:type_name -> google.protobuf.Timestamp
+	76,  // 36: msghandler.v1.Event.first_time:type_name -> google.protobuf.Timestamp
+	76,  // 37: msghandler.v1.Event.last_time:type_name -> google.protobuf.Timestamp
 	31,  // 38: msghandler.v1.GetMessageResponse.record:type_name -> msghandler.v1.MessageRecord
 	0,   // 39: msghandler.v1.ListMessagesRequest.state:type_name -> msghandler.v1.State
-	72,  // 40: msghandler.v1.ListMessagesRequest.min_age:type_name -> google.protobuf.Duration
+	75,  // 40: msghandler.v1.ListMessagesRequest.min_age:type_name -> google.protobuf.Duration
 	31,  // 41: msghandler.v1.ListMessagesResponse.records:type_name -> msghandler.v1.MessageRecord
 	0,   // 42: msghandler.v1.GroupMessagesRequest.state:type_name -> msghandler.v1.State
-	72,  // 43: msghandler.v1.GroupMessagesRequest.min_age:type_name -> google.protobuf.Duration
+	75,  // 43: msghandler.v1.GroupMessagesRequest.min_age:type_name -> google.protobuf.Duration
 	39,  // 44: msghandler.v1.GroupMessagesResponse.groups:type_name -> msghandler.v1.MessageGroup
-	73,  // 45: msghandler.v1.MessageGroup.oldest_create_time:type_name -> google.protobuf.Timestamp
-	73,  // 46: msghandler.v1.MessageGroup.newest_create_time:type_name -> google.protobuf.Timestamp
+	76,  // 45: msghandler.v1.MessageGroup.oldest_create_time:type_name -> google.protobuf.Timestamp
+	76,  // 46: msghandler.v1.MessageGroup.newest_create_time:type_name -> google.protobuf.Timestamp
 	31,  // 47: msghandler.v1.FindMessagesResponse.records:type_name -> msghandler.v1.MessageRecord
-	47,  // 48: msghandler.v1.GetStatsResponse.states:type_name -> msghandler.v1.StateStats
-	46,  // 49: msghandler.v1.GetStatsResponse.findings:type_name -> msghandler.v1.Finding
-	45,  // 50: msghandler.v1.GetStatsResponse.brokers:type_name -> msghandler.v1.BrokerStats
-	44,  // 51: msghandler.v1.GetStatsResponse.coordinators:type_name -> msghandler.v1.Coordinator
-	3,   // 52: msghandler.v1.Coordinator.state:type_name -> msghandler.v1.CoordinatorState
-	73,  // 53: msghandler.v1.Coordinator.start_time:type_name -> google.protobuf.Timestamp
-	73,  // 54: msghandler.v1.Coordinator.seen_time:type_name -> google.protobuf.Timestamp
-	4,   // 55: msghandler.v1.Finding.severity:type_name -> msghandler.v1.Severity
-	0,   // 56: msghandler.v1.StateStats.state:type_name -> msghandler.v1.State
-	73,  // 57: msghandler.v1.StateStats.oldest_create_time:type_name -> google.protobuf.Timestamp
-	73,  // 58: msghandler.v1.StateStats.first_due_time:type_name -> google.protobuf.Timestamp
-	48,  // 59: msghandler.v1.RetryMessagesRequest.names:type_name -> msghandler.v1.MessageName
-	0,   // 60: msghandler.v1.RetryMessagesRequest.state:type_name -> msghandler.v1.State
-	72,  // 61: msghandler.v1.RetryMessagesRequest.min_age:type_name -> google.protobuf.Duration
-	17,  // 62: msghandler.v1.RetryMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
-	48,  // 63: msghandler.v1.DiscardMessagesRequest.names:type_name -> msghandler.v1.MessageName
-	0,   // 64: msghandler.v1.DiscardMessagesRequest.state:type_name -> msghandler.v1.State
-	72,  // 65: msghandler.v1.DiscardMessagesRequest.min_age:type_name -> google.protobuf.Duration
-	17,  // 66: msghandler.v1.DiscardMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
-	0,   // 67: msghandler.v1.TailMessagesRequest.states:type_name -> msghandler.v1.State
-	55,  // 68: msghandler.v1.TailMessagesResponse.moves:type_name -> msghandler.v1.Move
-	73,  // 69: msghandler.v1.Move.time:type_name -> google.protobuf.Timestamp
-	0,   // 70: msghandler.v1.Move.state:type_name -> msghandler.v1.State
-	72,  // 71: msghandler.v1.ListAuditRequest.max_age:type_name -> google.protobuf.Duration
-	58,  // 72: msghandler.v1.ListAuditResponse.records:type_name -> msghandler.v1.AuditRecord
-	73,  // 73: msghandler.v1.AuditRecord.time:type_name -> google.protobuf.Timestamp
-	73,  // 74: msghandler.v1.AuditRecord.last_time:type_name -> google.protobuf.Timestamp
-	61,  // 75: msghandler.v1.GetConfigurationResponse.values:type_name -> msghandler.v1.ConfigurationValue
-	5,   // 76: msghandler.v1.FinishedFilter.ended:type_name -> msghandler.v1.Ending
-	73,  // 77: msghandler.v1.FinishedFilter.since:type_name -> google.protobuf.Timestamp
-	73,  // 78: msghandler.v1.FinishedFilter.until:type_name -> google.protobuf.Timestamp
-	62,  // 79: msghandler.v1.ListFinishedRequest.filter:type_name -> msghandler.v1.FinishedFilter
-	65,  // 80: msghandler.v1.ListFinishedResponse.messages:type_name -> msghandler.v1.FinishedMessage
-	6,   // 81: msghandler.v1.FinishedMessage.message:type_name -> msghandler.v1.Message
-	5,   // 82: msghandler.v1.FinishedMessage.ended:type_name -> msghandler.v1.Ending
-	73,  // 83: msghandler.v1.FinishedMessage.finish_time:type_name -> google.protobuf.Timestamp
-	73,  // 84: msghandler.v1.FinishedMessage.create_time:type_name -> google.protobuf.Timestamp
-	73,  // 85: msghandler.v1.FinishedMessage.commit_time:type_name -> google.protobuf.Timestamp
-	65,  // 86: msghandler.v1.GetFinishedResponse.message:type_name -> msghandler.v1.FinishedMessage
-	68,  // 87: msghandler.v1.ReplayMessagesRequest.names:type_name -> msghandler.v1.FinishedName
-	62,  // 88: msghandler.v1.ReplayMessagesRequest.filter:type_name -> msghandler.v1.FinishedFilter
-	17,  // 89: msghandler.v1.ReplayMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
-	7,   // 90: msghandler.v1.MessageHandlerService.SendHalfMessage:input_type -> msghandler.v1.SendHalfMessageRequest
-	9,   // 91: msghandler.v1.MessageHandlerService.SendHalfMessages:input_type -> msghandler.v1.SendHalfMessagesRequest
-	11,  // 92: msghandler.v1.MessageHandlerService.Submit:input_type -> msghandler.v1.SubmitRequest
-	13,  // 93: msghandler.v1.MessageHandlerService.SubmitAll:input_type -> msghandler.v1.SubmitAllRequest
-	15,  // 94: msghandler.v1.MessageHandlerService.Rollback:input_type -> msghandler.v1.RollbackRequest
-	23,  // 95: msghandler.v1.MessageHandlerService.Attend:input_type -> msghandler.v1.AttendRequest
-	18,  // 96: msghandler.v1.ProducerService.Confirm:input_type -> msghandler.v1.ConfirmRequest
-	21,  // 97: msghandler.v1.ProducerService.DeleteBusiness:input_type -> msghandler.v1.DeleteBusinessRequest
-	33,  // 98: msghandler.v1.AdminService.GetMessage:input_type -> msghandler.v1.GetMessageRequest
-	35,  // 99: msghandler.v1.AdminService.ListMessages:input_type -> msghandler.v1.ListMessagesRequest
-	42,  // 100: msghandler.v1.AdminService.GetStats:input_type -> msghandler.v1.GetStatsRequest
-	49,  // 101: msghandler.v1.AdminService.RetryMessages:input_type -> msghandler.v1.RetryMessagesRequest
-	51,  // 102: msghandler.v1.AdminService.DiscardMessages:input_type -> msghandler.v1.DiscardMessagesRequest
-	53,  // 103: msghandler.v1.AdminService.TailMessages:input_type -> msghandler.v1.TailMessagesRequest
-	56,  // 104: msghandler.v1.AdminService.ListAudit:input_type -> msghandler.v1.ListAuditRequest
-	59,  // 105: msghandler.v1.AdminService.GetConfiguration:input_type -> msghandler.v1.GetConfigurationRequest
-	37,  // 106: msghandler.v1.AdminService.GroupMessages:input_type -> msghandler.v1.GroupMessagesRequest
-	40,  // 107: msghandler.v1.AdminService.FindMessages:input_type -> msghandler.v1.FindMessagesRequest
-	63,  // 108: msghandler.v1.AdminService.ListFinished:input_type -> msghandler.v1.ListFinishedRequest
-	66,  // 109: msghandler.v1.AdminService.GetFinished:input_type -> msghandler.v1.GetFinishedRequest
-	69,  // 110: msghandler.v1.AdminService.ReplayMessages:input_type -> msghandler.v1.ReplayMessagesRequest
-	8,   // 111: msghandler.v1.MessageHandlerService.SendHalfMessage:output_type -> msghandler.v1.SendHalfMessageResponse
-	10,  // 112: msghandler.v1.MessageHandlerService.SendHalfMessages:output_type -> msghandler.v1.SendHalfMessagesResponse
-	12,  // 113: msghandler.v1.MessageHandlerService.Submit:output_type -> msghandler.v1.SubmitResponse
-	14,  // 114: msghandler.v1.MessageHandlerService.SubmitAll:output_type -> msghandler.v1.SubmitAllResponse
-	16,  // 115: msghandler.v1.MessageHandlerService.Rollback:output_type -> msghandler.v1.RollbackResponse
-	27,  // 116: msghandler.v1.MessageHandlerService.Attend:output_type -> msghandler.v1.AttendResponse
-	19,  // 117: msghandler.v1.ProducerService.Confirm:output_type -> msghandler.v1.ConfirmResponse
-	22,  // 118: msghandler.v1.ProducerService.DeleteBusiness:output_type -> msghandler.v1.DeleteBusinessResponse
-	34,  // 119: msghandler.v1.AdminService.GetMessage:output_type -> msghandler.v1.GetMessageResponse
-	36,  // 120: msghandler.v1.AdminService.ListMessages:output_type -> msghandler.v1.ListMessagesResponse
-	43,  // 121: msghandler.v1.AdminService.GetStats:output_type -> msghandler.v1.GetStatsResponse
-	50,  // 122: msghandler.v1.AdminService.RetryMessages:output_type -> msghandler.v1.RetryMessagesResponse
-	52,  // 123: msghandler.v1.AdminService.DiscardMessages:output_type -> msghandler.v1.DiscardMessagesResponse
-	54,  // 124: msghandler.v1.AdminService.TailMessages:output_type -> msghandler.v1.TailMessagesResponse
-	57,  // 125: msghandler.v1.AdminService.ListAudit:output_type -> msghandler.v1.ListAuditResponse
-	60,  // 126: msghandler.v1.AdminService.GetConfiguration:output_type -> msghandler.v1.GetConfigurationResponse
-	38,  // 127: msghandler.v1.AdminService.GroupMessages:output_type -> msghandler.v1.GroupMessagesResponse
-	41,  // 128: msghandler.v1.AdminService.FindMessages:output_type -> msghandler.v1.FindMessagesResponse
-	64,  // 129: msghandler.v1.AdminService.ListFinished:output_type -> msghandler.v1.ListFinishedResponse
-	67,  // 130: msghandler.v1.AdminService.GetFinished:output_type -> msghandler.v1.GetFinishedResponse
-	70,  // 131: msghandler.v1.AdminService.ReplayMessages:output_type -> msghandler.v1.ReplayMessagesResponse
-	111, // [111:132] is the sub-list for method output_type
-	90,  // [90:111] is the sub-list for method input_type
-	90,  // [90:90] is the sub-list for extension type_name
-	90,  // [90:90] is the sub-list for extension extendee
-	0,   // [0:90] is the sub-list for field type_name
+	50,  // 48: msghandler.v1.GetStatsResponse.states:type_name -> msghandler.v1.StateStats
+	49,  // 49: msghandler.v1.GetStatsResponse.findings:type_name -> msghandler.v1.Finding
+	48,  // 50: msghandler.v1.GetStatsResponse.brokers:type_name -> msghandler.v1.BrokerStats
+	47,  // 51: msghandler.v1.GetStatsResponse.coordinators:type_name -> msghandler.v1.Coordinator
+	44,  // 52: msghandler.v1.GetStatsResponse.flow:type_name -> msghandler.v1.FlowStats
+	45,  // 53: msghandler.v1.GetStatsResponse.producers:type_name -> msghandler.v1.ProducerStats
+	46,  // 54: msghandler.v1.GetStatsResponse.exchanges:type_name -> msghandler.v1.ExchangeStats
+	75,  // 55: msghandler.v1.FlowStats.latency_p50:type_name -> google.protobuf.Duration
+	75,  // 56: msghandler.v1.FlowStats.latency_p99:type_name -> google.protobuf.Duration
+	76,  // 57: msghandler.v1.ProducerStats.answer_time:type_name -> google.protobuf.Timestamp
+	75,  // 58: msghandler.v1.ProducerStats.answer_took:type_name -> google.protobuf.Duration
+	1,   // 59: msghandler.v1.ProducerStats.verdict:type_name -> msghandler.v1.Verdict
+	76,  // 60: msghandler.v1.ProducerStats.failure_time:type_name -> google.protobuf.Timestamp
+	76,  // 61: msghandler.v1.ExchangeStats.acknowledge_time:type_name -> google.protobuf.Timestamp
+	76,  // 62: msghandler.v1.ExchangeStats.failure_time:type_name -> google.protobuf.Timestamp
+	3,   // 63: msghandler.v1.Coordinator.state:type_name -> msghandler.v1.CoordinatorState
+	76,  // 64: msghandler.v1.Coordinator.start_time:type_name -> google.protobuf.Timestamp
+	76,  // 65: msghandler.v1.Coordinator.seen_time:type_name -> google.protobuf.Timestamp
+	4,   // 66: msghandler.v1.Finding.severity:type_name -> msghandler.v1.Severity
+	0,   // 67: msghandler.v1.StateStats.state:type_name -> msghandler.v1.State
+	76,  // 68: msghandler.v1.StateStats.oldest_create_time:type_name -> google.protobuf.Timestamp
+	76,  // 69: msghandler.v1.StateStats.first_due_time:type_name -> google.protobuf.Timestamp
+	51,  // 70: msghandler.v1.RetryMessagesRequest.names:type_name -> msghandler.v1.MessageName
+	0,   // 71: msghandler.v1.RetryMessagesRequest.state:type_name -> msghandler.v1.State
+	75,  // 72: msghandler.v1.RetryMessagesRequest.min_age:type_name -> google.protobuf.Duration
+	17,  // 73: msghandler.v1.RetryMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
+	51,  // 74: msghandler.v1.DiscardMessagesRequest.names:type_name -> msghandler.v1.MessageName
+	0,   // 75: msghandler.v1.DiscardMessagesRequest.state:type_name -> msghandler.v1.State
+	75,  // 76: msghandler.v1.DiscardMessagesRequest.min_age:type_name -> google.protobuf.Duration
+	17,  // 77: msghandler.v1.DiscardMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
+	0,   // 78: msghandler.v1.TailMessagesRequest.states:type_name -> msghandler.v1.State
+	58,  // 79: msghandler.v1.TailMessagesResponse.moves:type_name -> msghandler.v1.Move
+	76,  // 80: msghandler.v1.Move.time:type_name -> google.protobuf.Timestamp
+	0,   // 81: msghandler.v1.Move.state:type_name -> msghandler.v1.State
+	75,  // 82: msghandler.v1.ListAuditRequest.max_age:type_name -> google.protobuf.Duration
+	61,  // 83: msghandler.v1.ListAuditResponse.records:type_name -> msghandler.v1.AuditRecord
+	76,  // 84: msghandler.v1.AuditRecord.time:type_name -> google.protobuf.Timestamp
+	76,  // 85: msghandler.v1.AuditRecord.last_time:type_name -> google.protobuf.Timestamp
+	64,  // 86: msghandler.v1.GetConfigurationResponse.values:type_name -> msghandler.v1.ConfigurationValue
+	5,   // 87: msghandler.v1.FinishedFilter.ended:type_name -> msghandler.v1.Ending
+	76,  // 88: msghandler.v1.FinishedFilter.since:type_name -> google.protobuf.Timestamp
+	76,  // 89: msghandler.v1.FinishedFilter.until:type_name -> google.protobuf.Timestamp
+	65,  // 90: msghandler.v1.ListFinishedRequest.filter:type_name -> msghandler.v1.FinishedFilter
+	68,  // 91: msghandler.v1.ListFinishedResponse.messages:type_name -> msghandler.v1.FinishedMessage
+	6,   // 92: msghandler.v1.FinishedMessage.message:type_name -> msghandler.v1.Message
+	5,   // 93: msghandler.v1.FinishedMessage.ended:type_name -> msghandler.v1.Ending
+	76,  // 94: msghandler.v1.FinishedMessage.finish_time:type_name -> google.protobuf.Timestamp
+	76,  // 95: msghandler.v1.FinishedMessage.create_time:type_name -> google.protobuf.Timestamp
+	76,  // 96: msghandler.v1.FinishedMessage.commit_time:type_name -> google.protobuf.Timestamp
+	68,  // 97: msghandler.v1.GetFinishedResponse.message:type_name -> msghandler.v1.FinishedMessage
+	71,  // 98: msghandler.v1.ReplayMessagesRequest.names:type_name -> msghandler.v1.FinishedName
+	65,  // 99: msghandler.v1.ReplayMessagesRequest.filter:type_name -> msghandler.v1.FinishedFilter
+	17,  // 100: msghandler.v1.ReplayMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
+	7,   // 101: msghandler.v1.MessageHandlerService.SendHalfMessage:input_type -> msghandler.v1.SendHalfMessageRequest
+	9,   // 102: msghandler.v1.MessageHandlerService.SendHalfMessages:input_type -> msghandler.v1.SendHalfMessagesRequest
+	11,  // 103: msghandler.v1.MessageHandlerService.Submit:input_type -> msghandler.v1.SubmitRequest
+	13,  // 104: msghandler.v1.MessageHandlerService.SubmitAll:input_type -> msghandler.v1.SubmitAllRequest
+	15,  // 105: msghandler.v1.MessageHandlerService.Rollback:input_type -> msghandler.v1.RollbackRequest
+	23,  // 106: msghandler.v1.MessageHandlerService.Attend:input_type -> msghandler.v1.AttendRequest
+	18,  // 107: msghandler.v1.ProducerService.Confirm:input_type -> msghandler.v1.ConfirmRequest
+	21,  // 108: msghandler.v1.ProducerService.DeleteBusiness:input_type -> msghandler.v1.DeleteBusinessRequest
+	33,  // 109: msghandler.v1.AdminService.GetMessage:input_type -> msghandler.v1.GetMessageRequest
+	35,  // 110: msghandler.v1.AdminService.ListMessages:input_type -> msghandler.v1.ListMessagesRequest
+	42,  // 111: msghandler.v1.AdminService.GetStats:input_type -> msghandler.v1.GetStatsRequest
+	52,  // 112: msghandler.v1.AdminService.RetryMessages:input_type -> msghandler.v1.RetryMessagesRequest
+	54,  // 113: msghandler.v1.AdminService.DiscardMessages:input_type -> msghandler.v1.DiscardMessagesRequest
+	56,  // 114: msghandler.v1.AdminService.TailMessages:input_type -> msghandler.v1.TailMessagesRequest
+	59,  // 115: msghandler.v1.AdminService.ListAudit:input_type -> msghandler.v1.ListAuditRequest
+	62,  // 116: msghandler.v1.AdminService.GetConfiguration:input_type -> msghandler.v1.GetConfigurationRequest
+	37,  // 117: msghandler.v1.AdminService.GroupMessages:input_type -> msghandler.v1.GroupMessagesRequest
+	40,  // 118: msghandler.v1.AdminService.FindMessages:input_type -> msghandler.v1.FindMessagesRequest
+	66,  // 119: msghandler.v1.AdminService.ListFinished:input_type -> msghandler.v1.ListFinishedRequest
+	69,  // 120: msghandler.v1.AdminService.GetFinished:input_type -> msghandler.v1.GetFinishedRequest
+	72,  // 121: msghandler.v1.AdminService.ReplayMessages:input_type -> msghandler.v1.ReplayMessagesRequest
+	8,   // 122: msghandler.v1.MessageHandlerService.SendHalfMessage:output_type -> msghandler.v1.SendHalfMessageResponse
+	10,  // 123: msghandler.v1.MessageHandlerService.SendHalfMessages:output_type -> msghandler.v1.SendHalfMessagesResponse
+	12,  // 124: msghandler.v1.MessageHandlerService.Submit:output_type -> msghandler.v1.SubmitResponse
+	14,  // 125: msghandler.v1.MessageHandlerService.SubmitAll:output_type -> msghandler.v1.SubmitAllResponse
+	16,  // 126: msghandler.v1.MessageHandlerService.Rollback:output_type -> msghandler.v1.RollbackResponse
+	27,  // 127: msghandler.v1.MessageHandlerService.Attend:output_type -> msghandler.v1.AttendResponse
+	19,  // 128: msghandler.v1.ProducerService.Confirm:output_type -> msghandler.v1.ConfirmResponse
+	22,  // 129: msghandler.v1.ProducerService.DeleteBusiness:output_type -> msghandler.v1.DeleteBusinessResponse
+	34,  // 130: msghandler.v1.AdminService.GetMessage:output_type -> msghandler.v1.GetMessageResponse
+	36,  // 131: msghandler.v1.AdminService.ListMessages:output_type -> msghandler.v1.ListMessagesResponse
+	43,  // 132: msghandler.v1.AdminService.GetStats:output_type -> msghandler.v1.GetStatsResponse
+	53,  // 133: msghandler.v1.AdminService.RetryMessages:output_type -> msghandler.v1.RetryMessagesResponse
+	55,  // 134: msghandler.v1.AdminService.DiscardMessages:output_type -> msghandler.v1.DiscardMessagesResponse
+	57,  // 135: msghandler.v1.AdminService.TailMessages:output_type -> msghandler.v1.TailMessagesResponse
+	60,  // 136: msghandler.v1.AdminService.ListAudit:output_type -> msghandler.v1.ListAuditResponse
+	63,  // 137: msghandler.v1.AdminService.GetConfiguration:output_type -> msghandler.v1.GetConfigurationResponse
+	38,  // 138: msghandler.v1.AdminService.GroupMessages:output_type -> msghandler.v1.GroupMessagesResponse
+	41,  // 139: msghandler.v1.AdminService.FindMessages:output_type -> msghandler.v1.FindMessagesResponse
+	67,  // 140: msghandler.v1.AdminService.ListFinished:output_type -> msghandler.v1.ListFinishedResponse
+	70,  // 141: msghandler.v1.AdminService.GetFinished:output_type -> msghandler.v1.GetFinishedResponse
+	73,  // 142: msghandler.v1.AdminService.ReplayMessages:output_type -> msghandler.v1.ReplayMessagesResponse
+	122, // [122:143] is the sub-list for method output_type
+	101, // [101:122] is the sub-list for method input_type
+	101, // [101:101] is the sub-list for extension type_name
+	101, // [101:101] is the sub-list for extension extendee
+	0,   // [0:101] is the sub-list for field type_name
 }
 
 func init() { file_msghandler_v1_msghandler_proto_init() }
@@ -6056,7 +6487,7 @@ func file_msghandler_v1_msghandler_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_msghandler_v1_msghandler_proto_rawDesc), len(file_msghandler_v1_msghandler_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   66,
+			NumMessages:   69,
 			NumExtensions: 0,
 			NumServices:   3,
 		},
