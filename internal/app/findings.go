@@ -48,6 +48,9 @@ func (a *App) findings(now time.Time) []*msghandlerv1.Finding {
 	f.fleet(a.coordinators(now), now)
 	f.ends(a.runs.since(now.Add(-redisstore.RunMemory)), now)
 	f.queues(a.settings.Events, a.queues.Load())
+	if desk := a.letters.Load(); desk != nil {
+		f.letters(desk.States(), a.settings.Events.DeadLetterQueues)
+	}
 	slices.SortStableFunc(f, func(a, b *msghandlerv1.Finding) int {
 		return cmp.Compare(b.GetSeverity(), a.GetSeverity())
 	})

@@ -23,6 +23,7 @@ type Metrics struct {
 	registry *prometheus.Registry
 	peers    *peerstats.Registry
 	refusals peerstats.Refusals
+	meter    peerstats.Meter
 	unstored peerstats.Refusals
 
 	moves          *prometheus.CounterVec

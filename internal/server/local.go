@@ -37,6 +37,20 @@ func (l *localOperators) GetStats(
 	return callLocally(ctx, l, msghandlerv1.AdminService_GetStats_FullMethodName, r, l.operators.GetStats)
 }
 
+// GroupMessages implements AdminService.
+func (l *localOperators) GroupMessages(
+	ctx context.Context, r *msghandlerv1.GroupMessagesRequest,
+) (*msghandlerv1.GroupMessagesResponse, error) {
+	return callLocally(ctx, l, msghandlerv1.AdminService_GroupMessages_FullMethodName, r, l.operators.GroupMessages)
+}
+
+// FindMessages implements AdminService.
+func (l *localOperators) FindMessages(
+	ctx context.Context, r *msghandlerv1.FindMessagesRequest,
+) (*msghandlerv1.FindMessagesResponse, error) {
+	return callLocally(ctx, l, msghandlerv1.AdminService_FindMessages_FullMethodName, r, l.operators.FindMessages)
+}
+
 // RetryMessages implements AdminService.
 func (l *localOperators) RetryMessages(
 	ctx context.Context, r *msghandlerv1.RetryMessagesRequest,

@@ -29,9 +29,11 @@ var needs = map[string]need{
 	msghandlerv1.MessageHandlerService_Rollback_FullMethodName:         {asProducer: true},
 	msghandlerv1.MessageHandlerService_Attend_FullMethodName:           {asProducer: true},
 
-	msghandlerv1.AdminService_GetStats_FullMethodName:     {role: access.Viewer},
-	msghandlerv1.AdminService_ListMessages_FullMethodName: {role: access.Viewer},
-	msghandlerv1.AdminService_ListAudit_FullMethodName:    {role: access.Viewer},
+	msghandlerv1.AdminService_GetStats_FullMethodName:      {role: access.Viewer},
+	msghandlerv1.AdminService_ListMessages_FullMethodName:  {role: access.Viewer},
+	msghandlerv1.AdminService_ListAudit_FullMethodName:     {role: access.Viewer},
+	msghandlerv1.AdminService_GroupMessages_FullMethodName: {role: access.Viewer},
+	msghandlerv1.AdminService_FindMessages_FullMethodName:  {role: access.Viewer},
 	// Only a reader gets bodies and headers.
 	msghandlerv1.AdminService_GetMessage_FullMethodName:   {role: access.Viewer},
 	msghandlerv1.AdminService_TailMessages_FullMethodName: {role: access.Viewer},

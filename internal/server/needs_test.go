@@ -168,6 +168,11 @@ func TestOnlyReadersSeeBodies(t *testing.T) {
 				t.Errorf("%s sees %v", token, m)
 			}
 		}
+		_, err = h.operators.ListMessages(ctx, // a filter that would tell what is in the headers
+			&msghandlerv1.ListMessagesRequest{State: msghandlerv1.State_STATE_PENDING, Header: "card=4111"})
+		if refused := status.Code(err) == codes.PermissionDenied; refused == sees {
+			t.Errorf("%s searches headers: %v", token, err)
+		}
 	}
 }
 
