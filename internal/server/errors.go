@@ -252,11 +252,14 @@ func (f *faults) note(call string, err error) {
 	if !due {
 		return
 	}
-	attributes := []any{"call", call, "reason", kind.reason, "cause", err, "not_logged_before", suppressed}
-	if failure := asPanic(err); failure != nil {
-		attributes = append(attributes, "stack", string(failure.Stack))
+	attributes := []slog.Attr{
+		slog.String("call", call), slog.String("reason", kind.reason), slog.Any("cause", err),
+		slog.Int("not_logged_before", suppressed),
 	}
-	f.logger.Log(context.Background(), level, "a call failed", attributes...)
+	if failure := asPanic(err); failure != nil {
+		attributes = append(attributes, slog.String("stack", string(failure.Stack)))
+	}
+	f.logger.LogAttrs(context.Background(), level, "a call failed", attributes...)
 }
 
 // fail logs an error that needs an operator, and translates the error for the client of a call.
