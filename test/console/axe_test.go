@@ -45,7 +45,8 @@ func TestPagesMeetWCAG(t *testing.T) {
 	still(b)
 	paths := []string{
 		"/", "/messages?state=dead", "/messages?state=pending&error=x", "/message?producer=orders&id=2026-481100", "/audit",
-		"/change?action=discard&state=dead&name=orders/2026-481100", "/change?action=retry&all=1&state=dead&exchange=invoices",
+		"/change?action=discard&state=dead&name=orders/2026-481100",
+		"/change?action=retry&all=1&state=dead&exchange=invoices", "/letters",
 		"/find?name=2026-481100", "/find?name=a/none",
 	}
 	// Colours do not depend on the width, nor sizes on the theme.
@@ -57,7 +58,7 @@ func TestPagesMeetWCAG(t *testing.T) {
 			browser.Eval[bool](b, `(document.querySelectorAll("details").forEach((d) => { d.open = true; }), true)`)
 			audit(b, fmt.Sprintf("%s, %s, %d pixels wide", path, theme, width))
 		}
-		b.Do(chromedp.Click(chromedp.CSS("#help-open")))
+		browser.Eval[bool](b, `(document.querySelector("#help").showModal(), true)`)
 		audit(b, "the list of keys, "+theme)
 	}
 }

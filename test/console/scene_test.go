@@ -133,7 +133,7 @@ func (s *scene) FindMessages(
 func (s *scene) RetryMessages(
 	_ context.Context, r *msghandlerv1.RetryMessagesRequest,
 ) (*msghandlerv1.RetryMessagesResponse, error) {
-	n := int64(max(len(r.GetNames()), 312))
+	n := int64(max(len(r.GetNames()), 296))
 	return &msghandlerv1.RetryMessagesResponse{Retried: n, Outcomes: make([]*msghandlerv1.Outcome, len(r.GetNames()))}, nil
 }
 
