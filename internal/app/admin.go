@@ -49,6 +49,20 @@ func (v visitor) ListMessages(
 	return ask(ctx, v, v.admin.ListMessages, r)
 }
 
+// GroupMessages implements pages.Admin.
+func (v visitor) GroupMessages(
+	ctx context.Context, r *msghandlerv1.GroupMessagesRequest,
+) (*msghandlerv1.GroupMessagesResponse, error) {
+	return ask(ctx, v, v.admin.GroupMessages, r)
+}
+
+// FindMessages implements pages.Admin.
+func (v visitor) FindMessages(
+	ctx context.Context, r *msghandlerv1.FindMessagesRequest,
+) (*msghandlerv1.FindMessagesResponse, error) {
+	return ask(ctx, v, v.admin.FindMessages, r)
+}
+
 // RetryMessages implements pages.Admin.
 func (v visitor) RetryMessages(
 	ctx context.Context, r *msghandlerv1.RetryMessagesRequest,

@@ -64,7 +64,8 @@ func (c *discardCommand) Run(ctx context.Context, s *commandline.Session) error 
 			response, err := call(ctx, a, a.client.DiscardMessages, &msghandlerv1.DiscardMessagesRequest{
 				Names: r.GetNames(), State: r.GetState(), Producer: r.GetProducer(), Limit: r.GetLimit(), Reason: r.GetReason(),
 				Exchange: r.GetExchange(), MinAge: r.GetMinAge(), ErrorContains: r.GetErrorContains(), DryRun: r.GetDryRun(),
-				PageToken: r.GetPageToken(), Broker: r.GetBroker(),
+				PageToken: r.GetPageToken(), Broker: r.GetBroker(), Cause: r.GetCause(), IdPrefix: r.GetIdPrefix(),
+				RoutingKey: r.GetRoutingKey(), Header: r.GetHeader(),
 			})
 			return answer{response.GetDiscarded(), response.GetNextPageToken(), response.GetOutcomes()}, err
 		},
@@ -211,6 +212,7 @@ func (c change) matching(
 	request := &msghandlerv1.RetryMessagesRequest{
 		State: msghandlerv1.State(state), Producer: c.Producer, Exchange: c.Exchange, ErrorContains: c.Error,
 		Reason: c.Reason, DryRun: c.DryRun, Broker: c.Broker,
+		Cause: c.Cause, IdPrefix: c.ID, RoutingKey: c.RoutingKey, Header: c.Header,
 	}
 	far := s.Progress()
 	defer far.End()

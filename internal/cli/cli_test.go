@@ -176,6 +176,10 @@ func (c *coordinator) DiscardMessages(
 
 // change has the common fields of both requests.
 type change interface {
+	GetCause() string
+	GetIdPrefix() string
+	GetRoutingKey() string
+	GetHeader() string
 	GetNames() []*msghandlerv1.MessageName
 	GetState() msghandlerv1.State
 	GetProducer() string
@@ -195,6 +199,10 @@ func filters(r interface {
 	GetMinAge() *durationpb.Duration
 	GetErrorContains() string
 	GetBroker() string
+	GetCause() string
+	GetIdPrefix() string
+	GetRoutingKey() string
+	GetHeader() string
 },
 ) (text string) {
 	if r.GetExchange() != "" {
@@ -209,7 +217,28 @@ func filters(r interface {
 	if r.GetErrorContains() != "" {
 		text += " error " + r.GetErrorContains()
 	}
+	for what, value := range map[string]string{
+		" cause ": r.GetCause(), " id ": r.GetIdPrefix(), " key ": r.GetRoutingKey(), " header ": r.GetHeader(),
+	} {
+		if value != "" {
+			text += what + value
+		}
+	}
 	return text
+}
+
+func (c *coordinator) GroupMessages(
+	_ context.Context, r *msghandlerv1.GroupMessagesRequest,
+) (*msghandlerv1.GroupMessagesResponse, error) {
+	err := c.note("groups %s %s%s", r.GetState(), r.GetProducer(), filters(r))
+	return &msghandlerv1.GroupMessagesResponse{
+		Groups: []*msghandlerv1.MessageGroup{{
+			Producer: "orders", Count: 312, Cause: "no exchange …", ExampleId: "1001", ExampleError: "no exchange 7",
+			OldestCreateTime: timestamppb.New(time.Now().Add(-3*time.Hour - time.Minute)),
+			NewestCreateTime: timestamppb.New(time.Now().Add(-3*time.Minute - time.Second)),
+		}},
+		Looked: 2000, Total: 9000, MoreGroups: 4,
+	}, err
 }
 
 func (c *coordinator) changed(what string, r change) (int64, string, []*msghandlerv1.Outcome, error) {

@@ -20,12 +20,16 @@ import (
 
 // filterFlags say which messages are meant, where they are not named.
 type filterFlags struct {
-	State     string        `help:"Messages in this state: pending, sendable, abandoned, dead or acknowledged." placeholder:"STATE"`
-	Producer  string        `help:"Only those of this producer." placeholder:"NAME"`
-	Exchange  string        `help:"Only those that go to this exchange." placeholder:"NAME"`
-	Broker    string        `help:"Only those for this broker, of brokers.NAME.url; (default): for the broker of amqp.url." placeholder:"NAME"`
-	OlderThan time.Duration `help:"Only those that were stored at least so long ago, such as 10m." placeholder:"DURATION"`
-	Error     string        `help:"Only those whose last error contains this text, ignoring case." placeholder:"TEXT"`
+	State      string        `help:"Messages in this state: pending, sendable, abandoned, dead or acknowledged." placeholder:"STATE"`
+	Producer   string        `help:"Only those of this producer." placeholder:"NAME"`
+	Exchange   string        `help:"Only those that go to this exchange." placeholder:"NAME"`
+	Broker     string        `help:"Only those for this broker, of brokers.NAME.url; (default): for the broker of amqp.url." placeholder:"NAME"`
+	OlderThan  time.Duration `help:"Only those that were stored at least so long ago, such as 10m." placeholder:"DURATION"`
+	Error      string        `help:"Only those whose last error contains this text, ignoring case." placeholder:"TEXT"`
+	Cause      string        `help:"Only those with this cause, as list --group prints it; (none): those without an error." placeholder:"TEXT"`
+	ID         string        `name:"id" help:"Only those whose ids begin with this text." placeholder:"TEXT"`
+	RoutingKey string        `help:"Only those with this routing key." placeholder:"KEY"`
+	Header     string        `help:"Only those with this header, such as tenant=nordic; needs the role reader." placeholder:"NAME=VALUE"`
 }
 
 // String describes the filter, to follow the word messages.
@@ -41,8 +45,16 @@ func (f *filterFlags) String() string {
 	if f.OlderThan > 0 {
 		fmt.Fprintf(&words, " older than %s", f.OlderThan)
 	}
-	if f.Error != "" {
-		fmt.Fprintf(&words, " whose last error contains %q", f.Error)
+	for _, part := range []struct{ words, value string }{
+		{"whose last error contains", f.Error},
+		{"with the cause", f.Cause},
+		{"whose ids begin with", f.ID},
+		{"with the routing key", f.RoutingKey},
+		{"with the header", f.Header},
+	} {
+		if part.value != "" {
+			fmt.Fprintf(&words, " %s %q", part.words, part.value)
+		}
 	}
 	return words.String()
 }
@@ -52,12 +64,17 @@ func (f *filterFlags) check() error {
 	if f.OlderThan < 0 {
 		return commandline.UsageError{Err: fmt.Errorf("--older-than=%s: how long ago, such as 10m", f.OlderThan)}
 	}
+	if name, _, found := strings.Cut(f.Header, "="); f.Header != "" && (!found || name == "") {
+		return commandline.UsageError{Err: fmt.Errorf("--header=%s: write NAME=VALUE, such as tenant=nordic", f.Header)}
+	}
 	return nil
 }
 
 // narrow says whether the filter needs fields that the first coordinators did not know.
 func (f *filterFlags) narrow() bool {
-	return f.Exchange != "" || f.Broker != "" || f.OlderThan != 0 || f.Error != ""
+	g := *f
+	g.State, g.Producer = "", ""
+	return g != filterFlags{}
 }
 
 // minAge is nil where no age is asked for.
@@ -113,7 +130,7 @@ func (a *admin) list(
 	seen := map[string]bool{}
 	request := &msghandlerv1.ListMessagesRequest{
 		State: msghandlerv1.State(state), Producer: f.Producer, Exchange: f.Exchange, MinAge: f.minAge(),
-		ErrorContains: f.Error, Broker: f.Broker,
+		ErrorContains: f.Error, Broker: f.Broker, Cause: f.Cause, IdPrefix: f.ID, RoutingKey: f.RoutingKey, Header: f.Header,
 	}
 	for len(records) < limit {
 		request.PageSize = int32(min(limit-len(records), maxPage)) //nolint:gosec // at most maxPage

@@ -17,6 +17,7 @@ type listCommand struct {
 	filterFlags
 	Limit int  `default:"100" help:"How many at most."`
 	Names bool `help:"Only the names, one a line, for retry - and discard -."`
+	Group bool `help:"How many messages each producer, exchange and cause has, in place of single messages."`
 }
 
 // Run prints messages, for each state the oldest first.
@@ -36,6 +37,9 @@ func (c *listCommand) Run(ctx context.Context, s *commandline.Session) error {
 		return err
 	}
 	defer a.Close()
+	if c.Group {
+		return c.groups(ctx, s, a, states)
+	}
 	far := s.Progress()
 	var records []*msghandlerv1.MessageRecord
 	more := false

@@ -28,8 +28,34 @@ func TestFiltersReachTheCoordinator(t *testing.T) {
 	if asked := c.asked(); asked != want {
 		t.Errorf("asked %s\nwant  %s", asked, want)
 	}
+	for flag, want := range map[string]string{
+		"--cause=no …": "cause no …", "--id=o-1": "id o-1", "--routing-key=paid": "key paid",
+		"--header=tenant=a=b": "header tenant=a=b",
+	} {
+		run(env, "list", "--state=dead", flag).want(t, 0, "orders/1001", "")
+		run(env, "retry", "--yes", "--state=dead", flag).want(t, 0, "retried 3\n", "")
+		run(env, "discard", "--yes", "--state=dead", flag).want(t, 0, "discarded 3\n", "")
+		run(env, "list", "--group", "--state=dead", flag).want(t, 0, "COUNT", "estimates")
+		if asked := c.asked(); strings.Count(asked, want) != 4 {
+			t.Errorf("%s: asked %s", flag, asked)
+		}
+	}
+	run(env, "retry", "--state=dead", "--header=tenant").want(t, 2, "", "NAME=VALUE")
 	run(env, "retry", "orders/1", "--exchange=shop").want(t, 2, "", "not both")
 	run(env, "retry", "--exchange=shop").want(t, 2, "", "which messages?")
+}
+
+// list --group prints a line for each group, and says where counts are estimates and groups are missing.
+func TestListGroupsMessages(t *testing.T) {
+	t.Parallel()
+	c := startCoordinator(t)
+	env := []string{"MSGHANDLER_SERVER=" + c.addr}
+	run(env, "list", "--group", "--state=dead").want(t, 0,
+		"312     dead    orders     (default)   3h ago   3m ago   1001      no exchange …",
+		"the counts of dead messages are estimates from 2000 of 9000; a rare group may be missing")
+	run(env, "list", "--group", "--state=dead").want(t, 0, "CAUSE", "4 smaller groups of dead messages are left out")
+	run(env, "list", "--group", "--state=dead", "--output=json").want(t, 0, `"example_error": "no exchange 7"`, "")
+	run(env, "list", "--group").want(t, 0, "abandoned", "of abandoned messages")
 }
 
 func TestChangeContinuesUntilComplete(t *testing.T) {

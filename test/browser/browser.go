@@ -119,6 +119,11 @@ func Command[P, R any](c cdp.Command[P, R], params P) chromedp.Action[chromedp.V
 	})
 }
 
+// Zone lets pages see a reader in a time zone.
+func Zone(name string) chromedp.Action[chromedp.Void] {
+	return Command(emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: name})
+}
+
 // Shows fails the test when the page lacks a text.
 func (b *Tab) Shows(wanted ...string) {
 	b.Helper()

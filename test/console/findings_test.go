@@ -39,17 +39,17 @@ func TestOverviewShowsFindings(t *testing.T) {
 	b.Open("/")
 	b.Shows("Something is wrong", "refused calls of producer stock: 1 since", "with CALLBACK_FORBIDDEN: ",
 		"dead letters in queue payments.dead: 1017",
-		"What to do", "allow its target in callbacks.allow", "msghandler dlq list --queue payments.dead")
+		"Do:", "allow its target in callbacks.allow", "msghandler dlq list --queue payments.dead")
 	b.Lacks("All is well")
 	for tone, want := range map[string]int{"bad": 1, "warn": 1} {
-		items := `document.querySelectorAll(".verdict li.` + tone + ` a[href='#findings']").length`
-		if n := browser.Eval[int](b, items); n != want {
-			t.Errorf("%d lines are %s, want %d", n, tone, want)
+		pages := `[...document.querySelectorAll(".verdict li.` + tone + ` .do a")].map((a) => a.hash)`
+		name := map[string]string{"bad": "#producer-refused", "warn": "#queue-dead-letters"}[tone]
+		if found := browser.Eval[[]string](b, pages); len(found) != want || found[0] != name {
+			t.Errorf("the lines that are %s lead to %v, want %s", tone, found, name)
 		}
 	}
-	b.Do(chromedp.Click(chromedp.CSS(".verdict li.bad a")))
-	b.Until(`location.hash === "#findings" &&
-		document.getElementById("findings").getBoundingClientRect().top < innerHeight`)
+	b.Do(chromedp.Click(chromedp.CSS(".verdict li.bad summary")))
+	b.Shows("a business that waits for its half message does not run")
 	for name, width := range map[string]int64{"desktop": 1280, "phone": 390} {
 		b.Do(chromedp.EmulateViewport(width, 900))
 		b.Open("/")

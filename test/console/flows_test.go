@@ -59,7 +59,11 @@ func TestMessagePageNamesTheNextStep(t *testing.T) {
 	b.Shows("dead", "Nothing, until an operator retries it", "NOT_FOUND", "refused by the broker 2")
 	b.Open("/message?producer=orders&id=none")
 	b.Shows("No message orders/none", "The log says who discarded which message")
+	b.Open("/find?name=waiting-000001") // the id of one producer
+	b.Shows("Next: Producer orders gets a Confirm call")
 	b.Open("/find?name=orders")
+	b.Shows("No message has the id orders")
+	b.Open("/find?name=orders/")
 	b.Shows("write PRODUCER/ID")
 }
 
@@ -200,7 +204,7 @@ func TestKeysMoveAndSelectInLists(t *testing.T) {
 	b := browse(t, r.HTTPAddr())
 	b.Open("/messages")
 	b.Do(chromedp.KeyEvent("jjkjx")) // to the second row, and select the row
-	picked := browser.Eval[[]int](b, `[...document.querySelectorAll(".messages tbody tr")]
+	picked := browser.Eval[[]int](b, `[...document.querySelectorAll("#list tbody tr")]
 		.flatMap((r, i) => r.querySelector(":checked") ? [i] : [])`)
 	if fmt.Sprint(picked) != "[1]" {
 		t.Errorf("rows %v are selected", picked)
@@ -210,7 +214,7 @@ func TestKeysMoveAndSelectInLists(t *testing.T) {
 		t.Errorf("the focus is on %q", focus)
 	}
 	b.Do(chromedp.KeyEvent(kb.Escape), chromedp.KeyEvent("n"),
-		chromedp.WaitVisible(chromedp.CSS(".messages tbody tr:nth-child(20):last-child")))
+		chromedp.WaitVisible(chromedp.CSS("#list tbody tr:nth-child(20):last-child")))
 	b.Do(chromedp.KeyEvent("g"), chromedp.WaitVisible(chromedp.CSS(".verdict")))
 }
 
@@ -223,7 +227,7 @@ func TestConsoleWorksWithoutJavaScript(t *testing.T) {
 	b.Shows("pending", "120")
 	b.Open("/messages")
 	b.Click("#next")
-	b.Do(chromedp.Click(chromedp.CSS(`.messages tbody tr:nth-child(20) input`)))
+	b.Do(chromedp.Click(chromedp.CSS(`#list tbody tr:nth-child(20) input`)))
 	b.Click(`.bar button[value=discard]`)
 	b.Do(chromedp.SendKeys(chromedp.CSS("[name=reason]"), "by hand"))
 	b.Click(".card button")

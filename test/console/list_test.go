@@ -76,7 +76,7 @@ type walk struct {
 func (w *walk) turn(b *browser.Tab) (token string) {
 	for page := 1; ; page++ {
 		names := browser.Eval[[]string](b,
-			`[...document.querySelectorAll(".messages tbody [name=name]")].map(box => box.value)`)
+			`[...document.querySelectorAll("#list tbody [name=name]")].map(box => box.value)`)
 		for _, name := range names {
 			w.times[name]++
 		}

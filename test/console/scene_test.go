@@ -10,11 +10,13 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/chromedp/chromedp"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/msghandler/msghandler/internal/access"
@@ -39,6 +41,9 @@ type scene struct {
 	findings  []*msghandlerv1.Finding
 	records   []*msghandlerv1.MessageRecord
 	audited   []*msghandlerv1.AuditRecord
+	// groups are of the messages by state, of grouped in all.
+	groups  map[msghandlerv1.State][]*msghandlerv1.MessageGroup
+	grouped int64
 	// reader looks at the scene.
 	reader access.Identity
 }
@@ -104,10 +109,31 @@ func (s *scene) ListMessages(
 	return page, nil
 }
 
+func (s *scene) GroupMessages(
+	_ context.Context, r *msghandlerv1.GroupMessagesRequest,
+) (*msghandlerv1.GroupMessagesResponse, error) {
+	groups := slices.DeleteFunc(slices.Clone(s.groups[r.GetState()]), func(g *msghandlerv1.MessageGroup) bool {
+		return r.GetExchange() != "" && r.GetExchange() != g.GetExchange()
+	})
+	return &msghandlerv1.GroupMessagesResponse{Groups: groups, Looked: 2000, Total: s.grouped}, nil
+}
+
+func (s *scene) FindMessages(
+	_ context.Context, r *msghandlerv1.FindMessagesRequest,
+) (*msghandlerv1.FindMessagesResponse, error) {
+	found := &msghandlerv1.FindMessagesResponse{}
+	for _, record := range s.records {
+		if record.GetMessage().GetId() == r.GetId() {
+			found.Records = append(found.Records, record)
+		}
+	}
+	return found, nil
+}
+
 func (s *scene) RetryMessages(
 	_ context.Context, r *msghandlerv1.RetryMessagesRequest,
 ) (*msghandlerv1.RetryMessagesResponse, error) {
-	n := int64(max(len(r.GetNames()), 312))
+	n := int64(max(len(r.GetNames()), 296))
 	return &msghandlerv1.RetryMessagesResponse{Retried: n, Outcomes: make([]*msghandlerv1.Outcome, len(r.GetNames()))}, nil
 }
 
@@ -135,6 +161,10 @@ func TestHostileContentIsEscaped(t *testing.T) {
 	s.fleet = []*msghandlerv1.Coordinator{{Instance: hostile + "2", Version: hostile}}
 	s.stats = []halfmsg.Stat{{State: halfmsg.Dead, Count: 5, OldestAt: time.Now()}}
 	s.findings = []*msghandlerv1.Finding{{Name: hostile, What: hostile, Why: hostile, Remedy: hostile}}
+	s.groups = map[msghandlerv1.State][]*msghandlerv1.MessageGroup{msghandlerv1.State_STATE_DEAD: {{
+		Producer: hostile, Broker: hostile, Exchange: hostile, Cause: hostile, ExampleId: hostile, ExampleError: hostile,
+		OldestCreateTime: now, NewestCreateTime: now, Count: 7,
+	}}}
 	s.board.Confirmed(hostile, 1, nil, time.Second, fmt.Errorf("%s", hostile))
 	s.board.Failed(hostile, hostile, fmt.Errorf("%s", hostile))
 	for i, body := range [][]byte{
@@ -176,7 +206,7 @@ func TestHostileContentIsEscaped(t *testing.T) {
 	harmless("the list")
 	for i := range s.records {
 		b.Open("/messages?state=dead")
-		b.Click(fmt.Sprintf(".messages tbody tr:nth-child(%d) a", i+1))
+		b.Click(fmt.Sprintf("#list tbody tr:nth-child(%d) a", i+1))
 		harmless("message " + fmt.Sprint(i))
 		text := browser.Eval[string](b, `document.querySelector(".timeline").innerText`)
 		if strings.Count(text, "<script>window.hacked=1</script>") != 3 {
@@ -247,7 +277,36 @@ func busy() *scene {
 	for i := range 60 {
 		s.records = append(s.records, dead(i, now))
 	}
+	other := proto.CloneOf(s.records[0]) // another producer with the same id
+	other.Producer = "stock"
+	s.records = append(s.records, other)
+	s.groups, s.grouped = groupsOf(now), 2000
 	return s
+}
+
+// groupsOf are the groups of the messages that are dead and pending.
+func groupsOf(now time.Time) map[msghandlerv1.State][]*msghandlerv1.MessageGroup {
+	group := func(n int64, producer, exchange, id, fault string) *msghandlerv1.MessageGroup {
+		return &msghandlerv1.MessageGroup{
+			Producer: producer, Exchange: exchange, Count: n, ExampleId: id, ExampleError: fault,
+			Cause:            halfmsg.Cause(fault, halfmsg.Name{ID: id}),
+			OldestCreateTime: timestamppb.New(now.Add(-17 * time.Minute)),
+			NewestCreateTime: timestamppb.New(now.Add(-40 * time.Second)),
+		}
+	}
+	return map[msghandlerv1.State][]*msghandlerv1.MessageGroup{
+		msghandlerv1.State_STATE_DEAD: {
+			group(296, "orders", "invoices", "2026-481100", noExchange),
+			group(14, "stock", "stock", "s-20045", "returned by the broker: 312 NO_ROUTE"),
+			group(2, "orders", "stock", "2026-470017", "the headers have 131090 bytes, more than the 98304 that fit"),
+		},
+		msghandlerv1.State_STATE_PENDING: {
+			group(11400, "billing", "invoices", "b-1", "Confirm of producer billing at dns:///billing.svc:9000: "+
+				`rpc error: code = Unavailable desc = connection error: desc = "transport: Error while dialing: `+
+				`dial tcp 10.2.3.4:9000: connect: connection refused"`),
+			group(473, "orders", "invoices", "2026-481160", ""),
+		},
+	}
 }
 
 // trail is an afternoon of operators, and of a stranger.
@@ -346,6 +405,7 @@ func TestScreenshots(t *testing.T) {
 	b := browse(t, s.serve(t))
 	paths := map[string]string{
 		"overview": "/", "messages": "/messages?state=dead", "message": "/message?producer=orders&id=2026-481100",
+		"found": "/find?name=2026-481100",
 		"audit": "/audit",
 		"retry": "/change?action=retry&all=1&state=dead&exchange=invoices&error=no+exchange",
 	}

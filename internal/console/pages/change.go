@@ -25,6 +25,8 @@ type countData struct {
 	selection
 	Hidden, Token, Reason, Problem, Back string
 	Refused                              []refusal
+	// Groups are what all that match would be; nil for single messages.
+	Groups *groupsData
 }
 
 // changedData is the result of a change.
@@ -63,7 +65,11 @@ func (p *Pages) count(r *http.Request) answer {
 	}
 	s.Counted = began
 	hidden := s.text()
-	return p.ask(countData{selection: s, Hidden: hidden, Token: p.tokens.Token(signed(r, hidden)), Refused: refused})
+	data := countData{selection: s, Hidden: hidden, Token: p.tokens.Token(signed(r, hidden)), Refused: refused}
+	if len(s.Names) == 0 && s.After == "" && s.Count > 0 {
+		data.Groups = p.groups(r, admin, s.Filter)
+	}
+	return p.ask(data)
 }
 
 // ask shows the form.
@@ -123,7 +129,8 @@ func (s selection) send(
 	done, err := admin.RetryMessages(ctx, &msghandlerv1.RetryMessagesRequest{
 		Names: r.GetNames(), State: r.GetState(), Producer: r.GetProducer(), Limit: r.GetLimit(), Reason: r.GetReason(),
 		Exchange: r.GetExchange(), MinAge: r.GetMinAge(), ErrorContains: r.GetErrorContains(), DryRun: r.GetDryRun(),
-		PageToken: r.GetPageToken(), Broker: r.GetBroker(),
+		PageToken: r.GetPageToken(), Broker: r.GetBroker(), IdPrefix: r.GetIdPrefix(), RoutingKey: r.GetRoutingKey(),
+		Header: r.GetHeader(), Cause: r.GetCause(),
 	})
 	return &msghandlerv1.DiscardMessagesResponse{
 		Discarded: done.GetRetried(), More: done.GetMore(), NextPageToken: done.GetNextPageToken(),

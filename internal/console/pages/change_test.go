@@ -17,7 +17,7 @@ import (
 // recorder is an API that discards three messages a call, always has more, fails from some call on, and remembers what
 // it was asked.
 type recorder struct {
-	Admin
+	noGroups
 	fails int
 	asked []*msghandlerv1.DiscardMessagesRequest
 	at    time.Time // of the last call

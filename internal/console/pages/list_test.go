@@ -19,7 +19,7 @@ import (
 )
 
 // lister is an API with a message in each state, due in an hour.
-type lister struct{ Admin }
+type lister struct{ noGroups }
 
 func (lister) ListMessages(
 	_ context.Context, r *msghandlerv1.ListMessagesRequest,
@@ -29,6 +29,15 @@ func (lister) ListMessages(
 		CreateTime: timestamppb.Now(), DueTime: timestamppb.New(time.Now().Add(time.Hour)),
 		ConfirmAttempts: 15, PublishAttempts: 4,
 	}}}, nil
+}
+
+// noGroups is an API without groups.
+type noGroups struct{ Admin }
+
+func (noGroups) GroupMessages(
+	context.Context, *msghandlerv1.GroupMessagesRequest,
+) (*msghandlerv1.GroupMessagesResponse, error) {
+	return &msghandlerv1.GroupMessagesResponse{}, nil
 }
 
 var cells = regexp.MustCompile(`(?s)<td class="(?:age|number wide)"[^>]*>(.*?)</td>`)
@@ -64,7 +73,7 @@ func TestListShowsDueTimeAndAttemptsByState(t *testing.T) {
 
 // brokers is an API that remembers the brokers that it was asked for.
 type brokers struct {
-	Admin
+	noGroups
 	listed, retried []string
 }
 

@@ -2,7 +2,6 @@ package pages
 
 import (
 	"errors"
-	"fmt"
 	"maps"
 	"net/http"
 	"slices"
@@ -23,12 +22,15 @@ type messageData struct {
 	Created, Updated time.Time
 	Delay            time.Duration
 	// Hidden says why the headers and the body are not shown; empty: they are.
-	Hidden               string
-	Headers              []string
-	Body                 preview
-	Forms                []string
-	Next                 string
-	NextAt               time.Time
+	Hidden  string
+	Headers []string
+	Body    preview
+	Forms   []string
+	Next    step
+	// Cause is the last error in short, where the error says more, and ErrorAt when it was stored.
+	Cause   string
+	ErrorAt time.Time
+	advice
 	CanRetry, CanDiscard bool
 }
 
@@ -65,7 +67,14 @@ func (p *Pages) message(r *http.Request) answer {
 		data.Headers = slices.Sorted(maps.Keys(record.GetMessage().GetHeaders()))
 		data.Body = previewOf(record.GetMessage().GetBody(), r.FormValue("as"))
 	}
-	data.Next, data.NextAt = next(record, state, time.Now())
+	data.Next = next(record, time.Now())
+	data.Next.Circuit = state == halfmsg.Pending && data.Next.Holder == "" && p.circuitOpen(record.GetProducer())
+	fault, m := record.GetLastError(), record.GetMessage()
+	data.ErrorAt = timeOf(record.GetLastErrorTime())
+	if data.Cause = halfmsg.Cause(fault, name); data.Cause == fault {
+		data.Cause = ""
+	}
+	data.advice = known{state, fault, name.Producer, m.GetExchange(), m.GetRoutingKey()}.advised()
 	return answer{page: "message", title: name.String(), data: data}
 }
 
@@ -77,31 +86,85 @@ func timeOf(t *timestamppb.Timestamp) time.Time {
 	return t.AsTime()
 }
 
-// next says what happens next to a message, and when; the zero time means that the message waits for an operator.
-func next(r *msghandlerv1.MessageRecord, state halfmsg.State, now time.Time) (what string, at time.Time) {
-	due, lease := timeOf(r.GetDueTime()), timeOf(r.GetLeaseUntil())
-	held := r.GetLeaseOwner() != "" && lease.After(now)
-	if held {
-		due = lease
+// circuitOpen says whether this instance does not call a producer now, except for probes.
+func (p *Pages) circuitOpen(producer string) bool {
+	for _, line := range p.config.Peers.Producers() {
+		if line.Name == producer {
+			return line.Paused > 0
+		}
+	}
+	return false
+}
+
+// step is the next step of a message.
+type step struct {
+	// What happens next, and when; the zero time means that no time is set: the message waits for an operator, or for its
+	// broker.
+	What string
+	At   time.Time
+	// Short is What in a word, for lists.
+	Short string
+	// Holder is who works on the message now.
+	Holder string
+	// Circuit says that the producer's circuit is open.
+	Circuit bool
+}
+
+// next says what happens next to a message.
+func next(r *msghandlerv1.MessageRecord, now time.Time) step {
+	state := stateOf(r.GetState())
+	if lease := timeOf(r.GetLeaseUntil()); state.Worked() && r.GetLeaseOwner() != "" && lease.After(now) {
+		return step{
+			Holder: r.GetLeaseOwner(), At: lease, Short: "leased",
+			What: map[halfmsg.State]string{
+				halfmsg.Pending: "is asking producer " + r.GetProducer(), halfmsg.Sendable: "is publishing the message",
+				halfmsg.Acknowledged: "is deleting the marker",
+			}[state] + " now. If it dies, another instance takes over when the lease ends",
+		}
+	}
+	due := timeOf(r.GetDueTime())
+	switch state {
+	case halfmsg.Pending:
+		return step{What: "Producer " + r.GetProducer() + " gets a Confirm call", At: due}
+	case halfmsg.Sendable:
+		return publishing(r, due, now)
+	case halfmsg.Acknowledged:
+		return step{What: "Producer " + r.GetProducer() + " gets a DeleteBusiness call", At: due}
+	case halfmsg.Abandoned:
+		return step{What: "Nothing, until the producer submits the message or an operator retries it", Short: "-"}
+	case halfmsg.Dead:
+		return step{What: "Nothing, until an operator retries it: read the last error, fix the cause, then retry", Short: "-"}
+	}
+	return step{What: "Nothing: the message is finished. Its receipt expires after done.retention", Short: "-"}
+}
+
+// publishing is the next step of a SENDABLE message without a lease holder.
+func publishing(r *msghandlerv1.MessageRecord, due, now time.Time) step {
+	to := "exchange " + exchangeName(r.GetMessage().GetExchange())
+	if broker := r.GetMessage().GetBroker(); broker != "" {
+		to += " of broker " + broker
 	}
 	switch {
-	case state == halfmsg.Pending && held:
-		return "is asking producer " + r.GetProducer() +
-			" now. If it dies, another instance takes over when the lease ends", due
-	case state == halfmsg.Pending:
-		return "Producer " + r.GetProducer() + " gets a Confirm call", due
-	case state == halfmsg.Sendable && held:
-		return "is publishing the message now. If it dies, another instance takes over when the lease ends", due
-	case state == halfmsg.Sendable:
-		return fmt.Sprintf("Publish to exchange %s", exchangeName(r.GetMessage().GetExchange())), due
-	case state == halfmsg.Acknowledged && held:
-		return "is deleting the marker now. If it dies, another instance takes over when the lease ends", due
-	case state == halfmsg.Acknowledged:
-		return "Producer " + r.GetProducer() + " gets a DeleteBusiness call", due
-	case state == halfmsg.Abandoned:
-		return "Nothing, until the producer submits the message or an operator retries it", time.Time{}
-	case state == halfmsg.Dead:
-		return "Nothing, until an operator retries it: read the last error, fix the cause, then retry", time.Time{}
+	case r.GetParked():
+		return step{
+			What:  "Waits for its broker, which takes no messages now; then it is published to " + to + " at once",
+			Short: "broker away",
+		}
+	case r.GetPublishAttempts() > 0 && due.After(now):
+		return step{What: "Publish again to " + to + ", after the pause behind each refusal", At: due}
+	case r.GetMessage().GetDelay().AsDuration() > 0 && due.After(now):
+		return step{What: "Publish to " + to + ", after the delay that its producer asked for", At: due}
 	}
-	return "Nothing: the message is finished. Its receipt expires after done.retention", time.Time{}
+	return step{What: "Publish to " + to, At: due}
+}
+
+// listed is the next step in a word: when, or why not.
+func (s step) listed(now time.Time) string {
+	switch {
+	case s.Short != "":
+		return s.Short
+	case s.At.After(now):
+		return ago(s.At, now)
+	}
+	return "due"
 }

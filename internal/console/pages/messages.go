@@ -23,7 +23,9 @@ const pageSize = 100
 type filter struct {
 	State                                  halfmsg.State
 	Producer, Exchange, Broker, Error, Age string
-	age                                    time.Duration
+	// ID begins the ids, Key is the routing key, Header is NAME=VALUE, and Cause the cause of a group.
+	ID, Key, Header, Cause string
+	age                    time.Duration
 }
 
 // errAge says how an age is written.
@@ -34,6 +36,8 @@ func readFilter(r *http.Request) (f filter, err error) {
 	f = filter{
 		Producer: strings.TrimSpace(r.FormValue("producer")), Exchange: r.FormValue("exchange"), Error: r.FormValue("error"),
 		Broker: r.FormValue("broker"), Age: strings.TrimSpace(r.FormValue("age")),
+		ID: strings.TrimSpace(r.FormValue("id")), Key: r.FormValue("key"), Header: r.FormValue("header"),
+		Cause: r.FormValue("cause"),
 	}
 	var known bool
 	if f.State, known = parseState(r.FormValue("state")); !known {
@@ -56,6 +60,7 @@ func (f filter) Query() string {
 	values := url.Values{"state": {f.State.String()}}
 	for key, value := range map[string]string{
 		"producer": f.Producer, "exchange": f.Exchange, "broker": f.Broker, "error": f.Error, "age": f.Age,
+		"id": f.ID, "key": f.Key, "header": f.Header, "cause": f.Cause,
 	} {
 		if value != "" {
 			values.Set(key, value)
@@ -65,8 +70,11 @@ func (f filter) Query() string {
 }
 
 // Narrow says whether the filter has more than a state.
-func (f filter) Narrow() bool {
-	return f.Producer != "" || f.Exchange != "" || f.Broker != "" || f.Error != "" || f.Age != ""
+func (f filter) Narrow() bool { return f.Producer != "" || f.Exchange != "" || f.Searches() }
+
+// Searches says whether the filter has more than a state, a producer and an exchange.
+func (f filter) Searches() bool {
+	return f.Broker != "" || f.Error != "" || f.Age != "" || f.ID != "" || f.Key != "" || f.Header != "" || f.Cause != ""
 }
 
 // minAge is the age for the API; 0 means any.
@@ -83,8 +91,12 @@ type messagesData struct {
 	States               []stateTab
 	Producers, Exchanges []string
 	// Brokers are the brokers that messages can be filtered by; none where there is only the default broker.
-	Brokers              []string
-	Records              []*msghandlerv1.MessageRecord
+	Brokers []string
+	Records []*msghandlerv1.MessageRecord
+	// Groups are above the first page.
+	Groups *groupsData
+	// HidesHeaders says why nobody can search headers here; empty: the reader can.
+	HidesHeaders         string
 	Next, First          string
 	Problem              string
 	CanRetry, CanDiscard bool
@@ -102,7 +114,7 @@ type stateTab struct {
 func (p *Pages) messages(r *http.Request) answer {
 	f, err := readFilter(r)
 	data := messagesData{
-		Filter:     f,
+		Filter: f, HidesHeaders: p.hidesBodies(r),
 		CanRetry:   legal(f.State, halfmsg.EventRetry) && p.canChange(r, actRetry),
 		CanDiscard: legal(f.State, halfmsg.EventDiscard) && p.canChange(r, actDiscard),
 	}
@@ -159,11 +171,14 @@ func (p *Pages) fill(r *http.Request, data *messagesData) error {
 	f := data.Filter
 	page, err := admin.ListMessages(r.Context(), &msghandlerv1.ListMessagesRequest{
 		State: msghandlerv1.State(f.State), Producer: f.Producer, Exchange: f.Exchange, ErrorContains: f.Error,
-		Broker: f.Broker, MinAge: minAge(f.age),
+		Broker: f.Broker, MinAge: minAge(f.age), IdPrefix: f.ID, RoutingKey: f.Key, Header: f.Header, Cause: f.Cause,
 		PageSize: pageSize, PageToken: r.FormValue("after"),
 	})
 	if err != nil {
 		return err
+	}
+	if r.FormValue("after") == "" {
+		data.Groups = p.groups(r, admin, f)
 	}
 	data.Records = page.GetRecords()
 	if token := page.GetNextPageToken(); token != "" {
@@ -179,13 +194,4 @@ var errNotOpen = errors.New("the coordinator is still starting")
 func legal(state halfmsg.State, event halfmsg.Event) bool {
 	_, ok := halfmsg.Next(state, event)
 	return ok
-}
-
-// find leads from PRODUCER/ID to the message's page.
-func (p *Pages) find(r *http.Request) answer {
-	name, err := halfmsg.ParseName(strings.TrimSpace(r.FormValue("name")))
-	if err != nil {
-		return trouble(http.StatusBadRequest, "Invalid name", err.Error())
-	}
-	return answer{redirect: address(name.Producer, name.ID)}
 }

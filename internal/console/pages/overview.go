@@ -5,7 +5,6 @@ import (
 	"maps"
 	"math"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -33,13 +32,6 @@ type overviewData struct {
 	Summed int
 	// Rejected is the number of rejected calls in the latest bucket of the charts.
 	Rejected int64
-}
-
-// problem is a problem with a link to its details.
-type problem struct {
-	Bad  bool // otherwise a warning
-	Text string
-	Link string
 }
 
 // stateLine is a state in the table of states.
@@ -161,15 +153,18 @@ func (d *overviewData) setPeers(producers []peerstats.Producer, exchanges []peer
 	}
 }
 
+// shownStates are the states of lists, in the order of a message's way.
+var shownStates = []halfmsg.State{
+	halfmsg.Pending, halfmsg.Sendable, halfmsg.Acknowledged, halfmsg.Abandoned, halfmsg.Dead,
+}
+
 func stateLines(stats []halfmsg.Stat, known bool, series history.Series) []stateLine {
 	byState := map[halfmsg.State]halfmsg.Stat{}
 	for _, stat := range stats {
 		byState[stat.State] = stat
 	}
 	var lines []stateLine
-	for _, state := range []halfmsg.State{
-		halfmsg.Pending, halfmsg.Sendable, halfmsg.Acknowledged, halfmsg.Abandoned, halfmsg.Dead,
-	} {
+	for _, state := range shownStates {
 		stat := byState[state]
 		line := stateLine{
 			State:    state,
@@ -192,72 +187,6 @@ func stateLines(stats []halfmsg.Stat, known bool, series history.Series) []state
 		lines = append(lines, line)
 	}
 	return lines
-}
-
-// The ages from which a pending message without a verdict, and a due sendable message, are a problem.
-const (
-	latePending  = 15 * time.Minute
-	lateSendable = time.Minute
-)
-
-// find lists the problems, the worst first.
-func (d *overviewData) find(uncounted error, undecided time.Duration, now time.Time) {
-	add := func(bad bool, link, format string, args ...any) {
-		d.Problems = append(d.Problems, problem{bad, fmt.Sprintf(format, args...), link})
-		d.Bad = d.Bad || bad
-	}
-	for _, c := range d.Checks {
-		if !c.OK {
-			add(true, "#checks", "%s: %s", c.Name, c.Error)
-		}
-		if c.Note != "" {
-			add(true, "#checks", "%s: %s", c.Name, c.Note)
-		}
-	}
-	for _, f := range d.Findings {
-		add(f.GetSeverity() == msghandlerv1.Severity_SEVERITY_TROUBLE, "#findings", "%s", f.GetWhat())
-	}
-	if d.Rejected > 0 {
-		add(true, "#checks", "Calls are rejected, %s in %s: Redis is full, a producer is over its quota, or too many calls "+
-			"wait; the log says which", count(d.Rejected), span(history.Interval))
-	}
-	if uncounted != nil {
-		add(true, "#checks", "The messages cannot be counted: %v", uncounted)
-	}
-	for _, p := range d.Producers {
-		if p.Down {
-			add(true, "#producers", "Producer %s cannot be reached: %s", p.Name, p.Failure)
-		}
-	}
-	for _, e := range d.Exchanges {
-		if e.Down {
-			add(true, "#exchanges", "%s does not take messages: %s", e.described(), e.Failure)
-		}
-	}
-	for _, s := range d.States {
-		link := "/messages?" + url.Values{"state": {s.State.String()}}.Encode()
-		switch {
-		case s.Count == 0:
-		case s.State == halfmsg.Dead:
-			add(true, link, "%s dead: refused by the broker at every try; an operator must decide", count(s.Count))
-		case s.State == halfmsg.Abandoned:
-			add(false, link, "%s abandoned: no verdict up to the limit of attempts or time; an operator must decide",
-				count(s.Count))
-		case s.State == halfmsg.Pending && undecided > latePending:
-			add(false, link, "The verdict of a pending message is overdue by %s", span(undecided))
-		case s.State == halfmsg.Sendable && !s.FirstDue.IsZero() && now.Sub(s.FirstDue) > lateSendable:
-			add(false, link, "Publishing is overdue: the first message has been due for %s", span(now.Sub(s.FirstDue)))
-		}
-	}
-	slices.SortStableFunc(d.Problems, func(a, b problem) int {
-		switch {
-		case a.Bad == b.Bad:
-			return 0
-		case a.Bad:
-			return -1
-		}
-		return 1
-	})
 }
 
 // exchangeName names the default exchange too, which has no name.

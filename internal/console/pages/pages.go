@@ -34,6 +34,11 @@ type Admin interface {
 		ctx context.Context,
 		r *msghandlerv1.DiscardMessagesRequest,
 	) (*msghandlerv1.DiscardMessagesResponse, error)
+	GroupMessages(
+		ctx context.Context,
+		r *msghandlerv1.GroupMessagesRequest,
+	) (*msghandlerv1.GroupMessagesResponse, error)
+	FindMessages(ctx context.Context, r *msghandlerv1.FindMessagesRequest) (*msghandlerv1.FindMessagesResponse, error)
 	ListAudit(ctx context.Context, r *msghandlerv1.ListAuditRequest) (*msghandlerv1.ListAuditResponse, error)
 }
 
@@ -211,8 +216,10 @@ type frame struct {
 	// CanLogIn and CanLogOut say which of the two is offered.
 	CanLogIn, CanLogOut bool
 	Page, Title         string
-	Now                 time.Time
-	Data                any
+	// Refreshes says that the page renews itself.
+	Refreshes bool
+	Now       time.Time
+	Data      any
 }
 
 // write answers with a page.
@@ -236,7 +243,7 @@ func (p *Pages) write(w http.ResponseWriter, r *http.Request, a answer) {
 func (p *Pages) frame(r *http.Request, a answer) frame {
 	f := frame{
 		Instance: p.config.Instance, Version: p.config.Version, ReadOnly: p.config.ReadOnly, Notice: p.config.Notice,
-		Page: a.page, Title: a.title, Now: time.Now(), Data: a.data,
+		Page: a.page, Title: a.title, Now: time.Now(), Data: a.data, Refreshes: refreshing[a.page],
 	}
 	switch identity := access.From(r.Context()); identity.Kind {
 	case "":
@@ -248,6 +255,9 @@ func (p *Pages) frame(r *http.Request, a answer) frame {
 	}
 	return f
 }
+
+// refreshing are the pages that renew themselves: those that change while nobody does anything.
+var refreshing = map[string]bool{"overview": true, "messages": true, "message": true, "audit": true}
 
 // trouble is the error page.
 func trouble(status int, title, text string) answer {
@@ -268,11 +278,11 @@ func notOpen() answer {
 var templates = func() map[string]*template.Template {
 	all := map[string]*template.Template{}
 	for _, page := range []string{
-		"overview", "messages", "message", "count", "changed", "trouble", "login", "audit",
+		"overview", "messages", "message", "count", "changed", "trouble", "login", "audit", "found",
 		"letters", "letter", "lettercount", "letterchanged",
 	} {
 		all[page] = template.Must(template.New("frame.html").Funcs(words).
-			ParseFS(templateFiles, "templates/frame.html", "templates/"+page+".html"))
+			ParseFS(templateFiles, "templates/frame.html", "templates/parts.html", "templates/"+page+".html"))
 	}
 	return all
 }()

@@ -3,10 +3,12 @@ package pages
 import (
 	"bytes"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/msghandler/msghandler/internal/console/history"
@@ -201,18 +203,90 @@ func TestWhatHappensNext(t *testing.T) {
 			continue
 		}
 		r := &msghandlerv1.MessageRecord{
-			Producer: "orders",
-			DueTime:  timestamppb.New(due),
-			Message:  &msghandlerv1.Message{Exchange: "shop"},
+			Producer: "orders", State: msghandlerv1.State(state), DueTime: timestamppb.New(due),
+			Message: &msghandlerv1.Message{Exchange: "shop"},
 		}
-		what, at := next(r, state, now)
-		_, waits := map[halfmsg.State]bool{halfmsg.Pending: true, halfmsg.Sendable: true, halfmsg.Acknowledged: true}[state]
-		if waits != at.Equal(due) || strings.HasPrefix(what, "Nothing") == waits {
-			t.Errorf("%s: %s, at %v", state, what, at)
+		got := next(r, now)
+		if state.Worked() != got.At.Equal(due) || strings.HasPrefix(got.What, "Nothing") == state.Worked() {
+			t.Errorf("%s: %+v", state, got)
 		}
 		r.LeaseOwner, r.LeaseUntil = "me", timestamppb.New(lease)
-		if what, at = next(r, state, now); waits && (!at.Equal(lease) || !strings.Contains(what, "now")) {
-			t.Errorf("%s with a lease: %s, at %v", state, what, at)
+		held := next(r, now)
+		if state.Worked() && (!held.At.Equal(lease) || held.Holder != "me" || held.listed(now) != "leased") {
+			t.Errorf("%s with a lease: %+v", state, held)
+		}
+		// A lease that has ended holds nobody's work.
+		r.LeaseUntil, r.DueTime = timestamppb.New(now.Add(-time.Second)), timestamppb.New(now.Add(-time.Second))
+		if ended := next(r, now); ended.Holder != "" || state.Worked() && ended.listed(now) != "due" {
+			t.Errorf("%s after its lease: %+v", state, ended)
+		}
+	}
+}
+
+// A SENDABLE message waits for its delay, for its turn after a refusal, or for its broker.
+func TestNextSaysWhatASendableMessageWaitsFor(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	for want, r := range map[string]*msghandlerv1.MessageRecord{
+		"after the delay": {Message: &msghandlerv1.Message{Delay: durationpb.New(time.Hour)}},
+		"after the pause": {Message: &msghandlerv1.Message{Delay: durationpb.New(time.Hour)}, PublishAttempts: 2},
+		"takes no messages now; then it is published to exchange (default) of broker events": {
+			Message: &msghandlerv1.Message{Broker: "events"}, Parked: true,
+		},
+	} {
+		r.State, r.DueTime = msghandlerv1.State_STATE_SENDABLE, timestamppb.New(now.Add(time.Minute))
+		got := next(r, now)
+		if !strings.Contains(got.What, want) || got.At.IsZero() != r.GetParked() ||
+			(got.listed(now) == "broker away") != r.GetParked() {
+			t.Errorf("%v: %+v", r, got)
+		}
+	}
+}
+
+// Each state of need has a remedy that names what the error is about, and a page.
+func TestEachCauseHasItsAdvice(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		state           halfmsg.State
+		fault, do, page string
+	}{
+		{halfmsg.Dead, "312 NO_ROUTE", "bind a queue to the exchange shop for the routing key paid", "msghandlerdead"},
+		{halfmsg.Dead, "NOT_FOUND - no exchange", "declare the exchange shop", "msghandlerdead"},
+		{halfmsg.Sendable, "ACCESS_REFUSED", "permission to write", "msghandlerrefused"},
+		{halfmsg.Sendable, "", "", ""},
+		{halfmsg.Pending, "", "", ""},
+		{halfmsg.Pending, "Confirm of producer orders at x: Unavailable", "start orders", "msghandlerproduceraway"},
+		{halfmsg.Pending, "the producer answered UNKNOWN", "ask the team of orders", "msghandlerpendingold"},
+		{halfmsg.Abandoned, "the producer answered UNKNOWN", "ask the producer's team", "msghandlerabandoned"},
+		{halfmsg.Abandoned, "Confirm of producer orders at x: Unavailable", "start orders", "msghandlerabandoned"},
+		{halfmsg.Acknowledged, "DeleteBusiness", "log of orders", "msghandlermarkersleft"},
+		{halfmsg.Done, "", "", ""},
+	} {
+		got := known{c.state, c.fault, "orders", "shop", "paid"}.advised()
+		if !strings.Contains(got.Do, c.do) || (c.do == "") != (got.Do == "") || !strings.HasSuffix(got.Page, c.page) {
+			t.Errorf("%s, %s: %+v", c.state, c.fault, got)
+		}
+	}
+}
+
+// The pages of the runbook that the console links to have the anchors.
+func TestAdviceLinksToEntriesOfTheRunbook(t *testing.T) {
+	t.Parallel()
+	alerts, err := os.ReadFile("../../../docs/reference/alerts.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := []advice{onUnknownNote, onRejected, onUncounted, onDead, onAbandoned, onPendingOld, onBacklog, onProducer("a")}
+	all = append(all, onExchange("", "a", ""), known{state: halfmsg.Acknowledged, fault: "x"}.advised())
+	for _, check := range []string{
+		"redis", "redis settings", "redis writes", "api", "rabbitmq", "broker b", "outbox o", "send loop", "process",
+	} {
+		all = append(all, ofCheck(check))
+	}
+	for _, a := range all {
+		if !strings.Contains(string(alerts), "\n### "+a.Name+"\n") || a.Page != alertsPage+strings.ToLower(a.Name) ||
+			a.Why == "" || a.Do == "" || strings.HasSuffix(a.Do, ".") {
+			t.Errorf("no entry: %+v", a)
 		}
 	}
 }
@@ -223,7 +297,7 @@ func TestSelectionsRoundTrip(t *testing.T) {
 	for _, want := range []selection{
 		{Action: actRetry, Filter: filter{
 			State: halfmsg.Dead, Producer: "a&b=c", Broker: "events", Error: "<x> ?", Age: "1m0s",
-			age: time.Minute,
+			age: time.Minute, ID: "o-1", Key: "paid", Header: "a=b", Cause: "no … &",
 		}, After: "t", Counted: counted, Count: 7},
 		{
 			Action: actDiscard, Filter: filter{State: halfmsg.Abandoned}, Names: []halfmsg.Name{{Producer: "a", ID: "b/c&d"}},
@@ -232,7 +306,7 @@ func TestSelectionsRoundTrip(t *testing.T) {
 	} {
 		got, err := parseSelection(want.text())
 		if err != nil || !got.Counted.Equal(counted) || got.Query() != want.Query() || got.Count != want.Count ||
-			got.Filter.Broker != want.Filter.Broker {
+			got.Filter != want.Filter {
 			t.Errorf("got %+v, %v; want %+v", got, err, want)
 		}
 	}

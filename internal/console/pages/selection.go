@@ -125,7 +125,7 @@ func (s selection) request(dry bool, limit int64, reason string) *msghandlerv1.D
 	}
 	f := s.Filter
 	r.State, r.Producer, r.Exchange, r.ErrorContains = msghandlerv1.State(f.State), f.Producer, f.Exchange, f.Error
-	r.Broker = f.Broker
+	r.Broker, r.IdPrefix, r.RoutingKey, r.Header, r.Cause = f.Broker, f.ID, f.Key, f.Header, f.Cause
 	r.MinAge, r.PageToken = minAge(s.age(time.Now())), s.After
 	r.Limit = int32(min(limit, maxChange)) //nolint:gosec // it is small
 	return r

@@ -19,7 +19,11 @@ var words = template.FuncMap{
 	"plain": escape.Lines, "state": stateName, "rate": rate,
 	"address": address, "letteraddress": letterAddress, "exchange": exchangeName, "time": timeOf,
 	"tick": tick, "minute": minute, "flip": func(percent float64) float64 { return 100 - percent },
-	"verdict": verdict, "meaning": halfmsg.Meaning, "tone": tone,
+	"verdict": verdict, "meaning": halfmsg.Meaning, "tone": tone, "iso": iso, "attempts": attempts,
+	"grouping": func(groups *groupsData, now time.Time, acts bool) grouping { return grouping{groups, now, acts} },
+	"at":       func(t, now time.Time) moment { return moment{t, now} },
+	"next":     func(r *msghandlerv1.MessageRecord, now time.Time) string { return next(r, now).listed(now) },
+	"cause":    func(fault, id string) string { return halfmsg.Cause(fault, halfmsg.Name{ID: id}) },
 }
 
 // tone is the style-sheet class of an event.
@@ -86,6 +90,23 @@ func stamp(t time.Time) string {
 		return "-"
 	}
 	return t.UTC().Format("2006-01-02 15:04:05.000 UTC")
+}
+
+// moment is a time and the time now.
+type moment struct{ Time, Now time.Time }
+
+// iso writes a time for programs, such as the script of the pages.
+func iso(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
+
+// attempts counts the attempts of the loop that works on a message, or did so last.
+func attempts(r *msghandlerv1.MessageRecord) int32 {
+	switch stateOf(r.GetState()) {
+	case halfmsg.Pending, halfmsg.Abandoned:
+		return r.GetConfirmAttempts()
+	case halfmsg.Acknowledged:
+		return r.GetDeleteAttempts()
+	}
+	return r.GetPublishAttempts()
 }
 
 // rate writes messages a second.

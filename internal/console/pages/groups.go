@@ -1,0 +1,88 @@
+package pages
+
+import (
+	"cmp"
+	"net/http"
+	"time"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+)
+
+// groupsData is the groups of the messages that match a filter.
+type groupsData struct {
+	Groups []groupLine
+	// Exact says that all messages were read. Otherwise the counts are estimates from Looked of Total messages.
+	Exact         bool
+	Looked, Total int64
+	// More is the number of groups that are not shown.
+	More int32
+	// Problem is why the groups are not known; empty: they are.
+	Problem              string
+	CanRetry, CanDiscard bool
+}
+
+// grouping is the groups for the template: Acts says that each group has its links.
+type grouping struct {
+	Groups *groupsData
+	Now    time.Time
+	Acts   bool
+}
+
+// groupLine is a group with its list and its changes.
+type groupLine struct {
+	*msghandlerv1.MessageGroup
+	// Link leads to the messages of the group; empty: they are listed already.
+	Link, Retry, Discard string
+	advice
+}
+
+// groups reads the groups of the messages that match a filter.
+func (p *Pages) groups(r *http.Request, admin Admin, f filter) *groupsData {
+	found, err := admin.GroupMessages(r.Context(), f.groups())
+	if err != nil {
+		return &groupsData{Problem: err.Error()}
+	}
+	data := &groupsData{
+		Exact: found.GetLooked() == found.GetTotal(), Looked: found.GetLooked(), Total: found.GetTotal(),
+		More:     found.GetMoreGroups(),
+		CanRetry: legal(f.State, halfmsg.EventRetry) && p.canChange(r, actRetry),
+	}
+	data.CanDiscard = legal(f.State, halfmsg.EventDiscard) && p.canChange(r, actDiscard)
+	for _, g := range found.GetGroups() {
+		line := groupLine{MessageGroup: g, advice: known{
+			f.State, g.GetExampleError(), g.GetProducer(), g.GetExchange(), "",
+		}.advised()}
+		of := f.of(g)
+		if of != f {
+			line.Link = "/messages?" + of.Query()
+		}
+		line.Retry = "/change?" + selection{Action: actRetry, Filter: of}.Query()
+		line.Discard = "/change?" + selection{Action: actDiscard, Filter: of}.Query()
+		data.Groups = append(data.Groups, line)
+	}
+	return data
+}
+
+// Tell says whether the groups tell more than the list of the messages does.
+func (d *groupsData) Tell() bool {
+	return d.Problem != "" || len(d.Groups) > 1 || len(d.Groups) == 1 && d.Groups[0].GetCause() != ""
+}
+
+// groups is the filter as a request for groups.
+func (f filter) groups() *msghandlerv1.GroupMessagesRequest {
+	return &msghandlerv1.GroupMessagesRequest{
+		State: msghandlerv1.State(f.State), Producer: f.Producer, Exchange: f.Exchange, Broker: f.Broker,
+		MinAge: minAge(f.age), ErrorContains: f.Error, IdPrefix: f.ID, RoutingKey: f.Key, Header: f.Header, Cause: f.Cause,
+	}
+}
+
+// of is the filter for the messages of a group alone.
+func (f filter) of(g *msghandlerv1.MessageGroup) filter {
+	f.Producer, f.Cause = g.GetProducer(), cmp.Or(g.GetCause(), halfmsg.NoCause)
+	if f.State != halfmsg.Acknowledged { // whose exchange and broker are not known any more
+		f.Exchange = cmp.Or(g.GetExchange(), halfmsg.DefaultExchange)
+		f.Broker = cmp.Or(g.GetBroker(), f.Broker)
+	}
+	return f
+}

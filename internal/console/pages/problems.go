@@ -1,0 +1,128 @@
+package pages
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/msghandler/msghandler/internal/console/history"
+	"github.com/msghandler/msghandler/internal/halfmsg"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+)
+
+// problem is a problem on the overview: what is wrong in short, why that matters and what to do.
+type problem struct {
+	Bad  bool // otherwise a warning
+	Text string
+	// Link leads to the details; empty: there are none.
+	Link string
+	// Error is the whole error where Text has its cause alone.
+	Error string
+	advice
+}
+
+// The ages from which a pending message without a verdict, and a due sendable message, are a problem.
+const (
+	latePending  = 15 * time.Minute
+	lateSendable = time.Minute
+)
+
+// find lists the problems, the worst first.
+func (d *overviewData) find(uncounted error, undecided time.Duration, now time.Time) {
+	d.findChecks()
+	for _, f := range d.Findings {
+		d.add(problem{
+			Bad: f.GetSeverity() == msghandlerv1.Severity_SEVERITY_TROUBLE, Text: f.GetWhat(),
+			advice: ofFinding(f.GetName(), f.GetWhy(), f.GetRemedy()),
+		})
+	}
+	if d.Rejected > 0 {
+		d.add(problem{Bad: true, advice: onRejected, Text: fmt.Sprintf("Calls are rejected, %s in %s: Redis is full, a "+
+			"producer is over its quota, or too many calls wait", count(d.Rejected), span(history.Interval))})
+	}
+	if uncounted != nil {
+		d.add(failing("The messages cannot be counted", uncounted.Error(), "#checks", onUncounted))
+	}
+	d.findPeers()
+	for _, s := range d.States {
+		if s.Count > 0 {
+			d.findState(s, undecided, now)
+		}
+	}
+	slices.SortStableFunc(d.Problems, func(a, b problem) int {
+		switch {
+		case a.Bad == b.Bad:
+			return 0
+		case a.Bad:
+			return -1
+		}
+		return 1
+	})
+}
+
+func (d *overviewData) add(p problem) {
+	d.Problems = append(d.Problems, p)
+	d.Bad = d.Bad || p.Bad
+}
+
+// failing is a problem with an error, of which the cause is shown first.
+func failing(what, fault, link string, a advice) problem {
+	p := problem{Bad: true, Text: what, Link: link, advice: a}
+	if fault == "" {
+		return p
+	}
+	cause := halfmsg.Cause(fault, halfmsg.Name{})
+	p.Text += ": " + cause
+	if cause != fault {
+		p.Error = fault
+	}
+	return p
+}
+
+func (d *overviewData) findChecks() {
+	for _, c := range d.Checks {
+		if !c.OK {
+			d.add(failing(c.Name, c.Error, "#checks", ofCheck(c.Name)))
+		}
+		if c.Note != "" {
+			d.add(problem{Bad: true, Text: c.Name + ": " + c.Note, Link: "#checks", advice: onUnknownNote})
+		}
+	}
+}
+
+// findPeers finds producers and exchanges that fail.
+func (d *overviewData) findPeers() {
+	for _, p := range d.Producers {
+		if p.Down {
+			d.add(failing("Producer "+p.Name+" cannot be reached", p.Failure, "#producers", onProducer(p.Name)))
+		}
+	}
+	for _, e := range d.Exchanges {
+		if e.Down {
+			d.add(failing(e.described()+" does not take messages", e.Failure, "#exchanges",
+				onExchange(e.Failure, e.Name, "")))
+		}
+	}
+}
+
+// findState finds messages that wait for an operator, or too long.
+func (d *overviewData) findState(s stateLine, undecided time.Duration, now time.Time) {
+	p := problem{Link: "/messages?" + url.Values{"state": {s.State.String()}}.Encode()}
+	switch {
+	case s.State == halfmsg.Dead:
+		p.Bad, p.advice = true, onDead
+		p.Text = count(s.Count) + " dead: refused by the broker at every try; an operator must decide"
+	case s.State == halfmsg.Abandoned:
+		p.advice = onAbandoned
+		p.Text = count(s.Count) + " abandoned: no verdict up to the limit of attempts or time; an operator must decide"
+	case s.State == halfmsg.Pending && undecided > latePending:
+		p.advice, p.Text = onPendingOld, "The verdict of a pending message is overdue by "+span(undecided)
+	case s.State == halfmsg.Sendable && !s.FirstDue.IsZero() && now.Sub(s.FirstDue) > lateSendable:
+		p.advice = onBacklog
+		p.Text = "Publishing is overdue: the first message has been due for " + span(now.Sub(s.FirstDue))
+	default:
+		return
+	}
+	d.add(p)
+}
