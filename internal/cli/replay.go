@@ -32,8 +32,8 @@ func (c *replayCommand) Help() string {
 	return `replay publishes finished messages again, from the archive (archive.retention). Only messages whose transaction
 committed can be replayed. A message is published under its own id, with msghandler-attempt above 1: a consumer that has
 lost the effect takes it, and one that remembers the id drops it as a duplicate. --new-id-suffix makes it a new message
-for every consumer. Named messages are replayed at once, each from its newest entry. Messages of a filter are counted first,
-and the command asks. A message that is unfinished again is left alone.`
+for every consumer. Named messages are replayed at once, each from its newest entry. Messages of a filter are counted
+first, and the command asks. A message that is unfinished again is left alone.`
 }
 
 // Run replays messages.

@@ -35,6 +35,11 @@ type Admin interface {
 		r *msghandlerv1.DiscardMessagesRequest,
 	) (*msghandlerv1.DiscardMessagesResponse, error)
 	ListAudit(ctx context.Context, r *msghandlerv1.ListAuditRequest) (*msghandlerv1.ListAuditResponse, error)
+	ListFinished(ctx context.Context, r *msghandlerv1.ListFinishedRequest) (*msghandlerv1.ListFinishedResponse, error)
+	GetFinished(ctx context.Context, r *msghandlerv1.GetFinishedRequest) (*msghandlerv1.GetFinishedResponse, error)
+	ReplayMessages(
+		ctx context.Context, r *msghandlerv1.ReplayMessagesRequest,
+	) (*msghandlerv1.ReplayMessagesResponse, error)
 }
 
 // RefusedError says why the admin API refused a request.
@@ -141,6 +146,11 @@ func (p *Pages) Register(mux *http.ServeMux) {
 		"GET /change":     p.count,
 		"POST /change":    p.count,
 		"POST /change/do": p.change,
+
+		"GET /finished":         p.finished,
+		"GET /finished/message": p.archived,
+		"POST /replay":          p.countReplay,
+		"POST /replay/do":       p.replay,
 	} {
 		mux.Handle(pattern, p.ForViewers(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			p.write(w, r, page(r))
@@ -242,7 +252,10 @@ func notOpen() answer {
 // templates are the pages by name, each with the frame around it.
 var templates = func() map[string]*template.Template {
 	all := map[string]*template.Template{}
-	for _, page := range []string{"overview", "messages", "message", "count", "changed", "trouble", "login", "audit"} {
+	for _, page := range []string{
+		"overview", "messages", "message", "count", "changed", "trouble", "login", "audit",
+		"finished", "archived", "replay", "replayed",
+	} {
 		all[page] = template.Must(template.New("frame.html").Funcs(words).
 			ParseFS(templateFiles, "templates/frame.html", "templates/"+page+".html"))
 	}

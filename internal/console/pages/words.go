@@ -16,6 +16,7 @@ import (
 var words = template.FuncMap{
 	"count": count, "ago": ago, "span": span, "stamp": stamp, "plain": escape.Lines, "state": stateName, "rate": rate,
 	"address": address, "exchange": exchangeName, "time": timeOf,
+	"ending": ending, "archived": archivedLink,
 	"verdict": verdict, "meaning": halfmsg.Meaning, "tone": tone,
 }
 
