@@ -141,32 +141,41 @@ func (c *historyCommand) Run(ctx context.Context, s *commandline.Session) error 
 		return err
 	}
 	defer a.Close()
-	found, archive, more, err := c.newest(ctx, a, filter, s.Progress())
+	found, first, more, err := c.newest(ctx, a, filter, s.Progress())
 	if err != nil {
 		return err
 	}
+	archive := first.GetArchive()
 	messages := make([]finished, len(found))
 	for i, f := range found {
 		messages[i] = newFinished(f)
 	}
-	document := map[string]any{"messages": messages, "archive": archive, "more": more}
+	document := map[string]any{
+		"messages": messages, "archive": archive, "more": more, "archived": first.GetArchived(),
+		"oldest_at": moment(first.GetOldestTime()), "not_archived": first.GetDropped(),
+	}
 	err = s.PrintDocument(c.Output, document, func() [][]string { return finishedRows(found, archive, time.Now()) })
+	if first.GetDropped() > 0 && c.Output == commandline.OutputTable {
+		_, _ = fmt.Fprintf(s.Err, "msghandler: %d messages ended lately without being archived: Redis was nearly full\n",
+			first.GetDropped())
+	}
 	return errors.Join(err, cut(s, c.Output, c.Limit, more))
 }
 
-// newest reads the newest messages up to the limit. Receipts come in no order, so all of them are read.
+// newest reads the newest messages up to the limit, and gives the first page, which tells of the archive. Receipts come
+// in no order, so all of them are read.
 func (c *historyCommand) newest(
 	ctx context.Context, a *admin, filter *msghandlerv1.FinishedFilter, far *commandline.Progress,
-) (found []*msghandlerv1.FinishedMessage, archive, more bool, err error) {
+) (found []*msghandlerv1.FinishedMessage, first *msghandlerv1.ListFinishedResponse, more bool, err error) {
 	defer far.End()
 	request := &msghandlerv1.ListFinishedRequest{Filter: filter, Receipts: c.Receipts}
 	for {
 		request.PageSize = int32(min(c.Limit, maxPage)) //nolint:gosec // at most maxPage
 		response, err := call(ctx, a, a.client.ListFinished, request)
 		if err != nil {
-			return nil, false, false, err
+			return nil, nil, false, err
 		}
-		archive, found = response.GetArchive(), append(found, response.GetMessages()...)
+		first, found = cmp.Or(first, response), append(found, response.GetMessages()...)
 		slices.SortStableFunc(found, func(x, y *msghandlerv1.FinishedMessage) int {
 			return y.GetFinishTime().AsTime().Compare(x.GetFinishTime().AsTime())
 		})
@@ -176,10 +185,10 @@ func (c *historyCommand) newest(
 		far.Update("found %d finished messages", len(found))
 		request.PageToken = response.GetNextPageToken()
 		if request.GetPageToken() == "" {
-			return found, archive, more, nil
+			return found, first, more, nil
 		}
-		if archive && len(found) == c.Limit {
-			return found, archive, true, nil
+		if first.GetArchive() && len(found) == c.Limit {
+			return found, first, true, nil
 		}
 	}
 }

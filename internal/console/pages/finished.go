@@ -1,6 +1,7 @@
 package pages
 
 import (
+	"cmp"
 	"errors"
 	"maps"
 	"net/http"
@@ -91,19 +92,36 @@ func (f finishedFilter) request(now time.Time) (*msghandlerv1.FinishedFilter, er
 	return filter, nil
 }
 
+// finishedTab leads to the messages that ended in one way; empty: in any.
+type finishedTab struct{ Ended, Text, Link string }
+
+// finishedTabs are the tabs above a list.
+func finishedTabs(f finishedFilter) (tabs []finishedTab) {
+	for _, ended := range slices.Sorted(maps.Keys(endings)) {
+		of := f
+		of.Ended = ended
+		tabs = append(tabs, finishedTab{ended, cmp.Or(strings.ReplaceAll(ended, "_", " "), "all"), "/finished?" + of.Query()})
+	}
+	return tabs
+}
+
 // finishedData is the data of the page of finished messages.
 type finishedData struct {
 	Filter   finishedFilter
-	Endings  []string
+	Tabs     []finishedTab
 	Messages []*msghandlerv1.FinishedMessage
 	// Archive says that the messages are from the archive.
 	Archive, CanReplay   bool
 	Next, First, Problem string
+	// Archived is how many messages the archive holds, Oldest since when, and Dropped how many it did not take lately.
+	Archived, Dropped int64
+	Oldest            time.Time
 }
 
 // finished lists finished messages, the newest first.
 func (p *Pages) finished(r *http.Request) answer {
-	data := finishedData{Filter: readFinishedFilter(r), Endings: slices.Sorted(maps.Keys(endings))[1:]}
+	data := finishedData{Filter: readFinishedFilter(r)}
+	data.Tabs = finishedTabs(data.Filter)
 	if r.FormValue("after") != "" {
 		data.First = "/finished?" + data.Filter.Query()
 	}
@@ -133,6 +151,7 @@ func (p *Pages) fillFinished(r *http.Request, data *finishedData) error {
 		return err
 	}
 	data.Messages, data.Archive = page.GetMessages(), page.GetArchive()
+	data.Archived, data.Dropped, data.Oldest = page.GetArchived(), page.GetDropped(), timeOf(page.GetOldestTime())
 	slices.SortStableFunc(data.Messages, func(a, b *msghandlerv1.FinishedMessage) int {
 		return timeOf(b.GetFinishTime()).Compare(timeOf(a.GetFinishTime()))
 	})

@@ -4280,7 +4280,12 @@ type ListFinishedResponse struct {
 	// Empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// The messages are from the archive, and not from receipts.
-	Archive       bool `protobuf:"varint,3,opt,name=archive,proto3" json:"archive,omitempty"`
+	Archive bool `protobuf:"varint,3,opt,name=archive,proto3" json:"archive,omitempty"`
+	// How many messages the whole archive holds, and since when; of the first page only.
+	Archived   int64                  `protobuf:"varint,4,opt,name=archived,proto3" json:"archived,omitempty"`
+	OldestTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=oldest_time,json=oldestTime,proto3" json:"oldest_time,omitempty"`
+	// How many messages ended lately without being archived, because Redis was nearly full; of the first page only.
+	Dropped       int64 `protobuf:"varint,6,opt,name=dropped,proto3" json:"dropped,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4334,6 +4339,27 @@ func (x *ListFinishedResponse) GetArchive() bool {
 		return x.Archive
 	}
 	return false
+}
+
+func (x *ListFinishedResponse) GetArchived() int64 {
+	if x != nil {
+		return x.Archived
+	}
+	return 0
+}
+
+func (x *ListFinishedResponse) GetOldestTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.OldestTime
+	}
+	return nil
+}
+
+func (x *ListFinishedResponse) GetDropped() int64 {
+	if x != nil {
+		return x.Dropped
+	}
+	return 0
 }
 
 // FinishedMessage is a finished message. A receipt has producer, id, ended and finish_time only.
@@ -5109,11 +5135,15 @@ const file_msghandler_v1_msghandler_proto_rawDesc = "" +
 	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
 	"page_token\x18\x03 \x01(\tR\tpageToken\x12\x1a\n" +
-	"\breceipts\x18\x04 \x01(\bR\breceipts\"\x94\x01\n" +
+	"\breceipts\x18\x04 \x01(\bR\breceipts\"\x87\x02\n" +
 	"\x14ListFinishedResponse\x12:\n" +
 	"\bmessages\x18\x01 \x03(\v2\x1e.msghandler.v1.FinishedMessageR\bmessages\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x18\n" +
-	"\aarchive\x18\x03 \x01(\bR\aarchive\"\xcf\x03\n" +
+	"\aarchive\x18\x03 \x01(\bR\aarchive\x12\x1a\n" +
+	"\barchived\x18\x04 \x01(\x03R\barchived\x12;\n" +
+	"\voldest_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"oldestTime\x12\x18\n" +
+	"\adropped\x18\x06 \x01(\x03R\adropped\"\xcf\x03\n" +
 	"\x0fFinishedMessage\x12\x1a\n" +
 	"\bproducer\x18\x01 \x01(\tR\bproducer\x120\n" +
 	"\amessage\x18\x02 \x01(\v2\x16.msghandler.v1.MessageR\amessage\x12+\n" +
@@ -5377,58 +5407,59 @@ var file_msghandler_v1_msghandler_proto_depIdxs = []int32{
 	68,  // 71: msghandler.v1.FinishedFilter.until:type_name -> google.protobuf.Timestamp
 	57,  // 72: msghandler.v1.ListFinishedRequest.filter:type_name -> msghandler.v1.FinishedFilter
 	60,  // 73: msghandler.v1.ListFinishedResponse.messages:type_name -> msghandler.v1.FinishedMessage
-	6,   // 74: msghandler.v1.FinishedMessage.message:type_name -> msghandler.v1.Message
-	5,   // 75: msghandler.v1.FinishedMessage.ended:type_name -> msghandler.v1.Ending
-	68,  // 76: msghandler.v1.FinishedMessage.finish_time:type_name -> google.protobuf.Timestamp
-	68,  // 77: msghandler.v1.FinishedMessage.create_time:type_name -> google.protobuf.Timestamp
-	68,  // 78: msghandler.v1.FinishedMessage.commit_time:type_name -> google.protobuf.Timestamp
-	60,  // 79: msghandler.v1.GetFinishedResponse.message:type_name -> msghandler.v1.FinishedMessage
-	63,  // 80: msghandler.v1.ReplayMessagesRequest.names:type_name -> msghandler.v1.FinishedName
-	57,  // 81: msghandler.v1.ReplayMessagesRequest.filter:type_name -> msghandler.v1.FinishedFilter
-	17,  // 82: msghandler.v1.ReplayMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
-	7,   // 83: msghandler.v1.MessageHandlerService.SendHalfMessage:input_type -> msghandler.v1.SendHalfMessageRequest
-	9,   // 84: msghandler.v1.MessageHandlerService.SendHalfMessages:input_type -> msghandler.v1.SendHalfMessagesRequest
-	11,  // 85: msghandler.v1.MessageHandlerService.Submit:input_type -> msghandler.v1.SubmitRequest
-	13,  // 86: msghandler.v1.MessageHandlerService.SubmitAll:input_type -> msghandler.v1.SubmitAllRequest
-	15,  // 87: msghandler.v1.MessageHandlerService.Rollback:input_type -> msghandler.v1.RollbackRequest
-	23,  // 88: msghandler.v1.MessageHandlerService.Attend:input_type -> msghandler.v1.AttendRequest
-	18,  // 89: msghandler.v1.ProducerService.Confirm:input_type -> msghandler.v1.ConfirmRequest
-	21,  // 90: msghandler.v1.ProducerService.DeleteBusiness:input_type -> msghandler.v1.DeleteBusinessRequest
-	33,  // 91: msghandler.v1.AdminService.GetMessage:input_type -> msghandler.v1.GetMessageRequest
-	35,  // 92: msghandler.v1.AdminService.ListMessages:input_type -> msghandler.v1.ListMessagesRequest
-	37,  // 93: msghandler.v1.AdminService.GetStats:input_type -> msghandler.v1.GetStatsRequest
-	44,  // 94: msghandler.v1.AdminService.RetryMessages:input_type -> msghandler.v1.RetryMessagesRequest
-	46,  // 95: msghandler.v1.AdminService.DiscardMessages:input_type -> msghandler.v1.DiscardMessagesRequest
-	48,  // 96: msghandler.v1.AdminService.TailMessages:input_type -> msghandler.v1.TailMessagesRequest
-	51,  // 97: msghandler.v1.AdminService.ListAudit:input_type -> msghandler.v1.ListAuditRequest
-	54,  // 98: msghandler.v1.AdminService.GetConfiguration:input_type -> msghandler.v1.GetConfigurationRequest
-	58,  // 99: msghandler.v1.AdminService.ListFinished:input_type -> msghandler.v1.ListFinishedRequest
-	61,  // 100: msghandler.v1.AdminService.GetFinished:input_type -> msghandler.v1.GetFinishedRequest
-	64,  // 101: msghandler.v1.AdminService.ReplayMessages:input_type -> msghandler.v1.ReplayMessagesRequest
-	8,   // 102: msghandler.v1.MessageHandlerService.SendHalfMessage:output_type -> msghandler.v1.SendHalfMessageResponse
-	10,  // 103: msghandler.v1.MessageHandlerService.SendHalfMessages:output_type -> msghandler.v1.SendHalfMessagesResponse
-	12,  // 104: msghandler.v1.MessageHandlerService.Submit:output_type -> msghandler.v1.SubmitResponse
-	14,  // 105: msghandler.v1.MessageHandlerService.SubmitAll:output_type -> msghandler.v1.SubmitAllResponse
-	16,  // 106: msghandler.v1.MessageHandlerService.Rollback:output_type -> msghandler.v1.RollbackResponse
-	27,  // 107: msghandler.v1.MessageHandlerService.Attend:output_type -> msghandler.v1.AttendResponse
-	19,  // 108: msghandler.v1.ProducerService.Confirm:output_type -> msghandler.v1.ConfirmResponse
-	22,  // 109: msghandler.v1.ProducerService.DeleteBusiness:output_type -> msghandler.v1.DeleteBusinessResponse
-	34,  // 110: msghandler.v1.AdminService.GetMessage:output_type -> msghandler.v1.GetMessageResponse
-	36,  // 111: msghandler.v1.AdminService.ListMessages:output_type -> msghandler.v1.ListMessagesResponse
-	38,  // 112: msghandler.v1.AdminService.GetStats:output_type -> msghandler.v1.GetStatsResponse
-	45,  // 113: msghandler.v1.AdminService.RetryMessages:output_type -> msghandler.v1.RetryMessagesResponse
-	47,  // 114: msghandler.v1.AdminService.DiscardMessages:output_type -> msghandler.v1.DiscardMessagesResponse
-	49,  // 115: msghandler.v1.AdminService.TailMessages:output_type -> msghandler.v1.TailMessagesResponse
-	52,  // 116: msghandler.v1.AdminService.ListAudit:output_type -> msghandler.v1.ListAuditResponse
-	55,  // 117: msghandler.v1.AdminService.GetConfiguration:output_type -> msghandler.v1.GetConfigurationResponse
-	59,  // 118: msghandler.v1.AdminService.ListFinished:output_type -> msghandler.v1.ListFinishedResponse
-	62,  // 119: msghandler.v1.AdminService.GetFinished:output_type -> msghandler.v1.GetFinishedResponse
-	65,  // 120: msghandler.v1.AdminService.ReplayMessages:output_type -> msghandler.v1.ReplayMessagesResponse
-	102, // [102:121] is the sub-list for method output_type
-	83,  // [83:102] is the sub-list for method input_type
-	83,  // [83:83] is the sub-list for extension type_name
-	83,  // [83:83] is the sub-list for extension extendee
-	0,   // [0:83] is the sub-list for field type_name
+	68,  // 74: msghandler.v1.ListFinishedResponse.oldest_time:type_name -> google.protobuf.Timestamp
+	6,   // 75: msghandler.v1.FinishedMessage.message:type_name -> msghandler.v1.Message
+	5,   // 76: msghandler.v1.FinishedMessage.ended:type_name -> msghandler.v1.Ending
+	68,  // 77: msghandler.v1.FinishedMessage.finish_time:type_name -> google.protobuf.Timestamp
+	68,  // 78: msghandler.v1.FinishedMessage.create_time:type_name -> google.protobuf.Timestamp
+	68,  // 79: msghandler.v1.FinishedMessage.commit_time:type_name -> google.protobuf.Timestamp
+	60,  // 80: msghandler.v1.GetFinishedResponse.message:type_name -> msghandler.v1.FinishedMessage
+	63,  // 81: msghandler.v1.ReplayMessagesRequest.names:type_name -> msghandler.v1.FinishedName
+	57,  // 82: msghandler.v1.ReplayMessagesRequest.filter:type_name -> msghandler.v1.FinishedFilter
+	17,  // 83: msghandler.v1.ReplayMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
+	7,   // 84: msghandler.v1.MessageHandlerService.SendHalfMessage:input_type -> msghandler.v1.SendHalfMessageRequest
+	9,   // 85: msghandler.v1.MessageHandlerService.SendHalfMessages:input_type -> msghandler.v1.SendHalfMessagesRequest
+	11,  // 86: msghandler.v1.MessageHandlerService.Submit:input_type -> msghandler.v1.SubmitRequest
+	13,  // 87: msghandler.v1.MessageHandlerService.SubmitAll:input_type -> msghandler.v1.SubmitAllRequest
+	15,  // 88: msghandler.v1.MessageHandlerService.Rollback:input_type -> msghandler.v1.RollbackRequest
+	23,  // 89: msghandler.v1.MessageHandlerService.Attend:input_type -> msghandler.v1.AttendRequest
+	18,  // 90: msghandler.v1.ProducerService.Confirm:input_type -> msghandler.v1.ConfirmRequest
+	21,  // 91: msghandler.v1.ProducerService.DeleteBusiness:input_type -> msghandler.v1.DeleteBusinessRequest
+	33,  // 92: msghandler.v1.AdminService.GetMessage:input_type -> msghandler.v1.GetMessageRequest
+	35,  // 93: msghandler.v1.AdminService.ListMessages:input_type -> msghandler.v1.ListMessagesRequest
+	37,  // 94: msghandler.v1.AdminService.GetStats:input_type -> msghandler.v1.GetStatsRequest
+	44,  // 95: msghandler.v1.AdminService.RetryMessages:input_type -> msghandler.v1.RetryMessagesRequest
+	46,  // 96: msghandler.v1.AdminService.DiscardMessages:input_type -> msghandler.v1.DiscardMessagesRequest
+	48,  // 97: msghandler.v1.AdminService.TailMessages:input_type -> msghandler.v1.TailMessagesRequest
+	51,  // 98: msghandler.v1.AdminService.ListAudit:input_type -> msghandler.v1.ListAuditRequest
+	54,  // 99: msghandler.v1.AdminService.GetConfiguration:input_type -> msghandler.v1.GetConfigurationRequest
+	58,  // 100: msghandler.v1.AdminService.ListFinished:input_type -> msghandler.v1.ListFinishedRequest
+	61,  // 101: msghandler.v1.AdminService.GetFinished:input_type -> msghandler.v1.GetFinishedRequest
+	64,  // 102: msghandler.v1.AdminService.ReplayMessages:input_type -> msghandler.v1.ReplayMessagesRequest
+	8,   // 103: msghandler.v1.MessageHandlerService.SendHalfMessage:output_type -> msghandler.v1.SendHalfMessageResponse
+	10,  // 104: msghandler.v1.MessageHandlerService.SendHalfMessages:output_type -> msghandler.v1.SendHalfMessagesResponse
+	12,  // 105: msghandler.v1.MessageHandlerService.Submit:output_type -> msghandler.v1.SubmitResponse
+	14,  // 106: msghandler.v1.MessageHandlerService.SubmitAll:output_type -> msghandler.v1.SubmitAllResponse
+	16,  // 107: msghandler.v1.MessageHandlerService.Rollback:output_type -> msghandler.v1.RollbackResponse
+	27,  // 108: msghandler.v1.MessageHandlerService.Attend:output_type -> msghandler.v1.AttendResponse
+	19,  // 109: msghandler.v1.ProducerService.Confirm:output_type -> msghandler.v1.ConfirmResponse
+	22,  // 110: msghandler.v1.ProducerService.DeleteBusiness:output_type -> msghandler.v1.DeleteBusinessResponse
+	34,  // 111: msghandler.v1.AdminService.GetMessage:output_type -> msghandler.v1.GetMessageResponse
+	36,  // 112: msghandler.v1.AdminService.ListMessages:output_type -> msghandler.v1.ListMessagesResponse
+	38,  // 113: msghandler.v1.AdminService.GetStats:output_type -> msghandler.v1.GetStatsResponse
+	45,  // 114: msghandler.v1.AdminService.RetryMessages:output_type -> msghandler.v1.RetryMessagesResponse
+	47,  // 115: msghandler.v1.AdminService.DiscardMessages:output_type -> msghandler.v1.DiscardMessagesResponse
+	49,  // 116: msghandler.v1.AdminService.TailMessages:output_type -> msghandler.v1.TailMessagesResponse
+	52,  // 117: msghandler.v1.AdminService.ListAudit:output_type -> msghandler.v1.ListAuditResponse
+	55,  // 118: msghandler.v1.AdminService.GetConfiguration:output_type -> msghandler.v1.GetConfigurationResponse
+	59,  // 119: msghandler.v1.AdminService.ListFinished:output_type -> msghandler.v1.ListFinishedResponse
+	62,  // 120: msghandler.v1.AdminService.GetFinished:output_type -> msghandler.v1.GetFinishedResponse
+	65,  // 121: msghandler.v1.AdminService.ReplayMessages:output_type -> msghandler.v1.ReplayMessagesResponse
+	103, // [103:122] is the sub-list for method output_type
+	84,  // [84:103] is the sub-list for method input_type
+	84,  // [84:84] is the sub-list for extension type_name
+	84,  // [84:84] is the sub-list for extension extendee
+	0,   // [0:84] is the sub-list for field type_name
 }
 
 func init() { file_msghandler_v1_msghandler_proto_init() }
