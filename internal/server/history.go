@@ -42,6 +42,13 @@ func (o *operators) ListFinished(
 	response := &msghandlerv1.ListFinishedResponse{
 		NextPageToken: writeFinishedToken(page.Next, &query), Archive: o.archives() && !query.Receipts,
 	}
+	if response.GetArchive() && query.Cursor == "" {
+		stat, err := o.server.config.History.Archive(ctx)
+		if err != nil {
+			return nil, o.server.fail(call, err, halfmsg.None)
+		}
+		response.Archived, response.OldestTime, response.Dropped = stat.Messages, moment(stat.OldestAt), stat.Dropped
+	}
 	for i := range page.Messages {
 		response.Messages = append(response.Messages, o.server.finishedFor(access.From(ctx), &page.Messages[i]))
 	}

@@ -1,6 +1,7 @@
 package redis_test
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/msghandler/msghandler/internal/bench/order"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
 	"github.com/msghandler/msghandler/test/servers"
@@ -471,4 +473,41 @@ func TestHistoryOfReceipts(t *testing.T) {
 			t.Errorf("%+v, %v", stat, err)
 		}
 	})
+}
+
+// TestAnArchivedMessageIsSmall measures what an entry costs in memory: discarded messages leave nothing else.
+func TestAnArchivedMessageIsSmall(t *testing.T) {
+	t.Parallel()
+	const n, size = 2000, 1024
+	orders := order.New(size)
+	for name, test := range map[string]struct {
+		body func(i int) []byte
+		most int // bytes
+	}{
+		"order": {func(i int) []byte { return orders.Of(uint64(i)) }, size * 105 / 100},
+		"random": {func(int) []byte {
+			body := make([]byte, size)
+			_, _ = rand.Read(body)
+			return body
+		}, size * 160 / 100},
+	} {
+		store, client, _ := fresh(t, redisstore.Config{
+			Archive: redisstore.Archive{Retention: time.Hour, MaxMessages: 2 * n, MaxBody: 2 * size},
+		})
+		create(t, store, half("first"))
+		before := datasetOf(t, client)
+		messages, names := make([]halfmsg.Message, n), make([]halfmsg.Name, n)
+		for i := range messages {
+			m := half(fmt.Sprintf("order-%08d", i))
+			m.Body, m.CallbackTarget, m.ConfirmAfter = test.body(i), "orders.internal:9000", time.Hour
+			messages[i], names[i] = m, m.Name
+		}
+		create(t, store, messages...)
+		store.Discard(t.Context(), names, halfmsg.None)
+		each := (datasetOf(t, client) - before) / n
+		t.Logf("%s: %d bytes", name, each)
+		if each > test.most {
+			t.Errorf("%s: an archived message of %d bytes takes %d, want at most %d", name, size, each, test.most)
+		}
+	}
 }

@@ -5182,7 +5182,12 @@ type ListFinishedResponse struct {
 	// Empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// The messages are from the archive, and not from receipts.
-	Archive       bool `protobuf:"varint,3,opt,name=archive,proto3" json:"archive,omitempty"`
+	Archive bool `protobuf:"varint,3,opt,name=archive,proto3" json:"archive,omitempty"`
+	// How many messages the whole archive holds, and since when; of the first page only.
+	Archived   int64                  `protobuf:"varint,4,opt,name=archived,proto3" json:"archived,omitempty"`
+	OldestTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=oldest_time,json=oldestTime,proto3" json:"oldest_time,omitempty"`
+	// How many messages ended lately without being archived, because Redis was nearly full; of the first page only.
+	Dropped       int64 `protobuf:"varint,6,opt,name=dropped,proto3" json:"dropped,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5236,6 +5241,27 @@ func (x *ListFinishedResponse) GetArchive() bool {
 		return x.Archive
 	}
 	return false
+}
+
+func (x *ListFinishedResponse) GetArchived() int64 {
+	if x != nil {
+		return x.Archived
+	}
+	return 0
+}
+
+func (x *ListFinishedResponse) GetOldestTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.OldestTime
+	}
+	return nil
+}
+
+func (x *ListFinishedResponse) GetDropped() int64 {
+	if x != nil {
+		return x.Dropped
+	}
+	return 0
 }
 
 // FinishedMessage is a finished message. A receipt has producer, id, ended and finish_time only.
@@ -6103,11 +6129,15 @@ const file_msghandler_v1_msghandler_proto_rawDesc = "" +
 	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
 	"page_token\x18\x03 \x01(\tR\tpageToken\x12\x1a\n" +
-	"\breceipts\x18\x04 \x01(\bR\breceipts\"\x94\x01\n" +
+	"\breceipts\x18\x04 \x01(\bR\breceipts\"\x87\x02\n" +
 	"\x14ListFinishedResponse\x12:\n" +
 	"\bmessages\x18\x01 \x03(\v2\x1e.msghandler.v1.FinishedMessageR\bmessages\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x18\n" +
-	"\aarchive\x18\x03 \x01(\bR\aarchive\"\xcf\x03\n" +
+	"\aarchive\x18\x03 \x01(\bR\aarchive\x12\x1a\n" +
+	"\barchived\x18\x04 \x01(\x03R\barchived\x12;\n" +
+	"\voldest_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"oldestTime\x12\x18\n" +
+	"\adropped\x18\x06 \x01(\x03R\adropped\"\xcf\x03\n" +
 	"\x0fFinishedMessage\x12\x1a\n" +
 	"\bproducer\x18\x01 \x01(\tR\bproducer\x120\n" +
 	"\amessage\x18\x02 \x01(\v2\x16.msghandler.v1.MessageR\amessage\x12+\n" +
@@ -6399,62 +6429,63 @@ var file_msghandler_v1_msghandler_proto_depIdxs = []int32{
 	76,  // 89: msghandler.v1.FinishedFilter.until:type_name -> google.protobuf.Timestamp
 	65,  // 90: msghandler.v1.ListFinishedRequest.filter:type_name -> msghandler.v1.FinishedFilter
 	68,  // 91: msghandler.v1.ListFinishedResponse.messages:type_name -> msghandler.v1.FinishedMessage
-	6,   // 92: msghandler.v1.FinishedMessage.message:type_name -> msghandler.v1.Message
-	5,   // 93: msghandler.v1.FinishedMessage.ended:type_name -> msghandler.v1.Ending
-	76,  // 94: msghandler.v1.FinishedMessage.finish_time:type_name -> google.protobuf.Timestamp
-	76,  // 95: msghandler.v1.FinishedMessage.create_time:type_name -> google.protobuf.Timestamp
-	76,  // 96: msghandler.v1.FinishedMessage.commit_time:type_name -> google.protobuf.Timestamp
-	68,  // 97: msghandler.v1.GetFinishedResponse.message:type_name -> msghandler.v1.FinishedMessage
-	71,  // 98: msghandler.v1.ReplayMessagesRequest.names:type_name -> msghandler.v1.FinishedName
-	65,  // 99: msghandler.v1.ReplayMessagesRequest.filter:type_name -> msghandler.v1.FinishedFilter
-	17,  // 100: msghandler.v1.ReplayMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
-	7,   // 101: msghandler.v1.MessageHandlerService.SendHalfMessage:input_type -> msghandler.v1.SendHalfMessageRequest
-	9,   // 102: msghandler.v1.MessageHandlerService.SendHalfMessages:input_type -> msghandler.v1.SendHalfMessagesRequest
-	11,  // 103: msghandler.v1.MessageHandlerService.Submit:input_type -> msghandler.v1.SubmitRequest
-	13,  // 104: msghandler.v1.MessageHandlerService.SubmitAll:input_type -> msghandler.v1.SubmitAllRequest
-	15,  // 105: msghandler.v1.MessageHandlerService.Rollback:input_type -> msghandler.v1.RollbackRequest
-	23,  // 106: msghandler.v1.MessageHandlerService.Attend:input_type -> msghandler.v1.AttendRequest
-	18,  // 107: msghandler.v1.ProducerService.Confirm:input_type -> msghandler.v1.ConfirmRequest
-	21,  // 108: msghandler.v1.ProducerService.DeleteBusiness:input_type -> msghandler.v1.DeleteBusinessRequest
-	33,  // 109: msghandler.v1.AdminService.GetMessage:input_type -> msghandler.v1.GetMessageRequest
-	35,  // 110: msghandler.v1.AdminService.ListMessages:input_type -> msghandler.v1.ListMessagesRequest
-	42,  // 111: msghandler.v1.AdminService.GetStats:input_type -> msghandler.v1.GetStatsRequest
-	52,  // 112: msghandler.v1.AdminService.RetryMessages:input_type -> msghandler.v1.RetryMessagesRequest
-	54,  // 113: msghandler.v1.AdminService.DiscardMessages:input_type -> msghandler.v1.DiscardMessagesRequest
-	56,  // 114: msghandler.v1.AdminService.TailMessages:input_type -> msghandler.v1.TailMessagesRequest
-	59,  // 115: msghandler.v1.AdminService.ListAudit:input_type -> msghandler.v1.ListAuditRequest
-	62,  // 116: msghandler.v1.AdminService.GetConfiguration:input_type -> msghandler.v1.GetConfigurationRequest
-	37,  // 117: msghandler.v1.AdminService.GroupMessages:input_type -> msghandler.v1.GroupMessagesRequest
-	40,  // 118: msghandler.v1.AdminService.FindMessages:input_type -> msghandler.v1.FindMessagesRequest
-	66,  // 119: msghandler.v1.AdminService.ListFinished:input_type -> msghandler.v1.ListFinishedRequest
-	69,  // 120: msghandler.v1.AdminService.GetFinished:input_type -> msghandler.v1.GetFinishedRequest
-	72,  // 121: msghandler.v1.AdminService.ReplayMessages:input_type -> msghandler.v1.ReplayMessagesRequest
-	8,   // 122: msghandler.v1.MessageHandlerService.SendHalfMessage:output_type -> msghandler.v1.SendHalfMessageResponse
-	10,  // 123: msghandler.v1.MessageHandlerService.SendHalfMessages:output_type -> msghandler.v1.SendHalfMessagesResponse
-	12,  // 124: msghandler.v1.MessageHandlerService.Submit:output_type -> msghandler.v1.SubmitResponse
-	14,  // 125: msghandler.v1.MessageHandlerService.SubmitAll:output_type -> msghandler.v1.SubmitAllResponse
-	16,  // 126: msghandler.v1.MessageHandlerService.Rollback:output_type -> msghandler.v1.RollbackResponse
-	27,  // 127: msghandler.v1.MessageHandlerService.Attend:output_type -> msghandler.v1.AttendResponse
-	19,  // 128: msghandler.v1.ProducerService.Confirm:output_type -> msghandler.v1.ConfirmResponse
-	22,  // 129: msghandler.v1.ProducerService.DeleteBusiness:output_type -> msghandler.v1.DeleteBusinessResponse
-	34,  // 130: msghandler.v1.AdminService.GetMessage:output_type -> msghandler.v1.GetMessageResponse
-	36,  // 131: msghandler.v1.AdminService.ListMessages:output_type -> msghandler.v1.ListMessagesResponse
-	43,  // 132: msghandler.v1.AdminService.GetStats:output_type -> msghandler.v1.GetStatsResponse
-	53,  // 133: msghandler.v1.AdminService.RetryMessages:output_type -> msghandler.v1.RetryMessagesResponse
-	55,  // 134: msghandler.v1.AdminService.DiscardMessages:output_type -> msghandler.v1.DiscardMessagesResponse
-	57,  // 135: msghandler.v1.AdminService.TailMessages:output_type -> msghandler.v1.TailMessagesResponse
-	60,  // 136: msghandler.v1.AdminService.ListAudit:output_type -> msghandler.v1.ListAuditResponse
-	63,  // 137: msghandler.v1.AdminService.GetConfiguration:output_type -> msghandler.v1.GetConfigurationResponse
-	38,  // 138: msghandler.v1.AdminService.GroupMessages:output_type -> msghandler.v1.GroupMessagesResponse
-	41,  // 139: msghandler.v1.AdminService.FindMessages:output_type -> msghandler.v1.FindMessagesResponse
-	67,  // 140: msghandler.v1.AdminService.ListFinished:output_type -> msghandler.v1.ListFinishedResponse
-	70,  // 141: msghandler.v1.AdminService.GetFinished:output_type -> msghandler.v1.GetFinishedResponse
-	73,  // 142: msghandler.v1.AdminService.ReplayMessages:output_type -> msghandler.v1.ReplayMessagesResponse
-	122, // [122:143] is the sub-list for method output_type
-	101, // [101:122] is the sub-list for method input_type
-	101, // [101:101] is the sub-list for extension type_name
-	101, // [101:101] is the sub-list for extension extendee
-	0,   // [0:101] is the sub-list for field type_name
+	76,  // 92: msghandler.v1.ListFinishedResponse.oldest_time:type_name -> google.protobuf.Timestamp
+	6,   // 93: msghandler.v1.FinishedMessage.message:type_name -> msghandler.v1.Message
+	5,   // 94: msghandler.v1.FinishedMessage.ended:type_name -> msghandler.v1.Ending
+	76,  // 95: msghandler.v1.FinishedMessage.finish_time:type_name -> google.protobuf.Timestamp
+	76,  // 96: msghandler.v1.FinishedMessage.create_time:type_name -> google.protobuf.Timestamp
+	76,  // 97: msghandler.v1.FinishedMessage.commit_time:type_name -> google.protobuf.Timestamp
+	68,  // 98: msghandler.v1.GetFinishedResponse.message:type_name -> msghandler.v1.FinishedMessage
+	71,  // 99: msghandler.v1.ReplayMessagesRequest.names:type_name -> msghandler.v1.FinishedName
+	65,  // 100: msghandler.v1.ReplayMessagesRequest.filter:type_name -> msghandler.v1.FinishedFilter
+	17,  // 101: msghandler.v1.ReplayMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
+	7,   // 102: msghandler.v1.MessageHandlerService.SendHalfMessage:input_type -> msghandler.v1.SendHalfMessageRequest
+	9,   // 103: msghandler.v1.MessageHandlerService.SendHalfMessages:input_type -> msghandler.v1.SendHalfMessagesRequest
+	11,  // 104: msghandler.v1.MessageHandlerService.Submit:input_type -> msghandler.v1.SubmitRequest
+	13,  // 105: msghandler.v1.MessageHandlerService.SubmitAll:input_type -> msghandler.v1.SubmitAllRequest
+	15,  // 106: msghandler.v1.MessageHandlerService.Rollback:input_type -> msghandler.v1.RollbackRequest
+	23,  // 107: msghandler.v1.MessageHandlerService.Attend:input_type -> msghandler.v1.AttendRequest
+	18,  // 108: msghandler.v1.ProducerService.Confirm:input_type -> msghandler.v1.ConfirmRequest
+	21,  // 109: msghandler.v1.ProducerService.DeleteBusiness:input_type -> msghandler.v1.DeleteBusinessRequest
+	33,  // 110: msghandler.v1.AdminService.GetMessage:input_type -> msghandler.v1.GetMessageRequest
+	35,  // 111: msghandler.v1.AdminService.ListMessages:input_type -> msghandler.v1.ListMessagesRequest
+	42,  // 112: msghandler.v1.AdminService.GetStats:input_type -> msghandler.v1.GetStatsRequest
+	52,  // 113: msghandler.v1.AdminService.RetryMessages:input_type -> msghandler.v1.RetryMessagesRequest
+	54,  // 114: msghandler.v1.AdminService.DiscardMessages:input_type -> msghandler.v1.DiscardMessagesRequest
+	56,  // 115: msghandler.v1.AdminService.TailMessages:input_type -> msghandler.v1.TailMessagesRequest
+	59,  // 116: msghandler.v1.AdminService.ListAudit:input_type -> msghandler.v1.ListAuditRequest
+	62,  // 117: msghandler.v1.AdminService.GetConfiguration:input_type -> msghandler.v1.GetConfigurationRequest
+	37,  // 118: msghandler.v1.AdminService.GroupMessages:input_type -> msghandler.v1.GroupMessagesRequest
+	40,  // 119: msghandler.v1.AdminService.FindMessages:input_type -> msghandler.v1.FindMessagesRequest
+	66,  // 120: msghandler.v1.AdminService.ListFinished:input_type -> msghandler.v1.ListFinishedRequest
+	69,  // 121: msghandler.v1.AdminService.GetFinished:input_type -> msghandler.v1.GetFinishedRequest
+	72,  // 122: msghandler.v1.AdminService.ReplayMessages:input_type -> msghandler.v1.ReplayMessagesRequest
+	8,   // 123: msghandler.v1.MessageHandlerService.SendHalfMessage:output_type -> msghandler.v1.SendHalfMessageResponse
+	10,  // 124: msghandler.v1.MessageHandlerService.SendHalfMessages:output_type -> msghandler.v1.SendHalfMessagesResponse
+	12,  // 125: msghandler.v1.MessageHandlerService.Submit:output_type -> msghandler.v1.SubmitResponse
+	14,  // 126: msghandler.v1.MessageHandlerService.SubmitAll:output_type -> msghandler.v1.SubmitAllResponse
+	16,  // 127: msghandler.v1.MessageHandlerService.Rollback:output_type -> msghandler.v1.RollbackResponse
+	27,  // 128: msghandler.v1.MessageHandlerService.Attend:output_type -> msghandler.v1.AttendResponse
+	19,  // 129: msghandler.v1.ProducerService.Confirm:output_type -> msghandler.v1.ConfirmResponse
+	22,  // 130: msghandler.v1.ProducerService.DeleteBusiness:output_type -> msghandler.v1.DeleteBusinessResponse
+	34,  // 131: msghandler.v1.AdminService.GetMessage:output_type -> msghandler.v1.GetMessageResponse
+	36,  // 132: msghandler.v1.AdminService.ListMessages:output_type -> msghandler.v1.ListMessagesResponse
+	43,  // 133: msghandler.v1.AdminService.GetStats:output_type -> msghandler.v1.GetStatsResponse
+	53,  // 134: msghandler.v1.AdminService.RetryMessages:output_type -> msghandler.v1.RetryMessagesResponse
+	55,  // 135: msghandler.v1.AdminService.DiscardMessages:output_type -> msghandler.v1.DiscardMessagesResponse
+	57,  // 136: msghandler.v1.AdminService.TailMessages:output_type -> msghandler.v1.TailMessagesResponse
+	60,  // 137: msghandler.v1.AdminService.ListAudit:output_type -> msghandler.v1.ListAuditResponse
+	63,  // 138: msghandler.v1.AdminService.GetConfiguration:output_type -> msghandler.v1.GetConfigurationResponse
+	38,  // 139: msghandler.v1.AdminService.GroupMessages:output_type -> msghandler.v1.GroupMessagesResponse
+	41,  // 140: msghandler.v1.AdminService.FindMessages:output_type -> msghandler.v1.FindMessagesResponse
+	67,  // 141: msghandler.v1.AdminService.ListFinished:output_type -> msghandler.v1.ListFinishedResponse
+	70,  // 142: msghandler.v1.AdminService.GetFinished:output_type -> msghandler.v1.GetFinishedResponse
+	73,  // 143: msghandler.v1.AdminService.ReplayMessages:output_type -> msghandler.v1.ReplayMessagesResponse
+	123, // [123:144] is the sub-list for method output_type
+	102, // [102:123] is the sub-list for method input_type
+	102, // [102:102] is the sub-list for extension type_name
+	102, // [102:102] is the sub-list for extension extendee
+	0,   // [0:102] is the sub-list for field type_name
 }
 
 func init() { file_msghandler_v1_msghandler_proto_init() }
