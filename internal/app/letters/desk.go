@@ -23,10 +23,12 @@ const (
 	walkTime = 15 * time.Second
 	// turnTime is how long a call waits for another look at the same queue.
 	turnTime = 5 * time.Second
-	// pageSize is how many letters a page lists, and maxLooked how many letters of a queue a call looks at: RabbitMQ hands
-	// out letters from the front only, so a later page takes all letters before it too.
-	pageSize  = 100
-	maxLooked = 10_000
+	// pageSize is how many letters a page lists. maxLooked is how many letters of a queue a call takes and gives back:
+	// RabbitMQ hands out letters from the front only, so a later page takes all letters before it too, and a long queue
+	// is busy for seconds when it gets ten thousand letters back. maxChanged is how many letters a call changes.
+	pageSize   = 100
+	maxLooked  = 2000
+	maxChanged = 10_000
 	// maxRecords bounds the topics of Kafka that are read: a topic is read whole, and its letters are in memory.
 	maxRecords = 20_000
 	// oldestAge is how old the age of the oldest letter may be.
