@@ -120,7 +120,8 @@ func (q *queue) count(ctx context.Context) {
 	}
 }
 
-// findOldest leaves the age unknown where the look would count, would take long, or would wait for another look.
+// findOldest leaves the age as it is where the look would change the order of the queue, would take long, or would wait
+// for another look. A list finds the age there.
 func (q *queue) findOldest(ctx context.Context) {
 	q.mu.Lock()
 	state, fresh := q.state, time.Since(q.aged) < oldestAge

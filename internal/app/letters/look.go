@@ -40,7 +40,9 @@ func (d *Desk) List(ctx context.Context, query pages.LetterQuery) (page pages.Le
 	}
 	defer done()
 	filter, now, look := Filter(query.LetterFilter), time.Now(), newLook()
+	var oldest time.Time
 	err = q.dead.Visit(ctx, func(l *consumer.Letter) bool {
+		oldest = earlier(oldest, l.Since())
 		if len(page.Letters) == pageSize {
 			page.Next = look.looked
 			return false
@@ -59,6 +61,7 @@ func (d *Desk) List(ctx context.Context, query pages.LetterQuery) (page pages.Le
 	if err != nil {
 		return pages.LetterPage{}, q.unreachable(err)
 	}
+	q.setOldest(oldest)
 	return page, nil
 }
 
@@ -138,6 +141,7 @@ func (d *Desk) Change(
 		Match:   q.matchBounded(Filter(c.LetterFilter), cancel),
 		Changed: func(l *consumer.Letter) { names = append(names, l.Name()) },
 	})
+	q.setOldest(time.Time{}) // the oldest may be gone
 	stopped := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 	result.Done = len(names)
 	result.More = result.Done < c.Limit && (limit < c.Limit || stopped)

@@ -14,7 +14,8 @@ import (
 
 // words are the functions of the templates.
 var words = template.FuncMap{
-	"count": count, "int64": func(n int) int64 { return int64(n) }, "ago": ago, "span": span, "stamp": stamp, "plain": escape.Lines, "state": stateName, "rate": rate,
+	"count": count, "int64": func(n int) int64 { return int64(n) },
+	"ago": ago, "span": span, "stamp": stamp, "plain": escape.Lines, "state": stateName, "rate": rate,
 	"address": address, "letteraddress": letterAddress, "exchange": exchangeName, "time": timeOf,
 	"verdict": verdict, "meaning": halfmsg.Meaning, "tone": tone,
 }
