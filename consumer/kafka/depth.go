@@ -17,7 +17,7 @@ func (r *run) reportDeadLetters() {
 	if err != nil {
 		if r.stopping.Err() == nil {
 			r.Logger.LogAttrs(ctx, slog.LevelWarn, "dead letters not counted; the metric keeps its last value; "+
-				"create the dead-letter topic, or set Create", slog.String("topic", r.DeadTopic), slog.Any("error", err))
+				"create the dead-letter topic, or set Create", slog.String("topic", r.DeadTopic), slog.Any("cause", err))
 		}
 		return
 	}

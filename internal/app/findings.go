@@ -42,6 +42,7 @@ func (f *findings) add(severity msghandlerv1.Severity, name, what, why, remedy s
 func (a *App) findings(now time.Time) []*msghandlerv1.Finding {
 	var f findings
 	f.access(&a.settings)
+	f.fullness(a.masters())
 	f.refusals(a.allRefusals(), now)
 	f.reload(&a.reloader)
 	f.fleet(a.coordinators(now), now)

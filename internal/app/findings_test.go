@@ -218,7 +218,7 @@ func TestOnlyUncleanStopsAreReported(t *testing.T) {
 	next.holds(t, "msghandler_unclean_ends 3")
 	log := next.log.String()
 	if !strings.Contains(log, `"coordinators ended without a clean stop; others go on with their messages when their `+
-		`leases end" instance=`+next.Instance()+" coordinators=3 last=killed-3 ") {
+		`leases end" coordinator=`+next.Instance()+" coordinators=3 last_coordinator=killed-3 ") {
 		t.Errorf("the log is\n%s", log)
 	}
 	what := next.found(t)["coordinators-unclean-end"]

@@ -105,6 +105,8 @@ func (a *App) openConsole(visitors login.Config, notice string) {
 		HideBodies:   !a.settings.HTTP.Bodies,
 		Findings:     func() []*msghandlerv1.Finding { return a.findings(time.Now()) },
 		Coordinators: a.fleetStats,
+		Charts:       charts{app: a},
+		Sums:         a.sums,
 		Owners: func(ctx context.Context) (halfmsg.Owners, error) {
 			if store := a.store.Load(); store != nil {
 				return store.Owners(ctx)

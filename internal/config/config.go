@@ -28,6 +28,7 @@ type Config struct {
 	Submit         Submit
 	DeleteBusiness DeleteBusiness
 	Done           Done
+	Archive        Archive
 	Sweep          Sweep
 	Limits         Limits
 	Policy         Policy
@@ -171,6 +172,13 @@ type Done struct {
 	Retention time.Duration
 }
 
+// Archive says how long, and how many, finished messages are kept with their content.
+type Archive struct {
+	Retention   time.Duration
+	MaxMessages int
+	MaxBody     Size
+}
+
 // Sweep is the repair of records and indexes that do not match.
 type Sweep struct {
 	Schedule string
@@ -195,9 +203,10 @@ type Shutdown struct {
 
 // Log configures the log on standard error.
 type Log struct {
-	Level    string
-	Format   string
-	Language string
+	Level      string
+	Format     string
+	Language   string
+	Deliveries bool
 }
 
 // Producer holds the settings of a single producer.

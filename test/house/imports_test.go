@@ -108,7 +108,7 @@ var rooms = []struct {
 	},
 	{
 		[]string{"internal/delivery"},
-		[]string{"internal/halfmsg", "internal/ground/backoff", "internal/ground/lifecycle"},
+		[]string{"internal/halfmsg", "internal/ground/backoff", "internal/ground/lifecycle", "internal/loglimit"},
 		"it is what the two loops share, a step above the domain and below the loops",
 	},
 	{

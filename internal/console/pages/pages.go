@@ -57,8 +57,14 @@ func statusOf(err error) int {
 	return http.StatusServiceUnavailable
 }
 
-// Config configures Pages. The functions except Coordinators, Refused and Findings are required,
-// and so are Peers and Ring.
+// Peers lists the counts of producers and exchanges.
+type Peers interface {
+	Producers() []peerstats.Producer
+	Exchanges() []peerstats.Exchange
+}
+
+// Config configures Pages. The functions except Coordinators, Charts, Refused and Findings are required,
+// and so is Peers.
 type Config struct {
 	// Instance and Version name this process.
 	Instance, Version string
@@ -89,9 +95,10 @@ type Config struct {
 	Findings func() []*msghandlerv1.Finding
 	// Overdue is for how long the worst pending message is overdue for its verdict.
 	Overdue func() time.Duration
-	// Peers has the counts of producers and exchanges, Ring the recent samples.
-	Peers *peerstats.Registry
-	Ring  *history.Ring
+	// Peers has the counts of producers and exchanges.
+	Peers Peers
+	// Charts returns what happened within a range, and why it may not be all. Default: nothing.
+	Charts func(ctx context.Context, r history.Range) (history.Series, error)
 	// Logger gets errors. Default slog.Default().
 	Logger *slog.Logger
 }
@@ -123,6 +130,11 @@ func New(config Config) *Pages {
 	config.Logger = cmp.Or(config.Logger, slog.Default())
 	if config.Coordinators == nil {
 		config.Coordinators = func() []*msghandlerv1.Coordinator { return nil }
+	}
+	if config.Charts == nil {
+		config.Charts = func(_ context.Context, r history.Range) (history.Series, error) {
+			return history.NewSeries(r, nil, time.Now()), nil
+		}
 	}
 	if config.Findings == nil {
 		config.Findings = func() []*msghandlerv1.Finding { return nil }
@@ -211,7 +223,7 @@ func (p *Pages) write(w http.ResponseWriter, r *http.Request, a answer) {
 	}
 	var b bytes.Buffer
 	if err := templates[a.page].Execute(&b, p.frame(r, a)); err != nil {
-		p.config.Logger.Error("a page of the console cannot be made", "page", a.page, "error", err)
+		p.config.Logger.Error("a page of the console cannot be made", "page", a.page, "cause", err)
 		http.Error(w, "the page cannot be made", http.StatusInternalServerError)
 		return
 	}
