@@ -98,7 +98,7 @@ func (r *run) serve() error {
 		delay := reconnect.Delay(failures)
 		failures++
 		r.Logger.LogAttrs(r.stopping, slog.LevelWarn, "not consuming, trying again",
-			slog.Duration("in", delay), slog.Any("error", err))
+			slog.Int64("retry_in_ms", delay.Milliseconds()), slog.Any("cause", err))
 		_ = backoff.Sleep(r.stopping, delay)
 	}
 	return nil

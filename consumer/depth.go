@@ -19,7 +19,7 @@ func (r *run) watchDepth(ctx context.Context, conn *amqpconn.Conn) {
 	}
 	for ctx.Err() == nil && !conn.IsClosed() {
 		if err := r.reportDepth(conn); err != nil && ctx.Err() == nil && !conn.IsClosed() {
-			r.Logger.LogAttrs(ctx, slog.LevelWarn, "the queue's depth is not known", slog.Any("error", err))
+			r.Logger.LogAttrs(ctx, slog.LevelWarn, "the queue's depth is not known", slog.Any("cause", err))
 		}
 		_ = backoff.Sleep(ctx, r.DepthInterval)
 	}

@@ -70,7 +70,7 @@ func handleOnce(ctx context.Context, next Handler, m *Message, store dedup.Store
 		}
 		if failed := end(ctx, m.Key()); failed != nil {
 			logger.LogAttrs(ctx, slog.LevelWarn, "cannot note what became of a message",
-				append(name(m), slog.Bool("handled", handled), slog.Any("error", failed))...)
+				append(name(m), slog.Bool("handled", handled), slog.Any("cause", failed))...)
 		}
 	}()
 	err = next.Handle(ctx, m)
@@ -87,13 +87,13 @@ func Logging(logger *slog.Logger) Middleware {
 			begun, language := time.Now(), logtext.From(ctx)
 			err := next.Handle(ctx, m)
 			line := append(name(m), slog.String("queue", m.Queue), slog.String("consumer", m.Consumer),
-				slog.Duration("took", time.Since(begun)))
+				slog.Int64("took_ms", time.Since(begun).Milliseconds()))
 			switch {
 			case errors.Is(err, ErrDuplicate):
 				logger.LogAttrs(ctx, slog.LevelDebug, logtext.AlreadyHandled.In(language), line...)
 			case err != nil:
 				logger.LogAttrs(ctx, slog.LevelWarn, logtext.OfFailure(err).Line(language, "message not handled"),
-					append(line, slog.Any("error", err))...)
+					append(line, slog.Any("cause", err))...)
 			default:
 				logger.LogAttrs(ctx, slog.LevelInfo, "message handled", line...)
 			}
@@ -105,7 +105,7 @@ func Logging(logger *slog.Logger) Middleware {
 // name returns the log attributes of a message.
 func name(m *Message) []slog.Attr {
 	line := []slog.Attr{
-		slog.String("producer", m.Producer), slog.String("id", m.ID), slog.Int("attempt", m.Attempt),
+		slog.String("message_id", m.Producer+"/"+m.ID), slog.Int("attempt", m.Attempt),
 		slog.Bool("redelivered", m.Redelivered),
 	}
 	if trace := m.TraceID(); trace != "" {

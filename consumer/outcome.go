@@ -191,7 +191,7 @@ func failuresBefore(m *Message) int {
 }
 
 func (r *run) logFailure(m *Message, err error, delay time.Duration) {
-	line := append(name(m), slog.Duration("again_in", delay), slog.Any("error", err))
+	line := append(name(m), slog.Int64("retry_in_ms", delay.Milliseconds()), slog.Any("cause", err))
 	if errors.Is(err, ErrBusy) {
 		r.Logger.LogAttrs(r.work, slog.LevelDebug, "another copy of a message is being handled; this copy waits", line...)
 		return
@@ -203,7 +203,7 @@ func (r *run) logFailure(m *Message, err error, delay time.Duration) {
 // logLimit logs a message that RabbitMQ does not redeliver. A policy may have set a lower limit, which a client
 // cannot see.
 func (r *run) logLimit(m *Message, err error, limit int64) {
-	line := append(name(m), slog.Int64("returns_allowed", limit), slog.Any("error", err))
+	line := append(name(m), slog.Int64("returns_allowed", limit), slog.Any("cause", err))
 	const consequence = "the message's delivery limit is reached: RabbitMQ moves it to the queue's dead-letter " +
 		"exchange, or drops it where there is none"
 	r.Logger.LogAttrs(r.work, slog.LevelWarn, logtext.OfFailure(err).Line(r.language(), consequence),
@@ -211,7 +211,7 @@ func (r *run) logLimit(m *Message, err error, limit int64) {
 }
 
 func (r *run) logDead(m *Message, err error) {
-	line := append(name(m), slog.Int("retries", m.Retries), slog.Any("error", err))
+	line := append(name(m), slog.Int("retries", m.Retries), slog.Any("cause", err))
 	r.Logger.LogAttrs(r.work, slog.LevelWarn, logtext.OfFailure(err).Line(r.language(), "message rejected"),
 		withStack(line, err)...)
 }
@@ -228,6 +228,6 @@ func withStack(line []slog.Attr, err error) []slog.Attr {
 func (r *run) answer(m *Message, err error) {
 	if err != nil {
 		r.Logger.LogAttrs(r.work, slog.LevelWarn, "broker not reached: the outcome of a message is not settled; "+
-			"the message will be redelivered", append(name(m), slog.Any("error", err))...)
+			"the message will be redelivered", append(name(m), slog.Any("cause", err))...)
 	}
 }

@@ -97,7 +97,7 @@ func (r *run) learnLimit(conn *amqpconn.Conn) {
 	limit, err := conn.DeliveryLimit(r.Queue)
 	if err != nil {
 		limit.Returns = amqpconn.Unlimited
-		r.Logger.LogAttrs(r.stopping, slog.LevelDebug, "delivery limit unknown", slog.Any("error", err))
+		r.Logger.LogAttrs(r.stopping, slog.LevelDebug, "delivery limit unknown", slog.Any("cause", err))
 	}
 	r.deliveryLimit.Store(int64(limit.Returns))
 }

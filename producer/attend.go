@@ -190,7 +190,7 @@ func (a *attendance) complain(err error, failures int) {
 		return
 	}
 	if skipped, due := a.producer.complaints.due(text); due {
-		a.producer.complaints.log.Log(context.Background(), level, text, "error", err, "more_like_this", skipped)
+		a.producer.complaints.log.Log(context.Background(), level, text, "cause", err, "not_logged_before", skipped)
 	}
 }
 

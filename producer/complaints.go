@@ -13,7 +13,9 @@ const complainInterval = 10 * time.Second
 
 // complaints logs failures that no caller can be told, each kind once per interval.
 type complaints struct {
-	log *slog.Logger
+	// producer is the name of the producer, which is a part of each message_id.
+	producer string
+	log      *slog.Logger
 
 	mu    sync.Mutex
 	kinds map[string]*complaint
@@ -26,7 +28,8 @@ type complaint struct {
 
 // always writes a line for each message, because each line asks an operator to act.
 func (c *complaints) always(text, id string, err error) {
-	c.log.LogAttrs(context.Background(), slog.LevelError, text, slog.String("id", id), slog.Any("error", err))
+	c.log.LogAttrs(context.Background(), slog.LevelError, text,
+		slog.String("message_id", c.producer+"/"+id), slog.Any("cause", err))
 }
 
 // add writes a line, with the number of equal lines left out since the last one.
@@ -36,7 +39,7 @@ func (c *complaints) add(level slog.Level, text, id string, err error) {
 		return
 	}
 	c.log.LogAttrs(context.Background(), level, text,
-		slog.String("id", id), slog.Any("error", err), slog.Int("more_like_this", skipped))
+		slog.String("message_id", c.producer+"/"+id), slog.Any("cause", err), slog.Int("not_logged_before", skipped))
 }
 
 func (c *complaints) due(text string) (skipped int, due bool) {

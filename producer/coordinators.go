@@ -154,7 +154,7 @@ func (p *Producer) admit(ctx context.Context) error {
 		if caller, ok := peer.FromContext(ctx); ok && caller.Addr != nil {
 			from = caller.Addr.String()
 		}
-		p.complaints.log.WarnContext(ctx, textRefused, "from", from, "error", err, "more_like_this", skipped)
+		p.complaints.log.WarnContext(ctx, textRefused, "from", from, "cause", err, "not_logged_before", skipped)
 	}
 	return err
 }

@@ -55,7 +55,7 @@ func New(config Config) (*Producer, error) {
 		coordinator: pb.NewMessageHandlerServiceClient(conn),
 		inflight:    newInflight(config.Background),
 		background:  newBackground(config.Background),
-		complaints:  &complaints{log: config.Logger.With("producer", config.Name)},
+		complaints:  &complaints{producer: config.Name, log: config.Logger.With("producer", config.Name)},
 	}
 	waiting := groupConfig(config.Background)
 	p.halves = batch.New(waiting, p.sendHalves)

@@ -128,7 +128,7 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Consuming == nil {
 		c.Consuming = func() {}
 	}
-	c.Logger = c.Logger.With(slog.String("consumer", c.Name), slog.String("group", c.Group))
+	c.Logger = c.Logger.With(slog.String("consumer", c.Name), slog.String("consumer_group", c.Group))
 	var err error
 	if c.cluster, err = address.ParseKafka(c.URL); err != nil {
 		err = fmt.Errorf("kafka.Config: URL %w", err)

@@ -212,7 +212,7 @@ func (r *run) prepare() {
 		delay := preparePauses.Delay(failures)
 		if r.stopping.Err() == nil {
 			r.Logger.LogAttrs(r.stopping, slog.LevelWarn, "not consuming, trying again",
-				slog.Duration("in", delay), slog.Any("error", err))
+				slog.Int64("retry_in_ms", delay.Milliseconds()), slog.Any("cause", err))
 		}
 		_ = backoff.Sleep(r.stopping, delay) // An error is the context's: the loop ends.
 	}

@@ -17,13 +17,17 @@ func (r *run) reportDeadLetters() {
 	if err != nil {
 		if r.stopping.Err() == nil {
 			r.Logger.LogAttrs(ctx, slog.LevelWarn, "dead letters not counted; the metric keeps its last value; "+
-				"create the dead-letter topic, or set Create", slog.String("topic", r.DeadTopic), slog.Any("error", err))
+				"create the dead-letter topic, or set Create", slog.String("topic", r.DeadTopic), slog.Any("cause", err))
 		}
 		return
 	}
-	records := int64(0)
-	for _, partition := range found {
-		records += partition.end - partition.start
+	r.Observer.DeadLetters(r.DeadTopic, records(found))
+}
+
+// records is the number of records in the partitions of a topic.
+func records(partitions map[int32]offsets) (all int) {
+	for _, partition := range partitions {
+		all += int(partition.end - partition.start)
 	}
-	r.Observer.DeadLetters(r.DeadTopic, int(records))
+	return all
 }

@@ -85,7 +85,7 @@ func (in *intake) poll() {
 		fetches.EachError(func(topic string, partition int32, err error) {
 			if r.stopping.Err() == nil {
 				r.Logger.LogAttrs(r.stopping, slog.LevelWarn, "not consuming, trying again",
-					slog.String("topic", topic), slog.Int("partition", int(partition)), slog.Any("error", err))
+					slog.String("topic", topic), slog.Int("partition", int(partition)), slog.Any("cause", err))
 			}
 		})
 		fetches.EachPartition(in.deliver)
@@ -210,7 +210,7 @@ func (in *intake) commit() {
 	}
 	if err != nil {
 		in.run.Logger.LogAttrs(ctx, slog.LevelWarn, "offsets not committed; handled messages will be redelivered",
-			slog.Any("error", err))
+			slog.Any("cause", err))
 	}
 }
 
@@ -234,7 +234,7 @@ func (in *intake) committed(
 	in.mu.Unlock()
 	if err != nil && !known {
 		in.run.Logger.LogAttrs(in.run.work, slog.LevelWarn, "offsets not committed, trying again; handled messages will be "+
-			"redelivered when the consumer ends before a commit", slog.Any("error", err))
+			"redelivered when the consumer ends before a commit", slog.Any("cause", err))
 	}
 }
 
@@ -257,7 +257,7 @@ func (in *intake) leave() {
 	in.client.AllowRebalance()
 	if err := in.client.LeaveGroupContext(ctx); err != nil {
 		in.run.Logger.LogAttrs(ctx, slog.LevelWarn, "consumer group not left; other consumers get the partitions after the "+
-			"session timeout of 45 s; check the cluster", slog.Any("error", err))
+			"session timeout of 45 s; check the cluster", slog.Any("cause", err))
 	}
 	in.cancel() // otherwise Close waits for the group without a bound
 	in.client.Close()

@@ -122,7 +122,7 @@ func (r *run) deadLetter(record *kgo.Record, m *consumer.Message, err error, kep
 		return r.keep(m, errors.Join(err, failed), kept)
 	}
 	r.Logger.LogAttrs(r.work, slog.LevelWarn, logtext.OfFailure(err).Line(r.language(), "message rejected"),
-		withStack(append(name(m), slog.Int("retries", m.Retries), slog.Any("error", err)), err)...)
+		withStack(append(name(m), slog.Int("retries", m.Retries), slog.Any("cause", err)), err)...)
 	return consumer.Dead, true
 }
 
@@ -208,7 +208,7 @@ func shortened(text string, most int) string {
 }
 
 func (r *run) logFailure(m *consumer.Message, err error, delay time.Duration) {
-	line := append(name(m), slog.Duration("again_in", delay), slog.Any("error", err))
+	line := append(name(m), slog.Int64("retry_in_ms", delay.Milliseconds()), slog.Any("cause", err))
 	if errors.Is(err, consumer.ErrBusy) {
 		r.Logger.LogAttrs(r.work, slog.LevelDebug, "another copy of a message is being handled; this copy waits", line...)
 		return
@@ -228,7 +228,7 @@ func withStack(line []slog.Attr, err error) []slog.Attr {
 // name returns the log attributes of a message.
 func name(m *consumer.Message) []slog.Attr {
 	line := []slog.Attr{
-		slog.String("producer", m.Producer), slog.String("id", m.ID), slog.Int("attempt", m.Attempt),
+		slog.String("message_id", m.Producer+"/"+m.ID), slog.Int("attempt", m.Attempt),
 		slog.String("topic", m.Queue),
 	}
 	if trace := m.TraceID(); trace != "" {

@@ -82,7 +82,7 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
-	c.Logger = c.Logger.With(slog.String("consumer", c.Name), slog.String("stream", c.Stream))
+	c.Logger = c.Logger.With(slog.String("consumer", c.Name), slog.String("nats_stream", c.Stream))
 	return c, c.check()
 }
 

@@ -87,7 +87,7 @@ func (c *Consumer) Run(ctx context.Context, h consumer.Handler) error {
 		}
 		delay := reconnect.Delay(failures)
 		r.Logger.LogAttrs(ctx, slog.LevelWarn, "not consuming, trying again",
-			slog.Duration("in", delay), slog.Any("error", err))
+			slog.Int64("retry_in_ms", delay.Milliseconds()), slog.Any("cause", err))
 		_ = backoff.Sleep(ctx, delay) // An error is the context's: the loop ends.
 	}
 	return r.finish(cancel)
@@ -128,7 +128,7 @@ func (r *run) session() (consumed bool, err error) {
 	conn, err := natsconn.Dial(r.stopping, r.address, natsconn.Config{
 		Name: "consumer " + r.Name, TLS: r.TLS, DialTimeout: ioTimeout, PingInterval: ioTimeout, WriteTimeout: ioTimeout,
 		OnError: func(err error) {
-			r.Logger.LogAttrs(r.work, slog.LevelWarn, "NATS reports an error", slog.Any("error", err))
+			r.Logger.LogAttrs(r.work, slog.LevelWarn, "NATS reports an error", slog.Any("cause", err))
 		},
 		OnClosed: func() { close(lost) },
 	})

@@ -19,7 +19,7 @@ func (s *session) watchDepth(ctx context.Context) {
 		err := s.reportDepth(ctx)
 		if err != nil && !unknown && ctx.Err() == nil {
 			r.Logger.LogAttrs(ctx, slog.LevelWarn, "depths not known; the metrics keep their last values; "+
-				"check the stream, and the permission for $JS.API", slog.Any("error", err))
+				"check the stream, and the permission for $JS.API", slog.Any("cause", err))
 		}
 		unknown = err != nil
 		_ = backoff.Sleep(ctx, r.DepthInterval) // An error is the context's: the loop ends.

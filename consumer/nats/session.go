@@ -184,7 +184,7 @@ func (s *session) acknowledge(t *task, m *consumer.Message) {
 // again has the server deliver a message once more after a delay.
 func (s *session) again(t *task, m *consumer.Message, err error) consumer.Result {
 	delay := s.run.retry.Delay(m.Deliveries)
-	if again := slog.Duration("again_in", delay); errors.Is(err, consumer.ErrBusy) {
+	if again := slog.Int64("retry_in_ms", delay.Milliseconds()); errors.Is(err, consumer.ErrBusy) {
 		s.log(slog.LevelDebug, "another copy of a message is being handled; this copy waits", m, err, again)
 	} else {
 		s.log(slog.LevelWarn, s.failure(err, "message will be redelivered"), m, err, again)
@@ -247,7 +247,7 @@ func (s *session) failure(err error, consequence string) string {
 }
 
 func (s *session) log(level slog.Level, text string, m *consumer.Message, err error, more ...slog.Attr) {
-	line := append(name(m), slog.Any("error", err))
+	line := append(name(m), slog.Any("cause", err))
 	var panicked *consumer.PanicError
 	if errors.As(err, &panicked) {
 		line = append(line, slog.String("stack", string(panicked.Stack)))
@@ -258,7 +258,7 @@ func (s *session) log(level slog.Level, text string, m *consumer.Message, err er
 // name returns the log attributes of a message.
 func name(m *consumer.Message) []slog.Attr {
 	line := []slog.Attr{
-		slog.String("producer", m.Producer), slog.String("id", m.ID), slog.Int("attempt", m.Attempt),
+		slog.String("message_id", m.Producer+"/"+m.ID), slog.Int("attempt", m.Attempt),
 		slog.Int("deliveries", m.Deliveries+1),
 	}
 	if trace := m.TraceID(); trace != "" {

@@ -26,7 +26,7 @@ func main() {
 	url := cmp.Or(os.Getenv("INVOICES_DATABASE"), "sqlite:invoices.db")
 	broker := cmp.Or(os.Getenv("INVOICES_AMQP"), "amqp://guest:guest@127.0.0.1:5672/")
 	if err := run(ctx, url, broker); err != nil {
-		slog.Error("invoices failed; the process ends", "error", err)
+		slog.Error("invoices failed; the process ends", "cause", err)
 		os.Exit(1)
 	}
 }
@@ -90,7 +90,7 @@ func write(ctx context.Context, tx *sql.Tx, db *database.DB, m *consumer.Message
 func purge(ctx context.Context, inbox *sqlinbox.Inbox) {
 	for {
 		if _, err := inbox.Purge(ctx); err != nil && ctx.Err() == nil {
-			slog.Warn("old rows of the inbox not removed; the next purge retries", "error", err)
+			slog.Warn("old rows of the inbox not removed; the next purge retries", "cause", err)
 		}
 		select {
 		case <-time.After(time.Hour):

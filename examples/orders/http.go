@@ -96,9 +96,9 @@ func reply(w http.ResponseWriter, id string, err error) {
 	case a.Status >= http.StatusInternalServerError:
 		level = slog.LevelWarn
 	}
-	log := slog.With("order", id, "status", a.Status)
+	log := slog.With("order", id, "http_status", a.Status)
 	if err != nil {
-		log = log.With("error", err)
+		log = log.With("cause", err)
 	}
 	log.Log(context.Background(), level, "request answered: "+a.Text)
 	if a.Done() {

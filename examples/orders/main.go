@@ -51,7 +51,7 @@ func main() {
 		caFile:      os.Getenv("ORDERS_CA_FILE"),
 	})
 	if err != nil {
-		slog.Error("orders failed; the process ends", "error", err)
+		slog.Error("orders failed; the process ends", "cause", err)
 		os.Exit(1)
 	}
 }

@@ -134,7 +134,7 @@ func (s *service) look(ctx context.Context, id string) (o order, err error) {
 func (s *service) purge(ctx context.Context) {
 	for {
 		if _, err := s.markers.Purge(ctx); err != nil && ctx.Err() == nil {
-			slog.Warn("old markers not removed; the next purge retries", "error", err)
+			slog.Warn("old markers not removed; the next purge retries", "cause", err)
 		}
 		select {
 		case <-time.After(time.Hour):

@@ -24,6 +24,7 @@ import (
 	"github.com/msghandler/msghandler/internal/access"
 	"github.com/msghandler/msghandler/internal/access/oidc"
 	"github.com/msghandler/msghandler/internal/access/tokenfile"
+	"github.com/msghandler/msghandler/internal/app/letters"
 	"github.com/msghandler/msghandler/internal/app/tracing"
 	"github.com/msghandler/msghandler/internal/attend"
 	"github.com/msghandler/msghandler/internal/audit"
@@ -98,6 +99,10 @@ type App struct {
 
 	// queues are the latest depths of the watched queues.
 	queues atomic.Pointer[queueDepths]
+	// letters are the queues of consumers' dead letters, once the brokers are known.
+	letters atomic.Pointer[letters.Desk]
+	// fullness is how full the masters of Redis were lately.
+	fullness atomic.Pointer[[]redisstore.Fullness]
 	// otherRefusals are the latest refusals of the other coordinators.
 	otherRefusals atomic.Pointer[[]peerstats.Refusal]
 	// otherPeers are the latest counts of producers and exchanges of the other coordinators.
@@ -139,7 +144,7 @@ func New(ctx context.Context, settings config.Config, deps Deps) (*App, error) {
 		ended:     make(chan struct{}),
 	}
 	a.life, a.end = context.WithCancel(context.Background())
-	a.logger = cmp.Or(deps.Logger, slog.Default()).With("instance", a.instance)
+	a.logger = cmp.Or(deps.Logger, slog.Default()).With("coordinator", a.instance)
 	a.attendance = a.newAttendance()
 	a.openReloader(deps)
 	a.warnExposed()
@@ -188,7 +193,7 @@ func (a *App) warnExposed() {
 	for _, file := range a.settings.PrivateFiles {
 		if may := files.Exposed(file.Path); may != "" && file.Key != "access.token_file" {
 			a.logger.Warn("every user of this machine may "+may+" a file with secrets; chmod o-rw the file",
-				"holds", file.What(), "file", file.Path)
+				"holds", file.What(), "path", file.Path)
 		}
 	}
 }
@@ -267,7 +272,7 @@ func (a *App) Run(ctx context.Context) error {
 
 	err := a.open(a.life)
 	if err == nil {
-		a.logger.Info("serving", "grpc", a.GRPCAddr(), "http", a.HTTPAddr(), "version", a.version)
+		a.logger.Info("serving", "grpc_address", a.GRPCAddr(), "http_address", a.HTTPAddr(), "version", a.version)
 		select {
 		case <-a.life.Done():
 		case err = <-a.failed:
@@ -278,7 +283,7 @@ func (a *App) Run(ctx context.Context) error {
 		err = nil
 	}
 	if stopErr := a.close(context.Background()); stopErr != nil {
-		a.logger.Warn("some parts did not end in time: the next lease holder takes their messages", "error", stopErr)
+		a.logger.Warn("some parts did not end in time: the next lease holder takes their messages", "cause", stopErr)
 	}
 	return err
 }
@@ -307,6 +312,9 @@ func (a *App) open(ctx context.Context) error {
 		return err
 	}
 	if err := a.watchBacklog(store, urls); err != nil {
+		return err
+	}
+	if err := a.openLetters(urls); err != nil {
 		return err
 	}
 	if err := a.watchUndecided(store); err != nil {

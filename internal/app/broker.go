@@ -113,6 +113,6 @@ func (a *App) amqpURLs() ([]string, error) {
 		addr = net.JoinHostPort("127.0.0.1", port)
 	}
 	url := "amqp://guest:guest@" + addr + "/"
-	a.logger.Warn("the embedded broker is "+notDurable, "url", url)
+	a.logger.Warn("the embedded broker is "+notDurable, "amqp_url", url)
 	return []string{url}, nil
 }

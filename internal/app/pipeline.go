@@ -155,8 +155,8 @@ func (a *App) openSender(s *stages, store *redisstore.Store, opened []openBroker
 		Lease:    settings.Lease,
 		Margin:   settings.ConfirmTimeout + time.Second,
 		Logger:   a.logger,
-		Language: logtext.Language(a.settings.Log.Language),
-		Metrics:  a.metrics,
+		Language: logtext.Language(a.settings.Log.Language), LogDeliveries: a.settings.Log.Deliveries,
+		Metrics: a.metrics,
 	}
 	c.DeleteAfterAck = a.settings.DeleteBusiness.When == config.AfterAck
 	s.sender = sendloop.New(c)
@@ -229,6 +229,7 @@ func (a *App) openServer(
 	s.server, err = server.New(server.Config{
 		Intake:       store,
 		Inspector:    store,
+		History:      store,
 		Targets:      a.callbacks,
 		Attendance:   a.attendance,
 		Pipeline:     &s.pipeline,
@@ -298,6 +299,7 @@ func (a *App) countCalls(
 	if method == "SendHalfMessage" && err == nil {
 		stored = 1
 	}
+	a.countUnstored(request, response, err)
 	if batch, ok := response.(interface {
 		GetOutcomes() []*msghandlerv1.Outcome
 	}); ok && err == nil {

@@ -164,7 +164,7 @@ func (a *App) reload(why string) {
 	if r.failed = err; err != nil {
 		a.recordReload(why, nil, err)
 		a.logger.Error("configuration read again and refused: the earlier values stay in use; fix the file", "after", why,
-			"error", err)
+			"cause", err)
 		return
 	}
 	a.use(&next.Config)

@@ -166,7 +166,7 @@ func (p *orders) counts(id string) (asked, deleted int) {
 // brokerURL finds the URL of the embedded broker in the log, as a user would.
 func (r *running) brokerURL(t *testing.T) string {
 	t.Helper()
-	_, rest, found := strings.Cut(r.log.String(), "url=amqp://")
+	_, rest, found := strings.Cut(r.log.String(), "amqp_url=amqp://")
 	if !found {
 		t.Fatalf("the log does not say where the broker is:\n%s", r.log)
 	}

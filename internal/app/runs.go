@@ -96,8 +96,9 @@ func (a *App) noteRun(ctx context.Context, store *redisstore.Store) error {
 	last := unreported[0]
 	a.logger.Warn(
 		"coordinators ended without a clean stop; others go on with their messages when their leases end",
-		"coordinators", len(unreported), "last", last.Instance, "last_seen", last.LastSeenAt.UTC().Format(time.RFC3339),
-		"in_ten_minutes", len(a.runs.since(time.Now().Add(-endsLately))), "remedy", endsRemedy)
+		"coordinators", len(unreported), "last_coordinator", last.Instance,
+		"last_seen", last.LastSeenAt.UTC().Format(time.RFC3339),
+		"recent_ends", len(a.runs.since(time.Now().Add(-endsLately))), "remedy", endsRemedy)
 	a.events.Note(events.UncleanEnd, "",
 		fmt.Sprintf("%d coordinators ended without a clean stop, the last was %s", len(unreported), last.Instance))
 	return nil
@@ -117,6 +118,6 @@ func (a *App) noteCleanStop(ctx context.Context, store *redisstore.Store) {
 	}
 	if err != nil {
 		a.logger.Warn("Redis does not answer; the others will say that this coordinator ended without a clean stop",
-			"error", err)
+			"cause", err)
 	}
 }

@@ -49,7 +49,7 @@ func (a *App) close(ctx context.Context) error {
 	a.end()
 	a.console.SetStopping()
 	a.stopErr = errors.Join(closeAll(ctx, a.closers), a.served(ctx))
-	a.logger.Info("stopped", "took", time.Since(began).Round(time.Millisecond))
+	a.logger.Info("stopped", "took_ms", time.Since(began).Milliseconds())
 	return a.stopErr
 }
 

@@ -46,7 +46,7 @@ func (a *App) openStore(ctx context.Context) (*redisstore.Store, error) {
 	if err := a.watchRuns(ctx, store); err != nil {
 		return nil, err
 	}
-	return store, errors.Join(a.watchStore(store), a.watchRefusals(store), a.watchPeers(store))
+	return store, errors.Join(a.watchStore(store), a.watchFullness(store), a.watchRefusals(store), a.watchPeers(store))
 }
 
 // redisURL returns the URL of Redis. An embedded Redis is started first.
@@ -63,7 +63,7 @@ func (a *App) redisURL() (string, error) {
 		redis.Close()
 		return nil
 	}})
-	a.logger.Warn("the embedded Redis is "+notDurable, "url", redis.URL())
+	a.logger.Warn("the embedded Redis is "+notDurable, "redis_url", redis.URL())
 	return redis.URL(), nil
 }
 
@@ -90,8 +90,8 @@ func (a *App) reachStore(ctx context.Context, url string) (*redisstore.Store, er
 		}
 		a.checks.set(checkRedis, func(context.Context) error { return err })
 		pause := redisPauses.Delay(failures)
-		a.logger.Warn("Redis cannot be reached; the coordinator waits for it and is not ready", "error", err,
-			"next_try", pause.Round(time.Millisecond))
+		a.logger.Warn("Redis cannot be reached; the coordinator waits for it and is not ready", "cause", err,
+			"retry_in_ms", pause.Milliseconds())
 		if err := backoff.Sleep(ctx, pause); err != nil {
 			return nil, err
 		}
@@ -101,13 +101,17 @@ func (a *App) reachStore(ctx context.Context, url string) (*redisstore.Store, er
 // tryStore opens the store and judges the settings of its servers.
 func (a *App) tryStore(ctx context.Context, url string) (*redisstore.Store, error) {
 	store, err := redisstore.New(ctx, redisstore.Config{
-		URL:         url,
-		Prefix:      a.settings.Redis.Prefix,
-		Shards:      a.settings.Redis.Shards,
-		Layout:      a.settings.Redis.Layout,
-		Brokers:     a.settings.BrokerNames(),
-		Instance:    a.instance,
-		Retention:   a.settings.Done.Retention,
+		URL:       url,
+		Prefix:    a.settings.Redis.Prefix,
+		Shards:    a.settings.Redis.Shards,
+		Layout:    a.settings.Redis.Layout,
+		Brokers:   a.settings.BrokerNames(),
+		Instance:  a.instance,
+		Retention: a.settings.Done.Retention,
+		Archive: redisstore.Archive{
+			Retention: a.settings.Archive.Retention, MaxMessages: a.settings.Archive.MaxMessages,
+			MaxBody: int(a.settings.Archive.MaxBody),
+		},
 		MinReplicas: a.settings.Redis.MinReplicas,
 		Quota:       a.quota,
 		Ran:         a.metrics.Ran,
@@ -145,7 +149,8 @@ func (a *App) judgeSettings(ctx context.Context, store *redisstore.Store) error 
 	}
 	a.countFindings(findings)
 	for _, f := range findings {
-		a.logger.Warn("finding about Redis: "+f.What, "why", f.Why, "remedy", f.Remedy, "severity", f.Severity.String())
+		a.logger.Warn("finding about Redis: "+f.What, "consequence", f.Why, "remedy", f.Remedy,
+			"finding_severity", f.Severity.String())
 	}
 	if worst := a.refused(findings); len(worst) > 0 {
 		return &UnsafeError{worst}

@@ -136,7 +136,7 @@ func (h *Hub) receive(post Post) {
 		if suppressed, due := h.logged.Due("receive"); due && h.isUsed() {
 			h.config.Logger.Warn("no letters of other coordinators arrive; they cannot ask producers that attend only here; "+
 				"the coordinator subscribes again, which needs the channel's permission in Redis (&PREFIX:*)",
-				"error", err, "not_logged_before", suppressed)
+				"cause", err, "not_logged_before", suppressed)
 		}
 		_ = backoff.Sleep(h.life, postPauses.Delay(failures)) // the loop looks whether life has ended
 	}
@@ -204,7 +204,7 @@ func (h *Hub) serve(l letter) {
 		})
 		if failure != nil {
 			h.config.Logger.Error("a question of another coordinator panicked; it asks elsewhere; see the stack",
-				"error", failure, "stack", string(failure.Stack))
+				"cause", failure, "stack", string(failure.Stack))
 		}
 		if !errors.Is(ctx.Err(), context.DeadlineExceeded) { // then nobody waits any more
 			h.reply(l.From, reply)
@@ -222,7 +222,7 @@ func (h *Hub) reply(mailbox string, reply letter) {
 	}
 	if suppressed, due := h.logged.Due("reply"); due {
 		h.config.Logger.Warn("an answer cannot be sent to the coordinator that asked; it asks again; look after Redis",
-			"coordinator", mailbox, "error", err, "not_logged_before", suppressed)
+			"asked_by", mailbox, "cause", err, "not_logged_before", suppressed)
 	}
 }
 

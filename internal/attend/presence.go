@@ -59,7 +59,7 @@ func (h *Hub) turn(post Post, call func(ctx context.Context, post Post) error) {
 	}
 	if suppressed, due := h.logged.Due("announce"); due && h.isUsed() {
 		h.config.Logger.Warn("where producers attend is not stored; other coordinators may not find their streams; "+
-			"look after Redis", "error", err, "not_logged_before", suppressed)
+			"look after Redis", "cause", err, "not_logged_before", suppressed)
 	}
 }
 

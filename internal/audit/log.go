@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
-	"time"
 )
 
 // Level is the level of the lines about records. It is above all levels that log.level can name, so that no
@@ -56,10 +55,10 @@ func attributes(r Record) []slog.Attr {
 		set = append(set, slog.Int64("count", r.Count))
 	}
 	if r.Count > 1 && !r.Until.IsZero() {
-		set = append(set, slog.Duration("within", r.Until.Sub(r.Time).Round(time.Millisecond)))
+		set = append(set, slog.Int64("within_ms", r.Until.Sub(r.Time).Milliseconds()))
 	}
 	if len(r.Names) > 0 {
-		set = append(set, slog.Any("names", r.Names))
+		set = append(set, slog.Any("message_ids", r.Names))
 	}
 	return set
 }
@@ -73,7 +72,7 @@ var (
 func (t *Trail) warn(err error) {
 	if suppressed, due := t.logged.Due("append"); due {
 		t.config.Logger.Warn("audit records cannot be stored; they wait, and the log has them; look after Redis, and "+
-			"allow its user the stream commands on PREFIX:audit:*", "error", err, "not_logged_before", suppressed)
+			"allow its user the stream commands on PREFIX:audit:*", "cause", err, "not_logged_before", suppressed)
 	}
 }
 
@@ -82,6 +81,6 @@ func (t *Trail) drop(records int, cause error) {
 	t.config.Metrics.AuditDropped(records)
 	if suppressed, due := t.logged.Due("drop"); due {
 		t.config.Logger.Error("audit records dropped; only the log has them; keep the log, and look after Redis",
-			"records", records, "error", cause, "not_logged_before", suppressed)
+			"records", records, "cause", cause, "not_logged_before", suppressed)
 	}
 }

@@ -179,7 +179,7 @@ const settlePoll = 20 * time.Millisecond
 func (r *run) settle() {
 	if r.config.ConsumeAfter {
 		if err := r.queues.consume(r.delivered); err != nil {
-			r.config.Logger.Error("the queues cannot be emptied", "error", err)
+			r.config.Logger.Error("the queues cannot be emptied", "cause", err)
 			return
 		}
 	}

@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/loglimit"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -68,6 +69,8 @@ const contractBatch = 500
 // Client implements halfmsg.Callbacks over the transport of each target. A Client is safe for concurrent use.
 type Client struct {
 	config Config
+	// failures gathers the log lines about answers.
+	failures *loglimit.Gatherer
 	// rules are those of now; Allow replaces them.
 	rules atomic.Pointer[rules]
 	// configured holds Config.Targets, parsed.
@@ -103,7 +106,10 @@ func New(config Config) (*Client, error) {
 	if config.Own != nil {
 		allowed.own = config.Own
 	}
-	c := &Client{config: config, configured: map[string]target{}, moved: map[target]target{}}
+	c := &Client{
+		config: config, failures: loglimit.NewGatherer(config.Logger), configured: map[string]target{},
+		moved: map[target]target{},
+	}
 	c.rules.Store(&allowed)
 	for producer, text := range config.Targets {
 		t, err := c.read(text)
@@ -191,7 +197,10 @@ func (c *Client) Allow(allow, networks []string) error {
 }
 
 // Close ends all connections, and the calls under way with them.
-func (c *Client) Close() { c.conns.close() }
+func (c *Client) Close() {
+	c.conns.close()
+	c.failures.Flush()
+}
 
 // Resolve returns the callback target of a producer in canonical form: the target of its request, or the configured
 // target where named is empty. Resolve fails with halfmsg.ErrNoTarget, ErrBadTarget or ErrForbidden, in words that are

@@ -3,12 +3,14 @@ package callback
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 
 	"google.golang.org/grpc/status"
 
 	"github.com/msghandler/msghandler/internal/certs"
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/loglimit"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -24,8 +26,7 @@ func (c *Client) Confirm(
 			return err
 		}
 		if odd := judge(verdicts, ids, answer.GetConfirmations()); odd.any() {
-			c.config.Logger.WarnContext(ctx, "a producer's answer to Confirm is odd", "producer", to.Producer,
-				"target", to.Address, "contradictory", odd.contradictory, "not_asked", odd.notAsked, "no_verdict", odd.noVerdict)
+			c.failures.Add(odd.failure(to))
 		}
 		return nil
 	})
@@ -104,6 +105,18 @@ type oddities struct {
 }
 
 func (o oddities) any() bool { return o != oddities{} }
+
+// failure is the log line about odd answers.
+func (o oddities) failure(to halfmsg.Target) loglimit.Failure {
+	return loglimit.Failure{
+		Level: slog.LevelWarn, Text: "answers of a producer to Confirm are odd; doubtful messages wait; fix the producer",
+		Producer: to.Producer, Cause: "answers are contradictory, about other messages, or no verdict",
+		More: []slog.Attr{
+			slog.String("target", to.Address), slog.Int("contradictory", o.contradictory),
+			slog.Int("not_asked", o.notAsked), slog.Int("no_verdict", o.noVerdict),
+		},
+	}
+}
 
 // judge enters a verdict for every id of the request. A doubt is never a verdict: an id without an answer, with
 // contradictory answers, or with a value outside the contract is UNKNOWN.

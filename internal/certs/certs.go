@@ -66,7 +66,7 @@ func OpenServer(named Files, clients Clients, logger *slog.Logger) (*Source, err
 	}
 	failed := func(err error) {
 		logger.Warn("changed certificates are unusable; the certificates read before stay in use; correct the files",
-			"error", err)
+			"cause", err)
 	}
 	var err error
 	s.own, err = files.Watch(files.Source[contents, []tls.Certificate]{

@@ -85,9 +85,9 @@ func OpenTokens(file string, logger *slog.Logger) (*TokenFile, error) {
 			}
 			return read, nil
 		},
-		Reloaded: func() { logger.Info("tokens reloaded", "file", file) },
+		Reloaded: func() { logger.Info("tokens reloaded", "path", file) },
 		Failed: func(err error) {
-			logger.Warn("changed token file is unusable; the tokens read before stay in use; correct the file", "error", err)
+			logger.Warn("changed token file is unusable; the tokens read before stay in use; correct the file", "cause", err)
 		},
 	})
 	if err != nil {

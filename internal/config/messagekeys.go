@@ -1,6 +1,10 @@
 package config
 
-import "time"
+import (
+	"time"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+)
 
 func (c *Confirm) keys() []Key {
 	return []Key{
@@ -106,6 +110,26 @@ func (d *Done) keys() []Key {
 	}}
 }
 
+func (a *Archive) keys() []Key {
+	return []Key{
+		{
+			Name: "archive.retention", Default: "0", value: duration(&a.Retention, 0, 365*day),
+			Meaning: "How long finished messages are kept with their content, to be found and replayed. 0: no archive. It " +
+				"takes memory of Redis: see docs/run/history.md.",
+		},
+		{
+			Name: "archive.max_messages", Default: "100000", value: whole(&a.MaxMessages, 1, 100_000_000),
+			Meaning: "About how many messages the archive holds, in all shards together. The oldest go first. Nothing is " +
+				"archived while Redis uses more than nine tenths of its maxmemory.",
+		},
+		{
+			Name: "archive.max_body", Default: "64KiB", value: size(&a.MaxBody, 0, halfmsg.MaxBody),
+			Meaning: "The largest body that the archive keeps, packed where the record is packed. Of larger messages all but " +
+				"the body is kept, and they cannot be replayed.",
+		},
+	}
+}
+
 func (s *Sweep) keys() []Key {
 	return []Key{{
 		Name: "sweep.schedule", Default: "@every 10s", value: text(&s.Schedule, checkSchedule),
@@ -175,6 +199,10 @@ func (l *Log) keys() []Key {
 			Name: "log.language", Default: "en", value: oneOf(&l.Language, "en", "zh"),
 			Meaning: "Language of the fixed log text for messages that could not be published: en, English, or zh, Chinese. " +
 				"All other lines are in English.",
+		},
+		{
+			Name: "log.deliveries", Default: "false", value: flag(&l.Deliveries),
+			Meaning: "Log a line for each publish attempt at level info: exchange, routing key, attempt, duration and state.",
 		},
 	}
 }

@@ -3,12 +3,14 @@ package confirmloop
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"time"
 
 	"github.com/msghandler/msghandler/internal/delivery"
 	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/loglimit"
 )
 
 // handBackTimeout is how long handing back is tried: callers wait meanwhile, and the lease ends anyway.
@@ -156,18 +158,23 @@ func (q *confirmCall) trace(ctx context.Context, held []delivery.Leased) (contex
 
 // failsFor postpones a message for which the producer fails the call.
 func (q *confirmCall) failsFor(h delivery.Leased, err error) {
-	q.confirmer.config.Logger.Warn(
-		"producer fails Confirm for one message: the message backs off; look into the producer's log",
-		"message", h.Name, "target", q.lane.target.Address, "error", err)
+	q.confirmer.failures.Add(loglimit.Failure{
+		Level:    slog.LevelWarn,
+		Text:     "producer fails Confirm for single messages: each backs off; look into the producer's log",
+		Producer: h.Producer, MessageID: h.Name.String(), Cause: delivery.CauseOf(err),
+		More: []slog.Attr{slog.String("target", q.lane.target.Address)},
+	})
 	after := q.confirmer.config.Backoff.DelayAfter(time.Since(h.CreatedAt))
 	q.confirmer.settle(q.lane, []delivery.Outcome{q.confirmer.unanswered(h, after, delivery.CauseOf(err))})
 }
 
 // panicsFor postpones a message that makes the call panic: as unreachable, since no producer has answered.
 func (q *confirmCall) panicsFor(h delivery.Leased, failure *lifecycle.PanicError) {
-	q.confirmer.config.Logger.Error(
-		"poison message set aside: confirming panicked; the message backs off, see the stack",
-		"message", h.Name, "error", failure, "stack", string(failure.Stack))
+	q.confirmer.failures.Add(loglimit.Failure{
+		Level: slog.LevelError, Text: "poison messages set aside: confirming panicked; each message backs off, see the stack",
+		Producer: h.Producer, MessageID: h.Name.String(), Cause: delivery.CauseOf(failure),
+		More: []slog.Attr{slog.String("stack", string(failure.Stack))},
+	})
 	after := q.confirmer.config.Backoff.Delay(len(q.confirmer.config.Backoff))
 	q.confirmer.settle(q.lane, []delivery.Outcome{q.confirmer.unanswered(h, after, delivery.CauseOf(failure))})
 }
@@ -261,16 +268,22 @@ func (c *Confirmer) stored(
 		case halfmsg.EventRolledBack:
 			settled = append(settled, o.ID)
 		case halfmsg.EventGivenUp:
-			c.config.Logger.Warn(
-				"message is ABANDONED: its producer gave no verdict; retry the message when the producer can answer",
-				"message", o.Name, "attempts", o.ConfirmAttempts, "cause", o.Cause)
+			c.abandoned(o, "messages are ABANDONED: their producer gave no verdict; retry the messages when it can answer")
 		case halfmsg.EventTimedOut:
-			c.config.Logger.Warn("message is ABANDONED: its time limit has passed and its producer gave no answer; "+
-				"retry the message when the producer can answer", "message", o.Name, "cause", o.Cause)
+			c.abandoned(o, "messages are ABANDONED: their time limit has passed and their producer gave no answer; "+
+				"retry the messages when the producer can answer")
 		default: // still pending: its marker is needed
 		}
 	}
 	return settled, committed
+}
+
+// abandoned logs a message that was given up.
+func (c *Confirmer) abandoned(o *delivery.Outcome, text string) {
+	c.failures.Add(loglimit.Failure{
+		Level: slog.LevelWarn, Text: text, Producer: o.Producer, Exchange: o.Exchange, MessageID: o.Name.String(),
+		Cause: o.Cause, More: []slog.Attr{slog.Int("attempts", o.ConfirmAttempts)},
+	})
 }
 
 // sendable is a claim after the verdict COMMITTED was stored under it. The time is this instance's: it differs from the

@@ -21,13 +21,16 @@ import (
 	"github.com/msghandler/msghandler/internal/delivery"
 	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/loglimit"
 )
 
 // Confirmer is the confirm stage of an instance. The methods may be called concurrently.
 type Confirmer struct {
 	config  Config
 	settler delivery.Settler
-	markers *markerDeleter
+	// failures gathers the log lines about messages.
+	failures *loglimit.Gatherer
+	markers  *markerDeleter
 	// calls is the context of everything under way; cancel ends it when Close cannot wait any longer.
 	calls  context.Context
 	cancel context.CancelFunc
@@ -44,11 +47,14 @@ type Confirmer struct {
 // New returns a Confirmer. It must be closed.
 func New(config Config) *Confirmer {
 	config = config.complete()
+	failures := loglimit.NewGatherer(config.Logger)
 	c := &Confirmer{
 		config: config,
 		settler: delivery.Settler{
 			Store: config.Store, Watcher: config.Pipeline, Metrics: config.Metrics, Logger: config.Logger,
+			Failures: failures,
 		},
+		failures:  failures,
 		producers: map[string]*producer{},
 		total:     delivery.Capacity{Claims: config.limits.queue},
 	}
@@ -127,6 +133,7 @@ func (c *Confirmer) Markers() int { return c.markers.pending() }
 // waiting markers once more. When ctx ends first, the calls are cancelled, their messages wait for the end of their
 // leases, and the context's error is returned. From now on Offer hands everything back. Close may be called repeatedly.
 func (c *Confirmer) Close(ctx context.Context) (err error) {
+	defer c.failures.Flush()
 	// Not without an error: the send stage, which closes later, may still have markers to be deleted.
 	defer func() {
 		if err != nil {

@@ -243,7 +243,7 @@ func (l *lane) failed(err error) {
 	if opened {
 		c.config.Metrics.Paused(l.target.Producer, true)
 		c.config.Logger.Warn("producer unreachable: circuit open, its messages wait; check its target and its log",
-			"producer", l.target.Producer, "target", l.target.Address, "error", err)
+			"producer", l.target.Producer, "target", l.target.Address, "cause", err)
 	}
 }
 

@@ -24,6 +24,7 @@ type Metrics struct {
 	peers    *peerstats.Registry
 	refusals peerstats.Refusals
 	meter    peerstats.Meter
+	unstored peerstats.Refusals
 
 	moves          *prometheus.CounterVec
 	sendableTime   prometheus.Observer
@@ -75,7 +76,8 @@ func NewMetrics() *Metrics {
 	m.reloadFailed, m.configRead = newReloads()
 	m.beginAtZero()
 	m.meter.Measure(m.snapshot(time.Now())) // rates count from the start on
-	m.registry.MustRegister(peerCollector{m.peers}, refusalCollector{&m.refusals}, m.reloadFailed, m.configRead,
+	m.registry.MustRegister(peerCollector{m.peers}, refusalCollector{refusalsDesc, &m.refusals},
+		refusalCollector{unstoredDesc, &m.unstored}, m.reloadFailed, m.configRead,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
 	return m

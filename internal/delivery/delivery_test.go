@@ -14,6 +14,7 @@ import (
 	"github.com/msghandler/msghandler/internal/delivery"
 	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/loglimit"
 )
 
 func leased(ids ...string) (all []delivery.Leased) {
@@ -171,6 +172,7 @@ func (n *notes) Settled(event halfmsg.Event, fate string, messages int) {
 func settle(ctx context.Context, store halfmsg.Settler, n *notes, all []delivery.Leased) (groups []string) {
 	settler := delivery.Settler{
 		Store: store, Watcher: n, Metrics: n, Logger: slog.New(slog.DiscardHandler),
+		Failures: loglimit.NewGatherer(slog.New(slog.DiscardHandler)),
 	}
 	outcomes := make([]delivery.Outcome, len(all))
 	for i, h := range all {
@@ -271,6 +273,7 @@ func TestFateOfAnOutcome(t *testing.T) {
 		var n notes
 		settler := delivery.Settler{
 			Store: says{State: c.state, Err: c.err}, Metrics: &n, Logger: slog.New(slog.DiscardHandler),
+			Failures: loglimit.NewGatherer(slog.New(slog.DiscardHandler)),
 		}
 		settler.Settle(t.Context(), []delivery.Outcome{{Leased: leased("1")[0], Event: c.event}},
 			func([]delivery.Outcome, []halfmsg.Result) {})
@@ -283,14 +286,14 @@ func TestFateOfAnOutcome(t *testing.T) {
 func TestUnstoredOutcomesAreLoggedOnce(t *testing.T) {
 	var log strings.Builder
 	store := shards{away: func(id string) bool { return id != "2" }}
-	settler := delivery.Settler{Store: &store, Logger: slog.New(slog.NewTextHandler(&log, nil))}
+	settler := delivery.Settler{Store: &store, Failures: loglimit.NewGatherer(slog.New(slog.NewTextHandler(&log, nil)))}
 	var outcomes []delivery.Outcome
 	for _, h := range leased("1", "2", "3") {
 		h.Until = time.Now()
 		outcomes = append(outcomes, delivery.Outcome{Leased: h, Event: halfmsg.EventCommitted})
 	}
 	settler.Settle(t.Context(), outcomes, func([]delivery.Outcome, []halfmsg.Result) {})
-	if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "messages=2") {
+	if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "count=2") {
 		t.Errorf("logged %q, want one line about two messages", got)
 	}
 	log.Reset()

@@ -1,7 +1,6 @@
 package delivery
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/ground/backoff"
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/loglimit"
 )
 
 // Outcome is what a loop has found out about a message that this coordinator holds.
@@ -21,6 +21,8 @@ type Outcome struct {
 	After time.Duration
 	Hold  time.Duration
 	Cause string
+	// Took is how long the broker took to answer; zero for other outcomes.
+	Took time.Duration
 }
 
 // The fates of an outcome, as Metrics get them.
@@ -58,8 +60,10 @@ type Settler struct {
 	Watcher halfmsg.Watcher
 	// Metrics may be nil.
 	Metrics Metrics
-	// Logger gets contradictions and outcomes that could not be stored. Default slog.Default().
+	// Logger gets contradictions. Required.
 	Logger *slog.Logger
+	// Failures gets refused moves, and outcomes that could not be stored. Required.
+	Failures *loglimit.Gatherer
 }
 
 // Settle stores outcomes and hands the results to onSettled, in groups as the store answers: one group as a rule, and
@@ -147,17 +151,22 @@ func (s *Settler) report(outcomes []Outcome, results []halfmsg.Result) {
 		case Unstored:
 			cause = r.Err
 		case Contradiction:
-			s.logger().Error("verdict contradicts the stored state: the first verdict stands; check the producer's markers",
-				"message", o.Name, "verdict", o.Event, "state", r.State)
+			s.Logger.Error("verdict contradicts the stored state: the first verdict stands; check the producer's markers",
+				"message_id", o.Name, "verdict", o.Event, "state", r.State)
 		case Refused:
-			s.logger().Warn("move refused: the message keeps its state", "message", o.Name, "event", o.Event, "state", r.State,
-				"error", r.Err)
+			s.Failures.Add(loglimit.Failure{
+				Level: slog.LevelWarn, Text: "moves refused: the messages keep their state", Producer: o.Producer,
+				MessageID: o.Name.String(), Cause: CauseOf(r.Err),
+				More: []slog.Attr{slog.Any("move", o.Event), slog.Any("state", r.State)},
+			})
 		}
 	}
 	s.countFates(counts)
 	if cause != nil {
-		s.logger().Warn("store unavailable: outcomes not stored; the next lease holder retries",
-			"messages", counts.of(Unstored), "error", cause)
+		s.Failures.Add(loglimit.Failure{
+			Level: slog.LevelWarn, Text: "store unavailable: outcomes not stored; the next lease holder retries",
+			Messages: counts.of(Unstored), Cause: CauseOf(cause),
+		})
 	}
 	if s.Watcher != nil && len(moves) > 0 {
 		s.Watcher.Moved(moves)
@@ -181,8 +190,6 @@ func (f fates) of(fate string) (n int) {
 	}
 	return n
 }
-
-func (s *Settler) logger() *slog.Logger { return cmp.Or(s.Logger, slog.Default()) }
 
 // fateOf is the fate of an outcome with that event, given the store's answer.
 func fateOf(event halfmsg.Event, r halfmsg.Result) string {

@@ -204,7 +204,7 @@ func (q *WorkQueue) work() {
 	}
 	if failure := lifecycle.Recovered(func() { b.lane.handler.Work(b) }); failure != nil {
 		q.config.Logger.Error("batch panicked: its messages keep their state; the next lease holder retries",
-			"batch", q.config.Name, "messages", len(b.Messages), "error", failure, "stack", string(failure.Stack))
+			"batch", q.config.Name, "messages", len(b.Messages), "cause", failure, "stack", string(failure.Stack))
 	}
 	b.Settled(len(b.Messages))
 }

@@ -101,14 +101,14 @@ func (t *Notifier) deliver(ctx context.Context) {
 			return
 		}
 		if failures == 0 {
-			t.config.Logger.Warn("the webhook takes no events; they wait", "events", len(p.Events), "error", err)
+			t.config.Logger.Warn("the webhook takes no events; they wait", "events", len(p.Events), "cause", err)
 		}
 		_ = backoff.Sleep(ctx, pauses.Delay(failures)) // its error is the context's, which the loop looks at
 	}
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastPostTimeout)
 	defer cancel()
 	if err := t.post(last, p); !t.settled(p, err) {
-		t.config.Logger.Warn("the webhook did not take the last events", "events", len(p.Events), "error", err)
+		t.config.Logger.Warn("the webhook did not take the last events", "events", len(p.Events), "cause", err)
 	}
 }
 
@@ -120,7 +120,7 @@ func (t *Notifier) settled(p Post, err error) bool {
 	}
 	if refused := new(refusedError); errors.As(err, &refused) {
 		t.config.Metrics.Posted("given_up")
-		t.config.Logger.Error("the webhook refuses events; they are not posted again", "events", len(p.Events), "error", err)
+		t.config.Logger.Error("the webhook refuses events; they are not posted again", "events", len(p.Events), "cause", err)
 		return true
 	}
 	t.config.Metrics.Posted("failed")

@@ -26,10 +26,10 @@ func (t *Thresholds) Compare(subject string, waiting, threshold int) {
 	}
 	t.over[subject] = over
 	if over {
-		t.Logger.Warn("a backlog is over its threshold", "of", subject, "waiting", waiting, "threshold", threshold)
+		t.Logger.Warn("a backlog is over its threshold", "backlog", subject, "waiting", waiting, "threshold", threshold)
 		t.Notifier.Note(Backlog, subject, fmt.Sprintf("%d are waiting, and the threshold is %d", waiting, threshold))
 		return
 	}
-	t.Logger.Info("a backlog is below its threshold again", "of", subject, "waiting", waiting, "threshold", threshold)
+	t.Logger.Info("a backlog is below its threshold again", "backlog", subject, "waiting", waiting, "threshold", threshold)
 	t.Notifier.Note(BacklogOver, subject, fmt.Sprintf("%d are waiting", waiting))
 }

@@ -183,7 +183,7 @@ func (l *Loop) pass() (more bool, err error) {
 	more, err = l.recovered(ctx)
 	failures := l.record(err)
 	if err != nil {
-		l.config.Logger.Warn("a pass failed", "loop", l.config.Name, "failures", failures, "error", err)
+		l.config.Logger.Warn("a pass failed", "loop", l.config.Name, "failures", failures, "cause", err)
 	}
 	return more, err
 }

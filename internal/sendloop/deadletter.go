@@ -1,6 +1,7 @@
 package sendloop
 
 import (
+	"log/slog"
 	"maps"
 	"strconv"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"github.com/msghandler/msghandler/internal/delivery"
 	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/loglimit"
 )
 
 // The headers that a copy on the dead-letter exchange has besides the headers of its message.
@@ -64,16 +66,19 @@ func (p *publication) copyDead(outcomes []delivery.Outcome) {
 		})
 	}); failure != nil {
 		p.sender.config.Logger.Error("dead-letter copies panicked: the messages are published again; see the stack",
-			"messages", len(copies), "error", failure, "stack", string(failure.Stack))
+			"messages", len(copies), "cause", failure, "stack", string(failure.Stack))
 	}
 	for i := range outcomes {
 		o := &outcomes[i]
 		switch results[i].Outcome {
 		case halfmsg.Acked:
 		case halfmsg.Refused:
-			p.sender.config.Logger.Error(
-				"dead-letter exchange refused a copy: the message is DEAD without a copy; check the exchange",
-				"message", o.Name, "broker", o.Broker, "exchange", p.stage.broker.DeadLetterExchange, "error", results[i].Cause)
+			p.sender.failures.Add(loglimit.Failure{
+				Level:    slog.LevelError,
+				Text:     "dead-letter exchange refused copies: the messages are DEAD without a copy; check the exchange",
+				Producer: o.Producer, Exchange: p.stage.broker.DeadLetterExchange, MessageID: o.Name.String(),
+				Cause: delivery.CauseOf(results[i].Cause), More: []slog.Attr{slog.String("broker", o.Broker)},
+			})
 		default:
 			o.Event, o.After = halfmsg.EventRefused, p.sender.config.Backoff.Delay(o.PublishAttempts)
 		}

@@ -2,6 +2,7 @@ package sendloop
 
 import (
 	"context"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 	"github.com/msghandler/msghandler/internal/ground/logtext"
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/loglimit"
 )
 
 var (
@@ -56,9 +58,8 @@ func (p *publication) run() {
 
 // quarantine postpones a message that makes the publisher panic.
 func (p *publication) quarantine(h delivery.Leased, failure *lifecycle.PanicError) {
-	p.sender.config.Logger.Error(
-		p.sender.failed("poison message: publishing panicked; the message backs off, see the stack"),
-		"message", h.Name, "error", failure, "stack", string(failure.Stack))
+	p.sender.failed(slog.LevelError, "poison messages: publishing panicked; each message backs off, see the stack",
+		&h.Claim, delivery.CauseOf(failure), slog.String("stack", string(failure.Stack)))
 	p.store([]delivery.Outcome{{
 		Leased: h, Event: halfmsg.EventUnsure, After: unsurePause.Delay(len(unsurePause)), Cause: delivery.CauseOf(failure),
 	}})
@@ -78,12 +79,13 @@ func (p *publication) publish(held []delivery.Leased, again int) {
 	failure := lifecycle.Recovered(func() {
 		p.stage.broker.Publisher.Publish(p.sender.calls, messages, func(places []int, results []halfmsg.PublishResult) {
 			someAnswered = someAnswered || len(places) > 0
-			outcomes := make([]delivery.Outcome, len(places))
+			outcomes, took := make([]delivery.Outcome, len(places)), time.Since(begun)
 			for n, i := range places {
 				outcomes[n] = p.stage.outcomeOf(held[i], results[n])
+				outcomes[n].Took = took
 				held[i].Body, messages[i].Body = nil, nil // or they would stay until the last message has an answer
 			}
-			p.count(outcomes, results, time.Since(begun))
+			p.count(outcomes, results, took)
 			p.store(outcomes)
 		})
 	})
@@ -98,7 +100,7 @@ func (p *publication) publish(held []delivery.Leased, again int) {
 
 func (p *publication) panicked(messages int, failure *lifecycle.PanicError) {
 	p.sender.config.Logger.Error("publish batch panicked: its messages keep their state; the next lease holder retries",
-		"messages", messages, "error", failure, "stack", string(failure.Stack))
+		"messages", messages, "cause", failure, "stack", string(failure.Stack))
 }
 
 // count reports the outcomes to the metrics, acknowledgements last: the latest report is taken as the state of an
@@ -180,6 +182,9 @@ func (s *Sender) conclude(outcomes []delivery.Outcome, results []halfmsg.Result,
 		if results[i].Err != nil {
 			continue
 		}
+		if s.config.LogDeliveries {
+			s.logDelivery(o, results[i].State)
+		}
 		switch o.Event {
 		case halfmsg.EventAcked:
 			s.config.Metrics.Acked(&o.Claim)
@@ -189,9 +194,9 @@ func (s *Sender) conclude(outcomes []delivery.Outcome, results []halfmsg.Result,
 			o.Claim.State = halfmsg.Acknowledged
 			marked = append(slices.Grow(marked, len(outcomes)-i), o.Claim)
 		case halfmsg.EventExhausted:
-			s.config.Logger.Warn(
-				s.failed("message is DEAD: the broker refused every attempt; correct the cause and retry the message"),
-				"message", o.Name, "attempts", o.PublishAttempts+1, "reason", o.Cause)
+			s.failed(slog.LevelWarn,
+				"messages are DEAD: the broker refused every attempt; correct the cause and retry the messages",
+				&o.Claim, o.Cause, slog.Int("attempts", o.PublishAttempts+1))
 		default: // the message is due again later
 		}
 	}
@@ -203,9 +208,27 @@ func (s *Sender) conclude(outcomes []delivery.Outcome, results []halfmsg.Result,
 	}
 }
 
-// failed is a log line about a message that could not be published.
-func (s *Sender) failed(consequence string) string {
-	return logtext.SendingFailed.Line(s.config.Language, consequence)
+// logDelivery logs what came of a publish attempt. A message that was not sent has had none.
+func (s *Sender) logDelivery(o *delivery.Outcome, state halfmsg.State) {
+	if o.Event == halfmsg.EventReleased {
+		return
+	}
+	line := []slog.Attr{
+		slog.Any("message_id", o.Name), slog.String("exchange", o.Exchange), slog.String("routing_key", o.RoutingKey),
+		slog.Int("attempt", o.PublishAttempts+1), slog.Int64("took_ms", o.Took.Milliseconds()), slog.Any("state", state),
+	}
+	if o.Cause != "" {
+		line = append(line, slog.String("cause", o.Cause))
+	}
+	s.config.Logger.LogAttrs(s.calls, slog.LevelInfo, "delivery", line...)
+}
+
+// failed logs a message that could not be published.
+func (s *Sender) failed(level slog.Level, consequence string, of *halfmsg.Claim, cause string, more ...slog.Attr) {
+	s.failures.Add(loglimit.Failure{
+		Level: level, Text: logtext.SendingFailed.Line(s.config.Language, consequence),
+		Producer: of.Producer, Exchange: of.Exchange, MessageID: of.Name.String(), Cause: cause, More: more,
+	})
 }
 
 func publishing(claim halfmsg.Claim, again int) halfmsg.Publishing {

@@ -18,12 +18,15 @@ import (
 	"github.com/msghandler/msghandler/internal/delivery"
 	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/loglimit"
 )
 
 // Sender is the send stage of an instance. The methods may be called concurrently.
 type Sender struct {
 	config  Config
 	settler delivery.Settler
+	// failures gathers the log lines about messages.
+	failures *loglimit.Gatherer
 	// calls is the context of everything under way; cancel ends it when Close cannot wait any longer.
 	calls  context.Context
 	cancel context.CancelFunc
@@ -37,13 +40,16 @@ type Sender struct {
 // New returns a Sender. It must be closed.
 func New(config Config) *Sender {
 	config = config.complete()
+	failures := loglimit.NewGatherer(config.Logger)
 	s := &Sender{
 		config: config,
 		settler: delivery.Settler{
 			Store: config.Store, Watcher: config.Pipeline, Metrics: config.Metrics, Logger: config.Logger,
+			Failures: failures,
 		},
-		stages: map[string]*brokerStage{},
-		names:  slices.Sorted(maps.Keys(config.Brokers)),
+		failures: failures,
+		stages:   map[string]*brokerStage{},
+		names:    slices.Sorted(maps.Keys(config.Brokers)),
 	}
 	s.calls, s.cancel = context.WithCancel(context.Background())
 	for name, broker := range config.Brokers {
@@ -140,6 +146,7 @@ func (s *Sender) Waiting(broker string) int { return s.stages[broker].waiting() 
 // left yet are not published any more, the rest waits for the end of its leases, and the context's error is returned.
 // From now on Offer hands everything back. Close may be called repeatedly.
 func (s *Sender) Close(ctx context.Context) error {
+	defer s.failures.Flush()
 	for _, stage := range s.stages {
 		waiting := stage.close()
 		s.work.Go(func() { s.handBack(waiting) })

@@ -120,7 +120,7 @@ func TestNothingIsClaimedWhileTheBrokerIsAway(t *testing.T) {
 
 func TestSendingFailedIsInTheConfiguredLanguage(t *testing.T) {
 	for language, want := range map[logtext.Language]string{
-		logtext.English: `msg="sending failed; message is DEAD: the broker refused every attempt`,
+		logtext.English: `msg="sending failed; messages are DEAD: the broker refused every attempt`,
 		logtext.Chinese: "msg=消息发送失败 ",
 	} {
 		var log bytes.Buffer

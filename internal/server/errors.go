@@ -99,6 +99,10 @@ var faultTable = []fault{
 	},
 	{halfmsg.ErrUncertain, codes.Unknown, "OUTCOME_UNKNOWN", "the outcome is unknown; repeat the call", true},
 	{halfmsg.ErrNotFound, codes.NotFound, "MESSAGE_NOT_FOUND", "no such message", false},
+	{
+		halfmsg.ErrNoArchive, codes.FailedPrecondition, "NO_ARCHIVE",
+		"this coordinator keeps no archive of finished messages (archive.retention)", false,
+	},
 	{halfmsg.ErrExists, codes.AlreadyExists, "MESSAGE_EXISTS", "another message has that id; it stays as it is", false},
 	{halfmsg.ErrIllegal, codes.FailedPrecondition, "WRONG_STATE", "not allowed in the message's state", false},
 	{halfmsg.ErrCorrupt, codes.DataLoss, "RECORD_UNREADABLE", "the stored record cannot be read", false},
@@ -252,11 +256,14 @@ func (f *faults) note(call string, err error) {
 	if !due {
 		return
 	}
-	attributes := []any{"call", call, "reason", kind.reason, "cause", err, "not_logged_before", suppressed}
-	if failure := asPanic(err); failure != nil {
-		attributes = append(attributes, "stack", string(failure.Stack))
+	attributes := []slog.Attr{
+		slog.String("call", call), slog.String("reason", kind.reason), slog.Any("cause", err),
+		slog.Int("not_logged_before", suppressed),
 	}
-	f.logger.Log(context.Background(), level, "a call failed", attributes...)
+	if failure := asPanic(err); failure != nil {
+		attributes = append(attributes, slog.String("stack", string(failure.Stack)))
+	}
+	f.logger.LogAttrs(context.Background(), level, "a call failed", attributes...)
 }
 
 // fail logs an error that needs an operator, and translates the error for the client of a call.

@@ -166,7 +166,7 @@ func (p *producers) Rollback(
 	}
 	if r.GetReason() != "" {
 		p.server.config.Logger.InfoContext(ctx, "rolled back by its producer",
-			"message", name.String(), "reason", cut(r.GetReason()))
+			"message_id", name.String(), "reason", cut(r.GetReason()))
 	}
 	return &msghandlerv1.RollbackResponse{State: msghandlerv1.State(result.State)}, nil
 }

@@ -44,12 +44,12 @@ func TestRequestsRefusedUnreadAreLogged(t *testing.T) {
 		_, err := h.producers.SendHalfMessage(t.Context(), good("1"), grpc.UseCompressor("gzip"))
 		wantCode(t, err, codes.Unimplemented)
 	}
-	want("compressed request refused unread; ", "client=127.0.0.1:")
+	want("compressed request refused unread; ", "from=127.0.0.1:")
 
 	conn := h.dialFrom(t, attacker)
 	announce(t, conn, sendHalf, 2<<20)
 	wantAnswer(t, conn, announce(t, conn, sendHalf, 2<<20), codes.ResourceExhausted)
-	want("too many announced bytes", "client=127.0.0.2:", "largest_holder=127.0.0.2", "held=2097152")
+	want("too many announced bytes", "from=127.0.0.2:", "largest_holder=127.0.0.2", "held=2097152")
 
 	for range 30 {
 		if _, err := conn.Begin(sendHalf); err != nil {
@@ -57,7 +57,7 @@ func TestRequestsRefusedUnreadAreLogged(t *testing.T) {
 		}
 	}
 	settled(t, conn)
-	want("too many unfinished calls", "client=127.0.0.2:", "largest_holder=127.0.0.2")
+	want("too many unfinished calls", "from=127.0.0.2:", "largest_holder=127.0.0.2")
 	if lines := linesWith(log, "a call failed"); len(lines) > 0 {
 		t.Errorf("a refused request is logged twice: %s", lines)
 	}

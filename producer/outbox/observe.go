@@ -51,7 +51,7 @@ func (r *Relay) log(ctx context.Context, q sql.Queued, fate Fate) {
 	if said == "" || !r.config.Logger.Enabled(ctx, slog.LevelDebug) {
 		return
 	}
-	r.config.Logger.LogAttrs(ctx, slog.LevelDebug, said, slog.String("id", q.Message.ID),
+	r.config.Logger.LogAttrs(ctx, slog.LevelDebug, said, slog.String("message_id", q.Name()),
 		slog.String("exchange", q.Message.Exchange), slog.String("routing_key", q.Message.RoutingKey),
 		slog.Int("claims", q.Claims))
 }
@@ -62,12 +62,12 @@ const shownIDs = 10
 // report passes the recorded fates of messages to the observer and the log.
 func (r *Relay) report(all []judgement) {
 	fates := map[Fate]int{}
-	var failed []string
+	var failed, names []string
 	var cause error
 	for _, j := range all {
 		fates[j.Fate]++
 		if j.outcome.State == sql.StateFailed {
-			failed, cause = append(failed, j.outcome.ID), j.Err
+			failed, names, cause = append(failed, j.outcome.ID), append(names, j.producer+"/"+j.outcome.ID), j.Err
 		}
 	}
 	for fate, n := range fates {
@@ -79,7 +79,7 @@ func (r *Relay) report(all []judgement) {
 	r.config.Observer.Failed(failed)
 	r.config.Logger.Error(r.sendingFailed("committed messages were refused up to the limit and are not sent any more; "+
 		"fix the cause, find all by Failures, and Retry them"),
-		"messages", len(failed), "ids", failed[:min(len(failed), shownIDs)], "last_error", cause)
+		"messages", len(failed), "message_ids", names[:min(len(names), shownIDs)], "cause", cause)
 }
 
 // unreachedError is the error of messages that did not reach their receiver.
@@ -93,7 +93,7 @@ func (r *Relay) logTrouble(err error) {
 	if errors.As(err, &unreachedError{}) {
 		line = r.sendingFailed(line)
 	}
-	r.config.Logger.Warn(line, "error", err)
+	r.config.Logger.Warn(line, "cause", err)
 }
 
 // sendingFailed is a log line about messages that could not be sent.
@@ -111,7 +111,7 @@ func (r *Relay) count(ctx context.Context) {
 	defer cancel()
 	backlog, err := r.config.Table.Backlog(ctx)
 	if err != nil {
-		r.config.Logger.Warn("the outbox could not be counted", "error", err)
+		r.config.Logger.Warn("the outbox could not be counted", "cause", err)
 		return
 	}
 	r.config.Observer.Counted(backlog)

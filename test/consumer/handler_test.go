@@ -70,7 +70,8 @@ func TestLoggingNamesTheMessageAndNeverItsBody(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	got := text.String()
-	if !strings.Contains(got, "id=1001") || !strings.Contains(got, "no money") || strings.Contains(got, "secret") {
+	if !strings.Contains(got, "message_id=orders/1001") || !strings.Contains(got, "no money") ||
+		strings.Contains(got, "secret") {
 		t.Errorf("%s", got)
 	}
 }

@@ -36,7 +36,7 @@ func TestLogLinesNameMessageAndConsumer(t *testing.T) {
 	servers.Eventually(t, patience, "two lines", func() bool { return len(log.About(t, "1001")) == 2 })
 	for _, line := range log.About(t, "1001") {
 		for key, want := range map[string]string{
-			"consumer": "billing", "queue": "payments", "trace_id": trace, "producer": "orders",
+			"consumer": "billing", "queue": "payments", "trace_id": trace, "message_id": "orders/1001",
 		} {
 			if line[key] != want {
 				t.Errorf("%s is %v in %v", key, line[key], line)

@@ -20,10 +20,17 @@ const (
 	lastOfLayout3 = "02a96b6ab610384853e242288db4cd825e1909ef"
 	// lastOfLongCells is the last version that pads each cell without an owner, and takes a short one for owned.
 	lastOfLongCells = "fe246d962817b4cda9bf90efd43caf7ac1f894d5"
+	// versionBefore is the version before this one: the last release, or what main was before the work on this version.
+	versionBefore = "8de0befec0bb073d0644fcf331923456a4430754"
 )
 
 // Upgrades.
 var upgradeRows = []row{
+	{
+		name: "F48_before", short: true, copies: true, leavesMarkers: true, lasting: true,
+		world: options{before: func(w *world) { w.options.binary = olderBinary(w.t, versionBefore) }},
+		fault: upgradeFromBefore,
+	},
 	{
 		name: "F48", copies: true, leavesMarkers: true, lasting: true,
 		world: options{before: func(w *world) { w.options.binary = olderBinary(w.t, lastOfLayout3) }},
@@ -40,7 +47,14 @@ var upgradeRows = []row{
 func olderBinary(t *testing.T, commit string) string {
 	t.Helper()
 	tree := t.TempDir()
-	const build = `git -C ../.. archive "$1" | tar -x -C "$2"; cd "$2"; go build -o older ./cmd/msghandler`
+	// A shallow clone does not have the commit. The oldest one that it has is as old as it gets there.
+	const build = `cd ../..
+if [ "$(git rev-parse --is-shallow-repository)" = true ]; then
+	git cat-file -e "$1" 2>/dev/null || set -- "$(git rev-list --max-parents=0 HEAD | tail -n 1)" "$2"
+fi
+git archive "$1" | tar -x -C "$2"
+cd "$2"
+go build -o older ./cmd/msghandler`
 	shell := exec.Command("sh", "-ec", build, "sh", commit, tree)
 	if out, err := shell.CombinedOutput(); err != nil {
 		t.Fatalf("build the version before, which needs the history of the repository: %v\n%s", err, out)
@@ -98,6 +112,20 @@ func upgradeCellsAndBack(ctx context.Context, w *world, _ *rand.Rand) {
 			w.killAndStart(c)
 			pause(ctx, time.Second)
 		}
+	}
+}
+
+// upgradeFromBefore replaces three coordinators of the version before under load, and goes back to that version. Each
+// way kills one coordinator while both versions work.
+func upgradeFromBefore(ctx context.Context, w *world, _ *rand.Rand) {
+	before := w.options.binary
+	for _, binary := range []string{"", before} {
+		w.options.binary = binary
+		w.restart(w.coordinators[0])
+		pause(ctx, time.Second)
+		w.killAndStart(w.coordinators[1])
+		pause(ctx, time.Second)
+		w.restart(w.coordinators[2])
 	}
 }
 

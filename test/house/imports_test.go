@@ -108,7 +108,7 @@ var rooms = []struct {
 	},
 	{
 		[]string{"internal/delivery"},
-		[]string{"internal/halfmsg", "internal/ground/backoff", "internal/ground/lifecycle"},
+		[]string{"internal/halfmsg", "internal/ground/backoff", "internal/ground/lifecycle", "internal/loglimit"},
 		"it is what the two loops share, a step above the domain and below the loops",
 	},
 	{
@@ -178,6 +178,11 @@ var rooms = []struct {
 			"producer/marker/sql", "producer/outbox", "producer/outbox/metrics",
 		}),
 		"it relays tables as the SDK's relay does, and publishes by the rules of half messages",
+	},
+	{
+		[]string{"internal/app/letters"},
+		slices.Concat(ground, []string{"consumer", "consumer/kafka", "consumer/nats", "internal/console/pages"}),
+		"console and command line read dead letters as the consumer SDK does, on each broker",
 	},
 	{
 		[]string{"internal/app/..."},

@@ -6,6 +6,7 @@ import (
 	"go/constant"
 	"go/types"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -34,6 +35,90 @@ func TestLogAttributesHaveOneType(t *testing.T) {
 			t.Errorf("the log attribute %q has several types, and in JSON a log store takes only one: %v", key, kinds)
 		}
 	}
+}
+
+// docs/reference/logs.md promises one shape for all lines.
+func TestLogAttributesFollowTheShape(t *testing.T) {
+	t.Parallel()
+	page := readTop(t, "docs/reference/logs.md")
+	for _, a := range logAttributes(t) {
+		if fault := faultOfKey(a); fault != "" {
+			t.Errorf("%s: the log attribute %q %s; see docs/reference/logs.md", a.at, a.key, fault)
+		}
+		if !strings.HasPrefix(a.at, "examples/") && !strings.Contains(page, "`"+a.key+"`") {
+			t.Errorf("%s: docs/reference/logs.md lacks the key `%s`", a.at, a.key)
+		}
+	}
+	for _, key := range collectorKeys {
+		if !strings.Contains(page, "`"+key+"`") {
+			t.Errorf("docs/reference/logs.md lacks the reserved key `%s`", key)
+		}
+	}
+}
+
+func TestKeysOutsideTheShapeAreFaults(t *testing.T) {
+	t.Parallel()
+	for _, a := range []attribute{
+		{"error", "text", ""},
+		{"host", "text", ""},
+		{"id", "text", ""},
+		{"message", "text", ""},
+		{"took", "duration", ""},
+		{"took_ms", "duration", ""},
+		{"took_ms", "text", ""},
+		{"took_seconds", "number", ""},
+		{"tookMS", "number", ""},
+		{"trace.id", "text", ""},
+		{"message_id", "number", ""},
+		{"message_ids", "text", ""},
+	} {
+		if faultOfKey(a) == "" {
+			t.Errorf("the log attribute %q of %s passes", a.key, a.kind)
+		}
+	}
+	for _, a := range []attribute{{"took_ms", "number", ""}, {"message_id", "text", ""}, {"trace_id", "text", ""}} {
+		if fault := faultOfKey(a); fault != "" {
+			t.Errorf("the log attribute %q of %s %s", a.key, a.kind, fault)
+		}
+	}
+}
+
+// collectorKeys are the keys that collectors and log stores fill or interpret: an object of the Elastic Common Schema,
+// a reserved attribute of Datadog, a special field of Google Cloud, a label of Loki and Kubernetes, a field of GELF.
+// trace_id is absent: collectors give the key the meaning that the lines have.
+var collectorKeys = []string{
+	"agent", "app", "client", "cloud", "cluster", "container", "date", "dd", "ddsource", "ddtags", "destination", "device",
+	"dns", "ecs", "email", "env", "error", "event", "facility", "file", "filename", "group", "hash", "host", "hostname",
+	"http", "httpRequest", "id", "index", "instance", "interface", "job", "kubernetes", "labels", "level", "log", "logger",
+	"message", "msg", "namespace", "network", "node", "observer", "operation", "orchestrator", "organization", "package",
+	"pod", "process", "registry", "related", "resource", "rule", "server", "service", "severity", "source", "sourcetype",
+	"span", "status", "stream", "syslog", "tags", "threat", "time", "timestamp", "tls", "trace", "transaction", "url",
+	"user", "user_agent", "usr", "vulnerability",
+}
+
+var (
+	plainKey = regexp.MustCompile(`^[a-z][a-z0-9]*(_[a-z0-9]+)*$`)
+	// otherUnits are endings for units of time other than the milliseconds of all durations.
+	otherUnits = regexp.MustCompile(`_(ns|us|s|sec|secs|seconds|minutes|hours|nanos|micros|millis|duration)$`)
+)
+
+// faultOfKey says how an attribute breaks the shape of log lines; empty for a good attribute.
+func faultOfKey(a attribute) string {
+	switch {
+	case !plainKey.MatchString(a.key):
+		return "is not in lower case with underscores"
+	case slices.Contains(collectorKeys, a.key):
+		return "has a key that collectors own"
+	case a.kind == "duration":
+		return "is a time.Duration, which JSON prints in nanoseconds: log .Milliseconds() under a key that ends in _ms"
+	case strings.HasSuffix(a.key, "_ms") && a.kind != "number":
+		return "ends in _ms and is no number"
+	case otherUnits.MatchString(a.key):
+		return "has another unit of time than _ms"
+	case a.key == "message_id" && a.kind != "text", a.key == "message_ids" && a.kind != "list of text":
+		return "is not the text PRODUCER/ID, or a list of such texts"
+	}
+	return ""
 }
 
 // attribute is one use of a log attribute: its key, the JSON type of its value, and the place. A kind that begins
@@ -80,8 +165,12 @@ func attributesOf(f file, info *types.Info, call *ast.CallExpr) (found []attribu
 		return nil
 	}
 	from, ok := pairsFrom[function.Name()]
-	if !ok || call.Ellipsis.IsValid() && from >= 0 {
+	if !ok {
 		return nil
+	}
+	if call.Ellipsis.IsValid() && from >= 0 {
+		at := fmt.Sprintf("%s:%d", f.path, f.line(call.Pos()))
+		return []attribute{{"?", "!in a slice, whose keys no test sees: use LogAttrs", at}}
 	}
 	for i := max(from, 0); i+1 < len(call.Args); {
 		if attr, ok := info.TypeOf(call.Args[i]).(*types.Named); ok && attr.Obj().Name() == "Attr" {

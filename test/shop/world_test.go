@@ -256,7 +256,7 @@ func (l *log) about(id string) (found string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for line := range strings.Lines(l.text.String()) {
-		if strings.Contains(line, " id="+id+" ") {
+		if strings.Contains(line, "/"+id+" ") {
 			found += line
 		}
 	}

@@ -49,7 +49,7 @@ func ship(ctx context.Context, tx *sql.Tx, m *consumer.Message) error {
 
 func must(err error) {
 	if err != nil {
-		slog.Error("shipping ends", "error", err)
+		slog.Error("shipping ends", "cause", err)
 		os.Exit(1)
 	}
 }

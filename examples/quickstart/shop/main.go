@@ -44,7 +44,7 @@ func main() {
 
 func must(err error) {
 	if err != nil {
-		slog.Error("the shop ends", "error", err)
+		slog.Error("the shop ends", "cause", err)
 		os.Exit(1)
 	}
 }
@@ -85,7 +85,7 @@ func (s *shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case errors.Is(err, producer.ErrRolledBack):
 		http.Error(w, "this order was given up; order with a new key", http.StatusConflict)
 	default:
-		slog.Warn("order not known to be placed; the client repeats it", "order", o.ID, "error", err)
+		slog.Warn("order not known to be placed; the client repeats it", "order", o.ID, "cause", err)
 		w.Header().Set("Retry-After", "1")
 		http.Error(w, "repeat the order with the same key", http.StatusServiceUnavailable)
 	}

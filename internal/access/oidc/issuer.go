@@ -124,10 +124,10 @@ func (i *issuer) report(err error) {
 	case err == nil || before != nil && before.Error() == err.Error():
 	case i.keys.Load() == nil:
 		i.logger.Warn("OIDC issuer unavailable; JWTs are refused until it answers; fetching again",
-			"issuer", i.url, "error", err)
+			"issuer", i.url, "cause", err)
 	default:
 		i.logger.Warn("OIDC issuer unavailable; the keys fetched before stay valid; fetching again",
-			"issuer", i.url, "error", err)
+			"issuer", i.url, "cause", err)
 	}
 }
 

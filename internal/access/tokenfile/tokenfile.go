@@ -31,7 +31,7 @@ func Open(path string, logger *slog.Logger) (*File, error) {
 	watched, err := files.Watch(files.Source[string, index]{
 		Read: r.read, Make: r.make, Reloaded: r.reloaded,
 		Failed: func(err error) {
-			logger.Warn("changed token file is unusable; the tokens read before stay valid; correct the file", "error", err)
+			logger.Warn("changed token file is unusable; the tokens read before stay valid; correct the file", "cause", err)
 		},
 	})
 	if err != nil {
@@ -72,7 +72,7 @@ func (r *reader) make(content string) (index, error) {
 
 func (r *reader) reloaded() {
 	added, removed := namesWithout(r.made, r.used), namesWithout(r.used, r.made)
-	r.logger.Info("token file reloaded", "file", r.path, "added", added, "removed", removed)
+	r.logger.Info("token file reloaded", "path", r.path, "added", added, "removed", removed)
 	if r.tell != nil {
 		r.tell(added, removed)
 	}
@@ -98,7 +98,7 @@ func namesWithout(tokens, others []Token) []string {
 // warnExposed warns of a file that other users may read, or in which they may write a token of their own.
 func (r *reader) warnExposed() {
 	if may := files.Exposed(r.path); may != "" {
-		r.logger.Warn("every user of this machine may "+may+" the token file; set its mode to 0600", "file", r.path)
+		r.logger.Warn("every user of this machine may "+may+" the token file; set its mode to 0600", "path", r.path)
 	}
 }
 

@@ -26,7 +26,7 @@ func (o *Outbox) listen(ctx context.Context) {
 		}
 		if failures == 0 {
 			o.config.Logger.Warn("notifications of the database cannot be received; rows wait for the next poll; "+
-				"the coordinator listens again", "error", err)
+				"the coordinator listens again", "cause", err)
 		}
 		_ = backoff.Sleep(ctx, listenPauses.Delay(failures)) // the loop ends with the context
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/msghandler/msghandler/internal/config"
 	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/loglimit"
 	"github.com/msghandler/msghandler/internal/sendloop"
 	sqlmarker "github.com/msghandler/msghandler/producer/marker/sql"
 	"github.com/msghandler/msghandler/producer/outbox"
@@ -63,6 +64,8 @@ type Outbox struct {
 	database *database
 	tables   []*sqlmarker.Outbox
 	relays   []*outbox.Relay
+	// failures gathers the log lines about messages.
+	failures *loglimit.Gatherer
 	// trouble is the latest failure of the database; nil while the database answers.
 	trouble atomic.Pointer[error]
 	work    lifecycle.Group
@@ -78,6 +81,7 @@ func Open(ctx context.Context, config Config) (*Outbox, error) {
 	o := &Outbox{config: config}
 	o.trouble.Store(&errNotAsked)
 	o.config.Logger = config.Logger.With("database", config.Name)
+	o.failures = loglimit.NewGatherer(o.config.Logger)
 	var err error
 	if o.database, err = open(config.Name, config.Settings); err != nil {
 		return nil, err
@@ -111,7 +115,7 @@ func (o *Outbox) build() error {
 			return err
 		}
 		c := outbox.Config{
-			Table: &watchedTable{table, o}, Sender: newSender(o.config),
+			Table: &watchedTable{table, o}, Sender: newSender(o.config, o.failures),
 			Owner: fmt.Sprintf("%s/%d", o.config.Instance, worker),
 			Batch: settings.Batch, Interval: settings.Poll, Lock: lock(o.config.Send),
 			Backoff: o.config.Send.Backoff, MaxAttempts: len(o.config.Send.Backoff) + 1,
@@ -178,6 +182,7 @@ func (o *Outbox) wake() {
 // Close ends the relays, and waits until what they hold is settled, or the context ends.
 func (o *Outbox) Close(ctx context.Context) error {
 	o.end()
+	defer o.failures.Flush()
 	if err := o.work.Wait(ctx); err != nil {
 		return fmt.Errorf("outbox.%s: messages are still being published; another relay takes them when their locks end: %w",
 			o.config.Name, err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strconv"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/loglimit"
 	"github.com/msghandler/msghandler/internal/sendloop"
 	"github.com/msghandler/msghandler/internal/server"
 	sqlmarker "github.com/msghandler/msghandler/producer/marker/sql"
@@ -27,11 +29,14 @@ type sender struct {
 	config Config
 	// named are the brokers that a row may name, sorted.
 	named []string
+	// failures gathers the log lines about messages.
+	failures *loglimit.Gatherer
 }
 
-func newSender(config Config) *sender {
+func newSender(config Config, failures *loglimit.Gatherer) *sender {
 	named := slices.Sorted(maps.Keys(config.Brokers))
-	return &sender{config, slices.DeleteFunc(named, func(name string) bool { return name == "" })}
+	named = slices.DeleteFunc(named, func(name string) bool { return name == "" })
+	return &sender{config, named, failures}
 }
 
 // Send implements outbox.Sender. Each broker gets its part at once, so that none waits for another.
@@ -111,7 +116,7 @@ func (p *part) send(ctx context.Context) {
 	})
 	if failure != nil {
 		p.sender.config.Logger.Error("publishing panicked; the messages count as refused; see the stack",
-			"error", failure, "stack", string(failure.Stack))
+			"cause", failure, "stack", string(failure.Stack))
 		p.all(outbox.Result{Fate: outbox.Refused, Err: fmt.Errorf("publishing panicked: %w", failure)})
 	}
 }
@@ -216,9 +221,12 @@ func (p *part) copyDead(ctx context.Context) {
 		switch results[n].Outcome {
 		case halfmsg.Acked:
 		case halfmsg.Refused:
-			p.sender.config.Logger.Error(
-				"dead-letter exchange refused a copy: the message has failed without a copy; check the exchange",
-				"id", p.messages[i].Message.ID, "exchange", p.broker.DeadLetterExchange, "error", results[n].Cause)
+			p.sender.failures.Add(loglimit.Failure{
+				Level:    slog.LevelError,
+				Text:     "dead-letter exchange refused copies: the messages have failed without a copy; check the exchange",
+				Producer: p.messages[i].Producer, Exchange: p.broker.DeadLetterExchange, MessageID: p.messages[i].Name(),
+				Cause: fmt.Sprint(results[n].Cause),
+			})
 		default:
 			p.results[i] = outbox.Result{Fate: outbox.Unreached, Err: fmt.Errorf("%w: %w", errCopyWaits, p.results[i].Err)}
 		}

@@ -55,7 +55,7 @@ func Open(ctx context.Context, version, instance string, logger *slog.Logger) (*
 		return nil, fmt.Errorf("OTEL_RESOURCE_ATTRIBUTES: %w", err)
 	}
 	provider := sdk.NewTracerProvider(sdk.WithBatcher(exporter), sdk.WithResource(about))
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { logger.Debug("spans were not exported", "error", err) }))
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { logger.Debug("spans were not exported", "cause", err) }))
 	return &Tracer{
 		provider: provider,
 		exporter: exporter,
@@ -86,7 +86,7 @@ func (t *Tracer) Close(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, lastExportTimeout)
 	defer cancel()
 	if err := t.provider.Shutdown(ctx); err != nil {
-		t.logger.Warn("the last spans were not exported", "error", err)
+		t.logger.Warn("the last spans were not exported", "cause", err)
 		// The provider leaves its last export under way; the cancel aborts the export.
 		_ = t.exporter.Shutdown(ctx)
 	}

@@ -170,7 +170,7 @@ func (g *Gate) client(r *http.Request) (*oauth2.Config, error) {
 // issuerFailed shows that there was no login. The cause may hold what the issuer said, and is for the log.
 func (g *Gate) issuerFailed(w http.ResponseWriter, r *http.Request, next string, err error) {
 	g.config.Logger.Warn("login by the issuer failed; no session began; check access.oidc_* and http.oidc_*",
-		"error", err)
+		"cause", err)
 	g.show(w, r, View{
 		Status: http.StatusBadGateway, Next: next,
 		Problem: "The login by " + g.config.Issuer.Name + " failed. Try again. The log of the coordinator says why.",

@@ -80,6 +80,9 @@ type Config struct {
 	Refused func(r *http.Request, why string)
 	// Admin returns the admin API for a caller at an address, or nil while the API is not open yet.
 	Admin func(by string) Admin
+	// Letters returns the dead letters for a caller at an address, or nil while they are not known yet. Default: always
+	// nil.
+	Letters func(by string) Letters
 	// Check runs the readiness checks.
 	Check func(ctx context.Context) []Checked
 	// Stats counts the messages.
@@ -136,6 +139,9 @@ func New(config Config) *Pages {
 	if config.Findings == nil {
 		config.Findings = func() []*msghandlerv1.Finding { return nil }
 	}
+	if config.Letters == nil {
+		config.Letters = func(string) Letters { return nil }
+	}
 	if config.Refused == nil {
 		config.Refused = func(*http.Request, string) {}
 	}
@@ -145,11 +151,18 @@ func New(config Config) *Pages {
 // Register adds the pages to a mux. Each request must have the identity of its caller in its context.
 func (p *Pages) Register(mux *http.ServeMux) {
 	for pattern, page := range map[string]func(r *http.Request) answer{
-		"GET /{$}":        p.overview,
-		"GET /messages":   p.messages,
-		"GET /message":    p.message,
-		"GET /audit":      p.audit,
-		"GET /find":       p.find,
+		"GET /{$}":      p.overview,
+		"GET /messages": p.messages,
+		"GET /message":  p.message,
+		"GET /audit":    p.audit,
+		"GET /find":     p.find,
+
+		"GET /letters":            p.letters,
+		"GET /letter":             p.letter,
+		"GET /letters/change":     p.countLetters,
+		"POST /letters/change":    p.countLetters,
+		"POST /letters/change/do": p.changeLetters,
+
 		"GET /change":     p.count,
 		"POST /change":    p.count,
 		"POST /change/do": p.change,
@@ -210,7 +223,7 @@ func (p *Pages) write(w http.ResponseWriter, r *http.Request, a answer) {
 	}
 	var b bytes.Buffer
 	if err := templates[a.page].Execute(&b, p.frame(r, a)); err != nil {
-		p.config.Logger.Error("a page of the console cannot be made", "page", a.page, "error", err)
+		p.config.Logger.Error("a page of the console cannot be made", "page", a.page, "cause", err)
 		http.Error(w, "the page cannot be made", http.StatusInternalServerError)
 		return
 	}
@@ -254,7 +267,10 @@ func notOpen() answer {
 // templates are the pages by name, each with the frame around it.
 var templates = func() map[string]*template.Template {
 	all := map[string]*template.Template{}
-	for _, page := range []string{"overview", "messages", "message", "count", "changed", "trouble", "login", "audit"} {
+	for _, page := range []string{
+		"overview", "messages", "message", "count", "changed", "trouble", "login", "audit",
+		"letters", "letter", "lettercount", "letterchanged",
+	} {
 		all[page] = template.Must(template.New("frame.html").Funcs(words).
 			ParseFS(templateFiles, "templates/frame.html", "templates/"+page+".html"))
 	}

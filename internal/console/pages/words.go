@@ -15,8 +15,9 @@ import (
 
 // words are the functions of the templates.
 var words = template.FuncMap{
-	"count": count, "ago": ago, "span": span, "stamp": stamp, "plain": escape.Lines, "state": stateName, "rate": rate,
-	"address": address, "exchange": exchangeName, "time": timeOf,
+	"count": count, "int64": func(n int) int64 { return int64(n) }, "ago": ago, "span": span, "stamp": stamp,
+	"plain": escape.Lines, "state": stateName, "rate": rate,
+	"address": address, "letteraddress": letterAddress, "exchange": exchangeName, "time": timeOf,
 	"tick": tick, "minute": minute, "flip": func(percent float64) float64 { return 100 - percent },
 	"verdict": verdict, "meaning": halfmsg.Meaning, "tone": tone,
 }

@@ -193,7 +193,7 @@ func (s *Service) purge(ctx context.Context) {
 	for backoff.Sleep(ctx, purgeEvery) == nil {
 		for _, p := range s.consumers {
 			if _, err := p.inbox.Purge(ctx); err != nil {
-				s.config.Logger.Warn("inbox not purged; the next purge retries", "error", err)
+				s.config.Logger.Warn("inbox not purged; the next purge retries", "cause", err)
 			}
 		}
 	}

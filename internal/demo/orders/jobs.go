@@ -29,7 +29,7 @@ func (s *Service) declare(ctx, background context.Context) error {
 	}
 	s.running.Go(func() {
 		for err != nil && !errors.As(err, &mismatch) && background.Err() == nil {
-			s.config.Logger.Warn("topology not declared; trying again", slog.Any("error", err))
+			s.config.Logger.Warn("topology not declared; trying again", slog.Any("cause", err))
 			_ = backoff.Sleep(background, declareAgain)
 			err = topology.Apply(background, s.config.AMQP, nil)
 		}
@@ -52,7 +52,7 @@ func (s *Service) sweep(ctx context.Context) {
 	for backoff.Sleep(ctx, s.config.SweepEvery) == nil {
 		closed, err := s.Sweep(ctx)
 		if err != nil && ctx.Err() == nil {
-			s.config.Logger.Warn("sweep ended early; the next sweep retries", slog.Any("error", err))
+			s.config.Logger.Warn("sweep ended early; the next sweep retries", slog.Any("cause", err))
 		}
 		if closed > 0 {
 			s.config.Logger.Warn("overdue orders cancelled by the sweep: the broker lost their time-outs, or is late",

@@ -130,7 +130,7 @@ func (b *Broker) accept(listener net.Listener) {
 		}
 		if err != nil {
 			// Such as too many open files: give others the time to close some.
-			b.config.Logger.Warn("the embedded AMQP broker cannot accept a connection", "error", err)
+			b.config.Logger.Warn("the embedded AMQP broker cannot accept a connection", "cause", err)
 			time.Sleep(acceptPause)
 			continue
 		}

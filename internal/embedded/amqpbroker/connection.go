@@ -91,7 +91,7 @@ func (c *connection) write() {
 		err = closeErr
 	}
 	if err != nil {
-		c.broker.config.Logger.Debug("an AMQP client is gone", "error", err)
+		c.broker.config.Logger.Debug("an AMQP client is gone", "cause", err)
 	}
 }
 
@@ -99,7 +99,7 @@ func (c *connection) write() {
 func (c *connection) read() {
 	err := c.serve()
 	if !errors.Is(err, errBye) && !errors.Is(err, io.EOF) {
-		c.broker.config.Logger.Debug("an AMQP connection has ended", "error", err)
+		c.broker.config.Logger.Debug("an AMQP connection has ended", "cause", err)
 	}
 	c.leave()
 	c.out.finish()
@@ -212,7 +212,7 @@ func (c *connection) fail(err error) error {
 	if c.phase == phaseClosing {
 		return e
 	}
-	c.broker.config.Logger.Warn("an AMQP connection is closed for an error of its client", "error", err)
+	c.broker.config.Logger.Warn("an AMQP connection is closed for an error of its client", "cause", err)
 	c.phase = phaseClosing
 	c.until = time.Now().Add(closeTimeout)
 	c.broker.mu.Lock()

@@ -247,7 +247,7 @@ func (p *Publisher) run(ctx context.Context) {
 			level = slog.LevelDebug // The first failure was logged; Ready reports the latest reason.
 		}
 		p.config.Logger.Log(ctx, level, "no connection to the broker; messages wait in the store; the publisher reconnects",
-			"broker", hosts, "error", lost)
+			"broker", hosts, "cause", lost)
 		_ = backoff.Sleep(ctx, reconnect.Delay(failures)) // An error is the context's: the loop ends.
 		failures++
 	}
@@ -364,7 +364,7 @@ func (p *Publisher) noteBlocked(why error) {
 	}
 	if !now.Before(p.blockedUntil) {
 		p.config.Logger.Warn("no topic takes messages; they wait in the store; look at the replicas of the topics",
-			"error", why)
+			"cause", why)
 	}
 	p.blocked = fmt.Errorf("%w: %w", ErrBlocked, why)
 	p.blockedUntil = now.Add(blockedPause)

@@ -239,7 +239,7 @@ func (p *Publisher) run(ctx context.Context) {
 			level = slog.LevelDebug // The first failure was logged; Ready reports the latest reason.
 		}
 		p.config.Logger.Log(ctx, level, "no connection to NATS; messages wait in the store; the publisher reconnects",
-			"servers", p.address.Hosts, "error", lost)
+			"broker_servers", p.address.Hosts, "cause", lost)
 		_ = backoff.Sleep(ctx, reconnect.Delay(failures)) // An error is the context's: the loop ends.
 		failures++
 	}
@@ -260,7 +260,7 @@ func (p *Publisher) connect(ctx context.Context, discovered *[]string) (connecte
 	p.change(func() { p.connection, p.blocked, p.fullUntil, p.missed = c, blocked, time.Time{}, time.Time{} })
 	defer p.change(func() { p.connection, p.blocked = nil, nil })
 	p.config.Logger.InfoContext(ctx, "connected to NATS",
-		"server", c.conn.ConnectedAddr(), "version", c.conn.ConnectedServerVersion())
+		"broker_server", c.conn.ConnectedAddr(), "version", c.conn.ConnectedServerVersion())
 	p.logBlocked(ctx, nil, blocked)
 	return true, p.watch(ctx, c)
 }
@@ -320,7 +320,7 @@ func (p *Publisher) noteRoom(fate natsconn.Fate, cause error) {
 	case now.Sub(p.missed) >= fullAfter:
 		if p.fullUntil.IsZero() {
 			p.config.Logger.Warn("no stream takes messages; messages wait in the store; "+
-				"look at the room of the account and of the servers", "error", cause)
+				"look at the room of the account and of the servers", "cause", cause)
 		}
 		p.full, p.fullUntil = fmt.Errorf("%w: %w", ErrBlocked, cause), now.Add(fullPause)
 	}
@@ -330,7 +330,7 @@ func (p *Publisher) logBlocked(ctx context.Context, before, now error) {
 	switch {
 	case now != nil:
 		p.config.Logger.WarnContext(ctx, "JetStream takes no messages; messages wait in the store; "+
-			"look at the servers' JetStream and at the permissions of the user", "error", now)
+			"look at the servers' JetStream and at the permissions of the user", "cause", now)
 	case before != nil:
 		p.config.Logger.InfoContext(ctx, "JetStream takes messages again; publishing goes on")
 	}

@@ -250,7 +250,7 @@ func (p *Publisher) run(ctx context.Context) {
 			level = slog.LevelDebug // The first failure was logged; Ready reports the latest reason.
 		}
 		p.config.Logger.Log(ctx, level, "no connection to the broker; messages wait in the store; the publisher reconnects",
-			"broker", node.Host, "error", lost)
+			"broker", node.Host, "cause", lost)
 		_ = backoff.Sleep(ctx, reconnect.Delay(failures)) // An error is the context's: the loop ends.
 		failures++
 	}
@@ -270,7 +270,7 @@ func (p *Publisher) connect(ctx context.Context, node address.AMQP) error {
 	if about := c.conn.Properties; ageOf(about) == TooOld {
 		p.config.Logger.WarnContext(ctx,
 			"the broker's version is not supported; msghandler is not tested with it; upgrade the broker",
-			"broker", node.Host, "server", serverOf(about), "oldest", versions.RabbitMQ.Oldest.String())
+			"broker", node.Host, "broker_server", serverOf(about), "oldest", versions.RabbitMQ.Oldest.String())
 	}
 	return p.serve(ctx, c)
 }
@@ -341,13 +341,13 @@ func (p *Publisher) setBlocked(active bool, reason string) {
 	}
 	p.change(func() { p.blocked = fmt.Errorf("%w: %s", ErrBlocked, reason) })
 	p.config.Logger.Warn("the broker raised an alarm; messages wait in the store; free memory or disk space of the broker",
-		"reason", reason)
+		"cause", reason)
 }
 
 func (p *Publisher) logClosed(ch *confirmChannel) {
 	if err := ch.reason(); err != nil {
 		p.config.Logger.Warn("the broker closed a channel; messages in flight there are published again one by one; "+
-			"correct the exchange or the permission in the error", "error", err)
+			"correct the exchange or the permission in the error", "cause", err)
 	}
 }
 

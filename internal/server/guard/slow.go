@@ -36,7 +36,7 @@ func (g *Guard) CloseSlow(ctx context.Context) {
 		case <-ticker.C:
 			for _, c := range g.nextTick() {
 				g.config.Logger.Warn("a connection was closed: a request that began on it did not arrive",
-					"client", c.RemoteAddr().String(), "within", slowTicks*slowTick)
+					"from", c.RemoteAddr().String(), "within_ms", (slowTicks * slowTick).Milliseconds())
 				_ = c.Conn.Close() // gRPC finds the connection closed, and then calls connection.Close
 			}
 		}

@@ -89,12 +89,12 @@ func (g *Guard) logRefusal(ctx context.Context, method string, refusal unreadRef
 	scarce := refusal.resource
 	switch scarce {
 	case resources:
-		g.config.Logger.Warn(refusal.text, "call", method, "client", client, "not_logged_before", suppressed)
+		g.config.Logger.Warn(refusal.text, "call", method, "from", client, "not_logged_before", suppressed)
 		return
 	case unfinishedCalls:
 		scarce = callOf(method)
 	}
 	holder, held := g.largestHolder(scarce)
-	g.config.Logger.Warn(refusal.text, "call", method, "client", client, "largest_holder", holder, "held", held,
+	g.config.Logger.Warn(refusal.text, "call", method, "from", client, "largest_holder", holder, "held", held,
 		"not_logged_before", suppressed)
 }

@@ -32,7 +32,7 @@ func (g *Guard) closeWithdrawn(withdrawn func(credentials.AuthInfo) error) {
 			continue
 		}
 		g.config.Logger.Warn("a connection was closed: its client certificate does not hold any more; the client needs "+
-			"another certificate", "client", c.RemoteAddr().String(), "cause", why)
+			"another certificate", "from", c.RemoteAddr().String(), "cause", why)
 		_ = c.Conn.Close() // gRPC finds the connection closed, and then calls connection.Close
 	}
 }

@@ -272,11 +272,11 @@ func (s *Store) reportUnclaimed(fields []any) {
 	}
 	name := halfmsg.Name{Producer: text[0], ID: text[1]}
 	if text[2] == "" {
-		s.logger.Warn("index entry without a record removed", "message", name.String())
+		s.logger.Warn("index entry without a record removed", "message_id", name.String())
 		return
 	}
-	s.logger.Error("message put off for an hour: its keys cannot be worked on", "message", name.String(),
-		"error", corrupt(s.keys.record(name), text[2]))
+	s.logger.Error("message put off for an hour: its keys cannot be worked on", "message_id", name.String(),
+		"cause", corrupt(s.keys.record(name), text[2]))
 }
 
 // claimFields is how many fields a claim has in a script's reply, parkedFields how many a parked message has.

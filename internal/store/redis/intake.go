@@ -90,7 +90,7 @@ func (c *creation) index(ctx context.Context, places []place) {
 			switch call.answer(n) {
 			case int64(verdictRepaired + codeOf[halfmsg.Pending]):
 				s.logger.Warn("repaired: a record was lost, and its index entries and notes were left; they were removed "+
-					"before a new message was stored under the name", "message", name.String())
+					"before a new message was stored under the name", "message_id", name.String())
 				fallthrough
 			case int64(verdictStored + codeOf[halfmsg.Pending]):
 				c.keep(i, now)

@@ -46,7 +46,7 @@ func newMoves(client redis.UniversalClient, sc *script, logger *slog.Logger) mov
 	}
 	return moves{batch.New(config, func(ctx context.Context, calls []*call) []struct{} {
 		if failure := lifecycle.Recovered(func() { transact(ctx, client, sc, calls) }); failure != nil {
-			logger.Error("store batch panicked: its callers repeat the calls", "error", failure, "stack", string(failure.Stack))
+			logger.Error("store batch panicked: its callers repeat the calls", "cause", failure, "stack", string(failure.Stack))
 			fail(calls, fmt.Errorf("%w: %w", halfmsg.ErrUncertain, failure))
 		}
 		return make([]struct{}, len(calls))

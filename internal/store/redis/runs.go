@@ -38,7 +38,7 @@ func (s *Store) NoteRun(ctx context.Context, judge bool) ([]UncleanEnd, error) {
 	}
 	lowest, _ := c.answer(0).(int64)
 	if err := s.followLayout(ctx, int(lowest)); err != nil {
-		s.logger.Warn("the layout of the data cannot be read or changed now; the next look is in seconds", "error", err)
+		s.logger.Warn("the layout of the data cannot be read or changed now; the next look is in seconds", "cause", err)
 	}
 	now := time.Now()
 	var ends []UncleanEnd

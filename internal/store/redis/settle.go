@@ -220,7 +220,7 @@ func (s *Store) setAside(ctx context.Context, claim halfmsg.Claim, why error) ha
 	settled := s.Settle(context.WithoutCancel(ctx), []halfmsg.Settlement{{
 		Name: claim.Name, Token: claim.Token, Event: event, Cause: why.Error(), After: time.Hour,
 	}})
-	s.logger.Error("message set aside: its record cannot be read", "message", claim.Name.String(),
-		"state", settled[0].State.String(), "error", why, "settle_error", settled[0].Err)
+	s.logger.Error("message set aside: its record cannot be read", "message_id", claim.Name.String(),
+		"state", settled[0].State.String(), "cause", why, "settle_error", settled[0].Err)
 	return settled[0].State
 }

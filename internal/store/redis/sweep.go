@@ -169,7 +169,7 @@ func (s *Store) step(ctx context.Context, w *walk) (members []string, next uint6
 		members, next, err = s.loops.ZScan(ctx, w.key.key, w.next, "", sweepStep).Result()
 	}
 	if redis.HasErrorPrefix(err, "WRONGTYPE") {
-		s.logger.Error("key is not what its name says", "key", w.key.key, "error", err)
+		s.logger.Error("key is not what its name says", "key", w.key.key, "cause", err)
 		return nil, 0, nil
 	}
 	if stride == 1 {
@@ -229,7 +229,7 @@ func (s *Store) tellRepairs(producer string, replies []any) (mended int) {
 		fields, _ := reply.([]any)
 		if len(fields) == 2 {
 			mended++
-			s.logger.Warn("repaired: "+fields[1].(string), "producer", producer, "id", fields[0].(string))
+			s.logger.Warn("repaired: "+fields[1].(string), "message_id", producer+"/"+fields[0].(string))
 		}
 	}
 	return mended

@@ -23,7 +23,9 @@ type Claim struct {
 
 // Queued is a message of the table, with its place there.
 type Queued struct {
-	Message producer.Message
+	// Producer is the producer of the message.
+	Producer string
+	Message  producer.Message
 	// Shard is the message's shard.
 	Shard int
 	// Claims is how often the message was claimed, with this claim. Above 1 an earlier relay may have sent the message.
@@ -220,7 +222,7 @@ func (s *Store) load(ctx context.Context, tx sqldb.Execer, p picked) (messages [
 func (s *Store) scanMessages(rows *sql.Rows, shard int, to []Queued) ([]Queued, error) {
 	defer rows.Close()
 	for rows.Next() {
-		q := Queued{Shard: shard}
+		q := Queued{Producer: s.config.Producer, Shard: shard}
 		content := s.form.content()
 		var id []byte
 		var now, created int64
@@ -234,6 +236,9 @@ func (s *Store) scanMessages(rows *sql.Rows, shard int, to []Queued) ([]Queued, 
 	}
 	return to, rows.Err()
 }
+
+// Name is PRODUCER/ID, as logs and commands name the message.
+func (q *Queued) Name() string { return q.Producer + "/" + q.Message.ID }
 
 // latest is the last time, in milliseconds since 1970, that is taken for the creation of a message: in the year 2286.
 const latest = 9_999_999_999_999

@@ -56,7 +56,7 @@ func (s *Store) Commit(ctx context.Context, m producer.Message, run Business) er
 // Commit calls Enqueued by itself.
 func (s *Store) Enqueued(ctx context.Context, ids ...string) {
 	for _, id := range ids {
-		s.config.Logger.DebugContext(ctx, "message enqueued", "id", id)
+		s.config.Logger.DebugContext(ctx, "message enqueued", "message_id", s.config.Producer+"/"+id)
 	}
 	s.Wake()
 }

@@ -40,7 +40,7 @@ func (s *Store) Migrate(ctx context.Context) error {
 	}
 	if err := s.fillColumns(ctx); err != nil {
 		s.config.Logger.WarnContext(ctx, "messages of an older version lack columns; they are sent; the next start retries",
-			"table", s.config.Table, "error", err)
+			"table", s.config.Table, "cause", err)
 	}
 	return nil
 }

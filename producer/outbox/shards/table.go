@@ -150,7 +150,7 @@ func (t *Table) lease(ctx context.Context) {
 			}
 		case ctx.Err() == nil:
 			l.config.Logger.WarnContext(ctx, "shard leases not renewed; other relays take the shards when the leases end; "+
-				"the relay retries", "error", err)
+				"the relay retries", "cause", err)
 		}
 		if backoff.Sleep(ctx, l.config.Lease/3) != nil {
 			break
@@ -161,7 +161,7 @@ func (t *Table) lease(ctx context.Context) {
 	defer cancel()
 	if err := l.leave(leaving); err != nil {
 		l.config.Logger.WarnContext(leaving, "shards not given back; other relays take them when the leases end",
-			"error", err)
+			"cause", err)
 	}
 }
 
@@ -241,7 +241,7 @@ func (t *Table) Claim(ctx context.Context, owner string, limit int, lock time.Du
 	t.mu.Unlock()
 	err := errors.Join(failures...)
 	if err != nil && len(claim.Messages) > 0 {
-		t.config.Logger.WarnContext(ctx, "shards not claimed; their messages wait; the relay retries", "error", err)
+		t.config.Logger.WarnContext(ctx, "shards not claimed; their messages wait; the relay retries", "cause", err)
 		err = nil
 	}
 	return claim, err

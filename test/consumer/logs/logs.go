@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -47,7 +48,7 @@ func (l *Lines) About(t *testing.T, id string) (found []map[string]any) {
 		if err := json.Unmarshal(raw, &line); err != nil {
 			t.Fatalf("%s: %v", raw, err)
 		}
-		if line["id"] == id {
+		if name, _ := line["message_id"].(string); strings.HasSuffix(name, "/"+id) {
 			found = append(found, line)
 		}
 	}

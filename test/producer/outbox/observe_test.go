@@ -126,8 +126,9 @@ func TestPublishedMessagesAreLogged(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, line := range []string{
-		`level=DEBUG msg="message published" id=order-0 exchange=orders routing_key=order.paid claims=1`,
-		`level=DEBUG msg="message handed to the coordinator" id=order-1 exchange=orders routing_key=order.paid claims=1`,
+		`level=DEBUG msg="message published" message_id=orders/order-0 exchange=orders routing_key=order.paid claims=1`,
+		`level=DEBUG msg="message handed to the coordinator" message_id=orders/order-1 ` +
+			`exchange=orders routing_key=order.paid claims=1`,
 	} {
 		if !strings.Contains(text.String(), line) {
 			t.Errorf("no line %q in %s", line, &text)

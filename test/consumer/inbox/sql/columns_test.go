@@ -85,7 +85,7 @@ func TestDroppedDuplicateIsNotLoggedAsHandled(t *testing.T) {
 		}
 		said := text.String()
 		if strings.Count(said, "message handled") != 1 ||
-			!strings.Contains(said, `level=DEBUG msg="event already handled, duplicate ignored" producer=orders id=1`) {
+			!strings.Contains(said, `level=DEBUG msg="event already handled, duplicate ignored" message_id=orders/1`) {
 			t.Errorf("a message and its duplicate are logged as\n%s", said)
 		}
 	})

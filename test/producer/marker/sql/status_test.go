@@ -479,8 +479,8 @@ func TestEnqueuedIsLoggedAfterTheCommit(t *testing.T) {
 			t.Fatal("committed twice")
 		}
 		said := text.String()
-		if strings.Count(said, "message enqueued") != 2 || !strings.Contains(said, "id=1\n") ||
-			!strings.Contains(said, "id=2\n") {
+		if strings.Count(said, "message enqueued") != 2 || !strings.Contains(said, "message_id=orders/1\n") ||
+			!strings.Contains(said, "message_id=orders/2\n") {
 			t.Errorf("%s", said)
 		}
 	})
