@@ -445,6 +445,10 @@ func TestExitStatusOfErrors(t *testing.T) {
 
 	run(nil).want(t, 2, "", "msghandler --help")
 	run(nil, "--help").want(t, 0, "Commands:", "")
+	run(nil, "help").want(t, 0, "Commands:", "")
+	run(nil, "help", "serve").want(t, 0, "--confirm.after", "")
+	run(nil, "help", "dlq", "list").want(t, 0, "Usage: msghandler dlq list", "")
+	run(nil, "help", "nonsense").want(t, 2, "", "unexpected argument nonsense")
 	run(nil, "serve", "--help").want(t, 0, "--confirm.after", "")
 	run(nil, "nonsense").want(t, 2, "", "unexpected argument nonsense")
 	run(nil, "list", "--nonsense").want(t, 2, "", "unknown flag --nonsense")
