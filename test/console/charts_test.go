@@ -35,6 +35,7 @@ func TestChartsHaveRangesAndValues(t *testing.T) {
 	if !refreshed(b) || browser.Eval[string](b, readOut) == "" {
 		t.Errorf("after a refresh the values are not there any more: %q", before)
 	}
+	b.Shows("The last hour of producer orders")
 	b.Do(chromedp.MouseEvent(input.DispatchMouseEventTypeMouseMoved, 5, 5))
 	b.Until(readOut + ` === ""`)
 

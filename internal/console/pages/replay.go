@@ -16,7 +16,7 @@ import (
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
-// actReplay is the action of publishing finished messages again.
+// actReplay is the action of publishing finished messages, or letters, again.
 const actReplay = "replay"
 
 // replaySelection selects messages of the archive: one entry, or all that match a filter.
