@@ -340,8 +340,20 @@ func replayIsPublishedAgain(t *testing.T, a archiving) {
 	m := half("1")
 	m.Body = []byte(strings.Repeat("packs well ", 50))
 	toDone(t, a.store, m)
+	how := halfmsg.ReplayHow{By: "ann", Reason: "lost effect"}
 	replay := func(suffix string) halfmsg.Result {
-		return a.store.Replay(t.Context(), []halfmsg.Replay{{Name: m.Name, Suffix: suffix}}, "ann", "lost effect")[0]
+		return a.store.Replay(t.Context(), []halfmsg.Replay{{Name: m.Name, Suffix: suffix}}, how)[0]
+	}
+	if a.advance != nil {
+		a.advance(time.Second) // no message ends, is replayed and ends again within a millisecond
+	}
+	first := archived(t, a.store, halfmsg.FinishedQuery{ID: "1"})[0].Entry
+	dry := a.store.Replay(t.Context(), []halfmsg.Replay{{Name: m.Name}}, halfmsg.ReplayHow{DryRun: true})[0]
+	if dry.Err != nil || dry.State != halfmsg.Sendable {
+		t.Fatal(dry)
+	}
+	if claims, err := a.store.ClaimSendable(t.Context(), 10, time.Minute); err != nil || len(claims) > 0 {
+		t.Fatalf("a dry run: %+v, %v", claims, err)
 	}
 	if r := replay(""); r.Err != nil || r.State != halfmsg.Sendable {
 		t.Fatal(r)
@@ -360,6 +372,10 @@ func replayIsPublishedAgain(t *testing.T, a archiving) {
 	settle(t, a.store, halfmsg.EventAcked, 0, claim)
 	if all := archived(t, a.store, halfmsg.FinishedQuery{ID: "1"}); len(all) != 2 || all[0].Copies != 2 {
 		t.Errorf("%+v", all)
+	}
+	again := a.store.Replay(t.Context(), []halfmsg.Replay{{Name: m.Name, Entry: first}}, halfmsg.ReplayHow{})[0]
+	if !errors.Is(again.Err, halfmsg.ErrIllegal) || again.State != halfmsg.Done {
+		t.Errorf("the same replay again: %v", again)
 	}
 
 	if r := replay("-again"); r.Err != nil || r.State != halfmsg.Sendable {
@@ -406,7 +422,7 @@ func TestReplayIsRefused(t *testing.T) {
 			{halfmsg.Replay{Name: reused.Name, Entry: "1-1"}, halfmsg.ErrNotFound},
 			{halfmsg.Replay{Name: reused.Name, Entry: first}, halfmsg.ErrExists},
 		} {
-			r := a.store.Replay(t.Context(), []halfmsg.Replay{c.replay}, "ann", "")[0]
+			r := a.store.Replay(t.Context(), []halfmsg.Replay{c.replay}, halfmsg.ReplayHow{})[0]
 			if !errors.Is(r.Err, c.want) {
 				t.Errorf("%+v: %v, want %v", c.replay, r, c.want)
 			}
