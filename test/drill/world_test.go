@@ -255,7 +255,7 @@ func (w *world) unbind() {
 // fillRedis lets another user of Redis take its memory.
 func (w *world) fillRedis() {
 	w.redis.CLI("SETRANGE", "filler", "58000000", "x")
-	for n := 0; n < 200; n++ {
+	for n := range 200 {
 		key := fmt.Sprint("filler-", n)
 		if exec.Command("redis-cli", "-e", "-u", w.redis.URL(), "SETRANGE", key, "100000", "x").Run() != nil {
 			return
