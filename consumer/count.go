@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	amqp "github.com/rabbitmq/amqp091-go"
-
 	"github.com/msghandler/msghandler/internal/ground/deadletter"
 )
 
@@ -14,19 +12,19 @@ import (
 // length of the queue, and takes no letter.
 func (d *DeadLetters) Count(ctx context.Context, keys ...string) (count int, err error) {
 	if len(keys) == 0 {
-		return d.depth(ctx)
+		return d.Depth(ctx)
 	}
-	err = d.walk(ctx, func(l Letter, _ *amqp.Delivery) (walked, error) {
+	err = d.Visit(ctx, func(l *Letter) bool {
 		if slices.Contains(keys, l.Name()) {
 			count++
 		}
-		return walked{}, nil
+		return true
 	})
 	return count, err
 }
 
-// depth is the number of letters that no client holds.
-func (d *DeadLetters) depth(ctx context.Context) (int, error) {
+// Depth asks the broker for the number of letters that no client holds, and takes no letter.
+func (d *DeadLetters) Depth(ctx context.Context) (int, error) {
 	conn, err := d.config.dialAny(ctx, "dead letters")
 	if err != nil {
 		return 0, err
@@ -46,7 +44,7 @@ func (d *DeadLetters) ReplayOldest(ctx context.Context, limit int, keys ...strin
 	if limit <= 0 {
 		return 0, deadletter.CheckLimit("replay", limit)
 	}
-	return d.replay(ctx, limit, keys)
+	return d.replay(ctx, Selection{Limit: limit, Match: withKey(keys)}.WithDefaults())
 }
 
 // DiscardOldest is Discard for at most limit letters, the oldest first. A limit below 0 is an error.
@@ -54,5 +52,8 @@ func (d *DeadLetters) DiscardOldest(ctx context.Context, limit int, keys ...stri
 	if limit <= 0 {
 		return 0, deadletter.CheckLimit("discard", limit)
 	}
-	return d.discard(ctx, limit, keys)
+	if len(keys) == 0 {
+		return 0, nil
+	}
+	return d.discard(ctx, Selection{Limit: limit, Match: withKey(keys)}.WithDefaults())
 }

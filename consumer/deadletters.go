@@ -6,8 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -28,6 +28,8 @@ type Letter struct {
 	Reason string
 	// FirstFailedAt is the time of the first failure (RFC 3339); empty when the broker dead-lettered the message.
 	FirstFailedAt string
+	// DeadAt is when a broker took the message as a dead letter; zero where RabbitMQ took the letter from a consumer.
+	DeadAt time.Time
 }
 
 // Name is the key of a letter: its Message.Key, or PRODUCER/ for a message without an id, like all such letters of
@@ -59,14 +61,7 @@ func NewDeadLetters(url string, tls *tls.Config, queue string) (*DeadLetters, er
 
 // List gives the oldest letters.
 func (d *DeadLetters) List(ctx context.Context, limit int) ([]Letter, error) {
-	var letters []Letter
-	err := d.walk(ctx, func(l Letter, _ *amqp.Delivery) (walked, error) {
-		if letters = append(letters, l); len(letters) >= limit {
-			return walked{last: true}, nil
-		}
-		return walked{}, nil
-	})
-	return letters, err
+	return d.ListSelected(ctx, Selection{Limit: max(limit, 1)})
 }
 
 // Show gives the letter with a Message.Key, or ErrNoLetter. A letter without an id is asked for by PRODUCER/, here and
@@ -93,44 +88,58 @@ func (d *DeadLetters) Show(ctx context.Context, key string) (Letter, error) {
 // repeated replay may publish further copies of a handled message, with a msghandler-attempt above 1; the inbox drops
 // such copies. Replay returns the number of replayed letters; the others stay, and the error names them.
 func (d *DeadLetters) Replay(ctx context.Context, keys ...string) (replayed int, err error) {
-	return d.replay(ctx, math.MaxInt, keys)
+	return d.replay(ctx, Selection{Match: withKey(keys)}.WithDefaults())
 }
 
-// replay is Replay for at most limit letters with one of the keys; without keys, of all letters.
-func (d *DeadLetters) replay(ctx context.Context, limit int, keys []string) (replayed int, err error) {
+// replay is Replay for a selection.
+func (d *DeadLetters) replay(ctx context.Context, s Selection) (replayed int, err error) {
 	to := poster{connect: func(ctx context.Context) (*amqpconn.Conn, error) { return d.config.dialAny(ctx, "replays") }}
 	defer to.close()
 	var failed []error
+	left := s.Limit
 	err = d.walk(ctx, func(l Letter, delivery *amqp.Delivery) (walked, error) {
-		if len(keys) > 0 && !slices.Contains(keys, l.Name()) {
-			return walked{}, nil
+		if left <= 0 || !s.Match(&l) {
+			return walked{last: left <= 0}, nil
 		}
-		limit--
+		left--
 		if err := to.post(ctx, l.Exchange, l.RoutingKey, replay(l, delivery)); err != nil {
 			failed = append(failed, fmt.Errorf("replay %s: %w", l.Name(), err))
-			return walked{last: limit == 0}, ctx.Err()
+			return walked{last: left == 0}, ctx.Err()
 		}
 		replayed++
-		return walked{remove: true, last: limit == 0}, nil
+		s.Changed(&l)
+		return walked{remove: true, last: left == 0}, nil
 	})
 	return replayed, errors.Join(append(failed, err)...)
 }
 
 // Discard removes the letters with these keys for good, and returns how many they were.
 func (d *DeadLetters) Discard(ctx context.Context, keys ...string) (discarded int, err error) {
-	return d.discard(ctx, math.MaxInt, keys)
+	if len(keys) == 0 {
+		return 0, nil
+	}
+	return d.discard(ctx, Selection{Match: withKey(keys)}.WithDefaults())
 }
 
-// discard is Discard for at most limit letters.
-func (d *DeadLetters) discard(ctx context.Context, limit int, keys []string) (discarded int, err error) {
+// discard is Discard for a selection.
+func (d *DeadLetters) discard(ctx context.Context, s Selection) (discarded int, err error) {
 	err = d.walk(ctx, func(l Letter, _ *amqp.Delivery) (walked, error) {
-		if !slices.Contains(keys, l.Name()) {
-			return walked{}, nil
+		if discarded >= s.Limit || !s.Match(&l) {
+			return walked{last: discarded >= s.Limit}, nil
 		}
 		discarded++
-		return walked{remove: true, last: discarded == limit}, nil
+		s.Changed(&l)
+		return walked{remove: true, last: discarded == s.Limit}, nil
 	})
 	return discarded, err
+}
+
+// withKey matches the letters with one of the keys; without keys, every letter.
+func withKey(keys []string) func(*Letter) bool {
+	if len(keys) == 0 {
+		return nil
+	}
+	return func(l *Letter) bool { return slices.Contains(keys, l.Name()) }
 }
 
 func newLetter(d *amqp.Delivery) Letter {
@@ -151,6 +160,7 @@ func newLetter(d *amqp.Delivery) Letter {
 	// The broker dead-lettered the message. Its latest note comes first.
 	if latest, ok := deaths[0].(amqp.Table); ok {
 		l.Reason = or(l.Reason, fmt.Sprint(latest["reason"]))
+		l.DeadAt, _ = latest["time"].(time.Time)
 	}
 	if l.Queue == "" {
 		l.setOrigin(firstFailure(deaths))

@@ -42,6 +42,15 @@ type walk struct {
 // walk visits the present letters, the oldest first, and returns the letters that are not removed. At the end of the
 // context, walk still returns them: the broker counts a letter whose connection is lost.
 func (d *DeadLetters) walk(ctx context.Context, visit func(Letter, *amqp.Delivery) (walked, error)) error {
+	return d.walkCounted(ctx, (*walk).mayCopy, visit)
+}
+
+// walkCounted is walk with another condition: where the broker counts returns of letters, mayTake is asked before the
+// first letter is taken, and may refuse the walk.
+func (d *DeadLetters) walkCounted(
+	ctx context.Context, mayTake func(*walk, context.Context) error,
+	visit func(Letter, *amqp.Delivery) (walked, error),
+) error {
 	conn, err := d.config.dialAny(ctx, "dead letters")
 	if err != nil {
 		return err
@@ -53,8 +62,13 @@ func (d *DeadLetters) walk(ctx context.Context, visit func(Letter, *amqp.Deliver
 		return d.config.dialAny(ctx, "dead letters' copies")
 	}
 	defer w.copies.close()
-	if err := w.open(ctx); err != nil {
+	if err := w.open(); err != nil {
 		return err
+	}
+	if w.counted {
+		if err := mayTake(w, ctx); err != nil {
+			return err
+		}
 	}
 	defer w.giveBack()
 	for range w.letters {
@@ -65,9 +79,8 @@ func (d *DeadLetters) walk(ctx context.Context, visit func(Letter, *amqp.Deliver
 	return nil
 }
 
-// open counts the letters, finds the queue's delivery limit, and refuses a walk that could not replace letters by
-// copies.
-func (w *walk) open(ctx context.Context) (err error) {
+// open counts the letters, and finds the queue's delivery limit.
+func (w *walk) open() (err error) {
 	if w.ch, err = w.conn.Channel(); err != nil {
 		return fmt.Errorf("open a channel: %w", err)
 	}
@@ -78,9 +91,11 @@ func (w *walk) open(ctx context.Context) (err error) {
 		return err
 	}
 	w.counted = w.limit.Possible && w.conn.CountsNacks()
-	if !w.counted {
-		return nil
-	}
+	return nil
+}
+
+// mayCopy refuses a walk that could not replace letters by copies.
+func (w *walk) mayCopy(ctx context.Context) error {
 	if err := w.copies.mayPost(ctx, ""); err != nil {
 		return fmt.Errorf("look at queue %q: RabbitMQ before 4.3 counts each look against a delivery limit, "+
 			"and the letters cannot be replaced by copies: nothing was changed; "+

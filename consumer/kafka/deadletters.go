@@ -50,12 +50,21 @@ func NewDeadLetters(url string, tls *tls.Config, topic string) (*DeadLetters, er
 }
 
 // List gives the oldest letters by their time.
-func (d *DeadLetters) List(ctx context.Context, limit int) (letters []consumer.Letter, err error) {
-	found, err := d.find(ctx, nil)
+func (d *DeadLetters) List(ctx context.Context, limit int) ([]consumer.Letter, error) {
+	return d.ListSelected(ctx, consumer.Selection{Limit: max(limit, 1)})
+}
+
+// ListSelected gives the letters of a selection, the oldest by their time first.
+func (d *DeadLetters) ListSelected(
+	ctx context.Context, s consumer.Selection,
+) (letters []consumer.Letter, err error) {
+	s = s.WithDefaults()
+	w, err := d.walk(ctx, s.Match, true)
 	if err != nil {
 		return nil, err
 	}
-	for _, l := range found[:min(len(found), max(limit, 1))] {
+	defer w.close()
+	for _, l := range w.atMost(s.Limit) {
 		letters = append(letters, l.Letter)
 	}
 	return letters, nil
@@ -64,7 +73,7 @@ func (d *DeadLetters) List(ctx context.Context, limit int) (letters []consumer.L
 // Show gives the letter with a Message.Key, or consumer.ErrNoLetter. A letter without an id is asked for by PRODUCER/,
 // here and in Replay and Discard.
 func (d *DeadLetters) Show(ctx context.Context, key string) (consumer.Letter, error) {
-	found, err := d.find(ctx, []string{key})
+	found, err := d.find(ctx, []string{key}, true)
 	switch {
 	case err != nil:
 		return consumer.Letter{}, err
@@ -76,7 +85,7 @@ func (d *DeadLetters) Show(ctx context.Context, key string) (consumer.Letter, er
 
 // Count counts the letters with these keys, as Discard would remove them; all letters when no keys are given.
 func (d *DeadLetters) Count(ctx context.Context, keys ...string) (count int, err error) {
-	found, err := d.find(ctx, keys)
+	found, err := d.find(ctx, keys, false)
 	return len(found), err
 }
 
@@ -85,7 +94,7 @@ func (d *DeadLetters) Count(ctx context.Context, keys ...string) (count int, err
 // msghandler-attempt above 1; an interrupted or repeated replay may write further copies, and the inbox drops copies of
 // a handled message. Replay returns the number of replayed letters; the others stay, and the error names them.
 func (d *DeadLetters) Replay(ctx context.Context, keys ...string) (replayed int, err error) {
-	return d.replay(ctx, math.MaxInt, keys)
+	return d.ReplaySelected(ctx, consumer.Selection{Match: withKey(keys)})
 }
 
 // ReplayOldest is Replay for at most limit letters, the oldest first, whether or not their replay succeeds. With the
@@ -94,12 +103,12 @@ func (d *DeadLetters) ReplayOldest(ctx context.Context, limit int, keys ...strin
 	if limit <= 0 {
 		return 0, deadletter.CheckLimit("replay", limit)
 	}
-	return d.replay(ctx, limit, keys)
+	return d.ReplaySelected(ctx, consumer.Selection{Limit: limit, Match: withKey(keys)})
 }
 
 // Discard settles the letters with these keys for good, and returns how many they were.
 func (d *DeadLetters) Discard(ctx context.Context, keys ...string) (discarded int, err error) {
-	return d.discard(ctx, math.MaxInt, keys)
+	return d.DiscardOldest(ctx, math.MaxInt, keys...)
 }
 
 // DiscardOldest is Discard for at most limit letters, the oldest first. A limit below 0 is an error.
@@ -107,12 +116,15 @@ func (d *DeadLetters) DiscardOldest(ctx context.Context, limit int, keys ...stri
 	if limit <= 0 {
 		return 0, deadletter.CheckLimit("discard", limit)
 	}
-	return d.discard(ctx, limit, keys)
+	if len(keys) == 0 {
+		return 0, nil
+	}
+	return d.DiscardSelected(ctx, consumer.Selection{Limit: limit, Match: withKey(keys)})
 }
 
 // find returns the open letters with one of the keys, the oldest first; without keys, all open letters.
-func (d *DeadLetters) find(ctx context.Context, keys []string) ([]*letter, error) {
-	w, err := d.walk(ctx, keys)
+func (d *DeadLetters) find(ctx context.Context, keys []string, bodies bool) ([]*letter, error) {
+	w, err := d.walk(ctx, consumer.Selection{Match: withKey(keys)}.WithDefaults().Match, bodies)
 	if err != nil {
 		return nil, err
 	}
@@ -120,15 +132,16 @@ func (d *DeadLetters) find(ctx context.Context, keys []string) ([]*letter, error
 	return w.letters(), nil
 }
 
-// replay is Replay for at most limit letters with one of the keys; without keys, of all letters.
-func (d *DeadLetters) replay(ctx context.Context, limit int, keys []string) (replayed int, err error) {
-	w, err := d.walk(ctx, keys)
+// ReplaySelected is Replay for a selection, whether or not the replay of each letter succeeds.
+func (d *DeadLetters) ReplaySelected(ctx context.Context, s consumer.Selection) (replayed int, err error) {
+	s = s.WithDefaults()
+	w, err := d.walk(ctx, s.Match, true)
 	if err != nil {
 		return 0, err
 	}
 	defer w.close()
 	var failed []error
-	for _, l := range w.atMost(limit) {
+	for _, l := range w.atMost(s.Limit) {
 		if ctx.Err() != nil {
 			break
 		}
@@ -137,6 +150,7 @@ func (d *DeadLetters) replay(ctx context.Context, limit int, keys []string) (rep
 			continue
 		}
 		replayed++
+		s.Changed(&l.Letter)
 		if err := w.settle(ctx, l, "replayed"); err != nil {
 			failed = append(failed, fmt.Errorf("%s is replayed, and stays among the dead letters; discard it: %w",
 				l.Name(), err))
@@ -149,17 +163,15 @@ func (d *DeadLetters) replay(ctx context.Context, limit int, keys []string) (rep
 	return replayed, errors.Join(append(failed, ctx.Err())...)
 }
 
-// discard is Discard for at most limit letters.
-func (d *DeadLetters) discard(ctx context.Context, limit int, keys []string) (discarded int, err error) {
-	if len(keys) == 0 {
-		return 0, nil
-	}
-	w, err := d.walk(ctx, keys)
+// DiscardSelected is Discard for a selection.
+func (d *DeadLetters) DiscardSelected(ctx context.Context, s consumer.Selection) (discarded int, err error) {
+	s = s.WithDefaults()
+	w, err := d.walk(ctx, s.Match, false)
 	if err != nil {
 		return 0, err
 	}
 	defer w.close()
-	for _, l := range w.atMost(limit) {
+	for _, l := range w.atMost(s.Limit) {
 		if err = ctx.Err(); err != nil {
 			break
 		}
@@ -168,6 +180,7 @@ func (d *DeadLetters) discard(ctx context.Context, limit int, keys []string) (di
 			break
 		}
 		discarded++
+		s.Changed(&l.Letter)
 	}
 	if discarded > 0 {
 		w.trim(ctx)
@@ -175,5 +188,49 @@ func (d *DeadLetters) discard(ctx context.Context, limit int, keys []string) (di
 	return discarded, err
 }
 
-// wanted reports whether a letter has one of the keys; without keys, every letter is wanted.
-func wanted(keys []string, l *letter) bool { return len(keys) == 0 || slices.Contains(keys, l.Name()) }
+// Visit shows the letters without their bodies to a function, the oldest first, until the function returns false. All
+// letters are read before, and are in memory without their bodies.
+func (d *DeadLetters) Visit(ctx context.Context, visit func(*consumer.Letter) bool) error {
+	found, err := d.find(ctx, nil, false)
+	for _, l := range found {
+		if !visit(&l.Letter) {
+			break
+		}
+	}
+	return err
+}
+
+// Oldest gives the oldest letter without its body, or consumer.ErrNoLetter. All letters are read before.
+func (d *DeadLetters) Oldest(ctx context.Context) (consumer.Letter, error) {
+	found, err := d.find(ctx, nil, false)
+	switch {
+	case err != nil:
+		return consumer.Letter{}, err
+	case len(found) == 0:
+		return consumer.Letter{}, consumer.ErrNoLetter
+	}
+	return found[0].Letter, nil
+}
+
+// Depth asks for the number of records in the topic, and reads none. Settled letters and their settlements count until
+// the letters before them are settled.
+func (d *DeadLetters) Depth(ctx context.Context) (int, error) {
+	w := &walk{connection: d.connection, topic: d.topic}
+	defer w.close()
+	if err := w.connect(ctx); err != nil {
+		return 0, fmt.Errorf("look at the dead-letter topic %s: %w", d.topic, err)
+	}
+	found, err := topicOffsets(ctx, w.copies.Client(), d.topic)
+	if err != nil {
+		return 0, fmt.Errorf("look at the dead-letter topic %s: %w", d.topic, err)
+	}
+	return records(found), nil
+}
+
+// withKey matches the letters with one of the keys; without keys, every letter.
+func withKey(keys []string) func(*consumer.Letter) bool {
+	if len(keys) == 0 {
+		return nil
+	}
+	return func(l *consumer.Letter) bool { return slices.Contains(keys, l.Name()) }
+}

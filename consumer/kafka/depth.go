@@ -21,9 +21,13 @@ func (r *run) reportDeadLetters() {
 		}
 		return
 	}
-	records := int64(0)
-	for _, partition := range found {
-		records += partition.end - partition.start
+	r.Observer.DeadLetters(r.DeadTopic, records(found))
+}
+
+// records is the number of records in the partitions of a topic.
+func records(partitions map[int32]offsets) (all int) {
+	for _, partition := range partitions {
+		all += int(partition.end - partition.start)
 	}
-	r.Observer.DeadLetters(r.DeadTopic, int(records))
+	return all
 }

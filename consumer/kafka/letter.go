@@ -35,7 +35,7 @@ func newLetter(record *kgo.Record) *letter {
 			Timestamp: read.Time, FirstCause: header(consumer.HeaderFirstCause),
 		},
 		Queue: header(consumer.HeaderQueue), Reason: header(consumer.HeaderDeadReason),
-		FirstFailedAt: header(consumer.HeaderFirstFailedAt),
+		FirstFailedAt: header(consumer.HeaderFirstFailedAt), DeadAt: record.Timestamp,
 	}}
 	if n, err := strconv.Atoi(header(consumer.HeaderRetries)); err == nil {
 		l.Retries = max(n, 0)
@@ -49,6 +49,15 @@ func newLetter(record *kgo.Record) *letter {
 		}
 	}
 	return l
+}
+
+// outline is a letter without its body, which can be settled and not replayed. The body's memory is free again.
+func (l *letter) outline() *letter {
+	of := l.Letter
+	of.Body = nil
+	return &letter{Letter: of, record: &kgo.Record{
+		Topic: l.record.Topic, Partition: l.record.Partition, Offset: l.record.Offset, Timestamp: l.record.Timestamp,
+	}}
 }
 
 // check refuses a letter that cannot be replayed.

@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/msghandler/msghandler/consumer"
 	"github.com/msghandler/msghandler/internal/kafkaconn"
 )
 
@@ -18,7 +19,9 @@ import (
 type walk struct {
 	connection kafkaconn.Config
 	topic      string
-	keys       []string
+	// match says which letters to keep, and bodies whether to keep their bodies too.
+	match  func(*consumer.Letter) bool
+	bodies bool
 	// copies writes replays by their keys, settlements writes each record into its own partition.
 	copies, settlements *kafkaconn.Producer
 	partitions          map[int32]*deadPartition
@@ -33,15 +36,17 @@ type deadPartition struct {
 	open map[int64]openLetter
 }
 
-// openLetter is a letter by the settlement that would settle it. The letter is nil unless its key is wanted.
+// openLetter is a letter by the settlement that would settle it. The letter is nil unless the letter matches.
 type openLetter struct {
 	settlement string
 	letter     *letter
 }
 
-// walk connects, and reads the topic for the letters with one of the keys.
-func (d *DeadLetters) walk(ctx context.Context, keys []string) (*walk, error) {
-	w := &walk{connection: d.connection, topic: d.topic, keys: keys, partitions: map[int32]*deadPartition{}}
+// walk connects, and reads the topic for the letters that match.
+func (d *DeadLetters) walk(ctx context.Context, match func(*consumer.Letter) bool, bodies bool) (*walk, error) {
+	w := &walk{
+		connection: d.connection, topic: d.topic, match: match, bodies: bodies, partitions: map[int32]*deadPartition{},
+	}
 	err := w.connect(ctx)
 	if err == nil {
 		err = w.read(ctx)
@@ -180,13 +185,16 @@ func (w *walk) take(p *deadPartition, record *kgo.Record) {
 		return
 	}
 	open := openLetter{settlement: settlement(record)}
-	if l := newLetter(record); wanted(w.keys, l) {
+	if l := newLetter(record); w.match(&l.Letter) {
+		if !w.bodies {
+			l = l.outline()
+		}
 		open.letter = l
 	}
 	p.open[record.Offset] = open
 }
 
-// letters are the open letters that are wanted, the oldest first.
+// letters are the open letters that match, the oldest first.
 func (w *walk) letters() (all []*letter) {
 	for _, p := range w.partitions {
 		for _, open := range p.open {
@@ -204,7 +212,7 @@ func (w *walk) letters() (all []*letter) {
 
 func (w *walk) atMost(limit int) []*letter {
 	all := w.letters()
-	return all[:min(len(all), limit)]
+	return all[:min(len(all), max(limit, 0))]
 }
 
 // post writes a copy of a letter, and returns nil when all in-sync replicas have the copy.

@@ -41,10 +41,20 @@ func NewDeadLetters(url string, tls *tls.Config, stream string) (*DeadLetters, e
 }
 
 // List gives the oldest letters.
-func (d *DeadLetters) List(ctx context.Context, limit int) (letters []consumer.Letter, err error) {
+func (d *DeadLetters) List(ctx context.Context, limit int) ([]consumer.Letter, error) {
+	return d.ListSelected(ctx, consumer.Selection{Limit: max(limit, 1)})
+}
+
+// ListSelected gives the letters of a selection, the oldest first.
+func (d *DeadLetters) ListSelected(
+	ctx context.Context, s consumer.Selection,
+) (letters []consumer.Letter, err error) {
+	s = s.WithDefaults()
 	err = d.walk(ctx, func(_ *walk, l *letter) (last bool, err error) {
-		letters = append(letters, l.Letter)
-		return len(letters) >= limit, nil
+		if len(letters) < s.Limit && s.Match(&l.Letter) {
+			letters = append(letters, l.Letter)
+		}
+		return len(letters) >= s.Limit, nil
 	})
 	return letters, err
 }
@@ -72,15 +82,37 @@ func (d *DeadLetters) Show(ctx context.Context, key string) (consumer.Letter, er
 // messages of the stream, and reads none.
 func (d *DeadLetters) Count(ctx context.Context, keys ...string) (count int, err error) {
 	if len(keys) == 0 {
-		return d.depth(ctx)
+		return d.Depth(ctx)
 	}
-	err = d.walk(ctx, func(_ *walk, l *letter) (last bool, err error) {
+	err = d.Visit(ctx, func(l *consumer.Letter) bool {
 		if slices.Contains(keys, l.Name()) {
 			count++
 		}
-		return false, nil
+		return true
 	})
 	return count, err
+}
+
+// Visit shows the letters without their bodies to a function, the oldest first, until the function returns false. Only
+// the visited letter is in memory.
+func (d *DeadLetters) Visit(ctx context.Context, visit func(*consumer.Letter) bool) error {
+	return d.walk(ctx, func(_ *walk, l *letter) (last bool, err error) {
+		l.Body = nil
+		return !visit(&l.Letter), nil
+	})
+}
+
+// Oldest gives the oldest letter without its body, or consumer.ErrNoLetter.
+func (d *DeadLetters) Oldest(ctx context.Context) (oldest consumer.Letter, err error) {
+	err = consumer.ErrNoLetter
+	failed := d.Visit(ctx, func(l *consumer.Letter) bool {
+		oldest, err = *l, nil
+		return false
+	})
+	if failed != nil {
+		return consumer.Letter{}, failed
+	}
+	return oldest, err
 }
 
 // Replay publishes letters again, to their first stream and subject, as if they had never failed; all letters when no
@@ -89,7 +121,7 @@ func (d *DeadLetters) Count(ctx context.Context, keys ...string) (count int, err
 // has a msghandler-attempt above 1; the inbox drops copies of a handled message. Replay returns the number of replayed
 // letters; the others stay, and the error names them.
 func (d *DeadLetters) Replay(ctx context.Context, keys ...string) (replayed int, err error) {
-	return d.replay(ctx, math.MaxInt, keys)
+	return d.ReplaySelected(ctx, consumer.Selection{Match: withKey(keys)})
 }
 
 // ReplayOldest is Replay for at most limit letters, the oldest first, whether or not their replay succeeds. With the
@@ -98,12 +130,12 @@ func (d *DeadLetters) ReplayOldest(ctx context.Context, limit int, keys ...strin
 	if limit <= 0 {
 		return 0, deadletter.CheckLimit("replay", limit)
 	}
-	return d.replay(ctx, limit, keys)
+	return d.ReplaySelected(ctx, consumer.Selection{Limit: limit, Match: withKey(keys)})
 }
 
 // Discard removes the letters with these keys for good, and returns how many they were.
 func (d *DeadLetters) Discard(ctx context.Context, keys ...string) (discarded int, err error) {
-	return d.discard(ctx, math.MaxInt, keys)
+	return d.DiscardOldest(ctx, math.MaxInt, keys...)
 }
 
 // DiscardOldest is Discard for at most limit letters, the oldest first. A limit below 0 is an error.
@@ -111,39 +143,54 @@ func (d *DeadLetters) DiscardOldest(ctx context.Context, limit int, keys ...stri
 	if limit <= 0 {
 		return 0, deadletter.CheckLimit("discard", limit)
 	}
-	return d.discard(ctx, limit, keys)
+	if len(keys) == 0 {
+		return 0, nil
+	}
+	return d.DiscardSelected(ctx, consumer.Selection{Limit: limit, Match: withKey(keys)})
 }
 
-// replay is Replay for at most limit letters with one of the keys; without keys, of all letters.
-func (d *DeadLetters) replay(ctx context.Context, limit int, keys []string) (replayed int, err error) {
+// withKey matches the letters with one of the keys; without keys, every letter.
+func withKey(keys []string) func(*consumer.Letter) bool {
+	if len(keys) == 0 {
+		return nil
+	}
+	return func(l *consumer.Letter) bool { return slices.Contains(keys, l.Name()) }
+}
+
+// ReplaySelected is Replay for a selection, whether or not the replay of each letter succeeds.
+func (d *DeadLetters) ReplaySelected(ctx context.Context, s consumer.Selection) (replayed int, err error) {
+	s = s.WithDefaults()
+	left := s.Limit
 	var failed []error
 	err = d.walk(ctx, func(w *walk, l *letter) (last bool, err error) {
-		if len(keys) > 0 && !slices.Contains(keys, l.Name()) {
-			return false, nil
+		if left <= 0 || !s.Match(&l.Letter) {
+			return left <= 0, nil
 		}
 		if err := w.removable(); err != nil {
 			return true, err
 		}
-		limit--
+		left--
 		if err := w.post(ctx, l); err != nil {
 			failed = append(failed, fmt.Errorf("replay %s: %w", l.Name(), err))
-			return limit == 0, ctx.Err()
+			return left == 0, ctx.Err()
 		}
 		replayed++
+		s.Changed(&l.Letter)
 		if err := w.remove(ctx, l); err != nil {
 			return true, fmt.Errorf("%s is replayed, and stays among the dead letters; discard it: %w",
 				l.Name(), err)
 		}
-		return limit == 0, nil
+		return left == 0, nil
 	})
 	return replayed, errors.Join(append(failed, err)...)
 }
 
-// discard is Discard for at most limit letters.
-func (d *DeadLetters) discard(ctx context.Context, limit int, keys []string) (discarded int, err error) {
+// DiscardSelected is Discard for a selection.
+func (d *DeadLetters) DiscardSelected(ctx context.Context, s consumer.Selection) (discarded int, err error) {
+	s = s.WithDefaults()
 	err = d.walk(ctx, func(w *walk, l *letter) (last bool, err error) {
-		if !slices.Contains(keys, l.Name()) {
-			return false, nil
+		if discarded >= s.Limit || !s.Match(&l.Letter) {
+			return discarded >= s.Limit, nil
 		}
 		if err := errors.Join(w.removable(), ctx.Err()); err != nil {
 			return true, err
@@ -152,7 +199,8 @@ func (d *DeadLetters) discard(ctx context.Context, limit int, keys []string) (di
 			return true, fmt.Errorf("discard %s: %w", l.Name(), err)
 		}
 		discarded++
-		return discarded == limit, nil
+		s.Changed(&l.Letter)
+		return discarded == s.Limit, nil
 	})
 	return discarded, err
 }

@@ -33,7 +33,7 @@ func newLetter(stream string, record *jetstream.RawStreamMsg) *letter {
 	}
 	return &letter{record: record, Letter: consumer.Letter{
 		Message: *m, Queue: header(consumer.HeaderQueue), Reason: header(consumer.HeaderDeadReason),
-		FirstFailedAt: header(consumer.HeaderFirstFailedAt),
+		FirstFailedAt: header(consumer.HeaderFirstFailedAt), DeadAt: record.Time,
 	}}
 }
 

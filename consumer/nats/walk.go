@@ -47,8 +47,8 @@ func (d *DeadLetters) walk(ctx context.Context, visit func(*walk, *letter) (last
 	return nil
 }
 
-// depth is the number of messages of the stream.
-func (d *DeadLetters) depth(ctx context.Context) (int, error) {
+// Depth asks for the number of messages of the stream, and reads none.
+func (d *DeadLetters) Depth(ctx context.Context) (int, error) {
 	w, err := d.open(ctx)
 	if err != nil {
 		return 0, err

@@ -24,6 +24,7 @@ import (
 	"github.com/msghandler/msghandler/internal/access"
 	"github.com/msghandler/msghandler/internal/access/oidc"
 	"github.com/msghandler/msghandler/internal/access/tokenfile"
+	"github.com/msghandler/msghandler/internal/app/letters"
 	"github.com/msghandler/msghandler/internal/app/tracing"
 	"github.com/msghandler/msghandler/internal/attend"
 	"github.com/msghandler/msghandler/internal/audit"
@@ -98,8 +99,14 @@ type App struct {
 
 	// queues are the latest depths of the watched queues.
 	queues atomic.Pointer[queueDepths]
+	// letters are the queues of consumers' dead letters, once the brokers are known.
+	letters atomic.Pointer[letters.Desk]
+	// fullness is how full the masters of Redis were lately.
+	fullness atomic.Pointer[[]redisstore.Fullness]
 	// otherRefusals are the latest refusals of the other coordinators.
 	otherRefusals atomic.Pointer[[]peerstats.Refusal]
+	// otherPeers are the latest counts of producers and exchanges of the other coordinators.
+	otherPeers atomic.Pointer[[]sharedReport]
 	// others are the latest descriptions of the other coordinators on the same Redis.
 	others atomic.Pointer[[]fleet.Coordinator]
 	// runs knows which coordinators ended without a clean stop.
@@ -305,6 +312,9 @@ func (a *App) open(ctx context.Context) error {
 		return err
 	}
 	if err := a.watchBacklog(store, urls); err != nil {
+		return err
+	}
+	if err := a.openLetters(urls); err != nil {
 		return err
 	}
 	if err := a.watchUndecided(store); err != nil {

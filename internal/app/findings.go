@@ -42,11 +42,15 @@ func (f *findings) add(severity msghandlerv1.Severity, name, what, why, remedy s
 func (a *App) findings(now time.Time) []*msghandlerv1.Finding {
 	var f findings
 	f.access(&a.settings)
+	f.fullness(a.masters())
 	f.refusals(a.allRefusals(), now)
 	f.reload(&a.reloader)
 	f.fleet(a.coordinators(now), now)
 	f.ends(a.runs.since(now.Add(-redisstore.RunMemory)), now)
 	f.queues(a.settings.Events, a.queues.Load())
+	if desk := a.letters.Load(); desk != nil {
+		f.letters(desk.States(), a.settings.Events.DeadLetterQueues)
+	}
 	slices.SortStableFunc(f, func(a, b *msghandlerv1.Finding) int {
 		return cmp.Compare(b.GetSeverity(), a.GetSeverity())
 	})

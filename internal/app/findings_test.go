@@ -117,14 +117,23 @@ func TestDeadLettersAreSeen(t *testing.T) {
 			"payments",
 			"misspelt",
 		}, 3
+		c.DeadLetters = map[string]config.DeadLetters{"stock": {Queue: "stock.dead"}, "wrong": {Queue: "misspelt"}}
 	}))
 	r.awaitReady(t)
 	r.fill(t, "payments.dead", 17)
 	r.fill(t, "payments", 2)
+	r.fill(t, "stock.dead", 3)
+	r.holds(t, `msghandler_dead_letters{queue="payments.dead"} 17`, `msghandler_dead_letters{queue="stock"} 3`)
 	r.holds(t, `msghandler_dead_letter_queue_messages{queue="payments.dead"} 17`,
 		`msghandler_watched_queue_messages{queue="payments"} 2`)
 	found := r.found(t)
 	if what := found["queue-dead-letters"]; what != "dead letters in queue payments.dead: 17\n" {
+		t.Errorf("found is %q", what)
+	}
+	if what := found["letters-waiting"]; what != "dead letters of stock (queue stock.dead, broker (default)): 3\n" {
+		t.Errorf("found is %q", what)
+	}
+	if what := found["letters-unread"]; !strings.HasPrefix(what, "the dead letters of wrong (queue misspelt, ") {
 		t.Errorf("found is %q", what)
 	}
 	if what := found["queue-missing"]; what != "the watched queue misspelt does not exist\n" {

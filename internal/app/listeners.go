@@ -78,6 +78,7 @@ func (c *checks) named(name string) console.Check {
 // openConsole builds the console, the first part to open and the last to close.
 func (a *App) openConsole(visitors login.Config, notice string) {
 	a.metrics.Build(a.version, a.instance)
+	a.metrics.Letters(a.letterCounts)
 	var all []console.Check
 	for _, name := range slices.Concat(required, a.degrading()) {
 		check := a.checks.named(name)
@@ -94,6 +95,7 @@ func (a *App) openConsole(visitors login.Config, notice string) {
 		Logger:   a.logger,
 		Checks:   all,
 		Admin:    a.admin,
+		Letters:  a.letterClerk,
 		Hosts:    a.settings.HTTP.Names(),
 		ReadOnly: a.settings.HTTP.ReadOnly,
 		Login:    visitors,
@@ -103,6 +105,8 @@ func (a *App) openConsole(visitors login.Config, notice string) {
 		HideBodies:   !a.settings.HTTP.Bodies,
 		Findings:     func() []*msghandlerv1.Finding { return a.findings(time.Now()) },
 		Coordinators: a.fleetStats,
+		Charts:       charts{app: a},
+		Sums:         a.sums,
 		Owners: func(ctx context.Context) (halfmsg.Owners, error) {
 			if store := a.store.Load(); store != nil {
 				return store.Owners(ctx)

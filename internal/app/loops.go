@@ -20,8 +20,12 @@ const settingsSchedule = "@every 30s"
 // pulseSchedule is how often the counters in Redis are increased: a loss between two counts goes unnoticed.
 const pulseSchedule = "@every 250ms"
 
+// trimSchedule is how often the archive loses what is too old, and gives way to messages where Redis is nearly full.
+// The number of its messages is bounded with each message.
+const trimSchedule = "@every 2s"
+
 // watchStore starts the loops that look after Redis: the sweeper, which repairs indexes, the check of the settings,
-// which may change meanwhile, and the pulse, which detects lost writes.
+// which may change meanwhile, the pulse, which detects lost writes, and the trimming of the archive.
 func (a *App) watchStore(store *redisstore.Store) error {
 	sweep, err := a.newLoop("sweep", a.settings.Sweep.Schedule, func(ctx context.Context) (bool, error) {
 		return false, forSweepTime(ctx, func(ctx context.Context) (bool, error) {
@@ -60,6 +64,21 @@ func (a *App) watchStore(store *redisstore.Store) error {
 	sweep.Start()
 	watch.Start()
 	pulse.Start()
+	return a.trimArchive(store)
+}
+
+// trimArchive starts the loop that trims the archive, where there is one.
+func (a *App) trimArchive(store *redisstore.Store) error {
+	if !store.Archives() {
+		return nil
+	}
+	trim, err := a.newLoop("archive", trimSchedule, func(ctx context.Context) (bool, error) {
+		return false, forSweepTime(ctx, store.TrimArchive)
+	})
+	if err != nil {
+		return err
+	}
+	trim.Start()
 	return nil
 }
 

@@ -111,6 +111,7 @@ func (a *App) noteCleanStop(ctx context.Context, store *redisstore.Store) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, noteTimeout)
 	defer cancel()
+	_, _ = store.SharePeers(ctx, "") // otherwise the counts are forgotten soon
 	err := a.shareSelf(ctx, store, true)
 	if err == nil { // otherwise others would take this coordinator for a running one
 		err = store.NoteCleanStop(ctx)

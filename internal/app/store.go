@@ -46,7 +46,7 @@ func (a *App) openStore(ctx context.Context) (*redisstore.Store, error) {
 	if err := a.watchRuns(ctx, store); err != nil {
 		return nil, err
 	}
-	return store, errors.Join(a.watchStore(store), a.watchRefusals(store))
+	return store, errors.Join(a.watchStore(store), a.watchFullness(store), a.watchRefusals(store), a.watchPeers(store))
 }
 
 // redisURL returns the URL of Redis. An embedded Redis is started first.
@@ -101,13 +101,17 @@ func (a *App) reachStore(ctx context.Context, url string) (*redisstore.Store, er
 // tryStore opens the store and judges the settings of its servers.
 func (a *App) tryStore(ctx context.Context, url string) (*redisstore.Store, error) {
 	store, err := redisstore.New(ctx, redisstore.Config{
-		URL:         url,
-		Prefix:      a.settings.Redis.Prefix,
-		Shards:      a.settings.Redis.Shards,
-		Layout:      a.settings.Redis.Layout,
-		Brokers:     a.settings.BrokerNames(),
-		Instance:    a.instance,
-		Retention:   a.settings.Done.Retention,
+		URL:       url,
+		Prefix:    a.settings.Redis.Prefix,
+		Shards:    a.settings.Redis.Shards,
+		Layout:    a.settings.Redis.Layout,
+		Brokers:   a.settings.BrokerNames(),
+		Instance:  a.instance,
+		Retention: a.settings.Done.Retention,
+		Archive: redisstore.Archive{
+			Retention: a.settings.Archive.Retention, MaxMessages: a.settings.Archive.MaxMessages,
+			MaxBody: int(a.settings.Archive.MaxBody),
+		},
 		MinReplicas: a.settings.Redis.MinReplicas,
 		Quota:       a.quota,
 		Ran:         a.metrics.Ran,

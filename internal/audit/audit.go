@@ -38,6 +38,9 @@ const (
 	Logout  Action = "logout"
 	Reload  Action = "reload"
 	Tokens  Action = "token"
+	// Changes of consumers' dead letters.
+	ReplayLetters  Action = "replay-letters"
+	DiscardLetters Action = "discard-letters"
 )
 
 // Result is what came of an action.

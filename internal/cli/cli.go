@@ -21,7 +21,7 @@ type commands struct {
 	Retry   retryCommand          `cmd:"" help:"Make messages due now: dead messages are published again, abandoned messages confirmed again."`
 	Discard discardCommand        `cmd:"" help:"Remove pending, abandoned or dead messages for good."`
 	Audit   auditCommand          `cmd:"" help:"Print what operators changed, and which calls were refused."`
-	Dlq     dlqCommand            `cmd:"" help:"Look after the dead letters of consumers: list, show, replay, discard."`
+	Dlq     dlqCommand            `cmd:"" help:"Look after the dead letters of consumers: list, count, show, replay, discard."`
 	Outbox  outboxCommand         `cmd:"" help:"Print or create the table of the outbox in plain SQL."`
 	Token   tokenCommand          `cmd:"" help:"Make, list and revoke tokens of callers, in a file that coordinators read."`
 	Config  configCommand         `cmd:"" help:"Print the configuration that a running coordinator uses, or compare it with a file."`

@@ -4,18 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/msghandler/msghandler/consumer"
+	"github.com/msghandler/msghandler/internal/app/letters"
 	"github.com/msghandler/msghandler/internal/cli/commandline"
 )
 
 // dlqCommand manages the dead letters of consumers, on any broker and without a coordinator.
 type dlqCommand struct {
 	List    dlqListCommand    `cmd:"" help:"List dead letters, oldest first."`
+	Count   dlqCountCommand   `cmd:"" help:"Count dead letters by consumer, exchange, routing key and cause."`
 	Show    dlqShowCommand    `cmd:"" help:"Show one dead letter."`
 	Replay  dlqReplayCommand  `cmd:"" help:"Publish dead letters once more, to their original exchange and routing key."`
 	Discard dlqDiscardCommand `cmd:"" help:"Remove dead letters for good."`
@@ -24,14 +25,14 @@ type dlqCommand struct {
 // dlqFlags are the flags of every command about dead letters.
 type dlqFlags struct {
 	dlqBrokerFlags
-	Queue   string        `required:"" help:"Where the dead letters are: a queue or a topic, such as payments.dead, or a stream, such as DEAD." placeholder:"NAME"`
+	Queue   string        `required:"" help:"Where the dead letters are: NAME of dead_letters.NAME in the configuration; else a queue or a topic, such as payments.dead, or a stream, such as DEAD." placeholder:"NAME"`
 	Timeout time.Duration `default:"1m" help:"How long the whole may take."`
 	Output  string        `default:"table" enum:"table,json,yaml" help:"table for people, json or yaml for programs."`
 }
 
 // letters runs work on the dead letters, and turns the error into an error for people.
 func (f *dlqFlags) letters(
-	ctx context.Context, s *commandline.Session, work func(context.Context, deadLetters) error,
+	ctx context.Context, s *commandline.Session, work func(context.Context, letters.DeadLetters) error,
 ) error {
 	if err := commandline.Positive("timeout", f.Timeout); err != nil {
 		return err
@@ -64,7 +65,7 @@ func checkLetters(names ...string) error {
 	return nil
 }
 
-// letter is a dead letter as --output json prints it.
+// letter is a dead letter in --output json. The names of its fields are part of the product.
 type letter struct {
 	Producer      string            `json:"producer"`
 	ID            string            `json:"id"`
@@ -72,60 +73,26 @@ type letter struct {
 	Reason        string            `json:"reason,omitempty"`
 	FirstCause    string            `json:"first_cause,omitempty"`
 	FirstFailedAt string            `json:"first_failed_at,omitempty"`
+	WaitingSince  time.Time         `json:"waiting_since,omitzero"`
 	Retries       int               `json:"retries"`
 	Attempt       int               `json:"attempt"`
 	Exchange      string            `json:"exchange"`
 	RoutingKey    string            `json:"routing_key"`
 	ContentType   string            `json:"content_type,omitempty"`
 	Headers       map[string]string `json:"headers,omitempty"`
-	Body          []byte            `json:"body"`
+	// Body holds a body of text, BodyBase64 every other body.
+	Body       string `json:"body,omitempty"`
+	BodyBase64 string `json:"body_base64,omitempty"`
 }
 
-func newLetter(l consumer.Letter) letter {
-	return letter{
+func newLetter(l *consumer.Letter) letter {
+	out := letter{
 		Producer: l.Producer, ID: l.ID, Queue: l.Queue, Reason: l.Reason, FirstCause: l.FirstCause,
-		FirstFailedAt: l.FirstFailedAt, Retries: l.Retries, Attempt: l.Attempt, Exchange: l.Exchange,
-		RoutingKey: l.RoutingKey, ContentType: l.ContentType, Headers: l.Headers, Body: l.Body,
+		FirstFailedAt: l.FirstFailedAt, WaitingSince: l.Since().UTC(), Retries: l.Retries, Attempt: l.Attempt,
+		Exchange: l.Exchange, RoutingKey: l.RoutingKey, ContentType: l.ContentType, Headers: l.Headers,
 	}
-}
-
-type dlqListCommand struct {
-	dlqFlags
-	Limit int `default:"100" help:"How many at most."`
-}
-
-// Run prints dead letters.
-func (c *dlqListCommand) Run(ctx context.Context, s *commandline.Session) error {
-	if c.Limit < 1 {
-		return commandline.UsageError{Err: fmt.Errorf("--limit=%d: a list has at least one line", c.Limit)}
-	}
-	return c.letters(ctx, s, func(ctx context.Context, dead deadLetters) error {
-		found, err := dead.List(ctx, min(c.Limit, math.MaxInt-1)+1) // to know whether more than the limit exist
-		if err != nil {
-			return err
-		}
-		more := len(found) > c.Limit
-		letters := make([]letter, min(len(found), c.Limit))
-		for i := range letters {
-			letters[i] = newLetter(found[i])
-		}
-		document := map[string]any{"letters": letters, "more": more}
-		return errors.Join(s.PrintDocument(c.Output, document, func() [][]string { return letterRows(letters) }),
-			cut(s, c.Output, c.Limit, more))
-	})
-}
-
-func letterRows(letters []letter) [][]string {
-	if len(letters) == 0 {
-		return [][]string{{"no dead letters"}}
-	}
-	rows := [][]string{{"MESSAGE", "QUEUE", "RETRIES", "EXCHANGE", "ROUTING KEY", "REASON"}}
-	for _, l := range letters {
-		rows = append(rows, []string{
-			l.Producer + "/" + l.ID, l.Queue, strconv.Itoa(l.Retries), l.Exchange, l.RoutingKey, shorten(l.Reason),
-		})
-	}
-	return rows
+	out.Body, out.BodyBase64 = documentBody(l.Body)
+	return out
 }
 
 type dlqShowCommand struct {
@@ -138,12 +105,12 @@ func (c *dlqShowCommand) Run(ctx context.Context, s *commandline.Session) error 
 	if err := checkLetters(c.Name); err != nil {
 		return err
 	}
-	return c.letters(ctx, s, func(ctx context.Context, dead deadLetters) error {
+	return c.letters(ctx, s, func(ctx context.Context, dead letters.DeadLetters) error {
 		l, err := dead.Show(ctx, c.Name)
 		if err != nil {
 			return err
 		}
-		if err := s.PrintDocument(c.Output, newLetter(l), func() [][]string { return describeLetter(l) }); err != nil {
+		if err := s.PrintDocument(c.Output, newLetter(&l), func() [][]string { return describeLetter(l) }); err != nil {
 			return err
 		}
 		return printBody(s, c.Output, l.Body)
@@ -159,6 +126,7 @@ func describeLetter(l consumer.Letter) [][]string {
 		{"reason", l.Reason},
 		{"first cause", l.FirstCause},
 		{"first failed", l.FirstFailedAt},
+		{"waiting", age(l.Since(), time.Now())},
 		{"retries", strconv.Itoa(l.Retries)},
 		{"body", fmt.Sprintf("%d bytes", len(l.Body))},
 	}

@@ -35,7 +35,7 @@ func TestDeadLettersOnRealBroker(t *testing.T) {
 		return run([]string{"MSGHANDLER_AMQP_URL=" + vhost.URL}, append([]string{"dlq"}, args...)...)
 	}
 	const queue = "--queue=payments.dead"
-	dlq("list", queue).want(t, 0, "orders/3   payments   3                    payments      not JSON\n", "")
+	dlq("list", queue).want(t, 0, "orders/3   payments   -     3                    payments      not JSON\n", "")
 	dlq("list", queue, "--limit=3").
 		want(t, 0, "orders/2 ", "this is the end of --limit=3, and there may be more; raise it\n")
 	dlq("list", queue, "--output=json", "--limit=1").want(t, 0, `"reason": "not JSON"`, "")

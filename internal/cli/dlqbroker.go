@@ -1,49 +1,12 @@
 package cli
 
 import (
-	"context"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
-	"github.com/msghandler/msghandler/consumer"
-	"github.com/msghandler/msghandler/consumer/kafka"
-	"github.com/msghandler/msghandler/consumer/nats"
+	"github.com/msghandler/msghandler/internal/app/letters"
 	"github.com/msghandler/msghandler/internal/cli/commandline"
 )
-
-// deadLetters are the dead letters of a broker, as package consumer describes the methods.
-type deadLetters interface {
-	List(ctx context.Context, limit int) ([]consumer.Letter, error)
-	Show(ctx context.Context, key string) (consumer.Letter, error)
-	Count(ctx context.Context, keys ...string) (int, error)
-	Replay(ctx context.Context, keys ...string) (int, error)
-	ReplayOldest(ctx context.Context, limit int, keys ...string) (int, error)
-	Discard(ctx context.Context, keys ...string) (int, error)
-	DiscardOldest(ctx context.Context, limit int, keys ...string) (int, error)
-}
-
-// letterBrokers opens the dead letters of a queue, by the scheme of the broker's URL.
-var letterBrokers = map[string]func(url, queue string) (deadLetters, error){
-	"amqp":  rabbitMQLetters,
-	"amqps": rabbitMQLetters,
-	"kafka": kafkaLetters,
-	"nats":  natsLetters,
-	"tls":   natsLetters,
-}
-
-func rabbitMQLetters(url, queue string) (deadLetters, error) {
-	return consumer.NewDeadLetters(url, nil, queue)
-}
-
-func kafkaLetters(url, topic string) (deadLetters, error) {
-	return kafka.NewDeadLetters(url, nil, topic)
-}
-
-func natsLetters(url, stream string) (deadLetters, error) {
-	return nats.NewDeadLetters(url, nil, stream)
-}
 
 // dlqBrokerFlags name the broker of dead letters.
 type dlqBrokerFlags struct {
@@ -53,44 +16,43 @@ type dlqBrokerFlags struct {
 }
 
 // open describes the dead letters of a queue; the first use connects.
-func (f *dlqBrokerFlags) open(s *commandline.Session, queue string) (deadLetters, error) {
-	url, source, err := f.find(s)
+func (f *dlqBrokerFlags) open(s *commandline.Session, queue string) (letters.DeadLetters, error) {
+	url, source, queue, err := f.find(s, queue)
 	if err != nil {
 		return nil, err
 	}
-	scheme, _, _ := strings.Cut(url, "://")
-	open, known := letterBrokers[scheme]
-	if !known {
-		return nil, fmt.Errorf("%s is not a URL of a broker; the schemes are %s; name the broker with --broker or --url, "+
-			"or in the configuration", source, strings.Join(slices.Sorted(maps.Keys(letterBrokers)), ", "))
-	}
-	dead, err := open(url, queue)
+	dead, err := letters.Open(url, queue)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", source, err)
 	}
 	return dead, nil
 }
 
-// find returns the URL of the broker, and the flag or key that holds the URL.
-func (f *dlqBrokerFlags) find(s *commandline.Session) (url, source string, err error) {
+// find returns the URL of the broker, the flag or key that holds the URL, and the queue. Without a flag, the name of
+// an entry of dead_letters means its queue.
+func (f *dlqBrokerFlags) find(s *commandline.Session, queue string) (url, source, of string, err error) {
 	switch {
 	case f.URL != "":
-		return f.URL, "--url", nil
+		return f.URL, "--url", queue, nil
 	case f.AMQPURL != "":
-		return f.AMQPURL, "--amqp.url", nil
+		return f.AMQPURL, "--amqp.url", queue, nil
 	}
 	settings, err := s.Load(nil)
 	if err != nil {
-		return "", "", err
+		return "", "", "", err
+	}
+	if entry, named := settings.DeadLetters[queue]; named && f.Broker == "" {
+		url, source = settings.LettersURL(queue)
+		return url, source, entry.Queue, nil
 	}
 	if f.Broker == "" {
-		return strings.Join(settings.AMQP.URLs, ","), "amqp.url", nil
+		return strings.Join(settings.AMQP.URLs, ","), "amqp.url", queue, nil
 	}
 	key := "brokers." + f.Broker + ".url"
 	broker, known := settings.Brokers[f.Broker]
 	if !known {
-		return "", "", fmt.Errorf("--broker=%s: the configuration has no %s; set the key, or name one of the brokers [%s]",
-			f.Broker, key, strings.Join(settings.BrokerNames(), ", "))
+		return "", "", "", fmt.Errorf("--broker=%s: the configuration has no %s; set the key, "+
+			"or name one of the brokers [%s]", f.Broker, key, strings.Join(settings.BrokerNames(), ", "))
 	}
-	return broker.URL, key, nil
+	return broker.URL, key, queue, nil
 }

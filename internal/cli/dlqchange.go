@@ -10,53 +10,51 @@ import (
 	"os/user"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/msghandler/msghandler/consumer"
+	"github.com/msghandler/msghandler/internal/app/letters"
 	"github.com/msghandler/msghandler/internal/cli/commandline"
 )
 
 // dlqChangeFlags are the flags of the commands that change a dead-letter queue, as of retry and discard of messages.
 type dlqChangeFlags struct {
 	dlqFlags
+	dlqFilterFlags
 	Yes    bool   `short:"y" help:"Do not ask."`
-	DryRun bool   `short:"n" help:"Change nothing; say how many would be changed."`
+	DryRun bool   `short:"n" help:"Change nothing; say how many would be changed, and which groups they are of."`
 	Reason string `help:"Why, for a line of log on standard error, with who and how many." placeholder:"TEXT"`
 }
 
-const dlqAsks = `Named letters change at once. Letters that are not named one by one (%s) are counted first, and
-the command asks; without a terminal the command needs --yes. No more letters change than were counted, the oldest
-first. --dry-run with names looks at letters as dlq list does.`
+const dlqAsks = `Named letters change at once. Letters that are not named one by one (%s, and letters
+of a filter) are counted first, and the command asks; without a terminal the command needs --yes. No more letters change
+than were counted, the oldest first. --dry-run with names or a filter looks at letters as dlq list does.`
 
 type dlqReplayCommand struct {
 	dlqChangeFlags
-	All   bool     `help:"All that are there now."`
+	All   bool     `help:"All that are there now, or all that match the filter."`
 	Names []string `arg:"" optional:"" help:"Messages, such as orders/1001." name:"PRODUCER/ID"`
 }
 
 // Help returns the text below the usage in --help.
 func (c *dlqReplayCommand) Help() string {
-	return fmt.Sprintf(dlqAsks, "--all, and PRODUCER/")
+	return fmt.Sprintf(dlqAsks, "--all, PRODUCER/")
 }
 
 // Run replays dead letters.
 func (c *dlqReplayCommand) Run(ctx context.Context, s *commandline.Session) error {
-	if c.All == (len(c.Names) > 0) {
-		return commandline.UsageError{Err: errors.New("name the messages to replay, or say --all")}
+	filters := c.dlqFilterFlags != dlqFilterFlags{}
+	if len(c.Names) > 0 && (c.All || filters) || len(c.Names) == 0 && !c.All && !filters {
+		return commandline.UsageError{Err: errors.New("name the messages to replay, or say --all, or give a filter")}
 	}
 	return c.run(ctx, s, dlqChange{
-		verb: "Replay", done: "replayed", names: c.Names,
-		do: func(ctx context.Context, dead deadLetters, agreed int) (int, error) {
-			if agreed > 0 {
-				return dead.ReplayOldest(ctx, agreed, c.Names...)
-			}
-			return dead.Replay(ctx, c.Names...)
-		},
+		verb: "Replay", done: "replayed", filter: c.filter(c.Names...), do: letters.DeadLetters.ReplaySelected,
 	})
 }
 
 type dlqDiscardCommand struct {
 	dlqChangeFlags
-	Names []string `arg:"" help:"Messages, such as orders/1001." name:"PRODUCER/ID"`
+	Names []string `arg:"" optional:"" help:"Messages, such as orders/1001." name:"PRODUCER/ID"`
 }
 
 // Help returns the text below the usage in --help.
@@ -66,42 +64,38 @@ func (c *dlqDiscardCommand) Help() string {
 
 // Run removes dead letters.
 func (c *dlqDiscardCommand) Run(ctx context.Context, s *commandline.Session) error {
+	if (len(c.Names) > 0) == (c.dlqFilterFlags != dlqFilterFlags{}) {
+		return commandline.UsageError{Err: errors.New("name the messages to discard, or give a filter")}
+	}
 	return c.run(ctx, s, dlqChange{
-		verb: "Discard", done: "discarded", names: c.Names,
-		do: func(ctx context.Context, dead deadLetters, agreed int) (int, error) {
-			if agreed > 0 {
-				return dead.DiscardOldest(ctx, agreed, c.Names...)
-			}
-			return dead.Discard(ctx, c.Names...)
-		},
+		verb: "Discard", done: "discarded", filter: c.filter(c.Names...), do: letters.DeadLetters.DiscardSelected,
 	})
 }
 
 // dlqChange is the difference between a replay and a discard.
 type dlqChange struct {
 	verb, done string
-	// names are empty where all letters are meant.
-	names []string
-	// do makes the change. agreed is how many letters the operator agreed to change, 0 without a question.
-	do func(ctx context.Context, dead deadLetters, agreed int) (int, error)
+	// filter selects the letters.
+	filter letters.Filter
+	do     func(dead letters.DeadLetters, ctx context.Context, s consumer.Selection) (int, error)
 }
 
 // asks says whether the change may be of more letters than the operator has typed.
-func (c dlqChange) asks() bool {
+func (c *dlqChange) asks() bool {
 	manyLetters := func(name string) bool { return strings.HasSuffix(name, "/") }
-	return len(c.names) == 0 || slices.ContainsFunc(c.names, manyLetters)
+	return len(c.filter.Names) == 0 || slices.ContainsFunc(c.filter.Names, manyLetters)
 }
 
 // run makes a change, after a question where asks says so. Each part has its own --timeout: the operator's answer has
 // none.
 func (f *dlqChangeFlags) run(ctx context.Context, s *commandline.Session, c dlqChange) error {
-	if err := checkLetters(c.names...); err != nil {
+	if err := cmp.Or(checkLetters(c.filter.Names...), f.check()); err != nil {
 		return err
 	}
 	if f.DryRun {
 		return f.count(ctx, s, c)
 	}
-	agreed := 0
+	agreed, asked := 0, time.Now()
 	if c.asks() && !f.Yes {
 		var err error
 		if agreed, err = f.ask(ctx, s, c); err != nil {
@@ -111,8 +105,10 @@ func (f *dlqChangeFlags) run(ctx context.Context, s *commandline.Session, c dlqC
 			return errors.Join(f.absent(c, 0), f.printResult(s, c.done, 0))
 		}
 	}
-	return f.letters(ctx, s, func(ctx context.Context, dead deadLetters) error {
-		n, err := c.do(ctx, dead, agreed)
+	return f.letters(ctx, s, func(ctx context.Context, dead letters.DeadLetters) error {
+		n, err := f.change(ctx, s, dead, c, consumer.Selection{
+			Limit: agreed, Match: func(l *consumer.Letter) bool { return c.filter.Match(l, asked) },
+		})
 		f.record(s, c, n)
 		if err == nil {
 			err = f.absent(c, n)
@@ -121,16 +117,39 @@ func (f *dlqChangeFlags) run(ctx context.Context, s *commandline.Session, c dlqC
 	})
 }
 
-// count says how many letters would be changed.
+// change changes the letters of a selection, and shows how many were changed.
+func (f *dlqChangeFlags) change(
+	ctx context.Context, s *commandline.Session, dead letters.DeadLetters, c dlqChange, selected consumer.Selection,
+) (int, error) {
+	far, changed := s.Progress(), 0
+	defer far.End()
+	selected.Changed = func(*consumer.Letter) {
+		changed++
+		far.Update("%s %d letters", c.done, changed)
+	}
+	return c.do(dead, ctx, selected)
+}
+
+// count says how many letters would be changed, and which groups they are of. The length of a whole queue is asked, and
+// no letter taken.
 func (f *dlqChangeFlags) count(ctx context.Context, s *commandline.Session, c dlqChange) error {
-	return f.letters(ctx, s, func(ctx context.Context, dead deadLetters) error {
-		n, err := dead.Count(ctx, c.names...)
+	return f.letters(ctx, s, func(ctx context.Context, dead letters.DeadLetters) error {
+		counted := &letters.Groups{}
+		var err error
+		if c.filter.All() {
+			counted.Letters, err = dead.Count(ctx)
+		} else {
+			counted, err = countLetters(ctx, s, dead, c.filter)
+		}
 		if err != nil {
 			return err
 		}
-		document := map[string]any{c.done: n, "dry_run": true}
-		return errors.Join(f.absent(c, n), s.PrintDocument(f.Output, document, func() [][]string {
-			return [][]string{{fmt.Sprintf("%d would be %s", n, c.done)}}
+		document := map[string]any{
+			c.done: counted.Letters, "dry_run": true, "groups": newLetterCount(counted).Groups,
+		}
+		return errors.Join(f.absent(c, counted.Letters), s.PrintDocument(f.Output, document, func() [][]string {
+			rows := [][]string{{fmt.Sprintf("%d would be %s", counted.Letters, c.done)}}
+			return append(rows, groupRows(counted, time.Now())...)
 		}))
 	})
 }
@@ -140,8 +159,13 @@ func (f *dlqChangeFlags) ask(ctx context.Context, s *commandline.Session, c dlqC
 	if err := canAsk(s); err != nil {
 		return 0, err
 	}
-	err = f.letters(ctx, s, func(ctx context.Context, dead deadLetters) (err error) {
-		agreed, err = dead.Count(ctx, c.names...)
+	err = f.letters(ctx, s, func(ctx context.Context, dead letters.DeadLetters) (err error) {
+		if c.filter.All() {
+			agreed, err = dead.Count(ctx)
+			return err
+		}
+		counted, err := countLetters(ctx, s, dead, c.filter)
+		agreed = counted.Letters
 		return err
 	})
 	if err != nil || agreed == 0 {
@@ -156,7 +180,23 @@ func (f *dlqChangeFlags) record(s *commandline.Session, c dlqChange, n int) {
 		return
 	}
 	slog.New(slog.NewTextHandler(s.Err, nil)).Info("dead letters "+c.done, "count", n, "queue", f.Queue, "by", operator(),
-		"reason", f.Reason, "letters", cmp.Or(strings.Join(c.names, " "), "all"))
+		"reason", f.Reason, "letters", cmp.Or(strings.Join(c.filter.Names, " "), f.words(), "all"))
+}
+
+// words describe the filter.
+func (f *dlqFilterFlags) words() string {
+	var words []string
+	for _, part := range []struct{ name, value string }{
+		{"producer", f.Producer}, {"consumer", f.Consumer}, {"exchange", f.Exchange}, {"cause", f.Cause},
+	} {
+		if part.value != "" {
+			words = append(words, fmt.Sprintf("--%s=%q", part.name, part.value))
+		}
+	}
+	if f.OlderThan > 0 {
+		words = append(words, "--older-than="+f.OlderThan.String())
+	}
+	return strings.Join(words, " ")
 }
 
 // operator names the person at this machine.
@@ -177,11 +217,11 @@ func (f *dlqChangeFlags) printResult(s *commandline.Session, done string, n int)
 
 // absent says that some of the named letters do not exist; nil where all exist.
 func (f *dlqChangeFlags) absent(c dlqChange, found int) error {
-	missing := len(c.names) - found
+	missing := len(c.filter.Names) - found
 	if missing <= 0 {
 		return nil
 	}
 	return commandline.NotFoundError{
-		Err: fmt.Errorf("%d of the %d named are not in %s: %w", missing, len(c.names), f.Queue, consumer.ErrNoLetter),
+		Err: fmt.Errorf("%d of the %d named are not in %s: %w", missing, len(c.filter.Names), f.Queue, consumer.ErrNoLetter),
 	}
 }

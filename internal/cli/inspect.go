@@ -108,6 +108,9 @@ func dueOf(r *msghandlerv1.MessageRecord, now time.Time) string {
 	case msghandlerv1.State_STATE_ABANDONED, msghandlerv1.State_STATE_DEAD:
 		return "-"
 	}
+	if r.GetParked() {
+		return "with its broker"
+	}
 	return ageOf(r.GetDueTime(), now)
 }
 

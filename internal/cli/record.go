@@ -65,12 +65,16 @@ func newRecord(r *msghandlerv1.MessageRecord) record {
 	if d := m.GetDelay().AsDuration(); d > 0 {
 		out.Delay = d.String()
 	}
-	if body := m.GetBody(); utf8.Valid(body) {
-		out.Body = string(body)
-	} else {
-		out.BodyBase64 = base64.StdEncoding.EncodeToString(body)
-	}
+	out.Body, out.BodyBase64 = documentBody(m.GetBody())
 	return out
+}
+
+// documentBody is a body in a document: as it is where it is text, and otherwise in base64.
+func documentBody(body []byte) (text, inBase64 string) {
+	if utf8.Valid(body) {
+		return string(body), ""
+	}
+	return "", base64.StdEncoding.EncodeToString(body)
 }
 
 func (r *record) name() string { return r.Producer + "/" + r.ID }

@@ -28,6 +28,7 @@ type Config struct {
 	Submit         Submit
 	DeleteBusiness DeleteBusiness
 	Done           Done
+	Archive        Archive
 	Sweep          Sweep
 	Limits         Limits
 	Policy         Policy
@@ -40,6 +41,8 @@ type Config struct {
 	Brokers map[string]Broker
 	// Outbox holds the databases whose outbox of plain SQL is relayed, by their names.
 	Outbox map[string]Outbox
+	// DeadLetters holds the queues of consumers' dead letters that the console shows, by their names.
+	DeadLetters map[string]DeadLetters
 	// PrivateFiles are the files with secrets that this configuration is made of, or names.
 	PrivateFiles []PrivateFile
 }
@@ -167,6 +170,13 @@ type DeleteBusiness struct {
 // Done says how long receipts of finished messages are kept.
 type Done struct {
 	Retention time.Duration
+}
+
+// Archive says how long, and how many, finished messages are kept with their content.
+type Archive struct {
+	Retention   time.Duration
+	MaxMessages int
+	MaxBody     Size
 }
 
 // Sweep is the repair of records and indexes that do not match.
@@ -355,6 +365,7 @@ func Default() Config {
 	c.Producers = map[string]Producer{}
 	c.Brokers = map[string]Broker{}
 	c.Outbox = map[string]Outbox{}
+	c.DeadLetters = map[string]DeadLetters{}
 	return c
 }
 

@@ -20,6 +20,9 @@ func hint(name string) string {
 	if strings.HasPrefix(name, outboxPrefix) || name == "outbox" {
 		return "; an outbox takes outbox.NAME." + strings.Join(namedFields[outboxPrefix], ", .")
 	}
+	if strings.HasPrefix(name, lettersPrefix) || name == "dead_letters" {
+		return "; a queue of dead letters takes dead_letters.NAME." + strings.Join(namedFields[lettersPrefix], ", .")
+	}
 	return nearest(name, names, ".", "; docs/reference/configuration.md lists them all")
 }
 

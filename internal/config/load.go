@@ -125,12 +125,13 @@ func (l *loading) set(k Key, g given) {
 	l.notePrivate(k, g)
 }
 
-// A key of a single producer, broker or outbox is SECTION.NAME.FIELD with a field of the section's list; NAME may hold
-// dots.
+// A key of a single producer, broker, outbox or queue of dead letters is SECTION.NAME.FIELD with a field of the
+// section's list; NAME may hold dots.
 const (
 	producersPrefix = "producers."
 	brokersPrefix   = "brokers."
 	outboxPrefix    = "outbox."
+	lettersPrefix   = "dead_letters."
 )
 
 // namedFields are the fields of the sections with names, by their prefixes.
@@ -138,9 +139,10 @@ var namedFields = map[string][]string{
 	producersPrefix: append([]string{"target", "trust", "callers", "tls", "token_file"}, policyFields...),
 	brokersPrefix:   {"url", "url_file", "dead_letter_exchange"},
 	outboxPrefix:    {"dsn", "dsn_file", "producer", "table", "shards", "batch", "poll", "workers"},
+	lettersPrefix:   {"queue", "broker", "url", "url_file"},
 }
 
-// namedKey is a key of a single producer, broker or outbox.
+// namedKey is a key of a section with names.
 type namedKey struct{ prefix, of, field string }
 
 func (k namedKey) String() string { return k.prefix + k.of + "." + k.field }
@@ -158,6 +160,7 @@ func splitNamedKey(name string) (k namedKey, is bool) {
 func (l *loading) setNamed(k namedKey, g given) {
 	what := map[string]func(string) string{
 		producersPrefix: checkProducerName, brokersPrefix: checkBrokerName, outboxPrefix: checkOutboxName,
+		lettersPrefix: checkLettersName,
 	}[k.prefix](k.of)
 	switch {
 	case what != "":
@@ -173,6 +176,13 @@ func (l *loading) setNamed(k namedKey, g given) {
 		}
 		l.set(o.key(k.field, k.String()), g)
 		l.config.Outbox[k.of] = o
+	case k.prefix == lettersPrefix:
+		d, known := l.config.DeadLetters[k.of]
+		if !known {
+			d = DeadLetters{Queue: k.of}
+		}
+		l.set(d.key(k.field, k.String()), g)
+		l.config.DeadLetters[k.of] = d
 	default:
 		p := l.config.Producers[k.of]
 		l.set(Key{Name: k.String(), value: p.value(k.field)}, g)

@@ -1,6 +1,10 @@
 package config
 
-import "time"
+import (
+	"time"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+)
 
 func (c *Confirm) keys() []Key {
 	return []Key{
@@ -104,6 +108,26 @@ func (d *Done) keys() []Key {
 		Name: "done.retention", Default: "10m", value: duration(&d.Retention, time.Second, 30*day),
 		Meaning: "How long a receipt is kept: a repeated call still learns that a message is DONE or ROLLED_BACK.",
 	}}
+}
+
+func (a *Archive) keys() []Key {
+	return []Key{
+		{
+			Name: "archive.retention", Default: "0", value: duration(&a.Retention, 0, 365*day),
+			Meaning: "How long finished messages are kept with their content, to be found and replayed. 0: no archive. It " +
+				"takes memory of Redis: see docs/run/history.md.",
+		},
+		{
+			Name: "archive.max_messages", Default: "100000", value: whole(&a.MaxMessages, 1, 100_000_000),
+			Meaning: "About how many messages the archive holds, in all shards together. The oldest go first. Nothing is " +
+				"archived while Redis uses more than nine tenths of its maxmemory.",
+		},
+		{
+			Name: "archive.max_body", Default: "64KiB", value: size(&a.MaxBody, 0, halfmsg.MaxBody),
+			Meaning: "The largest body that the archive keeps, packed where the record is packed. Of larger messages all but " +
+				"the body is kept, and they cannot be replayed.",
+		},
+	}
 }
 
 func (s *Sweep) keys() []Key {

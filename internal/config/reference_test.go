@@ -70,7 +70,11 @@ func TestTheExampleGivesTheDefaults(t *testing.T) {
 	if c.Outbox["shop"].DSN == "" {
 		t.Error("the example's outbox is not read")
 	}
+	if c.DeadLetters["payments"].Queue == "" {
+		t.Error("the example's queue of dead letters is not read")
+	}
 	c.Producers, c.Brokers, c.Outbox = config.Default().Producers, config.Default().Brokers, config.Default().Outbox
+	c.DeadLetters = config.Default().DeadLetters
 	c.PrivateFiles = nil // the example has passwords, which are no secrets
 	if diff := cmp.Diff(config.Default(), c, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("a line of the example names no default (-default +example):\n%s", diff)
@@ -175,6 +179,12 @@ func example() string {
   #events:
     #url: amqp://guest:guest@127.0.0.1:5673/
     #dead_letter_exchange: ""
+
+# Queues of consumers' dead letters that the console shows, by their names.
+#dead_letters:
+  #payments:
+    #queue: payments.dead
+    #broker: (default)
 
 # Databases whose outbox in plain SQL is relayed, by their names.
 #outbox:

@@ -45,6 +45,7 @@ func (l *loading) checkRelations() {
 	l.checkBrokers()
 	l.checkPolicy()
 	l.checkOutbox()
+	l.checkDeadLetters()
 	l.checkCertificates()
 	l.checkOIDC()
 	l.checkAccess()

@@ -101,7 +101,7 @@ func (c *Current) changes(fresh *Current) (changes []Change) {
 	return changes
 }
 
-// describe returns a key by its name, also a key of a single producer, broker or outbox.
+// describe returns a key by its name, also a key of a section with names.
 func describe(name string) Key {
 	if k, known := Find(name); known {
 		return k
@@ -109,7 +109,7 @@ func describe(name string) Key {
 	return describeNamed(name)
 }
 
-// describeNamed returns a key of a single producer, broker or outbox.
+// describeNamed returns a key of a section with names.
 func describeNamed(name string) Key {
 	named, _ := splitNamedKey(name)
 	switch named.prefix {
@@ -117,6 +117,8 @@ func describeNamed(name string) Key {
 		return (&Broker{}).key(named.field, name)
 	case outboxPrefix:
 		return (&Outbox{}).key(named.field, name)
+	case lettersPrefix:
+		return (&DeadLetters{}).key(named.field, name)
 	}
 	return Key{Name: name, value: (&Producer{}).value(named.field)}
 }

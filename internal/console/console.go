@@ -13,9 +13,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/msghandler/msghandler/internal/console/history"
 	"github.com/msghandler/msghandler/internal/console/login"
 	"github.com/msghandler/msghandler/internal/console/pages"
+	"github.com/msghandler/msghandler/internal/console/peerstats"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
@@ -32,10 +32,17 @@ type Config struct {
 	Stats func(ctx context.Context) ([]halfmsg.Stat, error)
 	// Coordinators lists the coordinators on the same Redis. Default: none.
 	Coordinators func() []*msghandlerv1.Coordinator
+	// Charts keep the counts of all coordinators. Default: none are kept.
+	Charts Charts
+	// Sums are the sums of all coordinators. Default: the counts of Metrics.
+	Sums func() peerstats.Sums
 	// Owners lists the lease holders, called as seldom as Stats. Default: none.
 	Owners func(ctx context.Context) (halfmsg.Owners, error)
 	// Admin returns the admin API for a caller at an address, or nil while the API is not open. Default: always nil.
 	Admin func(by string) pages.Admin
+	// Letters returns the consumers' dead letters for a caller at an address, or nil while they are not known yet.
+	// Default: always nil.
+	Letters func(by string) pages.Letters
 	// Findings lists problems for operators beside the checks, the worst first. Default: none.
 	Findings func() []*msghandlerv1.Finding
 	// Hosts are names under which the console is served, beside localhost and IP addresses.
@@ -81,7 +88,6 @@ const (
 type Console struct {
 	config   Config
 	stats    *stats
-	ring     history.Ring
 	pages    *pages.Pages
 	gate     *login.Gate
 	requests *requests
@@ -104,6 +110,12 @@ func New(config Config) *Console {
 	if config.Metrics == nil {
 		config.Metrics = NewMetrics()
 	}
+	if config.Charts == nil {
+		config.Charts = noCharts{}
+	}
+	if config.Sums == nil {
+		config.Sums = func() peerstats.Sums { return peerstats.Sum(config.Metrics.Report(time.Now())) }
+	}
 	c := &Console{config: config, stats: newStats(config.Stats, statsInterval), requests: newRequests()}
 	config.Metrics.registry.MustRegister(c.stats)
 	owners := &cached[halfmsg.Owners]{read: config.Owners, interval: statsInterval}
@@ -113,10 +125,11 @@ func New(config Config) *Console {
 	c.pages = pages.New(pages.Config{
 		Instance: config.Instance, Version: config.Version, ReadOnly: config.ReadOnly, HideBodies: config.HideBodies,
 		Notice: config.Notice, LogsIn: c.gate.LogsIn(), Refused: config.Refused, Admin: config.Admin,
-		Check: func(ctx context.Context) []pages.Checked { return c.check(ctx).Checks },
-		Stats: c.stats.get, Owners: owners.get, Coordinators: config.Coordinators,
-		Overdue: config.Metrics.overdueFor, Peers: config.Metrics.peers,
-		Ring: &c.ring, Findings: config.Findings, Logger: config.Logger,
+		Letters: config.Letters,
+		Check:   func(ctx context.Context) []pages.Checked { return c.check(ctx).Checks },
+		Stats:   c.stats.get, Owners: owners.get, Coordinators: config.Coordinators,
+		Overdue: config.Metrics.overdueFor, Peers: summed{config.Sums}, Charts: newChartCache(config.Charts).get,
+		Findings: config.Findings, Logger: config.Logger,
 	})
 	c.server = &http.Server{
 		Handler:           c.requests.afterBody(c.routes()),

@@ -23,6 +23,8 @@ type Metrics struct {
 	registry *prometheus.Registry
 	peers    *peerstats.Registry
 	refusals peerstats.Refusals
+	meter    peerstats.Meter
+	unstored peerstats.Refusals
 
 	moves          *prometheus.CounterVec
 	sendableTime   prometheus.Observer
@@ -73,7 +75,8 @@ func NewMetrics() *Metrics {
 	m.countAudit()
 	m.reloadFailed, m.configRead = newReloads()
 	m.beginAtZero()
-	m.registry.MustRegister(peerCollector{m.peers}, refusalCollector{&m.refusals}, m.reloadFailed, m.configRead,
+	m.registry.MustRegister(peerCollector{m.peers}, refusalCollector{refusalsDesc, &m.refusals},
+		refusalCollector{unstoredDesc, &m.unstored}, m.reloadFailed, m.configRead,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
 	return m

@@ -61,7 +61,9 @@ func table(t *testing.T) string {
 	m.Certificate("grpc.tls_cert", func() time.Time { return time.Time{} })
 	m.Watched(func() map[string]int { return nil })
 	m.DeadLetters(func() map[string]int { return nil })
+	m.Letters(func() map[string]int { return nil })
 	m.UncleanEnds(func() int { return 0 })
+	m.StoreMemory(func() []StoreMemory { return nil })
 	m.Fleet(func() Fleet { return Fleet{} })
 	m.Connections("grpc.addr", func() int { return 0 }, 1)
 	m.Attending(func() int { return 0 }, 1)
@@ -188,30 +190,37 @@ func TestTheDefaultExchangeHasALabel(t *testing.T) {
 }
 
 // The charts and /metrics tell of the same messages.
-func TestASampleHoldsDifferences(t *testing.T) {
+func TestASnapshotHoldsDifferences(t *testing.T) {
 	m := NewMetrics()
-	s := &sampler{metrics: m}
-	begun := time.Now()
-	s.take(begun)
+	before := m.snapshot(time.Now())
 	m.Called("SendHalfMessage", "OK", time.Millisecond)
 	m.Called("SendHalfMessage", "Unavailable", time.Millisecond)
 	m.Called("SendHalfMessages", "OK", time.Millisecond)
 	m.Answered("SendHalfMessages", "OK")
 	m.Answered("SendHalfMessages", "ResourceExhausted")
 	m.Called("SendHalfMessage", "ResourceExhausted", time.Millisecond)
+	m.Stored("orders", 2)
+	m.Refused("stranger", "CALLER_FORBIDDEN", "cause")
 	m.Published("", "shop", halfmsg.Acked, 6)
 	m.Published("", "shop", halfmsg.Refused, 2)
-	m.Acked(&halfmsg.Claim{CreatedAt: time.Now().Add(-time.Minute)})
-	m.Acked(&halfmsg.Claim{CreatedAt: time.Now().Add(-time.Hour), Message: halfmsg.Message{Delay: time.Hour}})
-	sample := s.take(begun.Add(2 * time.Second))
-	if sample.In != 1 || sample.Out != 3 {
-		t.Errorf("in %v, out %v each second", sample.In, sample.Out)
+	orders := halfmsg.Name{Producer: "orders"}
+	m.Acked(&halfmsg.Claim{CreatedAt: time.Now().Add(-time.Minute), Message: halfmsg.Message{Name: orders}})
+	m.Acked(&halfmsg.Claim{
+		CreatedAt: time.Now().Add(-time.Hour), Message: halfmsg.Message{Name: orders, Delay: time.Hour},
+	})
+	now := m.snapshot(time.Now())
+	added := now.Since(before)
+	if added.In != 2 || added.Out != 6 || added.Rejected != 2 || now.Since(now).Rejected != 0 {
+		t.Errorf("in %d, out %d, rejected %d", added.In, added.Out, added.Rejected)
 	}
-	if again := s.take(begun.Add(4 * time.Second)); sample.Rejected != 2 || again.Rejected != 0 {
-		t.Errorf("%d were rejected, and then %d", sample.Rejected, again.Rejected)
+	if p99, _ := added.Latency.Quantile(.99); p99 < 50*time.Second || p99 > 70*time.Second {
+		t.Errorf("messages took %v, delayed ones left out", p99)
 	}
-	if sample.P99 < 50*time.Second || sample.P99 > 70*time.Second {
-		t.Errorf("messages took %v, delayed ones left out", sample.P99)
+	if got := fmt.Sprint(added.Producers); got != "map[orders:{2 2 0} stranger:{0 0 1}]" {
+		t.Errorf("the producers are %s", got)
+	}
+	if got := fmt.Sprint(added.Exchanges); got != "map[{ shop}:{6 2 0}]" {
+		t.Errorf("the exchanges are %s", got)
 	}
 }
 

@@ -57,6 +57,7 @@ func (m *Metrics) Committed(claim *halfmsg.Claim) {
 // Acked counts a message whose acknowledgement was stored just now.
 func (m *Metrics) Acked(claim *halfmsg.Claim) {
 	m.publishTries.Observe(float64(claim.Copies + 1))
+	m.peers.Delivered(claim.Producer)
 	if claim.Delay > 0 {
 		return // the requested delay is not the coordinator's latency
 	}

@@ -17,8 +17,16 @@ func (m *Metrics) Refused(producer, reason, cause string) (unlogged int64, due b
 // Refusals lists the refusals by producer and reason.
 func (m *Metrics) Refusals() []peerstats.Refusal { return m.refusals.All() }
 
+// HalfMessagesRefused counts half messages of a producer that were not stored.
+func (m *Metrics) HalfMessagesRefused(producer, reason string, messages int64) {
+	m.unstored.Count(producer, reason, messages, time.Now())
+}
+
 // refusalCollector is a prometheus.Collector of refusals.
-type refusalCollector struct{ refusals *peerstats.Refusals }
+type refusalCollector struct {
+	desc     *prometheus.Desc
+	refusals *peerstats.Refusals
+}
 
 var refusalsDesc = prometheus.NewDesc("msghandler_refusals_total",
 	"Calls of a producer, and messages of its batches, that were refused for good: "+
@@ -26,14 +34,19 @@ var refusalsDesc = prometheus.NewDesc("msghandler_refusals_total",
 		"POLICY_FORBIDDEN (its policy), or INVALID_ARGUMENT (of SendHalfMessage and SendHalfMessages).",
 	[]string{"producer", "reason"}, nil)
 
+var unstoredDesc = prometheus.NewDesc("msghandler_half_messages_refused_total",
+	"Half messages that were not stored, by producer and reason of the answer: STORE_FULL, PRODUCER_QUOTA, "+
+		"STORE_UNAVAILABLE, CALLBACK_FORBIDDEN and the other reasons of the API.",
+	[]string{"producer", "reason"}, nil)
+
 // Describe implements prometheus.Collector.
-func (c refusalCollector) Describe(ch chan<- *prometheus.Desc) { ch <- refusalsDesc }
+func (c refusalCollector) Describe(ch chan<- *prometheus.Desc) { ch <- c.desc }
 
 // Collect implements prometheus.Collector.
 func (c refusalCollector) Collect(ch chan<- prometheus.Metric) {
 	for _, line := range c.refusals.All() {
 		ch <- prometheus.MustNewConstMetric(
-			refusalsDesc, prometheus.CounterValue, float64(line.Count), line.Producer, line.Reason)
+			c.desc, prometheus.CounterValue, float64(line.Count), line.Producer, line.Reason)
 	}
 }
 

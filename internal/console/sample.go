@@ -5,53 +5,44 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/internal/console/history"
-	"github.com/msghandler/msghandler/internal/console/peerstats"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
-// sampler turns counts since the start into differences since the previous sample.
-type sampler struct {
-	metrics *Metrics
-	at      time.Time
-	in, out float64
-	away    int64
-	latency peerstats.Counted
-}
-
-// sample adds samples for the charts until the context ends.
+// sample adds the counts of this coordinator to the charts until the context ends. The counts of a failed addition are
+// missing in the charts: added later, they would be a peak that never was.
 func (c *Console) sample(ctx context.Context) {
-	s := &sampler{metrics: c.config.Metrics}
-	s.take(time.Now())
-	ticker := time.NewTicker(history.Interval)
-	defer ticker.Stop()
-	for {
+	before := c.config.Metrics.snapshot(time.Now())
+	for wait := history.Interval; ; {
 		select {
 		case <-ctx.Done():
 			return
-		case now := <-ticker.C:
-			sample := s.take(now)
-			if stats, err := c.stats.get(ctx); err == nil {
-				sample.Counts = map[halfmsg.State]int64{}
-				for _, stat := range stats {
-					sample.Counts[stat.State] = stat.Count
-				}
-			}
-			c.ring.Add(sample)
+		case <-time.After(wait):
+		}
+		now := c.config.Metrics.snapshot(time.Now())
+		at, err := c.config.Charts.Add(ctx, history.NewAddition(now.Since(before), c.counts(ctx)))
+		before, wait = now, history.Interval
+		if err == nil {
+			wait = untilMiddle(at)
 		}
 	}
 }
 
-// take makes a sample of the counts since the previous sample.
-func (s *sampler) take(now time.Time) history.Sample {
-	in, out, away := s.metrics.stored(), float64(s.metrics.peers.Acked()), s.metrics.rejected.Load()
-	latency := s.metrics.peers.Latency.Counts()
-	since := latency.Since(s.latency)
-	sample := history.Sample{At: now, Rejected: away - s.away}
-	if seconds := now.Sub(s.at).Seconds(); seconds > 0 {
-		sample.In, sample.Out = (in-s.in)/seconds, (out-s.out)/seconds
+// untilMiddle is the time until the middle of the next bucket: near its edges, two additions might fall into a bucket,
+// and none into the next.
+func untilMiddle(now time.Time) time.Duration {
+	into := time.Duration(now.UnixNano()) % history.Interval
+	return history.Interval - into + history.Interval/2
+}
+
+// counts are the messages of each state; nil when they cannot be counted.
+func (c *Console) counts(ctx context.Context) map[halfmsg.State]int64 {
+	stats, err := c.stats.get(ctx)
+	if err != nil {
+		return nil
 	}
-	sample.P50, _ = since.Quantile(.5)
-	sample.P99, _ = since.Quantile(.99)
-	s.at, s.in, s.out, s.away, s.latency = now, in, out, away, latency
-	return sample
+	counts := map[halfmsg.State]int64{}
+	for _, stat := range stats {
+		counts[stat.State] = stat.Count
+	}
+	return counts
 }

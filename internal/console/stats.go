@@ -52,6 +52,9 @@ var (
 		"Messages that stand in a state, in the whole store.", []string{"state"}, nil)
 	oldestDesc = prometheus.NewDesc("msghandler_oldest_message_age_seconds",
 		"Age of the oldest message of a state, since SendHalfMessage; 0 when there is none.", []string{"state"}, nil)
+	overdueDesc = prometheus.NewDesc("msghandler_overdue_seconds",
+		"For how long the first message of a state has been due without a coordinator that works on it; 0 when none is.",
+		[]string{"state"}, nil)
 	storeUpDesc = prometheus.NewDesc("msghandler_store_up",
 		"Whether the messages in the store could be counted.", nil, nil)
 )
@@ -60,6 +63,7 @@ var (
 func (s *stats) Describe(ch chan<- *prometheus.Desc) {
 	ch <- messagesDesc
 	ch <- oldestDesc
+	ch <- overdueDesc
 	ch <- storeUpDesc
 }
 
@@ -75,14 +79,15 @@ func (s *stats) Collect(ch chan<- prometheus.Metric) {
 	for _, stat := range current {
 		state := stat.State.String()
 		ch <- prometheus.MustNewConstMetric(messagesDesc, prometheus.GaugeValue, float64(stat.Count), state)
-		ch <- prometheus.MustNewConstMetric(oldestDesc, prometheus.GaugeValue, age(stat, now).Seconds(), state)
+		ch <- prometheus.MustNewConstMetric(oldestDesc, prometheus.GaugeValue, ago(stat.OldestAt, now).Seconds(), state)
+		ch <- prometheus.MustNewConstMetric(overdueDesc, prometheus.GaugeValue, ago(stat.FirstDueAt, now).Seconds(), state)
 	}
 }
 
-// age is how old the oldest message of a state is. The store's clock may run ahead of ours; an age is never negative.
-func age(stat halfmsg.Stat, now time.Time) time.Duration {
-	if stat.OldestAt.IsZero() {
+// ago is how long ago a time of the store was, 0 for no time. The store's clock may run ahead of ours.
+func ago(then, now time.Time) time.Duration {
+	if then.IsZero() {
 		return 0
 	}
-	return max(0, now.Sub(stat.OldestAt))
+	return max(0, now.Sub(then))
 }

@@ -128,6 +128,8 @@ type Record struct {
 	LeaseUntil time.Time
 	// SendableAt is when the verdict was stored; zero while the message is PENDING or ACKNOWLEDGED.
 	SendableAt time.Time
+	// Parked says that the message is due and waits for its broker, which takes no messages now.
+	Parked bool
 	// Timeline has the stored events; only Get returns a timeline. Story has all events.
 	Timeline Timeline
 }

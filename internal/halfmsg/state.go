@@ -108,12 +108,14 @@ const (
 	EventRetry
 	// EventDiscard is an operator's discard.
 	EventDiscard
+	// EventReplay is an operator's replay of a finished message: a copy from the archive takes the place of the receipt.
+	EventReplay
 )
 
 var eventNames = [...]string{
 	"send", "submit", "submit_trusted", "rollback", "committed", "rolled_back", "unknown", "unreachable", "given_up",
 	"timed_out", "acked", "acked_marked", "refused", "unsure", "exhausted", "marker_deleted", "marker_kept", "marker_left",
-	"released", "retry", "discard",
+	"released", "retry", "discard", "replay",
 }
 
 // Events lists every event.
@@ -146,6 +148,7 @@ type Move struct {
 // moves is the state machine. Every other move is refused and leaves the record as it was.
 var moves = []Move{
 	{None, EventSend, Pending},
+	{None, EventReplay, Sendable},
 
 	{Pending, EventSubmit, Pending},
 	{Pending, EventSubmitTrusted, Sendable},

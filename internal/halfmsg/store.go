@@ -108,6 +108,11 @@ type Inspector interface {
 	// List returns a page of the messages in a state, oldest first, without bodies. A message that is in the state from
 	// the first page to the last is on at least one page, even if other messages move meanwhile.
 	List(ctx context.Context, query Query) (Page, error)
+	// Sample reads some of the messages in a state, without bodies: about as many as the query's Limit, for about as long
+	// as its Patience. A query has no Scan and no Cursor here.
+	Sample(ctx context.Context, query Query) (Sample, error)
+	// Find returns the messages with an id, without bodies, of the producers that have messages and of the named ones.
+	Find(ctx context.Context, id string, producers []string) ([]Record, error)
 	// Stats counts the messages of each state that Kept lists, in the order of State.
 	Stats(ctx context.Context) ([]Stat, error)
 	// Retry makes messages due now with their attempts back at zero: ABANDONED becomes PENDING, DEAD becomes SENDABLE,
@@ -126,8 +131,8 @@ type Query struct {
 	State State
 	// Producer limits the page to one producer; empty is all.
 	Producer string
-	// Exchange limits the page to messages for one exchange; empty is all. The exchange of ACKNOWLEDGED messages is not
-	// known any more.
+	// Exchange limits the page to messages for one exchange, which is DefaultExchange for the one without a name; empty is
+	// all. The exchange of ACKNOWLEDGED messages is not known any more.
 	Exchange string
 	// Broker limits the page to messages for one broker, which is DefaultBroker for messages that name none; empty is
 	// all. The broker of ACKNOWLEDGED messages is not known any more.
@@ -136,6 +141,13 @@ type Query struct {
 	MinAge time.Duration
 	// Error limits the page to messages whose last error contains this text, in upper or lower case; empty is all.
 	Error string
+	// Cause limits the page to messages whose CauseOf is this one; empty is all.
+	Cause string
+	// IDPrefix limits the page to messages whose ids begin with this text; empty is all.
+	IDPrefix string
+	// RoutingKey limits the page to messages with this routing key, and HeaderName to messages with this header and the
+	// value HeaderValue; empty is all. Neither is known of ACKNOWLEDGED messages any more.
+	RoutingKey, HeaderName, HeaderValue string
 	// Limit is the page's size.
 	Limit int
 	// Scan is about how many messages may be read for a page, and Patience about how long: the page may then hold fewer
@@ -147,16 +159,54 @@ type Query struct {
 }
 
 // Filters says whether the record of a message decides whether the message is on the page.
-func (q *Query) Filters() bool { return q.Exchange != "" || q.Broker != "" || q.Error != "" }
+func (q *Query) Filters() bool {
+	return q.Exchange != "" || q.Broker != "" || q.Error != "" || q.Searches()
+}
 
-// DefaultBroker is the default broker in a Query, where an empty name is any broker.
-const DefaultBroker = "(default)"
+// Searches says whether the query has a filter beyond the exchange, the broker and the error.
+func (q *Query) Searches() bool {
+	return q.Cause != "" || q.IDPrefix != "" || q.RoutingKey != "" || q.HeaderName != ""
+}
+
+// The default broker and the default exchange in a Query, where an empty name is any.
+const (
+	DefaultBroker   = "(default)"
+	DefaultExchange = "(default)"
+)
 
 // Matches says whether a record of the query's state, producer and age is on the page.
 func (q *Query) Matches(r *Record) bool {
-	return (q.Exchange == "" || r.Exchange == q.Exchange) &&
-		(q.Broker == "" || r.State != Acknowledged && cmp.Or(r.Broker, DefaultBroker) == q.Broker) &&
-		(q.Error == "" || strings.Contains(strings.ToLower(r.LastError), strings.ToLower(q.Error)))
+	return q.matchesTarget(r) &&
+		(q.IDPrefix == "" || strings.HasPrefix(r.ID, q.IDPrefix)) &&
+		(q.Error == "" || strings.Contains(strings.ToLower(r.LastError), strings.ToLower(q.Error))) &&
+		(q.Cause == "" || CauseOf(r) == q.Cause)
+}
+
+// matchesTarget is the part of Matches that an ACKNOWLEDGED message cannot tell.
+func (q *Query) matchesTarget(r *Record) bool {
+	if r.State == Acknowledged {
+		return q.Exchange == "" && q.Broker == "" && q.RoutingKey == "" && q.HeaderName == ""
+	}
+	value, has := r.Headers[q.HeaderName]
+	return (q.Exchange == "" || cmp.Or(r.Exchange, DefaultExchange) == q.Exchange) &&
+		(q.Broker == "" || cmp.Or(r.Broker, DefaultBroker) == q.Broker) &&
+		(q.RoutingKey == "" || r.RoutingKey == q.RoutingKey) &&
+		(q.HeaderName == "" || has && value == q.HeaderValue)
+}
+
+// Sample is a part of the messages of a query, evenly from the oldest to the newest of each producer.
+type Sample struct {
+	// Records are those that match.
+	Records []Sampled
+	// Looked is how many messages were read, and Total how many stand in the state, producer and age of the query. The
+	// sample is complete when both are equal.
+	Looked, Total int64
+}
+
+// Sampled is a message, and how many messages of its producer stand behind it.
+type Sampled struct {
+	Record
+	Weight float64
 }
 
 // Page is a part of a listing.

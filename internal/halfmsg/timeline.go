@@ -40,7 +40,7 @@ const (
 func (e Event) Told() bool {
 	switch e {
 	case EventSubmit, EventSubmitTrusted, EventUnknown, EventUnreachable, EventGivenUp, EventTimedOut, EventRefused,
-		EventUnsure, EventExhausted, EventMarkerKept, EventReleased, EventRetry:
+		EventUnsure, EventExhausted, EventMarkerKept, EventReleased, EventRetry, EventReplay:
 		return true
 	}
 	return false
@@ -151,6 +151,7 @@ var meanings = map[string]string{
 	EventMarkerKept.String():    "its marker could not be deleted",
 	EventReleased.String():      "handed back",
 	EventRetry.String():         "retried by an operator",
+	EventReplay.String():        "replayed by an operator, from the archive",
 	Done.String():               "acknowledged by the broker, and done",
 	RolledBack.String():         "rolled back",
 	TakenOver:                   "taken over from an owner whose lease ended",

@@ -121,7 +121,14 @@ func producerOfAll(names []halfmsg.Name) string {
 func filterText(query halfmsg.Query) string {
 	parts := []string{"state=" + query.State.String()}
 	for _, part := range []struct{ name, value string }{
-		{"producer", query.Producer}, {"exchange", query.Exchange}, {"broker", query.Broker}, {"error", query.Error},
+		{"producer", query.Producer},
+		{"exchange", query.Exchange},
+		{"broker", query.Broker},
+		{"error", query.Error},
+		{"cause", query.Cause},
+		{"id_prefix", query.IDPrefix},
+		{"routing_key", query.RoutingKey},
+		{"header", headerText(query)},
 	} {
 		if part.value != "" {
 			parts = append(parts, fmt.Sprintf("%s=%q", part.name, part.value))
@@ -131,6 +138,14 @@ func filterText(query halfmsg.Query) string {
 		parts = append(parts, "min_age="+query.MinAge.String())
 	}
 	return strings.Join(parts, " ")
+}
+
+// headerText is the header of a filter, without its value, which is content of a message.
+func headerText(query halfmsg.Query) string {
+	if query.HeaderName == "" {
+		return ""
+	}
+	return query.HeaderName + "=..."
 }
 
 // ListAudit implements AdminService.

@@ -81,8 +81,17 @@ func permits(caller access.Identity, method string, request any) error {
 		return lacks(caller, fmt.Sprintf("use %s of the admin API with the role %s; the method needs %s: %s grants the role",
 			path.Base(method), caller.Role, need.role,
 			keys(caller, "the role of the token", "access.oidc_roles_claim", "access."+need.role.String()+"s or grpc.admins")))
+	case caller.Role < access.Reader && searchesHeaders(request):
+		return lacks(caller, fmt.Sprintf("search in headers with the role %s; the filter header needs %s: %s grants the role",
+			caller.Role, access.Reader, keys(caller, "the role of the token", "access.oidc_roles_claim", "access.readers")))
 	}
 	return nil
+}
+
+// searchesHeaders says whether the answer to a request tells what is in headers.
+func searchesHeaders(request any) bool {
+	of, ok := request.(interface{ GetHeader() string })
+	return ok && of.GetHeader() != ""
 }
 
 // lacks is the error about a caller who may not do something. A caller who has shown nothing should show a credential.

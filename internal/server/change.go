@@ -42,6 +42,7 @@ type change struct {
 type changeRequest interface {
 	proto.Message
 	filter
+	paged
 	GetNames() []*msghandlerv1.MessageName
 	GetLimit() int32
 	GetReason() string
@@ -122,11 +123,10 @@ func (c *change) named(r changeRequest) (selection, error) {
 	names := r.GetNames()
 	k := &check{}
 	k.count("names", len(names))
-	query := k.query(r)
+	query := c.server.query(k, r)
 	c.expected, query.State = query.State, halfmsg.None
 	if query != (halfmsg.Query{}) || r.GetPageToken() != "" {
-		k.fail("names", "must be empty where producer, exchange, broker, min_age, error_contains or page_token is set: "+
-			"the request is ambiguous")
+		k.fail("names", "must be empty where a filter other than state, or page_token, is set: the request is ambiguous")
 	}
 	switch {
 	case c.expected == halfmsg.None:
@@ -148,7 +148,7 @@ func (c *change) named(r changeRequest) (selection, error) {
 // matching checks the filter of a request.
 func (c *change) matching(r changeRequest) (halfmsg.Query, error) {
 	k := &check{}
-	query := k.query(r)
+	query := c.server.query(k, r)
 	k.kept("state", query.State, c.from())
 	if limit := r.GetLimit(); limit < 0 || limit > maxChange {
 		k.fail("limit", "must be from 1 to %d, or 0 for %d", maxChange, maxItems)

@@ -239,6 +239,33 @@ func (s *store) List(_ context.Context, q halfmsg.Query) (halfmsg.Page, error) {
 	return page, nil
 }
 
+func (s *store) Sample(_ context.Context, q halfmsg.Query) (sample halfmsg.Sample, err error) {
+	s.enter("Sample", 1)
+	defer s.mu.Unlock()
+	for _, record := range s.records {
+		if record.State != q.State || q.Producer != "" && q.Producer != record.Producer {
+			continue
+		}
+		sample.Looked++
+		sample.Total += 3 // each message that is read stands for three
+		if q.Matches(&record) {
+			sample.Records = append(sample.Records, halfmsg.Sampled{Record: record, Weight: 3})
+		}
+	}
+	return sample, s.fail
+}
+
+func (s *store) Find(_ context.Context, id string, _ []string) (found []halfmsg.Record, err error) {
+	s.enter("Find", 1)
+	defer s.mu.Unlock()
+	for name, record := range s.records {
+		if name.ID == id {
+			found = append(found, record)
+		}
+	}
+	return found, s.fail
+}
+
 func (s *store) Stats(context.Context) ([]halfmsg.Stat, error) {
 	s.enter("Stats", 1)
 	defer s.mu.Unlock()

@@ -37,6 +37,20 @@ func (l *localOperators) GetStats(
 	return callLocally(ctx, l, msghandlerv1.AdminService_GetStats_FullMethodName, r, l.operators.GetStats)
 }
 
+// GroupMessages implements AdminService.
+func (l *localOperators) GroupMessages(
+	ctx context.Context, r *msghandlerv1.GroupMessagesRequest,
+) (*msghandlerv1.GroupMessagesResponse, error) {
+	return callLocally(ctx, l, msghandlerv1.AdminService_GroupMessages_FullMethodName, r, l.operators.GroupMessages)
+}
+
+// FindMessages implements AdminService.
+func (l *localOperators) FindMessages(
+	ctx context.Context, r *msghandlerv1.FindMessagesRequest,
+) (*msghandlerv1.FindMessagesResponse, error) {
+	return callLocally(ctx, l, msghandlerv1.AdminService_FindMessages_FullMethodName, r, l.operators.FindMessages)
+}
+
 // RetryMessages implements AdminService.
 func (l *localOperators) RetryMessages(
 	ctx context.Context, r *msghandlerv1.RetryMessagesRequest,
@@ -63,6 +77,27 @@ func (l *localOperators) GetConfiguration(
 	ctx context.Context, r *msghandlerv1.GetConfigurationRequest,
 ) (*msghandlerv1.GetConfigurationResponse, error) {
 	return callLocally(ctx, l, msghandlerv1.AdminService_GetConfiguration_FullMethodName, r, l.operators.GetConfiguration)
+}
+
+// ListFinished implements AdminService.
+func (l *localOperators) ListFinished(
+	ctx context.Context, r *msghandlerv1.ListFinishedRequest,
+) (*msghandlerv1.ListFinishedResponse, error) {
+	return callLocally(ctx, l, msghandlerv1.AdminService_ListFinished_FullMethodName, r, l.operators.ListFinished)
+}
+
+// GetFinished implements AdminService.
+func (l *localOperators) GetFinished(
+	ctx context.Context, r *msghandlerv1.GetFinishedRequest,
+) (*msghandlerv1.GetFinishedResponse, error) {
+	return callLocally(ctx, l, msghandlerv1.AdminService_GetFinished_FullMethodName, r, l.operators.GetFinished)
+}
+
+// ReplayMessages implements AdminService.
+func (l *localOperators) ReplayMessages(
+	ctx context.Context, r *msghandlerv1.ReplayMessagesRequest,
+) (*msghandlerv1.ReplayMessagesResponse, error) {
+	return callLocally(ctx, l, msghandlerv1.AdminService_ReplayMessages_FullMethodName, r, l.operators.ReplayMessages)
 }
 
 // TailMessages implements AdminService.

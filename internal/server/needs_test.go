@@ -168,6 +168,11 @@ func TestOnlyReadersSeeBodies(t *testing.T) {
 				t.Errorf("%s sees %v", token, m)
 			}
 		}
+		_, err = h.operators.ListMessages(ctx, // a filter that would tell what is in the headers
+			&msghandlerv1.ListMessagesRequest{State: msghandlerv1.State_STATE_PENDING, Header: "card=4111"})
+		if refused := status.Code(err) == codes.PermissionDenied; refused == sees {
+			t.Errorf("%s searches headers: %v", token, err)
+		}
 	}
 }
 
@@ -193,6 +198,18 @@ func TestCallsInTheProcessNeedRoles(t *testing.T) {
 			},
 			"GetConfiguration": func() error {
 				_, err := local.GetConfiguration(ctx, &msghandlerv1.GetConfigurationRequest{})
+				return err
+			},
+			"ListFinished": func() error {
+				_, err := local.ListFinished(ctx, &msghandlerv1.ListFinishedRequest{})
+				return err
+			},
+			"GetFinished": func() error {
+				_, err := local.GetFinished(ctx, &msghandlerv1.GetFinishedRequest{})
+				return err
+			},
+			"ReplayMessages": func() error {
+				_, err := local.ReplayMessages(ctx, &msghandlerv1.ReplayMessagesRequest{})
 				return err
 			},
 			"RetryMessages": func() error {

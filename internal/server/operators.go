@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -66,7 +67,7 @@ func (o *operators) ListMessages(
 		return nil, o.server.fail(call, err, halfmsg.None)
 	}
 	c := &check{}
-	query := c.query(r)
+	query := o.server.query(c, r)
 	c.kept("state", query.State, halfmsg.Kept())
 	query.Limit, query.Scan, query.Patience = int(r.GetPageSize()), maxScan, maxSearch
 	switch {
@@ -126,7 +127,7 @@ func (s *Server) withStoreTimeout(ctx context.Context) (context.Context, context
 	return context.WithTimeout(ctx, storeTimeout)
 }
 
-// filter is what ListMessages, RetryMessages and DiscardMessages have in common.
+// filter is what ListMessages, GroupMessages, RetryMessages and DiscardMessages have in common.
 type filter interface {
 	GetState() msghandlerv1.State
 	GetProducer() string
@@ -134,8 +135,14 @@ type filter interface {
 	GetMinAge() *durationpb.Duration
 	GetErrorContains() string
 	GetBroker() string
-	GetPageToken() string
+	GetIdPrefix() string
+	GetRoutingKey() string
+	GetHeader() string
+	GetCause() string
 }
+
+// paged is a request whose answer is a page.
+type paged interface{ GetPageToken() string }
 
 // understood refuses a request with fields that this version does not know. A newer caller may have narrowed the filter
 // with them. To ignore them would list, count or discard more messages than meant.
@@ -147,10 +154,18 @@ func understood(r proto.Message) error {
 }
 
 // query checks a filter, except its state.
+func (s *Server) query(c *check, f filter) halfmsg.Query {
+	if s.config.HideBodies && f.GetHeader() != "" {
+		c.fail("header", "must be empty: http.bodies is false, and a filter would tell what headers hold")
+	}
+	return c.query(f)
+}
+
+// query checks what can be checked without the configuration.
 func (c *check) query(f filter) halfmsg.Query {
 	query := halfmsg.Query{
 		State: stateOf(f.GetState()), Producer: f.GetProducer(), Exchange: f.GetExchange(), Error: f.GetErrorContains(),
-		Broker: f.GetBroker(),
+		Broker: f.GetBroker(), IDPrefix: f.GetIdPrefix(), RoutingKey: f.GetRoutingKey(), Cause: f.GetCause(),
 		MinAge: c.duration("min_age", f.GetMinAge(), maxAge),
 	}
 	if query.Producer != "" {
@@ -158,14 +173,40 @@ func (c *check) query(f filter) halfmsg.Query {
 	}
 	c.shortText("exchange", query.Exchange)
 	c.shortText("broker", query.Broker)
-	if n := utf8.RuneCountInString(query.Error); n > maxErrorText {
-		c.fail("error_contains", "has %d characters, more than %d", n, maxErrorText)
-	}
-	var ok bool
-	if query.Cursor, ok = readToken(f.GetPageToken(), query); !ok {
-		c.fail("page_token", "is not one that this listing has given")
+	c.shortText("id_prefix", query.IDPrefix)
+	c.shortText("routing_key", query.RoutingKey)
+	c.words("error_contains", query.Error)
+	c.words("cause", query.Cause)
+	c.searchedHeader(&query, f.GetHeader())
+	if r, pages := f.(paged); pages {
+		var ok bool
+		if query.Cursor, ok = readToken(r.GetPageToken(), query); !ok {
+			c.fail("page_token", "is not one that this listing has given")
+		}
 	}
 	return query
+}
+
+// words checks a text to look for in last errors.
+func (c *check) words(field, text string) {
+	if n := utf8.RuneCountInString(text); n > maxErrorText {
+		c.fail(field, "has %d characters, more than %d", n, maxErrorText)
+	}
+}
+
+// searchedHeader reads NAME=VALUE.
+func (c *check) searchedHeader(query *halfmsg.Query, text string) {
+	if text == "" {
+		return
+	}
+	var found bool
+	query.HeaderName, query.HeaderValue, found = strings.Cut(text, "=")
+	if !found || query.HeaderName == "" {
+		c.fail("header", "must be NAME=VALUE")
+	}
+	if len(text) > maxHeaderBytes {
+		c.fail("header", "is %d bytes long, more than %d", len(text), maxHeaderBytes)
+	}
 }
 
 // kept checks that a call can work on messages in a state.
@@ -198,7 +239,7 @@ func stateOf(state msghandlerv1.State) halfmsg.State {
 // recordFor is a record as its caller may see it: bodies and headers are for readers, or hidden from all.
 func (s *Server) recordFor(caller access.Identity, r *halfmsg.Record) *msghandlerv1.MessageRecord {
 	record := recordOf(r)
-	if s.config.HideBodies || caller.Role < access.Reader {
+	if s.hides(caller) {
 		record.Message.Body, record.Message.Headers = nil, nil
 	}
 	return record
@@ -218,6 +259,7 @@ func recordOf(r *halfmsg.Record) *msghandlerv1.MessageRecord {
 		ConfirmAttempts: count32(r.ConfirmAttempts), PublishAttempts: count32(r.PublishAttempts),
 		DeleteAttempts: count32(r.DeleteAttempts), LastError: cut(r.LastError),
 		LeaseOwner: r.LeaseOwner, LeaseUntil: moment(r.LeaseUntil),
+		LastErrorTime: moment(r.ErrorAt), Parked: r.Parked,
 	}
 }
 

@@ -19,8 +19,7 @@ func (s *Server) refuse(ctx context.Context, producer string, err error) error {
 
 // reportRefusal reports one call, or one message of a batch, that is refused.
 func (s *Server) reportRefusal(ctx context.Context, producer string, err error) {
-	c := &check{}
-	if c.producer("producer", producer); c.found != nil {
+	if !ValidProducer(producer) {
 		producer = "" // it may hold anything
 	}
 	s.recordPolicyRefusal(ctx, producer, err)

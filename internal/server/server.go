@@ -52,6 +52,8 @@ type Config struct {
 	Intake halfmsg.Intake
 	// Inspector is what operators look into. Required.
 	Inspector halfmsg.Inspector
+	// History lists finished messages and replays them. Nil: there is none.
+	History halfmsg.Historian
 	// Targets checks callback targets. Required.
 	Targets Targets
 	// Pipeline takes the messages that a Submit has claimed, to confirm them at once, and the messages that a trusted

@@ -47,6 +47,9 @@ func tokenSum(cursor string, query halfmsg.Query) []byte {
 	if query.Broker != "" {
 		listing = append(listing, query.Broker)
 	}
+	if query.Searches() {
+		listing = append(listing, "", query.Cause, query.IDPrefix, query.RoutingKey, query.HeaderName, query.HeaderValue)
+	}
 	sum := crc32.ChecksumIEEE([]byte(strings.Join(listing, "\x00")))
 	return binary.BigEndian.AppendUint32(nil, sum)
 }

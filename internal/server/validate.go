@@ -108,6 +108,13 @@ func (c *check) producer(field, s string) {
 	}
 }
 
+// ValidProducer reports whether a producer may have the name.
+func ValidProducer(name string) bool {
+	c := &check{}
+	c.producer("producer", name)
+	return c.found == nil
+}
+
 func (c *check) id(field, s string) {
 	switch {
 	case s == "":

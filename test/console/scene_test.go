@@ -30,7 +30,7 @@ import (
 // taken.
 type scene struct {
 	board     *peerstats.Registry
-	ring      history.Ring
+	buckets   []history.Bucket
 	stats     []halfmsg.Stat
 	checks    []pages.Checked
 	owners    halfmsg.Owners
@@ -60,7 +60,10 @@ func serve(t *testing.T, handler http.Handler) (address string) {
 func (s *scene) pages() http.Handler {
 	mux := http.NewServeMux()
 	pages.New(pages.Config{
-		Instance: "shop-coordinator-0", Version: "v1.0.0", Peers: s.board, Ring: &s.ring,
+		Instance: "shop-coordinator-0", Version: "v1.0.0", Peers: s.board,
+		Charts: func(_ context.Context, r history.Range) (history.Series, error) {
+			return history.NewSeries(r, s.buckets, time.Now()), nil
+		},
 		Admin:        func(string) pages.Admin { return s },
 		Check:        func(context.Context) []pages.Checked { return s.checks },
 		Stats:        func(context.Context) ([]halfmsg.Stat, error) { return s.stats, nil },
@@ -202,16 +205,15 @@ func busy() *scene {
 		if x > .7 {
 			outage = (x - .7) / .3
 		}
-		s.ring.Add(history.Sample{
-			At: now.Add(-time.Duration(350-i) * history.Interval), In: 420 * wave, Out: 420 * wave * (1 - .35*outage),
-			P50: time.Duration(float64(38*time.Millisecond) * wave),
-			P99: time.Duration(float64(210*time.Millisecond) * (wave + 2*outage)),
-			Counts: map[halfmsg.State]int64{
-				halfmsg.Pending: int64(900*wave + 11000*outage), halfmsg.Sendable: int64(60 * wave),
-				halfmsg.Acknowledged: int64(20 * wave),
-				halfmsg.Abandoned:    2, halfmsg.Dead: int64(312 * outage),
-			},
-		})
+		number := func(n float64) string { return fmt.Sprint(int64(n)) }
+		at := history.Ranges[0].Begin(now.Add(-time.Duration(350-i) * history.Interval))
+		s.buckets = append(s.buckets, history.NewBucket(at, map[string]string{
+			"in": number(4200 * wave), "out": number(4200 * wave * (1 - .35*outage)),
+			"l16": "980", "l" + number(23+8*outage+wave): "20",
+			"s/pending": number(900*wave + 11000*outage), "s/sendable": number(60 * wave),
+			"s/acknowledged": number(20 * wave), "s/abandoned": "2", "s/dead": number(312 * outage),
+			"p/orders": number(3000*wave) + " " + number(3000*wave) + " 0",
+		}))
 	}
 	s.stats = []halfmsg.Stat{
 		{State: halfmsg.Pending, Count: 11873, OldestAt: now.Add(-18*time.Minute - 12*time.Second)},

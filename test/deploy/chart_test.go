@@ -31,7 +31,7 @@ var (
 // refuse.
 func TestChartSchemaKnowsEveryKey(t *testing.T) {
 	sections := map[string]any{}
-	for _, named := range []string{"producers", "brokers", "outbox"} {
+	for _, named := range []string{"producers", "brokers", "outbox", "dead_letters"} {
 		sections[named] = map[string]any{
 			"type": []string{"object", "null"}, "additionalProperties": map[string]any{"type": "object"},
 		}

@@ -55,32 +55,43 @@ func TestAlertRulesPassTheirTests(t *testing.T) {
 	}
 }
 
-func TestEachAlertHasQuietAndFiringTests(t *testing.T) {
+// Each alert is quiet at first, fires, and ends in the same test after the cause or the last message is gone.
+func TestEachAlertIsShownToFireAndToEnd(t *testing.T) {
 	t.Parallel()
 	var file struct {
 		Tests []struct {
 			AlertRuleTest []struct {
 				Alertname string
-				ExpAlerts []any `yaml:"exp_alerts"`
+				EvalTime  string `yaml:"eval_time"`
+				ExpAlerts []any  `yaml:"exp_alerts"`
 			} `yaml:"alert_rule_test"`
 		}
 	}
 	if err := yaml.Unmarshal([]byte(read(t, "deploy/prometheus/alerts_test.yaml")), &file); err != nil {
 		t.Fatal(err)
 	}
-	quiet, fires := map[string]bool{}, map[string]bool{}
+	quiet, fires, ends := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for _, test := range file.Tests {
+		firedAt := map[string]time.Duration{}
 		for _, one := range test.AlertRuleTest {
-			if len(one.ExpAlerts) == 0 {
+			at, err := time.ParseDuration(one.EvalTime)
+			if err != nil {
+				t.Fatal(err)
+			}
+			fired, before := firedAt[one.Alertname]
+			switch {
+			case len(one.ExpAlerts) > 0:
+				firedAt[one.Alertname], fires[one.Alertname] = at, true
+			case before && at > fired:
+				ends[one.Alertname] = true
+			default:
 				quiet[one.Alertname] = true
-			} else {
-				fires[one.Alertname] = true
 			}
 		}
 	}
 	for _, r := range rules(t) {
-		if !quiet[r.Alert] || !fires[r.Alert] {
-			t.Errorf("%s: shown to be quiet %t, to fire %t", r.Alert, quiet[r.Alert], fires[r.Alert])
+		if !quiet[r.Alert] || !fires[r.Alert] || !ends[r.Alert] {
+			t.Errorf("%s: shown to be quiet %t, to fire %t, to end %t", r.Alert, quiet[r.Alert], fires[r.Alert], ends[r.Alert])
 		}
 	}
 }
@@ -97,6 +108,9 @@ func TestEachAlertHasARunbook(t *testing.T) {
 		section, _, _ = strings.Cut(section, "\n#")
 		if !found || !strings.Contains(section, "**Look:**") || !strings.Contains(section, "**Do:**") {
 			t.Errorf("docs/reference/alerts.md does not say of %s where to look and what to do", r.Alert)
+		}
+		if r.Annotations["summary"] == "" || r.Annotations["description"] == "" {
+			t.Errorf("%s has no summary or no description", r.Alert)
 		}
 		if severity := r.Labels["severity"]; severity != "page" && severity != "ticket" {
 			t.Errorf("%s: severity %q", r.Alert, severity)
@@ -247,6 +261,40 @@ func TestDashboardUsesExistingMetrics(t *testing.T) {
 	}
 	if len(ids) < 20 || dashboard.UID != "msghandler" {
 		t.Errorf("%d panels in %q", len(ids), dashboard.UID)
+	}
+}
+
+// A click on a panel or on a link of the dashboard leads to a page that exists.
+func TestDashboardLinksLeadToPages(t *testing.T) {
+	t.Parallel()
+	const pages = "https://github.com/msghandler/msghandler/blob/main/"
+	links := regexp.MustCompile(`"url": "(.*)"`).FindAllStringSubmatch(read(t, "deploy/grafana/msghandler.json"), -1)
+	if len(links) < 10 {
+		t.Fatalf("found only %d links", len(links))
+	}
+	for _, link := range links {
+		if strings.HasPrefix(link[1], "http://${__field.labels.instance}/") {
+			continue // the console of a coordinator
+		}
+		path, anchor, _ := strings.Cut(strings.TrimPrefix(link[1], pages), "#")
+		if !strings.Contains(strings.ToLower(read(t, path))+"\n", "\n### "+anchor+"\n") && anchor != "" {
+			t.Errorf("%s has no heading for %s", path, link[1])
+		}
+	}
+}
+
+// Every query about coordinators can be narrowed to one of them.
+func TestDashboardQueriesKnowTheCoordinator(t *testing.T) {
+	t.Parallel()
+	coordinators, _ := pageOfMetrics(t)
+	for _, query := range regexp.MustCompile(`"expr": "(.*)"`).FindAllStringSubmatch(
+		read(t, "deploy/grafana/msghandler.json"), -1) {
+		for _, metric := range regexp.MustCompile(`\bmsghandler_[a-z_]+(\{[^}]*)?`).FindAllString(query[1], -1) {
+			name, _, _ := strings.Cut(metric, "{")
+			if coordinators[name] && !strings.Contains(metric, `instance=~\"$instance\"`) {
+				t.Errorf("%s asks all coordinators, whatever $instance is", query[1])
+			}
+		}
 	}
 }
 

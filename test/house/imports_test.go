@@ -180,6 +180,11 @@ var rooms = []struct {
 		"it relays tables as the SDK's relay does, and publishes by the rules of half messages",
 	},
 	{
+		[]string{"internal/app/letters"},
+		slices.Concat(ground, []string{"consumer", "consumer/kafka", "consumer/nats", "internal/console/pages"}),
+		"console and command line read dead letters as the consumer SDK does, on each broker",
+	},
+	{
 		[]string{"internal/app/..."},
 		slices.Concat(ground, middle, loops, []string{
 			"internal/access/...", "internal/delivery", "internal/attend", "internal/fleet", "internal/server/policy",

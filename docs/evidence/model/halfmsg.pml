@@ -7,7 +7,7 @@ mtype = { s_none, s_pending, s_sendable, s_done, s_rolled_back, s_abandoned, s_d
 
 mtype = { e_send, e_submit, e_submit_trusted, e_rollback, e_committed, e_rolled_back, e_unknown, e_unreachable, e_given_up,
           e_timed_out, e_acked, e_acked_marked, e_refused, e_unsure, e_exhausted, e_marker_deleted, e_marker_kept, e_marker_left,
-          e_released, e_retry, e_discard };
+          e_released, e_retry, e_discard, e_replay };
 
 mtype = { b_idle, b_running, b_committed, b_aborted };    /* the business: the only truth about "committed" */
 mtype = { m_none, m_committed, m_cleaned, m_rolled_back };  /* the marker */
@@ -108,6 +108,7 @@ inline next(state, event) {
   moved = true;
   if
   :: state == s_none && event == e_send -> to = s_pending
+  :: state == s_none && event == e_replay -> to = s_sendable
   :: state == s_pending && event == e_submit -> to = s_pending
   :: state == s_pending && event == e_submit_trusted -> to = s_sendable
   :: state == s_pending && event == e_rollback -> to = s_rolled_back

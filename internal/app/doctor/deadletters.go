@@ -12,11 +12,16 @@ import (
 
 const areaDeadLetters = "dead letters"
 
-// examineDeadLetters looks for dead-letter queues that lose letters, among the queues of events.dead_letter_queues and
-// of the examination. No letter is consumed.
+// examineDeadLetters looks for dead-letter queues that lose letters, among the queues of events.dead_letter_queues, of
+// dead_letters and of the examination. No letter is consumed.
 func examineDeadLetters(ctx context.Context, e Examination) []Finding {
 	r := report{area: areaDeadLetters}
 	queues := slices.Concat(e.Settings.Events.DeadLetterQueues, e.DeadLetterQueues)
+	for name, letters := range e.Settings.DeadLetters {
+		if _, key := e.Settings.LettersURL(name); key == "amqp.url" {
+			queues = append(queues, letters.Queue)
+		}
+	}
 	slices.Sort(queues)
 	queues = slices.Compact(queues)
 	if _, is := config.Embedded(e.Settings.AMQP.URLs[0]); is || len(queues) == 0 {

@@ -104,7 +104,7 @@ func Examine(ctx context.Context, e Examination) []Finding {
 		})
 	}
 	looking.Wait()
-	return e.ofDefaults(Sections(), slices.Concat(found...))
+	return e.ofDefaults(Sections(), withoutRepeats(slices.Concat(found...)))
 }
 
 // report collects the findings of an area.

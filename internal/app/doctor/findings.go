@@ -1,6 +1,10 @@
 package doctor
 
-import pb "github.com/msghandler/msghandler/proto/msghandler/v1"
+import (
+	"slices"
+
+	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
+)
 
 // findings adds the coordinator's own findings: no count of messages shows refused producers, dead letters or killed
 // neighbours. A coordinator of an earlier version has no findings.
@@ -12,4 +16,13 @@ func (r *report) findings(all []*pb.Finding) {
 		}
 		tell(f.GetName(), f.GetWhat(), f.GetWhy(), f.GetRemedy())
 	}
+}
+
+// withoutRepeats drops findings of the coordinator that the doctor has made itself: both look at the memory of Redis.
+func withoutRepeats(all []Finding) []Finding {
+	return slices.DeleteFunc(slices.Clone(all), func(f Finding) bool {
+		return f.Area == areaCoordinator && f.Name != "" && slices.ContainsFunc(all, func(own Finding) bool {
+			return own.Area != areaCoordinator && own.Name == f.Name
+		})
+	})
 }

@@ -109,3 +109,20 @@ func TestARefusalIsExplained(t *testing.T) {
 	}
 	t.Error("the doctor does not tell of it")
 }
+
+// The coordinator and the doctor look at the memory of the same Redis.
+func TestAFindingOfTheCoordinatorIsNotRepeated(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, servers.RabbitMQ(t).URL)
+	fillMemory(99.9)(s)
+	s.awaitFinding()
+	told := 0
+	for _, f := range doctor.Examine(t.Context(), s.e) {
+		if f.Name == "redis-full" {
+			told++
+		}
+	}
+	if told != 1 {
+		t.Errorf("redis-full is told %d times", told)
+	}
+}

@@ -148,6 +148,15 @@ var planted = []struct {
 	{name: "messages-unanswered", plant: plantUnanswered, also: []string{"producer-away"}},
 	{name: "producer-refused", plant: plantRefusedProducer},
 	{name: "queue-dead-letters", plant: plantDeadLetters},
+	{name: "letters-waiting", plant: func(s *site) {
+		s.fill("stock.dead", 3)
+		s.watch(func(c *config.Config) { c.DeadLetters = map[string]config.DeadLetters{"stock": {Queue: "stock.dead"}} })
+	}},
+	{name: "letters-unread", plant: func(s *site) {
+		s.watch(func(c *config.Config) {
+			c.DeadLetters = map[string]config.DeadLetters{"stock": {Queue: "stock.dead", URL: "amqp://127.0.0.1:1/"}}
+		})
+	}},
 	{name: "queue-long", plant: plantLongQueue},
 	{name: "queue-missing", plant: func(s *site) {
 		s.watch(func(c *config.Config) { c.Events.Queues = []string{"misspelt"} })

@@ -1,129 +1,254 @@
-// Package history is the last hour in memory: a sample each ten seconds, and the lines that are drawn of them.
+// Package history draws what happened within the last hour, day or week, from counts of all coordinators.
+//
+// The counts are in buckets that all coordinators share. A coordinator adds its own counts to the current bucket of
+// each range, so a bucket has the sums.
 package history
 
 import (
 	"fmt"
 	"math"
+	"slices"
+	"strconv"
 	"strings"
-	"sync"
 	"time"
 
+	"github.com/msghandler/msghandler/internal/console/peerstats"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
-const (
-	// Interval is the time between two samples.
-	Interval = 10 * time.Second
-	// Span is how far back they reach.
-	Span = time.Hour
+// Interval is how often a coordinator adds its counts: once to each bucket of the shortest range.
+const Interval = 10 * time.Second
 
-	most = int(Span / Interval)
+// MaxNames is how many producers, and how many exchanges, a bucket holds.
+const MaxNames = 20
+
+// Range is how far back charts reach, and the time of a bucket.
+type Range struct {
+	// Name is the name in links, and Words the name for people.
+	Name, Words string
+	Span, Step  time.Duration
+}
+
+// Ranges are the ranges of charts. The first is the default.
+var Ranges = []Range{
+	{"1h", "hour", time.Hour, Interval},
+	{"1d", "day", 24 * time.Hour, 3 * time.Minute},
+	{"1w", "week", 7 * 24 * time.Hour, 20 * time.Minute},
+}
+
+// Begin is when the bucket of a time begins.
+func (r Range) Begin(t time.Time) time.Time { return floor(t, r.Step) }
+
+// floor is the last multiple of a step up to a time.
+func floor(t time.Time, step time.Duration) time.Time {
+	return time.UnixMilli(t.UnixMilli() - t.UnixMilli()%step.Milliseconds())
+}
+
+// RangeOf is the range with a name, and otherwise the default range.
+func RangeOf(name string) Range {
+	for _, r := range Ranges {
+		if r.Name == name {
+			return r
+		}
+	}
+	return Ranges[0]
+}
+
+// Named are the counts of a producer or an exchange.
+type Named struct {
+	Kind, Name string
+	Counts     [3]int64
+}
+
+// The kinds of Named.
+const (
+	ProducerKind = "p"
+	ExchangeKind = "e"
 )
 
-// Sample is how the coordinator fared at a moment.
-type Sample struct {
+// ExchangeKey is the name of an exchange in Named.
+func ExchangeKey(broker, name string) string { return broker + "/" + name }
+
+// Addition is what a coordinator adds to the current buckets.
+type Addition struct {
+	// Sums are added, by field.
+	Sums map[string]int64
+	// Latest replace the values of other coordinators, by field.
+	Latest map[string]int64
+	Named  []Named
+}
+
+// The fields of a bucket. docs/reference/redis.md lists them.
+const (
+	inField       = "in"
+	outField      = "out"
+	rejectedField = "rejected"
+	latencyField  = "l"
+	stateField    = "s/"
+)
+
+// NewAddition is the form of what was added since the previous addition. Counts are the messages of each state; nil
+// when the messages could not be counted.
+func NewAddition(added peerstats.Snapshot, counts map[halfmsg.State]int64) Addition {
+	a := Addition{
+		Sums:   map[string]int64{inField: added.In, outField: added.Out, rejectedField: added.Rejected},
+		Latest: map[string]int64{},
+	}
+	for class, n := range added.Latency {
+		if n > 0 {
+			a.Sums[latencyField+strconv.Itoa(class)] = int64(n) //nolint:gosec // a count of messages
+		}
+	}
+	for state, n := range counts {
+		a.Latest[stateField+state.String()] = n
+	}
+	for name, n := range added.Producers {
+		a.name(ProducerKind, name, [3]int64{n.Stored, n.Acked, n.Refused})
+	}
+	for name, n := range added.Exchanges {
+		a.name(ExchangeKind, ExchangeKey(name.Broker, name.Name), [3]int64{n.Acked, n.Refused, n.Unclear})
+	}
+	// The busiest come first, because a bucket takes the first names.
+	slices.SortStableFunc(a.Named, func(x, y Named) int { return int(y.total() - x.total()) })
+	return a
+}
+
+func (n Named) total() int64 { return n.Counts[0] + n.Counts[1] + n.Counts[2] }
+
+// name adds the counts of a name, unless nothing happened. What the coordinator counts as others gets no name.
+func (a *Addition) name(kind, name string, counts [3]int64) {
+	if name == peerstats.Other || name == ExchangeKey("", peerstats.Other) {
+		name = ""
+	}
+	if n := (Named{kind, name, counts}); n.total() > 0 {
+		a.Named = append(a.Named, n)
+	}
+}
+
+// Bucket has the counts of all coordinators within the step of a range.
+type Bucket struct {
 	At time.Time
+	// For is how much of the bucket's time is over.
+	For               time.Duration
+	In, Out, Rejected int64
+	Latency           peerstats.Counted
 	// Counts are the messages of each state; nil when they could not be counted.
 	Counts map[halfmsg.State]int64
-	// In and Out are messages a second since the sample before.
-	In, Out float64
-	// Rejected is the number of calls, and messages of batches, with the answer RESOURCE_EXHAUSTED since the previous
-	// sample.
-	Rejected int64
-	// P50 and P99 are how long messages took from half message to acknowledgement; zero when none was acknowledged.
-	P50, P99 time.Duration
+
+	named map[string][3]int64
 }
 
-// Ring keeps the last samples. Its zero value is empty, and it is safe for concurrent use.
-type Ring struct {
-	mu      sync.Mutex
-	samples []Sample
-}
+// Named are the counts of a producer or an exchange in the bucket.
+func (b Bucket) Named(kind, name string) [3]int64 { return b.named[kind+"/"+name] }
 
-// Add keeps a sample and forgets what is too old.
-func (r *Ring) Add(s Sample) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.samples) == most {
-		r.samples = append(r.samples[:0:0], r.samples[1:]...)
-	}
-	r.samples = append(r.samples, s)
-}
-
-// Samples gives what is kept, oldest first. The result is not changed later.
-func (r *Ring) Samples() []Sample {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return append([]Sample(nil), r.samples...)
-}
-
-// Line is one line of a chart.
-type Line struct {
-	// Path is the d of an SVG path in a box of Width and Height.
-	Path string
-	// Area is the same, closed along the bottom.
-	Area string
-	// Top is the largest value, Last that of the newest sample (NaN when it has none), and Known whether there is any.
-	Top, Last float64
-	Known     bool
-}
-
-// Width and Height are the box in which lines are drawn.
-const (
-	Width  = 300
-	Height = 60
-)
-
-// Lines draws values of the samples on one scale, over the hour that ends now. NaN is a gap.
-func Lines(samples []Sample, now time.Time, values ...func(Sample) float64) []Line {
-	lines := make([]Line, len(values))
-	top := 0.0
-	for i, value := range values {
-		for _, s := range samples {
-			v := value(s)
-			lines[i].Last = v
-			if !math.IsNaN(v) {
-				lines[i].Known, lines[i].Top = true, max(lines[i].Top, v)
+// NewBucket reads the fields of a bucket. Unknown fields come from a version to come.
+func NewBucket(at time.Time, fields map[string]string) Bucket {
+	b := Bucket{At: at, named: map[string][3]int64{}}
+	for field, value := range fields {
+		if kind, _, found := strings.Cut(field, "/"); found && kind != strings.TrimSuffix(stateField, "/") {
+			var n [3]int64
+			if _, err := fmt.Sscan(value, &n[0], &n[1], &n[2]); err == nil {
+				b.named[field] = n
 			}
-		}
-		top = max(top, lines[i].Top)
-	}
-	for i, value := range values {
-		lines[i].Path, lines[i].Area = draw(samples, now, top, value)
-	}
-	return lines
-}
-
-// draw gives the path of one line, each stretch without a gap on its own.
-func draw(samples []Sample, now time.Time, top float64, value func(Sample) float64) (path, area string) {
-	var line, below strings.Builder
-	var last float64
-	open := false
-	shut := func() {
-		if open {
-			fmt.Fprintf(&below, "L%.1f %dZ", last, Height)
-		}
-		open = false
-	}
-	for _, s := range samples {
-		v, x := value(s), Width*(1-now.Sub(s.At).Seconds()/Span.Seconds())
-		if math.IsNaN(v) || x < 0 {
-			shut()
 			continue
 		}
-		y := float64(Height - 1)
-		if top > 0 {
-			y = 1 + (Height-2)*(1-v/top)
+		if n, err := strconv.ParseInt(value, 10, 64); err == nil {
+			b.set(field, n)
 		}
-		if open {
-			fmt.Fprintf(&line, "L%.1f %.1f", x, y)
-		} else {
-			fmt.Fprintf(&line, "M%.1f %.1f", x, y)
-			fmt.Fprintf(&below, "M%.1f %d", x, Height)
-		}
-		fmt.Fprintf(&below, "L%.1f %.1f", x, y)
-		open, last = true, x
 	}
-	shut()
-	return line.String(), below.String()
+	return b
+}
+
+// set sets a field with a single number.
+func (b *Bucket) set(field string, n int64) {
+	switch field {
+	case inField:
+		b.In = n
+	case outField:
+		b.Out = n
+	case rejectedField:
+		b.Rejected = n
+	}
+	if class, err := strconv.Atoi(strings.TrimPrefix(field, latencyField)); err == nil && class >= 0 &&
+		class < len(b.Latency) {
+		b.Latency[class] = uint64(n) //nolint:gosec // a count of messages
+	}
+	name, found := strings.CutPrefix(field, stateField)
+	for _, state := range halfmsg.Kept() {
+		if found && state.String() == name {
+			if b.Counts == nil {
+				b.Counts = map[halfmsg.State]int64{}
+			}
+			b.Counts[state] = n
+		}
+	}
+}
+
+// Rate is a count of the bucket a second.
+func (b Bucket) Rate(n int64) float64 { return float64(n) / b.For.Seconds() }
+
+// Series are the buckets of a range, the oldest first. A time without counts has no bucket.
+type Series struct {
+	Range   Range
+	Now     time.Time
+	Buckets []Bucket
+}
+
+// leastFor is how much of a longer bucket's time must be over before the bucket is drawn.
+const leastFor = 30 * time.Second
+
+// NewSeries makes a series. Buckets that have just begun are left out: not every coordinator has added to them.
+func NewSeries(r Range, buckets []Bucket, now time.Time) Series {
+	s := Series{Range: r, Now: now}
+	for _, b := range buckets {
+		b.For = min(r.Step, now.Sub(b.At))
+		if b.At.After(now.Add(-r.Span-r.Step)) && b.For >= min(r.Step, leastFor) {
+			s.Buckets = append(s.Buckets, b)
+		}
+	}
+	return s
+}
+
+// Names lists the names of a kind in the series.
+func (s Series) Names(kind string) (names []string) {
+	for _, b := range s.Buckets {
+		for field := range b.named {
+			if name, found := strings.CutPrefix(field, kind+"/"); found && name != "" && !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Values are the values of the steps of the range, the oldest first. NaN is a gap.
+func (s Series) Values(value func(Bucket) float64) []float64 {
+	values := make([]float64, s.steps())
+	for i := range values {
+		values[i] = math.NaN()
+	}
+	first := s.TimeOf(0)
+	for _, b := range s.Buckets {
+		if i := int(b.At.Sub(first) / s.Range.Step); i >= 0 && i < len(values) {
+			values[i] = value(b)
+		}
+	}
+	return values
+}
+
+func (s Series) steps() int { return int(s.Range.Span / s.Range.Step) }
+
+// TimeOf is when a step begins. The last step is the newest that is drawn.
+func (s Series) TimeOf(step int) time.Time {
+	last := s.Range.Begin(s.Now.Add(-min(s.Range.Step, leastFor)))
+	return last.Add(-time.Duration(s.steps()-1-step) * s.Range.Step)
+}
+
+// Latest is the newest bucket that is drawn, if it is known.
+func (s Series) Latest() (Bucket, bool) {
+	if n := len(s.Buckets); n > 0 && s.Buckets[n-1].At.Equal(s.TimeOf(s.steps()-1)) {
+		return s.Buckets[n-1], true
+	}
+	return Bucket{}, false
 }

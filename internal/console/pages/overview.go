@@ -21,7 +21,7 @@ type overviewData struct {
 	Problems  []problem
 	Bad       bool
 	States    []stateLine
-	Flow      []chart
+	Charts    chartsData
 	Producers []producerLine
 	Exchanges []exchangeLine
 	Checks    []Checked
@@ -29,8 +29,9 @@ type overviewData struct {
 	// Held is how many messages have a lease, Coordinators who works and who is missing.
 	Held         int64
 	Coordinators []coordinatorLine
-	Since        time.Time
-	// Rejected is the number of rejected calls in the last sample.
+	// Summed is the number of coordinators whose counts are added up.
+	Summed int
+	// Rejected is the number of rejected calls in the latest bucket of the charts.
 	Rejected int64
 }
 
@@ -51,17 +52,6 @@ type stateLine struct {
 	FirstDue time.Time
 	Line     history.Line
 	Tone     string
-}
-
-// chart is a chart of the last hour.
-type chart struct {
-	Title string
-	Lines []chartLine
-}
-
-type chartLine struct {
-	history.Line
-	Name, Now, Top, Kind string
 }
 
 type producerLine struct {
@@ -138,13 +128,13 @@ func (p *Pages) overview(r *http.Request) answer {
 	stats, err := p.config.Stats(r.Context())
 	owners, _ := p.config.Owners(r.Context()) // an unavailable Redis is reported first anyway
 	data.Held, data.Coordinators = owners.Held, coordinatorLines(p.config.Coordinators(), owners)
-	samples := p.config.Ring.Samples()
-	if len(samples) > 0 {
-		data.Since, data.Rejected = samples[0].At, samples[len(samples)-1].Rejected
+	recent, _ := p.config.Charts(r.Context(), history.Ranges[0])
+	if latest, known := recent.Latest(); known {
+		data.Rejected = latest.Rejected
 	}
 	data.setPeers(p.config.Peers.Producers(), p.config.Peers.Exchanges(), now)
-	data.States = stateLines(stats, err == nil, samples, now)
-	data.Flow = flow(samples, now)
+	data.Charts = p.charts(r)
+	data.States = stateLines(stats, err == nil, data.Charts.series)
 	data.find(err, p.config.Overdue(), now)
 	title := "All is well"
 	if len(data.Problems) > 0 {
@@ -163,6 +153,7 @@ func (d *overviewData) setPeers(producers []peerstats.Producer, exchanges []peer
 		return failed.After(succeeded) && now.Sub(failed) < failsFor
 	}
 	for _, p := range producers {
+		d.Summed = max(d.Summed, p.Of)
 		d.Producers = append(d.Producers, producerLine{p, p.Paused > 0 || down(p.FailedAt, p.AnsweredAt)})
 	}
 	for _, e := range exchanges {
@@ -170,7 +161,7 @@ func (d *overviewData) setPeers(producers []peerstats.Producer, exchanges []peer
 	}
 }
 
-func stateLines(stats []halfmsg.Stat, known bool, samples []history.Sample, now time.Time) []stateLine {
+func stateLines(stats []halfmsg.Stat, known bool, series history.Series) []stateLine {
 	byState := map[halfmsg.State]halfmsg.Stat{}
 	for _, stat := range stats {
 		byState[stat.State] = stat
@@ -188,52 +179,19 @@ func stateLines(stats []halfmsg.Stat, known bool, samples []history.Sample, now 
 			Oldest:   stat.OldestAt,
 			FirstDue: stat.FirstDueAt,
 		}
-		line.Line = history.Lines(samples, now, func(s history.Sample) float64 {
-			if s.Counts == nil {
+		values := series.Values(func(b history.Bucket) float64 {
+			if b.Counts == nil {
 				return math.NaN()
 			}
-			return float64(s.Counts[state])
-		})[0]
+			return float64(b.Counts[state])
+		})
+		line.Line = history.NewLine(values, history.Top(values))
 		if stat.Count > 0 && (state == halfmsg.Abandoned || state == halfmsg.Dead) {
 			line.Tone = "bad"
 		}
 		lines = append(lines, line)
 	}
 	return lines
-}
-
-// flow draws the rates and the times.
-func flow(samples []history.Sample, now time.Time) []chart {
-	rates := history.Lines(samples, now,
-		func(s history.Sample) float64 { return s.In }, func(s history.Sample) float64 { return s.Out })
-	seconds := func(of func(history.Sample) time.Duration) func(history.Sample) float64 {
-		return func(s history.Sample) float64 {
-			if d := of(s); d > 0 {
-				return d.Seconds()
-			}
-			return math.NaN()
-		}
-	}
-	times := history.Lines(samples, now, seconds(func(s history.Sample) time.Duration { return s.P50 }),
-		seconds(func(s history.Sample) time.Duration { return s.P99 }))
-	long := func(v float64) string { return span(time.Duration(v * float64(time.Second))) }
-	return []chart{
-		{"Messages per second", []chartLine{named(rates[0], "in", "one", rate), named(rates[1], "out", "two", rate)}},
-		{"From half message to acknowledgement", []chartLine{
-			named(times[0], "p50", "one", long), named(times[1], "p99", "two", long),
-		}},
-	}
-}
-
-func named(line history.Line, name, kind string, write func(float64) string) chartLine {
-	c := chartLine{Line: line, Name: name, Kind: kind, Now: "-", Top: "-"}
-	if line.Known {
-		c.Top = write(line.Top)
-		if !math.IsNaN(line.Last) {
-			c.Now = write(line.Last)
-		}
-	}
-	return c
 }
 
 // The ages from which a pending message without a verdict, and a due sendable message, are a problem.

@@ -57,8 +57,14 @@ func statusOf(err error) int {
 	return http.StatusServiceUnavailable
 }
 
-// Config configures Pages. The functions except Coordinators, Refused and Findings are required,
-// and so are Peers and Ring.
+// Peers lists the counts of producers and exchanges.
+type Peers interface {
+	Producers() []peerstats.Producer
+	Exchanges() []peerstats.Exchange
+}
+
+// Config configures Pages. The functions except Coordinators, Charts, Refused and Findings are required,
+// and so is Peers.
 type Config struct {
 	// Instance and Version name this process.
 	Instance, Version string
@@ -74,6 +80,9 @@ type Config struct {
 	Refused func(r *http.Request, why string)
 	// Admin returns the admin API for a caller at an address, or nil while the API is not open yet.
 	Admin func(by string) Admin
+	// Letters returns the dead letters for a caller at an address, or nil while they are not known yet. Default: always
+	// nil.
+	Letters func(by string) Letters
 	// Check runs the readiness checks.
 	Check func(ctx context.Context) []Checked
 	// Stats counts the messages.
@@ -86,9 +95,10 @@ type Config struct {
 	Findings func() []*msghandlerv1.Finding
 	// Overdue is for how long the worst pending message is overdue for its verdict.
 	Overdue func() time.Duration
-	// Peers has the counts of producers and exchanges, Ring the recent samples.
-	Peers *peerstats.Registry
-	Ring  *history.Ring
+	// Peers has the counts of producers and exchanges.
+	Peers Peers
+	// Charts returns what happened within a range, and why it may not be all. Default: nothing.
+	Charts func(ctx context.Context, r history.Range) (history.Series, error)
 	// Logger gets errors. Default slog.Default().
 	Logger *slog.Logger
 }
@@ -121,8 +131,16 @@ func New(config Config) *Pages {
 	if config.Coordinators == nil {
 		config.Coordinators = func() []*msghandlerv1.Coordinator { return nil }
 	}
+	if config.Charts == nil {
+		config.Charts = func(_ context.Context, r history.Range) (history.Series, error) {
+			return history.NewSeries(r, nil, time.Now()), nil
+		}
+	}
 	if config.Findings == nil {
 		config.Findings = func() []*msghandlerv1.Finding { return nil }
+	}
+	if config.Letters == nil {
+		config.Letters = func(string) Letters { return nil }
 	}
 	if config.Refused == nil {
 		config.Refused = func(*http.Request, string) {}
@@ -133,11 +151,18 @@ func New(config Config) *Pages {
 // Register adds the pages to a mux. Each request must have the identity of its caller in its context.
 func (p *Pages) Register(mux *http.ServeMux) {
 	for pattern, page := range map[string]func(r *http.Request) answer{
-		"GET /{$}":        p.overview,
-		"GET /messages":   p.messages,
-		"GET /message":    p.message,
-		"GET /audit":      p.audit,
-		"GET /find":       p.find,
+		"GET /{$}":      p.overview,
+		"GET /messages": p.messages,
+		"GET /message":  p.message,
+		"GET /audit":    p.audit,
+		"GET /find":     p.find,
+
+		"GET /letters":            p.letters,
+		"GET /letter":             p.letter,
+		"GET /letters/change":     p.countLetters,
+		"POST /letters/change":    p.countLetters,
+		"POST /letters/change/do": p.changeLetters,
+
 		"GET /change":     p.count,
 		"POST /change":    p.count,
 		"POST /change/do": p.change,
@@ -242,7 +267,10 @@ func notOpen() answer {
 // templates are the pages by name, each with the frame around it.
 var templates = func() map[string]*template.Template {
 	all := map[string]*template.Template{}
-	for _, page := range []string{"overview", "messages", "message", "count", "changed", "trouble", "login", "audit"} {
+	for _, page := range []string{
+		"overview", "messages", "message", "count", "changed", "trouble", "login", "audit",
+		"letters", "letter", "lettercount", "letterchanged",
+	} {
 		all[page] = template.Must(template.New("frame.html").Funcs(words).
 			ParseFS(templateFiles, "templates/frame.html", "templates/"+page+".html"))
 	}

@@ -59,7 +59,7 @@ func TestOverviewFindsOverdueMessages(t *testing.T) {
 		{halfmsg.Stat{State: halfmsg.Abandoned}, 0, "7 abandoned"},
 	} {
 		c.stat.Count, c.stat.OldestAt = 7, now.Add(-time.Hour)
-		data := overviewData{States: stateLines([]halfmsg.Stat{c.stat}, true, nil, now)}
+		data := overviewData{States: stateLines([]halfmsg.Stat{c.stat}, true, history.NewSeries(history.Ranges[0], nil, now))}
 		data.find(nil, c.undecided, now)
 		found := fmt.Sprint(data.Problems)
 		if c.want == "" && len(data.Problems) > 0 || !strings.Contains(found, c.want) {
@@ -105,21 +105,62 @@ func TestTheOverviewForgetsOldFailures(t *testing.T) {
 	}
 }
 
+// legend is the legend of a line.
+func legend(line chartLine) string { return line.Name + " " + line.Now + ", max " + line.Top }
+
 func TestALegendHidesUnknownValues(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1e9, 0)
-	then := history.Sample{At: now.Add(-50 * time.Minute), P99: 12 * time.Second}
+	bucket := func(ago time.Duration, fields map[string]string) history.Bucket {
+		return history.NewBucket(now.Add(-ago), fields)
+	}
+	then := bucket(50*time.Minute, map[string]string{"l43": "1"})
 	for _, c := range []struct {
-		samples   []history.Sample
-		now, most string
+		buckets []history.Bucket
+		want    string
 	}{
-		{nil, "-", "-"},
-		{[]history.Sample{then}, "12 s", "12 s"},
-		{[]history.Sample{then, {At: now}}, "-", "12 s"},
-		{[]history.Sample{then, {At: now, P99: time.Second}}, "1.0 s", "12 s"},
+		{nil, "p99 -, max -"},
+		{[]history.Bucket{then}, "p99 -, max 13 s"},
+		{[]history.Bucket{then, bucket(10*time.Second, nil)}, "p99 -, max 13 s"},
+		{[]history.Bucket{then, bucket(10*time.Second, map[string]string{"l31": "1"})}, "p99 908 ms, max 13 s"},
 	} {
-		if p99 := flow(c.samples, now)[1].Lines[1]; p99.Now != c.now || p99.Top != c.most {
-			t.Errorf("of %d samples: now %s, most %s; want %s, %s", len(c.samples), p99.Now, p99.Top, c.now, c.most)
+		series := history.NewSeries(history.Ranges[0], c.buckets, now)
+		if got := legend(flowCharts(series)[1].Lines[1]); got != c.want {
+			t.Errorf("of %d buckets: %s, want %s", len(c.buckets), got, c.want)
+		}
+	}
+}
+
+// A chart has round values and times beside it, and its values as a table and in a sentence.
+func TestAChartHasAxesAndATable(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1e9, 0) // 01:46:40 UTC
+	series := history.NewSeries(history.Ranges[0], []history.Bucket{
+		history.NewBucket(now.Add(-30*time.Minute), map[string]string{"in": "14800", "p/orders": "4800 30 2"}),
+		history.NewBucket(now.Add(-10*time.Second), map[string]string{"in": "40", "out": "10"}),
+	}, now)
+	c := flowCharts(series)[0]
+	if got := fmt.Sprint(c.Scale); got != "[{0 0} {33.333333333333336 500} {66.66666666666667 1,000} {100 1,500}]" {
+		t.Errorf("the scale is %s", got)
+	}
+	if len(c.Ticks) != 3 || tick(c.Ticks[0].At, series.Range) != "01:00" {
+		t.Errorf("the times are %v", c.Ticks)
+	}
+	if want := "Messages per second: in now 4.0, at most 1,480; out now 1.0, at most 1.0"; c.Text() != want {
+		t.Errorf("the text is %q, want %q", c.Text(), want)
+	}
+	if len(c.Rows) != 2 || fmt.Sprint(c.Rows[0].Values) != "[1,480 0]" || minute(c.Rows[0].From) != "2001-09-09 01:16" {
+		t.Errorf("the table is %v", c.Rows)
+	}
+	if n := strings.Count(c.Lines[0].Values, "|"); n != 360 || !strings.HasSuffix(c.Lines[0].Values, "|4.0|") {
+		t.Errorf("%d values: %s", n, c.Lines[0].Values)
+	}
+	producer := producerCharts(series, "orders")
+	for line, want := range map[chartLine]string{
+		producer[0].Lines[0]: "in 0, max 480", producer[1].Lines[0]: "refused 0, max 2.0",
+	} {
+		if legend(line) != want {
+			t.Errorf("the producer has %q, want %q", legend(line), want)
 		}
 	}
 }

@@ -10,14 +10,14 @@ import (
 
 // roleFor is the role that an action needs. An unknown action needs the highest.
 func roleFor(action string) access.Role {
-	if action == actRetry {
+	if action == actRetry || action == actReplay {
 		return access.Operator
 	}
 	return access.Admin
 }
 
 // gerunds name the actions in a refusal.
-var gerunds = map[string]string{actRetry: "retrying", actDiscard: "discarding"}
+var gerunds = map[string]string{actRetry: "retrying", actDiscard: "discarding", actReplay: "replaying"}
 
 // canChange says whether the caller gets the button for an action.
 func (p *Pages) canChange(r *http.Request, action string) bool {

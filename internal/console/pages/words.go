@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/msghandler/msghandler/internal/console/history"
 	"github.com/msghandler/msghandler/internal/escape"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
@@ -14,8 +15,10 @@ import (
 
 // words are the functions of the templates.
 var words = template.FuncMap{
-	"count": count, "ago": ago, "span": span, "stamp": stamp, "plain": escape.Lines, "state": stateName, "rate": rate,
-	"address": address, "exchange": exchangeName, "time": timeOf,
+	"count": count, "int64": func(n int) int64 { return int64(n) }, "ago": ago, "span": span, "stamp": stamp,
+	"plain": escape.Lines, "state": stateName, "rate": rate,
+	"address": address, "letteraddress": letterAddress, "exchange": exchangeName, "time": timeOf,
+	"tick": tick, "minute": minute, "flip": func(percent float64) float64 { return 100 - percent },
 	"verdict": verdict, "meaning": halfmsg.Meaning, "tone": tone,
 }
 
@@ -92,6 +95,17 @@ func rate(v float64) string {
 	}
 	return count(int64(v + .5))
 }
+
+// tick writes a round time on the axis of a chart.
+func tick(t time.Time, r history.Range) string {
+	if r.Span > 48*time.Hour {
+		return t.Format("Mon 2")
+	}
+	return t.Format("15:04")
+}
+
+// minute writes a time of a chart.
+func minute(t time.Time) string { return t.Format("2006-01-02 15:04") }
 
 // verdict is the name of a verdict of the API.
 func verdict(v halfmsg.Verdict) string {

@@ -56,6 +56,15 @@ func (r *Refusals) Add(producer, reason, cause string, now time.Time) (unlogged 
 	return unlogged, true
 }
 
+// Count counts refusals of which nothing else is told.
+func (r *Refusals) Count(producer, reason string, refused int64, now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	line := r.line(refusedAs{cmp.Or(producer, Nameless), reason}, now)
+	line.Count += refused
+	line.LastAt = now
+}
+
 // line returns the entry of a producer and a reason, or the shared entry when there is no room for another.
 func (r *Refusals) line(as refusedAs, now time.Time) *Refusal {
 	if known := r.lines[as]; known != nil {

@@ -1,5 +1,5 @@
-// Package peerstats counts this instance's results with producers and exchanges, and the latencies of messages. Pages
-// and metrics read the same counts, so they cannot differ.
+// Package peerstats counts a coordinator's results with producers and exchanges, and the latencies of messages. Metrics
+// read the counts of this coordinator. Coordinators share reports of the same counts, and pages show the sums.
 //
 // The hooks of the loops feed the counts, so the cost is small: a short lock for each batch, and an addition for each
 // message.
@@ -46,6 +46,12 @@ type Producer struct {
 	Answered, Unreached, Unreachable int64
 	// Verdicts counts the answered messages, by verdict.
 	Verdicts [halfmsg.VerdictUnavailable + 1]int64
+	// Stored and Acked count its half messages and its acknowledged messages.
+	Stored, Acked int64
+	// Rates are half messages, acknowledged messages and refused calls a second, in a Report and in Sums only.
+	Rates Rates
+	// OpenAt is the number of coordinators with an open circuit, among Of coordinators; in Sums only.
+	OpenAt, Of int
 }
 
 // Exchange is the state of an exchange.
@@ -60,6 +66,8 @@ type Exchange struct {
 	Failure  string
 	// Outcomes counts the publishings, by outcome.
 	Outcomes [halfmsg.Unsent + 1]int64
+	// Rates are acknowledged messages (Out) and failed publishes (Refused) a second, in a Report and in Sums only.
+	Rates Rates
 }
 
 // Acked is how many publishings the broker acknowledged.
@@ -159,6 +167,16 @@ func (b *Registry) Failed(broker, exchange string, cause error) {
 			e.Failure = cause.Error()
 		}
 	})
+}
+
+// Stored counts half messages of a producer.
+func (b *Registry) Stored(producer string, messages int64) {
+	b.updateProducer(producer, func(p *Producer) { p.Stored += messages })
+}
+
+// Delivered counts an acknowledged message of a producer.
+func (b *Registry) Delivered(producer string) {
+	b.updateProducer(producer, func(p *Producer) { p.Acked++ })
 }
 
 // Acked is how many messages the broker acknowledged since the start.

@@ -110,6 +110,39 @@ func (s *Store) List(_ context.Context, query halfmsg.Query) (page halfmsg.Page,
 	return page, nil
 }
 
+// Sample implements halfmsg.Inspector. The sample is always complete.
+func (s *Store) Sample(_ context.Context, query halfmsg.Query) (sample halfmsg.Sample, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range s.standing(query.State) {
+		if query.Producer != "" && e.Producer != query.Producer || s.now().Sub(e.CreatedAt) < query.MinAge {
+			continue
+		}
+		sample.Looked++
+		sample.Total++
+		if r := e.record(); query.Matches(&r) {
+			r.Body, r.Timeline = nil, nil
+			sample.Records = append(sample.Records, halfmsg.Sampled{Record: r, Weight: 1})
+		}
+	}
+	return sample, nil
+}
+
+// Find implements halfmsg.Inspector.
+func (s *Store) Find(_ context.Context, id string, _ []string) (found []halfmsg.Record, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name := range s.entries {
+		if e := s.find(name); name.ID == id && e != nil {
+			r := e.record()
+			r.Body, r.Timeline = nil, nil
+			found = append(found, r)
+		}
+	}
+	slices.SortFunc(found, func(a, b halfmsg.Record) int { return strings.Compare(a.Producer, b.Producer) })
+	return found, nil
+}
+
 // standing lists the entries of a state, oldest first.
 func (s *Store) standing(state halfmsg.State) (all []*entry) {
 	for _, e := range s.entries {

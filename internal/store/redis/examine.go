@@ -14,12 +14,6 @@ import (
 	"github.com/msghandler/msghandler/internal/ground/address"
 )
 
-// From these shares of maxmemory on Redis counts as nearly full, and as full: deliveries free a little again and again.
-const (
-	nearlyFull = 0.9
-	full       = 0.99
-)
-
 // Examine diagnoses Redis for operators and writes nothing there. Examine finds the findings of Check, and more: how
 // much of the last second a power cut may take, memory that runs out, missing replicas, data of another layout, and
 // data rollbacks. Its errors are those of New.
@@ -90,13 +84,15 @@ func examineServer(ctx context.Context, master *redis.Client, minReplicas int) (
 	if err != nil {
 		return nil, err
 	}
-	settings, err := serverSettings(ctx, master, "appendonly", "appendfsync", "maxmemory")
+	settings, err := serverSettings(ctx, master, "appendonly", "appendfsync")
 	if err != nil {
 		return nil, err
 	}
 	f := found{addr: master.Options().Addr, all: all}
 	f.durability(info, settings)
-	f.memory(info, settings)
+	if m, told := fullnessOf(f.addr, info); told {
+		f.memory(m)
+	}
 	if version, known := serverVersionOf(info); known {
 		f.notes(version)
 	}
@@ -121,23 +117,6 @@ func (f *found) durability(info, settings map[string]string) {
 		f.add("unsynced", Warning, "does not sync its file on every write (appendfsync "+settings["appendfsync"]+")",
 			"a power cut may take the last second, and half messages that were accepted in it",
 			"set appendfsync always, or delete_business.when: after_ack, or live with it")
-	}
-}
-
-func (f *found) memory(info, settings map[string]string) {
-	limit, err := strconv.ParseFloat(settings["maxmemory"], 64)
-	used, errUsed := strconv.ParseFloat(info["used_memory"], 64)
-	if err != nil || errUsed != nil || limit == 0 {
-		return
-	}
-	switch uses := fmt.Sprintf("uses %.0f %% of maxmemory", 100*used/limit); {
-	case used > full*limit:
-		f.add("full", Refuse, uses,
-			"half messages are refused with RESOURCE_EXHAUSTED; stored messages are delivered anyway",
-			"raise maxmemory (CONFIG SET, and its file); see what fills it: msghandler stats, redis-cli --bigkeys")
-	case used > nearlyFull*limit:
-		f.add("memory", Warning, uses, "when it is full, half messages are refused with RESOURCE_EXHAUSTED",
-			"raise maxmemory, or let the backlog shrink")
 	}
 }
 

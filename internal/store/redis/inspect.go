@@ -97,6 +97,8 @@ func readNotes(fields []any, record *halfmsg.Record) {
 		case "sendable_at":
 			record.SendableAt = timeAt(number(fields[i+1]))
 			record.UpdatedAt = later(record.UpdatedAt, record.SendableAt)
+		case "parked":
+			record.Parked = true
 		case "events":
 			text, _ := fields[i+1].(string)
 			record.Timeline = readTimeline(text)

@@ -35,6 +35,11 @@ import (
 //	PREFIX:{SHARD}:refusals                   hash: what each coordinator refused lately; in the first shard only
 //	PREFIX:{SHARD}:fleet                      hash: how each coordinator describes itself; in the first shard only
 //	PREFIX:{SHARD}:configurations             hash: the configurations of coordinators; in the first shard only
+//	PREFIX:{SHARD}:archive                    stream of finished messages, bounded; see archive.go
+//	PREFIX:{SHARD}:archive_full               while Redis needs its memory for messages
+//	PREFIX:{SHARD}:archive_dropped            how many finished messages the archive did not take
+//	PREFIX:{SHARD}:peers                      hash: what each coordinator knows of producers; in the first shard only
+//	PREFIX:{SHARD}:chart@STEP:NUMBER          hash: the counts of a bucket of a chart; in the first shard only
 //	PREFIX:attending:PRODUCER                 sorted set of the mailboxes of coordinators where the producer attends, by
 //	                                          until when; and "last", by 0
 //	PREFIX:audit:changes                      stream of what operators changed, bounded
@@ -63,10 +68,15 @@ const (
 	refusalsName       = "refusals"
 	fleetName          = "fleet"
 	configurationsName = "configurations"
+	peersName          = "peers"
+	chartPrefix        = "chart@" // no producer's name has an @
 	layoutsName        = "layouts"
 	sinceField         = "since"
 	backField          = "back"
 	parkedName         = "parked@"
+	archiveName        = "archive"
+	archiveFullName    = "archive_full"
+	droppedName        = "archive_dropped"
 )
 
 // parkTime is how far claim.lua moves the due time of a message whose broker takes no messages now. A claim for the

@@ -127,12 +127,13 @@ type listing struct {
 // look asks each shard for the messages after a place.
 func (s *Store) look(ctx context.Context, query halfmsg.Query, after listed, most int) (listing, error) {
 	calls := make([]*call, len(s.keys.shards))
-	target, fault := sought(query)
+	hints := hintsOf(query)
 	for i, shard := range s.keys.shards {
-		calls[i] = newCall(shard, 7)
+		calls[i] = newCall(shard, 11)
 		calls[i].messages = most
 		calls[i].args = append(calls[i].args, codeOf[query.State], after.ms, most,
-			query.Producer, query.MinAge.Milliseconds(), target, fault)
+			query.Producer, query.MinAge.Milliseconds(), hints.target, hints.fault, hints.word, query.IDPrefix,
+			hints.routingKey, hints.header)
 	}
 	s.pacer.lowPriority(lookSlice, lowPriorityRests)(ctx, s.intake, s.scripts.list, calls)
 	// More messages may follow behind the last one of an index, so later messages of other indexes cannot be listed yet.
@@ -151,19 +152,38 @@ func (s *Store) look(ctx context.Context, query halfmsg.Query, after listed, mos
 	return all, nil
 }
 
-// sought is the text that list.lua looks for in records and last errors; empty matches all.
-func sought(query halfmsg.Query) (target, fault string) {
-	of := header{shared: shared{Exchange: query.Exchange}}
+// hints are texts that list.lua looks for in records and last errors, so that few messages are read that do not match.
+// An empty hint matches all.
+type hints struct {
+	// target is in the JSON that begins a record, routingKey and header are in any part of the JSON.
+	target, routingKey, header string
+	// fault and word are in the last error, in lower case.
+	fault, word string
+}
+
+func hintsOf(query halfmsg.Query) hints {
+	h := hints{fault: strings.ToLower(query.Error), word: halfmsg.CauseWord(query.Cause)}
+	of := header{shared: shared{Exchange: query.Exchange, RoutingKey: query.RoutingKey}}
 	if query.Broker != halfmsg.DefaultBroker {
 		of.Broker = query.Broker
 	}
-	line, _ := json.Marshal(of) // strings and numbers can always be written
-	end := `"routing_key"`
-	if of.Exchange == "" {
-		end = `"exchange"`
+	if query.Exchange == halfmsg.DefaultExchange {
+		of.Exchange = ""
 	}
-	start, _, _ := bytes.Cut(line, []byte(end))
-	return string(start[1:]), strings.ToLower(query.Error) // a broker may precede the exchange
+	line, _ := json.Marshal(of) // strings and numbers can always be written
+	start, rest, _ := bytes.Cut(line, []byte(`"routing_key"`))
+	if query.Exchange == "" {
+		start, _, _ = bytes.Cut(start, []byte(`"exchange"`))
+	}
+	h.target = string(start[1:]) // a broker may precede the exchange
+	if query.RoutingKey != "" {
+		h.routingKey = `"routing_key"` + string(bytes.TrimSuffix(rest, []byte("}")))
+	}
+	if query.HeaderName != "" {
+		line, _ = json.Marshal(map[string]string{query.HeaderName: query.HeaderValue})
+		h.header = string(line[1 : len(line)-1])
+	}
+	return h
 }
 
 // add reads the reply of list.lua for a shard.
@@ -214,9 +234,16 @@ func (s *Store) appendRecords(
 	return taken, nil
 }
 
-// appendBatch reads messages and appends the matching ones to the page. A message that has left the state is skipped.
-// An unreadable message is listed with the reason as its last error.
+// appendBatch reads messages and appends the matching ones to the page.
 func (s *Store) appendBatch(ctx context.Context, page *halfmsg.Page, found []listed, query halfmsg.Query) error {
+	return s.readBatch(ctx, found, query, func(_ int, r halfmsg.Record) { page.Records = append(page.Records, r) })
+}
+
+// readBatch reads messages and yields the matching ones. A message that has left the state is skipped. An unreadable
+// message has the reason as its last error.
+func (s *Store) readBatch(
+	ctx context.Context, found []listed, query halfmsg.Query, yield func(i int, r halfmsg.Record),
+) error {
 	names := make([]halfmsg.Name, len(found))
 	for i, at := range found {
 		names[i] = at.name
@@ -237,7 +264,7 @@ func (s *Store) appendBatch(ctx context.Context, page *halfmsg.Page, found []lis
 			return errs[i]
 		}
 		if record.State == query.State && query.Matches(&record) {
-			page.Records = append(page.Records, record)
+			yield(i, record)
 		}
 	}
 	return nil

@@ -14,7 +14,7 @@ import (
 type luaName struct{ name, value string }
 
 // luaNames are the shared names.
-func luaNames(retention time.Duration) []luaName {
+func luaNames(retention time.Duration, archive Archive) []luaName {
 	var kept, final []string
 	for code, state := range stateOf {
 		switch {
@@ -27,45 +27,68 @@ func luaNames(retention time.Duration) []luaName {
 	first, _ := halfmsg.Next(halfmsg.None, halfmsg.EventSend)
 	committed, _ := halfmsg.Next(first, halfmsg.EventCommitted)
 	acknowledged, _ := halfmsg.Next(committed, halfmsg.EventAckedMarked)
-	text := func(name, value string) luaName { return luaName{name, "'" + value + "'"} }
-	number := func(name string, value int64) luaName { return luaName{name, strconv.FormatInt(value, 10)} }
 	receipt := max(1, retention.Milliseconds())
-	return []luaName{
+	names := []luaName{
 		{"KEPT", "{" + strings.Join(kept, ",") + "}"},
 		{"FINAL", "{" + strings.Join(final, ",") + "}"},
-		number("FIRST", int64(codeOf[first])),
-		number("COMMITTED", int64(codeOf[committed])),
-		number("ACKNOWLEDGED", int64(codeOf[acknowledged])),
-		text("CREATED", createdSuffix),
-		text("CELLS", cellsSuffix),
-		text("PAGES", pagesKey),
-		text("PAGE", pagePrefix),
-		text("LEASES", leasesKey),
-		text("VERDICTS", verdictsKey),
-		text("RECORD", recordPrefix),
-		text("NOTES", notesPrefix),
-		text("PRODUCERS", producersKey),
-		text("PULSE", pulseName),
-		text("SUSPECT", suspectName),
-		text("RUNS", runsName),
-		text("REPORTED", reportedName),
-		text("LAYOUTS", layoutsName),
-		text("PARKED", parkedName),
-		number("PARKTIME", parkTime.Milliseconds()),
-		number("MAXBODY", halfmsg.MaxBody),
-		text("SUBMITTED", halfmsg.EventSubmit.String()),
-		text("TRUSTED", halfmsg.EventSubmitTrusted.String()),
-		text("TAKENOVER", halfmsg.TakenOver),
-		text("NOBODY", nobody),
-		number("MAXHAPPENINGS", halfmsg.MaxHappenings),
-		number("MAXCAUSE", halfmsg.MaxHappeningCause),
-		number("MAXDUE", maxDue.Milliseconds()),
-		number("MAXLEASE", maxLease.Milliseconds()),
-		number("RETENTION", receipt),
-		text("RETENTION_TEXT", strconv.FormatInt(receipt, 10)),
-		number("PULSERETENTION", pulseRetention.Milliseconds()),
-		number("PAGESPAN", pageSpan.Milliseconds()),
-		number("PAGELIFE", pageLife.Milliseconds()),
+		luaNumber("FIRST", int64(codeOf[first])),
+		luaNumber("COMMITTED", int64(codeOf[committed])),
+		luaNumber("ACKNOWLEDGED", int64(codeOf[acknowledged])),
+		luaText("CREATED", createdSuffix),
+		luaText("CELLS", cellsSuffix),
+		luaText("PAGES", pagesKey),
+		luaText("PAGE", pagePrefix),
+		luaText("LEASES", leasesKey),
+		luaText("VERDICTS", verdictsKey),
+		luaText("RECORD", recordPrefix),
+		luaText("NOTES", notesPrefix),
+		luaText("PRODUCERS", producersKey),
+		luaText("PULSE", pulseName),
+		luaText("SUSPECT", suspectName),
+		luaText("RUNS", runsName),
+		luaText("REPORTED", reportedName),
+		luaText("LAYOUTS", layoutsName),
+		luaText("CHART", chartPrefix),
+		luaText("PARKED", parkedName),
+		luaNumber("PARKTIME", parkTime.Milliseconds()),
+		luaNumber("MAXBODY", halfmsg.MaxBody),
+		luaText("SUBMITTED", halfmsg.EventSubmit.String()),
+		luaText("TRUSTED", halfmsg.EventSubmitTrusted.String()),
+		luaText("REPLAYED", halfmsg.EventReplay.String()),
+		luaText("TAKENOVER", halfmsg.TakenOver),
+		luaText("NOBODY", nobody),
+		luaNumber("MAXHAPPENINGS", halfmsg.MaxHappenings),
+		luaNumber("MAXCAUSE", halfmsg.MaxHappeningCause),
+		luaNumber("MAXDUE", maxDue.Milliseconds()),
+		luaNumber("MAXLEASE", maxLease.Milliseconds()),
+		luaNumber("RETENTION", receipt),
+		luaText("RETENTION_TEXT", strconv.FormatInt(receipt, 10)),
+		luaNumber("PULSERETENTION", pulseRetention.Milliseconds()),
+		luaNumber("PAGESPAN", pageSpan.Milliseconds()),
+		luaNumber("PAGELIFE", pageLife.Milliseconds()),
+	}
+	return append(names, archive.luaNames()...)
+}
+
+func luaText(name, value string) luaName { return luaName{name, "'" + value + "'"} }
+
+func luaNumber(name string, value int64) luaName { return luaName{name, strconv.FormatInt(value, 10)} }
+
+// luaNames are the names of the archive. ARCHIVED is false where it is off.
+func (a Archive) luaNames() []luaName {
+	archived := luaName{"ARCHIVED", "false"}
+	if a.on() {
+		archived = luaNumber("ARCHIVED", a.Retention.Milliseconds())
+	}
+	return []luaName{
+		archived,
+		luaNumber("ARCHIVEMOST", a.mostOfShard),
+		luaNumber("ARCHIVEBODY", int64(a.MaxBody)),
+		luaText("ARCHIVE", archiveName),
+		luaText("ARCHIVEFULL", archiveFullName),
+		luaText("DROPPED", droppedName),
+		luaText("DISCARDED", discarded),
+		luaNumber("DONE", int64(codeOf[halfmsg.Done])),
 	}
 }
 
@@ -73,13 +96,13 @@ func luaNames(retention time.Duration) []luaName {
 var luaWord = regexp.MustCompile(`\b[A-Z_]{2,}\b`)
 
 // luaHead is the line before a script that defines the shared names that the script uses. Each takes time at each call.
-func luaHead(source string, retention time.Duration) string {
+func luaHead(source string, retention time.Duration, archive Archive) string {
 	used := map[string]bool{}
 	for _, word := range luaWord.FindAllString(source, -1) {
 		used[word] = true
 	}
 	var names, values []string
-	for _, n := range luaNames(retention) {
+	for _, n := range luaNames(retention, archive) {
 		if used[n.name] {
 			names, values = append(names, n.name), append(values, n.value)
 		}

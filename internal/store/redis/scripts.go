@@ -6,6 +6,7 @@ import (
 	"embed"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -43,6 +44,7 @@ const (
 // answersOf are the scripts that answer about messages.
 var answersOf = map[string]answering{
 	"create": byMessage, "submit": byMessage, "trust": byMessage, "move": byMessage, "moves": byMessage,
+	"replay":       byMessage,
 	"create_paged": byProducer, "claim": byClaim,
 }
 
@@ -66,13 +68,15 @@ var parts = map[string][]string{
 	"show": {"prelude", "cell", "writes"}, "list": {"prelude", "cell"}, "stats": {"prelude", "cell"},
 	"owners": {"prelude", "cell"}, "pulse": {"prelude"}, "runs": {"prelude"},
 	"share": {"prelude"}, "backlog": {"prelude"}, "attend": {"prelude"}, "weigh": {"prelude"},
+	"history": {"prelude"}, "trim": {"prelude"}, "replay": {"prelude", "cell", "writes", "cells", "timeline"},
+	"charts": {"prelude"},
 }
 
 // scripts are the files in lua/.
 type scripts struct {
 	createPaged, moves                                                                                    *script
 	create, submit, trust, move, due, claim, show, list, stats, mend, pulse, runs, share, owners, backlog *script
-	attend, weigh                                                                                         *script
+	attend, weigh, history, trim, replay, charts                                                          *script
 }
 
 // loadScripts reads the scripts and loads them on every master. Servers older than Redis 7, and embedded ones, do not
@@ -90,10 +94,11 @@ func loadScripts(ctx context.Context, client redis.UniversalClient, config Confi
 		"stats": &all.stats, "mend": &all.mend, "pulse": &all.pulse,
 		"owners": &all.owners, "backlog": &all.backlog, "runs": &all.runs, "share": &all.share,
 		"attend": &all.attend, "weigh": &all.weigh,
+		"history": &all.history, "trim": &all.trim, "replay": &all.replay, "charts": &all.charts,
 	}
 	_, cluster := client.(*redis.ClusterClient)
 	for name, into := range byName {
-		kind := assembly{flagged: flagged, cluster: cluster, retention: config.Retention}
+		kind := assembly{flagged: flagged, cluster: cluster, retention: config.Retention, archive: config.Archive}
 		if *into, err = kind.script(name); err != nil {
 			return scripts{}, err
 		}
@@ -121,10 +126,12 @@ func understandsFlags(ctx context.Context, client redis.UniversalClient) (bool, 
 	return understood, err
 }
 
-// assembly says how scripts are put together: with a line of flags, for a Cluster, and with the receipts' retention.
+// assembly says how scripts are put together: with a line of flags, for a Cluster, with the receipts' retention, and
+// with the archive.
 type assembly struct {
 	flagged, cluster bool
 	retention        time.Duration
+	archive          Archive
 }
 
 // script puts a script together. On a Cluster, calls for several shards of a master are joined.
@@ -164,7 +171,7 @@ func (a assembly) sources(names []string) (flags string, sources []string, err e
 		var body string
 		flags, body, _ = strings.Cut(string(own), "\n")
 		var parted strings.Builder
-		for _, part := range parts[name] {
+		for _, part := range a.parts(name) {
 			text, err := luaFiles.ReadFile("lua/" + part + ".lua")
 			if err != nil {
 				return "", nil, err
@@ -173,9 +180,17 @@ func (a assembly) sources(names []string) (flags string, sources []string, err e
 		}
 		parted.WriteString(body)
 		source := withoutComments(parted.String())
-		sources = append(sources, luaHead(source, a.retention)+source)
+		sources = append(sources, luaHead(source, a.retention, a.archive)+source)
 	}
 	return flags, sources, nil
+}
+
+// parts are the files before a script. Scripts that end messages have the archive where it is on.
+func (a assembly) parts(name string) []string {
+	if a.archive.on() && (name == "move" || name == "settle_paged") {
+		return append(slices.Clone(parts[name]), "archive")
+	}
+	return parts[name]
 }
 
 // joined is the script that runs the scripts for the parts of a request.

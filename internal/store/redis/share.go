@@ -10,6 +10,8 @@ const (
 	RefusalMemory = 10 * time.Minute
 	// FleetMemory is how long a coordinator is known after it last described itself.
 	FleetMemory = time.Hour
+	// PeersMemory is how long the producers and exchanges of a coordinator count after it last shared them.
+	PeersMemory = 20 * time.Second
 )
 
 // A hash of shared texts is bounded, because after each restart a coordinator has a new name. Coordinators with the
@@ -17,6 +19,7 @@ const (
 var (
 	ofRefusals       = sharing{hash: refusalsName, memory: RefusalMemory, most: 100}
 	ofSelves         = sharing{hash: fleetName, memory: FleetMemory, most: 300}
+	ofPeers          = sharing{hash: peersName, memory: PeersMemory, most: 100}
 	ofConfigurations = sharing{hash: configurationsName, memory: FleetMemory, most: 20}
 )
 
@@ -45,6 +48,13 @@ func (s *Store) ShareRefusals(ctx context.Context, text string) ([]Shared, error
 // shared within FleetMemory, the latest first. ShareSelf is a single script call; errors are the store's.
 func (s *Store) ShareSelf(ctx context.Context, text string) ([]Shared, error) {
 	return s.share(ctx, ofSelves, s.name, text)
+}
+
+// SharePeers hands the counts of this coordinator's producers and exchanges to the others, empty for none, and returns
+// the counts that the others have shared within PeersMemory, the latest first. SharePeers is a single script call;
+// errors are the store's.
+func (s *Store) SharePeers(ctx context.Context, text string) ([]Shared, error) {
+	return s.share(ctx, ofPeers, s.name, text)
 }
 
 // ShareConfiguration hands a configuration to the others, under the hash that identifies it, and returns the other

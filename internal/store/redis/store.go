@@ -33,6 +33,8 @@ type Config struct {
 	Instance string
 	// Retention is how long the receipt of a finished message is kept. Required.
 	Retention time.Duration
+	// Archive keeps finished messages with their content. Off by default.
+	Archive Archive
 	// MinReplicas is how many replicas must have a new message before Create succeeds. Defaults to none.
 	MinReplicas int
 	// Quota is how many unfinished messages a producer may have now, 0 for no limit; of more, Create gets
@@ -147,16 +149,16 @@ func (c Config) complete() (Config, error) {
 
 func (s *Store) prepare(ctx context.Context, cluster bool) error {
 	var err error
+	if s.layout, err = s.agreeOnLayout(ctx, cluster); err != nil {
+		return err
+	}
+	s.config.Archive = s.config.Archive.over(s.layout.shards)
 	if s.scripts, err = loadScripts(ctx, s.intake, s.config); err != nil {
 		return fmt.Errorf("loading scripts: %w", translate(err))
 	}
 	s.moves = newMoves(s.loops, s.scripts.moves, s.logger)
-	s.layout, err = s.agreeOnLayout(ctx, cluster)
 	s.keys = newKeys(s.config.Prefix, s.layout)
 	s.pulses.last = make([]pulse, s.layout.shards)
-	if err != nil {
-		return err
-	}
 	return s.startPaging(ctx)
 }
 

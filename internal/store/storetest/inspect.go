@@ -106,6 +106,8 @@ func listingMatches(s *suite) {
 	for i := range n {
 		m := message([]string{"a", "b"}[i%2], fmt.Sprintf("%02d", i))
 		m.Exchange, m.Broker = []string{"orders", "orders-2", `or"<\u00e9`}[i%3], []string{"", "events"}[i/3%2]
+		m.RoutingKey = []string{"paid", `p"<\u00e9`}[i%2]
+		m.Headers = map[string]string{"tenant": []string{"nordic", `"<b>`}[i%2], "n": fmt.Sprint(i)}
 		s.create(m)
 		claim := s.submit(long, m.Name)[0]
 		s.settle(claim, halfmsg.EventCommitted, holding(long))
@@ -171,6 +173,90 @@ func matches() []match {
 		{halfmsg.Query{State: dead, Error: "échange accepté"}, 0},
 		{halfmsg.Query{State: dead, Error: "%d.*"}, 0},
 		{halfmsg.Query{State: dead, MinAge: time.Hour}, 0},
+		{halfmsg.Query{State: sendable, RoutingKey: "paid"}, 12},
+		{halfmsg.Query{State: sendable, RoutingKey: `p"<\u00e9`, Exchange: "orders"}, 4},
+		{halfmsg.Query{State: sendable, RoutingKey: "pai"}, 0},
+		{halfmsg.Query{State: sendable, HeaderName: "tenant", HeaderValue: `"<b>`}, 12},
+		{halfmsg.Query{State: sendable, HeaderName: "n", HeaderValue: "7"}, 1},
+		{halfmsg.Query{State: sendable, HeaderName: "tenant"}, 0},
+		{halfmsg.Query{State: sendable, Exchange: halfmsg.DefaultExchange}, 0},
+		{halfmsg.Query{State: sendable, IDPrefix: "1"}, 8},
+		{halfmsg.Query{State: sendable, IDPrefix: "17"}, 1},
+		{halfmsg.Query{State: sendable, IDPrefix: "0%d"}, 0},
+		{halfmsg.Query{State: dead, Cause: "NOT_FOUND - no exchange …, ÉCHANGE REFUSÉ à … \u212a"}, 6},
+		{halfmsg.Query{State: dead, Cause: "NOT_FOUND"}, 0},
+		{halfmsg.Query{State: dead, Cause: halfmsg.NoCause}, 0},
+		{halfmsg.Query{State: sendable, Cause: halfmsg.NoCause}, 24},
+	}
+}
+
+// samples: a sample of few messages is all of them; a sample of many tells about how many match.
+func samples(s *suite) {
+	for i := range 100 {
+		m := message([]string{"a", "b", "b", "b"}[i%4], fmt.Sprintf("%03d", i))
+		m.Exchange = []string{"orders", "money"}[i/4%2]
+		s.create(m)
+		if s.Advance != nil {
+			s.Advance(time.Millisecond)
+		}
+		if i%2 == 1 { // of b alone
+			s.settle(s.submit(long, m.Name)[0], halfmsg.EventUnknown, because("no row"))
+		}
+	}
+	for _, c := range []struct {
+		query halfmsg.Query
+		total int64
+		match float64
+	}{
+		{halfmsg.Query{}, 100, 100},
+		{halfmsg.Query{Producer: "b"}, 75, 75},
+		{halfmsg.Query{Producer: "b", Exchange: "orders"}, 75, 39},
+		{halfmsg.Query{Cause: "no row"}, 100, 50},
+		{halfmsg.Query{MinAge: time.Hour}, 0, 0},
+		{halfmsg.Query{Producer: "c"}, 0, 0},
+	} {
+		for _, limit := range []int{1000, 40} {
+			c.query.State, c.query.Limit = halfmsg.Pending, limit
+			sample, err := s.Store.Sample(s.Context(), c.query)
+			if err != nil {
+				s.Fatalf("sample: %v", err)
+			}
+			seen, sum := map[string]bool{}, 0.0
+			for _, r := range sample.Records {
+				if seen[r.Name.String()] || !c.query.Matches(&r.Record) {
+					s.Errorf("%+v has %+v", c.query, r)
+				}
+				seen[r.Name.String()], sum = true, sum+r.Weight
+			}
+			whole := sample.Looked == sample.Total
+			if sample.Total != c.total || whole && sum != c.match || sum < c.match*.5 || sum > c.match*1.5 ||
+				limit == 1000 && !whole || !whole && sample.Looked > int64(2*limit) {
+				s.Errorf("%+v: looked at %d of %d, of which %v match, want %v",
+					c.query, sample.Looked, sample.Total, sum, c.match)
+			}
+		}
+	}
+}
+
+// finding: an id is found at each producer that has messages, and at the named ones.
+func finding(s *suite) {
+	s.bring(message("a", "7"), halfmsg.Dead)
+	s.bring(message("b", "7"), halfmsg.Pending)
+	s.bring(message("b", "77"), halfmsg.Pending)
+	s.bring(message("c", "7"), halfmsg.Done)
+	found, err := s.Store.Find(s.Context(), "7", []string{"c", "nobody", "b"})
+	if err != nil {
+		s.Fatal(err)
+	}
+	var names []string
+	for _, r := range found {
+		names = append(names, r.Name.String()+" "+r.State.String())
+		if r.Body != nil {
+			s.Errorf("%s is found with its body", r.Name)
+		}
+	}
+	if fmt.Sprint(names) != "[a/7 dead b/7 pending c/7 done]" {
+		s.Errorf("found %v", names)
 	}
 }
 

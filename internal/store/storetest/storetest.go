@@ -87,6 +87,8 @@ var tests = []struct {
 	{"listing pages", listing},
 	{"listing while others move", listingMoves},
 	{"listing what matches", listingMatches},
+	{"samples", samples},
+	{"finding by id", finding},
 	{"stats", stats},
 	{"expiry only when finished", expiry},
 	{"discard leaves nothing", discard},

@@ -323,6 +323,62 @@ func (Severity) EnumDescriptor() ([]byte, []int) {
 	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{4}
 }
 
+// Ending is how a message ended.
+type Ending int32
+
+const (
+	Ending_ENDING_UNSPECIFIED Ending = 0
+	// The broker acknowledged it.
+	Ending_ENDING_DONE Ending = 1
+	// Its transaction rolled back.
+	Ending_ENDING_ROLLED_BACK Ending = 2
+	// An operator discarded it. Only the archive knows such messages.
+	Ending_ENDING_DISCARDED Ending = 3
+)
+
+// Enum value maps for Ending.
+var (
+	Ending_name = map[int32]string{
+		0: "ENDING_UNSPECIFIED",
+		1: "ENDING_DONE",
+		2: "ENDING_ROLLED_BACK",
+		3: "ENDING_DISCARDED",
+	}
+	Ending_value = map[string]int32{
+		"ENDING_UNSPECIFIED": 0,
+		"ENDING_DONE":        1,
+		"ENDING_ROLLED_BACK": 2,
+		"ENDING_DISCARDED":   3,
+	}
+)
+
+func (x Ending) Enum() *Ending {
+	p := new(Ending)
+	*p = x
+	return p
+}
+
+func (x Ending) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Ending) Descriptor() protoreflect.EnumDescriptor {
+	return file_msghandler_v1_msghandler_proto_enumTypes[5].Descriptor()
+}
+
+func (Ending) Type() protoreflect.EnumType {
+	return &file_msghandler_v1_msghandler_proto_enumTypes[5]
+}
+
+func (x Ending) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Ending.Descriptor instead.
+func (Ending) EnumDescriptor() ([]byte, []int) {
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{5}
+}
+
 type Message struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// 1 to 128 bytes of [A-Za-z0-9._:~-], the first a letter or digit.
@@ -1940,7 +1996,11 @@ type MessageRecord struct {
 	DeleteAttempts int32 `protobuf:"varint,13,opt,name=delete_attempts,json=deleteAttempts,proto3" json:"delete_attempts,omitempty"`
 	// What happened to it, oldest first: when it was stored, when it was committed, and the last ten things that were not
 	// ordinary; of a finished message only how it ended. Only GetMessage tells it.
-	Events        []*Event `protobuf:"bytes,14,rep,name=events,proto3" json:"events,omitempty"`
+	Events []*Event `protobuf:"bytes,14,rep,name=events,proto3" json:"events,omitempty"`
+	// When last_error was stored. A message that was retried since keeps the error of before.
+	LastErrorTime *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=last_error_time,json=lastErrorTime,proto3" json:"last_error_time,omitempty"`
+	// A due SENDABLE message waits for its broker, which takes no messages now: due_time is when it is looked at anyway.
+	Parked        bool `protobuf:"varint,16,opt,name=parked,proto3" json:"parked,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2071,6 +2131,20 @@ func (x *MessageRecord) GetEvents() []*Event {
 		return x.Events
 	}
 	return nil
+}
+
+func (x *MessageRecord) GetLastErrorTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LastErrorTime
+	}
+	return nil
+}
+
+func (x *MessageRecord) GetParked() bool {
+	if x != nil {
+		return x.Parked
+	}
+	return false
 }
 
 // Event is something that happened to a message, or several in a row that were alike.
@@ -2270,7 +2344,8 @@ type ListMessagesRequest struct {
 	// 1 to 1,000; 0 is 100.
 	PageSize  int32  `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	PageToken string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// Only those that go to this exchange; empty: to any. What an ACKNOWLEDGED message went to is not known any more.
+	// Only those that go to this exchange; "(default)": to the default exchange; empty: to any. What an ACKNOWLEDGED message
+	// went to is not known any more.
 	Exchange string `protobuf:"bytes,5,opt,name=exchange,proto3" json:"exchange,omitempty"`
 	// Only those that were created at least so long ago, by the store's clock.
 	MinAge *durationpb.Duration `protobuf:"bytes,6,opt,name=min_age,json=minAge,proto3" json:"min_age,omitempty"`
@@ -2278,7 +2353,16 @@ type ListMessagesRequest struct {
 	ErrorContains string `protobuf:"bytes,7,opt,name=error_contains,json=errorContains,proto3" json:"error_contains,omitempty"`
 	// Only those for the broker of this name; "(default)": for the default broker; empty: for any. The broker of an
 	// ACKNOWLEDGED message is not known any more. A coordinator of an earlier version refuses the request.
-	Broker        string `protobuf:"bytes,8,opt,name=broker,proto3" json:"broker,omitempty"`
+	Broker string `protobuf:"bytes,8,opt,name=broker,proto3" json:"broker,omitempty"`
+	// Only those whose ids begin with this text.
+	IdPrefix string `protobuf:"bytes,9,opt,name=id_prefix,json=idPrefix,proto3" json:"id_prefix,omitempty"`
+	// Only those with this routing key. The routing key of an ACKNOWLEDGED message is not known any more.
+	RoutingKey string `protobuf:"bytes,10,opt,name=routing_key,json=routingKey,proto3" json:"routing_key,omitempty"`
+	// Only those with this header, as NAME=VALUE. The headers of an ACKNOWLEDGED message are not known any more. The filter
+	// needs the role that sees headers.
+	Header string `protobuf:"bytes,11,opt,name=header,proto3" json:"header,omitempty"`
+	// Only those whose last error has this cause, as GroupMessages names it; "(none)": those without an error.
+	Cause         string `protobuf:"bytes,12,opt,name=cause,proto3" json:"cause,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2369,6 +2453,34 @@ func (x *ListMessagesRequest) GetBroker() string {
 	return ""
 }
 
+func (x *ListMessagesRequest) GetIdPrefix() string {
+	if x != nil {
+		return x.IdPrefix
+	}
+	return ""
+}
+
+func (x *ListMessagesRequest) GetRoutingKey() string {
+	if x != nil {
+		return x.RoutingKey
+	}
+	return ""
+}
+
+func (x *ListMessagesRequest) GetHeader() string {
+	if x != nil {
+		return x.Header
+	}
+	return ""
+}
+
+func (x *ListMessagesRequest) GetCause() string {
+	if x != nil {
+		return x.Cause
+	}
+	return ""
+}
+
 type ListMessagesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// With exchange, error_contains or broker a page may hold fewer than asked for, or none, and not be the last: one call looks
@@ -2424,6 +2536,408 @@ func (x *ListMessagesResponse) GetNextPageToken() string {
 	return ""
 }
 
+type GroupMessagesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	State State                  `protobuf:"varint,1,opt,name=state,proto3,enum=msghandler.v1.State" json:"state,omitempty"`
+	// Filters like those of ListMessages.
+	Producer      string               `protobuf:"bytes,2,opt,name=producer,proto3" json:"producer,omitempty"`
+	Exchange      string               `protobuf:"bytes,3,opt,name=exchange,proto3" json:"exchange,omitempty"`
+	Broker        string               `protobuf:"bytes,4,opt,name=broker,proto3" json:"broker,omitempty"`
+	MinAge        *durationpb.Duration `protobuf:"bytes,5,opt,name=min_age,json=minAge,proto3" json:"min_age,omitempty"`
+	ErrorContains string               `protobuf:"bytes,6,opt,name=error_contains,json=errorContains,proto3" json:"error_contains,omitempty"`
+	IdPrefix      string               `protobuf:"bytes,7,opt,name=id_prefix,json=idPrefix,proto3" json:"id_prefix,omitempty"`
+	RoutingKey    string               `protobuf:"bytes,8,opt,name=routing_key,json=routingKey,proto3" json:"routing_key,omitempty"`
+	Header        string               `protobuf:"bytes,9,opt,name=header,proto3" json:"header,omitempty"`
+	Cause         string               `protobuf:"bytes,10,opt,name=cause,proto3" json:"cause,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GroupMessagesRequest) Reset() {
+	*x = GroupMessagesRequest{}
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GroupMessagesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GroupMessagesRequest) ProtoMessage() {}
+
+func (x *GroupMessagesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GroupMessagesRequest.ProtoReflect.Descriptor instead.
+func (*GroupMessagesRequest) Descriptor() ([]byte, []int) {
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *GroupMessagesRequest) GetState() State {
+	if x != nil {
+		return x.State
+	}
+	return State_STATE_UNSPECIFIED
+}
+
+func (x *GroupMessagesRequest) GetProducer() string {
+	if x != nil {
+		return x.Producer
+	}
+	return ""
+}
+
+func (x *GroupMessagesRequest) GetExchange() string {
+	if x != nil {
+		return x.Exchange
+	}
+	return ""
+}
+
+func (x *GroupMessagesRequest) GetBroker() string {
+	if x != nil {
+		return x.Broker
+	}
+	return ""
+}
+
+func (x *GroupMessagesRequest) GetMinAge() *durationpb.Duration {
+	if x != nil {
+		return x.MinAge
+	}
+	return nil
+}
+
+func (x *GroupMessagesRequest) GetErrorContains() string {
+	if x != nil {
+		return x.ErrorContains
+	}
+	return ""
+}
+
+func (x *GroupMessagesRequest) GetIdPrefix() string {
+	if x != nil {
+		return x.IdPrefix
+	}
+	return ""
+}
+
+func (x *GroupMessagesRequest) GetRoutingKey() string {
+	if x != nil {
+		return x.RoutingKey
+	}
+	return ""
+}
+
+func (x *GroupMessagesRequest) GetHeader() string {
+	if x != nil {
+		return x.Header
+	}
+	return ""
+}
+
+func (x *GroupMessagesRequest) GetCause() string {
+	if x != nil {
+		return x.Cause
+	}
+	return ""
+}
+
+type GroupMessagesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The largest first, at most 100.
+	Groups []*MessageGroup `protobuf:"bytes,1,rep,name=groups,proto3" json:"groups,omitempty"`
+	// How many messages were read, and how many stand in the state, of the producer and the age asked for. Where they
+	// are equal the counts are exact. Otherwise a group of few messages may be missing.
+	Looked int64 `protobuf:"varint,2,opt,name=looked,proto3" json:"looked,omitempty"`
+	Total  int64 `protobuf:"varint,3,opt,name=total,proto3" json:"total,omitempty"`
+	// How many groups are left out.
+	MoreGroups    int32 `protobuf:"varint,4,opt,name=more_groups,json=moreGroups,proto3" json:"more_groups,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GroupMessagesResponse) Reset() {
+	*x = GroupMessagesResponse{}
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GroupMessagesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GroupMessagesResponse) ProtoMessage() {}
+
+func (x *GroupMessagesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GroupMessagesResponse.ProtoReflect.Descriptor instead.
+func (*GroupMessagesResponse) Descriptor() ([]byte, []int) {
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *GroupMessagesResponse) GetGroups() []*MessageGroup {
+	if x != nil {
+		return x.Groups
+	}
+	return nil
+}
+
+func (x *GroupMessagesResponse) GetLooked() int64 {
+	if x != nil {
+		return x.Looked
+	}
+	return 0
+}
+
+func (x *GroupMessagesResponse) GetTotal() int64 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
+func (x *GroupMessagesResponse) GetMoreGroups() int32 {
+	if x != nil {
+		return x.MoreGroups
+	}
+	return 0
+}
+
+// MessageGroup is messages that have a producer, an exchange and a cause in common.
+type MessageGroup struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Producer string                 `protobuf:"bytes,1,opt,name=producer,proto3" json:"producer,omitempty"`
+	// Empty: the default broker.
+	Broker string `protobuf:"bytes,2,opt,name=broker,proto3" json:"broker,omitempty"`
+	// Empty: the default exchange, or unknown, as of ACKNOWLEDGED messages.
+	Exchange string `protobuf:"bytes,3,opt,name=exchange,proto3" json:"exchange,omitempty"`
+	// The last error in short, without ids, numbers and addresses; empty: no error.
+	Cause string `protobuf:"bytes,4,opt,name=cause,proto3" json:"cause,omitempty"`
+	// How many; estimated where not all messages were read.
+	Count int64 `protobuf:"varint,5,opt,name=count,proto3" json:"count,omitempty"`
+	// The oldest and the newest of those that were read.
+	OldestCreateTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=oldest_create_time,json=oldestCreateTime,proto3" json:"oldest_create_time,omitempty"`
+	NewestCreateTime *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=newest_create_time,json=newestCreateTime,proto3" json:"newest_create_time,omitempty"`
+	// The oldest of those that were read, and its last error.
+	ExampleId     string `protobuf:"bytes,8,opt,name=example_id,json=exampleId,proto3" json:"example_id,omitempty"`
+	ExampleError  string `protobuf:"bytes,9,opt,name=example_error,json=exampleError,proto3" json:"example_error,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MessageGroup) Reset() {
+	*x = MessageGroup{}
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MessageGroup) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MessageGroup) ProtoMessage() {}
+
+func (x *MessageGroup) ProtoReflect() protoreflect.Message {
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MessageGroup.ProtoReflect.Descriptor instead.
+func (*MessageGroup) Descriptor() ([]byte, []int) {
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *MessageGroup) GetProducer() string {
+	if x != nil {
+		return x.Producer
+	}
+	return ""
+}
+
+func (x *MessageGroup) GetBroker() string {
+	if x != nil {
+		return x.Broker
+	}
+	return ""
+}
+
+func (x *MessageGroup) GetExchange() string {
+	if x != nil {
+		return x.Exchange
+	}
+	return ""
+}
+
+func (x *MessageGroup) GetCause() string {
+	if x != nil {
+		return x.Cause
+	}
+	return ""
+}
+
+func (x *MessageGroup) GetCount() int64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *MessageGroup) GetOldestCreateTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.OldestCreateTime
+	}
+	return nil
+}
+
+func (x *MessageGroup) GetNewestCreateTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.NewestCreateTime
+	}
+	return nil
+}
+
+func (x *MessageGroup) GetExampleId() string {
+	if x != nil {
+		return x.ExampleId
+	}
+	return ""
+}
+
+func (x *MessageGroup) GetExampleError() string {
+	if x != nil {
+		return x.ExampleError
+	}
+	return ""
+}
+
+type FindMessagesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Producers to ask for beside those with unfinished messages; at most 1,000.
+	Producers     []string `protobuf:"bytes,2,rep,name=producers,proto3" json:"producers,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FindMessagesRequest) Reset() {
+	*x = FindMessagesRequest{}
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FindMessagesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FindMessagesRequest) ProtoMessage() {}
+
+func (x *FindMessagesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FindMessagesRequest.ProtoReflect.Descriptor instead.
+func (*FindMessagesRequest) Descriptor() ([]byte, []int) {
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *FindMessagesRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *FindMessagesRequest) GetProducers() []string {
+	if x != nil {
+		return x.Producers
+	}
+	return nil
+}
+
+type FindMessagesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Without bodies; by producer, at most 1,000.
+	Records       []*MessageRecord `protobuf:"bytes,1,rep,name=records,proto3" json:"records,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FindMessagesResponse) Reset() {
+	*x = FindMessagesResponse{}
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FindMessagesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FindMessagesResponse) ProtoMessage() {}
+
+func (x *FindMessagesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FindMessagesResponse.ProtoReflect.Descriptor instead.
+func (*FindMessagesResponse) Descriptor() ([]byte, []int) {
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *FindMessagesResponse) GetRecords() []*MessageRecord {
+	if x != nil {
+		return x.Records
+	}
+	return nil
+}
+
 type GetStatsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -2432,7 +2946,7 @@ type GetStatsRequest struct {
 
 func (x *GetStatsRequest) Reset() {
 	*x = GetStatsRequest{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[31]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2444,7 +2958,7 @@ func (x *GetStatsRequest) String() string {
 func (*GetStatsRequest) ProtoMessage() {}
 
 func (x *GetStatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[31]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2457,7 +2971,7 @@ func (x *GetStatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatsRequest.ProtoReflect.Descriptor instead.
 func (*GetStatsRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{31}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{36}
 }
 
 type GetStatsResponse struct {
@@ -2477,7 +2991,7 @@ type GetStatsResponse struct {
 
 func (x *GetStatsResponse) Reset() {
 	*x = GetStatsResponse{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[32]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2489,7 +3003,7 @@ func (x *GetStatsResponse) String() string {
 func (*GetStatsResponse) ProtoMessage() {}
 
 func (x *GetStatsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[32]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2502,7 +3016,7 @@ func (x *GetStatsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatsResponse.ProtoReflect.Descriptor instead.
 func (*GetStatsResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{32}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *GetStatsResponse) GetStates() []*StateStats {
@@ -2560,7 +3074,7 @@ type Coordinator struct {
 
 func (x *Coordinator) Reset() {
 	*x = Coordinator{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[33]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2572,7 +3086,7 @@ func (x *Coordinator) String() string {
 func (*Coordinator) ProtoMessage() {}
 
 func (x *Coordinator) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[33]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2585,7 +3099,7 @@ func (x *Coordinator) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Coordinator.ProtoReflect.Descriptor instead.
 func (*Coordinator) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{33}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Coordinator) GetInstance() string {
@@ -2682,7 +3196,7 @@ type BrokerStats struct {
 
 func (x *BrokerStats) Reset() {
 	*x = BrokerStats{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[34]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2694,7 +3208,7 @@ func (x *BrokerStats) String() string {
 func (*BrokerStats) ProtoMessage() {}
 
 func (x *BrokerStats) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[34]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2707,7 +3221,7 @@ func (x *BrokerStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BrokerStats.ProtoReflect.Descriptor instead.
 func (*BrokerStats) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{34}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *BrokerStats) GetName() string {
@@ -2754,7 +3268,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[35]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2766,7 +3280,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[35]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2779,7 +3293,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{35}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Finding) GetName() string {
@@ -2831,7 +3345,7 @@ type StateStats struct {
 
 func (x *StateStats) Reset() {
 	*x = StateStats{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[36]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2843,7 +3357,7 @@ func (x *StateStats) String() string {
 func (*StateStats) ProtoMessage() {}
 
 func (x *StateStats) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[36]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2856,7 +3370,7 @@ func (x *StateStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateStats.ProtoReflect.Descriptor instead.
 func (*StateStats) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{36}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *StateStats) GetState() State {
@@ -2898,7 +3412,7 @@ type MessageName struct {
 
 func (x *MessageName) Reset() {
 	*x = MessageName{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[37]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2910,7 +3424,7 @@ func (x *MessageName) String() string {
 func (*MessageName) ProtoMessage() {}
 
 func (x *MessageName) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[37]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2923,7 +3437,7 @@ func (x *MessageName) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MessageName.ProtoReflect.Descriptor instead.
 func (*MessageName) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{37}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *MessageName) GetProducer() string {
@@ -2959,14 +3473,19 @@ type RetryMessagesRequest struct {
 	// The next_page_token of the same request before, to go on behind what that has looked at.
 	PageToken string `protobuf:"bytes,10,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	// A filter like that of ListMessages, for a request without names.
-	Broker        string `protobuf:"bytes,11,opt,name=broker,proto3" json:"broker,omitempty"`
+	Broker string `protobuf:"bytes,11,opt,name=broker,proto3" json:"broker,omitempty"`
+	// Filters like those of ListMessages, for a request without names.
+	IdPrefix      string `protobuf:"bytes,12,opt,name=id_prefix,json=idPrefix,proto3" json:"id_prefix,omitempty"`
+	RoutingKey    string `protobuf:"bytes,13,opt,name=routing_key,json=routingKey,proto3" json:"routing_key,omitempty"`
+	Header        string `protobuf:"bytes,14,opt,name=header,proto3" json:"header,omitempty"`
+	Cause         string `protobuf:"bytes,15,opt,name=cause,proto3" json:"cause,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RetryMessagesRequest) Reset() {
 	*x = RetryMessagesRequest{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[38]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2978,7 +3497,7 @@ func (x *RetryMessagesRequest) String() string {
 func (*RetryMessagesRequest) ProtoMessage() {}
 
 func (x *RetryMessagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[38]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2991,7 +3510,7 @@ func (x *RetryMessagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryMessagesRequest.ProtoReflect.Descriptor instead.
 func (*RetryMessagesRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{38}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *RetryMessagesRequest) GetNames() []*MessageName {
@@ -3071,6 +3590,34 @@ func (x *RetryMessagesRequest) GetBroker() string {
 	return ""
 }
 
+func (x *RetryMessagesRequest) GetIdPrefix() string {
+	if x != nil {
+		return x.IdPrefix
+	}
+	return ""
+}
+
+func (x *RetryMessagesRequest) GetRoutingKey() string {
+	if x != nil {
+		return x.RoutingKey
+	}
+	return ""
+}
+
+func (x *RetryMessagesRequest) GetHeader() string {
+	if x != nil {
+		return x.Header
+	}
+	return ""
+}
+
+func (x *RetryMessagesRequest) GetCause() string {
+	if x != nil {
+		return x.Cause
+	}
+	return ""
+}
+
 type RetryMessagesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// In a dry run: how many would be.
@@ -3087,7 +3634,7 @@ type RetryMessagesResponse struct {
 
 func (x *RetryMessagesResponse) Reset() {
 	*x = RetryMessagesResponse{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[39]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3099,7 +3646,7 @@ func (x *RetryMessagesResponse) String() string {
 func (*RetryMessagesResponse) ProtoMessage() {}
 
 func (x *RetryMessagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[39]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3112,7 +3659,7 @@ func (x *RetryMessagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryMessagesResponse.ProtoReflect.Descriptor instead.
 func (*RetryMessagesResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{39}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *RetryMessagesResponse) GetRetried() int64 {
@@ -3161,14 +3708,19 @@ type DiscardMessagesRequest struct {
 	// The next_page_token of the same request before, to go on behind what that has looked at.
 	PageToken string `protobuf:"bytes,10,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	// A filter like that of ListMessages, for a request without names.
-	Broker        string `protobuf:"bytes,11,opt,name=broker,proto3" json:"broker,omitempty"`
+	Broker string `protobuf:"bytes,11,opt,name=broker,proto3" json:"broker,omitempty"`
+	// Filters like those of ListMessages, for a request without names.
+	IdPrefix      string `protobuf:"bytes,12,opt,name=id_prefix,json=idPrefix,proto3" json:"id_prefix,omitempty"`
+	RoutingKey    string `protobuf:"bytes,13,opt,name=routing_key,json=routingKey,proto3" json:"routing_key,omitempty"`
+	Header        string `protobuf:"bytes,14,opt,name=header,proto3" json:"header,omitempty"`
+	Cause         string `protobuf:"bytes,15,opt,name=cause,proto3" json:"cause,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *DiscardMessagesRequest) Reset() {
 	*x = DiscardMessagesRequest{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[40]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3180,7 +3732,7 @@ func (x *DiscardMessagesRequest) String() string {
 func (*DiscardMessagesRequest) ProtoMessage() {}
 
 func (x *DiscardMessagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[40]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3193,7 +3745,7 @@ func (x *DiscardMessagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscardMessagesRequest.ProtoReflect.Descriptor instead.
 func (*DiscardMessagesRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{40}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *DiscardMessagesRequest) GetNames() []*MessageName {
@@ -3273,6 +3825,34 @@ func (x *DiscardMessagesRequest) GetBroker() string {
 	return ""
 }
 
+func (x *DiscardMessagesRequest) GetIdPrefix() string {
+	if x != nil {
+		return x.IdPrefix
+	}
+	return ""
+}
+
+func (x *DiscardMessagesRequest) GetRoutingKey() string {
+	if x != nil {
+		return x.RoutingKey
+	}
+	return ""
+}
+
+func (x *DiscardMessagesRequest) GetHeader() string {
+	if x != nil {
+		return x.Header
+	}
+	return ""
+}
+
+func (x *DiscardMessagesRequest) GetCause() string {
+	if x != nil {
+		return x.Cause
+	}
+	return ""
+}
+
 type DiscardMessagesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// In a dry run: how many would be.
@@ -3288,7 +3868,7 @@ type DiscardMessagesResponse struct {
 
 func (x *DiscardMessagesResponse) Reset() {
 	*x = DiscardMessagesResponse{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[41]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3300,7 +3880,7 @@ func (x *DiscardMessagesResponse) String() string {
 func (*DiscardMessagesResponse) ProtoMessage() {}
 
 func (x *DiscardMessagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[41]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3313,7 +3893,7 @@ func (x *DiscardMessagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscardMessagesResponse.ProtoReflect.Descriptor instead.
 func (*DiscardMessagesResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{41}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *DiscardMessagesResponse) GetDiscarded() int64 {
@@ -3356,7 +3936,7 @@ type TailMessagesRequest struct {
 
 func (x *TailMessagesRequest) Reset() {
 	*x = TailMessagesRequest{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[42]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3368,7 +3948,7 @@ func (x *TailMessagesRequest) String() string {
 func (*TailMessagesRequest) ProtoMessage() {}
 
 func (x *TailMessagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[42]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3381,7 +3961,7 @@ func (x *TailMessagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TailMessagesRequest.ProtoReflect.Descriptor instead.
 func (*TailMessagesRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{42}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *TailMessagesRequest) GetProducer() string {
@@ -3410,7 +3990,7 @@ type TailMessagesResponse struct {
 
 func (x *TailMessagesResponse) Reset() {
 	*x = TailMessagesResponse{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[43]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3422,7 +4002,7 @@ func (x *TailMessagesResponse) String() string {
 func (*TailMessagesResponse) ProtoMessage() {}
 
 func (x *TailMessagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[43]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3435,7 +4015,7 @@ func (x *TailMessagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TailMessagesResponse.ProtoReflect.Descriptor instead.
 func (*TailMessagesResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{43}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *TailMessagesResponse) GetMoves() []*Move {
@@ -3467,7 +4047,7 @@ type Move struct {
 
 func (x *Move) Reset() {
 	*x = Move{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[44]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3479,7 +4059,7 @@ func (x *Move) String() string {
 func (*Move) ProtoMessage() {}
 
 func (x *Move) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[44]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3492,7 +4072,7 @@ func (x *Move) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Move.ProtoReflect.Descriptor instead.
 func (*Move) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{44}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Move) GetTime() *timestamppb.Timestamp {
@@ -3542,7 +4122,7 @@ type ListAuditRequest struct {
 
 func (x *ListAuditRequest) Reset() {
 	*x = ListAuditRequest{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[45]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3554,7 +4134,7 @@ func (x *ListAuditRequest) String() string {
 func (*ListAuditRequest) ProtoMessage() {}
 
 func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[45]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3567,7 +4147,7 @@ func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditRequest.ProtoReflect.Descriptor instead.
 func (*ListAuditRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{45}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ListAuditRequest) GetPageSize() int32 {
@@ -3624,7 +4204,7 @@ type ListAuditResponse struct {
 
 func (x *ListAuditResponse) Reset() {
 	*x = ListAuditResponse{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[46]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3636,7 +4216,7 @@ func (x *ListAuditResponse) String() string {
 func (*ListAuditResponse) ProtoMessage() {}
 
 func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[46]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3649,7 +4229,7 @@ func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditResponse.ProtoReflect.Descriptor instead.
 func (*ListAuditResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{46}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ListAuditResponse) GetRecords() []*AuditRecord {
@@ -3709,7 +4289,7 @@ type AuditRecord struct {
 
 func (x *AuditRecord) Reset() {
 	*x = AuditRecord{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[47]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3721,7 +4301,7 @@ func (x *AuditRecord) String() string {
 func (*AuditRecord) ProtoMessage() {}
 
 func (x *AuditRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[47]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3734,7 +4314,7 @@ func (x *AuditRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditRecord.ProtoReflect.Descriptor instead.
 func (*AuditRecord) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{47}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *AuditRecord) GetId() string {
@@ -3864,7 +4444,7 @@ type GetConfigurationRequest struct {
 
 func (x *GetConfigurationRequest) Reset() {
 	*x = GetConfigurationRequest{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[48]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3876,7 +4456,7 @@ func (x *GetConfigurationRequest) String() string {
 func (*GetConfigurationRequest) ProtoMessage() {}
 
 func (x *GetConfigurationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[48]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3889,7 +4469,7 @@ func (x *GetConfigurationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetConfigurationRequest.ProtoReflect.Descriptor instead.
 func (*GetConfigurationRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{48}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{53}
 }
 
 type GetConfigurationResponse struct {
@@ -3905,7 +4485,7 @@ type GetConfigurationResponse struct {
 
 func (x *GetConfigurationResponse) Reset() {
 	*x = GetConfigurationResponse{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[49]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3917,7 +4497,7 @@ func (x *GetConfigurationResponse) String() string {
 func (*GetConfigurationResponse) ProtoMessage() {}
 
 func (x *GetConfigurationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[49]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3930,7 +4510,7 @@ func (x *GetConfigurationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetConfigurationResponse.ProtoReflect.Descriptor instead.
 func (*GetConfigurationResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{49}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *GetConfigurationResponse) GetInstance() string {
@@ -3972,7 +4552,7 @@ type ConfigurationValue struct {
 
 func (x *ConfigurationValue) Reset() {
 	*x = ConfigurationValue{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[50]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3984,7 +4564,7 @@ func (x *ConfigurationValue) String() string {
 func (*ConfigurationValue) ProtoMessage() {}
 
 func (x *ConfigurationValue) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[50]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3997,7 +4577,7 @@ func (x *ConfigurationValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigurationValue.ProtoReflect.Descriptor instead.
 func (*ConfigurationValue) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{50}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ConfigurationValue) GetKey() string {
@@ -4033,6 +4613,728 @@ func (x *ConfigurationValue) GetNeedsRestart() bool {
 		return x.NeedsRestart
 	}
 	return false
+}
+
+// FinishedFilter selects finished messages. Empty fields are any.
+type FinishedFilter struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Producer string                 `protobuf:"bytes,1,opt,name=producer,proto3" json:"producer,omitempty"`
+	Id       string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	Ended    Ending                 `protobuf:"varint,3,opt,name=ended,proto3,enum=msghandler.v1.Ending" json:"ended,omitempty"`
+	// The next four need the archive: receipts know no content.
+	Exchange   string `protobuf:"bytes,4,opt,name=exchange,proto3" json:"exchange,omitempty"`
+	RoutingKey string `protobuf:"bytes,5,opt,name=routing_key,json=routingKey,proto3" json:"routing_key,omitempty"`
+	// Only messages with this header, of this value. Only for callers who may see headers.
+	HeaderKey   string `protobuf:"bytes,6,opt,name=header_key,json=headerKey,proto3" json:"header_key,omitempty"`
+	HeaderValue string `protobuf:"bytes,7,opt,name=header_value,json=headerValue,proto3" json:"header_value,omitempty"`
+	// Only messages that ended at or after since, and before until.
+	Since         *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=since,proto3" json:"since,omitempty"`
+	Until         *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=until,proto3" json:"until,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FinishedFilter) Reset() {
+	*x = FinishedFilter{}
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[56]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FinishedFilter) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FinishedFilter) ProtoMessage() {}
+
+func (x *FinishedFilter) ProtoReflect() protoreflect.Message {
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[56]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FinishedFilter.ProtoReflect.Descriptor instead.
+func (*FinishedFilter) Descriptor() ([]byte, []int) {
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{56}
+}
+
+func (x *FinishedFilter) GetProducer() string {
+	if x != nil {
+		return x.Producer
+	}
+	return ""
+}
+
+func (x *FinishedFilter) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *FinishedFilter) GetEnded() Ending {
+	if x != nil {
+		return x.Ended
+	}
+	return Ending_ENDING_UNSPECIFIED
+}
+
+func (x *FinishedFilter) GetExchange() string {
+	if x != nil {
+		return x.Exchange
+	}
+	return ""
+}
+
+func (x *FinishedFilter) GetRoutingKey() string {
+	if x != nil {
+		return x.RoutingKey
+	}
+	return ""
+}
+
+func (x *FinishedFilter) GetHeaderKey() string {
+	if x != nil {
+		return x.HeaderKey
+	}
+	return ""
+}
+
+func (x *FinishedFilter) GetHeaderValue() string {
+	if x != nil {
+		return x.HeaderValue
+	}
+	return ""
+}
+
+func (x *FinishedFilter) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *FinishedFilter) GetUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Until
+	}
+	return nil
+}
+
+type ListFinishedRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Filter *FinishedFilter        `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
+	// 1 to 1,000; 0 is 100.
+	PageSize  int32  `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// List the receipts, also where there is an archive.
+	Receipts      bool `protobuf:"varint,4,opt,name=receipts,proto3" json:"receipts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListFinishedRequest) Reset() {
+	*x = ListFinishedRequest{}
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[57]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListFinishedRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListFinishedRequest) ProtoMessage() {}
+
+func (x *ListFinishedRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[57]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListFinishedRequest.ProtoReflect.Descriptor instead.
+func (*ListFinishedRequest) Descriptor() ([]byte, []int) {
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{57}
+}
+
+func (x *ListFinishedRequest) GetFilter() *FinishedFilter {
+	if x != nil {
+		return x.Filter
+	}
+	return nil
+}
+
+func (x *ListFinishedRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListFinishedRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+func (x *ListFinishedRequest) GetReceipts() bool {
+	if x != nil {
+		return x.Receipts
+	}
+	return false
+}
+
+type ListFinishedResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A page may hold fewer messages than asked for, or none, and not be the last. A page of receipts may hold more.
+	Messages []*FinishedMessage `protobuf:"bytes,1,rep,name=messages,proto3" json:"messages,omitempty"`
+	// Empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// The messages are from the archive, and not from receipts.
+	Archive       bool `protobuf:"varint,3,opt,name=archive,proto3" json:"archive,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListFinishedResponse) Reset() {
+	*x = ListFinishedResponse{}
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[58]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListFinishedResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListFinishedResponse) ProtoMessage() {}
+
+func (x *ListFinishedResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[58]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListFinishedResponse.ProtoReflect.Descriptor instead.
+func (*ListFinishedResponse) Descriptor() ([]byte, []int) {
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{58}
+}
+
+func (x *ListFinishedResponse) GetMessages() []*FinishedMessage {
+	if x != nil {
+		return x.Messages
+	}
+	return nil
+}
+
+func (x *ListFinishedResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+func (x *ListFinishedResponse) GetArchive() bool {
+	if x != nil {
+		return x.Archive
+	}
+	return false
+}
+
+// FinishedMessage is a finished message. A receipt has producer, id, ended and finish_time only.
+type FinishedMessage struct {
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Producer   string                 `protobuf:"bytes,1,opt,name=producer,proto3" json:"producer,omitempty"`
+	Message    *Message               `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
+	Ended      Ending                 `protobuf:"varint,3,opt,name=ended,proto3,enum=msghandler.v1.Ending" json:"ended,omitempty"`
+	FinishTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=finish_time,json=finishTime,proto3" json:"finish_time,omitempty"`
+	CreateTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
+	// When its verdict COMMITTED was stored; unset without one.
+	CommitTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=commit_time,json=commitTime,proto3" json:"commit_time,omitempty"`
+	// How many copies may have reached the broker.
+	Copies int32 `protobuf:"varint,7,opt,name=copies,proto3" json:"copies,omitempty"`
+	// Names the entry of the archive. A message that was replayed has several.
+	Entry string `protobuf:"bytes,8,opt,name=entry,proto3" json:"entry,omitempty"`
+	// The body was larger than archive.max_body.
+	BodyLeftOut bool `protobuf:"varint,9,opt,name=body_left_out,json=bodyLeftOut,proto3" json:"body_left_out,omitempty"`
+	Replayable  bool `protobuf:"varint,10,opt,name=replayable,proto3" json:"replayable,omitempty"`
+	// Why the content cannot be read; empty where it can.
+	Damaged       string `protobuf:"bytes,11,opt,name=damaged,proto3" json:"damaged,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FinishedMessage) Reset() {
+	*x = FinishedMessage{}
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[59]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FinishedMessage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FinishedMessage) ProtoMessage() {}
+
+func (x *FinishedMessage) ProtoReflect() protoreflect.Message {
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[59]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FinishedMessage.ProtoReflect.Descriptor instead.
+func (*FinishedMessage) Descriptor() ([]byte, []int) {
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{59}
+}
+
+func (x *FinishedMessage) GetProducer() string {
+	if x != nil {
+		return x.Producer
+	}
+	return ""
+}
+
+func (x *FinishedMessage) GetMessage() *Message {
+	if x != nil {
+		return x.Message
+	}
+	return nil
+}
+
+func (x *FinishedMessage) GetEnded() Ending {
+	if x != nil {
+		return x.Ended
+	}
+	return Ending_ENDING_UNSPECIFIED
+}
+
+func (x *FinishedMessage) GetFinishTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FinishTime
+	}
+	return nil
+}
+
+func (x *FinishedMessage) GetCreateTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreateTime
+	}
+	return nil
+}
+
+func (x *FinishedMessage) GetCommitTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CommitTime
+	}
+	return nil
+}
+
+func (x *FinishedMessage) GetCopies() int32 {
+	if x != nil {
+		return x.Copies
+	}
+	return 0
+}
+
+func (x *FinishedMessage) GetEntry() string {
+	if x != nil {
+		return x.Entry
+	}
+	return ""
+}
+
+func (x *FinishedMessage) GetBodyLeftOut() bool {
+	if x != nil {
+		return x.BodyLeftOut
+	}
+	return false
+}
+
+func (x *FinishedMessage) GetReplayable() bool {
+	if x != nil {
+		return x.Replayable
+	}
+	return false
+}
+
+func (x *FinishedMessage) GetDamaged() string {
+	if x != nil {
+		return x.Damaged
+	}
+	return ""
+}
+
+type GetFinishedRequest struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Producer string                 `protobuf:"bytes,1,opt,name=producer,proto3" json:"producer,omitempty"`
+	Id       string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	// Empty: the newest entry.
+	Entry         string `protobuf:"bytes,3,opt,name=entry,proto3" json:"entry,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetFinishedRequest) Reset() {
+	*x = GetFinishedRequest{}
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[60]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetFinishedRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetFinishedRequest) ProtoMessage() {}
+
+func (x *GetFinishedRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[60]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetFinishedRequest.ProtoReflect.Descriptor instead.
+func (*GetFinishedRequest) Descriptor() ([]byte, []int) {
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{60}
+}
+
+func (x *GetFinishedRequest) GetProducer() string {
+	if x != nil {
+		return x.Producer
+	}
+	return ""
+}
+
+func (x *GetFinishedRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *GetFinishedRequest) GetEntry() string {
+	if x != nil {
+		return x.Entry
+	}
+	return ""
+}
+
+type GetFinishedResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Message       *FinishedMessage       `protobuf:"bytes,1,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetFinishedResponse) Reset() {
+	*x = GetFinishedResponse{}
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[61]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetFinishedResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetFinishedResponse) ProtoMessage() {}
+
+func (x *GetFinishedResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[61]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetFinishedResponse.ProtoReflect.Descriptor instead.
+func (*GetFinishedResponse) Descriptor() ([]byte, []int) {
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{61}
+}
+
+func (x *GetFinishedResponse) GetMessage() *FinishedMessage {
+	if x != nil {
+		return x.Message
+	}
+	return nil
+}
+
+// FinishedName names an entry of the archive.
+type FinishedName struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Producer string                 `protobuf:"bytes,1,opt,name=producer,proto3" json:"producer,omitempty"`
+	Id       string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	// Empty: the newest entry of the message.
+	Entry         string `protobuf:"bytes,3,opt,name=entry,proto3" json:"entry,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FinishedName) Reset() {
+	*x = FinishedName{}
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[62]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FinishedName) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FinishedName) ProtoMessage() {}
+
+func (x *FinishedName) ProtoReflect() protoreflect.Message {
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[62]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FinishedName.ProtoReflect.Descriptor instead.
+func (*FinishedName) Descriptor() ([]byte, []int) {
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{62}
+}
+
+func (x *FinishedName) GetProducer() string {
+	if x != nil {
+		return x.Producer
+	}
+	return ""
+}
+
+func (x *FinishedName) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *FinishedName) GetEntry() string {
+	if x != nil {
+		return x.Entry
+	}
+	return ""
+}
+
+type ReplayMessagesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// These (at most 1,000), or, where empty, all replayable messages that match the filter, newest first.
+	Names  []*FinishedName `protobuf:"bytes,1,rep,name=names,proto3" json:"names,omitempty"`
+	Filter *FinishedFilter `protobuf:"bytes,2,opt,name=filter,proto3" json:"filter,omitempty"`
+	// Added to the id of each message. Empty: each message keeps its id, and its copy has msghandler-attempt above 1. Consumers
+	// that remember the id then drop the copy as a duplicate.
+	NewIdSuffix string `protobuf:"bytes,3,opt,name=new_id_suffix,json=newIdSuffix,proto3" json:"new_id_suffix,omitempty"`
+	// At most this many; 0 is 1,000.
+	Limit int32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
+	// Why, for readers of the logs; at most 1,000 characters are kept.
+	Reason string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Change nothing: only count what the same request would replay, or say of each name what would become of it.
+	DryRun bool `protobuf:"varint,6,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	// The next_page_token of the same request before, to go on behind what that has looked at.
+	PageToken     string `protobuf:"bytes,7,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReplayMessagesRequest) Reset() {
+	*x = ReplayMessagesRequest{}
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[63]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReplayMessagesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReplayMessagesRequest) ProtoMessage() {}
+
+func (x *ReplayMessagesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[63]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReplayMessagesRequest.ProtoReflect.Descriptor instead.
+func (*ReplayMessagesRequest) Descriptor() ([]byte, []int) {
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{63}
+}
+
+func (x *ReplayMessagesRequest) GetNames() []*FinishedName {
+	if x != nil {
+		return x.Names
+	}
+	return nil
+}
+
+func (x *ReplayMessagesRequest) GetFilter() *FinishedFilter {
+	if x != nil {
+		return x.Filter
+	}
+	return nil
+}
+
+func (x *ReplayMessagesRequest) GetNewIdSuffix() string {
+	if x != nil {
+		return x.NewIdSuffix
+	}
+	return ""
+}
+
+func (x *ReplayMessagesRequest) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *ReplayMessagesRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *ReplayMessagesRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+func (x *ReplayMessagesRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+type ReplayMessagesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In a dry run: how many would be.
+	Replayed int64 `protobuf:"varint,1,opt,name=replayed,proto3" json:"replayed,omitempty"`
+	// How many messages matched the filter and could not be replayed: rolled back, without body, unfinished again, or ended again.
+	Skipped int64 `protobuf:"varint,2,opt,name=skipped,proto3" json:"skipped,omitempty"`
+	// Whether more match, or may.
+	More bool `protobuf:"varint,3,opt,name=more,proto3" json:"more,omitempty"`
+	// Set with more.
+	NextPageToken string `protobuf:"bytes,4,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// One for each of the request's names, in their order.
+	Outcomes      []*Outcome `protobuf:"bytes,5,rep,name=outcomes,proto3" json:"outcomes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReplayMessagesResponse) Reset() {
+	*x = ReplayMessagesResponse{}
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[64]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReplayMessagesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReplayMessagesResponse) ProtoMessage() {}
+
+func (x *ReplayMessagesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[64]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReplayMessagesResponse.ProtoReflect.Descriptor instead.
+func (*ReplayMessagesResponse) Descriptor() ([]byte, []int) {
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{64}
+}
+
+func (x *ReplayMessagesResponse) GetReplayed() int64 {
+	if x != nil {
+		return x.Replayed
+	}
+	return 0
+}
+
+func (x *ReplayMessagesResponse) GetSkipped() int64 {
+	if x != nil {
+		return x.Skipped
+	}
+	return 0
+}
+
+func (x *ReplayMessagesResponse) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
+func (x *ReplayMessagesResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+func (x *ReplayMessagesResponse) GetOutcomes() []*Outcome {
+	if x != nil {
+		return x.Outcomes
+	}
+	return nil
 }
 
 var File_msghandler_v1_msghandler_proto protoreflect.FileDescriptor
@@ -4135,7 +5437,7 @@ const file_msghandler_v1_msghandler_proto_rawDesc = "" +
 	"\x0fdelete_business\x18\x04 \x01(\v2$.msghandler.v1.DeleteBusinessRequestH\x00R\x0edeleteBusinessB\n" +
 	"\n" +
 	"\bquestion\"\b\n" +
-	"\x06GoAway\"\x8d\x05\n" +
+	"\x06GoAway\"\xe9\x05\n" +
 	"\rMessageRecord\x12\x1a\n" +
 	"\bproducer\x18\x01 \x01(\tR\bproducer\x120\n" +
 	"\amessage\x18\x02 \x01(\v2\x16.msghandler.v1.MessageR\amessage\x12*\n" +
@@ -4156,7 +5458,9 @@ const file_msghandler_v1_msghandler_proto_rawDesc = "" +
 	"\vlease_until\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"leaseUntil\x12'\n" +
 	"\x0fdelete_attempts\x18\r \x01(\x05R\x0edeleteAttempts\x12,\n" +
-	"\x06events\x18\x0e \x03(\v2\x14.msghandler.v1.EventR\x06events\"\xcb\x01\n" +
+	"\x06events\x18\x0e \x03(\v2\x14.msghandler.v1.EventR\x06events\x12B\n" +
+	"\x0flast_error_time\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\rlastErrorTime\x12\x16\n" +
+	"\x06parked\x18\x10 \x01(\bR\x06parked\"\xcb\x01\n" +
 	"\x05Event\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x129\n" +
 	"\n" +
@@ -4169,7 +5473,7 @@ const file_msghandler_v1_msghandler_proto_rawDesc = "" +
 	"\bproducer\x18\x01 \x01(\tR\bproducer\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\"J\n" +
 	"\x12GetMessageResponse\x124\n" +
-	"\x06record\x18\x01 \x01(\v2\x1c.msghandler.v1.MessageRecordR\x06record\"\xa8\x02\n" +
+	"\x06record\x18\x01 \x01(\v2\x1c.msghandler.v1.MessageRecordR\x06record\"\x94\x03\n" +
 	"\x13ListMessagesRequest\x12*\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x14.msghandler.v1.StateR\x05state\x12\x1a\n" +
 	"\bproducer\x18\x02 \x01(\tR\bproducer\x12\x1b\n" +
@@ -4179,10 +5483,51 @@ const file_msghandler_v1_msghandler_proto_rawDesc = "" +
 	"\bexchange\x18\x05 \x01(\tR\bexchange\x122\n" +
 	"\amin_age\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x06minAge\x12%\n" +
 	"\x0eerror_contains\x18\a \x01(\tR\rerrorContains\x12\x16\n" +
-	"\x06broker\x18\b \x01(\tR\x06broker\"v\n" +
+	"\x06broker\x18\b \x01(\tR\x06broker\x12\x1b\n" +
+	"\tid_prefix\x18\t \x01(\tR\bidPrefix\x12\x1f\n" +
+	"\vrouting_key\x18\n" +
+	" \x01(\tR\n" +
+	"routingKey\x12\x16\n" +
+	"\x06header\x18\v \x01(\tR\x06header\x12\x14\n" +
+	"\x05cause\x18\f \x01(\tR\x05cause\"v\n" +
 	"\x14ListMessagesResponse\x126\n" +
 	"\arecords\x18\x01 \x03(\v2\x1c.msghandler.v1.MessageRecordR\arecords\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x11\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xd9\x02\n" +
+	"\x14GroupMessagesRequest\x12*\n" +
+	"\x05state\x18\x01 \x01(\x0e2\x14.msghandler.v1.StateR\x05state\x12\x1a\n" +
+	"\bproducer\x18\x02 \x01(\tR\bproducer\x12\x1a\n" +
+	"\bexchange\x18\x03 \x01(\tR\bexchange\x12\x16\n" +
+	"\x06broker\x18\x04 \x01(\tR\x06broker\x122\n" +
+	"\amin_age\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x06minAge\x12%\n" +
+	"\x0eerror_contains\x18\x06 \x01(\tR\rerrorContains\x12\x1b\n" +
+	"\tid_prefix\x18\a \x01(\tR\bidPrefix\x12\x1f\n" +
+	"\vrouting_key\x18\b \x01(\tR\n" +
+	"routingKey\x12\x16\n" +
+	"\x06header\x18\t \x01(\tR\x06header\x12\x14\n" +
+	"\x05cause\x18\n" +
+	" \x01(\tR\x05cause\"\x9b\x01\n" +
+	"\x15GroupMessagesResponse\x123\n" +
+	"\x06groups\x18\x01 \x03(\v2\x1b.msghandler.v1.MessageGroupR\x06groups\x12\x16\n" +
+	"\x06looked\x18\x02 \x01(\x03R\x06looked\x12\x14\n" +
+	"\x05total\x18\x03 \x01(\x03R\x05total\x12\x1f\n" +
+	"\vmore_groups\x18\x04 \x01(\x05R\n" +
+	"moreGroups\"\xe2\x02\n" +
+	"\fMessageGroup\x12\x1a\n" +
+	"\bproducer\x18\x01 \x01(\tR\bproducer\x12\x16\n" +
+	"\x06broker\x18\x02 \x01(\tR\x06broker\x12\x1a\n" +
+	"\bexchange\x18\x03 \x01(\tR\bexchange\x12\x14\n" +
+	"\x05cause\x18\x04 \x01(\tR\x05cause\x12\x14\n" +
+	"\x05count\x18\x05 \x01(\x03R\x05count\x12H\n" +
+	"\x12oldest_create_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x10oldestCreateTime\x12H\n" +
+	"\x12newest_create_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\x10newestCreateTime\x12\x1d\n" +
+	"\n" +
+	"example_id\x18\b \x01(\tR\texampleId\x12#\n" +
+	"\rexample_error\x18\t \x01(\tR\fexampleError\"C\n" +
+	"\x13FindMessagesRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1c\n" +
+	"\tproducers\x18\x02 \x03(\tR\tproducers\"N\n" +
+	"\x14FindMessagesResponse\x126\n" +
+	"\arecords\x18\x01 \x03(\v2\x1c.msghandler.v1.MessageRecordR\arecords\"\x11\n" +
 	"\x0fGetStatsRequest\"\xef\x01\n" +
 	"\x10GetStatsResponse\x121\n" +
 	"\x06states\x18\x01 \x03(\v2\x19.msghandler.v1.StateStatsR\x06states\x122\n" +
@@ -4223,7 +5568,7 @@ const file_msghandler_v1_msghandler_proto_rawDesc = "" +
 	"\x0efirst_due_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\ffirstDueTime\"9\n" +
 	"\vMessageName\x12\x1a\n" +
 	"\bproducer\x18\x01 \x01(\tR\bproducer\x12\x0e\n" +
-	"\x02id\x18\x02 \x01(\tR\x02id\"\x85\x03\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\"\xf1\x03\n" +
 	"\x14RetryMessagesRequest\x120\n" +
 	"\x05names\x18\x01 \x03(\v2\x1a.msghandler.v1.MessageNameR\x05names\x12*\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x14.msghandler.v1.StateR\x05state\x12\x1a\n" +
@@ -4237,12 +5582,17 @@ const file_msghandler_v1_msghandler_proto_rawDesc = "" +
 	"\n" +
 	"page_token\x18\n" +
 	" \x01(\tR\tpageToken\x12\x16\n" +
-	"\x06broker\x18\v \x01(\tR\x06broker\"\xa1\x01\n" +
+	"\x06broker\x18\v \x01(\tR\x06broker\x12\x1b\n" +
+	"\tid_prefix\x18\f \x01(\tR\bidPrefix\x12\x1f\n" +
+	"\vrouting_key\x18\r \x01(\tR\n" +
+	"routingKey\x12\x16\n" +
+	"\x06header\x18\x0e \x01(\tR\x06header\x12\x14\n" +
+	"\x05cause\x18\x0f \x01(\tR\x05cause\"\xa1\x01\n" +
 	"\x15RetryMessagesResponse\x12\x18\n" +
 	"\aretried\x18\x01 \x01(\x03R\aretried\x12\x12\n" +
 	"\x04more\x18\x02 \x01(\bR\x04more\x122\n" +
 	"\boutcomes\x18\x03 \x03(\v2\x16.msghandler.v1.OutcomeR\boutcomes\x12&\n" +
-	"\x0fnext_page_token\x18\x04 \x01(\tR\rnextPageToken\"\x87\x03\n" +
+	"\x0fnext_page_token\x18\x04 \x01(\tR\rnextPageToken\"\xf3\x03\n" +
 	"\x16DiscardMessagesRequest\x120\n" +
 	"\x05names\x18\x01 \x03(\v2\x1a.msghandler.v1.MessageNameR\x05names\x12*\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x14.msghandler.v1.StateR\x05state\x12\x1a\n" +
@@ -4256,7 +5606,12 @@ const file_msghandler_v1_msghandler_proto_rawDesc = "" +
 	"\n" +
 	"page_token\x18\n" +
 	" \x01(\tR\tpageToken\x12\x16\n" +
-	"\x06broker\x18\v \x01(\tR\x06broker\"\xa7\x01\n" +
+	"\x06broker\x18\v \x01(\tR\x06broker\x12\x1b\n" +
+	"\tid_prefix\x18\f \x01(\tR\bidPrefix\x12\x1f\n" +
+	"\vrouting_key\x18\r \x01(\tR\n" +
+	"routingKey\x12\x16\n" +
+	"\x06header\x18\x0e \x01(\tR\x06header\x12\x14\n" +
+	"\x05cause\x18\x0f \x01(\tR\x05cause\"\xa7\x01\n" +
 	"\x17DiscardMessagesResponse\x12\x1c\n" +
 	"\tdiscarded\x18\x01 \x01(\x03R\tdiscarded\x12\x12\n" +
 	"\x04more\x18\x02 \x01(\bR\x04more\x122\n" +
@@ -4313,7 +5668,72 @@ const file_msghandler_v1_msghandler_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value\x12#\n" +
 	"\rdefault_value\x18\x03 \x01(\tR\fdefaultValue\x12\x16\n" +
 	"\x06origin\x18\x04 \x01(\tR\x06origin\x12#\n" +
-	"\rneeds_restart\x18\x05 \x01(\bR\fneedsRestart*\xa9\x01\n" +
+	"\rneeds_restart\x18\x05 \x01(\bR\fneedsRestart\"\xcc\x02\n" +
+	"\x0eFinishedFilter\x12\x1a\n" +
+	"\bproducer\x18\x01 \x01(\tR\bproducer\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x12+\n" +
+	"\x05ended\x18\x03 \x01(\x0e2\x15.msghandler.v1.EndingR\x05ended\x12\x1a\n" +
+	"\bexchange\x18\x04 \x01(\tR\bexchange\x12\x1f\n" +
+	"\vrouting_key\x18\x05 \x01(\tR\n" +
+	"routingKey\x12\x1d\n" +
+	"\n" +
+	"header_key\x18\x06 \x01(\tR\theaderKey\x12!\n" +
+	"\fheader_value\x18\a \x01(\tR\vheaderValue\x120\n" +
+	"\x05since\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x120\n" +
+	"\x05until\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\x05until\"\xa4\x01\n" +
+	"\x13ListFinishedRequest\x125\n" +
+	"\x06filter\x18\x01 \x01(\v2\x1d.msghandler.v1.FinishedFilterR\x06filter\x12\x1b\n" +
+	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\x12\x1a\n" +
+	"\breceipts\x18\x04 \x01(\bR\breceipts\"\x94\x01\n" +
+	"\x14ListFinishedResponse\x12:\n" +
+	"\bmessages\x18\x01 \x03(\v2\x1e.msghandler.v1.FinishedMessageR\bmessages\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x18\n" +
+	"\aarchive\x18\x03 \x01(\bR\aarchive\"\xcf\x03\n" +
+	"\x0fFinishedMessage\x12\x1a\n" +
+	"\bproducer\x18\x01 \x01(\tR\bproducer\x120\n" +
+	"\amessage\x18\x02 \x01(\v2\x16.msghandler.v1.MessageR\amessage\x12+\n" +
+	"\x05ended\x18\x03 \x01(\x0e2\x15.msghandler.v1.EndingR\x05ended\x12;\n" +
+	"\vfinish_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"finishTime\x12;\n" +
+	"\vcreate_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"createTime\x12;\n" +
+	"\vcommit_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"commitTime\x12\x16\n" +
+	"\x06copies\x18\a \x01(\x05R\x06copies\x12\x14\n" +
+	"\x05entry\x18\b \x01(\tR\x05entry\x12\"\n" +
+	"\rbody_left_out\x18\t \x01(\bR\vbodyLeftOut\x12\x1e\n" +
+	"\n" +
+	"replayable\x18\n" +
+	" \x01(\bR\n" +
+	"replayable\x12\x18\n" +
+	"\adamaged\x18\v \x01(\tR\adamaged\"V\n" +
+	"\x12GetFinishedRequest\x12\x1a\n" +
+	"\bproducer\x18\x01 \x01(\tR\bproducer\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x12\x14\n" +
+	"\x05entry\x18\x03 \x01(\tR\x05entry\"O\n" +
+	"\x13GetFinishedResponse\x128\n" +
+	"\amessage\x18\x01 \x01(\v2\x1e.msghandler.v1.FinishedMessageR\amessage\"P\n" +
+	"\fFinishedName\x12\x1a\n" +
+	"\bproducer\x18\x01 \x01(\tR\bproducer\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x12\x14\n" +
+	"\x05entry\x18\x03 \x01(\tR\x05entry\"\x8b\x02\n" +
+	"\x15ReplayMessagesRequest\x121\n" +
+	"\x05names\x18\x01 \x03(\v2\x1b.msghandler.v1.FinishedNameR\x05names\x125\n" +
+	"\x06filter\x18\x02 \x01(\v2\x1d.msghandler.v1.FinishedFilterR\x06filter\x12\"\n" +
+	"\rnew_id_suffix\x18\x03 \x01(\tR\vnewIdSuffix\x12\x14\n" +
+	"\x05limit\x18\x04 \x01(\x05R\x05limit\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x17\n" +
+	"\adry_run\x18\x06 \x01(\bR\x06dryRun\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\a \x01(\tR\tpageToken\"\xbe\x01\n" +
+	"\x16ReplayMessagesResponse\x12\x1a\n" +
+	"\breplayed\x18\x01 \x01(\x03R\breplayed\x12\x18\n" +
+	"\askipped\x18\x02 \x01(\x03R\askipped\x12\x12\n" +
+	"\x04more\x18\x03 \x01(\bR\x04more\x12&\n" +
+	"\x0fnext_page_token\x18\x04 \x01(\tR\rnextPageToken\x122\n" +
+	"\boutcomes\x18\x05 \x03(\v2\x16.msghandler.v1.OutcomeR\boutcomes*\xa9\x01\n" +
 	"\x05State\x12\x15\n" +
 	"\x11STATE_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rSTATE_PENDING\x10\x01\x12\x12\n" +
@@ -4343,7 +5763,12 @@ const file_msghandler_v1_msghandler_proto_rawDesc = "" +
 	"\bSeverity\x12\x18\n" +
 	"\x14SEVERITY_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10SEVERITY_WARNING\x10\x01\x12\x14\n" +
-	"\x10SEVERITY_TROUBLE\x10\x022\x8d\x04\n" +
+	"\x10SEVERITY_TROUBLE\x10\x02*_\n" +
+	"\x06Ending\x12\x16\n" +
+	"\x12ENDING_UNSPECIFIED\x10\x00\x12\x0f\n" +
+	"\vENDING_DONE\x10\x01\x12\x16\n" +
+	"\x12ENDING_ROLLED_BACK\x10\x02\x12\x14\n" +
+	"\x10ENDING_DISCARDED\x10\x032\x8d\x04\n" +
 	"\x15MessageHandlerService\x12`\n" +
 	"\x0fSendHalfMessage\x12%.msghandler.v1.SendHalfMessageRequest\x1a&.msghandler.v1.SendHalfMessageResponse\x12c\n" +
 	"\x10SendHalfMessages\x12&.msghandler.v1.SendHalfMessagesRequest\x1a'.msghandler.v1.SendHalfMessagesResponse\x12E\n" +
@@ -4353,7 +5778,7 @@ const file_msghandler_v1_msghandler_proto_rawDesc = "" +
 	"\x06Attend\x12\x1c.msghandler.v1.AttendRequest\x1a\x1d.msghandler.v1.AttendResponse(\x010\x012\xba\x01\n" +
 	"\x0fProducerService\x12H\n" +
 	"\aConfirm\x12\x1d.msghandler.v1.ConfirmRequest\x1a\x1e.msghandler.v1.ConfirmResponse\x12]\n" +
-	"\x0eDeleteBusiness\x12$.msghandler.v1.DeleteBusinessRequest\x1a%.msghandler.v1.DeleteBusinessResponse2\xd5\x05\n" +
+	"\x0eDeleteBusiness\x12$.msghandler.v1.DeleteBusinessRequest\x1a%.msghandler.v1.DeleteBusinessResponse2\x98\t\n" +
 	"\fAdminService\x12Q\n" +
 	"\n" +
 	"GetMessage\x12 .msghandler.v1.GetMessageRequest\x1a!.msghandler.v1.GetMessageResponse\x12W\n" +
@@ -4363,7 +5788,12 @@ const file_msghandler_v1_msghandler_proto_rawDesc = "" +
 	"\x0fDiscardMessages\x12%.msghandler.v1.DiscardMessagesRequest\x1a&.msghandler.v1.DiscardMessagesResponse\x12Y\n" +
 	"\fTailMessages\x12\".msghandler.v1.TailMessagesRequest\x1a#.msghandler.v1.TailMessagesResponse0\x01\x12N\n" +
 	"\tListAudit\x12\x1f.msghandler.v1.ListAuditRequest\x1a .msghandler.v1.ListAuditResponse\x12c\n" +
-	"\x10GetConfiguration\x12&.msghandler.v1.GetConfigurationRequest\x1a'.msghandler.v1.GetConfigurationResponseB^\n" +
+	"\x10GetConfiguration\x12&.msghandler.v1.GetConfigurationRequest\x1a'.msghandler.v1.GetConfigurationResponse\x12Z\n" +
+	"\rGroupMessages\x12#.msghandler.v1.GroupMessagesRequest\x1a$.msghandler.v1.GroupMessagesResponse\x12W\n" +
+	"\fFindMessages\x12\".msghandler.v1.FindMessagesRequest\x1a#.msghandler.v1.FindMessagesResponse\x12W\n" +
+	"\fListFinished\x12\".msghandler.v1.ListFinishedRequest\x1a#.msghandler.v1.ListFinishedResponse\x12T\n" +
+	"\vGetFinished\x12!.msghandler.v1.GetFinishedRequest\x1a\".msghandler.v1.GetFinishedResponse\x12]\n" +
+	"\x0eReplayMessages\x12$.msghandler.v1.ReplayMessagesRequest\x1a%.msghandler.v1.ReplayMessagesResponseB^\n" +
 	"\x17io.github.msghandler.v1P\x01ZAgithub.com/msghandler/msghandler/proto/msghandler/v1;msghandlerv1b\x06proto3"
 
 var (
@@ -4378,176 +5808,222 @@ func file_msghandler_v1_msghandler_proto_rawDescGZIP() []byte {
 	return file_msghandler_v1_msghandler_proto_rawDescData
 }
 
-var file_msghandler_v1_msghandler_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_msghandler_v1_msghandler_proto_msgTypes = make([]protoimpl.MessageInfo, 52)
+var file_msghandler_v1_msghandler_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
+var file_msghandler_v1_msghandler_proto_msgTypes = make([]protoimpl.MessageInfo, 66)
 var file_msghandler_v1_msghandler_proto_goTypes = []any{
 	(State)(0),                       // 0: msghandler.v1.State
 	(Verdict)(0),                     // 1: msghandler.v1.Verdict
 	(Wait)(0),                        // 2: msghandler.v1.Wait
 	(CoordinatorState)(0),            // 3: msghandler.v1.CoordinatorState
 	(Severity)(0),                    // 4: msghandler.v1.Severity
-	(*Message)(nil),                  // 5: msghandler.v1.Message
-	(*SendHalfMessageRequest)(nil),   // 6: msghandler.v1.SendHalfMessageRequest
-	(*SendHalfMessageResponse)(nil),  // 7: msghandler.v1.SendHalfMessageResponse
-	(*SendHalfMessagesRequest)(nil),  // 8: msghandler.v1.SendHalfMessagesRequest
-	(*SendHalfMessagesResponse)(nil), // 9: msghandler.v1.SendHalfMessagesResponse
-	(*SubmitRequest)(nil),            // 10: msghandler.v1.SubmitRequest
-	(*SubmitResponse)(nil),           // 11: msghandler.v1.SubmitResponse
-	(*SubmitAllRequest)(nil),         // 12: msghandler.v1.SubmitAllRequest
-	(*SubmitAllResponse)(nil),        // 13: msghandler.v1.SubmitAllResponse
-	(*RollbackRequest)(nil),          // 14: msghandler.v1.RollbackRequest
-	(*RollbackResponse)(nil),         // 15: msghandler.v1.RollbackResponse
-	(*Outcome)(nil),                  // 16: msghandler.v1.Outcome
-	(*ConfirmRequest)(nil),           // 17: msghandler.v1.ConfirmRequest
-	(*ConfirmResponse)(nil),          // 18: msghandler.v1.ConfirmResponse
-	(*Confirmation)(nil),             // 19: msghandler.v1.Confirmation
-	(*DeleteBusinessRequest)(nil),    // 20: msghandler.v1.DeleteBusinessRequest
-	(*DeleteBusinessResponse)(nil),   // 21: msghandler.v1.DeleteBusinessResponse
-	(*AttendRequest)(nil),            // 22: msghandler.v1.AttendRequest
-	(*AttendHello)(nil),              // 23: msghandler.v1.AttendHello
-	(*AttendAnswer)(nil),             // 24: msghandler.v1.AttendAnswer
-	(*AttendFailure)(nil),            // 25: msghandler.v1.AttendFailure
-	(*AttendResponse)(nil),           // 26: msghandler.v1.AttendResponse
-	(*AttendWelcome)(nil),            // 27: msghandler.v1.AttendWelcome
-	(*AttendQuestion)(nil),           // 28: msghandler.v1.AttendQuestion
-	(*GoAway)(nil),                   // 29: msghandler.v1.GoAway
-	(*MessageRecord)(nil),            // 30: msghandler.v1.MessageRecord
-	(*Event)(nil),                    // 31: msghandler.v1.Event
-	(*GetMessageRequest)(nil),        // 32: msghandler.v1.GetMessageRequest
-	(*GetMessageResponse)(nil),       // 33: msghandler.v1.GetMessageResponse
-	(*ListMessagesRequest)(nil),      // 34: msghandler.v1.ListMessagesRequest
-	(*ListMessagesResponse)(nil),     // 35: msghandler.v1.ListMessagesResponse
-	(*GetStatsRequest)(nil),          // 36: msghandler.v1.GetStatsRequest
-	(*GetStatsResponse)(nil),         // 37: msghandler.v1.GetStatsResponse
-	(*Coordinator)(nil),              // 38: msghandler.v1.Coordinator
-	(*BrokerStats)(nil),              // 39: msghandler.v1.BrokerStats
-	(*Finding)(nil),                  // 40: msghandler.v1.Finding
-	(*StateStats)(nil),               // 41: msghandler.v1.StateStats
-	(*MessageName)(nil),              // 42: msghandler.v1.MessageName
-	(*RetryMessagesRequest)(nil),     // 43: msghandler.v1.RetryMessagesRequest
-	(*RetryMessagesResponse)(nil),    // 44: msghandler.v1.RetryMessagesResponse
-	(*DiscardMessagesRequest)(nil),   // 45: msghandler.v1.DiscardMessagesRequest
-	(*DiscardMessagesResponse)(nil),  // 46: msghandler.v1.DiscardMessagesResponse
-	(*TailMessagesRequest)(nil),      // 47: msghandler.v1.TailMessagesRequest
-	(*TailMessagesResponse)(nil),     // 48: msghandler.v1.TailMessagesResponse
-	(*Move)(nil),                     // 49: msghandler.v1.Move
-	(*ListAuditRequest)(nil),         // 50: msghandler.v1.ListAuditRequest
-	(*ListAuditResponse)(nil),        // 51: msghandler.v1.ListAuditResponse
-	(*AuditRecord)(nil),              // 52: msghandler.v1.AuditRecord
-	(*GetConfigurationRequest)(nil),  // 53: msghandler.v1.GetConfigurationRequest
-	(*GetConfigurationResponse)(nil), // 54: msghandler.v1.GetConfigurationResponse
-	(*ConfigurationValue)(nil),       // 55: msghandler.v1.ConfigurationValue
-	nil,                              // 56: msghandler.v1.Message.HeadersEntry
-	(*durationpb.Duration)(nil),      // 57: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),    // 58: google.protobuf.Timestamp
+	(Ending)(0),                      // 5: msghandler.v1.Ending
+	(*Message)(nil),                  // 6: msghandler.v1.Message
+	(*SendHalfMessageRequest)(nil),   // 7: msghandler.v1.SendHalfMessageRequest
+	(*SendHalfMessageResponse)(nil),  // 8: msghandler.v1.SendHalfMessageResponse
+	(*SendHalfMessagesRequest)(nil),  // 9: msghandler.v1.SendHalfMessagesRequest
+	(*SendHalfMessagesResponse)(nil), // 10: msghandler.v1.SendHalfMessagesResponse
+	(*SubmitRequest)(nil),            // 11: msghandler.v1.SubmitRequest
+	(*SubmitResponse)(nil),           // 12: msghandler.v1.SubmitResponse
+	(*SubmitAllRequest)(nil),         // 13: msghandler.v1.SubmitAllRequest
+	(*SubmitAllResponse)(nil),        // 14: msghandler.v1.SubmitAllResponse
+	(*RollbackRequest)(nil),          // 15: msghandler.v1.RollbackRequest
+	(*RollbackResponse)(nil),         // 16: msghandler.v1.RollbackResponse
+	(*Outcome)(nil),                  // 17: msghandler.v1.Outcome
+	(*ConfirmRequest)(nil),           // 18: msghandler.v1.ConfirmRequest
+	(*ConfirmResponse)(nil),          // 19: msghandler.v1.ConfirmResponse
+	(*Confirmation)(nil),             // 20: msghandler.v1.Confirmation
+	(*DeleteBusinessRequest)(nil),    // 21: msghandler.v1.DeleteBusinessRequest
+	(*DeleteBusinessResponse)(nil),   // 22: msghandler.v1.DeleteBusinessResponse
+	(*AttendRequest)(nil),            // 23: msghandler.v1.AttendRequest
+	(*AttendHello)(nil),              // 24: msghandler.v1.AttendHello
+	(*AttendAnswer)(nil),             // 25: msghandler.v1.AttendAnswer
+	(*AttendFailure)(nil),            // 26: msghandler.v1.AttendFailure
+	(*AttendResponse)(nil),           // 27: msghandler.v1.AttendResponse
+	(*AttendWelcome)(nil),            // 28: msghandler.v1.AttendWelcome
+	(*AttendQuestion)(nil),           // 29: msghandler.v1.AttendQuestion
+	(*GoAway)(nil),                   // 30: msghandler.v1.GoAway
+	(*MessageRecord)(nil),            // 31: msghandler.v1.MessageRecord
+	(*Event)(nil),                    // 32: msghandler.v1.Event
+	(*GetMessageRequest)(nil),        // 33: msghandler.v1.GetMessageRequest
+	(*GetMessageResponse)(nil),       // 34: msghandler.v1.GetMessageResponse
+	(*ListMessagesRequest)(nil),      // 35: msghandler.v1.ListMessagesRequest
+	(*ListMessagesResponse)(nil),     // 36: msghandler.v1.ListMessagesResponse
+	(*GroupMessagesRequest)(nil),     // 37: msghandler.v1.GroupMessagesRequest
+	(*GroupMessagesResponse)(nil),    // 38: msghandler.v1.GroupMessagesResponse
+	(*MessageGroup)(nil),             // 39: msghandler.v1.MessageGroup
+	(*FindMessagesRequest)(nil),      // 40: msghandler.v1.FindMessagesRequest
+	(*FindMessagesResponse)(nil),     // 41: msghandler.v1.FindMessagesResponse
+	(*GetStatsRequest)(nil),          // 42: msghandler.v1.GetStatsRequest
+	(*GetStatsResponse)(nil),         // 43: msghandler.v1.GetStatsResponse
+	(*Coordinator)(nil),              // 44: msghandler.v1.Coordinator
+	(*BrokerStats)(nil),              // 45: msghandler.v1.BrokerStats
+	(*Finding)(nil),                  // 46: msghandler.v1.Finding
+	(*StateStats)(nil),               // 47: msghandler.v1.StateStats
+	(*MessageName)(nil),              // 48: msghandler.v1.MessageName
+	(*RetryMessagesRequest)(nil),     // 49: msghandler.v1.RetryMessagesRequest
+	(*RetryMessagesResponse)(nil),    // 50: msghandler.v1.RetryMessagesResponse
+	(*DiscardMessagesRequest)(nil),   // 51: msghandler.v1.DiscardMessagesRequest
+	(*DiscardMessagesResponse)(nil),  // 52: msghandler.v1.DiscardMessagesResponse
+	(*TailMessagesRequest)(nil),      // 53: msghandler.v1.TailMessagesRequest
+	(*TailMessagesResponse)(nil),     // 54: msghandler.v1.TailMessagesResponse
+	(*Move)(nil),                     // 55: msghandler.v1.Move
+	(*ListAuditRequest)(nil),         // 56: msghandler.v1.ListAuditRequest
+	(*ListAuditResponse)(nil),        // 57: msghandler.v1.ListAuditResponse
+	(*AuditRecord)(nil),              // 58: msghandler.v1.AuditRecord
+	(*GetConfigurationRequest)(nil),  // 59: msghandler.v1.GetConfigurationRequest
+	(*GetConfigurationResponse)(nil), // 60: msghandler.v1.GetConfigurationResponse
+	(*ConfigurationValue)(nil),       // 61: msghandler.v1.ConfigurationValue
+	(*FinishedFilter)(nil),           // 62: msghandler.v1.FinishedFilter
+	(*ListFinishedRequest)(nil),      // 63: msghandler.v1.ListFinishedRequest
+	(*ListFinishedResponse)(nil),     // 64: msghandler.v1.ListFinishedResponse
+	(*FinishedMessage)(nil),          // 65: msghandler.v1.FinishedMessage
+	(*GetFinishedRequest)(nil),       // 66: msghandler.v1.GetFinishedRequest
+	(*GetFinishedResponse)(nil),      // 67: msghandler.v1.GetFinishedResponse
+	(*FinishedName)(nil),             // 68: msghandler.v1.FinishedName
+	(*ReplayMessagesRequest)(nil),    // 69: msghandler.v1.ReplayMessagesRequest
+	(*ReplayMessagesResponse)(nil),   // 70: msghandler.v1.ReplayMessagesResponse
+	nil,                              // 71: msghandler.v1.Message.HeadersEntry
+	(*durationpb.Duration)(nil),      // 72: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),    // 73: google.protobuf.Timestamp
 }
 var file_msghandler_v1_msghandler_proto_depIdxs = []int32{
-	56, // 0: msghandler.v1.Message.headers:type_name -> msghandler.v1.Message.HeadersEntry
-	57, // 1: msghandler.v1.Message.delay:type_name -> google.protobuf.Duration
-	5,  // 2: msghandler.v1.SendHalfMessageRequest.message:type_name -> msghandler.v1.Message
-	57, // 3: msghandler.v1.SendHalfMessageRequest.confirm_after:type_name -> google.protobuf.Duration
-	0,  // 4: msghandler.v1.SendHalfMessageResponse.state:type_name -> msghandler.v1.State
-	5,  // 5: msghandler.v1.SendHalfMessagesRequest.messages:type_name -> msghandler.v1.Message
-	57, // 6: msghandler.v1.SendHalfMessagesRequest.confirm_after:type_name -> google.protobuf.Duration
-	16, // 7: msghandler.v1.SendHalfMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
-	2,  // 8: msghandler.v1.SubmitRequest.wait:type_name -> msghandler.v1.Wait
-	0,  // 9: msghandler.v1.SubmitResponse.state:type_name -> msghandler.v1.State
-	2,  // 10: msghandler.v1.SubmitAllRequest.wait:type_name -> msghandler.v1.Wait
-	16, // 11: msghandler.v1.SubmitAllResponse.outcomes:type_name -> msghandler.v1.Outcome
-	0,  // 12: msghandler.v1.RollbackResponse.state:type_name -> msghandler.v1.State
-	0,  // 13: msghandler.v1.Outcome.state:type_name -> msghandler.v1.State
-	19, // 14: msghandler.v1.ConfirmResponse.confirmations:type_name -> msghandler.v1.Confirmation
-	1,  // 15: msghandler.v1.Confirmation.verdict:type_name -> msghandler.v1.Verdict
-	23, // 16: msghandler.v1.AttendRequest.hello:type_name -> msghandler.v1.AttendHello
-	24, // 17: msghandler.v1.AttendRequest.answer:type_name -> msghandler.v1.AttendAnswer
-	29, // 18: msghandler.v1.AttendRequest.go_away:type_name -> msghandler.v1.GoAway
-	18, // 19: msghandler.v1.AttendAnswer.confirm:type_name -> msghandler.v1.ConfirmResponse
-	21, // 20: msghandler.v1.AttendAnswer.delete_business:type_name -> msghandler.v1.DeleteBusinessResponse
-	25, // 21: msghandler.v1.AttendAnswer.failure:type_name -> msghandler.v1.AttendFailure
-	27, // 22: msghandler.v1.AttendResponse.welcome:type_name -> msghandler.v1.AttendWelcome
-	28, // 23: msghandler.v1.AttendResponse.question:type_name -> msghandler.v1.AttendQuestion
-	29, // 24: msghandler.v1.AttendResponse.go_away:type_name -> msghandler.v1.GoAway
-	57, // 25: msghandler.v1.AttendQuestion.timeout:type_name -> google.protobuf.Duration
-	17, // 26: msghandler.v1.AttendQuestion.confirm:type_name -> msghandler.v1.ConfirmRequest
-	20, // 27: msghandler.v1.AttendQuestion.delete_business:type_name -> msghandler.v1.DeleteBusinessRequest
-	5,  // 28: msghandler.v1.MessageRecord.message:type_name -> msghandler.v1.Message
-	0,  // 29: msghandler.v1.MessageRecord.state:type_name -> msghandler.v1.State
-	58, // 30: msghandler.v1.MessageRecord.create_time:type_name -> google.protobuf.Timestamp
-	58, // 31: msghandler.v1.MessageRecord.update_time:type_name -> google.protobuf.Timestamp
-	58, // 32: msghandler.v1.MessageRecord.due_time:type_name -> google.protobuf.Timestamp
-	58, // 33: msghandler.v1.MessageRecord.lease_until:type_name -> google.protobuf.Timestamp
-	31, // 34: msghandler.v1.MessageRecord.events:type_name -> msghandler.v1.Event
-	58, // 35: msghandler.v1.Event.first_time:type_name -> google.protobuf.Timestamp
-	58, // 36: msghandler.v1.Event.last_time:type_name -> google.protobuf.Timestamp
-	30, // 37: msghandler.v1.GetMessageResponse.record:type_name -> msghandler.v1.MessageRecord
-	0,  // 38: msghandler.v1.ListMessagesRequest.state:type_name -> msghandler.v1.State
-	57, // 39: msghandler.v1.ListMessagesRequest.min_age:type_name -> google.protobuf.Duration
-	30, // 40: msghandler.v1.ListMessagesResponse.records:type_name -> msghandler.v1.MessageRecord
-	41, // 41: msghandler.v1.GetStatsResponse.states:type_name -> msghandler.v1.StateStats
-	40, // 42: msghandler.v1.GetStatsResponse.findings:type_name -> msghandler.v1.Finding
-	39, // 43: msghandler.v1.GetStatsResponse.brokers:type_name -> msghandler.v1.BrokerStats
-	38, // 44: msghandler.v1.GetStatsResponse.coordinators:type_name -> msghandler.v1.Coordinator
-	3,  // 45: msghandler.v1.Coordinator.state:type_name -> msghandler.v1.CoordinatorState
-	58, // 46: msghandler.v1.Coordinator.start_time:type_name -> google.protobuf.Timestamp
-	58, // 47: msghandler.v1.Coordinator.seen_time:type_name -> google.protobuf.Timestamp
-	4,  // 48: msghandler.v1.Finding.severity:type_name -> msghandler.v1.Severity
-	0,  // 49: msghandler.v1.StateStats.state:type_name -> msghandler.v1.State
-	58, // 50: msghandler.v1.StateStats.oldest_create_time:type_name -> google.protobuf.Timestamp
-	58, // 51: msghandler.v1.StateStats.first_due_time:type_name -> google.protobuf.Timestamp
-	42, // 52: msghandler.v1.RetryMessagesRequest.names:type_name -> msghandler.v1.MessageName
-	0,  // 53: msghandler.v1.RetryMessagesRequest.state:type_name -> msghandler.v1.State
-	57, // 54: msghandler.v1.RetryMessagesRequest.min_age:type_name -> google.protobuf.Duration
-	16, // 55: msghandler.v1.RetryMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
-	42, // 56: msghandler.v1.DiscardMessagesRequest.names:type_name -> msghandler.v1.MessageName
-	0,  // 57: msghandler.v1.DiscardMessagesRequest.state:type_name -> msghandler.v1.State
-	57, // 58: msghandler.v1.DiscardMessagesRequest.min_age:type_name -> google.protobuf.Duration
-	16, // 59: msghandler.v1.DiscardMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
-	0,  // 60: msghandler.v1.TailMessagesRequest.states:type_name -> msghandler.v1.State
-	49, // 61: msghandler.v1.TailMessagesResponse.moves:type_name -> msghandler.v1.Move
-	58, // 62: msghandler.v1.Move.time:type_name -> google.protobuf.Timestamp
-	0,  // 63: msghandler.v1.Move.state:type_name -> msghandler.v1.State
-	57, // 64: msghandler.v1.ListAuditRequest.max_age:type_name -> google.protobuf.Duration
-	52, // 65: msghandler.v1.ListAuditResponse.records:type_name -> msghandler.v1.AuditRecord
-	58, // 66: msghandler.v1.AuditRecord.time:type_name -> google.protobuf.Timestamp
-	58, // 67: msghandler.v1.AuditRecord.last_time:type_name -> google.protobuf.Timestamp
-	55, // 68: msghandler.v1.GetConfigurationResponse.values:type_name -> msghandler.v1.ConfigurationValue
-	6,  // 69: msghandler.v1.MessageHandlerService.SendHalfMessage:input_type -> msghandler.v1.SendHalfMessageRequest
-	8,  // 70: msghandler.v1.MessageHandlerService.SendHalfMessages:input_type -> msghandler.v1.SendHalfMessagesRequest
-	10, // 71: msghandler.v1.MessageHandlerService.Submit:input_type -> msghandler.v1.SubmitRequest
-	12, // 72: msghandler.v1.MessageHandlerService.SubmitAll:input_type -> msghandler.v1.SubmitAllRequest
-	14, // 73: msghandler.v1.MessageHandlerService.Rollback:input_type -> msghandler.v1.RollbackRequest
-	22, // 74: msghandler.v1.MessageHandlerService.Attend:input_type -> msghandler.v1.AttendRequest
-	17, // 75: msghandler.v1.ProducerService.Confirm:input_type -> msghandler.v1.ConfirmRequest
-	20, // 76: msghandler.v1.ProducerService.DeleteBusiness:input_type -> msghandler.v1.DeleteBusinessRequest
-	32, // 77: msghandler.v1.AdminService.GetMessage:input_type -> msghandler.v1.GetMessageRequest
-	34, // 78: msghandler.v1.AdminService.ListMessages:input_type -> msghandler.v1.ListMessagesRequest
-	36, // 79: msghandler.v1.AdminService.GetStats:input_type -> msghandler.v1.GetStatsRequest
-	43, // 80: msghandler.v1.AdminService.RetryMessages:input_type -> msghandler.v1.RetryMessagesRequest
-	45, // 81: msghandler.v1.AdminService.DiscardMessages:input_type -> msghandler.v1.DiscardMessagesRequest
-	47, // 82: msghandler.v1.AdminService.TailMessages:input_type -> msghandler.v1.TailMessagesRequest
-	50, // 83: msghandler.v1.AdminService.ListAudit:input_type -> msghandler.v1.ListAuditRequest
-	53, // 84: msghandler.v1.AdminService.GetConfiguration:input_type -> msghandler.v1.GetConfigurationRequest
-	7,  // 85: msghandler.v1.MessageHandlerService.SendHalfMessage:output_type -> msghandler.v1.SendHalfMessageResponse
-	9,  // 86: msghandler.v1.MessageHandlerService.SendHalfMessages:output_type -> msghandler.v1.SendHalfMessagesResponse
-	11, // 87: msghandler.v1.MessageHandlerService.Submit:output_type -> msghandler.v1.SubmitResponse
-	13, // 88: msghandler.v1.MessageHandlerService.SubmitAll:output_type -> msghandler.v1.SubmitAllResponse
-	15, // 89: msghandler.v1.MessageHandlerService.Rollback:output_type -> msghandler.v1.RollbackResponse
-	26, // 90: msghandler.v1.MessageHandlerService.Attend:output_type -> msghandler.v1.AttendResponse
-	18, // 91: msghandler.v1.ProducerService.Confirm:output_type -> msghandler.v1.ConfirmResponse
-	21, // 92: msghandler.v1.ProducerService.DeleteBusiness:output_type -> msghandler.v1.DeleteBusinessResponse
-	33, // 93: msghandler.v1.AdminService.GetMessage:output_type -> msghandler.v1.GetMessageResponse
-	35, // 94: msghandler.v1.AdminService.ListMessages:output_type -> msghandler.v1.ListMessagesResponse
-	37, // 95: msghandler.v1.AdminService.GetStats:output_type -> msghandler.v1.GetStatsResponse
-	44, // 96: msghandler.v1.AdminService.RetryMessages:output_type -> msghandler.v1.RetryMessagesResponse
-	46, // 97: msghandler.v1.AdminService.DiscardMessages:output_type -> msghandler.v1.DiscardMessagesResponse
-	48, // 98: msghandler.v1.AdminService.TailMessages:output_type -> msghandler.v1.TailMessagesResponse
-	51, // 99: msghandler.v1.AdminService.ListAudit:output_type -> msghandler.v1.ListAuditResponse
-	54, // 100: msghandler.v1.AdminService.GetConfiguration:output_type -> msghandler.v1.GetConfigurationResponse
-	85, // [85:101] is the sub-list for method output_type
-	69, // [69:85] is the sub-list for method input_type
-	69, // [69:69] is the sub-list for extension type_name
-	69, // [69:69] is the sub-list for extension extendee
-	0,  // [0:69] is the sub-list for field type_name
+	71,  // 0: msghandler.v1.Message.headers:type_name -> msghandler.v1.Message.HeadersEntry
+	72,  // 1: msghandler.v1.Message.delay:type_name -> google.protobuf.Duration
+	6,   // 2: msghandler.v1.SendHalfMessageRequest.message:type_name -> msghandler.v1.Message
+	72,  // 3: msghandler.v1.SendHalfMessageRequest.confirm_after:type_name -> google.protobuf.Duration
+	0,   // 4: msghandler.v1.SendHalfMessageResponse.state:type_name -> msghandler.v1.State
+	6,   // 5: msghandler.v1.SendHalfMessagesRequest.messages:type_name -> msghandler.v1.Message
+	72,  // 6: msghandler.v1.SendHalfMessagesRequest.confirm_after:type_name -> google.protobuf.Duration
+	17,  // 7: msghandler.v1.SendHalfMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
+	2,   // 8: msghandler.v1.SubmitRequest.wait:type_name -> msghandler.v1.Wait
+	0,   // 9: msghandler.v1.SubmitResponse.state:type_name -> msghandler.v1.State
+	2,   // 10: msghandler.v1.SubmitAllRequest.wait:type_name -> msghandler.v1.Wait
+	17,  // 11: msghandler.v1.SubmitAllResponse.outcomes:type_name -> msghandler.v1.Outcome
+	0,   // 12: msghandler.v1.RollbackResponse.state:type_name -> msghandler.v1.State
+	0,   // 13: msghandler.v1.Outcome.state:type_name -> msghandler.v1.State
+	20,  // 14: msghandler.v1.ConfirmResponse.confirmations:type_name -> msghandler.v1.Confirmation
+	1,   // 15: msghandler.v1.Confirmation.verdict:type_name -> msghandler.v1.Verdict
+	24,  // 16: msghandler.v1.AttendRequest.hello:type_name -> msghandler.v1.AttendHello
+	25,  // 17: msghandler.v1.AttendRequest.answer:type_name -> msghandler.v1.AttendAnswer
+	30,  // 18: msghandler.v1.AttendRequest.go_away:type_name -> msghandler.v1.GoAway
+	19,  // 19: msghandler.v1.AttendAnswer.confirm:type_name -> msghandler.v1.ConfirmResponse
+	22,  // 20: msghandler.v1.AttendAnswer.delete_business:type_name -> msghandler.v1.DeleteBusinessResponse
+	26,  // 21: msghandler.v1.AttendAnswer.failure:type_name -> msghandler.v1.AttendFailure
+	28,  // 22: msghandler.v1.AttendResponse.welcome:type_name -> msghandler.v1.AttendWelcome
+	29,  // 23: msghandler.v1.AttendResponse.question:type_name -> msghandler.v1.AttendQuestion
+	30,  // 24: msghandler.v1.AttendResponse.go_away:type_name -> msghandler.v1.GoAway
+	72,  // 25: msghandler.v1.AttendQuestion.timeout:type_name -> google.protobuf.Duration
+	18,  // 26: msghandler.v1.AttendQuestion.confirm:type_name -> msghandler.v1.ConfirmRequest
+	21,  // 27: msghandler.v1.AttendQuestion.delete_business:type_name -> msghandler.v1.DeleteBusinessRequest
+	6,   // 28: msghandler.v1.MessageRecord.message:type_name -> msghandler.v1.Message
+	0,   // 29: msghandler.v1.MessageRecord.state:type_name -> msghandler.v1.State
+	73,  // 30: msghandler.v1.MessageRecord.create_time:type_name -> google.protobuf.Timestamp
+	73,  // 31: msghandler.v1.MessageRecord.update_time:type_name -> google.protobuf.Timestamp
+	73,  // 32: msghandler.v1.MessageRecord.due_time:type_name -> google.protobuf.Timestamp
+	73,  // 33: msghandler.v1.MessageRecord.lease_until:type_name -> google.protobuf.Timestamp
+	32,  // 34: msghandler.v1.MessageRecord.events:type_name -> msghandler.v1.Event
+	73,  // 35: msghandler.v1.MessageRecord.last_error_time:type_name -> google.protobuf.Timestamp
+	73,  // 36: msghandler.v1.Event.first_time:type_name -> google.protobuf.Timestamp
+	73,  // 37: msghandler.v1.Event.last_time:type_name -> google.protobuf.Timestamp
+	31,  // 38: msghandler.v1.GetMessageResponse.record:type_name -> msghandler.v1.MessageRecord
+	0,   // 39: msghandler.v1.ListMessagesRequest.state:type_name -> msghandler.v1.State
+	72,  // 40: msghandler.v1.ListMessagesRequest.min_age:type_name -> google.protobuf.Duration
+	31,  // 41: msghandler.v1.ListMessagesResponse.records:type_name -> msghandler.v1.MessageRecord
+	0,   // 42: msghandler.v1.GroupMessagesRequest.state:type_name -> msghandler.v1.State
+	72,  // 43: msghandler.v1.GroupMessagesRequest.min_age:type_name -> google.protobuf.Duration
+	39,  // 44: msghandler.v1.GroupMessagesResponse.groups:type_name -> msghandler.v1.MessageGroup
+	73,  // 45: msghandler.v1.MessageGroup.oldest_create_time:type_name -> google.protobuf.Timestamp
+	73,  // 46: msghandler.v1.MessageGroup.newest_create_time:type_name -> google.protobuf.Timestamp
+	31,  // 47: msghandler.v1.FindMessagesResponse.records:type_name -> msghandler.v1.MessageRecord
+	47,  // 48: msghandler.v1.GetStatsResponse.states:type_name -> msghandler.v1.StateStats
+	46,  // 49: msghandler.v1.GetStatsResponse.findings:type_name -> msghandler.v1.Finding
+	45,  // 50: msghandler.v1.GetStatsResponse.brokers:type_name -> msghandler.v1.BrokerStats
+	44,  // 51: msghandler.v1.GetStatsResponse.coordinators:type_name -> msghandler.v1.Coordinator
+	3,   // 52: msghandler.v1.Coordinator.state:type_name -> msghandler.v1.CoordinatorState
+	73,  // 53: msghandler.v1.Coordinator.start_time:type_name -> google.protobuf.Timestamp
+	73,  // 54: msghandler.v1.Coordinator.seen_time:type_name -> google.protobuf.Timestamp
+	4,   // 55: msghandler.v1.Finding.severity:type_name -> msghandler.v1.Severity
+	0,   // 56: msghandler.v1.StateStats.state:type_name -> msghandler.v1.State
+	73,  // 57: msghandler.v1.StateStats.oldest_create_time:type_name -> google.protobuf.Timestamp
+	73,  // 58: msghandler.v1.StateStats.first_due_time:type_name -> google.protobuf.Timestamp
+	48,  // 59: msghandler.v1.RetryMessagesRequest.names:type_name -> msghandler.v1.MessageName
+	0,   // 60: msghandler.v1.RetryMessagesRequest.state:type_name -> msghandler.v1.State
+	72,  // 61: msghandler.v1.RetryMessagesRequest.min_age:type_name -> google.protobuf.Duration
+	17,  // 62: msghandler.v1.RetryMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
+	48,  // 63: msghandler.v1.DiscardMessagesRequest.names:type_name -> msghandler.v1.MessageName
+	0,   // 64: msghandler.v1.DiscardMessagesRequest.state:type_name -> msghandler.v1.State
+	72,  // 65: msghandler.v1.DiscardMessagesRequest.min_age:type_name -> google.protobuf.Duration
+	17,  // 66: msghandler.v1.DiscardMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
+	0,   // 67: msghandler.v1.TailMessagesRequest.states:type_name -> msghandler.v1.State
+	55,  // 68: msghandler.v1.TailMessagesResponse.moves:type_name -> msghandler.v1.Move
+	73,  // 69: msghandler.v1.Move.time:type_name -> google.protobuf.Timestamp
+	0,   // 70: msghandler.v1.Move.state:type_name -> msghandler.v1.State
+	72,  // 71: msghandler.v1.ListAuditRequest.max_age:type_name -> google.protobuf.Duration
+	58,  // 72: msghandler.v1.ListAuditResponse.records:type_name -> msghandler.v1.AuditRecord
+	73,  // 73: msghandler.v1.AuditRecord.time:type_name -> google.protobuf.Timestamp
+	73,  // 74: msghandler.v1.AuditRecord.last_time:type_name -> google.protobuf.Timestamp
+	61,  // 75: msghandler.v1.GetConfigurationResponse.values:type_name -> msghandler.v1.ConfigurationValue
+	5,   // 76: msghandler.v1.FinishedFilter.ended:type_name -> msghandler.v1.Ending
+	73,  // 77: msghandler.v1.FinishedFilter.since:type_name -> google.protobuf.Timestamp
+	73,  // 78: msghandler.v1.FinishedFilter.until:type_name -> google.protobuf.Timestamp
+	62,  // 79: msghandler.v1.ListFinishedRequest.filter:type_name -> msghandler.v1.FinishedFilter
+	65,  // 80: msghandler.v1.ListFinishedResponse.messages:type_name -> msghandler.v1.FinishedMessage
+	6,   // 81: msghandler.v1.FinishedMessage.message:type_name -> msghandler.v1.Message
+	5,   // 82: msghandler.v1.FinishedMessage.ended:type_name -> msghandler.v1.Ending
+	73,  // 83: msghandler.v1.FinishedMessage.finish_time:type_name -> google.protobuf.Timestamp
+	73,  // 84: msghandler.v1.FinishedMessage.create_time:type_name -> google.protobuf.Timestamp
+	73,  // 85: msghandler.v1.FinishedMessage.commit_time:type_name -> google.protobuf.Timestamp
+	65,  // 86: msghandler.v1.GetFinishedResponse.message:type_name -> msghandler.v1.FinishedMessage
+	68,  // 87: msghandler.v1.ReplayMessagesRequest.names:type_name -> msghandler.v1.FinishedName
+	62,  // 88: msghandler.v1.ReplayMessagesRequest.filter:type_name -> msghandler.v1.FinishedFilter
+	17,  // 89: msghandler.v1.ReplayMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
+	7,   // 90: msghandler.v1.MessageHandlerService.SendHalfMessage:input_type -> msghandler.v1.SendHalfMessageRequest
+	9,   // 91: msghandler.v1.MessageHandlerService.SendHalfMessages:input_type -> msghandler.v1.SendHalfMessagesRequest
+	11,  // 92: msghandler.v1.MessageHandlerService.Submit:input_type -> msghandler.v1.SubmitRequest
+	13,  // 93: msghandler.v1.MessageHandlerService.SubmitAll:input_type -> msghandler.v1.SubmitAllRequest
+	15,  // 94: msghandler.v1.MessageHandlerService.Rollback:input_type -> msghandler.v1.RollbackRequest
+	23,  // 95: msghandler.v1.MessageHandlerService.Attend:input_type -> msghandler.v1.AttendRequest
+	18,  // 96: msghandler.v1.ProducerService.Confirm:input_type -> msghandler.v1.ConfirmRequest
+	21,  // 97: msghandler.v1.ProducerService.DeleteBusiness:input_type -> msghandler.v1.DeleteBusinessRequest
+	33,  // 98: msghandler.v1.AdminService.GetMessage:input_type -> msghandler.v1.GetMessageRequest
+	35,  // 99: msghandler.v1.AdminService.ListMessages:input_type -> msghandler.v1.ListMessagesRequest
+	42,  // 100: msghandler.v1.AdminService.GetStats:input_type -> msghandler.v1.GetStatsRequest
+	49,  // 101: msghandler.v1.AdminService.RetryMessages:input_type -> msghandler.v1.RetryMessagesRequest
+	51,  // 102: msghandler.v1.AdminService.DiscardMessages:input_type -> msghandler.v1.DiscardMessagesRequest
+	53,  // 103: msghandler.v1.AdminService.TailMessages:input_type -> msghandler.v1.TailMessagesRequest
+	56,  // 104: msghandler.v1.AdminService.ListAudit:input_type -> msghandler.v1.ListAuditRequest
+	59,  // 105: msghandler.v1.AdminService.GetConfiguration:input_type -> msghandler.v1.GetConfigurationRequest
+	37,  // 106: msghandler.v1.AdminService.GroupMessages:input_type -> msghandler.v1.GroupMessagesRequest
+	40,  // 107: msghandler.v1.AdminService.FindMessages:input_type -> msghandler.v1.FindMessagesRequest
+	63,  // 108: msghandler.v1.AdminService.ListFinished:input_type -> msghandler.v1.ListFinishedRequest
+	66,  // 109: msghandler.v1.AdminService.GetFinished:input_type -> msghandler.v1.GetFinishedRequest
+	69,  // 110: msghandler.v1.AdminService.ReplayMessages:input_type -> msghandler.v1.ReplayMessagesRequest
+	8,   // 111: msghandler.v1.MessageHandlerService.SendHalfMessage:output_type -> msghandler.v1.SendHalfMessageResponse
+	10,  // 112: msghandler.v1.MessageHandlerService.SendHalfMessages:output_type -> msghandler.v1.SendHalfMessagesResponse
+	12,  // 113: msghandler.v1.MessageHandlerService.Submit:output_type -> msghandler.v1.SubmitResponse
+	14,  // 114: msghandler.v1.MessageHandlerService.SubmitAll:output_type -> msghandler.v1.SubmitAllResponse
+	16,  // 115: msghandler.v1.MessageHandlerService.Rollback:output_type -> msghandler.v1.RollbackResponse
+	27,  // 116: msghandler.v1.MessageHandlerService.Attend:output_type -> msghandler.v1.AttendResponse
+	19,  // 117: msghandler.v1.ProducerService.Confirm:output_type -> msghandler.v1.ConfirmResponse
+	22,  // 118: msghandler.v1.ProducerService.DeleteBusiness:output_type -> msghandler.v1.DeleteBusinessResponse
+	34,  // 119: msghandler.v1.AdminService.GetMessage:output_type -> msghandler.v1.GetMessageResponse
+	36,  // 120: msghandler.v1.AdminService.ListMessages:output_type -> msghandler.v1.ListMessagesResponse
+	43,  // 121: msghandler.v1.AdminService.GetStats:output_type -> msghandler.v1.GetStatsResponse
+	50,  // 122: msghandler.v1.AdminService.RetryMessages:output_type -> msghandler.v1.RetryMessagesResponse
+	52,  // 123: msghandler.v1.AdminService.DiscardMessages:output_type -> msghandler.v1.DiscardMessagesResponse
+	54,  // 124: msghandler.v1.AdminService.TailMessages:output_type -> msghandler.v1.TailMessagesResponse
+	57,  // 125: msghandler.v1.AdminService.ListAudit:output_type -> msghandler.v1.ListAuditResponse
+	60,  // 126: msghandler.v1.AdminService.GetConfiguration:output_type -> msghandler.v1.GetConfigurationResponse
+	38,  // 127: msghandler.v1.AdminService.GroupMessages:output_type -> msghandler.v1.GroupMessagesResponse
+	41,  // 128: msghandler.v1.AdminService.FindMessages:output_type -> msghandler.v1.FindMessagesResponse
+	64,  // 129: msghandler.v1.AdminService.ListFinished:output_type -> msghandler.v1.ListFinishedResponse
+	67,  // 130: msghandler.v1.AdminService.GetFinished:output_type -> msghandler.v1.GetFinishedResponse
+	70,  // 131: msghandler.v1.AdminService.ReplayMessages:output_type -> msghandler.v1.ReplayMessagesResponse
+	111, // [111:132] is the sub-list for method output_type
+	90,  // [90:111] is the sub-list for method input_type
+	90,  // [90:90] is the sub-list for extension type_name
+	90,  // [90:90] is the sub-list for extension extendee
+	0,   // [0:90] is the sub-list for field type_name
 }
 
 func init() { file_msghandler_v1_msghandler_proto_init() }
@@ -4579,8 +6055,8 @@ func file_msghandler_v1_msghandler_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_msghandler_v1_msghandler_proto_rawDesc), len(file_msghandler_v1_msghandler_proto_rawDesc)),
-			NumEnums:      5,
-			NumMessages:   52,
+			NumEnums:      6,
+			NumMessages:   66,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

@@ -568,6 +568,11 @@ const (
 	AdminService_TailMessages_FullMethodName     = "/msghandler.v1.AdminService/TailMessages"
 	AdminService_ListAudit_FullMethodName        = "/msghandler.v1.AdminService/ListAudit"
 	AdminService_GetConfiguration_FullMethodName = "/msghandler.v1.AdminService/GetConfiguration"
+	AdminService_GroupMessages_FullMethodName    = "/msghandler.v1.AdminService/GroupMessages"
+	AdminService_FindMessages_FullMethodName     = "/msghandler.v1.AdminService/FindMessages"
+	AdminService_ListFinished_FullMethodName     = "/msghandler.v1.AdminService/ListFinished"
+	AdminService_GetFinished_FullMethodName      = "/msghandler.v1.AdminService/GetFinished"
+	AdminService_ReplayMessages_FullMethodName   = "/msghandler.v1.AdminService/ReplayMessages"
 )
 
 // AdminServiceClient is the client API for AdminService service.
@@ -597,6 +602,22 @@ type AdminServiceClient interface {
 	// GetConfiguration returns the configuration that this coordinator uses, without secrets. Coordinators of before
 	// 2026-11-27 do not know it.
 	GetConfiguration(ctx context.Context, in *GetConfigurationRequest, opts ...grpc.CallOption) (*GetConfigurationResponse, error)
+	// GroupMessages tells which producers, exchanges and causes the messages in one state are of, the largest groups first.
+	// A call reads at most 2,000 messages, evenly from the oldest to the newest of each producer, and estimates the counts
+	// where there are more. Coordinators of before 2026-11-27 do not know it.
+	GroupMessages(ctx context.Context, in *GroupMessagesRequest, opts ...grpc.CallOption) (*GroupMessagesResponse, error)
+	// FindMessages finds the messages with an id, whatever their producers and states. Coordinators of before 2026-11-27 do
+	// not know it.
+	FindMessages(ctx context.Context, in *FindMessagesRequest, opts ...grpc.CallOption) (*FindMessagesResponse, error)
+	// ListFinished pages through finished messages: the archive, newest first, or without an archive the receipts, in no order.
+	// Bodies are left out. Coordinators of before 2026-11-27 know neither this nor the next two.
+	ListFinished(ctx context.Context, in *ListFinishedRequest, opts ...grpc.CallOption) (*ListFinishedResponse, error)
+	// GetFinished returns a message of the archive, with its body.
+	GetFinished(ctx context.Context, in *GetFinishedRequest, opts ...grpc.CallOption) (*GetFinishedResponse, error)
+	// ReplayMessages stores messages of the archive as SENDABLE again, so that the broker gets another copy. Only messages whose
+	// verdict was COMMITTED can be replayed. An unfinished message is never replayed, and an entry of the archive no more once
+	// its message has ended again: so a call may be repeated.
+	ReplayMessages(ctx context.Context, in *ReplayMessagesRequest, opts ...grpc.CallOption) (*ReplayMessagesResponse, error)
 }
 
 type adminServiceClient struct {
@@ -696,6 +717,56 @@ func (c *adminServiceClient) GetConfiguration(ctx context.Context, in *GetConfig
 	return out, nil
 }
 
+func (c *adminServiceClient) GroupMessages(ctx context.Context, in *GroupMessagesRequest, opts ...grpc.CallOption) (*GroupMessagesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GroupMessagesResponse)
+	err := c.cc.Invoke(ctx, AdminService_GroupMessages_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminServiceClient) FindMessages(ctx context.Context, in *FindMessagesRequest, opts ...grpc.CallOption) (*FindMessagesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(FindMessagesResponse)
+	err := c.cc.Invoke(ctx, AdminService_FindMessages_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminServiceClient) ListFinished(ctx context.Context, in *ListFinishedRequest, opts ...grpc.CallOption) (*ListFinishedResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListFinishedResponse)
+	err := c.cc.Invoke(ctx, AdminService_ListFinished_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminServiceClient) GetFinished(ctx context.Context, in *GetFinishedRequest, opts ...grpc.CallOption) (*GetFinishedResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetFinishedResponse)
+	err := c.cc.Invoke(ctx, AdminService_GetFinished_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminServiceClient) ReplayMessages(ctx context.Context, in *ReplayMessagesRequest, opts ...grpc.CallOption) (*ReplayMessagesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReplayMessagesResponse)
+	err := c.cc.Invoke(ctx, AdminService_ReplayMessages_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AdminServiceServer is the server API for AdminService service.
 // All implementations must embed UnimplementedAdminServiceServer
 // for forward compatibility.
@@ -723,6 +794,22 @@ type AdminServiceServer interface {
 	// GetConfiguration returns the configuration that this coordinator uses, without secrets. Coordinators of before
 	// 2026-11-27 do not know it.
 	GetConfiguration(context.Context, *GetConfigurationRequest) (*GetConfigurationResponse, error)
+	// GroupMessages tells which producers, exchanges and causes the messages in one state are of, the largest groups first.
+	// A call reads at most 2,000 messages, evenly from the oldest to the newest of each producer, and estimates the counts
+	// where there are more. Coordinators of before 2026-11-27 do not know it.
+	GroupMessages(context.Context, *GroupMessagesRequest) (*GroupMessagesResponse, error)
+	// FindMessages finds the messages with an id, whatever their producers and states. Coordinators of before 2026-11-27 do
+	// not know it.
+	FindMessages(context.Context, *FindMessagesRequest) (*FindMessagesResponse, error)
+	// ListFinished pages through finished messages: the archive, newest first, or without an archive the receipts, in no order.
+	// Bodies are left out. Coordinators of before 2026-11-27 know neither this nor the next two.
+	ListFinished(context.Context, *ListFinishedRequest) (*ListFinishedResponse, error)
+	// GetFinished returns a message of the archive, with its body.
+	GetFinished(context.Context, *GetFinishedRequest) (*GetFinishedResponse, error)
+	// ReplayMessages stores messages of the archive as SENDABLE again, so that the broker gets another copy. Only messages whose
+	// verdict was COMMITTED can be replayed. An unfinished message is never replayed, and an entry of the archive no more once
+	// its message has ended again: so a call may be repeated.
+	ReplayMessages(context.Context, *ReplayMessagesRequest) (*ReplayMessagesResponse, error)
 	mustEmbedUnimplementedAdminServiceServer()
 }
 
@@ -756,6 +843,21 @@ func (UnimplementedAdminServiceServer) ListAudit(context.Context, *ListAuditRequ
 }
 func (UnimplementedAdminServiceServer) GetConfiguration(context.Context, *GetConfigurationRequest) (*GetConfigurationResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetConfiguration not implemented")
+}
+func (UnimplementedAdminServiceServer) GroupMessages(context.Context, *GroupMessagesRequest) (*GroupMessagesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GroupMessages not implemented")
+}
+func (UnimplementedAdminServiceServer) FindMessages(context.Context, *FindMessagesRequest) (*FindMessagesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method FindMessages not implemented")
+}
+func (UnimplementedAdminServiceServer) ListFinished(context.Context, *ListFinishedRequest) (*ListFinishedResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListFinished not implemented")
+}
+func (UnimplementedAdminServiceServer) GetFinished(context.Context, *GetFinishedRequest) (*GetFinishedResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetFinished not implemented")
+}
+func (UnimplementedAdminServiceServer) ReplayMessages(context.Context, *ReplayMessagesRequest) (*ReplayMessagesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ReplayMessages not implemented")
 }
 func (UnimplementedAdminServiceServer) mustEmbedUnimplementedAdminServiceServer() {}
 func (UnimplementedAdminServiceServer) testEmbeddedByValue()                      {}
@@ -915,6 +1017,96 @@ func _AdminService_GetConfiguration_Handler(srv interface{}, ctx context.Context
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AdminService_GroupMessages_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GroupMessagesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).GroupMessages(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_GroupMessages_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).GroupMessages(ctx, req.(*GroupMessagesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AdminService_FindMessages_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(FindMessagesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).FindMessages(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_FindMessages_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).FindMessages(ctx, req.(*FindMessagesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AdminService_ListFinished_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListFinishedRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).ListFinished(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_ListFinished_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).ListFinished(ctx, req.(*ListFinishedRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AdminService_GetFinished_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetFinishedRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).GetFinished(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_GetFinished_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).GetFinished(ctx, req.(*GetFinishedRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AdminService_ReplayMessages_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReplayMessagesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).ReplayMessages(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_ReplayMessages_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).ReplayMessages(ctx, req.(*ReplayMessagesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // AdminService_ServiceDesc is the grpc.ServiceDesc for AdminService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -949,6 +1141,26 @@ var AdminService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetConfiguration",
 			Handler:    _AdminService_GetConfiguration_Handler,
+		},
+		{
+			MethodName: "GroupMessages",
+			Handler:    _AdminService_GroupMessages_Handler,
+		},
+		{
+			MethodName: "FindMessages",
+			Handler:    _AdminService_FindMessages_Handler,
+		},
+		{
+			MethodName: "ListFinished",
+			Handler:    _AdminService_ListFinished_Handler,
+		},
+		{
+			MethodName: "GetFinished",
+			Handler:    _AdminService_GetFinished_Handler,
+		},
+		{
+			MethodName: "ReplayMessages",
+			Handler:    _AdminService_ReplayMessages_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

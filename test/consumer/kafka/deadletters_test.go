@@ -15,6 +15,7 @@ import (
 
 	"github.com/msghandler/msghandler/consumer"
 	"github.com/msghandler/msghandler/consumer/kafka"
+	"github.com/msghandler/msghandler/test/consumer/lettertest"
 	"github.com/msghandler/msghandler/test/fakekafka"
 	"github.com/msghandler/msghandler/test/servers"
 )
@@ -453,4 +454,11 @@ func TestLargeLetterIsReplayed(t *testing.T) {
 	if n, err := deadLetters(t, k).Replay(t.Context()); n != 1 || err != nil {
 		t.Errorf("replayed %d, %v", n, err)
 	}
+}
+
+func TestSelectedLettersChange(t *testing.T) {
+	t.Parallel()
+	k := graveyard(t)
+	bury(t, k, dead("1"), dead("2"), dead("3"), dead("4"), dead("5"))
+	lettertest.Select(t, deadLetters(t, k))
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/msghandler/msghandler/consumer"
 	"github.com/msghandler/msghandler/consumer/dedup/memory"
 	"github.com/msghandler/msghandler/consumer/nats"
+	"github.com/msghandler/msghandler/test/consumer/lettertest"
 	"github.com/msghandler/msghandler/test/servers"
 	"github.com/msghandler/msghandler/test/servers/natsserver"
 )
@@ -348,4 +349,13 @@ func TestDeadLettersNameTheMissingStream(t *testing.T) {
 	if _, err := w.deadLetters().List(ctx, 1); err == nil {
 		t.Error("a context without time was taken")
 	}
+}
+
+func TestSelectedLettersChange(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for _, id := range []string{"1", "2", "3", "4", "5"} {
+		w.bury(id)
+	}
+	lettertest.Select(t, w.deadLetters())
 }

@@ -7,7 +7,7 @@ const $ = (selector) => document.querySelector(selector);
 async function refresh() {
   if (document.hidden || String(getSelection())) return;
   try {
-    const answer = await fetch('/', { headers: { Accept: 'text/html' } });
+    const answer = await fetch(location.pathname + location.search, { headers: { Accept: 'text/html' } });
     if (!answer.ok) throw new Error(`the overview says ${answer.status}`);
     const fresh = new DOMParser().parseFromString(await answer.text(), 'text/html');
     const [main, footer] = [fresh.querySelector('main'), fresh.querySelector('footer')];

@@ -3,21 +3,33 @@
 -- KEYS: 1 the shard's prefix
 -- ARGV: 1 code of the state; 2 from when on, in milliseconds; 3 about how many to look at, beyond all of the very first
 --   millisecond; 4 a producer, empty is all; 5 how old they are at least, in milliseconds; 6 the part of a record's JSON
---   that names the broker and the exchange, empty is any; 7 what last errors hold, in lower case, empty is any
+--   that names the broker and the exchange, empty is any; 7 and 8 what last errors hold, in lower case, empty is any; 9 how
+--   ids begin; 10 and 11 what the first line of a record holds, empty is any
 -- Returns: how many were looked at; then for each producer {name, id and created of the last that the index told of, both
 --   empty when there are no more behind it, id, created, id, created, ...}
 local s, from = tonumber(ARGV[1]), ARGV[2]
 local to = ARGV[5] == '0' and '+inf' or now - tonumber(ARGV[5])
-local target, fault = ARGV[6], ARGV[7]
+local target, fault, word, prefix, routing, header = ARGV[6], ARGV[7], ARGV[8], ARGV[9], ARGV[10], ARGV[11]
 local producers = ARGV[4] ~= '' and {ARGV[4]} or call('SMEMBERS', KEYS[1] .. PRODUCERS)
 -- Fewer than four of each, and one with two close together would end the list for all.
 local each = math.max(4, math.ceil(tonumber(ARGV[3]) / #producers))
 
 -- may says whether a message can match. Letters beyond ASCII have their lower case elsewhere.
 local function may(g, id)
-  if fault ~= '' then
+  if string.sub(id, 1, #prefix) ~= prefix then
+    return false
+  end
+  if fault ~= '' or word ~= '' then
     local text = call('HGET', g.notes .. id, 'error')
-    if not text or not (string.find(string.lower(text), fault, 1, true) or string.find(text, '[\128-\255]')) then
+    local lower = text and string.lower(text)
+    if not lower or not (string.find(lower, fault, 1, true) and string.find(lower, word, 1, true)
+      or string.find(text, '[\128-\255]')) then
+      return false
+    end
+  end
+  if routing ~= '' or header ~= '' then
+    local text = line(g.record .. id)
+    if not (string.find(text, routing, 1, true) and string.find(text, header, 1, true)) then
       return false
     end
   end

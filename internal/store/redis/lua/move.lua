@@ -113,8 +113,18 @@ local function place(g, id, rule, s, to, due, after, hold)
   shift(g, s, to, id, now + after)
 end
 
+-- keep puts a message that ends into the archive. The record says when the message was created, the shared keys the rest.
+local function keep(g, id, ended, published, record)
+  local created = record and string.match(record, '^%a+ (%d+) ')
+  local copies = noted(g) and tonumber(call('HGET', g.notes .. id, 'copies')) or 0
+  archive.add(g.producer, id, ended, created or '-', judged(g, id) or '-', copies + (published and 1 or 0), record)
+end
+
 -- strip reduces a record to the fields for deleting the marker and for recognizing the message when it is sent again.
 local function strip(g, id)
+  if ARCHIVED then
+    keep(g, id, FINAL[DONE], true, call('GET', g.record .. id))
+  end
   local ms, digest, header = string.match(line(g.record .. id), '^%a+ (%d+) (%S+) [^{]*(.*)')
   local target = cjson.encode({callback_target = cjson.decode(header).callback_target})
   target = string.gsub(target, '\\/', '/') -- cjson's own way of writing it
@@ -140,13 +150,22 @@ local function move(g, id, at)
     if digest == '' then
       digest = select(3, head(g, id))
     end
-    call('SET', g.record .. id, FINAL[to] .. ' ' .. stamp(now) .. ' ' .. (digest or '-'), 'PX', RETENTION)
+    local receipt = FINAL[to] .. ' ' .. stamp(now) .. ' ' .. (digest or '-')
+    if ARCHIVED then
+      keep(g, id, FINAL[to], to == DONE, archive.swap(g.record .. id, receipt))
+    else
+      call('SET', g.record .. id, receipt, 'PX', RETENTION)
+    end
     drop(g, s, id)
     g.left = true
     return OK + to
   end
   if to == 0 then
-    call('DEL', g.record .. id)
+    if ARCHIVED then
+      keep(g, id, DISCARDED, false, archive.take(g.record .. id))
+    else
+      call('DEL', g.record .. id)
+    end
     drop(g, s, id)
     g.left = true
     return OK
@@ -183,4 +202,8 @@ local function after(g)
   end
 end
 
-return groups(behind, 3, move, before, after)
+local out = groups(behind, 3, move, before, after)
+if ARCHIVED then
+  archive.close()
+end
+return out

@@ -9,7 +9,7 @@
 --     ACKNOWLEDGED  code of the state in which only the marker is still to be deleted; its name begins what is then left of
 --                the record
 --     CREATED, LEASES, VERDICTS, RECORD, NOTES, CELLS, PAGES, PAGE, PRODUCERS, PULSE, SUSPECT, RUNS, REPORTED,
---                LAYOUTS   parts of key names
+--                LAYOUTS, CHART   parts of key names
 --     SUBMITTED, TRUSTED, TAKENOVER, NOBODY  what a timeline calls these
 --     MAXHAPPENINGS, MAXCAUSE  bounds of a timeline
 --     MAXDUE, MAXLEASE, RETENTION, PULSERETENTION, PAGESPAN, PAGELIFE   milliseconds

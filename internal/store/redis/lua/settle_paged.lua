@@ -56,7 +56,13 @@ local function settle(producer, at, out)
       done[id], gone[#gone + 1] = true, id
       if final then
         local receipt = final .. ' ' .. now_text .. ' ' .. ARGV[at + 3 * i + 1]
-        call('SET', g.base .. RECORD .. id, receipt, 'PX', RETENTION_TEXT)
+        if ARCHIVED then
+          local record = archive.swap(g.base .. RECORD .. id, receipt)
+          local committed = from == COMMITTED
+          archive.add(producer, id, final, created_of(text), committed and since_of(text) or '-', committed and 1 or 0, record)
+        else
+          call('SET', g.base .. RECORD .. id, receipt, 'PX', RETENTION_TEXT)
+        end
       else
         local n = #judged
         judged[n + 1], judged[n + 2] = id, text_next
@@ -84,5 +90,8 @@ while ARGV[at] do
     end
   end
   at = at + 2 + 3 * ARGV[at + 1]
+end
+if ARCHIVED then
+  archive.close()
 end
 return out

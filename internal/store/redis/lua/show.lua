@@ -16,6 +16,13 @@ local function paged(g, s, id, text)
   return out
 end
 
+-- parked says whether an indexed message waits for its broker. Another due time than that of the entry is a later one.
+local function parked(g, id, due, record)
+  local broker = string.match(record, '^%u+ %d+ %S+ [%d ]*{"broker":"([^"]+)"') or ''
+  local since = call('ZSCORE', KEYS[1] .. PARKED .. broker, g.producer .. '/' .. id)
+  return since and tonumber(since) == due
+end
+
 local function show(g, id)
   for _, s in ipairs({COMMITTED, FIRST}) do
     local text = ask(g, 'HMGET', g[s] .. CELLS, id)
@@ -41,6 +48,10 @@ local function show(g, id)
   local verdict = s ~= ACKNOWLEDGED and judged(g, id)
   if verdict then
     out[5], out[6] = 'sendable_at', verdict
+  end
+  if s == COMMITTED and due > now and parked(g, id, due, record) then
+    out[#out + 1] = 'parked'
+    out[#out + 1] = '1'
   end
   local notes = call('HGETALL', g.notes .. id)
   for i = 1, #notes, 2 do

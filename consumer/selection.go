@@ -1,0 +1,98 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// ErrLookCounts is the error of Oldest for a quorum queue of RabbitMQ before 4.3, which counts each look at a letter.
+var ErrLookCounts = errors.New("RabbitMQ before 4.3 counts each look at a letter of a quorum queue; list the letters")
+
+// Since is since when a letter waits: the time of the first failure, else of the dead-lettering, else of the message.
+func (l *Letter) Since() time.Time {
+	if first, err := time.Parse(time.RFC3339, l.FirstFailedAt); err == nil {
+		return first
+	}
+	if !l.DeadAt.IsZero() {
+		return l.DeadAt
+	}
+	return l.Timestamp
+}
+
+// Selection says which letters a list or a change concerns.
+type Selection struct {
+	// Limit is how many letters there are at most, the oldest first. 0: any number.
+	Limit int
+	// Match reports whether a letter is concerned. Nil: every letter is.
+	Match func(*Letter) bool
+	// Changed gets each letter that was changed; a list changes none. Nil: no call.
+	Changed func(*Letter)
+}
+
+// WithDefaults sets the fields that are not set. A limit below 0 selects no letter. The DeadLetters of all brokers call
+// WithDefaults.
+func (s Selection) WithDefaults() Selection {
+	if s.Limit == 0 {
+		s.Limit = math.MaxInt
+	}
+	if s.Match == nil {
+		s.Match = func(*Letter) bool { return true }
+	}
+	if s.Changed == nil {
+		s.Changed = func(*Letter) {}
+	}
+	return s
+}
+
+// Visit shows the letters without their bodies to a function, the oldest first, until the function returns false. Only
+// the visited letter is in memory.
+func (d *DeadLetters) Visit(ctx context.Context, visit func(*Letter) bool) error {
+	return d.walk(ctx, func(l Letter, _ *amqp.Delivery) (walked, error) {
+		l.Body = nil
+		return walked{last: !visit(&l)}, nil
+	})
+}
+
+// ListSelected gives the letters of a selection, the oldest first.
+func (d *DeadLetters) ListSelected(ctx context.Context, s Selection) (letters []Letter, err error) {
+	s = s.WithDefaults()
+	err = d.walk(ctx, func(l Letter, _ *amqp.Delivery) (walked, error) {
+		if len(letters) < s.Limit && s.Match(&l) {
+			letters = append(letters, l)
+		}
+		return walked{last: len(letters) >= s.Limit}, nil
+	})
+	return letters, err
+}
+
+// Oldest gives the oldest letter without its body, or ErrNoLetter. Oldest takes one letter and gives it back to its
+// place. Where that would count against a delivery limit, Oldest takes no letter and returns ErrLookCounts.
+func (d *DeadLetters) Oldest(ctx context.Context) (oldest Letter, err error) {
+	err = ErrNoLetter
+	failed := d.walkCounted(ctx, func(w *walk, _ context.Context) error {
+		return fmt.Errorf("queue %q: %w", w.config.Queue, ErrLookCounts)
+	}, func(l Letter, _ *amqp.Delivery) (walked, error) {
+		l.Body = nil
+		oldest, err = l, nil
+		return walked{last: true}, nil
+	})
+	if failed != nil {
+		return Letter{}, failed
+	}
+	return oldest, err
+}
+
+// ReplaySelected is Replay for a selection, whether or not the replay of each letter succeeds.
+func (d *DeadLetters) ReplaySelected(ctx context.Context, s Selection) (replayed int, err error) {
+	return d.replay(ctx, s.WithDefaults())
+}
+
+// DiscardSelected is Discard for a selection.
+func (d *DeadLetters) DiscardSelected(ctx context.Context, s Selection) (discarded int, err error) {
+	return d.discard(ctx, s.WithDefaults())
+}

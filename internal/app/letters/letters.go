@@ -1,0 +1,55 @@
+// Package letters reads and changes consumers' dead letters on any broker, for the console and for msghandler dlq.
+package letters
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/msghandler/msghandler/consumer"
+	"github.com/msghandler/msghandler/consumer/kafka"
+	"github.com/msghandler/msghandler/consumer/nats"
+)
+
+// DeadLetters are the dead letters of a broker, as package consumer describes the methods.
+type DeadLetters interface {
+	ListSelected(ctx context.Context, s consumer.Selection) ([]consumer.Letter, error)
+	Show(ctx context.Context, key string) (consumer.Letter, error)
+	Visit(ctx context.Context, visit func(*consumer.Letter) bool) error
+	Count(ctx context.Context, keys ...string) (int, error)
+	Depth(ctx context.Context) (int, error)
+	Oldest(ctx context.Context) (consumer.Letter, error)
+	ReplaySelected(ctx context.Context, s consumer.Selection) (int, error)
+	DiscardSelected(ctx context.Context, s consumer.Selection) (int, error)
+}
+
+// brokers opens the dead letters of a queue, by the scheme of the broker's URL.
+var brokers = map[string]func(url, queue string) (DeadLetters, error){
+	"amqp": rabbitMQ, "amqps": rabbitMQ, "kafka": onKafka, "nats": onNATS, "tls": onNATS,
+}
+
+func rabbitMQ(url, queue string) (DeadLetters, error) {
+	return consumer.NewDeadLetters(url, nil, queue)
+}
+
+func onKafka(url, topic string) (DeadLetters, error) { return kafka.NewDeadLetters(url, nil, topic) }
+
+func onNATS(url, stream string) (DeadLetters, error) { return nats.NewDeadLetters(url, nil, stream) }
+
+// Open describes the dead letters of a queue, a topic or a stream; the first use connects. The error never quotes the
+// URL.
+func Open(url, queue string) (DeadLetters, error) {
+	open, known := brokers[scheme(url)]
+	if !known {
+		return nil, fmt.Errorf("this is not a URL of a broker; the schemes are %s; name the broker with another URL",
+			strings.Join(slices.Sorted(maps.Keys(brokers)), ", "))
+	}
+	return open(url, queue)
+}
+
+func scheme(url string) string {
+	of, _, _ := strings.Cut(url, "://")
+	return of
+}

@@ -1,0 +1,157 @@
+package letters
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/msghandler/msghandler/consumer"
+	"github.com/msghandler/msghandler/internal/console/pages"
+)
+
+// look bounds a look at the letters of a queue.
+type look struct {
+	looked int
+	ends   time.Time
+}
+
+func newLook() *look { return &look{ends: time.Now().Add(lookTime)} }
+
+// next counts a letter, and says why to stop before it; empty: go on.
+func (l *look) next() string {
+	switch {
+	case l.looked >= maxLooked:
+		return fmt.Sprintf("The console looks at the oldest %d letters of a queue. msghandler dlq reaches the others.",
+			maxLooked)
+	case time.Now().After(l.ends):
+		return fmt.Sprintf("The look ended after %s and %d letters.", lookTime, l.looked)
+	}
+	l.looked++
+	return ""
+}
+
+// List implements pages.Letters.
+func (d *Desk) List(ctx context.Context, query pages.LetterQuery) (page pages.LetterPage, err error) {
+	q, ctx, done, err := d.take(ctx, query.Queue)
+	if err != nil {
+		return page, err
+	}
+	defer done()
+	filter, now, look := Filter(query.LetterFilter), time.Now(), newLook()
+	err = q.dead.Visit(ctx, func(l *consumer.Letter) bool {
+		if len(page.Letters) == pageSize {
+			page.Next = look.looked
+			return false
+		}
+		if page.Note = look.next(); page.Note != "" {
+			if look.looked < maxLooked && look.looked > query.After {
+				page.Next = look.looked
+			}
+			return false
+		}
+		if look.looked > query.After && filter.Match(l, now) {
+			page.Letters = append(page.Letters, shown(l))
+		}
+		return true
+	})
+	if err != nil {
+		return pages.LetterPage{}, q.unreachable(err)
+	}
+	return page, nil
+}
+
+// shown is a letter as the console shows it.
+func shown(l *consumer.Letter) pages.Letter {
+	return pages.Letter{
+		Producer: l.Producer, ID: l.ID, Consumer: l.Queue, Exchange: l.Exchange, RoutingKey: l.RoutingKey,
+		Reason: l.Reason, FirstCause: l.FirstCause, Retries: l.Retries, Attempt: l.Attempt, Since: l.Since(),
+		ContentType: l.ContentType, Headers: l.Headers, Body: l.Body,
+	}
+}
+
+// Get implements pages.Letters.
+func (d *Desk) Get(ctx context.Context, name, letter string) (pages.Letter, error) {
+	q, ctx, done, err := d.take(ctx, name)
+	if err != nil {
+		return pages.Letter{}, err
+	}
+	defer done()
+	l, err := q.dead.Show(ctx, letter)
+	switch {
+	case errors.Is(err, consumer.ErrNoLetter):
+		return pages.Letter{}, refused(http.StatusNotFound, "The queue %s has no letter %s. An operator replayed or "+
+			"discarded the letter, or another client holds it at this moment.", q.Name, letter)
+	case err != nil:
+		return pages.Letter{}, q.unreachable(err)
+	}
+	return shown(&l), nil
+}
+
+// CountLetters counts the letters of a query. The length of a whole queue is asked, and no letter taken.
+func (d *Desk) CountLetters(ctx context.Context, query pages.LetterQuery) (count int, atLeast bool, err error) {
+	q, ctx, done, err := d.take(ctx, query.Queue)
+	if err != nil {
+		return 0, false, err
+	}
+	defer done()
+	filter, now, look := Filter(query.LetterFilter), time.Now(), newLook()
+	if filter.All() {
+		count, err = q.dead.Count(ctx)
+	} else {
+		err = q.dead.Visit(ctx, func(l *consumer.Letter) bool {
+			if look.next() != "" {
+				atLeast = true
+				return false
+			}
+			if filter.Match(l, now) {
+				count++
+			}
+			return true
+		})
+	}
+	if err != nil {
+		return 0, false, q.unreachable(err)
+	}
+	return count, atLeast, nil
+}
+
+// Change changes letters, and returns the names of the changed letters with the result.
+func (d *Desk) Change(
+	ctx context.Context, c pages.LetterChange,
+) (names []string, result pages.LettersChanged, err error) {
+	q, ctx, done, err := d.take(ctx, c.Queue)
+	if err != nil {
+		return nil, result, err
+	}
+	defer done()
+	filter, now := Filter(c.LetterFilter), time.Now()
+	change := q.dead.ReplaySelected
+	if c.Discard {
+		change = q.dead.DiscardSelected
+	}
+	limit := min(c.Limit, maxLooked)
+	_, err = change(ctx, consumer.Selection{
+		Limit:   limit,
+		Match:   func(l *consumer.Letter) bool { return filter.Match(l, now) },
+		Changed: func(l *consumer.Letter) { names = append(names, l.Name()) },
+	})
+	result.Done = len(names)
+	result.More = result.Done < c.Limit && (limit < c.Limit || errors.Is(err, context.DeadlineExceeded))
+	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		result.Problem = problem(err)
+	}
+	return names, result, nil
+}
+
+// maxProblem bounds the text of a problem: each letter that stays has a line.
+const maxProblem = 4 << 10
+
+func problem(err error) string {
+	text := err.Error()
+	if len(text) > maxProblem {
+		return text[:maxProblem] + "…"
+	}
+	return text
+}

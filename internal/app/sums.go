@@ -1,0 +1,108 @@
+package app
+
+import (
+	"context"
+	"time"
+
+	"github.com/msghandler/msghandler/internal/console/history"
+	"github.com/msghandler/msghandler/internal/console/peerstats"
+	redisstore "github.com/msghandler/msghandler/internal/store/redis"
+)
+
+// peersSchedule is how often the counts of producers and exchanges are shared with the other coordinators.
+const peersSchedule = "@every 5s"
+
+// watchPeers shares this coordinator's counts of producers and exchanges through Redis, and reads those of the others.
+func (a *App) watchPeers(store *redisstore.Store) error {
+	watch, err := a.newLoop("peers", peersSchedule, func(ctx context.Context) (bool, error) {
+		return false, a.sharePeers(ctx, store)
+	})
+	if err != nil {
+		return err
+	}
+	watch.Start()
+	return nil
+}
+
+func (a *App) sharePeers(ctx context.Context, store *redisstore.Store) error {
+	now := time.Now()
+	text, err := a.metrics.Report(now).Describe(now)
+	if err != nil {
+		return err
+	}
+	shared, err := store.SharePeers(ctx, text)
+	if err != nil {
+		return err
+	}
+	var others []sharedReport
+	for _, of := range shared {
+		// A report that cannot be read comes from a version to come.
+		if report, err := peerstats.ReadReport(of.Text, of.Ago, now); err == nil {
+			others = append(others, sharedReport{report, now.Add(-of.Ago)})
+		}
+	}
+	a.otherPeers.Store(&others)
+	return nil
+}
+
+// sharedReport is the report of another coordinator.
+type sharedReport struct {
+	peerstats.Report
+	at time.Time
+}
+
+// sums are the sums of the counts of all coordinators. While Redis is away, the reports of the others become too old.
+func (a *App) sums() peerstats.Sums {
+	now := time.Now()
+	reports := []peerstats.Report{a.metrics.Report(now)}
+	if others := a.otherPeers.Load(); others != nil {
+		for _, other := range *others {
+			if now.Sub(other.at) < redisstore.PeersMemory {
+				reports = append(reports, other.Report)
+			}
+		}
+	}
+	return peerstats.Sum(reports...)
+}
+
+// charts keep the charts of the console in Redis.
+type charts struct{ app *App }
+
+// chartOf is the chart of a range.
+func chartOf(r history.Range) redisstore.Chart {
+	return redisstore.Chart{Step: r.Step, Keep: r.Span}
+}
+
+// Add implements console.Charts.
+func (c charts) Add(ctx context.Context, counts history.Addition) (time.Time, error) {
+	store := c.app.store.Load()
+	if store == nil {
+		return time.Time{}, errNotOpen
+	}
+	var all []redisstore.Chart
+	for _, r := range history.Ranges {
+		all = append(all, chartOf(r))
+	}
+	named := make([]redisstore.NamedCounts, len(counts.Named))
+	for i, n := range counts.Named {
+		named[i] = redisstore.NamedCounts(n)
+	}
+	return store.AddToCharts(ctx, all, redisstore.ChartCounts{
+		Sums: counts.Sums, Latest: counts.Latest, Named: named, MaxNames: history.MaxNames,
+	})
+}
+
+// Read implements console.Charts.
+func (c charts) Read(
+	ctx context.Context, r history.Range, since time.Time,
+) (buckets []history.Bucket, now time.Time, err error) {
+	store := c.app.store.Load()
+	if store == nil {
+		return nil, time.Time{}, errNotOpen
+	}
+	read, now, err := store.ReadChart(ctx, chartOf(r), since)
+	for _, b := range read {
+		buckets = append(buckets, history.NewBucket(b.At, b.Fields))
+	}
+	return buckets, now, err
+}

@@ -1,0 +1,89 @@
+package cli_test
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/msghandler/msghandler/consumer"
+	"github.com/msghandler/msghandler/test/servers"
+)
+
+var writeGolden = flag.Bool("golden", false, "write testdata/json anew")
+
+// golden demands that a document is as in testdata/json: the names of the fields are part of the product.
+func golden(t *testing.T, name, document string) {
+	t.Helper()
+	path := filepath.Join("testdata", "json", name)
+	if *writeGolden {
+		if err := os.WriteFile(path, []byte(document), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path) //nolint:gosec // the test names the file
+	if err != nil {
+		t.Fatal(err)
+	}
+	if document != string(want) {
+		t.Errorf("%s: the document is\n%s\nwant\n%s", name, document, want)
+	}
+}
+
+func TestDeadLetterDocumentsKeepTheirForm(t *testing.T) {
+	t.Parallel()
+	vhost := servers.RabbitMQ(t)
+	ch := channel(t, vhost.URL)
+	for _, queue := range []string{"payments", "payments.dead"} {
+		if _, err := ch.QueueDeclare(queue, true, false, false, false, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, l := range []struct {
+		id, first, cause string
+		body             []byte
+	}{
+		{"1001", "2026-11-24T08:00:00Z", "order 1001: no stock", []byte("{\"order\":\"1001\"}\n")},
+		{"1002", "2026-11-24T09:30:00Z", "order 1002: no stock", []byte{0xff, 0x00, 0x10}},
+	} {
+		put(t, ch, "payments.dead", amqp.Publishing{
+			MessageId: l.id, AppId: "orders", Body: l.body, ContentType: "application/json", Headers: amqp.Table{
+				consumer.HeaderQueue: "payments", consumer.HeaderExchange: "", consumer.HeaderRoutingKey: "payments",
+				consumer.HeaderDeadReason: "gave up", consumer.HeaderRetries: int64(3), consumer.HeaderFirstCause: l.cause,
+				consumer.HeaderFirstFailedAt: l.first, "tenant": "eu",
+			},
+		})
+	}
+	for name, args := range map[string][]string{
+		"dlq-list.json":    {"list"},
+		"dlq-show.json":    {"show", "orders/1002"},
+		"dlq-count.json":   {"count"},
+		"dlq-dry-run.json": {"replay", "orders/1001", "--dry-run"},
+	} {
+		args = append([]string{"dlq", args[0], "--queue=payments", "--output=json"}, args[1:]...)
+		got := run([]string{
+			"MSGHANDLER_AMQP_URL=" + vhost.URL, "MSGHANDLER_DEAD_LETTERS_PAYMENTS_QUEUE=payments.dead",
+		}, args...)
+		got.want(t, 0, "{", "")
+		golden(t, name, got.out)
+	}
+	filtered := func(args ...string) ran {
+		args = append([]string{"dlq", args[0], "--queue=payments.dead"}, args[1:]...)
+		return run([]string{"MSGHANDLER_AMQP_URL=" + vhost.URL}, args...)
+	}
+	filtered("count").want(t, 0, "2 ", "")
+	filtered("count", "--cause=1002").want(t, 0, "payments      order #: no stock\n1 ", "")
+	filtered("list", "--consumer=stock").want(t, 0, "no dead letters\n", "")
+	filtered("list", "--older-than=-1s").want(t, 2, "", "--older-than")
+	filtered("list", "--older-than=876000h").want(t, 0, "no dead letters\n", "")
+	filtered("discard").want(t, 2, "", "or give a filter")
+	filtered("discard", "--all").want(t, 2, "", "unknown flag")
+	filtered("discard", "--cause=1002").want(t, 2, "", "there is no terminal to ask on")
+	filtered("discard", "--cause=1002", "--dry-run").want(t, 0, "1 would be discarded\n", "")
+	filtered("discard", "--cause=1002", "--yes", "--reason=test").
+		want(t, 0, "discarded 1\n", `reason=test letters="--cause=\"1002\""`)
+	filtered("replay", "orders/1001", "--producer=orders").want(t, 2, "", "or give a filter")
+	filtered("replay", "--producer=orders", "--yes").want(t, 0, "replayed 1\n", "")
+}

@@ -1,0 +1,77 @@
+package config
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+)
+
+// DeadLetters is a queue of consumers' dead letters.
+type DeadLetters struct {
+	// Queue is the queue of RabbitMQ, the topic of Kafka or the stream of NATS.
+	Queue string
+	// Broker is the name of the broker with the queue; empty for the default broker.
+	Broker string
+	// URL is the broker with the queue, by a user of its own; empty: the URL of Broker.
+	URL string
+}
+
+// key binds a field.
+func (d *DeadLetters) key(field, name string) Key {
+	url := Key{Name: name, Secret: true, value: text(&d.URL, checkBrokerURL)}
+	switch field {
+	case "queue":
+		return Key{Name: name, value: text(&d.Queue, checkLettersQueue)}
+	case "broker":
+		return Key{Name: name, value: text(&d.Broker, checkBrokerRule)}
+	case "url_file":
+		return Key{Name: name, value: &secretFile{url}}
+	}
+	return url
+}
+
+func checkLettersQueue(s string) error {
+	if s == "" {
+		return errors.New("is empty; name a queue, a topic or a stream")
+	}
+	return nil
+}
+
+func checkLettersName(name string) string {
+	if checkBrokerName(name) != "" {
+		return "names no queue of dead letters: a name has 1 to 64 of A-Z a-z 0-9 . _ -; set the queue with .queue"
+	}
+	return ""
+}
+
+// DeadLetterNames are the names of the queues of dead letters, sorted.
+func (c *Config) DeadLetterNames() []string { return slices.Sorted(maps.Keys(c.DeadLetters)) }
+
+// LettersURL is the URL of the broker with the dead letters of an entry of DeadLetters, and the key that holds the URL.
+func (c *Config) LettersURL(name string) (url, key string) {
+	switch d := c.DeadLetters[name]; {
+	case d.URL != "":
+		return d.URL, lettersPrefix + name + ".url"
+	case d.Broker != "" && d.Broker != halfmsg.DefaultBroker:
+		return c.Brokers[d.Broker].URL, brokersPrefix + d.Broker + ".url"
+	}
+	return strings.Join(c.AMQP.URLs, ","), "amqp.url"
+}
+
+// checkDeadLetters refuses queues of brokers that the configuration does not name.
+func (l *loading) checkDeadLetters() {
+	for _, name := range l.config.DeadLetterNames() {
+		d, key := l.config.DeadLetters[name], lettersPrefix+name
+		_, known := l.config.Brokers[d.Broker]
+		if !known && d.Broker != "" && d.Broker != halfmsg.DefaultBroker {
+			l.relation(key+".broker", "names no broker of this configuration: set brokers.%s.url, or set %s.url instead",
+				d.Broker, key)
+		}
+		if d.Broker != "" && d.URL != "" {
+			l.relation(key+".broker", "names a broker, and %s.url another: set one of the two", key)
+		}
+	}
+}

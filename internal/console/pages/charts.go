@@ -1,0 +1,254 @@
+package pages
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/msghandler/msghandler/internal/console/history"
+)
+
+// chartsData are the charts of the overview: of all messages, of a producer or of an exchange.
+type chartsData struct {
+	// Of names the producer or the exchange; empty: all messages.
+	Of string
+	// All leads to the charts of all messages.
+	All    string
+	Range  history.Range
+	Ranges []rangeLink
+	Charts []chart
+	// Trouble says why the charts are not fresh.
+	Trouble string
+
+	series history.Series
+}
+
+// rangeLink leads to the same charts with another range.
+type rangeLink struct {
+	history.Range
+	Link    string
+	Current bool
+}
+
+// chart is a chart with its axes.
+type chart struct {
+	Title string
+	Lines []chartLine
+	// Scale are the values of the vertical axis, Ticks the times of the other axis.
+	Scale []scaleTick
+	Ticks []history.Tick
+	// Start is when the first step begins, and Step its time.
+	Start time.Time
+	Step  time.Duration
+	// Rows are the highest values of each part of the range, as a text alternative.
+	Rows []chartRow
+}
+
+type chartLine struct {
+	history.Line
+	Name, Now, Top, Kind string
+	// Values are the values of all steps in words, each followed by a bar.
+	Values string
+}
+
+// scaleTick is a round value on the vertical axis, at a place in percent from below.
+type scaleTick struct {
+	Place float64
+	Label string
+}
+
+// chartRow has the highest values of a part of a chart.
+type chartRow struct {
+	From, Until time.Time
+	Values      []string
+}
+
+// Parts is the number of rows of a chart's table.
+const chartParts = 12
+
+// quantity is a line to draw: its name and its value in a bucket.
+type quantity struct {
+	name  string
+	value func(b history.Bucket) float64
+}
+
+// unit is how values are written, and which steps between values are round.
+type unit struct {
+	write func(float64) string
+	steps func(yield func(float64) bool)
+}
+
+var (
+	numbers = unit{rate, history.Decimal}
+	seconds = unit{
+		func(v float64) string { return span(time.Duration(v * float64(time.Second))) }, history.Seconds,
+	}
+)
+
+// charts draws the charts that a request asks for.
+func (p *Pages) charts(r *http.Request) chartsData {
+	wanted := history.RangeOf(r.FormValue("range"))
+	data := chartsData{Range: wanted}
+	query := url.Values{}
+	kind, name := "", ""
+	if producer := r.FormValue("producer"); producer != "" {
+		kind, name, data.Of = history.ProducerKind, producer, "producer "+producer
+		query.Set("producer", producer)
+	} else if r.Form.Has("exchange") {
+		exchange, broker := r.FormValue("exchange"), r.FormValue("broker")
+		kind, name, data.Of = history.ExchangeKind, history.ExchangeKey(broker, exchange), "exchange "+exchangeName(exchange)
+		query.Set("exchange", exchange)
+		if broker != "" {
+			data.Of += " of broker " + broker
+			query.Set("broker", broker)
+		}
+	}
+	if data.Of != "" {
+		data.All = "/?range=" + wanted.Name + "#charts"
+	}
+	for _, other := range history.Ranges {
+		query.Set("range", other.Name)
+		data.Ranges = append(data.Ranges, rangeLink{other, "/?" + query.Encode() + "#charts", other == wanted})
+	}
+	var err error
+	if data.series, err = p.config.Charts(r.Context(), wanted); err != nil {
+		data.Trouble = err.Error()
+	}
+	switch kind {
+	case history.ProducerKind:
+		data.Charts = producerCharts(data.series, name)
+	case history.ExchangeKind:
+		data.Charts = exchangeCharts(data.series, name)
+	default:
+		data.Charts = flowCharts(data.series)
+	}
+	return data
+}
+
+// flowCharts are the charts of all messages.
+func flowCharts(s history.Series) []chart {
+	charts := []chart{
+		newChart(s, "Messages per second", numbers,
+			quantity{"in", func(b history.Bucket) float64 { return b.Rate(b.In) }},
+			quantity{"out", func(b history.Bucket) float64 { return b.Rate(b.Out) }}),
+		newChart(s, "From half message to acknowledgement", seconds, quantile("p50", .5), quantile("p99", .99)),
+	}
+	rejected := newChart(s, "Rejected calls per "+stepWords(s), numbers,
+		quantity{"rejected", func(b history.Bucket) float64 { return float64(b.Rejected) }})
+	if rejected.Lines[0].Line.Top > 0 {
+		charts = append(charts, rejected)
+	}
+	return charts
+}
+
+// producerCharts are the charts of a producer.
+func producerCharts(s history.Series, name string) []chart {
+	count := func(b history.Bucket, i int) int64 { return b.Named(history.ProducerKind, name)[i] }
+	return []chart{
+		newChart(s, "Messages per second", numbers,
+			quantity{"in", func(b history.Bucket) float64 { return b.Rate(count(b, 0)) }},
+			quantity{"out", func(b history.Bucket) float64 { return b.Rate(count(b, 1)) }}),
+		newChart(s, "Refused calls per "+stepWords(s), numbers,
+			quantity{"refused", func(b history.Bucket) float64 { return float64(count(b, 2)) }}),
+	}
+}
+
+// exchangeCharts are the charts of an exchange.
+func exchangeCharts(s history.Series, name string) []chart {
+	count := func(b history.Bucket, i int) int64 { return b.Named(history.ExchangeKind, name)[i] }
+	return []chart{
+		newChart(s, "Messages per second", numbers,
+			quantity{"acknowledged", func(b history.Bucket) float64 { return b.Rate(count(b, 0)) }}),
+		newChart(s, "Failed publishes per "+stepWords(s), numbers,
+			quantity{"refused", func(b history.Bucket) float64 { return float64(count(b, 1)) }},
+			quantity{"without a clear answer", func(b history.Bucket) float64 { return float64(count(b, 2)) }}),
+	}
+}
+
+// quantile is a quantile of the latencies in seconds.
+func quantile(name string, q float64) quantity {
+	return quantity{name, func(b history.Bucket) float64 {
+		if d, known := b.Latency.Quantile(q); known {
+			return d.Seconds()
+		}
+		return math.NaN()
+	}}
+}
+
+// stepWords writes the step of a series.
+func stepWords(s history.Series) string {
+	return strings.TrimSuffix(span(s.Range.Step), " 0 s")
+}
+
+// newChart draws quantities on one scale.
+func newChart(s history.Series, title string, in unit, quantities ...quantity) chart {
+	c := chart{Title: title, Ticks: s.Ticks(), Start: s.TimeOf(0).UTC(), Step: s.Range.Step}
+	values := make([][]float64, len(quantities))
+	for i, q := range quantities {
+		values[i] = s.Values(q.value)
+	}
+	scale := history.Scale(history.Top(values...), in.steps)
+	top := scale[len(scale)-1]
+	for _, v := range scale {
+		c.Scale = append(c.Scale, scaleTick{100 * v / top, cmp.Or(map[bool]string{true: "0"}[v == 0], in.write(v))})
+	}
+	for i, q := range quantities {
+		c.Lines = append(c.Lines, newChartLine(q.name, []string{"one", "two"}[i], values[i], top, in.write))
+	}
+	c.Rows = rows(s, values, in.write)
+	return c
+}
+
+func newChartLine(name, kind string, values []float64, top float64, write func(float64) string) chartLine {
+	line := chartLine{Line: history.NewLine(values, top), Name: name, Kind: kind, Now: "-", Top: "-"}
+	if line.Known {
+		line.Top = write(line.Line.Top)
+	}
+	if !math.IsNaN(line.Last) {
+		line.Now = write(line.Last)
+	}
+	var words strings.Builder
+	for _, v := range values {
+		if !math.IsNaN(v) {
+			words.WriteString(write(v))
+		}
+		words.WriteByte('|')
+	}
+	line.Values = words.String()
+	return line
+}
+
+// rows are the highest values of each part of a range. Parts without values are left out.
+func rows(s history.Series, values [][]float64, write func(float64) string) (all []chartRow) {
+	each := len(values[0]) / chartParts
+	for from := 0; from < len(values[0]); from += each {
+		row := chartRow{From: s.TimeOf(from).UTC(), Until: s.TimeOf(from + each).UTC()}
+		known := false
+		for _, of := range values {
+			line := history.NewLine(of[from:from+each], 0)
+			known = known || line.Known
+			word := "-"
+			if line.Known {
+				word = write(line.Top)
+			}
+			row.Values = append(row.Values, word)
+		}
+		if known {
+			all = append(all, row)
+		}
+	}
+	return all
+}
+
+// Text describes a chart in a sentence.
+func (c chart) Text() string {
+	var parts []string
+	for _, line := range c.Lines {
+		parts = append(parts, fmt.Sprintf("%s now %s, at most %s", line.Name, line.Now, line.Top))
+	}
+	return c.Title + ": " + strings.Join(parts, "; ")
+}

@@ -1,0 +1,300 @@
+package peerstats
+
+import (
+	"cmp"
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+)
+
+const (
+	// maxReported bounds the producers, and the exchanges, of a report. The rest is one row, Other.
+	maxReported = 50
+	// maxReportedCause bounds the cause of a failure in a report, in bytes.
+	maxReportedCause = 200
+)
+
+// Rates are numbers a second.
+type Rates struct {
+	In      float64 `json:"in,omitempty"`
+	Out     float64 `json:"out,omitempty"`
+	Refused float64 `json:"refused,omitempty"`
+}
+
+func (r *Rates) add(other Rates) {
+	r.In += other.In
+	r.Out += other.Out
+	r.Refused += other.Refused
+}
+
+// Report is how a coordinator sees its producers and exchanges, in a bounded number of rows.
+type Report struct {
+	// Rates are those of all messages: stored, acknowledged and rejected with RESOURCE_EXHAUSTED.
+	Rates Rates
+	// Latency counts the latencies of the time over which rates are measured.
+	Latency   Counted
+	Producers []Producer
+	Exchanges []Exchange
+}
+
+// NewReport makes a report. Added is what was added within a time.
+func NewReport(producers []Producer, exchanges []Exchange, added Snapshot, within time.Duration) Report {
+	rate := func(n int64) float64 {
+		if within <= 0 {
+			return 0
+		}
+		return float64(n) / within.Seconds()
+	}
+	r := Report{Rates: Rates{rate(added.In), rate(added.Out), rate(added.Rejected)}, Latency: added.Latency}
+	for _, p := range producers {
+		counts := added.Producers[p.Name]
+		p.Rates = Rates{rate(counts.Stored), rate(counts.Acked), rate(counts.Refused)}
+		r.Producers = append(r.Producers, p)
+	}
+	for _, e := range exchanges {
+		counts := added.Exchanges[ExchangeName{e.Broker, e.Name}]
+		e.Rates = Rates{Out: rate(counts.Acked), Refused: rate(counts.Refused + counts.Unclear)}
+		r.Exchanges = append(r.Exchanges, e)
+	}
+	r.Producers = bounded(r.Producers, (*Producer).add, Producer{Name: Other})
+	r.Exchanges = bounded(r.Exchanges, (*Exchange).add, Exchange{Name: Other})
+	return r
+}
+
+// row is what producers and exchanges have in common.
+type row interface {
+	// key is the name.
+	key() string
+	// failing says that the last call failed.
+	failing() bool
+	rates() Rates
+}
+
+func (p Producer) key() string   { return p.Name }
+func (p Producer) failing() bool { return p.Paused > 0 || p.FailedAt.After(p.AnsweredAt) }
+func (p Producer) rates() Rates  { return p.Rates }
+func (e Exchange) key() string   { return e.Broker + "\x00" + e.Name }
+func (e Exchange) failing() bool { return e.FailedAt.After(e.AckedAt) }
+func (e Exchange) rates() Rates  { return e.Rates }
+
+// bounded keeps the rows that fail and the busiest, and adds up the others.
+func bounded[R row](rows []R, add func(*R, R), other R) []R {
+	if len(rows) <= maxReported {
+		return rows
+	}
+	urgency := func(r R) float64 {
+		if r.failing() {
+			return 1e12
+		}
+		return r.rates().In + r.rates().Out + r.rates().Refused
+	}
+	slices.SortStableFunc(rows, func(a, b R) int { return cmp.Compare(urgency(b), urgency(a)) })
+	for _, r := range rows[maxReported-1:] {
+		add(&other, r)
+	}
+	return append(rows[:maxReported-1:maxReported-1], other)
+}
+
+// add adds the counts of the same producer at another coordinator. The latest answer and the latest failure count.
+func (p *Producer) add(other Producer) {
+	if other.AnsweredAt.After(p.AnsweredAt) {
+		p.AnsweredAt, p.Took, p.Verdict = other.AnsweredAt, other.Took, other.Verdict
+	}
+	if other.FailedAt.After(p.FailedAt) {
+		p.FailedAt, p.Failure = other.FailedAt, other.Failure
+	}
+	p.Paused += other.Paused
+	p.OpenAt += other.OpenAt
+	p.Answered += other.Answered
+	p.Unreached += other.Unreached
+	p.Unreachable += other.Unreachable
+	p.Stored += other.Stored
+	p.Acked += other.Acked
+	for verdict, n := range other.Verdicts {
+		p.Verdicts[verdict] += n
+	}
+	p.Rates.add(other.Rates)
+}
+
+// add adds the counts of the same exchange at another coordinator. The latest failure counts.
+func (e *Exchange) add(other Exchange) {
+	if other.AckedAt.After(e.AckedAt) {
+		e.AckedAt = other.AckedAt
+	}
+	if other.FailedAt.After(e.FailedAt) {
+		e.FailedAt, e.Failure = other.FailedAt, other.Failure
+	}
+	for outcome, n := range other.Outcomes {
+		e.Outcomes[outcome] += n
+	}
+	e.Rates.add(other.Rates)
+}
+
+// The form of a report for other coordinators. Times are ages, because clocks differ, and missing times are missing.
+type sharedReport struct {
+	Rates     Rates            `json:"rates"`
+	Latency   map[int]uint64   `json:"latency,omitempty"`
+	Producers []sharedProducer `json:"producers,omitempty"`
+	Exchanges []sharedExchange `json:"exchanges,omitempty"`
+}
+
+type sharedProducer struct {
+	Name        string         `json:"name"`
+	Paused      int            `json:"paused,omitempty"`
+	AnsweredAgo *time.Duration `json:"answered_ago_ns,omitempty"`
+	Took        time.Duration  `json:"took_ns,omitempty"`
+	Verdict     int            `json:"verdict,omitempty"`
+	FailedAgo   *time.Duration `json:"failed_ago_ns,omitempty"`
+	Failure     string         `json:"failure,omitempty"`
+	// Counts are answered and unreached calls, unreachable messages, stored and acknowledged messages.
+	Counts   [5]int64 `json:"counts"`
+	Verdicts []int64  `json:"verdicts"`
+	Rates    Rates    `json:"rates"`
+}
+
+type sharedExchange struct {
+	Broker    string         `json:"broker,omitempty"`
+	Name      string         `json:"name"`
+	AckedAgo  *time.Duration `json:"acked_ago_ns,omitempty"`
+	FailedAgo *time.Duration `json:"failed_ago_ns,omitempty"`
+	Failure   string         `json:"failure,omitempty"`
+	Outcomes  []int64        `json:"outcomes"`
+	Rates     Rates          `json:"rates"`
+}
+
+// Describe writes the report for other coordinators.
+func (r Report) Describe(now time.Time) (string, error) {
+	shared := sharedReport{Rates: r.Rates, Latency: map[int]uint64{}}
+	for class, n := range r.Latency {
+		if n > 0 {
+			shared.Latency[class] = n
+		}
+	}
+	for _, p := range r.Producers {
+		shared.Producers = append(shared.Producers, sharedProducer{
+			p.Name, p.Paused, age(p.AnsweredAt, now), p.Took, int(p.Verdict), age(p.FailedAt, now), cut(p.Failure),
+			[5]int64{p.Answered, p.Unreached, p.Unreachable, p.Stored, p.Acked}, p.Verdicts[:], p.Rates,
+		})
+	}
+	for _, e := range r.Exchanges {
+		shared.Exchanges = append(shared.Exchanges, sharedExchange{
+			e.Broker, e.Name, age(e.AckedAt, now), age(e.FailedAt, now), cut(e.Failure), e.Outcomes[:], e.Rates,
+		})
+	}
+	text, err := json.Marshal(shared)
+	return string(text), err
+}
+
+// ReadReport reads a report that is ago old.
+func ReadReport(text string, ago time.Duration, now time.Time) (Report, error) {
+	var shared sharedReport
+	if err := json.Unmarshal([]byte(text), &shared); err != nil {
+		return Report{}, err
+	}
+	then := now.Add(-ago)
+	r := Report{Rates: shared.Rates}
+	for class, n := range shared.Latency {
+		if class >= 0 && class < classes {
+			r.Latency[class] = n
+		}
+	}
+	for _, p := range shared.Producers {
+		producer := Producer{
+			Name: p.Name, Paused: p.Paused, AnsweredAt: before(then, p.AnsweredAgo), Took: p.Took,
+			FailedAt: before(then, p.FailedAgo), Failure: p.Failure, Answered: p.Counts[0], Unreached: p.Counts[1],
+			Unreachable: p.Counts[2], Stored: p.Counts[3], Acked: p.Counts[4], Rates: p.Rates,
+		}
+		if p.Verdict > 0 && p.Verdict < len(producer.Verdicts) {
+			producer.Verdict = halfmsg.Verdict(p.Verdict)
+		}
+		copy(producer.Verdicts[:], p.Verdicts)
+		r.Producers = append(r.Producers, producer)
+	}
+	for _, e := range shared.Exchanges {
+		exchange := Exchange{
+			Broker: e.Broker, Name: e.Name, AckedAt: before(then, e.AckedAgo), FailedAt: before(then, e.FailedAgo),
+			Failure: e.Failure, Rates: e.Rates,
+		}
+		copy(exchange.Outcomes[:], e.Outcomes)
+		r.Exchanges = append(r.Exchanges, exchange)
+	}
+	return r, nil
+}
+
+// age is how long ago a time was; nil for no time.
+func age(t, now time.Time) *time.Duration {
+	if t.IsZero() {
+		return nil
+	}
+	ago := now.Sub(t)
+	return &ago
+}
+
+func before(now time.Time, ago *time.Duration) time.Time {
+	if ago == nil {
+		return time.Time{}
+	}
+	return now.Add(-*ago)
+}
+
+func cut(cause string) string {
+	return strings.ToValidUTF8(cause[:min(len(cause), maxReportedCause)], "")
+}
+
+// Sums are the sums of the reports of all coordinators.
+type Sums struct {
+	// Coordinators is the number of reports.
+	Coordinators int
+	Rates        Rates
+	// P50 and P99 are how long messages took from half message to acknowledgement; zero where none was acknowledged.
+	P50, P99 time.Duration
+
+	producers []Producer
+	exchanges []Exchange
+}
+
+// Producers lists the producers by name.
+func (s Sums) Producers() []Producer { return s.producers }
+
+// Exchanges lists the exchanges by broker and name.
+func (s Sums) Exchanges() []Exchange { return s.exchanges }
+
+// Sum adds up reports.
+func Sum(reports ...Report) Sums {
+	sums := Sums{Coordinators: len(reports)}
+	var latency Counted
+	for _, r := range reports {
+		sums.Rates.add(r.Rates)
+		for class, n := range r.Latency {
+			latency[class] += n
+		}
+		for _, p := range r.Producers {
+			p.OpenAt = min(p.Paused, 1)
+			sums.producers = merge(sums.producers, p, (*Producer).add)
+		}
+		for _, e := range r.Exchanges {
+			sums.exchanges = merge(sums.exchanges, e, (*Exchange).add)
+		}
+	}
+	for i := range sums.producers {
+		sums.producers[i].Of = len(reports)
+	}
+	sums.P50, _ = latency.Quantile(.5)
+	sums.P99, _ = latency.Quantile(.99)
+	slices.SortFunc(sums.producers, func(a, b Producer) int { return cmp.Compare(a.key(), b.key()) })
+	slices.SortFunc(sums.exchanges, func(a, b Exchange) int { return cmp.Compare(a.key(), b.key()) })
+	return sums
+}
+
+// merge adds a row to the row of the same name.
+func merge[R row](rows []R, r R, add func(*R, R)) []R {
+	i := slices.IndexFunc(rows, func(known R) bool { return known.key() == r.key() })
+	if i < 0 {
+		return append(rows, r)
+	}
+	add(&rows[i], r)
+	return rows
+}

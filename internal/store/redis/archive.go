@@ -1,0 +1,99 @@
+package redis
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+)
+
+var _ halfmsg.Historian = (*Store)(nil)
+
+// Archive says which finished messages are kept with their content. Each shard has a stream of them. The script that
+// ends a message adds the message to the stream.
+type Archive struct {
+	// Retention is how long an entry stays; 0 turns the archive off.
+	Retention time.Duration
+	// MaxMessages bounds the entries of all shards together.
+	MaxMessages int
+	// MaxBody is the longest body that is kept, as the record holds it; a longer one is left out.
+	MaxBody int
+	// mostOfShard is the part of MaxMessages of each shard.
+	mostOfShard int64
+}
+
+func (a Archive) on() bool { return a.Retention > 0 }
+
+// over divides the archive among shards.
+func (a Archive) over(shards int) Archive {
+	a.mostOfShard = int64(max(1, (a.MaxMessages+shards-1)/shards))
+	return a
+}
+
+// discarded is the word of the archive for the end of a discarded message, which has no final state.
+const discarded = string(halfmsg.EndedDiscarded)
+
+// archiveOff is for how long a look at a nearly full Redis switches the archive off. The next look comes earlier.
+const archiveOff = 30 * time.Second
+
+// trimmed is how many entries one call of trim.lua removes.
+const trimmed = 1000
+
+// Archives implements halfmsg.Historian.
+func (s *Store) Archives() bool { return s.config.Archive.on() }
+
+// TrimArchive removes what is too old, or too much, from the archive: more is false at the end of this work.
+func (s *Store) TrimArchive(ctx context.Context) (more bool, err error) {
+	if !s.Archives() {
+		return false, nil
+	}
+	_, more, err = s.trim(ctx)
+	return more, err
+}
+
+// Archive implements halfmsg.Historian. What is too old is removed before.
+func (s *Store) Archive(ctx context.Context) (halfmsg.ArchiveStat, error) {
+	if !s.Archives() {
+		return halfmsg.ArchiveStat{}, nil
+	}
+	stat, _, err := s.trim(ctx)
+	return stat, err
+}
+
+func (s *Store) trim(ctx context.Context) (stat halfmsg.ArchiveStat, more bool, err error) {
+	calls := make([]*call, len(s.keys.shards))
+	for i, shard := range s.keys.shards {
+		calls[i] = newCall(shard, 4)
+		calls[i].args = append(
+			calls[i].args, s.config.Archive.Retention.Milliseconds(), s.config.Archive.mostOfShard, trimmed,
+			archiveOff.Milliseconds())
+	}
+	run(ctx, s.loops, s.scripts.trim, calls)
+	for _, c := range calls {
+		if c.err != nil {
+			return stat, true, c.err
+		}
+		more = more || counted(c, 0) > 0
+		stat.Messages += counted(c, 1)
+		stat.Dropped += counted(c, 3)
+		if first, _ := c.answer(2).(string); first != "" {
+			if at := endOf(first); stat.OldestAt.IsZero() || at.Before(stat.OldestAt) {
+				stat.OldestAt = at
+			}
+		}
+	}
+	return stat, more, nil
+}
+
+// counted is a number in a reply.
+func counted(c *call, n int) int64 {
+	count, _ := c.answer(n).(int64)
+	return count
+}
+
+// endOf is the time in the id of an entry.
+func endOf(entry string) time.Time {
+	ms, _, _ := strings.Cut(entry, "-")
+	return timeAt(number(ms))
+}

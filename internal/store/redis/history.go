@@ -1,0 +1,214 @@
+package redis
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+)
+
+// compareEntries compares ids of entries.
+func compareEntries(a, b string) int {
+	msA, nA, _ := strings.Cut(a, "-")
+	msB, nB, _ := strings.Cut(b, "-")
+	return cmp.Or(cmp.Compare(number(msA), number(msB)), cmp.Compare(number(nA), number(nB)))
+}
+
+// ListFinished implements halfmsg.Historian.
+func (s *Store) ListFinished(ctx context.Context, query halfmsg.FinishedQuery) (halfmsg.FinishedPage, error) {
+	query.Limit = max(1, query.Limit)
+	if query.Receipts || !s.Archives() {
+		return s.listReceipts(ctx, query)
+	}
+	if query.Cursor != "" && !isEntry(query.Cursor) {
+		return halfmsg.FinishedPage{}, fmt.Errorf("%w: %q", ErrCursor, query.Cursor)
+	}
+	begun := time.Now()
+	page := halfmsg.FinishedPage{Next: query.Cursor}
+	for {
+		part, err := s.lookBack(ctx, query, page.Next)
+		if err != nil {
+			return halfmsg.FinishedPage{}, err
+		}
+		page.Looked, page.Next = page.Looked+part.Looked, part.Next
+		page.Messages = append(page.Messages, part.Messages...)
+		if len(page.Messages) >= query.Limit {
+			return cutPage(page, query.Limit), nil
+		}
+		if page.Next == "" || query.Scan > 0 && page.Looked >= query.Scan ||
+			query.Patience > 0 && time.Since(begun) >= query.Patience {
+			return page, nil
+		}
+	}
+}
+
+// cutPage ends a page after some messages. Entries of several shards may have the same id; they stay together.
+func cutPage(page halfmsg.FinishedPage, limit int) halfmsg.FinishedPage {
+	for limit < len(page.Messages) && page.Messages[limit].Entry == page.Messages[limit-1].Entry {
+		limit++
+	}
+	if limit < len(page.Messages) {
+		page.Messages = page.Messages[:limit]
+		page.Next = page.Messages[limit-1].Entry
+	}
+	return page
+}
+
+func isEntry(text string) bool {
+	var ms, n uint64
+	got, err := fmt.Sscanf(text, "%d-%d", &ms, &n)
+	return err == nil && got == 2 && fmt.Sprintf("%d-%d", ms, n) == text
+}
+
+// lookBack lists the entries before one, down to the newest id at which a shard's part ends.
+func (s *Store) lookBack(
+	ctx context.Context, query halfmsg.FinishedQuery, before string,
+) (halfmsg.FinishedPage, error) {
+	newest, oldest := "+", "-"
+	switch {
+	case before != "":
+		newest = "(" + before
+	case !query.Until.IsZero():
+		newest = fmt.Sprintf("(%d-0", query.Until.UnixMilli())
+	}
+	if !query.Since.IsZero() {
+		oldest = fmt.Sprint(query.Since.UnixMilli())
+	}
+	calls := make([]*call, len(s.keys.shards))
+	for i, shard := range s.keys.shards {
+		calls[i] = newCall(shard, 6)
+		calls[i].args = append(calls[i].args, newest, oldest, lookSlice, query.Producer, query.ID, string(query.Ended))
+	}
+	s.pacer.backlog(ctx, s.intake, s.scripts.history, calls)
+	return s.mergeEntries(calls, query)
+}
+
+// mergeEntries puts the entries of the shards into one order.
+func (s *Store) mergeEntries(calls []*call, query halfmsg.FinishedQuery) (page halfmsg.FinishedPage, err error) {
+	for _, c := range calls {
+		if c.err != nil {
+			return page, c.err
+		}
+		page.Looked += int(counted(c, 0))
+		if last, _ := c.answer(1).(string); counted(c, 2) == 1 && compareEntries(last, page.Next) > 0 {
+			page.Next = last
+		}
+	}
+	for _, c := range calls {
+		for n := 3; n < len(c.reply); n++ {
+			found, is := readEntry(c.answer(n))
+			if is && compareEntries(found.Entry, page.Next) >= 0 && query.Matches(&found) {
+				page.Messages = append(page.Messages, found)
+			}
+		}
+	}
+	slices.SortStableFunc(page.Messages, func(a, b halfmsg.Finished) int {
+		return cmp.Or(compareEntries(b.Entry, a.Entry), strings.Compare(a.ID, b.ID))
+	})
+	return page, nil
+}
+
+// readEntry reads an entry as history.lua returns it.
+func readEntry(answer any) (halfmsg.Finished, bool) {
+	entry, _ := answer.([]any)
+	if len(entry) != 3 {
+		return halfmsg.Finished{}, false
+	}
+	id, _ := entry[0].(string)
+	message, _ := entry[1].(string)
+	record, _ := entry[2].(string)
+	return finishedOf(id, message, record, decodeLine)
+}
+
+// The fields of an entry.
+const (
+	messageField = "message" // ENDED CREATED COMMITTED COPIES BODY PRODUCER ID
+	recordField  = "record"
+)
+
+// finishedOf is the message of an entry; false where the entry is not one of ours.
+func finishedOf(
+	entry, message, record string, read func([]byte, halfmsg.State, *halfmsg.Message) (trace, error),
+) (halfmsg.Finished, bool) {
+	words := strings.Split(message, " ")
+	if len(words) != 7 {
+		return halfmsg.Finished{}, false
+	}
+	f := halfmsg.Finished{
+		Entry: entry, At: endOf(entry), Ended: halfmsg.Ending(words[0]), CreatedAt: timeAt(number(words[1])),
+		CommittedAt: timeAt(number(words[2])), Copies: int(number(words[3])), BodyLeftOut: words[4] != "whole",
+	}
+	f.Name = halfmsg.Name{Producer: words[5], ID: words[6]}
+	if f.BodyLeftOut {
+		read = decodeLine
+	}
+	t, err := read([]byte(record), halfmsg.Sendable, &f.Message)
+	if err != nil {
+		f.Damaged = fmt.Errorf("%w: entry %s of the archive: %w", halfmsg.ErrCorrupt, entry, err)
+	}
+	f.Fingerprint = t.digest
+	return f, true
+}
+
+// GetFinished implements halfmsg.Historian. A receipt has the time of its entry, which finds the entry at once.
+func (s *Store) GetFinished(ctx context.Context, name halfmsg.Name, entry string) (halfmsg.Finished, error) {
+	if entry == "" {
+		if record, err := s.Get(ctx, name); err == nil && record.State.Final() {
+			at := fmt.Sprint(record.UpdatedAt.UnixMilli())
+			if f, err := s.getEntry(ctx, name, at, at); !isNotFound(err) {
+				return f, err
+			}
+		}
+		found, err := s.newestEntry(ctx, name)
+		if err != nil {
+			return halfmsg.Finished{}, err
+		}
+		entry = found
+	}
+	if !isEntry(entry) {
+		return halfmsg.Finished{}, halfmsg.ErrNotFound
+	}
+	return s.getEntry(ctx, name, entry, entry)
+}
+
+// getEntry reads the newest entry of a message between two ids.
+func (s *Store) getEntry(ctx context.Context, name halfmsg.Name, from, to string) (halfmsg.Finished, error) {
+	key := s.keys.shards[s.keys.shardOf(name)] + archiveName
+	entries, err := s.intake.XRevRange(ctx, key, to, from).Result()
+	if err != nil {
+		return halfmsg.Finished{}, translate(err)
+	}
+	for _, e := range entries {
+		message, _ := e.Values[messageField].(string)
+		if !strings.HasSuffix(message, " "+name.Producer+" "+name.ID) {
+			continue
+		}
+		record, _ := e.Values[recordField].(string)
+		if f, is := finishedOf(e.ID, message, record, decode); is {
+			return f, nil
+		}
+	}
+	return halfmsg.Finished{}, halfmsg.ErrNotFound
+}
+
+// newestEntry searches the archive.
+func (s *Store) newestEntry(ctx context.Context, name halfmsg.Name) (string, error) {
+	query := halfmsg.FinishedQuery{Producer: name.Producer, ID: name.ID, Limit: 1}
+	for s.Archives() {
+		page, err := s.ListFinished(ctx, query)
+		if err != nil {
+			return "", err
+		}
+		if len(page.Messages) > 0 {
+			return page.Messages[0].Entry, nil
+		}
+		if query.Cursor = page.Next; query.Cursor == "" {
+			break
+		}
+	}
+	return "", halfmsg.ErrNotFound
+}

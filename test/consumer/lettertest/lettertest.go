@@ -1,0 +1,78 @@
+// Package lettertest holds what the DeadLetters of each broker promise about selections.
+package lettertest
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/msghandler/msghandler/consumer"
+)
+
+// DeadLetters are the dead letters of a broker.
+type DeadLetters interface {
+	ListSelected(ctx context.Context, s consumer.Selection) ([]consumer.Letter, error)
+	Visit(ctx context.Context, visit func(*consumer.Letter) bool) error
+	Oldest(ctx context.Context) (consumer.Letter, error)
+	Depth(ctx context.Context) (int, error)
+	ReplaySelected(ctx context.Context, s consumer.Selection) (int, error)
+	DiscardSelected(ctx context.Context, s consumer.Selection) (int, error)
+}
+
+// Select changes some of the letters with the ids 1 to 5, which can be replayed.
+func Select(t *testing.T, dead DeadLetters) {
+	t.Helper()
+	ids := func() (all []string) {
+		err := dead.Visit(t.Context(), func(l *consumer.Letter) bool {
+			all = append(all, l.ID)
+			return len(all) < 4
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}
+	want := func(what string, got any, want string) {
+		t.Helper()
+		if fmt.Sprint(got) != want {
+			t.Errorf("%s: %v, want %s", what, got, want)
+		}
+	}
+	want("visited", ids(), "[1 2 3 4]")
+	if n, err := dead.Depth(t.Context()); n != 5 || err != nil {
+		t.Errorf("depth %d, %v", n, err)
+	}
+	if l, err := dead.Oldest(t.Context()); l.ID != "1" || l.Since().IsZero() || err != nil {
+		t.Errorf("the oldest is %q of %s, %v", l.ID, l.Since(), err)
+	}
+	var changed []string
+	s := consumer.Selection{
+		Limit: 1, Match: func(l *consumer.Letter) bool { return l.ID > "1" },
+		Changed: func(l *consumer.Letter) { changed = append(changed, l.ID) },
+	}
+	if found, err := dead.ListSelected(t.Context(), s); len(found) != 1 || found[0].ID != "2" || err != nil {
+		t.Errorf("listed %v, %v", found, err)
+	}
+	if n, err := dead.ReplaySelected(t.Context(), s); n != 1 || err != nil {
+		t.Errorf("replayed %d, %v", n, err)
+	}
+	s.Limit = 2
+	if n, err := dead.DiscardSelected(t.Context(), s); n != 2 || err != nil {
+		t.Errorf("discarded %d, %v", n, err)
+	}
+	want("changed", changed, "[2 3 4]")
+	want("left", ids(), "[1 5]")
+	for _, change := range []func(context.Context, consumer.Selection) (int, error){
+		dead.ReplaySelected, dead.DiscardSelected,
+	} {
+		if n, err := change(t.Context(), consumer.Selection{Limit: -1}); n != 0 || err != nil {
+			t.Errorf("a limit below 0 changed %d, %v", n, err)
+		}
+	}
+	if n, err := dead.DiscardSelected(t.Context(), consumer.Selection{}); n != 2 || err != nil {
+		t.Errorf("discarded %d of the rest, %v", n, err)
+	}
+	if _, err := dead.Oldest(t.Context()); err == nil {
+		t.Error("an empty queue has an oldest letter")
+	}
+}

@@ -1,0 +1,62 @@
+package drill
+
+import (
+	"fmt"
+	"strings"
+)
+
+// programs are the programs of the commands that the drill can run.
+var programs = map[string]func(w *world, args []string) error{
+	"msghandler":    (*world).msghandler,
+	"redis-cli":     (*world).redisCLI,
+	"rabbitmqctl":   (*world).rabbitmqctl,
+	"rabbitmqadmin": (*world).rabbitmqadmin,
+	"systemctl":     (*world).systemctl,
+	"echo":          (*world).configure,
+}
+
+// runbookOf returns the commands of a block in the section of an alert.
+func runbookOf(page, alert string, block int) (commands []string, err error) {
+	_, section, found := strings.Cut(page, "\n### "+alert+"\n")
+	if !found {
+		return nil, fmt.Errorf("the page has no section %s", alert)
+	}
+	section, _, _ = strings.Cut(section, "\n### ")
+	blocks := strings.Split(section, "\n```sh test=TestDrill\n")[1:]
+	if block >= len(blocks) {
+		return nil, fmt.Errorf("%s has %d blocks of commands", alert, len(blocks))
+	}
+	text, _, _ := strings.Cut(blocks[block], "\n```")
+	for line := range strings.Lines(text) {
+		program, _, _ := strings.Cut(line, " ")
+		if programs[program] == nil {
+			return nil, fmt.Errorf("%s: the drill does not know the program of %q", alert, line)
+		}
+		commands = append(commands, strings.TrimSpace(line))
+	}
+	return commands, nil
+}
+
+// repair runs commands with the words of the incident in place of the page's.
+func (w *world) repair(commands, words []string) {
+	for _, command := range commands {
+		command = strings.NewReplacer(words...).Replace(command)
+		w.t.Logf("$ %s", command)
+		args := fields(command)
+		if err := programs[args[0]](w, args[1:]); err != nil {
+			w.t.Fatalf("%s: %v", command, err)
+		}
+	}
+}
+
+// fields splits a command at its spaces. Quotes hold a field together.
+func fields(command string) (all []string) {
+	for i, part := range strings.FieldsFunc(command, func(r rune) bool { return r == '"' || r == '\'' }) {
+		if i%2 == 1 {
+			all = append(all, part)
+			continue
+		}
+		all = append(all, strings.Fields(part)...)
+	}
+	return all
+}

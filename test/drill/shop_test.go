@@ -1,0 +1,144 @@
+package drill
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+	"google.golang.org/grpc"
+
+	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
+)
+
+const (
+	exchange = "shop"
+	queue    = "paid"
+	key      = "order.paid"
+)
+
+// shop is a producer: it keeps its markers, as a database would, while its process is away.
+type shop struct {
+	pb.UnimplementedProducerServiceServer
+	name string
+	// addr is where it serves.
+	addr string
+
+	mu        sync.Mutex
+	server    *grpc.Server
+	committed map[string]bool
+}
+
+// serve starts the process at an address.
+func (s *shop) serve(addr string) error {
+	listener, err := net.Listen("tcp", addr)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.addr, s.server = addr, grpc.NewServer()
+	pb.RegisterProducerServiceServer(s.server, s)
+	go func(server *grpc.Server) { _ = server.Serve(listener) }(s.server) // ends with stop
+	return nil
+}
+
+// stop ends the process.
+func (s *shop) stop() {
+	s.mu.Lock()
+	server := s.server
+	s.mu.Unlock()
+	server.Stop()
+}
+
+// Confirm implements pb.ProducerServiceServer.
+func (s *shop) Confirm(_ context.Context, r *pb.ConfirmRequest) (*pb.ConfirmResponse, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	answer := &pb.ConfirmResponse{}
+	for _, id := range r.GetIds() {
+		verdict := pb.Verdict_VERDICT_UNKNOWN
+		if s.committed[id] {
+			verdict = pb.Verdict_VERDICT_COMMITTED
+		}
+		answer.Confirmations = append(answer.Confirmations, &pb.Confirmation{Id: id, Verdict: verdict})
+	}
+	return answer, nil
+}
+
+// DeleteBusiness implements pb.ProducerServiceServer.
+func (s *shop) DeleteBusiness(context.Context, *pb.DeleteBusinessRequest) (*pb.DeleteBusinessResponse, error) {
+	return &pb.DeleteBusinessResponse{}, nil // the drill compares the committed ids with the deliveries
+}
+
+// order sends a half message, commits, and submits. A refused half message commits nothing.
+func (s *shop) order(ctx context.Context, client pb.MessageHandlerServiceClient) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	s.mu.Lock()
+	addr, id := s.addr, fmt.Sprintf("%s-%d", s.name, time.Now().UnixNano())
+	s.mu.Unlock()
+	_, err := client.SendHalfMessage(ctx, &pb.SendHalfMessageRequest{
+		Producer: s.name, CallbackTarget: addr,
+		Message: &pb.Message{Id: id, Exchange: exchange, RoutingKey: key, Body: []byte("{}")},
+	})
+	if err != nil {
+		return
+	}
+	s.mu.Lock()
+	s.committed[id] = true
+	s.mu.Unlock()
+	_, _ = client.Submit(ctx, &pb.SubmitRequest{Producer: s.name, Id: id}) // a lost Submit is asked about
+}
+
+// deliveries counts the copies that came without the header of a copy, by producer and id.
+type deliveries struct {
+	mu  sync.Mutex
+	all map[string]int
+}
+
+// consume reads the queue until the connection ends.
+func (d *deliveries) consume(url string) error {
+	conn, err := amqp.Dial(url)
+	if err != nil {
+		return err
+	}
+	ch, err := conn.Channel()
+	if err != nil {
+		return err
+	}
+	copies, err := ch.Consume(queue, "", true, false, false, false, nil)
+	if err != nil {
+		return err
+	}
+	go func() {
+		for c := range copies {
+			attempt, flagged := c.Headers["msghandler-attempt"].(int64)
+			d.mu.Lock()
+			if name := c.MessageId; !flagged || attempt <= 1 || d.all[name] == 0 {
+				d.all[name]++
+			}
+			d.mu.Unlock()
+		}
+	}()
+	return nil
+}
+
+// missing counts the committed messages of a shop without a delivery, and those with more than one.
+func (d *deliveries) missing(s *shop) (missing, twice int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for id := range s.committed {
+		switch n := d.all[id]; {
+		case n == 0:
+			missing++
+		case n > 1:
+			twice++
+		}
+	}
+	return missing, twice
+}

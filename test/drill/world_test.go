@@ -1,0 +1,348 @@
+package drill
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/servers"
+)
+
+// world is an installation: Redis, RabbitMQ, three coordinators, two producers, a consumer and Prometheus.
+type world struct {
+	t            *testing.T
+	redis        *servers.RedisServer
+	rabbit       *servers.RabbitServer
+	coordinators []*coordinator
+	// prometheus is the address of Prometheus.
+	prometheus    string
+	orders, stock *shop
+	// oldStock is where stock served before it moved.
+	oldStock  string
+	delivered *deliveries
+	// crashing ends the crash loop; nil: there is none.
+	crashing func()
+}
+
+// coordinator is a process under a service manager: the drill.
+type coordinator struct {
+	grpc, http string
+	// environment is its /etc/default/msghandler.
+	environment []string
+	log         string
+	client      pb.MessageHandlerServiceClient
+
+	mu  sync.Mutex
+	cmd *exec.Cmd
+}
+
+func newWorld(t *testing.T) *world {
+	w := &world{
+		t: t, redis: servers.Redis(t, "--maxmemory", "64mb"), rabbit: servers.PrivateRabbitMQ(t),
+		orders:    &shop{name: "orders", committed: map[string]bool{}},
+		stock:     &shop{name: "stock", committed: map[string]bool{}},
+		delivered: &deliveries{all: map[string]int{}},
+	}
+	addresses := servers.Addresses(t, 9)
+	w.declare()
+	w.must(w.delivered.consume(w.rabbit.URL))
+	w.must(w.orders.serve(addresses[0]))
+	w.must(w.stock.serve(addresses[1]))
+	w.oldStock = addresses[1]
+	for i := range 3 {
+		c := &coordinator{grpc: addresses[2+2*i], http: addresses[3+2*i], log: filepath.Join(t.TempDir(), "log")}
+		conn, err := grpc.NewClient(c.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
+		w.must(err)
+		t.Cleanup(func() { _ = conn.Close() })
+		c.client = pb.NewMessageHandlerServiceClient(conn)
+		w.coordinators = append(w.coordinators, c)
+		w.start(c)
+	}
+	t.Cleanup(w.stopAll)
+	w.prometheus = addresses[8]
+	w.startPrometheus()
+	servers.Eventually(t, patience, "messages are delivered", func() bool {
+		w.order()
+		missing, _ := w.delivered.missing(w.orders)
+		return missing == 0
+	})
+	return w
+}
+
+// must ends the drill at an error of a preparation.
+func (w *world) must(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// settings are what coordinators and the doctor have in common.
+func (w *world) settings() []string {
+	return []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + os.TempDir(), "MSGHANDLER_REDIS_URL=" + w.redis.URL(),
+		"MSGHANDLER_AMQP_URL=" + w.rabbit.URL, "MSGHANDLER_CALLBACKS_ALLOW=127.0.0.1:*",
+	}
+}
+
+// start runs a coordinator as its service manager does.
+func (w *world) start(c *coordinator) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	output, err := os.OpenFile(c.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		w.t.Error(err)
+		return
+	}
+	defer output.Close()
+	c.cmd = exec.Command(binary, "serve", "--grpc.addr", c.grpc, "--http.addr", c.http)
+	c.cmd.Env = append(w.settings(), c.environment...)
+	c.cmd.Stdout, c.cmd.Stderr = output, output
+	if err := c.cmd.Start(); err != nil {
+		w.t.Error(err)
+	}
+}
+
+// end ends a coordinator, and returns when its process is gone.
+func (c *coordinator) end(signal syscall.Signal) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_ = c.cmd.Process.Signal(signal)
+	_ = c.cmd.Wait() // it ends by a signal
+}
+
+func (w *world) stopAll() {
+	for _, c := range w.coordinators {
+		c.end(syscall.SIGTERM)
+		if log, err := os.ReadFile(c.log); err == nil && w.t.Failed() {
+			w.t.Logf("the end of the log of %s:\n%s", c.grpc, log[max(0, len(log)-3000):])
+		}
+	}
+	w.orders.stop()
+	w.stock.stop()
+}
+
+// declare makes the exchange and its queue.
+func (w *world) declare() {
+	conn, err := amqp.Dial(w.rabbit.URL)
+	w.must(err)
+	defer conn.Close()
+	ch, err := conn.Channel()
+	w.must(err)
+	w.must(ch.ExchangeDeclare(exchange, "topic", true, false, false, false, nil))
+	_, err = ch.QueueDeclare(queue, true, false, false, false, nil)
+	w.must(err)
+	w.must(ch.QueueBind(queue, key, exchange, false, nil))
+}
+
+var (
+	pageConfig  = regexp.MustCompile("(?s)```yaml\n(global:.*?)```")
+	pageTargets = regexp.MustCompile(`targets: \[.*?\]`)
+)
+
+// startPrometheus runs Prometheus with the configuration of docs/run/monitoring.md and our alerts.
+func (w *world) startPrometheus() {
+	page, err := os.ReadFile("../../docs/run/monitoring.md")
+	w.must(err)
+	found := pageConfig.FindSubmatch(page)
+	if found == nil {
+		w.t.Fatal("docs/run/monitoring.md has no configuration of Prometheus")
+	}
+	var targets []string
+	for _, c := range w.coordinators {
+		targets = append(targets, fmt.Sprintf("%q", c.http))
+	}
+	config := pageTargets.ReplaceAllString(string(found[1]), "targets: ["+strings.Join(targets, ", ")+"]")
+	// Debian's Prometheus 2.42 does not know this key.
+	config = strings.ReplaceAll(config, "    scrape_native_histograms: true\n", "")
+	dir := w.t.TempDir()
+	w.must(os.WriteFile(filepath.Join(dir, "prometheus.yml"), []byte(config), 0o600))
+	rules, err := os.ReadFile("../../deploy/prometheus/alerts.yaml")
+	w.must(err)
+	w.must(os.WriteFile(filepath.Join(dir, "alerts.yaml"), rules, 0o600))
+	cmd := exec.Command(servers.Tool(w.t, "prometheus"), "--config.file=prometheus.yml", "--storage.tsdb.path=data",
+		"--web.listen-address="+w.prometheus)
+	cmd.Dir = dir
+	var log servers.Log
+	cmd.Stdout, cmd.Stderr = &log, &log
+	w.must(cmd.Start())
+	w.t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // it was killed
+	})
+	servers.Eventually(w.t, patience, "Prometheus has scraped the coordinators", func() bool {
+		text := get("http://" + w.prometheus + "/api/v1/query?query=sum(up)")
+		return strings.Contains(text, `"3"]`) && w.alert("MsghandlerAbsent") == ""
+	})
+}
+
+// order has the shop orders take an order, at one coordinator after the other.
+func (w *world) order() {
+	w.orders.order(w.t.Context(), w.coordinators[time.Now().UnixNano()%3].client)
+}
+
+// trade has both shops take an order: after a repair business goes on.
+func (w *world) trade() {
+	w.order()
+	w.stock.order(w.t.Context(), w.coordinators[time.Now().UnixNano()%3].client)
+}
+
+// crashAgainAndAgain has the kernel kill a coordinator every few seconds, as a memory limit that is too low does.
+func (w *world) crashAgainAndAgain() {
+	c := w.coordinators[2]
+	ctx, cancel := context.WithCancel(w.t.Context())
+	var crashing sync.WaitGroup
+	crashing.Go(func() {
+		ticker := time.NewTicker(8 * time.Second)
+		defer ticker.Stop()
+		for ctx.Err() == nil {
+			c.end(syscall.SIGKILL)
+			w.start(c)
+			select {
+			case <-ctx.Done():
+			case <-ticker.C:
+			}
+		}
+	})
+	w.crashing = func() {
+		cancel()
+		crashing.Wait()
+	}
+	w.t.Cleanup(w.crashing)
+}
+
+// stopProducer ends orders between the commit and the answer to Confirm.
+func (w *world) stopProducer() {
+	w.orders.stop()
+	for range 20 {
+		w.order()
+	}
+}
+
+// moveProducer ends stock in the same way, and starts it at another address.
+func (w *world) moveProducer() {
+	w.stock.stop()
+	for n := range 20 {
+		w.stock.order(w.t.Context(), w.coordinators[n%3].client)
+	}
+	w.must(w.stock.serve(servers.Addresses(w.t, 1)[0]))
+}
+
+// unbind takes the queue from the exchange.
+func (w *world) unbind() {
+	conn, err := amqp.Dial(w.rabbit.URL)
+	w.must(err)
+	defer conn.Close()
+	ch, err := conn.Channel()
+	w.must(err)
+	w.must(ch.QueueUnbind(queue, key, exchange, nil))
+}
+
+// fillRedis lets another user of Redis take its memory.
+func (w *world) fillRedis() {
+	w.redis.CLI("SETRANGE", "filler", "61000000", "x")
+	for n := 0; strings.Contains(w.redis.CLI("SETRANGE", fmt.Sprint("filler-", n), "200000", "x"), "200001"); n++ {
+	}
+}
+
+// alarm raises RabbitMQ's alarm of memory.
+func (w *world) alarm() { w.rabbit.Ctl("set_vm_memory_high_watermark", "0.0000001") }
+
+// msghandler is the program of the drill.
+func (w *world) msghandler(args []string) error {
+	cmd := exec.Command(binary, args...)
+	cmd.Env = append(w.settings(), "MSGHANDLER_SERVER="+w.coordinators[0].grpc)
+	return w.output(cmd)
+}
+
+func (w *world) output(cmd *exec.Cmd) error {
+	out, err := cmd.CombinedOutput()
+	w.t.Logf("%s", strings.TrimSpace(string(out)))
+	return err
+}
+
+func (w *world) redisCLI(args []string) error { return w.output(exec.Command("redis-cli", args...)) }
+
+func (w *world) rabbitmqctl(args []string) error {
+	w.t.Log(w.rabbit.Ctl(args...))
+	return nil
+}
+
+// rabbitmqadmin is the program that the node itself hands out.
+func (w *world) rabbitmqadmin(args []string) error {
+	base := w.rabbit.Management().URL
+	program := get(base + "/cli/rabbitmqadmin")
+	path := filepath.Join(w.t.TempDir(), "rabbitmqadmin")
+	if err := os.WriteFile(path, []byte(program), 0o600); err != nil {
+		return err
+	}
+	host, port, _ := strings.Cut(base[strings.LastIndex(base, "@")+1:], ":")
+	return w.output(exec.Command("python3", append([]string{path, "-H", host, "-P", port}, args...)...))
+}
+
+// systemctl is the service manager: the drill itself.
+func (w *world) systemctl(args []string) error {
+	switch strings.Join(args, " ") {
+	case "start orders":
+		return w.orders.serve(w.orders.addr)
+	case "restart msghandler": // one after the other
+		for _, c := range w.coordinators {
+			c.end(syscall.SIGTERM)
+			w.start(c)
+			servers.Eventually(w.t, patience, "the coordinator is ready", func() bool {
+				return strings.Contains(get("http://"+c.http+"/readyz"), `"ready": true`)
+			})
+		}
+		return nil
+	case "set-property msghandler.service MemoryMax=2G":
+		w.crashing()
+		return nil
+	}
+	return errors.New("the drill does not know this command")
+}
+
+// configure adds a line to the /etc/default/msghandler of each coordinator.
+func (w *world) configure(args []string) error {
+	if len(args) != 3 || args[1] != ">>" || args[2] != "/etc/default/msghandler" {
+		return errors.New("the drill knows only echo LINE >> /etc/default/msghandler")
+	}
+	for _, c := range w.coordinators {
+		c.environment = append(c.environment, args[0])
+	}
+	return nil
+}
+
+// endsWell demands that every signal ends and that each committed message was delivered once.
+func (w *world) endsWell(rows []row) {
+	for n := range rows {
+		if rows[n].ended == 0 {
+			w.awaitEnd(&rows[n])
+		}
+	}
+	servers.Eventually(w.t, patience, "all messages are delivered", func() bool {
+		ofOrders, _ := w.delivered.missing(w.orders)
+		ofStock, _ := w.delivered.missing(w.stock)
+		return ofOrders+ofStock == 0
+	})
+	for _, s := range []*shop{w.orders, w.stock} {
+		if _, twice := w.delivered.missing(s); twice > 0 {
+			w.t.Errorf("%d messages of %s came twice and are not flagged as copies", twice, s.name)
+		}
+		w.t.Logf("%d messages of %s were delivered", len(s.committed), s.name)
+	}
+	w.t.Logf("\n%s", table(rows))
+}
