@@ -39,6 +39,7 @@ type coordinator struct {
 	requests []string
 	findings []*msghandlerv1.Finding
 	fleet    []*msghandlerv1.Coordinator
+	brokers  []*msghandlerv1.BrokerStats
 	// configuration is the answer of GetConfiguration.
 	configuration *msghandlerv1.GetConfigurationResponse
 	audited       []*msghandlerv1.AuditRecord
@@ -142,7 +143,7 @@ func (c *coordinator) ListMessages(
 }
 
 func (c *coordinator) GetStats(context.Context, *msghandlerv1.GetStatsRequest) (*msghandlerv1.GetStatsResponse, error) {
-	return &msghandlerv1.GetStatsResponse{Coordinators: c.fleet, Findings: c.findings, States: []*msghandlerv1.StateStats{
+	return &msghandlerv1.GetStatsResponse{Coordinators: c.fleet, Brokers: c.brokers, Findings: c.findings, States: []*msghandlerv1.StateStats{
 		{
 			State: msghandlerv1.State_STATE_PENDING, Count: 1, OldestCreateTime: timestamppb.New(time.Now().Add(-3 * time.Hour)),
 			FirstDueTime: timestamppb.New(time.Now().Add(2*time.Minute + 30*time.Second)),
