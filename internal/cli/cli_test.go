@@ -39,8 +39,9 @@ type coordinator struct {
 	requests []string
 	findings []*msghandlerv1.Finding
 	// sums are the fields of GetStats with sums of all coordinators.
-	sums  *msghandlerv1.GetStatsResponse
-	fleet []*msghandlerv1.Coordinator
+	sums    *msghandlerv1.GetStatsResponse
+	fleet   []*msghandlerv1.Coordinator
+	brokers []*msghandlerv1.BrokerStats
 	// configuration is the answer of GetConfiguration.
 	configuration *msghandlerv1.GetConfigurationResponse
 	audited       []*msghandlerv1.AuditRecord
@@ -145,7 +146,7 @@ func (c *coordinator) ListMessages(
 
 func (c *coordinator) GetStats(context.Context, *msghandlerv1.GetStatsRequest) (*msghandlerv1.GetStatsResponse, error) {
 	return &msghandlerv1.GetStatsResponse{
-		Coordinators: c.fleet, Findings: c.findings,
+		Coordinators: c.fleet, Brokers: c.brokers, Findings: c.findings,
 		Flow: c.sums.GetFlow(), Producers: c.sums.GetProducers(), Exchanges: c.sums.GetExchanges(),
 		States: []*msghandlerv1.StateStats{
 			{

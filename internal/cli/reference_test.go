@@ -56,7 +56,7 @@ Exit status: 0 done, 1 failed (the reason is on standard error), 2 wrong usage, 
 producer was not reached. ` + "`--help`" + ` after a command, or ` + "`help`" + ` before the command, prints the help of
 the command, and ` + "`--version`" + ` prints the version. A message is named
 ` + "`PRODUCER/ID`" + `. Commands with ` + "`--output`" + ` print a table for people,
-or ` + "`json`" + ` or ` + "`yaml`" + ` for programs; the names of their fields stay.
+or ` + "`json`" + ` or ` + "`yaml`" + ` for programs; [their fields](cli-json.md) stay.
 Commands that take longer than a second report progress on standard error.
 ` + "`msghandler man | man -l -`" + ` shows all this on a machine
 without a browser, and ` + "`msghandler completion`" + ` makes a shell complete it:

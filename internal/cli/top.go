@@ -17,14 +17,16 @@ import (
 type topCommand struct {
 	serverFlags
 	Every time.Duration `default:"2s" help:"How often it looks."`
-	Rows  int           `default:"10" help:"How many messages in trouble it shows at most."`
+	Rows  int           `default:"10" help:"How many groups of messages in trouble it shows at most."`
 }
 
 // Help returns the text below the usage in --help.
 func (c *topCommand) Help() string {
 	return `Counts are of all coordinators that share the Redis; rates are of the coordinator that is asked. In trouble
-are messages that are dead or abandoned, or wait after an error, the oldest first. Without a terminal, screens follow
-each other.`
+are messages that are dead or abandoned, or wait after an error. They are grouped by state, producer, exchange and
+cause, the largest group first, with the oldest message of each. A count is of the 500 oldest messages of a state; 500+
+says that there are more. A narrow terminal loses the oldest message's age, the exchange and the state, and never the
+last error. Without a terminal, screens follow each other, as wide as COLUMNS.`
 }
 
 // Control sequences that every terminal understands.
@@ -47,7 +49,10 @@ func (c *topCommand) Run(ctx context.Context, s *commandline.Session) error {
 	}
 	defer a.Close()
 	ctx, cancel := context.WithCancel(ctx)
-	t := &top{command: c, admin: a, since: time.Now(), rates: map[halfmsg.State]int64{}, before: map[string]int64{}}
+	t := &top{
+		command: c, admin: a, width: s.Width,
+		since: time.Now(), rates: map[halfmsg.State]int64{}, before: map[string]int64{},
+	}
 	var listening sync.WaitGroup
 	defer listening.Wait()
 	listening.Go(func() { t.listen(ctx) })
@@ -81,6 +86,8 @@ func draw(s *commandline.Session, page string) error {
 type top struct {
 	command *topCommand
 	admin   *admin
+	// width is the number of columns of the next screen.
+	width func() int
 
 	mu sync.Mutex
 	// rates counts the moves to each state since the last screen; stale says that no moves can be received.
@@ -137,7 +144,7 @@ func (t *top) page(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	records, err := t.inTrouble(ctx)
+	groups, err := t.inTrouble(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -155,9 +162,11 @@ func (t *top) page(ctx context.Context) (string, error) {
 		}
 	}
 	b.WriteString("\nIN TROUBLE\n")
-	if err := out.PrintTable(messageRows(records, now)); err != nil {
+	shown := groups[:min(len(groups), t.command.Rows)]
+	if err := out.PrintTable(troubleRows(shown, t.width(), now)); err != nil {
 		return "", err
 	}
+	b.WriteString(moreGroups(len(groups) - len(shown)))
 	return strings.TrimRight(b.String(), "\n"), nil
 }
 
@@ -199,28 +208,27 @@ func (t *top) states(states []*msghandlerv1.StateStats, now time.Time) [][]strin
 	return rows
 }
 
-// troubleLook is how many messages of a state with healthy messages are searched for messages in trouble.
+// troubleLook is how many messages of a state are searched for messages in trouble.
 const troubleLook = 500
 
-// inTrouble reads dead and abandoned messages, and messages that wait after an error, among the oldest troubleLook of a
-// state.
-func (t *top) inTrouble(ctx context.Context) (records []*msghandlerv1.MessageRecord, err error) {
+// inTrouble groups dead and abandoned messages, and messages that wait after an error, among the oldest troubleLook of
+// each state.
+func (t *top) inTrouble(ctx context.Context) ([]*troubleGroup, error) {
+	var records []*msghandlerv1.MessageRecord
+	cut := map[msghandlerv1.State]bool{}
 	quiet := (&commandline.Session{Process: commandline.Process{Err: &bytes.Buffer{}}}).Progress()
 	for _, state := range []halfmsg.State{halfmsg.Dead, halfmsg.Abandoned, halfmsg.Sendable, halfmsg.Pending} {
 		ended := state == halfmsg.Dead || state == halfmsg.Abandoned
-		look := troubleLook
-		if ended {
-			look = t.command.Rows
-		}
-		found, _, err := t.admin.list(ctx, state, &filterFlags{}, look, quiet)
+		found, more, err := t.admin.list(ctx, state, &filterFlags{}, troubleLook, quiet)
 		if err != nil {
 			return nil, err
 		}
+		cut[msghandlerv1.State(state)] = more
 		for _, r := range found {
-			if len(records) < t.command.Rows && (ended || r.GetLastError() != "") {
+			if ended || r.GetLastError() != "" {
 				records = append(records, r)
 			}
 		}
 	}
-	return records, nil
+	return troubleGroups(records, cut), nil
 }

@@ -71,7 +71,7 @@ func (g *Gatherer) Add(f Failure) {
 func (g *Gatherer) join(f Failure) (first bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	of := cause{f.Text, f.Producer, f.Exchange, alike(f)}
+	of := cause{f.Text, f.Producer, f.Exchange, f.alike()}
 	if g.causes[of] == nil && len(g.causes) >= maxCauses {
 		of = cause{text: f.Text}
 	}
@@ -132,11 +132,14 @@ func (g *Gatherer) write(f Failure, count int) {
 	g.logger.LogAttrs(context.Background(), f.Level, f.Text, append(line, f.More...)...)
 }
 
-// alike is the cause of a failure without the id of the message and without digits, which differ between messages that
-// fail for one cause.
-func alike(f Failure) string {
+func (f *Failure) alike() string {
 	_, id, _ := strings.Cut(f.MessageID, "/")
-	text := f.Cause
+	return Alike(f.Cause, id)
+}
+
+// Alike is a cause without the id of its message and without digits, which differ between messages that fail for one
+// cause.
+func Alike(text, id string) string {
 	if id != "" {
 		text = strings.ReplaceAll(text, id, "")
 	}

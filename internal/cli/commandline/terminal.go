@@ -2,6 +2,7 @@ package commandline
 
 import (
 	"os"
+	"strconv"
 
 	"github.com/mattn/go-isatty"
 )
@@ -10,4 +11,18 @@ import (
 func IsTerminal(stream any) bool {
 	file, is := stream.(*os.File)
 	return is && isatty.IsTerminal(file.Fd())
+}
+
+// Width is the number of columns of standard output: of the terminal, or of COLUMNS; 0 means any number.
+func (s *Session) Width() int {
+	if file, is := s.Out.(*os.File); is {
+		if width := terminalWidth(file); width > 0 {
+			return width
+		}
+	}
+	width, err := strconv.Atoi(s.Variable("COLUMNS"))
+	if err != nil || width < 0 {
+		return 0
+	}
+	return width
 }

@@ -1,0 +1,156 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/msghandler/msghandler/internal/loglimit"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+)
+
+// troubleGroup is messages in trouble that have producer, exchange, state and cause in common.
+type troubleGroup struct {
+	first *msghandlerv1.MessageRecord // the oldest of those that were read
+	count int
+	// atLeast says that the coordinator may have more.
+	atLeast bool
+}
+
+// troubleGroups are the groups of messages, the largest first. cut are the states of which not all messages were read.
+func troubleGroups(
+	records []*msghandlerv1.MessageRecord, cut map[msghandlerv1.State]bool,
+) (groups []*troubleGroup) {
+	type key struct {
+		producer, broker, exchange, cause string
+		state                             msghandlerv1.State
+	}
+	byKey := map[key]*troubleGroup{}
+	for _, r := range records {
+		m := r.GetMessage()
+		k := key{
+			r.GetProducer(), m.GetBroker(), m.GetExchange(), loglimit.Alike(r.GetLastError(), m.GetId()), r.GetState(),
+		}
+		g := byKey[k]
+		if g == nil {
+			g = &troubleGroup{first: r, atLeast: cut[r.GetState()]}
+			byKey[k] = g
+			groups = append(groups, g)
+		}
+		g.count++
+	}
+	slices.SortStableFunc(groups, func(a, b *troubleGroup) int { return cmp.Compare(b.count, a.count) })
+	return groups
+}
+
+// troubleColumns are the columns of the groups, with the order in which a narrow screen loses them: 0 is never lost.
+var troubleColumns = []struct {
+	head string
+	lost int
+}{{"COUNT", 0}, {"STATE", 3}, {"EXCHANGE", 2}, {"OLDEST", 1}, {"MESSAGE", 0}, {"LAST ERROR", 0}}
+
+const (
+	// lostColumns is how many columns a narrow screen may lose.
+	lostColumns = 3
+	// columnGap is the space between two columns of a table.
+	columnGap = 3
+	// minError is how many characters of the last error a screen of 80 columns has at least.
+	minError = 32
+	// widestName bounds the columns EXCHANGE and MESSAGE on a screen with an edge.
+	widestName = 26
+)
+
+// troubleRows are the rows of the groups, fitted into a width; 0 means any width. The last error is never lost: other
+// columns are lost first.
+func troubleRows(groups []*troubleGroup, width int, now time.Time) [][]string {
+	if len(groups) == 0 {
+		return [][]string{{"no messages"}}
+	}
+	head := make([]string, len(troubleColumns))
+	for i, c := range troubleColumns {
+		head[i] = c.head
+	}
+	rows := [][]string{head}
+	for _, g := range groups {
+		m := newRecord(g.first)
+		count := strconv.Itoa(g.count)
+		if g.atLeast {
+			count += "+"
+		}
+		rows = append(rows, []string{
+			count, m.State, m.Exchange, ageOf(g.first.GetCreateTime(), now), m.name(), m.LastError,
+		})
+	}
+	return fit(rows, width)
+}
+
+// fit cuts long names, leaves out columns until the last error has room, and cuts the last error.
+func fit(rows [][]string, width int) [][]string {
+	last := len(troubleColumns) - 1
+	if width == 0 {
+		for _, row := range rows[1:] {
+			row[last] = shorten(row[last])
+		}
+		return rows
+	}
+	var kept []int
+	for i := range troubleColumns {
+		kept = append(kept, i)
+		for _, row := range rows[1:] {
+			if i < last {
+				row[i] = middleCut(row[i], widestName)
+			}
+		}
+	}
+	room := func() int { return width - widthOf(rows, kept[:len(kept)-1]) }
+	for lose := 1; room() < minError && lose <= lostColumns; lose++ {
+		kept = slices.DeleteFunc(kept, func(i int) bool { return troubleColumns[i].lost == lose })
+	}
+	fitted := make([][]string, len(rows))
+	for n, row := range rows {
+		for _, i := range kept {
+			cell := row[i]
+			if i == last && n > 0 {
+				cell = middleCut(cell, max(room(), len(troubleColumns[last].head)))
+			}
+			fitted[n] = append(fitted[n], cell)
+		}
+	}
+	return fitted
+}
+
+// widthOf is the width of columns with the gap behind each.
+func widthOf(rows [][]string, columns []int) (width int) {
+	for _, i := range columns {
+		widest := 0
+		for _, row := range rows {
+			widest = max(widest, utf8.RuneCountInString(row[i]))
+		}
+		width += widest + columnGap
+	}
+	return width
+}
+
+// middleCut leaves out the middle of a text that has more characters than fit.
+func middleCut(text string, most int) string {
+	const gap = "..."
+	runes := []rune(text)
+	if len(runes) <= most {
+		return text
+	}
+	left := (most - len(gap) + 1) / 2
+	right := most - len(gap) - left
+	return strings.TrimRight(string(runes[:left]), " ") + gap + string(runes[len(runes)-right:])
+}
+
+// moreGroups says how many groups have no row.
+func moreGroups(left int) string {
+	if left <= 0 {
+		return ""
+	}
+	return fmt.Sprintf("and %d more groups; raise --rows\n", left)
+}
