@@ -45,7 +45,8 @@ func (d *DeadLetters) walk(ctx context.Context, visit func(Letter, *amqp.Deliver
 	return d.walkAllowed(ctx, (*walk).mayCopy, visit)
 }
 
-// walkAllowed is walk with another condition: mayTake is asked before the first letter is taken, and may refuse the walk.
+// walkAllowed is walk with another condition: mayTake is asked before the first letter is taken, and may refuse the
+// walk.
 func (d *DeadLetters) walkAllowed(
 	ctx context.Context, mayTake func(*walk, context.Context) error,
 	visit func(Letter, *amqp.Delivery) (walked, error),
