@@ -143,13 +143,15 @@ func (c *coordinator) ListMessages(
 }
 
 func (c *coordinator) GetStats(context.Context, *msghandlerv1.GetStatsRequest) (*msghandlerv1.GetStatsResponse, error) {
-	return &msghandlerv1.GetStatsResponse{Coordinators: c.fleet, Brokers: c.brokers, Findings: c.findings, States: []*msghandlerv1.StateStats{
+	response := &msghandlerv1.GetStatsResponse{Coordinators: c.fleet, Brokers: c.brokers, Findings: c.findings}
+	response.States = []*msghandlerv1.StateStats{
 		{
 			State: msghandlerv1.State_STATE_PENDING, Count: 1, OldestCreateTime: timestamppb.New(time.Now().Add(-3 * time.Hour)),
 			FirstDueTime: timestamppb.New(time.Now().Add(2*time.Minute + 30*time.Second)),
 		},
 		{State: msghandlerv1.State_STATE_DEAD},
-	}}, c.err
+	}
+	return response, c.err
 }
 
 func (c *coordinator) RetryMessages(
