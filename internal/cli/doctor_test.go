@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -29,7 +30,7 @@ func TestDoctorOnlyWarnsAboutDefaults(t *testing.T) {
 func TestDoctorFailsOnTheChosenSeverity(t *testing.T) {
 	t.Parallel()
 	warned := []string{"doctor", "--redis.url=embedded:", "--amqp.url=embedded:", "--server=127.0.0.1:1"}
-	troubled := append(warned, "--callbacks.allow=127.0.0.1:*", "--producer=orders=127.0.0.1:1")
+	troubled := append(slices.Clone(warned), "--callbacks.allow=127.0.0.1:*", "--producer=orders=127.0.0.1:1")
 	for _, c := range []struct {
 		args   []string
 		failOn string

@@ -3,6 +3,7 @@ package cli_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -179,7 +180,7 @@ func fieldLines(t *testing.T, documents string) (lines []string) {
 	decoder := json.NewDecoder(bytes.NewReader([]byte(documents)))
 	for {
 		var document any
-		if err := decoder.Decode(&document); err == io.EOF { //nolint:errorlint // the decoder returns it unwrapped
+		if err := decoder.Decode(&document); errors.Is(err, io.EOF) {
 			break
 		} else if err != nil {
 			t.Fatalf("%v: %s", err, documents)
