@@ -10,8 +10,9 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// ErrLookCounts is the error of Oldest for a quorum queue of RabbitMQ before 4.3, which counts each look at a letter.
-var ErrLookCounts = errors.New("RabbitMQ before 4.3 counts each look at a letter of a quorum queue; list the letters")
+// ErrLookReorders is the error of Oldest for a quorum queue of RabbitMQ: a letter that is given back stands behind the
+// letters that were given back before.
+var ErrLookReorders = errors.New("a look at one letter changes the order of a quorum queue; list the letters")
 
 // Since is since when a letter waits: the time of the first failure, else of the dead-lettering, else of the message.
 func (l *Letter) Since() time.Time {
@@ -70,12 +71,15 @@ func (d *DeadLetters) ListSelected(ctx context.Context, s Selection) (letters []
 	return letters, err
 }
 
-// Oldest gives the oldest letter without its body, or ErrNoLetter. Oldest takes one letter and gives it back to its
-// place. Where that would count against a delivery limit, Oldest takes no letter and returns ErrLookCounts.
+// Oldest gives the oldest letter without its body, or ErrNoLetter. Oldest takes one letter of a classic queue and gives
+// it back to its place. Of a quorum queue, Oldest takes no letter, and returns ErrLookReorders.
 func (d *DeadLetters) Oldest(ctx context.Context) (oldest Letter, err error) {
 	err = ErrNoLetter
-	failed := d.walkCounted(ctx, func(w *walk, _ context.Context) error {
-		return fmt.Errorf("queue %q: %w", w.config.Queue, ErrLookCounts)
+	failed := d.walkAllowed(ctx, func(w *walk, _ context.Context) error {
+		if w.limit.Possible {
+			return fmt.Errorf("queue %q: %w", w.config.Queue, ErrLookReorders)
+		}
+		return nil
 	}, func(l Letter, _ *amqp.Delivery) (walked, error) {
 		l.Body = nil
 		oldest, err = l, nil

@@ -42,12 +42,11 @@ type walk struct {
 // walk visits the present letters, the oldest first, and returns the letters that are not removed. At the end of the
 // context, walk still returns them: the broker counts a letter whose connection is lost.
 func (d *DeadLetters) walk(ctx context.Context, visit func(Letter, *amqp.Delivery) (walked, error)) error {
-	return d.walkCounted(ctx, (*walk).mayCopy, visit)
+	return d.walkAllowed(ctx, (*walk).mayCopy, visit)
 }
 
-// walkCounted is walk with another condition: where the broker counts returns of letters, mayTake is asked before the
-// first letter is taken, and may refuse the walk.
-func (d *DeadLetters) walkCounted(
+// walkAllowed is walk with another condition: mayTake is asked before the first letter is taken, and may refuse the walk.
+func (d *DeadLetters) walkAllowed(
 	ctx context.Context, mayTake func(*walk, context.Context) error,
 	visit func(Letter, *amqp.Delivery) (walked, error),
 ) error {
@@ -65,10 +64,8 @@ func (d *DeadLetters) walkCounted(
 	if err := w.open(); err != nil {
 		return err
 	}
-	if w.counted {
-		if err := mayTake(w, ctx); err != nil {
-			return err
-		}
+	if err := mayTake(w, ctx); err != nil {
+		return err
 	}
 	defer w.giveBack()
 	for range w.letters {
@@ -94,8 +91,11 @@ func (w *walk) open() (err error) {
 	return nil
 }
 
-// mayCopy refuses a walk that could not replace letters by copies.
+// mayCopy refuses a walk that could not replace letters by copies, where the broker counts returns of letters.
 func (w *walk) mayCopy(ctx context.Context) error {
+	if !w.counted {
+		return nil
+	}
 	if err := w.copies.mayPost(ctx, ""); err != nil {
 		return fmt.Errorf("look at queue %q: RabbitMQ before 4.3 counts each look against a delivery limit, "+
 			"and the letters cannot be replaced by copies: nothing was changed; "+

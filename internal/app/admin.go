@@ -77,6 +77,27 @@ func (v visitor) DiscardMessages(
 	return ask(ctx, v, v.admin.DiscardMessages, r)
 }
 
+// ListFinished implements pages.Admin.
+func (v visitor) ListFinished(
+	ctx context.Context, r *msghandlerv1.ListFinishedRequest,
+) (*msghandlerv1.ListFinishedResponse, error) {
+	return ask(ctx, v, v.admin.ListFinished, r)
+}
+
+// GetFinished implements pages.Admin.
+func (v visitor) GetFinished(
+	ctx context.Context, r *msghandlerv1.GetFinishedRequest,
+) (*msghandlerv1.GetFinishedResponse, error) {
+	return ask(ctx, v, v.admin.GetFinished, r)
+}
+
+// ReplayMessages implements pages.Admin.
+func (v visitor) ReplayMessages(
+	ctx context.Context, r *msghandlerv1.ReplayMessagesRequest,
+) (*msghandlerv1.ReplayMessagesResponse, error) {
+	return ask(ctx, v, v.admin.ReplayMessages, r)
+}
+
 // ListAudit implements pages.Admin.
 func (v visitor) ListAudit(
 	ctx context.Context, r *msghandlerv1.ListAuditRequest,

@@ -20,8 +20,8 @@ const settingsSchedule = "@every 30s"
 // pulseSchedule is how often the counters in Redis are increased: a loss between two counts goes unnoticed.
 const pulseSchedule = "@every 250ms"
 
-// trimSchedule is how often the archive loses what is too old, and gives way to messages where Redis is nearly full. The
-// number of its messages is bounded with each message.
+// trimSchedule is how often the archive loses what is too old, and gives way to messages where Redis is nearly full.
+// The number of its messages is bounded with each message.
 const trimSchedule = "@every 2s"
 
 // watchStore starts the loops that look after Redis: the sweeper, which repairs indexes, the check of the settings,

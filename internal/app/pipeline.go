@@ -229,6 +229,7 @@ func (a *App) openServer(
 	s.server, err = server.New(server.Config{
 		Intake:       store,
 		Inspector:    store,
+		History:      store,
 		Targets:      a.callbacks,
 		Attendance:   a.attendance,
 		Pipeline:     &s.pipeline,
@@ -253,6 +254,7 @@ func (a *App) openServer(
 		RefusedHTTP:    a.metrics.HTTPRefused,
 		Findings:       a.allFindings,
 		Coordinators:   a.fleetStats,
+		AddSums:        a.addSums,
 		Configuration:  a.configuration,
 		Brokers:        a.settings.BrokerNames(),
 		BrokerStats:    brokerStats,

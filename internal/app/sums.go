@@ -4,9 +4,13 @@ import (
 	"context"
 	"time"
 
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
 	"github.com/msghandler/msghandler/internal/console/history"
 	"github.com/msghandler/msghandler/internal/console/peerstats"
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
 // peersSchedule is how often the counts of producers and exchanges are shared with the other coordinators.
@@ -63,6 +67,48 @@ func (a *App) sums() peerstats.Sums {
 		}
 	}
 	return peerstats.Sum(reports...)
+}
+
+// addSums adds the sums to an answer of the API.
+func (a *App) addSums(to *msghandlerv1.GetStatsResponse) {
+	sums := a.sums()
+	to.Flow = &msghandlerv1.FlowStats{
+		Coordinators: int32(sums.Coordinators), StoredPerSecond: sums.Rates.In, //nolint:gosec // a hundred at most
+		AcknowledgedPerSecond: sums.Rates.Out, RejectedPerSecond: sums.Rates.Refused,
+		LatencyP50: durationOf(sums.P50), LatencyP99: durationOf(sums.P99),
+	}
+	for _, p := range sums.Producers() {
+		to.Producers = append(to.Producers, &msghandlerv1.ProducerStats{
+			Name: p.Name, Coordinators: int32(p.Of), CircuitOpenAt: int32(p.OpenAt), //nolint:gosec // a hundred at most
+			Stored: p.Stored, Acknowledged: p.Acked, StoredPerSecond: p.Rates.In,
+			AcknowledgedPerSecond: p.Rates.Out, RefusedPerSecond: p.Rates.Refused,
+			AnswerTime: momentOf(p.AnsweredAt), AnswerTook: durationOf(p.Took), Verdict: msghandlerv1.Verdict(p.Verdict),
+			FailureTime: momentOf(p.FailedAt), Failure: p.Failure,
+		})
+	}
+	for _, e := range sums.Exchanges() {
+		to.Exchanges = append(to.Exchanges, &msghandlerv1.ExchangeStats{
+			Broker: e.Broker, Name: e.Name, Acknowledged: e.Acked(), Failed: e.Failed(),
+			AcknowledgedPerSecond: e.Rates.Out, FailedPerSecond: e.Rates.Refused,
+			AcknowledgeTime: momentOf(e.AckedAt), FailureTime: momentOf(e.FailedAt), Failure: e.Failure,
+		})
+	}
+}
+
+// momentOf is a time of the API; nil for no time.
+func momentOf(t time.Time) *timestamppb.Timestamp {
+	if t.IsZero() {
+		return nil
+	}
+	return timestamppb.New(t)
+}
+
+// durationOf is a duration of the API; nil for none.
+func durationOf(d time.Duration) *durationpb.Duration {
+	if d == 0 {
+		return nil
+	}
+	return durationpb.New(d)
 }
 
 // charts keep the charts of the console in Redis.

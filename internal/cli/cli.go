@@ -20,6 +20,8 @@ type commands struct {
 	Show    showCommand           `cmd:"" help:"Show one message."`
 	Retry   retryCommand          `cmd:"" help:"Make messages due now: dead messages are published again, abandoned messages confirmed again."`
 	Discard discardCommand        `cmd:"" help:"Remove pending, abandoned or dead messages for good."`
+	History historyCommand        `cmd:"" help:"List finished messages, newest first."`
+	Replay  replayCommand         `cmd:"" help:"Publish finished messages again, from the archive."`
 	Audit   auditCommand          `cmd:"" help:"Print what operators changed, and which calls were refused."`
 	Dlq     dlqCommand            `cmd:"" help:"Look after the dead letters of consumers: list, count, show, replay, discard."`
 	Outbox  outboxCommand         `cmd:"" help:"Print or create the table of the outbox in plain SQL."`

@@ -38,7 +38,9 @@ type coordinator struct {
 	records  []*msghandlerv1.MessageRecord
 	requests []string
 	findings []*msghandlerv1.Finding
-	fleet    []*msghandlerv1.Coordinator
+	// sums are the fields of GetStats with sums of all coordinators.
+	sums  *msghandlerv1.GetStatsResponse
+	fleet []*msghandlerv1.Coordinator
 	// configuration is the answer of GetConfiguration.
 	configuration *msghandlerv1.GetConfigurationResponse
 	audited       []*msghandlerv1.AuditRecord
@@ -142,13 +144,18 @@ func (c *coordinator) ListMessages(
 }
 
 func (c *coordinator) GetStats(context.Context, *msghandlerv1.GetStatsRequest) (*msghandlerv1.GetStatsResponse, error) {
-	return &msghandlerv1.GetStatsResponse{Coordinators: c.fleet, Findings: c.findings, States: []*msghandlerv1.StateStats{
-		{
-			State: msghandlerv1.State_STATE_PENDING, Count: 1, OldestCreateTime: timestamppb.New(time.Now().Add(-3 * time.Hour)),
-			FirstDueTime: timestamppb.New(time.Now().Add(2*time.Minute + 30*time.Second)),
+	return &msghandlerv1.GetStatsResponse{
+		Coordinators: c.fleet, Findings: c.findings,
+		Flow: c.sums.GetFlow(), Producers: c.sums.GetProducers(), Exchanges: c.sums.GetExchanges(),
+		States: []*msghandlerv1.StateStats{
+			{
+				State: msghandlerv1.State_STATE_PENDING, Count: 1,
+				OldestCreateTime: timestamppb.New(time.Now().Add(-3 * time.Hour)),
+				FirstDueTime:     timestamppb.New(time.Now().Add(2*time.Minute + 30*time.Second)),
+			},
+			{State: msghandlerv1.State_STATE_DEAD},
 		},
-		{State: msghandlerv1.State_STATE_DEAD},
-	}}, c.err
+	}, c.err
 }
 
 func (c *coordinator) RetryMessages(
@@ -467,6 +474,10 @@ func TestExitStatusOfErrors(t *testing.T) {
 
 	run(nil).want(t, 2, "", "msghandler --help")
 	run(nil, "--help").want(t, 0, "Commands:", "")
+	run(nil, "help").want(t, 0, "Commands:", "")
+	run(nil, "help", "serve").want(t, 0, "--confirm.after", "")
+	run(nil, "help", "dlq", "list").want(t, 0, "Usage: msghandler dlq list", "")
+	run(nil, "help", "nonsense").want(t, 2, "", "unexpected argument nonsense")
 	run(nil, "serve", "--help").want(t, 0, "--confirm.after", "")
 	run(nil, "nonsense").want(t, 2, "", "unexpected argument nonsense")
 	run(nil, "list", "--nonsense").want(t, 2, "", "unknown flag --nonsense")

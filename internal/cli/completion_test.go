@@ -24,6 +24,8 @@ func TestCompletionOffersWords(t *testing.T) {
 		"completion ":             {"bash", "zsh", "fish"},
 		"nonsense --x":            nil,
 		"list --limit ":           nil,
+		"h":                       {"help"},
+		"help top":                {"top"},
 	} {
 		got := run(nil, append([]string{"__complete", "--"}, strings.Split(typed, " ")...)...)
 		var words []string

@@ -19,6 +19,7 @@ type doctorCommand struct {
 	DeadLetters []string          `help:"Look at this dead-letter queue too, beside events.dead_letter_queues: payments.dead" placeholder:"QUEUE"`
 	Server      string            `help:"The coordinator's address (also: MSGHANDLER_SERVER; default: grpc.addr)." placeholder:"HOST:PORT"`
 	Timeout     time.Duration     `default:"10s" help:"How long one part may be looked at."`
+	FailOn      string            `default:"trouble" enum:"trouble,warning,never" help:"The exit status is 1 from this severity on: trouble or warning; never: only where the findings cannot be printed."`
 	Output      string            `default:"table" enum:"table,json,yaml" help:"table for people, json or yaml for programs."`
 	commandline.TLSFlags
 	commandline.TokenFlags
@@ -36,9 +37,13 @@ func newDoctorCommand() doctorCommand {
 func (c *doctorCommand) Help() string {
 	return `doctor changes nothing: it only reads Redis, its test message can reach no queue, and producers are asked
 about an id that cannot exist, for which they must not answer COMMITTED. Give doctor the coordinator's configuration:
-a problem with a default that was not set on purpose is only a warning. The exit status is 1 when there is trouble,
-and 0 otherwise:
-warnings are no failure. Each finding names the page that explains it.`
+a problem with a default that was not set on purpose is only a warning. Producers that pending messages name are asked
+too, at most 20 targets, where callbacks.allow is configured and allows them. Each finding names the page that explains
+the finding.
+
+The exit status is 1 when there is trouble, and 0 otherwise: warnings are no failure unless --fail-on=warning says so.
+With --fail-on=never trouble is no failure either. The status is 2 for wrong usage, or a configuration that cannot be
+read.`
 }
 
 // errTrouble ends an examination with trouble.
@@ -74,7 +79,21 @@ func (c *doctorCommand) Run(ctx context.Context, s *commandline.Session) error {
 		Descriptors:      connlimit.Descriptors(),
 	})
 	stop()
-	return printFindings(s, found, c.Output)
+	return failOn(c.FailOn, found, printFindings(s, found, c.Output))
+}
+
+// errWarnings ends an examination with warnings that count as failures.
+var errWarnings = errors.New("there are warnings, and --fail-on=warning counts them; they are printed above")
+
+// failOn is the error of an examination whose findings were printed, for a value of --fail-on.
+func failOn(severity string, found []doctor.Finding, printed error) error {
+	switch {
+	case severity == "never" && errors.Is(printed, errTrouble):
+		return nil
+	case severity == "warning" && printed == nil && doctor.Worst(found) >= doctor.Warning:
+		return errWarnings
+	}
+	return printed
 }
 
 // finding is a finding for programs.

@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"os"
+	"strings"
 	"testing"
 )
 
@@ -23,6 +24,31 @@ func TestDoctorOnlyWarnsAboutDefaults(t *testing.T) {
 	run([]string{"MSGHANDLER_CONFIRM_TIMEOUT=2s"}, args...).
 		want(t, 0, "WARNING   configuration   callbacks.allow is empty", "")
 	run(nil, "verify-producer", "orders", "127.0.0.1:1").want(t, 4, "connection refused", "orders was not examined")
+}
+
+func TestDoctorFailsOnTheChosenSeverity(t *testing.T) {
+	t.Parallel()
+	warned := []string{"doctor", "--redis.url=embedded:", "--amqp.url=embedded:", "--server=127.0.0.1:1"}
+	troubled := append(warned, "--callbacks.allow=127.0.0.1:*", "--producer=orders=127.0.0.1:1")
+	for _, c := range []struct {
+		args   []string
+		failOn string
+		status int
+		err    string
+	}{
+		{warned, "trouble", 0, ""},
+		{warned, "warning", 1, "there are warnings"},
+		{warned, "never", 0, ""},
+		{troubled, "trouble", 1, "there is trouble"},
+		{troubled, "warning", 1, "there is trouble"},
+		{troubled, "never", 0, ""},
+		{warned, "note", 2, "--fail-on must be one of"},
+	} {
+		got := run(nil, append(c.args, "--fail-on="+c.failOn)...)
+		if got.status != c.status || !strings.Contains(got.err, c.err) {
+			t.Errorf("%s of %v: status %d, %s", c.failOn, c.args, got.status, got.err)
+		}
+	}
 }
 
 func TestFindingsNameTheirPage(t *testing.T) {

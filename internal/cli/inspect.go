@@ -129,6 +129,11 @@ func shorten(s string) string {
 	return string(runes[:side]) + "..." + string(runes[len(runes)-side:])
 }
 
+// finishedState says whether only a receipt is left of a message.
+func finishedState(state msghandlerv1.State) bool {
+	return state == msghandlerv1.State_STATE_DONE || state == msghandlerv1.State_STATE_ROLLED_BACK
+}
+
 type showCommand struct {
 	adminFlags
 	Name string `arg:"" help:"The message, such as orders/1001." name:"PRODUCER/ID"`
@@ -148,6 +153,11 @@ func (c *showCommand) Run(ctx context.Context, s *commandline.Session) error {
 	request := &msghandlerv1.GetMessageRequest{Producer: names[0].GetProducer(), Id: names[0].GetId()}
 	response, err := call(ctx, a, a.client.GetMessage, request)
 	var missing commandline.NotFoundError
+	if absent := errors.As(err, &missing); absent || finishedState(response.GetRecord().GetState()) {
+		if f := a.archived(ctx, names[0]); f != nil {
+			return showArchived(s, c.Output, f)
+		}
+	}
 	if errors.As(err, &missing) {
 		return fmt.Errorf("%s: %w: it was never sent, was discarded, or has been finished for longer than done.retention",
 			c.Name, err)

@@ -53,7 +53,8 @@ This page is made from the ` + "`--help`" + ` of each program, by ` + "`make gen
 a test fails when they differ.
 
 Exit status: 0 done, 1 failed (the reason is on standard error), 2 wrong usage, 3 no such message, 4 a
-producer was not reached. A message is named
+producer was not reached. ` + "`--help`" + ` after a command, or ` + "`help`" + ` before the command, prints the help of
+the command, and ` + "`--version`" + ` prints the version. A message is named
 ` + "`PRODUCER/ID`" + `. Commands with ` + "`--output`" + ` print a table for people,
 or ` + "`json`" + ` or ` + "`yaml`" + ` for programs; the names of their fields stay.
 Commands that take longer than a second report progress on standard error.

@@ -72,28 +72,44 @@ func (c *statsCommand) once(ctx context.Context, s *commandline.Session, a *admi
 		"states": states, "brokers": newBrokerStats(response.GetBrokers()),
 		"findings":     coordinatorFindings(response.GetFindings()),
 		"coordinators": newCoordinators(response.GetCoordinators()),
+		"flow":         newFlowStats(response.GetFlow()),
+		"producers":    newProducerStats(response.GetProducers()),
+		"exchanges":    newExchangeStats(response.GetExchanges()),
 	}
 	err = s.PrintDocument(c.Output, document, func() [][]string { return statsRows(response.GetStates(), time.Now()) })
 	if err != nil || c.Output != commandline.OutputTable {
 		return err
 	}
-	if len(response.GetBrokers()) > 1 {
+	for _, rows := range furtherRows(response, time.Now()) {
 		fmt.Fprintln(s.Out)
-		if err := s.PrintTable(brokerRows(response.GetBrokers())); err != nil {
+		if err := s.PrintTable(rows); err != nil {
 			return err
 		}
 	}
-	if len(response.GetCoordinators()) > 0 {
-		fmt.Fprintln(s.Out)
-		if err := s.PrintTable(coordinatorRows(response.GetCoordinators(), time.Now())); err != nil {
-			return err
-		}
+	return nil
+}
+
+// furtherRows are the tables below the states. Tables that say nothing are left out.
+func furtherRows(response *msghandlerv1.GetStatsResponse, now time.Time) (tables [][][]string) {
+	if flow := response.GetFlow(); flow != nil {
+		tables = append(tables, flowRows(flow))
 	}
-	if len(response.GetFindings()) == 0 {
-		return nil
+	if all := response.GetBrokers(); len(all) > 1 {
+		tables = append(tables, brokerRows(all))
 	}
-	fmt.Fprintln(s.Out)
-	return s.PrintTable(findingRows(response.GetFindings()))
+	if all := response.GetProducers(); len(all) > 0 {
+		tables = append(tables, producerRows(all, now))
+	}
+	if all := response.GetExchanges(); len(all) > 0 {
+		tables = append(tables, exchangeRows(all, now))
+	}
+	if all := response.GetCoordinators(); len(all) > 0 {
+		tables = append(tables, coordinatorRows(all, now))
+	}
+	if all := response.GetFindings(); len(all) > 0 {
+		tables = append(tables, findingRows(all))
+	}
+	return tables
 }
 
 // brokerStats is a broker of stats in --output json.

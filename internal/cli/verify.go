@@ -101,11 +101,6 @@ func (c *verifyProducerCommand) report(s *commandline.Session, found []doctor.Fi
 			Err: fmt.Errorf("%s was not examined, so nothing is known of how it keeps the contract; "+
 				"the reason is printed above", c.Name),
 		}
-	case failed == nil && doctor.Worst(found) >= least:
-		return errWarnings
 	}
-	return failed
+	return failOn(c.FailOn, found, failed)
 }
-
-// errWarnings ends an examination with warnings that count as failures.
-var errWarnings = errors.New("there are warnings, and --fail-on=warning counts them; they are printed above")

@@ -103,6 +103,14 @@ func TestCommandsOnRealCoordinator(t *testing.T) {
 	run(env, "discard", "--state=dead", "--yes").want(t, 0, "discarded 0\n", "")
 	run(env, "discard", "--state=pending", "--producer=orders", "--limit=1", "--yes").
 		want(t, 0, "discarded 1; more match", "")
+	run(env, "history").want(t, 0, "no finished messages\n", "")
+	run(env, "history", "--exchange=orders").want(t, 1, "", "archive.retention")
+	run(env, "history", "--state=pending").want(t, 2, "", "done, rolled_back or discarded")
+	run(env, "history", "--header=tenant").want(t, 2, "", "NAME=VALUE")
+	run(env, "replay", "orders/1").want(t, 1, "", "archive.retention")
+	run(env, "replay").want(t, 2, "", "which messages?")
+	run(env, "replay", "orders/1", "--since=1h").want(t, 2, "", "not both")
+	run(env, "replay", "--since=1h").want(t, 2, "", "--yes")
 	got := run(env, "discard", "--state=pending", "--yes", "--output=json")
 	var document struct {
 		Discarded int64

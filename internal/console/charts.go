@@ -3,6 +3,7 @@ package console
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -88,7 +89,7 @@ func (c *cachedRange) refresh(ctx context.Context, charts Charts, r history.Rang
 			kept = append(kept, b)
 		}
 	}
-	c.buckets = append(kept, read...)
+	c.buckets = slices.Concat(kept, read)
 	c.since = r.Begin(now)
 	c.series = history.NewSeries(r, c.buckets, now)
 }

@@ -50,7 +50,10 @@ func start(t *testing.T, change ...func(*console.Config)) *rig {
 		Stats: func(context.Context) ([]halfmsg.Stat, error) {
 			r.reads.Add(1)
 			return []halfmsg.Stat{
-				{State: halfmsg.Pending, Count: 7, OldestAt: time.Now().Add(-time.Minute)}, {State: halfmsg.Dead},
+				{
+					State: halfmsg.Pending, Count: 7,
+					OldestAt: time.Now().Add(-time.Minute), FirstDueAt: time.Now().Add(-20 * time.Second),
+				}, {State: halfmsg.Dead}, {State: halfmsg.Sendable, FirstDueAt: time.Now().Add(time.Hour)},
 			}, r.failing.Load().(failure).error
 		},
 	}
@@ -190,6 +193,8 @@ func TestMetricsCountWithoutAskingTheStoreEachTime(t *testing.T) {
 	}
 	for _, want := range []string{
 		`msghandler_messages{state="pending"} 7`, `msghandler_messages{state="dead"} 0`, `msghandler_store_up 1`,
+		`msghandler_overdue_seconds{state="pending"} 20`, `msghandler_overdue_seconds{state="sendable"} 0`,
+		`msghandler_overdue_seconds{state="dead"} 0`,
 		`msghandler_oldest_message_age_seconds{state="pending"} 6`, `msghandler_oldest_message_age_seconds{state="dead"} 0`,
 		`msghandler_moves_total{event="acked",fate="stored"} 2`, `msghandler_moves_total{event="acked",fate="lease_lost"} 1`,
 		`msghandler_publishes_total{broker="(default)",exchange="orders",outcome="refused"} 3`,

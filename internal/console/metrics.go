@@ -75,6 +75,7 @@ func NewMetrics() *Metrics {
 	m.countAudit()
 	m.reloadFailed, m.configRead = newReloads()
 	m.beginAtZero()
+	m.meter.Measure(m.snapshot(time.Now())) // rates count from the start on
 	m.registry.MustRegister(peerCollector{m.peers}, refusalCollector{refusalsDesc, &m.refusals},
 		refusalCollector{unstoredDesc, &m.unstored}, m.reloadFailed, m.configRead,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),

@@ -18,6 +18,8 @@ var (
 	ErrNoBrokersYet = errors.New("messages cannot name a broker yet")
 	// ErrNotFound: no message with the name, nor a receipt.
 	ErrNotFound = errors.New("no such message")
+	// ErrNoArchive: the store keeps no archive of finished messages.
+	ErrNoArchive = errors.New("no archive")
 	// ErrExists: another message has the name.
 	ErrExists = errors.New("another message has that name")
 	// ErrIllegal: the move is not allowed from the present state of the message.

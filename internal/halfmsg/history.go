@@ -19,7 +19,8 @@ type Historian interface {
 	// Replay stores messages of the archive as SENDABLE again, with the operator and the reason on their timelines.
 	// Unfinished messages, and messages without a committed verdict, get ErrIllegal. A name that has other content gets
 	// ErrExists.
-	Replay(ctx context.Context, replays []Replay, by, reason string) []Result
+	// An entry is replayed no more once its message has ended again, so that a repeated call makes no second copy.
+	Replay(ctx context.Context, replays []Replay, how ReplayHow) []Result
 	// Archive counts what is in the archive.
 	Archive(ctx context.Context) (ArchiveStat, error)
 }
@@ -114,6 +115,12 @@ type Replay struct {
 	// Suffix is added to the id of the message. With an empty one the message has its own id, and consumers that know the
 	// id drop the copy.
 	Suffix string
+}
+
+// ReplayHow says who replays messages, and why. A dry run changes nothing and says what would become of them.
+type ReplayHow struct {
+	By, Reason string
+	DryRun     bool
 }
 
 // Becomes is the name of the message that is published.

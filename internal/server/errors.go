@@ -99,6 +99,10 @@ var faultTable = []fault{
 	},
 	{halfmsg.ErrUncertain, codes.Unknown, "OUTCOME_UNKNOWN", "the outcome is unknown; repeat the call", true},
 	{halfmsg.ErrNotFound, codes.NotFound, "MESSAGE_NOT_FOUND", "no such message", false},
+	{
+		halfmsg.ErrNoArchive, codes.FailedPrecondition, "NO_ARCHIVE",
+		"this coordinator keeps no archive of finished messages (archive.retention)", false,
+	},
 	{halfmsg.ErrExists, codes.AlreadyExists, "MESSAGE_EXISTS", "another message has that id; it stays as it is", false},
 	{halfmsg.ErrIllegal, codes.FailedPrecondition, "WRONG_STATE", "not allowed in the message's state", false},
 	{halfmsg.ErrCorrupt, codes.DataLoss, "RECORD_UNREADABLE", "the stored record cannot be read", false},

@@ -79,6 +79,27 @@ func (l *localOperators) GetConfiguration(
 	return callLocally(ctx, l, msghandlerv1.AdminService_GetConfiguration_FullMethodName, r, l.operators.GetConfiguration)
 }
 
+// ListFinished implements AdminService.
+func (l *localOperators) ListFinished(
+	ctx context.Context, r *msghandlerv1.ListFinishedRequest,
+) (*msghandlerv1.ListFinishedResponse, error) {
+	return callLocally(ctx, l, msghandlerv1.AdminService_ListFinished_FullMethodName, r, l.operators.ListFinished)
+}
+
+// GetFinished implements AdminService.
+func (l *localOperators) GetFinished(
+	ctx context.Context, r *msghandlerv1.GetFinishedRequest,
+) (*msghandlerv1.GetFinishedResponse, error) {
+	return callLocally(ctx, l, msghandlerv1.AdminService_GetFinished_FullMethodName, r, l.operators.GetFinished)
+}
+
+// ReplayMessages implements AdminService.
+func (l *localOperators) ReplayMessages(
+	ctx context.Context, r *msghandlerv1.ReplayMessagesRequest,
+) (*msghandlerv1.ReplayMessagesResponse, error) {
+	return callLocally(ctx, l, msghandlerv1.AdminService_ReplayMessages_FullMethodName, r, l.operators.ReplayMessages)
+}
+
 // TailMessages implements AdminService.
 func (l *localOperators) TailMessages(
 	r *msghandlerv1.TailMessagesRequest, stream grpc.ServerStreamingServer[msghandlerv1.TailMessagesResponse],

@@ -34,12 +34,15 @@ var needs = map[string]need{
 	msghandlerv1.AdminService_ListAudit_FullMethodName:     {role: access.Viewer},
 	msghandlerv1.AdminService_GroupMessages_FullMethodName: {role: access.Viewer},
 	msghandlerv1.AdminService_FindMessages_FullMethodName:  {role: access.Viewer},
+	msghandlerv1.AdminService_ListFinished_FullMethodName:  {role: access.Viewer},
 	// Only a reader gets bodies and headers.
 	msghandlerv1.AdminService_GetMessage_FullMethodName:   {role: access.Viewer},
+	msghandlerv1.AdminService_GetFinished_FullMethodName:  {role: access.Viewer},
 	msghandlerv1.AdminService_TailMessages_FullMethodName: {role: access.Viewer},
 	// The configuration names servers and callers.
 	msghandlerv1.AdminService_GetConfiguration_FullMethodName: {role: access.Reader},
 	msghandlerv1.AdminService_RetryMessages_FullMethodName:    {role: access.Operator},
+	msghandlerv1.AdminService_ReplayMessages_FullMethodName:   {role: access.Operator},
 	msghandlerv1.AdminService_DiscardMessages_FullMethodName:  {role: access.Admin},
 
 	healthv1.Health_Check_FullMethodName: {open: true},

@@ -200,6 +200,18 @@ func TestCallsInTheProcessNeedRoles(t *testing.T) {
 				_, err := local.GetConfiguration(ctx, &msghandlerv1.GetConfigurationRequest{})
 				return err
 			},
+			"ListFinished": func() error {
+				_, err := local.ListFinished(ctx, &msghandlerv1.ListFinishedRequest{})
+				return err
+			},
+			"GetFinished": func() error {
+				_, err := local.GetFinished(ctx, &msghandlerv1.GetFinishedRequest{})
+				return err
+			},
+			"ReplayMessages": func() error {
+				_, err := local.ReplayMessages(ctx, &msghandlerv1.ReplayMessagesRequest{})
+				return err
+			},
 			"RetryMessages": func() error {
 				_, err := local.RetryMessages(ctx, &msghandlerv1.RetryMessagesRequest{})
 				return err

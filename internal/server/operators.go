@@ -106,6 +106,7 @@ func (o *operators) GetStats(
 		Findings: o.server.config.Findings(ctx), Brokers: o.server.config.BrokerStats(),
 		Coordinators: o.server.config.Coordinators(),
 	}
+	o.server.config.AddSums(response)
 	for _, stat := range stats {
 		response.States = append(response.States, &msghandlerv1.StateStats{
 			State: msghandlerv1.State(stat.State), Count: stat.Count, OldestCreateTime: moment(stat.OldestAt),
@@ -239,7 +240,7 @@ func stateOf(state msghandlerv1.State) halfmsg.State {
 // recordFor is a record as its caller may see it: bodies and headers are for readers, or hidden from all.
 func (s *Server) recordFor(caller access.Identity, r *halfmsg.Record) *msghandlerv1.MessageRecord {
 	record := recordOf(r)
-	if s.config.HideBodies || caller.Role < access.Reader {
+	if s.hides(caller) {
 		record.Message.Body, record.Message.Headers = nil, nil
 	}
 	return record

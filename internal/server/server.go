@@ -52,6 +52,8 @@ type Config struct {
 	Intake halfmsg.Intake
 	// Inspector is what operators look into. Required.
 	Inspector halfmsg.Inspector
+	// History lists finished messages and replays them. Nil: there is none.
+	History halfmsg.Historian
 	// Targets checks callback targets. Required.
 	Targets Targets
 	// Pipeline takes the messages that a Submit has claimed, to confirm them at once, and the messages that a trusted
@@ -74,6 +76,8 @@ type Config struct {
 	BrokerStats func() []*msghandlerv1.BrokerStats
 	// Coordinators tells of the coordinators on the same Redis, for AdminService. May be nil.
 	Coordinators func() []*msghandlerv1.Coordinator
+	// AddSums adds the sums of all coordinators to an answer of GetStats. May be nil.
+	AddSums func(to *msghandlerv1.GetStatsResponse)
 	// Configuration is the answer of GetConfiguration. May be nil.
 	Configuration func() *msghandlerv1.GetConfigurationResponse
 	// Findings lists the problems to act on, the worst first, for AdminService. May be nil.
@@ -239,6 +243,9 @@ func (c Config) withHooks() Config {
 	}
 	if c.Coordinators == nil {
 		c.Coordinators = func() []*msghandlerv1.Coordinator { return nil }
+	}
+	if c.AddSums == nil {
+		c.AddSums = func(*msghandlerv1.GetStatsResponse) {}
 	}
 	if c.Configuration == nil {
 		c.Configuration = func() *msghandlerv1.GetConfigurationResponse { return &msghandlerv1.GetConfigurationResponse{} }

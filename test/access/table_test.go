@@ -59,6 +59,7 @@ var needed = map[string]int{
 	"GetStats": viewer, "ListMessages": viewer, "GetMessage": viewer, "TailMessages": viewer, "ListAudit": viewer,
 	"GroupMessages": viewer, "FindMessages": viewer,
 	"GetConfiguration": reader, "RetryMessages": operator, "DiscardMessages": admin,
+	"ListFinished": viewer, "GetFinished": viewer, "ReplayMessages": operator,
 }
 
 // cert is a certificate that the authority has issued.

@@ -42,8 +42,9 @@ type scene struct {
 	records   []*msghandlerv1.MessageRecord
 	audited   []*msghandlerv1.AuditRecord
 	// groups are of the messages by state, of grouped in all.
-	groups  map[msghandlerv1.State][]*msghandlerv1.MessageGroup
-	grouped int64
+	groups   map[msghandlerv1.State][]*msghandlerv1.MessageGroup
+	grouped  int64
+	finished []*msghandlerv1.FinishedMessage
 	// reader looks at the scene.
 	reader access.Identity
 }
@@ -189,6 +190,12 @@ func TestHostileContentIsEscaped(t *testing.T) {
 			Names: []string{hostile}, Filter: hostile, Reason: hostile, Result: result, Cause: hostile,
 		})
 	}
+	for _, record := range s.records {
+		s.finished = append(s.finished, &msghandlerv1.FinishedMessage{
+			Producer: hostile, Message: record.GetMessage(), FinishTime: now, CreateTime: now, Entry: hostile, Damaged: hostile,
+			Replayable: true,
+		})
+	}
 	b := browse(t, s.serve(t))
 	harmless := func(where string) {
 		t.Helper()
@@ -202,6 +209,12 @@ func TestHostileContentIsEscaped(t *testing.T) {
 	harmless("the overview")
 	b.Open("/audit?by=" + url.QueryEscape(hostile))
 	harmless("the audit trail")
+	b.Open("/finished")
+	harmless("the finished messages")
+	b.Click(".messages tbody a")
+	harmless("the archived message")
+	b.Click(`form[action="/replay"] button`)
+	harmless("the replay")
 	b.Open("/messages?state=dead")
 	harmless("the list")
 	for i := range s.records {

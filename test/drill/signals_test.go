@@ -21,8 +21,9 @@ type row struct {
 	incident incident
 	// seen says for each signal when it came, after the cause.
 	seen map[string]time.Duration
-	// ended says when all signals had ended, after the repair.
-	ended time.Duration
+	// ended says when all signals had ended, after repairedAt.
+	ended      time.Duration
+	repairedAt time.Time
 }
 
 // signals are the ways to learn of an incident, by name. Each reports whether it tells now.
@@ -62,6 +63,7 @@ func (w *world) play(i incident, commands []string) row {
 		words = i.words(w)
 	}
 	w.repair(commands, words)
+	r.repairedAt = time.Now()
 	stop()
 	if i.patience == loopPatience {
 		return r // awaited in the end, while the other incidents run
@@ -72,12 +74,11 @@ func (w *world) play(i incident, commands []string) row {
 
 // awaitEnd waits until no signal of an incident tells any more.
 func (w *world) awaitEnd(r *row) {
-	repaired := time.Now()
 	defer w.every((*world).trade)()
 	for name, tells := range w.signals(r.incident) {
 		servers.Eventually(w.t, r.incident.patience, name+" ends after "+r.incident.name, func() bool { return !tells() })
 	}
-	r.ended = time.Since(repaired)
+	r.ended = time.Since(r.repairedAt)
 }
 
 // every calls a function twice a second in the background until stop is called.

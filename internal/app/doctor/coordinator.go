@@ -23,14 +23,9 @@ const areaCoordinator = "coordinator"
 const longWaiting = time.Minute
 
 func examineCoordinator(ctx context.Context, e Examination) []Finding {
+	defer close(e.coordinatorExamined)
 	r := report{area: areaCoordinator}
-	options := []grpc.DialOption{
-		grpc.WithTransportCredentials(cmp.Or(e.Credentials, insecure.NewCredentials())), grpc.WithNoProxy(),
-	}
-	if e.Token != nil {
-		options = append(options, grpc.WithPerRPCCredentials(e.Token))
-	}
-	conn, err := grpc.NewClient(e.Server, options...)
+	conn, err := e.dial()
 	if err != nil {
 		r.trouble("coordinator-address", fmt.Sprintf("%q is no address: %v", e.Server, err), "producers cannot reach it",
 			"write host:port")
@@ -64,6 +59,21 @@ func examineCoordinator(ctx context.Context, e Examination) []Finding {
 	r.failing(ctx, pb.NewAdminServiceClient(conn), stats.GetStates())
 	return r.orOK("serves at " + e.Server + ", and no message waits for an operator")
 }
+
+// dial returns a connection to the coordinator. The connection begins with the first call.
+func (e *Examination) dial() (*grpc.ClientConn, error) {
+	options := []grpc.DialOption{
+		grpc.WithTransportCredentials(cmp.Or(e.Credentials, insecure.NewCredentials())), grpc.WithNoProxy(),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)),
+	}
+	if e.Token != nil {
+		options = append(options, grpc.WithPerRPCCredentials(e.Token))
+	}
+	return grpc.NewClient(e.Server, options...)
+}
+
+// maxAnswer is the largest answer taken: a page of messages with all their headers fits.
+const maxAnswer = 64 << 20
 
 // away says why no coordinator answers: the remedy for a hanging coordinator differs from the remedy for a missing
 // process.

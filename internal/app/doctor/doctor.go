@@ -76,6 +76,10 @@ type Examination struct {
 	// DatabaseAway says that the producer's database is away on purpose: Verify then asks only how the producer answers
 	// without its database.
 	DatabaseAway bool
+
+	// coordinatorExamined is closed when the coordinator has answered or not. The pending messages are asked for then, so
+	// that two questions at once do not change what the doctor finds.
+	coordinatorExamined chan struct{}
 }
 
 // part examines a part.
@@ -85,6 +89,7 @@ type part func(ctx context.Context, e Examination) []Finding
 // Each part has at least a finding OK.
 func Examine(ctx context.Context, e Examination) []Finding {
 	e.Timeout = cmp.Or(e.Timeout, 10*time.Second)
+	e.coordinatorExamined = make(chan struct{})
 	parts := []part{
 		examineSettings, examineRedis, examineBroker, examineBrokers, examineDeadLetters, examineOutboxes,
 		examineCoordinator, examineProducers,

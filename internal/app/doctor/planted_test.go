@@ -145,7 +145,7 @@ var planted = []struct {
 	}},
 	{name: "messages-dead", plant: plantDead},
 	{name: "messages-refused", plant: plantRefused},
-	{name: "messages-unanswered", plant: plantUnanswered},
+	{name: "messages-unanswered", plant: plantUnanswered, also: []string{"producer-away"}},
 	{name: "producer-refused", plant: plantRefusedProducer},
 	{name: "queue-dead-letters", plant: plantDeadLetters},
 	{name: "letters-waiting", plant: func(s *site) {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -23,24 +22,23 @@ const areaProducers = "producers"
 // unknowable makes an id that no producer can know.
 func unknowable() string { return "msghandler-doctor-" + rand.Text() }
 
-// examineProducers asks every producer with a known target about an id that the producer cannot know.
+// examineProducers asks every producer with a known target, and producers of pending messages, about an id that the
+// producer cannot know.
 func examineProducers(ctx context.Context, e Examination) []Finding {
 	r := report{area: areaProducers}
-	targets := e.Settings.Targets()
-	maps.Copy(targets, e.Producers)
-	if len(targets) == 0 {
-		return r.orOK("no callback target is known; name one with --producer NAME=HOST:PORT or NAME=URL")
-	}
 	client := r.callbacks(&e)
 	if client == nil {
 		return r.all
 	}
 	defer client.Close()
-	var found []Finding
-	for _, name := range slices.Sorted(maps.Keys(targets)) {
-		found = append(found, e.examineProducer(ctx, client, name, targets[name])...)
+	known := e.knownTargets()
+	found := e.askProducers(ctx, client, known)
+	pending, all := e.pendingTargets(ctx, client, known)
+	if len(known)+len(pending) == 0 {
+		return r.orOK("no callback target is known; name one with --producer NAME=HOST:PORT or NAME=URL")
 	}
-	return found
+	r.unasked(all)
+	return slices.Concat(found, e.askProducers(ctx, client, pending), r.all)
 }
 
 // callbacks returns the client with which a coordinator of these settings calls producers. On failure the result is

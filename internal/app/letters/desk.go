@@ -23,10 +23,12 @@ const (
 	walkTime = 15 * time.Second
 	// turnTime is how long a call waits for another look at the same queue.
 	turnTime = 5 * time.Second
-	// pageSize is how many letters a page lists, and maxLooked how many letters of a queue a call looks at: RabbitMQ hands
-	// out letters from the front only, so a later page takes all letters before it too.
-	pageSize  = 100
-	maxLooked = 10_000
+	// pageSize is how many letters a page lists. maxLooked is how many letters of a queue a call takes and gives back:
+	// RabbitMQ hands out letters from the front only, so a later page takes all letters before it too, and a long queue
+	// is busy for seconds when it gets ten thousand letters back. maxChanged is how many letters a call changes.
+	pageSize   = 100
+	maxLooked  = 2000
+	maxChanged = 10_000
 	// maxRecords bounds the topics of Kafka that are read: a topic is read whole, and its letters are in memory.
 	maxRecords = 20_000
 	// oldestAge is how old the age of the oldest letter may be.
@@ -118,7 +120,8 @@ func (q *queue) count(ctx context.Context) {
 	}
 }
 
-// findOldest leaves the age unknown where the look would count, would take long, or would wait for another look.
+// findOldest leaves the age as it is where the look would change the order of the queue, would take long, or would wait
+// for another look. A list finds the age there.
 func (q *queue) findOldest(ctx context.Context) {
 	q.mu.Lock()
 	state, fresh := q.state, time.Since(q.aged) < oldestAge

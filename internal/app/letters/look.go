@@ -40,7 +40,9 @@ func (d *Desk) List(ctx context.Context, query pages.LetterQuery) (page pages.Le
 	}
 	defer done()
 	filter, now, look := Filter(query.LetterFilter), time.Now(), newLook()
+	var oldest time.Time
 	err = q.dead.Visit(ctx, func(l *consumer.Letter) bool {
+		oldest = earlier(oldest, l.Since())
 		if len(page.Letters) == pageSize {
 			page.Next = look.looked
 			return false
@@ -59,6 +61,7 @@ func (d *Desk) List(ctx context.Context, query pages.LetterQuery) (page pages.Le
 	if err != nil {
 		return pages.LetterPage{}, q.unreachable(err)
 	}
+	q.setOldest(oldest)
 	return page, nil
 }
 
@@ -126,23 +129,41 @@ func (d *Desk) Change(
 		return nil, result, err
 	}
 	defer done()
-	filter, now := Filter(c.LetterFilter), time.Now()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	change := q.dead.ReplaySelected
 	if c.Discard {
 		change = q.dead.DiscardSelected
 	}
-	limit := min(c.Limit, maxLooked)
+	limit := min(c.Limit, maxChanged)
 	_, err = change(ctx, consumer.Selection{
 		Limit:   limit,
-		Match:   func(l *consumer.Letter) bool { return filter.Match(l, now) },
+		Match:   q.matchBounded(Filter(c.LetterFilter), cancel),
 		Changed: func(l *consumer.Letter) { names = append(names, l.Name()) },
 	})
+	q.setOldest(time.Time{}) // the oldest may be gone
+	stopped := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 	result.Done = len(names)
-	result.More = result.Done < c.Limit && (limit < c.Limit || errors.Is(err, context.DeadlineExceeded))
-	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+	result.More = result.Done < c.Limit && (limit < c.Limit || stopped)
+	if err != nil && !stopped {
 		result.Problem = problem(err)
 	}
 	return names, result, nil
+}
+
+// matchBounded matches letters, and stops after maxLooked letters that do not match and are held until the end. A topic
+// of Kafka is read whole, and bounded before.
+func (q *queue) matchBounded(filter Filter, stop func()) func(*consumer.Letter) bool {
+	now, held := time.Now(), 0
+	return func(l *consumer.Letter) bool {
+		if filter.Match(l, now) {
+			return true
+		}
+		if held++; held >= maxLooked && !q.state.AtMost {
+			stop()
+		}
+		return false
+	}
 }
 
 // maxProblem bounds the text of a problem: each letter that stays has a line.

@@ -16,6 +16,9 @@ func complete(out io.Writer, root *kong.Node, typed []string) error {
 	if len(typed) > 0 && typed[0] == "--" {
 		typed = typed[1:]
 	}
+	if len(typed) > 1 && typed[0] == helpWord {
+		typed = typed[1:]
+	}
 	for _, found := range candidates(root, typed) {
 		if _, err := fmt.Fprintf(out, "%s\t%s\n", found.word, found.help); err != nil {
 			return err
@@ -101,6 +104,9 @@ func commandsOf(node *kong.Node) (all []candidate) {
 		if !child.Hidden {
 			all = append(all, candidate{child.Name, child.Help})
 		}
+	}
+	if node.Parent == nil {
+		all = append(all, candidate{helpWord, "Print the help of a command."})
 	}
 	return all
 }

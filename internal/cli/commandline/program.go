@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -122,7 +123,7 @@ func (p Program) Run(ctx context.Context, process Process) int {
 	if len(process.Args) > 0 && process.Args[0] == completeArgument {
 		return p.fail(process, complete(process.Out, parser.Model.Node, process.Args[1:]))
 	}
-	command, err := parser.Parse(process.Args)
+	command, err := parser.Parse(withoutHelp(process.Args))
 	switch {
 	case helped:
 		return exitDone
@@ -134,6 +135,17 @@ func (p Program) Run(ctx context.Context, process Process) int {
 		session.config = common.configFile()
 	}
 	return p.fail(process, command.Run(session))
+}
+
+// helpWord before a command is the same as --help after the command.
+const helpWord = "help"
+
+// withoutHelp turns "help COMMAND" into "COMMAND --help".
+func withoutHelp(args []string) []string {
+	if len(args) > 0 && args[0] == helpWord {
+		return append(slices.Clone(args[1:]), "--help")
+	}
+	return args
 }
 
 // Root returns the grammar, for pages that describe the program.

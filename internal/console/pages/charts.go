@@ -1,7 +1,6 @@
 package pages
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"net/http"
@@ -67,7 +66,7 @@ type chartRow struct {
 	Values      []string
 }
 
-// Parts is the number of rows of a chart's table.
+// chartParts is the number of rows of a chart's table.
 const chartParts = 12
 
 // quantity is a line to draw: its name and its value in a bucket.
@@ -194,7 +193,11 @@ func newChart(s history.Series, title string, in unit, quantities ...quantity) c
 	scale := history.Scale(history.Top(values...), in.steps)
 	top := scale[len(scale)-1]
 	for _, v := range scale {
-		c.Scale = append(c.Scale, scaleTick{100 * v / top, cmp.Or(map[bool]string{true: "0"}[v == 0], in.write(v))})
+		label := "0"
+		if v > 0 {
+			label = strings.Replace(in.write(v), ".0", "", 1) // a round value needs no digit behind the point
+		}
+		c.Scale = append(c.Scale, scaleTick{100 * v / top, label})
 	}
 	for i, q := range quantities {
 		c.Lines = append(c.Lines, newChartLine(q.name, []string{"one", "two"}[i], values[i], top, in.write))

@@ -12,9 +12,6 @@ import (
 	"github.com/msghandler/msghandler/internal/console/formtoken"
 )
 
-// actReplay publishes letters again.
-const actReplay = "replay"
-
 // letterSelection selects letters to change: by name, or all that match.
 type letterSelection struct {
 	Action string

@@ -40,6 +40,11 @@ type Admin interface {
 	) (*msghandlerv1.GroupMessagesResponse, error)
 	FindMessages(ctx context.Context, r *msghandlerv1.FindMessagesRequest) (*msghandlerv1.FindMessagesResponse, error)
 	ListAudit(ctx context.Context, r *msghandlerv1.ListAuditRequest) (*msghandlerv1.ListAuditResponse, error)
+	ListFinished(ctx context.Context, r *msghandlerv1.ListFinishedRequest) (*msghandlerv1.ListFinishedResponse, error)
+	GetFinished(ctx context.Context, r *msghandlerv1.GetFinishedRequest) (*msghandlerv1.GetFinishedResponse, error)
+	ReplayMessages(
+		ctx context.Context, r *msghandlerv1.ReplayMessagesRequest,
+	) (*msghandlerv1.ReplayMessagesResponse, error)
 }
 
 // RefusedError says why the admin API refused a request.
@@ -171,6 +176,11 @@ func (p *Pages) Register(mux *http.ServeMux) {
 		"GET /change":     p.count,
 		"POST /change":    p.count,
 		"POST /change/do": p.change,
+
+		"GET /finished":         p.finished,
+		"GET /finished/message": p.archived,
+		"POST /replay":          p.countReplay,
+		"POST /replay/do":       p.replay,
 	} {
 		mux.Handle(pattern, p.ForViewers(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			p.write(w, r, page(r))
@@ -280,6 +290,7 @@ var templates = func() map[string]*template.Template {
 	for _, page := range []string{
 		"overview", "messages", "message", "count", "changed", "trouble", "login", "audit", "found",
 		"letters", "letter", "lettercount", "letterchanged",
+		"finished", "archived", "replay", "replayed",
 	} {
 		all[page] = template.Must(template.New("frame.html").Funcs(words).
 			ParseFS(templateFiles, "templates/frame.html", "templates/parts.html", "templates/"+page+".html"))

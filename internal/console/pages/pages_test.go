@@ -2,7 +2,10 @@ package pages
 
 import (
 	"bytes"
+	"context"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
@@ -11,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/msghandler/msghandler/internal/access"
 	"github.com/msghandler/msghandler/internal/console/history"
 	"github.com/msghandler/msghandler/internal/console/peerstats"
 	"github.com/msghandler/msghandler/internal/halfmsg"
@@ -129,6 +133,32 @@ func TestALegendHidesUnknownValues(t *testing.T) {
 		series := history.NewSeries(history.Ranges[0], c.buckets, now)
 		if got := legend(flowCharts(series)[1].Lines[1]); got != c.want {
 			t.Errorf("of %d buckets: %s, want %s", len(c.buckets), got, c.want)
+		}
+	}
+}
+
+// Peers are those of all coordinators, and an open circuit says at how many.
+func TestTheOverviewSaysWhereACircuitIsOpen(t *testing.T) {
+	t.Parallel()
+	here, there := peerstats.New(), peerstats.New()
+	there.Paused("billing", true)
+	report := func(b *peerstats.Registry) peerstats.Report {
+		return peerstats.NewReport(b.Producers(), b.Exchanges(), peerstats.Snapshot{}, 0)
+	}
+	p := New(Config{
+		Peers:   peerstats.Sum(report(here), report(there), report(here)),
+		Check:   func(context.Context) []Checked { return nil },
+		Stats:   func(context.Context) ([]halfmsg.Stat, error) { return nil, nil },
+		Owners:  func(context.Context) (halfmsg.Owners, error) { return halfmsg.Owners{}, nil },
+		Overdue: func() time.Duration { return 0 },
+	})
+	mux := http.NewServeMux()
+	p.Register(mux)
+	w := httptest.NewRecorder()
+	mux.ServeHTTP(w, as(access.Admin, httptest.NewRequest(http.MethodGet, "http://127.0.0.1/", nil)))
+	for _, want := range []string{"circuit open</span> <small>at 1 of 3</small>", "sums of 3 coordinators"} {
+		if !strings.Contains(w.Body.String(), want) {
+			t.Errorf("the page has no %q:\n%s", want, w.Body)
 		}
 	}
 }

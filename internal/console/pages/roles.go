@@ -28,7 +28,7 @@ func (p *Pages) canChange(r *http.Request, action string) bool {
 func (p *Pages) mayChange(r *http.Request, action string) (answer, bool) {
 	if p.config.ReadOnly {
 		return trouble(http.StatusForbidden, "This console is read-only",
-			"http.read_only is set. Use the command line where you are allowed to: msghandler retry, msghandler discard."), true
+			"http.read_only is set. Use the command line where you are allowed to: msghandler retry, discard or replay."), true
 	}
 	return p.needs(r, roleFor(action), gerunds[action]+" messages")
 }

@@ -21,9 +21,10 @@ var words = template.FuncMap{
 	"tick": tick, "minute": minute, "flip": func(percent float64) float64 { return 100 - percent },
 	"verdict": verdict, "meaning": halfmsg.Meaning, "tone": tone, "iso": iso, "attempts": attempts,
 	"grouping": func(groups *groupsData, now time.Time, acts bool) grouping { return grouping{groups, now, acts} },
-	"at":       func(t, now time.Time) moment { return moment{t, now} },
-	"next":     func(r *msghandlerv1.MessageRecord, now time.Time) string { return next(r, now).listed(now) },
-	"cause":    func(fault, id string) string { return halfmsg.Cause(fault, halfmsg.Name{ID: id}) },
+	"ending":   ending, "archived": archivedLink,
+	"at":    func(t, now time.Time) moment { return moment{t, now} },
+	"next":  func(r *msghandlerv1.MessageRecord, now time.Time) string { return next(r, now).listed(now) },
+	"cause": func(fault, id string) string { return halfmsg.Cause(fault, halfmsg.Name{ID: id}) },
 }
 
 // tone is the style-sheet class of an event.

@@ -176,7 +176,8 @@ func (r Report) Describe(now time.Time) (string, error) {
 	for _, p := range r.Producers {
 		shared.Producers = append(shared.Producers, sharedProducer{
 			p.Name, p.Paused, age(p.AnsweredAt, now), p.Took, int(p.Verdict), age(p.FailedAt, now), cut(p.Failure),
-			[5]int64{p.Answered, p.Unreached, p.Unreachable, p.Stored, p.Acked}, p.Verdicts[:], p.Rates,
+			[5]int64{p.Answered, p.Unreached, p.Unreachable, p.Stored, p.Acked},
+			p.Verdicts[:], p.Rates,
 		})
 	}
 	for _, e := range r.Exchanges {

@@ -1,6 +1,7 @@
 package redis_test
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/msghandler/msghandler/internal/bench/order"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
 	"github.com/msghandler/msghandler/test/servers"
@@ -340,8 +342,20 @@ func replayIsPublishedAgain(t *testing.T, a archiving) {
 	m := half("1")
 	m.Body = []byte(strings.Repeat("packs well ", 50))
 	toDone(t, a.store, m)
+	how := halfmsg.ReplayHow{By: "ann", Reason: "lost effect"}
 	replay := func(suffix string) halfmsg.Result {
-		return a.store.Replay(t.Context(), []halfmsg.Replay{{Name: m.Name, Suffix: suffix}}, "ann", "lost effect")[0]
+		return a.store.Replay(t.Context(), []halfmsg.Replay{{Name: m.Name, Suffix: suffix}}, how)[0]
+	}
+	if a.advance != nil {
+		a.advance(time.Second) // no message ends, is replayed and ends again within a millisecond
+	}
+	first := archived(t, a.store, halfmsg.FinishedQuery{ID: "1"})[0].Entry
+	dry := a.store.Replay(t.Context(), []halfmsg.Replay{{Name: m.Name}}, halfmsg.ReplayHow{DryRun: true})[0]
+	if dry.Err != nil || dry.State != halfmsg.Sendable {
+		t.Fatal(dry)
+	}
+	if claims, err := a.store.ClaimSendable(t.Context(), 10, time.Minute); err != nil || len(claims) > 0 {
+		t.Fatalf("a dry run: %+v, %v", claims, err)
 	}
 	if r := replay(""); r.Err != nil || r.State != halfmsg.Sendable {
 		t.Fatal(r)
@@ -360,6 +374,10 @@ func replayIsPublishedAgain(t *testing.T, a archiving) {
 	settle(t, a.store, halfmsg.EventAcked, 0, claim)
 	if all := archived(t, a.store, halfmsg.FinishedQuery{ID: "1"}); len(all) != 2 || all[0].Copies != 2 {
 		t.Errorf("%+v", all)
+	}
+	again := a.store.Replay(t.Context(), []halfmsg.Replay{{Name: m.Name, Entry: first}}, halfmsg.ReplayHow{})[0]
+	if !errors.Is(again.Err, halfmsg.ErrIllegal) || again.State != halfmsg.Done {
+		t.Errorf("the same replay again: %v", again)
 	}
 
 	if r := replay("-again"); r.Err != nil || r.State != halfmsg.Sendable {
@@ -406,7 +424,7 @@ func TestReplayIsRefused(t *testing.T) {
 			{halfmsg.Replay{Name: reused.Name, Entry: "1-1"}, halfmsg.ErrNotFound},
 			{halfmsg.Replay{Name: reused.Name, Entry: first}, halfmsg.ErrExists},
 		} {
-			r := a.store.Replay(t.Context(), []halfmsg.Replay{c.replay}, "ann", "")[0]
+			r := a.store.Replay(t.Context(), []halfmsg.Replay{c.replay}, halfmsg.ReplayHow{})[0]
 			if !errors.Is(r.Err, c.want) {
 				t.Errorf("%+v: %v, want %v", c.replay, r, c.want)
 			}
@@ -455,4 +473,41 @@ func TestHistoryOfReceipts(t *testing.T) {
 			t.Errorf("%+v, %v", stat, err)
 		}
 	})
+}
+
+// TestAnArchivedMessageIsSmall measures what an entry costs in memory: discarded messages leave nothing else.
+func TestAnArchivedMessageIsSmall(t *testing.T) {
+	t.Parallel()
+	const n, size = 2000, 1024
+	orders := order.New(size)
+	for name, test := range map[string]struct {
+		body func(i int) []byte
+		most int // bytes
+	}{
+		"order": {func(i int) []byte { return orders.Of(uint64(i)) }, size * 105 / 100},
+		"random": {func(int) []byte {
+			body := make([]byte, size)
+			_, _ = rand.Read(body)
+			return body
+		}, size * 160 / 100},
+	} {
+		store, client, _ := fresh(t, redisstore.Config{
+			Archive: redisstore.Archive{Retention: time.Hour, MaxMessages: 2 * n, MaxBody: 2 * size},
+		})
+		create(t, store, half("first"))
+		before := datasetOf(t, client)
+		messages, names := make([]halfmsg.Message, n), make([]halfmsg.Name, n)
+		for i := range messages {
+			m := half(fmt.Sprintf("order-%08d", i))
+			m.Body, m.CallbackTarget, m.ConfirmAfter = test.body(i), "orders.internal:9000", time.Hour
+			messages[i], names[i] = m, m.Name
+		}
+		create(t, store, messages...)
+		store.Discard(t.Context(), names, halfmsg.None)
+		each := (datasetOf(t, client) - before) / n
+		t.Logf("%s: %d bytes", name, each)
+		if each > test.most {
+			t.Errorf("%s: an archived message of %d bytes takes %d, want at most %d", name, size, each, test.most)
+		}
+	}
 }

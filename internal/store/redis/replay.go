@@ -3,12 +3,13 @@ package redis
 import (
 	"context"
 	"errors"
+	"strconv"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
 // Replay implements halfmsg.Historian.
-func (s *Store) Replay(ctx context.Context, replays []halfmsg.Replay, by, reason string) []halfmsg.Result {
+func (s *Store) Replay(ctx context.Context, replays []halfmsg.Replay, how halfmsg.ReplayHow) []halfmsg.Result {
 	results := make([]halfmsg.Result, len(replays))
 	found := make([]halfmsg.Finished, len(replays))
 	records := make([][]byte, len(replays))
@@ -25,7 +26,7 @@ func (s *Store) Replay(ctx context.Context, replays []halfmsg.Replay, by, reason
 	places := s.places(len(replays), func(i int) halfmsg.Name { return replays[i].Becomes() })
 	places, _ = split(places, func(at place) bool { return results[at.index].Err == nil })
 	s.replay(ctx, places, results, replaying{
-		by: by, reason: shorten(reason), names: replays, found: found, records: records,
+		how: how, names: replays, found: found, records: records,
 	})
 	return results
 }
@@ -41,22 +42,23 @@ func endState(ended halfmsg.Ending) halfmsg.State {
 
 // replaying is a batch of replays with what the archive has of them.
 type replaying struct {
-	by, reason string
-	names      []halfmsg.Replay
-	found      []halfmsg.Finished
-	records    [][]byte
+	how     halfmsg.ReplayHow
+	names   []halfmsg.Replay
+	found   []halfmsg.Finished
+	records [][]byte
 }
 
 // replay calls replay.lua. A copy under the same id may be a repeat for consumers, so it never has attempt 1.
 func (s *Store) replay(ctx context.Context, places []place, results []halfmsg.Result, r replaying) {
 	p := plan{
-		store: s, room: 4, head: always(r.by, r.reason),
+		store: s, room: 5, head: always(r.how.By, shorten(r.how.Reason), strconv.FormatBool(r.how.DryRun)),
 		each: func(args []any, i int) []any {
 			copies := 0
 			if r.names[i].Suffix == "" {
 				copies = max(1, r.found[i].Copies)
 			}
-			return append(args, r.names[i].Becomes().ID, r.found[i].Fingerprint, copies, r.records[i])
+			found := &r.found[i]
+			return append(args, r.names[i].Becomes().ID, found.Fingerprint, found.At.UnixMilli(), copies, r.records[i])
 		},
 		weight: func(i int) int { return len(r.records[i]) },
 	}

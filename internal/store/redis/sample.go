@@ -195,6 +195,9 @@ func (s *Store) picks(ctx context.Context, strata []*stratum, upTo time.Time) (a
 	}
 	var ranks []rank
 	for _, t := range strata {
+		if t.picks == 0 { // its count stays as it is
+			continue
+		}
 		if t.cells {
 			some, err := s.someCells(ctx, t, upTo.UnixMilli())
 			if err != nil {

@@ -323,6 +323,62 @@ func (Severity) EnumDescriptor() ([]byte, []int) {
 	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{4}
 }
 
+// Ending is how a message ended.
+type Ending int32
+
+const (
+	Ending_ENDING_UNSPECIFIED Ending = 0
+	// The broker acknowledged it.
+	Ending_ENDING_DONE Ending = 1
+	// Its transaction rolled back.
+	Ending_ENDING_ROLLED_BACK Ending = 2
+	// An operator discarded it. Only the archive knows such messages.
+	Ending_ENDING_DISCARDED Ending = 3
+)
+
+// Enum value maps for Ending.
+var (
+	Ending_name = map[int32]string{
+		0: "ENDING_UNSPECIFIED",
+		1: "ENDING_DONE",
+		2: "ENDING_ROLLED_BACK",
+		3: "ENDING_DISCARDED",
+	}
+	Ending_value = map[string]int32{
+		"ENDING_UNSPECIFIED": 0,
+		"ENDING_DONE":        1,
+		"ENDING_ROLLED_BACK": 2,
+		"ENDING_DISCARDED":   3,
+	}
+)
+
+func (x Ending) Enum() *Ending {
+	p := new(Ending)
+	*p = x
+	return p
+}
+
+func (x Ending) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Ending) Descriptor() protoreflect.EnumDescriptor {
+	return file_msghandler_v1_msghandler_proto_enumTypes[5].Descriptor()
+}
+
+func (Ending) Type() protoreflect.EnumType {
+	return &file_msghandler_v1_msghandler_proto_enumTypes[5]
+}
+
+func (x Ending) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Ending.Descriptor instead.
+func (Ending) EnumDescriptor() ([]byte, []int) {
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{5}
+}
+
 type Message struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// 1 to 128 bytes of [A-Za-z0-9._:~-], the first a letter or digit.
@@ -2928,7 +2984,14 @@ type GetStatsResponse struct {
 	Brokers []*BrokerStats `protobuf:"bytes,3,rep,name=brokers,proto3" json:"brokers,omitempty"`
 	// The coordinators on the same Redis, seen within the last hour: the running ones first, then the missing and the stopped
 	// ones. A coordinator of an earlier version tells of none, and no coordinator tells of one.
-	Coordinators  []*Coordinator `protobuf:"bytes,4,rep,name=coordinators,proto3" json:"coordinators,omitempty"`
+	Coordinators []*Coordinator `protobuf:"bytes,4,rep,name=coordinators,proto3" json:"coordinators,omitempty"`
+	// The sums of all coordinators that run and share their counts, since each started. Coordinators of an earlier version
+	// share none, and tell of none.
+	Flow *FlowStats `protobuf:"bytes,5,opt,name=flow,proto3" json:"flow,omitempty"`
+	// The producers by name, and the exchanges by broker and name. Of more than 50, the busiest and those that fail have
+	// rows of their own, and "other" has the rest.
+	Producers     []*ProducerStats `protobuf:"bytes,6,rep,name=producers,proto3" json:"producers,omitempty"`
+	Exchanges     []*ExchangeStats `protobuf:"bytes,7,rep,name=exchanges,proto3" json:"exchanges,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2991,6 +3054,377 @@ func (x *GetStatsResponse) GetCoordinators() []*Coordinator {
 	return nil
 }
 
+func (x *GetStatsResponse) GetFlow() *FlowStats {
+	if x != nil {
+		return x.Flow
+	}
+	return nil
+}
+
+func (x *GetStatsResponse) GetProducers() []*ProducerStats {
+	if x != nil {
+		return x.Producers
+	}
+	return nil
+}
+
+func (x *GetStatsResponse) GetExchanges() []*ExchangeStats {
+	if x != nil {
+		return x.Exchanges
+	}
+	return nil
+}
+
+// FlowStats is how many messages pass, in the last half minute.
+type FlowStats struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How many coordinators are added up.
+	Coordinators int32 `protobuf:"varint,1,opt,name=coordinators,proto3" json:"coordinators,omitempty"`
+	// Half messages stored.
+	StoredPerSecond float64 `protobuf:"fixed64,2,opt,name=stored_per_second,json=storedPerSecond,proto3" json:"stored_per_second,omitempty"`
+	// Messages that brokers acknowledged.
+	AcknowledgedPerSecond float64 `protobuf:"fixed64,3,opt,name=acknowledged_per_second,json=acknowledgedPerSecond,proto3" json:"acknowledged_per_second,omitempty"`
+	// Calls, and messages of batches, that were answered with RESOURCE_EXHAUSTED.
+	RejectedPerSecond float64 `protobuf:"fixed64,4,opt,name=rejected_per_second,json=rejectedPerSecond,proto3" json:"rejected_per_second,omitempty"`
+	// How long messages took from half message to acknowledgement: the median, and what 99 of 100 stay below. Not set when
+	// none was acknowledged.
+	LatencyP50    *durationpb.Duration `protobuf:"bytes,5,opt,name=latency_p50,json=latencyP50,proto3" json:"latency_p50,omitempty"`
+	LatencyP99    *durationpb.Duration `protobuf:"bytes,6,opt,name=latency_p99,json=latencyP99,proto3" json:"latency_p99,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FlowStats) Reset() {
+	*x = FlowStats{}
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FlowStats) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FlowStats) ProtoMessage() {}
+
+func (x *FlowStats) ProtoReflect() protoreflect.Message {
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FlowStats.ProtoReflect.Descriptor instead.
+func (*FlowStats) Descriptor() ([]byte, []int) {
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *FlowStats) GetCoordinators() int32 {
+	if x != nil {
+		return x.Coordinators
+	}
+	return 0
+}
+
+func (x *FlowStats) GetStoredPerSecond() float64 {
+	if x != nil {
+		return x.StoredPerSecond
+	}
+	return 0
+}
+
+func (x *FlowStats) GetAcknowledgedPerSecond() float64 {
+	if x != nil {
+		return x.AcknowledgedPerSecond
+	}
+	return 0
+}
+
+func (x *FlowStats) GetRejectedPerSecond() float64 {
+	if x != nil {
+		return x.RejectedPerSecond
+	}
+	return 0
+}
+
+func (x *FlowStats) GetLatencyP50() *durationpb.Duration {
+	if x != nil {
+		return x.LatencyP50
+	}
+	return nil
+}
+
+func (x *FlowStats) GetLatencyP99() *durationpb.Duration {
+	if x != nil {
+		return x.LatencyP99
+	}
+	return nil
+}
+
+// ProducerStats is how a producer does, as all coordinators together see it.
+type ProducerStats struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// How many coordinators are added up, and at how many of them a circuit breaker of the producer is open.
+	Coordinators  int32 `protobuf:"varint,2,opt,name=coordinators,proto3" json:"coordinators,omitempty"`
+	CircuitOpenAt int32 `protobuf:"varint,3,opt,name=circuit_open_at,json=circuitOpenAt,proto3" json:"circuit_open_at,omitempty"`
+	// Since each coordinator started: half messages stored, and messages acknowledged.
+	Stored       int64 `protobuf:"varint,4,opt,name=stored,proto3" json:"stored,omitempty"`
+	Acknowledged int64 `protobuf:"varint,5,opt,name=acknowledged,proto3" json:"acknowledged,omitempty"`
+	// In the last half minute; refused are calls that were refused for good.
+	StoredPerSecond       float64 `protobuf:"fixed64,6,opt,name=stored_per_second,json=storedPerSecond,proto3" json:"stored_per_second,omitempty"`
+	AcknowledgedPerSecond float64 `protobuf:"fixed64,7,opt,name=acknowledged_per_second,json=acknowledgedPerSecond,proto3" json:"acknowledged_per_second,omitempty"`
+	RefusedPerSecond      float64 `protobuf:"fixed64,8,opt,name=refused_per_second,json=refusedPerSecond,proto3" json:"refused_per_second,omitempty"`
+	// The last answer to Confirm at any coordinator, and how long the producer took. Not set without an answer.
+	AnswerTime *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=answer_time,json=answerTime,proto3" json:"answer_time,omitempty"`
+	AnswerTook *durationpb.Duration   `protobuf:"bytes,10,opt,name=answer_took,json=answerTook,proto3" json:"answer_took,omitempty"`
+	Verdict    Verdict                `protobuf:"varint,11,opt,name=verdict,proto3,enum=msghandler.v1.Verdict" json:"verdict,omitempty"`
+	// The last failed call at any coordinator, and its cause.
+	FailureTime   *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=failure_time,json=failureTime,proto3" json:"failure_time,omitempty"`
+	Failure       string                 `protobuf:"bytes,13,opt,name=failure,proto3" json:"failure,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProducerStats) Reset() {
+	*x = ProducerStats{}
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProducerStats) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProducerStats) ProtoMessage() {}
+
+func (x *ProducerStats) ProtoReflect() protoreflect.Message {
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProducerStats.ProtoReflect.Descriptor instead.
+func (*ProducerStats) Descriptor() ([]byte, []int) {
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *ProducerStats) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ProducerStats) GetCoordinators() int32 {
+	if x != nil {
+		return x.Coordinators
+	}
+	return 0
+}
+
+func (x *ProducerStats) GetCircuitOpenAt() int32 {
+	if x != nil {
+		return x.CircuitOpenAt
+	}
+	return 0
+}
+
+func (x *ProducerStats) GetStored() int64 {
+	if x != nil {
+		return x.Stored
+	}
+	return 0
+}
+
+func (x *ProducerStats) GetAcknowledged() int64 {
+	if x != nil {
+		return x.Acknowledged
+	}
+	return 0
+}
+
+func (x *ProducerStats) GetStoredPerSecond() float64 {
+	if x != nil {
+		return x.StoredPerSecond
+	}
+	return 0
+}
+
+func (x *ProducerStats) GetAcknowledgedPerSecond() float64 {
+	if x != nil {
+		return x.AcknowledgedPerSecond
+	}
+	return 0
+}
+
+func (x *ProducerStats) GetRefusedPerSecond() float64 {
+	if x != nil {
+		return x.RefusedPerSecond
+	}
+	return 0
+}
+
+func (x *ProducerStats) GetAnswerTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.AnswerTime
+	}
+	return nil
+}
+
+func (x *ProducerStats) GetAnswerTook() *durationpb.Duration {
+	if x != nil {
+		return x.AnswerTook
+	}
+	return nil
+}
+
+func (x *ProducerStats) GetVerdict() Verdict {
+	if x != nil {
+		return x.Verdict
+	}
+	return Verdict_VERDICT_UNSPECIFIED
+}
+
+func (x *ProducerStats) GetFailureTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FailureTime
+	}
+	return nil
+}
+
+func (x *ProducerStats) GetFailure() string {
+	if x != nil {
+		return x.Failure
+	}
+	return ""
+}
+
+// ExchangeStats is how an exchange does, as all coordinators together see it.
+type ExchangeStats struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Empty: the default broker.
+	Broker string `protobuf:"bytes,1,opt,name=broker,proto3" json:"broker,omitempty"`
+	Name   string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// Since each coordinator started: publishes that the broker acknowledged, and others.
+	Acknowledged int64 `protobuf:"varint,3,opt,name=acknowledged,proto3" json:"acknowledged,omitempty"`
+	Failed       int64 `protobuf:"varint,4,opt,name=failed,proto3" json:"failed,omitempty"`
+	// In the last half minute.
+	AcknowledgedPerSecond float64                `protobuf:"fixed64,5,opt,name=acknowledged_per_second,json=acknowledgedPerSecond,proto3" json:"acknowledged_per_second,omitempty"`
+	FailedPerSecond       float64                `protobuf:"fixed64,6,opt,name=failed_per_second,json=failedPerSecond,proto3" json:"failed_per_second,omitempty"`
+	AcknowledgeTime       *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=acknowledge_time,json=acknowledgeTime,proto3" json:"acknowledge_time,omitempty"`
+	// The last failure at any coordinator, and its cause.
+	FailureTime   *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=failure_time,json=failureTime,proto3" json:"failure_time,omitempty"`
+	Failure       string                 `protobuf:"bytes,9,opt,name=failure,proto3" json:"failure,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExchangeStats) Reset() {
+	*x = ExchangeStats{}
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExchangeStats) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExchangeStats) ProtoMessage() {}
+
+func (x *ExchangeStats) ProtoReflect() protoreflect.Message {
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExchangeStats.ProtoReflect.Descriptor instead.
+func (*ExchangeStats) Descriptor() ([]byte, []int) {
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *ExchangeStats) GetBroker() string {
+	if x != nil {
+		return x.Broker
+	}
+	return ""
+}
+
+func (x *ExchangeStats) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ExchangeStats) GetAcknowledged() int64 {
+	if x != nil {
+		return x.Acknowledged
+	}
+	return 0
+}
+
+func (x *ExchangeStats) GetFailed() int64 {
+	if x != nil {
+		return x.Failed
+	}
+	return 0
+}
+
+func (x *ExchangeStats) GetAcknowledgedPerSecond() float64 {
+	if x != nil {
+		return x.AcknowledgedPerSecond
+	}
+	return 0
+}
+
+func (x *ExchangeStats) GetFailedPerSecond() float64 {
+	if x != nil {
+		return x.FailedPerSecond
+	}
+	return 0
+}
+
+func (x *ExchangeStats) GetAcknowledgeTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.AcknowledgeTime
+	}
+	return nil
+}
+
+func (x *ExchangeStats) GetFailureTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FailureTime
+	}
+	return nil
+}
+
+func (x *ExchangeStats) GetFailure() string {
+	if x != nil {
+		return x.Failure
+	}
+	return ""
+}
+
 // Coordinator is a coordinator as it describes itself in Redis, every 5 s.
 type Coordinator struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3018,7 +3452,7 @@ type Coordinator struct {
 
 func (x *Coordinator) Reset() {
 	*x = Coordinator{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[38]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3030,7 +3464,7 @@ func (x *Coordinator) String() string {
 func (*Coordinator) ProtoMessage() {}
 
 func (x *Coordinator) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[38]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3043,7 +3477,7 @@ func (x *Coordinator) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Coordinator.ProtoReflect.Descriptor instead.
 func (*Coordinator) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{38}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Coordinator) GetInstance() string {
@@ -3140,7 +3574,7 @@ type BrokerStats struct {
 
 func (x *BrokerStats) Reset() {
 	*x = BrokerStats{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[39]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3152,7 +3586,7 @@ func (x *BrokerStats) String() string {
 func (*BrokerStats) ProtoMessage() {}
 
 func (x *BrokerStats) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[39]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3165,7 +3599,7 @@ func (x *BrokerStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BrokerStats.ProtoReflect.Descriptor instead.
 func (*BrokerStats) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{39}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *BrokerStats) GetName() string {
@@ -3212,7 +3646,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[40]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3224,7 +3658,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[40]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3237,7 +3671,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{40}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Finding) GetName() string {
@@ -3289,7 +3723,7 @@ type StateStats struct {
 
 func (x *StateStats) Reset() {
 	*x = StateStats{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[41]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3301,7 +3735,7 @@ func (x *StateStats) String() string {
 func (*StateStats) ProtoMessage() {}
 
 func (x *StateStats) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[41]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3314,7 +3748,7 @@ func (x *StateStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateStats.ProtoReflect.Descriptor instead.
 func (*StateStats) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{41}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *StateStats) GetState() State {
@@ -3356,7 +3790,7 @@ type MessageName struct {
 
 func (x *MessageName) Reset() {
 	*x = MessageName{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[42]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3368,7 +3802,7 @@ func (x *MessageName) String() string {
 func (*MessageName) ProtoMessage() {}
 
 func (x *MessageName) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[42]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3381,7 +3815,7 @@ func (x *MessageName) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MessageName.ProtoReflect.Descriptor instead.
 func (*MessageName) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{42}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *MessageName) GetProducer() string {
@@ -3429,7 +3863,7 @@ type RetryMessagesRequest struct {
 
 func (x *RetryMessagesRequest) Reset() {
 	*x = RetryMessagesRequest{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[43]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3441,7 +3875,7 @@ func (x *RetryMessagesRequest) String() string {
 func (*RetryMessagesRequest) ProtoMessage() {}
 
 func (x *RetryMessagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[43]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3454,7 +3888,7 @@ func (x *RetryMessagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryMessagesRequest.ProtoReflect.Descriptor instead.
 func (*RetryMessagesRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{43}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *RetryMessagesRequest) GetNames() []*MessageName {
@@ -3578,7 +4012,7 @@ type RetryMessagesResponse struct {
 
 func (x *RetryMessagesResponse) Reset() {
 	*x = RetryMessagesResponse{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[44]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3590,7 +4024,7 @@ func (x *RetryMessagesResponse) String() string {
 func (*RetryMessagesResponse) ProtoMessage() {}
 
 func (x *RetryMessagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[44]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3603,7 +4037,7 @@ func (x *RetryMessagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryMessagesResponse.ProtoReflect.Descriptor instead.
 func (*RetryMessagesResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{44}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *RetryMessagesResponse) GetRetried() int64 {
@@ -3664,7 +4098,7 @@ type DiscardMessagesRequest struct {
 
 func (x *DiscardMessagesRequest) Reset() {
 	*x = DiscardMessagesRequest{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[45]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3676,7 +4110,7 @@ func (x *DiscardMessagesRequest) String() string {
 func (*DiscardMessagesRequest) ProtoMessage() {}
 
 func (x *DiscardMessagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[45]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3689,7 +4123,7 @@ func (x *DiscardMessagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscardMessagesRequest.ProtoReflect.Descriptor instead.
 func (*DiscardMessagesRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{45}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *DiscardMessagesRequest) GetNames() []*MessageName {
@@ -3812,7 +4246,7 @@ type DiscardMessagesResponse struct {
 
 func (x *DiscardMessagesResponse) Reset() {
 	*x = DiscardMessagesResponse{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[46]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3824,7 +4258,7 @@ func (x *DiscardMessagesResponse) String() string {
 func (*DiscardMessagesResponse) ProtoMessage() {}
 
 func (x *DiscardMessagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[46]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3837,7 +4271,7 @@ func (x *DiscardMessagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscardMessagesResponse.ProtoReflect.Descriptor instead.
 func (*DiscardMessagesResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{46}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *DiscardMessagesResponse) GetDiscarded() int64 {
@@ -3880,7 +4314,7 @@ type TailMessagesRequest struct {
 
 func (x *TailMessagesRequest) Reset() {
 	*x = TailMessagesRequest{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[47]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3892,7 +4326,7 @@ func (x *TailMessagesRequest) String() string {
 func (*TailMessagesRequest) ProtoMessage() {}
 
 func (x *TailMessagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[47]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3905,7 +4339,7 @@ func (x *TailMessagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TailMessagesRequest.ProtoReflect.Descriptor instead.
 func (*TailMessagesRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{47}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *TailMessagesRequest) GetProducer() string {
@@ -3934,7 +4368,7 @@ type TailMessagesResponse struct {
 
 func (x *TailMessagesResponse) Reset() {
 	*x = TailMessagesResponse{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[48]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3946,7 +4380,7 @@ func (x *TailMessagesResponse) String() string {
 func (*TailMessagesResponse) ProtoMessage() {}
 
 func (x *TailMessagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[48]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3959,7 +4393,7 @@ func (x *TailMessagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TailMessagesResponse.ProtoReflect.Descriptor instead.
 func (*TailMessagesResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{48}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *TailMessagesResponse) GetMoves() []*Move {
@@ -3991,7 +4425,7 @@ type Move struct {
 
 func (x *Move) Reset() {
 	*x = Move{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[49]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4003,7 +4437,7 @@ func (x *Move) String() string {
 func (*Move) ProtoMessage() {}
 
 func (x *Move) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[49]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4016,7 +4450,7 @@ func (x *Move) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Move.ProtoReflect.Descriptor instead.
 func (*Move) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{49}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Move) GetTime() *timestamppb.Timestamp {
@@ -4066,7 +4500,7 @@ type ListAuditRequest struct {
 
 func (x *ListAuditRequest) Reset() {
 	*x = ListAuditRequest{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[50]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4078,7 +4512,7 @@ func (x *ListAuditRequest) String() string {
 func (*ListAuditRequest) ProtoMessage() {}
 
 func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[50]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4091,7 +4525,7 @@ func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditRequest.ProtoReflect.Descriptor instead.
 func (*ListAuditRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{50}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ListAuditRequest) GetPageSize() int32 {
@@ -4148,7 +4582,7 @@ type ListAuditResponse struct {
 
 func (x *ListAuditResponse) Reset() {
 	*x = ListAuditResponse{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[51]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4160,7 +4594,7 @@ func (x *ListAuditResponse) String() string {
 func (*ListAuditResponse) ProtoMessage() {}
 
 func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[51]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4173,7 +4607,7 @@ func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditResponse.ProtoReflect.Descriptor instead.
 func (*ListAuditResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{51}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ListAuditResponse) GetRecords() []*AuditRecord {
@@ -4233,7 +4667,7 @@ type AuditRecord struct {
 
 func (x *AuditRecord) Reset() {
 	*x = AuditRecord{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[52]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4245,7 +4679,7 @@ func (x *AuditRecord) String() string {
 func (*AuditRecord) ProtoMessage() {}
 
 func (x *AuditRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[52]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4258,7 +4692,7 @@ func (x *AuditRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditRecord.ProtoReflect.Descriptor instead.
 func (*AuditRecord) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{52}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *AuditRecord) GetId() string {
@@ -4388,7 +4822,7 @@ type GetConfigurationRequest struct {
 
 func (x *GetConfigurationRequest) Reset() {
 	*x = GetConfigurationRequest{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[53]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4400,7 +4834,7 @@ func (x *GetConfigurationRequest) String() string {
 func (*GetConfigurationRequest) ProtoMessage() {}
 
 func (x *GetConfigurationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[53]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4413,7 +4847,7 @@ func (x *GetConfigurationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetConfigurationRequest.ProtoReflect.Descriptor instead.
 func (*GetConfigurationRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{53}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{56}
 }
 
 type GetConfigurationResponse struct {
@@ -4429,7 +4863,7 @@ type GetConfigurationResponse struct {
 
 func (x *GetConfigurationResponse) Reset() {
 	*x = GetConfigurationResponse{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[54]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4441,7 +4875,7 @@ func (x *GetConfigurationResponse) String() string {
 func (*GetConfigurationResponse) ProtoMessage() {}
 
 func (x *GetConfigurationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[54]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4454,7 +4888,7 @@ func (x *GetConfigurationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetConfigurationResponse.ProtoReflect.Descriptor instead.
 func (*GetConfigurationResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{54}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *GetConfigurationResponse) GetInstance() string {
@@ -4496,7 +4930,7 @@ type ConfigurationValue struct {
 
 func (x *ConfigurationValue) Reset() {
 	*x = ConfigurationValue{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[55]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4508,7 +4942,7 @@ func (x *ConfigurationValue) String() string {
 func (*ConfigurationValue) ProtoMessage() {}
 
 func (x *ConfigurationValue) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[55]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4521,7 +4955,7 @@ func (x *ConfigurationValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigurationValue.ProtoReflect.Descriptor instead.
 func (*ConfigurationValue) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{55}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *ConfigurationValue) GetKey() string {
@@ -4557,6 +4991,754 @@ func (x *ConfigurationValue) GetNeedsRestart() bool {
 		return x.NeedsRestart
 	}
 	return false
+}
+
+// FinishedFilter selects finished messages. Empty fields are any.
+type FinishedFilter struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Producer string                 `protobuf:"bytes,1,opt,name=producer,proto3" json:"producer,omitempty"`
+	Id       string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	Ended    Ending                 `protobuf:"varint,3,opt,name=ended,proto3,enum=msghandler.v1.Ending" json:"ended,omitempty"`
+	// The next four need the archive: receipts know no content.
+	Exchange   string `protobuf:"bytes,4,opt,name=exchange,proto3" json:"exchange,omitempty"`
+	RoutingKey string `protobuf:"bytes,5,opt,name=routing_key,json=routingKey,proto3" json:"routing_key,omitempty"`
+	// Only messages with this header, of this value. Only for callers who may see headers.
+	HeaderKey   string `protobuf:"bytes,6,opt,name=header_key,json=headerKey,proto3" json:"header_key,omitempty"`
+	HeaderValue string `protobuf:"bytes,7,opt,name=header_value,json=headerValue,proto3" json:"header_value,omitempty"`
+	// Only messages that ended at or after since, and before until.
+	Since         *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=since,proto3" json:"since,omitempty"`
+	Until         *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=until,proto3" json:"until,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FinishedFilter) Reset() {
+	*x = FinishedFilter{}
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[59]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FinishedFilter) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FinishedFilter) ProtoMessage() {}
+
+func (x *FinishedFilter) ProtoReflect() protoreflect.Message {
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[59]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FinishedFilter.ProtoReflect.Descriptor instead.
+func (*FinishedFilter) Descriptor() ([]byte, []int) {
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{59}
+}
+
+func (x *FinishedFilter) GetProducer() string {
+	if x != nil {
+		return x.Producer
+	}
+	return ""
+}
+
+func (x *FinishedFilter) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *FinishedFilter) GetEnded() Ending {
+	if x != nil {
+		return x.Ended
+	}
+	return Ending_ENDING_UNSPECIFIED
+}
+
+func (x *FinishedFilter) GetExchange() string {
+	if x != nil {
+		return x.Exchange
+	}
+	return ""
+}
+
+func (x *FinishedFilter) GetRoutingKey() string {
+	if x != nil {
+		return x.RoutingKey
+	}
+	return ""
+}
+
+func (x *FinishedFilter) GetHeaderKey() string {
+	if x != nil {
+		return x.HeaderKey
+	}
+	return ""
+}
+
+func (x *FinishedFilter) GetHeaderValue() string {
+	if x != nil {
+		return x.HeaderValue
+	}
+	return ""
+}
+
+func (x *FinishedFilter) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *FinishedFilter) GetUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Until
+	}
+	return nil
+}
+
+type ListFinishedRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Filter *FinishedFilter        `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
+	// 1 to 1,000; 0 is 100.
+	PageSize  int32  `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// List the receipts, also where there is an archive.
+	Receipts      bool `protobuf:"varint,4,opt,name=receipts,proto3" json:"receipts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListFinishedRequest) Reset() {
+	*x = ListFinishedRequest{}
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[60]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListFinishedRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListFinishedRequest) ProtoMessage() {}
+
+func (x *ListFinishedRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[60]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListFinishedRequest.ProtoReflect.Descriptor instead.
+func (*ListFinishedRequest) Descriptor() ([]byte, []int) {
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{60}
+}
+
+func (x *ListFinishedRequest) GetFilter() *FinishedFilter {
+	if x != nil {
+		return x.Filter
+	}
+	return nil
+}
+
+func (x *ListFinishedRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListFinishedRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+func (x *ListFinishedRequest) GetReceipts() bool {
+	if x != nil {
+		return x.Receipts
+	}
+	return false
+}
+
+type ListFinishedResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A page may hold fewer messages than asked for, or none, and not be the last. A page of receipts may hold more.
+	Messages []*FinishedMessage `protobuf:"bytes,1,rep,name=messages,proto3" json:"messages,omitempty"`
+	// Empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// The messages are from the archive, and not from receipts.
+	Archive bool `protobuf:"varint,3,opt,name=archive,proto3" json:"archive,omitempty"`
+	// How many messages the whole archive holds, and since when; of the first page only.
+	Archived   int64                  `protobuf:"varint,4,opt,name=archived,proto3" json:"archived,omitempty"`
+	OldestTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=oldest_time,json=oldestTime,proto3" json:"oldest_time,omitempty"`
+	// How many messages ended lately without being archived, because Redis was nearly full; of the first page only.
+	Dropped       int64 `protobuf:"varint,6,opt,name=dropped,proto3" json:"dropped,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListFinishedResponse) Reset() {
+	*x = ListFinishedResponse{}
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[61]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListFinishedResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListFinishedResponse) ProtoMessage() {}
+
+func (x *ListFinishedResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[61]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListFinishedResponse.ProtoReflect.Descriptor instead.
+func (*ListFinishedResponse) Descriptor() ([]byte, []int) {
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{61}
+}
+
+func (x *ListFinishedResponse) GetMessages() []*FinishedMessage {
+	if x != nil {
+		return x.Messages
+	}
+	return nil
+}
+
+func (x *ListFinishedResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+func (x *ListFinishedResponse) GetArchive() bool {
+	if x != nil {
+		return x.Archive
+	}
+	return false
+}
+
+func (x *ListFinishedResponse) GetArchived() int64 {
+	if x != nil {
+		return x.Archived
+	}
+	return 0
+}
+
+func (x *ListFinishedResponse) GetOldestTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.OldestTime
+	}
+	return nil
+}
+
+func (x *ListFinishedResponse) GetDropped() int64 {
+	if x != nil {
+		return x.Dropped
+	}
+	return 0
+}
+
+// FinishedMessage is a finished message. A receipt has producer, id, ended and finish_time only.
+type FinishedMessage struct {
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Producer   string                 `protobuf:"bytes,1,opt,name=producer,proto3" json:"producer,omitempty"`
+	Message    *Message               `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
+	Ended      Ending                 `protobuf:"varint,3,opt,name=ended,proto3,enum=msghandler.v1.Ending" json:"ended,omitempty"`
+	FinishTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=finish_time,json=finishTime,proto3" json:"finish_time,omitempty"`
+	CreateTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
+	// When its verdict COMMITTED was stored; unset without one.
+	CommitTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=commit_time,json=commitTime,proto3" json:"commit_time,omitempty"`
+	// How many copies may have reached the broker.
+	Copies int32 `protobuf:"varint,7,opt,name=copies,proto3" json:"copies,omitempty"`
+	// Names the entry of the archive. A message that was replayed has several.
+	Entry string `protobuf:"bytes,8,opt,name=entry,proto3" json:"entry,omitempty"`
+	// The body was larger than archive.max_body.
+	BodyLeftOut bool `protobuf:"varint,9,opt,name=body_left_out,json=bodyLeftOut,proto3" json:"body_left_out,omitempty"`
+	Replayable  bool `protobuf:"varint,10,opt,name=replayable,proto3" json:"replayable,omitempty"`
+	// Why the content cannot be read; empty where it can.
+	Damaged       string `protobuf:"bytes,11,opt,name=damaged,proto3" json:"damaged,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FinishedMessage) Reset() {
+	*x = FinishedMessage{}
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[62]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FinishedMessage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FinishedMessage) ProtoMessage() {}
+
+func (x *FinishedMessage) ProtoReflect() protoreflect.Message {
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[62]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FinishedMessage.ProtoReflect.Descriptor instead.
+func (*FinishedMessage) Descriptor() ([]byte, []int) {
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{62}
+}
+
+func (x *FinishedMessage) GetProducer() string {
+	if x != nil {
+		return x.Producer
+	}
+	return ""
+}
+
+func (x *FinishedMessage) GetMessage() *Message {
+	if x != nil {
+		return x.Message
+	}
+	return nil
+}
+
+func (x *FinishedMessage) GetEnded() Ending {
+	if x != nil {
+		return x.Ended
+	}
+	return Ending_ENDING_UNSPECIFIED
+}
+
+func (x *FinishedMessage) GetFinishTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FinishTime
+	}
+	return nil
+}
+
+func (x *FinishedMessage) GetCreateTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreateTime
+	}
+	return nil
+}
+
+func (x *FinishedMessage) GetCommitTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CommitTime
+	}
+	return nil
+}
+
+func (x *FinishedMessage) GetCopies() int32 {
+	if x != nil {
+		return x.Copies
+	}
+	return 0
+}
+
+func (x *FinishedMessage) GetEntry() string {
+	if x != nil {
+		return x.Entry
+	}
+	return ""
+}
+
+func (x *FinishedMessage) GetBodyLeftOut() bool {
+	if x != nil {
+		return x.BodyLeftOut
+	}
+	return false
+}
+
+func (x *FinishedMessage) GetReplayable() bool {
+	if x != nil {
+		return x.Replayable
+	}
+	return false
+}
+
+func (x *FinishedMessage) GetDamaged() string {
+	if x != nil {
+		return x.Damaged
+	}
+	return ""
+}
+
+type GetFinishedRequest struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Producer string                 `protobuf:"bytes,1,opt,name=producer,proto3" json:"producer,omitempty"`
+	Id       string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	// Empty: the newest entry.
+	Entry         string `protobuf:"bytes,3,opt,name=entry,proto3" json:"entry,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetFinishedRequest) Reset() {
+	*x = GetFinishedRequest{}
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[63]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetFinishedRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetFinishedRequest) ProtoMessage() {}
+
+func (x *GetFinishedRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[63]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetFinishedRequest.ProtoReflect.Descriptor instead.
+func (*GetFinishedRequest) Descriptor() ([]byte, []int) {
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{63}
+}
+
+func (x *GetFinishedRequest) GetProducer() string {
+	if x != nil {
+		return x.Producer
+	}
+	return ""
+}
+
+func (x *GetFinishedRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *GetFinishedRequest) GetEntry() string {
+	if x != nil {
+		return x.Entry
+	}
+	return ""
+}
+
+type GetFinishedResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Message       *FinishedMessage       `protobuf:"bytes,1,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetFinishedResponse) Reset() {
+	*x = GetFinishedResponse{}
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[64]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetFinishedResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetFinishedResponse) ProtoMessage() {}
+
+func (x *GetFinishedResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[64]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetFinishedResponse.ProtoReflect.Descriptor instead.
+func (*GetFinishedResponse) Descriptor() ([]byte, []int) {
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{64}
+}
+
+func (x *GetFinishedResponse) GetMessage() *FinishedMessage {
+	if x != nil {
+		return x.Message
+	}
+	return nil
+}
+
+// FinishedName names an entry of the archive.
+type FinishedName struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Producer string                 `protobuf:"bytes,1,opt,name=producer,proto3" json:"producer,omitempty"`
+	Id       string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	// Empty: the newest entry of the message.
+	Entry         string `protobuf:"bytes,3,opt,name=entry,proto3" json:"entry,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FinishedName) Reset() {
+	*x = FinishedName{}
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[65]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FinishedName) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FinishedName) ProtoMessage() {}
+
+func (x *FinishedName) ProtoReflect() protoreflect.Message {
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[65]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FinishedName.ProtoReflect.Descriptor instead.
+func (*FinishedName) Descriptor() ([]byte, []int) {
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{65}
+}
+
+func (x *FinishedName) GetProducer() string {
+	if x != nil {
+		return x.Producer
+	}
+	return ""
+}
+
+func (x *FinishedName) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *FinishedName) GetEntry() string {
+	if x != nil {
+		return x.Entry
+	}
+	return ""
+}
+
+type ReplayMessagesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// These (at most 1,000), or, where empty, all replayable messages that match the filter, newest first.
+	Names  []*FinishedName `protobuf:"bytes,1,rep,name=names,proto3" json:"names,omitempty"`
+	Filter *FinishedFilter `protobuf:"bytes,2,opt,name=filter,proto3" json:"filter,omitempty"`
+	// Added to the id of each message. Empty: each message keeps its id, and its copy has msghandler-attempt above 1. Consumers
+	// that remember the id then drop the copy as a duplicate.
+	NewIdSuffix string `protobuf:"bytes,3,opt,name=new_id_suffix,json=newIdSuffix,proto3" json:"new_id_suffix,omitempty"`
+	// At most this many; 0 is 1,000.
+	Limit int32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
+	// Why, for readers of the logs; at most 1,000 characters are kept.
+	Reason string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Change nothing: only count what the same request would replay, or say of each name what would become of it.
+	DryRun bool `protobuf:"varint,6,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	// The next_page_token of the same request before, to go on behind what that has looked at.
+	PageToken     string `protobuf:"bytes,7,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReplayMessagesRequest) Reset() {
+	*x = ReplayMessagesRequest{}
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[66]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReplayMessagesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReplayMessagesRequest) ProtoMessage() {}
+
+func (x *ReplayMessagesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[66]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReplayMessagesRequest.ProtoReflect.Descriptor instead.
+func (*ReplayMessagesRequest) Descriptor() ([]byte, []int) {
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{66}
+}
+
+func (x *ReplayMessagesRequest) GetNames() []*FinishedName {
+	if x != nil {
+		return x.Names
+	}
+	return nil
+}
+
+func (x *ReplayMessagesRequest) GetFilter() *FinishedFilter {
+	if x != nil {
+		return x.Filter
+	}
+	return nil
+}
+
+func (x *ReplayMessagesRequest) GetNewIdSuffix() string {
+	if x != nil {
+		return x.NewIdSuffix
+	}
+	return ""
+}
+
+func (x *ReplayMessagesRequest) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *ReplayMessagesRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *ReplayMessagesRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+func (x *ReplayMessagesRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+type ReplayMessagesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In a dry run: how many would be.
+	Replayed int64 `protobuf:"varint,1,opt,name=replayed,proto3" json:"replayed,omitempty"`
+	// How many messages matched the filter and could not be replayed: rolled back, without body, unfinished again, or ended again.
+	Skipped int64 `protobuf:"varint,2,opt,name=skipped,proto3" json:"skipped,omitempty"`
+	// Whether more match, or may.
+	More bool `protobuf:"varint,3,opt,name=more,proto3" json:"more,omitempty"`
+	// Set with more.
+	NextPageToken string `protobuf:"bytes,4,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// One for each of the request's names, in their order.
+	Outcomes      []*Outcome `protobuf:"bytes,5,rep,name=outcomes,proto3" json:"outcomes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReplayMessagesResponse) Reset() {
+	*x = ReplayMessagesResponse{}
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[67]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReplayMessagesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReplayMessagesResponse) ProtoMessage() {}
+
+func (x *ReplayMessagesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[67]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReplayMessagesResponse.ProtoReflect.Descriptor instead.
+func (*ReplayMessagesResponse) Descriptor() ([]byte, []int) {
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{67}
+}
+
+func (x *ReplayMessagesResponse) GetReplayed() int64 {
+	if x != nil {
+		return x.Replayed
+	}
+	return 0
+}
+
+func (x *ReplayMessagesResponse) GetSkipped() int64 {
+	if x != nil {
+		return x.Skipped
+	}
+	return 0
+}
+
+func (x *ReplayMessagesResponse) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
+func (x *ReplayMessagesResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+func (x *ReplayMessagesResponse) GetOutcomes() []*Outcome {
+	if x != nil {
+		return x.Outcomes
+	}
+	return nil
 }
 
 var File_msghandler_v1_msghandler_proto protoreflect.FileDescriptor
@@ -4750,12 +5932,51 @@ const file_msghandler_v1_msghandler_proto_rawDesc = "" +
 	"\tproducers\x18\x02 \x03(\tR\tproducers\"N\n" +
 	"\x14FindMessagesResponse\x126\n" +
 	"\arecords\x18\x01 \x03(\v2\x1c.msghandler.v1.MessageRecordR\arecords\"\x11\n" +
-	"\x0fGetStatsRequest\"\xef\x01\n" +
+	"\x0fGetStatsRequest\"\x95\x03\n" +
 	"\x10GetStatsResponse\x121\n" +
 	"\x06states\x18\x01 \x03(\v2\x19.msghandler.v1.StateStatsR\x06states\x122\n" +
 	"\bfindings\x18\x02 \x03(\v2\x16.msghandler.v1.FindingR\bfindings\x124\n" +
 	"\abrokers\x18\x03 \x03(\v2\x1a.msghandler.v1.BrokerStatsR\abrokers\x12>\n" +
-	"\fcoordinators\x18\x04 \x03(\v2\x1a.msghandler.v1.CoordinatorR\fcoordinators\"\x9b\x03\n" +
+	"\fcoordinators\x18\x04 \x03(\v2\x1a.msghandler.v1.CoordinatorR\fcoordinators\x12,\n" +
+	"\x04flow\x18\x05 \x01(\v2\x18.msghandler.v1.FlowStatsR\x04flow\x12:\n" +
+	"\tproducers\x18\x06 \x03(\v2\x1c.msghandler.v1.ProducerStatsR\tproducers\x12:\n" +
+	"\texchanges\x18\a \x03(\v2\x1c.msghandler.v1.ExchangeStatsR\texchanges\"\xbb\x02\n" +
+	"\tFlowStats\x12\"\n" +
+	"\fcoordinators\x18\x01 \x01(\x05R\fcoordinators\x12*\n" +
+	"\x11stored_per_second\x18\x02 \x01(\x01R\x0fstoredPerSecond\x126\n" +
+	"\x17acknowledged_per_second\x18\x03 \x01(\x01R\x15acknowledgedPerSecond\x12.\n" +
+	"\x13rejected_per_second\x18\x04 \x01(\x01R\x11rejectedPerSecond\x12:\n" +
+	"\vlatency_p50\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\n" +
+	"latencyP50\x12:\n" +
+	"\vlatency_p99\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\n" +
+	"latencyP99\"\xc1\x04\n" +
+	"\rProducerStats\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\"\n" +
+	"\fcoordinators\x18\x02 \x01(\x05R\fcoordinators\x12&\n" +
+	"\x0fcircuit_open_at\x18\x03 \x01(\x05R\rcircuitOpenAt\x12\x16\n" +
+	"\x06stored\x18\x04 \x01(\x03R\x06stored\x12\"\n" +
+	"\facknowledged\x18\x05 \x01(\x03R\facknowledged\x12*\n" +
+	"\x11stored_per_second\x18\x06 \x01(\x01R\x0fstoredPerSecond\x126\n" +
+	"\x17acknowledged_per_second\x18\a \x01(\x01R\x15acknowledgedPerSecond\x12,\n" +
+	"\x12refused_per_second\x18\b \x01(\x01R\x10refusedPerSecond\x12;\n" +
+	"\vanswer_time\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"answerTime\x12:\n" +
+	"\vanswer_took\x18\n" +
+	" \x01(\v2\x19.google.protobuf.DurationR\n" +
+	"answerTook\x120\n" +
+	"\averdict\x18\v \x01(\x0e2\x16.msghandler.v1.VerdictR\averdict\x12=\n" +
+	"\ffailure_time\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\vfailureTime\x12\x18\n" +
+	"\afailure\x18\r \x01(\tR\afailure\"\xfb\x02\n" +
+	"\rExchangeStats\x12\x16\n" +
+	"\x06broker\x18\x01 \x01(\tR\x06broker\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\"\n" +
+	"\facknowledged\x18\x03 \x01(\x03R\facknowledged\x12\x16\n" +
+	"\x06failed\x18\x04 \x01(\x03R\x06failed\x126\n" +
+	"\x17acknowledged_per_second\x18\x05 \x01(\x01R\x15acknowledgedPerSecond\x12*\n" +
+	"\x11failed_per_second\x18\x06 \x01(\x01R\x0ffailedPerSecond\x12E\n" +
+	"\x10acknowledge_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\x0facknowledgeTime\x12=\n" +
+	"\ffailure_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\vfailureTime\x12\x18\n" +
+	"\afailure\x18\t \x01(\tR\afailure\"\x9b\x03\n" +
 	"\vCoordinator\x12\x1a\n" +
 	"\binstance\x18\x01 \x01(\tR\binstance\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x125\n" +
@@ -4890,7 +6111,76 @@ const file_msghandler_v1_msghandler_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value\x12#\n" +
 	"\rdefault_value\x18\x03 \x01(\tR\fdefaultValue\x12\x16\n" +
 	"\x06origin\x18\x04 \x01(\tR\x06origin\x12#\n" +
-	"\rneeds_restart\x18\x05 \x01(\bR\fneedsRestart*\xa9\x01\n" +
+	"\rneeds_restart\x18\x05 \x01(\bR\fneedsRestart\"\xcc\x02\n" +
+	"\x0eFinishedFilter\x12\x1a\n" +
+	"\bproducer\x18\x01 \x01(\tR\bproducer\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x12+\n" +
+	"\x05ended\x18\x03 \x01(\x0e2\x15.msghandler.v1.EndingR\x05ended\x12\x1a\n" +
+	"\bexchange\x18\x04 \x01(\tR\bexchange\x12\x1f\n" +
+	"\vrouting_key\x18\x05 \x01(\tR\n" +
+	"routingKey\x12\x1d\n" +
+	"\n" +
+	"header_key\x18\x06 \x01(\tR\theaderKey\x12!\n" +
+	"\fheader_value\x18\a \x01(\tR\vheaderValue\x120\n" +
+	"\x05since\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x120\n" +
+	"\x05until\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\x05until\"\xa4\x01\n" +
+	"\x13ListFinishedRequest\x125\n" +
+	"\x06filter\x18\x01 \x01(\v2\x1d.msghandler.v1.FinishedFilterR\x06filter\x12\x1b\n" +
+	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\x12\x1a\n" +
+	"\breceipts\x18\x04 \x01(\bR\breceipts\"\x87\x02\n" +
+	"\x14ListFinishedResponse\x12:\n" +
+	"\bmessages\x18\x01 \x03(\v2\x1e.msghandler.v1.FinishedMessageR\bmessages\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x18\n" +
+	"\aarchive\x18\x03 \x01(\bR\aarchive\x12\x1a\n" +
+	"\barchived\x18\x04 \x01(\x03R\barchived\x12;\n" +
+	"\voldest_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"oldestTime\x12\x18\n" +
+	"\adropped\x18\x06 \x01(\x03R\adropped\"\xcf\x03\n" +
+	"\x0fFinishedMessage\x12\x1a\n" +
+	"\bproducer\x18\x01 \x01(\tR\bproducer\x120\n" +
+	"\amessage\x18\x02 \x01(\v2\x16.msghandler.v1.MessageR\amessage\x12+\n" +
+	"\x05ended\x18\x03 \x01(\x0e2\x15.msghandler.v1.EndingR\x05ended\x12;\n" +
+	"\vfinish_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"finishTime\x12;\n" +
+	"\vcreate_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"createTime\x12;\n" +
+	"\vcommit_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"commitTime\x12\x16\n" +
+	"\x06copies\x18\a \x01(\x05R\x06copies\x12\x14\n" +
+	"\x05entry\x18\b \x01(\tR\x05entry\x12\"\n" +
+	"\rbody_left_out\x18\t \x01(\bR\vbodyLeftOut\x12\x1e\n" +
+	"\n" +
+	"replayable\x18\n" +
+	" \x01(\bR\n" +
+	"replayable\x12\x18\n" +
+	"\adamaged\x18\v \x01(\tR\adamaged\"V\n" +
+	"\x12GetFinishedRequest\x12\x1a\n" +
+	"\bproducer\x18\x01 \x01(\tR\bproducer\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x12\x14\n" +
+	"\x05entry\x18\x03 \x01(\tR\x05entry\"O\n" +
+	"\x13GetFinishedResponse\x128\n" +
+	"\amessage\x18\x01 \x01(\v2\x1e.msghandler.v1.FinishedMessageR\amessage\"P\n" +
+	"\fFinishedName\x12\x1a\n" +
+	"\bproducer\x18\x01 \x01(\tR\bproducer\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x12\x14\n" +
+	"\x05entry\x18\x03 \x01(\tR\x05entry\"\x8b\x02\n" +
+	"\x15ReplayMessagesRequest\x121\n" +
+	"\x05names\x18\x01 \x03(\v2\x1b.msghandler.v1.FinishedNameR\x05names\x125\n" +
+	"\x06filter\x18\x02 \x01(\v2\x1d.msghandler.v1.FinishedFilterR\x06filter\x12\"\n" +
+	"\rnew_id_suffix\x18\x03 \x01(\tR\vnewIdSuffix\x12\x14\n" +
+	"\x05limit\x18\x04 \x01(\x05R\x05limit\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x17\n" +
+	"\adry_run\x18\x06 \x01(\bR\x06dryRun\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\a \x01(\tR\tpageToken\"\xbe\x01\n" +
+	"\x16ReplayMessagesResponse\x12\x1a\n" +
+	"\breplayed\x18\x01 \x01(\x03R\breplayed\x12\x18\n" +
+	"\askipped\x18\x02 \x01(\x03R\askipped\x12\x12\n" +
+	"\x04more\x18\x03 \x01(\bR\x04more\x12&\n" +
+	"\x0fnext_page_token\x18\x04 \x01(\tR\rnextPageToken\x122\n" +
+	"\boutcomes\x18\x05 \x03(\v2\x16.msghandler.v1.OutcomeR\boutcomes*\xa9\x01\n" +
 	"\x05State\x12\x15\n" +
 	"\x11STATE_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rSTATE_PENDING\x10\x01\x12\x12\n" +
@@ -4920,7 +6210,12 @@ const file_msghandler_v1_msghandler_proto_rawDesc = "" +
 	"\bSeverity\x12\x18\n" +
 	"\x14SEVERITY_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10SEVERITY_WARNING\x10\x01\x12\x14\n" +
-	"\x10SEVERITY_TROUBLE\x10\x022\x8d\x04\n" +
+	"\x10SEVERITY_TROUBLE\x10\x02*_\n" +
+	"\x06Ending\x12\x16\n" +
+	"\x12ENDING_UNSPECIFIED\x10\x00\x12\x0f\n" +
+	"\vENDING_DONE\x10\x01\x12\x16\n" +
+	"\x12ENDING_ROLLED_BACK\x10\x02\x12\x14\n" +
+	"\x10ENDING_DISCARDED\x10\x032\x8d\x04\n" +
 	"\x15MessageHandlerService\x12`\n" +
 	"\x0fSendHalfMessage\x12%.msghandler.v1.SendHalfMessageRequest\x1a&.msghandler.v1.SendHalfMessageResponse\x12c\n" +
 	"\x10SendHalfMessages\x12&.msghandler.v1.SendHalfMessagesRequest\x1a'.msghandler.v1.SendHalfMessagesResponse\x12E\n" +
@@ -4930,7 +6225,7 @@ const file_msghandler_v1_msghandler_proto_rawDesc = "" +
 	"\x06Attend\x12\x1c.msghandler.v1.AttendRequest\x1a\x1d.msghandler.v1.AttendResponse(\x010\x012\xba\x01\n" +
 	"\x0fProducerService\x12H\n" +
 	"\aConfirm\x12\x1d.msghandler.v1.ConfirmRequest\x1a\x1e.msghandler.v1.ConfirmResponse\x12]\n" +
-	"\x0eDeleteBusiness\x12$.msghandler.v1.DeleteBusinessRequest\x1a%.msghandler.v1.DeleteBusinessResponse2\x8a\a\n" +
+	"\x0eDeleteBusiness\x12$.msghandler.v1.DeleteBusinessRequest\x1a%.msghandler.v1.DeleteBusinessResponse2\x98\t\n" +
 	"\fAdminService\x12Q\n" +
 	"\n" +
 	"GetMessage\x12 .msghandler.v1.GetMessageRequest\x1a!.msghandler.v1.GetMessageResponse\x12W\n" +
@@ -4942,7 +6237,10 @@ const file_msghandler_v1_msghandler_proto_rawDesc = "" +
 	"\tListAudit\x12\x1f.msghandler.v1.ListAuditRequest\x1a .msghandler.v1.ListAuditResponse\x12c\n" +
 	"\x10GetConfiguration\x12&.msghandler.v1.GetConfigurationRequest\x1a'.msghandler.v1.GetConfigurationResponse\x12Z\n" +
 	"\rGroupMessages\x12#.msghandler.v1.GroupMessagesRequest\x1a$.msghandler.v1.GroupMessagesResponse\x12W\n" +
-	"\fFindMessages\x12\".msghandler.v1.FindMessagesRequest\x1a#.msghandler.v1.FindMessagesResponseB^\n" +
+	"\fFindMessages\x12\".msghandler.v1.FindMessagesRequest\x1a#.msghandler.v1.FindMessagesResponse\x12W\n" +
+	"\fListFinished\x12\".msghandler.v1.ListFinishedRequest\x1a#.msghandler.v1.ListFinishedResponse\x12T\n" +
+	"\vGetFinished\x12!.msghandler.v1.GetFinishedRequest\x1a\".msghandler.v1.GetFinishedResponse\x12]\n" +
+	"\x0eReplayMessages\x12$.msghandler.v1.ReplayMessagesRequest\x1a%.msghandler.v1.ReplayMessagesResponseB^\n" +
 	"\x17io.github.msghandler.v1P\x01ZAgithub.com/msghandler/msghandler/proto/msghandler/v1;msghandlerv1b\x06proto3"
 
 var (
@@ -4957,192 +6255,237 @@ func file_msghandler_v1_msghandler_proto_rawDescGZIP() []byte {
 	return file_msghandler_v1_msghandler_proto_rawDescData
 }
 
-var file_msghandler_v1_msghandler_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_msghandler_v1_msghandler_proto_msgTypes = make([]protoimpl.MessageInfo, 57)
+var file_msghandler_v1_msghandler_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
+var file_msghandler_v1_msghandler_proto_msgTypes = make([]protoimpl.MessageInfo, 69)
 var file_msghandler_v1_msghandler_proto_goTypes = []any{
 	(State)(0),                       // 0: msghandler.v1.State
 	(Verdict)(0),                     // 1: msghandler.v1.Verdict
 	(Wait)(0),                        // 2: msghandler.v1.Wait
 	(CoordinatorState)(0),            // 3: msghandler.v1.CoordinatorState
 	(Severity)(0),                    // 4: msghandler.v1.Severity
-	(*Message)(nil),                  // 5: msghandler.v1.Message
-	(*SendHalfMessageRequest)(nil),   // 6: msghandler.v1.SendHalfMessageRequest
-	(*SendHalfMessageResponse)(nil),  // 7: msghandler.v1.SendHalfMessageResponse
-	(*SendHalfMessagesRequest)(nil),  // 8: msghandler.v1.SendHalfMessagesRequest
-	(*SendHalfMessagesResponse)(nil), // 9: msghandler.v1.SendHalfMessagesResponse
-	(*SubmitRequest)(nil),            // 10: msghandler.v1.SubmitRequest
-	(*SubmitResponse)(nil),           // 11: msghandler.v1.SubmitResponse
-	(*SubmitAllRequest)(nil),         // 12: msghandler.v1.SubmitAllRequest
-	(*SubmitAllResponse)(nil),        // 13: msghandler.v1.SubmitAllResponse
-	(*RollbackRequest)(nil),          // 14: msghandler.v1.RollbackRequest
-	(*RollbackResponse)(nil),         // 15: msghandler.v1.RollbackResponse
-	(*Outcome)(nil),                  // 16: msghandler.v1.Outcome
-	(*ConfirmRequest)(nil),           // 17: msghandler.v1.ConfirmRequest
-	(*ConfirmResponse)(nil),          // 18: msghandler.v1.ConfirmResponse
-	(*Confirmation)(nil),             // 19: msghandler.v1.Confirmation
-	(*DeleteBusinessRequest)(nil),    // 20: msghandler.v1.DeleteBusinessRequest
-	(*DeleteBusinessResponse)(nil),   // 21: msghandler.v1.DeleteBusinessResponse
-	(*AttendRequest)(nil),            // 22: msghandler.v1.AttendRequest
-	(*AttendHello)(nil),              // 23: msghandler.v1.AttendHello
-	(*AttendAnswer)(nil),             // 24: msghandler.v1.AttendAnswer
-	(*AttendFailure)(nil),            // 25: msghandler.v1.AttendFailure
-	(*AttendResponse)(nil),           // 26: msghandler.v1.AttendResponse
-	(*AttendWelcome)(nil),            // 27: msghandler.v1.AttendWelcome
-	(*AttendQuestion)(nil),           // 28: msghandler.v1.AttendQuestion
-	(*GoAway)(nil),                   // 29: msghandler.v1.GoAway
-	(*MessageRecord)(nil),            // 30: msghandler.v1.MessageRecord
-	(*Event)(nil),                    // 31: msghandler.v1.Event
-	(*GetMessageRequest)(nil),        // 32: msghandler.v1.GetMessageRequest
-	(*GetMessageResponse)(nil),       // 33: msghandler.v1.GetMessageResponse
-	(*ListMessagesRequest)(nil),      // 34: msghandler.v1.ListMessagesRequest
-	(*ListMessagesResponse)(nil),     // 35: msghandler.v1.ListMessagesResponse
-	(*GroupMessagesRequest)(nil),     // 36: msghandler.v1.GroupMessagesRequest
-	(*GroupMessagesResponse)(nil),    // 37: msghandler.v1.GroupMessagesResponse
-	(*MessageGroup)(nil),             // 38: msghandler.v1.MessageGroup
-	(*FindMessagesRequest)(nil),      // 39: msghandler.v1.FindMessagesRequest
-	(*FindMessagesResponse)(nil),     // 40: msghandler.v1.FindMessagesResponse
-	(*GetStatsRequest)(nil),          // 41: msghandler.v1.GetStatsRequest
-	(*GetStatsResponse)(nil),         // 42: msghandler.v1.GetStatsResponse
-	(*Coordinator)(nil),              // 43: msghandler.v1.Coordinator
-	(*BrokerStats)(nil),              // 44: msghandler.v1.BrokerStats
-	(*Finding)(nil),                  // 45: msghandler.v1.Finding
-	(*StateStats)(nil),               // 46: msghandler.v1.StateStats
-	(*MessageName)(nil),              // 47: msghandler.v1.MessageName
-	(*RetryMessagesRequest)(nil),     // 48: msghandler.v1.RetryMessagesRequest
-	(*RetryMessagesResponse)(nil),    // 49: msghandler.v1.RetryMessagesResponse
-	(*DiscardMessagesRequest)(nil),   // 50: msghandler.v1.DiscardMessagesRequest
-	(*DiscardMessagesResponse)(nil),  // 51: msghandler.v1.DiscardMessagesResponse
-	(*TailMessagesRequest)(nil),      // 52: msghandler.v1.TailMessagesRequest
-	(*TailMessagesResponse)(nil),     // 53: msghandler.v1.TailMessagesResponse
-	(*Move)(nil),                     // 54: msghandler.v1.Move
-	(*ListAuditRequest)(nil),         // 55: msghandler.v1.ListAuditRequest
-	(*ListAuditResponse)(nil),        // 56: msghandler.v1.ListAuditResponse
-	(*AuditRecord)(nil),              // 57: msghandler.v1.AuditRecord
-	(*GetConfigurationRequest)(nil),  // 58: msghandler.v1.GetConfigurationRequest
-	(*GetConfigurationResponse)(nil), // 59: msghandler.v1.GetConfigurationResponse
-	(*ConfigurationValue)(nil),       // 60: msghandler.v1.ConfigurationValue
-	nil,                              // 61: msghandler.v1.Message.HeadersEntry
-	(*durationpb.Duration)(nil),      // 62: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),    // 63: google.protobuf.Timestamp
+	(Ending)(0),                      // 5: msghandler.v1.Ending
+	(*Message)(nil),                  // 6: msghandler.v1.Message
+	(*SendHalfMessageRequest)(nil),   // 7: msghandler.v1.SendHalfMessageRequest
+	(*SendHalfMessageResponse)(nil),  // 8: msghandler.v1.SendHalfMessageResponse
+	(*SendHalfMessagesRequest)(nil),  // 9: msghandler.v1.SendHalfMessagesRequest
+	(*SendHalfMessagesResponse)(nil), // 10: msghandler.v1.SendHalfMessagesResponse
+	(*SubmitRequest)(nil),            // 11: msghandler.v1.SubmitRequest
+	(*SubmitResponse)(nil),           // 12: msghandler.v1.SubmitResponse
+	(*SubmitAllRequest)(nil),         // 13: msghandler.v1.SubmitAllRequest
+	(*SubmitAllResponse)(nil),        // 14: msghandler.v1.SubmitAllResponse
+	(*RollbackRequest)(nil),          // 15: msghandler.v1.RollbackRequest
+	(*RollbackResponse)(nil),         // 16: msghandler.v1.RollbackResponse
+	(*Outcome)(nil),                  // 17: msghandler.v1.Outcome
+	(*ConfirmRequest)(nil),           // 18: msghandler.v1.ConfirmRequest
+	(*ConfirmResponse)(nil),          // 19: msghandler.v1.ConfirmResponse
+	(*Confirmation)(nil),             // 20: msghandler.v1.Confirmation
+	(*DeleteBusinessRequest)(nil),    // 21: msghandler.v1.DeleteBusinessRequest
+	(*DeleteBusinessResponse)(nil),   // 22: msghandler.v1.DeleteBusinessResponse
+	(*AttendRequest)(nil),            // 23: msghandler.v1.AttendRequest
+	(*AttendHello)(nil),              // 24: msghandler.v1.AttendHello
+	(*AttendAnswer)(nil),             // 25: msghandler.v1.AttendAnswer
+	(*AttendFailure)(nil),            // 26: msghandler.v1.AttendFailure
+	(*AttendResponse)(nil),           // 27: msghandler.v1.AttendResponse
+	(*AttendWelcome)(nil),            // 28: msghandler.v1.AttendWelcome
+	(*AttendQuestion)(nil),           // 29: msghandler.v1.AttendQuestion
+	(*GoAway)(nil),                   // 30: msghandler.v1.GoAway
+	(*MessageRecord)(nil),            // 31: msghandler.v1.MessageRecord
+	(*Event)(nil),                    // 32: msghandler.v1.Event
+	(*GetMessageRequest)(nil),        // 33: msghandler.v1.GetMessageRequest
+	(*GetMessageResponse)(nil),       // 34: msghandler.v1.GetMessageResponse
+	(*ListMessagesRequest)(nil),      // 35: msghandler.v1.ListMessagesRequest
+	(*ListMessagesResponse)(nil),     // 36: msghandler.v1.ListMessagesResponse
+	(*GroupMessagesRequest)(nil),     // 37: msghandler.v1.GroupMessagesRequest
+	(*GroupMessagesResponse)(nil),    // 38: msghandler.v1.GroupMessagesResponse
+	(*MessageGroup)(nil),             // 39: msghandler.v1.MessageGroup
+	(*FindMessagesRequest)(nil),      // 40: msghandler.v1.FindMessagesRequest
+	(*FindMessagesResponse)(nil),     // 41: msghandler.v1.FindMessagesResponse
+	(*GetStatsRequest)(nil),          // 42: msghandler.v1.GetStatsRequest
+	(*GetStatsResponse)(nil),         // 43: msghandler.v1.GetStatsResponse
+	(*FlowStats)(nil),                // 44: msghandler.v1.FlowStats
+	(*ProducerStats)(nil),            // 45: msghandler.v1.ProducerStats
+	(*ExchangeStats)(nil),            // 46: msghandler.v1.ExchangeStats
+	(*Coordinator)(nil),              // 47: msghandler.v1.Coordinator
+	(*BrokerStats)(nil),              // 48: msghandler.v1.BrokerStats
+	(*Finding)(nil),                  // 49: msghandler.v1.Finding
+	(*StateStats)(nil),               // 50: msghandler.v1.StateStats
+	(*MessageName)(nil),              // 51: msghandler.v1.MessageName
+	(*RetryMessagesRequest)(nil),     // 52: msghandler.v1.RetryMessagesRequest
+	(*RetryMessagesResponse)(nil),    // 53: msghandler.v1.RetryMessagesResponse
+	(*DiscardMessagesRequest)(nil),   // 54: msghandler.v1.DiscardMessagesRequest
+	(*DiscardMessagesResponse)(nil),  // 55: msghandler.v1.DiscardMessagesResponse
+	(*TailMessagesRequest)(nil),      // 56: msghandler.v1.TailMessagesRequest
+	(*TailMessagesResponse)(nil),     // 57: msghandler.v1.TailMessagesResponse
+	(*Move)(nil),                     // 58: msghandler.v1.Move
+	(*ListAuditRequest)(nil),         // 59: msghandler.v1.ListAuditRequest
+	(*ListAuditResponse)(nil),        // 60: msghandler.v1.ListAuditResponse
+	(*AuditRecord)(nil),              // 61: msghandler.v1.AuditRecord
+	(*GetConfigurationRequest)(nil),  // 62: msghandler.v1.GetConfigurationRequest
+	(*GetConfigurationResponse)(nil), // 63: msghandler.v1.GetConfigurationResponse
+	(*ConfigurationValue)(nil),       // 64: msghandler.v1.ConfigurationValue
+	(*FinishedFilter)(nil),           // 65: msghandler.v1.FinishedFilter
+	(*ListFinishedRequest)(nil),      // 66: msghandler.v1.ListFinishedRequest
+	(*ListFinishedResponse)(nil),     // 67: msghandler.v1.ListFinishedResponse
+	(*FinishedMessage)(nil),          // 68: msghandler.v1.FinishedMessage
+	(*GetFinishedRequest)(nil),       // 69: msghandler.v1.GetFinishedRequest
+	(*GetFinishedResponse)(nil),      // 70: msghandler.v1.GetFinishedResponse
+	(*FinishedName)(nil),             // 71: msghandler.v1.FinishedName
+	(*ReplayMessagesRequest)(nil),    // 72: msghandler.v1.ReplayMessagesRequest
+	(*ReplayMessagesResponse)(nil),   // 73: msghandler.v1.ReplayMessagesResponse
+	nil,                              // 74: msghandler.v1.Message.HeadersEntry
+	(*durationpb.Duration)(nil),      // 75: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),    // 76: google.protobuf.Timestamp
 }
 var file_msghandler_v1_msghandler_proto_depIdxs = []int32{
-	61, // 0: msghandler.v1.Message.headers:type_name -> msghandler.v1.Message.HeadersEntry
-	62, // 1: msghandler.v1.Message.delay:type_name -> google.protobuf.Duration
-	5,  // 2: msghandler.v1.SendHalfMessageRequest.message:type_name -> msghandler.v1.Message
-	62, // 3: msghandler.v1.SendHalfMessageRequest.confirm_after:type_name -> google.protobuf.Duration
-	0,  // 4: msghandler.v1.SendHalfMessageResponse.state:type_name -> msghandler.v1.State
-	5,  // 5: msghandler.v1.SendHalfMessagesRequest.messages:type_name -> msghandler.v1.Message
-	62, // 6: msghandler.v1.SendHalfMessagesRequest.confirm_after:type_name -> google.protobuf.Duration
-	16, // 7: msghandler.v1.SendHalfMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
-	2,  // 8: msghandler.v1.SubmitRequest.wait:type_name -> msghandler.v1.Wait
-	0,  // 9: msghandler.v1.SubmitResponse.state:type_name -> msghandler.v1.State
-	2,  // 10: msghandler.v1.SubmitAllRequest.wait:type_name -> msghandler.v1.Wait
-	16, // 11: msghandler.v1.SubmitAllResponse.outcomes:type_name -> msghandler.v1.Outcome
-	0,  // 12: msghandler.v1.RollbackResponse.state:type_name -> msghandler.v1.State
-	0,  // 13: msghandler.v1.Outcome.state:type_name -> msghandler.v1.State
-	19, // 14: msghandler.v1.ConfirmResponse.confirmations:type_name -> msghandler.v1.Confirmation
-	1,  // 15: msghandler.v1.Confirmation.verdict:type_name -> msghandler.v1.Verdict
-	23, // 16: msghandler.v1.AttendRequest.hello:type_name -> msghandler.v1.AttendHello
-	24, // 17: msghandler.v1.AttendRequest.answer:type_name -> msghandler.v1.AttendAnswer
-	29, // 18: msghandler.v1.AttendRequest.go_away:type_name -> msghandler.v1.GoAway
-	18, // 19: msghandler.v1.AttendAnswer.confirm:type_name -> msghandler.v1.ConfirmResponse
-	21, // 20: msghandler.v1.AttendAnswer.delete_business:type_name -> msghandler.v1.DeleteBusinessResponse
-	25, // 21: msghandler.v1.AttendAnswer.failure:type_name -> msghandler.v1.AttendFailure
-	27, // 22: msghandler.v1.AttendResponse.welcome:type_name -> msghandler.v1.AttendWelcome
-	28, // 23: msghandler.v1.AttendResponse.question:type_name -> msghandler.v1.AttendQuestion
-	29, // 24: msghandler.v1.AttendResponse.go_away:type_name -> msghandler.v1.GoAway
-	62, // 25: msghandler.v1.AttendQuestion.timeout:type_name -> google.protobuf.Duration
-	17, // 26: msghandler.v1.AttendQuestion.confirm:type_name -> msghandler.v1.ConfirmRequest
-	20, // 27: msghandler.v1.AttendQuestion.delete_business:type_name -> msghandler.v1.DeleteBusinessRequest
-	5,  // 28: msghandler.v1.MessageRecord.message:type_name -> msghandler.v1.Message
-	0,  // 29: msghandler.v1.MessageRecord.state:type_name -> msghandler.v1.State
-	63, // 30: msghandler.v1.MessageRecord.create_time:type_name -> google.protobuf.Timestamp
-	63, // 31: msghandler.v1.MessageRecord.update_time:type_name -> google.protobuf.Timestamp
-	63, // 32: msghandler.v1.MessageRecord.due_time:type_name -> google.protobuf.Timestamp
-	63, // 33: msghandler.v1.MessageRecord.lease_until:type_name -> google.protobuf.Timestamp
-	31, // 34: msghandler.v1.MessageRecord.events:type_name -> msghandler.v1.Event
-	63, // 35: msghandler.v1.MessageRecord.last_error_time:type_name -> google.protobuf.Timestamp
-	63, // 36: msghandler.v1.Event.first_time:type_name -> google.protobuf.Timestamp
-	63, // 37: msghandler.v1.Event.last_time:type_name -> google.protobuf.Timestamp
-	30, // 38: msghandler.v1.GetMessageResponse.record:type_name -> msghandler.v1.MessageRecord
-	0,  // 39: msghandler.v1.ListMessagesRequest.state:type_name -> msghandler.v1.State
-	62, // 40: msghandler.v1.ListMessagesRequest.min_age:type_name -> google.protobuf.Duration
-	30, // 41: msghandler.v1.ListMessagesResponse.records:type_name -> msghandler.v1.MessageRecord
-	0,  // 42: msghandler.v1.GroupMessagesRequest.state:type_name -> msghandler.v1.State
-	62, // 43: msghandler.v1.GroupMessagesRequest.min_age:type_name -> google.protobuf.Duration
-	38, // 44: msghandler.v1.GroupMessagesResponse.groups:type_name -> msghandler.v1.MessageGroup
-	63, // 45: msghandler.v1.MessageGroup.oldest_create_time:type_name -> google.protobuf.Timestamp
-	63, // 46: msghandler.v1.MessageGroup.newest_create_time:type_name -> google.protobuf.Timestamp
-	30, // 47: msghandler.v1.FindMessagesResponse.records:type_name -> msghandler.v1.MessageRecord
-	46, // 48: msghandler.v1.GetStatsResponse.states:type_name -> msghandler.v1.StateStats
-	45, // 49: msghandler.v1.GetStatsResponse.findings:type_name -> msghandler.v1.Finding
-	44, // 50: msghandler.v1.GetStatsResponse.brokers:type_name -> msghandler.v1.BrokerStats
-	43, // 51: msghandler.v1.GetStatsResponse.coordinators:type_name -> msghandler.v1.Coordinator
-	3,  // 52: msghandler.v1.Coordinator.state:type_name -> msghandler.v1.CoordinatorState
-	63, // 53: msghandler.v1.Coordinator.start_time:type_name -> google.protobuf.Timestamp
-	63, // 54: msghandler.v1.Coordinator.seen_time:type_name -> google.protobuf.Timestamp
-	4,  // 55: msghandler.v1.Finding.severity:type_name -> msghandler.v1.Severity
-	0,  // 56: msghandler.v1.StateStats.state:type_name -> msghandler.v1.State
-	63, // 57: msghandler.v1.StateStats.oldest_create_time:type_name -> google.protobuf.Timestamp
-	63, // 58: msghandler.v1.StateStats.first_due_time:type_name -> google.protobuf.Timestamp
-	47, // 59: msghandler.v1.RetryMessagesRequest.names:type_name -> msghandler.v1.MessageName
-	0,  // 60: msghandler.v1.RetryMessagesRequest.state:type_name -> msghandler.v1.State
-	62, // 61: msghandler.v1.RetryMessagesRequest.min_age:type_name -> google.protobuf.Duration
-	16, // 62: msghandler.v1.RetryMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
-	47, // 63: msghandler.v1.DiscardMessagesRequest.names:type_name -> msghandler.v1.MessageName
-	0,  // 64: msghandler.v1.DiscardMessagesRequest.state:type_name -> msghandler.v1.State
-	62, // 65: msghandler.v1.DiscardMessagesRequest.min_age:type_name -> google.protobuf.Duration
-	16, // 66: msghandler.v1.DiscardMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
-	0,  // 67: msghandler.v1.TailMessagesRequest.states:type_name -> msghandler.v1.State
-	54, // 68: msghandler.v1.TailMessagesResponse.moves:type_name -> msghandler.v1.Move
-	63, // 69: msghandler.v1.Move.time:type_name -> google.protobuf.Timestamp
-	0,  // 70: msghandler.v1.Move.state:type_name -> msghandler.v1.State
-	62, // 71: msghandler.v1.ListAuditRequest.max_age:type_name -> google.protobuf.Duration
-	57, // 72: msghandler.v1.ListAuditResponse.records:type_name -> msghandler.v1.AuditRecord
-	63, // 73: msghandler.v1.AuditRecord.time:type_name -> google.protobuf.Timestamp
-	63, // 74: msghandler.v1.AuditRecord.last_time:type_name -> google.protobuf.Timestamp
-	60, // 75: msghandler.v1.GetConfigurationResponse.values:type_name -> msghandler.v1.ConfigurationValue
-	6,  // 76: msghandler.v1.MessageHandlerService.SendHalfMessage:input_type -> msghandler.v1.SendHalfMessageRequest
-	8,  // 77: msghandler.v1.MessageHandlerService.SendHalfMessages:input_type -> msghandler.v1.SendHalfMessagesRequest
-	10, // 78: msghandler.v1.MessageHandlerService.Submit:input_type -> msghandler.v1.SubmitRequest
-	12, // 79: msghandler.v1.MessageHandlerService.SubmitAll:input_type -> msghandler.v1.SubmitAllRequest
-	14, // 80: msghandler.v1.MessageHandlerService.Rollback:input_type -> msghandler.v1.RollbackRequest
-	22, // 81: msghandler.v1.MessageHandlerService.Attend:input_type -> msghandler.v1.AttendRequest
-	17, // 82: msghandler.v1.ProducerService.Confirm:input_type -> msghandler.v1.ConfirmRequest
-	20, // 83: msghandler.v1.ProducerService.DeleteBusiness:input_type -> msghandler.v1.DeleteBusinessRequest
-	32, // 84: msghandler.v1.AdminService.GetMessage:input_type -> msghandler.v1.GetMessageRequest
-	34, // 85: msghandler.v1.AdminService.ListMessages:input_type -> msghandler.v1.ListMessagesRequest
-	41, // 86: msghandler.v1.AdminService.GetStats:input_type -> msghandler.v1.GetStatsRequest
-	48, // 87: msghandler.v1.AdminService.RetryMessages:input_type -> msghandler.v1.RetryMessagesRequest
-	50, // 88: msghandler.v1.AdminService.DiscardMessages:input_type -> msghandler.v1.DiscardMessagesRequest
-	52, // 89: msghandler.v1.AdminService.TailMessages:input_type -> msghandler.v1.TailMessagesRequest
-	55, // 90: msghandler.v1.AdminService.ListAudit:input_type -> msghandler.v1.ListAuditRequest
-	58, // 91: msghandler.v1.AdminService.GetConfiguration:input_type -> msghandler.v1.GetConfigurationRequest
-	36, // 92: msghandler.v1.AdminService.GroupMessages:input_type -> msghandler.v1.GroupMessagesRequest
-	39, // 93: msghandler.v1.AdminService.FindMessages:input_type -> msghandler.v1.FindMessagesRequest
-	7,  // 94: msghandler.v1.MessageHandlerService.SendHalfMessage:output_type -> msghandler.v1.SendHalfMessageResponse
-	9,  // 95: msghandler.v1.MessageHandlerService.SendHalfMessages:output_type -> msghandler.v1.SendHalfMessagesResponse
-	11, // 96: msghandler.v1.MessageHandlerService.Submit:output_type -> msghandler.v1.SubmitResponse
-	13, // 97: msghandler.v1.MessageHandlerService.SubmitAll:output_type -> msghandler.v1.SubmitAllResponse
-	15, // 98: msghandler.v1.MessageHandlerService.Rollback:output_type -> msghandler.v1.RollbackResponse
-	26, // 99: msghandler.v1.MessageHandlerService.Attend:output_type -> msghandler.v1.AttendResponse
-	18, // 100: msghandler.v1.ProducerService.Confirm:output_type -> msghandler.v1.ConfirmResponse
-	21, // 101: msghandler.v1.ProducerService.DeleteBusiness:output_type -> msghandler.v1.DeleteBusinessResponse
-	33, // 102: msghandler.v1.AdminService.GetMessage:output_type -> msghandler.v1.GetMessageResponse
-	35, // 103: msghandler.v1.AdminService.ListMessages:output_type -> msghandler.v1.ListMessagesResponse
-	42, // 104: msghandler.v1.AdminService.GetStats:output_type -> msghandler.v1.GetStatsResponse
-	49, // 105: msghandler.v1.AdminService.RetryMessages:output_type -> msghandler.v1.RetryMessagesResponse
-	51, // 106: msghandler.v1.AdminService.DiscardMessages:output_type -> msghandler.v1.DiscardMessagesResponse
-	53, // 107: msghandler.v1.AdminService.TailMessages:output_type -> msghandler.v1.TailMessagesResponse
-	56, // 108: msghandler.v1.AdminService.ListAudit:output_type -> msghandler.v1.ListAuditResponse
-	59, // 109: msghandler.v1.AdminService.GetConfiguration:output_type -> msghandler.v1.GetConfigurationResponse
-	37, // 110: msghandler.v1.AdminService.GroupMessages:output_type -> msghandler.v1.GroupMessagesResponse
-	40, // 111: msghandler.v1.AdminService.FindMessages:output_type -> msghandler.v1.FindMessagesResponse
-	94, // [94:112] is the sub-list for method output_type
-	76, // [76:94] is the sub-list for method input_type
-	76, // [76:76] is the sub-list for extension type_name
-	76, // [76:76] is the sub-list for extension extendee
-	0,  // [0:76] is the sub-list for field type_name
+	74,  // 0: msghandler.v1.Message.headers:type_name -> msghandler.v1.Message.HeadersEntry
+	75,  // 1: msghandler.v1.Message.delay:type_name -> google.protobuf.Duration
+	6,   // 2: msghandler.v1.SendHalfMessageRequest.message:type_name -> msghandler.v1.Message
+	75,  // 3: msghandler.v1.SendHalfMessageRequest.confirm_after:type_name -> google.protobuf.Duration
+	0,   // 4: msghandler.v1.SendHalfMessageResponse.state:type_name -> msghandler.v1.State
+	6,   // 5: msghandler.v1.SendHalfMessagesRequest.messages:type_name -> msghandler.v1.Message
+	75,  // 6: msghandler.v1.SendHalfMessagesRequest.confirm_after:type_name -> google.protobuf.Duration
+	17,  // 7: msghandler.v1.SendHalfMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
+	2,   // 8: msghandler.v1.SubmitRequest.wait:type_name -> msghandler.v1.Wait
+	0,   // 9: msghandler.v1.SubmitResponse.state:type_name -> msghandler.v1.State
+	2,   // 10: msghandler.v1.SubmitAllRequest.wait:type_name -> msghandler.v1.Wait
+	17,  // 11: msghandler.v1.SubmitAllResponse.outcomes:type_name -> msghandler.v1.Outcome
+	0,   // 12: msghandler.v1.RollbackResponse.state:type_name -> msghandler.v1.State
+	0,   // 13: msghandler.v1.Outcome.state:type_name -> msghandler.v1.State
+	20,  // 14: msghandler.v1.ConfirmResponse.confirmations:type_name -> msghandler.v1.Confirmation
+	1,   // 15: msghandler.v1.Confirmation.verdict:type_name -> msghandler.v1.Verdict
+	24,  // 16: msghandler.v1.AttendRequest.hello:type_name -> msghandler.v1.AttendHello
+	25,  // 17: msghandler.v1.AttendRequest.answer:type_name -> msghandler.v1.AttendAnswer
+	30,  // 18: msghandler.v1.AttendRequest.go_away:type_name -> msghandler.v1.GoAway
+	19,  // 19: msghandler.v1.AttendAnswer.confirm:type_name -> msghandler.v1.ConfirmResponse
+	22,  // 20: msghandler.v1.AttendAnswer.delete_business:type_name -> msghandler.v1.DeleteBusinessResponse
+	26,  // 21: msghandler.v1.AttendAnswer.failure:type_name -> msghandler.v1.AttendFailure
+	28,  // 22: msghandler.v1.AttendResponse.welcome:type_name -> msghandler.v1.AttendWelcome
+	29,  // 23: msghandler.v1.AttendResponse.question:type_name -> msghandler.v1.AttendQuestion
+	30,  // 24: msghandler.v1.AttendResponse.go_away:type_name -> msghandler.v1.GoAway
+	75,  // 25: msghandler.v1.AttendQuestion.timeout:type_name -> google.protobuf.Duration
+	18,  // 26: msghandler.v1.AttendQuestion.confirm:type_name -> msghandler.v1.ConfirmRequest
+	21,  // 27: msghandler.v1.AttendQuestion.delete_business:type_name -> msghandler.v1.DeleteBusinessRequest
+	6,   // 28: msghandler.v1.MessageRecord.message:type_name -> msghandler.v1.Message
+	0,   // 29: msghandler.v1.MessageRecord.state:type_name -> msghandler.v1.State
+	76,  // 30: msghandler.v1.MessageRecord.create_time:type_name -> google.protobuf.Timestamp
+	76,  // 31: msghandler.v1.MessageRecord.update_time:type_name -> google.protobuf.Timestamp
+	76,  // 32: msghandler.v1.MessageRecord.due_time:type_name -> google.protobuf.Timestamp
+	76,  // 33: msghandler.v1.MessageRecord.lease_until:type_name -> google.protobuf.Timestamp
+	32,  // 34: msghandler.v1.MessageRecord.events:type_name -> msghandler.v1.Event
+	76,  // 35: msghandler.v1.MessageRecord.last_error_time:type_name -> google.protobuf.Timestamp
+	76,  // 36: msghandler.v1.Event.first_time:type_name -> google.protobuf.Timestamp
+	76,  // 37: msghandler.v1.Event.last_time:type_name -> google.protobuf.Timestamp
+	31,  // 38: msghandler.v1.GetMessageResponse.record:type_name -> msghandler.v1.MessageRecord
+	0,   // 39: msghandler.v1.ListMessagesRequest.state:type_name -> msghandler.v1.State
+	75,  // 40: msghandler.v1.ListMessagesRequest.min_age:type_name -> google.protobuf.Duration
+	31,  // 41: msghandler.v1.ListMessagesResponse.records:type_name -> msghandler.v1.MessageRecord
+	0,   // 42: msghandler.v1.GroupMessagesRequest.state:type_name -> msghandler.v1.State
+	75,  // 43: msghandler.v1.GroupMessagesRequest.min_age:type_name -> google.protobuf.Duration
+	39,  // 44: msghandler.v1.GroupMessagesResponse.groups:type_name -> msghandler.v1.MessageGroup
+	76,  // 45: msghandler.v1.MessageGroup.oldest_create_time:type_name -> google.protobuf.Timestamp
+	76,  // 46: msghandler.v1.MessageGroup.newest_create_time:type_name -> google.protobuf.Timestamp
+	31,  // 47: msghandler.v1.FindMessagesResponse.records:type_name -> msghandler.v1.MessageRecord
+	50,  // 48: msghandler.v1.GetStatsResponse.states:type_name -> msghandler.v1.StateStats
+	49,  // 49: msghandler.v1.GetStatsResponse.findings:type_name -> msghandler.v1.Finding
+	48,  // 50: msghandler.v1.GetStatsResponse.brokers:type_name -> msghandler.v1.BrokerStats
+	47,  // 51: msghandler.v1.GetStatsResponse.coordinators:type_name -> msghandler.v1.Coordinator
+	44,  // 52: msghandler.v1.GetStatsResponse.flow:type_name -> msghandler.v1.FlowStats
+	45,  // 53: msghandler.v1.GetStatsResponse.producers:type_name -> msghandler.v1.ProducerStats
+	46,  // 54: msghandler.v1.GetStatsResponse.exchanges:type_name -> msghandler.v1.ExchangeStats
+	75,  // 55: msghandler.v1.FlowStats.latency_p50:type_name -> google.protobuf.Duration
+	75,  // 56: msghandler.v1.FlowStats.latency_p99:type_name -> google.protobuf.Duration
+	76,  // 57: msghandler.v1.ProducerStats.answer_time:type_name -> google.protobuf.Timestamp
+	75,  // 58: msghandler.v1.ProducerStats.answer_took:type_name -> google.protobuf.Duration
+	1,   // 59: msghandler.v1.ProducerStats.verdict:type_name -> msghandler.v1.Verdict
+	76,  // 60: msghandler.v1.ProducerStats.failure_time:type_name -> google.protobuf.Timestamp
+	76,  // 61: msghandler.v1.ExchangeStats.acknowledge_time:type_name -> google.protobuf.Timestamp
+	76,  // 62: msghandler.v1.ExchangeStats.failure_time:type_name -> google.protobuf.Timestamp
+	3,   // 63: msghandler.v1.Coordinator.state:type_name -> msghandler.v1.CoordinatorState
+	76,  // 64: msghandler.v1.Coordinator.start_time:type_name -> google.protobuf.Timestamp
+	76,  // 65: msghandler.v1.Coordinator.seen_time:type_name -> google.protobuf.Timestamp
+	4,   // 66: msghandler.v1.Finding.severity:type_name -> msghandler.v1.Severity
+	0,   // 67: msghandler.v1.StateStats.state:type_name -> msghandler.v1.State
+	76,  // 68: msghandler.v1.StateStats.oldest_create_time:type_name -> google.protobuf.Timestamp
+	76,  // 69: msghandler.v1.StateStats.first_due_time:type_name -> google.protobuf.Timestamp
+	51,  // 70: msghandler.v1.RetryMessagesRequest.names:type_name -> msghandler.v1.MessageName
+	0,   // 71: msghandler.v1.RetryMessagesRequest.state:type_name -> msghandler.v1.State
+	75,  // 72: msghandler.v1.RetryMessagesRequest.min_age:type_name -> google.protobuf.Duration
+	17,  // 73: msghandler.v1.RetryMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
+	51,  // 74: msghandler.v1.DiscardMessagesRequest.names:type_name -> msghandler.v1.MessageName
+	0,   // 75: msghandler.v1.DiscardMessagesRequest.state:type_name -> msghandler.v1.State
+	75,  // 76: msghandler.v1.DiscardMessagesRequest.min_age:type_name -> google.protobuf.Duration
+	17,  // 77: msghandler.v1.DiscardMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
+	0,   // 78: msghandler.v1.TailMessagesRequest.states:type_name -> msghandler.v1.State
+	58,  // 79: msghandler.v1.TailMessagesResponse.moves:type_name -> msghandler.v1.Move
+	76,  // 80: msghandler.v1.Move.time:type_name -> google.protobuf.Timestamp
+	0,   // 81: msghandler.v1.Move.state:type_name -> msghandler.v1.State
+	75,  // 82: msghandler.v1.ListAuditRequest.max_age:type_name -> google.protobuf.Duration
+	61,  // 83: msghandler.v1.ListAuditResponse.records:type_name -> msghandler.v1.AuditRecord
+	76,  // 84: msghandler.v1.AuditRecord.time:type_name -> google.protobuf.Timestamp
+	76,  // 85: msghandler.v1.AuditRecord.last_time:type_name -> google.protobuf.Timestamp
+	64,  // 86: msghandler.v1.GetConfigurationResponse.values:type_name -> msghandler.v1.ConfigurationValue
+	5,   // 87: msghandler.v1.FinishedFilter.ended:type_name -> msghandler.v1.Ending
+	76,  // 88: msghandler.v1.FinishedFilter.since:type_name -> google.protobuf.Timestamp
+	76,  // 89: msghandler.v1.FinishedFilter.until:type_name -> google.protobuf.Timestamp
+	65,  // 90: msghandler.v1.ListFinishedRequest.filter:type_name -> msghandler.v1.FinishedFilter
+	68,  // 91: msghandler.v1.ListFinishedResponse.messages:type_name -> msghandler.v1.FinishedMessage
+	76,  // 92: msghandler.v1.ListFinishedResponse.oldest_time:type_name -> google.protobuf.Timestamp
+	6,   // 93: msghandler.v1.FinishedMessage.message:type_name -> msghandler.v1.Message
+	5,   // 94: msghandler.v1.FinishedMessage.ended:type_name -> msghandler.v1.Ending
+	76,  // 95: msghandler.v1.FinishedMessage.finish_time:type_name -> google.protobuf.Timestamp
+	76,  // 96: msghandler.v1.FinishedMessage.create_time:type_name -> google.protobuf.Timestamp
+	76,  // 97: msghandler.v1.FinishedMessage.commit_time:type_name -> google.protobuf.Timestamp
+	68,  // 98: msghandler.v1.GetFinishedResponse.message:type_name -> msghandler.v1.FinishedMessage
+	71,  // 99: msghandler.v1.ReplayMessagesRequest.names:type_name -> msghandler.v1.FinishedName
+	65,  // 100: msghandler.v1.ReplayMessagesRequest.filter:type_name -> msghandler.v1.FinishedFilter
+	17,  // 101: msghandler.v1.ReplayMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
+	7,   // 102: msghandler.v1.MessageHandlerService.SendHalfMessage:input_type -> msghandler.v1.SendHalfMessageRequest
+	9,   // 103: msghandler.v1.MessageHandlerService.SendHalfMessages:input_type -> msghandler.v1.SendHalfMessagesRequest
+	11,  // 104: msghandler.v1.MessageHandlerService.Submit:input_type -> msghandler.v1.SubmitRequest
+	13,  // 105: msghandler.v1.MessageHandlerService.SubmitAll:input_type -> msghandler.v1.SubmitAllRequest
+	15,  // 106: msghandler.v1.MessageHandlerService.Rollback:input_type -> msghandler.v1.RollbackRequest
+	23,  // 107: msghandler.v1.MessageHandlerService.Attend:input_type -> msghandler.v1.AttendRequest
+	18,  // 108: msghandler.v1.ProducerService.Confirm:input_type -> msghandler.v1.ConfirmRequest
+	21,  // 109: msghandler.v1.ProducerService.DeleteBusiness:input_type -> msghandler.v1.DeleteBusinessRequest
+	33,  // 110: msghandler.v1.AdminService.GetMessage:input_type -> msghandler.v1.GetMessageRequest
+	35,  // 111: msghandler.v1.AdminService.ListMessages:input_type -> msghandler.v1.ListMessagesRequest
+	42,  // 112: msghandler.v1.AdminService.GetStats:input_type -> msghandler.v1.GetStatsRequest
+	52,  // 113: msghandler.v1.AdminService.RetryMessages:input_type -> msghandler.v1.RetryMessagesRequest
+	54,  // 114: msghandler.v1.AdminService.DiscardMessages:input_type -> msghandler.v1.DiscardMessagesRequest
+	56,  // 115: msghandler.v1.AdminService.TailMessages:input_type -> msghandler.v1.TailMessagesRequest
+	59,  // 116: msghandler.v1.AdminService.ListAudit:input_type -> msghandler.v1.ListAuditRequest
+	62,  // 117: msghandler.v1.AdminService.GetConfiguration:input_type -> msghandler.v1.GetConfigurationRequest
+	37,  // 118: msghandler.v1.AdminService.GroupMessages:input_type -> msghandler.v1.GroupMessagesRequest
+	40,  // 119: msghandler.v1.AdminService.FindMessages:input_type -> msghandler.v1.FindMessagesRequest
+	66,  // 120: msghandler.v1.AdminService.ListFinished:input_type -> msghandler.v1.ListFinishedRequest
+	69,  // 121: msghandler.v1.AdminService.GetFinished:input_type -> msghandler.v1.GetFinishedRequest
+	72,  // 122: msghandler.v1.AdminService.ReplayMessages:input_type -> msghandler.v1.ReplayMessagesRequest
+	8,   // 123: msghandler.v1.MessageHandlerService.SendHalfMessage:output_type -> msghandler.v1.SendHalfMessageResponse
+	10,  // 124: msghandler.v1.MessageHandlerService.SendHalfMessages:output_type -> msghandler.v1.SendHalfMessagesResponse
+	12,  // 125: msghandler.v1.MessageHandlerService.Submit:output_type -> msghandler.v1.SubmitResponse
+	14,  // 126: msghandler.v1.MessageHandlerService.SubmitAll:output_type -> msghandler.v1.SubmitAllResponse
+	16,  // 127: msghandler.v1.MessageHandlerService.Rollback:output_type -> msghandler.v1.RollbackResponse
+	27,  // 128: msghandler.v1.MessageHandlerService.Attend:output_type -> msghandler.v1.AttendResponse
+	19,  // 129: msghandler.v1.ProducerService.Confirm:output_type -> msghandler.v1.ConfirmResponse
+	22,  // 130: msghandler.v1.ProducerService.DeleteBusiness:output_type -> msghandler.v1.DeleteBusinessResponse
+	34,  // 131: msghandler.v1.AdminService.GetMessage:output_type -> msghandler.v1.GetMessageResponse
+	36,  // 132: msghandler.v1.AdminService.ListMessages:output_type -> msghandler.v1.ListMessagesResponse
+	43,  // 133: msghandler.v1.AdminService.GetStats:output_type -> msghandler.v1.GetStatsResponse
+	53,  // 134: msghandler.v1.AdminService.RetryMessages:output_type -> msghandler.v1.RetryMessagesResponse
+	55,  // 135: msghandler.v1.AdminService.DiscardMessages:output_type -> msghandler.v1.DiscardMessagesResponse
+	57,  // 136: msghandler.v1.AdminService.TailMessages:output_type -> msghandler.v1.TailMessagesResponse
+	60,  // 137: msghandler.v1.AdminService.ListAudit:output_type -> msghandler.v1.ListAuditResponse
+	63,  // 138: msghandler.v1.AdminService.GetConfiguration:output_type -> msghandler.v1.GetConfigurationResponse
+	38,  // 139: msghandler.v1.AdminService.GroupMessages:output_type -> msghandler.v1.GroupMessagesResponse
+	41,  // 140: msghandler.v1.AdminService.FindMessages:output_type -> msghandler.v1.FindMessagesResponse
+	67,  // 141: msghandler.v1.AdminService.ListFinished:output_type -> msghandler.v1.ListFinishedResponse
+	70,  // 142: msghandler.v1.AdminService.GetFinished:output_type -> msghandler.v1.GetFinishedResponse
+	73,  // 143: msghandler.v1.AdminService.ReplayMessages:output_type -> msghandler.v1.ReplayMessagesResponse
+	123, // [123:144] is the sub-list for method output_type
+	102, // [102:123] is the sub-list for method input_type
+	102, // [102:102] is the sub-list for extension type_name
+	102, // [102:102] is the sub-list for extension extendee
+	0,   // [0:102] is the sub-list for field type_name
 }
 
 func init() { file_msghandler_v1_msghandler_proto_init() }
@@ -5174,8 +6517,8 @@ func file_msghandler_v1_msghandler_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_msghandler_v1_msghandler_proto_rawDesc), len(file_msghandler_v1_msghandler_proto_rawDesc)),
-			NumEnums:      5,
-			NumMessages:   57,
+			NumEnums:      6,
+			NumMessages:   69,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

@@ -570,6 +570,9 @@ const (
 	AdminService_GetConfiguration_FullMethodName = "/msghandler.v1.AdminService/GetConfiguration"
 	AdminService_GroupMessages_FullMethodName    = "/msghandler.v1.AdminService/GroupMessages"
 	AdminService_FindMessages_FullMethodName     = "/msghandler.v1.AdminService/FindMessages"
+	AdminService_ListFinished_FullMethodName     = "/msghandler.v1.AdminService/ListFinished"
+	AdminService_GetFinished_FullMethodName      = "/msghandler.v1.AdminService/GetFinished"
+	AdminService_ReplayMessages_FullMethodName   = "/msghandler.v1.AdminService/ReplayMessages"
 )
 
 // AdminServiceClient is the client API for AdminService service.
@@ -606,6 +609,15 @@ type AdminServiceClient interface {
 	// FindMessages finds the messages with an id, whatever their producers and states. Coordinators of before 2026-11-27 do
 	// not know it.
 	FindMessages(ctx context.Context, in *FindMessagesRequest, opts ...grpc.CallOption) (*FindMessagesResponse, error)
+	// ListFinished pages through finished messages: the archive, newest first, or without an archive the receipts, in no order.
+	// Bodies are left out. Coordinators of before 2026-11-27 know neither this nor the next two.
+	ListFinished(ctx context.Context, in *ListFinishedRequest, opts ...grpc.CallOption) (*ListFinishedResponse, error)
+	// GetFinished returns a message of the archive, with its body.
+	GetFinished(ctx context.Context, in *GetFinishedRequest, opts ...grpc.CallOption) (*GetFinishedResponse, error)
+	// ReplayMessages stores messages of the archive as SENDABLE again, so that the broker gets another copy. Only messages whose
+	// verdict was COMMITTED can be replayed. An unfinished message is never replayed, and an entry of the archive no more once
+	// its message has ended again: so a call may be repeated.
+	ReplayMessages(ctx context.Context, in *ReplayMessagesRequest, opts ...grpc.CallOption) (*ReplayMessagesResponse, error)
 }
 
 type adminServiceClient struct {
@@ -725,6 +737,36 @@ func (c *adminServiceClient) FindMessages(ctx context.Context, in *FindMessagesR
 	return out, nil
 }
 
+func (c *adminServiceClient) ListFinished(ctx context.Context, in *ListFinishedRequest, opts ...grpc.CallOption) (*ListFinishedResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListFinishedResponse)
+	err := c.cc.Invoke(ctx, AdminService_ListFinished_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminServiceClient) GetFinished(ctx context.Context, in *GetFinishedRequest, opts ...grpc.CallOption) (*GetFinishedResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetFinishedResponse)
+	err := c.cc.Invoke(ctx, AdminService_GetFinished_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminServiceClient) ReplayMessages(ctx context.Context, in *ReplayMessagesRequest, opts ...grpc.CallOption) (*ReplayMessagesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReplayMessagesResponse)
+	err := c.cc.Invoke(ctx, AdminService_ReplayMessages_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AdminServiceServer is the server API for AdminService service.
 // All implementations must embed UnimplementedAdminServiceServer
 // for forward compatibility.
@@ -759,6 +801,15 @@ type AdminServiceServer interface {
 	// FindMessages finds the messages with an id, whatever their producers and states. Coordinators of before 2026-11-27 do
 	// not know it.
 	FindMessages(context.Context, *FindMessagesRequest) (*FindMessagesResponse, error)
+	// ListFinished pages through finished messages: the archive, newest first, or without an archive the receipts, in no order.
+	// Bodies are left out. Coordinators of before 2026-11-27 know neither this nor the next two.
+	ListFinished(context.Context, *ListFinishedRequest) (*ListFinishedResponse, error)
+	// GetFinished returns a message of the archive, with its body.
+	GetFinished(context.Context, *GetFinishedRequest) (*GetFinishedResponse, error)
+	// ReplayMessages stores messages of the archive as SENDABLE again, so that the broker gets another copy. Only messages whose
+	// verdict was COMMITTED can be replayed. An unfinished message is never replayed, and an entry of the archive no more once
+	// its message has ended again: so a call may be repeated.
+	ReplayMessages(context.Context, *ReplayMessagesRequest) (*ReplayMessagesResponse, error)
 	mustEmbedUnimplementedAdminServiceServer()
 }
 
@@ -798,6 +849,15 @@ func (UnimplementedAdminServiceServer) GroupMessages(context.Context, *GroupMess
 }
 func (UnimplementedAdminServiceServer) FindMessages(context.Context, *FindMessagesRequest) (*FindMessagesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method FindMessages not implemented")
+}
+func (UnimplementedAdminServiceServer) ListFinished(context.Context, *ListFinishedRequest) (*ListFinishedResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListFinished not implemented")
+}
+func (UnimplementedAdminServiceServer) GetFinished(context.Context, *GetFinishedRequest) (*GetFinishedResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetFinished not implemented")
+}
+func (UnimplementedAdminServiceServer) ReplayMessages(context.Context, *ReplayMessagesRequest) (*ReplayMessagesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ReplayMessages not implemented")
 }
 func (UnimplementedAdminServiceServer) mustEmbedUnimplementedAdminServiceServer() {}
 func (UnimplementedAdminServiceServer) testEmbeddedByValue()                      {}
@@ -993,6 +1053,60 @@ func _AdminService_FindMessages_Handler(srv interface{}, ctx context.Context, de
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AdminService_ListFinished_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListFinishedRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).ListFinished(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_ListFinished_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).ListFinished(ctx, req.(*ListFinishedRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AdminService_GetFinished_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetFinishedRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).GetFinished(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_GetFinished_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).GetFinished(ctx, req.(*GetFinishedRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AdminService_ReplayMessages_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReplayMessagesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).ReplayMessages(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_ReplayMessages_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).ReplayMessages(ctx, req.(*ReplayMessagesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // AdminService_ServiceDesc is the grpc.ServiceDesc for AdminService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -1035,6 +1149,18 @@ var AdminService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "FindMessages",
 			Handler:    _AdminService_FindMessages_Handler,
+		},
+		{
+			MethodName: "ListFinished",
+			Handler:    _AdminService_ListFinished_Handler,
+		},
+		{
+			MethodName: "GetFinished",
+			Handler:    _AdminService_GetFinished_Handler,
+		},
+		{
+			MethodName: "ReplayMessages",
+			Handler:    _AdminService_ReplayMessages_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

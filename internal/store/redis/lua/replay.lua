@@ -1,31 +1,34 @@
 #!lua
 -- Purpose: stores messages of the archive as SENDABLE. The script needs memory, so a full Redis refuses it.
 -- KEYS: 1 the shard's prefix
--- ARGV: 1 the operator, 2 the reason; then for each producer: name, number of messages, and for each message: id, digest,
---   how many copies of that id may be out, the record with any 13 digits for its time
+-- ARGV: 1 the operator, 2 the reason, 3 "true" to change nothing; then for each producer: name, number of messages, and for
+--   each message: id, digest, when it ended, how many copies of that id may be out, the record with any 13 digits for its time
 -- Returns: for each message verdict + state
-local by, why = ARGV[1], ARGV[2]
+local by, why, dry = ARGV[1], ARGV[2], ARGV[3] == 'true'
 
--- refusal says why a name cannot be used: an unfinished message has it, or a finished one with other content, or one that
--- was rolled back.
-local function refusal(g, id, digest)
-  local kind, _, theirs = head(g, id)
+-- refusal says why a name cannot be used: an unfinished message has it, or one that was rolled back, or ended again since, or
+-- has other content.
+local function refusal(g, id, digest, ms)
+  local kind, since, theirs = head(g, id)
   local final = kind and ended(kind)
   if final then
-    if final ~= DONE then
-      return ILLEGAL + final
+    if final ~= DONE or since > ms then
+      return (theirs ~= digest and EXISTS or ILLEGAL) + final
     end
-    return theirs ~= digest and theirs ~= '-' and EXISTS + final or nil
+    return theirs ~= digest and EXISTS + final or nil
   end
-  local state = find(g, id)
+  local state = kind and dry and unplaced(g, id, kind) or find(g, id)
   return state ~= 0 and ILLEGAL + state or nil
 end
 
 local function replay(g, id, at)
-  local digest, copies, record = ARGV[at + 1], tonumber(ARGV[at + 2]), ARGV[at + 3]
-  local refused = refusal(g, id, digest)
+  local digest, ms, copies, record = ARGV[at + 1], tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3]), ARGV[at + 4]
+  local refused = refusal(g, id, digest, ms)
   if refused then
     return refused
+  end
+  if dry then
+    return OK + COMMITTED
   end
   call('SET', g.record .. id, record)
   call('SETRANGE', g.record .. id, 5, string.format('%013.0f', now))
@@ -41,4 +44,4 @@ local function replay(g, id, at)
   return STORED + COMMITTED
 end
 
-return groups(3, 4, replay, index_all, pass)
+return groups(4, 5, replay, dry and pass or index_all, pass)

@@ -1,0 +1,135 @@
+package app_test
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/msghandler/msghandler/internal/config"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/servers"
+)
+
+// awaitStats waits until the answer of GetStats is as expected.
+func (r *running) awaitStats(t *testing.T, what string, is func(stats *msghandlerv1.GetStatsResponse) bool) {
+	t.Helper()
+	client := msghandlerv1.NewAdminServiceClient(dial(t, r.GRPCAddr()))
+	var last *msghandlerv1.GetStatsResponse
+	defer func() {
+		if t.Failed() {
+			t.Logf("the last answer is %v", last)
+		}
+	}()
+	servers.Eventually(t, time.Minute, what, func() bool {
+		stats, err := client.GetStats(t.Context(), &msghandlerv1.GetStatsRequest{})
+		last = stats
+		return err == nil && is(stats)
+	})
+}
+
+// send stores and submits messages of a producer.
+func (r *running) send(t *testing.T, producer, target string, ids ...string) {
+	t.Helper()
+	client := msghandlerv1.NewMessageHandlerServiceClient(dial(t, r.GRPCAddr()))
+	for _, id := range ids {
+		_, err := client.SendHalfMessage(t.Context(), &msghandlerv1.SendHalfMessageRequest{
+			Producer: producer, CallbackTarget: target, Message: &msghandlerv1.Message{Id: id, RoutingKey: "paid"},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := client.Submit(t.Context(), &msghandlerv1.SubmitRequest{Producer: producer, Id: id}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// sums describes the rows of GetStats without times and rates.
+func sums(stats *msghandlerv1.GetStatsResponse) (rows string) {
+	for _, p := range stats.GetProducers() {
+		rows += fmt.Sprintf("%s: %d stored, %d acknowledged, failed: %t\n", p.GetName(), p.GetStored(), p.GetAcknowledged(),
+			p.GetFailure() != "")
+	}
+	for _, e := range stats.GetExchanges() {
+		rows += fmt.Sprintf("%q: %d acknowledged, %d failed\n", e.GetName(), e.GetAcknowledged(), e.GetFailed())
+	}
+	return rows
+}
+
+// charted is the sum of a field of all buckets of a chart.
+func charted(t *testing.T, redis *servers.RedisServer, step time.Duration, field string) (sum int64) {
+	t.Helper()
+	pattern := fmt.Sprintf("msghandler:{00}:chart@%d:*", step.Milliseconds())
+	for key := range strings.FieldsSeq(redis.CLI("KEYS", pattern)) {
+		n, _ := strconv.ParseInt(strings.TrimSpace(redis.CLI("HGET", key, field)), 10, 64)
+		sum += n
+	}
+	return sum
+}
+
+// highest are the highest values of the charts of a page.
+var highest = regexp.MustCompile(`<b>[^<]*</b> <small>(max [^<]*)</small>`)
+
+// Whichever coordinator an operator asks, the answer is the same.
+func TestAllCoordinatorsShowTheSameSums(t *testing.T) {
+	t.Parallel()
+	redis, p := servers.Redis(t), startOrders(t)
+	same := settings(func(c *config.Config) { c.Redis.URL = redis.URL() })
+	first, second := start(t, same), start(t, same)
+	first.awaitReady(t)
+	second.awaitReady(t)
+	first.queue(t, "paid")
+	second.queue(t, "paid")
+	first.send(t, "orders", "dns:///"+p.addr, "1", "2")
+	second.send(t, "orders", "dns:///"+p.addr, "3", "4", "5")
+	first.send(t, "gone", "dns:///127.0.0.1:1", "1")
+	const want = "gone: 1 stored, 0 acknowledged, failed: true\n" +
+		"orders: 5 stored, 5 acknowledged, failed: false\n\"\": 5 acknowledged, 0 failed\n"
+	for name, r := range map[string]*running{"first": first, "second": second} {
+		r.awaitStats(t, name+" has the sums", func(stats *msghandlerv1.GetStatsResponse) bool {
+			flow := stats.GetFlow()
+			return sums(stats) == want && flow.GetCoordinators() == 2 && flow.GetStoredPerSecond() > 0
+		})
+		page := r.get(t, "/")
+		if !strings.Contains(page, "sums of 2 coordinators") || !strings.Contains(page, "connection refused") {
+			t.Errorf("%s: the page shows no sums of both:\n%s", name, page)
+		}
+	}
+	servers.Eventually(t, time.Minute, "the charts have all messages", func() bool {
+		return charted(t, redis, 10*time.Second, "in") == 6 && charted(t, redis, 20*time.Minute, "out") == 5
+	})
+	for _, query := range []string{"/?range=1h", "/?range=1h&producer=orders", "/?range=1h&exchange="} {
+		servers.Eventually(t, time.Minute, query+" is the same, and not empty", func() bool {
+			here := fmt.Sprint(highest.FindAllStringSubmatch(first.get(t, query), -1))
+			there := fmt.Sprint(highest.FindAllStringSubmatch(second.get(t, query), -1))
+			return here == there && strings.Contains(here, "max 0.")
+		})
+	}
+	if err := first.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	second.awaitStats(t, "a stopped coordinator does not count", func(stats *msghandlerv1.GetStatsResponse) bool {
+		return stats.GetFlow().GetCoordinators() == 1
+	})
+	if n := charted(t, redis, 20*time.Minute, "in"); n != 6 {
+		t.Errorf("after a coordinator has stopped, the charts have %d messages", n)
+	}
+}
+
+// A coordinator of an earlier version shares nothing, or something else.
+func TestUnknownReportsDoNotCount(t *testing.T) {
+	t.Parallel()
+	redis := servers.Redis(t)
+	at := strconv.FormatInt(time.Now().UnixMilli(), 10)
+	redis.CLI("HSET", "msghandler:{00}:peers", "later/0a", at+` [{"of":"a version to come"}]`)
+	redis.CLI("HSET", "msghandler:{00}:peers", "other/0a", at+` {"rates":{"in":7},"producers":[{"name":"x"}],"new":1}`)
+	r := start(t, settings(func(c *config.Config) { c.Redis.URL = redis.URL() }))
+	r.awaitReady(t)
+	r.awaitStats(t, "the report that is known counts", func(stats *msghandlerv1.GetStatsResponse) bool {
+		return stats.GetFlow().GetCoordinators() == 2 && stats.GetFlow().GetStoredPerSecond() == 7 &&
+			sums(stats) == "x: 0 stored, 0 acknowledged, failed: false\n"
+	})
+}

@@ -1,0 +1,269 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/msghandler/msghandler/internal/cli/commandline"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+)
+
+// finishedFlags say which finished messages are meant.
+type finishedFlags struct {
+	Producer   string        `help:"Only those of this producer." placeholder:"NAME"`
+	ID         string        `help:"Only those with this id, of any producer." placeholder:"ID"`
+	State      string        `help:"Only those that ended so: done, rolled_back, or discarded." placeholder:"STATE"`
+	Exchange   string        `help:"Only those that went to this exchange." placeholder:"NAME"`
+	RoutingKey string        `help:"Only those with this routing key." placeholder:"KEY"`
+	Header     string        `help:"Only those with this header." placeholder:"NAME=VALUE"`
+	Since      time.Duration `help:"Only those that ended within so long, such as 1h." placeholder:"DURATION"`
+	Until      time.Duration `help:"Only those that ended so long ago or earlier, such as 10m." placeholder:"DURATION"`
+}
+
+// endingNames are the endings by the names of --state.
+var endingNames = map[string]msghandlerv1.Ending{
+	"": msghandlerv1.Ending_ENDING_UNSPECIFIED, "done": msghandlerv1.Ending_ENDING_DONE,
+	"rolled_back": msghandlerv1.Ending_ENDING_ROLLED_BACK, "discarded": msghandlerv1.Ending_ENDING_DISCARDED,
+}
+
+func endingName(e msghandlerv1.Ending) string {
+	for name, ending := range endingNames {
+		if ending == e {
+			return name
+		}
+	}
+	return strings.ToLower(e.String())
+}
+
+// filter is the filter as of now.
+func (f *finishedFlags) filter(now time.Time) (*msghandlerv1.FinishedFilter, error) {
+	ended, known := endingNames[f.State]
+	key, value, isHeader := strings.Cut(f.Header, "=")
+	switch {
+	case !known:
+		return nil, commandline.UsageError{
+			Err: fmt.Errorf("--state=%s is no end of a message; write done, rolled_back or discarded", f.State),
+		}
+	case f.Header != "" && (!isHeader || key == ""):
+		return nil, commandline.UsageError{Err: fmt.Errorf("--header=%s: write NAME=VALUE", f.Header)}
+	case f.Since < 0, f.Until < 0:
+		return nil, commandline.UsageError{Err: errors.New("--since and --until say how long ago, such as 1h")}
+	}
+	filter := &msghandlerv1.FinishedFilter{
+		Producer: f.Producer, Id: f.ID, Ended: ended, Exchange: f.Exchange, RoutingKey: f.RoutingKey,
+		HeaderKey: key, HeaderValue: value,
+	}
+	if f.Since > 0 {
+		filter.Since = timestamppb.New(now.Add(-f.Since))
+	}
+	if f.Until > 0 {
+		filter.Until = timestamppb.New(now.Add(-f.Until))
+	}
+	return filter, nil
+}
+
+type historyCommand struct {
+	adminFlags
+	finishedFlags
+	Receipts bool `help:"The receipts, also where there is an archive."`
+	Limit    int  `default:"100" help:"How many at most, the newest."`
+}
+
+// Help returns the text below the usage in --help.
+func (c *historyCommand) Help() string {
+	return `history prints messages that are finished, the newest first. With archive.retention coordinators keep them with
+their content; show prints one of them, and replay publishes it again. Without an archive only the receipts are left,
+for done.retention: name, end and time. To find receipts, Redis looks at each of its keys.`
+}
+
+// finished is a finished message in --output json. The names of its fields are part of the product.
+type finished struct {
+	Producer    string            `json:"producer"`
+	ID          string            `json:"id"`
+	State       string            `json:"state"`
+	FinishedAt  *time.Time        `json:"finished_at"`
+	CreatedAt   *time.Time        `json:"created_at,omitempty"`
+	CommittedAt *time.Time        `json:"committed_at,omitempty"`
+	Copies      int32             `json:"copies,omitempty"`
+	Broker      string            `json:"broker,omitempty"`
+	Exchange    string            `json:"exchange,omitempty"`
+	RoutingKey  string            `json:"routing_key,omitempty"`
+	ContentType string            `json:"content_type,omitempty"`
+	Headers     map[string]string `json:"headers,omitempty"`
+	Entry       string            `json:"entry,omitempty"`
+	Replayable  bool              `json:"replayable"`
+	BodyLeftOut bool              `json:"body_left_out,omitempty"`
+	Damaged     string            `json:"damaged,omitempty"`
+	// Body holds a body of text, BodyBase64 every other body; only show has them.
+	Body       string `json:"body,omitempty"`
+	BodyBase64 string `json:"body_base64,omitempty"`
+}
+
+func newFinished(f *msghandlerv1.FinishedMessage) finished {
+	m := f.GetMessage()
+	out := finished{
+		Producer: f.GetProducer(), ID: m.GetId(), State: endingName(f.GetEnded()), FinishedAt: moment(f.GetFinishTime()),
+		CreatedAt: moment(f.GetCreateTime()), CommittedAt: moment(f.GetCommitTime()), Copies: f.GetCopies(),
+		Broker: m.GetBroker(), Exchange: m.GetExchange(), RoutingKey: m.GetRoutingKey(), ContentType: m.GetContentType(),
+		Headers: m.GetHeaders(), Entry: f.GetEntry(), Replayable: f.GetReplayable(), BodyLeftOut: f.GetBodyLeftOut(),
+		Damaged: f.GetDamaged(),
+	}
+	if body := m.GetBody(); utf8.Valid(body) {
+		out.Body = string(body)
+	} else {
+		out.BodyBase64 = base64.StdEncoding.EncodeToString(body)
+	}
+	return out
+}
+
+// Run prints finished messages.
+func (c *historyCommand) Run(ctx context.Context, s *commandline.Session) error {
+	if c.Limit < 1 {
+		return commandline.UsageError{Err: fmt.Errorf("--limit=%d: a list has at least one line", c.Limit)}
+	}
+	filter, err := c.filter(time.Now())
+	if err != nil {
+		return err
+	}
+	a, err := c.connect(s)
+	if err != nil {
+		return err
+	}
+	defer a.Close()
+	found, first, more, err := c.newest(ctx, a, filter, s.Progress())
+	if err != nil {
+		return err
+	}
+	archive := first.GetArchive()
+	messages := make([]finished, len(found))
+	for i, f := range found {
+		messages[i] = newFinished(f)
+	}
+	document := map[string]any{
+		"messages": messages, "archive": archive, "more": more, "archived": first.GetArchived(),
+		"oldest_at": moment(first.GetOldestTime()), "not_archived": first.GetDropped(),
+	}
+	err = s.PrintDocument(c.Output, document, func() [][]string { return finishedRows(found, archive, time.Now()) })
+	if first.GetDropped() > 0 && c.Output == commandline.OutputTable {
+		_, _ = fmt.Fprintf(s.Err, "msghandler: %d messages ended lately without being archived: Redis was nearly full\n",
+			first.GetDropped())
+	}
+	return errors.Join(err, cut(s, c.Output, c.Limit, more))
+}
+
+// newest reads the newest messages up to the limit, and gives the first page, which tells of the archive. Receipts come
+// in no order, so all of them are read.
+func (c *historyCommand) newest(
+	ctx context.Context, a *admin, filter *msghandlerv1.FinishedFilter, far *commandline.Progress,
+) (found []*msghandlerv1.FinishedMessage, first *msghandlerv1.ListFinishedResponse, more bool, err error) {
+	defer far.End()
+	request := &msghandlerv1.ListFinishedRequest{Filter: filter, Receipts: c.Receipts}
+	for {
+		request.PageSize = int32(min(c.Limit, maxPage)) //nolint:gosec // at most maxPage
+		response, err := call(ctx, a, a.client.ListFinished, request)
+		if err != nil {
+			return nil, nil, false, err
+		}
+		first, found = cmp.Or(first, response), append(found, response.GetMessages()...)
+		slices.SortStableFunc(found, func(x, y *msghandlerv1.FinishedMessage) int {
+			return y.GetFinishTime().AsTime().Compare(x.GetFinishTime().AsTime())
+		})
+		if len(found) > c.Limit {
+			found, more = found[:c.Limit], true
+		}
+		far.Update("found %d finished messages", len(found))
+		request.PageToken = response.GetNextPageToken()
+		if request.GetPageToken() == "" {
+			return found, first, more, nil
+		}
+		if first.GetArchive() && len(found) == c.Limit {
+			return found, first, true, nil
+		}
+	}
+}
+
+// finishedRows are messages for people. Receipts have no content.
+func finishedRows(found []*msghandlerv1.FinishedMessage, archive bool, now time.Time) [][]string {
+	if len(found) == 0 {
+		return [][]string{{"no finished messages"}}
+	}
+	rows := [][]string{{"MESSAGE", "STATE", "FINISHED"}}
+	if archive {
+		rows[0] = append(rows[0], "TOOK", "COPIES", "EXCHANGE", "ROUTING KEY", "ENTRY")
+	}
+	for _, f := range found {
+		m := f.GetMessage()
+		row := []string{f.GetProducer() + "/" + m.GetId(), endingName(f.GetEnded()), ageOf(f.GetFinishTime(), now)}
+		if archive {
+			took := f.GetFinishTime().AsTime().Sub(f.GetCreateTime().AsTime()).Round(time.Millisecond)
+			row = append(row, took.String(), strconv.Itoa(int(f.GetCopies())), m.GetExchange(), m.GetRoutingKey(), f.GetEntry())
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// archived reads the entry of a message; nil where there is none, or no archive.
+func (a *admin) archived(ctx context.Context, name *msghandlerv1.MessageName) *msghandlerv1.FinishedMessage {
+	response, err := call(ctx, a, a.client.GetFinished, &msghandlerv1.GetFinishedRequest{
+		Producer: name.GetProducer(), Id: name.GetId(),
+	})
+	if err != nil {
+		return nil // an older coordinator, or no archive: the receipt is all there is
+	}
+	return response.GetMessage()
+}
+
+// showArchived prints a message of the archive.
+func showArchived(s *commandline.Session, output string, f *msghandlerv1.FinishedMessage) error {
+	err := s.PrintDocument(output, newFinished(f), func() [][]string { return describeFinished(f, time.Now()) })
+	return errors.Join(err, printBody(s, output, f.GetMessage().GetBody()))
+}
+
+// describeFinished gives a message of the archive as lines of name and value.
+func describeFinished(f *msghandlerv1.FinishedMessage, now time.Time) [][]string {
+	m := newFinished(f)
+	lines := [][]string{{"message", m.Producer + "/" + m.ID}, {"state", m.State}}
+	add := func(name, value string) {
+		if value != "" && value != "-" {
+			lines = append(lines, []string{name, value})
+		}
+	}
+	add("finished", ageOf(f.GetFinishTime(), now))
+	add("kept", "in the archive, for archive.retention")
+	add("entry", m.Entry)
+	add("broker", m.Broker)
+	add("exchange", cmp.Or(m.Exchange, "(the default exchange)"))
+	add("routing key", m.RoutingKey)
+	add("content type", m.ContentType)
+	add("created", ageOf(f.GetCreateTime(), now))
+	add("committed", ageOf(f.GetCommitTime(), now))
+	add("copies", strconv.Itoa(int(m.Copies)))
+	for _, key := range slices.Sorted(maps.Keys(m.Headers)) {
+		add("header "+key, m.Headers[key])
+	}
+	add("damaged", m.Damaged)
+	switch {
+	case m.BodyLeftOut:
+		add("body", "left out: larger than archive.max_body")
+	default:
+		add("body", sizeOf(f.GetMessage()))
+	}
+	replay := "no: its transaction did not commit, or its body is missing"
+	if m.Replayable {
+		replay = "msghandler replay " + m.Producer + "/" + m.ID
+	}
+	add("replay", replay)
+	return lines
+}

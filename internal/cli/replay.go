@@ -1,0 +1,189 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	spb "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/msghandler/msghandler/internal/cli/commandline"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+)
+
+type replayCommand struct {
+	adminFlags
+	Names []string `arg:"" optional:"" help:"The messages, such as orders/1001; - reads them from standard input, one a line." name:"PRODUCER/ID"`
+	finishedFlags
+	NewIDSuffix string `name:"new-id-suffix" help:"Publish under a new id, with this text behind the old one. Without it consumers that remember the id drop the copy." placeholder:"TEXT"`
+	Limit       int    `default:"1000" help:"With a filter: how many at most; 0 for all."`
+	Yes         bool   `short:"y" help:"Do not ask."`
+	DryRun      bool   `short:"n" help:"Change nothing; say how many would be replayed."`
+	Reason      string `help:"Why, for the audit." placeholder:"TEXT"`
+}
+
+// Help returns the text below the usage in --help.
+func (c *replayCommand) Help() string {
+	return `replay publishes finished messages again, from the archive (archive.retention). Only messages whose transaction
+committed can be replayed. A message is published under its own id, with msghandler-attempt above 1: a consumer that has
+lost the effect takes it, and one that remembers the id drops it as a duplicate. --new-id-suffix makes it a new message
+for every consumer. Named messages are replayed at once, each from its newest entry. Messages of a filter are counted
+first, and the command asks. A message that is unfinished again is left alone.`
+}
+
+// Run replays messages.
+func (c *replayCommand) Run(ctx context.Context, s *commandline.Session) error {
+	names, err := c.check(s)
+	if err != nil {
+		return err
+	}
+	a, err := c.connect(s)
+	if err != nil {
+		return err
+	}
+	defer a.Close()
+	if len(names) > 0 {
+		return c.byName(ctx, s, a, names)
+	}
+	return c.byFilter(ctx, s, a)
+}
+
+// check refuses impossible flags, and reads the names.
+func (c *replayCommand) check(s *commandline.Session) ([]*msghandlerv1.MessageName, error) {
+	switch {
+	case len(c.Names) > 0 && c.finishedFlags != finishedFlags{}:
+		return nil, commandline.UsageError{Err: errors.New("give either names or a filter such as --exchange, not both")}
+	case len(c.Names) == 0 && c.finishedFlags == finishedFlags{}:
+		return nil, commandline.UsageError{Err: errors.New("which messages? Name them (orders/1001), " +
+			"give - to read names from standard input, or give a filter such as --since 1h")}
+	case c.Limit < 0:
+		return nil, commandline.UsageError{Err: fmt.Errorf("--limit=%d: at least one, or 0 for all", c.Limit)}
+	case !slices.Equal(c.Names, []string{"-"}):
+		return parseNames(c.Names)
+	}
+	names, err := readNames(s.In)
+	if err == nil && !c.Yes && !c.DryRun {
+		return nil, commandline.UsageError{Err: fmt.Errorf("%d messages are named on standard input, "+
+			"so no question is possible; add --yes when you are sure", len(names))}
+	}
+	return names, err
+}
+
+// byName replays the named messages, and says why a message could not be replayed.
+func (c *replayCommand) byName(
+	ctx context.Context, s *commandline.Session, a *admin, names []*msghandlerv1.MessageName,
+) error {
+	var replayed int64
+	var failures []error
+	for part := range slices.Chunk(names, maxPage) {
+		request := &msghandlerv1.ReplayMessagesRequest{NewIdSuffix: c.NewIDSuffix, Reason: c.Reason, DryRun: c.DryRun}
+		for _, n := range part {
+			request.Names = append(request.Names, &msghandlerv1.FinishedName{Producer: n.GetProducer(), Id: n.GetId()})
+		}
+		response, err := call(ctx, a, a.client.ReplayMessages, request)
+		if err != nil {
+			failures = append(failures, err)
+			break
+		}
+		replayed += response.GetReplayed()
+		for i, outcome := range response.GetOutcomes() {
+			refusal := status.FromProto(&spb.Status{Code: outcome.GetCode(), Message: outcome.GetError()})
+			if err := a.explain(refusal.Err()); err != nil {
+				failures = append(failures, fmt.Errorf("%s/%s: %w", part[i].GetProducer(), part[i].GetId(), err))
+			}
+		}
+	}
+	if replayed == 0 && len(failures) > 0 {
+		return errors.Join(failures...)
+	}
+	return errors.Join(c.print(s, replayed, 0, false), errors.Join(failures...))
+}
+
+// byFilter replays the messages that match, after asking. Messages that end meanwhile are left out.
+func (c *replayCommand) byFilter(ctx context.Context, s *commandline.Session, a *admin) error {
+	now := time.Now()
+	filter, err := c.filter(now)
+	if err != nil {
+		return err
+	}
+	if filter.GetUntil() == nil {
+		filter.Until = timestamppb.New(now)
+	}
+	limit := int64(c.Limit)
+	if limit == 0 {
+		limit = math.MaxInt64
+	}
+	if !c.Yes && !c.DryRun {
+		if err := canAsk(s); err != nil {
+			return err
+		}
+		counting := *c
+		counting.DryRun = true
+		count, _, more, err := counting.matching(ctx, s, a, filter, limit)
+		if err != nil {
+			return err
+		}
+		if count == 0 {
+			return c.print(s, 0, 0, false)
+		}
+		of := ""
+		if more {
+			of = "the newest "
+		}
+		if err := agree(s, fmt.Sprintf("Replay %s%d finished messages?", of, count)); err != nil {
+			return err
+		}
+		limit = count
+	}
+	replayed, skipped, more, err := c.matching(ctx, s, a, filter, limit)
+	if err != nil && replayed == 0 {
+		return err
+	}
+	return errors.Join(c.print(s, replayed, skipped, more), err)
+}
+
+// matching replays up to limit messages that match, or counts them in a dry run, page after page.
+func (c *replayCommand) matching(
+	ctx context.Context, s *commandline.Session, a *admin, filter *msghandlerv1.FinishedFilter, limit int64,
+) (replayed, skipped int64, more bool, err error) {
+	far := s.Progress()
+	defer far.End()
+	request := &msghandlerv1.ReplayMessagesRequest{
+		Filter: filter, NewIdSuffix: c.NewIDSuffix, Reason: c.Reason, DryRun: c.DryRun,
+	}
+	for replayed < limit {
+		request.Limit = int32(min(limit-replayed, maxPage)) //nolint:gosec // at most maxPage
+		response, err := call(ctx, a, a.client.ReplayMessages, request)
+		if err != nil {
+			return replayed, skipped, true, err
+		}
+		replayed, skipped = replayed+response.GetReplayed(), skipped+response.GetSkipped()
+		far.Update("%d messages", replayed)
+		if request.PageToken = response.GetNextPageToken(); request.GetPageToken() == "" {
+			return replayed, skipped, false, nil
+		}
+	}
+	return replayed, skipped, true, nil
+}
+
+func (c *replayCommand) print(s *commandline.Session, replayed, skipped int64, more bool) error {
+	document := map[string]any{"replayed": replayed, "skipped": skipped, "dry_run": c.DryRun, "more": more}
+	return s.PrintDocument(c.Output, document, func() [][]string {
+		text := fmt.Sprintf("replayed %d messages", replayed)
+		if c.DryRun {
+			text = fmt.Sprintf("would replay %d messages", replayed)
+		}
+		if skipped > 0 {
+			text += fmt.Sprintf("; %d cannot be replayed", skipped)
+		}
+		if more {
+			text += "; more match"
+		}
+		return [][]string{{text}}
+	})
+}

@@ -1,0 +1,64 @@
+package cli_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+)
+
+func TestStatsShowSumsOfCoordinators(t *testing.T) {
+	t.Parallel()
+	c := startCoordinator(t)
+	now := timestamppb.New(time.Now().Add(-time.Hour - time.Minute))
+	c.sums = &msghandlerv1.GetStatsResponse{
+		Flow: &msghandlerv1.FlowStats{
+			Coordinators: 3, StoredPerSecond: 1420.4, AcknowledgedPerSecond: 7.25,
+			LatencyP50: durationpb.New(31 * time.Millisecond),
+		},
+		Producers: []*msghandlerv1.ProducerStats{
+			{
+				Name: "billing", Coordinators: 3, CircuitOpenAt: 1, Stored: 9, RefusedPerSecond: .5,
+				FailureTime: now, Failure: "connection refused",
+			},
+			{
+				Name: "orders", Coordinators: 3, AnswerTime: now, AnswerTook: durationpb.New(4 * time.Millisecond),
+				Verdict: msghandlerv1.Verdict_VERDICT_COMMITTED,
+			},
+		},
+		Exchanges: []*msghandlerv1.ExchangeStats{{Broker: "events", Name: "shop", Acknowledged: 12, Failed: 1}},
+	}
+	said := run(nil, "stats", "--server="+c.addr)
+	for _, want := range []string{
+		"\n\nIN/S   OUT/S   REJECTED/S   P50    P99   OF COORDINATORS\n1420   7.2     0            31ms   -     3\n\n",
+		"billing    open at 1 of 3   0      0       -          -           61m ago: connection refused\n",
+		"orders     closed           0      0       61m ago    COMMITTED   -\n\n",
+		"shop       events   0       12             1        -\n",
+	} {
+		if said.status != 0 || !strings.Contains(said.out, want) {
+			t.Errorf("the output lacks %q:\n%s", want, said.out)
+		}
+	}
+	var document struct {
+		Flow                 map[string]any
+		Producers, Exchanges []map[string]any
+	}
+	said = run(nil, "stats", "--output=json", "--server="+c.addr)
+	if err := json.Unmarshal([]byte(said.out), &document); err != nil || len(document.Producers) != 2 {
+		t.Fatalf("%v: %s", err, said.out)
+	}
+	billing, orders, shop := document.Producers[0], document.Producers[1], document.Exchanges[0]
+	if document.Flow["stored_per_second"] != 1420.4 || document.Flow["latency_p50_seconds"] != .031 ||
+		document.Flow["latency_p99_seconds"] != nil || document.Flow["coordinators"] != 3. ||
+		billing["circuit_open_at"] != 1. || billing["refused_per_second"] != .5 ||
+		billing["failure"] != "connection refused" || billing["answered_at"] != nil ||
+		orders["verdict"] != "COMMITTED" || orders["answer_took_seconds"] != .004 ||
+		shop["broker"] != "events" || shop["acknowledged"] != 12. || shop["failed"] != 1. {
+		t.Errorf("the document is %s", said.out)
+	}
+}

@@ -1,0 +1,214 @@
+package pages
+
+import (
+	"cmp"
+	"errors"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+)
+
+// endings are the ends of messages by the words of the address.
+var endings = map[string]msghandlerv1.Ending{
+	"": msghandlerv1.Ending_ENDING_UNSPECIFIED, string(halfmsg.EndedDone): msghandlerv1.Ending_ENDING_DONE,
+	string(halfmsg.EndedRolledBack): msghandlerv1.Ending_ENDING_ROLLED_BACK,
+	string(halfmsg.EndedDiscarded):  msghandlerv1.Ending_ENDING_DISCARDED,
+}
+
+// ending is the word for the end of a message.
+func ending(e msghandlerv1.Ending) string {
+	for word, known := range endings {
+		if known == e {
+			return word
+		}
+	}
+	return "unknown"
+}
+
+// finishedFilter is the filter of the page of finished messages, as its form has it.
+type finishedFilter struct {
+	Producer, ID, Ended, Exchange, Key, Header, Since string
+}
+
+func readFinishedFilter(r *http.Request) finishedFilter {
+	value := func(name string) string { return strings.TrimSpace(r.FormValue(name)) }
+	return finishedFilter{
+		Producer: value("producer"), ID: value("id"), Ended: value("ended"), Exchange: value("exchange"),
+		Key: value("key"), Header: value("header"), Since: value("since"),
+	}
+}
+
+// Query is the filter as a part of an address.
+func (f finishedFilter) Query() string {
+	values := url.Values{}
+	for key, value := range map[string]string{
+		"producer": f.Producer, "id": f.ID, "ended": f.Ended, "exchange": f.Exchange, "key": f.Key, "header": f.Header,
+		"since": f.Since,
+	} {
+		if value != "" {
+			values.Set(key, value)
+		}
+	}
+	return values.Encode()
+}
+
+// Narrow says whether the filter leaves anything out.
+func (f finishedFilter) Narrow() bool { return f != finishedFilter{} }
+
+var (
+	errEnded  = RefusedError{Status: http.StatusBadRequest, Text: "choose done, rolled_back or discarded"}
+	errHeader = RefusedError{Status: http.StatusBadRequest, Text: "write a header as NAME=VALUE"}
+)
+
+// request is the filter for the API, as of now.
+func (f finishedFilter) request(now time.Time) (*msghandlerv1.FinishedFilter, error) {
+	ended, known := endings[f.Ended]
+	key, value, isHeader := strings.Cut(f.Header, "=")
+	switch {
+	case !known:
+		return nil, errEnded
+	case f.Header != "" && (!isHeader || key == ""):
+		return nil, errHeader
+	}
+	filter := &msghandlerv1.FinishedFilter{
+		Producer: f.Producer, Id: f.ID, Ended: ended, Exchange: f.Exchange, RoutingKey: f.Key,
+		HeaderKey: key, HeaderValue: value,
+	}
+	if f.Since != "" {
+		since, err := time.ParseDuration(f.Since)
+		if err != nil || since <= 0 {
+			return nil, RefusedError{Status: http.StatusBadRequest, Text: errAge.Error()}
+		}
+		filter.Since = timestamppb.New(now.Add(-since))
+	}
+	return filter, nil
+}
+
+// finishedTab leads to the messages that ended in one way; empty: in any.
+type finishedTab struct{ Ended, Text, Link string }
+
+// finishedTabs are the tabs above a list.
+func finishedTabs(f finishedFilter) (tabs []finishedTab) {
+	for _, ended := range slices.Sorted(maps.Keys(endings)) {
+		of := f
+		of.Ended = ended
+		tabs = append(tabs, finishedTab{ended, cmp.Or(strings.ReplaceAll(ended, "_", " "), "all"), "/finished?" + of.Query()})
+	}
+	return tabs
+}
+
+// finishedData is the data of the page of finished messages.
+type finishedData struct {
+	Filter   finishedFilter
+	Tabs     []finishedTab
+	Messages []*msghandlerv1.FinishedMessage
+	// Archive says that the messages are from the archive.
+	Archive, CanReplay   bool
+	Next, First, Problem string
+	// Archived is how many messages the archive holds, Oldest since when, and Dropped how many it did not take lately.
+	Archived, Dropped int64
+	Oldest            time.Time
+}
+
+// finished lists finished messages, the newest first.
+func (p *Pages) finished(r *http.Request) answer {
+	data := finishedData{Filter: readFinishedFilter(r)}
+	data.Tabs = finishedTabs(data.Filter)
+	if r.FormValue("after") != "" {
+		data.First = "/finished?" + data.Filter.Query()
+	}
+	a := answer{page: "finished", title: "Finished messages"}
+	if err := p.fillFinished(r, &data); err != nil {
+		a.status, data.Problem = statusOf(err), err.Error()
+	}
+	data.CanReplay = data.Archive && p.canChange(r, actReplay)
+	a.data = data
+	return a
+}
+
+// fillFinished reads the page's messages.
+func (p *Pages) fillFinished(r *http.Request, data *finishedData) error {
+	admin := p.config.Admin(r.RemoteAddr)
+	if admin == nil {
+		return errNotOpen
+	}
+	filter, err := data.Filter.request(time.Now())
+	if err != nil {
+		return err
+	}
+	page, err := admin.ListFinished(r.Context(), &msghandlerv1.ListFinishedRequest{
+		Filter: filter, PageSize: pageSize, PageToken: r.FormValue("after"),
+	})
+	if err != nil {
+		return err
+	}
+	data.Messages, data.Archive = page.GetMessages(), page.GetArchive()
+	data.Archived, data.Dropped, data.Oldest = page.GetArchived(), page.GetDropped(), timeOf(page.GetOldestTime())
+	slices.SortStableFunc(data.Messages, func(a, b *msghandlerv1.FinishedMessage) int {
+		return timeOf(b.GetFinishTime()).Compare(timeOf(a.GetFinishTime()))
+	})
+	if token := page.GetNextPageToken(); token != "" {
+		values := url.Values{"after": {token}}
+		data.Next = "/finished?" + strings.TrimPrefix(data.Filter.Query()+"&"+values.Encode(), "&")
+	}
+	return nil
+}
+
+// archivedData is the data of the page of a message in the archive.
+type archivedData struct {
+	Message *msghandlerv1.FinishedMessage
+	// Hidden says why the headers and the body are not shown; empty: they are.
+	Hidden    string
+	Headers   []string
+	Body      preview
+	Forms     []string
+	Link      string
+	CanReplay bool
+}
+
+// archived shows a message of the archive.
+func (p *Pages) archived(r *http.Request) answer {
+	admin := p.config.Admin(r.RemoteAddr)
+	if admin == nil {
+		return notOpen()
+	}
+	name := halfmsg.Name{Producer: r.FormValue("producer"), ID: r.FormValue("id")}
+	found, err := admin.GetFinished(r.Context(), &msghandlerv1.GetFinishedRequest{
+		Producer: name.Producer, Id: name.ID, Entry: r.FormValue("entry"),
+	})
+	switch {
+	case errors.Is(err, halfmsg.ErrNotFound):
+		return trouble(http.StatusNotFound, "No message "+name.String()+" in the archive",
+			"It has not ended, or it ended longer ago than archive.retention, or the archive had no room for it any more.")
+	case err != nil:
+		return trouble(statusOf(err), "Message "+name.String(), err.Error())
+	}
+	m := found.GetMessage()
+	data := archivedData{
+		Message: m, Hidden: p.hidesBodies(r), Forms: []string{"json", "text", "hex"},
+		Link: archivedLink(m), CanReplay: m.GetReplayable() && p.canChange(r, actReplay),
+	}
+	if data.Hidden == "" {
+		data.Headers = slices.Sorted(maps.Keys(m.GetMessage().GetHeaders()))
+		data.Body = previewOf(m.GetMessage().GetBody(), r.FormValue("as"))
+	}
+	return answer{page: "archived", title: name.String(), data: data}
+}
+
+// archivedLink leads to the page of a message in the archive; of a receipt to the page of the message.
+func archivedLink(m *msghandlerv1.FinishedMessage) string {
+	if m.GetEntry() == "" {
+		return address(m.GetProducer(), m.GetMessage().GetId())
+	}
+	return "/finished/message?" + url.Values{
+		"producer": {m.GetProducer()}, "id": {m.GetMessage().GetId()}, "entry": {m.GetEntry()},
+	}.Encode()
+}

@@ -1,0 +1,194 @@
+package pages
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/msghandler/msghandler/internal/console/formtoken"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+)
+
+// actReplay is the action of publishing finished messages, or letters, again.
+const actReplay = "replay"
+
+// replaySelection selects messages of the archive: one entry, or all that match a filter.
+type replaySelection struct {
+	// Producer, ID and Entry name one message.
+	Producer, ID, Entry string
+	Filter              finishedFilter
+	// Suffix makes new ids; empty: each message keeps its id.
+	Suffix string
+	// Counted is when the messages were counted, and Count their number. No others are replayed.
+	Counted time.Time
+	Count   int64
+}
+
+// readReplay reads the selection of a form.
+func readReplay(r *http.Request) (replaySelection, error) {
+	s := replaySelection{
+		Producer: r.FormValue("of"), ID: r.FormValue("message"), Entry: r.FormValue("entry"),
+		Filter: readFinishedFilter(r), Suffix: strings.TrimSpace(r.FormValue("suffix")),
+	}
+	if s.ID == "" && !s.Filter.Narrow() {
+		return s, errors.New("narrow the list first, for example to an exchange or a time: " +
+			"the whole archive is never replayed at once")
+	}
+	return s, nil
+}
+
+// text serializes the selection for a form.
+func (s replaySelection) text() string {
+	values, _ := url.ParseQuery(s.Filter.Query()) // written by Query
+	for key, value := range map[string]string{
+		"of": s.Producer, "message": s.ID, "entry": s.Entry, "suffix": s.Suffix,
+		"count": strconv.FormatInt(s.Count, 10), "counted": strconv.FormatInt(s.Counted.UnixMilli(), 10), "once": rand.Text(),
+	} {
+		values.Set(key, value)
+	}
+	return values.Encode()
+}
+
+// parseReplay parses the result of text.
+func parseReplay(text string) (replaySelection, error) {
+	values, err := url.ParseQuery(text)
+	if err != nil {
+		return replaySelection{}, err
+	}
+	s, err := readReplay(&http.Request{Form: values})
+	millis, badTime := strconv.ParseInt(values.Get("counted"), 10, 64)
+	count, badCount := strconv.ParseInt(values.Get("count"), 10, 64)
+	s.Counted, s.Count = time.UnixMilli(millis), count
+	return s, errors.Join(err, badTime, badCount)
+}
+
+// request converts the selection for the API.
+func (s replaySelection) request(dry bool, limit int64, reason string) (*msghandlerv1.ReplayMessagesRequest, error) {
+	request := &msghandlerv1.ReplayMessagesRequest{NewIdSuffix: s.Suffix, DryRun: dry, Reason: reason}
+	if s.ID != "" {
+		request.Names = []*msghandlerv1.FinishedName{{Producer: s.Producer, Id: s.ID, Entry: s.Entry}}
+		return request, nil
+	}
+	filter, err := s.Filter.request(s.Counted)
+	if err != nil {
+		return nil, err
+	}
+	filter.Until = timestamppb.New(s.Counted)
+	request.Filter, request.Limit = filter, int32(min(limit, maxNames)) //nolint:gosec // it is small
+	return request, nil
+}
+
+// replayData is the form that shows the number of messages before a replay, and asks for a reason, and then its result.
+type replayData struct {
+	replaySelection
+	Hidden, Token, Reason, Problem, Back string
+	// Refused says why the one message cannot be replayed.
+	Refused       string
+	More          bool
+	Done, Skipped int64
+}
+
+// countReplay shows how many messages would be replayed, and changes nothing.
+func (p *Pages) countReplay(r *http.Request) answer {
+	s, err := readReplay(r)
+	if err != nil {
+		return trouble(http.StatusBadRequest, "Invalid selection", err.Error())
+	}
+	if a, refused := p.mayChange(r, actReplay); refused {
+		return a
+	}
+	admin := p.config.Admin(r.RemoteAddr)
+	if admin == nil {
+		return notOpen()
+	}
+	s.Counted = time.Now()
+	data := replayData{replaySelection: s}
+	if err := data.send(r.Context(), admin, true, ""); err != nil {
+		return trouble(statusOf(err), "The messages cannot be counted", err.Error())
+	}
+	data.Count, data.Done = data.Done, 0
+	data.Hidden = data.text()
+	data.Token = p.tokens.Token(signed(r, data.Hidden))
+	return data.ask()
+}
+
+// ask shows the form.
+func (d replayData) ask() answer {
+	d.Back = "/finished?" + d.Filter.Query()
+	a := answer{page: "replay", title: "Replay", data: d}
+	if d.Problem != "" {
+		a.status = http.StatusBadRequest
+	}
+	return a
+}
+
+// send replays or counts the messages, call after call.
+func (d *replayData) send(ctx context.Context, admin Admin, dry bool, reason string) error {
+	most, ends := int64(maxChange), time.Now().Add(countTime)
+	if !dry {
+		most, ends = d.Count, time.Now().Add(changeTime)
+	}
+	for token := ""; ; {
+		request, err := d.request(dry, most-d.Done, reason)
+		if err != nil {
+			return err
+		}
+		request.PageToken = token
+		response, err := admin.ReplayMessages(ctx, request)
+		if err != nil {
+			return err
+		}
+		d.Done, d.Skipped = d.Done+response.GetReplayed(), d.Skipped+response.GetSkipped()
+		for _, outcome := range response.GetOutcomes() {
+			d.Refused = outcome.GetError()
+		}
+		token = response.GetNextPageToken()
+		if d.More = token != ""; !d.More || d.Done >= most || time.Now().After(ends) {
+			return nil
+		}
+	}
+}
+
+// replay does what a form asks for that countReplay has made.
+func (p *Pages) replay(r *http.Request) answer {
+	hidden, token := r.PostFormValue("selection"), r.PostFormValue("token")
+	s, err := parseReplay(hidden)
+	until := s.Counted.Add(formtoken.Lifetime)
+	if err == nil {
+		err = p.tokens.Check(signed(r, hidden), token, until, time.Now())
+	}
+	if a, refused := p.mayChange(r, actReplay); refused {
+		return a
+	}
+	if err != nil {
+		return trouble(http.StatusForbidden, "Nothing was changed", formtoken.ErrInvalid.Error())
+	}
+	data := replayData{
+		replaySelection: s, Hidden: hidden, Token: token, Reason: strings.TrimSpace(r.PostFormValue("reason")),
+	}
+	if data.Reason == "" {
+		data.Problem = "Give a reason: it is logged with each message's name."
+		return data.ask()
+	}
+	admin := p.config.Admin(r.RemoteAddr)
+	if admin == nil {
+		return notOpen()
+	}
+	if !p.tokens.Use(token, until, time.Now()) {
+		return trouble(http.StatusForbidden, "Nothing was changed", formtoken.ErrInvalid.Error())
+	}
+	a := answer{page: "replayed", title: "Replayed"}
+	if err := data.send(r.Context(), admin, false, data.Reason); err != nil {
+		a.status, data.Problem = statusOf(err), err.Error()
+	}
+	data.Back = "/finished?" + s.Filter.Query()
+	a.data = data
+	return a
+}

@@ -1,0 +1,217 @@
+package server
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/msghandler/msghandler/internal/access"
+	"github.com/msghandler/msghandler/internal/halfmsg"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+)
+
+// endings are the ends of messages in the contract.
+var endings = map[msghandlerv1.Ending]halfmsg.Ending{
+	msghandlerv1.Ending_ENDING_UNSPECIFIED: "",
+	msghandlerv1.Ending_ENDING_DONE:        halfmsg.EndedDone,
+	msghandlerv1.Ending_ENDING_ROLLED_BACK: halfmsg.EndedRolledBack,
+	msghandlerv1.Ending_ENDING_DISCARDED:   halfmsg.EndedDiscarded,
+}
+
+// ListFinished implements AdminService.
+func (o *operators) ListFinished(
+	ctx context.Context, r *msghandlerv1.ListFinishedRequest,
+) (*msghandlerv1.ListFinishedResponse, error) {
+	const call = "ListFinished"
+	query, err := o.finishedQuery(ctx, r)
+	if err != nil {
+		return nil, o.server.fail(call, err, halfmsg.None)
+	}
+	ctx, cancel := o.server.withStoreTimeout(ctx)
+	defer cancel()
+	page, err := o.server.config.History.ListFinished(ctx, query)
+	if err != nil {
+		return nil, o.server.fail(call, err, halfmsg.None)
+	}
+	response := &msghandlerv1.ListFinishedResponse{
+		NextPageToken: writeFinishedToken(page.Next, &query), Archive: o.archives() && !query.Receipts,
+	}
+	if response.GetArchive() && query.Cursor == "" {
+		stat, err := o.server.config.History.Archive(ctx)
+		if err != nil {
+			return nil, o.server.fail(call, err, halfmsg.None)
+		}
+		response.Archived, response.OldestTime, response.Dropped = stat.Messages, moment(stat.OldestAt), stat.Dropped
+	}
+	for i := range page.Messages {
+		response.Messages = append(response.Messages, o.server.finishedFor(access.From(ctx), &page.Messages[i]))
+	}
+	return response, nil
+}
+
+// archives says whether there is an archive.
+func (o *operators) archives() bool {
+	return o.server.config.History != nil && o.server.config.History.Archives()
+}
+
+// finishedQuery checks the request of a listing.
+func (o *operators) finishedQuery(
+	ctx context.Context, r *msghandlerv1.ListFinishedRequest,
+) (halfmsg.FinishedQuery, error) {
+	if o.server.config.History == nil {
+		return halfmsg.FinishedQuery{}, halfmsg.ErrNoArchive
+	}
+	if err := understood(r); err != nil {
+		return halfmsg.FinishedQuery{}, err
+	}
+	c := &check{}
+	query := o.finishedFilter(ctx, c, r.GetFilter())
+	query.Receipts, query.Limit = r.GetReceipts(), int(r.GetPageSize())
+	query.Scan, query.Patience = maxScan, maxSearch
+	switch {
+	case query.Limit == 0:
+		query.Limit = defaultPage
+	case query.Limit < 0 || query.Limit > maxItems:
+		c.fail("page_size", "must be from 1 to %d, or 0 for %d", maxItems, defaultPage)
+	}
+	c.finishedToken(r.GetPageToken(), &query)
+	if err := c.err(); err != nil {
+		return query, err
+	}
+	if query.OfContent() && (query.Receipts || !o.archives()) || query.Ended == halfmsg.EndedDiscarded && !o.archives() {
+		return query, halfmsg.ErrNoArchive
+	}
+	return query, nil
+}
+
+// finishedFilter checks a filter. A caller who may not see headers cannot ask for them either.
+func (o *operators) finishedFilter(
+	ctx context.Context, c *check, f *msghandlerv1.FinishedFilter,
+) halfmsg.FinishedQuery {
+	query := halfmsg.FinishedQuery{
+		Producer: f.GetProducer(), ID: f.GetId(), Exchange: f.GetExchange(), RoutingKey: f.GetRoutingKey(),
+		HeaderKey: f.GetHeaderKey(), HeaderValue: f.GetHeaderValue(),
+		Since: c.time("filter.since", f.GetSince()), Until: c.time("filter.until", f.GetUntil()),
+	}
+	var known bool
+	if query.Ended, known = endings[f.GetEnded()]; !known {
+		c.fail("filter.ended", "is not an ending")
+	}
+	if query.Producer != "" {
+		c.producer("filter.producer", query.Producer)
+	}
+	if query.ID != "" {
+		c.id("filter.id", query.ID)
+	}
+	c.shortText("filter.exchange", query.Exchange)
+	c.shortText("filter.routing_key", query.RoutingKey)
+	c.shortText("filter.header_key", query.HeaderKey)
+	switch {
+	case query.HeaderKey == "" && query.HeaderValue != "":
+		c.fail("filter.header_value", "needs filter.header_key")
+	case query.HeaderKey != "" && o.server.hides(access.From(ctx)):
+		c.fail("filter.header_key", "cannot be used by a caller who may not see headers")
+	case len(query.HeaderValue) > maxHeaderBytes:
+		c.fail("filter.header_value", "is %d bytes long, more than %d", len(query.HeaderValue), maxHeaderBytes)
+	}
+	return query
+}
+
+// time checks an optional time.
+func (c *check) time(field string, t *timestamppb.Timestamp) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	if err := t.CheckValid(); err != nil {
+		c.fail(field, "is not a valid time")
+	}
+	return t.AsTime()
+}
+
+// A token of a history is like one of a listing: see token.go.
+
+func writeFinishedToken(cursor string, query *halfmsg.FinishedQuery) string {
+	if cursor == "" {
+		return ""
+	}
+	listing := []string{
+		cursor, query.Producer, query.ID, string(query.Ended), query.Exchange, query.RoutingKey, query.HeaderKey,
+		query.HeaderValue, fmt.Sprint(query.Receipts),
+	}
+	sum := crc32.ChecksumIEEE([]byte(strings.Join(listing, "\x00")))
+	return base64.RawURLEncoding.EncodeToString(append(binary.BigEndian.AppendUint32(nil, sum), cursor...))
+}
+
+// finishedToken reads a token into the cursor of a query.
+func (c *check) finishedToken(token string, query *halfmsg.FinishedQuery) {
+	if token == "" {
+		return
+	}
+	raw, err := base64.RawURLEncoding.DecodeString(token[:min(len(token), maxToken)])
+	if err == nil && len(raw) > crc32.Size {
+		query.Cursor = string(raw[crc32.Size:])
+	}
+	if writeFinishedToken(query.Cursor, query) != token {
+		c.fail("page_token", "is not one that this listing has given")
+	}
+}
+
+// GetFinished implements AdminService.
+func (o *operators) GetFinished(
+	ctx context.Context, r *msghandlerv1.GetFinishedRequest,
+) (*msghandlerv1.GetFinishedResponse, error) {
+	const call = "GetFinished"
+	name := halfmsg.Name{Producer: r.GetProducer(), ID: r.GetId()}
+	c := &check{}
+	c.name(name)
+	c.shortText("entry", r.GetEntry())
+	err := c.err()
+	if err == nil && !o.archives() {
+		err = halfmsg.ErrNoArchive
+	}
+	if err != nil {
+		return nil, o.server.fail(call, err, halfmsg.None)
+	}
+	ctx, cancel := o.server.withStoreTimeout(ctx)
+	defer cancel()
+	found, err := o.server.config.History.GetFinished(ctx, name, r.GetEntry())
+	if err != nil {
+		return nil, o.server.fail(call, err, halfmsg.None)
+	}
+	return &msghandlerv1.GetFinishedResponse{Message: o.server.finishedFor(access.From(ctx), &found)}, nil
+}
+
+// hides says whether bodies and headers are hidden from a caller.
+func (s *Server) hides(caller access.Identity) bool {
+	return s.config.HideBodies || caller.Role < access.Reader
+}
+
+// finishedFor is a finished message as its caller may see it.
+func (s *Server) finishedFor(caller access.Identity, f *halfmsg.Finished) *msghandlerv1.FinishedMessage {
+	message := &msghandlerv1.Message{
+		Id: f.ID, Broker: f.Broker, Exchange: f.Exchange, RoutingKey: f.RoutingKey, ContentType: f.ContentType,
+	}
+	if !s.hides(caller) {
+		message.Body, message.Headers = f.Body, f.Headers
+	}
+	finished := &msghandlerv1.FinishedMessage{
+		Producer: f.Producer, Message: message, FinishTime: moment(f.At), CreateTime: moment(f.CreatedAt),
+		CommitTime: moment(f.CommittedAt), Copies: count32(f.Copies), Entry: f.Entry, BodyLeftOut: f.BodyLeftOut,
+		Replayable: f.Replayable(),
+	}
+	for word, ended := range endings {
+		if ended == f.Ended {
+			finished.Ended = word
+		}
+	}
+	if f.Damaged != nil {
+		finished.Damaged = faultOf(f.Damaged).text
+	}
+	return finished
+}

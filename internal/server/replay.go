@@ -1,0 +1,218 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/msghandler/msghandler/internal/audit"
+	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/server/submit"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+)
+
+// replay is a ReplayMessages under way.
+type replay struct {
+	server *Server
+	how    halfmsg.ReplayHow
+	suffix string
+	// filter selects the messages that the request does not name.
+	filter            string
+	replayed, skipped int64
+}
+
+const replayCall = "ReplayMessages"
+
+// ReplayMessages implements AdminService.
+func (o *operators) ReplayMessages(
+	ctx context.Context, r *msghandlerv1.ReplayMessagesRequest,
+) (*msghandlerv1.ReplayMessagesResponse, error) {
+	response, err := o.replay(ctx, r)
+	if err != nil {
+		return nil, o.server.fail(replayCall, err, halfmsg.None)
+	}
+	return response, nil
+}
+
+func (o *operators) replay(
+	ctx context.Context, r *msghandlerv1.ReplayMessagesRequest,
+) (*msghandlerv1.ReplayMessagesResponse, error) {
+	if err := understood(r); err != nil {
+		return nil, err
+	}
+	if !o.archives() {
+		return nil, halfmsg.ErrNoArchive
+	}
+	p := &replay{
+		server: o.server, suffix: r.GetNewIdSuffix(),
+		how: halfmsg.ReplayHow{By: callerOf(ctx), Reason: cut(r.GetReason()), DryRun: r.GetDryRun()},
+	}
+	if len(r.GetNames()) > 0 {
+		return p.byName(ctx, r)
+	}
+	c := &check{}
+	query := o.finishedFilter(ctx, c, r.GetFilter())
+	c.finishedToken(r.GetPageToken(), &query)
+	if p.suffix != "" {
+		c.id("new_id_suffix", "x"+p.suffix)
+	}
+	if r.GetFilter() == nil {
+		c.fail("names", "must not be empty where there is no filter: an empty filter selects the whole archive")
+	}
+	limit := limitOf(r.GetLimit())
+	if limit < 0 || limit > maxItems {
+		c.fail("limit", "must be from 1 to %d, or 0 for %d", maxItems, maxItems)
+	}
+	if err := c.err(); err != nil {
+		return nil, err
+	}
+	p.filter = finishedText(&query)
+	return p.byFilter(ctx, query, limit)
+}
+
+// byName replays the named messages.
+func (p *replay) byName(
+	ctx context.Context, r *msghandlerv1.ReplayMessagesRequest,
+) (*msghandlerv1.ReplayMessagesResponse, error) {
+	c := &check{}
+	c.count("names", len(r.GetNames()))
+	if r.GetFilter() != nil || r.GetPageToken() != "" || r.GetLimit() != 0 {
+		c.fail("names", "must be empty where filter, limit or page_token is set: the request is ambiguous")
+	}
+	replays := make([]halfmsg.Replay, len(r.GetNames()))
+	for i, n := range r.GetNames() {
+		c.path = fmt.Sprintf("names[%d].", i)
+		name := halfmsg.Name{Producer: n.GetProducer(), ID: n.GetId()}
+		replays[i] = halfmsg.Replay{Name: name, Entry: n.GetEntry(), Suffix: p.suffix}
+		c.name(name)
+		c.id("id with new_id_suffix", replays[i].Becomes().ID)
+		c.shortText("entry", n.GetEntry())
+	}
+	if err := c.err(); err != nil {
+		return nil, err
+	}
+	results := p.apply(ctx, replays)
+	if err := halted(results); err != nil {
+		return nil, err
+	}
+	return &msghandlerv1.ReplayMessagesResponse{
+		Replayed: p.replayed, Outcomes: p.server.outcomes(replayCall, results),
+	}, nil
+}
+
+// byFilter replays the messages that match, a page at a time. When the store fails later, replayed messages stay so,
+// and the caller learns their number and where to go on.
+func (p *replay) byFilter(
+	ctx context.Context, query halfmsg.FinishedQuery, limit int,
+) (*msghandlerv1.ReplayMessagesResponse, error) {
+	var failed error
+	begun, next := time.Now(), query.Cursor
+	for failed == nil {
+		query.Limit, query.Scan, query.Patience = min(limit-int(p.replayed), changePage), maxScan, maxSearch
+		page, err := p.list(ctx, query)
+		if failed = err; err != nil {
+			break
+		}
+		failed = p.applyPage(ctx, page)
+		if failed != nil {
+			break
+		}
+		next, query.Cursor = page.Next, page.Next
+		if next == "" || int(p.replayed) >= limit || time.Since(begun) > storeTimeout/2 {
+			break
+		}
+	}
+	if failed != nil && (p.replayed == 0 || next == "") {
+		return nil, failed
+	}
+	if failed != nil {
+		p.server.faults.note(replayCall, failed)
+	}
+	return &msghandlerv1.ReplayMessagesResponse{
+		Replayed: p.replayed, Skipped: p.skipped, More: next != "", NextPageToken: writeFinishedToken(next, &query),
+	}, nil
+}
+
+func (p *replay) list(ctx context.Context, query halfmsg.FinishedQuery) (halfmsg.FinishedPage, error) {
+	ctx, cancel := p.server.withStoreTimeout(ctx)
+	defer cancel()
+	return p.server.config.History.ListFinished(ctx, query)
+}
+
+// applyPage replays the messages of a page. The error is the reason why some may be replayed later.
+func (p *replay) applyPage(ctx context.Context, page halfmsg.FinishedPage) error {
+	var replays []halfmsg.Replay
+	for i := range page.Messages {
+		found := &page.Messages[i]
+		r := halfmsg.Replay{Name: found.Name, Entry: found.Entry, Suffix: p.suffix}
+		if !found.Replayable() || len(r.Becomes().ID) > maxID {
+			p.skipped++
+			continue
+		}
+		replays = append(replays, r)
+	}
+	for _, r := range p.apply(ctx, replays) {
+		switch {
+		case r.Err == nil:
+		case faultOf(r.Err).retry:
+			return r.Err
+		default:
+			p.skipped++
+		}
+	}
+	return nil
+}
+
+// apply replays messages, wakes the loop that publishes them, and records who did so.
+func (p *replay) apply(ctx context.Context, replays []halfmsg.Replay) []halfmsg.Result {
+	if len(replays) == 0 {
+		return nil
+	}
+	results := submit.Detached(ctx, storeTimeout, len(replays), func(ctx context.Context) []halfmsg.Result {
+		return p.server.config.History.Replay(ctx, replays, p.how)
+	})
+	names := make([]halfmsg.Name, len(replays))
+	for i, r := range results {
+		names[i] = replays[i].Becomes()
+		if r.Err == nil {
+			p.replayed++
+		}
+	}
+	if p.how.DryRun {
+		return results
+	}
+	if p.server.tails.Observing() {
+		p.server.tails.Moved(submit.Moves(results, func(i int) halfmsg.Name { return names[i] }))
+	}
+	p.server.config.Pipeline.Due(halfmsg.Sendable)
+	c := change{server: p.server, action: audit.Replay, reason: p.how.Reason, filter: p.filter}
+	c.record(ctx, names, results)
+	return results
+}
+
+// finishedText describes a filter.
+func finishedText(query *halfmsg.FinishedQuery) string {
+	parts := []string{"archive"}
+	for _, part := range []struct{ name, value string }{
+		{"producer", query.Producer},
+		{"id", query.ID},
+		{"ended", string(query.Ended)},
+		{"exchange", query.Exchange},
+		{"routing_key", query.RoutingKey},
+		{"header", query.HeaderKey},
+	} {
+		if part.value != "" {
+			parts = append(parts, fmt.Sprintf("%s=%q", part.name, part.value))
+		}
+	}
+	for _, part := range []struct {
+		name string
+		at   time.Time
+	}{{"since", query.Since}, {"until", query.Until}} {
+		if !part.at.IsZero() {
+			parts = append(parts, part.name+"="+part.at.UTC().Format(time.RFC3339))
+		}
+	}
+	return strings.Join(parts, " ")
+}
