@@ -195,4 +195,5 @@ prepare();
 show();
 tell();
 
-if (refreshes) setInterval(refresh, 5000);
+// A list costs Redis more than the overview does.
+if (refreshes) setInterval(refresh, document.body.dataset.page === 'overview' ? 5000 : 10000);
