@@ -24,7 +24,7 @@ func TestCompletionOffersWords(t *testing.T) {
 		"completion ":             {"bash", "zsh", "fish"},
 		"nonsense --x":            nil,
 		"list --limit ":           nil,
-		"h":                       {"help"},
+		"h":                       {"help", "history"},
 		"help top":                {"top"},
 	} {
 		got := run(nil, append([]string{"__complete", "--"}, strings.Split(typed, " ")...)...)

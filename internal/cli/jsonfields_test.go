@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -112,6 +113,7 @@ func documents(t *testing.T) map[string]string {
 		"config diff": "config --diff=" + file, "version": "version", "token list": "token list --file=" + tokens,
 		"doctor":          "doctor --redis.url=embedded: --amqp.url=embedded:",
 		"verify-producer": "verify-producer orders 127.0.0.1:1", "tail": "tail --limit=1",
+		"list group": "list --group --state=dead", "history": "history", "replay": "replay --exchange=shop -n",
 	} {
 		all := append(strings.Fields(args), "--output=json")
 		if command != "version" && command != "token list" && command != "verify-producer" {
@@ -135,6 +137,7 @@ func wholeCoordinator(t *testing.T) *coordinator {
 		c.add(msghandlerv1.State_STATE_PENDING, "stock", fmt.Sprint(7+len(c.records)))
 		r := c.records[len(c.records)-1]
 		r.Message.Body, r.Message.Broker, r.Message.Delay = []byte(body), "events", durationpb.New(time.Minute)
+		r.LastErrorTime, r.Parked = now, true
 		r.UpdateTime, r.LeaseUntil, r.LeaseOwner, r.CallbackTarget, r.DeleteAttempts = now, now, "a-1", "stock:9000", 1
 		r.Events = []*msghandlerv1.Event{
 			{Name: "send", FirstTime: now, LastTime: now, Count: 1, By: "a-1", Cause: "none"},
@@ -145,6 +148,7 @@ func wholeCoordinator(t *testing.T) *coordinator {
 	}}
 	c.fleet = []*msghandlerv1.Coordinator{{Instance: "a-1", ConfigHash: "abc", StartTime: now, SeenTime: now}}
 	c.brokers = []*msghandlerv1.BrokerStats{{Name: "events", Kind: "nats", Trouble: "away"}}
+	c.sums = wholeSums(now)
 	c.configuration = &msghandlerv1.GetConfigurationResponse{
 		Instance: "a-1", Version: "v1",
 		Values: []*msghandlerv1.ConfigurationValue{{Key: "log.level", Value: "info", Origin: "a.yaml:1"}},
@@ -160,6 +164,47 @@ func wholeCoordinator(t *testing.T) *coordinator {
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(server.Stop)
 	return c
+}
+
+// wholeSums are sums of all coordinators with each field.
+func wholeSums(now *timestamppb.Timestamp) *msghandlerv1.GetStatsResponse {
+	took := durationpb.New(time.Second)
+	return &msghandlerv1.GetStatsResponse{
+		Flow: &msghandlerv1.FlowStats{Coordinators: 1, LatencyP50: took, LatencyP99: took},
+		Producers: []*msghandlerv1.ProducerStats{{
+			Name: "stock", AnswerTime: now, AnswerTook: took, FailureTime: now, Failure: "away",
+			Verdict: msghandlerv1.Verdict_VERDICT_COMMITTED,
+		}},
+		Exchanges: []*msghandlerv1.ExchangeStats{{
+			Broker: "events", Name: "shop", AcknowledgeTime: now, FailureTime: now, Failure: "away",
+		}},
+	}
+}
+
+func (c *coordinator) ListFinished(
+	context.Context, *msghandlerv1.ListFinishedRequest,
+) (*msghandlerv1.ListFinishedResponse, error) {
+	now := timestamppb.Now()
+	finished := func(body string) *msghandlerv1.FinishedMessage {
+		return &msghandlerv1.FinishedMessage{
+			Producer: "stock", Ended: msghandlerv1.Ending_ENDING_DONE, FinishTime: now, CreateTime: now, CommitTime: now,
+			Copies: 1, Entry: "1-0", Replayable: true, BodyLeftOut: true, Damaged: "cut",
+			Message: &msghandlerv1.Message{
+				Id: "7", Broker: "events", Exchange: "shop", RoutingKey: "paid", ContentType: "text/plain",
+				Headers: map[string]string{"tenant": "eu"}, Body: []byte(body),
+			},
+		}
+	}
+	return &msghandlerv1.ListFinishedResponse{
+		Archive: true, Archived: 2, OldestTime: now, Dropped: 1,
+		Messages: []*msghandlerv1.FinishedMessage{finished("text"), finished("\xff")},
+	}, nil
+}
+
+func (c *coordinator) ReplayMessages(
+	context.Context, *msghandlerv1.ReplayMessagesRequest,
+) (*msghandlerv1.ReplayMessagesResponse, error) {
+	return &msghandlerv1.ReplayMessagesResponse{Replayed: 1, Skipped: 1}, nil
 }
 
 // tailing is a coordinator that streams a move.

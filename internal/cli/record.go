@@ -38,6 +38,8 @@ type record struct {
 	PublishAttempts int32             `json:"publish_attempts"`
 	DeleteAttempts  int32             `json:"delete_attempts,omitempty"`
 	LastError       string            `json:"last_error,omitempty"`
+	LastErrorAt     *time.Time        `json:"last_error_at,omitempty"`
+	Parked          bool              `json:"parked,omitempty"`
 	LeaseOwner      string            `json:"lease_owner,omitempty"`
 	LeaseUntil      *time.Time        `json:"lease_until,omitempty"`
 	Events          []event           `json:"events,omitempty"`
@@ -58,8 +60,8 @@ func newRecord(r *msghandlerv1.MessageRecord) record {
 		RoutingKey: m.GetRoutingKey(), ContentType: m.GetContentType(), Headers: m.GetHeaders(),
 		CallbackTarget: r.GetCallbackTarget(), CreatedAt: moment(r.GetCreateTime()), UpdatedAt: moment(r.GetUpdateTime()),
 		DueAt: moment(r.GetDueTime()), ConfirmAttempts: r.GetConfirmAttempts(), PublishAttempts: r.GetPublishAttempts(),
-		DeleteAttempts: r.GetDeleteAttempts(), LastError: r.GetLastError(),
-		LeaseOwner: r.GetLeaseOwner(), LeaseUntil: moment(r.GetLeaseUntil()),
+		DeleteAttempts: r.GetDeleteAttempts(), LastError: r.GetLastError(), LastErrorAt: moment(r.GetLastErrorTime()),
+		Parked: r.GetParked(), LeaseOwner: r.GetLeaseOwner(), LeaseUntil: moment(r.GetLeaseUntil()),
 		Events: newEvents(r.GetEvents()),
 	}
 	if d := m.GetDelay().AsDuration(); d > 0 {
