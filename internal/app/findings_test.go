@@ -60,7 +60,7 @@ func TestARefusedProducerIsSeen(t *testing.T) {
 	page := r.get(t, "/")
 	for _, want := range []string{
 		"Something is wrong",
-		`class="bad"><a href="#findings">refused calls of producer orders: 12`, "allow its target in callbacks.allow",
+		`class="bad"><p class="what">refused calls of producer orders: 12`, "allow its target in callbacks.allow",
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %q:\n%s", want, page)

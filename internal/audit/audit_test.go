@@ -318,8 +318,7 @@ func TestAuditLinesAreAboveEveryLevel(t *testing.T) {
 	}
 	delete(line, "time")
 	if text, _ := json.Marshal(line); string(text) != `{"action":"retry","by":"anna","count":1,"level":"AUDIT",`+
-		`"message_ids":["orders/1"],`+
-		`"msg":"audit: change made","result":"done"}` {
+		`"msg":"audit: change made","names":["orders/1"],"result":"done"}` {
 		t.Errorf("the line is %s", text)
 	}
 }

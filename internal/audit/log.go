@@ -58,7 +58,7 @@ func attributes(r Record) []slog.Attr {
 		set = append(set, slog.Int64("within_ms", r.Until.Sub(r.Time).Milliseconds()))
 	}
 	if len(r.Names) > 0 {
-		set = append(set, slog.Any("message_ids", r.Names))
+		set = append(set, slog.Any("names", r.Names))
 	}
 	return set
 }
