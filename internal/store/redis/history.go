@@ -73,10 +73,10 @@ func (s *Store) lookBack(
 	case before != "":
 		newest = "(" + before
 	case !query.Until.IsZero():
-		newest = fmt.Sprintf("(%d-0", query.Until.UnixMilli())
+		newest = "(" + firstEntry(query.Until)
 	}
 	if !query.Since.IsZero() {
-		oldest = fmt.Sprint(query.Since.UnixMilli())
+		oldest = firstEntry(query.Since)
 	}
 	calls := make([]*call, len(s.keys.shards))
 	for i, shard := range s.keys.shards {
@@ -85,6 +85,14 @@ func (s *Store) lookBack(
 	}
 	s.pacer.backlog(ctx, s.intake, s.scripts.history, calls)
 	return s.mergeEntries(calls, query)
+}
+
+// firstEntry is the first id of a time. Redis knows no id before 0-1, and nothing has ended before.
+func firstEntry(t time.Time) string {
+	if t.UnixMilli() <= 0 {
+		return "0-1"
+	}
+	return fmt.Sprintf("%d-0", t.UnixMilli())
 }
 
 // mergeEntries puts the entries of the shards into one order.
