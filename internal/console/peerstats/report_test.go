@@ -55,7 +55,7 @@ func TestSumsAddUpCoordinators(t *testing.T) {
 	here.Confirmed("orders", 1, map[string]halfmsg.Verdict{"1": halfmsg.VerdictUnknown}, 2*time.Second, nil)
 	for _, c := range []*coordinator{here, there} {
 		c.Published("", "shop", halfmsg.Acked, 50)
-		c.Delivered("orders")
+		c.Delivered("orders", 1)
 	}
 	there.Failed("", "shop", errors.New("no exchange"))
 	third := &coordinator{Registry: peerstats.New()}
