@@ -1,10 +1,14 @@
 package redis_test
 
 import (
+	"errors"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	redisstore "github.com/msghandler/msghandler/internal/store/redis"
+	"github.com/msghandler/msghandler/test/servers"
 )
 
 // TestMarkedMessageIsReplayed has a message that was archived before its marker was deleted: delete_business.when
@@ -42,4 +46,48 @@ func TestHistoryBeforeTheEpoch(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestReplaySearchesTheArchiveOnce names messages whose receipts have expired. A search costs calls of a script for all
+// entries.
+func TestReplaySearchesTheArchiveOnce(t *testing.T) {
+	t.Parallel()
+	store, client, server := fresh(t, redisstore.Config{Archive: kept})
+	nodes := []*servers.RedisServer{server}
+	var messages []halfmsg.Message
+	var replays []halfmsg.Replay
+	for i := range 50 {
+		messages = append(messages, half(fmt.Sprint(i)))
+		replays = append(replays, halfmsg.Replay{Name: messages[i].Name})
+	}
+	toDone(t, store, messages...)
+	for _, m := range messages {
+		client.Del(t.Context(), "msghandler:{00}:orders:m:"+m.ID)
+	}
+	replays = append(replays, halfmsg.Replay{Name: half("unknown").Name})
+	before := scriptCalls(t, nodes)
+	results := store.Replay(t.Context(), replays, halfmsg.ReplayHow{})
+	for i, r := range results[:50] {
+		if r.Err != nil || r.State != halfmsg.Sendable {
+			t.Errorf("message %d: %v", i, r)
+		}
+	}
+	if err := results[50].Err; !errors.Is(err, halfmsg.ErrNotFound) {
+		t.Errorf("an unknown message: %v", err)
+	}
+	// One call asks for the receipt of each message.
+	if calls := scriptCalls(t, nodes) - before; calls > len(replays)+10 {
+		t.Errorf("%d calls of scripts for %d messages", calls, len(replays))
+	}
+}
+
+func TestForgedCursorOfReceiptsIsRefused(t *testing.T) {
+	t.Parallel()
+	store, _, _ := fresh(t, redisstore.Config{})
+	for _, cursor := range []string{"-1.0", "1.0", "x", "0"} {
+		_, err := store.ListFinished(t.Context(), halfmsg.FinishedQuery{Cursor: cursor})
+		if !errors.Is(err, redisstore.ErrCursor) {
+			t.Errorf("%s: %v", cursor, err)
+		}
+	}
 }
