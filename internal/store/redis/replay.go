@@ -30,8 +30,8 @@ func (s *Store) Replay(ctx context.Context, replays []halfmsg.Replay, how halfms
 	return results
 }
 
-// findEntries reads the entries to replay, and puts errors into the results. The archive is searched once for all messages
-// that are named without an entry and have no receipt any more: a search for each would take minutes.
+// findEntries reads the entries to replay, and puts errors into the results. The archive is searched once for all
+// messages that are named without an entry and have no receipt any more: a search for each would take minutes.
 func (s *Store) findEntries(
 	ctx context.Context, replays []halfmsg.Replay, results []halfmsg.Result,
 ) []halfmsg.Finished {

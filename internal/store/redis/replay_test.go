@@ -1,6 +1,7 @@
 package redis_test
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"testing"
@@ -89,5 +90,25 @@ func TestForgedCursorOfReceiptsIsRefused(t *testing.T) {
 		if !errors.Is(err, redisstore.ErrCursor) {
 			t.Errorf("%s: %v", cursor, err)
 		}
+	}
+}
+
+// TestHistoryOfLongBodiesReadsFew has bodies of which Redis should not hold twenty at once.
+func TestHistoryOfLongBodiesReadsFew(t *testing.T) {
+	t.Parallel()
+	large := redisstore.Archive{Retention: time.Hour, MaxMessages: 100, MaxBody: 1 << 20}
+	store, _, _ := fresh(t, redisstore.Config{Archive: large})
+	for i := range 5 {
+		m := half(fmt.Sprint(i))
+		m.Body = make([]byte, 1<<20)
+		_, _ = rand.Read(m.Body)
+		toDone(t, store, m)
+	}
+	page, err := store.ListFinished(t.Context(), halfmsg.FinishedQuery{Scan: 1, Limit: 100})
+	if err != nil || page.Looked > 1 || page.Next == "" {
+		t.Errorf("%d looked at, next %q, %v", page.Looked, page.Next, err)
+	}
+	if all := archived(t, store, halfmsg.FinishedQuery{}); len(all) != 5 {
+		t.Errorf("archived: %s", ids(all))
 	}
 }
