@@ -33,6 +33,26 @@ func TestMarkedMessageIsReplayed(t *testing.T) {
 	})
 }
 
+// TestDamagedRestStopsNoMessage has a key of another type in place of what was left of an acknowledged message.
+func TestDamagedRestStopsNoMessage(t *testing.T) {
+	t.Parallel()
+	store, client, _ := fresh(t, redisstore.Config{Archive: kept})
+	m := half("1")
+	create(t, store, m)
+	claims := submit(t, store, m.Name)
+	settle(t, store, halfmsg.EventCommitted, time.Minute, claims...)
+	settle(t, store, halfmsg.EventAckedMarked, time.Minute, claims...)
+	const key = "msghandler:{00}:orders:m:1"
+	client.Del(t.Context(), key)
+	client.LPush(t.Context(), key, "something else")
+	r := store.Settle(t.Context(), []halfmsg.Settlement{{
+		Name: m.Name, Token: claims[0].Token, Event: halfmsg.EventMarkerDeleted, Fingerprint: m.Digest(),
+	}})[0]
+	if r.Err != nil || r.State != halfmsg.Done {
+		t.Error(r)
+	}
+}
+
 // TestHistoryBeforeTheEpoch has times that no id of an entry can have.
 func TestHistoryBeforeTheEpoch(t *testing.T) {
 	t.Parallel()

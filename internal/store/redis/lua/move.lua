@@ -121,10 +121,13 @@ local function keep(g, id, ended, published, record)
 end
 
 -- ended_at is the time in a receipt: the time of the entry in the archive, also where the marker was deleted later. A later
--- time would say that the message has ended again since.
+-- time would say that the message has ended again since. A key of another type has no time.
 local function ended_at(g, id, s)
-  local archived = ARCHIVED and s == ACKNOWLEDGED and string.match(line(g.record .. id), '"archived_ms":"(%d+)"')
-  return archived or stamp(now)
+  if ARCHIVED and s == ACKNOWLEDGED then
+    local read, text = pcall(line, g.record .. id)
+    return read and string.match(text, '"archived_ms":"(%d+)"') or stamp(now)
+  end
+  return stamp(now)
 end
 
 -- strip reduces a record to the fields for deleting the marker and for recognizing the message when it is sent again.
