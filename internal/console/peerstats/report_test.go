@@ -134,3 +134,24 @@ func TestReportsAreBounded(t *testing.T) {
 		t.Error("a broken report is read")
 	}
 }
+
+// TestSumOfManyNamesIsCheap has names that differ at each coordinator. A comparison of each with all before makes a page
+// of the console wait for seconds.
+func TestSumOfManyNamesIsCheap(t *testing.T) {
+	var reports []peerstats.Report
+	const coordinators, each = 10, 50
+	for c := range coordinators {
+		var r peerstats.Report
+		for i := range each {
+			r.Exchanges = append(r.Exchanges, peerstats.Exchange{Name: fmt.Sprint(c, " ", i)})
+		}
+		reports = append(reports, r)
+	}
+	if got := len(peerstats.Sum(reports...).Exchanges()); got != coordinators*each {
+		t.Errorf("%d exchanges", got)
+	}
+	// Sorting takes some for each name.
+	if made := testing.AllocsPerRun(1, func() { peerstats.Sum(reports...) }); made > 50*coordinators*each {
+		t.Errorf("%.0f allocations for %d names", made, coordinators*each)
+	}
+}
