@@ -135,15 +135,15 @@ func TestReportsAreBounded(t *testing.T) {
 	}
 }
 
-// TestSumOfManyNamesIsCheap has names that differ at each coordinator. A comparison of each with all before makes a page
-// of the console wait for seconds.
+// TestSumOfManyNamesIsCheap has names that differ at each coordinator. A comparison of each with all before makes a
+// page of the console wait for seconds.
 func TestSumOfManyNamesIsCheap(t *testing.T) {
 	var reports []peerstats.Report
 	const coordinators, each = 10, 50
 	for c := range coordinators {
 		var r peerstats.Report
 		for i := range each {
-			r.Exchanges = append(r.Exchanges, peerstats.Exchange{Name: fmt.Sprint(c, " ", i)})
+			r.Exchanges = append(r.Exchanges, peerstats.Exchange{Name: fmt.Sprint(strings.Repeat("e", 99), c, " ", i)})
 		}
 		reports = append(reports, r)
 	}
