@@ -54,10 +54,21 @@ func (m *Metrics) Committed(claim *halfmsg.Claim) {
 	observe(m.sendableTime, since(claim.CreatedAt), claim.Trace)
 }
 
-// Acked counts a message whose acknowledgement was stored just now.
-func (m *Metrics) Acked(claim *halfmsg.Claim) {
+// Acked counts messages whose acknowledgements were stored just now. Neighbours are mostly of one producer, and counted
+// together.
+func (m *Metrics) Acked(claims []halfmsg.Claim) {
+	first := 0
+	for i := range claims {
+		m.acked(&claims[i])
+		if i+1 == len(claims) || claims[i+1].Producer != claims[first].Producer {
+			m.peers.Delivered(claims[first].Producer, int64(i+1-first))
+			first = i + 1
+		}
+	}
+}
+
+func (m *Metrics) acked(claim *halfmsg.Claim) {
 	m.publishTries.Observe(float64(claim.Copies + 1))
-	m.peers.Delivered(claim.Producer)
 	if claim.Delay > 0 {
 		return // the requested delay is not the coordinator's latency
 	}

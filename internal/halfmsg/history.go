@@ -19,7 +19,8 @@ type Historian interface {
 	// Replay stores messages of the archive as SENDABLE again, with the operator and the reason on their timelines.
 	// Unfinished messages, and messages without a committed verdict, get ErrIllegal. A name that has other content gets
 	// ErrExists.
-	// An entry is replayed no more once its message has ended again, so that a repeated call makes no second copy.
+	// An entry is replayed no more once its message has ended again, so that a repeated call with entries makes no second
+	// copy. A name without an entry means the newest entry, also one that a replay has made.
 	Replay(ctx context.Context, replays []Replay, how ReplayHow) []Result
 	// Archive counts what is in the archive.
 	Archive(ctx context.Context) (ArchiveStat, error)

@@ -68,8 +68,8 @@ type Metrics interface {
 	Failed(broker, exchange string, cause error)
 	// PublishedBatch tells how many messages of a batch the broker answered at once, and how long after it was sent.
 	PublishedBatch(messages int, took time.Duration)
-	// Acked tells of a message whose acknowledgement has just been stored. The claim must not be kept.
-	Acked(claim *halfmsg.Claim)
+	// Acked tells of messages whose acknowledgements have just been stored. The claims must not be kept.
+	Acked(claims []halfmsg.Claim)
 }
 
 // maxQueuedBytes bounds the bodies of the messages that wait in memory. The brokers have equal parts.
@@ -95,4 +95,4 @@ func (silence) Settled(halfmsg.Event, string, int)             {}
 func (silence) Published(string, string, halfmsg.Outcome, int) {}
 func (silence) Failed(string, string, error)                   {}
 func (silence) PublishedBatch(int, time.Duration)              {}
-func (silence) Acked(*halfmsg.Claim)                           {}
+func (silence) Acked([]halfmsg.Claim)                          {}

@@ -189,7 +189,7 @@ func (h *house) Failed(string, string, error) {}
 
 func (h *house) PublishedBatch(int, time.Duration) { h.mu.Lock(); h.batches++; h.mu.Unlock() }
 
-func (h *house) Acked(*halfmsg.Claim) {}
+func (h *house) Acked([]halfmsg.Claim) {}
 
 // look reads what the house has noted.
 func look[T any](h *house, value func() T) T {

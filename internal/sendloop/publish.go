@@ -187,10 +187,8 @@ func (s *Sender) conclude(outcomes []delivery.Outcome, results []halfmsg.Result,
 		}
 		switch o.Event {
 		case halfmsg.EventAcked:
-			s.config.Metrics.Acked(&o.Claim)
 			acked = append(slices.Grow(acked, len(outcomes)-i), o.Claim)
 		case halfmsg.EventAckedMarked:
-			s.config.Metrics.Acked(&o.Claim)
 			o.Claim.State = halfmsg.Acknowledged
 			marked = append(slices.Grow(marked, len(outcomes)-i), o.Claim)
 		case halfmsg.EventExhausted:
@@ -201,9 +199,11 @@ func (s *Sender) conclude(outcomes []delivery.Outcome, results []halfmsg.Result,
 		}
 	}
 	if len(acked) > 0 {
+		s.config.Metrics.Acked(acked)
 		s.config.Pipeline.Acknowledged(acked)
 	}
 	if len(marked) > 0 {
+		s.config.Metrics.Acked(marked)
 		s.config.Pipeline.AcknowledgedMarked(marked, until)
 	}
 }

@@ -174,9 +174,9 @@ func (b *Registry) Stored(producer string, messages int64) {
 	b.updateProducer(producer, func(p *Producer) { p.Stored += messages })
 }
 
-// Delivered counts an acknowledged message of a producer.
-func (b *Registry) Delivered(producer string) {
-	b.updateProducer(producer, func(p *Producer) { p.Acked++ })
+// Delivered counts acknowledged messages of a producer.
+func (b *Registry) Delivered(producer string, messages int64) {
+	b.updateProducer(producer, func(p *Producer) { p.Acked += messages })
 }
 
 // Acked is how many messages the broker acknowledged since the start.

@@ -267,6 +267,7 @@ func (s Sums) Exchanges() []Exchange { return s.exchanges }
 func Sum(reports ...Report) Sums {
 	sums := Sums{Coordinators: len(reports)}
 	var latency Counted
+	producers, exchanges := map[string]int{}, map[string]int{}
 	for _, r := range reports {
 		sums.Rates.add(r.Rates)
 		for class, n := range r.Latency {
@@ -274,10 +275,10 @@ func Sum(reports ...Report) Sums {
 		}
 		for _, p := range r.Producers {
 			p.OpenAt = min(p.Paused, 1)
-			sums.producers = merge(sums.producers, p, (*Producer).add)
+			sums.producers = merge(sums.producers, producers, p, (*Producer).add)
 		}
 		for _, e := range r.Exchanges {
-			sums.exchanges = merge(sums.exchanges, e, (*Exchange).add)
+			sums.exchanges = merge(sums.exchanges, exchanges, e, (*Exchange).add)
 		}
 	}
 	for i := range sums.producers {
@@ -290,12 +291,13 @@ func Sum(reports ...Report) Sums {
 	return sums
 }
 
-// merge adds a row to the row of the same name.
-func merge[R row](rows []R, r R, add func(*R, R)) []R {
-	i := slices.IndexFunc(rows, func(known R) bool { return known.key() == r.key() })
-	if i < 0 {
-		return append(rows, r)
+// merge adds a row to the row of the same name. Places are the places of the rows, by their names.
+func merge[R row](rows []R, places map[string]int, r R, add func(*R, R)) []R {
+	name := r.key()
+	if i, known := places[name]; known {
+		add(&rows[i], r)
+		return rows
 	}
-	add(&rows[i], r)
-	return rows
+	places[name] = len(rows)
+	return append(rows, r)
 }

@@ -55,7 +55,7 @@ func TestSumsAddUpCoordinators(t *testing.T) {
 	here.Confirmed("orders", 1, map[string]halfmsg.Verdict{"1": halfmsg.VerdictUnknown}, 2*time.Second, nil)
 	for _, c := range []*coordinator{here, there} {
 		c.Published("", "shop", halfmsg.Acked, 50)
-		c.Delivered("orders")
+		c.Delivered("orders", 1)
 	}
 	there.Failed("", "shop", errors.New("no exchange"))
 	third := &coordinator{Registry: peerstats.New()}
@@ -132,5 +132,22 @@ func TestReportsAreBounded(t *testing.T) {
 	}
 	if _, err := peerstats.ReadReport("no JSON", 0, now); err == nil {
 		t.Error("a broken report is read")
+	}
+}
+
+// BenchmarkSum adds up the reports of 100 coordinators with long names, which make a page of the console wait.
+func BenchmarkSum(b *testing.B) {
+	var reports []peerstats.Report
+	for c := range 100 {
+		var r peerstats.Report
+		for i := range 50 {
+			name := fmt.Sprint(strings.Repeat("p", 200), c%20, " ", i)
+			r.Producers = append(r.Producers, peerstats.Producer{Name: name})
+			r.Exchanges = append(r.Exchanges, peerstats.Exchange{Name: name})
+		}
+		reports = append(reports, r)
+	}
+	for b.Loop() {
+		peerstats.Sum(reports...)
 	}
 }

@@ -73,10 +73,10 @@ func (s *Store) lookBack(
 	case before != "":
 		newest = "(" + before
 	case !query.Until.IsZero():
-		newest = fmt.Sprintf("(%d-0", query.Until.UnixMilli())
+		newest = "(" + firstEntry(query.Until)
 	}
 	if !query.Since.IsZero() {
-		oldest = fmt.Sprint(query.Since.UnixMilli())
+		oldest = firstEntry(query.Since)
 	}
 	calls := make([]*call, len(s.keys.shards))
 	for i, shard := range s.keys.shards {
@@ -85,6 +85,14 @@ func (s *Store) lookBack(
 	}
 	s.pacer.backlog(ctx, s.intake, s.scripts.history, calls)
 	return s.mergeEntries(calls, query)
+}
+
+// firstEntry is the first id of a time. Redis knows no id before 0-1, and nothing has ended before.
+func firstEntry(t time.Time) string {
+	if t.UnixMilli() <= 0 {
+		return "0-1"
+	}
+	return fmt.Sprintf("%d-0", t.UnixMilli())
 }
 
 // mergeEntries puts the entries of the shards into one order.
@@ -154,25 +162,32 @@ func finishedOf(
 	return f, true
 }
 
-// GetFinished implements halfmsg.Historian. A receipt has the time of its entry, which finds the entry at once.
+// GetFinished implements halfmsg.Historian.
 func (s *Store) GetFinished(ctx context.Context, name halfmsg.Name, entry string) (halfmsg.Finished, error) {
 	if entry == "" {
-		if record, err := s.Get(ctx, name); err == nil && record.State.Final() {
-			at := fmt.Sprint(record.UpdatedAt.UnixMilli())
-			if f, err := s.getEntry(ctx, name, at, at); !isNotFound(err) {
-				return f, err
-			}
+		if f, err := s.ofReceipt(ctx, name); !isNotFound(err) {
+			return f, err
 		}
-		found, err := s.newestEntry(ctx, name)
+		newest, err := s.newestEntries(ctx, []halfmsg.Name{name})
 		if err != nil {
 			return halfmsg.Finished{}, err
 		}
-		entry = found
+		entry = newest[name]
 	}
 	if !isEntry(entry) {
 		return halfmsg.Finished{}, halfmsg.ErrNotFound
 	}
 	return s.getEntry(ctx, name, entry, entry)
+}
+
+// ofReceipt reads the entry of a message that has a receipt. A receipt has the time of its entry.
+func (s *Store) ofReceipt(ctx context.Context, name halfmsg.Name) (halfmsg.Finished, error) {
+	record, err := s.Get(ctx, name)
+	if err != nil || !record.State.Final() {
+		return halfmsg.Finished{}, halfmsg.ErrNotFound
+	}
+	at := fmt.Sprint(record.UpdatedAt.UnixMilli())
+	return s.getEntry(ctx, name, at, at)
 }
 
 // getEntry reads the newest entry of a message between two ids.
@@ -195,20 +210,30 @@ func (s *Store) getEntry(ctx context.Context, name halfmsg.Name, from, to string
 	return halfmsg.Finished{}, halfmsg.ErrNotFound
 }
 
-// newestEntry searches the archive.
-func (s *Store) newestEntry(ctx context.Context, name halfmsg.Name) (string, error) {
-	query := halfmsg.FinishedQuery{Producer: name.Producer, ID: name.ID, Limit: 1}
-	for s.Archives() {
+// newestEntries searches the archive once for the newest entries of messages, by their names.
+func (s *Store) newestEntries(ctx context.Context, names []halfmsg.Name) (map[halfmsg.Name]string, error) {
+	newest := map[halfmsg.Name]string{}
+	for _, name := range names {
+		newest[name] = ""
+	}
+	query, missing := halfmsg.FinishedQuery{Limit: lookSlice}, len(newest)
+	if missing == 1 {
+		query.Producer, query.ID = names[0].Producer, names[0].ID
+	}
+	for s.Archives() && missing > 0 {
 		page, err := s.ListFinished(ctx, query)
 		if err != nil {
-			return "", err
+			return nil, err
 		}
-		if len(page.Messages) > 0 {
-			return page.Messages[0].Entry, nil
+		for _, m := range page.Messages {
+			if entry, wanted := newest[m.Name]; wanted && entry == "" {
+				newest[m.Name] = m.Entry
+				missing--
+			}
 		}
 		if query.Cursor = page.Next; query.Cursor == "" {
 			break
 		}
 	}
-	return "", halfmsg.ErrNotFound
+	return newest, nil
 }

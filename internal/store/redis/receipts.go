@@ -25,7 +25,8 @@ func (s *Store) listReceipts(ctx context.Context, query halfmsg.FinishedQuery) (
 	}
 	var at receiptCursor
 	if query.Cursor != "" {
-		if _, err := fmt.Sscanf(query.Cursor, "%d.%d", &at.master, &at.next); err != nil || at.master >= len(masters) {
+		_, err := fmt.Sscanf(query.Cursor, "%d.%d", &at.master, &at.next)
+		if err != nil || at.master < 0 || at.master >= len(masters) {
 			return halfmsg.FinishedPage{}, fmt.Errorf("%w: %q", ErrCursor, query.Cursor)
 		}
 	}

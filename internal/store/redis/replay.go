@@ -11,11 +11,10 @@ import (
 // Replay implements halfmsg.Historian.
 func (s *Store) Replay(ctx context.Context, replays []halfmsg.Replay, how halfmsg.ReplayHow) []halfmsg.Result {
 	results := make([]halfmsg.Result, len(replays))
-	found := make([]halfmsg.Finished, len(replays))
 	records := make([][]byte, len(replays))
 	e := encoder{packs: s.layout.version >= packedBodies}
-	for i, r := range replays {
-		found[i], results[i].Err = s.GetFinished(ctx, r.Name, r.Entry)
+	found := s.findEntries(ctx, replays, results)
+	for i := range replays {
 		if results[i].Err == nil && !found[i].Replayable() {
 			results[i] = halfmsg.Result{State: endState(found[i].Ended), Err: errors.Join(halfmsg.ErrIllegal, found[i].Damaged)}
 		}
@@ -29,6 +28,37 @@ func (s *Store) Replay(ctx context.Context, replays []halfmsg.Replay, how halfms
 		how: how, names: replays, found: found, records: records,
 	})
 	return results
+}
+
+// findEntries reads the entries to replay, and puts errors into the results. The archive is searched once for all
+// messages that are named without an entry and have no receipt any more: a search for each would take minutes.
+func (s *Store) findEntries(
+	ctx context.Context, replays []halfmsg.Replay, results []halfmsg.Result,
+) []halfmsg.Finished {
+	found := make([]halfmsg.Finished, len(replays))
+	var searched []halfmsg.Name
+	var missing []int
+	for i, r := range replays {
+		if r.Entry != "" {
+			found[i], results[i].Err = s.GetFinished(ctx, r.Name, r.Entry)
+			continue
+		}
+		found[i], results[i].Err = s.ofReceipt(ctx, r.Name)
+		if isNotFound(results[i].Err) {
+			searched, missing = append(searched, r.Name), append(missing, i)
+		}
+	}
+	newest, err := s.newestEntries(ctx, searched)
+	for n, i := range missing {
+		name := searched[n]
+		switch {
+		case err != nil:
+			results[i].Err = err
+		case newest[name] != "":
+			found[i], results[i].Err = s.GetFinished(ctx, name, newest[name])
+		}
+	}
+	return found
 }
 
 // endState is the state of a message that ended.

@@ -5504,7 +5504,7 @@ type FinishedName struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Producer string                 `protobuf:"bytes,1,opt,name=producer,proto3" json:"producer,omitempty"`
 	Id       string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
-	// Empty: the newest entry of the message.
+	// Empty: the newest entry of the message, which may be the end of an earlier replay.
 	Entry         string `protobuf:"bytes,3,opt,name=entry,proto3" json:"entry,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

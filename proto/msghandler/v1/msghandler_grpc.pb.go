@@ -616,7 +616,9 @@ type AdminServiceClient interface {
 	GetFinished(ctx context.Context, in *GetFinishedRequest, opts ...grpc.CallOption) (*GetFinishedResponse, error)
 	// ReplayMessages stores messages of the archive as SENDABLE again, so that the broker gets another copy. Only messages whose
 	// verdict was COMMITTED can be replayed. An unfinished message is never replayed, and an entry of the archive no more once
-	// its message has ended again: so a call may be repeated.
+	// its message has ended again. So a call with entries, or with a filter that ends in the past, may be repeated while the
+	// receipts live. A name without an entry means the newest entry: once the first copy is acknowledged, a repeated call
+	// makes another copy.
 	ReplayMessages(ctx context.Context, in *ReplayMessagesRequest, opts ...grpc.CallOption) (*ReplayMessagesResponse, error)
 }
 
@@ -808,7 +810,9 @@ type AdminServiceServer interface {
 	GetFinished(context.Context, *GetFinishedRequest) (*GetFinishedResponse, error)
 	// ReplayMessages stores messages of the archive as SENDABLE again, so that the broker gets another copy. Only messages whose
 	// verdict was COMMITTED can be replayed. An unfinished message is never replayed, and an entry of the archive no more once
-	// its message has ended again: so a call may be repeated.
+	// its message has ended again. So a call with entries, or with a filter that ends in the past, may be repeated while the
+	// receipts live. A name without an entry means the newest entry: once the first copy is acknowledged, a repeated call
+	// makes another copy.
 	ReplayMessages(context.Context, *ReplayMessagesRequest) (*ReplayMessagesResponse, error)
 	mustEmbedUnimplementedAdminServiceServer()
 }

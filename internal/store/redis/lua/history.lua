@@ -5,8 +5,8 @@
 --   6 ending, each '' for any
 -- Returns: how many were looked at; the id of the last of these; 1 when older ones may follow, else 0; then each entry that
 --   matches: its id, the line about the message, the first line of its record
-local SLICE = 20            -- entries of one command: bodies may be large
 local MAXREAD = 1024 * 1024 -- bytes to read in one call
+local SLICE = math.max(1, math.min(20, math.floor(MAXREAD / (ARCHIVEBODY + 1)))) -- entries of one command: bodies may be large
 local key, newest, most = KEYS[1] .. ARCHIVE, ARGV[1], tonumber(ARGV[3])
 local out, looked, read, last, more = {}, 0, 0, '', 1
 

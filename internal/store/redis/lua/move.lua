@@ -120,13 +120,24 @@ local function keep(g, id, ended, published, record)
   archive.add(g.producer, id, ended, created or '-', judged(g, id) or '-', copies + (published and 1 or 0), record)
 end
 
+-- ended_at is the time in a receipt: the time of the entry in the archive, also where the marker was deleted later. A later
+-- time would say that the message has ended again since. A key of another type has no time.
+local function ended_at(g, id, s)
+  if ARCHIVED and s == ACKNOWLEDGED then
+    local read, text = pcall(line, g.record .. id)
+    return read and string.match(text, '"archived_ms":"(%d+)"') or stamp(now)
+  end
+  return stamp(now)
+end
+
 -- strip reduces a record to the fields for deleting the marker and for recognizing the message when it is sent again.
 local function strip(g, id)
   if ARCHIVED then
     keep(g, id, FINAL[DONE], true, call('GET', g.record .. id))
   end
   local ms, digest, header = string.match(line(g.record .. id), '^%a+ (%d+) (%S+) [^{]*(.*)')
-  local target = cjson.encode({callback_target = cjson.decode(header).callback_target})
+  local rest = {callback_target = cjson.decode(header).callback_target, archived_ms = ARCHIVED and stamp(now) or nil}
+  local target = cjson.encode(rest)
   target = string.gsub(target, '\\/', '/') -- cjson's own way of writing it
   call('SET', g.record .. id, KEPT[ACKNOWLEDGED] .. ' ' .. ms .. ' ' .. digest .. ' ' .. target .. '\n')
   call('HDEL', g.verdicts, id)
@@ -150,7 +161,7 @@ local function move(g, id, at)
     if digest == '' then
       digest = select(3, head(g, id))
     end
-    local receipt = FINAL[to] .. ' ' .. stamp(now) .. ' ' .. (digest or '-')
+    local receipt = FINAL[to] .. ' ' .. ended_at(g, id, s) .. ' ' .. (digest or '-')
     if ARCHIVED then
       keep(g, id, FINAL[to], to == DONE, archive.swap(g.record .. id, receipt))
     else

@@ -1,0 +1,79 @@
+package server_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/msghandler/msghandler/internal/access"
+	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/server"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+)
+
+// oneFinished is a history of a single message.
+type oneFinished struct{ halfmsg.Finished }
+
+func (o oneFinished) Archives() bool { return true }
+
+func (o oneFinished) Archive(context.Context) (halfmsg.ArchiveStat, error) {
+	return halfmsg.ArchiveStat{Messages: 1, OldestAt: o.At}, nil
+}
+
+func (o oneFinished) ListFinished(_ context.Context, q halfmsg.FinishedQuery) (page halfmsg.FinishedPage, _ error) {
+	if q.Matches(&o.Finished) {
+		page.Messages = append(page.Messages, o.Finished)
+	}
+	return page, nil
+}
+
+func (o oneFinished) GetFinished(context.Context, halfmsg.Name, string) (halfmsg.Finished, error) {
+	return o.Finished, nil
+}
+
+func (o oneFinished) Replay(_ context.Context, replays []halfmsg.Replay, _ halfmsg.ReplayHow) []halfmsg.Result {
+	return make([]halfmsg.Result, len(replays))
+}
+
+// A viewer sees what a finished message was and not what it said, and no filter tells.
+func TestOnlyReadersSeeFinishedBodies(t *testing.T) {
+	t.Parallel()
+	finished := halfmsg.Finished{Entry: "1-0", Ended: halfmsg.EndedDone, At: time.Now()}
+	finished.Name = halfmsg.Name{Producer: "orders", ID: "1"}
+	finished.Body, finished.Headers = []byte("body"), map[string]string{"card": "4111"}
+	for _, hidden := range []bool{false, true} {
+		h := open(t, func(c *server.Config) {
+			c.Access, c.HideBodies = authenticator(t, access.Rules{Strict: true}, someTokens()), hidden
+			c.History = oneFinished{finished}
+		})
+		for _, token := range []string{"viewer", "reader", "operator", "admin"} {
+			sees, ctx := token != "viewer" && !hidden, withToken(t.Context(), token)
+			one, err := h.operators.GetFinished(ctx, &msghandlerv1.GetFinishedRequest{Producer: "orders", Id: "1"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			list, err := h.operators.ListFinished(ctx, &msghandlerv1.ListFinishedRequest{})
+			if err != nil || len(list.GetMessages()) != 1 {
+				t.Fatal(list, err)
+			}
+			for _, f := range []*msghandlerv1.FinishedMessage{one.GetMessage(), list.GetMessages()[0]} {
+				m := f.GetMessage()
+				if (len(m.GetBody()) > 0) != sees || (len(m.GetHeaders()) > 0) != sees || m.GetId() != "1" {
+					t.Errorf("%s sees %v where bodies are hidden: %t", token, m, hidden)
+				}
+			}
+			filter := &msghandlerv1.FinishedFilter{HeaderKey: "card", HeaderValue: "4111"}
+			_, err = h.operators.ListFinished(ctx, &msghandlerv1.ListFinishedRequest{Filter: filter})
+			if (err == nil) != sees {
+				t.Errorf("%s searches headers where bodies are hidden, %t: %v", token, hidden, err)
+			}
+			_, err = h.operators.ReplayMessages(ctx, &msghandlerv1.ReplayMessagesRequest{Filter: filter, DryRun: true})
+			if may := sees && token != "reader"; (status.Code(err) == codes.OK) != may {
+				t.Errorf("%s replays by headers where bodies are hidden, %t: %v", token, hidden, err)
+			}
+		}
+	}
+}
