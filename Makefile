@@ -25,7 +25,7 @@ NEWEST_TOO = $(if $(filter oldest,$(SERVERS)),$(if $(filter work,$(PACKAGES)),TE
 FUZZTIME ?= 60s
 FUZZ ?= ^Fuzz
 
-.PHONY: help build test newest acceptance databases finished faults drill soak defects chart screenshots lists crowd fuzz house model docs docs-run lint generate fresh bench compare profiles tidy version proxy release test-release test-packages walk demo tools clean
+.PHONY: help build test newest acceptance databases finished faults drill soak defects chart screenshots lists crowd wcag fuzz house model docs docs-run lint generate fresh bench compare profiles tidy version proxy release test-release test-packages walk demo tools clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -96,6 +96,10 @@ lists: ## Turn every page of a list of 100,000 in the browser, while messages co
 crowd: ## Time the pages of the console at a million pending and a million dead messages (minutes)
 	scripts/install-test-servers.sh
 	go test ./test/console -count=1 -v -timeout 30m -run TestCrowd -args -crowd 1000000
+
+wcag: ## Hold each page of the console to WCAG 2.2 AA in the light and in the dark
+	scripts/install-test-servers.sh
+	go test ./test/console -count=1 -v -timeout 10m -run TestPagesMeetWCAG -args -both
 
 INCIDENT ?=
 drill: ## Break an installation in six ways, time console, doctor and alerts, and repair by the runbook (INCIDENT='Redis full')

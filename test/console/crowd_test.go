@@ -15,7 +15,7 @@ import (
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
-var crowd = flag.Int("crowd", 5000, "how many messages are pending and how many are dead where pages are timed")
+var crowd = flag.Int("crowd", 2500, "how many messages are pending and how many are dead where pages are timed")
 
 // TestCrowdIsGrouped has more messages than groups read, and logs how long the pages take: make crowd has a million.
 func TestCrowdIsGrouped(t *testing.T) {
@@ -98,11 +98,11 @@ func (r *coordinator) stored(results []halfmsg.Result) {
 	}
 }
 
-// timed logs how long a page takes, at most and at the median of nine.
+// timed logs how long a page takes, at most and at the median of three.
 func (r *coordinator) timed(path string) {
 	r.Helper()
 	var took []time.Duration
-	for range 9 {
+	for range 3 {
 		begun := time.Now()
 		answer, err := http.Get("http://" + r.HTTPAddr() + path)
 		if err != nil {

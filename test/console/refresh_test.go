@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 
 	"github.com/msghandler/msghandler/internal/console/pages"
 	"github.com/msghandler/msghandler/test/browser"
@@ -76,7 +77,8 @@ func TestTimesCanBeLocal(t *testing.T) {
 	still(b)
 	zones := func(want string) {
 		t.Helper()
-		all := browser.Eval[[]string](b, `[...document.querySelectorAll("time")].map((e) => e.title || e.textContent)`)
+		all := browser.Eval[[]string](b, `[...document.querySelectorAll("time:not(.minute)")]
+			.map((e) => e.title || e.textContent)`)
 		if len(all) < 2 {
 			t.Fatalf("the page has the times %v", all)
 		}
@@ -93,6 +95,28 @@ func TestTimesCanBeLocal(t *testing.T) {
 		t.Error("the button does not say that times are local")
 	}
 	zones(" +05:30")
+	for _, path := range []string{
+		"/?range=1d", "/?range=1w", "/messages?state=dead", "/message?producer=orders&id=2026-481100", "/audit", "/finished",
+		"/finished/message?producer=orders&id=2026-481100", "/letters", "/letters?queue=payments", "/letter",
+		"/find?name=2026-481100",
+	} {
+		b.Open(path)
+		const inUTC = `[...document.querySelectorAll("main, main [title]")].map((e) => e.title || e.textContent)
+			.filter((text) => text.includes("UTC"))`
+		if texts := browser.Eval[[]string](b, inUTC); len(texts) > 0 {
+			t.Errorf("%s has times in UTC: %q", path, texts)
+		}
+	}
+	b.Open("/?range=1d")
+	const ticks = `[...document.querySelector(".times").children].map((e) => e.textContent)`
+	for _, text := range browser.Eval[[]string](b, ticks) {
+		if !strings.HasSuffix(text, ":30") {
+			t.Errorf("the axis of a chart has the local time %q", text)
+		}
+	}
+	browser.Eval[bool](b, `document.querySelector(".plot").focus(), true`)
+	b.Do(chromedp.KeyEvent(kb.Home))
+	b.Until(`(` + readOut + `).includes("+05:30\n")`)
 	b.Open("/message?producer=orders&id=2026-481100")
 	zones(" +05:30")
 	b.Do(chromedp.Click(chromedp.CSS("#zone")))

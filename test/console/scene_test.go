@@ -45,6 +45,7 @@ type scene struct {
 	groups   map[msghandlerv1.State][]*msghandlerv1.MessageGroup
 	grouped  int64
 	finished []*msghandlerv1.FinishedMessage
+	letters  tray
 	// reader looks at the scene.
 	reader access.Identity
 }
@@ -71,6 +72,7 @@ func (s *scene) pages() http.Handler {
 			return history.NewSeries(r, s.buckets, time.Now()), nil
 		},
 		Admin:        func(string) pages.Admin { return s },
+		Letters:      func(string) pages.Letters { return s.letters },
 		Check:        func(context.Context) []pages.Checked { return s.checks },
 		Stats:        func(context.Context) ([]halfmsg.Stat, error) { return s.stats, nil },
 		Overdue:      func() time.Duration { return s.undecided },
@@ -215,6 +217,16 @@ func TestHostileContentIsEscaped(t *testing.T) {
 	harmless("the archived message")
 	b.Click(`form[action="/replay"] button`)
 	harmless("the replay")
+	s.letters = trayOf(hostile)
+	for _, path := range []string{
+		"/letters", "/letters?queue=payments", "/letter",
+		"/letters/change?action=replay&all=1&queue=" + url.QueryEscape(hostile),
+	} {
+		b.Open(path)
+		harmless(path)
+	}
+	b.Open("/?producer=" + url.QueryEscape(hostile))
+	harmless("the charts")
 	b.Open("/messages?state=dead")
 	harmless("the list")
 	for i := range s.records {
@@ -294,6 +306,15 @@ func busy() *scene {
 	other.Producer = "stock"
 	s.records = append(s.records, other)
 	s.groups, s.grouped = groupsOf(now), 2000
+	for i := range 3 {
+		m := s.records[i].GetMessage()
+		s.finished = append(s.finished, &msghandlerv1.FinishedMessage{
+			Producer: "orders", Message: m, CreateTime: timestamppb.New(now.Add(-time.Minute)), Entry: "1-1", Replayable: true,
+			CommitTime: timestamppb.New(now.Add(-time.Minute)), FinishTime: timestamppb.New(now), Copies: 1,
+			Ended: msghandlerv1.Ending_ENDING_DONE,
+		})
+	}
+	s.letters = trayOf("payments")
 	return s
 }
 

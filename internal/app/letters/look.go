@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/msghandler/msghandler/consumer"
@@ -81,15 +82,22 @@ func (d *Desk) Get(ctx context.Context, name, letter string) (pages.Letter, erro
 		return pages.Letter{}, err
 	}
 	defer done()
-	l, err := q.dead.Show(ctx, letter)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	found, err := q.dead.ListSelected(ctx, consumer.Selection{
+		Limit: 1, Match: q.matchBounded(Filter{Names: []string{letter}}, cancel),
+	})
 	switch {
-	case errors.Is(err, consumer.ErrNoLetter):
+	case len(found) > 0:
+		return shown(&found[0]), nil
+	case err == nil:
 		return pages.Letter{}, refused(http.StatusNotFound, "The queue %s has no letter %s. An operator replayed or "+
 			"discarded the letter, or another client holds it at this moment.", q.Name, letter)
-	case err != nil:
-		return pages.Letter{}, q.unreachable(err)
+	case errors.Is(err, context.Canceled):
+		return pages.Letter{}, refused(http.StatusNotFound, "The oldest %d letters of %s have none named %s: the console "+
+			"looks no further. Use msghandler dlq show %s --queue %s.", maxLooked, q.Name, letter, letter, q.Queue)
 	}
-	return shown(&l), nil
+	return pages.Letter{}, q.unreachable(err)
 }
 
 // CountLetters counts the letters of a query. The length of a whole queue is asked, and no letter taken.
@@ -166,13 +174,21 @@ func (q *queue) matchBounded(filter Filter, stop func()) func(*consumer.Letter) 
 	}
 }
 
-// maxProblem bounds the text of a problem: each letter that stays has a line.
-const maxProblem = 4 << 10
+// maxProblems is how many letters that stay are named, and maxProblem how many bytes are said about them.
+const (
+	maxProblems = 5
+	maxProblem  = 4 << 10
+)
 
+// problem names the first letters that stay, and counts the others: each letter has a line.
 func problem(err error) string {
-	text := err.Error()
+	lines := strings.Split(err.Error(), "\n")
+	text := strings.Join(lines[:min(len(lines), maxProblems)], "\n")
 	if len(text) > maxProblem {
-		return text[:maxProblem] + "…"
+		text = text[:maxProblem] + "…"
+	}
+	if more := len(lines) - maxProblems; more > 0 {
+		text += fmt.Sprintf("\nand %d more", more)
 	}
 	return text
 }

@@ -9,8 +9,26 @@
   // words writes the time of a step.
   function words(chart, step) {
     const at = new Date(Number(chart.dataset.start) + step * Number(chart.dataset.step));
-    const text = at.toISOString().replace('T', ' ');
-    return Number(chart.dataset.step) < 60000 ? `${text.slice(11, 19)} UTC` : `${text.slice(0, 16)} UTC`;
+    const text = timeText(at);
+    const zone = text.split(' ')[2];
+    return Number(chart.dataset.step) < 60000 ? `${text.slice(11, 19)} ${zone}` : `${text.slice(0, 16)} ${zone}`;
+  }
+
+  // writeTicks writes the axis in the zone that the reader has chosen. A label that is a day moves to its local start.
+  function writeTicks(chart) {
+    const start = Number(chart.dataset.start);
+    const span = Number(chart.dataset.step) * lines(chart)[0].values.length;
+    for (const tick of chart.querySelectorAll('.times text')) {
+      let at = new Date(Number(tick.dataset.at));
+      if (tick.textContent.includes(':')) {
+        tick.textContent = timeText(at).slice(11, 16);
+        continue;
+      }
+      if (choices.local) at = new Date(at.getUTCFullYear(), at.getUTCMonth(), at.getUTCDate());
+      const place = (100 * (at - start)) / span;
+      tick.setAttribute('x', `${place}%`);
+      tick.style.display = place < 0 || place > 100 ? 'none' : '';
+    }
   }
 
   function lines(chart) {
@@ -65,8 +83,11 @@
       spoken.className = 'spoken skip';
       spoken.setAttribute('aria-live', 'polite');
       chart.append(spoken);
+      writeTicks(chart);
     }
   }
+
+  document.addEventListener('times', () => { charts().forEach(writeTicks); });
 
   document.addEventListener('pointermove', (event) => {
     const plot = event.target.closest?.('.plot');

@@ -26,14 +26,17 @@ function localTime(date) {
 }
 const utcTime = (date) => `${date.toISOString().slice(0, 23).replace('T', ' ')} UTC`;
 
-// An element with a title has a span of time as its text, any other a time.
+const timeText = (date) => (choices.local ? localTime(date) : utcTime(date));
+
+// An element with a title has a span of time as its text, any other a time. The script of the charts writes theirs.
 function writeTimes() {
   for (const element of $$('time[datetime]')) {
-    const date = new Date(element.dateTime);
-    const text = choices.local ? localTime(date) : utcTime(date);
+    const text = timeText(new Date(element.dateTime));
     if (element.title) element.title = text;
-    else element.textContent = text;
+    else element.textContent = element.matches('.minute') ? text.slice(0, 16) : text;
   }
+  for (const element of $$('.zone')) element.textContent = choices.local ? 'local time' : 'UTC';
+  document.dispatchEvent(new Event('times'));
 }
 
 // The refresh: the page is fetched anew and replaces the old one, unless the user has selected text, writes, or has
