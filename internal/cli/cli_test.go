@@ -31,7 +31,7 @@ type coordinator struct {
 	// err is the answer to all requests after the first errAfter.
 	err      error
 	errAfter int
-	// old means a version before filters and dry runs, which ignores unknown fields.
+	// old means a version before filters, dry runs and groups, which ignores unknown fields.
 	old bool
 
 	mu       sync.Mutex
@@ -45,6 +45,8 @@ type coordinator struct {
 	// configuration is the answer of GetConfiguration.
 	configuration *msghandlerv1.GetConfigurationResponse
 	audited       []*msghandlerv1.AuditRecord
+	// grouped are the answers of GroupMessages; nil: an answer for each state.
+	grouped map[msghandlerv1.State]*msghandlerv1.GroupMessagesResponse
 }
 
 func startCoordinator(t *testing.T) *coordinator {
@@ -229,9 +231,15 @@ func filters(r interface {
 }
 
 func (c *coordinator) GroupMessages(
-	_ context.Context, r *msghandlerv1.GroupMessagesRequest,
+	ctx context.Context, r *msghandlerv1.GroupMessagesRequest,
 ) (*msghandlerv1.GroupMessagesResponse, error) {
+	if c.old {
+		return c.UnimplementedAdminServiceServer.GroupMessages(ctx, r)
+	}
 	err := c.note("groups %s %s%s", r.GetState(), r.GetProducer(), filters(r))
+	if c.grouped != nil {
+		return c.grouped[r.GetState()], err
+	}
 	return &msghandlerv1.GroupMessagesResponse{
 		Groups: []*msghandlerv1.MessageGroup{{
 			Producer: "orders", Count: 312, Cause: "no exchange …", ExampleId: "1001", ExampleError: "no exchange 7",

@@ -9,16 +9,23 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/loglimit"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
 // troubleGroup is messages in trouble that have producer, exchange, state and cause in common.
 type troubleGroup struct {
-	first *msghandlerv1.MessageRecord // the oldest of those that were read
-	count int
-	// atLeast says that the coordinator may have more.
-	atLeast bool
+	state, exchange string
+	count           int64
+	// atLeast says that the coordinator may have more, and estimated that not all messages were read.
+	atLeast, estimated bool
+	// message is the oldest of those that were read, with its age and its last error.
+	message   string
+	oldest    *timestamppb.Timestamp
+	lastError string
 }
 
 // troubleGroups are the groups of messages, the largest first. cut are the states of which not all messages were read.
@@ -37,14 +44,34 @@ func troubleGroups(
 		}
 		g := byKey[k]
 		if g == nil {
-			g = &troubleGroup{first: r, atLeast: cut[r.GetState()]}
+			g = &troubleGroup{
+				state: stateName(r.GetState()), exchange: m.GetExchange(), atLeast: cut[r.GetState()],
+				message: r.GetProducer() + "/" + m.GetId(), oldest: r.GetCreateTime(), lastError: r.GetLastError(),
+			}
 			byKey[k] = g
 			groups = append(groups, g)
 		}
 		g.count++
 	}
-	slices.SortStableFunc(groups, func(a, b *troubleGroup) int { return cmp.Compare(b.count, a.count) })
+	sortTrouble(groups)
 	return groups
+}
+
+// sortTrouble sorts groups, the largest first.
+func sortTrouble(groups []*troubleGroup) {
+	slices.SortStableFunc(groups, func(a, b *troubleGroup) int { return cmp.Compare(b.count, a.count) })
+}
+
+// size is the count of the group with a mark where the count is not exact.
+func (g *troubleGroup) size() string {
+	size := strconv.FormatInt(g.count, 10)
+	switch {
+	case g.estimated:
+		return "~" + size
+	case g.atLeast:
+		return size + "+"
+	}
+	return size
 }
 
 // troubleColumns are the columns of the groups, with the order in which a narrow screen loses them: 0 is never lost.
@@ -76,13 +103,8 @@ func troubleRows(groups []*troubleGroup, width int, now time.Time) [][]string {
 	}
 	rows := [][]string{head}
 	for _, g := range groups {
-		m := newRecord(g.first)
-		count := strconv.Itoa(g.count)
-		if g.atLeast {
-			count += "+"
-		}
 		rows = append(rows, []string{
-			count, m.State, m.Exchange, ageOf(g.first.GetCreateTime(), now), m.name(), m.LastError,
+			g.size(), g.state, cmp.Or(g.exchange, halfmsg.DefaultExchange), ageOf(g.oldest, now), g.message, g.lastError,
 		})
 	}
 	return fit(rows, width)
@@ -147,10 +169,14 @@ func middleCut(text string, most int) string {
 	return strings.TrimRight(string(runes[:left]), " ") + gap + string(runes[len(runes)-right:])
 }
 
-// moreGroups says how many groups have no row.
-func moreGroups(left int) string {
-	if left <= 0 {
-		return ""
+// moreGroups says how many groups have no row: hidden by --rows, and left out by the coordinator.
+func moreGroups(hidden, left int) string {
+	var lines string
+	if hidden > 0 {
+		lines = fmt.Sprintf("and %d more groups; raise --rows\n", hidden)
 	}
-	return fmt.Sprintf("and %d more groups; raise --rows\n", left)
+	if left > 0 {
+		lines += fmt.Sprintf("the coordinator leaves out %d smaller groups\n", left)
+	}
+	return lines
 }

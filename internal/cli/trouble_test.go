@@ -40,8 +40,7 @@ func TestTopGroupsByProducerExchangeAndCause(t *testing.T) {
 	cut := map[msghandlerv1.State]bool{msghandlerv1.State_STATE_DEAD: true}
 	var got []string
 	for _, g := range troubleGroups(troubled(now), cut) {
-		got = append(got, fmt.Sprintf("%d %s %s/%s %t", g.count, stateName(g.first.GetState()), g.first.GetProducer(),
-			g.first.GetMessage().GetId(), g.atLeast))
+		got = append(got, fmt.Sprintf("%d %s %s %t", g.count, g.state, g.message, g.atLeast))
 	}
 	want := "4 pending billing-of-the-northern-branch/2026-00000 false; 3 dead orders/2026-00000 true; " +
 		"1 dead orders/2026-00000 true"
