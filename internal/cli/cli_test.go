@@ -435,7 +435,8 @@ func TestListReadsAllPages(t *testing.T) {
 	if got.status != 0 || lines != 2101 || !strings.Contains(got.err, "--limit=2100") {
 		t.Errorf("status %d, %d lines: %s", got.status, lines, got.err)
 	}
-	want := `list STATE_ABANDONED  1000 from ""; list STATE_ABANDONED  1000 from "1000"; list STATE_ABANDONED  100 from "2000"`
+	want := `list STATE_ABANDONED  1000 from ""; list STATE_ABANDONED  1000 from "1000"; ` +
+		`list STATE_ABANDONED  100 from "2000"`
 	if asked := c.asked(); asked != want {
 		t.Errorf("asked %s", asked)
 	}

@@ -27,10 +27,11 @@ type topCommand struct {
 func (c *topCommand) Help() string {
 	return `Counts are of all coordinators that share the Redis; rates are of the coordinator that is asked. In trouble
 are messages that are dead or abandoned, or wait after an error. They are grouped by state, producer, exchange and
-cause, the largest group first, with the oldest message of each. Of a state with many messages about 2,000 are read: ~
-says that a count is an estimate, and a rare group may be missing. A coordinator older than list --group shows the 500
-oldest messages of a state: 500+ says that there are more. A narrow terminal loses the oldest message's age, the exchange and the state, and never the
-last error. Without a terminal, screens follow each other, as wide as COLUMNS.`
+cause, as in list --group: the largest group first, with the oldest message of each. A count with ~ is an estimate, as
+not all messages of the state were read; a rare group may be missing. An older coordinator without groups gives the 500
+oldest messages of a state: 500+ says that there are more. A narrow terminal loses the oldest message's age, the
+exchange and the state, and never the cause; show prints the whole error of a message. Without a terminal, screens
+follow each other, as wide as COLUMNS.`
 }
 
 // Control sequences that every terminal understands.
@@ -215,8 +216,8 @@ func (t *top) states(states []*msghandlerv1.StateStats, now time.Time) [][]strin
 // troubleStates are the states that messages in trouble have.
 var troubleStates = []halfmsg.State{halfmsg.Dead, halfmsg.Abandoned, halfmsg.Sendable, halfmsg.Pending}
 
-// inTrouble groups dead and abandoned messages, and messages that wait after an error. left is how many small groups the
-// coordinator left out.
+// inTrouble groups dead and abandoned messages, and messages that wait after an error. left is how many small groups
+// the coordinator left out.
 func (t *top) inTrouble(ctx context.Context) (groups []*troubleGroup, left int, err error) {
 	for _, state := range troubleStates {
 		response, err := t.group(ctx, state)
@@ -231,10 +232,9 @@ func (t *top) inTrouble(ctx context.Context) (groups []*troubleGroup, left int, 
 		for _, g := range response.GetGroups() {
 			if inTrouble(state, g.GetExampleError()) {
 				groups = append(groups, &troubleGroup{
-					state: state.String(), exchange: g.GetExchange(), count: g.GetCount(),
+					state: state.String(), exchange: g.GetExchange(), cause: g.GetCause(), count: g.GetCount(),
 					estimated: response.GetLooked() < response.GetTotal(),
-					message:   g.GetProducer() + "/" + g.GetExampleId(),
-					oldest:    g.GetOldestCreateTime(), lastError: g.GetExampleError(),
+					message:   g.GetProducer() + "/" + g.GetExampleId(), oldest: g.GetOldestCreateTime(),
 				})
 			}
 		}

@@ -78,15 +78,15 @@ func TestTopShowsGroupsOfCoordinator(t *testing.T) {
 	c.grouped = map[msghandlerv1.State]*msghandlerv1.GroupMessagesResponse{
 		msghandlerv1.State_STATE_DEAD: {
 			Groups: []*msghandlerv1.MessageGroup{
-				{Producer: "orders", Exchange: "shop", Count: 70_000, ExampleId: "1", ExampleError: "312 NO_ROUTE"},
-				{Producer: "orders", Count: 12, ExampleId: "2", ExampleError: "404 NOT_FOUND"},
+				{Producer: "orders", Exchange: "shop", Cause: "312 NO_ROUTE", Count: 70_000, ExampleId: "1"},
+				{Producer: "orders", Count: 12, ExampleId: "2"},
 			},
 			Looked: 2000, Total: 70_012, MoreGroups: 3,
 		},
 		msghandlerv1.State_STATE_PENDING: {
 			Groups: []*msghandlerv1.MessageGroup{
 				{Producer: "stock", Count: 90, ExampleId: "healthy"},
-				{Producer: "stock", Count: 40, ExampleId: "8", ExampleError: "connection refused"},
+				{Producer: "stock", Cause: "connection refused", Count: 40, ExampleId: "8", ExampleError: "dial: refused"},
 			},
 			Looked: 130, Total: 130,
 		},
@@ -100,7 +100,7 @@ func TestTopShowsGroupsOfCoordinator(t *testing.T) {
 	}
 	_, screen, _ := strings.Cut(out.String(), "IN TROUBLE\n")
 	screen, _, _ = strings.Cut(screen, "msghandler at")
-	const want = `COUNT    STATE     EXCHANGE    OLDEST   MESSAGE    LAST ERROR
+	const want = `COUNT    STATE     EXCHANGE    OLDEST   MESSAGE    CAUSE
 ~70000   dead      shop        -        orders/1   312 NO_ROUTE
 40       pending   (default)   -        stock/8    connection refused
 and 1 more groups; raise --rows
