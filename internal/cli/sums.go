@@ -143,8 +143,9 @@ func exchangeRows(all []*msghandlerv1.ExchangeStats, now time.Time) [][]string {
 	rows := [][]string{{"EXCHANGE", "BROKER", "OUT/S", "ACKNOWLEDGED", "FAILED", "LAST FAILURE"}}
 	for _, e := range all {
 		rows = append(rows, []string{
-			cmp.Or(e.GetName(), halfmsg.DefaultExchange), cmp.Or(e.GetBroker(), "(default)"), perSecond(e.GetAcknowledgedPerSecond()),
-			strconv.FormatInt(e.GetAcknowledged(), 10), strconv.FormatInt(e.GetFailed(), 10),
+			cmp.Or(e.GetName(), halfmsg.DefaultExchange), cmp.Or(e.GetBroker(), "(default)"),
+			perSecond(e.GetAcknowledgedPerSecond()), strconv.FormatInt(e.GetAcknowledged(), 10),
+			strconv.FormatInt(e.GetFailed(), 10),
 			failureOf(ageOf(e.GetFailureTime(), now), e.GetFailure()),
 		})
 	}
