@@ -31,7 +31,7 @@ type coordinator struct {
 	// err is the answer to all requests after the first errAfter.
 	err      error
 	errAfter int
-	// old means a version before filters and dry runs, which ignores unknown fields.
+	// old means a version before filters, dry runs and groups, which ignores unknown fields.
 	old bool
 
 	mu       sync.Mutex
@@ -45,6 +45,8 @@ type coordinator struct {
 	// configuration is the answer of GetConfiguration.
 	configuration *msghandlerv1.GetConfigurationResponse
 	audited       []*msghandlerv1.AuditRecord
+	// grouped are the answers of GroupMessages; nil: an answer for each state.
+	grouped map[msghandlerv1.State]*msghandlerv1.GroupMessagesResponse
 }
 
 func startCoordinator(t *testing.T) *coordinator {
@@ -229,9 +231,15 @@ func filters(r interface {
 }
 
 func (c *coordinator) GroupMessages(
-	_ context.Context, r *msghandlerv1.GroupMessagesRequest,
+	ctx context.Context, r *msghandlerv1.GroupMessagesRequest,
 ) (*msghandlerv1.GroupMessagesResponse, error) {
+	if c.old {
+		return c.UnimplementedAdminServiceServer.GroupMessages(ctx, r)
+	}
 	err := c.note("groups %s %s%s", r.GetState(), r.GetProducer(), filters(r))
+	if c.grouped != nil {
+		return c.grouped[r.GetState()], err
+	}
 	return &msghandlerv1.GroupMessagesResponse{
 		Groups: []*msghandlerv1.MessageGroup{{
 			Producer: "orders", Count: 312, Cause: "no exchange …", ExampleId: "1001", ExampleError: "no exchange 7",
@@ -427,7 +435,8 @@ func TestListReadsAllPages(t *testing.T) {
 	if got.status != 0 || lines != 2101 || !strings.Contains(got.err, "--limit=2100") {
 		t.Errorf("status %d, %d lines: %s", got.status, lines, got.err)
 	}
-	want := `list STATE_ABANDONED  1000 from ""; list STATE_ABANDONED  1000 from "1000"; list STATE_ABANDONED  100 from "2000"`
+	want := `list STATE_ABANDONED  1000 from ""; list STATE_ABANDONED  1000 from "1000"; ` +
+		`list STATE_ABANDONED  100 from "2000"`
 	if asked := c.asked(); asked != want {
 		t.Errorf("asked %s", asked)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strconv"
 	"strings"
 	"time"
@@ -50,6 +51,9 @@ func (f *dlqFlags) letters(
 	err = work(ctx, dead)
 	if errors.Is(err, consumer.ErrNoLetter) {
 		return commandline.NotFoundError{Err: err}
+	}
+	if dial := (*net.OpError)(nil); errors.As(err, &dial) && dial.Op == "dial" {
+		return fmt.Errorf("cannot reach the broker: is it running? Name another with --url or --broker (%w)", err)
 	}
 	return err
 }

@@ -35,6 +35,15 @@ func TestUnclearBrokersAreWrongUsage(t *testing.T) {
 	}
 }
 
+// Nothing listens on port 1 of this machine.
+func TestUnreachableBrokerHasRemedy(t *testing.T) {
+	t.Parallel()
+	for _, command := range []string{"list", "count"} {
+		run(nil, "dlq", command, "--queue=q", "--url=amqp://127.0.0.1:1").want(t, 1, "",
+			"cannot reach the broker: is it running? Name another with --url or --broker")
+	}
+}
+
 func TestDeadLettersOnNATS(t *testing.T) {
 	t.Parallel()
 	url := servers.NATS(t).URL

@@ -25,6 +25,11 @@ func (c *listCommand) Run(ctx context.Context, s *commandline.Session) error {
 	if c.Limit < 1 {
 		return commandline.UsageError{Err: fmt.Errorf("--limit=%d: a list has at least one line", c.Limit)}
 	}
+	if c.Group && c.Names {
+		return commandline.UsageError{
+			Err: errors.New("--group and --names: groups have no names; give --names with the filters of a group"),
+		}
+	}
 	if err := c.check(); err != nil {
 		return err
 	}

@@ -174,9 +174,13 @@ func (c *replayCommand) matching(
 func (c *replayCommand) print(s *commandline.Session, replayed, skipped int64, more bool) error {
 	document := map[string]any{"replayed": replayed, "skipped": skipped, "dry_run": c.DryRun, "more": more}
 	return s.PrintDocument(c.Output, document, func() [][]string {
-		text := fmt.Sprintf("replayed %d messages", replayed)
+		messages := "messages"
+		if replayed == 1 {
+			messages = "message"
+		}
+		text := fmt.Sprintf("replayed %d %s", replayed, messages)
 		if c.DryRun {
-			text = fmt.Sprintf("would replay %d messages", replayed)
+			text = fmt.Sprintf("would replay %d %s", replayed, messages)
 		}
 		if skipped > 0 {
 			text += fmt.Sprintf("; %d cannot be replayed", skipped)

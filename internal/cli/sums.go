@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/msghandler/msghandler/internal/halfmsg"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -142,8 +143,9 @@ func exchangeRows(all []*msghandlerv1.ExchangeStats, now time.Time) [][]string {
 	rows := [][]string{{"EXCHANGE", "BROKER", "OUT/S", "ACKNOWLEDGED", "FAILED", "LAST FAILURE"}}
 	for _, e := range all {
 		rows = append(rows, []string{
-			cmp.Or(e.GetName(), "(default)"), cmp.Or(e.GetBroker(), "(default)"), perSecond(e.GetAcknowledgedPerSecond()),
-			strconv.FormatInt(e.GetAcknowledged(), 10), strconv.FormatInt(e.GetFailed(), 10),
+			cmp.Or(e.GetName(), halfmsg.DefaultExchange), cmp.Or(e.GetBroker(), "(default)"),
+			perSecond(e.GetAcknowledgedPerSecond()), strconv.FormatInt(e.GetAcknowledged(), 10),
+			strconv.FormatInt(e.GetFailed(), 10),
 			failureOf(ageOf(e.GetFailureTime(), now), e.GetFailure()),
 		})
 	}
@@ -158,10 +160,10 @@ func perSecond(rate float64) string {
 	return strconv.FormatFloat(rate, 'f', 0, 64)
 }
 
-// failureOf writes when a call failed and why.
-func failureOf(ago, cause string) string {
-	if cause == "" {
+// failureOf writes when a call failed, and the cause of its error in short. Documents have the whole error.
+func failureOf(ago, failure string) string {
+	if failure == "" {
 		return "-"
 	}
-	return ago + ": " + cause
+	return ago + ": " + halfmsg.Cause(failure, halfmsg.Name{})
 }

@@ -16,6 +16,8 @@ func TestStatsShowSumsOfCoordinators(t *testing.T) {
 	t.Parallel()
 	c := startCoordinator(t)
 	now := timestamppb.New(time.Now().Add(-time.Hour - time.Minute))
+	const refused = "Confirm of producer billing at dns:///billing:9000: Unavailable: connection error: " +
+		`desc = "transport: Error while dialing: dial tcp 10.0.0.7:9000: connect: connection refused"`
 	c.sums = &msghandlerv1.GetStatsResponse{
 		Flow: &msghandlerv1.FlowStats{
 			Coordinators: 3, StoredPerSecond: 1420.4, AcknowledgedPerSecond: 7.25,
@@ -24,7 +26,7 @@ func TestStatsShowSumsOfCoordinators(t *testing.T) {
 		Producers: []*msghandlerv1.ProducerStats{
 			{
 				Name: "billing", Coordinators: 3, CircuitOpenAt: 1, Stored: 9, RefusedPerSecond: .5,
-				FailureTime: now, Failure: "connection refused",
+				FailureTime: now, Failure: refused,
 			},
 			{
 				Name: "orders", Coordinators: 3, AnswerTime: now, AnswerTook: durationpb.New(4 * time.Millisecond),
@@ -36,7 +38,7 @@ func TestStatsShowSumsOfCoordinators(t *testing.T) {
 	said := run(nil, "stats", "--server="+c.addr)
 	for _, want := range []string{
 		"\n\nIN/S   OUT/S   REJECTED/S   P50    P99   OF COORDINATORS\n1420   7.2     0            31ms   -     3\n\n",
-		"billing    open at 1 of 3   0      0       -          -           61m ago: connection refused\n",
+		"billing    open at 1 of 3   0      0       -          -           61m ago: Unavailable: connection refused\n",
 		"orders     closed           0      0       61m ago    COMMITTED   -\n\n",
 		"shop       events   0       12             1        -\n",
 	} {
@@ -56,7 +58,7 @@ func TestStatsShowSumsOfCoordinators(t *testing.T) {
 	if document.Flow["stored_per_second"] != 1420.4 || document.Flow["latency_p50_seconds"] != .031 ||
 		document.Flow["latency_p99_seconds"] != nil || document.Flow["coordinators"] != 3. ||
 		billing["circuit_open_at"] != 1. || billing["refused_per_second"] != .5 ||
-		billing["failure"] != "connection refused" || billing["answered_at"] != nil ||
+		billing["failure"] != refused || billing["answered_at"] != nil ||
 		orders["verdict"] != "COMMITTED" || orders["answer_took_seconds"] != .004 ||
 		shop["broker"] != "events" || shop["acknowledged"] != 12. || shop["failed"] != 1. {
 		t.Errorf("the document is %s", said.out)

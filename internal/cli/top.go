@@ -8,6 +8,9 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"github.com/msghandler/msghandler/internal/cli/commandline"
 	"github.com/msghandler/msghandler/internal/escape"
 	"github.com/msghandler/msghandler/internal/halfmsg"
@@ -24,9 +27,11 @@ type topCommand struct {
 func (c *topCommand) Help() string {
 	return `Counts are of all coordinators that share the Redis; rates are of the coordinator that is asked. In trouble
 are messages that are dead or abandoned, or wait after an error. They are grouped by state, producer, exchange and
-cause, the largest group first, with the oldest message of each. A count is of the 500 oldest messages of a state; 500+
-says that there are more. A narrow terminal loses the oldest message's age, the exchange and the state, and never the
-last error. Without a terminal, screens follow each other, as wide as COLUMNS.`
+cause, as in list --group: the largest group first, with the oldest message of each. A count with ~ is an estimate, as
+not all messages of the state were read; a rare group may be missing. An older coordinator without groups gives the 500
+oldest messages of a state: 500+ says that there are more. A narrow terminal loses the oldest message's age, the
+exchange and the state, and never the cause; show prints the whole error of a message. Without a terminal, screens
+follow each other, as wide as COLUMNS.`
 }
 
 // Control sequences that every terminal understands.
@@ -144,7 +149,7 @@ func (t *top) page(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	groups, err := t.inTrouble(ctx)
+	groups, left, err := t.inTrouble(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -166,7 +171,7 @@ func (t *top) page(ctx context.Context) (string, error) {
 	if err := out.PrintTable(troubleRows(shown, t.width(), now)); err != nil {
 		return "", err
 	}
-	b.WriteString(moreGroups(len(groups) - len(shown)))
+	b.WriteString(moreGroups(len(groups)-len(shown), left))
 	return strings.TrimRight(b.String(), "\n"), nil
 }
 
@@ -208,24 +213,64 @@ func (t *top) states(states []*msghandlerv1.StateStats, now time.Time) [][]strin
 	return rows
 }
 
-// troubleLook is how many messages of a state are searched for messages in trouble.
+// troubleStates are the states that messages in trouble have.
+var troubleStates = []halfmsg.State{halfmsg.Dead, halfmsg.Abandoned, halfmsg.Sendable, halfmsg.Pending}
+
+// inTrouble groups dead and abandoned messages, and messages that wait after an error. left is how many small groups
+// the coordinator left out.
+func (t *top) inTrouble(ctx context.Context) (groups []*troubleGroup, left int, err error) {
+	for _, state := range troubleStates {
+		response, err := t.group(ctx, state)
+		if status.Code(err) == codes.Unimplemented {
+			groups, err = t.listTrouble(ctx)
+			return groups, 0, err
+		}
+		if err != nil {
+			return nil, 0, t.admin.explain(err)
+		}
+		left += int(response.GetMoreGroups())
+		for _, g := range response.GetGroups() {
+			if inTrouble(state, g.GetExampleError()) {
+				groups = append(groups, &troubleGroup{
+					state: state.String(), exchange: g.GetExchange(), cause: g.GetCause(), count: g.GetCount(),
+					estimated: response.GetLooked() < response.GetTotal(),
+					message:   g.GetProducer() + "/" + g.GetExampleId(), oldest: g.GetOldestCreateTime(),
+				})
+			}
+		}
+	}
+	sortTrouble(groups)
+	return groups, left, nil
+}
+
+// group asks for the groups of a state, and returns the error of gRPC.
+func (t *top) group(ctx context.Context, state halfmsg.State) (*msghandlerv1.GroupMessagesResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, t.admin.timeout)
+	defer cancel()
+	return t.admin.client.GroupMessages(ctx, &msghandlerv1.GroupMessagesRequest{State: msghandlerv1.State(state)})
+}
+
+// inTrouble says whether a message of a state with a last error is in trouble.
+func inTrouble(state halfmsg.State, lastError string) bool {
+	return state == halfmsg.Dead || state == halfmsg.Abandoned || lastError != ""
+}
+
+// troubleLook is how many messages of a state are listed where the coordinator is older than groups.
 const troubleLook = 500
 
-// inTrouble groups dead and abandoned messages, and messages that wait after an error, among the oldest troubleLook of
-// each state.
-func (t *top) inTrouble(ctx context.Context) ([]*troubleGroup, error) {
+// listTrouble groups the messages in trouble among the oldest troubleLook of each state.
+func (t *top) listTrouble(ctx context.Context) ([]*troubleGroup, error) {
 	var records []*msghandlerv1.MessageRecord
 	cut := map[msghandlerv1.State]bool{}
 	quiet := (&commandline.Session{Process: commandline.Process{Err: &bytes.Buffer{}}}).Progress()
-	for _, state := range []halfmsg.State{halfmsg.Dead, halfmsg.Abandoned, halfmsg.Sendable, halfmsg.Pending} {
-		ended := state == halfmsg.Dead || state == halfmsg.Abandoned
+	for _, state := range troubleStates {
 		found, more, err := t.admin.list(ctx, state, &filterFlags{}, troubleLook, quiet)
 		if err != nil {
 			return nil, err
 		}
 		cut[msghandlerv1.State(state)] = more
 		for _, r := range found {
-			if ended || r.GetLastError() != "" {
+			if inTrouble(state, r.GetLastError()) {
 				records = append(records, r)
 			}
 		}

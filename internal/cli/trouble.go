@@ -9,16 +9,21 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/msghandler/msghandler/internal/loglimit"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
 // troubleGroup is messages in trouble that have producer, exchange, state and cause in common.
 type troubleGroup struct {
-	first *msghandlerv1.MessageRecord // the oldest of those that were read
-	count int
-	// atLeast says that the coordinator may have more.
-	atLeast bool
+	state, exchange, cause string
+	count                  int64
+	// atLeast says that the coordinator may have more, and estimated that not all messages were read.
+	atLeast, estimated bool
+	// message is the oldest of those that were read.
+	message string
+	oldest  *timestamppb.Timestamp
 }
 
 // troubleGroups are the groups of messages, the largest first. cut are the states of which not all messages were read.
@@ -32,39 +37,58 @@ func troubleGroups(
 	byKey := map[key]*troubleGroup{}
 	for _, r := range records {
 		m := r.GetMessage()
-		k := key{
-			r.GetProducer(), m.GetBroker(), m.GetExchange(), loglimit.Alike(r.GetLastError(), m.GetId()), r.GetState(),
-		}
+		name := halfmsg.Name{Producer: r.GetProducer(), ID: m.GetId()}
+		k := key{name.Producer, m.GetBroker(), m.GetExchange(), halfmsg.Cause(r.GetLastError(), name), r.GetState()}
 		g := byKey[k]
 		if g == nil {
-			g = &troubleGroup{first: r, atLeast: cut[r.GetState()]}
+			g = &troubleGroup{
+				state: stateName(r.GetState()), exchange: k.exchange, cause: k.cause, atLeast: cut[r.GetState()],
+				message: name.String(), oldest: r.GetCreateTime(),
+			}
 			byKey[k] = g
 			groups = append(groups, g)
 		}
 		g.count++
 	}
-	slices.SortStableFunc(groups, func(a, b *troubleGroup) int { return cmp.Compare(b.count, a.count) })
+	sortTrouble(groups)
 	return groups
+}
+
+// sortTrouble sorts groups, the largest first.
+func sortTrouble(groups []*troubleGroup) {
+	slices.SortStableFunc(groups, func(a, b *troubleGroup) int { return cmp.Compare(b.count, a.count) })
+}
+
+// size is the count of the group with a mark where the count is not exact.
+func (g *troubleGroup) size() string {
+	size := strconv.FormatInt(g.count, 10)
+	switch {
+	case g.estimated:
+		return "~" + size
+	case g.atLeast:
+		return size + "+"
+	}
+	return size
 }
 
 // troubleColumns are the columns of the groups, with the order in which a narrow screen loses them: 0 is never lost.
 var troubleColumns = []struct {
 	head string
 	lost int
-}{{"COUNT", 0}, {"STATE", 3}, {"EXCHANGE", 2}, {"OLDEST", 1}, {"MESSAGE", 0}, {"LAST ERROR", 0}}
+}{{"COUNT", 0}, {"STATE", 3}, {"EXCHANGE", 2}, {"OLDEST", 1}, {"MESSAGE", 0}, {"CAUSE", 0}}
 
 const (
 	// lostColumns is how many columns a narrow screen may lose.
 	lostColumns = 3
 	// columnGap is the space between two columns of a table.
 	columnGap = 3
-	// minError is how many characters of the last error a screen of 80 columns has at least.
-	minError = 32
+	// minCause is how many characters of the cause a screen of 80 columns has at least.
+	minCause = 32
 	// widestName bounds the columns EXCHANGE and MESSAGE on a screen with an edge.
 	widestName = 26
 )
 
-// troubleRows are the rows of the groups, fitted into a width; 0 means any width. The last error is never lost: other
+// troubleRows are the rows of the groups, fitted into a width; 0 means any width. The cause is never lost: other
 // columns are lost first.
 func troubleRows(groups []*troubleGroup, width int, now time.Time) [][]string {
 	if len(groups) == 0 {
@@ -76,19 +100,15 @@ func troubleRows(groups []*troubleGroup, width int, now time.Time) [][]string {
 	}
 	rows := [][]string{head}
 	for _, g := range groups {
-		m := newRecord(g.first)
-		count := strconv.Itoa(g.count)
-		if g.atLeast {
-			count += "+"
-		}
 		rows = append(rows, []string{
-			count, m.State, m.Exchange, ageOf(g.first.GetCreateTime(), now), m.name(), m.LastError,
+			g.size(), g.state, cmp.Or(g.exchange, halfmsg.DefaultExchange), ageOf(g.oldest, now), g.message,
+			cmp.Or(g.cause, halfmsg.NoCause),
 		})
 	}
 	return fit(rows, width)
 }
 
-// fit cuts long names, leaves out columns until the last error has room, and cuts the last error.
+// fit cuts long names, leaves out columns until the cause has room, and cuts the cause.
 func fit(rows [][]string, width int) [][]string {
 	last := len(troubleColumns) - 1
 	if width == 0 {
@@ -107,7 +127,7 @@ func fit(rows [][]string, width int) [][]string {
 		}
 	}
 	room := func() int { return width - widthOf(rows, kept[:len(kept)-1]) }
-	for lose := 1; room() < minError && lose <= lostColumns; lose++ {
+	for lose := 1; room() < minCause && lose <= lostColumns; lose++ {
 		kept = slices.DeleteFunc(kept, func(i int) bool { return troubleColumns[i].lost == lose })
 	}
 	fitted := make([][]string, len(rows))
@@ -147,10 +167,14 @@ func middleCut(text string, most int) string {
 	return strings.TrimRight(string(runes[:left]), " ") + gap + string(runes[len(runes)-right:])
 }
 
-// moreGroups says how many groups have no row.
-func moreGroups(left int) string {
-	if left <= 0 {
-		return ""
+// moreGroups says how many groups have no row: hidden by --rows, and left out by the coordinator.
+func moreGroups(hidden, left int) string {
+	var lines string
+	if hidden > 0 {
+		lines = fmt.Sprintf("and %d more groups; raise --rows\n", hidden)
 	}
-	return fmt.Sprintf("and %d more groups; raise --rows\n", left)
+	if left > 0 {
+		lines += fmt.Sprintf("the coordinator leaves out %d smaller groups\n", left)
+	}
+	return lines
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -40,8 +41,7 @@ func TestTopGroupsByProducerExchangeAndCause(t *testing.T) {
 	cut := map[msghandlerv1.State]bool{msghandlerv1.State_STATE_DEAD: true}
 	var got []string
 	for _, g := range troubleGroups(troubled(now), cut) {
-		got = append(got, fmt.Sprintf("%d %s %s/%s %t", g.count, stateName(g.first.GetState()), g.first.GetProducer(),
-			g.first.GetMessage().GetId(), g.atLeast))
+		got = append(got, fmt.Sprintf("%d %s %s %t", g.count, g.state, g.message, g.atLeast))
 	}
 	want := "4 pending billing-of-the-northern-branch/2026-00000 false; 3 dead orders/2026-00000 true; " +
 		"1 dead orders/2026-00000 true"
@@ -50,15 +50,15 @@ func TestTopGroupsByProducerExchangeAndCause(t *testing.T) {
 	}
 }
 
-func TestTopKeepsTheLastErrorOnNarrowScreens(t *testing.T) {
+func TestTopKeepsTheCauseOnNarrowScreens(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	for width, head := range map[int]string{
 		0: "COUNT   STATE     EXCHANGE                          OLDEST    MESSAGE                                     " +
-			"LAST ERROR",
-		120: "COUNT   STATE     EXCHANGE                     OLDEST    MESSAGE                      LAST ERROR",
-		80:  "COUNT   STATE     MESSAGE                      LAST ERROR",
-		60:  "COUNT   MESSAGE                      LAST ERROR",
+			"CAUSE",
+		120: "COUNT   STATE     EXCHANGE                     OLDEST    MESSAGE                      CAUSE",
+		80:  "COUNT   STATE     MESSAGE                      CAUSE",
+		60:  "COUNT   MESSAGE                      CAUSE",
 	} {
 		var out bytes.Buffer
 		s := &commandline.Session{Process: commandline.Process{Out: &out}}
@@ -70,12 +70,12 @@ func TestTopKeepsTheLastErrorOnNarrowScreens(t *testing.T) {
 			t.Errorf("%d columns: the head is\n%s, want\n%s", width, got, head)
 		}
 		for _, line := range lines {
-			if width > 0 && len(line) > width {
-				t.Errorf("%d columns: a line has %d:\n%s", width, len(line), line)
+			if has := utf8.RuneCountInString(line); width > 0 && has > width {
+				t.Errorf("%d columns: a line has %d:\n%s", width, has, line)
 			}
 		}
 		if !strings.HasSuffix(lines[1], "refused") || !strings.HasSuffix(lines[3], "NO_ROUTE") {
-			t.Errorf("%d columns: an error lacks its end:\n%s", width, out.String())
+			t.Errorf("%d columns: a cause lacks its end:\n%s", width, out.String())
 		}
 	}
 }

@@ -49,7 +49,8 @@ func TestWatchCountsUntilStopped(t *testing.T) {
 
 func TestTopShowsMessagesInTrouble(t *testing.T) {
 	t.Parallel()
-	c := startCoordinator(t) // the coordinator knows no TailMessages, like an older version
+	c := startCoordinator(t)
+	c.old = true // without groups; and the fake knows no TailMessages
 	out, stop := watch(t, "top", "--every=100ms", "--rows=1", "--server="+c.addr)
 	servers.Eventually(t, 20*time.Second, "more screens", func() bool {
 		return strings.Count(out.String(), "IN TROUBLE") > 2
@@ -70,10 +71,54 @@ func TestTopShowsMessagesInTrouble(t *testing.T) {
 	run(nil, "tail", "--state=nonsense", "--server="+c.addr).want(t, 2, "", "--state=nonsense")
 }
 
+// The coordinator groups all messages of a state; a list would hold the oldest only.
+func TestTopShowsGroupsOfCoordinator(t *testing.T) {
+	t.Parallel()
+	c := startCoordinator(t)
+	c.grouped = map[msghandlerv1.State]*msghandlerv1.GroupMessagesResponse{
+		msghandlerv1.State_STATE_DEAD: {
+			Groups: []*msghandlerv1.MessageGroup{
+				{Producer: "orders", Exchange: "shop", Cause: "312 NO_ROUTE", Count: 70_000, ExampleId: "1"},
+				{Producer: "orders", Count: 12, ExampleId: "2"},
+			},
+			Looked: 2000, Total: 70_012, MoreGroups: 3,
+		},
+		msghandlerv1.State_STATE_PENDING: {
+			Groups: []*msghandlerv1.MessageGroup{
+				{Producer: "stock", Count: 90, ExampleId: "healthy"},
+				{Producer: "stock", Cause: "connection refused", Count: 40, ExampleId: "8", ExampleError: "dial: refused"},
+			},
+			Looked: 130, Total: 130,
+		},
+	}
+	out, stop := watch(t, "top", "--every=100ms", "--rows=2", "--server="+c.addr)
+	servers.Eventually(t, 20*time.Second, "more screens", func() bool {
+		return strings.Count(out.String(), "IN TROUBLE") > 2
+	})
+	if status := stop(); status != 0 {
+		t.Errorf("it ended with %d:\n%s", status, out)
+	}
+	_, screen, _ := strings.Cut(out.String(), "IN TROUBLE\n")
+	screen, _, _ = strings.Cut(screen, "msghandler at")
+	const want = `COUNT    STATE     EXCHANGE    OLDEST   MESSAGE    CAUSE
+~70000   dead      shop        -        orders/1   312 NO_ROUTE
+40       pending   (default)   -        stock/8    connection refused
+and 1 more groups; raise --rows
+the coordinator leaves out 3 smaller groups
+`
+	if screen != want {
+		t.Errorf("the groups are\n%s, want\n%s", screen, want)
+	}
+	if asked := c.asked(); strings.Contains(asked, "list") {
+		t.Errorf("it lists messages: %s", asked)
+	}
+}
+
 // Older healthy messages, however many, hide no message in trouble.
 func TestTopFindsTroubleBehindHealthyMessages(t *testing.T) {
 	t.Parallel()
 	c := startCoordinator(t)
+	c.old = true
 	c.mu.Lock()
 	c.records = nil
 	for i := range 20 {

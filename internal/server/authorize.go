@@ -12,6 +12,7 @@ import (
 	"github.com/msghandler/msghandler/internal/certs"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/server/guard"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
 // errCaller is wrapped by the error about a caller who lacks a right.
@@ -90,8 +91,15 @@ func permits(caller access.Identity, method string, request any) error {
 
 // searchesHeaders says whether the answer to a request tells what is in headers.
 func searchesHeaders(request any) bool {
-	of, ok := request.(interface{ GetHeader() string })
-	return ok && of.GetHeader() != ""
+	switch of := request.(type) {
+	case interface{ GetHeader() string }:
+		return of.GetHeader() != ""
+	case interface {
+		GetFilter() *msghandlerv1.FinishedFilter
+	}:
+		return of.GetFilter().GetHeaderKey() != ""
+	}
+	return false
 }
 
 // lacks is the error about a caller who may not do something. A caller who has shown nothing should show a credential.

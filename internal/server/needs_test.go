@@ -173,6 +173,12 @@ func TestOnlyReadersSeeBodies(t *testing.T) {
 		if refused := status.Code(err) == codes.PermissionDenied; refused == sees {
 			t.Errorf("%s searches headers: %v", token, err)
 		}
+		_, err = h.operators.ListFinished(ctx, &msghandlerv1.ListFinishedRequest{
+			Filter: &msghandlerv1.FinishedFilter{HeaderKey: "card", HeaderValue: "4111"},
+		})
+		if refused := status.Code(err) == codes.PermissionDenied; refused == sees {
+			t.Errorf("%s searches headers of finished messages: %v", token, err)
+		}
 	}
 }
 

@@ -46,7 +46,11 @@ func rules(t *testing.T) []rule {
 func TestAlertRulesPassTheirTests(t *testing.T) {
 	t.Parallel()
 	promtool := servers.Tool(t, "promtool")
-	for _, args := range [][]string{{"check", "rules", "alerts.yaml"}, {"test", "rules", "alerts_test.yaml"}} {
+	for _, args := range [][]string{
+		{"check", "rules", "alerts.yaml"},
+		{"test", "rules", "alerts_test.yaml"},
+		{"test", "rules", "alerts_restart_test.yaml"},
+	} {
 		cmd := exec.Command(promtool, args...)
 		cmd.Dir = filepath.Join(root, "deploy", "prometheus")
 		if out, err := cmd.CombinedOutput(); err != nil {

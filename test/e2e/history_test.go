@@ -51,12 +51,12 @@ func TestArchivedMessageIsReplayed(t *testing.T) {
 	says("bill 7", "show", "billing/7")
 	says("would replay 2 messages", "replay", "--exchange=bills", "--since=1h", "--dry-run")
 
-	says("replayed 1 messages", "replay", "billing/7", "--reason=lost")
+	says("replayed 1 message", "replay", "billing/7", "--reason=lost")
 	if got := w.get(channel, "bills"); got.MessageId != "7" || string(got.Body) != "bill 7" ||
 		got.Headers["msghandler-attempt"] != int64(2) || got.Headers["tenant"] != "7" {
 		t.Errorf("delivered %+v", got)
 	}
-	says("replayed 1 messages", "replay", "billing/8", "--new-id-suffix=-again")
+	says("replayed 1 message", "replay", "billing/8", "--new-id-suffix=-again")
 	if got := w.get(channel, "bills"); got.MessageId != "8-again" || string(got.Body) != "bill 8" {
 		t.Errorf("delivered %+v", got)
 	}

@@ -57,6 +57,7 @@ func (s *Store) Sample(ctx context.Context, query halfmsg.Query) (sample halfmsg
 	rand.Shuffle(len(picks), func(i, k int) { // so that a sample that ends early is even, too
 		picks[i], picks[k] = picks[k], picks[i]
 	})
+	picks = oneOfEachFirst(picks)
 	var of []*stratum // of each record
 	for part := range slices.Chunk(picks, readSlice) {
 		if sample.Looked > 0 && query.Patience > 0 && time.Since(begun) > query.Patience {
@@ -76,6 +77,21 @@ func (s *Store) Sample(ctx context.Context, query halfmsg.Query) (sample halfmsg
 		sample.Total += t.count
 	}
 	return sample, nil
+}
+
+// oneOfEachFirst moves a message of each stratum to the front, so that a sample that ends early misses no producer.
+func oneOfEachFirst(picks []pick) []pick {
+	var first, others []pick
+	seen := map[*stratum]bool{}
+	for _, p := range picks {
+		if seen[p.stratum] {
+			others = append(others, p)
+			continue
+		}
+		seen[p.stratum] = true
+		first = append(first, p)
+	}
+	return append(first, others...)
 }
 
 // readPicks reads messages and yields the matching ones.
