@@ -484,7 +484,7 @@ func TestAnArchivedMessageIsSmall(t *testing.T) {
 		body func(i int) []byte
 		most int // bytes
 	}{
-		"order": {func(i int) []byte { return orders.Of(uint64(i)) }, size * 105 / 100},
+		"order": {func(i int) []byte { return orders.Of(uint64(i)) }, size * 115 / 100},
 		"random": {func(int) []byte {
 			body := make([]byte, size)
 			_, _ = rand.Read(body)
