@@ -179,9 +179,13 @@ func (s *Store) GetFinished(ctx context.Context, name halfmsg.Name, entry string
 	return s.getEntry(ctx, name, entry, entry)
 }
 
-// ofReceipt reads the entry of a message that has a receipt. A receipt has the time of its entry.
+// ofReceipt reads the entry of a message that has a receipt. A receipt has the time of its entry. A damaged record is no
+// receipt.
 func (s *Store) ofReceipt(ctx context.Context, name halfmsg.Name) (halfmsg.Finished, error) {
 	record, err := s.Get(ctx, name)
+	if err != nil && !isCorrupt(err) {
+		return halfmsg.Finished{}, err
+	}
 	if err != nil || !record.State.Final() {
 		return halfmsg.Finished{}, halfmsg.ErrNotFound
 	}
