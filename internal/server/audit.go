@@ -180,14 +180,8 @@ func auditQuery(r *msghandlerv1.ListAuditRequest) (audit.Query, error) {
 	}
 	c := &check{}
 	query := audit.Query{
-		By: r.GetBy(), Action: r.GetAction(), Result: audit.Result(r.GetResult()), Limit: int(r.GetPageSize()),
+		By: r.GetBy(), Action: r.GetAction(), Result: audit.Result(r.GetResult()), Limit: c.pageSize(r.GetPageSize()),
 		Token: r.GetPageToken(),
-	}
-	switch {
-	case query.Limit == 0:
-		query.Limit = defaultPage
-	case query.Limit < 0 || query.Limit > maxItems:
-		c.fail("page_size", "must be from 1 to %d, or 0 for %d", maxItems, defaultPage)
 	}
 	switch query.Result {
 	case "", audit.Done, audit.Refused, audit.Failed:
