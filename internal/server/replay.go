@@ -192,19 +192,14 @@ func (p *replay) apply(ctx context.Context, replays []halfmsg.Replay) []halfmsg.
 
 // finishedText describes a filter.
 func finishedText(query *halfmsg.FinishedQuery) string {
-	parts := []string{"archive"}
-	for _, part := range []struct{ name, value string }{
+	parts := append([]string{"archive"}, textsOf([]filterField{
 		{"producer", query.Producer},
 		{"id", query.ID},
 		{"ended", string(query.Ended)},
 		{"exchange", query.Exchange},
 		{"routing_key", query.RoutingKey},
-		{"header", query.HeaderKey},
-	} {
-		if part.value != "" {
-			parts = append(parts, fmt.Sprintf("%s=%q", part.name, part.value))
-		}
-	}
+		{"header", headerText(query.HeaderKey)},
+	})...)
 	for _, part := range []struct {
 		name string
 		at   time.Time
