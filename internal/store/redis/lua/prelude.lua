@@ -1,7 +1,7 @@
 -- Purpose: shared by all scripts: the names of keys and how keys are read. The prelude precedes each script. Then come
 --   the parts that scripts.go lists for the script: writes.lua, timeline.lua, claims.lua. A script gets only the parts
---   it needs, because every part costs time at each call. luanames.go puts a line before the prelude that defines, from the
---   table of states:
+--   it needs, because every part costs time at each call. luanames.go puts a line before the prelude that defines, from
+--   the table of states:
 --     KEPT       names of the states that are kept whole, by precedence; a state's code is its place here
 --     FINAL      the names of the final states by code, the codes beyond those of KEPT
 --     FIRST      code of the state a new message has
