@@ -179,8 +179,8 @@ func (s *Store) GetFinished(ctx context.Context, name halfmsg.Name, entry string
 	return s.getEntry(ctx, name, entry, entry)
 }
 
-// ofReceipt reads the entry of a message that has a receipt. A receipt has the time of its entry. A damaged record is no
-// receipt.
+// ofReceipt reads the entry of a message that has a receipt. A receipt has the time of its entry. A damaged record is
+// no receipt.
 func (s *Store) ofReceipt(ctx context.Context, name halfmsg.Name) (halfmsg.Finished, error) {
 	record, err := s.Get(ctx, name)
 	if err != nil && !isCorrupt(err) {
