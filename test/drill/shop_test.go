@@ -93,6 +93,13 @@ func (s *shop) order(ctx context.Context, client pb.MessageHandlerServiceClient)
 	_, _ = client.Submit(ctx, &pb.SubmitRequest{Producer: s.name, Id: id}) // a lost Submit is asked about
 }
 
+// has is the number of the committed messages.
+func (s *shop) has() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.committed)
+}
+
 // deliveries counts how often each message came, by id. A later copy that is marked as a copy does not count.
 type deliveries struct {
 	mu  sync.Mutex

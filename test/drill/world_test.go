@@ -82,8 +82,11 @@ func newWorld(t *testing.T) *world {
 	t.Cleanup(w.stopAll)
 	w.prometheus = addresses[8]
 	w.startPrometheus()
-	servers.Eventually(t, patience, "messages are delivered", func() bool {
+	servers.Eventually(t, patience, "a message is stored", func() bool {
 		w.order()
+		return w.orders.has() > 0
+	})
+	servers.Eventually(t, patience, "messages are delivered", func() bool {
 		missing, _ := w.delivered.missing(w.orders)
 		return missing == 0
 	})
