@@ -357,7 +357,7 @@ func (w *world) endsWell(rows []row) {
 		if _, twice := w.delivered.missing(s); twice > 0 {
 			w.t.Errorf("%d messages of %s came twice and are not flagged as copies", twice, s.name)
 		}
-		w.t.Logf("%d messages of %s were delivered", len(s.committed), s.name)
+		w.t.Logf("%d messages of %s were delivered", s.has(), s.name)
 	}
 	w.t.Logf("\n%s", table(rows))
 }
