@@ -100,7 +100,7 @@ func (s *shop) has() int {
 	return len(s.committed)
 }
 
-// deliveries counts the copies that came without the header of a copy, by producer and id.
+// deliveries counts how often each message came, by id. A later copy that is marked as a copy does not count.
 type deliveries struct {
 	mu  sync.Mutex
 	all map[string]int
@@ -124,8 +124,8 @@ func (d *deliveries) consume(url string) error {
 		for c := range copies {
 			attempt, flagged := c.Headers["msghandler-attempt"].(int64)
 			d.mu.Lock()
-			if name := c.MessageId; !flagged || attempt <= 1 || d.all[name] == 0 {
-				d.all[name]++
+			if !flagged || attempt <= 1 || d.all[c.MessageId] == 0 {
+				d.all[c.MessageId]++
 			}
 			d.mu.Unlock()
 		}
