@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -61,11 +62,19 @@ func (f *filterFlags) String() string {
 
 // check refuses impossible filters.
 func (f *filterFlags) check() error {
-	if f.OlderThan < 0 {
-		return commandline.UsageError{Err: fmt.Errorf("--older-than=%s: how long ago, such as 10m", f.OlderThan)}
+	return cmp.Or(checkOlderThan(f.OlderThan), checkHeader(f.Header))
+}
+
+func checkOlderThan(age time.Duration) error {
+	if age < 0 {
+		return commandline.UsageError{Err: fmt.Errorf("--older-than=%s: how long ago, such as 10m", age)}
 	}
-	if name, _, found := strings.Cut(f.Header, "="); f.Header != "" && (!found || name == "") {
-		return commandline.UsageError{Err: fmt.Errorf("--header=%s: write NAME=VALUE, such as tenant=nordic", f.Header)}
+	return nil
+}
+
+func checkHeader(header string) error {
+	if name, _, found := strings.Cut(header, "="); header != "" && (!found || name == "") {
+		return commandline.UsageError{Err: fmt.Errorf("--header=%s: write NAME=VALUE, such as tenant=nordic", header)}
 	}
 	return nil
 }
