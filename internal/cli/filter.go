@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -185,6 +186,20 @@ func parseNames(typed []string) ([]*msghandlerv1.MessageName, error) {
 		names = append(names, &msghandlerv1.MessageName{Producer: n.Producer, Id: n.ID})
 	}
 	return names, nil
+}
+
+// typedNames returns the typed names, or the names on standard input: a question on the terminal is impossible then, so
+// the caller must be sure.
+func typedNames(s *commandline.Session, typed []string, sure bool) ([]*msghandlerv1.MessageName, error) {
+	if !slices.Equal(typed, []string{"-"}) {
+		return parseNames(typed)
+	}
+	names, err := readNames(s.In)
+	if err == nil && !sure {
+		return nil, commandline.UsageError{Err: fmt.Errorf("%d messages are named on standard input, "+
+			"so no question is possible; add --yes when you are sure", len(names))}
+	}
+	return names, err
 }
 
 // readNames reads names, the first word of each line, so that what list prints can be handed on. Lines without a word,
