@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/msghandler/msghandler/internal/cli/commandline"
@@ -210,15 +212,21 @@ func finishedRows(found []*msghandlerv1.FinishedMessage, archive bool, now time.
 	return rows
 }
 
-// archived reads the entry of a message; nil where there is none, or no archive.
-func (a *admin) archived(ctx context.Context, name *msghandlerv1.MessageName) *msghandlerv1.FinishedMessage {
-	response, err := call(ctx, a, a.client.GetFinished, &msghandlerv1.GetFinishedRequest{
+// archived reads the entry of a message; nil where there is none. An archive that cannot be read is an error: without
+// the error, show would say that the message was never sent.
+func (a *admin) archived(
+	ctx context.Context, name *msghandlerv1.MessageName,
+) (*msghandlerv1.FinishedMessage, error) {
+	ctx, cancel := context.WithTimeout(ctx, a.timeout)
+	defer cancel()
+	response, err := a.client.GetFinished(ctx, &msghandlerv1.GetFinishedRequest{
 		Producer: name.GetProducer(), Id: name.GetId(),
 	})
-	if err != nil {
-		return nil // an older coordinator, or no archive: the receipt is all there is
+	switch status.Code(err) {
+	case codes.NotFound, codes.FailedPrecondition, codes.Unimplemented: // no entry, no archive, an older coordinator
+		return nil, nil
 	}
-	return response.GetMessage()
+	return response.GetMessage(), a.explain(err)
 }
 
 // showArchived prints a message of the archive.
