@@ -20,8 +20,8 @@ func canAsk(s *commandline.Session) error {
 	}
 }
 
-// askToChange counts messages and asks whether to change them. What it returns was agreed to, and no more may be changed:
-// others may match by the time of the answer. Where there are none it does not ask. The words of first precede the
+// askToChange counts messages, asks whether to change them, and returns the agreed count. No more may be changed: other
+// messages may match by the time of the answer. Without messages there is no question. The words of first precede the
 // count where more match.
 func askToChange(
 	s *commandline.Session, count func() (n int64, more bool, err error), verb, first, messages string,
