@@ -44,7 +44,7 @@ func (d *DeadLetters) ReplayOldest(ctx context.Context, limit int, keys ...strin
 	if limit <= 0 {
 		return 0, deadletter.CheckLimit("replay", limit)
 	}
-	return d.replay(ctx, Selection{Limit: limit, Match: withKey(keys)}.WithDefaults())
+	return d.ReplaySelected(ctx, Selection{Limit: limit, Match: deadletter.WithKey[*Letter](keys)})
 }
 
 // DiscardOldest is Discard for at most limit letters, the oldest first. A limit below 0 is an error.
@@ -55,5 +55,5 @@ func (d *DeadLetters) DiscardOldest(ctx context.Context, limit int, keys ...stri
 	if len(keys) == 0 {
 		return 0, nil
 	}
-	return d.discard(ctx, Selection{Limit: limit, Match: withKey(keys)}.WithDefaults())
+	return d.DiscardSelected(ctx, Selection{Limit: limit, Match: deadletter.WithKey[*Letter](keys)})
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -88,11 +89,12 @@ func (d *DeadLetters) Show(ctx context.Context, key string) (Letter, error) {
 // repeated replay may publish further copies of a handled message, with a msghandler-attempt above 1; the inbox drops
 // such copies. Replay returns the number of replayed letters; the others stay, and the error names them.
 func (d *DeadLetters) Replay(ctx context.Context, keys ...string) (replayed int, err error) {
-	return d.replay(ctx, Selection{Match: withKey(keys)}.WithDefaults())
+	return d.ReplaySelected(ctx, Selection{Match: deadletter.WithKey[*Letter](keys)})
 }
 
-// replay is Replay for a selection.
-func (d *DeadLetters) replay(ctx context.Context, s Selection) (replayed int, err error) {
+// ReplaySelected is Replay for a selection, whether or not the replay of each letter succeeds.
+func (d *DeadLetters) ReplaySelected(ctx context.Context, s Selection) (replayed int, err error) {
+	s = s.WithDefaults()
 	to := poster{connect: func(ctx context.Context) (*amqpconn.Conn, error) { return d.config.dialAny(ctx, "replays") }}
 	defer to.close()
 	var failed []error
@@ -115,14 +117,12 @@ func (d *DeadLetters) replay(ctx context.Context, s Selection) (replayed int, er
 
 // Discard removes the letters with these keys for good, and returns how many they were.
 func (d *DeadLetters) Discard(ctx context.Context, keys ...string) (discarded int, err error) {
-	if len(keys) == 0 {
-		return 0, nil
-	}
-	return d.discard(ctx, Selection{Match: withKey(keys)}.WithDefaults())
+	return d.DiscardOldest(ctx, math.MaxInt, keys...)
 }
 
-// discard is Discard for a selection.
-func (d *DeadLetters) discard(ctx context.Context, s Selection) (discarded int, err error) {
+// DiscardSelected is Discard for a selection.
+func (d *DeadLetters) DiscardSelected(ctx context.Context, s Selection) (discarded int, err error) {
+	s = s.WithDefaults()
 	err = d.walk(ctx, func(l Letter, _ *amqp.Delivery) (walked, error) {
 		if discarded >= s.Limit || !s.Match(&l) {
 			return walked{last: discarded >= s.Limit}, nil
@@ -132,14 +132,6 @@ func (d *DeadLetters) discard(ctx context.Context, s Selection) (discarded int, 
 		return walked{remove: true, last: discarded == s.Limit}, nil
 	})
 	return discarded, err
-}
-
-// withKey matches the letters with one of the keys; without keys, every letter.
-func withKey(keys []string) func(*Letter) bool {
-	if len(keys) == 0 {
-		return nil
-	}
-	return func(l *Letter) bool { return slices.Contains(keys, l.Name()) }
 }
 
 func newLetter(d *amqp.Delivery) Letter {

@@ -90,13 +90,3 @@ func (d *DeadLetters) Oldest(ctx context.Context) (oldest Letter, err error) {
 	}
 	return oldest, err
 }
-
-// ReplaySelected is Replay for a selection, whether or not the replay of each letter succeeds.
-func (d *DeadLetters) ReplaySelected(ctx context.Context, s Selection) (replayed int, err error) {
-	return d.replay(ctx, s.WithDefaults())
-}
-
-// DiscardSelected is Discard for a selection.
-func (d *DeadLetters) DiscardSelected(ctx context.Context, s Selection) (discarded int, err error) {
-	return d.discard(ctx, s.WithDefaults())
-}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 
 	"github.com/msghandler/msghandler/consumer"
 	"github.com/msghandler/msghandler/internal/ground/address"
@@ -94,7 +93,7 @@ func (d *DeadLetters) Count(ctx context.Context, keys ...string) (count int, err
 // msghandler-attempt above 1; an interrupted or repeated replay may write further copies, and the inbox drops copies of
 // a handled message. Replay returns the number of replayed letters; the others stay, and the error names them.
 func (d *DeadLetters) Replay(ctx context.Context, keys ...string) (replayed int, err error) {
-	return d.ReplaySelected(ctx, consumer.Selection{Match: withKey(keys)})
+	return d.ReplaySelected(ctx, consumer.Selection{Match: deadletter.WithKey[*consumer.Letter](keys)})
 }
 
 // ReplayOldest is Replay for at most limit letters, the oldest first, whether or not their replay succeeds. With the
@@ -103,7 +102,7 @@ func (d *DeadLetters) ReplayOldest(ctx context.Context, limit int, keys ...strin
 	if limit <= 0 {
 		return 0, deadletter.CheckLimit("replay", limit)
 	}
-	return d.ReplaySelected(ctx, consumer.Selection{Limit: limit, Match: withKey(keys)})
+	return d.ReplaySelected(ctx, consumer.Selection{Limit: limit, Match: deadletter.WithKey[*consumer.Letter](keys)})
 }
 
 // Discard settles the letters with these keys for good, and returns how many they were.
@@ -119,12 +118,13 @@ func (d *DeadLetters) DiscardOldest(ctx context.Context, limit int, keys ...stri
 	if len(keys) == 0 {
 		return 0, nil
 	}
-	return d.DiscardSelected(ctx, consumer.Selection{Limit: limit, Match: withKey(keys)})
+	return d.DiscardSelected(ctx, consumer.Selection{Limit: limit, Match: deadletter.WithKey[*consumer.Letter](keys)})
 }
 
 // find returns the open letters with one of the keys, the oldest first; without keys, all open letters.
 func (d *DeadLetters) find(ctx context.Context, keys []string, bodies bool) ([]*letter, error) {
-	w, err := d.walk(ctx, consumer.Selection{Match: withKey(keys)}.WithDefaults().Match, bodies)
+	s := consumer.Selection{Match: deadletter.WithKey[*consumer.Letter](keys)}.WithDefaults()
+	w, err := d.walk(ctx, s.Match, bodies)
 	if err != nil {
 		return nil, err
 	}
@@ -225,12 +225,4 @@ func (d *DeadLetters) Depth(ctx context.Context) (int, error) {
 		return 0, fmt.Errorf("look at the dead-letter topic %s: %w", d.topic, err)
 	}
 	return records(found), nil
-}
-
-// withKey matches the letters with one of the keys; without keys, every letter.
-func withKey(keys []string) func(*consumer.Letter) bool {
-	if len(keys) == 0 {
-		return nil
-	}
-	return func(l *consumer.Letter) bool { return slices.Contains(keys, l.Name()) }
 }

@@ -121,7 +121,7 @@ func (d *DeadLetters) Oldest(ctx context.Context) (oldest consumer.Letter, err e
 // has a msghandler-attempt above 1; the inbox drops copies of a handled message. Replay returns the number of replayed
 // letters; the others stay, and the error names them.
 func (d *DeadLetters) Replay(ctx context.Context, keys ...string) (replayed int, err error) {
-	return d.ReplaySelected(ctx, consumer.Selection{Match: withKey(keys)})
+	return d.ReplaySelected(ctx, consumer.Selection{Match: deadletter.WithKey[*consumer.Letter](keys)})
 }
 
 // ReplayOldest is Replay for at most limit letters, the oldest first, whether or not their replay succeeds. With the
@@ -130,7 +130,7 @@ func (d *DeadLetters) ReplayOldest(ctx context.Context, limit int, keys ...strin
 	if limit <= 0 {
 		return 0, deadletter.CheckLimit("replay", limit)
 	}
-	return d.ReplaySelected(ctx, consumer.Selection{Limit: limit, Match: withKey(keys)})
+	return d.ReplaySelected(ctx, consumer.Selection{Limit: limit, Match: deadletter.WithKey[*consumer.Letter](keys)})
 }
 
 // Discard removes the letters with these keys for good, and returns how many they were.
@@ -146,15 +146,7 @@ func (d *DeadLetters) DiscardOldest(ctx context.Context, limit int, keys ...stri
 	if len(keys) == 0 {
 		return 0, nil
 	}
-	return d.DiscardSelected(ctx, consumer.Selection{Limit: limit, Match: withKey(keys)})
-}
-
-// withKey matches the letters with one of the keys; without keys, every letter.
-func withKey(keys []string) func(*consumer.Letter) bool {
-	if len(keys) == 0 {
-		return nil
-	}
-	return func(l *consumer.Letter) bool { return slices.Contains(keys, l.Name()) }
+	return d.DiscardSelected(ctx, consumer.Selection{Limit: limit, Match: deadletter.WithKey[*consumer.Letter](keys)})
 }
 
 // ReplaySelected is Replay for a selection, whether or not the replay of each letter succeeds.

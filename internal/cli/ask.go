@@ -20,6 +20,25 @@ func canAsk(s *commandline.Session) error {
 	}
 }
 
+// askToChange counts messages, asks whether to change them, and returns the agreed count. No more may be changed: other
+// messages may match by the time of the answer. Without messages there is no question. The words of first precede the
+// count where more match.
+func askToChange(
+	s *commandline.Session, count func() (n int64, more bool, err error), verb, first, messages string,
+) (agreed int64, err error) {
+	if err := canAsk(s); err != nil {
+		return 0, err
+	}
+	n, more, err := count()
+	if err != nil || n == 0 {
+		return 0, err
+	}
+	if !more {
+		first = ""
+	}
+	return n, agree(s, fmt.Sprintf("%s %s%d %s?", verb, first, n, messages))
+}
+
 // agree asks a question on the terminal. Every answer except yes is an error.
 func agree(s *commandline.Session, question string) error {
 	fmt.Fprintf(s.Err, "%s [y/N] ", question)

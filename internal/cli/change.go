@@ -103,7 +103,7 @@ func (c change) run(ctx context.Context, s *commandline.Session) error {
 	if err := c.check(); err != nil {
 		return err
 	}
-	names, err := c.names(s)
+	names, err := typedNames(s, c.Names, c.Yes || c.DryRun)
 	if err != nil {
 		return err
 	}
@@ -131,19 +131,6 @@ func (c change) check() error {
 	return c.filterFlags.check()
 }
 
-// names returns the typed names, or the names on standard input: a question on the terminal is impossible then.
-func (c change) names(s *commandline.Session) ([]*msghandlerv1.MessageName, error) {
-	if !slices.Equal(c.Names, []string{"-"}) {
-		return parseNames(c.Names)
-	}
-	names, err := readNames(s.In)
-	if err == nil && !c.Yes && !c.DryRun {
-		return nil, commandline.UsageError{Err: fmt.Errorf("%d messages are named on standard input, "+
-			"so no question is possible; add --yes when you are sure", len(names))}
-	}
-	return names, err
-}
-
 // byName changes the named messages, and says why a message could not be changed.
 func (c change) byName(ctx context.Context, s *commandline.Session, a *admin, names []*msghandlerv1.MessageName) error {
 	if c.DryRun {
@@ -162,15 +149,29 @@ func (c change) byName(ctx context.Context, s *commandline.Session, a *admin, na
 		}
 		changed += got.changed
 		far.Update("%s %d of %d", c.done, changed, len(names))
-		for i, outcome := range got.outcomes {
-			refusal := status.FromProto(&spb.Status{Code: outcome.GetCode(), Message: outcome.GetError()})
-			if err := a.explain(refusal.Err()); err != nil {
-				failures = append(failures, fmt.Errorf("%s/%s: %w", part[i].GetProducer(), part[i].GetId(), err))
-			}
-		}
+		failures = append(failures, a.refusals(part, got.outcomes)...)
 	}
 	far.End()
 	return errors.Join(c.printResult(s, changed, false), errors.Join(failures...))
+}
+
+// refusals say why named messages were not changed.
+func (a *admin) refusals(names []*msghandlerv1.MessageName, outcomes []*msghandlerv1.Outcome) (failures []error) {
+	for i, outcome := range outcomes {
+		refusal := status.FromProto(&spb.Status{Code: outcome.GetCode(), Message: outcome.GetError()})
+		if err := a.explain(refusal.Err()); err != nil {
+			failures = append(failures, fmt.Errorf("%s/%s: %w", names[i].GetProducer(), names[i].GetId(), err))
+		}
+	}
+	return failures
+}
+
+// atMost is the limit of a flag, where 0 means all.
+func atMost(limit int) int64 {
+	if limit == 0 {
+		return math.MaxInt64
+	}
+	return int64(limit)
 }
 
 // byFilter changes the messages that match, after asking.
@@ -182,10 +183,7 @@ func (c change) byFilter(ctx context.Context, s *commandline.Session, a *admin) 
 	if err != nil {
 		return err
 	}
-	limit := int64(c.Limit)
-	if limit == 0 {
-		limit = math.MaxInt64
-	}
+	limit := atMost(c.Limit)
 	if !c.Yes && !c.DryRun {
 		began := time.Now()
 		if limit, err = c.ask(ctx, s, a, state, limit); err != nil {
@@ -241,25 +239,15 @@ func (c change) age() *durationpb.Duration {
 	return c.minAge()
 }
 
-// ask counts up to limit messages that match and asks whether to go on. What it returns was agreed to, and no more may
-// be changed: others may match by the time of the answer. Where there are none it does not ask.
+// ask counts up to limit messages that match and asks whether to go on.
 func (c change) ask(
 	ctx context.Context, s *commandline.Session, a *admin, state halfmsg.State, limit int64,
 ) (agreed int64, err error) {
-	if err := canAsk(s); err != nil {
-		return 0, err
-	}
 	counting := c
 	counting.DryRun = true
-	count, more, err := counting.matching(ctx, s, a, state, limit)
-	if err != nil || count == 0 {
-		return 0, err
-	}
-	of := ""
-	if more {
-		of = "the first "
-	}
-	return count, agree(s, fmt.Sprintf("%s %s%d %s messages%s?", c.verb, of, count, state, c.filterFlags.String()))
+	return askToChange(s, func() (int64, bool, error) {
+		return counting.matching(ctx, s, a, state, limit)
+	}, c.verb, "the first ", fmt.Sprintf("%s messages%s", state, c.filterFlags.String()))
 }
 
 // printResult prints the result, or the result that a real run would have.

@@ -31,6 +31,8 @@ type coordinator struct {
 	// err is the answer to all requests after the first errAfter.
 	err      error
 	errAfter int
+	// archive is the error of GetFinished; nil: a version before the archive.
+	archive error
 	// old means a version before filters, dry runs and groups, which ignores unknown fields.
 	old bool
 

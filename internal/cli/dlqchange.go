@@ -130,17 +130,22 @@ func (f *dlqChangeFlags) change(
 	return c.do(dead, ctx, selected)
 }
 
-// count says how many letters would be changed, and which groups they are of. The length of a whole queue is asked, and
-// no letter taken.
+// counted counts the letters of the change. The length of a whole queue is asked, and no letter taken: such a count has
+// no groups.
+func (c *dlqChange) counted(
+	ctx context.Context, s *commandline.Session, dead letters.DeadLetters,
+) (*letters.Groups, error) {
+	if !c.filter.All() {
+		return countLetters(ctx, s, dead, c.filter)
+	}
+	n, err := dead.Count(ctx)
+	return &letters.Groups{Letters: n}, err
+}
+
+// count says how many letters would be changed, and which groups they are of.
 func (f *dlqChangeFlags) count(ctx context.Context, s *commandline.Session, c dlqChange) error {
 	return f.letters(ctx, s, func(ctx context.Context, dead letters.DeadLetters) error {
-		counted := &letters.Groups{}
-		var err error
-		if c.filter.All() {
-			counted.Letters, err = dead.Count(ctx)
-		} else {
-			counted, err = countLetters(ctx, s, dead, c.filter)
-		}
+		counted, err := c.counted(ctx, s, dead)
 		if err != nil {
 			return err
 		}
@@ -159,12 +164,8 @@ func (f *dlqChangeFlags) ask(ctx context.Context, s *commandline.Session, c dlqC
 	if err := canAsk(s); err != nil {
 		return 0, err
 	}
-	err = f.letters(ctx, s, func(ctx context.Context, dead letters.DeadLetters) (err error) {
-		if c.filter.All() {
-			agreed, err = dead.Count(ctx)
-			return err
-		}
-		counted, err := countLetters(ctx, s, dead, c.filter)
+	err = f.letters(ctx, s, func(ctx context.Context, dead letters.DeadLetters) error {
+		counted, err := c.counted(ctx, s, dead)
 		agreed = counted.Letters
 		return err
 	})

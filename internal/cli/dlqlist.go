@@ -30,12 +30,7 @@ func (f *dlqFilterFlags) filter(names ...string) letters.Filter {
 }
 
 // check refuses impossible filters.
-func (f *dlqFilterFlags) check() error {
-	if f.OlderThan < 0 {
-		return commandline.UsageError{Err: fmt.Errorf("--older-than=%s: how long ago, such as 10m", f.OlderThan)}
-	}
-	return nil
-}
+func (f *dlqFilterFlags) check() error { return checkOlderThan(f.OlderThan) }
 
 // matcher matches letters by their age now, and shows how many letters it has seen.
 func matcher(filter letters.Filter, far *commandline.Progress) func(*consumer.Letter) bool {

@@ -2,10 +2,12 @@ package cli
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -61,11 +63,19 @@ func (f *filterFlags) String() string {
 
 // check refuses impossible filters.
 func (f *filterFlags) check() error {
-	if f.OlderThan < 0 {
-		return commandline.UsageError{Err: fmt.Errorf("--older-than=%s: how long ago, such as 10m", f.OlderThan)}
+	return cmp.Or(checkOlderThan(f.OlderThan), checkHeader(f.Header))
+}
+
+func checkOlderThan(age time.Duration) error {
+	if age < 0 {
+		return commandline.UsageError{Err: fmt.Errorf("--older-than=%s: how long ago, such as 10m", age)}
 	}
-	if name, _, found := strings.Cut(f.Header, "="); f.Header != "" && (!found || name == "") {
-		return commandline.UsageError{Err: fmt.Errorf("--header=%s: write NAME=VALUE, such as tenant=nordic", f.Header)}
+	return nil
+}
+
+func checkHeader(header string) error {
+	if name, _, found := strings.Cut(header, "="); header != "" && (!found || name == "") {
+		return commandline.UsageError{Err: fmt.Errorf("--header=%s: write NAME=VALUE, such as tenant=nordic", header)}
 	}
 	return nil
 }
@@ -176,6 +186,20 @@ func parseNames(typed []string) ([]*msghandlerv1.MessageName, error) {
 		names = append(names, &msghandlerv1.MessageName{Producer: n.Producer, Id: n.ID})
 	}
 	return names, nil
+}
+
+// typedNames returns the typed names, or the names on standard input: a question on the terminal is impossible then, so
+// the caller must be sure.
+func typedNames(s *commandline.Session, typed []string, sure bool) ([]*msghandlerv1.MessageName, error) {
+	if !slices.Equal(typed, []string{"-"}) {
+		return parseNames(typed)
+	}
+	names, err := readNames(s.In)
+	if err == nil && !sure {
+		return nil, commandline.UsageError{Err: fmt.Errorf("%d messages are named on standard input, "+
+			"so no question is possible; add --yes when you are sure", len(names))}
+	}
+	return names, err
 }
 
 // readNames reads names, the first word of each line, so that what list prints can be handed on. Lines without a word,

@@ -58,6 +58,7 @@ func (c *listCommand) groups(ctx context.Context, s *commandline.Session, a *adm
 func (c *listCommand) readGroups(
 	ctx context.Context, a *admin, states []halfmsg.State,
 ) (all []group, counts []groupCounts, err error) {
+	all = []group{} // in a document, no groups are a list
 	for _, state := range slices.Sorted(slices.Values(states)) {
 		found, err := call(ctx, a, a.client.GroupMessages, &msghandlerv1.GroupMessagesRequest{
 			State: msghandlerv1.State(state), Producer: c.Producer, Exchange: c.Exchange, Broker: c.Broker,

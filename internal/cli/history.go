@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"maps"
@@ -11,8 +10,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/msghandler/msghandler/internal/cli/commandline"
@@ -49,16 +49,17 @@ func endingName(e msghandlerv1.Ending) string {
 // filter is the filter as of now.
 func (f *finishedFlags) filter(now time.Time) (*msghandlerv1.FinishedFilter, error) {
 	ended, known := endingNames[f.State]
-	key, value, isHeader := strings.Cut(f.Header, "=")
+	key, value, _ := strings.Cut(f.Header, "=")
 	switch {
 	case !known:
 		return nil, commandline.UsageError{
 			Err: fmt.Errorf("--state=%s is no end of a message; write done, rolled_back or discarded", f.State),
 		}
-	case f.Header != "" && (!isHeader || key == ""):
-		return nil, commandline.UsageError{Err: fmt.Errorf("--header=%s: write NAME=VALUE", f.Header)}
 	case f.Since < 0, f.Until < 0:
 		return nil, commandline.UsageError{Err: errors.New("--since and --until say how long ago, such as 1h")}
+	}
+	if err := checkHeader(f.Header); err != nil {
+		return nil, err
 	}
 	filter := &msghandlerv1.FinishedFilter{
 		Producer: f.Producer, Id: f.ID, Ended: ended, Exchange: f.Exchange, RoutingKey: f.RoutingKey,
@@ -119,11 +120,7 @@ func newFinished(f *msghandlerv1.FinishedMessage) finished {
 		Headers: m.GetHeaders(), Entry: f.GetEntry(), Replayable: f.GetReplayable(), BodyLeftOut: f.GetBodyLeftOut(),
 		Damaged: f.GetDamaged(),
 	}
-	if body := m.GetBody(); utf8.Valid(body) {
-		out.Body = string(body)
-	} else {
-		out.BodyBase64 = base64.StdEncoding.EncodeToString(body)
-	}
+	out.Body, out.BodyBase64 = documentBody(m.GetBody())
 	return out
 }
 
@@ -168,9 +165,10 @@ func (c *historyCommand) newest(
 	ctx context.Context, a *admin, filter *msghandlerv1.FinishedFilter, far *commandline.Progress,
 ) (found []*msghandlerv1.FinishedMessage, first *msghandlerv1.ListFinishedResponse, more bool, err error) {
 	defer far.End()
-	request := &msghandlerv1.ListFinishedRequest{Filter: filter, Receipts: c.Receipts}
+	request := &msghandlerv1.ListFinishedRequest{
+		Filter: filter, Receipts: c.Receipts, PageSize: int32(min(c.Limit, maxPage)), //nolint:gosec // at most maxPage
+	}
 	for {
-		request.PageSize = int32(min(c.Limit, maxPage)) //nolint:gosec // at most maxPage
 		response, err := call(ctx, a, a.client.ListFinished, request)
 		if err != nil {
 			return nil, nil, false, err
@@ -214,15 +212,21 @@ func finishedRows(found []*msghandlerv1.FinishedMessage, archive bool, now time.
 	return rows
 }
 
-// archived reads the entry of a message; nil where there is none, or no archive.
-func (a *admin) archived(ctx context.Context, name *msghandlerv1.MessageName) *msghandlerv1.FinishedMessage {
-	response, err := call(ctx, a, a.client.GetFinished, &msghandlerv1.GetFinishedRequest{
+// archived reads the entry of a message; nil where there is none. An archive that cannot be read is an error: without
+// the error, show would say that the message was never sent.
+func (a *admin) archived(
+	ctx context.Context, name *msghandlerv1.MessageName,
+) (*msghandlerv1.FinishedMessage, error) {
+	ctx, cancel := context.WithTimeout(ctx, a.timeout)
+	defer cancel()
+	response, err := a.client.GetFinished(ctx, &msghandlerv1.GetFinishedRequest{
 		Producer: name.GetProducer(), Id: name.GetId(),
 	})
-	if err != nil {
-		return nil // an older coordinator, or no archive: the receipt is all there is
+	switch status.Code(err) {
+	case codes.NotFound, codes.FailedPrecondition, codes.Unimplemented: // no entry, no archive, an older coordinator
+		return nil, nil
 	}
-	return response.GetMessage()
+	return response.GetMessage(), a.explain(err)
 }
 
 // showArchived prints a message of the archive.
@@ -254,10 +258,9 @@ func describeFinished(f *msghandlerv1.FinishedMessage, now time.Time) [][]string
 		add("header "+key, m.Headers[key])
 	}
 	add("damaged", m.Damaged)
-	switch {
-	case m.BodyLeftOut:
+	if m.BodyLeftOut {
 		add("body", "left out: larger than archive.max_body")
-	default:
+	} else {
 		add("body", sizeOf(f.GetMessage()))
 	}
 	replay := "no: its transaction did not commit, or its body is missing"

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/internal/cli/commandline"
+	"github.com/msghandler/msghandler/internal/halfmsg"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -126,17 +127,8 @@ func dueOf(r *msghandlerv1.MessageRecord, now time.Time) string {
 // shorten leaves out the middle of an error, so that a line stays a line: an error begins with what was tried and ends
 // with why it failed. show has the whole.
 func shorten(s string) string {
-	const side = 28
-	runes := []rune(s)
-	if len(runes) <= 2*side+len("...") {
-		return s
-	}
-	return string(runes[:side]) + "..." + string(runes[len(runes)-side:])
-}
-
-// finishedState says whether only a receipt is left of a message.
-func finishedState(state msghandlerv1.State) bool {
-	return state == msghandlerv1.State_STATE_DONE || state == msghandlerv1.State_STATE_ROLLED_BACK
+	const most = 59
+	return middleCut(s, most)
 }
 
 type showCommand struct {
@@ -158,12 +150,17 @@ func (c *showCommand) Run(ctx context.Context, s *commandline.Session) error {
 	request := &msghandlerv1.GetMessageRequest{Producer: names[0].GetProducer(), Id: names[0].GetId()}
 	response, err := call(ctx, a, a.client.GetMessage, request)
 	var missing commandline.NotFoundError
-	if absent := errors.As(err, &missing); absent || finishedState(response.GetRecord().GetState()) {
-		if f := a.archived(ctx, names[0]); f != nil {
+	absent := errors.As(err, &missing)
+	if absent || halfmsg.State(response.GetRecord().GetState()).Final() { //nolint:gosec // the values are the same
+		f, err := a.archived(ctx, names[0])
+		if err != nil {
+			return err
+		}
+		if f != nil {
 			return showArchived(s, c.Output, f)
 		}
 	}
-	if errors.As(err, &missing) {
+	if absent {
 		return fmt.Errorf("%s: %w: it was never sent, was discarded, or has been finished for longer than done.retention",
 			c.Name, err)
 	}

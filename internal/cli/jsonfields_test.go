@@ -202,9 +202,14 @@ func (c *coordinator) ListFinished(
 }
 
 func (c *coordinator) ReplayMessages(
-	context.Context, *msghandlerv1.ReplayMessagesRequest,
+	_ context.Context, r *msghandlerv1.ReplayMessagesRequest,
 ) (*msghandlerv1.ReplayMessagesResponse, error) {
-	return &msghandlerv1.ReplayMessagesResponse{Replayed: 1, Skipped: 1}, nil
+	what := "replay"
+	if r.GetDryRun() {
+		what = "would replay"
+	}
+	err := c.note("%s %d of %s", what, r.GetLimit(), r.GetFilter().GetProducer())
+	return &msghandlerv1.ReplayMessagesResponse{Replayed: 1, Skipped: 1}, err
 }
 
 // tailing is a coordinator that streams a move.

@@ -4,12 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
-	spb "google.golang.org/genproto/googleapis/rpc/status"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/msghandler/msghandler/internal/cli/commandline"
@@ -38,7 +35,10 @@ first, and the command asks. A message that is unfinished again is left alone.`
 
 // Run replays messages.
 func (c *replayCommand) Run(ctx context.Context, s *commandline.Session) error {
-	names, err := c.check(s)
+	if err := c.check(); err != nil {
+		return err
+	}
+	names, err := typedNames(s, c.Names, c.Yes || c.DryRun)
 	if err != nil {
 		return err
 	}
@@ -53,25 +53,18 @@ func (c *replayCommand) Run(ctx context.Context, s *commandline.Session) error {
 	return c.byFilter(ctx, s, a)
 }
 
-// check refuses impossible flags, and reads the names.
-func (c *replayCommand) check(s *commandline.Session) ([]*msghandlerv1.MessageName, error) {
+// check refuses impossible flags.
+func (c *replayCommand) check() error {
 	switch {
 	case len(c.Names) > 0 && c.finishedFlags != finishedFlags{}:
-		return nil, commandline.UsageError{Err: errors.New("give either names or a filter such as --exchange, not both")}
+		return commandline.UsageError{Err: errors.New("give either names or a filter such as --exchange, not both")}
 	case len(c.Names) == 0 && c.finishedFlags == finishedFlags{}:
-		return nil, commandline.UsageError{Err: errors.New("which messages? Name them (orders/1001), " +
+		return commandline.UsageError{Err: errors.New("which messages? Name them (orders/1001), " +
 			"give - to read names from standard input, or give a filter such as --since 1h")}
 	case c.Limit < 0:
-		return nil, commandline.UsageError{Err: fmt.Errorf("--limit=%d: at least one, or 0 for all", c.Limit)}
-	case !slices.Equal(c.Names, []string{"-"}):
-		return parseNames(c.Names)
+		return commandline.UsageError{Err: fmt.Errorf("--limit=%d: at least one, or 0 for all", c.Limit)}
 	}
-	names, err := readNames(s.In)
-	if err == nil && !c.Yes && !c.DryRun {
-		return nil, commandline.UsageError{Err: fmt.Errorf("%d messages are named on standard input, "+
-			"so no question is possible; add --yes when you are sure", len(names))}
-	}
-	return names, err
+	return nil
 }
 
 // byName replays the named messages, and says why a message could not be replayed.
@@ -91,12 +84,7 @@ func (c *replayCommand) byName(
 			break
 		}
 		replayed += response.GetReplayed()
-		for i, outcome := range response.GetOutcomes() {
-			refusal := status.FromProto(&spb.Status{Code: outcome.GetCode(), Message: outcome.GetError()})
-			if err := a.explain(refusal.Err()); err != nil {
-				failures = append(failures, fmt.Errorf("%s/%s: %w", part[i].GetProducer(), part[i].GetId(), err))
-			}
-		}
+		failures = append(failures, a.refusals(part, response.GetOutcomes())...)
 	}
 	if replayed == 0 && len(failures) > 0 {
 		return errors.Join(failures...)
@@ -114,31 +102,17 @@ func (c *replayCommand) byFilter(ctx context.Context, s *commandline.Session, a 
 	if filter.GetUntil() == nil {
 		filter.Until = timestamppb.New(now)
 	}
-	limit := int64(c.Limit)
-	if limit == 0 {
-		limit = math.MaxInt64
-	}
+	limit := atMost(c.Limit)
 	if !c.Yes && !c.DryRun {
-		if err := canAsk(s); err != nil {
-			return err
-		}
 		counting := *c
 		counting.DryRun = true
-		count, _, more, err := counting.matching(ctx, s, a, filter, limit)
+		limit, err = askToChange(s, func() (count int64, more bool, err error) {
+			count, _, more, err = counting.matching(ctx, s, a, filter, limit)
+			return count, more, err
+		}, "Replay", "the newest ", "finished messages")
 		if err != nil {
 			return err
 		}
-		if count == 0 {
-			return c.print(s, 0, 0, false)
-		}
-		of := ""
-		if more {
-			of = "the newest "
-		}
-		if err := agree(s, fmt.Sprintf("Replay %s%d finished messages?", of, count)); err != nil {
-			return err
-		}
-		limit = count
 	}
 	replayed, skipped, more, err := c.matching(ctx, s, a, filter, limit)
 	if err != nil && replayed == 0 {
@@ -160,15 +134,16 @@ func (c *replayCommand) matching(
 		request.Limit = int32(min(limit-replayed, maxPage)) //nolint:gosec // at most maxPage
 		response, err := call(ctx, a, a.client.ReplayMessages, request)
 		if err != nil {
-			return replayed, skipped, true, err
+			return replayed, skipped, more, err
 		}
 		replayed, skipped = replayed+response.GetReplayed(), skipped+response.GetSkipped()
 		far.Update("%d messages", replayed)
-		if request.PageToken = response.GetNextPageToken(); request.GetPageToken() == "" {
-			return replayed, skipped, false, nil
+		request.PageToken = response.GetNextPageToken()
+		if more = request.GetPageToken() != ""; !more {
+			break
 		}
 	}
-	return replayed, skipped, true, nil
+	return replayed, skipped, more, nil
 }
 
 func (c *replayCommand) print(s *commandline.Session, replayed, skipped int64, more bool) error {

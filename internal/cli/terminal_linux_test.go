@@ -75,6 +75,31 @@ func TestFilteredChangeAsksOnTerminal(t *testing.T) {
 	}
 }
 
+func TestFilteredReplayAsksOnTerminal(t *testing.T) {
+	t.Parallel()
+	for answer, want := range map[string]struct {
+		status     int
+		out, asked string
+	}{
+		"y":  {0, "replayed 1 message; 1 cannot be replayed\n", "would replay 1000 of orders; replay 1 of orders"},
+		"no": {1, "", "would replay 1000 of orders"},
+	} {
+		c := startCoordinator(t)
+		keyboard, program := terminal(t)
+		if _, err := keyboard.WriteString(answer + "\n"); err != nil {
+			t.Fatal(err)
+		}
+		var out, errs bytes.Buffer
+		status := cli.Run(t.Context(), commandline.Process{
+			Args: []string{"replay", "--producer=orders", "--server=" + c.addr}, In: program, Out: &out, Err: &errs,
+		})
+		ran{status, out.String(), errs.String()}.want(t, want.status, want.out, "Replay 1 finished messages? [y/N] ")
+		if asked := c.asked(); asked != want.asked {
+			t.Errorf("asked %s", asked)
+		}
+	}
+}
+
 // anyAge replaces the age of messages since the count, which differs from run to run.
 var anyAge = regexp.MustCompile(`older [0-9.a-zµ]+`)
 

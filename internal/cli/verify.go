@@ -95,8 +95,7 @@ func (c *verifyProducerCommand) report(s *commandline.Session, found []doctor.Fi
 			return fmt.Errorf("--junit: the report is not written: %w; name a file that this user may write", err)
 		}
 	}
-	switch {
-	case doctor.Unreached(found):
+	if doctor.Unreached(found) {
 		return commandline.UnreachedError{
 			Err: fmt.Errorf("%s was not examined, so nothing is known of how it keeps the contract; "+
 				"the reason is printed above", c.Name),

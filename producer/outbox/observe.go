@@ -67,7 +67,7 @@ func (r *Relay) report(all []judgement) {
 	for _, j := range all {
 		fates[j.Fate]++
 		if j.outcome.State == sql.StateFailed {
-			failed, names, cause = append(failed, j.outcome.ID), append(names, j.producer+"/"+j.outcome.ID), j.Err
+			failed, names, cause = append(failed, j.outcome.ID), append(names, j.name), j.Err
 		}
 	}
 	for fate, n := range fates {

@@ -209,7 +209,7 @@ func (r *Relay) Pass(ctx context.Context) (more bool, err error) {
 	// Messages that need no further copy come first: no trouble with the others may delay their record.
 	var ended, waiting []judgement
 	for i, result := range r.send(ctx, claim.Messages, begun) {
-		j := judgement{result, claim.Messages[i].Producer, r.judge(claim.Messages[i], result)}
+		j := judgement{result, claim.Messages[i].Name(), r.judge(claim.Messages[i], result)}
 		r.log(ctx, claim.Messages[i], result.Fate)
 		if result.Fate == Sent || result.Fate == Handed {
 			ended = append(ended, j)
@@ -242,8 +242,8 @@ func (r *Relay) claim(ctx context.Context) (sql.Claim, error) {
 // judgement is the result of a message and its next state in the table.
 type judgement struct {
 	Result
-	producer string
-	outcome  sql.Outcome
+	name    string
+	outcome sql.Outcome
 }
 
 // note records the fates of messages. A message that cannot be recorded, such as one whose row a foreign transaction

@@ -2,7 +2,10 @@
 // share them.
 package deadletter
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // The headers of failures, which a consumer adds to the copies of a message. Package consumer documents and exports
 // them.
@@ -32,4 +35,12 @@ func CheckLimit(verb string, limit int) error {
 		return fmt.Errorf("%s the oldest %d letters: the limit must be 0 or more", verb, limit)
 	}
 	return nil
+}
+
+// WithKey matches the letters with one of the keys; without keys WithKey is nil, which matches every letter.
+func WithKey[L interface{ Name() string }](keys []string) func(L) bool {
+	if len(keys) == 0 {
+		return nil
+	}
+	return func(l L) bool { return slices.Contains(keys, l.Name()) }
 }

@@ -1,0 +1,31 @@
+package cli_test
+
+import (
+	"context"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+)
+
+func (c *coordinator) GetFinished(
+	ctx context.Context, r *msghandlerv1.GetFinishedRequest,
+) (*msghandlerv1.GetFinishedResponse, error) {
+	if c.archive != nil {
+		return nil, c.archive
+	}
+	return c.UnimplementedAdminServiceServer.GetFinished(ctx, r)
+}
+
+// An archived message is not "never sent" because the archive cannot be read.
+func TestShowReportsUnreadableArchive(t *testing.T) {
+	t.Parallel()
+	c := startCoordinator(t)
+	run(nil, "show", "orders/9", "--server="+c.addr).want(t, 3, "", "it was never sent")
+	c.archive = status.Error(codes.FailedPrecondition, "no archive")
+	run(nil, "show", "orders/9", "--server="+c.addr).want(t, 3, "", "it was never sent")
+	c.archive = status.Error(codes.DataLoss, "the archive cannot be read")
+	run(nil, "show", "orders/9", "--server="+c.addr).want(t, 1, "", "the archive cannot be read")
+}
