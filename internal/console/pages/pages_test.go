@@ -328,10 +328,10 @@ func TestSelectionsRoundTrip(t *testing.T) {
 		{Action: actRetry, Filter: filter{
 			State: halfmsg.Dead, Producer: "a&b=c", Broker: "events", Error: "<x> ?", Age: "1m0s",
 			age: time.Minute, ID: "o-1", Key: "paid", Header: "a=b", Cause: "no … &",
-		}, After: "t", Counted: counted, Count: 7},
+		}, After: "t", tally: tally{Counted: counted, Count: 7}},
 		{
 			Action: actDiscard, Filter: filter{State: halfmsg.Abandoned}, Names: []halfmsg.Name{{Producer: "a", ID: "b/c&d"}},
-			Counted: counted, Count: 1,
+			tally: tally{Counted: counted, Count: 1},
 		},
 	} {
 		got, err := parseSelection(want.text())

@@ -16,7 +16,9 @@ func roleFor(action string) access.Role {
 	return access.Admin
 }
 
-// gerunds name the actions in a refusal.
+// verbs name the actions on buttons, and gerunds in a refusal.
+var verbs = map[string]string{actRetry: "Retry", actDiscard: "Discard", actReplay: "Replay"}
+
 var gerunds = map[string]string{actRetry: "retrying", actDiscard: "discarding", actReplay: "replaying"}
 
 // canChange says whether the caller gets the button for an action.

@@ -95,7 +95,7 @@ func (d *desk) ask(role access.Role, path string, form url.Values) (status int, 
 func (d *desk) form(role access.Role, action string) url.Values {
 	hidden := selection{
 		Action: action, Names: []halfmsg.Name{{Producer: "orders", ID: "1"}}, Filter: filter{State: halfmsg.Dead},
-		Count: 1, Counted: time.Now(),
+		tally: tally{Count: 1, Counted: time.Now()},
 	}.text()
 	reader := as(role, httptest.NewRequest(http.MethodPost, "/change/do", nil))
 	return url.Values{
