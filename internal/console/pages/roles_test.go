@@ -25,7 +25,7 @@ func as(role access.Role, r *http.Request) *http.Request {
 // office is an API with a dead message, which counts its changes.
 type office struct {
 	lister
-	retried, discarded int
+	retried, discarded, replayed int
 }
 
 func (*office) GetMessage(
@@ -54,6 +54,15 @@ func (o *office) DiscardMessages(
 		o.discarded++
 	}
 	return &msghandlerv1.DiscardMessagesResponse{Discarded: 1}, nil
+}
+
+func (o *office) ReplayMessages(
+	_ context.Context, r *msghandlerv1.ReplayMessagesRequest,
+) (*msghandlerv1.ReplayMessagesResponse, error) {
+	if !r.GetDryRun() {
+		o.replayed++
+	}
+	return &msghandlerv1.ReplayMessagesResponse{Replayed: 1}, nil
 }
 
 // desk is a console in front of an office.
