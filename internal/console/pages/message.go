@@ -2,6 +2,7 @@ package pages
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"net/http"
 	"slices"
@@ -68,7 +69,9 @@ func (p *Pages) message(r *http.Request) answer {
 		data.Body = previewOf(record.GetMessage().GetBody(), r.FormValue("as"))
 	}
 	data.Next = next(record, time.Now())
-	data.Next.Circuit = state == halfmsg.Pending && data.Next.Holder == "" && p.circuitOpen(record.GetProducer())
+	if state == halfmsg.Pending && data.Next.Holder == "" {
+		data.Next.Circuit = p.circuitOpen(record.GetProducer())
+	}
 	fault, m := record.GetLastError(), record.GetMessage()
 	data.ErrorAt = timeOf(record.GetLastErrorTime())
 	if data.Cause = halfmsg.Cause(fault, name); data.Cause == fault {
@@ -86,14 +89,18 @@ func timeOf(t *timestamppb.Timestamp) time.Time {
 	return t.AsTime()
 }
 
-// circuitOpen says whether this instance does not call a producer now, except for probes.
-func (p *Pages) circuitOpen(producer string) bool {
+// circuitOpen says at how many coordinators the circuit of a producer is open; empty: at none.
+func (p *Pages) circuitOpen(producer string) string {
 	for _, line := range p.config.Peers.Producers() {
-		if line.Name == producer {
-			return line.Paused > 0
+		switch {
+		case line.Name != producer || line.Paused == 0:
+		case line.Of > 1:
+			return fmt.Sprintf("open at %d of %d coordinators", line.OpenAt, line.Of)
+		default:
+			return "open"
 		}
 	}
-	return false
+	return ""
 }
 
 // step is the next step of a message.
@@ -106,8 +113,8 @@ type step struct {
 	Short string
 	// Holder is who works on the message now.
 	Holder string
-	// Circuit says that the producer's circuit is open.
-	Circuit bool
+	// Circuit says where the producer's circuit is open; empty: nowhere, or the message waits for no call.
+	Circuit string
 }
 
 // next says what happens next to a message.

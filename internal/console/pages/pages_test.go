@@ -138,7 +138,7 @@ func TestALegendHidesUnknownValues(t *testing.T) {
 }
 
 // Peers are those of all coordinators, and an open circuit says at how many.
-func TestTheOverviewSaysWhereACircuitIsOpen(t *testing.T) {
+func TestPagesSayWhereACircuitIsOpen(t *testing.T) {
 	t.Parallel()
 	here, there := peerstats.New(), peerstats.New()
 	there.Paused("billing", true)
@@ -146,6 +146,7 @@ func TestTheOverviewSaysWhereACircuitIsOpen(t *testing.T) {
 		return peerstats.NewReport(b.Producers(), b.Exchanges(), peerstats.Snapshot{}, 0)
 	}
 	p := New(Config{
+		Admin:   func(string) Admin { return waiting{} },
 		Peers:   peerstats.Sum(report(here), report(there), report(here)),
 		Check:   func(context.Context) []Checked { return nil },
 		Stats:   func(context.Context) ([]halfmsg.Stat, error) { return nil, nil },
@@ -154,13 +155,27 @@ func TestTheOverviewSaysWhereACircuitIsOpen(t *testing.T) {
 	})
 	mux := http.NewServeMux()
 	p.Register(mux)
-	w := httptest.NewRecorder()
-	mux.ServeHTTP(w, as(access.Admin, httptest.NewRequest(http.MethodGet, "http://127.0.0.1/", nil)))
-	for _, want := range []string{"circuit open</span> <small>at 1 of 3</small>", "sums of 3 coordinators"} {
+	for want, path := range map[string]string{
+		"circuit open</span> <small>at 1 of 3</small>": "/", "sums of 3 coordinators": "/",
+		"The circuit of the producer is open at 1 of 3 coordinators;": "/message?producer=billing&id=1",
+	} {
+		w := httptest.NewRecorder()
+		mux.ServeHTTP(w, as(access.Admin, httptest.NewRequest(http.MethodGet, path, nil)))
 		if !strings.Contains(w.Body.String(), want) {
-			t.Errorf("the page has no %q:\n%s", want, w.Body)
+			t.Errorf("%s has no %q:\n%s", path, want, w.Body)
 		}
 	}
+}
+
+// waiting is an API with a pending message of a producer.
+type waiting struct{ lister }
+
+func (waiting) GetMessage(
+	_ context.Context, r *msghandlerv1.GetMessageRequest,
+) (*msghandlerv1.GetMessageResponse, error) {
+	return &msghandlerv1.GetMessageResponse{Record: &msghandlerv1.MessageRecord{
+		Producer: r.GetProducer(), State: msghandlerv1.State_STATE_PENDING, Message: &msghandlerv1.Message{Id: r.GetId()},
+	}}, nil
 }
 
 // A chart has round values and times beside it, and its values as a table and in a sentence.
