@@ -91,7 +91,7 @@ func timeOf(t *timestamppb.Timestamp) time.Time {
 
 // circuitOpen says at how many coordinators the circuit of a producer is open; empty: at none.
 func (p *Pages) circuitOpen(producer string) string {
-	for _, line := range p.config.Peers.Producers() {
+	for _, line := range p.config.Peers().Producers() {
 		switch {
 		case line.Name != producer || line.Paused == 0:
 		case line.Of > 1:

@@ -124,10 +124,11 @@ func (p *Pages) messages(r *http.Request) answer {
 		tab.State = stat.State
 		data.States = append(data.States, stateTab{stat.State, stat.Count, failed == nil, "/messages?" + tab.Query()})
 	}
-	for _, line := range p.config.Peers.Producers() {
+	peers := p.config.Peers()
+	for _, line := range peers.Producers() {
 		data.Producers = append(data.Producers, line.Name)
 	}
-	data.setExchanges(p.config.Peers.Exchanges())
+	data.setExchanges(peers.Exchanges())
 	if data.CanRetry {
 		data.RetryAll = "/change?" + selection{Action: actRetry, Filter: f}.Query()
 	}

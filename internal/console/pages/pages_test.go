@@ -147,7 +147,7 @@ func TestPagesSayWhereACircuitIsOpen(t *testing.T) {
 	}
 	p := New(Config{
 		Admin:   func(string) Admin { return waiting{} },
-		Peers:   peerstats.Sum(report(here), report(there), report(here)),
+		Peers:   func() Peers { return peerstats.Sum(report(here), report(there), report(here)) },
 		Check:   func(context.Context) []Checked { return nil },
 		Stats:   func(context.Context) ([]halfmsg.Stat, error) { return nil, nil },
 		Owners:  func(context.Context) (halfmsg.Owners, error) { return halfmsg.Owners{}, nil },

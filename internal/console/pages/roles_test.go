@@ -65,6 +65,8 @@ func (o *office) ReplayMessages(
 	return &msghandlerv1.ReplayMessagesResponse{Replayed: 1}, nil
 }
 
+func noPeers() Peers { return &peerstats.Registry{} }
+
 // desk is a console in front of an office.
 type desk struct {
 	*office
@@ -76,7 +78,7 @@ type desk struct {
 func newDesk(change ...func(*Config)) *desk {
 	d := &desk{office: &office{}, mux: http.NewServeMux()}
 	config := Config{
-		Admin: func(string) Admin { return d.office }, Peers: &peerstats.Registry{},
+		Admin: func(string) Admin { return d.office }, Peers: noPeers,
 		Stats:   func(context.Context) ([]halfmsg.Stat, error) { return nil, nil },
 		Refused: func(_ *http.Request, why string) { d.refused = append(d.refused, why) },
 	}
