@@ -95,7 +95,7 @@ type messagesData struct {
 	Records []*msghandlerv1.MessageRecord
 	// Groups are above the first page.
 	Groups *groupsData
-	// HidesHeaders says why nobody can search headers here; empty: the reader can.
+	// HidesHeaders says why the reader cannot search headers; empty: the reader can.
 	HidesHeaders         string
 	Next, First          string
 	Problem              string

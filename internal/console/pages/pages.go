@@ -265,7 +265,7 @@ func (p *Pages) frame(r *http.Request, a answer) frame {
 	return f
 }
 
-// refreshing are the pages that renew themselves: those that change while nobody does anything.
+// refreshing are the pages that renew themselves: those that change while their reader does nothing.
 var refreshing = map[string]bool{"overview": true, "messages": true, "message": true, "audit": true}
 
 // trouble is the error page.

@@ -260,7 +260,7 @@ func TestWhatHappensNext(t *testing.T) {
 		if state.Worked() && (!held.At.Equal(lease) || held.Holder != "me" || held.listed(now) != "leased") {
 			t.Errorf("%s with a lease: %+v", state, held)
 		}
-		// A lease that has ended holds nobody's work.
+		// A lease that has ended has no holder.
 		r.LeaseUntil, r.DueTime = timestamppb.New(now.Add(-time.Second)), timestamppb.New(now.Add(-time.Second))
 		if ended := next(r, now); ended.Holder != "" || state.Worked() && ended.listed(now) != "due" {
 			t.Errorf("%s after its lease: %+v", state, ended)

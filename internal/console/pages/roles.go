@@ -52,7 +52,7 @@ func (p *Pages) needs(r *http.Request, role access.Role, what string) (refusal a
 func (p *Pages) hidesBodies(r *http.Request) string {
 	switch {
 	case p.config.HideBodies:
-		return "Nobody sees headers and bodies here: http.bodies is false."
+		return "This console shows no headers and bodies: http.bodies is false."
 	case access.From(r.Context()).Role < access.Reader:
 		return "Headers and bodies need the role reader."
 	}
