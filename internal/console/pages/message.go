@@ -3,9 +3,7 @@ package pages
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
-	"slices"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -22,12 +20,8 @@ type messageData struct {
 	Final, Gone      bool
 	Created, Updated time.Time
 	Delay            time.Duration
-	// Hidden says why the headers and the body are not shown; empty: they are.
-	Hidden  string
-	Headers []string
-	Body    preview
-	Forms   []string
-	Next    step
+	Content          content
+	Next             step
 	// Cause is the last error in short, where the error says more, and ErrorAt when it was stored.
 	Cause   string
 	ErrorAt time.Time
@@ -62,11 +56,8 @@ func (p *Pages) message(r *http.Request) answer {
 		Delay:      record.GetMessage().GetDelay().AsDuration(),
 		CanRetry:   legal(state, halfmsg.EventRetry) && p.canChange(r, actRetry),
 		CanDiscard: legal(state, halfmsg.EventDiscard) && p.canChange(r, actDiscard),
-		Hidden:     p.hidesBodies(r), Forms: []string{"json", "text", "hex"},
-	}
-	if data.Hidden == "" {
-		data.Headers = slices.Sorted(maps.Keys(record.GetMessage().GetHeaders()))
-		data.Body = previewOf(record.GetMessage().GetBody(), r.FormValue("as"))
+		Content: p.content(r, address(name.Producer, name.ID), record.GetMessage().GetHeaders(),
+			record.GetMessage().GetBody()),
 	}
 	data.Next = next(record, time.Now())
 	if state == halfmsg.Pending && data.Next.Holder == "" {
