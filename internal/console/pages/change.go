@@ -49,7 +49,7 @@ func (p *Pages) count(r *http.Request) answer {
 	if err != nil {
 		return trouble(http.StatusBadRequest, "Invalid selection", err.Error())
 	}
-	if a, refused := p.mayChange(r, s.Action); refused {
+	if a, refused := p.mayChange(r, s.Action, "messages"); refused {
 		return a
 	}
 	admin := p.config.Admin(r.RemoteAddr)
@@ -146,7 +146,7 @@ func (s selection) refused(outcomes []*msghandlerv1.Outcome) (all []refusal) {
 func (p *Pages) change(r *http.Request) answer {
 	f := readForm(r)
 	s, err := parseSelection(f.Hidden)
-	if a, refused := p.mayChange(r, s.Action); refused {
+	if a, refused := p.mayChange(r, s.Action, "messages"); refused {
 		return a
 	}
 	if err != nil || !p.valid(r, f, s.Counted) {

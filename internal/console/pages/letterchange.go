@@ -76,22 +76,13 @@ type letterCountData struct {
 	form
 }
 
-// mayChangeLetters is the answer to a caller who may not change letters.
-func (p *Pages) mayChangeLetters(r *http.Request, action string) (answer, bool) {
-	if p.config.ReadOnly {
-		return trouble(http.StatusForbidden, "This console is read-only",
-			"http.read_only is set. Use the command line where you are allowed to: msghandler dlq."), true
-	}
-	return p.needs(r, roleFor(action), gerunds[action]+" letters")
-}
-
 // countLetters shows how many letters a replay or a discard would change, and changes nothing.
 func (p *Pages) countLetters(r *http.Request) answer {
 	s, err := readLetterSelection(r)
 	if err != nil {
 		return trouble(http.StatusBadRequest, "Invalid selection", err.Error())
 	}
-	if a, refused := p.mayChangeLetters(r, s.Action); refused {
+	if a, refused := p.mayChange(r, s.Action, "letters"); refused {
 		return a
 	}
 	letters := p.config.Letters(r.RemoteAddr)
@@ -125,7 +116,7 @@ type lettersChangedData struct {
 func (p *Pages) changeLetters(r *http.Request) answer {
 	f := readForm(r)
 	s, err := parseLetterSelection(f.Hidden)
-	if a, refused := p.mayChangeLetters(r, s.Action); refused {
+	if a, refused := p.mayChange(r, s.Action, "letters"); refused {
 		return a
 	}
 	if err != nil || !p.valid(r, f, s.Counted) {

@@ -90,7 +90,7 @@ func (p *Pages) countReplay(r *http.Request) answer {
 	if err != nil {
 		return trouble(http.StatusBadRequest, "Invalid selection", err.Error())
 	}
-	if a, refused := p.mayChange(r, actReplay); refused {
+	if a, refused := p.mayChange(r, actReplay, "messages"); refused {
 		return a
 	}
 	admin := p.config.Admin(r.RemoteAddr)
@@ -145,7 +145,7 @@ func (d *replayData) send(ctx context.Context, admin Admin, dry bool, reason str
 func (p *Pages) replay(r *http.Request) answer {
 	f := readForm(r)
 	s, err := parseReplay(f.Hidden)
-	if a, refused := p.mayChange(r, actReplay); refused {
+	if a, refused := p.mayChange(r, actReplay, "messages"); refused {
 		return a
 	}
 	if err != nil || !p.valid(r, f, s.Counted) {

@@ -26,13 +26,14 @@ func (p *Pages) canChange(r *http.Request, action string) bool {
 	return !p.config.ReadOnly && access.From(r.Context()).Role >= roleFor(action)
 }
 
-// mayChange is the answer to a caller who may not make a change.
-func (p *Pages) mayChange(r *http.Request, action string) (answer, bool) {
+// mayChange is the answer to a caller who may not change messages or letters.
+func (p *Pages) mayChange(r *http.Request, action, nouns string) (refusal answer, refused bool) {
 	if p.config.ReadOnly {
 		return trouble(http.StatusForbidden, "This console is read-only",
-			"http.read_only is set. Use the command line where you are allowed to: msghandler retry, discard or replay."), true
+			"http.read_only is set. Use the command line where you are allowed to: "+
+				"msghandler retry, discard and replay for messages, msghandler dlq for letters."), true
 	}
-	return p.needs(r, roleFor(action), gerunds[action]+" messages")
+	return p.needs(r, roleFor(action), gerunds[action]+" "+nouns)
 }
 
 // needs is the answer to a caller whose role is too low. Every refusal of the pages is made here.
