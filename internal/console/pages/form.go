@@ -26,7 +26,7 @@ type tally struct {
 func (t tally) encode(selection string) string {
 	return selection + "&" + url.Values{
 		"count": {strconv.FormatInt(t.Count, 10)}, "counted": {strconv.FormatInt(t.Counted.UnixMilli(), 10)},
-		"once": {rand.Text()},
+		"at_least": {strconv.FormatBool(t.AtLeast)}, "once": {rand.Text()},
 	}.Encode()
 }
 
@@ -35,8 +35,9 @@ func decodeTally(text string) (t tally, selection *http.Request, err error) {
 	values, err := url.ParseQuery(text)
 	millis, badTime := strconv.ParseInt(values.Get("counted"), 10, 64)
 	count, badCount := strconv.ParseInt(values.Get("count"), 10, 64)
-	return tally{Count: count, Counted: time.UnixMilli(millis)}, &http.Request{Form: values},
-		errors.Join(err, badTime, badCount)
+	atLeast, badAtLeast := strconv.ParseBool(values.Get("at_least"))
+	return tally{count, atLeast, time.UnixMilli(millis)}, &http.Request{Form: values},
+		errors.Join(err, badTime, badCount, badAtLeast)
 }
 
 // form shows the number before a change, and asks for a reason.

@@ -343,7 +343,7 @@ func TestSelectionsRoundTrip(t *testing.T) {
 		{Action: actRetry, Filter: filter{
 			State: halfmsg.Dead, Producer: "a&b=c", Broker: "events", Error: "<x> ?", Age: "1m0s",
 			age: time.Minute, ID: "o-1", Key: "paid", Header: "a=b", Cause: "no … &",
-		}, After: "t", tally: tally{Counted: counted, Count: 7}},
+		}, After: "t", tally: tally{Counted: counted, Count: 7, AtLeast: true}},
 		{
 			Action: actDiscard, Filter: filter{State: halfmsg.Abandoned}, Names: []halfmsg.Name{{Producer: "a", ID: "b/c&d"}},
 			tally: tally{Counted: counted, Count: 1},
@@ -351,7 +351,7 @@ func TestSelectionsRoundTrip(t *testing.T) {
 	} {
 		got, err := parseSelection(want.text())
 		if err != nil || !got.Counted.Equal(counted) || got.Query() != want.Query() || got.Count != want.Count ||
-			got.Filter != want.Filter {
+			got.AtLeast != want.AtLeast || got.Filter != want.Filter {
 			t.Errorf("got %+v, %v; want %+v", got, err, want)
 		}
 	}

@@ -102,7 +102,7 @@ func (p *Pages) countReplay(r *http.Request) answer {
 	if err := data.send(r.Context(), admin, true, ""); err != nil {
 		return trouble(statusOf(err), "The messages cannot be counted", err.Error())
 	}
-	data.Count, data.Done = data.Done, 0
+	data.Count, data.Done, data.AtLeast = data.Done, 0, data.More
 	data.form = p.newForm(r, data.text())
 	return data.ask()
 }
