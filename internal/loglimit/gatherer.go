@@ -69,9 +69,9 @@ func (g *Gatherer) Add(f Failure) {
 
 // join enters a failure, and says whether the failure is the first of its cause.
 func (g *Gatherer) join(f Failure) (first bool) {
+	of := cause{f.Text, f.Producer, f.Exchange, f.alike()} // before the lock: all loops share it
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	of := cause{f.Text, f.Producer, f.Exchange, f.alike()}
 	if g.causes[of] == nil && len(g.causes) >= maxCauses {
 		of = cause{text: f.Text}
 	}
@@ -132,15 +132,11 @@ func (g *Gatherer) write(f Failure, count int) {
 	g.logger.LogAttrs(context.Background(), f.Level, f.Text, append(line, f.More...)...)
 }
 
-func (f *Failure) alike() string {
-	_, id, _ := strings.Cut(f.MessageID, "/")
-	return Alike(f.Cause, id)
-}
-
-// Alike is a cause without the id of its message and without digits, which differ between messages that fail for one
+// alike is the cause without the id of the message and without digits, which differ between messages that fail for one
 // cause.
-func Alike(text, id string) string {
-	if id != "" {
+func (f *Failure) alike() string {
+	text := f.Cause
+	if _, id, _ := strings.Cut(f.MessageID, "/"); id != "" {
 		text = strings.ReplaceAll(text, id, "")
 	}
 	return strings.Map(func(r rune) rune {

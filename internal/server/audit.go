@@ -119,8 +119,7 @@ func producerOfAll(names []halfmsg.Name) string {
 
 // filterText describes the filter of a request.
 func filterText(query halfmsg.Query) string {
-	parts := []string{"state=" + query.State.String()}
-	for _, part := range []struct{ name, value string }{
+	parts := append([]string{"state=" + query.State.String()}, textsOf([]filterField{
 		{"producer", query.Producer},
 		{"exchange", query.Exchange},
 		{"broker", query.Broker},
@@ -128,24 +127,33 @@ func filterText(query halfmsg.Query) string {
 		{"cause", query.Cause},
 		{"id_prefix", query.IDPrefix},
 		{"routing_key", query.RoutingKey},
-		{"header", headerText(query)},
-	} {
-		if part.value != "" {
-			parts = append(parts, fmt.Sprintf("%s=%q", part.name, part.value))
-		}
-	}
+		{"header", headerText(query.HeaderName)},
+	})...)
 	if query.MinAge > 0 {
 		parts = append(parts, "min_age="+query.MinAge.String())
 	}
 	return strings.Join(parts, " ")
 }
 
+// filterField is a field of a filter.
+type filterField struct{ name, value string }
+
+// textsOf describes the fields that are not empty.
+func textsOf(fields []filterField) (texts []string) {
+	for _, f := range fields {
+		if f.value != "" {
+			texts = append(texts, fmt.Sprintf("%s=%q", f.name, f.value))
+		}
+	}
+	return texts
+}
+
 // headerText is the header of a filter, without its value, which is content of a message.
-func headerText(query halfmsg.Query) string {
-	if query.HeaderName == "" {
+func headerText(name string) string {
+	if name == "" {
 		return ""
 	}
-	return query.HeaderName + "=..."
+	return name + "=..."
 }
 
 // ListAudit implements AdminService.
@@ -180,14 +188,8 @@ func auditQuery(r *msghandlerv1.ListAuditRequest) (audit.Query, error) {
 	}
 	c := &check{}
 	query := audit.Query{
-		By: r.GetBy(), Action: r.GetAction(), Result: audit.Result(r.GetResult()), Limit: int(r.GetPageSize()),
+		By: r.GetBy(), Action: r.GetAction(), Result: audit.Result(r.GetResult()), Limit: c.pageSize(r.GetPageSize()),
 		Token: r.GetPageToken(),
-	}
-	switch {
-	case query.Limit == 0:
-		query.Limit = defaultPage
-	case query.Limit < 0 || query.Limit > maxItems:
-		c.fail("page_size", "must be from 1 to %d, or 0 for %d", maxItems, defaultPage)
 	}
 	switch query.Result {
 	case "", audit.Done, audit.Refused, audit.Failed:

@@ -141,6 +141,29 @@ func TestChangesAreRecorded(t *testing.T) {
 	}
 }
 
+// A replay names who, why and what, without the values of headers.
+func TestReplaysAreRecorded(t *testing.T) {
+	t.Parallel()
+	trail := &recorded{}
+	finished := halfmsg.Finished{Entry: "1-0", Ended: halfmsg.EndedDone, At: time.Unix(1e9, 0)}
+	finished.Name, finished.Headers = halfmsg.Name{Producer: "orders", ID: "1"}, map[string]string{"card": "4111"}
+	h := open(t, trail.keep, func(c *server.Config) { c.History = oneFinished{finished} })
+	for _, dry := range []bool{true, false} {
+		_, err := h.operators.ReplayMessages(t.Context(), &msghandlerv1.ReplayMessagesRequest{
+			Filter:      &msghandlerv1.FinishedFilter{Producer: "orders", HeaderKey: "card", HeaderValue: "4111"},
+			NewIdSuffix: "-again", Reason: "test", DryRun: dry,
+		})
+		var want []string
+		if !dry {
+			want = []string{` grpc replay done /orders [orders/1-again] ` +
+				`filter="archive producer=\"orders\" header=\"card=...\"" reason="test" `}
+		}
+		if lines := trail.take(); err != nil || !slices.Equal(lines, want) {
+			t.Errorf("a replay, dry: %t, is recorded as %q, %v", dry, lines, err)
+		}
+	}
+}
+
 // What the policy of a producer forbids is recorded, alone and in a batch, and so is a forbidden callback target.
 func TestPolicyRefusalsAreRecorded(t *testing.T) {
 	t.Parallel()

@@ -200,7 +200,7 @@ func (c *change) byName(ctx context.Context, wanted selection) (changed, error) 
 // byState changes the messages that match, oldest first, a page at a time. When the store fails later, changed messages
 // stay changed. The caller then learns their number, and that more messages follow from the failed page on.
 func (c *change) byState(ctx context.Context, query halfmsg.Query, limit int) (changed, error) {
-	all := changed{next: writeToken(query.Cursor, query)}
+	all := changed{next: writeToken(query.Cursor, unfinished(query))}
 	scan := maxChange
 	for left := limit; left > 0 && scan > 0; {
 		query.Limit, query.Scan = min(left, changePage), min(scan, maxScan)
@@ -219,7 +219,7 @@ func (c *change) byState(ctx context.Context, query halfmsg.Query, limit int) (c
 		}
 		left, scan = left-len(page.Records), scan-page.Looked
 		query.Cursor = page.Next
-		if all.next = writeToken(page.Next, query); all.next == "" {
+		if all.next = writeToken(page.Next, unfinished(query)); all.next == "" {
 			break
 		}
 	}

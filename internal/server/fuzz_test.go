@@ -209,18 +209,21 @@ func FuzzMessage(f *testing.F) {
 
 // FuzzPageToken: no text but a token that the server gave leads anywhere in a list.
 func FuzzPageToken(f *testing.F) {
-	query := halfmsg.Query{State: halfmsg.Pending, Producer: "orders"}
+	query := unfinished{State: halfmsg.Pending, Producer: "orders"}
 	f.Add("", "cursor")
 	f.Add("AAAAAAAA", "")
 	f.Add(writeToken("1 2", query), "1 2")
-	f.Add(writeToken("1 2", halfmsg.Query{State: halfmsg.Dead}), "\x00\xff")
+	f.Add(writeToken("1 2", unfinished{State: halfmsg.Dead}), "\x00\xff")
+	f.Add(writeToken("1-0", history{Producer: "orders"}), "1-0")
 	f.Fuzz(func(t *testing.T, token, cursor string) {
-		if read, ok := readToken(token, query); ok && writeToken(read, query) != token {
-			t.Errorf("%q leads to %q, whose token is %q", token, read, writeToken(read, query))
-		}
-		if written := writeToken(cursor, query); len(written) <= maxToken {
-			if read, ok := readToken(written, query); !ok || read != cursor {
-				t.Errorf("the token of %q leads to %q, %t", cursor, read, ok)
+		for _, of := range []listing{query, history{Producer: "orders"}} {
+			if read, ok := readToken(token, of); ok && writeToken(read, of) != token {
+				t.Errorf("%q leads to %q, whose token is %q", token, read, writeToken(read, of))
+			}
+			if written := writeToken(cursor, of); len(written) <= maxToken {
+				if read, ok := readToken(written, of); !ok || read != cursor {
+					t.Errorf("the token of %q leads to %q, %t", cursor, read, ok)
+				}
 			}
 		}
 	})

@@ -2,11 +2,6 @@ package server
 
 import (
 	"context"
-	"encoding/base64"
-	"encoding/binary"
-	"fmt"
-	"hash/crc32"
-	"strings"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -29,7 +24,7 @@ func (o *operators) ListFinished(
 	ctx context.Context, r *msghandlerv1.ListFinishedRequest,
 ) (*msghandlerv1.ListFinishedResponse, error) {
 	const call = "ListFinished"
-	query, err := o.finishedQuery(ctx, r)
+	query, err := o.finishedQuery(r)
 	if err != nil {
 		return nil, o.server.fail(call, err, halfmsg.None)
 	}
@@ -40,7 +35,7 @@ func (o *operators) ListFinished(
 		return nil, o.server.fail(call, err, halfmsg.None)
 	}
 	response := &msghandlerv1.ListFinishedResponse{
-		NextPageToken: writeFinishedToken(page.Next, &query), Archive: o.archives() && !query.Receipts,
+		NextPageToken: writeToken(page.Next, history(query)), Archive: o.archives() && !query.Receipts,
 	}
 	if response.GetArchive() && query.Cursor == "" {
 		stat, err := o.server.config.History.Archive(ctx)
@@ -61,9 +56,7 @@ func (o *operators) archives() bool {
 }
 
 // finishedQuery checks the request of a listing.
-func (o *operators) finishedQuery(
-	ctx context.Context, r *msghandlerv1.ListFinishedRequest,
-) (halfmsg.FinishedQuery, error) {
+func (o *operators) finishedQuery(r *msghandlerv1.ListFinishedRequest) (halfmsg.FinishedQuery, error) {
 	if o.server.config.History == nil {
 		return halfmsg.FinishedQuery{}, halfmsg.ErrNoArchive
 	}
@@ -71,16 +64,10 @@ func (o *operators) finishedQuery(
 		return halfmsg.FinishedQuery{}, err
 	}
 	c := &check{}
-	query := o.finishedFilter(ctx, c, r.GetFilter())
-	query.Receipts, query.Limit = r.GetReceipts(), int(r.GetPageSize())
+	query := o.server.finishedFilter(c, r.GetFilter())
+	query.Receipts, query.Limit = r.GetReceipts(), c.pageSize(r.GetPageSize())
 	query.Scan, query.Patience = maxScan, maxSearch
-	switch {
-	case query.Limit == 0:
-		query.Limit = defaultPage
-	case query.Limit < 0 || query.Limit > maxItems:
-		c.fail("page_size", "must be from 1 to %d, or 0 for %d", maxItems, defaultPage)
-	}
-	c.finishedToken(r.GetPageToken(), &query)
+	query.Cursor = c.cursor(r.GetPageToken(), history(query))
 	if err := c.err(); err != nil {
 		return query, err
 	}
@@ -90,10 +77,8 @@ func (o *operators) finishedQuery(
 	return query, nil
 }
 
-// finishedFilter checks a filter. A caller who may not see headers cannot ask for them either.
-func (o *operators) finishedFilter(
-	ctx context.Context, c *check, f *msghandlerv1.FinishedFilter,
-) halfmsg.FinishedQuery {
+// finishedFilter checks a filter.
+func (s *Server) finishedFilter(c *check, f *msghandlerv1.FinishedFilter) halfmsg.FinishedQuery {
 	query := halfmsg.FinishedQuery{
 		Producer: f.GetProducer(), ID: f.GetId(), Exchange: f.GetExchange(), RoutingKey: f.GetRoutingKey(),
 		HeaderKey: f.GetHeaderKey(), HeaderValue: f.GetHeaderValue(),
@@ -115,8 +100,8 @@ func (o *operators) finishedFilter(
 	switch {
 	case query.HeaderKey == "" && query.HeaderValue != "":
 		c.fail("filter.header_value", "needs filter.header_key")
-	case query.HeaderKey != "" && o.server.hides(access.From(ctx)):
-		c.fail("filter.header_key", "cannot be used by a caller who may not see headers")
+	case query.HeaderKey != "" && s.config.HideBodies:
+		c.fail("filter.header_key", hiddenHeaders)
 	case len(query.HeaderValue) > maxHeaderBytes:
 		c.fail("filter.header_value", "is %d bytes long, more than %d", len(query.HeaderValue), maxHeaderBytes)
 	}
@@ -132,34 +117,6 @@ func (c *check) time(field string, t *timestamppb.Timestamp) time.Time {
 		c.fail(field, "is not a valid time")
 	}
 	return t.AsTime()
-}
-
-// A token of a history is like one of a listing: see token.go.
-
-func writeFinishedToken(cursor string, query *halfmsg.FinishedQuery) string {
-	if cursor == "" {
-		return ""
-	}
-	listing := []string{
-		cursor, query.Producer, query.ID, string(query.Ended), query.Exchange, query.RoutingKey, query.HeaderKey,
-		query.HeaderValue, fmt.Sprint(query.Receipts),
-	}
-	sum := crc32.ChecksumIEEE([]byte(strings.Join(listing, "\x00")))
-	return base64.RawURLEncoding.EncodeToString(append(binary.BigEndian.AppendUint32(nil, sum), cursor...))
-}
-
-// finishedToken reads a token into the cursor of a query.
-func (c *check) finishedToken(token string, query *halfmsg.FinishedQuery) {
-	if token == "" {
-		return
-	}
-	raw, err := base64.RawURLEncoding.DecodeString(token[:min(len(token), maxToken)])
-	if err == nil && len(raw) > crc32.Size {
-		query.Cursor = string(raw[crc32.Size:])
-	}
-	if writeFinishedToken(query.Cursor, query) != token {
-		c.fail("page_token", "is not one that this listing has given")
-	}
 }
 
 // GetFinished implements AdminService.

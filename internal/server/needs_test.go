@@ -161,7 +161,12 @@ func TestOnlyReadersSeeBodies(t *testing.T) {
 		if err != nil || len(list.GetRecords()) != 1 {
 			t.Fatal(list, err)
 		}
-		for _, record := range []*msghandlerv1.MessageRecord{one.GetRecord(), list.GetRecords()[0]} {
+		found, err := h.operators.FindMessages(ctx, &msghandlerv1.FindMessagesRequest{Id: "1"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, record := range slices.Concat(list.GetRecords(), found.GetRecords(),
+			[]*msghandlerv1.MessageRecord{one.GetRecord()}) {
 			m := record.GetMessage()
 			if (len(m.GetBody()) > 0) != sees || (len(m.GetHeaders()) > 0) != sees || m.GetId() != "1" ||
 				m.GetRoutingKey() != "paid" {

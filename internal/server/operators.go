@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"slices"
@@ -69,13 +70,7 @@ func (o *operators) ListMessages(
 	c := &check{}
 	query := o.server.query(c, r)
 	c.kept("state", query.State, halfmsg.Kept())
-	query.Limit, query.Scan, query.Patience = int(r.GetPageSize()), maxScan, maxSearch
-	switch {
-	case query.Limit == 0:
-		query.Limit = defaultPage
-	case query.Limit < 0 || query.Limit > maxItems:
-		c.fail("page_size", "must be from 1 to %d, or 0 for %d", maxItems, defaultPage)
-	}
+	query.Limit, query.Scan, query.Patience = c.pageSize(r.GetPageSize()), maxScan, maxSearch
 	if err := c.err(); err != nil {
 		return nil, o.server.fail(call, err, halfmsg.None)
 	}
@@ -85,7 +80,7 @@ func (o *operators) ListMessages(
 	if err != nil {
 		return nil, o.server.fail(call, err, halfmsg.None)
 	}
-	response := &msghandlerv1.ListMessagesResponse{NextPageToken: writeToken(page.Next, query)}
+	response := &msghandlerv1.ListMessagesResponse{NextPageToken: writeToken(page.Next, unfinished(query))}
 	for i := range page.Records {
 		response.Records = append(response.Records, o.server.recordFor(access.From(ctx), &page.Records[i]))
 	}
@@ -154,10 +149,13 @@ func understood(r proto.Message) error {
 	return nil
 }
 
+// hiddenHeaders is why no filter may name a header. Callers who may not see headers are refused earlier: see permits.
+const hiddenHeaders = "must be empty: http.bodies is false, and a filter would tell what headers hold"
+
 // query checks a filter, except its state.
 func (s *Server) query(c *check, f filter) halfmsg.Query {
 	if s.config.HideBodies && f.GetHeader() != "" {
-		c.fail("header", "must be empty: http.bodies is false, and a filter would tell what headers hold")
+		c.fail("header", hiddenHeaders)
 	}
 	return c.query(f)
 }
@@ -180,12 +178,17 @@ func (c *check) query(f filter) halfmsg.Query {
 	c.words("cause", query.Cause)
 	c.searchedHeader(&query, f.GetHeader())
 	if r, pages := f.(paged); pages {
-		var ok bool
-		if query.Cursor, ok = readToken(r.GetPageToken(), query); !ok {
-			c.fail("page_token", "is not one that this listing has given")
-		}
+		query.Cursor = c.cursor(r.GetPageToken(), unfinished(query))
 	}
 	return query
+}
+
+// pageSize checks the size of a page.
+func (c *check) pageSize(size int32) int {
+	if size < 0 || size > maxItems {
+		c.fail("page_size", "must be from 1 to %d, or 0 for %d", maxItems, defaultPage)
+	}
+	return cmp.Or(int(size), defaultPage)
 }
 
 // words checks a text to look for in last errors.

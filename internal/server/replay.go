@@ -52,8 +52,8 @@ func (o *operators) replay(
 		return p.byName(ctx, r)
 	}
 	c := &check{}
-	query := o.finishedFilter(ctx, c, r.GetFilter())
-	c.finishedToken(r.GetPageToken(), &query)
+	query := o.server.finishedFilter(c, r.GetFilter())
+	query.Cursor = c.cursor(r.GetPageToken(), history(query))
 	if p.suffix != "" {
 		c.id("new_id_suffix", "x"+p.suffix)
 	}
@@ -108,13 +108,12 @@ func (p *replay) byFilter(
 ) (*msghandlerv1.ReplayMessagesResponse, error) {
 	var failed error
 	begun, next := time.Now(), query.Cursor
-	for failed == nil {
+	for {
 		query.Limit, query.Scan, query.Patience = min(limit-int(p.replayed), changePage), maxScan, maxSearch
-		page, err := p.list(ctx, query)
-		if failed = err; err != nil {
-			break
+		var page halfmsg.FinishedPage
+		if page, failed = p.list(ctx, query); failed == nil {
+			failed = p.applyPage(ctx, page)
 		}
-		failed = p.applyPage(ctx, page)
 		if failed != nil {
 			break
 		}
@@ -130,7 +129,7 @@ func (p *replay) byFilter(
 		p.server.faults.note(replayCall, failed)
 	}
 	return &msghandlerv1.ReplayMessagesResponse{
-		Replayed: p.replayed, Skipped: p.skipped, More: next != "", NextPageToken: writeFinishedToken(next, &query),
+		Replayed: p.replayed, Skipped: p.skipped, More: next != "", NextPageToken: writeToken(next, history(query)),
 	}, nil
 }
 
@@ -193,19 +192,14 @@ func (p *replay) apply(ctx context.Context, replays []halfmsg.Replay) []halfmsg.
 
 // finishedText describes a filter.
 func finishedText(query *halfmsg.FinishedQuery) string {
-	parts := []string{"archive"}
-	for _, part := range []struct{ name, value string }{
+	parts := append([]string{"archive"}, textsOf([]filterField{
 		{"producer", query.Producer},
 		{"id", query.ID},
 		{"ended", string(query.Ended)},
 		{"exchange", query.Exchange},
 		{"routing_key", query.RoutingKey},
-		{"header", query.HeaderKey},
-	} {
-		if part.value != "" {
-			parts = append(parts, fmt.Sprintf("%s=%q", part.name, part.value))
-		}
-	}
+		{"header", headerText(query.HeaderKey)},
+	})...)
 	for _, part := range []struct {
 		name string
 		at   time.Time

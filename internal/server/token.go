@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"hash/crc32"
+	"strconv"
 	"strings"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
@@ -16,14 +17,21 @@ import (
 // maxToken is far above any cursor of a store.
 const maxToken = 4096
 
-func writeToken(cursor string, query halfmsg.Query) string {
+// listing is what a page token belongs to.
+type listing interface {
+	// parts are texts that tell the listing, and the place of a cursor in it, from others.
+	parts(cursor string) []string
+}
+
+func writeToken(cursor string, of listing) string {
 	if cursor == "" {
 		return ""
 	}
-	return base64.RawURLEncoding.EncodeToString(append(tokenSum(cursor, query), cursor...))
+	sum := crc32.ChecksumIEEE([]byte(strings.Join(of.parts(cursor), "\x00")))
+	return base64.RawURLEncoding.EncodeToString(append(binary.BigEndian.AppendUint32(nil, sum), cursor...))
 }
 
-func readToken(token string, query halfmsg.Query) (cursor string, ok bool) {
+func readToken(token string, of listing) (cursor string, ok bool) {
 	if token == "" {
 		return "", true
 	}
@@ -36,20 +44,42 @@ func readToken(token string, query halfmsg.Query) (cursor string, ok bool) {
 	}
 	// Comparing sums is not enough: base64 ignores line ends and odd last bits. So the whole token is written again.
 	cursor = string(raw[crc32.Size:])
-	return cursor, writeToken(cursor, query) == token
+	return cursor, writeToken(cursor, of) == token
 }
 
-func tokenSum(cursor string, query halfmsg.Query) []byte {
-	listing := []string{query.State.String(), query.Producer, cursor}
+// unfinished is a listing of messages in a state.
+type unfinished halfmsg.Query
+
+func (u unfinished) parts(cursor string) []string {
+	query := halfmsg.Query(u)
+	parts := []string{query.State.String(), query.Producer, cursor}
 	if query.Filters() {
-		listing = append(listing, query.Exchange, query.Error)
+		parts = append(parts, query.Exchange, query.Error)
 	}
 	if query.Broker != "" {
-		listing = append(listing, query.Broker)
+		parts = append(parts, query.Broker)
 	}
 	if query.Searches() {
-		listing = append(listing, "", query.Cause, query.IDPrefix, query.RoutingKey, query.HeaderName, query.HeaderValue)
+		parts = append(parts, "", query.Cause, query.IDPrefix, query.RoutingKey, query.HeaderName, query.HeaderValue)
 	}
-	sum := crc32.ChecksumIEEE([]byte(strings.Join(listing, "\x00")))
-	return binary.BigEndian.AppendUint32(nil, sum)
+	return parts
+}
+
+// history is a listing of finished messages.
+type history halfmsg.FinishedQuery
+
+func (h history) parts(cursor string) []string {
+	return []string{
+		cursor, h.Producer, h.ID, string(h.Ended), h.Exchange, h.RoutingKey, h.HeaderKey, h.HeaderValue,
+		strconv.FormatBool(h.Receipts),
+	}
+}
+
+// cursor reads the page token of a request.
+func (c *check) cursor(token string, of listing) string {
+	cursor, ok := readToken(token, of)
+	if !ok {
+		c.fail("page_token", "is not one that this listing has given")
+	}
+	return cursor
 }

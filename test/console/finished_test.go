@@ -78,7 +78,7 @@ func TestReadOnlyConsoleReplaysNothing(t *testing.T) {
 	b.Shows("http.bodies is false")
 	b.Lacks("Replay…")
 	b.Open("/finished?header=a=b")
-	b.Shows("cannot be used by a caller who may not see headers")
+	b.Shows("http.bodies is false, and a filter would tell what headers hold")
 	for _, path := range []string{"/replay", "/replay/do"} {
 		answer, err := http.PostForm("http://"+r.HTTPAddr()+path, url.Values{"of": {"orders"}, "message": {"refused-000001"}})
 		if err != nil {

@@ -296,7 +296,7 @@ func TestDashboardQueriesKnowTheCoordinator(t *testing.T) {
 		for _, metric := range regexp.MustCompile(`\bmsghandler_[a-z_]+(\{[^}]*)?`).FindAllString(query[1], -1) {
 			name, _, _ := strings.Cut(metric, "{")
 			if coordinators[name] && !strings.Contains(metric, `instance=~\"$instance\"`) {
-				t.Errorf("%s asks all coordinators, whatever $instance is", query[1])
+				t.Errorf("%s asks all coordinators, also where $instance names one", query[1])
 			}
 		}
 	}

@@ -4,10 +4,7 @@ package drill
 
 import (
 	"flag"
-	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -16,35 +13,11 @@ import (
 )
 
 var (
-	drill = flag.Bool("drill", false, "run the incidents, and not only compare them with the runbook (20 minutes)")
+	drill = flag.Bool("drill", false, "run the incidents, and not only compare them with the runbook (11 minutes)")
 	only  = flag.String("incident", "", "run the incidents whose name has this text")
 )
 
-// binary is the coordinator that TestMain has built for the drill.
-var binary string
-
-func TestMain(m *testing.M) {
-	flag.Parse()
-	os.Exit(build(m))
-}
-
-func build(m *testing.M) int {
-	if !*drill {
-		return m.Run()
-	}
-	dir, err := os.MkdirTemp("", "msghandler-drill-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	binary = filepath.Join(dir, "msghandler")
-	if out, err := exec.Command("go", "build", "-o", binary, "../../cmd/msghandler").CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "build the coordinator: %v\n%s", err, out)
-		return 1
-	}
-	return servers.Stopping(m).Run()
-}
+func TestMain(m *testing.M) { servers.Main(m) }
 
 const (
 	// soon is within what time each signal must come, and patience how long the drill waits for the end of all.

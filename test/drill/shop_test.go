@@ -93,7 +93,14 @@ func (s *shop) order(ctx context.Context, client pb.MessageHandlerServiceClient)
 	_, _ = client.Submit(ctx, &pb.SubmitRequest{Producer: s.name, Id: id}) // a lost Submit is asked about
 }
 
-// deliveries counts the copies that came without the header of a copy, by producer and id.
+// has is the number of the committed messages.
+func (s *shop) has() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.committed)
+}
+
+// deliveries counts how often each message came, by id. A later copy that is marked as a copy does not count.
 type deliveries struct {
 	mu  sync.Mutex
 	all map[string]int
@@ -117,8 +124,8 @@ func (d *deliveries) consume(url string) error {
 		for c := range copies {
 			attempt, flagged := c.Headers["msghandler-attempt"].(int64)
 			d.mu.Lock()
-			if name := c.MessageId; !flagged || attempt <= 1 || d.all[name] == 0 {
-				d.all[name]++
+			if !flagged || attempt <= 1 || d.all[c.MessageId] == 0 {
+				d.all[c.MessageId]++
 			}
 			d.mu.Unlock()
 		}

@@ -150,16 +150,12 @@ func get(url string) string {
 
 // doctor returns the names of the doctor's findings.
 func (w *world) doctor() (names []string) {
-	cmd := exec.Command(binary, "doctor", "--output", "json")
+	cmd := exec.Command(w.binary, "doctor", "--output", "json")
 	cmd.Env = append(w.settings(), "MSGHANDLER_SERVER="+w.coordinators[0].grpc)
 	out, _ := cmd.Output() // it fails when it finds trouble
-	var found struct {
-		Findings []struct{ Name string } `json:"findings"`
-	}
-	if json.Unmarshal(out, &found) != nil || len(found.Findings) == 0 {
-		_ = json.Unmarshal(out, &found.Findings)
-	}
-	for _, f := range found.Findings {
+	var findings []struct{ Name string }
+	_ = json.Unmarshal(out, &findings) // without a document nothing is found
+	for _, f := range findings {
 		names = append(names, f.Name)
 	}
 	return names

@@ -24,7 +24,9 @@ import (
 
 // world is an installation: Redis, RabbitMQ, three coordinators, two producers, a consumer and Prometheus.
 type world struct {
-	t            *testing.T
+	t *testing.T
+	// binary is the program of the coordinators.
+	binary       string
 	redis        *servers.RedisServer
 	rabbit       *servers.RabbitServer
 	coordinators []*coordinator
@@ -52,10 +54,15 @@ type coordinator struct {
 
 func newWorld(t *testing.T) *world {
 	w := &world{
-		t: t, redis: servers.Redis(t, "--maxmemory", "64mb"), rabbit: servers.PrivateRabbitMQ(t),
+		t: t, binary: filepath.Join(t.TempDir(), "msghandler"),
+		redis: servers.Redis(t, "--maxmemory", "64mb"), rabbit: servers.PrivateRabbitMQ(t),
 		orders:    &shop{name: "orders", committed: map[string]bool{}},
 		stock:     &shop{name: "stock", committed: map[string]bool{}},
 		delivered: &deliveries{all: map[string]int{}},
+	}
+	out, err := exec.Command("go", "build", "-o", w.binary, "../../cmd/msghandler").CombinedOutput()
+	if err != nil {
+		t.Fatalf("build the coordinator: %v\n%s", err, out)
 	}
 	addresses := servers.Addresses(t, 9)
 	w.declare()
@@ -75,8 +82,11 @@ func newWorld(t *testing.T) *world {
 	t.Cleanup(w.stopAll)
 	w.prometheus = addresses[8]
 	w.startPrometheus()
-	servers.Eventually(t, patience, "messages are delivered", func() bool {
+	servers.Eventually(t, patience, "a message is stored", func() bool {
 		w.order()
+		return w.orders.has() > 0
+	})
+	servers.Eventually(t, patience, "messages are delivered", func() bool {
 		missing, _ := w.delivered.missing(w.orders)
 		return missing == 0
 	})
@@ -109,7 +119,7 @@ func (w *world) start(c *coordinator) {
 		return
 	}
 	defer output.Close()
-	c.cmd = exec.Command(binary, "serve", "--grpc.addr", c.grpc, "--http.addr", c.http)
+	c.cmd = exec.Command(w.binary, "serve", "--grpc.addr", c.grpc, "--http.addr", c.http)
 	c.cmd.Env = append(w.settings(), c.environment...)
 	c.cmd.Stdout, c.cmd.Stderr = output, output
 	if err := c.cmd.Start(); err != nil {
@@ -269,7 +279,7 @@ func (w *world) alarm() { w.rabbit.Ctl("set_vm_memory_high_watermark", "0.000000
 
 // msghandler is the program of the drill.
 func (w *world) msghandler(args []string) error {
-	cmd := exec.Command(binary, args...)
+	cmd := exec.Command(w.binary, args...)
 	cmd.Env = append(w.settings(), "MSGHANDLER_SERVER="+w.coordinators[0].grpc)
 	return w.output(cmd)
 }
@@ -347,7 +357,7 @@ func (w *world) endsWell(rows []row) {
 		if _, twice := w.delivered.missing(s); twice > 0 {
 			w.t.Errorf("%d messages of %s came twice and are not flagged as copies", twice, s.name)
 		}
-		w.t.Logf("%d messages of %s were delivered", len(s.committed), s.name)
+		w.t.Logf("%d messages of %s were delivered", s.has(), s.name)
 	}
 	w.t.Logf("\n%s", table(rows))
 }

@@ -47,15 +47,16 @@ var upgradeRows = []row{
 func olderBinary(t *testing.T, commit string) string {
 	t.Helper()
 	tree := t.TempDir()
-	// A shallow clone does not have the commit. The oldest one that it has is as old as it gets there.
+	// A shallow clone may lack the version before: then its oldest commit is the version before. Rows about a certain
+	// older version fail there.
 	const build = `cd ../..
-if [ "$(git rev-parse --is-shallow-repository)" = true ]; then
+if [ "$1" = "$3" ] && [ "$(git rev-parse --is-shallow-repository)" = true ]; then
 	git cat-file -e "$1" 2>/dev/null || set -- "$(git rev-list --max-parents=0 HEAD | tail -n 1)" "$2"
 fi
 git archive "$1" | tar -x -C "$2"
 cd "$2"
 go build -o older ./cmd/msghandler`
-	shell := exec.Command("sh", "-ec", build, "sh", commit, tree)
+	shell := exec.Command("sh", "-ec", build, "sh", commit, tree, versionBefore)
 	if out, err := shell.CombinedOutput(); err != nil {
 		t.Fatalf("build the version before, which needs the history of the repository: %v\n%s", err, out)
 	}

@@ -54,6 +54,13 @@ func (e *entry) record() halfmsg.Record {
 	return r
 }
 
+// line is the record as listings have it.
+func (e *entry) line() halfmsg.Record {
+	r := e.record()
+	r.Body, r.Timeline = nil, nil
+	return r
+}
+
 // place is where an entry stands in a listing.
 type place struct {
 	created time.Time
@@ -102,8 +109,7 @@ func (s *Store) List(_ context.Context, query halfmsg.Query) (page halfmsg.Page,
 		}
 		after = e.place()
 		page.Looked++
-		if r := e.record(); query.Matches(&r) {
-			r.Body, r.Timeline = nil, nil
+		if r := e.line(); query.Matches(&r) {
 			page.Records = append(page.Records, r)
 		}
 	}
@@ -120,8 +126,7 @@ func (s *Store) Sample(_ context.Context, query halfmsg.Query) (sample halfmsg.S
 		}
 		sample.Looked++
 		sample.Total++
-		if r := e.record(); query.Matches(&r) {
-			r.Body, r.Timeline = nil, nil
+		if r := e.line(); query.Matches(&r) {
 			sample.Records = append(sample.Records, halfmsg.Sampled{Record: r, Weight: 1})
 		}
 	}
@@ -134,9 +139,7 @@ func (s *Store) Find(_ context.Context, id string, _ []string) (found []halfmsg.
 	defer s.mu.Unlock()
 	for name := range s.entries {
 		if e := s.find(name); name.ID == id && e != nil {
-			r := e.record()
-			r.Body, r.Timeline = nil, nil
-			found = append(found, r)
+			found = append(found, e.line())
 		}
 	}
 	slices.SortFunc(found, func(a, b halfmsg.Record) int { return strings.Compare(a.Producer, b.Producer) })

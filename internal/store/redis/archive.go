@@ -77,11 +77,8 @@ func (s *Store) trim(ctx context.Context) (stat halfmsg.ArchiveStat, more bool, 
 		more = more || counted(c, 0) > 0
 		stat.Messages += counted(c, 1)
 		stat.Dropped += counted(c, 3)
-		if first, _ := c.answer(2).(string); first != "" {
-			if at := endOf(first); stat.OldestAt.IsZero() || at.Before(stat.OldestAt) {
-				stat.OldestAt = at
-			}
-		}
+		first, _ := c.answer(2).(string)
+		stat.OldestAt = earlier(stat.OldestAt, msOf(first))
 	}
 	return stat, more, nil
 }
@@ -92,8 +89,8 @@ func counted(c *call, n int) int64 {
 	return count
 }
 
-// endOf is the time in the id of an entry.
-func endOf(entry string) time.Time {
+// msOf is the time in the id of an entry, in milliseconds: when the message ended. An empty id has 0.
+func msOf(entry string) int64 {
 	ms, _, _ := strings.Cut(entry, "-")
-	return timeAt(number(ms))
+	return number(ms)
 }

@@ -71,21 +71,18 @@ func (s *Store) AddToCharts(ctx context.Context, charts []Chart, counts ChartCou
 // ReadChart returns the buckets of a chart that begin at a time or later, the oldest first, and the time by Redis'
 // clock. A bucket without counts is missing. Errors are the store's.
 func (s *Store) ReadChart(ctx context.Context, chart Chart, since time.Time) ([]ChartBucket, time.Time, error) {
-	now, err := s.loops.Time(ctx).Result()
+	now, err := s.intake.Time(ctx).Result()
 	if err != nil {
 		return nil, time.Time{}, translate(err)
 	}
 	first := max(numberOf(since, chart), numberOf(now.Add(-chart.Keep), chart))
 	last := numberOf(now, chart)
 	cmds := make([]*redis.MapStringStringCmd, max(0, last-first+1))
-	_, err = s.loops.Pipelined(ctx, func(pipe redis.Pipeliner) error {
-		for i := range cmds {
-			cmds[i] = pipe.HGetAll(ctx, chartKey(s.keys.shards[0], chart, first+int64(i)))
-		}
-		return nil
+	err = s.pipelined(ctx, len(cmds), func(pipe redis.Pipeliner, i int) {
+		cmds[i] = pipe.HGetAll(ctx, chartKey(s.keys.shards[0], chart, first+int64(i)))
 	})
 	if err != nil {
-		return nil, time.Time{}, translate(err)
+		return nil, time.Time{}, err
 	}
 	var buckets []ChartBucket
 	for i, cmd := range cmds {

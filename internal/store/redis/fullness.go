@@ -41,7 +41,7 @@ func (s *Store) Fullness(ctx context.Context) ([]Fullness, error) {
 	return all, translate(err)
 }
 
-// memoryOf reads INFO memory. The buffers of replicas and of the append-only file do not count against the limit.
+// fullnessOf reads INFO memory. The buffers of replicas and of the append-only file do not count against the limit.
 func fullnessOf(addr string, info map[string]string) (m Fullness, told bool) {
 	used, err := strconv.ParseInt(info["used_memory"], 10, 64)
 	if err != nil {

@@ -39,8 +39,7 @@ func (s *Store) ListFinished(ctx context.Context, query halfmsg.FinishedQuery) (
 		if len(page.Messages) >= query.Limit {
 			return cutPage(page, query.Limit), nil
 		}
-		if page.Next == "" || query.Scan > 0 && page.Looked >= query.Scan ||
-			query.Patience > 0 && time.Since(begun) >= query.Patience {
+		if page.Next == "" || exhausted(page.Looked, query.Scan, time.Since(begun), query.Patience) {
 			return page, nil
 		}
 	}
@@ -147,7 +146,7 @@ func finishedOf(
 		return halfmsg.Finished{}, false
 	}
 	f := halfmsg.Finished{
-		Entry: entry, At: endOf(entry), Ended: halfmsg.Ending(words[0]), CreatedAt: timeAt(number(words[1])),
+		Entry: entry, At: timeAt(msOf(entry)), Ended: halfmsg.Ending(words[0]), CreatedAt: timeAt(number(words[1])),
 		CommittedAt: timeAt(number(words[2])), Copies: int(number(words[3])), BodyLeftOut: words[4] != "whole",
 	}
 	f.Name = halfmsg.Name{Producer: words[5], ID: words[6]}
@@ -180,9 +179,13 @@ func (s *Store) GetFinished(ctx context.Context, name halfmsg.Name, entry string
 	return s.getEntry(ctx, name, entry, entry)
 }
 
-// ofReceipt reads the entry of a message that has a receipt. A receipt has the time of its entry.
+// ofReceipt reads the entry of a message that has a receipt. A receipt has the time of its entry. A damaged record is
+// no receipt.
 func (s *Store) ofReceipt(ctx context.Context, name halfmsg.Name) (halfmsg.Finished, error) {
 	record, err := s.Get(ctx, name)
+	if err != nil && !isCorrupt(err) {
+		return halfmsg.Finished{}, err
+	}
 	if err != nil || !record.State.Final() {
 		return halfmsg.Finished{}, halfmsg.ErrNotFound
 	}

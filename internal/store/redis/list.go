@@ -78,7 +78,8 @@ func (s *Store) List(ctx context.Context, query halfmsg.Query) (halfmsg.Page, er
 			part.looked = part.looked * taken / all // the rest is for the next page to look at
 		}
 		page.Looked += part.looked
-		if more && ends(query, page, time.Since(begun)) {
+		if more && (len(page.Records) >= query.Limit ||
+			exhausted(page.Looked, query.Scan, time.Since(begun), query.Patience)) {
 			page.Next = after.cursor()
 			break
 		}
@@ -86,10 +87,10 @@ func (s *Store) List(ctx context.Context, query halfmsg.Query) (halfmsg.Page, er
 	return page, nil
 }
 
-// ends says whether the page ends here: full, or after enough messages or time.
-func ends(query halfmsg.Query, page halfmsg.Page, took time.Duration) bool {
-	return len(page.Records) >= query.Limit || query.Scan > 0 && page.Looked >= query.Scan ||
-		query.Patience > 0 && took >= query.Patience
+// exhausted says whether a search ends before its page is full: after enough messages or time. Without a limit it goes
+// on.
+func exhausted(looked, scan int, took, patience time.Duration) bool {
+	return scan > 0 && looked >= scan || patience > 0 && took >= patience
 }
 
 const (

@@ -56,7 +56,7 @@ func luaNames(retention time.Duration, archive Archive) []luaName {
 		luaText("TRUSTED", halfmsg.EventSubmitTrusted.String()),
 		luaText("REPLAYED", halfmsg.EventReplay.String()),
 		luaText("TAKENOVER", halfmsg.TakenOver),
-		luaText("NOBODY", nobody),
+		luaText("UNNAMED", unnamed),
 		luaNumber("MAXHAPPENINGS", halfmsg.MaxHappenings),
 		luaNumber("MAXCAUSE", halfmsg.MaxHappeningCause),
 		luaNumber("MAXDUE", maxDue.Milliseconds()),

@@ -41,8 +41,8 @@ func (s *Store) listReceipts(ctx context.Context, query halfmsg.FinishedQuery) (
 		if at.next = next; next == 0 {
 			at.master++
 		}
-		if len(page.Messages) >= query.Limit || query.Scan > 0 && page.Looked >= query.Scan ||
-			query.Patience > 0 && time.Since(begun) >= query.Patience {
+		if len(page.Messages) >= query.Limit ||
+			exhausted(page.Looked, query.Scan, time.Since(begun), query.Patience) {
 			break
 		}
 	}

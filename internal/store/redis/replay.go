@@ -12,7 +12,7 @@ import (
 func (s *Store) Replay(ctx context.Context, replays []halfmsg.Replay, how halfmsg.ReplayHow) []halfmsg.Result {
 	results := make([]halfmsg.Result, len(replays))
 	records := make([][]byte, len(replays))
-	e := encoder{packs: s.layout.version >= packedBodies}
+	e := encoder{packs: s.layout.packs()}
 	found := s.findEntries(ctx, replays, results)
 	for i := range replays {
 		if results[i].Err == nil && !found[i].Replayable() {
@@ -24,9 +24,7 @@ func (s *Store) Replay(ctx context.Context, replays []halfmsg.Replay, how halfms
 	}
 	places := s.places(len(replays), func(i int) halfmsg.Name { return replays[i].Becomes() })
 	places, _ = split(places, func(at place) bool { return results[at.index].Err == nil })
-	s.replay(ctx, places, results, replaying{
-		how: how, names: replays, found: found, records: records,
-	})
+	s.replay(ctx, places, results, replayBatch{how: how, replays: replays, found: found, records: records})
 	return results
 }
 
@@ -70,25 +68,25 @@ func endState(ended halfmsg.Ending) halfmsg.State {
 	return state
 }
 
-// replaying is a batch of replays with what the archive has of them.
-type replaying struct {
+// replayBatch is a batch of replays with the entries of the archive and the records to store.
+type replayBatch struct {
 	how     halfmsg.ReplayHow
-	names   []halfmsg.Replay
+	replays []halfmsg.Replay
 	found   []halfmsg.Finished
 	records [][]byte
 }
 
 // replay calls replay.lua. A copy under the same id may be a repeat for consumers, so it never has attempt 1.
-func (s *Store) replay(ctx context.Context, places []place, results []halfmsg.Result, r replaying) {
+func (s *Store) replay(ctx context.Context, places []place, results []halfmsg.Result, r replayBatch) {
 	p := plan{
 		store: s, room: 5, head: always(r.how.By, shorten(r.how.Reason), strconv.FormatBool(r.how.DryRun)),
 		each: func(args []any, i int) []any {
 			copies := 0
-			if r.names[i].Suffix == "" {
+			if r.replays[i].Suffix == "" {
 				copies = max(1, r.found[i].Copies)
 			}
 			found := &r.found[i]
-			return append(args, r.names[i].Becomes().ID, found.Fingerprint, found.At.UnixMilli(), copies, r.records[i])
+			return append(args, r.replays[i].Becomes().ID, found.Fingerprint, found.At.UnixMilli(), copies, r.records[i])
 		},
 		weight: func(i int) int { return len(r.records[i]) },
 	}
@@ -96,7 +94,7 @@ func (s *Store) replay(ctx context.Context, places []place, results []halfmsg.Re
 	run(ctx, s.intake, s.scripts.replay, calls)
 	for _, c := range calls {
 		for n, i := range c.items {
-			results[i] = s.result(c, n, r.names[i].Becomes())
+			results[i] = s.result(c, n, r.replays[i].Becomes())
 		}
 	}
 }

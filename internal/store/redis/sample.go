@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -15,8 +16,8 @@ import (
 )
 
 const (
-	// pipelined is how many commands go to Redis at once. Redis serves other calls between the commands.
-	pipelined = 200
+	// pipelineSize is how many commands go to Redis at once. Redis serves other calls between the commands.
+	pipelineSize = 200
 	// leastPicks is how many messages of a producer are read at least, where there is room for all producers.
 	leastPicks = 20
 )
@@ -160,9 +161,9 @@ func (s *Store) producers(ctx context.Context, only string) ([][]string, error) 
 
 // pipelined sends n commands in several requests. A key of a wrong type, which the sweeper reports, counts as empty.
 func (s *Store) pipelined(ctx context.Context, n int, each func(pipe redis.Pipeliner, i int)) error {
-	for from := 0; from < n; from += pipelined {
+	for from := 0; from < n; from += pipelineSize {
 		commands, err := s.intake.Pipelined(ctx, func(pipe redis.Pipeliner) error {
-			for i := from; i < min(n, from+pipelined); i++ {
+			for i := from; i < min(n, from+pipelineSize); i++ {
 				each(pipe, i)
 			}
 			return nil
@@ -192,7 +193,7 @@ func allot(strata []*stratum, limit int64) {
 		return
 	}
 	least := min(leastPicks, max(1, limit/2/int64(len(strata))))
-	slices.SortFunc(strata, func(a, b *stratum) int { return int(min(1, max(-1, b.count-a.count))) })
+	slices.SortFunc(strata, func(a, b *stratum) int { return cmp.Compare(b.count, a.count) })
 	for _, t := range strata {
 		t.picks = min(t.count, max(least, int64(float64(limit)*float64(t.count)/float64(total))), limit)
 	}
@@ -248,7 +249,7 @@ func (s *Store) someCells(ctx context.Context, t *stratum, upTo int64) (some []p
 	all := t.count
 	for seen, cursor := int64(0), uint64(0); ; {
 		var found []string
-		if found, cursor, err = s.intake.HScan(ctx, t.key, cursor, "", min(t.picks, pipelined)).Result(); err != nil {
+		if found, cursor, err = s.intake.HScan(ctx, t.key, cursor, "", min(t.picks, pipelineSize)).Result(); err != nil {
 			return nil, translate(err)
 		}
 		for i := 0; i+1 < len(found) && seen < t.picks; i += 2 {

@@ -13,8 +13,8 @@ import (
 //
 // BY holds no blank; the cause is the rest of the line.
 
-// nobody stands where nobody is named.
-const nobody = "-"
+// unnamed stands in place of a name that is not known.
+const unnamed = "-"
 
 // readTimeline reads what the scripts wrote. Other lines are left out.
 func readTimeline(text string) halfmsg.Timeline {
@@ -38,7 +38,7 @@ func readHappening(line string) (h halfmsg.Happening, ok bool) {
 		First: timeAt(number(fields[0])), Last: timeAt(number(fields[1])), Times: int(number(fields[2])),
 		What: fields[3], By: fields[4], Cause: fields[5],
 	}
-	if h.By == nobody {
+	if h.By == unnamed {
 		h.By = ""
 	}
 	return h, h.Times > 0 && h.What != "" && !h.First.IsZero() && !h.Last.IsZero()

@@ -602,11 +602,11 @@ type AdminServiceClient interface {
 	// GetConfiguration returns the configuration that this coordinator uses, without secrets. Coordinators of before
 	// 2026-11-27 do not know it.
 	GetConfiguration(ctx context.Context, in *GetConfigurationRequest, opts ...grpc.CallOption) (*GetConfigurationResponse, error)
-	// GroupMessages tells which producers, exchanges and causes the messages in one state are of, the largest groups first.
+	// GroupMessages groups the messages in one state by producer, exchange and cause, the largest groups first.
 	// A call reads at most 2,000 messages, evenly from the oldest to the newest of each producer, and estimates the counts
 	// where there are more. Coordinators of before 2026-11-27 do not know it.
 	GroupMessages(ctx context.Context, in *GroupMessagesRequest, opts ...grpc.CallOption) (*GroupMessagesResponse, error)
-	// FindMessages finds the messages with an id, whatever their producers and states. Coordinators of before 2026-11-27 do
+	// FindMessages finds the messages with an id, of all producers and in all states. Coordinators of before 2026-11-27 do
 	// not know it.
 	FindMessages(ctx context.Context, in *FindMessagesRequest, opts ...grpc.CallOption) (*FindMessagesResponse, error)
 	// ListFinished pages through finished messages: the archive, newest first, or without an archive the receipts, in no order.
@@ -796,11 +796,11 @@ type AdminServiceServer interface {
 	// GetConfiguration returns the configuration that this coordinator uses, without secrets. Coordinators of before
 	// 2026-11-27 do not know it.
 	GetConfiguration(context.Context, *GetConfigurationRequest) (*GetConfigurationResponse, error)
-	// GroupMessages tells which producers, exchanges and causes the messages in one state are of, the largest groups first.
+	// GroupMessages groups the messages in one state by producer, exchange and cause, the largest groups first.
 	// A call reads at most 2,000 messages, evenly from the oldest to the newest of each producer, and estimates the counts
 	// where there are more. Coordinators of before 2026-11-27 do not know it.
 	GroupMessages(context.Context, *GroupMessagesRequest) (*GroupMessagesResponse, error)
-	// FindMessages finds the messages with an id, whatever their producers and states. Coordinators of before 2026-11-27 do
+	// FindMessages finds the messages with an id, of all producers and in all states. Coordinators of before 2026-11-27 do
 	// not know it.
 	FindMessages(context.Context, *FindMessagesRequest) (*FindMessagesResponse, error)
 	// ListFinished pages through finished messages: the archive, newest first, or without an archive the receipts, in no order.

@@ -1,7 +1,7 @@
 -- Purpose: shared by all scripts: the names of keys and how keys are read. The prelude precedes each script. Then come
 --   the parts that scripts.go lists for the script: writes.lua, timeline.lua, claims.lua. A script gets only the parts
---   it needs, because every part costs time at each call. keys.go puts a line before the prelude that defines, from the
---   table of states:
+--   it needs, because every part costs time at each call. luanames.go puts a line before the prelude that defines, from
+--   the table of states:
 --     KEPT       names of the states that are kept whole, by precedence; a state's code is its place here
 --     FINAL      the names of the final states by code, the codes beyond those of KEPT
 --     FIRST      code of the state a new message has
@@ -9,10 +9,13 @@
 --     ACKNOWLEDGED  code of the state in which only the marker is still to be deleted; its name begins what is then left of
 --                the record
 --     CREATED, LEASES, VERDICTS, RECORD, NOTES, CELLS, PAGES, PAGE, PRODUCERS, PULSE, SUSPECT, RUNS, REPORTED,
---                LAYOUTS, CHART   parts of key names
---     SUBMITTED, TRUSTED, TAKENOVER, NOBODY  what a timeline calls these
+--                LAYOUTS, CHART, PARKED, ARCHIVE, ARCHIVEFULL, DROPPED   parts of key names
+--     SUBMITTED, TRUSTED, REPLAYED, TAKENOVER, UNNAMED  what a timeline calls these
 --     MAXHAPPENINGS, MAXCAUSE  bounds of a timeline
---     MAXDUE, MAXLEASE, RETENTION, PULSERETENTION, PAGESPAN, PAGELIFE   milliseconds
+--     MAXDUE, MAXLEASE, RETENTION, PULSERETENTION, PAGESPAN, PAGELIFE, PARKTIME   milliseconds
+--     ARCHIVED   milliseconds that the archive keeps a message, or false without an archive
+--     ARCHIVEMOST, ARCHIVEBODY   bounds of the archive
+--     DONE, DISCARDED   code of a final state, and what the archive calls the end of a discarded message
 -- Replies about one message are an integer, verdict + state code (0 is none), or a text when its keys cannot be worked on.
 local OK, ILLEGAL, LOST, EXISTS, MISSING, OVER, STORED, HELD, REPAIRED = 0, 10, 20, 30, 40, 50, 60, 70, 80
 

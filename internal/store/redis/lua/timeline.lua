@@ -46,7 +46,7 @@ end
 -- CAUSE. A happening like the newest is merged with it. Foreign lines do no harm.
 local function told(g, id, what, by, cause)
   by, cause = string.gsub(by, '[%s%c]+', ''), brief(cause)
-  local rest = what .. ' ' .. (by == '' and NOBODY or by) .. ' ' .. cause
+  local rest = what .. ' ' .. (by == '' and UNNAMED or by) .. ' ' .. cause
   local text = call('HGET', g.notes .. id, 'events') or ''
   local first, times, before, why = string.match(text, '^(%d+) %d+ (%d+) (%S+) %S+ ()')
   local stop = string.find(text, '\n', 1, true) or #text + 1

@@ -11,12 +11,15 @@ local FULL = 90
 local key, part = KEYS[1] .. ARCHIVE, tonumber(ARGV[3])
 local since = string.format('%.0f', math.max(0, now - ARGV[1]))
 
--- full says whether Redis needs its memory for messages. A server that does not tell is not full.
+-- full says whether Redis needs its memory for messages. A server that does not tell is not full. As in fullness.go, the
+-- buffers of replicas and of the append-only file do not count.
 local function full()
   local info = redis.pcall('INFO', 'memory')
   info = type(info) == 'string' and info or ''
-  local most = tonumber(string.match(info, '\nmaxmemory:(%d+)') or 0)
-  local used = tonumber(string.match(info, '\nused_memory:(%d+)') or 0)
+  local function bytes(field)
+    return tonumber(string.match(info, '\n' .. field .. ':(%d+)') or 0)
+  end
+  local most, used = bytes('maxmemory'), bytes('used_memory') - bytes('mem_not_counted_for_evict')
   return most > 0 and used * 100 > most * FULL
 end
 

@@ -62,7 +62,7 @@ func checkNames(t *testing.T, where string, object objects.Object) {
 	}
 }
 
-// Two releases in one namespace share no object, with any two names.
+// Two releases in one namespace share no object.
 func TestReleasesShareNoObject(t *testing.T) {
 	long := strings.Repeat("orders-", 7) // helm allows 53 characters
 	values := valueSets(t)["cluster"]
