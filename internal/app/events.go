@@ -88,7 +88,7 @@ func (a *App) watchBacklog(store *redisstore.Store, urls []string) error {
 	thresholds := &events.Thresholds{Notifier: a.events, Logger: a.logger}
 	a.metrics.Watched(func() map[string]int { return a.queues.Load().all() })
 	a.metrics.DeadLetters(func() map[string]int { return a.queues.Load().of(settings.DeadLetterQueues) })
-	watch, err := a.newLoop("backlog", backlogSchedule, func(ctx context.Context) (bool, error) {
+	return a.repeat("backlog", backlogSchedule, func(ctx context.Context) error {
 		waiting, err := store.Backlog(ctx, settings.SendableAge)
 		if err == nil {
 			a.metrics.Waiting(waiting)
@@ -99,13 +99,8 @@ func (a *App) watchBacklog(store *redisstore.Store, urls []string) error {
 		// No depths are known while the broker does not answer: old depths may be wrong.
 		a.queues.Store(&queueDepths{found, brokerErr == nil})
 		a.compareQueues(thresholds, found)
-		return false, errors.Join(err, brokerErr)
+		return errors.Join(err, brokerErr)
 	})
-	if err != nil {
-		return err
-	}
-	watch.Start()
-	return nil
 }
 
 // depths counts the messages in the watched queues.

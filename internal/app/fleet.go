@@ -57,14 +57,7 @@ func (a *App) watchFleet(ctx context.Context, store *redisstore.Store) error {
 		return fleetMetrics(a.coordinators(now), now)
 	})
 	_ = a.shareSelf(ctx, store, false) // the loop retries, and logs the error
-	watch, err := a.newLoop("fleet", fleetSchedule, func(ctx context.Context) (bool, error) {
-		return false, a.shareSelf(ctx, store, false)
-	})
-	if err != nil {
-		return err
-	}
-	watch.Start()
-	return nil
+	return a.repeat("fleet", fleetSchedule, func(ctx context.Context) error { return a.shareSelf(ctx, store, false) })
 }
 
 // shareSelf hands the description of this coordinator to the others, and reads their descriptions. A stopped

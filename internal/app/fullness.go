@@ -18,20 +18,14 @@ func (a *App) watchFullness(store *redisstore.Store) error {
 		}
 		return all
 	})
-	watch, err := a.newLoop("memory", fullnessSchedule, func(ctx context.Context) (bool, error) {
+	return a.repeat("memory", fullnessSchedule, func(ctx context.Context) error {
 		masters, err := store.Fullness(ctx)
-		// While a master does not answer nothing is told: an old value may be wrong.
 		if err != nil {
-			masters = nil
+			masters = nil // no answer is better than an old one, which may be wrong
 		}
 		a.fullness.Store(&masters)
-		return false, err
-	})
-	if err != nil {
 		return err
-	}
-	watch.Start()
-	return nil
+	})
 }
 
 // masters is how full the masters of Redis are, as far as known.

@@ -72,14 +72,9 @@ func (a *App) trimArchive(store *redisstore.Store) error {
 	if !store.Archives() {
 		return nil
 	}
-	trim, err := a.newLoop("archive", trimSchedule, func(ctx context.Context) (bool, error) {
-		return false, forSweepTime(ctx, store.TrimArchive)
+	return a.repeat("archive", trimSchedule, func(ctx context.Context) error {
+		return forSweepTime(ctx, store.TrimArchive)
 	})
-	if err != nil {
-		return err
-	}
-	trim.Start()
-	return nil
 }
 
 // sweepTime is how long the sweeper works at each tick of its schedule. Without pauses the sweeper would read all
@@ -135,6 +130,16 @@ func (a *App) newLoop(name, schedule string, pass func(context.Context) (bool, e
 	a.metrics.Loop(name,
 		func() float64 { return float64(l.Status().Passes) }, func() float64 { return float64(l.Status().Failures) })
 	return l, nil
+}
+
+// repeat starts a loop whose pass does all its work at once.
+func (a *App) repeat(name, schedule string, pass func(context.Context) error) error {
+	l, err := a.newLoop(name, schedule, func(ctx context.Context) (more bool, err error) { return false, pass(ctx) })
+	if err != nil {
+		return err
+	}
+	l.Start()
+	return nil
 }
 
 // failuresTolerated is how many passes in a row may fail before a loop counts as not healthy: a pass may hit a

@@ -28,18 +28,13 @@ type overdue struct {
 // watchUndecided starts the loop that looks for overdue messages.
 func (a *App) watchUndecided(store *redisstore.Store) error {
 	u := &overdue{list: store.List}
-	watch, err := a.newLoop("undecided", backlogSchedule, func(ctx context.Context) (bool, error) {
+	return a.repeat("undecided", backlogSchedule, func(ctx context.Context) error {
 		longest, whole, err := u.pass(ctx)
 		if whole {
 			a.metrics.Overdue(longest)
 		}
-		return false, err
-	})
-	if err != nil {
 		return err
-	}
-	watch.Start()
-	return nil
+	})
 }
 
 // pass reads on for overdueTime. whole says that all messages have been read, and longest is then the result.

@@ -295,24 +295,13 @@ func (a *App) countCalls(
 	response, err := handler(ctx, request)
 	method := path.Base(info.FullMethod)
 	a.metrics.Called(method, status.Code(err).String(), time.Since(began))
-	stored := int64(0)
-	if method == "SendHalfMessage" && err == nil {
-		stored = 1
-	}
-	a.countUnstored(request, response, err)
+	a.countHalfMessages(request, response, err)
 	if batch, ok := response.(interface {
 		GetOutcomes() []*msghandlerv1.Outcome
 	}); ok && err == nil {
 		for _, outcome := range batch.GetOutcomes() {
-			code := codes.Code(outcome.GetCode()) //nolint:gosec // codes are small
-			a.metrics.Answered(method, code.String())
-			if method == "SendHalfMessages" && code == codes.OK {
-				stored++
-			}
+			a.metrics.Answered(method, codes.Code(outcome.GetCode()).String()) //nolint:gosec // codes are small
 		}
-	}
-	if stored > 0 {
-		a.metrics.Stored(request.(interface{ GetProducer() string }).GetProducer(), stored)
 	}
 	return response, err
 }

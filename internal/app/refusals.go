@@ -57,14 +57,7 @@ type sharedRefusal struct {
 // watchRefusals shares this coordinator's refusals through Redis and reads the refusals of the others. Behind a load
 // balancer each coordinator refuses a part of a producer's calls, and an operator may ask any coordinator.
 func (a *App) watchRefusals(store *redisstore.Store) error {
-	watch, err := a.newLoop("refusals", refusalsSchedule, func(ctx context.Context) (bool, error) {
-		return false, a.shareRefusals(ctx, store)
-	})
-	if err != nil {
-		return err
-	}
-	watch.Start()
-	return nil
+	return a.repeat("refusals", refusalsSchedule, func(ctx context.Context) error { return a.shareRefusals(ctx, store) })
 }
 
 func (a *App) shareRefusals(ctx context.Context, store *redisstore.Store) error {

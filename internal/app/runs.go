@@ -73,14 +73,7 @@ func (a *App) watchRuns(ctx context.Context, store *redisstore.Store) error {
 	a.runs.failedAt.Store(time.Now().UnixNano())
 	a.metrics.UncleanEnds(func() int { return len(a.runs.since(time.Now().Add(-endsLately))) })
 	_ = a.noteRun(ctx, store) // the loop retries, and logs the error
-	watch, err := a.newLoop("runs", runsSchedule, func(ctx context.Context) (bool, error) {
-		return false, a.noteRun(ctx, store)
-	})
-	if err != nil {
-		return err
-	}
-	watch.Start()
-	return nil
+	return a.repeat("runs", runsSchedule, func(ctx context.Context) error { return a.noteRun(ctx, store) })
 }
 
 func (a *App) noteRun(ctx context.Context, store *redisstore.Store) error {

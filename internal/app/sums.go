@@ -18,14 +18,7 @@ const peersSchedule = "@every 5s"
 
 // watchPeers shares this coordinator's counts of producers and exchanges through Redis, and reads those of the others.
 func (a *App) watchPeers(store *redisstore.Store) error {
-	watch, err := a.newLoop("peers", peersSchedule, func(ctx context.Context) (bool, error) {
-		return false, a.sharePeers(ctx, store)
-	})
-	if err != nil {
-		return err
-	}
-	watch.Start()
-	return nil
+	return a.repeat("peers", peersSchedule, func(ctx context.Context) error { return a.sharePeers(ctx, store) })
 }
 
 func (a *App) sharePeers(ctx context.Context, store *redisstore.Store) error {

@@ -128,8 +128,8 @@ func New(config Config) *Console {
 		Letters: config.Letters,
 		Check:   func(ctx context.Context) []pages.Checked { return c.check(ctx).Checks },
 		Stats:   c.stats.get, Owners: owners.get, Coordinators: config.Coordinators,
-		Overdue: config.Metrics.overdueFor, Peers: summed{config.Sums}, Charts: newChartCache(config.Charts).get,
-		Findings: config.Findings, Logger: config.Logger,
+		Overdue: config.Metrics.overdueFor, Peers: func() pages.Peers { return config.Sums() },
+		Charts: newChartCache(config.Charts).get, Findings: config.Findings, Logger: config.Logger,
 	})
 	c.server = &http.Server{
 		Handler:           c.requests.afterBody(c.routes()),

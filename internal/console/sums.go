@@ -23,12 +23,3 @@ func (m *Metrics) Report(now time.Time) peerstats.Report {
 
 // Stored counts half messages of a producer.
 func (m *Metrics) Stored(producer string, messages int64) { m.peers.Stored(producer, messages) }
-
-// summed lists the producers and exchanges of the sums.
-type summed struct{ sums func() peerstats.Sums }
-
-// Producers implements pages.Peers.
-func (s summed) Producers() []peerstats.Producer { return s.sums().Producers() }
-
-// Exchanges implements pages.Peers.
-func (s summed) Exchanges() []peerstats.Exchange { return s.sums().Exchanges() }

@@ -2,8 +2,6 @@ package console
 
 import (
 	"context"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -53,19 +51,7 @@ func TestOverviewShowsFindings(t *testing.T) {
 	for name, width := range map[string]int64{"desktop": 1280, "phone": 390} {
 		b.Do(chromedp.EmulateViewport(width, 900))
 		b.Open("/")
-		if over := b.Overflow(); over > 0 {
-			t.Errorf("the page is %d pixels too wide on a %s", over, name)
-		}
-		if *shots == "" {
-			continue
-		}
-		picture, err := chromedp.Run(b.Ctx, chromedp.FullScreenshot(100))
-		if err == nil {
-			err = os.WriteFile(filepath.Join(*shots, "console-findings-"+name+".png"), picture, 0o600)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		fits(b, "findings-"+name)
 	}
 }
 

@@ -2,11 +2,8 @@ package console
 
 import (
 	"context"
-	"flag"
 	"net/http"
 	"net/url"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -15,10 +12,7 @@ import (
 	"github.com/msghandler/msghandler/internal/config"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
-	"github.com/msghandler/msghandler/test/browser"
 )
-
-var finishedShots = flag.String("finished-shots", "", "directory for pictures of the pages of finished messages")
 
 // archiving switches the archive on.
 func archiving(c *config.Config) { c.Archive.Retention = time.Hour }
@@ -71,30 +65,6 @@ func TestFinishedMessagesAreReplayed(t *testing.T) {
 	b.Shows("an age is a number and a unit")
 	b.Open("/finished?exchange=elsewhere")
 	b.Shows("No finished message here matches")
-	r.picture(b)
-}
-
-// picture takes pictures for people, where asked.
-func (r *coordinator) picture(b *browser.Tab) {
-	if *finishedShots == "" {
-		return
-	}
-	for name, path := range map[string]string{
-		"finished": "/finished", "archived": "/finished/message?producer=orders&id=refused-000001",
-	} {
-		for _, width := range []int64{1280, 390} {
-			b.Do(chromedp.EmulateViewport(width, 800))
-			b.Open(path)
-			picture, err := chromedp.Run(b.Ctx, chromedp.FullScreenshot(100))
-			if err != nil {
-				r.Fatal(err)
-			}
-			file := filepath.Join(*finishedShots, name+map[int64]string{1280: "-desktop", 390: "-phone"}[width]+".png")
-			if err := os.WriteFile(file, picture, 0o600); err != nil {
-				r.Fatal(err)
-			}
-		}
-	}
 }
 
 func TestReadOnlyConsoleReplaysNothing(t *testing.T) {

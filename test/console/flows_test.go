@@ -218,6 +218,17 @@ func TestKeysMoveAndSelectInLists(t *testing.T) {
 	b.Do(chromedp.KeyEvent("g"), chromedp.WaitVisible(chromedp.CSS(".verdict")))
 }
 
+func TestKeysMoveInEachList(t *testing.T) {
+	b := browse(t, busy().serve(t))
+	for _, path := range []string{"/messages?state=dead", "/finished?producer=orders", "/find?name=2026-481100"} {
+		b.Open(path)
+		b.Do(chromedp.KeyEvent("j"))
+		if !browser.Eval[bool](b, `document.activeElement === $("main > .messages a, #list .messages a")`) {
+			t.Errorf("%s: the focus is on %s", path, browser.Eval[string](b, `document.activeElement.outerHTML`))
+		}
+	}
+}
+
 func TestConsoleWorksWithoutJavaScript(t *testing.T) {
 	r := start(t, patient)
 	r.send("orders", false, many(120, "o", "shop")...)

@@ -67,7 +67,7 @@ func serve(t *testing.T, handler http.Handler) (address string) {
 func (s *scene) pages() http.Handler {
 	mux := http.NewServeMux()
 	pages.New(pages.Config{
-		Instance: "shop-coordinator-0", Version: "v1.0.0", Peers: s.board,
+		Instance: "shop-coordinator-0", Version: "v1.0.0", Peers: func() pages.Peers { return s.board },
 		Charts: func(_ context.Context, r history.Range) (history.Series, error) {
 			return history.NewSeries(r, s.buckets, time.Now()), nil
 		},

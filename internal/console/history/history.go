@@ -209,19 +209,6 @@ func NewSeries(r Range, buckets []Bucket, now time.Time) Series {
 	return s
 }
 
-// Names lists the names of a kind in the series.
-func (s Series) Names(kind string) (names []string) {
-	for _, b := range s.Buckets {
-		for field := range b.named {
-			if name, found := strings.CutPrefix(field, kind+"/"); found && name != "" && !slices.Contains(names, name) {
-				names = append(names, name)
-			}
-		}
-	}
-	slices.Sort(names)
-	return names
-}
-
 // Values are the values of the steps of the range, the oldest first. NaN is a gap.
 func (s Series) Values(value func(Bucket) float64) []float64 {
 	values := make([]float64, s.steps())

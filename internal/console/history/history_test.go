@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -76,11 +75,6 @@ func TestABucketHasTheSumsOfCoordinators(t *testing.T) {
 	}
 	if got := b.Named(history.ExchangeKind, history.ExchangeKey("events", "a/b")); got != [3]int64{6, 0, 0} {
 		t.Errorf("the exchange has %v", got)
-	}
-	now := b.At.Add(10 * time.Second)
-	if names := history.NewSeries(history.Ranges[0], []history.Bucket{b}, now).Names(history.ProducerKind); !slices.Equal(
-		names, []string{"orders"}) {
-		t.Errorf("the producers are %q", names)
 	}
 }
 

@@ -62,7 +62,7 @@ var (
 		"raise maxmemory of Redis or the producer's limit, or let the backlog shrink; the log says which limit it is")
 	onUncounted = alert("MsghandlerStoreAway", "the numbers on this page are not known",
 		"start Redis, or correct redis.url; msghandler doctor says what is wrong")
-	onDead = alert("MsghandlerDead", "the broker refused these messages at every try; nobody gets them",
+	onDead = alert("MsghandlerDead", "the broker refused these messages at every try, so no consumer gets them",
 		"look at the groups: fix each cause (exchange, queue, permission), then retry the group")
 	onAbandoned = alert("MsghandlerAbandoned", "no producer gave a verdict up to the limit, so the messages wait",
 		"ask the producer's team about the business; retry asks the producer once more, discard removes the message")
@@ -104,7 +104,7 @@ type known struct {
 	producer, exchange, routingKey string
 }
 
-// advised is the advice about a message in a state with a last error; a zero one where nobody has to do anything.
+// advised is the advice about a message in a state with a last error; a zero advice where there is nothing to do.
 func (k known) advised() advice {
 	silent := strings.HasPrefix(k.fault, "Confirm of producer ")
 	switch {

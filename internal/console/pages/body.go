@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/hex"
 	"encoding/json"
+	"net/http"
 	"strings"
 	"unicode/utf8"
 
@@ -17,6 +18,29 @@ const (
 	// shows.
 	maxIndented = 1 << 20
 )
+
+// content is what a page shows of the content of a message.
+type content struct {
+	// Hidden says why the headers and the body are not shown; empty: they are.
+	Hidden  string
+	Headers map[string]string
+	Body    preview
+	// LeftOut says that the body is not known, because it was too large for the archive.
+	LeftOut bool
+	// Page is the address of the page, and Forms the forms in which the page can show the body.
+	Page  string
+	Forms []string
+}
+
+// content is the content of a message for a reader, as far as the reader may see it.
+func (p *Pages) content(r *http.Request, page string, headers map[string]string, body []byte) content {
+	if hidden := p.hidesBodies(r); hidden != "" {
+		return content{Hidden: hidden}
+	}
+	return content{
+		Headers: headers, Body: previewOf(body, r.FormValue("as")), Page: page, Forms: []string{"json", "text", "hex"},
+	}
+}
 
 // preview is the part of a body that a page shows.
 type preview struct {

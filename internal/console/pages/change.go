@@ -5,10 +5,8 @@ import (
 	"context"
 	"net/http"
 	"net/url"
-	"strings"
 	"time"
 
-	"github.com/msghandler/msghandler/internal/console/formtoken"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -23,8 +21,8 @@ const (
 // countData is the form that shows the number of messages before a change, and asks for a reason.
 type countData struct {
 	selection
-	Hidden, Token, Reason, Problem, Back string
-	Refused                              []refusal
+	form
+	Refused []refusal
 	// Groups are what all that match would be; nil for single messages.
 	Groups *groupsData
 }
@@ -51,7 +49,7 @@ func (p *Pages) count(r *http.Request) answer {
 	if err != nil {
 		return trouble(http.StatusBadRequest, "Invalid selection", err.Error())
 	}
-	if a, refused := p.mayChange(r, s.Action); refused {
+	if a, refused := p.mayChange(r, s.Action, "messages"); refused {
 		return a
 	}
 	admin := p.config.Admin(r.RemoteAddr)
@@ -64,22 +62,18 @@ func (p *Pages) count(r *http.Request) answer {
 		return trouble(statusOf(err), "The messages cannot be counted", err.Error())
 	}
 	s.Counted = began
-	hidden := s.text()
-	data := countData{selection: s, Hidden: hidden, Token: p.tokens.Token(signed(r, hidden)), Refused: refused}
+	data := countData{selection: s, form: p.newForm(r, s.text()), Refused: refused}
 	if len(s.Names) == 0 && s.After == "" && s.Count > 0 {
 		data.Groups = p.groups(r, admin, s.Filter)
 	}
-	return p.ask(data)
+	return askMessages(data)
 }
 
-// ask shows the form.
-func (p *Pages) ask(data countData) answer {
-	data.Back = "/messages?" + data.Filter.Query()
-	a := answer{page: "count", title: strings.ToUpper(data.Action[:1]) + data.Action[1:], data: data}
-	if data.Problem != "" {
-		a.status = http.StatusBadRequest
-	}
-	return a
+// askMessages shows the form.
+func askMessages(data countData) answer {
+	data.Verb, data.Target, data.Back = verbs[data.Action], "/change/do", "/messages?"+data.Filter.Query()
+	data.Example = "The queue is back; ticket 4711"
+	return data.shown("count", data)
 }
 
 // counted counts the messages of a selection.
@@ -150,35 +144,25 @@ func (s selection) refused(outcomes []*msghandlerv1.Outcome) (all []refusal) {
 
 // change does what a form asks for that count has made.
 func (p *Pages) change(r *http.Request) answer {
-	hidden, token := r.PostFormValue("selection"), r.PostFormValue("token")
-	s, err := parseSelection(hidden)
-	until := s.Counted.Add(formtoken.Lifetime)
-	if err == nil {
-		err = p.tokens.Check(signed(r, hidden), token, until, time.Now())
-	}
-	if a, refused := p.mayChange(r, s.Action); refused {
+	f := readForm(r)
+	s, err := parseSelection(f.Hidden)
+	if a, refused := p.mayChange(r, s.Action, "messages"); refused {
 		return a
 	}
-	if err != nil {
-		return trouble(http.StatusForbidden, "Nothing was changed", formtoken.ErrInvalid.Error())
+	if err != nil || !p.valid(r, f, s.Counted) {
+		return invalidForm()
 	}
-	reason := strings.TrimSpace(r.PostFormValue("reason"))
-	if reason == "" {
-		return p.ask(countData{
-			selection: s,
-			Hidden:    hidden,
-			Token:     token,
-			Problem:   "Give a reason: it is logged with each message's name.",
-		})
+	if f.Reason == "" {
+		return askMessages(countData{selection: s, form: f.withoutReason("message")})
 	}
 	admin := p.config.Admin(r.RemoteAddr)
 	if admin == nil {
 		return notOpen()
 	}
-	if !p.tokens.Use(token, until, time.Now()) {
-		return trouble(http.StatusForbidden, "Nothing was changed", formtoken.ErrInvalid.Error())
+	if !p.use(f, s.Counted) {
+		return invalidForm()
 	}
-	data := p.do(r.Context(), admin, s, reason)
+	data := p.do(r.Context(), admin, s, f.Reason)
 	a := answer{page: "changed", title: "Done", data: data}
 	if data.Problem != "" {
 		a.status, a.title = data.status, "Not all messages were changed"

@@ -31,7 +31,7 @@ func (p *Pages) find(r *http.Request) answer {
 		return notOpen()
 	}
 	request := &msghandlerv1.FindMessagesRequest{Id: text}
-	for _, producer := range p.config.Peers.Producers() { // those whose messages are all finished
+	for _, producer := range p.config.Peers().Producers() { // those whose messages are all finished
 		request.Producers = append(request.Producers, producer.Name)
 	}
 	request.Producers = request.GetProducers()[:min(len(request.GetProducers()), maxNames)]

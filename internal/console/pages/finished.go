@@ -164,13 +164,8 @@ func (p *Pages) fillFinished(r *http.Request, data *finishedData) error {
 
 // archivedData is the data of the page of a message in the archive.
 type archivedData struct {
-	Message *msghandlerv1.FinishedMessage
-	// Hidden says why the headers and the body are not shown; empty: they are.
-	Hidden    string
-	Headers   []string
-	Body      preview
-	Forms     []string
-	Link      string
+	Message   *msghandlerv1.FinishedMessage
+	Content   content
 	CanReplay bool
 }
 
@@ -193,13 +188,10 @@ func (p *Pages) archived(r *http.Request) answer {
 	}
 	m := found.GetMessage()
 	data := archivedData{
-		Message: m, Hidden: p.hidesBodies(r), Forms: []string{"json", "text", "hex"},
-		Link: archivedLink(m), CanReplay: m.GetReplayable() && p.canChange(r, actReplay),
+		Message: m, CanReplay: m.GetReplayable() && p.canChange(r, actReplay),
+		Content: p.content(r, archivedLink(m), m.GetMessage().GetHeaders(), m.GetMessage().GetBody()),
 	}
-	if data.Hidden == "" {
-		data.Headers = slices.Sorted(maps.Keys(m.GetMessage().GetHeaders()))
-		data.Body = previewOf(m.GetMessage().GetBody(), r.FormValue("as"))
-	}
+	data.Content.LeftOut = m.GetBodyLeftOut()
 	return answer{page: "archived", title: name.String(), data: data}
 }
 

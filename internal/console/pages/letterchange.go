@@ -1,15 +1,10 @@
 package pages
 
 import (
-	"crypto/rand"
 	"errors"
 	"net/http"
-	"net/url"
-	"strconv"
 	"strings"
 	"time"
-
-	"github.com/msghandler/msghandler/internal/console/formtoken"
 )
 
 // letterSelection selects letters to change: by name, or all that match.
@@ -17,11 +12,7 @@ type letterSelection struct {
 	Action string
 	Names  []string
 	Filter letterFilter
-	// Counted is the time of the count. Letters that come of age since then are excluded.
-	Counted time.Time
-	// Count is the number of counted letters; at most as many are changed. AtLeast says that the count is incomplete.
-	Count   int
-	AtLeast bool
+	tally
 }
 
 // readLetterSelection reads the selection from a list or from the page of a letter.
@@ -60,28 +51,14 @@ func (s letterSelection) Query() string {
 }
 
 // text serializes the selection for a form.
-func (s letterSelection) text() string {
-	return s.Query() + "&" + url.Values{
-		"count": {strconv.Itoa(s.Count)}, "counted": {strconv.FormatInt(s.Counted.UnixMilli(), 10)}, "once": {rand.Text()},
-	}.Encode()
-}
+func (s letterSelection) text() string { return s.encode(s.Query()) }
 
 // parseLetterSelection parses the result of text.
-func parseLetterSelection(text string) (s letterSelection, err error) {
-	values, err := url.ParseQuery(text)
-	if err != nil {
-		return s, err
-	}
-	if s, err = readLetterSelection(&http.Request{Form: values}); err != nil {
-		return s, err
-	}
-	millis, err := strconv.ParseInt(values.Get("counted"), 10, 64)
-	if err != nil {
-		return s, err
-	}
-	s.Counted = time.UnixMilli(millis)
-	s.Count, err = strconv.Atoi(values.Get("count"))
-	return s, err
+func parseLetterSelection(text string) (letterSelection, error) {
+	tally, r, badTally := decodeTally(text)
+	s, err := readLetterSelection(r)
+	s.tally = tally
+	return s, errors.Join(err, badTally)
 }
 
 // query is the selection for the port. An age grows with the time since the count, so that no letter comes of age.
@@ -96,16 +73,7 @@ func (s letterSelection) query(now time.Time) LetterQuery {
 // letterCountData is the form that shows the number of letters before a change, and asks for a reason.
 type letterCountData struct {
 	letterSelection
-	Hidden, Token, Reason, Problem, Back string
-}
-
-// mayChangeLetters is the answer to a caller who may not change letters.
-func (p *Pages) mayChangeLetters(r *http.Request, action string) (answer, bool) {
-	if p.config.ReadOnly {
-		return trouble(http.StatusForbidden, "This console is read-only",
-			"http.read_only is set. Use the command line where you are allowed to: msghandler dlq."), true
-	}
-	return p.needs(r, roleFor(action), gerunds[action]+" letters")
+	form
 }
 
 // countLetters shows how many letters a replay or a discard would change, and changes nothing.
@@ -114,7 +82,7 @@ func (p *Pages) countLetters(r *http.Request) answer {
 	if err != nil {
 		return trouble(http.StatusBadRequest, "Invalid selection", err.Error())
 	}
-	if a, refused := p.mayChangeLetters(r, s.Action); refused {
+	if a, refused := p.mayChange(r, s.Action, "letters"); refused {
 		return a
 	}
 	letters := p.config.Letters(r.RemoteAddr)
@@ -122,21 +90,19 @@ func (p *Pages) countLetters(r *http.Request) answer {
 		return notOpen()
 	}
 	s.Counted = time.Now()
-	if s.Count, s.AtLeast, err = letters.Count(r.Context(), s.query(s.Counted)); err != nil {
+	count, atLeast, err := letters.Count(r.Context(), s.query(s.Counted))
+	if err != nil {
 		return trouble(statusOf(err), "The letters cannot be counted", err.Error())
 	}
-	hidden := s.text()
-	return askLetters(letterCountData{letterSelection: s, Hidden: hidden, Token: p.tokens.Token(signed(r, hidden))})
+	s.Count, s.AtLeast = int64(count), atLeast
+	return askLetters(letterCountData{s, p.newForm(r, s.text())})
 }
 
 // askLetters shows the form.
 func askLetters(data letterCountData) answer {
-	data.Back = "/letters?" + data.Filter.Query()
-	a := answer{page: "lettercount", title: strings.ToUpper(data.Action[:1]) + data.Action[1:], data: data}
-	if data.Problem != "" {
-		a.status = http.StatusBadRequest
-	}
-	return a
+	data.Verb, data.Target, data.Back = verbs[data.Action], "/letters/change/do", "/letters?"+data.Filter.Query()
+	data.Example = "Fixed in release 42; ticket 4711"
+	return data.shown("lettercount", data)
 }
 
 // lettersChangedData is the result of a change.
@@ -148,40 +114,32 @@ type lettersChangedData struct {
 
 // changeLetters does what a form asks for that countLetters has made.
 func (p *Pages) changeLetters(r *http.Request) answer {
-	hidden, token := r.PostFormValue("selection"), r.PostFormValue("token")
-	s, err := parseLetterSelection(hidden)
-	until := s.Counted.Add(formtoken.Lifetime)
-	if err == nil {
-		err = p.tokens.Check(signed(r, hidden), token, until, time.Now())
-	}
-	if a, refused := p.mayChangeLetters(r, s.Action); refused {
+	f := readForm(r)
+	s, err := parseLetterSelection(f.Hidden)
+	if a, refused := p.mayChange(r, s.Action, "letters"); refused {
 		return a
 	}
-	if err != nil {
-		return trouble(http.StatusForbidden, "Nothing was changed", formtoken.ErrInvalid.Error())
+	if err != nil || !p.valid(r, f, s.Counted) {
+		return invalidForm()
 	}
-	reason := strings.TrimSpace(r.PostFormValue("reason"))
-	if reason == "" {
-		return askLetters(letterCountData{
-			letterSelection: s, Hidden: hidden, Token: token,
-			Problem: "Give a reason: it is logged with each letter's name.",
-		})
+	if f.Reason == "" {
+		return askLetters(letterCountData{s, f.withoutReason("letter")})
 	}
 	letters := p.config.Letters(r.RemoteAddr)
 	if letters == nil {
 		return notOpen()
 	}
-	if !p.tokens.Use(token, until, time.Now()) {
-		return trouble(http.StatusForbidden, "Nothing was changed", formtoken.ErrInvalid.Error())
+	if !p.use(f, s.Counted) {
+		return invalidForm()
 	}
 	done, err := letters.Change(r.Context(), LetterChange{
-		LetterQuery: s.query(time.Now()), Discard: s.Action == actDiscard, Limit: s.Count, Reason: reason,
+		LetterQuery: s.query(time.Now()), Discard: s.Action == actDiscard, Limit: int(s.Count), Reason: f.Reason,
 	})
 	if err != nil {
 		return trouble(statusOf(err), "Nothing was changed", err.Error())
 	}
 	data := lettersChangedData{
-		letterSelection: s, LettersChanged: done, Reason: reason, Back: "/letters?" + s.Filter.Query(),
+		letterSelection: s, LettersChanged: done, Reason: f.Reason, Back: "/letters?" + s.Filter.Query(),
 	}
 	if done.More {
 		data.Rest = "/letters/change?" + s.Query()

@@ -1,10 +1,8 @@
 package pages
 
 import (
-	"maps"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -124,18 +122,11 @@ func (p *Pages) fillLetters(r *http.Request, letters Letters, data *lettersData)
 
 // letterData is the data of the page of a letter.
 type letterData struct {
-	Queue  string
-	Letter Letter
-	// Hidden says why the headers and the body are not shown; empty: they are.
-	Hidden                string
-	Headers               []string
-	Body                  preview
-	Forms                 []string
+	Queue                 string
+	Letter                Letter
+	Content               content
 	CanReplay, CanDiscard bool
 }
-
-// Link is the address of the page.
-func (d letterData) Link() string { return letterAddress(d.Queue, d.Letter) }
 
 func (p *Pages) letter(r *http.Request) answer {
 	letters := p.config.Letters(r.RemoteAddr)
@@ -148,12 +139,8 @@ func (p *Pages) letter(r *http.Request) answer {
 		return trouble(statusOf(err), "Letter "+name, err.Error())
 	}
 	data := letterData{
-		Queue: queue, Letter: found, Hidden: p.hidesBodies(r), Forms: []string{"json", "text", "hex"},
-		CanReplay: p.canChange(r, actReplay), CanDiscard: p.canChange(r, actDiscard),
-	}
-	if data.Hidden == "" {
-		data.Headers = slices.Sorted(maps.Keys(found.Headers))
-		data.Body = previewOf(found.Body, r.FormValue("as"))
+		Queue: queue, Letter: found, CanReplay: p.canChange(r, actReplay), CanDiscard: p.canChange(r, actDiscard),
+		Content: p.content(r, letterAddress(queue, found), found.Headers, found.Body),
 	}
 	return answer{page: "letter", title: "Letter " + name, data: data}
 }

@@ -52,7 +52,8 @@ func letterDesk(change ...func(*Config)) (*desk, *tray) {
 // letterForm is a signed form of a reader.
 func (d *desk) letterForm(role access.Role, action string) url.Values {
 	hidden := letterSelection{
-		Action: action, Names: []string{"orders/1"}, Filter: letterFilter{Queue: "payments"}, Count: 1, Counted: time.Now(),
+		Action: action, Names: []string{"orders/1"}, Filter: letterFilter{Queue: "payments"},
+		tally: tally{Count: 1, Counted: time.Now()},
 	}.text()
 	reader := as(role, httptest.NewRequest(http.MethodPost, "/letters/change/do", nil))
 	return url.Values{

@@ -47,7 +47,7 @@ var cells = regexp.MustCompile(`(?s)<td class="(?:age|number wide)"[^>]*>(.*?)</
 func TestListShowsDueTimeAndAttemptsByState(t *testing.T) {
 	t.Parallel()
 	p := New(Config{
-		Admin: func(string) Admin { return lister{} }, Peers: &peerstats.Registry{},
+		Admin: func(string) Admin { return lister{} }, Peers: noPeers,
 		Stats: func(context.Context) ([]halfmsg.Stat, error) { return nil, nil },
 	})
 	mux := http.NewServeMux()
@@ -96,7 +96,7 @@ func TestMessagesAreFilteredByBroker(t *testing.T) {
 	t.Parallel()
 	api, peers := &brokers{}, peerstats.New()
 	p := New(Config{
-		Admin: func(string) Admin { return api }, Peers: peers,
+		Admin: func(string) Admin { return api }, Peers: func() Peers { return peers },
 		Stats: func(context.Context) ([]halfmsg.Stat, error) { return nil, nil },
 	})
 	mux := http.NewServeMux()

@@ -2,9 +2,8 @@ package pages
 
 import (
 	"errors"
-	"maps"
+	"fmt"
 	"net/http"
-	"slices"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -21,12 +20,8 @@ type messageData struct {
 	Final, Gone      bool
 	Created, Updated time.Time
 	Delay            time.Duration
-	// Hidden says why the headers and the body are not shown; empty: they are.
-	Hidden  string
-	Headers []string
-	Body    preview
-	Forms   []string
-	Next    step
+	Content          content
+	Next             step
 	// Cause is the last error in short, where the error says more, and ErrorAt when it was stored.
 	Cause   string
 	ErrorAt time.Time
@@ -61,14 +56,13 @@ func (p *Pages) message(r *http.Request) answer {
 		Delay:      record.GetMessage().GetDelay().AsDuration(),
 		CanRetry:   legal(state, halfmsg.EventRetry) && p.canChange(r, actRetry),
 		CanDiscard: legal(state, halfmsg.EventDiscard) && p.canChange(r, actDiscard),
-		Hidden:     p.hidesBodies(r), Forms: []string{"json", "text", "hex"},
-	}
-	if data.Hidden == "" {
-		data.Headers = slices.Sorted(maps.Keys(record.GetMessage().GetHeaders()))
-		data.Body = previewOf(record.GetMessage().GetBody(), r.FormValue("as"))
+		Content: p.content(r, address(name.Producer, name.ID), record.GetMessage().GetHeaders(),
+			record.GetMessage().GetBody()),
 	}
 	data.Next = next(record, time.Now())
-	data.Next.Circuit = state == halfmsg.Pending && data.Next.Holder == "" && p.circuitOpen(record.GetProducer())
+	if state == halfmsg.Pending && data.Next.Holder == "" {
+		data.Next.Circuit = p.circuitOpen(record.GetProducer())
+	}
 	fault, m := record.GetLastError(), record.GetMessage()
 	data.ErrorAt = timeOf(record.GetLastErrorTime())
 	if data.Cause = halfmsg.Cause(fault, name); data.Cause == fault {
@@ -86,14 +80,18 @@ func timeOf(t *timestamppb.Timestamp) time.Time {
 	return t.AsTime()
 }
 
-// circuitOpen says whether this instance does not call a producer now, except for probes.
-func (p *Pages) circuitOpen(producer string) bool {
-	for _, line := range p.config.Peers.Producers() {
-		if line.Name == producer {
-			return line.Paused > 0
+// circuitOpen says at how many coordinators the circuit of a producer is open; empty: at none.
+func (p *Pages) circuitOpen(producer string) string {
+	for _, line := range p.config.Peers().Producers() {
+		switch {
+		case line.Name != producer || line.Paused == 0:
+		case line.Of > 1:
+			return fmt.Sprintf("open at %d of %d coordinators", line.OpenAt, line.Of)
+		default:
+			return "open"
 		}
 	}
-	return false
+	return ""
 }
 
 // step is the next step of a message.
@@ -106,8 +104,8 @@ type step struct {
 	Short string
 	// Holder is who works on the message now.
 	Holder string
-	// Circuit says that the producer's circuit is open.
-	Circuit bool
+	// Circuit says where the producer's circuit is open; empty: nowhere, or the message waits for no call.
+	Circuit string
 }
 
 // next says what happens next to a message.

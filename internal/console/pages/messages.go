@@ -95,7 +95,7 @@ type messagesData struct {
 	Records []*msghandlerv1.MessageRecord
 	// Groups are above the first page.
 	Groups *groupsData
-	// HidesHeaders says why nobody can search headers here; empty: the reader can.
+	// HidesHeaders says why the reader cannot search headers; empty: the reader can.
 	HidesHeaders         string
 	Next, First          string
 	Problem              string
@@ -124,10 +124,11 @@ func (p *Pages) messages(r *http.Request) answer {
 		tab.State = stat.State
 		data.States = append(data.States, stateTab{stat.State, stat.Count, failed == nil, "/messages?" + tab.Query()})
 	}
-	for _, line := range p.config.Peers.Producers() {
+	peers := p.config.Peers()
+	for _, line := range peers.Producers() {
 		data.Producers = append(data.Producers, line.Name)
 	}
-	data.setExchanges(p.config.Peers.Exchanges())
+	data.setExchanges(peers.Exchanges())
 	if data.CanRetry {
 		data.RetryAll = "/change?" + selection{Action: actRetry, Filter: f}.Query()
 	}

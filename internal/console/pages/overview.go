@@ -124,7 +124,8 @@ func (p *Pages) overview(r *http.Request) answer {
 	if latest, known := recent.Latest(); known {
 		data.Rejected = latest.Rejected
 	}
-	data.setPeers(p.config.Peers.Producers(), p.config.Peers.Exchanges(), now)
+	peers := p.config.Peers()
+	data.setPeers(peers.Producers(), peers.Exchanges(), now)
 	data.Charts = p.charts(r)
 	data.States = stateLines(stats, err == nil, data.Charts.series)
 	data.find(err, p.config.Overdue(), now)

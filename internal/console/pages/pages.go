@@ -73,8 +73,7 @@ type Peers interface {
 	Exchanges() []peerstats.Exchange
 }
 
-// Config configures Pages. The functions except Coordinators, Charts, Refused and Findings are required,
-// and so is Peers.
+// Config configures Pages. The functions except Coordinators, Charts, Refused and Findings are required.
 type Config struct {
 	// Instance and Version name this process.
 	Instance, Version string
@@ -105,8 +104,8 @@ type Config struct {
 	Findings func() []*msghandlerv1.Finding
 	// Overdue is for how long the worst pending message is overdue for its verdict.
 	Overdue func() time.Duration
-	// Peers has the counts of producers and exchanges.
-	Peers Peers
+	// Peers counts the producers and exchanges. Each call adds up the counts of all coordinators.
+	Peers func() Peers
 	// Charts returns what happened within a range, and why it may not be all. Default: nothing.
 	Charts func(ctx context.Context, r history.Range) (history.Series, error)
 	// Logger gets errors. Default slog.Default().
@@ -266,7 +265,7 @@ func (p *Pages) frame(r *http.Request, a answer) frame {
 	return f
 }
 
-// refreshing are the pages that renew themselves: those that change while nobody does anything.
+// refreshing are the pages that renew themselves: those that change while their reader does nothing.
 var refreshing = map[string]bool{"overview": true, "messages": true, "message": true, "audit": true}
 
 // trouble is the error page.

@@ -138,7 +138,7 @@ func TestALegendHidesUnknownValues(t *testing.T) {
 }
 
 // Peers are those of all coordinators, and an open circuit says at how many.
-func TestTheOverviewSaysWhereACircuitIsOpen(t *testing.T) {
+func TestPagesSayWhereACircuitIsOpen(t *testing.T) {
 	t.Parallel()
 	here, there := peerstats.New(), peerstats.New()
 	there.Paused("billing", true)
@@ -146,7 +146,8 @@ func TestTheOverviewSaysWhereACircuitIsOpen(t *testing.T) {
 		return peerstats.NewReport(b.Producers(), b.Exchanges(), peerstats.Snapshot{}, 0)
 	}
 	p := New(Config{
-		Peers:   peerstats.Sum(report(here), report(there), report(here)),
+		Admin:   func(string) Admin { return waiting{} },
+		Peers:   func() Peers { return peerstats.Sum(report(here), report(there), report(here)) },
 		Check:   func(context.Context) []Checked { return nil },
 		Stats:   func(context.Context) ([]halfmsg.Stat, error) { return nil, nil },
 		Owners:  func(context.Context) (halfmsg.Owners, error) { return halfmsg.Owners{}, nil },
@@ -154,13 +155,27 @@ func TestTheOverviewSaysWhereACircuitIsOpen(t *testing.T) {
 	})
 	mux := http.NewServeMux()
 	p.Register(mux)
-	w := httptest.NewRecorder()
-	mux.ServeHTTP(w, as(access.Admin, httptest.NewRequest(http.MethodGet, "http://127.0.0.1/", nil)))
-	for _, want := range []string{"circuit open</span> <small>at 1 of 3</small>", "sums of 3 coordinators"} {
+	for want, path := range map[string]string{
+		"circuit open</span> <small>at 1 of 3</small>": "/", "sums of 3 coordinators": "/",
+		"The circuit of the producer is open at 1 of 3 coordinators;": "/message?producer=billing&id=1",
+	} {
+		w := httptest.NewRecorder()
+		mux.ServeHTTP(w, as(access.Admin, httptest.NewRequest(http.MethodGet, path, nil)))
 		if !strings.Contains(w.Body.String(), want) {
-			t.Errorf("the page has no %q:\n%s", want, w.Body)
+			t.Errorf("%s has no %q:\n%s", path, want, w.Body)
 		}
 	}
+}
+
+// waiting is an API with a pending message of a producer.
+type waiting struct{ lister }
+
+func (waiting) GetMessage(
+	_ context.Context, r *msghandlerv1.GetMessageRequest,
+) (*msghandlerv1.GetMessageResponse, error) {
+	return &msghandlerv1.GetMessageResponse{Record: &msghandlerv1.MessageRecord{
+		Producer: r.GetProducer(), State: msghandlerv1.State_STATE_PENDING, Message: &msghandlerv1.Message{Id: r.GetId()},
+	}}, nil
 }
 
 // A chart has round values and times beside it, and its values as a table and in a sentence.
@@ -245,7 +260,7 @@ func TestWhatHappensNext(t *testing.T) {
 		if state.Worked() && (!held.At.Equal(lease) || held.Holder != "me" || held.listed(now) != "leased") {
 			t.Errorf("%s with a lease: %+v", state, held)
 		}
-		// A lease that has ended holds nobody's work.
+		// A lease that has ended has no holder.
 		r.LeaseUntil, r.DueTime = timestamppb.New(now.Add(-time.Second)), timestamppb.New(now.Add(-time.Second))
 		if ended := next(r, now); ended.Holder != "" || state.Worked() && ended.listed(now) != "due" {
 			t.Errorf("%s after its lease: %+v", state, ended)
@@ -328,15 +343,15 @@ func TestSelectionsRoundTrip(t *testing.T) {
 		{Action: actRetry, Filter: filter{
 			State: halfmsg.Dead, Producer: "a&b=c", Broker: "events", Error: "<x> ?", Age: "1m0s",
 			age: time.Minute, ID: "o-1", Key: "paid", Header: "a=b", Cause: "no … &",
-		}, After: "t", Counted: counted, Count: 7},
+		}, After: "t", tally: tally{Counted: counted, Count: 7, AtLeast: true}},
 		{
 			Action: actDiscard, Filter: filter{State: halfmsg.Abandoned}, Names: []halfmsg.Name{{Producer: "a", ID: "b/c&d"}},
-			Counted: counted, Count: 1,
+			tally: tally{Counted: counted, Count: 1},
 		},
 	} {
 		got, err := parseSelection(want.text())
 		if err != nil || !got.Counted.Equal(counted) || got.Query() != want.Query() || got.Count != want.Count ||
-			got.Filter != want.Filter {
+			got.AtLeast != want.AtLeast || got.Filter != want.Filter {
 			t.Errorf("got %+v, %v; want %+v", got, err, want)
 		}
 	}

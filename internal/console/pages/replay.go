@@ -2,17 +2,14 @@ package pages
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/msghandler/msghandler/internal/console/formtoken"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -26,9 +23,7 @@ type replaySelection struct {
 	Filter              finishedFilter
 	// Suffix makes new ids; empty: each message keeps its id.
 	Suffix string
-	// Counted is when the messages were counted, and Count their number. No others are replayed.
-	Counted time.Time
-	Count   int64
+	tally
 }
 
 // readReplay reads the selection of a form.
@@ -49,24 +44,18 @@ func (s replaySelection) text() string {
 	values, _ := url.ParseQuery(s.Filter.Query()) // written by Query
 	for key, value := range map[string]string{
 		"of": s.Producer, "message": s.ID, "entry": s.Entry, "suffix": s.Suffix,
-		"count": strconv.FormatInt(s.Count, 10), "counted": strconv.FormatInt(s.Counted.UnixMilli(), 10), "once": rand.Text(),
 	} {
 		values.Set(key, value)
 	}
-	return values.Encode()
+	return s.encode(values.Encode())
 }
 
 // parseReplay parses the result of text.
 func parseReplay(text string) (replaySelection, error) {
-	values, err := url.ParseQuery(text)
-	if err != nil {
-		return replaySelection{}, err
-	}
-	s, err := readReplay(&http.Request{Form: values})
-	millis, badTime := strconv.ParseInt(values.Get("counted"), 10, 64)
-	count, badCount := strconv.ParseInt(values.Get("count"), 10, 64)
-	s.Counted, s.Count = time.UnixMilli(millis), count
-	return s, errors.Join(err, badTime, badCount)
+	tally, r, badTally := decodeTally(text)
+	s, err := readReplay(r)
+	s.tally = tally
+	return s, errors.Join(err, badTally)
 }
 
 // request converts the selection for the API.
@@ -88,7 +77,7 @@ func (s replaySelection) request(dry bool, limit int64, reason string) (*msghand
 // replayData is the form that shows the number of messages before a replay, and asks for a reason, and then its result.
 type replayData struct {
 	replaySelection
-	Hidden, Token, Reason, Problem, Back string
+	form
 	// Refused says why the one message cannot be replayed.
 	Refused       string
 	More          bool
@@ -101,7 +90,7 @@ func (p *Pages) countReplay(r *http.Request) answer {
 	if err != nil {
 		return trouble(http.StatusBadRequest, "Invalid selection", err.Error())
 	}
-	if a, refused := p.mayChange(r, actReplay); refused {
+	if a, refused := p.mayChange(r, actReplay, "messages"); refused {
 		return a
 	}
 	admin := p.config.Admin(r.RemoteAddr)
@@ -113,20 +102,16 @@ func (p *Pages) countReplay(r *http.Request) answer {
 	if err := data.send(r.Context(), admin, true, ""); err != nil {
 		return trouble(statusOf(err), "The messages cannot be counted", err.Error())
 	}
-	data.Count, data.Done = data.Done, 0
-	data.Hidden = data.text()
-	data.Token = p.tokens.Token(signed(r, data.Hidden))
+	data.Count, data.Done, data.AtLeast = data.Done, 0, data.More
+	data.form = p.newForm(r, data.text())
 	return data.ask()
 }
 
 // ask shows the form.
 func (d replayData) ask() answer {
-	d.Back = "/finished?" + d.Filter.Query()
-	a := answer{page: "replay", title: "Replay", data: d}
-	if d.Problem != "" {
-		a.status = http.StatusBadRequest
-	}
-	return a
+	d.Verb, d.Target, d.Back = verbs[actReplay], "/replay/do", "/finished?"+d.Filter.Query()
+	d.Example = "The consumer lost its data; ticket 4711"
+	return d.shown("replay", d)
 }
 
 // send replays or counts the messages, call after call.
@@ -158,32 +143,25 @@ func (d *replayData) send(ctx context.Context, admin Admin, dry bool, reason str
 
 // replay does what a form asks for that countReplay has made.
 func (p *Pages) replay(r *http.Request) answer {
-	hidden, token := r.PostFormValue("selection"), r.PostFormValue("token")
-	s, err := parseReplay(hidden)
-	until := s.Counted.Add(formtoken.Lifetime)
-	if err == nil {
-		err = p.tokens.Check(signed(r, hidden), token, until, time.Now())
-	}
-	if a, refused := p.mayChange(r, actReplay); refused {
+	f := readForm(r)
+	s, err := parseReplay(f.Hidden)
+	if a, refused := p.mayChange(r, actReplay, "messages"); refused {
 		return a
 	}
-	if err != nil {
-		return trouble(http.StatusForbidden, "Nothing was changed", formtoken.ErrInvalid.Error())
+	if err != nil || !p.valid(r, f, s.Counted) {
+		return invalidForm()
 	}
-	data := replayData{
-		replaySelection: s, Hidden: hidden, Token: token, Reason: strings.TrimSpace(r.PostFormValue("reason")),
-	}
-	if data.Reason == "" {
-		data.Problem = "Give a reason: it is logged with each message's name."
-		return data.ask()
+	if f.Reason == "" {
+		return replayData{replaySelection: s, form: f.withoutReason("message")}.ask()
 	}
 	admin := p.config.Admin(r.RemoteAddr)
 	if admin == nil {
 		return notOpen()
 	}
-	if !p.tokens.Use(token, until, time.Now()) {
-		return trouble(http.StatusForbidden, "Nothing was changed", formtoken.ErrInvalid.Error())
+	if !p.use(f, s.Counted) {
+		return invalidForm()
 	}
+	data := replayData{replaySelection: s, form: f}
 	a := answer{page: "replayed", title: "Replayed"}
 	if err := data.send(r.Context(), admin, false, data.Reason); err != nil {
 		a.status, data.Problem = statusOf(err), err.Error()

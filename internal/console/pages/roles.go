@@ -16,7 +16,9 @@ func roleFor(action string) access.Role {
 	return access.Admin
 }
 
-// gerunds name the actions in a refusal.
+// verbs name the actions on buttons, and gerunds in a refusal.
+var verbs = map[string]string{actRetry: "Retry", actDiscard: "Discard", actReplay: "Replay"}
+
 var gerunds = map[string]string{actRetry: "retrying", actDiscard: "discarding", actReplay: "replaying"}
 
 // canChange says whether the caller gets the button for an action.
@@ -24,13 +26,14 @@ func (p *Pages) canChange(r *http.Request, action string) bool {
 	return !p.config.ReadOnly && access.From(r.Context()).Role >= roleFor(action)
 }
 
-// mayChange is the answer to a caller who may not make a change.
-func (p *Pages) mayChange(r *http.Request, action string) (answer, bool) {
+// mayChange is the answer to a caller who may not change messages or letters.
+func (p *Pages) mayChange(r *http.Request, action, nouns string) (refusal answer, refused bool) {
 	if p.config.ReadOnly {
 		return trouble(http.StatusForbidden, "This console is read-only",
-			"http.read_only is set. Use the command line where you are allowed to: msghandler retry, discard or replay."), true
+			"http.read_only is set. Use the command line where you are allowed to: "+
+				"msghandler retry, discard and replay for messages, msghandler dlq for letters."), true
 	}
-	return p.needs(r, roleFor(action), gerunds[action]+" messages")
+	return p.needs(r, roleFor(action), gerunds[action]+" "+nouns)
 }
 
 // needs is the answer to a caller whose role is too low. Every refusal of the pages is made here.
@@ -50,7 +53,7 @@ func (p *Pages) needs(r *http.Request, role access.Role, what string) (refusal a
 func (p *Pages) hidesBodies(r *http.Request) string {
 	switch {
 	case p.config.HideBodies:
-		return "Nobody sees headers and bodies here: http.bodies is false."
+		return "This console shows no headers and bodies: http.bodies is false."
 	case access.From(r.Context()).Role < access.Reader:
 		return "Headers and bodies need the role reader."
 	}

@@ -25,7 +25,7 @@ func as(role access.Role, r *http.Request) *http.Request {
 // office is an API with a dead message, which counts its changes.
 type office struct {
 	lister
-	retried, discarded int
+	retried, discarded, replayed int
 }
 
 func (*office) GetMessage(
@@ -56,6 +56,17 @@ func (o *office) DiscardMessages(
 	return &msghandlerv1.DiscardMessagesResponse{Discarded: 1}, nil
 }
 
+func (o *office) ReplayMessages(
+	_ context.Context, r *msghandlerv1.ReplayMessagesRequest,
+) (*msghandlerv1.ReplayMessagesResponse, error) {
+	if !r.GetDryRun() {
+		o.replayed++
+	}
+	return &msghandlerv1.ReplayMessagesResponse{Replayed: 1}, nil
+}
+
+func noPeers() Peers { return &peerstats.Registry{} }
+
 // desk is a console in front of an office.
 type desk struct {
 	*office
@@ -67,7 +78,7 @@ type desk struct {
 func newDesk(change ...func(*Config)) *desk {
 	d := &desk{office: &office{}, mux: http.NewServeMux()}
 	config := Config{
-		Admin: func(string) Admin { return d.office }, Peers: &peerstats.Registry{},
+		Admin: func(string) Admin { return d.office }, Peers: noPeers,
 		Stats:   func(context.Context) ([]halfmsg.Stat, error) { return nil, nil },
 		Refused: func(_ *http.Request, why string) { d.refused = append(d.refused, why) },
 	}
@@ -95,7 +106,7 @@ func (d *desk) ask(role access.Role, path string, form url.Values) (status int, 
 func (d *desk) form(role access.Role, action string) url.Values {
 	hidden := selection{
 		Action: action, Names: []halfmsg.Name{{Producer: "orders", ID: "1"}}, Filter: filter{State: halfmsg.Dead},
-		Count: 1, Counted: time.Now(),
+		tally: tally{Count: 1, Counted: time.Now()},
 	}.text()
 	reader := as(role, httptest.NewRequest(http.MethodPost, "/change/do", nil))
 	return url.Values{

@@ -1,11 +1,9 @@
 package pages
 
 import (
-	"crypto/rand"
 	"errors"
 	"net/http"
 	"net/url"
-	"strconv"
 	"time"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
@@ -25,12 +23,7 @@ type selection struct {
 	Filter filter
 	// After is where the next request continues.
 	After string
-	// Counted is the time of the count; zero before. Messages that arrived or came of age since then are excluded, or they
-	// would replace counted messages that are gone.
-	Counted time.Time
-	// Count is the number of counted messages; at most as many are changed. AtLeast says that the count is incomplete.
-	Count   int64
-	AtLeast bool
+	tally
 }
 
 // maxNames is how many messages can be selected by hand; the API takes no more at once either.
@@ -85,30 +78,14 @@ func (s selection) Query() string {
 }
 
 // text serializes the selection for a form.
-func (s selection) text() string {
-	return s.Query() + "&" + url.Values{
-		"count": {
-			strconv.FormatInt(s.Count, 10),
-		}, "counted": {strconv.FormatInt(s.Counted.UnixMilli(), 10)}, "once": {rand.Text()},
-	}.Encode()
-}
+func (s selection) text() string { return s.encode(s.Query()) }
 
 // parseSelection parses the result of text.
-func parseSelection(text string) (s selection, err error) {
-	values, err := url.ParseQuery(text)
-	if err != nil {
-		return s, err
-	}
-	if s, err = readSelection(&http.Request{Form: values}); err != nil {
-		return s, err
-	}
-	millis, err := strconv.ParseInt(values.Get("counted"), 10, 64)
-	if err != nil {
-		return s, err
-	}
-	s.Counted = time.UnixMilli(millis)
-	s.Count, err = strconv.ParseInt(values.Get("count"), 10, 64)
-	return s, err
+func parseSelection(text string) (selection, error) {
+	tally, r, badTally := decodeTally(text)
+	s, err := readSelection(r)
+	s.tally = tally
+	return s, errors.Join(err, badTally)
 }
 
 // request converts the selection for the API. Retry and discard have the same fields.

@@ -148,7 +148,7 @@ function pause() {
 
 // step moves the focus through the rows of a list.
 function step(by) {
-  const links = $$('#list tbody th a, .found tbody th a');
+  const links = $$('#list tbody th a, main > .messages tbody th a');
   if (!links.length) return;
   const row = document.activeElement?.closest('tr');
   const at = links.findIndex((link) => link.closest('tr') === row);

@@ -14,23 +14,30 @@ import (
 // invalidRequest is the reason of an answer that has the fields of the request in place of a reason.
 const invalidRequest = "INVALID_ARGUMENT"
 
-// countUnstored counts the half messages of a call that were not stored, by producer and reason.
-func (a *App) countUnstored(request, response any, err error) {
+// countHalfMessages counts the half messages of a call by producer: those that were stored, and the others by reason.
+func (a *App) countHalfMessages(request, response any, err error) {
 	switch r := request.(type) {
 	case *msghandlerv1.SendHalfMessageRequest:
 		if err != nil {
 			a.unstored(r.GetProducer(), reasonOf(err), 1)
+			return
 		}
+		a.metrics.Stored(r.GetProducer(), 1)
 	case *msghandlerv1.SendHalfMessagesRequest:
 		if err != nil {
 			a.unstored(r.GetProducer(), reasonOf(err), len(r.GetMessages()))
 			return
 		}
 		answer, _ := response.(*msghandlerv1.SendHalfMessagesResponse)
+		stored := int64(len(answer.GetOutcomes()))
 		for _, outcome := range answer.GetOutcomes() {
 			if outcome.GetCode() != int32(codes.OK) {
+				stored--
 				a.unstored(r.GetProducer(), cmp.Or(outcome.GetReason(), invalidRequest), 1)
 			}
+		}
+		if stored > 0 {
+			a.metrics.Stored(r.GetProducer(), stored)
 		}
 	}
 }

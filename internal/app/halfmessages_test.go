@@ -10,8 +10,8 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// Each half message that is not stored counts for its producer and reason, also in a batch.
-func TestRefusedHalfMessagesAreCounted(t *testing.T) {
+// Each half message counts for its producer, and with the reason where it is not stored, also in a batch.
+func TestHalfMessagesAreCounted(t *testing.T) {
 	r := start(t, settings())
 	r.awaitReady(t)
 	p := startOrders(t)
@@ -43,6 +43,13 @@ func TestRefusedHalfMessagesAreCounted(t *testing.T) {
 		counter+`{producer="orders",reason="MESSAGE_EXISTS"} 1`,
 		counter+`{producer="stock",reason="CALLBACK_FORBIDDEN"} 2`,
 		counter+`{producer="stock",reason="INVALID_ARGUMENT"} 1`)
+	stored := map[string]int64{}
+	r.awaitStats(t, "both stored messages", func(stats *msghandlerv1.GetStatsResponse) bool {
+		for _, p := range stats.GetProducers() {
+			stored[p.GetName()] = p.GetStored()
+		}
+		return stored["orders"] == 1 && stored["stock"] == 1
+	})
 }
 
 // A full Redis is on the page, in the findings and in the metrics, and refuses half messages under a reason of its own.

@@ -1,0 +1,61 @@
+package pages
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/msghandler/msghandler/internal/access"
+)
+
+// replayForm is a signed form of a reader.
+func (d *desk) replayForm(role access.Role) url.Values {
+	hidden := replaySelection{
+		Filter: finishedFilter{Producer: "orders"}, tally: tally{Count: 1, Counted: time.Now()},
+	}.text()
+	reader := as(role, httptest.NewRequest(http.MethodPost, "/replay/do", nil))
+	return url.Values{
+		"selection": {hidden}, "token": {d.pages.tokens.Token(signed(reader, hidden))}, "reason": {"a test"},
+	}
+}
+
+func TestRolesDecideAboutReplays(t *testing.T) {
+	t.Parallel()
+	for role := access.NoRole; role <= access.Admin; role++ {
+		d := newDesk()
+		want := role >= access.Operator
+		for path, form := range map[string]url.Values{
+			"/replay": {"producer": {"orders"}}, "/replay/do": d.replayForm(role),
+		} {
+			if status, page := d.ask(role, path, form); (status == http.StatusOK) != want {
+				t.Errorf("%s, %s: got %d:\n%s", role, path, status, page)
+			}
+		}
+		if (d.replayed == 1) != want {
+			t.Errorf("%s replayed %d times", role, d.replayed)
+		}
+	}
+}
+
+func TestForgedReplayFormsReplayNothing(t *testing.T) {
+	t.Parallel()
+	d := newDesk()
+	changed, empty := d.replayForm(access.Admin), d.replayForm(access.Admin)
+	changed.Set("selection", changed.Get("selection")+"&suffix=-again")
+	empty.Set("reason", " ")
+	for name, form := range map[string]url.Values{
+		"of another reader": d.replayForm(access.Operator), "changed": changed, "no reason": empty,
+	} {
+		if status, page := d.ask(access.Admin, "/replay/do", form); status == http.StatusOK || d.replayed > 0 {
+			t.Errorf("%s: got %d:\n%s", name, status, page)
+		}
+	}
+	once := d.replayForm(access.Admin)
+	for _, want := range []int{http.StatusOK, http.StatusForbidden} {
+		if status, _ := d.ask(access.Admin, "/replay/do", once); status != want || d.replayed != 1 {
+			t.Errorf("got %d, want %d; replayed %d times", status, want, d.replayed)
+		}
+	}
+}
