@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -23,6 +24,10 @@ type replaySelection struct {
 	Filter              finishedFilter
 	// Suffix makes new ids; empty: each message keeps its id.
 	Suffix string
+	// At is the time of the first count. Messages that ended later do not match, also when the rest is counted: they may
+	// be the replayed ones. After is the page token behind the replayed messages; empty at first.
+	At    time.Time
+	After string
 	tally
 }
 
@@ -30,7 +35,14 @@ type replaySelection struct {
 func readReplay(r *http.Request) (replaySelection, error) {
 	s := replaySelection{
 		Producer: r.FormValue("of"), ID: r.FormValue("message"), Entry: r.FormValue("entry"),
-		Filter: readFinishedFilter(r), Suffix: strings.TrimSpace(r.FormValue("suffix")),
+		Filter: readFinishedFilter(r), Suffix: strings.TrimSpace(r.FormValue("suffix")), After: r.FormValue("after"),
+	}
+	if at := r.FormValue("at"); at != "" {
+		millis, err := strconv.ParseInt(at, 10, 64)
+		if err != nil {
+			return s, errors.New("the time of the first count is no number: begin with the list again")
+		}
+		s.At = time.UnixMilli(millis)
 	}
 	if s.ID == "" && !s.Filter.Narrow() {
 		return s, errors.New("narrow the list first, for example to an exchange or a time: " +
@@ -39,16 +51,20 @@ func readReplay(r *http.Request) (replaySelection, error) {
 	return s, nil
 }
 
-// text serializes the selection for a form.
-func (s replaySelection) text() string {
+// values are the fields of a form for the selection.
+func (s replaySelection) values() url.Values {
 	values, _ := url.ParseQuery(s.Filter.Query()) // written by Query
 	for key, value := range map[string]string{
-		"of": s.Producer, "message": s.ID, "entry": s.Entry, "suffix": s.Suffix,
+		"of": s.Producer, "message": s.ID, "entry": s.Entry, "suffix": s.Suffix, "after": s.After,
+		"at": strconv.FormatInt(s.At.UnixMilli(), 10),
 	} {
 		values.Set(key, value)
 	}
-	return s.encode(values.Encode())
+	return values
 }
+
+// text serializes the selection for a form.
+func (s replaySelection) text() string { return s.encode(s.values().Encode()) }
 
 // parseReplay parses the result of text.
 func parseReplay(text string) (replaySelection, error) {
@@ -65,11 +81,11 @@ func (s replaySelection) request(dry bool, limit int64, reason string) (*msghand
 		request.Names = []*msghandlerv1.FinishedName{{Producer: s.Producer, Id: s.ID, Entry: s.Entry}}
 		return request, nil
 	}
-	filter, err := s.Filter.request(s.Counted)
+	filter, err := s.Filter.request(s.At)
 	if err != nil {
 		return nil, err
 	}
-	filter.Until = timestamppb.New(s.Counted)
+	filter.Until = timestamppb.New(s.At)
 	request.Filter, request.Limit = filter, int32(min(limit, maxNames)) //nolint:gosec // it is small
 	return request, nil
 }
@@ -80,8 +96,18 @@ type replayData struct {
 	form
 	// Refused says why the one message cannot be replayed.
 	Refused       string
-	More          bool
 	Done, Skipped int64
+	// Next is the page token behind the messages that were looked at; empty at the end.
+	Next string
+}
+
+// Rest are the fields of a form that counts the messages behind the replayed ones; none at the end.
+func (d replayData) Rest() url.Values {
+	if d.Next == "" {
+		return nil
+	}
+	d.After = d.Next
+	return d.values()
 }
 
 // countReplay shows how many messages would be replayed, and changes nothing.
@@ -98,11 +124,14 @@ func (p *Pages) countReplay(r *http.Request) answer {
 		return notOpen()
 	}
 	s.Counted = time.Now()
+	if s.At.IsZero() {
+		s.At = s.Counted
+	}
 	data := replayData{replaySelection: s}
 	if err := data.send(r.Context(), admin, true, ""); err != nil {
 		return trouble(statusOf(err), "The messages cannot be counted", err.Error())
 	}
-	data.Count, data.Done, data.AtLeast = data.Done, 0, data.More
+	data.Count, data.Done, data.AtLeast = data.Done, 0, data.Next != ""
 	data.form = p.newForm(r, data.text())
 	return data.ask()
 }
@@ -120,12 +149,12 @@ func (d *replayData) send(ctx context.Context, admin Admin, dry bool, reason str
 	if !dry {
 		most, ends = d.Count, time.Now().Add(changeTime)
 	}
-	for token := ""; ; {
+	for d.Next = d.After; ; {
 		request, err := d.request(dry, most-d.Done, reason)
 		if err != nil {
 			return err
 		}
-		request.PageToken = token
+		request.PageToken = d.Next
 		response, err := admin.ReplayMessages(ctx, request)
 		if err != nil {
 			return err
@@ -134,8 +163,8 @@ func (d *replayData) send(ctx context.Context, admin Admin, dry bool, reason str
 		for _, outcome := range response.GetOutcomes() {
 			d.Refused = outcome.GetError()
 		}
-		token = response.GetNextPageToken()
-		if d.More = token != ""; !d.More || d.Done >= most || time.Now().After(ends) {
+		d.Next = response.GetNextPageToken()
+		if d.Next == "" || d.Done >= most || time.Now().After(ends) {
 			return nil
 		}
 	}

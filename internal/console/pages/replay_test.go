@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"regexp"
 	"testing"
 	"time"
 
@@ -13,7 +14,7 @@ import (
 // replayForm is a signed form of a reader.
 func (d *desk) replayForm(role access.Role) url.Values {
 	hidden := replaySelection{
-		Filter: finishedFilter{Producer: "orders"}, tally: tally{Count: 1, Counted: time.Now()},
+		Filter: finishedFilter{Producer: "orders"}, At: time.Now(), tally: tally{Count: 1, Counted: time.Now()},
 	}.text()
 	reader := as(role, httptest.NewRequest(http.MethodPost, "/replay/do", nil))
 	return url.Values{
@@ -57,5 +58,28 @@ func TestForgedReplayFormsReplayNothing(t *testing.T) {
 		if status, _ := d.ask(access.Admin, "/replay/do", once); status != want || d.replayed != 1 {
 			t.Errorf("got %d, want %d; replayed %d times", status, want, d.replayed)
 		}
+	}
+}
+
+// The rest begins behind the replayed messages, and without messages that ended since the first count.
+func TestReplayGoesOnBehindTheFirstPart(t *testing.T) {
+	t.Parallel()
+	d := newDesk()
+	d.next = "behind"
+	_, page := d.ask(access.Operator, "/replay/do", d.replayForm(access.Operator))
+	rest := url.Values{}
+	for _, field := range regexp.MustCompile(`type="hidden" name="([a-z]+)" value="([^"]*)"`).FindAllStringSubmatch(page, -1) {
+		rest.Set(field[1], field[2])
+	}
+	if rest.Get("after") != "behind" || rest.Get("producer") != "orders" {
+		t.Fatalf("the rest is %v:\n%s", rest, page)
+	}
+	if status, page := d.ask(access.Operator, "/replay", rest); status != http.StatusOK {
+		t.Fatalf("got %d:\n%s", status, page)
+	}
+	first, second := d.replays[0], d.replays[1]
+	if !second.GetDryRun() || second.GetPageToken() != "behind" ||
+		second.GetFilter().GetUntil().AsTime() != first.GetFilter().GetUntil().AsTime() {
+		t.Errorf("the first request is %v, and that for the rest %v", first, second)
 	}
 }

@@ -26,6 +26,9 @@ func as(role access.Role, r *http.Request) *http.Request {
 type office struct {
 	lister
 	retried, discarded, replayed int
+	// replays are the requests to replay messages; next is the page token behind the first page.
+	replays []*msghandlerv1.ReplayMessagesRequest
+	next    string
 }
 
 func (*office) GetMessage(
@@ -59,10 +62,15 @@ func (o *office) DiscardMessages(
 func (o *office) ReplayMessages(
 	_ context.Context, r *msghandlerv1.ReplayMessagesRequest,
 ) (*msghandlerv1.ReplayMessagesResponse, error) {
+	o.replays = append(o.replays, r)
 	if !r.GetDryRun() {
 		o.replayed++
 	}
-	return &msghandlerv1.ReplayMessagesResponse{Replayed: 1}, nil
+	response := &msghandlerv1.ReplayMessagesResponse{Replayed: 1}
+	if r.GetPageToken() == "" {
+		response.NextPageToken = o.next
+	}
+	return response, nil
 }
 
 func noPeers() Peers { return &peerstats.Registry{} }
