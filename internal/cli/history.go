@@ -49,7 +49,6 @@ func endingName(e msghandlerv1.Ending) string {
 // filter is the filter as of now.
 func (f *finishedFlags) filter(now time.Time) (*msghandlerv1.FinishedFilter, error) {
 	ended, known := endingNames[f.State]
-	key, value, _ := strings.Cut(f.Header, "=")
 	switch {
 	case !known:
 		return nil, commandline.UsageError{
@@ -63,7 +62,7 @@ func (f *finishedFlags) filter(now time.Time) (*msghandlerv1.FinishedFilter, err
 	}
 	filter := &msghandlerv1.FinishedFilter{
 		Producer: f.Producer, Id: f.ID, Ended: ended, Exchange: f.Exchange, RoutingKey: f.RoutingKey,
-		HeaderKey: key, HeaderValue: value,
+		Header: f.Header,
 	}
 	if f.Since > 0 {
 		filter.Since = timestamppb.New(now.Add(-f.Since))
@@ -193,6 +192,9 @@ func (c *historyCommand) newest(
 
 // finishedRows are messages for people. Receipts have no content.
 func finishedRows(found []*msghandlerv1.FinishedMessage, archive bool, now time.Time) [][]string {
+	if len(found) == 0 && !archive {
+		return [][]string{{"no finished messages; without archive.retention each is forgotten after done.retention"}}
+	}
 	if len(found) == 0 {
 		return [][]string{{"no finished messages"}}
 	}

@@ -73,7 +73,7 @@ type FinishedQuery struct {
 	Ended        Ending
 	Exchange     string
 	RoutingKey   string
-	HeaderKey    string
+	HeaderName   string
 	HeaderValue  string
 	Since, Until time.Time
 	Limit, Scan  int
@@ -83,8 +83,8 @@ type FinishedQuery struct {
 
 // Matches says whether a finished message is on the page.
 func (q *FinishedQuery) Matches(f *Finished) bool {
-	if q.HeaderKey != "" {
-		if value, has := f.Headers[q.HeaderKey]; !has || value != q.HeaderValue {
+	if q.HeaderName != "" {
+		if value, has := f.Headers[q.HeaderName]; !has || value != q.HeaderValue {
 			return false
 		}
 	}
@@ -96,7 +96,7 @@ func (q *FinishedQuery) Matches(f *Finished) bool {
 
 // OfContent says whether the query asks about content, which receipts do not have.
 func (q *FinishedQuery) OfContent() bool {
-	return q.Exchange != "" || q.RoutingKey != "" || q.HeaderKey != ""
+	return q.Exchange != "" || q.RoutingKey != "" || q.HeaderName != ""
 }
 
 // FinishedPage is a part of a history.

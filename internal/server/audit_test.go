@@ -150,7 +150,7 @@ func TestReplaysAreRecorded(t *testing.T) {
 	h := open(t, trail.keep, func(c *server.Config) { c.History = oneFinished{finished} })
 	for _, dry := range []bool{true, false} {
 		_, err := h.operators.ReplayMessages(t.Context(), &msghandlerv1.ReplayMessagesRequest{
-			Filter:      &msghandlerv1.FinishedFilter{Producer: "orders", HeaderKey: "card", HeaderValue: "4111"},
+			Filter:      &msghandlerv1.FinishedFilter{Producer: "orders", Header: "card=4111"},
 			NewIdSuffix: "-again", Reason: "test", DryRun: dry,
 		})
 		var want []string

@@ -97,7 +97,7 @@ func searchesHeaders(request any) bool {
 	case interface {
 		GetFilter() *msghandlerv1.FinishedFilter
 	}:
-		return of.GetFilter().GetHeaderKey() != ""
+		return of.GetFilter().GetHeader() != ""
 	}
 	return false
 }

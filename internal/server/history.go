@@ -81,7 +81,6 @@ func (o *operators) finishedQuery(r *msghandlerv1.ListFinishedRequest) (halfmsg.
 func (s *Server) finishedFilter(c *check, f *msghandlerv1.FinishedFilter) halfmsg.FinishedQuery {
 	query := halfmsg.FinishedQuery{
 		Producer: f.GetProducer(), ID: f.GetId(), Exchange: f.GetExchange(), RoutingKey: f.GetRoutingKey(),
-		HeaderKey: f.GetHeaderKey(), HeaderValue: f.GetHeaderValue(),
 		Since: c.time("filter.since", f.GetSince()), Until: c.time("filter.until", f.GetUntil()),
 	}
 	var known bool
@@ -96,15 +95,10 @@ func (s *Server) finishedFilter(c *check, f *msghandlerv1.FinishedFilter) halfms
 	}
 	c.shortText("filter.exchange", query.Exchange)
 	c.shortText("filter.routing_key", query.RoutingKey)
-	c.shortText("filter.header_key", query.HeaderKey)
-	switch {
-	case query.HeaderKey == "" && query.HeaderValue != "":
-		c.fail("filter.header_value", "needs filter.header_key")
-	case query.HeaderKey != "" && s.config.HideBodies:
-		c.fail("filter.header_key", hiddenHeaders)
-	case len(query.HeaderValue) > maxHeaderBytes:
-		c.fail("filter.header_value", "is %d bytes long, more than %d", len(query.HeaderValue), maxHeaderBytes)
+	if s.config.HideBodies && f.GetHeader() != "" {
+		c.fail("filter.header", hiddenHeaders)
 	}
+	query.HeaderName, query.HeaderValue = c.searchedHeader("filter.header", f.GetHeader())
 	return query
 }
 

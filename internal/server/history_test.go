@@ -65,7 +65,7 @@ func TestOnlyReadersSeeFinishedBodies(t *testing.T) {
 					t.Errorf("%s sees %v where bodies are hidden: %t", token, m, hidden)
 				}
 			}
-			filter := &msghandlerv1.FinishedFilter{HeaderKey: "card", HeaderValue: "4111"}
+			filter := &msghandlerv1.FinishedFilter{Header: "card=4111"}
 			_, err = h.operators.ListFinished(ctx, &msghandlerv1.ListFinishedRequest{Filter: filter})
 			if (err == nil) != sees {
 				t.Errorf("%s searches headers where bodies are hidden, %t: %v", token, hidden, err)

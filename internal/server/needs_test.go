@@ -179,7 +179,7 @@ func TestOnlyReadersSeeBodies(t *testing.T) {
 			t.Errorf("%s searches headers: %v", token, err)
 		}
 		_, err = h.operators.ListFinished(ctx, &msghandlerv1.ListFinishedRequest{
-			Filter: &msghandlerv1.FinishedFilter{HeaderKey: "card", HeaderValue: "4111"},
+			Filter: &msghandlerv1.FinishedFilter{Header: "card=4111"},
 		})
 		if refused := status.Code(err) == codes.PermissionDenied; refused == sees {
 			t.Errorf("%s searches headers of finished messages: %v", token, err)

@@ -176,7 +176,7 @@ func (c *check) query(f filter) halfmsg.Query {
 	c.shortText("routing_key", query.RoutingKey)
 	c.words("error_contains", query.Error)
 	c.words("cause", query.Cause)
-	c.searchedHeader(&query, f.GetHeader())
+	query.HeaderName, query.HeaderValue = c.searchedHeader("header", f.GetHeader())
 	if r, pages := f.(paged); pages {
 		query.Cursor = c.cursor(r.GetPageToken(), unfinished(query))
 	}
@@ -198,19 +198,19 @@ func (c *check) words(field, text string) {
 	}
 }
 
-// searchedHeader reads NAME=VALUE.
-func (c *check) searchedHeader(query *halfmsg.Query, text string) {
+// searchedHeader reads NAME=VALUE, or nothing.
+func (c *check) searchedHeader(field, text string) (name, value string) {
 	if text == "" {
-		return
+		return "", ""
 	}
-	var found bool
-	query.HeaderName, query.HeaderValue, found = strings.Cut(text, "=")
-	if !found || query.HeaderName == "" {
-		c.fail("header", "must be NAME=VALUE")
+	name, value, found := strings.Cut(text, "=")
+	if !found || name == "" {
+		c.fail(field, "must be NAME=VALUE")
 	}
 	if len(text) > maxHeaderBytes {
-		c.fail("header", "is %d bytes long, more than %d", len(text), maxHeaderBytes)
+		c.fail(field, "is %d bytes long, more than %d", len(text), maxHeaderBytes)
 	}
+	return name, value
 }
 
 // kept checks that a call can work on messages in a state.

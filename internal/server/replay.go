@@ -198,7 +198,7 @@ func finishedText(query *halfmsg.FinishedQuery) string {
 		{"ended", string(query.Ended)},
 		{"exchange", query.Exchange},
 		{"routing_key", query.RoutingKey},
-		{"header", headerText(query.HeaderKey)},
+		{"header", headerText(query.HeaderName)},
 	})...)
 	for _, part := range []struct {
 		name string

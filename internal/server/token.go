@@ -70,7 +70,7 @@ type history halfmsg.FinishedQuery
 
 func (h history) parts(cursor string) []string {
 	return []string{
-		cursor, h.Producer, h.ID, string(h.Ended), h.Exchange, h.RoutingKey, h.HeaderKey, h.HeaderValue,
+		cursor, h.Producer, h.ID, string(h.Ended), h.Exchange, h.RoutingKey, h.HeaderName, h.HeaderValue,
 		strconv.FormatBool(h.Receipts),
 	}
 }

@@ -63,24 +63,17 @@ func (f finishedFilter) Query() string {
 // Narrow says whether the filter leaves anything out.
 func (f finishedFilter) Narrow() bool { return f != finishedFilter{} }
 
-var (
-	errEnded  = RefusedError{Status: http.StatusBadRequest, Text: "choose done, rolled_back or discarded"}
-	errHeader = RefusedError{Status: http.StatusBadRequest, Text: "write a header as NAME=VALUE"}
-)
+var errEnded = RefusedError{Status: http.StatusBadRequest, Text: "choose done, rolled_back or discarded"}
 
 // request is the filter for the API, as of now.
 func (f finishedFilter) request(now time.Time) (*msghandlerv1.FinishedFilter, error) {
 	ended, known := endings[f.Ended]
-	key, value, isHeader := strings.Cut(f.Header, "=")
-	switch {
-	case !known:
+	if !known {
 		return nil, errEnded
-	case f.Header != "" && (!isHeader || key == ""):
-		return nil, errHeader
 	}
 	filter := &msghandlerv1.FinishedFilter{
 		Producer: f.Producer, Id: f.ID, Ended: ended, Exchange: f.Exchange, RoutingKey: f.Key,
-		HeaderKey: key, HeaderValue: value,
+		Header: f.Header,
 	}
 	if f.Since != "" {
 		since, err := time.ParseDuration(f.Since)

@@ -165,7 +165,7 @@ func TestArchiveIsFiltered(t *testing.T) {
 		}{
 			{halfmsg.FinishedQuery{Exchange: "bills"}, "20:done 10:done 0:done"},
 			{halfmsg.FinishedQuery{Exchange: "bills", Limit: 2}, "20:done 10:done 0:done"},
-			{halfmsg.FinishedQuery{HeaderKey: "tenant", HeaderValue: "10"}, "10:done"},
+			{halfmsg.FinishedQuery{HeaderName: "tenant", HeaderValue: "10"}, "10:done"},
 			{halfmsg.FinishedQuery{ID: "7"}, "7:done"},
 			{halfmsg.FinishedQuery{Producer: "nobody"}, ""},
 			{halfmsg.FinishedQuery{Ended: halfmsg.EndedRolledBack}, ""},

@@ -4999,15 +4999,14 @@ type FinishedFilter struct {
 	Producer string                 `protobuf:"bytes,1,opt,name=producer,proto3" json:"producer,omitempty"`
 	Id       string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
 	Ended    Ending                 `protobuf:"varint,3,opt,name=ended,proto3,enum=msghandler.v1.Ending" json:"ended,omitempty"`
-	// The next four need the archive: receipts know no content.
+	// The next three need the archive: receipts know no content.
 	Exchange   string `protobuf:"bytes,4,opt,name=exchange,proto3" json:"exchange,omitempty"`
 	RoutingKey string `protobuf:"bytes,5,opt,name=routing_key,json=routingKey,proto3" json:"routing_key,omitempty"`
-	// Only messages with this header, of this value. Only for callers who may see headers.
-	HeaderKey   string `protobuf:"bytes,6,opt,name=header_key,json=headerKey,proto3" json:"header_key,omitempty"`
-	HeaderValue string `protobuf:"bytes,7,opt,name=header_value,json=headerValue,proto3" json:"header_value,omitempty"`
+	// As in ListMessages: only messages with this header, written NAME=VALUE. Only for callers who may see headers.
+	Header string `protobuf:"bytes,6,opt,name=header,proto3" json:"header,omitempty"`
 	// Only messages that ended at or after since, and before until.
-	Since         *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=since,proto3" json:"since,omitempty"`
-	Until         *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=until,proto3" json:"until,omitempty"`
+	Since         *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=since,proto3" json:"since,omitempty"`
+	Until         *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=until,proto3" json:"until,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5077,16 +5076,9 @@ func (x *FinishedFilter) GetRoutingKey() string {
 	return ""
 }
 
-func (x *FinishedFilter) GetHeaderKey() string {
+func (x *FinishedFilter) GetHeader() string {
 	if x != nil {
-		return x.HeaderKey
-	}
-	return ""
-}
-
-func (x *FinishedFilter) GetHeaderValue() string {
-	if x != nil {
-		return x.HeaderValue
+		return x.Header
 	}
 	return ""
 }
@@ -6111,19 +6103,17 @@ const file_msghandler_v1_msghandler_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value\x12#\n" +
 	"\rdefault_value\x18\x03 \x01(\tR\fdefaultValue\x12\x16\n" +
 	"\x06origin\x18\x04 \x01(\tR\x06origin\x12#\n" +
-	"\rneeds_restart\x18\x05 \x01(\bR\fneedsRestart\"\xcc\x02\n" +
+	"\rneeds_restart\x18\x05 \x01(\bR\fneedsRestart\"\xa2\x02\n" +
 	"\x0eFinishedFilter\x12\x1a\n" +
 	"\bproducer\x18\x01 \x01(\tR\bproducer\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12+\n" +
 	"\x05ended\x18\x03 \x01(\x0e2\x15.msghandler.v1.EndingR\x05ended\x12\x1a\n" +
 	"\bexchange\x18\x04 \x01(\tR\bexchange\x12\x1f\n" +
 	"\vrouting_key\x18\x05 \x01(\tR\n" +
-	"routingKey\x12\x1d\n" +
-	"\n" +
-	"header_key\x18\x06 \x01(\tR\theaderKey\x12!\n" +
-	"\fheader_value\x18\a \x01(\tR\vheaderValue\x120\n" +
-	"\x05since\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x120\n" +
-	"\x05until\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\x05until\"\xa4\x01\n" +
+	"routingKey\x12\x16\n" +
+	"\x06header\x18\x06 \x01(\tR\x06header\x120\n" +
+	"\x05since\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x120\n" +
+	"\x05until\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x05until\"\xa4\x01\n" +
 	"\x13ListFinishedRequest\x125\n" +
 	"\x06filter\x18\x01 \x01(\v2\x1d.msghandler.v1.FinishedFilterR\x06filter\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
