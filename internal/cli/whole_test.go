@@ -103,7 +103,8 @@ func TestCommandsOnRealCoordinator(t *testing.T) {
 	run(env, "discard", "--state=dead", "--yes").want(t, 0, "discarded 0\n", "")
 	run(env, "discard", "--state=pending", "--producer=orders", "--limit=1", "--yes").
 		want(t, 0, "discarded 1; more match", "")
-	run(env, "history").want(t, 0, "no finished messages\n", "")
+	run(env, "history").want(t, 0,
+		"no finished messages; without archive.retention each is forgotten after done.retention\n", "")
 	run(env, "history", "--exchange=orders").want(t, 1, "", "archive.retention")
 	run(env, "history", "--state=pending").want(t, 2, "", "done, rolled_back or discarded")
 	run(env, "history", "--header=tenant").want(t, 2, "", "NAME=VALUE")

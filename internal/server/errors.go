@@ -101,7 +101,7 @@ var faultTable = []fault{
 	{halfmsg.ErrNotFound, codes.NotFound, "MESSAGE_NOT_FOUND", "no such message", false},
 	{
 		halfmsg.ErrNoArchive, codes.FailedPrecondition, "NO_ARCHIVE",
-		"this coordinator keeps no archive of finished messages (archive.retention)", false,
+		"this coordinator keeps no archive of finished messages; set archive.retention, and restart the coordinators", false,
 	},
 	{halfmsg.ErrExists, codes.AlreadyExists, "MESSAGE_EXISTS", "another message has that id; it stays as it is", false},
 	{halfmsg.ErrIllegal, codes.FailedPrecondition, "WRONG_STATE", "not allowed in the message's state", false},

@@ -68,7 +68,8 @@ func TestReplayGoesOnBehindTheFirstPart(t *testing.T) {
 	d.next = "behind"
 	_, page := d.ask(access.Operator, "/replay/do", d.replayForm(access.Operator))
 	rest := url.Values{}
-	for _, field := range regexp.MustCompile(`type="hidden" name="([a-z]+)" value="([^"]*)"`).FindAllStringSubmatch(page, -1) {
+	hidden := regexp.MustCompile(`type="hidden" name="([a-z]+)" value="([^"]*)"`)
+	for _, field := range hidden.FindAllStringSubmatch(page, -1) {
 		rest.Set(field[1], field[2])
 	}
 	if rest.Get("after") != "behind" || rest.Get("producer") != "orders" {
