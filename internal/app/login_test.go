@@ -331,7 +331,7 @@ func TestUserOfTheProxyHasItsRole(t *testing.T) {
 		t.Errorf("got %d:\n%s", status, page)
 	}
 	status, page = r.visit(t, http.DefaultClient, "/", nil)
-	if status != http.StatusOK || !strings.Contains(page, "Open the console through the proxy") {
+	if status != http.StatusOK || !strings.Contains(page, "Open it through the proxy in front of it") {
 		t.Errorf("without the proxy: got %d:\n%s", status, page)
 	}
 }
