@@ -2,12 +2,14 @@ package bench
 
 import (
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/msghandler/msghandler/internal/bench"
+	"github.com/msghandler/msghandler/internal/bench/compare"
 )
 
 // stages are the stages of a message from its Submit to the broker's acknowledgement: a series of the coordinator and
@@ -21,50 +23,82 @@ var stages = []struct{ name, metric, label string }{
 	{"script move: acknowledged", "msghandler_script_seconds", "move"},
 }
 
-// BenchmarkHalf measures how long messages take at half of the possible rate, next to the durations of their stages.
-// Each load has a new world of its own.
+// BenchmarkHalf measures how long messages take at half of the possible rate, next to the durations of their stages,
+// and to the bare reference at the same rate. Each load has a new world of its own, in which coordinator and reference
+// take turns.
 //
-//	go test ./test/bench -run '^$' -bench Half -benchtime 1x -args -seconds 10
+//	go test ./test/bench -run '^$' -bench Half -benchtime 1x -args -seconds 10 -rounds 3
 func BenchmarkHalf(b *testing.B) {
 	for b.Loop() {
 		var table strings.Builder
 		for _, mode := range []bench.Mode{bench.Gathered, bench.Unary} {
-			full, _, _ := loaded(b, mode, 0)
-			half, took, written := loaded(b, mode, int(full.Rate/2))
-			fmt.Fprintf(&table, "\n%s: %.0f messages/s of %.0f, %.0f bytes a message in Redis' append-only file\n\n", mode,
-				half.Rate,
-				full.Rate, written)
-			fmt.Fprintf(&table, "| Submit to ack | p50 | p99 |\n|---|---|---|\n")
-			fmt.Fprintf(&table, "| as its caller sees it | %s | %s |\n", milliseconds(half.SubmitToAck.P50),
-				milliseconds(half.SubmitToAck.P99))
-			sum := 0.0
-			for i, stage := range stages {
-				sum += took[i].p50
-				fmt.Fprintf(&table, "| %s | %s | %s |\n", stage.name, milliseconds(took[i].p50), milliseconds(took[i].p99))
-			}
-			fmt.Fprintf(&table, "| sum of the stages' p50 | %s | |\n", milliseconds(sum))
+			full := loaded(b, mode, 0).own[0].Rate
+			reportHalf(&table, mode, full, loaded(b, mode, int(full/2)))
 		}
 		fmt.Println(table.String())
 	}
 }
 
-// loaded puts a load on a new world and returns the durations of its stages, and the bytes a message that Redis wrote
-// to its disk.
-func loaded(b *testing.B, mode bench.Mode, offered int) (report bench.Report, took []figure, written float64) {
+func reportHalf(table *strings.Builder, mode bench.Mode, full float64, half atHalf) {
+	fmt.Fprintf(table, "\n%s: %.0f messages/s of %.0f, %.0f bytes a message in Redis' append-only file, medians of %d\n\n",
+		mode, compare.Median(half.own, rateOf), full, half.written, *rounds)
+	fmt.Fprintf(table, "| Submit to ack | p50 | p99 |\n|---|---|---|\n")
+	fmt.Fprintf(table, "| as its caller sees it | %s |\n", submitToAck(half.own))
+	fmt.Fprintf(table, "| of the bare reference at the same rate | %s |\n", submitToAck(half.bare))
+	sum := 0.0
+	for i, stage := range stages {
+		took := half.took[i]
+		sum += took.p50
+		fmt.Fprintf(table, "| %s | %s | %s |\n", stage.name, milliseconds(took.p50), milliseconds(took.p99))
+	}
+	fmt.Fprintf(table, "| sum of the stages' p50 | %s | |\n", milliseconds(sum))
+}
+
+func submitToAck(reports []bench.Report) string {
+	return milliseconds(compare.Median(reports, submitP50)) + " | " + milliseconds(compare.Median(reports, submitP99))
+}
+
+// atHalf is the result of a load: the reports of the coordinator and of the bare reference, the durations of the
+// coordinator's stages, and the bytes a message that Redis wrote to its disk for the coordinator.
+type atHalf struct {
+	own, bare []bench.Report
+	took      []figure
+	written   float64
+}
+
+// loaded puts a load on a new world. A full load is put on the coordinator alone, once; any other load is put on the
+// coordinator and on a bare reference in turn.
+func loaded(b *testing.B, mode bench.Mode, offered int) (found atHalf) {
 	b.Run(fmt.Sprintf("%s-%d", mode, offered), func(b *testing.B) {
 		s := newSetup(b)
 		load := s.load()
 		load.Mode, load.Rate, load.ConsumeAfter, load.Warmup = mode, offered, true, 2*time.Second
 		load.RedisURL = "" // or more messages would be stored to see their size
 		s.redis.CLI("CONFIG", "SET", "auto-aof-rewrite-percentage", "0")
-		report = s.measure(load)
-		written = s.appended() / float64(report.Balance.Delivered)
+		if offered == 0 {
+			found.own = []bench.Report{s.measure(load)}
+			return
+		}
+		reference := s.references(1)[0]
+		delivered := 0.0
+		for range *rounds {
+			before := s.appended()
+			own := s.measure(load)
+			found.written += s.appended() - before
+			delivered += float64(own.Balance.Delivered)
+			bare := load
+			bare.Coordinators = []string{reference.Address}
+			bare.Processes = maps.Clone(load.Processes)
+			bare.Processes[compare.Coordinator] = []int{reference.PID}
+			found.own, found.bare = append(found.own, own), append(found.bare, s.measure(bare))
+		}
+		found.written /= delivered
 		series := s.all[0].scrape()
 		for _, stage := range stages {
-			took = append(took, series.times(stage.metric, stage.label))
+			found.took = append(found.took, series.times(stage.metric, stage.label))
 		}
 	})
-	return report, took, written
+	return found
 }
 
 // appended is how many bytes Redis has written to its append-only file.
