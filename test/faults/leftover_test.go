@@ -22,7 +22,7 @@ func (w *world) left(parked map[string]bool) (keys []string) {
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		if ttl == forever && key != "msghandler:meta" && !strings.HasSuffix(key, ":pulse") && !needed(key, parked) {
+		if ttl == forever && !ofStore(key) && !needed(key, parked) {
 			keys = append(keys, key)
 		}
 	}
@@ -30,6 +30,11 @@ func (w *world) left(parked map[string]bool) (keys []string) {
 		w.t.Fatal(err)
 	}
 	return keys
+}
+
+// ofStore says whether a key describes the store itself. The audit trail is bounded by its length and not by time.
+func ofStore(key string) bool {
+	return key == "msghandler:meta" || strings.HasSuffix(key, "}:pulse") || strings.HasPrefix(key, "msghandler:audit:")
 }
 
 // ofProducer matches a key of a producer in a shard, ofMessage a key of a message.
@@ -53,6 +58,17 @@ func needed(key string, parked map[string]bool) bool {
 		}
 	}
 	return false
+}
+
+func TestOnlyTheStoreHasLastingKeys(t *testing.T) {
+	for key, want := range map[string]bool{
+		"msghandler:meta": true, "msghandler:{00}:pulse": true, "msghandler:audit:changes": true,
+		"msghandler:audit:refusals": true, "msghandler:{00}:orders:m:1": false, "msghandler:{00}:audit:m:1": false,
+	} {
+		if ofStore(key) != want {
+			t.Errorf("%s is of the store: %t", key, !want)
+		}
+	}
 }
 
 func TestParkedMessagesKeepOnlyTheirKeys(t *testing.T) {
