@@ -20,11 +20,19 @@ func canAsk(s *commandline.Session) error {
 	}
 }
 
-// askToChange counts messages, asks whether to change them, and returns the agreed count. No more may be changed: other
-// messages may match by the time of the answer. Without messages there is no question. The words of first precede the
-// count where more match.
+// question is the text of a question before a change.
+type question struct {
+	verb string
+	// first precedes the count where more match.
+	first string
+	// noun is what is counted, in the singular, and rest what follows.
+	noun, rest string
+}
+
+// askToChange counts what would be changed, asks whether to change it, and returns the agreed count. No more may be
+// changed: more may match by the time of the answer. Where nothing matches there is no question.
 func askToChange(
-	s *commandline.Session, count func() (n int64, more bool, err error), verb, first, messages string,
+	s *commandline.Session, q question, count func() (n int64, more bool, err error),
 ) (agreed int64, err error) {
 	if err := canAsk(s); err != nil {
 		return 0, err
@@ -34,9 +42,17 @@ func askToChange(
 		return 0, err
 	}
 	if !more {
-		first = ""
+		q.first = ""
 	}
-	return n, agree(s, fmt.Sprintf("%s %s%d %s?", verb, first, n, messages))
+	return n, agree(s, q.verb+" "+q.first+amount(n, q.noun)+q.rest+"?")
+}
+
+// amount is a number of things whose plural ends in s.
+func amount(n int64, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 // agree asks a question on the terminal. Every answer except yes is an error.

@@ -211,11 +211,7 @@ func auditRow(r *msghandlerv1.AuditRecord) []string {
 func concerns(r *msghandlerv1.AuditRecord) string {
 	switch names := r.GetNames(); {
 	case r.GetResult() == "refused":
-		text := fmt.Sprintf("%d calls", r.GetCount())
-		if r.GetCount() == 1 {
-			text = "1 call"
-		}
-		return strings.TrimSpace(text + " " + r.GetProducer())
+		return strings.TrimSpace(amount(r.GetCount(), "call") + " " + r.GetProducer())
 	case len(names) == 0:
 		return cmp.Or(r.GetFilter(), "-")
 	case r.GetCount() > 1:

@@ -245,9 +245,8 @@ func (c change) ask(
 ) (agreed int64, err error) {
 	counting := c
 	counting.DryRun = true
-	return askToChange(s, func() (int64, bool, error) {
-		return counting.matching(ctx, s, a, state, limit)
-	}, c.verb, "the first ", fmt.Sprintf("%s messages%s", state, c.filterFlags.String()))
+	q := question{verb: c.verb, first: "the first ", noun: fmt.Sprintf("%s message", state), rest: c.filterFlags.String()}
+	return askToChange(s, q, func() (int64, bool, error) { return counting.matching(ctx, s, a, state, limit) })
 }
 
 // printResult prints the result, or the result that a real run would have.

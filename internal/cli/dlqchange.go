@@ -161,18 +161,16 @@ func (f *dlqChangeFlags) count(ctx context.Context, s *commandline.Session, c dl
 
 // ask counts the letters and asks whether to change so many. Without letters, ask asks nothing.
 func (f *dlqChangeFlags) ask(ctx context.Context, s *commandline.Session, c dlqChange) (agreed int, err error) {
-	if err := canAsk(s); err != nil {
-		return 0, err
-	}
-	err = f.letters(ctx, s, func(ctx context.Context, dead letters.DeadLetters) error {
-		counted, err := c.counted(ctx, s, dead)
-		agreed = counted.Letters
-		return err
+	q := question{verb: c.verb, noun: "dead letter", rest: " of " + f.Queue}
+	n, err := askToChange(s, q, func() (n int64, more bool, err error) {
+		err = f.letters(ctx, s, func(ctx context.Context, dead letters.DeadLetters) error {
+			counted, err := c.counted(ctx, s, dead)
+			n = int64(counted.Letters)
+			return err
+		})
+		return n, false, err
 	})
-	if err != nil || agreed == 0 {
-		return 0, err
-	}
-	return agreed, agree(s, fmt.Sprintf("%s %d dead letters of %s?", c.verb, agreed, f.Queue))
+	return int(n), err
 }
 
 // record logs a change with a reason: neither the broker nor a coordinator keeps a record.

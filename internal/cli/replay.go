@@ -106,10 +106,11 @@ func (c *replayCommand) byFilter(ctx context.Context, s *commandline.Session, a 
 	if !c.Yes && !c.DryRun {
 		counting := *c
 		counting.DryRun = true
-		limit, err = askToChange(s, func() (count int64, more bool, err error) {
+		q := question{verb: "Replay", first: "the newest ", noun: "finished message"}
+		limit, err = askToChange(s, q, func() (count int64, more bool, err error) {
 			count, _, more, err = counting.matching(ctx, s, a, filter, limit)
 			return count, more, err
-		}, "Replay", "the newest ", "finished messages")
+		})
 		if err != nil {
 			return err
 		}
@@ -149,13 +150,9 @@ func (c *replayCommand) matching(
 func (c *replayCommand) print(s *commandline.Session, replayed, skipped int64, more bool) error {
 	document := map[string]any{"replayed": replayed, "skipped": skipped, "dry_run": c.DryRun, "more": more}
 	return s.PrintDocument(c.Output, document, func() [][]string {
-		messages := "messages"
-		if replayed == 1 {
-			messages = "message"
-		}
-		text := fmt.Sprintf("replayed %d %s", replayed, messages)
+		text := "replayed " + amount(replayed, "message")
 		if c.DryRun {
-			text = fmt.Sprintf("would replay %d %s", replayed, messages)
+			text = "would replay " + amount(replayed, "message")
 		}
 		if skipped > 0 {
 			text += fmt.Sprintf("; %d cannot be replayed", skipped)

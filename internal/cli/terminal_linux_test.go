@@ -41,6 +41,16 @@ func terminal(t *testing.T) (keyboard, program *os.File) {
 	return keyboard, program
 }
 
+// answered is a terminal on which somebody has answered already.
+func answered(t *testing.T, answer string) (program *os.File) {
+	t.Helper()
+	keyboard, program := terminal(t)
+	if _, err := keyboard.WriteString(answer + "\n"); err != nil {
+		t.Fatal(err)
+	}
+	return program
+}
+
 func TestFilteredChangeAsksOnTerminal(t *testing.T) {
 	t.Parallel()
 	for answer, want := range map[string]struct {
@@ -57,10 +67,7 @@ func TestFilteredChangeAsksOnTerminal(t *testing.T) {
 		t.Run(answer, func(t *testing.T) {
 			t.Parallel()
 			c := startCoordinator(t)
-			keyboard, program := terminal(t)
-			if _, err := keyboard.WriteString(answer + "\n"); err != nil {
-				t.Fatal(err)
-			}
+			program := answered(t, answer)
 			var out, errs bytes.Buffer
 			status := cli.Run(context.Background(), commandline.Process{
 				Args: []string{"discard", "--state=dead", "--producer=orders", "--error=route", "--limit=2", "--server=" + c.addr},
@@ -85,15 +92,12 @@ func TestFilteredReplayAsksOnTerminal(t *testing.T) {
 		"no": {1, "", "would replay 1000 of orders"},
 	} {
 		c := startCoordinator(t)
-		keyboard, program := terminal(t)
-		if _, err := keyboard.WriteString(answer + "\n"); err != nil {
-			t.Fatal(err)
-		}
+		program := answered(t, answer)
 		var out, errs bytes.Buffer
 		status := cli.Run(t.Context(), commandline.Process{
 			Args: []string{"replay", "--producer=orders", "--server=" + c.addr}, In: program, Out: &out, Err: &errs,
 		})
-		ran{status, out.String(), errs.String()}.want(t, want.status, want.out, "Replay 1 finished messages? [y/N] ")
+		ran{status, out.String(), errs.String()}.want(t, want.status, want.out, "Replay 1 finished message? [y/N] ")
 		if asked := c.asked(); asked != want.asked {
 			t.Errorf("asked %s", asked)
 		}
