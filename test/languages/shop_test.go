@@ -132,12 +132,12 @@ func (s *shop) holds(call, id string) (reached <-chan struct{}, act chan<- wire.
 	return reached, act
 }
 
-// holdsCommit holds the first COMMIT after the half message of an order was stored.
+// holdsCommit holds the COMMIT of an order, by its id: a coordinator that cleans up commits beside it.
 func (s *shop) holdsCommit(phase wire.Phase, id string) (reached <-chan struct{}, act chan<- wire.Act) {
 	hold, reached, act := s.holding()
 	s.on("SendHalfMessage after", id, func() wire.Act {
 		s.way.On(func(e wire.Event) wire.Act {
-			if e.Phase != phase {
+			if e.Phase != phase || !bytes.Contains(e.Transaction, []byte(id)) {
 				return wire.Pass
 			}
 			s.way.On(nil)

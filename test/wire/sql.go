@@ -13,10 +13,16 @@ func SQL(t testing.TB, addr string) *Proxy {
 	return start(t, addr, func() tap { return &sqlTap{} })
 }
 
+// longestTransaction bounds what a tap keeps of a transaction, in bytes.
+const longestTransaction = 64 << 10
+
 // sqlTap sees bytes, and among them one interesting statement: drivers send COMMIT by itself, and wait.
 type sqlTap struct {
 	blind
-	committing atomic.Bool
+	// sent is what the client has sent since the last COMMIT, as far as it is kept.
+	sent []byte
+	// committing is the transaction whose COMMIT has no reply yet, or nil.
+	committing atomic.Pointer[[]byte]
 }
 
 func (s *sqlTap) next(phase Phase, from *bufio.Reader) ([]byte, []Event, error) {
@@ -24,12 +30,18 @@ func (s *sqlTap) next(phase Phase, from *bufio.Reader) ([]byte, []Event, error) 
 	if err != nil {
 		return raw, events, err
 	}
-	if phase == Request && commits(raw) {
-		s.committing.Store(true)
-		events = []Event{{Name: "commit", Phase: Request}}
+	if phase == Reply {
+		if transaction := s.committing.Swap(nil); transaction != nil {
+			events = []Event{{Name: "commit", Phase: Reply, Transaction: *transaction}}
+		}
+		return raw, events, nil
 	}
-	if phase == Reply && s.committing.Swap(false) {
-		events = []Event{{Name: "commit", Phase: Reply}}
+	s.sent = append(s.sent, raw[:min(len(raw), longestTransaction-len(s.sent))]...)
+	if commits(raw) {
+		transaction := s.sent
+		s.sent = nil
+		s.committing.Store(&transaction)
+		events = []Event{{Name: "commit", Phase: Request, Transaction: transaction}}
 	}
 	return raw, events, nil
 }

@@ -31,6 +31,8 @@ type Event struct {
 	// Messages are the messages of the event, as far as the protocol names them: of create, submit and move, of
 	// basic.publish and of its ack or nack, and of calls. A reply of claim and submit names the claimed messages.
 	Messages []Message
+	// Transaction is, of a commit, what the client sent on this connection since the commit before, or its first 64 KiB.
+	Transaction []byte
 
 	// script is the script's name as it is; joined says that the event is a part of a call.
 	script string
