@@ -16,6 +16,10 @@ import (
 // handBackTimeout is how long handing back is tried: callers wait meanwhile, and the lease ends anyway.
 const handBackTimeout = 2 * time.Second
 
+// promptAnswer is how soon a producer answers that is well. The calls of a producer that takes longer end together, and
+// their messages come to the store in bursts.
+const promptAnswer = 250 * time.Millisecond
+
 // confirmCall is one Confirm call about a batch.
 type confirmCall struct {
 	confirmer *Confirmer
@@ -99,13 +103,16 @@ func (q *confirmCall) end(ending []delivery.Leased) {
 
 // outcomes turns the producer's answer into one outcome for each message. A panic on the way is an error.
 func (q *confirmCall) outcomes(held []delivery.Leased) (outcomes []delivery.Outcome, err error) {
+	begun := time.Now()
 	if failure := lifecycle.Recovered(func() {
 		var verdicts map[string]halfmsg.Verdict
 		if verdicts, err = q.call(held); err != nil {
 			return
 		}
 		outcomes = make([]delivery.Outcome, len(held))
+		prompt := time.Since(begun) < promptAnswer
 		for i, h := range held {
+			h.Prompt = prompt
 			outcomes[i] = q.confirmer.outcomeOf(h, verdicts[h.ID], q.final)
 		}
 	}); failure != nil {

@@ -111,7 +111,7 @@ func (s *Settler) store(ctx context.Context, outcomes []Outcome) []halfmsg.Resul
 		o := &outcomes[i]
 		settlements[i] = halfmsg.Settlement{
 			Name: o.Name, Token: o.Token, Fingerprint: o.Fingerprint, Event: o.Event,
-			After: o.After, Hold: o.Hold, Cause: o.Cause, Backlog: o.Backlog,
+			After: o.After, Hold: o.Hold, Cause: o.Cause, Backlog: o.Backlog, Prompt: o.Prompt,
 		}
 	}
 	// An outcome is stored even while the coordinator stops.

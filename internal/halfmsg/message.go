@@ -108,6 +108,9 @@ type Claim struct {
 	SendableAt time.Time
 	// Backlog says that a pass has claimed the message. No caller waits for the message, which yields to fresh messages.
 	Backlog bool
+	// Prompt says that the producer has answered for the message without delay. Such a backlog yields less: it comes at a
+	// steady rate, while the answers of a slow producer come in bursts.
+	Prompt bool
 }
 
 // Record is a message as an operator sees it. In a final state only Name, State and UpdatedAt are known. An

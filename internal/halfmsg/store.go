@@ -99,6 +99,8 @@ type Settlement struct {
 	Cause string
 	// Backlog is Backlog of the claim: the move may yield to others.
 	Backlog bool
+	// Prompt is Prompt of the claim: the move of a backlog yields less.
+	Prompt bool
 }
 
 // Inspector is the store as operators use it.

@@ -180,7 +180,7 @@ func (s *Store) claimChosen(
 		c.args = append(append(c.args, anys(want.brokers)...), part.pairs()...)
 		calls[i] = c
 	}
-	s.pacer.backlog(ctx, s.loops, s.scripts.claim, calls)
+	s.pacer.backlog(claimSlice, noRests)(ctx, s.loops, s.scripts.claim, calls)
 	claims, parked, err = s.readClaims(ctx, calls, want.state, token)
 	return claims, parked, len(claims)+parked == chosen, err
 }

@@ -82,7 +82,7 @@ func (s *Store) lookBack(
 		calls[i] = newCall(shard, 6)
 		calls[i].args = append(calls[i].args, newest, oldest, lookSlice, query.Producer, query.ID, string(query.Ended))
 	}
-	s.pacer.backlog(ctx, s.intake, s.scripts.history, calls)
+	s.pacer.backlog(slice, backlogRests)(ctx, s.intake, s.scripts.history, calls)
 	return s.mergeEntries(calls, query)
 }
 

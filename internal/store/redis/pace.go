@@ -14,8 +14,11 @@ import (
 const (
 	// slice is how many messages of the backlog Redis works on at a time. Redis serves no other call meanwhile.
 	slice = 20
+	// claimSlice and promptSlice are the same for claims, and for messages whose producer answers without delay.
+	claimSlice, promptSlice = 40, 80
 	// backlogRests and lowPriorityRests say how long the pause after a slice is, as a multiple of the slice's time.
-	backlogRests, lowPriorityRests = 3, 1
+	// Claims and prompt messages have none.
+	backlogRests, lowPriorityRests, noRests = 3, 1, 0
 	// longestRest bounds the pause: a slice that took longer was delayed by other work.
 	longestRest = 8 * time.Millisecond
 	// maxYield is how long a backlog without an end yields: an outage has left such a backlog, while a slow producer
@@ -33,9 +36,12 @@ const (
 type runner func(ctx context.Context, client redis.UniversalClient, sc *script, calls []*call)
 
 // pacer lets calls with a waiting caller go before the backlog. While there are such calls, the backlog is done in
-// small slices, one after another, with a rest after each slice that is longer than the slice took. So most of Redis'
-// time is left to the waiting callers, and none of them waits for more than one slice. At other times the backlog has
+// small slices, one after another, so that none of them waits for more than one slice. At other times the backlog has
 // Redis to itself. A call that has yielded for maxCallYield goes on at once, and so does a backlog after maxYield.
+//
+// The answers of a slow producer, or the failures of one that is away, come for hundreds of messages at once. Without a
+// rest after each slice, longer than the slice took, such a burst would take all of Redis' time, and of the CPUs'. The
+// backlog of a prompt producer, as an outage leaves it, comes steadily: it needs no rest.
 type pacer struct {
 	turn  chan struct{}
 	clock *pacing.Clock
@@ -49,18 +55,21 @@ func (p *pacer) urgent(ctx context.Context, client redis.UniversalClient, sc *sc
 	run(ctx, client, sc, calls)
 }
 
-// backlog is the runner of calls without a waiting caller.
-func (p *pacer) backlog(ctx context.Context, client redis.UniversalClient, sc *script, calls []*call) {
-	ending, cancel := context.WithTimeout(ctx, maxCallYield)
-	defer cancel()
-	for len(calls) > 0 {
-		if !p.yields() || ending.Err() != nil {
-			run(ctx, client, sc, calls)
-			return
+// backlog returns a runner for calls without a waiting caller. While it yields, its slices have at most that many
+// messages, with so long a rest after each.
+func (p *pacer) backlog(most, rests int) runner {
+	return func(ctx context.Context, client redis.UniversalClient, sc *script, calls []*call) {
+		ending, cancel := context.WithTimeout(ctx, maxCallYield)
+		defer cancel()
+		for len(calls) > 0 {
+			if !p.yields() || ending.Err() != nil {
+				run(ctx, client, sc, calls)
+				return
+			}
+			n := sliced(calls, most)
+			p.inTurn(ending, rests, func() { run(ctx, client, sc, calls[:n]) })
+			calls = calls[n:]
 		}
-		n := sliced(calls, slice)
-		p.inTurn(ending, backlogRests, func() { run(ctx, client, sc, calls[:n]) })
-		calls = calls[n:]
 	}
 }
 

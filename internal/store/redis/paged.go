@@ -204,7 +204,7 @@ func (s *Store) runDue(ctx context.Context, calls []*call) {
 		for _, c := range working {
 			c.args[dueMost] = 0 // nothing is listed meanwhile
 		}
-		s.pacer.backlog(ctx, s.loops, s.scripts.due, working)
+		s.pacer.backlog(slice, backlogRests)(ctx, s.loops, s.scripts.due, working)
 	}
 	if len(behind) == 0 {
 		return

@@ -96,7 +96,13 @@ func (s *Store) Settle(ctx context.Context, settlements []halfmsg.Settlement) []
 		urgent = s.settlePaged(ctx, settlements, urgent, results)
 	}
 	s.move(ctx, urgent, results, moving{by: rules, of: of, run: s.pacer.urgent})
-	s.move(ctx, backlog, results, moving{by: rules, of: of, run: s.pacer.backlog, most: portion(len(backlog))})
+	prompt, backlog := split(backlog, func(at place) bool { return of(at.index).Prompt })
+	s.move(ctx, prompt, results, moving{
+		by: rules, of: of, run: s.pacer.backlog(promptSlice, noRests), most: portion(len(prompt)),
+	})
+	s.move(ctx, backlog, results, moving{
+		by: rules, of: of, run: s.pacer.backlog(slice, backlogRests), most: portion(len(backlog)),
+	})
 	return results
 }
 
