@@ -60,7 +60,10 @@ func startReloading(t *testing.T, redis, rules string) *reloading {
 	go func() { r.ended <- a.Run(context.Background()) }()
 	t.Cleanup(func() {
 		if err := a.Stop(context.Background()); err != nil {
-			t.Errorf("stop: %v\n%s", err, log)
+			t.Errorf("stop: %v", err)
+		}
+		if t.Failed() {
+			t.Log(log)
 		}
 	})
 	r.awaitReady(t)
