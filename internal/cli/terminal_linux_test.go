@@ -41,7 +41,7 @@ func terminal(t *testing.T) (keyboard, program *os.File) {
 	return keyboard, program
 }
 
-// answered is a terminal on which somebody has answered already.
+// answered is a terminal on which the answer has been typed already.
 func answered(t *testing.T, answer string) (program *os.File) {
 	t.Helper()
 	keyboard, program := terminal(t)
