@@ -28,10 +28,10 @@ func (s *Store) due(ctx context.Context, want claiming, wanted map[string]int) (
 	calls := make([]*call, shards)
 	start := int(s.claims.Load() % uint64(shards))
 	for i := range calls {
-		c := newCall(s.keys.shards[(start+i)%shards], 4+len(want.brokers)+2*len(wanted))
+		c := newCall(s.keys.shards[(start+i)%shards], 5+len(want.brokers)+2*len(wanted))
 		c.messages, c.most = slice, most // where it is repeated, for pages
 		c.items = []int{(start + i) % shards}
-		c.args = append(c.args, codeOf[want.state], most, pageWork, len(want.brokers))
+		c.args = append(c.args, codeOf[want.state], most, pageWork, 1, len(want.brokers))
 		c.args = append(c.args, anys(want.brokers)...)
 		for producer, n := range wanted {
 			if producer != "" && n > 0 {

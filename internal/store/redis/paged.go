@@ -186,10 +186,12 @@ func (s *Store) settlePagedFrom(
 // pageWork is how much due.lua does for pages at a time: so many ids to look at, or a tenth of that to index.
 const pageWork = 1000
 
-// dueMost and dueWork are the places in the arguments of due.lua of how much it lists, and how much it does for pages.
+// These are the places in the arguments of due.lua: how much it lists, how much it does for pages, and with which
+// producer's pages it begins.
 const (
-	dueMost = 1
-	dueWork = 2
+	dueMost  = 1
+	dueWork  = 2
+	dueBegin = 3
 )
 
 // maxPageTime bounds the work for pages in one pass, which claims messages after that. The next pass goes on.
@@ -202,7 +204,7 @@ func (s *Store) runDue(ctx context.Context, calls []*call) {
 	behind := morePages(calls)
 	for working := behind; len(working) > 0 && time.Since(begun) < maxPageTime; working = morePages(working) {
 		for _, c := range working {
-			c.args[dueMost] = 0 // nothing is listed meanwhile
+			c.args[dueMost], c.args[dueBegin] = 0, c.answer(0) // nothing is listed meanwhile
 		}
 		s.pacer.backlog(slice, backlogRests)(ctx, s.loops, s.scripts.due, working)
 	}
@@ -218,7 +220,7 @@ func (s *Store) runDue(ctx context.Context, calls []*call) {
 // morePages are the shards that have more pages to index.
 func morePages(calls []*call) (more []*call) {
 	for _, c := range calls {
-		if c.err == nil && c.answer(0) == int64(1) {
+		if goOn, _ := c.answer(0).(int64); c.err == nil && goOn > 0 {
 			more = append(more, c)
 		}
 	}

@@ -2,14 +2,6 @@
 --   cell, and its id is in the page of its time. A message that is neither finished nor gone when its page falls due is
 --   indexed, and so is a message that any other script than those for paged messages works on.
 
--- disinherit removes what a lost record of the same name has left: a paged message has no notes, and nothing about it
--- stands beside its cell.
-local function disinherit(g, id)
-  redis.pcall('HDEL', g.leases, id)
-  redis.pcall('HDEL', g.verdicts, id)
-  redis.pcall('DEL', g.notes .. id)
-end
-
 -- index_cells indexes those of the messages that are paged, and says how many. The cell of a lost record gives an index
 -- entry like any other, whose next owner finds the record missing.
 local function index_cells(g, ids)
@@ -32,7 +24,6 @@ local function index_cells(g, ids)
           call('SETRANGE', g.record .. id, 5, created_of(text))
         end
         enter(g, s, id, created_of(text), due_of(text))
-        disinherit(g, id)
         if token then
           gather(g.held, id, token)
         end
@@ -41,6 +32,7 @@ local function index_cells(g, ids)
         end
       end
     end
+    pcall(clear, g, gone[s]) -- what lost records of the same names have left: nothing about a paged message stands beside its cell
   end
   flush(g)
   for s, key in pairs(keys) do

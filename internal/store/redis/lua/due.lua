@@ -3,16 +3,17 @@
 --   without claiming them.
 -- KEYS: 1 the shard's prefix
 -- ARGV: 1 code of the state; 2 how many due times a producer gets at most; 3 how much work to do for pages: an id that is
---   looked at counts 1, a message that is indexed 10; 4 how many brokers are claimed for; then their names, empty for the
---   default one; then pairs of a producer and its own most; without any pair all producers of the shard are looked at
--- Returns: 1 when more pages are due, else 0; then for each producer with due messages {name, due times in milliseconds,
---   oldest first}
-local room, pending_pages = tonumber(ARGV[3]), 0
+--   looked at counts 1, a message that is indexed 10; 4 with which producer's pages to begin, by number; 5 how many brokers
+--   are claimed for; then their names, empty for the default one; then pairs of a producer and its own most; without any
+--   pair all producers of the shard are looked at
+-- Returns: with which producer's pages to go on, 0 when no more are due; then for each producer with due messages {name,
+--   due times in milliseconds, oldest first}
+local room = tonumber(ARGV[3])
 
 -- finish indexes what is left of a page, as far as there is room.
 local function finish(g, page)
   while room > 0 do
-    local ids = redis.pcall('LRANGE', g.page .. page, 0, 199)
+    local ids = redis.pcall('LRANGE', g.page .. page, 0, 99)
     if #ids == 0 then -- or a key of another type: the sweeper finds its messages
       call('ZREM', g.pages, page)
       return
@@ -23,27 +24,36 @@ local function finish(g, page)
   end
 end
 
+-- finish_pages finishes pages of a producer, and says whether more may be due.
 local function finish_pages(producer)
   local found = call('ZRANGEBYSCORE', KEYS[1] .. producer .. ':' .. PAGES, '-inf', now, 'LIMIT', 0, 10)
   if #found == 0 then
-    return
+    return false
   end
   local g = open(producer)
   for _, page in ipairs(found) do
     finish(g, page)
   end
   tidy(g)
-  if room <= 0 or #found == 10 then
-    pending_pages = 1
+  return room <= 0 or #found == 10
+end
+
+-- The next call goes on behind the producer whose pages have used up the room, or the others would wait for all of them.
+local producers = call('SMEMBERS', KEYS[1] .. PRODUCERS)
+local number, go_on = tonumber(ARGV[4]), 0
+for _ = 1, #producers do
+  if room <= 0 then
+    break
+  end
+  number = (number - 1) % #producers + 1
+  local ok, more = pcall(finish_pages, producers[number])
+  number = number + 1
+  if ok and more then
+    go_on = number
   end
 end
 
-local producers = call('SMEMBERS', KEYS[1] .. PRODUCERS)
-for _, producer in ipairs(producers) do
-  pcall(finish_pages, producer)
-end
-
-local s, most, brokers = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[4])
+local s, most, brokers = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[5])
 
 -- unpark makes messages for a broker due again, those parked longest first. A message that has an owner, or
 -- another due time than it was parked with, has been worked on since.
@@ -65,7 +75,7 @@ local function unpark(broker)
     call('ZREM', key, unpack(gone))
   end
 end
-for i = 5, 4 + brokers do
+for i = 6, 5 + brokers do
   pcall(unpark, ARGV[i])
 end
 
@@ -85,7 +95,7 @@ local function due(g, limit)
   return found
 end
 
-local out = {pending_pages}
+local out = {go_on}
 local function look(producer, limit)
   local ok, found = pcall(due, open(producer), limit)
   if ok and #found > 1 then
@@ -93,8 +103,8 @@ local function look(producer, limit)
   end
 end
 
-if ARGV[5 + brokers] then
-  for i = 5 + brokers, #ARGV, 2 do
+if ARGV[6 + brokers] then
+  for i = 6 + brokers, #ARGV, 2 do
     look(ARGV[i], math.min(most, tonumber(ARGV[i + 1])))
   end
 else
