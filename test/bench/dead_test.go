@@ -80,7 +80,20 @@ func (s *setup) die(n int) {
 	if waiting := s.unfinished(); waiting != int64(n) {
 		s.b.Fatalf("%d messages wait, not %d", waiting, n)
 	}
+	s.indexed("dead")
 	s.written()
+}
+
+// indexed waits until all messages of a producer are in the indexes, as those of a backlog are.
+func (s *setup) indexed(producer string) {
+	begun := time.Now()
+	used := s.used(func() {
+		servers.Eventually(s.b, 10*time.Minute, "all messages are in the indexes", func() bool {
+			return strings.TrimSpace(s.redis.CLI("HLEN", "msghandler:{00}:"+producer+":pending:cells")) == "0"
+		})
+	})
+	s.b.Logf("all of them were in the indexes after %.0f s more, of which Redis took %v",
+		time.Since(begun).Seconds(), used[compare.Redis])
 }
 
 // written waits until Redis has rewritten its file, if it does, so that no measurement contains the rewrite.

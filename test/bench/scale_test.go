@@ -18,8 +18,12 @@ var (
 	backlog = flag.Int("backlog", 60_000, "messages that BenchmarkScale and BenchmarkDrainBeside have coordinators drain")
 )
 
-// most is how many coordinators BenchmarkScale starts.
-const most = 3
+const (
+	// most is how many coordinators BenchmarkScale starts.
+	most = 3
+	// askedAfter is when they ask about silent messages: the default of confirm.after.
+	askedAfter = 6 * time.Second
+)
 
 // BenchmarkScale measures one, two and three coordinators on the same Redis and broker: with new messages, of which
 // the confirm loops must claim the silent ones, and with a backlog, all of which they must claim. The benchmark
@@ -113,12 +117,13 @@ func (s *setup) inTurn(t task) map[int][]shared {
 	return found
 }
 
-// traffic puts a full load on the coordinators. Claims are counted from its beginning until all messages have
-// arrived.
+// traffic puts a full load on the coordinators, and measures when the first silent messages have been asked about.
+// Claims are counted from its beginning until all messages have arrived.
 func (s *setup) traffic(mode bench.Mode) shared {
 	var seen []sighting
 	load := s.load()
-	load.Mode, load.Silent, load.Warmup, load.ConsumeAfter, load.RedisURL = mode, *silent, settled, true, ""
+	load.Mode, load.Silent, load.ConsumeAfter, load.RedisURL = mode, *silent, true, ""
+	load.ConfirmAfter, load.Warmup = askedAfter, settled+askedAfter
 	load.Progress = func(p bench.Progress) {
 		if p.Stage == bench.StageMeasuring {
 			seen = append(seen, sighting{at: time.Now(), done: p.Done, left: s.unfinished()})
