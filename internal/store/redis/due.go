@@ -31,7 +31,7 @@ func (s *Store) due(ctx context.Context, want claiming, wanted map[string]int) (
 		c := newCall(s.keys.shards[(start+i)%shards], 5+len(want.brokers)+2*len(wanted))
 		c.messages, c.most = slice, most // where it is repeated, for pages
 		c.items = []int{(start + i) % shards}
-		c.args = append(c.args, codeOf[want.state], most, pageWork, 1, len(want.brokers))
+		c.args = append(c.args, codeOf[want.state], most, pageWork, 0, len(want.brokers))
 		c.args = append(c.args, anys(want.brokers)...)
 		for producer, n := range wanted {
 			if producer != "" && n > 0 {

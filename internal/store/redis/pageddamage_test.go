@@ -272,6 +272,25 @@ func TestTheVerdictOfAnUnreadableCellStays(t *testing.T) {
 	}
 }
 
+// TestAPagedMessageInheritsNothing has a verdict and notes that a lost record of the same name has left, and a key of
+// another type beside them.
+func TestAPagedMessageInheritsNothing(t *testing.T) {
+	t.Parallel()
+	store, client, _ := fresh(t, redisstore.Config{})
+	create(t, store, later("1"))
+	client.HSet(t.Context(), base+"verdicts", "1", "1")
+	client.HSet(t.Context(), base+"x:1", "confirms", "5")
+	client.Set(t.Context(), base+"leases", "of another type", 0)
+	lapse(t, client)
+	finishPages(t, store)
+	if err := client.ZScore(t.Context(), base+"pending", "1").Err(); err != nil {
+		t.Fatalf("the message is not indexed: %v", err)
+	}
+	if left := client.Exists(t.Context(), base+"verdicts", base+"x:1").Val(); left > 0 {
+		t.Errorf("%d of verdict and notes are left", left)
+	}
+}
+
 // TestAllLeasesOfAllProducersAreCounted: beyond the sample no owners are told, but all leases are counted.
 func TestAllLeasesOfAllProducersAreCounted(t *testing.T) {
 	t.Parallel()

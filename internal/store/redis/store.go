@@ -78,7 +78,8 @@ type Store struct {
 	pacer  *pacer
 	moves  moves
 	// recent are messages stored here lately.
-	recent memory
+	recent     memory
+	pageWorker pageWorker
 	// claims counts claims for tokens and rotates the shard that comes first.
 	claims atomic.Uint64
 	// name is unique to this store and names its instance: INSTANCE/NONCE.
@@ -159,6 +160,7 @@ func (s *Store) prepare(ctx context.Context, cluster bool) error {
 	s.moves = newMoves(s.loops, s.scripts.moves, s.logger)
 	s.keys = newKeys(s.config.Prefix, s.layout)
 	s.pulses.last = make([]pulse, s.layout.shards)
+	s.pageWorker = newPageWorker(s.layout.shards)
 	return s.startPaging(ctx)
 }
 

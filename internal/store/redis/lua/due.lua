@@ -3,10 +3,10 @@
 --   without claiming them.
 -- KEYS: 1 the shard's prefix
 -- ARGV: 1 code of the state; 2 how many due times a producer gets at most; 3 how much work to do for pages: an id that is
---   looked at counts 1, a message that is indexed 10; 4 with which producer's pages to begin, by number; 5 how many brokers
+--   looked at counts 1, a message that is indexed 10; 4 behind which producer's pages to begin, by number; 5 how many brokers
 --   are claimed for; then their names, empty for the default one; then pairs of a producer and its own most; without any
 --   pair all producers of the shard are looked at
--- Returns: with which producer's pages to go on, 0 when no more are due; then for each producer with due messages {name,
+-- Returns: the number of the producer behind which to go on with pages, 0 when no more are known to be due; then for each producer with due messages {name,
 --   due times in milliseconds, oldest first}
 local room = tonumber(ARGV[3])
 
@@ -40,16 +40,15 @@ end
 
 -- The next call goes on behind the producer whose pages have used up the room, or the others would wait for all of them.
 local producers = call('SMEMBERS', KEYS[1] .. PRODUCERS)
-local number, go_on = tonumber(ARGV[4]), 0
+local last, go_on = tonumber(ARGV[4]), 0
 for _ = 1, #producers do
   if room <= 0 then
     break
   end
-  number = (number - 1) % #producers + 1
-  local ok, more = pcall(finish_pages, producers[number])
-  number = number + 1
+  last = last % #producers + 1
+  local ok, more = pcall(finish_pages, producers[last])
   if ok and more then
-    go_on = number
+    go_on = last
   end
 end
 
