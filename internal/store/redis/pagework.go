@@ -40,12 +40,13 @@ func (s *Store) runDue(ctx context.Context, calls []*call) {
 	s.pageWorker.begin(calls)
 	run(ctx, s.loops, s.scripts.due, calls)
 	behind := s.pageWorker.goOn(calls)
-	for working := behind; len(working) > 0 && time.Since(begun) < s.pageWorker.atMost; working = s.pageWorker.goOn(working) {
+	for working := behind; len(working) > 0 && time.Since(begun) < s.pageWorker.atMost; {
 		for _, c := range working {
 			c.args[dueMost] = 0 // nothing is listed meanwhile
 		}
 		s.pageWorker.begin(working)
 		s.pacer.backlog(slice, backlogRests)(ctx, s.loops, s.scripts.due, working)
+		working = s.pageWorker.goOn(working)
 	}
 	if len(behind) == 0 {
 		return
