@@ -80,7 +80,10 @@ var planted = []struct {
 	{name: "redis-full", plant: fillMemory(99.9)},
 	{name: "redis-disk", plant: plantFullDisk},
 	{name: "redis-replica", plant: plantReplica},
-	{name: "redis-login", plant: func(s *site) { s.redis.CLI("CONFIG", "SET", "requirepass", "secret") }},
+	{name: "redis-login", plant: func(s *site) { // of one user: the coordinator may connect once more at any time
+		s.redis.CLI("ACL", "SETUSER", "doctor", "on", ">pw", "~*", "+@all")
+		s.e.Settings.Redis.URL = "redis://doctor:wrong@" + s.redis.Addr + "/0"
+	}},
 	{name: "redis-permission", plant: func(s *site) {
 		s.redis.CLI("ACL", "SETUSER", "weak", "on", ">pw", "~other:*", "+@all")
 		s.e.Settings.Redis.URL = "redis://weak:pw@" + s.redis.Addr + "/0"
