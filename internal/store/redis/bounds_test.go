@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -139,6 +140,43 @@ func TestCallsAreBounded(t *testing.T) {
 	}
 	if got := calls(func() { create(t, store, large...) }); got != "4" {
 		t.Errorf("12 MiB went in %s calls, want 4 of at most 4 MiB", got)
+	}
+}
+
+// TestPromptBacklogGoesInLargerSlices stores the outcomes of 80 messages of a backlog beside a new message. Those of a
+// producer that answers without delay go in one call, and those of others in several.
+func TestPromptBacklogGoesInLargerSlices(t *testing.T) {
+	t.Parallel()
+	const n = 80
+	for _, prompt := range []bool{true, false} {
+		var calls atomic.Int64
+		store, _, _ := fresh(t, redisstore.Config{Shards: 1, Ran: func(script string, _ int, _ time.Duration) {
+			if script == "move" {
+				calls.Add(1)
+			}
+		}})
+		messages, _ := numbered(n, 10)
+		create(t, store, messages...)
+		claims, err := store.ClaimPending(t.Context(), map[string]int{"orders": n}, time.Minute)
+		if err != nil || len(claims) != n {
+			t.Fatalf("claimed %d, %v", len(claims), err)
+		}
+		settlements := make([]halfmsg.Settlement, n)
+		for i, claim := range claims {
+			settlements[i] = halfmsg.Settlement{
+				Name: claim.Name, Token: claim.Token, Event: halfmsg.EventUnknown, After: time.Hour, Cause: "not yet",
+				Backlog: true, Prompt: prompt,
+			}
+		}
+		create(t, store, half("new"))
+		for _, r := range store.Settle(t.Context(), settlements) {
+			if r.Err != nil {
+				t.Fatal(r.Err)
+			}
+		}
+		if got := calls.Load(); (got == 1) != prompt {
+			t.Errorf("prompt %v: %d outcomes went in %d calls", prompt, n, got)
+		}
 	}
 }
 

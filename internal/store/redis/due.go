@@ -28,10 +28,11 @@ func (s *Store) due(ctx context.Context, want claiming, wanted map[string]int) (
 	calls := make([]*call, shards)
 	start := int(s.claims.Load() % uint64(shards))
 	for i := range calls {
-		c := newCall(s.keys.shards[(start+i)%shards], 5+len(want.brokers)+2*len(wanted))
+		shard := (start + i) % shards
+		c := newCall(s.keys.shards[shard], 5+len(want.brokers)+2*len(wanted))
 		c.messages, c.most = slice, most // where it is repeated, for pages
-		c.items = []int{(start + i) % shards}
-		c.args = append(c.args, codeOf[want.state], most, pageWork, 0, len(want.brokers))
+		c.items = []int{shard}
+		c.args = append(c.args, codeOf[want.state], most, pageWork, s.pageTurns[shard].Load(), len(want.brokers))
 		c.args = append(c.args, anys(want.brokers)...)
 		for producer, n := range wanted {
 			if producer != "" && n > 0 {

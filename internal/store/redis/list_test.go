@@ -14,8 +14,8 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// filled makes a store with messages of so many producers, every third to the exchange rare.
-func filled(t *testing.T, shards, producers, messages int) *Store {
+// onRedis is a store on a Redis of its own.
+func onRedis(t *testing.T, shards int) *Store {
 	t.Helper()
 	s, err := New(t.Context(), Config{
 		URL: servers.Redis(t).URL(), Shards: shards, Logger: slog.New(slog.DiscardHandler),
@@ -24,6 +24,25 @@ func filled(t *testing.T, shards, producers, messages int) *Store {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// fill stores messages.
+func fill(t *testing.T, s *Store, messages []halfmsg.Message) {
+	t.Helper()
+	for part := range slices.Chunk(messages, 100) {
+		for _, r := range s.Create(t.Context(), part) {
+			if r.Err != nil {
+				t.Fatal(r.Err)
+			}
+		}
+	}
+}
+
+// filled makes a store with messages of so many producers, every third to the exchange rare.
+func filled(t *testing.T, shards, producers, messages int) *Store {
+	t.Helper()
+	s := onRedis(t, shards)
 	var all []halfmsg.Message
 	for i := range messages {
 		all = append(all, halfmsg.Message{
@@ -31,13 +50,7 @@ func filled(t *testing.T, shards, producers, messages int) *Store {
 			Exchange: []string{"rare", "common", "common"}[i%3], RoutingKey: "paid",
 		})
 	}
-	for part := range slices.Chunk(all, 100) {
-		for _, r := range s.Create(t.Context(), part) {
-			if r.Err != nil {
-				t.Fatal(r.Err)
-			}
-		}
-	}
+	fill(t, s, all)
 	return s
 }
 

@@ -2,7 +2,6 @@ package redis
 
 import (
 	"context"
-	"sync/atomic"
 	"time"
 )
 
@@ -21,32 +20,17 @@ const (
 	dueBehind = 3
 )
 
-// pageWorker has what passes need to work on pages that are due.
-type pageWorker struct {
-	// atMost is maxPageTime; tests choose a shorter time.
-	atMost time.Duration
-	// turns holds for each shard behind which producer's pages the next call begins. So all producers get their turn,
-	// however few of them a pass reaches.
-	turns []atomic.Int64
-}
-
-func newPageWorker(shards int) pageWorker {
-	return pageWorker{atMost: maxPageTime, turns: make([]atomic.Int64, shards)}
-}
-
 // runDue asks shards for due messages. Shards that have more pages to index first do that, and are asked again.
 func (s *Store) runDue(ctx context.Context, calls []*call) {
 	begun := time.Now()
-	s.pageWorker.begin(calls)
 	run(ctx, s.loops, s.scripts.due, calls)
-	behind := s.pageWorker.goOn(calls)
-	for working := behind; len(working) > 0 && time.Since(begun) < s.pageWorker.atMost; {
+	behind := s.morePages(calls)
+	for working := behind; len(working) > 0 && time.Since(begun) < s.pageTime; {
 		for _, c := range working {
 			c.args[dueMost] = 0 // nothing is listed meanwhile
 		}
-		s.pageWorker.begin(working)
 		s.pacer.backlog(slice, backlogRests)(ctx, s.loops, s.scripts.due, working)
-		working = s.pageWorker.goOn(working)
+		working = s.morePages(working)
 	}
 	if len(behind) == 0 {
 		return
@@ -57,18 +41,13 @@ func (s *Store) runDue(ctx context.Context, calls []*call) {
 	run(ctx, s.loops, s.scripts.due, behind)
 }
 
-// begin tells each shard behind which producer's pages to begin.
-func (w *pageWorker) begin(calls []*call) {
+// morePages returns the calls for the shards that have more pages to index. The next call for such a shard, in this pass
+// or in the next one, goes on where this call has ended.
+func (s *Store) morePages(calls []*call) (more []*call) {
 	for _, c := range calls {
-		c.args[dueBehind] = w.turns[c.items[0]].Load()
-	}
-}
-
-// goOn notes the turns, and returns the calls for the shards that have more pages to index.
-func (w *pageWorker) goOn(calls []*call) (more []*call) {
-	for _, c := range calls {
-		if number, _ := c.answer(0).(int64); c.err == nil && number > 0 {
-			w.turns[c.items[0]].Store(number)
+		if last, _ := c.answer(0).(int64); c.err == nil && last > 0 {
+			s.pageTurns[c.items[0]].Store(last)
+			c.args[dueBehind] = last
 			more = append(more, c)
 		}
 	}

@@ -78,8 +78,11 @@ type Store struct {
 	pacer  *pacer
 	moves  moves
 	// recent are messages stored here lately.
-	recent     memory
-	pageWorker pageWorker
+	recent memory
+	// pageTime is maxPageTime; tests choose a shorter time. pageTurns holds for each shard the number of the producer
+	// behind which due.lua begins with pages. So all producers get their turn, however few of them a pass reaches.
+	pageTime  time.Duration
+	pageTurns []atomic.Int64
 	// claims counts claims for tokens and rotates the shard that comes first.
 	claims atomic.Uint64
 	// name is unique to this store and names its instance: INSTANCE/NONCE.
@@ -160,7 +163,7 @@ func (s *Store) prepare(ctx context.Context, cluster bool) error {
 	s.moves = newMoves(s.loops, s.scripts.moves, s.logger)
 	s.keys = newKeys(s.config.Prefix, s.layout)
 	s.pulses.last = make([]pulse, s.layout.shards)
-	s.pageWorker = newPageWorker(s.layout.shards)
+	s.pageTime, s.pageTurns = maxPageTime, make([]atomic.Int64, s.layout.shards)
 	return s.startPaging(ctx)
 }
 

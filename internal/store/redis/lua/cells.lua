@@ -2,21 +2,6 @@
 --   cell, and its id is in the page of its time. A message that is neither finished nor gone when its page falls due is
 --   indexed, and so is a message that any other script than those for paged messages works on.
 
--- disinherit removes what lost records of the same names have left: a paged message has no notes, and nothing about it
--- stands beside its cell. A key of another type keeps the others from nothing.
-local function disinherit(g, ids)
-  if #ids == 0 then
-    return
-  end
-  local notes = {}
-  for i, id in ipairs(ids) do
-    notes[i] = g.notes .. id
-  end
-  redis.pcall('HDEL', g.leases, unpack(ids))
-  redis.pcall('HDEL', g.verdicts, unpack(ids))
-  redis.pcall('DEL', unpack(notes))
-end
-
 -- index_cells indexes those of the messages that are paged, and says how many. The cell of a lost record gives an index
 -- entry like any other, whose next owner finds the record missing.
 local function index_cells(g, ids)
@@ -47,7 +32,8 @@ local function index_cells(g, ids)
         end
       end
     end
-    disinherit(g, gone[s])
+    -- A paged message has nothing beside its cell. What there is, a lost record of the same name has left.
+    clear(g, gone[s], redis.pcall)
   end
   flush(g)
   for s, key in pairs(keys) do

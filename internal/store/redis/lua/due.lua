@@ -3,14 +3,14 @@
 --   without claiming them.
 -- KEYS: 1 the shard's prefix
 -- ARGV: 1 code of the state; 2 how many due times a producer gets at most; 3 how much work to do for pages: an id that is
---   looked at counts 1, a message that is indexed 10; 4 behind which producer's pages to begin, by number; 5 how many brokers
---   are claimed for; then their names, empty for the default one; then pairs of a producer and its own most; without any
---   pair all producers of the shard are looked at
--- Returns: the number of the producer behind which to go on with pages, 0 when no more are known to be due; then for each producer with due messages {name,
---   due times in milliseconds, oldest first}
+--   looked at counts 1, a message that is indexed 10; 4 the number of the producer behind which to begin with pages; 5 how
+--   many brokers are claimed for; then their names, empty for the default one; then pairs of a producer and its own most;
+--   without any pair all producers of the shard are looked at
+-- Returns: the number of the producer behind which to go on with pages, 0 when no more are known to be due; then for each
+--   producer with due messages {name, due times in milliseconds, oldest first}
 local room = tonumber(ARGV[3])
 
--- finish indexes what is left of a page, as far as there is room.
+-- finish indexes what is left of a page, as far as there is room: in parts, since room is counted after each.
 local function finish(g, page)
   while room > 0 do
     local ids = redis.pcall('LRANGE', g.page .. page, 0, 99)

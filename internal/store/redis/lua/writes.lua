@@ -12,18 +12,19 @@ local function write(command, key, list)
   end
 end
 
--- clear removes everything about messages except their records and their index entries.
-local function clear(g, ids)
+-- clear removes everything about messages except their records and their index entries. how is redis.call, or
+-- redis.pcall where a key of another type must not keep the others from being cleared.
+local function clear(g, ids, how)
   if #ids == 0 then
     return
   end
-  call('HDEL', g.leases, unpack(ids))
-  call('HDEL', g.verdicts, unpack(ids))
+  how('HDEL', g.leases, unpack(ids))
+  how('HDEL', g.verdicts, unpack(ids))
   local notes = {}
   for i, id in ipairs(ids) do
     notes[i] = g.notes .. id
   end
-  call('DEL', unpack(notes))
+  how('DEL', unpack(notes))
 end
 
 -- flush does the gathered writes, new places first, so that a message is always in an index.
@@ -40,7 +41,7 @@ local function flush(g)
   write('HSET', g.verdicts, g.judged)
   write('HSET', g.leases, g.held)
   write('HDEL', g.leases, g.freed)
-  clear(g, g.dropped)
+  clear(g, g.dropped, call)
   g.judged, g.held, g.freed, g.dropped = {}, {}, {}, {}
 end
 
