@@ -80,7 +80,7 @@ var planted = []struct {
 	{name: "redis-full", plant: fillMemory(99.9)},
 	{name: "redis-disk", plant: plantFullDisk},
 	{name: "redis-replica", plant: plantReplica},
-	{name: "redis-login", plant: func(s *site) { // of one user: the coordinator may connect once more at any time
+	{name: "redis-login", plant: func(s *site) { // with a password for all users, the coordinator's next connection would fail too
 		s.redis.CLI("ACL", "SETUSER", "doctor", "on", ">pw", "~*", "+@all")
 		s.e.Settings.Redis.URL = "redis://doctor:wrong@" + s.redis.Addr + "/0"
 	}},
