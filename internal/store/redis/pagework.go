@@ -41,8 +41,8 @@ func (s *Store) runDue(ctx context.Context, calls []*call) {
 	run(ctx, s.loops, s.scripts.due, behind)
 }
 
-// morePages returns the calls for the shards that have more pages to index. The next call for such a shard, in this pass
-// or in the next one, goes on where this call has ended.
+// morePages returns the calls for the shards that have more pages to index. The next call for such a shard, in this
+// pass or in the next one, goes on where this call has ended.
 func (s *Store) morePages(calls []*call) (more []*call) {
 	for _, c := range calls {
 		if last, _ := c.answer(0).(int64); c.err == nil && last > 0 {
