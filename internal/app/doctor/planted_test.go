@@ -80,7 +80,8 @@ var planted = []struct {
 	{name: "redis-full", plant: fillMemory(99.9)},
 	{name: "redis-disk", plant: plantFullDisk},
 	{name: "redis-replica", plant: plantReplica},
-	{name: "redis-login", plant: func(s *site) { // with a password for all users, the coordinator's next connection would fail too
+	// With a password for all users, the coordinator's next connection would fail too.
+	{name: "redis-login", plant: func(s *site) {
 		s.redis.CLI("ACL", "SETUSER", "doctor", "on", ">pw", "~*", "+@all")
 		s.e.Settings.Redis.URL = "redis://doctor:wrong@" + s.redis.Addr + "/0"
 	}},
