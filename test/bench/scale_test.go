@@ -117,8 +117,8 @@ func (s *setup) inTurn(t task) map[int][]shared {
 	return found
 }
 
-// traffic puts a full load on the coordinators. The measurement begins when they are asking about silent messages. Claims
-// are counted from its beginning until all messages have arrived.
+// traffic puts a full load on the coordinators. The measurement begins when they are asking about silent messages.
+// Claims are counted from the beginning of the load until all messages have arrived.
 func (s *setup) traffic(mode bench.Mode) shared {
 	var seen []sighting
 	load := s.load()
