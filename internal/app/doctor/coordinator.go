@@ -80,14 +80,16 @@ const maxAnswer = 64 << 20
 func (r *report) away(server string, err error) {
 	st := status.Convert(err)
 	what := "none answers at " + server + ": " + st.Message()
-	remedy := "start msghandler serve, restart one that hangs, or name another with --server"
+	// A coordinator that is not ready closes each connection, which gRPC reports in several ways.
+	const waits = "if it runs, its log and /readyz of its http.addr say what it waits for; "
+	remedy := waits + "else start msghandler serve, restart one that hangs, or name another with --server"
 	switch {
 	case st.Code() == codes.Unimplemented:
 		what = "the server at " + server + " is no coordinator: " + st.Message()
 	case st.Code() == codes.DeadlineExceeded:
 		what = "none answers at " + server + ", though something may listen there: " + st.Message()
 	case certs.Unmet(st.Message()):
-		remedy = "talk to it as it wants: --tls, and the flags beside it, or none of them"
+		remedy = waits + "if it is ready, talk to it as it wants: --tls, and the flags beside it, or none of them"
 	}
 	r.warn("coordinator-away", what, "if it should run, producers get no answer either", remedy)
 }

@@ -509,6 +509,7 @@ func TestUnavailableServersAreNamed(t *testing.T) {
 		"coordinator-away, 3": {func(e *doctor.Examination) {
 			e.Server, e.Timeout = e.Producers["stock"], time.Second
 		}, "though something may listen there"},
+		"coordinator-away, 4": {func(e *doctor.Examination) { e.Server = closing(t) }, "say what it waits for"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -519,7 +520,7 @@ func TestUnavailableServersAreNamed(t *testing.T) {
 				if strings.Contains(f.What, "secret") {
 					t.Errorf("it tells a password: %s", f.What)
 				}
-				if f.Name == name && strings.Contains(f.What, c.want) {
+				if f.Name == name && strings.Contains(f.What+f.Remedy, c.want) {
 					return
 				}
 			}
