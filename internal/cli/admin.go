@@ -107,10 +107,10 @@ func (a *admin) explain(err error) error {
 	case st.Code() == codes.InvalidArgument:
 		return commandline.UsageError{Err: errors.New(st.Message())}
 	case st.Code() == codes.Unavailable && certs.Unmet(st.Message()):
-		return fmt.Errorf("the TLS settings of this command and of the coordinator at %s do not match; "+
-			"correct --tls and its neighbours in --help (%s)", a.server, st.Message())
+		return fmt.Errorf("the coordinator at %s is not ready, or its TLS settings and those of this command do not match; "+
+			"look at its log, or correct --tls and the flags beside it in --help (%s)", a.server, st.Message())
 	case st.Code() == codes.Unavailable && !fromCoordinator(st):
-		return fmt.Errorf("cannot reach the coordinator at %s: is it running? Name another with --server or "+
+		return fmt.Errorf("cannot reach the coordinator at %s: is it running and ready? Name another with --server or "+
 			"MSGHANDLER_SERVER%s (%s)", a.server, a.hint, st.Message())
 	case st.Code() == codes.DeadlineExceeded:
 		return fmt.Errorf("the coordinator at %s did not answer within %s: the coordinator or its Redis may be busy "+
