@@ -204,7 +204,7 @@ var defects = append([]defect{
 		// The sweeper removes the records that it finds, so the sweeper must not look for these records either.
 		name: "time_of_the_verdict_stays", row: "F20_other", want: Leftover,
 		edits: []edit{
-			{lua + "writes.lua", "call('HDEL', g.verdicts, unpack(ids))\n", ""},
+			{lua + "writes.lua", "how('HDEL', g.verdicts, unpack(ids))\n", ""},
 			{lua + "mend.lua", "if call('HDEL', g.verdicts, id) == 1 then", "if false then"},
 		},
 	},
