@@ -117,8 +117,12 @@ var defects = append([]defect{
 		// system had no sweeper.
 		name: "pending_expires", row: "F09_late", want: Lost,
 		edits: []edit{
-			{lua + "create.lua", "5, created)", "5, created) call('PEXPIRE', g.record .. id, 1500)"},
-			{lua + "mend.lua", "if call('PERSIST', key) == 1 then", "if false then"},
+			{
+				lua + "create_paged.lua", "call('HSET', g.cells[FIRST], unpack(cells))\n",
+				"call('HSET', g.cells[FIRST], unpack(cells))\n" +
+					"for _, id in ipairs(g.ids) do call('PEXPIRE', g.base .. RECORD .. id, 1500) end\n",
+			},
+			{lua + "mend.lua", "if call('PERSIST', g.record .. id) == 1 then", "if false then"},
 		},
 	},
 	{
