@@ -28,7 +28,7 @@ const trimSchedule = "@every 2s"
 // which may change meanwhile, the pulse, which detects lost writes, and the trimming of the archive.
 func (a *App) watchStore(store *redisstore.Store) error {
 	sweep, err := a.newLoop("sweep", a.settings.Sweep.Schedule, func(ctx context.Context) (bool, error) {
-		return false, forSweepTime(ctx, a.life, func(ctx context.Context) (bool, error) {
+		return false, a.forSweepTime(ctx, func(ctx context.Context) (bool, error) {
 			repairs, more, err := store.Sweep(ctx)
 			a.metrics.Swept(repairs.Checked, repairs.Mended)
 			return more, err
@@ -73,7 +73,7 @@ func (a *App) trimArchive(store *redisstore.Store) error {
 		return nil
 	}
 	return a.repeat("archive", trimSchedule, func(ctx context.Context) error {
-		return forSweepTime(ctx, a.life, store.TrimArchive)
+		return a.forSweepTime(ctx, store.TrimArchive)
 	})
 }
 
@@ -81,15 +81,18 @@ func (a *App) trimArchive(store *redisstore.Store) error {
 // messages at every start, while a backlog waits.
 const sweepTime = 500 * time.Millisecond
 
-// forSweepTime sweeps slice after slice until no slice is left, sweepTime is over, or life ends. The end of life also
-// interrupts a slice, so that a stop does not wait for it: with a slow Redis a slice takes seconds, and another
-// coordinator's sweeper, or the next one here, finds the rest.
-func forSweepTime(ctx, life context.Context, slice func(context.Context) (more bool, err error)) error {
+// forSweepTime sweeps slice after slice until no slice is left or sweepTime is over. A stop of the coordinator does not
+// wait for a slice, which takes seconds with a slow Redis: the stop interrupts the slice, and a later sweep does the rest.
+func (a *App) forSweepTime(ctx context.Context, slice func(context.Context) (more bool, err error)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(life, cancel)()
-	for begun := time.Now(); time.Since(begun) < sweepTime && life.Err() == nil; {
-		if more, err := slice(ctx); life.Err() == nil && (err != nil || !more) {
+	defer context.AfterFunc(a.life, cancel)()
+	for begun := time.Now(); time.Since(begun) < sweepTime; {
+		more, err := slice(ctx)
+		if a.life.Err() != nil {
+			return nil
+		}
+		if err != nil || !more {
 			return err
 		}
 	}
