@@ -128,13 +128,24 @@ func (p Program) Run(ctx context.Context, process Process) int {
 	case helped:
 		return exitDone
 	case err != nil:
-		return p.fail(process, UsageError{fmt.Errorf("%w; try: %s --help", err, p.Name)})
+		return p.fail(process, UsageError{fmt.Errorf("%w; try: %s --help", err, p.commandOf(err))})
 	}
 	session := &Session{Process: process, Root: parser.Model.Node}
 	if common, is := typed.(interface{ configFile() string }); is {
 		session.config = common.configFile()
 	}
 	return p.fail(process, command.Run(session))
+}
+
+// commandOf is the command whose arguments could not be parsed, or the program where no command was found.
+func (p Program) commandOf(err error) string {
+	var parse *kong.ParseError
+	if errors.As(err, &parse) {
+		if command := parse.Context.Selected(); command != nil {
+			return command.FullPath()
+		}
+	}
+	return p.Name
 }
 
 // helpWord before a command is the same as --help after the command.
