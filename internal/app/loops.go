@@ -82,7 +82,8 @@ func (a *App) trimArchive(store *redisstore.Store) error {
 const sweepTime = 500 * time.Millisecond
 
 // forSweepTime sweeps slice after slice until no slice is left or sweepTime is over. A stop of the coordinator does not
-// wait for a slice, which takes seconds with a slow Redis: the stop interrupts the slice, and a later sweep does the rest.
+// wait for a slice, which takes seconds with a slow Redis. The stop interrupts the slice, and a later sweep does the
+// rest.
 func (a *App) forSweepTime(ctx context.Context, slice func(context.Context) (more bool, err error)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
