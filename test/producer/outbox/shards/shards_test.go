@@ -4,6 +4,7 @@ package shards_test
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
@@ -394,11 +395,11 @@ func newHung(t *testing.T, messages int, replace func(outbox.Table) outbox.Table
 	return h
 }
 
-// relay has a short lock.
-func (h hung) relay(t *testing.T, to outbox.Sender) *outbox.Relay {
+// relay waits for a database that hangs for a third of the lock.
+func (h hung) relay(t *testing.T, to outbox.Sender, lock time.Duration) *outbox.Relay {
 	t.Helper()
 	r, err := outbox.New(outbox.Config{
-		Table: table(t, h.tables, nil), Sender: to, Batch: 50, Lock: 3 * time.Second,
+		Table: table(t, h.tables, nil), Sender: to, Batch: 50, Lock: lock,
 		Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
@@ -434,7 +435,7 @@ func TestSeveralHangingDatabasesKeepNothingBack(t *testing.T) {
 	shardsThatHang := []int{2, 3, 7, 11, 12}
 	h := newHung(t, 100, func(table outbox.Table) outbox.Table { return &failing{Table: table} }, shardsThatHang...)
 	to := &databases.Recorder{}
-	r := h.relay(t, to)
+	r := h.relay(t, to, 3*time.Second)
 	most := len(shardsThatHang) + h.others/50 + 1
 	for range most {
 		_, _ = r.Pass(t.Context()) // a shard that hangs is an error
@@ -444,22 +445,37 @@ func TestSeveralHangingDatabasesKeepNothingBack(t *testing.T) {
 	}
 }
 
-// stuck is a table whose records hang.
-type stuck struct{ outbox.Table }
+// stuck is a table whose records hang until recovered is closed, and fail then.
+type stuck struct {
+	outbox.Table
+	recovered <-chan struct{}
+}
 
-func (stuck) Release(ctx context.Context, _ string, _ []sqlmarker.Outcome) (int64, error) {
-	<-ctx.Done()
-	return 0, ctx.Err()
+func (s stuck) Release(ctx context.Context, _ string, _ []sqlmarker.Outcome) (int64, error) {
+	select {
+	case <-s.recovered:
+		return 0, errors.New("the database was stuck")
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
 }
 
 // A database that hangs when outcomes are recorded keeps no other from recording its own.
 func TestHangingRecordKeepsNoOtherBack(t *testing.T) {
 	t.Parallel()
-	h := newHung(t, 40, func(table outbox.Table) outbox.Table { return stuck{table} }, 5)
-	if _, err := h.relay(t, &databases.Recorder{}).Pass(t.Context()); err == nil {
-		t.Error("nothing hung")
-	}
-	if counts, err := h.store.Counts(t.Context()); err != nil || counts.Sent != int64(h.others) {
-		t.Errorf("%d of %d messages of the other shards are recorded, %v", counts.Sent, h.others, err)
+	recovered := make(chan struct{})
+	h := newHung(t, 40, func(table outbox.Table) outbox.Table { return stuck{table, recovered} }, 5)
+	relay := h.relay(t, &databases.Recorder{}, 3*patience)
+	pass := make(chan error, 1)
+	go func() {
+		_, err := relay.Pass(t.Context())
+		pass <- err
+	}()
+	servers.Eventually(t, patience, "the records of the other shards", func() bool {
+		return sentRows(t, h.store) == h.others
+	})
+	close(recovered)
+	if err := <-pass; err == nil {
+		t.Error("the record of the stuck shard did not fail")
 	}
 }
