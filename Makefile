@@ -19,8 +19,8 @@ SLOWEST = $(filter-out $(PACKAGES),$(if $(filter work,$(PACKAGES)),./test/e2e))
 NEWEST ?= ./test/e2e ./internal/publish/rabbitmq ./internal/store/redis ./internal/app/doctor ./test/consumer \
 	./test/consumer/dedup/redis ./test/producer/marker/redis ./test/producer/outbox/rabbitmq ./test/servers ./test/amqpconformance
 # Most of the random sequences are played without the race detector, which makes them four times as slow.
-RANDOM_ALONE = $(if $(filter work ./test/random,$(PACKAGES)),$(BIN)/gotestsum --format pkgname -- \
-	-count=1 -timeout $(TEST_TIMEOUT) -run TestRandomSequences ./test/random)
+RANDOM_ALONE = $(if $(filter work ./test/random,$(PACKAGES)),scripts/gotest.sh ./test/random \
+	-run TestRandomSequences -count=1 -timeout $(TEST_TIMEOUT))
 NEWEST_TOO = $(if $(filter oldest,$(SERVERS)),$(if $(filter work,$(PACKAGES)),TEST_TIMEOUT=$(TEST_TIMEOUT) scripts/test-newest.sh $(NEWEST)))
 FUZZTIME ?= 60s
 FUZZ ?= ^Fuzz
@@ -40,8 +40,8 @@ test: $(BIN)/gotestsum ## Install the test servers and run all tests with the ra
 	scripts/install-test-servers.sh
 	go build -o $(BIN)/withservers ./test/withservers
 	scripts/beside.sh .cache/beside.log '$(or $(RANDOM_ALONE),true)' '$(or $(NEWEST_TOO),true)' -- \
-		$(BIN)/withservers -- $(BIN)/gotestsum --format pkgname -- \
-		-race -count=1 -vet=off -ldflags='-s -w' -p 3 -timeout $(TEST_TIMEOUT) $(SLOWEST) $(PACKAGES)
+		$(BIN)/withservers -- scripts/gotest.sh '$(SLOWEST) $(PACKAGES)' \
+		-race -count=1 -vet=off -ldflags='-s -w' -p 3 -timeout $(TEST_TIMEOUT)
 
 newest: $(BIN)/gotestsum ## Run the packages that depend on the servers' versions on the newest servers (NEWEST=./test/consumer)
 	go build -o $(BIN)/withservers ./test/withservers

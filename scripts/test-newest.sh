@@ -28,13 +28,12 @@ tests() {
   shift 2
   for package in "$@"; do
     if [ "$package" = ./test/e2e ]; then
-      .cache/bin/gotestsum --format pkgname -- -count=1 -vet=off -timeout "$timeout" -run "$e2e" "$package" || status=$?
+      scripts/gotest.sh "$package" -count=1 -vet=off -timeout "$timeout" -run "$e2e" || status=$?
     else
       others+=("$package")
     fi
   done
-  [ ${#others[@]} -eq 0 ] || .cache/bin/gotestsum --format pkgname -- \
-    -count=1 -vet=off -p 1 -timeout "$timeout" "${others[@]}" || status=$?
+  [ ${#others[@]} -eq 0 ] || scripts/gotest.sh "${others[*]}" -count=1 -vet=off -p 1 -timeout "$timeout" || status=$?
   return "$status"
 }
 export -f tests

@@ -76,7 +76,7 @@ func (g *governed) send(coordinator int, producer, exchange string, body int) co
 	return status.Code(err)
 }
 
-// TestPolicyChangesUnderTraffic changes the rules by a changed file, and once with a SIGHUP beside it, while messages that
+// TestPolicyChangesUnderTraffic changes the rules by a changed file, once with a SIGHUP beside it, while messages that
 // both the old and the new rules allow are sent all the time. None of them fails.
 func TestPolicyChangesUnderTraffic(t *testing.T) {
 	t.Parallel()
