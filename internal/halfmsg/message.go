@@ -50,6 +50,8 @@ type Message struct {
 	ConfirmAfter time.Duration
 	// Trace is the W3C traceparent of the SendHalfMessage; empty for none.
 	Trace string
+	// Replayed says that an operator has the message published again, under the name of a finished message.
+	Replayed bool
 }
 
 // Digest is a fingerprint of the content that a repeated SendHalfMessage must match: destination and body. A broker is

@@ -71,6 +71,9 @@ type Publishing struct {
 	SendableAt time.Time
 	// Attempt is 1 for the first copy; it becomes the msghandler-attempt header.
 	Attempt int
+	// Publication numbers a publishing on purpose under a name that has been published already: a replay, or the copy of a
+	// DEAD message. It is empty for the first one. A broker drops repeats of one publication only.
+	Publication string
 }
 
 // Outcome is the broker's answer to a publishing.

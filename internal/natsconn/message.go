@@ -35,6 +35,8 @@ type Message struct {
 	Time time.Time
 	// Attempt is the number of the copy.
 	Attempt int
+	// Publication numbers a copy on purpose under a name that the stream may know; empty for the first publication.
+	Publication string
 }
 
 // Check says why a message cannot be expressed in NATS, or must not be. Such a message would end the connection, or
@@ -118,7 +120,7 @@ func (m *Message) NATS() *nats.Msg {
 	for key, value := range m.Headers {
 		set(key, value)
 	}
-	set(jetstream.MsgIDHeader, m.Producer+"/"+m.ID)
+	set(jetstream.MsgIDHeader, m.msgID())
 	set(jetstream.ExpectedStreamHeader, m.Stream)
 	set(publish.HeaderProducer, m.Producer)
 	set(publish.HeaderID, m.ID)
@@ -127,4 +129,14 @@ func (m *Message) NATS() *nats.Msg {
 		set(publish.HeaderTimestamp, m.Time.UTC().Format(time.RFC3339Nano))
 	}
 	return &nats.Msg{Subject: m.Subject, Header: headers, Data: m.Body}
+}
+
+// msgID is what JetStream knows repeats by: the name, behind the number of a copy on purpose. Names of producers have
+// no blank, so such an id is no other message's name.
+func (m *Message) msgID() string {
+	name := m.Producer + "/" + m.ID
+	if m.Publication == "" {
+		return name
+	}
+	return m.Publication + " " + name
 }

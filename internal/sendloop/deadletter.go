@@ -1,6 +1,7 @@
 package sendloop
 
 import (
+	"fmt"
 	"log/slog"
 	"maps"
 	"strconv"
@@ -88,6 +89,8 @@ func (p *publication) copyDead(outcomes []delivery.Outcome) {
 // deadCopy is the copy of a message for the dead-letter exchange.
 func (s *brokerStage) deadCopy(o *delivery.Outcome) halfmsg.Publishing {
 	p := publishing(o.Claim, 1)
+	// A message may become DEAD more than once, each time after a further copy.
+	p.Publication = fmt.Sprintf("dead-%d-%d", o.CreatedAt.UnixMilli(), o.Copies+1)
 	p.Headers = maps.Clone(p.Headers)
 	if p.Headers == nil {
 		p.Headers = map[string]string{}

@@ -2,6 +2,7 @@ package sendloop
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -232,6 +233,10 @@ func (s *Sender) failed(level slog.Level, consequence string, of *halfmsg.Claim,
 }
 
 func publishing(claim halfmsg.Claim, again int) halfmsg.Publishing {
+	publication := ""
+	if claim.Replayed { // a replay stores the message anew, so the time tells replays of one name apart
+		publication = fmt.Sprintf("replay-%d", claim.CreatedAt.UnixMilli())
+	}
 	return halfmsg.Publishing{
 		Name:        claim.Name,
 		Exchange:    claim.Exchange,
@@ -242,6 +247,7 @@ func publishing(claim halfmsg.Claim, again int) halfmsg.Publishing {
 		Trace:       claim.Trace,
 		SendableAt:  claim.SendableAt,
 		Attempt:     claim.Copies + 1 + again,
+		Publication: publication,
 	}
 }
 

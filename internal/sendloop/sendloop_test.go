@@ -198,6 +198,38 @@ func TestUnsureDeadLetterPostponesTheMessage(t *testing.T) {
 	}
 }
 
+// A broker that drops repeats must not take a copy on purpose for one.
+func TestCopiesOnPurposeAreNumbered(t *testing.T) {
+	inHouse(t, sendloop.Config{Brokers: deadTo("dlx"), Backoff: backoff.Steps{time.Second}}, func(h *house) {
+		h.answers(always(halfmsg.Refused), nil)
+		h.waiting("1")
+		h.run(10 * time.Second)
+		h.want("1", halfmsg.Dead)
+		name := halfmsg.Name{Producer: "orders", ID: "1"}
+		if r := h.store.Retry(t.Context(), []halfmsg.Name{name}, "", "")[0]; r.Err != nil {
+			t.Fatal(r)
+		}
+		h.run(10 * time.Second)
+		seen := map[string]int{}
+		for _, p := range h.published() {
+			if numbered := p.Publication != ""; numbered != (p.Exchange == "dlx") {
+				t.Errorf("published to %s as %q", p.Exchange, p.Publication)
+			}
+			seen[p.Publication]++
+		}
+		if len(seen) != 3 {
+			t.Errorf("published %v, want one copy for each of two deaths", seen)
+		}
+		claims := h.committed("2")
+		claims[0].Replayed = true
+		h.Offer(claims, time.Now().Add(lease))
+		synctest.Wait()
+		if p := h.published(); p[len(p)-1].Publication == "" {
+			t.Error("a replay has no number")
+		}
+	})
+}
+
 func TestEndingLeaseIsNotPublished(t *testing.T) {
 	inHouse(t, sendloop.Config{}, func(h *house) {
 		claims, until := h.committed("1"), time.Now().Add(lease)

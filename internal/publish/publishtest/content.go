@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -136,5 +137,47 @@ func deadLetterTarget(s *suite) {
 	s.same(&m, &r)
 	if others := s.Read(s.T, origin); len(others) > 0 {
 		s.Errorf("the target of the message has %d records, want none", len(others))
+	}
+}
+
+// copyOnPurpose replays a message under its name, and copies a message twice that became DEAD twice. A broker that
+// drops repeats by the name must take none of them for a repeat.
+func copyOnPurpose(s *suite) {
+	target, p := s.target("purpose"), s.open(confirmTimeout)
+	dead := s.DeadLetters(s.T, target)
+	replays := s.copies(target, "", "replay-1", "replay-2")
+	deaths := s.copies(dead, "dead-4", "dead-8")
+	for i := range deaths {
+		deaths[i].Headers = map[string]string{"msghandler-dead-reason": "no such exchange"}
+	}
+	for _, m := range append(slices.Clone(replays), deaths...) {
+		s.expect(s.publish(p, []halfmsg.Publishing{m}), halfmsg.Acked)
+	}
+	s.arrived(target, replays)
+	s.arrived(dead, deaths)
+}
+
+// copies is one message in several publications, each of which is a further copy.
+func (s *suite) copies(target Target, publications ...string) []halfmsg.Publishing {
+	batch := make([]halfmsg.Publishing, len(publications))
+	for i, publication := range publications {
+		batch[i] = s.message(target, 0)
+		batch[i].Publication, batch[i].Attempt = publication, i+1
+	}
+	return batch
+}
+
+// arrived fails the test unless the target gets each of the copies once.
+func (s *suite) arrived(target Target, copies []halfmsg.Publishing) {
+	s.Helper()
+	records := s.await(target, 1)
+	s.eventually("all copies have arrived", func() bool {
+		records = append(records, s.Read(s.T, target)...)
+		return len(records) >= len(copies)
+	})
+	for i, r := range records {
+		if r.Attempt != i+1 {
+			s.Errorf("record %d of %q is copy %d", i+1, target.Exchange, r.Attempt)
+		}
 	}
 }

@@ -125,6 +125,7 @@ var promises = []struct {
 	{"without faults each message arrives once", arrivesOnce},
 	{"the order within a key is kept", orderWithinKey},
 	{"the dead-letter target gets a copy", deadLetterTarget},
+	{"a copy on purpose arrives", copyOnPurpose},
 	{"a refused message fails alone", refusedAlone},
 	{"an ended context sends nothing", endedContext},
 	{"a closed publisher sends nothing", closedPublisher},

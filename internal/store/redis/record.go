@@ -67,6 +67,7 @@ type shared struct {
 	Target       string `json:"callback_target,omitempty"`
 	ConfirmAfter int64  `json:"confirm_after_ms,omitempty"`
 	Trace        string `json:"traceparent,omitempty"`
+	Replayed     bool   `json:"replayed,omitempty"`
 }
 
 // encoder encodes the messages of a batch. Messages that follow each other often differ only in their ids and
@@ -85,7 +86,7 @@ func (e *encoder) lineOf(m *halfmsg.Message) ([]byte, error) {
 	h := header{Headers: m.Headers, shared: shared{
 		Broker: m.Broker, Exchange: m.Exchange, RoutingKey: m.RoutingKey, ContentType: m.ContentType,
 		DelayMS: m.Delay.Milliseconds(), Target: m.CallbackTarget, ConfirmAfter: m.ConfirmAfter.Milliseconds(),
-		Trace: m.Trace,
+		Trace: m.Trace, Replayed: m.Replayed,
 	}}
 	if len(h.Headers) > 0 {
 		return json.Marshal(h)
@@ -200,6 +201,6 @@ func decodeLine(record []byte, state halfmsg.State, into *halfmsg.Message) (trac
 	into.Exchange, into.RoutingKey, into.ContentType, into.Headers = h.Exchange, h.RoutingKey, h.ContentType, h.Headers
 	into.Delay = time.Duration(h.DelayMS) * time.Millisecond
 	into.ConfirmAfter = time.Duration(h.ConfirmAfter) * time.Millisecond
-	into.CallbackTarget, into.Trace = h.Target, h.Trace
+	into.CallbackTarget, into.Trace, into.Replayed = h.Target, h.Trace, h.Replayed
 	return t, nil
 }

@@ -19,6 +19,7 @@ func (s *Store) Replay(ctx context.Context, replays []halfmsg.Replay, how halfms
 			results[i] = halfmsg.Result{State: endState(found[i].Ended), Err: errors.Join(halfmsg.ErrIllegal, found[i].Damaged)}
 		}
 		if results[i].Err == nil {
+			found[i].Replayed = true
 			records[i], results[i].Err = e.encode(&found[i].Message, found[i].Fingerprint)
 		}
 	}

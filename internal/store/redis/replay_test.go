@@ -33,6 +33,30 @@ func TestMarkedMessageIsReplayed(t *testing.T) {
 	})
 }
 
+// TestReplayIsAPublicationOfItsOwn looks at what tells a replay from its first publication: the mark, and a new time.
+func TestReplayIsAPublicationOfItsOwn(t *testing.T) {
+	t.Parallel()
+	onEach(t, kept, func(t *testing.T, a archiving) {
+		last := time.Time{}
+		toDone(t, a.store, half("1"))
+		for range 2 {
+			if a.advance != nil {
+				a.advance(time.Second)
+			}
+			how := halfmsg.ReplayHow{}
+			if r := a.store.Replay(t.Context(), []halfmsg.Replay{{Name: half("1").Name}}, how)[0]; r.Err != nil {
+				t.Fatal(r)
+			}
+			claims, err := a.store.ClaimSendable(t.Context(), 1, time.Minute)
+			if err != nil || len(claims) != 1 || !claims[0].Replayed || !claims[0].CreatedAt.After(last) {
+				t.Fatalf("claimed %+v, %v", claims, err)
+			}
+			last = claims[0].CreatedAt
+			settle(t, a.store, halfmsg.EventAcked, 0, claims...)
+		}
+	})
+}
+
 // TestDamagedRestStopsNoMessage has a key of another type in place of what was left of an acknowledged message.
 func TestDamagedRestStopsNoMessage(t *testing.T) {
 	t.Parallel()
