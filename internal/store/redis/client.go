@@ -6,6 +6,8 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net"
+	"slices"
+	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -36,6 +38,16 @@ const (
 
 // connect makes a client; nothing is dialled yet. Each client has a pool of its own.
 func connect(to address.Redis) redis.UniversalClient {
+	client := newClient(to)
+	if cluster, is := client.(*redis.ClusterClient); is {
+		// Requests go to the masters' own clients, which have no hooks of the cluster's client.
+		cluster.OnNewNode(func(node *redis.Client) { node.AddHook(pipelineErrors{}) })
+	}
+	client.AddHook(pipelineErrors{})
+	return client
+}
+
+func newClient(to address.Redis) redis.UniversalClient {
 	quiet := &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	size := cmp.Or(to.PoolSize, poolSize)
 	switch {
@@ -44,7 +56,7 @@ func connect(to address.Redis) redis.UniversalClient {
 		// happened although the first run took effect. The driver would also follow ASK to the new place of a moving slot,
 		// where a script misses the messages that have not moved yet. After MOVED the driver learns the new place anyway.
 		return redis.NewClusterClient(&redis.ClusterOptions{
-			Addrs: to.Hosts, Username: to.User, Password: to.Password, TLSConfig: tlsOf(to), ClientName: to.ClientName,
+			Addrs: to.Hosts, Username: to.User, Password: to.Password, Dialer: dialerOf(to), ClientName: to.ClientName,
 			Protocol: 2, MaxRetries: -1, MaxRedirects: -1, DialerRetries: 1,
 			DialTimeout: dialTimeout, ReadTimeout: replyTimeout, WriteTimeout: replyTimeout, ContextTimeoutEnabled: true,
 			PoolSize: size, PoolTimeout: dialTimeout, ConnMaxIdleTime: to.IdleTime, ConnMaxLifetime: to.LifeTime,
@@ -54,7 +66,7 @@ func connect(to address.Redis) redis.UniversalClient {
 		return redis.NewFailoverClient(&redis.FailoverOptions{
 			MasterName: to.Master, SentinelAddrs: to.Hosts,
 			SentinelUsername: to.SentinelUser, SentinelPassword: to.SentinelPassword,
-			Username: to.User, Password: to.Password, DB: to.Database, TLSConfig: tlsOf(to), ClientName: to.ClientName,
+			Username: to.User, Password: to.Password, DB: to.Database, Dialer: dialerOf(to), ClientName: to.ClientName,
 			Protocol: 2, MaxRetries: -1, DialerRetries: 1, DialTimeout: dialTimeout,
 			ReadTimeout: replyTimeout, WriteTimeout: replyTimeout, ContextTimeoutEnabled: true,
 			PoolSize: size, PoolTimeout: dialTimeout, ConnMaxIdleTime: to.IdleTime, ConnMaxLifetime: to.LifeTime,
@@ -63,7 +75,7 @@ func connect(to address.Redis) redis.UniversalClient {
 	}
 	return redis.NewClient(&redis.Options{
 		Addr: to.Hosts[0], Username: to.User, Password: to.Password, DB: to.Database,
-		TLSConfig: tlsOf(to), ClientName: to.ClientName,
+		Dialer: dialerOf(to), ClientName: to.ClientName,
 		Protocol: 2, MaxRetries: -1, DialerRetries: 1, DialTimeout: dialTimeout,
 		ReadTimeout: replyTimeout, WriteTimeout: replyTimeout, ContextTimeoutEnabled: true,
 		PoolSize: size, PoolTimeout: dialTimeout, ConnMaxIdleTime: to.IdleTime, ConnMaxLifetime: to.LifeTime,
@@ -79,6 +91,63 @@ func tlsOf(to address.Redis) *tls.Config {
 	}
 	name, _, _ := net.SplitHostPort(to.Hosts[0]) // Hosts are joined host and port
 	return &tls.Config{ServerName: name, MinVersion: tls.VersionTLS12, InsecureSkipVerify: to.Unverified}
+}
+
+// dialerOf makes the function that dials Redis, nil for the driver's own, which serves without TLS.
+func dialerOf(to address.Redis) func(ctx context.Context, network, addr string) (net.Conn, error) {
+	config := tlsOf(to)
+	if config == nil {
+		return nil
+	}
+	dialer := &tls.Dialer{NetDialer: &net.Dialer{Timeout: dialTimeout}, Config: config}
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+		defer cancel()
+		conn, err := dialer.DialContext(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		return checkedConn{conn.(*tls.Conn)}, nil //nolint:forcetypeassert // as tls.Dialer promises
+	}
+}
+
+// checkedConn is a TLS connection that the driver looks at before each use, as it looks at connections without TLS.
+// Without the look, a call on a connection that Redis has closed in a rest (timeout) fails with an unknown outcome. A
+// record of TLS that waits unread ends the connection too: here it is a close_notify, as tickets come before the first
+// answer.
+type checkedConn struct{ *tls.Conn }
+
+// SyscallConn implements syscall.Conn.
+func (c checkedConn) SyscallConn() (syscall.RawConn, error) {
+	tcp, ok := c.NetConn().(syscall.Conn)
+	if !ok {
+		return nil, fmt.Errorf("a %T has no descriptor", c.NetConn())
+	}
+	return tcp.SyscallConn()
+}
+
+// pipelineErrors gives the error of a pipeline to its commands. When Redis refuses the login of a new connection, the
+// driver returns the error for the pipeline alone, and each command looks as if Redis had answered it with nothing.
+type pipelineErrors struct{}
+
+// DialHook implements redis.Hook.
+func (pipelineErrors) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+// ProcessHook implements redis.Hook.
+func (pipelineErrors) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+// ProcessPipelineHook implements redis.Hook.
+func (pipelineErrors) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		err := next(ctx, cmds)
+		if err == nil || slices.ContainsFunc(cmds, func(c redis.Cmder) bool { return c.Err() != nil }) {
+			return err
+		}
+		for _, c := range cmds {
+			c.SetErr(err)
+		}
+		return err
+	}
 }
 
 // eachMaster calls f for every master, one after the other or concurrently.

@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -81,13 +82,16 @@ func New(config Config) (*Store, error) {
 func (s *Store) Put(ctx context.Context, ids []string, v marker.Verdict) (map[string]marker.Verdict, error) {
 	gets := make([]*redis.StringCmd, len(ids))
 	sets := make([]*redis.BoolCmd, len(ids))
-	_, _ = s.client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+	err := s.pipelined(ctx, func(pipe redis.Pipeliner) error {
 		for i, id := range ids {
 			sets[i] = pipe.SetNX(ctx, s.prefix+id, v.String(), s.retention)
 			gets[i] = pipe.Get(ctx, s.prefix+id)
 		}
 		return nil
 	})
+	if err != nil {
+		return nil, fmt.Errorf("set markers: %w", err)
+	}
 	standing := make(map[string]marker.Verdict, len(ids))
 	for i, id := range ids {
 		if err := sets[i].Err(); err != nil && !errors.Is(err, redis.Nil) {
@@ -111,12 +115,15 @@ func (s *Store) Put(ctx context.Context, ids []string, v marker.Verdict) (map[st
 // producer's database will commit.
 func (s *Store) Lookup(ctx context.Context, ids []string, _ bool) (map[string]marker.Verdict, error) {
 	gets := make([]*redis.StringCmd, len(ids))
-	_, _ = s.client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+	err := s.pipelined(ctx, func(pipe redis.Pipeliner) error {
 		for i, id := range ids {
 			gets[i] = pipe.Get(ctx, s.prefix+id)
 		}
 		return nil
 	})
+	if err != nil {
+		return nil, fmt.Errorf("read markers: %w", err)
+	}
 	verdicts := make(map[string]marker.Verdict, len(ids))
 	for i, id := range ids {
 		v, err := read(gets[i])
@@ -128,6 +135,16 @@ func (s *Store) Lookup(ctx context.Context, ids []string, _ bool) (map[string]ma
 		}
 	}
 	return verdicts, nil
+}
+
+// pipelined sends commands together. The error is one that no command has: when Redis refuses the login of a new
+// connection, the driver leaves each command as if Redis had answered it with nothing.
+func (s *Store) pipelined(ctx context.Context, queue func(redis.Pipeliner) error) error {
+	cmds, err := s.client.Pipelined(ctx, queue)
+	if slices.ContainsFunc(cmds, func(c redis.Cmder) bool { return c.Err() != nil }) {
+		return nil
+	}
+	return err
 }
 
 // read gives Unknown for an absent key or a foreign value, so that the ids beside the key get their verdict.

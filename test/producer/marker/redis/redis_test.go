@@ -146,3 +146,28 @@ func TestNewNamesWhatIsMissing(t *testing.T) {
 		}
 	}
 }
+
+// TestRefusedLoginIsNoAnswer changes the password under a store. Without an error the coordinator would take the
+// silence for the answer UNKNOWN, which uses up attempts.
+func TestRefusedLoginIsNoAnswer(t *testing.T) {
+	t.Parallel()
+	server := servers.Redis(t)
+	server.CLI("ACL", "SETUSER", "orders", "on", ">secret", "~*", "+@all")
+	c := goredis.NewClient(&goredis.Options{Addr: server.Addr, Username: "orders", Password: "secret"})
+	t.Cleanup(func() { _ = c.Close() })
+	s := store(t, c, "orders")
+	if _, err := s.Put(t.Context(), []string{"1"}, marker.Committed); err != nil {
+		t.Fatal(err)
+	}
+	server.CLI("ACL", "SETUSER", "orders", "resetpass", ">another")
+	server.CLI("CLIENT", "KILL", "USER", "orders")
+	if found, err := s.Lookup(t.Context(), []string{"1"}, true); err == nil {
+		t.Errorf("Lookup: %v without an error", found)
+	}
+	if standing, err := s.Put(t.Context(), []string{"2"}, marker.Committed); err == nil {
+		t.Errorf("Put: %v without an error", standing)
+	}
+	if err := s.Delete(t.Context(), []string{"1"}); err == nil {
+		t.Error("Delete: no error")
+	}
+}

@@ -1,0 +1,86 @@
+package redis_test
+
+import (
+	"errors"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/msghandler/msghandler/internal/certs/certstest"
+	"github.com/msghandler/msghandler/internal/halfmsg"
+	redisstore "github.com/msghandler/msghandler/internal/store/redis"
+	"github.com/msghandler/msghandler/test/servers"
+)
+
+// TestRefusedLoginStoresNothing takes the login of a running coordinator away, which ends its connections. The error
+// says that nothing was stored, and reads are no empty answers.
+func TestRefusedLoginStoresNothing(t *testing.T) {
+	t.Parallel()
+	for _, user := range []string{"default", "orders"} {
+		for name, change := range map[string][]any{
+			"password": {"ACL", "SETUSER", user, "resetpass", ">another"},
+			"off":      {"ACL", "SETUSER", user, "off"},
+			"command":  {"ACL", "SETUSER", user, "-evalsha", "-smembers"},
+			"keys":     {"ACL", "SETUSER", user, "resetkeys"},
+		} {
+			t.Run(user+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				testRefusedLogin(t, user, change)
+			})
+		}
+	}
+}
+
+func testRefusedLogin(t *testing.T, user string, change []any) {
+	server := servers.Redis(t)
+	admin := redis.NewClient(&redis.Options{Addr: server.Addr, Username: "admin", Password: "a"})
+	t.Cleanup(func() { _ = admin.Close() })
+	server.CLI("ACL", "SETUSER", "admin", "on", ">a", "~*", "&*", "+@all")
+	server.CLI("ACL", "SETUSER", user, "on", "resetpass", ">secret", "~*", "&*", "+@all")
+	store := open(t, redisstore.Config{URL: "redis://" + user + ":secret@" + server.Addr})
+	create(t, store, half("before"))
+	for _, command := range [][]any{change, {"CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"}} {
+		if err := admin.Do(t.Context(), command...).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 {
+		r := store.Create(t.Context(), []halfmsg.Message{half("after")})[0]
+		if !errors.Is(r.Err, halfmsg.ErrUnavailable) {
+			t.Errorf("create: %v", r.Err)
+		}
+		if producers, err := store.PendingProducers(t.Context()); !errors.Is(err, halfmsg.ErrUnavailable) {
+			t.Errorf("the producers with pending messages: %q, %v", producers, err)
+		}
+	}
+}
+
+// TestRestedTLSConnectionsAreReplaced lets Redis close the connections of a store that rests.
+func TestRestedTLSConnectionsAreReplaced(t *testing.T) {
+	t.Parallel()
+	_, client, _ := fresh(t, redisstore.Config{})
+	certFile, keyFile := certstest.NewAuthority(t).Issue("127.0.0.1")
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, _ := net.SplitHostPort(listener.Addr().String())
+	_ = listener.Close()
+	if err := client.Do(t.Context(), "CONFIG", "SET", "tls-cert-file", certFile, "tls-key-file", keyFile,
+		"tls-auth-clients", "no", "tls-port", port).Err(); err != nil {
+		t.Fatal(err)
+	}
+	store := open(t, redisstore.Config{URL: "rediss://127.0.0.1:" + port + "?skip_verify=true&client_name=resting"})
+	create(t, store, half("1"))
+	if err := client.ConfigSet(t.Context(), "timeout", "1").Err(); err != nil {
+		t.Fatal(err)
+	}
+	servers.Eventually(t, time.Minute, "Redis to close the resting connections", func() bool {
+		clients, err := client.ClientList(t.Context()).Result()
+		return err == nil && !strings.Contains(clients, "name=resting")
+	})
+	create(t, store, half("2"))
+}
