@@ -152,7 +152,8 @@ func newLetter(d *amqp.Delivery) Letter {
 	// The broker dead-lettered the message. Its latest note comes first.
 	if latest, ok := deaths[0].(amqp.Table); ok {
 		l.Reason = or(l.Reason, fmt.Sprint(latest["reason"]))
-		l.DeadAt, _ = latest["time"].(time.Time)
+		at, _ := latest["time"].(time.Time)
+		l.DeadAt = deadletter.Time(at)
 	}
 	if l.Queue == "" {
 		l.setOrigin(firstFailure(deaths))
@@ -185,6 +186,6 @@ func (l *Letter) setOrigin(death amqp.Table) {
 func replay(l Letter, d *amqp.Delivery) amqp.Publishing {
 	p := republishing(d)
 	maps.DeleteFunc(p.Headers, func(name string, _ any) bool { return deadletter.IsFailureHeader(name) })
-	p.Headers["msghandler-attempt"] = int64(l.Attempt) + 1
+	p.Headers["msghandler-attempt"] = deadletter.Grown(l.Attempt)
 	return p
 }

@@ -2,11 +2,12 @@ package consumer
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/msghandler/msghandler/internal/ground/deadletter"
 )
 
 // Message is one delivery. A handler may keep the message, but must not change its fields while other middleware uses
@@ -39,7 +40,8 @@ type Message struct {
 	Headers map[string]string
 	// Body is the content.
 	Body []byte
-	// Timestamp is when the coordinator had the message as committed and due, in whole seconds.
+	// Timestamp is when the coordinator had the message as committed and due, in whole seconds. Zero: no time, or a time
+	// after the year 9999, as of a publisher that writes milliseconds where the broker expects seconds.
 	Timestamp time.Time
 }
 
@@ -71,7 +73,7 @@ func newMessage(d *amqp.Delivery) *Message {
 		ID: d.MessageId, Producer: d.AppId, Redelivered: d.Redelivered,
 		Attempt:  max(1, number(d.Headers["msghandler-attempt"])),
 		Exchange: d.Exchange, RoutingKey: d.RoutingKey, ContentType: d.ContentType,
-		Headers: make(map[string]string, len(d.Headers)), Body: d.Body, Timestamp: d.Timestamp,
+		Headers: make(map[string]string, len(d.Headers)), Body: d.Body, Timestamp: deadletter.Time(d.Timestamp),
 	}
 	if d.Redelivered { // RabbitMQ 4 hands on these headers of a publisher
 		m.returns = number(d.Headers[headerDeliveryCount])
@@ -97,13 +99,11 @@ func newMessage(d *amqp.Delivery) *Message {
 	return m
 }
 
-// number reads a header that counts something, of any integer type. Anything else is 0, and so is a negative number,
-// which any publisher may send.
+// number reads a header that counts something, of any integer type. Anything else is 0.
 func number(header any) int {
 	switch header.(type) {
 	case int8, int16, int32, int64, uint8, uint16, uint32, int, string:
-		n, _ := strconv.Atoi(fmt.Sprint(header))
-		return max(n, 0)
+		return deadletter.Count(fmt.Sprint(header))
 	}
 	return 0
 }

@@ -116,7 +116,7 @@ func (r *run) keep(t *task, m *Message, err error) Result {
 // park puts a message into the delay queue of its next step.
 func (r *run) park(t *task, m *Message, err error) Result {
 	again := r.again(&t.Delivery, m, err)
-	again.Headers[HeaderRetries] = int64(m.Retries) + 1
+	again.Headers[HeaderRetries] = deadletter.Grown(m.Retries)
 	queue := r.Declare.delayQueue(r.Queue, m.Retries)
 	if failed := r.poster.post(r.work, "", queue, again); failed != nil {
 		return r.keep(t, m, errors.Join(err, failed))

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/msghandler/msghandler/internal/ground/deadletter"
 )
 
 // ErrLookReorders is the error of Oldest for a quorum queue of RabbitMQ: a letter that is given back stands behind the
@@ -16,7 +18,7 @@ var ErrLookReorders = errors.New("a look at one letter changes the order of a qu
 
 // Since is since when a letter waits: the time of the first failure, else of the dead-lettering, else of the message.
 func (l *Letter) Since() time.Time {
-	if first, err := time.Parse(time.RFC3339, l.FirstFailedAt); err == nil {
+	if first, ok := deadletter.ParseTime(l.FirstFailedAt); ok {
 		return first
 	}
 	if !l.DeadAt.IsZero() {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -32,15 +31,13 @@ func newLetter(record *kgo.Record) *letter {
 		Message: consumer.Message{
 			ID: read.ID, Producer: read.Producer, Attempt: read.Attempt, Exchange: header(consumer.HeaderExchange),
 			RoutingKey: read.Key, ContentType: read.ContentType, Headers: map[string]string{}, Body: read.Body,
-			Timestamp: read.Time, FirstCause: header(consumer.HeaderFirstCause),
+			Timestamp: deadletter.Time(read.Time), FirstCause: header(consumer.HeaderFirstCause),
+			Retries: deadletter.Count(header(consumer.HeaderRetries)),
 		},
 		Queue: header(consumer.HeaderQueue), Reason: header(consumer.HeaderDeadReason),
-		FirstFailedAt: header(consumer.HeaderFirstFailedAt), DeadAt: record.Timestamp,
+		FirstFailedAt: header(consumer.HeaderFirstFailedAt), DeadAt: deadletter.Time(record.Timestamp),
 	}}
-	if n, err := strconv.Atoi(header(consumer.HeaderRetries)); err == nil {
-		l.Retries = max(n, 0)
-	}
-	if first, err := time.Parse(time.RFC3339, header(publish.HeaderTimestamp)); err == nil {
+	if first, ok := deadletter.ParseTime(header(publish.HeaderTimestamp)); ok {
 		l.Timestamp = first
 	}
 	for name, value := range read.Headers {
@@ -80,7 +77,7 @@ func (l *letter) replay() *kgo.Record {
 		}
 	}
 	again.Headers = append(again.Headers, kgo.RecordHeader{
-		Key: publish.HeaderAttempt, Value: []byte(strconv.Itoa(l.Attempt + 1)),
+		Key: publish.HeaderAttempt, Value: []byte(strconv.FormatInt(deadletter.Grown(l.Attempt), 10)),
 	})
 	return again
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/msghandler/msghandler/consumer"
+	"github.com/msghandler/msghandler/internal/ground/deadletter"
 	"github.com/msghandler/msghandler/internal/ground/logtext"
 	"github.com/msghandler/msghandler/internal/ground/publish"
 	"github.com/msghandler/msghandler/internal/kafkaconn"
@@ -35,13 +36,13 @@ func newMessage(record *kgo.Record, isCopy bool) *consumer.Message {
 	read := kafkaconn.Read(record)
 	m := &consumer.Message{
 		ID: read.ID, Producer: read.Producer, Attempt: read.Attempt, Queue: record.Topic,
-		Exchange: read.Topic, RoutingKey: read.Key, ContentType: read.ContentType, Body: read.Body, Timestamp: read.Time,
-		Headers: read.Headers,
+		Exchange: read.Topic, RoutingKey: read.Key, ContentType: read.ContentType, Body: read.Body,
+		Timestamp: deadletter.Time(read.Time), Headers: read.Headers,
 	}
-	if n, err := strconv.Atoi(read.Headers[consumer.HeaderRetries]); isCopy && err == nil && n > 0 {
+	if n := deadletter.Count(read.Headers[consumer.HeaderRetries]); isCopy && n > 0 {
 		m.Retries, m.FirstCause = n, read.Headers[consumer.HeaderFirstCause]
 		m.Exchange = read.Headers[consumer.HeaderExchange]
-		if first, err := time.Parse(time.RFC3339, read.Headers[publish.HeaderTimestamp]); err == nil {
+		if first, ok := deadletter.ParseTime(read.Headers[publish.HeaderTimestamp]); ok {
 			m.Timestamp = first
 		}
 	}
@@ -97,7 +98,7 @@ func (r *run) keep(m *consumer.Message, err error, kept int) (consumer.Result, b
 func (r *run) park(record *kgo.Record, m *consumer.Message, err error, kept int) (consumer.Result, bool) {
 	topic, delay := r.retryTopic(m.Retries)
 	failed := r.post(topic, record, m, err, map[string]string{
-		consumer.HeaderRetries: strconv.Itoa(m.Retries + 1),
+		consumer.HeaderRetries: strconv.FormatInt(deadletter.Grown(m.Retries), 10),
 		HeaderRetryAt:          retryAt(time.Now().Add(delay)),
 	})
 	if failed != nil {

@@ -28,12 +28,10 @@ func newLetter(stream string, record *jetstream.RawStreamMsg) *letter {
 		m.RoutingKey = strings.TrimPrefix(record.Subject, stream+".")
 	}
 	m.FirstCause = header(consumer.HeaderFirstCause)
-	if n, err := strconv.Atoi(header(consumer.HeaderRetries)); err == nil {
-		m.Retries = max(n, 0)
-	}
+	m.Retries = deadletter.Count(header(consumer.HeaderRetries))
 	return &letter{record: record, Letter: consumer.Letter{
 		Message: *m, Queue: header(consumer.HeaderQueue), Reason: header(consumer.HeaderDeadReason),
-		FirstFailedAt: header(consumer.HeaderFirstFailedAt), DeadAt: record.Time,
+		FirstFailedAt: header(consumer.HeaderFirstFailedAt), DeadAt: deadletter.Time(record.Time),
 	}}
 }
 
@@ -57,7 +55,7 @@ func (l *letter) replay() *nats.Msg {
 			m.Header[key] = values
 		}
 	}
-	m.Header.Set(publish.HeaderAttempt, strconv.Itoa(l.Attempt+1))
+	m.Header.Set(publish.HeaderAttempt, strconv.FormatInt(deadletter.Grown(l.Attempt), 10))
 	m.Header.Set(jetstream.MsgIDHeader, l.replayID())
 	return m
 }

@@ -1,7 +1,6 @@
 package nats
 
 import (
-	"strconv"
 	"strings"
 	"time"
 
@@ -9,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/msghandler/msghandler/consumer"
+	"github.com/msghandler/msghandler/internal/ground/deadletter"
 	"github.com/msghandler/msghandler/internal/ground/publish"
 )
 
@@ -23,13 +23,13 @@ func newMessage(m jetstream.Msg, meta *jetstream.MsgMetadata, name string) *cons
 
 // readMessage reads the message of a record of JetStream that was stored at a time.
 func readMessage(headers nats.Header, body []byte, stored time.Time) *consumer.Message {
-	attempt, _ := strconv.Atoi(headers.Get(publish.HeaderAttempt))
-	timestamp, err := time.Parse(time.RFC3339, headers.Get(publish.HeaderTimestamp))
-	if err != nil {
-		timestamp = stored
+	timestamp, ok := deadletter.ParseTime(headers.Get(publish.HeaderTimestamp))
+	if !ok {
+		timestamp = deadletter.Time(stored)
 	}
 	c := &consumer.Message{
-		ID: headers.Get(publish.HeaderID), Producer: headers.Get(publish.HeaderProducer), Attempt: max(attempt, 1),
+		ID: headers.Get(publish.HeaderID), Producer: headers.Get(publish.HeaderProducer),
+		Attempt:     max(deadletter.Count(headers.Get(publish.HeaderAttempt)), 1),
 		ContentType: headers.Get(publish.HeaderContentType), Headers: make(map[string]string, len(headers)), Body: body,
 		Timestamp: timestamp,
 	}

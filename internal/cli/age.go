@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/msghandler/msghandler/internal/ground/deadletter"
 )
 
 // age says how long ago a past time was, or how far away a future time is, in the largest unit.
@@ -13,7 +15,7 @@ func age(at, now time.Time) string {
 	case at.IsZero():
 		return "-"
 	case d < 0:
-		return "in " + largest(-d)
+		return "in " + largest(d.Abs())
 	default:
 		return largest(d) + " ago"
 	}
@@ -36,7 +38,7 @@ func moment(ts *timestamppb.Timestamp) *time.Time {
 	if ts == nil {
 		return nil
 	}
-	t := ts.AsTime()
+	t := deadletter.Time(ts.AsTime())
 	return &t
 }
 

@@ -4,7 +4,10 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -86,4 +89,24 @@ func TestDeadLetterDocumentsKeepTheirForm(t *testing.T) {
 		want(t, 0, "discarded 1\n", `reason=test letters="--cause=\"1002\""`)
 	filtered("replay", "orders/1001", "--producer=orders").want(t, 2, "", "or give a filter")
 	filtered("replay", "--producer=orders", "--yes").want(t, 0, "replayed 1\n", "")
+}
+
+// A publisher wrote milliseconds where the broker expects seconds: the year is 55,900, which JSON cannot express.
+func TestTimeBeyondJSONHidesNoLetter(t *testing.T) {
+	t.Parallel()
+	vhost := servers.RabbitMQ(t)
+	ch := channel(t, vhost.URL)
+	if _, err := ch.QueueDeclare("payments.dead", true, false, false, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	for id, at := range []time.Time{time.Unix(1_702_483_200_000, 0), time.Unix(1_702_483_200, 0)} {
+		put(t, ch, "payments.dead", amqp.Publishing{MessageId: strconv.Itoa(id), AppId: "orders", Timestamp: at})
+	}
+	for _, output := range []string{"table", "json", "yaml"} {
+		got := run([]string{"MSGHANDLER_AMQP_URL=" + vhost.URL}, "dlq", "list", "--queue=payments.dead", "--output="+output)
+		got.want(t, 0, "orders", "")
+		if strings.Count(got.out, "orders") != 2 {
+			t.Errorf("%s shows not both letters:\n%s", output, got.out)
+		}
+	}
 }

@@ -128,6 +128,16 @@ func TestReadyNeedsEveryRequiredCheck(t *testing.T) {
 	}
 }
 
+func TestPanicOfACheckIsItsFailure(t *testing.T) {
+	r := start(t, func(c *console.Config) {
+		c.Checks[1].Run = func(context.Context) error { panic("an unexpected answer") }
+	})
+	status, body := r.get(t, "/readyz")
+	if status != http.StatusOK || !strings.Contains(body, "panic: an unexpected answer") {
+		t.Errorf("/readyz answers %d %s", status, body)
+	}
+}
+
 // If every failing check took the coordinator out of service, producers would stop although half messages are accepted.
 func TestADegradedCoordinatorStaysReady(t *testing.T) {
 	r := start(t)

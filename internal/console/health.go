@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/internal/console/pages"
+	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 )
 
 // checkTimeout bounds all checks of a request: a probe waits no longer either.
@@ -42,7 +43,11 @@ func (c *Console) check(ctx context.Context) readiness {
 	answer := readiness{Ready: true, Checks: make([]pages.Checked, len(c.config.Checks))}
 	var group sync.WaitGroup
 	for i, check := range c.config.Checks {
-		group.Go(func() { answer.Checks[i] = run(ctx, check) })
+		group.Go(func() {
+			if failure := lifecycle.Recovered(func() { answer.Checks[i] = run(ctx, check) }); failure != nil {
+				answer.Checks[i] = pages.Checked{Name: check.Name, Required: check.Required, Error: failure.Error()}
+			}
+		})
 	}
 	group.Wait()
 	if c.stopping.Load() {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/msghandler/msghandler/internal/ground/deadletter"
 	"github.com/msghandler/msghandler/internal/ground/publish"
 )
 
@@ -102,9 +103,7 @@ func Read(r *kgo.Record) Message {
 		case publish.HeaderProducer:
 			m.Producer = value
 		case publish.HeaderAttempt:
-			if n, err := strconv.Atoi(value); err == nil {
-				m.Attempt = max(n, 1)
-			}
+			m.Attempt = max(deadletter.Count(value), 1)
 		case publish.HeaderContentType:
 			m.ContentType = value
 		default:

@@ -56,7 +56,9 @@ var rooms = []struct {
 	},
 	{
 		[]string{"internal/kafkaconn"},
-		[]string{"internal/ground/address", "internal/ground/lifecycle", "internal/ground/publish"},
+		[]string{
+			"internal/ground/address", "internal/ground/deadletter", "internal/ground/lifecycle", "internal/ground/publish",
+		},
 		"SDKs link it into the programs of other people",
 	},
 	{

@@ -12,6 +12,7 @@ import (
 
 	"github.com/msghandler/msghandler/consumer"
 	"github.com/msghandler/msghandler/internal/console/pages"
+	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 )
 
 const (
@@ -100,10 +101,15 @@ func (d *Desk) Queues(ctx context.Context) []pages.LetterQueue {
 	return d.States()
 }
 
+// each runs do for all queues side by side. A panic is the problem of its queue: no page may end the process.
 func (d *Desk) each(do func(*queue)) {
 	var all sync.WaitGroup
 	for _, q := range d.queues {
-		all.Go(func() { do(q) })
+		all.Go(func() {
+			if failure := lifecycle.Recovered(func() { do(q) }); failure != nil {
+				q.setCount(0, failure)
+			}
+		})
 	}
 	all.Wait()
 }
@@ -111,7 +117,10 @@ func (d *Desk) each(do func(*queue)) {
 func (q *queue) count(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, depthTime)
 	defer cancel()
-	count, err := q.dead.Depth(ctx)
+	q.setCount(q.dead.Depth(ctx))
+}
+
+func (q *queue) setCount(count int, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.state.Count, q.state.Known, q.state.Problem = count, err == nil, ""

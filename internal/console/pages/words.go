@@ -3,6 +3,7 @@ package pages
 import (
 	"fmt"
 	"html/template"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -42,21 +43,28 @@ func tone(what string) string {
 
 // count writes a number with its thousands apart.
 func count(n int64) string {
-	if n < 0 {
-		return "-" + count(-n)
+	sign, digits := apart(strconv.FormatInt(n, 10))
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
 	}
-	text := strconv.FormatInt(n, 10)
-	for i := len(text) - 3; i > 0; i -= 3 {
-		text = text[:i] + "," + text[i:]
-	}
-	return text
+	return sign + digits
+}
+
+func apart(number string) (sign, digits string) {
+	digits = strings.TrimPrefix(number, "-")
+	return number[:len(number)-len(digits)], digits
 }
 
 // span writes a duration in its two largest units.
 func span(d time.Duration) string {
+	if d < 0 {
+		return "-" + magnitude(d.Abs())
+	}
+	return magnitude(d)
+}
+
+func magnitude(d time.Duration) string {
 	switch {
-	case d < 0:
-		return "-" + span(-d)
 	case d < time.Second:
 		return strconv.FormatInt(d.Milliseconds(), 10) + " ms"
 	case d < 10*time.Second:
@@ -79,7 +87,7 @@ func ago(t, now time.Time) string {
 	case d > -time.Second && d < time.Second:
 		return "now"
 	case d < 0:
-		return "in " + span(-d)
+		return "in " + magnitude(d.Abs())
 	default:
 		return span(d) + " ago"
 	}
@@ -112,8 +120,11 @@ func attempts(r *msghandlerv1.MessageRecord) int32 {
 
 // rate writes messages a second.
 func rate(v float64) string {
-	if v > 0 && v < 10 {
+	switch {
+	case v > 0 && v < 10:
 		return strconv.FormatFloat(v, 'f', 1, 64)
+	case math.IsNaN(v) || math.Abs(v) >= math.MaxInt64/2: // no such rate; the conversion has no defined result
+		return "?"
 	}
 	return count(int64(v + .5))
 }
