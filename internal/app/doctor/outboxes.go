@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/msghandler/msghandler/internal/app/sqloutbox"
 	"github.com/msghandler/msghandler/internal/config"
@@ -22,7 +24,8 @@ func examineOutboxes(ctx context.Context, e Examination) (all []Finding) {
 
 func (r *report) outbox(ctx context.Context, e Examination, name string) []Finding {
 	settings := e.Settings.Outbox[name]
-	health, err := sqloutbox.Examine(ctx, name, settings, relayedProducers(e.Settings))
+	brokers := slices.Collect(maps.Keys(e.Settings.Brokers))
+	health, err := sqloutbox.Examine(ctx, name, settings, relayedProducers(e.Settings), brokers)
 	switch {
 	case errors.Is(err, sqloutbox.ErrTableMissing):
 		r.trouble("outbox-table", err.Error(), outboxMatters, "msghandler outbox migrate --database "+name)
@@ -48,6 +51,12 @@ func (r *report) outbox(ctx context.Context, e Examination, name string) []Findi
 				"with which the table was created",
 			"name the producer in an outbox of its own with the same dsn, or: ALTER TABLE "+settings.Table+
 				" ALTER COLUMN producer SET DEFAULT '"+settings.Producer+"'")
+	}
+	if health.Unknown != "" {
+		r.warn("outbox-broker", fmt.Sprintf(
+			"rows for broker %q wait in %s, and the configuration has no such broker", health.Unknown, settings.Table),
+			"they wait, and use up no attempt, until a coordinator knows the broker",
+			"set brokers.NAME.url for it, or: UPDATE "+settings.Table+" SET broker = '' WHERE state = 1 AND broker = NAME")
 	}
 	return r.orOK(fmt.Sprintf("%s answers; waiting rows: %d", health.Database, health.Backlog.Waiting))
 }

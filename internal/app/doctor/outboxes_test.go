@@ -94,6 +94,17 @@ func TestOutboxFindingsOfRightsAndStrangers(t *testing.T) {
 	if _, err := db.ExecContext(t.Context(), remedy); err != nil {
 		t.Errorf("the remedy %q: %v", remedy, err)
 	}
+	_, err = db.ExecContext(t.Context(), `UPDATE msghandler_outbox SET producer = 'orders', broker = 'later'`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found := examined(t, c); len(found) != 1 || found[0].Name != "outbox-broker" {
+		t.Errorf("of an unknown broker: %+v", found)
+	}
+	_, err = db.ExecContext(t.Context(), `UPDATE msghandler_outbox SET producer = 'stock', broker = ''`)
+	if err != nil {
+		t.Fatal(err)
+	}
 	other := shop
 	other.Producer = "stock"
 	c.Outbox["stock"] = other

@@ -65,6 +65,19 @@ func TestAUserOfFewRightsIsEnough(t *testing.T) {
 	plantDead(s) // which takes a message most of the way
 }
 
+// A managed Redis has no CONFIG; INFO still tells that it evicts.
+func TestHiddenConfigHidesNoEviction(t *testing.T) {
+	t.Parallel()
+	redis := servers.Redis(t, "--appendfsync", "always", "--rename-command", "CONFIG", "hidden")
+	s := newSiteOn(t, servers.RabbitMQ(t).URL, redis, redis.URL())
+	redis.CLI("hidden", "SET", "maxmemory-policy", "allkeys-lru")
+	found := doctor.Examine(t.Context(), s.e)
+	unrevealed := slices.ContainsFunc(found, func(f doctor.Finding) bool { return f.Name == "redis-unrevealed" })
+	if names := complaints(t, found); !slices.Contains(names, "redis-evicts") || !unrevealed {
+		t.Errorf("it finds %+v", found)
+	}
+}
+
 // planted are the mistakes planted in a healthy set-up, by the name of the finding that must follow.
 var planted = []struct {
 	name  string

@@ -51,7 +51,7 @@ func examineRedis(ctx context.Context, e Examination) []Finding {
 		}
 		tell(s.Name, s.What, s.Why, s.Remedy)
 	}
-	return r.orOK("reachable, and its settings keep the promises")
+	return r.orOK("reachable, and the settings that it reveals keep the promises")
 }
 
 // redisHosts says where Redis is, without users and passwords.

@@ -20,6 +20,8 @@ type Health struct {
 	Failures []sqlmarker.Failure
 	// Stranger is a producer with a waiting message whom the caller does not know; empty: none.
 	Stranger string
+	// Unknown is a broker that a waiting message names and the coordinator does not know; empty: none.
+	Unknown string
 }
 
 // ErrTableMissing is the error of a database without a table of that name.
@@ -29,8 +31,11 @@ var ErrTableMissing = errors.New("the table does not exist")
 const shownFailures = 3
 
 // Examine connects to the database of an outbox and looks at its table, and at the rights of the user. The error wraps
-// ErrTableMissing when the database answers. The producers are those that are relayed from this table or another.
-func Examine(ctx context.Context, name string, settings config.Outbox, producers []string) (h Health, err error) {
+// ErrTableMissing when the database answers. The producers are those that are relayed from this table or another, and
+// the brokers are those of the configuration.
+func Examine(
+	ctx context.Context, name string, settings config.Outbox, producers, brokers []string,
+) (h Health, err error) {
 	d, table, err := openTable(name, settings)
 	if err != nil {
 		return Health{}, err
@@ -44,7 +49,10 @@ func Examine(ctx context.Context, name string, settings config.Outbox, producers
 		err = d.checkRights(ctx, settings.Table)
 	}
 	if err == nil {
-		h.Stranger, err = d.stranger(ctx, settings.Table, producers)
+		h.Stranger, err = d.other(ctx, "producer", settings.Table, producers)
+	}
+	if err == nil {
+		h.Unknown, err = d.other(ctx, "broker", settings.Table, append(brokers, ""))
 	}
 	if tableMissing(err) {
 		err = errors.Join(ErrTableMissing, err)
@@ -62,10 +70,10 @@ func (d *database) checkRights(ctx context.Context, table string) error {
 	return nil
 }
 
-// stranger finds a producer with a waiting row that is none of the producers. Their names are plain.
-func (d *database) stranger(ctx context.Context, table string, producers []string) (name string, err error) {
-	err = d.QueryRowContext(ctx, "SELECT producer FROM "+table+" WHERE state = 1 AND producer NOT IN ('"+
-		strings.Join(producers, "', '")+"') LIMIT 1").Scan(&name)
+// other finds a name in a column of a waiting row that is none of the names. Names are plain.
+func (d *database) other(ctx context.Context, column, table string, names []string) (name string, err error) {
+	err = d.QueryRowContext(ctx, "SELECT "+column+" FROM "+table+" WHERE state = 1 AND "+column+" NOT IN ('"+
+		strings.Join(names, "', '")+"') LIMIT 1").Scan(&name)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = nil
 	}

@@ -97,20 +97,29 @@ func (s *Store) checkLayout(ctx context.Context) ([]Finding, error) {
 }
 
 func checkServer(ctx context.Context, master *redis.Client) ([]Finding, error) {
-	info, err := serverInfo(ctx, master, "server", "replication")
+	info, err := serverInfo(ctx, master, "server", "replication", "memory", "persistence")
 	if err != nil {
 		return nil, err
 	}
-	settings, err := serverSettings(ctx, master, "maxmemory-policy", "appendonly", "save")
+	settings, err := serverSettings(ctx, master, info, "maxmemory-policy", "appendonly", "save")
 	if err != nil {
 		return nil, err
 	}
 	return judge(master.Options().Addr, info, settings), nil
 }
 
-// serverSettings reads the settings that CONFIG reveals.
-func serverSettings(ctx context.Context, master *redis.Client, names ...string) (map[string]string, error) {
+// serverSettings reads the settings that CONFIG reveals, and those that INFO reveals where CONFIG is refused, as by
+// managed servers.
+func serverSettings(
+	ctx context.Context, master *redis.Client, info map[string]string, names ...string,
+) (map[string]string, error) {
 	settings := map[string]string{}
+	if policy := info["maxmemory_policy"]; policy != "" {
+		settings["maxmemory-policy"] = policy
+	}
+	if enabled := info["aof_enabled"]; enabled != "" {
+		settings["appendonly"] = map[string]string{"0": "no", "1": "yes"}[enabled]
+	}
 	for _, name := range names {
 		got, err := master.ConfigGet(ctx, name).Result()
 		if unknown, err := refused(err); err != nil {

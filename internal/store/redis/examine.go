@@ -84,7 +84,7 @@ func examineServer(ctx context.Context, master *redis.Client, minReplicas int) (
 	if err != nil {
 		return nil, err
 	}
-	settings, err := serverSettings(ctx, master, "appendonly", "appendfsync")
+	settings, err := serverSettings(ctx, master, info, "appendonly", "appendfsync")
 	if err != nil {
 		return nil, err
 	}
@@ -112,6 +112,11 @@ func (f *found) durability(info, settings map[string]string) {
 				"make room on its disk and look into its log")
 			return
 		}
+	}
+	if settings["appendfsync"] == "" {
+		f.add("unrevealed", Note, "does not reveal appendfsync and save (CONFIG is refused)",
+			"whether a power cut or a restart takes accepted half messages is not known",
+			"ask your provider, or let the user run CONFIG GET (ACL SETUSER with +config|get)")
 	}
 	if settings["appendonly"] == "yes" && settings["appendfsync"] != "" && settings["appendfsync"] != "always" {
 		f.add("unsynced", Warning, "does not sync its file on every write (appendfsync "+settings["appendfsync"]+")",
