@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -19,7 +20,8 @@ import (
 
 // Table is a local message table; sql.Store is one.
 type Table interface {
-	Claim(ctx context.Context, owner string, limit int, lock time.Duration) (sql.Claim, error)
+	Claim(ctx context.Context, request sql.ClaimRequest) (sql.Claim, error)
+	Load(ctx context.Context, token string, claimed []sql.Claimed) ([]sql.Queued, error)
 	Release(ctx context.Context, token string, outcomes []sql.Outcome) (held int64, err error)
 	Purge(ctx context.Context) (removed int64, err error)
 	Backlog(ctx context.Context) (sql.Backlog, error)
@@ -35,6 +37,10 @@ type Sender interface {
 	// ends; a message without an answer by then is Unreached.
 	Send(ctx context.Context, messages []sql.Queued) []Result
 }
+
+// Readier is a Sender that knows whether its receiver takes messages. While Ready returns an error, the relay claims
+// nothing, so the messages wait in the table.
+type Readier interface{ Ready() error }
 
 // Result is the outcome of one message.
 type Result struct {
@@ -72,8 +78,14 @@ type Config struct {
 	Sender Sender
 	// Owner names this relay in the table. Default: host, process and a random part.
 	Owner string
+	// Broker: the relay sends the messages that name this broker, where Table is an sql.Outbox. Empty: those that name
+	// none.
+	Broker string
 	// Batch is the most messages that one claim takes. Default: 200.
 	Batch int
+	// Bytes is the length of content at which a batch ends. So the relay holds no more than Bytes and one message.
+	// A claim or a Load that failed halves Batch and Bytes for the next claim. Default: 4 MiB.
+	Bytes int64
 	// Interval is how often the table is read when no commit of this process wakes the relay. Default: 5 s.
 	Interval time.Duration
 	// Lock is how long a claim lasts, and so how long the messages of a dead relay wait. A sender gets two thirds of
@@ -113,6 +125,8 @@ type Relay struct {
 	config  Config
 	backoff backoff.Steps
 	countAt time.Time
+	// halvings is how often Batch and Bytes are halved for the next claim.
+	halvings int
 }
 
 // New returns a relay, or an error for a configuration that cannot work.
@@ -123,8 +137,8 @@ func New(config Config) (*Relay, error) {
 	case config.Sender == nil:
 		return nil, errors.New("outbox.Config: Sender is missing; give ToCoordinator(p), " +
 			"or one of outbox/rabbitmq or outbox/kafka")
-	case config.Batch < 0, config.Interval < 0, config.Lock < 0, config.MaxAttempts < 0, config.Again < 0,
-		config.PurgeInterval < 0, config.CountInterval < 0:
+	case config.Batch < 0, config.Bytes < 0, config.Interval < 0, config.Lock < 0, config.MaxAttempts < 0,
+		config.Again < 0, config.PurgeInterval < 0, config.CountInterval < 0:
 		return nil, errors.New("outbox.Config: a number or a duration is negative")
 	}
 	if err := logtext.Language(config.Language).Check(); err != nil {
@@ -133,6 +147,7 @@ func New(config Config) (*Relay, error) {
 	host, _ := os.Hostname() // only for people
 	setDefault(&config.Owner, fmt.Sprintf("%s/%d/%s", host, os.Getpid(), rand.Text()[:6]))
 	setDefault(&config.Batch, 200)
+	setDefault(&config.Bytes, 4<<20)
 	setDefault(&config.Interval, 5*time.Second)
 	setDefault(&config.Lock, 30*time.Second)
 	config.Retries.apply(&config)
@@ -173,8 +188,10 @@ func (r *Relay) Run(ctx context.Context) {
 		case <-timer.C:
 		}
 		more, err := true, error(nil)
-		for more && err == nil && ctx.Err() == nil {
-			more, err = r.Pass(ctx)
+		for more && ctx.Err() == nil {
+			var trouble error
+			more, trouble = r.Pass(ctx)
+			err = cmp.Or(trouble, err)
 			r.count(ctx)
 		}
 		if err == nil {
@@ -198,45 +215,96 @@ func (r *Relay) pause(failures int) time.Duration {
 	return min(r.config.Interval, troublePauses.Delay(failures-1))
 }
 
-// Pass claims a batch, sends the messages and records their fates. more is set after a full batch in which every
-// message was taken or refused.
+// Pass claims a batch, loads and sends the messages, and records their fates. more is set after a full batch of which
+// some message had an answer: messages without one must not keep those behind them waiting.
 func (r *Relay) Pass(ctx context.Context) (more bool, err error) {
 	begun := time.Now() // the lock counts from some time after
 	claim, err := r.claim(ctx)
 	if err != nil || len(claim.Messages) == 0 {
+		r.fit(err)
 		return false, err
 	}
+	messages, err := r.load(ctx, claim)
+	r.fit(err)
+	// What was not loaded is released, so that the next claim has it.
+	waiting := r.unloaded(claim.Messages, messages, err)
 	// Messages that need no further copy come first: no trouble with the others may delay their record.
-	var ended, waiting []judgement
-	for i, result := range r.send(ctx, claim.Messages, begun) {
-		j := judgement{result, claim.Messages[i].Name(), r.judge(claim.Messages[i], result)}
-		r.log(ctx, claim.Messages[i], result.Fate)
+	var ended []judgement
+	for i, result := range r.send(ctx, messages, begun) {
+		j := judgement{result, messages[i].Name(), r.judge(messages[i], result)}
+		r.log(ctx, messages[i], result.Fate)
 		if result.Fate == Sent || result.Fate == Handed {
 			ended = append(ended, j)
 		} else {
 			waiting = append(waiting, j)
 		}
-		if result.Fate == Unreached && result.Err != nil {
+		if result.Fate != Unreached {
+			more = claim.More
+		} else if result.Err != nil {
 			err = unreachedError{result.Err}
 		}
 	}
 	// The relay's context does not apply: sent messages are recorded even when the relay is stopping.
 	settling, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.config.Lock/3)
 	defer cancel()
-	err = errors.Join(err, r.note(settling, claim.Token, ended), r.note(settling, claim.Token, waiting))
-	return len(claim.Messages) == r.config.Batch && err == nil, err
+	unrecorded := cmp.Or(r.note(settling, claim.Token, ended), r.note(settling, claim.Token, waiting))
+	return more && unrecorded == nil, errors.Join(err, unrecorded)
 }
 
 // claimAtStop is how long a claim may go on after the end of the relay's context.
 const claimAtStop = 2 * time.Second
 
 // claim calls Table.Claim. A database that hangs costs a third of the lock, and not the relay. The end of the relay
-// does not break a claim off: the database may commit the claim anyway, and nobody would release its messages.
+// does not break a claim off: the database may commit the claim anyway, and nobody would release its messages. While
+// the receiver takes nothing, the claim is for no message, and only asks the database.
 func (r *Relay) claim(ctx context.Context) (sql.Claim, error) {
+	request := sql.ClaimRequest{
+		Owner: r.config.Owner, Limit: max(1, r.config.Batch>>r.halvings), Bytes: max(1, r.config.Bytes>>r.halvings),
+		Lock: r.config.Lock, Broker: r.config.Broker,
+	}
+	if sender, ok := r.config.Sender.(Readier); ok && sender.Ready() != nil {
+		request.Limit = 0
+	}
 	asked, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.config.Lock/3)
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(claimAtStop, cancel) })()
-	return r.config.Table.Claim(asked, r.config.Owner, r.config.Batch, r.config.Lock)
+	return r.config.Table.Claim(asked, request)
+}
+
+// mostHalvings makes one message of any sensible batch.
+const mostHalvings = 12
+
+// fit halves the next claims after an error of the database, because a smaller claim may be possible in time, and
+// doubles them after each success.
+func (r *Relay) fit(err error) {
+	if err != nil {
+		r.halvings = min(r.halvings+1, mostHalvings)
+		return
+	}
+	r.halvings = max(r.halvings-1, 0)
+}
+
+// load reads the content of the claimed messages, for a sixth of the lock: a sender needs time for what was loaded,
+// also when the rest takes too long.
+func (r *Relay) load(ctx context.Context, claim sql.Claim) ([]sql.Queued, error) {
+	ctx, cancel := context.WithTimeout(ctx, r.config.Lock/6)
+	defer cancel()
+	return r.config.Table.Load(ctx, claim.Token, claim.Messages)
+}
+
+// unloaded are the judgements of messages whose content was not loaded, because of an error.
+func (r *Relay) unloaded(claimed []sql.Claimed, loaded []sql.Queued, err error) (all []judgement) {
+	if err == nil {
+		return nil // the rest was taken by others
+	}
+	for _, c := range claimed {
+		if slices.ContainsFunc(loaded, func(q sql.Queued) bool { return q.Message.ID == c.ID && q.Shard == c.Shard }) {
+			continue
+		}
+		outcome := sql.Outcome{ID: c.ID, Shard: c.Shard, State: sql.StateWaiting, In: r.config.Interval, Unsent: true}
+		all = append(all, judgement{Result{Fate: Unreached, Err: err, Unsent: true}, c.ID, outcome})
+	}
+	return all
 }
 
 // judgement is the result of a message and its next state in the table.
@@ -273,6 +341,9 @@ func (r *Relay) note(ctx context.Context, token string, all []judgement) error {
 // send calls the sender for two thirds of the lock, counted from before the claim, so that the fates are recorded
 // within the lock.
 func (r *Relay) send(ctx context.Context, messages []sql.Queued, claimed time.Time) (results []Result) {
+	if len(messages) == 0 {
+		return nil
+	}
 	ctx, cancel := context.WithDeadline(ctx, claimed.Add(r.config.Lock*2/3))
 	defer cancel()
 	if panicked := lifecycle.Recovered(func() { results = r.config.Sender.Send(ctx, messages) }); panicked != nil {

@@ -35,7 +35,7 @@ const idleTime = 5 * time.Minute
 
 // openDatabase reads a DSN and connects at the first statement. Errors quote nothing of the DSN: a part of a malformed
 // DSN may be a piece of a password.
-func openDatabase(dsn string, connections int) (*database, error) {
+func openDatabase(dsn string) (*database, error) {
 	where, err := address.ParseSQL(dsn)
 	if err != nil {
 		return nil, err
@@ -48,10 +48,14 @@ func openDatabase(dsn string, connections int) (*database, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.SetMaxOpenConns(connections)
-	d.SetMaxIdleConns(connections)
 	d.SetConnMaxIdleTime(idleTime)
 	return d, nil
+}
+
+// limit bounds the connections.
+func (d *database) limit(connections int) {
+	d.SetMaxOpenConns(connections)
+	d.SetMaxIdleConns(connections)
 }
 
 func openPostgreSQL(dsn string) (*database, error) {
@@ -101,7 +105,7 @@ func open(name string, o config.Outbox) (*database, error) {
 	if err != nil {
 		return nil, err
 	}
-	d, err := openDatabase(dsn, 2*o.Workers+1)
+	d, err := openDatabase(dsn)
 	if err != nil {
 		return nil, fmt.Errorf("%s %w", source(name, o), err)
 	}

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -86,6 +87,7 @@ func Open(ctx context.Context, config Config) (*Outbox, error) {
 	if o.database, err = open(config.Name, config.Settings); err != nil {
 		return nil, err
 	}
+	o.database.limit(2*config.Settings.Workers*len(config.Brokers) + 1)
 	if err := o.build(); err != nil {
 		return nil, errors.Join(fmt.Errorf("outbox.%s: %w", config.Name, err), o.database.Close())
 	}
@@ -99,45 +101,56 @@ func Open(ctx context.Context, config Config) (*Outbox, error) {
 	return o, nil
 }
 
-// build makes a relay for each worker. Only the first relay counts and purges the table.
+// build makes relays for each broker, so that none waits for the messages of another: one for each worker. Only the
+// first relay counts and purges the table.
 func (o *Outbox) build() error {
 	observer, err := o.observer()
 	if err != nil {
 		return err
 	}
-	settings := o.config.Settings
-	for worker := range settings.Workers {
-		table, err := sqlmarker.NewOutbox(sqlmarker.OutboxConfig{
-			DB: o.database.DB, Dialect: o.database.dialect, Producer: settings.Producer, Table: settings.Table,
-			Shards: settings.Shards, MaxBody: o.config.MaxBody, Logger: o.config.Logger,
-		})
-		if err != nil {
-			return err
+	for _, broker := range slices.Sorted(maps.Keys(o.config.Brokers)) {
+		for worker := range o.config.Settings.Workers {
+			if err := o.addRelay(observer, broker, worker); err != nil {
+				return err
+			}
 		}
-		c := outbox.Config{
-			Table: &watchedTable{table, o}, Sender: newSender(o.config, o.failures),
-			Owner: fmt.Sprintf("%s/%d", o.config.Instance, worker),
-			Batch: settings.Batch, Interval: settings.Poll, Lock: lock(o.config.Send),
-			Backoff: o.config.Send.Backoff, MaxAttempts: len(o.config.Send.Backoff) + 1,
-			Observer: observer, Logger: o.config.Logger, Language: o.config.Language,
-		}
-		if worker > 0 {
-			c.CountInterval, c.PurgeInterval = never, never
-		}
-		relay, err := outbox.New(c)
-		if err != nil {
-			return err
-		}
-		o.tables, o.relays = append(o.tables, table), append(o.relays, relay)
 	}
+	return nil
+}
+
+func (o *Outbox) addRelay(observer outbox.Observer, broker string, worker int) error {
+	settings := o.config.Settings
+	table, err := sqlmarker.NewOutbox(sqlmarker.OutboxConfig{
+		DB: o.database.DB, Dialect: o.database.dialect, Producer: settings.Producer, Table: settings.Table,
+		Shards: settings.Shards, MaxBody: o.config.MaxBody, Logger: o.config.Logger,
+	})
+	if err != nil {
+		return err
+	}
+	c := outbox.Config{
+		Table: &watchedTable{table, o}, Sender: newSender(o.config, broker, o.failures), Broker: broker,
+		Owner: fmt.Sprintf("%s/%s/%d", o.config.Instance, broker, worker),
+		Batch: settings.Batch, Interval: settings.Poll, Lock: lock(o.config.Send),
+		Backoff: o.config.Send.Backoff, MaxAttempts: len(o.config.Send.Backoff) + 1,
+		Observer: observer, Logger: o.config.Logger, Language: o.config.Language,
+	}
+	if len(o.relays) > 0 {
+		c.CountInterval, c.PurgeInterval = never, never
+	}
+	relay, err := outbox.New(c)
+	if err != nil {
+		return err
+	}
+	o.tables, o.relays = append(o.tables, table), append(o.relays, relay)
 	return nil
 }
 
 // never is a time that is longer than a process lives.
 const never = 100 * 365 * 24 * time.Hour
 
-// lock is how long a claim lasts. A relay sends for two thirds of its lock; a third is for the broker's answer.
-func lock(send config.Send) time.Duration { return max(send.Lease, 3*send.ConfirmTimeout) }
+// lock is how long a claim lasts. A relay loads and sends for two thirds of its lock, and the broker's answer takes a
+// quarter of the lock at most.
+func lock(send config.Send) time.Duration { return max(send.Lease, 4*send.ConfirmTimeout) }
 
 // observer exports the relay's metrics with the name of the database.
 func (o *Outbox) observer() (outbox.Observer, error) {
@@ -208,10 +221,8 @@ type watchedTable struct {
 }
 
 // Claim implements outbox.Table.
-func (t *watchedTable) Claim(
-	ctx context.Context, owner string, limit int, lock time.Duration,
-) (sqlmarker.Claim, error) {
-	claim, err := t.Outbox.Claim(ctx, owner, limit, lock)
+func (t *watchedTable) Claim(ctx context.Context, request sqlmarker.ClaimRequest) (sqlmarker.Claim, error) {
+	claim, err := t.Outbox.Claim(ctx, request)
 	t.of.note(err)
 	return claim, err
 }

@@ -60,7 +60,7 @@ func TestOddTimesStopNoOtherRow(t *testing.T) {
 }
 
 // A few rows with huge bodies would fill the memory of the coordinator, at each of its starts.
-func TestClaimReadsNoBodyOverTheLimit(t *testing.T) {
+func TestLoadReadsNoBodyOverTheLimit(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(s *site) {
 		s.insert("id, routing_key, body", "'1', 'paid', 'four'")
@@ -75,11 +75,15 @@ func TestClaimReadsNoBodyOverTheLimit(t *testing.T) {
 		if err != nil {
 			s.t.Fatal(err)
 		}
-		claim, err := table.Claim(s.t.Context(), "test", 10, time.Minute)
-		if err != nil || len(claim.Messages) != 2 {
-			s.t.Fatalf("%+v, %v", claim, err)
+		claim, err := table.Claim(s.t.Context(), sqlmarker.ClaimRequest{Limit: 10, Lock: time.Minute})
+		if err != nil {
+			s.t.Fatal(err)
 		}
-		four, three := claim.Messages[0], claim.Messages[1]
+		loaded, err := table.Load(s.t.Context(), claim.Token, claim.Messages)
+		if err != nil || len(loaded) != 2 {
+			s.t.Fatalf("%+v, %v", loaded, err)
+		}
+		four, three := loaded[0], loaded[1]
 		if four.Message.Body != nil || four.Unreadable == nil ||
 			four.Unreadable.Error() != "body is 4 bytes long, more than 3" {
 			s.t.Errorf("of 4 bytes: %+v", four)

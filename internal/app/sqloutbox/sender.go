@@ -8,7 +8,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -23,43 +22,52 @@ import (
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
-// sender publishes rows as the send loop publishes half messages: the same rules for what a message may be, the same
-// attempts, and the same copies of dead messages.
+// sender publishes the rows of one broker as the send loop publishes half messages: the same rules for what a message
+// may be, the same attempts, and the same copies of dead messages.
 type sender struct {
 	config Config
+	// name is the broker's name in rows; empty is the default broker.
+	name   string
+	broker sendloop.Broker
 	// named are the brokers that a row may name, sorted.
 	named []string
 	// failures gathers the log lines about messages.
 	failures *loglimit.Gatherer
 }
 
-func newSender(config Config, failures *loglimit.Gatherer) *sender {
+func newSender(config Config, broker string, failures *loglimit.Gatherer) *sender {
 	named := slices.Sorted(maps.Keys(config.Brokers))
 	named = slices.DeleteFunc(named, func(name string) bool { return name == "" })
-	return &sender{config, named, failures}
+	return &sender{config, broker, config.Brokers[broker], named, failures}
 }
 
-// Send implements outbox.Sender. Each broker gets its part at once, so that none waits for another.
+// Ready implements outbox.Readier.
+func (s *sender) Ready() error { return s.broker.Publisher.Ready() }
+
+// Send implements outbox.Sender. A panic of the publisher refuses what has no result, so that a poison message fails in
+// the end.
 func (s *sender) Send(ctx context.Context, messages []sqlmarker.Queued) []outbox.Result {
-	results := make([]outbox.Result, len(messages))
-	parts := map[string][]int{}
+	p := &batch{sender: s, messages: messages, results: make([]outbox.Result, len(messages))}
 	for i := range messages {
 		if refusal := s.judge(&messages[i]); refusal != nil {
-			results[i] = *refusal
+			p.results[i] = *refusal
 			continue
 		}
-		broker := messages[i].Message.Broker
-		parts[broker] = append(parts[broker], i)
+		p.places = append(p.places, i)
 	}
-	var sending sync.WaitGroup
-	for name, places := range parts {
-		p := &part{
-			sender: s, name: name, broker: s.config.Brokers[name], messages: messages, places: places, results: results,
-		}
-		sending.Go(func() { p.send(ctx) })
+	if len(p.places) == 0 {
+		return p.results
 	}
-	sending.Wait()
-	return results
+	failure := lifecycle.Recovered(func() {
+		p.publish(ctx)
+		p.copyDead(ctx)
+	})
+	if failure != nil {
+		s.config.Logger.Error("publishing panicked; the messages count as refused; see the stack",
+			"cause", failure, "stack", string(failure.Stack))
+		p.refuseRest(outbox.Result{Fate: outbox.Refused, Err: fmt.Errorf("publishing panicked: %w", failure)})
+	}
+	return p.results
 }
 
 // judge is the result of a row that is not to be published: it is no valid message, or its delay is not over.
@@ -67,11 +75,6 @@ func (s *sender) judge(q *sqlmarker.Queued) *outbox.Result {
 	m := &q.Message
 	if q.Unreadable != nil {
 		return &outbox.Result{Fate: outbox.Refused, Err: q.Unreadable, Final: true}
-	}
-	// Another coordinator may know the broker, or this one after a restart: the row keeps its attempts.
-	if _, known := s.config.Brokers[m.Broker]; !known {
-		return &outbox.Result{Fate: outbox.Refused, Err: fmt.Errorf(
-			"broker is %.40q, which the coordinator does not know: set brokers.NAME.url for it", m.Broker)}
 	}
 	err := server.CheckMessage(&msghandlerv1.Message{
 		Id: m.ID, Broker: m.Broker, Exchange: m.Exchange, RoutingKey: m.RoutingKey, ContentType: m.ContentType,
@@ -91,38 +94,17 @@ func (s *sender) judge(q *sqlmarker.Queued) *outbox.Result {
 	return nil
 }
 
-// part are the messages of a batch for one broker.
-type part struct {
-	sender *sender
-	// name is the broker's name in rows; empty is the default broker.
-	name     string
-	broker   sendloop.Broker
+// batch are the messages of one Send.
+type batch struct {
+	sender   *sender
 	messages []sqlmarker.Queued
-	// places are the messages of this part, and results has the results of all parts.
+	// places are the messages to publish, and results has the results of all.
 	places  []int
 	results []outbox.Result
 }
 
-// send publishes the part. A panic of the publisher refuses what has no result, so that a poison message fails in the
-// end.
-func (p *part) send(ctx context.Context) {
-	failure := lifecycle.Recovered(func() {
-		if err := p.broker.Publisher.Ready(); err != nil {
-			p.all(outbox.Result{Fate: outbox.Unreached, Err: err, Unsent: true})
-			return
-		}
-		p.publish(ctx)
-		p.copyDead(ctx)
-	})
-	if failure != nil {
-		p.sender.config.Logger.Error("publishing panicked; the messages count as refused; see the stack",
-			"cause", failure, "stack", string(failure.Stack))
-		p.all(outbox.Result{Fate: outbox.Refused, Err: fmt.Errorf("publishing panicked: %w", failure)})
-	}
-}
-
-// all gives a result to every message without one.
-func (p *part) all(result outbox.Result) {
+// refuseRest gives a result to every message without one.
+func (p *batch) refuseRest(result outbox.Result) {
 	for _, i := range p.places {
 		if p.results[i] == (outbox.Result{}) {
 			p.results[i] = result
@@ -131,36 +113,36 @@ func (p *part) all(result outbox.Result) {
 }
 
 // publish sends the messages. None leaves so late that the broker's answer could come after the end of the context.
-func (p *part) publish(ctx context.Context) {
+func (p *batch) publish(ctx context.Context) {
 	ctx, cancel := p.inTime(ctx)
 	defer cancel()
-	batch := make([]halfmsg.Publishing, len(p.places))
+	all := make([]halfmsg.Publishing, len(p.places))
 	for n, i := range p.places {
-		batch[n] = p.publishing(i)
+		all[n] = p.publishing(i)
 	}
-	p.broker.Publisher.Publish(ctx, batch, func(places []int, results []halfmsg.PublishResult) {
+	p.sender.broker.Publisher.Publish(ctx, all, func(places []int, results []halfmsg.PublishResult) {
 		for n, place := range places {
-			p.results[p.places[place]] = resultOf(results[n])
-			p.count(batch[place].Exchange, results[n])
+			p.results[p.places[place]] = p.sender.resultOf(results[n])
+			p.count(all[place].Exchange, results[n])
 		}
 	})
 }
 
 // count counts a message as the send loop counts.
-func (p *part) count(exchange string, result halfmsg.PublishResult) {
+func (p *batch) count(exchange string, result halfmsg.PublishResult) {
 	if result.Outcome != halfmsg.Acked {
-		p.sender.config.Traffic.Failed(p.name, exchange, result.Cause)
+		p.sender.config.Traffic.Failed(p.sender.name, exchange, result.Cause)
 	}
-	p.sender.config.Traffic.Published(p.name, exchange, result.Outcome, 1)
+	p.sender.config.Traffic.Published(p.sender.name, exchange, result.Outcome, 1)
 }
 
 // inTime is the context with its deadline earlier by the time that the broker may take to answer.
-func (p *part) inTime(ctx context.Context) (context.Context, context.CancelFunc) {
+func (p *batch) inTime(ctx context.Context) (context.Context, context.CancelFunc) {
 	deadline, _ := ctx.Deadline() // the relay sets one
 	return context.WithDeadline(ctx, deadline.Add(-p.sender.config.Send.ConfirmTimeout))
 }
 
-func (p *part) publishing(i int) halfmsg.Publishing {
+func (p *batch) publishing(i int) halfmsg.Publishing {
 	q := &p.messages[i]
 	return halfmsg.Publishing{
 		Name:        halfmsg.Name{Producer: p.sender.config.Settings.Producer, ID: q.Message.ID},
@@ -174,14 +156,21 @@ func (p *part) publishing(i int) halfmsg.Publishing {
 	}
 }
 
-// resultOf is what the broker's answer means for a row.
-func resultOf(r halfmsg.PublishResult) outbox.Result {
+// stalledPause is when rows are offered again whose exchange or queue does not confirm.
+const stalledPause = 15 * time.Second
+
+// resultOf is what the broker's answer means for a row. A broker that is ready and has not got the row has trouble with
+// the row's exchange or queue alone: the row makes room for others.
+func (s *sender) resultOf(r halfmsg.PublishResult) outbox.Result {
 	switch r.Outcome {
 	case halfmsg.Acked:
 		return outbox.Result{Fate: outbox.Sent}
 	case halfmsg.Refused:
 		return outbox.Result{Fate: outbox.Refused, Err: r.Cause}
 	case halfmsg.Unsent:
+		if s.Ready() == nil {
+			return outbox.Result{Fate: outbox.Early, In: stalledPause, Err: r.Cause}
+		}
 		return outbox.Result{Fate: outbox.Unreached, Err: r.Cause, Unsent: true}
 	default: // a copy may be out
 		return outbox.Result{Fate: outbox.Unreached, Err: r.Cause}
@@ -193,8 +182,8 @@ var errCopyWaits = errors.New("the dead-letter exchange has no copy yet")
 
 // copyDead copies messages that are about to fail to the dead-letter exchange. Without an acknowledgement of the copy
 // the message waits for another attempt. A refused copy stops nothing: the table keeps the message.
-func (p *part) copyDead(ctx context.Context) {
-	if p.broker.DeadLetterExchange == "" {
+func (p *batch) copyDead(ctx context.Context) {
+	if p.sender.broker.DeadLetterExchange == "" {
 		return
 	}
 	var dying []int
@@ -212,7 +201,7 @@ func (p *part) copyDead(ctx context.Context) {
 	}
 	ctx, cancel := p.inTime(ctx)
 	defer cancel()
-	p.broker.Publisher.Publish(ctx, copies, func(places []int, some []halfmsg.PublishResult) {
+	p.sender.broker.Publisher.Publish(ctx, copies, func(places []int, some []halfmsg.PublishResult) {
 		for n, place := range places {
 			results[place] = some[n]
 		}
@@ -224,7 +213,7 @@ func (p *part) copyDead(ctx context.Context) {
 			p.sender.failures.Add(loglimit.Failure{
 				Level:    slog.LevelError,
 				Text:     "dead-letter exchange refused copies: the messages have failed without a copy; check the exchange",
-				Producer: p.messages[i].Producer, Exchange: p.broker.DeadLetterExchange, MessageID: p.messages[i].Name(),
+				Producer: p.messages[i].Producer, Exchange: p.sender.broker.DeadLetterExchange, MessageID: p.messages[i].Name(),
 				Cause: fmt.Sprint(results[n].Cause),
 			})
 		default:
@@ -234,7 +223,7 @@ func (p *part) copyDead(ctx context.Context) {
 }
 
 // deadCopy is the copy of a message for the dead-letter exchange.
-func (p *part) deadCopy(i int) halfmsg.Publishing {
+func (p *batch) deadCopy(i int) halfmsg.Publishing {
 	dead := p.publishing(i)
 	dead.Headers = maps.Clone(dead.Headers)
 	if dead.Headers == nil {
@@ -244,7 +233,7 @@ func (p *part) deadCopy(i int) halfmsg.Publishing {
 	dead.Headers[sendloop.HeaderAttempts] = strconv.Itoa(p.messages[i].Attempts + 1)
 	dead.Headers[sendloop.HeaderExchange] = dead.Exchange
 	dead.Headers[sendloop.HeaderKey] = dead.RoutingKey
-	dead.Exchange = p.broker.DeadLetterExchange
+	dead.Exchange = p.sender.broker.DeadLetterExchange
 	dead.Attempt++
 	return dead
 }

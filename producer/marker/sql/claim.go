@@ -5,20 +5,46 @@ import (
 	"crypto/rand"
 	"database/sql"
 	"fmt"
+	"maps"
+	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/msghandler/msghandler/internal/ground/sqldb"
 	"github.com/msghandler/msghandler/producer"
 )
 
-// Claim is a batch of messages that a relay holds for the time of its lock.
+// ClaimRequest says which messages a claim takes.
+type ClaimRequest struct {
+	// Owner names the relay.
+	Owner string
+	// Limit is the most messages.
+	Limit int
+	// Bytes ends the claim: the message that reaches this length of all content is the last. 0: no limit.
+	Bytes int64
+	// Lock is how long the claim lasts.
+	Lock time.Duration
+	// Broker is the broker that claimed messages name, for an Outbox. Empty: the messages that name none.
+	Broker string
+}
+
+// Claim is a batch of messages that a relay holds for the time of its lock. Store.Load reads their content.
 type Claim struct {
-	// Token is the key for Release. Once the lock has ended and another relay has claimed a message, Release does not
-	// change the message.
+	// Token is the key for Load and Release. Once the lock has ended and another relay has claimed a message, neither
+	// reads or changes the message.
 	Token    string
-	Messages []Queued
+	Messages []Claimed
+	// More: the claim has reached its limit of messages or bytes, so more messages may be due.
+	More bool
+}
+
+// Claimed is a message that a claim holds, without its content.
+type Claimed struct {
+	ID string
+	// Shard is the message's shard.
+	Shard int
+	// Bytes is the length of the message's content.
+	Bytes int64
 }
 
 // Queued is a message of the table, with its place there.
@@ -55,35 +81,33 @@ const (
 	byLongestDue order = "due_at"
 )
 
-// Claim locks and returns up to limit due messages that no relay holds: of each shard, messages that were never handed
-// over first, then by id. Of more than five times the limit, the order by id is that of the messages that have been due
-// longest. Claim is one short transaction that waits for no other: rows that another relay is just claiming are
-// skipped.
-func (s *Store) Claim(ctx context.Context, owner string, limit int, lock time.Duration) (Claim, error) {
-	claim := Claim{Token: owner + "/" + rand.Text()[:10]}
+// Claim locks and returns due messages that no relay holds: of each shard, messages that were never handed over first,
+// then by id. Of more than five times the limit, the order by id is that of the messages that have been due longest.
+// Claim is one short transaction that reads no content and waits for no other: rows that another relay is just claiming
+// are skipped.
+func (s *Store) Claim(ctx context.Context, request ClaimRequest) (Claim, error) {
+	request.Bytes = either(request.Bytes, math.MaxInt64)
+	claim := Claim{Token: request.Owner + "/" + rand.Text()[:10]}
 	shards, turn, err := s.claimable(ctx)
 	if err != nil {
 		return Claim{}, fmt.Errorf("claim messages: %w", err)
 	}
 	err = s.table.Write(ctx, s.config.LockTimeout, func(tx sqldb.Execer) error {
 		claim.Messages = nil
-		for _, shard := range shards {
-			for _, state := range []string{"{waiting}", "{handed}"} {
-				rest := limit - len(claim.Messages)
-				t := taking{
-					shard: shard, state: state, order: turn, window: windowOfBatches * rest, token: claim.Token, lock: lock,
-				}
-				ids, err := s.take(ctx, tx, t, rest)
-				if err != nil {
-					return err
-				}
-				taken, err := s.load(ctx, tx, picked{shard, ids, "owner = ?", []any{claim.Token}})
+		t := &taking{ClaimRequest: request, token: claim.Token, order: turn}
+		if err := s.becomeWriter(ctx, tx); err != nil {
+			return err
+		}
+		for _, t.shard = range shards {
+			for _, t.state = range []string{"{waiting}", "{handed}"} {
+				taken, err := s.take(ctx, tx, t)
 				if err != nil {
 					return err
 				}
 				claim.Messages = append(claim.Messages, taken...)
 			}
 		}
+		claim.More = t.spent()
 		return nil
 	})
 	if err != nil {
@@ -92,15 +116,37 @@ func (s *Store) Claim(ctx context.Context, owner string, limit int, lock time.Du
 	return claim, nil
 }
 
-// taking says which messages a claim takes, and for how long.
+// becomeWriter begins to write in a database with one writer. Read first and written then, the transaction would fail
+// when another wrote in between.
+func (s *Store) becomeWriter(ctx context.Context, tx sqldb.Execer) error {
+	if !s.table.OneWriter {
+		return nil
+	}
+	_, err := tx.ExecContext(ctx, s.table.Query(`UPDATE {table} SET claims = claims WHERE 1 = 0`))
+	return err
+}
+
+// taking is a claim on its way. Its Limit and Bytes are what is left of them.
 type taking struct {
+	ClaimRequest
+	token string
+	order order
 	shard int
 	state string
-	order order
-	// window is how many of the messages that have been due longest the claim chooses from.
-	window int
-	token  string
-	lock   time.Duration
+}
+
+func (t *taking) spent() bool { return t.Limit <= 0 || t.Bytes <= 0 }
+
+// cut returns the first of the messages, up to the limits.
+func (t *taking) cut(found []Claimed) []Claimed {
+	for i, c := range found {
+		if t.spent() {
+			return found[:i]
+		}
+		t.Limit--
+		t.Bytes -= c.Bytes
+	}
+	return found
 }
 
 // due is the condition of messages that a relay may claim.
@@ -114,65 +160,84 @@ const claimedBy = `owner = ?, claims = claims + 1, lock_time = {now}, lock_until
 const unlocked = `owner = NULL, lock_time = NULL, lock_until = NULL`
 
 // dueIn finds the messages of a shard and a state that have been due longest. The claim's index covers the whole query.
-// The parameters are the shard, the producer and the number of messages.
-func dueIn(state string, by order) string {
-	return `SELECT id FROM (SELECT id, due_at FROM {table} WHERE shard_id = ? AND producer = ? AND state = ` + state + `
-		AND ` + due + ` ORDER BY due_at LIMIT ?) longest ORDER BY ` + string(by)
+// The parameters are the shard, the producer, those of the condition, and the number of messages.
+func dueIn(state, condition string, by order) string {
+	return `SELECT id FROM (SELECT id, due_at FROM {table} WHERE shard_id = ? AND producer = ? AND state = ` + state +
+		condition + ` AND ` + due + ` ORDER BY due_at LIMIT ?) longest ORDER BY ` + string(by)
 }
 
 // take locks messages.
-func (s *Store) take(ctx context.Context, tx sqldb.Execer, t taking, limit int) (taken []string, err error) {
-	if limit <= 0 {
+func (s *Store) take(ctx context.Context, tx sqldb.Execer, t *taking) (taken []Claimed, err error) {
+	if t.spent() {
 		return nil, nil
 	}
-	if s.table.OneWriter {
-		return s.takeAtOnce(ctx, tx, t, limit)
+	args := []any{t.shard, s.config.Producer}
+	if s.form.ofBroker != "" {
+		args = append(args, t.Broker)
 	}
-	found, err := s.ids(ctx, tx, dueIn(t.state, t.order), t.shard, s.config.Producer, t.window)
-	for err == nil && len(found) > 0 && len(taken) < limit {
-		n := min(len(found), limit-len(taken), maxInList)
-		var ids []string
-		ids, err = s.takeOf(ctx, tx, t, found[:n])
-		taken, found = append(taken, ids...), found[n:]
+	found, err := s.ids(ctx, tx, dueIn(t.state, s.form.ofBroker, t.order), append(args, windowOfBatches*t.Limit)...)
+	for err == nil && len(found) > 0 && !t.spent() {
+		n := min(len(found), t.Limit, maxInList)
+		var some []Claimed
+		some, err = s.takeOf(ctx, tx, t, found[:n])
+		taken, found = append(taken, some...), found[n:]
 	}
 	return taken, err
 }
 
-// takeAtOnce is take in one statement, for a database with one writer. Read first and written then, the transaction
-// would fail when another wrote in between. The plus signs keep SQLite from reading all that is due.
-func (s *Store) takeAtOnce(ctx context.Context, tx sqldb.Execer, t taking, limit int) ([]string, error) {
-	return s.ids(ctx, tx, `UPDATE {table} SET `+claimedBy+` WHERE +shard_id = ? AND producer = ? AND +state = `+t.state+`
-		AND `+due+` AND id IN (`+dueIn(t.state, t.order)+` LIMIT ?) RETURNING id`,
-		t.token, t.lock.Milliseconds(), t.lock.Milliseconds(), t.shard, s.config.Producer,
-		t.shard, s.config.Producer, t.window, limit)
-}
-
 // takeOf locks those of the messages that no other relay is just claiming. The UPDATE repeats the conditions of the
 // SELECT, so that no mistake elsewhere lets two relays hold a message.
-func (s *Store) takeOf(ctx context.Context, tx sqldb.Execer, t taking, found []string) ([]string, error) {
+func (s *Store) takeOf(ctx context.Context, tx sqldb.Execer, t *taking, found []string) ([]Claimed, error) {
 	list, args := s.inList(found)
-	free := ` WHERE producer = ? AND id IN (` + list + `) AND shard_id = ? AND state = ` + t.state + ` AND ` + due
+	free := ` WHERE producer = ? AND id IN (` + list + `) AND +shard_id = ? AND +state = ` + t.state + ` AND ` + due
 	args = append(append([]any{s.config.Producer}, args...), t.shard)
-	ids, err := s.ids(ctx, tx, `SELECT id FROM {table}{by_key}`+free+` ORDER BY id`+s.table.SkipLocked, args...)
-	if err != nil || len(ids) == 0 {
+	rows, err := tx.QueryContext(ctx, s.table.Query(
+		`SELECT id, `+s.form.bytes+` FROM {table}{by_key}`+free+` ORDER BY id`+s.table.SkipLocked), args...)
+	if err != nil {
 		return nil, err
 	}
-	list, args = s.inList(ids)
-	free = ` WHERE producer = ? AND id IN (` + list + `) AND shard_id = ? AND state = ` + t.state + ` AND ` + due
-	args = append(append([]any{
-		t.token, t.lock.Milliseconds(), t.lock.Milliseconds(), s.config.Producer,
-	}, args...), t.shard)
+	taken, err := scanClaimed(rows, t.shard)
+	taken = t.cut(taken)
+	if err != nil || len(taken) == 0 {
+		return nil, err
+	}
+	list, args = s.inList(idsOf(taken))
+	free = ` WHERE producer = ? AND id IN (` + list + `) AND +shard_id = ? AND +state = ` + t.state + ` AND ` + due
+	lock := t.Lock.Milliseconds()
+	args = append(append([]any{t.token, lock, lock, s.config.Producer}, args...), t.shard)
 	result, err := tx.ExecContext(ctx, s.table.Query(`UPDATE {table}{by_key} SET `+claimedBy+free), args...)
 	if err != nil {
 		return nil, err
 	}
 	n, err := result.RowsAffected()
-	if err == nil && n < int64(len(ids)) {
+	if err == nil && n < int64(len(taken)) {
 		s.config.Logger.WarnContext(ctx, "a claim locked fewer messages than it chose; the others wait for the next claim; "+
 			"look for a trigger, or a program that changes the table",
-			"table", s.config.Table, "shard", t.shard, "chosen", len(ids), "claimed", n)
+			"table", s.config.Table, "shard", t.shard, "chosen", len(taken), "claimed", n)
 	}
-	return ids, err
+	return taken, err
+}
+
+func scanClaimed(rows *sql.Rows, shard int) (found []Claimed, err error) {
+	defer rows.Close()
+	for rows.Next() {
+		c := Claimed{Shard: shard}
+		var id []byte
+		if err := rows.Scan(&id, &c.Bytes); err != nil {
+			return nil, err
+		}
+		c.ID = string(id)
+		found = append(found, c)
+	}
+	return found, rows.Err()
+}
+
+func idsOf(messages []Claimed) []string {
+	ids := make([]string, len(messages))
+	for i, c := range messages {
+		ids[i] = c.ID
+	}
+	return ids
 }
 
 func (s *Store) ids(ctx context.Context, tx sqldb.Execer, query string, args ...any) ([]string, error) {
@@ -192,6 +257,22 @@ func (s *Store) ids(ctx context.Context, tx sqldb.Execer, query string, args ...
 	return ids, rows.Err()
 }
 
+// Load reads the content of messages that the claim still holds, outside the transaction of the claim: long content on
+// a slow connection delays no claim. After an error Load returns what it has read.
+func (s *Store) Load(ctx context.Context, token string, claimed []Claimed) (messages []Queued, err error) {
+	byShard := map[int][]string{}
+	for _, c := range claimed {
+		byShard[c.Shard] = append(byShard[c.Shard], c.ID)
+	}
+	for _, shard := range slices.Sorted(maps.Keys(byShard)) {
+		loaded, err := s.load(ctx, picked{shard, byShard[shard], "owner = ?", []any{token}})
+		if messages = append(messages, loaded...); err != nil {
+			return messages, fmt.Errorf("load messages: %w", err)
+		}
+	}
+	return messages, nil
+}
+
 // picked are the messages of a shard that have one of the ids and meet a condition.
 type picked struct {
 	shard     int
@@ -200,19 +281,19 @@ type picked struct {
 	args      []any
 }
 
-// load returns messages in the order of their ids.
-func (s *Store) load(ctx context.Context, tx sqldb.Execer, p picked) (messages []Queued, err error) {
+// load returns messages in the order of their ids, and after an error what it has read.
+func (s *Store) load(ctx context.Context, p picked) (messages []Queued, err error) {
 	for part := range slices.Chunk(p.ids, maxInList) {
 		list, named := s.inList(part)
-		rows, err := tx.QueryContext(ctx, s.table.Query(`SELECT id, claims, attempts, {now}, created_at,
+		rows, err := s.db.QueryContext(ctx, s.table.Query(`SELECT id, claims, attempts, {now}, created_at,
 			`+s.form.columns+` FROM {table}
 			WHERE producer = ? AND id IN (`+list+`) AND shard_id = ? AND `+p.condition+` ORDER BY id`),
 			slices.Concat([]any{s.config.Producer}, named, []any{p.shard}, p.args)...)
 		if err != nil {
-			return nil, err
+			return messages, err
 		}
 		if messages, err = s.scanMessages(rows, p.shard, messages); err != nil {
-			return nil, err
+			return messages, err
 		}
 	}
 	return messages, nil
@@ -228,7 +309,7 @@ func (s *Store) scanMessages(rows *sql.Rows, shard int, to []Queued) ([]Queued, 
 		var now, created int64
 		err := rows.Scan(append([]any{&id, &q.Claims, &q.Attempts, &now, &created}, content.fields()...)...)
 		if err != nil {
-			return nil, err
+			return to, err
 		}
 		q.Age = age(now, created)
 		q.Message, q.Unreadable = content.unpack(string(id))
@@ -247,92 +328,4 @@ const latest = 9_999_999_999_999
 // into the row in another unit must not overflow, and must not fail the statement of a whole claim.
 func age(now, created int64) time.Duration {
 	return time.Duration(now-min(max(created, 0), latest)) * time.Millisecond
-}
-
-// Outcome is the result for a claimed message.
-type Outcome struct {
-	// ID and Shard are the message's.
-	ID    string
-	Shard int
-	// State is the message's new state.
-	State State
-	// In is the delay until the message is due again, for StateWaiting and StateHanded.
-	In time.Duration
-	// Refused counts an attempt.
-	Refused bool
-	// Unsent: the message certainly did not leave, so this claim is not counted.
-	Unsent bool
-	// Error is kept for people, up to maxError characters.
-	Error string
-}
-
-// maxError is how many characters of an error are kept.
-const maxError = 1000
-
-// Release records the outcomes of claimed messages, in one transaction, and returns how many of them the claim still
-// held. The others were deleted by the coordinator meanwhile, or their lock has ended and another relay has claimed
-// them.
-func (s *Store) Release(ctx context.Context, token string, outcomes []Outcome) (held int64, err error) {
-	alike := make(map[Outcome][]string)
-	for _, o := range outcomes {
-		id := o.ID
-		o.ID, o.Error = "", shortened(o.Error)
-		alike[o] = append(alike[o], id)
-	}
-	err = s.table.Write(ctx, s.config.LockTimeout, func(tx sqldb.Execer) error {
-		held = 0
-		for o, ids := range alike {
-			n, err := s.release(ctx, tx, token, o, ids)
-			if err != nil {
-				return err
-			}
-			held += n
-		}
-		return nil
-	})
-	if err != nil {
-		return 0, fmt.Errorf("release messages: %w", err)
-	}
-	return held, nil
-}
-
-func (s *Store) release(ctx context.Context, tx sqldb.Execer, token string, o Outcome, ids []string) (int64, error) {
-	set := []string{unlocked, "updated_at = {now}", "state = ?"}
-	args := []any{int64(o.State)}
-	switch o.State {
-	case StateWaiting, StateHanded:
-		set = append(set, "due_at = {now} + ?")
-		args = append(args, o.In.Milliseconds())
-	case StateSent:
-		set = append(set, "due_at = NULL", "cleaned_at = {now}", "sent_at = {now}")
-	default:
-		set = append(set, "due_at = NULL")
-	}
-	if o.Refused {
-		set = append(set, "attempts = attempts + 1")
-	}
-	if o.Unsent {
-		set = append(set, "claims = claims - 1")
-	}
-	if o.Error != "" {
-		set = append(set, "last_error = ?")
-		args = append(args, o.Error)
-	}
-	list, named := s.inList(ids)
-	result, err := tx.ExecContext(ctx, s.table.Query(`UPDATE {table} SET `+strings.Join(set, ", ")+
-		` WHERE producer = ? AND shard_id = ? AND owner = ? AND id IN (`+list+`)`),
-		append(append(args, s.config.Producer, o.Shard, token), named...)...)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected()
-}
-
-// shortened cuts an error to maxError characters. No database takes a NUL in a text.
-func shortened(text string) string {
-	text = strings.ReplaceAll(strings.ToValidUTF8(text, "?"), "\x00", "")
-	if runes := []rune(text); len(runes) > maxError {
-		text = string(runes[:maxError])
-	}
-	return text
 }

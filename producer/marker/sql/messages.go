@@ -144,6 +144,10 @@ type form struct {
 	// columns are the columns of the content of a message, in the order of the fields of content.
 	columns string
 	content func() content
+	// bytes is the length of the content.
+	bytes string
+	// ofBroker is the condition of a claim for a broker; empty where the table has no column for it.
+	ofBroker string
 }
 
 // content is the content of a row with a message.
@@ -159,6 +163,7 @@ var ofMarkers = form{
 	key:     func(id string) any { return []byte(id) },
 	columns: "message, body, exchange_name, routing_key",
 	content: func() content { return &row{} },
+	bytes:   "COALESCE({octets}(body), 0) + COALESCE({octets}(message), 0)",
 }
 
 // row is the content of a message that keep wrote.

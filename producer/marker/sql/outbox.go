@@ -36,7 +36,7 @@ type OutboxConfig struct {
 	Shards int
 	// Retention is how long a sent message is kept. Default: DefaultRetention.
 	Retention time.Duration
-	// MaxBody is the longest body in bytes. A claim reads no longer body, so that a few rows cannot fill the memory; such
+	// MaxBody is the longest body in bytes. Load reads no longer body, so that a few rows cannot fill the memory; such
 	// a message is Unreadable. Default: no limit.
 	MaxBody int
 	// Logger gets warnings. Default: slog.Default().
@@ -121,9 +121,14 @@ func (o *Outbox) Migrate(ctx context.Context) error {
 	return o.store.table.Migrate(ctx)
 }
 
-// Claim implements outbox.Table; see Store.Claim.
-func (o *Outbox) Claim(ctx context.Context, owner string, limit int, lock time.Duration) (Claim, error) {
-	return o.store.Claim(ctx, owner, limit, lock)
+// Claim implements outbox.Table: messages of one broker; see Store.Claim.
+func (o *Outbox) Claim(ctx context.Context, request ClaimRequest) (Claim, error) {
+	return o.store.Claim(ctx, request)
+}
+
+// Load implements outbox.Table; see Store.Load.
+func (o *Outbox) Load(ctx context.Context, token string, claimed []Claimed) ([]Queued, error) {
+	return o.store.Load(ctx, token, claimed)
 }
 
 // Release implements outbox.Table; see Store.Release.
@@ -166,8 +171,10 @@ func ofPlainSQL(dialect Dialect, maxBody int) form {
 	return form{
 		key: func(id string) any { return id },
 		columns: "exchange, routing_key, " + body + ", " + length + ", COALESCE(content_type, ''), " +
-			"COALESCE(headers, ''), COALESCE(broker, ''), delay_ms",
-		content: func() content { return &plainRow{maxBody: maxBody} },
+			"COALESCE(headers, ''), broker, delay_ms",
+		content:  func() content { return &plainRow{maxBody: maxBody} },
+		bytes:    length + " + COALESCE(OCTET_LENGTH(headers), 0)",
+		ofBroker: " AND broker = ?",
 	}
 }
 

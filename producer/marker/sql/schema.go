@@ -57,7 +57,7 @@ func (s *Store) fillColumns(ctx context.Context) error {
 	}
 	const few = 100 // bodies may be long
 	for part := range slices.Chunk(ids, few) {
-		messages, err := s.load(ctx, s.db, picked{ids: part, condition: "exchange_name IS NULL"})
+		messages, err := s.load(ctx, picked{ids: part, condition: "exchange_name IS NULL"})
 		if err != nil {
 			return err
 		}

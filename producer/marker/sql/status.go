@@ -76,12 +76,12 @@ func (s *Store) Pending(ctx context.Context, limit int) (pending []Queued, err e
 		if len(pending) >= limit {
 			break
 		}
-		ids, err := s.ids(ctx, s.db, dueIn("{waiting}", turn)+" LIMIT ?",
+		ids, err := s.ids(ctx, s.db, dueIn("{waiting}", "", turn)+" LIMIT ?",
 			shard, s.config.Producer, windowOfBatches*limit, limit-len(pending))
 		if err != nil {
 			return nil, fmt.Errorf("read pending messages: %w", err)
 		}
-		found, err := s.load(ctx, s.db, picked{shard: shard, ids: ids, condition: "state = {waiting}"})
+		found, err := s.load(ctx, picked{shard: shard, ids: ids, condition: "state = {waiting}"})
 		if err != nil {
 			return nil, fmt.Errorf("read pending messages: %w", err)
 		}

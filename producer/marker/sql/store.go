@@ -137,6 +137,7 @@ func words(dialect Dialect) []string {
 	return []string{
 		"{none}", "0", "{waiting}", "1", "{handed}", "2", "{sent}", "3", "{failed}", "4",
 		"{by_key}", map[Dialect]string{MySQL: " FORCE INDEX (PRIMARY)"}[dialect],
+		"{octets}", either(map[Dialect]string{SQLite: "LENGTH"}[dialect], "OCTET_LENGTH"),
 	}
 }
 

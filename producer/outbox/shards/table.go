@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -213,29 +214,33 @@ func (t *Table) nextShards() []int {
 
 // Claim implements outbox.Table: a batch of the shards that the relay has, for a third of the lock at most, because the
 // sender needs the rest. A table that fails is left out for a while, and keeps nothing back that others have.
-func (t *Table) Claim(ctx context.Context, owner string, limit int, lock time.Duration) (sqlmarker.Claim, error) {
-	claim := sqlmarker.Claim{Token: owner + "/" + rand.Text()[:10]}
+func (t *Table) Claim(ctx context.Context, request sqlmarker.ClaimRequest) (sqlmarker.Claim, error) {
+	claim := sqlmarker.Claim{Token: request.Owner + "/" + rand.Text()[:10]}
 	from := map[place]origin{}
 	var failures []error
-	bounded, cancel := context.WithTimeout(ctx, lock/3)
+	bounded, cancel := context.WithTimeout(ctx, request.Lock/3)
 	defer cancel()
+	request.Bytes = cmp.Or(request.Bytes, math.MaxInt64)
 	for _, shard := range t.nextShards() {
-		if len(claim.Messages) >= limit || bounded.Err() != nil {
+		if request.Limit <= 0 || request.Bytes <= 0 || bounded.Err() != nil {
 			break
 		}
-		part, err := t.claimOf(bounded, shard, owner, limit-len(claim.Messages), lock)
+		part, err := t.claimOf(bounded, shard, request)
 		if err != nil {
 			failures = append(failures, fmt.Errorf("shard %d: %w", shard, err))
 			continue
 		}
-		for _, q := range part.Messages {
-			at := place{q.Shard, q.Message.ID}
+		for _, c := range part.Messages {
+			at := place{c.Shard, c.ID}
 			if _, twice := from[at]; !twice { // a copy in another table waits for its lock to end
 				from[at] = origin{table: shard, token: part.Token}
-				claim.Messages = append(claim.Messages, q)
+				claim.Messages = append(claim.Messages, c)
 			}
+			request.Limit--
+			request.Bytes -= c.Bytes
 		}
 	}
+	claim.More = request.Limit <= 0 || request.Bytes <= 0
 	t.mu.Lock()
 	t.last = claimed{claim.Token, from}
 	t.mu.Unlock()
@@ -249,9 +254,9 @@ func (t *Table) Claim(ctx context.Context, owner string, limit int, lock time.Du
 
 // claimOf claims messages of one shard, and notes whether its table fails.
 func (t *Table) claimOf(
-	ctx context.Context, shard int, owner string, limit int, lock time.Duration,
+	ctx context.Context, shard int, request sqlmarker.ClaimRequest,
 ) (sqlmarker.Claim, error) {
-	claim, err := t.config.Tables[shard].Claim(ctx, owner, limit, lock)
+	claim, err := t.config.Tables[shard].Claim(ctx, request)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
@@ -259,11 +264,43 @@ func (t *Table) claimOf(
 		delete(t.paused, shard)
 	case !errors.Is(ctx.Err(), context.Canceled): // otherwise the relay is stopping
 		p := t.paused[shard]
-		p.until = time.Now().Add(lock * time.Duration(min(1<<min(p.failures, 10), longestPause)))
+		p.until = time.Now().Add(request.Lock * time.Duration(min(1<<min(p.failures, 10), longestPause)))
 		p.failures++
 		t.paused[shard] = p
 	}
 	return claim, err
+}
+
+// Load implements outbox.Table. The tables load at once: a table that hangs uses up the time of no other.
+func (t *Table) Load(ctx context.Context, token string, all []sqlmarker.Claimed) ([]sqlmarker.Queued, error) {
+	t.mu.Lock()
+	last := t.last
+	t.mu.Unlock()
+	if last.token != token {
+		return nil, nil
+	}
+	parts := map[origin][]sqlmarker.Claimed{}
+	for _, c := range all {
+		from := last.from[place{c.Shard, c.ID}]
+		parts[from] = append(parts[from], c)
+	}
+	var mu sync.Mutex
+	var messages []sqlmarker.Queued
+	var failures []error
+	var loading sync.WaitGroup
+	for from, part := range parts {
+		loading.Go(func() {
+			loaded, err := t.config.Tables[from.table].Load(ctx, from.token, part)
+			mu.Lock()
+			defer mu.Unlock()
+			messages = append(messages, loaded...)
+			if err != nil {
+				failures = append(failures, fmt.Errorf("shard %d: %w", from.table, err))
+			}
+		})
+	}
+	loading.Wait()
+	return messages, errors.Join(failures...)
 }
 
 // Release implements outbox.Table. Each table records its own outcomes. When one table fails, the relay calls again

@@ -18,9 +18,13 @@ type asked struct {
 	outcomes []sqlmarker.Outcome
 }
 
-func (a *asked) Claim(_ context.Context, _ string, limit int, lock time.Duration) (sqlmarker.Claim, error) {
-	a.limit, a.lock = limit, lock
-	return sqlmarker.Claim{Messages: []sqlmarker.Queued{{Message: message("1"), Attempts: a.refused}}}, nil
+func (a *asked) Claim(_ context.Context, request sqlmarker.ClaimRequest) (sqlmarker.Claim, error) {
+	a.limit, a.lock = request.Limit, request.Lock
+	return sqlmarker.Claim{Messages: []sqlmarker.Claimed{{ID: "1"}}}, nil
+}
+
+func (a *asked) Load(context.Context, string, []sqlmarker.Claimed) ([]sqlmarker.Queued, error) {
+	return []sqlmarker.Queued{{Message: message("1"), Attempts: a.refused}}, nil
 }
 
 func (a *asked) Release(_ context.Context, _ string, outcomes []sqlmarker.Outcome) (int64, error) {

@@ -124,22 +124,22 @@ func relaySteps(
 	})
 	var claim sqlmarker.Claim
 	step("claim", func(ctx context.Context) (err error) {
-		claim, err = o.Claim(ctx, "bench", batch, time.Minute)
+		claim, err = o.Claim(ctx, sqlmarker.ClaimRequest{Limit: batch, Lock: time.Minute})
 		return err
 	})
 	if len(claim.Messages) != batch {
 		b.Fatalf("%d messages were claimed", len(claim.Messages))
 	}
 	outcomes := make([]sqlmarker.Outcome, batch)
-	for i, q := range claim.Messages {
-		outcomes[i] = sqlmarker.Outcome{ID: q.Message.ID, State: sqlmarker.StateSent}
+	for i, m := range claim.Messages {
+		outcomes[i] = sqlmarker.Outcome{ID: m.ID, State: sqlmarker.StateSent}
 	}
 	step("release", func(ctx context.Context) error {
 		_, err := o.Release(ctx, claim.Token, outcomes)
 		return err
 	})
 	step("idle", func(ctx context.Context) error {
-		_, err := o.Claim(ctx, "bench", batch, time.Minute)
+		_, err := o.Claim(ctx, sqlmarker.ClaimRequest{Limit: batch, Lock: time.Minute})
 		return err
 	})
 	step("count", func(ctx context.Context) error {

@@ -206,7 +206,7 @@ func TestRelayClaimsADeadRelaysRows(t *testing.T) {
 		s, to := table(t, db, d), &sent{}
 		commit(t, db, s, numbered(20)...)
 		// The relay dies between its claim and its release, so the fates of its messages are unknown.
-		if _, err := s.Claim(t.Context(), "dead", 10, time.Second); err != nil {
+		if _, err := s.Claim(t.Context(), sqlmarker.ClaimRequest{Limit: 10, Lock: time.Second}); err != nil {
 			t.Fatal(err)
 		}
 		run(t, relay(t, s, to, func(c *outbox.Config) { c.Interval = 50 * time.Millisecond }))

@@ -143,9 +143,9 @@ type timed struct {
 	asked, until time.Time
 }
 
-func (s *timed) Claim(ctx context.Context, owner string, limit int, lock time.Duration) (sqlmarker.Claim, error) {
+func (s *timed) Claim(ctx context.Context, request sqlmarker.ClaimRequest) (sqlmarker.Claim, error) {
 	s.asked = time.Now()
-	return s.Store.Claim(ctx, owner, limit, lock)
+	return s.Store.Claim(ctx, request)
 }
 
 func (s *timed) Send(ctx context.Context, messages []sqlmarker.Queued) []outbox.Result {

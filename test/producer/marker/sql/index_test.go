@@ -102,7 +102,7 @@ func TestTheIndexCoversTheClaim(t *testing.T) {
 func queryOfClaim(t *testing.T, s *sqlmarker.Store, l *lossy) string {
 	t.Helper()
 	query := firstQuery(t, l, claimQuery, func() error {
-		_, err := s.Claim(t.Context(), "relay", 200, time.Minute)
+		_, err := s.Claim(t.Context(), sqlmarker.ClaimRequest{Owner: "relay", Limit: 200, Lock: time.Minute})
 		return err
 	})
 	return withParameters(query, "0", "'orders'", "1000")

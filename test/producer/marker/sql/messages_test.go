@@ -36,13 +36,23 @@ func enqueue(t testing.TB, db *sql.DB, s *sqlmarker.Store, ids ...string) {
 	}
 }
 
-func claim(t testing.TB, s *sqlmarker.Store, limit int, lock time.Duration) sqlmarker.Claim {
+// claimed are messages of a claim, with their content.
+type claimed struct {
+	Token    string
+	Messages []sqlmarker.Queued
+}
+
+func claim(t testing.TB, s *sqlmarker.Store, limit int, lock time.Duration) claimed {
 	t.Helper()
-	c, err := s.Claim(t.Context(), "relay", limit, lock)
+	c, err := s.Claim(t.Context(), sqlmarker.ClaimRequest{Owner: "relay", Limit: limit, Lock: lock})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return c
+	loaded, err := s.Load(t.Context(), c.Token, c.Messages)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return claimed{c.Token, loaded}
 }
 
 func release(t testing.TB, s *sqlmarker.Store, token string, outcomes ...sqlmarker.Outcome) int64 {
@@ -143,7 +153,7 @@ func TestClaimIsExclusiveUntilItsLockEnds(t *testing.T) {
 		if len(dead.Messages) != 2 || len(alive.Messages) != 1 {
 			t.Fatalf("claimed %d and %d of 3", len(dead.Messages), len(alive.Messages))
 		}
-		var taken sqlmarker.Claim
+		var taken claimed
 		servers.Eventually(t, 30*time.Second, "the dead relay's rows", func() bool {
 			taken = claim(t, s, 10, time.Minute)
 			return len(taken.Messages) > 0
@@ -183,14 +193,14 @@ func TestConcurrentClaimsAreDisjoint(t *testing.T) {
 		for range 8 {
 			relays.Go(func() {
 				for {
-					c, err := s.Claim(t.Context(), "relay", 37, time.Minute)
+					c, err := s.Claim(t.Context(), sqlmarker.ClaimRequest{Owner: "relay", Limit: 37, Lock: time.Minute})
 					if err != nil {
 						t.Error(err)
 						return
 					}
 					mu.Lock()
-					for _, q := range c.Messages {
-						times[q.Message.ID]++
+					for _, m := range c.Messages {
+						times[m.ID]++
 					}
 					done := len(times) == all
 					mu.Unlock()
@@ -253,7 +263,7 @@ func TestDeletedMarkerIsNotSentAgain(t *testing.T) {
 		if err := s.Delete(t.Context(), []string{"let go"}); err != nil {
 			t.Fatal(err)
 		}
-		var c sqlmarker.Claim
+		var c claimed
 		servers.Eventually(t, 10*time.Second, "the message that was forgotten", func() bool {
 			c = claim(t, s, 10, time.Minute)
 			return len(c.Messages) > 0

@@ -359,7 +359,7 @@ type failing struct {
 	claims int
 }
 
-func (f *failing) Claim(ctx context.Context, _ string, _ int, _ time.Duration) (sqlmarker.Claim, error) {
+func (f *failing) Claim(ctx context.Context, _ sqlmarker.ClaimRequest) (sqlmarker.Claim, error) {
 	f.claims++
 	<-ctx.Done()
 	return sqlmarker.Claim{}, ctx.Err()

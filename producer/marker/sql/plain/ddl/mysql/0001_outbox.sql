@@ -9,8 +9,8 @@ CREATE TABLE IF NOT EXISTS {table} (
   body         LONGBLOB,
   content_type VARCHAR(255) CHARACTER SET utf8mb4,
   headers      TEXT CHARACTER SET utf8mb4 COMMENT 'a JSON object of texts, such as {"tenant": "7"}',
-  broker       VARCHAR(100) CHARACTER SET utf8mb4
-    COMMENT 'a name of the configuration of the coordinator; NULL: the default broker',
+  broker       VARCHAR(100) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT ''
+    COMMENT 'a name of the configuration of the coordinator; empty: the default broker',
   delay_ms     BIGINT NOT NULL DEFAULT 0 COMMENT 'published this long after created_at',
   event_type   VARCHAR(255) CHARACTER SET utf8mb4 COMMENT 'for people',
   shard_id     INT NOT NULL DEFAULT 0 COMMENT 'all shards are relayed, in turn',
@@ -33,7 +33,7 @@ CREATE TABLE IF NOT EXISTS {table} (
   CONSTRAINT {index}_milliseconds CHECK (created_at BETWEEN 0 AND 9999999999999),
   CONSTRAINT {index}_counters CHECK (claims BETWEEN 0 AND 1000000000 AND attempts BETWEEN 0 AND 1000000000),
   PRIMARY KEY (producer, id),
-  KEY {index}_claim (shard_id, producer, state, due_at, lock_until, id),
+  KEY {index}_claim (shard_id, producer, state, broker, due_at, lock_until, id),
   KEY {index}_unsent (producer, state, created_at),
   KEY {index}_cleaned (producer, cleaned_at)
 ) ENGINE=InnoDB;

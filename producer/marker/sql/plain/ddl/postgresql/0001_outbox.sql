@@ -9,7 +9,7 @@ CREATE TABLE {table} (
   body_bytes   BYTEA,                       -- instead of body, for a body that is not text
   content_type TEXT,
   headers      TEXT,                        -- a JSON object of texts, such as {"tenant": "7"}
-  broker       TEXT,                        -- a name of the coordinator's configuration; NULL: the default broker
+  broker       TEXT COLLATE "C" NOT NULL DEFAULT '', -- a name of the coordinator's configuration; empty: the default broker
   delay_ms     BIGINT NOT NULL DEFAULT 0,   -- published this long after created_at
   event_type   TEXT,                        -- for people
   shard_id     INT NOT NULL DEFAULT 0,      -- all shards are relayed, in turn
@@ -36,6 +36,6 @@ CREATE TABLE {table} (
   PRIMARY KEY (producer, id)
 );
 -- These indexes hold unsent messages only, so sent rows cost a relay nothing.
-CREATE INDEX {index}_claim ON {table} (shard_id, producer, state, due_at, lock_until, id) WHERE due_at IS NOT NULL;
+CREATE INDEX {index}_claim ON {table} (shard_id, producer, state, broker, due_at, lock_until, id) WHERE due_at IS NOT NULL;
 CREATE INDEX {index}_unsent ON {table} (producer, state, created_at) WHERE state <> 3;
 CREATE INDEX {index}_cleaned ON {table} (producer, cleaned_at) WHERE cleaned_at IS NOT NULL;

@@ -1,4 +1,4 @@
-package upgrade_test
+package outbox_test
 
 import (
 	"database/sql"
@@ -16,11 +16,11 @@ import (
 var update = flag.Bool("update", false, "write the statements into the page")
 
 // page is the page that shows statements.
-const page = "../../../../docs/reference/tables.md"
+const page = "../../../docs/reference/tables.md"
 
 var block = regexp.MustCompile("(?s)<!-- ddl ([a-z-]+) -->\n```sql test=TestPageShowsTheDDL\n.*?```")
 
-// The page shows the statements of DDL. After a change: go test ./test/producer/outbox/upgrade -run
+// The page shows the statements of DDL. After a change: go test ./test/producer/outbox -run
 // TestPageShowsTheDDL -args -update
 func TestPageShowsTheDDL(t *testing.T) {
 	t.Parallel()
