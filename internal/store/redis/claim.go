@@ -17,7 +17,8 @@ const maxClaimBytes = 32 << 20
 // spread evenly, so a second look is rare.
 const maxRounds = 4
 
-// parkingTime is how long one claim parks messages for other brokers before it returns what it has.
+// parkingTime is how long one claim parks messages for other brokers, and takes back parked ones for its own, before it
+// returns what it has.
 const parkingTime = 500 * time.Millisecond
 
 // PendingProducers implements halfmsg.ConfirmStore. Producers whose shard does not answer are left out; when no shard
@@ -119,7 +120,7 @@ func (s *Store) claimDue(ctx context.Context, want claiming) ([]halfmsg.Claim, e
 	var errs []error
 	begun := time.Now()
 	for round := 1; ; round++ {
-		groups, err := s.due(ctx, want, want.wanted())
+		groups, waiting, err := s.due(ctx, want, want.wanted())
 		errs = append(errs, err)
 		hidden := chooseOldest(groups, want.shares(groups))
 		claims, parked, tookAll, err := s.claimChosen(ctx, want, groups)
@@ -128,7 +129,7 @@ func (s *Store) claimDue(ctx context.Context, want claiming) ([]halfmsg.Claim, e
 			want.took(claims[i].Producer, 1)
 		}
 		all = append(all, claims...)
-		more := hidden && tookAll && round < maxRounds || parked > 0 && time.Since(begun) < parkingTime
+		more := hidden && tookAll && round < maxRounds || (parked > 0 || waiting) && time.Since(begun) < parkingTime
 		if err != nil || !more || !anyLeft(want.wanted()) {
 			break
 		}

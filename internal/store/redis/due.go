@@ -16,8 +16,11 @@ type dueGroup struct {
 }
 
 // due asks every shard for due messages, of each producer in wanted, or of all. Each call begins with another shard, so
-// that among equals no shard is always last. Messages that are parked for the brokers of the claim become due before.
-func (s *Store) due(ctx context.Context, want claiming, wanted map[string]int) ([]dueGroup, error) {
+// that among equals no shard is always last. Some of the messages that are parked for the brokers of the claim become
+// due before; parked says that more of them may be parked.
+func (s *Store) due(
+	ctx context.Context, want claiming, wanted map[string]int,
+) (groups []dueGroup, parked bool, err error) {
 	most := 0
 	for _, n := range wanted {
 		most = max(most, n)
@@ -42,7 +45,7 @@ func (s *Store) due(ctx context.Context, want claiming, wanted map[string]int) (
 		calls[i] = c
 	}
 	s.runDue(ctx, calls)
-	return readDue(calls, most)
+	return s.readDue(calls, most)
 }
 
 // anys are texts as arguments.
@@ -54,17 +57,24 @@ func anys(texts []string) []any {
 	return args
 }
 
-func readDue(calls []*call, most int) ([]dueGroup, error) {
-	var groups []dueGroup
+// dueHead is how many answers of due.lua precede those about producers.
+const dueHead = 2
+
+func (s *Store) readDue(calls []*call, most int) (groups []dueGroup, parked bool, err error) {
 	var errs []error
 	for _, c := range calls {
 		errs = append(errs, c.err)
-		for _, reply := range c.reply[min(1, len(c.reply)):] {
+		parked = parked || counted(c, 1) > 0
+		for _, reply := range c.reply[min(dueHead, len(c.reply)):] {
 			fields, _ := reply.([]any)
 			if len(fields) < 2 {
 				continue
 			}
 			producer, _ := fields[0].(string)
+			if why, is := fields[1].(string); is {
+				s.reportFault(c.shard+producer, why)
+				continue
+			}
 			g := dueGroup{shard: c.items[0], producer: producer, more: len(fields)-1 >= most}
 			for _, field := range fields[1:] {
 				ms, _ := field.(int64)
@@ -73,7 +83,15 @@ func readDue(calls []*call, most int) ([]dueGroup, error) {
 			groups = append(groups, g)
 		}
 	}
-	return groups, firstOf(errs)
+	return groups, parked, firstOf(errs)
+}
+
+// reportFault logs a part of the work of due.lua that failed. The rest of the pass goes on.
+func (s *Store) reportFault(what, why string) {
+	if suppressed, due := s.faults.Due(what); due {
+		s.logger.Error("due messages not found: a part of a pass failed; the next pass tries again; report the cause",
+			"keys", what, "cause", why, "suppressed", suppressed)
+	}
 }
 
 // firstOf is a single error for all shards: shards tend to fail for the same reason.

@@ -59,6 +59,7 @@ func luaNames(retention time.Duration, archive Archive) []luaName {
 		luaText("UNNAMED", unnamed),
 		luaNumber("MAXHAPPENINGS", halfmsg.MaxHappenings),
 		luaNumber("MAXCAUSE", halfmsg.MaxHappeningCause),
+		luaNumber("MAXCALL", maxCallItems),
 		luaNumber("MAXDUE", maxDue.Milliseconds()),
 		luaNumber("MAXLEASE", maxLease.Milliseconds()),
 		luaNumber("RETENTION", receipt),

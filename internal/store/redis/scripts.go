@@ -79,15 +79,9 @@ type scripts struct {
 	attend, weigh, history, trim, replay, charts                                                          *script
 }
 
-// loadScripts reads the scripts and loads them on every master. Servers older than Redis 7, and embedded ones, do not
-// understand the first line, the flags for short memory, so such servers get the scripts without that line.
-func loadScripts(ctx context.Context, client redis.UniversalClient, config Config) (scripts, error) {
-	flagged, err := understandsFlags(ctx, client)
-	if err != nil {
-		return scripts{}, err
-	}
-	var all scripts
-	byName := map[string]**script{
+// byName are the scripts by the names of their files.
+func (all *scripts) byName() map[string]**script {
+	return map[string]**script{
 		"create_paged": &all.createPaged, "moves": &all.moves,
 		"create": &all.create, "submit": &all.submit, "trust": &all.trust, "move": &all.move,
 		"due": &all.due, "claim": &all.claim, "show": &all.show, "list": &all.list,
@@ -96,8 +90,18 @@ func loadScripts(ctx context.Context, client redis.UniversalClient, config Confi
 		"attend": &all.attend, "weigh": &all.weigh,
 		"history": &all.history, "trim": &all.trim, "replay": &all.replay, "charts": &all.charts,
 	}
+}
+
+// loadScripts reads the scripts and loads them on every master. Servers older than Redis 7, and embedded ones, do not
+// understand the first line, the flags for short memory, so such servers get the scripts without that line.
+func loadScripts(ctx context.Context, client redis.UniversalClient, config Config) (scripts, error) {
+	flagged, err := understandsFlags(ctx, client)
+	if err != nil {
+		return scripts{}, err
+	}
+	var all scripts
 	_, cluster := client.(*redis.ClusterClient)
-	for name, into := range byName {
+	for name, into := range all.byName() {
 		kind := assembly{flagged: flagged, cluster: cluster, retention: config.Retention, archive: config.Archive}
 		if *into, err = kind.script(name); err != nil {
 			return scripts{}, err

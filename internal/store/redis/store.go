@@ -17,6 +17,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/ground/address"
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/loglimit"
 )
 
 // Config is the place and the settings of the data.
@@ -77,6 +78,8 @@ type Store struct {
 	loops  redis.UniversalClient
 	pacer  *pacer
 	moves  moves
+	// faults says which failures of a part of a pass are logged.
+	faults *loglimit.Limiter
 	// recent are messages stored here lately.
 	recent memory
 	// pageTime is maxPageTime; tests choose a shorter time. pageTurns holds for each shard the number of the producer
@@ -117,6 +120,7 @@ func New(ctx context.Context, config Config) (*Store, error) {
 	s := &Store{
 		config: config, logger: config.Logger,
 		name: config.Instance + "/" + hex.EncodeToString(nonce[:]), pacer: newPacer(),
+		faults: loglimit.New(loglimit.Interval),
 	}
 	s.sweeper.cursors = map[string]*cursor{}
 	s.intake, s.loops = connect(where), connect(where)

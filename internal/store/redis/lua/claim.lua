@@ -98,7 +98,7 @@ look(ARGV[1], ARGV[2], ARGV[3])
 local out = {}
 for i = 9 + brokers, #ARGV, 2 do
   local producer = ARGV[i]
-  local ids, since = due(KEYS[1] .. producer .. ':' .. KEPT[s], tonumber(ARGV[i + 1]))
+  local ids, since = due(KEYS[1] .. producer .. ':' .. KEPT[s], math.min(MAXCALL, tonumber(ARGV[i + 1])))
   claim(open(producer, ids), since, room / ((#ARGV - i + 1) / 2), out)
 end
 for key in pairs(parked) do

@@ -2,13 +2,27 @@
 -- Purpose: indexes what is left of the pages that are due; then tells which messages of a state are due, and since when,
 --   without claiming them.
 -- KEYS: 1 the shard's prefix
--- ARGV: 1 code of the state; 2 how many due times a producer gets at most; 3 how much work to do for pages: an id that is
+-- ARGV: 1 code of the state; 2 how many due times a producer gets at most, 0 for pages only; 3 how much work to do for pages: an id that is
 --   looked at counts 1, a message that is indexed 10; 4 the number of the producer behind which to begin with pages; 5 how
 --   many brokers are claimed for; then their names, empty for the default one; then pairs of a producer and its own most;
 --   without any pair all producers of the shard are looked at
--- Returns: the number of the producer behind which to go on with pages, 0 when no more are known to be due; then for each
---   producer with due messages {name, due times in milliseconds, oldest first}
+-- Returns: the number of the producer behind which to go on with pages, 0 when no more are known to be due; 1 when more
+--   messages may be parked for the brokers, else 0; then for each producer with due messages {name, due times in
+--   milliseconds, oldest first}; and for each part of the work that failed {what, why}
 local room = tonumber(ARGV[3])
+local out = {0, 0}
+
+-- guarded does a part of the work, which must not stop the others. A key of another type is reported by the sweeper.
+local function guarded(what, f, ...)
+  local ok, result = pcall(f, ...)
+  if ok then
+    return result
+  end
+  local why = reason(result)
+  if not string.find(why, 'WRONGTYPE', 1, true) then
+    out[#out + 1] = {what, why}
+  end
+end
 
 -- finish indexes what is left of a page, as far as there is room: in parts, since room is counted after each.
 local function finish(g, page)
@@ -40,25 +54,27 @@ end
 
 -- The next call goes on behind the producer whose pages have used up the room, or the others would wait for all of them.
 local producers = call('SMEMBERS', KEYS[1] .. PRODUCERS)
-local last, go_on = tonumber(ARGV[4]), 0
+local last = tonumber(ARGV[4])
 for _ = 1, #producers do
   if room <= 0 then
     break
   end
   last = last % #producers + 1
-  local ok, more = pcall(finish_pages, producers[last])
-  if ok and more then
-    go_on = last
+  if guarded(producers[last], finish_pages, producers[last]) then
+    out[1] = last
   end
 end
 
 local s, most, brokers = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[5])
+if most <= 0 then
+  return out
+end
 
--- unpark makes messages for a broker due again, those parked longest first. A message that has an owner, or
--- another due time than it was parked with, has been worked on since.
-local function unpark(broker)
+-- unpark makes at most so many messages for a broker due again, those parked longest first, and says how many it has
+-- looked at. A message that has an owner, or another due time than it was parked with, has been worked on since.
+local function unpark(broker, limit)
   local key, gone = KEYS[1] .. PARKED .. broker, {}
-  local found = call('ZRANGE', key, 0, most - 1, 'WITHSCORES')
+  local found = call('ZRANGE', key, 0, limit - 1, 'WITHSCORES')
   for i = 1, #found, 2 do
     local producer, id = string.match(found[i], '^([^/]+)/(.+)$')
     local base = KEYS[1] .. (producer or '') .. ':'
@@ -70,12 +86,19 @@ local function unpark(broker)
     end
     gone[#gone + 1] = found[i]
   end
-  if #gone > 0 then
-    call('ZREM', key, unpack(gone))
-  end
+  write('ZREM', key, gone)
+  return #gone
 end
+
+-- Each broker gets an equal part, and what those before it have left.
+local left = math.min(most, MAXCALL)
 for i = 6, 5 + brokers do
-  pcall(unpark, ARGV[i])
+  local limit = math.ceil(left / (6 + brokers - i))
+  local looked = limit > 0 and guarded('parked for ' .. ARGV[i], unpark, ARGV[i], limit) or 0
+  left = left - looked
+  if looked >= limit then
+    out[2] = 1
+  end
 end
 
 -- far are due times later than any legal one: a clock that jumped has set them, and they count as due.
@@ -94,10 +117,9 @@ local function due(g, limit)
   return found
 end
 
-local out = {go_on}
 local function look(producer, limit)
-  local ok, found = pcall(due, open(producer), limit)
-  if ok and #found > 1 then
+  local found = guarded(producer, due, open(producer), limit)
+  if found and #found > 1 then
     out[#out + 1] = found
   end
 end

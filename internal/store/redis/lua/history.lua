@@ -7,8 +7,8 @@
 --   matches: its id, the line about the message, the first line of its record
 local MAXREAD = 1024 * 1024 -- bytes to read in one call
 local SLICE = math.max(1, math.min(20, math.floor(MAXREAD / (ARCHIVEBODY + 1)))) -- entries of one command: bodies may be large
-local key, newest, most = KEYS[1] .. ARCHIVE, ARGV[1], tonumber(ARGV[3])
-local out, looked, read, last, more = {}, 0, 0, '', 1
+local key, newest, most = KEYS[1] .. ARCHIVE, ARGV[1], math.min(MAXCALL, tonumber(ARGV[3]))
+local out, looked, read, last, more = {0, '', 1}, 0, 0, '', 1
 
 -- matches says whether the line about a message has what is asked for.
 local function matches(message)
@@ -32,4 +32,5 @@ while looked < most and read < MAXREAD do
   end
   newest = '(' .. last
 end
-return {looked, last, more, unpack(out)}
+out[1], out[2], out[3] = looked, last, more
+return out

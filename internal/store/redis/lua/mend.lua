@@ -150,7 +150,7 @@ for i = 3 + pages, #ARGV do
   end
 end
 id = ''
-for _, page in ipairs(redis.pcall('ZRANGEBYSCORE', g.pages, '(' .. stamp(now + 2 * PAGELIFE), '+inf')) do
+for _, page in ipairs(redis.pcall('ZRANGEBYSCORE', g.pages, '(' .. stamp(now + 2 * PAGELIFE), '+inf', 'LIMIT', 0, MAXCALL)) do
   call('ZADD', g.pages, now, page)
   wrong('page due too far away')
 end

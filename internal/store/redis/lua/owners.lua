@@ -3,7 +3,7 @@
 -- KEYS: 1 the shard's prefix
 -- ARGV: 1 about how many leases to look at
 -- Returns: how many messages have a token, ended leases included; then the token and end of those looked at that still hold
-local left, held = tonumber(ARGV[1]), 0
+local left, held = math.min(5 * MAXCALL, tonumber(ARGV[1])), 0
 local out = {0}
 
 -- paged counts the owners of messages with cells. Of many cells it reads a sample.

@@ -12,6 +12,7 @@
 --                LAYOUTS, CHART, PARKED, ARCHIVE, ARCHIVEFULL, DROPPED   parts of key names
 --     SUBMITTED, TRUSTED, REPLAYED, TAKENOVER, UNNAMED  what a timeline calls these
 --     MAXHAPPENINGS, MAXCAUSE  bounds of a timeline
+--     MAXCALL    how many messages one call works on at most
 --     MAXDUE, MAXLEASE, RETENTION, PULSERETENTION, PAGESPAN, PAGELIFE, PARKTIME   milliseconds
 --     ARCHIVED   milliseconds that the archive keeps a message, or false without an archive
 --     ARCHIVEMOST, ARCHIVEBODY   bounds of the archive

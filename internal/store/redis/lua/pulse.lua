@@ -6,14 +6,17 @@
 local key, who = KEYS[1] .. PULSE, ARGV[1]
 local DAY = 24 * 3600 * 1000
 
--- prune drops counts of coordinators that have not counted for a day: they are gone for good. Fields other than
+-- prune drops some counts of coordinators that have not counted for a day: they are gone for good. Fields other than
 -- INSTANCE/NONCE are the generation, or the shared count of older versions, which report a rollback without that count.
 local function prune()
-  local all = call('HGETALL', key)
+  local all, gone = call('HGETALL', key), {}
   for i = 1, #all, 2 do
-    if string.find(all[i], '/', 1, true) and tonumber(all[i + 1]) < now - DAY then
-      call('HDEL', key, all[i])
+    if #gone < MAXCALL and string.find(all[i], '/', 1, true) and tonumber(all[i + 1]) < now - DAY then
+      gone[#gone + 1] = all[i]
     end
+  end
+  if #gone > 0 then
+    call('HDEL', key, unpack(gone))
   end
 end
 

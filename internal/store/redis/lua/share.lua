@@ -23,13 +23,18 @@ for i = 1, #all, 2 do
   shared[#shared + 1] = {name = all[i], ago = ago, text = text}
 end
 table.sort(shared, function(a, b) return a.ago < b.ago end)
-local out = {}
+local out, gone = {}, {} -- what is too much goes in parts
 for i, one in ipairs(shared) do
   if i > most or one.ago > kept then
-    call('HDEL', key, one.name)
+    if #gone < MAXCALL then
+      gone[#gone + 1] = one.name
+    end
   elseif one.name ~= who then
     out[#out + 1] = one.ago
     out[#out + 1] = one.text
   end
+end
+if #gone > 0 then
+  call('HDEL', key, unpack(gone))
 end
 return out

@@ -8,7 +8,7 @@
 --   not take
 -- FULL is the part of maxmemory, in percent, from which on the archive takes nothing more, and gives way.
 local FULL = 90
-local key, part = KEYS[1] .. ARCHIVE, tonumber(ARGV[3])
+local key, part = KEYS[1] .. ARCHIVE, math.max(1, tonumber(ARGV[3])) -- XTRIM takes 0 for any number
 local since = string.format('%.0f', math.max(0, now - ARGV[1]))
 
 -- full says whether Redis needs its memory for messages. A server that does not tell is not full. As in fullness.go, the

@@ -3,7 +3,7 @@
 -- KEYS: 1 the shard's prefix
 -- ARGV: 1 how many records of a producer's messages in one state are looked at; then the producers
 -- Returns: for each producer how many bytes the records take. Of more messages, a random sample counts for all.
-local most = tonumber(ARGV[1])
+local most = math.min(MAXCALL, math.max(1, tonumber(ARGV[1])))
 
 local function weigh(g, count, sample, key)
   local n = call(count, key)

@@ -1,0 +1,188 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+)
+
+// crowd is how many members each key of the test has: more than Lua can unpack, and than a script may work on at once.
+const crowd = 10_000
+
+// TestScriptsBoundTheirWork calls every script with 0 and with far too much for each of its bounds, where every key has
+// thousands of members. No call may fail, and none may make Redis work for long.
+func TestScriptsBoundTheirWork(t *testing.T) {
+	t.Parallel()
+	s := onRedis(t, 1)
+	s.config.Archive = Archive{Retention: time.Hour, MaxMessages: 10 * crowd, MaxBody: 100}.over(1)
+	var err error
+	if s.scripts, err = loadScripts(t.Context(), s.intake, s.config); err != nil {
+		t.Fatal(err)
+	}
+	missing := map[string]bool{}
+	for name := range s.scripts.byName() {
+		missing[name] = true
+	}
+	for _, bounds := range []int{0, crowd} {
+		crowded(t, s)
+		for _, test := range scriptCalls(s, bounds) {
+			delete(missing, test.name)
+			t.Run(fmt.Sprint(test.name, " ", test.what, " ", bounds), func(t *testing.T) {
+				commands, took := boundedCall(t, s, *s.scripts.byName()[test.name], test.call)
+				if commands > 6000 || took > 2*time.Second {
+					t.Errorf("the script made %d commands in %s", commands, took)
+				}
+			})
+		}
+	}
+	if len(missing) > 0 {
+		t.Errorf("scripts without a call in this test: %v", missing)
+	}
+}
+
+// boundedCall makes a call of a script, and counts the commands of the script.
+func boundedCall(t *testing.T, s *Store, sc *script, c *call) (commands int, took time.Duration) {
+	t.Helper()
+	client := s.loops.(*redis.Client)
+	client.ConfigResetStat(t.Context())
+	begun := time.Now()
+	run(t.Context(), client, sc, []*call{c})
+	took = time.Since(begun)
+	if c.err != nil {
+		t.Fatal(c.err)
+	}
+	for _, answer := range c.reply {
+		if text := fmt.Sprint(answer); strings.Contains(text, "unpack") || strings.Contains(text, "user_script") {
+			t.Fatalf("the script answers %s", text)
+		}
+	}
+	for line := range strings.Lines(client.Info(t.Context(), "commandstats").Val()) {
+		var n int
+		if _, text, is := strings.Cut(line, ":calls="); is {
+			_, _ = fmt.Sscan(strings.ReplaceAll(text, ",", " "), &n)
+			commands += n
+		}
+	}
+	return commands, took
+}
+
+// scriptCall is one call of a script in the test.
+type scriptCall struct {
+	name, what string
+	call       *call
+}
+
+// scriptCalls are calls with such bounds. Those about messages name as many as the largest call of the store does.
+func scriptCalls(s *Store, bound int) []scriptCall {
+	shard := s.keys.shards[0]
+	ids := func(each ...any) (args []any) {
+		args = []any{"orders", maxCallItems}
+		for i := range maxCallItems {
+			args = append(append(args, fmt.Sprint(i)), each...)
+		}
+		return args
+	}
+	callWith := func(args []any, more ...any) *call {
+		c := newCall(shard, 0)
+		c.args, c.messages = slices.Concat(args, more), maxCallItems
+		return c
+	}
+	seen := []any{s.name, "", 0}
+	claimed := func(code any, more ...any) []any {
+		return append(append([]any{}, seen...), append([]any{code, "a/b.1", 1000}, more...)...)
+	}
+	record := "half 0000000000000 digest {}\n"
+	pending, sendable := codeOf[halfmsg.Pending], codeOf[halfmsg.Sendable]
+	move := []any{1, rules[halfmsg.EventRollback], 1, 1, "", bound, bound, "cause"}
+	second := func(c *call) *call { c.part = settlePart; return c }
+	mailboxes := newCall(shard+"attended", 0)
+	mailboxes.args = []any{"box", bound, bound}
+	calls := []scriptCall{
+		{"due", "parked", callWith([]any{sendable, bound, pageWork, 0, 2, "events", ""})},
+		{"due", "pages", callWith([]any{pending, bound, bound, 0, 0, "orders", bound})},
+		{"claim", "", callWith(claimed(sendable, bound, 1, "events", "orders", min(bound, maxCallItems)))},
+		{"create", "", callWith([]any{bound}, ids("digest", bound, record)...)},
+		{"create_paged", "", callWith([]any{bound}, ids("digest", bound, record)...)},
+		{"submit", "", callWith(claimed("1----", bound), ids("")...)},
+		{"trust", "", callWith(claimed("2----", bound), ids("", bound)...)},
+		{"moves", "submit", callWith(claimed(pending, bound), ids("")...)},
+		{"moves", "settle", second(callWith([]any{pending, 1, sendable, "a/b.1", bound}, ids(1, "digest")...))},
+		{"move", "", callWith(move, ids(1, "")...)},
+		{"replay", "", callWith([]any{"tester", "why", "false"}, ids("digest", bound, bound, record)...)},
+		{"show", "", callWith([]any{"1"}, ids()...)},
+		{"list", "", callWith([]any{pending, 0, bound, "", bound, "", "", "", "", "", ""})},
+		{"stats", "", callWith(nil)},
+		{"owners", "", callWith([]any{bound})},
+		{"backlog", "", callWith([]any{sendable, bound, "", "events"})},
+		{"mend", "", callWith([]any{"orders", 0}, ids()[2:]...)},
+		{"pulse", "", callWith(seen)},
+		{"runs", "", callWith([]any{s.name, bound, bound, bound, 1, newestLayout})},
+		{"share", "", callWith([]any{s.name, "text", bound, bound, ofSelves.hash})},
+		{"attend", "", mailboxes},
+		{"weigh", "", callWith([]any{bound, "orders", "nobody"})},
+		{"history", "", callWith([]any{"+", "-", bound, "", "", ""})},
+		{"trim", "", callWith([]any{max(1, bound), bound / 2, bound, 1000})},
+		{"charts", "", callWith([]any{max(1, bound), bound, bound, 1, "sum", bound, 1, "gauge", bound, "x", "name", bound, 0, 0})},
+	}
+	return calls
+}
+
+// crowded writes thousands of members into all keys of a shard.
+func crowded(t *testing.T, s *Store) {
+	t.Helper()
+	ctx, shard := t.Context(), s.keys.shards[0]
+	client := s.loops.(*redis.Client)
+	if err := client.FlushDB(ctx).Err(); err != nil {
+		t.Fatal(err)
+	}
+	now := client.Time(ctx).Val().UnixMilli()
+	pipe := client.Pipeline()
+	base := shard + "orders:"
+	pipe.SAdd(ctx, shard+producersKey, "orders")
+	for i := range crowd {
+		fillMember(ctx, pipe, base, fmt.Sprint(i), now)
+		fillShared(ctx, pipe, shard, i, now)
+		if i%1000 == 999 {
+			if _, err := pipe.Exec(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// fillMember writes a message into every key that names it.
+func fillMember(ctx context.Context, pipe redis.Pipeliner, base, id string, now int64) {
+	pipe.Set(ctx, base+recordPrefix+id, `HALF 0000000000001 digest {"broker":"events"}`+"\n", 0)
+	for _, state := range halfmsg.Kept() {
+		pipe.ZAdd(ctx, base+state.String(), redis.Z{Score: float64(now), Member: id})
+		pipe.ZAdd(ctx, base+state.String()+createdSuffix, redis.Z{Score: 1, Member: id})
+	}
+	cell := fmt.Sprintf("%013d %013d 0000000000000 -", now, now)
+	pipe.HSet(ctx, base+halfmsg.Pending.String()+cellsSuffix, "c"+id, cell)
+	pipe.RPush(ctx, base+pagePrefix+"1", "c"+id)
+	if len(id)%2 == 0 {
+		pipe.HSet(ctx, base+leasesKey, id, "a/b.1")
+	}
+	pipe.ZAdd(ctx, base+pagesKey, redis.Z{Score: float64(now) * 2, Member: id})
+}
+
+// fillShared writes a member into every key that producers share.
+func fillShared(ctx context.Context, pipe redis.Pipeliner, shard string, i int, now int64) {
+	other := fmt.Sprint("other/", i)
+	pipe.ZAdd(ctx, shard+parkedName+"events", redis.Z{Score: float64(now), Member: "orders/" + fmt.Sprint(i)})
+	pipe.HSet(ctx, shard+pulseName, other, 1)
+	pipe.HSet(ctx, shard+runsName, other, 1)
+	pipe.HSet(ctx, shard+layoutsName, other, 1)
+	pipe.HSet(ctx, shard+ofSelves.hash, other, "1 text")
+	pipe.ZAdd(ctx, shard+"attended", redis.Z{Score: float64(now * 2), Member: other})
+	pipe.XAdd(ctx, &redis.XAddArgs{Stream: shard + archiveName, ID: fmt.Sprintf("%d-1", i+1), Values: []string{
+		messageField, "done 1 1 1 whole orders " + fmt.Sprint(i), recordField, "half 1 x {}\n",
+	}})
+}
