@@ -7,12 +7,19 @@ import (
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
-// acknowledged follows a message from the acknowledgement to the deletion of its marker. The content is dropped; the
-// fields for the deletion stay until the marker is deleted.
-func acknowledged(s *suite) {
+// acknowledged follows a message from the acknowledgement to the deletion of its marker.
+func acknowledged(s *suite) { s.deleteMarkerOf(`dns:///orders-\"1\".svc:9000`) }
+
+// acknowledgedUntargeted: a message of a producer that attends, or has its target in the configuration, names none.
+func acknowledgedUntargeted(s *suite) { s.deleteMarkerOf("") }
+
+// deleteMarkerOf brings a message with such a target from the acknowledgement to the deletion of its marker. The
+// content is dropped; the fields for the deletion stay until the marker is deleted.
+func (s *suite) deleteMarkerOf(target string) {
+	s.Helper()
 	m := message("orders", "1")
 	m.Headers["callback_target"] = `"callback_target":"elsewhere"`
-	m.CallbackTarget = `dns:///orders-\"1\".svc:9000`
+	m.CallbackTarget = target
 	claim := s.bring(m, halfmsg.Sendable)
 	for range 2 { // its answer may be lost
 		if got := s.settle(claim, halfmsg.EventAckedMarked, holding(long)); got != halfmsg.Acknowledged {

@@ -82,6 +82,7 @@ var tests = []struct {
 	{"a parked message is claimed once", parkedOnce},
 	{"a parked message has lost its owner", parkedOwner},
 	{"an acknowledged message keeps what its marker needs", acknowledged},
+	{"an acknowledged message without a target keeps what its marker needs", acknowledgedUntargeted},
 	{"acknowledged messages of an owner that died", acknowledgedOrphans},
 	{"concurrent creates of one name", concurrentCreates},
 	{"listing pages", listing},

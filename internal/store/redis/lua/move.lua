@@ -136,10 +136,15 @@ local function strip(g, id)
     keep(g, id, FINAL[DONE], true, call('GET', g.record .. id))
   end
   local ms, digest, header = string.match(line(g.record .. id), '^%a+ (%d+) (%S+) [^{]*(.*)')
-  local rest = {callback_target = cjson.decode(header).callback_target, archived_ms = ARCHIVED and stamp(now) or nil}
-  local target = cjson.encode(rest)
-  target = string.gsub(target, '\\/', '/') -- cjson's own way of writing it
-  call('SET', g.record .. id, KEPT[ACKNOWLEDGED] .. ' ' .. ms .. ' ' .. digest .. ' ' .. target .. '\n')
+  local target, rest = cjson.decode(header).callback_target, {}
+  if target then
+    -- Only texts go to cjson: an empty table could become a list. And cjson has a way of its own of writing a slash.
+    rest[1] = '"callback_target":' .. string.gsub(cjson.encode(target), '\\/', '/')
+  end
+  if ARCHIVED then
+    rest[#rest + 1] = '"archived_ms":"' .. stamp(now) .. '"'
+  end
+  call('SET', g.record .. id, KEPT[ACKNOWLEDGED] .. ' ' .. ms .. ' ' .. digest .. ' {' .. table.concat(rest, ',') .. '}\n')
   call('HDEL', g.verdicts, id)
   call('DEL', g.notes .. id)
 end
