@@ -34,7 +34,7 @@ func (c *Confirmer) PassAcknowledged(ctx context.Context) (more bool, err error)
 	}
 	// Counted from before the call, so that the lease never seems longer than it is.
 	until := time.Now().Add(c.config.Lease)
-	claims, err := c.config.Store.ClaimAcknowledged(ctx, limit, c.config.Lease)
+	claims, err := c.config.Store.ClaimAcknowledged(ctx, limit, c.config.Lease, d.leftOut()...)
 	rest := d.admit(delivery.BacklogWithLease(claims, until))
 	d.handBack(rest)
 	if err != nil {
@@ -54,6 +54,18 @@ func (d *markerDeleter) free() int {
 		q.tidy()
 	}
 	return min(acknowledgedPass, d.acked.Free())
+}
+
+// leftOut are the targets that take no deletions of acknowledged messages now.
+func (d *markerDeleter) leftOut() (targets []halfmsg.LeftOut) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, q := range d.queues {
+		if q.acked && q.deletes.rests(time.Now()) {
+			targets = append(targets, halfmsg.LeftOut{Target: q.Target, Wait: q.deletes.pauseLeft(time.Now())})
+		}
+	}
+	return targets
 }
 
 // admit queues ACKNOWLEDGED messages by target, and returns the messages without room.

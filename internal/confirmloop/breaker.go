@@ -47,6 +47,12 @@ func (b *breaker) state(now time.Time) breakerState {
 	return halfOpen
 }
 
+// rests says that no call is to be made now: the pause or a probe is under way.
+func (b *breaker) rests(now time.Time) bool {
+	state := b.state(now)
+	return state == open || state == probeUnderWay
+}
+
 // probe makes the next call the probe.
 func (b *breaker) probe() {
 	b.failures = b.limit - max(1, b.tries)

@@ -328,7 +328,6 @@ func (c *Confirmer) unreached(l *lane, held []delivery.Leased, cause string) []d
 		}
 		outcomes[i] = c.unanswered(h, after, cause)
 	}
-	l.producer.noteGivenUp(outcomes)
 	return outcomes
 }
 

@@ -64,8 +64,9 @@ func New(config Config) *Confirmer {
 }
 
 // Pass claims due messages, of each producer a batch or as many as there is room for, and starts to confirm them. Pass
-// waits for no producer. more says that some producer may have more messages in the store, and has room for them. The
-// error is the store's; messages claimed in spite of the error are under way.
+// leaves out the targets whose circuits are open, so that their messages do not stand before those of other targets,
+// and waits for no producer. more says that some producer may have more messages in the store, and has room for them.
+// The error is the store's; messages claimed in spite of the error are under way.
 func (c *Confirmer) Pass(ctx context.Context) (more bool, err error) {
 	names, err := c.config.Store.PendingProducers(ctx)
 	if err != nil {
@@ -77,7 +78,7 @@ func (c *Confirmer) Pass(ctx context.Context) (more bool, err error) {
 	}
 	// Counted from before the call, so that the lease never seems longer than it is.
 	until := time.Now().Add(c.config.Lease)
-	claims, err := c.config.Store.ClaimPending(ctx, quota, c.config.Lease)
+	claims, err := c.config.Store.ClaimPending(ctx, quota, c.config.Lease, c.leftOut()...)
 	c.handBack(c.admit(delivery.BacklogWithLease(claims, until), false))
 	if err != nil {
 		return false, fmt.Errorf("claim pending messages: %w", err)
@@ -177,7 +178,7 @@ func (c *Confirmer) quota(names []string) map[string]int {
 		}
 		// One batch of each producer may wait, however many messages the others have waiting. And one batch of each at a
 		// time is enough: Redis serves no other call while it claims thousands.
-		if n := min(p.free(), max(share, c.config.Batch-p.queue.Waiting()), c.config.Batch); n > 0 {
+		if n := min(p.queue.Free(), max(share, c.config.Batch-p.queue.Waiting()), c.config.Batch); n > 0 {
 			quota[name] = n
 		} else {
 			p.queue.WantPass(true)

@@ -46,12 +46,3 @@ func (c *Confirmer) beforeLimit(h *delivery.Leased, after time.Duration) time.Du
 	}
 	return after
 }
-
-// noteGivenUp notes whether messages of the producer were given up without an answer. While they are, passes go on to
-// claim its messages though no call is made: otherwise each probe would give up a single batch. c.mu is held.
-func (p *producer) noteGivenUp(outcomes []delivery.Outcome) {
-	p.givingUp = false
-	for i := range outcomes {
-		p.givingUp = p.givingUp || outcomes[i].Event == halfmsg.EventTimedOut
-	}
-}

@@ -14,8 +14,6 @@ type producer struct {
 	confirmer *Confirmer
 	queue     *delivery.WorkQueue
 	lanes     map[laneKey]*lane
-	// givingUp says that the last messages without an answer included some whose time limit had passed.
-	givingUp bool
 }
 
 // laneKey tells a producer's lanes apart: by target, by purpose, and whether their messages are committed already.
@@ -191,35 +189,26 @@ func (p *producer) tidy() {
 	}
 }
 
-// free is how many messages may be claimed for a producer: as many as there is room for; one batch, as a probe, when
-// the circuits of all its targets are open or half-open and at least one is half-open, or messages are being given up;
-// none while all are open. Only the normal lanes count. c.mu is held.
-func (p *producer) free() int {
-	free := p.queue.Free()
-	now, targets, probes := time.Now(), 0, 0
-	if p.givingUp {
-		probes = p.confirmer.config.Batch
-	}
-	for _, l := range p.lanes {
-		if l.use != normal {
-			continue
-		}
-		targets++
-		switch l.confirms.state(now) {
-		case closed:
-			return free
-		case halfOpen:
-			probes = p.confirmer.config.Batch
+// leftOut are the targets whose circuits are open or have a probe under way. Messages past their time limit are claimed
+// nevertheless, to be given up.
+func (c *Confirmer) leftOut() (targets []halfmsg.LeftOut) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now()
+	for _, p := range c.producers {
+		for _, l := range p.lanes {
+			if l.use == normal && !l.committed && l.confirms.rests(now) {
+				targets = append(targets, halfmsg.LeftOut{
+					Target: l.target, Wait: l.confirms.pauseLeft(now), MaxAge: c.config.GiveUpAfter,
+				})
+			}
 		}
 	}
-	if targets == 0 {
-		return free
-	}
-	return min(free, probes)
+	return targets
 }
 
 // roomForPass says whether another pass is worth its call. c.mu is held.
-func (p *producer) roomForPass() bool { return p.free() >= p.confirmer.config.QueuePerProducer/2 }
+func (p *producer) roomForPass() bool { return p.queue.Free() >= p.confirmer.config.QueuePerProducer/2 }
 
 // answered closes the breakers of a target that has answered, and reports a circuit that was open.
 func (l *lane) answered(held []delivery.Leased) {

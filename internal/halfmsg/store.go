@@ -58,11 +58,23 @@ type ConfirmStore interface {
 	// PendingProducers names the producers that may have PENDING messages.
 	PendingProducers(ctx context.Context) ([]string, error)
 	// ClaimPending claims due PENDING messages for lease, the longest due first, and of each producer at most its quota.
-	// Producers without a quota get no claim.
-	ClaimPending(ctx context.Context, quota map[string]int, lease time.Duration) ([]Claim, error)
+	// Producers without a quota get no claim. Due messages of the targets in without are not claimed and delay no claim of
+	// the others: a store may make them due later.
+	ClaimPending(ctx context.Context, quota map[string]int, lease time.Duration, without ...LeftOut) ([]Claim, error)
 	// ClaimAcknowledged claims at most limit due ACKNOWLEDGED messages for lease, the longest due first, with the limit
-	// shared fairly among producers. Of their content only the name and the callback target are known.
-	ClaimAcknowledged(ctx context.Context, limit int, lease time.Duration) ([]Claim, error)
+	// shared fairly among producers, and leaves targets out as ClaimPending does. Of the content only the name and the
+	// callback target are known.
+	ClaimAcknowledged(ctx context.Context, limit int, lease time.Duration, without ...LeftOut) ([]Claim, error)
+}
+
+// LeftOut is a target that takes no call now, as far as a coordinator knows.
+type LeftOut struct {
+	// Target has the address as the messages name it, which is empty for messages that name none.
+	Target
+	// Wait is after how long a due message of the target is due again.
+	Wait time.Duration
+	// MaxAge is from which age on messages are claimed in spite of their target; 0 is none.
+	MaxAge time.Duration
 }
 
 // SendStore is the store as the send loop uses it.

@@ -138,10 +138,10 @@ func (n *instance) PendingProducers(ctx context.Context) ([]string, error) {
 
 // ClaimPending implements halfmsg.ConfirmStore.
 func (n *instance) ClaimPending(
-	ctx context.Context, quota map[string]int, lease time.Duration,
+	ctx context.Context, quota map[string]int, lease time.Duration, without ...halfmsg.LeftOut,
 ) ([]halfmsg.Claim, error) {
 	return n.claim(halfmsg.Pending, lease, func() ([]halfmsg.Claim, error) {
-		return n.store.ClaimPending(ctx, quota, lease)
+		return n.store.ClaimPending(ctx, quota, lease, without...)
 	})
 }
 
@@ -155,9 +155,11 @@ func (n *instance) ClaimSendable(
 }
 
 // ClaimAcknowledged implements halfmsg.ConfirmStore.
-func (n *instance) ClaimAcknowledged(ctx context.Context, limit int, lease time.Duration) ([]halfmsg.Claim, error) {
+func (n *instance) ClaimAcknowledged(
+	ctx context.Context, limit int, lease time.Duration, without ...halfmsg.LeftOut,
+) ([]halfmsg.Claim, error) {
 	return n.claim(halfmsg.Acknowledged, lease, func() ([]halfmsg.Claim, error) {
-		return n.store.ClaimAcknowledged(ctx, limit, lease)
+		return n.store.ClaimAcknowledged(ctx, limit, lease, without...)
 	})
 }
 

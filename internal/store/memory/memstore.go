@@ -217,7 +217,9 @@ func (s *Store) PendingProducers(context.Context) ([]string, error) {
 }
 
 // ClaimPending implements halfmsg.ConfirmStore.
-func (s *Store) ClaimPending(_ context.Context, quota map[string]int, lease time.Duration) ([]halfmsg.Claim, error) {
+func (s *Store) ClaimPending(
+	_ context.Context, quota map[string]int, lease time.Duration, without ...halfmsg.LeftOut,
+) ([]halfmsg.Claim, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.broken("ClaimPending"); err != nil {
@@ -225,7 +227,7 @@ func (s *Store) ClaimPending(_ context.Context, quota map[string]int, lease time
 	}
 	var claims []halfmsg.Claim
 	taken := map[string]int{}
-	for _, e := range s.claimable(func(e *entry) bool { return e.State == halfmsg.Pending }) {
+	for _, e := range s.claimable(func(e *entry) bool { return e.State == halfmsg.Pending && !s.leavesOut(e, without) }) {
 		if taken[e.Producer] < quota[e.Producer] {
 			taken[e.Producer]++
 			claims = append(claims, s.claimDue(e, lease))
@@ -244,9 +246,19 @@ func (s *Store) ClaimSendable(
 }
 
 // ClaimAcknowledged implements halfmsg.ConfirmStore. Producers take turns.
-func (s *Store) ClaimAcknowledged(_ context.Context, limit int, lease time.Duration) ([]halfmsg.Claim, error) {
+func (s *Store) ClaimAcknowledged(
+	_ context.Context, limit int, lease time.Duration, without ...halfmsg.LeftOut,
+) ([]halfmsg.Claim, error) {
 	return s.claimShared("ClaimAcknowledged", limit, lease, func(e *entry) bool {
-		return e.State == halfmsg.Acknowledged
+		return e.State == halfmsg.Acknowledged && !s.leavesOut(e, without)
+	})
+}
+
+// leavesOut says whether a message has one of the targets and is younger than its limit.
+func (s *Store) leavesOut(e *entry, without []halfmsg.LeftOut) bool {
+	return slices.ContainsFunc(without, func(l halfmsg.LeftOut) bool {
+		return l.Producer == e.Producer && l.Address == e.CallbackTarget &&
+			(l.MaxAge == 0 || s.now().Sub(e.CreatedAt) < l.MaxAge)
 	})
 }
 

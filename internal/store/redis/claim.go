@@ -17,8 +17,8 @@ const maxClaimBytes = 32 << 20
 // spread evenly, so a second look is rare.
 const maxRounds = 4
 
-// parkingTime is how long one claim parks messages for other brokers, and takes back parked ones for its own, before it
-// returns what it has.
+// parkingTime is how long one claim puts off messages of other brokers and targets, and takes back those parked for its
+// own brokers, before it returns what it has.
 const parkingTime = 500 * time.Millisecond
 
 // PendingProducers implements halfmsg.ConfirmStore. Producers whose shard does not answer are left out; when no shard
@@ -54,7 +54,9 @@ func (s *Store) PendingProducers(ctx context.Context) ([]string, error) {
 }
 
 // ClaimPending implements halfmsg.ConfirmStore. A partial failure returns both claims and an error.
-func (s *Store) ClaimPending(ctx context.Context, quota map[string]int, lease time.Duration) ([]halfmsg.Claim, error) {
+func (s *Store) ClaimPending(
+	ctx context.Context, quota map[string]int, lease time.Duration, without ...halfmsg.LeftOut,
+) ([]halfmsg.Claim, error) {
 	left := make(map[string]int, len(quota))
 	for producer, n := range quota {
 		if n > 0 {
@@ -65,7 +67,7 @@ func (s *Store) ClaimPending(ctx context.Context, quota map[string]int, lease ti
 		return nil, nil
 	}
 	return s.claimDue(ctx, claiming{
-		state: halfmsg.Pending, lease: lease,
+		state: halfmsg.Pending, lease: lease, without: without,
 		wanted: func() map[string]int { return left },
 		shares: func([]dueGroup) map[string]int { return left },
 		took:   func(producer string, n int) { left[producer] -= n },
@@ -84,8 +86,10 @@ func (s *Store) ClaimSendable(
 }
 
 // ClaimAcknowledged implements halfmsg.ConfirmStore. A partial failure returns both claims and an error.
-func (s *Store) ClaimAcknowledged(ctx context.Context, limit int, lease time.Duration) ([]halfmsg.Claim, error) {
-	return s.claimShared(ctx, claiming{state: halfmsg.Acknowledged, lease: lease}, limit)
+func (s *Store) ClaimAcknowledged(
+	ctx context.Context, limit int, lease time.Duration, without ...halfmsg.LeftOut,
+) ([]halfmsg.Claim, error) {
+	return s.claimShared(ctx, claiming{state: halfmsg.Acknowledged, lease: lease, without: without}, limit)
 }
 
 // claimShared claims at most limit due messages of a state, of all producers.
@@ -106,6 +110,8 @@ type claiming struct {
 	lease time.Duration
 	// brokers are those whose messages are claimed; none is all.
 	brokers []string
+	// without are the targets whose messages are not claimed.
+	without []halfmsg.LeftOut
 	// wanted is how many messages each producer may still give; the producer "" stands for all of them together.
 	wanted func() map[string]int
 	// shares is how many due messages each producer gives now.
@@ -157,8 +163,8 @@ func anyLeft(wanted map[string]int) bool {
 	return false
 }
 
-// claimChosen claims the messages that chooseOldest chose, and parks those for other brokers. tookAll says whether all
-// of them were there.
+// claimChosen claims the messages that chooseOldest chose, and puts off those for other brokers and targets. tookAll
+// says whether all of them were there.
 func (s *Store) claimChosen(
 	ctx context.Context, want claiming, groups []dueGroup,
 ) (claims []dueClaim, parked int, tookAll bool, err error) {
@@ -173,12 +179,16 @@ func (s *Store) claimChosen(
 	parts := cutGroups(groups, portion(chosen))
 	calls := make([]*call, len(parts))
 	for i, part := range parts {
-		c := newCall(s.keys.shards[part.shard], 8+len(want.brokers)+2*len(part.shares))
+		c := newCall(s.keys.shards[part.shard], 9+len(want.brokers)+4*len(want.without)+2*len(part.shares))
 		c.messages = part.messages
 		c.args = append(c.args, s.seen(part.shard)...)
 		c.args = append(c.args, codeOf[want.state], token, leaseMS(want.lease), maxClaimBytes/len(parts),
 			len(want.brokers))
-		c.args = append(append(c.args, anys(want.brokers)...), part.pairs()...)
+		c.args = append(append(c.args, anys(want.brokers)...), len(want.without))
+		for _, l := range want.without {
+			c.args = append(c.args, l.Producer, l.Address, leaseMS(l.Wait), clamp(l.MaxAge, maxDue).Milliseconds())
+		}
+		c.args = append(c.args, part.pairs()...)
 		calls[i] = c
 	}
 	s.pacer.backlog(claimSlice, noRests)(ctx, s.loops, s.scripts.claim, calls)
@@ -280,7 +290,7 @@ func (s *Store) reportUnclaimed(fields []any) {
 		"cause", corrupt(s.keys.record(name), text[2]))
 }
 
-// claimFields is how many fields a claim has in a script's reply, parkedFields how many a parked message has.
+// claimFields is how many fields a claim has in a script's reply, parkedFields how many a message that was put off has.
 const (
 	claimFields  = 9
 	parkedFields = 4

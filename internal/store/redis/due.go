@@ -88,9 +88,9 @@ func (s *Store) readDue(calls []*call, most int) (groups []dueGroup, parked bool
 
 // reportFault logs a part of the work of due.lua that failed. The rest of the pass goes on.
 func (s *Store) reportFault(what, why string) {
-	if suppressed, due := s.faults.Due(what); due {
+	if _, due := s.faults.Due(what); due {
 		s.logger.Error("due messages not found: a part of a pass failed; the next pass tries again; report the cause",
-			"keys", what, "cause", why, "suppressed", suppressed)
+			"key", what, "cause", why)
 	}
 }
 

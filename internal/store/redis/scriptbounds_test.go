@@ -107,7 +107,7 @@ func scriptCalls(s *Store, bound int) []scriptCall {
 	calls := []scriptCall{
 		{"due", "parked", callWith([]any{sendable, bound, pageWork, 0, 2, "events", ""})},
 		{"due", "pages", callWith([]any{pending, bound, bound, 0, 0, "orders", bound})},
-		{"claim", "", callWith(claimed(sendable, bound, 1, "events", "orders", min(bound, maxCallItems)))},
+		{"claim", "", callWith(claimed(sendable, bound, 1, "events", 1, "orders", "", bound, bound, "orders", bound))},
 		{"create", "", callWith([]any{bound}, ids("digest", bound, record)...)},
 		{"create_paged", "", callWith([]any{bound}, ids("digest", bound, record)...)},
 		{"submit", "", callWith(claimed("1----", bound), ids("")...)},
@@ -129,7 +129,9 @@ func scriptCalls(s *Store, bound int) []scriptCall {
 		{"weigh", "", callWith([]any{bound, "orders", "nobody"})},
 		{"history", "", callWith([]any{"+", "-", bound, "", "", ""})},
 		{"trim", "", callWith([]any{max(1, bound), bound / 2, bound, 1000})},
-		{"charts", "", callWith([]any{max(1, bound), bound, bound, 1, "sum", bound, 1, "gauge", bound, "x", "name", bound, 0, 0})},
+		{"charts", "", callWith([]any{
+			max(1, bound), bound, bound, 1, "sum", bound, 1, "gauge", bound, "x", "name", bound, 0, 0,
+		})},
 	}
 	return calls
 }

@@ -80,6 +80,8 @@ var tests = []struct {
 	{"claims are for some brokers", someBrokers},
 	{"messages for other brokers delay no claim", otherBrokers},
 	{"a parked message is claimed once", parkedOnce},
+	{"targets left out stand before no other", leftOutTargets},
+	{"old messages are claimed in spite of their target", leftOutUntilOld},
 	{"a parked message has lost its owner", parkedOwner},
 	{"an acknowledged message keeps what its marker needs", acknowledged},
 	{"an acknowledged message without a target keeps what its marker needs", acknowledgedUntargeted},

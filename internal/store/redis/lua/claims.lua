@@ -17,8 +17,17 @@ local function hold(g, id, s, token, lease)
   gather(g.due[s], stamp(now + lease), id)
 end
 
--- take claims a message in state s for a token. An owner in the leases has died or lost the lease: the takeover goes
--- into the timeline, and a message to be published counts a copy that may be out.
+-- note_lost notes that an owner has died or lost the lease. A message to be published counts a copy that may be out.
+local function note_lost(g, id, s, owner, token)
+  if s == COMMITTED then
+    call('HINCRBY', g.notes .. id, 'copies', 1)
+  end
+  local lost = 'the lease of ' .. instance(owner) .. ' ended'
+  call('HSET', g.notes .. id, 'events', told(g, id, TAKENOVER, instance(token), lost))
+  g.noted = true
+end
+
+-- take claims a message in state s for a token. An owner in the leases has died or lost the lease.
 local function take(g, id, s, due, token, lease, owner)
   local record = call('GET', g.record .. id)
   if not record or ended(string.match(record, '^%S+')) then
@@ -27,11 +36,7 @@ local function take(g, id, s, due, token, lease, owner)
   end
   local notes = g.notes .. id
   if owner then
-    if s == COMMITTED then
-      call('HINCRBY', notes, 'copies', 1)
-    end
-    call('HSET', notes, 'events', told(g, id, TAKENOVER, instance(token), 'the lease of ' .. instance(owner) .. ' ended'))
-    g.noted = true
+    note_lost(g, id, s, owner, token)
   end
   if suspect > 0 and tonumber(string.match(record, '^%S+ (%d+)') or 0) <= suspect then
     call('HSETNX', notes, 'copies', 1)

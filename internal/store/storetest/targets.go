@@ -1,0 +1,71 @@
+package storetest
+
+import (
+	"fmt"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+)
+
+// toTarget makes n messages of orders with a callback target, due at once.
+func toTarget(target, kind string, n int) []halfmsg.Message {
+	all := make([]halfmsg.Message, n)
+	for i := range all {
+		all[i] = message("orders", fmt.Sprintf("%s-%04d", kind, i))
+		all[i].CallbackTarget, all[i].ConfirmAfter = target, 0
+		all[i].Headers["callback_target"] = "live:1"
+	}
+	return all
+}
+
+// claimWithout claims pending messages without some targets, and counts the claims by producer and target.
+func (s *suite) claimWithout(count map[string]int, without ...halfmsg.LeftOut) {
+	s.Helper()
+	claims, err := s.Store.ClaimPending(s.Context(), map[string]int{"orders": 500, "other": 500}, long, without...)
+	if err != nil {
+		s.Fatal(err)
+	}
+	for _, claim := range claims {
+		count[claim.Producer+" "+claim.CallbackTarget]++
+	}
+}
+
+// leftOutTargets: hundreds of older messages of targets that take no call stand before no message of another target,
+// and are due again when their wait has ended. A target is a producer's: another producer's messages to it are claimed.
+func leftOutTargets(s *suite) {
+	s.create(toTarget("dead:1", "dead", 600)...)
+	s.create(toTarget("", "none", 10)...)
+	s.create(toTarget("live:1", "live", 20)...)
+	others := toTarget("dead:1", "other", 5)
+	for i := range others {
+		others[i].Producer = "other"
+	}
+	s.create(others...)
+	dead := halfmsg.LeftOut{Target: halfmsg.Target{Producer: "orders", Address: "dead:1"}, Wait: short}
+	none := halfmsg.LeftOut{Target: halfmsg.Target{Producer: "orders"}, Wait: short}
+	count := map[string]int{}
+	s.passes(0, "the messages of the live target are claimed", func() bool {
+		s.claimWithout(count, dead, none)
+		return count["orders live:1"] == 20 && count["other dead:1"] == 5
+	})
+	if count["orders dead:1"]+count["orders "] > 0 {
+		s.Errorf("claimed of the targets left out: %v", count)
+	}
+	s.passes(short, "the wait of the others ends", func() bool {
+		for range 10 {
+			s.claimWithout(count)
+		}
+		return count["orders dead:1"] == 600 && count["orders "] == 10
+	})
+}
+
+// leftOutUntilOld: from an age on messages are claimed in spite of their target, to be given up in time.
+func leftOutUntilOld(s *suite) {
+	s.create(toTarget("dead:1", "dead", 3)...)
+	dead := halfmsg.LeftOut{Target: halfmsg.Target{Producer: "orders", Address: "dead:1"}, Wait: long, MaxAge: short}
+	count := map[string]int{}
+	s.claimWithout(count, dead)
+	s.passes(short, "the messages are old enough", func() bool {
+		s.claimWithout(count, dead)
+		return count["orders dead:1"] == 3
+	})
+}
