@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"time"
@@ -37,6 +38,8 @@ type walk struct {
 	copies poster
 	// letters is the number of letters at the start, held the taken and unsettled ones, and removed the removed ones.
 	letters, held, removed int
+	// round is how many letters the next round takes, and rounds how many there were.
+	round, rounds int
 }
 
 // walk visits the present letters, the oldest first, and returns the letters that are not removed. At the end of the
@@ -57,7 +60,7 @@ func (d *DeadLetters) walkAllowed(
 	}
 	defer conn.CloseWithin(closeTimeout)
 	defer context.AfterFunc(ctx, func() { conn.Guard(closeTimeout) })()
-	w := &walk{config: d.config, conn: conn}
+	w := &walk{config: d.config, conn: conn, round: 1}
 	w.copies.connect = func(ctx context.Context) (*amqpconn.Conn, error) {
 		return d.config.dialAny(ctx, "dead letters' copies")
 	}
@@ -69,9 +72,50 @@ func (d *DeadLetters) walkAllowed(
 		return err
 	}
 	defer w.giveBack()
-	for range w.letters {
-		if last, err := w.next(ctx, visit); last || err != nil {
+	for left := w.letters; left > 0; {
+		taken, err := w.takeRound(ctx, left)
+		left -= len(taken)
+		if last, visitErr := w.visitRound(ctx, taken, visit); last || visitErr != nil {
+			return visitErr
+		}
+		switch {
+		case err != nil:
 			return err
+		case len(taken) == 0: // other clients have taken the rest
+			return nil
+		case w.held >= mostHeld && left > 0:
+			return fmt.Errorf("look at queue %q: %w: the oldest %d of %d were looked at; "+
+				"replay or discard some of them first", w.config.Queue, errTooMany, w.held, w.letters)
+		}
+	}
+	return nil
+}
+
+// visitRound visits the letters of a round, until the last one. Letters behind it are not visited, and return like
+// visited ones.
+func (w *walk) visitRound(
+	ctx context.Context, taken []amqp.Delivery, visit func(Letter, *amqp.Delivery) (walked, error),
+) (last bool, err error) {
+	for i := range taken {
+		if err = ctx.Err(); err == nil {
+			last, err = w.next(ctx, &taken[i], visit)
+		}
+		if last || err != nil {
+			return last, errors.Join(err, w.spare(ctx, taken[i+1:]))
+		}
+	}
+	return false, nil
+}
+
+// spare replaces the letters that must not be returned, also after the end of the context.
+func (w *walk) spare(ctx context.Context, unvisited []amqp.Delivery) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	defer cancel()
+	for i := range unvisited {
+		if letter := newLetter(&unvisited[i]); w.wornOut(letter.returns) {
+			if err := w.renew(ctx, letter, &unvisited[i]); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -106,28 +150,19 @@ func (w *walk) mayCopy(ctx context.Context) error {
 	return nil
 }
 
-// next visits the next letter.
-func (w *walk) next(ctx context.Context, visit func(Letter, *amqp.Delivery) (walked, error)) (last bool, err error) {
-	delivery, found, err := w.ch.Get(w.config.Queue, false)
-	if err != nil {
-		return true, fmt.Errorf("get from queue %q: %w", w.config.Queue, err)
-	}
-	if !found {
-		return true, ctx.Err()
-	}
-	w.held++
-	if ctx.Err() != nil {
-		return true, ctx.Err()
-	}
-	letter := newLetter(&delivery)
-	do, err := visit(letter, &delivery)
+// next visits a letter.
+func (w *walk) next(
+	ctx context.Context, delivery *amqp.Delivery, visit func(Letter, *amqp.Delivery) (walked, error),
+) (last bool, err error) {
+	letter := newLetter(delivery)
+	do, err := visit(letter, delivery)
 	switch {
 	case err != nil:
 	case do.remove:
 		w.removed++
-		err = w.remove(&delivery)
+		err = w.remove(delivery)
 	case w.wornOut(letter.returns):
-		err = w.renew(ctx, letter, &delivery)
+		err = w.renew(ctx, letter, delivery)
 	}
 	return do.last, err
 }
