@@ -104,7 +104,11 @@ func (d *DeadLetters) ReplaySelected(ctx context.Context, s Selection) (replayed
 			return walked{last: left <= 0}, nil
 		}
 		left--
-		if err := to.post(ctx, l.Exchange, l.RoutingKey, replay(l, delivery)); err != nil {
+		err := s.MayReplay(&l)
+		if err == nil {
+			err = to.post(ctx, l.Exchange, l.RoutingKey, replay(l, delivery))
+		}
+		if err != nil {
 			failed = append(failed, fmt.Errorf("replay %s: %w", l.Name(), err))
 			return walked{last: left == 0}, ctx.Err()
 		}

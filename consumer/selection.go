@@ -35,6 +35,9 @@ type Selection struct {
 	Match func(*Letter) bool
 	// Changed gets each letter that was changed; a list changes none. Nil: no call.
 	Changed func(*Letter)
+	// MayReplay says why a letter must not be published to its exchange and routing key; such a letter stays. Any client
+	// that may write to the dead-letter queue chooses both. Nil: every letter may be.
+	MayReplay func(*Letter) error
 }
 
 // WithDefaults sets the fields that are not set. A limit below 0 selects no letter. The DeadLetters of all brokers call
@@ -48,6 +51,9 @@ func (s Selection) WithDefaults() Selection {
 	}
 	if s.Changed == nil {
 		s.Changed = func(*Letter) {}
+	}
+	if s.MayReplay == nil {
+		s.MayReplay = func(*Letter) error { return nil }
 	}
 	return s
 }

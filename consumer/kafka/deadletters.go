@@ -145,7 +145,11 @@ func (d *DeadLetters) ReplaySelected(ctx context.Context, s consumer.Selection) 
 		if ctx.Err() != nil {
 			break
 		}
-		if err := w.post(ctx, l); err != nil {
+		err := s.MayReplay(&l.Letter)
+		if err == nil {
+			err = w.post(ctx, l)
+		}
+		if err != nil {
 			failed = append(failed, fmt.Errorf("replay %s: %w", l.Name(), err))
 			continue
 		}

@@ -45,7 +45,9 @@ func (a *App) letterSources(defaultURL string) (all []letters.Source) {
 	named := map[string]bool{}
 	for _, name := range a.settings.DeadLetterNames() {
 		d := a.settings.DeadLetters[name]
-		source := letters.Source{Name: name, Queue: d.Queue, Broker: d.Broker}
+		source := letters.Source{
+			Name: name, Queue: d.Queue, Broker: d.Broker, MayPublish: LetterRule(a.reloader.config, name, d.Broker),
+		}
 		url, key := a.settings.LettersURL(name)
 		if source.URL = url; key == "amqp.url" {
 			source.URL, source.Broker = defaultURL, ""
@@ -57,7 +59,9 @@ func (a *App) letterSources(defaultURL string) (all []letters.Source) {
 	for _, queue := range a.settings.Events.DeadLetterQueues {
 		if !named[queue] {
 			named[queue] = true
-			all = append(all, letters.Source{Name: queue, Queue: queue, URL: defaultURL})
+			all = append(all, letters.Source{
+				Name: queue, Queue: queue, URL: defaultURL, MayPublish: LetterRule(a.reloader.config, queue, ""),
+			})
 		}
 	}
 	return all
@@ -114,22 +118,22 @@ type clerk struct {
 }
 
 // Count implements pages.Letters.
-func (c clerk) Count(ctx context.Context, q pages.LetterQuery) (count int, atLeast bool, err error) {
-	return c.CountLetters(ctx, q)
+func (c clerk) Count(ctx context.Context, change pages.LetterChange) (pages.LetterTally, error) {
+	return c.CountLetters(ctx, change)
 }
 
 // Change implements pages.Letters. A change that was begun ends, also when its user has closed the page.
 func (c clerk) Change(ctx context.Context, change pages.LetterChange) (pages.LettersChanged, error) {
 	ctx = context.WithoutCancel(ctx)
-	names, result, err := c.Desk.Change(ctx, change)
+	changed, result, err := c.Desk.Change(ctx, change)
 	record := audit.Record{
-		From: c.by, Via: audit.Console, Action: audit.ReplayLetters, Names: names, Filter: letterFilter(change.LetterQuery),
-		Reason: change.Reason, Result: audit.Done,
+		From: c.by, Via: audit.Console, Action: audit.ReplayLetters, Names: changed.Names,
+		Filter: letterFilter(change.LetterQuery) + published(changed.Destinations), Reason: change.Reason, Result: audit.Done,
 	}
 	if change.Discard {
 		record.Action = audit.DiscardLetters
 	}
-	if len(names) > 0 {
+	if len(changed.Names) > 0 {
 		c.trail.Record(ctx, record)
 	}
 	if problem := cmp.Or(result.Problem, textOf(err)); problem != "" {
@@ -144,6 +148,15 @@ func textOf(err error) string {
 		return ""
 	}
 	return err.Error()
+}
+
+// published says where a replay has published letters, with their numbers, for the audit trail.
+func published(to []pages.LetterDestination) string {
+	var b strings.Builder
+	for _, d := range to {
+		fmt.Fprintf(&b, " published=%q:%d", strings.TrimSpace(d.Exchange+" "+d.RoutingKey), d.Letters)
+	}
+	return b.String()
 }
 
 // letterFilter describes a query for the audit trail.

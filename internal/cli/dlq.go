@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/consumer"
-	"github.com/msghandler/msghandler/internal/app/letters"
 	"github.com/msghandler/msghandler/internal/cli/commandline"
 )
 
@@ -33,7 +32,7 @@ type dlqFlags struct {
 
 // letters runs work on the dead letters, and turns the error into an error for people.
 func (f *dlqFlags) letters(
-	ctx context.Context, s *commandline.Session, work func(context.Context, letters.DeadLetters) error,
+	ctx context.Context, s *commandline.Session, work func(context.Context, letterBox) error,
 ) error {
 	if err := commandline.Positive("timeout", f.Timeout); err != nil {
 		return err
@@ -109,7 +108,7 @@ func (c *dlqShowCommand) Run(ctx context.Context, s *commandline.Session) error 
 	if err := checkLetters(c.Name); err != nil {
 		return err
 	}
-	return c.letters(ctx, s, func(ctx context.Context, dead letters.DeadLetters) error {
+	return c.letters(ctx, s, func(ctx context.Context, dead letterBox) error {
 		l, err := dead.Show(ctx, c.Name)
 		if err != nil {
 			return err

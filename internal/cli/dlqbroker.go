@@ -1,11 +1,14 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
+	"github.com/msghandler/msghandler/internal/app"
 	"github.com/msghandler/msghandler/internal/app/letters"
 	"github.com/msghandler/msghandler/internal/cli/commandline"
+	"github.com/msghandler/msghandler/internal/config"
 )
 
 // dlqBrokerFlags name the broker of dead letters.
@@ -15,37 +18,47 @@ type dlqBrokerFlags struct {
 	AMQPURL string `name:"amqp.url" xor:"broker" help:"The same as --url, for RabbitMQ." placeholder:"URL"`
 }
 
-// open describes the dead letters of a queue; the first use connects.
-func (f *dlqBrokerFlags) open(s *commandline.Session, queue string) (letters.DeadLetters, error) {
-	url, source, queue, err := f.find(s, queue)
-	if err != nil {
-		return nil, err
-	}
-	dead, err := letters.Open(url, queue)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", source, err)
-	}
-	return dead, nil
+// letterBox is dead letters, and why one of them may not be replayed to its exchange and routing key.
+type letterBox struct {
+	letters.DeadLetters
+	mayPublish letters.Rule
 }
 
-// find returns the URL of the broker, the flag or key that holds the URL, and the queue. Without a flag, the name of
-// an entry of dead_letters means its queue.
-func (f *dlqBrokerFlags) find(s *commandline.Session, queue string) (url, source, of string, err error) {
+// open describes the dead letters of a queue; the first use connects.
+func (f *dlqBrokerFlags) open(s *commandline.Session, queue string) (letterBox, error) {
+	settings, err := s.Load(nil)
+	if err != nil {
+		return letterBox{}, err
+	}
+	url, source, of, err := f.find(&settings, queue)
+	if err != nil {
+		return letterBox{}, err
+	}
+	dead, err := letters.Open(url, of)
+	if err != nil {
+		return letterBox{}, fmt.Errorf("%s: %w", source, err)
+	}
+	broker := cmp.Or(f.Broker, settings.DeadLetters[queue].Broker)
+	return letterBox{dead, app.LetterRule(func() *config.Config { return &settings }, queue, broker)}, nil
+}
+
+// find returns the URL of the broker, the flag or key that holds the URL, and the queue. The name of an entry of
+// dead_letters means its queue, on each broker.
+func (f *dlqBrokerFlags) find(settings *config.Config, name string) (url, source, queue string, err error) {
+	queue = name
+	entry, named := settings.DeadLetters[name]
+	if named {
+		queue = entry.Queue
+	}
 	switch {
 	case f.URL != "":
 		return f.URL, "--url", queue, nil
 	case f.AMQPURL != "":
 		return f.AMQPURL, "--amqp.url", queue, nil
-	}
-	settings, err := s.Load(nil)
-	if err != nil {
-		return "", "", "", err
-	}
-	if entry, named := settings.DeadLetters[queue]; named && f.Broker == "" {
-		url, source = settings.LettersURL(queue)
-		return url, source, entry.Queue, nil
-	}
-	if f.Broker == "" {
+	case named && f.Broker == "":
+		url, source = settings.LettersURL(name)
+		return url, source, queue, nil
+	case f.Broker == "":
 		return strings.Join(settings.AMQP.URLs, ","), "amqp.url", queue, nil
 	}
 	key := "brokers." + f.Broker + ".url"

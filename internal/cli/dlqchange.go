@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"os/user"
 	"slices"
@@ -49,6 +50,7 @@ func (c *dlqReplayCommand) Run(ctx context.Context, s *commandline.Session) erro
 	}
 	return c.run(ctx, s, dlqChange{
 		verb: "Replay", done: "replayed", filter: c.filter(c.Names...), do: letters.DeadLetters.ReplaySelected,
+		publishes: true,
 	})
 }
 
@@ -78,6 +80,8 @@ type dlqChange struct {
 	// filter selects the letters.
 	filter letters.Filter
 	do     func(dead letters.DeadLetters, ctx context.Context, s consumer.Selection) (int, error)
+	// publishes says that the letters are published to their exchanges.
+	publishes bool
 }
 
 // asks says whether the change may be of more letters than the operator has typed.
@@ -105,7 +109,7 @@ func (f *dlqChangeFlags) run(ctx context.Context, s *commandline.Session, c dlqC
 			return errors.Join(f.absent(c, 0), f.printResult(s, c.done, 0))
 		}
 	}
-	return f.letters(ctx, s, func(ctx context.Context, dead letters.DeadLetters) error {
+	return f.letters(ctx, s, func(ctx context.Context, dead letterBox) error {
 		n, err := f.change(ctx, s, dead, c, consumer.Selection{
 			Limit: agreed, Match: func(l *consumer.Letter) bool { return c.filter.Match(l, asked) },
 		})
@@ -119,7 +123,7 @@ func (f *dlqChangeFlags) run(ctx context.Context, s *commandline.Session, c dlqC
 
 // change changes the letters of a selection, and shows how many were changed.
 func (f *dlqChangeFlags) change(
-	ctx context.Context, s *commandline.Session, dead letters.DeadLetters, c dlqChange, selected consumer.Selection,
+	ctx context.Context, s *commandline.Session, dead letterBox, c dlqChange, selected consumer.Selection,
 ) (int, error) {
 	far, changed := s.Progress(), 0
 	defer far.End()
@@ -127,15 +131,19 @@ func (f *dlqChangeFlags) change(
 		changed++
 		far.Update("%s %d letters", c.done, changed)
 	}
-	return c.do(dead, ctx, selected)
+	selected.MayReplay = dead.mayPublish.Check
+	return c.do(dead.DeadLetters, ctx, selected)
 }
 
-// counted counts the letters of the change. The length of a whole queue is asked, and no letter taken: such a count has
-// no groups.
+// counted counts the letters of the change. The length of a whole queue is asked, and no letter taken, unless the
+// letters are published: then each says where. A count without a look has no groups.
 func (c *dlqChange) counted(
-	ctx context.Context, s *commandline.Session, dead letters.DeadLetters,
+	ctx context.Context, s *commandline.Session, dead letterBox,
 ) (*letters.Groups, error) {
-	if !c.filter.All() {
+	if !c.publishes {
+		dead.mayPublish = nil
+	}
+	if c.publishes || !c.filter.All() {
 		return countLetters(ctx, s, dead, c.filter)
 	}
 	n, err := dead.Count(ctx)
@@ -144,28 +152,54 @@ func (c *dlqChange) counted(
 
 // count says how many letters would be changed, and which groups they are of.
 func (f *dlqChangeFlags) count(ctx context.Context, s *commandline.Session, c dlqChange) error {
-	return f.letters(ctx, s, func(ctx context.Context, dead letters.DeadLetters) error {
+	return f.letters(ctx, s, func(ctx context.Context, dead letterBox) error {
 		counted, err := c.counted(ctx, s, dead)
 		if err != nil {
 			return err
 		}
 		document := map[string]any{
-			c.done: counted.Letters, "dry_run": true, "groups": newLetterCount(counted).Groups,
+			c.done: counted.Letters - counted.Staying(), "dry_run": true, "groups": newLetterCount(counted).Groups,
 		}
 		return errors.Join(f.absent(c, counted.Letters), s.PrintDocument(f.Output, document, func() [][]string {
-			rows := [][]string{{fmt.Sprintf("%d would be %s", counted.Letters, c.done)}}
-			return append(rows, groupRows(counted, time.Now())...)
+			rows := [][]string{{fmt.Sprintf("%d would be %s", counted.Letters-counted.Staying(), c.done)}}
+			return append(append(rows, stayRows(counted)...), groupRows(counted, time.Now())...)
 		}))
 	})
+}
+
+// stayRows say which letters a replay leaves where they are.
+func stayRows(counted *letters.Groups) (rows [][]string) {
+	for _, why := range slices.Sorted(maps.Keys(counted.Refused)) {
+		rows = append(rows, []string{fmt.Sprintf("%s would stay: %s", amount(int64(counted.Refused[why]), "letter"), why)})
+	}
+	return rows
+}
+
+// destinationRows say where the letters of a replay go.
+func destinationRows(counted *letters.Groups) (rows [][]string) {
+	to := map[[2]string]int{}
+	for _, g := range counted.All() {
+		to[[2]string{g.Exchange, g.RoutingKey}] += g.Letters
+	}
+	for _, at := range slices.SortedFunc(maps.Keys(to), func(a, b [2]string) int { return slices.Compare(a[:], b[:]) }) {
+		letters := amount(int64(to[at]), "letter")
+		rows = append(rows, []string{fmt.Sprintf("%s to exchange %q, routing key %q", letters, at[0], at[1])})
+	}
+	return rows
 }
 
 // ask counts the letters and asks whether to change so many. Without letters, ask asks nothing.
 func (f *dlqChangeFlags) ask(ctx context.Context, s *commandline.Session, c dlqChange) (agreed int, err error) {
 	q := question{verb: c.verb, noun: "dead letter", rest: " of " + f.Queue}
 	n, err := askToChange(s, q, func() (n int64, more bool, err error) {
-		err = f.letters(ctx, s, func(ctx context.Context, dead letters.DeadLetters) error {
+		err = f.letters(ctx, s, func(ctx context.Context, dead letterBox) error {
 			counted, err := c.counted(ctx, s, dead)
 			n = int64(counted.Letters)
+			if c.publishes {
+				for _, row := range append(destinationRows(counted), stayRows(counted)...) {
+					fmt.Fprintln(s.Err, row[0])
+				}
+			}
 			return err
 		})
 		return n, false, err

@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"errors"
 	"flag"
 	"os"
 	"path/filepath"
@@ -107,6 +108,43 @@ func TestTimeBeyondJSONHidesNoLetter(t *testing.T) {
 		got.want(t, 0, "orders", "")
 		if strings.Count(got.out, "orders") != 2 {
 			t.Errorf("%s shows not both letters:\n%s", output, got.out)
+		}
+	}
+}
+
+// A letter goes where the configuration lets it go, and the name of an entry means one queue on each broker.
+func TestReplayKeepsToTheConfiguredExchanges(t *testing.T) {
+	t.Parallel()
+	vhost := servers.RabbitMQ(t)
+	ch := channel(t, vhost.URL)
+	for _, queue := range []string{"payments", "payments.dead", "payroll.in"} {
+		if _, err := ch.QueueDeclare(queue, true, false, false, false, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(ch.ExchangeDeclare("payroll", "fanout", true, false, false, false, nil),
+		ch.QueueBind("payroll.in", "", "payroll", false, nil)); err != nil {
+		t.Fatal(err)
+	}
+	for id, exchange := range []string{"", "payroll"} {
+		put(t, ch, "payments.dead", amqp.Publishing{MessageId: strconv.Itoa(id), AppId: "orders", Headers: amqp.Table{
+			consumer.HeaderQueue: "payments", consumer.HeaderExchange: exchange, consumer.HeaderRoutingKey: "payments",
+		}})
+	}
+	env := []string{
+		"MSGHANDLER_DEAD_LETTERS_PAYMENTS_QUEUE=payments.dead", "MSGHANDLER_DEAD_LETTERS_PAYMENTS_EXCHANGES=(default)",
+	}
+	dlq := func(args ...string) ran {
+		return run(env, append([]string{"dlq", args[0], "--queue=payments", "--amqp.url=" + vhost.URL}, args[1:]...)...)
+	}
+	const stays = `exchange "payroll" is none of dead_letters.payments.exchanges`
+	dlq("replay", "--all", "-n").want(t, 0, "1 would be replayed\n1 letter would stay: "+stays, "")
+	dlq("replay", "orders/1").want(t, 1, "replayed 0\n", stays)
+	dlq("replay", "--all", "--yes").want(t, 1, "replayed 1\n", stays)
+	dlq("list").want(t, 0, "orders/1 ", "")
+	for queue, want := range map[string]int{"payments": 1, "payments.dead": 1, "payroll.in": 0} {
+		if q, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil); err != nil || q.Messages != want {
+			t.Errorf("%s has %d messages, want %d: %v", queue, q.Messages, want, err)
 		}
 	}
 }

@@ -56,7 +56,7 @@ func (c *dlqListCommand) Run(ctx context.Context, s *commandline.Session) error 
 	if err := c.check(); err != nil {
 		return err
 	}
-	return c.letters(ctx, s, func(ctx context.Context, dead letters.DeadLetters) error {
+	return c.letters(ctx, s, func(ctx context.Context, dead letterBox) error {
 		far := s.Progress()
 		found, err := dead.ListSelected(ctx, consumer.Selection{
 			Limit: min(c.Limit, math.MaxInt-1) + 1, // to know whether more than the limit exist
@@ -107,7 +107,7 @@ func (c *dlqCountCommand) Run(ctx context.Context, s *commandline.Session) error
 	if err := c.check(); err != nil {
 		return err
 	}
-	return c.letters(ctx, s, func(ctx context.Context, dead letters.DeadLetters) error {
+	return c.letters(ctx, s, func(ctx context.Context, dead letterBox) error {
 		counted, err := countLetters(ctx, s, dead, c.filter())
 		if err != nil {
 			return err
@@ -123,7 +123,7 @@ func (c *dlqCountCommand) Run(ctx context.Context, s *commandline.Session) error
 
 // countLetters looks at all letters, and counts those of a filter by group.
 func countLetters(
-	ctx context.Context, s *commandline.Session, dead letters.DeadLetters, filter letters.Filter,
+	ctx context.Context, s *commandline.Session, dead letterBox, filter letters.Filter,
 ) (*letters.Groups, error) {
 	counted := &letters.Groups{}
 	far := s.Progress()
@@ -132,6 +132,7 @@ func countLetters(
 	err := dead.Visit(ctx, func(l *consumer.Letter) bool {
 		if match(l) {
 			counted.Add(l)
+			counted.AddRefused(dead.mayPublish.Check(l))
 		}
 		return true
 	})

@@ -17,6 +17,9 @@ type DeadLetters struct {
 	Broker string
 	// URL is the broker with the queue, by a user of its own; empty: the URL of Broker.
 	URL string
+	// Exchanges are globs on the exchanges that letters may be replayed to, as Policy.Exchanges. None: a letter may go
+	// where the policy lets a message of its producer go.
+	Exchanges []string
 }
 
 // key binds a field.
@@ -29,6 +32,8 @@ func (d *DeadLetters) key(field, name string) Key {
 		return Key{Name: name, value: text(&d.Broker, checkBrokerRule)}
 	case "url_file":
 		return Key{Name: name, value: &secretFile{url}}
+	case "exchanges":
+		return Key{Name: name, value: list(&d.Exchanges, 0, checkNameGlob)}
 	}
 	return url
 }

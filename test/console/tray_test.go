@@ -33,7 +33,10 @@ func (t tray) List(context.Context, pages.LetterQuery) (pages.LetterPage, error)
 
 func (t tray) Get(context.Context, string, string) (pages.Letter, error) { return t.letter, nil }
 
-func (t tray) Count(context.Context, pages.LetterQuery) (int, bool, error) { return 1, true, nil }
+func (t tray) Count(context.Context, pages.LetterChange) (pages.LetterTally, error) {
+	to := []pages.LetterDestination{{Exchange: "orders", Letters: 1}}
+	return pages.LetterTally{Count: 1, AtLeast: true, Destinations: to}, nil
+}
 
 func (t tray) Change(context.Context, pages.LetterChange) (pages.LettersChanged, error) {
 	return pages.LettersChanged{Done: 1}, nil

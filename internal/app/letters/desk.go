@@ -25,10 +25,10 @@ const (
 	// turnTime is how long a call waits for another look at the same queue.
 	turnTime = 5 * time.Second
 	// pageSize is how many letters a page lists. maxLooked is how many letters of a queue a call takes and gives back:
-	// RabbitMQ hands out letters from the front only, so a later page takes all letters before it too, and a long queue
-	// is busy for seconds when it gets ten thousand letters back. maxChanged is how many letters a call changes.
+	// RabbitMQ hands out letters from the front only, so a later page takes all letters before it too. maxChanged is
+	// how many letters a call changes.
 	pageSize   = 100
-	maxLooked  = 2000
+	maxLooked  = 10_000
 	maxChanged = 10_000
 	// maxRecords bounds the topics of Kafka that are read: a topic is read whole, and its letters are in memory.
 	maxRecords = 20_000
@@ -42,6 +42,9 @@ type Source struct {
 	Name, Queue, Broker string
 	// URL is where the broker is.
 	URL string
+	// MayPublish says why a letter of a producer may not be published to its exchange and routing key. Nil: every letter
+	// may be.
+	MayPublish Rule
 }
 
 // Desk reads and changes the letters of some queues. Each queue has one look or change at a time in this process, so

@@ -28,6 +28,8 @@ type Groups struct {
 	// Letters is the number of all letters, and Oldest since when the oldest of them waits.
 	Letters int
 	Oldest  time.Time
+	// Refused counts the letters that may not be replayed, by why.
+	Refused map[string]int
 }
 
 const (
@@ -55,6 +57,29 @@ func (g *Groups) Add(l *consumer.Letter) {
 	count.Letters++
 	g.Letters++
 	count.Oldest, g.Oldest = earlier(count.Oldest, l.Since()), earlier(g.Oldest, l.Since())
+}
+
+// AddRefused counts why a letter may not be replayed; nil: it may.
+func (g *Groups) AddRefused(why error) {
+	if why == nil {
+		return
+	}
+	if g.Refused == nil {
+		g.Refused = map[string]int{}
+	}
+	text := why.Error()
+	if _, known := g.Refused[text]; !known && len(g.Refused) >= maxGroups {
+		text = otherCause
+	}
+	g.Refused[text]++
+}
+
+// Staying is how many letters may not be replayed.
+func (g *Groups) Staying() (n int) {
+	for _, letters := range g.Refused {
+		n += letters
+	}
+	return n
 }
 
 // All are the groups, the largest first.

@@ -100,41 +100,53 @@ func (d *Desk) Get(ctx context.Context, name, letter string) (pages.Letter, erro
 	return pages.Letter{}, q.unreachable(err)
 }
 
-// CountLetters counts the letters of a query. The length of a whole queue is asked, and no letter taken.
-func (d *Desk) CountLetters(ctx context.Context, query pages.LetterQuery) (count int, atLeast bool, err error) {
-	q, ctx, done, err := d.take(ctx, query.Queue)
+// CountLetters counts the letters of a change. Before the discard of a whole queue its length is asked, and no letter
+// taken; before a replay the letters say where they would go.
+func (d *Desk) CountLetters(ctx context.Context, c pages.LetterChange) (tally pages.LetterTally, err error) {
+	q, ctx, done, err := d.take(ctx, c.Queue)
 	if err != nil {
-		return 0, false, err
+		return tally, err
 	}
 	defer done()
-	filter, now, look := Filter(query.LetterFilter), time.Now(), newLook()
-	if filter.All() {
-		count, err = q.dead.Count(ctx)
+	filter, now, look, to := Filter(c.LetterFilter), time.Now(), newLook(), destinations{}
+	if filter.All() && c.Discard {
+		tally.Count, err = q.dead.Count(ctx)
 	} else {
 		err = q.dead.Visit(ctx, func(l *consumer.Letter) bool {
 			if look.next() != "" {
-				atLeast = true
+				tally.AtLeast = true
 				return false
 			}
 			if filter.Match(l, now) {
-				count++
+				tally.Count++
+				to.add(l, q.MayPublish.Check(l))
 			}
 			return true
 		})
 	}
 	if err != nil {
-		return 0, false, q.unreachable(err)
+		return pages.LetterTally{}, q.unreachable(err)
 	}
-	return count, atLeast, nil
+	if !c.Discard {
+		tally.Destinations = to.all()
+	}
+	return tally, nil
 }
 
-// Change changes letters, and returns the names of the changed letters with the result.
+// Changed are the letters that a change has changed.
+type Changed struct {
+	Names []string
+	// Destinations are where a replay has published them, with their numbers.
+	Destinations []pages.LetterDestination
+}
+
+// Change changes letters, and returns the changed letters with the result.
 func (d *Desk) Change(
 	ctx context.Context, c pages.LetterChange,
-) (names []string, result pages.LettersChanged, err error) {
+) (changed Changed, result pages.LettersChanged, err error) {
 	q, ctx, done, err := d.take(ctx, c.Queue)
 	if err != nil {
-		return nil, result, err
+		return changed, result, err
 	}
 	defer done()
 	ctx, cancel := context.WithCancel(ctx)
@@ -143,20 +155,27 @@ func (d *Desk) Change(
 	if c.Discard {
 		change = q.dead.DiscardSelected
 	}
-	limit := min(c.Limit, maxChanged)
+	limit, to := min(c.Limit, maxChanged), destinations{}
 	_, err = change(ctx, consumer.Selection{
-		Limit:   limit,
-		Match:   q.matchBounded(Filter(c.LetterFilter), cancel),
-		Changed: func(l *consumer.Letter) { names = append(names, l.Name()) },
+		Limit: limit,
+		Match: q.matchBounded(Filter(c.LetterFilter), cancel),
+		Changed: func(l *consumer.Letter) {
+			changed.Names = append(changed.Names, l.Name())
+			to.add(l, nil)
+		},
+		MayReplay: q.MayPublish.Check,
 	})
+	if !c.Discard {
+		changed.Destinations = to.all()
+	}
 	q.setOldest(time.Time{}) // the oldest may be gone
 	stopped := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
-	result.Done = len(names)
+	result.Done = len(changed.Names)
 	result.More = result.Done < c.Limit && (limit < c.Limit || stopped)
 	if err != nil && !stopped {
 		result.Problem = problem(err)
 	}
-	return names, result, nil
+	return changed, result, nil
 }
 
 // matchBounded matches letters, and stops after maxLooked letters that do not match and are held until the end. A topic

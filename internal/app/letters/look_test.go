@@ -63,11 +63,12 @@ func TestLetterBeyondTheBoundIsNotFound(t *testing.T) {
 	}
 	var refused pages.RefusedError
 	_, err := desk.Get(t.Context(), "dead", fmt.Sprintf("orders/%d", maxLooked+5))
-	if !errors.As(err, &refused) || !strings.Contains(refused.Text, "msghandler dlq show orders/2005 --queue dead") {
+	if !errors.As(err, &refused) || !strings.Contains(refused.Text, "msghandler dlq show orders/10005 --queue dead") {
 		t.Errorf("got %v", err)
 	}
-	if count, _, err := desk.CountLetters(t.Context(), pages.LetterQuery{Queue: "dead"}); count != maxLooked+10 {
-		t.Errorf("%d letters are left: %v", count, err)
+	all := pages.LetterChange{LetterQuery: pages.LetterQuery{Queue: "dead"}, Discard: true}
+	if left, err := desk.CountLetters(t.Context(), all); left.Count != maxLooked+10 {
+		t.Errorf("%d letters are left: %v", left.Count, err)
 	}
 }
 
@@ -79,6 +80,30 @@ func TestRefusedReplaysAreCounted(t *testing.T) {
 	})
 	if err != nil || result.Done != 0 || strings.Count(result.Problem, "NO_ROUTE") != maxProblems ||
 		!strings.HasSuffix(result.Problem, "\nand 35 more") {
+		t.Errorf("got %+v, %v", result, err)
+	}
+}
+
+// Any program that may write to the queue of dead letters chooses the producer and the exchange of a letter.
+func TestForgedDestinationStays(t *testing.T) {
+	desk := newDesk(t, 3)
+	var asked int
+	desk.queues[0].MayPublish = func(_, _, routingKey string) error {
+		if asked++; routingKey == "gone" && asked%3 == 2 { // the second letter, of the count and of the change
+			return errors.New("payroll is for others")
+		}
+		return nil
+	}
+	replay := pages.LetterChange{LetterQuery: pages.LetterQuery{Queue: "dead"}, Limit: 3}
+	tally, err := desk.CountLetters(t.Context(), replay)
+	if err != nil || tally.Count != 3 || len(tally.Destinations) != 2 ||
+		tally.Destinations[0] != (pages.LetterDestination{
+			Exchange: "(default)", RoutingKey: "gone", Letters: 1, Refused: "payroll is for others",
+		}) || tally.Destinations[1].Letters != 2 {
+		t.Errorf("counted %+v, %v", tally, err)
+	}
+	_, result, err := desk.Change(t.Context(), replay)
+	if err != nil || !strings.Contains(result.Problem, "replay orders/1: payroll is for others") {
 		t.Errorf("got %+v, %v", result, err)
 	}
 }

@@ -74,6 +74,7 @@ func (s letterSelection) query(now time.Time) LetterQuery {
 type letterCountData struct {
 	letterSelection
 	form
+	Destinations []LetterDestination
 }
 
 // countLetters shows how many letters a replay or a discard would change, and changes nothing.
@@ -90,12 +91,13 @@ func (p *Pages) countLetters(r *http.Request) answer {
 		return notOpen()
 	}
 	s.Counted = time.Now()
-	count, atLeast, err := letters.Count(r.Context(), s.query(s.Counted))
+	change := LetterChange{LetterQuery: s.query(s.Counted), Discard: s.Action == actDiscard}
+	found, err := letters.Count(r.Context(), change)
 	if err != nil {
 		return trouble(statusOf(err), "The letters cannot be counted", err.Error())
 	}
-	s.Count, s.AtLeast = int64(count), atLeast
-	return askLetters(letterCountData{s, p.newForm(r, s.text())})
+	s.Count, s.AtLeast = int64(found.Count), found.AtLeast
+	return askLetters(letterCountData{s, p.newForm(r, s.text()), found.Destinations})
 }
 
 // askLetters shows the form.
@@ -123,7 +125,7 @@ func (p *Pages) changeLetters(r *http.Request) answer {
 		return invalidForm()
 	}
 	if f.Reason == "" {
-		return askLetters(letterCountData{s, f.withoutReason("letter")})
+		return askLetters(letterCountData{letterSelection: s, form: f.withoutReason("letter")})
 	}
 	letters := p.config.Letters(r.RemoteAddr)
 	if letters == nil {

@@ -14,8 +14,8 @@ type Letters interface {
 	List(ctx context.Context, q LetterQuery) (LetterPage, error)
 	// Get gives the oldest letter with a name.
 	Get(ctx context.Context, queue, name string) (Letter, error)
-	// Count counts the letters of a query. atLeast says that there may be more.
-	Count(ctx context.Context, q LetterQuery) (count int, atLeast bool, err error)
+	// Count counts the letters of a change, which changes nothing yet.
+	Count(ctx context.Context, c LetterChange) (LetterTally, error)
 	// Change replays or discards letters, the oldest first, and records the change.
 	Change(ctx context.Context, c LetterChange) (LettersChanged, error)
 }
@@ -88,6 +88,23 @@ type LetterChange struct {
 	// Limit is how many letters change at most.
 	Limit  int
 	Reason string
+}
+
+// LetterTally is the number of letters before a change.
+type LetterTally struct {
+	Count int
+	// AtLeast says that there may be more.
+	AtLeast bool
+	// Destinations are where a replay publishes the letters; none for a discard.
+	Destinations []LetterDestination
+}
+
+// LetterDestination is where a replay publishes a number of letters.
+type LetterDestination struct {
+	Exchange, RoutingKey string
+	Letters              int
+	// Refused is why these letters stay; empty: they are published.
+	Refused string
 }
 
 // LettersChanged is the result of a change.

@@ -31,7 +31,13 @@ func (*tray) Get(context.Context, string, string) (Letter, error) {
 	}, nil
 }
 
-func (*tray) Count(context.Context, LetterQuery) (int, bool, error) { return 1, false, nil }
+func (*tray) Count(_ context.Context, c LetterChange) (LetterTally, error) {
+	if c.Discard {
+		return LetterTally{Count: 1}, nil
+	}
+	to := []LetterDestination{{Exchange: "orders", Letters: 1, Refused: "no such right"}}
+	return LetterTally{Count: 1, Destinations: to}, nil
+}
 
 func (t *tray) Change(_ context.Context, c LetterChange) (LettersChanged, error) {
 	if c.Discard {

@@ -73,14 +73,18 @@ func (p *Producer) CheckMessage(m Message) error {
 	if p == nil {
 		return nil
 	}
-	r := p.rules
+	return p.rules.CheckMessage(p.name, m)
+}
+
+// CheckMessage says why a message of a producer with these rules may not be sent: a *ForbiddenError.
+func (r *Rules) CheckMessage(producer string, m Message) error {
 	switch {
 	case len(r.Brokers) > 0 && !slices.Contains(r.Brokers, orDefault(m.Broker)):
-		return p.forbidden("broker", "brokers", orDefault(m.Broker))
+		return forbidden(producer, "broker", "brokers", orDefault(m.Broker))
 	case !allowed(r.Exchanges, m.Exchange, m.Exchange == ""):
-		return p.forbidden("exchange", "exchanges", orDefault(m.Exchange))
+		return forbidden(producer, "exchange", "exchanges", orDefault(m.Exchange))
 	case !allowed(r.RoutingKeys, m.RoutingKey, false):
-		return p.forbidden("routing_key", "routing_keys", m.RoutingKey)
+		return forbidden(producer, "routing_key", "routing_keys", m.RoutingKey)
 	}
 	return nil
 }
@@ -91,7 +95,7 @@ func (p *Producer) CheckTarget(target string) error {
 	if p == nil || allowed(p.rules.Targets, hostPort(target), false) {
 		return nil
 	}
-	return p.forbidden("callback_target", "targets", target)
+	return forbidden(p.name, "callback_target", "targets", target)
 }
 
 // MaxBody is how many bytes a body of the producer may have; 0: no limit of its own.
@@ -102,9 +106,9 @@ func (p *Producer) MaxBody() int {
 	return p.rules.MaxBody
 }
 
-func (p *Producer) forbidden(field, key, value string) error {
+func forbidden(producer, field, key, value string) error {
 	return &ForbiddenError{
-		Field: field, Key: "producers." + p.name + "." + key, producer: p.name, value: value, others: "policy." + key,
+		Field: field, Key: "producers." + producer + "." + key, producer: producer, value: value, others: "policy." + key,
 	}
 }
 

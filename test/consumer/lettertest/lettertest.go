@@ -3,7 +3,9 @@ package lettertest
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/msghandler/msghandler/consumer"
@@ -69,10 +71,22 @@ func Select(t *testing.T, dead DeadLetters) {
 			t.Errorf("a limit below 0 changed %d, %v", n, err)
 		}
 	}
+	refuse(t, dead, 2)
 	if n, err := dead.DiscardSelected(t.Context(), consumer.Selection{}); n != 2 || err != nil {
 		t.Errorf("discarded %d of the rest, %v", n, err)
 	}
 	if _, err := dead.Oldest(t.Context()); err == nil {
 		t.Error("an empty queue has an oldest letter")
+	}
+}
+
+// refuse replays letters whose exchange is not allowed: all stay.
+func refuse(t *testing.T, dead DeadLetters, letters int) {
+	t.Helper()
+	why := errors.New("not to that exchange")
+	refusing := consumer.Selection{MayReplay: func(*consumer.Letter) error { return why }}
+	n, err := dead.ReplaySelected(t.Context(), refusing)
+	if n != 0 || !errors.Is(err, why) || strings.Count(err.Error(), why.Error()) != letters {
+		t.Errorf("refused replays changed %d, %v", n, err)
 	}
 }
