@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 
 	"github.com/msghandler/msghandler/internal/cli/commandline"
@@ -27,6 +28,8 @@ type question struct {
 	first string
 	// noun is what is counted, in the singular, and rest what follows.
 	noun, rest string
+	// loses asks for the number itself: the businesses of the messages may have committed.
+	loses bool
 }
 
 // askToChange counts what would be changed, asks whether to change it, and returns the agreed count. No more may be
@@ -44,6 +47,9 @@ func askToChange(
 	if !more {
 		q.first = ""
 	}
+	if q.loses {
+		return n, agreeToLose(s, q.verb+" "+q.first+amount(n, q.noun)+q.rest+"?", n)
+	}
 	return n, agree(s, q.verb+" "+q.first+amount(n, q.noun)+q.rest+"?")
 }
 
@@ -53,6 +59,19 @@ func amount(n int64, noun string) string {
 		return "1 " + noun
 	}
 	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// agreeToLose asks a question on the terminal whose answer is the number of messages.
+func agreeToLose(s *commandline.Session, question string, n int64) error {
+	fmt.Fprintf(s.Err, "%s\n%s\nType %d to go on: ", question, mayLose, n)
+	answer, err := bufio.NewReader(s.In).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	if strings.TrimSpace(answer) != strconv.FormatInt(n, 10) {
+		return errors.New("nothing was changed")
+	}
+	return nil
 }
 
 // agree asks a question on the terminal. Every answer except yes is an error.

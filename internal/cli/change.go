@@ -54,12 +54,13 @@ them. With - as the name, the names are the first word of each line of standard 
 type discardCommand struct {
 	adminFlags
 	selection
+	MaybeCommitted bool `help:"Discard PENDING and ABANDONED messages without a question: their businesses may have committed."`
 }
 
 // Run removes messages for good.
 func (c *discardCommand) Run(ctx context.Context, s *commandline.Session) error {
 	return change{
-		adminFlags: c.adminFlags, selection: c.selection, verb: "Discard", done: "discarded",
+		adminFlags: c.adminFlags, selection: c.selection, verb: "Discard", done: "discarded", loses: !c.MaybeCommitted,
 		send: func(ctx context.Context, a *admin, r *msghandlerv1.RetryMessagesRequest) (answer, error) {
 			response, err := call(ctx, a, a.client.DiscardMessages, &msghandlerv1.DiscardMessagesRequest{
 				Names: r.GetNames(), State: r.GetState(), Producer: r.GetProducer(), Limit: r.GetLimit(), Reason: r.GetReason(),
@@ -75,6 +76,9 @@ func (c *discardCommand) Run(ctx context.Context, s *commandline.Session) error 
 // Help returns the text below the usage in --help.
 func (c *discardCommand) Help() string {
 	return `A discarded message is gone; the coordinator logs it, with who and why.
+The business of a PENDING or ABANDONED message may have committed. Then the message is lost, and the archive cannot
+replay it; retry asks the producer instead. So the command counts such messages, and asks for their number. With --yes,
+and without a terminal, it discards them only with --maybe-committed.
 Named messages change at once. Messages of a filter are counted first, and the command asks. No more messages change
 than were counted, and no message that was stored since; an older message that reached the state since may be among
 them. With - as the name, the names are the first word of each line of standard input, such as a part of a list.`
@@ -85,6 +89,8 @@ type change struct {
 	adminFlags
 	selection
 	verb, done string
+	// loses says that the operator has not yet agreed to lose messages whose businesses may have committed.
+	loses bool
 	// counted is when the messages were counted that the operator agreed to change. Messages that were stored, or came
 	// of age, later are left out. They would take the place of counted messages that have gone meanwhile. Zero without
 	// a question.
@@ -138,6 +144,11 @@ func (c change) byName(ctx context.Context, s *commandline.Session, a *admin, na
 			return err
 		}
 	}
+	if c.loses && !c.DryRun {
+		if err := c.agreeToLose(ctx, s, a, names); err != nil {
+			return err
+		}
+	}
 	var changed int64
 	var failures []error
 	far := s.Progress()
@@ -184,6 +195,9 @@ func (c change) byFilter(ctx context.Context, s *commandline.Session, a *admin) 
 		return err
 	}
 	limit := atMost(c.Limit)
+	if c.Yes && !c.DryRun && c.loses && mayBeCommitted(state) {
+		return errMayLose
+	}
 	if !c.Yes && !c.DryRun {
 		began := time.Now()
 		if limit, err = c.ask(ctx, s, a, state, limit); err != nil {
@@ -245,7 +259,10 @@ func (c change) ask(
 ) (agreed int64, err error) {
 	counting := c
 	counting.DryRun = true
-	q := question{verb: c.verb, first: "the first ", noun: fmt.Sprintf("%s message", state), rest: c.filterFlags.String()}
+	q := question{
+		verb: c.verb, first: "the first ", noun: fmt.Sprintf("%s message", state), rest: c.filterFlags.String(),
+		loses: c.loses && mayBeCommitted(state),
+	}
 	return askToChange(s, q, func() (int64, bool, error) { return counting.matching(ctx, s, a, state, limit) })
 }
 

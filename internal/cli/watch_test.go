@@ -180,7 +180,7 @@ func TestTailPrintsMoves(t *testing.T) {
 			!strings.HasSuffix(strings.TrimSpace(top.String()), "rolled_back 0/s")
 	})
 	send("stock", "7")
-	run([]string{"MSGHANDLER_SERVER=" + addr}, "discard", "stock/7").want(t, 0, "discarded 1\n", "")
+	run([]string{"MSGHANDLER_SERVER=" + addr}, "discard", "stock/7", "--maybe-committed").want(t, 0, "discarded 1\n", "")
 	servers.Eventually(t, 20*time.Second, "both moves", func() bool {
 		return strings.Contains(all.String(), "pending      stock/7\n") &&
 			strings.Contains(all.String(), "gone         stock/7\n")

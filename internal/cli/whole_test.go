@@ -98,10 +98,14 @@ func TestCommandsOnRealCoordinator(t *testing.T) {
 	run(env, "show", "orders/1").want(t, 0, "order 1\n", "")
 	run(env, "show", "orders/9").want(t, 3, "", "orders/9")
 	run(env, "retry", "orders/1", "orders/9").want(t, 3, "retried 1\n", "orders/9")
-	run(env, "discard", "orders/1", "--reason=test").want(t, 0, "discarded 1\n", "")
+	for _, pending := range [][]string{{"orders/1"}, {"orders/1", "--yes"}, {"--state=pending", "--yes"}} {
+		run(env, append([]string{"discard"}, pending...)...).want(t, 2, "", "their businesses may have committed")
+	}
+	run(env, "stats").want(t, 0, "pending        3 ", "")
+	run(env, "discard", "orders/1", "--reason=test", "--maybe-committed").want(t, 0, "discarded 1\n", "")
 	run(env, "show", "orders/1").want(t, 3, "", "orders/1")
 	run(env, "discard", "--state=dead", "--yes").want(t, 0, "discarded 0\n", "")
-	run(env, "discard", "--state=pending", "--producer=orders", "--limit=1", "--yes").
+	run(env, "discard", "--state=pending", "--producer=orders", "--limit=1", "--yes", "--maybe-committed").
 		want(t, 0, "discarded 1; more match", "")
 	run(env, "history").want(t, 0,
 		"no finished messages; without archive.retention each is forgotten after done.retention\n", "")
@@ -112,7 +116,7 @@ func TestCommandsOnRealCoordinator(t *testing.T) {
 	run(env, "replay").want(t, 2, "", "which messages?")
 	run(env, "replay", "orders/1", "--since=1h").want(t, 2, "", "not both")
 	run(env, "replay", "--since=1h").want(t, 2, "", "--yes")
-	got := run(env, "discard", "--state=pending", "--yes", "--output=json")
+	got := run(env, "discard", "--state=pending", "--yes", "--maybe-committed", "--output=json")
 	var document struct {
 		Discarded int64
 		More      bool

@@ -73,6 +73,9 @@ func (p *Pages) count(r *http.Request) answer {
 func askMessages(data countData) answer {
 	data.Verb, data.Target, data.Back = verbs[data.Action], "/change/do", "/messages?"+data.Filter.Query()
 	data.Example = "The queue is back; ticket 4711"
+	if data.MayLose() {
+		data.Lose = "These " + count(data.Count) + " messages may be lost"
+	}
 	return data.shown("count", data)
 }
 
@@ -154,6 +157,10 @@ func (p *Pages) change(r *http.Request) answer {
 	}
 	if f.Reason == "" {
 		return askMessages(countData{selection: s, form: f.withoutReason("message")})
+	}
+	if s.MayLose() && r.PostFormValue("lose") == "" {
+		f.Problem = "Nothing was changed: say that these messages may be lost."
+		return askMessages(countData{selection: s, form: f})
 	}
 	admin := p.config.Admin(r.RemoteAddr)
 	if admin == nil {

@@ -107,3 +107,32 @@ func TestTheFormHoldsTheTimeOfTheCount(t *testing.T) {
 		t.Errorf("asked %v", api.asked)
 	}
 }
+
+// The businesses of messages without a verdict may have committed: a second tick is needed to lose their messages.
+func TestDiscardWithoutVerdictNeedsATick(t *testing.T) {
+	t.Parallel()
+	for state, want := range map[halfmsg.State]int{halfmsg.Pending: 0, halfmsg.Abandoned: 0, halfmsg.Dead: 1} {
+		api := &recorder{}
+		p := New(Config{Admin: func(string) Admin { return api }})
+		s := selection{Action: actDiscard, Filter: filter{State: state}, tally: tally{Count: 3}}
+		confirm(p, s, 0)
+		if len(api.asked) != want {
+			t.Errorf("%s: asked %v", state, api.asked)
+		}
+	}
+	var page strings.Builder
+	asked := askMessages(countData{selection: selection{
+		Action: actDiscard, Filter: filter{State: halfmsg.Pending}, tally: tally{Count: 1200},
+	}})
+	if err := templates["count"].Execute(&page, frame{Data: asked.data}); err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{
+		"The businesses of these 1,200 messages may have committed.", "the archive cannot replay them",
+		`name="lose"`, "These 1,200 messages may be lost",
+	} {
+		if !strings.Contains(page.String(), text) {
+			t.Errorf("the page lacks %q", text)
+		}
+	}
+}

@@ -46,6 +46,8 @@ type form struct {
 	Hidden, Token, Reason, Problem string
 	// Verb names the change, Target is where the form is sent, Back the list, and Example a reason.
 	Verb, Target, Back, Example string
+	// Lose is the text of a box to tick before messages may be lost; empty: none.
+	Lose string
 }
 
 // newForm is the form of a selection that was counted just now.

@@ -53,6 +53,11 @@ func readSelection(r *http.Request) (selection, error) {
 	return s, err
 }
 
+// MayLose says that the businesses of the messages may have committed: a discard then loses their messages.
+func (s selection) MayLose() bool {
+	return s.Action == actDiscard && (s.Filter.State == halfmsg.Pending || s.Filter.State == halfmsg.Abandoned)
+}
+
 // event is the event for the messages.
 func (s selection) event() halfmsg.Event {
 	if s.Action == actDiscard {
