@@ -103,6 +103,7 @@ type App struct {
 	letters atomic.Pointer[letters.Desk]
 	// fullness is how full the masters of Redis were lately.
 	fullness atomic.Pointer[[]redisstore.Fullness]
+	unworked unworked
 	// otherRefusals are the latest refusals of the other coordinators.
 	otherRefusals atomic.Pointer[[]peerstats.Refusal]
 	// otherPeers are the latest counts of producers and exchanges of the other coordinators.

@@ -43,6 +43,7 @@ func (a *App) findings(now time.Time) []*msghandlerv1.Finding {
 	var f findings
 	f.access(&a.settings)
 	f.fullness(a.masters())
+	f.unworked(&a.unworked)
 	f.refusals(a.allRefusals(), now)
 	f.reload(&a.reloader)
 	f.fleet(a.coordinators(now), now)

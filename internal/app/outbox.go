@@ -11,6 +11,7 @@ import (
 // without it. The relays end as soon as the coordinator is to stop, and settle beside the closing of other parts.
 func (a *App) openOutboxes(opened []openBroker) error {
 	var all []*sqloutbox.Outbox
+	byName := map[string]*sqloutbox.Outbox{}
 	// Even after an error: the outboxes before the wrong one are open.
 	a.closeWith(closer{name: "outbox", share: outboxShare, close: func(ctx context.Context) error {
 		return sqloutbox.CloseAll(ctx, all)
@@ -36,9 +37,10 @@ func (a *App) openOutboxes(opened []openBroker) error {
 			return SettingsError{err}
 		}
 		all = append(all, o)
+		byName[name] = o
 		a.checks.set(checkOfOutbox(name), func(context.Context) error { return o.Check() })
 	}
-	return nil
+	return a.watchUnrelayed(byName)
 }
 
 // checkOfOutbox names the check of the database of an outbox.

@@ -50,6 +50,7 @@ func TestCoordinatorRelaysPlainSQL(t *testing.T) {
 	if err := sqloutbox.Migrate(t.Context(), "shop", c.Outbox["shop"]); err != nil {
 		t.Fatal(err)
 	}
+	insertRow(t, d, `INSERT INTO msghandler_outbox (producer, id, routing_key) VALUES ('stock', '1', 'paid')`)
 	r := start(t, c)
 	r.awaitReady(t)
 	arrived := r.queue(t, "paid")
@@ -67,10 +68,15 @@ func TestCoordinatorRelaysPlainSQL(t *testing.T) {
 		`msghandler_outbox_relayed_total{database="shop",fate="sent",producer="orders"} 1`,
 		`msghandler_publishes_total{broker="(default)",exchange="(default)",outcome="acked"} 1`,
 		`msghandler_publishes_total{broker="(default)",exchange="(default)",outcome="refused"} 1`,
+		`msghandler_outbox_unrelayed_messages{database="shop",producer="stock"} 1`,
 	} {
 		servers.Eventually(t, 20*time.Second, "the metrics hold "+want, func() bool {
 			return strings.Contains(metrics(t, r), want)
 		})
+	}
+	what := r.found(t)["outbox-unrelayed"]
+	if !strings.Contains(what, `producer "stock" in the table of outbox.shop: 1,`) {
+		t.Errorf("found is %q", what)
 	}
 }
 

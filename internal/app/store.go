@@ -46,7 +46,8 @@ func (a *App) openStore(ctx context.Context) (*redisstore.Store, error) {
 	if err := a.watchRuns(ctx, store); err != nil {
 		return nil, err
 	}
-	return store, errors.Join(a.watchStore(store), a.watchFullness(store), a.watchRefusals(store), a.watchPeers(store))
+	return store, errors.Join(a.watchStore(store), a.watchFullness(store), a.watchRefusals(store), a.watchPeers(store),
+		a.watchParked(store))
 }
 
 // redisURL returns the URL of Redis. An embedded Redis is started first.

@@ -64,6 +64,7 @@ func table(t *testing.T) string {
 	m.Letters(func() map[string]int { return nil })
 	m.UncleanEnds(func() int { return 0 })
 	m.StoreMemory(func() []StoreMemory { return nil })
+	m.Unworked(func() map[string]int64 { return nil }, func() []UnrelayedRows { return nil })
 	m.Fleet(func() Fleet { return Fleet{} })
 	m.Connections("grpc.addr", func() int { return 0 }, 1)
 	m.Attending(func() int { return 0 }, 1)

@@ -20,6 +20,8 @@ var (
 	ErrNotFound = errors.New("no such message")
 	// ErrNoArchive: the store keeps no archive of finished messages.
 	ErrNoArchive = errors.New("no archive")
+	// ErrNoBroker: the configuration has no broker of the message's name.
+	ErrNoBroker = errors.New("no such broker")
 	// ErrExists: another message has the name.
 	ErrExists = errors.New("another message has that name")
 	// ErrIllegal: the move is not allowed from the present state of the message.

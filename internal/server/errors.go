@@ -103,6 +103,11 @@ var faultTable = []fault{
 		halfmsg.ErrNoArchive, codes.FailedPrecondition, "NO_ARCHIVE",
 		"this coordinator keeps no archive of finished messages; set archive.retention, and restart the coordinators", false,
 	},
+	{
+		halfmsg.ErrNoBroker, codes.FailedPrecondition, "NO_BROKER",
+		"the configuration has no broker of the message's name, so nothing would publish the copy; set brokers.NAME.url",
+		false,
+	},
 	{halfmsg.ErrExists, codes.AlreadyExists, "MESSAGE_EXISTS", "another message has that id; it stays as it is", false},
 	{halfmsg.ErrIllegal, codes.FailedPrecondition, "WRONG_STATE", "not allowed in the message's state", false},
 	{halfmsg.ErrCorrupt, codes.DataLoss, "RECORD_UNREADABLE", "the stored record cannot be read", false},

@@ -174,6 +174,12 @@ var planted = []struct {
 			c.DeadLetters = map[string]config.DeadLetters{"stock": {Queue: "stock.dead", URL: "amqp://127.0.0.1:1/"}}
 		})
 	}},
+	{name: "broker-unknown", plant: func(s *site) {
+		due := strconv.FormatInt(time.Now().Add(10*time.Minute).UnixMilli(), 10)
+		s.redis.CLI("SADD", "msghandler:{00}:parked_for", "gone")
+		s.redis.CLI("ZADD", "msghandler:{00}:parked@gone", due, "orders/1")
+		s.awaitFinding()
+	}},
 	{name: "queue-long", plant: plantLongQueue},
 	{name: "queue-missing", plant: func(s *site) {
 		s.watch(func(c *config.Config) { c.Events.Queues = []string{"misspelt"} })

@@ -80,6 +80,31 @@ func (d *database) other(ctx context.Context, column, table string, names []stri
 	return name, err
 }
 
+// mostUnrelayed bounds how many rows Unrelayed counts: the number says that rows wait, and no operator needs more.
+const mostUnrelayed = 10_000
+
+// Unrelayed counts the waiting rows of the table whose producer is none of the producers, by producer: no relay of the
+// caller reads them.
+func (o *Outbox) Unrelayed(ctx context.Context, producers []string) (map[string]int64, error) {
+	counts := map[string]int64{}
+	rows, err := o.database.QueryContext(ctx, fmt.Sprintf("SELECT producer, COUNT(*) FROM (SELECT producer FROM %s "+
+		"WHERE state = 1 AND producer NOT IN ('%s') LIMIT %d) waiting GROUP BY producer", o.config.Settings.Table,
+		strings.Join(producers, "', '"), mostUnrelayed))
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var producer string
+		var count int64
+		if err := rows.Scan(&producer, &count); err != nil {
+			return nil, err
+		}
+		counts[producer] = count
+	}
+	return counts, rows.Err()
+}
+
 // Migrate creates the table of an outbox, or upgrades the table to this version. Without a name the DSN is that of a
 // flag.
 func Migrate(ctx context.Context, name string, settings config.Outbox) error {

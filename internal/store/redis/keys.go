@@ -26,6 +26,7 @@ import (
 //	PREFIX:{SHARD}:PRODUCER:x:ID              hash of what else there is to say
 //	PREFIX:{SHARD}:parked@BROKER              sorted set of PRODUCER/ID by due time: SENDABLE messages that wait for a
 //	                                          broker, "" for the default one, while others are claimed
+//	PREFIX:{SHARD}:parked_for                 set of the brokers with such messages
 //	PREFIX:{SHARD}:wait                       empty, for a second: what replicas are asked about (redis.min_replicas)
 //	PREFIX:{SHARD}:pulse                      hash: generation, and a count for each coordinator, which reveal a loss
 //	PREFIX:{SHARD}:suspect                    up to when messages were created that a loss may have brought back
@@ -74,6 +75,7 @@ const (
 	sinceField         = "since"
 	backField          = "back"
 	parkedName         = "parked@"
+	parkedForName      = "parked_for"
 	archiveName        = "archive"
 	archiveFullName    = "archive_full"
 	droppedName        = "archive_dropped"

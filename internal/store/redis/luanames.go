@@ -50,6 +50,7 @@ func luaNames(retention time.Duration, archive Archive) []luaName {
 		luaText("LAYOUTS", layoutsName),
 		luaText("CHART", chartPrefix),
 		luaText("PARKED", parkedName),
+		luaText("PARKEDFOR", parkedForName),
 		luaNumber("PARKTIME", parkTime.Milliseconds()),
 		luaNumber("MAXBODY", halfmsg.MaxBody),
 		luaText("SUBMITTED", halfmsg.EventSubmit.String()),

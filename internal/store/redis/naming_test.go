@@ -2,6 +2,7 @@ package redis_test
 
 import (
 	"errors"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -124,9 +125,17 @@ func TestParkedMessagesCountAsBacklog(t *testing.T) {
 	if waiting, err := store.Backlog(t.Context(), -time.Second); err != nil || waiting != 2 || parked != 2 {
 		t.Errorf("%d of %d parked messages count, %v", waiting, parked, err)
 	}
+	counted := func(want map[string]int64) {
+		t.Helper()
+		if counts, err := store.Parked(t.Context()); err != nil || !maps.Equal(counts, want) {
+			t.Errorf("parked are %v, want %v: %v", counts, want, err)
+		}
+	}
+	counted(map[string]int64{"": 1, "events": 1})
 	if claims, err := store.ClaimSendable(t.Context(), 10, time.Minute, "events"); err != nil || len(claims) != 1 {
 		t.Fatal(claims, err)
 	}
+	counted(map[string]int64{"": 1})
 	if waiting, err := store.Backlog(t.Context(), -time.Second); err != nil || waiting != 1 {
 		t.Errorf("%d messages count after the first is claimed, %v", waiting, err)
 	}

@@ -3,6 +3,8 @@ package redis
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
@@ -18,6 +20,9 @@ func (s *Store) Replay(ctx context.Context, replays []halfmsg.Replay, how halfms
 		if results[i].Err == nil && !found[i].Replayable() {
 			results[i] = halfmsg.Result{State: endState(found[i].Ended), Err: errors.Join(halfmsg.ErrIllegal, found[i].Damaged)}
 		}
+		if broker := found[i].Message.Broker; results[i].Err == nil && !s.knows(broker) {
+			results[i].Err = fmt.Errorf("%w: %s", halfmsg.ErrNoBroker, broker) // the copy would wait for ever
+		}
 		if results[i].Err == nil {
 			found[i].Replayed = true
 			records[i], results[i].Err = e.encode(&found[i].Message, found[i].Fingerprint)
@@ -27,6 +32,11 @@ func (s *Store) Replay(ctx context.Context, replays []halfmsg.Replay, how halfms
 	places, _ = split(places, func(at place) bool { return results[at.index].Err == nil })
 	s.replay(ctx, places, results, replayBatch{how: how, replays: replays, found: found, records: records})
 	return results
+}
+
+// knows says whether the configuration has a broker.
+func (s *Store) knows(broker string) bool {
+	return broker == "" || slices.Contains(s.config.Brokers, broker)
 }
 
 // findEntries reads the entries to replay, and puts errors into the results. The archive is searched once for all

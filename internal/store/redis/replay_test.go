@@ -57,6 +57,24 @@ func TestReplayIsAPublicationOfItsOwn(t *testing.T) {
 	})
 }
 
+// TestReplayToUnknownBrokerIsRefused: the copy would wait for ever for a broker that left the configuration.
+func TestReplayToUnknownBrokerIsRefused(t *testing.T) {
+	t.Parallel()
+	redis := servers.Redis(t)
+	m := named("1")
+	with := func(broker string) *redisstore.Store {
+		return open(t, redisstore.Config{URL: redis.URL(), Prefix: "replays", Archive: kept, Brokers: []string{broker}})
+	}
+	toDone(t, with("events"), m)
+	gone := with("other")
+	for _, dry := range []bool{true, false} {
+		r := gone.Replay(t.Context(), []halfmsg.Replay{{Name: m.Name}}, halfmsg.ReplayHow{DryRun: dry})[0]
+		if !errors.Is(r.Err, halfmsg.ErrNoBroker) {
+			t.Errorf("dry run %t: %+v", dry, r)
+		}
+	}
+}
+
 // TestDamagedRestStopsNoMessage has a key of another type in place of what was left of an acknowledged message.
 func TestDamagedRestStopsNoMessage(t *testing.T) {
 	t.Parallel()

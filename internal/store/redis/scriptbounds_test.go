@@ -121,6 +121,7 @@ func scriptCalls(s *Store, bound int) []scriptCall {
 		{"stats", "", callWith(nil)},
 		{"owners", "", callWith([]any{bound})},
 		{"backlog", "", callWith([]any{sendable, bound, "", "events"})},
+		{"parked", "", callWith(nil)},
 		{"mend", "", callWith([]any{"orders", 0}, ids()[2:]...)},
 		{"pulse", "", callWith(seen)},
 		{"runs", "", callWith([]any{s.name, bound, bound, bound, 1, newestLayout})},
@@ -179,6 +180,7 @@ func fillMember(ctx context.Context, pipe redis.Pipeliner, base, id string, now 
 func fillShared(ctx context.Context, pipe redis.Pipeliner, shard string, i int, now int64) {
 	other := fmt.Sprint("other/", i)
 	pipe.ZAdd(ctx, shard+parkedName+"events", redis.Z{Score: float64(now), Member: "orders/" + fmt.Sprint(i)})
+	pipe.SAdd(ctx, shard+parkedForName, other)
 	pipe.HSet(ctx, shard+pulseName, other, 1)
 	pipe.HSet(ctx, shard+runsName, other, 1)
 	pipe.HSet(ctx, shard+layoutsName, other, 1)

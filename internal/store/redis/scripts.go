@@ -69,14 +69,14 @@ var parts = map[string][]string{
 	"owners": {"prelude", "cell"}, "pulse": {"prelude"}, "runs": {"prelude"},
 	"share": {"prelude"}, "backlog": {"prelude"}, "attend": {"prelude"}, "weigh": {"prelude"},
 	"history": {"prelude"}, "trim": {"prelude"}, "replay": {"prelude", "cell", "writes", "cells", "timeline"},
-	"charts": {"prelude"},
+	"charts": {"prelude"}, "parked": {"prelude"},
 }
 
 // scripts are the files in lua/.
 type scripts struct {
 	createPaged, moves                                                                                    *script
 	create, submit, trust, move, due, claim, show, list, stats, mend, pulse, runs, share, owners, backlog *script
-	attend, weigh, history, trim, replay, charts                                                          *script
+	attend, weigh, history, trim, replay, charts, parked                                                  *script
 }
 
 // byName are the scripts by the names of their files.
@@ -89,6 +89,7 @@ func (all *scripts) byName() map[string]**script {
 		"owners": &all.owners, "backlog": &all.backlog, "runs": &all.runs, "share": &all.share,
 		"attend": &all.attend, "weigh": &all.weigh,
 		"history": &all.history, "trim": &all.trim, "replay": &all.replay, "charts": &all.charts,
+		"parked": &all.parked,
 	}
 }
 

@@ -26,7 +26,7 @@ for i = 10 + brokers, pairs_at - 1, 4 do
   left_out[ARGV[i]][ARGV[i + 1]] = {wait = tonumber(ARGV[i + 2]), age = tonumber(ARGV[i + 3])}
 end
 
--- parked has the keys with messages that were parked just now. An entry is of no use after PARKTIME.
+-- parked has the brokers whose messages were parked just now. An entry is of no use after PARKTIME.
 local parked = {}
 
 -- elsewhere gives the broker of a message if it is none of those to claim for. The broker begins the JSON of a record
@@ -75,7 +75,7 @@ end
 -- park lets a message wait until its broker is claimed for, or for PARKTIME.
 local function park(g, id, broker)
   local due = delay(g, id, PARKTIME)
-  parked[KEYS[1] .. PARKED .. broker] = true
+  parked[broker] = true
   call('ZADD', KEYS[1] .. PARKED .. broker, due, g.producer .. '/' .. id)
   return {g.producer, id, '', broker}
 end
@@ -136,8 +136,10 @@ for i = pairs_at, #ARGV, 2 do
   local ids, since = due(KEYS[1] .. producer .. ':' .. KEPT[s], math.min(MAXCALL, tonumber(ARGV[i + 1])))
   claim(open(producer, ids), since, room / ((#ARGV - i + 1) / 2), out)
 end
-for key in pairs(parked) do
-  call('PEXPIRE', key, 2 * PARKTIME)
+for broker in pairs(parked) do
+  call('PEXPIRE', KEYS[1] .. PARKED .. broker, 2 * PARKTIME)
+  call('SADD', KEYS[1] .. PARKEDFOR, broker)
+  call('PEXPIRE', KEYS[1] .. PARKEDFOR, 2 * PARKTIME)
 end
 out[#out + 1] = now
 return out
