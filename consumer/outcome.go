@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"strings"
@@ -29,6 +30,9 @@ const (
 	HeaderQueue      = deadletter.HeaderQueue
 	HeaderExchange   = deadletter.HeaderExchange
 	HeaderRoutingKey = deadletter.HeaderRoutingKey
+	// HeaderCut is how many bytes the body of the message has. Only a dead letter has it that was cut, since the whole
+	// message did not fit. Such a letter is not replayed.
+	HeaderCut = deadletter.HeaderCut
 )
 
 // maxCause is how many characters of an error are kept in a header.
@@ -72,6 +76,20 @@ func (r *run) settle(t *task, m *Message, err error) Result {
 		return r.deadLetter(t, m, err)
 	}
 	return r.park(t, m, err)
+}
+
+// farMore is how often the queue must have got a message back, where failed messages wait elsewhere, before the message
+// becomes a dead letter without its handler. RabbitMQ has had this limit of its own since 4.0.
+const farMore = 20
+
+// overDelivered rejects a message that ends the processes which handle it: no process lives to see it fail. Only a
+// quorum queue counts deliveries.
+func (r *run) overDelivered(m *Message) error {
+	if !r.parks() || m.returns <= farMore {
+		return nil
+	}
+	return Reject(fmt.Errorf("returned to the queue %d times, and no process told how its handling ended: "+
+		"does the handler end its process", m.returns))
 }
 
 // parks reports whether a failed message waits on the broker.

@@ -173,6 +173,9 @@ func (r *run) handle(in *intake, t *task) {
 	r.Observer.Begun(r.Queue)
 	err := func() error {
 		defer func() { <-r.slots }()
+		if err := r.overDelivered(m); err != nil {
+			return err
+		}
 		return r.handler.Handle(r.work, m)
 	}()
 	took := time.Since(begun)

@@ -63,6 +63,12 @@ func (l *letter) check() error {
 		return errors.New("the letter does not name its topic in the header " + consumer.HeaderExchange +
 			"; write its body by hand, or discard it")
 	}
+	for _, header := range l.record.Headers {
+		if header.Key == consumer.HeaderCut {
+			return errors.New("the letter was cut, as its topic takes no larger one; " +
+				"write the message that its reason names by hand, and discard the letter")
+		}
+	}
 	to := kafkaconn.Message{Topic: l.Exchange}
 	return to.Check()
 }

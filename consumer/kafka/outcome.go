@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -29,6 +30,8 @@ const (
 	// maxCause is how many characters of an error are kept in a header, and shortCause how many in a copy that is too
 	// large otherwise.
 	maxCause, shortCause = 1000, 100
+	// keptBody is how many bytes of the body a letter keeps that is too large even so.
+	keptBody = 1024
 )
 
 // newMessage is a record as a message. The topic and the time of a copy in a retry topic are those of the first record.
@@ -101,7 +104,10 @@ func (r *run) park(record *kgo.Record, m *consumer.Message, err error, kept int)
 		consumer.HeaderRetries: strconv.FormatInt(deadletter.Grown(m.Retries), 10),
 		HeaderRetryAt:          retryAt(time.Now().Add(delay)),
 	})
-	if failed != nil {
+	switch {
+	case tooLarge(failed): // again would be for ever
+		return r.deadLetter(record, m, errors.Join(err, failed), kept)
+	case failed != nil:
 		return r.keep(m, errors.Join(err, failed), kept)
 	}
 	r.logFailure(m, err, delay)
@@ -141,10 +147,10 @@ func (r *run) post(topic string, record *kgo.Record, m *consumer.Message, err er
 	ctx, cancel := context.WithTimeout(r.work, postTimeout)
 	defer cancel()
 	answer := r.write(ctx, copyOf(topic, record, noted))
-	if tooLarge(answer) { // perhaps together with the other copies of its batch
+	if tooLarge(answer.Err) { // perhaps together with the other copies of its batch
 		answer = r.producer.WriteAlone(ctx, copyOf(topic, record, noted))
 	}
-	if tooLarge(answer) {
+	if tooLarge(answer.Err) {
 		for _, cause := range []string{consumer.HeaderFirstCause, consumer.HeaderDeadReason} {
 			if text, is := noted[cause]; is {
 				noted[cause] = shortened(text, shortCause)
@@ -152,9 +158,13 @@ func (r *run) post(topic string, record *kgo.Record, m *consumer.Message, err er
 		}
 		answer = r.producer.WriteAlone(ctx, copyOf(topic, record, noted))
 	}
-	if tooLarge(answer) {
-		r.Logger.LogAttrs(r.work, slog.LevelError, "the topic refuses the size of a copy; the message stays, is handled "+
-			"again, and its partition waits; raise max.message.bytes of the topic",
+	if tooLarge(answer.Err) && topic == r.DeadTopic {
+		answer = r.producer.WriteAlone(ctx, cut(copyOf(topic, record, noted), record))
+	}
+	if tooLarge(answer.Err) {
+		r.Logger.LogAttrs(r.work, slog.LevelError, "the topic refuses the size of a copy; the message becomes a dead "+
+			"letter, or waits with its partition where the dead-letter topic refuses it too; "+
+			"raise max.message.bytes of the topic",
 			append(name(m), slog.String("copy_to", topic), slog.Int("body_bytes", len(record.Value)))...)
 	}
 	if answer.Fate != kafkaconn.Stored {
@@ -175,8 +185,29 @@ func (r *run) write(ctx context.Context, record *kgo.Record) kafkaconn.Answer {
 	}
 }
 
-func tooLarge(answer kafkaconn.Answer) bool {
-	return errors.Is(answer.Err, kerr.MessageTooLarge) || errors.Is(answer.Err, kerr.RecordListTooLarge)
+func tooLarge(err error) bool {
+	return errors.Is(err, kerr.MessageTooLarge) || errors.Is(err, kerr.RecordListTooLarge)
+}
+
+// cut leaves of a letter that its topic does not take the beginning of the body and the headers that name the message,
+// and says where the message is. Otherwise the message would be handled for ever, and its partition would wait.
+func cut(letter, of *kgo.Record) *kgo.Record {
+	letter.Value = of.Value[:min(len(of.Value), keptBody)]
+	letter.Headers = slices.DeleteFunc(letter.Headers, func(h kgo.RecordHeader) bool {
+		return !strings.HasPrefix(h.Key, "msghandler-") && h.Key != publish.HeaderContentType
+	})
+	where := fmt.Sprintf(" (cut to %d of %d bytes, without headers of its own: the topic takes no larger letter; "+
+		"the message is at offset %d of partition %d of %s)",
+		len(letter.Value), len(of.Value), of.Offset, of.Partition, of.Topic)
+	for i := range letter.Headers {
+		if letter.Headers[i].Key == consumer.HeaderDeadReason {
+			letter.Headers[i].Value = append(letter.Headers[i].Value, where...)
+		}
+	}
+	letter.Headers = append(letter.Headers, kgo.RecordHeader{
+		Key: consumer.HeaderCut, Value: []byte(strconv.Itoa(len(of.Value))),
+	})
+	return letter
 }
 
 // copyOf returns a copy of a record for a topic, with the noted headers. The copy has a time of its own: by the first
@@ -186,7 +217,7 @@ func copyOf(topic string, record *kgo.Record, noted map[string]string) *kgo.Reco
 	again := &kgo.Record{Topic: topic, Key: record.Key, Value: record.Value}
 	for _, header := range record.Headers {
 		_, replaced := noted[header.Key]
-		if !replaced && header.Key != HeaderRetryAt && header.Key != HeaderSettled {
+		if !replaced && header.Key != HeaderRetryAt && header.Key != HeaderSettled && header.Key != consumer.HeaderCut {
 			again.Headers = append(again.Headers, header)
 		}
 	}

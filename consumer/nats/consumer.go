@@ -124,15 +124,16 @@ func endsWithin(g *lifecycle.Group, d time.Duration) bool {
 
 // session consumes over one connection until the connection breaks or the run stops.
 func (r *run) session() (consumed bool, err error) {
-	lost := make(chan struct{})
+	connected, lost := context.WithCancel(context.Background())
 	conn, err := natsconn.Dial(r.stopping, r.address, natsconn.Config{
 		Name: "consumer " + r.Name, TLS: r.TLS, DialTimeout: ioTimeout, PingInterval: ioTimeout, WriteTimeout: ioTimeout,
 		OnError: func(err error) {
 			r.Logger.LogAttrs(r.work, slog.LevelWarn, "NATS reports an error", slog.Any("cause", err))
 		},
-		OnClosed: func() { close(lost) },
+		OnClosed: lost,
 	})
 	if err != nil {
+		lost()
 		return false, err
 	}
 	js, err := jetstream.New(conn)
@@ -140,13 +141,19 @@ func (r *run) session() (consumed bool, err error) {
 		conn.Close()
 		return false, err
 	}
-	messages, err := r.open(js)
+	durable, err := r.open(js)
 	if err != nil {
 		conn.Close()
 		return false, err
 	}
 	r.Consuming()
-	s := &session{run: r, js: js, tasks: make(chan *task, r.Prefetch), ended: lost, over: make(chan struct{})}
+	s := &session{
+		run: r, js: js, tasks: make(chan *task, r.Prefetch), places: make(chan struct{}, r.Prefetch),
+		connected: connected, over: make(chan struct{}),
+	}
+	for range r.Prefetch {
+		s.places <- struct{}{}
+	}
 	var workers lifecycle.Group
 	for range r.Concurrency {
 		workers.Go(s.work)
@@ -154,16 +161,7 @@ func (r *run) session() (consumed bool, err error) {
 	watching, unwatch := context.WithCancel(r.stopping)
 	defer unwatch()
 	workers.Go(func() { s.watchDepth(watching) })
-	defer context.AfterFunc(r.stopping, messages.Drain)() // what was received goes back
-	// The pull does not see that the connection has ended.
-	workers.Go(func() {
-		select {
-		case <-lost:
-			messages.Stop()
-		case <-s.over:
-		}
-	})
-	err = s.receive(messages)
+	err = s.receive(durable)
 	if s.deleted = errors.Is(err, jetstream.ErrConsumerDeleted); s.deleted {
 		r.failures.reset() // the server counts deliveries anew
 	}
@@ -177,19 +175,22 @@ func (r *run) session() (consumed bool, err error) {
 	return true, err
 }
 
-// open finds or makes the durable consumer, and begins to pull.
-func (r *run) open(js jetstream.JetStream) (jetstream.MessagesContext, error) {
+// maxDelayed is how many messages may wait on the server for their next delivery, beside those that are with a process.
+const maxDelayed = 1000
+
+// open finds or makes the durable consumer.
+func (r *run) open(js jetstream.JetStream) (jetstream.Consumer, error) {
 	ctx, cancel := context.WithTimeout(r.stopping, ioTimeout)
 	defer cancel()
 	durable, err := js.CreateOrUpdateConsumer(ctx, r.Stream, jetstream.ConsumerConfig{
-		Durable: r.Name, AckPolicy: jetstream.AckExplicitPolicy, AckWait: r.AckWait, MaxAckPending: r.Prefetch,
+		Durable: r.Name, AckPolicy: jetstream.AckExplicitPolicy, AckWait: r.AckWait,
+		MaxAckPending:  r.Prefetch + maxDelayed,
 		FilterSubjects: r.Subjects, MaxDeliver: -1, // a message past a limit of JetStream would stay without a dead letter
 	})
 	if err != nil {
 		return nil, fmt.Errorf("consumer %q of the stream %q: %w", r.Name, r.Stream, err)
 	}
-	// Few messages wait here, as their time to be acknowledged runs.
-	return durable.Messages(jetstream.PullMaxMessages(r.Prefetch))
+	return durable, nil
 }
 
 // errEnded: the pull has ended, because of the connection, the stream or the consumer.

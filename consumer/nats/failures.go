@@ -43,6 +43,13 @@ func (f *failures) noteFailure(sequence uint64, delivered int) int {
 	return delivered - d.excluded
 }
 
+// unexplained is how many deliveries may have ended in any way, this one included.
+func (f *failures) unexplained(sequence uint64, delivered int) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return delivered - f.of[sequence].excluded
+}
+
 // forget drops what is known about a settled message.
 func (f *failures) forget(sequence uint64) {
 	f.mu.Lock()

@@ -42,6 +42,9 @@ func (l *letter) check() error {
 		return errors.New("the letter does not name its stream in the header " + consumer.HeaderExchange +
 			"; publish its body by hand, or discard it")
 	}
+	if l.record.Header.Get(consumer.HeaderCut) != "" {
+		return errCut
+	}
 	to := natsconn.Message{Stream: l.Exchange, Subject: l.RoutingKey}
 	return to.Check()
 }

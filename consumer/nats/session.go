@@ -5,11 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strconv"
-	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/msghandler/msghandler/consumer"
@@ -22,9 +19,11 @@ type session struct {
 	run   *run
 	js    jetstream.JetStream
 	tasks chan *task
-	// ended is closed when the connection has ended, over when the pull has ended.
-	ended <-chan struct{}
-	over  chan struct{}
+	// places has an element for each further message that may be here: the channel of tasks is never full.
+	places chan struct{}
+	// connected ends with the connection; over is closed when the pull has ended.
+	connected context.Context
+	over      chan struct{}
 	// deleted, set before over is closed: the durable consumer was deleted. A successor with its name would take the
 	// sequence numbers of its messages for its own.
 	deleted bool
@@ -36,12 +35,52 @@ type task struct {
 	meta *jetstream.MsgMetadata
 	end  context.CancelFunc
 	kept lifecycle.Group
+	// places takes the place of the message when the message is no longer here.
+	places chan<- struct{}
 }
 
-// receive takes messages until the pull ends.
-func (s *session) receive(messages jetstream.MessagesContext) error {
-	defer messages.Stop()
+// receive takes messages until the pull ends. Each pull asks for as many messages as there are free places: a message
+// that waits on the server for its next delivery takes none.
+func (s *session) receive(durable jetstream.Consumer) error {
 	for {
+		n := s.takePlaces()
+		if n == 0 {
+			return errEnded
+		}
+		if err := s.pull(durable, n); err != nil {
+			return err
+		}
+	}
+}
+
+// takePlaces waits until enough places are free for a pull, and takes all free ones; 0 when no more is to be pulled.
+// Handlers have messages to go on with meanwhile.
+func (s *session) takePlaces() (n int) {
+	for least := max((s.run.Prefetch-s.run.Concurrency)/2, 1); ; n++ {
+		if n >= least && len(s.places) == 0 {
+			return n
+		}
+		select {
+		case <-s.places:
+		case <-s.run.stopping.Done():
+			return 0
+		case <-s.connected.Done():
+			return 0
+		}
+	}
+}
+
+// pull receives n messages.
+func (s *session) pull(durable jetstream.Consumer, n int) error {
+	messages, err := durable.Messages(jetstream.PullMaxMessages(n), jetstream.StopAfter(n),
+		jetstream.PullHeartbeat(ioTimeout))
+	if err != nil {
+		return fmt.Errorf("%w: %w", errEnded, err)
+	}
+	defer messages.Stop()
+	defer context.AfterFunc(s.run.stopping, messages.Drain)() // what was received goes back
+	defer context.AfterFunc(s.connected, messages.Stop)()     // the pull does not see that the connection has ended
+	for range n {
 		m, err := messages.Next()
 		if err != nil {
 			return fmt.Errorf("%w: %w", errEnded, err)
@@ -50,25 +89,13 @@ func (s *session) receive(messages jetstream.MessagesContext) error {
 		if err != nil {
 			return err
 		}
-		t := &task{Msg: m, meta: meta}
+		t := &task{Msg: m, meta: meta, places: s.places}
 		var kept context.Context
 		kept, t.end = context.WithCancel(context.Background())
 		t.kept.Go(func() { s.keep(kept, m) })
-		s.queue(t)
+		s.tasks <- t
 	}
-}
-
-// queue hands a task to the workers. The channel of tasks is full where another process has raised the consumer's
-// MaxAckPending, by a larger Prefetch. Then the pull waits until a handler returns, the run stops or the connection
-// ends.
-func (s *session) queue(t *task) {
-	select {
-	case s.tasks <- t:
-	case <-s.run.stopping.Done():
-		s.giveBack(t)
-	case <-s.ended:
-		s.abandon(t)
-	}
+	return nil
 }
 
 // keep renews the time to acknowledge a message, until the context or the connection ends.
@@ -79,7 +106,7 @@ func (s *session) keep(ctx context.Context, m jetstream.Msg) {
 		select {
 		case <-tick.C:
 			_ = m.InProgress() // on a failure the message is redelivered, and the copy is found by its id
-		case <-s.ended:
+		case <-s.connected.Done():
 			return
 		case <-ctx.Done():
 			return
@@ -91,7 +118,7 @@ func (s *session) keep(ctx context.Context, m jetstream.Msg) {
 func (s *session) work() {
 	for t := range s.tasks {
 		select {
-		case <-s.ended:
+		case <-s.connected.Done():
 			s.abandon(t)
 		case <-s.over:
 			s.giveBack(t)
@@ -123,10 +150,11 @@ func (s *session) giveBack(t *task) {
 	_ = t.Nak() // a lost connection gives the message back, too
 }
 
-// stop ends the renewals, so that none follows the acknowledgement.
+// stop ends the renewals, so that none follows the acknowledgement, and frees the place of the message.
 func (t *task) stop() {
 	t.end()
 	_ = t.kept.Wait(context.Background())
+	t.places <- struct{}{}
 }
 
 func (s *session) handle(t *task) {
@@ -134,10 +162,28 @@ func (s *session) handle(t *task) {
 	m := newMessage(t, t.meta, r.Name)
 	r.Observer.Begun(r.Stream)
 	begun := time.Now()
-	err := r.handler.Handle(r.work, m)
+	err := s.overDelivered(t)
+	if err == nil {
+		err = r.handler.Handle(r.work, m)
+	}
 	took := time.Since(begun)
 	t.stop()
 	r.Observer.Ended(r.Stream, s.settle(t, m, err), took)
+}
+
+// farMore is how many times as often as allowed a message must be delivered, or have been delivered to processes that
+// told nothing, to become a dead letter before its handler. leastFarMore bounds the number from below.
+const farMore, leastFarMore = 4, 20
+
+// overDelivered rejects a message that ends the processes which handle it: no process lives to see it fail.
+func (s *session) overDelivered(t *task) error {
+	limit := s.run.MaxDeliveries
+	count := s.run.failures.unexplained(t.meta.Sequence.Stream, int(t.meta.NumDelivered)) //nolint:gosec // few
+	if limit == 0 || count <= max(farMore*limit, leastFarMore) {
+		return nil
+	}
+	return consumer.Reject(fmt.Errorf("delivered %d times, and no process told how its handling ended: "+
+		"does the handler end its process", count))
 }
 
 // settle gives the server the result of a message that was handled with err.
@@ -201,44 +247,13 @@ func (s *session) bury(t *task, m *consumer.Message, cause error) consumer.Resul
 		s.acknowledge(t, m)
 		return consumer.Dead
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), ioTimeout)
-	defer cancel()
 	letter := s.letter(t, cause)
-	_, err := s.js.PublishMsg(ctx, letter, jetstream.WithExpectStream(s.run.DeadLetterStream))
-	if err != nil {
+	if err := s.post(t, letter); err != nil {
 		return s.again(t, m, errors.Join(cause, fmt.Errorf("dead letter to %s: %w", letter.Subject, err)))
 	}
 	s.log(slog.LevelWarn, s.failure(cause, "message rejected"), m, cause)
 	s.acknowledge(t, m)
 	return consumer.Dead
-}
-
-// maxCause is how many characters of an error are kept in a header.
-const maxCause = 1000
-
-// letter is the copy of a message for the dead-letter stream. A repeated copy is the same letter for JetStream.
-func (s *session) letter(t *task, cause error) *nats.Msg {
-	letter := nats.NewMsg(s.run.DeadLetterStream + "." + t.Subject())
-	letter.Data = t.Data()
-	for key, values := range t.Headers() {
-		if !brokers(key) {
-			letter.Header[key] = values
-		}
-	}
-	reason := []rune(strings.Join(strings.Fields(cause.Error()), " ")) // a header is one line
-	letter.Header.Set(consumer.HeaderDeadReason, string(reason[:min(len(reason), maxCause)]))
-	letter.Header.Set(consumer.HeaderRetries, strconv.FormatUint(t.meta.NumDelivered-1, 10))
-	letter.Header.Set(consumer.HeaderQueue, s.run.Name)
-	letter.Header.Set(consumer.HeaderExchange, t.meta.Stream)
-	letter.Header.Set(consumer.HeaderRoutingKey, t.Subject())
-	letter.Header.Set(jetstream.MsgIDHeader, s.letterID(t.meta))
-	return letter
-}
-
-// letterID is the Nats-Msg-Id of a dead letter. The time tells messages apart that have one sequence number, as in a
-// stream that was made anew.
-func (s *session) letterID(of *jetstream.MsgMetadata) string {
-	return fmt.Sprintf("%s/%s/%d/%d", of.Stream, s.run.Name, of.Sequence.Stream, of.Timestamp.UnixNano())
 }
 
 // failure returns the log text for a handler's error.

@@ -88,3 +88,12 @@ func JudgeUnwritten(err error) (Fate, error) {
 	}
 	return Unknown, fmt.Errorf("write to the server: %w", err)
 }
+
+// TooLarge reports that the server or the stream takes no message of this size: max_payload, max_msg_size, or the
+// 64 KiB of headers.
+func TooLarge(err error) bool {
+	const messageTooLarge, headersTooLarge = 10054, 10097
+	var answer *jetstream.APIError
+	return errors.Is(err, nats.ErrMaxPayload) ||
+		errors.As(err, &answer) && (answer.ErrorCode == messageTooLarge || answer.ErrorCode == headersTooLarge)
+}

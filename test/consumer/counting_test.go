@@ -182,3 +182,33 @@ func (b *bench) version() (major, minor int) {
 	}
 	return major, minor
 }
+
+// Processes end while they handle one message. Here, the test takes the message and returns it, so that the queue
+// counts. The message becomes a dead letter, and no handler sees it. Since RabbitMQ 4.0 the queue does so itself.
+func TestMessageThatEndsProcessesIsBuried(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	config := b.delayed(time.Second)
+	stop := b.start(config, func(context.Context, *consumer.Message) error { return nil })
+	b.waitForQueue("payments")
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	b.publish(1, 1)
+	for range 21 {
+		d, ok, err := b.ch.Get("payments", false)
+		if err == nil && ok {
+			err = d.Reject(true)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.start(config, func(_ context.Context, m *consumer.Message) error {
+		t.Errorf("handled %+v", m)
+		return nil
+	})
+	if d := b.get("payments.dead"); d.MessageId != "1" {
+		t.Errorf("the dead letter is %+v", d)
+	}
+}

@@ -17,13 +17,14 @@ const (
 	HeaderQueue         = "msghandler-origin-queue"
 	HeaderExchange      = "msghandler-origin-exchange"
 	HeaderRoutingKey    = "msghandler-origin-routing-key"
+	HeaderCut           = "msghandler-dead-cut"
 )
 
 // IsFailureHeader reports whether a header tells of failures. A replay drops such headers.
 func IsFailureHeader(name string) bool {
 	switch name {
 	case HeaderRetries, HeaderFirstCause, HeaderFirstFailedAt, HeaderDeadReason, HeaderQueue, HeaderExchange,
-		HeaderRoutingKey:
+		HeaderRoutingKey, HeaderCut:
 		return true
 	}
 	return false

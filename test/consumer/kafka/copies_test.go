@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"log/slog"
 	"math/rand/v2"
 	"strconv"
 	"strings"
@@ -15,7 +14,6 @@ import (
 
 	"github.com/msghandler/msghandler/consumer"
 	"github.com/msghandler/msghandler/consumer/kafka"
-	"github.com/msghandler/msghandler/test/consumer/logs"
 	"github.com/msghandler/msghandler/test/fakekafka"
 	"github.com/msghandler/msghandler/test/servers"
 )
@@ -59,48 +57,76 @@ func TestOnlyTheTopicLimitsTheSizeOfCopies(t *testing.T) {
 	}
 }
 
-// A copy that is too large for its topic loses most of its causes. While the copy is still too large, the message
-// stays, and the log says which limit to raise.
-func TestTooLargeCopyIsShortened(t *testing.T) {
+// A letter that is too large for its topic loses most of its causes. One that is still too large is cut, and names its
+// message, which is handled no more. A copy that its retry topic refuses becomes such a letter.
+func TestTooLargeLetterIsCut(t *testing.T) {
 	t.Parallel()
-	k := cluster(t)
-	config, log := quick(t, k), &logs.Lines{}
-	config.Logger = slog.New(slog.NewTextHandler(log, nil))
-	k.Topic("payments.dead", map[string]string{"max.message.bytes": "10000"})
 	const size = 20_000
-	writeLarge(t, k, size)
+	for limit, want := range map[string]struct{ causes, body int }{
+		"22000": {100, size}, // of which the causes may take less than 2,000
+		"10000": {0, 1024},
+	} {
+		for _, reject := range []bool{true, false} {
+			k := cluster(t)
+			config := quick(t, k)
+			k.Topic("payments.dead", map[string]string{"max.message.bytes": limit})
+			if !reject {
+				config.Delays = []time.Duration{time.Hour}
+				k.Topic("payments.retry.1h0m0s", map[string]string{"max.message.bytes": "10000"})
+			}
+			writeLarge(t, k, size)
+			b := newBook()
+			r := start(t, config, func(_ context.Context, m *consumer.Message) error {
+				b.note(m)
+				if reject {
+					return consumer.Reject(randomError())
+				}
+				return randomError()
+			})
+			var dead []letter
+			servers.Eventually(t, time.Minute, "a dead letter", func() bool {
+				dead = letters(t, k, "payments.dead")
+				return len(dead) > 0
+			})
+			r.finish()
+			read, err := deadLetters(t, k).List(t.Context(), 10)
+			if err != nil || b.times("large") != 1 || len(read) != 1 || len(read[0].Body) != want.body {
+				t.Errorf("limit %s: handled %d times, %d letters, %v", limit, b.times("large"), len(read), err)
+			}
+			wantCauses(t, dead[0], want.causes)
+			_, err = deadLetters(t, k).Replay(t.Context())
+			if refused := err != nil && strings.Contains(err.Error(), "the letter was cut"); refused != (want.causes == 0) {
+				t.Errorf("limit %s: replayed with %v", limit, err)
+			}
+		}
+	}
+}
+
+// randomError has a text of 3,000 bytes that cannot be packed.
+func randomError() error {
 	cause, random := make([]rune, 1000), rand.New(rand.NewPCG(7, 7))
 	for i := range cause {
 		cause[i] = rune(0x4e00 + random.IntN(0x5000)) // three bytes each
 	}
-	b := newBook()
-	r := start(t, config, func(_ context.Context, m *consumer.Message) error {
-		b.note(m)
-		return consumer.Reject(errors.New(string(cause)))
-	})
-	servers.Eventually(t, time.Minute, "the message stays", func() bool { return b.times("large") > 2 })
-	if found := letters(t, k, "payments.dead"); len(found) > 0 {
-		t.Errorf("the topic with the small limit has %d letters", len(found))
+	return errors.New(string(cause))
+}
+
+// wantCauses demands the length of the causes, or that the letter says where its message is.
+func wantCauses(t *testing.T, dead letter, characters int) {
+	t.Helper()
+	if len(dead.header("msghandler-id")) == 0 {
+		t.Errorf("the dead letter has no id: %v", dead.Headers)
 	}
-	if !strings.Contains(log.String(), "level=ERROR") ||
-		!strings.Contains(log.String(), "raise max.message.bytes of the topic") ||
-		!strings.Contains(log.String(), "copy_to=payments.dead") {
-		t.Errorf("no line names the limit: %s", log)
-	}
-	k.Configure("payments.dead", "max.message.bytes", "22000") // of which the causes may take less than 2,000
-	var dead []letter
-	servers.Eventually(t, time.Minute, "a dead letter", func() bool {
-		dead = letters(t, k, "payments.dead")
-		return len(dead) == 1
-	})
-	r.finish()
-	for _, name := range []string{consumer.HeaderFirstCause, consumer.HeaderDeadReason} {
-		if got := []rune(dead[0].header(name)); len(got) != 100 {
-			t.Errorf("%s has %d characters, want 100", name, len(got))
+	if characters == 0 {
+		if reason := dead.header(consumer.HeaderDeadReason); !strings.Contains(reason, "cut to 1024 of 20000 bytes") {
+			t.Errorf("the reason does not name the cut: %s", reason)
 		}
+		return
 	}
-	if len(dead[0].header("msghandler-id")) == 0 {
-		t.Errorf("the dead letter has no id: %v", dead[0].Headers)
+	for _, name := range []string{consumer.HeaderFirstCause, consumer.HeaderDeadReason} {
+		if got := []rune(dead.header(name)); len(got) != characters {
+			t.Errorf("%s has %d characters, want %d", name, len(got), characters)
+		}
 	}
 }
 

@@ -498,25 +498,6 @@ type queued struct {
 func (w *world) queued(config nats.Config) *queued {
 	w.t.Helper()
 	config.AckWait = time.Hour
-	q, begun := w.hold(config), time.Now()
-	servers.Eventually(w.t, time.Minute, "the messages are received", func() bool {
-		if time.Since(begun) > stalled {
-			w.forget(q)
-			q, begun = w.hold(config), time.Now()
-		}
-		return w.received(5)
-	})
-	return q
-}
-
-// stalled is for how long a raised limit has no effect before a test begins anew: once in some hundred runs on a busy
-// machine nats-server 2.15.2 delivers nothing more to a waiting pull then, and sends no heartbeat, until the consumer
-// connects anew after 30 s.
-const stalled = 5 * time.Second
-
-// hold runs a consumer that holds the first of five messages.
-func (w *world) hold(config nats.Config) *queued {
-	w.t.Helper()
 	w.publish(numbered(5)...)
 	q := &queued{
 		consuming: make(chan struct{}, 10), begun: make(chan struct{}, 10), release: make(chan struct{}),
@@ -532,100 +513,17 @@ func (w *world) hold(config nats.Config) *queued {
 	})
 	<-q.consuming
 	<-q.begun
+	w.allReceived(5)
 	return q
-}
-
-// forget ends a consumer, with its messages.
-func (w *world) forget(q *queued) {
-	w.t.Helper()
-	close(q.release)
-	_ = q.stop() // the handler may outlast it
-	if err := w.js.DeleteConsumer(w.t.Context(), "ORDERS", "payments"); err != nil {
-		w.t.Fatal(err)
-	}
-	stream, err := w.js.Stream(w.t.Context(), "ORDERS")
-	if err == nil {
-		err = stream.Purge(w.t.Context())
-	}
-	if err != nil {
-		w.t.Fatal(err)
-	}
 }
 
 // allReceived waits until n messages are with the consumer.
 func (w *world) allReceived(n int) {
 	w.t.Helper()
-	servers.Eventually(w.t, 30*time.Second, "the messages are received", func() bool { return w.received(n) })
-}
-
-// received says whether n messages are with the consumer. A lower limit, which the consumer sets when it connects, is
-// raised to n, as another process does whose Prefetch is n.
-func (w *world) received(n int) bool {
-	c, err := w.js.Consumer(w.t.Context(), "ORDERS", "payments")
-	if err != nil {
-		w.t.Log(err)
-		return false
-	}
-	config := c.CachedInfo().Config
-	if config.MaxAckPending >= n {
-		return c.CachedInfo().NumAckPending == n
-	}
-	config.MaxAckPending = n
-	if _, err := w.js.UpdateConsumer(w.t.Context(), "ORDERS", config); err != nil {
-		w.t.Log(err)
-	}
-	return false
-}
-
-// overfull is Prefetch of a consumer that has one message more than its queue takes: four of the five wait.
-const overfull = 3
-
-// A message that finds the queue full goes back at a stop, and Run waits for the handlers only.
-func TestStopWithFullQueueIsBounded(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	config := w.config()
-	config.Prefetch, config.StopTimeout = overfull, time.Nanosecond
-	q := w.queued(config)
-	stopped := make(chan error, 1)
-	go func() { stopped <- q.stop() }()
-	select {
-	case err := <-stopped:
-		if err == nil {
-			t.Error("the handler did not outlast the stop")
-		}
-	case <-time.After(time.Minute):
-		t.Error("Run does not return while a handler runs")
-	}
-	close(q.release)
-	config.AckWait = time.Hour // a message that did not go back would come too late
-	var later calls
-	w.run(config, func(_ context.Context, m *consumer.Message) error { later.add(m.ID); return nil })
-	w.settled()
-	q.handled.want(t, []string{"0"}, 1)
-	later.want(t, numbered(5)[1:], 1)
-}
-
-// A message that finds the queue full delays no reconnect.
-func TestFullQueueReconnects(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	x := wire.TCP(t, wire.Host(t, w.server.URL))
-	config := w.config()
-	config.URL, config.Prefetch = x.URL(w.server.URL), overfull
-	q := w.queued(config)
-	x.Disconnect()
-	select {
-	case <-q.consuming:
-	case <-time.After(time.Minute):
-		t.Error("the consumer does not reconnect while a handler runs")
-	}
-	close(q.release)
-	if err := q.stop(); err != nil {
-		t.Error(err)
-	}
-	q.handled.want(t, []string{"0"}, 1)
-	q.handled.want(t, numbered(5)[1:], 0)
+	servers.Eventually(w.t, 30*time.Second, "the messages are received", func() bool {
+		c, err := w.js.Consumer(w.t.Context(), "ORDERS", "payments")
+		return err == nil && c.CachedInfo().NumAckPending == n
+	})
 }
 
 // Messages that waited for a handler when the connection ended are left to the server, which delivers them again. The

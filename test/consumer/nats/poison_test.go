@@ -1,0 +1,143 @@
+package nats_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	client "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/msghandler/msghandler/consumer"
+	"github.com/msghandler/msghandler/consumer/nats"
+	"github.com/msghandler/msghandler/test/servers"
+)
+
+// More messages wait for their next delivery than the process may have at once. They delay no other.
+func TestFailingMessagesDelayNoOther(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	config := w.config()
+	config.Prefetch, config.Retry = 5, []time.Duration{time.Hour}
+	var handled calls
+	w.run(config, func(_ context.Context, m *consumer.Message) error {
+		handled.add(m.ID)
+		if strings.HasPrefix(m.ID, "bad") {
+			return errors.New("no such account")
+		}
+		return nil
+	})
+	for range 4 {
+		w.publish("bad 1", "bad 2", "bad 3", "bad 4", "bad 5", "bad 6")
+	}
+	w.publish(numbered(20)...)
+	servers.Eventually(t, 30*time.Second, "the last message is handled", func() bool { return handled.count("19") == 1 })
+	handled.want(t, numbered(20), 1)
+}
+
+// With Prefetch 5, no process has more than five messages, also when the server may hand out more.
+func TestPrefetchBoundsMessagesAtHand(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.publish(numbered(20)...)
+	config := w.config()
+	config.Prefetch, config.AckWait = 5, time.Minute
+	begun, release := make(chan struct{}, 20), make(chan struct{})
+	stop := w.run(config, func(context.Context, *consumer.Message) error {
+		begun <- struct{}{}
+		<-release
+		return nil
+	})
+	<-begun
+	w.allReceived(5)
+	var second calls
+	w.run(config, func(_ context.Context, m *consumer.Message) error { second.add(m.ID); return nil })
+	servers.Eventually(t, 30*time.Second, "another process gets the rest", func() bool { return second.count("19") == 1 })
+	w.allReceived(5)
+	close(release)
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	second.want(t, numbered(20)[5:], 1)
+}
+
+// Processes end while they handle one message: here, a client of the same durable consumer asks for the message and
+// tells nothing. Such a message becomes a dead letter, and no handler sees it.
+func TestMessageThatEndsProcessesIsBuried(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.publish("deadly")
+	durable, err := w.js.CreateConsumer(t.Context(), "ORDERS", jetstream.ConsumerConfig{
+		Durable: "payments", AckPolicy: jetstream.AckExplicitPolicy, MaxDeliver: -1, AckWait: time.Minute,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 20 {
+		m, err := durable.Next()
+		if err == nil {
+			err = m.Nak()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.publish("good")
+	var handled calls
+	w.run(w.config(), func(_ context.Context, m *consumer.Message) error { handled.add(m.ID); return nil })
+	w.settled()
+	handled.want(t, []string{"deadly"}, 0)
+	handled.want(t, []string{"good"}, 1)
+	w.wantDead("deadly")
+}
+
+// A letter is larger than its message. One that does not fit loses most of its reason, or else most of its body.
+func TestLetterThatDoesNotFitIsCut(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	const limit = 8 << 10
+	small := jetstream.StreamConfig{Name: "SMALL", Subjects: []string{"SMALL.>"}, MaxMsgSize: limit}
+	if _, err := w.js.CreateStream(t.Context(), small); err != nil {
+		t.Fatal(err)
+	}
+	for id, size := range map[string]int{"fits": limit - 1000, "cut": limit, "whole": 10} {
+		m := client.NewMsg("orders.paid")
+		m.Data = make([]byte, size)
+		m.Header.Set("msghandler-id", id)
+		m.Header.Set("msghandler-producer", "orders")
+		m.Header.Set("tenant", "eu")
+		if _, err := w.js.PublishMsg(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	config := w.config()
+	config.DeadLetterStream = "SMALL"
+	var handled calls
+	w.run(config, func(_ context.Context, m *consumer.Message) error {
+		handled.add(m.ID)
+		return consumer.Reject(errors.New(strings.Repeat("long", 1000)))
+	})
+	w.settled()
+	handled.want(t, []string{"fits", "cut", "whole"}, 1)
+	dead, err := nats.NewDeadLetters(w.server.URL, nil, "SMALL")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for id, want := range map[string]struct{ body, reason int }{
+		"fits": {limit - 1000, 100}, "cut": {1024, 0}, "whole": {10, 1000},
+	} {
+		l, err := dead.Show(t.Context(), "orders/"+id)
+		if err != nil || len(l.Body) != want.body || want.reason > 0 && len(l.Reason) != want.reason {
+			t.Errorf("%s: %d bytes, %q, %v", id, len(l.Body), l.Reason, err)
+		}
+		if cut := want.reason == 0; cut != strings.Contains(l.Reason, "cut to 1024 of 8192 bytes") ||
+			cut == (l.Headers["tenant"] == "eu") {
+			t.Errorf("%s: %q, %v", id, l.Reason, l.Headers)
+		}
+	}
+	if _, err := dead.Replay(t.Context(), "orders/cut"); err == nil || !strings.Contains(err.Error(), "by hand") {
+		t.Errorf("replayed a cut letter: %v", err)
+	}
+}
