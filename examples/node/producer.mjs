@@ -82,8 +82,9 @@ class Markers {
   async clean(ids) {
     await this.answers.query(`UPDATE msghandler_markers SET cleaned_at = ${NOW}, updated_at = ${NOW}, ${SENT}
       WHERE producer = $1 AND id = ANY($2::BYTEA[]) AND cleaned_at IS NULL`, [PRODUCER, bytes(ids)]);
-    await this.answers.query(`DELETE FROM msghandler_markers WHERE ctid IN (SELECT ctid FROM msghandler_markers
-      WHERE producer = $1 AND cleaned_at < ${NOW} - $2::BIGINT LIMIT 1000)`, [PRODUCER, WEEK]);
+    const old = `producer = $1 AND cleaned_at < ${NOW} - $2::BIGINT`; // twice: other partitions have rows of the same ctid
+    await this.answers.query(`DELETE FROM msghandler_markers WHERE ${old} AND ctid IN (SELECT ctid FROM msghandler_markers
+      WHERE ${old} LIMIT 1000)`, [PRODUCER, WEEK]);
   }
 }
 

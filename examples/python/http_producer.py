@@ -111,8 +111,9 @@ class Markers:
             tx.execute(f"""UPDATE msghandler_markers SET cleaned_at = {NOW}, updated_at = {NOW}, {SENT}
                 WHERE producer = %s AND id = ANY(%s::BYTEA[]) AND cleaned_at IS NULL""",
                        (self.producer, [i.encode() for i in ids]))
-            tx.execute(f"""DELETE FROM msghandler_markers WHERE ctid IN (SELECT ctid FROM msghandler_markers
-                WHERE producer = %s AND cleaned_at < {NOW} - %s LIMIT 1000)""", (self.producer, WEEK))
+            old = f"producer = %s AND cleaned_at < {NOW} - %s"  # twice: other partitions have rows of the same ctid
+            tx.execute(f"""DELETE FROM msghandler_markers WHERE {old} AND ctid IN (SELECT ctid FROM msghandler_markers
+                WHERE {old} LIMIT 1000)""", (self.producer, WEEK) * 2)
 
 
 class CallError(Exception):

@@ -65,7 +65,8 @@ type Traits struct {
 	Restored bool
 	// SkipLocked ends the SELECT of a claim.
 	SkipLocked string
-	// Slice names the rows of a purge's slice.
+	// Slice names the rows of a purge's slice. A ctid of PostgreSQL names a row of one partition, and other rows in other
+	// partitions, so the condition stands beside the ctid too.
 	Slice string
 	// Statements around a migration, so that migrations run one at a time.
 	migrationBegin, migrationEnd, migrationAbort string
@@ -87,7 +88,7 @@ var traits = map[Dialect]*Traits{
 		Aborted:     postgreSQLAborted,
 		SetPatience: func(d time.Duration) string { return fmt.Sprintf("SET LOCAL lock_timeout = %d", d.Milliseconds()) },
 		SkipLocked:  " FOR UPDATE SKIP LOCKED",
-		Slice:       "ctid IN (SELECT ctid FROM {table} WHERE {where} LIMIT {n})",
+		Slice:       "{where} AND ctid IN (SELECT ctid FROM {table} WHERE {where} LIMIT {n})",
 		// The number is arbitrary, and must differ from the locks of other programs.
 		migrationBegin: migratePostgreSQL, migrationEnd: "COMMIT", migrationAbort: "ROLLBACK",
 		// Otherwise readers would wait until the last index is built.

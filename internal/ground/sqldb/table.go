@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -95,9 +96,11 @@ func (t *Table) InsertNew(ctx context.Context, tx Execer, insert string, args ..
 // with long bodies in a database with one writer.
 const purgeSlice = 200
 
-// Purge removes the rows of a condition in slices, with a transaction each, and returns the number of removed rows.
+// Purge removes the rows of a condition in slices, with a transaction each, and returns the number of removed rows. The
+// condition has no OR outside of brackets.
 // After each slice, Purge pauses for the duration of the slice, and leaves half of the time to others.
 func (t *Table) Purge(ctx context.Context, where string, args ...any) (removed int64, err error) {
+	args = slices.Repeat(args, strings.Count(t.Slice, "{where}"))
 	slice := strings.NewReplacer("{where}", where, "{n}", strconv.Itoa(purgeSlice)).Replace(t.Slice)
 	for {
 		begun := time.Now()
