@@ -18,7 +18,7 @@ import (
 // outboxCommand sets up the outbox in plain SQL.
 type outboxCommand struct {
 	DDL     outboxDDLCommand     `cmd:"" name:"ddl" help:"Print the statements that create the table."`
-	Migrate outboxMigrateCommand `cmd:"" help:"Create the table in a database, or upgrade it to this version."`
+	Migrate outboxMigrateCommand `cmd:"" help:"Create the table in a database; a table that is there is checked."`
 }
 
 type outboxDDLCommand struct {
@@ -52,10 +52,10 @@ type outboxMigrateCommand struct {
 // Help returns the text below the usage in --help.
 func (c *outboxMigrateCommand) Help() string {
 	return `The database user must be allowed to create tables, and on PostgreSQL a function and a trigger. A table that is
-up to date is not changed. A coordinator needs fewer rights: SELECT, UPDATE and DELETE on the table.`
+there is not changed. A coordinator needs fewer rights: SELECT, UPDATE and DELETE on the table.`
 }
 
-// Run creates or upgrades the table.
+// Run creates the table.
 func (c *outboxMigrateCommand) Run(ctx context.Context, s *commandline.Session) error {
 	if err := commandline.Positive("timeout", c.Timeout); err != nil {
 		return err

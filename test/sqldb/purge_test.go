@@ -1,11 +1,10 @@
 package sqldb_test
 
 import (
-	"context"
-	"database/sql"
 	"testing"
 
 	sqlinbox "github.com/msghandler/msghandler/consumer/inbox/sql"
+	"github.com/msghandler/msghandler/internal/ground/sqldb"
 	sqlmarker "github.com/msghandler/msghandler/producer/marker/sql"
 	"github.com/msghandler/msghandler/test/servers"
 )
@@ -34,13 +33,6 @@ type purged struct {
 	table, key string
 	// old and fresh fill a table with rows that the purge removes, and with rows that the purge keeps.
 	old, fresh string
-	build      func(t *testing.T, db *sql.DB) sdk
-}
-
-// sdk is what each SDK does with its table.
-type sdk interface {
-	Migrate(ctx context.Context) error
-	Purge(ctx context.Context) (int64, error)
 }
 
 // purgedTables are all tables that an SDK purges.
@@ -49,31 +41,16 @@ var purgedTables = map[string]purged{
 		table: sqlmarker.DefaultTable, key: "producer",
 		old:   `(producer, id, verdict, created_at, cleaned_at) SELECT 'ours', n::TEXT::BYTEA, 2, 0, 0`,
 		fresh: `(producer, id, verdict, created_at) SELECT 'theirs', n::TEXT::BYTEA, 2, 0`,
-		build: func(t *testing.T, db *sql.DB) sdk {
-			return must[*sqlmarker.Store](t)(sqlmarker.New(sqlmarker.Config{
-				DB: db, Dialect: sqlmarker.PostgreSQL, Producer: "ours",
-			}))
-		},
 	},
 	"outbox": {
 		table: sqlmarker.DefaultOutboxTable, key: "producer",
 		old:   `(producer, state, due_at, cleaned_at) SELECT 'ours', 3, NULL, 0`,
 		fresh: `(producer) SELECT 'theirs'`,
-		build: func(t *testing.T, db *sql.DB) sdk {
-			return must[*sqlmarker.Outbox](t)(sqlmarker.NewOutbox(sqlmarker.OutboxConfig{
-				DB: db, Dialect: sqlmarker.PostgreSQL, Producer: "ours",
-			}))
-		},
 	},
 	"inbox": {
 		table: sqlinbox.DefaultTable, key: "consumer",
 		old:   `(consumer, message, created_at) SELECT 'ours', n::TEXT::BYTEA, 0`,
 		fresh: `(consumer, message, created_at) SELECT 'theirs', n::TEXT::BYTEA, 9999999999999`,
-		build: func(t *testing.T, db *sql.DB) sdk {
-			return must[*sqlinbox.Inbox](t)(sqlinbox.New(sqlinbox.Config{
-				DB: db, Dialect: sqlinbox.PostgreSQL, Consumer: "ours",
-			}))
-		},
 	},
 }
 
@@ -86,7 +63,7 @@ func TestPurgeKeepsRowsOfOtherPartitions(t *testing.T) {
 				t.Parallel()
 				d := servers.PostgreSQL(t)
 				db := open(t, d.Driver, d.DSN)
-				table := p.build(t, db)
+				table := sdkTables[name](t, db, sqldb.PostgreSQL).(purger)
 				if err := table.Migrate(t.Context()); err != nil {
 					t.Fatal(err)
 				}
@@ -110,15 +87,5 @@ func TestPurgeKeepsRowsOfOtherPartitions(t *testing.T) {
 				}
 			})
 		}
-	}
-}
-
-func must[T any](t *testing.T) func(T, error) T {
-	return func(value T, err error) T {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return value
 	}
 }

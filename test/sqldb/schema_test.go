@@ -2,9 +2,9 @@
 package sqldb_test
 
 import (
+	"context"
 	"database/sql"
 	"fmt"
-	"io/fs"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -16,43 +16,35 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib"
 	_ "modernc.org/sqlite"
 
+	sqlinbox "github.com/msghandler/msghandler/consumer/inbox/sql"
 	"github.com/msghandler/msghandler/internal/ground/sqldb"
+	sqlmarker "github.com/msghandler/msghandler/producer/marker/sql"
+	"github.com/msghandler/msghandler/producer/outbox/shards"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
 func TestMain(m *testing.M) { servers.Main(m) }
 
-const (
-	first  = "CREATE TABLE {table} (id VARCHAR(64) PRIMARY KEY, created_at BIGINT);\n"
-	second = "ALTER TABLE {table} ADD COLUMN tomorrow INT;\n"
-	insert = `INSERT INTO {table} (id, created_at) VALUES (?, {now})`
-)
-
 // room is where tables are made.
 type room struct {
 	dialect sqldb.Dialect
 	db      *sql.DB
-	// broken is a second step that fails: after its first statement, if a step may have several.
-	broken string
 }
 
 func onEach(t *testing.T, test func(t *testing.T, r room)) {
 	t.Parallel()
-	const twice = second + "CREATE TABLE {table} (twice INT);\n"
 	for name, build := range map[string]func(t *testing.T) room{
 		"postgresql": func(t *testing.T) room {
 			d := servers.PostgreSQL(t)
-			return room{sqldb.PostgreSQL, open(t, d.Driver, d.DSN), twice}
+			return room{sqldb.PostgreSQL, open(t, d.Driver, d.DSN)}
 		},
 		"mariadb": func(t *testing.T) room {
 			d := servers.MariaDB(t)
-			twiceAdded := "ALTER TABLE {table} ADD COLUMN tomorrow INT, ADD COLUMN id INT;\n"
-			return room{sqldb.MySQL, open(t, d.Driver, d.DSN), twiceAdded}
+			return room{sqldb.MySQL, open(t, d.Driver, d.DSN)}
 		},
 		"sqlite": func(t *testing.T) room {
 			return room{
 				sqldb.SQLite, open(t, "sqlite", "file:"+filepath.Join(t.TempDir(), "db")+"?_pragma=busy_timeout(20000)"),
-				twice,
 			}
 		},
 	} {
@@ -73,118 +65,139 @@ func open(t *testing.T, driver, dsn string) *sql.DB {
 	return db
 }
 
-// table is a table of an SDK with these steps.
-func (r room) table(texts ...string) *sqldb.Table {
-	files := fstest.MapFS{}
-	for i, text := range texts {
-		files[fmt.Sprintf("ddl/%s/%04d.sql", r.dialect, i+1)] = &fstest.MapFile{Data: []byte(text)}
-	}
-	return sqldb.NewTable(r.db, r.dialect, "rows_of_ours", fs.FS(files))
+// migrator is what each SDK does with its table.
+type migrator interface {
+	Migrate(ctx context.Context) error
 }
 
-// A newer SDK has another step: the newer SDK upgrades an older table, which the older SDK then refuses.
-func TestATableIsUpgradedAndNeverDowngraded(t *testing.T) {
-	onEach(t, func(t *testing.T, r room) {
-		today := r.table(first)
-		if err := today.Migrate(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if inserted, err := today.InsertNew(t.Context(), r.db, insert, "1001"); err != nil || !inserted {
-			t.Fatal(inserted, err)
-		}
-		if err := r.table(first, r.broken).Migrate(t.Context()); err == nil {
-			t.Fatal("a broken step was taken")
-		}
-		for range 2 { // the second time there is nothing to do
-			if err := r.table(first, second).Migrate(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if inserted, err := today.InsertNew(t.Context(), r.db, insert, "1001"); err != nil || inserted {
-			t.Errorf("after the upgrade: inserted again %v, %v", inserted, err)
-		}
-		if err := today.Migrate(t.Context()); err == nil || !strings.Contains(err.Error(), "newer") {
-			t.Errorf("a newer table is taken with %v", err)
-		}
-	})
+// purger is an SDK whose table has a purge.
+type purger interface {
+	migrator
+	Purge(ctx context.Context) (int64, error)
 }
 
-// A compatible step does not shut the older SDK out, which may also start again. A later step that is not compatible
-// does.
-func TestOlderSDKGoesOnAfterACompatibleStep(t *testing.T) {
-	onEach(t, func(t *testing.T, r room) {
-		const third = "ALTER TABLE {table} ADD COLUMN later INT;\n"
-		old := r.table(first)
-		if err := old.Migrate(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		steps := fstest.MapFS{}
-		for name, text := range map[string]string{"0001.sql": first, "0002.compatible.sql": second} {
-			steps["ddl/"+r.dialect.String()+"/"+name] = &fstest.MapFile{Data: []byte(text)}
-		}
-		compatible := func() *sqldb.Table { return sqldb.NewTable(r.db, r.dialect, "rows_of_ours", steps) }
-		for range 2 { // the second time there is nothing to do
-			if err := compatible().Migrate(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if _, err := r.db.ExecContext(t.Context(), "SELECT tomorrow FROM rows_of_ours"); err != nil {
-			t.Error(err)
-		}
-		if err := old.Migrate(t.Context()); err != nil {
-			t.Errorf("the older SDK: %v", err)
-		}
-		steps["ddl/"+r.dialect.String()+"/0003.sql"] = &fstest.MapFile{Data: []byte(third)}
-		if err := compatible().Migrate(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		for name, table := range map[string]*sqldb.Table{"first": old, "second": r.table(first, second)} {
-			if err := table.Migrate(t.Context()); err == nil || !strings.Contains(err.Error(), "newer") {
-				t.Errorf("the %s SDK takes a newer table with %v", name, err)
-			}
-		}
-	})
+// sdkTables are all tables of the SDKs, under their default names, of a producer or consumer "ours".
+var sdkTables = map[string]func(t *testing.T, db *sql.DB, dialect sqldb.Dialect) migrator{
+	"markers": func(t *testing.T, db *sql.DB, dialect sqldb.Dialect) migrator {
+		return must[*sqlmarker.Store](t)(sqlmarker.New(sqlmarker.Config{DB: db, Dialect: dialect, Producer: "ours"}))
+	},
+	"outbox": func(t *testing.T, db *sql.DB, dialect sqldb.Dialect) migrator {
+		return must[*sqlmarker.Outbox](t)(sqlmarker.NewOutbox(
+			sqlmarker.OutboxConfig{DB: db, Dialect: dialect, Producer: "ours"}))
+	},
+	"shard_leases": func(t *testing.T, db *sql.DB, dialect sqldb.Dialect) migrator {
+		return must[*shards.Leases](t)(shards.NewLeases(shards.LeasesConfig{DB: db, Dialect: dialect, Producer: "ours"}))
+	},
+	"inbox": func(t *testing.T, db *sql.DB, dialect sqldb.Dialect) migrator {
+		return must[*sqlinbox.Inbox](t)(sqlinbox.New(sqlinbox.Config{DB: db, Dialect: dialect, Consumer: "ours"}))
+	},
 }
 
-// The statements of DDL leave a table that Migrate takes as its own, with compatible steps too.
-func TestDDLRecordsEveryStep(t *testing.T) {
-	onEach(t, func(t *testing.T, r room) {
-		steps := fstest.MapFS{}
-		for name, text := range map[string]string{
-			"0001.sql": first, "0002.compatible.sql": second,
-			"0003.compatible.sql": "ALTER TABLE {table} ADD COLUMN later INT;\n",
-		} {
-			steps["ddl/"+r.dialect.String()+"/"+name] = &fstest.MapFile{Data: []byte(text)}
-		}
-		table := sqldb.NewTable(r.db, r.dialect, "rows_of_ours", steps)
-		statements, err := table.DDL()
+func must[T any](t *testing.T) func(T, error) T {
+	return func(value T, err error) T {
+		t.Helper()
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, statement := range statements {
-			if _, err := r.db.ExecContext(t.Context(), statement); err != nil {
-				t.Fatalf("%s: %v", statement, err)
+		return value
+	}
+}
+
+// onEachTable runs a test with each table of the SDKs, migrated, on each database that the SDK supports.
+func onEachTable(t *testing.T, test func(t *testing.T, r room, table migrator, name string)) {
+	onEach(t, func(t *testing.T, r room) {
+		for name, build := range sdkTables {
+			if name == "outbox" && r.dialect == sqldb.SQLite {
+				continue
+			}
+			table := build(t, r.db, r.dialect)
+			if err := table.Migrate(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			test(t, r, table, "msghandler_"+name)
+		}
+	})
+}
+
+// exec runs statements.
+func (r room) exec(t *testing.T, statements ...string) {
+	t.Helper()
+	for _, statement := range statements {
+		if _, err := r.db.ExecContext(t.Context(), statement); err != nil {
+			t.Fatalf("%s: %v", statement, err)
+		}
+	}
+}
+
+// A table may be lost in a restore, with other traces of a migration left.
+func TestMigrateRestoresALostTable(t *testing.T) {
+	onEachTable(t, func(t *testing.T, r room, table migrator, name string) {
+		r.exec(t, "DROP TABLE "+name)
+		for range 2 { // the second time there is nothing to do
+			if err := table.Migrate(t.Context()); err != nil {
+				t.Errorf("%s: %v", name, err)
 			}
 		}
-		if err := table.Migrate(t.Context()); err != nil {
-			t.Error(err)
+		r.exec(t, "SELECT created_at FROM "+name)
+	})
+}
+
+func TestMigrateRefusesATableWithoutKey(t *testing.T) {
+	onEachTable(t, func(t *testing.T, r room, table migrator, name string) {
+		r.exec(t, "CREATE TABLE restored AS SELECT * FROM "+name, "DROP TABLE "+name,
+			"ALTER TABLE restored RENAME TO "+name)
+		if err := table.Migrate(t.Context()); err == nil || !strings.Contains(err.Error(), "no primary key") {
+			t.Errorf("%s: %v", name, err)
 		}
-		if err := r.table(first).Migrate(t.Context()); err != nil {
-			t.Errorf("an older SDK: %v", err)
+	})
+}
+
+func TestMigrateRefusesATableWithoutColumn(t *testing.T) {
+	onEachTable(t, func(t *testing.T, r room, table migrator, name string) {
+		r.exec(t, "ALTER TABLE "+name+" RENAME COLUMN created_at TO made_at")
+		err := table.Migrate(t.Context())
+		if err == nil || !strings.Contains(err.Error(), "columns") || !strings.Contains(err.Error(), "created_at") {
+			t.Errorf("%s: %v", name, err)
+		}
+		r.exec(t, "ALTER TABLE "+name+" RENAME COLUMN made_at TO created_at", "ALTER TABLE "+name+" ADD COLUMN newer INT")
+		if err := table.Migrate(t.Context()); err != nil {
+			t.Errorf("a column of the user's own in %s: %v", name, err)
+		}
+	})
+}
+
+// A creation that fails leaves nothing where the database can undo it, and no lock.
+func TestFailedCreationHoldsNoLock(t *testing.T) {
+	onEach(t, func(t *testing.T, r room) {
+		const create = "CREATE TABLE IF NOT EXISTS {table} (\n  id VARCHAR(64) PRIMARY KEY,\n  created_at BIGINT\n);\n"
+		table := func(text string) *sqldb.Table {
+			file := fstest.MapFS{"ddl/" + r.dialect.String() + ".sql": &fstest.MapFile{Data: []byte(text)}}
+			return sqldb.NewTable(r.db, r.dialect, "rows_of_ours", file)
+		}
+		if err := table(create + "CREATE INDEX i ON {table} (nothing);\n").Migrate(t.Context()); err == nil {
+			t.Fatal("a broken statement was run")
+		}
+		if err := table(create).Migrate(t.Context()); err != nil {
+			t.Error(err)
 		}
 	})
 }
 
 func TestManyMayMigrateAtOnce(t *testing.T) {
 	onEach(t, func(t *testing.T, r room) {
-		table := r.table(first)
 		var all sync.WaitGroup
 		for range 8 {
-			all.Go(func() {
-				if err := table.Migrate(t.Context()); err != nil {
-					t.Error(err)
+			for name, build := range sdkTables {
+				if name == "outbox" && r.dialect == sqldb.SQLite {
+					continue
 				}
-			})
+				table := build(t, r.db, r.dialect)
+				all.Go(func() {
+					if err := table.Migrate(t.Context()); err != nil {
+						t.Errorf("%s: %v", name, err)
+					}
+				})
+			}
 		}
 		all.Wait()
 	})
@@ -212,36 +225,5 @@ func TestMariaDBClockIgnoresLocalTime(t *testing.T) {
 	}
 	if !strings.HasPrefix(local, "2026-10-25 03:00:00") {
 		t.Fatalf("two hours later it is %s: the server has no summer time", local)
-	}
-}
-
-// On PostgreSQL every statement waits behind an ALTER that waits, so the ALTER gives up. A step before a failed one
-// stays: its locks end with the step.
-func TestPostgreSQLStepsEndOneByOne(t *testing.T) {
-	t.Parallel()
-	d := servers.PostgreSQL(t)
-	r := room{sqldb.PostgreSQL, open(t, d.Driver, d.DSN), ""}
-	if err := r.table(first).Migrate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	reader, err := r.db.BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := reader.ExecContext(t.Context(), "SELECT id FROM rows_of_ours"); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.table(first, second).Migrate(t.Context()); err == nil || !strings.Contains(err.Error(), "lock timeout") {
-		t.Errorf("with a transaction that stays open: %v", err)
-	}
-	if err := reader.Rollback(); err != nil {
-		t.Fatal(err)
-	}
-	const broken = "ALTER TABLE {table} ADD COLUMN id INT;\n"
-	if err := r.table(first, second, broken).Migrate(t.Context()); err == nil || !strings.Contains(err.Error(), "step 3") {
-		t.Errorf("the third step is broken: %v", err)
-	}
-	if _, err := r.db.ExecContext(t.Context(), "SELECT tomorrow FROM rows_of_ours"); err != nil {
-		t.Errorf("the second step has not ended: %v", err)
 	}
 }

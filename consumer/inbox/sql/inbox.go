@@ -101,13 +101,11 @@ func New(config Config) (*Inbox, error) {
 	return &Inbox{config: config, table: sqldb.NewTable(config.DB, config.Dialect, config.Table, ddl)}, nil
 }
 
-// DDL returns the statements that Migrate runs on an empty database, for deployments that create tables themselves:
-// the statements for the table, and the record of its version.
+// DDL returns the statements by which Migrate creates the table, for deployments that create tables themselves.
 func (i *Inbox) DDL() ([]string, error) { return i.table.DDL() }
 
-// Migrate creates the table, or upgrades the table to this version of the SDK. Call Migrate at every start, also from
-// several processes at once; an up-to-date table is not changed. Migrate fails for a table that is newer than the
-// SDK, unless all newer steps are compatible: then programs of both versions use the table side by side.
+// Migrate creates the table with its index. Call Migrate at every start, also from several processes at once; a table
+// that is there is not changed. Migrate fails for a table that lacks a column or its primary key.
 func (i *Inbox) Migrate(ctx context.Context) error { return i.table.Migrate(ctx) }
 
 // Effect is the effect of a message. All its statements go through tx; Effect neither commits nor rolls tx back.

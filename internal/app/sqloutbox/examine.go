@@ -105,8 +105,7 @@ func (o *Outbox) Unrelayed(ctx context.Context, producers []string) (map[string]
 	return counts, rows.Err()
 }
 
-// Migrate creates the table of an outbox, or upgrades the table to this version. Without a name the DSN is that of a
-// flag.
+// Migrate creates the table of an outbox. Without a name the DSN is that of a flag.
 func Migrate(ctx context.Context, name string, settings config.Outbox) error {
 	d, table, err := openTable(name, settings)
 	if err != nil {

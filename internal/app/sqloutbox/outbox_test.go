@@ -265,7 +265,6 @@ func TestMissingTableNamesTheCommand(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(s *site) {
 		s.exec("DROP TABLE msghandler_outbox")
-		s.exec("DROP TABLE msghandler_outbox_version")
 		r := s.relay()
 		servers.Eventually(s.t, 20*time.Second, "the check names the command", func() bool {
 			err := r.Check()

@@ -68,15 +68,12 @@ type Traits struct {
 	// Slice names the rows of a purge's slice. A ctid of PostgreSQL names a row of one partition, and other rows in other
 	// partitions, so the condition stands beside the ctid too.
 	Slice string
-	// Statements around a migration, so that migrations run one at a time.
-	migrationBegin, migrationEnd, migrationAbort string
-	// migrationNext ends one step and begins the next; empty where all steps are one transaction, or each statement is.
-	migrationNext string
+	// tableExists and keyExists are conditions: the table is there, and has a primary key.
+	tableExists, keyExists string
+	// Statements around the creation of a table, so that creations run one at a time; empty where the statement itself
+	// gives way to another one.
+	creationBegin, creationEnd, creationAbort string
 }
-
-// migratePostgreSQL begins a step. All statements queue behind an ALTER that waits for a long transaction, so the ALTER
-// gives up, and the next start of a program tries again.
-const migratePostgreSQL = "BEGIN; SELECT pg_advisory_xact_lock(7263871209); SET LOCAL lock_timeout = '5s'"
 
 var traits = map[Dialect]*Traits{
 	PostgreSQL: {
@@ -89,10 +86,11 @@ var traits = map[Dialect]*Traits{
 		SetPatience: func(d time.Duration) string { return fmt.Sprintf("SET LOCAL lock_timeout = %d", d.Milliseconds()) },
 		SkipLocked:  " FOR UPDATE SKIP LOCKED",
 		Slice:       "{where} AND ctid IN (SELECT ctid FROM {table} WHERE {where} LIMIT {n})",
+		// pg_class is read because to_regclass alone does not see a table that was created since the transaction began.
+		tableExists: "EXISTS (SELECT 1 FROM pg_class WHERE oid = to_regclass('{table}'))",
+		keyExists:   "EXISTS (SELECT 1 FROM pg_index WHERE indrelid = to_regclass('{table}') AND indisprimary)",
 		// The number is arbitrary, and must differ from the locks of other programs.
-		migrationBegin: migratePostgreSQL, migrationEnd: "COMMIT", migrationAbort: "ROLLBACK",
-		// Otherwise readers would wait until the last index is built.
-		migrationNext: "COMMIT; " + migratePostgreSQL,
+		creationBegin: "BEGIN; SELECT pg_advisory_xact_lock(7263871209)", creationEnd: "COMMIT", creationAbort: "ROLLBACK",
 	},
 	MySQL: {
 		Name: "mysql", Level: sql.LevelReadCommitted, LookInTx: true,
@@ -108,23 +106,27 @@ var traits = map[Dialect]*Traits{
 		SetPatience: func(d time.Duration) string {
 			return fmt.Sprintf("SET SESSION innodb_lock_wait_timeout = %d", max(1, int64(d.Seconds())))
 		},
-		Restored:       true,
-		SkipLocked:     " FOR UPDATE SKIP LOCKED",
-		Slice:          "{where} LIMIT {n}",
-		migrationBegin: "DO GET_LOCK('{table}', 86400)", migrationEnd: "DO RELEASE_LOCK('{table}')",
-		migrationAbort: "DO RELEASE_LOCK('{table}')",
+		Restored:   true,
+		SkipLocked: " FOR UPDATE SKIP LOCKED",
+		Slice:      "{where} LIMIT {n}",
+		tableExists: "EXISTS (SELECT 1 FROM information_schema.tables " +
+			"WHERE table_schema = {schema} AND table_name = '{index}')",
+		keyExists: "EXISTS (SELECT 1 FROM information_schema.statistics " +
+			"WHERE table_schema = {schema} AND table_name = '{index}' AND index_name = 'PRIMARY')",
 	},
 	SQLite: {
 		Name: "sqlite", OneWriter: true,
-		Now:            "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)",
-		KeepOld:        " ON CONFLICT DO NOTHING",
-		Busy:           sqliteBusy,
-		Unreachable:    sqliteUnreachable,
-		Aborted:        sqliteBusy, // COMMIT found a reader in its way and changed nothing; drivers then roll back
-		ReadPatience:   "PRAGMA busy_timeout",
-		SetPatience:    func(d time.Duration) string { return fmt.Sprintf("PRAGMA busy_timeout = %d", d.Milliseconds()) },
-		Restored:       true,
-		Slice:          "rowid IN (SELECT rowid FROM {table} WHERE {where} LIMIT {n})",
-		migrationBegin: "BEGIN IMMEDIATE", migrationEnd: "COMMIT", migrationAbort: "ROLLBACK",
+		Now:           "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)",
+		KeepOld:       " ON CONFLICT DO NOTHING",
+		Busy:          sqliteBusy,
+		Unreachable:   sqliteUnreachable,
+		Aborted:       sqliteBusy, // COMMIT found a reader in its way and changed nothing; drivers then roll back
+		ReadPatience:  "PRAGMA busy_timeout",
+		SetPatience:   func(d time.Duration) string { return fmt.Sprintf("PRAGMA busy_timeout = %d", d.Milliseconds()) },
+		Restored:      true,
+		Slice:         "rowid IN (SELECT rowid FROM {table} WHERE {where} LIMIT {n})",
+		tableExists:   "EXISTS (SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = '{table}' COLLATE NOCASE)",
+		keyExists:     "EXISTS (SELECT 1 FROM pragma_table_info('{table}') WHERE pk > 0)",
+		creationBegin: "BEGIN IMMEDIATE", creationEnd: "COMMIT", creationAbort: "ROLLBACK",
 	},
 }

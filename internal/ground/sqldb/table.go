@@ -22,7 +22,8 @@ type Table struct {
 	Traits
 	DB   *sql.DB
 	Name string
-	// ddl holds the steps that create the table, in ddl/DIALECT/NUMBER_NAME.sql.
+	// ddl holds the statements that create the table, in ddl/DIALECT.sql. Each ends with a semicolon at the end of a line.
+	// The first creates the table, with a column in each line that begins with two spaces and a small letter.
 	ddl   fs.FS
 	words *strings.Replacer
 }
@@ -41,13 +42,19 @@ func CheckName(dialect Dialect, name string) error {
 	return nil
 }
 
-// NewTable describes a table whose name has passed CheckName. Statements may use {table}, {now} and the words: pairs
-// of a name in curly brackets and its replacement.
+// NewTable describes a table whose name has passed CheckName. Statements may use {table}, {index} (its name without the
+// schema, which begins the names of indexes), {schema}, {now} and the words: pairs of a name in curly brackets and its
+// replacement.
 func NewTable(db *sql.DB, dialect Dialect, name string, ddl fs.FS, words ...string) *Table {
 	t := dialect.Traits()
+	schema, index := "DATABASE()", name
+	if before, after, found := strings.Cut(name, "."); found {
+		schema, index = "'"+before+"'", after
+	}
+	words = append([]string{"{table}", name, "{index}", index, "{schema}", schema, "{now}", t.Now}, words...)
 	return &Table{
 		Traits: *t, DB: db, Name: name, ddl: ddl,
-		words: strings.NewReplacer(append([]string{"{table}", name, "{now}", t.Now}, words...)...),
+		words: strings.NewReplacer(words...),
 	}
 }
 

@@ -104,9 +104,10 @@ var clockDefault = map[Dialect]string{
 	MySQL:      MySQL.Traits().Now,
 }
 
-// Migrate creates the table, or upgrades the table to this version. Migrate may be called by several processes at once.
-// A PostgreSQL database of the encoding SQL_ASCII is refused: such a database checks no text, and a text that is not
-// UTF-8 would fail each claim.
+// Migrate creates the table with its indexes, and on PostgreSQL the trigger that wakes relays. Migrate may be called by
+// several processes at once; a table that is there is not changed. Migrate fails for a table that lacks a column or its
+// primary key. A PostgreSQL database of the encoding SQL_ASCII is refused: such a database checks no text, and a text
+// that is not UTF-8 would fail each claim.
 func (o *Outbox) Migrate(ctx context.Context) error {
 	if o.store.table.Dollars {
 		var encoding string

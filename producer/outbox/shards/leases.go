@@ -81,11 +81,11 @@ func NewLeases(config LeasesConfig) (*Leases, error) {
 	return &Leases{config: config, table: sqldb.NewTable(config.DB, config.Dialect, config.Table, ddl)}, nil
 }
 
-// DDL returns the statements that Migrate runs on an empty database, for deployments that create tables themselves.
+// DDL returns the statements by which Migrate creates the table, for deployments that create tables themselves.
 func (l *Leases) DDL() ([]string, error) { return l.table.DDL() }
 
-// Migrate creates the table of leases, or upgrades the table to this version of the SDK. Call Migrate at every start,
-// also from several processes at once.
+// Migrate creates the table of leases. Call Migrate at every start, also from several processes at once; a table that
+// is there is not changed. Migrate fails for a table that lacks a column or its primary key.
 func (l *Leases) Migrate(ctx context.Context) error { return l.table.Migrate(ctx) }
 
 // exec runs a statement and returns the number of changed rows.

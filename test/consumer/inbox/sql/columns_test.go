@@ -2,12 +2,10 @@ package sql_test
 
 import (
 	"bytes"
-	"context"
 	"database/sql"
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"strings"
 	"testing"
 
@@ -87,58 +85,6 @@ func TestDroppedDuplicateIsNotLoggedAsHandled(t *testing.T) {
 		if strings.Count(said, "message handled") != 1 ||
 			!strings.Contains(said, `level=DEBUG msg="event already handled, duplicate ignored" message_id=orders/1`) {
 			t.Errorf("a message and its duplicate are logged as\n%s", said)
-		}
-	})
-}
-
-// An inbox of the version before is upgraded in place. Consumers of both versions drop each other's duplicates.
-func TestOldInboxIsUpgradedInPlace(t *testing.T) {
-	t.Parallel()
-	onEach(t, func(t *testing.T, d database) {
-		db := d.open(t)
-		text, err := os.ReadFile("testdata/" + d.dialect.String() + ".sql")
-		if err != nil {
-			t.Fatal(err)
-		}
-		statements := strings.Split(strings.TrimSuffix(strings.TrimSpace(string(text)), ";"), ";\n")
-		for _, statement := range append(statements, "CREATE TABLE msghandler_inbox_version (version INT NOT NULL)",
-			"INSERT INTO msghandler_inbox_version (version) VALUES (1)") {
-			if _, err := db.ExecContext(t.Context(), statement); err != nil {
-				t.Fatalf("%s: %v", statement, err)
-			}
-		}
-		const insert = `INSERT INTO msghandler_inbox (consumer, message, created_at) VALUES (%s, %s, %s)`
-		parameters := []any{"?", "?", d.dialect.Traits().Now}
-		if d.dialect == sqlinbox.PostgreSQL {
-			parameters[0], parameters[1] = "$1", "$2"
-		}
-		take := func(id string) error {
-			_, err := db.ExecContext(t.Context(), fmt.Sprintf(insert, parameters...), "payments", []byte("orders/"+id))
-			return err
-		}
-		if err := take("1"); err != nil {
-			t.Fatal(err)
-		}
-		h := d.inbox(t, db, nil).Handler(d.pay)
-		if err := take("2"); err != nil {
-			t.Errorf("the version before after the migration: %v", err)
-		}
-		for _, id := range []string{"1", "2"} {
-			if err := h.Handle(t.Context(), order(id)); !errors.Is(err, consumer.ErrDuplicate) {
-				t.Errorf("a message of the version before, again: %v", err)
-			}
-		}
-		if err := h.Handle(t.Context(), order("3")); err != nil {
-			t.Fatal(err)
-		}
-		if err := take("3"); err == nil {
-			t.Error("the version before handles a message again")
-		}
-		var version int
-		err = db.QueryRowContext(context.Background(), `SELECT COALESCE(MAX(version), 0) FROM msghandler_inbox_version`).
-			Scan(&version)
-		if err != nil || version != 1 || payments(t, db) != 1 {
-			t.Errorf("the version before reads version %d (%v); %d effects", version, err, payments(t, db))
 		}
 	})
 }

@@ -418,31 +418,3 @@ func TestDDLEqualsMigrate(t *testing.T) {
 		}
 	})
 }
-
-// A CREATE on MySQL and MariaDB cannot be undone, so a process may die with the table created and no version
-// recorded.
-func TestInterruptedMigrationIsCompleted(t *testing.T) {
-	t.Parallel()
-	server := servers.MariaDB(t)
-	d := database{sqlmarker.MySQL, server.Driver, server.DSN}
-	db := d.open(t)
-	s, err := sqlmarker.New(sqlmarker.Config{DB: db, Dialect: d.dialect, Producer: "orders"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	statements, err := s.DDL()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, statement := range statements[:len(statements)-1] { // the last records the version
-		if _, err := db.ExecContext(t.Context(), statement); err != nil {
-			t.Fatalf("%s: %v", statement, err)
-		}
-	}
-	for range 2 {
-		if err := s.Migrate(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	enqueue(t, db, s, "1")
-}

@@ -4,7 +4,9 @@
 CREATE TABLE IF NOT EXISTS {table} (
   consumer     VARBINARY(100) NOT NULL,
   message      VARBINARY(511) NOT NULL COMMENT 'PRODUCER/ID',
-  created_at   BIGINT NOT NULL COMMENT 'when the effect wrote it; the purge counts from here',
+  routing_key  VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin COMMENT 'this column and the next are for people',
+  event_type   VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin,
+  created_at   BIGINT NOT NULL COMMENT 'when the effect wrote the row; the purge counts from here',
   PRIMARY KEY (consumer, message),
   KEY {index}_created (consumer, created_at)
 ) ENGINE=InnoDB;

@@ -3,7 +3,9 @@
 CREATE TABLE {table} (
   consumer     TEXT NOT NULL,
   message      BLOB NOT NULL,               -- PRODUCER/ID
-  created_at   INTEGER NOT NULL,            -- when the effect's transaction wrote it; the purge counts from here
+  routing_key  TEXT,                        -- this column and the next are for people
+  event_type   TEXT,
+  created_at   INTEGER NOT NULL,            -- when the effect's transaction wrote the row; the purge counts from here
   PRIMARY KEY (consumer, message)
 );
 CREATE INDEX {index}_created ON {table} (consumer, created_at);

@@ -39,3 +39,6 @@ CREATE TABLE {table} (
 CREATE INDEX {index}_claim ON {table} (shard_id, producer, state, broker, due_at, lock_until, id) WHERE due_at IS NOT NULL;
 CREATE INDEX {index}_unsent ON {table} (producer, state, created_at) WHERE state <> 3;
 CREATE INDEX {index}_cleaned ON {table} (producer, cleaned_at) WHERE cleaned_at IS NOT NULL;
+-- Wakes the relays at the commit of an INSERT, once for each transaction. Without the trigger relays poll.
+CREATE OR REPLACE FUNCTION {table}_notify() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_notify('{index}', ''); RETURN NULL; END $$;
+CREATE TRIGGER {index}_notify AFTER INSERT ON {table} FOR EACH STATEMENT EXECUTE FUNCTION {table}_notify();

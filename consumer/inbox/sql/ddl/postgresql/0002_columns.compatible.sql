@@ -1,4 +1,0 @@
--- What the message was, for people who read the inbox. Rows that an older version wrote have NULL there.
-ALTER TABLE {table}
-  ADD COLUMN routing_key TEXT,
-  ADD COLUMN event_type  TEXT;

@@ -1,0 +1,35 @@
+-- Business markers and the local message table of msghandler's producers, for MySQL and MariaDB. Ids are binary: a text
+-- column would take Order:7 and order:7 for the same. All times are milliseconds since 1970, by this database's clock.
+CREATE TABLE IF NOT EXISTS {table} (
+  producer       VARBINARY(100) NOT NULL,
+  id             VARBINARY(255) NOT NULL,
+  verdict        SMALLINT NOT NULL COMMENT '2 committed, 3 rolled back: a tombstone',
+  created_at     BIGINT NOT NULL,
+  updated_at     BIGINT,
+  cleaned_at     BIGINT COMMENT 'from when the purge counts: no coordinator asks any more',
+  -- The message, if the row has one.
+  state          SMALLINT NOT NULL DEFAULT 0 COMMENT '0 none, 1 waiting, 2 handed over, 3 sent, 4 failed',
+  shard_id       INT NOT NULL DEFAULT 0 COMMENT 'which relay may claim the row, where relays divide shards',
+  exchange_name  VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin,
+  routing_key    VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin,
+  message        MEDIUMTEXT CHARACTER SET utf8mb4 COMMENT 'the rest of the message as JSON',
+  body           LONGBLOB,
+  event_type     VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin COMMENT 'this column and the next two are for people',
+  aggregate_type VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin,
+  aggregate_id   VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin,
+  due_at         BIGINT COMMENT 'when a relay may claim the row next; during a claim, its end',
+  owner          VARBINARY(255) COMMENT 'the claim of a relay, since lock_time and until lock_until',
+  lock_time      BIGINT,
+  lock_until     BIGINT,
+  claims         INT NOT NULL DEFAULT 0 COMMENT 'above 1 the message may have been sent before',
+  attempts       INT NOT NULL DEFAULT 0 COMMENT 'how often the message was refused',
+  last_error     TEXT CHARACTER SET utf8mb4,
+  sent_at        BIGINT COMMENT 'when the broker had the message, or the coordinator a verdict',
+  PRIMARY KEY (producer, id),
+  -- The index of claims leads with the shard.
+  KEY {index}_claim (shard_id, producer, state, due_at, lock_until, id),
+  KEY {index}_due (producer, state, due_at),
+  KEY {index}_cleaned (producer, cleaned_at),
+  KEY {index}_created (created_at),
+  KEY {index}_aggregate (aggregate_type, aggregate_id)
+) ENGINE=InnoDB;

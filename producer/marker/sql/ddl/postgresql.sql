@@ -1,0 +1,35 @@
+-- Business markers and the local message table of msghandler's producers. All times are milliseconds since 1970, by this
+-- database's clock.
+CREATE TABLE {table} (
+  producer       TEXT COLLATE "C" NOT NULL,
+  id             BYTEA NOT NULL,
+  verdict        SMALLINT NOT NULL,           -- 2 committed, 3 rolled back: a tombstone
+  created_at     BIGINT NOT NULL,
+  updated_at     BIGINT,
+  cleaned_at     BIGINT,                      -- from when the purge counts: no coordinator asks any more
+  -- The message, if the row has one.
+  state          SMALLINT NOT NULL DEFAULT 0, -- 0 none, 1 waiting, 2 handed over, 3 sent, 4 failed
+  shard_id       INT NOT NULL DEFAULT 0,      -- which relay may claim the row, where relays divide shards
+  exchange_name  TEXT,
+  routing_key    TEXT,
+  message        TEXT,                        -- the rest of the message as JSON
+  body           BYTEA,
+  event_type     TEXT,                        -- this column and the next two are for people
+  aggregate_type TEXT,
+  aggregate_id   TEXT,
+  due_at         BIGINT,                      -- when a relay may claim the row next; during a claim, its end
+  owner          TEXT,                        -- the claim of a relay, since lock_time and until lock_until
+  lock_time      BIGINT,
+  lock_until     BIGINT,
+  claims         INT NOT NULL DEFAULT 0,      -- above 1 the message may have been sent before
+  attempts       INT NOT NULL DEFAULT 0,      -- how often the message was refused
+  last_error     TEXT,
+  sent_at        BIGINT,                      -- when the broker had the message, or the coordinator a verdict
+  PRIMARY KEY (producer, id)
+);
+-- The index of claims leads with the shard, and holds unsent messages only.
+CREATE INDEX {index}_claim ON {table} (shard_id, producer, state, due_at, lock_until, id) WHERE due_at IS NOT NULL;
+CREATE INDEX {index}_due ON {table} (producer, state, due_at);
+CREATE INDEX {index}_cleaned ON {table} (producer, cleaned_at) WHERE cleaned_at IS NOT NULL;
+CREATE INDEX {index}_created ON {table} (created_at);
+CREATE INDEX {index}_aggregate ON {table} (aggregate_type, aggregate_id) WHERE aggregate_type IS NOT NULL;
