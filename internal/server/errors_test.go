@@ -21,16 +21,41 @@ func TestThePageExplainsEveryReason(t *testing.T) {
 		t.Fatal(err)
 	}
 	reasons := server.Reasons()
-	rows := regexp.MustCompile("(?m)^\\| ([A-Z_]+) \\| `([A-Z_]+)` \\|")
+	rows := regexp.MustCompile("(?m)^\\| ([A-Z_]+) \\| `([A-Z_]+)` \\| [^|]+ \\| ([a-z ]+) \\|")
 	for _, row := range rows.FindAllStringSubmatch(string(page), -1) {
 		var code codes.Code
 		if err := code.UnmarshalJSON([]byte(strconv.Quote(row[1]))); err != nil || code != reasons[row[2]] {
 			t.Errorf("the page says that %s has the code %s; it has %v", row[2], row[1], reasons[row[2]])
 		}
+		if isRepeatable(code) != (row[3] == "yes") {
+			t.Errorf("the page says %q to a repetition after %s, and %v says the other", row[3], row[2], code)
+		}
 		delete(reasons, row[2])
 	}
 	for reason, code := range reasons {
 		t.Errorf("the page has no row for %s (%v)", reason, code)
+	}
+}
+
+// isRepeatable says whether clients repeat a call after a code, as docs/reference/languages-contract.md tells them.
+func isRepeatable(code codes.Code) bool {
+	switch code {
+	case codes.Unavailable, codes.ResourceExhausted, codes.Unknown, codes.DeadlineExceeded, codes.Internal,
+		codes.Aborted, codes.Canceled:
+		return true
+	}
+	return false
+}
+
+// After UNAVAILABLE and RESOURCE_EXHAUSTED clients wait for the time that the answer names.
+func TestAnswersToWaitForNameATime(t *testing.T) {
+	t.Parallel()
+	for reason, delay := range server.RetryDelays() {
+		code := server.Reasons()[reason]
+		waits := code == codes.Unavailable || code == codes.ResourceExhausted
+		if waits && delay == 0 || delay > 0 && !isRepeatable(code) {
+			t.Errorf("%s is %v with the retry delay %v", reason, code, delay)
+		}
 	}
 }
 

@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"time"
 
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 
 	"github.com/msghandler/msghandler/internal/access"
+	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
 func (l Limits) WithCalls(n int) Limits { l.calls = n; return l }
@@ -57,6 +59,20 @@ func Reasons() map[string]codes.Code {
 	all := map[string]codes.Code{unexpected.reason: unexpected.code}
 	for _, f := range faultTable {
 		all[f.reason] = f.code
+	}
+	return all
+}
+
+// RetryDelays are the delays that the answers with each reason name; 0: none.
+func RetryDelays() map[string]time.Duration {
+	all := map[string]time.Duration{}
+	for _, f := range append([]fault{unexpected}, faultTable...) {
+		all[f.reason] = 0
+		for _, detail := range translate(f.kind, halfmsg.None).Details() {
+			if retry, is := detail.(*errdetails.RetryInfo); is {
+				all[f.reason] = retry.GetRetryDelay().AsDuration()
+			}
+		}
 	}
 	return all
 }

@@ -108,7 +108,7 @@ func TestTooLargeHTTPRequestsAreRefusedUnread(t *testing.T) {
 	over := h.dialHTTP(t, 1)
 	over.say(t, "%s", announced(100<<20))
 	if got := over.answer(t); got.status != http.StatusRequestEntityTooLarge ||
-		got.field("code") != "resource_exhausted" || got.field("reason") != "REQUEST_TOO_LARGE" {
+		got.field("code") != "invalid_argument" || got.field("reason") != "REQUEST_TOO_LARGE" {
 		t.Errorf("got %v", got)
 	}
 	chunked := func(size int) reply {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
-	"fmt"
 	"io"
 	"mime"
 	"net"
@@ -72,18 +71,14 @@ func (a *API) newCall(w http.ResponseWriter, r *http.Request, m method) (*call, 
 		return nil, err
 	}
 	if version := r.Header.Get("Connect-Protocol-Version"); version != "" && version != "1" {
-		return nil, &problem{
-			http.StatusBadRequest, codes.InvalidArgument, "CONNECT_VERSION",
-			fmt.Sprintf("the header Connect-Protocol-Version is %.20q: the only version is 1", version),
-		}
+		return nil, problemf("CONNECT_VERSION",
+			"the header Connect-Protocol-Version is %.20q: the only version is 1", version)
 	}
 	c := &call{api: a, method: m, codec: chosen, announced: r.ContentLength, w: w, r: r}
 	limit := chosen.limit(a.config.Guard.Limits())
 	if c.announced > limit {
-		return nil, &problem{
-			http.StatusRequestEntityTooLarge, codes.ResourceExhausted, "REQUEST_TOO_LARGE",
-			fmt.Sprintf("the request has %d bytes, more than %d: send fewer messages in one call", c.announced, limit),
-		}
+		return nil, problemf("REQUEST_TOO_LARGE",
+			"the request has %d bytes, more than %d: send fewer messages in one call", c.announced, limit)
 	}
 	if c.announced < 0 {
 		c.announced = guard.SmallBody
@@ -101,11 +96,8 @@ func codecOf(contentType string, codecs []codec) (codec, error) {
 			return c, nil
 		}
 	}
-	return codec{}, &problem{
-		http.StatusUnsupportedMediaType, codes.InvalidArgument, "CONTENT_TYPE", fmt.Sprintf(
-			"the content type is %.100q: send the header Content-Type: %s (or %s)",
-			contentType, codecs[0].contentType, codecs[1].contentType),
-	}
+	return codec{}, problemf("CONTENT_TYPE", "the content type is %.100q: send the header Content-Type: %s (or %s)",
+		contentType, codecs[0].contentType, codecs[1].contentType)
 }
 
 // withTimeout gives a call the deadline that its header asks for.
@@ -118,11 +110,8 @@ func withTimeout(ctx context.Context, r *http.Request) (context.Context, context
 	}
 	ms, err := strconv.ParseUint(text, 10, 64)
 	if err != nil || len(text) > digits {
-		return nil, nil, &problem{
-			http.StatusBadRequest, codes.InvalidArgument, "TIMEOUT_INVALID",
-			fmt.Sprintf("the header %s is %.30q: it must be a number of milliseconds, with at most %d digits",
-				header, text, digits),
-		}
+		return nil, nil, problemf("TIMEOUT_INVALID",
+			"the header %s is %.30q: it must be a number of milliseconds, with at most %d digits", header, text, digits)
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(ms)*time.Millisecond) //nolint:gosec // ten digits
 	return ctx, cancel, nil
@@ -184,10 +173,8 @@ func (c *call) more() bool {
 	return n > 0
 }
 
-var errNoLength = &problem{
-	http.StatusLengthRequired, codes.ResourceExhausted, "LENGTH_REQUIRED", fmt.Sprintf(
-		"a request of more than %d bytes needs the header Content-Length", guard.SmallBody),
-}
+var errNoLength = problemf("LENGTH_REQUIRED",
+	"a request of more than %d bytes needs the header Content-Length", guard.SmallBody)
 
 // arriving bounds the time in which the body must arrive, until it is read.
 func (c *call) arriving() (isRead func()) {
@@ -207,13 +194,10 @@ func arrived(err error) error {
 	case err == nil:
 		return nil
 	case errors.As(err, &late) && late.Timeout():
-		return &problem{
-			http.StatusRequestTimeout, codes.DeadlineExceeded, "REQUEST_TOO_SLOW",
-			fmt.Sprintf("the request did not arrive before its deadline or within %s; nothing was done",
-				guard.ArrivalTimeout),
-		}
+		return problemf("REQUEST_TOO_SLOW",
+			"the request did not arrive before its deadline or within %s; nothing was done", guard.ArrivalTimeout)
 	}
-	return status.Error(codes.Canceled, "the request ended before its end; nothing was done")
+	return status.Error(codes.Canceled, "the request body is incomplete; nothing was done")
 }
 
 // hurry must come before an answer to a request whose body may be unread. Over HTTP/1.1, net/http receives the rest of

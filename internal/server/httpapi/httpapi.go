@@ -8,7 +8,6 @@ package httpapi
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -16,7 +15,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 
 	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 	"github.com/msghandler/msghandler/internal/server/guard"
@@ -131,10 +129,8 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Connection", "close")
 	}
 	if isBrowser(r) {
-		a.refuse(w, r, &problem{
-			http.StatusForbidden, codes.PermissionDenied, "BROWSER_FORBIDDEN",
-			"requests of web pages are refused (headers Origin and Sec-Fetch-Site): call the API from a server, or by curl",
-		})
+		a.refuse(w, r, problemf("BROWSER_FORBIDDEN",
+			"requests of web pages are refused (headers Origin and Sec-Fetch-Site): call the API from a server, or by curl"))
 		return
 	}
 	if r.URL.Path == pathOpenAPI && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
@@ -198,16 +194,10 @@ func (a *API) serve(w http.ResponseWriter, r *http.Request) error {
 	}
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
-		return &problem{
-			http.StatusMethodNotAllowed, codes.Unimplemented, "METHOD_NOT_ALLOWED",
-			fmt.Sprintf("%s %s is not possible: every call is a POST", r.Method, m.path),
-		}
+		return problemf("METHOD_NOT_ALLOWED", "%s %s is not possible: every call is a POST", r.Method, m.path)
 	}
 	if m.stream != nil && m.stream.ClientStreams {
-		return &problem{
-			http.StatusNotImplemented, codes.Unimplemented, "NEEDS_GRPC",
-			m.path + " is a stream in both directions, which only gRPC carries here",
-		}
+		return problemf("NEEDS_GRPC", "%s is a stream in both directions, which only gRPC carries here", m.path)
 	}
 	c, err := a.newCall(w, r, m)
 	if err != nil {
@@ -251,9 +241,7 @@ func (a *API) noSuchPath(r *http.Request) error {
 			break
 		}
 	}
-	return &problem{
-		http.StatusNotFound, codes.Unimplemented, "PATH_UNKNOWN", fmt.Sprintf(
-			"%.100q is no path of this port: send POST /SERVICE/METHOD, with one of %s; GET %s describes all",
-			r.URL.Path, strings.Join(names, ", "), pathOpenAPI),
-	}
+	return problemf("PATH_UNKNOWN",
+		"%.100q is no path of this port: send POST /SERVICE/METHOD, with one of %s; GET %s describes all",
+		r.URL.Path, strings.Join(names, ", "), pathOpenAPI)
 }

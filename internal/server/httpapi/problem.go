@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"net/http"
 	"strconv"
@@ -19,12 +20,34 @@ import (
 	"github.com/msghandler/msghandler/internal/server/guard"
 )
 
-// problem is an error of HTTP itself, which no call of gRPC has.
+// problem is an error of HTTP itself, which no call of gRPC has. Nothing was done.
 type problem struct {
-	http   int
-	code   codes.Code
 	reason string
 	text   string
+}
+
+// problemTable has the status of HTTP and the code of each reason. Reasons are part of the API: they never change. No
+// code is UNAVAILABLE or RESOURCE_EXHAUSTED, because a client repeats the call after these, which cannot help here.
+var problemTable = map[string]struct {
+	http int
+	code codes.Code
+}{
+	"BROWSER_FORBIDDEN":  {http.StatusForbidden, codes.PermissionDenied},
+	"METHOD_NOT_ALLOWED": {http.StatusMethodNotAllowed, codes.Unimplemented},
+	"NEEDS_GRPC":         {http.StatusNotImplemented, codes.Unimplemented},
+	"PATH_UNKNOWN":       {http.StatusNotFound, codes.Unimplemented},
+	"CONTENT_TYPE":       {http.StatusUnsupportedMediaType, codes.InvalidArgument},
+	"CONNECT_VERSION":    {http.StatusBadRequest, codes.InvalidArgument},
+	"TIMEOUT_INVALID":    {http.StatusBadRequest, codes.InvalidArgument},
+	"NOT_FRAMED":         {http.StatusBadRequest, codes.InvalidArgument},
+	"LENGTH_REQUIRED":    {http.StatusLengthRequired, codes.InvalidArgument},
+	"REQUEST_TOO_LARGE":  {http.StatusRequestEntityTooLarge, codes.InvalidArgument},
+	"REQUEST_TOO_SLOW":   {http.StatusRequestTimeout, codes.DeadlineExceeded},
+}
+
+// problemf makes a problem with a reason of the table.
+func problemf(reason, format string, args ...any) *problem {
+	return &problem{reason, fmt.Sprintf(format, args...)}
 }
 
 // Error implements error.
@@ -32,7 +55,7 @@ func (p *problem) Error() string { return p.text }
 
 // GRPCStatus is for status.FromError.
 func (p *problem) GRPCStatus() *status.Status {
-	st := status.New(p.code, p.text)
+	st := status.New(problemTable[p.reason].code, p.text)
 	if detailed, err := st.WithDetails(&errdetails.ErrorInfo{Reason: p.reason, Domain: guard.ErrorDomain}); err == nil {
 		return detailed
 	}
@@ -106,7 +129,7 @@ func failureOf(err error) (f failure, httpStatus int) {
 		f.add(packed)
 	}
 	if own := (*problem)(nil); errors.As(err, &own) {
-		return f, own.http
+		return f, problemTable[own.reason].http
 	}
 	return f, answer.http
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"sync"
@@ -202,8 +201,5 @@ func (c *call) readFramed() ([]byte, error) {
 }
 
 func notFramed(format string, args ...any) error {
-	return &problem{
-		http.StatusBadRequest, codes.InvalidArgument, "NOT_FRAMED",
-		"the request is not framed as a stream of the Connect protocol: " + fmt.Sprintf(format, args...),
-	}
+	return problemf("NOT_FRAMED", "the request is not framed as a stream of the Connect protocol: "+format, args...)
 }
