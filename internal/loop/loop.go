@@ -58,6 +58,7 @@ type Status struct {
 type Loop struct {
 	config   Config
 	schedule cron.Schedule
+	now      func() time.Time // in UTC
 	// wake holds at most one token, so any number of wake-ups during a pass make one further pass.
 	wake chan struct{}
 	// stopping is closed when no further pass may begin.
@@ -88,6 +89,7 @@ func New(config Config) (*Loop, error) {
 	l := &Loop{
 		config:   config,
 		schedule: schedule,
+		now:      func() time.Time { return time.Now().UTC() },
 		wake:     make(chan struct{}, 1),
 		stopping: make(chan struct{}),
 	}
@@ -144,8 +146,7 @@ func (l *Loop) run() {
 	if !l.pauseUntilWoken(l.firstDelay()) {
 		return
 	}
-	clock := l.startClock()
-	defer clock.Stop()
+	l.running.Go(l.tick)
 	for {
 		more, err := l.pass()
 		switch {
@@ -162,17 +163,20 @@ func (l *Loop) run() {
 	}
 }
 
-// startClock lets cron wake the loop. The cron job is only a wake-up, which neither blocks nor panics nor overlaps: the
-// passes run in the loop's own goroutine, where they are serialised and recovered.
-func (l *Loop) startClock() *cron.Cron {
-	clock := cron.New(cron.WithLocation(time.UTC))
-	clock.Schedule(l.schedule, cron.FuncJob(l.Wake))
-	clock.Start()
-	return clock
+// tick wakes the loop at each tick of the schedule. The wait for a tick is measured by the monotonic clock: a clock that
+// is set back must not stop the passes.
+func (l *Loop) tick() {
+	for {
+		now := l.now()
+		if !l.pause(l.schedule.Next(now).Sub(now)) {
+			return
+		}
+		l.Wake()
+	}
 }
 
 func (l *Loop) firstDelay() time.Duration {
-	now := time.Now().UTC()
+	now := l.now()
 	return rand.N(max(l.schedule.Next(now).Sub(now), 1))
 }
 

@@ -58,6 +58,34 @@ func TestPassesFollowTheSchedule(t *testing.T) {
 	}
 }
 
+// The wall clock is set back while the loop waits for a tick.
+func TestPassesGoOnAfterClockIsSetBack(t *testing.T) {
+	for schedule, want := range map[string]int64{"@every 1s": 600, "*/1 * * * *": 10} {
+		synctest.Test(t, func(t *testing.T) {
+			var passes, back atomic.Int64
+			l, err := loop.New(loop.Config{
+				Name: "test", Schedule: schedule, Backoff: func(int) time.Duration { return time.Second },
+				Pass: func(context.Context) (bool, error) { passes.Add(1); return false, nil },
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			l.SetNow(func() time.Time { return time.Now().UTC().Add(-time.Duration(back.Load())) })
+			l.Start()
+			sleepAndSettle(2 * time.Minute)
+			back.Store(int64(2 * time.Hour))
+			before := passes.Load()
+			sleepAndSettle(10 * time.Minute)
+			if got := passes.Load() - before; got < want-1 || got > want+1 {
+				t.Errorf("%s: %d passes in ten minutes, want about %d", schedule, got, want)
+			}
+			if err := l.Stop(context.Background()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 func TestFirstPassComesAtARandomTime(t *testing.T) {
 	low, high := time.Hour, time.Duration(0)
 	for range 50 {
