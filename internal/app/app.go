@@ -94,6 +94,8 @@ type App struct {
 	store atomic.Pointer[redisstore.Store]
 	// server is set once the API is open.
 	server atomic.Pointer[server.Server]
+	// clock knows the jumps of Redis's clock.
+	clock redisClock
 	// regressed describes the last data rollback of Redis, if there was one.
 	regressed atomic.Pointer[string]
 

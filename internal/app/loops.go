@@ -28,11 +28,15 @@ const trimSchedule = "@every 2s"
 // which may change meanwhile, the pulse, which detects lost writes, and the trimming of the archive.
 func (a *App) watchStore(store *redisstore.Store) error {
 	sweep, err := a.newLoop("sweep", a.settings.Sweep.Schedule, func(ctx context.Context) (bool, error) {
-		return false, a.forSweepTime(ctx, func(ctx context.Context) (bool, error) {
+		err := a.forSweepTime(ctx, func(ctx context.Context) (bool, error) {
 			repairs, more, err := store.Sweep(ctx)
 			a.metrics.Swept(repairs.Checked, repairs.Mended)
+			if err == nil && !more {
+				a.clock.swept()
+			}
 			return more, err
 		})
+		return err == nil && a.clock.sweeps.Load() > 0, err
 	})
 	if err != nil {
 		return err
@@ -53,7 +57,11 @@ func (a *App) watchStore(store *redisstore.Store) error {
 	pulse, err := a.newLoop("pulse", pulseSchedule, func(ctx context.Context) (bool, error) {
 		found, err := store.Pulse(ctx)
 		a.runs.counted(err)
-		a.tellRegressions(found)
+		a.tellRegressions(found.Regressions)
+		if len(found.ClockJumps) > 0 {
+			a.tellClockJumps(found.ClockJumps)
+			sweep.Wake()
+		}
 		return false, err
 	})
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/msghandler/msghandler/internal/config"
@@ -113,6 +114,8 @@ func (a *App) tryStore(ctx context.Context, url string) (*redisstore.Store, erro
 			Retention: a.settings.Archive.Retention, MaxMessages: a.settings.Archive.MaxMessages,
 			MaxBody: int(a.settings.Archive.MaxBody),
 		},
+		LongestWait: longestWait(&a.settings),
+		OwnClock:    isEmbedded(a.settings.Redis.URL),
 		MinReplicas: a.settings.Redis.MinReplicas,
 		Quota:       a.quota,
 		Ran:         a.metrics.Ran,
@@ -126,6 +129,16 @@ func (a *App) tryStore(ctx context.Context, url string) (*redisstore.Store, erro
 		return nil, err
 	}
 	return store, nil
+}
+
+// longestWait is the longest backoff or lease of a message.
+func longestWait(c *config.Config) time.Duration {
+	return slices.Max(slices.Concat(c.Confirm.Backoff, c.Send.Backoff, []time.Duration{c.Confirm.Lease, c.Send.Lease}))
+}
+
+func isEmbedded(url string) bool {
+	_, is := config.Embedded(url)
+	return is
 }
 
 // UnsafeError says that settings of Redis break the promises.

@@ -171,7 +171,7 @@ func (q *confirmCall) failsFor(h delivery.Leased, err error) {
 		Producer: h.Producer, MessageID: h.Name.String(), Cause: delivery.CauseOf(err),
 		More: []slog.Attr{slog.String("target", q.lane.target.Address)},
 	})
-	after := q.confirmer.config.Backoff.DelayAfter(time.Since(h.CreatedAt))
+	after := q.confirmer.config.Backoff.DelayAfter(h.Age())
 	q.confirmer.settle(q.lane, []delivery.Outcome{q.confirmer.unanswered(h, after, delivery.CauseOf(err))})
 }
 
@@ -198,7 +198,7 @@ func (c *Confirmer) outcomeOf(h delivery.Leased, verdict halfmsg.Verdict, final 
 	case verdict == halfmsg.VerdictRolledBack:
 		o.Event = halfmsg.EventRolledBack
 	case verdict == halfmsg.VerdictUnavailable:
-		return c.unanswered(h, c.config.Backoff.DelayAfter(time.Since(h.CreatedAt)),
+		return c.unanswered(h, c.config.Backoff.DelayAfter(h.Age()),
 			"the producer answered UNAVAILABLE: it could not find out")
 	case final:
 		o.Event, o.Cause = halfmsg.EventGivenUp, "the producer answered UNKNOWN to the final question"
@@ -297,7 +297,7 @@ func (c *Confirmer) abandoned(o *delivery.Outcome, text string) {
 // store's by less than the second that the broker keeps of it.
 func sendable(claim halfmsg.Claim) halfmsg.Claim {
 	claim.State = halfmsg.Sendable
-	claim.SendableAt = time.Now()
+	claim.SendableAt, claim.ClaimedAt = time.Now(), time.Time{} // the claim's time is the store's
 	return claim
 }
 
@@ -320,7 +320,7 @@ func (c *Confirmer) unreached(l *lane, held []delivery.Leased, cause string) []d
 	for i, h := range held {
 		after := l.confirms.pauseLeft(time.Now())
 		if l.quarantine[h.ID] {
-			after = max(after, c.config.Backoff.DelayAfter(time.Since(h.CreatedAt)))
+			after = max(after, c.config.Backoff.DelayAfter(h.Age()))
 		}
 		if l.use == quarantined && !l.quarantine[h.ID] {
 			outcomes[i] = delivery.Outcome{Leased: h, Event: halfmsg.EventUnreachable, After: after, Cause: cause}

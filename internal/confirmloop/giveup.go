@@ -13,12 +13,11 @@ import (
 // claims the message asks as usual, since a producer that has committed late must be heard.
 //
 // The store's clock decides whether the limit has passed: the times of creation and of the claim are both the store's.
-// This process's clock only decides when the message is due next.
 
 // pastLimit says whether the time limit of a message had passed when a pass claimed the message.
 func (c *Confirmer) pastLimit(h *delivery.Leased) bool {
 	limit := c.config.GiveUpAfter
-	return limit > 0 && h.Backlog && !h.ClaimedAt.IsZero() && h.ClaimedAt.Sub(h.CreatedAt) >= limit
+	return limit > 0 && h.Backlog && h.Age() >= limit
 }
 
 // unanswered is the outcome for a message without an answer: the message waits, or is given up after its time limit.
@@ -41,7 +40,7 @@ func (c *Confirmer) beforeLimit(h *delivery.Leased, after time.Duration) time.Du
 	if c.config.GiveUpAfter == 0 {
 		return after
 	}
-	if left := time.Until(h.CreatedAt.Add(c.config.GiveUpAfter)); left > 0 {
+	if left := c.config.GiveUpAfter - h.Age(); left > 0 {
 		return min(after, left)
 	}
 	return after

@@ -102,7 +102,7 @@ type Claim struct {
 	DeleteAttempts int
 	// CreatedAt is when SendHalfMessage stored the message, by the store's clock.
 	CreatedAt time.Time
-	// ClaimedAt is when the store claimed the message, by the store's clock; zero where a Submit has claimed the message.
+	// ClaimedAt is when the store claimed the message, by the store's clock.
 	ClaimedAt time.Time
 	// SubmittedAt is when the claiming Submit came, by this process's clock; zero for other claims.
 	SubmittedAt time.Time

@@ -163,8 +163,8 @@ func (l *Loop) run() {
 	}
 }
 
-// tick wakes the loop at each tick of the schedule. The wait for a tick is measured by the monotonic clock: a clock that
-// is set back must not stop the passes.
+// tick wakes the loop at each tick of the schedule. The monotonic clock measures the wait for a tick: a clock that is
+// set back must not stop the passes.
 func (l *Loop) tick() {
 	for {
 		now := l.now()

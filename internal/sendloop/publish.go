@@ -266,7 +266,7 @@ func (s *brokerStage) outcomeOf(h delivery.Leased, result halfmsg.PublishResult)
 			o.Event, o.After = halfmsg.EventExhausted, 0
 		}
 	case halfmsg.Unsent:
-		o.Event, o.After = halfmsg.EventReleased, s.pauseUnsent(time.Since(h.SendableAt))
+		o.Event, o.After = halfmsg.EventReleased, s.pauseUnsent(h.SendableFor())
 	default: // a copy may be out
 		o.Event, o.After = halfmsg.EventUnsure, unsurePause.Delay(h.Copies)
 	}

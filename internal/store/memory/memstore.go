@@ -230,7 +230,7 @@ func (s *Store) ClaimPending(
 	for _, e := range s.claimable(func(e *entry) bool { return e.State == halfmsg.Pending && !s.leavesOut(e, without) }) {
 		if taken[e.Producer] < quota[e.Producer] {
 			taken[e.Producer]++
-			claims = append(claims, s.claimDue(e, lease))
+			claims = append(claims, s.claim(e, lease))
 		}
 	}
 	return claims, nil
@@ -279,7 +279,7 @@ func (s *Store) claimShared(
 	slices.SortStableFunc(due, func(a, b *entry) int { return turns[a] - turns[b] })
 	var claims []halfmsg.Claim
 	for _, e := range due[:min(limit, len(due))] {
-		claims = append(claims, s.claimDue(e, lease))
+		claims = append(claims, s.claim(e, lease))
 	}
 	return claims, nil
 }
@@ -303,13 +303,6 @@ func (s *Store) claimable(wanted func(*entry) bool) []*entry {
 	return due
 }
 
-// claimDue claims a due message for a pass.
-func (s *Store) claimDue(e *entry, lease time.Duration) halfmsg.Claim {
-	claim := s.claim(e, lease)
-	claim.ClaimedAt = s.now()
-	return claim
-}
-
 func (s *Store) claim(e *entry, lease time.Duration) halfmsg.Claim {
 	lost := e.Token
 	if lost != "" && e.State == halfmsg.Sendable {
@@ -320,7 +313,9 @@ func (s *Store) claim(e *entry, lease time.Duration) halfmsg.Claim {
 	if lost != "" {
 		s.tell(e, halfmsg.TakenOver, string(e.Token), fmt.Sprintf("the lease of %s ended", lost))
 	}
-	return e.Claim
+	claim := e.Claim
+	claim.ClaimedAt = s.now()
+	return claim
 }
 
 // tell puts what happens now on a message's timeline.

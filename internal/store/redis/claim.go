@@ -286,7 +286,7 @@ func (s *Store) reportUnclaimed(fields []any) {
 		s.logger.Warn("index entry without a record removed", "message_id", name.String())
 		return
 	}
-	s.logger.Error("message put off for an hour: its keys cannot be worked on", "message_id", name.String(),
+	s.logger.Error("message put off for the longest wait: its keys cannot be worked on", "message_id", name.String(),
 		"cause", corrupt(s.keys.record(name), text[2]))
 }
 

@@ -150,7 +150,8 @@ func examineData(ctx context.Context, client redis.UniversalClient, config Confi
 	return f.all, f.regressions(ctx, client, newKeys(config.Prefix, l))
 }
 
-// regressions tells when shards were found to have gone back in time.
+// regressions tells when shards were found to have gone back in time. Messages are suspect after a jump of the clock,
+// too, which is no loss.
 func (f *found) regressions(ctx context.Context, client redis.UniversalClient, k keys) error {
 	var last int64
 	shards := 0
@@ -161,6 +162,9 @@ func (f *found) regressions(ctx context.Context, client redis.UniversalClient, k
 		}
 		if err != nil {
 			return err
+		}
+		if jumped, _ := client.HGet(ctx, shard+pulseName, jumpedField).Int64(); jumped == at {
+			continue
 		}
 		shards++
 		last = max(last, at)

@@ -2,6 +2,7 @@ package redis
 
 import (
 	"cmp"
+	"context"
 	"time"
 )
 
@@ -16,3 +17,13 @@ func Tags(shards int) []string { return layout{version: newestLayout, shards: sh
 
 // SweepBegunOn leaves a sweep in the middle of a master's keys.
 func (s *Store) SweepBegunOn(addr string) { s.cursors[addr] = &cursor{next: 1} }
+
+// PruneNow has the next count drop the counts of coordinators that are gone.
+func (s *Store) PruneNow() { s.pulses.pruneAt = time.Time{} }
+
+// AwaitReplicas waits for replicas as after a call that stored messages.
+func (s *Store) AwaitReplicas(ctx context.Context) error {
+	c := newCall(s.keys.shards[0], 0)
+	s.awaitReplicas(ctx, s.intake, []*call{c})
+	return c.err
+}

@@ -261,7 +261,7 @@ func TestFindings(t *testing.T) {
 
 func TestReplicasAreWaitedFor(t *testing.T) {
 	t.Parallel()
-	store, _, master := fresh(t, redisstore.Config{MinReplicas: 1})
+	store, client, master := fresh(t, redisstore.Config{MinReplicas: 1})
 	create := func() halfmsg.Result { return store.Create(t.Context(), []halfmsg.Message{half("1"), half("2")})[0] }
 	for range 2 { // the second time the message exists, but on no replica
 		if r := create(); !errors.Is(r.Err, halfmsg.ErrUncertain) {
@@ -274,6 +274,16 @@ func TestReplicasAreWaitedFor(t *testing.T) {
 		r := create()
 		return r.Err == nil && r.State == halfmsg.Pending
 	})
+	// The last message has filled Redis, and is on the replica.
+	if err := client.ConfigSet(t.Context(), "maxmemory", "1mb").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.AwaitReplicas(t.Context()); err != nil {
+		t.Errorf("with a full Redis: %v", err)
+	}
+	if r := create(); !errors.Is(r.Err, halfmsg.ErrFull) {
+		t.Errorf("sent to a full Redis: %v, %v", r.State, r.Err)
+	}
 }
 
 // TestIdleIsCheap counts the commands of a pass without work.

@@ -134,12 +134,15 @@ func (s *Store) byMaster(ctx context.Context, calls []*call) map[redis.Universal
 	return masters
 }
 
+// smallWrite is a write that a full Redis takes as well.
+const smallWrite = "#!lua flags=allow-oom\nreturn redis.call('SET', KEYS[1], '', 'PX', ARGV[1])"
+
 // awaitReplicas turns the success of calls that reached too few replicas into ErrUncertain. WAIT covers the writes of
 // its own connection, so a small write goes to the same server right before WAIT and after the calls. So WAIT also
-// covers a repeated call that wrote nothing this time.
+// covers a repeated call that wrote nothing this time. The message may have filled Redis.
 func (s *Store) awaitReplicas(ctx context.Context, master redis.UniversalClient, calls []*call) {
 	pipe := master.Pipeline()
-	pipe.Set(ctx, waitKey(calls[0].shard), "", replicaTimeout)
+	pipe.Eval(ctx, smallWrite, []string{waitKey(calls[0].shard)}, replicaTimeout.Milliseconds())
 	wait := pipe.Do(ctx, "wait", s.config.MinReplicas, replicaTimeout.Milliseconds())
 	_, err := pipe.Exec(ctx)
 	have, _ := wait.Int()
@@ -242,13 +245,15 @@ func (b *submission) submitIndexed(ctx context.Context, places []place) {
 
 // submitted reads the reply about one message. An unreadable record gives both a claim and an error.
 func (s *Store) submitted(c *call, n int, name halfmsg.Name, token string, known *stored) halfmsg.Submitted {
+	ms, _ := c.answer(len(c.items)).(int64)
 	if fields, is := c.answer(n).([]any); is && c.err == nil {
 		claim, err := s.claim(fields, halfmsg.Pending, token)
+		claim.ClaimedAt = timeAt(ms)
 		return halfmsg.Submitted{Result: halfmsg.Result{State: halfmsg.Pending, Err: err}, Claim: &claim}
 	}
 	r := halfmsg.Submitted{Result: s.result(c, n, name)}
 	if c.answer(n) == int64(verdictHeld+codeOf[halfmsg.Pending]) {
-		r.Claim = known.claim(token)
+		r.Claim = known.claim(token, timeAt(ms))
 	}
 	return refusing(r)
 }
@@ -258,9 +263,11 @@ func (s *Store) submitted(c *call, n int, name halfmsg.Name, token string, known
 func (s *Store) trusted(c *call, n int, name halfmsg.Name, token string, known *stored) halfmsg.Submitted {
 	r := halfmsg.Submitted{Result: halfmsg.Result{State: halfmsg.Sendable}}
 	fields, _ := c.answer(n).([]any)
+	ms, _ := c.answer(len(c.items)).(int64)
 	switch {
 	case c.err == nil && len(fields) == claimFields:
 		claim, err := s.claim(fields, halfmsg.Sendable, token)
+		claim.ClaimedAt = timeAt(ms)
 		r.Claim, r.Err = &claim, err
 		return r
 	case c.err == nil && len(fields) > 0:
@@ -268,7 +275,6 @@ func (s *Store) trusted(c *call, n int, name halfmsg.Name, token string, known *
 		return r
 	}
 	r.Result = s.result(c, n, name)
-	ms, _ := c.answer(len(c.items)).(int64)
 	switch c.answer(n) {
 	case int64(verdictHeld + codeOf[halfmsg.Sendable]):
 		r.Claim = known.sendable(token, timeAt(ms))

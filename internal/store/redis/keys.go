@@ -64,6 +64,7 @@ const (
 	shardsField        = "shards"
 	pulseName          = "pulse"
 	suspectName        = "suspect"
+	jumpedField        = "jumped"
 	runsName           = "runs"
 	reportedName       = "reported"
 	refusalsName       = "refusals"
@@ -91,6 +92,10 @@ const (
 	maxDue   = 31 * 24 * time.Hour
 	maxLease = time.Hour
 )
+
+// clockSlack is by how much Redis's clock may step without any notice: the scripts allow for it in each due time that
+// they call impossible. It is longer than a call takes that succeeds, so a slow call looks like no step.
+const clockSlack = 20 * time.Second
 
 // A page has the ids of messages that were created within pageSpan. What is left of it is indexed when the first of
 // them is due, and no later than pageLife after it was begun.

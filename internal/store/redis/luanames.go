@@ -13,8 +13,11 @@ import (
 // luaName is a name that the scripts and this package share, with its value in Lua.
 type luaName struct{ name, value string }
 
+// luaTimes are the times of the configuration that the scripts know.
+type luaTimes struct{ retention, longestWait time.Duration }
+
 // luaNames are the shared names.
-func luaNames(retention time.Duration, archive Archive) []luaName {
+func luaNames(times luaTimes, archive Archive) []luaName {
 	var kept, final []string
 	for code, state := range stateOf {
 		switch {
@@ -27,7 +30,7 @@ func luaNames(retention time.Duration, archive Archive) []luaName {
 	first, _ := halfmsg.Next(halfmsg.None, halfmsg.EventSend)
 	committed, _ := halfmsg.Next(first, halfmsg.EventCommitted)
 	acknowledged, _ := halfmsg.Next(committed, halfmsg.EventAckedMarked)
-	receipt := max(1, retention.Milliseconds())
+	receipt := max(1, times.retention.Milliseconds())
 	names := []luaName{
 		{"KEPT", "{" + strings.Join(kept, ",") + "}"},
 		{"FINAL", "{" + strings.Join(final, ",") + "}"},
@@ -45,6 +48,7 @@ func luaNames(retention time.Duration, archive Archive) []luaName {
 		luaText("PRODUCERS", producersKey),
 		luaText("PULSE", pulseName),
 		luaText("SUSPECT", suspectName),
+		luaText("JUMPED", jumpedField),
 		luaText("RUNS", runsName),
 		luaText("REPORTED", reportedName),
 		luaText("LAYOUTS", layoutsName),
@@ -62,7 +66,9 @@ func luaNames(retention time.Duration, archive Archive) []luaName {
 		luaNumber("MAXCAUSE", halfmsg.MaxHappeningCause),
 		luaNumber("MAXCALL", maxCallItems),
 		luaNumber("MAXDUE", maxDue.Milliseconds()),
-		luaNumber("MAXLEASE", maxLease.Milliseconds()),
+		luaNumber("MAXLEASE", (maxLease + clockSlack).Milliseconds()),
+		luaNumber("LONGEST", times.longestWait.Milliseconds()),
+		luaNumber("CLOCKSLACK", clockSlack.Milliseconds()),
 		luaNumber("RETENTION", receipt),
 		luaText("RETENTION_TEXT", strconv.FormatInt(receipt, 10)),
 		luaNumber("PULSERETENTION", pulseRetention.Milliseconds()),
@@ -98,13 +104,13 @@ func (a Archive) luaNames() []luaName {
 var luaWord = regexp.MustCompile(`\b[A-Z_]{2,}\b`)
 
 // luaHead is the line before a script that defines the shared names that the script uses. Each takes time at each call.
-func luaHead(source string, retention time.Duration, archive Archive) string {
+func luaHead(source string, times luaTimes, archive Archive) string {
 	used := map[string]bool{}
 	for _, word := range luaWord.FindAllString(source, -1) {
 		used[word] = true
 	}
 	var names, values []string
-	for _, n := range luaNames(retention, archive) {
+	for _, n := range luaNames(times, archive) {
 		if used[n.name] {
 			names, values = append(names, n.name), append(values, n.value)
 		}

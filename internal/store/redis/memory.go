@@ -25,17 +25,17 @@ type stored struct {
 }
 
 // claim is the message as a Submit has claimed it.
-func (s *stored) claim(token string) *halfmsg.Claim {
+func (s *stored) claim(token string, at time.Time) *halfmsg.Claim {
 	return &halfmsg.Claim{
 		Message: s.message, Fingerprint: s.digest, State: halfmsg.Pending, Token: halfmsg.Token(token),
-		CreatedAt: timeAt(s.created),
+		CreatedAt: timeAt(s.created), ClaimedAt: at,
 	}
 }
 
 // sendable is the message as a trusted Submit has made it SENDABLE at a time, and claimed it under a token, "" for
 // none.
 func (s *stored) sendable(token string, at time.Time) *halfmsg.Claim {
-	claim := s.claim(token)
+	claim := s.claim(token, at)
 	claim.State, claim.SendableAt = halfmsg.Sendable, at
 	if token == "" {
 		claim.Body = nil

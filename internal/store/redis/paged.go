@@ -69,8 +69,11 @@ func (b *submission) submitPaged(ctx context.Context, places []place) (left []pl
 			case r.Claim == nil && r.Err == nil:
 				left = append(left, places[n])
 				continue
-			case r.Claim != nil && to == halfmsg.Sendable:
-				r.Claim.State, r.Claim.SendableAt = to, timeAt(now)
+			case r.Claim != nil:
+				r.Claim.ClaimedAt = timeAt(now)
+				if to == halfmsg.Sendable {
+					r.Claim.State, r.Claim.SendableAt = to, timeAt(now)
+				}
 			}
 			b.results[i] = r
 		}
@@ -87,7 +90,7 @@ func (s *Store) pagedClaim(
 	switch answer := answer.(type) {
 	case int64:
 		if answer == 1 {
-			r.State, r.Claim = state, known.claim(token)
+			r.State, r.Claim = state, known.claim(token, time.Time{})
 		}
 	case []any:
 		claim := halfmsg.Claim{Message: halfmsg.Message{Name: name}, State: state, Token: halfmsg.Token(token)}

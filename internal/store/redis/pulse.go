@@ -19,6 +19,20 @@ type Regression struct {
 	What string
 }
 
+// ClockJump says that Redis's clock has jumped since this store's last call, or while no coordinator has looked. Due
+// times that were written before are too late or too early.
+type ClockJump struct {
+	Shard int
+	// By is negative for a clock that went back.
+	By time.Duration
+}
+
+// Pulsed is what a call of Pulse has found.
+type Pulsed struct {
+	Regressions []Regression
+	ClockJumps  []ClockJump
+}
+
 // pulse is a generation that all coordinators share and the store's own count. After a split of one server into two,
 // the counts of other stores may be ahead on either server, so only the own count proves anything. The generation is
 // the time of the first count, so an emptied shard has another generation, and so has a shard after a detected
@@ -26,6 +40,9 @@ type Regression struct {
 type pulse struct {
 	generation string
 	count      int64
+	// clock is Redis's clock in milliseconds; asked and answered are when that was, by this process's monotonic clock.
+	clock           int64
+	asked, answered time.Time
 }
 
 // pulses remembers the last count of each shard. Scripts that claim get the last count and check the shard themselves,
@@ -33,40 +50,69 @@ type pulse struct {
 type pulses struct {
 	mu   sync.Mutex
 	last []pulse
+	// pruneAt is when the counts of coordinators that are gone are dropped next.
+	pruneAt time.Time
 }
 
-// Pulse counts on in every shard and returns the shards that have lost something since this store's last call. The loss
-// may have been found by this call or by a claim, here or in another coordinator. Pulse finds losses of anything
-// written before the last call; a loss of only later writes leaves no mark. With an error the reachable shards were
-// counted anyway. Calls must not overlap.
-func (s *Store) Pulse(ctx context.Context) ([]Regression, error) {
+// pruneAfter is how long after the start, and how often, counts are dropped. If the clock has jumped before the start,
+// all living coordinators have counted by the new time then.
+const pruneAfter = time.Minute
+
+// Pulse counts on in every shard, and returns the shards that have lost something since this store's last call, and the
+// jumps of their clocks. The loss may have been found by this call or by a claim, here or in another coordinator. Pulse
+// finds losses of anything written before the last call; a loss of only later writes leaves no mark. With an error the
+// reachable shards were counted anyway. Calls must not overlap.
+func (s *Store) Pulse(ctx context.Context) (found Pulsed, err error) {
+	asked := time.Now()
+	prune := asked.After(s.pulses.pruneAt)
 	calls := make([]*call, len(s.keys.shards))
 	for i, shard := range s.keys.shards {
-		calls[i] = newCall(shard, 3)
-		calls[i].args = append(calls[i].args, s.seen(i)...)
+		calls[i] = newCall(shard, 7)
+		last := s.pulses.last[i]
+		if s.config.OwnClock {
+			last.clock = 0
+		}
+		calls[i].args = append(append(calls[i].args, s.seen(i)...), last.passed(asked)...)
+		calls[i].args = append(calls[i].args, prune)
 	}
 	run(ctx, s.loops, s.scripts.pulse, calls)
-	var found []Regression
-	var failed error
+	answered := time.Now()
 	for i, c := range calls {
 		if c.err != nil {
-			failed = c.err
+			err = c.err
 			continue
 		}
-		generation, _ := c.answer(0).(string)
-		count, _ := c.answer(1).(int64)
-		now := pulse{generation: generation, count: count}
+		now := readPulse(c)
+		now.asked, now.answered = asked, answered
 		if last := s.pulses.remember(i, now); last.generation != "" && last.generation != now.generation {
-			found = append(found, Regression{Shard: i, What: last.told(now)})
+			found.Regressions = append(found.Regressions, Regression{Shard: i, What: last.told(now)})
+		}
+		if by, _ := c.answer(3).(int64); by != 0 {
+			found.ClockJumps = append(found.ClockJumps, ClockJump{Shard: i, By: time.Duration(by) * time.Millisecond})
 		}
 	}
-	if len(found) > 0 {
+	if prune && err == nil {
+		s.pulses.pruneAt = asked.Add(pruneAfter)
+	}
+	if len(found.Regressions) > 0 {
 		// The layout key may be lost as well, and the next coordinator to start would choose another layout.
-		if _, err := s.writtenLayout(ctx, s.layout); err != nil {
-			failed = translate(err)
+		if _, failed := s.writtenLayout(ctx, s.layout); failed != nil {
+			err = translate(failed)
 		}
 	}
-	return found, failed
+	return found, err
+}
+
+func readPulse(c *call) (now pulse) {
+	now.generation, _ = c.answer(0).(string)
+	now.count, _ = c.answer(1).(int64)
+	now.clock, _ = c.answer(2).(int64)
+	return now
+}
+
+// passed is Redis's clock at p, and how many milliseconds have passed since then at least and at most.
+func (p pulse) passed(now time.Time) []any {
+	return []any{p.clock, now.Sub(p.answered).Milliseconds(), now.Sub(p.asked).Milliseconds()}
 }
 
 // told describes the regression of a shard that was at p.

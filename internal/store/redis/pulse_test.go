@@ -18,7 +18,7 @@ func pulse(t *testing.T, store *redisstore.Store) []redisstore.Regression {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return found
+	return found.Regressions
 }
 
 func TestARollbackIsDetected(t *testing.T) {
@@ -97,6 +97,7 @@ func TestCountsOfDeadInstancesAreDropped(t *testing.T) {
 		t.Fatal(err)
 	}
 	other := open(t, redisstore.Config{URL: "redis://" + client.Options().Addr, Prefix: "msghandler", Shards: 1})
+	other.PruneNow()
 	pulse(t, other)
 	if counts := client.HLen(t.Context(), key).Val(); counts != 3 { // the generation and two live coordinators
 		t.Errorf("the pulse has %d fields", counts)
@@ -112,7 +113,7 @@ func TestAnEmptiedStoreIsDetected(t *testing.T) {
 	store, client, server := fresh(t, redisstore.Config{Shards: 2}, "--appendfsync", "always")
 	pulse(t, store)
 	server.Kill()
-	if found, err := store.Pulse(t.Context()); err == nil || len(found) > 0 {
+	if found, err := store.Pulse(t.Context()); err == nil || len(found.Regressions) > 0 {
 		t.Fatalf("while Redis is away: %+v, %v", found, err)
 	}
 	server.Start()

@@ -123,7 +123,7 @@ func scriptCalls(s *Store, bound int) []scriptCall {
 		{"backlog", "", callWith([]any{sendable, bound, "", "events"})},
 		{"parked", "", callWith(nil)},
 		{"mend", "", callWith([]any{"orders", 0}, ids()[2:]...)},
-		{"pulse", "", callWith(seen)},
+		{"pulse", "", callWith(append(slices.Clone(seen), bound, bound, bound, 1))},
 		{"runs", "", callWith([]any{s.name, bound, bound, bound, 1, newestLayout})},
 		{"share", "", callWith([]any{s.name, "text", bound, bound, ofSelves.hash})},
 		{"attend", "", mailboxes},

@@ -103,7 +103,10 @@ func loadScripts(ctx context.Context, client redis.UniversalClient, config Confi
 	var all scripts
 	_, cluster := client.(*redis.ClusterClient)
 	for name, into := range all.byName() {
-		kind := assembly{flagged: flagged, cluster: cluster, retention: config.Retention, archive: config.Archive}
+		kind := assembly{
+			flagged: flagged, cluster: cluster, archive: config.Archive,
+			times: luaTimes{retention: config.Retention, longestWait: config.LongestWait},
+		}
 		if *into, err = kind.script(name); err != nil {
 			return scripts{}, err
 		}
@@ -131,11 +134,11 @@ func understandsFlags(ctx context.Context, client redis.UniversalClient) (bool, 
 	return understood, err
 }
 
-// assembly says how scripts are put together: with a line of flags, for a Cluster, with the receipts' retention, and
+// assembly says how scripts are put together: with a line of flags, for a Cluster, with times of the configuration, and
 // with the archive.
 type assembly struct {
 	flagged, cluster bool
-	retention        time.Duration
+	times            luaTimes
 	archive          Archive
 }
 
@@ -185,7 +188,7 @@ func (a assembly) sources(names []string) (flags string, sources []string, err e
 		}
 		parted.WriteString(body)
 		source := withoutComments(parted.String())
-		sources = append(sources, luaHead(source, a.retention, a.archive)+source)
+		sources = append(sources, luaHead(source, a.times, a.archive)+source)
 	}
 	return flags, sources, nil
 }

@@ -34,6 +34,11 @@ type Config struct {
 	Instance string
 	// Retention is how long the receipt of a finished message is kept. Required.
 	Retention time.Duration
+	// LongestWait is the longest backoff or lease that the settings give a message. The sweeper repairs due times that are
+	// later, and later than the message itself asks for: Redis's clock has jumped. Parked messages wait for ten minutes.
+	LongestWait time.Duration
+	// OwnClock says that Redis's clock is put forward on purpose, as that of an embedded server in tests.
+	OwnClock bool
 	// Archive keeps finished messages with their content. Off by default.
 	Archive Archive
 	// MinReplicas is how many replicas must have a new message before Create succeeds. Defaults to none.
@@ -140,6 +145,7 @@ func (c Config) complete() (Config, error) {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
+	c.LongestWait = max(c.LongestWait, parkTime)
 	if c.Instance == "" {
 		c.Instance, _ = os.Hostname()
 	}
@@ -166,7 +172,7 @@ func (s *Store) prepare(ctx context.Context, cluster bool) error {
 	}
 	s.moves = newMoves(s.loops, s.scripts.moves, s.logger)
 	s.keys = newKeys(s.config.Prefix, s.layout)
-	s.pulses.last = make([]pulse, s.layout.shards)
+	s.pulses.last, s.pulses.pruneAt = make([]pulse, s.layout.shards), time.Now().Add(pruneAfter)
 	s.pageTime, s.pageTurns = maxPageTime, make([]atomic.Int64, s.layout.shards)
 	return s.startPaging(ctx)
 }

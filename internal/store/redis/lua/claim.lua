@@ -8,11 +8,10 @@
 --   from which age on they are claimed, 0 for never; then pairs of a producer and how many of its messages are claimed at
 --   most. Each may take an equal part of the bytes, and of what those before it have left
 -- Returns: for each claim {producer, id, record, confirms, publishes, copies, sendable_at, deletes, due}; for what had no
---   record, and left the index, {producer, id}; for what could not be worked on, and was put off for an hour, {producer,
+--   record, and left the index, {producer, id}; for what could not be worked on, and was put off, {producer,
 --   id, why}; for what another broker is to get, and was parked, {producer, id, '', broker}; for what waits for a target
 --   that is left out, {producer, id, '', address}; then the time
 local s, token, lease, room = tonumber(ARGV[4]), ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7])
-local HOUR = 3600 * 1000
 local brokers = tonumber(ARGV[8])
 local open_to = {}
 for i = 9, 8 + brokers do
@@ -119,7 +118,7 @@ local function claim(g, since, part, out)
   end, got)
   for i, one in ipairs(got) do
     if type(one) == 'string' then
-      call('ZADD', g[s], now + HOUR, g.ids[i])
+      call('ZADD', g[s], now + LONGEST, g.ids[i])
       one = {g.producer, g.ids[i], one}
     end
     out[#out + 1] = one

@@ -61,6 +61,47 @@ local function finished(kind)
   end
 end
 
+-- ahead says whether a time comes from a clock that was ahead, or that has been set back since.
+local function ahead(ms)
+  return ms > now + CLOCKSLACK
+end
+
+-- present replaces the times of a message that are in the future, and says when the wait of its state began, and whether
+-- a time was in the future. Only the time of a whole record has 13 digits behind a word of four letters.
+local function present(s, kind, created)
+  local judged, future = tonumber(s == COMMITTED and call('HGET', g.verdicts, id)) or created, false
+  if ahead(created) and #kind == 4 then
+    future = true
+    call('SETRANGE', g.record .. id, 5, digits(now))
+    call('ZADD', g[s] .. CREATED, now, id)
+  end
+  if s == COMMITTED and ahead(judged) then
+    future = true
+    call('HSET', g.verdicts, id, now)
+  end
+  return math.min(judged, now), future
+end
+
+-- timely repairs the due time of a message, which no clock can have meant: later than the wait that the message itself
+-- asks for, and than any other wait.
+local function timely(s, kind, created, leased)
+  local due = tonumber(call('ZSCORE', g[s], id))
+  local first, last = now, now + MAXDUE
+  if s == FIRST or s == COMMITTED then
+    local begun, future = present(s, kind, created)
+    local wait = string.match(line(g.record .. id), s == FIRST and '"confirm_after_ms":(%d+)' or '"delay_ms":(%d+)')
+    first = math.max(now, begun + (tonumber(wait) or 0))
+    last = future and first or math.max(first, now + LONGEST)
+  end
+  if leased then
+    first, last = now, now + LONGEST
+  end
+  if due > last + CLOCKSLACK then
+    call('ZADD', g[s], stamp(first), id)
+    wrong('due too far away')
+  end
+end
+
 -- kept repairs a living record.
 local function kept(kind, ms)
   for _, key in ipairs({g.record .. id, g.notes .. id}) do
@@ -79,12 +120,8 @@ local function kept(kind, ms)
       clear(g[other] .. CREATED, 'creation time in two indexes')
     end
   end
-  local due = tonumber(call('ZSCORE', g[s], id))
   local leased = call('HEXISTS', g.leases, id) == 1
-  if due > now + MAXDUE or leased and due > now + MAXLEASE then
-    call('ZADD', g[s], now, id)
-    wrong('due too far away')
-  end
+  timely(s, kind, ms, leased)
   if leased and s ~= FIRST and s ~= COMMITTED and s ~= ACKNOWLEDGED then
     call('HDEL', g.leases, id)
     wrong('lease on a message nobody works on')
@@ -111,7 +148,8 @@ local function paged(kind)
   end
   local created = tonumber(created_of(text))
   local page = created and math.floor(created / PAGESPAN)
-  if not page or not call('ZSCORE', g.pages, stamp(page)) or indexed(g, id) then
+  if not page or not call('ZSCORE', g.pages, stamp(page)) or indexed(g, id) or ahead(created)
+    or ahead(tonumber(since_of(text)) or 0) then
     index_cells(g, {id})
     wrong('cell of a message that should be in an index')
     return false

@@ -8,12 +8,12 @@
 --     COMMITTED  code of the state a message has once its verdict stands
 --     ACKNOWLEDGED  code of the state in which only the marker is still to be deleted; its name begins what is then left of
 --                the record
---     CREATED, LEASES, VERDICTS, RECORD, NOTES, CELLS, PAGES, PAGE, PRODUCERS, PULSE, SUSPECT, RUNS, REPORTED,
+--     CREATED, LEASES, VERDICTS, RECORD, NOTES, CELLS, PAGES, PAGE, PRODUCERS, PULSE, SUSPECT, JUMPED, RUNS, REPORTED,
 --                LAYOUTS, CHART, PARKED, ARCHIVE, ARCHIVEFULL, DROPPED   parts of key names
 --     SUBMITTED, TRUSTED, REPLAYED, TAKENOVER, UNNAMED  what a timeline calls these
 --     MAXHAPPENINGS, MAXCAUSE  bounds of a timeline
 --     MAXCALL    how many messages one call works on at most
---     MAXDUE, MAXLEASE, RETENTION, PULSERETENTION, PAGESPAN, PAGELIFE, PARKTIME   milliseconds
+--     MAXDUE, MAXLEASE, LONGEST, CLOCKSLACK, RETENTION, PULSERETENTION, PAGESPAN, PAGELIFE, PARKTIME   milliseconds
 --     ARCHIVED   milliseconds that the archive keeps a message, or false without an archive
 --     ARCHIVEMOST, ARCHIVEBODY   bounds of the archive
 --     DONE, DISCARDED   code of a final state, and what the archive calls the end of a discarded message
@@ -162,21 +162,29 @@ local function renewed(generation)
   return stamp(math.max(now, (tonumber(generation) or 0) + 1))
 end
 
+-- distrust makes suspect the messages that were created up to a time: they may have been published already.
+local suspect = 0
+local function distrust(ms)
+  suspect = ms
+  call('SET', KEYS[1] .. SUSPECT, suspect, 'PX', PULSERETENTION)
+  call('HSET', KEYS[1] .. PULSE, SUSPECT, suspect) -- for the scripts that read both with one command
+end
+
 -- look compares the shard with the generation and the caller's own count as the caller saw them last, "" at first.
 -- Another generation, or a lower count, proves a loss: messages that were created up to now may have been published
 -- already. The loss is recorded before anything is claimed, and a new generation tells all other coordinators. Counts
--- of others prove nothing: they may have gone on where the caller was not.
-local suspect = 0
+-- of others prove nothing: they may have gone on where the caller was not. A server whose clock is behind may have
+-- become the master. Then the caller's count is the newest time known of the old clock, and SINCE milliseconds later it
+-- would have been increased.
+local SINCE = 1000
 local function look(who, generation, count)
   local pulse = call('HMGET', KEYS[1] .. PULSE, 'generation', who)
-  local behind = tonumber(pulse[2] or 0) < tonumber(count)
-  if generation == '' or pulse[1] == generation and not behind then
-    suspect = tonumber(call('GET', KEYS[1] .. SUSPECT) or 0)
+  local seen = tonumber(count)
+  suspect = tonumber(call('GET', KEYS[1] .. SUSPECT) or 0)
+  if generation == '' or pulse[1] == generation and tonumber(pulse[2] or 0) >= seen then
     return
   end
-  suspect = now
-  call('SET', KEYS[1] .. SUSPECT, now, 'PX', PULSERETENTION)
-  call('HSET', KEYS[1] .. PULSE, SUSPECT, now) -- for the scripts that read both with one command
+  distrust(math.max(suspect, now < seen and seen + SINCE or now))
   if not pulse[1] or pulse[1] == generation then
     call('HSET', KEYS[1] .. PULSE, 'generation', renewed(generation))
   end

@@ -1,32 +1,75 @@
 #!lua flags=allow-oom
--- Purpose: looks at a shard and counts on. A full Redis may go back in time as well, so this needs next to no room.
+-- Purpose: looks at a shard, counts on, and tells when the clock has jumped. A full Redis may go back in time as well, so
+--   this needs next to no room.
 -- KEYS: 1 the shard's prefix
--- ARGV: 1 who counts; 2 and 3 generation and its own count as it last saw them, "" and 0 at first
--- Returns: {generation, count}
-local key, who = KEYS[1] .. PULSE, ARGV[1]
+-- ARGV: 1 who counts; 2 and 3 generation and its own count as it last saw them, "" and 0 at first; 4 the clock as it last
+--   saw that, 0 at first; 5 and 6 how many milliseconds have passed since then at least and at most, by its own clock;
+--   7 "1" to drop the counts of coordinators that are gone
+-- Returns: {generation, count, clock, by how many milliseconds the clock has jumped}
+local key, who, clock, least, most = KEYS[1] .. PULSE, ARGV[1], tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local DAY = 24 * 3600 * 1000
 
--- prune drops some counts of coordinators that have not counted for a day: they are gone for good. Fields other than
--- INSTANCE/NONCE are the generation, or the shared count of older versions, which report a rollback without that count.
-local function prune()
-  local all, gone = call('HGETALL', key), {}
+-- each_count calls f with every coordinator and its count. Fields without a slash are not counts.
+local function each_count(f)
+  local all = call('HGETALL', key)
   for i = 1, #all, 2 do
-    if #gone < MAXCALL and string.find(all[i], '/', 1, true) and tonumber(all[i + 1]) < now - DAY then
-      gone[#gone + 1] = all[i]
+    if string.find(all[i], '/', 1, true) then
+      f(all[i], tonumber(all[i + 1]))
     end
   end
+end
+
+-- next_count gives the count. The counts of all coordinators are one time, which never goes back: it begins with the
+-- newest count, and goes on with the callers' clocks while Redis's clock is behind.
+local function next_count()
+  local own = tonumber(call('HGET', key, who) or 0)
+  if own > 0 then
+    return math.max(now, own + math.max(1, least))
+  end
+  local newest = now
+  each_count(function(_, count) newest = math.max(newest, count) end)
+  return newest
+end
+
+-- jump says by how much the clock has jumped since the caller saw it, or since any coordinator has.
+local function jump(count)
+  if clock == 0 then
+    return now < count - CLOCKSLACK and now - count or 0
+  end
+  if now < clock + least - CLOCKSLACK then
+    return now - clock - least
+  end
+  return now > clock + most + CLOCKSLACK and now - clock - most or 0
+end
+
+look(who, ARGV[2], ARGV[3])
+call('HSETNX', key, 'generation', now)
+local count = next_count()
+call('HSET', key, who, count)
+call('PEXPIRE', key, PULSERETENTION)
+local jumped = jump(count)
+local function distrustClock(ms)
+  distrust(ms)
+  call('HSET', key, JUMPED, ms) -- so that nobody takes it for a loss
+end
+-- Receipts end by the clock. Forward, it has ended some that should tell of messages which are sent again. Backward, no
+-- message that is created from now on is one of those which were suspect while the clock was ahead.
+if jumped >= RETENTION / 2 then
+  distrustClock(math.max(suspect, now + RETENTION))
+elseif jumped < 0 and suspect > now + RETENTION then
+  distrustClock(now + RETENTION)
+end
+-- A coordinator without a count for a day is gone for good. The caller has waited until all living ones have counted by
+-- the present clock.
+if ARGV[7] == '1' then
+  local gone = {}
+  each_count(function(name, last)
+    if last < count - DAY and #gone < MAXCALL then
+      gone[#gone + 1] = name
+    end
+  end)
   if #gone > 0 then
     call('HDEL', key, unpack(gone))
   end
 end
-
-look(who, ARGV[2], ARGV[3])
-if ARGV[2] == '' then
-  prune() -- whoever comes makes room for itself
-end
-call('HSETNX', key, 'generation', now)
--- The count is the time, so it shows who counts no more. The count always grows, whatever the clock does.
-local count = math.max(now, 1 + tonumber(call('HGET', key, who) or 0))
-call('HSET', key, who, count)
-call('PEXPIRE', key, PULSERETENTION)
-return {call('HGET', key, 'generation'), count}
+return {call('HGET', key, 'generation'), count, now, jumped}

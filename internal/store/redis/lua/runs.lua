@@ -25,6 +25,9 @@ for i = 1, #pulses, 2 do
   counted[pulses[i]] = string.find(pulses[i], '/', 1, true) and tonumber(pulses[i + 1]) or nil
 end
 
+-- common is the coordinators' common time, in which they count: the clock may have jumped since the last counts.
+local common = counted[who] or now
+
 -- forget removes fields of a hash, at most MAXCALL of them at a time.
 local function forget(hash, names)
   if #names > 0 then
@@ -48,7 +51,7 @@ local function lowest(running)
     low = math.min(low, noted[name] or 0)
   end
   for name, count in pairs(counted) do
-    if now - count < silence then
+    if common - count < silence then
       low = math.min(low, noted[name] or 0)
     end
   end
@@ -60,8 +63,8 @@ for i = 1, #all, 2 do
   local name = all[i]
   local last = math.max(tonumber(all[i + 1]) or 0, counted[name] or 0)
   running[name] = true
-  if name ~= who and now - last > silence then
-    ends[#ends + 1] = {name = name, ago = now - last}
+  if name ~= who and common - last > silence then
+    ends[#ends + 1] = {name = name, ago = common - last}
   else
     back[#back + 1] = name
   end

@@ -6,7 +6,7 @@
 --   most; then for each producer: name, number of messages, and for each message: id, and when it was created, where the
 --   caller has the rest of it
 -- Returns: for each message verdict + state; or, when it was claimed, {producer, id, record, confirms, publishes, copies,
---   sendable_at, deletes, due}; or HELD + state, when it was claimed and is what the caller has
+--   sendable_at, deletes, due}; or HELD + state, when it was claimed and is what the caller has. Then the time
 local leads, token, lease, room = ARGV[4], ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7])
 
 local function submit(g, id, at)
@@ -45,4 +45,6 @@ local function submit(g, id, at)
 end
 
 look(ARGV[1], ARGV[2], ARGV[3])
-return groups(8, 2, submit, index_all, pass)
+local out = groups(8, 2, submit, index_all, pass)
+out[#out + 1] = now
+return out
