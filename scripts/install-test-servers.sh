@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what the tests need and is not there: redis-server, rabbitmq-server, postgresql, mariadb-server, prometheus (for
+# Installs what the tests need and is not there: redis-server, rabbitmq-server, postgresql, pgbouncer, mariadb-server, prometheus (for
 # promtool), spin (for docs/evidence/model), a C compiler (the race detector's and spin's), chromium (for test/console), groff (for
 # the manual page), systemd (for systemd-analyze), kcat (a client of Kafka), curl (for docs/reference/http.md), gRPC and drivers of
 # PostgreSQL and AMQP for Python (for examples/python), Node.js with the packages of examples/node, and a JDK with the libraries of examples/java.
@@ -23,6 +23,7 @@ command -v redis-server >/dev/null && command -v redis-cli >/dev/null || missing
 [ -x /usr/lib/rabbitmq/bin/rabbitmq-server ] || [ -x /opt/rabbitmq/sbin/rabbitmq-server ] ||
   command -v rabbitmq-server >/dev/null || missing+=(rabbitmq-server)
 command -v initdb >/dev/null || compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || missing+=(postgresql)
+command -v pgbouncer >/dev/null || [ -x /usr/sbin/pgbouncer ] || missing+=(pgbouncer)
 { command -v mariadbd || [ -x /usr/sbin/mariadbd ]; } >/dev/null && command -v mariadb-install-db >/dev/null ||
   missing+=(mariadb-server)
 if [ "${1:-}" != servers ]; then

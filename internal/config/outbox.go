@@ -85,8 +85,10 @@ func checkOutboxName(name string) string {
 // OutboxNames are the names of the outboxes, sorted.
 func (c *Config) OutboxNames() []string { return slices.Sorted(maps.Keys(c.Outbox)) }
 
-// checkOutbox refuses an outbox without an address, or without a producer.
+// checkOutbox refuses an outbox without an address, without a producer, or with the producer of another: each table
+// gives out ids by itself, and consumers and brokers drop the second message of PRODUCER/ID.
 func (l *loading) checkOutbox() {
+	of := map[string]string{}
 	for _, name := range l.config.OutboxNames() {
 		o, key := l.config.Outbox[name], outboxPrefix+name
 		if o.DSN == "" && o.DSNFile == "" {
@@ -94,6 +96,10 @@ func (l *loading) checkOutbox() {
 		}
 		if o.Producer == "" {
 			l.relation(key+".producer", "is missing: set %s.producer to the name whose messages the table holds", key)
+		} else if first, twice := of[o.Producer]; twice {
+			l.relation(key+".producer", "is that of outbox.%s: consumers take two rows with one id for copies; "+
+				"give each table a producer of its own", first)
 		}
+		of[o.Producer] = name
 	}
 }

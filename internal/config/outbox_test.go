@@ -63,14 +63,15 @@ func TestWrongOutboxesAreNamed(t *testing.T) {
 		`producer: p`:                     "outbox.shop.dsn is missing: set outbox.shop.dsn or",
 		`dsn: "postgres://u:hunter2@h/d"`: "outbox.shop.producer is missing",
 		`dsn: "postgres://u:hunter2@h/d", dsn_file: f, producer: p`: "is set beside outbox.shop.dsn",
-		fine + `, producer: "a b"`:                                  "stands twice",
-		`dsn: "postgres://h/d", producer: "a b"`:                    "names no producer",
-		fine + `, table: "a.b.c"`:                                   "is no plain name",
-		fine + `, table: "1a"`:                                      "is no plain name",
-		fine + `, table: "a-b"`:                                     "is no plain name",
-		fine + `, poll: 1ms`:                                        "is outside 50ms to 1h",
-		fine + `, workers: 0`:                                       "is outside 1 to 64",
-		fine + `, dialect: mysql`:                                   "an outbox takes outbox.NAME.dsn",
+		fine + `}, z: {` + fine:                  "is that of outbox.shop: consumers take two rows",
+		fine + `, producer: "a b"`:               "stands twice",
+		`dsn: "postgres://h/d", producer: "a b"`: "names no producer",
+		fine + `, table: "a.b.c"`:                "is no plain name",
+		fine + `, table: "1a"`:                   "is no plain name",
+		fine + `, table: "a-b"`:                  "is no plain name",
+		fine + `, poll: 1ms`:                     "is outside 50ms to 1h",
+		fine + `, workers: 0`:                    "is outside 1 to 64",
+		fine + `, dialect: mysql`:                "an outbox takes outbox.NAME.dsn",
 	} {
 		_, err := config.Load(config.Sources{File: write(t, "outbox: {shop: {"+file+"}}\n")})
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hunter2") {

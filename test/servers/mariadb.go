@@ -38,6 +38,31 @@ func PrivateMariaDB(t testing.TB) *Database {
 	return private(t, mariaDB)
 }
 
+// GaleraMariaDB starts a Galera cluster of one node.
+func GaleraMariaDB(t testing.TB) *Database {
+	t.Helper()
+	needMariaDB(t)
+	library := newestTool("libgalera_smm.so", "/usr/lib/galera/libgalera_smm.so", "/usr/lib64/galera*/libgalera_smm.so")
+	if library == "" {
+		Missing(t, "the Galera library of MariaDB is not installed")
+	}
+	ports, err := freePorts(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	node := *mariaDB
+	node.launch = func(dir string, port int) (*process, error) {
+		p, err := launchMariaDB(dir, port)
+		if err == nil {
+			p.args = append(p.args, "--wsrep-on=ON", "--wsrep-provider="+library, "--wsrep-cluster-address=gcomm://",
+				"--wsrep-node-address=127.0.0.1", "--binlog-format=ROW", "--innodb-autoinc-lock-mode=2",
+				"--wsrep-provider-options=gmcast.listen_addr=tcp://"+loopback(ports[0])+";gcache.size=8M;pc.bootstrap=true")
+		}
+		return p, err
+	}
+	return private(t, &node)
+}
+
 func needMariaDB(t testing.TB) {
 	t.Helper()
 	if mariaDBTool("mariadbd") == "" || mariaDBTool("mariadb-install-db") == "" {

@@ -115,12 +115,15 @@ type Effect func(ctx context.Context, tx *sql.Tx, m *consumer.Message) error
 // [consumer.ErrDuplicate], and a message without an id is rejected. A lost answer to COMMIT is an ordinary error: the
 // message is redelivered, and the inbox finds the row.
 func (i *Inbox) Handler(effect Effect) consumer.Handler {
-	return consumer.HandlerFunc(func(ctx context.Context, m *consumer.Message) error {
+	return consumer.HandlerFunc(func(ctx context.Context, m *consumer.Message) (err error) {
 		tx, err := i.config.DB.BeginTx(ctx, i.config.TxOptions)
 		if err != nil {
 			return fmt.Errorf("begin the transaction: %w", err)
 		}
-		defer func() { _ = tx.Rollback() }() // deferred, for an effect that panics; does nothing after a commit
+		defer func() {
+			_ = tx.Rollback() // deferred, for an effect that panics; does nothing after a commit
+			i.table.LeaveReadOnly(ctx, err)
+		}()
 		if err := i.Take(ctx, tx, m); err != nil {
 			return err
 		}

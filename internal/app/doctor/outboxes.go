@@ -58,6 +58,11 @@ func (r *report) outbox(ctx context.Context, e Examination, name string) []Findi
 			"they wait, and use up no attempt, until a coordinator knows the broker",
 			"set brokers.NAME.url for it, or: UPDATE "+settings.Table+" SET broker = '' WHERE state = 1 AND broker = NAME")
 	}
+	if health.Galera {
+		r.warn("outbox-galera", "the database is a node of a Galera cluster",
+			"such a cluster may lose committed transactions with its recommended settings, and a lost row is a lost message",
+			"use one server with a standby; see docs/howto/databases.md#galera")
+	}
 	return r.orOK(fmt.Sprintf("%s answers; waiting rows: %d", health.Database, health.Backlog.Waiting))
 }
 

@@ -65,6 +65,22 @@ func TestOutboxFindings(t *testing.T) {
 	}
 }
 
+func TestOutboxOnGaleraIsFound(t *testing.T) {
+	t.Parallel()
+	d := servers.GaleraMariaDB(t)
+	shop := config.DefaultOutbox()
+	shop.DSN, shop.Producer = "mariadb://"+strings.NewReplacer("tcp(", "", ")", "").Replace(d.DSN), "orders"
+	if err := sqloutbox.Migrate(t.Context(), "shop", shop); err != nil {
+		t.Fatal(err)
+	}
+	c := config.Default()
+	c.Redis.URL, c.AMQP.URLs = "redis://127.0.0.1:1/0", []string{"amqp://127.0.0.1:1/"}
+	c.Outbox = map[string]config.Outbox{"shop": shop}
+	if found := examined(t, c); len(found) != 1 || found[0].Name != "outbox-galera" {
+		t.Errorf("%+v", found)
+	}
+}
+
 // A table whose default is another producer takes each short INSERT, and no relay would ever look at the row.
 func TestOutboxFindingsOfRightsAndStrangers(t *testing.T) {
 	t.Parallel()

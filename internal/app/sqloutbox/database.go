@@ -67,6 +67,9 @@ func openPostgreSQL(dsn string) (*database, error) {
 		return nil, errors.New("has options that the driver does not take; see the parameters of libpq's connection URIs")
 	}
 	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, dialTimeout)
+	// A pooler in transaction mode gives each transaction another session, which lacks the driver's prepared statements,
+	// or has those of another client.
+	c.DefaultQueryExecMode = pgx.QueryExecModeExec
 	return &database{DB: stdlib.OpenDB(*c), dialect: sqlmarker.PostgreSQL, listen: c}, nil
 }
 

@@ -22,6 +22,8 @@ type Health struct {
 	Stranger string
 	// Unknown is a broker that a waiting message names and the coordinator does not know; empty: none.
 	Unknown string
+	// Galera: the server is a node of a Galera cluster.
+	Galera bool
 }
 
 // ErrTableMissing is the error of a database without a table of that name.
@@ -54,6 +56,9 @@ func Examine(
 	if err == nil {
 		h.Unknown, err = d.other(ctx, "broker", settings.Table, append(brokers, ""))
 	}
+	if err == nil {
+		h.Galera, err = d.isGalera(ctx)
+	}
 	if tableMissing(err) {
 		err = errors.Join(ErrTableMissing, err)
 	}
@@ -68,6 +73,19 @@ func (d *database) checkRights(ctx context.Context, table string) error {
 		}
 	}
 	return nil
+}
+
+// isGalera reads a setting that servers without Galera do not have.
+func (d *database) isGalera(ctx context.Context) (bool, error) {
+	if d.dialect != sqlmarker.MySQL {
+		return false, nil
+	}
+	var name, value string
+	err := d.QueryRowContext(ctx, "SHOW GLOBAL VARIABLES LIKE 'wsrep_on'").Scan(&name, &value)
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
+	return value == "ON", err
 }
 
 // other finds a name in a column of a waiting row that is none of the names. Names are plain.

@@ -2,6 +2,8 @@ package sqloutbox
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -14,7 +16,8 @@ import (
 var listenPauses = backoff.Exponential(500*time.Millisecond, 30*time.Second)
 
 // listen wakes the relays at each notification of the table's trigger, until the context ends. Notifications are a
-// shortcut: what they miss, the next poll finds.
+// shortcut: what they miss, the next poll finds. Through a pooler in transaction mode LISTEN succeeds, and nothing
+// arrives.
 func (o *Outbox) listen(ctx context.Context) {
 	for failures := 0; ctx.Err() == nil; failures++ {
 		heard, err := o.receive(ctx)
@@ -32,7 +35,13 @@ func (o *Outbox) listen(ctx context.Context) {
 	}
 }
 
-// receive listens on a connection of its own until the connection breaks. heard says that the database took the LISTEN.
+// proofTimeout is how long a notification of the listener's own may take to arrive.
+const proofTimeout = 10 * time.Second
+
+var errUnproven = fmt.Errorf("a notification of the coordinator's own did not arrive within %v, as through a pooler in "+
+	"transaction mode; set outbox.NAME.poll to how long a row may wait, or reach the database without the pooler", proofTimeout)
+
+// receive listens on a connection of its own until the connection breaks. heard says that notifications arrive.
 func (o *Outbox) receive(ctx context.Context) (heard bool, err error) {
 	conn, err := pgx.ConnectConfig(ctx, o.database.listen)
 	if err != nil {
@@ -49,12 +58,29 @@ func (o *Outbox) receive(ctx context.Context) (heard bool, err error) {
 	if _, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{channel(o.config.Settings.Table)}.Sanitize()); err != nil {
 		return false, err
 	}
+	if err := o.prove(ctx, conn); err != nil {
+		return false, err
+	}
 	for {
 		o.wake() // the first time for what was committed before the LISTEN
 		if _, err := conn.WaitForNotification(ctx); err != nil {
 			return true, err
 		}
 	}
+}
+
+// prove notifies from another connection, and waits for the notification.
+func (o *Outbox) prove(ctx context.Context, conn *pgx.Conn) error {
+	ctx, cancel := context.WithTimeout(ctx, proofTimeout)
+	defer cancel()
+	if _, err := o.database.ExecContext(ctx, "SELECT pg_notify($1, '')", channel(o.config.Settings.Table)); err != nil {
+		return err
+	}
+	_, err := conn.WaitForNotification(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return errUnproven
+	}
+	return err
 }
 
 // channel is where the table's trigger notifies: the table's name without its schema, in the case of the DDL.

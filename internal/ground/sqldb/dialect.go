@@ -49,6 +49,8 @@ type Traits struct {
 	Busy func(err error) bool
 	// Unreachable reports that the server ended the connection, or refused a connection.
 	Unreachable func(err error) bool
+	// ReadOnly reports that the server takes no writes: it was demoted, or is a standby.
+	ReadOnly func(err error) bool
 	// Aborted reports, for an error of COMMIT, that the database has rolled the transaction back, for a transient
 	// reason. Any other error of COMMIT leaves the outcome open.
 	Aborted func(err error) bool
@@ -82,6 +84,7 @@ var traits = map[Dialect]*Traits{
 		KeepOld:     " ON CONFLICT DO NOTHING",
 		Busy:        postgreSQLBusy,
 		Unreachable: postgreSQLUnreachable,
+		ReadOnly:    postgreSQLReadOnly,
 		Aborted:     postgreSQLAborted,
 		SetPatience: func(d time.Duration) string { return fmt.Sprintf("SET LOCAL lock_timeout = %d", d.Milliseconds()) },
 		SkipLocked:  " FOR UPDATE SKIP LOCKED",
@@ -101,6 +104,7 @@ var traits = map[Dialect]*Traits{
 		Latest:       " LOCK IN SHARE MODE",
 		Busy:         mySQLBusy,
 		Unreachable:  mySQLUnreachable,
+		ReadOnly:     mySQLReadOnly,
 		Aborted:      mySQLAborted,
 		ReadPatience: "SELECT @@SESSION.innodb_lock_wait_timeout",
 		SetPatience: func(d time.Duration) string {
@@ -120,6 +124,7 @@ var traits = map[Dialect]*Traits{
 		KeepOld:       " ON CONFLICT DO NOTHING",
 		Busy:          sqliteBusy,
 		Unreachable:   sqliteUnreachable,
+		ReadOnly:      func(error) bool { return false },
 		Aborted:       sqliteBusy, // COMMIT found a reader in its way and changed nothing; drivers then roll back
 		ReadPatience:  "PRAGMA busy_timeout",
 		SetPatience:   func(d time.Duration) string { return fmt.Sprintf("PRAGMA busy_timeout = %d", d.Milliseconds()) },

@@ -113,6 +113,7 @@ func (t *Table) Purge(ctx context.Context, where string, args ...any) (removed i
 		begun := time.Now()
 		result, err := t.DB.ExecContext(ctx, t.Query(`DELETE FROM {table} WHERE `+slice), args...)
 		if err != nil {
+			t.LeaveReadOnly(ctx, err)
 			return removed, err
 		}
 		n, err := result.RowsAffected()
@@ -125,8 +126,35 @@ func (t *Table) Purge(ctx context.Context, where string, args ...any) (removed i
 	}
 }
 
+// LeaveReadOnly closes the idle connections of the pool, if an error says that the server takes no writes any more. Such
+// a server was demoted and keeps its connections; new connections find its successor.
+func (t *Table) LeaveReadOnly(ctx context.Context, err error) {
+	if err == nil || !t.ReadOnly(err) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	var idle []*sql.Conn
+	for range t.DB.Stats().Idle {
+		conn, err := t.DB.Conn(ctx)
+		if err != nil {
+			break
+		}
+		idle = append(idle, conn)
+	}
+	for _, conn := range idle {
+		_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // which closes the connection
+	}
+}
+
 // Write runs statements in a new transaction that waits for locks no longer than patience.
 func (t *Table) Write(ctx context.Context, patience time.Duration, work func(tx Execer) error) error {
+	err := t.write(ctx, patience, work)
+	t.LeaveReadOnly(ctx, err)
+	return err
+}
+
+func (t *Table) write(ctx context.Context, patience time.Duration, work func(tx Execer) error) error {
 	conn, err := t.DB.Conn(ctx)
 	if err != nil {
 		return err

@@ -32,25 +32,35 @@ func lostConnection(err error) bool {
 }
 
 // postgreSQLUnreachable: connection exceptions, a server that is stopping, crashed or starting, or has no free
-// connection, and a standby that is no primary any more after a failover.
+// connection, and a server that is read-only after a failover.
 func postgreSQLUnreachable(err error) bool {
 	var e interface{ SQLState() string }
 	if !errors.As(err, &e) {
 		return false
 	}
 	state := e.SQLState()
-	return strings.HasPrefix(state, "08") || slices.Contains([]string{"57P01", "57P02", "57P03", "53300", "25006"}, state)
+	return strings.HasPrefix(state, "08") || slices.Contains([]string{"57P01", "57P02", "57P03", "53300"}, state) ||
+		postgreSQLReadOnly(err)
 }
 
 // mySQLUnreachable: too many connections, a server that is stopping, a killed connection or query, a server that is
 // read-only after a failover, and the error of go-sql-driver for a connection that ended during a statement.
 func mySQLUnreachable(err error) bool {
-	for _, number := range []string{"1040", "1053", "1317", "1927", "1290", "1836"} {
-		if hasNumber(err, number) {
-			return true
-		}
-	}
-	return strings.Contains(err.Error(), "invalid connection")
+	return hasOneOf(err, "1040", "1053", "1317", "1927") || mySQLReadOnly(err) ||
+		strings.Contains(err.Error(), "invalid connection")
+}
+
+// postgreSQLReadOnly: read_only_sql_transaction.
+func postgreSQLReadOnly(err error) bool {
+	var e interface{ SQLState() string }
+	return errors.As(err, &e) && e.SQLState() == "25006"
+}
+
+// mySQLReadOnly: the options --read-only and --super-read-only, and read-only mode.
+func mySQLReadOnly(err error) bool { return hasOneOf(err, "1290", "1836") }
+
+func hasOneOf(err error, numbers ...string) bool {
+	return slices.ContainsFunc(numbers, func(number string) bool { return hasNumber(err, number) })
 }
 
 // A file is always in reach.

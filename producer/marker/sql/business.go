@@ -80,7 +80,7 @@ func (s *Store) begin(ctx context.Context, id string, mark Business) (*sql.Tx, e
 	}
 }
 
-func (s *Store) beginOnce(ctx context.Context, id string, mark Business) (*sql.Tx, error) {
+func (s *Store) beginOnce(ctx context.Context, id string, mark Business) (begun *sql.Tx, err error) {
 	tx, err := s.db.BeginTx(ctx, s.config.TxOptions)
 	if err != nil {
 		return nil, s.unbegun(ctx, "begin the transaction of", id, err)
@@ -89,6 +89,9 @@ func (s *Store) beginOnce(ctx context.Context, id string, mark Business) (*sql.T
 	defer func() {
 		if !marked {
 			_ = tx.Rollback() // after a failure the driver drops the connection
+		}
+		if s.passes(err) {
+			s.table.LeaveReadOnly(ctx, err)
 		}
 	}()
 	if err := mark(ctx, tx); err != nil {

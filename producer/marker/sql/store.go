@@ -227,6 +227,7 @@ func (s *Store) Delete(ctx context.Context, ids []string) error {
 			state = CASE WHEN state = {none} THEN {none} ELSE {sent} END
 			WHERE producer = ? AND cleaned_at IS NULL AND id IN (`+list+`)`), args...)
 		if err != nil {
+			s.table.LeaveReadOnly(ctx, err)
 			return fmt.Errorf("clean markers: %w", err)
 		}
 	}

@@ -92,6 +92,7 @@ func (l *Leases) Migrate(ctx context.Context) error { return l.table.Migrate(ctx
 func (l *Leases) exec(ctx context.Context, statement string, args ...any) (int64, error) {
 	result, err := l.config.DB.ExecContext(ctx, l.table.Query(statement), args...)
 	if err != nil {
+		l.table.LeaveReadOnly(ctx, err)
 		return 0, err
 	}
 	return result.RowsAffected()
