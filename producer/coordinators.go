@@ -26,9 +26,8 @@ import (
 type Coordinators struct {
 	// Names are globs on the typed names in a client's certificate, such as dns:coordinator.shop, dns:*.msghandler.svc or
 	// uri:spiffe://shop/msghandler/*; * is any text within one label of a name. Types are dns, uri, email, and cn for
-	// the common name, which counts only in a certificate without alternative names. A glob without a type, as for
-	// earlier versions, matches DNS names, URIs and common names; * is any text without a slash there. The server must
-	// use TLS and verify client certificates (tls.RequireAndVerifyClientCert or tls.VerifyClientCertIfGiven).
+	// the common name, which counts only in a certificate without alternative names. The server must use TLS and verify
+	// client certificates (tls.RequireAndVerifyClientCert or tls.VerifyClientCertIfGiven).
 	Names []string
 	// Tokens are the bearer tokens that coordinators may show, each of 16 to 4,096 printable ASCII characters without
 	// spaces. With two tokens, one can be replaced without a gap.
@@ -78,10 +77,7 @@ func (c Coordinators) open(logger *slog.Logger) (*admission, error) {
 
 func parseNames(names []string) (globs []typedname.Glob, err error) {
 	for _, text := range names {
-		if err = typedname.CheckAny(text); text == "" {
-			err = errors.New("is no name")
-		}
-		if err != nil {
+		if err = typedname.Check(text); err != nil {
 			return nil, fmt.Errorf("producer.Config: Coordinators.Names holds %q, which %w", text, err)
 		}
 		glob, _ := typedname.Parse(text) // checked above

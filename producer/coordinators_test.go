@@ -158,7 +158,7 @@ func TestCoordinatorsAreKnownByToken(t *testing.T) {
 	for name, of := range map[string]producer.Coordinators{
 		"two tokens":         {Tokens: []string{goodToken, otherToken}},
 		"a token and a file": {Tokens: []string{goodToken}, TokenFile: file},
-		"all at once":        {Names: []string{"*"}, Tokens: []string{goodToken}, TokenFile: file},
+		"all at once":        {Names: []string{"dns:*"}, Tokens: []string{goodToken}, TokenFile: file},
 	} {
 		g := newGuarded(t, of)
 		for authorization, want := range map[string]codes.Code{
@@ -188,7 +188,7 @@ func TestCoordinatorsAreKnownByCertificate(t *testing.T) {
 		config.RootCAs = a.Pool()
 		return config
 	}
-	names := []string{"coordinator.shop", "spiffe://shop/msghandler/*"}
+	names := []string{"dns:coordinator.shop", "uri:spiffe://shop/msghandler/*"}
 	strict := newGuarded(t, producer.Coordinators{Names: names}, grpc.Creds(credentials.NewTLS(optional)))
 	either := newGuarded(t, producer.Coordinators{Names: names, Tokens: []string{goodToken}},
 		grpc.Creds(credentials.NewTLS(optional)))
@@ -245,10 +245,10 @@ func TestBadCoordinatorsAreRefused(t *testing.T) {
 	t.Parallel()
 	missing := filepath.Join(t.TempDir(), "missing")
 	for want, of := range map[string]producer.Coordinators{
-		"Coordinators.Anyone contradicts":           {Anyone: true, Names: []string{"*"}},
+		"Coordinators.Anyone contradicts":           {Anyone: true, Names: []string{"dns:*"}},
 		`Coordinators.Names holds "[a"`:             {Names: []string{"[a"}},
 		`Coordinators.Names holds ""`:               {Names: []string{""}},
-		`"dsn:x", which begins with the unknown t`:  {Names: []string{"dsn:x"}},
+		`"dsn:x", which does not begin with a type`: {Names: []string{"dsn:x"}},
 		`"{producer}", which holds {producer}`:      {Names: []string{"{producer}"}},
 		"Coordinators.Tokens: token 2 has fewer":    {Tokens: []string{goodToken, "s3cret"}},
 		"Coordinators.TokenFile: open " + missing:   {TokenFile: missing},

@@ -40,7 +40,7 @@ func TestCallersAreIdentified(t *testing.T) {
 	one := tokens{"s3cret-1": ofToken("ci", access.Viewer)}
 	two := tokens{"s3cret-2": ofToken("anna", access.Admin), "s3cret-3": late}
 	bearing := func(token string) access.Shown { return access.Shown{Authorization: []string{token}} }
-	rules := access.Rules{Admins: []string{"dns:*.ops"}, Strict: true}
+	rules := access.Rules{Admins: []string{"dns:*.ops"}}
 	cert := certificate(t, x509.Certificate{DNSNames: []string{"anna.ops"}})
 	old := certificate(t, x509.Certificate{DNSNames: []string{"anna.ops"}, NotAfter: time.Now().Add(-time.Minute)})
 	for what, tc := range map[string]struct {
@@ -90,7 +90,7 @@ func TestCallersAreIdentified(t *testing.T) {
 
 func TestUndecidedSourceRefusesNoToken(t *testing.T) {
 	t.Parallel()
-	made, err := access.NewAuthenticator(access.Rules{Strict: true}, tokens{})
+	made, err := access.NewAuthenticator(access.Rules{}, tokens{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,12 +107,9 @@ func TestAnonymousCallersGetWhatIsAllowed(t *testing.T) {
 		role  access.Role
 		may   bool
 	}{
-		"open":                {access.Rules{}, access.Admin, true},
-		"strict":              {access.Rules{Strict: true}, access.NoRole, false},
-		"strict and welcome":  {access.Rules{Strict: true, Anonymous: true}, access.Admin, true},
-		"admins are named":    {access.Rules{Admins: []string{"*.ops"}}, access.NoRole, true},
-		"callers are named":   {access.Rules{Callers: []string{"*.shop"}}, access.Admin, false},
-		"a glob for everyone": {access.Rules{Admins: []string{"*"}, Callers: []string{"*"}}, access.NoRole, false},
+		"no rules":            {access.Rules{}, access.NoRole, false},
+		"welcome":             {access.Rules{Anonymous: true}, access.Admin, true},
+		"a glob for everyone": {access.Rules{Admins: []string{"dns:*"}, Callers: []string{"dns:*"}}, access.NoRole, false},
 	} {
 		made, err := access.NewAuthenticator(tc.rules)
 		if err != nil {

@@ -8,7 +8,7 @@ import (
 )
 
 // Rules say what the names of a caller grant, beside what a source of identities grants. Lists hold globs on typed
-// names.
+// names. What nothing grants is denied.
 type Rules struct {
 	Viewers, Readers, Operators, Admins []string
 	// Callers may call as any producer; {producer} in a glob stands for the producer's name.
@@ -17,9 +17,6 @@ type Rules struct {
 	CallersOf map[string][]string
 	// Anonymous allows everything to callers that show nothing.
 	Anonymous bool
-	// Strict denies what nothing grants. Without Strict, as in versions without roles, every caller is an admin while
-	// Admins is empty, and may call as each producer without callers.
-	Strict bool
 }
 
 // rules are checked Rules.
@@ -29,11 +26,10 @@ type rules struct {
 	callers   []typedname.Glob
 	callersOf map[string][]typedname.Glob
 	anonymous bool
-	strict    bool
 }
 
 func parseRules(from Rules) (*rules, error) {
-	r := &rules{callersOf: map[string][]typedname.Glob{}, anonymous: from.Anonymous, strict: from.Strict}
+	r := &rules{callersOf: map[string][]typedname.Glob{}, anonymous: from.Anonymous}
 	var err error
 	for role, globs := range map[Role][]string{
 		Viewer: from.Viewers, Reader: from.Readers, Operator: from.Operators, Admin: from.Admins,
@@ -66,9 +62,6 @@ func parseGlobs(texts []string) (all []typedname.Glob, err error) {
 
 // roleOf is the highest role that the rules grant to names.
 func (r *rules) roleOf(names []string) Role {
-	if !r.strict && len(r.roles[Admin]) == 0 {
-		return Admin
-	}
 	for role, globs := range slices.Backward(r.roles[:]) {
 		if typedname.AnyMatches(globs, names, "") {
 			return Role(role)
@@ -83,5 +76,5 @@ func (r *rules) mayCallAs(producer string, names []string) bool {
 	if own := r.callersOf[producer]; len(own) > 0 {
 		globs = own
 	}
-	return len(globs) == 0 && !r.strict || typedname.AnyMatches(globs, names, producer)
+	return typedname.AnyMatches(globs, names, producer)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/msghandler/msghandler/internal/access"
@@ -24,27 +23,22 @@ func (a *App) newAuthenticator() (*access.Authenticator, error) {
 	}
 	made, err := access.NewAuthenticator(rulesOf(&a.settings), sources...)
 	if err != nil {
-		return nil, SettingsError{fmt.Errorf("access, grpc.admins and grpc.callers: %w", err)}
+		return nil, SettingsError{fmt.Errorf("access and grpc.callers: %w", err)}
 	}
 	if a.settings.Access.Anonymous {
 		a.logger.Warn("access.anonymous is set: "+anonymousConsequence+"; "+anonymousRemedy,
-			"listeners", a.settings.Exposed())
+			"listeners", []string{a.settings.GRPC.Addr, a.settings.HTTP.Addr})
 	}
 	a.warnOfNoProducers()
 	return made, nil
 }
 
-// warnOfNoProducers warns of rules that stop all producers: with the first role that a key gives, producers need a rule
-// too.
+// warnOfNoProducers warns of a configuration that stops all producers: it says who callers are, and gives none of them
+// a producer.
 func (a *App) warnOfNoProducers() {
-	s := &a.settings
-	granted := len(s.GRPC.Callers) > 0 || s.Access.Tokens() || s.Access.Anonymous
-	for _, p := range s.Producers {
-		granted = granted || len(p.Callers) > 0
-	}
-	if s.Access.Strict() && !granted {
-		a.logger.Warn("keys of access give roles, and no key says who may call as a producer; every call of a producer is " +
-			"refused; set grpc.callers or producers.NAME.callers")
+	if !a.settings.NamesCallers() {
+		a.logger.Warn("no key says who may call as a producer; every call of a producer is refused; set grpc.callers or " +
+			"producers.NAME.callers")
 	}
 }
 
@@ -78,20 +72,21 @@ const (
 // checkExposure refuses a coordinator that other machines reach, and that cannot tell who calls.
 func (a *App) checkExposure() error {
 	exposed := a.settings.Exposed()
-	if len(exposed) == 0 || a.settings.Identifies() || a.settings.Access.Anonymous {
+	if len(exposed) == 0 || a.settings.Access.Anonymous {
 		return nil
 	}
 	return errors.New(strings.Join(exposed, " and ") + ": other machines reach this coordinator, and nothing tells who " +
-		"calls, so anyone could send, retry and discard messages: set access.token_file (msghandler token new), " +
-		"access.oidc_issuer or grpc.tls_client_ca; or listen on 127.0.0.1; or set access.anonymous: true to allow it")
+		"calls there: set access.token_file (msghandler token new) or access.oidc_issuer, for grpc.addr also " +
+		"grpc.tls_client_ca, for http.addr also http.user_header; or listen on 127.0.0.1; or set access.anonymous: true, " +
+		"which allows anyone to send, retry and discard messages")
 }
 
 // rulesOf are the rules of the configuration.
 func rulesOf(c *config.Config) access.Rules {
 	rules := access.Rules{
 		Viewers: c.Access.Viewers, Readers: c.Access.Readers, Operators: c.Access.Operators,
-		Admins: slices.Concat(c.Access.Admins, c.GRPC.Admins), Callers: c.GRPC.Callers,
-		CallersOf: map[string][]string{}, Anonymous: c.Access.Anonymous, Strict: c.Access.Strict(),
+		Admins: c.Access.Admins, Callers: c.GRPC.Callers,
+		CallersOf: map[string][]string{}, Anonymous: c.Open(),
 	}
 	for name, p := range c.Producers {
 		rules.CallersOf[name] = p.Callers

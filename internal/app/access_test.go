@@ -38,6 +38,15 @@ func TestExposedCoordinatorNeedsIdentities(t *testing.T) {
 	}{
 		"grpc.addr": {func(c *config.Config) { c.GRPC.Addr = ":0" }, "grpc.addr (:0)", false},
 		"http.addr": {func(c *config.Config) { c.HTTP.Addr = ":0" }, "http.addr (:0)", false},
+		"the console of tokens that the API knows by certificates": {
+			func(c *config.Config) {
+				c.HTTP.Addr, c.GRPC.Certificates = ":0", config.Certificates{Cert: cert, Key: key, CA: authority.File}
+			}, "http.addr (:0)", false,
+		},
+		"a proxy of the console": {func(c *config.Config) { c.HTTP.Addr, c.HTTP.UserHeader = ":0", "X-User" }, "", false},
+		"a proxy of the console, and the API": {
+			func(c *config.Config) { c.HTTP.UserHeader, c.GRPC.Addr = "X-User", ":0" }, "grpc.addr (:0)", false,
+		},
 		"TLS without clients' certificates": {
 			func(c *config.Config) { c.GRPC.Addr, c.GRPC.Certificates = ":0", secured }, "grpc.addr (:0)", false,
 		},
@@ -82,8 +91,7 @@ func TestExposedCoordinatorNeedsIdentities(t *testing.T) {
 	}
 }
 
-// Operators see that everyone may do everything.
-// The first role that a configuration gives denies what is not granted. A start that so stops all producers says so.
+// What no key grants is denied. A start whose keys so stop all producers says so.
 func TestRolesThatStopProducersAreWarnedOf(t *testing.T) {
 	authority := certstest.NewAuthority(t)
 	cert, key := authority.Issue("coordinator.shop")
@@ -91,8 +99,9 @@ func TestRolesThatStopProducersAreWarnedOf(t *testing.T) {
 		edit  func(c *config.Config)
 		warns bool
 	}{
-		"no role": {func(c *config.Config) { c.GRPC.Admins = []string{"dns:*.ops.shop"} }, false},
-		"a role":  {func(c *config.Config) { c.Access.Viewers = []string{"dns:*.ops.shop"} }, true},
+		"no rule":   {func(*config.Config) {}, true},
+		"a role":    {func(c *config.Config) { c.Access.Viewers = []string{"dns:*.ops.shop"} }, true},
+		"strangers": {func(c *config.Config) { c.Access.Anonymous = true }, false},
 		"a role and callers": {func(c *config.Config) {
 			c.Access.Viewers, c.GRPC.Callers = []string{"dns:*.ops.shop"}, []string{"dns:{producer}.shop"}
 		}, false},
@@ -117,6 +126,7 @@ func TestRolesThatStopProducersAreWarnedOf(t *testing.T) {
 	}
 }
 
+// Operators see that everyone may do everything.
 func TestAnonymousAccessIsFound(t *testing.T) {
 	r := start(t, settings(func(c *config.Config) { c.Access.Anonymous = true }))
 	r.awaitReady(t)

@@ -187,7 +187,7 @@ func TestProducerByHTTPSIsServed(t *testing.T) {
 	paid := r.queue(t, "paid")
 	p, err := producer.New(producer.Config{
 		Name: "orders", Coordinator: r.GRPCAddr(), CallbackTarget: server.URL + "/msg", Markers: memory.New(),
-		Coordinators: producer.Coordinators{Names: []string{"coordinator.shop"}},
+		Coordinators: producer.Coordinators{Names: []string{"dns:coordinator.shop"}},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -34,10 +34,7 @@ func (a *App) newLogin() (c login.Config, notice string, err error) {
 	if a.jwts != nil {
 		c.JWTs, sources = a.jwts, append(sources, a.jwts)
 	}
-	// Users whom a proxy names have what is granted to them, also where the API is open.
-	rules := rulesOf(&a.settings)
-	rules.Strict = true
-	if c.Authenticator, err = access.NewAuthenticator(rules, sources...); err != nil {
+	if c.Authenticator, err = access.NewAuthenticator(rulesOf(&a.settings), sources...); err != nil {
 		return c, "", err
 	}
 	if c.Issuer, err = a.newLoginIssuer(); err != nil {
@@ -77,15 +74,10 @@ func (a *App) newLoginIssuer() (*login.Issuer, error) {
 // certificates that the API asks for.
 func (a *App) anonymous(logsIn bool) (visitor access.Identity, notice string) {
 	visitor, _ = a.authenticator.Identify(a.life, access.Shown{}) // never fails without a credential
-	certificates := a.settings.GRPC.Certificates.CA != "" || visitor.Role == access.NoRole
 	switch {
-	case a.settings.Access.Anonymous:
-		if a.settings.ExposesConsole() {
-			notice = noticeOpen
-		}
-	case logsIn:
-		visitor.Role = access.NoRole
-	case certificates:
+	case visitor.Role == access.Admin && a.settings.ExposesConsole():
+		notice = noticeOpen
+	case visitor.Role == access.NoRole && !logsIn: // only this machine reaches it
 		visitor.Role, notice = access.Viewer, noticeCertificates
 	}
 	return visitor, notice

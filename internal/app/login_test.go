@@ -176,7 +176,6 @@ func TestConsoleIsNoWayAroundCertificates(t *testing.T) {
 	t.Parallel()
 	authority := certstest.NewAuthority(t)
 	for name, change := range map[string]func(*config.Config){
-		"admins":      func(c *config.Config) { c.GRPC.Admins = []string{"*.ops.shop"} },
 		"authorities": func(*config.Config) {},
 		"roles":       func(c *config.Config) { c.Access.Admins = []string{"dns:*.ops.shop"} },
 	} {

@@ -23,24 +23,41 @@ type Access struct {
 // Tokens says that callers may show bearer tokens.
 func (a *Access) Tokens() bool { return a.TokenFile != "" || a.OIDC.Issuer != "" }
 
-// Strict says that what no key grants is denied: a key gives roles, or names a source of tokens.
-func (a *Access) Strict() bool {
-	return a.Tokens() || len(a.Viewers)+len(a.Readers)+len(a.Operators)+len(a.Admins) > 0
+// Identifies says whether any source tells who calls: certificates of clients, tokens, or the proxy of the console.
+func (c *Config) Identifies() bool {
+	return c.GRPC.Certificates.CA != "" || c.Access.Tokens() || c.HTTP.UserHeader != ""
 }
 
-// Identifies says whether anything tells who calls: certificates of clients, or tokens.
-func (c *Config) Identifies() bool { return c.GRPC.Certificates.CA != "" || c.Access.Tokens() }
-
-// Exposed names the listeners that other machines reach, each as key and address. A console whose proxy names its users
-// is not among them.
+// Exposed names the listeners that other machines reach and that cannot tell who calls, each as key and address. The
+// console asks for no certificate, so only tokens and a proxy tell who uses it.
 func (c *Config) Exposed() (listeners []string) {
-	for _, listener := range []struct{ key, addr string }{{"grpc.addr", c.GRPC.Addr}, {"http.addr", c.HTTP.Addr}} {
-		if behindProxy := listener.key == "http.addr" && c.HTTP.UserHeader != ""; !behindProxy && !isLoopback(listener.addr) {
+	for _, listener := range []struct {
+		key, addr  string
+		identifies bool
+	}{
+		{"grpc.addr", c.GRPC.Addr, c.Access.Tokens() || c.GRPC.Certificates.CA != ""},
+		{"http.addr", c.HTTP.Addr, c.Access.Tokens() || c.HTTP.UserHeader != ""},
+	} {
+		if !listener.identifies && !isLoopback(listener.addr) {
 			listeners = append(listeners, fmt.Sprintf("%s (%s)", listener.key, listener.addr))
 		}
 	}
 	return listeners
 }
+
+// NamesCallers says whether any key can give a caller a producer. Tokens bring producers of their own.
+func (c *Config) NamesCallers() bool {
+	for _, p := range c.Producers {
+		if len(p.Callers) > 0 {
+			return true
+		}
+	}
+	return len(c.GRPC.Callers) > 0 || c.Access.Tokens() || c.Open()
+}
+
+// Open says that callers who show nothing may do everything: a key says so, or there is no source of identities, for
+// which anything could be granted. Without a source, coordinators serve on the loopback only (Exposed).
+func (c *Config) Open() bool { return c.Access.Anonymous || !c.Identifies() }
 
 // ExposesConsole says that other machines reach the console.
 func (c *Config) ExposesConsole() bool { return !isLoopback(c.HTTP.Addr) }
@@ -56,8 +73,9 @@ func (a *Access) keys() []Key {
 	return append([]Key{
 		{
 			Name: "access.anonymous", Default: "false", value: flag(&a.Anonymous),
-			Meaning: "Accept callers that show no certificate and no token, and allow them everything. Without it, a " +
-				"coordinator that listens on an address other than the loopback needs a source of identities to start.",
+			Meaning: "Accept callers that show no certificate and no token, and allow them everything. Without it, what no " +
+				"key grants is denied, except where no source of identities is configured and both listeners have loopback " +
+				"addresses. A listener that other machines reach needs a source of identities to start.",
 		},
 		{
 			Name: "access.viewers", value: list(&a.Viewers, 0, typedname.Check),

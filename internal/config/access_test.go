@@ -43,15 +43,20 @@ access: {token_file: tokens, admins: ["proxy:anna"]}
 func TestRulesMayNameTokens(t *testing.T) {
 	t.Parallel()
 	c, err := config.Load(config.Sources{File: write(t, `
-grpc: {callers: ["token:{producer}", "jwt:{producer}"], admins: ["token:ops"]}
-access: {token_file: tokens, oidc_issuer: "https://issuer.example", oidc_audience: shop, viewers: ["jwt:*"]}
+grpc: {callers: ["token:{producer}", "jwt:{producer}"]}
+access:
+  admins: ["token:ops"]
+  viewers: ["jwt:*"]
+  token_file: tokens
+  oidc_issuer: "https://issuer.example"
+  oidc_audience: shop
 producers:
   orders: {callers: ["token:shop"]}
 `)})
-	if err != nil || !c.Access.Strict() || !c.Identifies() {
-		t.Errorf("got %v; strict %t, identifies %t", err, c.Access.Strict(), c.Identifies())
+	if err != nil || !c.Identifies() {
+		t.Errorf("got %v; identifies %t", err, c.Identifies())
 	}
-	if c := config.Default(); c.Access.Strict() || c.Identifies() || c.ExposesConsole() {
-		t.Error("the default configuration is strict, knows its callers, or exposes the console")
+	if c := config.Default(); c.Identifies() || c.ExposesConsole() {
+		t.Error("the default configuration knows its callers, or exposes the console")
 	}
 }

@@ -17,7 +17,6 @@ func (l *loading) checkAccess() {
 		{"access.readers", a.Readers},
 		{"access.operators", a.Operators},
 		{"access.admins", a.Admins},
-		{"grpc.admins", g.Admins},
 		{"grpc.callers", g.Callers},
 	} {
 		l.checkSources(of.key, of.globs)
@@ -47,7 +46,7 @@ func (l *loading) checkSources(key string, globs []string) {
 		{[]string{"jwt"}, c.Access.OIDC.Issuer != "", "names JSON Web Tokens, and there are none: set access.oidc_issuer"},
 		{[]string{"proxy"}, c.HTTP.UserHeader != "", "names users of a proxy, and none names them: set http.user_header"},
 		{
-			[]string{"", "dns", "uri", "email", "cn"},
+			[]string{"dns", "uri", "email", "cn"},
 			c.GRPC.Certificates.CA != "",
 			"names certificates, and clients are asked for none: set grpc.tls_client_ca",
 		},

@@ -56,7 +56,6 @@ type GRPC struct {
 	Certificates                  Certificates
 	// CRL is a file with revocation lists for client certificates; empty: none.
 	CRL     string
-	Admins  []string
 	Callers []string
 }
 

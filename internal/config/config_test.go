@@ -51,10 +51,10 @@ submit:
 			"MSGHANDLER_PORT_9090_TCP_ADDR=10.1.1.1", "MSGHANDLER_SERVER=x:1", "MSGHANDLER_CONFIG=y",
 			"MSGHANDLER_TLS=true", "MSGHANDLER_TLS_CA=ca.pem", "MSGHANDLER_TLS_CERT=x", "MSGHANDLER_TLS_KEY=x",
 			"MSGHANDLER_TLS_NAME=x", "MSGHANDLER_GRPC_TLS_CERT=tls.crt", "MSGHANDLER_GRPC_TLS_KEY=tls.key",
-			"MSGHANDLER_GRPC_TLS_CLIENT_CA=ca.pem", "MSGHANDLER_PRODUCERS_STOCK_CALLERS=stock, spiffe://shop/stock",
+			"MSGHANDLER_GRPC_TLS_CLIENT_CA=ca.pem", "MSGHANDLER_PRODUCERS_STOCK_CALLERS=dns:stock, uri:spiffe://shop/stock",
 			"MSGHANDLER_PRODUCERS_STOCK_TLS=true", "MSGHANDLER_CALLBACKS_TOKEN_FILE=tokens",
 			"MSGHANDLER_PRODUCERS_STOCK_TOKEN_FILE=stock.tokens",
-			"MSGHANDLER_PRODUCERS_ORDERS_EU_V2_TOKEN_FILE=orders.tokens", "MSGHANDLER_GRPC_CALLERS={producer}.shop",
+			"MSGHANDLER_PRODUCERS_ORDERS_EU_V2_TOKEN_FILE=orders.tokens", "MSGHANDLER_GRPC_CALLERS=dns:{producer}.shop",
 			"MSGHANDLER_PRODUCERS_ORDERS_EU_V2_TRUST=false", "MSGHANDLER_PRODUCERS_STOCK_TARGET=stock:9000",
 		},
 		Flags: map[string]string{"confirm.batch": "13", "limits.body": "64KiB", "redis.layout": "3"},
@@ -80,12 +80,12 @@ submit:
 		TokenFile: new("orders.tokens"),
 	}
 	want.Producers["stock"] = config.Producer{
-		Target: "stock:9000", Callers: []string{"stock", "spiffe://shop/stock"}, TLS: new(true),
+		Target: "stock:9000", Callers: []string{"dns:stock", "uri:spiffe://shop/stock"}, TLS: new(true),
 		TokenFile: new("stock.tokens"),
 	}
 	want.Callbacks.TokenFile = "tokens"
 	want.GRPC.Certificates = config.Certificates{Cert: "tls.crt", Key: "tls.key", CA: "ca.pem"}
-	want.GRPC.Callers = []string{"{producer}.shop"}
+	want.GRPC.Callers = []string{"dns:{producer}.shop"}
 	want.PrivateFiles = []config.PrivateFile{
 		{Key: "callbacks.token_file", Path: "tokens"},
 		{Key: "grpc.tls_key", Path: "tls.key"},
@@ -274,10 +274,10 @@ func TestErrorsNameKeyAndLine(t *testing.T) {
 			file: "grpc: {tls_client_ca: ca.pem}\n", want: []string{"grpc.tls_client_ca", "set grpc.tls_cert and grpc.tls_key"},
 		},
 		"administrators without certificates": {
-			file: "grpc: {admins: [ops]}\n", want: []string{"grpc.admins", "set grpc.tls_client_ca"},
+			file: "access: {admins: ['dns:ops']}\n", want: []string{"access.admins", "set grpc.tls_client_ca"},
 		},
 		"callers without certificates": {
-			file: "grpc: {callers: [ops]}\n", want: []string{"grpc.callers", "set grpc.tls_client_ca"},
+			file: "grpc: {callers: ['dns:ops']}\n", want: []string{"grpc.callers", "set grpc.tls_client_ca"},
 		},
 		"an issuer without an audience": {
 			file: "access: {oidc_issuer: https://id.example.com}\n",
@@ -312,7 +312,8 @@ func TestErrorsNameKeyAndLine(t *testing.T) {
 			file: "access: {oidc_roles_claim: 'roles '}\n", want: []string{"access.oidc_roles_claim", "outer space"},
 		},
 		"admins of an unknown type": {
-			file: "grpc: {admins: ['dsn:*.ops']}\n", want: []string{"grpc.admins", `unknown type "dsn:"`, "dns:, uri:, email:"},
+			file: "grpc: {callers: ['dsn:*.ops']}\n",
+			want: []string{"grpc.callers", "does not begin with a type", "dns:, uri:, email:"},
 		},
 		"viewers without a type": {
 			file: "access: {viewers: ['*.ops']}\n", want: []string{"access.viewers", "does not begin with a type", "dns:, uri:"},
@@ -335,7 +336,7 @@ func TestErrorsNameKeyAndLine(t *testing.T) {
 			file: "grpc: {tls_cert: a, tls_key: b, tls_crl: c}\n", want: []string{"grpc.tls_crl", "set grpc.tls_client_ca"},
 		},
 		"a producer's callers without certificates": {
-			file: "producers: {stock: {callers: [ops]}}\n", want: []string{
+			file: "producers: {stock: {callers: ['dns:ops']}}\n", want: []string{
 				"FILE:1: producers.stock.callers",
 				"set grpc.tls_client_ca",
 			},
@@ -348,7 +349,7 @@ func TestErrorsNameKeyAndLine(t *testing.T) {
 			file: "callbacks: {moved: [\"old:1=http://new/x?y\"]}\n", want: []string{"callbacks.moved", "is not OLD=NEW"},
 		},
 		"a glob that is none": {
-			file: "grpc: {admins: [\"[ops\"]}\n", want: []string{"grpc.admins", "a bracket is not closed"},
+			file: "access: {admins: ['dns:[ops']}\n", want: []string{"access.admins", "the only wildcard"},
 		},
 		"unknown key": {
 			file: "redis:\n  prefix: a\n\nconfrim:\n  after: 1s\n", want: []string{"FILE:4: confrim is not a known key"},

@@ -40,7 +40,8 @@ func (g *GRPC) keys() []Key {
 		{
 			Name: "grpc.tls_client_ca", value: text(&g.Certificates.CA, checkFile),
 			Meaning: "Certificate authorities for client certificates, a PEM file. With it, every client must present a " +
-				"certificate, unless access.token_file or access.oidc_issuer is set. None: clients need no certificate.",
+				"certificate, unless access.token_file or access.oidc_issuer is set. A certificate alone grants nothing: " +
+				"grpc.callers and the lists of access do. None: clients need no certificate.",
 		},
 		{
 			Name: "grpc.tls_crl", value: text(&g.CRL, checkFile),
@@ -49,16 +50,9 @@ func (g *GRPC) keys() []Key {
 				"that is past its next update still counts.",
 		},
 		{
-			Name: "grpc.admins", value: list(&g.Admins, 0, typedname.CheckAny),
-			Meaning: "Who is an admin, beside access.admins: globs as there, or without a type, such as *.ops.example.com, " +
-				"on the DNS names, URIs and common name of a client certificate; * is then any text without a slash. With no " +
-				"admins, and no key of access that grants anything, every client that can connect is an admin.",
-		},
-		{
 			Name: "grpc.callers", value: list(&g.Callers, 0, typedname.CheckCaller),
-			Meaning: "Who may call as a producer: globs as in grpc.admins, where {producer} is the producer's name, such as " +
-				"dns:{producer}.shop.svc or token:{producer}. None: every client that can connect, unless a key of access " +
-				"grants anything. producers.<name>.callers overrides this for one producer.",
+			Meaning: "Who may call as a producer: globs as in access.viewers, where {producer} is the producer's name, such " +
+				"as dns:{producer}.shop.svc or token:{producer}. producers.<name>.callers overrides this for one producer.",
 		},
 	}
 }

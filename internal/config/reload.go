@@ -60,31 +60,7 @@ func (c *Current) Reload() (*Current, []Change, error) {
 	if err := l.finish(); err != nil {
 		return nil, nil, fmt.Errorf("the new values need a restart, because they do not go with others in use: %w", err)
 	}
-	if key := c.Config.opened(&l.config); key != "" {
-		return nil, nil, fmt.Errorf("configuration: without %s every caller would be allowed: an emptied file must not do "+
-			"so in a running coordinator; put the rules back, or restart the coordinator with this file", key)
-	}
 	return &Current{Config: l.config, sources: c.sources, given: l.given}, c.changes(fresh), nil
-}
-
-// opened names the rules whose absence from the next configuration allows everyone what c allows to some.
-func (c *Config) opened(next *Config) string {
-	switch {
-	case next.Access.Strict():
-		return ""
-	case c.Access.Strict():
-		return "the roles of access"
-	case len(c.GRPC.Admins) > 0 && len(next.GRPC.Admins) == 0:
-		return "grpc.admins"
-	case len(c.GRPC.Callers) > 0 && len(next.GRPC.Callers) == 0:
-		return "grpc.callers"
-	}
-	for name, p := range c.Producers {
-		if len(p.Callers) > 0 && len(next.Producers[name].Callers)+len(next.GRPC.Callers) == 0 {
-			return producersPrefix + name + ".callers"
-		}
-	}
-	return ""
 }
 
 // changes lists what differs from a configuration that was read later.
@@ -146,7 +122,7 @@ func (k Key) told(values []string) string {
 // reloads says whether a key takes effect without a restart.
 func reloads(name string) bool {
 	switch name {
-	case "grpc.admins", "grpc.callers", "access.viewers", "access.readers", "access.operators", "access.admins",
+	case "grpc.callers", "access.viewers", "access.readers", "access.operators", "access.admins",
 		"callbacks.allow", "callbacks.networks", "limits.unfinished":
 		return true
 	}

@@ -74,7 +74,7 @@ func TestRefusedCallsAreRecorded(t *testing.T) {
 	a := certstest.NewAuthority(t)
 	trail := &recorded{}
 	_, address := guarded(t, a, access.Rules{
-		Admins: []string{"*.ops.shop"}, CallersOf: map[string][]string{"orders": {"orders.shop"}},
+		Admins: []string{"dns:*.ops.shop"}, CallersOf: map[string][]string{"orders": {"dns:orders.shop"}},
 	}, trail.keep)
 	for _, by := range waysWithTLS(t, a, address, "stock.shop") {
 		via := " grpc "

@@ -81,7 +81,7 @@ func permits(caller access.Identity, method string, request any) error {
 	case caller.Role < need.role:
 		return lacks(caller, fmt.Sprintf("use %s of the admin API with the role %s; the method needs %s: %s grants the role",
 			path.Base(method), caller.Role, need.role,
-			keys(caller, "the role of the token", "access.oidc_roles_claim", "access."+need.role.String()+"s or grpc.admins")))
+			keys(caller, "the role of the token", "access.oidc_roles_claim", "access."+need.role.String()+"s")))
 	case caller.Role < access.Reader && searchesHeaders(request):
 		return lacks(caller, fmt.Sprintf("search in headers with the role %s; the filter header needs %s: %s grants the role",
 			caller.Role, access.Reader, keys(caller, "the role of the token", "access.oidc_roles_claim", "access.readers")))

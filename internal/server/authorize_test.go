@@ -46,6 +46,11 @@ func guarded(
 	})...), listener.Addr().String()
 }
 
+// everyone allows everything to each certificate of the tests.
+var everyone = access.Rules{
+	Admins: []string{"dns:*", "dns:*.*", "dns:*.*.*"}, Callers: []string{"dns:*", "dns:*.*", "dns:*.*.*"},
+}
+
 func authenticator(t testing.TB, rules access.Rules, sources ...access.Source) *access.Authenticator {
 	t.Helper()
 	made, err := access.NewAuthenticator(rules, sources...)
@@ -65,7 +70,8 @@ func TestCertificatesDecideWhoMayCallWhat(t *testing.T) {
 	t.Parallel()
 	a := certstest.NewAuthority(t)
 	h, address := guarded(t, a, access.Rules{
-		Admins: []string{"*.ops.shop", "spiffe://shop/ops/*"}, CallersOf: map[string][]string{"orders": {"orders.shop"}},
+		Admins:    []string{"dns:*.ops.shop", "uri:spiffe://shop/ops/*"},
+		CallersOf: map[string][]string{"orders": {"dns:orders.shop"}},
 	})
 	h.store.put("orders", "1", halfmsg.Dead)
 	// Every request of producers begins with the producer. An allowed caller gets the other violations.
@@ -107,7 +113,7 @@ func TestCertificatesDecideWhoMayCallWhat(t *testing.T) {
 		}
 		producers := msghandlerv1.NewMessageHandlerServiceClient(conn)
 		_, err := producers.Submit(t.Context(), &msghandlerv1.SubmitRequest{Producer: "free", Id: "1"})
-		wantCode(t, err, codes.NotFound) // no caller is configured
+		wantCode(t, err, codes.PermissionDenied) // no caller is configured
 	}
 	if state := h.store.get("orders", "1").State; state != halfmsg.Dead {
 		t.Errorf("the message was changed: %v", state)
@@ -164,11 +170,11 @@ func TestARefusalNamesCallerAndKey(t *testing.T) {
 	a := certstest.NewAuthority(t)
 	trail := &recorded{}
 	_, address := guarded(t, a, access.Rules{
-		Admins: []string{"ops.shop"}, Callers: []string{"orders.shop"},
+		Admins: []string{"dns:ops.shop"}, Callers: []string{"dns:orders.shop"},
 	}, trail.keep)
 	conn := as(t, a, address, "stock.shop")
 	_, err := msghandlerv1.NewAdminServiceClient(conn).GetStats(t.Context(), &msghandlerv1.GetStatsRequest{})
-	wantText(t, err, "certificate dns:stock.shop", "the admin API", "grpc.admins", "access.viewers")
+	wantText(t, err, "certificate dns:stock.shop", "the admin API", "access.viewers")
 	if said := trail.String(); !strings.Contains(said, "stock.shop") {
 		t.Errorf("recorded %s", said)
 	}
@@ -190,7 +196,7 @@ func TestRecordNamesTheCertificate(t *testing.T) {
 	t.Parallel()
 	a := certstest.NewAuthority(t)
 	trail := &recorded{}
-	h, address := guarded(t, a, access.Rules{}, trail.keep)
+	h, address := guarded(t, a, everyone, trail.keep)
 	h.store.put("orders", "1", halfmsg.Dead)
 	_, err := msghandlerv1.NewAdminServiceClient(as(t, a, address, "anna.ops.shop")).DiscardMessages(t.Context(),
 		&msghandlerv1.DiscardMessagesRequest{Names: []*msghandlerv1.MessageName{{Producer: "orders", Id: "1"}}})
@@ -212,7 +218,7 @@ func TestAStopWaitsForNoHandshake(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h, address := guarded(t, a, access.Rules{})
+			h, address := guarded(t, a, everyone)
 			conn, err := net.Dial("tcp", address)
 			if err != nil {
 				t.Fatal(err)

@@ -24,7 +24,7 @@ func (c Config) WithDefaults() Config {
 	c.Limits.Body, c.Limits.Waiting = cmp.Or(c.Limits.Body, 1<<20), cmp.Or(c.Limits.Waiting, 10_000)
 	c.Limits.Bytes = cmp.Or(c.Limits.Bytes, 256<<20)
 	if c.Access == nil {
-		c.Access, _ = access.NewAuthenticator(access.Rules{}) // there is no glob that could be invalid
+		c.Access, _ = access.NewAuthenticator(access.Rules{Anonymous: true}) // there is no glob that could be invalid
 	}
 	return c
 }

@@ -376,7 +376,7 @@ func TestAnswersDoNotWaitForTheBody(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				_, conn := openBubbleHTTP(t, func(c *server.Config) {
 					if name == "forbidden tail" {
-						c.Access = authenticator(t, access.Rules{Admins: []string{"boss"}, Strict: true})
+						c.Access = authenticator(t, access.Rules{Admins: []string{"dns:boss"}})
 					}
 				})
 				conn.say(t, "%s", tc.said)

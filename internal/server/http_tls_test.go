@@ -22,7 +22,6 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/msghandler/msghandler/internal/access"
 	"github.com/msghandler/msghandler/internal/certs"
 	"github.com/msghandler/msghandler/internal/certs/certstest"
 	"github.com/msghandler/msghandler/internal/halfmsg"
@@ -95,7 +94,7 @@ func TestRecordNamesTheCertificateByHTTP(t *testing.T) {
 	t.Parallel()
 	a := certstest.NewAuthority(t)
 	trail := &recorded{}
-	h, address := guarded(t, a, access.Rules{}, trail.keep)
+	h, address := guarded(t, a, everyone, trail.keep)
 	for i, by := range waysWithTLS(t, a, address, "anna.ops.shop") {
 		h.store.put("orders", "1", halfmsg.Dead)
 		if err := by.call(msghandlerv1.AdminService_DiscardMessages_FullMethodName, &msghandlerv1.DiscardMessagesRequest{
@@ -114,7 +113,7 @@ func TestRecordNamesTheCertificateByHTTP(t *testing.T) {
 func TestHTTPNeedsTheClientsCertificate(t *testing.T) {
 	t.Parallel()
 	a := certstest.NewAuthority(t)
-	_, address := guarded(t, a, access.Rules{})
+	_, address := guarded(t, a, everyone)
 	for _, proto := range []string{"HTTP/1.1", "HTTP/2.0"} {
 		got, err := httpOver(t, a.Client(), proto).Post("https://"+address, jsonType, http.NoBody)
 		if err == nil {
@@ -128,7 +127,7 @@ func TestHTTPNeedsTheClientsCertificate(t *testing.T) {
 func TestGRPCOfClientsOfferingBoth(t *testing.T) {
 	t.Parallel()
 	a := certstest.NewAuthority(t)
-	h, address := guarded(t, a, access.Rules{}, func(c *server.Config) { c.Limits.Bytes = 4 << 20 })
+	h, address := guarded(t, a, everyone, func(c *server.Config) { c.Limits.Bytes = 4 << 20 })
 	conn := offeringBoth(t, a, address, "x")
 	producers := msghandlerv1.NewMessageHandlerServiceClient(conn)
 	if _, err := healthv1.NewHealthClient(conn).Check(t.Context(), &healthv1.HealthCheckRequest{}); err != nil {
@@ -180,7 +179,7 @@ func TestGRPCOfClientsOfferingBoth(t *testing.T) {
 func TestAStopEndsGRPCBehindHTTP(t *testing.T) {
 	t.Parallel()
 	a := certstest.NewAuthority(t)
-	h, address := guarded(t, a, access.Rules{})
+	h, address := guarded(t, a, everyone)
 	conn := offeringBoth(t, a, address, "x")
 	producers := msghandlerv1.NewMessageHandlerServiceClient(conn)
 	tail, err := msghandlerv1.NewAdminServiceClient(conn).TailMessages(t.Context(), &msghandlerv1.TailMessagesRequest{})
@@ -215,7 +214,7 @@ func TestAStopEndsGRPCBehindHTTP(t *testing.T) {
 func TestJSONByHTTP2(t *testing.T) {
 	t.Parallel()
 	a := certstest.NewAuthority(t)
-	_, address := guarded(t, a, access.Rules{})
+	_, address := guarded(t, a, everyone)
 	client := httpOver(t, a.Client("x"), "HTTP/2.0")
 	body, send := io.Pipe()
 	go func() {
@@ -242,7 +241,7 @@ func TestJSONByHTTP2(t *testing.T) {
 func TestAStopWaitsForNoSilentHTTPClient(t *testing.T) {
 	t.Parallel()
 	a := certstest.NewAuthority(t)
-	h, address := guarded(t, a, access.Rules{})
+	h, address := guarded(t, a, everyone)
 	conn, err := tls.Dial("tcp", address, a.Client("x"))
 	if err != nil {
 		t.Fatal(err)
@@ -328,7 +327,7 @@ func TestSlowHTTP2RequestsAreCut(t *testing.T) {
 func TestADeadlineEndsTheReadingOfATailOverHTTP2(t *testing.T) {
 	t.Parallel()
 	a := certstest.NewAuthority(t)
-	_, address := guarded(t, a, access.Rules{})
+	_, address := guarded(t, a, everyone)
 	client := httpOver(t, a.Client("anna"), "HTTP/2.0")
 	for range 10 {
 		body, unsent := io.Pipe()
@@ -356,7 +355,7 @@ func TestADeadlineEndsTheReadingOfATailOverHTTP2(t *testing.T) {
 func TestALongStreamByGRPCOverHTTP(t *testing.T) {
 	t.Parallel()
 	a := certstest.NewAuthority(t)
-	_, address := guarded(t, a, access.Rules{}, func(c *server.Config) { c.Reflection = true })
+	_, address := guarded(t, a, everyone, func(c *server.Config) { c.Reflection = true })
 	talk, err := reflectionv1.NewServerReflectionClient(offeringBoth(t, a, address, "anna")).
 		ServerReflectionInfo(t.Context())
 	if err != nil {

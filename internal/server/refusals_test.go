@@ -82,7 +82,7 @@ func TestEachRefusalIsReportedOnce(t *testing.T) {
 func TestAForbiddenCertificateIsReported(t *testing.T) {
 	t.Parallel()
 	a, reported := certstest.NewAuthority(t), &refusedCalls{}
-	_, address := guarded(t, a, access.Rules{Callers: []string{"orders.shop"}},
+	_, address := guarded(t, a, access.Rules{Callers: []string{"dns:orders.shop"}},
 		func(c *server.Config) { c.Refused = reported.add })
 	client := msghandlerv1.NewMessageHandlerServiceClient(as(t, a, address, "stock.shop"))
 	_, err := client.Submit(t.Context(), &msghandlerv1.SubmitRequest{Producer: "orders", Id: "1"})
@@ -94,7 +94,7 @@ func TestOnlyCallersRefusedForGoodAreReported(t *testing.T) {
 	t.Parallel()
 	reported, trail, tokens := &refusedCalls{}, &recorded{}, &changingTokens{all: someTokens()}
 	h := open(t, trail.keep, func(c *server.Config) {
-		c.Access, c.Refused = authenticator(t, access.Rules{Strict: true}, tokens), reported.add
+		c.Access, c.Refused = authenticator(t, access.Rules{}, tokens), reported.add
 	})
 	submit := &msghandlerv1.SubmitRequest{Producer: "orders", Id: "1"}
 	_, err := h.producers.Submit(withToken(t.Context(), "revoked"), submit)
@@ -117,7 +117,7 @@ func TestStrangersCannotReportBadHellos(t *testing.T) {
 	t.Parallel()
 	reported := &refusedCalls{}
 	h := open(t, func(c *server.Config) {
-		c.Access = authenticator(t, access.Rules{Strict: true}, someTokens())
+		c.Access = authenticator(t, access.Rules{}, someTokens())
 		c.Refused = reported.add
 	})
 	stream, err := h.producers.Attend(t.Context())

@@ -75,7 +75,7 @@ func TestStreamsOfWithdrawnTokensEnd(t *testing.T) {
 			t.Parallel()
 			tokens := &changingTokens{all: someTokens()}
 			h := open(t, func(c *server.Config) {
-				c.Access = authenticator(t, access.Rules{Strict: true}, tokens)
+				c.Access = authenticator(t, access.Rules{}, tokens)
 				c.WithRecheck(recheck)
 			})
 			tail, err := h.operators.TailMessages(withToken(t.Context(), "viewer"), &msghandlerv1.TailMessagesRequest{})
@@ -134,7 +134,7 @@ func TestStreamsOutliveAnUndecidedSource(t *testing.T) {
 	tokens := &changingTokens{all: someTokens()}
 	asked := make(chan struct{}, 1)
 	h := open(t, func(c *server.Config) {
-		c.Access = authenticator(t, access.Rules{Strict: true}, tokens)
+		c.Access = authenticator(t, access.Rules{}, tokens)
 		c.WithRecheck(recheck)
 	})
 	tail, err := h.operators.TailMessages(withToken(t.Context(), "viewer"), &msghandlerv1.TailMessagesRequest{})
@@ -165,7 +165,7 @@ func TestStreamsOfUndecidedSourceExpire(t *testing.T) {
 	t.Parallel()
 	tokens := &changingTokens{all: someTokens()}
 	h := open(t, func(c *server.Config) {
-		c.Access = authenticator(t, access.Rules{Strict: true}, tokens)
+		c.Access = authenticator(t, access.Rules{}, tokens)
 		c.WithRecheck(recheck)
 	})
 	expires := time.Now().Add(time.Second)
@@ -212,7 +212,7 @@ func TestConnectionsOfWithdrawnCertificatesAreClosed(t *testing.T) {
 	a := certstest.NewAuthority(t)
 	var mu sync.Mutex
 	withdrawn := ""
-	_, address := guarded(t, a, access.Rules{}, func(c *server.Config) {
+	_, address := guarded(t, a, everyone, func(c *server.Config) {
 		c.WithRecheck(recheck)
 		c.Withdrawn = func(info credentials.AuthInfo) error {
 			mu.Lock()
@@ -257,7 +257,7 @@ func TestConnectionsOfWithdrawnCertificatesAreClosed(t *testing.T) {
 func TestExpiredCertificateIsRefusedAtTheNextCall(t *testing.T) {
 	t.Parallel()
 	a := certstest.NewAuthority(t)
-	_, address := guarded(t, a, access.Rules{})
+	_, address := guarded(t, a, everyone)
 	ends := time.Now().Add(5 * time.Second)
 	certFile, keyFile := a.IssueEdited(func(c *x509.Certificate) { c.NotAfter = ends }, "orders.shop")
 	pair, err := tls.LoadX509KeyPair(certFile, keyFile)

@@ -89,7 +89,6 @@ func (c *coordinator) callers() []caller {
 		{name: "a producer's SPIFFE id", cert: c.cert(nil, "spiffe://shop/stock"), proved: true, stock: true},
 		{name: "a viewer's certificate", cert: c.cert(nil, "bob.view.shop"), proved: true, role: viewer},
 		{name: "an admin's certificate", cert: ops, proved: true, role: admin},
-		{name: "an admin without a type", cert: c.cert(nil, "boss.ops.shop"), proved: true, role: admin},
 		{name: "two labels for one", cert: c.cert(nil, "x.anna.ops.shop"), proved: true},
 		{
 			name: "a common name alone", cert: c.cert(func(cert *x509.Certificate) { cert.DNSNames = nil }, "carl"),

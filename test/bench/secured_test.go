@@ -24,7 +24,7 @@ func BenchmarkSecured(b *testing.B) {
 		cert, key := a.Issue("127.0.0.1")
 		s.startCoordinator(s.redis.URL(), s.rabbit.URL)
 		s.startCoordinator(s.redis.URL(), s.rabbit.URL, "MSGHANDLER_GRPC_TLS_CERT="+cert, "MSGHANDLER_GRPC_TLS_KEY="+key,
-			"MSGHANDLER_GRPC_TLS_CLIENT_CA="+a.File, "MSGHANDLER_GRPC_CALLERS=*.shop")
+			"MSGHANDLER_GRPC_TLS_CLIENT_CA="+a.File, "MSGHANDLER_GRPC_CALLERS=dns:*.shop")
 		talks := []*tls.Config{nil, a.Client("orders.shop")}
 		for _, mode := range modes {
 			found := make([][]bench.Report, len(talks))

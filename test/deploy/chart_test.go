@@ -170,7 +170,7 @@ func TestChartRollsPodsForKeysThatNeedARestart(t *testing.T) {
 	for _, key := range quoted(ofProducers) {
 		keys = append(keys, "producers.orders."+key)
 	}
-	if len(keys) != 20 {
+	if len(keys) != 19 {
 		t.Fatalf("the list is read wrongly: %v", keys)
 	}
 	for _, key := range append(keys, "policy.exchanges") {

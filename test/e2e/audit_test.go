@@ -21,7 +21,7 @@ func audited(t *testing.T) *secured {
 	s.certFile, s.keyFile = s.Issue("127.0.0.1")
 	s.startCoordinators(1,
 		"MSGHANDLER_GRPC_TLS_CERT="+s.certFile, "MSGHANDLER_GRPC_TLS_KEY="+s.keyFile, "MSGHANDLER_GRPC_TLS_CLIENT_CA="+s.File,
-		"MSGHANDLER_GRPC_ADMINS=*.ops.shop", "MSGHANDLER_GRPC_CALLERS={producer}.shop",
+		"MSGHANDLER_ACCESS_ADMINS=dns:*.ops.shop", "MSGHANDLER_GRPC_CALLERS=dns:{producer}.shop",
 		"MSGHANDLER_LOG_LEVEL=error", "MSGHANDLER_CONFIRM_AFTER=1h")
 	conn, err := grpc.NewClient(s.coordinators[0].grpc,
 		grpc.WithTransportCredentials(credentials.NewTLS(s.Client("orders.shop"))))
@@ -60,8 +60,8 @@ func TestAuditTellsWhoDiscardedWhat(t *testing.T) {
 	}
 	c.stop(20 * time.Second) // what is not stored yet is stored now
 	s.restart(c, "MSGHANDLER_GRPC_TLS_CERT="+s.certFile, "MSGHANDLER_GRPC_TLS_KEY="+s.keyFile,
-		"MSGHANDLER_GRPC_TLS_CLIENT_CA="+s.File, "MSGHANDLER_GRPC_ADMINS=*.ops.shop",
-		"MSGHANDLER_GRPC_CALLERS={producer}.shop")
+		"MSGHANDLER_GRPC_TLS_CLIENT_CA="+s.File, "MSGHANDLER_ACCESS_ADMINS=dns:*.ops.shop",
+		"MSGHANDLER_GRPC_CALLERS=dns:{producer}.shop")
 	s.ready(c)
 	var document struct {
 		Records []struct {

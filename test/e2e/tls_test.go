@@ -33,7 +33,7 @@ func newSecured(t *testing.T) *secured {
 	s.certFile, s.keyFile = s.Issue("127.0.0.1")
 	s.startCoordinators(1,
 		"MSGHANDLER_GRPC_TLS_CERT="+s.certFile, "MSGHANDLER_GRPC_TLS_KEY="+s.keyFile, "MSGHANDLER_GRPC_TLS_CLIENT_CA="+s.File,
-		"MSGHANDLER_GRPC_ADMINS=*.ops.shop", "MSGHANDLER_GRPC_CALLERS={producer}.shop",
+		"MSGHANDLER_ACCESS_ADMINS=dns:*.ops.shop", "MSGHANDLER_GRPC_CALLERS=dns:{producer}.shop",
 		"MSGHANDLER_CALLBACKS_TLS=true", "MSGHANDLER_CALLBACKS_TLS_CA="+s.File,
 		"MSGHANDLER_CALLBACKS_TLS_CERT="+s.certFile, "MSGHANDLER_CALLBACKS_TLS_KEY="+s.keyFile)
 	if _, err := s.channel().QueueDeclare("secured", true, false, false, false, nil); err != nil {

@@ -36,6 +36,16 @@ func examineSettings(_ context.Context, e Examination) []Finding {
 			"callers that show no certificate and no token may do everything",
 			"give callers certificates or tokens, and remove access.anonymous")
 	}
+	if exposed := e.Settings.Exposed(); len(exposed) > 0 && !e.Settings.Access.Anonymous {
+		r.trouble("access-exposed",
+			"other machines reach "+strings.Join(exposed, " and ")+", and nothing tells who calls there",
+			"the coordinator does not start", "set access.token_file, access.oidc_issuer, for grpc.addr also "+
+				"grpc.tls_client_ca, or for http.addr also http.user_header; or listen on 127.0.0.1")
+	}
+	if !e.Settings.NamesCallers() {
+		r.warn("callers-unnamed", "no key says who may call as a producer", "every call of a producer is refused",
+			"set grpc.callers or producers.NAME.callers")
+	}
 	if e.Settings.Submit.Trust {
 		r.warn("submit-trusted", "submit.trust is true", "a Submit is taken as the verdict, so a producer that submits "+
 			"before it commits publishes what never happened", "trust single producers instead: producers.NAME.trust")

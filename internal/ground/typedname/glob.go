@@ -5,10 +5,7 @@ package typedname
 import (
 	"errors"
 	"fmt"
-	"path"
-	"slices"
 	"strings"
-	"unicode"
 )
 
 // types are the types of names, each with the separator that * never matches.
@@ -16,17 +13,13 @@ var types = []struct{ name, separator string }{
 	{"dns", "."}, {"uri", "/"}, {"email", "@"}, {"cn", "/"}, {"token", "/"}, {"jwt", "/"}, {"proxy", "/"},
 }
 
-// untypedTypes are the types of names that a glob without a type matches.
-var untypedTypes = []string{"dns", "uri", "cn"}
-
 // producerPlace stands for the name of the producer in a glob on its callers.
 const producerPlace = "{producer}"
 
-// Glob matches typed names. With a type, * is any text within one label of a name. Without a type the glob is one of
-// path.Match, as in versions that knew no types.
+// Glob matches typed names: * is any text within one label of a name.
 type Glob struct{ kind, text string }
 
-// TypeOf is the type of the names that a glob matches, such as dns; empty for a glob without a type.
+// TypeOf is the type of the names that a glob matches, such as dns; empty for a text that is no glob.
 func TypeOf(text string) string {
 	kind, _, found := strings.Cut(text, ":")
 	if !found || separatorOf(kind) == "" {
@@ -37,52 +30,31 @@ func TypeOf(text string) string {
 
 // Check refuses a text that is no glob on typed names. The error is a phrase that follows the text.
 func Check(text string) error {
-	if TypeOf(text) == "" {
-		return fmt.Errorf("does not begin with a type of names: write one of %s", typesListed())
-	}
-	return CheckAny(text)
-}
-
-// CheckAny refuses what is neither a glob on typed names nor a glob without a type, on DNS names, URIs or common
-// names. The error is a phrase that follows the text.
-func CheckAny(text string) error {
 	if strings.Contains(text, producerPlace) {
 		return fmt.Errorf("holds %s, which stands in callers of producers only: name the caller", producerPlace)
 	}
 	return CheckCaller(text)
 }
 
-// CheckCaller is CheckAny for callers of producers: {producer} stands for the producer's name.
+// CheckCaller is Check for callers of producers: {producer} stands for the producer's name.
 func CheckCaller(text string) error {
 	_, err := Parse(text)
 	return err
 }
 
-// Parse reads a glob, with a type or without. The error is a phrase that follows the text.
+// Parse reads a glob on typed names. The error is a phrase that follows the text.
 func Parse(text string) (Glob, error) {
 	kind, rest, found := strings.Cut(text, ":")
 	if separatorOf(kind) == "" || !found {
-		return parseUntyped(text)
+		return Glob{}, fmt.Errorf("does not begin with a type of names: write one of %s", typesListed())
 	}
 	if rest == "" {
 		return Glob{}, fmt.Errorf("names nothing after %q", kind+":")
 	}
 	if strings.ContainsAny(rest, `?[]\`) {
-		return Glob{}, errors.New(`holds ?, [, ] or \: the only wildcard of a glob with a type is *`)
+		return Glob{}, errors.New(`holds ?, [, ] or \: the only wildcard of a glob is *`)
 	}
 	return Glob{kind, rest}, nil
-}
-
-func parseUntyped(text string) (Glob, error) {
-	kind, rest, found := strings.Cut(text, ":")
-	isURI := strings.HasPrefix(rest, "//") || kind == "urn"
-	if found && !isURI && !strings.ContainsFunc(kind, func(r rune) bool { return !unicode.IsLetter(r) }) {
-		return Glob{}, fmt.Errorf("begins with the unknown type %.20q: write one of %s", kind+":", typesListed())
-	}
-	if _, err := path.Match(text, ""); err != nil {
-		return Glob{}, errors.New("is not a glob: a bracket is not closed")
-	}
-	return Glob{"", text}, nil
 }
 
 // typesListed names the types for people.
@@ -121,20 +93,9 @@ func (g Glob) matches(typed, producer string) bool {
 	if strings.Contains(g.text, producerPlace) && (producer == "" || strings.Contains(producer, "*")) {
 		return false // it is no producer's name, and * would match more than itself
 	}
-	if g.kind == "" {
-		matched, err := path.Match(g.textOf(globEscaper.Replace(producer)), name)
-		return err == nil && matched && slices.Contains(untypedTypes, kind)
-	}
-	return g.kind == kind && matchLabels(g.textOf(producer), name, separatorOf(kind))
+	pattern := strings.ReplaceAll(g.text, producerPlace, producer)
+	return g.kind == kind && matchLabels(pattern, name, separatorOf(kind))
 }
-
-// textOf is the text of a glob on the callers of a producer.
-func (g Glob) textOf(producer string) string {
-	return strings.ReplaceAll(g.text, producerPlace, producer)
-}
-
-// globEscaper turns a text into the glob of path.Match that matches this text only.
-var globEscaper = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
 
 // matchLabels matches a name label by label: a pattern has as many labels as its names. * matches no empty label.
 func matchLabels(pattern, name, separator string) bool {

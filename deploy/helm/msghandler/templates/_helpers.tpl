@@ -116,7 +116,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- define "msghandler.restartConfig" -}}
 {{- $all := include "msghandler.config" . | fromYaml -}}
 {{- $reloaded := dict
-  "grpc" (list "admins" "callers")
+  "grpc" (list "callers")
   "access" (list "viewers" "readers" "operators" "admins")
   "callbacks" (list "allow" "networks")
   "limits" (list "unfinished") -}}
@@ -189,8 +189,8 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- $missing = append $missing "who may call: access.tokens, access.certificates or config.access.oidc_issuer" -}}
 {{- end -}}
 {{- $http := get $config "http" | default dict -}}
-{{- if not (or .Values.access.tokens $access.token_file $access.oidc_issuer $http.user_header $http.read_only $access.anonymous) -}}
-{{- $missing = append $missing "who may use the console, which asks for no certificate: access.tokens, config.access.oidc_issuer, or config.http.read_only for all who reach it" -}}
+{{- if not (or .Values.access.tokens $access.token_file $access.oidc_issuer $http.user_header $access.anonymous) -}}
+{{- $missing = append $missing "who may use the console, which asks for no certificate: access.tokens, config.access.oidc_issuer or config.http.user_header" -}}
 {{- end -}}
 {{- if and .Values.access.certificates (not (and .Values.tls.enabled .Values.tls.ca)) -}}
 {{- $missing = append $missing "tls.enabled and tls.ca, which access.certificates needs" -}}
