@@ -44,8 +44,8 @@ var purgedTables = map[string]purged{
 	},
 	"outbox": {
 		table: sqlmarker.DefaultOutboxTable, key: "producer",
-		old:   `(producer, state, due_at, cleaned_at) SELECT 'ours', 3, NULL, 0`,
-		fresh: `(producer) SELECT 'theirs'`,
+		old:   `(producer, routing_key, state, due_at, cleaned_at) SELECT 'ours', 'paid', 3, NULL, 0`,
+		fresh: `(producer, routing_key) SELECT 'theirs', 'paid'`,
 	},
 	"inbox": {
 		table: sqlinbox.DefaultTable, key: "consumer",

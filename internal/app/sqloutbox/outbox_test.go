@@ -71,9 +71,11 @@ func TestDelayedRowWaits(t *testing.T) {
 	})
 }
 
+// A table may lack the rules: MySQL before 8.0.16 has none.
 func TestBadRowsFailAlone(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(s *site) {
+		s.unchecked("id", "headers", "destination", "exchange", "delay")
 		for id, row := range map[string][3]string{
 			"two words":  {"routing_key", "'paid'", "id may hold only letters"},
 			"json":       {"routing_key, headers", `'paid', '{"a"'`, "headers is no JSON object of texts"},
@@ -114,6 +116,7 @@ func TestBadRowsFailAlone(t *testing.T) {
 func TestOnlyRefusalsOfTheBrokerAreRetried(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "postgresql")
+	s.unchecked("destination")
 	s.insert("id, exchange", "'invalid', ''")
 	s.insert("id, routing_key", "'unroutable', 'nobody'")
 	s.relay()

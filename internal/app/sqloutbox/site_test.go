@@ -100,6 +100,14 @@ func (s *site) declare(queue string) {
 	}
 }
 
+// unchecked removes rules of the table.
+func (s *site) unchecked(rules ...string) {
+	s.t.Helper()
+	for _, rule := range rules {
+		s.exec("ALTER TABLE msghandler_outbox DROP CONSTRAINT msghandler_outbox_" + rule)
+	}
+}
+
 func (s *site) settings() config.Outbox {
 	o := config.DefaultOutbox()
 	o.DSN, o.Producer, o.Poll = s.dsn, "orders", 100*time.Millisecond

@@ -6,6 +6,7 @@ CREATE TABLE {table} (
   routing_key  TEXT,                        -- this column and the next are for people
   event_type   TEXT,
   created_at   BIGINT NOT NULL,             -- when the effect's transaction wrote the row; the purge counts from here
+  CONSTRAINT {index}_key CHECK (OCTET_LENGTH(consumer) <= 100 AND OCTET_LENGTH(message) <= 511),
   PRIMARY KEY (consumer, message)
 );
 CREATE INDEX {index}_created ON {table} (consumer, created_at);

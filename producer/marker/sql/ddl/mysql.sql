@@ -1,8 +1,8 @@
 -- Business markers and the local message table of msghandler's producers, for MySQL and MariaDB. Ids are binary: a text
 -- column would take Order:7 and order:7 for the same. All times are milliseconds since 1970, by this database's clock.
 CREATE TABLE IF NOT EXISTS {table} (
-  producer       VARBINARY(100) NOT NULL,
-  id             VARBINARY(255) NOT NULL,
+  producer       VARBINARY(101) NOT NULL,
+  id             VARBINARY(256) NOT NULL,
   verdict        SMALLINT NOT NULL COMMENT '2 committed, 3 rolled back: a tombstone',
   created_at     BIGINT NOT NULL,
   updated_at     BIGINT,
@@ -10,8 +10,8 @@ CREATE TABLE IF NOT EXISTS {table} (
   -- The message, if the row has one.
   state          SMALLINT NOT NULL DEFAULT 0 COMMENT '0 none, 1 waiting, 2 handed over, 3 sent, 4 failed',
   shard_id       INT NOT NULL DEFAULT 0 COMMENT 'which relay may claim the row, where relays divide shards',
-  exchange_name  VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin,
-  routing_key    VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin,
+  exchange_name  VARCHAR(256) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin,
+  routing_key    VARCHAR(256) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin,
   message        MEDIUMTEXT CHARACTER SET utf8mb4 COMMENT 'the rest of the message as JSON',
   body           LONGBLOB,
   event_type     VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin COMMENT 'this column and the next two are for people',
@@ -25,6 +25,13 @@ CREATE TABLE IF NOT EXISTS {table} (
   attempts       INT NOT NULL DEFAULT 0 COMMENT 'how often the message was refused',
   last_error     TEXT CHARACTER SET utf8mb4,
   sent_at        BIGINT COMMENT 'when the broker had the message, or the coordinator a verdict',
+  -- An INSERT that breaks these rules fails: its row would not be found, or never be sent. A column holds one byte or
+  -- character more than its rule allows, because a session without a strict sql_mode cuts a value before a rule is checked.
+  CONSTRAINT {index}_key CHECK (LENGTH(producer) <= 100 AND LENGTH(id) <= 255),
+  CONSTRAINT {index}_verdict CHECK (verdict IN (2, 3)),
+  CONSTRAINT {index}_state CHECK (state BETWEEN 0 AND 4 AND shard_id >= 0),
+  CONSTRAINT {index}_destination CHECK (OCTET_LENGTH(exchange_name) <= 255 AND OCTET_LENGTH(routing_key) <= 255),
+  CONSTRAINT {index}_message CHECK (message IS NULL OR JSON_VALID(message)),
   PRIMARY KEY (producer, id),
   -- The index of claims leads with the shard.
   KEY {index}_claim (shard_id, producer, state, due_at, lock_until, id),

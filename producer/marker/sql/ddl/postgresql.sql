@@ -25,6 +25,11 @@ CREATE TABLE {table} (
   attempts       INT NOT NULL DEFAULT 0,      -- how often the message was refused
   last_error     TEXT,
   sent_at        BIGINT,                      -- when the broker had the message, or the coordinator a verdict
+  -- An INSERT that breaks these rules fails: its row would not be found, or never be sent.
+  CONSTRAINT {index}_key CHECK (OCTET_LENGTH(producer) <= 100 AND OCTET_LENGTH(id) <= 255),
+  CONSTRAINT {index}_verdict CHECK (verdict IN (2, 3)),
+  CONSTRAINT {index}_state CHECK (state BETWEEN 0 AND 4 AND shard_id >= 0),
+  CONSTRAINT {index}_destination CHECK (OCTET_LENGTH(exchange_name) <= 255 AND OCTET_LENGTH(routing_key) <= 255),
   PRIMARY KEY (producer, id)
 );
 -- The index of claims leads with the shard, and holds unsent messages only.

@@ -24,6 +24,11 @@ CREATE TABLE {table} (
   attempts       INTEGER NOT NULL DEFAULT 0,  -- how often the message was refused
   last_error     TEXT,
   sent_at        INTEGER,                     -- when the broker had the message, or the coordinator a verdict
+  -- An INSERT that breaks these rules fails: its row would not be found, or never be sent. A text is never equal to a BLOB.
+  CONSTRAINT {index}_key CHECK (typeof(producer) = 'text' AND typeof(id) = 'blob' AND LENGTH(id) <= 255),
+  CONSTRAINT {index}_verdict CHECK (verdict IN (2, 3)),
+  CONSTRAINT {index}_state CHECK (state BETWEEN 0 AND 4 AND shard_id >= 0),
+  CONSTRAINT {index}_destination CHECK (LENGTH(CAST(exchange_name AS BLOB)) <= 255 AND LENGTH(CAST(routing_key AS BLOB)) <= 255),
   PRIMARY KEY (producer, id)
 );
 -- The index of claims leads with the shard, and holds unsent messages only.

@@ -29,10 +29,21 @@ CREATE TABLE {table} (
   -- An INSERT that breaks these rules fails: its row would never be sent, or would stop other rows.
   CONSTRAINT {index}_state CHECK (state BETWEEN 1 AND 4),
   CONSTRAINT {index}_unsent_is_due CHECK (due_at IS NOT NULL OR state >= 3),
-  CONSTRAINT {index}_milliseconds CHECK (created_at BETWEEN 0 AND 9999999999999),
+  CONSTRAINT {index}_milliseconds CHECK (created_at BETWEEN 1000000000000 AND 9999999999999),
   CONSTRAINT {index}_counters CHECK (claims BETWEEN 0 AND 1000000000 AND attempts BETWEEN 0 AND 1000000000),
-  CONSTRAINT {index}_lengths CHECK (OCTET_LENGTH(id) <= 255 AND OCTET_LENGTH(exchange) <= 255 AND OCTET_LENGTH(routing_key) <= 255
-    AND OCTET_LENGTH(content_type) <= 255 AND OCTET_LENGTH(headers) <= 65535 AND OCTET_LENGTH(broker) <= 255),
+  CONSTRAINT {index}_shard CHECK (shard_id >= 0),
+  CONSTRAINT {index}_producer CHECK (producer ~ '^[A-Za-z0-9._-]{1,100}$'),
+  CONSTRAINT {index}_id CHECK (id ~ '^[A-Za-z0-9][A-Za-z0-9._:~-]{0,127}$'),
+  CONSTRAINT {index}_destination CHECK (exchange <> '' OR routing_key <> ''),
+  CONSTRAINT {index}_exchange CHECK (OCTET_LENGTH(exchange) <= 255 AND exchange !~ '[[:cntrl:]]' AND exchange NOT LIKE 'amq.%'),
+  CONSTRAINT {index}_routing_key CHECK (OCTET_LENGTH(routing_key) <= 255 AND routing_key !~ '[[:cntrl:]]'),
+  CONSTRAINT {index}_content_type CHECK (OCTET_LENGTH(content_type) <= 255 AND content_type !~ '[[:cntrl:]]'),
+  CONSTRAINT {index}_broker CHECK (OCTET_LENGTH(broker) <= 255),
+  CONSTRAINT {index}_headers CHECK (CASE WHEN headers <> '' THEN OCTET_LENGTH(headers) <= 65535
+    AND jsonb_typeof(headers::JSONB) = 'object' AND NOT jsonb_path_exists(headers::JSONB, '$.* ? (@.type() != "string")')
+    AND NOT jsonb_path_exists(headers::JSONB, '$.keyvalue().key ? (@ like_regex "^(x-|msghandler-|b?cc$)" flag "i")')
+    ELSE TRUE END),
+  CONSTRAINT {index}_delay CHECK (delay_ms BETWEEN 0 AND 2592000000),
   PRIMARY KEY (producer, id)
 );
 -- These indexes hold unsent messages only, so sent rows cost a relay nothing.
