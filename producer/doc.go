@@ -29,8 +29,9 @@
 // the markers. When the coordinator has stored the answer it has the marker dropped.
 //
 // The business returns nil, and its transaction is committed; or it returns an error, and nothing is: the message is
-// rolled back, and its id used up. An error that is not the fault of the business, such as one of the database, wraps
-// [ErrSendAgain]: nothing is committed, and the id stays usable.
+// rolled back, and its id used up. Package marker/sql finds errors of the database that pass, such as a deadlock, and
+// wraps [ErrSendAgain]: nothing is committed, and the id stays usable. A business that gives its message up
+// nevertheless returns [Permanent] of the error.
 //
 // When Send returns nil, the business has committed and the message is on its way. When it returns an error, use
 // errors.Is with this package's Err values to learn which of these it is: nothing ran ([ErrUnavailable], [ErrExists],

@@ -61,13 +61,27 @@ var (
 	// ErrNotCommitted is for the business function to wrap when certainly nothing was committed although the error is
 	// that of an ended context.
 	ErrNotCommitted = errors.New("the business did not commit")
-	// ErrSendAgain: nothing was committed, and the same id and content may be sent again. Either the business could not
-	// begin, as its marker could not be written (package marker/sql), or the business wraps ErrSendAgain, such as after
-	// a deadlock. The message is neither submitted nor rolled back, and stays PENDING until another Send, a call of
-	// Producer.Rollback, or the coordinator's final question. SQL markers answer this question with ROLLED_BACK; with
-	// other markers the message ends as ABANDONED. After that a Send returns ErrRolledBack or ErrAbandoned.
+	// ErrSendAgain: nothing was committed, and the same id and content may be sent again. The business could not begin, as
+	// its marker could not be written, or the database failed the business for a reason that passes: package marker/sql
+	// finds both. A business without SQL markers wraps ErrSendAgain itself. The message is neither submitted nor rolled
+	// back, and stays PENDING until another Send, a call of Producer.Rollback, or the coordinator's final question. SQL
+	// markers answer this question with ROLLED_BACK; with other markers the message ends as ABANDONED. After that a Send
+	// returns ErrRolledBack or ErrAbandoned.
 	ErrSendAgain = errors.New("nothing was committed; the message may be sent again under the same id")
+	// ErrPermanent is for the business function to wrap, by Permanent, when its message is to be rolled back although the
+	// error is one that passes.
+	ErrPermanent = errors.New("the business gives its message up")
 )
+
+// Permanent is for an error of the business after which another attempt cannot help. The message is rolled back, also
+// after an error of the database that passes. Permanent returns nil for nil, and otherwise an error that wraps
+// ErrPermanent and err.
+func Permanent(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", ErrPermanent, err)
+}
 
 // Unsure is for an error that leaves open whether the transaction committed, such as any error of Commit. Unsure
 // returns nil for nil, and otherwise an error that wraps ErrOutcomeUnknown and err.

@@ -119,7 +119,7 @@ func (p *Producer) failed(ctx context.Context, id string, cause error) error {
 		}
 		return fmt.Errorf("business of %s: %w", id, Unsure(cause))
 	}
-	if errors.Is(cause, ErrSendAgain) {
+	if errors.Is(cause, ErrSendAgain) && !errors.Is(cause, ErrPermanent) {
 		return fmt.Errorf("business of %s: %w", id, cause)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.config.RollbackTimeout)

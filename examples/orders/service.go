@@ -95,7 +95,7 @@ func (s *service) store(ctx context.Context, tx *sql.Tx, o order) error {
 	taken, err := tx.ExecContext(ctx,
 		s.db.SQL(`UPDATE stock SET quantity = quantity - ? WHERE item = ? AND quantity >= ?`), o.Quantity, o.Item, o.Quantity)
 	if err != nil {
-		return s.again(ctx, err)
+		return err
 	}
 	switch n, err := taken.RowsAffected(); {
 	case err != nil:
@@ -105,15 +105,6 @@ func (s *service) store(ctx context.Context, tx *sql.Tx, o order) error {
 	}
 	_, err = tx.ExecContext(ctx, s.db.SQL(`INSERT INTO orders (id, item, quantity) VALUES (?, ?, ?)`),
 		o.ID, o.Item, o.Quantity)
-	return s.again(ctx, err)
-}
-
-// again keeps the key of an order usable after an error of the database that passes, such as a deadlock. After any
-// other error of the business the message is rolled back, and the key used up.
-func (s *service) again(ctx context.Context, err error) error {
-	if err != nil && (s.markers.Transient(err) || ctx.Err() != nil) {
-		return fmt.Errorf("%w: %w", producer.ErrSendAgain, err)
-	}
 	return err
 }
 

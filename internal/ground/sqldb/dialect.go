@@ -51,6 +51,8 @@ type Traits struct {
 	Unreachable func(err error) bool
 	// ReadOnly reports that the server takes no writes: it was demoted, or is a standby.
 	ReadOnly func(err error) bool
+	// Refused reports that the database refuses the statement for good. What is not known is not refused.
+	Refused func(err error) bool
 	// Aborted reports, for an error of COMMIT, that the database has rolled the transaction back, for a transient
 	// reason. Any other error of COMMIT leaves the outcome open.
 	Aborted func(err error) bool
@@ -85,6 +87,7 @@ var traits = map[Dialect]*Traits{
 		Busy:        postgreSQLBusy,
 		Unreachable: postgreSQLUnreachable,
 		ReadOnly:    postgreSQLReadOnly,
+		Refused:     postgreSQLRefused,
 		Aborted:     postgreSQLAborted,
 		SetPatience: func(d time.Duration) string { return fmt.Sprintf("SET LOCAL lock_timeout = %d", d.Milliseconds()) },
 		SkipLocked:  " FOR UPDATE SKIP LOCKED",
@@ -105,6 +108,7 @@ var traits = map[Dialect]*Traits{
 		Busy:         mySQLBusy,
 		Unreachable:  mySQLUnreachable,
 		ReadOnly:     mySQLReadOnly,
+		Refused:      mySQLRefused,
 		Aborted:      mySQLAborted,
 		ReadPatience: "SELECT @@SESSION.innodb_lock_wait_timeout",
 		SetPatience: func(d time.Duration) string {
@@ -125,6 +129,7 @@ var traits = map[Dialect]*Traits{
 		Busy:          sqliteBusy,
 		Unreachable:   sqliteUnreachable,
 		ReadOnly:      func(error) bool { return false },
+		Refused:       sqliteRefused,
 		Aborted:       sqliteBusy, // COMMIT found a reader in its way and changed nothing; drivers then roll back
 		ReadPatience:  "PRAGMA busy_timeout",
 		SetPatience:   func(d time.Duration) string { return fmt.Sprintf("PRAGMA busy_timeout = %d", d.Milliseconds()) },

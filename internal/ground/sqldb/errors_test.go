@@ -2,6 +2,7 @@ package sqldb
 
 import (
 	"context"
+	"database/sql"
 	"database/sql/driver"
 	"fmt"
 	"io"
@@ -66,6 +67,9 @@ func TestTransientErrorsAreRecognized(t *testing.T) {
 		"no table":                      {PostgreSQL, stateError{"42P01"}, false, false},
 		"reset":                         {PostgreSQL, lost, true, false},
 		"ended in the middle":           {PostgreSQL, io.ErrUnexpectedEOF, true, false},
+		"closed before it was sent":     {PostgreSQL, unsentError{"conn closed"}, true, false},
+		"no connection any more":        {PostgreSQL, sql.ErrConnDone, true, false},
+		"no transaction any more":       {MySQL, sql.ErrTxDone, true, false},
 		"an ended context":              {PostgreSQL, context.DeadlineExceeded, false, false},
 		"nothing":                       {PostgreSQL, nil, false, false},
 		"a deadlock of MariaDB":         {MySQL, textError("Error 1213 (40001): Deadlock found"), true, true},
@@ -90,6 +94,40 @@ func TestTransientErrorsAreRecognized(t *testing.T) {
 		}
 	}
 }
+
+// What is not known may be sent again: only known errors are refusals.
+func TestOnlyKnownErrorsAreRefusals(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		dialect Dialect
+		err     error
+		refused bool
+	}{
+		"no table":              {PostgreSQL, stateError{"42P01"}, true},
+		"no permission":         {PostgreSQL, stateError{"42501"}, true},
+		"a constraint":          {PostgreSQL, stateError{"23514"}, true},
+		"a new password":        {PostgreSQL, stateError{"28P01"}, false},
+		"a standby":             {PostgreSQL, stateError{"25006"}, false},
+		"disk full":             {PostgreSQL, stateError{"53100"}, false},
+		"unknown, PostgreSQL":   {PostgreSQL, textError("conn closed"), false},
+		"nothing":               {PostgreSQL, nil, false},
+		"no table, MariaDB":     {MySQL, textError("Error 1146 (42S02): Table doesn't exist"), true},
+		"a constraint, MariaDB": {MySQL, textError("Error 4025 (23000): CONSTRAINT failed"), true},
+		"read-only transaction": {MySQL, textError("Error 1792 (25006): READ ONLY transaction"), true},
+		"Galera not ready":      {MySQL, textError("Error 1047 (08S01): WSREP has not yet prepared node"), false},
+		"nothing, MySQL":        {MySQL, nil, false},
+		"unknown, SQLite":       {SQLite, textError("disk I/O error"), false},
+	} {
+		if got := row.dialect.Traits().Refused(row.err); got != row.refused {
+			t.Errorf("%s: refused %v", name, got)
+		}
+	}
+}
+
+// unsentError is an error of pgx.
+type unsentError struct{ textError }
+
+func (unsentError) SafeToRetry() bool { return true }
 
 // stateError is an error of PostgreSQL.
 type stateError struct{ textError }

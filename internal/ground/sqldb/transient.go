@@ -1,6 +1,7 @@
 package sqldb
 
 import (
+	"database/sql"
 	"database/sql/driver"
 	"errors"
 	"io"
@@ -11,16 +12,22 @@ import (
 )
 
 // Transient reports whether a statement failed for a transient reason: it had to wait for others (Busy), the
-// connection was lost, or the server is starting, stopping or full. After such an error of COMMIT the transaction may
-// have committed.
+// connection was lost, the server is starting, stopping or full, or the driver says that nothing was sent. After such
+// an error of COMMIT the transaction may have committed.
 func (t *Traits) Transient(err error) bool {
-	return err != nil && (t.Busy(err) || lostConnection(err) || t.Unreachable(err))
+	return err != nil && (t.Busy(err) || lostConnection(err) || t.Unreachable(err) || unsent(err))
+}
+
+// unsent reports what pgx says of an error: the server has seen nothing of the statement.
+func unsent(err error) bool {
+	var e interface{ SafeToRetry() bool }
+	return errors.As(err, &e) && e.SafeToRetry()
 }
 
 // lostConnection recognizes the errors of drivers and the network for a refused or ended connection.
 func lostConnection(err error) bool {
 	for _, lost := range []error{
-		driver.ErrBadConn, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed,
+		driver.ErrBadConn, sql.ErrConnDone, sql.ErrTxDone, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed,
 		syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.ECONNABORTED, syscall.EPIPE,
 	} {
 		if errors.Is(err, lost) {
@@ -61,6 +68,35 @@ func mySQLReadOnly(err error) bool { return hasOneOf(err, "1290", "1836") }
 
 func hasOneOf(err error, numbers ...string) bool {
 	return slices.ContainsFunc(numbers, func(number string) bool { return hasNumber(err, number) })
+}
+
+// postgreSQLRefused: a feature, a value, a constraint, a schema, and all of syntax, names and rights.
+func postgreSQLRefused(err error) bool {
+	var e interface{ SQLState() string }
+	return errors.As(err, &e) && len(e.SQLState()) == 5 &&
+		slices.Contains([]string{"0A", "22", "23", "3F", "42"}, e.SQLState()[:2])
+}
+
+// mySQLRefused: no such database, table or column, no right, bad syntax, a read-only transaction, a value that does not
+// fit, and a constraint (MySQL, MariaDB).
+func mySQLRefused(err error) bool {
+	for _, number := range []string{
+		"1044", "1049", "1054", "1064", "1142", "1143", "1146", "1366", "1406", "1792", "3819", "4025",
+	} {
+		if hasNumber(err, number) {
+			return true
+		}
+	}
+	return false
+}
+
+// sqliteRefused: SQLITE_ERROR, such as for a missing table, READONLY, TOOBIG, CONSTRAINT and MISMATCH.
+func sqliteRefused(err error) bool {
+	var e interface{ Code() int }
+	if errors.As(err, &e) {
+		return slices.Contains([]int{1, 8, 18, 19, 20}, e.Code()&0xff)
+	}
+	return false
 }
 
 // A file is always in reach.

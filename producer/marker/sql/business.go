@@ -3,6 +3,7 @@ package sql
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"time"
 
@@ -24,9 +25,10 @@ var beginSteps = backoff.Exponential(10*time.Millisecond, time.Second)
 
 // Send stores the half message, runs the business in a transaction that marks the message first, commits, and submits
 // in the background. Send returns the errors of [producer.Producer.Send]; an error of the business means that nothing
-// was committed. When a transient error lasts for Config.BeginTimeout before the business has begun, or the database
-// aborts the transaction at its COMMIT, the error wraps [producer.ErrSendAgain]: send the message again under the
-// same id.
+// was committed. The error wraps [producer.ErrSendAgain], and the same id may be sent again, when the transaction could
+// not begin within Config.BeginTimeout, when the database aborted the transaction at its COMMIT, and when the error of
+// the business is one of the database that passes (see Transient). A business that gives its message up nevertheless
+// wraps the error with [producer.Permanent].
 func (s *Store) Send(ctx context.Context, p *producer.Producer, m producer.Message, run Business) error {
 	return p.Send(ctx, m, s.InTx(m, run))
 }
@@ -55,7 +57,7 @@ func (s *Store) transact(ctx context.Context, id string, mark, run Business) err
 		}
 	}()
 	if err := run(ctx, tx); err != nil {
-		return notCommitted(err)
+		return notCommitted(s.ofBusiness(ctx, err))
 	}
 	tried = true
 	if err := tx.Commit(); err != nil {
@@ -101,25 +103,35 @@ func (s *Store) beginOnce(ctx context.Context, id string, mark Business) (begun 
 	return tx, nil
 }
 
-// unbegun is the error of a business that could not begin. If the database refuses the statement for good, such as
-// for a missing table or permission, or in a read-only transaction, another attempt cannot help: the message is
-// rolled back.
-func (s *Store) unbegun(ctx context.Context, doing, id string, err error) error {
-	if s.passes(err) || ctx.Err() != nil {
-		return fmt.Errorf("%s %s: %w: %w", doing, id, producer.ErrSendAgain, err)
+// ofBusiness is the error of a business. One of the database that passes, or of the ended context, is no decision about
+// the message.
+func (s *Store) ofBusiness(ctx context.Context, err error) error {
+	ended := ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded))
+	if !errors.Is(err, producer.ErrPermanent) && (ended || s.Transient(err)) {
+		return fmt.Errorf("%w: %w", producer.ErrSendAgain, err)
 	}
-	return fmt.Errorf("%s %s: the database refuses it, and the message is rolled back: %w", doing, id, err)
+	return err
+}
+
+// unbegun is the error of a business that could not begin. Only if the database is known to refuse the statement for
+// good, such as for a missing table or permission, or in a read-only transaction, another attempt cannot help: the
+// message is rolled back.
+func (s *Store) unbegun(ctx context.Context, doing, id string, err error) error {
+	if ctx.Err() == nil && (s.readOnly() || s.table.Refused(err)) {
+		return fmt.Errorf("%s %s: the database refuses it, and the message is rolled back: %w", doing, id, err)
+	}
+	return fmt.Errorf("%s %s: %w: %w", doing, id, producer.ErrSendAgain, err)
 }
 
 // passes is Transient, except for read-only transactions of the configuration: PostgreSQL refuses a marker there with
 // the code of a standby after a failover.
-func (s *Store) passes(err error) bool {
-	return s.Transient(err) && (s.config.TxOptions == nil || !s.config.TxOptions.ReadOnly)
-}
+func (s *Store) passes(err error) bool { return s.Transient(err) && !s.readOnly() }
+
+func (s *Store) readOnly() bool { return s.config.TxOptions != nil && s.config.TxOptions.ReadOnly }
 
 // Transient reports whether an error of the database is transient: a lock timeout, a deadlock, a serialization
-// failure, a lost connection. A business may wrap such an error from before its COMMIT with [producer.ErrSendAgain],
-// and can then be sent again under the same id.
+// failure, a lost connection, a connection that was closed before the statement was sent. Send, InTx and Commit wrap
+// such an error with [producer.ErrSendAgain]. In your own transaction wrap the error yourself, before its COMMIT only.
 func (s *Store) Transient(err error) bool { return s.table.Transient(err) }
 
 // notCommitted marks an error as certain, even one of an ended context.
@@ -129,9 +141,9 @@ func notCommitted(err error) error {
 
 // Mark leaves the marker of an id in a transaction. Call Mark before anything else that the transaction writes; after
 // an error roll the transaction back. The error wraps [producer.ErrRolledBack] when the coordinator has the answer
-// that this id will never commit, and [producer.ErrAlreadyCommitted] when the id has committed before. After a
-// transient failure (see Transient) or the end of the context, the error wraps [producer.ErrSendAgain]: return the
-// error from the business, and the id stays usable.
+// that this id will never commit, and [producer.ErrAlreadyCommitted] when the id has committed before. After any other
+// failure that is not known to be permanent the error wraps [producer.ErrSendAgain]: return the error from the
+// business, and the id stays usable.
 func (s *Store) Mark(ctx context.Context, tx *sql.Tx, id string) error {
 	return s.mark(ctx, tx, id, `INSERT INTO {table} (producer, id, verdict, created_at) VALUES (?, ?, ?, {now})`)
 }

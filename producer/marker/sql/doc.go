@@ -31,7 +31,9 @@
 // Until the marker is written the business has not begun. [Store.Send], [Store.InTx] and [Store.Commit] retry the begin
 // after a lock, a deadlock, a serialization failure or a lost connection, for [Config.BeginTimeout] and as long as the
 // context lasts. Then the error wraps [producer.ErrSendAgain]: the half message stays PENDING, and the same id may be
-// sent again until the coordinator's last question. An error of COMMIT is never retried.
+// sent again until the coordinator's last question. So it is after any other error before the marker, except those that
+// are known to be permanent, such as a missing table. An error of the business that passes wraps ErrSendAgain too, and
+// the business is not run again. An error of COMMIT is never retried.
 //
 // # Your own transactions
 //
