@@ -5,6 +5,7 @@ import java.sql.SQLException;
 import java.util.Collection;
 import java.util.HashMap;
 import java.util.Map;
+import java.util.Set;
 import java.util.TreeSet;
 import javax.sql.DataSource;
 
@@ -50,7 +51,7 @@ final class Markers {
                 T result = work.in(tx);
                 tx.commit();
                 return result;
-            } catch (SQLException | RuntimeException e) {
+            } catch (Throwable e) { // an Error too: the pool would hand half a business on, to be committed by another
                 try {
                     tx.rollback();
                 } catch (SQLException lost) {
@@ -94,6 +95,16 @@ final class Markers {
                 return false;
             }
             throw e;
+        }
+    }
+
+    /** The last look of a business. After a deadlock MySQL has rolled its first half back, and its marker. */
+    void requireMark(Connection tx, String id) throws SQLException {
+        var sql = "SELECT 1 FROM msghandler_markers WHERE producer = ? AND id IN ";
+        try (var select = forIds(tx, sql, Set.of(id)); var rows = select.executeQuery()) {
+            if (!rows.next()) {
+                throw new SQLException("the database has rolled the transaction back, and its business went on");
+            }
         }
     }
 

@@ -113,10 +113,11 @@ type Effect func(ctx context.Context, tx *sql.Tx, m *consumer.Message) error
 
 // Handler turns an effect into the handler for [consumer.Consumer.Run]. A message that had its effect before is
 // [consumer.ErrDuplicate], and a message without an id is rejected. A lost answer to COMMIT is an ordinary error: the
-// message is redelivered, and the inbox finds the row.
+// message is redelivered, and the inbox finds the row. An effect returns each error of the database: after a deadlock
+// MySQL has rolled the whole transaction back, and Handler fails if the effect goes on.
 func (i *Inbox) Handler(effect Effect) consumer.Handler {
 	return consumer.HandlerFunc(func(ctx context.Context, m *consumer.Message) (err error) {
-		tx, err := i.config.DB.BeginTx(ctx, i.config.TxOptions)
+		tx, err := i.table.Begin(ctx, i.config.TxOptions)
 		if err != nil {
 			return fmt.Errorf("begin the transaction: %w", err)
 		}
@@ -124,11 +125,15 @@ func (i *Inbox) Handler(effect Effect) consumer.Handler {
 			_ = tx.Rollback() // deferred, for an effect that panics; does nothing after a commit
 			i.table.LeaveReadOnly(ctx, err)
 		}()
-		if err := i.Take(ctx, tx, m); err != nil {
+		if err := i.Take(ctx, tx.Tx, m); err != nil {
 			return err
 		}
-		if err := effect(ctx, tx, m); err != nil {
+		if err := effect(ctx, tx.Tx, m); err != nil {
 			return err
+		}
+		err = i.table.KeepsOwn(ctx, tx, "consumer = ? AND message = ?", i.config.Consumer, []byte(m.Key()))
+		if err != nil {
+			return fmt.Errorf("find the inbox's own row: %w", err)
 		}
 		if err := tx.Commit(); err != nil {
 			return fmt.Errorf("commit the transaction: %w", err)

@@ -44,12 +44,29 @@ final class HalfMessages {
         }
         TransactionSynchronizationManager.registerSynchronization(new TransactionSynchronizationAdapter() {
             @Override
+            public void beforeCommit(boolean readOnly) {
+                requireMark(id);
+            }
+
+            @Override
             public void afterCompletion(int status) {
                 if (status == STATUS_COMMITTED || committedAfterAll(id)) {
                     producer.submit(id); // in the background
                 }
             }
         });
+    }
+
+    /** An exception rolls the transaction back: its business has swallowed an error of the database. */
+    private void requireMark(String id) {
+        Connection tx = DataSourceUtils.getConnection(database);
+        try {
+            markers.requireMark(tx, id);
+        } catch (SQLException e) {
+            throw new TransientDataAccessResourceException(e.getMessage(), e);
+        } finally {
+            DataSourceUtils.releaseConnection(tx, database);
+        }
     }
 
     /** Rolled back, or an error of COMMIT: only the database can tell. Rollback comes behind a tombstone alone. */

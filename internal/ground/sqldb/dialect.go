@@ -72,6 +72,11 @@ type Traits struct {
 	// Slice names the rows of a purge's slice. A ctid of PostgreSQL names a row of one partition, and other rows in other
 	// partitions, so the condition stands beside the ctid too.
 	Slice string
+	// commitsBegin and commitsEnd are the statements between which a session commits no statement by itself; empty where
+	// no session does so after an error.
+	commitsBegin, commitsEnd string
+	// refusesAfterError: after an error a transaction takes no statement, and COMMIT is an error.
+	refusesAfterError bool
 	// tableExists and keyExists are conditions: the table is there, and has a primary key.
 	tableExists, keyExists string
 	// Statements around the creation of a table, so that creations run one at a time; empty where the statement itself
@@ -81,7 +86,7 @@ type Traits struct {
 
 var traits = map[Dialect]*Traits{
 	PostgreSQL: {
-		Name: "postgresql", Dollars: true, Level: sql.LevelReadCommitted,
+		Name: "postgresql", Dollars: true, refusesAfterError: true, Level: sql.LevelReadCommitted,
 		Now:         "(EXTRACT(EPOCH FROM statement_timestamp()) * 1000)::BIGINT",
 		KeepOld:     " ON CONFLICT DO NOTHING",
 		Busy:        postgreSQLBusy,
@@ -100,6 +105,7 @@ var traits = map[Dialect]*Traits{
 	},
 	MySQL: {
 		Name: "mysql", Level: sql.LevelReadCommitted, LookInTx: true,
+		commitsBegin: "SET autocommit = 0", commitsEnd: "SET autocommit = 1",
 		// Not from NOW(), which is local time: in autumn an hour repeats.
 		Now:          "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000)",
 		KeepOld:      " ON DUPLICATE KEY UPDATE created_at = created_at",

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/internal/ground/backoff"
+	"github.com/msghandler/msghandler/internal/ground/sqldb"
 	"github.com/msghandler/msghandler/producer"
 	"github.com/msghandler/msghandler/producer/marker"
 )
@@ -56,8 +57,11 @@ func (s *Store) transact(ctx context.Context, id string, mark, run Business) err
 			_ = tx.Rollback() // after a failure the driver drops the connection
 		}
 	}()
-	if err := run(ctx, tx); err != nil {
+	if err := run(ctx, tx.Tx); err != nil {
 		return notCommitted(s.ofBusiness(ctx, err))
+	}
+	if err := s.table.KeepsOwn(ctx, tx, "producer = ? AND id = ?", s.config.Producer, []byte(id)); err != nil {
+		return notCommitted(fmt.Errorf("find the marker of %s: %w: %w", id, producer.ErrSendAgain, err))
 	}
 	tried = true
 	if err := tx.Commit(); err != nil {
@@ -68,7 +72,7 @@ func (s *Store) transact(ctx context.Context, id string, mark, run Business) err
 
 // begin begins a transaction and leaves its marker. The business has not begun, so a transient error is no reason to
 // give the message up: begin retries until BeginTimeout or the end of the context.
-func (s *Store) begin(ctx context.Context, id string, mark Business) (*sql.Tx, error) {
+func (s *Store) begin(ctx context.Context, id string, mark Business) (*sqldb.Tx, error) {
 	limit := time.Now().Add(s.config.BeginTimeout)
 	for failures := 0; ; failures++ {
 		tx, err := s.beginOnce(ctx, id, mark)
@@ -82,8 +86,8 @@ func (s *Store) begin(ctx context.Context, id string, mark Business) (*sql.Tx, e
 	}
 }
 
-func (s *Store) beginOnce(ctx context.Context, id string, mark Business) (begun *sql.Tx, err error) {
-	tx, err := s.db.BeginTx(ctx, s.config.TxOptions)
+func (s *Store) beginOnce(ctx context.Context, id string, mark Business) (begun *sqldb.Tx, err error) {
+	tx, err := s.table.Begin(ctx, s.config.TxOptions)
 	if err != nil {
 		return nil, s.unbegun(ctx, "begin the transaction of", id, err)
 	}
@@ -96,7 +100,7 @@ func (s *Store) beginOnce(ctx context.Context, id string, mark Business) (begun 
 			s.table.LeaveReadOnly(ctx, err)
 		}
 	}()
-	if err := mark(ctx, tx); err != nil {
+	if err := mark(ctx, tx.Tx); err != nil {
 		return nil, err
 	}
 	marked = true

@@ -1,4 +1,7 @@
+import java.lang.reflect.Proxy;
+import java.sql.Connection;
 import java.sql.SQLException;
+import javax.sql.DataSource;
 import org.mariadb.jdbc.MariaDbDataSource;
 import org.springframework.jdbc.datasource.DataSourceTransactionManager;
 import org.springframework.transaction.support.TransactionTemplate;
@@ -20,11 +23,34 @@ final class Mistakes {
                 markers.mark(connection, "no-transaction");
             }
         });
+        errorLeavesNothing(database);
         refused("join without a transaction", () -> halfMessages.join("no-transaction"));
         refused("join in a transaction of another database", () -> other.execute(status -> {
             halfMessages.join("no-transaction");
             return null;
         }));
+    }
+
+    /** A pool hands a connection on as it is: here it is always the same one. */
+    private static void errorLeavesNothing(MariaDbDataSource database) throws SQLException {
+        var one = database.getConnection();
+        var loader = Mistakes.class.getClassLoader();
+        var handedOn = (Connection) Proxy.newProxyInstance(loader, new Class<?>[] {Connection.class},
+                (proxy, method, arguments) -> method.getName().equals("close") ? null : method.invoke(one, arguments));
+        var pool = (DataSource) Proxy.newProxyInstance(loader, new Class<?>[] {DataSource.class},
+                (proxy, method, arguments) -> handedOn);
+        var markers = new Markers(pool, "mistaken-orders");
+        try {
+            markers.transaction(5, tx -> {
+                markers.mark(tx, "error");
+                throw new AssertionError("a bug");
+            });
+        } catch (AssertionError e) {
+            markers.transaction(5, tx -> null);
+            one.close();
+            return;
+        }
+        System.out.println("an Error of a business is swallowed");
     }
 
     private static void refused(String what, Mistake mistake) throws SQLException {

@@ -50,6 +50,7 @@ func TestErrorsOfTheBusinessAreClassified(t *testing.T) {
 		s := d.store(t, db, nil)
 		p, a := sender(t, s)
 		ended, cancel := context.WithCancel(t.Context())
+		defer cancel()
 		for name, row := range map[string]struct {
 			ctx   context.Context
 			err   error
