@@ -34,6 +34,15 @@ type poster struct {
 
 // post returns nil when the broker has acknowledged the message and routed it to a queue.
 func (p *poster) post(ctx context.Context, exchange, key string, m amqp.Publishing) error {
+	_, err := p.postAll(ctx, exchange, key, []amqp.Publishing{m})
+	return err
+}
+
+// postAll publishes at most mostTaken messages, and then waits for the answers. It returns how many of the first ones
+// the broker has acknowledged and routed; an error is about the next one. Later ones may be in their queue too.
+func (p *poster) postAll(
+	ctx context.Context, exchange, key string, all []amqp.Publishing,
+) (posted int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, postTimeout)
 	defer cancel()
 	p.mu.Lock()
@@ -41,18 +50,17 @@ func (p *poster) post(ctx context.Context, exchange, key string, m amqp.Publishi
 	if ctx.Err() != nil {
 		// Earlier messages got no answer: under an alarm each caller waits for postTimeout at most, not for the sum of
 		// all waits.
-		return fmt.Errorf("publish to exchange %q by %q: waited for others: %w", exchange, key, ctx.Err())
+		return 0, fmt.Errorf("publish to exchange %q by %q: waited for others: %w", exchange, key, ctx.Err())
 	}
-	err := p.open(ctx)
-	if err == nil {
-		err = p.publish(ctx, exchange, key, m)
+	if err = p.open(ctx); err == nil {
+		posted, err = p.publish(ctx, exchange, key, all)
 	}
 	if err != nil {
 		// A late answer on the old channel belongs to no message any more.
 		p.shut()
-		return fmt.Errorf("publish to exchange %q by %q: %w", exchange, key, err)
+		return posted, fmt.Errorf("publish to exchange %q by %q: %w", exchange, key, err)
 	}
-	return nil
+	return posted, nil
 }
 
 func (p *poster) open(ctx context.Context) error {
@@ -69,32 +77,39 @@ func (p *poster) open(ctx context.Context) error {
 	if p.ch, err = conn.Channel(); err != nil {
 		return fmt.Errorf("open a channel: %w", err)
 	}
-	p.returns = p.ch.NotifyReturn(make(chan amqp.Return, 1))
+	p.returns = p.ch.NotifyReturn(make(chan amqp.Return, mostTaken)) // a full one would stop the answers
 	p.closes = p.ch.NotifyClose(make(chan *amqp.Error, 1))
 	return p.ch.Confirm(false)
 }
 
-func (p *poster) publish(ctx context.Context, exchange, key string, m amqp.Publishing) error {
-	confirmation, err := p.ch.PublishWithDeferredConfirmWithContext(ctx, exchange, key, true, false, m)
-	if err != nil {
-		return err
-	}
-	acknowledged, err := amqpconn.Answer(ctx, confirmation)
-	if err != nil {
-		return fmt.Errorf("no answer of the broker: %w", err)
-	}
-	// The broker sends a return before the acknowledgement, so a return has arrived by now.
-	select {
-	case r, open := <-p.returns:
-		if open {
-			return fmt.Errorf("%w: %d %s", errReturned, r.ReplyCode, r.ReplyText)
+func (p *poster) publish(ctx context.Context, exchange, key string, all []amqp.Publishing) (int, error) {
+	confirmations := make([]*amqp.DeferredConfirmation, len(all))
+	for i := range all {
+		var err error
+		confirmations[i], err = p.ch.PublishWithDeferredConfirmWithContext(ctx, exchange, key, true, false, all[i])
+		if err != nil {
+			return 0, err
 		}
-	default:
 	}
-	if !acknowledged {
-		return p.refusal()
+	for i, confirmation := range confirmations {
+		acknowledged, err := amqpconn.Answer(ctx, confirmation)
+		if err != nil {
+			return i, fmt.Errorf("no answer of the broker: %w", err)
+		}
+		// The broker sends a return before the acknowledgement, so a return has arrived by now. It may be that of a later
+		// message: then none counts as posted.
+		select {
+		case r, open := <-p.returns:
+			if open {
+				return 0, fmt.Errorf("%w: %d %s", errReturned, r.ReplyCode, r.ReplyText)
+			}
+		default:
+		}
+		if !acknowledged {
+			return i, p.refusal()
+		}
 	}
-	return nil
+	return len(all), nil
 }
 
 // refusal is why a message was not acknowledged.

@@ -21,11 +21,22 @@ const (
 
 var errTooMany = errors.New("too many dead letters for one look")
 
-// takeRound takes some of the letters, the oldest first, by a consumer that it cancels before the first letter is
-// visited: so a letter that is removed makes no room for another. By basic.get the time of a walk would grow with the
-// square of the number of letters: a quorum queue keeps a consumer for each basic.get without an acknowledgement.
-func (w *walk) takeRound(ctx context.Context, left int) (taken []amqp.Delivery, err error) {
+// takeRound takes the letters of a round, the oldest first.
+func (w *walk) takeRound(ctx context.Context, left int) ([]amqp.Delivery, error) {
 	most := min(w.round, left)
+	taken, err := w.consume(most, func(from <-chan amqp.Delivery) []amqp.Delivery { return w.receive(ctx, from, most) })
+	bytes := 1
+	for i := range taken {
+		bytes += len(taken[i].Body)
+	}
+	w.round = min(w.round*roundGrowth, mostTaken, max(roundBytes*len(taken)/bytes, 1))
+	return taken, errors.Join(err, ctx.Err())
+}
+
+// consume takes at most some letters by a consumer that it cancels before the first letter is visited: so a letter that
+// is removed makes no room for another. By basic.get the time of a walk would grow with the square of the number of
+// letters: a quorum queue keeps a consumer for each basic.get without an acknowledgement.
+func (w *walk) consume(most int, receive func(<-chan amqp.Delivery) []amqp.Delivery) ([]amqp.Delivery, error) {
 	if err := w.ch.Qos(most, 0, false); err != nil {
 		return nil, fmt.Errorf("take letters of queue %q: %w", w.config.Queue, err)
 	}
@@ -35,41 +46,55 @@ func (w *walk) takeRound(ctx context.Context, left int) (taken []amqp.Delivery, 
 	if err != nil {
 		return nil, fmt.Errorf("take letters of queue %q: %w", w.config.Queue, err)
 	}
-	taken, bytes := make([]amqp.Delivery, 0, most), 0
-	take := func(d amqp.Delivery) {
-		taken, bytes = append(taken, d), bytes+len(d.Body)
-	}
-	w.receive(ctx, deliveries, most, take)
+	taken := receive(deliveries)
 	if err := w.ch.Cancel(tag, false); err != nil {
 		return nil, fmt.Errorf("end the look at queue %q: %w", w.config.Queue, err)
 	}
 	for d := range deliveries { // those that the broker sent before its answer
-		take(d)
+		taken = append(taken, d)
 	}
 	w.held += len(taken)
-	w.round = min(w.round*roundGrowth, mostTaken, max(roundBytes*len(taken)/max(bytes, 1), 1))
-	return taken, ctx.Err()
+	return taken, nil
 }
 
 // receive takes deliveries until they are enough, or the queue is empty.
-func (w *walk) receive(ctx context.Context, from <-chan amqp.Delivery, most int, take func(amqp.Delivery)) {
+func (w *walk) receive(ctx context.Context, from <-chan amqp.Delivery, most int) (taken []amqp.Delivery) {
 	quiet := time.NewTimer(silence)
 	defer quiet.Stop()
-	for got := 0; got < most; {
+	for len(taken) < most {
 		select {
 		case d, open := <-from:
 			if !open {
-				return
+				return taken
 			}
-			take(d)
-			got++
+			taken = append(taken, d)
 		case <-quiet.C:
 			if waiting, err := depth(w.ch, w.config.Queue); err != nil || waiting == 0 {
-				return
+				return taken
 			}
 		case <-ctx.Done():
-			return
+			return taken
 		}
 		quiet.Reset(silence)
+	}
+	return taken
+}
+
+// flush waits until the queue has all acknowledgements of the channel. It begins and ends a consumer twice: the queue
+// answers in order, so the first time it has what was sent, and the channel then sends what it kept. A letter that
+// arrives meanwhile returns with the others.
+func (w *walk) flush() {
+	for range 2 {
+		taken, err := w.consume(1, func(<-chan amqp.Delivery) []amqp.Delivery { return nil })
+		if err != nil {
+			return
+		}
+		var worn []*amqp.Delivery
+		for i := range taken {
+			if w.wornOut(newLetter(&taken[i]).returns) {
+				worn = append(worn, &taken[i])
+			}
+		}
+		_ = w.renew(context.Background(), worn) // on a failure the letter returns once more
 	}
 }

@@ -13,9 +13,10 @@ import (
 )
 
 const (
-	// returnTimeout bounds the wait until the queue has its letters again, and returnPoll is the interval of the
-	// checks.
+	// returnTimeout bounds the wait until the queue has its letters again, returnTime is added for each letter, and
+	// returnPoll is the interval of the checks.
 	returnTimeout = time.Second
+	returnTime    = 100 * time.Microsecond
 	returnPoll    = 10 * time.Millisecond
 )
 
@@ -38,6 +39,8 @@ type walk struct {
 	copies poster
 	// letters is the number of letters at the start, held the taken and unsettled ones, and removed the removed ones.
 	letters, held, removed int
+	// acked is set once a letter was removed.
+	acked bool
 	// round is how many letters the next round takes, and rounds how many there were.
 	round, rounds int
 }
@@ -92,33 +95,30 @@ func (d *DeadLetters) walkAllowed(
 }
 
 // visitRound visits the letters of a round, until the last one. Letters behind it are not visited, and return like
-// visited ones.
+// visited ones. Letters that must not be returned are replaced at the end, also after the end of the context.
 func (w *walk) visitRound(
 	ctx context.Context, taken []amqp.Delivery, visit func(Letter, *amqp.Delivery) (walked, error),
 ) (last bool, err error) {
+	var worn []*amqp.Delivery
 	for i := range taken {
-		if err = ctx.Err(); err == nil {
-			last, err = w.next(ctx, &taken[i], visit)
+		delivery, do := &taken[i], walked{}
+		letter := newLetter(delivery)
+		if err == nil {
+			err = ctx.Err()
 		}
-		if last || err != nil {
-			return last, errors.Join(err, w.spare(ctx, taken[i+1:]))
+		if err == nil && !last {
+			do, err = visit(letter, delivery)
+			last = do.last
 		}
-	}
-	return false, nil
-}
-
-// spare replaces the letters that must not be returned, also after the end of the context.
-func (w *walk) spare(ctx context.Context, unvisited []amqp.Delivery) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
-	defer cancel()
-	for i := range unvisited {
-		if letter := newLetter(&unvisited[i]); w.wornOut(letter.returns) {
-			if err := w.renew(ctx, letter, &unvisited[i]); err != nil {
-				return err
-			}
+		switch {
+		case do.remove:
+			w.removed++
+			err = errors.Join(err, w.remove(delivery))
+		case w.wornOut(letter.returns):
+			worn = append(worn, delivery)
 		}
 	}
-	return nil
+	return last, errors.Join(err, w.renew(ctx, worn))
 }
 
 // open counts the letters, and finds the queue's delivery limit.
@@ -150,26 +150,10 @@ func (w *walk) mayCopy(ctx context.Context) error {
 	return nil
 }
 
-// next visits a letter.
-func (w *walk) next(
-	ctx context.Context, delivery *amqp.Delivery, visit func(Letter, *amqp.Delivery) (walked, error),
-) (last bool, err error) {
-	letter := newLetter(delivery)
-	do, err := visit(letter, delivery)
-	switch {
-	case err != nil:
-	case do.remove:
-		w.removed++
-		err = w.remove(delivery)
-	case w.wornOut(letter.returns):
-		err = w.renew(ctx, letter, delivery)
-	}
-	return do.last, err
-}
-
 // remove removes a letter from the queue.
 func (w *walk) remove(delivery *amqp.Delivery) error {
 	w.held--
+	w.acked = true
 	return delivery.Ack(false)
 }
 
@@ -185,14 +169,28 @@ func (w *walk) wornOut(returns int) bool {
 	return returns >= min(maxReturns, max(w.limit.Returns-1, 0))
 }
 
-// renew replaces a letter by a copy of itself, which the broker has not taken back yet.
-func (w *walk) renew(ctx context.Context, letter Letter, delivery *amqp.Delivery) error {
-	if err := w.copies.post(ctx, "", w.config.Queue, renewed(letter, delivery)); err != nil {
-		return fmt.Errorf("queue %q may have a delivery limit, %s has come back %d times, and cannot be replaced by a copy; "+
-			"RabbitMQ drops it at the limit; do not look again before this is done: %s: %w", w.config.Queue, letter.Name(),
-			letter.returns, amqpconn.UnlimitedPolicy(w.conn.Config.Vhost, w.config.Queue), err)
+// renew replaces letters by copies of themselves, which the broker has not taken back yet.
+func (w *walk) renew(ctx context.Context, worn []*amqp.Delivery) error {
+	if len(worn) == 0 {
+		return nil
 	}
-	return w.remove(delivery)
+	copies := make([]amqp.Publishing, len(worn))
+	for i, delivery := range worn {
+		copies[i] = renewed(newLetter(delivery), delivery)
+	}
+	posted, failed := w.copies.postAll(context.WithoutCancel(ctx), "", w.config.Queue, copies)
+	for _, delivery := range worn[:posted] {
+		if err := w.remove(delivery); err != nil {
+			return err
+		}
+	}
+	if failed == nil {
+		return nil
+	}
+	letter := newLetter(worn[min(posted, len(worn)-1)])
+	return fmt.Errorf("queue %q may have a delivery limit, %s has come back %d times, and cannot be replaced by a copy; "+
+		"RabbitMQ drops it at the limit; do not look again before this is done: %s: %w", w.config.Queue, letter.Name(),
+		letter.returns, amqpconn.UnlimitedPolicy(w.conn.Config.Vhost, w.config.Queue), failed)
 }
 
 // renewed is the publishing that replaces a letter. All headers are kept, except headers that name further queues:
@@ -214,18 +212,22 @@ func renewed(letter Letter, d *amqp.Delivery) amqp.Publishing {
 }
 
 // giveBack returns the held letters, and waits until the queue has all letters again, so that the next look finds
-// them. Since RabbitMQ 4.3 the broker does not count basic.nack, but counts every other return.
+// them. Since RabbitMQ 4.3 the broker does not count basic.nack, but counts every other return. The channel of a quorum
+// queue keeps answers to itself while many are on their way, and forgets them when it is closed: a removed letter would
+// come back, and a returned one would count. So both have arrived before the channel is closed.
 func (w *walk) giveBack() {
 	defer w.conn.Guard(closeTimeout)()
+	if w.acked && w.limit.Possible {
+		w.flush()
+	}
+	wait := returnTimeout + time.Duration(w.held)*returnTime
 	if w.held > 0 {
 		_ = w.ch.Nack(0, true, true) // on a failure the connection is lost, and the letters are returned
 	}
-	if w.ch.Close() != nil { // the broker has the nack when the channel is closed
-		return
-	}
-	for waited := time.Duration(0); waited < returnTimeout && w.missing(); waited += returnPoll {
+	for waited := time.Duration(0); waited < wait && w.missing(); waited += returnPoll {
 		time.Sleep(returnPoll)
 	}
+	_ = w.ch.Close()
 }
 
 // missing reports whether the queue has fewer letters than the walk left. Other clients may take letters too.

@@ -2,8 +2,8 @@
 -- Purpose: counts the messages of a shard that wait for a broker, by what is there and not by a configuration.
 -- KEYS: 1 the shard's prefix
 -- ARGV: none
--- Returns: for at most MOST brokers, pairs of a broker, empty for the default one, and its number of messages. An entry whose time has passed counts
---   no more: the message is due, or gone
+-- Returns: for at most MOST brokers, pairs of a broker, empty for the default one, and its number of messages. An entry
+--   whose time has passed counts no more: the message is due, or gone
 local MOST = 100
 local out = {}
 for _, broker in ipairs(call('SRANDMEMBER', KEYS[1] .. PARKEDFOR, MOST)) do
