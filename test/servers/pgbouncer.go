@@ -45,7 +45,8 @@ pool_mode = transaction
 default_pool_size = 2
 `, d.Server.port, ports[0]),
 	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644); err != nil { //nolint:gosec // of another user
+		//nolint:gosec // the pooler runs as another user
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -38,8 +38,9 @@ func (o *Outbox) listen(ctx context.Context) {
 // proofTimeout is how long a notification of the listener's own may take to arrive.
 const proofTimeout = 10 * time.Second
 
-var errUnproven = fmt.Errorf("a notification of the coordinator's own did not arrive within %v, as through a pooler in "+
-	"transaction mode; set outbox.NAME.poll to how long a row may wait, or reach the database without the pooler", proofTimeout)
+var errUnproven = fmt.Errorf("a notification of the coordinator's own did not arrive within %v, as through a pooler "+
+	"in transaction mode; set outbox.NAME.poll to how long a row may wait, or reach the database without the pooler",
+	proofTimeout)
 
 // receive listens on a connection of its own until the connection breaks. heard says that notifications arrive.
 func (o *Outbox) receive(ctx context.Context) (heard bool, err error) {

@@ -126,8 +126,8 @@ func (t *Table) Purge(ctx context.Context, where string, args ...any) (removed i
 	}
 }
 
-// LeaveReadOnly closes the idle connections of the pool, if an error says that the server takes no writes any more. Such
-// a server was demoted and keeps its connections; new connections find its successor.
+// LeaveReadOnly closes the idle connections of the pool, if an error says that the server takes no writes any more.
+// Such a server was demoted and keeps its connections; new connections find its successor.
 func (t *Table) LeaveReadOnly(ctx context.Context, err error) {
 	if err == nil || !t.ReadOnly(err) {
 		return
