@@ -33,6 +33,9 @@ type Message struct {
 	Headers map[string]string
 	// Delay is how long after the commit the message is published, at most 30 days.
 	Delay time.Duration
+	// EarlierCopies is how many copies may have been handed over before, by calls that the coordinator may have forgotten:
+	// for a relay of one's own. Consumers get the message with a higher msghandler-attempt.
+	EarlierCopies int
 }
 
 // State is where a message stands.
@@ -83,6 +86,7 @@ func (m *Message) onWire() (*pb.Message, *Error) {
 		Id: m.ID, Broker: m.Broker, Exchange: m.Exchange, RoutingKey: m.RoutingKey, ContentType: m.ContentType,
 		Body: bytes.Clone(m.Body), Headers: maps.Clone(m.Headers),
 	}
+	wire.EarlierCopies = uint32(max(0, m.EarlierCopies))
 	if m.Delay != 0 {
 		wire.Delay = durationpb.New(m.Delay)
 	}

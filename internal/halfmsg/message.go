@@ -44,6 +44,8 @@ type Message struct {
 	Body        []byte
 	// Delay is how long the message waits as SENDABLE before it is published.
 	Delay time.Duration
+	// EarlierCopies is how many copies may have been published before the store had the message.
+	EarlierCopies int
 	// CallbackTarget is where the producer serves ProducerService.
 	CallbackTarget string
 	// ConfirmAfter is how long after SendHalfMessage the first Confirm comes when no Submit arrives.
@@ -56,7 +58,7 @@ type Message struct {
 
 // Digest is a fingerprint of the content that a repeated SendHalfMessage must match: destination and body. A broker is
 // part of the destination; without one the fingerprint is as older versions computed it. The callback target,
-// ConfirmAfter and the trace are left out: a producer may repeat a call from another address.
+// ConfirmAfter, the trace and EarlierCopies are left out: a producer may repeat a call from another address.
 func (m *Message) Digest() string {
 	h := sha256.New()
 	field := func(b []byte) {

@@ -246,7 +246,7 @@ func publishing(claim halfmsg.Claim, again int) halfmsg.Publishing {
 		Body:        claim.Body,
 		Trace:       claim.Trace,
 		SendableAt:  claim.SendableAt,
-		Attempt:     claim.Copies + 1 + again,
+		Attempt:     claim.EarlierCopies + claim.Copies + 1 + again,
 		Publication: publication,
 	}
 }

@@ -102,6 +102,7 @@ func (s *Server) build(c *check, o origin, m *msghandlerv1.Message) halfmsg.Mess
 		Exchange: m.GetExchange(), RoutingKey: m.GetRoutingKey(),
 		ContentType: m.GetContentType(), Headers: withoutBroker(m), Body: m.GetBody(),
 		Delay:          c.duration("delay", m.GetDelay(), maxDelay),
+		EarlierCopies:  int(m.GetEarlierCopies()),
 		CallbackTarget: o.target, ConfirmAfter: o.confirmAfter, Trace: o.trace,
 	}
 }

@@ -189,7 +189,13 @@ func (c *check) message(m *msghandlerv1.Message, maxBody int, brokers []string) 
 		c.fail("body", "is %d bytes long, more than %d", len(m.GetBody()), maxBody)
 	}
 	c.headers(withoutBroker(m))
+	if n := m.GetEarlierCopies(); n > maxEarlierCopies {
+		c.fail("earlier_copies", "is %d, more than %d", n, maxEarlierCopies)
+	}
 }
+
+// maxEarlierCopies is more copies than a message that is handed over once a minute has in a year.
+const maxEarlierCopies = 1_000_000
 
 // CheckMessage says which fields of a message are wrong, by the rules of SendHalfMessage: for messages that come on
 // another way.

@@ -33,6 +33,7 @@ func (c coordinator) hand(ctx context.Context, q sql.Queued) Result {
 		return Result{Fate: Refused, Err: q.Unreadable}
 	}
 	id := q.Message.ID
+	q.Message.EarlierCopies = q.Claims - 1
 	state, err := c.producer.SendHalf(ctx, q.Message)
 	if err == nil && (state == producer.StatePending || state == producer.StateAbandoned) {
 		state, err = c.producer.Submit(ctx, id)

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"slices"
 	"sync"
 	"time"
 
@@ -127,6 +126,7 @@ type Relay struct {
 	countAt time.Time
 	// halvings is how often Batch and Bytes are halved for the next claim.
 	halvings int
+	departed departed
 }
 
 // New returns a relay, or an error for a configuration that cannot work.
@@ -228,11 +228,15 @@ func (r *Relay) Pass(ctx context.Context) (more bool, err error) {
 	r.fit(err)
 	// What was not loaded is released, so that the next claim has it.
 	waiting := r.unloaded(claim.Messages, messages, err)
+	r.departed.recount(messages)
 	// Messages that need no further copy come first: no trouble with the others may delay their record.
 	var ended []judgement
 	for i, result := range r.send(ctx, messages, begun) {
 		j := judgement{result, messages[i].Name(), r.judge(messages[i], result)}
 		r.log(ctx, messages[i], result.Fate)
+		if !j.outcome.Unsent {
+			r.departed.note(messages[i])
+		}
 		if result.Fate == Sent || result.Fate == Handed {
 			ended = append(ended, j)
 		} else {
@@ -269,42 +273,6 @@ func (r *Relay) claim(ctx context.Context) (sql.Claim, error) {
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(claimAtStop, cancel) })()
 	return r.config.Table.Claim(asked, request)
-}
-
-// mostHalvings makes one message of any sensible batch.
-const mostHalvings = 12
-
-// fit halves the next claims after an error of the database, because a smaller claim may be possible in time, and
-// doubles them after each success.
-func (r *Relay) fit(err error) {
-	if err != nil {
-		r.halvings = min(r.halvings+1, mostHalvings)
-		return
-	}
-	r.halvings = max(r.halvings-1, 0)
-}
-
-// load reads the content of the claimed messages, for a sixth of the lock: a sender needs time for what was loaded,
-// also when the rest takes too long.
-func (r *Relay) load(ctx context.Context, claim sql.Claim) ([]sql.Queued, error) {
-	ctx, cancel := context.WithTimeout(ctx, r.config.Lock/6)
-	defer cancel()
-	return r.config.Table.Load(ctx, claim.Token, claim.Messages)
-}
-
-// unloaded are the judgements of messages whose content was not loaded, because of an error.
-func (r *Relay) unloaded(claimed []sql.Claimed, loaded []sql.Queued, err error) (all []judgement) {
-	if err == nil {
-		return nil // the rest was taken by others
-	}
-	for _, c := range claimed {
-		if slices.ContainsFunc(loaded, func(q sql.Queued) bool { return q.Message.ID == c.ID && q.Shard == c.Shard }) {
-			continue
-		}
-		outcome := sql.Outcome{ID: c.ID, Shard: c.Shard, State: sql.StateWaiting, In: r.config.Interval, Unsent: true}
-		all = append(all, judgement{Result{Fate: Unreached, Err: err, Unsent: true}, c.ID, outcome})
-	}
-	return all
 }
 
 // judgement is the result of a message and its next state in the table.

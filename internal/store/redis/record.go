@@ -68,6 +68,8 @@ type shared struct {
 	ConfirmAfter int64  `json:"confirm_after_ms,omitempty"`
 	Trace        string `json:"traceparent,omitempty"`
 	Replayed     bool   `json:"replayed,omitempty"`
+	// EarlierCopies is how many copies may have been published before the store had the message.
+	EarlierCopies int `json:"earlier_copies,omitempty"`
 }
 
 // encoder encodes the messages of a batch. Messages that follow each other often differ only in their ids and
@@ -86,7 +88,7 @@ func (e *encoder) lineOf(m *halfmsg.Message) ([]byte, error) {
 	h := header{Headers: m.Headers, shared: shared{
 		Broker: m.Broker, Exchange: m.Exchange, RoutingKey: m.RoutingKey, ContentType: m.ContentType,
 		DelayMS: m.Delay.Milliseconds(), Target: m.CallbackTarget, ConfirmAfter: m.ConfirmAfter.Milliseconds(),
-		Trace: m.Trace, Replayed: m.Replayed,
+		Trace: m.Trace, Replayed: m.Replayed, EarlierCopies: m.EarlierCopies,
 	}}
 	if len(h.Headers) > 0 {
 		return json.Marshal(h)
@@ -202,5 +204,6 @@ func decodeLine(record []byte, state halfmsg.State, into *halfmsg.Message) (trac
 	into.Delay = time.Duration(h.DelayMS) * time.Millisecond
 	into.ConfirmAfter = time.Duration(h.ConfirmAfter) * time.Millisecond
 	into.CallbackTarget, into.Trace, into.Replayed = h.Target, h.Trace, h.Replayed
+	into.EarlierCopies = h.EarlierCopies
 	return t, nil
 }

@@ -113,11 +113,15 @@ func (s *Store) keep(ctx context.Context, tx *sql.Tx, m producer.Message, state 
 		body = []byte{} // a row without a body is a row without a message
 	}
 	e := s.config.Describe(m)
+	claims := 0
+	if state == StateHanded {
+		claims = 1 // Send hands the message over itself
+	}
 	return s.mark(ctx, tx, m.ID,
-		`INSERT INTO {table} (producer, id, verdict, state, due_at, message, body, shard_id,
+		`INSERT INTO {table} (producer, id, verdict, state, due_at, message, body, claims, shard_id,
 		exchange_name, routing_key, event_type, aggregate_type, aggregate_id, created_at, updated_at)
-		VALUES (?, ?, ?, ?, {now} + ?, ?, ?, ?, ?, ?, ?, ?, ?, {now}, {now})`,
-		append([]any{int64(state), due.Milliseconds(), string(text), body, s.shardOf(m, e)}, columns(m, e)...)...)
+		VALUES (?, ?, ?, ?, {now} + ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {now}, {now})`,
+		append([]any{int64(state), due.Milliseconds(), string(text), body, claims, s.shardOf(m, e)}, columns(m, e)...)...)
 }
 
 // columns are the values of exchange_name, routing_key, event_type, aggregate_type and aggregate_id.

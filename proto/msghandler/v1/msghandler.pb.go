@@ -404,7 +404,11 @@ type Message struct {
 	// Coordinators of before 2026-11-25 do not know this field, and would publish to the default broker. Give the name in
 	// the header msghandler-broker too, as the SDK does: those coordinators refuse the message then, and others take the
 	// header out.
-	Broker        string `protobuf:"bytes,8,opt,name=broker,proto3" json:"broker,omitempty"`
+	Broker string `protobuf:"bytes,8,opt,name=broker,proto3" json:"broker,omitempty"`
+	// How many copies may have been handed over before, in calls that the coordinator may not remember (done.retention). The
+	// first copy that is published then has a higher msghandler-attempt. A repeated call may give another number. At most
+	// 1,000,000.
+	EarlierCopies uint32 `protobuf:"varint,9,opt,name=earlier_copies,json=earlierCopies,proto3" json:"earlier_copies,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -493,6 +497,13 @@ func (x *Message) GetBroker() string {
 		return x.Broker
 	}
 	return ""
+}
+
+func (x *Message) GetEarlierCopies() uint32 {
+	if x != nil {
+		return x.EarlierCopies
+	}
+	return 0
 }
 
 type SendHalfMessageRequest struct {
@@ -5737,7 +5748,7 @@ var File_msghandler_v1_msghandler_proto protoreflect.FileDescriptor
 
 const file_msghandler_v1_msghandler_proto_rawDesc = "" +
 	"\n" +
-	"\x1emsghandler/v1/msghandler.proto\x12\rmsghandler.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd1\x02\n" +
+	"\x1emsghandler/v1/msghandler.proto\x12\rmsghandler.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf8\x02\n" +
 	"\aMessage\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1a\n" +
 	"\bexchange\x18\x02 \x01(\tR\bexchange\x12\x1f\n" +
@@ -5747,7 +5758,8 @@ const file_msghandler_v1_msghandler_proto_rawDesc = "" +
 	"\fcontent_type\x18\x05 \x01(\tR\vcontentType\x12=\n" +
 	"\aheaders\x18\x06 \x03(\v2#.msghandler.v1.Message.HeadersEntryR\aheaders\x12/\n" +
 	"\x05delay\x18\a \x01(\v2\x19.google.protobuf.DurationR\x05delay\x12\x16\n" +
-	"\x06broker\x18\b \x01(\tR\x06broker\x1a:\n" +
+	"\x06broker\x18\b \x01(\tR\x06broker\x12%\n" +
+	"\x0eearlier_copies\x18\t \x01(\rR\rearlierCopies\x1a:\n" +
 	"\fHeadersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xcf\x01\n" +
