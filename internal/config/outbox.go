@@ -24,7 +24,7 @@ type Outbox struct {
 	Batch int
 	// Poll is how often the table is read when no notification comes.
 	Poll time.Duration
-	// Workers is how many relays of this coordinator claim at once.
+	// Workers is how many relays of this coordinator claim at once for each broker.
 	Workers int
 }
 
