@@ -98,7 +98,7 @@ func outcomeUnknown(err error) bool {
 		return true
 	}
 	ended := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
-	return ended && !errors.Is(err, ErrNotCommitted) && !errors.Is(err, ErrSendAgain)
+	return ended && !errors.Is(err, ErrNotCommitted) && !errors.Is(err, ErrSendAgain) && !errors.Is(err, ErrPermanent)
 }
 
 // Error is the error of a call to the coordinator. errors.Is finds this package's Err values in an Error.

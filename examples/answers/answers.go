@@ -46,6 +46,7 @@ var ofKinds = []struct {
 		Status: http.StatusConflict, RetryAfter: time.Second,
 		Text: "an earlier request with this key is running; repeat the request with the same key",
 	}},
+	{producer.ErrPermanent, failed}, // the business gives up, also after an error that passes
 	{producer.ErrSendAgain, notNow(time.Second, false)},
 	{producer.ErrExists, Answer{
 		Status: http.StatusUnprocessableEntity, Text: "another request had this key; use a key once",

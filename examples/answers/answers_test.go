@@ -31,6 +31,7 @@ var kinds = map[string]error{
 	"ErrAlreadyCommitted": producer.ErrAlreadyCommitted, "ErrUnmarked": producer.ErrUnmarked,
 	"ErrContradicted": producer.ErrContradicted, "ErrOutcomeUnknown": producer.ErrOutcomeUnknown,
 	"ErrInFlight": producer.ErrInFlight, "ErrSendAgain": producer.ErrSendAgain, "ErrExists": producer.ErrExists,
+	"ErrPermanent":  producer.ErrPermanent,
 	"ErrRolledBack": producer.ErrRolledBack, "ErrAbandoned": producer.ErrAbandoned, "ErrRejected": producer.ErrRejected,
 	"ErrMarkers": producer.ErrMarkers, "ErrClosed": producer.ErrClosed, "ErrUnavailable": producer.ErrUnavailable,
 	"ErrNotCommitted": producer.ErrNotCommitted, "context.Canceled": context.Canceled,

@@ -47,8 +47,8 @@ func TestOutboxFindings(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	if _, err := db.ExecContext(t.Context(), `INSERT INTO msghandler_outbox (id, state, due_at, last_error)
-		VALUES ('1001', 4, NULL, 'no such exchange')`); err != nil {
+	if _, err := db.ExecContext(t.Context(), `INSERT INTO msghandler_outbox (id, routing_key, state, due_at, last_error)
+		VALUES ('1001', 'paid', 4, NULL, 'no such exchange')`); err != nil {
 		t.Fatal(err)
 	}
 	found = examined(t, c)

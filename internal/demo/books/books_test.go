@@ -36,12 +36,12 @@ func open(t *testing.T) *database.DB {
 		`INSERT INTO demo_shipments VALUES (1, 1), (4, 4)`,
 		`INSERT INTO demo_order_views VALUES (1, 'completed'), (4, 'shipped')`,
 		`INSERT INTO msghandler_inbox (consumer, message, created_at)
-			SELECT 'inventory.update.queue', id, 1 FROM demo_orders`,
+			SELECT 'inventory.update.queue', CAST(id AS BLOB), 1 FROM demo_orders`,
 		`INSERT INTO msghandler_inbox (consumer, message, created_at)
-			SELECT 'order.timeout.queue', id, 1 FROM demo_orders`,
-		`INSERT INTO msghandler_inbox (consumer, message, created_at) VALUES ('order.fulfillment.queue', '1', 1),
-			('order.fulfillment.queue', '4', 1), ('order.status.sync.queue', '1', 1), ('order.status.sync.queue', '2', 1),
-			('order.status.sync.queue', '4', 1)`,
+			SELECT 'order.timeout.queue', CAST(id AS BLOB), 1 FROM demo_orders`,
+		`INSERT INTO msghandler_inbox (consumer, message, created_at) VALUES ('order.fulfillment.queue', X'31', 1),
+			('order.fulfillment.queue', X'34', 1), ('order.status.sync.queue', X'31', 1), ('order.status.sync.queue', X'32', 1),
+			('order.status.sync.queue', X'34', 1)`,
 		`INSERT INTO demo_copies VALUES ('1', 1, TRUE), ('1', 2, FALSE), ('1', 1, FALSE)`,
 	); err != nil {
 		t.Fatal(err)
