@@ -47,6 +47,7 @@ func (a *App) findings(now time.Time) []*msghandlerv1.Finding {
 	f.refusals(a.allRefusals(), now)
 	f.reload(&a.reloader)
 	f.fleet(a.coordinators(now), now)
+	f.silentMasters(a.silentMasters())
 	f.clockJump(a.clock.last.Load(), now)
 	f.ends(a.runs.since(now.Add(-redisstore.RunMemory)), now)
 	f.queues(a.settings.Events, a.queues.Load())

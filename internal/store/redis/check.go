@@ -57,7 +57,7 @@ type Finding struct {
 func (s *Store) Check(ctx context.Context) ([]Finding, error) {
 	var mu sync.Mutex
 	var all []Finding
-	err := eachMaster(ctx, s.intake, func(ctx context.Context, master *redis.Client) error {
+	err := eachReachable(ctx, s.intake, func(ctx context.Context, master *redis.Client) error {
 		found, err := checkServer(ctx, master)
 		mu.Lock()
 		defer mu.Unlock()

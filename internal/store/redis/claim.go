@@ -24,9 +24,13 @@ const parkingTime = 500 * time.Millisecond
 // PendingProducers implements halfmsg.ConfirmStore. Producers whose shard does not answer are left out; when no shard
 // answers, the error says so.
 func (s *Store) PendingProducers(ctx context.Context) ([]string, error) {
+	shards, err := s.reachable(ctx)
+	if err != nil {
+		return nil, err
+	}
 	pipe := s.loops.Pipeline()
-	for _, shard := range s.keys.shards {
-		pipe.SMembers(ctx, shard+producersKey)
+	for _, shard := range shards {
+		pipe.SMembers(ctx, s.keys.shards[shard]+producersKey)
 	}
 	cmds, err := pipe.Exec(ctx)
 	seen := map[string]bool{}

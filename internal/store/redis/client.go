@@ -30,6 +30,9 @@ const (
 	dialTimeout = 2 * time.Second
 	// replyTimeout leaves a server that forks or syncs its disk some time.
 	replyTimeout = 5 * time.Second
+	// masterTimeout is the same on a Cluster, where the calls for other masters wait as well. The circuit of a silent
+	// master opens before.
+	masterTimeout = 3 * time.Second
 	// poolSize is per pool and node. Calls come in batches, so a few connections carry everything.
 	poolSize = 16
 	// clusterReload is short, because the default of a minute keeps a client on a dead master for most of it.
@@ -55,13 +58,13 @@ func newClient(to address.Redis) redis.UniversalClient {
 		// No redirects either. The driver would send a script again after any error, so the last error could say that nothing
 		// happened although the first run took effect. The driver would also follow ASK to the new place of a moving slot,
 		// where a script misses the messages that have not moved yet. After MOVED the driver learns the new place anyway.
-		return redis.NewClusterClient(&redis.ClusterOptions{
+		return &cluster{ClusterClient: redis.NewClusterClient(&redis.ClusterOptions{
 			Addrs: to.Hosts, Username: to.User, Password: to.Password, Dialer: dialerOf(to), ClientName: to.ClientName,
 			Protocol: 2, MaxRetries: -1, MaxRedirects: -1, DialerRetries: 1,
-			DialTimeout: dialTimeout, ReadTimeout: replyTimeout, WriteTimeout: replyTimeout, ContextTimeoutEnabled: true,
+			DialTimeout: dialTimeout, ReadTimeout: masterTimeout, WriteTimeout: masterTimeout, ContextTimeoutEnabled: true,
 			PoolSize: size, PoolTimeout: dialTimeout, ConnMaxIdleTime: to.IdleTime, ConnMaxLifetime: to.LifeTime,
 			DisableIdentity: true, MaintNotificationsConfig: quiet, ClusterStateReloadInterval: clusterReload,
-		})
+		})}
 	case to.Master != "":
 		return redis.NewFailoverClient(&redis.FailoverOptions{
 			MasterName: to.Master, SentinelAddrs: to.Hosts,
@@ -153,7 +156,7 @@ func (pipelineErrors) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.
 // eachMaster calls f for every master, one after the other or concurrently.
 func eachMaster(ctx context.Context, client redis.UniversalClient, f func(context.Context, *redis.Client) error) error {
 	switch c := client.(type) {
-	case *redis.ClusterClient:
+	case *cluster:
 		return c.ForEachMaster(ctx, f)
 	case *redis.Client:
 		return f(ctx, c)

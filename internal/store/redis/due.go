@@ -16,8 +16,8 @@ type dueGroup struct {
 }
 
 // due asks every shard for due messages, of each producer in wanted, or of all. Each call begins with another shard, so
-// that among equals no shard is always last. Some of the messages that are parked for the brokers of the claim become
-// due before; parked says that more of them may be parked.
+// that among equals no shard is always last. Shards whose master is known not to answer are left out. Some of the
+// messages that are parked for the brokers of the claim become due before; parked says that more of them may be parked.
 func (s *Store) due(
 	ctx context.Context, want claiming, wanted map[string]int,
 ) (groups []dueGroup, parked bool, err error) {
@@ -25,13 +25,17 @@ func (s *Store) due(
 	for _, n := range wanted {
 		most = max(most, n)
 	}
-	shards := len(s.keys.shards)
+	reachable, err := s.reachable(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	shards := len(reachable)
 	// Messages are spread evenly over the shards: four times a shard's share, and a few, is nearly always enough.
 	most = min(most, 4*most/shards+16)
 	calls := make([]*call, shards)
 	start := int(s.claims.Load() % uint64(shards))
 	for i := range calls {
-		shard := (start + i) % shards
+		shard := reachable[(start+i)%shards]
 		c := newCall(s.keys.shards[shard], 5+len(want.brokers)+2*len(wanted))
 		c.messages, c.most = slice, most // where it is repeated, for pages
 		c.items = []int{shard}

@@ -26,7 +26,7 @@ type Fullness struct {
 func (s *Store) Fullness(ctx context.Context) ([]Fullness, error) {
 	var mu sync.Mutex
 	var all []Fullness
-	err := eachMaster(ctx, s.intake, func(ctx context.Context, master *redis.Client) error {
+	err := eachReachable(ctx, s.intake, func(ctx context.Context, master *redis.Client) error {
 		info, err := serverInfo(ctx, master, "memory")
 		if err != nil {
 			return err

@@ -123,7 +123,7 @@ func (s *Store) runReplicated(ctx context.Context, sc *script, calls []*call) {
 // byMaster groups calls by their target server. A call without a known master gets its error here.
 func (s *Store) byMaster(ctx context.Context, calls []*call) map[redis.UniversalClient][]*call {
 	masters := map[redis.UniversalClient][]*call{}
-	for _, c := range calls {
+	for _, c := range answerable(ctx, s.intake, calls) {
 		master, err := masterOf(ctx, s.intake, c)
 		if err != nil {
 			c.err = translate(err)

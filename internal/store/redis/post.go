@@ -67,9 +67,9 @@ func (s *Store) attendCall(producer, mailbox string, lasting time.Duration) *cal
 func (s *Store) Send(ctx context.Context, mailbox string, letter []byte) (received bool, err error) {
 	channel := postChannel(s.config.Prefix, mailbox)
 	var receivers int64
-	if cluster, is := s.loops.(*redis.ClusterClient); is {
+	if onCluster, is := s.loops.(*cluster); is {
 		// A Cluster carries other letters to all of its nodes, and counts only the receivers at one of them.
-		receivers, err = cluster.SPublish(ctx, channel, letter).Result()
+		receivers, err = onCluster.SPublish(ctx, channel, letter).Result()
 	} else {
 		receivers, err = s.loops.Publish(ctx, channel, letter).Result()
 	}
@@ -80,8 +80,8 @@ func (s *Store) Send(ctx context.Context, mailbox string, letter []byte) (receiv
 func (s *Store) Receive(ctx context.Context, mailbox string, deliver func(letter []byte)) error {
 	channel := postChannel(s.config.Prefix, mailbox)
 	var subscription *redis.PubSub
-	if cluster, is := s.loops.(*redis.ClusterClient); is {
-		subscription = cluster.SSubscribe(ctx, channel)
+	if onCluster, is := s.loops.(*cluster); is {
+		subscription = onCluster.SSubscribe(ctx, channel)
 	} else {
 		subscription = s.loops.Subscribe(ctx, channel)
 	}

@@ -61,23 +61,27 @@ const pruneAfter = time.Minute
 // Pulse counts on in every shard, and returns the shards that have lost something since this store's last call, and the
 // jumps of their clocks. The loss may have been found by this call or by a claim, here or in another coordinator. Pulse
 // finds losses of anything written before the last call; a loss of only later writes leaves no mark. With an error the
-// reachable shards were counted anyway. Calls must not overlap.
+// reachable shards were counted anyway. Shards whose master is known not to answer are left out. Calls must not
+// overlap.
 func (s *Store) Pulse(ctx context.Context) (found Pulsed, err error) {
 	asked := time.Now()
 	prune := asked.After(s.pulses.pruneAt)
-	calls := make([]*call, len(s.keys.shards))
-	for i, shard := range s.keys.shards {
-		calls[i] = newCall(shard, 7)
-		last := s.pulses.last[i]
+	shards, err := s.reachable(ctx)
+	calls := make([]*call, len(shards))
+	for i, shard := range shards {
+		calls[i] = newCall(s.keys.shards[shard], 7)
+		calls[i].items = []int{shard}
+		last := s.pulses.last[shard]
 		if s.config.OwnClock {
 			last.clock = 0
 		}
-		calls[i].args = append(append(calls[i].args, s.seen(i)...), last.passed(asked)...)
+		calls[i].args = append(append(calls[i].args, s.seen(shard)...), last.passed(asked)...)
 		calls[i].args = append(calls[i].args, prune)
 	}
 	run(ctx, s.loops, s.scripts.pulse, calls)
 	answered := time.Now()
-	for i, c := range calls {
+	for _, c := range calls {
+		i := c.items[0]
 		if c.err != nil {
 			err = c.err
 			continue

@@ -61,7 +61,7 @@ type receiptCursor struct {
 // masters are the masters in the order of their addresses.
 func (s *Store) masters(ctx context.Context) ([]*redis.Client, error) {
 	gathered := make(chan *redis.Client, maxShards)
-	err := eachMaster(ctx, s.loops, func(_ context.Context, master *redis.Client) error {
+	err := eachReachable(ctx, s.loops, func(_ context.Context, master *redis.Client) error {
 		gathered <- master
 		return nil
 	})

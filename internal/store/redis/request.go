@@ -29,6 +29,7 @@ func run(ctx context.Context, client redis.UniversalClient, sc *script, calls []
 
 // transact makes all calls in one pipeline and leaves in each its reply or its error.
 func transact(ctx context.Context, client redis.UniversalClient, sc *script, calls []*call) {
+	calls = answerable(ctx, client, calls)
 	requests := single(sc, calls)
 	if sc.joins {
 		requests = join(ctx, client, sc, calls)
@@ -67,11 +68,11 @@ func join(ctx context.Context, client redis.UniversalClient, sc *script, calls [
 
 // masterOf is the master of a call's shard: the server itself where there is no Cluster. A Cluster may know no master.
 func masterOf(ctx context.Context, client redis.UniversalClient, c *call) (redis.UniversalClient, error) {
-	cluster, is := client.(*redis.ClusterClient)
+	onCluster, is := client.(*cluster)
 	if !is {
 		return client, nil
 	}
-	return cluster.MasterForKey(ctx, c.shard)
+	return onCluster.MasterForKey(ctx, c.shard)
 }
 
 // send sends requests, again with the whole script where a server has forgotten it. It returns the calls that must be

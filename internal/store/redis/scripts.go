@@ -93,18 +93,19 @@ func (all *scripts) byName() map[string]**script {
 	}
 }
 
-// loadScripts reads the scripts and loads them on every master. Servers older than Redis 7, and embedded ones, do not
-// understand the first line, the flags for short memory, so such servers get the scripts without that line.
+// loadScripts reads the scripts and loads them on every master in reach: a request to another one carries the script.
+// Servers older than Redis 7, and embedded ones, do not understand the first line, the flags for short memory, so such
+// servers get the scripts without that line.
 func loadScripts(ctx context.Context, client redis.UniversalClient, config Config) (scripts, error) {
 	flagged, err := understandsFlags(ctx, client)
 	if err != nil {
 		return scripts{}, err
 	}
 	var all scripts
-	_, cluster := client.(*redis.ClusterClient)
+	_, onCluster := client.(*cluster)
 	for name, into := range all.byName() {
 		kind := assembly{
-			flagged: flagged, cluster: cluster, archive: config.Archive,
+			flagged: flagged, cluster: onCluster, archive: config.Archive,
 			times: luaTimes{retention: config.Retention, longestWait: config.LongestWait},
 		}
 		if *into, err = kind.script(name); err != nil {
@@ -114,7 +115,7 @@ func loadScripts(ctx context.Context, client redis.UniversalClient, config Confi
 		(*into).ran = func(messages int, took time.Duration) { config.Ran(reported, messages, took) }
 		source := (*into).source
 		load := func(ctx context.Context, master *redis.Client) error { return master.ScriptLoad(ctx, source).Err() }
-		if err := eachMaster(ctx, client, load); err != nil {
+		if err := eachReachable(ctx, client, load); err != nil {
 			return scripts{}, fmt.Errorf("%s.lua: %w", name, err)
 		}
 	}
@@ -123,7 +124,7 @@ func loadScripts(ctx context.Context, client redis.UniversalClient, config Confi
 
 func understandsFlags(ctx context.Context, client redis.UniversalClient) (bool, error) {
 	understood := true
-	err := eachMaster(ctx, client, func(ctx context.Context, master *redis.Client) error {
+	err := eachReachable(ctx, client, func(ctx context.Context, master *redis.Client) error {
 		err := master.ScriptLoad(ctx, "#!lua flags=allow-oom\nreturn 1").Err()
 		if err != nil && redis.HasErrorPrefix(err, "Error compiling") {
 			understood = false // all masters run the same scripts, so the oldest master decides

@@ -97,6 +97,8 @@ type Store struct {
 	name string
 	sweeper
 	pulses pulses
+	// breakers are the circuits of a Cluster's masters; nil on a single server.
+	breakers *breakers
 }
 
 var (
@@ -174,6 +176,7 @@ func (s *Store) prepare(ctx context.Context, cluster bool) error {
 	s.keys = newKeys(s.config.Prefix, s.layout)
 	s.pulses.last, s.pulses.pruneAt = make([]pulse, s.layout.shards), time.Now().Add(pruneAfter)
 	s.pageTime, s.pageTurns = maxPageTime, make([]atomic.Int64, s.layout.shards)
+	s.watchMasters()
 	return s.startPaging(ctx)
 }
 
@@ -230,14 +233,16 @@ func (c Config) shardsOf(written string, cluster bool) int {
 
 // Close ends all connections. Calls under way fail.
 func (s *Store) Close() error {
+	s.breakers.close()
 	return errors.Join(s.intake.Close(), s.loops.Close())
 }
 
-// Ping is nil when every master answers.
+// Ping is nil when a master answers: the shards of the others are away, and the coordinator works for the rest.
 func (s *Store) Ping(ctx context.Context) error {
-	return translate(eachMaster(ctx, s.intake, func(ctx context.Context, master *redis.Client) error {
-		return master.Ping(ctx).Err()
-	}))
+	if c, is := s.intake.(*cluster); is {
+		return s.answers(ctx, c)
+	}
+	return translate(s.intake.Ping(ctx).Err())
 }
 
 // newToken makes the token of one claim.

@@ -83,7 +83,7 @@ func (s *Store) scanMasters(ctx context.Context) (map[group][]string, error) {
 	var mu sync.Mutex
 	found := map[group][]string{}
 	seen := map[string]bool{}
-	err := eachMaster(ctx, s.loops, func(ctx context.Context, master *redis.Client) error {
+	err := eachReachable(ctx, s.loops, func(ctx context.Context, master *redis.Client) error {
 		addr := master.Options().Addr
 		mu.Lock()
 		seen[addr] = true

@@ -1,0 +1,282 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/msghandler/msghandler/internal/ground/backoff"
+	"github.com/msghandler/msghandler/internal/ground/lifecycle"
+	"github.com/msghandler/msghandler/internal/halfmsg"
+)
+
+const (
+	// watchInterval is how often the masters of a Cluster are asked whether they answer.
+	watchInterval = 500 * time.Millisecond
+	// maxSilence is for how long a master may answer nothing before its circuit opens.
+	maxSilence = 2 * time.Second
+)
+
+// SilentMaster is a master of a Cluster that does not answer.
+type SilentMaster struct {
+	// Addr is its address; empty where the Cluster names no master for the shards.
+	Addr   string
+	Since  time.Time
+	Shards int
+	Cause  error
+}
+
+// cluster is a client of a Cluster with a circuit breaker for each master. Calls for a master that does not answer fail
+// at once: otherwise each batch that holds one of them would wait for its time-out, and so would all other masters.
+type cluster struct {
+	*redis.ClusterClient
+	breakers *breakers
+}
+
+// breakers are the circuits of the masters. They are open for masters that do not answer a PING. On a single server
+// there are none.
+type breakers struct {
+	logger *slog.Logger
+	shards []string
+	// open says that a circuit is open: otherwise no call is looked at.
+	open    atomic.Bool
+	mu      sync.Mutex
+	silent  map[string]SilentMaster
+	stop    context.CancelFunc
+	watched lifecycle.Group
+}
+
+// watch asks all masters until stop. Only then the circuits open and close.
+func (b *breakers) watch(client *redis.ClusterClient) {
+	ctx, stop := context.WithCancel(context.Background())
+	b.stop = stop
+	b.watched.Go(func() {
+		for backoff.Sleep(ctx, watchInterval) == nil {
+			b.look(ctx, client)
+		}
+	})
+}
+
+// close ends watch.
+func (b *breakers) close() {
+	if b != nil && b.stop != nil {
+		b.stop()
+		_ = b.watched.Wait(context.Background()) // a PING ends with the context
+	}
+}
+
+// look asks all masters once.
+func (b *breakers) look(ctx context.Context, client *redis.ClusterClient) {
+	masters := map[string]*SilentMaster{}
+	var asked lifecycle.Group
+	for _, shard := range b.shards {
+		master, err := client.MasterForKey(ctx, shard)
+		addr := ""
+		if err == nil {
+			addr = master.Options().Addr
+		}
+		if m := masters[addr]; m != nil {
+			m.Shards++
+			continue
+		}
+		m := &SilentMaster{Addr: addr, Shards: 1, Cause: err}
+		masters[addr] = m
+		if err == nil {
+			asked.Go(func() { m.Cause = ping(ctx, master) })
+		}
+	}
+	_ = asked.Wait(context.Background()) // each PING has its own time-out
+	if ctx.Err() == nil {
+		b.set(masters)
+	}
+}
+
+func ping(ctx context.Context, master *redis.Client) error {
+	ctx, cancel := context.WithTimeout(ctx, maxSilence)
+	defer cancel()
+	err := master.Ping(ctx).Err()
+	if _, answered := errors.AsType[redis.Error](err); answered {
+		return nil // such as LOADING: its calls fail at once, too
+	}
+	return err
+}
+
+// set opens and closes the circuits.
+func (b *breakers) set(masters map[string]*SilentMaster) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := map[string]SilentMaster{}
+	for addr, m := range masters {
+		if m.Cause == nil {
+			continue
+		}
+		before, was := b.silent[addr]
+		if m.Since = before.Since; !was {
+			m.Since = time.Now()
+			b.logger.Error("Redis master does not answer: calls for its shards fail at once, and their messages wait; "+
+				"look at the server, or promote a replica", "master", addr, "shard_count", m.Shards, "cause", m.Cause)
+		}
+		now[addr] = *m
+	}
+	for addr, m := range b.silent {
+		if _, is := now[addr]; !is {
+			b.logger.Info("Redis master answers again, or another has taken its shards", "master", addr,
+				"silent_ms", time.Since(m.Since).Milliseconds())
+		}
+	}
+	b.silent = now
+	b.open.Store(len(now) > 0)
+}
+
+// errorOf is the error for calls to a master whose circuit is open.
+func (b *breakers) errorOf(addr string) error {
+	if b == nil || !b.open.Load() {
+		return nil
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	m, is := b.silent[addr]
+	if !is {
+		return nil
+	}
+	return fmt.Errorf("%w: Redis master %s does not answer since %s: %w", halfmsg.ErrUnavailable, addr,
+		m.Since.UTC().Format(time.TimeOnly), m.Cause)
+}
+
+// errorOf is the error for calls for a shard, or any other key, whose master's circuit is open.
+func (c *cluster) errorOf(ctx context.Context, key string) error {
+	if c.breakers == nil || !c.breakers.open.Load() {
+		return nil
+	}
+	master, err := c.MasterForKey(ctx, key)
+	if err != nil {
+		return fmt.Errorf("%w: %w", halfmsg.ErrUnavailable, err)
+	}
+	return c.breakers.errorOf(master.Options().Addr)
+}
+
+// answerable fails the calls for masters that do not answer, and returns the others.
+func answerable(ctx context.Context, client redis.UniversalClient, calls []*call) []*call {
+	c, is := client.(*cluster)
+	if !is || c.breakers == nil || !c.breakers.open.Load() {
+		return calls
+	}
+	left := make([]*call, 0, len(calls))
+	for _, one := range calls {
+		if err := c.errorOf(ctx, one.shard); err != nil {
+			one.reply, one.err = nil, err
+			continue
+		}
+		left = append(left, one)
+	}
+	return left
+}
+
+// eachReachable is eachMaster without the masters of a Cluster that cannot be reached, unless none can.
+func eachReachable(
+	ctx context.Context, client redis.UniversalClient, f func(context.Context, *redis.Client) error,
+) error {
+	c, is := client.(*cluster)
+	if !is {
+		return eachMaster(ctx, client, f)
+	}
+	var mu sync.Mutex
+	var away error
+	reached := false
+	err := c.ForEachMaster(ctx, func(ctx context.Context, master *redis.Client) error {
+		err := c.breakers.errorOf(master.Options().Addr)
+		if err == nil {
+			err = f(ctx, master)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if _, answered := errors.AsType[redis.Error](err); err != nil && !answered {
+			away = err
+			return nil
+		}
+		reached = true
+		return err
+	})
+	if err == nil && !reached {
+		return away
+	}
+	return err
+}
+
+// reachable are the shards whose masters answer, by number; all of them on a single server. The error says why there is
+// none.
+func (s *Store) reachable(ctx context.Context) (shards []int, err error) {
+	c, is := s.loops.(*cluster)
+	for i, shard := range s.keys.shards {
+		if is {
+			if away := c.errorOf(ctx, shard); away != nil {
+				err = away
+				continue
+			}
+		}
+		shards = append(shards, i)
+	}
+	if len(shards) > 0 {
+		return shards, nil
+	}
+	return nil, err
+}
+
+// watchMasters opens and closes the circuits of a Cluster's masters until Close.
+func (s *Store) watchMasters() {
+	intake, is := s.intake.(*cluster)
+	loops, _ := s.loops.(*cluster)
+	if !is {
+		return
+	}
+	s.breakers = &breakers{logger: s.logger, shards: s.keys.shards}
+	intake.breakers, loops.breakers = s.breakers, s.breakers
+	s.breakers.watch(loops.ClusterClient)
+}
+
+// SilentMasters are the masters of a Cluster that do not answer. Calls for their shards fail at once.
+func (s *Store) SilentMasters() (silent []SilentMaster) {
+	if s.breakers == nil {
+		return nil
+	}
+	s.breakers.mu.Lock()
+	defer s.breakers.mu.Unlock()
+	for _, m := range s.breakers.silent {
+		silent = append(silent, m)
+	}
+	return silent
+}
+
+// answers is nil when one of the masters of reachable shards answers. None waits for another.
+func (s *Store) answers(ctx context.Context, c *cluster) error {
+	shards, err := s.reachable(ctx)
+	if err != nil {
+		return err
+	}
+	asked := map[string]bool{}
+	answers := make(chan error, len(shards))
+	for _, shard := range shards {
+		master, err := c.MasterForKey(ctx, s.keys.shards[shard])
+		if err != nil || asked[master.Options().Addr] {
+			continue
+		}
+		asked[master.Options().Addr] = true
+		go func() { answers <- master.Ping(ctx).Err() }()
+	}
+	err = fmt.Errorf("%w: the Cluster names no master", halfmsg.ErrUnavailable)
+	for range asked {
+		if err = <-answers; err == nil {
+			return nil
+		}
+	}
+	return translate(err)
+}
+
+// Shards is in how many parts the data are.
+func (s *Store) Shards() int { return len(s.keys.shards) }
