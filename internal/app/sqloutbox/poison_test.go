@@ -96,6 +96,7 @@ func TestRowsWithinTheRulesAreTaken(t *testing.T) {
 			{"exchange", "REPEAT('h', 255)"},
 			{"exchange", "'AMQ.topic'"},
 			{"headers", "NULL"},
+			{"headers", "'null'"},
 			{"headers", "''"},
 			{"headers", "'{}'"},
 			{"headers", "'{\"ccx\": \"café\"}'"},

@@ -73,7 +73,7 @@ func (s *Store) Wake() {
 func (s *Store) Queued() <-chan struct{} { return s.queued }
 
 // wire is a message as the column message keeps it. The body has a column of its own. Exchange and routing key stand
-// here once more, for relays of versions without columns for them.
+// here too, because a column of a name may not hold it.
 type wire struct {
 	Broker      string            `json:"broker,omitempty"`
 	Exchange    string            `json:"exchange"`
