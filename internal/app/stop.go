@@ -44,7 +44,7 @@ func (a *App) Stop(ctx context.Context) error {
 // close closes the parts.
 func (a *App) close(ctx context.Context) error {
 	began := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, a.settings.Shutdown.Grace)
+	ctx, cancel := context.WithTimeout(ctx, withinGrace(a.settings.Shutdown.Grace))
 	defer cancel()
 	a.end()
 	a.console.SetStopping()
@@ -52,6 +52,10 @@ func (a *App) close(ctx context.Context) error {
 	a.logger.Info("stopped", "took_ms", time.Since(began).Milliseconds())
 	return a.stopErr
 }
+
+// withinGrace is the time that the parts get together: a part whose time has ended still returns, and the process ends.
+// Who waits for the grace to end kills the process.
+func withinGrace(grace time.Duration) time.Duration { return grace - min(grace/10, time.Second) }
 
 // served waits until the serving parts have returned: they return when they are closed.
 func (a *App) served(ctx context.Context) error {

@@ -96,3 +96,24 @@ func TestStopEndsWithoutAHangingPart(t *testing.T) {
 	close(gate)
 	<-returned
 }
+
+// Every part hangs until its time has ended, and then takes some more to return. The stop ends within the grace.
+func TestSlowPartsStopWithinTheGrace(t *testing.T) {
+	t.Parallel()
+	a := newIdle(t)
+	a.settings.Shutdown.Grace = 10 * time.Second
+	for range 8 {
+		a.closeWith(closer{name: "store", close: func(ctx context.Context) error {
+			<-ctx.Done()
+			time.Sleep(50 * time.Millisecond)
+			return ctx.Err()
+		}})
+	}
+	began := time.Now()
+	if err := a.Stop(t.Context()); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Stop: %v", err)
+	}
+	if took := time.Since(began); took >= a.settings.Shutdown.Grace {
+		t.Errorf("the stop took %s", took)
+	}
+}

@@ -528,6 +528,10 @@ func TestErrorsNameKeyAndLine(t *testing.T) {
 			want: []string{"FILE:2: confirm.give_up_after", "must exceed confirm.after (6s"},
 		},
 		"send.lease": {file: "send:\n  lease: 10s\n", want: []string{"FILE:2: send.lease", "at least 15s"}},
+		"a lease for two answers": {
+			file: "send:\n  lease: 20s\n  dead_letter_exchange: dead\n",
+			want: []string{"FILE:2: send.lease", "send.confirm_timeout", "by 15s", "at least 25s"},
+		},
 		"same address": {
 			flags: map[string]string{"http.addr": ":9090"}, want: []string{"flag --http.addr", "is the address of grpc.addr"},
 		},

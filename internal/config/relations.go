@@ -17,29 +17,64 @@ const (
 // layoutOfBrokers is the first layout of the data in which messages may name a broker.
 const layoutOfBrokers = 5
 
+// limits are the pairs of numbers that must agree. A pair that disagrees would be decided by chance: by whichever limit
+// is met first.
+func (l *loading) limits() []limit {
+	c := &l.config
+	answer, copied := c.Send.ConfirmTimeout, c.Send.ConfirmTimeout
+	if c.copiesDead() {
+		answer += copied // after the last refusal, the copy has to be answered within the same lease
+	}
+	return []limit{
+		{
+			c.Confirm.Lease <= 2*c.Confirm.Timeout+confirmMargin, "confirm.lease",
+			"must exceed twice %s plus " + confirmMargin.String() + ": set more than " +
+				shortDuration(2*c.Confirm.Timeout+confirmMargin) + ", or a shorter timeout", "confirm.timeout",
+		},
+		{
+			c.Confirm.GiveUpAfter > 0 && c.Confirm.GiveUpAfter <= c.Confirm.After, "confirm.give_up_after",
+			"must exceed %s: the first question would be the final one; set a longer time, or 0 for no limit",
+			"confirm.after",
+		},
+		{
+			c.Send.Lease < answer+sendMargin, "send.lease",
+			"must exceed %s by " + shortDuration(answer-copied+sendMargin) + ": set at least " +
+				shortDuration(answer+sendMargin) + ", or a shorter timeout", "send.confirm_timeout",
+		},
+		{
+			c.Callbacks.Queue < c.Confirm.Batch, "callbacks.queue", "must hold at least one batch of %s", "confirm.batch",
+		},
+		{c.Send.Queue < c.Send.Batch, "send.queue", "must hold at least one batch of %s", "send.batch"},
+	}
+}
+
+// limit is a pair of keys whose values may disagree, and the sentence for that: it names the other key.
+type limit struct {
+	disagrees   bool
+	key, remedy string
+	other       string
+}
+
+// copiesDead reports that DEAD messages of some broker are copied.
+func (c *Config) copiesDead() bool {
+	for _, broker := range c.Brokers {
+		if broker.DeadLetterExchange != "" {
+			return true
+		}
+	}
+	return c.Send.DeadLetterExchange != ""
+}
+
 // checkRelations checks keys that depend on each other.
 func (l *loading) checkRelations() {
 	c := &l.config
-	if least := 2*c.Confirm.Timeout + confirmMargin; c.Confirm.Lease <= least {
-		l.relation("confirm.lease", "must exceed twice %s plus %s: set more than %s, or a shorter timeout",
-			l.says("confirm.timeout"), confirmMargin, shortDuration(least))
-	}
-	if limit := c.Confirm.GiveUpAfter; limit > 0 && limit <= c.Confirm.After {
-		l.relation("confirm.give_up_after", "must exceed %s: the first question would be the final one; set a longer time, "+
-			"or 0 for no limit", l.says("confirm.after"))
-	}
-	if least := c.Send.ConfirmTimeout + sendMargin; c.Send.Lease < least {
-		l.relation("send.lease", "must exceed %s by %s: set at least %s, or a shorter timeout",
-			l.says("send.confirm_timeout"), sendMargin, shortDuration(least))
+	for _, pair := range l.limits() {
+		if pair.disagrees {
+			l.relation(pair.key, pair.remedy, l.says(pair.other))
+		}
 	}
 	if sameAddr(c.GRPC.Addr, c.HTTP.Addr) {
 		l.relation("http.addr", "is the address of %s: give each its own port", l.says("grpc.addr"))
-	}
-	if c.Callbacks.Queue < c.Confirm.Batch {
-		l.relation("callbacks.queue", "must hold at least one batch of %s", l.says("confirm.batch"))
-	}
-	if c.Send.Queue < c.Send.Batch {
-		l.relation("send.queue", "must hold at least one batch of %s", l.says("send.batch"))
 	}
 	l.checkLoopback()
 	l.checkBrokers()

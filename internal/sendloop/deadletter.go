@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/msghandler/msghandler/internal/delivery"
+	"github.com/msghandler/msghandler/internal/ground/backoff"
 	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/loglimit"
@@ -46,19 +48,56 @@ func (p *publication) dying(outcomes []delivery.Outcome) (dying, others []delive
 	return dying, others
 }
 
-// copyDead copies the messages that are about to become DEAD to the dead-letter exchange. Without an acknowledgement of
-// the copy the message is postponed instead, and so is a message whose lease may end before the answer. A refused copy
-// stops nothing: the store keeps the message.
+// copyTries bounds the copies of a dying message, and copyPauses are the waits before the next.
+const copyTries = 3
+
+var copyPauses = backoff.Exponential(time.Second, 4*time.Second)
+
+// copyDead copies the messages that are about to become DEAD to the dead-letter exchange. A copy without an answer is
+// repeated alone, a few times, while the lease lasts. Neither a refused copy nor one without an answer keeps a message
+// from DEAD: the store keeps the message. A message is released while the broker takes no messages, and where its
+// lease is too short for a copy.
 func (p *publication) copyDead(outcomes []delivery.Outcome) {
-	copies := make([]halfmsg.Publishing, 0, len(outcomes))
+	open := make([]int, len(outcomes))
+	for i := range open {
+		open[i] = i
+	}
+	results := make([]halfmsg.PublishResult, len(outcomes))
+	tried := make([]bool, len(outcomes))
+	for try := 0; try < copyTries && len(open) > 0; try++ {
+		if try > 0 && (backoff.Sleep(p.sender.calls, copyPauses.Delay(try-1)) != nil || p.away()) {
+			break
+		}
+		p.copyOnce(outcomes, open, try, results, tried)
+		open = slices.DeleteFunc(open, func(i int) bool {
+			return results[i].Outcome == halfmsg.Acked || results[i].Outcome == halfmsg.Refused
+		})
+	}
+	for i := range outcomes {
+		p.judgeCopy(&outcomes[i], results[i], tried[i])
+	}
+}
+
+// away reports that the broker takes no messages now, or that the stage stops.
+func (p *publication) away() bool {
+	return p.sender.calls.Err() != nil || p.stage.broker.Publisher.Ready() != nil
+}
+
+// copyOnce publishes a copy of each message at the open places whose lease lasts until the answer.
+func (p *publication) copyOnce(
+	outcomes []delivery.Outcome, open []int, try int, results []halfmsg.PublishResult, tried []bool,
+) {
+	var copies []halfmsg.Publishing
 	var of []int
 	latest := time.Now().Add(p.sender.config.Margin)
-	for i := range outcomes {
+	for _, i := range open {
 		if outcomes[i].Until.After(latest) {
-			of, copies = append(of, i), append(copies, p.stage.deadCopy(&outcomes[i]))
+			of, copies, tried[i] = append(of, i), append(copies, p.stage.deadCopy(&outcomes[i], try)), true
 		}
 	}
-	results := make([]halfmsg.PublishResult, len(outcomes)) // without a result the copy did not arrive either
+	if len(copies) == 0 {
+		return
+	}
 	if failure := lifecycle.Recovered(func() {
 		p.stage.broker.Publisher.Publish(p.sender.calls, copies, func(places []int, some []halfmsg.PublishResult) {
 			for n, i := range places {
@@ -66,29 +105,35 @@ func (p *publication) copyDead(outcomes []delivery.Outcome) {
 			}
 		})
 	}); failure != nil {
-		p.sender.config.Logger.Error("dead-letter copies panicked: the messages are published again; see the stack",
+		p.sender.config.Logger.Error("dead-letter copies panicked: their outcome is unknown; see the stack",
 			"messages", len(copies), "cause", failure, "stack", string(failure.Stack))
-	}
-	for i := range outcomes {
-		o := &outcomes[i]
-		switch results[i].Outcome {
-		case halfmsg.Acked:
-		case halfmsg.Refused:
-			p.sender.failures.Add(loglimit.Failure{
-				Level:    slog.LevelError,
-				Text:     "dead-letter exchange refused copies: the messages are DEAD without a copy; check the exchange",
-				Producer: o.Producer, Exchange: p.stage.broker.DeadLetterExchange, MessageID: o.Name.String(),
-				Cause: delivery.CauseOf(results[i].Cause), More: []slog.Attr{slog.String("broker", o.Broker)},
-			})
-		default:
-			o.Event, o.After = halfmsg.EventRefused, p.sender.config.Backoff.Delay(o.PublishAttempts)
-		}
 	}
 }
 
+// judgeCopy lets a message become DEAD, or releases it.
+func (p *publication) judgeCopy(o *delivery.Outcome, result halfmsg.PublishResult, tried bool) {
+	text := "dead-letter exchange refused copies: the messages are DEAD without a copy; check the exchange"
+	switch {
+	case result.Outcome == halfmsg.Acked:
+		return
+	case result.Outcome == halfmsg.Refused:
+	case !tried || p.away():
+		o.Event, o.After = halfmsg.EventUnsure, unsurePause.Delay(o.Copies)
+		return
+	default:
+		text = "dead-letter exchange did not answer for copies: the messages are DEAD, maybe without a copy; " +
+			"check the queues of the exchange"
+	}
+	p.sender.failures.Add(loglimit.Failure{
+		Level: slog.LevelError, Text: text, Producer: o.Producer, Exchange: p.stage.broker.DeadLetterExchange,
+		MessageID: o.Name.String(), Cause: delivery.CauseOf(result.Cause),
+		More: []slog.Attr{slog.String("broker", o.Broker)},
+	})
+}
+
 // deadCopy is the copy of a message for the dead-letter exchange.
-func (s *brokerStage) deadCopy(o *delivery.Outcome) halfmsg.Publishing {
-	p := publishing(o.Claim, 1)
+func (s *brokerStage) deadCopy(o *delivery.Outcome, try int) halfmsg.Publishing {
+	p := publishing(o.Claim, 1+try)
 	// A message may become DEAD more than once, each time after a further copy.
 	p.Publication = fmt.Sprintf("dead-%d-%d", o.CreatedAt.UnixMilli(), o.Copies+1)
 	p.Headers = maps.Clone(p.Headers)

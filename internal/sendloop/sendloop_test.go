@@ -175,27 +175,59 @@ func TestDeadLettersAreCopiedWithTheirStory(t *testing.T) {
 	})
 }
 
-func TestUnsureDeadLetterPostponesTheMessage(t *testing.T) {
-	for outcome, want := range map[halfmsg.Outcome]halfmsg.State{
-		halfmsg.Unsure: halfmsg.Sendable, halfmsg.Unsent: halfmsg.Sendable, halfmsg.Refused: halfmsg.Dead,
-	} {
-		inHouse(t, sendloop.Config{Brokers: deadTo("dlx"), Backoff: backoff.Steps{time.Second}}, func(h *house) {
-			h.answers(func(_ context.Context, p halfmsg.Publishing) halfmsg.PublishResult {
-				if p.Exchange == "dlx" {
-					return halfmsg.PublishResult{Outcome: outcome, Cause: errBroker}
-				}
-				return halfmsg.PublishResult{Outcome: halfmsg.Refused, Cause: errBroker}
-			}, nil)
+// The queue of the dead-letter exchange never confirms. The copy alone is repeated, a few times, and keeps no message
+// from DEAD.
+func TestUnansweredCopyKeepsNoMessageAlive(t *testing.T) {
+	for _, outcome := range []halfmsg.Outcome{halfmsg.Unsure, halfmsg.Unsent, halfmsg.Refused, 0} {
+		var log bytes.Buffer
+		config := sendloop.Config{Brokers: deadTo("dlx"), Backoff: backoff.Steps{time.Second}}
+		config.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		inHouse(t, config, func(h *house) {
+			h.answers(refusing(outcome), nil)
 			h.waiting("1")
-			h.run(5 * time.Second)
-			h.want("1", want)
-			h.answers(nil, nil)
-			h.run(5 * time.Second)
-			if want == halfmsg.Sendable {
-				h.want("1", halfmsg.Done)
+			h.run(24 * time.Hour)
+			h.want("1", halfmsg.Dead)
+			publishings := map[string]int{}
+			for _, p := range h.published() {
+				publishings[p.Exchange]++
+			}
+			if publishings["x"] != 2 || publishings["dlx"] > 3 {
+				t.Errorf("%s: published %v times", outcome, publishings)
 			}
 		})
+		if said := log.String(); !strings.Contains(said, "level=ERROR") || !strings.Contains(said, "a copy") {
+			t.Errorf("%s: no line names the missing copy: %s", outcome, said)
+		}
 	}
+}
+
+// refusing refuses every message, and gives copies for the dead-letter exchange this outcome.
+func refusing(copies halfmsg.Outcome) answer {
+	return func(_ context.Context, p halfmsg.Publishing) halfmsg.PublishResult {
+		if p.Exchange == "dlx" {
+			return halfmsg.PublishResult{Outcome: copies, Cause: errBroker}
+		}
+		return halfmsg.PublishResult{Outcome: halfmsg.Refused, Cause: errBroker}
+	}
+}
+
+// The broker is lost while a message dies: an outage, in which the message waits and uses no attempt.
+func TestOutageDuringTheCopyIsNoDeath(t *testing.T) {
+	inHouse(t, sendloop.Config{Brokers: deadTo("dlx"), Backoff: backoff.Steps{time.Second}}, func(h *house) {
+		lost := func(ctx context.Context, p halfmsg.Publishing) halfmsg.PublishResult {
+			if p.Exchange == "dlx" {
+				h.answers(nil, errors.New("connection lost"))
+			}
+			return refusing(halfmsg.Unsure)(ctx, p)
+		}
+		h.answers(lost, nil)
+		h.waiting("1")
+		h.run(time.Minute)
+		h.want("1", halfmsg.Sendable)
+		h.answers(nil, nil)
+		h.run(2 * time.Minute)
+		h.want("1", halfmsg.Done)
+	})
 }
 
 // A broker that drops repeats must not take a copy on purpose for one.

@@ -2,7 +2,6 @@ package sqloutbox
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -177,11 +176,8 @@ func (s *sender) resultOf(r halfmsg.PublishResult) outbox.Result {
 	}
 }
 
-// errCopyWaits is the result of a dead message whose copy the broker has not acknowledged.
-var errCopyWaits = errors.New("the dead-letter exchange has no copy yet")
-
-// copyDead copies messages that are about to fail to the dead-letter exchange. Without an acknowledgement of the copy
-// the message waits for another attempt. A refused copy stops nothing: the table keeps the message.
+// copyDead copies messages that are about to fail to the dead-letter exchange. Neither a refused copy
+// nor one without an answer stops anything: the table keeps the message. While the broker is away the message waits.
 func (p *batch) copyDead(ctx context.Context) {
 	if p.sender.broker.DeadLetterExchange == "" {
 		return
@@ -207,18 +203,23 @@ func (p *batch) copyDead(ctx context.Context) {
 		}
 	})
 	for n, i := range dying {
-		switch results[n].Outcome {
-		case halfmsg.Acked:
-		case halfmsg.Refused:
-			p.sender.failures.Add(loglimit.Failure{
-				Level:    slog.LevelError,
-				Text:     "dead-letter exchange refused copies: the messages have failed without a copy; check the exchange",
-				Producer: p.messages[i].Producer, Exchange: p.sender.broker.DeadLetterExchange, MessageID: p.messages[i].Name(),
-				Cause: fmt.Sprint(results[n].Cause),
-			})
+		text := "dead-letter exchange refused copies: the messages have failed without a copy; check the exchange"
+		switch {
+		case results[n].Outcome == halfmsg.Acked:
+			continue
+		case results[n].Outcome == halfmsg.Refused:
+		case p.sender.Ready() != nil || ctx.Err() != nil:
+			p.results[i] = outbox.Result{Fate: outbox.Unreached, Err: p.results[i].Err}
+			continue
 		default:
-			p.results[i] = outbox.Result{Fate: outbox.Unreached, Err: fmt.Errorf("%w: %w", errCopyWaits, p.results[i].Err)}
+			text = "dead-letter exchange did not answer for copies: the messages have failed, maybe without a copy; " +
+				"check the queues of the exchange"
 		}
+		p.sender.failures.Add(loglimit.Failure{
+			Level: slog.LevelError, Text: text, Producer: p.messages[i].Producer,
+			Exchange: p.sender.broker.DeadLetterExchange, MessageID: p.messages[i].Name(),
+			Cause: fmt.Sprint(results[n].Cause),
+		})
 	}
 }
 
@@ -234,6 +235,7 @@ func (p *batch) deadCopy(i int) halfmsg.Publishing {
 	dead.Headers[sendloop.HeaderExchange] = dead.Exchange
 	dead.Headers[sendloop.HeaderKey] = dead.RoutingKey
 	dead.Exchange = p.sender.broker.DeadLetterExchange
+	dead.Publication = fmt.Sprintf("dead-%d", dead.Attempt)
 	dead.Attempt++
 	return dead
 }

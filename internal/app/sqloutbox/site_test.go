@@ -3,6 +3,7 @@ package sqloutbox_test
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -226,14 +227,14 @@ type uncounted struct{}
 func (uncounted) Published(string, string, halfmsg.Outcome, int) {}
 func (uncounted) Failed(string, string, error)                   {}
 
-// noCopies is a publisher whose copies of dead messages do not leave.
+// noCopies is a publisher whose copies of dead messages get no answer.
 type noCopies struct{ halfmsg.Publisher }
 
 func (p *noCopies) Publish(
 	ctx context.Context, batch []halfmsg.Publishing, answered func(places []int, results []halfmsg.PublishResult),
 ) {
 	if batch[0].Exchange == "dead" {
-		answered([]int{0}, []halfmsg.PublishResult{{Outcome: halfmsg.Unsent, Cause: context.Canceled}})
+		answered([]int{0}, []halfmsg.PublishResult{{Outcome: halfmsg.Unsure, Cause: errors.New("no confirm")}})
 		return
 	}
 	p.Publisher.Publish(ctx, batch, answered)
