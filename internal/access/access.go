@@ -92,6 +92,11 @@ func (i Identity) MayCallAs(producer string) bool {
 		i.rules != nil && i.rules.mayCallAs(producer, i.Names)
 }
 
+// MayCallAsNone reports whether the caller has shown nothing by which it could call as any producer.
+func (i Identity) MayCallAsNone() bool {
+	return (i.Kind == Anonymous || i.Kind == "") && len(i.Producers) == 0 && len(i.Names) == 0
+}
+
 // Expired reports whether the proof of the identity has ended.
 func (i Identity) Expired() bool { return !i.Expires.IsZero() && !time.Now().Before(i.Expires) }
 

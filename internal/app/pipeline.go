@@ -239,6 +239,7 @@ func (a *App) openServer(
 		SendLease:    a.settings.Send.Lease,
 		Limits: server.Limits{
 			Body: int(a.settings.Limits.Body), Waiting: a.settings.Limits.Waiting, Bytes: int(a.settings.Limits.Requests),
+			Streams: 2 * a.share.API,
 		},
 		ConnectionAge:  a.settings.GRPC.ConnectionAge,
 		ConnectionIdle: a.settings.GRPC.ConnectionIdle,

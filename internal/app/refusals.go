@@ -20,7 +20,6 @@ var refusalRemedies = map[string]string{
 		"or have it call under its own name; look who it is, if you do not know it",
 	"POLICY_FORBIDDEN": "the cause names the field and the keys: list the name there, if the producer is to use it, " +
 		"or fix the producer",
-	"UNAUTHENTICATED": "have it show a client certificate or a valid token; look who it is, if you do not know it",
 	"INVALID_ARGUMENT": "the cause names the field: fix the producer; " +
 		"for callback_target have the producer send one or attend, or set producers.NAME.target",
 }

@@ -162,7 +162,7 @@ func (m *Metrics) countCalls() {
 		"msghandler_requests_refused_total",
 		"Requests of the API that were refused before they were read whole, which no call counts: they are compressed, or "+
 			"there is no "+
-			"room for their bytes, or too many calls have begun.",
+			"room for their bytes, or too many calls have begun, or too many streams that need no identity are open.",
 		"reason",
 	)
 	m.http = m.counters("msghandler_http_refused_total",

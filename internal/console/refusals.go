@@ -30,8 +30,9 @@ type refusalCollector struct {
 
 var refusalsDesc = prometheus.NewDesc("msghandler_refusals_total",
 	"Calls of a producer, and messages of its batches, that were refused for good: "+
-		"CALLBACK_FORBIDDEN (callbacks.allow), CALLER_FORBIDDEN (its rights), UNAUTHENTICATED (it shows no valid identity), "+
-		"POLICY_FORBIDDEN (its policy), or INVALID_ARGUMENT (of SendHalfMessage and SendHalfMessages).",
+		"CALLBACK_FORBIDDEN (callbacks.allow), CALLER_FORBIDDEN (its rights), "+
+		"POLICY_FORBIDDEN (its policy), or INVALID_ARGUMENT (of SendHalfMessage and SendHalfMessages). "+
+		"Calls without a valid identity are in msghandler_refused_calls_total, without the name that they claim.",
 	[]string{"producer", "reason"}, nil)
 
 var unstoredDesc = prometheus.NewDesc("msghandler_half_messages_refused_total",

@@ -47,9 +47,28 @@ func (s *Server) permitted(ctx context.Context, method string, request any) (acc
 	return caller, permits(caller, method, request)
 }
 
+// identifyUnread makes the identity of the caller of a unary call, before a byte of the body is decoded. Whether a
+// caller with an identity may call as the producer of the request, only the decoded request tells.
+func (s *Server) identifyUnread(ctx context.Context, method string) (context.Context, error) {
+	if needs[method].open {
+		return ctx, nil
+	}
+	caller, err := s.permitted(ctx, method, nil)
+	if err != nil {
+		return ctx, translate(err, halfmsg.None).Err()
+	}
+	return access.With(ctx, caller), nil
+}
+
 // authorize gives a call the identity of its caller, and refuses a caller who lacks what the method needs.
 func (s *Server) authorize(ctx context.Context, method string, request any) (context.Context, error) {
-	caller, err := s.permitted(ctx, method, request)
+	caller, err := access.From(ctx), error(nil)
+	if caller.Kind == "" {
+		caller, err = s.identify(ctx)
+	}
+	if err == nil {
+		err = permits(caller, method, request)
+	}
 	if err != nil {
 		return nil, s.refuseCaller(access.With(ctx, caller), method, producerOf(request), err)
 	}
@@ -63,7 +82,8 @@ func (s *Server) refuseCaller(ctx context.Context, method, producer string, err 
 		return s.fail(method, err, halfmsg.None)
 	}
 	s.recordRefusal(ctx, method, producer, err)
-	if needs[method].asProducer {
+	// A stranger could name any producer in findings, alerts and metrics. The audit trail counts strangers by address.
+	if needs[method].asProducer && !errors.Is(err, access.ErrUnauthenticated) {
 		s.reportRefusal(ctx, producer, err)
 	}
 	return s.fail(method, err, halfmsg.None)
@@ -75,6 +95,8 @@ func permits(caller access.Identity, method string, request any) error {
 	switch {
 	case !known:
 		return lacks(caller, fmt.Sprintf("call %.100q, which this coordinator does not offer", method))
+	case need.asProducer && caller.MayCallAsNone():
+		return lacks(caller, "call as a producer")
 	case need.asProducer && request != nil && !caller.MayCallAs(producerOf(request)):
 		return lacks(caller, fmt.Sprintf("call as producer %.100q: %s grants the right", producerOf(request),
 			keys(caller, "the producers of the token", "access.oidc_producers_claim", "producers.NAME.callers or grpc.callers")))

@@ -88,6 +88,10 @@ var faultTable = []fault{
 		"too many calls are in flight; nothing was done: retry later", true,
 	},
 	{
+		guard.ErrTooManyStreams, codes.ResourceExhausted, "TOO_MANY_STREAMS",
+		"too many streams that need no identity are open; close some, or retry later", true,
+	},
+	{
 		submit.ErrTooManyWaits, codes.ResourceExhausted, "TOO_MANY_CALLS",
 		"too many calls wait for the outcome of their messages; nothing was done: submit without a wait, or retry later",
 		true,

@@ -67,7 +67,7 @@ type Config struct {
 	// Policies say what producers may name and hold. Nil: everything.
 	Policies *policy.Book
 	// Refused is called for each call of a producer, and each message of a batch, that is refused for good. producer is
-	// empty where the name is invalid. reason is CALLBACK_FORBIDDEN, CALLER_FORBIDDEN, UNAUTHENTICATED,
+	// empty where the name is invalid. reason is CALLBACK_FORBIDDEN, CALLER_FORBIDDEN,
 	// POLICY_FORBIDDEN or INVALID_ARGUMENT. Refused must not block. May be nil.
 	Refused func(producer, reason, cause string)
 	// Brokers are the names of the brokers that messages may name.
@@ -132,6 +132,9 @@ type Limits struct {
 	// Waiting is how many messages may wait for the store, for each of SendHalfMessage, Submit, the Submit of
 	// trusted producers, and Rollback.
 	Waiting int
+	// Streams is how many streams that need no identity may be open, such as watches of the health: two for each
+	// connection that there may be. Addresses and connections share Streams as they share Bytes. Default: maxOpenStreams.
+	Streams int
 	// Bytes is how many bytes the requests in flight may hold in all, from the announcement of their size until their
 	// answer. Requests over 64 KiB may take three quarters of Bytes. One address may hold seven times what stays free, and
 	// one connection as much as stays free.
@@ -146,7 +149,8 @@ type Limits struct {
 // says, and the rest of a message takes 20 KiB at most.
 func (l Limits) ofRequests() guard.Limits {
 	return guard.Limits{
-		Calls: l.calls, Bytes: l.Bytes, Request: max(minMaxRequest, l.Body+(1<<20)), Items: maxItems, Headers: maxHeaders,
+		Calls: l.calls, Streams: l.Streams, Bytes: l.Bytes, Request: max(minMaxRequest, l.Body+(1<<20)),
+		Items: maxItems, Headers: maxHeaders,
 	}
 }
 
@@ -158,6 +162,8 @@ const (
 	storeTimeout = 10 * time.Second
 	// maxCalls is how many calls may be in flight.
 	maxCalls = 20_000
+	// maxOpenStreams is how many streams that need no identity may be open, at 14 KiB each.
+	maxOpenStreams = 8192
 	// maxItems is how many messages, ids or names one call may hold; the contract says so.
 	maxItems = 1000
 	// minMaxRequest holds a batch of 1,000 messages of 16 KiB. A batch of larger messages must have fewer.
@@ -261,6 +267,7 @@ func (c Config) withHooks() Config {
 		c.Audit = noTrail{audit.Nowhere}
 	}
 	c.Limits.calls = cmp.Or(c.Limits.calls, maxCalls)
+	c.Limits.Streams = cmp.Or(c.Limits.Streams, maxOpenStreams)
 	c.Logger = cmp.Or(c.Logger, slog.Default())
 	return c
 }
@@ -269,6 +276,7 @@ func (s *Server) guardConfig() guard.Config {
 	return guard.Config{
 		Credentials: s.config.Credentials, Limits: s.config.Limits.ofRequests(),
 		ConnectionAge: s.config.ConnectionAge, ConnectionIdle: s.config.ConnectionIdle,
+		Open: func(method string) bool { return needs[method].open }, Identify: s.identifyUnread,
 		Translate: translateUnread, Refused: s.config.RefusedUnread, Stopping: s.stopping, Logger: s.config.Logger,
 		Duplex: map[string]int64{msghandlerv1.MessageHandlerService_Attend_FullMethodName: maxAnswer},
 	}

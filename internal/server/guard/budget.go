@@ -16,6 +16,8 @@ const (
 	// largeBytes are the announced bytes of large requests, which count as requestBytes too. The difference between the
 	// two budgets is kept for small requests.
 	largeBytes
+	// openStreams are the open streams of methods that answer everyone. A stranger may hold such a stream for ever.
+	openStreams
 
 	resources
 )
@@ -56,6 +58,7 @@ func newBudgets(limits Limits) *[resources]budget {
 	all := &[resources]budget{}
 	all[unfinishedCalls].limit, all[unfinishedProbes].limit = int64(limits.Calls), int64(limits.Calls)
 	all[requestBytes].limit, all[largeBytes].limit = int64(limits.Bytes), int64(limits.Bytes-limits.Bytes/4)
+	all[openStreams].limit = int64(limits.Streams)
 	return all
 }
 

@@ -35,6 +35,11 @@ type Config struct {
 	Limits      Limits
 	// ConnectionAge and ConnectionIdle are when clients are asked to close a connection.
 	ConnectionAge, ConnectionIdle time.Duration
+	// Open says whether a method answers everyone. The streams of such methods are bounded. May be nil: none does.
+	Open func(method string) bool
+	// Identify returns the context of a unary call with the identity of its caller, before the body is read. A caller who
+	// may not make the call gets Identify's error, and the body stays unread. Service needs it.
+	Identify func(ctx context.Context, method string) (context.Context, error)
 	// Translate returns the client's error for a refusal: ErrCompressed, ErrBytes, ErrTooManyCalls or a *FieldError.
 	Translate func(err error) error
 	// Refused is called for each request that is refused unread, with one of Reasons. It must not block.
@@ -51,6 +56,8 @@ type Config struct {
 type Limits struct {
 	// Calls is how many calls may have begun without a complete request; as many again may be probes of health.
 	Calls int
+	// Streams is how many streams of methods that answer everyone may be open.
+	Streams int
 	// Bytes is how many announced bytes the requests in flight may hold.
 	Bytes int
 	// Request is the largest size of a request in bytes.

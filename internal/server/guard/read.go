@@ -94,11 +94,26 @@ func (g *Guard) Service(service *grpc.ServiceDesc) *grpc.ServiceDesc {
 				r.setHandled()
 				defer r.end()
 			}
+			ctx, err := g.config.Identify(ctx, name)
+			if err != nil {
+				return refuseUnread(server, ctx, name, err, interceptor)
+			}
 			return handler(server, ctx, func(v any) error { return g.read(ctx, name, decode, v) }, interceptor)
 		}
 		guarded.Methods[i] = method
 	}
 	return &guarded
+}
+
+// refuseUnread answers a call whose body stays unread, and lets the interceptors see it, without a request.
+func refuseUnread(
+	server any, ctx context.Context, method string, err error, interceptor grpc.UnaryServerInterceptor,
+) (any, error) {
+	refuse := func(context.Context, any) (any, error) { return nil, err }
+	if interceptor == nil {
+		return refuse(ctx, nil)
+	}
+	return interceptor(ctx, nil, &grpc.UnaryServerInfo{Server: server, FullMethod: method}, refuse)
 }
 
 // read receives and decodes a request. Its errors are the client's.

@@ -19,12 +19,38 @@ func (g *Guard) InterceptStream(
 	if r := requestOf(grpcStream.Context()); r != nil && !r.handled.Swap(true) {
 		defer r.end() // the end of AdmitHTTP frees an HTTP request, because its body may be read longer than the handler runs
 	}
+	if g.config.Open != nil && g.config.Open(info.FullMethod) {
+		release, err := g.holdStream(grpcStream.Context())
+		if err != nil {
+			return g.refuse(grpcStream.Context(), info.FullMethod, err)
+		}
+		defer release()
+	}
 	ctx, cancel := context.WithCancel(grpcStream.Context())
 	defer cancel()
 	if _, is := g.config.Duplex[info.FullMethod]; !is {
 		defer context.AfterFunc(g.config.Stopping, cancel)()
 	}
 	return next(server, &stream{ServerStream: grpcStream, guard: g, ctx: ctx, method: info.FullMethod})
+}
+
+// holdStream counts an open stream of a method that answers everyone, until release is called.
+func (g *Guard) holdStream(ctx context.Context) (release func(), err error) {
+	r := requestOf(ctx)
+	if r == nil {
+		return func() {}, nil
+	}
+	c := r.conn
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.acquireLocked(openStreams, 1) {
+		return nil, ErrTooManyStreams
+	}
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.releaseLocked(openStreams, 1)
+	}, nil
 }
 
 // stream is a stream with a context of its own, which also ends the receiving.

@@ -15,18 +15,24 @@ var (
 	ErrCompressed   = errors.New("the request is compressed")
 	ErrBytes        = errors.New("requests in flight hold as many bytes as they may")
 	ErrTooManyCalls = errors.New("too many calls")
+	// ErrTooManyStreams refuses a stream of a method that answers everyone.
+	ErrTooManyStreams = errors.New("too many open streams")
 )
 
 // Why a request is refused before the request is decoded, as metrics name the reasons: the request is compressed, the
-// requests in flight hold as many bytes as they may, or too many requests are arriving.
+// requests in flight hold as many bytes as they may, too many requests are arriving, or too many streams of methods
+// that answer everyone are open.
 const (
 	RefusedCompressed = "compressed"
 	RefusedBytes      = "bytes"
 	RefusedCalls      = "calls"
+	RefusedStreams    = "streams"
 )
 
 // Reasons lists why requests are refused before they are decoded.
-func Reasons() []string { return []string{RefusedCompressed, RefusedBytes, RefusedCalls} }
+func Reasons() []string {
+	return []string{RefusedCompressed, RefusedBytes, RefusedCalls, RefusedStreams}
+}
 
 // unreadRefusal is a refusal of a request before the request is decoded. No interceptor sees such a call, so
 // the call is in no other metric and no other log line.
@@ -55,6 +61,11 @@ var unreadRefusals = []unreadRefusal{
 		ErrTooManyCalls, RefusedCalls, unfinishedCalls,
 		"request refused unread: too many unfinished calls; its caller gets RESOURCE_EXHAUSTED, and nothing is stored; " +
 			"find out why requests of the largest holder do not arrive, or add coordinators",
+	},
+	{
+		ErrTooManyStreams, RefusedStreams, openStreams,
+		"stream refused: too many open streams that need no identity; its caller gets RESOURCE_EXHAUSTED; " +
+			"find out why the largest holder watches the health so often, or add coordinators",
 	},
 }
 
