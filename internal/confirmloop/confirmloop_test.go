@@ -152,6 +152,51 @@ func TestStoreIsRetriedWhileTheLeaseLasts(t *testing.T) {
 	}
 }
 
+// TestUncertainOutcomeKeepsItsMarker has a store that stores no verdict, or does not say so, while the lease lasts.
+func TestUncertainOutcomeKeepsItsMarker(t *testing.T) {
+	for _, failure := range []error{halfmsg.ErrUnavailable, halfmsg.ErrUncertain} {
+		for _, verdict := range []halfmsg.Verdict{halfmsg.VerdictCommitted, halfmsg.VerdictRolledBack} {
+			inHouse(t, confirmloop.Config{}, func(h *house) {
+				names := h.have("orders", "1")
+				h.answers(func(_ context.Context, _ halfmsg.Target, ids []string, _ bool) (verdicts, error) {
+					return all(ids, verdict), nil
+				})
+				h.store.Break(func(call string) error {
+					if call == "Settle" {
+						return failure
+					}
+					return nil
+				})
+				h.pass()
+				time.Sleep(2 * lease)
+				synctest.Wait()
+				h.wantNotes()
+				h.wantState(names[0], halfmsg.Pending)
+			})
+		}
+	}
+}
+
+// TestCommittedMessageHasTheSendLease has other leases for the confirm stage than for the send stage.
+func TestCommittedMessageHasTheSendLease(t *testing.T) {
+	const confirmLease, sendLease = 30 * time.Second, 50 * time.Second
+	inHouse(t, confirmloop.Config{Lease: confirmLease, SendLease: sendLease}, func(h *house) {
+		names := append(h.have("orders", "passed"), h.have("orders", "submitted")...)
+		h.submit(names[1])
+		h.pass()
+		for _, name := range names {
+			if got := h.wantState(name, halfmsg.Sendable); time.Until(got.DueAt) != sendLease {
+				t.Errorf("%s is held for %v, want %v", name, time.Until(got.DueAt), sendLease)
+			}
+		}
+		for _, until := range look(h, func() []time.Time { return h.until }) {
+			if time.Until(until) != sendLease {
+				t.Errorf("the send stage may work for %v, want %v", time.Until(until), sendLease)
+			}
+		}
+	})
+}
+
 func TestPassReturnsTheStoreError(t *testing.T) {
 	for _, broken := range []string{"PendingProducers", "ClaimPending"} {
 		inHouse(t, confirmloop.Config{}, func(h *house) {

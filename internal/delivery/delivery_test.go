@@ -230,6 +230,31 @@ func TestRetriesEndWithLeaseOrContext(t *testing.T) {
 	}
 }
 
+// impatient is a store that answers nothing to a call whose context has ended.
+type impatient struct{ settled int }
+
+func (s *impatient) Settle(ctx context.Context, settlements []halfmsg.Settlement) []halfmsg.Result {
+	results := make([]halfmsg.Result, len(settlements))
+	for i := range results {
+		if err := ctx.Err(); err != nil {
+			results[i].Err = fmt.Errorf("%w: %w", halfmsg.ErrUnavailable, err)
+		}
+	}
+	s.settled += len(results)
+	return results
+}
+
+func TestOutcomesAreStoredWhileStopping(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var n notes
+	store := &impatient{}
+	groups := settle(ctx, store, &n, leased("1", "2"))
+	if !slices.Equal(groups, []string{"1 true 2 true"}) || store.settled != 2 {
+		t.Errorf("outcomes %q, in a store that was called about %d", groups, store.settled)
+	}
+}
+
 func TestCausesAreCut(t *testing.T) {
 	if got := delivery.CauseOf(nil); got != "" {
 		t.Errorf("no error says %q", got)

@@ -261,7 +261,7 @@ func TestFindings(t *testing.T) {
 
 func TestReplicasAreWaitedFor(t *testing.T) {
 	t.Parallel()
-	store, client, master := fresh(t, redisstore.Config{MinReplicas: 1})
+	store, client, master := fresh(t, redisstore.Config{MinReplicas: 2})
 	create := func() halfmsg.Result { return store.Create(t.Context(), []halfmsg.Message{half("1"), half("2")})[0] }
 	for range 2 { // the second time the message exists, but on no replica
 		if r := create(); !errors.Is(r.Err, halfmsg.ErrUncertain) {
@@ -270,7 +270,15 @@ func TestReplicasAreWaitedFor(t *testing.T) {
 	}
 	_, port, _ := strings.Cut(master.Addr, ":")
 	servers.Redis(t, "--replicaof", "127.0.0.1", port, "--repl-diskless-sync-delay", "0")
-	servers.Eventually(t, 30*time.Second, "the replica has it", func() bool {
+	servers.Eventually(t, 30*time.Second, "one replica has it, which is not enough", func() bool {
+		r := create()
+		if !errors.Is(r.Err, halfmsg.ErrUncertain) {
+			t.Fatalf("with one replica of two: %v, %v", r.State, r.Err)
+		}
+		return strings.Contains(r.Err.Error(), "only 1 of 2")
+	})
+	servers.Redis(t, "--replicaof", "127.0.0.1", port, "--repl-diskless-sync-delay", "0")
+	servers.Eventually(t, 30*time.Second, "both replicas have it", func() bool {
 		r := create()
 		return r.Err == nil && r.State == halfmsg.Pending
 	})

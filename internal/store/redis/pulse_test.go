@@ -1,6 +1,7 @@
 package redis_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -264,5 +265,50 @@ func TestALossWithinAMillisecondIsNoticed(t *testing.T) {
 		if found := pulse(t, s); len(found) != 1 {
 			t.Errorf("the shard was emptied, and told is %+v", found)
 		}
+	}
+}
+
+// TestEachShardHasItsOwnPulse lets one shard of two go back, and has it found by each script that compares the pulse.
+func TestEachShardHasItsOwnPulse(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	for call, do := range map[string]func(*redisstore.Store, []halfmsg.Name){
+		"Pulse":         func(s *redisstore.Store, _ []halfmsg.Name) { _, _ = s.Pulse(ctx) },
+		"Submit":        func(s *redisstore.Store, names []halfmsg.Name) { s.Submit(ctx, names, time.Minute) },
+		"SubmitTrusted": func(s *redisstore.Store, names []halfmsg.Name) { s.SubmitTrusted(ctx, names, time.Minute) },
+		"ClaimPending": func(s *redisstore.Store, _ []halfmsg.Name) {
+			_, _ = s.ClaimPending(ctx, map[string]int{"orders": 100}, time.Minute)
+		},
+	} {
+		t.Run(call, func(t *testing.T) {
+			t.Parallel()
+			store, client, _ := fresh(t, redisstore.Config{Shards: 2, Instance: "one"})
+			for i, generation := range []string{"111", "222"} { // not by chance the same
+				client.HSet(ctx, fmt.Sprintf("msghandler:{%02d}:pulse", i), "generation", generation)
+			}
+			messages, names := halves(20, "m")
+			create(t, store, messages...)
+			for range 2 {
+				if found := pulse(t, store); len(found) > 0 {
+					t.Fatalf("without a loss: %+v", found)
+				}
+			}
+			suspects := func() string {
+				return fmt.Sprint(client.Exists(ctx, "msghandler:{00}:suspect").Val(),
+					client.Exists(ctx, "msghandler:{01}:suspect").Val())
+			}
+			if got := suspects(); got != "0 0" {
+				t.Fatalf("without a loss suspect shards are %s", got)
+			}
+			for name := range client.HGetAll(ctx, "msghandler:{01}:pulse").Val() {
+				if strings.HasPrefix(name, "one/") {
+					client.HSet(ctx, "msghandler:{01}:pulse", name, 1)
+				}
+			}
+			do(store, names)
+			if got := suspects(); got != "0 1" {
+				t.Errorf("shard 1 went back, and suspect shards are %s", got)
+			}
+		})
 	}
 }
