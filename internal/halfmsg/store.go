@@ -38,6 +38,9 @@ type Intake interface {
 	// present state and no error, and other content gets ErrExists. A store may bound how many unfinished messages a
 	// producer has; further messages get ErrOverQuota.
 	Create(ctx context.Context, messages []Message) []Result
+	// Recall answers about messages that are stored already as Create does, and stores none: others get ErrNotFound. It
+	// needs no room in the store.
+	Recall(ctx context.Context, messages []Message) []Result
 	// Submit makes messages due now and claims the messages without an owner for lease. ABANDONED messages become PENDING,
 	// with their attempts back at zero. SENDABLE, ACKNOWLEDGED, DEAD and final messages get their state and no error,
 	// except ROLLED_BACK, which gets ErrIllegal. A message with another owner is confirmed again at once when the owner

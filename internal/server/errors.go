@@ -62,7 +62,7 @@ var faultTable = []fault{
 	{
 		policy.ErrShare, codes.ResourceExhausted, "PRODUCER_SHARE",
 		"the producer holds its share of the places for waiting (producers.NAME.waiting_share, or else " +
-			"policy.waiting_share); nothing was stored", true,
+			"policy.waiting_share); nothing was done", true,
 	},
 	{
 		halfmsg.ErrNoBrokersYet, codes.Unavailable, "NO_BROKERS_YET",

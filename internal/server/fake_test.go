@@ -106,6 +106,22 @@ func (s *store) Create(_ context.Context, messages []halfmsg.Message) []halfmsg.
 	return results
 }
 
+func (s *store) Recall(_ context.Context, messages []halfmsg.Message) []halfmsg.Result {
+	s.enter("Recall", len(messages))
+	defer s.mu.Unlock()
+	results := make([]halfmsg.Result, len(messages))
+	for i, m := range messages {
+		before, known := s.records[m.Name]
+		switch results[i].State = before.State; {
+		case !known:
+			results[i].Err = halfmsg.ErrNotFound
+		case s.digests[m.Name] != m.Digest():
+			results[i].Err = halfmsg.ErrExists
+		}
+	}
+	return results
+}
+
 func (s *store) move(name halfmsg.Name, event halfmsg.Event) halfmsg.Result {
 	if s.fail != nil {
 		return halfmsg.Result{Err: s.fail}

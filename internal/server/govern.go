@@ -30,17 +30,23 @@ func (o origin) mayName(c *check, m *halfmsg.Message) error {
 	return err
 }
 
+// What may not be stored may be stored already: the answer to an earlier call was lost. Then the message gets its
+// state, over any limit, and also while the store is full.
+
 // create stores a message if its producer may hold one more.
 func (s *Server) create(ctx context.Context, of *policy.Producer, m halfmsg.Message) (halfmsg.Result, error) {
 	if err := of.Wait(false); err != nil {
 		return halfmsg.Result{}, err
 	}
 	defer of.Leave(false)
-	if err := of.Take(weightOf(&m)); err != nil {
-		return halfmsg.Result{}, err
+	if refused := of.Take(weightOf(&m)); refused != nil {
+		return s.submits.Recall(ctx, m, refused)
 	}
 	result, err := s.submits.Create(ctx, m)
 	of.Done(weightOf(&m), cmp.Or(err, result.Err) == nil)
+	if errors.Is(result.Err, halfmsg.ErrFull) {
+		return s.submits.Recall(ctx, m, result.Err)
+	}
 	return result, err
 }
 
@@ -54,7 +60,7 @@ func (p *producers) createAll(
 	defer o.policy.Leave(true)
 	results := make([]halfmsg.Result, len(messages))
 	valid := make([]halfmsg.Message, len(messages))
-	var places []int
+	var places, refused []int
 	for i, m := range messages {
 		c := &check{path: item("messages", i)}
 		valid[i] = p.server.build(c, o, m)
@@ -64,13 +70,21 @@ func (p *producers) createAll(
 		}
 		if results[i].Err = o.policy.Take(weightOf(&valid[i])); results[i].Err == nil {
 			places = append(places, i)
+		} else {
+			refused = append(refused, i)
 		}
 	}
 	err := p.server.submits.CreateAll(ctx, valid, places, results)
 	for _, i := range places {
 		o.policy.Done(weightOf(&valid[i]), cmp.Or(err, results[i].Err) == nil)
+		if errors.Is(results[i].Err, halfmsg.ErrFull) {
+			refused = append(refused, i)
+		}
 	}
 	if err != nil {
+		return nil, err
+	}
+	if err := p.server.submits.RecallAll(ctx, valid, refused, results); err != nil {
 		return nil, err
 	}
 	return results, nil

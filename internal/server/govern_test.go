@@ -153,6 +153,54 @@ func TestPolicyLimitsWhatAProducerHolds(t *testing.T) {
 	}
 }
 
+// TestRepeatOverALimitGetsItsState repeats calls whose answers were lost, when nothing more may be stored.
+func TestRepeatOverALimitGetsItsState(t *testing.T) {
+	t.Parallel()
+	for reasonOf, test := range map[string]struct {
+		rules policy.Rules
+		fail  error
+	}{
+		"PRODUCER_RATE":  {policy.Rules{CallsPerSecond: 1}, nil},
+		"PRODUCER_BYTES": {policy.Rules{MaxBytes: 10}, nil},
+		"STORE_FULL":     {policy.Rules{}, halfmsg.ErrFull},
+	} {
+		h, _ := governed(t, test.rules)
+		if _, err := h.producers.SendHalfMessage(t.Context(), good("1")); err != nil {
+			t.Fatal(err)
+		}
+		h.store.mu.Lock()
+		h.store.fail = test.fail
+		h.store.mu.Unlock()
+		again, err := h.producers.SendHalfMessage(t.Context(), good("1"))
+		if err != nil || again.GetState() != msghandlerv1.State_STATE_PENDING {
+			t.Errorf("%s: a repeat gets %s, %v", reasonOf, again.GetState(), err)
+		}
+		other := good("1")
+		other.Message.RoutingKey = "other"
+		_, err = h.producers.SendHalfMessage(t.Context(), other)
+		wantCode(t, err, codes.AlreadyExists)
+		_, err = h.producers.SendHalfMessage(t.Context(), good("2"))
+		if info, retry := reason(err); info.GetReason() != reasonOf || !retry {
+			t.Errorf("%s: a new message gets %v", reasonOf, err)
+		}
+		answer, err := h.producers.SendHalfMessages(t.Context(), batchOf(
+			good("1").GetMessage(), other.GetMessage(), good("2").GetMessage(),
+		))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, want := range []codes.Code{codes.OK, codes.AlreadyExists, codes.ResourceExhausted} {
+			//nolint:gosec // codes are small
+			if got := answer.GetOutcomes()[i]; codes.Code(got.GetCode()) != want {
+				t.Errorf("%s: message %d of a batch gets %s, want %s", reasonOf, i, got, want)
+			}
+		}
+		if n := h.store.len(); n != 1 {
+			t.Errorf("%s: %d messages are stored", reasonOf, n)
+		}
+	}
+}
+
 // TestNoProducerTakesAllPlaces has a store that answers no SendHalfMessage until the test is over.
 func TestNoProducerTakesAllPlaces(t *testing.T) {
 	t.Parallel()

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Errors of a producer that does too much. Nothing was stored, and a later repeat may succeed.
+// Errors of a producer that does too much. The call stored nothing, and a later repeat may succeed.
 var (
 	ErrRate  = errors.New("the producer sends too much")
 	ErrBytes = errors.New("the producer has too many bytes unfinished")

@@ -2,6 +2,7 @@ package submit
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -49,6 +50,53 @@ func (b *Batcher) CreateAll(
 		})
 	})
 	return nil
+}
+
+// Recall answers a SendHalfMessage that may store nothing: a message that is stored already gets its state, any other
+// the refusal.
+func (b *Batcher) Recall(ctx context.Context, message halfmsg.Message, refused error) (halfmsg.Result, error) {
+	result, err := gathered(ctx, b.recalls, message)
+	return orRefused(result, refused), err
+}
+
+// RecallAll is Recall for the half messages at the given places, whose results are their refusals.
+func (b *Batcher) RecallAll(
+	ctx context.Context, messages []halfmsg.Message, places []int, results []halfmsg.Result,
+) error {
+	if len(places) == 0 {
+		return nil
+	}
+	release, err := b.acquireBatch(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
+	part := make([]halfmsg.Message, len(places))
+	for k, i := range places {
+		part[k] = messages[i]
+	}
+	recalled := Detached(ctx, b.config.StoreTimeout, len(part), func(ctx context.Context) []halfmsg.Result {
+		return b.recall(ctx, part)
+	})
+	for k, i := range places {
+		results[i] = orRefused(recalled[k], results[i].Err)
+	}
+	return nil
+}
+
+func orRefused(result halfmsg.Result, refused error) halfmsg.Result {
+	if errors.Is(result.Err, halfmsg.ErrNotFound) {
+		return halfmsg.Result{Err: refused}
+	}
+	return result
+}
+
+// recall asks about one batch of a group or of a call. A panic becomes the answer.
+func (b *Batcher) recall(ctx context.Context, messages []halfmsg.Message) (results []halfmsg.Result) {
+	if failure := lifecycle.Recovered(func() { results = b.config.Intake.Recall(ctx, messages) }); failure != nil {
+		return slices.Repeat([]halfmsg.Result{{Err: failure}}, len(messages))
+	}
+	return publicResults(results)
 }
 
 // create stores one batch of a group or of a call. As in submitAs, a panic becomes the answer.

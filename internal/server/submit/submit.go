@@ -64,6 +64,7 @@ type Batcher struct {
 	watch  *watch
 
 	creates   *batch.Group[halfmsg.Message, halfmsg.Result]
+	recalls   *batch.Group[halfmsg.Message, halfmsg.Result]
 	submits   *batch.Group[halfmsg.Name, halfmsg.Submitted]
 	trusted   *batch.Group[halfmsg.Name, halfmsg.Submitted]
 	rollbacks *batch.Group[halfmsg.Name, halfmsg.Result]
@@ -85,6 +86,7 @@ func New(config Config) *Batcher {
 		Counting: config.Stopping,
 	}
 	b.creates = batch.New(gather, b.create)
+	b.recalls = batch.New(gather, b.recall)
 	b.submits = batch.New(gather, b.submit)
 	b.trusted = batch.New(gather, b.submitTrusted)
 	b.rollbacks = batch.New(gather, b.rollback)
@@ -94,7 +96,7 @@ func New(config Config) *Batcher {
 // Queues counts the messages that wait for the store.
 func (b *Batcher) Queues() map[string]func() int {
 	return map[string]func() int{
-		"create":   b.creates.Waiting,
+		"create":   func() int { return b.creates.Waiting() + b.recalls.Waiting() },
 		"submit":   func() int { return b.submits.Waiting() + b.trusted.Waiting() },
 		"rollback": b.rollbacks.Waiting,
 	}
@@ -102,7 +104,9 @@ func (b *Batcher) Queues() map[string]func() int {
 
 // Wait waits for the batches in the store, including batches whose callers have left.
 func (b *Batcher) Wait(ctx context.Context) error {
-	return errors.Join(b.creates.Wait(ctx), b.submits.Wait(ctx), b.trusted.Wait(ctx), b.rollbacks.Wait(ctx))
+	return errors.Join(
+		b.creates.Wait(ctx), b.recalls.Wait(ctx), b.submits.Wait(ctx), b.trusted.Wait(ctx), b.rollbacks.Wait(ctx),
+	)
 }
 
 // Submit submits a message, in a batch that it may share with other calls, and waits for its outcome as far as asked.

@@ -91,14 +91,36 @@ func (s *Store) Create(_ context.Context, messages []halfmsg.Message) []halfmsg.
 }
 
 func (s *Store) create(m halfmsg.Message) halfmsg.Result {
-	e, now := s.find(m.Name), s.now()
+	if s.find(m.Name) != nil {
+		return s.recall(m)
+	}
+	now := s.now()
+	s.entries[m.Name] = &entry{
+		Claim: halfmsg.Claim{Message: m, State: halfmsg.Pending, CreatedAt: now}, digest: m.Digest(),
+		due: now.Add(m.ConfirmAfter),
+	}
+	return halfmsg.Result{State: halfmsg.Pending}
+}
+
+// Recall implements halfmsg.Intake.
+func (s *Store) Recall(_ context.Context, messages []halfmsg.Message) []halfmsg.Result {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	err := s.broken("Recall")
+	results := make([]halfmsg.Result, len(messages))
+	for i, m := range messages {
+		if results[i].Err = err; err == nil {
+			results[i] = s.recall(m)
+		}
+	}
+	return results
+}
+
+func (s *Store) recall(m halfmsg.Message) halfmsg.Result {
+	e := s.find(m.Name)
 	switch {
 	case e == nil:
-		s.entries[m.Name] = &entry{
-			Claim: halfmsg.Claim{Message: m, State: halfmsg.Pending, CreatedAt: now}, digest: m.Digest(),
-			due: now.Add(m.ConfirmAfter),
-		}
-		return halfmsg.Result{State: halfmsg.Pending}
+		return halfmsg.Result{Err: halfmsg.ErrNotFound}
 	case e.digest != m.Digest():
 		return halfmsg.Result{State: e.State, Err: halfmsg.ErrExists}
 	}

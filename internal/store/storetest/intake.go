@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"reflect"
 	"sync"
@@ -30,19 +31,46 @@ func createTwice(s *suite) {
 	for _, state := range halfmsg.States()[2:] { // None and PENDING are its origins
 		m := message("orders", state.String())
 		s.bring(m, state)
-		if r := s.Store.Create(s.Context(), []halfmsg.Message{m})[0]; r.Err != nil || r.State != state {
-			s.Errorf("repeated when %s: %v, %v", state, r.State, r.Err)
+		for call, repeat := range s.repeats() {
+			if r := repeat(s.Context(), []halfmsg.Message{m})[0]; r.Err != nil || r.State != state {
+				s.Errorf("%s when %s: %v, %v", call, state, r.State, r.Err)
+			}
 		}
 		m.RoutingKey = "elsewhere"
-		if r := s.Store.Create(s.Context(), []halfmsg.Message{m})[0]; !errors.Is(r.Err, halfmsg.ErrExists) ||
-			r.State != state {
-			s.Errorf("other content when %s: %v, %v", state, r.State, r.Err)
+		for call, repeat := range s.repeats() {
+			if r := repeat(s.Context(), []halfmsg.Message{m})[0]; !errors.Is(r.Err, halfmsg.ErrExists) || r.State != state {
+				s.Errorf("%s with other content when %s: %v, %v", call, state, r.State, r.Err)
+			}
 		}
 	}
 	elsewhere := m
 	elsewhere.Broker = "events"
 	if r := s.Store.Create(s.Context(), []halfmsg.Message{elsewhere})[0]; !errors.Is(r.Err, halfmsg.ErrExists) {
 		s.Errorf("the same content for another broker: %v, %v", r.State, r.Err)
+	}
+}
+
+// repeats are the calls that answer a repeated SendHalfMessage.
+func (s *suite) repeats() map[string]func(context.Context, []halfmsg.Message) []halfmsg.Result {
+	return map[string]func(context.Context, []halfmsg.Message) []halfmsg.Result{
+		"Create": s.Store.Create, "Recall": s.Store.Recall,
+	}
+}
+
+// recallStoresNothing: a message that is not there is not stored, beside messages that are.
+func recallStoresNothing(s *suite) {
+	old, fresh := message("a", "old"), message("b", "fresh")
+	s.create(old)
+	got := s.Store.Recall(s.Context(), []halfmsg.Message{fresh, old, fresh})
+	for i, want := range []halfmsg.Result{
+		{Err: halfmsg.ErrNotFound}, {State: halfmsg.Pending}, {Err: halfmsg.ErrNotFound},
+	} {
+		if got[i].State != want.State || !errors.Is(got[i].Err, want.Err) {
+			s.Errorf("item %d: %v, %v; want %v, %v", i, got[i].State, got[i].Err, want.State, want.Err)
+		}
+	}
+	if _, err := s.Store.Get(s.Context(), fresh.Name); !errors.Is(err, halfmsg.ErrNotFound) {
+		s.Errorf("after Recall the message is there: %v", err)
 	}
 }
 

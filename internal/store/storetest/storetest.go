@@ -47,6 +47,7 @@ var tests = []struct {
 	{"every state and every event", everyMove},
 	{"a refused settlement leaves the record", foreignTokens},
 	{"create is idempotent", createTwice},
+	{"a recall stores nothing", recallStoresNothing},
 	{"create in mixed batches", createMixed},
 	{"content survives", contentSurvives},
 	{"names with every allowed character", oddNames},
