@@ -54,6 +54,19 @@ func Reject(cause error) error {
 	return &RejectError{Cause: cause}
 }
 
+// ErrTransient reports that the handler's own surroundings failed, such as its database. The message is not at fault:
+// it stays in the process, is handled again after a pause, and uses no retry. While all messages in the process wait
+// like this, the consumer takes no further ones.
+var ErrTransient = errors.New("the handler cannot work for now")
+
+// Transient wraps the error of a handler whose surroundings failed; see ErrTransient. Transient(nil) is nil.
+func Transient(cause error) error {
+	if cause == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", ErrTransient, cause)
+}
+
 // PanicError is a handler's panic as an error.
 type PanicError struct {
 	Value any
@@ -98,6 +111,7 @@ func sound(err error) error {
 	}
 	panicked := lifecycle.Recovered(func() {
 		_, _, _, _ = err.Error(), isReject(err), errors.Is(err, ErrDuplicate), errors.Is(err, ErrBusy)
+		_ = errors.Is(err, ErrTransient)
 	})
 	if panicked != nil {
 		text := fmt.Sprintf("an error of type %T: %v", err, panicked.Value)

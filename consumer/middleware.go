@@ -35,7 +35,7 @@ const markTimeout = 5 * time.Second
 // Config.Dedup puts Deduplicate around the handler given to Run. Messages without an id cannot be identified and
 // always pass.
 //
-// If the store is unreachable before the handler, the handler does not run, and the message is redelivered. If the
+// If the store is unreachable before the handler, the handler does not run, and the error is Transient. If the
 // store is unreachable after the handler, logger gets a warning: a further copy of the message would be handled
 // twice.
 func Deduplicate(store dedup.Store, logger *slog.Logger) Middleware {
@@ -47,7 +47,7 @@ func Deduplicate(store dedup.Store, logger *slog.Logger) Middleware {
 			status, err := store.Begin(ctx, m.Key())
 			switch {
 			case err != nil:
-				return fmt.Errorf("ask whether the message was handled before: %w", err)
+				return Transient(fmt.Errorf("ask whether the message was handled before: %w", err))
 			case status == dedup.Done:
 				return ErrDuplicate
 			case status == dedup.Busy:

@@ -68,7 +68,7 @@ func (r *run) settle(t *task, m *Message, err error) Result {
 		return r.deadLetter(t, m, err)
 	case r.work.Err() != nil:
 		return r.giveBack(t, m, err)
-	case errors.Is(err, ErrBusy):
+	case errors.Is(err, ErrBusy), errors.Is(err, ErrTransient):
 		return r.keep(t, m, err)
 	case !r.parks():
 		return r.requeue(t, m, err)

@@ -45,7 +45,12 @@ func (r *run) wait(in *intake, t *task) {
 		case <-in.over: // the broken connection has returned the message already
 		}
 	}
-	r.answer(newMessage(&t.Delivery), t.Nack(false, true))
+	m := newMessage(&t.Delivery)
+	if !r.stopped() && r.parks() && r.poster.post(r.work, "", r.Queue, republishing(&t.Delivery)) == nil {
+		r.answer(m, t.Ack(false)) // a return would count as a failed delivery before RabbitMQ 4.3
+		return
+	}
+	r.answer(m, t.Nack(false, true))
 }
 
 // giveBackRest stops consuming, and returns deliveries that were not begun. Closing the channel would return them

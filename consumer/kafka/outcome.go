@@ -83,7 +83,7 @@ func (r *run) settle(
 		return consumer.Duplicate, true
 	case errors.As(err, &reject):
 		return r.deadLetter(record, m, err, kept)
-	case r.work.Err() != nil, errors.Is(err, consumer.ErrBusy), len(r.Delays) == 0:
+	case r.work.Err() != nil, errors.Is(err, consumer.ErrBusy), errors.Is(err, consumer.ErrTransient), len(r.Delays) == 0:
 		return r.keep(m, err, kept)
 	case m.Retries >= r.RetryLimit:
 		return r.deadLetter(record, m, err, kept)

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/msghandler/msghandler/consumer"
+	"github.com/msghandler/msghandler/internal/ground/backoff"
 	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 	"github.com/msghandler/msghandler/internal/ground/logtext"
 )
@@ -163,8 +164,13 @@ func (s *session) handle(t *task) {
 	r.Observer.Begun(r.Stream)
 	begun := time.Now()
 	err := s.overDelivered(t)
-	if err == nil {
+	for kept := 0; err == nil; kept++ {
 		err = r.handler.Handle(r.work, m)
+		if errors.Is(err, consumer.ErrTransient) && s.pause(m, err, kept) {
+			err = nil
+			continue
+		}
+		break
 	}
 	took := time.Since(begun)
 	t.stop()
@@ -186,6 +192,18 @@ func (s *session) overDelivered(t *task) error {
 		"does the handler end its process", count))
 }
 
+// pause waits before a message is handled again whose handler cannot work for now; false when no more is to be handled
+// here. The message stays: each return to the server would count as a delivery.
+func (s *session) pause(m *consumer.Message, err error, kept int) bool {
+	delay := s.run.retry.Delay(kept)
+	s.log(slog.LevelWarn, s.failure(err, "the message waits here and uses no delivery"), m, err,
+		slog.Int64("retry_in_ms", delay.Milliseconds()))
+	wait, cancel := context.WithCancel(s.run.stopping)
+	defer cancel()
+	defer context.AfterFunc(s.connected, cancel)()
+	return backoff.Sleep(wait, delay) == nil
+}
+
 // settle gives the server the result of a message that was handled with err.
 func (s *session) settle(t *task, m *consumer.Message, err error) consumer.Result {
 	var reject *consumer.RejectError
@@ -199,7 +217,7 @@ func (s *session) settle(t *task, m *consumer.Message, err error) consumer.Resul
 		return consumer.Duplicate
 	case errors.As(err, &reject): // also while the run stops: the handler has decided
 		return s.bury(t, m, err)
-	case s.run.work.Err() != nil, errors.Is(err, consumer.ErrBusy):
+	case s.run.work.Err() != nil, errors.Is(err, consumer.ErrBusy), errors.Is(err, consumer.ErrTransient):
 		s.run.failures.exclude(t.meta.Sequence.Stream)
 		return s.again(t, m, err)
 	case s.lastFailure(t):

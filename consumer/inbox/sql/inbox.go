@@ -114,12 +114,14 @@ type Effect func(ctx context.Context, tx *sql.Tx, m *consumer.Message) error
 // Handler turns an effect into the handler for [consumer.Consumer.Run]. A message that had its effect before is
 // [consumer.ErrDuplicate], and a message without an id is rejected. A lost answer to COMMIT is an ordinary error: the
 // message is redelivered, and the inbox finds the row. An effect returns each error of the database: after a deadlock
-// MySQL has rolled the whole transaction back, and Handler fails if the effect goes on.
+// MySQL has rolled the whole transaction back, and Handler fails if the effect goes on. Trouble of the database is not
+// the message's fault: a conflict with other transactions is repeated at once, a few times, and an unreachable database
+// is [consumer.Transient].
 func (i *Inbox) Handler(effect Effect) consumer.Handler {
-	return consumer.HandlerFunc(func(ctx context.Context, m *consumer.Message) (err error) {
+	return i.resilient(func(ctx context.Context, m *consumer.Message) (err error) {
 		tx, err := i.table.Begin(ctx, i.config.TxOptions)
 		if err != nil {
-			return fmt.Errorf("begin the transaction: %w", err)
+			return consumer.Transient(fmt.Errorf("begin the transaction: %w", err))
 		}
 		defer func() {
 			_ = tx.Rollback() // deferred, for an effect that panics; does nothing after a commit
