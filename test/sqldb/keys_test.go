@@ -13,8 +13,9 @@ import (
 func TestBadKeyFailsAtItsInsert(t *testing.T) {
 	onEachTable(t, func(t *testing.T, r room, _ migrator, name string) {
 		long := func(n int) string { return "'" + strings.Repeat("k", n) + "'" }
-		row, good := "", []string(nil)
-		bad := map[int][]string{}
+		var row string
+		var good []string
+		var bad map[int][]string
 		switch name {
 		case "msghandler_markers":
 			row = "producer, verdict, state, shard_id, routing_key, created_at, id"
