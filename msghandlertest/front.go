@@ -182,7 +182,7 @@ func (f *front) SendHalfMessages(
 		func(api pb.MessageHandlerServiceClient, places []int) ([]*pb.Outcome, error) {
 			answer, err := api.SendHalfMessages(handOn(ctx), &pb.SendHalfMessagesRequest{
 				Producer: r.GetProducer(), CallbackTarget: r.GetCallbackTarget(), ConfirmAfter: r.GetConfirmAfter(),
-				Messages: at(r.GetMessages(), places),
+				MarkerStore: r.GetMarkerStore(), Messages: at(r.GetMessages(), places),
 			})
 			return answer.GetOutcomes(), err
 		})

@@ -237,9 +237,12 @@ func (a *attendance) leave(s *attendedStream) {
 	}
 }
 
-// hello introduces this replica.
-func (a *attendance) hello() *pb.AttendRequest {
+// hello introduces this replica. A replica whose marker store is away just now names none: it gets questions about
+// messages of any store, and its answers name the store.
+func (a *attendance) hello(ctx context.Context) *pb.AttendRequest {
+	store, _ := a.producer.markerStore(ctx)
 	return &pb.AttendRequest{Kind: &pb.AttendRequest_Hello{Hello: &pb.AttendHello{
 		Producer: a.producer.config.Name, Parallel: parallelAnswers, Instance: a.instance,
+		MarkerStore: store, OwnMarkers: !a.producer.can.Shared,
 	}}}
 }

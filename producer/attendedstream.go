@@ -39,11 +39,12 @@ type attendedStream struct {
 // openStream opens a stream and waits for the welcome. The stream then runs in the background.
 func (a *attendance) openStream() (*attendedStream, error) {
 	ctx, cancel := context.WithCancel(a.ctx)
+	hello := a.hello(ctx)
 	late := time.AfterFunc(callTimeout, cancel)
 	stopped := context.AfterFunc(a.opening, cancel)
 	stream, err := a.producer.coordinator.Attend(ctx)
 	if err == nil {
-		_ = stream.Send(a.hello()) // Recv has the error
+		_ = stream.Send(hello) // Recv has the error
 	}
 	var first *pb.AttendResponse
 	if err == nil {

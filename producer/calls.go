@@ -40,6 +40,9 @@ func (p *Producer) sendHalf(ctx context.Context, m Message) (State, error) {
 	defer p.inflight.stored(m.ID)
 	ctx, cancel := context.WithTimeout(ctx, p.config.SendTimeout)
 	defer cancel()
+	if _, err := p.markerStore(ctx); err != nil {
+		return 0, fmt.Errorf("%s: %w: %w", m.ID, ErrMarkers, err)
+	}
 	if err := p.attendance.await(ctx, m.ID); err != nil {
 		return 0, err
 	}

@@ -42,13 +42,22 @@ func (c *callbacks) confirm(ctx context.Context, request *pb.ConfirmRequest) (*p
 	if err := c.check(request.GetProducer(), request.GetIds()); err != nil {
 		return nil, err
 	}
+	own, may, err := c.ownStore(ctx, request.GetMarkerStore(), request.GetFinal(), request.GetIds()[0])
+	switch {
+	case err != nil:
+		return nil, err
+	case !may:
+		return foreign(own, request.GetIds()), nil
+	}
 	verdicts, err := c.producer.verdicts(ctx, request.GetIds(), request.GetFinal())
 	if err != nil {
 		c.producer.complaints.add(slog.LevelWarn, "the marker store failed; the coordinator will ask again",
 			request.GetIds()[0], err)
 		return nil, status.Errorf(codes.Unavailable, "the marker store of %s is unavailable", c.producer.config.Name)
 	}
-	response := &pb.ConfirmResponse{Confirmations: make([]*pb.Confirmation, 0, len(verdicts))}
+	response := &pb.ConfirmResponse{
+		MarkerStore: own, Confirmations: make([]*pb.Confirmation, 0, len(verdicts)),
+	}
 	for id, verdict := range verdicts {
 		if !verdict.Definite() && verdict != marker.Unavailable {
 			verdict = marker.Unknown
@@ -76,8 +85,16 @@ func (c *callbacks) deleteBusiness(
 		return nil, err
 	}
 	p := c.producer
+	own, may, err := c.ownStore(ctx, request.GetMarkerStore(), false, request.GetIds()[0])
+	switch {
+	case err != nil:
+		return nil, err
+	case !may:
+		return nil, status.Errorf(codes.FailedPrecondition,
+			"the messages name the marker store %s, and the markers of %s are %q", request.GetMarkerStore(), p.config.Name, own)
+	}
 	p.inflight.forget(request.GetIds()...)
-	err := guard(func() error { return p.config.Markers.Delete(ctx, request.GetIds()) })
+	err = guard(func() error { return p.config.Markers.Delete(ctx, request.GetIds()) })
 	if err != nil {
 		p.complaints.add(levelNotDeleted, "markers could not be deleted; the coordinator will try again",
 			request.GetIds()[0], err)

@@ -60,6 +60,7 @@ func (p *Producer) sendHalfBatch(ctx context.Context, messages []*pb.Message) []
 	defer cancel()
 	request := &pb.SendHalfMessagesRequest{
 		Producer: p.config.Name, CallbackTarget: p.config.CallbackTarget, Messages: messages,
+		MarkerStore: p.namedStore(),
 	}
 	if p.config.ConfirmAfter > 0 {
 		request.ConfirmAfter = durationpb.New(p.config.ConfirmAfter)

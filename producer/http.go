@@ -37,11 +37,15 @@ func (p *Producer) HTTPHandler() http.Handler {
 	c := p.serve()
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /confirm", p.answer(func(ctx context.Context, call callbackCall) (any, error) {
-		response, err := c.Confirm(ctx, &pb.ConfirmRequest{Producer: call.Producer, Ids: call.IDs, Final: call.Final})
+		response, err := c.Confirm(ctx, &pb.ConfirmRequest{
+			Producer: call.Producer, Ids: call.IDs, Final: call.Final, MarkerStore: call.MarkerStore,
+		})
 		return confirmed(response), err
 	}))
 	mux.HandleFunc("POST /deleteBusiness", p.answer(func(ctx context.Context, call callbackCall) (any, error) {
-		_, err := c.DeleteBusiness(ctx, &pb.DeleteBusinessRequest{Producer: call.Producer, Ids: call.IDs})
+		_, err := c.DeleteBusiness(ctx, &pb.DeleteBusinessRequest{
+			Producer: call.Producer, Ids: call.IDs, MarkerStore: call.MarkerStore,
+		})
 		return struct{}{}, err
 	}))
 	return mux
@@ -49,9 +53,10 @@ func (p *Producer) HTTPHandler() http.Handler {
 
 // callbackCall is the body of both calls.
 type callbackCall struct {
-	Producer string   `json:"producer"`
-	IDs      []string `json:"ids"`
-	Final    bool     `json:"final"`
+	Producer    string   `json:"producer"`
+	IDs         []string `json:"ids"`
+	Final       bool     `json:"final"`
+	MarkerStore string   `json:"markerStore"`
 }
 
 type confirmation struct {
@@ -65,7 +70,7 @@ func confirmed(response *pb.ConfirmResponse) any {
 	for _, c := range response.GetConfirmations() {
 		all = append(all, confirmation{c.GetId(), c.GetVerdict().String()})
 	}
-	return map[string]any{"confirmations": all}
+	return map[string]any{"confirmations": all, "markerStore": response.GetMarkerStore()}
 }
 
 // answer makes a handler of a call. A caller that is not let in learns so before the body is read.

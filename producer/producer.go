@@ -15,6 +15,7 @@ import (
 type Producer struct {
 	config      Config
 	can         marker.Capabilities
+	identity    identity
 	admission   *admission
 	conn        *grpc.ClientConn
 	coordinator pb.MessageHandlerServiceClient

@@ -11,7 +11,7 @@ import (
 func (a *App) newAttendance() *attend.Hub {
 	hub := attend.New(attend.Config{
 		Instance: a.instance, Streams: a.settings.Limits.Attending, PerProducer: a.settings.Limits.AttendingPerProducer,
-		Asked: a.metrics.Asked, Logger: a.logger,
+		Asked: a.metrics.Asked, Split: a.noteSplit, Logger: a.logger,
 	})
 	a.metrics.Attending(hub.Streams, a.settings.Limits.Attending)
 	return hub

@@ -82,7 +82,7 @@ func consequenceOf(check string) string {
 
 // refusals tells of producers whose calls were refused lately.
 func (f *findings) refusals(all []peerstats.Refusal, now time.Time) {
-	all = lately(all, now)
+	all = f.splits(lately(all, now))
 	slices.SortStableFunc(all, func(a, b peerstats.Refusal) int {
 		return cmp.Compare(refusalSeverity(b), refusalSeverity(a))
 	})
@@ -98,6 +98,23 @@ func (f *findings) refusals(all []peerstats.Refusal, now time.Time) {
 			"nothing of them is stored, and a business that waits for its half message does not run",
 			refusalRemedies[r.Reason])
 	}
+}
+
+// splits tells of producers whose replicas have different marker stores, and returns the other refusals.
+func (f *findings) splits(all []peerstats.Refusal) (others []peerstats.Refusal) {
+	for _, r := range all {
+		if r.Reason != producerSplit {
+			others = append(others, r)
+			continue
+		}
+		f.add(trouble, "producer-split",
+			fmt.Sprintf("answers of producer %s from another marker store: %d since %s, the last at %s: %s", r.Producer,
+				r.Count, clock(r.FirstAt), clock(r.LastAt), r.Cause),
+			"two databases are in use under one name; messages of a store that does not answer stay PENDING",
+			"stop the process with the other database, or give it another name; if the database was replaced, give the new "+
+				"one the identity of the old one")
+	}
+	return others
 }
 
 // refusalSeverity tells a producer without any success from a producer with mistakes.

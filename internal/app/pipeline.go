@@ -123,7 +123,7 @@ func (a *App) newCallbacks() (*callback.Client, error) {
 		return nil, SettingsError{err}
 	}
 	a.expires("callbacks.tls_cert", source)
-	config.Attending, config.Own = a.attendance.Client, a.ownAddresses
+	config.Attending, config.Own, config.Split = a.attendance.Client, a.ownAddresses, a.noteSplit
 	client, err := callback.New(config)
 	if err != nil {
 		return nil, SettingsError{fmt.Errorf("callbacks.allow, callbacks.moved and producers.NAME.target: %w", err)}

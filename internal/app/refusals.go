@@ -1,8 +1,10 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -34,6 +36,24 @@ func (a *App) noteRefused(producer, reason, cause string) {
 	a.logger.Warn("calls of a producer are refused; nothing of them is stored",
 		"producer", producer, "reason", reason, "cause", cause, "remedy", refusalRemedies[reason], "calls", unlogged)
 	a.events.Note(events.ProducerRefused, producer, reason+": "+cause)
+}
+
+// producerSplit is the reason for refused answers of a producer whose replicas have different marker stores. Such an
+// answer is counted and shared like a refused call.
+const producerSplit = "PRODUCER_SPLIT"
+
+// noteSplit counts an answer of another marker store than the messages name, or a replica whose markers no other
+// replica sees, and logs a line once a minute for each producer.
+func (a *App) noteSplit(producer, store, other string) {
+	cause := fmt.Sprintf("the marker store %s, and not %s", cmp.Or(other, "without an identity"), store)
+	unlogged, due := a.metrics.Refused(producer, producerSplit, cause)
+	if !due {
+		return
+	}
+	a.logger.Warn("a producer's replicas have different marker stores; messages wait for the store that they name; "+
+		"look for a process that runs under the producer's name with another database",
+		"producer", producer, "marker_store", store, "other_store", other, "calls", unlogged)
+	a.events.Note(events.ProducerSplit, producer, cause)
 }
 
 const (

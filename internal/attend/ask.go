@@ -1,6 +1,7 @@
 package attend
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -32,7 +33,7 @@ type ask struct {
 	ctx      context.Context
 	producer string
 	question *msghandlerv1.AttendQuestion
-	// fromPost says that another coordinator asks: it looks for other coordinators itself. insist says that this
+	// fromPost says that another coordinator asks, and looks for other coordinators itself. insist says that this
 	// coordinator also wants replicas asked that fail to answer.
 	fromPost, insist bool
 
@@ -50,10 +51,12 @@ type ask struct {
 	looked             bool
 	asked              map[string]bool
 	// lost says that a stream ended before it answered. lately says that the producer has attended in the last seconds,
-	// and patient that the ask still waits for another stream of it, as it may be opening one. again is when to look next;
+	// and patient that the ask still waits for another stream of the producer. again is when to look next;
 	// nil while there is no need.
 	lost, lately, patient bool
 	again                 <-chan time.Time
+	// other is a marker store that attends, and that the question is not about.
+	other string
 	// failure is the last answer that there is no answer; trouble is why the post could not be used.
 	failure, trouble error
 }
@@ -125,6 +128,8 @@ func (a *ask) end() (*msghandlerv1.AttendAnswer, string, error) {
 		return nil, Failed, a.failure
 	case a.late:
 		return nil, Unanswered, status.FromContextError(context.DeadlineExceeded).Err()
+	case a.other != "":
+		return a.fromOther()
 	case a.trouble != nil:
 		return nil, Nobody, status.Error(codes.Unavailable, a.trouble.Error())
 	case a.lost:
@@ -153,6 +158,9 @@ func (a *ask) take(o outcome) *msghandlerv1.AttendAnswer {
 		a.lost = true
 	case o.err != nil:
 		a.late = true
+	case isOther(o.answer.GetConfirm().GetMarkerStore(), wantedStore(a.question)):
+		a.rounds--
+		a.other = o.answer.GetConfirm().GetMarkerStore()
 	case answers(a.question, o.answer):
 		return o.answer
 	default:
@@ -241,7 +249,8 @@ func (a *ask) here(failing bool) (sent bool, full <-chan struct{}) {
 	if r == nil {
 		return false, nil
 	}
-	s, isFull := r.takeLocked(a.used, failing)
+	store := wantedStore(a.question)
+	s, isFull := r.takeLocked(a.used, failing, store)
 	switch {
 	case s != nil:
 		a.used[s] = s.askLocked(a.ctx, a.question, a.left(), a.results)
@@ -251,6 +260,7 @@ func (a *ask) here(failing bool) (sent bool, full <-chan struct{}) {
 	case isFull:
 		return false, r.changesLocked()
 	}
+	a.other = cmp.Or(r.otherStoreLocked(store), a.other)
 	return false, nil
 }
 

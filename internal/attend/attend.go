@@ -73,6 +73,9 @@ type Config struct {
 	Streams, PerProducer int
 	// Asked is called with what came of each question, and for each late answer. It must not block. May be nil.
 	Asked func(outcome string)
+	// Split hears of two replicas with different marker stores, of which one has OwnMarkers. Split must not block. May be
+	// nil.
+	Split func(producer, store, other string)
 	// Logger gets one line for each event that a person may need. Default slog.Default().
 	Logger *slog.Logger
 }
@@ -126,6 +129,9 @@ func New(config Config) *Hub {
 	config.Logger = cmp.Or(config.Logger, slog.Default())
 	if config.Asked == nil {
 		config.Asked = func(string) {}
+	}
+	if config.Split == nil {
+		config.Split = func(string, string, string) {}
 	}
 	h := &Hub{
 		config: config, logged: loglimit.New(logInterval), idPrefix: rand.Text() + "-", announceNow: make(chan struct{}, 1),
@@ -218,6 +224,10 @@ type Hello struct {
 	Instance string
 	// Parallel is how many questions may be open on the stream.
 	Parallel int
+	// MarkerStore is the identity of the replica's marker store; empty is an unknown identity. OwnMarkers says that no
+	// other replica sees these markers.
+	MarkerStore string
+	OwnMarkers  bool
 }
 
 // Join adds a stream of a replica: from now on questions come out of it. End must follow. Other coordinators know of
@@ -258,6 +268,9 @@ func (h *Hub) enter(hello Hello) (s *Stream, announced bool, err error) {
 		h.rosters[hello.Producer], h.announced[hello.Producer] = r, true
 	}
 	h.streams++
+	if other := r.apartLocked(hello); other != "" {
+		h.config.Split(hello.Producer, other, hello.MarkerStore)
+	}
 	return newStream(h, r, hello), r.announced, nil
 }
 

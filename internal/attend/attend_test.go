@@ -94,9 +94,11 @@ type replica struct {
 	asked []*pb.AttendQuestion
 }
 
-func (h *hub) replica(t *testing.T, answer func(q *pb.AttendQuestion) *pb.AttendAnswer) *replica {
+func (h *hub) replica(
+	t *testing.T, answer func(q *pb.AttendQuestion) *pb.AttendAnswer, store ...string,
+) *replica {
 	t.Helper()
-	s, err := h.Join(t.Context(), attend.Hello{Producer: "orders", Parallel: 2})
+	s, err := h.Join(t.Context(), attend.Hello{Producer: "orders", Parallel: 2, MarkerStore: strings.Join(store, "")})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -231,7 +231,9 @@ func (h *Hub) replyTo(l letter, answer *msghandlerv1.AttendAnswer, result string
 	reply := letter{Kind: kindAnswer, ID: l.ID}
 	switch result {
 	case Failed:
-		answer = failed(err)
+		if err != nil {
+			answer = failed(err)
+		}
 	case Unanswered:
 		reply.Kind = kindGone
 	case Nobody:

@@ -29,16 +29,15 @@ var (
 	errOnlyFailing = errors.New("only replicas that fail to answer attend there")
 )
 
-// failureMemory is for how long a stream counts as failing after a question that it did not answer in time. Afterwards
-// it gets questions in turn again.
+// failureMemory is for how long a stream counts as failing after a question without an answer in time. Afterwards the
+// stream gets questions in turn again.
 const failureMemory = 30 * time.Second
 
 // Stream is an open stream of a replica. The hub's lock guards its fields.
 type Stream struct {
-	hub      *Hub
-	roster   *roster
-	producer string
-	parallel int
+	hub    *Hub
+	roster *roster
+	hello  Hello
 	// out has what is to be sent. Its room is enough for the welcome, the questions and the go_away; questions whose time
 	// is over may fill the room, and then no question is asked.
 	out chan *msghandlerv1.AttendResponse
@@ -65,7 +64,7 @@ type openQuestion struct {
 // newStream adds a stream to a roster. The hub's lock is held.
 func newStream(h *Hub, r *roster, hello Hello) *Stream {
 	s := &Stream{
-		hub: h, roster: r, producer: hello.Producer, parallel: hello.Parallel,
+		hub: h, roster: r, hello: hello,
 		out:     make(chan *msghandlerv1.AttendResponse, hello.Parallel+2),
 		drained: make(chan struct{}), open: map[uint64]*openQuestion{},
 	}
@@ -128,9 +127,9 @@ func (s *Stream) removeLocked() {
 	r.streams = slices.Delete(r.streams, i, i+1)
 	r.wakeLocked() // who waits for room here must look elsewhere
 	if len(r.streams) == 0 {
-		delete(h.rosters, s.producer)
+		delete(h.rosters, s.hello.Producer)
 		if r.announced {
-			h.recent.put(s.producer, true)
+			h.recent.put(s.hello.Producer, true)
 		}
 		select {
 		case h.announceNow <- struct{}{}:
@@ -200,7 +199,7 @@ func (s *Stream) failingLocked() bool {
 
 // hasRoomLocked reports whether another question may be asked on the stream.
 func (s *Stream) hasRoomLocked() bool {
-	return s.welcomed && !s.leaving && len(s.open) < s.parallel && len(s.out) < s.parallel
+	return s.welcomed && !s.leaving && len(s.open) < s.hello.Parallel && len(s.out) < s.hello.Parallel
 }
 
 // suspectLocked has the stream count as failing where a question is still open.
@@ -227,13 +226,14 @@ func (s *Stream) askLocked(
 	return id
 }
 
-// takeLocked chooses the next stream with room that an ask has not used, in turn. failing says which streams: those
-// that fail to answer, or the others. full reports whether a stream without room is among them.
-func (r *roster) takeLocked(used map[*Stream]uint64, failing bool) (chosen *Stream, full bool) {
+// takeLocked chooses the next stream with room that an ask has not used, in turn, and that may answer for the marker
+// store. failing says which streams: those that fail to answer, or the others. full reports whether one of the streams
+// has no room.
+func (r *roster) takeLocked(used map[*Stream]uint64, failing bool, store string) (chosen *Stream, full bool) {
 	for i := range r.streams {
 		s := r.streams[(r.next+i)%len(r.streams)]
 		switch {
-		case used[s] > 0 || s.failingLocked() != failing:
+		case used[s] > 0 || s.failingLocked() != failing || isOther(s.hello.MarkerStore, store):
 		case !s.hasRoomLocked():
 			full = true
 		default:

@@ -51,6 +51,9 @@ type Config struct {
 	Token func(producer string) string
 	// Attending returns the client of a producer that is asked over its own streams. Nil: no such producer can be called.
 	Attending func(producer string) msghandlerv1.ProducerServiceClient
+	// Split hears of an answer from another marker store than the messages name; empty is a store without an identity.
+	// Split must not block. May be nil.
+	Split func(producer, named, answered string)
 	// Logger gets contradictory answers. Default slog.Default().
 	Logger *slog.Logger
 
@@ -95,6 +98,9 @@ func New(config Config) (*Client, error) {
 	}
 	if config.ClientTLS == nil {
 		config.ClientTLS = func() *tls.Config { return &tls.Config{MinVersion: tls.VersionTLS12} }
+	}
+	if config.Split == nil {
+		config.Split = func(string, string, string) {}
 	}
 	if config.Token == nil {
 		config.Token = func(string) string { return "" }

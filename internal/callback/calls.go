@@ -1,11 +1,13 @@
 package callback
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
 	"slices"
 
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/msghandler/msghandler/internal/certs"
@@ -20,10 +22,16 @@ func (c *Client) Confirm(
 ) (map[string]halfmsg.Verdict, error) {
 	verdicts := make(map[string]halfmsg.Verdict, len(ids))
 	err := c.call(ctx, "Confirm", to, ids, func(ctx context.Context, producer transport, ids []string) error {
-		request := &msghandlerv1.ConfirmRequest{Producer: to.Producer, Ids: ids, Final: final}
+		request := &msghandlerv1.ConfirmRequest{
+			Producer: to.Producer, Ids: ids, Final: final, MarkerStore: to.MarkerStore,
+		}
 		answer, err := producer.Confirm(ctx, request)
 		if err != nil {
 			return err
+		}
+		if store := answer.GetMarkerStore(); to.MarkerStore != "" && store != to.MarkerStore {
+			c.config.Split(to.Producer, to.MarkerStore, store)
+			return otherStore(to.MarkerStore, store)
 		}
 		if odd := judge(verdicts, ids, answer.GetConfirmations()); odd.any() {
 			c.failures.Add(odd.failure(to))
@@ -39,10 +47,17 @@ func (c *Client) Confirm(
 // DeleteBusiness implements halfmsg.Callbacks.
 func (c *Client) DeleteBusiness(ctx context.Context, to halfmsg.Target, ids []string) error {
 	return c.call(ctx, "DeleteBusiness", to, ids, func(ctx context.Context, producer transport, ids []string) error {
-		request := &msghandlerv1.DeleteBusinessRequest{Producer: to.Producer, Ids: ids}
+		request := &msghandlerv1.DeleteBusinessRequest{Producer: to.Producer, Ids: ids, MarkerStore: to.MarkerStore}
 		_, err := producer.DeleteBusiness(ctx, request)
 		return err
 	})
+}
+
+// otherStore is the error of an answer from another marker store than the messages name. Nothing in such an answer is
+// about the messages, so the code is that of an unreachable producer.
+func otherStore(named, answered string) error {
+	return status.Errorf(codes.Unavailable, "the messages name the marker store %s, and %s has answered", named,
+		cmp.Or(printable(answered), "a store without an identity"))
 }
 
 // Open returns a client for a producer's own answers, for doctor, which examines them: unjudged, and with requests of

@@ -109,9 +109,10 @@ func (h *httpTransport) Close() error {
 
 // httpRequest is the body of both calls. DeleteBusiness has no field final.
 type httpRequest struct {
-	Producer string   `json:"producer"`
-	IDs      []string `json:"ids"`
-	Final    *bool    `json:"final,omitempty"`
+	Producer    string   `json:"producer"`
+	IDs         []string `json:"ids"`
+	Final       *bool    `json:"final,omitempty"`
+	MarkerStore string   `json:"markerStore,omitempty"`
 }
 
 // Confirm implements msghandlerv1.ProducerServiceClient.
@@ -119,7 +120,7 @@ func (h *httpTransport) Confirm(
 	ctx context.Context, r *msghandlerv1.ConfirmRequest, _ ...grpc.CallOption,
 ) (*msghandlerv1.ConfirmResponse, error) {
 	final := r.GetFinal()
-	body, err := h.post(ctx, "Confirm", httpRequest{r.GetProducer(), r.GetIds(), &final})
+	body, err := h.post(ctx, "Confirm", httpRequest{r.GetProducer(), r.GetIds(), &final, r.GetMarkerStore()})
 	if err != nil {
 		return nil, err
 	}
@@ -130,7 +131,8 @@ func (h *httpTransport) Confirm(
 func (h *httpTransport) DeleteBusiness(
 	ctx context.Context, r *msghandlerv1.DeleteBusinessRequest, _ ...grpc.CallOption,
 ) (*msghandlerv1.DeleteBusinessResponse, error) {
-	if _, err := h.post(ctx, "DeleteBusiness", httpRequest{r.GetProducer(), r.GetIds(), nil}); err != nil {
+	request := httpRequest{r.GetProducer(), r.GetIds(), nil, r.GetMarkerStore()}
+	if _, err := h.post(ctx, "DeleteBusiness", request); err != nil {
 		return nil, err
 	}
 	return &msghandlerv1.DeleteBusinessResponse{}, nil

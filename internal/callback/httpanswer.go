@@ -76,8 +76,13 @@ func formOf(body []byte) string {
 func readConfirmations(body []byte) (*msghandlerv1.ConfirmResponse, error) {
 	d := json.NewDecoder(bytes.NewReader(body))
 	answer, found := &msghandlerv1.ConfirmResponse{}, false
+	var store *string
 	err := readObject(d, func(name string) error {
-		if name != "confirmations" {
+		switch name {
+		case "confirmations":
+		case "markerStore":
+			return readText(d, name, &store)
+		default:
 			return skip(d)
 		}
 		if found {
@@ -95,6 +100,9 @@ func readConfirmations(body []byte) (*msghandlerv1.ConfirmResponse, error) {
 		return nil, malformed("Confirm", "%s", err)
 	case !found:
 		return nil, malformed("Confirm", "there is no field confirmations")
+	}
+	if store != nil {
+		answer.MarkerStore = *store
 	}
 	return answer, nil
 }
@@ -159,12 +167,12 @@ func readList(d *json.Decoder, item func() error) error {
 // readText reads a field once: two values would contradict each other.
 func readText(d *json.Decoder, name string, into **string) error {
 	if *into != nil {
-		return fmt.Errorf("a confirmation has the field %s twice", name)
+		return fmt.Errorf("the field %s is there twice", name)
 	}
 	token, err := d.Token()
 	text, is := token.(string)
 	if err != nil || !is {
-		return fmt.Errorf("the field %s of a confirmation is no text", name)
+		return fmt.Errorf("the field %s is no text", name)
 	}
 	*into = &text
 	return nil

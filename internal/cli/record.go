@@ -31,6 +31,7 @@ type record struct {
 	Headers         map[string]string `json:"headers,omitempty"`
 	Delay           string            `json:"delay,omitempty"`
 	CallbackTarget  string            `json:"callback_target,omitempty"`
+	MarkerStore     string            `json:"marker_store,omitempty"`
 	CreatedAt       *time.Time        `json:"created_at,omitempty"`
 	UpdatedAt       *time.Time        `json:"updated_at,omitempty"`
 	DueAt           *time.Time        `json:"due_at,omitempty"`
@@ -58,7 +59,8 @@ func newRecord(r *msghandlerv1.MessageRecord) record {
 		Producer: r.GetProducer(), ID: m.GetId(), State: stateName(r.GetState()), Broker: m.GetBroker(),
 		Exchange:   m.GetExchange(),
 		RoutingKey: m.GetRoutingKey(), ContentType: m.GetContentType(), Headers: m.GetHeaders(),
-		CallbackTarget: r.GetCallbackTarget(), CreatedAt: moment(r.GetCreateTime()), UpdatedAt: moment(r.GetUpdateTime()),
+		CallbackTarget: r.GetCallbackTarget(), MarkerStore: r.GetMarkerStore(),
+		CreatedAt: moment(r.GetCreateTime()), UpdatedAt: moment(r.GetUpdateTime()),
 		DueAt: moment(r.GetDueTime()), ConfirmAttempts: r.GetConfirmAttempts(), PublishAttempts: r.GetPublishAttempts(),
 		DeleteAttempts: r.GetDeleteAttempts(), LastError: r.GetLastError(), LastErrorAt: moment(r.GetLastErrorTime()),
 		Parked: r.GetParked(), LeaseOwner: r.GetLeaseOwner(), LeaseUntil: moment(r.GetLeaseUntil()),
@@ -111,6 +113,7 @@ func describe(m *msghandlerv1.MessageRecord, now time.Time) [][]string {
 	add("content type", r.ContentType)
 	add("delay", r.Delay)
 	add("callback target", r.CallbackTarget)
+	add("marker store", r.MarkerStore)
 	add("created", ageOf(m.GetCreateTime(), now))
 	add("due", ageOf(m.GetDueTime(), now))
 	if stripped {

@@ -73,13 +73,14 @@ func (d *markerDeleter) admit(held []delivery.Leased) (rest []delivery.Leased) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, h := range held {
-		target := halfmsg.Target{Producer: h.Producer, Address: h.CallbackTarget}
+		target := targetOf(&h.Claim)
 		q := d.queueOf(markerKey{Target: target, acked: true})
 		if d.closed || d.acked.Free() == 0 || q.queue.Free() == 0 {
 			rest = append(rest, h)
 			continue
 		}
-		h.Message = halfmsg.Message{Name: h.Name, CallbackTarget: h.CallbackTarget} // the content is not needed any more
+		// The content is not needed any more.
+		h.Message = halfmsg.Message{Name: h.Name, CallbackTarget: h.CallbackTarget, MarkerStore: h.MarkerStore}
 		q.lane.Push(&h)
 	}
 	return rest

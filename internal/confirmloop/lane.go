@@ -18,7 +18,7 @@ type producer struct {
 
 // laneKey tells a producer's lanes apart: by target, by purpose, and whether their messages are committed already.
 type laneKey struct {
-	address   string
+	target    halfmsg.Target
 	committed bool
 	use       use
 }
@@ -39,7 +39,6 @@ const (
 type lane struct {
 	laneKey
 	producer *producer
-	target   halfmsg.Target
 	queue    *delivery.Lane
 	// batch is how many messages a call may be about.
 	batch int
@@ -96,7 +95,6 @@ func (p *producer) newLane(key laneKey) *lane {
 	config := &p.confirmer.config
 	l := &lane{
 		laneKey: key, producer: p,
-		target:   halfmsg.Target{Producer: p.name, Address: key.address},
 		batch:    config.Batch,
 		confirms: breaker{limit: config.limits.breakerFailures, pause: config.limits.breakerPause},
 		deletes:  breaker{limit: config.limits.breakerFailures, pause: config.limits.breakerPause},
@@ -120,7 +118,7 @@ func (p *producer) newLane(key laneKey) *lane {
 
 // laneFor returns the lane for a message. c.mu is held.
 func (p *producer) laneFor(h *delivery.Leased) *lane {
-	key := laneKey{address: h.CallbackTarget, committed: h.State == halfmsg.Sendable}
+	key := laneKey{target: targetOf(&h.Claim), committed: h.State == halfmsg.Sendable}
 	if !key.committed {
 		key.use = p.useFor(h)
 	}
@@ -242,7 +240,7 @@ func (l *lane) failed(err error) {
 func (l *lane) recordAnswer(held []delivery.Leased) (reopened bool) {
 	batch := l.producer.confirmer.config.Batch
 	for _, use := range []use{normal, quarantined, bypass} {
-		other := l.producer.lanes[laneKey{l.address, l.committed, use}]
+		other := l.producer.lanes[laneKey{l.target, l.committed, use}]
 		if other == nil {
 			continue
 		}
@@ -282,5 +280,5 @@ func (l *lane) recordFailure(err error) (opened bool) {
 
 // sibling returns another lane of the same target, new or known. c.mu is held.
 func (l *lane) sibling(use use) *lane {
-	return l.producer.lane(laneKey{l.address, l.committed, use})
+	return l.producer.lane(laneKey{l.target, l.committed, use})
 }

@@ -304,11 +304,16 @@ func (c *Confirmer) DeleteLeftMarkers(acknowledged []halfmsg.Claim) {
 	c.deleteInBackground(left)
 }
 
+// targetOf is where the producer of a message is called.
+func targetOf(claim *halfmsg.Claim) halfmsg.Target {
+	return halfmsg.Target{Producer: claim.Producer, Address: claim.CallbackTarget, MarkerStore: claim.MarkerStore}
+}
+
 // deleteInBackground deletes the markers of messages whose fate is stored.
 func (c *Confirmer) deleteInBackground(claims []halfmsg.Claim) {
 	byTarget := map[halfmsg.Target][]string{}
 	for i := range claims {
-		target := halfmsg.Target{Producer: claims[i].Producer, Address: claims[i].CallbackTarget}
+		target := targetOf(&claims[i])
 		byTarget[target] = append(byTarget[target], claims[i].ID)
 	}
 	for target, ids := range byTarget {

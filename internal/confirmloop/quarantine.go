@@ -77,12 +77,12 @@ func (l *lane) isolate(held []delivery.Leased, err error) {
 
 // useFor returns the purpose of the lane for a message to be confirmed. c.mu is held.
 func (p *producer) useFor(h *delivery.Leased) use {
-	if others := p.lanes[laneKey{h.CallbackTarget, false, quarantined}]; others != nil {
+	if others := p.lanes[laneKey{targetOf(&h.Claim), false, quarantined}]; others != nil {
 		if _, listed := others.quarantine[h.ID]; listed {
 			return quarantined
 		}
 	}
-	others := p.lanes[laneKey{h.CallbackTarget, false, normal}]
+	others := p.lanes[laneKey{targetOf(&h.Claim), false, normal}]
 	if !h.Backlog && others != nil && others.reached && others.confirms.failures > 0 {
 		return bypass
 	}

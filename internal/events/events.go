@@ -40,6 +40,8 @@ const (
 	BacklogOver Kind = "backlog_over"
 	// ProducerRefused: calls of the subject, a producer, are refused for good.
 	ProducerRefused Kind = "producer_refused"
+	// ProducerSplit: replicas of the subject, a producer, have different marker stores.
+	ProducerSplit Kind = "producer_split"
 	// UncleanEnd: coordinators have ended without a clean stop.
 	UncleanEnd Kind = "unclean_end"
 )

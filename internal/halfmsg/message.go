@@ -48,6 +48,8 @@ type Message struct {
 	EarlierCopies int
 	// CallbackTarget is where the producer serves ProducerService.
 	CallbackTarget string
+	// MarkerStore is the identity of the store that holds the business marker; empty: any store's answer counts.
+	MarkerStore string
 	// ConfirmAfter is how long after SendHalfMessage the first Confirm comes when no Submit arrives.
 	ConfirmAfter time.Duration
 	// Trace is the W3C traceparent of the SendHalfMessage; empty for none.
@@ -56,9 +58,9 @@ type Message struct {
 	Replayed bool
 }
 
-// Digest is a fingerprint of the content that a repeated SendHalfMessage must match: destination and body. A broker is
-// part of the destination; without one the fingerprint is as older versions computed it. The callback target,
-// ConfirmAfter, the trace and EarlierCopies are left out: a producer may repeat a call from another address.
+// Digest is a fingerprint of the content that a repeated SendHalfMessage must match: destination, body and marker
+// store. A broker is part of the destination. The callback target, ConfirmAfter, the trace and EarlierCopies are left
+// out: a producer may repeat a call from another address. A call from another marker store is another business.
 func (m *Message) Digest() string {
 	h := sha256.New()
 	field := func(b []byte) {
@@ -76,8 +78,14 @@ func (m *Message) Digest() string {
 		field([]byte(key))
 		field([]byte(m.Headers[key]))
 	}
+	// Headers come in pairs, so one field or three fields more cannot be mistaken for headers.
+	if m.MarkerStore != "" {
+		field(nil)
+		field(nil)
+		field([]byte(m.MarkerStore))
+	}
 	if m.Broker != "" {
-		field([]byte(m.Broker)) // headers come in pairs, so a single field more cannot be mistaken for one
+		field([]byte(m.Broker))
 	}
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }

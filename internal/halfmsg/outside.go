@@ -37,6 +37,8 @@ type Target struct {
 	Producer string
 	// Address is dns:///host:port or host:port for gRPC, a URL for HTTP, or the AttendTarget of the producer.
 	Address string
+	// MarkerStore is the store that the messages of a call name; empty where they name none. Only its verdicts count.
+	MarkerStore string
 }
 
 // AttendScheme begins the target of a producer that is asked over its own streams. The slashes keep coordinators of

@@ -79,6 +79,7 @@ func (s *Server) hello(ctx context.Context, first *msghandlerv1.AttendRequest) (
 	c.path = "hello."
 	if c.found == nil {
 		c.producer("producer", h.GetProducer())
+		c.markerStore("marker_store", h.GetMarkerStore())
 		if n := h.GetParallel(); n < 0 || n > maxParallel {
 			c.fail("parallel", "is %d: it may be 1 to %d, or 0 for %d", n, maxParallel, defaultParallel)
 		}
@@ -94,7 +95,10 @@ func (s *Server) hello(ctx context.Context, first *msghandlerv1.AttendRequest) (
 	if parallel == 0 {
 		parallel = defaultParallel
 	}
-	return attend.Hello{Producer: h.GetProducer(), Instance: escape.Line(h.GetInstance()), Parallel: parallel}, nil
+	return attend.Hello{
+		Producer: h.GetProducer(), Instance: escape.Line(h.GetInstance()), Parallel: parallel,
+		MarkerStore: h.GetMarkerStore(), OwnMarkers: h.GetOwnMarkers(),
+	}, nil
 }
 
 // sendQuestions sends what a stream is to tell its client, until the stream is drained, broken, or ended by the client.

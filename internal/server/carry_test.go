@@ -30,7 +30,7 @@ var judge = &Server{config: Config{Targets: takesAll{}}.WithDefaults().withHooks
 // accept checks a request as SendHalfMessage does.
 func accept(r *msghandlerv1.SendHalfMessageRequest) (halfmsg.Message, *invalidError) {
 	c := &check{}
-	o, err := judge.origin(context.Background(), c, r.GetProducer(), r.GetCallbackTarget(), r.GetConfirmAfter())
+	o, err := judge.origin(context.Background(), c, r)
 	if err != nil {
 		return halfmsg.Message{}, invalid("callback_target", err.Error())
 	}

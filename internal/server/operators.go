@@ -259,7 +259,8 @@ func recordOf(r *halfmsg.Record) *msghandlerv1.MessageRecord {
 	}
 	return &msghandlerv1.MessageRecord{
 		Producer: r.Producer, Message: message, State: msghandlerv1.State(r.State), CallbackTarget: r.CallbackTarget,
-		CreateTime: moment(r.CreatedAt), UpdateTime: moment(r.UpdatedAt), DueTime: moment(r.DueAt),
+		MarkerStore: r.MarkerStore,
+		CreateTime:  moment(r.CreatedAt), UpdateTime: moment(r.UpdatedAt), DueTime: moment(r.DueAt),
 		ConfirmAttempts: count32(r.ConfirmAttempts), PublishAttempts: count32(r.PublishAttempts),
 		DeleteAttempts: count32(r.DeleteAttempts), LastError: cut(r.LastError),
 		LeaseOwner: r.LeaseOwner, LeaseUntil: moment(r.LeaseUntil),

@@ -24,16 +24,27 @@ type producers struct {
 type origin struct {
 	producer     string
 	target       string
+	markerStore  string
 	confirmAfter time.Duration
 	trace        string
 	policy       *policy.Producer
 }
 
+// halfMessages is the part of SendHalfMessageRequest and SendHalfMessagesRequest that all messages have in common.
+type halfMessages interface {
+	GetProducer() string
+	GetCallbackTarget() string
+	GetMarkerStore() string
+	GetConfirmAfter() *durationpb.Duration
+}
+
 // origin checks the part of a request that its messages have in common.
-func (s *Server) origin(
-	ctx context.Context, c *check, producer, target string, confirmAfter *durationpb.Duration,
-) (origin, error) {
-	o := origin{producer: producer, confirmAfter: s.config.ConfirmAfter, trace: traceOf(ctx)}
+func (s *Server) origin(ctx context.Context, c *check, r halfMessages) (origin, error) {
+	producer, target, confirmAfter := r.GetProducer(), r.GetCallbackTarget(), r.GetConfirmAfter()
+	o := origin{
+		producer: producer, markerStore: r.GetMarkerStore(), confirmAfter: s.config.ConfirmAfter, trace: traceOf(ctx),
+	}
+	c.markerStore("marker_store", o.markerStore)
 	if c.producer("producer", producer); c.found == nil {
 		o.policy = s.config.Policies.Of(producer)
 	}
@@ -103,7 +114,7 @@ func (s *Server) build(c *check, o origin, m *msghandlerv1.Message) halfmsg.Mess
 		ContentType: m.GetContentType(), Headers: withoutBroker(m), Body: m.GetBody(),
 		Delay:          c.duration("delay", m.GetDelay(), maxDelay),
 		EarlierCopies:  int(m.GetEarlierCopies()),
-		CallbackTarget: o.target, ConfirmAfter: o.confirmAfter, Trace: o.trace,
+		CallbackTarget: o.target, MarkerStore: o.markerStore, ConfirmAfter: o.confirmAfter, Trace: o.trace,
 	}
 }
 
@@ -113,7 +124,7 @@ func (p *producers) SendHalfMessage(
 ) (*msghandlerv1.SendHalfMessageResponse, error) {
 	const call = "SendHalfMessage"
 	c := &check{}
-	o, err := p.server.origin(ctx, c, r.GetProducer(), r.GetCallbackTarget(), r.GetConfirmAfter())
+	o, err := p.server.origin(ctx, c, r)
 	if err != nil {
 		return nil, p.server.originFailed(ctx, call, r.GetProducer(), err)
 	}
@@ -135,7 +146,7 @@ func (p *producers) SendHalfMessages(
 ) (*msghandlerv1.SendHalfMessagesResponse, error) {
 	const call = "SendHalfMessages"
 	c := &check{}
-	o, err := p.server.origin(ctx, c, r.GetProducer(), r.GetCallbackTarget(), r.GetConfirmAfter())
+	o, err := p.server.origin(ctx, c, r)
 	if err != nil {
 		return nil, p.server.originFailed(ctx, call, r.GetProducer(), err)
 	}

@@ -21,6 +21,8 @@ import (
 const (
 	maxProducer = 100
 	maxID       = 128
+	// maxMarkerStore is how long the identity of a marker store may be: each record holds it.
+	maxMarkerStore = 16
 	// maxShort is the longest short string of AMQP 0-9-1; a longer one makes RabbitMQ close the whole connection.
 	maxShort = 255
 	// maxHeaders and maxHeaderBytes keep a message's properties far below the frame size of 128 KiB.
@@ -113,6 +115,15 @@ func ValidProducer(name string) bool {
 	c := &check{}
 	c.producer("producer", name)
 	return c.found == nil
+}
+
+func (c *check) markerStore(field, s string) {
+	switch {
+	case len(s) > maxMarkerStore:
+		c.fail(field, "is %d bytes long, more than %d", len(s), maxMarkerStore)
+	case !allBytes(s, "._-"):
+		c.fail(field, "may hold only letters, digits and ._-")
+	}
 }
 
 func (c *check) id(field, s string) {

@@ -60,6 +60,10 @@ type Store interface {
 	// stays until the store's retention ends: a second run of the id, here or in another replica, may still commit, and
 	// learns only from the verdict of Put that its message is gone. Ids without a marker are no error.
 	Delete(ctx context.Context, ids []string) error
+	// Identity reads the identity of the store: at most 16 bytes of [A-Za-z0-9._-], made once and kept with the markers.
+	// Everyone who sees the same markers reads the same identity. The coordinator counts no verdict of a store with
+	// another identity. Empty: the store has none, and the verdict of any store counts.
+	Identity(ctx context.Context) (string, error)
 	// Capabilities says what the store can do. The SDK calls Capabilities once.
 	Capabilities() Capabilities
 }
@@ -75,7 +79,8 @@ type Withdrawer interface {
 
 // Capabilities lists the differences between stores, so that users can choose and tests can check them.
 type Capabilities struct {
-	// SurvivesRestart: markers are still there after the producer's process has died.
+	// SurvivesRestart: markers are still there after the producer's process has died. The messages of another store name
+	// no store: after a restart no store could answer for them.
 	SurvivesRestart bool
 	// Shared: all replicas of a producer see the same markers. A producer whose store is not Shared has one replica.
 	Shared bool

@@ -164,6 +164,11 @@ var planted = []struct {
 	{name: "messages-refused", plant: plantRefused},
 	{name: "messages-unanswered", plant: plantUnanswered, also: []string{"producer-away"}},
 	{name: "producer-refused", plant: plantRefusedProducer},
+	{name: "producer-split", plant: func(s *site) { // it names no store
+		half := &pb.SendHalfMessageRequest{CallbackTarget: other{}.serve(s.t), MarkerStore: "live"}
+		s.sendHalf(half, pb.State_STATE_PENDING)
+		s.awaitFinding()
+	}, also: []string{"messages-unanswered"}},
 	{name: "queue-dead-letters", plant: plantDeadLetters},
 	{name: "letters-waiting", plant: func(s *site) {
 		s.fill("stock.dead", 3)
@@ -481,15 +486,18 @@ func plantUnanswered(s *site) { s.send(servers.Addresses(s.t, 1)[0], pb.State_ST
 
 // send stores and submits a message for a callback target, and waits until the message has failed.
 func (s *site) send(target string, state pb.State) {
+	s.sendHalf(&pb.SendHalfMessageRequest{CallbackTarget: target}, state)
+}
+
+func (s *site) sendHalf(half *pb.SendHalfMessageRequest, state pb.State) {
+	half.Producer, half.Message = "stock", &pb.Message{Id: "1", RoutingKey: "nowhere"}
 	conn, err := grpc.NewClient(s.app.GRPCAddr(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	defer conn.Close()
 	api, admin := pb.NewMessageHandlerServiceClient(conn), pb.NewAdminServiceClient(conn)
-	if _, err := api.SendHalfMessage(s.t.Context(), &pb.SendHalfMessageRequest{
-		Producer: "stock", CallbackTarget: target, Message: &pb.Message{Id: "1", RoutingKey: "nowhere"},
-	}); err != nil {
+	if _, err := api.SendHalfMessage(s.t.Context(), half); err != nil {
 		s.t.Fatal(err)
 	}
 	if _, err := api.Submit(s.t.Context(), &pb.SubmitRequest{Producer: "stock", Id: "1"}); err != nil {

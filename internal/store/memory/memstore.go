@@ -279,7 +279,7 @@ func (s *Store) ClaimAcknowledged(
 // leavesOut says whether a message has one of the targets and is younger than its limit.
 func (s *Store) leavesOut(e *entry, without []halfmsg.LeftOut) bool {
 	return slices.ContainsFunc(without, func(l halfmsg.LeftOut) bool {
-		return l.Producer == e.Producer && l.Address == e.CallbackTarget &&
+		return l.Producer == e.Producer && l.Address == e.CallbackTarget && l.MarkerStore == e.MarkerStore &&
 			(l.MaxAge == 0 || s.now().Sub(e.CreatedAt) < l.MaxAge)
 	})
 }

@@ -104,7 +104,8 @@ func (s *Store) move(e *entry, to halfmsg.State, w halfmsg.Settlement) {
 // strip leaves what it takes to delete a message's marker.
 func (e *entry) strip() {
 	e.Claim = halfmsg.Claim{
-		Message: halfmsg.Message{Name: e.Name, CallbackTarget: e.CallbackTarget}, Token: e.Token, CreatedAt: e.CreatedAt,
+		Message: halfmsg.Message{Name: e.Name, CallbackTarget: e.CallbackTarget, MarkerStore: e.MarkerStore},
+		Token:   e.Token, CreatedAt: e.CreatedAt,
 	}
 	e.cause, e.failed, e.timeline = "", time.Time{}, nil
 }

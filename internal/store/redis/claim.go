@@ -190,7 +190,8 @@ func (s *Store) claimChosen(
 			len(want.brokers))
 		c.args = append(append(c.args, anys(want.brokers)...), len(want.without))
 		for _, l := range want.without {
-			c.args = append(c.args, l.Producer, l.Address, leaseMS(l.Wait), clamp(l.MaxAge, maxDue).Milliseconds())
+			c.args = append(c.args, l.Producer, l.Address+" "+l.MarkerStore, leaseMS(l.Wait),
+				clamp(l.MaxAge, maxDue).Milliseconds())
 		}
 		c.args = append(c.args, part.pairs()...)
 		calls[i] = c

@@ -26,9 +26,10 @@ import (
 //	HALF CREATED_MS DIGEST {"broker":"events","exchange":"orders",...}\n
 //	PACK CREATED_MS DIGEST SIZE {"broker":"events","exchange":"orders",...}\n
 //
-// The rest of an acknowledged message is such a line with nothing but the callback target in its JSON, and no body:
+// The rest of an acknowledged message is such a line with nothing but the callback target and the marker store in its
+// JSON, and no body:
 //
-//	acknowledged CREATED_MS DIGEST {"callback_target":"..."}\n
+//	acknowledged CREATED_MS DIGEST {"callback_target":"...","markers":"..."}\n
 //
 // The trace of a finished message is the line alone, without the JSON: done MS DIGEST.
 
@@ -65,6 +66,7 @@ type shared struct {
 	ContentType  string `json:"content_type,omitempty"`
 	DelayMS      int64  `json:"delay_ms,omitempty"`
 	Target       string `json:"callback_target,omitempty"`
+	MarkerStore  string `json:"markers,omitempty"`
 	ConfirmAfter int64  `json:"confirm_after_ms,omitempty"`
 	Trace        string `json:"traceparent,omitempty"`
 	Replayed     bool   `json:"replayed,omitempty"`
@@ -88,7 +90,7 @@ func (e *encoder) lineOf(m *halfmsg.Message) ([]byte, error) {
 	h := header{Headers: m.Headers, shared: shared{
 		Broker: m.Broker, Exchange: m.Exchange, RoutingKey: m.RoutingKey, ContentType: m.ContentType,
 		DelayMS: m.Delay.Milliseconds(), Target: m.CallbackTarget, ConfirmAfter: m.ConfirmAfter.Milliseconds(),
-		Trace: m.Trace, Replayed: m.Replayed, EarlierCopies: m.EarlierCopies,
+		MarkerStore: m.MarkerStore, Trace: m.Trace, Replayed: m.Replayed, EarlierCopies: m.EarlierCopies,
 	}}
 	if len(h.Headers) > 0 {
 		return json.Marshal(h)
@@ -203,7 +205,8 @@ func decodeLine(record []byte, state halfmsg.State, into *halfmsg.Message) (trac
 	into.Exchange, into.RoutingKey, into.ContentType, into.Headers = h.Exchange, h.RoutingKey, h.ContentType, h.Headers
 	into.Delay = time.Duration(h.DelayMS) * time.Millisecond
 	into.ConfirmAfter = time.Duration(h.ConfirmAfter) * time.Millisecond
-	into.CallbackTarget, into.Trace, into.Replayed = h.Target, h.Trace, h.Replayed
+	into.CallbackTarget, into.MarkerStore = h.Target, h.MarkerStore
+	into.Trace, into.Replayed = h.Trace, h.Replayed
 	into.EarlierCopies = h.EarlierCopies
 	return t, nil
 }

@@ -62,10 +62,10 @@ func (s *suite) deleteMarkerOf(target string) {
 	}
 }
 
-// wantStripped wants the name and the target, and nothing else of the content.
+// wantStripped wants the name, the target and the marker store, and nothing else of the content.
 func (s *suite) wantStripped(got, of halfmsg.Message) {
 	s.Helper()
-	if got.Name != of.Name || got.CallbackTarget != of.CallbackTarget {
+	if got.Name != of.Name || got.CallbackTarget != of.CallbackTarget || got.MarkerStore != of.MarkerStore {
 		s.Errorf("not enough to delete the marker: %+v", got)
 	}
 	if len(got.Body) > 0 || len(got.Headers) > 0 || got.Exchange != "" || got.RoutingKey != "" {

@@ -43,10 +43,13 @@ func createTwice(s *suite) {
 			}
 		}
 	}
-	elsewhere := m
-	elsewhere.Broker = "events"
-	if r := s.Store.Create(s.Context(), []halfmsg.Message{elsewhere})[0]; !errors.Is(r.Err, halfmsg.ErrExists) {
-		s.Errorf("the same content for another broker: %v, %v", r.State, r.Err)
+	elsewhere, apart := m, m
+	elsewhere.Broker, apart.MarkerStore = "events", "other"
+	for _, differs := range []halfmsg.Message{elsewhere, apart} {
+		if r := s.Store.Create(s.Context(), []halfmsg.Message{differs})[0]; !errors.Is(r.Err, halfmsg.ErrExists) {
+			s.Errorf("the same content for broker %q, of marker store %q: %v, %v", differs.Broker, differs.MarkerStore,
+				r.State, r.Err)
+		}
 	}
 }
 

@@ -126,7 +126,8 @@ func message(producer, id string) halfmsg.Message {
 			ID:       id,
 		}, Exchange: "orders", RoutingKey: "order.paid", ContentType: "text/plain",
 		Headers: map[string]string{"a": "1", "b": "2"}, Body: []byte("body of " + id), CallbackTarget: "dns:///orders:9000",
-		ConfirmAfter: time.Hour, Trace: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+		MarkerStore: "k3f9a2b7c1d0", ConfirmAfter: time.Hour,
+		Trace: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
 	}
 }
 

@@ -36,11 +36,25 @@ func Run(t *testing.T, open func(t *testing.T) marker.Store) {
 		{"nothing asked nothing answered", nothing},
 		{"an ended context is an error", endedContext},
 		{"DecidesFinal", decidesFinal},
+		{"the identity stays", identity},
 	}
 	for _, sub := range subtests {
 		t.Run(sub.name, func(t *testing.T) { sub.run(t, open(t)) })
 	}
 	t.Run("Shared and SurvivesRestart", func(t *testing.T) { shared(t, open) })
+}
+
+// identity may be empty. It is short, and every call reads the same.
+func identity(t *testing.T, s marker.Store) {
+	t.Helper()
+	first, err := s.Identity(t.Context())
+	if err != nil || len(first) > 16 {
+		t.Fatalf("Identity: %q, %v", first, err)
+	}
+	put(t, s, marker.Committed, "1")
+	if again, err := s.Identity(t.Context()); err != nil || again != first {
+		t.Errorf("Identity: %q, and then %q, %v", first, again, err)
+	}
 }
 
 func put(t *testing.T, s marker.Store, v marker.Verdict, ids ...string) map[string]marker.Verdict {

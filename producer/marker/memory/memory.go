@@ -7,6 +7,7 @@ package memory
 
 import (
 	"context"
+	"crypto/rand"
 	"maps"
 	"sync"
 	"time"
@@ -36,6 +37,7 @@ type mark struct {
 
 // Store is a marker.Store in memory.
 type Store struct {
+	identity  string
 	mu        sync.Mutex
 	marks     map[string]mark
 	nextSweep time.Time
@@ -51,7 +53,7 @@ type ending struct {
 
 // New returns an empty store.
 func New() *Store {
-	return &Store{marks: make(map[string]mark), nextSweep: time.Now().Add(sweepInterval)}
+	return &Store{identity: rand.Text()[:12], marks: make(map[string]mark), nextSweep: time.Now().Add(sweepInterval)}
 }
 
 // Put implements marker.Store. Put fails only when the context has ended.
@@ -158,6 +160,9 @@ func (s *Store) Len() int {
 	defer s.mu.Unlock()
 	return len(s.marks)
 }
+
+// Identity implements marker.Store: each store of each process has its own.
+func (s *Store) Identity(context.Context) (string, error) { return s.identity, nil }
 
 // Capabilities implements marker.Store.
 func (s *Store) Capabilities() marker.Capabilities { return marker.Capabilities{} }

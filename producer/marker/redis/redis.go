@@ -11,6 +11,7 @@ package redis
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"maps"
@@ -29,7 +30,7 @@ const (
 )
 
 // Config says where the markers are kept. The key of a marker is PREFIX:PRODUCER:ID, the value its verdict in plain
-// words.
+// words. The key PREFIX:PRODUCER:.identity holds the identity of the markers.
 type Config struct {
 	// Client is a connected client of a single Redis, Sentinel or Cluster; the caller closes the client. Set
 	// ContextTimeoutEnabled in its options, or deadlines are ignored.
@@ -199,6 +200,23 @@ func (s *Store) remove(ctx context.Context, ids []string, v marker.Verdict) erro
 		return nil
 	})
 	return err
+}
+
+// identityKey ends the key of the identity. No id begins with a dot.
+const identityKey = ".identity"
+
+// Identity implements marker.Store. The first call on a new Redis makes the identity, which never expires.
+func (s *Store) Identity(ctx context.Context) (string, error) {
+	var get *redis.StringCmd
+	_, err := s.client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+		pipe.SetNX(ctx, s.prefix+identityKey, rand.Text()[:12], 0)
+		get = pipe.Get(ctx, s.prefix+identityKey)
+		return nil
+	})
+	if err != nil {
+		return "", fmt.Errorf("read the identity of the markers: %w", err)
+	}
+	return get.Val(), nil
 }
 
 // Capabilities implements marker.Store. Whether markers survive a restart depends on the persistence of the Redis.

@@ -27,5 +27,11 @@ const (
 func (s *Store) DDL() ([]string, error) { return s.table.DDL() }
 
 // Migrate creates the table with its indexes. Call Migrate at every start, also from several processes at once; a table
-// that is there is not changed. Migrate fails for a table that lacks a column or its primary key.
-func (s *Store) Migrate(ctx context.Context) error { return s.table.Migrate(ctx) }
+// that is there is not changed. Migrate fails for a table that lacks a column, its primary key or its identity.
+func (s *Store) Migrate(ctx context.Context) error {
+	if err := s.table.Migrate(ctx); err != nil {
+		return err
+	}
+	_, err := s.Identity(ctx)
+	return err
+}

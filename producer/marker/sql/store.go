@@ -149,6 +149,17 @@ func either[T comparable](value, otherwise T) T {
 	return value
 }
 
+// Identity implements marker.Store: the identity is the row that Migrate writes into the table TABLE_identity. A copy
+// of the database has the identity of the original.
+func (s *Store) Identity(ctx context.Context) (identity string, err error) {
+	err = s.db.QueryRowContext(ctx, s.table.Query(`SELECT identity FROM {table}_identity`)).Scan(&identity)
+	if err != nil {
+		return "", fmt.Errorf("read the identity of the markers; grant SELECT on %s_identity, and if the row or the table "+
+			"is missing, run the last statements of DDL: %w", s.config.Table, err)
+	}
+	return identity, nil
+}
+
 // Capabilities implements marker.Store.
 func (s *Store) Capabilities() marker.Capabilities {
 	return marker.Capabilities{SurvivesRestart: true, Shared: true, DecidesFinal: true, InTransaction: true}

@@ -516,7 +516,11 @@ type SendHalfMessageRequest struct {
 	CallbackTarget string   `protobuf:"bytes,2,opt,name=callback_target,json=callbackTarget,proto3" json:"callback_target,omitempty"`
 	Message        *Message `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
 	// How long to wait before the first Confirm when no Submit arrives. Empty: the configured default.
-	ConfirmAfter  *durationpb.Duration `protobuf:"bytes,4,opt,name=confirm_after,json=confirmAfter,proto3" json:"confirm_after,omitempty"`
+	ConfirmAfter *durationpb.Duration `protobuf:"bytes,4,opt,name=confirm_after,json=confirmAfter,proto3" json:"confirm_after,omitempty"`
+	// The identity of the marker store that will hold the business marker: 1 to 16 bytes of [A-Za-z0-9._-], kept with the markers.
+	// An answer to Confirm then counts only when it names the same store. Another store under the same name of the producer
+	// knows nothing of this message. Empty: any answer counts. A repeated call must name the same store.
+	MarkerStore   string `protobuf:"bytes,5,opt,name=marker_store,json=markerStore,proto3" json:"marker_store,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -579,6 +583,13 @@ func (x *SendHalfMessageRequest) GetConfirmAfter() *durationpb.Duration {
 	return nil
 }
 
+func (x *SendHalfMessageRequest) GetMarkerStore() string {
+	if x != nil {
+		return x.MarkerStore
+	}
+	return ""
+}
+
 type SendHalfMessageResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	State         State                  `protobuf:"varint,1,opt,name=state,proto3,enum=msghandler.v1.State" json:"state,omitempty"`
@@ -629,8 +640,10 @@ type SendHalfMessagesRequest struct {
 	CallbackTarget string                 `protobuf:"bytes,2,opt,name=callback_target,json=callbackTarget,proto3" json:"callback_target,omitempty"`
 	Messages       []*Message             `protobuf:"bytes,3,rep,name=messages,proto3" json:"messages,omitempty"`
 	ConfirmAfter   *durationpb.Duration   `protobuf:"bytes,4,opt,name=confirm_after,json=confirmAfter,proto3" json:"confirm_after,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// As in SendHalfMessageRequest, for all messages.
+	MarkerStore   string `protobuf:"bytes,5,opt,name=marker_store,json=markerStore,proto3" json:"marker_store,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SendHalfMessagesRequest) Reset() {
@@ -689,6 +702,13 @@ func (x *SendHalfMessagesRequest) GetConfirmAfter() *durationpb.Duration {
 		return x.ConfirmAfter
 	}
 	return nil
+}
+
+func (x *SendHalfMessagesRequest) GetMarkerStore() string {
+	if x != nil {
+		return x.MarkerStore
+	}
+	return ""
 }
 
 type SendHalfMessagesResponse struct {
@@ -1133,7 +1153,10 @@ type ConfirmRequest struct {
 	// running will fail to commit, and answer VERDICT_ROLLED_BACK: by a row under
 	// the marker's own unique key, committed before it answers. One that cannot
 	// do that answers VERDICT_UNKNOWN.
-	Final         bool `protobuf:"varint,3,opt,name=final,proto3" json:"final,omitempty"`
+	Final bool `protobuf:"varint,3,opt,name=final,proto3" json:"final,omitempty"`
+	// The marker store that the messages name; empty where they name none. A producer whose markers are in another store leaves
+	// them alone, plants nothing, and answers with its own store and VERDICT_UNAVAILABLE.
+	MarkerStore   string `protobuf:"bytes,4,opt,name=marker_store,json=markerStore,proto3" json:"marker_store,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1189,9 +1212,19 @@ func (x *ConfirmRequest) GetFinal() bool {
 	return false
 }
 
+func (x *ConfirmRequest) GetMarkerStore() string {
+	if x != nil {
+		return x.MarkerStore
+	}
+	return ""
+}
+
 type ConfirmResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Confirmations []*Confirmation        `protobuf:"bytes,1,rep,name=confirmations,proto3" json:"confirmations,omitempty"`
+	// The marker store that the verdicts come from; empty where it has no identity. For messages that name a store, verdicts
+	// of another store, or of none, count as VERDICT_UNAVAILABLE.
+	MarkerStore   string `protobuf:"bytes,2,opt,name=marker_store,json=markerStore,proto3" json:"marker_store,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1231,6 +1264,13 @@ func (x *ConfirmResponse) GetConfirmations() []*Confirmation {
 		return x.Confirmations
 	}
 	return nil
+}
+
+func (x *ConfirmResponse) GetMarkerStore() string {
+	if x != nil {
+		return x.MarkerStore
+	}
+	return ""
 }
 
 type Confirmation struct {
@@ -1286,9 +1326,11 @@ func (x *Confirmation) GetVerdict() Verdict {
 }
 
 type DeleteBusinessRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Producer      string                 `protobuf:"bytes,1,opt,name=producer,proto3" json:"producer,omitempty"`
-	Ids           []string               `protobuf:"bytes,2,rep,name=ids,proto3" json:"ids,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Producer string                 `protobuf:"bytes,1,opt,name=producer,proto3" json:"producer,omitempty"`
+	Ids      []string               `protobuf:"bytes,2,rep,name=ids,proto3" json:"ids,omitempty"`
+	// As in ConfirmRequest. A producer whose markers are in another store answers FAILED_PRECONDITION and deletes nothing.
+	MarkerStore   string `protobuf:"bytes,3,opt,name=marker_store,json=markerStore,proto3" json:"marker_store,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1335,6 +1377,13 @@ func (x *DeleteBusinessRequest) GetIds() []string {
 		return x.Ids
 	}
 	return nil
+}
+
+func (x *DeleteBusinessRequest) GetMarkerStore() string {
+	if x != nil {
+		return x.MarkerStore
+	}
+	return ""
 }
 
 type DeleteBusinessResponse struct {
@@ -1480,7 +1529,12 @@ type AttendHello struct {
 	// How many questions may be open on this stream at once: 1 to 16; 0 is 8.
 	Parallel int32 `protobuf:"varint,2,opt,name=parallel,proto3" json:"parallel,omitempty"`
 	// Names the client for readers of logs; at most 128 bytes, of any characters.
-	Instance      string `protobuf:"bytes,3,opt,name=instance,proto3" json:"instance,omitempty"`
+	Instance string `protobuf:"bytes,3,opt,name=instance,proto3" json:"instance,omitempty"`
+	// The marker store of this replica, as in SendHalfMessageRequest. Questions about messages that name a store go to streams
+	// that name the same store, or none. Empty: no identity, or not known yet.
+	MarkerStore string `protobuf:"bytes,4,opt,name=marker_store,json=markerStore,proto3" json:"marker_store,omitempty"`
+	// No other replica sees these markers, such as those in the memory of a process. Another replica may then not attend.
+	OwnMarkers    bool `protobuf:"varint,5,opt,name=own_markers,json=ownMarkers,proto3" json:"own_markers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1534,6 +1588,20 @@ func (x *AttendHello) GetInstance() string {
 		return x.Instance
 	}
 	return ""
+}
+
+func (x *AttendHello) GetMarkerStore() string {
+	if x != nil {
+		return x.MarkerStore
+	}
+	return ""
+}
+
+func (x *AttendHello) GetOwnMarkers() bool {
+	if x != nil {
+		return x.OwnMarkers
+	}
+	return false
 }
 
 // AttendAnswer answers a question.
@@ -2011,7 +2079,9 @@ type MessageRecord struct {
 	// When last_error was stored. A message that was retried since keeps the error of before.
 	LastErrorTime *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=last_error_time,json=lastErrorTime,proto3" json:"last_error_time,omitempty"`
 	// A due SENDABLE message waits for its broker, which takes no messages now: due_time is when it is looked at anyway.
-	Parked        bool `protobuf:"varint,16,opt,name=parked,proto3" json:"parked,omitempty"`
+	Parked bool `protobuf:"varint,16,opt,name=parked,proto3" json:"parked,omitempty"`
+	// The marker store that the message names.
+	MarkerStore   string `protobuf:"bytes,17,opt,name=marker_store,json=markerStore,proto3" json:"marker_store,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2156,6 +2226,13 @@ func (x *MessageRecord) GetParked() bool {
 		return x.Parked
 	}
 	return false
+}
+
+func (x *MessageRecord) GetMarkerStore() string {
+	if x != nil {
+		return x.MarkerStore
+	}
+	return ""
 }
 
 // Event is something that happened to a message, or several in a row that were alike.
@@ -5762,19 +5839,21 @@ const file_msghandler_v1_msghandler_proto_rawDesc = "" +
 	"\x0eearlier_copies\x18\t \x01(\rR\rearlierCopies\x1a:\n" +
 	"\fHeadersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xcf\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xf2\x01\n" +
 	"\x16SendHalfMessageRequest\x12\x1a\n" +
 	"\bproducer\x18\x01 \x01(\tR\bproducer\x12'\n" +
 	"\x0fcallback_target\x18\x02 \x01(\tR\x0ecallbackTarget\x120\n" +
 	"\amessage\x18\x03 \x01(\v2\x16.msghandler.v1.MessageR\amessage\x12>\n" +
-	"\rconfirm_after\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\fconfirmAfter\"E\n" +
+	"\rconfirm_after\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\fconfirmAfter\x12!\n" +
+	"\fmarker_store\x18\x05 \x01(\tR\vmarkerStore\"E\n" +
 	"\x17SendHalfMessageResponse\x12*\n" +
-	"\x05state\x18\x01 \x01(\x0e2\x14.msghandler.v1.StateR\x05state\"\xd2\x01\n" +
+	"\x05state\x18\x01 \x01(\x0e2\x14.msghandler.v1.StateR\x05state\"\xf5\x01\n" +
 	"\x17SendHalfMessagesRequest\x12\x1a\n" +
 	"\bproducer\x18\x01 \x01(\tR\bproducer\x12'\n" +
 	"\x0fcallback_target\x18\x02 \x01(\tR\x0ecallbackTarget\x122\n" +
 	"\bmessages\x18\x03 \x03(\v2\x16.msghandler.v1.MessageR\bmessages\x12>\n" +
-	"\rconfirm_after\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\fconfirmAfter\"N\n" +
+	"\rconfirm_after\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\fconfirmAfter\x12!\n" +
+	"\fmarker_store\x18\x05 \x01(\tR\vmarkerStore\"N\n" +
 	"\x18SendHalfMessagesResponse\x122\n" +
 	"\boutcomes\x18\x01 \x03(\v2\x16.msghandler.v1.OutcomeR\boutcomes\"d\n" +
 	"\rSubmitRequest\x12\x1a\n" +
@@ -5799,29 +5878,35 @@ const file_msghandler_v1_msghandler_proto_rawDesc = "" +
 	"\x04code\x18\x01 \x01(\x05R\x04code\x12\x14\n" +
 	"\x05error\x18\x02 \x01(\tR\x05error\x12*\n" +
 	"\x05state\x18\x03 \x01(\x0e2\x14.msghandler.v1.StateR\x05state\x12\x16\n" +
-	"\x06reason\x18\x04 \x01(\tR\x06reason\"T\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\"w\n" +
 	"\x0eConfirmRequest\x12\x1a\n" +
 	"\bproducer\x18\x01 \x01(\tR\bproducer\x12\x10\n" +
 	"\x03ids\x18\x02 \x03(\tR\x03ids\x12\x14\n" +
-	"\x05final\x18\x03 \x01(\bR\x05final\"T\n" +
+	"\x05final\x18\x03 \x01(\bR\x05final\x12!\n" +
+	"\fmarker_store\x18\x04 \x01(\tR\vmarkerStore\"w\n" +
 	"\x0fConfirmResponse\x12A\n" +
-	"\rconfirmations\x18\x01 \x03(\v2\x1b.msghandler.v1.ConfirmationR\rconfirmations\"P\n" +
+	"\rconfirmations\x18\x01 \x03(\v2\x1b.msghandler.v1.ConfirmationR\rconfirmations\x12!\n" +
+	"\fmarker_store\x18\x02 \x01(\tR\vmarkerStore\"P\n" +
 	"\fConfirmation\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x120\n" +
-	"\averdict\x18\x02 \x01(\x0e2\x16.msghandler.v1.VerdictR\averdict\"E\n" +
+	"\averdict\x18\x02 \x01(\x0e2\x16.msghandler.v1.VerdictR\averdict\"h\n" +
 	"\x15DeleteBusinessRequest\x12\x1a\n" +
 	"\bproducer\x18\x01 \x01(\tR\bproducer\x12\x10\n" +
-	"\x03ids\x18\x02 \x03(\tR\x03ids\"\x18\n" +
+	"\x03ids\x18\x02 \x03(\tR\x03ids\x12!\n" +
+	"\fmarker_store\x18\x03 \x01(\tR\vmarkerStore\"\x18\n" +
 	"\x16DeleteBusinessResponse\"\xb4\x01\n" +
 	"\rAttendRequest\x122\n" +
 	"\x05hello\x18\x01 \x01(\v2\x1a.msghandler.v1.AttendHelloH\x00R\x05hello\x125\n" +
 	"\x06answer\x18\x02 \x01(\v2\x1b.msghandler.v1.AttendAnswerH\x00R\x06answer\x120\n" +
 	"\ago_away\x18\x03 \x01(\v2\x15.msghandler.v1.GoAwayH\x00R\x06goAwayB\x06\n" +
-	"\x04kind\"a\n" +
+	"\x04kind\"\xa5\x01\n" +
 	"\vAttendHello\x12\x1a\n" +
 	"\bproducer\x18\x01 \x01(\tR\bproducer\x12\x1a\n" +
 	"\bparallel\x18\x02 \x01(\x05R\bparallel\x12\x1a\n" +
-	"\binstance\x18\x03 \x01(\tR\binstance\"\xf0\x01\n" +
+	"\binstance\x18\x03 \x01(\tR\binstance\x12!\n" +
+	"\fmarker_store\x18\x04 \x01(\tR\vmarkerStore\x12\x1f\n" +
+	"\vown_markers\x18\x05 \x01(\bR\n" +
+	"ownMarkers\"\xf0\x01\n" +
 	"\fAttendAnswer\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12:\n" +
 	"\aconfirm\x18\x02 \x01(\v2\x1e.msghandler.v1.ConfirmResponseH\x00R\aconfirm\x12P\n" +
@@ -5845,7 +5930,7 @@ const file_msghandler_v1_msghandler_proto_rawDesc = "" +
 	"\x0fdelete_business\x18\x04 \x01(\v2$.msghandler.v1.DeleteBusinessRequestH\x00R\x0edeleteBusinessB\n" +
 	"\n" +
 	"\bquestion\"\b\n" +
-	"\x06GoAway\"\xe9\x05\n" +
+	"\x06GoAway\"\x8c\x06\n" +
 	"\rMessageRecord\x12\x1a\n" +
 	"\bproducer\x18\x01 \x01(\tR\bproducer\x120\n" +
 	"\amessage\x18\x02 \x01(\v2\x16.msghandler.v1.MessageR\amessage\x12*\n" +
@@ -5868,7 +5953,8 @@ const file_msghandler_v1_msghandler_proto_rawDesc = "" +
 	"\x0fdelete_attempts\x18\r \x01(\x05R\x0edeleteAttempts\x12,\n" +
 	"\x06events\x18\x0e \x03(\v2\x14.msghandler.v1.EventR\x06events\x12B\n" +
 	"\x0flast_error_time\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\rlastErrorTime\x12\x16\n" +
-	"\x06parked\x18\x10 \x01(\bR\x06parked\"\xcb\x01\n" +
+	"\x06parked\x18\x10 \x01(\bR\x06parked\x12!\n" +
+	"\fmarker_store\x18\x11 \x01(\tR\vmarkerStore\"\xcb\x01\n" +
 	"\x05Event\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x129\n" +
 	"\n" +

@@ -4,8 +4,8 @@
 -- ARGV: 1 to 3 who claims, and generation and its count as it last saw them; 4 code of the state; 5 token; 6 lease in
 --   milliseconds; 7 how many bytes of records, unpacked, are claimed at most, though one message always is; 8 of how many
 --   brokers messages are claimed, 0 for any; then the names of these brokers, empty for the default one; then how many
---   targets are left out; then for each its producer, its address, milliseconds that its messages wait, and milliseconds
---   from which age on they are claimed, 0 for never; then pairs of a producer and how many of its messages are claimed at
+--   targets are left out; then for each its producer, its address and marker store with a blank between, milliseconds that
+--   its messages wait, and milliseconds from which age on they are claimed, 0 for never; then pairs of a producer and how many of its messages are claimed at
 --   most. Each may take an equal part of the bytes, and of what those before it have left
 -- Returns: for each claim {producer, id, record, confirms, publishes, copies, sendable_at, deletes, due}; for what had no
 --   record, and left the index, {producer, id}; for what could not be worked on, and was put off, {producer,
@@ -18,7 +18,7 @@ for i = 9, 8 + brokers do
   open_to[ARGV[i]] = true
 end
 
--- left_out has for each producer the targets that are left out, by address.
+-- left_out has for each producer the targets that are left out, by address and marker store.
 local left_out, pairs_at = {}, 10 + brokers + 4 * ARGV[9 + brokers]
 for i = 10 + brokers, pairs_at - 1, 4 do
   left_out[ARGV[i]] = left_out[ARGV[i]] or {}
@@ -62,7 +62,7 @@ local function put_off(g, id)
   local created, header = string.match(line(g.record .. id), '^%a+ (%d+) %S+ [^{]*({.*})')
   local readable, fields = pcall(cjson.decode, header or '') -- what cannot be read is claimed, and set aside
   local address = readable and fields.callback_target or ''
-  local target = readable and targets[address]
+  local target = readable and targets[address .. ' ' .. (fields.markers or '')]
   local left = target and (target.age > 0 and created + target.age - now or target.wait)
   if not left or left <= 0 then
     return nil

@@ -136,10 +136,12 @@ local function strip(g, id)
     keep(g, id, FINAL[DONE], true, call('GET', g.record .. id))
   end
   local ms, digest, header = string.match(line(g.record .. id), '^%a+ (%d+) (%S+) [^{]*(.*)')
-  local target, rest = cjson.decode(header).callback_target, {}
-  if target then
-    -- Only texts go to cjson: an empty table could become a list. And cjson has a way of its own of writing a slash.
-    rest[1] = '"callback_target":' .. string.gsub(cjson.encode(target), '\\/', '/')
+  local whole, rest = cjson.decode(header), {}
+  for _, name in ipairs({'callback_target', 'markers'}) do
+    if whole[name] then
+      -- Only texts go to cjson: an empty table could become a list. And cjson has a way of its own of writing a slash.
+      rest[#rest + 1] = '"' .. name .. '":' .. string.gsub(cjson.encode(whole[name]), '\\/', '/')
+    end
   end
   if ARCHIVED then
     rest[#rest + 1] = '"archived_ms":"' .. stamp(now) .. '"'

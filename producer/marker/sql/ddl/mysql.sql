@@ -40,3 +40,9 @@ CREATE TABLE IF NOT EXISTS {table} (
   KEY {index}_created (created_at),
   KEY {index}_aggregate (aggregate_type, aggregate_id)
 ) ENGINE=InnoDB;
+-- The identity of these markers. The coordinator counts no verdict of markers with another identity. A replica that repeats
+-- statements repeats the variable, and not the random number.
+CREATE TABLE IF NOT EXISTS {table}_identity (identity VARCHAR(16) CHARACTER SET ascii NOT NULL PRIMARY KEY) ENGINE=InnoDB;
+SET @identity = LEFT(SHA1(CONCAT(UUID(), RAND())), 12);
+INSERT INTO {table}_identity (identity) SELECT @identity FROM DUAL
+  WHERE NOT EXISTS (SELECT 1 FROM {table}_identity);

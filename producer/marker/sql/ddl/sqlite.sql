@@ -37,3 +37,7 @@ CREATE INDEX {index}_due ON {table} (producer, state, due_at);
 CREATE INDEX {index}_cleaned ON {table} (producer, cleaned_at) WHERE cleaned_at IS NOT NULL;
 CREATE INDEX {index}_created ON {table} (created_at);
 CREATE INDEX {index}_aggregate ON {table} (aggregate_type, aggregate_id) WHERE aggregate_type IS NOT NULL;
+-- The identity of these markers. The coordinator counts no verdict of markers with another identity.
+CREATE TABLE IF NOT EXISTS {table}_identity (identity TEXT NOT NULL PRIMARY KEY);
+INSERT INTO {table}_identity (identity) SELECT LOWER(HEX(RANDOMBLOB(6)))
+  WHERE NOT EXISTS (SELECT 1 FROM {table}_identity);

@@ -1,0 +1,102 @@
+package producer_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/msghandler/msghandler/producer"
+	"github.com/msghandler/msghandler/producer/marker"
+	"github.com/msghandler/msghandler/producer/marker/memory"
+	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
+)
+
+// identified is a durable store that decides final questions, and whose identity a test changes.
+type identified struct {
+	*memory.Store
+	identity string
+	err      error
+}
+
+func (s *identified) Identity(context.Context) (string, error) { return s.identity, s.err }
+
+func (s *identified) Lookup(ctx context.Context, ids []string, final bool) (map[string]marker.Verdict, error) {
+	if final {
+		return s.Put(ctx, ids, marker.RolledBack)
+	}
+	return s.Store.Lookup(ctx, ids, final)
+}
+
+func (s *identified) Capabilities() marker.Capabilities {
+	return marker.Capabilities{SurvivesRestart: true, Shared: true, DecidesFinal: true}
+}
+
+func identifiedHouse(t *testing.T) (*house, *identified) {
+	t.Helper()
+	store := &identified{Store: memory.New(), identity: "live"}
+	h := newHouse(t, func(c *producer.Config, _ *coordinator) { c.Markers = store })
+	h.markers = store.Store
+	return h, store
+}
+
+// Messages of another store are left alone: no tombstone, no deletion, and no answer that uses an attempt.
+func TestMarkersOfAnotherStoreAreLeftAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, store := identifiedHouse(t)
+		if _, err := store.Put(t.Context(), []string{"kept"}, marker.Committed); err != nil {
+			t.Fatal(err)
+		}
+		for _, final := range []bool{false, true} {
+			r, err := h.producer.Confirm(t.Context(), &pb.ConfirmRequest{
+				Producer: "orders", Ids: []string{"1", "kept"}, Final: final, MarkerStore: "other",
+			})
+			if err != nil || r.GetMarkerStore() != "live" || len(r.GetConfirmations()) != 2 ||
+				r.GetConfirmations()[0].GetVerdict() != pb.Verdict_VERDICT_UNAVAILABLE ||
+				r.GetConfirmations()[1].GetVerdict() != pb.Verdict_VERDICT_UNAVAILABLE {
+				t.Errorf("final=%v: %v, %v", final, r, err)
+			}
+		}
+		_, err := h.producer.DeleteBusiness(t.Context(), &pb.DeleteBusinessRequest{
+			Producer: "orders", Ids: []string{"kept"}, MarkerStore: "other",
+		})
+		if status.Code(err) != codes.FailedPrecondition {
+			t.Errorf("deleted: %v", err)
+		}
+		if found, err := store.Store.Lookup(t.Context(), []string{"1", "kept"}, false); err != nil || len(found) != 1 {
+			t.Errorf("the markers are %v, %v", found, err)
+		}
+	})
+}
+
+// Behind one address there may be another database by now. A tombstone must not be planted there.
+func TestFinalQuestionReadsTheIdentityAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, store := identifiedHouse(t)
+		if v := h.verdict(t, "1", false); v != pb.Verdict_VERDICT_UNKNOWN {
+			t.Fatal(v)
+		}
+		store.identity = "restored"
+		r, err := h.producer.Confirm(t.Context(), &pb.ConfirmRequest{
+			Producer: "orders", Ids: []string{"1"}, Final: true, MarkerStore: "live",
+		})
+		if err != nil || r.GetMarkerStore() != "restored" || store.Len() > 0 {
+			t.Errorf("got %v, %v, with %d markers", r, err, store.Len())
+		}
+	})
+}
+
+// A message that named no store, because the store was away, would take any answer.
+func TestSendWaitsForTheIdentity(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, store := identifiedHouse(t)
+		store.err = errors.New("the database is away")
+		err := h.p.Send(t.Context(), message("1"), func(context.Context) error { return nil })
+		if !errors.Is(err, producer.ErrMarkers) || h.count("SendHalfMessages") != 0 {
+			t.Errorf("got %v, calls %v", err, h.calls)
+		}
+	})
+}
