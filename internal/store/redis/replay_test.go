@@ -43,6 +43,8 @@ func TestReplayIsAPublicationOfItsOwn(t *testing.T) {
 			if a.advance != nil {
 				a.advance(time.Second)
 			}
+			// Redis dates a replay to the millisecond.
+			servers.Eventually(t, time.Minute, "a later millisecond", func() bool { return time.Since(last) > time.Millisecond })
 			how := halfmsg.ReplayHow{}
 			if r := a.store.Replay(t.Context(), []halfmsg.Replay{{Name: half("1").Name}}, how)[0]; r.Err != nil {
 				t.Fatal(r)
