@@ -24,6 +24,9 @@ const (
 func (a *App) newLogin() (c login.Config, notice string, err error) {
 	h := &a.settings.HTTP
 	c = login.Config{PublicURL: h.PublicURL, Age: h.SessionAge, Logger: a.logger}
+	c.Installation = []string{
+		a.settings.Access.OIDC.Issuer, h.OIDCClientID, h.PublicURL, a.settings.Redis.Prefix,
+	}
 	if c.Secret, err = readSecret(h.SessionKeyFile); err != nil {
 		return c, "", SettingsError{fmt.Errorf("http.session_key_file: %w", err)}
 	}

@@ -78,17 +78,25 @@ func TestHTTPAnswerOfAnotherFormIsNoVerdict(t *testing.T) {
 
 func TestHTTPCompressedAnswerIsNoVerdict(t *testing.T) {
 	t.Parallel()
-	url := serveHTTP(t, func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		w.Header().Set("Content-Encoding", "gzip")
-		packed := gzip.NewWriter(w)
-		_, _ = packed.Write([]byte(confirmed(`{"id":"1","verdict":"VERDICT_COMMITTED"}`)))
-		_ = packed.Close()
-	})
-	_, err := client(t, callback.Config{}).Confirm(t.Context(),
-		halfmsg.Target{Producer: "orders", Address: url}, []string{"1"}, false)
-	if err == nil || !strings.Contains(err.Error(), `its content encoding is "gzip"`) {
-		t.Errorf("got %v", err)
+	good := []byte(confirmed(`{"id":"1","verdict":"VERDICT_COMMITTED"}`))
+	for what, write := range map[string]func(w http.ResponseWriter){
+		"packed": func(w http.ResponseWriter) {
+			packed := gzip.NewWriter(w)
+			_, _ = packed.Write(good)
+			_ = packed.Close()
+		},
+		"plain under the name of gzip": func(w http.ResponseWriter) { _, _ = w.Write(good) },
+	} {
+		url := serveHTTP(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			w.Header().Set("Content-Encoding", "gzip")
+			write(w)
+		})
+		_, err := client(t, callback.Config{}).Confirm(t.Context(),
+			halfmsg.Target{Producer: "orders", Address: url}, []string{"1"}, false)
+		if err == nil || !strings.Contains(err.Error(), `its content encoding is "gzip"`) {
+			t.Errorf("%s: got %v", what, err)
+		}
 	}
 }
 

@@ -229,3 +229,15 @@ func TestDocumentedServeFlagsExist(t *testing.T) {
 		}
 	}
 }
+
+// What git ignores, such as private files of a developer, is in no build context either.
+func TestDockerContextHasWhatGitKeeps(t *testing.T) {
+	t.Parallel()
+	ignored := strings.Split(read(t, ".dockerignore"), "\n")
+	for line := range strings.SplitSeq(read(t, ".gitignore"), "\n") {
+		folder, rooted := strings.CutPrefix(strings.TrimSuffix(line, "/"), "/")
+		if rooted && !slices.Contains(ignored, folder) {
+			t.Errorf("git ignores /%s, and .dockerignore does not", folder)
+		}
+	}
+}

@@ -52,6 +52,9 @@ type Config struct {
 	PublicURL string
 	// Secret seals the sessions. Default: random.
 	Secret []byte
+	// Installation are the texts that tell this installation, its issuer and client from others with the same Secret:
+	// their sessions do not hold here.
+	Installation []string
 	// Age is how long a session lasts. Default 8 h.
 	Age time.Duration
 	// Show writes the page of the login. Required.
@@ -109,7 +112,7 @@ func New(config Config) *Gate {
 		config.Secret = make([]byte, sha256.Size)
 		_, _ = rand.Read(config.Secret) // crypto/rand never fails
 	}
-	return &Gate{config: config, sealer: newSealer(config.Secret)}
+	return &Gate{config: config, sealer: newSealer(config.Secret, config.Installation)}
 }
 
 // asBrowsersName is the URL of a console without what browsers leave out: the default port and a path of "/".

@@ -331,6 +331,12 @@ func TestForgedSessionsAreRefused(t *testing.T) {
 	if text := with(open(t, false), good.Name, good.Value); strings.Contains(text, " is ") {
 		t.Errorf("another secret: got %q", text)
 	}
+	elsewhere := open(t, false, func(c *login.Config) {
+		c.Secret, c.Tokens, c.Installation = secret, file, []string{"another"}
+	})
+	if text := with(elsewhere, good.Name, good.Value); strings.Contains(text, " is ") {
+		t.Errorf("another installation with the same secret: got %q", text)
+	}
 	for i := range good.Value {
 		changed := []byte(good.Value)
 		if changed[i]++; changed[i] > 'z' {

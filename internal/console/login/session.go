@@ -8,6 +8,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"time"
@@ -140,8 +141,10 @@ func (g *Gate) cookie(r *http.Request, name string, value any) bool {
 // sealer encrypts values so that only the holder of the secret can read, change or make them.
 type sealer struct{ aead cipher.AEAD }
 
-func newSealer(secret []byte) sealer {
-	key, err := hkdf.Key(sha256.New, secret, nil, "msghandler console cookies 1", sha256.Size)
+// newSealer derives the key of an installation from the secret, which others may use as well.
+func newSealer(secret []byte, installation []string) sealer {
+	info := fmt.Sprintf("msghandler console cookies %q", installation)
+	key, err := hkdf.Key(sha256.New, secret, nil, info, sha256.Size)
 	if err != nil {
 		panic(err) // only for a longer key
 	}
