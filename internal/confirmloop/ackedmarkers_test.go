@@ -116,6 +116,45 @@ func TestUnreachableTargetPausesDeletions(t *testing.T) {
 	})
 }
 
+func TestPausedDeletionsAreNotClaimed(t *testing.T) {
+	inHouse(t, confirmloop.Config{DeleteWhen: confirmloop.AfterAck, Batch: 1}, func(h *house) {
+		h.drops(failing)
+		h.OfferAcknowledged(h.acknowledged("orders", "1", "2", "3"), time.Now().Add(held)) // open the circuit
+		synctest.Wait()
+		claim := h.acknowledged("orders", "4")[0]
+		h.store.Settle(h.t.Context(), []halfmsg.Settlement{
+			{Name: claim.Name, Token: claim.Token, Event: halfmsg.EventReleased},
+		})
+		before := h.store.Peek(claim.Name)
+		if _, err := h.PassAcknowledged(h.t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if after := h.store.Peek(claim.Name); !after.DueAt.Equal(before.DueAt) || after.LeaseOwner != "" {
+			t.Errorf("a pass has claimed a message of a paused target: %+v", after)
+		}
+	})
+}
+
+// TestTimedOutCloseUsesUpNoDeletion cancels a deletion, which is no failure of the producer.
+func TestTimedOutCloseUsesUpNoDeletion(t *testing.T) {
+	inHouse(t, confirmloop.Config{DeleteWhen: confirmloop.AfterAck}, func(h *house) {
+		h.drops(func(ctx context.Context, _ halfmsg.Target, _ []string) error { <-ctx.Done(); return ctx.Err() })
+		claims := h.acknowledged("orders", "1")
+		h.OfferAcknowledged(claims, time.Now().Add(held))
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(h.t.Context(), 100*time.Millisecond)
+		defer cancel()
+		if err := h.Close(ctx); err == nil {
+			t.Error("a deletion hangs, and Close says that all is closed")
+		}
+		synctest.Wait()
+		if got := h.wantState(claims[0].Name, halfmsg.Acknowledged); got.DeleteAttempts != 0 || got.LeaseOwner != "" {
+			t.Errorf("after a cancelled deletion: %+v", got)
+		}
+	})
+}
+
 func TestMarkersWithoutRoomWaitInTheStore(t *testing.T) {
 	inHouse(t, confirmloop.Config{DeleteWhen: confirmloop.AfterAck, Batch: 5}.WithDeleteBacklog(40), func(h *house) {
 		gate := make(chan struct{})

@@ -27,6 +27,19 @@ func TestFullMemoryGrantsEachABatch(t *testing.T) {
 	})
 }
 
+func TestFullMemoryBoundsTheBacklog(t *testing.T) {
+	inHouse(t, confirmloop.Config{Batch: 10}.WithQueue(50), func(h *house) {
+		h.answers(hanging("slow", nil))
+		h.have("slow", numbered(500)...)
+		for range 100 {
+			h.pass()
+		}
+		if n := h.Waiting(); n < 10 || n > 60 {
+			t.Errorf("%d messages wait in memory, where 50 and a batch may", n)
+		}
+	})
+}
+
 func TestHangingProducerDelaysNoOther(t *testing.T) {
 	inHouse(t, confirmloop.Config{}, func(h *house) {
 		h.answers(hanging("slow", func(_ context.Context, _ halfmsg.Target, ids []string, _ bool) (verdicts, error) {
