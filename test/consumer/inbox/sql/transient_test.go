@@ -25,6 +25,7 @@ func (unreachable) Driver() driver.Driver { return nil }
 func TestDatabaseThatIsAwayIsTransient(t *testing.T) {
 	t.Parallel()
 	db := sql.OpenDB(unreachable{})
+	defer func() { _ = db.Close() }()
 	inbox, err := sqlinbox.New(sqlinbox.Config{DB: db, Dialect: sqlinbox.PostgreSQL, Consumer: "payments"})
 	if err != nil {
 		t.Fatal(err)
