@@ -22,7 +22,7 @@ func (c Config) WithDefaults() Config {
 	c.SendLease = cmp.Or(c.SendLease, 30*time.Second)
 	c.ConnectionAge, c.ConnectionIdle = cmp.Or(c.ConnectionAge, time.Hour), cmp.Or(c.ConnectionIdle, 10*time.Minute)
 	c.Limits.Body, c.Limits.Waiting = cmp.Or(c.Limits.Body, 1<<20), cmp.Or(c.Limits.Waiting, 10_000)
-	c.Limits.Bytes = cmp.Or(c.Limits.Bytes, 256<<20)
+	c.Limits.Bytes, c.Limits.Streams = cmp.Or(c.Limits.Bytes, 256<<20), cmp.Or(c.Limits.Streams, 8192)
 	if c.Access == nil {
 		c.Access, _ = access.NewAuthenticator(access.Rules{Anonymous: true}) // there is no glob that could be invalid
 	}

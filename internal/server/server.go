@@ -133,7 +133,8 @@ type Limits struct {
 	// trusted producers, and Rollback.
 	Waiting int
 	// Streams is how many streams that need no identity may be open, such as watches of the health: two for each
-	// connection that there may be. Addresses and connections share Streams as they share Bytes. Default: maxOpenStreams.
+	// connection that there may be. A stream takes 14 KiB. Addresses and connections share Streams as they share
+	// Bytes.
 	Streams int
 	// Bytes is how many bytes the requests in flight may hold in all, from the announcement of their size until their
 	// answer. Requests over 64 KiB may take three quarters of Bytes. One address may hold seven times what stays free, and
@@ -162,8 +163,6 @@ const (
 	storeTimeout = 10 * time.Second
 	// maxCalls is how many calls may be in flight.
 	maxCalls = 20_000
-	// maxOpenStreams is how many streams that need no identity may be open, at 14 KiB each.
-	maxOpenStreams = 8192
 	// maxItems is how many messages, ids or names one call may hold; the contract says so.
 	maxItems = 1000
 	// minMaxRequest holds a batch of 1,000 messages of 16 KiB. A batch of larger messages must have fewer.
@@ -267,7 +266,6 @@ func (c Config) withHooks() Config {
 		c.Audit = noTrail{audit.Nowhere}
 	}
 	c.Limits.calls = cmp.Or(c.Limits.calls, maxCalls)
-	c.Limits.Streams = cmp.Or(c.Limits.Streams, maxOpenStreams)
 	c.Logger = cmp.Or(c.Logger, slog.Default())
 	return c
 }

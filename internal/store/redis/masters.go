@@ -261,13 +261,14 @@ func (s *Store) answers(ctx context.Context, c *cluster) error {
 	}
 	asked := map[string]bool{}
 	answers := make(chan error, len(shards))
+	var asking lifecycle.Group // not waited for: a PING ends with its context
 	for _, shard := range shards {
 		master, err := c.MasterForKey(ctx, s.keys.shards[shard])
 		if err != nil || asked[master.Options().Addr] {
 			continue
 		}
 		asked[master.Options().Addr] = true
-		go func() { answers <- master.Ping(ctx).Err() }()
+		asking.Go(func() { answers <- master.Ping(ctx).Err() })
 	}
 	err = fmt.Errorf("%w: the Cluster names no master", halfmsg.ErrUnavailable)
 	for range asked {
