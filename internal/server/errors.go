@@ -84,6 +84,11 @@ var faultTable = []fault{
 			"send requests uncompressed", false,
 	},
 	{
+		guard.ErrTooLarge, codes.InvalidArgument, "REQUEST_TOO_LARGE",
+		"the request has more bytes than a request may have (16 MiB, or limits.body and 1 MiB); nothing was done: " +
+			"send fewer messages in one call", false,
+	},
+	{
 		guard.ErrTooManyCalls, codes.ResourceExhausted, "TOO_MANY_CALLS",
 		"too many calls are in flight; nothing was done: retry later", true,
 	},

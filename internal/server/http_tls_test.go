@@ -172,7 +172,7 @@ func TestGRPCOfClientsOfferingBoth(t *testing.T) {
 	}
 	over := &msghandlerv1.SendHalfMessagesRequest{Messages: []*msghandlerv1.Message{{Body: make([]byte, 20<<20)}}}
 	_, err = producers.SendHalfMessages(t.Context(), over)
-	wantCode(t, err, codes.ResourceExhausted)
+	wantCode(t, err, codes.InvalidArgument)
 }
 
 // A graceful stop ends the waits of gRPC behind the HTTP server, and finishes what is in flight.

@@ -141,7 +141,7 @@ func TestBadInput(t *testing.T) {
 		{"content type too long", func(r *request) { r.Message.ContentType = long }, invalid, "message.content_type"},
 		{"content type with a newline", func(r *request) { r.Message.ContentType = "a\nb" }, invalid, "message.content_type"},
 		{"body over the limit", func(r *request) { r.Message.Body = make([]byte, 1<<20+1) }, invalid, "message.body"},
-		{"body far over the limit", func(r *request) { r.Message.Body = make([]byte, 20<<20) }, codes.ResourceExhausted, ""},
+		{"body far over the limit", func(r *request) { r.Message.Body = make([]byte, 20<<20) }, invalid, ""},
 		{"too many headers", func(r *request) { r.Message.Headers = headers(33) }, invalid, "message.headers"},
 		{"too much in headers", header("a", strings.Repeat("x", 16<<10)), invalid, "message.headers"},
 		{"header without a name", header("", "x"), invalid, "message.headers"},

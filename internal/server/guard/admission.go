@@ -48,8 +48,8 @@ type request struct {
 	// sized is closed then.
 	announced bool
 	sized     chan struct{}
-	// refused says that the budgets do not allow the announced bytes.
-	refused bool
+	// refused says that the budgets do not allow the announced bytes, tooLarge that no request may have so many.
+	refused, tooLarge bool
 	// bytes is what the request holds of requestBytes, and of largeBytes where the request is large.
 	bytes int64
 	// further is how many bytes a message after the request may have. Where such messages hold bytes of the budgets, until
@@ -239,7 +239,8 @@ func (r *request) endFurtherLocked() {
 // acquireBytesLocked takes the announced bytes of a request of gRPC, and reports whether the budgets allow them.
 func (r *request) acquireBytesLocked(length int64) bool {
 	if length > int64(r.conn.guard.config.Limits.Request) {
-		return true // gRPC refuses a request that is too large, and receives nothing more of it
+		r.tooLarge = true // it is refused, and nothing more of it is received
+		return true
 	}
 	return r.holdLocked(length)
 }
@@ -285,9 +286,9 @@ func (r *request) setAnnouncedLocked() {
 	}
 }
 
-// awaitSize waits until the request has announced its size, and reports whether the budgets allow the request. As a
-// rule the size is known before the handler runs.
-func (r *request) awaitSize() (allowed bool) {
+// awaitSize waits until the request has announced its size. The error is ErrBytes where the budgets do not allow the
+// request, and ErrTooLarge where no request may be so large. As a rule the size is known before the handler runs.
+func (r *request) awaitSize() error {
 	r.conn.mu.Lock()
 	sized := r.sized
 	if !r.announced && sized == nil {
@@ -304,7 +305,13 @@ func (r *request) awaitSize() (allowed bool) {
 	}
 	r.conn.mu.Lock()
 	defer r.conn.mu.Unlock()
-	return !r.refused
+	switch {
+	case r.refused:
+		return ErrBytes
+	case r.tooLarge:
+		return ErrTooLarge
+	}
+	return nil
 }
 
 // setRead says that gRPC has handed a message out.

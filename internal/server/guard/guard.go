@@ -40,7 +40,8 @@ type Config struct {
 	// Identify returns the context of a unary call with the identity of its caller, before the body is read. A caller who
 	// may not make the call gets Identify's error, and the body stays unread. Service needs it.
 	Identify func(ctx context.Context, method string) (context.Context, error)
-	// Translate returns the client's error for a refusal: ErrCompressed, ErrBytes, ErrTooManyCalls or a *FieldError.
+	// Translate returns the client's error for a refusal: ErrCompressed, ErrBytes, ErrTooManyCalls,
+	// ErrTooLarge or a *FieldError.
 	Translate func(err error) error
 	// Refused is called for each request that is refused unread, with one of Reasons. It must not block.
 	Refused func(reason string)

@@ -138,8 +138,8 @@ func (g *Guard) receive(ctx context.Context, decode func(any) error, v any) erro
 	arriving.Add(1)
 	defer arriving.Add(-1)
 	defer r.setDecoded()
-	if !r.awaitSize() {
-		return ErrBytes
+	if err := r.awaitSize(); err != nil {
+		return err
 	}
 	return decodeInto(r, decode, v)
 }

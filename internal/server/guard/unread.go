@@ -15,6 +15,8 @@ var (
 	ErrCompressed   = errors.New("the request is compressed")
 	ErrBytes        = errors.New("requests in flight hold as many bytes as they may")
 	ErrTooManyCalls = errors.New("too many calls")
+	// ErrTooLarge refuses a request that no later call can bring: the caller must split it.
+	ErrTooLarge = errors.New("the request is larger than a request may be")
 	// ErrTooManyStreams refuses a stream of a method that answers everyone.
 	ErrTooManyStreams = errors.New("too many open streams")
 )
@@ -81,7 +83,7 @@ func (g *Guard) refuse(ctx context.Context, method string, err error) error {
 			return g.config.Translate(err)
 		}
 	}
-	if undecodable := (*FieldError)(nil); errors.As(err, &undecodable) {
+	if undecodable := (*FieldError)(nil); errors.As(err, &undecodable) || errors.Is(err, ErrTooLarge) {
 		return g.config.Translate(err)
 	}
 	return err
