@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -200,6 +201,35 @@ func TestManyMayMigrateAtOnce(t *testing.T) {
 			}
 		}
 		all.Wait()
+	})
+}
+
+// Replicas start together on a new database. All of them must learn one identity, or each leaves the other's messages
+// alone.
+func TestManyMarkersHaveOneIdentity(t *testing.T) {
+	onEach(t, func(t *testing.T, r room) {
+		for round := range 8 {
+			var all sync.WaitGroup
+			identities := make([]string, 8)
+			for i := range identities {
+				markers := must[*sqlmarker.Store](t)(sqlmarker.New(sqlmarker.Config{
+					DB: r.db, Dialect: r.dialect, Producer: "ours", Table: fmt.Sprint("markers", round),
+				}))
+				all.Go(func() {
+					err := markers.Migrate(t.Context())
+					if err == nil {
+						identities[i], err = markers.Identity(t.Context())
+					}
+					if err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			all.Wait()
+			if slices.Sort(identities); identities[0] == "" || len(slices.Compact(identities)) != 1 {
+				t.Errorf("round %d: %q", round, identities)
+			}
+		}
 	})
 }
 

@@ -91,12 +91,17 @@ func (t *Table) runAll(ctx context.Context, conn *sql.Conn, statements ...string
 // columnName is the first word of a line of a column in a CREATE TABLE.
 var columnName = regexp.MustCompile(`(?m)^  ([a-z_]+) `)
 
-// examine fails for a table that lacks a column of the statements, or the primary key: without the key a second row of
-// an id is no duplicate.
+// examine fails for a table that lacks the primary key, or a column of the first statement with columns: without the
+// key a second row of an id is no duplicate.
 func (t *Table) examine(ctx context.Context, conn *sql.Conn, statements []string) error {
 	var columns []string
-	for _, found := range columnName.FindAllStringSubmatch(statements[0], -1) {
-		columns = append(columns, found[1])
+	for _, statement := range statements {
+		if columns != nil {
+			break
+		}
+		for _, found := range columnName.FindAllStringSubmatch(statement, -1) {
+			columns = append(columns, found[1])
+		}
 	}
 	rows, err := conn.QueryContext(ctx, t.words.Replace("SELECT "+strings.Join(columns, ", ")+" FROM {table} WHERE 1 = 0"))
 	if err == nil {

@@ -155,7 +155,7 @@ func (s *Store) Identity(ctx context.Context) (identity string, err error) {
 	err = s.db.QueryRowContext(ctx, s.table.Query(`SELECT identity FROM {table}_identity`)).Scan(&identity)
 	if err != nil {
 		return "", fmt.Errorf("read the identity of the markers; grant SELECT on %s_identity, and if the row or the table "+
-			"is missing, run the last statements of DDL: %w", s.config.Table, err)
+			"is missing, run the statements of DDL for it: %w", s.config.Table, err)
 	}
 	return identity, nil
 }

@@ -1,5 +1,11 @@
 -- Business markers and the local message table of msghandler's producers, for MySQL and MariaDB. Ids are binary: a text
 -- column would take Order:7 and order:7 for the same. All times are milliseconds since 1970, by this database's clock.
+-- First the identity of these markers: a process that finds their table finds the identity as well. The coordinator counts
+-- no verdict of markers with another one. A replica that repeats statements repeats the variable, and not the random number.
+CREATE TABLE IF NOT EXISTS {table}_identity (one TINYINT NOT NULL PRIMARY KEY,
+    identity VARCHAR(16) CHARACTER SET ascii NOT NULL) ENGINE=InnoDB;
+SET @identity = LEFT(SHA1(CONCAT(UUID(), RAND())), 12);
+INSERT INTO {table}_identity (one, identity) VALUES (1, @identity) ON DUPLICATE KEY UPDATE one = one;
 CREATE TABLE IF NOT EXISTS {table} (
   producer       VARBINARY(101) NOT NULL,
   id             VARBINARY(256) NOT NULL,
@@ -40,9 +46,3 @@ CREATE TABLE IF NOT EXISTS {table} (
   KEY {index}_created (created_at),
   KEY {index}_aggregate (aggregate_type, aggregate_id)
 ) ENGINE=InnoDB;
--- The identity of these markers. The coordinator counts no verdict of markers with another identity. A replica that repeats
--- statements repeats the variable, and not the random number.
-CREATE TABLE IF NOT EXISTS {table}_identity (identity VARCHAR(16) CHARACTER SET ascii NOT NULL PRIMARY KEY) ENGINE=InnoDB;
-SET @identity = LEFT(SHA1(CONCAT(UUID(), RAND())), 12);
-INSERT INTO {table}_identity (identity) SELECT @identity FROM DUAL
-  WHERE NOT EXISTS (SELECT 1 FROM {table}_identity);
