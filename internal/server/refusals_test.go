@@ -126,9 +126,7 @@ func TestStrangersCannotReportBadHellos(t *testing.T) {
 	}
 	hello := helloOf("orders")
 	hello.GetHello().Parallel = -1
-	if err := stream.Send(hello); err != nil {
-		t.Fatal(err)
-	}
+	_ = stream.Send(hello) // the stream may be refused already
 	_, err = stream.Recv()
 	wantCode(t, err, codes.Unauthenticated)
 	reported.want(t, "the hello of a stranger")
