@@ -10,6 +10,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/access"
 	"github.com/msghandler/msghandler/internal/certs"
+	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/server/guard"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
@@ -48,12 +49,17 @@ func (s *Server) permitted(ctx context.Context, method string, request any) (acc
 }
 
 // identifyUnread makes the identity of the caller of a unary call, before a byte of the body is decoded. Whether a
-// caller with an identity may call as the producer of the request, only the decoded request tells.
+// caller with an identity may call as the producer of the request, only the decoded request tells. No interceptor runs
+// around it, so a panic, which would end the process, becomes an error here.
 func (s *Server) identifyUnread(ctx context.Context, method string) (context.Context, error) {
 	if needs[method].open {
 		return ctx, nil
 	}
-	caller, err := s.permitted(ctx, method, nil)
+	var caller access.Identity
+	var err error
+	if failure := lifecycle.Recovered(func() { caller, err = s.permitted(ctx, method, nil) }); failure != nil {
+		err = failure
+	}
 	if err != nil {
 		return ctx, translate(err, halfmsg.None).Err()
 	}

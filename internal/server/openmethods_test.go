@@ -129,6 +129,23 @@ func holdAll(t *testing.T, address, method string, bound openBound, most int) (h
 	return held, h
 }
 
+// poisonTokens is a source of identities that panics, as a reader of tokens may.
+type poisonTokens struct{}
+
+func (poisonTokens) Authenticate(context.Context, string) (access.Identity, error) { panic("poison") }
+
+// No interceptor runs around the look at the identity before the body.
+func TestPanicOfASourceIsAnError(t *testing.T) {
+	t.Parallel()
+	h := open(t, func(c *server.Config) { c.Access = authenticator(t, access.Rules{}, poisonTokens{}) })
+	for _, by := range h.waysWithToken(t, "", "any") {
+		err := by.call(msghandlerv1.AdminService_GetStats_FullMethodName, &msghandlerv1.GetStatsRequest{})
+		if status.Code(err) != codes.Internal || strings.Contains(err.Error(), "poison") {
+			t.Errorf("by %s: got %v", by.name, err)
+		}
+	}
+}
+
 // A caller without an identity is refused before the body of its request is decoded: an undecodable body changes
 // nothing, and no refusal names the producer that the body claims.
 func TestStrangersBodiesAreNotDecoded(t *testing.T) {
