@@ -270,6 +270,10 @@ func TestBadHTTP(t *testing.T) {
 			"unknown call of a service", func(r *http.Request) { r.URL.Path = submit + "s" }, http.StatusNotFound,
 			"PATH_UNKNOWN", "SubmitAll",
 		},
+		{
+			"an escaped letter", func(r *http.Request) { r.URL.RawPath = strings.Replace(submit, "Submit", "%53ubmit", 1) },
+			http.StatusNotFound, "PATH_UNKNOWN", "Submit",
+		},
 		{"root", func(r *http.Request) { r.URL.Path = "/" }, http.StatusNotFound, "PATH_UNKNOWN", "/openapi.yaml"},
 		{"stream in plain JSON", func(r *http.Request) {
 			r.URL.Path = msghandlerv1.AdminService_TailMessages_FullMethodName

@@ -133,6 +133,10 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			"requests of web pages are refused (headers Origin and Sec-Fetch-Site): call the API from a server, or by curl"))
 		return
 	}
+	if r.URL.RawPath != "" { // a proxy that forbids a path would not know its other spellings
+		a.refuse(w, r, a.noSuchPath(r))
+		return
+	}
 	if r.URL.Path == pathOpenAPI && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
 		hurry(w, r)
 		write(w, http.StatusOK, "application/yaml", a.config.OpenAPI)
@@ -242,6 +246,7 @@ func (a *API) noSuchPath(r *http.Request) error {
 		}
 	}
 	return problemf("PATH_UNKNOWN",
-		"%.100q is no path of this port: send POST /SERVICE/METHOD, with one of %s; GET %s describes all",
-		r.URL.Path, strings.Join(names, ", "), pathOpenAPI)
+		"%.100q is no path of this port, where paths have no escaped letters: send POST /SERVICE/METHOD, with one of %s; "+
+			"GET %s describes all",
+		r.URL.EscapedPath(), strings.Join(names, ", "), pathOpenAPI)
 }
