@@ -128,6 +128,28 @@ func TestReadyNeedsEveryRequiredCheck(t *testing.T) {
 	}
 }
 
+// The errors of checks name servers and users.
+func TestStrangersLearnNoReasons(t *testing.T) {
+	const reason = "user orders at redis-1:6379: WRONGPASS"
+	for _, tc := range []struct {
+		role  access.Role
+		host  string
+		tells bool
+	}{
+		{access.Viewer, "localhost", true}, {access.NoRole, "localhost", false}, {access.Viewer, "evil.example", false},
+	} {
+		r := start(t, func(c *console.Config) {
+			c.Login = login.Config{Anonymous: access.Identity{Kind: access.Anonymous, Role: tc.role}}
+		})
+		r.failing.Store(failure{errors.New(reason)})
+		answer, body := r.send(t, http.MethodGet, "/readyz", tc.host)
+		if answer.StatusCode != http.StatusServiceUnavailable || strings.Contains(body, reason) != tc.tells ||
+			!strings.Contains(body, `"name": "redis"`) {
+			t.Errorf("to %s at %s: got %d %s", tc.role, tc.host, answer.StatusCode, body)
+		}
+	}
+}
+
 func TestPanicOfACheckIsItsFailure(t *testing.T) {
 	r := start(t, func(c *console.Config) {
 		c.Checks[1].Run = func(context.Context) error { panic("an unexpected answer") }
@@ -159,6 +181,7 @@ func TestADegradedCoordinatorStaysReady(t *testing.T) {
 
 func TestAHangingCheckTimesOut(t *testing.T) {
 	c := console.New(console.Config{
+		Login: login.Config{Anonymous: access.Identity{Kind: access.Anonymous, Role: access.Viewer}},
 		Stats: func(context.Context) ([]halfmsg.Stat, error) { return nil, nil },
 		Checks: []console.Check{{Name: "slow", Required: true, Run: func(ctx context.Context) error {
 			<-ctx.Done()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"net/url"
 	"sync"
 	"time"
 
@@ -27,8 +28,18 @@ func healthy(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, map[string]string{"status": "alive"})
 }
 
+// strangersError stands for the errors of checks, which name servers and users, before callers without a role.
+const strangersError = "failed; log in, or read the log of the coordinator, for the reason"
+
 func (c *Console) ready(w http.ResponseWriter, r *http.Request) {
 	answer := c.check(r.Context())
+	if name := (&url.URL{Host: r.Host}).Hostname(); !c.known(name) || !c.gate.HasRole(w, r) {
+		for i := range answer.Checks {
+			if one := &answer.Checks[i]; !one.OK {
+				one.Error = strangersError
+			}
+		}
+	}
 	status := http.StatusOK
 	if !answer.Ready {
 		status = http.StatusServiceUnavailable

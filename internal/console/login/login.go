@@ -156,6 +156,12 @@ func (g *Gate) Require(next http.Handler) http.Handler {
 	})
 }
 
+// HasRole says whether the sender of a request has any role.
+func (g *Gate) HasRole(w http.ResponseWriter, r *http.Request) bool {
+	identity, err := g.identify(w, r)
+	return err == nil && identity.Role > access.NoRole
+}
+
 // isStranger says whether a caller has shown nothing. Others without a role learn that they have none.
 func (g *Gate) isStranger(identity access.Identity) bool {
 	return identity.Kind == "" || identity.Kind == access.Anonymous
