@@ -71,7 +71,11 @@ func TestNamesOfACertificateHaveTypes(t *testing.T) {
 		}}, nil},
 		"a common name that the log cannot hold": {x509.Certificate{Subject: named("boss\nlevel=INFO")}, nil},
 		"an endless common name":                 {x509.Certificate{Subject: named(strings.Repeat("b", 2049))}, nil},
-		"none":                                   {x509.Certificate{}, nil},
+		"a name for many hosts": {
+			x509.Certificate{DNSNames: []string{"*.ops.shop", "orders.shop"}}, []string{"dns:orders.shop"},
+		},
+		"a common name for many hosts": {x509.Certificate{Subject: named("*")}, nil},
+		"none":                         {x509.Certificate{}, nil},
 	} {
 		if got := typedname.OfCertificate(certificate(t, tc.template)); !slices.Equal(got, tc.want) {
 			t.Errorf("%s: got %q, want %q", what, got, tc.want)
