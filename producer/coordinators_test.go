@@ -245,15 +245,16 @@ func TestBadCoordinatorsAreRefused(t *testing.T) {
 	t.Parallel()
 	missing := filepath.Join(t.TempDir(), "missing")
 	for want, of := range map[string]producer.Coordinators{
-		"Coordinators.Anyone contradicts":           {Anyone: true, Names: []string{"dns:*"}},
-		`Coordinators.Names holds "[a"`:             {Names: []string{"[a"}},
-		`Coordinators.Names holds ""`:               {Names: []string{""}},
-		`"dsn:x", which does not begin with a type`: {Names: []string{"dsn:x"}},
-		`"{producer}", which holds {producer}`:      {Names: []string{"{producer}"}},
-		"Coordinators.Tokens: token 2 has fewer":    {Tokens: []string{goodToken, "s3cret"}},
-		"Coordinators.TokenFile: open " + missing:   {TokenFile: missing},
-		"Coordinators.Tokens: token 1 holds what":   {Tokens: []string{"s3cret s3cret s3cret"}},
-		"Coordinators.Tokens: token 1 has more tha": {Tokens: []string{strings.Repeat("s3cret", 1000)}},
+		"Coordinators.Anyone contradicts":             {Anyone: true, Names: []string{"dns:*"}},
+		`Coordinators.Names holds "[a"`:               {Names: []string{"[a"}},
+		`Coordinators.Names holds ""`:                 {Names: []string{""}},
+		`"dsn:x", which does not begin with a type`:   {Names: []string{"dsn:x"}},
+		`"dns:x ", which begins or ends with a blank`: {Names: []string{"dns:x "}},
+		`"{producer}", which holds {producer}`:        {Names: []string{"{producer}"}},
+		"Coordinators.Tokens: token 2 has fewer":      {Tokens: []string{goodToken, "s3cret"}},
+		"Coordinators.TokenFile: open " + missing:     {TokenFile: missing},
+		"Coordinators.Tokens: token 1 holds what":     {Tokens: []string{"s3cret s3cret s3cret"}},
+		"Coordinators.Tokens: token 1 has more tha":   {Tokens: []string{strings.Repeat("s3cret", 1000)}},
 	} {
 		_, err := producer.New(producer.Config{
 			Name: "orders", Coordinator: "127.0.0.1:1", Markers: memory.New(),

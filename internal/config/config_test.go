@@ -351,6 +351,9 @@ func TestErrorsNameKeyAndLine(t *testing.T) {
 		"a glob that is none": {
 			file: "access: {admins: ['dns:[ops']}\n", want: []string{"access.admins", "the only wildcard"},
 		},
+		"a glob that looks like another": {
+			file: "grpc: {callers: ['dns:\u043erders.shop']}\n", want: []string{"grpc.callers", "may look like one of a-z"},
+		},
 		"unknown key": {
 			file: "redis:\n  prefix: a\n\nconfrim:\n  after: 1s\n", want: []string{"FILE:4: confrim is not a known key"},
 		},
@@ -508,9 +511,19 @@ func TestErrorsNameKeyAndLine(t *testing.T) {
 			file: "redis:\n  prefix: a\nredis.prefix: b\n",
 			want: []string{"FILE:3: redis.prefix stands twice"},
 		},
-		"no mapping":         {file: "- a\n", want: []string{"FILE:1", "where keys are wanted"}},
-		"second document":    {file: "redis.prefix: a\n---\nx: y\n", want: []string{"second document"}},
-		"no text in line 3":  {file: "log:\n  level: info\n  format: \x00\n", want: []string{"FILE:3 is not YAML"}},
+		"no mapping":        {file: "- a\n", want: []string{"FILE:1", "where keys are wanted"}},
+		"second document":   {file: "redis.prefix: a\n---\nx: y\n", want: []string{"second document"}},
+		"no text in line 3": {file: "log:\n  level: info\n  format: \x00\n", want: []string{"FILE:3 is not YAML"}},
+		"a reversed value": {
+			file: "log:\n  level: info # \u202egubed\n", want: []string{"FILE:2 holds a character that is invisible"},
+		},
+		"an invisible letter": {file: "log:\n  level: in\u200bfo\n", want: []string{"FILE:2 holds a character"}},
+		"a forged line": {
+			file: "\"log.level\\nlevel=INFO msg=forged\": info\n", want: []string{`log.level\nlevel=INFO msg=forged is not`},
+		},
+		"a forged variable": {
+			env: []string{"MSGHANDLER_A\nlevel=INFO=1"}, want: []string{`MSGHANDLER_A\nlevel is not a known variable`},
+		},
 		"no such anchor":     {file: "log:\n  level: *nowhere\n", want: []string{"FILE:2 is not YAML", "nowhere"}},
 		"bad second part":    {file: "log: {}\n---\na: [\n", want: []string{"is not YAML", "line"}},
 		"keys of themselves": {file: "producers: &p\n  a: *p\n", want: []string{"FILE:2: producers.a is an alias of keys"}},

@@ -8,8 +8,11 @@ import (
 	"os"
 	"sort"
 	"strings"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/msghandler/msghandler/internal/escape"
 )
 
 // readFile takes the values of a YAML file. Keys may be nested or written with dots.
@@ -17,6 +20,10 @@ func (l *loading) readFile(path string) error {
 	content, err := os.ReadFile(path) //nolint:gosec // the path is the operator's own
 	if err != nil {
 		return fmt.Errorf("configuration: cannot read the file: %w", err)
+	}
+	if line := deceptiveLine(content); line > 0 {
+		return fmt.Errorf("configuration: %s:%d holds a character that is invisible or changes the direction of writing, "+
+			"so a reader may see other keys and values; remove it", path, line)
 	}
 	decoder := yaml.NewDecoder(bytes.NewReader(content))
 	var document yaml.Node
@@ -34,6 +41,24 @@ func (l *loading) readFile(path string) error {
 		return notYAML(path, content, err)
 	}
 	return nil
+}
+
+// deceptiveLine is the number of the first line that a reader may see as another one; 0: there is none. A byte order
+// mark may begin the file, and the YAML library refuses control characters of ASCII.
+func deceptiveLine(content []byte) int {
+	withoutASCII := func(r rune) rune {
+		if r < utf8.RuneSelf {
+			return -1
+		}
+		return r
+	}
+	text := strings.TrimPrefix(string(content), "\ufeff")
+	for i, line := range strings.Split(text, "\n") {
+		if escape.Deceptive(strings.Map(withoutASCII, line)) {
+			return i + 1
+		}
+	}
+	return 0
 }
 
 // notYAML adds the line to an error of the YAML library. The library names no line for errors in line 1, for bytes that

@@ -3,6 +3,8 @@ package config
 import (
 	"fmt"
 	"strings"
+
+	"github.com/msghandler/msghandler/internal/escape"
 )
 
 // Problem is a mistake in the configuration.
@@ -17,7 +19,7 @@ type Problem struct {
 	What string
 }
 
-// String returns the problem as a single line.
+// String returns the problem as a single line: no name or value can forge another one.
 func (p Problem) String() string {
 	var b strings.Builder
 	b.WriteString(p.Source + ": " + p.Key)
@@ -25,7 +27,7 @@ func (p Problem) String() string {
 		fmt.Fprintf(&b, " = %q", p.Value)
 	}
 	b.WriteString(" " + p.What)
-	return b.String()
+	return escape.Line(b.String())
 }
 
 // Error holds all problems of the configuration.

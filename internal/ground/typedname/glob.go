@@ -5,13 +5,18 @@ package typedname
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // types are the types of names, each with the separator that * never matches.
 var types = []struct{ name, separator string }{
 	{"dns", "."}, {"uri", "/"}, {"email", "@"}, {"cn", "/"}, {"token", "/"}, {"jwt", "/"}, {"proxy", "/"},
 }
+
+// asciiTypes are the types whose names are ASCII: certificates hold them so, as does the token file.
+var asciiTypes = []string{"dns", "uri", "email", "token"}
 
 // producerPlace stands for the name of the producer in a glob on its callers.
 const producerPlace = "{producer}"
@@ -53,6 +58,13 @@ func Parse(text string) (Glob, error) {
 	}
 	if strings.ContainsAny(rest, `?[]\`) {
 		return Glob{}, errors.New(`holds ?, [, ] or \: the only wildcard of a glob is *`)
+	}
+	if !isPrintable(rest) || strings.TrimSpace(rest) != rest {
+		return Glob{}, errors.New("begins or ends with a blank, or holds a character that cannot be seen: remove it")
+	}
+	notASCII := func(r rune) bool { return r >= utf8.RuneSelf }
+	if slices.Contains(asciiTypes, kind) && strings.ContainsFunc(rest, notASCII) {
+		return Glob{}, fmt.Errorf("holds a letter that no name of the type %s: has, and that may look like one of a-z", kind)
 	}
 	return Glob{kind, rest}, nil
 }
