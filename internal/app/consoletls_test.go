@@ -36,6 +36,9 @@ func TestConsoleServesTLS(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if hsts := answer.Header.Get("Strict-Transport-Security") != ""; hsts != (answer.TLS != nil) {
+			t.Errorf("%s: Strict-Transport-Security is %t", scheme, hsts)
+		}
 		if answer.TLS != nil {
 			names = answer.TLS.PeerCertificates[0].DNSNames
 		}

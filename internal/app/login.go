@@ -24,8 +24,11 @@ const (
 func (a *App) newLogin() (c login.Config, notice string, err error) {
 	h := &a.settings.HTTP
 	c = login.Config{PublicURL: h.PublicURL, Age: h.SessionAge, Logger: a.logger}
+	// A session keeps what the issuer said, so it holds only where the same tokens and claims count.
+	oidc := &a.settings.Access.OIDC
 	c.Installation = []string{
-		a.settings.Access.OIDC.Issuer, h.OIDCClientID, h.PublicURL, a.settings.Redis.Prefix,
+		oidc.Issuer, oidc.Audience, oidc.NameClaim, oidc.RolesClaim, oidc.ProducersClaim, h.OIDCClientID, h.PublicURL,
+		a.settings.Redis.Prefix,
 	}
 	if c.Secret, err = readSecret(h.SessionKeyFile); err != nil {
 		return c, "", SettingsError{fmt.Errorf("http.session_key_file: %w", err)}

@@ -245,6 +245,36 @@ func TestSessionHoldsOnEachCoordinator(t *testing.T) {
 	}
 }
 
+// A session holds what a token of the issuer said, so it holds only where that token would count.
+func TestSessionHoldsForItsAudienceOnly(t *testing.T) {
+	t.Parallel()
+	from := issuer.Start(t)
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte(strings.Repeat("s", 32)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b := browser(t)
+	b.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	for _, of := range []struct {
+		audience string
+		holds    bool
+	}{{"shop", true}, {"payroll", false}} {
+		r := start(t, settings(func(c *config.Config) {
+			c.Access.OIDC.Issuer, c.Access.OIDC.Audience, c.HTTP.SessionKeyFile = from.URL, of.audience, secret
+		}))
+		if of.holds {
+			form := url.Values{"token": {from.JWT("anna", of.audience, map[string]any{"roles": "reader"})}}
+			servers.Eventually(t, 20*time.Second, "the token is accepted", func() bool {
+				status, _ := r.visit(t, b, "/login", form)
+				return status == http.StatusSeeOther
+			})
+		}
+		if _, page := r.visit(t, b, "/", nil); strings.Contains(page, "jwt:anna") != of.holds {
+			t.Errorf("where the audience is %s, want %t:\n%s", of.audience, of.holds, page)
+		}
+	}
+}
+
 // A person logs in by an issuer with a certificate authority of its own, to which the console shows its secret.
 func TestPersonLogsInByTheIssuer(t *testing.T) {
 	t.Parallel()

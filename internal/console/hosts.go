@@ -33,7 +33,8 @@ func (c *Console) known(name string) bool {
 }
 
 // guarded restricts each page to our own style, script and forms, and lets no other site show it. The referrer stays
-// within this site: without any, browsers call the origin of our own forms unknown where there is no HTTPS.
+// within this site: without any, browsers call the origin of our own forms unknown where there is no HTTPS. A browser
+// that has come by TLS comes by TLS for a year; before a proxy that encrypts, the header is the proxy's.
 func guarded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -41,6 +42,9 @@ func guarded(next http.Handler) http.Handler {
 			"connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'")
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Referrer-Policy", "same-origin")
+		if r.TLS != nil {
+			h.Set("Strict-Transport-Security", "max-age=31536000")
+		}
 		next.ServeHTTP(w, r)
 	})
 }
