@@ -30,7 +30,7 @@ func (c *Client) Confirm(
 			return err
 		}
 		if store := answer.GetMarkerStore(); to.MarkerStore != "" && store != to.MarkerStore {
-			c.config.Split(to.Producer, to.MarkerStore, store)
+			c.config.Split(to.Producer, to.MarkerStore, printable(store))
 			return otherStore(to.MarkerStore, store)
 		}
 		if odd := judge(verdicts, ids, answer.GetConfirmations()); odd.any() {

@@ -58,6 +58,26 @@ func TestOnlyTheNamedMarkerStoreCounts(t *testing.T) {
 	}
 }
 
+// The identity in an answer comes from outside, and goes into findings, log lines and events.
+func TestForeignIdentityIsToldInPrint(t *testing.T) {
+	t.Parallel()
+	b := &business{confirm: func(
+		ctx context.Context, r *msghandlerv1.ConfirmRequest,
+	) (*msghandlerv1.ConfirmResponse, error) {
+		answer, err := committed(ctx, r)
+		answer.MarkerStore = "\x1b[2J\n" + strings.Repeat("x", 50_000)
+		return answer, err
+	}}
+	var told string
+	c := client(t, callback.Config{Split: func(_, _, answered string) { told = answered }})
+	to := halfmsg.Target{Producer: "orders", Address: serve(t, b), MarkerStore: "live"}
+	verdicts, err := c.Confirm(t.Context(), to, []string{"1"}, true)
+	wantNoVerdict(t, verdicts, err)
+	if told == "" || len(told) > 400 || strings.ContainsAny(told, "\x1b\n") {
+		t.Errorf("told %d bytes: %.40q", len(told), told)
+	}
+}
+
 // wantNoVerdict wants an error as of a producer that cannot be reached: no attempt, and nothing about one message.
 func wantNoVerdict(t *testing.T, verdicts map[string]halfmsg.Verdict, err error) {
 	t.Helper()
