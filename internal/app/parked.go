@@ -52,12 +52,19 @@ func (a *App) watchParked(store *redisstore.Store) error {
 	a.metrics.Unworked(a.unworked.withoutBroker, a.unworked.unrelayed)
 	return a.repeat("parked", parkedSchedule, func(ctx context.Context) error {
 		counts, err := store.Parked(ctx)
-		maps.DeleteFunc(counts, func(broker string, _ int64) bool {
-			return broker == "" || slices.Contains(a.settings.BrokerNames(), broker)
-		})
-		a.unworked.parked.Store(&counts)
+		a.unworked.noteParked(counts, err, a.settings.BrokerNames())
 		return err
 	})
+}
+
+// noteParked remembers the counts of brokers that are not known. Without an answer of the store the earlier counts
+// stand: an outage of Redis ends no alert about its messages.
+func (u *unworked) noteParked(counts map[string]int64, err error, known []string) {
+	if err != nil {
+		return
+	}
+	maps.DeleteFunc(counts, func(broker string, _ int64) bool { return broker == "" || slices.Contains(known, broker) })
+	u.parked.Store(&counts)
 }
 
 // watchUnrelayed starts the loop that counts rows without a relay. A database that does not answer has a check.

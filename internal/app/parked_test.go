@@ -1,0 +1,18 @@
+package app
+
+import (
+	"errors"
+	"maps"
+	"testing"
+)
+
+// An outage of Redis must not look as if the messages of an unknown broker were gone.
+func TestParkedCountsOutliveAnOutage(t *testing.T) {
+	t.Parallel()
+	u := &unworked{}
+	u.noteParked(map[string]int64{"": 1, "known": 2, "gone": 3}, nil, []string{"known"})
+	u.noteParked(nil, errors.New("redis is away"), []string{"known"})
+	if got := u.withoutBroker(); !maps.Equal(got, map[string]int64{"gone": 3}) {
+		t.Errorf("messages of unknown brokers: %v", got)
+	}
+}
