@@ -21,6 +21,10 @@ const maxRounds = 4
 // own brokers, before it returns what it has.
 const parkingTime = 500 * time.Millisecond
 
+// maxLeftOut is how many targets a call leaves out at most: each costs the script as much as a message. Messages of
+// further targets are claimed, and their circuits put the messages off.
+const maxLeftOut = 500
+
 // PendingProducers implements halfmsg.ConfirmStore. Producers whose shard does not answer are left out; when no shard
 // answers, the error says so.
 func (s *Store) PendingProducers(ctx context.Context) ([]string, error) {
@@ -183,13 +187,14 @@ func (s *Store) claimChosen(
 	parts := cutGroups(groups, portion(chosen))
 	calls := make([]*call, len(parts))
 	for i, part := range parts {
-		c := newCall(s.keys.shards[part.shard], 9+len(want.brokers)+4*len(want.without)+2*len(part.shares))
+		without := part.leftOut(want.without)
+		c := newCall(s.keys.shards[part.shard], 9+len(want.brokers)+4*len(without)+2*len(part.shares))
 		c.messages = part.messages
 		c.args = append(c.args, s.seen(part.shard)...)
 		c.args = append(c.args, codeOf[want.state], token, leaseMS(want.lease), maxClaimBytes/len(parts),
 			len(want.brokers))
-		c.args = append(append(c.args, anys(want.brokers)...), len(want.without))
-		for _, l := range want.without {
+		c.args = append(append(c.args, anys(want.brokers)...), len(without))
+		for _, l := range without {
 			c.args = append(c.args, l.Producer, l.Address+" "+l.MarkerStore, leaseMS(l.Wait),
 				clamp(l.MaxAge, maxDue).Milliseconds())
 		}
@@ -212,6 +217,23 @@ type part struct {
 type share struct {
 	producer string
 	messages int
+}
+
+// leftOut are those of the targets that the messages of the part may have, and no more than a call may name.
+func (p *part) leftOut(all []halfmsg.LeftOut) (some []halfmsg.LeftOut) {
+	if len(all) == 0 {
+		return nil
+	}
+	producers := make(map[string]bool, len(p.shares))
+	for _, s := range p.shares {
+		producers[s.producer] = true
+	}
+	for _, l := range all {
+		if producers[l.Producer] && len(some) < maxLeftOut {
+			some = append(some, l)
+		}
+	}
+	return some
 }
 
 // pairs are the shares in the form of claim.lua, small shares first: the room for bytes that small shares leave free

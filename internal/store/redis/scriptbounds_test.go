@@ -47,6 +47,26 @@ func TestScriptsBoundTheirWork(t *testing.T) {
 	}
 }
 
+// A producer may have any number of targets that do not answer.
+func TestClaimLeavesOutFewTargets(t *testing.T) {
+	t.Parallel()
+	var all []halfmsg.LeftOut
+	for i := range crowd {
+		for _, producer := range []string{"orders", "bills"} {
+			to := halfmsg.Target{Producer: producer, Address: fmt.Sprint("dead:", i)}
+			all = append(all, halfmsg.LeftOut{Target: to, Wait: time.Minute})
+		}
+	}
+	for producer, want := range map[string]int{"orders": maxLeftOut, "other": 0} {
+		p := part{shares: []share{{producer, 1}}}
+		some := p.leftOut(all)
+		foreign := slices.ContainsFunc(some, func(l halfmsg.LeftOut) bool { return l.Producer != producer })
+		if len(some) != want || foreign {
+			t.Errorf("a claim for %s leaves out %d targets, some of other producers: %v", producer, len(some), foreign)
+		}
+	}
+}
+
 // boundedCall makes a call of a script, and counts the commands of the script.
 func boundedCall(t *testing.T, s *Store, sc *script, c *call) (commands int, took time.Duration) {
 	t.Helper()

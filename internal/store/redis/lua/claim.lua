@@ -5,8 +5,9 @@
 --   milliseconds; 7 how many bytes of records, unpacked, are claimed at most, though one message always is; 8 of how many
 --   brokers messages are claimed, 0 for any; then the names of these brokers, empty for the default one; then how many
 --   targets are left out; then for each its producer, its address and marker store with a blank between, milliseconds that
---   its messages wait, and milliseconds from which age on they are claimed, 0 for never; then pairs of a producer and how many of its messages are claimed at
---   most. Each may take an equal part of the bytes, and of what those before it have left
+--   its messages wait, and milliseconds from which age on they are claimed, 0 for never; then pairs of a producer and how
+--   many of its messages are claimed at most. Each may take an equal part of the bytes, and of what those before it have
+--   left
 -- Returns: for each claim {producer, id, record, confirms, publishes, copies, sendable_at, deletes, due}; for what had no
 --   record, and left the index, {producer, id}; for what could not be worked on, and was put off, {producer,
 --   id, why}; for what another broker is to get, and was parked, {producer, id, '', broker}; for what waits for a target
