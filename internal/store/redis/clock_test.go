@@ -2,6 +2,7 @@ package redis_test
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -56,10 +57,11 @@ func (c *clocked) due() map[string]bool {
 	other, due := c.coordinator("other"), map[string]bool{}
 	pending, err := other.ClaimPending(c.Context(), map[string]int{"orders": 10}, time.Minute)
 	sendable, more := other.ClaimSendable(c.Context(), 10, time.Minute)
-	if err = errors.Join(err, more); err != nil {
+	acknowledged, most := other.ClaimAcknowledged(c.Context(), 10, time.Minute)
+	if err = errors.Join(err, more, most); err != nil {
 		c.Fatal(err)
 	}
-	for _, claim := range append(pending, sendable...) {
+	for _, claim := range slices.Concat(pending, sendable, acknowledged) {
 		due[claim.ID] = true
 	}
 	return due
@@ -96,6 +98,17 @@ func waitings() []waiting {
 		}},
 		{"backoff of an older message", "old", 11 * time.Minute, func(t *testing.T, store *redisstore.Store) {
 			wait(t, store, halfmsg.EventUnknown, 5*time.Minute, old.Name)
+		}},
+		{"deletion of a marker", "old", 11 * time.Minute, func(t *testing.T, store *redisstore.Store) {
+			claims := submit(t, store, old.Name)
+			settle(t, store, halfmsg.EventCommitted, time.Minute, claims...)
+			settle(t, store, halfmsg.EventAckedMarked, time.Minute, claims...)
+			r := store.Settle(t.Context(), []halfmsg.Settlement{{
+				Name: old.Name, Token: claims[0].Token, Event: halfmsg.EventMarkerKept, After: time.Minute,
+			}})[0]
+			if r.Err != nil {
+				t.Fatal(r.Err)
+			}
 		}},
 		{"lease", "1", 11 * time.Minute, func(t *testing.T, store *redisstore.Store) {
 			create(t, store, fresh)

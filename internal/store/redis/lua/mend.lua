@@ -93,7 +93,7 @@ local function timely(s, kind, created, leased)
     first = math.max(now, begun + (tonumber(wait) or 0))
     last = future and first or math.max(first, now + LONGEST)
   end
-  if leased then
+  if leased or s == ACKNOWLEDGED then
     first, last = now, now + LONGEST
   end
   if due > last + CLOCKSLACK then
