@@ -116,7 +116,7 @@ type Effect func(ctx context.Context, tx *sql.Tx, m *consumer.Message) error
 // message is redelivered, and the inbox finds the row. An effect returns each error of the database: after a deadlock
 // MySQL has rolled the whole transaction back, and Handler fails if the effect goes on. Trouble of the database is not
 // the message's fault: a conflict with other transactions is repeated at once, a few times, and an unreachable database
-// is [consumer.Transient].
+// is [consumer.Transient]. An unreachable service beside the database is not, unless the effect says so.
 func (i *Inbox) Handler(effect Effect) consumer.Handler {
 	return i.resilient(func(ctx context.Context, m *consumer.Message) (err error) {
 		tx, err := i.table.Begin(ctx, i.config.TxOptions)
@@ -131,7 +131,7 @@ func (i *Inbox) Handler(effect Effect) consumer.Handler {
 			return err
 		}
 		if err := effect(ctx, tx.Tx, m); err != nil {
-			return err
+			return i.ofEffect(ctx, tx.Tx, err)
 		}
 		err = i.table.KeepsOwn(ctx, tx, "consumer = ? AND message = ?", i.config.Consumer, []byte(m.Key()))
 		if err != nil {

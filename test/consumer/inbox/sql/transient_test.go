@@ -6,6 +6,8 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"syscall"
 	"testing"
 
@@ -53,8 +55,11 @@ func TestTroubleOfTheDatabaseIsNoFault(t *testing.T) {
 			transient bool
 			effects   int
 		}{
-			"a lost connection":  {driver.ErrBadConn, 1, true, 1},
-			"a fault of its own": {errors.New("no such account"), 1, false, 1},
+			"a lost connection":                       {driver.ErrBadConn, 1, true, 1},
+			"a fault of its own":                      {errors.New("no such account"), 1, false, 1},
+			"a message cut short":                     {fmt.Errorf("read the order: %w", io.ErrUnexpectedEOF), 1, false, 1},
+			"another service that is away":            {&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, 1, false, 1},
+			"a transaction that the effect has ended": {sql.ErrTxDone, 1, false, 1},
 		} {
 			effects := 0
 			err := inbox.Handler(func(ctx context.Context, tx *sql.Tx, m *consumer.Message) error {
