@@ -17,14 +17,22 @@ const (
 	mostHeld = 100_000
 	// silence is how long no letter arrives before a round asks whether any is left.
 	silence = 100 * time.Millisecond
+	// stuck is how long a queue may hold letters and deliver none.
+	stuck = 5 * time.Second
 )
+
+// errStuck: a look would wait for as long as the other consumer is there.
+var errStuck = errors.New("the queue holds letters and delivers none: " +
+	"does another consumer have the queue for itself (x-single-active-consumer, or a higher priority)? Stop it first")
 
 var errTooMany = errors.New("too many dead letters for one look")
 
 // takeRound takes the letters of a round, the oldest first.
 func (w *walk) takeRound(ctx context.Context, left int) ([]amqp.Delivery, error) {
 	most := min(w.round, left)
-	taken, err := w.consume(most, func(from <-chan amqp.Delivery) []amqp.Delivery { return w.receive(ctx, from, most) })
+	taken, err := w.consume(most, func(from <-chan amqp.Delivery) ([]amqp.Delivery, error) {
+		return w.receive(ctx, from, most)
+	})
 	bytes := 1
 	for i := range taken {
 		bytes += len(taken[i].Body)
@@ -36,7 +44,9 @@ func (w *walk) takeRound(ctx context.Context, left int) ([]amqp.Delivery, error)
 // consume takes at most some letters by a consumer that it cancels before the first letter is visited: so a letter that
 // is removed makes no room for another. By basic.get the time of a walk would grow with the square of the number of
 // letters: a quorum queue keeps a consumer for each basic.get without an acknowledgement.
-func (w *walk) consume(most int, receive func(<-chan amqp.Delivery) []amqp.Delivery) ([]amqp.Delivery, error) {
+func (w *walk) consume(
+	most int, receive func(<-chan amqp.Delivery) ([]amqp.Delivery, error),
+) ([]amqp.Delivery, error) {
 	if err := w.ch.Qos(most, 0, false); err != nil {
 		return nil, fmt.Errorf("take letters of queue %q: %w", w.config.Queue, err)
 	}
@@ -46,7 +56,7 @@ func (w *walk) consume(most int, receive func(<-chan amqp.Delivery) []amqp.Deliv
 	if err != nil {
 		return nil, fmt.Errorf("take letters of queue %q: %w", w.config.Queue, err)
 	}
-	taken := receive(deliveries)
+	taken, failed := receive(deliveries)
 	if err := w.ch.Cancel(tag, false); err != nil {
 		return nil, fmt.Errorf("end the look at queue %q: %w", w.config.Queue, err)
 	}
@@ -54,30 +64,39 @@ func (w *walk) consume(most int, receive func(<-chan amqp.Delivery) []amqp.Deliv
 		taken = append(taken, d)
 	}
 	w.held += len(taken)
+	if failed != nil {
+		return taken, fmt.Errorf("take letters of queue %q: %w", w.config.Queue, failed)
+	}
 	return taken, nil
 }
 
 // receive takes deliveries until they are enough, or the queue is empty.
-func (w *walk) receive(ctx context.Context, from <-chan amqp.Delivery, most int) (taken []amqp.Delivery) {
+func (w *walk) receive(
+	ctx context.Context, from <-chan amqp.Delivery, most int,
+) (taken []amqp.Delivery, err error) {
 	quiet := time.NewTimer(silence)
 	defer quiet.Stop()
-	for len(taken) < most {
+	for latest := time.Now(); len(taken) < most; {
 		select {
 		case d, open := <-from:
 			if !open {
-				return taken
+				return taken, errCancelled
 			}
-			taken = append(taken, d)
+			taken, latest = append(taken, d), time.Now()
 		case <-quiet.C:
-			if waiting, err := depth(w.ch, w.config.Queue); err != nil || waiting == 0 {
-				return taken
+			waiting, err := depth(w.ch, w.config.Queue)
+			switch {
+			case err != nil || waiting == 0:
+				return taken, err
+			case time.Since(latest) > stuck:
+				return taken, errStuck
 			}
 		case <-ctx.Done():
-			return taken
+			return taken, nil
 		}
 		quiet.Reset(silence)
 	}
-	return taken
+	return taken, nil
 }
 
 // flush waits until the queue has all acknowledgements of the channel. It begins and ends a consumer twice: the queue
@@ -85,7 +104,7 @@ func (w *walk) receive(ctx context.Context, from <-chan amqp.Delivery, most int)
 // arrives meanwhile returns with the others.
 func (w *walk) flush() {
 	for range 2 {
-		taken, err := w.consume(1, func(<-chan amqp.Delivery) []amqp.Delivery { return nil })
+		taken, err := w.consume(1, func(<-chan amqp.Delivery) ([]amqp.Delivery, error) { return nil, nil })
 		if err != nil {
 			return
 		}

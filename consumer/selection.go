@@ -58,8 +58,8 @@ func (s Selection) WithDefaults() Selection {
 	return s
 }
 
-// Visit shows the letters without their bodies to a function, the oldest first, until the function returns false. Only
-// the visited letter is in memory.
+// Visit shows the letters without their bodies to a function, the oldest first, until the function returns false. Up to
+// 250 letters are in memory with their bodies.
 func (d *DeadLetters) Visit(ctx context.Context, visit func(*Letter) bool) error {
 	return d.walk(ctx, func(l Letter, _ *amqp.Delivery) (walked, error) {
 		l.Body = nil

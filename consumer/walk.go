@@ -15,7 +15,7 @@ import (
 const (
 	// returnTimeout bounds the wait until the queue has its letters again, returnTime is added for each letter, and
 	// returnPoll is the interval of the checks.
-	returnTimeout = time.Second
+	returnTimeout = 3 * time.Second
 	returnTime    = 100 * time.Microsecond
 	returnPoll    = 10 * time.Millisecond
 )
@@ -216,11 +216,11 @@ func renewed(letter Letter, d *amqp.Delivery) amqp.Publishing {
 // queue keeps answers to itself while many are on their way, and forgets them when it is closed: a removed letter would
 // come back, and a returned one would count. So both have arrived before the channel is closed.
 func (w *walk) giveBack() {
-	defer w.conn.Guard(closeTimeout)()
+	wait := returnTimeout + time.Duration(w.held)*returnTime
+	defer w.conn.Guard(closeTimeout + wait)() // letters that are on their way when the connection ends would count
 	if w.acked && w.limit.Possible {
 		w.flush()
 	}
-	wait := returnTimeout + time.Duration(w.held)*returnTime
 	if w.held > 0 {
 		_ = w.ch.Nack(0, true, true) // on a failure the connection is lost, and the letters are returned
 	}

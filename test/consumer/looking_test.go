@@ -213,3 +213,36 @@ func (b *bench) reader() string {
 	at.User = url.UserPassword(name, "read")
 	return at.String()
 }
+
+// Another consumer has the queue for itself, and takes one letter. A look says so, and does not wait for ever.
+func TestLookAtAHeldQueueEnds(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	if _, err := b.ch.QueueDeclare("held", true, false, false, false, amqp.Table{
+		amqp.QueueTypeArg: amqp.QueueTypeClassic, "x-single-active-consumer": true,
+	}); err != nil {
+		t.Fatal(err)
+	}
+	err := b.ch.Qos(1, 0, false)
+	if err == nil {
+		_, err = b.ch.Consume("held", "", false, false, false, false, nil)
+	}
+	for range 3 {
+		if err == nil {
+			err = b.ch.PublishWithContext(t.Context(), "", "held", true, false, amqp.Publishing{})
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	servers.Eventually(t, patience, "one letter is held", func() bool { return b.depth("held") == 2 })
+	dead, err := consumer.NewDeadLetters(b.vhost.URL, nil, "held")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if _, err := dead.List(ctx, 10); err == nil || !strings.Contains(err.Error(), "x-single-active-consumer") {
+		t.Errorf("the look at a held queue: %v", err)
+	}
+}
