@@ -80,7 +80,8 @@ func newMessage(d *amqp.Delivery) *Message {
 		m.Deliveries = max(m.returns, number(d.Headers[headerAcquiredCount]))
 	}
 	m.FirstCause, _ = d.Headers[HeaderFirstCause].(string)
-	if m.Retries = number(d.Headers[HeaderRetries]); m.Retries > 0 {
+	_, copied := d.Headers[HeaderRoutingKey]
+	if m.Retries = number(d.Headers[HeaderRetries]); m.Retries > 0 || copied && d.Exchange == "" {
 		m.Exchange, _ = d.Headers[HeaderExchange].(string)
 		m.RoutingKey, _ = d.Headers[HeaderRoutingKey].(string)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"math/rand/v2"
 	"strings"
 	"time"
 
@@ -90,6 +91,22 @@ func (r *run) overDelivered(m *Message) error {
 	}
 	return Reject(fmt.Errorf("returned to the queue %d times, and no process told how its handling ended: "+
 		"does the handler end its process", m.returns))
+}
+
+// suspectAfter is how often the queue must have got a message back before the message is handled later, by chance up to
+// spread.
+const suspectAfter, spread = 5, 2 * time.Second
+
+// suspects reports, once, a message that may end its processes, and says when it is due. Messages that are with a
+// process when it ends are delivered again together, so each has the count of the guilty one. In an order by chance,
+// half of the others are handled before it each time, and leave it.
+func (r *run) suspects(t *task, m *Message) bool {
+	if !r.parks() || m.returns <= suspectAfter || !t.since.IsZero() {
+		return false
+	}
+	t.since = time.Now()
+	t.due = t.since.Add(rand.N(spread))
+	return true
 }
 
 // parks reports whether a failed message waits on the broker.

@@ -169,6 +169,11 @@ func (r *run) receive(in *intake) (stopped bool) {
 func (r *run) handle(in *intake, t *task) {
 	m := newMessage(&t.Delivery)
 	m.Queue, m.Consumer = r.Queue, r.Name
+	if r.suspects(t, m) {
+		<-r.slots
+		r.wait(in, t)
+		return
+	}
 	begun, kept := time.Now(), t.kept
 	r.Observer.Begun(r.Queue)
 	err := func() error {

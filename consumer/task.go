@@ -42,15 +42,26 @@ func (r *run) wait(in *intake, t *task) {
 		select {
 		case in.again <- t:
 			return
-		case <-in.over: // the broken connection has returned the message already
+		case <-in.over:
+			if !r.stopped() {
+				return // the broken connection has returned the message already; a copy would be a second one
+			}
 		}
 	}
 	m := newMessage(&t.Delivery)
-	if !r.stopped() && r.parks() && r.poster.post(r.work, "", r.Queue, republishing(&t.Delivery)) == nil {
+	if !r.stopped() && r.parks() && r.poster.post(r.work, "", r.Queue, kept(&t.Delivery, m)) == nil {
 		r.answer(m, t.Ack(false)) // a return would count as a failed delivery before RabbitMQ 4.3
 		return
 	}
 	r.answer(m, t.Nack(false, true))
+}
+
+// kept is the copy by which a kept message goes back to its queue. The default exchange delivers the copy, so headers
+// name the exchange and the routing key of the message.
+func kept(d *amqp.Delivery, m *Message) amqp.Publishing {
+	p := republishing(d)
+	p.Headers[HeaderExchange], p.Headers[HeaderRoutingKey] = m.Exchange, m.RoutingKey
+	return p
 }
 
 // giveBackRest stops consuming, and returns deliveries that were not begun. Closing the channel would return them

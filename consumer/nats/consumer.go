@@ -166,6 +166,7 @@ func (r *run) session() (consumed bool, err error) {
 		r.failures.reset() // the server counts deliveries anew
 	}
 	close(s.over)
+	_ = s.late.Wait(context.Background())
 	close(s.tasks)
 	// The connection stays until the handlers have acknowledged.
 	r.handlers.Go(func() {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -25,6 +26,8 @@ type session struct {
 	// connected ends with the connection; over is closed when the pull has ended.
 	connected context.Context
 	over      chan struct{}
+	// late has the messages that come to the channel of tasks later.
+	late lifecycle.Group
 	// deleted, set before over is closed: the durable consumer was deleted. A successor with its name would take the
 	// sequence numbers of its messages for its own.
 	deleted bool
@@ -94,7 +97,7 @@ func (s *session) pull(durable jetstream.Consumer, n int) error {
 		var kept context.Context
 		kept, t.end = context.WithCancel(context.Background())
 		t.kept.Go(func() { s.keep(kept, m) })
-		s.tasks <- t
+		s.take(t)
 	}
 	return nil
 }
@@ -158,28 +161,59 @@ func (t *task) stop() {
 	t.places <- struct{}{}
 }
 
+// handle handles a message, again and again while its handler cannot work for now. Each handling is observed: a message
+// that waits here is neither slow nor unseen.
 func (s *session) handle(t *task) {
 	r := s.run
 	m := newMessage(t, t.meta, r.Name)
-	r.Observer.Begun(r.Stream)
-	begun := time.Now()
-	err := s.overDelivered(t)
-	for kept := 0; err == nil; kept++ {
-		err = r.handler.Handle(r.work, m)
-		if errors.Is(err, consumer.ErrTransient) && s.pause(m, err, kept) {
-			err = nil
-			continue
+	for kept := 0; ; kept++ {
+		r.Observer.Begun(r.Stream)
+		begun := time.Now()
+		err := s.overDelivered(t)
+		if err == nil {
+			err = r.handler.Handle(r.work, m)
 		}
-		break
+		took := time.Since(begun)
+		if !errors.Is(err, consumer.ErrTransient) || errors.As(err, new(*consumer.RejectError)) {
+			t.stop()
+			r.Observer.Ended(r.Stream, s.settle(t, m, err), took)
+			return
+		}
+		r.Observer.Ended(r.Stream, consumer.Retried, took)
+		if !s.pause(m, err, kept) {
+			s.giveBack(t)
+			return
+		}
 	}
-	took := time.Since(begun)
-	t.stop()
-	r.Observer.Ended(r.Stream, s.settle(t, m, err), took)
 }
 
 // farMore is how many times as often as allowed a message must be delivered, or have been delivered to processes that
 // told nothing, to become a dead letter before its handler. leastFarMore bounds the number from below.
 const farMore, leastFarMore = 4, 20
+
+// spread is how much later a message is handled, by chance, that was delivered more often than allowed: see suspect.
+const spread = 2 * time.Second
+
+// suspect reports a message that may end its processes. Messages that are with a process when it ends are delivered
+// again together, so each has the count of the guilty one. In an order by chance, half of the others are handled before
+// it each time, and leave it.
+func (s *session) suspect(t *task) bool {
+	delivered := int(t.meta.NumDelivered) //nolint:gosec // few
+	limit := s.run.MaxDeliveries
+	return limit > 0 && s.run.failures.unexplained(t.meta.Sequence.Stream, delivered) > limit
+}
+
+// take hands a message to the workers.
+func (s *session) take(t *task) {
+	if !s.suspect(t) {
+		s.tasks <- t
+		return
+	}
+	s.late.Go(func() {
+		_ = backoff.Sleep(s.run.stopping, rand.N(spread)) // an error is that of the context: the message goes back
+		s.tasks <- t
+	})
+}
 
 // overDelivered rejects a message that ends the processes which handle it: no process lives to see it fail.
 func (s *session) overDelivered(t *task) error {
@@ -217,7 +251,7 @@ func (s *session) settle(t *task, m *consumer.Message, err error) consumer.Resul
 		return consumer.Duplicate
 	case errors.As(err, &reject): // also while the run stops: the handler has decided
 		return s.bury(t, m, err)
-	case s.run.work.Err() != nil, errors.Is(err, consumer.ErrBusy), errors.Is(err, consumer.ErrTransient):
+	case s.run.work.Err() != nil, errors.Is(err, consumer.ErrBusy):
 		s.run.failures.exclude(t.meta.Sequence.Stream)
 		return s.again(t, m, err)
 	case s.lastFailure(t):

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -196,13 +197,16 @@ func TestMessageThatEndsProcessesIsBuried(t *testing.T) {
 	}
 	b.publish(1, 1)
 	for range 21 {
-		d, ok, err := b.ch.Get("payments", false)
-		if err == nil && ok {
-			err = d.Reject(true)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		servers.Eventually(t, patience, "the message is back", func() bool {
+			d, ok, err := b.ch.Get("payments", false)
+			if err == nil && ok {
+				err = d.Reject(true)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			return ok
+		})
 	}
 	b.start(config, func(_ context.Context, m *consumer.Message) error {
 		t.Errorf("handled %+v", m)
@@ -210,5 +214,44 @@ func TestMessageThatEndsProcessesIsBuried(t *testing.T) {
 	})
 	if d := b.get("payments.dead"); d.MessageId != "1" {
 		t.Errorf("the dead letter is %+v", d)
+	}
+}
+
+// A process that ends takes the messages beside the guilty one with it, and all have its count. They are handled in an
+// order by chance, or all would become dead letters together.
+func TestNeighboursOfDeadlyMessageAreSpread(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	config := b.delayed(time.Second)
+	stop := b.start(config, func(context.Context, *consumer.Message) error { return nil })
+	b.waitForQueue("payments")
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	b.publish(1, 12)
+	servers.Eventually(t, patience, "all messages", func() bool { return b.depth("payments") == 12 })
+	for range 6 {
+		taken := make([]amqp.Delivery, 12)
+		for i := range taken {
+			var ok bool
+			var err error
+			if taken[i], ok, err = b.ch.Get("payments", false); err != nil || !ok {
+				t.Fatal(ok, err)
+			}
+		}
+		for i := range taken {
+			if err := taken[i].Reject(true); err != nil {
+				t.Fatal(err)
+			}
+		}
+		servers.Eventually(t, patience, "all are back", func() bool { return b.depth("payments") == 12 })
+	}
+	handled := make(chan string, 12)
+	b.start(config, func(_ context.Context, m *consumer.Message) error { handled <- m.ID; return nil })
+	for i, inOrder := 1, true; i <= 12; i++ {
+		inOrder = take(t, handled, "a message") == strconv.Itoa(i) && inOrder
+		if i == 12 && inOrder {
+			t.Error("all were handled in their order")
+		}
 	}
 }

@@ -3,7 +3,9 @@ package nats_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -91,6 +93,49 @@ func TestMessageThatEndsProcessesIsBuried(t *testing.T) {
 	handled.want(t, []string{"deadly"}, 0)
 	handled.want(t, []string{"good"}, 1)
 	w.wantDead("deadly")
+}
+
+// A process that ends takes the messages beside the guilty one with it, and all have its count. They are handled in an
+// order by chance, or all would become dead letters together.
+func TestNeighboursOfDeadlyMessageAreSpread(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.publish(numbered(12)...)
+	durable, err := w.js.CreateConsumer(t.Context(), "ORDERS", jetstream.ConsumerConfig{
+		Durable: "payments", AckPolicy: jetstream.AckExplicitPolicy, MaxDeliver: -1, AckWait: time.Minute,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		batch, err := durable.Fetch(12)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var taken []jetstream.Msg
+		for m := range batch.Messages() {
+			taken = append(taken, m)
+		}
+		for _, m := range taken {
+			if err := m.Nak(); err != nil || len(taken) != 12 {
+				t.Fatal(len(taken), err)
+			}
+		}
+	}
+	var mu sync.Mutex
+	var order []string
+	w.run(w.config(), func(_ context.Context, m *consumer.Message) error {
+		mu.Lock()
+		defer mu.Unlock()
+		order = append(order, m.ID)
+		return nil
+	})
+	w.settled()
+	mu.Lock()
+	defer mu.Unlock()
+	if len(order) != 12 || slices.Equal(order, numbered(12)) {
+		t.Errorf("handled in the order %v", order)
+	}
 }
 
 // A letter is larger than its message. One that does not fit loses most of its reason, or else most of its body.
