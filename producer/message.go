@@ -70,6 +70,10 @@ func parseState(name string) State {
 // broker; they refuse this header, and others take it out.
 const headerBroker = "msghandler-broker"
 
+// maxEarlierCopies is the most copies that coordinators take. A relay counts a claim each few seconds while the
+// coordinator is away, and none of its messages may be refused for that.
+const maxEarlierCopies = 1_000_000
+
 // onWire is the message as the API has it. Invalid UTF-8 is refused here, because it would make the whole batch fail.
 func (m *Message) onWire() (*pb.Message, *Error) {
 	for field, text := range m.texts {
@@ -86,7 +90,7 @@ func (m *Message) onWire() (*pb.Message, *Error) {
 		Id: m.ID, Broker: m.Broker, Exchange: m.Exchange, RoutingKey: m.RoutingKey, ContentType: m.ContentType,
 		Body: bytes.Clone(m.Body), Headers: maps.Clone(m.Headers),
 	}
-	wire.EarlierCopies = uint32(max(0, m.EarlierCopies))
+	wire.EarlierCopies = uint32(min(max(0, m.EarlierCopies), maxEarlierCopies))
 	if m.Delay != 0 {
 		wire.Delay = durationpb.New(m.Delay)
 	}
