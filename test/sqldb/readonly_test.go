@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/msghandler/msghandler/consumer"
 	sqlinbox "github.com/msghandler/msghandler/consumer/inbox/sql"
@@ -119,5 +120,46 @@ func TestPoolLeavesReadOnlyMariaDB(t *testing.T) {
 			t.Errorf("%s: the pool has kept %d connections to the demoted server", name, n)
 		}
 		exec("SET GLOBAL read_only = 0")
+	}
+}
+
+// A server closes connections that were idle for long, or restarts: a transaction begins on another one at once.
+func TestClosedConnectionsFailNoTransaction(t *testing.T) {
+	t.Parallel()
+	d := servers.MariaDB(t)
+	db, other := open(t, d.Driver, d.DSN), open(t, d.Driver, d.DSN)
+	all := writers(t, db, sqlmarker.MySQL)
+	for _, name := range []string{"commit", "inbox"} {
+		connections(t, db, "SET @idle = 1")
+		rows, err := other.QueryContext(t.Context(), `SELECT id FROM information_schema.processlist
+			WHERE db = DATABASE() AND id <> CONNECTION_ID()`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var ids []string
+		for rows.Next() {
+			var id string
+			if err := rows.Scan(&id); err != nil {
+				t.Fatal(err)
+			}
+			ids = append(ids, id)
+		}
+		if err := rows.Err(); err != nil || len(ids) < 3 {
+			t.Fatal(ids, err)
+		}
+		for _, id := range ids {
+			if _, err := other.ExecContext(t.Context(), "KILL "+id); err != nil {
+				t.Fatal(err)
+			}
+		}
+		servers.Eventually(t, time.Minute, "the connections are closed", func() bool {
+			var n int
+			err := other.QueryRowContext(t.Context(), `SELECT COUNT(*) FROM information_schema.processlist
+				WHERE id IN (`+strings.Join(ids, ", ")+")").Scan(&n)
+			return err == nil && n == 0
+		})
+		if err := all[name](t.Context()); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

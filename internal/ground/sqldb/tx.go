@@ -16,7 +16,7 @@ var ErrOwnRowGone = errors.New("the database has rolled the transaction back, an
 // Tx is a transaction with the row of a table, and with statements of the table's user.
 type Tx struct {
 	*sql.Tx
-	release func()
+	release func(ended error)
 }
 
 // Begin begins a transaction. A database that rolls a whole transaction back after a deadlock would commit each later
@@ -24,40 +24,66 @@ type Tx struct {
 func (t *Table) Begin(ctx context.Context, options *sql.TxOptions) (*Tx, error) {
 	if t.commitsBegin == "" {
 		tx, err := t.DB.BeginTx(ctx, options)
-		return &Tx{tx, func() {}}, err
+		return &Tx{tx, func(error) {}}, err
 	}
-	conn, err := t.DB.Conn(ctx)
+	conn, err := t.session(ctx)
 	if err != nil {
 		return nil, err
 	}
-	release := sync.OnceFunc(func() {
-		if _, err := conn.ExecContext(context.WithoutCancel(ctx), t.commitsEnd); err != nil {
-			_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // not given back to the pool
-		}
-		_ = conn.Close()
-	})
-	if _, err := conn.ExecContext(ctx, t.commitsBegin); err != nil {
-		release()
-		return nil, err
+	var once sync.Once
+	release := func(ended error) {
+		once.Do(func() {
+			// After an error the transaction may be open, as the end of its context rolls it back beside: and a session that
+			// commits by itself again begins with a COMMIT.
+			statements := []string{"ROLLBACK", t.commitsEnd}
+			if ended == nil {
+				statements = statements[1:]
+			}
+			if t.runAll(context.WithoutCancel(ctx), conn, statements...) != nil {
+				_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // not given back to the pool
+			}
+			_ = conn.Close()
+		})
 	}
 	tx, err := conn.BeginTx(ctx, options)
 	if err != nil {
-		release()
+		release(err)
 		return nil, err
 	}
 	return &Tx{tx, release}, nil
 }
 
+// session returns a connection that commits nothing by itself. A pool may hold connections that the server has closed,
+// and the driver says so before it sends a statement.
+func (t *Table) session(ctx context.Context) (*sql.Conn, error) {
+	for idle := t.DB.Stats().Idle; ; idle-- {
+		conn, err := t.DB.Conn(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if _, err = conn.ExecContext(ctx, t.commitsBegin); err == nil {
+			return conn, nil
+		}
+		_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // not given back to the pool
+		_ = conn.Close()
+		if idle <= 0 || !errors.Is(err, driver.ErrBadConn) {
+			return nil, err
+		}
+	}
+}
+
 // Commit commits the transaction.
 func (tx *Tx) Commit() error {
-	defer tx.release()
-	return tx.Tx.Commit()
+	err := tx.Tx.Commit()
+	tx.release(err)
+	return err
 }
 
 // Rollback rolls the transaction back; after Commit it does nothing.
 func (tx *Tx) Rollback() error {
-	defer tx.release()
-	return tx.Tx.Rollback()
+	err := tx.Tx.Rollback()
+	tx.release(err)
+	return err
 }
 
 // KeepsOwn returns ErrOwnRowGone when the row of a condition, which the transaction has written, is gone. PostgreSQL
