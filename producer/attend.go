@@ -168,6 +168,7 @@ func (a *attendance) note(err error, failures int) (refused bool) {
 		}
 		a.unsupported.Store(true)
 	case codes.PermissionDenied, codes.Unauthenticated, codes.InvalidArgument:
+	case codes.ResourceExhausted: // enough others attend, and can be asked
 	default:
 		return false
 	}

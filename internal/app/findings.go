@@ -117,9 +117,9 @@ func (f *findings) splits(all []peerstats.Refusal) (others []peerstats.Refusal) 
 	return others
 }
 
-// refusalSeverity tells a producer without any success from a producer with mistakes.
+// refusalSeverity tells a producer without any success from a producer with mistakes, or one that does not attend yet.
 func refusalSeverity(r peerstats.Refusal) msghandlerv1.Severity {
-	if r.Reason == "INVALID_ARGUMENT" {
+	if r.Reason == "INVALID_ARGUMENT" || r.Reason == "NOT_ATTENDED" {
 		return warning
 	}
 	return trouble

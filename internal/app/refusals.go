@@ -23,7 +23,9 @@ var refusalRemedies = map[string]string{
 	"POLICY_FORBIDDEN": "the cause names the field and the keys: list the name there, if the producer is to use it, " +
 		"or fix the producer",
 	"INVALID_ARGUMENT": "the cause names the field: fix the producer; " +
-		"for callback_target have the producer send one or attend, or set producers.NAME.target",
+		"for callback_target have the producer send one, or set producers.NAME.target",
+	"NOT_ATTENDED": "start a replica that attends, have the producer send its callback target, " +
+		"or set producers.NAME.target",
 }
 
 // noteRefused counts a call that is refused for good, and logs a line once a minute for each producer and reason:

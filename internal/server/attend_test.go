@@ -252,7 +252,10 @@ func TestAMessageNeedsNoTargetWhereItsProducerAttends(t *testing.T) {
 	message := good("1")
 	message.CallbackTarget = ""
 	_, err := h.producers.SendHalfMessage(t.Context(), message)
-	wantCode(t, err, codes.InvalidArgument)
+	wantCode(t, err, codes.Unavailable)
+	if info, retry := reason(err); info.GetReason() != "NOT_ATTENDED" || !retry {
+		t.Errorf("got %v", err)
+	}
 	if !strings.Contains(err.Error(), "none given, and no one attends as producer orders") {
 		t.Errorf("got %v", err)
 	}

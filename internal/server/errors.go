@@ -69,6 +69,7 @@ var faultTable = []fault{
 		"messages cannot name a broker yet, because a coordinator of an older version may still run; nothing was stored",
 		true,
 	},
+	{errNotAttended, codes.Unavailable, "NOT_ATTENDED", "no one attends as the producer; nothing was stored", true},
 	{batch.ErrBusy, codes.ResourceExhausted, "TOO_MANY_CALLS", "too many calls are waiting; nothing was done", true},
 	{
 		attend.ErrTooManyStreams, codes.ResourceExhausted, "TOO_MANY_STREAMS",
@@ -227,7 +228,7 @@ func translateUnread(err error) error {
 // words puts an error in a sentence for the caller.
 func (f fault) words(err error, state halfmsg.State) string {
 	switch {
-	case f.code == codes.PermissionDenied, f.code == codes.Unauthenticated:
+	case f.code == codes.PermissionDenied, f.code == codes.Unauthenticated, errors.Is(err, errNotAttended):
 		return err.Error() // in words fit for the caller, as Targets and access promise
 	case state != halfmsg.None && f.code == codes.FailedPrecondition:
 		return fmt.Sprintf("the message is %s: %s", state, f.text)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -56,9 +57,13 @@ func (s *Server) origin(ctx context.Context, c *check, r halfMessages) (origin, 
 	case errors.Is(err, halfmsg.ErrForbidden) && c.found == nil:
 		return o, err
 	case errors.Is(err, halfmsg.ErrNoTarget) || err == nil && strings.HasPrefix(resolved, halfmsg.AttendScheme):
-		if attended, away := s.attended(ctx, c, producer); !attended {
-			c.fail("callback_target", "is not usable: %s", notAttending(err, producer))
+		switch attended, away := s.attended(ctx, c, producer); {
+		case away != nil:
 			return o, away
+		case s.config.Attendance == nil || c.found != nil:
+			c.fail("callback_target", "is not usable: %s", notAttended(err, producer))
+		case !attended:
+			return o, notAttended(err, producer)
 		}
 		o.target = halfmsg.AttendTarget(producer)
 	case err != nil:
@@ -71,13 +76,16 @@ func (s *Server) origin(ctx context.Context, c *check, r halfMessages) (origin, 
 	return o, nil
 }
 
-// notAttending says why a producer without a target cannot be called.
-func notAttending(err error, producer string) string {
-	text := "no one attends as producer " + producer
+// errNotAttended refuses the messages of a producer that cannot be asked now. The producer may attend a moment later:
+// its stream is being opened, or Redis is new and the next announcement is seconds away.
+var errNotAttended = errors.New("no one attends")
+
+// notAttended says why a producer without a target cannot be called.
+func notAttended(err error, producer string) error {
 	if err == nil {
-		return text
+		return fmt.Errorf("%w as producer %s", errNotAttended, producer)
 	}
-	return err.Error() + ", and " + text
+	return fmt.Errorf("%w, and %w as producer %s", err, errNotAttended, producer)
 }
 
 // attended reports whether a producer attends, or has attended lately. A name that is invalid is not looked for.
@@ -92,7 +100,7 @@ func (s *Server) attended(ctx context.Context, c *check, producer string) (bool,
 
 // originFailed answers a request whose origin is refused, or cannot be checked now.
 func (s *Server) originFailed(ctx context.Context, call, producer string, err error) error {
-	if errors.Is(err, halfmsg.ErrForbidden) || errors.Is(err, policy.ErrForbidden) {
+	if errors.Is(err, halfmsg.ErrForbidden) || errors.Is(err, policy.ErrForbidden) || errors.Is(err, errNotAttended) {
 		return s.refuse(ctx, producer, err)
 	}
 	return s.fail(call, err, halfmsg.None)

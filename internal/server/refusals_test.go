@@ -56,8 +56,8 @@ func TestEachRefusalIsReportedOnce(t *testing.T) {
 	reported.want(t, "a good one")
 	wantCode(t, send(func(r *msghandlerv1.SendHalfMessageRequest) { r.CallbackTarget = "evil:1" }), codes.PermissionDenied)
 	reported.want(t, "a target that is not allowed", [2]string{"orders CALLBACK_FORBIDDEN ", "evil:1"})
-	wantCode(t, send(func(r *msghandlerv1.SendHalfMessageRequest) { r.CallbackTarget = "" }), codes.InvalidArgument)
-	reported.want(t, "no target", [2]string{"orders INVALID_ARGUMENT ", "callback_target"})
+	wantCode(t, send(func(r *msghandlerv1.SendHalfMessageRequest) { r.CallbackTarget = "" }), codes.Unavailable)
+	reported.want(t, "no target", [2]string{"orders NOT_ATTENDED ", "no callback target"})
 	wantCode(t, send(func(r *msghandlerv1.SendHalfMessageRequest) { r.Producer = "or\nders" }), codes.InvalidArgument)
 	reported.want(t, "a name that is none", [2]string{" INVALID_ARGUMENT ", "producer"})
 	wantCode(t, send(func(r *msghandlerv1.SendHalfMessageRequest) { r.Message.Body = []byte("other") }),
