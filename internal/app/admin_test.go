@@ -98,6 +98,7 @@ func TestConsoleStatusTellsWhoIsAtFault(t *testing.T) {
 		"selection": {hidden(t, page, "selection")},
 		"token":     {hidden(t, page, "token")},
 		"reason":    {"a test"},
+		"lose":      {"yes"},
 	}
 	redis.SetError("LOADING Redis is loading the dataset in memory")
 	for path, form := range pages {

@@ -33,15 +33,12 @@ func (a *App) newLogin() (c login.Config, notice string, err error) {
 	if c.Secret, err = readSecret(h.SessionKeyFile); err != nil {
 		return c, "", SettingsError{fmt.Errorf("http.session_key_file: %w", err)}
 	}
-	var sources []access.Source
+	c.Authenticator = a.authenticator
 	if a.tokens != nil {
-		c.Tokens, sources = a.tokens, append(sources, a.tokens)
+		c.Tokens = a.tokens
 	}
 	if a.jwts != nil {
-		c.JWTs, sources = a.jwts, append(sources, a.jwts)
-	}
-	if c.Authenticator, err = access.NewAuthenticator(rulesOf(&a.settings), sources...); err != nil {
-		return c, "", err
+		c.JWTs = a.jwts
 	}
 	if c.Issuer, err = a.newLoginIssuer(); err != nil {
 		return c, "", err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -169,28 +170,31 @@ func TestReloadNeedsNoRedis(t *testing.T) {
 	}
 }
 
-// TestRolesAreGrantedAnew has an anonymous caller, who is an admin while no role is named.
+// TestRolesAreGrantedAnew has a user of the console, whom no key grants a role at first.
 func TestRolesAreGrantedAnew(t *testing.T) {
 	t.Parallel()
-	const proxy = "http: {user_header: X-User, trusted_proxies: [10.0.0.1/32]}\n"
+	const proxy = "http: {user_header: X-User, trusted_proxies: [127.0.0.1/32]}\n"
 	r := startReloading(t, "embedded:", proxy)
-	stats := func() codes.Code {
-		_, err := msghandlerv1.NewAdminServiceClient(dial(t, r.GRPCAddr())).
-			GetStats(t.Context(), &msghandlerv1.GetStatsRequest{})
-		return status.Code(err)
+	overview := func() int {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+r.HTTPAddr()+"/", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("X-User", "ops")
+		answer, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Body.Close()
+		return answer.StatusCode
 	}
-	if code := stats(); code != codes.OK {
-		t.Fatal(code)
+	if got := overview(); got != http.StatusForbidden {
+		t.Fatalf("without a role: %d", got)
 	}
-	r.swap(proxy + "access: {admins: [\"proxy:ops\"]}")
-	r.becomes("the caller is a stranger", func() bool { return stats() != codes.OK })
+	r.swap(proxy + "access: {viewers: [\"proxy:ops\"]}")
+	r.becomes("the user is a viewer", func() bool { return overview() == http.StatusOK })
 	r.swap("")
-	r.becomes("the emptied file is refused", func() bool {
-		return strings.Contains(r.log.String(), "without the roles of access every caller would be allowed")
-	})
-	if stats() == codes.OK {
-		t.Error("the emptied file is used")
-	}
+	r.becomes("the emptied file grants nothing", func() bool { return overview() == http.StatusForbidden })
 }
 
 func TestTargetsAreAllowedAnew(t *testing.T) {

@@ -73,7 +73,11 @@ func (p *Pages) count(r *http.Request) answer {
 func askMessages(data countData) answer {
 	data.Verb, data.Target, data.Back = verbs[data.Action], "/change/do", "/messages?"+data.Filter.Query()
 	data.Example = "The queue is back; ticket 4711"
-	if data.MayLose() {
+	switch {
+	case !data.MayLose():
+	case data.Count == 1:
+		data.Lose = "This message may be lost"
+	default:
 		data.Lose = "These " + count(data.Count) + " messages may be lost"
 	}
 	return data.shown("count", data)
