@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -283,7 +284,8 @@ func (c *coordinator) changed(what string, r change) (int64, string, []*msghandl
 				continue
 			}
 			outcome = &msghandlerv1.Outcome{State: record.GetState()}
-			if record.GetState() != msghandlerv1.State_STATE_DEAD {
+			expected := cmp.Or(r.GetState(), msghandlerv1.State_STATE_DEAD)
+			if record.GetState() != msghandlerv1.State_STATE_DEAD || record.GetState() != expected {
 				outcome.Code, outcome.Error = int32(codes.FailedPrecondition), "the message is pending"
 				continue
 			}

@@ -30,14 +30,12 @@ func (c change) agreeToLose(
 ) error {
 	var open int64
 	for part := range slices.Chunk(names, maxPage) {
-		got, err := c.send(ctx, a, &msghandlerv1.RetryMessagesRequest{Names: part, DryRun: true})
-		if err != nil {
-			return err
-		}
-		for _, outcome := range got.outcomes {
-			if outcome.GetCode() == 0 && mayBeCommitted(halfmsg.State(outcome.GetState())) {
-				open++
+		for _, state := range []msghandlerv1.State{msghandlerv1.State_STATE_PENDING, msghandlerv1.State_STATE_ABANDONED} {
+			got, err := c.send(ctx, a, &msghandlerv1.RetryMessagesRequest{Names: part, State: state, DryRun: true})
+			if err != nil {
+				return err
 			}
+			open += got.changed
 		}
 	}
 	switch {
