@@ -241,6 +241,7 @@ func TestConsoleWorksWithoutJavaScript(t *testing.T) {
 	b.Do(chromedp.Click(chromedp.CSS(`#list tbody tr:nth-child(20) input`)))
 	b.Click(`.bar button[value=discard]`)
 	b.Do(chromedp.SendKeys(chromedp.CSS("[name=reason]"), "by hand"))
+	b.Do(chromedp.Click(chromedp.CSS("[name=lose]")))
 	b.Click(".card button")
 	b.Shows("1 message discarded")
 }
