@@ -15,7 +15,8 @@ import (
 
 func TestUnroutableMessageIsDeadUntilRetried(t *testing.T) {
 	w := newWorld(t)
-	w.startCoordinators(1, "MSGHANDLER_SEND_BACKOFF=100ms,200ms", "MSGHANDLER_SEND_DEAD_LETTER_EXCHANGE=graveyard")
+	w.startCoordinators(1, "MSGHANDLER_SEND_BACKOFF=100ms,200ms", "MSGHANDLER_SEND_DEAD_LETTER_EXCHANGE=graveyard",
+		"MSGHANDLER_SEND_LEASE=12s")
 	env := []string{"MSGHANDLER_SERVER=" + w.coordinators[0].grpc}
 	channel := w.channel()
 	if err := channel.ExchangeDeclare("lonely", "topic", true, false, false, false, nil); err != nil {

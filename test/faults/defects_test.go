@@ -194,8 +194,8 @@ var defects = append([]defect{
 	{
 		name: "copy_of_a_dead_owner_forgotten", row: "F03_unheard", want: Dup, drain: slowDrain,
 		edits: []edit{{
-			lua + "claims.lua", "if s == COMMITTED then\n      call('HINCRBY', notes, 'copies', 1)",
-			"if false then\n      call('HINCRBY', notes, 'copies', 1)",
+			lua + "claims.lua", "if s == COMMITTED then\n    call('HINCRBY', g.notes .. id, 'copies', 1)",
+			"if false then\n    call('HINCRBY', g.notes .. id, 'copies', 1)",
 		}},
 	},
 	{
@@ -227,10 +227,10 @@ var defects = append([]defect{
 		// A consumer that dies in between has the message dropped as a duplicate on redelivery.
 		name: "inbox_before_the_effect", row: "F30_sql", want: Effect, consumes: true, drain: patience,
 		edits: []edit{{
-			inboxes + "inbox.go", "if err := effect(ctx, tx, m); err != nil {",
+			inboxes + "inbox.go", "if err := effect(ctx, tx.Tx, m); err != nil {",
 			"if err := tx.Commit(); err != nil {\n\t\t\treturn err\n\t\t}\n" +
-				"\t\tif tx, err = i.config.DB.BeginTx(ctx, i.config.TxOptions); err != nil {\n\t\t\treturn err\n\t\t}\n" +
-				"\t\tif err := effect(ctx, tx, m); err != nil {",
+				"\t\tif tx, err = i.table.Begin(ctx, i.config.TxOptions); err != nil {\n\t\t\treturn err\n\t\t}\n" +
+				"\t\tif err := effect(ctx, tx.Tx, m); err != nil {",
 		}},
 	},
 	{

@@ -21,7 +21,7 @@ const (
 	// lastOfLongCells is the last version that pads each cell without an owner, and takes a short one for owned.
 	lastOfLongCells = "fe246d962817b4cda9bf90efd43caf7ac1f894d5"
 	// versionBefore is the version before this one: the last release, or what main was before the work on this version.
-	versionBefore = "8de0befec0bb073d0644fcf331923456a4430754"
+	versionBefore = "11b745bde717bdc11819562fdb9459f04091abe2"
 )
 
 // Upgrades.

@@ -96,7 +96,7 @@ func (g *Guard) Service(service *grpc.ServiceDesc) *grpc.ServiceDesc {
 			}
 			ctx, err := g.config.Identify(ctx, name)
 			if err != nil {
-				return refuseUnread(server, ctx, name, err, interceptor)
+				return refuseUnread(ctx, server, name, err, interceptor)
 			}
 			return handler(server, ctx, func(v any) error { return g.read(ctx, name, decode, v) }, interceptor)
 		}
@@ -107,7 +107,7 @@ func (g *Guard) Service(service *grpc.ServiceDesc) *grpc.ServiceDesc {
 
 // refuseUnread answers a call whose body stays unread, and lets the interceptors see it, without a request.
 func refuseUnread(
-	server any, ctx context.Context, method string, err error, interceptor grpc.UnaryServerInterceptor,
+	ctx context.Context, server any, method string, err error, interceptor grpc.UnaryServerInterceptor,
 ) (any, error) {
 	refuse := func(context.Context, any) (any, error) { return nil, err }
 	if interceptor == nil {

@@ -113,7 +113,8 @@ func (f *found) durability(info, settings map[string]string) {
 			return
 		}
 	}
-	if settings["appendfsync"] == "" {
+	// A server without a version is the embedded one, which has no file to sync.
+	if settings["appendfsync"] == "" && info["redis_version"] != "" {
 		f.add("unrevealed", Note, "does not reveal appendfsync and save (CONFIG is refused)",
 			"whether a power cut or a restart takes accepted half messages is not known",
 			"ask your provider, or let the user run CONFIG GET (ACL SETUSER with +config|get)")
