@@ -44,10 +44,11 @@ func audited(t *testing.T) *secured {
 // after a restart of the coordinator. A refused discard is told too.
 func TestAuditTellsWhoDiscardedWhat(t *testing.T) {
 	s := audited(t)
-	if said, status := s.asks("orders.shop", "discard", "orders/1", "--yes", "--reason", "mine"); status == 0 {
+	if said, status := s.asks("orders.shop", "discard", "orders/1", "--maybe-committed", "--reason", "mine"); status == 0 {
 		t.Errorf("a producer discards:\n%s", said)
 	}
-	said, status := s.asks("anna.ops.shop", "discard", "orders/1", "--yes", "--reason", "a test order\nlevel=AUDIT forged")
+	said, status := s.asks("anna.ops.shop", "discard", "orders/1", "--maybe-committed", "--reason",
+		"a test order\nlevel=AUDIT forged")
 	if status != 0 {
 		t.Fatalf("got %d:\n%s", status, said)
 	}
