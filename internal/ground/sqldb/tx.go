@@ -53,23 +53,18 @@ func (t *Table) Begin(ctx context.Context, options *sql.TxOptions) (*Tx, error) 
 	return &Tx{tx, release}, nil
 }
 
-// session returns a connection that commits nothing by itself. A pool may hold connections that the server has closed,
-// and the driver says so before it sends a statement.
+// session returns a connection that commits nothing by itself.
 func (t *Table) session(ctx context.Context) (*sql.Conn, error) {
-	for idle := t.DB.Stats().Idle; ; idle-- {
-		conn, err := t.DB.Conn(ctx)
-		if err != nil {
-			return nil, err
-		}
-		if _, err = conn.ExecContext(ctx, t.commitsBegin); err == nil {
-			return conn, nil
-		}
+	conn, err := t.DB.Conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := conn.ExecContext(ctx, t.commitsBegin); err != nil {
 		_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // not given back to the pool
 		_ = conn.Close()
-		if idle <= 0 || !errors.Is(err, driver.ErrBadConn) {
-			return nil, err
-		}
+		return nil, err
 	}
+	return conn, nil
 }
 
 // Commit commits the transaction.
