@@ -126,7 +126,7 @@ func TestAStopWaitsForAnswers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if body, err := io.ReadAll(answer.Body); err != nil || !strings.Contains(string(body), "is stopping") {
+		if body, err := io.ReadAll(answer.Body); err != nil || !strings.Contains(string(body), `"ready": false`) {
 			t.Errorf("got %q, %v", body, err)
 		}
 		if err := <-stopped; err != nil {

@@ -191,7 +191,7 @@ func TestBadInput(t *testing.T) {
 			invalid,
 			"confirm_after",
 		},
-		{"no callback target", func(r *request) { r.CallbackTarget = "" }, invalid, "callback_target"},
+		{"no callback target", func(r *request) { r.CallbackTarget = "" }, codes.Unavailable, ""},
 		{"bad callback target", func(r *request) { r.CallbackTarget = "unix:/x" }, invalid, "callback_target"},
 		{"forbidden callback target", func(r *request) { r.CallbackTarget = "evil:1" }, forbidden, ""},
 		{"producer not UTF-8", encoded("\xff", 1), invalid, "producer"},
