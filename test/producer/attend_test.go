@@ -170,46 +170,6 @@ func TestSendWaitsForTheFirstStream(t *testing.T) {
 	}
 }
 
-// oldCoordinator is a coordinator without Attend, which has a target for the producer or not.
-type oldCoordinator struct {
-	pb.UnimplementedMessageHandlerServiceServer
-	target pb.MessageHandlerServiceClient
-}
-
-func TestAnOldCoordinatorIsNamed(t *testing.T) {
-	t.Parallel()
-	for _, registered := range []bool{false, true} {
-		t.Run(fmt.Sprint(registered), func(t *testing.T) {
-			t.Parallel()
-			a := coordinator(t, "embedded:", func(c *config.Config) { c.Callbacks.Allow = []string{"127.0.0.1:*"} })
-			address := serve(t, &oldCoordinator{target: pb.NewMessageHandlerServiceClient(dial(t, a.GRPCAddr()))})
-			log := &servers.Log{}
-			p := attending(t, memory.New(), log, address)
-			if registered {
-				p.Register(grpc.NewServer())
-			}
-			err := send(t, p, "1")
-			if !errors.Is(err, producer.ErrRejected) {
-				t.Fatalf("got %v", err)
-			}
-			// A producer that is registered does not wait to learn what the coordinator knows.
-			if !registered && !strings.Contains(err.Error(), "upgrade it, or set producer.Config.CallbackTarget") {
-				t.Errorf("the error names no remedy: %v", err)
-			}
-			servers.Eventually(t, 10*time.Second, "the log names the remedy", func() bool {
-				return strings.Count(log.String(), "do not know Attend") == 1
-			})
-		})
-	}
-}
-
-// SendHalfMessages asks the coordinator behind it.
-func (o *oldCoordinator) SendHalfMessages(
-	ctx context.Context, r *pb.SendHalfMessagesRequest,
-) (*pb.SendHalfMessagesResponse, error) {
-	return o.target.SendHalfMessages(ctx, r)
-}
-
 // serve serves a coordinator until the test ends.
 func serve(t *testing.T, c pb.MessageHandlerServiceServer, options ...grpc.ServerOption) (address string) {
 	t.Helper()
