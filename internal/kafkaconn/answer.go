@@ -20,7 +20,8 @@ const (
 	// record of the batch may be the reason. No record of the batch is stored. The client fails the records that wait
 	// behind the batch with it, and a broker may have one of those. So only the answer to a batch of one record counts.
 	BatchRefused
-	// Unwritten: no broker has the record. The cluster cannot take records now, or the record was never written.
+	// Unwritten: no broker has the record. The cluster cannot take records now, or the record was never written, or its
+	// topic was deleted and made again.
 	Unwritten
 	// AccessRefused: the cluster does not let this user write at all; no broker has the record.
 	AccessRefused
@@ -44,7 +45,7 @@ func (a Answer) Blocked() bool {
 // refuse a batch.
 var (
 	topicErrors = []*kerr.Error{
-		kerr.UnknownTopicOrPartition, kerr.UnknownTopicID, kerr.InvalidTopicException, kerr.TopicAuthorizationFailed,
+		kerr.UnknownTopicOrPartition, kerr.InvalidTopicException, kerr.TopicAuthorizationFailed,
 	}
 	accessErrors = []*kerr.Error{
 		kerr.ClusterAuthorizationFailed, kerr.SaslAuthenticationFailed, kerr.UnsupportedSaslMechanism,

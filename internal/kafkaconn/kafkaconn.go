@@ -40,15 +40,15 @@ type Config struct {
 	AnswerTimeout time.Duration
 }
 
-// Options are the options of a client for the address. An error names a file that cannot be used.
+// Options are the options of a client for the address. An error names a file that cannot be used. The files are read
+// again for each connection: certificates are replaced while a client lives.
 func (c Config) Options() ([]kgo.Opt, error) {
 	return c.options(func(conn net.Conn) net.Conn { return conn })
 }
 
 // options also wraps each connection; what is written to the wrapper is not encrypted yet.
 func (c Config) options(wrap func(net.Conn) net.Conn) ([]kgo.Opt, error) {
-	secure, err := c.secure()
-	if err != nil {
+	if _, err := c.secure(); err != nil {
 		return nil, err
 	}
 	name := c.Name
@@ -59,6 +59,10 @@ func (c Config) options(wrap func(net.Conn) net.Conn) ([]kgo.Opt, error) {
 		kgo.SeedBrokers(c.Address.Hosts...),
 		kgo.ClientID(name),
 		kgo.Dialer(func(ctx context.Context, network, host string) (net.Conn, error) {
+			secure, err := c.secure()
+			if err != nil {
+				return nil, err
+			}
 			conn, err := dial(ctx, network, host, secure)
 			if err != nil {
 				return nil, err

@@ -9,6 +9,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/kversion"
@@ -46,44 +47,42 @@ type ProducerConfig struct {
 	OnDataLoss func(topic string, partition int32)
 }
 
-// Producer writes records over one client, from the first connection to the loss of the cluster. Nothing of a closed
-// Producer is used again. It is safe for concurrent use.
+// Producer writes records from the first connection to the loss of the cluster. Nothing of a closed Producer is used
+// again. It is safe for concurrent use.
 type Producer struct {
+	config ProducerConfig
 	// shared writes most records; alone writes one record at a time, in a batch of its own.
-	shared, alone writer
+	shared, alone lane
 	lonely        chan struct{}
-	onLoss        func()
+	// closing ends with the call of Close.
+	closing context.Context
+	cancel  context.CancelFunc
 	// late has goroutines whose caller may not wait any more, and the answers to records. They end at the latest when the
 	// clients are closed.
 	late lifecycle.Group
 }
 
-// writer is a client, with its produce requests.
-type writer struct {
-	client   *kgo.Client
-	requests *requests
-}
-
 // NewProducer returns a producer that connects with the first record or call of Reach.
 func NewProducer(config ProducerConfig) (*Producer, error) {
-	p := &Producer{lonely: make(chan struct{}, 1), onLoss: config.OnLoss}
-	var err error
-	if p.shared, err = p.newWriter(config); err != nil {
-		return nil, err
-	}
-	if p.alone, err = p.newWriter(config); err != nil {
-		p.shared.client.Close()
-		return nil, err
+	p := &Producer{config: config, lonely: make(chan struct{}, 1)}
+	p.closing, p.cancel = context.WithCancel(context.Background())
+	for _, l := range []*lane{&p.shared, &p.alone} {
+		w, err := p.newWriter()
+		if err != nil {
+			p.Close()
+			return nil, err
+		}
+		l.writer = w
 	}
 	return p, nil
 }
 
 // newWriter makes a client that writes.
-func (p *Producer) newWriter(config ProducerConfig) (writer, error) {
-	w := writer{requests: new(requests)}
+func (p *Producer) newWriter() (*writer, error) {
+	config, w := &p.config, &writer{}
 	options, err := config.options(w.requests.watched)
 	if err != nil {
-		return writer{}, err
+		return nil, err
 	}
 	largest := maxMessage
 	if config.Address.MaxMessage > 0 {
@@ -116,15 +115,17 @@ func (p *Producer) newWriter(config ProducerConfig) (writer, error) {
 		options = append(options, kgo.ProducerOnDataLossDetected(config.OnDataLoss))
 	}
 	if w.client, err = kgo.NewClient(options...); err != nil {
-		return writer{}, fmt.Errorf("make a client of Kafka: %w", err)
+		return nil, fmt.Errorf("make a client of Kafka: %w", err)
 	}
 	return w, nil
 }
 
 // Close ends all connections. Records without an answer get one before Close returns.
 func (p *Producer) Close() {
-	p.shared.client.Close()
-	p.alone.client.Close()
+	p.cancel()
+	for _, l := range []*lane{&p.shared, &p.alone} {
+		l.close()
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	_ = p.late.Wait(ctx)
@@ -134,18 +135,22 @@ func (p *Producer) Close() {
 // wait for the answer as soon as the client notices; then a broker may have the record. The record belongs to the
 // client until the answer.
 func (p *Producer) Write(ctx context.Context, record *kgo.Record, answered func(Answer)) {
-	p.write(ctx, p.shared, record, answered)
+	p.write(ctx, &p.shared, record, answered)
 }
 
-func (p *Producer) write(ctx context.Context, w writer, record *kgo.Record, answered func(Answer)) {
-	topic := whole(record.Topic)
-	before := w.requests.of(topic)
+// write writes a record, and once more with a new client if the topic was made again and no broker has the record.
+func (p *Producer) write(ctx context.Context, l *lane, record *kgo.Record, answered func(Answer)) {
 	p.late.Begin() // the client's Close does not wait for the last answers
-	w.client.Produce(ctx, record, func(r *kgo.Record, err error) {
+	end := func(a Answer) {
 		defer p.late.End()
-		now := w.requests.of(topic)
-		now.open = w.requests.of(part{topic: r.Topic, partition: r.Partition}).open
-		answered(judge(err, before, now))
+		answered(a)
+	}
+	l.write(ctx, record, func(w *writer, a Answer) {
+		if !errors.Is(a.Err, kerr.UnknownTopicID) || !p.renew(l, w) || a.Fate != Unwritten {
+			end(a)
+			return
+		}
+		l.write(ctx, record, func(_ *writer, a Answer) { end(a) })
 	})
 }
 
@@ -158,7 +163,7 @@ func (p *Producer) WriteAlone(ctx context.Context, record *kgo.Record) Answer {
 		return Answer{Fate: Unwritten, Err: fmt.Errorf("not written in time: %w", context.Cause(ctx))}
 	}
 	answers := make(chan Answer, 1)
-	p.write(ctx, p.alone, record, func(a Answer) { answers <- a })
+	p.write(ctx, &p.alone, record, func(a Answer) { answers <- a })
 	release := func() { <-p.lonely }
 	select {
 	case a := <-answers:
@@ -177,7 +182,8 @@ func (p *Producer) WriteAlone(ctx context.Context, record *kgo.Record) Answer {
 func (p *Producer) Reach(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	brokers := append(p.shared.client.DiscoveredBrokers(), p.shared.client.SeedBrokers()...)
+	client := p.Client()
+	brokers := append(client.DiscoveredBrokers(), client.SeedBrokers()...)
 	answers := make(chan error, len(brokers))
 	for _, broker := range brokers {
 		p.late.Go(func() {
@@ -207,13 +213,13 @@ func (p *Producer) Reach(ctx context.Context) error {
 	return failed
 }
 
-// Client is the client that writes most records, for other requests.
-func (p *Producer) Client() *kgo.Client { return p.shared.client }
+// Client is the client that writes most records now, for other requests.
+func (p *Producer) Client() *kgo.Client { return p.shared.present().client }
 
 // OnBrokerDisconnect implements a hook of the client.
 func (p *Producer) OnBrokerDisconnect(kgo.BrokerMetadata, net.Conn) {
-	if p.onLoss != nil {
-		p.onLoss()
+	if p.config.OnLoss != nil {
+		p.config.OnLoss()
 	}
 }
 

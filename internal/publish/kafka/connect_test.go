@@ -17,14 +17,18 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/msghandler/msghandler/internal/ground/address"
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/kafkaconn"
 	"github.com/msghandler/msghandler/internal/publish/kafka"
 	"github.com/msghandler/msghandler/test/servers"
 )
@@ -96,6 +100,40 @@ func TestPublishesOverTLS(t *testing.T) {
 	servers.Eventually(t, 10*time.Second, "a certificate of an unknown authority is refused", func() bool {
 		return strings.Contains(distrustful.Ready().Error(), "certificate")
 	})
+}
+
+// Certificates are replaced while a client lives: its next connection trusts the authority that the file has by then.
+func TestReplacedAuthorityIsReadAnew(t *testing.T) {
+	t.Parallel()
+	certificate, file := selfSigned(t)
+	var shown atomic.Pointer[tls.Certificate]
+	shown.Store(&certificate)
+	k := plain(t, kfake.TLS(&tls.Config{
+		MinVersion:     tls.VersionTLS12,
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return shown.Load(), nil },
+	}))
+	cluster, err := address.ParseKafka(k.URL("", "?tls=true&ca="+url.QueryEscape(file)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	options, err := kafkaconn.Config{Address: cluster, Name: "test", AnswerTimeout: time.Second}.Options()
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := kgo.NewClient(options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	answers := func() bool { return client.Ping(t.Context()) == nil }
+	servers.Eventually(t, 10*time.Second, "the cluster answers", answers)
+	next, nextFile := selfSigned(t)
+	if err := os.Rename(nextFile, file); err != nil {
+		t.Fatal(err)
+	}
+	shown.Store(&next)
+	k.Cut()()
+	servers.Eventually(t, 20*time.Second, "the cluster answers with its new certificate", answers)
 }
 
 // selfSigned makes a certificate for 127.0.0.1 and the file that vouches for it.

@@ -128,6 +128,18 @@ func (b *promisedBroker) reader(t *testing.T, topic string) *kgo.Client {
 	return b.readers[topic]
 }
 
+func (b *promisedBroker) Remove(t *testing.T, target publishtest.Target) (makeAgain func()) {
+	t.Helper()
+	if reader := b.readers[target.Exchange]; reader != nil {
+		reader.Close()
+		delete(b.readers, target.Exchange)
+	}
+	if err := b.cluster.Fake.DeleteTopic(target.Exchange); err != nil {
+		t.Fatal(err)
+	}
+	return func() { b.cluster.Topic(target.Exchange, nil) }
+}
+
 func record(r *kgo.Record) publishtest.Record {
 	m := kafkaconn.Read(r)
 	return publishtest.Record{

@@ -64,6 +64,15 @@ func (b *promisedBroker) Target(t *testing.T, name string) publishtest.Target {
 	return publishtest.Target{Exchange: name, Keys: []string{name + ".paid", name + ".sent", name + ".back"}}
 }
 
+func (b *promisedBroker) Remove(t *testing.T, target publishtest.Target) (makeAgain func()) {
+	t.Helper()
+	if err := b.admin.js.DeleteStream(t.Context(), target.Exchange); err != nil {
+		t.Fatal(err)
+	}
+	b.next[target.Exchange] = 0
+	return func() { b.Target(t, target.Exchange) }
+}
+
 // deadSuffix ends the names of streams for dead messages, whose subjects begin with the name.
 const deadSuffix = "-dead"
 

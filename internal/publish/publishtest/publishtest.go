@@ -47,6 +47,8 @@ type Broker interface {
 	// routing key. Read returns nil when there are none yet. The suite also calls Read in subtests of the test that made
 	// the target.
 	Read(t *testing.T, target Target) []Record
+	// Remove deletes a target with its messages. The returned function makes the target again, empty, under its name.
+	Remove(t *testing.T, target Target) (makeAgain func())
 	Faults
 }
 
@@ -127,6 +129,7 @@ var promises = []struct {
 	{"the dead-letter target gets a copy", deadLetterTarget},
 	{"a copy on purpose arrives", copyOnPurpose},
 	{"a refused message fails alone", refusedAlone},
+	{"a target that is made again takes messages", madeAgain},
 	{"an ended context sends nothing", endedContext},
 	{"a closed publisher sends nothing", closedPublisher},
 	{"a broker away from the start costs no attempt", awayFromTheStart},

@@ -1,6 +1,7 @@
 package publishtest
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -82,4 +83,51 @@ func (s *suite) unread(target Target) {
 	if more := s.Read(s.T, target); len(more) > 0 {
 		s.Errorf("the target has %d further records, the first is %+v", len(more), more[0])
 	}
+}
+
+// A target that is deleted and made again is another target with the same name. What the publisher knows of the first
+// one, such as an id, a rejection or sequence numbers, must not refuse or swallow messages to the second.
+func madeAgain(s *suite) {
+	target, p := s.target("again"), s.open(confirmTimeout)
+	s.warm(p, target)
+	for round, noticed := range []bool{false, true} {
+		makeAgain := s.Remove(s.T, target)
+		if noticed {
+			s.expect(s.publish(p, s.probes(target, 10)), halfmsg.Refused, halfmsg.Unsure, halfmsg.Unsent)
+		}
+		makeAgain()
+		batch := s.messages(target, 20)
+		for i := range batch {
+			batch[i].Name.ID = fmt.Sprintf("%d-%d", round, i)
+		}
+		if noticed {
+			s.eventually("the target that was made again takes a message", func() bool {
+				return s.publish(p, batch[:1])[0].Outcome == halfmsg.Acked
+			})
+		}
+		s.repeat(p, batch)
+		if arrived := byName(s.await(target, len(batch))); len(arrived) < len(batch) {
+			s.Errorf("%d of %d messages arrived", len(arrived), len(batch))
+		}
+	}
+}
+
+// repeat publishes messages until each is acknowledged. None may be refused.
+func (s *suite) repeat(p Publisher, batch []halfmsg.Publishing) {
+	s.Helper()
+	left := slices.Clone(batch)
+	s.eventually("each message is acknowledged", func() bool {
+		results := s.publish(p, left)
+		s.expect(results, halfmsg.Acked, halfmsg.Unsure, halfmsg.Unsent)
+		var unsettled []halfmsg.Publishing
+		for i := range left {
+			if results[i].Outcome != halfmsg.Acked {
+				again := left[i]
+				again.Attempt++
+				unsettled = append(unsettled, again)
+			}
+		}
+		left = unsettled
+		return len(left) == 0
+	})
 }

@@ -64,6 +64,16 @@ func (b *promisedBroker) Target(t *testing.T, name string) publishtest.Target {
 	return publishtest.Target{Exchange: name, Keys: []string{"order.paid", "order.sent", "order.back"}}
 }
 
+// Remove deletes the exchange and the queue.
+func (b *promisedBroker) Remove(t *testing.T, target publishtest.Target) (makeAgain func()) {
+	t.Helper()
+	d := b.admin(t)
+	d.must(d.channel.ExchangeDelete(target.Exchange, false, false))
+	_, err := d.channel.QueueDelete(target.Exchange, false, false, false)
+	d.must(err)
+	return func() { b.Target(t, target.Exchange) }
+}
+
 func (b *promisedBroker) DeadLetters(t *testing.T, origin publishtest.Target) publishtest.Target {
 	t.Helper()
 	return b.Target(t, origin.Exchange+".dead")

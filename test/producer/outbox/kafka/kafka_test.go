@@ -142,6 +142,33 @@ func TestOnlyUnknownTopicsAreRefused(t *testing.T) {
 	}
 }
 
+// A topic that is deleted and made again has another id, and no record. The sender goes on with the new topic.
+func TestTopicMadeAgainTakesMessages(t *testing.T) {
+	t.Parallel()
+	k := cluster(t, "paid")
+	s := sender(t, k)
+	if got := s.Send(t.Context(), batch(10, "paid")); got[0].Fate != outbox.Sent {
+		t.Fatalf("%+v", got[0])
+	}
+	if err := k.Fake.DeleteTopic("paid"); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.Send(t.Context(), batch(1, "paid")); got[0].Fate != outbox.Refused {
+		t.Errorf("without the topic: %+v", got[0])
+	}
+	k.Topic("paid", nil)
+	for i := range 3 {
+		for _, result := range s.Send(t.Context(), batch(10, "paid")) {
+			if result.Fate != outbox.Sent {
+				t.Fatalf("batch %d after the topic was made again: %+v", i, result)
+			}
+		}
+	}
+	if n := len(read(t, k, "paid")); n != 30 {
+		t.Errorf("%d records of 30", n)
+	}
+}
+
 // The cluster refuses a whole batch of records because of one. The others are written again, flagged.
 func TestTooLargeMessageHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
