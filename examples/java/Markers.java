@@ -89,6 +89,7 @@ final class Markers {
             insert.setBytes(1, bytes(producer));
             insert.setBytes(2, bytes(id));
             insert.executeUpdate();
+            setSavepoint(tx);
             return true;
         } catch (SQLException e) {
             if (e.getErrorCode() == DUPLICATE_KEY) {
@@ -98,13 +99,22 @@ final class Markers {
         }
     }
 
-    /** The last look of a business. After a deadlock MySQL has rolled its first half back, and its marker. */
-    void requireMark(Connection tx, String id) throws SQLException {
-        var sql = "SELECT 1 FROM msghandler_markers WHERE producer = ? AND id IN ";
-        try (var select = forIds(tx, sql, Set.of(id)); var rows = select.executeQuery()) {
-            if (!rows.next()) {
-                throw new SQLException("the database has rolled the transaction back, and its business went on");
-            }
+    /**
+     * The last look of a business. After a deadlock MySQL has rolled its first half back, with its marker, and DDL has
+     * committed it: either way the savepoint is gone. A marker that stands may be that of another run.
+     */
+    void requireMark(Connection tx) throws SQLException {
+        try (var statement = tx.createStatement()) {
+            statement.execute("RELEASE SAVEPOINT marked");
+        } catch (SQLException e) {
+            throw new SQLException("the transaction ended before its COMMIT, and its business went on", e);
+        }
+        setSavepoint(tx); // a transaction may have several marks, and looks
+    }
+
+    private static void setSavepoint(Connection tx) throws SQLException {
+        try (var statement = tx.createStatement()) {
+            statement.execute("SAVEPOINT marked");
         }
     }
 

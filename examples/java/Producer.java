@@ -92,7 +92,7 @@ final class Producer {
                 begun[0] = markers.mark(tx, id);
                 if (begun[0]) {
                     business.in(tx);
-                    markers.requireMark(tx, id);
+                    markers.requireMark(tx);
                 }
                 return null;
             });

@@ -112,11 +112,12 @@ func (i *Inbox) Migrate(ctx context.Context) error { return i.table.Migrate(ctx)
 type Effect func(ctx context.Context, tx *sql.Tx, m *consumer.Message) error
 
 // Handler turns an effect into the handler for [consumer.Consumer.Run]. A message that had its effect before is
-// [consumer.ErrDuplicate], and a message without an id is rejected. A lost answer to COMMIT is an ordinary error: the
-// message is redelivered, and the inbox finds the row. An effect returns each error of the database: after a deadlock
-// MySQL has rolled the whole transaction back, and Handler fails if the effect goes on. Trouble of the database is not
-// the message's fault: a conflict with other transactions is repeated at once, a few times, and an unreachable database
-// is [consumer.Transient]. An unreachable service beside the database is not, unless the effect says so.
+// [consumer.ErrDuplicate], and a message without an id is rejected. A lost answer to COMMIT is an ordinary error:
+// the message is redelivered, and the inbox finds the row. An effect returns each error of the database, and runs no
+// DDL: after a deadlock MySQL has rolled the whole transaction back, and DDL commits it. Handler fails if the effect
+// goes on. Trouble of the database is not the message's fault: a conflict with other transactions is repeated at
+// once, a few times, and an unreachable database is [consumer.Transient]. An unreachable service beside the database
+// is not, unless the effect says so.
 func (i *Inbox) Handler(effect Effect) consumer.Handler {
 	return i.resilient(func(ctx context.Context, m *consumer.Message) (err error) {
 		tx, err := i.table.Begin(ctx, i.config.TxOptions)
@@ -133,9 +134,8 @@ func (i *Inbox) Handler(effect Effect) consumer.Handler {
 		if err := effect(ctx, tx.Tx, m); err != nil {
 			return i.ofEffect(ctx, tx.Tx, err)
 		}
-		err = i.table.KeepsOwn(ctx, tx, "consumer = ? AND message = ?", i.config.Consumer, []byte(m.Key()))
-		if err != nil {
-			return fmt.Errorf("find the inbox's own row: %w", err)
+		if err := tx.StillOpen(ctx); err != nil {
+			return fmt.Errorf("look at the transaction: %w", err)
 		}
 		if err := tx.Commit(); err != nil {
 			return fmt.Errorf("commit the transaction: %w", err)

@@ -45,7 +45,7 @@ final class HalfMessages {
         TransactionSynchronizationManager.registerSynchronization(new TransactionSynchronizationAdapter() {
             @Override
             public void beforeCommit(boolean readOnly) {
-                requireMark(id);
+                requireMark();
             }
 
             @Override
@@ -58,10 +58,10 @@ final class HalfMessages {
     }
 
     /** An exception rolls the transaction back: its business has swallowed an error of the database. */
-    private void requireMark(String id) {
+    private void requireMark() {
         Connection tx = DataSourceUtils.getConnection(database);
         try {
-            markers.requireMark(tx, id);
+            markers.requireMark(tx);
         } catch (SQLException e) {
             throw new TransientDataAccessResourceException(e.getMessage(), e);
         } finally {

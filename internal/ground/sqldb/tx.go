@@ -5,26 +5,47 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"strings"
 	"sync"
 )
 
-// ErrOwnRowGone is the error of a transaction whose own first row is gone at its end: the database has rolled the
-// transaction back, such as after a deadlock, and the caller's code went on.
-var ErrOwnRowGone = errors.New("the database has rolled the transaction back, and its code went on after the error: " +
-	"return errors of the database")
+// ErrEnded is the error of a transaction that has ended before its COMMIT, while the caller's code went on.
+var ErrEnded = errors.New("the transaction ended before its COMMIT; what followed in it is not committed; " +
+	"return each error of the database, and run no statement that commits, such as DDL of MySQL")
+
+// savepoint is set where a transaction begins, and is gone when the transaction has ended.
+const savepoint = "msghandler_begin"
 
 // Tx is a transaction with the row of a table, and with statements of the table's user.
 type Tx struct {
 	*sql.Tx
+	guarded bool
 	release func(ended error)
 }
 
-// Begin begins a transaction. A database that rolls a whole transaction back after a deadlock would commit each later
-// statement of the transaction by itself: so such a session commits nothing by itself until the end.
+// Begin begins a transaction that StillOpen can look at.
 func (t *Table) Begin(ctx context.Context, options *sql.TxOptions) (*Tx, error) {
+	tx, err := t.begin(ctx, options)
+	if err != nil || !tx.guarded {
+		return tx, err
+	}
+	if _, err := tx.ExecContext(ctx, "SAVEPOINT "+savepoint); err != nil {
+		_ = tx.Rollback() // after a failure the driver drops the connection
+		return nil, err
+	}
+	return tx, nil
+}
+
+// begin begins a transaction. A database that rolls a whole transaction back after a deadlock would commit each later
+// statement of the transaction by itself: so such a session commits nothing by itself until the end.
+func (t *Table) begin(ctx context.Context, options *sql.TxOptions) (*Tx, error) {
+	guarded := !t.refusesAfterError
 	if t.commitsBegin == "" {
 		tx, err := t.DB.BeginTx(ctx, options)
-		return &Tx{tx, func(error) {}}, err
+		if err != nil {
+			return nil, err
+		}
+		return &Tx{tx, guarded, func(error) {}}, nil
 	}
 	conn, err := t.session(ctx)
 	if err != nil {
@@ -50,7 +71,7 @@ func (t *Table) Begin(ctx context.Context, options *sql.TxOptions) (*Tx, error) 
 		release(err)
 		return nil, err
 	}
-	return &Tx{tx, release}, nil
+	return &Tx{tx, guarded, release}, nil
 }
 
 // session returns a connection that commits nothing by itself.
@@ -81,17 +102,22 @@ func (tx *Tx) Rollback() error {
 	return err
 }
 
-// KeepsOwn returns ErrOwnRowGone when the row of a condition, which the transaction has written, is gone. PostgreSQL
-// refuses all statements of a failed transaction, and its drivers report a COMMIT that rolled back: there the row needs
-// no look.
-func (t *Table) KeepsOwn(ctx context.Context, tx *Tx, where string, args ...any) error {
-	if t.refusesAfterError {
+// StillOpen returns ErrEnded when the transaction has ended, such as by a deadlock whose error the caller's code
+// ignored. Call StillOpen once, right before Commit. A look at the transaction's own row is not enough: the row may be
+// that of another transaction by now. PostgreSQL refuses all statements of a failed transaction, and its drivers report
+// a COMMIT that rolled back: there StillOpen does nothing.
+func (tx *Tx) StillOpen(ctx context.Context) error {
+	if !tx.guarded {
 		return nil
 	}
-	var own int
-	err := tx.QueryRowContext(ctx, t.Query("SELECT COUNT(*) FROM {table} WHERE "+where), args...).Scan(&own)
-	if err == nil && own == 0 {
-		err = ErrOwnRowGone
+	_, err := tx.ExecContext(ctx, "RELEASE SAVEPOINT "+savepoint)
+	if noSavepoint(err) {
+		return ErrEnded
 	}
 	return err
+}
+
+// noSavepoint recognizes the error of MySQL, and that of SQLite, for a savepoint that does not exist.
+func noSavepoint(err error) bool {
+	return hasNumber(err, "1305") || err != nil && strings.Contains(err.Error(), "no such savepoint")
 }

@@ -1,6 +1,7 @@
 package sql
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -18,7 +19,7 @@ import (
 const settleTimeout = 5 * time.Second
 
 // Business is the business's part of a transaction. All its statements go through tx; Business neither commits nor
-// rolls tx back.
+// rolls tx back, and runs no DDL on MySQL, which commits.
 type Business func(ctx context.Context, tx *sql.Tx) error
 
 // beginSteps are the pauses between attempts to begin: short, as locks are held for milliseconds.
@@ -57,17 +58,34 @@ func (s *Store) transact(ctx context.Context, id string, mark, run Business) err
 			_ = tx.Rollback() // after a failure the driver drops the connection
 		}
 	}()
-	if err := run(ctx, tx.Tx); err != nil {
-		return notCommitted(s.ofBusiness(ctx, err))
-	}
-	if err := s.table.KeepsOwn(ctx, tx, "producer = ? AND id = ?", s.config.Producer, []byte(id)); err != nil {
-		return notCommitted(fmt.Errorf("find the marker of %s: %w: %w", id, producer.ErrSendAgain, err))
+	failed := run(ctx, tx.Tx)
+	open := tx.StillOpen(ctx)
+	switch {
+	case errors.Is(open, sqldb.ErrEnded):
+		_ = tx.Rollback() // of what followed the end
+		return s.ended(ctx, id, cmp.Or(failed, open))
+	case failed != nil:
+		return notCommitted(s.ofBusiness(ctx, failed))
+	case open != nil:
+		return notCommitted(fmt.Errorf("look at the transaction of %s: %w: %w", id, producer.ErrSendAgain, open))
 	}
 	tried = true
 	if err := tx.Commit(); err != nil {
 		return s.Settle(ctx, id, err)
 	}
 	return nil
+}
+
+// ended is the error of a business whose transaction ended before its COMMIT: rolled back by the database, with its
+// marker, or committed by a statement such as DDL.
+func (s *Store) ended(ctx context.Context, id string, cause error) error {
+	looking, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
+	defer cancel()
+	found, err := s.look(looking, []string{id})
+	if err != nil || found[id] == marker.Committed {
+		return producer.Unsure(errors.Join(cause, err))
+	}
+	return notCommitted(s.ofBusiness(ctx, cause))
 }
 
 // begin begins a transaction and leaves its marker. The business has not begun, so a transient error is no reason to
@@ -107,10 +125,11 @@ func (s *Store) beginOnce(ctx context.Context, id string, mark Business) (begun 
 	return tx, nil
 }
 
-// ofBusiness is the error of a business. One of the database that passes, or of the ended context, is no decision about
-// the message.
+// ofBusiness is the error of a business. One of the database that passes, or of the ended context or transaction, is no
+// decision about the message.
 func (s *Store) ofBusiness(ctx context.Context, err error) error {
-	ended := ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded))
+	ended := errors.Is(err, sqldb.ErrEnded) ||
+		ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded))
 	if !errors.Is(err, producer.ErrPermanent) && (ended || s.Transient(err)) {
 		return fmt.Errorf("%w: %w", producer.ErrSendAgain, err)
 	}

@@ -24,6 +24,7 @@ final class Mistakes {
             }
         });
         errorLeavesNothing(database);
+        markOfAnotherRunIsNone(markers);
         refused("join without a transaction", () -> halfMessages.join("no-transaction"));
         refused("join in a transaction of another database", () -> other.execute(status -> {
             halfMessages.join("no-transaction");
@@ -51,6 +52,25 @@ final class Mistakes {
             return;
         }
         System.out.println("an Error of a business is swallowed");
+    }
+
+    /** The database has rolled the business back, and another run has left its mark by then. */
+    private static void markOfAnotherRunIsNone(Markers markers) {
+        try {
+            markers.transaction(5, tx -> {
+                markers.mark(tx, "lost");
+                try (var statement = tx.createStatement()) {
+                    statement.execute("ROLLBACK");
+                    statement.execute("INSERT INTO msghandler_markers (producer, id, verdict, created_at)"
+                            + " VALUES ('mistaken-orders', 'lost', 2, 1)");
+                }
+                markers.requireMark(tx);
+                return null;
+            });
+        } catch (SQLException e) {
+            return;
+        }
+        System.out.println("the mark of another run is taken for the own one");
     }
 
     private static void refused(String what, Mistake mistake) throws SQLException {

@@ -3,89 +3,79 @@ package sql_test
 import (
 	"context"
 	"database/sql"
+	"errors"
+	"strings"
 	"testing"
 
 	"github.com/msghandler/msghandler/consumer"
 	sqlinbox "github.com/msghandler/msghandler/consumer/inbox/sql"
+	"github.com/msghandler/msghandler/test/servers"
 )
 
 // Behind a deadlock MariaDB has rolled the transaction back, with the inbox's row and the first half of the effect. An
-// effect that goes on must not commit its other half, nor have its message acknowledged.
+// effect that goes on must not commit its other half, nor have its message acknowledged: also when another process has
+// handled the message by then, whose row has the same key. SQLite rolls back for a full disk, or at the caller's wish.
 func TestSwallowedDeadlockIsNoEffect(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, d database) {
-		if d.dialect == sqlinbox.SQLite {
-			return // it has one writer, and no deadlock
-		}
-		db := d.open(t)
-		inbox := d.inbox(t, db, nil)
-		other := holdStock(t, d, db)
-		swallows := func(ctx context.Context, tx *sql.Tx, m *consumer.Message) error {
-			_ = d.pay(ctx, tx, m)
-			if _, err := tx.ExecContext(ctx, "UPDATE stock SET n = n + 1 WHERE id = 1"); err != nil {
-				return err
+		for id, overtaken := range map[string]bool{"alone": false, "overtaken": true} {
+			db := d.open(t)
+			inbox := d.inbox(t, db, nil)
+			loser := servers.NewLoser(t, d.driver, db)
+			swallows := func(ctx context.Context, tx *sql.Tx, m *consumer.Message) error {
+				if err := d.pay(ctx, tx, m); err != nil {
+					return err
+				}
+				loser.Lose(t, tx)
+				if overtaken {
+					if err := d.inbox(t, db, nil).Handler(d.pay).Handle(ctx, m); err != nil {
+						t.Error(err)
+					}
+				}
+				if d.dialect != sqlinbox.SQLite { // which commits each statement behind the end
+					_, _ = tx.ExecContext(ctx, "UPDATE stock SET n = n + 1 WHERE id = 2")
+					_ = d.pay(ctx, tx, m)
+				}
+				return nil
 			}
-			blocked := make(chan error, 1)
-			go func() {
-				_, err := other.ExecContext(ctx, "UPDATE stock SET n = n + 1 WHERE id = 1")
-				blocked <- err
-			}()
-			if _, err := tx.ExecContext(ctx, "UPDATE stock SET n = n + 1 WHERE id = 2"); err == nil {
-				t.Error("no deadlock")
+			err := inbox.Handler(swallows).Handle(t.Context(), order(id))
+			if err == nil || errors.Is(err, consumer.ErrDuplicate) {
+				t.Errorf("%s: the message is acknowledged: %v", id, err)
 			}
-			if err := <-blocked; err != nil {
-				t.Error(err)
+			want := 0
+			if overtaken {
+				want = 1
 			}
-			if err := other.Rollback(); err != nil {
-				t.Error(err)
+			if paid, moved := payments(t, db), loser.Moved(t); paid != want || moved != 0 {
+				t.Errorf("%s: half of the effect is committed: %d moved, %d payments", id, moved, paid)
 			}
-			_, _ = tx.ExecContext(ctx, "UPDATE stock SET n = n + 1 WHERE id = 2")
-			_ = d.pay(ctx, tx, m)
-			return nil
-		}
-		if err := inbox.Handler(swallows).Handle(t.Context(), order("1")); err == nil {
-			t.Error("the message is acknowledged")
-		}
-		var moved int
-		if err := db.QueryRowContext(t.Context(), "SELECT SUM(n) FROM stock").Scan(&moved); err != nil {
-			t.Fatal(err)
-		}
-		if moved != 0 || payments(t, db) != 0 {
-			t.Errorf("half of the effect is committed: %d moved, %d payments", moved, payments(t, db))
-		}
-		if err := inbox.Handler(d.pay).Handle(t.Context(), order("1")); err != nil || payments(t, db) != 1 {
-			t.Errorf("the redelivered message: %v, %d payments", err, payments(t, db))
+			err = inbox.Handler(d.pay).Handle(t.Context(), order(id))
+			if overtaken != errors.Is(err, consumer.ErrDuplicate) || payments(t, db) != 1 {
+				t.Errorf("%s: the redelivered message: %v, %d payments", id, err, payments(t, db))
+			}
+			for _, table := range []string{"stock", "payments"} {
+				if _, err := db.ExecContext(t.Context(), "DROP TABLE "+table); err != nil {
+					t.Fatal(err)
+				}
+			}
 		}
 	})
 }
 
-// holdStock makes two rows, and a transaction that holds the second. It has written more than its rival, so that a
-// deadlock ends the rival.
-func holdStock(t *testing.T, d database, db *sql.DB) *sql.Tx {
-	t.Helper()
-	for _, statement := range []string{
-		"CREATE TABLE stock (id INT PRIMARY KEY, n INT)", "INSERT INTO stock (id, n) VALUES (1, 0), (2, 0)",
-	} {
-		if _, err := db.ExecContext(t.Context(), statement); err != nil {
-			t.Fatal(err)
+// A statement that commits, such as DDL of MariaDB, ends the transaction of the effect: what follows is not committed.
+func TestDDLInEffectIsRefused(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, d database) {
+		if d.dialect != sqlinbox.MySQL {
+			return // their DDL is a part of the transaction
 		}
-	}
-	tx, err := db.BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = tx.Rollback() })
-	statements := []string{
-		"INSERT INTO stock (id, n) VALUES (11, 0), (12, 0), (13, 0), (14, 0), (15, 0), (16, 0), (17, 0), (18, 0)",
-		"UPDATE stock SET n = n + 1 WHERE id > 10", "UPDATE stock SET n = n + 1 WHERE id = 2",
-	}
-	if d.dialect == sqlinbox.PostgreSQL { // who looks first is ended
-		statements = append([]string{"SET LOCAL deadlock_timeout = '1min'"}, statements...)
-	}
-	for _, statement := range statements {
-		if _, err := tx.ExecContext(t.Context(), statement); err != nil {
-			t.Fatal(err)
+		db := d.open(t)
+		err := d.inbox(t, db, nil).Handler(func(ctx context.Context, tx *sql.Tx, m *consumer.Message) error {
+			_, err := tx.ExecContext(ctx, "CREATE TABLE receipts (id INT)")
+			return errors.Join(err, d.pay(ctx, tx, m))
+		}).Handle(t.Context(), order("1"))
+		if err == nil || !strings.Contains(err.Error(), "DDL") || payments(t, db) != 0 {
+			t.Errorf("%v, with %d payments", err, payments(t, db))
 		}
-	}
-	return tx
+	})
 }

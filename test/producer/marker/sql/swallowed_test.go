@@ -4,75 +4,78 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/msghandler/msghandler/producer"
 	sqlmarker "github.com/msghandler/msghandler/producer/marker/sql"
+	"github.com/msghandler/msghandler/test/servers"
 )
 
-// A deadlock rolls the marker back with the first half of a business. A business that goes on commits nothing.
+// A deadlock rolls the marker back with the first half of a business. A business that goes on commits nothing: also
+// when another run of the id has committed by then, whose marker is like its own.
 func TestSwallowedDeadlockIsNoCommit(t *testing.T) {
 	t.Parallel()
-	onServers(t, func(t *testing.T, d database) {
+	onEach(t, func(t *testing.T, d database) {
 		db := d.open(t)
 		s := d.store(t, db, nil)
 		orders(t, db)
-		other := holdStock(t, d, db)
-		err := s.InTx(message("1001"), func(ctx context.Context, tx *sql.Tx) error {
-			_ = insertOrder(d.dialect, "first")(ctx, tx)
-			if _, err := tx.ExecContext(ctx, "UPDATE stock SET n = n + 1 WHERE id = 1"); err != nil {
-				return err
+		for id, overtaken := range map[string]bool{"alone": false, "overtaken": true} {
+			loser := servers.NewLoser(t, d.driver, db)
+			err := s.InTx(message(id), func(ctx context.Context, tx *sql.Tx) error {
+				_ = insertOrder(d.dialect, "first-"+id)(ctx, tx)
+				loser.Lose(t, tx)
+				if overtaken {
+					if err := s.InTx(message(id), insertOrder(d.dialect, "whole"))(ctx); err != nil {
+						t.Error(err)
+					}
+				}
+				if d.dialect != sqlmarker.SQLite { // which commits each statement behind the end
+					_ = insertOrder(d.dialect, "second-"+id)(ctx, tx)
+				}
+				return nil
+			})(t.Context())
+			want := map[bool]error{false: producer.ErrNotCommitted, true: producer.ErrOutcomeUnknown}[overtaken]
+			if d.dialect == sqlmarker.PostgreSQL { // it reports a COMMIT that rolled back, and then the marker stands
+				want = map[bool]error{false: producer.ErrNotCommitted, true: nil}[overtaken]
 			}
-			blocked := make(chan error, 1)
-			go func() {
-				_, err := other.ExecContext(ctx, "UPDATE stock SET n = n + 1 WHERE id = 1")
-				blocked <- err
-			}()
-			if _, err := tx.ExecContext(ctx, "UPDATE stock SET n = n + 1 WHERE id = 2"); err == nil {
-				t.Error("no deadlock")
+			if !errors.Is(err, want) {
+				t.Errorf("%s: the swallowed error ends as %v", id, err)
 			}
-			if err := errors.Join(<-blocked, other.Rollback()); err != nil {
-				t.Error(err)
+			ids := orderIDs(t, db)
+			if delete(ids, "whole"); len(ids) != 0 {
+				t.Errorf("%s: half of the business is committed: %v", id, ids)
 			}
-			_ = insertOrder(d.dialect, "second")(ctx, tx)
-			return nil
-		})(t.Context())
-		if !errors.Is(err, producer.ErrNotCommitted) {
-			t.Errorf("the swallowed error ends as %v", err)
-		}
-		if ids := orderIDs(t, db); len(ids) != 0 {
-			t.Errorf("half of the business is committed: %v", ids)
+			if _, err := db.ExecContext(t.Context(), "DROP TABLE stock"); err != nil {
+				t.Fatal(err)
+			}
 		}
 	})
 }
 
-// holdStock makes two rows, and a transaction that holds the second. It has written more than its rival, so that a
-// deadlock ends the rival.
-func holdStock(t *testing.T, d database, db *sql.DB) *sql.Tx {
-	t.Helper()
-	for _, statement := range []string{
-		"CREATE TABLE stock (id INT PRIMARY KEY, n INT)", "INSERT INTO stock (id, n) VALUES (1, 0), (2, 0)",
-	} {
-		if _, err := db.ExecContext(t.Context(), statement); err != nil {
-			t.Fatal(err)
+// A statement that commits, such as DDL of MariaDB, ends the transaction: its first half is committed, and the business
+// must not be said to have failed.
+func TestDDLInBusinessIsRefused(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, d database) {
+		if d.dialect != sqlmarker.MySQL {
+			return // its DDL is a part of the transaction
 		}
-	}
-	tx, err := db.BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = tx.Rollback() })
-	statements := []string{
-		"INSERT INTO stock (id, n) VALUES (11, 0), (12, 0), (13, 0), (14, 0), (15, 0), (16, 0), (17, 0), (18, 0)",
-		"UPDATE stock SET n = n + 1 WHERE id > 10", "UPDATE stock SET n = n + 1 WHERE id = 2",
-	}
-	if d.dialect == sqlmarker.PostgreSQL { // who looks first is ended
-		statements = append([]string{"SET LOCAL deadlock_timeout = '1min'"}, statements...)
-	}
-	for _, statement := range statements {
-		if _, err := tx.ExecContext(t.Context(), statement); err != nil {
-			t.Fatal(err)
+		db := d.open(t)
+		s := d.store(t, db, nil)
+		orders(t, db)
+		for id, fails := range map[string]error{"ends": nil, "fails": errors.New("no money")} {
+			err := s.InTx(message(id), func(ctx context.Context, tx *sql.Tx) error {
+				first := insertOrder(d.dialect, "first-"+id)(ctx, tx)
+				_, ddl := tx.ExecContext(ctx, "CREATE TABLE IF NOT EXISTS receipts (id INT)")
+				return errors.Join(first, ddl, insertOrder(d.dialect, "second-"+id)(ctx, tx), fails)
+			})(t.Context())
+			if !errors.Is(err, producer.ErrOutcomeUnknown) || fails == nil && !strings.Contains(err.Error(), "DDL") {
+				t.Errorf("%s: %v", id, err)
+			}
+			if ids := orderIDs(t, db); !ids["first-"+id] || ids["second-"+id] {
+				t.Errorf("%s: committed are %v", id, ids)
+			}
 		}
-	}
-	return tx
+	})
 }
