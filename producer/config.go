@@ -27,7 +27,8 @@ type Config struct {
 	// serves no port. A target of the producer in the coordinator's configuration (producers.NAME.target) is used before
 	// the streams.
 	CallbackTarget string
-	// Coordinators says who may call Confirm and DeleteBusiness. Empty: anyone who reaches the server, with a warning.
+	// Coordinators says who may call Confirm and DeleteBusiness. It must be given with a CallbackTarget: empty lets no
+	// caller in.
 	Coordinators Coordinators
 	// Markers keeps a note of each committed business: package marker/sql in the business's own transactions. Markers in
 	// Redis and in memory promise less, as the package comment says; those in memory are for one replica only.
@@ -96,6 +97,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.Markers == nil {
 		errs = append(errs, missing("Markers", "give a marker store, such as that of package marker/sql"))
+	}
+	if c.CallbackTarget != "" && c.Coordinators.empty() {
+		errs = append(errs, errors.New(textClosed))
 	}
 	for field, d := range map[string]*time.Duration{
 		"SendTimeout": &c.SendTimeout, "SubmitTimeout": &c.SubmitTimeout, "RollbackTimeout": &c.RollbackTimeout,

@@ -21,8 +21,8 @@ import (
 // another name, before anything is looked up or written. Coordinators take this answer for an unreachable producer:
 // their messages wait and lose no attempt.
 //
-// The zero value lets in anyone who reaches the server, and Register logs a warning: a stranger who guesses an id can
-// have its transaction rolled back.
+// The zero value lets no caller in: a stranger who guesses an id could have its transaction rolled back. With
+// Config.CallbackTarget, New refuses it.
 type Coordinators struct {
 	// Names are globs on the typed names in a client's certificate, such as dns:coordinator.shop, dns:*.msghandler.svc or
 	// uri:spiffe://shop/msghandler/*; * is any text within one label of a name. Types are dns, uri, email, and cn for
@@ -35,7 +35,7 @@ type Coordinators struct {
 	// TokenFile is a file with further tokens, one per line; empty lines and comment lines (#) do not count. The file
 	// is read again when the file changes.
 	TokenFile string
-	// Anyone lets in every caller, without the warning: for servers that are guarded otherwise, such as by a mesh or an
+	// Anyone lets in every caller: for servers that are guarded otherwise, such as by a mesh or an
 	// interceptor. Anyone cannot be combined with the other fields.
 	Anyone bool
 }
@@ -46,17 +46,19 @@ type admission struct {
 	// tokens and file may both hold tokens; file may be nil.
 	tokens certs.TokenSet
 	file   *certs.TokenFile
-	// named is set when any of the fields above is. Otherwise every caller is let in.
-	named bool
-	// unguarded is set when Coordinators was left empty.
-	unguarded bool
+	anyone bool
 }
+
+// named says whether some callers are known.
+func (c Coordinators) named() bool { return len(c.Names) > 0 || len(c.Tokens) > 0 || c.TokenFile != "" }
+
+// empty says that no caller is let in.
+func (c Coordinators) empty() bool { return !c.named() && !c.Anyone }
 
 // open checks the fields and reads the file. Its errors name the field and quote no token.
 func (c Coordinators) open(logger *slog.Logger) (*admission, error) {
-	a := &admission{named: len(c.Names) > 0 || len(c.Tokens) > 0 || c.TokenFile != ""}
-	a.unguarded = !a.named && !c.Anyone
-	if a.named && c.Anyone {
+	a := &admission{anyone: c.Anyone}
+	if c.named() && c.Anyone {
 		return nil, errors.New(
 			"producer.Config: Coordinators.Anyone contradicts Names, Tokens and TokenFile; remove one side")
 	}
@@ -86,15 +88,14 @@ func parseNames(names []string) (globs []typedname.Glob, err error) {
 	return globs, nil
 }
 
-// textUnguarded is logged when anyone may call.
-const textUnguarded = "producer.Config.Coordinators is empty: anyone who reaches this server can roll back " +
-	"transactions that are running; set the certificate names or tokens of your coordinators, " +
-	"or Anyone where something else guards this server"
+// textClosed is said of a producer that is called at a port and lets no caller in.
+const textClosed = "producer.Config.Coordinators is empty: every callback is refused, and messages wait; " +
+	"set the certificate names or tokens of your coordinators, or Anyone where something else guards this server"
 
 // check returns a gRPC error for a caller that is not let in. The error is for people who run coordinators, and names
 // no accepted caller.
 func (a *admission) check(ctx context.Context) error {
-	if !a.named {
+	if a.anyone {
 		return nil
 	}
 	names := callerNames(ctx)

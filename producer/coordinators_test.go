@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -144,9 +145,6 @@ func TestRefusedConfirmLeavesNoTombstone(t *testing.T) {
 	if n := strings.Count(g.log.String(), "a callback was refused"); n != 1 || strings.Contains(g.log.String(), "1001") {
 		t.Errorf("%d lines in the log, want 1 without anything from the request:\n%s", n, g.log)
 	}
-	if strings.Contains(g.log.String(), "Coordinators is empty") {
-		t.Errorf("it warns:\n%s", g.log)
-	}
 }
 
 func TestCoordinatorsAreKnownByToken(t *testing.T) {
@@ -224,16 +222,32 @@ func TestCoordinatorsAreKnownByCertificate(t *testing.T) {
 	}
 }
 
-func TestWithoutCoordinatorsItWarnsOnce(t *testing.T) {
+// A producer whose callers no setting names refuses them all, at both kinds of servers, and says so.
+func TestWithoutCoordinatorsEveryCallIsRefused(t *testing.T) {
 	t.Parallel()
-	g := newGuarded(t, producer.Coordinators{})
-	for range 3 {
-		if code, said := g.call(t, nil); code != codes.OK {
-			t.Fatalf("an older set-up gets %v: %s", code, said)
+	_, err := producer.New(producer.Config{
+		Name: "orders", Coordinator: "127.0.0.1:1", CallbackTarget: "orders:7001", Markers: memory.New(),
+	})
+	if err == nil || !strings.Contains(err.Error(), "Coordinators is empty") {
+		t.Errorf("with a port that no one may call, New returns %v", err)
+	}
+	g := newGuarded(t, producer.Coordinators{}) // the target is in the coordinator's configuration
+	for _, shown := range [][]string{nil, {"Bearer "}, {"Bearer " + goodToken}} {
+		if code, said := g.call(t, nil, shown...); code != codes.Unauthenticated {
+			t.Errorf("a caller who shows %q gets %v: %s", shown, code, said)
 		}
 	}
-	if n := strings.Count(g.log.String(), "level=WARN msg=\"producer.Config.Coordinators is empty"); n != 1 {
-		t.Errorf("%d warnings, want 1:\n%s", n, g.log)
+	s := serveHTTP(t, producer.Config{}, nil)
+	for _, path := range []string{"/confirm", "/deleteBusiness"} {
+		code, said := s.post(t, path, `{"producer":"orders","ids":["1001"],"final":true}`)
+		if code != http.StatusUnauthorized {
+			t.Errorf("%s by HTTP gets %d %s", path, code, said)
+		}
+	}
+	for by, log := range map[string]string{"gRPC": g.log.String(), "HTTP": s.log.String()} {
+		if n := strings.Count(log, "level=ERROR msg=\"producer.Config.Coordinators is empty"); n != 1 {
+			t.Errorf("%s: %d lines, want 1:\n%s", by, n, log)
+		}
 	}
 	quiet := newGuarded(t, producer.Coordinators{Anyone: true})
 	if code, said := quiet.call(t, nil); code != codes.OK || strings.Contains(quiet.log.String(), "Coordinators") {

@@ -68,6 +68,7 @@ func Example_withoutSQL() {
 		Coordinator:    coordinator.addr,
 		CallbackTarget: coordinator.callback.Addr().String(),
 		Markers:        memory.New(),
+		Coordinators:   producer.Coordinators{Anyone: true}, // the example's own process; name yours by token or certificate
 	})
 	if err != nil {
 		log.Fatal(err)

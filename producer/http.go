@@ -31,8 +31,8 @@ const (
 //
 //	mux.Handle("/msghandler/", http.StripPrefix("/msghandler", p.HTTPHandler())) // http://orders.svc:8080/msghandler
 //
-// Config.Coordinators holds for both ways. HTTPHandler logs a warning if it does not say who may call. The handler
-// bounds the size of a request; the server must bound the time in which a request arrives (http.Server.ReadTimeout).
+// Config.Coordinators holds for both ways. The handler bounds the size of a request; the server must bound the time in
+// which a request arrives (http.Server.ReadTimeout).
 func (p *Producer) HTTPHandler() http.Handler {
 	c := p.serve()
 	mux := http.NewServeMux()

@@ -18,6 +18,9 @@ import (
 	"github.com/msghandler/msghandler/producer/marker"
 )
 
+// anyone may call this producer.
+var anyone = producer.Config{Coordinators: producer.Coordinators{Anyone: true}}
+
 // served is a producer at an HTTP server of its own, below /msg.
 type served struct {
 	*httptest.Server
@@ -82,10 +85,7 @@ func (s *served) send(t *testing.T, client *http.Client, r *http.Request) (code 
 
 func TestHTTPHandlerAnswersFromTheMarkers(t *testing.T) {
 	t.Parallel()
-	s := serveHTTP(t, producer.Config{}, nil)
-	if n := strings.Count(s.log.String(), "Coordinators is empty"); n != 1 {
-		t.Errorf("%d warnings, want 1:\n%s", n, s.log)
-	}
+	s := serveHTTP(t, anyone, nil)
 	if _, err := s.markers.Store.Put(t.Context(), []string{"1001"}, marker.Committed); err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +111,7 @@ func TestHTTPHandlerAnswersFromTheMarkers(t *testing.T) {
 
 func TestHTTPHandlerRefusesBadCalls(t *testing.T) {
 	t.Parallel()
-	s := serveHTTP(t, producer.Config{}, nil)
+	s := serveHTTP(t, anyone, nil)
 	const good = `{"producer":"orders","ids":["1"]}`
 	many := `{"producer":"orders","ids":["1"` + strings.Repeat(`,"1"`, 500) + `]}`
 	for name, tc := range map[string]struct {
@@ -148,10 +148,12 @@ func TestHTTPHandlerRefusesBadCalls(t *testing.T) {
 // The answer is complete within the coordinator's deadline, even if Resolve is not.
 func TestHTTPHandlerKeepsTheDeadline(t *testing.T) {
 	t.Parallel()
-	s := serveHTTP(t, producer.Config{Resolve: func(ctx context.Context, _ string, _ bool) (marker.Verdict, error) {
+	resolving := anyone
+	resolving.Resolve = func(ctx context.Context, _ string, _ bool) (marker.Verdict, error) {
 		<-ctx.Done()
 		return marker.Unknown, ctx.Err()
-	}}, nil)
+	}
+	s := serveHTTP(t, resolving, nil)
 	code, said := s.post(t, "/confirm", `{"producer":"orders","ids":["1"]}`, "Connect-Timeout-Ms", "200")
 	if code != 200 || !strings.Contains(said, "VERDICT_UNAVAILABLE") {
 		t.Errorf("got %d %s", code, said)

@@ -71,7 +71,7 @@ func New(config Config) (*Producer, error) {
 
 // Register serves this producer's Confirm and DeleteBusiness on a gRPC server, for a producer with a callback target,
 // in its own configuration or the coordinator's. Call Register before the server's Serve and before Send; a server
-// takes one producer. Register logs a warning if Config.Coordinators does not say who may call.
+// takes one producer. Every callback is refused if Config.Coordinators does not say who may call.
 func (p *Producer) Register(server grpc.ServiceRegistrar) {
 	pb.RegisterProducerServiceServer(server, p.serve())
 }
@@ -81,8 +81,8 @@ func (p *Producer) serve() *callbacks {
 	if p.attendance != nil {
 		p.attendance.served.Store(true)
 	}
-	if p.admission.unguarded {
-		p.config.Logger.Warn(textUnguarded, "producer", p.config.Name)
+	if p.config.Coordinators.empty() {
+		p.config.Logger.Error(textClosed, "producer", p.config.Name)
 	}
 	return &callbacks{producer: p}
 }

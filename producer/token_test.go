@@ -159,6 +159,7 @@ func TestTokenIsRefusedWithoutTLS(t *testing.T) {
 		"a socket":         {producer.Config{Coordinator: "unix:///run/msghandler", Token: goodToken}, ""},
 	} {
 		c.config.Name, c.config.Markers, c.config.CallbackTarget = "orders", memory.New(), "orders:7001"
+		c.config.Coordinators.Anyone = true
 		p, err := producer.New(c.config)
 		if err == nil {
 			_ = p.Close(t.Context())

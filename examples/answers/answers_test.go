@@ -156,7 +156,7 @@ func serve(t *testing.T) *coordinator {
 	t.Cleanup(server.Stop)
 	c.producer, err = producer.New(producer.Config{
 		Name: "orders", Coordinator: listener.Addr().String(), CallbackTarget: "127.0.0.1:1", Markers: memory.New(),
-		SendTimeout: 30 * time.Millisecond,
+		SendTimeout: 30 * time.Millisecond, Coordinators: producer.Coordinators{Anyone: true},
 	})
 	if err != nil {
 		t.Fatal(err)

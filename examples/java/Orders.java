@@ -69,7 +69,7 @@ final class Orders {
     private final Sender sender;
     private final Producer producer;
     private final Markers markers;
-    private final Path tokens; // a file that holds those of the coordinators, one a line; null: all callers may ask
+    private final Path tokens; // a file that holds those of the coordinators, one a line
 
     private Orders(String name, Sender sender, Producer producer, Markers markers, Path tokens) {
         this.name = name;
@@ -207,11 +207,10 @@ final class Orders {
         var producer = new Producer(name, target, coordinator, markers);
         var tokens = environment.get("COORDINATOR_TOKENS");
         if (tokens == null) {
-            System.err.println("every client of " + listen
-                    + " can have transactions rolled back; set COORDINATOR_TOKENS");
+            throw new IllegalArgumentException(
+                    "set COORDINATOR_TOKENS: without it every client could have transactions rolled back");
         }
-        var service = new Orders(name, sender.of(database, markers, producer), producer, markers,
-                tokens == null ? null : Path.of(tokens));
+        var service = new Orders(name, sender.of(database, markers, producer), producer, markers, Path.of(tokens));
         int colon = listen.lastIndexOf(':');
         var server = HttpServer.create(
                 new InetSocketAddress(listen.substring(0, colon), Integer.parseInt(listen.substring(colon + 1))), 0);

@@ -291,7 +291,6 @@ class Service {
 
   // Whether the call carries one of the tokens. The file is read each time, so that a token can be replaced.
   async knows(authorization) {
-    if (!this.tokens) return true;
     const shown = digest(/^bearer (.*)$/i.exec(authorization)?.[1] ?? '');
     const fits = (await tokensOf(this.tokens)).map(token => timingSafeEqual(digest(token), shown));
     return fits.includes(true); // all were compared, however soon one fits
@@ -336,7 +335,7 @@ const markers = new Markers(process.env.DATABASE_URL);
 await markers.business.query(`CREATE TABLE IF NOT EXISTS orders (
   id TEXT PRIMARY KEY, amount INTEGER NOT NULL CHECK (amount > 0))`);
 if (!COORDINATOR_TOKENS) {
-  console.error(`every client of ${LISTEN} can have transactions rolled back; set COORDINATOR_TOKENS`);
+  throw new Error('set COORDINATOR_TOKENS: without it every client could have transactions rolled back');
 }
 const producer = new Producer(COORDINATOR, process.env.CALLBACK_URL ?? `http://${LISTEN}`, markers);
 const service = new Service(producer, COORDINATOR_TOKENS);

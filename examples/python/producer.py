@@ -91,7 +91,7 @@ class Answers(rpc.ProducerServiceServicer):
 
     def __init__(self, producer, tokens):
         self.producer, self.markers = producer, producer.markers
-        self.tokens = tokens  # a file that holds those of the coordinators, one a line; None: all callers may ask
+        self.tokens = tokens  # a file that holds those of the coordinators, one a line
 
     def Confirm(self, request, context):
         self.check(request, context)
@@ -117,7 +117,7 @@ class Answers(rpc.ProducerServiceServicer):
         return pb.DeleteBusinessResponse()
 
     def check(self, request, context):
-        if self.tokens and not self.knows(context):  # first of all: a stranger's last question plants a tombstone
+        if not self.knows(context):  # first of all: a stranger's last question plants a tombstone
             context.abort(grpc.StatusCode.UNAUTHENTICATED, "the caller shows no token of a coordinator")
         if request.producer != self.producer.name:
             context.abort(grpc.StatusCode.FAILED_PRECONDITION, f"this is the producer {self.producer.name}")
@@ -204,7 +204,7 @@ def main():
     flags.add_argument("--coordinator", default="127.0.0.1:9090", help="HOST:PORT, or dns:///NAME:PORT")
     flags.add_argument("--listen", default="127.0.0.1:7001", help="where the coordinator calls back")
     flags.add_argument("--target", help="the same as the coordinator sees it; default: --listen")
-    flags.add_argument("--coordinator-tokens", metavar="FILE", help="answer only callers with a token of this file")
+    flags.add_argument("--coordinator-tokens", metavar="FILE", required=True, help="answer callers with a token of this file")
     flags.add_argument("--database", default="orders.db", help="a file of SQLite")
     flags.add_argument("--queue", default="python-orders", help="the queue that the orders go to")
     flags.add_argument("orders", nargs="*", help="files of orders; default: standard input")
@@ -219,8 +219,6 @@ def main():
     producer = Producer("python-orders", args.coordinator, args.target or args.listen, markers)
     # Without so_reuseport = 0 a second process on this port would quietly get half of the questions.
     server = grpc.server(concurrent.futures.ThreadPoolExecutor(16), options=[("grpc.so_reuseport", 0)])
-    if not args.coordinator_tokens:
-        logging.warning("every client of %s can have transactions rolled back; set --coordinator-tokens", args.listen)
     rpc.add_ProducerServiceServicer_to_server(Answers(producer, args.coordinator_tokens), server)
     server.add_insecure_port(args.listen)
     server.start()  # before the first half message: the coordinator may ask at once

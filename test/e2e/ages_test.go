@@ -69,7 +69,7 @@ func newAgingProducer(t *testing.T, coordinator string, dials *atomic.Int32) *pr
 	}
 	p, err := producer.New(producer.Config{
 		Name: "billing", Coordinator: coordinator, CallbackTarget: listener.Addr().String(), Markers: memory.New(),
-		DialOptions: []grpc.DialOption{counted(dials)},
+		DialOptions: []grpc.DialOption{counted(dials)}, Coordinators: producer.Coordinators{Tokens: []string{shopToken}},
 	})
 	if err != nil {
 		t.Fatal(err)

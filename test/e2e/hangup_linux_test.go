@@ -46,6 +46,7 @@ func hungUp(t *testing.T) map[string]struct {
 		"producer-demo": {
 			nil, []string{
 				"--coordinator", addresses[2], "--amqp", amqp, "--listen", addresses[3], "--http", addresses[4],
+				"--coordinator-token-file", tokenFile(t, shopToken),
 				"--database", "sqlite:" + filepath.Join(dir, "shop.db"),
 			}, "taking orders",
 		},

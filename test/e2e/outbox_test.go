@@ -69,7 +69,7 @@ func serveProducer(w *world, listen string, markers *sqlmarker.Store) (p *produc
 	}
 	p, err = producer.New(producer.Config{
 		Name: "shop", Coordinator: w.targets(), CallbackTarget: listener.Addr().String(), Markers: markers,
-		Logger: slog.New(slog.DiscardHandler),
+		Logger: slog.New(slog.DiscardHandler), Coordinators: producer.Coordinators{Tokens: []string{shopToken}},
 	})
 	if err != nil {
 		w.t.Fatal(err)

@@ -38,7 +38,7 @@ func (w *world) startShop(args ...string) shop {
 	addresses := servers.Addresses(w.t, 2)
 	s := shop{http: addresses[0], callbacks: addresses[1]}
 	s.process = start(w.t, "producer-demo", nil, slices.Concat(w.common(), []string{
-		"--coordinator", w.targets(), "--listen", s.callbacks, "--http", s.http,
+		"--coordinator", w.targets(), "--listen", s.callbacks, "--coordinator-token-file", w.token, "--http", s.http,
 	}, args)...)
 	s.says("taking orders at", 20*time.Second)
 	return s
@@ -102,10 +102,9 @@ func writeTokens(t *testing.T, file string, tokens ...string) {
 // A stranger's final Confirm plants no tombstone: the order is placed, paid and delivered nevertheless.
 func TestStrangerCannotRollBackAnOrder(t *testing.T) {
 	w := newWorld(t)
-	accepted := tokenFile(t, shopToken)
-	w.startCoordinators(1, "MSGHANDLER_CALLBACKS_TOKEN_FILE="+accepted)
+	w.startCoordinators(1)
 	w.startConsumers()
-	s := w.startShop("--coordinator-token-file", accepted)
+	s := w.startShop()
 	if err := s.stranger("1001-created", "1001-timeout", "1001-paid"); status.Code(err) != codes.Unauthenticated {
 		t.Errorf("a stranger's final Confirm got %v", err)
 	}
@@ -122,10 +121,9 @@ func TestStrangerCannotRollBackAnOrder(t *testing.T) {
 // A producer with an HTTP port only is asked there. Its Submit is left out, so only the Confirm brings the message out.
 func TestSilentOrderIsConfirmedByHTTP(t *testing.T) {
 	w := newWorld(t)
-	accepted := tokenFile(t, shopToken)
-	w.startCoordinators(1, "MSGHANDLER_CALLBACKS_TOKEN_FILE="+accepted)
+	w.startCoordinators(1)
 	w.startConsumers()
-	s := w.startShop("--coordinator-token-file", accepted, "--http-callbacks")
+	s := w.startShop("--http-callbacks")
 	if code := s.post("/orders", `{"id":1001,"buyer":7,"product":42}`); code != http.StatusCreated {
 		t.Fatalf("placing the order got %d", code)
 	}
@@ -133,7 +131,7 @@ func TestSilentOrderIsConfirmedByHTTP(t *testing.T) {
 		t.Fatalf("paying the order got %d", code)
 	}
 	w.paid(1, time.Minute)
-	env := []string{"MSGHANDLER_CALLBACKS_ALLOW=127.0.0.1:*", "MSGHANDLER_CALLBACKS_TOKEN_FILE=" + accepted}
+	env := []string{"MSGHANDLER_CALLBACKS_ALLOW=127.0.0.1:*", "MSGHANDLER_CALLBACKS_TOKEN_FILE=" + w.token}
 	if said, code := run(t, env, "verify-producer", "orders", "http://"+s.callbacks); code != 0 {
 		t.Errorf("verify-producer ends with %d:\n%s", code, said)
 	}
@@ -192,21 +190,12 @@ func TestMessagesWaitUntilTokenIsReplaced(t *testing.T) {
 	c.says("tokens are sent to producers without encryption", time.Second)
 }
 
-// Without Coordinators everything works as before, and the log names the consequence.
-func TestProducerWithoutCoordinatorsWarns(t *testing.T) {
-	w := newWorld(t)
-	w.startCoordinators(1, "MSGHANDLER_CALLBACKS_TOKEN_FILE="+tokenFile(t, shopToken))
-	w.startConsumers()
-	s := w.startShop()
-	s.says("level=WARN msg=\"producer.Config.Coordinators is empty", 10*time.Second)
-	if code := s.post("/orders", `{"id":1001,"buyer":7,"product":42}`); code != http.StatusCreated {
-		t.Fatalf("placing the order got %d", code)
-	}
-	if code := s.post("/orders/1001/payment?fail=silent", ""); code != http.StatusCreated {
-		t.Fatalf("paying the order got %d", code)
-	}
-	w.paid(1, time.Minute)
-	if err := s.stranger("1002"); err != nil {
-		t.Errorf("a caller gets %v", err)
+// A shop with a port and no coordinator's token would answer strangers, and does not start.
+func TestShopWithoutCoordinatorsEndsAtOnce(t *testing.T) {
+	t.Parallel()
+	said, status := runProgram(t, "producer-demo", nil,
+		"--listen", "127.0.0.1:0", "--stay", "--database", "sqlite::memory:")
+	if status != 2 || !strings.Contains(said, "--coordinator-token-file") {
+		t.Errorf("it ends with %d:\n%s", status, said)
 	}
 }

@@ -52,6 +52,7 @@ func (s *secured) producer(name string, shown func() (*tls.Certificate, error), 
 	p, err := producer.New(producer.Config{
 		Name: name, Coordinator: s.targets(), CallbackTarget: listener.Addr().String(), Markers: memory.New(),
 		TLS: s.Client(names...), SendTimeout: 10 * time.Second,
+		Coordinators: producer.Coordinators{Tokens: []string{shopToken}},
 	})
 	if err != nil {
 		s.t.Fatal(err)

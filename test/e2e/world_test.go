@@ -36,6 +36,8 @@ type world struct {
 	products int
 	// files limits the open files and connections of a coordinator; 0 is the test's own limit.
 	files int
+	// token is the file with the token that coordinators show to producers.
+	token string
 	// database is the shop's, opened here for reading.
 	database *demodb.DB
 }
@@ -52,7 +54,7 @@ func newWorld(t *testing.T) *world {
 
 func newWorldOn(t *testing.T, amqp string) *world {
 	t.Helper()
-	return &world{t: t, redis: servers.Redis(t), amqp: amqp, dir: t.TempDir()}
+	return &world{t: t, redis: servers.Redis(t), amqp: amqp, dir: t.TempDir(), token: tokenFile(t, shopToken)}
 }
 
 // startCoordinators starts n of them and waits until they are ready.
@@ -88,6 +90,7 @@ func (w *world) environment(c *coordinator) []string {
 		"MSGHANDLER_REDIS_URL=" + w.redis.URL(),
 		"MSGHANDLER_AMQP_URL=" + w.amqp,
 		"MSGHANDLER_CALLBACKS_ALLOW=127.0.0.1:*",
+		"MSGHANDLER_CALLBACKS_TOKEN_FILE=" + w.token,
 		// Short times, so that the waits for the loops and for leases of dead coordinators are short.
 		"MSGHANDLER_CONFIRM_AFTER=1s",
 		"MSGHANDLER_CONFIRM_TIMEOUT=1s",
@@ -170,7 +173,8 @@ func (w *world) startOrders(file string, args ...string) *process {
 	w.t.Helper()
 	listen := servers.Addresses(w.t, 1)[0]
 	return start(w.t, "producer-demo", nil, slices.Concat(w.common(), []string{
-		"--coordinator", w.targets(), "--listen", listen, "--orders", file, "--products", fmt.Sprint(max(w.products, 1000)),
+		"--coordinator", w.targets(), "--listen", listen, "--coordinator-token-file", w.token,
+		"--orders", file, "--products", fmt.Sprint(max(w.products, 1000)),
 	}, args)...)
 }
 

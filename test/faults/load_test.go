@@ -258,6 +258,7 @@ func (s *service) serve(w *world, resolve func(ctx context.Context, id string, f
 	} else {
 		listener := listen(w.t)
 		config.CallbackTarget = w.callback(s.name, listener.Addr().String())
+		config.Coordinators.Anyone = true
 		s.sdk, err = producer.New(config)
 		w.must(err)
 		server := grpc.NewServer(grpc.UnaryInterceptor(s.observe))

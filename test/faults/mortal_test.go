@@ -111,7 +111,8 @@ func (m *mortal) serve() error {
 	}
 	config := producer.Config{
 		Name: m.Name, Coordinator: m.Coordinators, CallbackTarget: m.target(), Logger: quiet(),
-		DialOptions: []grpc.DialOption{grpc.WithUnaryInterceptor(m.calls())},
+		Coordinators: producer.Coordinators{Anyone: true},
+		DialOptions:  []grpc.DialOption{grpc.WithUnaryInterceptor(m.calls())},
 	}
 	if m.Database != nil {
 		err = m.openDatabase()

@@ -33,7 +33,7 @@ func newReplicas(w *world) replicas {
 		w.must(err)
 		sdk, err := producer.New(producer.Config{
 			Name: peerName, Coordinator: w.targets(), CallbackTarget: listener.Addr().String(), Markers: markers,
-			Logger: quiet(),
+			Coordinators: producer.Coordinators{Anyone: true}, Logger: quiet(),
 		})
 		w.must(err)
 		w.t.Cleanup(func() {

@@ -126,7 +126,7 @@ func serveMemory(
 	w.t.Helper()
 	config := producer.Config{
 		Name: peerName, Coordinator: coordinator, CallbackTarget: listener.Addr().String(), Markers: memory.New(),
-		Logger: quiet(),
+		Logger: quiet(), Coordinators: producer.Coordinators{Anyone: true},
 	}
 	if looks {
 		config.Resolve = func(_ context.Context, id string, _ bool) (marker.Verdict, error) {

@@ -65,8 +65,11 @@ class WrongAnswers(producer.Answers):
     """The answers with a bug."""
 
     def __init__(self, shop, tokens, bug):
-        super().__init__(shop, None if bug == "lets-anyone-in" else tokens)
+        super().__init__(shop, tokens)
         self.bug, self.turn = bug, threading.Lock()
+
+    def knows(self, context):
+        return self.bug == "lets-anyone-in" or super().knows(context)
 
     def check(self, request, context):
         if self.bug == "answers-for-others":

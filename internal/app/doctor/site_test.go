@@ -88,7 +88,9 @@ func (s *site) startCoordinator(c config.Config) {
 // sdk is a producer of the SDK.
 func sdk(t *testing.T, coordinator string) *producer.Producer {
 	t.Helper()
-	p, err := producer.New(producer.Config{Name: "orders", Coordinator: coordinator, Markers: memory.New()})
+	p, err := producer.New(producer.Config{
+		Name: "orders", Coordinator: coordinator, Markers: memory.New(), Coordinators: producer.Coordinators{Anyone: true},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

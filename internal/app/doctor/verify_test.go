@@ -43,7 +43,10 @@ func serveSDK(t *testing.T, markers marker.Store) string {
 // newSDK is a producer of the SDK with a committed message, 1001.
 func newSDK(t *testing.T, markers marker.Store) *producer.Producer {
 	t.Helper()
-	p, err := producer.New(producer.Config{Name: "orders", Coordinator: "127.0.0.1:1", Markers: markers})
+	p, err := producer.New(producer.Config{
+		Name: "orders", Coordinator: "127.0.0.1:1", Markers: markers,
+		Coordinators: producer.Coordinators{Anyone: true},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

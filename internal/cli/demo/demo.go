@@ -23,7 +23,6 @@ import (
 	"github.com/msghandler/msghandler/internal/embedded"
 	"github.com/msghandler/msghandler/internal/embedded/amqpbroker"
 	"github.com/msghandler/msghandler/internal/ground/lifecycle"
-	"github.com/msghandler/msghandler/producer"
 )
 
 // config configures the story.
@@ -128,7 +127,6 @@ They are NOT durable: their data ends with it. The coordinator is a process of i
 	s.orders, err = orders.Open(ctx, orders.Config{
 		Name: name, Coordinator: s.coordinator.grpc, Database: s.database, Products: s.Orders,
 		AMQP: s.amqp, PayWithin: payWithin, Retries: retries, Logger: logger,
-		Coordinators: producer.Coordinators{Anyone: true}, // on the loopback, and for as long as the demo lasts
 	})
 	if err != nil {
 		return err

@@ -32,7 +32,7 @@ type command struct {
 	Listen               string        `env:"LISTEN" placeholder:"HOST:PORT" help:"Answer the coordinator's questions here. Default: nowhere; the service attends, and is asked over its own streams to the coordinator."`
 	CallbackTarget       string        `env:"CALLBACK_TARGET" help:"How the coordinator reaches --listen. Default: --listen."`
 	HTTPCallbacks        bool          `name:"http-callbacks" env:"HTTP_CALLBACKS" help:"Answer the coordinator's questions by HTTP, not by gRPC."`
-	CoordinatorTokenFile string        `name:"coordinator-token-file" env:"COORDINATOR_TOKEN_FILE" placeholder:"FILE" help:"Answer only callers with a token of this file, one a line. Default: answer all callers."`
+	CoordinatorTokenFile string        `name:"coordinator-token-file" env:"COORDINATOR_TOKEN_FILE" placeholder:"FILE" help:"Answer callers with a token of this file, one a line, and no others. --listen needs it."`
 	AMQP                 string        `name:"amqp" default:"amqp://guest:guest@127.0.0.1:5672/" env:"AMQP" help:"The broker, on which the shop's exchange and queues are declared."`
 	HTTP                 string        `name:"http" env:"HTTP" placeholder:"HOST:PORT" help:"Take orders over HTTP here: POST /orders."`
 	Orders               string        `env:"ORDERS" placeholder:"FILE" help:"Take orders from this file of JSON lines; - is standard input."`
@@ -65,6 +65,9 @@ func Command(ctx context.Context, args []string, stdin io.Reader, stdout, stderr
 		})
 	if err == nil {
 		_, err = parser.Parse(args)
+	}
+	if err == nil && c.Listen != "" && c.CoordinatorTokenFile == "" {
+		err = errors.New("--listen without --coordinator-token-file lets no coordinator ask; give both, or neither to attend")
 	}
 	if err == nil && c.HTTP == "" && c.Orders == "" && !c.Stay {
 		err = errors.New("no source of orders; name one with --orders FILE or --http HOST:PORT")

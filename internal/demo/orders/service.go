@@ -45,7 +45,7 @@ type Config struct {
 	CallbackTarget string
 	// HTTPCallbacks serves the callbacks by HTTP. Default: by gRPC.
 	HTTPCallbacks bool
-	// Coordinators says which callers may ask; the zero value: everyone, with a warning.
+	// Coordinators says which callers may ask at Listen, and must be given with it.
 	Coordinators producer.Coordinators
 	// Database holds the shop, its markers and its messages.
 	Database *database.DB
