@@ -40,8 +40,8 @@ type Message struct {
 	Headers map[string]string
 	// Body is the content.
 	Body []byte
-	// Timestamp is when the coordinator had the message as committed and due, in whole seconds. Zero: no time, or a time
-	// after the year 9999, as of a publisher that writes milliseconds where the broker expects seconds.
+	// Timestamp is when the message became due: its delay after the commit was known; on RabbitMQ in whole seconds. Zero:
+	// no time, or a time after the year 9999, as of a publisher that writes milliseconds where the broker expects seconds.
 	Timestamp time.Time
 }
 

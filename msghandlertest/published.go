@@ -31,7 +31,7 @@ type Message struct {
 	Body []byte
 	// Attempt is 1 for the first copy of the message. Above 1, an earlier copy may have been delivered.
 	Attempt int
-	// Timestamp is when the message became SENDABLE, in whole seconds.
+	// Timestamp is when the message became due, in whole seconds: its delay after it became SENDABLE.
 	Timestamp time.Time
 }
 

@@ -31,15 +31,12 @@ func newLetter(record *kgo.Record) *letter {
 		Message: consumer.Message{
 			ID: read.ID, Producer: read.Producer, Attempt: read.Attempt, Exchange: header(consumer.HeaderExchange),
 			RoutingKey: read.Key, ContentType: read.ContentType, Headers: map[string]string{}, Body: read.Body,
-			Timestamp: deadletter.Time(read.Time), FirstCause: header(consumer.HeaderFirstCause),
+			Timestamp: read.Time, FirstCause: header(consumer.HeaderFirstCause),
 			Retries: deadletter.Count(header(consumer.HeaderRetries)),
 		},
 		Queue: header(consumer.HeaderQueue), Reason: header(consumer.HeaderDeadReason),
 		FirstFailedAt: header(consumer.HeaderFirstFailedAt), DeadAt: deadletter.Time(record.Timestamp),
 	}}
-	if first, ok := deadletter.ParseTime(header(publish.HeaderTimestamp)); ok {
-		l.Timestamp = first
-	}
 	for name, value := range read.Headers {
 		if !strings.HasPrefix(name, "x-") && !strings.HasPrefix(name, "msghandler-") {
 			l.Headers[name] = value

@@ -34,20 +34,17 @@ const (
 	keptBody = 1024
 )
 
-// newMessage is a record as a message. The topic and the time of a copy in a retry topic are those of the first record.
+// newMessage is a record as a message. The topic of a copy in a retry topic is that of the first record.
 func newMessage(record *kgo.Record, isCopy bool) *consumer.Message {
 	read := kafkaconn.Read(record)
 	m := &consumer.Message{
 		ID: read.ID, Producer: read.Producer, Attempt: read.Attempt, Queue: record.Topic,
 		Exchange: read.Topic, RoutingKey: read.Key, ContentType: read.ContentType, Body: read.Body,
-		Timestamp: deadletter.Time(read.Time), Headers: read.Headers,
+		Timestamp: read.Time, Headers: read.Headers,
 	}
 	if n := deadletter.Count(read.Headers[consumer.HeaderRetries]); isCopy && n > 0 {
 		m.Retries, m.FirstCause = n, read.Headers[consumer.HeaderFirstCause]
 		m.Exchange = read.Headers[consumer.HeaderExchange]
-		if first, ok := deadletter.ParseTime(read.Headers[publish.HeaderTimestamp]); ok {
-			m.Timestamp = first
-		}
 	}
 	for name := range m.Headers {
 		if strings.HasPrefix(name, "x-") || strings.HasPrefix(name, "msghandler-") {

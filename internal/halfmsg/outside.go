@@ -69,8 +69,9 @@ type Publishing struct {
 	Body        []byte
 	// Trace becomes the traceparent header, unless Headers has a traceparent.
 	Trace string
-	// SendableAt becomes the timestamp property.
-	SendableAt time.Time
+	// DueAt is when the message became due. It becomes the timestamp property, or a header where the broker has no
+	// such property.
+	DueAt time.Time
 	// Attempt is 1 for the first copy; it becomes the msghandler-attempt header.
 	Attempt int
 	// Publication numbers a publishing on purpose under a name that has been published already: a replay, or the copy of a

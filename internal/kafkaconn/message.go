@@ -24,10 +24,11 @@ type Message struct {
 	ContentType string
 	// Trace is a trace context that becomes a header, unless Headers has one.
 	Trace string
-	// Headers are the caller's. Those with the names of the id, the producer and the attempt are not sent.
+	// Headers are the caller's. Those with the names of the id, the producer, the attempt and the time are not sent.
 	Headers map[string]string
 	Body    []byte
-	// Time is when the message became due, in milliseconds.
+	// Time becomes a header, unless zero: it is when the message became due. The record itself has the time of its
+	// publishing, since retention by the due time could delete a late message at its birth.
 	Time time.Time
 	// Attempt is the number of the copy.
 	Attempt int
@@ -57,7 +58,7 @@ func (m *Message) Check() error {
 
 // Record is the message as a record. The record shares nothing with the message.
 func (m *Message) Record() *kgo.Record {
-	headers := make([]kgo.RecordHeader, 0, len(m.Headers)+5)
+	headers := make([]kgo.RecordHeader, 0, len(m.Headers)+6)
 	add := func(key, value string) {
 		headers = append(headers, kgo.RecordHeader{Key: key, Value: []byte(value)})
 	}
@@ -69,6 +70,9 @@ func (m *Message) Record() *kgo.Record {
 	add(publish.HeaderID, m.ID)
 	add(publish.HeaderProducer, m.Producer)
 	add(publish.HeaderAttempt, strconv.Itoa(m.Attempt))
+	if !m.Time.IsZero() {
+		add(publish.HeaderTimestamp, m.Time.UTC().Format(time.RFC3339Nano))
+	}
 	addOwn(publish.HeaderContentType, m.ContentType)
 	addOwn(publish.HeaderTrace, m.Trace)
 	for key, value := range m.Headers {
@@ -76,23 +80,24 @@ func (m *Message) Record() *kgo.Record {
 			add(key, value)
 		}
 	}
-	r := &kgo.Record{Topic: m.Topic, Headers: headers, Timestamp: m.Time, Value: bytes.Clone(m.Body)}
+	r := &kgo.Record{Topic: m.Topic, Headers: headers, Value: bytes.Clone(m.Body)}
 	if m.Key != "" {
 		r.Key = []byte(m.Key)
 	}
 	return r
 }
 
-// reserved reports whether a header names the message, so that no header of the caller may take its place.
+// reserved reports whether a header is the publisher's own, so that no header of the caller may take its place.
 func reserved(key string) bool {
-	return key == publish.HeaderID || key == publish.HeaderProducer || key == publish.HeaderAttempt
+	return key == publish.HeaderID || key == publish.HeaderProducer || key == publish.HeaderAttempt ||
+		key == publish.HeaderTimestamp
 }
 
-// Read is the message of a record, also of a record that another program has written. Then the ID may be empty, and
-// the Attempt is 1. Of several headers with one name, the last counts.
+// Read is the message of a record, also of a record that another program has written. Then the ID may be empty, the
+// Attempt is 1, and the Time is the record's. Of several headers with one name, the last counts.
 func Read(r *kgo.Record) Message {
 	m := Message{
-		Topic: r.Topic, Key: string(r.Key), Body: r.Value, Time: r.Timestamp, Attempt: 1,
+		Topic: r.Topic, Key: string(r.Key), Body: r.Value, Time: deadletter.Time(r.Timestamp), Attempt: 1,
 		Headers: make(map[string]string, len(r.Headers)),
 	}
 	for _, header := range r.Headers {
@@ -104,6 +109,10 @@ func Read(r *kgo.Record) Message {
 			m.Producer = value
 		case publish.HeaderAttempt:
 			m.Attempt = max(deadletter.Count(value), 1)
+		case publish.HeaderTimestamp:
+			if due, ok := deadletter.ParseTime(value); ok {
+				m.Time = due
+			}
 		case publish.HeaderContentType:
 			m.ContentType = value
 		default:

@@ -245,7 +245,7 @@ func publishing(claim halfmsg.Claim, again int) halfmsg.Publishing {
 		Headers:     claim.Headers,
 		Body:        claim.Body,
 		Trace:       claim.Trace,
-		SendableAt:  claim.SendableAt,
+		DueAt:       claim.DueAt(),
 		Attempt:     claim.EarlierCopies + claim.Copies + 1 + again,
 		Publication: publication,
 	}
@@ -266,7 +266,7 @@ func (s *brokerStage) outcomeOf(h delivery.Leased, result halfmsg.PublishResult)
 			o.Event, o.After = halfmsg.EventExhausted, 0
 		}
 	case halfmsg.Unsent:
-		o.Event, o.After = halfmsg.EventReleased, s.pauseUnsent(h.SendableFor())
+		o.Event, o.After = halfmsg.EventReleased, s.pauseUnsent(h.DueFor())
 	default: // a copy may be out
 		o.Event, o.After = halfmsg.EventUnsure, unsurePause.Delay(h.Copies)
 	}

@@ -132,7 +132,7 @@ func outcomesUnknown(held []delivery.Leased) []delivery.Outcome {
 	outcomes := make([]delivery.Outcome, len(held))
 	for i, h := range held {
 		outcomes[i] = delivery.Outcome{
-			Leased: h, Event: halfmsg.EventReleased, After: unsentPause.DelayAfter(h.SendableFor()),
+			Leased: h, Event: halfmsg.EventReleased, After: unsentPause.DelayAfter(h.DueFor()),
 			Cause: fmt.Sprintf("broker %s: %v", h.Broker, errUnknownBroker),
 		}
 	}

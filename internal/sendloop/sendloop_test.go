@@ -32,7 +32,7 @@ func TestPublishedThenDoneThenMarkerDeleted(t *testing.T) {
 				synctest.Wait()
 				h.wantNotes("publish 1 to x: acked", "1 done", "after ack 1")
 				p := h.published()[0]
-				if p.Attempt != 1 || p.SendableAt.IsZero() || string(p.Body) != "1" || p.RoutingKey != "key" ||
+				if p.Attempt != 1 || p.DueAt.IsZero() || string(p.Body) != "1" || p.RoutingKey != "key" ||
 					p.Headers["own"] != "1" {
 					t.Errorf("published %+v", p)
 				}

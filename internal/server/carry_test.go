@@ -104,7 +104,7 @@ func (c *carrier) carry(t *testing.T, m *halfmsg.Message, kind string, attempt i
 	defer remove()
 	sent := halfmsg.Publishing{
 		Name: m.Name, Exchange: m.Exchange, RoutingKey: m.RoutingKey, ContentType: m.ContentType, Headers: m.Headers,
-		Body: m.Body, SendableAt: time.Unix(1_700_000_000, 0), Attempt: attempt,
+		Body: m.Body, DueAt: time.Unix(1_700_000_000, 0), Attempt: attempt,
 	}
 	var result halfmsg.PublishResult
 	c.publisher.Publish(t.Context(), []halfmsg.Publishing{sent}, func(_ []int, results []halfmsg.PublishResult) {
@@ -168,7 +168,7 @@ func compare(t *testing.T, sent *halfmsg.Publishing, got *amqp.Delivery) {
 	switch {
 	case got.Exchange != sent.Exchange, got.RoutingKey != sent.RoutingKey, got.ContentType != sent.ContentType,
 		got.MessageId != sent.Name.ID, got.AppId != sent.Name.Producer, got.DeliveryMode != amqp.Persistent,
-		!got.Timestamp.Equal(sent.SendableAt), got.Headers["msghandler-attempt"] != int64(sent.Attempt),
+		!got.Timestamp.Equal(sent.DueAt), got.Headers["msghandler-attempt"] != int64(sent.Attempt),
 		!maps.Equal(headers, sent.Headers), len(got.Headers) != len(sent.Headers)+1, !bytes.Equal(got.Body, sent.Body):
 		t.Fatalf("sent %+v\ngot %+v", sent, got)
 	}

@@ -11,6 +11,7 @@ import (
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 	"github.com/msghandler/msghandler/test/fakekafka"
 	"github.com/msghandler/msghandler/test/servers"
+	"github.com/msghandler/msghandler/test/servers/natsserver"
 )
 
 func TestUnroutableMessageIsDeadUntilRetried(t *testing.T) {
@@ -61,12 +62,40 @@ func TestUnroutableMessageIsDeadUntilRetried(t *testing.T) {
 
 func TestDelayedMessageWaits(t *testing.T) {
 	server, cluster := servers.NATS(t), fakekafka.Start(t, nil)
-	makeStream(t, server.URL)
+	js := natsserver.Stream(t, server.URL, "ORDERS", "orders.>")
 	cluster.Topic("orders", nil)
 	w := newWorld(t)
 	w.startCoordinators(1, "MSGHANDLER_BROKERS_STREAM_URL="+server.URL, "MSGHANDLER_BROKERS_LOG_URL="+cluster.URL("", ""))
-	if _, err := w.channel().QueueDeclare("reminders", true, false, false, false, nil); err != nil {
+	channel := w.channel()
+	if _, err := channel.QueueDeclare("reminders", true, false, false, false, nil); err != nil {
 		t.Fatal(err)
+	}
+	header := func(t *testing.T, text string) time.Time {
+		at, err := time.Parse(time.RFC3339, text)
+		if err != nil {
+			t.Error(err)
+		}
+		return at
+	}
+	dueTimes := map[string]func(t *testing.T) time.Time{
+		"rabbitmq": func(*testing.T) time.Time { return w.get(channel, "reminders").Timestamp },
+		"nats": func(t *testing.T) time.Time {
+			stream, err := js.Stream(t.Context(), "ORDERS")
+			if err != nil {
+				t.Fatal(err)
+			}
+			m, err := stream.GetMsg(t.Context(), 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return header(t, m.Header.Get("msghandler-timestamp"))
+		},
+		"kafka": func(t *testing.T) time.Time {
+			said := cluster.Kcat("", "-C", "-t", "orders", "-e", "-q", "-f", "%h")
+			_, text, _ := strings.Cut(said, "msghandler-timestamp=")
+			text, _, _ = strings.Cut(text, ",")
+			return header(t, text)
+		},
 	}
 	const delay = 3 * time.Second
 	for kind, m := range map[string]*pb.Message{
@@ -88,6 +117,10 @@ func TestDelayedMessageWaits(t *testing.T) {
 			}
 			if took := time.Since(begun); took < delay {
 				t.Errorf("delivered after %v, too early", took)
+			}
+			// RabbitMQ keeps whole seconds.
+			if due := dueTimes[kind](t); due.Before(begun.Add(delay-time.Second)) || due.After(time.Now()) {
+				t.Errorf("sent at %v with a delay of %v, the message was due at %v", begun, delay, due)
 			}
 		})
 	}

@@ -64,9 +64,13 @@ func TestDelayedRowWaits(t *testing.T) {
 		servers.Eventually(s.t, 10*time.Second, "the row waits for its delay", func() bool {
 			return r.metric(s.t, "msghandler_outbox_relayed_total", "early") > 0
 		})
-		s.exec("UPDATE msghandler_outbox SET created_at = created_at - 3600000, due_at = 0 WHERE id = 'late'")
-		if d := s.take("paid"); d.MessageId != "late" || d.Headers["msghandler-attempt"] != int64(1) {
+		s.exec("UPDATE msghandler_outbox SET created_at = created_at - 7200000, due_at = 0 WHERE id = 'late'")
+		d := s.take("paid")
+		if d.MessageId != "late" || d.Headers["msghandler-attempt"] != int64(1) {
 			s.t.Errorf("%+v", d)
+		}
+		if since := time.Since(d.Timestamp); since < 59*time.Minute || since > 61*time.Minute {
+			s.t.Errorf("the message was due %v ago, want an hour", since)
 		}
 	})
 }

@@ -150,7 +150,7 @@ func (p *batch) publishing(i int) halfmsg.Publishing {
 		ContentType: q.Message.ContentType,
 		Headers:     q.Message.Headers,
 		Body:        q.Message.Body,
-		SendableAt:  time.Now().Add(-q.Age),
+		DueAt:       q.DueAt(),
 		Attempt:     q.Claims,
 	}
 }

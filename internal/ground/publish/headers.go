@@ -9,8 +9,7 @@ const (
 	HeaderID = "msghandler-id"
 	// HeaderProducer is the name of the producer.
 	HeaderProducer = "msghandler-producer"
-	// HeaderTimestamp is when the message became due to be published, as RFC 3339 in UTC. A broker whose records have
-	// a timestamp of the sender carries no such header.
+	// HeaderTimestamp is when the message became due to be published, as RFC 3339 in UTC.
 	HeaderTimestamp = "msghandler-timestamp"
 	// HeaderContentType is the body's media type, unless the caller has a header of this name.
 	HeaderContentType = "content-type"

@@ -72,7 +72,7 @@ func raw(b *testing.B, client *kgo.Client, batch []halfmsg.Publishing) {
 		m := &batch[i]
 		message := kafkaconn.Message{
 			ID: m.Name.ID, Producer: m.Name.Producer, Topic: m.Exchange, Key: m.RoutingKey, Body: m.Body, Attempt: 1,
-			Time: m.SendableAt,
+			Time: m.DueAt,
 		}
 		records[i] = message.Record()
 	}

@@ -81,7 +81,7 @@ func routed(m *halfmsg.Publishing) publish.Message {
 func message(m *halfmsg.Publishing, attempt int) kafkaconn.Message {
 	return kafkaconn.Message{
 		ID: m.Name.ID, Producer: m.Name.Producer, Topic: m.Exchange, Key: m.RoutingKey, ContentType: m.ContentType,
-		Trace: m.Trace, Headers: m.Headers, Body: m.Body, Time: m.SendableAt, Attempt: attempt,
+		Trace: m.Trace, Headers: m.Headers, Body: m.Body, Time: m.DueAt, Attempt: attempt,
 	}
 }
 

@@ -46,7 +46,7 @@ func (w testWriter) Write(b []byte) (int, error) {
 func message(n int, topic, key string) halfmsg.Publishing {
 	return halfmsg.Publishing{
 		Name: halfmsg.Name{Producer: "orders", ID: fmt.Sprint(n)}, Exchange: topic, RoutingKey: key,
-		Body: fmt.Appendf(nil, "body of %d", n), SendableAt: time.Unix(1_700_000_000, 0), Attempt: 1,
+		Body: fmt.Appendf(nil, "body of %d", n), DueAt: time.Unix(1_700_000_000, 0), Attempt: 1,
 	}
 }
 

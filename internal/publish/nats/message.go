@@ -15,7 +15,7 @@ const headerDeadReason = "msghandler-dead-reason"
 func toMessage(m *halfmsg.Publishing) natsconn.Message {
 	return natsconn.Message{
 		Producer: m.Name.Producer, ID: m.Name.ID, Stream: m.Exchange, Subject: subjectOf(m), ContentType: m.ContentType,
-		Headers: m.Headers, Trace: m.Trace, Body: m.Body, Time: m.SendableAt, Attempt: m.Attempt,
+		Headers: m.Headers, Trace: m.Trace, Body: m.Body, Time: m.DueAt, Attempt: m.Attempt,
 		Publication: m.Publication,
 	}
 }

@@ -135,7 +135,7 @@ func message(n int, stream, subject string) halfmsg.Publishing {
 		Exchange:   stream,
 		RoutingKey: subject,
 		Body:       fmt.Appendf(nil, "body of %d", n),
-		SendableAt: time.Unix(1_700_000_000, 0),
+		DueAt:      time.Unix(1_700_000_000, 0),
 		Attempt:    1,
 	}
 }

@@ -22,7 +22,7 @@ func contentArrives(s *suite) {
 	batch[1].Body = nil
 	batch[2].Body = bytes.Repeat([]byte{0, 1, 0xff}, largeBody/3)
 	batch[3].Name = halfmsg.Name{Producer: "orders.eu-1", ID: "a/b c:1"}
-	batch[4].SendableAt = time.Unix(1_600_000_000, 0)
+	batch[4].DueAt = time.Unix(1_600_000_000, 0)
 	s.expect(s.publish(p, batch), halfmsg.Acked)
 	got := byName(s.once(target, batch))
 	for i := range batch {
@@ -42,8 +42,8 @@ func (s *suite) same(m *halfmsg.Publishing, r *Record) {
 		s.Errorf("message %v has the content type %q, want %q", m.Name, r.ContentType, m.ContentType)
 	case !bytes.Equal(r.Body, m.Body):
 		s.Errorf("message %v has another body: %d bytes, want %d", m.Name, len(r.Body), len(m.Body))
-	case r.Timestamp.Unix() != m.SendableAt.Unix():
-		s.Errorf("message %v has the timestamp %v, want %v", m.Name, r.Timestamp, m.SendableAt)
+	case r.Timestamp.Unix() != m.DueAt.Unix():
+		s.Errorf("message %v has the timestamp %v, want %v", m.Name, r.Timestamp, m.DueAt)
 	case r.Attempt != m.Attempt:
 		s.Errorf("message %v is copy %d, want %d", m.Name, r.Attempt, m.Attempt)
 	case len(r.Headers)+len(m.Headers) > 0 && !maps.Equal(r.Headers, m.Headers):

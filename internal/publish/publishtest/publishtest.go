@@ -96,7 +96,7 @@ type Record struct {
 	Exchange, RoutingKey string
 	ContentType          string
 	Body                 []byte
-	// Timestamp is halfmsg.Publishing.SendableAt, at least in whole seconds.
+	// Timestamp is halfmsg.Publishing.DueAt, at least in whole seconds.
 	Timestamp time.Time
 	// Attempt is the number of the copy.
 	Attempt int

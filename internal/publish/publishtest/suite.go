@@ -71,7 +71,7 @@ func (s *suite) message(target Target, n int) halfmsg.Publishing {
 		Exchange:   target.Exchange,
 		RoutingKey: target.Keys[n%len(target.Keys)],
 		Body:       fmt.Appendf(nil, "body of %d", n),
-		SendableAt: time.Unix(1_700_000_000, 0),
+		DueAt:      time.Unix(1_700_000_000, 0),
 		Attempt:    1,
 	}
 }

@@ -58,7 +58,7 @@ func properties(m *halfmsg.Publishing) amqp.Publishing {
 		MessageId:    m.Name.ID,
 		AppId:        m.Name.Producer,
 		ContentType:  m.ContentType,
-		Timestamp:    m.SendableAt,
+		Timestamp:    m.DueAt,
 		Headers:      headers,
 		Body:         m.Body,
 	}

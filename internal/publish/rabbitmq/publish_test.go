@@ -34,7 +34,7 @@ func TestMessageArrivesAsSent(t *testing.T) {
 
 	got := d.take("q", 1)[0]
 	if got.MessageId != "7" || got.AppId != "orders" || got.ContentType != "application/json" ||
-		got.DeliveryMode != amqp.Persistent || !got.Timestamp.Equal(sent.SendableAt) || !bytes.Equal(got.Body, sent.Body) {
+		got.DeliveryMode != amqp.Persistent || !got.Timestamp.Equal(sent.DueAt) || !bytes.Equal(got.Body, sent.Body) {
 		t.Errorf("got %+v", got)
 	}
 	h := got.Headers

@@ -118,7 +118,7 @@ func message(n int, exchange, key string) halfmsg.Publishing {
 		Exchange:   exchange,
 		RoutingKey: key,
 		Body:       fmt.Appendf(nil, "body of %d", n),
-		SendableAt: time.Unix(1_700_000_000, 0),
+		DueAt:      time.Unix(1_700_000_000, 0),
 		Attempt:    1,
 	}
 }

@@ -81,7 +81,7 @@ func (s *Store) move(e *entry, to halfmsg.State, w halfmsg.Settlement) {
 			e.again()
 		}
 	}
-	if to == halfmsg.Sendable && e.State != to {
+	if to == halfmsg.Sendable && e.State == halfmsg.Pending { // a retry of a DEAD message is no verdict
 		e.SendableAt = now
 	}
 	if w.Event.Told() && (w.Event != halfmsg.EventReleased || w.Cause != "") {

@@ -234,6 +234,7 @@ func attempts(s *suite) {
 	if claim.SendableAt.IsZero() {
 		s.Error("no time at which it became sendable")
 	}
+	sendable := claim.SendableAt
 	s.settle(claim, halfmsg.EventRefused, because(strings.Repeat("ü", 2*halfmsg.MaxCause)))
 	resend()
 	s.settle(claim, halfmsg.EventUnsure)
@@ -251,7 +252,8 @@ func attempts(s *suite) {
 		s.Fatalf("retry: %v, %v", r.State, r.Err)
 	}
 	resend()
-	if claim.PublishAttempts != 0 || claim.Copies != 3 {
-		s.Errorf("after a retry: %d attempts, %d copies", claim.PublishAttempts, claim.Copies)
+	if claim.PublishAttempts != 0 || claim.Copies != 3 || !claim.SendableAt.Equal(sendable) {
+		s.Errorf("after a retry: %d attempts, %d copies, sendable since %v, before %v", claim.PublishAttempts,
+			claim.Copies, claim.SendableAt, sendable)
 	}
 }

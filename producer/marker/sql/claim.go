@@ -318,6 +318,9 @@ func (s *Store) scanMessages(rows *sql.Rows, shard int, to []Queued) ([]Queued, 
 	return to, rows.Err()
 }
 
+// DueAt is when the message became due to be sent, by the clock of this process: its delay after it was enqueued.
+func (q *Queued) DueAt() time.Time { return time.Now().Add(q.Message.Delay - q.Age) }
+
 // Name is PRODUCER/ID, as logs and commands name the message.
 func (q *Queued) Name() string { return q.Producer + "/" + q.Message.ID }
 

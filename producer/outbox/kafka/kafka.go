@@ -158,10 +158,11 @@ func (b *batch) route(i int) publish.Message {
 
 // message is the message at a place, as a copy of the number.
 func (b *batch) message(i, attempt int) kafkaconn.Message {
-	m := &b.messages[i].Message
+	q := &b.messages[i]
+	m := &q.Message
 	return kafkaconn.Message{
 		ID: m.ID, Producer: b.sender.name, Topic: m.Exchange, Key: m.RoutingKey, ContentType: m.ContentType,
-		Headers: m.Headers, Body: m.Body, Time: time.Now(), Attempt: attempt,
+		Headers: m.Headers, Body: m.Body, Time: q.DueAt(), Attempt: attempt,
 	}
 }
 

@@ -128,7 +128,7 @@ type publishing struct {
 func (s *Sender) publish(q *sql.Queued) (*publishing, outbox.Result) {
 	m := natsconn.Message{
 		Producer: s.config.Producer, ID: q.Message.ID, Stream: q.Message.Exchange, Subject: q.Message.RoutingKey,
-		ContentType: q.Message.ContentType, Headers: q.Message.Headers, Body: q.Message.Body, Time: time.Now(),
+		ContentType: q.Message.ContentType, Headers: q.Message.Headers, Body: q.Message.Body, Time: q.DueAt(),
 		Attempt: q.Claims,
 	}
 	if err := cmp.Or(q.Unreadable, m.Check(), outbox.ForCoordinator(&q.Message), s.streams.Refusal(m.Stream)); err != nil {

@@ -218,7 +218,7 @@ func (s *Sender) publish(ctx context.Context, q sql.Queued) (*amqp.DeferredConfi
 	headers[publish.HeaderAttempt] = int64(q.Claims) // also in place of a caller's: consumers rely on the number
 	confirmation, err := s.channel.PublishWithDeferredConfirmWithContext(ctx, m.Exchange, m.RoutingKey, true, false,
 		amqp.Publishing{
-			MessageId: m.ID, AppId: s.config.Producer, Timestamp: time.Now(), DeliveryMode: amqp.Persistent,
+			MessageId: m.ID, AppId: s.config.Producer, Timestamp: q.DueAt(), DeliveryMode: amqp.Persistent,
 			ContentType: m.ContentType, Headers: headers, Body: m.Body,
 		})
 	if err != nil {

@@ -343,8 +343,8 @@ func TestCopiesOfOldMessagesAreNew(t *testing.T) {
 	k.Topic("payments.dead", nil)
 	began, due := time.Now(), time.UnixMilli(1_700_000_000_123)
 	record := &kgo.Record{
-		Topic: "orders", Timestamp: due,
-		Headers: []kgo.RecordHeader{{Key: "msghandler-timestamp", Value: []byte("2001-01-01T00:00:00Z")}},
+		Topic:   "orders",
+		Headers: []kgo.RecordHeader{{Key: "msghandler-timestamp", Value: []byte(due.UTC().Format(time.RFC3339Nano))}},
 	}
 	produce(t, k, record)
 	times := make(chan time.Time, 10)

@@ -202,9 +202,20 @@ func TestDelayIsKept(t *testing.T) {
 	k := cluster(t, "paid")
 	later := queued("later", "paid")
 	later.Message.Delay, later.Age = time.Hour, time.Minute
-	results := sender(t, k).Send(t.Context(), []sqlmarker.Queued{later, queued("now", "paid")})
+	late := queued("late", "paid")
+	late.Message.Delay, late.Age = time.Hour, 3*time.Hour
+	begun := time.Now()
+	results := sender(t, k).Send(t.Context(), []sqlmarker.Queued{later, late})
 	if results[0].Fate != outbox.Early || results[0].In != 59*time.Minute || results[1].Fate != outbox.Sent {
 		t.Errorf("%+v", results)
+	}
+	record := read(t, k, "paid")[0]
+	due, err := time.Parse(time.RFC3339, record.header("msghandler-timestamp"))
+	if off := due.Sub(begun.Add(-2 * time.Hour)); err != nil || off < 0 || off > time.Minute {
+		t.Errorf("the message was due at %v, %v", due, err)
+	}
+	if record.Ts < begun.UnixMilli() {
+		t.Errorf("the record has the time %v, before its publishing", time.UnixMilli(record.Ts))
 	}
 }
 

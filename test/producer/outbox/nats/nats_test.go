@@ -246,15 +246,24 @@ func TestUnreachableServerLeavesMessagesUnsent(t *testing.T) {
 func TestTableKeepsTheDelay(t *testing.T) {
 	t.Parallel()
 	server := servers.NATS(t)
-	stream(t, jetStream(t, server.URL), paid)
+	st := stream(t, jetStream(t, server.URL), paid)
 	s := sender(t, server.URL)
 	q := queued("1")
 	q.Message.Delay, q.Age = time.Hour, time.Minute
 	if got := s.Send(t.Context(), []sqlmarker.Queued{q}); got[0].Fate != outbox.Early || got[0].In != 59*time.Minute {
 		t.Errorf("%+v", got)
 	}
-	q.Age = time.Hour
+	q.Age = 3 * time.Hour
+	begun := time.Now()
 	if got := s.Send(t.Context(), []sqlmarker.Queued{q}); got[0].Fate != outbox.Sent {
 		t.Errorf("%+v", got)
+	}
+	m, err := st.GetMsg(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	due, err := time.Parse(time.RFC3339, m.Header.Get("msghandler-timestamp"))
+	if off := due.Sub(begun.Add(-2 * time.Hour)); err != nil || off < 0 || off > time.Minute {
+		t.Errorf("the message was due at %v, %v", due, err)
 	}
 }

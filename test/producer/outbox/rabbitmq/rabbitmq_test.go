@@ -252,8 +252,13 @@ func TestTableKeepsTheDelay(t *testing.T) {
 	if got := s.Send(t.Context(), []sqlmarker.Queued{q}); got[0].Fate != outbox.Early || got[0].In != 59*time.Minute {
 		t.Errorf("%+v", got)
 	}
-	q.Age = time.Hour
+	q.Age = 3 * time.Hour
+	begun := time.Now()
 	if got := s.Send(t.Context(), []sqlmarker.Queued{q}); got[0].Fate != outbox.Sent {
 		t.Errorf("%+v", got)
+	}
+	due := take(t, ch, "paid").Timestamp // in whole seconds
+	if off := due.Sub(begun.Add(-2 * time.Hour)); off < -time.Second || off > time.Minute {
+		t.Errorf("the message was due at %v", due)
 	}
 }
