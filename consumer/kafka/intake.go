@@ -82,7 +82,11 @@ func (in *intake) poll() {
 	r := in.run
 	for r.stopping.Err() == nil {
 		fetches := in.client.PollFetches(r.stopping)
+		gone := map[string]bool{}
 		fetches.EachError(func(topic string, partition int32, err error) {
+			if errors.Is(err, kerr.UnknownTopicID) {
+				gone[topic] = true
+			}
 			if r.stopping.Err() == nil {
 				r.Logger.LogAttrs(r.stopping, slog.LevelWarn, "not consuming, trying again",
 					slog.String("topic", topic), slog.Int("partition", int(partition)), slog.Any("cause", err))
@@ -90,10 +94,29 @@ func (in *intake) poll() {
 		})
 		fetches.EachPartition(in.deliver)
 		in.client.AllowRebalance()
+		for topic := range gone {
+			in.subscribeAnew(topic)
+		}
 		if fetches.NumRecords() == 0 && fetches.Err() != nil {
 			_ = backoff.Sleep(r.stopping, pollPause)
 		}
 	}
+}
+
+// subscribeAnew goes on with a topic that was deleted, as soon as a topic of that name exists, from its oldest message. The
+// client would refuse the new topic for as long as the client lives. Offsets of the first topic must not be committed
+// any more: the new topic has the same offsets.
+func (in *intake) subscribeAnew(topic string) {
+	for _, p := range in.all() {
+		if p.source.topic == topic {
+			p.lose()
+		}
+	}
+	in.client.PurgeTopicsFromClient(topic)
+	in.client.AddConsumeTopics(topic)
+	in.run.Logger.LogAttrs(in.run.work, slog.LevelWarn, "topic was deleted, perhaps made again; the consumer waits for a "+
+		"topic of this name and reads it from the start; nothing to do unless the topic stays away",
+		slog.String("topic", topic))
 }
 
 // deliver adds the messages of a fetch to their partition, which this consumer has as long as it allows no rebalance. A
