@@ -30,13 +30,15 @@ type Config struct {
 	DeadLetterStream string
 	// MaxDeliveries is how many deliveries make a message a dead letter when the last of them fails. JetStream counts
 	// deliveries and no failures. A delivery that this process saw end without a failure does not count: before a stop,
-	// on a lost connection, of a busy copy. Deliveries to other processes and before a restart count in any case, so the
+	// on a lost connection. A busy message, and a message whose handler cannot work for now, wait in this process and use
+	// no delivery. Deliveries to other processes and before a restart count in any case, so the
 	// first failure that a process sees is not the last one, unless MaxDeliveries is 1. A message that succeeds is
 	// acknowledged, however often it was delivered. A message that was delivered more than four times as often, and at
 	// least 20 times, ends the processes that handle it: it becomes a dead letter without its handler. MaxDeliveries
 	// needs DeadLetterStream. Default: 5 with DeadLetterStream.
 	MaxDeliveries int
-	// Prefetch is how many messages this process has at once. Up to 1,000 failed messages wait on the server beside them.
+	// Prefetch is how many messages this process has at once. Up to as many busy messages wait here beside them, and up
+	// to 1,000 failed messages on the server.
 	// Default: 20.
 	Prefetch int
 	// Concurrency is how many handlers run at once, at most Prefetch. With 1, the default, messages are handled in the

@@ -148,9 +148,10 @@ func (r *run) session() (consumed bool, err error) {
 	}
 	r.Consuming()
 	s := &session{
-		run: r, js: js, tasks: make(chan *task, r.Prefetch), places: make(chan struct{}, r.Prefetch),
-		connected: connected, over: make(chan struct{}),
+		run: r, js: js, tasks: make(chan *task, 2*r.Prefetch), places: make(chan struct{}, r.Prefetch),
+		waiting: make(chan struct{}, r.Prefetch), connected: connected, created: durable.CachedInfo().Created,
 	}
+	s.over, s.endPull = context.WithCancel(context.Background())
 	for range r.Prefetch {
 		s.places <- struct{}{}
 	}
@@ -162,12 +163,7 @@ func (r *run) session() (consumed bool, err error) {
 	defer unwatch()
 	workers.Go(func() { s.watchDepth(watching) })
 	err = s.receive(durable)
-	if s.deleted = errors.Is(err, jetstream.ErrConsumerDeleted); s.deleted {
-		r.failures.reset() // the server counts deliveries anew
-	}
-	close(s.over)
-	_ = s.late.Wait(context.Background())
-	close(s.tasks)
+	s.end(durable, err)
 	// The connection stays until the handlers have acknowledged.
 	r.handlers.Go(func() {
 		_ = workers.Wait(context.Background())

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -23,14 +24,20 @@ type session struct {
 	tasks chan *task
 	// places has an element for each further message that may be here: the channel of tasks is never full.
 	places chan struct{}
-	// connected ends with the connection; over is closed when the pull has ended.
-	connected context.Context
-	over      chan struct{}
-	// late has the messages that come to the channel of tasks later.
-	late lifecycle.Group
-	// deleted, set before over is closed: the durable consumer was deleted. A successor with its name would take the
-	// sequence numbers of its messages for its own.
-	deleted bool
+	// waiting has an element for each message that waits here for another copy, and has freed its place.
+	waiting chan struct{}
+	// connected ends with the connection, and over when the pull has ended.
+	connected, over context.Context
+	endPull         context.CancelFunc
+	// late has the messages that come to the channel of tasks later; ending is held to begin one, and to end the pull.
+	late   lifecycle.Group
+	ending sync.Mutex
+	// created is when the durable consumer was made, and last its number of the last delivery to this session.
+	created time.Time
+	last    uint64
+	// replaced, set before over ends: the durable consumer, or the stream, was deleted. A successor with its name would
+	// take the sequence numbers of its messages for its own.
+	replaced bool
 }
 
 // task is a message that was received. Its time to be acknowledged is renewed until end is called.
@@ -39,8 +46,10 @@ type task struct {
 	meta *jetstream.MsgMetadata
 	end  context.CancelFunc
 	kept lifecycle.Group
-	// places takes the place of the message when the message is no longer here.
-	places chan<- struct{}
+	// free frees the place of the message.
+	free func()
+	// busy is how often the message was found busy here.
+	busy int
 }
 
 // receive takes messages until the pull ends. Each pull asks for as many messages as there are free places: a message
@@ -93,7 +102,11 @@ func (s *session) pull(durable jetstream.Consumer, n int) error {
 		if err != nil {
 			return err
 		}
-		t := &task{Msg: m, meta: meta, places: s.places}
+		if s.isOfSuccessor(durable, meta) {
+			_ = m.Nak() // for the next session
+			return jetstream.ErrConsumerDeleted
+		}
+		t := &task{Msg: m, meta: meta, free: func() { s.places <- struct{}{} }}
 		var kept context.Context
 		kept, t.end = context.WithCancel(context.Background())
 		t.kept.Go(func() { s.keep(kept, m) })
@@ -102,12 +115,18 @@ func (s *session) pull(durable jetstream.Consumer, n int) error {
 	return nil
 }
 
-// keep renews the time to acknowledge a message, until the context or the connection ends.
+// keep renews the time to acknowledge a message, until the context, the connection or the durable consumer ends.
 func (s *session) keep(ctx context.Context, m jetstream.Msg) {
 	tick := time.NewTicker(s.run.AckWait / 3)
 	defer tick.Stop()
+	over := s.over.Done()
 	for {
 		select {
+		case <-over:
+			if s.isReplaced() {
+				return
+			}
+			over = nil
 		case <-tick.C:
 			_ = m.InProgress() // on a failure the message is redelivered, and the copy is found by its id
 		case <-s.connected.Done():
@@ -124,7 +143,7 @@ func (s *session) work() {
 		select {
 		case <-s.connected.Done():
 			s.abandon(t)
-		case <-s.over:
+		case <-s.over.Done():
 			s.giveBack(t)
 		case <-s.run.stopping.Done():
 			s.giveBack(t)
@@ -143,12 +162,8 @@ func (s *session) abandon(t *task) {
 // giveBack has a message delivered again at once.
 func (s *session) giveBack(t *task) {
 	t.stop()
-	select {
-	case <-s.over:
-		if s.deleted {
-			return
-		}
-	default:
+	if s.isReplaced() {
+		return
 	}
 	s.run.failures.exclude(t.meta.Sequence.Stream)
 	_ = t.Nak() // a lost connection gives the message back, too
@@ -158,7 +173,7 @@ func (s *session) giveBack(t *task) {
 func (t *task) stop() {
 	t.end()
 	_ = t.kept.Wait(context.Background())
-	t.places <- struct{}{}
+	t.free()
 }
 
 // handle handles a message, again and again while its handler cannot work for now. Each handling is observed: a message
@@ -174,7 +189,14 @@ func (s *session) handle(t *task) {
 			err = r.handler.Handle(r.work, m)
 		}
 		took := time.Since(begun)
-		if !errors.Is(err, consumer.ErrTransient) || errors.As(err, new(*consumer.RejectError)) {
+		switch rejected := errors.As(err, new(*consumer.RejectError)); {
+		case !rejected && errors.Is(err, consumer.ErrBusy):
+			r.Observer.Ended(r.Stream, consumer.Retried, took)
+			if !s.await(t, m, err) {
+				s.giveBack(t)
+			}
+			return
+		case rejected || !errors.Is(err, consumer.ErrTransient):
 			t.stop()
 			r.Observer.Ended(r.Stream, s.settle(t, m, err), took)
 			return
@@ -205,14 +227,9 @@ func (s *session) suspect(t *task) bool {
 
 // take hands a message to the workers.
 func (s *session) take(t *task) {
-	if !s.suspect(t) {
+	if !s.suspect(t) || !s.later(t, rand.N(spread)) {
 		s.tasks <- t
-		return
 	}
-	s.late.Go(func() {
-		_ = backoff.Sleep(s.run.stopping, rand.N(spread)) // an error is that of the context: the message goes back
-		s.tasks <- t
-	})
 }
 
 // overDelivered rejects a message that ends the processes which handle it: no process lives to see it fail.
@@ -251,7 +268,7 @@ func (s *session) settle(t *task, m *consumer.Message, err error) consumer.Resul
 		return consumer.Duplicate
 	case errors.As(err, &reject): // also while the run stops: the handler has decided
 		return s.bury(t, m, err)
-	case s.run.work.Err() != nil, errors.Is(err, consumer.ErrBusy):
+	case s.run.work.Err() != nil:
 		s.run.failures.exclude(t.meta.Sequence.Stream)
 		return s.again(t, m, err)
 	case s.lastFailure(t):
@@ -271,6 +288,9 @@ func (s *session) lastFailure(t *task) bool {
 
 // acknowledge waits for the server's word: without it the message is redelivered, and found by its id.
 func (s *session) acknowledge(t *task, m *consumer.Message) {
+	if s.isReplaced() {
+		return
+	}
 	s.run.failures.forget(t.meta.Sequence.Stream)
 	ctx, cancel := context.WithTimeout(context.Background(), ioTimeout)
 	defer cancel()
@@ -282,12 +302,11 @@ func (s *session) acknowledge(t *task, m *consumer.Message) {
 // again has the server deliver a message once more after a delay.
 func (s *session) again(t *task, m *consumer.Message, err error) consumer.Result {
 	delay := s.run.retry.Delay(m.Deliveries)
-	if again := slog.Int64("retry_in_ms", delay.Milliseconds()); errors.Is(err, consumer.ErrBusy) {
-		s.log(slog.LevelDebug, "another copy of a message is being handled; this copy waits", m, err, again)
-	} else {
-		s.log(slog.LevelWarn, s.failure(err, "message will be redelivered"), m, err, again)
+	s.log(slog.LevelWarn, s.failure(err, "message will be redelivered"), m, err,
+		slog.Int64("retry_in_ms", delay.Milliseconds()))
+	if !s.isReplaced() {
+		_ = t.NakWithDelay(delay) // on a failure the message is redelivered after AckWait
 	}
-	_ = t.NakWithDelay(delay) // on a failure the message is redelivered after AckWait
 	return consumer.Retried
 }
 

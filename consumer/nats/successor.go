@@ -1,0 +1,49 @@
+package nats
+
+import (
+	"context"
+	"errors"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// isReplaced reports, after the end of the pull, that nothing may be told to the server about the messages here: the
+// durable consumer or the stream was deleted, and what has their names now counts its messages in the same way.
+func (s *session) isReplaced() bool { return s.over.Err() != nil && s.replaced }
+
+// isOfSuccessor reports whether a delivery is of another durable consumer with the same name. Each consumer numbers its
+// deliveries from one. A server that was killed may give a number twice, so the consumer's age decides.
+func (s *session) isOfSuccessor(durable jetstream.Consumer, meta *jetstream.MsgMetadata) bool {
+	if meta.Sequence.Consumer > s.last {
+		s.last = meta.Sequence.Consumer
+		return false
+	}
+	return s.hasSuccessor(durable)
+}
+
+// hasSuccessor asks whether the durable consumer of this session is gone, also when another one has its name.
+func (s *session) hasSuccessor(durable jetstream.Consumer) bool {
+	if s.connected.Err() != nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(s.run.work, ioTimeout)
+	defer cancel()
+	info, err := durable.Info(ctx)
+	if err != nil {
+		return errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound)
+	}
+	return !info.Created.Equal(s.created)
+}
+
+// end ends the session: no message is handed to the workers any more. why is why the pull has ended.
+func (s *session) end(durable jetstream.Consumer, why error) {
+	s.replaced = errors.Is(why, jetstream.ErrConsumerDeleted) || s.run.stopping.Err() == nil && s.hasSuccessor(durable)
+	if s.replaced {
+		s.run.failures.reset() // the server counts deliveries anew
+	}
+	s.ending.Lock()
+	s.endPull()
+	s.ending.Unlock()
+	_ = s.late.Wait(context.Background())
+	close(s.tasks)
+}
