@@ -103,9 +103,9 @@ func (in *intake) poll() {
 	}
 }
 
-// subscribeAnew goes on with a topic that was deleted, as soon as a topic of that name exists, from its oldest message. The
-// client would refuse the new topic for as long as the client lives. Offsets of the first topic must not be committed
-// any more: the new topic has the same offsets.
+// subscribeAnew goes on with a topic that was deleted, as soon as a topic of that name exists, from its oldest message.
+// The client would refuse the new topic for as long as the client lives. Offsets of the first topic must not be
+// committed any more: the new topic has the same offsets.
 func (in *intake) subscribeAnew(topic string) {
 	for _, p := range in.all() {
 		if p.source.topic == topic {
@@ -114,8 +114,8 @@ func (in *intake) subscribeAnew(topic string) {
 	}
 	in.client.PurgeTopicsFromClient(topic)
 	in.client.AddConsumeTopics(topic)
-	in.run.Logger.LogAttrs(in.run.work, slog.LevelWarn, "topic was deleted, perhaps made again; the consumer waits for a "+
-		"topic of this name and reads it from the start; nothing to do unless the topic stays away",
+	in.run.Logger.LogAttrs(in.run.work, slog.LevelWarn, "topic was deleted, perhaps made again; the consumer waits for "+
+		"a topic of this name and reads it from the start; nothing to do unless the topic stays away",
 		slog.String("topic", topic))
 }
 

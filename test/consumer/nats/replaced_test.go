@@ -66,8 +66,8 @@ func (*ends) Depth(string, int)                              {}
 func (*ends) DeadLetters(string, int)                        {}
 func (e *ends) Ended(string, consumer.Result, time.Duration) { e.Add(1) }
 
-// A stream that is deleted and made again has the old sequence numbers, and so has its consumer. The end of a handler of
-// the first stream must not acknowledge the message with the same number in the second.
+// A stream that is deleted and made again has the old sequence numbers, and so has its consumer. The end of a handler
+// of the first stream must not acknowledge the message with the same number in the second.
 func TestOldHandlerSettlesNoNewMessage(t *testing.T) {
 	t.Parallel()
 	for name, full := range map[string]bool{"while a pull waits": false, "while no pull waits": true} {
