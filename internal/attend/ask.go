@@ -55,8 +55,10 @@ type ask struct {
 	// nil while there is no need.
 	lost, lately, patient bool
 	again                 <-chan time.Time
-	// other is a marker store that attends, and that the question is not about.
-	other string
+	// foreign says that a marker store attends that the question is not about, or one without an identity. other is such
+	// a store; empty where none is named.
+	foreign bool
+	other   string
 	// failure is the last answer that there is no answer; trouble is why the post could not be used.
 	failure, trouble error
 }
@@ -128,7 +130,7 @@ func (a *ask) end() (*msghandlerv1.AttendAnswer, string, error) {
 		return nil, Failed, a.failure
 	case a.late:
 		return nil, Unanswered, status.FromContextError(context.DeadlineExceeded).Err()
-	case a.other != "":
+	case a.foreign:
 		return a.fromOther()
 	case a.trouble != nil:
 		return nil, Nobody, status.Error(codes.Unavailable, a.trouble.Error())
@@ -158,13 +160,13 @@ func (a *ask) take(o outcome) *msghandlerv1.AttendAnswer {
 		a.lost = true
 	case o.err != nil:
 		a.late = true
-	case isOther(o.answer.GetConfirm().GetMarkerStore(), wantedStore(a.question)):
-		a.rounds--
-		a.other = o.answer.GetConfirm().GetMarkerStore()
-	case answers(a.question, o.answer):
-		return o.answer
-	default:
+	case !answers(a.question, o.answer):
 		a.failure = failureOf(o.answer)
+	case !a.speaksFor(o.answer):
+		a.rounds--
+		a.foreign, a.other = true, cmp.Or(o.answer.GetConfirm().GetMarkerStore(), a.other)
+	default:
+		return o.answer
 	}
 	return nil
 }
@@ -260,7 +262,9 @@ func (a *ask) here(failing bool) (sent bool, full <-chan struct{}) {
 	case isFull:
 		return false, r.changesLocked()
 	}
-	a.other = cmp.Or(r.otherStoreLocked(store), a.other)
+	if other := r.otherStoreLocked(store); other != "" {
+		a.foreign, a.other = true, other
+	}
 	return false, nil
 }
 

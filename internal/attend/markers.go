@@ -42,6 +42,13 @@ func (r *roster) apartLocked(hello Hello) string {
 	return ""
 }
 
+// speaksFor reports whether the verdicts of an answer are those of the store that the question names. No answer about
+// deletions names a store.
+func (a *ask) speaksFor(answer *msghandlerv1.AttendAnswer) bool {
+	wanted, about := wantedStore(a.question), answer.GetConfirm()
+	return wanted == "" || about == nil || about.GetMarkerStore() == wanted
+}
+
 // fromOther is the end of a question that only another store could answer.
 func (a *ask) fromOther() (*msghandlerv1.AttendAnswer, string, error) {
 	if a.question.GetConfirm() == nil {

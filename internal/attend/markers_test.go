@@ -52,6 +52,24 @@ func TestQuestionsGoToTheirMarkerStore(t *testing.T) {
 	}
 }
 
+// A replica without an identity cannot speak for a message that names a store: the question goes on to one that can.
+func TestAnswerWithoutIdentityEndsNoQuestion(t *testing.T) {
+	t.Parallel()
+	h := connected(t, servers.Redis(t).URL(), "one")[0]
+	for range 5 { // more than a question's rounds
+		h.replica(t, ofStore(""), "")
+	}
+	if store, verdicts := h.confirmOf(t, "live"); store != "" || verdicts != 0 {
+		t.Errorf("%q answers with %d verdicts", store, verdicts)
+	}
+	h.replica(t, ofStore("live"), "live")
+	for range 6 {
+		if store, verdicts := h.confirmOf(t, "live"); store != "live" || verdicts != 1 {
+			t.Fatalf("%q answers with %d verdicts", store, verdicts)
+		}
+	}
+}
+
 // The answer names the other store, and has no verdict, wherever its stream is.
 func TestOtherMarkerStoreGivesNoVerdict(t *testing.T) {
 	t.Parallel()
