@@ -136,7 +136,7 @@ func (p *Producer) Rollback(ctx context.Context, id, reason string) error {
 	if err := checkID(opRollback, id); err != nil {
 		return err
 	}
-	standing, err := p.markRolledBack(ctx, id)
+	standing, err := markRolledBack(ctx, p.config.Markers, id)
 	switch {
 	case err != nil:
 		return fmt.Errorf("rollback %s: %w: %w", id, ErrMarkers, err)
@@ -186,9 +186,9 @@ func (p *Producer) markCommitted(ctx context.Context, id string) (standing found
 }
 
 // markRolledBack leaves the marker of a failure, and tries again while the context lasts.
-func (p *Producer) markRolledBack(ctx context.Context, id string) (standing marker.Verdict, err error) {
+func markRolledBack(ctx context.Context, markers marker.Store, id string) (standing marker.Verdict, err error) {
 	err = again(ctx, func(ctx context.Context) error {
-		all, err := p.put(ctx, []string{id}, marker.RolledBack)
+		all, err := put(ctx, markers, []string{id}, marker.RolledBack)
 		if standing = all[id]; err == nil && !standing.Definite() {
 			return fmt.Errorf("the store left %s out", id)
 		}

@@ -42,18 +42,16 @@ func (c *callbacks) confirm(ctx context.Context, request *pb.ConfirmRequest) (*p
 	if err := c.check(request.GetProducer(), request.GetIds()); err != nil {
 		return nil, err
 	}
-	own, may, err := c.ownStore(ctx, request.GetMarkerStore(), request.GetFinal(), request.GetIds()[0])
+	own, markers, err := c.ownMarkers(ctx, request.GetMarkerStore(), request.GetIds()[0])
 	switch {
 	case err != nil:
 		return nil, err
-	case !may:
+	case markers == nil:
 		return foreign(own, request.GetIds()), nil
 	}
-	verdicts, err := c.producer.verdicts(ctx, request.GetIds(), request.GetFinal())
+	verdicts, err := c.producer.verdicts(ctx, markers, request.GetIds(), request.GetFinal())
 	if err != nil {
-		c.producer.complaints.add(slog.LevelWarn, "the marker store failed; the coordinator will ask again",
-			request.GetIds()[0], err)
-		return nil, status.Errorf(codes.Unavailable, "the marker store of %s is unavailable", c.producer.config.Name)
+		return nil, c.unavailable(request.GetIds()[0], err)
 	}
 	response := &pb.ConfirmResponse{
 		MarkerStore: own, Confirmations: make([]*pb.Confirmation, 0, len(verdicts)),
@@ -85,16 +83,16 @@ func (c *callbacks) deleteBusiness(
 		return nil, err
 	}
 	p := c.producer
-	own, may, err := c.ownStore(ctx, request.GetMarkerStore(), false, request.GetIds()[0])
+	own, markers, err := c.ownMarkers(ctx, request.GetMarkerStore(), request.GetIds()[0])
 	switch {
 	case err != nil:
 		return nil, err
-	case !may:
+	case markers == nil:
 		return nil, status.Errorf(codes.FailedPrecondition,
 			"the messages name the marker store %s, and the markers of %s are %q", request.GetMarkerStore(), p.config.Name, own)
 	}
 	p.inflight.forget(request.GetIds()...)
-	err = guard(func() error { return p.config.Markers.Delete(ctx, request.GetIds()) })
+	err = guard(func() error { return markers.Delete(ctx, request.GetIds()) })
 	if err != nil {
 		p.complaints.add(levelNotDeleted, "markers could not be deleted; the coordinator will try again",
 			request.GetIds()[0], err)
@@ -119,20 +117,22 @@ func (c *callbacks) check(producer string, ids []string) error {
 }
 
 // verdicts finds the verdict of every id; an id without a verdict is Unknown.
-func (p *Producer) verdicts(ctx context.Context, ids []string, final bool) (map[string]marker.Verdict, error) {
+func (p *Producer) verdicts(
+	ctx context.Context, markers marker.Store, ids []string, final bool,
+) (map[string]marker.Verdict, error) {
 	q := p.inflight.ask(ids, final && p.can.DecidesFinal)
 	defer p.inflight.asked(q.open)
 	ctx, cancel := answerInTime(ctx)
 	defer cancel()
-	p.onTheirWay(ctx, q)
-	marked := slices.Concat(q.open, q.running)
-	if len(marked) == 0 {
+	p.onTheirWay(ctx, markers, q)
+	named := slices.Concat(q.open, q.running)
+	if len(named) == 0 {
 		return q.known, nil
 	}
-	found, err := p.marked(ctx, marked, final)
+	found, err := marked(ctx, markers, named, final)
 	var panicked *lifecycle.PanicError
 	if errors.As(err, &panicked) {
-		p.complaints.add(slog.LevelError, "the marker store panicked; the answer is UNKNOWN", marked[0], err)
+		p.complaints.add(slog.LevelError, "the marker store panicked; the answer is UNKNOWN", named[0], err)
 		return q.known, nil
 	}
 	if err != nil {
@@ -149,7 +149,7 @@ func (p *Producer) verdicts(ctx context.Context, ids []string, final bool) (map[
 			unmarked = append(unmarked, id)
 		}
 	}
-	p.resolveAll(ctx, unmarked, final, q.known)
+	p.resolveAll(ctx, markers, unmarked, final, q.known)
 	return q.known, nil
 }
 
@@ -157,11 +157,11 @@ func (p *Producer) verdicts(ctx context.Context, ids []string, final bool) (map[
 // answer was lost or is late. The business has not begun, so the answer must cost no attempt: the Send may yet get
 // its OK and run the business. A final question must not keep this business from running either, so the store is
 // asked without final. A commit of an earlier run is reported anyway.
-func (p *Producer) onTheirWay(ctx context.Context, q question) {
+func (p *Producer) onTheirWay(ctx context.Context, markers marker.Store, q question) {
 	if len(q.storing) == 0 {
 		return
 	}
-	found, err := p.marked(ctx, q.storing, false)
+	found, err := marked(ctx, markers, q.storing, false)
 	if err != nil {
 		p.complaints.add(slog.LevelWarn, "the marker store failed; the coordinator will ask again", q.storing[0], err)
 	}
@@ -173,9 +173,11 @@ func (p *Producer) onTheirWay(ctx context.Context, q question) {
 }
 
 // marked looks markers up. A panic of the store is returned as an error.
-func (p *Producer) marked(ctx context.Context, ids []string, final bool) (found map[string]marker.Verdict, err error) {
+func marked(
+	ctx context.Context, markers marker.Store, ids []string, final bool,
+) (found map[string]marker.Verdict, err error) {
 	err = guard(func() (err error) {
-		found, err = p.config.Markers.Lookup(ctx, ids, final)
+		found, err = markers.Lookup(ctx, ids, final)
 		return err
 	})
 	return found, err
@@ -193,7 +195,9 @@ func answerInTime(ctx context.Context) (context.Context, context.CancelFunc) {
 
 // resolveAll asks Resolve about ids without a marker and writes the verdicts to known. Ids whose turn does not come
 // in time are unavailable. So are ids whose marker lookup failed, unless Resolve decides.
-func (p *Producer) resolveAll(ctx context.Context, ids []string, final bool, known map[string]marker.Verdict) {
+func (p *Producer) resolveAll(
+	ctx context.Context, markers marker.Store, ids []string, final bool, known map[string]marker.Verdict,
+) {
 	if p.config.Resolve == nil || len(ids) == 0 {
 		return
 	}
@@ -203,7 +207,7 @@ func (p *Producer) resolveAll(ctx context.Context, ids []string, final bool, kno
 	for range min(ResolveParallel, len(ids)) {
 		workers.Go(func() {
 			for id := range next {
-				verdict := p.resolved(ctx, id, final)
+				verdict := p.resolved(ctx, markers, id, final)
 				mu.Lock()
 				if verdict.Definite() || known[id] != marker.Unavailable {
 					known[id] = verdict
@@ -229,10 +233,10 @@ func (p *Producer) resolveAll(ctx context.Context, ids []string, final bool, kno
 
 // resolved asks Resolve about one id. A rolled-back verdict is marked before Confirm reports the verdict, so that a
 // later Send, here or in another replica, does not run. The first marker of an id wins.
-func (p *Producer) resolved(ctx context.Context, id string, final bool) marker.Verdict {
+func (p *Producer) resolved(ctx context.Context, markers marker.Store, id string, final bool) marker.Verdict {
 	verdict, err := p.resolve(ctx, id, final)
 	if err == nil && verdict == marker.RolledBack {
-		verdict, err = p.markRolledBack(ctx, id)
+		verdict, err = markRolledBack(ctx, markers, id)
 	}
 	var panicked *lifecycle.PanicError
 	switch {

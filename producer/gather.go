@@ -109,7 +109,7 @@ type found struct {
 
 // lookupMarkers looks markers up before the business of their ids.
 func (p *Producer) lookupMarkers(ctx context.Context, ids []string) []found {
-	verdicts, err := p.marked(ctx, ids, false)
+	verdicts, err := marked(ctx, p.config.Markers, ids, false)
 	return eachFound(ids, verdicts, err)
 }
 
@@ -144,7 +144,7 @@ func (p *Producer) demandMarkers(ctx context.Context, ids []string) []found {
 
 // putMarkers marks ids as committed.
 func (p *Producer) putMarkers(ctx context.Context, ids []string) []found {
-	standing, err := p.put(ctx, ids, marker.Committed)
+	standing, err := put(ctx, p.config.Markers, ids, marker.Committed)
 	results := eachFound(ids, standing, err)
 	for i := range results {
 		if results[i].err == nil && !results[i].verdict.Definite() {
@@ -155,10 +155,11 @@ func (p *Producer) putMarkers(ctx context.Context, ids []string) []found {
 }
 
 // put marks ids and returns the marker of each afterwards.
-func (p *Producer) put(ctx context.Context, ids []string, v marker.Verdict) (map[string]marker.Verdict, error) {
-	var standing map[string]marker.Verdict
-	err := guard(func() (err error) {
-		standing, err = p.config.Markers.Put(ctx, ids, v)
+func put(
+	ctx context.Context, markers marker.Store, ids []string, v marker.Verdict,
+) (standing map[string]marker.Verdict, err error) {
+	err = guard(func() (err error) {
+		standing, err = markers.Put(ctx, ids, v)
 		return err
 	})
 	return standing, err

@@ -2,6 +2,7 @@ package producer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync/atomic"
@@ -24,7 +25,7 @@ func (p *Producer) markerStore(ctx context.Context) (string, error) {
 	return p.readMarkerStore(ctx)
 }
 
-// readMarkerStore reads the identity anew: another database may be behind the same address by now.
+// readMarkerStore reads the identity anew.
 func (p *Producer) readMarkerStore(ctx context.Context) (store string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, p.config.MarkerTimeout)
 	defer cancel()
@@ -48,27 +49,47 @@ func (p *Producer) namedStore() string {
 	return *known
 }
 
-// ownStore is the identity of this producer's markers. may reports whether the markers may speak for the messages of a
-// call that names a store. A final question plants tombstones, so ownStore reads the identity anew.
-func (c *callbacks) ownStore(
-	ctx context.Context, wanted string, final bool, id string,
-) (own string, may bool, err error) {
+// ownMarkers are this producer's markers, with their identity, for a call that names a store. Another database may be
+// behind the same address by now: a store that can be bound finds out with each statement. The markers are nil where
+// they may not speak for the messages of the call.
+func (c *callbacks) ownMarkers(
+	ctx context.Context, wanted, id string,
+) (own string, markers marker.Store, err error) {
 	p := c.producer
-	read := p.markerStore
-	if final {
-		read = p.readMarkerStore
+	binder, binds := p.config.Markers.(marker.Binder)
+	own, err = p.markerStore(ctx)
+	if err == nil && wanted != "" && (own != wanted || !binds) {
+		own, err = p.readMarkerStore(ctx)
 	}
-	if own, err = read(ctx); err != nil {
-		p.complaints.add(slog.LevelWarn, "the marker store failed; the coordinator will ask again", id, err)
-		return "", false, status.Errorf(codes.Unavailable, "the marker store of %s is unavailable", p.config.Name)
+	switch {
+	case err != nil:
+		return "", nil, c.unavailable(id, err)
+	case wanted == "":
+		return own, p.config.Markers, nil
+	case own != wanted:
+		c.complainOfOther(own, wanted, id)
+		return own, nil, nil
+	case binds:
+		return own, binder.Bound(wanted), nil
 	}
-	if wanted == "" || own == wanted {
-		return own, true, nil
+	return own, p.config.Markers, nil
+}
+
+// unavailable is the answer when the marker store fails. The identity is read anew: another database may be there.
+func (c *callbacks) unavailable(id string, err error) error {
+	p := c.producer
+	if errors.Is(err, marker.ErrOtherStore) {
+		p.identity.known.Store(nil)
 	}
+	p.complaints.add(slog.LevelWarn, "the marker store failed; the coordinator will ask again", id, err)
+	return status.Errorf(codes.Unavailable, "the marker store of %s is unavailable", p.config.Name)
+}
+
+func (c *callbacks) complainOfOther(own, wanted, id string) {
+	p := c.producer
 	p.complaints.add(slog.LevelWarn, "the coordinator asks about messages of another marker store; they are left alone; "+
 		"give all replicas of this producer one database, or this process another name", id,
 		fmt.Errorf("the messages name the marker store %s, and this process has %q", wanted, own))
-	return own, false, nil
 }
 
 // foreign is the answer about messages of another marker store.

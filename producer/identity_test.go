@@ -72,19 +72,42 @@ func TestMarkersOfAnotherStoreAreLeftAlone(t *testing.T) {
 	})
 }
 
-// Behind one address there may be another database by now. A tombstone must not be planted there.
-func TestFinalQuestionReadsTheIdentityAnew(t *testing.T) {
+// Behind one address there may be another database by now, with a marker of the same id. No verdict of that one counts,
+// no tombstone is planted there, and no marker deleted. When the first database is back, its verdicts count again.
+func TestQuestionsReadTheIdentityAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, store := identifiedHouse(t)
-		if v := h.verdict(t, "1", false); v != pb.Verdict_VERDICT_UNKNOWN {
-			t.Fatal(v)
+		if _, err := store.Put(t.Context(), []string{"same"}, marker.Committed); err != nil {
+			t.Fatal(err)
 		}
+		ask := func(final bool) *pb.ConfirmResponse {
+			r, err := h.producer.Confirm(t.Context(), &pb.ConfirmRequest{
+				Producer: "orders", Ids: []string{"same", "1"}, Final: final, MarkerStore: "live",
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return r
+		}
+		ask(false)
 		store.identity = "restored"
-		r, err := h.producer.Confirm(t.Context(), &pb.ConfirmRequest{
-			Producer: "orders", Ids: []string{"1"}, Final: true, MarkerStore: "live",
+		for _, final := range []bool{false, true} {
+			for _, c := range ask(final).GetConfirmations() {
+				if c.GetVerdict() != pb.Verdict_VERDICT_UNAVAILABLE {
+					t.Errorf("final=%v: the verdict of another store counts: %v", final, c)
+				}
+			}
+		}
+		_, err := h.producer.DeleteBusiness(t.Context(), &pb.DeleteBusinessRequest{
+			Producer: "orders", Ids: []string{"same"}, MarkerStore: "live",
 		})
-		if err != nil || r.GetMarkerStore() != "restored" || store.Len() > 0 {
-			t.Errorf("got %v, %v, with %d markers", r, err, store.Len())
+		if status.Code(err) != codes.FailedPrecondition || store.Len() != 1 {
+			t.Errorf("got %v, with %d markers", err, store.Len())
+		}
+		store.identity = "live"
+		if r := ask(false); r.GetMarkerStore() != "live" ||
+			r.GetConfirmations()[0].GetVerdict() == pb.Verdict_VERDICT_UNAVAILABLE {
+			t.Errorf("the first store is back: %v", r)
 		}
 	})
 }

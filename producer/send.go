@@ -174,7 +174,7 @@ func (p *Producer) giveUp(ctx context.Context, id string) (marker.Verdict, error
 			return verdict, err
 		}
 	}
-	return p.markRolledBack(ctx, id)
+	return markRolledBack(ctx, p.config.Markers, id)
 }
 
 // submitLater submits in the background. A lost Submit loses nothing: the coordinator asks.

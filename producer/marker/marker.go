@@ -7,6 +7,7 @@ package marker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 )
 
@@ -75,6 +76,17 @@ type Withdrawer interface {
 	// Withdraw removes the RolledBack markers of ids; Committed markers stay. Ids without a marker are no error. After
 	// an error the markers may still be there; the caller does not retry, and the markers expire.
 	Withdraw(ctx context.Context, ids []string) error
+}
+
+// ErrOtherStore is the error of a bound store whose markers have another identity.
+var ErrOtherStore = errors.New("another marker store answers at the address of this one")
+
+// Binder is a Store that can have another database behind its address, such as after a change of DNS. Where a Store is
+// no Binder, the SDK reads the identity before it answers the coordinator.
+type Binder interface {
+	// Bound returns a Store of the same markers whose Put, Lookup and Delete return ErrOtherStore, and change nothing,
+	// unless the markers that they read or change have the identity.
+	Bound(identity string) Store
 }
 
 // Capabilities lists the differences between stores, so that users can choose and tests can check them.

@@ -4,6 +4,7 @@ package markertest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -37,6 +38,7 @@ func Run(t *testing.T, open func(t *testing.T) marker.Store) {
 		{"an ended context is an error", endedContext},
 		{"DecidesFinal", decidesFinal},
 		{"the identity stays", identity},
+		{"a bound store answers for one identity", bound},
 	}
 	for _, sub := range subtests {
 		t.Run(sub.name, func(t *testing.T) { sub.run(t, open(t)) })
@@ -55,6 +57,36 @@ func identity(t *testing.T, s marker.Store) {
 	if again, err := s.Identity(t.Context()); err != nil || again != first {
 		t.Errorf("Identity: %q, and then %q, %v", first, again, err)
 	}
+}
+
+func bound(t *testing.T, s marker.Store) {
+	binder, ok := s.(marker.Binder)
+	if !ok {
+		return
+	}
+	own, err := s.Identity(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, s, marker.Committed, "stands")
+	other := binder.Bound("another")
+	for name, call := range map[string]func() error{
+		"Lookup": func() error { _, err := other.Lookup(t.Context(), []string{"stands", "1"}, false); return err },
+		"final":  func() error { _, err := other.Lookup(t.Context(), []string{"stands", "1"}, true); return err },
+		"Put":    func() error { _, err := other.Put(t.Context(), []string{"1"}, marker.RolledBack); return err },
+		"Delete": func() error { return other.Delete(t.Context(), []string{"stands"}) },
+	} {
+		if err := call(); !errors.Is(err, marker.ErrOtherStore) {
+			t.Errorf("%s of another identity: %v", name, err)
+		}
+	}
+	right := binder.Bound(own)
+	expect(t, right, map[string]marker.Verdict{"stands": marker.Committed, "1": marker.Unknown})
+	if standing := put(t, right, marker.RolledBack, "2"); standing["2"] != marker.RolledBack {
+		t.Errorf("Put said that %v stands", standing)
+	}
+	remove(t, right, "stands")
+	remove(t, right, "stands")
 }
 
 func put(t *testing.T, s marker.Store, v marker.Verdict, ids ...string) map[string]marker.Verdict {

@@ -51,6 +51,8 @@ type Store struct {
 	client    redis.UniversalClient
 	prefix    string
 	retention time.Duration
+	// bound is the identity that the markers must have; empty: any.
+	bound string
 }
 
 // New returns a store. New makes no call to Redis, and so succeeds while Redis is unreachable. New fails when Client
@@ -81,6 +83,9 @@ func New(config Config) (*Store, error) {
 // Put implements marker.Store. An id whose key holds a foreign value is missing in the answer. SET NX and GET go in
 // one pipeline, as Redis before 7.0 does not combine them.
 func (s *Store) Put(ctx context.Context, ids []string, v marker.Verdict) (map[string]marker.Verdict, error) {
+	if _, err := s.Lookup(ctx, nil, false); err != nil {
+		return nil, err // nothing is set in another Redis
+	}
 	gets := make([]*redis.StringCmd, len(ids))
 	sets := make([]*redis.BoolCmd, len(ids))
 	err := s.pipelined(ctx, func(pipe redis.Pipeliner) error {
@@ -115,6 +120,12 @@ func (s *Store) Put(ctx context.Context, ids []string, v marker.Verdict) (map[st
 // Lookup implements marker.Store. A final question changes nothing: this Redis cannot tell whether a transaction of the
 // producer's database will commit.
 func (s *Store) Lookup(ctx context.Context, ids []string, _ bool) (map[string]marker.Verdict, error) {
+	if s.bound != "" {
+		ids = append([]string{identityKey}, ids...)
+	}
+	if len(ids) == 0 {
+		return nil, ctx.Err()
+	}
 	gets := make([]*redis.StringCmd, len(ids))
 	err := s.pipelined(ctx, func(pipe redis.Pipeliner) error {
 		for i, id := range ids {
@@ -124,6 +135,14 @@ func (s *Store) Lookup(ctx context.Context, ids []string, _ bool) (map[string]ma
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read markers: %w", err)
+	}
+	if s.bound != "" {
+		if identity, err := gets[0].Result(); err != nil && !errors.Is(err, redis.Nil) {
+			return nil, fmt.Errorf("read the identity of the markers: %w", err)
+		} else if identity != s.bound {
+			return nil, marker.ErrOtherStore
+		}
+		ids, gets = ids[1:], gets[1:]
 	}
 	verdicts := make(map[string]marker.Verdict, len(ids))
 	for i, id := range ids {
@@ -217,6 +236,13 @@ func (s *Store) Identity(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("read the identity of the markers: %w", err)
 	}
 	return get.Val(), nil
+}
+
+// Bound implements marker.Binder.
+func (s *Store) Bound(identity string) marker.Store {
+	bound := *s
+	bound.bound = identity
+	return &bound
 }
 
 // Capabilities implements marker.Store. Whether markers survive a restart depends on the persistence of the Redis.

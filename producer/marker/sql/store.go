@@ -1,6 +1,7 @@
 package sql
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -84,6 +85,8 @@ type Store struct {
 	// queued holds one signal when messages may have been committed since the last read.
 	queued chan struct{}
 	scope  scope
+	// bound is the identity that the markers must have; empty: any.
+	bound string
 	// turn counts claims. stray is where the next claim looks for shards beyond the configuration.
 	turn  *atomic.Uint32
 	stray *atomic.Int64
@@ -160,6 +163,30 @@ func (s *Store) Identity(ctx context.Context) (identity string, err error) {
 	return identity, nil
 }
 
+// Bound implements marker.Binder.
+func (s *Store) Bound(identity string) marker.Store {
+	bound := *s
+	bound.bound = identity
+	return &bound
+}
+
+// checkBound fails for the markers of another database than the one that the store is bound to. Within a transaction it
+// comes after the write: SQLite lets no transaction write that has read first.
+func (s *Store) checkBound(ctx context.Context, in sqldb.Execer) error {
+	if s.bound == "" {
+		return nil
+	}
+	rows, err := in.QueryContext(ctx, s.table.Query(`SELECT 1 FROM {table}_identity WHERE identity = ?`), s.bound)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	if rows.Next() {
+		return rows.Err()
+	}
+	return cmp.Or(rows.Err(), marker.ErrOtherStore)
+}
+
 // Capabilities implements marker.Store.
 func (s *Store) Capabilities() marker.Capabilities {
 	return marker.Capabilities{SurvivesRestart: true, Shared: true, DecidesFinal: true, InTransaction: true}
@@ -233,10 +260,22 @@ func (s *Store) Delete(ctx context.Context, ids []string) error {
 	for part := range slices.Chunk(usable(ids), maxInList) {
 		list, args := s.inList(part)
 		args = append([]any{s.config.Producer}, args...)
-		_, err := s.db.ExecContext(ctx, s.table.Query(`UPDATE {table} SET cleaned_at = {now}, due_at = NULL, `+unlocked+`,
-			updated_at = {now}, sent_at = CASE WHEN state = {none} THEN sent_at ELSE {now} END,
+		bound := ""
+		if s.bound != "" {
+			bound, args = ` AND EXISTS (SELECT 1 FROM {table}_identity WHERE identity = ?)`, append(args, s.bound)
+		}
+		result, err := s.db.ExecContext(ctx, s.table.Query(`UPDATE {table}
+			SET cleaned_at = {now}, due_at = NULL, `+unlocked+`, updated_at = {now},
+			sent_at = CASE WHEN state = {none} THEN sent_at ELSE {now} END,
 			state = CASE WHEN state = {none} THEN {none} ELSE {sent} END
-			WHERE producer = ? AND cleaned_at IS NULL AND id IN (`+list+`)`), args...)
+			WHERE producer = ? AND cleaned_at IS NULL AND id IN (`+list+`)`+bound), args...)
+		var cleaned int64
+		if err == nil {
+			cleaned, err = result.RowsAffected()
+		}
+		if err == nil && cleaned == 0 {
+			err = s.checkBound(ctx, s.db)
+		}
 		if err != nil {
 			s.table.LeaveReadOnly(ctx, err)
 			return fmt.Errorf("clean markers: %w", err)
@@ -272,23 +311,33 @@ func (s *Store) look(ctx context.Context, ids []string) (map[string]marker.Verdi
 func (s *Store) lookIn(ctx context.Context, from sqldb.Execer, ids []string, found map[string]marker.Verdict) error {
 	list, args := s.inList(ids)
 	args = append([]any{s.config.Producer}, args...)
-	rows, err := from.QueryContext(ctx,
-		s.table.Query(`SELECT id, verdict FROM {table} WHERE producer = ? AND id IN (`+list+`)`), args...)
+	query := `SELECT id, verdict FROM {table} WHERE producer = ? AND id IN (` + list + `)`
+	if s.bound != "" { // in the same statement: two statements may be for two databases
+		query += ` UNION ALL SELECT NULL, 0 FROM {table}_identity WHERE identity = ?`
+		args = append(args, s.bound)
+	}
+	rows, err := from.QueryContext(ctx, s.table.Query(query), args...)
 	if err != nil {
 		return err
 	}
 	defer rows.Close()
+	isBound := s.bound == ""
 	for rows.Next() {
 		var id []byte
 		var verdict marker.Verdict
 		if err := rows.Scan(&id, &verdict); err != nil {
 			return err
 		}
+		isBound = isBound || id == nil
 		if verdict.Definite() {
 			found[string(id)] = verdict
 		}
 	}
-	return rows.Err()
+	if err := rows.Err(); err != nil || isBound {
+		return err
+	}
+	clear(found)
+	return marker.ErrOtherStore
 }
 
 // plant writes missing markers. Ids that others hold for too long stay without a marker: plant tries all ids at once,
@@ -329,6 +378,6 @@ func (s *Store) insert(ctx context.Context, ids []string, v marker.Verdict) erro
 				return err
 			}
 		}
-		return nil
+		return s.checkBound(ctx, tx)
 	})
 }
