@@ -105,6 +105,48 @@ func (v visitor) ListAudit(
 	return ask(ctx, v, v.admin.ListAudit, r)
 }
 
+// ListDeadLetterQueues implements pages.Admin.
+func (v visitor) ListDeadLetterQueues(
+	ctx context.Context, r *msghandlerv1.ListDeadLetterQueuesRequest,
+) (*msghandlerv1.ListDeadLetterQueuesResponse, error) {
+	return ask(ctx, v, v.admin.ListDeadLetterQueues, r)
+}
+
+// ListDeadLetters implements pages.Admin.
+func (v visitor) ListDeadLetters(
+	ctx context.Context, r *msghandlerv1.ListDeadLettersRequest,
+) (*msghandlerv1.ListDeadLettersResponse, error) {
+	return ask(ctx, v, v.admin.ListDeadLetters, r)
+}
+
+// GetDeadLetter implements pages.Admin.
+func (v visitor) GetDeadLetter(
+	ctx context.Context, r *msghandlerv1.GetDeadLetterRequest,
+) (*msghandlerv1.GetDeadLetterResponse, error) {
+	return ask(ctx, v, v.admin.GetDeadLetter, r)
+}
+
+// CountDeadLetters implements pages.Admin.
+func (v visitor) CountDeadLetters(
+	ctx context.Context, r *msghandlerv1.CountDeadLettersRequest,
+) (*msghandlerv1.CountDeadLettersResponse, error) {
+	return ask(ctx, v, v.admin.CountDeadLetters, r)
+}
+
+// ReplayDeadLetters implements pages.Admin.
+func (v visitor) ReplayDeadLetters(
+	ctx context.Context, r *msghandlerv1.ReplayDeadLettersRequest,
+) (*msghandlerv1.ReplayDeadLettersResponse, error) {
+	return ask(ctx, v, v.admin.ReplayDeadLetters, r)
+}
+
+// DiscardDeadLetters implements pages.Admin.
+func (v visitor) DiscardDeadLetters(
+	ctx context.Context, r *msghandlerv1.DiscardDeadLettersRequest,
+) (*msghandlerv1.DiscardDeadLettersResponse, error) {
+	return ask(ctx, v, v.admin.DiscardDeadLetters, r)
+}
+
 // ask makes a call. The API's error text is for readers, so gRPC's words around the text are removed.
 func ask[Q, A any](ctx context.Context, v visitor, call func(context.Context, Q) (A, error), r Q) (A, error) {
 	ctx = audit.WithOrigin(ctx, audit.Origin{Via: audit.Console, From: v.by})
@@ -112,7 +154,7 @@ func ask[Q, A any](ctx context.Context, v visitor, call func(context.Context, Q)
 	switch {
 	case err == nil:
 		return answer, nil
-	case status.Code(err) == codes.NotFound:
+	case reasonOf(err) == "MESSAGE_NOT_FOUND":
 		return answer, halfmsg.ErrNotFound
 	}
 	return answer, pages.RefusedError{Status: httpStatus(status.Code(err)), Text: status.Convert(err).Message()}
@@ -127,6 +169,8 @@ func httpStatus(code codes.Code) int {
 		return http.StatusUnauthorized
 	case codes.PermissionDenied:
 		return http.StatusForbidden
+	case codes.NotFound:
+		return http.StatusNotFound
 	case codes.FailedPrecondition:
 		return http.StatusConflict
 	case codes.Unavailable, codes.ResourceExhausted, codes.Canceled:

@@ -24,7 +24,6 @@ import (
 	"github.com/msghandler/msghandler/internal/access"
 	"github.com/msghandler/msghandler/internal/access/oidc"
 	"github.com/msghandler/msghandler/internal/access/tokenfile"
-	"github.com/msghandler/msghandler/internal/app/letters"
 	"github.com/msghandler/msghandler/internal/app/tracing"
 	"github.com/msghandler/msghandler/internal/attend"
 	"github.com/msghandler/msghandler/internal/audit"
@@ -37,6 +36,7 @@ import (
 	"github.com/msghandler/msghandler/internal/fleet"
 	"github.com/msghandler/msghandler/internal/ground/files"
 	"github.com/msghandler/msghandler/internal/ground/lifecycle"
+	"github.com/msghandler/msghandler/internal/operate"
 	"github.com/msghandler/msghandler/internal/server"
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
 )
@@ -102,7 +102,7 @@ type App struct {
 	// queues are the latest depths of the watched queues.
 	queues atomic.Pointer[queueDepths]
 	// letters are the queues of consumers' dead letters, once the brokers are known.
-	letters atomic.Pointer[letters.Desk]
+	letters atomic.Pointer[operate.Desk]
 	// fullness is how full the masters of Redis were lately.
 	fullness atomic.Pointer[[]redisstore.Fullness]
 	unworked unworked

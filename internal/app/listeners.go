@@ -95,7 +95,6 @@ func (a *App) openConsole(visitors login.Config, notice string) {
 		Logger:   a.logger,
 		Checks:   all,
 		Admin:    a.admin,
-		Letters:  a.letterClerk,
 		Hosts:    a.settings.HTTP.Names(),
 		ReadOnly: a.settings.HTTP.ReadOnly,
 		Login:    visitors,

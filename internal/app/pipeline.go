@@ -230,6 +230,7 @@ func (a *App) openServer(
 		Intake:       store,
 		Inspector:    store,
 		History:      store,
+		DeadLetters:  a.letters.Load(),
 		Targets:      a.callbacks,
 		Attendance:   a.attendance,
 		Pipeline:     &s.pipeline,

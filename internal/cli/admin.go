@@ -17,12 +17,17 @@ import (
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
-// serverFlags say which coordinator a command talks to.
-type serverFlags struct {
-	Server  string        `help:"The coordinator's address (also: MSGHANDLER_SERVER; default: grpc.addr)." placeholder:"HOST:PORT"`
-	Timeout time.Duration `default:"10s" help:"How long one call may take."`
+// coordinatorFlags say which coordinator a command talks to, and how.
+type coordinatorFlags struct {
+	Server string `help:"The coordinator's address (also: MSGHANDLER_SERVER; default: grpc.addr)." placeholder:"HOST:PORT"`
 	commandline.TLSFlags
 	commandline.TokenFlags
+}
+
+// serverFlags are the flags of the commands whose calls take no longer than others.
+type serverFlags struct {
+	coordinatorFlags
+	Timeout time.Duration `default:"10s" help:"How long one call may take."`
 }
 
 // adminFlags are the flags of the commands that ask a coordinator.
@@ -45,7 +50,12 @@ type admin struct {
 }
 
 func (f *serverFlags) connect(s *commandline.Session) (*admin, error) {
-	if err := commandline.Positive("timeout", f.Timeout); err != nil {
+	return f.connectWithin(s, f.Timeout)
+}
+
+// connectWithin connects; each call may take so long.
+func (f *coordinatorFlags) connectWithin(s *commandline.Session, timeout time.Duration) (*admin, error) {
+	if err := commandline.Positive("timeout", timeout); err != nil {
 		return nil, err
 	}
 	server, err := s.ServerAddress(f.Server, nil)
@@ -77,7 +87,7 @@ func (f *serverFlags) connect(s *commandline.Session) (*admin, error) {
 		}
 	}
 	return &admin{
-		client: msghandlerv1.NewAdminServiceClient(conn), conn: conn, server: server, timeout: f.Timeout, hint: f.Hint(s),
+		client: msghandlerv1.NewAdminServiceClient(conn), conn: conn, server: server, timeout: timeout, hint: f.Hint(s),
 	}, nil
 }
 

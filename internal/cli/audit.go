@@ -22,7 +22,7 @@ type auditCommand struct {
 	adminFlags
 	Since   time.Duration `help:"Only the records of so long, such as 1h." placeholder:"DURATION"`
 	By      string        `help:"Only records whose caller has this text in its name or address." placeholder:"TEXT"`
-	Action  string        `help:"Only records with this text in their action: retry, discard, replay, login, logout, reload, token, or a refused method." placeholder:"TEXT"`
+	Action  string        `help:"Only records with this text in their action: retry, discard, replay, replay-letters, discard-letters, login, logout, reload, token, or a refused method." placeholder:"TEXT"`
 	Refused bool          `help:"Only calls that were refused."`
 	Failed  bool          `help:"Only changes that failed, or whose outcome is unknown."`
 	Limit   int           `default:"100" help:"How many at most, the newest."`
@@ -33,7 +33,7 @@ type auditCommand struct {
 func (c *auditCommand) Help() string {
 	return `audit prints what operators changed through the coordinators, and which calls were refused: when, who, from
 where, what, with which result, and why. Redis keeps about the newest access.audit_records of both; the log has all.
-Equal refusals of ten seconds are one record with a count. msghandler dlq works directly on the broker, with the
+Equal refusals of ten seconds are one record with a count. msghandler dlq --direct works on the broker itself, with the
 rights of its URL: its changes are in its own output, and in no record.`
 }
 

@@ -4,16 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/msghandler/msghandler/consumer"
 	"github.com/msghandler/msghandler/internal/cli/commandline"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
-// dlqCommand manages the dead letters of consumers, on any broker and without a coordinator.
+// dlqCommand manages the dead letters of consumers, on any broker.
 type dlqCommand struct {
 	List    dlqListCommand    `cmd:"" help:"List dead letters, oldest first."`
 	Count   dlqCountCommand   `cmd:"" help:"Count dead letters by consumer, exchange, routing key and cause."`
@@ -24,78 +23,94 @@ type dlqCommand struct {
 
 // dlqFlags are the flags of every command about dead letters.
 type dlqFlags struct {
-	dlqBrokerFlags
-	Queue   string        `required:"" help:"Where the dead letters are: NAME of dead_letters.NAME in the configuration; else a queue or a topic, such as payments.dead, or a stream, such as DEAD." placeholder:"NAME"`
+	coordinatorFlags
+	dlqDirectFlags
+	Queue   string        `required:"" help:"Where the dead letters are: NAME of dead_letters.NAME in the configuration. With --direct also a queue or a topic, such as payments.dead, or a stream, such as DEAD." placeholder:"NAME"`
 	Timeout time.Duration `default:"1m" help:"How long the whole may take."`
 	Output  string        `default:"table" enum:"table,json,yaml" help:"table for people, json or yaml for programs."`
 }
 
-// letters runs work on the dead letters, and turns the error into an error for people.
+// letters runs work on the dead letters.
 func (f *dlqFlags) letters(
-	ctx context.Context, s *commandline.Session, work func(context.Context, letterBox) error,
+	ctx context.Context, s *commandline.Session, work func(context.Context, letterDesk) error,
 ) error {
+	if f.Queue == "" {
+		return commandline.UsageError{Err: errors.New("--queue is empty; name the queue, topic or stream " +
+			"of the dead letters, such as payments")}
+	}
 	if err := commandline.Positive("timeout", f.Timeout); err != nil {
 		return err
 	}
-	if f.Queue == "" {
-		return commandline.UsageError{Err: errors.New("--queue is empty; name the queue, topic or stream " +
-			"of the dead letters, such as payments.dead")}
-	}
-	dead, err := f.open(s, f.Queue)
-	if err != nil {
-		return commandline.UsageError{Err: err}
-	}
 	ctx, cancel := context.WithTimeout(ctx, f.Timeout)
 	defer cancel()
-	err = work(ctx, dead)
-	if errors.Is(err, consumer.ErrNoLetter) {
-		return commandline.NotFoundError{Err: err}
+	if f.Direct {
+		desk, err := f.open(s, f.Queue)
+		if err != nil {
+			return commandline.UsageError{Err: err}
+		}
+		return f.explain(work(ctx, desk))
 	}
-	if dial := (*net.OpError)(nil); errors.As(err, &dial) && dial.Op == "dial" {
-		return fmt.Errorf("cannot reach the broker: is it running? Name another with --url or --broker (%w)", err)
+	if err := f.check(); err != nil {
+		return err
 	}
-	return err
+	a, err := f.connectWithin(s, f.Timeout)
+	if err != nil {
+		return err
+	}
+	defer a.Close()
+	return work(ctx, distantDesk{a})
 }
 
-// checkLetters refuses names without a slash. Letters of other programs may have any name, and no id.
-func checkLetters(names ...string) error {
-	for _, name := range names {
-		if !strings.Contains(name, "/") {
-			return commandline.UsageError{Err: fmt.Errorf("%q does not name a dead letter; "+
+// letterNames reads names. Letters of other programs may have any name, and no id.
+func letterNames(typed ...string) (names []*msghandlerv1.MessageName, err error) {
+	for _, name := range typed {
+		producer, id, found := strings.Cut(name, "/")
+		if !found {
+			return nil, commandline.UsageError{Err: fmt.Errorf("%q does not name a dead letter; "+
 				"write PRODUCER/ID, such as orders/1001, or PRODUCER/ for letters without an id", name)}
 		}
+		names = append(names, &msghandlerv1.MessageName{Producer: producer, Id: id})
 	}
-	return nil
+	return names, nil
 }
 
 // letter is a dead letter in --output json. The names of its fields are part of the product.
 type letter struct {
-	Producer      string            `json:"producer"`
-	ID            string            `json:"id"`
-	Queue         string            `json:"queue,omitempty"`
-	Reason        string            `json:"reason,omitempty"`
-	FirstCause    string            `json:"first_cause,omitempty"`
-	FirstFailedAt string            `json:"first_failed_at,omitempty"`
-	WaitingSince  time.Time         `json:"waiting_since,omitzero"`
-	Retries       int               `json:"retries"`
-	Attempt       int               `json:"attempt"`
-	Exchange      string            `json:"exchange"`
-	RoutingKey    string            `json:"routing_key"`
-	ContentType   string            `json:"content_type,omitempty"`
-	Headers       map[string]string `json:"headers,omitempty"`
-	// Body holds a body of text, BodyBase64 every other body.
+	Producer     string            `json:"producer"`
+	ID           string            `json:"id"`
+	Queue        string            `json:"queue,omitempty"`
+	Reason       string            `json:"reason,omitempty"`
+	FirstCause   string            `json:"first_cause,omitempty"`
+	WaitingSince *time.Time        `json:"waiting_since,omitempty"`
+	Retries      int32             `json:"retries"`
+	Attempt      int32             `json:"attempt"`
+	Exchange     string            `json:"exchange"`
+	RoutingKey   string            `json:"routing_key"`
+	ContentType  string            `json:"content_type,omitempty"`
+	Headers      map[string]string `json:"headers,omitempty"`
+	// Body holds a body of text, BodyBase64 every other body. A list has neither.
 	Body       string `json:"body,omitempty"`
 	BodyBase64 string `json:"body_base64,omitempty"`
 }
 
-func newLetter(l *consumer.Letter) letter {
+func newLetter(l *msghandlerv1.DeadLetter) letter {
+	m := l.GetMessage()
 	out := letter{
-		Producer: l.Producer, ID: l.ID, Queue: l.Queue, Reason: l.Reason, FirstCause: l.FirstCause,
-		FirstFailedAt: l.FirstFailedAt, WaitingSince: l.Since().UTC(), Retries: l.Retries, Attempt: l.Attempt,
-		Exchange: l.Exchange, RoutingKey: l.RoutingKey, ContentType: l.ContentType, Headers: l.Headers,
+		Producer: l.GetProducer(), ID: m.GetId(), Queue: l.GetConsumer(), Reason: l.GetReason(),
+		FirstCause: l.GetFirstCause(), WaitingSince: moment(l.GetSinceTime()), Retries: l.GetRetries(),
+		Attempt: l.GetAttempt(), Exchange: m.GetExchange(), RoutingKey: m.GetRoutingKey(),
+		ContentType: m.GetContentType(), Headers: m.GetHeaders(),
 	}
-	out.Body, out.BodyBase64 = documentBody(l.Body)
+	out.Body, out.BodyBase64 = documentBody(m.GetBody())
 	return out
+}
+
+// waiting is the age of a letter, for a table.
+func waiting(since *time.Time, now time.Time) string {
+	if since == nil {
+		return "-"
+	}
+	return age(*since, now)
 }
 
 type dlqShowCommand struct {
@@ -105,32 +120,37 @@ type dlqShowCommand struct {
 
 // Run prints a dead letter.
 func (c *dlqShowCommand) Run(ctx context.Context, s *commandline.Session) error {
-	if err := checkLetters(c.Name); err != nil {
+	names, err := letterNames(c.Name)
+	if err != nil {
 		return err
 	}
-	return c.letters(ctx, s, func(ctx context.Context, dead letterBox) error {
-		l, err := dead.Show(ctx, c.Name)
+	return c.letters(ctx, s, func(ctx context.Context, desk letterDesk) error {
+		found, err := desk.Get(ctx, &msghandlerv1.GetDeadLetterRequest{
+			Queue: c.Queue, Producer: names[0].GetProducer(), Id: names[0].GetId(),
+		})
 		if err != nil {
 			return err
 		}
-		if err := s.PrintDocument(c.Output, newLetter(&l), func() [][]string { return describeLetter(l) }); err != nil {
+		l := newLetter(found.GetLetter())
+		body := found.GetLetter().GetMessage().GetBody()
+		if err := s.PrintDocument(c.Output, l, func() [][]string { return l.describe(len(body)) }); err != nil {
 			return err
 		}
-		return printBody(s, c.Output, l.Body)
+		return printBody(s, c.Output, body)
 	})
 }
 
-func describeLetter(l consumer.Letter) [][]string {
+// describe is the letter for people.
+func (l *letter) describe(bytes int) [][]string {
 	return [][]string{
-		{"message", l.Name()},
+		{"message", l.Producer + "/" + l.ID},
 		{"queue", l.Queue},
 		{"exchange", l.Exchange},
 		{"routing key", l.RoutingKey},
 		{"reason", l.Reason},
 		{"first cause", l.FirstCause},
-		{"first failed", l.FirstFailedAt},
-		{"waiting", age(l.Since(), time.Now())},
-		{"retries", strconv.Itoa(l.Retries)},
-		{"body", fmt.Sprintf("%d bytes", len(l.Body))},
+		{"waiting", waiting(l.WaitingSince, time.Now())},
+		{"retries", strconv.Itoa(int(l.Retries))},
+		{"body", fmt.Sprintf("%d bytes", bytes)},
 	}
 }

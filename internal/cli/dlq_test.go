@@ -32,7 +32,7 @@ func TestDeadLettersOnRealBroker(t *testing.T) {
 		})
 	}
 	dlq := func(args ...string) ran {
-		return run([]string{"MSGHANDLER_AMQP_URL=" + vhost.URL}, append([]string{"dlq"}, args...)...)
+		return run([]string{"MSGHANDLER_AMQP_URL=" + vhost.URL}, append([]string{"dlq", args[0], "--direct"}, args[1:]...)...)
 	}
 	const queue = "--queue=payments.dead"
 	dlq("list", queue).want(t, 0, "orders/3   payments   -     3                    payments      not JSON\n", "")
@@ -42,7 +42,7 @@ func TestDeadLettersOnRealBroker(t *testing.T) {
 	dlq("list", queue, "--output=yaml", "--limit=1").want(t, 0, "more: true\n", "")
 	dlq("list", queue, "--output=yaml", "--limit=4").want(t, 0, "more: false\n", "")
 	dlq("show", queue, "orders/1").want(t, 0, "order 1\n", "")
-	dlq("show", queue, "orders/9").want(t, 3, "", "no such dead letter")
+	dlq("show", queue, "orders/9").want(t, 3, "", "The queue payments.dead has no letter orders/9")
 	dlq("replay", queue).want(t, 2, "", "--all")
 	dlq("replay", queue, "orders/0", "orders/9").want(t, 3, "replayed 1\n", "1 of the 2")
 	dlq("discard", queue, "orders/1").want(t, 0, "discarded 1\n", "")
@@ -89,9 +89,9 @@ func TestRepeatedReadsChangeNothing(t *testing.T) {
 			}
 		default:
 			if n%4 < 2 {
-				run(env, "dlq", "list", "--queue="+queue).want(t, 0, "orders/1", "")
+				run(env, "dlq", "list", "--direct", "--queue="+queue).want(t, 0, "orders/1", "")
 			} else {
-				run(env, "dlq", "show", "--queue="+queue, fmt.Sprintf("orders/%d", n%2)).want(t, 0, "order", "")
+				run(env, "dlq", "show", "--direct", "--queue="+queue, fmt.Sprintf("orders/%d", n%2)).want(t, 0, "order", "")
 			}
 		}
 		if t.Failed() {

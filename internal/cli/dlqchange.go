@@ -6,16 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"os"
 	"os/user"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/msghandler/msghandler/consumer"
-	"github.com/msghandler/msghandler/internal/app/letters"
 	"github.com/msghandler/msghandler/internal/cli/commandline"
+	"github.com/msghandler/msghandler/internal/escape"
+	"github.com/msghandler/msghandler/internal/halfmsg"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
 // dlqChangeFlags are the flags of the commands that change a dead-letter queue, as of retry and discard of messages.
@@ -24,12 +24,13 @@ type dlqChangeFlags struct {
 	dlqFilterFlags
 	Yes    bool   `short:"y" help:"Do not ask."`
 	DryRun bool   `short:"n" help:"Change nothing; say how many would be changed, and which groups they are of."`
-	Reason string `help:"Why, for a line of log on standard error, with who and how many." placeholder:"TEXT"`
+	Reason string `help:"Why, for the audit; with --direct for a line of log on standard error, with who and how many." placeholder:"TEXT"`
 }
 
 const dlqAsks = `Named letters change at once. Letters that are not named one by one (%s, and letters
 of a filter) are counted first, and the command asks; without a terminal the command needs --yes. No more letters change
-than were counted, the oldest first. --dry-run with names or a filter looks at letters as dlq list does.`
+than were counted, the oldest first. --dry-run with names or a filter looks at letters as dlq list does.
+A coordinator counts and changes at most 10,000 letters, for 15 seconds; run the command again for the others.`
 
 type dlqReplayCommand struct {
 	dlqChangeFlags
@@ -49,8 +50,17 @@ func (c *dlqReplayCommand) Run(ctx context.Context, s *commandline.Session) erro
 		return commandline.UsageError{Err: errors.New("name the messages to replay, or say --all, or give a filter")}
 	}
 	return c.run(ctx, s, dlqChange{
-		verb: "Replay", done: "replayed", filter: c.filter(c.Names...), do: letters.DeadLetters.ReplaySelected,
-		publishes: true,
+		verb: "Replay", done: "replayed", typed: c.Names, publishes: true,
+		do: func(desk letterDesk, ctx context.Context, r *msghandlerv1.DiscardDeadLettersRequest, changed func(string)) (
+			*msghandlerv1.DiscardDeadLettersResponse, error,
+		) {
+			response, err := desk.Replay(ctx, &msghandlerv1.ReplayDeadLettersRequest{
+				Queue: r.GetQueue(), Selection: r.GetSelection(), Limit: r.GetLimit(), Reason: r.GetReason(),
+			}, changed)
+			return &msghandlerv1.DiscardDeadLettersResponse{
+				Discarded: response.GetReplayed(), More: response.GetMore(), Problem: response.GetProblem(),
+			}, err
+		},
 	})
 }
 
@@ -69,17 +79,18 @@ func (c *dlqDiscardCommand) Run(ctx context.Context, s *commandline.Session) err
 	if (len(c.Names) > 0) == (c.dlqFilterFlags != dlqFilterFlags{}) {
 		return commandline.UsageError{Err: errors.New("name the messages to discard, or give a filter")}
 	}
-	return c.run(ctx, s, dlqChange{
-		verb: "Discard", done: "discarded", filter: c.filter(c.Names...), do: letters.DeadLetters.DiscardSelected,
-	})
+	return c.run(ctx, s, dlqChange{verb: "Discard", done: "discarded", typed: c.Names, do: letterDesk.Discard})
 }
 
-// dlqChange is the difference between a replay and a discard.
+// dlqChange is the difference between a replay and a discard. Their requests have the same fields; do gets a discard's.
 type dlqChange struct {
 	verb, done string
-	// filter selects the letters.
-	filter letters.Filter
-	do     func(dead letters.DeadLetters, ctx context.Context, s consumer.Selection) (int, error)
+	// typed are the names; none: the filter of the flags.
+	typed []string
+	names []*msghandlerv1.MessageName
+	do    func(
+		desk letterDesk, ctx context.Context, r *msghandlerv1.DiscardDeadLettersRequest, changed func(string),
+	) (*msghandlerv1.DiscardDeadLettersResponse, error)
 	// publishes says that the letters are published to their exchanges.
 	publishes bool
 }
@@ -87,133 +98,128 @@ type dlqChange struct {
 // asks says whether the change may be of more letters than the operator has typed.
 func (c *dlqChange) asks() bool {
 	manyLetters := func(name string) bool { return strings.HasSuffix(name, "/") }
-	return len(c.filter.Names) == 0 || slices.ContainsFunc(c.filter.Names, manyLetters)
+	return len(c.typed) == 0 || slices.ContainsFunc(c.typed, manyLetters)
+}
+
+// selected are the letters of the change, by their ages at a time.
+func (f *dlqChangeFlags) selected(c dlqChange, at time.Time) *msghandlerv1.DeadLetterSelection {
+	if len(c.names) > 0 {
+		return &msghandlerv1.DeadLetterSelection{Names: c.names}
+	}
+	return &msghandlerv1.DeadLetterSelection{Filter: f.filter(at)}
 }
 
 // run makes a change, after a question where asks says so. Each part has its own --timeout: the operator's answer has
 // none.
-func (f *dlqChangeFlags) run(ctx context.Context, s *commandline.Session, c dlqChange) error {
-	if err := cmp.Or(checkLetters(c.filter.Names...), f.check()); err != nil {
+func (f *dlqChangeFlags) run(ctx context.Context, s *commandline.Session, c dlqChange) (err error) {
+	if c.names, err = letterNames(c.typed...); err != nil {
+		return err
+	}
+	if err := f.checkFilter(); err != nil {
 		return err
 	}
 	if f.DryRun {
-		return f.count(ctx, s, c)
+		return f.dryRun(ctx, s, c)
 	}
-	agreed, asked := 0, time.Now()
+	_, limit := f.most()
+	asked, agreed := time.Now(), int64(limit)
 	if c.asks() && !f.Yes {
-		var err error
 		if agreed, err = f.ask(ctx, s, c); err != nil {
 			return err
 		}
 		if agreed == 0 {
-			return errors.Join(f.absent(c, 0), f.printResult(s, c.done, 0))
+			return errors.Join(f.absent(c, 0), f.printResult(s, c.done, 0, false))
 		}
 	}
-	return f.letters(ctx, s, func(ctx context.Context, dead letterBox) error {
-		n, err := f.change(ctx, s, dead, c, consumer.Selection{
-			Limit: agreed, Match: func(l *consumer.Letter) bool { return c.filter.Match(l, asked) },
+	return f.letters(ctx, s, func(ctx context.Context, desk letterDesk) error {
+		return f.change(ctx, s, desk, c, &msghandlerv1.DiscardDeadLettersRequest{
+			Queue: f.Queue, Selection: f.selected(c, asked), Reason: f.Reason,
+			Limit: int32(min(agreed, int64(limit))), //nolint:gosec // at most MaxInt32
 		})
-		f.record(s, c, n)
-		if err == nil {
-			err = f.absent(c, n)
-		}
-		return errors.Join(err, f.printResult(s, c.done, n))
 	})
 }
 
-// change changes the letters of a selection, and shows how many were changed.
+// change changes the letters of a request, and shows how many were changed.
 func (f *dlqChangeFlags) change(
-	ctx context.Context, s *commandline.Session, dead letterBox, c dlqChange, selected consumer.Selection,
-) (int, error) {
+	ctx context.Context, s *commandline.Session, desk letterDesk, c dlqChange, r *msghandlerv1.DiscardDeadLettersRequest,
+) error {
 	far, changed := s.Progress(), 0
-	defer far.End()
-	selected.Changed = func(*consumer.Letter) {
+	response, err := c.do(desk, ctx, r, func(string) {
 		changed++
 		far.Update("%s %d letters", c.done, changed)
+	})
+	far.End()
+	if err != nil {
+		return err
 	}
-	selected.MayReplay = dead.mayPublish.Check
-	return c.do(dead.DeadLetters, ctx, selected)
+	n := response.GetDiscarded()
+	f.record(s, c, n)
+	switch {
+	case response.GetProblem() != "":
+		err = errors.New(response.GetProblem())
+	case !response.GetMore():
+		err = f.absent(c, n)
+	}
+	return errors.Join(err, f.printResult(s, c.done, n, response.GetMore() || !f.Direct && n == maxLetters))
 }
 
-// counted counts the letters of the change. The length of a whole queue is asked, and no letter taken, unless the
-// letters are published: then each says where. A count without a look has no groups.
-func (c *dlqChange) counted(
-	ctx context.Context, s *commandline.Session, dead letterBox,
-) (*letters.Groups, error) {
-	if !c.publishes {
-		dead.mayPublish = nil
-	}
-	if c.publishes || !c.filter.All() {
-		return countLetters(ctx, s, dead, c.filter)
-	}
-	n, err := dead.Count(ctx)
-	return &letters.Groups{Letters: n}, err
-}
-
-// count says how many letters would be changed, and which groups they are of.
-func (f *dlqChangeFlags) count(ctx context.Context, s *commandline.Session, c dlqChange) error {
-	return f.letters(ctx, s, func(ctx context.Context, dead letterBox) error {
-		counted, err := c.counted(ctx, s, dead)
+// dryRun says how many letters would be changed, and which groups they are of.
+func (f *dlqChangeFlags) dryRun(ctx context.Context, s *commandline.Session, c dlqChange) error {
+	return f.letters(ctx, s, func(ctx context.Context, desk letterDesk) error {
+		counted, err := f.count(ctx, s, desk, f.selected(c, time.Now()))
 		if err != nil {
 			return err
 		}
-		document := map[string]any{
-			c.done: counted.Letters - counted.Staying(), "dry_run": true, "groups": newLetterCount(counted).Groups,
+		stays, rows := int64(0), [][]string(nil)
+		for _, to := range counted.GetDestinations() {
+			if c.publishes && to.GetRefusal() != "" {
+				stays += to.GetCount()
+				rows = append(rows, []string{destinationLine(to)})
+			}
 		}
-		return errors.Join(f.absent(c, counted.Letters), s.PrintDocument(f.Output, document, func() [][]string {
-			rows := [][]string{{fmt.Sprintf("%d would be %s", counted.Letters-counted.Staying(), c.done)}}
-			return append(append(rows, stayRows(counted)...), groupRows(counted, time.Now())...)
+		n, found := counted.GetCount()-stays, newLetterCount(counted)
+		document := map[string]any{c.done: n, "dry_run": true, "more": found.More, "groups": found.Groups}
+		return errors.Join(f.absent(c, counted.GetCount()), s.PrintDocument(f.Output, document, func() [][]string {
+			first := []string{fmt.Sprintf("%d would be %s%s", n, c.done, map[bool]string{true: "; more may match"}[found.More])}
+			return append(append([][]string{first}, rows...), found.groupRows(time.Now())...)
 		}))
 	})
 }
 
-// stayRows say which letters a replay leaves where they are.
-func stayRows(counted *letters.Groups) (rows [][]string) {
-	for _, why := range slices.Sorted(maps.Keys(counted.Refused)) {
-		rows = append(rows, []string{fmt.Sprintf("%s would stay: %s", amount(int64(counted.Refused[why]), "letter"), why)})
+// destinationLine says where letters of a replay go, or why they stay.
+func destinationLine(to *msghandlerv1.DeadLetterDestination) string {
+	letters := amount(to.GetCount(), "letter")
+	if to.GetRefusal() != "" {
+		return letters + " would stay: " + to.GetRefusal()
 	}
-	return rows
-}
-
-// destinationRows say where the letters of a replay go.
-func destinationRows(counted *letters.Groups) (rows [][]string) {
-	to := map[[2]string]int{}
-	for _, g := range counted.All() {
-		to[[2]string{g.Exchange, g.RoutingKey}] += g.Letters
-	}
-	for _, at := range slices.SortedFunc(maps.Keys(to), func(a, b [2]string) int { return slices.Compare(a[:], b[:]) }) {
-		letters := amount(int64(to[at]), "letter")
-		rows = append(rows, []string{fmt.Sprintf("%s to exchange %q, routing key %q", letters, at[0], at[1])})
-	}
-	return rows
+	return fmt.Sprintf("%s to exchange %q, routing key %q", letters, to.GetExchange(), to.GetRoutingKey())
 }
 
 // ask counts the letters and asks whether to change so many. Without letters, ask asks nothing.
-func (f *dlqChangeFlags) ask(ctx context.Context, s *commandline.Session, c dlqChange) (agreed int, err error) {
-	q := question{verb: c.verb, noun: "dead letter", rest: " of " + f.Queue}
-	n, err := askToChange(s, q, func() (n int64, more bool, err error) {
-		err = f.letters(ctx, s, func(ctx context.Context, dead letterBox) error {
-			counted, err := c.counted(ctx, s, dead)
-			n = int64(counted.Letters)
-			if c.publishes {
-				for _, row := range append(destinationRows(counted), stayRows(counted)...) {
-					fmt.Fprintln(s.Err, row[0])
+func (f *dlqChangeFlags) ask(ctx context.Context, s *commandline.Session, c dlqChange) (agreed int64, err error) {
+	q := question{verb: c.verb, first: "the oldest ", noun: "dead letter", rest: " of " + f.Queue}
+	return askToChange(s, q, func() (n int64, more bool, err error) {
+		err = f.letters(ctx, s, func(ctx context.Context, desk letterDesk) error {
+			counted, err := f.count(ctx, s, desk, f.selected(c, time.Now()))
+			n, more = counted.GetCount(), counted.GetMore()
+			for _, to := range counted.GetDestinations() {
+				if c.publishes {
+					fmt.Fprintln(s.Err, escape.Line(destinationLine(to)))
 				}
 			}
 			return err
 		})
-		return n, false, err
+		return n, more, err
 	})
-	return int(n), err
 }
 
-// record logs a change with a reason: neither the broker nor a coordinator keeps a record.
-func (f *dlqChangeFlags) record(s *commandline.Session, c dlqChange, n int) {
-	if f.Reason == "" || n == 0 {
+// record logs a direct change with a reason: neither the broker nor a coordinator keeps a record.
+func (f *dlqChangeFlags) record(s *commandline.Session, c dlqChange, n int64) {
+	if !f.Direct || f.Reason == "" || n == 0 {
 		return
 	}
 	slog.New(slog.NewTextHandler(s.Err, nil)).Info("dead letters "+c.done, "count", n, "queue", f.Queue, "by", operator(),
-		"reason", f.Reason, "letters", cmp.Or(strings.Join(c.filter.Names, " "), f.words(), "all"))
+		"reason", f.Reason, "letters", cmp.Or(strings.Join(c.typed, " "), f.words(), "all"))
 }
 
 // words describe the filter.
@@ -242,19 +248,19 @@ func operator() string {
 }
 
 // printResult prints the result.
-func (f *dlqChangeFlags) printResult(s *commandline.Session, done string, n int) error {
-	return s.PrintDocument(f.Output, map[string]any{done: n}, func() [][]string {
-		return [][]string{{fmt.Sprintf("%s %d", done, n)}}
+func (f *dlqChangeFlags) printResult(s *commandline.Session, done string, n int64, more bool) error {
+	return s.PrintDocument(f.Output, map[string]any{done: n, "more": more}, func() [][]string {
+		return [][]string{{fmt.Sprintf("%s %d%s", done, n, map[bool]string{true: "; more may match: run it again"}[more])}}
 	})
 }
 
 // absent says that some of the named letters do not exist; nil where all exist.
-func (f *dlqChangeFlags) absent(c dlqChange, found int) error {
-	missing := len(c.filter.Names) - found
+func (f *dlqChangeFlags) absent(c dlqChange, found int64) error {
+	missing := int64(len(c.names)) - found
 	if missing <= 0 {
 		return nil
 	}
 	return commandline.NotFoundError{
-		Err: fmt.Errorf("%d of the %d named are not in %s: %w", missing, len(c.filter.Names), f.Queue, consumer.ErrNoLetter),
+		Err: fmt.Errorf("%d of the %d named are not in %s: %w", missing, len(c.names), f.Queue, halfmsg.ErrNoLetter),
 	}
 }

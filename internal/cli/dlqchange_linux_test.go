@@ -79,7 +79,7 @@ func (q *deadQueue) holds(dead, back int) {
 }
 
 func (q *deadQueue) run(args ...string) ran {
-	args = append([]string{"dlq", args[0], "--queue=payments.dead"}, args[1:]...)
+	args = append([]string{"dlq", args[0], "--direct", "--queue=payments.dead"}, args[1:]...)
 	return run([]string{"MSGHANDLER_AMQP_URL=" + q.url}, args...)
 }
 
@@ -128,7 +128,7 @@ func TestDeadLetterReplayAsksOnATerminal(t *testing.T) {
 			ended := make(chan int, 1)
 			go func() {
 				ended <- cli.Run(t.Context(), commandline.Process{
-					Args: []string{"dlq", "replay", "--all", "--queue=payments.dead", "--amqp.url=" + q.url},
+					Args: []string{"dlq", "replay", "--all", "--direct", "--queue=payments.dead", "--amqp.url=" + q.url},
 					In:   program, Out: &out, Err: &errs,
 				})
 			}()
@@ -164,7 +164,7 @@ func TestDeadLetterChangeKeepsTheAgreedCount(t *testing.T) {
 			ended := make(chan int, 1)
 			go func() {
 				ended <- cli.Run(t.Context(), commandline.Process{
-					Args: []string{"dlq", verb, "orders/", "--queue=payments.dead", "--amqp.url=" + q.url},
+					Args: []string{"dlq", verb, "orders/", "--direct", "--queue=payments.dead", "--amqp.url=" + q.url},
 					In:   program, Out: &out, Err: &errs,
 				})
 			}()
@@ -187,7 +187,7 @@ func TestDeadLetterReplayOfNoneDoesNotAsk(t *testing.T) {
 	_, program := terminal(t)
 	var out, errs bytes.Buffer
 	status := cli.Run(t.Context(), commandline.Process{
-		Args: []string{"dlq", "replay", "--all", "--queue=payments.dead", "--amqp.url=" + q.url},
+		Args: []string{"dlq", "replay", "--all", "--direct", "--queue=payments.dead", "--amqp.url=" + q.url},
 		In:   program, Out: &out, Err: &errs,
 	})
 	ran{status, out.String(), errs.String()}.want(t, 0, "replayed 0\n", "")

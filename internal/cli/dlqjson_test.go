@@ -66,7 +66,7 @@ func TestDeadLetterDocumentsKeepTheirForm(t *testing.T) {
 		"dlq-count.json":   {"count"},
 		"dlq-dry-run.json": {"replay", "orders/1001", "--dry-run"},
 	} {
-		args = append([]string{"dlq", args[0], "--queue=payments", "--output=json"}, args[1:]...)
+		args = append([]string{"dlq", args[0], "--direct", "--queue=payments", "--output=json"}, args[1:]...)
 		got := run([]string{
 			"MSGHANDLER_AMQP_URL=" + vhost.URL, "MSGHANDLER_DEAD_LETTERS_PAYMENTS_QUEUE=payments.dead",
 		}, args...)
@@ -74,7 +74,7 @@ func TestDeadLetterDocumentsKeepTheirForm(t *testing.T) {
 		golden(t, name, got.out)
 	}
 	filtered := func(args ...string) ran {
-		args = append([]string{"dlq", args[0], "--queue=payments.dead"}, args[1:]...)
+		args = append([]string{"dlq", args[0], "--direct", "--queue=payments.dead"}, args[1:]...)
 		return run([]string{"MSGHANDLER_AMQP_URL=" + vhost.URL}, args...)
 	}
 	filtered("count").want(t, 0, "2 ", "")
@@ -104,7 +104,8 @@ func TestTimeBeyondJSONHidesNoLetter(t *testing.T) {
 		put(t, ch, "payments.dead", amqp.Publishing{MessageId: strconv.Itoa(id), AppId: "orders", Timestamp: at})
 	}
 	for _, output := range []string{"table", "json", "yaml"} {
-		got := run([]string{"MSGHANDLER_AMQP_URL=" + vhost.URL}, "dlq", "list", "--queue=payments.dead", "--output="+output)
+		got := run([]string{"MSGHANDLER_AMQP_URL=" + vhost.URL},
+			"dlq", "list", "--direct", "--queue=payments.dead", "--output="+output)
 		got.want(t, 0, "orders", "")
 		if strings.Count(got.out, "orders") != 2 {
 			t.Errorf("%s shows not both letters:\n%s", output, got.out)
@@ -135,7 +136,8 @@ func TestReplayKeepsToTheConfiguredExchanges(t *testing.T) {
 		"MSGHANDLER_DEAD_LETTERS_PAYMENTS_QUEUE=payments.dead", "MSGHANDLER_DEAD_LETTERS_PAYMENTS_EXCHANGES=(default)",
 	}
 	dlq := func(args ...string) ran {
-		return run(env, append([]string{"dlq", args[0], "--queue=payments", "--amqp.url=" + vhost.URL}, args[1:]...)...)
+		broker := "--amqp.url=" + vhost.URL
+		return run(env, append([]string{"dlq", args[0], "--direct", "--queue=payments", broker}, args[1:]...)...)
 	}
 	const stays = `exchange "payroll" is none of dead_letters.payments.exchanges`
 	dlq("replay", "--all", "-n").want(t, 0, "1 would be replayed\n1 letter would stay: "+stays, "")

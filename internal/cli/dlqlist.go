@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"strconv"
 	"time"
 
-	"github.com/msghandler/msghandler/consumer"
-	"github.com/msghandler/msghandler/internal/app/letters"
+	"google.golang.org/protobuf/types/known/durationpb"
+
 	"github.com/msghandler/msghandler/internal/cli/commandline"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
 // dlqFilterFlags say which dead letters are meant, where they are not named.
@@ -22,25 +22,19 @@ type dlqFilterFlags struct {
 	OlderThan time.Duration `help:"Only those that first failed at least so long ago, such as 10m." placeholder:"DURATION"`
 }
 
-func (f *dlqFilterFlags) filter(names ...string) letters.Filter {
-	return letters.Filter{
-		Names: names, Producer: f.Producer, Consumer: f.Consumer, Exchange: f.Exchange, Cause: f.Cause,
-		OlderThan: f.OlderThan,
+// filter is the filter as it was at a time: no letter comes of age later.
+func (f *dlqFilterFlags) filter(at time.Time) *msghandlerv1.DeadLetterFilter {
+	filter := &msghandlerv1.DeadLetterFilter{
+		Producer: f.Producer, Consumer: f.Consumer, Exchange: f.Exchange, CauseContains: f.Cause,
 	}
+	if f.OlderThan > 0 {
+		filter.MinAge = durationpb.New(f.OlderThan + time.Since(at))
+	}
+	return filter
 }
 
-// check refuses impossible filters.
-func (f *dlqFilterFlags) check() error { return checkOlderThan(f.OlderThan) }
-
-// matcher matches letters by their age now, and shows how many letters it has seen.
-func matcher(filter letters.Filter, far *commandline.Progress) func(*consumer.Letter) bool {
-	now, seen := time.Now(), 0
-	return func(l *consumer.Letter) bool {
-		seen++
-		far.Update("looked at %d letters", seen)
-		return filter.Match(l, now)
-	}
-}
+// checkFilter refuses impossible filters.
+func (f *dlqFilterFlags) checkFilter() error { return checkOlderThan(f.OlderThan) }
 
 type dlqListCommand struct {
 	dlqFlags
@@ -53,28 +47,48 @@ func (c *dlqListCommand) Run(ctx context.Context, s *commandline.Session) error 
 	if c.Limit < 1 {
 		return commandline.UsageError{Err: fmt.Errorf("--limit=%d: a list has at least one line", c.Limit)}
 	}
-	if err := c.check(); err != nil {
+	if err := c.checkFilter(); err != nil {
 		return err
 	}
-	return c.letters(ctx, s, func(ctx context.Context, dead letterBox) error {
-		far := s.Progress()
-		found, err := dead.ListSelected(ctx, consumer.Selection{
-			Limit: min(c.Limit, math.MaxInt-1) + 1, // to know whether more than the limit exist
-			Match: matcher(c.filter(), far),
-		})
-		far.End()
+	return c.letters(ctx, s, func(ctx context.Context, desk letterDesk) error {
+		listed, note, more, err := c.pages(ctx, s, desk)
 		if err != nil {
 			return err
 		}
-		more := len(found) > c.Limit
-		listed := make([]letter, min(len(found), c.Limit))
-		for i := range listed {
-			listed[i] = newLetter(&found[i])
+		document := map[string]any{"letters": listed, "more": more || note != ""}
+		err = s.PrintDocument(c.Output, document, func() [][]string { return letterRows(listed, time.Now()) })
+		if note != "" && c.Output == commandline.OutputTable {
+			fmt.Fprintf(s.Err, "msghandler: %s\n", note)
 		}
-		document := map[string]any{"letters": listed, "more": more}
-		return errors.Join(s.PrintDocument(c.Output, document, func() [][]string { return letterRows(listed, time.Now()) }),
-			cut(s, c.Output, c.Limit, more))
+		return errors.Join(err, cut(s, c.Output, c.Limit, more))
 	})
+}
+
+// pages reads up to --limit letters, page by page, and says whether there may be more, or why the list ends early.
+func (c *dlqListCommand) pages(
+	ctx context.Context, s *commandline.Session, desk letterDesk,
+) (listed []letter, note string, more bool, err error) {
+	far := s.Progress()
+	defer far.End()
+	listed = []letter{} // in a document, no letters are a list
+	most, _ := c.most()
+	request := &msghandlerv1.ListDeadLettersRequest{Queue: c.Queue}
+	for len(listed) < c.Limit {
+		request.Filter = c.filter(time.Now())
+		request.PageSize = int32(min(c.Limit-len(listed), most)) //nolint:gosec // at most MaxInt32
+		page, err := desk.List(ctx, request)
+		if err != nil {
+			return nil, "", false, err
+		}
+		for _, l := range page.GetLetters() {
+			listed = append(listed, newLetter(l))
+		}
+		far.Update("found %d letters", len(listed))
+		if request.PageToken = page.GetNextPageToken(); request.GetPageToken() == "" {
+			return listed, page.GetNote(), false, nil
+		}
+	}
+	return listed, "", true, nil
 }
 
 func letterRows(listed []letter, now time.Time) [][]string {
@@ -84,8 +98,8 @@ func letterRows(listed []letter, now time.Time) [][]string {
 	rows := [][]string{{"MESSAGE", "QUEUE", "AGE", "RETRIES", "EXCHANGE", "ROUTING KEY", "REASON"}}
 	for _, l := range listed {
 		rows = append(rows, []string{
-			l.Producer + "/" + l.ID, l.Queue, age(l.WaitingSince, now), strconv.Itoa(l.Retries), l.Exchange, l.RoutingKey,
-			shorten(l.Reason),
+			l.Producer + "/" + l.ID, l.Queue, waiting(l.WaitingSince, now), strconv.Itoa(int(l.Retries)), l.Exchange,
+			l.RoutingKey, shorten(l.Reason),
 		})
 	}
 	return rows
@@ -104,73 +118,74 @@ are one group.`
 
 // Run prints how many dead letters there are, by group.
 func (c *dlqCountCommand) Run(ctx context.Context, s *commandline.Session) error {
-	if err := c.check(); err != nil {
+	if err := c.checkFilter(); err != nil {
 		return err
 	}
-	return c.letters(ctx, s, func(ctx context.Context, dead letterBox) error {
-		counted, err := countLetters(ctx, s, dead, c.filter())
+	return c.letters(ctx, s, func(ctx context.Context, desk letterDesk) error {
+		counted, err := c.count(ctx, s, desk, &msghandlerv1.DeadLetterSelection{Filter: c.filter(time.Now())})
 		if err != nil {
 			return err
 		}
-		return s.PrintDocument(c.Output, newLetterCount(counted), func() [][]string {
-			now := time.Now()
+		document := newLetterCount(counted)
+		return s.PrintDocument(c.Output, document, func() [][]string {
+			now, sum := time.Now(), "in all"
+			if document.More {
+				sum = "in all, and there may be more"
+			}
 			rows := [][]string{{"LETTERS", "OLDEST", "CONSUMER", "EXCHANGE", "ROUTING KEY", "CAUSE"}}
-			rows = append(rows, groupRows(counted, now)...)
-			return append(rows, []string{strconv.Itoa(counted.Letters), age(counted.Oldest, now), "in all", "", "", ""})
+			rows = append(rows, document.groupRows(now)...)
+			return append(rows, []string{
+				strconv.FormatInt(document.Letters, 10), waiting(document.WaitingSince, now), sum, "", "", "",
+			})
 		})
 	})
 }
 
-// countLetters looks at all letters, and counts those of a filter by group.
-func countLetters(
-	ctx context.Context, s *commandline.Session, dead letterBox, filter letters.Filter,
-) (*letters.Groups, error) {
-	counted := &letters.Groups{}
-	far := s.Progress()
-	defer far.End()
-	match := matcher(filter, far)
-	err := dead.Visit(ctx, func(l *consumer.Letter) bool {
-		if match(l) {
-			counted.Add(l)
-			counted.AddRefused(dead.mayPublish.Check(l))
-		}
-		return true
-	})
-	return counted, err
-}
-
-func groupRows(counted *letters.Groups, now time.Time) (rows [][]string) {
-	for _, g := range counted.All() {
-		rows = append(rows, []string{
-			strconv.Itoa(g.Letters), age(g.Oldest, now), g.Consumer, g.Exchange, g.RoutingKey, shorten(g.Cause),
-		})
-	}
-	return rows
+// count counts the letters of a selection by group and by destination.
+func (f *dlqFlags) count(
+	ctx context.Context, s *commandline.Session, desk letterDesk, selected *msghandlerv1.DeadLetterSelection,
+) (*msghandlerv1.CountDeadLettersResponse, error) {
+	defer s.Progress().During("looking at letters")()
+	return desk.Count(ctx, &msghandlerv1.CountDeadLettersRequest{Queue: f.Queue, Selection: selected})
 }
 
 // letterCount is a count in --output json. The names of its fields are part of the product.
 type letterCount struct {
-	Letters      int           `json:"letters"`
-	WaitingSince time.Time     `json:"waiting_since,omitzero"`
+	Letters      int64         `json:"letters"`
+	More         bool          `json:"more"`
+	WaitingSince *time.Time    `json:"waiting_since,omitempty"`
 	Groups       []letterGroup `json:"groups"`
 }
 
 type letterGroup struct {
-	Queue        string    `json:"queue"`
-	Exchange     string    `json:"exchange"`
-	RoutingKey   string    `json:"routing_key"`
-	Cause        string    `json:"cause"`
-	Letters      int       `json:"letters"`
-	WaitingSince time.Time `json:"waiting_since,omitzero"`
+	Queue        string     `json:"queue"`
+	Exchange     string     `json:"exchange"`
+	RoutingKey   string     `json:"routing_key"`
+	Cause        string     `json:"cause"`
+	Letters      int64      `json:"letters"`
+	WaitingSince *time.Time `json:"waiting_since,omitempty"`
 }
 
-func newLetterCount(counted *letters.Groups) letterCount {
-	out := letterCount{Letters: counted.Letters, WaitingSince: counted.Oldest.UTC(), Groups: []letterGroup{}}
-	for _, g := range counted.All() {
+func newLetterCount(counted *msghandlerv1.CountDeadLettersResponse) letterCount {
+	out := letterCount{
+		Letters: counted.GetCount(), More: counted.GetMore(), WaitingSince: moment(counted.GetOldestTime()),
+		Groups: []letterGroup{},
+	}
+	for _, g := range counted.GetGroups() {
 		out.Groups = append(out.Groups, letterGroup{
-			Queue: g.Consumer, Exchange: g.Exchange, RoutingKey: g.RoutingKey, Cause: g.Cause, Letters: g.Letters,
-			WaitingSince: g.Oldest.UTC(),
+			Queue: g.GetConsumer(), Exchange: g.GetExchange(), RoutingKey: g.GetRoutingKey(), Cause: g.GetCause(),
+			Letters: g.GetCount(), WaitingSince: moment(g.GetOldestTime()),
 		})
 	}
 	return out
+}
+
+func (c *letterCount) groupRows(now time.Time) (rows [][]string) {
+	for _, g := range c.Groups {
+		rows = append(rows, []string{
+			strconv.FormatInt(g.Letters, 10), waiting(g.WaitingSince, now), g.Queue, g.Exchange, g.RoutingKey,
+			shorten(g.Cause),
+		})
+	}
+	return rows
 }

@@ -40,6 +40,12 @@ func (o *output) String() string {
 // serve runs msghandler serve with embedded parts, and returns its address and the function that stops the coordinator.
 func serve(t *testing.T, args ...string) (addr string, stop func() int) {
 	t.Helper()
+	return serveWith(t, nil, args...)
+}
+
+// serveWith is serve with an environment.
+func serveWith(t *testing.T, env []string, args ...string) (addr string, stop func() int) {
+	t.Helper()
 	free, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -53,7 +59,7 @@ func serve(t *testing.T, args ...string) (addr string, stop func() int) {
 			Args: append([]string{
 				"serve", "--grpc.addr", addr, "--http.addr=127.0.0.1:0", "--redis.url=embedded:", "--amqp.url=embedded:",
 			}, args...),
-			Env: []string{"MSGHANDLER_CALLBACKS_ALLOW=127.0.0.1:*"}, In: strings.NewReader(""), Out: log, Err: log,
+			Env: append(env, "MSGHANDLER_CALLBACKS_ALLOW=127.0.0.1:*"), In: strings.NewReader(""), Out: log, Err: log,
 		})
 	}()
 	stop = sync.OnceValue(func() int {

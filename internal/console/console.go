@@ -40,9 +40,6 @@ type Config struct {
 	Owners func(ctx context.Context) (halfmsg.Owners, error)
 	// Admin returns the admin API for a caller at an address, or nil while the API is not open. Default: always nil.
 	Admin func(by string) pages.Admin
-	// Letters returns the consumers' dead letters for a caller at an address, or nil while they are not known yet.
-	// Default: always nil.
-	Letters func(by string) pages.Letters
 	// Findings lists problems for operators beside the checks, the worst first. Default: none.
 	Findings func() []*msghandlerv1.Finding
 	// Hosts are names under which the console is served, beside localhost and IP addresses.
@@ -125,9 +122,8 @@ func New(config Config) *Console {
 	c.pages = pages.New(pages.Config{
 		Instance: config.Instance, Version: config.Version, ReadOnly: config.ReadOnly, HideBodies: config.HideBodies,
 		Notice: config.Notice, LogsIn: c.gate.LogsIn(), Refused: config.Refused, Admin: config.Admin,
-		Letters: config.Letters,
-		Check:   func(ctx context.Context) []pages.Checked { return c.check(ctx).Checks },
-		Stats:   c.stats.get, Owners: owners.get, Coordinators: config.Coordinators,
+		Check: func(ctx context.Context) []pages.Checked { return c.check(ctx).Checks },
+		Stats: c.stats.get, Owners: owners.get, Coordinators: config.Coordinators,
 		Overdue: config.Metrics.overdueFor, Peers: func() pages.Peers { return config.Sums() },
 		Charts: newChartCache(config.Charts).get, Findings: config.Findings, Logger: config.Logger,
 	})

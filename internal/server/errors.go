@@ -107,6 +107,23 @@ var faultTable = []fault{
 		"the producer has as many calls waiting for the outcome of messages as it may have; nothing was done: " +
 			"submit without a wait, or several messages in one call", true,
 	},
+	{
+		halfmsg.ErrLettersBusy, codes.Unavailable, "LETTERS_BUSY",
+		"another call looks at the dead letters, or changes some; nothing was changed", true,
+	},
+	{
+		halfmsg.ErrLettersUnread, codes.Unavailable, "LETTERS_UNREADABLE",
+		"the broker does not show its dead letters; nothing was changed", true,
+	},
+	{halfmsg.ErrNoLetter, codes.NotFound, "LETTER_NOT_FOUND", "no such dead letter, or no such queue", false},
+	{
+		halfmsg.ErrNoLetterQueues, codes.FailedPrecondition, "NO_DEAD_LETTERS",
+		"the configuration names no queue of dead letters; set dead_letters.NAME.queue, and restart the coordinators", false,
+	},
+	{
+		halfmsg.ErrTooManyLetters, codes.FailedPrecondition, "TOO_MANY_LETTERS",
+		"the topic has more records than a call may read; use msghandler dlq --direct", false,
+	},
 	{halfmsg.ErrUncertain, codes.Unknown, "OUTCOME_UNKNOWN", "the outcome is unknown; repeat the call", true},
 	{halfmsg.ErrNotFound, codes.NotFound, "MESSAGE_NOT_FOUND", "no such message", false},
 	{
@@ -227,7 +244,10 @@ func translateUnread(err error) error {
 
 // words puts an error in a sentence for the caller.
 func (f fault) words(err error, state halfmsg.State) string {
+	var ofLetters *halfmsg.LettersError
 	switch {
+	case errors.As(err, &ofLetters):
+		return ofLetters.Text
 	case f.code == codes.PermissionDenied, f.code == codes.Unauthenticated, errors.Is(err, errNotAttended):
 		return err.Error() // in words fit for the caller, as Targets and access promise
 	case state != halfmsg.None && f.code == codes.FailedPrecondition:

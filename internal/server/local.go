@@ -100,6 +100,51 @@ func (l *localOperators) ReplayMessages(
 	return callLocally(ctx, l, msghandlerv1.AdminService_ReplayMessages_FullMethodName, r, l.operators.ReplayMessages)
 }
 
+// ListDeadLetterQueues implements AdminService.
+func (l *localOperators) ListDeadLetterQueues(
+	ctx context.Context, r *msghandlerv1.ListDeadLetterQueuesRequest,
+) (*msghandlerv1.ListDeadLetterQueuesResponse, error) {
+	const method = msghandlerv1.AdminService_ListDeadLetterQueues_FullMethodName
+	return callLocally(ctx, l, method, r, l.operators.ListDeadLetterQueues)
+}
+
+// ListDeadLetters implements AdminService.
+func (l *localOperators) ListDeadLetters(
+	ctx context.Context, r *msghandlerv1.ListDeadLettersRequest,
+) (*msghandlerv1.ListDeadLettersResponse, error) {
+	return callLocally(ctx, l, msghandlerv1.AdminService_ListDeadLetters_FullMethodName, r, l.operators.ListDeadLetters)
+}
+
+// GetDeadLetter implements AdminService.
+func (l *localOperators) GetDeadLetter(
+	ctx context.Context, r *msghandlerv1.GetDeadLetterRequest,
+) (*msghandlerv1.GetDeadLetterResponse, error) {
+	return callLocally(ctx, l, msghandlerv1.AdminService_GetDeadLetter_FullMethodName, r, l.operators.GetDeadLetter)
+}
+
+// CountDeadLetters implements AdminService.
+func (l *localOperators) CountDeadLetters(
+	ctx context.Context, r *msghandlerv1.CountDeadLettersRequest,
+) (*msghandlerv1.CountDeadLettersResponse, error) {
+	return callLocally(ctx, l, msghandlerv1.AdminService_CountDeadLetters_FullMethodName, r, l.operators.CountDeadLetters)
+}
+
+// ReplayDeadLetters implements AdminService.
+func (l *localOperators) ReplayDeadLetters(
+	ctx context.Context, r *msghandlerv1.ReplayDeadLettersRequest,
+) (*msghandlerv1.ReplayDeadLettersResponse, error) {
+	const method = msghandlerv1.AdminService_ReplayDeadLetters_FullMethodName
+	return callLocally(ctx, l, method, r, l.operators.ReplayDeadLetters)
+}
+
+// DiscardDeadLetters implements AdminService.
+func (l *localOperators) DiscardDeadLetters(
+	ctx context.Context, r *msghandlerv1.DiscardDeadLettersRequest,
+) (*msghandlerv1.DiscardDeadLettersResponse, error) {
+	const method = msghandlerv1.AdminService_DiscardDeadLetters_FullMethodName
+	return callLocally(ctx, l, method, r, l.operators.DiscardDeadLetters)
+}
+
 // TailMessages implements AdminService.
 func (l *localOperators) TailMessages(
 	r *msghandlerv1.TailMessagesRequest, stream grpc.ServerStreamingServer[msghandlerv1.TailMessagesResponse],

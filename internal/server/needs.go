@@ -39,6 +39,13 @@ var needs = map[string]need{
 	msghandlerv1.AdminService_GetMessage_FullMethodName:   {role: access.Viewer},
 	msghandlerv1.AdminService_GetFinished_FullMethodName:  {role: access.Viewer},
 	msghandlerv1.AdminService_TailMessages_FullMethodName: {role: access.Viewer},
+	// Only a reader gets headers and bodies.
+	msghandlerv1.AdminService_ListDeadLetterQueues_FullMethodName: {role: access.Viewer},
+	msghandlerv1.AdminService_ListDeadLetters_FullMethodName:      {role: access.Viewer},
+	msghandlerv1.AdminService_GetDeadLetter_FullMethodName:        {role: access.Viewer},
+	msghandlerv1.AdminService_CountDeadLetters_FullMethodName:     {role: access.Viewer},
+	msghandlerv1.AdminService_ReplayDeadLetters_FullMethodName:    {role: access.Operator},
+	msghandlerv1.AdminService_DiscardDeadLetters_FullMethodName:   {role: access.Admin},
 	// The configuration names servers and callers.
 	msghandlerv1.AdminService_GetConfiguration_FullMethodName: {role: access.Reader},
 	msghandlerv1.AdminService_RetryMessages_FullMethodName:    {role: access.Operator},

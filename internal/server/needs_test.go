@@ -231,6 +231,30 @@ func TestCallsInTheProcessNeedRoles(t *testing.T) {
 				_, err := local.DiscardMessages(ctx, &msghandlerv1.DiscardMessagesRequest{})
 				return err
 			},
+			"ListDeadLetterQueues": func() error {
+				_, err := local.ListDeadLetterQueues(ctx, &msghandlerv1.ListDeadLetterQueuesRequest{})
+				return err
+			},
+			"ListDeadLetters": func() error {
+				_, err := local.ListDeadLetters(ctx, &msghandlerv1.ListDeadLettersRequest{})
+				return err
+			},
+			"GetDeadLetter": func() error {
+				_, err := local.GetDeadLetter(ctx, &msghandlerv1.GetDeadLetterRequest{})
+				return err
+			},
+			"CountDeadLetters": func() error {
+				_, err := local.CountDeadLetters(ctx, &msghandlerv1.CountDeadLettersRequest{})
+				return err
+			},
+			"ReplayDeadLetters": func() error {
+				_, err := local.ReplayDeadLetters(ctx, &msghandlerv1.ReplayDeadLettersRequest{})
+				return err
+			},
+			"DiscardDeadLetters": func() error {
+				_, err := local.DiscardDeadLetters(ctx, &msghandlerv1.DiscardDeadLettersRequest{})
+				return err
+			},
 			"TailMessages": func() error {
 				ended, cancel := context.WithCancel(ctx)
 				cancel()

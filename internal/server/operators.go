@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -143,10 +144,31 @@ type paged interface{ GetPageToken() string }
 // understood refuses a request with fields that this version does not know. A newer caller may have narrowed the filter
 // with them. To ignore them would list, count or discard more messages than meant.
 func understood(r proto.Message) error {
-	if len(r.ProtoReflect().GetUnknown()) > 0 {
+	if hasUnknown(r.ProtoReflect(), maxNesting) {
 		return errUnknownFields
 	}
 	return nil
+}
+
+// maxNesting is deeper than any request of AdminService.
+const maxNesting = 8
+
+// hasUnknown looks into filters and selections too.
+func hasUnknown(m protoreflect.Message, depth int) bool {
+	unknown := depth == 0 || len(m.GetUnknown()) > 0
+	m.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
+		switch {
+		case unknown || field.Message() == nil || field.IsMap():
+		case field.IsList():
+			for i := range value.List().Len() {
+				unknown = unknown || hasUnknown(value.List().Get(i).Message(), depth-1)
+			}
+		default:
+			unknown = hasUnknown(value.Message(), depth-1)
+		}
+		return !unknown
+	})
+	return unknown
 }
 
 // hiddenHeaders is why no filter may name a header. Callers who may not see headers are refused earlier: see permits.

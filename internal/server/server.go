@@ -54,6 +54,8 @@ type Config struct {
 	Inspector halfmsg.Inspector
 	// History lists finished messages and replays them. Nil: there is none.
 	History halfmsg.Historian
+	// DeadLetters are those of consumers. Nil: no queue is configured.
+	DeadLetters DeadLetters
 	// Targets checks callback targets. Required.
 	Targets Targets
 	// Pipeline takes the messages that a Submit has claimed, to confirm them at once, and the messages that a trusted

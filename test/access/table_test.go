@@ -60,6 +60,8 @@ var needed = map[string]int{
 	"GroupMessages": viewer, "FindMessages": viewer,
 	"GetConfiguration": reader, "RetryMessages": operator, "DiscardMessages": admin,
 	"ListFinished": viewer, "GetFinished": viewer, "ReplayMessages": operator,
+	"ListDeadLetterQueues": viewer, "ListDeadLetters": viewer, "GetDeadLetter": viewer, "CountDeadLetters": viewer,
+	"ReplayDeadLetters": operator, "DiscardDeadLetters": admin,
 }
 
 // cert is a certificate that the authority has issued.

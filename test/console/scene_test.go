@@ -45,7 +45,7 @@ type scene struct {
 	groups   map[msghandlerv1.State][]*msghandlerv1.MessageGroup
 	grouped  int64
 	finished []*msghandlerv1.FinishedMessage
-	letters  tray
+	tray
 	// reader looks at the scene.
 	reader access.Identity
 }
@@ -72,7 +72,6 @@ func (s *scene) pages() http.Handler {
 			return history.NewSeries(r, s.buckets, time.Now()), nil
 		},
 		Admin:        func(string) pages.Admin { return s },
-		Letters:      func(string) pages.Letters { return s.letters },
 		Check:        func(context.Context) []pages.Checked { return s.checks },
 		Stats:        func(context.Context) ([]halfmsg.Stat, error) { return s.stats, nil },
 		Overdue:      func() time.Duration { return s.undecided },
@@ -217,7 +216,7 @@ func TestHostileContentIsEscaped(t *testing.T) {
 	harmless("the archived message")
 	b.Click(`form[action="/replay"] button`)
 	harmless("the replay")
-	s.letters = trayOf(hostile)
+	s.tray = trayOf(hostile)
 	for _, path := range []string{
 		"/letters", "/letters?queue=payments", "/letter",
 		"/letters/change?action=replay&all=1&queue=" + url.QueryEscape(hostile),
@@ -314,7 +313,7 @@ func busy() *scene {
 			Ended: msghandlerv1.Ending_ENDING_DONE,
 		})
 	}
-	s.letters = trayOf("payments")
+	s.tray = trayOf("payments")
 	return s
 }
 

@@ -182,14 +182,15 @@ var rooms = []struct {
 		"it relays tables as the SDK's relay does, and publishes by the rules of half messages",
 	},
 	{
-		[]string{"internal/app/letters"},
-		slices.Concat(ground, []string{"consumer", "consumer/kafka", "consumer/nats", "internal/console/pages"}),
-		"console and command line read dead letters as the consumer SDK does, on each broker",
+		[]string{"internal/operate"},
+		slices.Concat(ground, []string{"consumer", "consumer/kafka", "consumer/nats"}),
+		"coordinator and command line read dead letters as the consumer SDK does, on each broker",
 	},
 	{
 		[]string{"internal/app/..."},
 		slices.Concat(ground, middle, loops, []string{
 			"internal/access/...", "internal/delivery", "internal/attend", "internal/fleet", "internal/server/policy",
+			"internal/operate",
 		}),
 		"app puts the coordinator together; who uses the coordinator is above it",
 	},
@@ -217,6 +218,7 @@ var rooms = []struct {
 		[]string{"internal/cli"},
 		slices.Concat(ground, sdks, []string{
 			"internal/app/...", "internal/config/...", "internal/embedded/...", "internal/access/tokenfile",
+			"internal/operate",
 		}),
 		"the command line starts an app or calls one, and edits the token file; only app knows middle rooms",
 	},

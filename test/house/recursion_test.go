@@ -16,6 +16,7 @@ var bounded = map[string]string{
 	"consumer topicMatches":             "the words of a routing key, which has at most 255 bytes",
 	"envelope requiredFields":           "the Go types of an event",
 	"producer/outbox note":              "halves a batch",
+	"internal/server hasUnknown":        "a depth of eight",
 }
 
 // A stack that overflows ends the process, and no recover helps. So a function calls itself only where a bound is known

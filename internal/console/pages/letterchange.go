@@ -1,10 +1,13 @@
 package pages
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"strings"
 	"time"
+
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
 // letterSelection selects letters to change: by name, or all that match.
@@ -61,20 +64,24 @@ func parseLetterSelection(text string) (letterSelection, error) {
 	return s, errors.Join(err, badTally)
 }
 
-// query is the selection for the port. An age grows with the time since the count, so that no letter comes of age.
-func (s letterSelection) query(now time.Time) LetterQuery {
-	query := s.Filter.query(s.Names...)
-	if query.OlderThan > 0 && !s.Counted.IsZero() {
-		query.OlderThan += now.Sub(s.Counted)
+// request is the selection as the API has it.
+func (s letterSelection) request(now time.Time) *msghandlerv1.DeadLetterSelection {
+	if len(s.Names) == 0 {
+		return &msghandlerv1.DeadLetterSelection{Filter: s.Filter.request(now.Sub(s.Counted))}
 	}
-	return query
+	selected := &msghandlerv1.DeadLetterSelection{}
+	for _, name := range s.Names {
+		producer, id, _ := strings.Cut(name, "/")
+		selected.Names = append(selected.Names, &msghandlerv1.MessageName{Producer: producer, Id: id})
+	}
+	return selected
 }
 
 // letterCountData is the form that shows the number of letters before a change, and asks for a reason.
 type letterCountData struct {
 	letterSelection
 	form
-	Destinations []LetterDestination
+	Destinations []*msghandlerv1.DeadLetterDestination
 }
 
 // countLetters shows how many letters a replay or a discard would change, and changes nothing.
@@ -86,18 +93,23 @@ func (p *Pages) countLetters(r *http.Request) answer {
 	if a, refused := p.mayChange(r, s.Action, "letters"); refused {
 		return a
 	}
-	letters := p.config.Letters(r.RemoteAddr)
-	if letters == nil {
+	admin := p.config.Admin(r.RemoteAddr)
+	if admin == nil {
 		return notOpen()
 	}
 	s.Counted = time.Now()
-	change := LetterChange{LetterQuery: s.query(s.Counted), Discard: s.Action == actDiscard}
-	found, err := letters.Count(r.Context(), change)
+	found, err := admin.CountDeadLetters(r.Context(), &msghandlerv1.CountDeadLettersRequest{
+		Queue: s.Filter.Queue, Selection: s.request(s.Counted),
+	})
 	if err != nil {
 		return trouble(statusOf(err), "The letters cannot be counted", err.Error())
 	}
-	s.Count, s.AtLeast = int64(found.Count), found.AtLeast
-	return askLetters(letterCountData{s, p.newForm(r, s.text()), found.Destinations})
+	s.Count, s.AtLeast = found.GetCount(), found.GetMore()
+	data := letterCountData{letterSelection: s, form: p.newForm(r, s.text())}
+	if s.Action == actReplay {
+		data.Destinations = found.GetDestinations()
+	}
+	return askLetters(data)
 }
 
 // askLetters shows the form.
@@ -110,8 +122,15 @@ func askLetters(data letterCountData) answer {
 // lettersChangedData is the result of a change.
 type lettersChangedData struct {
 	letterSelection
-	LettersChanged
+	lettersChanged
 	Reason, Back, Rest string
+}
+
+// lettersChanged is what a replay or a discard has done, whether letters may be left to change, and why letters stay.
+type lettersChanged struct {
+	Done    int64
+	More    bool
+	Problem string
 }
 
 // changeLetters does what a form asks for that countLetters has made.
@@ -127,24 +146,41 @@ func (p *Pages) changeLetters(r *http.Request) answer {
 	if f.Reason == "" {
 		return askLetters(letterCountData{letterSelection: s, form: f.withoutReason("letter")})
 	}
-	letters := p.config.Letters(r.RemoteAddr)
-	if letters == nil {
+	admin := p.config.Admin(r.RemoteAddr)
+	if admin == nil {
 		return notOpen()
 	}
 	if !p.use(f, s.Counted) {
 		return invalidForm()
 	}
-	done, err := letters.Change(r.Context(), LetterChange{
-		LetterQuery: s.query(time.Now()), Discard: s.Action == actDiscard, Limit: int(s.Count), Reason: f.Reason,
-	})
+	done, err := s.change(r.Context(), admin, f.Reason)
 	if err != nil {
 		return trouble(statusOf(err), "Nothing was changed", err.Error())
 	}
 	data := lettersChangedData{
-		letterSelection: s, LettersChanged: done, Reason: f.Reason, Back: "/letters?" + s.Filter.Query(),
+		letterSelection: s, lettersChanged: done, Reason: f.Reason, Back: "/letters?" + s.Filter.Query(),
 	}
 	if done.More {
 		data.Rest = "/letters/change?" + s.Query()
 	}
 	return answer{page: "letterchanged", title: "Done", data: data}
 }
+
+// change replays or discards at most as many letters as were counted.
+func (s letterSelection) change(ctx context.Context, admin Admin, reason string) (done lettersChanged, err error) {
+	queue, selected := s.Filter.Queue, s.request(time.Now())
+	limit := int32(min(s.Count, maxLetters)) //nolint:gosec // at most maxLetters
+	if s.Action == actDiscard {
+		changed, err := admin.DiscardDeadLetters(ctx, &msghandlerv1.DiscardDeadLettersRequest{
+			Queue: queue, Selection: selected, Limit: limit, Reason: reason,
+		})
+		return lettersChanged{changed.GetDiscarded(), changed.GetMore() || s.AtLeast, changed.GetProblem()}, err
+	}
+	changed, err := admin.ReplayDeadLetters(ctx, &msghandlerv1.ReplayDeadLettersRequest{
+		Queue: queue, Selection: selected, Limit: limit, Reason: reason,
+	})
+	return lettersChanged{changed.GetReplayed(), changed.GetMore() || s.AtLeast, changed.GetProblem()}, err
+}
+
+// maxLetters is how many letters a call changes, and the most that a count finds.
+const maxLetters = 10_000

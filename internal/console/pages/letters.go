@@ -3,9 +3,12 @@ package pages
 import (
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
 // letterFilter selects dead letters by the query of the page.
@@ -50,19 +53,42 @@ func (f letterFilter) Narrow() bool {
 	return f.Producer != "" || f.Consumer != "" || f.Exchange != "" || f.Cause != "" || f.Age != ""
 }
 
-// query is the filter for the port.
-func (f letterFilter) query(names ...string) LetterQuery {
-	return LetterQuery{Queue: f.Queue, LetterFilter: LetterFilter{
-		Names: names, Producer: f.Producer, Consumer: f.Consumer, Exchange: f.Exchange, Cause: f.Cause, OlderThan: f.age,
-	}}
+// request is the filter as the API has it. An age grows with the time since the letters were counted, so that no letter
+// comes of age.
+func (f letterFilter) request(more time.Duration) *msghandlerv1.DeadLetterFilter {
+	filter := &msghandlerv1.DeadLetterFilter{
+		Producer: f.Producer, Consumer: f.Consumer, Exchange: f.Exchange, CauseContains: f.Cause,
+	}
+	if f.age > 0 {
+		filter.MinAge = durationpb.New(f.age + more)
+	}
+	return filter
+}
+
+// letter is a dead letter, with since when it waits.
+type letter struct {
+	*msghandlerv1.DeadLetter
+	Since time.Time
+}
+
+func newLetter(l *msghandlerv1.DeadLetter) letter { return letter{l, timeOf(l.GetSinceTime())} }
+
+// Name is PRODUCER/ID, or PRODUCER/ for a letter without an id.
+func (l letter) Name() string { return l.GetProducer() + "/" + l.GetMessage().GetId() }
+
+// letterQueue is a queue of dead letters. Known says that the broker has counted the letters.
+type letterQueue struct {
+	*msghandlerv1.DeadLetterQueue
+	Known  bool
+	Oldest time.Time
 }
 
 // lettersData is the data of the queues, or of the list of one.
 type lettersData struct {
 	// Queues are nil for a list.
-	Queues  []LetterQueue
+	Queues  []letterQueue
 	Filter  letterFilter
-	Letters []Letter
+	Letters []letter
 	// Note says why the list ends early.
 	Note, Next, First, Problem string
 	CanReplay, CanDiscard      bool
@@ -72,19 +98,19 @@ type lettersData struct {
 
 // letters lists the queues of dead letters, or the letters of one.
 func (p *Pages) letters(r *http.Request) answer {
-	letters := p.config.Letters(r.RemoteAddr)
-	if letters == nil {
+	admin := p.config.Admin(r.RemoteAddr)
+	if admin == nil {
 		return notOpen()
 	}
 	f, err := readLetterFilter(r)
 	if f.Queue == "" {
-		return answer{page: "letters", title: "Letters", data: lettersData{Queues: letters.Queues(r.Context())}}
+		return letterQueues(r, admin)
 	}
 	data := lettersData{Filter: f, CanReplay: p.canChange(r, actReplay), CanDiscard: p.canChange(r, actDiscard)}
 	a := answer{page: "letters", title: "Letters of " + f.Queue}
 	if err != nil {
 		a.status, data.Problem = http.StatusBadRequest, err.Error()
-	} else if err := p.fillLetters(r, letters, &data); err != nil {
+	} else if err := fillLetters(r, admin, &data); err != nil {
 		a.status, data.Problem = statusOf(err), err.Error()
 	}
 	if data.CanReplay {
@@ -97,24 +123,38 @@ func (p *Pages) letters(r *http.Request) answer {
 	return a
 }
 
+// letterQueues lists the queues.
+func letterQueues(r *http.Request, admin Admin) answer {
+	found, err := admin.ListDeadLetterQueues(r.Context(), &msghandlerv1.ListDeadLetterQueuesRequest{})
+	if err != nil {
+		return trouble(statusOf(err), "Letters", err.Error())
+	}
+	var data lettersData
+	for _, q := range found.GetQueues() {
+		data.Queues = append(data.Queues, letterQueue{q, q.Count != nil, timeOf(q.GetOldestTime())})
+	}
+	return answer{page: "letters", title: "Letters", data: data}
+}
+
 // fillLetters reads the page's letters.
-func (p *Pages) fillLetters(r *http.Request, letters Letters, data *lettersData) error {
-	query := data.Filter.query()
-	if after := r.FormValue("after"); after != "" {
-		var err error
-		if query.After, err = strconv.Atoi(after); err != nil || query.After < 0 {
-			return RefusedError{http.StatusBadRequest, "The address names no page of a list."}
-		}
+func fillLetters(r *http.Request, admin Admin, data *lettersData) error {
+	token := r.FormValue("after")
+	if token != "" {
 		data.First = "/letters?" + data.Filter.Query()
 	}
-	page, err := letters.List(r.Context(), query)
+	page, err := admin.ListDeadLetters(r.Context(), &msghandlerv1.ListDeadLettersRequest{
+		Queue: data.Filter.Queue, Filter: data.Filter.request(0), PageToken: token,
+	})
 	if err != nil {
 		return err
 	}
-	data.Letters, data.Note = page.Letters, page.Note
-	if page.Next > 0 {
+	for _, l := range page.GetLetters() {
+		data.Letters = append(data.Letters, newLetter(l))
+	}
+	data.Note = page.GetNote()
+	if page.GetNextPageToken() != "" {
 		values := data.Filter.values()
-		values.Set("after", strconv.Itoa(page.Next))
+		values.Set("after", page.GetNextPageToken())
 		data.Next = "/letters?" + values.Encode()
 	}
 	return nil
@@ -123,29 +163,33 @@ func (p *Pages) fillLetters(r *http.Request, letters Letters, data *lettersData)
 // letterData is the data of the page of a letter.
 type letterData struct {
 	Queue                 string
-	Letter                Letter
+	Letter                letter
 	Content               content
 	CanReplay, CanDiscard bool
 }
 
 func (p *Pages) letter(r *http.Request) answer {
-	letters := p.config.Letters(r.RemoteAddr)
-	if letters == nil {
+	admin := p.config.Admin(r.RemoteAddr)
+	if admin == nil {
 		return notOpen()
 	}
 	queue, name := r.FormValue("queue"), r.FormValue("name")
-	found, err := letters.Get(r.Context(), queue, name)
+	producer, id, _ := strings.Cut(name, "/")
+	found, err := admin.GetDeadLetter(r.Context(), &msghandlerv1.GetDeadLetterRequest{
+		Queue: queue, Producer: producer, Id: id,
+	})
 	if err != nil {
 		return trouble(statusOf(err), "Letter "+name, err.Error())
 	}
+	l := newLetter(found.GetLetter())
 	data := letterData{
-		Queue: queue, Letter: found, CanReplay: p.canChange(r, actReplay), CanDiscard: p.canChange(r, actDiscard),
-		Content: p.content(r, letterAddress(queue, found), found.Headers, found.Body),
+		Queue: queue, Letter: l, CanReplay: p.canChange(r, actReplay), CanDiscard: p.canChange(r, actDiscard),
+		Content: p.content(r, letterAddress(queue, l), l.GetMessage().GetHeaders(), l.GetMessage().GetBody()),
 	}
 	return answer{page: "letter", title: "Letter " + name, data: data}
 }
 
 // letterAddress is where the page of a letter is.
-func letterAddress(queue string, l Letter) string {
+func letterAddress(queue string, l letter) string {
 	return "/letter?" + url.Values{"queue": {queue}, "name": {l.Name()}}.Encode()
 }

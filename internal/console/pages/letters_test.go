@@ -5,53 +5,81 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/msghandler/msghandler/internal/access"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
-// tray has a dead letter, and counts its changes.
-type tray struct{ replayed, discarded int }
-
-func (*tray) Queues(context.Context) []LetterQueue {
-	return []LetterQueue{{Name: "payments", Queue: "payments.dead", Count: 3, Known: true}}
+// tray is an API with a dead letter, and counts its changes.
+type tray struct {
+	Admin
+	replayed, discarded int
+	// changed is the last selection that was changed.
+	changed *msghandlerv1.DeadLetterSelection
 }
 
-func (*tray) List(context.Context, LetterQuery) (LetterPage, error) {
-	return LetterPage{Letters: []Letter{{Producer: "orders", ID: "1", FirstCause: hostileCause}}, Next: 100}, nil
+func (*tray) ListDeadLetterQueues(
+	context.Context, *msghandlerv1.ListDeadLetterQueuesRequest,
+) (*msghandlerv1.ListDeadLetterQueuesResponse, error) {
+	return &msghandlerv1.ListDeadLetterQueuesResponse{Queues: []*msghandlerv1.DeadLetterQueue{
+		{Name: "payments", Queue: "payments.dead", Count: proto.Int64(3)}, {Name: "stock", Queue: "stock.dead"},
+	}}, nil
 }
 
 const hostileCause = "<script>alert(1)</script>\u202e"
 
-func (*tray) Get(context.Context, string, string) (Letter, error) {
-	return Letter{
-		Producer: "orders", ID: "1", Body: []byte("the body"), Headers: map[string]string{"tenant": "the header"},
-	}, nil
+func (*tray) ListDeadLetters(
+	context.Context, *msghandlerv1.ListDeadLettersRequest,
+) (*msghandlerv1.ListDeadLettersResponse, error) {
+	return &msghandlerv1.ListDeadLettersResponse{NextPageToken: "100", Letters: []*msghandlerv1.DeadLetter{
+		{Producer: "orders", Message: &msghandlerv1.Message{Id: "1"}, FirstCause: hostileCause},
+	}}, nil
 }
 
-func (*tray) Count(_ context.Context, c LetterChange) (LetterTally, error) {
-	if c.Discard {
-		return LetterTally{Count: 1}, nil
-	}
-	to := []LetterDestination{{Exchange: "orders", Letters: 1, Refused: "no such right"}}
-	return LetterTally{Count: 1, Destinations: to}, nil
+func (*tray) GetDeadLetter(
+	context.Context, *msghandlerv1.GetDeadLetterRequest,
+) (*msghandlerv1.GetDeadLetterResponse, error) {
+	return &msghandlerv1.GetDeadLetterResponse{Letter: &msghandlerv1.DeadLetter{
+		Producer: "orders", Message: &msghandlerv1.Message{
+			Id: "1", Body: []byte("the body"), Headers: map[string]string{"tenant": "the header"},
+		},
+	}}, nil
 }
 
-func (t *tray) Change(_ context.Context, c LetterChange) (LettersChanged, error) {
-	if c.Discard {
-		t.discarded++
-	} else {
-		t.replayed++
-	}
-	return LettersChanged{Done: 1}, nil
+func (*tray) CountDeadLetters(
+	context.Context, *msghandlerv1.CountDeadLettersRequest,
+) (*msghandlerv1.CountDeadLettersResponse, error) {
+	return &msghandlerv1.CountDeadLettersResponse{Count: 1, Destinations: []*msghandlerv1.DeadLetterDestination{
+		{Exchange: "orders", Count: 1, Refusal: "no such right"},
+	}}, nil
+}
+
+func (t *tray) ReplayDeadLetters(
+	_ context.Context, r *msghandlerv1.ReplayDeadLettersRequest,
+) (*msghandlerv1.ReplayDeadLettersResponse, error) {
+	t.replayed++
+	t.changed = r.GetSelection()
+	return &msghandlerv1.ReplayDeadLettersResponse{Replayed: 1}, nil
+}
+
+func (t *tray) DiscardDeadLetters(
+	_ context.Context, r *msghandlerv1.DiscardDeadLettersRequest,
+) (*msghandlerv1.DiscardDeadLettersResponse, error) {
+	t.discarded++
+	t.changed = r.GetSelection()
+	return &msghandlerv1.DiscardDeadLettersResponse{Discarded: 1}, nil
 }
 
 // letterDesk is a console in front of a tray.
 func letterDesk(change ...func(*Config)) (*desk, *tray) {
 	letters := &tray{}
-	with := func(c *Config) { c.Letters = func(string) Letters { return letters } }
+	with := func(c *Config) { c.Admin = func(string) Admin { return letters } }
 	return newDesk(append(change, with)...), letters
 }
 
@@ -134,12 +162,37 @@ func TestForgedLetterFormsChangeNothing(t *testing.T) {
 
 func TestLettersWithoutConfigurationSayHow(t *testing.T) {
 	t.Parallel()
-	d := newDesk(func(c *Config) { c.Letters = func(string) Letters { return noTray{} } })
+	d := newDesk(func(c *Config) { c.Admin = func(string) Admin { return noTray{} } })
 	if _, page := d.ask(access.Viewer, "/letters", nil); !strings.Contains(page, "queue: payments.dead") {
 		t.Errorf("the page is\n%s", page)
 	}
 }
 
-type noTray struct{ Letters }
+type noTray struct{ Admin }
 
-func (noTray) Queues(context.Context) []LetterQueue { return nil }
+func (noTray) ListDeadLetterQueues(
+	context.Context, *msghandlerv1.ListDeadLetterQueuesRequest,
+) (*msghandlerv1.ListDeadLetterQueuesResponse, error) {
+	return &msghandlerv1.ListDeadLetterQueuesResponse{}, nil
+}
+
+// A form without names changes what its filter selects, and no letter comes of age between the count and the change.
+func TestLetterFormsKeepTheirSelection(t *testing.T) {
+	t.Parallel()
+	counted := time.Now().Add(-time.Minute)
+	for what, s := range map[string]letterSelection{
+		"names":  {Names: []string{"orders/1", "orders/"}},
+		"filter": {Filter: letterFilter{Cause: "no stock", age: time.Hour}, tally: tally{Counted: counted}},
+	} {
+		got := s.request(counted.Add(time.Minute))
+		var names []string
+		for _, n := range got.GetNames() {
+			names = append(names, n.GetProducer()+"/"+n.GetId())
+		}
+		f := got.GetFilter()
+		if !slices.Equal(names, s.Names) || (f == nil) != (what == "names") || f.GetCauseContains() != s.Filter.Cause ||
+			f != nil && f.GetMinAge().AsDuration() != time.Hour+time.Minute {
+			t.Errorf("%s: %v", what, got)
+		}
+	}
+}

@@ -45,6 +45,27 @@ type Admin interface {
 	ReplayMessages(
 		ctx context.Context, r *msghandlerv1.ReplayMessagesRequest,
 	) (*msghandlerv1.ReplayMessagesResponse, error)
+	LetterAdmin
+}
+
+// LetterAdmin is the part of the admin API about consumers' dead letters.
+type LetterAdmin interface {
+	ListDeadLetterQueues(
+		ctx context.Context, r *msghandlerv1.ListDeadLetterQueuesRequest,
+	) (*msghandlerv1.ListDeadLetterQueuesResponse, error)
+	ListDeadLetters(
+		ctx context.Context, r *msghandlerv1.ListDeadLettersRequest,
+	) (*msghandlerv1.ListDeadLettersResponse, error)
+	GetDeadLetter(ctx context.Context, r *msghandlerv1.GetDeadLetterRequest) (*msghandlerv1.GetDeadLetterResponse, error)
+	CountDeadLetters(
+		ctx context.Context, r *msghandlerv1.CountDeadLettersRequest,
+	) (*msghandlerv1.CountDeadLettersResponse, error)
+	ReplayDeadLetters(
+		ctx context.Context, r *msghandlerv1.ReplayDeadLettersRequest,
+	) (*msghandlerv1.ReplayDeadLettersResponse, error)
+	DiscardDeadLetters(
+		ctx context.Context, r *msghandlerv1.DiscardDeadLettersRequest,
+	) (*msghandlerv1.DiscardDeadLettersResponse, error)
 }
 
 // RefusedError says why the admin API refused a request.
@@ -89,9 +110,6 @@ type Config struct {
 	Refused func(r *http.Request, why string)
 	// Admin returns the admin API for a caller at an address, or nil while the API is not open yet.
 	Admin func(by string) Admin
-	// Letters returns the dead letters for a caller at an address, or nil while they are not known yet. Default: always
-	// nil.
-	Letters func(by string) Letters
 	// Check runs the readiness checks.
 	Check func(ctx context.Context) []Checked
 	// Stats counts the messages.
@@ -147,9 +165,6 @@ func New(config Config) *Pages {
 	}
 	if config.Findings == nil {
 		config.Findings = func() []*msghandlerv1.Finding { return nil }
-	}
-	if config.Letters == nil {
-		config.Letters = func(string) Letters { return nil }
 	}
 	if config.Refused == nil {
 		config.Refused = func(*http.Request, string) {}

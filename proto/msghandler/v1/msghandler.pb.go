@@ -4729,7 +4729,8 @@ type AuditRecord struct {
 	From string `protobuf:"bytes,6,opt,name=from,proto3" json:"from,omitempty"`
 	// By which way the call came: grpc, http, console, cli, config or file.
 	Via string `protobuf:"bytes,7,opt,name=via,proto3" json:"via,omitempty"`
-	// What was done: retry, discard, replay, login, logout, reload or token; or the refused method.
+	// What was done: retry, discard, replay, replay-letters, discard-letters, login, logout, reload or token; or the refused
+	// method.
 	Action string `protobuf:"bytes,8,opt,name=action,proto3" json:"action,omitempty"`
 	// Of which producer the messages are, where they are of one.
 	Producer string `protobuf:"bytes,9,opt,name=producer,proto3" json:"producer,omitempty"`
@@ -5821,6 +5822,1223 @@ func (x *ReplayMessagesResponse) GetOutcomes() []*Outcome {
 	return nil
 }
 
+type ListDeadLetterQueuesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListDeadLetterQueuesRequest) Reset() {
+	*x = ListDeadLetterQueuesRequest{}
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[68]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListDeadLetterQueuesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListDeadLetterQueuesRequest) ProtoMessage() {}
+
+func (x *ListDeadLetterQueuesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[68]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListDeadLetterQueuesRequest.ProtoReflect.Descriptor instead.
+func (*ListDeadLetterQueuesRequest) Descriptor() ([]byte, []int) {
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{68}
+}
+
+type ListDeadLetterQueuesResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Queues        []*DeadLetterQueue     `protobuf:"bytes,1,rep,name=queues,proto3" json:"queues,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListDeadLetterQueuesResponse) Reset() {
+	*x = ListDeadLetterQueuesResponse{}
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[69]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListDeadLetterQueuesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListDeadLetterQueuesResponse) ProtoMessage() {}
+
+func (x *ListDeadLetterQueuesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[69]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListDeadLetterQueuesResponse.ProtoReflect.Descriptor instead.
+func (*ListDeadLetterQueuesResponse) Descriptor() ([]byte, []int) {
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{69}
+}
+
+func (x *ListDeadLetterQueuesResponse) GetQueues() []*DeadLetterQueue {
+	if x != nil {
+		return x.Queues
+	}
+	return nil
+}
+
+// DeadLetterQueue is a queue of RabbitMQ, a topic of Kafka or a stream of NATS with dead letters.
+type DeadLetterQueue struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// NAME of dead_letters.NAME; of events.dead_letter_queues the queue. The requests name the queue by it.
+	Name  string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Queue string `protobuf:"bytes,2,opt,name=queue,proto3" json:"queue,omitempty"`
+	// Empty: the default broker.
+	Broker string `protobuf:"bytes,3,opt,name=broker,proto3" json:"broker,omitempty"`
+	// How many letters there are; unset where the broker has not said so.
+	Count *int64 `protobuf:"varint,4,opt,name=count,proto3,oneof" json:"count,omitempty"`
+	// Settled letters count too, as on Kafka.
+	AtMost bool `protobuf:"varint,5,opt,name=at_most,json=atMost,proto3" json:"at_most,omitempty"`
+	// Since when the oldest letter waits; unset where the time is not known.
+	OldestTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=oldest_time,json=oldestTime,proto3" json:"oldest_time,omitempty"`
+	// Why the broker said nothing.
+	Problem       string `protobuf:"bytes,7,opt,name=problem,proto3" json:"problem,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeadLetterQueue) Reset() {
+	*x = DeadLetterQueue{}
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[70]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeadLetterQueue) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeadLetterQueue) ProtoMessage() {}
+
+func (x *DeadLetterQueue) ProtoReflect() protoreflect.Message {
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[70]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeadLetterQueue.ProtoReflect.Descriptor instead.
+func (*DeadLetterQueue) Descriptor() ([]byte, []int) {
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{70}
+}
+
+func (x *DeadLetterQueue) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *DeadLetterQueue) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *DeadLetterQueue) GetBroker() string {
+	if x != nil {
+		return x.Broker
+	}
+	return ""
+}
+
+func (x *DeadLetterQueue) GetCount() int64 {
+	if x != nil && x.Count != nil {
+		return *x.Count
+	}
+	return 0
+}
+
+func (x *DeadLetterQueue) GetAtMost() bool {
+	if x != nil {
+		return x.AtMost
+	}
+	return false
+}
+
+func (x *DeadLetterQueue) GetOldestTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.OldestTime
+	}
+	return nil
+}
+
+func (x *DeadLetterQueue) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
+// DeadLetterFilter selects dead letters. Empty fields are any.
+type DeadLetterFilter struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Producer string                 `protobuf:"bytes,1,opt,name=producer,proto3" json:"producer,omitempty"`
+	// The queue, topic or stream that the message was consumed from.
+	Consumer string `protobuf:"bytes,2,opt,name=consumer,proto3" json:"consumer,omitempty"`
+	// The exchange, topic or stream that the message was published to.
+	Exchange string `protobuf:"bytes,3,opt,name=exchange,proto3" json:"exchange,omitempty"`
+	// A part of the first cause or of the last reason, ignoring case.
+	CauseContains string `protobuf:"bytes,4,opt,name=cause_contains,json=causeContains,proto3" json:"cause_contains,omitempty"`
+	// Only letters that have waited for at least so long.
+	MinAge        *durationpb.Duration `protobuf:"bytes,5,opt,name=min_age,json=minAge,proto3" json:"min_age,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeadLetterFilter) Reset() {
+	*x = DeadLetterFilter{}
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[71]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeadLetterFilter) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeadLetterFilter) ProtoMessage() {}
+
+func (x *DeadLetterFilter) ProtoReflect() protoreflect.Message {
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[71]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeadLetterFilter.ProtoReflect.Descriptor instead.
+func (*DeadLetterFilter) Descriptor() ([]byte, []int) {
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{71}
+}
+
+func (x *DeadLetterFilter) GetProducer() string {
+	if x != nil {
+		return x.Producer
+	}
+	return ""
+}
+
+func (x *DeadLetterFilter) GetConsumer() string {
+	if x != nil {
+		return x.Consumer
+	}
+	return ""
+}
+
+func (x *DeadLetterFilter) GetExchange() string {
+	if x != nil {
+		return x.Exchange
+	}
+	return ""
+}
+
+func (x *DeadLetterFilter) GetCauseContains() string {
+	if x != nil {
+		return x.CauseContains
+	}
+	return ""
+}
+
+func (x *DeadLetterFilter) GetMinAge() *durationpb.Duration {
+	if x != nil {
+		return x.MinAge
+	}
+	return nil
+}
+
+// DeadLetterSelection says which letters of a queue are meant.
+type DeadLetterSelection struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// These (at most 1,000). An empty id is each letter of the producer without an id.
+	Names []*MessageName `protobuf:"bytes,1,rep,name=names,proto3" json:"names,omitempty"`
+	// All that match, for a selection without names. It must be set then: an empty filter is every letter.
+	Filter        *DeadLetterFilter `protobuf:"bytes,2,opt,name=filter,proto3" json:"filter,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeadLetterSelection) Reset() {
+	*x = DeadLetterSelection{}
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[72]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeadLetterSelection) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeadLetterSelection) ProtoMessage() {}
+
+func (x *DeadLetterSelection) ProtoReflect() protoreflect.Message {
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[72]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeadLetterSelection.ProtoReflect.Descriptor instead.
+func (*DeadLetterSelection) Descriptor() ([]byte, []int) {
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{72}
+}
+
+func (x *DeadLetterSelection) GetNames() []*MessageName {
+	if x != nil {
+		return x.Names
+	}
+	return nil
+}
+
+func (x *DeadLetterSelection) GetFilter() *DeadLetterFilter {
+	if x != nil {
+		return x.Filter
+	}
+	return nil
+}
+
+// DeadLetter is a message that a consumer gave up. Any program that may write to the queue chooses its content. Bytes that
+// are no text are replaced.
+type DeadLetter struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Producer string                 `protobuf:"bytes,1,opt,name=producer,proto3" json:"producer,omitempty"`
+	// With the exchange and the routing key that a replay publishes to.
+	Message *Message `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
+	// The queue, topic or stream that the message was consumed from.
+	Consumer string `protobuf:"bytes,3,opt,name=consumer,proto3" json:"consumer,omitempty"`
+	// The last failure, and the first.
+	Reason     string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	FirstCause string `protobuf:"bytes,5,opt,name=first_cause,json=firstCause,proto3" json:"first_cause,omitempty"`
+	// Since when the letter waits: its first failure, else its end, else its publish.
+	SinceTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=since_time,json=sinceTime,proto3" json:"since_time,omitempty"`
+	Retries   int32                  `protobuf:"varint,7,opt,name=retries,proto3" json:"retries,omitempty"`
+	// Which copy of the message it is.
+	Attempt       int32 `protobuf:"varint,8,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeadLetter) Reset() {
+	*x = DeadLetter{}
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[73]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeadLetter) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeadLetter) ProtoMessage() {}
+
+func (x *DeadLetter) ProtoReflect() protoreflect.Message {
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[73]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeadLetter.ProtoReflect.Descriptor instead.
+func (*DeadLetter) Descriptor() ([]byte, []int) {
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{73}
+}
+
+func (x *DeadLetter) GetProducer() string {
+	if x != nil {
+		return x.Producer
+	}
+	return ""
+}
+
+func (x *DeadLetter) GetMessage() *Message {
+	if x != nil {
+		return x.Message
+	}
+	return nil
+}
+
+func (x *DeadLetter) GetConsumer() string {
+	if x != nil {
+		return x.Consumer
+	}
+	return ""
+}
+
+func (x *DeadLetter) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *DeadLetter) GetFirstCause() string {
+	if x != nil {
+		return x.FirstCause
+	}
+	return ""
+}
+
+func (x *DeadLetter) GetSinceTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.SinceTime
+	}
+	return nil
+}
+
+func (x *DeadLetter) GetRetries() int32 {
+	if x != nil {
+		return x.Retries
+	}
+	return 0
+}
+
+func (x *DeadLetter) GetAttempt() int32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+type ListDeadLettersRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Queue  string                 `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
+	Filter *DeadLetterFilter      `protobuf:"bytes,2,opt,name=filter,proto3" json:"filter,omitempty"`
+	// 1 to 1,000; 0 is 100.
+	PageSize      int32  `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageToken     string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListDeadLettersRequest) Reset() {
+	*x = ListDeadLettersRequest{}
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[74]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListDeadLettersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListDeadLettersRequest) ProtoMessage() {}
+
+func (x *ListDeadLettersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[74]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListDeadLettersRequest.ProtoReflect.Descriptor instead.
+func (*ListDeadLettersRequest) Descriptor() ([]byte, []int) {
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{74}
+}
+
+func (x *ListDeadLettersRequest) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *ListDeadLettersRequest) GetFilter() *DeadLetterFilter {
+	if x != nil {
+		return x.Filter
+	}
+	return nil
+}
+
+func (x *ListDeadLettersRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListDeadLettersRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+type ListDeadLettersResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A page may hold fewer letters than asked for, or none, and not be the last.
+	Letters []*DeadLetter `protobuf:"bytes,1,rep,name=letters,proto3" json:"letters,omitempty"`
+	// Empty on the last page. Letters that come and go between the pages move the places of the others.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// Why the page ends early: a look has 6 s, and sees the oldest 10,000 letters. Empty: it does not.
+	Note          string `protobuf:"bytes,3,opt,name=note,proto3" json:"note,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListDeadLettersResponse) Reset() {
+	*x = ListDeadLettersResponse{}
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[75]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListDeadLettersResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListDeadLettersResponse) ProtoMessage() {}
+
+func (x *ListDeadLettersResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[75]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListDeadLettersResponse.ProtoReflect.Descriptor instead.
+func (*ListDeadLettersResponse) Descriptor() ([]byte, []int) {
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{75}
+}
+
+func (x *ListDeadLettersResponse) GetLetters() []*DeadLetter {
+	if x != nil {
+		return x.Letters
+	}
+	return nil
+}
+
+func (x *ListDeadLettersResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+func (x *ListDeadLettersResponse) GetNote() string {
+	if x != nil {
+		return x.Note
+	}
+	return ""
+}
+
+type GetDeadLetterRequest struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Queue    string                 `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
+	Producer string                 `protobuf:"bytes,2,opt,name=producer,proto3" json:"producer,omitempty"`
+	// Empty: the oldest letter of the producer without an id.
+	Id            string `protobuf:"bytes,3,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetDeadLetterRequest) Reset() {
+	*x = GetDeadLetterRequest{}
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[76]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetDeadLetterRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetDeadLetterRequest) ProtoMessage() {}
+
+func (x *GetDeadLetterRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[76]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetDeadLetterRequest.ProtoReflect.Descriptor instead.
+func (*GetDeadLetterRequest) Descriptor() ([]byte, []int) {
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{76}
+}
+
+func (x *GetDeadLetterRequest) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *GetDeadLetterRequest) GetProducer() string {
+	if x != nil {
+		return x.Producer
+	}
+	return ""
+}
+
+func (x *GetDeadLetterRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+type GetDeadLetterResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Letter        *DeadLetter            `protobuf:"bytes,1,opt,name=letter,proto3" json:"letter,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetDeadLetterResponse) Reset() {
+	*x = GetDeadLetterResponse{}
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[77]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetDeadLetterResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetDeadLetterResponse) ProtoMessage() {}
+
+func (x *GetDeadLetterResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[77]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetDeadLetterResponse.ProtoReflect.Descriptor instead.
+func (*GetDeadLetterResponse) Descriptor() ([]byte, []int) {
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{77}
+}
+
+func (x *GetDeadLetterResponse) GetLetter() *DeadLetter {
+	if x != nil {
+		return x.Letter
+	}
+	return nil
+}
+
+type CountDeadLettersRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Queue         string                 `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
+	Selection     *DeadLetterSelection   `protobuf:"bytes,2,opt,name=selection,proto3" json:"selection,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CountDeadLettersRequest) Reset() {
+	*x = CountDeadLettersRequest{}
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[78]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CountDeadLettersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CountDeadLettersRequest) ProtoMessage() {}
+
+func (x *CountDeadLettersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[78]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CountDeadLettersRequest.ProtoReflect.Descriptor instead.
+func (*CountDeadLettersRequest) Descriptor() ([]byte, []int) {
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{78}
+}
+
+func (x *CountDeadLettersRequest) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *CountDeadLettersRequest) GetSelection() *DeadLetterSelection {
+	if x != nil {
+		return x.Selection
+	}
+	return nil
+}
+
+type CountDeadLettersResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Count int64                  `protobuf:"varint,1,opt,name=count,proto3" json:"count,omitempty"`
+	// Whether there may be more: a look has 6 s, and sees the oldest 10,000 letters.
+	More       bool                   `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`
+	OldestTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=oldest_time,json=oldestTime,proto3" json:"oldest_time,omitempty"`
+	// The largest first, at most 1,000.
+	Groups []*DeadLetterGroup `protobuf:"bytes,4,rep,name=groups,proto3" json:"groups,omitempty"`
+	// The refused first, at most 100.
+	Destinations  []*DeadLetterDestination `protobuf:"bytes,5,rep,name=destinations,proto3" json:"destinations,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CountDeadLettersResponse) Reset() {
+	*x = CountDeadLettersResponse{}
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[79]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CountDeadLettersResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CountDeadLettersResponse) ProtoMessage() {}
+
+func (x *CountDeadLettersResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[79]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CountDeadLettersResponse.ProtoReflect.Descriptor instead.
+func (*CountDeadLettersResponse) Descriptor() ([]byte, []int) {
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{79}
+}
+
+func (x *CountDeadLettersResponse) GetCount() int64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *CountDeadLettersResponse) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
+func (x *CountDeadLettersResponse) GetOldestTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.OldestTime
+	}
+	return nil
+}
+
+func (x *CountDeadLettersResponse) GetGroups() []*DeadLetterGroup {
+	if x != nil {
+		return x.Groups
+	}
+	return nil
+}
+
+func (x *CountDeadLettersResponse) GetDestinations() []*DeadLetterDestination {
+	if x != nil {
+		return x.Destinations
+	}
+	return nil
+}
+
+// DeadLetterGroup is letters that a consumer gave up for one cause. Digits in causes are #.
+type DeadLetterGroup struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Consumer      string                 `protobuf:"bytes,1,opt,name=consumer,proto3" json:"consumer,omitempty"`
+	Exchange      string                 `protobuf:"bytes,2,opt,name=exchange,proto3" json:"exchange,omitempty"`
+	RoutingKey    string                 `protobuf:"bytes,3,opt,name=routing_key,json=routingKey,proto3" json:"routing_key,omitempty"`
+	Cause         string                 `protobuf:"bytes,4,opt,name=cause,proto3" json:"cause,omitempty"`
+	Count         int64                  `protobuf:"varint,5,opt,name=count,proto3" json:"count,omitempty"`
+	OldestTime    *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=oldest_time,json=oldestTime,proto3" json:"oldest_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeadLetterGroup) Reset() {
+	*x = DeadLetterGroup{}
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[80]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeadLetterGroup) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeadLetterGroup) ProtoMessage() {}
+
+func (x *DeadLetterGroup) ProtoReflect() protoreflect.Message {
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[80]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeadLetterGroup.ProtoReflect.Descriptor instead.
+func (*DeadLetterGroup) Descriptor() ([]byte, []int) {
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{80}
+}
+
+func (x *DeadLetterGroup) GetConsumer() string {
+	if x != nil {
+		return x.Consumer
+	}
+	return ""
+}
+
+func (x *DeadLetterGroup) GetExchange() string {
+	if x != nil {
+		return x.Exchange
+	}
+	return ""
+}
+
+func (x *DeadLetterGroup) GetRoutingKey() string {
+	if x != nil {
+		return x.RoutingKey
+	}
+	return ""
+}
+
+func (x *DeadLetterGroup) GetCause() string {
+	if x != nil {
+		return x.Cause
+	}
+	return ""
+}
+
+func (x *DeadLetterGroup) GetCount() int64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *DeadLetterGroup) GetOldestTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.OldestTime
+	}
+	return nil
+}
+
+// DeadLetterDestination is where a replay publishes letters.
+type DeadLetterDestination struct {
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Exchange   string                 `protobuf:"bytes,1,opt,name=exchange,proto3" json:"exchange,omitempty"`
+	RoutingKey string                 `protobuf:"bytes,2,opt,name=routing_key,json=routingKey,proto3" json:"routing_key,omitempty"`
+	Count      int64                  `protobuf:"varint,3,opt,name=count,proto3" json:"count,omitempty"`
+	// Why these letters stay; empty: a replay publishes them.
+	Refusal       string `protobuf:"bytes,4,opt,name=refusal,proto3" json:"refusal,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeadLetterDestination) Reset() {
+	*x = DeadLetterDestination{}
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[81]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeadLetterDestination) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeadLetterDestination) ProtoMessage() {}
+
+func (x *DeadLetterDestination) ProtoReflect() protoreflect.Message {
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[81]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeadLetterDestination.ProtoReflect.Descriptor instead.
+func (*DeadLetterDestination) Descriptor() ([]byte, []int) {
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{81}
+}
+
+func (x *DeadLetterDestination) GetExchange() string {
+	if x != nil {
+		return x.Exchange
+	}
+	return ""
+}
+
+func (x *DeadLetterDestination) GetRoutingKey() string {
+	if x != nil {
+		return x.RoutingKey
+	}
+	return ""
+}
+
+func (x *DeadLetterDestination) GetCount() int64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *DeadLetterDestination) GetRefusal() string {
+	if x != nil {
+		return x.Refusal
+	}
+	return ""
+}
+
+type ReplayDeadLettersRequest struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Queue     string                 `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
+	Selection *DeadLetterSelection   `protobuf:"bytes,2,opt,name=selection,proto3" json:"selection,omitempty"`
+	// At most this many, the oldest first: up to 10,000; 0 is 1,000.
+	Limit int32 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`
+	// Why, for the audit; at most 1,000 characters are kept.
+	Reason        string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReplayDeadLettersRequest) Reset() {
+	*x = ReplayDeadLettersRequest{}
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[82]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReplayDeadLettersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReplayDeadLettersRequest) ProtoMessage() {}
+
+func (x *ReplayDeadLettersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[82]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReplayDeadLettersRequest.ProtoReflect.Descriptor instead.
+func (*ReplayDeadLettersRequest) Descriptor() ([]byte, []int) {
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{82}
+}
+
+func (x *ReplayDeadLettersRequest) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *ReplayDeadLettersRequest) GetSelection() *DeadLetterSelection {
+	if x != nil {
+		return x.Selection
+	}
+	return nil
+}
+
+func (x *ReplayDeadLettersRequest) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *ReplayDeadLettersRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type ReplayDeadLettersResponse struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Replayed int64                  `protobuf:"varint,1,opt,name=replayed,proto3" json:"replayed,omitempty"`
+	// Whether the call stopped early: it has 15 s, and passes over 10,000 letters.
+	More bool `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`
+	// Why letters stay, a line for each of the first five; empty: none was refused.
+	Problem       string                   `protobuf:"bytes,3,opt,name=problem,proto3" json:"problem,omitempty"`
+	Destinations  []*DeadLetterDestination `protobuf:"bytes,4,rep,name=destinations,proto3" json:"destinations,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReplayDeadLettersResponse) Reset() {
+	*x = ReplayDeadLettersResponse{}
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[83]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReplayDeadLettersResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReplayDeadLettersResponse) ProtoMessage() {}
+
+func (x *ReplayDeadLettersResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[83]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReplayDeadLettersResponse.ProtoReflect.Descriptor instead.
+func (*ReplayDeadLettersResponse) Descriptor() ([]byte, []int) {
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{83}
+}
+
+func (x *ReplayDeadLettersResponse) GetReplayed() int64 {
+	if x != nil {
+		return x.Replayed
+	}
+	return 0
+}
+
+func (x *ReplayDeadLettersResponse) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
+func (x *ReplayDeadLettersResponse) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
+func (x *ReplayDeadLettersResponse) GetDestinations() []*DeadLetterDestination {
+	if x != nil {
+		return x.Destinations
+	}
+	return nil
+}
+
+type DiscardDeadLettersRequest struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Queue     string                 `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
+	Selection *DeadLetterSelection   `protobuf:"bytes,2,opt,name=selection,proto3" json:"selection,omitempty"`
+	// At most this many, the oldest first: up to 10,000; 0 is 1,000.
+	Limit int32 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`
+	// Why, for the audit; at most 1,000 characters are kept.
+	Reason        string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DiscardDeadLettersRequest) Reset() {
+	*x = DiscardDeadLettersRequest{}
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[84]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DiscardDeadLettersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DiscardDeadLettersRequest) ProtoMessage() {}
+
+func (x *DiscardDeadLettersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[84]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DiscardDeadLettersRequest.ProtoReflect.Descriptor instead.
+func (*DiscardDeadLettersRequest) Descriptor() ([]byte, []int) {
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{84}
+}
+
+func (x *DiscardDeadLettersRequest) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *DiscardDeadLettersRequest) GetSelection() *DeadLetterSelection {
+	if x != nil {
+		return x.Selection
+	}
+	return nil
+}
+
+func (x *DiscardDeadLettersRequest) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *DiscardDeadLettersRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type DiscardDeadLettersResponse struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Discarded int64                  `protobuf:"varint,1,opt,name=discarded,proto3" json:"discarded,omitempty"`
+	// Whether the call stopped early: it has 15 s, and passes over 10,000 letters.
+	More bool `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`
+	// Why letters stay; empty: none was refused.
+	Problem       string `protobuf:"bytes,3,opt,name=problem,proto3" json:"problem,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DiscardDeadLettersResponse) Reset() {
+	*x = DiscardDeadLettersResponse{}
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[85]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DiscardDeadLettersResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DiscardDeadLettersResponse) ProtoMessage() {}
+
+func (x *DiscardDeadLettersResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[85]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DiscardDeadLettersResponse.ProtoReflect.Descriptor instead.
+func (*DiscardDeadLettersResponse) Descriptor() ([]byte, []int) {
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{85}
+}
+
+func (x *DiscardDeadLettersResponse) GetDiscarded() int64 {
+	if x != nil {
+		return x.Discarded
+	}
+	return 0
+}
+
+func (x *DiscardDeadLettersResponse) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
+func (x *DiscardDeadLettersResponse) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
 var File_msghandler_v1_msghandler_proto protoreflect.FileDescriptor
 
 const file_msghandler_v1_msghandler_proto_rawDesc = "" +
@@ -6268,7 +7486,101 @@ const file_msghandler_v1_msghandler_proto_rawDesc = "" +
 	"\askipped\x18\x02 \x01(\x03R\askipped\x12\x12\n" +
 	"\x04more\x18\x03 \x01(\bR\x04more\x12&\n" +
 	"\x0fnext_page_token\x18\x04 \x01(\tR\rnextPageToken\x122\n" +
-	"\boutcomes\x18\x05 \x03(\v2\x16.msghandler.v1.OutcomeR\boutcomes*\xa9\x01\n" +
+	"\boutcomes\x18\x05 \x03(\v2\x16.msghandler.v1.OutcomeR\boutcomes\"\x1d\n" +
+	"\x1bListDeadLetterQueuesRequest\"V\n" +
+	"\x1cListDeadLetterQueuesResponse\x126\n" +
+	"\x06queues\x18\x01 \x03(\v2\x1e.msghandler.v1.DeadLetterQueueR\x06queues\"\xe8\x01\n" +
+	"\x0fDeadLetterQueue\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05queue\x18\x02 \x01(\tR\x05queue\x12\x16\n" +
+	"\x06broker\x18\x03 \x01(\tR\x06broker\x12\x19\n" +
+	"\x05count\x18\x04 \x01(\x03H\x00R\x05count\x88\x01\x01\x12\x17\n" +
+	"\aat_most\x18\x05 \x01(\bR\x06atMost\x12;\n" +
+	"\voldest_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"oldestTime\x12\x18\n" +
+	"\aproblem\x18\a \x01(\tR\aproblemB\b\n" +
+	"\x06_count\"\xc1\x01\n" +
+	"\x10DeadLetterFilter\x12\x1a\n" +
+	"\bproducer\x18\x01 \x01(\tR\bproducer\x12\x1a\n" +
+	"\bconsumer\x18\x02 \x01(\tR\bconsumer\x12\x1a\n" +
+	"\bexchange\x18\x03 \x01(\tR\bexchange\x12%\n" +
+	"\x0ecause_contains\x18\x04 \x01(\tR\rcauseContains\x122\n" +
+	"\amin_age\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x06minAge\"\x80\x01\n" +
+	"\x13DeadLetterSelection\x120\n" +
+	"\x05names\x18\x01 \x03(\v2\x1a.msghandler.v1.MessageNameR\x05names\x127\n" +
+	"\x06filter\x18\x02 \x01(\v2\x1f.msghandler.v1.DeadLetterFilterR\x06filter\"\x9e\x02\n" +
+	"\n" +
+	"DeadLetter\x12\x1a\n" +
+	"\bproducer\x18\x01 \x01(\tR\bproducer\x120\n" +
+	"\amessage\x18\x02 \x01(\v2\x16.msghandler.v1.MessageR\amessage\x12\x1a\n" +
+	"\bconsumer\x18\x03 \x01(\tR\bconsumer\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x1f\n" +
+	"\vfirst_cause\x18\x05 \x01(\tR\n" +
+	"firstCause\x129\n" +
+	"\n" +
+	"since_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\tsinceTime\x12\x18\n" +
+	"\aretries\x18\a \x01(\x05R\aretries\x12\x18\n" +
+	"\aattempt\x18\b \x01(\x05R\aattempt\"\xa3\x01\n" +
+	"\x16ListDeadLettersRequest\x12\x14\n" +
+	"\x05queue\x18\x01 \x01(\tR\x05queue\x127\n" +
+	"\x06filter\x18\x02 \x01(\v2\x1f.msghandler.v1.DeadLetterFilterR\x06filter\x12\x1b\n" +
+	"\tpage_size\x18\x03 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x04 \x01(\tR\tpageToken\"\x8a\x01\n" +
+	"\x17ListDeadLettersResponse\x123\n" +
+	"\aletters\x18\x01 \x03(\v2\x19.msghandler.v1.DeadLetterR\aletters\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x12\n" +
+	"\x04note\x18\x03 \x01(\tR\x04note\"X\n" +
+	"\x14GetDeadLetterRequest\x12\x14\n" +
+	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x1a\n" +
+	"\bproducer\x18\x02 \x01(\tR\bproducer\x12\x0e\n" +
+	"\x02id\x18\x03 \x01(\tR\x02id\"J\n" +
+	"\x15GetDeadLetterResponse\x121\n" +
+	"\x06letter\x18\x01 \x01(\v2\x19.msghandler.v1.DeadLetterR\x06letter\"q\n" +
+	"\x17CountDeadLettersRequest\x12\x14\n" +
+	"\x05queue\x18\x01 \x01(\tR\x05queue\x12@\n" +
+	"\tselection\x18\x02 \x01(\v2\".msghandler.v1.DeadLetterSelectionR\tselection\"\x83\x02\n" +
+	"\x18CountDeadLettersResponse\x12\x14\n" +
+	"\x05count\x18\x01 \x01(\x03R\x05count\x12\x12\n" +
+	"\x04more\x18\x02 \x01(\bR\x04more\x12;\n" +
+	"\voldest_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"oldestTime\x126\n" +
+	"\x06groups\x18\x04 \x03(\v2\x1e.msghandler.v1.DeadLetterGroupR\x06groups\x12H\n" +
+	"\fdestinations\x18\x05 \x03(\v2$.msghandler.v1.DeadLetterDestinationR\fdestinations\"\xd3\x01\n" +
+	"\x0fDeadLetterGroup\x12\x1a\n" +
+	"\bconsumer\x18\x01 \x01(\tR\bconsumer\x12\x1a\n" +
+	"\bexchange\x18\x02 \x01(\tR\bexchange\x12\x1f\n" +
+	"\vrouting_key\x18\x03 \x01(\tR\n" +
+	"routingKey\x12\x14\n" +
+	"\x05cause\x18\x04 \x01(\tR\x05cause\x12\x14\n" +
+	"\x05count\x18\x05 \x01(\x03R\x05count\x12;\n" +
+	"\voldest_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"oldestTime\"\x84\x01\n" +
+	"\x15DeadLetterDestination\x12\x1a\n" +
+	"\bexchange\x18\x01 \x01(\tR\bexchange\x12\x1f\n" +
+	"\vrouting_key\x18\x02 \x01(\tR\n" +
+	"routingKey\x12\x14\n" +
+	"\x05count\x18\x03 \x01(\x03R\x05count\x12\x18\n" +
+	"\arefusal\x18\x04 \x01(\tR\arefusal\"\xa0\x01\n" +
+	"\x18ReplayDeadLettersRequest\x12\x14\n" +
+	"\x05queue\x18\x01 \x01(\tR\x05queue\x12@\n" +
+	"\tselection\x18\x02 \x01(\v2\".msghandler.v1.DeadLetterSelectionR\tselection\x12\x14\n" +
+	"\x05limit\x18\x03 \x01(\x05R\x05limit\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\"\xaf\x01\n" +
+	"\x19ReplayDeadLettersResponse\x12\x1a\n" +
+	"\breplayed\x18\x01 \x01(\x03R\breplayed\x12\x12\n" +
+	"\x04more\x18\x02 \x01(\bR\x04more\x12\x18\n" +
+	"\aproblem\x18\x03 \x01(\tR\aproblem\x12H\n" +
+	"\fdestinations\x18\x04 \x03(\v2$.msghandler.v1.DeadLetterDestinationR\fdestinations\"\xa1\x01\n" +
+	"\x19DiscardDeadLettersRequest\x12\x14\n" +
+	"\x05queue\x18\x01 \x01(\tR\x05queue\x12@\n" +
+	"\tselection\x18\x02 \x01(\v2\".msghandler.v1.DeadLetterSelectionR\tselection\x12\x14\n" +
+	"\x05limit\x18\x03 \x01(\x05R\x05limit\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\"h\n" +
+	"\x1aDiscardDeadLettersResponse\x12\x1c\n" +
+	"\tdiscarded\x18\x01 \x01(\x03R\tdiscarded\x12\x12\n" +
+	"\x04more\x18\x02 \x01(\bR\x04more\x12\x18\n" +
+	"\aproblem\x18\x03 \x01(\tR\aproblem*\xa9\x01\n" +
 	"\x05State\x12\x15\n" +
 	"\x11STATE_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rSTATE_PENDING\x10\x01\x12\x12\n" +
@@ -6313,7 +7625,7 @@ const file_msghandler_v1_msghandler_proto_rawDesc = "" +
 	"\x06Attend\x12\x1c.msghandler.v1.AttendRequest\x1a\x1d.msghandler.v1.AttendResponse(\x010\x012\xba\x01\n" +
 	"\x0fProducerService\x12H\n" +
 	"\aConfirm\x12\x1d.msghandler.v1.ConfirmRequest\x1a\x1e.msghandler.v1.ConfirmResponse\x12]\n" +
-	"\x0eDeleteBusiness\x12$.msghandler.v1.DeleteBusinessRequest\x1a%.msghandler.v1.DeleteBusinessResponse2\x98\t\n" +
+	"\x0eDeleteBusiness\x12$.msghandler.v1.DeleteBusinessRequest\x1a%.msghandler.v1.DeleteBusinessResponse2\xff\r\n" +
 	"\fAdminService\x12Q\n" +
 	"\n" +
 	"GetMessage\x12 .msghandler.v1.GetMessageRequest\x1a!.msghandler.v1.GetMessageResponse\x12W\n" +
@@ -6328,7 +7640,13 @@ const file_msghandler_v1_msghandler_proto_rawDesc = "" +
 	"\fFindMessages\x12\".msghandler.v1.FindMessagesRequest\x1a#.msghandler.v1.FindMessagesResponse\x12W\n" +
 	"\fListFinished\x12\".msghandler.v1.ListFinishedRequest\x1a#.msghandler.v1.ListFinishedResponse\x12T\n" +
 	"\vGetFinished\x12!.msghandler.v1.GetFinishedRequest\x1a\".msghandler.v1.GetFinishedResponse\x12]\n" +
-	"\x0eReplayMessages\x12$.msghandler.v1.ReplayMessagesRequest\x1a%.msghandler.v1.ReplayMessagesResponseB^\n" +
+	"\x0eReplayMessages\x12$.msghandler.v1.ReplayMessagesRequest\x1a%.msghandler.v1.ReplayMessagesResponse\x12o\n" +
+	"\x14ListDeadLetterQueues\x12*.msghandler.v1.ListDeadLetterQueuesRequest\x1a+.msghandler.v1.ListDeadLetterQueuesResponse\x12`\n" +
+	"\x0fListDeadLetters\x12%.msghandler.v1.ListDeadLettersRequest\x1a&.msghandler.v1.ListDeadLettersResponse\x12Z\n" +
+	"\rGetDeadLetter\x12#.msghandler.v1.GetDeadLetterRequest\x1a$.msghandler.v1.GetDeadLetterResponse\x12c\n" +
+	"\x10CountDeadLetters\x12&.msghandler.v1.CountDeadLettersRequest\x1a'.msghandler.v1.CountDeadLettersResponse\x12f\n" +
+	"\x11ReplayDeadLetters\x12'.msghandler.v1.ReplayDeadLettersRequest\x1a(.msghandler.v1.ReplayDeadLettersResponse\x12i\n" +
+	"\x12DiscardDeadLetters\x12(.msghandler.v1.DiscardDeadLettersRequest\x1a).msghandler.v1.DiscardDeadLettersResponseB^\n" +
 	"\x17io.github.msghandler.v1P\x01ZAgithub.com/msghandler/msghandler/proto/msghandler/v1;msghandlerv1b\x06proto3"
 
 var (
@@ -6344,94 +7662,112 @@ func file_msghandler_v1_msghandler_proto_rawDescGZIP() []byte {
 }
 
 var file_msghandler_v1_msghandler_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_msghandler_v1_msghandler_proto_msgTypes = make([]protoimpl.MessageInfo, 69)
+var file_msghandler_v1_msghandler_proto_msgTypes = make([]protoimpl.MessageInfo, 87)
 var file_msghandler_v1_msghandler_proto_goTypes = []any{
-	(State)(0),                       // 0: msghandler.v1.State
-	(Verdict)(0),                     // 1: msghandler.v1.Verdict
-	(Wait)(0),                        // 2: msghandler.v1.Wait
-	(CoordinatorState)(0),            // 3: msghandler.v1.CoordinatorState
-	(Severity)(0),                    // 4: msghandler.v1.Severity
-	(Ending)(0),                      // 5: msghandler.v1.Ending
-	(*Message)(nil),                  // 6: msghandler.v1.Message
-	(*SendHalfMessageRequest)(nil),   // 7: msghandler.v1.SendHalfMessageRequest
-	(*SendHalfMessageResponse)(nil),  // 8: msghandler.v1.SendHalfMessageResponse
-	(*SendHalfMessagesRequest)(nil),  // 9: msghandler.v1.SendHalfMessagesRequest
-	(*SendHalfMessagesResponse)(nil), // 10: msghandler.v1.SendHalfMessagesResponse
-	(*SubmitRequest)(nil),            // 11: msghandler.v1.SubmitRequest
-	(*SubmitResponse)(nil),           // 12: msghandler.v1.SubmitResponse
-	(*SubmitAllRequest)(nil),         // 13: msghandler.v1.SubmitAllRequest
-	(*SubmitAllResponse)(nil),        // 14: msghandler.v1.SubmitAllResponse
-	(*RollbackRequest)(nil),          // 15: msghandler.v1.RollbackRequest
-	(*RollbackResponse)(nil),         // 16: msghandler.v1.RollbackResponse
-	(*Outcome)(nil),                  // 17: msghandler.v1.Outcome
-	(*ConfirmRequest)(nil),           // 18: msghandler.v1.ConfirmRequest
-	(*ConfirmResponse)(nil),          // 19: msghandler.v1.ConfirmResponse
-	(*Confirmation)(nil),             // 20: msghandler.v1.Confirmation
-	(*DeleteBusinessRequest)(nil),    // 21: msghandler.v1.DeleteBusinessRequest
-	(*DeleteBusinessResponse)(nil),   // 22: msghandler.v1.DeleteBusinessResponse
-	(*AttendRequest)(nil),            // 23: msghandler.v1.AttendRequest
-	(*AttendHello)(nil),              // 24: msghandler.v1.AttendHello
-	(*AttendAnswer)(nil),             // 25: msghandler.v1.AttendAnswer
-	(*AttendFailure)(nil),            // 26: msghandler.v1.AttendFailure
-	(*AttendResponse)(nil),           // 27: msghandler.v1.AttendResponse
-	(*AttendWelcome)(nil),            // 28: msghandler.v1.AttendWelcome
-	(*AttendQuestion)(nil),           // 29: msghandler.v1.AttendQuestion
-	(*GoAway)(nil),                   // 30: msghandler.v1.GoAway
-	(*MessageRecord)(nil),            // 31: msghandler.v1.MessageRecord
-	(*Event)(nil),                    // 32: msghandler.v1.Event
-	(*GetMessageRequest)(nil),        // 33: msghandler.v1.GetMessageRequest
-	(*GetMessageResponse)(nil),       // 34: msghandler.v1.GetMessageResponse
-	(*ListMessagesRequest)(nil),      // 35: msghandler.v1.ListMessagesRequest
-	(*ListMessagesResponse)(nil),     // 36: msghandler.v1.ListMessagesResponse
-	(*GroupMessagesRequest)(nil),     // 37: msghandler.v1.GroupMessagesRequest
-	(*GroupMessagesResponse)(nil),    // 38: msghandler.v1.GroupMessagesResponse
-	(*MessageGroup)(nil),             // 39: msghandler.v1.MessageGroup
-	(*FindMessagesRequest)(nil),      // 40: msghandler.v1.FindMessagesRequest
-	(*FindMessagesResponse)(nil),     // 41: msghandler.v1.FindMessagesResponse
-	(*GetStatsRequest)(nil),          // 42: msghandler.v1.GetStatsRequest
-	(*GetStatsResponse)(nil),         // 43: msghandler.v1.GetStatsResponse
-	(*FlowStats)(nil),                // 44: msghandler.v1.FlowStats
-	(*ProducerStats)(nil),            // 45: msghandler.v1.ProducerStats
-	(*ExchangeStats)(nil),            // 46: msghandler.v1.ExchangeStats
-	(*Coordinator)(nil),              // 47: msghandler.v1.Coordinator
-	(*BrokerStats)(nil),              // 48: msghandler.v1.BrokerStats
-	(*Finding)(nil),                  // 49: msghandler.v1.Finding
-	(*StateStats)(nil),               // 50: msghandler.v1.StateStats
-	(*MessageName)(nil),              // 51: msghandler.v1.MessageName
-	(*RetryMessagesRequest)(nil),     // 52: msghandler.v1.RetryMessagesRequest
-	(*RetryMessagesResponse)(nil),    // 53: msghandler.v1.RetryMessagesResponse
-	(*DiscardMessagesRequest)(nil),   // 54: msghandler.v1.DiscardMessagesRequest
-	(*DiscardMessagesResponse)(nil),  // 55: msghandler.v1.DiscardMessagesResponse
-	(*TailMessagesRequest)(nil),      // 56: msghandler.v1.TailMessagesRequest
-	(*TailMessagesResponse)(nil),     // 57: msghandler.v1.TailMessagesResponse
-	(*Move)(nil),                     // 58: msghandler.v1.Move
-	(*ListAuditRequest)(nil),         // 59: msghandler.v1.ListAuditRequest
-	(*ListAuditResponse)(nil),        // 60: msghandler.v1.ListAuditResponse
-	(*AuditRecord)(nil),              // 61: msghandler.v1.AuditRecord
-	(*GetConfigurationRequest)(nil),  // 62: msghandler.v1.GetConfigurationRequest
-	(*GetConfigurationResponse)(nil), // 63: msghandler.v1.GetConfigurationResponse
-	(*ConfigurationValue)(nil),       // 64: msghandler.v1.ConfigurationValue
-	(*FinishedFilter)(nil),           // 65: msghandler.v1.FinishedFilter
-	(*ListFinishedRequest)(nil),      // 66: msghandler.v1.ListFinishedRequest
-	(*ListFinishedResponse)(nil),     // 67: msghandler.v1.ListFinishedResponse
-	(*FinishedMessage)(nil),          // 68: msghandler.v1.FinishedMessage
-	(*GetFinishedRequest)(nil),       // 69: msghandler.v1.GetFinishedRequest
-	(*GetFinishedResponse)(nil),      // 70: msghandler.v1.GetFinishedResponse
-	(*FinishedName)(nil),             // 71: msghandler.v1.FinishedName
-	(*ReplayMessagesRequest)(nil),    // 72: msghandler.v1.ReplayMessagesRequest
-	(*ReplayMessagesResponse)(nil),   // 73: msghandler.v1.ReplayMessagesResponse
-	nil,                              // 74: msghandler.v1.Message.HeadersEntry
-	(*durationpb.Duration)(nil),      // 75: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),    // 76: google.protobuf.Timestamp
+	(State)(0),                           // 0: msghandler.v1.State
+	(Verdict)(0),                         // 1: msghandler.v1.Verdict
+	(Wait)(0),                            // 2: msghandler.v1.Wait
+	(CoordinatorState)(0),                // 3: msghandler.v1.CoordinatorState
+	(Severity)(0),                        // 4: msghandler.v1.Severity
+	(Ending)(0),                          // 5: msghandler.v1.Ending
+	(*Message)(nil),                      // 6: msghandler.v1.Message
+	(*SendHalfMessageRequest)(nil),       // 7: msghandler.v1.SendHalfMessageRequest
+	(*SendHalfMessageResponse)(nil),      // 8: msghandler.v1.SendHalfMessageResponse
+	(*SendHalfMessagesRequest)(nil),      // 9: msghandler.v1.SendHalfMessagesRequest
+	(*SendHalfMessagesResponse)(nil),     // 10: msghandler.v1.SendHalfMessagesResponse
+	(*SubmitRequest)(nil),                // 11: msghandler.v1.SubmitRequest
+	(*SubmitResponse)(nil),               // 12: msghandler.v1.SubmitResponse
+	(*SubmitAllRequest)(nil),             // 13: msghandler.v1.SubmitAllRequest
+	(*SubmitAllResponse)(nil),            // 14: msghandler.v1.SubmitAllResponse
+	(*RollbackRequest)(nil),              // 15: msghandler.v1.RollbackRequest
+	(*RollbackResponse)(nil),             // 16: msghandler.v1.RollbackResponse
+	(*Outcome)(nil),                      // 17: msghandler.v1.Outcome
+	(*ConfirmRequest)(nil),               // 18: msghandler.v1.ConfirmRequest
+	(*ConfirmResponse)(nil),              // 19: msghandler.v1.ConfirmResponse
+	(*Confirmation)(nil),                 // 20: msghandler.v1.Confirmation
+	(*DeleteBusinessRequest)(nil),        // 21: msghandler.v1.DeleteBusinessRequest
+	(*DeleteBusinessResponse)(nil),       // 22: msghandler.v1.DeleteBusinessResponse
+	(*AttendRequest)(nil),                // 23: msghandler.v1.AttendRequest
+	(*AttendHello)(nil),                  // 24: msghandler.v1.AttendHello
+	(*AttendAnswer)(nil),                 // 25: msghandler.v1.AttendAnswer
+	(*AttendFailure)(nil),                // 26: msghandler.v1.AttendFailure
+	(*AttendResponse)(nil),               // 27: msghandler.v1.AttendResponse
+	(*AttendWelcome)(nil),                // 28: msghandler.v1.AttendWelcome
+	(*AttendQuestion)(nil),               // 29: msghandler.v1.AttendQuestion
+	(*GoAway)(nil),                       // 30: msghandler.v1.GoAway
+	(*MessageRecord)(nil),                // 31: msghandler.v1.MessageRecord
+	(*Event)(nil),                        // 32: msghandler.v1.Event
+	(*GetMessageRequest)(nil),            // 33: msghandler.v1.GetMessageRequest
+	(*GetMessageResponse)(nil),           // 34: msghandler.v1.GetMessageResponse
+	(*ListMessagesRequest)(nil),          // 35: msghandler.v1.ListMessagesRequest
+	(*ListMessagesResponse)(nil),         // 36: msghandler.v1.ListMessagesResponse
+	(*GroupMessagesRequest)(nil),         // 37: msghandler.v1.GroupMessagesRequest
+	(*GroupMessagesResponse)(nil),        // 38: msghandler.v1.GroupMessagesResponse
+	(*MessageGroup)(nil),                 // 39: msghandler.v1.MessageGroup
+	(*FindMessagesRequest)(nil),          // 40: msghandler.v1.FindMessagesRequest
+	(*FindMessagesResponse)(nil),         // 41: msghandler.v1.FindMessagesResponse
+	(*GetStatsRequest)(nil),              // 42: msghandler.v1.GetStatsRequest
+	(*GetStatsResponse)(nil),             // 43: msghandler.v1.GetStatsResponse
+	(*FlowStats)(nil),                    // 44: msghandler.v1.FlowStats
+	(*ProducerStats)(nil),                // 45: msghandler.v1.ProducerStats
+	(*ExchangeStats)(nil),                // 46: msghandler.v1.ExchangeStats
+	(*Coordinator)(nil),                  // 47: msghandler.v1.Coordinator
+	(*BrokerStats)(nil),                  // 48: msghandler.v1.BrokerStats
+	(*Finding)(nil),                      // 49: msghandler.v1.Finding
+	(*StateStats)(nil),                   // 50: msghandler.v1.StateStats
+	(*MessageName)(nil),                  // 51: msghandler.v1.MessageName
+	(*RetryMessagesRequest)(nil),         // 52: msghandler.v1.RetryMessagesRequest
+	(*RetryMessagesResponse)(nil),        // 53: msghandler.v1.RetryMessagesResponse
+	(*DiscardMessagesRequest)(nil),       // 54: msghandler.v1.DiscardMessagesRequest
+	(*DiscardMessagesResponse)(nil),      // 55: msghandler.v1.DiscardMessagesResponse
+	(*TailMessagesRequest)(nil),          // 56: msghandler.v1.TailMessagesRequest
+	(*TailMessagesResponse)(nil),         // 57: msghandler.v1.TailMessagesResponse
+	(*Move)(nil),                         // 58: msghandler.v1.Move
+	(*ListAuditRequest)(nil),             // 59: msghandler.v1.ListAuditRequest
+	(*ListAuditResponse)(nil),            // 60: msghandler.v1.ListAuditResponse
+	(*AuditRecord)(nil),                  // 61: msghandler.v1.AuditRecord
+	(*GetConfigurationRequest)(nil),      // 62: msghandler.v1.GetConfigurationRequest
+	(*GetConfigurationResponse)(nil),     // 63: msghandler.v1.GetConfigurationResponse
+	(*ConfigurationValue)(nil),           // 64: msghandler.v1.ConfigurationValue
+	(*FinishedFilter)(nil),               // 65: msghandler.v1.FinishedFilter
+	(*ListFinishedRequest)(nil),          // 66: msghandler.v1.ListFinishedRequest
+	(*ListFinishedResponse)(nil),         // 67: msghandler.v1.ListFinishedResponse
+	(*FinishedMessage)(nil),              // 68: msghandler.v1.FinishedMessage
+	(*GetFinishedRequest)(nil),           // 69: msghandler.v1.GetFinishedRequest
+	(*GetFinishedResponse)(nil),          // 70: msghandler.v1.GetFinishedResponse
+	(*FinishedName)(nil),                 // 71: msghandler.v1.FinishedName
+	(*ReplayMessagesRequest)(nil),        // 72: msghandler.v1.ReplayMessagesRequest
+	(*ReplayMessagesResponse)(nil),       // 73: msghandler.v1.ReplayMessagesResponse
+	(*ListDeadLetterQueuesRequest)(nil),  // 74: msghandler.v1.ListDeadLetterQueuesRequest
+	(*ListDeadLetterQueuesResponse)(nil), // 75: msghandler.v1.ListDeadLetterQueuesResponse
+	(*DeadLetterQueue)(nil),              // 76: msghandler.v1.DeadLetterQueue
+	(*DeadLetterFilter)(nil),             // 77: msghandler.v1.DeadLetterFilter
+	(*DeadLetterSelection)(nil),          // 78: msghandler.v1.DeadLetterSelection
+	(*DeadLetter)(nil),                   // 79: msghandler.v1.DeadLetter
+	(*ListDeadLettersRequest)(nil),       // 80: msghandler.v1.ListDeadLettersRequest
+	(*ListDeadLettersResponse)(nil),      // 81: msghandler.v1.ListDeadLettersResponse
+	(*GetDeadLetterRequest)(nil),         // 82: msghandler.v1.GetDeadLetterRequest
+	(*GetDeadLetterResponse)(nil),        // 83: msghandler.v1.GetDeadLetterResponse
+	(*CountDeadLettersRequest)(nil),      // 84: msghandler.v1.CountDeadLettersRequest
+	(*CountDeadLettersResponse)(nil),     // 85: msghandler.v1.CountDeadLettersResponse
+	(*DeadLetterGroup)(nil),              // 86: msghandler.v1.DeadLetterGroup
+	(*DeadLetterDestination)(nil),        // 87: msghandler.v1.DeadLetterDestination
+	(*ReplayDeadLettersRequest)(nil),     // 88: msghandler.v1.ReplayDeadLettersRequest
+	(*ReplayDeadLettersResponse)(nil),    // 89: msghandler.v1.ReplayDeadLettersResponse
+	(*DiscardDeadLettersRequest)(nil),    // 90: msghandler.v1.DiscardDeadLettersRequest
+	(*DiscardDeadLettersResponse)(nil),   // 91: msghandler.v1.DiscardDeadLettersResponse
+	nil,                                  // 92: msghandler.v1.Message.HeadersEntry
+	(*durationpb.Duration)(nil),          // 93: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),        // 94: google.protobuf.Timestamp
 }
 var file_msghandler_v1_msghandler_proto_depIdxs = []int32{
-	74,  // 0: msghandler.v1.Message.headers:type_name -> msghandler.v1.Message.HeadersEntry
-	75,  // 1: msghandler.v1.Message.delay:type_name -> google.protobuf.Duration
+	92,  // 0: msghandler.v1.Message.headers:type_name -> msghandler.v1.Message.HeadersEntry
+	93,  // 1: msghandler.v1.Message.delay:type_name -> google.protobuf.Duration
 	6,   // 2: msghandler.v1.SendHalfMessageRequest.message:type_name -> msghandler.v1.Message
-	75,  // 3: msghandler.v1.SendHalfMessageRequest.confirm_after:type_name -> google.protobuf.Duration
+	93,  // 3: msghandler.v1.SendHalfMessageRequest.confirm_after:type_name -> google.protobuf.Duration
 	0,   // 4: msghandler.v1.SendHalfMessageResponse.state:type_name -> msghandler.v1.State
 	6,   // 5: msghandler.v1.SendHalfMessagesRequest.messages:type_name -> msghandler.v1.Message
-	75,  // 6: msghandler.v1.SendHalfMessagesRequest.confirm_after:type_name -> google.protobuf.Duration
+	93,  // 6: msghandler.v1.SendHalfMessagesRequest.confirm_after:type_name -> google.protobuf.Duration
 	17,  // 7: msghandler.v1.SendHalfMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
 	2,   // 8: msghandler.v1.SubmitRequest.wait:type_name -> msghandler.v1.Wait
 	0,   // 9: msghandler.v1.SubmitResponse.state:type_name -> msghandler.v1.State
@@ -6450,28 +7786,28 @@ var file_msghandler_v1_msghandler_proto_depIdxs = []int32{
 	28,  // 22: msghandler.v1.AttendResponse.welcome:type_name -> msghandler.v1.AttendWelcome
 	29,  // 23: msghandler.v1.AttendResponse.question:type_name -> msghandler.v1.AttendQuestion
 	30,  // 24: msghandler.v1.AttendResponse.go_away:type_name -> msghandler.v1.GoAway
-	75,  // 25: msghandler.v1.AttendQuestion.timeout:type_name -> google.protobuf.Duration
+	93,  // 25: msghandler.v1.AttendQuestion.timeout:type_name -> google.protobuf.Duration
 	18,  // 26: msghandler.v1.AttendQuestion.confirm:type_name -> msghandler.v1.ConfirmRequest
 	21,  // 27: msghandler.v1.AttendQuestion.delete_business:type_name -> msghandler.v1.DeleteBusinessRequest
 	6,   // 28: msghandler.v1.MessageRecord.message:type_name -> msghandler.v1.Message
 	0,   // 29: msghandler.v1.MessageRecord.state:type_name -> msghandler.v1.State
-	76,  // 30: msghandler.v1.MessageRecord.create_time:type_name -> google.protobuf.Timestamp
-	76,  // 31: msghandler.v1.MessageRecord.update_time:type_name -> google.protobuf.Timestamp
-	76,  // 32: msghandler.v1.MessageRecord.due_time:type_name -> google.protobuf.Timestamp
-	76,  // 33: msghandler.v1.MessageRecord.lease_until:type_name -> google.protobuf.Timestamp
+	94,  // 30: msghandler.v1.MessageRecord.create_time:type_name -> google.protobuf.Timestamp
+	94,  // 31: msghandler.v1.MessageRecord.update_time:type_name -> google.protobuf.Timestamp
+	94,  // 32: msghandler.v1.MessageRecord.due_time:type_name -> google.protobuf.Timestamp
+	94,  // 33: msghandler.v1.MessageRecord.lease_until:type_name -> google.protobuf.Timestamp
 	32,  // 34: msghandler.v1.MessageRecord.events:type_name -> msghandler.v1.Event
-	76,  // 35: msghandler.v1.MessageRecord.last_error_time:type_name -> google.protobuf.Timestamp
-	76,  // 36: msghandler.v1.Event.first_time:type_name -> google.protobuf.Timestamp
-	76,  // 37: msghandler.v1.Event.last_time:type_name -> google.protobuf.Timestamp
+	94,  // 35: msghandler.v1.MessageRecord.last_error_time:type_name -> google.protobuf.Timestamp
+	94,  // 36: msghandler.v1.Event.first_time:type_name -> google.protobuf.Timestamp
+	94,  // 37: msghandler.v1.Event.last_time:type_name -> google.protobuf.Timestamp
 	31,  // 38: msghandler.v1.GetMessageResponse.record:type_name -> msghandler.v1.MessageRecord
 	0,   // 39: msghandler.v1.ListMessagesRequest.state:type_name -> msghandler.v1.State
-	75,  // 40: msghandler.v1.ListMessagesRequest.min_age:type_name -> google.protobuf.Duration
+	93,  // 40: msghandler.v1.ListMessagesRequest.min_age:type_name -> google.protobuf.Duration
 	31,  // 41: msghandler.v1.ListMessagesResponse.records:type_name -> msghandler.v1.MessageRecord
 	0,   // 42: msghandler.v1.GroupMessagesRequest.state:type_name -> msghandler.v1.State
-	75,  // 43: msghandler.v1.GroupMessagesRequest.min_age:type_name -> google.protobuf.Duration
+	93,  // 43: msghandler.v1.GroupMessagesRequest.min_age:type_name -> google.protobuf.Duration
 	39,  // 44: msghandler.v1.GroupMessagesResponse.groups:type_name -> msghandler.v1.MessageGroup
-	76,  // 45: msghandler.v1.MessageGroup.oldest_create_time:type_name -> google.protobuf.Timestamp
-	76,  // 46: msghandler.v1.MessageGroup.newest_create_time:type_name -> google.protobuf.Timestamp
+	94,  // 45: msghandler.v1.MessageGroup.oldest_create_time:type_name -> google.protobuf.Timestamp
+	94,  // 46: msghandler.v1.MessageGroup.newest_create_time:type_name -> google.protobuf.Timestamp
 	31,  // 47: msghandler.v1.FindMessagesResponse.records:type_name -> msghandler.v1.MessageRecord
 	50,  // 48: msghandler.v1.GetStatsResponse.states:type_name -> msghandler.v1.StateStats
 	49,  // 49: msghandler.v1.GetStatsResponse.findings:type_name -> msghandler.v1.Finding
@@ -6480,100 +7816,130 @@ var file_msghandler_v1_msghandler_proto_depIdxs = []int32{
 	44,  // 52: msghandler.v1.GetStatsResponse.flow:type_name -> msghandler.v1.FlowStats
 	45,  // 53: msghandler.v1.GetStatsResponse.producers:type_name -> msghandler.v1.ProducerStats
 	46,  // 54: msghandler.v1.GetStatsResponse.exchanges:type_name -> msghandler.v1.ExchangeStats
-	75,  // 55: msghandler.v1.FlowStats.latency_p50:type_name -> google.protobuf.Duration
-	75,  // 56: msghandler.v1.FlowStats.latency_p99:type_name -> google.protobuf.Duration
-	76,  // 57: msghandler.v1.ProducerStats.answer_time:type_name -> google.protobuf.Timestamp
-	75,  // 58: msghandler.v1.ProducerStats.answer_took:type_name -> google.protobuf.Duration
+	93,  // 55: msghandler.v1.FlowStats.latency_p50:type_name -> google.protobuf.Duration
+	93,  // 56: msghandler.v1.FlowStats.latency_p99:type_name -> google.protobuf.Duration
+	94,  // 57: msghandler.v1.ProducerStats.answer_time:type_name -> google.protobuf.Timestamp
+	93,  // 58: msghandler.v1.ProducerStats.answer_took:type_name -> google.protobuf.Duration
 	1,   // 59: msghandler.v1.ProducerStats.verdict:type_name -> msghandler.v1.Verdict
-	76,  // 60: msghandler.v1.ProducerStats.failure_time:type_name -> google.protobuf.Timestamp
-	76,  // 61: msghandler.v1.ExchangeStats.acknowledge_time:type_name -> google.protobuf.Timestamp
-	76,  // 62: msghandler.v1.ExchangeStats.failure_time:type_name -> google.protobuf.Timestamp
+	94,  // 60: msghandler.v1.ProducerStats.failure_time:type_name -> google.protobuf.Timestamp
+	94,  // 61: msghandler.v1.ExchangeStats.acknowledge_time:type_name -> google.protobuf.Timestamp
+	94,  // 62: msghandler.v1.ExchangeStats.failure_time:type_name -> google.protobuf.Timestamp
 	3,   // 63: msghandler.v1.Coordinator.state:type_name -> msghandler.v1.CoordinatorState
-	76,  // 64: msghandler.v1.Coordinator.start_time:type_name -> google.protobuf.Timestamp
-	76,  // 65: msghandler.v1.Coordinator.seen_time:type_name -> google.protobuf.Timestamp
+	94,  // 64: msghandler.v1.Coordinator.start_time:type_name -> google.protobuf.Timestamp
+	94,  // 65: msghandler.v1.Coordinator.seen_time:type_name -> google.protobuf.Timestamp
 	4,   // 66: msghandler.v1.Finding.severity:type_name -> msghandler.v1.Severity
 	0,   // 67: msghandler.v1.StateStats.state:type_name -> msghandler.v1.State
-	76,  // 68: msghandler.v1.StateStats.oldest_create_time:type_name -> google.protobuf.Timestamp
-	76,  // 69: msghandler.v1.StateStats.first_due_time:type_name -> google.protobuf.Timestamp
+	94,  // 68: msghandler.v1.StateStats.oldest_create_time:type_name -> google.protobuf.Timestamp
+	94,  // 69: msghandler.v1.StateStats.first_due_time:type_name -> google.protobuf.Timestamp
 	51,  // 70: msghandler.v1.RetryMessagesRequest.names:type_name -> msghandler.v1.MessageName
 	0,   // 71: msghandler.v1.RetryMessagesRequest.state:type_name -> msghandler.v1.State
-	75,  // 72: msghandler.v1.RetryMessagesRequest.min_age:type_name -> google.protobuf.Duration
+	93,  // 72: msghandler.v1.RetryMessagesRequest.min_age:type_name -> google.protobuf.Duration
 	17,  // 73: msghandler.v1.RetryMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
 	51,  // 74: msghandler.v1.DiscardMessagesRequest.names:type_name -> msghandler.v1.MessageName
 	0,   // 75: msghandler.v1.DiscardMessagesRequest.state:type_name -> msghandler.v1.State
-	75,  // 76: msghandler.v1.DiscardMessagesRequest.min_age:type_name -> google.protobuf.Duration
+	93,  // 76: msghandler.v1.DiscardMessagesRequest.min_age:type_name -> google.protobuf.Duration
 	17,  // 77: msghandler.v1.DiscardMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
 	0,   // 78: msghandler.v1.TailMessagesRequest.states:type_name -> msghandler.v1.State
 	58,  // 79: msghandler.v1.TailMessagesResponse.moves:type_name -> msghandler.v1.Move
-	76,  // 80: msghandler.v1.Move.time:type_name -> google.protobuf.Timestamp
+	94,  // 80: msghandler.v1.Move.time:type_name -> google.protobuf.Timestamp
 	0,   // 81: msghandler.v1.Move.state:type_name -> msghandler.v1.State
-	75,  // 82: msghandler.v1.ListAuditRequest.max_age:type_name -> google.protobuf.Duration
+	93,  // 82: msghandler.v1.ListAuditRequest.max_age:type_name -> google.protobuf.Duration
 	61,  // 83: msghandler.v1.ListAuditResponse.records:type_name -> msghandler.v1.AuditRecord
-	76,  // 84: msghandler.v1.AuditRecord.time:type_name -> google.protobuf.Timestamp
-	76,  // 85: msghandler.v1.AuditRecord.last_time:type_name -> google.protobuf.Timestamp
+	94,  // 84: msghandler.v1.AuditRecord.time:type_name -> google.protobuf.Timestamp
+	94,  // 85: msghandler.v1.AuditRecord.last_time:type_name -> google.protobuf.Timestamp
 	64,  // 86: msghandler.v1.GetConfigurationResponse.values:type_name -> msghandler.v1.ConfigurationValue
 	5,   // 87: msghandler.v1.FinishedFilter.ended:type_name -> msghandler.v1.Ending
-	76,  // 88: msghandler.v1.FinishedFilter.since:type_name -> google.protobuf.Timestamp
-	76,  // 89: msghandler.v1.FinishedFilter.until:type_name -> google.protobuf.Timestamp
+	94,  // 88: msghandler.v1.FinishedFilter.since:type_name -> google.protobuf.Timestamp
+	94,  // 89: msghandler.v1.FinishedFilter.until:type_name -> google.protobuf.Timestamp
 	65,  // 90: msghandler.v1.ListFinishedRequest.filter:type_name -> msghandler.v1.FinishedFilter
 	68,  // 91: msghandler.v1.ListFinishedResponse.messages:type_name -> msghandler.v1.FinishedMessage
-	76,  // 92: msghandler.v1.ListFinishedResponse.oldest_time:type_name -> google.protobuf.Timestamp
+	94,  // 92: msghandler.v1.ListFinishedResponse.oldest_time:type_name -> google.protobuf.Timestamp
 	6,   // 93: msghandler.v1.FinishedMessage.message:type_name -> msghandler.v1.Message
 	5,   // 94: msghandler.v1.FinishedMessage.ended:type_name -> msghandler.v1.Ending
-	76,  // 95: msghandler.v1.FinishedMessage.finish_time:type_name -> google.protobuf.Timestamp
-	76,  // 96: msghandler.v1.FinishedMessage.create_time:type_name -> google.protobuf.Timestamp
-	76,  // 97: msghandler.v1.FinishedMessage.commit_time:type_name -> google.protobuf.Timestamp
+	94,  // 95: msghandler.v1.FinishedMessage.finish_time:type_name -> google.protobuf.Timestamp
+	94,  // 96: msghandler.v1.FinishedMessage.create_time:type_name -> google.protobuf.Timestamp
+	94,  // 97: msghandler.v1.FinishedMessage.commit_time:type_name -> google.protobuf.Timestamp
 	68,  // 98: msghandler.v1.GetFinishedResponse.message:type_name -> msghandler.v1.FinishedMessage
 	71,  // 99: msghandler.v1.ReplayMessagesRequest.names:type_name -> msghandler.v1.FinishedName
 	65,  // 100: msghandler.v1.ReplayMessagesRequest.filter:type_name -> msghandler.v1.FinishedFilter
 	17,  // 101: msghandler.v1.ReplayMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
-	7,   // 102: msghandler.v1.MessageHandlerService.SendHalfMessage:input_type -> msghandler.v1.SendHalfMessageRequest
-	9,   // 103: msghandler.v1.MessageHandlerService.SendHalfMessages:input_type -> msghandler.v1.SendHalfMessagesRequest
-	11,  // 104: msghandler.v1.MessageHandlerService.Submit:input_type -> msghandler.v1.SubmitRequest
-	13,  // 105: msghandler.v1.MessageHandlerService.SubmitAll:input_type -> msghandler.v1.SubmitAllRequest
-	15,  // 106: msghandler.v1.MessageHandlerService.Rollback:input_type -> msghandler.v1.RollbackRequest
-	23,  // 107: msghandler.v1.MessageHandlerService.Attend:input_type -> msghandler.v1.AttendRequest
-	18,  // 108: msghandler.v1.ProducerService.Confirm:input_type -> msghandler.v1.ConfirmRequest
-	21,  // 109: msghandler.v1.ProducerService.DeleteBusiness:input_type -> msghandler.v1.DeleteBusinessRequest
-	33,  // 110: msghandler.v1.AdminService.GetMessage:input_type -> msghandler.v1.GetMessageRequest
-	35,  // 111: msghandler.v1.AdminService.ListMessages:input_type -> msghandler.v1.ListMessagesRequest
-	42,  // 112: msghandler.v1.AdminService.GetStats:input_type -> msghandler.v1.GetStatsRequest
-	52,  // 113: msghandler.v1.AdminService.RetryMessages:input_type -> msghandler.v1.RetryMessagesRequest
-	54,  // 114: msghandler.v1.AdminService.DiscardMessages:input_type -> msghandler.v1.DiscardMessagesRequest
-	56,  // 115: msghandler.v1.AdminService.TailMessages:input_type -> msghandler.v1.TailMessagesRequest
-	59,  // 116: msghandler.v1.AdminService.ListAudit:input_type -> msghandler.v1.ListAuditRequest
-	62,  // 117: msghandler.v1.AdminService.GetConfiguration:input_type -> msghandler.v1.GetConfigurationRequest
-	37,  // 118: msghandler.v1.AdminService.GroupMessages:input_type -> msghandler.v1.GroupMessagesRequest
-	40,  // 119: msghandler.v1.AdminService.FindMessages:input_type -> msghandler.v1.FindMessagesRequest
-	66,  // 120: msghandler.v1.AdminService.ListFinished:input_type -> msghandler.v1.ListFinishedRequest
-	69,  // 121: msghandler.v1.AdminService.GetFinished:input_type -> msghandler.v1.GetFinishedRequest
-	72,  // 122: msghandler.v1.AdminService.ReplayMessages:input_type -> msghandler.v1.ReplayMessagesRequest
-	8,   // 123: msghandler.v1.MessageHandlerService.SendHalfMessage:output_type -> msghandler.v1.SendHalfMessageResponse
-	10,  // 124: msghandler.v1.MessageHandlerService.SendHalfMessages:output_type -> msghandler.v1.SendHalfMessagesResponse
-	12,  // 125: msghandler.v1.MessageHandlerService.Submit:output_type -> msghandler.v1.SubmitResponse
-	14,  // 126: msghandler.v1.MessageHandlerService.SubmitAll:output_type -> msghandler.v1.SubmitAllResponse
-	16,  // 127: msghandler.v1.MessageHandlerService.Rollback:output_type -> msghandler.v1.RollbackResponse
-	27,  // 128: msghandler.v1.MessageHandlerService.Attend:output_type -> msghandler.v1.AttendResponse
-	19,  // 129: msghandler.v1.ProducerService.Confirm:output_type -> msghandler.v1.ConfirmResponse
-	22,  // 130: msghandler.v1.ProducerService.DeleteBusiness:output_type -> msghandler.v1.DeleteBusinessResponse
-	34,  // 131: msghandler.v1.AdminService.GetMessage:output_type -> msghandler.v1.GetMessageResponse
-	36,  // 132: msghandler.v1.AdminService.ListMessages:output_type -> msghandler.v1.ListMessagesResponse
-	43,  // 133: msghandler.v1.AdminService.GetStats:output_type -> msghandler.v1.GetStatsResponse
-	53,  // 134: msghandler.v1.AdminService.RetryMessages:output_type -> msghandler.v1.RetryMessagesResponse
-	55,  // 135: msghandler.v1.AdminService.DiscardMessages:output_type -> msghandler.v1.DiscardMessagesResponse
-	57,  // 136: msghandler.v1.AdminService.TailMessages:output_type -> msghandler.v1.TailMessagesResponse
-	60,  // 137: msghandler.v1.AdminService.ListAudit:output_type -> msghandler.v1.ListAuditResponse
-	63,  // 138: msghandler.v1.AdminService.GetConfiguration:output_type -> msghandler.v1.GetConfigurationResponse
-	38,  // 139: msghandler.v1.AdminService.GroupMessages:output_type -> msghandler.v1.GroupMessagesResponse
-	41,  // 140: msghandler.v1.AdminService.FindMessages:output_type -> msghandler.v1.FindMessagesResponse
-	67,  // 141: msghandler.v1.AdminService.ListFinished:output_type -> msghandler.v1.ListFinishedResponse
-	70,  // 142: msghandler.v1.AdminService.GetFinished:output_type -> msghandler.v1.GetFinishedResponse
-	73,  // 143: msghandler.v1.AdminService.ReplayMessages:output_type -> msghandler.v1.ReplayMessagesResponse
-	123, // [123:144] is the sub-list for method output_type
-	102, // [102:123] is the sub-list for method input_type
-	102, // [102:102] is the sub-list for extension type_name
-	102, // [102:102] is the sub-list for extension extendee
-	0,   // [0:102] is the sub-list for field type_name
+	76,  // 102: msghandler.v1.ListDeadLetterQueuesResponse.queues:type_name -> msghandler.v1.DeadLetterQueue
+	94,  // 103: msghandler.v1.DeadLetterQueue.oldest_time:type_name -> google.protobuf.Timestamp
+	93,  // 104: msghandler.v1.DeadLetterFilter.min_age:type_name -> google.protobuf.Duration
+	51,  // 105: msghandler.v1.DeadLetterSelection.names:type_name -> msghandler.v1.MessageName
+	77,  // 106: msghandler.v1.DeadLetterSelection.filter:type_name -> msghandler.v1.DeadLetterFilter
+	6,   // 107: msghandler.v1.DeadLetter.message:type_name -> msghandler.v1.Message
+	94,  // 108: msghandler.v1.DeadLetter.since_time:type_name -> google.protobuf.Timestamp
+	77,  // 109: msghandler.v1.ListDeadLettersRequest.filter:type_name -> msghandler.v1.DeadLetterFilter
+	79,  // 110: msghandler.v1.ListDeadLettersResponse.letters:type_name -> msghandler.v1.DeadLetter
+	79,  // 111: msghandler.v1.GetDeadLetterResponse.letter:type_name -> msghandler.v1.DeadLetter
+	78,  // 112: msghandler.v1.CountDeadLettersRequest.selection:type_name -> msghandler.v1.DeadLetterSelection
+	94,  // 113: msghandler.v1.CountDeadLettersResponse.oldest_time:type_name -> google.protobuf.Timestamp
+	86,  // 114: msghandler.v1.CountDeadLettersResponse.groups:type_name -> msghandler.v1.DeadLetterGroup
+	87,  // 115: msghandler.v1.CountDeadLettersResponse.destinations:type_name -> msghandler.v1.DeadLetterDestination
+	94,  // 116: msghandler.v1.DeadLetterGroup.oldest_time:type_name -> google.protobuf.Timestamp
+	78,  // 117: msghandler.v1.ReplayDeadLettersRequest.selection:type_name -> msghandler.v1.DeadLetterSelection
+	87,  // 118: msghandler.v1.ReplayDeadLettersResponse.destinations:type_name -> msghandler.v1.DeadLetterDestination
+	78,  // 119: msghandler.v1.DiscardDeadLettersRequest.selection:type_name -> msghandler.v1.DeadLetterSelection
+	7,   // 120: msghandler.v1.MessageHandlerService.SendHalfMessage:input_type -> msghandler.v1.SendHalfMessageRequest
+	9,   // 121: msghandler.v1.MessageHandlerService.SendHalfMessages:input_type -> msghandler.v1.SendHalfMessagesRequest
+	11,  // 122: msghandler.v1.MessageHandlerService.Submit:input_type -> msghandler.v1.SubmitRequest
+	13,  // 123: msghandler.v1.MessageHandlerService.SubmitAll:input_type -> msghandler.v1.SubmitAllRequest
+	15,  // 124: msghandler.v1.MessageHandlerService.Rollback:input_type -> msghandler.v1.RollbackRequest
+	23,  // 125: msghandler.v1.MessageHandlerService.Attend:input_type -> msghandler.v1.AttendRequest
+	18,  // 126: msghandler.v1.ProducerService.Confirm:input_type -> msghandler.v1.ConfirmRequest
+	21,  // 127: msghandler.v1.ProducerService.DeleteBusiness:input_type -> msghandler.v1.DeleteBusinessRequest
+	33,  // 128: msghandler.v1.AdminService.GetMessage:input_type -> msghandler.v1.GetMessageRequest
+	35,  // 129: msghandler.v1.AdminService.ListMessages:input_type -> msghandler.v1.ListMessagesRequest
+	42,  // 130: msghandler.v1.AdminService.GetStats:input_type -> msghandler.v1.GetStatsRequest
+	52,  // 131: msghandler.v1.AdminService.RetryMessages:input_type -> msghandler.v1.RetryMessagesRequest
+	54,  // 132: msghandler.v1.AdminService.DiscardMessages:input_type -> msghandler.v1.DiscardMessagesRequest
+	56,  // 133: msghandler.v1.AdminService.TailMessages:input_type -> msghandler.v1.TailMessagesRequest
+	59,  // 134: msghandler.v1.AdminService.ListAudit:input_type -> msghandler.v1.ListAuditRequest
+	62,  // 135: msghandler.v1.AdminService.GetConfiguration:input_type -> msghandler.v1.GetConfigurationRequest
+	37,  // 136: msghandler.v1.AdminService.GroupMessages:input_type -> msghandler.v1.GroupMessagesRequest
+	40,  // 137: msghandler.v1.AdminService.FindMessages:input_type -> msghandler.v1.FindMessagesRequest
+	66,  // 138: msghandler.v1.AdminService.ListFinished:input_type -> msghandler.v1.ListFinishedRequest
+	69,  // 139: msghandler.v1.AdminService.GetFinished:input_type -> msghandler.v1.GetFinishedRequest
+	72,  // 140: msghandler.v1.AdminService.ReplayMessages:input_type -> msghandler.v1.ReplayMessagesRequest
+	74,  // 141: msghandler.v1.AdminService.ListDeadLetterQueues:input_type -> msghandler.v1.ListDeadLetterQueuesRequest
+	80,  // 142: msghandler.v1.AdminService.ListDeadLetters:input_type -> msghandler.v1.ListDeadLettersRequest
+	82,  // 143: msghandler.v1.AdminService.GetDeadLetter:input_type -> msghandler.v1.GetDeadLetterRequest
+	84,  // 144: msghandler.v1.AdminService.CountDeadLetters:input_type -> msghandler.v1.CountDeadLettersRequest
+	88,  // 145: msghandler.v1.AdminService.ReplayDeadLetters:input_type -> msghandler.v1.ReplayDeadLettersRequest
+	90,  // 146: msghandler.v1.AdminService.DiscardDeadLetters:input_type -> msghandler.v1.DiscardDeadLettersRequest
+	8,   // 147: msghandler.v1.MessageHandlerService.SendHalfMessage:output_type -> msghandler.v1.SendHalfMessageResponse
+	10,  // 148: msghandler.v1.MessageHandlerService.SendHalfMessages:output_type -> msghandler.v1.SendHalfMessagesResponse
+	12,  // 149: msghandler.v1.MessageHandlerService.Submit:output_type -> msghandler.v1.SubmitResponse
+	14,  // 150: msghandler.v1.MessageHandlerService.SubmitAll:output_type -> msghandler.v1.SubmitAllResponse
+	16,  // 151: msghandler.v1.MessageHandlerService.Rollback:output_type -> msghandler.v1.RollbackResponse
+	27,  // 152: msghandler.v1.MessageHandlerService.Attend:output_type -> msghandler.v1.AttendResponse
+	19,  // 153: msghandler.v1.ProducerService.Confirm:output_type -> msghandler.v1.ConfirmResponse
+	22,  // 154: msghandler.v1.ProducerService.DeleteBusiness:output_type -> msghandler.v1.DeleteBusinessResponse
+	34,  // 155: msghandler.v1.AdminService.GetMessage:output_type -> msghandler.v1.GetMessageResponse
+	36,  // 156: msghandler.v1.AdminService.ListMessages:output_type -> msghandler.v1.ListMessagesResponse
+	43,  // 157: msghandler.v1.AdminService.GetStats:output_type -> msghandler.v1.GetStatsResponse
+	53,  // 158: msghandler.v1.AdminService.RetryMessages:output_type -> msghandler.v1.RetryMessagesResponse
+	55,  // 159: msghandler.v1.AdminService.DiscardMessages:output_type -> msghandler.v1.DiscardMessagesResponse
+	57,  // 160: msghandler.v1.AdminService.TailMessages:output_type -> msghandler.v1.TailMessagesResponse
+	60,  // 161: msghandler.v1.AdminService.ListAudit:output_type -> msghandler.v1.ListAuditResponse
+	63,  // 162: msghandler.v1.AdminService.GetConfiguration:output_type -> msghandler.v1.GetConfigurationResponse
+	38,  // 163: msghandler.v1.AdminService.GroupMessages:output_type -> msghandler.v1.GroupMessagesResponse
+	41,  // 164: msghandler.v1.AdminService.FindMessages:output_type -> msghandler.v1.FindMessagesResponse
+	67,  // 165: msghandler.v1.AdminService.ListFinished:output_type -> msghandler.v1.ListFinishedResponse
+	70,  // 166: msghandler.v1.AdminService.GetFinished:output_type -> msghandler.v1.GetFinishedResponse
+	73,  // 167: msghandler.v1.AdminService.ReplayMessages:output_type -> msghandler.v1.ReplayMessagesResponse
+	75,  // 168: msghandler.v1.AdminService.ListDeadLetterQueues:output_type -> msghandler.v1.ListDeadLetterQueuesResponse
+	81,  // 169: msghandler.v1.AdminService.ListDeadLetters:output_type -> msghandler.v1.ListDeadLettersResponse
+	83,  // 170: msghandler.v1.AdminService.GetDeadLetter:output_type -> msghandler.v1.GetDeadLetterResponse
+	85,  // 171: msghandler.v1.AdminService.CountDeadLetters:output_type -> msghandler.v1.CountDeadLettersResponse
+	89,  // 172: msghandler.v1.AdminService.ReplayDeadLetters:output_type -> msghandler.v1.ReplayDeadLettersResponse
+	91,  // 173: msghandler.v1.AdminService.DiscardDeadLetters:output_type -> msghandler.v1.DiscardDeadLettersResponse
+	147, // [147:174] is the sub-list for method output_type
+	120, // [120:147] is the sub-list for method input_type
+	120, // [120:120] is the sub-list for extension type_name
+	120, // [120:120] is the sub-list for extension extendee
+	0,   // [0:120] is the sub-list for field type_name
 }
 
 func init() { file_msghandler_v1_msghandler_proto_init() }
@@ -6600,13 +7966,14 @@ func file_msghandler_v1_msghandler_proto_init() {
 		(*AttendQuestion_Confirm)(nil),
 		(*AttendQuestion_DeleteBusiness)(nil),
 	}
+	file_msghandler_v1_msghandler_proto_msgTypes[70].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_msghandler_v1_msghandler_proto_rawDesc), len(file_msghandler_v1_msghandler_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   69,
+			NumMessages:   87,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

@@ -560,19 +560,25 @@ var ProducerService_ServiceDesc = grpc.ServiceDesc{
 }
 
 const (
-	AdminService_GetMessage_FullMethodName       = "/msghandler.v1.AdminService/GetMessage"
-	AdminService_ListMessages_FullMethodName     = "/msghandler.v1.AdminService/ListMessages"
-	AdminService_GetStats_FullMethodName         = "/msghandler.v1.AdminService/GetStats"
-	AdminService_RetryMessages_FullMethodName    = "/msghandler.v1.AdminService/RetryMessages"
-	AdminService_DiscardMessages_FullMethodName  = "/msghandler.v1.AdminService/DiscardMessages"
-	AdminService_TailMessages_FullMethodName     = "/msghandler.v1.AdminService/TailMessages"
-	AdminService_ListAudit_FullMethodName        = "/msghandler.v1.AdminService/ListAudit"
-	AdminService_GetConfiguration_FullMethodName = "/msghandler.v1.AdminService/GetConfiguration"
-	AdminService_GroupMessages_FullMethodName    = "/msghandler.v1.AdminService/GroupMessages"
-	AdminService_FindMessages_FullMethodName     = "/msghandler.v1.AdminService/FindMessages"
-	AdminService_ListFinished_FullMethodName     = "/msghandler.v1.AdminService/ListFinished"
-	AdminService_GetFinished_FullMethodName      = "/msghandler.v1.AdminService/GetFinished"
-	AdminService_ReplayMessages_FullMethodName   = "/msghandler.v1.AdminService/ReplayMessages"
+	AdminService_GetMessage_FullMethodName           = "/msghandler.v1.AdminService/GetMessage"
+	AdminService_ListMessages_FullMethodName         = "/msghandler.v1.AdminService/ListMessages"
+	AdminService_GetStats_FullMethodName             = "/msghandler.v1.AdminService/GetStats"
+	AdminService_RetryMessages_FullMethodName        = "/msghandler.v1.AdminService/RetryMessages"
+	AdminService_DiscardMessages_FullMethodName      = "/msghandler.v1.AdminService/DiscardMessages"
+	AdminService_TailMessages_FullMethodName         = "/msghandler.v1.AdminService/TailMessages"
+	AdminService_ListAudit_FullMethodName            = "/msghandler.v1.AdminService/ListAudit"
+	AdminService_GetConfiguration_FullMethodName     = "/msghandler.v1.AdminService/GetConfiguration"
+	AdminService_GroupMessages_FullMethodName        = "/msghandler.v1.AdminService/GroupMessages"
+	AdminService_FindMessages_FullMethodName         = "/msghandler.v1.AdminService/FindMessages"
+	AdminService_ListFinished_FullMethodName         = "/msghandler.v1.AdminService/ListFinished"
+	AdminService_GetFinished_FullMethodName          = "/msghandler.v1.AdminService/GetFinished"
+	AdminService_ReplayMessages_FullMethodName       = "/msghandler.v1.AdminService/ReplayMessages"
+	AdminService_ListDeadLetterQueues_FullMethodName = "/msghandler.v1.AdminService/ListDeadLetterQueues"
+	AdminService_ListDeadLetters_FullMethodName      = "/msghandler.v1.AdminService/ListDeadLetters"
+	AdminService_GetDeadLetter_FullMethodName        = "/msghandler.v1.AdminService/GetDeadLetter"
+	AdminService_CountDeadLetters_FullMethodName     = "/msghandler.v1.AdminService/CountDeadLetters"
+	AdminService_ReplayDeadLetters_FullMethodName    = "/msghandler.v1.AdminService/ReplayDeadLetters"
+	AdminService_DiscardDeadLetters_FullMethodName   = "/msghandler.v1.AdminService/DiscardDeadLetters"
 )
 
 // AdminServiceClient is the client API for AdminService service.
@@ -620,6 +626,24 @@ type AdminServiceClient interface {
 	// receipts live. A name without an entry means the newest entry: once the first copy is acknowledged, a repeated call
 	// makes another copy.
 	ReplayMessages(ctx context.Context, in *ReplayMessagesRequest, opts ...grpc.CallOption) (*ReplayMessagesResponse, error)
+	// The next six are about dead letters of consumers, in the queues that the configuration names: dead_letters.NAME, and
+	// events.dead_letter_queues. FAILED_PRECONDITION: the configuration names none. UNAVAILABLE: the broker does not answer, or
+	// another call looks at the queue; nothing was changed. A look loses no letter; on RabbitMQ others see fewer letters meanwhile.
+	//
+	// ListDeadLetterQueues counts the letters of each queue.
+	ListDeadLetterQueues(ctx context.Context, in *ListDeadLetterQueuesRequest, opts ...grpc.CallOption) (*ListDeadLetterQueuesResponse, error)
+	// ListDeadLetters pages through the letters of a queue, oldest first. Bodies are left out.
+	ListDeadLetters(ctx context.Context, in *ListDeadLettersRequest, opts ...grpc.CallOption) (*ListDeadLettersResponse, error)
+	// GetDeadLetter returns the oldest letter with a name, with its body.
+	GetDeadLetter(ctx context.Context, in *GetDeadLetterRequest, opts ...grpc.CallOption) (*GetDeadLetterResponse, error)
+	// CountDeadLetters counts letters by group, and by where a replay would publish them.
+	CountDeadLetters(ctx context.Context, in *CountDeadLettersRequest, opts ...grpc.CallOption) (*CountDeadLettersResponse, error)
+	// ReplayDeadLetters publishes letters to their first exchange and routing key, as if they had never failed. A letter whose
+	// destination dead_letters.NAME.exchanges or the policy of its producer does not allow stays, and so does one that the
+	// broker refuses.
+	ReplayDeadLetters(ctx context.Context, in *ReplayDeadLettersRequest, opts ...grpc.CallOption) (*ReplayDeadLettersResponse, error)
+	// DiscardDeadLetters removes letters for good.
+	DiscardDeadLetters(ctx context.Context, in *DiscardDeadLettersRequest, opts ...grpc.CallOption) (*DiscardDeadLettersResponse, error)
 }
 
 type adminServiceClient struct {
@@ -769,6 +793,66 @@ func (c *adminServiceClient) ReplayMessages(ctx context.Context, in *ReplayMessa
 	return out, nil
 }
 
+func (c *adminServiceClient) ListDeadLetterQueues(ctx context.Context, in *ListDeadLetterQueuesRequest, opts ...grpc.CallOption) (*ListDeadLetterQueuesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListDeadLetterQueuesResponse)
+	err := c.cc.Invoke(ctx, AdminService_ListDeadLetterQueues_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminServiceClient) ListDeadLetters(ctx context.Context, in *ListDeadLettersRequest, opts ...grpc.CallOption) (*ListDeadLettersResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListDeadLettersResponse)
+	err := c.cc.Invoke(ctx, AdminService_ListDeadLetters_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminServiceClient) GetDeadLetter(ctx context.Context, in *GetDeadLetterRequest, opts ...grpc.CallOption) (*GetDeadLetterResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetDeadLetterResponse)
+	err := c.cc.Invoke(ctx, AdminService_GetDeadLetter_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminServiceClient) CountDeadLetters(ctx context.Context, in *CountDeadLettersRequest, opts ...grpc.CallOption) (*CountDeadLettersResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CountDeadLettersResponse)
+	err := c.cc.Invoke(ctx, AdminService_CountDeadLetters_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminServiceClient) ReplayDeadLetters(ctx context.Context, in *ReplayDeadLettersRequest, opts ...grpc.CallOption) (*ReplayDeadLettersResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReplayDeadLettersResponse)
+	err := c.cc.Invoke(ctx, AdminService_ReplayDeadLetters_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminServiceClient) DiscardDeadLetters(ctx context.Context, in *DiscardDeadLettersRequest, opts ...grpc.CallOption) (*DiscardDeadLettersResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DiscardDeadLettersResponse)
+	err := c.cc.Invoke(ctx, AdminService_DiscardDeadLetters_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AdminServiceServer is the server API for AdminService service.
 // All implementations must embed UnimplementedAdminServiceServer
 // for forward compatibility.
@@ -814,6 +898,24 @@ type AdminServiceServer interface {
 	// receipts live. A name without an entry means the newest entry: once the first copy is acknowledged, a repeated call
 	// makes another copy.
 	ReplayMessages(context.Context, *ReplayMessagesRequest) (*ReplayMessagesResponse, error)
+	// The next six are about dead letters of consumers, in the queues that the configuration names: dead_letters.NAME, and
+	// events.dead_letter_queues. FAILED_PRECONDITION: the configuration names none. UNAVAILABLE: the broker does not answer, or
+	// another call looks at the queue; nothing was changed. A look loses no letter; on RabbitMQ others see fewer letters meanwhile.
+	//
+	// ListDeadLetterQueues counts the letters of each queue.
+	ListDeadLetterQueues(context.Context, *ListDeadLetterQueuesRequest) (*ListDeadLetterQueuesResponse, error)
+	// ListDeadLetters pages through the letters of a queue, oldest first. Bodies are left out.
+	ListDeadLetters(context.Context, *ListDeadLettersRequest) (*ListDeadLettersResponse, error)
+	// GetDeadLetter returns the oldest letter with a name, with its body.
+	GetDeadLetter(context.Context, *GetDeadLetterRequest) (*GetDeadLetterResponse, error)
+	// CountDeadLetters counts letters by group, and by where a replay would publish them.
+	CountDeadLetters(context.Context, *CountDeadLettersRequest) (*CountDeadLettersResponse, error)
+	// ReplayDeadLetters publishes letters to their first exchange and routing key, as if they had never failed. A letter whose
+	// destination dead_letters.NAME.exchanges or the policy of its producer does not allow stays, and so does one that the
+	// broker refuses.
+	ReplayDeadLetters(context.Context, *ReplayDeadLettersRequest) (*ReplayDeadLettersResponse, error)
+	// DiscardDeadLetters removes letters for good.
+	DiscardDeadLetters(context.Context, *DiscardDeadLettersRequest) (*DiscardDeadLettersResponse, error)
 	mustEmbedUnimplementedAdminServiceServer()
 }
 
@@ -862,6 +964,24 @@ func (UnimplementedAdminServiceServer) GetFinished(context.Context, *GetFinished
 }
 func (UnimplementedAdminServiceServer) ReplayMessages(context.Context, *ReplayMessagesRequest) (*ReplayMessagesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ReplayMessages not implemented")
+}
+func (UnimplementedAdminServiceServer) ListDeadLetterQueues(context.Context, *ListDeadLetterQueuesRequest) (*ListDeadLetterQueuesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListDeadLetterQueues not implemented")
+}
+func (UnimplementedAdminServiceServer) ListDeadLetters(context.Context, *ListDeadLettersRequest) (*ListDeadLettersResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListDeadLetters not implemented")
+}
+func (UnimplementedAdminServiceServer) GetDeadLetter(context.Context, *GetDeadLetterRequest) (*GetDeadLetterResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetDeadLetter not implemented")
+}
+func (UnimplementedAdminServiceServer) CountDeadLetters(context.Context, *CountDeadLettersRequest) (*CountDeadLettersResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CountDeadLetters not implemented")
+}
+func (UnimplementedAdminServiceServer) ReplayDeadLetters(context.Context, *ReplayDeadLettersRequest) (*ReplayDeadLettersResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ReplayDeadLetters not implemented")
+}
+func (UnimplementedAdminServiceServer) DiscardDeadLetters(context.Context, *DiscardDeadLettersRequest) (*DiscardDeadLettersResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DiscardDeadLetters not implemented")
 }
 func (UnimplementedAdminServiceServer) mustEmbedUnimplementedAdminServiceServer() {}
 func (UnimplementedAdminServiceServer) testEmbeddedByValue()                      {}
@@ -1111,6 +1231,114 @@ func _AdminService_ReplayMessages_Handler(srv interface{}, ctx context.Context, 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AdminService_ListDeadLetterQueues_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListDeadLetterQueuesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).ListDeadLetterQueues(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_ListDeadLetterQueues_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).ListDeadLetterQueues(ctx, req.(*ListDeadLetterQueuesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AdminService_ListDeadLetters_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListDeadLettersRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).ListDeadLetters(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_ListDeadLetters_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).ListDeadLetters(ctx, req.(*ListDeadLettersRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AdminService_GetDeadLetter_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetDeadLetterRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).GetDeadLetter(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_GetDeadLetter_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).GetDeadLetter(ctx, req.(*GetDeadLetterRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AdminService_CountDeadLetters_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CountDeadLettersRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).CountDeadLetters(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_CountDeadLetters_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).CountDeadLetters(ctx, req.(*CountDeadLettersRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AdminService_ReplayDeadLetters_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReplayDeadLettersRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).ReplayDeadLetters(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_ReplayDeadLetters_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).ReplayDeadLetters(ctx, req.(*ReplayDeadLettersRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AdminService_DiscardDeadLetters_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DiscardDeadLettersRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).DiscardDeadLetters(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_DiscardDeadLetters_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).DiscardDeadLetters(ctx, req.(*DiscardDeadLettersRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // AdminService_ServiceDesc is the grpc.ServiceDesc for AdminService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -1165,6 +1393,30 @@ var AdminService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ReplayMessages",
 			Handler:    _AdminService_ReplayMessages_Handler,
+		},
+		{
+			MethodName: "ListDeadLetterQueues",
+			Handler:    _AdminService_ListDeadLetterQueues_Handler,
+		},
+		{
+			MethodName: "ListDeadLetters",
+			Handler:    _AdminService_ListDeadLetters_Handler,
+		},
+		{
+			MethodName: "GetDeadLetter",
+			Handler:    _AdminService_GetDeadLetter_Handler,
+		},
+		{
+			MethodName: "CountDeadLetters",
+			Handler:    _AdminService_CountDeadLetters_Handler,
+		},
+		{
+			MethodName: "ReplayDeadLetters",
+			Handler:    _AdminService_ReplayDeadLetters_Handler,
+		},
+		{
+			MethodName: "DiscardDeadLetters",
+			Handler:    _AdminService_DiscardDeadLetters_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -1,5 +1,6 @@
-// Package letters reads and changes consumers' dead letters on any broker, for the console and for msghandler dlq.
-package letters
+// Package operate is the desk of operators: it reads and changes consumers' dead letters on any broker, for
+// coordinators and for msghandler dlq --direct.
+package operate
 
 import (
 	"context"
@@ -16,9 +17,7 @@ import (
 // DeadLetters are the dead letters of a broker, as package consumer describes the methods.
 type DeadLetters interface {
 	ListSelected(ctx context.Context, s consumer.Selection) ([]consumer.Letter, error)
-	Show(ctx context.Context, key string) (consumer.Letter, error)
 	Visit(ctx context.Context, visit func(*consumer.Letter) bool) error
-	Count(ctx context.Context, keys ...string) (int, error)
 	Depth(ctx context.Context) (int, error)
 	Oldest(ctx context.Context) (consumer.Letter, error)
 	ReplaySelected(ctx context.Context, s consumer.Selection) (int, error)
@@ -38,15 +37,15 @@ func onKafka(url, topic string) (DeadLetters, error) { return kafka.NewDeadLette
 
 func onNATS(url, stream string) (DeadLetters, error) { return nats.NewDeadLetters(url, nil, stream) }
 
-// Open describes the dead letters of a queue, a topic or a stream; the first use connects. The error never quotes the
+// open describes the dead letters of a queue, a topic or a stream; the first use connects. The error never quotes the
 // URL.
-func Open(url, queue string) (DeadLetters, error) {
-	open, known := brokers[scheme(url)]
+func open(url, queue string) (DeadLetters, error) {
+	describe, known := brokers[scheme(url)]
 	if !known {
 		return nil, fmt.Errorf("this is not a URL of a broker; the schemes are %s; name the broker with another URL",
 			strings.Join(slices.Sorted(maps.Keys(brokers)), ", "))
 	}
-	return open(url, queue)
+	return describe(url, queue)
 }
 
 func scheme(url string) string {

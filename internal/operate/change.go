@@ -1,0 +1,117 @@
+package operate
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/msghandler/msghandler/consumer"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+)
+
+// defaultChange is how many letters change where the request does not say.
+const defaultChange = 1000
+
+// changeRequest is the request of a replay or of a discard.
+type changeRequest interface {
+	GetQueue() string
+	GetSelection() *msghandlerv1.DeadLetterSelection
+	GetLimit() int32
+}
+
+// outcome is the result of a change.
+type outcome struct {
+	done    int64
+	more    bool
+	problem string
+}
+
+// Replay publishes letters again, and calls changed with the name of each.
+func (d *Desk) Replay(
+	ctx context.Context, r *msghandlerv1.ReplayDeadLettersRequest, changed func(name string),
+) (*msghandlerv1.ReplayDeadLettersResponse, error) {
+	to := destinations{}
+	o, err := d.change(ctx, r, DeadLetters.ReplaySelected, func(l *consumer.Letter) {
+		to.add(l, nil)
+		changed(clean(l.Name()))
+	})
+	return &msghandlerv1.ReplayDeadLettersResponse{
+		Replayed: o.done, More: o.more, Problem: o.problem, Destinations: to.all(),
+	}, err
+}
+
+// Discard removes letters, and calls changed with the name of each.
+func (d *Desk) Discard(
+	ctx context.Context, r *msghandlerv1.DiscardDeadLettersRequest, changed func(name string),
+) (*msghandlerv1.DiscardDeadLettersResponse, error) {
+	o, err := d.change(ctx, r, DeadLetters.DiscardSelected, func(l *consumer.Letter) { changed(clean(l.Name())) })
+	return &msghandlerv1.DiscardDeadLettersResponse{Discarded: o.done, More: o.more, Problem: o.problem}, err
+}
+
+// change changes letters, the oldest first. An error says that nothing was changed.
+func (d *Desk) change(
+	ctx context.Context, r changeRequest,
+	do func(DeadLetters, context.Context, consumer.Selection) (int, error), changed func(*consumer.Letter),
+) (o outcome, err error) {
+	q, ctx, done, err := d.take(ctx, r.GetQueue())
+	if err != nil {
+		return o, err
+	}
+	defer done()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	_, err = do(q.dead, ctx, consumer.Selection{
+		Limit: cmp.Or(int(r.GetLimit()), defaultChange),
+		Match: q.matchBounded(matcher(r.GetSelection().GetNames(), r.GetSelection().GetFilter()), cancel),
+		Changed: func(l *consumer.Letter) {
+			o.done++
+			changed(l)
+		},
+		MayReplay: q.MayPublish.check,
+	})
+	q.setOldest(time.Time{}) // the oldest may be gone
+	if o.more = errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled); o.more {
+		return o, nil
+	}
+	if err != nil {
+		o.problem = problem(err)
+	}
+	return o, nil
+}
+
+// matchBounded matches letters, and stops after so many letters that do not match and are held until the end. A topic
+// of Kafka is read whole, and bounded before.
+func (q *queue) matchBounded(match func(*consumer.Letter) bool, stop func()) func(*consumer.Letter) bool {
+	held := 0
+	return func(l *consumer.Letter) bool {
+		if match(l) {
+			return true
+		}
+		if held++; held >= q.bounds.looked && !q.state.GetAtMost() {
+			stop()
+		}
+		return false
+	}
+}
+
+// maxProblems is how many letters that stay are named, and maxProblem how many bytes are said about them.
+const (
+	maxProblems = 5
+	maxProblem  = 4 << 10
+)
+
+// problem names the first letters that stay, and counts the others: each letter has a line.
+func problem(err error) string {
+	lines := strings.Split(err.Error(), "\n")
+	text := strings.Join(lines[:min(len(lines), maxProblems)], "\n")
+	if len(text) > maxProblem {
+		text = text[:maxProblem] + "…"
+	}
+	if more := len(lines) - maxProblems; more > 0 {
+		text += fmt.Sprintf("\nand %d more", more)
+	}
+	return clean(text)
+}

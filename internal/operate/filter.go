@@ -1,0 +1,33 @@
+package operate
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/msghandler/msghandler/consumer"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+)
+
+// matcher reports whether a selection means a letter. Its ages are those at its making.
+func matcher(names []*msghandlerv1.MessageName, f *msghandlerv1.DeadLetterFilter) func(l *consumer.Letter) bool {
+	now, keys := time.Now(), make([]string, 0, len(names))
+	for _, n := range names {
+		keys = append(keys, n.GetProducer()+"/"+n.GetId())
+	}
+	is := func(want, value string) bool { return want == "" || want == clean(value) }
+	least := f.GetMinAge().AsDuration()
+	return func(l *consumer.Letter) bool {
+		return (len(keys) == 0 || slices.Contains(keys, clean(l.Name()))) &&
+			is(f.GetProducer(), l.Producer) && is(f.GetConsumer(), l.Queue) && is(f.GetExchange(), l.Exchange) &&
+			(contains(l.FirstCause, f.GetCauseContains()) || contains(l.Reason, f.GetCauseContains())) &&
+			(least == 0 || now.Sub(l.Since()) >= least)
+	}
+}
+
+func contains(text, part string) bool {
+	return part == "" || strings.Contains(strings.ToLower(text), strings.ToLower(part))
+}
+
+// clean replaces what is no text: any program may write anything into a letter, and an answer holds only text.
+func clean(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }

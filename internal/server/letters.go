@@ -1,0 +1,268 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/msghandler/msghandler/internal/access"
+	"github.com/msghandler/msghandler/internal/audit"
+	"github.com/msghandler/msghandler/internal/halfmsg"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+)
+
+// DeadLetters reads and changes consumers' dead letters. An error is a halfmsg.LettersError, or that of the context. A
+// page token is the place in the queue. changed is called with the name of each changed letter.
+type DeadLetters interface {
+	Queues(ctx context.Context) []*msghandlerv1.DeadLetterQueue
+	List(ctx context.Context, r *msghandlerv1.ListDeadLettersRequest) (*msghandlerv1.ListDeadLettersResponse, error)
+	Get(ctx context.Context, r *msghandlerv1.GetDeadLetterRequest) (*msghandlerv1.GetDeadLetterResponse, error)
+	Count(
+		ctx context.Context, r *msghandlerv1.CountDeadLettersRequest,
+	) (*msghandlerv1.CountDeadLettersResponse, error)
+	Replay(
+		ctx context.Context, r *msghandlerv1.ReplayDeadLettersRequest, changed func(name string),
+	) (*msghandlerv1.ReplayDeadLettersResponse, error)
+	Discard(
+		ctx context.Context, r *msghandlerv1.DiscardDeadLettersRequest, changed func(name string),
+	) (*msghandlerv1.DiscardDeadLettersResponse, error)
+}
+
+// letterRequest is a request about the dead letters of a queue.
+type letterRequest interface {
+	proto.Message
+	GetQueue() string
+}
+
+// letterCall checks a request about dead letters, and asks the desk.
+func letterCall[A any](
+	o *operators, call string, r letterRequest, checks func(c *check), do func(DeadLetters) (A, error),
+) (answer A, err error) {
+	c := &check{}
+	c.shortText("queue", r.GetQueue())
+	if err = understood(r); err == nil {
+		checks(c)
+		err = c.err()
+	}
+	if err == nil && o.server.config.DeadLetters == nil {
+		err = halfmsg.ErrNoLetterQueues
+	}
+	if err == nil {
+		answer, err = do(o.server.config.DeadLetters)
+	}
+	if err != nil {
+		var none A
+		return none, o.server.fail(call, err, halfmsg.None)
+	}
+	return answer, nil
+}
+
+// ListDeadLetterQueues implements AdminService.
+func (o *operators) ListDeadLetterQueues(
+	ctx context.Context, _ *msghandlerv1.ListDeadLetterQueuesRequest,
+) (*msghandlerv1.ListDeadLetterQueuesResponse, error) {
+	response := &msghandlerv1.ListDeadLetterQueuesResponse{}
+	if desk := o.server.config.DeadLetters; desk != nil {
+		response.Queues = desk.Queues(ctx)
+	}
+	return response, nil
+}
+
+// ListDeadLetters implements AdminService.
+func (o *operators) ListDeadLetters(
+	ctx context.Context, r *msghandlerv1.ListDeadLettersRequest,
+) (*msghandlerv1.ListDeadLettersResponse, error) {
+	inner := &msghandlerv1.ListDeadLettersRequest{Queue: r.GetQueue(), Filter: r.GetFilter()}
+	return letterCall(o, "ListDeadLetters", r, func(c *check) {
+		c.letterFilter("filter.", r.GetFilter())
+		inner.PageSize = int32(c.pageSize(r.GetPageSize())) //nolint:gosec // at most maxItems
+		inner.PageToken = c.cursor(r.GetPageToken(), letterList{inner})
+	}, func(desk DeadLetters) (*msghandlerv1.ListDeadLettersResponse, error) {
+		page, err := desk.List(ctx, inner)
+		if err != nil {
+			return nil, err
+		}
+		page.NextPageToken = writeToken(page.GetNextPageToken(), letterList{inner})
+		for _, letter := range page.GetLetters() {
+			o.server.showLetter(access.From(ctx), letter)
+		}
+		return page, nil
+	})
+}
+
+// letterList is a listing of dead letters.
+type letterList struct {
+	*msghandlerv1.ListDeadLettersRequest
+}
+
+func (l letterList) parts(cursor string) []string {
+	return append([]string{cursor, l.GetQueue()}, letterFields(l.GetFilter())...)
+}
+
+// showLetter leaves of a letter what its caller may see.
+func (s *Server) showLetter(caller access.Identity, letter *msghandlerv1.DeadLetter) {
+	if s.hides(caller) {
+		letter.Message.Body, letter.Message.Headers = nil, nil
+	}
+}
+
+// GetDeadLetter implements AdminService.
+func (o *operators) GetDeadLetter(
+	ctx context.Context, r *msghandlerv1.GetDeadLetterRequest,
+) (*msghandlerv1.GetDeadLetterResponse, error) {
+	return letterCall(o, "GetDeadLetter", r, func(c *check) {
+		c.shortText("producer", r.GetProducer())
+		c.shortText("id", r.GetId())
+	}, func(desk DeadLetters) (*msghandlerv1.GetDeadLetterResponse, error) {
+		found, err := desk.Get(ctx, r)
+		if err == nil {
+			o.server.showLetter(access.From(ctx), found.GetLetter())
+		}
+		return found, err
+	})
+}
+
+// CountDeadLetters implements AdminService.
+func (o *operators) CountDeadLetters(
+	ctx context.Context, r *msghandlerv1.CountDeadLettersRequest,
+) (*msghandlerv1.CountDeadLettersResponse, error) {
+	return letterCall(o, "CountDeadLetters", r, func(c *check) {
+		c.letterSelection(r.GetSelection())
+	}, func(desk DeadLetters) (*msghandlerv1.CountDeadLettersResponse, error) { return desk.Count(ctx, r) })
+}
+
+// ReplayDeadLetters implements AdminService.
+func (o *operators) ReplayDeadLetters(
+	ctx context.Context, r *msghandlerv1.ReplayDeadLettersRequest,
+) (*msghandlerv1.ReplayDeadLettersResponse, error) {
+	c := letterChange[*msghandlerv1.ReplayDeadLettersRequest, *msghandlerv1.ReplayDeadLettersResponse]{
+		call: "ReplayDeadLetters", action: audit.ReplayLetters, do: DeadLetters.Replay, published: published,
+	}
+	return c.run(ctx, o, r)
+}
+
+// DiscardDeadLetters implements AdminService.
+func (o *operators) DiscardDeadLetters(
+	ctx context.Context, r *msghandlerv1.DiscardDeadLettersRequest,
+) (*msghandlerv1.DiscardDeadLettersResponse, error) {
+	c := letterChange[*msghandlerv1.DiscardDeadLettersRequest, *msghandlerv1.DiscardDeadLettersResponse]{
+		call: "DiscardDeadLetters", action: audit.DiscardLetters, do: DeadLetters.Discard,
+		published: func(*msghandlerv1.DiscardDeadLettersResponse) string { return "" },
+	}
+	return c.run(ctx, o, r)
+}
+
+// published says where a replay has published letters, with their numbers, for the audit trail.
+func published(r *msghandlerv1.ReplayDeadLettersResponse) string {
+	var b strings.Builder
+	for _, to := range r.GetDestinations() {
+		at := strings.TrimSpace(to.GetExchange() + " " + to.GetRoutingKey())
+		fmt.Fprintf(&b, " published=%q:%d", at, to.GetCount())
+	}
+	return b.String()
+}
+
+// letterChange is a replay or a discard of dead letters.
+type letterChange[Q letterChangeRequest, A interface{ GetProblem() string }] struct {
+	call   string
+	action audit.Action
+	do     func(desk DeadLetters, ctx context.Context, r Q, changed func(name string)) (A, error)
+	// published says where the letters went.
+	published func(A) string
+}
+
+// letterChangeRequest is the request of a replay or of a discard.
+type letterChangeRequest interface {
+	letterRequest
+	GetSelection() *msghandlerv1.DeadLetterSelection
+	GetLimit() int32
+	GetReason() string
+}
+
+// run changes letters, and records the change. A change that was begun ends, also when its caller has gone.
+func (l letterChange[Q, A]) run(ctx context.Context, o *operators, r Q) (A, error) {
+	return letterCall(o, l.call, r, func(c *check) {
+		c.letterSelection(r.GetSelection())
+		if limit := r.GetLimit(); limit < 0 || limit > maxChange {
+			c.fail("limit", "must be from 1 to %d, or 0 for %d", maxChange, maxItems)
+		}
+	}, func(desk DeadLetters) (A, error) {
+		filter := append([]string{"queue=" + r.GetQueue()}, letterTexts(r.GetSelection().GetFilter())...)
+		record := audit.Record{
+			Action: l.action, Reason: cut(r.GetReason()), Result: audit.Done, Filter: strings.Join(filter, " "),
+		}
+		answer, err := l.do(desk, context.WithoutCancel(ctx), r, func(name string) {
+			record.Names = append(record.Names, name)
+		})
+		if err == nil {
+			record.Filter += l.published(answer)
+			record.Cause = answer.GetProblem()
+		} else {
+			record.Cause = err.Error()
+		}
+		o.server.recordLetters(withOrigin(ctx), record)
+		return answer, err
+	})
+}
+
+// recordLetters records which letters were changed, and apart from them why others were not: the cause.
+func (s *Server) recordLetters(ctx context.Context, r audit.Record) {
+	failed := r
+	if r.Cause = ""; len(r.Names) > 0 {
+		s.config.Audit.Record(ctx, r)
+	}
+	if failed.Names, failed.Result = nil, audit.Failed; failed.Cause != "" {
+		s.config.Audit.Record(ctx, failed)
+	}
+}
+
+// letterSelection checks which letters are meant.
+func (c *check) letterSelection(s *msghandlerv1.DeadLetterSelection) {
+	if len(s.GetNames()) == 0 {
+		if s.GetFilter() == nil {
+			c.fail("selection", "must have names or a filter: an empty filter selects every letter of the queue")
+		}
+		c.letterFilter("selection.filter.", s.GetFilter())
+		return
+	}
+	c.count("selection.names", len(s.GetNames()))
+	if s.GetFilter() != nil {
+		c.fail("selection.names", "must be empty where a filter is set: the request is ambiguous")
+	}
+	for i, n := range s.GetNames() {
+		c.shortText(item("selection.names", i)+".producer", n.GetProducer())
+		c.shortText(item("selection.names", i)+".id", n.GetId())
+	}
+}
+
+// letterFilter checks a filter. Any program may write a letter, so its texts have no form.
+func (c *check) letterFilter(path string, f *msghandlerv1.DeadLetterFilter) {
+	for _, field := range []filterField{
+		{"producer", f.GetProducer()}, {"consumer", f.GetConsumer()}, {"exchange", f.GetExchange()},
+	} {
+		c.shortText(path+field.name, field.value)
+	}
+	c.words(path+"cause_contains", f.GetCauseContains())
+	c.duration(path+"min_age", f.GetMinAge(), maxAge)
+}
+
+// letterFields are the texts of a filter that tell its listing from others.
+func letterFields(f *msghandlerv1.DeadLetterFilter) []string {
+	return []string{f.GetProducer(), f.GetConsumer(), f.GetExchange(), f.GetCauseContains()}
+}
+
+// letterTexts describes a filter for the audit trail.
+func letterTexts(f *msghandlerv1.DeadLetterFilter) []string {
+	texts := textsOf([]filterField{
+		{"producer", f.GetProducer()},
+		{"consumer", f.GetConsumer()},
+		{"exchange", f.GetExchange()},
+		{"cause", f.GetCauseContains()},
+	})
+	if age := f.GetMinAge().AsDuration(); age > 0 {
+		texts = append(texts, "min_age="+age.String())
+	}
+	return texts
+}

@@ -1,0 +1,262 @@
+package server_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/msghandler/msghandler/internal/access"
+	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/server"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+)
+
+// letterBox is a queue of three dead letters, or an error.
+type letterBox struct {
+	server.DeadLetters
+	err error
+	// listed and changed are the last requests.
+	listed  *msghandlerv1.ListDeadLettersRequest
+	changed *msghandlerv1.DeadLetterSelection
+}
+
+func letterNamed(id string) *msghandlerv1.DeadLetter {
+	return &msghandlerv1.DeadLetter{Producer: "orders", Message: &msghandlerv1.Message{
+		Id: id, Headers: map[string]string{"card": "4111"}, Body: []byte("the body"),
+	}}
+}
+
+func (b *letterBox) Queues(context.Context) []*msghandlerv1.DeadLetterQueue {
+	return []*msghandlerv1.DeadLetterQueue{{Name: "payments"}}
+}
+
+func (b *letterBox) List(
+	_ context.Context, r *msghandlerv1.ListDeadLettersRequest,
+) (*msghandlerv1.ListDeadLettersResponse, error) {
+	b.listed = r
+	page := &msghandlerv1.ListDeadLettersResponse{Letters: []*msghandlerv1.DeadLetter{letterNamed("1")}}
+	if r.GetPageToken() == "" {
+		page.NextPageToken = "1"
+	}
+	return page, b.err
+}
+
+func (b *letterBox) Get(
+	context.Context, *msghandlerv1.GetDeadLetterRequest,
+) (*msghandlerv1.GetDeadLetterResponse, error) {
+	return &msghandlerv1.GetDeadLetterResponse{Letter: letterNamed("1")}, b.err
+}
+
+func (b *letterBox) Count(
+	context.Context, *msghandlerv1.CountDeadLettersRequest,
+) (*msghandlerv1.CountDeadLettersResponse, error) {
+	return &msghandlerv1.CountDeadLettersResponse{Count: 3}, b.err
+}
+
+func (b *letterBox) Replay(
+	_ context.Context, r *msghandlerv1.ReplayDeadLettersRequest, changed func(string),
+) (*msghandlerv1.ReplayDeadLettersResponse, error) {
+	if b.changed = r.GetSelection(); b.err != nil {
+		return nil, b.err
+	}
+	changed("orders/1")
+	return &msghandlerv1.ReplayDeadLettersResponse{
+		Replayed: 1, Problem: "replay orders/2: payroll is for others",
+		Destinations: []*msghandlerv1.DeadLetterDestination{{Exchange: "shop", RoutingKey: "paid", Count: 1}},
+	}, nil
+}
+
+func (b *letterBox) Discard(
+	_ context.Context, r *msghandlerv1.DiscardDeadLettersRequest, changed func(string),
+) (*msghandlerv1.DiscardDeadLettersResponse, error) {
+	b.changed = r.GetSelection()
+	changed("orders/3")
+	return &msghandlerv1.DiscardDeadLettersResponse{Discarded: 1}, b.err
+}
+
+func (b *letterBox) on(c *server.Config) { c.DeadLetters = b }
+
+func everyLetter() *msghandlerv1.DeadLetterSelection {
+	return &msghandlerv1.DeadLetterSelection{Filter: &msghandlerv1.DeadLetterFilter{}}
+}
+
+func named(names ...*msghandlerv1.MessageName) *msghandlerv1.DeadLetterSelection {
+	return &msghandlerv1.DeadLetterSelection{Names: names}
+}
+
+func TestOnlyReadersSeeBodiesOfLetters(t *testing.T) {
+	t.Parallel()
+	box := &letterBox{}
+	h := open(t, box.on, func(c *server.Config) { c.Access = authenticator(t, access.Rules{}, someTokens()) })
+	for token, sees := range map[string]bool{"viewer": false, "reader": true, "operator": true, "admin": true} {
+		ctx := withToken(t.Context(), token)
+		one, err := h.operators.GetDeadLetter(ctx, &msghandlerv1.GetDeadLetterRequest{Queue: "payments"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		list, err := h.operators.ListDeadLetters(ctx, &msghandlerv1.ListDeadLettersRequest{Queue: "payments"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range append(list.GetLetters(), one.GetLetter()) {
+			if m := l.GetMessage(); (len(m.GetBody()) > 0) != sees || (len(m.GetHeaders()) > 0) != sees || m.GetId() != "1" {
+				t.Errorf("%s sees %v", token, m)
+			}
+		}
+	}
+}
+
+// A change of letters names who, why, what, and where a replay went; and why letters stayed.
+func TestChangesOfLettersAreRecorded(t *testing.T) {
+	t.Parallel()
+	trail, box := &recorded{}, &letterBox{}
+	h := open(t, box.on, trail.keep)
+	selected := everyLetter()
+	selected.Filter.CauseContains = "stock"
+	if _, err := h.operators.ReplayDeadLetters(t.Context(), &msghandlerv1.ReplayDeadLettersRequest{
+		Queue: "payments", Selection: selected, Reason: "fixed",
+	}); err != nil {
+		t.Fatal(err)
+	}
+	const filter = `"queue=payments cause=\"stock\" published=\"shop paid\":1"`
+	want := []string{
+		` grpc replay-letters done / [orders/1] filter=` + filter + ` reason="fixed" `,
+		` grpc replay-letters failed / [] filter=` + filter + ` reason="fixed" replay orders/2: payroll is for others`,
+	}
+	if lines := trail.take(); !slices.Equal(lines, want) {
+		t.Errorf("recorded %q, want %q", lines, want)
+	}
+	if _, err := h.operators.DiscardDeadLetters(t.Context(), &msghandlerv1.DiscardDeadLettersRequest{
+		Queue: "payments", Selection: named(&msghandlerv1.MessageName{Producer: "orders"}),
+	}); err != nil {
+		t.Fatal(err)
+	}
+	want = []string{` grpc discard-letters done / [orders/3] filter="queue=payments" reason="" `}
+	if lines := trail.take(); !slices.Equal(lines, want) {
+		t.Errorf("recorded %q, want %q", lines, want)
+	}
+	for _, call := range []error{
+		func() error {
+			_, err := h.operators.CountDeadLetters(t.Context(),
+				&msghandlerv1.CountDeadLettersRequest{Queue: "payments", Selection: everyLetter()})
+			return err
+		}(),
+		func() error {
+			_, err := h.operators.ListDeadLetterQueues(t.Context(), &msghandlerv1.ListDeadLetterQueuesRequest{})
+			return err
+		}(),
+	} {
+		if lines := trail.take(); call != nil || len(lines) > 0 {
+			t.Errorf("a look: %v, recorded %q", call, lines)
+		}
+	}
+}
+
+func TestRequestsAboutLettersAreBounded(t *testing.T) {
+	t.Parallel()
+	box := &letterBox{}
+	h := open(t, box.on)
+	long := strings.Repeat("x", 300)
+	names := func(n int) (all []*msghandlerv1.MessageName) {
+		for range n {
+			all = append(all, &msghandlerv1.MessageName{Producer: "orders", Id: "1"})
+		}
+		return all
+	}
+	filter := func(f *msghandlerv1.DeadLetterFilter) *msghandlerv1.DeadLetterSelection {
+		return &msghandlerv1.DeadLetterSelection{Filter: f}
+	}
+	both := named(names(1)...)
+	both.Filter = everyLetter().GetFilter()
+	newer := everyLetter()
+	newer.Filter.ProtoReflect().SetUnknown(protowire.AppendVarint(protowire.AppendTag(nil, 99, protowire.VarintType), 1))
+	for what, tc := range map[string]struct {
+		selected *msghandlerv1.DeadLetterSelection
+		limit    int32
+		want     codes.Code
+	}{
+		"every letter":      {everyLetter(), 10_000, codes.OK},
+		"1,000 names":       {named(names(1000)...), 0, codes.OK},
+		"1,001 names":       {named(names(1001)...), 0, codes.InvalidArgument},
+		"no selection":      {nil, 0, codes.InvalidArgument},
+		"neither":           {&msghandlerv1.DeadLetterSelection{}, 0, codes.InvalidArgument},
+		"names and filter":  {both, 0, codes.InvalidArgument},
+		"limit over 10,000": {everyLetter(), 10_001, codes.InvalidArgument},
+		"limit below 0":     {everyLetter(), -1, codes.InvalidArgument},
+		"long producer":     {filter(&msghandlerv1.DeadLetterFilter{Producer: long}), 0, codes.InvalidArgument},
+		"long cause":        {filter(&msghandlerv1.DeadLetterFilter{CauseContains: long}), 0, codes.InvalidArgument},
+		"negative age":      {filter(&msghandlerv1.DeadLetterFilter{MinAge: durationpb.New(-1)}), 0, codes.InvalidArgument},
+		"unknown field":     {newer, 0, codes.Unimplemented},
+	} {
+		box.changed = nil
+		_, err := h.operators.DiscardDeadLetters(t.Context(), &msghandlerv1.DiscardDeadLettersRequest{
+			Queue: "payments", Selection: tc.selected, Limit: tc.limit,
+		})
+		wantCode(t, err, tc.want)
+		if (box.changed != nil) != (tc.want == codes.OK) {
+			t.Errorf("%s: changed %v", what, box.changed)
+		}
+	}
+	const bad = codes.InvalidArgument
+	for size, want := range map[int32]codes.Code{-1: bad, 1001: bad, 1000: codes.OK} {
+		_, err := h.operators.ListDeadLetters(t.Context(),
+			&msghandlerv1.ListDeadLettersRequest{Queue: "payments", PageSize: size})
+		wantCode(t, err, want)
+	}
+}
+
+// A token leads on in its own listing only.
+func TestPagesOfLettersKeepTheirListing(t *testing.T) {
+	t.Parallel()
+	box := &letterBox{}
+	h := open(t, box.on)
+	first, err := h.operators.ListDeadLetters(t.Context(), &msghandlerv1.ListDeadLettersRequest{Queue: "payments"})
+	if err != nil || first.GetNextPageToken() == "" || box.listed.GetPageSize() != 100 {
+		t.Fatal(first, err)
+	}
+	list := func(r *msghandlerv1.ListDeadLettersRequest) error {
+		r.PageToken = first.GetNextPageToken()
+		_, err := h.operators.ListDeadLetters(t.Context(), r)
+		return err
+	}
+	err = list(&msghandlerv1.ListDeadLettersRequest{Queue: "payments"})
+	if from := box.listed.GetPageToken(); err != nil || from != "1" {
+		t.Errorf("the second page: %v, from %q", err, from)
+	}
+	wantCode(t, list(&msghandlerv1.ListDeadLettersRequest{Queue: "stock"}), codes.InvalidArgument)
+	wantCode(t, list(&msghandlerv1.ListDeadLettersRequest{
+		Queue: "payments", Filter: &msghandlerv1.DeadLetterFilter{Exchange: "shop"},
+	}), codes.InvalidArgument)
+}
+
+func TestErrorsOfLettersNameTheRemedy(t *testing.T) {
+	t.Parallel()
+	for want, kind := range map[string]error{
+		"NO_DEAD_LETTERS": halfmsg.ErrNoLetterQueues, "LETTER_NOT_FOUND": halfmsg.ErrNoLetter,
+		"LETTERS_BUSY": halfmsg.ErrLettersBusy, "LETTERS_UNREADABLE": halfmsg.ErrLettersUnread,
+		"TOO_MANY_LETTERS": halfmsg.ErrTooManyLetters,
+	} {
+		trail := &recorded{}
+		box := &letterBox{err: &halfmsg.LettersError{Kind: kind, Cause: context.DeadlineExceeded, Text: "do this"}}
+		h := open(t, box.on, trail.keep)
+		_, err := h.operators.ReplayDeadLetters(t.Context(),
+			&msghandlerv1.ReplayDeadLettersRequest{Queue: "payments", Selection: everyLetter()})
+		if info, _ := reason(err); info.GetReason() != want || !strings.Contains(fmt.Sprint(err), "do this") {
+			t.Errorf("got %v, want %s", err, want)
+		}
+		if lines := trail.take(); len(lines) != 1 || !strings.Contains(lines[0], " replay-letters failed ") {
+			t.Errorf("recorded %q", lines)
+		}
+	}
+	_, err := open(t).operators.ListDeadLetters(t.Context(), &msghandlerv1.ListDeadLettersRequest{Queue: "payments"})
+	if info, _ := reason(err); info.GetReason() != "NO_DEAD_LETTERS" ||
+		!strings.Contains(fmt.Sprint(err), "set dead_letters.NAME.queue") {
+		t.Errorf("without a desk: %v", err)
+	}
+}
