@@ -73,7 +73,8 @@ func (s *Send) keys() []Key {
 		},
 		{
 			Name: "send.lease", Default: "30s", value: duration(&s.Lease, time.Second, time.Hour),
-			Meaning: "Lease on a message that is being published. Must be longer than send.confirm_timeout by five seconds.",
+			Meaning: "Lease on a message that is being published. At least send.confirm_timeout and five seconds; twice " +
+				"send.confirm_timeout and five seconds where a dead_letter_exchange is set, whose answer must fit in too.",
 		},
 		{
 			Name: "send.confirm_timeout", Default: "10s", value: duration(&s.ConfirmTimeout, 100*time.Millisecond,
