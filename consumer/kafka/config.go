@@ -28,6 +28,11 @@
 // died before the commit, or when its partition moved to another consumer meanwhile. Config.Dedup or package inbox/sql
 // drops the copies, as for RabbitMQ.
 //
+// A message that ends the processes which handle it fails in no process. A consumer notes in the metadata of the
+// group's offset that it has begun the first message of a partition. When more than 20 processes in a row have begun a
+// message and told nothing, the message becomes a dead letter without its handler. After three, its consumer handles
+// it alone, and commits after each message of its partition, so that no other message is taken for it.
+//
 // Messages of a transaction of Kafka are handled after its commit, and never after its abort.
 //
 // The messages of a partition are handled one after another, in their order. A message that waits in a retry topic is

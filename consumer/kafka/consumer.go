@@ -71,7 +71,7 @@ func (c *Consumer) Run(ctx context.Context, h consumer.Handler) error {
 	r := &run{
 		Config: c.config, handler: consumer.Chain(h, around...), retry: backoff.Steps(c.config.Retry),
 		stopping: ctx, work: work, cancelWork: cancelWork, waiting: waiting, abandon: abandon,
-		slots: make(chan struct{}, c.config.Concurrency),
+		slots: make(chan struct{}, c.config.Concurrency), alone: make(chan struct{}, 1),
 	}
 	defer r.close()
 	if err := r.open(); err != nil {
@@ -99,7 +99,9 @@ type run struct {
 	stopping, work, waiting context.Context
 	cancelWork, abandon     context.CancelFunc
 	// slots bounds the handlers of all partitions.
-	slots      chan struct{}
+	slots chan struct{}
+	// alone has an element while a message waits for all slots, or has them.
+	alone      chan struct{}
 	background lifecycle.Group
 }
 
@@ -163,7 +165,7 @@ func (r *run) finish() (err error) {
 		}
 	}
 	r.abandon()
-	r.each((*intake).commit)
+	r.each(func(in *intake) { _ = in.commit() }) // logged
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.work), commitTimeout)
 	defer cancel()
 	_ = r.background.Wait(ctx) // ends with the run's context

@@ -68,6 +68,7 @@ func (in *intake) open(group string, topics []string) error {
 		kgo.AutoCommitMarks(), kgo.AutoCommitInterval(commitInterval), kgo.AutoCommitCallback(in.committed),
 		kgo.BlockRebalanceOnPoll(),
 		kgo.OnPartitionsAssigned(in.assigned), kgo.OnPartitionsRevoked(in.revoked), kgo.OnPartitionsLost(in.lost),
+		kgo.OnOffsetsFetched(in.fetched),
 		kgo.RebalanceTimeout(r.StopTimeout+2*commitTimeout),
 	)...)
 	if err != nil {
@@ -161,7 +162,7 @@ func (in *intake) revoked(_ context.Context, _ *kgo.Client, topics map[string][]
 		moving = in.all()
 	}
 	in.end(moving)
-	in.commit()
+	_ = in.commit() // logged
 }
 
 // lost ends the handling of partitions that another consumer has by now.
@@ -219,21 +220,27 @@ func (in *intake) end(partitions []*partition) {
 	}
 }
 
-// commit commits the offsets of handled messages. The client's own call waits for an earlier commit without a bound.
-func (in *intake) commit() {
+// commit commits the offsets of handled messages.
+func (in *intake) commit() error {
+	err := in.inTime(in.client.CommitMarkedOffsets)
+	if err != nil {
+		in.run.Logger.LogAttrs(in.requests, slog.LevelWarn, "offsets not committed; handled messages will be redelivered",
+			slog.Any("cause", err))
+	}
+	return err
+}
+
+// inTime makes a commit. The client's own calls wait for an earlier commit without a bound.
+func (in *intake) inTime(commit func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(in.requests, commitTimeout)
 	defer cancel()
 	committed := make(chan error, 1)
-	in.commits.Go(func() { committed <- in.client.CommitMarkedOffsets(ctx) })
-	var err error
+	in.commits.Go(func() { committed <- commit(ctx) })
 	select {
-	case err = <-committed:
+	case err := <-committed:
+		return err
 	case <-ctx.Done():
-		err = ctx.Err()
-	}
-	if err != nil {
-		in.run.Logger.LogAttrs(ctx, slog.LevelWarn, "offsets not committed; handled messages will be redelivered",
-			slog.Any("cause", err))
+		return ctx.Err()
 	}
 }
 

@@ -29,6 +29,10 @@ type partition struct {
 	lost bool
 	// next is the offset after the last handled message, and high the offset after the partition's last message.
 	next, high int64
+	// before is how often the handling of the first message was begun and not ended, as the group's offset says.
+	before unexplained
+	// careful is how many more messages are committed one by one. Only the goroutine of the partition uses it.
+	careful int
 	// filled has an element when the queue is not empty.
 	filled chan struct{}
 }
@@ -100,12 +104,13 @@ func (p *partition) pop() *kgo.Record {
 
 // work handles messages until the partition ends.
 func (p *partition) work() {
-	for {
+	for first := true; ; first = false {
 		record, ok := p.take()
-		if !ok || !p.handle(record) {
+		if !ok || !p.handle(record, first) {
 			return
 		}
 		p.done(record)
+		p.commitCarefully()
 	}
 }
 
@@ -126,9 +131,17 @@ func (p *partition) depth() int {
 	return int(max(p.high-p.next, 0))
 }
 
-// handle hands a message to the handler until the message is settled; false when the partition ends before.
-func (p *partition) handle(record *kgo.Record) bool {
-	r := p.run
+// handle hands a message to the handler until the message is settled; false when the partition ends before. first: the
+// message is the first one since this consumer got the partition.
+func (p *partition) handle(record *kgo.Record, first bool) bool {
+	r, before := p.run, 0
+	if first {
+		before = p.begunBefore(record)
+	}
+	if before >= carefulFrom {
+		p.careful = carefulMessages
+	}
+	deadly := overBegun(before)
 	m := newMessage(record, p.in.copies)
 	m.Consumer = r.Name
 	if p.in.copies {
@@ -142,20 +155,27 @@ func (p *partition) handle(record *kgo.Record) bool {
 		if kept > 0 && backoff.Sleep(p.ending, r.retry.Delay(kept-1)) != nil {
 			return false
 		}
-		select {
-		case r.slots <- struct{}{}:
-		case <-p.ending.Done():
+		leave, entered := r.enter(p.ending, kept == 0 && before >= carefulFrom)
+		if !entered {
 			return false
 		}
 		r.Observer.Begun(m.Queue)
-		begun := time.Now()
-		err := func() error {
-			defer func() { <-r.slots }()
-			return r.handler.Handle(r.work, m)
+		begun, err := time.Now(), deadly
+		func() {
+			defer leave()
+			if deadly == nil {
+				if first && kept == 0 {
+					p.noteBegun(record, before+1)
+				}
+				err = r.handler.Handle(r.work, m)
+			}
 		}()
 		took := time.Since(begun)
 		result, settled := r.settle(record, m, err, kept)
 		r.Observer.Ended(m.Queue, result, took)
+		if first && kept == 0 && deadly == nil && !settled {
+			p.noteBegun(record, 0)
+		}
 		if settled || r.work.Err() != nil {
 			return settled
 		}

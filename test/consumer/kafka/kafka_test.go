@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -26,7 +27,13 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(servers.Stopping(m)) }
+func TestMain(m *testing.M) {
+	if url := os.Getenv(child); url != "" {
+		fmt.Println(consume(url))
+		os.Exit(1)
+	}
+	goleak.VerifyTestMain(servers.Stopping(m))
+}
 
 // quick is a configuration whose patience fits a test.
 func quick(t *testing.T, k *fakekafka.Cluster) kafka.Config {
