@@ -49,7 +49,8 @@ type Config struct {
 	Consuming func()
 	// Observer receives the result of every delivery and the depth of the queue, for metrics. Nil: none.
 	Observer Observer
-	// DepthInterval is how often the depth of the queue is reported to Observer. Default: 15 s.
+	// DepthInterval is how often the depth of the queue is reported to Observer, and what was deleted of Declare is made
+	// again. Default: 15 s.
 	DepthInterval time.Duration
 	// Logger gets the events of the connection and failed messages. Default: slog.Default().
 	Logger *slog.Logger

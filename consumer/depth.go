@@ -11,21 +11,51 @@ import (
 	"github.com/msghandler/msghandler/internal/ground/backoff"
 )
 
-// watchDepth reports the number of waiting messages to the observer at intervals, until the context or the connection
-// ends. A channel of its own is needed: the broker closes the channel when the queue does not exist.
-func (r *run) watchDepth(ctx context.Context, conn *amqpconn.Conn) {
-	if r.Observer == (unobserved{}) {
+// watchQueue looks at the queue at intervals, until the context or the connection ends. A channel of its own is needed:
+// the broker closes the channel when a queue does not exist, or has other arguments.
+func (r *run) watchQueue(ctx context.Context, conn *amqpconn.Conn) {
+	if r.Observer == (unobserved{}) && r.Declare == nil {
 		return
 	}
+	known := ""
 	for ctx.Err() == nil && !conn.IsClosed() {
 		if err := r.reportDepth(conn); err != nil && ctx.Err() == nil && !conn.IsClosed() {
 			r.Logger.LogAttrs(ctx, slog.LevelWarn, "the queue's depth is not known", slog.Any("cause", err))
 		}
-		_ = backoff.Sleep(ctx, r.DepthInterval)
+		if backoff.Sleep(ctx, r.DepthInterval) != nil || conn.IsClosed() {
+			return
+		}
+		trouble := ""
+		if err := r.declareAgain(conn); err != nil {
+			trouble = err.Error()
+		}
+		if trouble != "" && trouble != known && ctx.Err() == nil && !conn.IsClosed() {
+			r.Logger.LogAttrs(ctx, slog.LevelWarn, "topology not declared again; what was deleted of it stays away; "+
+				"correct Declare, or delete what contradicts it", slog.String("cause", trouble))
+		}
+		known = trouble
 	}
 }
 
+// declareAgain makes what was deleted of the topology. An exchange that is made again has no bindings, and the broker
+// tells no consumer of the queue. A delay queue or a dead-letter queue that is gone keeps its messages here.
+func (r *run) declareAgain(conn *amqpconn.Conn) error {
+	if r.Declare == nil {
+		return nil
+	}
+	ch, err := conn.Channel()
+	if err != nil {
+		return fmt.Errorf("open a channel: %w", err)
+	}
+	defer func() { _ = ch.Close() }()
+	return r.Declare.apply(conn, ch, r.Queue, slog.New(slog.DiscardHandler)) // warnings were logged at the connect
+}
+
+// reportDepth reports the number of waiting messages to the observer.
 func (r *run) reportDepth(conn *amqpconn.Conn) error {
+	if r.Observer == (unobserved{}) {
+		return nil
+	}
 	ch, err := conn.Channel()
 	if err != nil {
 		return fmt.Errorf("open a channel: %w", err)

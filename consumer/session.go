@@ -69,7 +69,7 @@ func (r *run) session(url string) (served bool, err error) {
 	r.Logger.LogAttrs(r.stopping, slog.LevelInfo, "consuming",
 		slog.Int("prefetch", r.Prefetch), slog.Int("concurrency", r.Concurrency))
 	r.Consuming()
-	watching.Go(func() { r.watchDepth(watch, conn) })
+	watching.Go(func() { r.watchQueue(watch, conn) })
 
 	if in := newIntake(deliveries); r.receive(in) {
 		returning.Go(func() { giveBackRest(ch, tag, deliveries) })

@@ -164,6 +164,9 @@ func (r *run) post(topic string, record *kgo.Record, m *consumer.Message, err er
 			"raise max.message.bytes of the topic",
 			append(name(m), slog.String("copy_to", topic), slog.Int("body_bytes", len(record.Value)))...)
 	}
+	if r.Create && errors.Is(answer.Err, kerr.UnknownTopicOrPartition) { // deleted since the start
+		answer.Err = errors.Join(answer.Err, r.createTopics(ctx))
+	}
 	if answer.Fate != kafkaconn.Stored {
 		return fmt.Errorf("write to topic %s: %w", topic, answer.Err)
 	}

@@ -24,7 +24,7 @@ func TestBusyMessageMeetsNoDeliveryLimit(t *testing.T) {
 	b := newBench(t)
 	config := b.config()
 	config.Declare.DeliveryLimit = 2
-	config.Retry = []time.Duration{time.Millisecond}
+	config.Retry, config.DepthInterval = []time.Duration{time.Millisecond}, time.Hour
 	var calls atomic.Int32
 	handled := make(chan string, 10)
 	b.start(config, func(_ context.Context, m *consumer.Message) error {

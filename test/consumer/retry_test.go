@@ -140,7 +140,9 @@ func TestUnmovableMessageIsNotLost(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	calls := make(chan string, 1000)
-	b.start(b.delayed(time.Hour), func(_ context.Context, m *consumer.Message) error {
+	config := b.delayed(time.Hour)
+	config.DepthInterval = time.Hour // nothing is declared again meanwhile
+	b.start(config, func(_ context.Context, m *consumer.Message) error {
 		calls <- m.ID
 		if m.ID == "1" {
 			return errors.New("the database is away")

@@ -83,6 +83,18 @@ var reserved = []struct {
 		"signals are the command line's: all other code ends with its context",
 	},
 	{
+		"net",
+		[]string{"LookupHost", "LookupIP", "LookupSRV", "ResolveTCPAddr", "ResolveUDPAddr", "ResolveIPAddr"},
+		[]string{"test/..."},
+		"a dialer resolves a name for each connection: what the name stands for changes while the process lives",
+	},
+	{
+		"crypto/tls",
+		[]string{"LoadX509KeyPair"},
+		[]string{"internal/certs/...", "internal/kafkaconn", "test/..."},
+		"a certificate is replaced while the process lives: package certs reads its files again",
+	},
+	{
 		"context",
 		[]string{"TO" + "DO"},
 		nil,
