@@ -1,7 +1,8 @@
 // Package audit keeps records of what operators change, and of calls that are refused.
 //
-// Each record is a line in the log, which log.level cannot silence, and an entry in Redis. Changes and refusals are
-// kept apart, so that a flood of refused calls removes no change. Equal refusals become one record with a count.
+// Each record is a line in the log, which log.level cannot silence, and an entry in Redis. What each right can do is
+// kept apart, so that a flood of refused calls or of logins removes no change. Equal refusals, and equal beginnings or
+// ends of sessions, become one record with a count.
 package audit
 
 import (
@@ -75,7 +76,7 @@ type Record struct {
 	ID string `json:"-"`
 	// Time is when the action was done, and of equal refusals the first time. A Recorder sets it where it is zero.
 	Time time.Time `json:"time"`
-	// Until is the last time of equal refusals.
+	// Until is the last time of equal records.
 	Until time.Time `json:"until,omitzero"`
 	// By is access.Identity.Name, and Kind how the name was proved. A Recorder takes both from the context where they
 	// are empty.
@@ -107,8 +108,8 @@ type Record struct {
 
 // Recorder keeps records.
 type Recorder interface {
-	// Record keeps a record. It never blocks, and is safe for concurrent use. A record with the Result Refused is joined
-	// with equal refusals.
+	// Record keeps a record. It never blocks, and is safe for concurrent use. Equal refusals are joined, and equal
+	// sessions.
 	Record(ctx context.Context, r Record)
 }
 

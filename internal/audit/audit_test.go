@@ -163,6 +163,64 @@ func heap() int64 {
 	return int64(m.HeapAlloc) //nolint:gosec // it is far below the limit
 }
 
+func TestEqualSessionsBecomeOneRecord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newTrail(t, 0)
+		for i := range 10_800 {
+			a.Record(t.Context(), audit.Record{
+				By: "token:anna", Kind: access.Token, From: fmt.Sprint("10.0.0.1:", 2000+i), Via: audit.Console,
+				Action: audit.Login, Result: audit.Done,
+			})
+		}
+		time.Sleep(11 * time.Second)
+		if lines := a.lines(); len(lines) != 2 || !strings.Contains(lines[1], "count=10799") {
+			t.Errorf("the log has %d lines, the last is %q", len(lines), lines[len(lines)-1])
+		}
+		time.Sleep(time.Minute)
+		for i := range audit.MaxCallers + 5 {
+			a.Record(t.Context(), audit.Record{
+				By: fmt.Sprint("jwt:", i), Kind: access.JWT, Action: audit.Login, Result: audit.Done,
+			})
+		}
+		time.Sleep(11 * time.Second)
+		lines := a.lines()
+		last := lines[len(lines)-1]
+		if !strings.Contains(last, "action=login result=done") || !strings.Contains(last, "count=5") {
+			t.Errorf("of many people the last line is %q", last)
+		}
+	})
+}
+
+// Each right makes records in numbers, and all records of higher rights stay.
+func TestLowRightsPushNoRecordOut(t *testing.T) {
+	const keep = 10
+	rights := []audit.Record{ // from the highest right on
+		{Action: audit.Discard, Result: audit.Done},
+		{Action: audit.Retry, Result: audit.Done},
+		{Action: audit.Login, Result: audit.Done},
+		{Action: "/Admin/DiscardMessages", Result: audit.Refused, Refusal: audit.ByRole},
+		{Action: "/Admin/DiscardMessages", Result: audit.Refused, Refusal: audit.ByIdentity},
+	}
+	for low := 1; low < len(rights); low++ {
+		a := newTrail(t, keep)
+		s := store(t, "redis://"+miniredis.RunT(t).Addr())
+		a.Connect(s)
+		for i, high := range rights[:low] {
+			high.By, high.From = "anna", fmt.Sprint("10.0.0.", i)
+			a.Record(t.Context(), high)
+		}
+		for i := range 5 * keep {
+			r := rights[low]
+			r.By, r.From = fmt.Sprint("mallory", i), fmt.Sprint("10.0.1.", i)
+			a.Record(t.Context(), r)
+		}
+		a.close(t)
+		if kept := a.list(t, audit.Query{By: "anna"}); len(kept) != low {
+			t.Errorf("%+v in numbers leave %d of %d records of higher rights", rights[low], len(kept), low)
+		}
+	}
+}
+
 func TestChangesAreNeverJoined(t *testing.T) {
 	a := newTrail(t, 10)
 	a.Connect(store(t, "redis://"+miniredis.RunT(t).Addr()))
@@ -175,8 +233,8 @@ func TestChangesAreNeverJoined(t *testing.T) {
 	}
 }
 
-// An attacker with many addresses fills the stream of refusals, and no record of a change goes.
-func TestRefusalsRemoveNoChange(t *testing.T) {
+// Redis bounds each stream.
+func TestStreamsAreBounded(t *testing.T) {
 	redis := servers.Redis(t)
 	a := newTrail(t, 100)
 	s := store(t, redis.URL())
@@ -330,7 +388,7 @@ func TestRecordsWaitForRedis(t *testing.T) {
 	a.Connect(store(t, redis.URL()))
 	redis.Kill()
 	for range 300 {
-		a.Record(t.Context(), audit.Record{Action: audit.Login, Result: audit.Done})
+		a.Record(t.Context(), audit.Record{Action: audit.Discard, Result: audit.Done})
 	}
 	if n := len(a.lines()); n != 300 {
 		t.Errorf("the log has %d lines", n)
@@ -348,7 +406,7 @@ func TestRecordsWaitForRedis(t *testing.T) {
 func TestDroppedRecordsAreCounted(t *testing.T) {
 	a := newTrail(t, 10)
 	for range 1500 { // Redis was never reached
-		a.Record(t.Context(), audit.Record{Action: audit.Login, Result: audit.Done})
+		a.Record(t.Context(), audit.Record{Action: audit.Discard, Result: audit.Done})
 	}
 	if n := a.counts.dropped.Load(); n != 500 {
 		t.Errorf("%d are dropped, want what 1,000 places do not hold", n)
@@ -383,7 +441,7 @@ func TestCloseStoresWhatWaits(t *testing.T) {
 	if changes := len(a.list(t, audit.Query{Result: audit.Done})); changes != 250 || refused != 50 {
 		t.Errorf("%d changes and %d refusals are kept", changes, refused)
 	}
-	a.Record(t.Context(), audit.Record{Action: audit.Logout, Result: audit.Done})
+	a.Record(t.Context(), audit.Record{Action: audit.Discard, Result: audit.Done})
 	if n := a.counts.dropped.Load(); n != 1 {
 		t.Errorf("%d records after the end are dropped, want 1", n)
 	}
@@ -433,7 +491,7 @@ func TestListSelectsNewestFirst(t *testing.T) {
 			t.Errorf("%s: %v, want %d", what, got, c.want)
 		}
 	}
-	for _, token := range []string{"x", "1-1", ".+", "1-1.1-1.1", "-.", "99999999999999999999-1."} {
+	for _, token := range []string{"x", "1-1", ".+", "1-1.1-1.1", "-.", "99999999999999999999-1....", "....x", "....."} {
 		if _, err := a.List(t.Context(), audit.Query{Limit: 1, Token: token}); !errors.Is(err, audit.ErrBadToken) {
 			t.Errorf("the token %q: %v", token, err)
 		}

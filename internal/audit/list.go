@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -56,8 +57,8 @@ const (
 	readBatch, maxScan = 200, 5000
 )
 
-// tokenForm is the place in both streams.
-var tokenForm = regexp.MustCompile(`^(\d{1,19}-\d{1,19})?\.(\d{1,19}-\d{1,19})?$`)
+// placeForm is a place in a stream: the id of an entry.
+var placeForm = regexp.MustCompile(`^\d{1,19}-\d{1,19}$`)
 
 // List returns a page of the kept records, of all coordinators. With a selective query a page may hold fewer records
 // than the limit, or none, and still lead to older ones.
@@ -65,22 +66,27 @@ func (t *Trail) List(ctx context.Context, q Query) (Page, error) {
 	t.mu.Lock()
 	store := t.store
 	t.mu.Unlock()
+	places := strings.Split(q.Token, ".")
 	if q.Token == "" {
-		q.Token = "."
+		places = make([]string, len(streams))
 	}
-	places := tokenForm.FindStringSubmatch(q.Token)
-	if places == nil {
+	if len(places) != len(streams) || slices.ContainsFunc(places, notPlace) {
 		return Page{}, ErrBadToken
 	}
 	if store == nil {
 		return Page{}, errNoStore
 	}
-	l := &listing{store: store, query: q, readers: []*reader{
-		{stream: Changes, before: places[1], ended: q.Result == Refused},
-		{stream: Refusals, before: places[2], ended: q.Result != "" && q.Result != Refused},
-	}}
+	l := &listing{store: store, query: q}
+	for i, stream := range streams {
+		ofRefused := stream == Refusals || stream == Strangers
+		l.readers = append(l.readers, &reader{
+			stream: stream, before: places[i], ended: q.Result != "" && ofRefused != (q.Result == Refused),
+		})
+	}
 	return l.page(ctx)
 }
+
+func notPlace(text string) bool { return text != "" && !placeForm.MatchString(text) }
 
 // listing merges the streams.
 type listing struct {
@@ -115,7 +121,11 @@ func (l *listing) page(ctx context.Context) (Page, error) {
 			break
 		}
 	}
-	page.Next = l.readers[0].before + "." + l.readers[1].before
+	places := make([]string, len(l.readers))
+	for i, r := range l.readers {
+		places[i] = r.before
+	}
+	page.Next = strings.Join(places, ".")
 	return page, nil
 }
 
@@ -153,7 +163,7 @@ func (r *reader) take(q Query) (Record, bool) {
 	if err := json.Unmarshal([]byte(entry.Text), &record); err != nil {
 		record = Record{Cause: fmt.Sprintf("this version cannot read the record: %v", err)}
 	}
-	record.ID = string(r.stream[:1]) + entry.ID
+	record.ID = string(r.stream[:2]) + entry.ID
 	return record, q.selects(&record)
 }
 

@@ -14,14 +14,42 @@ import (
 	"github.com/msghandler/msghandler/internal/loglimit"
 )
 
-// Stream is one of the two lists of kept records.
+// Stream is one of the lists of kept records. Each list is of what one right can do, so that records that a low right
+// can make in numbers push out none that need a higher one.
 type Stream string
 
-// The streams: changes are no refusals, so that refusals push no change out.
+// The streams, from the highest right to none.
 const (
-	Changes  Stream = "changes"
-	Refusals Stream = "refusals"
+	// Changes are of admins, and of those who may write the files.
+	Changes Stream = "changes"
+	// Operations are what an operator may change.
+	Operations Stream = "operations"
+	// Sessions are of people with any role.
+	Sessions Stream = "sessions"
+	// Refusals are of callers who have proved who they are, and Strangers of the others.
+	Refusals  Stream = "refusals"
+	Strangers Stream = "strangers"
 )
+
+// streams are all of them.
+var streams = []Stream{Changes, Operations, Sessions, Refusals, Strangers}
+
+// streamOf is the list that a record belongs to.
+func streamOf(r *Record) Stream {
+	switch {
+	case r.Result == Refused && r.Refusal == ByIdentity:
+		return Strangers
+	case r.Result == Refused:
+		return Refusals
+	}
+	switch r.Action { //nolint:exhaustive // all others are changes
+	case Login, Logout:
+		return Sessions
+	case Retry, Replay, ReplayLetters:
+		return Operations
+	}
+	return Changes
+}
 
 // Store keeps the texts of records.
 type Store interface {
@@ -69,8 +97,8 @@ var appendPauses = backoff.Exponential(250*time.Millisecond, 5*time.Second)
 type Trail struct {
 	config Config
 	logged *loglimit.Limiter
-	// refusals joins equal refusals.
-	refusals refusals
+	// joined joins equal records of the streams whose records anyone can make in numbers.
+	joined map[Stream]*joiner
 	// wake has a value when records wait.
 	wake chan struct{}
 	// closing is closed by Close; life ends when Close waits no longer.
@@ -92,9 +120,10 @@ func New(config Config) *Trail {
 	t := &Trail{
 		config: config, logged: loglimit.New(joinFor),
 		wake: make(chan struct{}, 1), closing: make(chan struct{}), waiting: map[Stream][]string{},
+		joined: map[Stream]*joiner{Sessions: {}, Refusals: {}, Strangers: {}},
 	}
 	t.life, t.end = context.WithCancel(context.Background())
-	t.running.Go(t.joinRefusals)
+	t.running.Go(t.joinEqual)
 	return t
 }
 
@@ -111,13 +140,16 @@ func (t *Trail) Connect(store Store) {
 // Record implements Recorder.
 func (t *Trail) Record(ctx context.Context, r Record) {
 	r = t.complete(ctx, r)
-	if r.Result != Refused {
+	joiner := t.joined[streamOf(&r)]
+	if joiner == nil {
 		t.emit(ctx, r)
 		return
 	}
 	r.From, r.Count = host(r.From), max(r.Count, 1)
-	t.config.Metrics.RefusedCalls(r.Refusal, r.Count)
-	if t.refusals.add(r) {
+	if r.Result == Refused {
+		t.config.Metrics.RefusedCalls(r.Refusal, r.Count)
+	}
+	if joiner.add(r) {
 		t.emit(ctx, r)
 	}
 }
@@ -146,10 +178,7 @@ func (t *Trail) emit(ctx context.Context, r Record) {
 		return
 	}
 	text, _ := json.Marshal(r.kept()) // texts, numbers and times cannot fail
-	stream := Changes
-	if r.Result == Refused {
-		stream = Refusals
-	}
+	stream := streamOf(&r)
 	t.mu.Lock()
 	full := t.closed || len(t.waiting[stream]) >= maxWaiting
 	if !full {
@@ -166,24 +195,26 @@ func (t *Trail) emit(ctx context.Context, r Record) {
 	}
 }
 
-// joinRefusals emits the joined refusals until the Trail is closed.
-func (t *Trail) joinRefusals() {
+// joinEqual emits the joined records until the Trail is closed.
+func (t *Trail) joinEqual() {
 	ticker := time.NewTicker(joinFor)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ticker.C:
-			t.emitRefusals()
+			t.emitJoined()
 		case <-t.closing:
 			return
 		}
 	}
 }
 
-func (t *Trail) emitRefusals() {
-	for _, r := range t.refusals.take() {
-		r.Instance = t.config.Instance
-		t.emit(t.life, r)
+func (t *Trail) emitJoined() {
+	for _, joiner := range t.joined {
+		for _, r := range joiner.take() {
+			r.Instance = t.config.Instance
+			t.emit(t.life, r)
+		}
 	}
 }
 
@@ -225,7 +256,7 @@ func (t *Trail) pause(again <-chan time.Time) bool {
 
 // keepSome stores a batch of each stream, and reports whether there was one.
 func (t *Trail) keepSome() (some bool, err error) {
-	for _, stream := range []Stream{Changes, Refusals} {
+	for _, stream := range streams {
 		t.mu.Lock()
 		batch := t.waiting[stream]
 		batch = batch[:min(len(batch), appendBatch)]
@@ -261,7 +292,7 @@ func (t *Trail) close(ctx context.Context) error {
 	if err := t.running.Wait(ctx); err != nil {
 		return err
 	}
-	t.emitRefusals()
+	t.emitJoined()
 	t.mu.Lock()
 	t.closed = true
 	t.mu.Unlock()
@@ -269,7 +300,11 @@ func (t *Trail) close(ctx context.Context) error {
 	for more := t.store != nil && t.config.Keep > 0; more && failure == nil; {
 		more, failure = t.keepSome()
 	}
-	if left := len(t.waiting[Changes]) + len(t.waiting[Refusals]); left > 0 {
+	left := 0
+	for _, waiting := range t.waiting {
+		left += len(waiting)
+	}
+	if left > 0 {
 		t.drop(left, cmp.Or(failure, errNoStore))
 	}
 	return nil

@@ -101,8 +101,8 @@ func (a *Access) keys() []Key {
 		},
 		{
 			Name: "access.audit_records", Default: "10000", value: whole(&a.AuditRecords, 0, 1_000_000),
-			Meaning: "About how many audit records Redis keeps, of changes and of refused calls each. 0: the log alone " +
-				"has them.",
+			Meaning: "About how many audit records Redis keeps in each list: changes, operations, sessions, refusals and " +
+				"strangers. 0: the log alone has them.",
 		},
 	}, a.OIDC.keys()...)
 }

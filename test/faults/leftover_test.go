@@ -63,7 +63,7 @@ func needed(key string, parked map[string]bool) bool {
 func TestOnlyTheStoreHasLastingKeys(t *testing.T) {
 	for key, want := range map[string]bool{
 		"msghandler:meta": true, "msghandler:{00}:pulse": true, "msghandler:audit:changes": true,
-		"msghandler:audit:refusals": true, "msghandler:{00}:orders:m:1": false, "msghandler:{00}:audit:m:1": false,
+		"msghandler:audit:sessions": true, "msghandler:{00}:orders:m:1": false, "msghandler:{00}:audit:m:1": false,
 	} {
 		if ofStore(key) != want {
 			t.Errorf("%s is of the store: %t", key, !want)

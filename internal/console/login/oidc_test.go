@@ -231,7 +231,7 @@ func TestTooLongSessionIsRefused(t *testing.T) {
 	for i := range 120 {
 		producers = append(producers, fmt.Sprintf("producer-with-a-long-name-%d", i))
 	}
-	from.AddUser("olga", map[string]any{"producers": producers})
+	from.AddUser("olga", map[string]any{"producers": producers, "roles": "viewer"})
 	b := d.browser(t)
 	answer, text := b.comeBack(b.atIssuer("/", "olga").Query())
 	if answer.StatusCode != http.StatusBadRequest || !strings.Contains(text, "too long for a cookie") {
@@ -294,4 +294,24 @@ func TestGuessesLeaveTheIssuerAlone(t *testing.T) {
 	if answer, _ := b.comeBack(b.atIssuer("/", "anna").Query()); answer.StatusCode != http.StatusSeeOther {
 		t.Errorf("got %s", answer.Status)
 	}
+}
+
+// A person without a role begins no session, and the refusal names the person.
+func TestNoSessionWithoutARole(t *testing.T) {
+	t.Parallel()
+	sessions, refused := 0, access.Identity{}
+	d, from := withIssuer(t, func(c *login.Config) {
+		c.LoggedIn = func(*http.Request, access.Identity) { sessions++ }
+		c.Refused = func(r *http.Request, _ string) { refused = access.From(r.Context()) }
+	})
+	from.AddUser("shop", nil)
+	b := d.browser(t)
+	answer, text := b.comeBack(b.atIssuer("/", "shop").Query())
+	if answer.StatusCode != http.StatusForbidden || !strings.Contains(text, "You have no role here") {
+		t.Errorf("got %s, %q", answer.Status, text)
+	}
+	if sessions != 0 || refused.Name != "jwt:shop" {
+		t.Errorf("%d sessions began, and the refusal names %q", sessions, refused.Name)
+	}
+	b.isOut()
 }

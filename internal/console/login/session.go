@@ -64,15 +64,22 @@ func (g *Gate) renew(p proof) (access.Identity, bool) {
 	return identity, err == nil
 }
 
-// begin gives the browser a session and leads it on.
+// begin gives the browser a session and leads it on. Who has no role here gets none.
 func (g *Gate) begin(w http.ResponseWriter, r *http.Request, p proof, next string) {
+	identity, ok := g.renew(p)
+	if identity = g.config.Authenticator.Complete(identity); ok && identity.Role == access.NoRole {
+		g.config.Refused(r.WithContext(access.With(r.Context(), identity)), "a session needs a role")
+		g.show(w, r, View{Status: http.StatusForbidden, Next: next, Problem: "You have no role here, so no session began. " +
+			"access.viewers, access.readers, access.operators and access.admins say who has which role."})
+		return
+	}
 	if err := g.setCookie(w, r, sessionCookie, p, time.Until(p.Until)); err != nil {
 		g.show(w, r, View{Status: http.StatusBadRequest, Next: next, Problem: "Your names, roles and producers are too " +
 			"long for a cookie. Ask for a token with fewer of them."})
 		return
 	}
-	if identity, ok := g.renew(p); ok {
-		g.config.LoggedIn(r, g.config.Authenticator.Complete(identity))
+	if ok {
+		g.config.LoggedIn(r, identity)
 	}
 	http.Redirect(w, r, next, http.StatusSeeOther)
 }

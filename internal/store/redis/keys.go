@@ -43,8 +43,7 @@ import (
 //	PREFIX:{SHARD}:chart@STEP:NUMBER          hash: the counts of a bucket of a chart; in the first shard only
 //	PREFIX:attending:PRODUCER                 sorted set of the mailboxes of coordinators where the producer attends, by
 //	                                          until when; and "last", by 0
-//	PREFIX:audit:changes                      stream of what operators changed, bounded
-//	PREFIX:audit:refusals                     stream of refused calls, bounded
+//	PREFIX:audit:STREAM                       a stream of audit records for each right that makes them, bounded
 //	PREFIX:meta                               hash: layout, shards, since when the layout is this one, and
 //	                                          since when the data go back to an older one
 //

@@ -1,0 +1,4 @@
+package audit
+
+// MaxCallers is for tests.
+const MaxCallers = maxCallers
