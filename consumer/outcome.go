@@ -105,7 +105,7 @@ func (r *run) suspects(t *task, m *Message) bool {
 		return false
 	}
 	t.since = time.Now()
-	t.due = t.since.Add(rand.N(spread))
+	t.due = t.since.Add(rand.N(spread)) //nolint:gosec // jitter is no secret
 	return true
 }
 

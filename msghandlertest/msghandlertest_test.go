@@ -204,7 +204,7 @@ func TestFaultsPickMessagesOfABatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	for n, want := range []codes.Code{codes.OK, codes.Unavailable, codes.OK} {
-		if got := answer.GetOutcomes()[n]; codes.Code(got.GetCode()) != want { //nolint:gosec // G115: codes are small
+		if got := answer.GetOutcomes()[n]; codes.Code(got.GetCode()) != want {
 			t.Errorf("message %d: %v", n+1, got)
 		}
 	}

@@ -90,6 +90,7 @@ func answersOf(op string, outcomes []*pb.Outcome, err error, n int, id func(int)
 		default:
 			o := outcomes[i]
 			answers[i].state = o.GetState()
+			//nolint:gosec // codes are small
 			if failure := fromOutcome(op, id(i), codes.Code(o.GetCode()), o.GetError(), o.GetState()); failure != nil {
 				failure.Reason = o.GetReason()
 				answers[i].failure = failure

@@ -108,7 +108,7 @@ func callContext(r *http.Request) (context.Context, context.CancelFunc) {
 	ctx := peer.NewContext(r.Context(), from)
 	ctx = metadata.NewIncomingContext(ctx, metadata.MD{"authorization": r.Header.Values("Authorization")})
 	if ms, err := strconv.ParseUint(r.Header.Get("Connect-Timeout-Ms"), 10, 31); err == nil {
-		return context.WithTimeout(ctx, time.Duration(ms)*time.Millisecond) //nolint:gosec // 31 bits
+		return context.WithTimeout(ctx, time.Duration(ms)*time.Millisecond)
 	}
 	return context.WithCancel(ctx)
 }

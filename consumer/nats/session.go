@@ -227,7 +227,7 @@ func (s *session) suspect(t *task) bool {
 
 // take hands a message to the workers.
 func (s *session) take(t *task) {
-	if !s.suspect(t) || !s.later(t, rand.N(spread)) {
+	if !s.suspect(t) || !s.later(t, rand.N(spread)) { //nolint:gosec // jitter is no secret
 		s.tasks <- t
 	}
 }

@@ -151,7 +151,7 @@ func silent(*pb.AttendQuestion) *pb.AttendAnswer { return nil }
 func failing(code codes.Code) func(*pb.AttendQuestion) *pb.AttendAnswer {
 	return func(*pb.AttendQuestion) *pb.AttendAnswer {
 		return &pb.AttendAnswer{Answer: &pb.AttendAnswer_Failure{
-			Failure: &pb.AttendFailure{Code: int32(code), Message: "broken"}, //nolint:gosec // codes are small
+			Failure: &pb.AttendFailure{Code: int32(code), Message: "broken"},
 		}}
 	}
 }

@@ -60,6 +60,7 @@ func (a *ask) others(mailboxes []string) []string {
 	others := slices.DeleteFunc(slices.Clone(mailboxes), func(m string) bool {
 		return m == a.hub.config.Instance || a.asked[m]
 	})
+	//nolint:gosec // an order of calls is no secret
 	rand.Shuffle(len(others), func(i, j int) { others[i], others[j] = others[j], others[i] })
 	return others
 }

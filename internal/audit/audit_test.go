@@ -160,7 +160,7 @@ func heap() int64 {
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc) //nolint:gosec // it is far below the limit
+	return int64(m.HeapAlloc)
 }
 
 func TestEqualSessionsBecomeOneRecord(t *testing.T) {

@@ -27,7 +27,7 @@ func golden(t *testing.T, name, document string) {
 			t.Fatal(err)
 		}
 	}
-	want, err := os.ReadFile(path) //nolint:gosec // the test names the file
+	want, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -43,7 +43,7 @@ func TestJSONFieldsStay(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			frozen, err := os.ReadFile(path) //nolint:gosec // the test names the file
+			frozen, err := os.ReadFile(path)
 			if err != nil {
 				t.Fatal(err)
 			}

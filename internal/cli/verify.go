@@ -91,6 +91,7 @@ func (c *verifyProducerCommand) report(s *commandline.Session, found []doctor.Fi
 		least = doctor.Warning
 	}
 	if c.JUnit != "" {
+		//nolint:gosec // others read the report
 		if err := os.WriteFile(c.JUnit, junitReport(c.Name, found, least, began), 0o644); err != nil {
 			return fmt.Errorf("--junit: the report is not written: %w; name a file that this user may write", err)
 		}

@@ -179,7 +179,7 @@ func (r *Redis) keys() []Key {
 
 func (a *AMQP) keys() []Key {
 	return []Key{
-		{
+		{ //nolint:gosec // RabbitMQ's own default
 			Name: "amqp.url", Default: "amqp://guest:guest@127.0.0.1:5672/", Secret: true,
 			value: addresses(&a.URLs, checkAMQPURL),
 			Meaning: "The RabbitMQ that messages are published to: amqp:// or amqps://; several URLs for a cluster, tried in " +

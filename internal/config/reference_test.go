@@ -28,7 +28,7 @@ func TestTheReferenceIsFresh(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		got, err := os.ReadFile(path) //nolint:gosec // the paths stand above
+		got, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}

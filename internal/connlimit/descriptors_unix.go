@@ -14,5 +14,5 @@ func Descriptors() int {
 	if err != nil || uint64(limit.Cur) > math.MaxInt32 { //nolint:unconvert // signed on some systems
 		return 0
 	}
-	return int(limit.Cur) //nolint:gosec // checked above
+	return int(limit.Cur)
 }

@@ -218,7 +218,7 @@ func TestWorkQueueLosesNoWakeUp(t *testing.T) {
 	for seed := range uint64(20) {
 		synctest.Test(t, func(t *testing.T) {
 			const stored, room = 500, 20
-			random := rand.New(rand.NewPCG(seed, seed)) //nolint:gosec // a test
+			random := rand.New(rand.NewPCG(seed, seed))
 			q := newTestQueue(t, WorkQueueConfig{Parallel: 3, Capacity: Capacity{Claims: room}})
 			l := q.lane("lane", 1+random.IntN(7), 3, 0)
 			pauses := make([]time.Duration, 50)

@@ -72,7 +72,7 @@ func (m *Message) Digest() string {
 	field([]byte(m.Exchange))
 	field([]byte(m.RoutingKey))
 	field([]byte(m.ContentType))
-	field(binary.BigEndian.AppendUint64(nil, uint64(m.Delay.Milliseconds())))
+	field(binary.BigEndian.AppendUint64(nil, uint64(m.Delay.Milliseconds()))) //nolint:gosec // the same bits
 	field(m.Body)
 	for _, key := range slices.Sorted(maps.Keys(m.Headers)) {
 		field([]byte(key))

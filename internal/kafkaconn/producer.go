@@ -103,7 +103,7 @@ func (p *Producer) newWriter() (*writer, error) {
 		kgo.UnknownTopicRetries(unknownTries),
 		kgo.RetryBackoffFn(func(failures int) time.Duration {
 			wait := min(firstWait<<min(failures, 10), longestWait)
-			return wait - rand.N(wait/2)
+			return wait - rand.N(wait/2) //nolint:gosec // jitter is no secret
 		}),
 		kgo.ProducerLinger(0),
 		kgo.WithHooks(p),

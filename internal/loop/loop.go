@@ -177,7 +177,7 @@ func (l *Loop) tick() {
 
 func (l *Loop) firstDelay() time.Duration {
 	now := l.now()
-	return rand.N(max(l.schedule.Next(now).Sub(now), 1))
+	return rand.N(max(l.schedule.Next(now).Sub(now), 1)) //nolint:gosec // jitter is no secret
 }
 
 // pass makes a pass and records the result.

@@ -108,7 +108,7 @@ func (s *Server) sendQuestions(
 	joined *attend.Stream, received <-chan error,
 ) error {
 	age := s.config.ConnectionAge
-	aged := time.NewTimer(age - age/10 + rand.N(age/5+1))
+	aged := time.NewTimer(age - age/10 + rand.N(age/5+1)) //nolint:gosec // jitter is no secret
 	defer aged.Stop()
 	for {
 		select {

@@ -115,7 +115,6 @@ func TestForbiddenMessageOfABatchFailsAlone(t *testing.T) {
 		1: `messages[1].exchange "stock" is forbidden`, 2: "producers.orders.max_body", 5: "producers.NAME.calls_per_second",
 	}
 	for i, o := range answer.GetOutcomes() {
-		//nolint:gosec // codes are small
 		if codes.Code(o.GetCode()) != want[i] || !strings.Contains(o.GetError(), texts[i]) {
 			t.Errorf("message %d: %s, want %s and %q", i, o, want[i], texts[i])
 		}
@@ -190,7 +189,6 @@ func TestRepeatOverALimitGetsItsState(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, want := range []codes.Code{codes.OK, codes.AlreadyExists, codes.ResourceExhausted} {
-			//nolint:gosec // codes are small
 			if got := answer.GetOutcomes()[i]; codes.Code(got.GetCode()) != want {
 				t.Errorf("%s: message %d of a batch gets %s, want %s", reasonOf, i, got, want)
 			}

@@ -332,7 +332,7 @@ func TestADeadlineEndsTheReadingOfATail(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				_, conn := openBubbleHTTP(t)
-				prefix := binary.BigEndian.AppendUint32([]byte{0}, uint32(size-5)) //nolint:gosec // small
+				prefix := binary.BigEndian.AppendUint32([]byte{0}, uint32(size-5))
 				conn.say(t, "%s%s", tailHeaders(size, "Connect-Timeout-Ms: 50\r\n"), prefix)
 				got, after := conn.untilClosed(t)
 				if !strings.Contains(got, `"code":"deadline_exceeded"`) || after > 5*time.Second {

@@ -63,7 +63,7 @@ func (r reply) err(t *testing.T) error {
 	if err := json.Unmarshal(r.body, &f); err != nil || r.header.Get("Content-Type") != jsonType {
 		t.Fatalf("the error is no JSON: %v %v: %v", r, r.header, err)
 	}
-	st := &spb.Status{Code: int32(codeNamed(t, f.Code)), Message: f.Message} //nolint:gosec // codes are small
+	st := &spb.Status{Code: int32(codeNamed(t, f.Code)), Message: f.Message}
 	for _, d := range f.Details {
 		value, err := base64.RawStdEncoding.DecodeString(d.Value)
 		if err != nil {

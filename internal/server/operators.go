@@ -259,7 +259,7 @@ func stateOf(state msghandlerv1.State) halfmsg.State {
 	if state < 0 || int(state) >= len(halfmsg.States()) {
 		return halfmsg.None
 	}
-	return halfmsg.State(state)
+	return halfmsg.State(state) //nolint:gosec // in range, see above
 }
 
 // recordFor is a record as its caller may see it: bodies and headers are for readers, or hidden from all.
@@ -309,4 +309,4 @@ func moment(t time.Time) *timestamppb.Timestamp {
 	return timestamppb.New(t)
 }
 
-func count32(n int) int32 { return int32(min(max(n, 0), math.MaxInt32)) } //nolint:gosec // it is clamped
+func count32(n int) int32 { return int32(min(max(n, 0), math.MaxInt32)) }

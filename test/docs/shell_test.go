@@ -119,7 +119,7 @@ func (s *script) check(text string) {
 }
 
 func (s *script) problem(line uint, format string, args ...any) {
-	s.problems = append(s.problems, s.at(int(line), fmt.Sprintf(format, args...))) //nolint:gosec // a line of a page
+	s.problems = append(s.problems, s.at(int(line), fmt.Sprintf(format, args...)))
 }
 
 // unknown stands for a part of a word that only a running shell knows.

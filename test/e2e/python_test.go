@@ -151,7 +151,7 @@ func installPythonShop(t *testing.T) {
 	program := fmt.Sprintf("#!/bin/sh\nPYTHONPATH='%s' exec '%s' '%s' \"$@\"\n",
 		stubs, python, filepath.Join(root, "examples", "python", "producer.py"))
 	file := filepath.Join(binaries, "python-shop")
-	if err := os.WriteFile(file, []byte(program), 0o700); err != nil { //nolint:gosec // a program
+	if err := os.WriteFile(file, []byte(program), 0o700); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -359,7 +359,7 @@ func fillStream(ctx context.Context, w *world, _ *rand.Rand) {
 	w.refusing(ctx, func() {
 		info, err := s.info(ctx, exchange)
 		w.must(err)
-		s.update(w, func(c *jetstream.StreamConfig) { c.MaxMsgs = int64(info.State.Msgs) + 10 }) //nolint:gosec // few
+		s.update(w, func(c *jetstream.StreamConfig) { c.MaxMsgs = int64(info.State.Msgs) + 10 })
 	}, func() { s.update(w, func(*jetstream.StreamConfig) {}) })
 }
 

@@ -122,13 +122,13 @@ func (s *stub) send(ctx context.Context, c *coordinator, from, to int) (stored, 
 			return nil
 		}
 		for _, o := range response.GetOutcomes() {
-			switch codes.Code(o.GetCode()) { //nolint:gosec // codes are small
+			switch codes.Code(o.GetCode()) {
 			case codes.OK:
 				stored++
 			case codes.ResourceExhausted:
 				refused++
 			default:
-				err = fmt.Errorf("%s: %s", codes.Code(o.GetCode()), o.GetError()) //nolint:gosec // as above
+				err = fmt.Errorf("%s: %s", codes.Code(o.GetCode()), o.GetError())
 			}
 		}
 		return err

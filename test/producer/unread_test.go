@@ -95,7 +95,7 @@ func TestALongFailureKeepsItsStream(t *testing.T) {
 	answered := make(chan *pb.AttendFailure, 10)
 	address := serve(t, &asker{then: func(stream grpc.BidiStreamingServer[pb.AttendRequest, pb.AttendResponse]) error {
 		for i, other := range []string{strings.Repeat("é", 200), "x" + strings.Repeat("é", 200)} {
-			if err := stream.Send(questionOf(uint64(i)+1, other, "1")); err != nil { //nolint:gosec // small
+			if err := stream.Send(questionOf(uint64(i)+1, other, "1")); err != nil {
 				return err
 			}
 			r, err := stream.Recv()
@@ -114,7 +114,7 @@ func TestALongFailureKeepsItsStream(t *testing.T) {
 	for range 2 {
 		select {
 		case failure := <-answered:
-			if codes.Code(failure.GetCode()) != codes.FailedPrecondition { //nolint:gosec // codes are small
+			if codes.Code(failure.GetCode()) != codes.FailedPrecondition {
 				t.Errorf("got %v", failure)
 			}
 		case <-time.After(30 * time.Second):

@@ -45,7 +45,6 @@ pool_mode = transaction
 default_pool_size = 2
 `, d.Server.port, ports[0]),
 	} {
-		//nolint:gosec // the pooler runs as another user
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644); err != nil {
 			t.Fatal(err)
 		}

@@ -12,7 +12,7 @@ import (
 // lock waits for the lock of a file, which ends with the file's descriptor.
 func lock(file *os.File) error {
 	for {
-		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX) //nolint:gosec // a descriptor fits
+		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX)
 		if !errors.Is(err, syscall.EINTR) {
 			return err
 		}

@@ -101,7 +101,7 @@ func (r *report) waiting(states []*pb.StateStats, now time.Time) {
 		if n == 0 {
 			continue
 		}
-		switch halfmsg.State(s.GetState()) {
+		switch halfmsg.State(s.GetState()) { //nolint:gosec // states are few
 		case halfmsg.Dead:
 			r.warn("messages-dead", fmt.Sprintf("%d messages are dead", n),
 				"the broker refused them at every try, and they are not delivered",

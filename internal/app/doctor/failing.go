@@ -17,7 +17,8 @@ func (r *report) failing(ctx context.Context, admin pb.AdminServiceClient, state
 		if s.GetCount() == 0 {
 			continue
 		}
-		switch halfmsg.State(s.GetState()) { //nolint:exhaustive // the others do not go on by themselves
+		//nolint:exhaustive,gosec // the others do not go on by themselves; states are few
+		switch halfmsg.State(s.GetState()) {
 		case halfmsg.Sendable:
 			r.refused(
 				look(ctx, admin, s.GetState(), anyError, func(m *pb.MessageRecord) bool { return m.GetPublishAttempts() > 0 }),

@@ -67,7 +67,7 @@ func freeAddresses() (first, second string, err error) {
 // start starts the process and waits until the coordinator is ready.
 func (c *coordinator) start(ctx context.Context) error {
 	// The process outlives ctx: stop ends it, and lets the coordinator finish its messages.
-	c.cmd = exec.CommandContext(context.WithoutCancel(ctx), c.executable, "serve")
+	c.cmd = exec.CommandContext(context.WithoutCancel(ctx), c.executable, "serve") //nolint:gosec // this program itself
 	c.cmd.Env = c.env
 	c.cmd.Stdout, c.cmd.Stderr = c.log, c.log
 	if err := c.cmd.Start(); err != nil {

@@ -79,6 +79,7 @@ func (g *Gate) toIssuer(w http.ResponseWriter, r *http.Request) {
 		g.issuerFailed(w, r, next, err)
 		return
 	}
+	//nolint:gosec // the address is of the configured issuer
 	http.Redirect(w, r, client.AuthCodeURL(s.State, oauth2.S256ChallengeOption(s.Verifier),
 		oauth2.SetAuthURLParam("nonce", s.Nonce)), http.StatusSeeOther)
 }

@@ -81,7 +81,7 @@ func (g *Gate) begin(w http.ResponseWriter, r *http.Request, p proof, next strin
 	if ok {
 		g.config.LoggedIn(r, identity)
 	}
-	http.Redirect(w, r, next, http.StatusSeeOther)
+	http.Redirect(w, r, next, http.StatusSeeOther) //nolint:gosec // each caller has it from localAddress
 }
 
 // logout ends the session of the browser.
@@ -124,7 +124,7 @@ func (g *Gate) setCookie(w http.ResponseWriter, r *http.Request, name string, va
 	if len(sealed) > maxCookie {
 		return errTooLong
 	}
-	http.SetCookie(w, &http.Cookie{
+	http.SetCookie(w, &http.Cookie{ //nolint:gosec // Secure where the browser comes by HTTPS
 		Name: name, Value: sealed, Path: "/", MaxAge: max(1, int(age.Seconds())), HttpOnly: true, Secure: g.secure(r),
 		SameSite: http.SameSiteLaxMode,
 	})
@@ -132,7 +132,7 @@ func (g *Gate) setCookie(w http.ResponseWriter, r *http.Request, name string, va
 }
 
 func (g *Gate) dropCookie(w http.ResponseWriter, r *http.Request, name string) {
-	http.SetCookie(w, &http.Cookie{
+	http.SetCookie(w, &http.Cookie{ //nolint:gosec // as above
 		Name: g.cookieName(r, name), Path: "/", MaxAge: -1, HttpOnly: true, Secure: g.secure(r),
 		SameSite: http.SameSiteLaxMode,
 	})
@@ -172,6 +172,7 @@ func (s sealer) seal(name string, value any) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	//nolint:gosec // the AEAD draws the nonce
 	return base64.RawURLEncoding.EncodeToString(s.aead.Seal(nil, nil, plain, []byte(name))), nil
 }
 

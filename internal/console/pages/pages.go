@@ -217,7 +217,7 @@ func (p *Pages) ForViewers(next http.Handler) http.Handler {
 func Static(w http.ResponseWriter, r *http.Request) {
 	// The files change with the program only; an hour is short enough for an upgrade to be seen.
 	w.Header().Set("Cache-Control", "max-age=3600")
-	http.ServeFileFS(w, r, staticFiles, r.URL.Path)
+	http.ServeFileFS(w, r, staticFiles, r.URL.Path) //nolint:gosec // an embedded file system has no way out
 }
 
 // answer is the result of a page's handler: a template with its data, or a redirect.

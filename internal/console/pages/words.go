@@ -152,7 +152,7 @@ func stateOf(s msghandlerv1.State) halfmsg.State {
 	if s < 0 || int(s) >= len(halfmsg.States()) {
 		return halfmsg.None
 	}
-	return halfmsg.State(s)
+	return halfmsg.State(s) //nolint:gosec // in range, see above
 }
 
 // parseState parses the name of a state with a list.

@@ -28,6 +28,8 @@ type DB struct {
 }
 
 // Help says how a database is named.
+//
+//nolint:gosec // placeholders
 const Help = "sqlite:FILE, postgres://USER:PASSWORD@HOST/NAME or mariadb://USER:PASSWORD@HOST/NAME"
 
 // errName does not repeat the name, which may hold a password.

@@ -89,7 +89,7 @@ func (p properties) time(which property) time.Time {
 		return time.Time{}
 	}
 	seconds := binary.BigEndian.Uint64(p[which])
-	return time.Unix(int64(seconds), 0) //nolint:gosec // G115: a publisher's nonsense stays nonsense
+	return time.Unix(int64(seconds), 0)
 }
 
 // headers gives the headers table; nil when there is none.

@@ -8,6 +8,8 @@ import (
 )
 
 // formSQL is the form of the address of a database.
+//
+//nolint:gosec // placeholders
 const formSQL = "postgres://user:password@host/database, or mysql:// or mariadb:// likewise"
 
 // SQL is the address of a database.

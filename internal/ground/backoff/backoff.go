@@ -26,7 +26,7 @@ func (s Steps) Delay(failures int) time.Duration {
 	if step <= 0 {
 		return 0
 	}
-	return step - rand.N(step/2+1)
+	return step - rand.N(step/2+1) //nolint:gosec // jitter is no secret
 }
 
 // DelayAfter is the wait of an attempt that has been retried for the elapsed time, without a count of failures.

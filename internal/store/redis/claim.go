@@ -105,7 +105,7 @@ func (s *Store) claimShared(ctx context.Context, want claiming, limit int) ([]ha
 	if limit <= 0 {
 		return nil, nil
 	}
-	turn := int(s.claims.Load())
+	turn := int(s.claims.Load()) //nolint:gosec // a turn may wrap
 	want.wanted = func() map[string]int { return map[string]int{"": limit} }
 	want.shares = func(groups []dueGroup) map[string]int { return fairShares(groups, limit, turn) }
 	want.took = func(_ string, n int) { limit -= n }

@@ -33,7 +33,7 @@ func (s *Store) due(
 	// Messages are spread evenly over the shards: four times a shard's share, and a few, is nearly always enough.
 	most = min(most, 4*most/shards+16)
 	calls := make([]*call, shards)
-	start := int(s.claims.Load() % uint64(shards))
+	start := int(s.claims.Load() % uint64(shards)) //nolint:gosec // the remainder is small
 	for i := range calls {
 		shard := reachable[(start+i)%shards]
 		c := newCall(s.keys.shards[shard], 5+len(want.brokers)+2*len(wanted))

@@ -149,7 +149,7 @@ func (k keys) shardOf(name halfmsg.Name) int {
 	_, _ = h.Write([]byte(name.Producer))
 	_, _ = h.Write([]byte{'/'})
 	_, _ = h.Write([]byte(name.ID))
-	return int(h.Sum32() % uint32(len(k.shards)))
+	return int(h.Sum32() % uint32(len(k.shards))) //nolint:gosec // shards are few
 }
 
 func (k keys) record(name halfmsg.Name) string {

@@ -55,7 +55,7 @@ func (s *Store) Sample(ctx context.Context, query halfmsg.Query) (sample halfmsg
 	if err != nil {
 		return sample, err
 	}
-	rand.Shuffle(len(picks), func(i, k int) { // so that a sample that ends early is even, too
+	rand.Shuffle(len(picks), func(i, k int) { //nolint:gosec // a sample that ends early is even, too
 		picks[i], picks[k] = picks[k], picks[i]
 	})
 	picks = oneOfEachFirst(picks)

@@ -155,7 +155,7 @@ func tellers(s *suite) {
 
 // likeTheModel makes random events and demands the timelines of halfmsg.Timeline.
 func likeTheModel(s *suite) {
-	random := rand.New(rand.NewPCG(7, 11)) //nolint:gosec // the same each time is what is wanted
+	random := rand.New(rand.NewPCG(7, 11))
 	words := []struct {
 		event  halfmsg.Event
 		causes []string

@@ -17,7 +17,7 @@ import (
 func ShardOf(key string, shards int) int {
 	hash := fnv.New32a()
 	_, _ = hash.Write([]byte(key))
-	return int(hash.Sum32() % uint32(max(shards, 1)))
+	return int(hash.Sum32() % uint32(max(shards, 1))) //nolint:gosec // shards are few
 }
 
 // scope is the part of a table that a store writes and claims.
