@@ -1,5 +1,5 @@
 # One image with the coordinator, the load generator and the demos: static binaries, no shell, no root.
-FROM golang:1.26-bookworm AS build
+FROM golang:1.26.8-bookworm@sha256:a688600ca24f8a4d3ca77f95b0dd40704a9fc787c826660eb7ba0b641b8b175d AS build
 WORKDIR /src
 COPY . .
 ARG VERSION=unknown COMMIT=

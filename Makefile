@@ -25,7 +25,7 @@ NEWEST_TOO = $(if $(filter oldest,$(SERVERS)),$(if $(filter work,$(PACKAGES)),TE
 FUZZTIME ?= 60s
 FUZZ ?= ^Fuzz
 
-.PHONY: help build test newest acceptance databases finished faults drill soak defects chart screenshots lists crowd wcag fuzz house model docs docs-run lint generate fresh bench compare profiles tidy version proxy release test-release test-packages walk demo tools clean
+.PHONY: help build test newest acceptance databases finished faults drill soak defects vulnerabilities chart screenshots lists crowd wcag fuzz house model docs docs-run lint generate fresh bench compare profiles tidy version proxy release test-release test-packages walk demo tools clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -120,6 +120,10 @@ lint: tools ## Check format, code and API
 	$(BIN)/buf lint
 	$(BIN)/buf format --diff --exit-code
 	scripts/buf-breaking.sh $(BIN)/buf
+	$(BIN)/actionlint -shellcheck= -pyflakes=
+
+vulnerabilities: $(BIN)/govulncheck ## Look for known vulnerabilities that the code of any module reaches (asks vuln.go.dev)
+	scripts/vulnerabilities.sh
 
 generate: $(BIN)/buf ## Generate code from proto/ and all that go:generate names
 	$(BIN)/buf generate
@@ -187,7 +191,7 @@ proxy: ## Write all Go modules of this checkout into dist/proxy, a GOPROXY (VERS
 release: ## Build archives, packages, image, checksums and notes of a commit into dist/VERSION (VERSION=v0.1.0)
 	@GOWORK=off go -C internal/release run ./cmd/release '$(ASKED)' $(CURDIR)/dist/$(ASKED)
 
-test-release: ## Build a release twice and compare all bytes, and look into its archives, packages and image (as root, long)
+test-release: $(BIN)/cosign ## Sign by a key; build a release twice, compare all bytes, and look into archives, packages and image (as root, long)
 	cd internal/release && GOWORK=off go test -count=1 -v -timeout 120m ./...
 
 test-packages: ## Install, run, upgrade, remove and purge the deb and the rpm on a booted Debian system (as root, minutes)
@@ -201,17 +205,21 @@ demo: build ## The whole story on this terminal, with nothing installed
 	bin/msghandler-demo
 
 # Tools come in the versions of internal/tools/go.mod; each is built when it is first needed.
-tools: $(addprefix $(BIN)/,buf golangci-lint gofumpt)
+tools: $(addprefix $(BIN)/,actionlint buf golangci-lint gofumpt)
 
-# Hugo's requirements would raise those of the other tools, so it has a module of its own.
-$(BIN)/hugo: internal/tools/hugo/go.mod internal/tools/hugo/go.sum
-	GOWORK=off CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' -modfile=$< -o $@ github.com/gohugoio/hugo
+# The requirements of these would raise those of the other tools, or break them, so each has a module of its own.
+$(BIN)/actionlint: tool := github.com/rhysd/actionlint/cmd/actionlint
+$(BIN)/cosign: tool := github.com/sigstore/cosign/v3/cmd/cosign
+$(BIN)/hugo: tool := github.com/gohugoio/hugo
+$(addprefix $(BIN)/,actionlint cosign hugo): $(BIN)/%: internal/tools/%/go.mod internal/tools/%/go.sum
+	GOWORK=off CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' -modfile=$< -o $@ $(tool)
 
 $(BIN)/buf: tool := github.com/bufbuild/buf/cmd/buf
 $(BIN)/golangci-lint: tool := github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 $(BIN)/gofumpt: tool := mvdan.cc/gofumpt
 $(BIN)/gotestsum: tool := gotest.tools/gotestsum
-$(BIN)/buf $(BIN)/golangci-lint $(BIN)/gofumpt $(BIN)/gotestsum: internal/tools/go.mod internal/tools/go.sum
+$(BIN)/govulncheck: tool := golang.org/x/vuln/cmd/govulncheck
+$(addprefix $(BIN)/,buf golangci-lint gofumpt gotestsum govulncheck): internal/tools/go.mod internal/tools/go.sum
 	GOWORK=off go build -modfile=internal/tools/go.mod -o $@ $(tool)
 
 clean: ## Remove what was built

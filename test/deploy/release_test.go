@@ -4,11 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
-	"strings"
 	"testing"
-
-	"go.yaml.in/yaml/v3"
 )
 
 // The tools of a release are a module of their own, with tests beside them: a service that builds from the released
@@ -33,49 +29,6 @@ func TestPackageScriptsAreShell(t *testing.T) {
 	for _, script := range scripts {
 		if out, err := exec.Command("sh", "-n", script).CombinedOutput(); err != nil {
 			t.Errorf("%v\n%s", err, out)
-		}
-	}
-}
-
-// A workflow takes actions by their commit, because a tag can be moved, and runs targets that there are.
-func TestWorkflowsArePinned(t *testing.T) {
-	t.Parallel()
-	workflows, err := filepath.Glob(filepath.Join(root, ".github", "workflows", "*.yml"))
-	if err != nil || len(workflows) < 3 {
-		t.Fatalf("the workflows are %q (%v)", workflows, err)
-	}
-	makefile := read(t, "Makefile")
-	pinned := regexp.MustCompile(`@[0-9a-f]{40}$`)
-	for _, path := range workflows {
-		text := read(t, filepath.Join(".github", "workflows", filepath.Base(path)))
-		var workflow struct {
-			Permissions map[string]string
-			Jobs        map[string]struct {
-				Strategy struct{ Matrix struct{ Target []string } }
-				Steps    []struct{ Uses, Run string }
-			}
-		}
-		if err := yaml.Unmarshal([]byte(text), &workflow); err != nil {
-			t.Fatal(err)
-		}
-		if len(workflow.Permissions) == 0 {
-			t.Errorf("%s has the rights of the repository's default", filepath.Base(path))
-		}
-		for name, job := range workflow.Jobs {
-			targets := job.Strategy.Matrix.Target
-			for _, step := range job.Steps {
-				if step.Uses != "" && !pinned.MatchString(step.Uses) {
-					t.Errorf("job %s takes %s, which may be moved", name, step.Uses)
-				}
-				for _, found := range regexp.MustCompile(`\bmake ([a-z-]+)`).FindAllStringSubmatch(step.Run, -1) {
-					targets = append(targets, found[1])
-				}
-			}
-			for _, target := range targets {
-				if !strings.Contains(makefile, "\n"+target+":") {
-					t.Errorf("job %s runs make %s, and there is no such target", name, target)
-				}
-			}
 		}
 	}
 }

@@ -17,11 +17,11 @@ import (
 
 // foreign are the commands of others that pages use.
 var foreign = strings.Fields(`
-	[ apt-get awk base64 bash cat cd chgrp chmod chown cp curl cut date diff dnf docker dpkg echo exit false getent git
-	go grep groupadd head helm id install java javac jobs journalctl jq kcat kill kubectl ln ls make man mariadb mkdir mv
-	nats node npm openssl printf promtool ps psql python3 rabbitmq-plugins rabbitmqadmin rabbitmqctl redis-cli
-	redis-server rm rpm sed seq set sh sha256sum skopeo sleep sort source sqlite3 systemctl tail tar tee test touch tr
-	true ulimit umask uniq useradd wait wc xargs`)
+	[ apt-get awk base64 bash cat cd chgrp chmod chown cosign cp curl cut date diff dnf docker dpkg echo exit false
+	getent gh git go grep groupadd head helm id install java javac jobs journalctl jq kcat kill kubectl ln ls make man
+	mariadb mkdir mv nats node npm openssl printf promtool ps psql python3 rabbitmq-plugins rabbitmqadmin rabbitmqctl
+	redis-cli redis-server rm rpm sed seq set sh sha256sum skopeo sleep sort source sqlite3 systemctl tail tar tee test
+	touch tr true ulimit umask uniq useradd wait wc xargs`)
 
 // wrappers are commands that run the command after them.
 var wrappers = []string{"sudo", "nohup", "exec", "time", "env", "nice", "watch", "setsid"}

@@ -18,7 +18,7 @@ func Sum(folders ...string) (string, error) {
 			if err != nil || entry.IsDir() {
 				return err
 			}
-			content, err := os.ReadFile(path) //nolint:gosec // the caller names the folder
+			content, err := os.ReadFile(path)
 			if err != nil {
 				return err
 			}
