@@ -2,12 +2,13 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/msghandler/msghandler/internal/ground/address"
+	"github.com/msghandler/msghandler/internal/ground/sqldb"
 )
 
 // Outbox is a database whose outbox of plain SQL is relayed.
@@ -63,17 +64,11 @@ func checkOutboxProducer(s string) error {
 
 // checkTable accepts TABLE or SCHEMA.TABLE of plain names, as the SDK does.
 func checkTable(s string) error {
-	for part := range strings.SplitSeq(s, ".") {
-		if part == "" || !isNameStart(part[0]) || strings.ContainsFunc(part, notNameRune) || strings.Count(s, ".") > 1 {
-			return errors.New("is no plain name; write TABLE or SCHEMA.TABLE of letters, digits and _")
-		}
+	if err := sqldb.CheckName(sqldb.PostgreSQL, s); err != nil {
+		return fmt.Errorf("names no table: %w; write TABLE or SCHEMA.TABLE of letters, digits and _", err)
 	}
 	return nil
 }
-
-func isNameStart(b byte) bool { return b < '0' || b > '9' }
-
-func notNameRune(r rune) bool { return notPrefixRune(r) || strings.ContainsRune(".:-", r) }
 
 func checkOutboxName(name string) string {
 	if checkBrokerName(name) != "" {

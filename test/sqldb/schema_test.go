@@ -257,3 +257,31 @@ func TestMariaDBClockIgnoresLocalTime(t *testing.T) {
 		t.Fatalf("two hours later it is %s: the server has no summer time", local)
 	}
 }
+
+// The names of constraints and indexes begin with that of the table, and databases refuse long ones, or cut them.
+func TestLongestTableNameIsMigrated(t *testing.T) {
+	onEach(t, func(t *testing.T, r room) {
+		name := func(letter string) string { return strings.Repeat(letter, 48) }
+		tables := []migrator{
+			must[*sqlmarker.Store](t)(sqlmarker.New(sqlmarker.Config{
+				DB: r.db, Dialect: r.dialect, Producer: "ours", Table: name("m"),
+			})),
+			must[*sqlinbox.Inbox](t)(sqlinbox.New(sqlinbox.Config{
+				DB: r.db, Dialect: r.dialect, Consumer: "ours", Table: name("i"),
+			})),
+			must[*shards.Leases](t)(shards.NewLeases(shards.LeasesConfig{
+				DB: r.db, Dialect: r.dialect, Producer: "ours", Table: name("l"),
+			})),
+		}
+		if r.dialect != sqldb.SQLite {
+			tables = append(tables, must[*sqlmarker.Outbox](t)(sqlmarker.NewOutbox(sqlmarker.OutboxConfig{
+				DB: r.db, Dialect: r.dialect, Producer: "ours", Table: name("o"),
+			})))
+		}
+		for _, table := range tables {
+			if err := table.Migrate(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}

@@ -43,7 +43,16 @@ var badRows = [][2]string{
 	{"headers", "'[1]'"},
 	{"headers", "'{\"X-death\":\"1\"}'"},
 	{"headers", "'{\"cc\":\"q\"}'"},
-	{"headers", "CONCAT('{\"a\":\"', REPEAT('h', 70000), '\"}')"},
+	{"headers", "CONCAT('{\"a\":\"', REPEAT('h', 140000), '\"}')"},
+	{"headers", "' '"},
+	{"headers", "'NULL'"},
+	{"headers", "'\"a\"'"},
+	{"headers", "'{\"a\":null}'"},
+	{"headers", "'{\"b\":\"1\", \"a\":null, \"c\":\"null\"}'"},
+	{"headers", "'{\"a\":1}'"},
+	{"headers", "'{\"a\":true}'"},
+	{"headers", "'{\"a\":[\"b\"]}'"},
+	{"headers", "'{\"a\":{\"b\":\"c\"}}'"},
 	{"delay_ms", "'1h'"},
 	{"delay_ms", "-1"},
 	{"delay_ms", "''"},
@@ -72,6 +81,14 @@ func onSessions(t *testing.T, test func(s *site, exec func(statement string) err
 	})
 }
 
+// escaped is a literal of a text with backslashes.
+func (s *site) escaped(text string) string {
+	if strings.HasPrefix(s.dsn, "mariadb") {
+		text = strings.ReplaceAll(text, `\`, `\\`)
+	}
+	return "'" + text + "'"
+}
+
 func TestBadRowFailsAtItsInsert(t *testing.T) {
 	t.Parallel()
 	onSessions(t, func(s *site, exec func(string) error) {
@@ -98,7 +115,11 @@ func TestRowsWithinTheRulesAreTaken(t *testing.T) {
 			{"headers", "NULL"},
 			{"headers", "'null'"},
 			{"headers", "''"},
+			{"headers", "' null '"},
 			{"headers", "'{}'"},
+			{"headers", "'{\"a\":\"\",\"b\" : \"null, [1]\"}'"},
+			{"headers", s.escaped(`{"a":"\"","b":"\\","c":"\\\"]","d":"\u00e9"}`)},
+			{"headers", "CONCAT('{\"a\":\"', REPEAT(" + s.escaped(`\u00e9`) + ", 16000), '\"}')"},
 			{"headers", "'{\"ccx\": \"café\"}'"},
 			{"delay_ms", "2592000000"},
 			{"delay_ms", "'5000'"},

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 )
@@ -142,6 +143,7 @@ func TestATableHasAPlainName(t *testing.T) {
 	t.Parallel()
 	for name, dialects := range map[string][]Dialect{
 		"markers": {PostgreSQL, MySQL, SQLite}, "shop.markers": {PostgreSQL, MySQL}, "a.b.c": nil, "drop table": nil, "": nil,
+		strings.Repeat("t", 48): {PostgreSQL, MySQL, SQLite}, strings.Repeat("t", 49): nil,
 	} {
 		for _, dialect := range []Dialect{PostgreSQL, MySQL, SQLite} {
 			if err := CheckName(dialect, name); (err == nil) != slices.Contains(dialects, dialect) {

@@ -30,10 +30,20 @@ type Table struct {
 
 var plainName = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]*\.)?[A-Za-z_][A-Za-z0-9_]*$`)
 
+// maxName is the most bytes of a table's name: PostgreSQL takes 63 of an identifier, and MySQL 64, and the names of
+// constraints and indexes are longer than that of their table.
+const maxName = 48
+
 // CheckName checks a table's name. The name may begin with a schema, except on SQLite, where an index cannot name the
 // schema of its table.
 func CheckName(dialect Dialect, name string) error {
+	_, table, found := strings.Cut(name, ".")
+	if !found {
+		table = name
+	}
 	switch {
+	case len(table) > maxName:
+		return fmt.Errorf("%q has %d characters, more than %d", table, len(table), maxName)
 	case !plainName.MatchString(name):
 		return fmt.Errorf("%q is not a plain name", name)
 	case dialect == SQLite && strings.Contains(name, "."):

@@ -39,9 +39,11 @@ CREATE TABLE {table} (
   CONSTRAINT {index}_routing_key CHECK (OCTET_LENGTH(routing_key) <= 255 AND routing_key !~ '[[:cntrl:]]'),
   CONSTRAINT {index}_content_type CHECK (OCTET_LENGTH(content_type) <= 255 AND content_type !~ '[[:cntrl:]]'),
   CONSTRAINT {index}_broker CHECK (OCTET_LENGTH(broker) <= 255),
-  CONSTRAINT {index}_headers CHECK (CASE WHEN headers NOT IN ('', 'null') THEN OCTET_LENGTH(headers) <= 65535
-    AND jsonb_typeof(headers::JSONB) = 'object' AND NOT jsonb_path_exists(headers::JSONB, '$.* ? (@.type() != "string")')
-    AND NOT jsonb_path_exists(headers::JSONB, '$.keyvalue().key ? (@ like_regex "^(x-|msghandler-|b?cc$)" flag "i")')
+  CONSTRAINT {index}_headers CHECK (CASE WHEN headers <> '' THEN OCTET_LENGTH(headers) <= 131072
+    AND jsonb_typeof(headers::JSONB) IN ('object', 'null')
+    AND NOT jsonb_path_exists(headers::JSONB, 'strict $.* ? (@.type() != "string")', silent => TRUE)
+    AND NOT jsonb_path_exists(headers::JSONB, 'strict $.keyvalue().key ? (@ like_regex "^(x-|msghandler-|b?cc$)" flag "i")',
+      silent => TRUE)
     ELSE TRUE END),
   CONSTRAINT {index}_delay CHECK (delay_ms BETWEEN 0 AND 2592000000),
   PRIMARY KEY (producer, id)
