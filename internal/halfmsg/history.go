@@ -122,6 +122,8 @@ type Replay struct {
 type ReplayHow struct {
 	By, Reason string
 	DryRun     bool
+	// MayPublish says why a message may not be published any more. Nil: every message may be.
+	MayPublish func(m *Message) error
 }
 
 // Becomes is the name of the message that is published.

@@ -101,7 +101,7 @@ func (c *change) record(ctx context.Context, names []halfmsg.Name, results []hal
 // untouched says that an error left the message as it is.
 func untouched(err error) bool {
 	switch faultOf(err).code { //nolint:exhaustive // the others may have changed the message
-	case codes.NotFound, codes.FailedPrecondition, codes.DataLoss:
+	case codes.NotFound, codes.FailedPrecondition, codes.DataLoss, codes.PermissionDenied:
 		return true
 	}
 	return false

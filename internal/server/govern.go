@@ -11,7 +11,7 @@ import (
 )
 
 // The policy of its producer is applied to each half message: first what the message names, then how much the producer
-// holds. Submit, Rollback and Attend are not governed: a stored message must be able to end.
+// holds. Submit, Rollback, Attend and a retry are not governed: a stored message must be able to end.
 
 // ownBody checks the size of a body against the limit of the producer.
 func (c *check) ownBody(o origin, size int) {
@@ -28,6 +28,12 @@ func (o origin) mayName(c *check, m *halfmsg.Message) error {
 		forbidden.Field = c.path + forbidden.Field
 	}
 	return err
+}
+
+// mayPublish says why a message of the archive may not be published again: its producer's policy has changed since.
+func (s *Server) mayPublish(m *halfmsg.Message) error {
+	to := policy.Message{Broker: m.Broker, Exchange: m.Exchange, RoutingKey: m.RoutingKey}
+	return s.config.Policies.Of(m.Producer).CheckMessage(to)
 }
 
 // What may not be stored may be stored already: the answer to an earlier call was lost. Then the message gets its

@@ -11,6 +11,7 @@ import (
 	"github.com/msghandler/msghandler/internal/access"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/server"
+	"github.com/msghandler/msghandler/internal/server/policy"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -34,8 +35,45 @@ func (o oneFinished) GetFinished(context.Context, halfmsg.Name, string) (halfmsg
 	return o.Finished, nil
 }
 
-func (o oneFinished) Replay(_ context.Context, replays []halfmsg.Replay, _ halfmsg.ReplayHow) []halfmsg.Result {
-	return make([]halfmsg.Result, len(replays))
+func (o oneFinished) Replay(_ context.Context, replays []halfmsg.Replay, how halfmsg.ReplayHow) []halfmsg.Result {
+	results := make([]halfmsg.Result, len(replays))
+	for i := range results {
+		if how.MayPublish != nil {
+			results[i].Err = how.MayPublish(&o.Message)
+		}
+	}
+	return results
+}
+
+// A policy may have changed since a message was accepted. No role publishes past it, and no such try is a change.
+func TestReplayKeepsToThePolicy(t *testing.T) {
+	t.Parallel()
+	finished := halfmsg.Finished{Entry: "1-0", Ended: halfmsg.EndedDone, At: time.Now(), CommittedAt: time.Now()}
+	finished.Name = halfmsg.Name{Producer: "orders", ID: "1"}
+	finished.Exchange, finished.Body = "payroll", []byte("body")
+	for exchange, may := range map[string]bool{"shop.*": false, "payroll": true} {
+		book, trail := policy.NewBook(policy.Places{}), &recorded{}
+		book.Use(policy.Set{Named: map[string]policy.Rules{"orders": {Exchanges: []string{exchange}}}})
+		h := open(t, trail.keep, func(c *server.Config) { c.History, c.Policies = oneFinished{finished}, book })
+		named, err := h.operators.ReplayMessages(t.Context(), &msghandlerv1.ReplayMessagesRequest{
+			Names: []*msghandlerv1.FinishedName{{Producer: "orders", Id: "1"}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if reason := named.GetOutcomes()[0].GetReason(); (reason == "") != may || !may && reason != "POLICY_FORBIDDEN" {
+			t.Errorf("where %s is allowed, the outcome is %v", exchange, named.GetOutcomes())
+		}
+		all, err := h.operators.ReplayMessages(t.Context(), &msghandlerv1.ReplayMessagesRequest{
+			Filter: &msghandlerv1.FinishedFilter{Producer: "orders"},
+		})
+		if err != nil || (all.GetReplayed() == 1) != may || (all.GetSkipped() == 1) == may {
+			t.Errorf("where %s is allowed: %v, %v", exchange, all, err)
+		}
+		if lines := trail.take(); len(lines) != map[bool]int{true: 2}[may] {
+			t.Errorf("where %s is allowed, recorded %q", exchange, lines)
+		}
+	}
 }
 
 // A viewer sees what a finished message was and not what it said, and no filter tells.

@@ -46,7 +46,9 @@ func (o *operators) replay(
 	}
 	p := &replay{
 		server: o.server, suffix: r.GetNewIdSuffix(),
-		how: halfmsg.ReplayHow{By: callerOf(ctx), Reason: cut(r.GetReason()), DryRun: r.GetDryRun()},
+		how: halfmsg.ReplayHow{
+			By: callerOf(ctx), Reason: cut(r.GetReason()), DryRun: r.GetDryRun(), MayPublish: o.server.mayPublish,
+		},
 	}
 	if len(r.GetNames()) > 0 {
 		return p.byName(ctx, r)

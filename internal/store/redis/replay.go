@@ -23,6 +23,9 @@ func (s *Store) Replay(ctx context.Context, replays []halfmsg.Replay, how halfms
 		if broker := found[i].Message.Broker; results[i].Err == nil && !s.knows(broker) {
 			results[i].Err = fmt.Errorf("%w: %s", halfmsg.ErrNoBroker, broker) // the copy would wait for ever
 		}
+		if results[i].Err == nil && how.MayPublish != nil {
+			results[i].Err = how.MayPublish(&found[i].Message)
+		}
 		if results[i].Err == nil {
 			found[i].Replayed = true
 			records[i], results[i].Err = e.encode(&found[i].Message, found[i].Fingerprint)

@@ -77,6 +77,31 @@ func TestReplayToUnknownBrokerIsRefused(t *testing.T) {
 	}
 }
 
+// TestForbiddenReplayStoresNothing refuses the exchange of an archived message.
+func TestForbiddenReplayStoresNothing(t *testing.T) {
+	t.Parallel()
+	onEach(t, kept, func(t *testing.T, a archiving) {
+		m, forbidden := half("1"), errors.New("forbidden")
+		toDone(t, a.store, m)
+		for _, dry := range []bool{true, false} {
+			r := a.store.Replay(t.Context(), []halfmsg.Replay{{Name: m.Name}}, halfmsg.ReplayHow{
+				DryRun: dry, MayPublish: func(found *halfmsg.Message) error {
+					if found.Exchange != m.Exchange || found.Producer != m.Producer {
+						t.Errorf("the store asks about %+v", found)
+					}
+					return forbidden
+				},
+			})[0]
+			if !errors.Is(r.Err, forbidden) {
+				t.Errorf("dry run %t: %+v", dry, r)
+			}
+		}
+		if claims, err := a.store.ClaimSendable(t.Context(), 10, time.Minute); err != nil || len(claims) != 0 {
+			t.Errorf("claimed %v, %v", claims, err)
+		}
+	})
+}
+
 // TestDamagedRestStopsNoMessage has a key of another type in place of what was left of an acknowledged message.
 func TestDamagedRestStopsNoMessage(t *testing.T) {
 	t.Parallel()

@@ -5745,7 +5745,8 @@ type ReplayMessagesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// In a dry run: how many would be.
 	Replayed int64 `protobuf:"varint,1,opt,name=replayed,proto3" json:"replayed,omitempty"`
-	// How many messages matched the filter and could not be replayed: rolled back, without body, unfinished again, or ended again.
+	// How many messages matched the filter and could not be replayed: rolled back, without body, unfinished again, ended again, or
+	// forbidden by the policy of their producer.
 	Skipped int64 `protobuf:"varint,2,opt,name=skipped,proto3" json:"skipped,omitempty"`
 	// Whether more match, or may.
 	More bool `protobuf:"varint,3,opt,name=more,proto3" json:"more,omitempty"`

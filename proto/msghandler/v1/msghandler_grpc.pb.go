@@ -621,7 +621,7 @@ type AdminServiceClient interface {
 	// GetFinished returns a message of the archive, with its body.
 	GetFinished(ctx context.Context, in *GetFinishedRequest, opts ...grpc.CallOption) (*GetFinishedResponse, error)
 	// ReplayMessages stores messages of the archive as SENDABLE again, so that the broker gets another copy. Only messages whose
-	// verdict was COMMITTED can be replayed. An unfinished message is never replayed, and an entry of the archive no more once
+	// verdict was COMMITTED can be replayed, to where the policy of their producer lets them go today. An unfinished message is never replayed, and an entry of the archive no more once
 	// its message has ended again. So a call with entries, or with a filter that ends in the past, may be repeated while the
 	// receipts live. A name without an entry means the newest entry: once the first copy is acknowledged, a repeated call
 	// makes another copy.
@@ -893,7 +893,7 @@ type AdminServiceServer interface {
 	// GetFinished returns a message of the archive, with its body.
 	GetFinished(context.Context, *GetFinishedRequest) (*GetFinishedResponse, error)
 	// ReplayMessages stores messages of the archive as SENDABLE again, so that the broker gets another copy. Only messages whose
-	// verdict was COMMITTED can be replayed. An unfinished message is never replayed, and an entry of the archive no more once
+	// verdict was COMMITTED can be replayed, to where the policy of their producer lets them go today. An unfinished message is never replayed, and an entry of the archive no more once
 	// its message has ended again. So a call with entries, or with a filter that ends in the past, may be repeated while the
 	// receipts live. A name without an entry means the newest entry: once the first copy is acknowledged, a repeated call
 	// makes another copy.
