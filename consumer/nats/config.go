@@ -59,7 +59,8 @@ type Config struct {
 	// many messages of the durable consumer are not acknowledged, as the depth of the stream, and how many messages
 	// DeadLetterStream has, by the name of that stream. Nil: none.
 	Observer consumer.Observer
-	// DepthInterval is how often the depths are reported to Observer. Default: 15 s.
+	// DepthInterval is how often the depths are reported to Observer, and a MaxDeliver that was given to the durable
+	// consumer is taken back. Default: 15 s.
 	DepthInterval time.Duration
 	// Logger gets the events of the connection and failed messages. Default: slog.Default().
 	Logger *slog.Logger

@@ -161,7 +161,7 @@ func (r *run) session() (consumed bool, err error) {
 	}
 	watching, unwatch := context.WithCancel(r.stopping)
 	defer unwatch()
-	workers.Go(func() { s.watchDepth(watching) })
+	workers.Go(func() { s.watchConsumer(watching) })
 	err = s.receive(durable)
 	s.end(durable, err)
 	// The connection stays until the handlers have acknowledged.
@@ -175,6 +175,9 @@ func (r *run) session() (consumed bool, err error) {
 // maxDelayed is how many messages may wait on the server for their next delivery, beside those that are with a process.
 const maxDelayed = 1000
 
+// noLimit is the MaxDeliver of durable consumers: a message past a limit of JetStream would stay without a dead letter.
+const noLimit = -1
+
 // open finds or makes the durable consumer.
 func (r *run) open(js jetstream.JetStream) (jetstream.Consumer, error) {
 	ctx, cancel := context.WithTimeout(r.stopping, ioTimeout)
@@ -182,7 +185,7 @@ func (r *run) open(js jetstream.JetStream) (jetstream.Consumer, error) {
 	durable, err := js.CreateOrUpdateConsumer(ctx, r.Stream, jetstream.ConsumerConfig{
 		Durable: r.Name, AckPolicy: jetstream.AckExplicitPolicy, AckWait: r.AckWait,
 		MaxAckPending:  r.Prefetch + maxDelayed,
-		FilterSubjects: r.Subjects, MaxDeliver: -1, // a message past a limit of JetStream would stay without a dead letter
+		FilterSubjects: r.Subjects, MaxDeliver: noLimit,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("consumer %q of the stream %q: %w", r.Name, r.Stream, err)

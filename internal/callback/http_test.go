@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"maps"
@@ -503,11 +504,42 @@ func TestHTTPFailedConnectionIsUnavailable(t *testing.T) {
 
 // resolving is a resolver that finds every name of the domain svc at an address, and no other name.
 func resolving(to [4]byte) *net.Resolver {
+	return resolvingBy(func() [4]byte { return to })
+}
+
+// resolvingBy is resolving with an address that changes.
+func resolvingBy(to func() [4]byte) *net.Resolver {
 	return &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
 		ours, theirs := net.Pipe()
-		go answerDNS(theirs, to)
+		go answerDNS(theirs, to())
 		return ours, nil
 	}}
+}
+
+// A producer moves: its name stands for another address from now on, and its first process ends.
+func TestMovedNameIsResolvedAnew(t *testing.T) {
+	t.Parallel()
+	var last atomic.Int32
+	last.Store(1)
+	config := callback.Config{Allow: []string{"*:*"}, Networks: []string{"127.0.0.0/8"}, Timeout: 30 * time.Second}
+	c := client(t, config.WithResolver(resolvingBy(func() [4]byte { return [4]byte{127, 0, 0, byte(last.Load())} })))
+	port := "0"
+	for host := int32(1); host <= 2; host++ {
+		listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.%d:%s", host, port))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, port, _ = net.SplitHostPort(listener.Addr().String())
+		server := &httptest.Server{Listener: listener, Config: &http.Server{Handler: http.HandlerFunc(committedHTTP)}}
+		server.Start()
+		last.Store(host)
+		to := halfmsg.Target{Producer: "orders", Address: "http://orders.svc:" + port}
+		if _, err := c.Confirm(t.Context(), to, []string{"1"}, false); err != nil {
+			t.Errorf("at the address %d: %v", host, err)
+		}
+		server.CloseClientConnections()
+		server.Close()
+	}
 }
 
 // answerDNS answers one question as DNS does by TCP: messages after their length in two bytes.

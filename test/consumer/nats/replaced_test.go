@@ -123,3 +123,32 @@ func TestOldHandlerSettlesNoNewMessage(t *testing.T) {
 		})
 	}
 }
+
+// An operator changes the durable consumer beside running processes. With a MaxDeliver, JetStream would keep a message
+// after so many deliveries, and no process would learn of it.
+func TestMaxDeliverIsTakenBack(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	config := w.config()
+	config.DepthInterval = 20 * time.Millisecond
+	var handled calls
+	w.run(config, func(_ context.Context, m *consumer.Message) error { handled.add(m.ID); return nil })
+	w.publish("1")
+	w.settled()
+	durable, err := w.js.Consumer(t.Context(), "ORDERS", "payments")
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := durable.CachedInfo().Config
+	changed.MaxDeliver = 2
+	if _, err := w.js.UpdateConsumer(t.Context(), "ORDERS", changed); err != nil {
+		t.Fatal(err)
+	}
+	servers.Eventually(t, time.Minute, "no delivery is limited", func() bool {
+		info, err := durable.Info(t.Context())
+		return err == nil && info.Config.MaxDeliver == -1
+	})
+	w.publish("2")
+	w.settled()
+	handled.want(t, []string{"1", "2"}, 1)
+}

@@ -153,6 +153,32 @@ func TestRefusedMessageHoldsUpNoOther(t *testing.T) {
 	}
 }
 
+// A stream that is deleted and made again takes messages, also those that the first one had.
+func TestStreamMadeAgainTakesMessages(t *testing.T) {
+	t.Parallel()
+	server := servers.NATS(t)
+	js := jetStream(t, server.URL)
+	stream(t, js, paid)
+	s := sender(t, server.URL)
+	for _, noticed := range []bool{false, true} {
+		if got := s.Send(t.Context(), []sqlmarker.Queued{queued("1")}); got[0].Fate != outbox.Sent {
+			t.Fatalf("%+v", got)
+		}
+		if err := js.DeleteStream(t.Context(), "PAID"); err != nil {
+			t.Fatal(err)
+		}
+		if noticed {
+			if got := s.Send(t.Context(), []sqlmarker.Queued{queued("1")}); got[0].Fate != outbox.Refused {
+				t.Errorf("without the stream: %+v", got)
+			}
+		}
+		again := stream(t, js, paid)
+		if got := s.Send(t.Context(), []sqlmarker.Queued{queued("1")}); got[0].Fate != outbox.Sent || length(t, again) != 1 {
+			t.Errorf("to the stream that was made again: %+v", got)
+		}
+	}
+}
+
 // The connection breaks with a batch in flight. Its repeat is stored once.
 func TestBrokenConnectionIsReplaced(t *testing.T) {
 	t.Parallel()

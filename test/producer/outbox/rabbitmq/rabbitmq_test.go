@@ -143,6 +143,40 @@ func TestRejectedMessageHoldsUpNoOther(t *testing.T) {
 	}
 }
 
+// An exchange and a queue that are deleted and made again, of another type, take messages.
+func TestExchangeMadeAgainTakesMessages(t *testing.T) {
+	t.Parallel()
+	url := servers.RabbitMQ(t).URL
+	ch, s := channel(t, url), sender(t, url)
+	message := queued("1", "paid")
+	message.Message.Exchange = "events"
+	for _, kind := range []string{amqp.ExchangeTopic, amqp.ExchangeFanout, amqp.ExchangeDirect} {
+		if kind != amqp.ExchangeTopic {
+			if got := s.Send(t.Context(), []sqlmarker.Queued{message}); got[0].Fate != outbox.Refused {
+				t.Errorf("without the exchange: %+v", got)
+			}
+		}
+		declare(t, ch, "paid")
+		if err := ch.ExchangeDeclare("events", kind, true, false, false, false, nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := ch.QueueBind("paid", "paid", "events", false, nil); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.Send(t.Context(), []sqlmarker.Queued{message, message}); got[0].Fate != outbox.Sent ||
+			got[1].Fate != outbox.Sent {
+			t.Fatalf("%s: %+v", kind, got)
+		}
+		take(t, ch, "paid")
+		if err := ch.ExchangeDelete("events", false, false); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ch.QueueDelete("paid", false, false, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // The broker closes a channel for each message to a missing exchange, and each channel costs a connection.
 func TestRejectedExchangeCostsFewConnections(t *testing.T) {
 	t.Parallel()
