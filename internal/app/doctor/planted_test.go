@@ -194,9 +194,9 @@ var planted = []struct {
 		s.redis.CLI("HSET", "msghandler:{00}:runs", "killed-1/0a", at)
 		s.awaitFinding()
 	}},
-	{name: "redis-clock-jumped", plant: func(s *site) { // some coordinator has counted while the clock was ahead
+	{name: "redis-clock-jumped", plant: func(s *site) { // some coordinator has looked while the clock was ahead
 		ahead := strconv.FormatInt(time.Now().Add(3*time.Hour).UnixMilli(), 10)
-		s.redis.CLI("HSET", "watching:{00}:pulse", "ended/0b", ahead)
+		s.redis.CLI("HSET", "watching:{00}:pulse", "clock", ahead)
 		s.watch(func(*config.Config) {})
 	}},
 	{name: "producer-forbidden", plant: func(s *site) { s.e.Producers["stock"] = "stock.svc:9000" }},

@@ -64,6 +64,7 @@ const (
 	pulseName          = "pulse"
 	suspectName        = "suspect"
 	jumpedField        = "jumped"
+	clockField         = "clock"
 	runsName           = "runs"
 	reportedName       = "reported"
 	refusalsName       = "refusals"

@@ -49,6 +49,7 @@ func luaNames(times luaTimes, archive Archive) []luaName {
 		luaText("PULSE", pulseName),
 		luaText("SUSPECT", suspectName),
 		luaText("JUMPED", jumpedField),
+		luaText("CLOCK", clockField),
 		luaText("RUNS", runsName),
 		luaText("REPORTED", reportedName),
 		luaText("LAYOUTS", layoutsName),

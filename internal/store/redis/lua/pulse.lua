@@ -31,10 +31,12 @@ local function next_count()
   return newest
 end
 
--- jump says by how much the clock has jumped since the caller saw it, or since any coordinator has.
-local function jump(count)
+-- jump says by how much the clock has jumped since the caller saw it. At the caller's first look it says by how much
+-- the clock is behind what it was at the last look of any coordinator, whose counts may be ahead for another jump.
+local function jump()
   if clock == 0 then
-    return now < count - CLOCKSLACK and now - count or 0
+    local last = tonumber(call('HGET', key, CLOCK) or 0)
+    return now < last - CLOCKSLACK and now - last or 0
   end
   if now < clock + least - CLOCKSLACK then
     return now - clock - least
@@ -45,9 +47,9 @@ end
 look(who, ARGV[2], ARGV[3])
 call('HSETNX', key, 'generation', now)
 local count = next_count()
-call('HSET', key, who, count)
+local jumped = jump()
+call('HSET', key, who, count, CLOCK, now)
 call('PEXPIRE', key, PULSERETENTION)
-local jumped = jump(count)
 local function distrustClock(ms)
   distrust(ms)
   call('HSET', key, JUMPED, ms) -- so that nobody takes it for a loss
