@@ -100,20 +100,24 @@ func TestStopEndsWithoutAHangingPart(t *testing.T) {
 // Every part hangs until its time has ended, and then takes some more to return. The stop ends within the grace.
 func TestSlowPartsStopWithinTheGrace(t *testing.T) {
 	t.Parallel()
-	a := newIdle(t)
-	a.settings.Shutdown.Grace = 10 * time.Second
-	for range 8 {
-		a.closeWith(closer{name: "store", close: func(ctx context.Context) error {
-			<-ctx.Done()
-			time.Sleep(50 * time.Millisecond)
-			return ctx.Err()
-		}})
-	}
-	began := time.Now()
-	if err := a.Stop(t.Context()); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("Stop: %v", err)
-	}
-	if took := time.Since(began); took >= a.settings.Shutdown.Grace {
-		t.Errorf("the stop took %s", took)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		const grace = 10 * time.Second
+		var parts []closer
+		for range 8 {
+			parts = append(parts, closer{name: "store", close: func(ctx context.Context) error {
+				<-ctx.Done()
+				time.Sleep(50 * time.Millisecond)
+				return ctx.Err()
+			}})
+		}
+		began := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), withinGrace(grace))
+		defer cancel()
+		if err := closeAll(ctx, parts); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("closed with %v", err)
+		}
+		if took := time.Since(began); took >= grace {
+			t.Errorf("the parts took %s", took)
+		}
+	})
 }
