@@ -53,6 +53,9 @@ type Intake interface {
 	// Rollback removes PENDING messages, even if they have an owner. ROLLED_BACK messages get no error, others get
 	// ErrIllegal and their state.
 	Rollback(ctx context.Context, names []Name) []Result
+	// Lane names the server that answers for a message; "" where one server answers for all. A call about messages of
+	// several lanes waits for the slowest of these servers.
+	Lane(name Name) string
 }
 
 // ConfirmStore is the store as the confirm loop uses it.

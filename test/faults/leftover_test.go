@@ -6,13 +6,23 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/msghandler/msghandler/test/servers"
 )
 
 // left lists the keys in Redis that do not expire, except the keys that describe the store itself and the keys of
 // parked messages.
 func (w *world) left(parked map[string]bool) (keys []string) {
 	w.t.Helper()
-	client := redis.NewClient(&redis.Options{Addr: w.redis.Addr, Protocol: 2})
+	for _, server := range append([]*servers.RedisServer{w.redis}, w.masters...) {
+		keys = append(keys, w.leftOn(server, parked)...)
+	}
+	return keys
+}
+
+func (w *world) leftOn(server *servers.RedisServer, parked map[string]bool) (keys []string) {
+	w.t.Helper()
+	client := redis.NewClient(&redis.Options{Addr: server.Addr, Protocol: 2})
 	defer client.Close()
 	const forever = -1
 	all := client.Scan(w.t.Context(), 0, "msghandler*", 1000).Iterator()

@@ -61,8 +61,8 @@ type row struct {
 }
 
 // rows are the lines of docs/evidence/faults.md. Each group stands with its faults in a file of its own.
-var rows = slices.Concat(calmRows, coordinatorRows, redisRows, fullRows, forgetRows, frozenRows, brokerRows,
-	refusalRows, alarmRows,
+var rows = slices.Concat(calmRows, coordinatorRows, redisRows, clusterRows, fullRows, forgetRows, frozenRows,
+	brokerRows, refusalRows, alarmRows,
 	halfOpenRows, natsRows, kafkaRows, consumerRows, producerRows, smallRows, scaleRows, crowdRows, mixRows, pointRows,
 	wireRows, sqlOutboxRows, trustedRows, replicaRows, upgradeRows, attendRows)
 

@@ -113,6 +113,8 @@ type world struct {
 	options options
 	ledger  *Ledger
 	redis   *servers.RedisServer
+	// masters are those of the coordinators' Redis Cluster, where the row has one.
+	masters []*servers.RedisServer
 	// replica belongs to redis, and sentinel is the URL of the Sentinel of both, where the row has them.
 	replica  *servers.RedisServer
 	sentinel string

@@ -39,16 +39,24 @@ type Config struct {
 // for concurrent use.
 type Group[T, R any] struct {
 	config Config
+	laneOf func(item T) string
 	do     func(ctx context.Context, items []T) []R
 
 	mu sync.Mutex
-	// waiting are the items without a batch; gone counts the waiting items whose callers have left.
-	waiting []entry[T, R]
-	gone    int
-	running int
+	// lanes are those that have had an item, by name. An empty lane costs next to nothing.
+	lanes map[string]*lane[T, R]
+	// waiting counts the items without a batch; gone counts those besides whose callers have left.
+	waiting, gone int
 
 	// runners are the goroutines that do batches.
 	runners lifecycle.Group
+}
+
+// lane is the items that share batches.
+type lane[T, R any] struct {
+	// waiting are the items without a batch.
+	waiting []entry[T, R]
+	running int
 }
 
 // entry is a waiting item of a call.
@@ -70,7 +78,16 @@ type call[T, R any] struct {
 
 // New returns a Group that answers items with do. do must return a result for each item, in their order.
 func New[T, R any](config Config, do func(ctx context.Context, items []T) []R) *Group[T, R] {
-	return &Group[T, R]{config: config, do: do}
+	return NewInLanes(config, func(T) string { return "" }, do)
+}
+
+// NewInLanes is New for items of which some may be answered much later than others. Only items of one lane share a
+// batch, each lane has Config.Parallel batches in flight, and so no lane waits for another. There must be few lanes.
+// laneOf must not block.
+func NewInLanes[T, R any](
+	config Config, laneOf func(item T) string, do func(ctx context.Context, items []T) []R,
+) *Group[T, R] {
+	return &Group[T, R]{config: config, laneOf: laneOf, do: do, lanes: map[string]*lane[T, R]{}}
 }
 
 // Do has items answered, in batches shared with other calls, and returns their results in order. Do fails with ErrBusy
@@ -108,9 +125,12 @@ func (g *Group[T, R]) drop(c *call[T, R]) {
 	defer g.mu.Unlock()
 	c.left, c.items = true, nil
 	g.gone += c.waiting
+	g.waiting -= c.waiting
 	c.answered(c.waiting)
-	if g.gone > len(g.waiting)/2 {
-		g.waiting = slices.DeleteFunc(g.waiting, func(e entry[T, R]) bool { return e.call.left })
+	if g.gone > g.waiting {
+		for _, l := range g.lanes {
+			l.waiting = slices.DeleteFunc(l.waiting, func(e entry[T, R]) bool { return e.call.left })
+		}
 		g.gone = 0
 	}
 }
@@ -129,35 +149,43 @@ func (c *call[T, R]) answered(items int) {
 func (g *Group[T, R]) Waiting() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return len(g.waiting) - g.gone
+	return g.waiting
 }
 
 func (g *Group[T, R]) enqueue(items []T) (*call[T, R], error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	// A call larger than the limit is accepted when nothing waits; otherwise such a call would be refused for ever.
-	if waiting := len(g.waiting) - g.gone; waiting > 0 && waiting+len(items) > g.config.Waiting {
+	if g.waiting > 0 && g.waiting+len(items) > g.config.Waiting {
 		return nil, ErrBusy
 	}
 	c := &call[T, R]{
 		items: items, results: make([]R, len(items)), missing: len(items), waiting: len(items), done: make(chan struct{}),
 	}
+	g.waiting += len(items)
 	for i := range items {
-		g.waiting = append(g.waiting, entry[T, R]{call: c, index: i})
-	}
-	if g.running < g.config.Parallel {
-		g.running++
-		g.runners.Go(g.run)
+		name := g.laneOf(items[i])
+		l := g.lanes[name]
+		if l == nil {
+			l = &lane[T, R]{}
+			g.lanes[name] = l
+		}
+		begins := len(l.waiting) == 0 || l.waiting[len(l.waiting)-1].call != c
+		l.waiting = append(l.waiting, entry[T, R]{call: c, index: i})
+		if begins && l.running < g.config.Parallel {
+			l.running++
+			g.runners.Go(func() { g.run(l) })
+		}
 	}
 	return c, nil
 }
 
-// run does batches until nothing waits. Before each batch it yields to goroutines that are ready to run: on a busy
-// machine they bring items for the same batch.
-func (g *Group[T, R]) run() {
+// run does batches of a lane until nothing waits there. Before each batch it yields to goroutines that are ready to
+// run: on a busy machine they bring items for the same batch.
+func (g *Group[T, R]) run(l *lane[T, R]) {
 	for {
 		runtime.Gosched()
-		entries, items := g.next()
+		entries, items := g.next(l)
 		if entries == nil {
 			return
 		}
@@ -165,28 +193,29 @@ func (g *Group[T, R]) run() {
 	}
 }
 
-// next takes the next batch, or ends this runner when nothing waits.
-func (g *Group[T, R]) next() (entries []entry[T, R], items []T) {
+// next takes the next batch of a lane, or ends this runner when nothing waits.
+func (g *Group[T, R]) next(l *lane[T, R]) (entries []entry[T, R], items []T) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	n := min(len(g.waiting), g.config.Max)
+	n := min(len(l.waiting), g.config.Max)
 	entries, items = make([]entry[T, R], 0, n), make([]T, 0, n)
-	for len(g.waiting) > 0 && len(items) < g.config.Max {
-		e := g.waiting[0]
-		g.waiting[0] = entry[T, R]{} // otherwise the call stays in memory as long as the queue is not empty
-		g.waiting = g.waiting[1:]
+	for len(l.waiting) > 0 && len(items) < g.config.Max {
+		e := l.waiting[0]
+		l.waiting[0] = entry[T, R]{} // otherwise the call stays in memory as long as the queue is not empty
+		l.waiting = l.waiting[1:]
 		if e.call.left {
 			g.gone--
 			continue
 		}
 		e.call.waiting--
+		g.waiting--
 		entries, items = append(entries, e), append(items, e.call.items[e.index])
 	}
 	if len(items) > 0 {
 		return entries, items
 	}
-	g.running--
-	g.waiting = nil
+	l.running--
+	l.waiting = nil
 	return nil, nil
 }
 

@@ -3,6 +3,7 @@ package batch_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"slices"
 	"sync"
@@ -168,15 +169,19 @@ func TestItemsOfALeftCallerAreDropped(t *testing.T) {
 
 // No item of a caller that leaves is kept, and the waiting items of other callers keep their places.
 func TestOneLeftCallerOfManyIsDropped(t *testing.T) {
-	gate := make(chan struct{})
+	gate, begun := make(chan struct{}), make(chan struct{}, 9)
 	g := batch.New(batch.Config{Max: 1, Parallel: 1, Waiting: 4, Timeout: time.Hour, Counting: t.Context()},
 		func(_ context.Context, items []*[1 << 16]byte) []int {
+			begun <- struct{}{}
 			<-gate
 			return make([]int, len(items))
 		})
 	var calls sync.WaitGroup
-	for range 4 { // one in flight, three waiting
+	for i := range 4 { // one in flight, three waiting
 		calls.Go(func() { _, _ = g.Do(t.Context(), new([1 << 16]byte)) })
+		if i == 0 {
+			<-begun
+		}
 	}
 	wait(t, "three wait", func() bool { return g.Waiting() == 3 })
 	ctx, cancel := context.WithCancel(t.Context())
@@ -210,4 +215,33 @@ func wait(t *testing.T, what string, cond func() bool) {
 			t.Fatalf("never: %s", what)
 		}
 	}
+}
+
+func TestNoLaneWaitsForAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gate := make(chan struct{})
+		g := batch.NewInLanes(batch.Config{Max: 10, Parallel: 1, Waiting: 10, Timeout: time.Hour},
+			func(item int) string { return fmt.Sprint(item < 0) },
+			func(ctx context.Context, items []int) []int {
+				if items[0] < 0 {
+					<-gate
+				}
+				return double(ctx, items)
+			})
+		mixed := make(chan []int, 1)
+		go func() { got, _ := g.Do(t.Context(), 1, -1, 2); mixed <- got }()
+		synctest.Wait()
+		if got, err := g.Do(t.Context(), 3); err != nil || got[0] != 6 {
+			t.Errorf("got %v, %v", got, err)
+		}
+		go func() { _, _ = g.Do(t.Context(), slices.Repeat([]int{-1}, 10)...) }()
+		synctest.Wait()
+		if _, err := g.Do(t.Context(), 4); !errors.Is(err, batch.ErrBusy) {
+			t.Errorf("with 10 waiting items in one lane got %v", err)
+		}
+		close(gate)
+		if got := <-mixed; !slices.Equal(got, []int{2, -2, 4}) {
+			t.Errorf("got %v", got)
+		}
+	})
 }

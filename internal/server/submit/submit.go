@@ -48,8 +48,8 @@ type Observer interface {
 }
 
 const (
-	// gatherMax and gatherParallel: a batch is what comes in during one round trip to the store. More batches in flight
-	// would only make them smaller.
+	// gatherMax and gatherParallel: a batch is what comes in during one round trip to a server of the store. More batches
+	// in flight would only make them smaller.
 	gatherMax      = 500
 	gatherParallel = 1
 	// maxBatches is how many calls that bring a batch of their own may be in the store at once. Without the bound a few
@@ -85,11 +85,13 @@ func New(config Config) *Batcher {
 		Max: gatherMax, Parallel: gatherParallel, Waiting: config.Waiting, Timeout: config.StoreTimeout,
 		Counting: config.Stopping,
 	}
-	b.creates = batch.New(gather, b.create)
-	b.recalls = batch.New(gather, b.recall)
-	b.submits = batch.New(gather, b.submit)
-	b.trusted = batch.New(gather, b.submitTrusted)
-	b.rollbacks = batch.New(gather, b.rollback)
+	lane := config.Intake.Lane
+	ofMessage := func(m halfmsg.Message) string { return lane(m.Name) }
+	b.creates = batch.NewInLanes(gather, ofMessage, b.create)
+	b.recalls = batch.NewInLanes(gather, ofMessage, b.recall)
+	b.submits = batch.NewInLanes(gather, lane, b.submit)
+	b.trusted = batch.NewInLanes(gather, lane, b.submitTrusted)
+	b.rollbacks = batch.NewInLanes(gather, lane, b.rollback)
 	return b
 }
 

@@ -74,6 +74,9 @@ func (s *Store) find(name halfmsg.Name) *entry {
 // held says whether an owner's lease still lasts.
 func (s *Store) held(e *entry) bool { return e.Token != "" && e.due.After(s.now()) }
 
+// Lane implements halfmsg.Intake.
+func (s *Store) Lane(halfmsg.Name) string { return "" }
+
 // Create implements halfmsg.Intake.
 func (s *Store) Create(_ context.Context, messages []halfmsg.Message) []halfmsg.Result {
 	s.mu.Lock()

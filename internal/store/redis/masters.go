@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/msghandler/msghandler/internal/ground/address"
 	"github.com/msghandler/msghandler/internal/ground/backoff"
 	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 	"github.com/msghandler/msghandler/internal/halfmsg"
@@ -44,6 +45,8 @@ type cluster struct {
 type breakers struct {
 	logger *slog.Logger
 	shards []string
+	// probe sends the PINGs. It shares no pool: a PING that waits for a connection would look like a silent master.
+	probe *cluster
 	// open says that a circuit is open: otherwise no call is looked at.
 	open    atomic.Bool
 	mu      sync.Mutex
@@ -53,12 +56,12 @@ type breakers struct {
 }
 
 // watch asks all masters until stop. Only then the circuits open and close.
-func (b *breakers) watch(client *redis.ClusterClient) {
+func (b *breakers) watch() {
 	ctx, stop := context.WithCancel(context.Background())
 	b.stop = stop
 	b.watched.Go(func() {
 		for backoff.Sleep(ctx, watchInterval) == nil {
-			b.look(ctx, client)
+			b.look(ctx)
 		}
 	})
 }
@@ -68,15 +71,16 @@ func (b *breakers) close() {
 	if b != nil && b.stop != nil {
 		b.stop()
 		_ = b.watched.Wait(context.Background()) // a PING ends with the context
+		_ = b.probe.Close()
 	}
 }
 
 // look asks all masters once.
-func (b *breakers) look(ctx context.Context, client *redis.ClusterClient) {
+func (b *breakers) look(ctx context.Context) {
 	masters := map[string]*SilentMaster{}
 	var asked lifecycle.Group
 	for _, shard := range b.shards {
-		master, err := client.MasterForKey(ctx, shard)
+		master, err := b.probe.MasterForKey(ctx, shard)
 		addr := ""
 		if err == nil {
 			addr = master.Options().Addr
@@ -178,6 +182,28 @@ func answerable(ctx context.Context, client redis.UniversalClient, calls []*call
 	return left
 }
 
+// laneOf is the address of the master of a shard on a Cluster: calls for different masters share no batch, because a
+// master that falls silent would hold up the others' calls until its circuit opens. "" where there is a single server.
+func laneOf(client redis.UniversalClient, shard string) string {
+	c, is := client.(*cluster)
+	if !is {
+		return ""
+	}
+	master, err := c.MasterForKey(context.Background(), shard) // asks the Cluster only before the first call
+	if err != nil {
+		return ""
+	}
+	return master.Options().Addr
+}
+
+// Lane implements halfmsg.Intake.
+func (s *Store) Lane(name halfmsg.Name) string {
+	if _, is := s.intake.(*cluster); !is {
+		return ""
+	}
+	return laneOf(s.intake, s.keys.shards[s.keys.shardOf(name)])
+}
+
 // eachReachable is eachMaster without the masters of a Cluster that cannot be reached, unless none can.
 func eachReachable(
 	ctx context.Context, client redis.UniversalClient, f func(context.Context, *redis.Client) error,
@@ -229,15 +255,17 @@ func (s *Store) reachable(ctx context.Context) (shards []int, err error) {
 }
 
 // watchMasters opens and closes the circuits of a Cluster's masters until Close.
-func (s *Store) watchMasters() {
+func (s *Store) watchMasters(where address.Redis) {
 	intake, is := s.intake.(*cluster)
 	loops, _ := s.loops.(*cluster)
 	if !is {
 		return
 	}
-	s.breakers = &breakers{logger: s.logger, shards: s.keys.shards}
+	where.PoolSize = 1
+	probe, _ := connect(where).(*cluster)
+	s.breakers = &breakers{logger: s.logger, shards: s.keys.shards, probe: probe}
 	intake.breakers, loops.breakers = s.breakers, s.breakers
-	s.breakers.watch(loops.ClusterClient)
+	s.breakers.watch()
 }
 
 // SilentMasters are the masters of a Cluster that do not answer. Calls for their shards fail at once.

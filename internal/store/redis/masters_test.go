@@ -11,6 +11,19 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
+// TestFullPoolIsNoSilentMaster has the loops use all their connections to a master.
+func TestFullPoolIsNoSilentMaster(t *testing.T) {
+	t.Parallel()
+	nodes := servers.RedisMasters(t)
+	store := open(t, redisstore.Config{URL: "redis://" + nodes[0].Addr + "?cluster=true"})
+	if err := store.LookWithFullPool(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if silent := store.SilentMasters(); len(silent) > 0 {
+		t.Errorf("silent are %v", silent)
+	}
+}
+
 // TestSilentMasterStopsNoOther freezes a master of a Cluster, thaws it, and kills it. Batches hold messages of all
 // shards.
 func TestSilentMasterStopsNoOther(t *testing.T) {
@@ -20,16 +33,15 @@ func TestSilentMasterStopsNoOther(t *testing.T) {
 	config := redisstore.Config{URL: "redis://" + nodes[0].Addr + "?cluster=true", Logger: logger}
 	store := open(t, config)
 	sent := 0
-	// sends sends batches for two seconds. It counts those that took longer than a second, and the messages.
-	sends := func() (slow, stored, refused int) {
+	// sends sends batches for as long as a call to a silent master would wait. It counts the batches and the messages.
+	sends := func() (batches, stored, refused int) {
 		t.Helper()
-		for begun := time.Now(); time.Since(begun) < 2*time.Second; {
+		for begun := time.Now(); time.Since(begun) < redisstore.MasterTimeout; batches++ {
 			var messages []halfmsg.Message
 			for range 32 {
 				sent++
 				messages = append(messages, half(fmt.Sprint(sent)))
 			}
-			at := time.Now()
 			for _, r := range store.Create(t.Context(), messages) {
 				switch {
 				case r.Err == nil:
@@ -40,28 +52,28 @@ func TestSilentMasterStopsNoOther(t *testing.T) {
 					t.Fatal(r.Err)
 				}
 			}
-			if time.Since(at) > time.Second {
-				slow++
-			}
 		}
-		return slow, stored, refused
+		return batches, stored, refused
 	}
 	works := func(what string) {
 		t.Helper()
-		begun := time.Now()
-		_, err := store.Pulse(t.Context())
-		producers, more := store.PendingProducers(t.Context())
-		claims, most := store.ClaimPending(t.Context(), map[string]int{"orders": 10}, time.Minute)
-		err = errors.Join(err, more, most, store.Ping(t.Context()))
-		if err != nil || len(producers) == 0 || len(claims) == 0 {
-			t.Errorf("%s: producers %v, %d claims, %v", what, producers, len(claims), err)
+		passes := 0
+		for begun := time.Now(); passes < 4 && time.Since(begun) < redisstore.MasterTimeout; passes++ {
+			_, err := store.Pulse(t.Context())
+			producers, more := store.PendingProducers(t.Context())
+			claims, most := store.ClaimPending(t.Context(), map[string]int{"orders": 10}, time.Minute)
+			err = errors.Join(err, more, most, store.Ping(t.Context()))
+			if err != nil || len(producers) == 0 || len(claims) == 0 {
+				t.Errorf("%s: producers %v, %d claims, %v", what, producers, len(claims), err)
+			}
 		}
-		if took := time.Since(begun); took > time.Second {
-			t.Errorf("%s: the passes took %v", what, took)
+		if passes < 2 {
+			t.Errorf("%s: %d pass in the time of a call to a silent master", what, passes)
 		}
 	}
-	if slow, stored, refused := sends(); slow > 0 || stored == 0 || refused > 0 {
-		t.Fatalf("%d slow batches, %d stored, %d refused", slow, stored, refused)
+	usual, stored, refused := sends()
+	if stored == 0 || refused > 0 {
+		t.Fatalf("%d stored, %d refused", stored, refused)
 	}
 	for _, fault := range []struct {
 		name       string
@@ -75,8 +87,9 @@ func TestSilentMasterStopsNoOther(t *testing.T) {
 			silent := store.SilentMasters()
 			return len(silent) == 1 && silent[0].Addr == nodes[2].Addr && silent[0].Shards > 0
 		})
-		if slow, stored, refused := sends(); slow > 0 || stored == 0 || refused == 0 || stored < refused {
-			t.Errorf("%s: %d slow batches, %d stored, %d refused", fault.name, slow, stored, refused)
+		batches, stored, refused := sends()
+		if batches < 2+usual/10 || stored == 0 || refused == 0 || stored < refused {
+			t.Errorf("%s: %d batches, %d before; %d stored, %d refused", fault.name, batches, usual, stored, refused)
 		}
 		works(fault.name)
 		fault.end(nodes[2])

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// movesParallel is how many batches of moves may be in flight at once. More would only make them smaller.
+	// movesParallel is how many batches of moves may be in flight to a master at once. More would only make them smaller.
 	movesParallel = 1
 	// movesMax is how many calls a batch of moves may have.
 	movesMax = 64
@@ -44,7 +44,8 @@ func newMoves(client redis.UniversalClient, sc *script, logger *slog.Logger) mov
 	config := batch.Config{
 		Max: movesMax, Parallel: movesParallel, Waiting: movesWaiting, Timeout: movesTimeout,
 	}
-	return moves{batch.New(config, func(ctx context.Context, calls []*call) []struct{} {
+	lane := func(c *call) string { return laneOf(client, c.shard) }
+	return moves{batch.NewInLanes(config, lane, func(ctx context.Context, calls []*call) []struct{} {
 		if failure := lifecycle.Recovered(func() { transact(ctx, client, sc, calls) }); failure != nil {
 			logger.Error("store batch panicked: its callers repeat the calls", "cause", failure, "stack", string(failure.Stack))
 			fail(calls, fmt.Errorf("%w: %w", halfmsg.ErrUncertain, failure))

@@ -131,7 +131,7 @@ func New(ctx context.Context, config Config) (*Store, error) {
 	}
 	s.sweeper.cursors = map[string]*cursor{}
 	s.intake, s.loops = connect(where), connect(where)
-	if err := s.prepare(ctx, where.Cluster); err != nil {
+	if err := s.prepare(ctx, where); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
@@ -163,9 +163,9 @@ func (c Config) complete() (Config, error) {
 	return c, nil
 }
 
-func (s *Store) prepare(ctx context.Context, cluster bool) error {
+func (s *Store) prepare(ctx context.Context, where address.Redis) error {
 	var err error
-	if s.layout, err = s.agreeOnLayout(ctx, cluster); err != nil {
+	if s.layout, err = s.agreeOnLayout(ctx, where.Cluster); err != nil {
 		return err
 	}
 	s.config.Archive = s.config.Archive.over(s.layout.shards)
@@ -176,7 +176,7 @@ func (s *Store) prepare(ctx context.Context, cluster bool) error {
 	s.keys = newKeys(s.config.Prefix, s.layout)
 	s.pulses.last, s.pulses.pruneAt = make([]pulse, s.layout.shards), time.Now().Add(pruneAfter)
 	s.pageTime, s.pageTurns = maxPageTime, make([]atomic.Int64, s.layout.shards)
-	s.watchMasters()
+	s.watchMasters(where)
 	return s.startPaging(ctx)
 }
 
