@@ -25,13 +25,17 @@ var refusalRows = []row{
 	{name: "F22_permission", copies: true, fault: revoke(allReadyThenAMoment), judge: othersGoOn("refused")},
 	{
 		name: "F27", copies: true, parks: true, fault: sendAstray, judge: deadAndRetried,
-		world: options{settings: []string{twoRetries, "MSGHANDLER_SEND_DEAD_LETTER_EXCHANGE=" + deadLetters}},
+		world: options{settings: []string{twoRetries, leaseOfCopies, "MSGHANDLER_SEND_DEAD_LETTER_EXCHANGE=" + deadLetters}},
 	},
 	{name: "F29", copies: true, world: options{consume: declareShort}, fault: fillQueue, judge: felt("refused")},
 }
 
-// twoRetries makes a message DEAD after three refusals.
-const twoRetries = "MSGHANDLER_SEND_BACKOFF=200ms,500ms"
+const (
+	// twoRetries makes a message DEAD after three refusals.
+	twoRetries = "MSGHANDLER_SEND_BACKOFF=200ms,500ms"
+	// leaseOfCopies holds the last refusal, and the answer to the dead-letter copy after that.
+	leaseOfCopies = "MSGHANDLER_SEND_LEASE=11s"
+)
 
 // unbind takes the queue's binding away and gives it back.
 func unbind(ctx context.Context, w *world, _ *rand.Rand) {

@@ -89,7 +89,7 @@ var kafkaRows = []row{
 
 // buryingStrays gives the other broker a dead-letter exchange, and makes a message DEAD soon.
 func buryingStrays(o options) options {
-	o.settings = []string{twoRetries, "MSGHANDLER_BROKERS_STREAM_DEAD_LETTER_EXCHANGE=" + deadLetters}
+	o.settings = []string{twoRetries, leaseOfCopies, "MSGHANDLER_BROKERS_STREAM_DEAD_LETTER_EXCHANGE=" + deadLetters}
 	return o
 }
 

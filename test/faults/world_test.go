@@ -251,6 +251,12 @@ func (w *world) end(c *coordinator, signal syscall.Signal) error {
 func (w *world) ready(c *coordinator) {
 	w.t.Helper()
 	servers.Eventually(w.t, patience, "the coordinator is ready, and no check fails", func() bool {
+		select {
+		case <-c.done:
+			log, _ := os.ReadFile(c.log)
+			w.t.Fatalf("the coordinator ended: %v\n%s", c.err, log)
+		default:
+		}
 		status, text := c.page("/readyz")
 		return status == http.StatusOK && !strings.Contains(text, isDegraded)
 	})
