@@ -45,6 +45,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/msghandler/msghandler/consumer"
@@ -70,7 +71,8 @@ type Config struct {
 	Topics []string
 	// Delays are the retry steps: a failed message waits in the topic GROUP.retry.DELAY, the first delay after its first
 	// failure and so on, and is then handled by a consumer of the group. None: the message waits in this process, for
-	// Retry, and so does its partition.
+	// Retry, and so does its partition. Messages that wait in the topics of former Delays are handled too, as long as the
+	// topics exist when Run begins.
 	Delays []time.Duration
 	// RetryLimit is how often a message is retried by Delays, whose last entry repeats, before it is a dead letter.
 	// Default: once for each of Delays.
@@ -208,17 +210,20 @@ func (c Config) language() logtext.Language { return logtext.Language(c.Language
 // retryTopic is where a message waits that was retried so often.
 func (c Config) retryTopic(retries int) (topic string, delay time.Duration) {
 	delay = c.Delays[min(retries, len(c.Delays)-1)]
-	return fmt.Sprintf("%s.retry.%v", c.Group, delay), delay
+	return c.retryPrefix() + delay.String(), delay
 }
 
-// delayOf is the delay of a retry topic.
+// retryPrefix begins the names of the group's retry topics; the delay follows.
+func (c Config) retryPrefix() string { return c.Group + ".retry." }
+
+// delayOf is the delay of a retry topic, also of one that is not of Delays; 0 for any other topic.
 func (c Config) delayOf(topic string) time.Duration {
-	for retries := range c.Delays {
-		if name, delay := c.retryTopic(retries); name == topic {
-			return delay
-		}
+	text, is := strings.CutPrefix(topic, c.retryPrefix())
+	delay, err := time.ParseDuration(text)
+	if !is || err != nil || delay.String() != text {
+		return 0
 	}
-	return 0
+	return delay
 }
 
 // retryTopics are all of them, each once.

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -94,6 +96,8 @@ type run struct {
 	// intakes are the topics, and the retry topics as a group of their own: in one group a new consumer might get
 	// nothing but partitions of retry topics.
 	intakes []*intake
+	// former are retry topics of the group that exist and are none of Delays.
+	former []string
 	// stopping ends when no further message is to be begun. work, the handlers' context, ends some time after, and
 	// waiting ends when nothing waits for handlers any more.
 	stopping, work, waiting context.Context
@@ -117,10 +121,11 @@ func (r *run) open() (err error) {
 	if err := r.consume(&intake{run: r}, r.Group, r.Topics); err != nil {
 		return err
 	}
-	if len(r.Delays) == 0 {
+	topics := append(r.retryTopics(), r.former...)
+	if len(topics) == 0 {
 		return nil
 	}
-	return r.consume(&intake{run: r, copies: true}, r.Group+".retry", r.retryTopics())
+	return r.consume(&intake{run: r, copies: true}, r.Group+".retry", topics)
 }
 
 func (r *run) consume(in *intake, group string, topics []string) error {
@@ -188,7 +193,7 @@ func (r *run) await(partitions []*partition, within time.Duration) bool {
 func (r *run) watchDepth() {
 	for backoff.Sleep(r.stopping, r.DepthInterval) == nil {
 		depths := map[string]int{}
-		for _, topic := range append(r.retryTopics(), r.Topics...) {
+		for _, topic := range slices.Concat(r.retryTopics(), r.former, r.Topics) {
 			depths[topic] = 0 // also where all partitions have moved to other consumers
 		}
 		for _, in := range r.intakes {
@@ -223,10 +228,32 @@ func (r *run) prepare() {
 func (r *run) tryPrepare() error {
 	ctx, cancel := context.WithTimeout(r.stopping, prepareTimeout)
 	defer cancel()
-	if err := r.producer.Reach(ctx); err != nil || !r.Create {
-		return err
+	err := r.producer.Reach(ctx)
+	if err == nil && r.Create {
+		err = r.createTopics(ctx)
 	}
-	return r.createTopics(ctx)
+	if err == nil {
+		err = r.findFormer(ctx)
+	}
+	return err
+}
+
+// findFormer looks for retry topics of former Delays. Without a reader their messages would stay until retention
+// deletes them.
+func (r *run) findFormer(ctx context.Context) error {
+	listed, err := kadm.NewClient(r.producer.Client()).ListTopics(ctx)
+	if err != nil {
+		return fmt.Errorf("look for retry topics: %w", err)
+	}
+	known := slices.Concat(r.retryTopics(), r.Topics, []string{r.DeadTopic})
+	r.former = slices.DeleteFunc(listed.Names(), func(topic string) bool {
+		return r.delayOf(topic) == 0 || slices.Contains(known, topic)
+	})
+	if len(r.former) > 0 {
+		r.Logger.LogAttrs(ctx, slog.LevelInfo, "retry topics are none of Delays; their messages are handled too; "+
+			"delete the topics when the group has read them", slog.Any("topics", r.former))
+	}
+	return nil
 }
 
 // createTopics creates the retry topics and the dead-letter topic, unless they exist.
