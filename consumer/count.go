@@ -38,19 +38,10 @@ func (d *DeadLetters) Depth(ctx context.Context) (int, error) {
 	return depth(ch, d.config.Queue)
 }
 
-// ReplayOldest is Replay for at most limit letters, the oldest first, whether or not their replay succeeds. With the
-// result of Count as the limit, letters that have arrived since Count are not replayed. A limit below 0 is an error.
-func (d *DeadLetters) ReplayOldest(ctx context.Context, limit int, keys ...string) (replayed int, err error) {
-	if limit <= 0 {
-		return 0, deadletter.CheckLimit("replay", limit)
-	}
-	return d.ReplaySelected(ctx, Selection{Limit: limit, Match: deadletter.WithKey[*Letter](keys)})
-}
-
 // DiscardOldest is Discard for at most limit letters, the oldest first. A limit below 0 is an error.
 func (d *DeadLetters) DiscardOldest(ctx context.Context, limit int, keys ...string) (discarded int, err error) {
 	if limit <= 0 {
-		return 0, deadletter.CheckLimit("discard", limit)
+		return 0, deadletter.CheckLimit(limit)
 	}
 	if len(keys) == 0 {
 		return 0, nil

@@ -88,12 +88,15 @@ func (d *DeadLetters) Show(ctx context.Context, key string) (Letter, error) {
 // when no keys are given. A letter is removed when the broker has acknowledged and routed its copy. An interrupted or
 // repeated replay may publish further copies of a handled message, with a msghandler-attempt above 1; the inbox drops
 // such copies. Replay returns the number of replayed letters; the others stay, and the error names them.
-func (d *DeadLetters) Replay(ctx context.Context, keys ...string) (replayed int, err error) {
-	return d.ReplaySelected(ctx, Selection{Match: deadletter.WithKey[*Letter](keys)})
+func (d *DeadLetters) Replay(ctx context.Context, may Rule, keys ...string) (replayed int, err error) {
+	return d.ReplaySelected(ctx, Selection{Match: deadletter.WithKey[*Letter](keys), MayReplay: may})
 }
 
 // ReplaySelected is Replay for a selection, whether or not the replay of each letter succeeds.
 func (d *DeadLetters) ReplaySelected(ctx context.Context, s Selection) (replayed int, err error) {
+	if s.MayReplay == nil {
+		return 0, ErrNoRule
+	}
 	s = s.WithDefaults()
 	to := poster{connect: func(ctx context.Context) (*amqpconn.Conn, error) { return d.config.dialAny(ctx, "replays") }}
 	defer to.close()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -35,10 +36,31 @@ type Selection struct {
 	Match func(*Letter) bool
 	// Changed gets each letter that was changed; a list changes none. Nil: no call.
 	Changed func(*Letter)
-	// MayReplay says why a letter must not be published to its exchange and routing key; such a letter stays. Any client
-	// that may write to the dead-letter queue chooses both. Nil: every letter may be.
-	MayReplay func(*Letter) error
+	// MayReplay is the rule of a replay, which fails with ErrNoRule without one. Letters that it refuses stay.
+	MayReplay Rule
 }
+
+// Rule says why a letter must not be published to its exchange and routing key; nil: it may be. Headers of the letter
+// name both, and any client that may write to the dead-letter queue chooses the headers.
+type Rule func(*Letter) error
+
+// ErrNoRule is the error of a replay that does not say where letters may go. No letter was replayed.
+var ErrNoRule = errors.New("a replay needs a rule, because headers of a letter choose its exchange: " +
+	"consumer.ToExchanges, or consumer.Anywhere where only trusted programs may write to the queue")
+
+// ToExchanges lets letters go to these exchanges, topics or streams only. "" is the default exchange of RabbitMQ, by
+// which a letter reaches any queue.
+func ToExchanges(names ...string) Rule {
+	return func(l *Letter) error {
+		if slices.Contains(names, l.Exchange) {
+			return nil
+		}
+		return fmt.Errorf("its exchange %.100q is none of %q", l.Exchange, names)
+	}
+}
+
+// Anywhere is the Rule that refuses no letter. It is for queues to which only trusted programs may write.
+func Anywhere(*Letter) error { return nil }
 
 // WithDefaults sets the fields that are not set. A limit below 0 selects no letter. The DeadLetters of all brokers call
 // WithDefaults.
@@ -51,9 +73,6 @@ func (s Selection) WithDefaults() Selection {
 	}
 	if s.Changed == nil {
 		s.Changed = func(*Letter) {}
-	}
-	if s.MayReplay == nil {
-		s.MayReplay = func(*Letter) error { return nil }
 	}
 	return s
 }

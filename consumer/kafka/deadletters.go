@@ -92,17 +92,8 @@ func (d *DeadLetters) Count(ctx context.Context, keys ...string) (count int, err
 // when no keys are given. A letter is settled when all in-sync replicas have its copy. The copy has a
 // msghandler-attempt above 1; an interrupted or repeated replay may write further copies, and the inbox drops copies of
 // a handled message. Replay returns the number of replayed letters; the others stay, and the error names them.
-func (d *DeadLetters) Replay(ctx context.Context, keys ...string) (replayed int, err error) {
-	return d.ReplaySelected(ctx, consumer.Selection{Match: deadletter.WithKey[*consumer.Letter](keys)})
-}
-
-// ReplayOldest is Replay for at most limit letters, the oldest first, whether or not their replay succeeds. With the
-// result of Count as the limit, no more letters are replayed than were counted. A limit below 0 is an error.
-func (d *DeadLetters) ReplayOldest(ctx context.Context, limit int, keys ...string) (replayed int, err error) {
-	if limit <= 0 {
-		return 0, deadletter.CheckLimit("replay", limit)
-	}
-	return d.ReplaySelected(ctx, consumer.Selection{Limit: limit, Match: deadletter.WithKey[*consumer.Letter](keys)})
+func (d *DeadLetters) Replay(ctx context.Context, may consumer.Rule, keys ...string) (replayed int, err error) {
+	return d.ReplaySelected(ctx, consumer.Selection{Match: deadletter.WithKey[*consumer.Letter](keys), MayReplay: may})
 }
 
 // Discard settles the letters with these keys for good, and returns how many they were.
@@ -113,7 +104,7 @@ func (d *DeadLetters) Discard(ctx context.Context, keys ...string) (discarded in
 // DiscardOldest is Discard for at most limit letters, the oldest first. A limit below 0 is an error.
 func (d *DeadLetters) DiscardOldest(ctx context.Context, limit int, keys ...string) (discarded int, err error) {
 	if limit <= 0 {
-		return 0, deadletter.CheckLimit("discard", limit)
+		return 0, deadletter.CheckLimit(limit)
 	}
 	if len(keys) == 0 {
 		return 0, nil
@@ -134,6 +125,9 @@ func (d *DeadLetters) find(ctx context.Context, keys []string, bodies bool) ([]*
 
 // ReplaySelected is Replay for a selection, whether or not the replay of each letter succeeds.
 func (d *DeadLetters) ReplaySelected(ctx context.Context, s consumer.Selection) (replayed int, err error) {
+	if s.MayReplay == nil {
+		return 0, consumer.ErrNoRule
+	}
 	s = s.WithDefaults()
 	w, err := d.walk(ctx, s.Match, true)
 	if err != nil {

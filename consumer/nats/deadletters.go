@@ -120,17 +120,8 @@ func (d *DeadLetters) Oldest(ctx context.Context) (oldest consumer.Letter, err e
 // Nats-Msg-Id, so an interrupted and repeated replay is stored once within the stream's deduplication window. A copy
 // has a msghandler-attempt above 1; the inbox drops copies of a handled message. Replay returns the number of replayed
 // letters; the others stay, and the error names them.
-func (d *DeadLetters) Replay(ctx context.Context, keys ...string) (replayed int, err error) {
-	return d.ReplaySelected(ctx, consumer.Selection{Match: deadletter.WithKey[*consumer.Letter](keys)})
-}
-
-// ReplayOldest is Replay for at most limit letters, the oldest first, whether or not their replay succeeds. With the
-// result of Count as the limit, letters that have arrived since Count are not replayed. A limit below 0 is an error.
-func (d *DeadLetters) ReplayOldest(ctx context.Context, limit int, keys ...string) (replayed int, err error) {
-	if limit <= 0 {
-		return 0, deadletter.CheckLimit("replay", limit)
-	}
-	return d.ReplaySelected(ctx, consumer.Selection{Limit: limit, Match: deadletter.WithKey[*consumer.Letter](keys)})
+func (d *DeadLetters) Replay(ctx context.Context, may consumer.Rule, keys ...string) (replayed int, err error) {
+	return d.ReplaySelected(ctx, consumer.Selection{Match: deadletter.WithKey[*consumer.Letter](keys), MayReplay: may})
 }
 
 // Discard removes the letters with these keys for good, and returns how many they were.
@@ -141,7 +132,7 @@ func (d *DeadLetters) Discard(ctx context.Context, keys ...string) (discarded in
 // DiscardOldest is Discard for at most limit letters, the oldest first. A limit below 0 is an error.
 func (d *DeadLetters) DiscardOldest(ctx context.Context, limit int, keys ...string) (discarded int, err error) {
 	if limit <= 0 {
-		return 0, deadletter.CheckLimit("discard", limit)
+		return 0, deadletter.CheckLimit(limit)
 	}
 	if len(keys) == 0 {
 		return 0, nil
@@ -151,6 +142,9 @@ func (d *DeadLetters) DiscardOldest(ctx context.Context, limit int, keys ...stri
 
 // ReplaySelected is Replay for a selection, whether or not the replay of each letter succeeds.
 func (d *DeadLetters) ReplaySelected(ctx context.Context, s consumer.Selection) (replayed int, err error) {
+	if s.MayReplay == nil {
+		return 0, consumer.ErrNoRule
+	}
 	s = s.WithDefaults()
 	left := s.Limit
 	var failed []error

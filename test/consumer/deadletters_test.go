@@ -63,7 +63,7 @@ func TestDeadLettersAreReplayedAfterTheFix(t *testing.T) {
 	servers.Eventually(t, patience, "three are left", func() bool { return b.depth("payments.dead") == 3 })
 
 	fixed.Store(true)
-	if n, err := dead.Replay(t.Context(), "orders/2", "orders/9"); n != 1 || err != nil {
+	if n, err := dead.Replay(t.Context(), consumer.Anywhere, "orders/2", "orders/9"); n != 1 || err != nil {
 		t.Errorf("replayed %d, %v", n, err)
 	}
 	m := take(t, handled, "the one that was replayed")
@@ -71,10 +71,10 @@ func TestDeadLettersAreReplayedAfterTheFix(t *testing.T) {
 		t.Errorf("replayed %+v", m)
 	}
 	servers.Eventually(t, patience, "two are left", func() bool { return b.depth("payments.dead") == 2 })
-	if n, err := dead.Replay(t.Context()); n != 2 || err != nil {
+	if n, err := dead.Replay(t.Context(), consumer.Anywhere); n != 2 || err != nil {
 		t.Errorf("replayed %d, %v", n, err)
 	}
-	if n, err := dead.Replay(t.Context()); n != 0 || err != nil {
+	if n, err := dead.Replay(t.Context(), consumer.Anywhere); n != 0 || err != nil {
 		t.Errorf("replayed again %d, %v", n, err)
 	}
 	take(t, handled, "another")
@@ -131,14 +131,14 @@ func TestBrokersDeadLettersAreReplayed(t *testing.T) {
 	if err := b.ch.QueueUnbind("payments", "#", "orders", nil); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := dead.Replay(t.Context()); n != 0 || err == nil {
+	if n, err := dead.Replay(t.Context(), consumer.Anywhere); n != 0 || err == nil {
 		t.Errorf("replayed %d to nowhere, %v", n, err)
 	}
 	servers.Eventually(t, patience, "it stays", func() bool { return b.depth("payments.dead") == 1 })
 	if err := b.ch.QueueBind("payments", "#", "orders", false, nil); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := dead.Replay(t.Context()); n != 1 || err != nil {
+	if n, err := dead.Replay(t.Context(), consumer.Anywhere); n != 1 || err != nil {
 		t.Errorf("replayed %d, %v", n, err)
 	}
 	servers.Eventually(t, patience, "it is back", func() bool { return b.depth("payments") == 1 })

@@ -120,7 +120,7 @@ func TestTopologySharesOneDeadLetterQueue(t *testing.T) {
 		}
 		servers.Eventually(b, patience, "given back", func() bool { return b.depth("order.dlq.queue") == 2 })
 		fixed.Store(true)
-		if n, err := dead.Replay(b.Context()); n != 2 || err != nil {
+		if n, err := dead.Replay(b.Context(), consumer.Anywhere); n != 2 || err != nil {
 			b.Errorf("replayed %d, %v", n, err)
 		}
 		for range 2 {

@@ -40,7 +40,8 @@ func TestCreatedOrderReachesTheInventory(t *testing.T) {
 			Payload       json.RawMessage `json:"payload"`
 		}
 		w.must(json.Unmarshal(d.Body, &wire))
-		const payload = `{"orderId":1001,"orderNo":"SH0000001001","buyerId":7,"sellerId":4,"productId":3,"quantity":1,"price":530}`
+		const payload = `{"orderId":1001,"orderNo":"SH0000001001","buyerId":7,"sellerId":4,"productId":3,` +
+			`"quantity":1,"price":530}`
 		if wire.EventID != d.MessageId || wire.EventType != "ORDER_CREATED" || wire.AggregateType != "ORDER" ||
 			string(wire.AggregateID) != "1001" || string(wire.Payload) != payload || time.Since(wire.OccurredAt) > patience ||
 			d.Exchange != "order.events.exchange" || d.RoutingKey != "order.created" || d.AppId != "orders" {
@@ -326,7 +327,7 @@ func TestFailureIsADeadLetterAndIsReplayed(t *testing.T) {
 			w.Errorf("%+v, %v", letter, err)
 		}
 		back.Store(true)
-		if n, err := dead.Replay(w.Context(), "orders/1-paid"); n != 1 || err != nil {
+		if n, err := dead.Replay(w.Context(), consumer.ToExchanges(shop.Exchange), "orders/1-paid"); n != 1 || err != nil {
 			w.Errorf("replayed %d, %v", n, err)
 		}
 		w.eventually("the order is shipped", func() bool { return w.look(1).Status == shop.Shipped })
@@ -343,7 +344,8 @@ func TestUnrecoverableEventIsADeadLetterAtOnce(t *testing.T) {
 		w.place(1, 1)
 		const event = `{"eventId":"%s","eventType":"%s","aggregateType":"ORDER","aggregateId":%d,"payload":%s}`
 		const timeout = `{"orderId":1,"orderNo":"SH1","createTime":"2026-11-25T00:00:00Z"}`
-		const changed = `{"orderId":1,"orderNo":"SH1","oldStatus":"paid","newStatus":"shipped","changedAt":"2026-11-25T00:00:00Z"}`
+		const changed = `{"orderId":1,"orderNo":"SH1","oldStatus":"paid","newStatus":"shipped",` +
+			`"changedAt":"2026-11-25T00:00:00Z"}`
 		cases := []struct{ id, key, kind, payload, why string }{
 			{"unknown", shop.KeyPaid, "ORDER_EATEN", timeout, "unknown event type"},
 			{"missing", shop.KeyTimeout, "ORDER_TIMEOUT", `{"orderId":1,"orderNo":"SH1"}`, "lacks createTime"},

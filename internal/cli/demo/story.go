@@ -167,7 +167,7 @@ func (s *stage) replayDeadLetters(ctx context.Context) error {
 	}
 	s.picture.say(fmt.Sprintf("the courier is back; its letters are replayed, as an operator would do it:\n        "+
 		"msghandler dlq replay --direct --queue %s %s ...", shop.DeadLetterQueue, keys[0]))
-	if s.replayed, err = dead.Replay(ctx, keys...); err != nil {
+	if s.replayed, err = dead.Replay(ctx, consumer.ToExchanges(shop.Exchange), keys...); err != nil {
 		return fmt.Errorf("replay the dead letters: %w", err)
 	}
 	return nil

@@ -30,10 +30,10 @@ func IsFailureHeader(name string) bool {
 	return false
 }
 
-// CheckLimit refuses a limit below 0. The verb is replay or discard.
-func CheckLimit(verb string, limit int) error {
+// CheckLimit refuses a limit below 0.
+func CheckLimit(limit int) error {
 	if limit < 0 {
-		return fmt.Errorf("%s the oldest %d letters: the limit must be 0 or more", verb, limit)
+		return fmt.Errorf("discard the oldest %d letters: the limit must be 0 or more", limit)
 	}
 	return nil
 }

@@ -94,7 +94,7 @@ func TestTooLargeLetterIsCut(t *testing.T) {
 				t.Errorf("limit %s: handled %d times, %d letters, %v", limit, b.times("large"), len(read), err)
 			}
 			wantCauses(t, dead[0], want.causes)
-			_, err = deadLetters(t, k).Replay(t.Context())
+			_, err = deadLetters(t, k).Replay(t.Context(), consumer.Anywhere)
 			if refused := err != nil && strings.Contains(err.Error(), "the letter was cut"); refused != (want.causes == 0) {
 				t.Errorf("limit %s: replayed with %v", limit, err)
 			}

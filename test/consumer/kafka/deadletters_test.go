@@ -120,14 +120,14 @@ func TestDeadLettersAreReplayedAfterTheFix(t *testing.T) {
 		t.Errorf("discarded %d, %v", n, err)
 	}
 	fixed.Store(true)
-	if n, err := d.Replay(t.Context(), "shop/2", "shop/9"); n != 1 || err != nil {
+	if n, err := d.Replay(t.Context(), consumer.Anywhere, "shop/2", "shop/9"); n != 1 || err != nil {
 		t.Errorf("replayed %d, %v", n, err)
 	}
 	b.await(t, 1)
-	if n, err := d.Replay(t.Context()); n != 2 || err != nil {
+	if n, err := d.Replay(t.Context(), consumer.Anywhere); n != 2 || err != nil {
 		t.Errorf("replayed %d, %v", n, err)
 	}
-	if n, err := d.Replay(t.Context()); n != 0 || err != nil {
+	if n, err := d.Replay(t.Context(), consumer.Anywhere); n != 0 || err != nil {
 		t.Errorf("replayed again %d, %v", n, err)
 	}
 	b.await(t, 3)
@@ -159,17 +159,13 @@ func TestOldestLettersChangeFirst(t *testing.T) {
 		t.Errorf("discarded %d, %v", n, err)
 	}
 	wantNames(t, d, "shop/1", "shop/2", "shop/3", "shop/")
-	if n, err := d.ReplayOldest(t.Context(), 2); n != 2 || err != nil {
+	two := consumer.Selection{Limit: 2, MayReplay: consumer.Anywhere}
+	if n, err := d.ReplaySelected(t.Context(), two); n != 2 || err != nil {
 		t.Errorf("replayed %d, %v", n, err)
 	}
 	wantNames(t, d, "shop/3", "shop/")
-	for _, change := range []func() (int, error){
-		func() (int, error) { return d.ReplayOldest(t.Context(), -1) },
-		func() (int, error) { return d.DiscardOldest(t.Context(), -1, "shop/3") },
-	} {
-		if _, err := change(); err == nil {
-			t.Error("a limit below 0 was taken")
-		}
+	if _, err := d.DiscardOldest(t.Context(), -1, "shop/3"); err == nil {
+		t.Error("a limit below 0 was taken")
 	}
 	wantNames(t, d, "shop/3", "shop/")
 }
@@ -200,12 +196,12 @@ func TestTopicWithoutOpenLettersBecomesEmpty(t *testing.T) {
 	}
 	held("body of 1", "body of 2", "body of 3", "discarded shop/2")
 	wantNames(t, d, "shop/1", "shop/3")
-	if n, err := d.Replay(t.Context(), "shop/1"); n != 1 || err != nil {
+	if n, err := d.Replay(t.Context(), consumer.Anywhere, "shop/1"); n != 1 || err != nil {
 		t.Errorf("replayed %d, %v", n, err)
 	}
 	held("body of 3", "discarded shop/2", "replayed shop/1")
 	wantNames(t, d, "shop/3")
-	if n, err := d.Replay(t.Context()); n != 1 || err != nil {
+	if n, err := d.Replay(t.Context(), consumer.Anywhere); n != 1 || err != nil {
 		t.Errorf("replayed %d, %v", n, err)
 	}
 	held()
@@ -223,14 +219,14 @@ func TestLettersAreSettledWithoutPermissionToDelete(t *testing.T) {
 	bury(t, k, dead("1"), dead("2"))
 	refuse(k, kmsg.DeleteRecords, kerr.TopicAuthorizationFailed)
 	d := deadLetters(t, k)
-	if n, err := d.Replay(t.Context()); n != 2 || err != nil {
+	if n, err := d.Replay(t.Context(), consumer.Anywhere); n != 2 || err != nil {
 		t.Errorf("replayed %d, %v", n, err)
 	}
 	wantNames(t, d)
 	if n := len(letters(t, k, "payments.dead")); n != 4 {
 		t.Errorf("the topic has %d records", n)
 	}
-	if n, err := d.Replay(t.Context()); n != 0 || err != nil {
+	if n, err := d.Replay(t.Context(), consumer.Anywhere); n != 0 || err != nil {
 		t.Errorf("replayed again %d, %v", n, err)
 	}
 }
@@ -262,7 +258,7 @@ func TestDeletedLettersEndTheLook(t *testing.T) {
 		bury(t, k, dead(fmt.Sprint(i)))
 	}
 	d := deadLetters(t, k)
-	if n, err := d.Replay(t.Context()); n != keys || err != nil {
+	if n, err := d.Replay(t.Context(), consumer.Anywhere); n != keys || err != nil {
 		t.Fatalf("replayed %d, %v", n, err)
 	}
 	k.Fake.ControlKey(int16(kmsg.ListOffsets), func(request kmsg.Request) (kmsg.Response, error, bool) {
@@ -292,7 +288,7 @@ func TestLetterWithoutAPlaceStays(t *testing.T) {
 	}
 	bury(t, k, dead("gone", origin("gone")), dead("nameless", origin("")), dead("wrong", origin("a/b")), dead("good"))
 	d := deadLetters(t, k)
-	n, err := d.Replay(t.Context())
+	n, err := d.Replay(t.Context(), consumer.Anywhere)
 	if n != 1 || err == nil {
 		t.Fatalf("replayed %d, %v", n, err)
 	}
@@ -314,7 +310,8 @@ func TestUnstoredReplayKeepsItsLetter(t *testing.T) {
 	bury(t, k, dead("1"))
 	refuse(k, kmsg.Produce, kerr.MessageTooLarge)
 	d := deadLetters(t, k)
-	if n, err := d.Replay(t.Context()); n != 0 || err == nil || !strings.Contains(err.Error(), "MESSAGE_TOO_LARGE") {
+	n, err := d.Replay(t.Context(), consumer.Anywhere)
+	if n != 0 || err == nil || !strings.Contains(err.Error(), "MESSAGE_TOO_LARGE") {
 		t.Errorf("replayed %d, %v", n, err)
 	}
 	if n, err := d.Discard(t.Context(), "shop/1"); n != 0 || err == nil {
@@ -330,13 +327,13 @@ func TestInterruptedReplayLeavesBoth(t *testing.T) {
 	bury(t, k, dead("1"), dead("2"))
 	k.Configure("payments.dead", "max.message.bytes", "50") // no settlement is so small
 	d := deadLetters(t, k)
-	n, err := d.Replay(t.Context())
+	n, err := d.Replay(t.Context(), consumer.Anywhere)
 	if n != 1 || err == nil || !strings.Contains(err.Error(), "shop/1 is replayed, and stays among the dead letters") {
 		t.Errorf("replayed %d, %v", n, err)
 	}
 	wantNames(t, d, "shop/1", "shop/2")
 	k.Configure("payments.dead", "max.message.bytes", "1000000")
-	if n, err := d.Replay(t.Context()); n != 2 || err != nil {
+	if n, err := d.Replay(t.Context(), consumer.Anywhere); n != 2 || err != nil {
 		t.Errorf("replayed %d, %v", n, err)
 	}
 	wantNames(t, d)
@@ -372,7 +369,7 @@ func TestKilledClusterLosesNoLetter(t *testing.T) {
 	d := deadLetters(t, k)
 	replayed := make(chan error, 1)
 	go func() {
-		_, err := d.Replay(t.Context())
+		_, err := d.Replay(t.Context(), consumer.Anywhere)
 		replayed <- err
 	}()
 	<-some
@@ -380,7 +377,7 @@ func TestKilledClusterLosesNoLetter(t *testing.T) {
 	k.Restart()
 	<-replayed // the client may have repeated what was under way
 	servers.Eventually(t, time.Minute, "all are replayed", func() bool {
-		_, err := d.Replay(t.Context())
+		_, err := d.Replay(t.Context(), consumer.Anywhere)
 		return err == nil
 	})
 	wantNames(t, d)
@@ -434,7 +431,7 @@ func TestObserverGetsDeadLetters(t *testing.T) {
 		})
 	}
 	await(2)
-	if n, err := deadLetters(t, k).Replay(t.Context()); n != 2 || err != nil {
+	if n, err := deadLetters(t, k).Replay(t.Context(), consumer.Anywhere); n != 2 || err != nil {
 		t.Errorf("replayed %d, %v", n, err)
 	}
 	await(0)
@@ -451,7 +448,7 @@ func TestLargeLetterIsReplayed(t *testing.T) {
 	letter := dead("1")
 	letter.Value = make([]byte, 3<<20)
 	bury(t, k, letter)
-	if n, err := deadLetters(t, k).Replay(t.Context()); n != 1 || err != nil {
+	if n, err := deadLetters(t, k).Replay(t.Context(), consumer.Anywhere); n != 1 || err != nil {
 		t.Errorf("replayed %d, %v", n, err)
 	}
 }

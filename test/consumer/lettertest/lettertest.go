@@ -50,7 +50,7 @@ func Select(t *testing.T, dead DeadLetters) {
 	var changed []string
 	s := consumer.Selection{
 		Limit: 1, Match: func(l *consumer.Letter) bool { return l.ID > "1" },
-		Changed: func(l *consumer.Letter) { changed = append(changed, l.ID) },
+		Changed: func(l *consumer.Letter) { changed = append(changed, l.ID) }, MayReplay: consumer.Anywhere,
 	}
 	if found, err := dead.ListSelected(t.Context(), s); len(found) != 1 || found[0].ID != "2" || err != nil {
 		t.Errorf("listed %v, %v", found, err)
@@ -67,7 +67,8 @@ func Select(t *testing.T, dead DeadLetters) {
 	for _, change := range []func(context.Context, consumer.Selection) (int, error){
 		dead.ReplaySelected, dead.DiscardSelected,
 	} {
-		if n, err := change(t.Context(), consumer.Selection{Limit: -1}); n != 0 || err != nil {
+		none := consumer.Selection{Limit: -1, MayReplay: consumer.Anywhere}
+		if n, err := change(t.Context(), none); n != 0 || err != nil {
 			t.Errorf("a limit below 0 changed %d, %v", n, err)
 		}
 	}
@@ -80,7 +81,7 @@ func Select(t *testing.T, dead DeadLetters) {
 	}
 }
 
-// refuse replays letters whose exchange is not allowed: all stay.
+// refuse replays letters whose exchange is not allowed, and letters without a rule: all stay.
 func refuse(t *testing.T, dead DeadLetters, letters int) {
 	t.Helper()
 	why := errors.New("not to that exchange")
@@ -88,5 +89,13 @@ func refuse(t *testing.T, dead DeadLetters, letters int) {
 	n, err := dead.ReplaySelected(t.Context(), refusing)
 	if n != 0 || !errors.Is(err, why) || strings.Count(err.Error(), why.Error()) != letters {
 		t.Errorf("refused replays changed %d, %v", n, err)
+	}
+	if n, err := dead.ReplaySelected(t.Context(), consumer.Selection{}); n != 0 || !errors.Is(err, consumer.ErrNoRule) {
+		t.Errorf("a replay without a rule changed %d, %v", n, err)
+	}
+	elsewhere := consumer.Selection{MayReplay: consumer.ToExchanges("elsewhere")}
+	n, err = dead.ReplaySelected(t.Context(), elsewhere)
+	if n != 0 || err == nil || strings.Count(err.Error(), `is none of ["elsewhere"]`) != letters {
+		t.Errorf("a replay to elsewhere changed %d, %v", n, err)
 	}
 }

@@ -98,7 +98,7 @@ func TestDeadLettersAreReplayedAfterTheFix(t *testing.T) {
 		t.Errorf("discarded %d, %v", n, err)
 	}
 	fixed.Store(true)
-	if n, err := dead.Replay(t.Context(), "orders/2", "orders/9"); n != 1 || err != nil {
+	if n, err := dead.Replay(t.Context(), consumer.Anywhere, "orders/2", "orders/9"); n != 1 || err != nil {
 		t.Errorf("replayed %d, %v", n, err)
 	}
 	m := <-handled
@@ -107,10 +107,10 @@ func TestDeadLettersAreReplayedAfterTheFix(t *testing.T) {
 		t.Errorf("replayed %+v", m)
 	}
 	w.holds("DEAD", 2)
-	if n, err := dead.Replay(t.Context()); n != 2 || err != nil {
+	if n, err := dead.Replay(t.Context(), consumer.Anywhere); n != 2 || err != nil {
 		t.Errorf("replayed %d, %v", n, err)
 	}
-	if n, err := dead.Replay(t.Context()); n != 0 || err != nil {
+	if n, err := dead.Replay(t.Context(), consumer.Anywhere); n != 0 || err != nil {
 		t.Errorf("replayed again %d, %v", n, err)
 	}
 	<-handled
@@ -129,7 +129,7 @@ func TestReplayIsNoDuplicateForItsStream(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.bury("1", client.MsgIdHdr, "orders/1")
-	if n, err := w.deadLetters().Replay(t.Context()); n != 1 || err != nil {
+	if n, err := w.deadLetters().Replay(t.Context(), consumer.Anywhere); n != 1 || err != nil {
 		t.Errorf("replayed %d, %v", n, err)
 	}
 	w.holds("ORDERS", 2)
@@ -155,20 +155,14 @@ func TestOldestLettersChangeFirst(t *testing.T) {
 		t.Errorf("discarded %d, %v", n, err)
 	}
 	count(1, "orders/")
-	if n, err := dead.ReplayOldest(t.Context(), 2); n != 2 || err != nil {
+	two := consumer.Selection{Limit: 2, MayReplay: consumer.Anywhere}
+	if n, err := dead.ReplaySelected(t.Context(), two); n != 2 || err != nil {
 		t.Errorf("replayed %d, %v", n, err)
 	}
 	count(1, "orders/3")
 	count(2)
-	for _, err := range []error{
-		second(dead.ReplayOldest(t.Context(), -1)), second(dead.DiscardOldest(t.Context(), -1, "orders/3")),
-	} {
-		if err == nil {
-			t.Error("a limit below 0 was taken")
-		}
-	}
-	if n, err := dead.ReplayOldest(t.Context(), 0); n != 0 || err != nil {
-		t.Errorf("replayed %d, %v", n, err)
+	if _, err := dead.DiscardOldest(t.Context(), -1, "orders/3"); err == nil {
+		t.Error("a limit below 0 was taken")
 	}
 	count(2)
 }
@@ -192,7 +186,7 @@ func TestLetterWithoutAPlaceStays(t *testing.T) {
 	w.bury("nameless", consumer.HeaderExchange, "", consumer.HeaderRoutingKey, "")
 	w.bury("good")
 	dead := w.deadLetters()
-	n, err := dead.Replay(t.Context())
+	n, err := dead.Replay(t.Context(), consumer.Anywhere)
 	if n != 1 || err == nil {
 		t.Fatalf("replayed %d, %v", n, err)
 	}
@@ -257,7 +251,9 @@ func TestStreamThatKeepsLettersIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, err := range []error{second(dead.Replay(t.Context())), second(dead.Discard(t.Context(), "/"))} {
+	for _, err := range []error{
+		second(dead.Replay(t.Context(), consumer.Anywhere)), second(dead.Discard(t.Context(), "/")),
+	} {
 		if err == nil || !strings.Contains(err.Error(), "nothing was changed") {
 			t.Error(err)
 		}
@@ -285,13 +281,13 @@ func TestInterruptedReplayIsStoredOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n, err := dead.Replay(t.Context(), "orders/1")
+	n, err := dead.Replay(t.Context(), consumer.Anywhere, "orders/1")
 	if n != 1 || err == nil || !strings.Contains(err.Error(), "may not publish to $JS.API.STREAM.MSG.DELETE.DEAD") {
 		t.Errorf("replayed %d, %v", n, err)
 	}
 	w.holds("DEAD", 1)
 	w.server.Configure(deny(`"nothing"`))
-	if n, err := dead.Replay(t.Context(), "orders/1"); n != 1 || err != nil {
+	if n, err := dead.Replay(t.Context(), consumer.Anywhere, "orders/1"); n != 1 || err != nil {
 		t.Errorf("replayed %d, %v", n, err)
 	}
 	w.holds("DEAD", 0)
@@ -309,7 +305,7 @@ func TestKilledServerLosesNoLetter(t *testing.T) {
 	dead := w.deadLetters()
 	replayed := make(chan error, 1)
 	go func() {
-		_, err := dead.Replay(t.Context())
+		_, err := dead.Replay(t.Context(), consumer.Anywhere)
 		replayed <- err
 	}()
 	servers.Eventually(t, time.Minute, "some are replayed", func() bool {
@@ -320,7 +316,7 @@ func TestKilledServerLosesNoLetter(t *testing.T) {
 	<-replayed
 	w.server.Start()
 	servers.Eventually(t, time.Minute, "all are replayed", func() bool {
-		_, err := dead.Replay(t.Context())
+		_, err := dead.Replay(t.Context(), consumer.Anywhere)
 		return err == nil
 	})
 	w.holds("DEAD", 0)

@@ -182,7 +182,8 @@ func TestLetterThatDoesNotFitIsCut(t *testing.T) {
 			t.Errorf("%s: %q, %v", id, l.Reason, l.Headers)
 		}
 	}
-	if _, err := dead.Replay(t.Context(), "orders/cut"); err == nil || !strings.Contains(err.Error(), "by hand") {
+	_, err = dead.Replay(t.Context(), consumer.Anywhere, "orders/cut")
+	if err == nil || !strings.Contains(err.Error(), "by hand") {
 		t.Errorf("replayed a cut letter: %v", err)
 	}
 }

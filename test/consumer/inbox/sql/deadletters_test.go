@@ -85,7 +85,7 @@ func TestReplayedPoisonHasOneEffect(t *testing.T) {
 		fixed.Store(true)
 		replayed := 0
 		servers.Eventually(t, time.Minute, "three are replayed", func() bool { // a look gives back a moment later
-			n, err := dead.Replay(t.Context())
+			n, err := dead.Replay(t.Context(), consumer.Anywhere)
 			if err != nil {
 				t.Fatal(err)
 			}
