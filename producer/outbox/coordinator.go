@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync"
 
+	"google.golang.org/grpc/codes"
+
 	"github.com/msghandler/msghandler/producer"
 	"github.com/msghandler/msghandler/producer/marker/sql"
 )
@@ -35,10 +37,13 @@ func (c coordinator) hand(ctx context.Context, q sql.Queued) Result {
 	id := q.Message.ID
 	q.Message.EarlierCopies = q.Claims - 1
 	state, err := c.producer.SendHalf(ctx, q.Message)
-	if err == nil && (state == producer.StatePending || state == producer.StateAbandoned) {
+	stored := err == nil
+	if stored && (state == producer.StatePending || state == producer.StateAbandoned) {
 		state, err = c.producer.Submit(ctx, id)
 	}
 	switch {
+	case barred(err):
+		return Result{Fate: Unreached, Err: err, Unsent: !stored}
 	case err != nil:
 		return Result{Fate: fateOf(err), Err: err}
 	case state == producer.StateDone:
@@ -47,6 +52,23 @@ func (c coordinator) hand(ctx context.Context, q sql.Queued) Result {
 		return Result{Fate: Refused, Err: fmt.Errorf("hand over %s: %w", id, producer.ErrContradicted)}
 	}
 	return Result{Fate: Handed}
+}
+
+// barred reports that the coordinator, or a proxy before it, does not serve this relay: a credential that has expired,
+// a rule that was taken away, an address that leads elsewhere. That is no fault of the message. Only the policy of the
+// producer judges the message.
+func barred(err error) bool {
+	var answer *producer.Error
+	if !errors.As(err, &answer) {
+		return false
+	}
+	switch answer.Code {
+	case codes.Unauthenticated, codes.Unimplemented:
+		return true
+	case codes.PermissionDenied:
+		return answer.Reason != "POLICY_FORBIDDEN"
+	}
+	return false
 }
 
 // fateOf separates a refusal of the coordinator from an unreachable coordinator.
