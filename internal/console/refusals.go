@@ -32,6 +32,7 @@ var refusalsDesc = prometheus.NewDesc("msghandler_refusals_total",
 	"Calls of a producer, and messages of its batches, that were refused for good: "+
 		"CALLBACK_FORBIDDEN (callbacks.allow), CALLER_FORBIDDEN (its rights), "+
 		"POLICY_FORBIDDEN (its policy), or INVALID_ARGUMENT (of SendHalfMessage and SendHalfMessages). "+
+		"Those for which no one attends now: NOT_ATTENDED. "+
 		"And its answers to Confirm from another marker store than the messages name: PRODUCER_SPLIT. "+
 		"Calls without a valid identity are in msghandler_refused_calls_total, without the name that they claim.",
 	[]string{"producer", "reason"}, nil)
