@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,9 +23,6 @@ const (
 	streamCount = 2
 	// parallelAnswers is how many questions one stream takes at once.
 	parallelAnswers = 8
-	// unsupportedTries is how often a coordinator is looked for that knows Attend, before Send stops to wait for one:
-	// during an upgrade some coordinators do not know it.
-	unsupportedTries = 3
 	// steady is how long a stream without a question lasts that nothing cuts again and again.
 	steady = 5 * time.Second
 	// endTimeout is how long close waits for answers whose context has ended.
@@ -52,8 +47,6 @@ type attendance struct {
 	instance string
 	// served says that the producer is also called at a port, so that Send need not wait for a stream.
 	served atomic.Bool
-	// unsupported says that the coordinators do not know Attend.
-	unsupported atomic.Bool
 	// settled is closed when a stream attends, or when it is known that none can.
 	settled chan struct{}
 	once    sync.Once
@@ -110,19 +103,6 @@ func (a *attendance) await(ctx context.Context, id string) error {
 	}
 }
 
-// textUnsupported is added to the refusal of a message for which the coordinator has no way to ask.
-const textUnsupported = "; this coordinator does not know Attend: upgrade it, or set producer.Config.CallbackTarget"
-
-// explain names the remedy where a coordinator refuses a message because it cannot ask this producer.
-func (a *attendance) explain(err error) error {
-	var failure *Error
-	if a != nil && a.unsupported.Load() && errors.As(err, &failure) && strings.Contains(failure.Text, "callback_target") {
-		failure.Text += textUnsupported
-		return failure
-	}
-	return err
-}
-
 // keepStream keeps one stream open, until the producer is closed.
 func (a *attendance) keepStream() {
 	var failures, elsewhere int
@@ -130,9 +110,9 @@ func (a *attendance) keepStream() {
 		s, err := a.openStream()
 		switch {
 		case err != nil:
-			a.complain(err, failures)
+			a.complain(err)
 			delay := attendSteps.Delay(failures)
-			if a.note(err, failures) {
+			if a.note(err) {
 				delay = refusedSteps.Delay(failures)
 			}
 			failures++
@@ -157,16 +137,11 @@ func (a *attendance) keepStream() {
 }
 
 // note keeps why no stream was opened, and reports whether only people can help.
-func (a *attendance) note(err error, failures int) (refused bool) {
+func (a *attendance) note(err error) (refused bool) {
 	a.mu.Lock()
 	a.trouble = err
 	a.mu.Unlock()
 	switch status.Code(err) {
-	case codes.Unimplemented:
-		if failures+1 < unsupportedTries {
-			return false
-		}
-		a.unsupported.Store(true)
 	case codes.PermissionDenied, codes.Unauthenticated, codes.InvalidArgument:
 	case codes.ResourceExhausted: // enough others attend, and can be asked
 	default:
@@ -177,21 +152,13 @@ func (a *attendance) note(err error, failures int) (refused bool) {
 }
 
 // complain logs why no stream was opened. A coordinator that is away is no news: each call says so.
-func (a *attendance) complain(err error, failures int) {
-	level := slog.LevelWarn
-	text := "no coordinator takes a stream of this producer; its messages wait for the next question; see the error"
-	switch code := status.Code(err); {
-	case code == codes.Unimplemented && failures+1 == unsupportedTries:
-		if a.served.Load() {
-			level = slog.LevelInfo
-		}
-		text = "the coordinators do not know Attend; they ask this producer only at a target of their configuration " +
-			"(producers.NAME.target); upgrade them, or set producer.Config.CallbackTarget"
-	case code == codes.Unimplemented, code == codes.Unavailable, a.opening.Err() != nil:
+func (a *attendance) complain(err error) {
+	const text = "no coordinator takes a stream of this producer; its messages wait for the next question; see the error"
+	if status.Code(err) == codes.Unavailable || a.opening.Err() != nil {
 		return
 	}
 	if skipped, due := a.producer.complaints.due(text); due {
-		a.producer.complaints.log.Log(context.Background(), level, text, "cause", err, "not_logged_before", skipped)
+		a.producer.complaints.log.Warn(text, "cause", err, "not_logged_before", skipped)
 	}
 }
 

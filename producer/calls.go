@@ -46,10 +46,9 @@ func (p *Producer) sendHalf(ctx context.Context, m Message) (State, error) {
 	if err := p.attendance.await(ctx, m.ID); err != nil {
 		return 0, err
 	}
-	state, err := retry(ctx, func(ctx context.Context) (State, *Error) {
+	return retry(ctx, func(ctx context.Context) (State, *Error) {
 		return gathered(ctx, p.halves, opSendHalf, m.ID, wire)
 	})
-	return state, p.attendance.explain(err)
 }
 
 // Submit reports that the transaction of an id has committed: Submit leaves the marker and tells the coordinator, and
