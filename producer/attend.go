@@ -142,7 +142,7 @@ func (a *attendance) note(err error) (refused bool) {
 	a.trouble = err
 	a.mu.Unlock()
 	switch status.Code(err) {
-	case codes.PermissionDenied, codes.Unauthenticated, codes.InvalidArgument:
+	case codes.PermissionDenied, codes.Unauthenticated, codes.InvalidArgument, codes.Unimplemented:
 	case codes.ResourceExhausted: // enough others attend, and can be asked
 	default:
 		return false

@@ -100,7 +100,7 @@ func TestCountsOfDeadInstancesAreDropped(t *testing.T) {
 	other := open(t, redisstore.Config{URL: "redis://" + client.Options().Addr, Prefix: "msghandler", Shards: 1})
 	other.PruneNow()
 	pulse(t, other)
-	if counts := client.HLen(t.Context(), key).Val(); counts != 3 { // the generation and two live coordinators
+	if counts := client.HLen(t.Context(), key).Val(); counts != 4 { // generation, clock, and two live coordinators
 		t.Errorf("the pulse has %d fields", counts)
 	}
 	if found := append(pulse(t, store), pulse(t, other)...); len(found) > 0 {
