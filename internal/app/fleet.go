@@ -10,10 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"google.golang.org/protobuf/types/known/timestamppb"
-
 	"github.com/msghandler/msghandler/internal/console"
 	"github.com/msghandler/msghandler/internal/fleet"
+	"github.com/msghandler/msghandler/internal/server"
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
@@ -184,7 +183,7 @@ func (a *App) fleetStats() []*msghandlerv1.Coordinator {
 		stats[i] = &msghandlerv1.Coordinator{
 			Instance: c.Instance, Version: c.Version, State: coordinatorStates[c.State],
 			GrpcAddress: c.GRPC, HttpAddress: c.HTTP, Place: c.Place, Restarts: int64(restarts[c.Place]),
-			StartTime: timestamppb.New(c.StartedAt), SeenTime: timestamppb.New(c.SeenAt), ConfigHash: c.Config.Hash,
+			StartTime: server.Moment(c.StartedAt), SeenTime: server.Moment(c.SeenAt), ConfigHash: c.Config.Hash,
 			Self: c.Instance == a.instance,
 		}
 	}

@@ -5,10 +5,10 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/msghandler/msghandler/internal/console/history"
 	"github.com/msghandler/msghandler/internal/console/peerstats"
+	"github.com/msghandler/msghandler/internal/server"
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
@@ -75,25 +75,17 @@ func (a *App) addSums(to *msghandlerv1.GetStatsResponse) {
 			Name: p.Name, Coordinators: int32(p.Of), CircuitOpenAt: int32(p.OpenAt), //nolint:gosec // a hundred at most
 			Stored: p.Stored, Acknowledged: p.Acked, StoredPerSecond: p.Rates.In,
 			AcknowledgedPerSecond: p.Rates.Out, RefusedPerSecond: p.Rates.Refused,
-			AnswerTime: momentOf(p.AnsweredAt), AnswerTook: durationOf(p.Took), Verdict: msghandlerv1.Verdict(p.Verdict),
-			FailureTime: momentOf(p.FailedAt), Failure: p.Failure,
+			AnswerTime: server.Moment(p.AnsweredAt), AnswerTook: durationOf(p.Took), Verdict: msghandlerv1.Verdict(p.Verdict),
+			FailureTime: server.Moment(p.FailedAt), Failure: p.Failure,
 		})
 	}
 	for _, e := range sums.Exchanges() {
 		to.Exchanges = append(to.Exchanges, &msghandlerv1.ExchangeStats{
 			Broker: e.Broker, Name: e.Name, Acknowledged: e.Acked(), Failed: e.Failed(),
 			AcknowledgedPerSecond: e.Rates.Out, FailedPerSecond: e.Rates.Refused,
-			AcknowledgeTime: momentOf(e.AckedAt), FailureTime: momentOf(e.FailedAt), Failure: e.Failure,
+			AcknowledgeTime: server.Moment(e.AckedAt), FailureTime: server.Moment(e.FailedAt), Failure: e.Failure,
 		})
 	}
-}
-
-// momentOf is a time of the API; nil for no time.
-func momentOf(t time.Time) *timestamppb.Timestamp {
-	if t.IsZero() {
-		return nil
-	}
-	return timestamppb.New(t)
 }
 
 // durationOf is a duration of the API; nil for none.

@@ -58,7 +58,7 @@ func (c *dlqListCommand) Run(ctx context.Context, s *commandline.Session) error 
 		document := map[string]any{"letters": listed, "more": more || note != ""}
 		err = s.PrintDocument(c.Output, document, func() [][]string { return letterRows(listed, time.Now()) })
 		if note != "" && c.Output == commandline.OutputTable {
-			fmt.Fprintf(s.Err, "msghandler: %s\n", note)
+			s.Note("msghandler: %s", note)
 		}
 		return errors.Join(err, cut(s, c.Output, c.Limit, more))
 	})

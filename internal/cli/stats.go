@@ -40,7 +40,7 @@ func (c *statsCommand) Run(ctx context.Context, s *commandline.Session) error {
 		separate(s, c.Output)
 		return c.once(ctx, s, a)
 	}, func(failure error) {
-		fmt.Fprintf(s.Err, "msghandler: %v\n", failure)
+		s.Note("msghandler: %v", failure)
 	})
 }
 

@@ -73,9 +73,9 @@ func (c *tokenNewCommand) Run(s *commandline.Session) error {
 		return err
 	}
 	if missing != nil {
-		fmt.Fprintf(s.Err, "%s is new, with mode 0600; the user of the coordinator must be able to read the file\n", path)
+		s.Note("%s is new, with mode 0600; the user of the coordinator must be able to read the file", path)
 	}
-	fmt.Fprintf(s.Err, "token %s is in %s: role %s, producers %s, %s; keep the token, it is not shown again\n",
+	s.Note("token %s is in %s: role %s, producers %s, %s; keep the token, it is not shown again",
 		made.Name, path, made.Role, producersOf(made), expiryOf(made))
 	if _, err := fmt.Fprintln(s.Out, secret); err != nil {
 		return fmt.Errorf("write the token: %w; revoke the token %s, and make another", err, made.Name)

@@ -14,6 +14,10 @@ func Line(s string) string { return escape(s, "") }
 // Lines is for a text whose lines and tabs stay as they are.
 func Lines(s string) string { return escape(s, "\n\t") }
 
+// Report is for an error or a note on a terminal or in a file of logs: the text begins one line there, and its further
+// lines are indented, so that no text from outside can pass for a line of its own.
+func Report(s string) string { return strings.ReplaceAll(Lines(s), "\n", "\n  ") }
+
 // escape quotes invisible characters as Go does, except the characters of mayStay: control characters, bytes that are
 // no text, and changes of the writing direction, with which a text can look like another text.
 func escape(s, mayStay string) string {

@@ -27,6 +27,14 @@ func TestInvisibleTextIsEscaped(t *testing.T) {
 	}
 }
 
+func TestReportBeginsOneLine(t *testing.T) {
+	t.Parallel()
+	said := escape.Report("open /etc/x\nmsghandler: all is well\r\nlevel=INFO: no such file")
+	if want := "open /etc/x\n  msghandler: all is well\\r\n  level=INFO: no such file"; said != want {
+		t.Errorf("got %q", said)
+	}
+}
+
 func TestDeceptiveNames(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{

@@ -151,3 +151,18 @@ type Record struct {
 
 // MaxCause is how many characters of a cause a store keeps.
 const MaxCause = 1000
+
+// lastTellable is the last second of the years that JSON and the API can tell.
+var lastTellable = time.Date(9999, time.December, 31, 23, 59, 59, 0, time.UTC)
+
+// Tellable is the time, or the nearest one that JSON and the API can tell: Redis and the headers of a message may hold
+// any number, and one time out of range would leave a whole answer untold.
+func Tellable(t time.Time) time.Time {
+	switch {
+	case t.After(lastTellable):
+		return lastTellable
+	case t.Year() < 1:
+		return time.Time{}
+	}
+	return t
+}

@@ -202,7 +202,7 @@ func moment(at time.Time) *timestamppb.Timestamp {
 	if at.IsZero() {
 		return nil
 	}
-	return timestamppb.New(at)
+	return timestamppb.New(halfmsg.Tellable(at))
 }
 
 // refused is an error for callers.

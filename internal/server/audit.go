@@ -209,7 +209,7 @@ func auditQuery(r *msghandlerv1.ListAuditRequest) (audit.Query, error) {
 
 func auditRecordOf(r *audit.Record) *msghandlerv1.AuditRecord {
 	return &msghandlerv1.AuditRecord{
-		Id: r.ID, Time: moment(r.Time), LastTime: moment(r.Until), By: r.By, Kind: string(r.Kind), From: r.From,
+		Id: r.ID, Time: Moment(r.Time), LastTime: Moment(r.Until), By: r.By, Kind: string(r.Kind), From: r.From,
 		Via: string(r.Via), Action: string(r.Action), Producer: r.Producer, Names: r.Names, Filter: r.Filter,
 		Count: r.Count, Reason: r.Reason, Result: string(r.Result), Refusal: string(r.Refusal), Cause: r.Cause,
 		Instance: r.Instance,

@@ -57,19 +57,34 @@ func (s *Server) identifyUnread(ctx context.Context, method string) (context.Con
 	}
 	var caller access.Identity
 	var err error
-	if failure := lifecycle.Recovered(func() { caller, err = s.permitted(ctx, method, nil) }); failure != nil {
+	failure := lifecycle.Recovered(func() { caller, err = s.permitted(ctx, method, nil) })
+	if failure != nil {
 		err = failure
 	}
-	if err != nil {
-		return ctx, translate(err, halfmsg.None).Err()
+	switch {
+	case err == nil:
+		return access.With(ctx, caller), nil
+	case failure == nil:
+		ctx = context.WithValue(ctx, unreadKey{}, &refusedUnread{caller, err})
 	}
-	return access.With(ctx, caller), nil
+	return ctx, translate(err, halfmsg.None).Err()
 }
+
+// refusedUnread is why a call is refused whose body is unread: authorize records it, and does not identify the caller
+// again.
+type refusedUnread struct {
+	caller access.Identity
+	err    error
+}
+
+type unreadKey struct{}
 
 // authorize gives a call the identity of its caller, and refuses a caller who lacks what the method needs.
 func (s *Server) authorize(ctx context.Context, method string, request any) (context.Context, error) {
 	caller, err := access.From(ctx), error(nil)
-	if caller.Kind == "" {
+	if refused, _ := ctx.Value(unreadKey{}).(*refusedUnread); refused != nil {
+		caller, err = refused.caller, refused.err
+	} else if caller.Kind == "" {
 		caller, err = s.identify(ctx)
 	}
 	if err == nil {

@@ -92,7 +92,7 @@ func (g *group) message() *msghandlerv1.MessageGroup {
 	return &msghandlerv1.MessageGroup{
 		Producer: g.producer, Broker: g.broker, Exchange: g.exchange, Cause: g.cause,
 		Count:            int64(math.Round(g.count)),
-		OldestCreateTime: moment(g.oldest.CreatedAt), NewestCreateTime: moment(g.newest.CreatedAt),
+		OldestCreateTime: Moment(g.oldest.CreatedAt), NewestCreateTime: Moment(g.newest.CreatedAt),
 		ExampleId: g.oldest.ID, ExampleError: cut(g.oldest.LastError),
 	}
 }

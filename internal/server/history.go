@@ -42,7 +42,7 @@ func (o *operators) ListFinished(
 		if err != nil {
 			return nil, o.server.fail(call, err, halfmsg.None)
 		}
-		response.Archived, response.OldestTime, response.Dropped = stat.Messages, moment(stat.OldestAt), stat.Dropped
+		response.Archived, response.OldestTime, response.Dropped = stat.Messages, Moment(stat.OldestAt), stat.Dropped
 	}
 	for i := range page.Messages {
 		response.Messages = append(response.Messages, o.server.finishedFor(access.From(ctx), &page.Messages[i]))
@@ -152,8 +152,8 @@ func (s *Server) finishedFor(caller access.Identity, f *halfmsg.Finished) *msgha
 		message.Body, message.Headers = f.Body, f.Headers
 	}
 	finished := &msghandlerv1.FinishedMessage{
-		Producer: f.Producer, Message: message, FinishTime: moment(f.At), CreateTime: moment(f.CreatedAt),
-		CommitTime: moment(f.CommittedAt), Copies: count32(f.Copies), Entry: f.Entry, BodyLeftOut: f.BodyLeftOut,
+		Producer: f.Producer, Message: message, FinishTime: Moment(f.At), CreateTime: Moment(f.CreatedAt),
+		CommitTime: Moment(f.CommittedAt), Copies: count32(f.Copies), Entry: f.Entry, BodyLeftOut: f.BodyLeftOut,
 		Replayable: f.Replayable(),
 	}
 	for word, ended := range endings {

@@ -3,6 +3,7 @@ package server_test
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -177,4 +178,41 @@ func TestStrangersBodiesAreNotDecoded(t *testing.T) {
 		t.Errorf("the audit trail names what a stranger claims, or nothing: %s", said)
 	}
 	reported.want(t, "strangers")
+}
+
+// countedTokens count how often a token is looked up.
+type countedTokens struct {
+	knownTokens
+	asked *atomic.Int32
+}
+
+func (c countedTokens) Authenticate(ctx context.Context, token string) (access.Identity, error) {
+	c.asked.Add(1)
+	return c.knownTokens.Authenticate(ctx, token)
+}
+
+func TestRefusedCallIsIdentifiedOnce(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int32
+	trail := &recorded{}
+	h := open(t, trail.keep, func(c *server.Config) {
+		c.Access = authenticator(t, access.Rules{}, countedTokens{someTokens(), &asked})
+	})
+	for token, want := range map[string]codes.Code{
+		"unknown": codes.Unauthenticated, "viewer": codes.PermissionDenied, "admin": codes.NotFound,
+	} {
+		asked.Store(0)
+		_, err := h.operators.DiscardMessages(withToken(t.Context(), token), &msghandlerv1.DiscardMessagesRequest{
+			Names: []*msghandlerv1.MessageName{{Producer: "orders", Id: "1"}},
+		})
+		if want != codes.NotFound {
+			wantCode(t, err, want)
+		}
+		if n := asked.Load(); n != 1 {
+			t.Errorf("%s is identified %d times", token, n)
+		}
+	}
+	if said := trail.String(); !strings.Contains(said, "token:viewer") {
+		t.Errorf("the refusal names no caller: %s", said)
+	}
 }

@@ -105,8 +105,8 @@ func (o *operators) GetStats(
 	o.server.config.AddSums(response)
 	for _, stat := range stats {
 		response.States = append(response.States, &msghandlerv1.StateStats{
-			State: msghandlerv1.State(stat.State), Count: stat.Count, OldestCreateTime: moment(stat.OldestAt),
-			FirstDueTime: moment(stat.FirstDueAt),
+			State: msghandlerv1.State(stat.State), Count: stat.Count, OldestCreateTime: Moment(stat.OldestAt),
+			FirstDueTime: Moment(stat.FirstDueAt),
 		})
 	}
 	return response, nil
@@ -282,11 +282,11 @@ func recordOf(r *halfmsg.Record) *msghandlerv1.MessageRecord {
 	return &msghandlerv1.MessageRecord{
 		Producer: r.Producer, Message: message, State: msghandlerv1.State(r.State), CallbackTarget: r.CallbackTarget,
 		MarkerStore: r.MarkerStore,
-		CreateTime:  moment(r.CreatedAt), UpdateTime: moment(r.UpdatedAt), DueTime: moment(r.DueAt),
+		CreateTime:  Moment(r.CreatedAt), UpdateTime: Moment(r.UpdatedAt), DueTime: Moment(r.DueAt),
 		ConfirmAttempts: count32(r.ConfirmAttempts), PublishAttempts: count32(r.PublishAttempts),
 		DeleteAttempts: count32(r.DeleteAttempts), LastError: cut(r.LastError),
-		LeaseOwner: r.LeaseOwner, LeaseUntil: moment(r.LeaseUntil),
-		LastErrorTime: moment(r.ErrorAt), Parked: r.Parked,
+		LeaseOwner: r.LeaseOwner, LeaseUntil: Moment(r.LeaseUntil),
+		LastErrorTime: Moment(r.ErrorAt), Parked: r.Parked,
 	}
 }
 
@@ -294,19 +294,19 @@ func recordOf(r *halfmsg.Record) *msghandlerv1.MessageRecord {
 func eventsOf(r *halfmsg.Record) (events []*msghandlerv1.Event) {
 	for _, h := range r.Story() {
 		events = append(events, &msghandlerv1.Event{
-			Name: h.What, FirstTime: moment(h.First), LastTime: moment(h.Last), Count: count32(h.Times),
+			Name: h.What, FirstTime: Moment(h.First), LastTime: Moment(h.Last), Count: count32(h.Times),
 			By: cut(h.By), Cause: cut(h.Cause),
 		})
 	}
 	return events
 }
 
-// moment is unset for the zero time.
-func moment(t time.Time) *timestamppb.Timestamp {
+// Moment is a time of the API, unset for the zero time.
+func Moment(t time.Time) *timestamppb.Timestamp {
 	if t.IsZero() {
 		return nil
 	}
-	return timestamppb.New(t)
+	return timestamppb.New(halfmsg.Tellable(t))
 }
 
 func count32(n int) int32 { return int32(min(max(n, 0), math.MaxInt32)) }

@@ -3,6 +3,7 @@ package server_test
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
@@ -300,5 +302,26 @@ func TestAPartlyFailedFirstPageIsAnError(t *testing.T) {
 	answer, err := h.operators.RetryMessages(t.Context(), request)
 	if err != nil || answer.GetRetried() != 1 || answer.GetMore() {
 		t.Errorf("once more: %v, %v; want the one that was out of reach", answer, err)
+	}
+}
+
+// Redis may hold any number as a time: the answer stays JSON.
+func TestTimesBeyondYear9999AreTold(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	name := halfmsg.Name{Producer: "orders", ID: "1"}
+	for _, ms := range []int64{math.MaxInt64, 253402300800000, -62135596800001, math.MinInt64} {
+		at := time.UnixMilli(ms)
+		h.store.records[name] = halfmsg.Record{
+			Message: halfmsg.Message{Name: name}, State: halfmsg.Pending,
+			CreatedAt: at, UpdatedAt: at, DueAt: at, LeaseUntil: at, ErrorAt: at,
+		}
+		answer, err := h.operators.GetMessage(t.Context(), &msghandlerv1.GetMessageRequest{Producer: "orders", Id: "1"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := protojson.Marshal(answer); err != nil {
+			t.Errorf("%d: %v", ms, err)
+		}
 	}
 }

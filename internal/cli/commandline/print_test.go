@@ -28,7 +28,7 @@ func TestErrorsEscapeControlCharacters(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	Program{Name: "msghandler"}.fail(Process{Err: &out}, errors.New("no \u009b2J\nnor this"))
-	if out.String() != "msghandler: no "+`\u009b2J`+"\nnor this\n" {
+	if out.String() != "msghandler: no "+`\u009b2J`+"\n  nor this\n" {
 		t.Errorf("the error is printed as %q", &out)
 	}
 }

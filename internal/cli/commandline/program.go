@@ -105,6 +105,11 @@ type Session struct {
 	config string
 }
 
+// Note writes a line to standard error, which may hold text from outside.
+func (s *Session) Note(format string, args ...any) {
+	_, _ = fmt.Fprintln(s.Err, escape.Report(fmt.Sprintf(format, args...)))
+}
+
 // ConfigFile returns the value of --config; empty where the flag was not given.
 func (s *Session) ConfigFile() string { return s.config }
 
@@ -184,7 +189,7 @@ func (p Program) fail(process Process, err error) int {
 	if err == nil {
 		return exitDone
 	}
-	_, _ = fmt.Fprintf(process.Err, "%s: %s\n", p.Name, escape.Lines(err.Error()))
+	_, _ = fmt.Fprintf(process.Err, "%s: %s\n", p.Name, escape.Report(err.Error()))
 	var usage UsageError
 	var missing NotFoundError
 	var unreached UnreachedError

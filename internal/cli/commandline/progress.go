@@ -5,6 +5,8 @@ import (
 	"io"
 	"sync"
 	"time"
+
+	"github.com/msghandler/msghandler/internal/escape"
 )
 
 const (
@@ -66,7 +68,7 @@ func (p *Progress) Update(format string, args ...any) {
 	if now.Before(p.quiet) {
 		return
 	}
-	line, before, after, pause := fmt.Sprintf(format, args...), "", "\n", linesInterval
+	line, before, after, pause := escape.Line(fmt.Sprintf(format, args...)), "", "\n", linesInterval
 	if p.live {
 		before, after, pause = clearLine, "", updateInterval
 	}
