@@ -1,12 +1,14 @@
 package app
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/netip"
 	"net/url"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/msghandler/msghandler/internal/access"
 	"github.com/msghandler/msghandler/internal/audit"
@@ -46,10 +48,34 @@ func (a *App) newLogin() (c login.Config, notice string, err error) {
 	if h.UserHeader != "" {
 		c.Proxy = newProxy(h.UserHeader, h.TrustedProxies, h.UserRole)
 	}
+	c.Logouts = logouts{a}
 	c.LoggedIn, c.LoggedOut = a.recordSession(audit.Login), a.recordSession(audit.Logout)
 	c.Anonymous, notice = a.anonymous(c.Tokens != nil || c.JWTs != nil || c.Proxy != nil)
 	return c, notice, nil
 }
+
+// logouts are kept in Redis, once it is open.
+type logouts struct{ app *App }
+
+// NoteLogout implements login.Logouts.
+func (l logouts) NoteLogout(ctx context.Context, who string, at time.Time) error {
+	store := l.app.store.Load()
+	if store == nil {
+		return errNoRedisYet
+	}
+	return store.NoteLogout(ctx, who, at)
+}
+
+// LastLogout implements login.Logouts.
+func (l logouts) LastLogout(ctx context.Context, who string) (time.Time, error) {
+	store := l.app.store.Load()
+	if store == nil {
+		return time.Time{}, errNoRedisYet
+	}
+	return store.LastLogout(ctx, who)
+}
+
+var errNoRedisYet = errors.New("no Redis was reached yet")
 
 // newLoginIssuer is the issuer by which people log in to the console; nil: there is none.
 func (a *App) newLoginIssuer() (*login.Issuer, error) {

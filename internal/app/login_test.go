@@ -245,6 +245,42 @@ func TestSessionHoldsOnEachCoordinator(t *testing.T) {
 	}
 }
 
+// A copy of the cookie ends with the logout, at each coordinator, and the person may log in again.
+func TestCopiedCookieEndsAtLogout(t *testing.T) {
+	t.Parallel()
+	file, token := tokenOf(t, "anna", "role=viewer")
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte(strings.Repeat("s", 32)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	redis := servers.Redis(t)
+	change := func(c *config.Config) {
+		c.Access.TokenFile, c.HTTP.SessionKeyFile, c.Redis.URL = file, secret, redis.URL()
+	}
+	first, other := start(t, settings(change)), start(t, settings(change))
+	first.awaitReady(t)
+	other.awaitReady(t)
+	b, thief := browser(t), browser(t)
+	first.visit(t, b, "/login", url.Values{"token": {token}})
+	at := &url.URL{Scheme: "http", Host: first.HTTPAddr(), Path: "/"}
+	thief.Jar.SetCookies(at, b.Jar.Cookies(at))
+	all := map[*running]string{first: "the first", other: "the other"}
+	holds := func(client *http.Client, want bool) {
+		t.Helper()
+		for r, name := range all {
+			if _, page := r.visit(t, client, "/", nil); strings.Contains(page, "token:anna") != want {
+				t.Errorf("at %s, want %t:\n%s", name, want, page)
+			}
+		}
+	}
+	holds(thief, true)
+	first.visit(t, b, "/logout", url.Values{})
+	thief.Jar.SetCookies(at, b.Jar.Cookies(at)) // none
+	holds(thief, false)
+	first.visit(t, b, "/login", url.Values{"token": {token}})
+	holds(b, true)
+}
+
 // A session holds what a token of the issuer said, so it holds only where that token would count.
 func TestSessionHoldsForItsAudienceOnly(t *testing.T) {
 	t.Parallel()

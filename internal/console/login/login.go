@@ -1,9 +1,9 @@
 // Package login says who uses the console: by a session, by a bearer token, or by the word of a trusted proxy. It
 // serves the login and the logout.
 //
-// A session is a sealed cookie; nothing is stored. The cookie of a token holds the token's hash, so a session ends when
-// the token is revoked. The cookie of a JSON Web Token holds what the issuer said at the login. The rules of the
-// configuration are applied at each request.
+// A session is a sealed cookie. Only logouts are stored: one ends all sessions of the person that began before. The
+// cookie of a token holds the token's hash, so a session ends when the token is revoked. The cookie of a JSON Web Token
+// holds what the issuer said at the login. The rules of the configuration are applied at each request.
 package login
 
 import (
@@ -35,6 +35,13 @@ type Tokens interface {
 	AuthenticateSum(sum [sha256.Size]byte) (access.Identity, error)
 }
 
+// Logouts keeps when people last logged out, for as long as a session may last.
+type Logouts interface {
+	NoteLogout(ctx context.Context, who string, at time.Time) error
+	// LastLogout is when a person last logged out; the zero time where nothing is kept.
+	LastLogout(ctx context.Context, who string) (time.Time, error)
+}
+
 // Config configures a Gate. All fields except Authenticator and Show are optional.
 type Config struct {
 	// Authenticator makes the identities. Required.
@@ -61,6 +68,8 @@ type Config struct {
 	Show func(w http.ResponseWriter, r *http.Request, view View)
 	// Refused gets each refused proof: who came, and why the proof was refused. Default: none.
 	Refused func(r *http.Request, why string)
+	// Logouts are those of all coordinators. Default: a logout ends the session of the browser alone.
+	Logouts Logouts
 	// LoggedIn and LoggedOut get each begin and end of a session, and whose session it is. Default: none.
 	LoggedIn, LoggedOut func(r *http.Request, who access.Identity)
 	// Logger gets the errors of the issuer. Default slog.Default().

@@ -1,6 +1,7 @@
 package login
 
 import (
+	"context"
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/hkdf"
@@ -32,7 +33,8 @@ type proof struct {
 	Sum []byte `json:",omitempty"`
 	// Identity is what the issuer said; nil where the session began with a token of the token file.
 	Identity *access.Identity `json:",omitempty"`
-	Until    time.Time
+	// Began and Until bound the session.
+	Began, Until time.Time
 }
 
 // session is the identity of a request's session. A session that has ended is removed from the browser.
@@ -42,11 +44,25 @@ func (g *Gate) session(w http.ResponseWriter, r *http.Request) (access.Identity,
 		return access.Identity{}, false
 	}
 	identity, ok := g.renew(p)
-	if !ok {
+	if !ok || g.loggedOut(r, identity.Name, p) {
 		g.dropCookie(w, r, sessionCookie)
 		return access.Identity{}, false
 	}
 	return g.config.Authenticator.Complete(identity), true
+}
+
+// logoutTime bounds a look at the logouts. While Redis is away, sessions hold: the console shows what is wrong.
+const logoutTime = 500 * time.Millisecond
+
+// loggedOut says whether the person has logged out since the session began, here or at another coordinator.
+func (g *Gate) loggedOut(r *http.Request, who string, p proof) bool {
+	if g.config.Logouts == nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), logoutTime)
+	defer cancel()
+	last, err := g.config.Logouts.LastLogout(ctx, who)
+	return err == nil && !last.IsZero() && !p.Began.After(last)
 }
 
 // renew is the identity that a session proves now.
@@ -66,6 +82,7 @@ func (g *Gate) renew(p proof) (access.Identity, bool) {
 
 // begin gives the browser a session and leads it on. Who has no role here gets none.
 func (g *Gate) begin(w http.ResponseWriter, r *http.Request, p proof, next string) {
+	p.Began = time.Now()
 	identity, ok := g.renew(p)
 	if identity = g.config.Authenticator.Complete(identity); ok && identity.Role == access.NoRole {
 		g.config.Refused(r.WithContext(access.With(r.Context(), identity)), "a session needs a role")
@@ -84,13 +101,27 @@ func (g *Gate) begin(w http.ResponseWriter, r *http.Request, p proof, next strin
 	http.Redirect(w, r, next, http.StatusSeeOther) //nolint:gosec // each caller has it from localAddress
 }
 
-// logout ends the session of the browser.
+// logout ends all sessions of the person, so that no copy of the cookie outlives them.
 func (g *Gate) logout(w http.ResponseWriter, r *http.Request) {
-	if identity, ok := g.session(w, r); ok {
-		g.config.LoggedOut(r, identity)
-	}
+	identity, ok := g.session(w, r)
 	g.dropCookie(w, r, sessionCookie)
+	if ok {
+		g.config.LoggedOut(r, identity)
+		if err := g.noteLogout(r, identity.Name); err != nil {
+			g.config.Logger.Warn("logout not stored: a copy of the cookie works until the session ends; look after Redis, and "+
+				"have the person log in and out again", "by", identity.Name, "cause", err)
+		}
+	}
 	http.Redirect(w, r, "/login", http.StatusSeeOther)
+}
+
+func (g *Gate) noteLogout(r *http.Request, who string) error {
+	if g.config.Logouts == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), logoutTime)
+	defer cancel()
+	return g.config.Logouts.NoteLogout(ctx, who, time.Now())
 }
 
 // secure says whether the browser has come by HTTPS, to this console or to a proxy in front of it.

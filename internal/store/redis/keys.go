@@ -44,6 +44,7 @@ import (
 //	PREFIX:attending:PRODUCER                 sorted set of the mailboxes of coordinators where the producer attends, by
 //	                                          until when; and "last", by 0
 //	PREFIX:audit:STREAM                       a stream of audit records for each right that makes them, bounded
+//	PREFIX:logout:NAME                        when a person last logged out of the console
 //	PREFIX:meta                               hash: layout, shards, since when the layout is this one, and
 //	                                          since when the data go back to an older one
 //
@@ -131,6 +132,9 @@ func attendingKey(prefix, producer string) string { return prefix + ":attending:
 
 // auditKey is the key of a stream of audit records, outside of the shards like attendingKey.
 func auditKey(prefix string, stream audit.Stream) string { return prefix + ":audit:" + string(stream) }
+
+// logoutKey is the key of a person's last logout, outside of the shards like attendingKey.
+func logoutKey(prefix, who string) string { return prefix + ":logout:" + who }
 
 // postChannel is the channel of a mailbox.
 func postChannel(prefix, mailbox string) string { return prefix + ":post:" + mailbox }
