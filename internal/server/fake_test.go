@@ -145,6 +145,8 @@ func (s *store) move(name halfmsg.Name, event halfmsg.Event) halfmsg.Result {
 	return halfmsg.Result{State: to}
 }
 
+func (s *store) Lane(halfmsg.Name) string { return "" }
+
 func (s *store) Submit(_ context.Context, names []halfmsg.Name, _ time.Duration) []halfmsg.Submitted {
 	s.enter("Submit", len(names))
 	defer s.mu.Unlock()
