@@ -20,8 +20,8 @@ const (
 	// record of the batch may be the reason. No record of the batch is stored. The client fails the records that wait
 	// behind the batch with it, and a broker may have one of those. So only the answer to a batch of one record counts.
 	BatchRefused
-	// Unwritten: no broker has the record. The cluster cannot take records now, or the record was never written, or its
-	// topic was deleted and made again.
+	// Unwritten: no broker has the record. The cluster cannot take records now, or the record was never written, as when
+	// its topic was deleted and made again.
 	Unwritten
 	// AccessRefused: the cluster does not let this user write at all; no broker has the record.
 	AccessRefused
@@ -52,8 +52,11 @@ var (
 		kerr.IllegalSaslState, kerr.TransactionalIDAuthorizationFailed,
 	}
 	// elsewhereErrors, like accessErrors, answer a lookup of the topic, a login or the request for a writer's id. No
-	// broker answers a produce request with them, so they say nothing about one that has no answer.
-	elsewhereErrors = []*kerr.Error{kerr.LeaderNotAvailable, kerr.ReplicaNotAvailable, kerr.ListenerNotFound}
+	// broker answers a produce request that names topics with them, so they say nothing about the requests that were
+	// begun: the client may drop the answer of a topic that was made again, and the new topic may have the record.
+	elsewhereErrors = []*kerr.Error{
+		kerr.LeaderNotAvailable, kerr.ReplicaNotAvailable, kerr.ListenerNotFound, kerr.UnknownTopicID,
+	}
 	// lostLeaderErrors mean that the partition has no leader now. A leader that loses its partition or its disk while a
 	// stored batch waits for the other replicas answers as if the leader had refused the batch.
 	lostLeaderErrors = []*kerr.Error{kerr.NotLeaderForPartition, kerr.KafkaStorageError}

@@ -24,7 +24,7 @@ func TestErrorsSettleOnlyTheirOwnRequest(t *testing.T) {
 		{kerr.NotLeaderForPartition, Unknown, Unknown, Unknown, Unknown},
 		{kerr.KafkaStorageError, Unknown, Unknown, Unknown, Unknown},
 		{kerr.UnknownTopicOrPartition, TopicRefused, TopicRefused, Unknown, Unknown},
-		{kerr.UnknownTopicID, Unwritten, Unwritten, Unknown, Unknown},
+		{kerr.UnknownTopicID, Unwritten, Unknown, Unknown, Unknown},
 		{kerr.TopicAuthorizationFailed, TopicRefused, TopicRefused, Unknown, Unknown},
 		{kerr.MessageTooLarge, BatchRefused, BatchRefused, BatchRefused, Unknown},
 		{kerr.RequestTimedOut, Unknown, Unknown, Unknown, Unknown},
