@@ -30,8 +30,8 @@ var streamDefects = []defect{
 	{
 		name: "committed_before_the_effect", row: "F30_kafka", want: Effect, consumes: true, drain: patience,
 		edits: []edit{{
-			"consumer/kafka/partition.go", "\t\tbegun, err := time.Now(), deadly\n",
-			"\t\tbegun, err := time.Now(), deadly\n\t\t_ = p.in.client.CommitRecords(r.work, record)\n",
+			"consumer/kafka/partition.go", "\t\t\t\terr = r.handler.Handle(r.work, m)\n",
+			"\t\t\t\t_ = p.in.client.CommitRecords(r.work, record)\n\t\t\t\terr = r.handler.Handle(r.work, m)\n",
 		}},
 	},
 	{
