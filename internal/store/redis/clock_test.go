@@ -163,6 +163,24 @@ func TestClockJumpStopsNoMessage(t *testing.T) {
 	}
 }
 
+// TestSubmitClaimsWhenTheLeaseHasEnded has a Submit meet the lease of another coordinator, and its end.
+func TestSubmitClaimsWhenTheLeaseHasEnded(t *testing.T) {
+	t.Parallel()
+	c := newClocked(t)
+	create(t, c.store, half("1"))
+	names, lease, other := []halfmsg.Name{half("1").Name}, 2*time.Second, c.coordinator("other")
+	for _, s := range []struct {
+		at      time.Duration
+		by      *redisstore.Store
+		claimed bool
+	}{{0, c.store, true}, {lease - time.Millisecond, other, false}, {lease, other, true}} {
+		c.at(s.at)
+		if got := s.by.Submit(t.Context(), names, lease)[0]; got.Err != nil || (got.Claim != nil) != s.claimed {
+			t.Errorf("after %v: claimed %t, %v", s.at, got.Claim != nil, got.Err)
+		}
+	}
+}
+
 // TestStartAfterReportedJumpReportsNone starts coordinators while the counts of others are ahead of the clock.
 func TestStartAfterReportedJumpReportsNone(t *testing.T) {
 	t.Parallel()
