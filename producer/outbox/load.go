@@ -3,6 +3,7 @@ package outbox
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/msghandler/msghandler/producer/marker/sql"
 )
@@ -20,10 +21,13 @@ func (r *Relay) fit(err error) {
 	r.halvings = max(r.halvings-1, 0)
 }
 
-// load reads the content of the claimed messages, for a sixth of the lock: a sender needs time for what was loaded,
-// also when the rest takes too long.
+// longer is how much longer than usual the lock of a claim lasts, because of its long content.
+func (r *Relay) longer(claim sql.Claim) time.Duration { return max(0, claim.Lock-r.config.Lock) }
+
+// load reads the content of the claimed messages, for a sixth of the lock, and longer where the lock is longer: a
+// sender needs time for what was loaded, also when the rest takes too long.
 func (r *Relay) load(ctx context.Context, claim sql.Claim) ([]sql.Queued, error) {
-	ctx, cancel := context.WithTimeout(ctx, r.config.Lock/6)
+	ctx, cancel := context.WithTimeout(ctx, r.config.Lock/6+r.longer(claim))
 	defer cancel()
 	return r.config.Table.Load(ctx, claim.Token, claim.Messages)
 }

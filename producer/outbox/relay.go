@@ -88,7 +88,7 @@ type Config struct {
 	// Interval is how often the table is read when no commit of this process wakes the relay. Default: 5 s.
 	Interval time.Duration
 	// Lock is how long a claim lasts, and so how long the messages of a dead relay wait. A sender gets two thirds of
-	// Lock. Default: 30 s.
+	// Lock. Content that takes long to load makes its claim longer. Default: 30 s.
 	Lock time.Duration
 	// Backoff are the delays after a refusal; the last repeats. Default: 5 s, 30 s, 2 min, doubling up to an hour.
 	Backoff []time.Duration
@@ -231,7 +231,7 @@ func (r *Relay) Pass(ctx context.Context) (more bool, err error) {
 	r.departed.recount(messages)
 	// Messages that need no further copy come first: no trouble with the others may delay their record.
 	var ended []judgement
-	for i, result := range r.send(ctx, messages, begun) {
+	for i, result := range r.send(ctx, messages, begun.Add(r.longer(claim))) {
 		j := judgement{result, messages[i].Name(), r.judge(messages[i], result)}
 		r.log(ctx, messages[i], result.Fate)
 		if !j.outcome.Unsent {
@@ -307,7 +307,7 @@ func (r *Relay) note(ctx context.Context, token string, all []judgement) error {
 }
 
 // send calls the sender for two thirds of the lock, counted from before the claim, so that the fates are recorded
-// within the lock.
+// within the lock. A longer lock counts from later.
 func (r *Relay) send(ctx context.Context, messages []sql.Queued, claimed time.Time) (results []Result) {
 	if len(messages) == 0 {
 		return nil

@@ -22,7 +22,7 @@ type ClaimRequest struct {
 	Limit int
 	// Bytes ends the claim: the message that reaches this length of all content is the last. 0: no limit.
 	Bytes int64
-	// Lock is how long the claim lasts.
+	// Lock is how long the claim lasts. Long content makes the lock longer; see Claim.Lock.
 	Lock time.Duration
 	// Broker is the broker that claimed messages name, for an Outbox. Empty: the messages that name none.
 	Broker string
@@ -34,6 +34,8 @@ type Claim struct {
 	// reads or changes the message.
 	Token    string
 	Messages []Claimed
+	// Lock is how long the claim lasts: that of the request, and the time that long content takes on a slow connection.
+	Lock time.Duration
 	// More: the claim has reached its limit of messages or bytes, so more messages may be due.
 	More bool
 }
@@ -107,13 +109,48 @@ func (s *Store) Claim(ctx context.Context, request ClaimRequest) (Claim, error) 
 				claim.Messages = append(claim.Messages, taken...)
 			}
 		}
-		claim.More = t.spent()
-		return nil
+		claim.More, claim.Lock = t.spent(), request.Lock+slowLoad(claim.Messages, request.Lock)
+		return s.lengthen(ctx, tx, claim, request.Lock)
 	})
 	if err != nil {
 		return Claim{}, fmt.Errorf("claim messages: %w", err)
 	}
 	return claim, nil
+}
+
+// slowestLine is the connection in bytes a second on which content of any length is still loaded within its lock.
+const slowestLine = 64 << 10
+
+// slowLoad is how much longer the content of messages takes on the slowest line than a relay has for it anyway: a sixth
+// of the lock.
+func slowLoad(messages []Claimed, lock time.Duration) time.Duration {
+	var bytes int64
+	for _, c := range messages {
+		bytes += c.Bytes
+	}
+	seconds := min(float64(bytes)/slowestLine, longestLoad.Seconds())
+	return max(0, time.Duration(seconds*float64(time.Second))-lock/6)
+}
+
+// longestLoad bounds what wrong lengths could do.
+const longestLoad = 24 * time.Hour
+
+// lengthen makes the locks of a claim longer, where they are longer than usual.
+func (s *Store) lengthen(ctx context.Context, tx sqldb.Execer, claim Claim, usual time.Duration) error {
+	if claim.Lock == usual {
+		return nil
+	}
+	lock := claim.Lock.Milliseconds()
+	for part := range slices.Chunk(idsOf(claim.Messages), maxInList) {
+		list, args := s.inList(part)
+		_, err := tx.ExecContext(ctx, s.table.Query(`UPDATE {table}{by_key} SET lock_until = {now} + ?, due_at = {now} + ?
+			WHERE producer = ? AND id IN (`+list+`) AND owner = ?`),
+			slices.Concat([]any{lock, lock, s.config.Producer}, args, []any{claim.Token})...)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // becomeWriter begins to write in a database with one writer. Read first and written then, the transaction would fail

@@ -230,6 +230,9 @@ func (t *Table) Claim(ctx context.Context, request sqlmarker.ClaimRequest) (sqlm
 			failures = append(failures, fmt.Errorf("shard %d: %w", shard, err))
 			continue
 		}
+		if len(part.Messages) > 0 && (claim.Lock == 0 || part.Lock < claim.Lock) {
+			claim.Lock = part.Lock
+		}
 		for _, c := range part.Messages {
 			at := place{c.Shard, c.ID}
 			if _, twice := from[at]; !twice { // a copy in another table waits for its lock to end

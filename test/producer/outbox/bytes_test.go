@@ -91,6 +91,51 @@ func TestBatchIsHalvedUntilItLoads(t *testing.T) {
 	}
 }
 
+// farAway is a table on a line that carries 70,000 bytes a second.
+type farAway struct{ *sqlmarker.Store }
+
+func (s *farAway) Load(ctx context.Context, token string, claimed []sqlmarker.Claimed) ([]sqlmarker.Queued, error) {
+	var bytes int64
+	for _, c := range claimed {
+		bytes += c.Bytes
+	}
+	if deadline, _ := ctx.Deadline(); time.Until(deadline) < time.Duration(bytes)*time.Second/70_000 {
+		return nil, context.DeadlineExceeded
+	}
+	return s.Store.Load(ctx, token, claimed)
+}
+
+// A body that takes longer than a sixth of the usual lock is loaded within a longer one, which no other relay breaks.
+func TestLongBodyGetsTimeToLoad(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, db *sql.DB, d sqlmarker.Dialect) {
+		s, to := &farAway{table(t, db, d)}, &weighing{}
+		m := producer.Message{ID: "1", Exchange: "orders", Body: make([]byte, 4_000_000)}
+		if err := s.Commit(t.Context(), m, func(context.Context, *sql.Tx) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := relay(t, s, to, nil).Pass(t.Context()); err != nil || to.messages != 1 {
+			t.Errorf("%d messages were sent: %v", to.messages, err)
+		}
+		m.ID = "2"
+		if err := s.Commit(t.Context(), m, func(context.Context, *sql.Tx) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+		claim, err := s.Claim(t.Context(), sqlmarker.ClaimRequest{Owner: "one", Limit: 1, Lock: 30 * time.Second})
+		if err != nil || len(claim.Messages) != 1 {
+			t.Fatalf("%+v, %v", claim, err)
+		}
+		var lock int64
+		query := "SELECT lock_until - lock_time FROM msghandler_markers WHERE owner IS NOT NULL"
+		if err := db.QueryRowContext(t.Context(), query).Scan(&lock); err != nil {
+			t.Fatal(err)
+		}
+		if lock < claim.Lock.Milliseconds() || claim.Lock < 80*time.Second {
+			t.Errorf("the lock lasts %d ms, and the claim says %v", lock, claim.Lock)
+		}
+	})
+}
+
 // Half of the messages get no answer. The others must not wait for a pause after each batch.
 func TestUnansweredMessagesStopNoOther(t *testing.T) {
 	t.Parallel()
