@@ -18,25 +18,8 @@ type luaTimes struct{ retention, longestWait time.Duration }
 
 // luaNames are the shared names.
 func luaNames(times luaTimes, archive Archive) []luaName {
-	var kept, final []string
-	for code, state := range stateOf {
-		switch {
-		case state.Final():
-			final = append(final, fmt.Sprintf("[%d]='%s'", code, state))
-		case state != halfmsg.None:
-			kept = append(kept, "'"+state.String()+"'")
-		}
-	}
-	first, _ := halfmsg.Next(halfmsg.None, halfmsg.EventSend)
-	committed, _ := halfmsg.Next(first, halfmsg.EventCommitted)
-	acknowledged, _ := halfmsg.Next(committed, halfmsg.EventAckedMarked)
 	receipt := max(1, times.retention.Milliseconds())
-	names := []luaName{
-		{"KEPT", "{" + strings.Join(kept, ",") + "}"},
-		{"FINAL", "{" + strings.Join(final, ",") + "}"},
-		luaNumber("FIRST", int64(codeOf[first])),
-		luaNumber("COMMITTED", int64(codeOf[committed])),
-		luaNumber("ACKNOWLEDGED", int64(codeOf[acknowledged])),
+	names := append(stateNames(), []luaName{
 		luaText("CREATED", createdSuffix),
 		luaText("CELLS", cellsSuffix),
 		luaText("PAGES", pagesKey),
@@ -75,8 +58,31 @@ func luaNames(times luaTimes, archive Archive) []luaName {
 		luaNumber("PULSERETENTION", pulseRetention.Milliseconds()),
 		luaNumber("PAGESPAN", pageSpan.Milliseconds()),
 		luaNumber("PAGELIFE", pageLife.Milliseconds()),
-	}
+	}...)
 	return append(names, archive.luaNames()...)
+}
+
+// stateNames are the names about the table of states.
+func stateNames() []luaName {
+	var kept, final []string
+	for code, state := range stateOf {
+		switch {
+		case state.Final():
+			final = append(final, fmt.Sprintf("[%d]='%s'", code, state))
+		case state != halfmsg.None:
+			kept = append(kept, "'"+state.String()+"'")
+		}
+	}
+	first, _ := halfmsg.Next(halfmsg.None, halfmsg.EventSend)
+	committed, _ := halfmsg.Next(first, halfmsg.EventCommitted)
+	acknowledged, _ := halfmsg.Next(committed, halfmsg.EventAckedMarked)
+	return []luaName{
+		{"KEPT", "{" + strings.Join(kept, ",") + "}"},
+		{"FINAL", "{" + strings.Join(final, ",") + "}"},
+		luaNumber("FIRST", int64(codeOf[first])),
+		luaNumber("COMMITTED", int64(codeOf[committed])),
+		luaNumber("ACKNOWLEDGED", int64(codeOf[acknowledged])),
+	}
 }
 
 func luaText(name, value string) luaName { return luaName{name, "'" + value + "'"} }

@@ -42,7 +42,7 @@ func consume(url string) error {
 		case m.ID == "deadly":
 			return syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		case strings.HasPrefix(m.ID, "slow"):
-			time.Sleep(300 * time.Millisecond) // the deadly message ends this handling of another partition
+			<-time.After(300 * time.Millisecond) // the deadly message ends this handling of another partition
 		}
 		fmt.Println(m.ID)
 		return nil
