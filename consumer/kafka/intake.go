@@ -141,8 +141,18 @@ func (in *intake) assigned(_ context.Context, _ *kgo.Client, topics map[string][
 	for topic, partitions := range topics {
 		for _, number := range partitions {
 			p := newPartition(in, source{topic, number})
+			first := in.partitions[p.source] // not nil for a topic that was made again
+			if first != nil {
+				first.lose()
+				first.stop()
+			}
 			in.partitions[p.source] = p
-			p.working.Go(p.work)
+			p.working.Go(func() {
+				if first != nil {
+					_ = first.working.Wait(context.Background())
+				}
+				p.work()
+			})
 			count++
 		}
 	}
