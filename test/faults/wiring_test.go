@@ -112,6 +112,10 @@ type custody struct {
 	owners map[string]*coordinator // the last claimant of a message that has not settled the message
 	last   map[string]*coordinator // the last claimant of a message that is alive, settled or not
 	out    map[string]*coordinator // the last publisher of a message that has not stored the acknowledgement
+	// sent are messages of which a copy has left and no acknowledgement is stored. again counts the claims of such
+	// messages: after a kill, an answer that did not come in time, or the end of a lease. Each explains a further copy.
+	sent  map[string]bool
+	again int
 	// orphans are messages whose owner is gone, and since when; taken is how long they waited for another.
 	orphans map[string]time.Time
 	taken   []time.Duration
@@ -122,7 +126,7 @@ func (b *custody) note(c *coordinator, e wire.Event) {
 	defer b.guard.Unlock()
 	if b.owners == nil {
 		b.owners, b.last = map[string]*coordinator{}, map[string]*coordinator{}
-		b.out, b.orphans = map[string]*coordinator{}, map[string]time.Time{}
+		b.out, b.orphans, b.sent = map[string]*coordinator{}, map[string]time.Time{}, map[string]bool{}
 	}
 	for _, m := range e.Messages {
 		switch {
@@ -131,7 +135,7 @@ func (b *custody) note(c *coordinator, e wire.Event) {
 		case e.Phase == wire.Reply && e.Name == "move" && b.owners[m.Key] == c:
 			b.settle(m)
 		case e.Phase == wire.Request && e.Name == "basic.publish":
-			b.out[m.Key] = c
+			b.out[m.Key], b.sent[m.Key] = c, true
 		}
 	}
 }
@@ -142,6 +146,9 @@ func (b *custody) settle(m wire.Message) {
 		return
 	}
 	delete(b.out, m.Key)
+	if m.Word == "acked" || m.Word == "acked_marked" {
+		delete(b.sent, m.Key)
+	}
 	if m.Word != "acked_marked" {
 		delete(b.owners, m.Key)
 	}
@@ -150,6 +157,9 @@ func (b *custody) settle(m wire.Message) {
 // take notes a claim; guard is held.
 func (b *custody) take(c *coordinator, key string) {
 	b.owners[key], b.last[key] = c, c
+	if b.sent[key] {
+		b.again++
+	}
 	if since, orphan := b.orphans[key]; orphan {
 		b.taken = append(b.taken, time.Since(since))
 		delete(b.orphans, key)
@@ -184,6 +194,13 @@ func (b *custody) bereave(c *coordinator) (held, out int) {
 		}
 	}
 	return held, out
+}
+
+// claimedAgain counts the claims of messages of which a copy was out.
+func (b *custody) claimedAgain() int {
+	b.guard.Lock()
+	defer b.guard.Unlock()
+	return b.again
 }
 
 // takeovers counts the messages whose owner had gone and that another claimed, and returns the longest wait.
