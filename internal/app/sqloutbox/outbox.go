@@ -130,7 +130,7 @@ func (o *Outbox) addRelay(observer outbox.Observer, broker string, worker int) e
 	c := outbox.Config{
 		Table: &watchedTable{table, o}, Sender: newSender(o.config, broker, o.failures), Broker: broker,
 		Owner: fmt.Sprintf("%s/%s/%d", o.config.Instance, broker, worker),
-		Batch: settings.Batch, Interval: settings.Poll, Lock: lock(o.config.Send),
+		Batch: settings.Batch, Interval: settings.Poll, Lock: o.lock(broker),
 		Backoff: o.config.Send.Backoff, MaxAttempts: len(o.config.Send.Backoff) + 1,
 		Observer: observer, Logger: o.config.Logger, Language: o.config.Language,
 	}
@@ -148,9 +148,15 @@ func (o *Outbox) addRelay(observer outbox.Observer, broker string, worker int) e
 // never is a time that is longer than a process lives.
 const never = 100 * 365 * 24 * time.Hour
 
-// lock is how long a claim lasts. A relay loads and sends for two thirds of its lock, and the broker's answer takes a
-// quarter of the lock at most.
-func lock(send config.Send) time.Duration { return max(send.Lease, 4*send.ConfirmTimeout) }
+// lock is how long a claim lasts. A relay loads and sends for two thirds of its lock. Those last longer than the broker
+// may take to answer for messages, and then for copies of dead ones.
+func (o *Outbox) lock(broker string) time.Duration {
+	answers := 4 * o.config.Send.ConfirmTimeout
+	if o.config.Brokers[broker].DeadLetterExchange != "" {
+		answers = 6 * o.config.Send.ConfirmTimeout
+	}
+	return max(o.config.Send.Lease, answers)
+}
 
 // observer exports the relay's metrics with the name of the database.
 func (o *Outbox) observer() (outbox.Observer, error) {

@@ -195,6 +195,25 @@ func TestUnansweredCopyEndsItsRow(t *testing.T) {
 	})
 }
 
+// A silent row beside a dying one takes the time in which the broker may answer, and the silent copy takes it again.
+func TestSilentRowKeepsNoneFromFailing(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "postgresql")
+	const answer = time.Second
+	s.brokers = map[string]sendloop.Broker{"": sendloopBroker(silent(answer), "dead")}
+	s.exec("INSERT INTO msghandler_outbox (id, routing_key, attempts) VALUES ('1', 'silent', 0), ('2', 'refused', 1)")
+	r := s.relay(func(c *sqloutbox.Config) { c.Send.ConfirmTimeout, c.Send.Lease = answer, answer })
+	servers.Eventually(t, 20*time.Second, "the refused row has failed after one publication", func() bool {
+		if s.count("id = '2' AND claims > 1") > 0 {
+			t.Fatal("the refused row is published again")
+		}
+		return s.count("id = '2' AND state = 4") == 1
+	})
+	servers.Eventually(t, 20*time.Second, "the log names the copy", func() bool {
+		return strings.Contains(r.log.String(), "dead-letter exchange did not answer for copies")
+	})
+}
+
 // With a poll of an hour only a notification brings the row, or the LISTEN after the connection was cut.
 func TestCutListenerFindsWhatItMissed(t *testing.T) {
 	t.Parallel()

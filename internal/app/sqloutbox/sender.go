@@ -2,6 +2,7 @@ package sqloutbox
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -111,9 +112,14 @@ func (p *batch) refuseRest(result outbox.Result) {
 	}
 }
 
-// publish sends the messages. None leaves so late that the broker's answer could come after the end of the context.
+// publish sends the messages. None leaves so late that the broker's answer, and then that for a copy, could come after
+// the end of the context.
 func (p *batch) publish(ctx context.Context) {
-	ctx, cancel := p.inTime(ctx)
+	answer := p.sender.config.Send.ConfirmTimeout
+	if p.sender.broker.DeadLetterExchange != "" {
+		answer += answer + answer/2 // copies leave in the first half of their time
+	}
+	ctx, cancel := p.until(ctx, answer)
 	defer cancel()
 	all := make([]halfmsg.Publishing, len(p.places))
 	for n, i := range p.places {
@@ -135,10 +141,10 @@ func (p *batch) count(exchange string, result halfmsg.PublishResult) {
 	p.sender.config.Traffic.Published(p.sender.name, exchange, result.Outcome, 1)
 }
 
-// inTime is the context with its deadline earlier by the time that the broker may take to answer.
-func (p *batch) inTime(ctx context.Context) (context.Context, context.CancelFunc) {
+// until is the context with its deadline earlier by the time that answers may take.
+func (p *batch) until(ctx context.Context, answers time.Duration) (context.Context, context.CancelFunc) {
 	deadline, _ := ctx.Deadline() // the relay sets one
-	return context.WithDeadline(ctx, deadline.Add(-p.sender.config.Send.ConfirmTimeout))
+	return context.WithDeadline(ctx, deadline.Add(-answers))
 }
 
 func (p *batch) publishing(i int) halfmsg.Publishing {
@@ -176,8 +182,9 @@ func (s *sender) resultOf(r halfmsg.PublishResult) outbox.Result {
 	}
 }
 
-// copyDead copies messages that are about to fail to the dead-letter exchange. Neither a refused copy
-// nor one without an answer stops anything: the table keeps the message. While the broker is away the message waits.
+// copyDead copies messages that are about to fail to the dead-letter exchange. Neither a refused copy, nor one without
+// an answer, nor one for which no time is left stops anything: the table keeps the message. The message waits while the
+// broker is away, and when the relay stops.
 func (p *batch) copyDead(ctx context.Context) {
 	if p.sender.broker.DeadLetterExchange == "" {
 		return
@@ -195,9 +202,9 @@ func (p *batch) copyDead(ctx context.Context) {
 	for n, i := range dying {
 		copies[n] = p.deadCopy(i)
 	}
-	ctx, cancel := p.inTime(ctx)
+	copying, cancel := p.until(ctx, p.sender.config.Send.ConfirmTimeout)
 	defer cancel()
-	p.sender.broker.Publisher.Publish(ctx, copies, func(places []int, some []halfmsg.PublishResult) {
+	p.sender.broker.Publisher.Publish(copying, copies, func(places []int, some []halfmsg.PublishResult) {
 		for n, place := range places {
 			results[place] = some[n]
 		}
@@ -208,7 +215,7 @@ func (p *batch) copyDead(ctx context.Context) {
 		case results[n].Outcome == halfmsg.Acked:
 			continue
 		case results[n].Outcome == halfmsg.Refused:
-		case p.sender.Ready() != nil || ctx.Err() != nil:
+		case p.sender.Ready() != nil || errors.Is(ctx.Err(), context.Canceled):
 			p.results[i] = outbox.Result{Fate: outbox.Unreached, Err: p.results[i].Err}
 			continue
 		default:

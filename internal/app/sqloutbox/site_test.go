@@ -239,3 +239,27 @@ func (p *noCopies) Publish(
 	}
 	p.Publisher.Publish(ctx, batch, answered)
 }
+
+// silent is a publisher that refuses what goes to the key "refused", and gets no answer for all else in its time.
+type silent time.Duration
+
+func (silent) Ready() error { return nil }
+
+func (s silent) Publish(
+	ctx context.Context, batch []halfmsg.Publishing, answered func(places []int, results []halfmsg.PublishResult),
+) {
+	answer := time.After(time.Duration(s))
+	late := ctx.Err()
+	for i := range batch {
+		result := halfmsg.PublishResult{Outcome: halfmsg.Refused, Cause: errors.New("no such queue")}
+		switch {
+		case late != nil:
+			result = halfmsg.PublishResult{Outcome: halfmsg.Unsent, Cause: late}
+		case batch[i].Exchange != "" || batch[i].RoutingKey != "refused":
+			<-answer
+			answer = time.After(0)
+			result = halfmsg.PublishResult{Outcome: halfmsg.Unsure, Cause: errors.New("no confirm")}
+		}
+		answered([]int{i}, []halfmsg.PublishResult{result})
+	}
+}
