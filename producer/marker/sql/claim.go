@@ -45,7 +45,7 @@ type Claimed struct {
 	ID string
 	// Shard is the message's shard.
 	Shard int
-	// Bytes is the length of the message's content.
+	// Bytes is the length of the message's content, as far as Load reads it.
 	Bytes int64
 }
 

@@ -166,15 +166,17 @@ func ofPlainSQL(dialect Dialect, maxBody int) form {
 		length = "COALESCE(OCTET_LENGTH(body_bytes), OCTET_LENGTH(body), 0)"
 		body = "COALESCE(body_bytes, convert_to(body, 'UTF8'))"
 	}
+	loaded := length
 	if maxBody > 0 {
 		body = fmt.Sprintf("CASE WHEN %s <= %d THEN %s END", length, maxBody, body)
+		loaded = fmt.Sprintf("CASE WHEN %[1]s <= %[2]d THEN %[1]s ELSE 0 END", length, maxBody)
 	}
 	return form{
 		key: func(id string) any { return id },
 		columns: "exchange, routing_key, " + body + ", " + length + ", COALESCE(content_type, ''), " +
 			"COALESCE(headers, ''), broker, delay_ms",
 		content:  func() content { return &plainRow{maxBody: maxBody} },
-		bytes:    length + " + COALESCE(OCTET_LENGTH(headers), 0)",
+		bytes:    loaded + " + COALESCE(OCTET_LENGTH(headers), 0)",
 		ofBroker: " AND broker = ?",
 	}
 }
