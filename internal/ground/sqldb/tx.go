@@ -103,15 +103,15 @@ func (tx *Tx) Rollback() error {
 }
 
 // StillOpen returns ErrEnded when the transaction has ended, such as by a deadlock whose error the caller's code
-// ignored. Call StillOpen once, right before Commit. A look at the transaction's own row is not enough: the row may be
-// that of another transaction by now. PostgreSQL refuses all statements of a failed transaction, and its drivers report
-// a COMMIT that rolled back: there StillOpen does nothing.
+// ignored, or by the code's own Commit. Call StillOpen once, right before Commit. A look at the transaction's own row
+// is not enough: the row may be that of another transaction by now. PostgreSQL refuses all statements of a failed
+// transaction, and its drivers report a COMMIT that rolled back: there StillOpen does nothing.
 func (tx *Tx) StillOpen(ctx context.Context) error {
 	if !tx.guarded {
 		return nil
 	}
 	_, err := tx.ExecContext(ctx, "RELEASE SAVEPOINT "+savepoint)
-	if noSavepoint(err) {
+	if noSavepoint(err) || errors.Is(err, sql.ErrTxDone) {
 		return ErrEnded
 	}
 	return err

@@ -77,7 +77,7 @@ func (s *Store) transact(ctx context.Context, id string, mark, run Business) err
 }
 
 // ended is the error of a business whose transaction ended before its COMMIT: rolled back by the database, with its
-// marker, or committed by a statement such as DDL.
+// marker, or committed by a statement such as DDL, or by the business itself.
 func (s *Store) ended(ctx context.Context, id string, cause error) error {
 	looking, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
 	defer cancel()

@@ -79,3 +79,22 @@ func TestDDLInBusinessIsRefused(t *testing.T) {
 		}
 	})
 }
+
+// A business that commits by itself must not be said to have failed.
+func TestBusinessThatCommitsIsNoFailure(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, d database) {
+		db := d.open(t)
+		s := d.store(t, db, nil)
+		orders(t, db)
+		err := s.InTx(message("1"), func(ctx context.Context, tx *sql.Tx) error {
+			return errors.Join(insertOrder(d.dialect, "1")(ctx, tx), tx.Commit())
+		})(t.Context())
+		if errors.Is(err, producer.ErrNotCommitted) || err != nil && !errors.Is(err, producer.ErrOutcomeUnknown) {
+			t.Errorf("the business ends as %v", err)
+		}
+		if ids := orderIDs(t, db); !ids["1"] {
+			t.Errorf("committed are %v", ids)
+		}
+	})
+}
