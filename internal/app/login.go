@@ -30,8 +30,8 @@ func (a *App) newLogin() (c login.Config, notice string, err error) {
 	oidc := &a.settings.Access.OIDC
 	c.Installation = []string{
 		oidc.Issuer, oidc.Audience, oidc.NameClaim, oidc.RolesClaim, oidc.ProducersClaim, h.OIDCClientID, h.PublicURL,
-		a.settings.Redis.Prefix,
 	}
+	c.InstallationID = a.installation
 	if c.Secret, err = readSecret(h.SessionKeyFile); err != nil {
 		return c, "", SettingsError{fmt.Errorf("http.session_key_file: %w", err)}
 	}
@@ -52,6 +52,15 @@ func (a *App) newLogin() (c login.Config, notice string, err error) {
 	c.LoggedIn, c.LoggedOut = a.recordSession(audit.Login), a.recordSession(audit.Logout)
 	c.Anonymous, notice = a.anonymous(c.Tokens != nil || c.JWTs != nil || c.Proxy != nil)
 	return c, notice, nil
+}
+
+// installation is the ID of the data in Redis; empty until Redis is open.
+func (a *App) installation() string {
+	store := a.store.Load()
+	if store == nil {
+		return ""
+	}
+	return store.Installation()
 }
 
 // logouts are kept in Redis, once it is open.

@@ -215,20 +215,27 @@ func TestNoticeTellsThatTheConsoleIsOpen(t *testing.T) {
 	}
 }
 
-// Coordinators with the same secret share their sessions.
+// Coordinators with the same secret and the same Redis share their sessions, over restarts. Those of another Redis do
+// not, with all-alike settings.
 func TestSessionHoldsOnEachCoordinator(t *testing.T) {
 	t.Parallel()
 	file, token := tokenOf(t, "anna", "role=viewer")
+	redis, foreign := servers.Redis(t), servers.Redis(t)
 	secret := filepath.Join(t.TempDir(), "secret")
 	if err := os.WriteFile(secret, []byte(strings.Repeat("s", 32)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	change := func(c *config.Config) {
-		c.Access.TokenFile, c.HTTP.SessionKeyFile, c.HTTP.SessionAge = file, secret, time.Hour
+	startOn := func(of *servers.RedisServer) *running {
+		r := start(t, settings(func(c *config.Config) {
+			c.Access.TokenFile, c.HTTP.SessionKeyFile, c.HTTP.SessionAge = file, secret, time.Hour
+			c.Redis.URL = of.URL()
+		}))
+		r.awaitReady(t)
+		return r
 	}
 	b := browser(t)
 	b.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	answer, err := b.PostForm("http://"+start(t, settings(change)).HTTPAddr()+"/login", url.Values{"token": {token}})
+	answer, err := b.PostForm("http://"+startOn(redis).HTTPAddr()+"/login", url.Values{"token": {token}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -236,7 +243,10 @@ func TestSessionHoldsOnEachCoordinator(t *testing.T) {
 	if cookie := answer.Header.Get("Set-Cookie"); !strings.Contains(cookie, "Max-Age=3599") {
 		t.Errorf("the session has not the age of the configuration: %s", cookie)
 	}
-	other := start(t, settings(change))
+	if _, page := startOn(foreign).visit(t, b, "/", nil); strings.Contains(page, "token:anna") {
+		t.Errorf("a coordinator of another Redis takes the session:\n%s", page)
+	}
+	other := startOn(redis)
 	if status, page := other.visit(t, b, "/", nil); status != http.StatusOK || !strings.Contains(page, "token:anna") {
 		t.Errorf("got %d:\n%s", status, page)
 	}
@@ -289,6 +299,7 @@ func TestSessionHoldsForItsAudienceOnly(t *testing.T) {
 	if err := os.WriteFile(secret, []byte(strings.Repeat("s", 32)), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	redis := servers.Redis(t)
 	b := browser(t)
 	b.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	for _, of := range []struct {
@@ -297,7 +308,9 @@ func TestSessionHoldsForItsAudienceOnly(t *testing.T) {
 	}{{"shop", true}, {"payroll", false}} {
 		r := start(t, settings(func(c *config.Config) {
 			c.Access.OIDC.Issuer, c.Access.OIDC.Audience, c.HTTP.SessionKeyFile = from.URL, of.audience, secret
+			c.Redis.URL = redis.URL()
 		}))
+		r.awaitReady(t)
 		if of.holds {
 			form := url.Values{"token": {from.JWT("anna", of.audience, map[string]any{"roles": "reader"})}}
 			servers.Eventually(t, 20*time.Second, "the token is accepted", func() bool {

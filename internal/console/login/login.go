@@ -17,6 +17,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/msghandler/msghandler/internal/access"
@@ -62,6 +63,9 @@ type Config struct {
 	// Installation are the texts that tell this installation, its issuer and client from others with the same Secret:
 	// their sessions do not hold here.
 	Installation []string
+	// InstallationID tells this installation from others with the same texts. While the ID is unknown, InstallationID
+	// returns an empty text, and only the sessions of this process hold. Default: the texts tell enough.
+	InstallationID func() string
 	// Age is how long a session lasts. Default 8 h.
 	Age time.Duration
 	// Show writes the page of the login. Required.
@@ -98,7 +102,10 @@ const defaultAge = 8 * time.Hour
 // Gate finds out who sends a request. A Gate is safe for concurrent use.
 type Gate struct {
 	config Config
-	sealer sealer
+	// process seals cookies for this process alone, until the ID of the installation is known. installation seals them for
+	// all processes of the installation.
+	process      sealer
+	installation atomic.Pointer[sealer]
 	// guesses are of tokens, and returns are from the issuer: guesses delay no login by the issuer.
 	guesses, returns attempts
 }
@@ -121,7 +128,10 @@ func New(config Config) *Gate {
 		config.Secret = make([]byte, sha256.Size)
 		_, _ = rand.Read(config.Secret) // crypto/rand never fails
 	}
-	return &Gate{config: config, sealer: newSealer(config.Secret, config.Installation)}
+	if config.InstallationID == nil {
+		config.InstallationID = func() string { return "unnamed" }
+	}
+	return &Gate{config: config, process: newSealer([]byte(rand.Text()), nil)}
 }
 
 // asBrowsersName is the URL of a console without what browsers leave out: the default port and a path of "/".

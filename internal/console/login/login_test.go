@@ -337,6 +337,21 @@ func TestForgedSessionsAreRefused(t *testing.T) {
 	if text := with(elsewhere, good.Name, good.Value); strings.Contains(text, " is ") {
 		t.Errorf("another installation with the same secret: got %q", text)
 	}
+	id := ""
+	unnamed := open(t, false, func(c *login.Config) {
+		c.Secret, c.Tokens, c.InstallationID = secret, file, func() string { return id }
+	})
+	if text := with(unnamed, good.Name, good.Value); strings.Contains(text, " is ") {
+		t.Errorf("an installation whose ID is unknown yet: got %q", text)
+	}
+	early := unnamed.browser(t)
+	early.logIn(d.anna, "/")
+	early.shows("token:anna is reader")
+	id = "another"
+	early.shows("token:anna is reader")
+	if text := with(unnamed, good.Name, good.Value); strings.Contains(text, " is ") {
+		t.Errorf("an installation with another ID: got %q", text)
+	}
 	for i := range good.Value {
 		changed := []byte(good.Value)
 		if changed[i]++; changed[i] > 'z' {

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -148,7 +149,7 @@ var errTooLong = errors.New("the cookie is too long")
 // so do links in alerts. Each change needs a POST of this site.
 func (g *Gate) setCookie(w http.ResponseWriter, r *http.Request, name string, value any, age time.Duration) error {
 	name = g.cookieName(r, name)
-	sealed, err := g.sealer.seal(name, value)
+	sealed, err := g.sealers()[0].seal(name, value)
 	if err != nil {
 		return err
 	}
@@ -173,7 +174,23 @@ func (g *Gate) dropCookie(w http.ResponseWriter, r *http.Request, name string) {
 func (g *Gate) cookie(r *http.Request, name string, value any) bool {
 	name = g.cookieName(r, name)
 	cookie, err := r.Cookie(name)
-	return err == nil && len(cookie.Value) <= maxCookie && g.sealer.open(name, cookie.Value, value)
+	return err == nil && len(cookie.Value) <= maxCookie && slices.ContainsFunc(g.sealers(), func(s sealer) bool {
+		return s.open(name, cookie.Value, value)
+	})
+}
+
+// sealers are those whose cookies hold here. The first seals new cookies.
+func (g *Gate) sealers() []sealer {
+	if known := g.installation.Load(); known != nil {
+		return []sealer{*known, g.process}
+	}
+	id := g.config.InstallationID()
+	if id == "" {
+		return []sealer{g.process}
+	}
+	known := newSealer(g.config.Secret, append(slices.Clone(g.config.Installation), id))
+	g.installation.Store(&known)
+	return []sealer{known, g.process}
 }
 
 // sealer encrypts values so that only the holder of the secret can read, change or make them.

@@ -111,7 +111,7 @@ func TestAScriptIsSentToAClusterOnce(t *testing.T) {
 	tell("COMMAND", func(c *server.Peer) { c.WriteLen(0) })
 	tell("PING", func(c *server.Peer) { c.WriteInline("PONG") })
 	tell("SCRIPT", func(c *server.Peer) { c.WriteBulk(strings.Repeat("0", 40)) })
-	tell("HGETALL", func(c *server.Peer) { c.WriteStrings([]string{"layout", "2", "shards", "1"}) })
+	tell("HGETALL", func(c *server.Peer) { c.WriteStrings([]string{"layout", "2", "shards", "1", "installation", "x"}) })
 	tell("EVALSHA", func(c *server.Peer) {
 		if ran.Add(1) == 1 {
 			c.Close() // the script has run, and the answer is lost

@@ -45,8 +45,8 @@ import (
 //	                                          until when; and "last", by 0
 //	PREFIX:audit:STREAM                       a stream of audit records for each right that makes them, bounded
 //	PREFIX:logout:NAME                        when a person last logged out of the console
-//	PREFIX:meta                               hash: layout, shards, since when the layout is this one, and
-//	                                          since when the data go back to an older one
+//	PREFIX:meta                               hash: layout, shards, the ID of the installation, since when
+//	                                          the layout is this one, and since when the data go back to an older one
 //
 // Letters between coordinators go through the channels PREFIX:post:MAILBOX.
 const (
@@ -62,6 +62,7 @@ const (
 	metaKey            = "meta"
 	layoutField        = "layout"
 	shardsField        = "shards"
+	installationField  = "installation"
 	pulseName          = "pulse"
 	suspectName        = "suspect"
 	jumpedField        = "jumped"

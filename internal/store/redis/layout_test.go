@@ -30,6 +30,27 @@ func TestShardsAreThoseOfTheData(t *testing.T) {
 	}
 }
 
+// The ID of the installation is that of the data: each start reads it, another prefix has another, and a running
+// coordinator writes it again where Redis has lost it.
+func TestInstallationIsThatOfTheData(t *testing.T) {
+	t.Parallel()
+	store, client, server := fresh(t, redisstore.Config{})
+	id := store.Installation()
+	of := func(prefix string) string {
+		return open(t, redisstore.Config{URL: server.URL(), Prefix: prefix}).Installation()
+	}
+	if again, other := of("msghandler"), of("other"); len(id) < 26 || again != id || other == id || other == "" {
+		t.Errorf("the first start says %q, the next %q, another prefix %q", id, again, other)
+	}
+	client.FlushAll(t.Context())
+	if _, err := store.Check(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if again := of("msghandler"); again != id {
+		t.Errorf("after the loss of the data a start says %q, want %q", again, id)
+	}
+}
+
 var oldTrace = regexp.MustCompile(`^old:\{\d\d\}:orders:m:\d+$`)
 
 // TestOldDataAreWorkedOff has messages in 16 shards under the tags of layout 1, as stored by an older version.

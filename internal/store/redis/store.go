@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -75,9 +76,11 @@ type Store struct {
 	paging, naming switchedByLayout
 	// written is the layout that the data had at the last look.
 	written atomic.Int64
-	keys    keys
-	scripts scripts
-	logger  *slog.Logger
+	// installation is the ID of the data, the same for all coordinators and starts on them.
+	installation string
+	keys         keys
+	scripts      scripts
+	logger       *slog.Logger
 	// intake serves producers and operators, loops the coordinator's own work: neither pool can starve the other.
 	intake redis.UniversalClient
 	loops  redis.UniversalClient
@@ -199,19 +202,25 @@ func (s *Store) agreeOnLayout(ctx context.Context, cluster bool) (layout, error)
 			"set redis.shards to %s, or another redis.prefix for new data",
 			s.config.Prefix, got[shardsField], l.shards, got[shardsField])
 	}
+	s.installation = got[installationField]
 	return l, nil
 }
 
-// writtenLayout reads the layout of the data. A missing layout is replaced by l.
+// Installation is the ID of the data: it tells them from those of another Redis or prefix.
+func (s *Store) Installation() string { return s.installation }
+
+// writtenLayout reads the layout of the data and their ID. A missing layout is replaced by l, a missing ID by the known
+// one.
 func (s *Store) writtenLayout(ctx context.Context, l layout) (map[string]string, error) {
 	key := metaOf(s.config.Prefix)
 	got, err := s.intake.HGetAll(ctx, key).Result()
-	if err != nil || got[layoutField] != "" && got[shardsField] != "" {
+	if err != nil || got[layoutField] != "" && got[shardsField] != "" && got[installationField] != "" {
 		return got, err
 	}
 	pipe := s.intake.Pipeline()
 	pipe.HSetNX(ctx, key, layoutField, l.version)
 	pipe.HSetNX(ctx, key, shardsField, l.shards)
+	pipe.HSetNX(ctx, key, installationField, cmp.Or(s.installation, rand.Text()))
 	written := pipe.HGetAll(ctx, key)
 	_, err = pipe.Exec(ctx)
 	return written.Val(), err
