@@ -46,7 +46,7 @@ type effectError struct{ error }
 // transient, the message would be handled for ever. The transaction knows whether its connection is lost.
 func (i *Inbox) ofEffect(ctx context.Context, tx *sql.Tx, err error) error {
 	traits := i.config.Dialect.Traits()
-	if !traits.Transient(err) || traits.Busy(err) || traits.Unreachable(err) ||
+	if !traits.Transient(err) || traits.Busy(err) || traits.Stale(err) || traits.Unreachable(err) ||
 		errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) {
 		return err
 	}

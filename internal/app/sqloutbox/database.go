@@ -125,13 +125,3 @@ func source(name string, o config.Outbox) string {
 	}
 	return "outbox." + name + ".dsn"
 }
-
-// tableMissing says whether a statement failed because its table does not exist.
-func tableMissing(err error) bool {
-	var state interface{ SQLState() string }
-	if errors.As(err, &state) {
-		return state.SQLState() == "42P01"
-	}
-	var number *mysql.MySQLError
-	return errors.As(err, &number) && number.Number == 1146
-}

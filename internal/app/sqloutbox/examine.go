@@ -59,7 +59,7 @@ func Examine(
 	if err == nil {
 		h.Galera, err = d.isGalera(ctx)
 	}
-	if tableMissing(err) {
+	if d.dialect.Traits().Missing(err) {
 		err = errors.Join(ErrTableMissing, err)
 	}
 	return h, err

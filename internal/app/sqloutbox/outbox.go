@@ -185,7 +185,7 @@ func (o *Outbox) Check() error {
 
 // note keeps the result of a statement as the state of the database.
 func (o *Outbox) note(err error) {
-	if tableMissing(err) {
+	if o.database.dialect.Traits().Missing(err) {
 		err = fmt.Errorf("%w; run: msghandler outbox migrate --database %s", err, o.config.Name)
 	}
 	o.trouble.Store(&err)

@@ -49,6 +49,11 @@ type Traits struct {
 	Busy func(err error) bool
 	// Unreachable reports that the server ended the connection, or refused a connection.
 	Unreachable func(err error) bool
+	// Stale reports that what the session knows of a table is older than the table: nothing was done, and the same
+	// statement works in a new transaction.
+	Stale func(err error) bool
+	// Missing reports that a table does not exist.
+	Missing func(err error) bool
 	// ReadOnly reports that the server takes no writes: it was demoted, or is a standby.
 	ReadOnly func(err error) bool
 	// Refused reports that the database refuses the statement for good. What is not known is not refused.
@@ -91,6 +96,8 @@ var traits = map[Dialect]*Traits{
 		KeepOld:     " ON CONFLICT DO NOTHING",
 		Busy:        postgreSQLBusy,
 		Unreachable: postgreSQLUnreachable,
+		Stale:       postgreSQLStale,
+		Missing:     postgreSQLMissing,
 		ReadOnly:    postgreSQLReadOnly,
 		Refused:     postgreSQLRefused,
 		Aborted:     postgreSQLAborted,
@@ -113,6 +120,8 @@ var traits = map[Dialect]*Traits{
 		Latest:       " LOCK IN SHARE MODE",
 		Busy:         mySQLBusy,
 		Unreachable:  mySQLUnreachable,
+		Stale:        mySQLStale,
+		Missing:      mySQLMissing,
 		ReadOnly:     mySQLReadOnly,
 		Refused:      mySQLRefused,
 		Aborted:      mySQLAborted,
@@ -134,6 +143,8 @@ var traits = map[Dialect]*Traits{
 		KeepOld:       " ON CONFLICT DO NOTHING",
 		Busy:          sqliteBusy,
 		Unreachable:   sqliteUnreachable,
+		Stale:         sqliteStale,
+		Missing:       sqliteMissing,
 		ReadOnly:      func(error) bool { return false },
 		Refused:       sqliteRefused,
 		Aborted:       sqliteBusy, // COMMIT found a reader in its way and changed nothing; drivers then roll back

@@ -66,6 +66,10 @@ func TestTransientErrorsAreRecognized(t *testing.T) {
 		"connection exception":          {PostgreSQL, stateError{"08006"}, true, false},
 		"a standby after a failover":    {PostgreSQL, stateError{"25006"}, true, false},
 		"no table":                      {PostgreSQL, stateError{"42P01"}, false, false},
+		"a forgotten statement":         {PostgreSQL, stateError{"26000"}, true, false},
+		"columns of old":                {PostgreSQL, staleError, true, false},
+		"a feature":                     {PostgreSQL, routineError{"0A000", "parse"}, false, false},
+		"a table altered since, MySQL":  {MySQL, textError("Error 1412 (HY000): Table definition has changed"), true, false},
 		"reset":                         {PostgreSQL, lost, true, false},
 		"ended in the middle":           {PostgreSQL, io.ErrUnexpectedEOF, true, false},
 		"closed before it was sent":     {PostgreSQL, unsentError{"conn closed"}, true, false},
@@ -107,6 +111,8 @@ func TestOnlyKnownErrorsAreRefusals(t *testing.T) {
 		"no table":              {PostgreSQL, stateError{"42P01"}, true},
 		"no permission":         {PostgreSQL, stateError{"42501"}, true},
 		"a constraint":          {PostgreSQL, stateError{"23514"}, true},
+		"a feature":             {PostgreSQL, stateError{"0A000"}, true},
+		"columns of old":        {PostgreSQL, staleError, false},
 		"a new password":        {PostgreSQL, stateError{"28P01"}, false},
 		"a standby":             {PostgreSQL, stateError{"25006"}, false},
 		"disk full":             {PostgreSQL, stateError{"53100"}, false},
@@ -134,6 +140,14 @@ func (unsentError) SafeToRetry() bool { return true }
 type stateError struct{ textError }
 
 func (e stateError) SQLState() string { return string(e.textError) }
+
+// routineError is an error of PostgreSQL as drivers give it.
+type routineError struct{ state, Routine string }
+
+func (e routineError) Error() string    { return e.state }
+func (e routineError) SQLState() string { return e.state }
+
+var staleError = routineError{"0A000", "RevalidateCachedQuery"}
 
 type textError string
 

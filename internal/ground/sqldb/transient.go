@@ -6,16 +6,17 @@ import (
 	"errors"
 	"io"
 	"net"
+	"reflect"
 	"slices"
 	"strings"
 	"syscall"
 )
 
-// Transient reports whether a statement failed for a transient reason: it had to wait for others (Busy), the
-// connection was lost, the server is starting, stopping or full, or the driver says that nothing was sent. After such
-// an error of COMMIT the transaction may have committed.
+// Transient reports whether a statement failed for a transient reason: it had to wait for others (Busy), its table has
+// changed (Stale), the connection was lost, the server is starting, stopping or full, or the driver says that nothing
+// was sent. After such an error of COMMIT the transaction may have committed.
 func (t *Traits) Transient(err error) bool {
-	return err != nil && (t.Busy(err) || lostConnection(err) || t.Unreachable(err) || unsent(err))
+	return err != nil && (t.Busy(err) || t.Stale(err) || lostConnection(err) || t.Unreachable(err) || unsent(err))
 }
 
 // unsent reports what pgx says of an error: the server has seen nothing of the statement.
@@ -57,6 +58,53 @@ func mySQLUnreachable(err error) bool {
 		strings.Contains(err.Error(), "invalid connection")
 }
 
+// postgreSQLStale: a prepared statement that the session has not got any more, as after DISCARD ALL, and a plan whose
+// columns have changed. The latter shares its code with features that do not exist, and its text has many languages:
+// the driver's error names the routine of the server. The driver prepares a statement anew after any error.
+func postgreSQLStale(err error) bool {
+	var e interface{ SQLState() string }
+	if !errors.As(err, &e) {
+		return false
+	}
+	return e.SQLState() == "26000" || e.SQLState() == "0A000" && routineOf(e) == "RevalidateCachedQuery"
+}
+
+// routineOf is the field Routine of an error of pgx and lib/pq.
+func routineOf(e any) string {
+	of := reflect.Indirect(reflect.ValueOf(e))
+	if of.Kind() != reflect.Struct {
+		return ""
+	}
+	routine := of.FieldByName("Routine")
+	if !routine.IsValid() || routine.Kind() != reflect.String {
+		return ""
+	}
+	return routine.String()
+}
+
+// mySQLStale: a prepared statement that the session has not got any more, as behind a proxy, a table that has changed
+// since the snapshot of the transaction, and one that changes while its statements are prepared.
+func mySQLStale(err error) bool { return hasOneOf(err, "1243", "1412", "1615") }
+
+// sqliteStale: SQLITE_SCHEMA.
+func sqliteStale(err error) bool {
+	var e interface{ Code() int }
+	return errors.As(err, &e) && e.Code()&0xff == 17
+}
+
+// postgreSQLMissing: undefined_table.
+func postgreSQLMissing(err error) bool {
+	var e interface{ SQLState() string }
+	return errors.As(err, &e) && e.SQLState() == "42P01"
+}
+
+func mySQLMissing(err error) bool { return hasNumber(err, "1146") }
+
+// sqliteMissing knows the text alone: the code is that of any bad statement.
+func sqliteMissing(err error) bool {
+	return err != nil && strings.Contains(err.Error(), "no such table")
+}
+
 // postgreSQLReadOnly: read_only_sql_transaction.
 func postgreSQLReadOnly(err error) bool {
 	var e interface{ SQLState() string }
@@ -73,7 +121,7 @@ func hasOneOf(err error, numbers ...string) bool {
 // postgreSQLRefused: a feature, a value, a constraint, a schema, and all of syntax, names and rights.
 func postgreSQLRefused(err error) bool {
 	var e interface{ SQLState() string }
-	return errors.As(err, &e) && len(e.SQLState()) == 5 &&
+	return errors.As(err, &e) && len(e.SQLState()) == 5 && !postgreSQLStale(err) &&
 		slices.Contains([]string{"0A", "22", "23", "3F", "42"}, e.SQLState()[:2])
 }
 

@@ -153,7 +153,8 @@ func (s *Store) passes(err error) bool { return s.Transient(err) && !s.readOnly(
 func (s *Store) readOnly() bool { return s.config.TxOptions != nil && s.config.TxOptions.ReadOnly }
 
 // Transient reports whether an error of the database is transient: a lock timeout, a deadlock, a serialization
-// failure, a lost connection, a connection that was closed before the statement was sent. Send, InTx and Commit wrap
+// failure, a lost connection, a connection that was closed before the statement was sent, a statement that was prepared
+// before its table has changed. Send, InTx and Commit wrap
 // such an error with [producer.ErrSendAgain]. In your own transaction wrap the error yourself, before its COMMIT only.
 func (s *Store) Transient(err error) bool { return s.table.Transient(err) }
 

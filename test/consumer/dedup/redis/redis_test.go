@@ -71,6 +71,22 @@ func TestLeaseAndRetentionEnd(t *testing.T) {
 	expect(one, dedup.New)
 }
 
+// An operator or a failover empties the cache of scripts.
+func TestForgottenScriptIsSentAgain(t *testing.T) {
+	t.Parallel()
+	server := servers.Redis(t)
+	s := newStore(t, server.Addr)
+	for range 2 {
+		if status, err := s.Begin(t.Context(), "orders/1"); status != dedup.New || err != nil {
+			t.Fatalf("%v, %v", status, err)
+		}
+		server.CLI("SCRIPT", "FLUSH")
+		if err := s.Release(t.Context(), "orders/1"); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestAnUnreachableRedisIsAnError(t *testing.T) {
 	t.Parallel()
 	server := miniredis.RunT(t)

@@ -1,0 +1,182 @@
+package sqldb_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/msghandler/msghandler/consumer"
+	sqlinbox "github.com/msghandler/msghandler/consumer/inbox/sql"
+	"github.com/msghandler/msghandler/internal/ground/sqldb"
+	"github.com/msghandler/msghandler/producer"
+	"github.com/msghandler/msghandler/producer/marker"
+	sqlmarker "github.com/msghandler/msghandler/producer/marker/sql"
+	"github.com/msghandler/msghandler/test/servers"
+)
+
+// user is a service that uses all tables of the SDKs, and reads a table of its own with them.
+type user struct {
+	markers *sqlmarker.Store
+	inbox   *sqlinbox.Inbox
+	read    string
+	calls   int
+}
+
+func newUser(t *testing.T, r room) *user {
+	t.Helper()
+	u := &user{
+		markers: must[*sqlmarker.Store](t)(sqlmarker.New(sqlmarker.Config{DB: r.db, Dialect: r.dialect, Producer: "ours"})),
+		inbox: must[*sqlinbox.Inbox](t)(sqlinbox.New(
+			sqlinbox.Config{DB: r.db, Dialect: r.dialect, Consumer: "ours"})),
+		read: "SELECT * FROM goods WHERE id > ?",
+	}
+	if r.dialect == sqldb.PostgreSQL {
+		u.read = "SELECT * FROM goods WHERE id > $1"
+	}
+	r.exec(t, "CREATE TABLE goods (id INT)", "INSERT INTO goods VALUES (1)")
+	u.migrate(t)
+	return u
+}
+
+func (u *user) migrate(t *testing.T) {
+	t.Helper()
+	if err := errors.Join(u.markers.Migrate(t.Context()), u.inbox.Migrate(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// goods reads the service's own table, whose columns the statement does not name.
+func (u *user) goods(ctx context.Context, tx *sql.Tx) error {
+	rows, err := tx.QueryContext(ctx, u.read, 0)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+	}
+	return rows.Err()
+}
+
+// all makes each call of the SDKs once, with a new id, and returns the errors.
+func (u *user) all(ctx context.Context) map[string]error {
+	u.calls++
+	id := fmt.Sprint(u.calls)
+	failures := map[string]error{}
+	_, failures["put"] = u.markers.Put(ctx, []string{"put-" + id}, marker.Committed)
+	_, failures["lookup"] = u.markers.Lookup(ctx, []string{"put-" + id}, true)
+	failures["delete"] = u.markers.Delete(ctx, []string{"put-" + id})
+	failures["commit"] = u.markers.Commit(ctx, producer.Message{ID: id, RoutingKey: "paid"}, u.goods)
+	failures["relay"] = u.relay(ctx)
+	failures["inbox"] = u.take(ctx, id)
+	return failures
+}
+
+// relay claims and releases what waits, as a relay does.
+func (u *user) relay(ctx context.Context) error {
+	claim, err := u.markers.Claim(ctx, sqlmarker.ClaimRequest{Owner: "test", Limit: 10, Lock: time.Minute})
+	if err != nil {
+		return err
+	}
+	loaded, err := u.markers.Load(ctx, claim.Token, claim.Messages)
+	if err != nil {
+		return err
+	}
+	var outcomes []sqlmarker.Outcome
+	for _, q := range loaded {
+		outcomes = append(outcomes, sqlmarker.Outcome{ID: q.Message.ID, Shard: q.Shard, State: sqlmarker.StateSent})
+	}
+	_, err = u.markers.Release(ctx, claim.Token, outcomes)
+	return err
+}
+
+func (u *user) take(ctx context.Context, id string) error {
+	return u.inbox.Handler(func(ctx context.Context, tx *sql.Tx, _ *consumer.Message) error {
+		return u.goods(ctx, tx)
+	}).Handle(ctx, &consumer.Message{ID: id, Producer: "orders"})
+}
+
+// changes are what happens to tables under a running service.
+var changes = map[string]map[sqldb.Dialect][]string{
+	"columns": {
+		sqldb.PostgreSQL: {
+			"ALTER TABLE goods ADD COLUMN more INT", "ALTER TABLE msghandler_markers ADD COLUMN more INT",
+			"ALTER TABLE msghandler_inbox ADD COLUMN more INT",
+		},
+		sqldb.MySQL: {
+			"ALTER TABLE goods ADD COLUMN more INT", "ALTER TABLE msghandler_markers ADD COLUMN more INT",
+			"ALTER TABLE msghandler_inbox ADD COLUMN more INT",
+		},
+	},
+	"types": {
+		sqldb.PostgreSQL: {
+			"ALTER TABLE goods ALTER COLUMN id TYPE BIGINT", "ALTER TABLE msghandler_markers ALTER COLUMN verdict TYPE BIGINT",
+		},
+		sqldb.MySQL: {
+			"ALTER TABLE goods MODIFY id BIGINT", "ALTER TABLE msghandler_markers MODIFY verdict BIGINT NOT NULL",
+		},
+	},
+	"statements": {sqldb.PostgreSQL: {"DEALLOCATE ALL"}, sqldb.MySQL: {"FLUSH TABLES msghandler_markers"}},
+}
+
+// A driver prepares statements once, for tables as they were. A call may fail because of that, as trouble that passes:
+// no business and no message is given up.
+func TestChangedTablesFailNothingForGood(t *testing.T) {
+	onEach(t, func(t *testing.T, r room) {
+		if r.dialect == sqldb.SQLite {
+			return // its statements are prepared for each call
+		}
+		r.db.SetMaxIdleConns(1) // all calls use the same connection
+		u := newUser(t, r)
+		for name, change := range changes {
+			for range 2 {
+				wantWell(t, name+", before", u.all(t.Context()))
+			}
+			r.exec(t, change[r.dialect]...)
+			for call, err := range u.all(t.Context()) {
+				if (call == "commit" && err != nil && !errors.Is(err, producer.ErrSendAgain)) ||
+					(call == "inbox" && err != nil && !errors.Is(err, consumer.ErrTransient)) {
+					t.Errorf("%s: %s: %v", name, call, err)
+				}
+			}
+			// A call has several statements, of which each may be stale.
+			servers.Eventually(t, 20*time.Second, name+": every call is well again", func() bool {
+				for _, err := range u.all(t.Context()) {
+					if err != nil {
+						return false
+					}
+				}
+				return true
+			})
+		}
+	})
+}
+
+// While the inbox has no table, no message is at fault.
+func TestTablesMadeAgainAreUsed(t *testing.T) {
+	onEach(t, func(t *testing.T, r room) {
+		u := newUser(t, r)
+		wantWell(t, "before", u.all(t.Context()))
+		r.exec(t, "DROP TABLE msghandler_markers", "DROP TABLE msghandler_inbox")
+		failures := u.all(t.Context())
+		if err := failures["inbox"]; !errors.Is(err, consumer.ErrTransient) {
+			t.Errorf("the inbox without a table: %v", err)
+		}
+		if err := failures["commit"]; !errors.Is(err, producer.ErrNotCommitted) {
+			t.Errorf("the markers without a table: %v", err)
+		}
+		u.migrate(t)
+		wantWell(t, "after", u.all(t.Context()))
+	})
+}
+
+func wantWell(t *testing.T, when string, failures map[string]error) {
+	t.Helper()
+	for call, err := range failures {
+		if err != nil {
+			t.Errorf("%s: %s: %v", when, call, err)
+		}
+	}
+}
