@@ -3,8 +3,9 @@ package operate
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -63,9 +64,10 @@ func (d *Desk) change(
 	defer done()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	match, seen := matcher(r.GetSelection().GetNames(), r.GetSelection().GetFilter()), false
 	_, err = do(q.dead, ctx, consumer.Selection{
 		Limit: cmp.Or(int(r.GetLimit()), defaultChange),
-		Match: q.matchBounded(matcher(r.GetSelection().GetNames(), r.GetSelection().GetFilter()), cancel),
+		Match: q.matchBounded(func(l *consumer.Letter) bool { seen = true; return match(l) }, cancel),
 		Changed: func(l *consumer.Letter) {
 			o.done++
 			changed(l)
@@ -73,12 +75,14 @@ func (d *Desk) change(
 		MayReplay: q.MayPublish.check,
 	})
 	q.setOldest(time.Time{}) // the oldest may be gone
-	if o.more = errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled); o.more {
+	switch {
+	case err == nil:
 		return o, nil
+	case !seen:
+		return o, q.unreachable(err)
 	}
-	if err != nil {
-		o.problem = problem(err)
-	}
+	o.more = ctx.Err() != nil
+	o.problem = problem(err, ctx.Err())
 	return o, nil
 }
 
@@ -103,9 +107,12 @@ const (
 	maxProblem  = 4 << 10
 )
 
-// problem names the first letters that stay, and counts the others: each letter has a line.
-func problem(err error) string {
-	lines := strings.Split(err.Error(), "\n")
+// problem names the first letters that stay, and counts the others: each letter has a line. That the time of the call
+// is over is no problem: more says so.
+func problem(err, over error) string {
+	lines := slices.DeleteFunc(strings.Split(err.Error(), "\n"), func(line string) bool {
+		return over != nil && strings.HasSuffix(line, over.Error()) && !ofLetter.MatchString(line)
+	})
 	text := strings.Join(lines[:min(len(lines), maxProblems)], "\n")
 	if len(text) > maxProblem {
 		text = text[:maxProblem] + "…"
@@ -115,3 +122,6 @@ func problem(err error) string {
 	}
 	return clean(text)
 }
+
+// ofLetter tells lines about a letter from those about the whole queue.
+var ofLetter = regexp.MustCompile(`^(replay|discard) | is replayed, and stays `)
