@@ -193,6 +193,7 @@ func (l letterChange[Q, A]) run(ctx context.Context, o *operators, r Q) (A, erro
 		record := audit.Record{
 			Action: l.action, Reason: cut(r.GetReason()), Result: audit.Done, Filter: strings.Join(filter, " "),
 		}
+		defer func() { o.server.recordLetters(withOrigin(ctx), record) }() // also after a panic behind some changes
 		answer, err := l.do(desk, context.WithoutCancel(ctx), r, func(name string) {
 			record.Names = append(record.Names, name)
 		})
@@ -202,7 +203,6 @@ func (l letterChange[Q, A]) run(ctx context.Context, o *operators, r Q) (A, erro
 		} else {
 			record.Cause = err.Error()
 		}
-		o.server.recordLetters(withOrigin(ctx), record)
 		return answer, err
 	})
 }

@@ -158,6 +158,29 @@ func TestChangesOfLettersAreRecorded(t *testing.T) {
 	}
 }
 
+// fallible panics behind the first letter of a change.
+type fallible struct{ *letterBox }
+
+func (f fallible) Discard(
+	ctx context.Context, r *msghandlerv1.DiscardDeadLettersRequest, changed func(string),
+) (*msghandlerv1.DiscardDeadLettersResponse, error) {
+	_, _ = f.letterBox.Discard(ctx, r, changed)
+	panic("a letter that no reader can take")
+}
+
+func TestPanicKeepsTheRecordOfLetters(t *testing.T) {
+	t.Parallel()
+	trail := &recorded{}
+	h := open(t, trail.keep, func(c *server.Config) { c.DeadLetters = fallible{&letterBox{}} })
+	_, err := h.operators.DiscardDeadLetters(t.Context(), &msghandlerv1.DiscardDeadLettersRequest{
+		Queue: "payments", Selection: everyLetter(),
+	})
+	wantCode(t, err, codes.Internal)
+	if lines := trail.take(); len(lines) != 1 || !strings.Contains(lines[0], " discard-letters done / [orders/3] ") {
+		t.Errorf("recorded %q", lines)
+	}
+}
+
 func TestRequestsAboutLettersAreBounded(t *testing.T) {
 	t.Parallel()
 	box := &letterBox{}
