@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/msghandler/msghandler/internal/config"
+	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/server/policy"
 )
 
@@ -18,10 +19,11 @@ func LetterRule(
 	return func(producer, exchange, routingKey string) error {
 		c := settings()
 		to := policy.Message{Broker: broker, Exchange: exchange, RoutingKey: routingKey}
-		if own := c.DeadLetters[name].Exchanges; len(own) > 0 {
+		entry := entryOf(c, name, broker)
+		if own := c.DeadLetters[entry].Exchanges; len(own) > 0 {
 			if (&policy.Rules{Exchanges: own}).CheckMessage(producer, to) != nil {
 				return fmt.Errorf("exchange %.100q is none of dead_letters.%s.exchanges",
-					cmp.Or(exchange, policy.Default), name)
+					cmp.Or(exchange, policy.Default), entry)
 			}
 			return nil
 		}
@@ -29,4 +31,19 @@ func LetterRule(
 		rules := policy.Rules{Brokers: p.Brokers, Exchanges: p.Exchanges, RoutingKeys: p.RoutingKeys}
 		return rules.CheckMessage(producer, to)
 	}
+}
+
+// entryOf is the entry of dead_letters that a name means: that of this name, or else that of the queue with this name,
+// as of events.dead_letter_queues. Under no name do letters of the entry go where it does not let them.
+func entryOf(c *config.Config, name, broker string) string {
+	if _, named := c.DeadLetters[name]; named {
+		return name
+	}
+	for _, entry := range c.DeadLetterNames() {
+		d := c.DeadLetters[entry]
+		if d.Queue == name && cmp.Or(d.Broker, halfmsg.DefaultBroker) == cmp.Or(broker, halfmsg.DefaultBroker) {
+			return entry
+		}
+	}
+	return name
 }
