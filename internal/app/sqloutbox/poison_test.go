@@ -138,14 +138,19 @@ func TestRowsWithinTheRulesAreTaken(t *testing.T) {
 }
 
 // MySQL reads patterns with ICU, for which a bracket within brackets begins a set of its own. MariaDB reads them with
-// PCRE, which takes such a bracket for a character.
-func TestPatternsOfMySQLNestNoSet(t *testing.T) {
+// PCRE, which takes such a bracket for a character. MySQL also refuses to match a binary text, as CHAR gives it without
+// a character set.
+func TestMySQLReadsEachPattern(t *testing.T) {
 	t.Parallel()
 	statements, err := sqlmarker.OutboxDDL(sqlmarker.MySQL, "orders", "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	patterns := regexp.MustCompile(`REGEXP '[^']*'`).FindAllString(strings.Join(statements, "\n"), -1)
+	ddl := strings.Join(statements, "\n")
+	if binary := regexp.MustCompile(`\bCHAR\([0-9]+\)`).FindString(ddl); binary != "" {
+		t.Errorf("%s is binary", binary)
+	}
+	patterns := regexp.MustCompile(`REGEXP '[^']*'`).FindAllString(ddl, -1)
 	if len(patterns) == 0 {
 		t.Error("no patterns")
 	}
