@@ -8,16 +8,22 @@ import (
 )
 
 // The limits of attempts. A token has 256 random bits, so the limit does not keep anyone from guessing it: it bounds
-// what wrong guesses write to the log, and the calls to the issuer.
+// what wrong guesses write to the log.
 const (
-	maxAttempts    = 10
+	maxGuesses     = 10
 	attemptsWindow = time.Minute
+	// maxReturns bounds the calls to the issuer with wrong codes. Anyone can return with a wrong code, and everyone behind
+	// the address would have to wait: so the limit is far above what people do.
+	maxReturns = 600
 	// maxAddresses bounds the memory. Further addresses share one count.
 	maxAddresses = 10_000
 )
 
-// attempts counts failed attempts to log in by address. The zero value is ready.
+// attempts counts failed attempts to log in by address.
 type attempts struct {
+	// most is how many attempts of an address may fail in attemptsWindow.
+	most int
+
 	mu   sync.Mutex
 	from map[netip.Addr]*count
 }
@@ -32,15 +38,15 @@ func (a *attempts) begin(from netip.Addr, now time.Time) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	c := a.of(from, now)
-	if c.failed >= maxAttempts {
+	if c.failed >= a.most {
 		return false
 	}
 	c.failed++
 	return true
 }
 
-// succeeded takes an attempt back.
-func (a *attempts) succeeded(from netip.Addr) {
+// takeBack takes back an attempt that was no wrong guess.
+func (a *attempts) takeBack(from netip.Addr) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if c := a.from[from]; c != nil && c.failed > 0 {

@@ -131,7 +131,10 @@ func New(config Config) *Gate {
 	if config.InstallationID == nil {
 		config.InstallationID = func() string { return "unnamed" }
 	}
-	return &Gate{config: config, process: newSealer([]byte(rand.Text()), nil)}
+	return &Gate{
+		config: config, process: newSealer([]byte(rand.Text()), nil),
+		guesses: attempts{most: maxGuesses}, returns: attempts{most: maxReturns},
+	}
 }
 
 // asBrowsersName is the URL of a console without what browsers leave out: the default port and a path of "/".

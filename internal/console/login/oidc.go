@@ -112,12 +112,14 @@ func (g *Gate) fromIssuer(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), issuerTime)
 	defer cancel()
 	identity, err := g.exchange(ctx, r, s)
+	if !refusesCode(err) {
+		g.returns.takeBack(from)
+	}
 	if err != nil {
 		g.config.Refused(r, err.Error())
 		g.issuerFailed(w, r, s.Next, err)
 		return
 	}
-	g.returns.succeeded(from)
 	// The ID token is for the login alone, and may end in minutes: the session has its own end.
 	until := time.Now().Add(g.config.Age)
 	identity.Expires = until
@@ -143,6 +145,13 @@ func (g *Gate) exchange(ctx context.Context, r *http.Request, s signIn) (access.
 		return access.Identity{}, errNoToken
 	}
 	return g.config.Issuer.AuthenticateLogin(ctx, idToken, g.config.Issuer.ClientID, s.Nonce)
+}
+
+// refusesCode says whether the issuer has refused a code. What the issuer refuses or leaves for another reason, such as
+// an outage, a wrong client or a person who declined, is no wrong guess of a code.
+func refusesCode(err error) bool {
+	var answer *oauth2.RetrieveError
+	return errors.As(err, &answer) && (answer.ErrorCode == "invalid_grant" || answer.ErrorCode == "invalid_request")
 }
 
 // client is how this console calls the issuer. The name in the redirect URL is one of the known hosts.

@@ -296,6 +296,54 @@ func TestGuessesLeaveTheIssuerAlone(t *testing.T) {
 	}
 }
 
+// returnWith comes back to a login that this browser has begun.
+func (b *browser) returnWith(answer url.Values) *http.Response {
+	b.Helper()
+	begun, _ := b.get("/login/oidc")
+	to, err := begun.Location()
+	if err != nil {
+		b.Fatal(err)
+	}
+	answer.Set("state", to.Query().Get("state"))
+	back, _ := b.comeBack(answer)
+	return back
+}
+
+// A stranger's failed logins hold up no person behind the same address, and neither does an outage of the issuer or a
+// person who declines, however often. A flood of wrong codes is held up before it reaches the issuer.
+func TestFailedLoginsLeaveOthersAlone(t *testing.T) {
+	t.Parallel()
+	d, from := withIssuer(t)
+	stranger := d.browser(t)
+	logsIn := func(after string) {
+		t.Helper()
+		b := d.browser(t)
+		if answer, text := b.comeBack(b.atIssuer("/", "anna").Query()); answer.StatusCode != http.StatusSeeOther {
+			t.Fatalf("after %s: got %s, %q", after, answer.Status, text)
+		}
+	}
+	const flood = 600
+	for range 100 {
+		stranger.returnWith(url.Values{"code": {"wrong"}})
+	}
+	logsIn("wrong codes")
+	for range flood {
+		stranger.returnWith(url.Values{"error": {"access_denied"}})
+	}
+	from.Fail(true)
+	for range flood {
+		stranger.returnWith(url.Values{"code": {"right"}})
+	}
+	from.Fail(false)
+	logsIn("refusals of people and an outage")
+	for range flood - 100 {
+		stranger.returnWith(url.Values{"code": {"wrong"}})
+	}
+	if answer := stranger.returnWith(url.Values{"code": {"wrong"}}); answer.StatusCode != http.StatusTooManyRequests {
+		t.Errorf("after %d wrong codes: got %s", flood, answer.Status)
+	}
+}
+
 // A person without a role begins no session, and the refusal names the person.
 func TestNoSessionWithoutARole(t *testing.T) {
 	t.Parallel()
