@@ -52,7 +52,7 @@ func (a *App) openSources() (sources []access.Source, err error) {
 		sources = append(sources, a.tokens)
 	}
 	if settings.OIDC.Issuer != "" {
-		if a.jwts, err = oidc.New(a.life, oidc.Config(settings.OIDC), a.logger); err != nil {
+		if a.jwts, err = oidc.New(a.life, a.oidcConfig(), a.logger); err != nil {
 			return nil, SettingsError{fmt.Errorf("access.oidc_issuer, access.oidc_ca: %w", err)}
 		}
 		a.closeWith(closer{name: "issuer", close: func(context.Context) error {
@@ -62,6 +62,15 @@ func (a *App) openSources() (sources []access.Source, err error) {
 		sources = append(sources, a.jwts)
 	}
 	return sources, nil
+}
+
+func (a *App) oidcConfig() oidc.Config {
+	o := &a.settings.Access.OIDC
+	return oidc.Config{
+		Issuer: o.Issuer, Audience: o.Audience, LoginClient: a.settings.HTTP.OIDCClientID,
+		Algorithms: o.Algorithms, CA: o.CA,
+		NameClaim: o.NameClaim, RolesClaim: o.RolesClaim, ProducersClaim: o.ProducersClaim,
+	}
 }
 
 const (

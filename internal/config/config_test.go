@@ -283,6 +283,10 @@ func TestErrorsNameKeyAndLine(t *testing.T) {
 			file: "access: {oidc_issuer: https://id.example.com}\n",
 			want: []string{"FILE:1: access.oidc_issuer", "set access.oidc_audience"},
 		},
+		"an audience that is the console's client": {
+			file: "access: {oidc_issuer: https://id.example.com, oidc_audience: shop}\nhttp: {oidc_client_id: shop}\n",
+			want: []string{"FILE:1: access.oidc_audience", "another name than http.oidc_client_id"},
+		},
 		"an audience without an issuer": {
 			file: "access: {oidc_audience: msghandler}\n", want: []string{"access.oidc_audience", "set access.oidc_issuer"},
 		},

@@ -8,7 +8,7 @@ import (
 	"github.com/msghandler/msghandler/internal/escape"
 )
 
-// OIDC is the issuer of JSON Web Tokens. The fields stand as in oidc.Config, and are converted into it.
+// OIDC is the issuer of JSON Web Tokens. See oidc.Config.
 type OIDC struct {
 	Issuer, Audience                      string
 	Algorithms                            []string
@@ -83,6 +83,9 @@ func (l *loading) checkOIDC() {
 	switch {
 	case o.Issuer != "" && o.Audience == "":
 		l.relation(issuerKey, "needs an audience, or a token for any program would be accepted: set %s", audienceKey)
+	case o.Audience != "" && o.Audience == l.config.HTTP.OIDCClientID:
+		l.relation(audienceKey, "is the console's client too, so that an ID token of a login could count in calls: "+
+			"register the API at the issuer under another name than http.oidc_client_id")
 	case o.Issuer == "" && o.Audience != "":
 		l.relation(audienceKey, "is of JSON Web Tokens, and no issuer is set: set %s", issuerKey)
 	case o.Issuer == "" && o.CA != "":

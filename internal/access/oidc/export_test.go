@@ -25,7 +25,7 @@ func NewWithTransport(ctx context.Context, config Config, transport http.RoundTr
 
 // AuthenticateUncached is Authenticate of a JWT that was not shown before.
 func (s *Source) AuthenticateUncached(ctx context.Context, token string) (access.Identity, error) {
-	verified, _, err := s.verify(ctx, token, s.config.Audience)
+	verified, _, err := s.verify(ctx, token, call)
 	if err != nil {
 		return access.Identity{}, err
 	}

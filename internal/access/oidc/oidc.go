@@ -26,6 +26,8 @@ type Config struct {
 	Issuer string
 	// Audience must be in aud of a JWT that is shown in a call.
 	Audience string
+	// LoginClient is the client by which people log in. Its ID tokens count at a login only. Empty: there is no login.
+	LoginClient string
 	// Algorithms may sign a JWT. See access.CheckSigningAlgorithm.
 	Algorithms []string
 	// CA is a PEM file with the authorities of the issuer's certificate. Empty: those of the system.
@@ -106,7 +108,7 @@ func (s *Source) Authenticate(ctx context.Context, token string) (access.Identit
 			return identity, nil
 		}
 	}
-	verified, by, err := s.verify(ctx, token, s.config.Audience)
+	verified, by, err := s.verify(ctx, token, call)
 	if err != nil {
 		return access.Identity{}, err
 	}
@@ -127,25 +129,25 @@ func isJWT(token string) bool {
 	return strings.HasPrefix(token, "ey") && strings.Count(token, ".") == 2
 }
 
-// AuthenticateLogin returns the identity of a person who has logged in: of an ID token for this client, from the login
-// that began with this nonce.
-func (s *Source) AuthenticateLogin(ctx context.Context, idToken, clientID, nonce string) (access.Identity, error) {
+// AuthenticateLogin returns the identity of a person who has logged in: of an ID token for Config.LoginClient, from the
+// login that began with this nonce.
+func (s *Source) AuthenticateLogin(ctx context.Context, idToken, nonce string) (access.Identity, error) {
 	switch {
-	case clientID == "" || nonce == "":
+	case s.config.LoginClient == "" || nonce == "":
 		return access.Identity{}, errors.New("a login needs a client and a nonce")
 	case !isJWT(idToken):
 		return access.Identity{}, errors.New("the ID token is no JWT")
 	case len(idToken) > maxJWT:
 		return access.Identity{}, errLong
 	}
-	verified, _, err := s.verify(ctx, idToken, clientID)
+	verified, _, err := s.verify(ctx, idToken, login)
 	if err != nil {
 		return access.Identity{}, err
 	}
 	if subtle.ConstantTimeCompare([]byte(verified.Nonce), []byte(nonce)) != 1 {
 		return access.Identity{}, errors.New("the ID token is of another login: its nonce differs")
 	}
-	if err := checkParty(verified, clientID); err != nil {
+	if err := checkParty(verified, s.config.LoginClient); err != nil {
 		return access.Identity{}, err
 	}
 	return s.config.identity(verified)

@@ -161,7 +161,12 @@ func TestPersonLogsInWithCodeAndPKCE(t *testing.T) {
 	const redirect = "http://127.0.0.1:8080/login/callback"
 	of.AddClient("console", "geheim", redirect)
 	of.AddUser("anna", map[string]any{"roles": []string{"operator"}})
-	source := newSource(t, config(of))
+	loginBy := func(client string) *oidc.Source {
+		c := config(of)
+		c.LoginClient = client
+		return newSource(t, c)
+	}
+	source := loginBy("console")
 	client := oauth2.Config{
 		ClientID: "console", ClientSecret: "geheim", RedirectURL: redirect, Endpoint: endpoint(t, source, of),
 		Scopes: []string{"openid"},
@@ -177,7 +182,7 @@ func TestPersonLogsInWithCodeAndPKCE(t *testing.T) {
 		t.Fatal(err)
 	}
 	idToken, _ := token.Extra("id_token").(string)
-	got, err := source.AuthenticateLogin(ctx, idToken, "console", "nonce-1")
+	got, err := source.AuthenticateLogin(ctx, idToken, "nonce-1")
 	if err != nil || got.Name != "jwt:anna" || got.Role != access.Operator || got.Expires.IsZero() {
 		t.Errorf("got %+v, %v", got, err)
 	}
@@ -197,7 +202,7 @@ func TestPersonLogsInWithCodeAndPKCE(t *testing.T) {
 			of.JWT("anna", "console", map[string]any{"azp": "other", "nonce": "n"}), "console", "n", "to another client",
 		},
 	} {
-		got, err := source.AuthenticateLogin(ctx, test.token, test.client, test.nonce)
+		got, err := loginBy(test.client).AuthenticateLogin(ctx, test.token, test.nonce)
 		if err == nil || !strings.Contains(err.Error(), test.want) || got.Name != "" {
 			t.Errorf("%s: got %v, %v", name, got, err)
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	oidclib "github.com/coreos/go-oidc/v3/oidc"
 	jose "github.com/go-jose/go-jose/v4"
@@ -20,39 +19,29 @@ var (
 		"cannot be fetched; try again", access.ErrUnavailable)
 )
 
-// verify checks signature, issuer, audience and purpose of a JWT. It returns the keys that have verified the JWT.
-func (s *Source) verify(ctx context.Context, token, audience string) (*oidclib.IDToken, *keys, error) {
+// verify checks signature, issuer, audience and use of a JWT. It returns the keys that have verified the JWT.
+func (s *Source) verify(ctx context.Context, token string, shown use) (*oidclib.IDToken, *keys, error) {
 	jws, err := jose.ParseSignedCompact(token, s.algorithms)
 	if err != nil {
 		return nil, nil, refusal(err)
 	}
 	header := jws.Signatures[0].Header
-	if !isForAccess(header) {
-		return nil, nil, errors.New("the JWT is for another purpose: its typ is neither JWT nor at+jwt")
+	if err := checkType(header); err != nil {
+		return nil, nil, err
 	}
 	by, err := s.issuer.keysFor(ctx, header)
 	if err != nil {
 		return nil, nil, err
 	}
 	verifier := oidclib.NewVerifier(s.config.Issuer, signature{jws, by.matching(header)}, &oidclib.Config{
-		ClientID: audience, SupportedSigningAlgs: s.config.Algorithms, SkipExpiryCheck: true, // checkTimes does it
+		ClientID: s.config.audienceOf(shown), SupportedSigningAlgs: s.config.Algorithms,
+		SkipExpiryCheck: true, // checkTimes does it
 	})
 	verified, err := verifier.Verify(ctx, token)
 	if err != nil {
 		return nil, nil, refusal(err)
 	}
-	return verified, by, nil
-}
-
-// isForAccess says whether a JWT is an ID token or an access token. Issuers sign JWTs for other purposes with the same
-// keys, such as to log a person out.
-func isForAccess(header jose.Header) bool {
-	typ, _ := header.ExtraHeaders[jose.HeaderType].(string)
-	switch strings.TrimPrefix(strings.ToLower(typ), "application/") {
-	case "", "jwt", "at+jwt":
-		return true
-	}
-	return false
+	return verified, by, s.config.checkUse(shown, header, verified)
 }
 
 // refusal is an error of a library for people. The text may hold parts of the JWT that a stranger has chosen.

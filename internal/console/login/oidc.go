@@ -32,8 +32,8 @@ type Provider interface {
 	Endpoint() (oauth2.Endpoint, error)
 	// ClientContext returns a context for calls of package oauth2 to the issuer.
 	ClientContext(ctx context.Context) context.Context
-	// AuthenticateLogin is the identity that an ID token proves: one for this client, from the login with this nonce.
-	AuthenticateLogin(ctx context.Context, idToken, clientID, nonce string) (access.Identity, error)
+	// AuthenticateLogin is the identity that an ID token proves: one for our client, from the login with this nonce.
+	AuthenticateLogin(ctx context.Context, idToken, nonce string) (access.Identity, error)
 }
 
 const (
@@ -144,7 +144,7 @@ func (g *Gate) exchange(ctx context.Context, r *http.Request, s signIn) (access.
 	if !ok {
 		return access.Identity{}, errNoToken
 	}
-	return g.config.Issuer.AuthenticateLogin(ctx, idToken, g.config.Issuer.ClientID, s.Nonce)
+	return g.config.Issuer.AuthenticateLogin(ctx, idToken, s.Nonce)
 }
 
 // refusesCode says whether the issuer has refused a code. What the issuer refuses or leaves for another reason, such as

@@ -22,8 +22,8 @@ func withIssuer(t *testing.T, change ...func(*login.Config)) (*door, *issuer.Iss
 	from := issuer.Start(t)
 	from.AddUser("anna", map[string]any{"roles": []string{"operator"}})
 	source, err := oidc.New(t.Context(), oidc.Config{
-		Issuer: from.URL, Audience: "msghandler", Algorithms: []string{"ES256"}, NameClaim: "sub", RolesClaim: "roles",
-		ProducersClaim: "producers",
+		Issuer: from.URL, Audience: "msghandler", LoginClient: "console", Algorithms: []string{"ES256"}, NameClaim: "sub",
+		RolesClaim: "roles", ProducersClaim: "producers",
 	}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
