@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -17,9 +18,9 @@ import (
 )
 
 // No process lives to see a message fail that ends the processes which handle it, and Kafka counts no deliveries. So a
-// consumer that gets a partition commits the offset of its first message before the handling, with metadata that say
-// how often the handling was begun. The metadata go with the next commit: after the message, or when a handler has told
-// how it ended. What is left counts processes that told nothing.
+// consumer that gets a partition commits the offset of its first message before each handling, with metadata that say
+// how many processes have begun a handling and told nothing. While the message waits for its next handling, this
+// process does not count. The metadata go with the commit after the message, and at the stop of the consumer.
 
 // metaBegun begins such metadata; the number follows.
 const metaBegun = "msghandler-begun:"
@@ -34,6 +35,8 @@ const (
 	carefulMessages = 1000
 	// mostBegun is how many processes may have told nothing before the message becomes a dead letter without its handler.
 	mostBegun = 20
+	// longPause is a pause between two handlings in which the count is set back: two commits are short beside it.
+	longPause = 50 * time.Millisecond
 )
 
 // unexplained is how often the handling of the message at an offset was begun by processes that told nothing.
@@ -89,9 +92,62 @@ func overBegun(times int) error {
 		"does the handler end its process", times))
 }
 
-// noteBegun commits the offset of a message that is not handled yet, with the number of processes that have begun to
-// handle it, or 0 when the last one has told how it ended. Without the commit the number stays what it was.
-func (p *partition) noteBegun(record *kgo.Record, times int) {
+// begunNote is what the group's offset says of a message that is not settled.
+type begunNote struct {
+	partition *partition
+	record    *kgo.Record
+	// counts: the message is the first of its partition, and its handler is called.
+	counts bool
+	// before is how many processes told nothing before this one, and noted what the offset says; -1: not known.
+	before, noted int
+}
+
+func (p *partition) note(record *kgo.Record, first bool) *begunNote {
+	n := &begunNote{partition: p, record: record, counts: first}
+	if first {
+		n.before = p.begunBefore(record)
+		n.noted = n.before
+	}
+	return n
+}
+
+// begin counts this process, until its handler tells how it ended.
+func (n *begunNote) begin() { n.set(n.before + 1) }
+
+// pause waits before the next handling; false when the partition ends before.
+func (n *begunNote) pause(delay time.Duration) bool {
+	if delay >= longPause {
+		n.set(n.before)
+	}
+	if backoff.Sleep(n.partition.ending, delay) != nil {
+		n.end()
+		return false
+	}
+	return true
+}
+
+// end sets the count back when this consumer handles the message no more. A consumer that stops has ended no process.
+// A partition may move because another process has ended: the count stays.
+func (n *begunNote) end() {
+	if n.partition.run.stopping.Err() != nil {
+		n.before = 0
+	}
+	n.set(n.before)
+}
+
+func (n *begunNote) set(times int) {
+	if !n.counts || n.noted == times {
+		return
+	}
+	n.noted = times
+	if n.partition.noteBegun(n.record, times) != nil {
+		n.noted = -1
+	}
+}
+
+// noteBegun commits the offset of a message that is not handled yet, with a number of processes. Without the commit the
+// number stays what it was.
+func (p *partition) noteBegun(record *kgo.Record, times int) error {
 	metadata := ""
 	if times > 0 {
 		metadata = metaBegun + strconv.Itoa(times)
@@ -121,6 +177,7 @@ func (p *partition) noteBegun(record *kgo.Record, times int) {
 		p.run.Logger.LogAttrs(p.run.work, slog.LevelDebug, "begun handling not counted; a message that ends its process "+
 			"is redelivered once more", slog.Any("cause", err))
 	}
+	return err
 }
 
 // errMoved: another consumer has the partition.
@@ -138,8 +195,11 @@ func (p *partition) commitCarefully() {
 		return
 	}
 	p.careful--
-	for p.ending.Err() == nil && p.in.commit() != nil {
-		_ = backoff.Sleep(p.ending, pollPause) // an error is that of the context: the loop ends
+	commit := p.in.commit
+	for p.ending.Err() == nil && commit() != nil {
+		// The first failure is logged. An error of Sleep is that of the context: the loop ends.
+		commit = func() error { return p.in.inTime(p.in.client.CommitMarkedOffsets) }
+		_ = backoff.Sleep(p.ending, pollPause)
 	}
 }
 

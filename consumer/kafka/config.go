@@ -29,9 +29,9 @@
 // drops the copies, as for RabbitMQ.
 //
 // A message that ends the processes which handle it fails in no process. A consumer notes in the metadata of the
-// group's offset that it has begun the first message of a partition. When more than 20 processes in a row have begun a
-// message and told nothing, the message becomes a dead letter without its handler. After three, its consumer handles
-// it alone, and commits after each message of its partition, so that no other message is taken for it.
+// group's offset that it handles the first message of a partition, at each handling. When more than 20 processes have
+// begun a message and told nothing, the message becomes a dead letter without its handler. After three, its consumer
+// handles it alone, and commits after each message of its partition, so that no other message is taken for it.
 //
 // Messages of a transaction of Kafka are handled after its commit, and never after its abort.
 //

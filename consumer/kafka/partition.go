@@ -134,14 +134,12 @@ func (p *partition) depth() int {
 // handle hands a message to the handler until the message is settled; false when the partition ends before. first: the
 // message is the first one since this consumer got the partition.
 func (p *partition) handle(record *kgo.Record, first bool) bool {
-	r, before := p.run, 0
-	if first {
-		before = p.begunBefore(record)
-	}
-	if before >= carefulFrom {
+	r, note := p.run, p.note(record, first)
+	if note.before >= carefulFrom {
 		p.careful = carefulMessages
 	}
-	deadly := overBegun(before)
+	deadly := overBegun(note.before)
+	note.counts = first && deadly == nil
 	m := newMessage(record, p.in.copies)
 	m.Consumer = r.Name
 	if p.in.copies {
@@ -152,11 +150,14 @@ func (p *partition) handle(record *kgo.Record, first bool) bool {
 		}
 	}
 	for kept := 0; ; kept++ {
-		if kept > 0 && backoff.Sleep(p.ending, r.retry.Delay(kept-1)) != nil {
+		if kept > 0 && !note.pause(r.retry.Delay(kept-1)) {
 			return false
 		}
-		leave, entered := r.enter(p.ending, kept == 0 && before >= carefulFrom)
+		leave, entered := r.enter(p.ending, note.before >= carefulFrom)
 		if !entered {
+			if kept > 0 {
+				note.end()
+			}
 			return false
 		}
 		r.Observer.Begun(m.Queue)
@@ -164,20 +165,19 @@ func (p *partition) handle(record *kgo.Record, first bool) bool {
 		func() {
 			defer leave()
 			if deadly == nil {
-				if first && kept == 0 {
-					p.noteBegun(record, before+1)
-				}
+				note.begin()
 				err = r.handler.Handle(r.work, m)
 			}
 		}()
 		took := time.Since(begun)
 		result, settled := r.settle(record, m, err, kept)
 		r.Observer.Ended(m.Queue, result, took)
-		if first && kept == 0 && deadly == nil && !settled {
-			p.noteBegun(record, 0)
-		}
-		if settled || r.work.Err() != nil {
-			return settled
+		switch {
+		case settled:
+			return true
+		case r.work.Err() != nil:
+			note.end()
+			return false
 		}
 	}
 }

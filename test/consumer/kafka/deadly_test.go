@@ -16,19 +16,21 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/msghandler/msghandler/consumer"
 	"github.com/msghandler/msghandler/consumer/kafka"
 	"github.com/msghandler/msghandler/test/fakekafka"
+	"github.com/msghandler/msghandler/test/servers"
 )
 
 // child, in the environment, makes this test binary a consumer's process. Its value is the URL of the cluster.
 const child = "TEST_KAFKA_CONSUMER_CHILD"
 
-// consume is a consumer's process, which the message "deadly" ends. It prints the id of each message that it has
-// handled.
+// consume is a consumer's process, which the message "deadly" ends, and the message "later" at its second handling. It
+// prints the id of each message that it has handled.
 func consume(url string) error {
 	c, err := kafka.New(kafka.Config{
 		URL: url, Group: "payments", Topics: []string{"orders"}, Create: true, Concurrency: 4,
@@ -37,9 +39,13 @@ func consume(url string) error {
 	if err != nil {
 		return err
 	}
+	failed := false
 	return c.Run(context.Background(), consumer.HandlerFunc(func(_ context.Context, m *consumer.Message) error {
 		switch {
-		case m.ID == "deadly":
+		case m.ID == "later" && !failed:
+			failed = true
+			return consumer.Transient(errors.New("no database"))
+		case m.ID == "deadly", m.ID == "later":
 			return syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		case strings.HasPrefix(m.ID, "slow"):
 			<-time.After(300 * time.Millisecond) // the deadly message ends this handling of another partition
@@ -139,6 +145,64 @@ func begun(t *testing.T, k *fakekafka.Cluster) (offset int64, metadata string) {
 	return of.At, of.Metadata
 }
 
+// begin commits the offset 0 with the count of processes that have told nothing.
+func begin(t *testing.T, k *fakekafka.Cluster, times int) {
+	t.Helper()
+	offsets := kadm.Offsets{}
+	offsets.Add(kadm.Offset{
+		Topic: "orders", Partition: 0, At: 0, LeaderEpoch: -1, Metadata: fmt.Sprintf("msghandler-begun:%d", times),
+	})
+	if err := kadm.NewClient(k.Admin).CommitAllOffsets(t.Context(), "payments", offsets); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A message may fail at first, and end its process when it is handled again.
+func TestDeadlyRetryIsCounted(t *testing.T) {
+	t.Parallel()
+	k := cluster(t)
+	later, innocent := withID("later"), withID("innocent")
+	later.Partition, innocent.Partition = 0, 0
+	produceTo(t, k, later, innocent)
+	begin(t, k, 18)
+	for died := 0; live(t, k, func(string) bool { return false }); died++ {
+		if died == 4 {
+			_, metadata := begun(t, k)
+			t.Fatalf("%d more processes have ended, and the group's offset says %q", died+1, metadata)
+		}
+	}
+	dead := letters(t, k, "payments.dead")
+	if len(dead) != 1 || dead[0].header("msghandler-id") != "later" {
+		t.Errorf("the dead letters are %+v", dead)
+	}
+}
+
+// While the group takes no commit, a careful consumer tries again several times a second.
+func TestCarefulCommitsAreLoggedOnce(t *testing.T) {
+	t.Parallel()
+	k := cluster(t)
+	record := withID("1")
+	record.Partition = 0
+	produceTo(t, k, record)
+	begin(t, k, 5)
+	refused := refuse(k, kmsg.OffsetCommit, kerr.GroupAuthorizationFailed)
+	config, log := quick(t, k), &servers.Log{}
+	config.Logger = slog.New(slog.NewTextHandler(log, nil))
+	b := newBook()
+	r := start(t, config, b.handle)
+	b.await(t, 1)
+	servers.Eventually(t, time.Minute, "commits are refused", func() bool { return refused.Hits() > 8 })
+	refused.Remove()
+	servers.Eventually(t, time.Minute, "the message is committed", func() bool {
+		offset, _ := begun(t, k)
+		return offset == 1
+	})
+	r.finish()
+	if n := strings.Count(log.String(), "offsets not committed"); n > 2 { // one is of the regular commits
+		t.Errorf("%d lines about commits:\n%s", n, log)
+	}
+}
+
 // A handler that tells how it ended has not ended its process, whether it failed or its consumer stopped.
 func TestFailuresCountAsNoCrashes(t *testing.T) {
 	t.Parallel()
@@ -146,24 +210,27 @@ func TestFailuresCountAsNoCrashes(t *testing.T) {
 	record := withID("1")
 	record.Partition = 0
 	produceTo(t, k, record)
-	offsets := kadm.Offsets{}
-	offsets.Add(kadm.Offset{Topic: "orders", Partition: 0, At: 0, LeaderEpoch: -1, Metadata: "msghandler-begun:20"})
-	if err := kadm.NewClient(k.Admin).CommitAllOffsets(t.Context(), "payments", offsets); err != nil {
-		t.Fatal(err)
-	}
+	begin(t, k, 20)
 	config := quick(t, k)
 	config.Delays, config.RetryLimit = nil, 0
 	failed := make(chan struct{}, 100)
 	r := start(t, config, func(context.Context, *consumer.Message) error {
+		if offset, metadata := begun(t, k); offset != 0 || metadata != "msghandler-begun:21" {
+			t.Errorf("while its message is handled the group is at %d with %q", offset, metadata)
+		}
 		failed <- struct{}{}
 		return errors.New("no database")
 	})
 	<-failed
 	<-failed
-	if offset, metadata := begun(t, k); offset != 0 || strings.Contains(metadata, "begun") {
-		t.Errorf("after a failure the group is at %d with %q", offset, metadata)
-	}
+	servers.Eventually(t, 20*time.Second, "the process that told its failure does not count", func() bool {
+		offset, metadata := begun(t, k)
+		return offset == 0 && metadata == "msghandler-begun:20"
+	})
 	r.finish()
+	if offset, metadata := begun(t, k); offset != 0 || strings.Contains(metadata, "begun") {
+		t.Errorf("after a stop the group is at %d with %q", offset, metadata)
+	}
 	ctx, end := context.WithCancel(t.Context())
 	r = start(t, config, func(work context.Context, _ *consumer.Message) error {
 		end()
