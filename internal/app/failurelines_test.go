@@ -18,10 +18,10 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// A thousand messages that fail for one cause have a line for each interval, and the lines count every message.
-func TestThousandFailuresShareLines(t *testing.T) {
+// Hundreds of messages that fail for one cause have a line for each interval, and the lines count every message.
+func TestFailuresOfOneCauseShareLines(t *testing.T) {
 	t.Parallel()
-	const messages = 1000
+	const messages = 300
 	var dead, about int
 	for _, line := range linesOfRefused(t, messages, false) {
 		if _, named := line["message_id"]; named {

@@ -14,7 +14,8 @@ import (
 // Redis is started on files from a moment ago, as after a power cut that took its last writes with it.
 func TestRedisRollbackIsReported(t *testing.T) {
 	files := t.TempDir()
-	w := &world{t: t, redis: servers.Redis(t, "--dir", files), amqp: servers.RabbitMQ(t).URL, dir: t.TempDir()}
+	w := newWorld(t)
+	w.redis = servers.Redis(t, "--dir", files)
 	w.startCoordinators(1)
 	c := w.coordinators[0]
 
