@@ -87,6 +87,9 @@ func (d *Desk) List(
 	return page, nil
 }
 
+// count32 is a count of a letter, which may be foreign, within the bounds of the API.
+func count32(n int) int32 { return int32(min(max(n, 0), maxCount)) }
+
 // letterOf is a letter as answers have it.
 func letterOf(l *consumer.Letter) *msghandlerv1.DeadLetter {
 	headers := make(map[string]string, len(l.Headers))
@@ -95,7 +98,7 @@ func letterOf(l *consumer.Letter) *msghandlerv1.DeadLetter {
 	}
 	return &msghandlerv1.DeadLetter{
 		Producer: clean(l.Producer), Consumer: clean(l.Queue), Reason: clean(l.Reason), FirstCause: clean(l.FirstCause),
-		SinceTime: moment(l.Since()), Retries: int32(min(l.Retries, maxCount)), Attempt: int32(min(l.Attempt, maxCount)),
+		SinceTime: moment(l.Since()), Retries: count32(l.Retries), Attempt: count32(l.Attempt),
 		Message: &msghandlerv1.Message{
 			Id: clean(l.ID), Exchange: clean(l.Exchange), RoutingKey: clean(l.RoutingKey), ContentType: clean(l.ContentType),
 			Headers: headers, Body: l.Body,

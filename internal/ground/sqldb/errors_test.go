@@ -67,7 +67,7 @@ func TestTransientErrorsAreRecognized(t *testing.T) {
 		"a standby after a failover":    {PostgreSQL, stateError{"25006"}, true, false},
 		"no table":                      {PostgreSQL, stateError{"42P01"}, false, false},
 		"a forgotten statement":         {PostgreSQL, stateError{"26000"}, true, false},
-		"columns of old":                {PostgreSQL, staleError, true, false},
+		"columns of old":                {PostgreSQL, errStale, true, false},
 		"a feature":                     {PostgreSQL, routineError{"0A000", "parse"}, false, false},
 		"a table altered since, MySQL":  {MySQL, textError("Error 1412 (HY000): Table definition has changed"), true, false},
 		"reset":                         {PostgreSQL, lost, true, false},
@@ -112,7 +112,7 @@ func TestOnlyKnownErrorsAreRefusals(t *testing.T) {
 		"no permission":         {PostgreSQL, stateError{"42501"}, true},
 		"a constraint":          {PostgreSQL, stateError{"23514"}, true},
 		"a feature":             {PostgreSQL, stateError{"0A000"}, true},
-		"columns of old":        {PostgreSQL, staleError, false},
+		"columns of old":        {PostgreSQL, errStale, false},
 		"a new password":        {PostgreSQL, stateError{"28P01"}, false},
 		"a standby":             {PostgreSQL, stateError{"25006"}, false},
 		"disk full":             {PostgreSQL, stateError{"53100"}, false},
@@ -147,7 +147,7 @@ type routineError struct{ state, Routine string }
 func (e routineError) Error() string    { return e.state }
 func (e routineError) SQLState() string { return e.state }
 
-var staleError = routineError{"0A000", "RevalidateCachedQuery"}
+var errStale = routineError{"0A000", "RevalidateCachedQuery"}
 
 type textError string
 
