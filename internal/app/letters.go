@@ -71,7 +71,7 @@ func (a *App) letterCounts() map[string]int {
 	if desk := a.letters.Load(); desk != nil {
 		for _, q := range desk.States() {
 			if q.Count != nil {
-				counts[q.GetName()] = int(q.GetCount())
+				counts[q.GetName()] = int(q.GetCount().GetValue())
 			}
 		}
 	}
@@ -90,11 +90,11 @@ func (f *findings) letters(states []*msghandlerv1.DeadLetterQueue, reported []st
 				q.GetName(), q.GetQueue(), on, q.GetProblem()), "no metric and no alert reports its letters",
 				"check dead_letters."+q.GetName()+", the name of the queue, and the rights of the broker's user")
 		}
-		if q.GetCount() == 0 {
+		if q.GetCount().GetValue() == 0 {
 			continue
 		}
 		f.add(warning, "letters-waiting", fmt.Sprintf("dead letters of %s (queue %s, broker %s): %s%d", q.GetName(),
-			q.GetQueue(), on, map[bool]string{true: "at most "}[q.GetAtMost()], q.GetCount()),
+			q.GetQueue(), on, map[bool]string{true: "at most "}[q.GetAtMost()], q.GetCount().GetValue()),
 			"their consumers gave up, and their effects are missing",
 			"look at the page Letters of the console for the causes; fix the consumer, then replay; see docs/run/letters.md")
 	}

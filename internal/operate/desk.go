@@ -13,6 +13,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/msghandler/msghandler/consumer"
 	"github.com/msghandler/msghandler/internal/ground/lifecycle"
@@ -152,7 +153,7 @@ func (q *queue) count(ctx context.Context) {
 func (q *queue) setCount(count int, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.state.Count, q.state.Problem = proto.Int64(int64(count)), ""
+	q.state.Count, q.state.Problem = wrapperspb.Int64(int64(count)), ""
 	if err != nil {
 		q.state.Count, q.state.Problem = nil, clean(err.Error())
 	}
@@ -164,7 +165,7 @@ func (q *queue) findOldest(ctx context.Context) {
 	q.mu.Lock()
 	state, fresh := proto.CloneOf(q.state), time.Since(q.aged) < oldestAge
 	q.mu.Unlock()
-	if state.Count != nil && state.GetCount() == 0 {
+	if state.Count != nil && state.Count.Value == 0 {
 		q.setOldest(time.Time{})
 		return
 	}
@@ -194,7 +195,7 @@ func (q *queue) setOldest(since time.Time) {
 
 // tooMany says whether a topic is too large to be read whole.
 func (q *queue) tooMany(state *msghandlerv1.DeadLetterQueue) bool {
-	return state.GetAtMost() && state.GetCount() > int64(q.bounds.records)
+	return state.GetAtMost() && state.GetCount().GetValue() > int64(q.bounds.records)
 }
 
 // moment is a time, or nil where it is not known.

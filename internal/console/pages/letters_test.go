@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/msghandler/msghandler/internal/access"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
@@ -28,7 +28,7 @@ func (*tray) ListDeadLetterQueues(
 	context.Context, *msghandlerv1.ListDeadLetterQueuesRequest,
 ) (*msghandlerv1.ListDeadLetterQueuesResponse, error) {
 	return &msghandlerv1.ListDeadLetterQueuesResponse{Queues: []*msghandlerv1.DeadLetterQueue{
-		{Name: "payments", Queue: "payments.dead", Count: proto.Int64(3)}, {Name: "stock", Queue: "stock.dead"},
+		{Name: "payments", Queue: "payments.dead", Count: wrapperspb.Int64(3)}, {Name: "stock", Queue: "stock.dead"},
 	}}, nil
 }
 

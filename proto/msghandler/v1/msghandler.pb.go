@@ -15,6 +15,7 @@ import (
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
+	wrapperspb "google.golang.org/protobuf/types/known/wrapperspb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -5912,7 +5913,7 @@ type DeadLetterQueue struct {
 	// Empty: the default broker.
 	Broker string `protobuf:"bytes,3,opt,name=broker,proto3" json:"broker,omitempty"`
 	// How many letters there are; unset where the broker has not said so.
-	Count *int64 `protobuf:"varint,4,opt,name=count,proto3,oneof" json:"count,omitempty"`
+	Count *wrapperspb.Int64Value `protobuf:"bytes,4,opt,name=count,proto3" json:"count,omitempty"`
 	// Settled letters count too, as on Kafka.
 	AtMost bool `protobuf:"varint,5,opt,name=at_most,json=atMost,proto3" json:"at_most,omitempty"`
 	// Since when the oldest letter waits; unset where the time is not known.
@@ -5974,11 +5975,11 @@ func (x *DeadLetterQueue) GetBroker() string {
 	return ""
 }
 
-func (x *DeadLetterQueue) GetCount() int64 {
-	if x != nil && x.Count != nil {
-		return *x.Count
+func (x *DeadLetterQueue) GetCount() *wrapperspb.Int64Value {
+	if x != nil {
+		return x.Count
 	}
-	return 0
+	return nil
 }
 
 func (x *DeadLetterQueue) GetAtMost() bool {
@@ -7044,7 +7045,7 @@ var File_msghandler_v1_msghandler_proto protoreflect.FileDescriptor
 
 const file_msghandler_v1_msghandler_proto_rawDesc = "" +
 	"\n" +
-	"\x1emsghandler/v1/msghandler.proto\x12\rmsghandler.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf8\x02\n" +
+	"\x1emsghandler/v1/msghandler.proto\x12\rmsghandler.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1egoogle/protobuf/wrappers.proto\"\xf8\x02\n" +
 	"\aMessage\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1a\n" +
 	"\bexchange\x18\x02 \x01(\tR\bexchange\x12\x1f\n" +
@@ -7490,17 +7491,16 @@ const file_msghandler_v1_msghandler_proto_rawDesc = "" +
 	"\boutcomes\x18\x05 \x03(\v2\x16.msghandler.v1.OutcomeR\boutcomes\"\x1d\n" +
 	"\x1bListDeadLetterQueuesRequest\"V\n" +
 	"\x1cListDeadLetterQueuesResponse\x126\n" +
-	"\x06queues\x18\x01 \x03(\v2\x1e.msghandler.v1.DeadLetterQueueR\x06queues\"\xe8\x01\n" +
+	"\x06queues\x18\x01 \x03(\v2\x1e.msghandler.v1.DeadLetterQueueR\x06queues\"\xf6\x01\n" +
 	"\x0fDeadLetterQueue\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05queue\x18\x02 \x01(\tR\x05queue\x12\x16\n" +
-	"\x06broker\x18\x03 \x01(\tR\x06broker\x12\x19\n" +
-	"\x05count\x18\x04 \x01(\x03H\x00R\x05count\x88\x01\x01\x12\x17\n" +
+	"\x06broker\x18\x03 \x01(\tR\x06broker\x121\n" +
+	"\x05count\x18\x04 \x01(\v2\x1b.google.protobuf.Int64ValueR\x05count\x12\x17\n" +
 	"\aat_most\x18\x05 \x01(\bR\x06atMost\x12;\n" +
 	"\voldest_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"oldestTime\x12\x18\n" +
-	"\aproblem\x18\a \x01(\tR\aproblemB\b\n" +
-	"\x06_count\"\xc1\x01\n" +
+	"\aproblem\x18\a \x01(\tR\aproblem\"\xc1\x01\n" +
 	"\x10DeadLetterFilter\x12\x1a\n" +
 	"\bproducer\x18\x01 \x01(\tR\bproducer\x12\x1a\n" +
 	"\bconsumer\x18\x02 \x01(\tR\bconsumer\x12\x1a\n" +
@@ -7760,6 +7760,7 @@ var file_msghandler_v1_msghandler_proto_goTypes = []any{
 	nil,                                  // 92: msghandler.v1.Message.HeadersEntry
 	(*durationpb.Duration)(nil),          // 93: google.protobuf.Duration
 	(*timestamppb.Timestamp)(nil),        // 94: google.protobuf.Timestamp
+	(*wrapperspb.Int64Value)(nil),        // 95: google.protobuf.Int64Value
 }
 var file_msghandler_v1_msghandler_proto_depIdxs = []int32{
 	92,  // 0: msghandler.v1.Message.headers:type_name -> msghandler.v1.Message.HeadersEntry
@@ -7865,82 +7866,83 @@ var file_msghandler_v1_msghandler_proto_depIdxs = []int32{
 	65,  // 100: msghandler.v1.ReplayMessagesRequest.filter:type_name -> msghandler.v1.FinishedFilter
 	17,  // 101: msghandler.v1.ReplayMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
 	76,  // 102: msghandler.v1.ListDeadLetterQueuesResponse.queues:type_name -> msghandler.v1.DeadLetterQueue
-	94,  // 103: msghandler.v1.DeadLetterQueue.oldest_time:type_name -> google.protobuf.Timestamp
-	93,  // 104: msghandler.v1.DeadLetterFilter.min_age:type_name -> google.protobuf.Duration
-	51,  // 105: msghandler.v1.DeadLetterSelection.names:type_name -> msghandler.v1.MessageName
-	77,  // 106: msghandler.v1.DeadLetterSelection.filter:type_name -> msghandler.v1.DeadLetterFilter
-	6,   // 107: msghandler.v1.DeadLetter.message:type_name -> msghandler.v1.Message
-	94,  // 108: msghandler.v1.DeadLetter.since_time:type_name -> google.protobuf.Timestamp
-	77,  // 109: msghandler.v1.ListDeadLettersRequest.filter:type_name -> msghandler.v1.DeadLetterFilter
-	79,  // 110: msghandler.v1.ListDeadLettersResponse.letters:type_name -> msghandler.v1.DeadLetter
-	79,  // 111: msghandler.v1.GetDeadLetterResponse.letter:type_name -> msghandler.v1.DeadLetter
-	78,  // 112: msghandler.v1.CountDeadLettersRequest.selection:type_name -> msghandler.v1.DeadLetterSelection
-	94,  // 113: msghandler.v1.CountDeadLettersResponse.oldest_time:type_name -> google.protobuf.Timestamp
-	86,  // 114: msghandler.v1.CountDeadLettersResponse.groups:type_name -> msghandler.v1.DeadLetterGroup
-	87,  // 115: msghandler.v1.CountDeadLettersResponse.destinations:type_name -> msghandler.v1.DeadLetterDestination
-	94,  // 116: msghandler.v1.DeadLetterGroup.oldest_time:type_name -> google.protobuf.Timestamp
-	78,  // 117: msghandler.v1.ReplayDeadLettersRequest.selection:type_name -> msghandler.v1.DeadLetterSelection
-	87,  // 118: msghandler.v1.ReplayDeadLettersResponse.destinations:type_name -> msghandler.v1.DeadLetterDestination
-	78,  // 119: msghandler.v1.DiscardDeadLettersRequest.selection:type_name -> msghandler.v1.DeadLetterSelection
-	7,   // 120: msghandler.v1.MessageHandlerService.SendHalfMessage:input_type -> msghandler.v1.SendHalfMessageRequest
-	9,   // 121: msghandler.v1.MessageHandlerService.SendHalfMessages:input_type -> msghandler.v1.SendHalfMessagesRequest
-	11,  // 122: msghandler.v1.MessageHandlerService.Submit:input_type -> msghandler.v1.SubmitRequest
-	13,  // 123: msghandler.v1.MessageHandlerService.SubmitAll:input_type -> msghandler.v1.SubmitAllRequest
-	15,  // 124: msghandler.v1.MessageHandlerService.Rollback:input_type -> msghandler.v1.RollbackRequest
-	23,  // 125: msghandler.v1.MessageHandlerService.Attend:input_type -> msghandler.v1.AttendRequest
-	18,  // 126: msghandler.v1.ProducerService.Confirm:input_type -> msghandler.v1.ConfirmRequest
-	21,  // 127: msghandler.v1.ProducerService.DeleteBusiness:input_type -> msghandler.v1.DeleteBusinessRequest
-	33,  // 128: msghandler.v1.AdminService.GetMessage:input_type -> msghandler.v1.GetMessageRequest
-	35,  // 129: msghandler.v1.AdminService.ListMessages:input_type -> msghandler.v1.ListMessagesRequest
-	42,  // 130: msghandler.v1.AdminService.GetStats:input_type -> msghandler.v1.GetStatsRequest
-	52,  // 131: msghandler.v1.AdminService.RetryMessages:input_type -> msghandler.v1.RetryMessagesRequest
-	54,  // 132: msghandler.v1.AdminService.DiscardMessages:input_type -> msghandler.v1.DiscardMessagesRequest
-	56,  // 133: msghandler.v1.AdminService.TailMessages:input_type -> msghandler.v1.TailMessagesRequest
-	59,  // 134: msghandler.v1.AdminService.ListAudit:input_type -> msghandler.v1.ListAuditRequest
-	62,  // 135: msghandler.v1.AdminService.GetConfiguration:input_type -> msghandler.v1.GetConfigurationRequest
-	37,  // 136: msghandler.v1.AdminService.GroupMessages:input_type -> msghandler.v1.GroupMessagesRequest
-	40,  // 137: msghandler.v1.AdminService.FindMessages:input_type -> msghandler.v1.FindMessagesRequest
-	66,  // 138: msghandler.v1.AdminService.ListFinished:input_type -> msghandler.v1.ListFinishedRequest
-	69,  // 139: msghandler.v1.AdminService.GetFinished:input_type -> msghandler.v1.GetFinishedRequest
-	72,  // 140: msghandler.v1.AdminService.ReplayMessages:input_type -> msghandler.v1.ReplayMessagesRequest
-	74,  // 141: msghandler.v1.AdminService.ListDeadLetterQueues:input_type -> msghandler.v1.ListDeadLetterQueuesRequest
-	80,  // 142: msghandler.v1.AdminService.ListDeadLetters:input_type -> msghandler.v1.ListDeadLettersRequest
-	82,  // 143: msghandler.v1.AdminService.GetDeadLetter:input_type -> msghandler.v1.GetDeadLetterRequest
-	84,  // 144: msghandler.v1.AdminService.CountDeadLetters:input_type -> msghandler.v1.CountDeadLettersRequest
-	88,  // 145: msghandler.v1.AdminService.ReplayDeadLetters:input_type -> msghandler.v1.ReplayDeadLettersRequest
-	90,  // 146: msghandler.v1.AdminService.DiscardDeadLetters:input_type -> msghandler.v1.DiscardDeadLettersRequest
-	8,   // 147: msghandler.v1.MessageHandlerService.SendHalfMessage:output_type -> msghandler.v1.SendHalfMessageResponse
-	10,  // 148: msghandler.v1.MessageHandlerService.SendHalfMessages:output_type -> msghandler.v1.SendHalfMessagesResponse
-	12,  // 149: msghandler.v1.MessageHandlerService.Submit:output_type -> msghandler.v1.SubmitResponse
-	14,  // 150: msghandler.v1.MessageHandlerService.SubmitAll:output_type -> msghandler.v1.SubmitAllResponse
-	16,  // 151: msghandler.v1.MessageHandlerService.Rollback:output_type -> msghandler.v1.RollbackResponse
-	27,  // 152: msghandler.v1.MessageHandlerService.Attend:output_type -> msghandler.v1.AttendResponse
-	19,  // 153: msghandler.v1.ProducerService.Confirm:output_type -> msghandler.v1.ConfirmResponse
-	22,  // 154: msghandler.v1.ProducerService.DeleteBusiness:output_type -> msghandler.v1.DeleteBusinessResponse
-	34,  // 155: msghandler.v1.AdminService.GetMessage:output_type -> msghandler.v1.GetMessageResponse
-	36,  // 156: msghandler.v1.AdminService.ListMessages:output_type -> msghandler.v1.ListMessagesResponse
-	43,  // 157: msghandler.v1.AdminService.GetStats:output_type -> msghandler.v1.GetStatsResponse
-	53,  // 158: msghandler.v1.AdminService.RetryMessages:output_type -> msghandler.v1.RetryMessagesResponse
-	55,  // 159: msghandler.v1.AdminService.DiscardMessages:output_type -> msghandler.v1.DiscardMessagesResponse
-	57,  // 160: msghandler.v1.AdminService.TailMessages:output_type -> msghandler.v1.TailMessagesResponse
-	60,  // 161: msghandler.v1.AdminService.ListAudit:output_type -> msghandler.v1.ListAuditResponse
-	63,  // 162: msghandler.v1.AdminService.GetConfiguration:output_type -> msghandler.v1.GetConfigurationResponse
-	38,  // 163: msghandler.v1.AdminService.GroupMessages:output_type -> msghandler.v1.GroupMessagesResponse
-	41,  // 164: msghandler.v1.AdminService.FindMessages:output_type -> msghandler.v1.FindMessagesResponse
-	67,  // 165: msghandler.v1.AdminService.ListFinished:output_type -> msghandler.v1.ListFinishedResponse
-	70,  // 166: msghandler.v1.AdminService.GetFinished:output_type -> msghandler.v1.GetFinishedResponse
-	73,  // 167: msghandler.v1.AdminService.ReplayMessages:output_type -> msghandler.v1.ReplayMessagesResponse
-	75,  // 168: msghandler.v1.AdminService.ListDeadLetterQueues:output_type -> msghandler.v1.ListDeadLetterQueuesResponse
-	81,  // 169: msghandler.v1.AdminService.ListDeadLetters:output_type -> msghandler.v1.ListDeadLettersResponse
-	83,  // 170: msghandler.v1.AdminService.GetDeadLetter:output_type -> msghandler.v1.GetDeadLetterResponse
-	85,  // 171: msghandler.v1.AdminService.CountDeadLetters:output_type -> msghandler.v1.CountDeadLettersResponse
-	89,  // 172: msghandler.v1.AdminService.ReplayDeadLetters:output_type -> msghandler.v1.ReplayDeadLettersResponse
-	91,  // 173: msghandler.v1.AdminService.DiscardDeadLetters:output_type -> msghandler.v1.DiscardDeadLettersResponse
-	147, // [147:174] is the sub-list for method output_type
-	120, // [120:147] is the sub-list for method input_type
-	120, // [120:120] is the sub-list for extension type_name
-	120, // [120:120] is the sub-list for extension extendee
-	0,   // [0:120] is the sub-list for field type_name
+	95,  // 103: msghandler.v1.DeadLetterQueue.count:type_name -> google.protobuf.Int64Value
+	94,  // 104: msghandler.v1.DeadLetterQueue.oldest_time:type_name -> google.protobuf.Timestamp
+	93,  // 105: msghandler.v1.DeadLetterFilter.min_age:type_name -> google.protobuf.Duration
+	51,  // 106: msghandler.v1.DeadLetterSelection.names:type_name -> msghandler.v1.MessageName
+	77,  // 107: msghandler.v1.DeadLetterSelection.filter:type_name -> msghandler.v1.DeadLetterFilter
+	6,   // 108: msghandler.v1.DeadLetter.message:type_name -> msghandler.v1.Message
+	94,  // 109: msghandler.v1.DeadLetter.since_time:type_name -> google.protobuf.Timestamp
+	77,  // 110: msghandler.v1.ListDeadLettersRequest.filter:type_name -> msghandler.v1.DeadLetterFilter
+	79,  // 111: msghandler.v1.ListDeadLettersResponse.letters:type_name -> msghandler.v1.DeadLetter
+	79,  // 112: msghandler.v1.GetDeadLetterResponse.letter:type_name -> msghandler.v1.DeadLetter
+	78,  // 113: msghandler.v1.CountDeadLettersRequest.selection:type_name -> msghandler.v1.DeadLetterSelection
+	94,  // 114: msghandler.v1.CountDeadLettersResponse.oldest_time:type_name -> google.protobuf.Timestamp
+	86,  // 115: msghandler.v1.CountDeadLettersResponse.groups:type_name -> msghandler.v1.DeadLetterGroup
+	87,  // 116: msghandler.v1.CountDeadLettersResponse.destinations:type_name -> msghandler.v1.DeadLetterDestination
+	94,  // 117: msghandler.v1.DeadLetterGroup.oldest_time:type_name -> google.protobuf.Timestamp
+	78,  // 118: msghandler.v1.ReplayDeadLettersRequest.selection:type_name -> msghandler.v1.DeadLetterSelection
+	87,  // 119: msghandler.v1.ReplayDeadLettersResponse.destinations:type_name -> msghandler.v1.DeadLetterDestination
+	78,  // 120: msghandler.v1.DiscardDeadLettersRequest.selection:type_name -> msghandler.v1.DeadLetterSelection
+	7,   // 121: msghandler.v1.MessageHandlerService.SendHalfMessage:input_type -> msghandler.v1.SendHalfMessageRequest
+	9,   // 122: msghandler.v1.MessageHandlerService.SendHalfMessages:input_type -> msghandler.v1.SendHalfMessagesRequest
+	11,  // 123: msghandler.v1.MessageHandlerService.Submit:input_type -> msghandler.v1.SubmitRequest
+	13,  // 124: msghandler.v1.MessageHandlerService.SubmitAll:input_type -> msghandler.v1.SubmitAllRequest
+	15,  // 125: msghandler.v1.MessageHandlerService.Rollback:input_type -> msghandler.v1.RollbackRequest
+	23,  // 126: msghandler.v1.MessageHandlerService.Attend:input_type -> msghandler.v1.AttendRequest
+	18,  // 127: msghandler.v1.ProducerService.Confirm:input_type -> msghandler.v1.ConfirmRequest
+	21,  // 128: msghandler.v1.ProducerService.DeleteBusiness:input_type -> msghandler.v1.DeleteBusinessRequest
+	33,  // 129: msghandler.v1.AdminService.GetMessage:input_type -> msghandler.v1.GetMessageRequest
+	35,  // 130: msghandler.v1.AdminService.ListMessages:input_type -> msghandler.v1.ListMessagesRequest
+	42,  // 131: msghandler.v1.AdminService.GetStats:input_type -> msghandler.v1.GetStatsRequest
+	52,  // 132: msghandler.v1.AdminService.RetryMessages:input_type -> msghandler.v1.RetryMessagesRequest
+	54,  // 133: msghandler.v1.AdminService.DiscardMessages:input_type -> msghandler.v1.DiscardMessagesRequest
+	56,  // 134: msghandler.v1.AdminService.TailMessages:input_type -> msghandler.v1.TailMessagesRequest
+	59,  // 135: msghandler.v1.AdminService.ListAudit:input_type -> msghandler.v1.ListAuditRequest
+	62,  // 136: msghandler.v1.AdminService.GetConfiguration:input_type -> msghandler.v1.GetConfigurationRequest
+	37,  // 137: msghandler.v1.AdminService.GroupMessages:input_type -> msghandler.v1.GroupMessagesRequest
+	40,  // 138: msghandler.v1.AdminService.FindMessages:input_type -> msghandler.v1.FindMessagesRequest
+	66,  // 139: msghandler.v1.AdminService.ListFinished:input_type -> msghandler.v1.ListFinishedRequest
+	69,  // 140: msghandler.v1.AdminService.GetFinished:input_type -> msghandler.v1.GetFinishedRequest
+	72,  // 141: msghandler.v1.AdminService.ReplayMessages:input_type -> msghandler.v1.ReplayMessagesRequest
+	74,  // 142: msghandler.v1.AdminService.ListDeadLetterQueues:input_type -> msghandler.v1.ListDeadLetterQueuesRequest
+	80,  // 143: msghandler.v1.AdminService.ListDeadLetters:input_type -> msghandler.v1.ListDeadLettersRequest
+	82,  // 144: msghandler.v1.AdminService.GetDeadLetter:input_type -> msghandler.v1.GetDeadLetterRequest
+	84,  // 145: msghandler.v1.AdminService.CountDeadLetters:input_type -> msghandler.v1.CountDeadLettersRequest
+	88,  // 146: msghandler.v1.AdminService.ReplayDeadLetters:input_type -> msghandler.v1.ReplayDeadLettersRequest
+	90,  // 147: msghandler.v1.AdminService.DiscardDeadLetters:input_type -> msghandler.v1.DiscardDeadLettersRequest
+	8,   // 148: msghandler.v1.MessageHandlerService.SendHalfMessage:output_type -> msghandler.v1.SendHalfMessageResponse
+	10,  // 149: msghandler.v1.MessageHandlerService.SendHalfMessages:output_type -> msghandler.v1.SendHalfMessagesResponse
+	12,  // 150: msghandler.v1.MessageHandlerService.Submit:output_type -> msghandler.v1.SubmitResponse
+	14,  // 151: msghandler.v1.MessageHandlerService.SubmitAll:output_type -> msghandler.v1.SubmitAllResponse
+	16,  // 152: msghandler.v1.MessageHandlerService.Rollback:output_type -> msghandler.v1.RollbackResponse
+	27,  // 153: msghandler.v1.MessageHandlerService.Attend:output_type -> msghandler.v1.AttendResponse
+	19,  // 154: msghandler.v1.ProducerService.Confirm:output_type -> msghandler.v1.ConfirmResponse
+	22,  // 155: msghandler.v1.ProducerService.DeleteBusiness:output_type -> msghandler.v1.DeleteBusinessResponse
+	34,  // 156: msghandler.v1.AdminService.GetMessage:output_type -> msghandler.v1.GetMessageResponse
+	36,  // 157: msghandler.v1.AdminService.ListMessages:output_type -> msghandler.v1.ListMessagesResponse
+	43,  // 158: msghandler.v1.AdminService.GetStats:output_type -> msghandler.v1.GetStatsResponse
+	53,  // 159: msghandler.v1.AdminService.RetryMessages:output_type -> msghandler.v1.RetryMessagesResponse
+	55,  // 160: msghandler.v1.AdminService.DiscardMessages:output_type -> msghandler.v1.DiscardMessagesResponse
+	57,  // 161: msghandler.v1.AdminService.TailMessages:output_type -> msghandler.v1.TailMessagesResponse
+	60,  // 162: msghandler.v1.AdminService.ListAudit:output_type -> msghandler.v1.ListAuditResponse
+	63,  // 163: msghandler.v1.AdminService.GetConfiguration:output_type -> msghandler.v1.GetConfigurationResponse
+	38,  // 164: msghandler.v1.AdminService.GroupMessages:output_type -> msghandler.v1.GroupMessagesResponse
+	41,  // 165: msghandler.v1.AdminService.FindMessages:output_type -> msghandler.v1.FindMessagesResponse
+	67,  // 166: msghandler.v1.AdminService.ListFinished:output_type -> msghandler.v1.ListFinishedResponse
+	70,  // 167: msghandler.v1.AdminService.GetFinished:output_type -> msghandler.v1.GetFinishedResponse
+	73,  // 168: msghandler.v1.AdminService.ReplayMessages:output_type -> msghandler.v1.ReplayMessagesResponse
+	75,  // 169: msghandler.v1.AdminService.ListDeadLetterQueues:output_type -> msghandler.v1.ListDeadLetterQueuesResponse
+	81,  // 170: msghandler.v1.AdminService.ListDeadLetters:output_type -> msghandler.v1.ListDeadLettersResponse
+	83,  // 171: msghandler.v1.AdminService.GetDeadLetter:output_type -> msghandler.v1.GetDeadLetterResponse
+	85,  // 172: msghandler.v1.AdminService.CountDeadLetters:output_type -> msghandler.v1.CountDeadLettersResponse
+	89,  // 173: msghandler.v1.AdminService.ReplayDeadLetters:output_type -> msghandler.v1.ReplayDeadLettersResponse
+	91,  // 174: msghandler.v1.AdminService.DiscardDeadLetters:output_type -> msghandler.v1.DiscardDeadLettersResponse
+	148, // [148:175] is the sub-list for method output_type
+	121, // [121:148] is the sub-list for method input_type
+	121, // [121:121] is the sub-list for extension type_name
+	121, // [121:121] is the sub-list for extension extendee
+	0,   // [0:121] is the sub-list for field type_name
 }
 
 func init() { file_msghandler_v1_msghandler_proto_init() }
@@ -7967,7 +7969,6 @@ func file_msghandler_v1_msghandler_proto_init() {
 		(*AttendQuestion_Confirm)(nil),
 		(*AttendQuestion_DeleteBusiness)(nil),
 	}
-	file_msghandler_v1_msghandler_proto_msgTypes[70].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
