@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
@@ -21,7 +21,7 @@ func trayOf(text string) tray {
 	since := timestamppb.New(time.Now().Add(-3 * time.Hour))
 	return tray{
 		&msghandlerv1.DeadLetterQueue{
-			Name: text, Queue: text + ".dead", Broker: text, Count: proto.Int64(1), OldestTime: since,
+			Name: text, Queue: text + ".dead", Broker: text, Count: wrapperspb.Int64(1), OldestTime: since,
 		},
 		&msghandlerv1.DeadLetter{
 			Producer: text, Consumer: text, Reason: "not " + text, FirstCause: text, Retries: 5, SinceTime: since,

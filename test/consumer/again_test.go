@@ -85,6 +85,10 @@ func TestDeletedTopologyIsDeclaredAgain(t *testing.T) {
 		newBenchOn(t, b).publish(1, 1)
 		return len(handled) > 0
 	})
+	servers.Eventually(t, patience, "the dead-letter queue is there", func() bool {
+		_, err := newBenchOn(t, b).ch.QueueDeclarePassive("payments.dead", true, false, false, false, nil)
+		return err == nil
+	})
 	if dead := b.get("payments.dead"); dead.MessageId != "1" || dead.Headers[consumer.HeaderRetries] != int64(1) {
 		t.Errorf("the dead letter is %+v", dead)
 	}

@@ -17,7 +17,10 @@ func TestSilentDatabaseIsGivenUp(t *testing.T) {
 		T: t, language: language{name: "node-orders"}, listen: servers.Addresses(t, 1)[0], run: node(t),
 		way: wire.SQL(t, hostOf.FindString(database.DSN)),
 	}
-	s.environment = []string{"DATABASE_URL=" + postgreSQL.url(database.DSN, s.way.Addr), "LISTEN=" + s.listen}
+	s.environment = []string{
+		"DATABASE_URL=" + postgreSQL.url(database.DSN, s.way.Addr), "LISTEN=" + s.listen,
+		"COORDINATOR_TOKENS=" + writeFile(t, t.TempDir(), "tokens", token+"\n"),
+	}
 	s.start()
 	s.asked(false, "unheard", "UNKNOWN")
 	s.way.Silence()

@@ -47,7 +47,7 @@ func TestRowAfterRetentionIsFlagged(t *testing.T) {
 		if _, err := r.Pass(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		c.Wait(t, func(m msghandlertest.Message) bool { return m.ID == "1" && m.Attempt == attempt+1 })
+		c.Wait(t, func(m msghandlertest.Message) bool { return m.ID == "1" && m.Attempt > attempt })
 		servers.Eventually(t, time.Minute, "the marker is deleted", func() bool { return counts(t, s).Sent == 1 })
 		c.Advance(20 * time.Minute)
 		_, err := db.ExecContext(t.Context(), `UPDATE msghandler_markers SET state = 2, due_at = 0, cleaned_at = NULL`)
