@@ -7,6 +7,7 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 	"google.golang.org/protobuf/proto"
@@ -16,6 +17,9 @@ import (
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
+
+// patient bounds a desk by letters, and by no time: a slow machine ends no look.
+var patient = bounds{look: time.Hour, walk: time.Hour, looked: 100, records: 100}
 
 // newDeskOf is a desk in front of a queue with n letters, whose first queue is gone, on an embedded broker.
 func newDeskOf(t *testing.T, n int) *Desk {
@@ -51,7 +55,7 @@ func newDeskOf(t *testing.T, n int) *Desk {
 	if q, err := ch.QueueDeclarePassive("dead", true, false, false, false, nil); err != nil || q.Messages != n {
 		t.Fatal(q, err)
 	}
-	desk, err := NewDesk([]Source{{Name: "dead", Queue: "dead", URL: url}})
+	desk, err := newDesk([]Source{{Name: "dead", Queue: "dead", URL: url}}, patient)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,23 +78,23 @@ func count(t *testing.T, desk *Desk) *msghandlerv1.CountDeadLettersResponse {
 
 // The page of a letter looks no further than a list does: each letter before it is taken from the queue.
 func TestLetterBeyondTheBoundIsNotFound(t *testing.T) {
-	desk := newDeskOf(t, shared.looked+10)
+	desk := newDeskOf(t, patient.looked+10)
 	get := func(id string) (*msghandlerv1.GetDeadLetterResponse, error) {
 		return desk.Get(t.Context(), &msghandlerv1.GetDeadLetterRequest{Queue: "dead", Producer: "orders", Id: id})
 	}
-	if l, err := get("1000"); err != nil || string(l.GetLetter().GetMessage().GetBody()) != "body" {
+	if l, err := get("50"); err != nil || string(l.GetLetter().GetMessage().GetBody()) != "body" {
 		t.Errorf("got %v, %v", l, err)
 	}
-	_, err := get(fmt.Sprint(shared.looked + 5))
+	_, err := get(fmt.Sprint(patient.looked + 5))
 	if !errors.Is(err, halfmsg.ErrNoLetter) ||
-		!strings.Contains(err.Error(), "msghandler dlq show orders/10005 --direct --queue dead") {
+		!strings.Contains(err.Error(), "msghandler dlq show orders/105 --direct --queue dead") {
 		t.Errorf("got %v", err)
 	}
-	if counted := count(t, desk); counted.GetCount() != int64(shared.looked) || !counted.GetMore() {
+	if counted := count(t, desk); counted.GetCount() != int64(patient.looked) || !counted.GetMore() {
 		t.Errorf("counted %d, more %t", counted.GetCount(), counted.GetMore())
 	}
 	desk.bounds, desk.queues[0].bounds = alone, alone
-	if counted := count(t, desk); counted.GetCount() != int64(shared.looked)+10 || counted.GetMore() {
+	if counted := count(t, desk); counted.GetCount() != int64(patient.looked)+10 || counted.GetMore() {
 		t.Errorf("a command of its own counted %d, more %t", counted.GetCount(), counted.GetMore())
 	}
 }
