@@ -49,6 +49,9 @@ type Result string
 
 // The results.
 const (
+	// Begun is for a change that takes long, before it begins. Its outcome has records of its own: a coordinator that is
+	// killed in between leaves this one.
+	Begun   Result = "begun"
 	Done    Result = "done"
 	Refused Result = "refused"
 	// Failed is for a change that failed, or whose outcome is unknown.
@@ -91,6 +94,9 @@ type Record struct {
 	Producer string `json:"producer,omitempty"`
 	// Names are the changed messages. The log line holds all of them, and a kept record the first ones.
 	Names []string `json:"names,omitempty"`
+	// Destinations are where a replay published the messages, each with their number. The log has all of them, and a kept
+	// record the first ones.
+	Destinations []string `json:"destinations,omitempty"`
 	// Filter selected the messages, where the call did not name them.
 	Filter string `json:"filter,omitempty"`
 	// Count is how many messages were changed, or how many calls were refused. A Recorder counts Names where it is zero.

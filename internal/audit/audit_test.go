@@ -362,6 +362,30 @@ func TestTextsStayOnOneLine(t *testing.T) {
 	}
 }
 
+// The log has each destination of a replay, and a kept record says how many it lacks.
+func TestDestinationsAreCountedBeyondTheBound(t *testing.T) {
+	a := newTrail(t, 10)
+	a.Connect(store(t, "redis://"+miniredis.RunT(t).Addr()))
+	to := make([]string, 250)
+	for i := range to {
+		to[i] = fmt.Sprintf("1 to exchange %q, routing key %q", "shop", fmt.Sprint("key", i))
+	}
+	a.Record(t.Context(), audit.Record{
+		Action: audit.ReplayLetters, Names: []string{"orders/1"}, Destinations: to, Result: audit.Done,
+	})
+	a.close(t)
+	kept := a.list(t, audit.Query{})[0].Destinations
+	n := len(kept) - 1
+	if n < 20 || kept[0] != to[0] || kept[n] != fmt.Sprintf("and %d more destinations, which the log names", 250-n) {
+		t.Errorf("the record has %q", kept)
+	}
+	for i := range to {
+		if !strings.Contains(a.log.String(), fmt.Sprintf("key%d\\", i)) {
+			t.Fatalf("the log lacks %s: %s", to[i], a.log.String())
+		}
+	}
+}
+
 func TestAuditLinesAreAboveEveryLevel(t *testing.T) {
 	var log servers.Log
 	options := &slog.HandlerOptions{Level: slog.LevelError, ReplaceAttr: audit.LevelName}

@@ -1,20 +1,24 @@
 package audit
 
 import (
+	"fmt"
 	"net"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/msghandler/msghandler/internal/escape"
 )
 
-// The bytes that the parts of a record may have. A kept record has about 6 KiB at most.
+// The bytes that the parts of a record may have. A kept record has about 9 KiB at most.
 const (
 	maxName   = 300
-	maxFilter = 1000
+	maxFilter = 2000
 	maxText   = 500
 	// maxNames and maxNamesBytes bound the names of a kept record. The log has all of them.
 	maxNames, maxNamesBytes = 100, 4000
+	// maxDestinationsBytes bounds the destinations of a kept record, likewise.
+	maxDestination, maxDestinationsBytes = 700, 2000
 	// maxRaw is how much of a text is looked at.
 	maxRaw = 2000
 )
@@ -51,27 +55,42 @@ func (r Record) clean() Record {
 	r.Action = Action(text(string(r.Action), maxName))
 	r.Filter = text(r.Filter, maxFilter)
 	r.Reason, r.Cause = text(r.Reason, maxText), text(r.Cause, maxText)
-	names := make([]string, len(r.Names))
-	for i, name := range r.Names {
-		names[i] = line(name[:min(len(name), maxRaw)], maxName)
-	}
-	r.Names = names
+	r.Names, r.Destinations = linesOf(r.Names, maxName), linesOf(r.Destinations, maxDestination)
 	if r.Count == 0 {
-		r.Count = int64(len(names))
+		r.Count = int64(len(r.Names))
 	}
 	return r
 }
 
-// kept is the record as Redis keeps it: with the first names only.
+// kept is the record as Redis keeps it: with the first names and destinations only.
 func (r Record) kept() Record {
+	r.Names = firstOf(r.Names, maxNames, maxNamesBytes)
+	first := firstOf(r.Destinations, len(r.Destinations), maxDestinationsBytes)
+	if more := len(r.Destinations) - len(first); more > 0 {
+		first = append(slices.Clone(first), fmt.Sprintf("and %d more destinations, which the log names", more))
+	}
+	r.Destinations = first
+	return r
+}
+
+// firstOf are the first texts, within a number and within a number of bytes.
+func firstOf(texts []string, most, mostBytes int) []string {
 	bytes := 0
-	for i, name := range r.Names {
-		if bytes += len(name); i == maxNames || bytes > maxNamesBytes {
-			r.Names = r.Names[:i]
-			break
+	for i, text := range texts {
+		if bytes += len(text); i == most || bytes > mostBytes {
+			return texts[:i]
 		}
 	}
-	return r
+	return texts
+}
+
+// linesOf are texts as one line each, of a number of bytes at most.
+func linesOf(texts []string, most int) []string {
+	lines := make([]string, len(texts))
+	for i, text := range texts {
+		lines[i] = line(text[:min(len(text), maxRaw)], most)
+	}
+	return lines
 }
 
 // text is one line without secrets, of a number of bytes at most.

@@ -19,11 +19,13 @@ func LevelName(groups []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// namesPerLine is how many names a log line holds.
+// namesPerLine is how many names, and how many destinations, a log line holds.
 const namesPerLine = 100
 
-// lines are the log lines, by the result of a record.
-var lines = map[Result]string{
+// linesByResult are the log lines, by the result of a record.
+var linesByResult = map[Result]string{
+	Begun: "audit: change began; its outcome is a line of its own; without one the coordinator was killed: look what " +
+		"was changed",
 	Done:    "audit: change made",
 	Refused: "audit: call refused; nothing was done; look who the caller is, or allow the call in the configuration",
 	Failed:  "audit: change failed, or its outcome is unknown; look at the cause",
@@ -31,15 +33,19 @@ var lines = map[Result]string{
 
 // writeLine writes a record to the log. Each message is named: nothing else remains of a discarded message.
 func writeLine(ctx context.Context, logger *slog.Logger, r Record) {
-	if len(r.Names) <= namesPerLine {
-		logger.LogAttrs(ctx, Level, lines[r.Result], attributes(r)...)
-		return
+	lines, part := max(len(r.Names), len(r.Destinations), 1), r
+	for from := 0; from < lines; from += namesPerLine {
+		part.Names, part.Destinations = lineOf(r.Names, from), lineOf(r.Destinations, from)
+		if len(r.Names) > namesPerLine {
+			part.Count = int64(len(part.Names))
+		}
+		logger.LogAttrs(ctx, Level, linesByResult[r.Result], attributes(part)...)
 	}
-	for names := range slices.Chunk(r.Names, namesPerLine) {
-		part := r
-		part.Names, part.Count = names, int64(len(names))
-		logger.LogAttrs(ctx, Level, lines[r.Result], attributes(part)...)
-	}
+}
+
+// lineOf are the texts of a line.
+func lineOf(texts []string, from int) []string {
+	return texts[min(from, len(texts)):min(from+namesPerLine, len(texts))]
 }
 
 // attributes are the parts of a record that are set.
@@ -59,6 +65,9 @@ func attributes(r Record) []slog.Attr {
 	}
 	if len(r.Names) > 0 {
 		set = append(set, slog.Any("names", r.Names))
+	}
+	if len(r.Destinations) > 0 {
+		set = append(set, slog.Any("destinations", r.Destinations))
 	}
 	return set
 }

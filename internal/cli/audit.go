@@ -50,20 +50,22 @@ type auditRecord struct {
 	Producer string     `json:"producer,omitempty"`
 	Names    []string   `json:"names,omitempty"`
 	Filter   string     `json:"filter,omitempty"`
-	Count    int64      `json:"count"`
-	Reason   string     `json:"reason,omitempty"`
-	Result   string     `json:"result"`
-	Refusal  string     `json:"refusal,omitempty"`
-	Cause    string     `json:"cause,omitempty"`
-	Instance string     `json:"instance,omitempty"`
+	// Destinations are where a replay of dead letters published them.
+	Destinations []string `json:"destinations,omitempty"`
+	Count        int64    `json:"count"`
+	Reason       string   `json:"reason,omitempty"`
+	Result       string   `json:"result"`
+	Refusal      string   `json:"refusal,omitempty"`
+	Cause        string   `json:"cause,omitempty"`
+	Instance     string   `json:"instance,omitempty"`
 }
 
 func newAuditRecord(r *msghandlerv1.AuditRecord) auditRecord {
 	return auditRecord{
 		ID: r.GetId(), Time: moment(r.GetTime()), LastTime: moment(r.GetLastTime()), By: r.GetBy(), Kind: r.GetKind(),
 		From: r.GetFrom(), Via: r.GetVia(), Action: r.GetAction(), Producer: r.GetProducer(), Names: r.GetNames(),
-		Filter: r.GetFilter(), Count: r.GetCount(), Reason: r.GetReason(), Result: r.GetResult(),
-		Refusal: r.GetRefusal(), Cause: r.GetCause(), Instance: r.GetInstance(),
+		Filter: r.GetFilter(), Destinations: r.GetDestinations(), Count: r.GetCount(), Reason: r.GetReason(),
+		Result: r.GetResult(), Refusal: r.GetRefusal(), Cause: r.GetCause(), Instance: r.GetInstance(),
 	}
 }
 
@@ -209,13 +211,16 @@ func auditRow(r *msghandlerv1.AuditRecord) []string {
 
 // concerns says which messages a record is about, or how many refused calls.
 func concerns(r *msghandlerv1.AuditRecord) string {
+	which := strings.TrimSpace(r.GetFilter() + " " + strings.Join(r.GetDestinations(), "; "))
 	switch names := r.GetNames(); {
 	case r.GetResult() == "refused":
 		return strings.TrimSpace(amount(r.GetCount(), "call") + " " + r.GetProducer())
 	case len(names) == 0:
-		return cmp.Or(r.GetFilter(), "-")
+		return cmp.Or(which, "-")
 	case r.GetCount() > 1:
-		return strings.TrimSpace(fmt.Sprintf("%s and %d more %s", names[0], r.GetCount()-1, r.GetFilter()))
+		return strings.TrimSpace(fmt.Sprintf("%s and %d more %s", names[0], r.GetCount()-1, which))
+	case len(r.GetDestinations()) > 0:
+		return names[0] + " " + which
 	default:
 		return names[0]
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/msghandler/msghandler/internal/cli/commandline"
 	"github.com/msghandler/msghandler/internal/escape"
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/operate"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -51,9 +52,9 @@ func (c *dlqReplayCommand) Run(ctx context.Context, s *commandline.Session) erro
 	}
 	return c.run(ctx, s, dlqChange{
 		verb: "Replay", done: "replayed", typed: c.Names, publishes: true,
-		do: func(desk letterDesk, ctx context.Context, r *msghandlerv1.DiscardDeadLettersRequest, changed func(string)) (
-			*msghandlerv1.DiscardDeadLettersResponse, error,
-		) {
+		do: func(
+			desk letterDesk, ctx context.Context, r *msghandlerv1.DiscardDeadLettersRequest, changed operate.LetterChanged,
+		) (*msghandlerv1.DiscardDeadLettersResponse, error) {
 			response, err := desk.Replay(ctx, &msghandlerv1.ReplayDeadLettersRequest{
 				Queue: r.GetQueue(), Selection: r.GetSelection(), Limit: r.GetLimit(), Reason: r.GetReason(),
 			}, changed)
@@ -89,7 +90,7 @@ type dlqChange struct {
 	typed []string
 	names []*msghandlerv1.MessageName
 	do    func(
-		desk letterDesk, ctx context.Context, r *msghandlerv1.DiscardDeadLettersRequest, changed func(string),
+		desk letterDesk, ctx context.Context, r *msghandlerv1.DiscardDeadLettersRequest, changed operate.LetterChanged,
 	) (*msghandlerv1.DiscardDeadLettersResponse, error)
 	// publishes says that the letters are published to their exchanges.
 	publishes bool
@@ -144,7 +145,7 @@ func (f *dlqChangeFlags) change(
 	ctx context.Context, s *commandline.Session, desk letterDesk, c dlqChange, r *msghandlerv1.DiscardDeadLettersRequest,
 ) error {
 	far, changed := s.Progress(), 0
-	response, err := c.do(desk, ctx, r, func(string) {
+	response, err := c.do(desk, ctx, r, func(string, string, string) {
 		changed++
 		far.Update("%s %d letters", c.done, changed)
 	})

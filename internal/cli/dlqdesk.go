@@ -22,12 +22,12 @@ type letterDesk interface {
 	List(ctx context.Context, r *msghandlerv1.ListDeadLettersRequest) (*msghandlerv1.ListDeadLettersResponse, error)
 	Get(ctx context.Context, r *msghandlerv1.GetDeadLetterRequest) (*msghandlerv1.GetDeadLetterResponse, error)
 	Count(ctx context.Context, r *msghandlerv1.CountDeadLettersRequest) (*msghandlerv1.CountDeadLettersResponse, error)
-	// Replay and Discard call changed with the name of each letter where the desk is in this process.
+	// Replay and Discard call changed with each letter where the desk is in this process.
 	Replay(
-		ctx context.Context, r *msghandlerv1.ReplayDeadLettersRequest, changed func(name string),
+		ctx context.Context, r *msghandlerv1.ReplayDeadLettersRequest, changed operate.LetterChanged,
 	) (*msghandlerv1.ReplayDeadLettersResponse, error)
 	Discard(
-		ctx context.Context, r *msghandlerv1.DiscardDeadLettersRequest, changed func(name string),
+		ctx context.Context, r *msghandlerv1.DiscardDeadLettersRequest, changed operate.LetterChanged,
 	) (*msghandlerv1.DiscardDeadLettersResponse, error)
 }
 
@@ -57,14 +57,14 @@ func (d distantDesk) Count(
 
 // Replay implements letterDesk.
 func (d distantDesk) Replay(
-	ctx context.Context, r *msghandlerv1.ReplayDeadLettersRequest, _ func(string),
+	ctx context.Context, r *msghandlerv1.ReplayDeadLettersRequest, _ operate.LetterChanged,
 ) (*msghandlerv1.ReplayDeadLettersResponse, error) {
 	return call(ctx, d.admin, d.admin.client.ReplayDeadLetters, r)
 }
 
 // Discard implements letterDesk.
 func (d distantDesk) Discard(
-	ctx context.Context, r *msghandlerv1.DiscardDeadLettersRequest, _ func(string),
+	ctx context.Context, r *msghandlerv1.DiscardDeadLettersRequest, _ operate.LetterChanged,
 ) (*msghandlerv1.DiscardDeadLettersResponse, error) {
 	return call(ctx, d.admin, d.admin.client.DiscardDeadLetters, r)
 }

@@ -23,6 +23,9 @@ type changeRequest interface {
 	GetLimit() int32
 }
 
+// LetterChanged is called with the name of a changed letter, and with where a replay publishes it.
+type LetterChanged = func(name, exchange, routingKey string)
+
 // outcome is the result of a change.
 type outcome struct {
 	done    int64
@@ -30,25 +33,27 @@ type outcome struct {
 	problem string
 }
 
-// Replay publishes letters again, and calls changed with the name of each.
+// Replay publishes letters again, and calls changed with each.
 func (d *Desk) Replay(
-	ctx context.Context, r *msghandlerv1.ReplayDeadLettersRequest, changed func(name string),
+	ctx context.Context, r *msghandlerv1.ReplayDeadLettersRequest, changed LetterChanged,
 ) (*msghandlerv1.ReplayDeadLettersResponse, error) {
 	to := destinations{}
 	o, err := d.change(ctx, r, DeadLetters.ReplaySelected, func(l *consumer.Letter) {
 		to.add(l, nil)
-		changed(clean(l.Name()))
+		changed(clean(l.Name()), clean(l.Exchange), clean(l.RoutingKey))
 	})
 	return &msghandlerv1.ReplayDeadLettersResponse{
 		Replayed: o.done, More: o.more, Problem: o.problem, Destinations: to.all(),
 	}, err
 }
 
-// Discard removes letters, and calls changed with the name of each.
+// Discard removes letters, and calls changed with each.
 func (d *Desk) Discard(
-	ctx context.Context, r *msghandlerv1.DiscardDeadLettersRequest, changed func(name string),
+	ctx context.Context, r *msghandlerv1.DiscardDeadLettersRequest, changed LetterChanged,
 ) (*msghandlerv1.DiscardDeadLettersResponse, error) {
-	o, err := d.change(ctx, r, DeadLetters.DiscardSelected, func(l *consumer.Letter) { changed(clean(l.Name())) })
+	o, err := d.change(ctx, r, DeadLetters.DiscardSelected, func(l *consumer.Letter) {
+		changed(clean(l.Name()), clean(l.Exchange), clean(l.RoutingKey))
+	})
 	return &msghandlerv1.DiscardDeadLettersResponse{Discarded: o.done, More: o.more, Problem: o.problem}, err
 }
 

@@ -59,7 +59,7 @@ func TestBrokerWithoutAnswerIsTold(t *testing.T) {
 		desk := &Desk{queues: []*queue{q}}
 		answer, err := desk.Replay(t.Context(), &msghandlerv1.ReplayDeadLettersRequest{
 			Queue: "dead", Selection: everyLetter(),
-		}, func(string) {})
+		}, func(string, string, string) {})
 		if !errors.Is(err, tc.kind) || answer.GetMore() != tc.more || answer.GetProblem() != tc.problem {
 			t.Errorf("%s: %v, %v", what, answer, err)
 		}

@@ -125,7 +125,7 @@ func TestRefusedReplaysAreCounted(t *testing.T) {
 	desk := newDeskOf(t, 40)
 	result, err := desk.Replay(t.Context(), &msghandlerv1.ReplayDeadLettersRequest{
 		Queue: "dead", Selection: everyLetter(), Limit: 40,
-	}, func(string) {})
+	}, func(string, string, string) {})
 	if err != nil || result.GetReplayed() != 0 || strings.Count(result.GetProblem(), "NO_ROUTE") != maxProblems ||
 		!strings.HasSuffix(result.GetProblem(), "\nand 35 more") {
 		t.Errorf("got %v, %v", result, err)
@@ -150,7 +150,7 @@ func TestForgedDestinationStays(t *testing.T) {
 	}
 	result, err := desk.Replay(t.Context(), &msghandlerv1.ReplayDeadLettersRequest{
 		Queue: "dead", Selection: everyLetter(), Limit: 3,
-	}, func(string) {})
+	}, func(string, string, string) {})
 	if err != nil || !strings.Contains(result.GetProblem(), "replay orders/1: payroll is for others") {
 		t.Errorf("got %v, %v", result, err)
 	}

@@ -192,9 +192,9 @@ func auditQuery(r *msghandlerv1.ListAuditRequest) (audit.Query, error) {
 		Token: r.GetPageToken(),
 	}
 	switch query.Result {
-	case "", audit.Done, audit.Refused, audit.Failed:
+	case "", audit.Begun, audit.Done, audit.Refused, audit.Failed:
 	default:
-		c.fail("result", "must be done, refused or failed, or empty for any")
+		c.fail("result", "must be begun, done, refused or failed, or empty for any")
 	}
 	for _, part := range []struct{ field, text string }{{"by", query.By}, {"action", query.Action}} {
 		if n := utf8.RuneCountInString(part.text); n > maxErrorText {
@@ -211,7 +211,8 @@ func auditRecordOf(r *audit.Record) *msghandlerv1.AuditRecord {
 	return &msghandlerv1.AuditRecord{
 		Id: r.ID, Time: Moment(r.Time), LastTime: Moment(r.Until), By: r.By, Kind: string(r.Kind), From: r.From,
 		Via: string(r.Via), Action: string(r.Action), Producer: r.Producer, Names: r.Names, Filter: r.Filter,
-		Count: r.Count, Reason: r.Reason, Result: string(r.Result), Refusal: string(r.Refusal), Cause: r.Cause,
+		Destinations: r.Destinations, Count: r.Count, Reason: r.Reason, Result: string(r.Result),
+		Refusal: string(r.Refusal), Cause: r.Cause,
 		Instance: r.Instance,
 	}
 }

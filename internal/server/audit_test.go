@@ -53,7 +53,7 @@ func (k *recorded) take() (lines []string) {
 	defer k.mu.Unlock()
 	for _, r := range k.records {
 		lines = append(lines, fmt.Sprintf("%s %s %s %s %s/%s %v filter=%q reason=%q %s", r.By, r.Via, r.Action, r.Result,
-			r.Refusal, r.Producer, r.Names, r.Filter, r.Reason, r.Cause))
+			r.Refusal, r.Producer, r.Names, r.Filter, r.Reason, r.Cause)+strings.Join(r.Destinations, "; "))
 	}
 	k.records = nil
 	return lines

@@ -1,8 +1,11 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"google.golang.org/protobuf/proto"
@@ -10,11 +13,12 @@ import (
 	"github.com/msghandler/msghandler/internal/access"
 	"github.com/msghandler/msghandler/internal/audit"
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/server/submit"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
 // DeadLetters reads and changes consumers' dead letters. An error is a halfmsg.LettersError, or that of the context. A
-// page token is the place in the queue. changed is called with the name of each changed letter.
+// page token is the place in the queue. changed is called with each changed letter.
 type DeadLetters interface {
 	Queues(ctx context.Context) []*msghandlerv1.DeadLetterQueue
 	List(ctx context.Context, r *msghandlerv1.ListDeadLettersRequest) (*msghandlerv1.ListDeadLettersResponse, error)
@@ -23,12 +27,15 @@ type DeadLetters interface {
 		ctx context.Context, r *msghandlerv1.CountDeadLettersRequest,
 	) (*msghandlerv1.CountDeadLettersResponse, error)
 	Replay(
-		ctx context.Context, r *msghandlerv1.ReplayDeadLettersRequest, changed func(name string),
+		ctx context.Context, r *msghandlerv1.ReplayDeadLettersRequest, changed LetterChanged,
 	) (*msghandlerv1.ReplayDeadLettersResponse, error)
 	Discard(
-		ctx context.Context, r *msghandlerv1.DiscardDeadLettersRequest, changed func(name string),
+		ctx context.Context, r *msghandlerv1.DiscardDeadLettersRequest, changed LetterChanged,
 	) (*msghandlerv1.DiscardDeadLettersResponse, error)
 }
+
+// LetterChanged is called with the name of a changed letter, and with where a replay publishes it.
+type LetterChanged = func(name, exchange, routingKey string)
 
 // letterRequest is a request about the dead letters of a queue.
 type letterRequest interface {
@@ -138,7 +145,7 @@ func (o *operators) ReplayDeadLetters(
 	ctx context.Context, r *msghandlerv1.ReplayDeadLettersRequest,
 ) (*msghandlerv1.ReplayDeadLettersResponse, error) {
 	c := letterChange[*msghandlerv1.ReplayDeadLettersRequest, *msghandlerv1.ReplayDeadLettersResponse]{
-		call: "ReplayDeadLetters", action: audit.ReplayLetters, do: DeadLetters.Replay, published: published,
+		call: "ReplayDeadLetters", action: audit.ReplayLetters, do: DeadLetters.Replay,
 	}
 	return c.run(ctx, o, r)
 }
@@ -149,28 +156,36 @@ func (o *operators) DiscardDeadLetters(
 ) (*msghandlerv1.DiscardDeadLettersResponse, error) {
 	c := letterChange[*msghandlerv1.DiscardDeadLettersRequest, *msghandlerv1.DiscardDeadLettersResponse]{
 		call: "DiscardDeadLetters", action: audit.DiscardLetters, do: DeadLetters.Discard,
-		published: func(*msghandlerv1.DiscardDeadLettersResponse) string { return "" },
 	}
 	return c.run(ctx, o, r)
 }
 
-// published says where a replay has published letters, with their numbers, for the audit trail.
-func published(r *msghandlerv1.ReplayDeadLettersResponse) string {
-	var b strings.Builder
-	for _, to := range r.GetDestinations() {
-		at := strings.TrimSpace(to.GetExchange() + " " + to.GetRoutingKey())
-		fmt.Fprintf(&b, " published=%q:%d", at, to.GetCount())
+// published counts replayed letters by exchange and routing key.
+type published map[[2]string]int64
+
+// texts describe the destinations for the audit trail. The largest of each exchange come before the others: a kept
+// record holds the first texts, so many routing keys hide no exchange.
+func (p published) texts() (texts []string) {
+	var others []string
+	known := map[string]bool{}
+	for _, to := range slices.SortedFunc(maps.Keys(p), func(a, b [2]string) int {
+		return cmp.Or(cmp.Compare(p[b], p[a]), slices.Compare(a[:], b[:]))
+	}) {
+		text := fmt.Sprintf("%d to exchange %q, routing key %q", p[to], to[0], to[1])
+		if known[to[0]] {
+			others = append(others, text)
+			continue
+		}
+		known[to[0]], texts = true, append(texts, text)
 	}
-	return b.String()
+	return append(texts, others...)
 }
 
 // letterChange is a replay or a discard of dead letters.
 type letterChange[Q letterChangeRequest, A interface{ GetProblem() string }] struct {
 	call   string
 	action audit.Action
-	do     func(desk DeadLetters, ctx context.Context, r Q, changed func(name string)) (A, error)
-	// published says where the letters went.
-	published func(A) string
+	do     func(desk DeadLetters, ctx context.Context, r Q, changed LetterChanged) (A, error)
 }
 
 // letterChangeRequest is the request of a replay or of a discard.
@@ -181,30 +196,60 @@ type letterChangeRequest interface {
 	GetReason() string
 }
 
-// run changes letters, and records the change. A change that was begun ends, also when its caller has gone.
+// run changes letters, and records the change. A change that was begun goes on when its caller has gone, and ends early
+// when the server stops: its outcome is recorded within the grace of the stop.
 func (l letterChange[Q, A]) run(ctx context.Context, o *operators, r Q) (A, error) {
 	return letterCall(o, l.call, r, func(c *check) {
 		c.letterSelection(r.GetSelection())
 		if limit := r.GetLimit(); limit < 0 || limit > maxChange {
 			c.fail("limit", "must be from 1 to %d, or 0 for %d", maxChange, maxItems)
 		}
-	}, func(desk DeadLetters) (A, error) {
-		filter := append([]string{"queue=" + r.GetQueue()}, letterTexts(r.GetSelection().GetFilter())...)
-		record := audit.Record{
-			Action: l.action, Reason: cut(r.GetReason()), Result: audit.Done, Filter: strings.Join(filter, " "),
-		}
-		defer func() { o.server.recordLetters(withOrigin(ctx), record) }() // also after a panic behind some changes
-		answer, err := l.do(desk, context.WithoutCancel(ctx), r, func(name string) {
+	}, func(desk DeadLetters) (answer A, err error) {
+		ctx := withOrigin(ctx)
+		record, sent := l.begin(ctx, o.server, r), published{}
+		defer func() { // also after a panic behind some changes
+			if l.action == audit.ReplayLetters {
+				record.Destinations = sent.texts()
+			}
+			o.server.recordLetters(ctx, record)
+		}()
+		changing, end := o.server.untilStop(ctx)
+		defer end()
+		answer, err = l.do(desk, changing, r, func(name, exchange, routingKey string) {
 			record.Names = append(record.Names, name)
+			sent[[2]string{exchange, routingKey}]++
 		})
-		if err == nil {
-			record.Filter += l.published(answer)
-			record.Cause = answer.GetProblem()
-		} else {
+		if err != nil && changing.Err() != nil {
+			err = submit.ErrStopping
+		}
+		if record.Cause = answer.GetProblem(); err != nil {
 			record.Cause = err.Error()
 		}
 		return answer, err
 	})
+}
+
+// begin records that the change begins, and returns the record of its outcome. A process that is killed meanwhile
+// leaves the first record.
+func (l letterChange[Q, A]) begin(ctx context.Context, s *Server, r Q) audit.Record {
+	texts := append(textsOf([]filterField{{"queue", r.GetQueue()}}), letterTexts(r.GetSelection().GetFilter())...)
+	record := audit.Record{
+		Action: l.action, Reason: cut(r.GetReason()), Filter: strings.Join(texts, " "), Result: audit.Begun,
+	}
+	begun := record
+	for _, n := range r.GetSelection().GetNames() {
+		begun.Names = append(begun.Names, n.GetProducer()+"/"+n.GetId())
+	}
+	s.config.Audit.Record(ctx, begun)
+	record.Result = audit.Done
+	return record
+}
+
+// untilStop is a context that outlives the caller of a call, and ends when the server stops.
+func (s *Server) untilStop(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	release := context.AfterFunc(s.stopping, cancel)
+	return ctx, func() { release(); cancel() }
 }
 
 // recordLetters records which letters were changed, and apart from them why others were not: the cause.
@@ -213,7 +258,7 @@ func (s *Server) recordLetters(ctx context.Context, r audit.Record) {
 	if r.Cause = ""; len(r.Names) > 0 {
 		s.config.Audit.Record(ctx, r)
 	}
-	if failed.Names, failed.Result = nil, audit.Failed; failed.Cause != "" {
+	if failed.Names, failed.Destinations, failed.Result = nil, nil, audit.Failed; failed.Cause != "" {
 		s.config.Audit.Record(ctx, failed)
 	}
 }

@@ -2,10 +2,12 @@ package server_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -60,23 +62,20 @@ func (b *letterBox) Count(
 }
 
 func (b *letterBox) Replay(
-	_ context.Context, r *msghandlerv1.ReplayDeadLettersRequest, changed func(string),
+	_ context.Context, r *msghandlerv1.ReplayDeadLettersRequest, changed server.LetterChanged,
 ) (*msghandlerv1.ReplayDeadLettersResponse, error) {
 	if b.changed = r.GetSelection(); b.err != nil {
 		return nil, b.err
 	}
-	changed("orders/1")
-	return &msghandlerv1.ReplayDeadLettersResponse{
-		Replayed: 1, Problem: "replay orders/2: payroll is for others",
-		Destinations: []*msghandlerv1.DeadLetterDestination{{Exchange: "shop", RoutingKey: "paid", Count: 1}},
-	}, nil
+	changed("orders/1", "shop", "paid")
+	return &msghandlerv1.ReplayDeadLettersResponse{Replayed: 1, Problem: "replay orders/2: payroll is for others"}, nil
 }
 
 func (b *letterBox) Discard(
-	_ context.Context, r *msghandlerv1.DiscardDeadLettersRequest, changed func(string),
+	_ context.Context, r *msghandlerv1.DiscardDeadLettersRequest, changed server.LetterChanged,
 ) (*msghandlerv1.DiscardDeadLettersResponse, error) {
 	b.changed = r.GetSelection()
-	changed("orders/3")
+	changed("orders/3", "shop", "paid")
 	return &msghandlerv1.DiscardDeadLettersResponse{Discarded: 1}, b.err
 }
 
@@ -124,9 +123,11 @@ func TestChangesOfLettersAreRecorded(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	const filter = `"queue=payments cause=\"stock\" published=\"shop paid\":1"`
+	const filter = `"queue=\"payments\" cause=\"stock\""`
 	want := []string{
-		` grpc replay-letters done / [orders/1] filter=` + filter + ` reason="fixed" `,
+		` grpc replay-letters begun / [] filter=` + filter + ` reason="fixed" `,
+		` grpc replay-letters done / [orders/1] filter=` + filter + ` reason="fixed" ` +
+			`1 to exchange "shop", routing key "paid"`,
 		` grpc replay-letters failed / [] filter=` + filter + ` reason="fixed" replay orders/2: payroll is for others`,
 	}
 	if lines := trail.take(); !slices.Equal(lines, want) {
@@ -137,7 +138,10 @@ func TestChangesOfLettersAreRecorded(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	want = []string{` grpc discard-letters done / [orders/3] filter="queue=payments" reason="" `}
+	want = []string{
+		` grpc discard-letters begun / [orders/] filter="queue=\"payments\"" reason="" `,
+		` grpc discard-letters done / [orders/3] filter="queue=\"payments\"" reason="" `,
+	}
 	if lines := trail.take(); !slices.Equal(lines, want) {
 		t.Errorf("recorded %q, want %q", lines, want)
 	}
@@ -162,7 +166,7 @@ func TestChangesOfLettersAreRecorded(t *testing.T) {
 type fallible struct{ *letterBox }
 
 func (f fallible) Discard(
-	ctx context.Context, r *msghandlerv1.DiscardDeadLettersRequest, changed func(string),
+	ctx context.Context, r *msghandlerv1.DiscardDeadLettersRequest, changed server.LetterChanged,
 ) (*msghandlerv1.DiscardDeadLettersResponse, error) {
 	_, _ = f.letterBox.Discard(ctx, r, changed)
 	panic("a letter that no reader can take")
@@ -176,8 +180,76 @@ func TestPanicKeepsTheRecordOfLetters(t *testing.T) {
 		Queue: "payments", Selection: everyLetter(),
 	})
 	wantCode(t, err, codes.Internal)
-	if lines := trail.take(); len(lines) != 1 || !strings.Contains(lines[0], " discard-letters done / [orders/3] ") {
+	if lines := trail.take(); len(lines) != 2 || !strings.Contains(lines[1], " discard-letters done / [orders/3] ") {
 		t.Errorf("recorded %q", lines)
+	}
+}
+
+// endless replays one letter, and then waits for a broker.
+type endless struct {
+	*letterBox
+	begun chan struct{}
+}
+
+func (e endless) Replay(
+	ctx context.Context, _ *msghandlerv1.ReplayDeadLettersRequest, changed server.LetterChanged,
+) (*msghandlerv1.ReplayDeadLettersResponse, error) {
+	changed("orders/1", "shop", "paid")
+	close(e.begun)
+	<-ctx.Done()
+	return &msghandlerv1.ReplayDeadLettersResponse{Replayed: 1, More: true}, nil
+}
+
+// A stop ends a replay within its grace and keeps its outcome. A kill would leave the record of the beginning.
+func TestStopRecordsTheReplayUnderWay(t *testing.T) {
+	t.Parallel()
+	trail, box := &recorded{}, endless{&letterBox{}, make(chan struct{})}
+	h := open(t, trail.keep, func(c *server.Config) { c.DeadLetters = box })
+	answered := make(chan error, 1)
+	go func() {
+		_, err := h.operators.ReplayDeadLetters(t.Context(),
+			&msghandlerv1.ReplayDeadLettersRequest{Queue: "payments", Selection: everyLetter()})
+		answered <- err
+	}()
+	<-box.begun
+	if lines := trail.take(); len(lines) != 1 || !strings.Contains(lines[0], " replay-letters begun ") {
+		t.Errorf("while the replay runs, the trail has %q", lines)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := errors.Join(h.Stop(ctx), <-answered); err != nil {
+		t.Error(err)
+	}
+	if lines := trail.take(); len(lines) != 1 || !strings.Contains(lines[0], " replay-letters done / [orders/1] ") {
+		t.Errorf("after the stop, the trail has %q", lines)
+	}
+}
+
+// scattered replays letters to many routing keys, and one letter to another exchange.
+type scattered struct{ *letterBox }
+
+func (scattered) Replay(
+	_ context.Context, _ *msghandlerv1.ReplayDeadLettersRequest, changed server.LetterChanged,
+) (*msghandlerv1.ReplayDeadLettersResponse, error) {
+	for i := range 500 {
+		changed("orders/1", "shop", fmt.Sprintf("%03d%s", i, strings.Repeat("x", 200)))
+	}
+	changed("orders/2", "payroll", "paid")
+	return &msghandlerv1.ReplayDeadLettersResponse{Replayed: 501}, nil
+}
+
+// A letter chooses its routing key, so many keys must not push an exchange out of the record.
+func TestRecordNamesEachDestination(t *testing.T) {
+	t.Parallel()
+	trail := &recorded{}
+	h := open(t, trail.keep, func(c *server.Config) { c.DeadLetters = scattered{&letterBox{}} })
+	if _, err := h.operators.ReplayDeadLetters(t.Context(),
+		&msghandlerv1.ReplayDeadLettersRequest{Queue: "payments", Selection: everyLetter()}); err != nil {
+		t.Fatal(err)
+	}
+	to := trail.records[1].Destinations
+	if len(to) != 501 || !slices.Contains(to[:2], `1 to exchange "payroll", routing key "paid"`) {
+		t.Errorf("%d destinations, the first ones are %q", len(to), to[:min(2, len(to))])
 	}
 }
 
@@ -273,7 +345,7 @@ func TestErrorsOfLettersNameTheRemedy(t *testing.T) {
 		if info, _ := reason(err); info.GetReason() != want || !strings.Contains(fmt.Sprint(err), "do this") {
 			t.Errorf("got %v, want %s", err, want)
 		}
-		if lines := trail.take(); len(lines) != 1 || !strings.Contains(lines[0], " replay-letters failed ") {
+		if lines := trail.take(); len(lines) != 2 || !strings.Contains(lines[1], " replay-letters failed ") {
 			t.Errorf("recorded %q", lines)
 		}
 	}

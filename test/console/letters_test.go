@@ -114,7 +114,7 @@ func TestLettersAreReplayedAndDiscarded(t *testing.T) {
 	b.Shows("1 letter replayed", "in stock again")
 	g.holds("payments", 1)
 	r.wrote("action=replay-letters", "from=127.0.0.1:", "via=console", `reason="in stock again"`, "orders/2026-0004",
-		"queue=payments")
+		`queue=\"payments\"`, "destinations=")
 	b.Do(chromedp.Reload()) // a form that is sent again
 	b.Shows("Nothing was changed")
 

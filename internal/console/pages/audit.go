@@ -62,7 +62,7 @@ func (p *Pages) audit(r *http.Request) answer {
 	}
 	data := auditData{Filter: f}
 	for _, tab := range []auditTab{
-		{"", "all", ""}, {"done", "done", ""}, {"refused", "refused", ""}, {"failed", "failed", ""},
+		{"", "all", ""}, {"begun", "begun", ""}, {"done", "done", ""}, {"refused", "refused", ""}, {"failed", "failed", ""},
 	} {
 		of := f
 		of.Result = tab.Result

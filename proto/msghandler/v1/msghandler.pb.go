@@ -4579,7 +4579,7 @@ type ListAuditRequest struct {
 	By string `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
 	// Only records with this text in their action; at most 200 characters.
 	Action string `protobuf:"bytes,4,opt,name=action,proto3" json:"action,omitempty"`
-	// Only records with this result: done, refused or failed; empty: with any.
+	// Only records with this result: begun, done, refused or failed; empty: with any.
 	Result string `protobuf:"bytes,5,opt,name=result,proto3" json:"result,omitempty"`
 	// Only records of at most this age.
 	MaxAge        *durationpb.Duration `protobuf:"bytes,6,opt,name=max_age,json=maxAge,proto3" json:"max_age,omitempty"`
@@ -4743,14 +4743,18 @@ type AuditRecord struct {
 	Count int64 `protobuf:"varint,12,opt,name=count,proto3" json:"count,omitempty"`
 	// Why, as the operator said.
 	Reason string `protobuf:"bytes,13,opt,name=reason,proto3" json:"reason,omitempty"`
-	// done, refused or failed. Failed is also a change whose outcome is unknown.
+	// begun, done, refused or failed. Failed is also a change whose outcome is unknown. A begun change of dead letters has
+	// further records of its outcome, unless its coordinator was killed.
 	Result string `protobuf:"bytes,14,opt,name=result,proto3" json:"result,omitempty"`
 	// Which rule refused the call: identity, role, producer or policy; empty for a change.
 	Refusal string `protobuf:"bytes,15,opt,name=refusal,proto3" json:"refusal,omitempty"`
 	// Why the action failed or was refused.
 	Cause string `protobuf:"bytes,16,opt,name=cause,proto3" json:"cause,omitempty"`
 	// The instance that made the record.
-	Instance      string `protobuf:"bytes,17,opt,name=instance,proto3" json:"instance,omitempty"`
+	Instance string `protobuf:"bytes,17,opt,name=instance,proto3" json:"instance,omitempty"`
+	// Where a replay of dead letters published them, with their numbers: the largest of each exchange first. The last text
+	// may say how many more there are.
+	Destinations  []string `protobuf:"bytes,18,rep,name=destinations,proto3" json:"destinations,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4902,6 +4906,13 @@ func (x *AuditRecord) GetInstance() string {
 		return x.Instance
 	}
 	return ""
+}
+
+func (x *AuditRecord) GetDestinations() []string {
+	if x != nil {
+		return x.Destinations
+	}
+	return nil
 }
 
 type GetConfigurationRequest struct {
@@ -7391,7 +7402,7 @@ const file_msghandler_v1_msghandler_proto_rawDesc = "" +
 	"\amax_age\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x06maxAge\"q\n" +
 	"\x11ListAuditResponse\x124\n" +
 	"\arecords\x18\x01 \x03(\v2\x1a.msghandler.v1.AuditRecordR\arecords\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xc4\x03\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xe8\x03\n" +
 	"\vAuditRecord\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12.\n" +
 	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x127\n" +
@@ -7410,7 +7421,8 @@ const file_msghandler_v1_msghandler_proto_rawDesc = "" +
 	"\x06result\x18\x0e \x01(\tR\x06result\x12\x18\n" +
 	"\arefusal\x18\x0f \x01(\tR\arefusal\x12\x14\n" +
 	"\x05cause\x18\x10 \x01(\tR\x05cause\x12\x1a\n" +
-	"\binstance\x18\x11 \x01(\tR\binstance\"\x19\n" +
+	"\binstance\x18\x11 \x01(\tR\binstance\x12\"\n" +
+	"\fdestinations\x18\x12 \x03(\tR\fdestinations\"\x19\n" +
 	"\x17GetConfigurationRequest\"\x8b\x01\n" +
 	"\x18GetConfigurationResponse\x12\x1a\n" +
 	"\binstance\x18\x01 \x01(\tR\binstance\x12\x18\n" +
