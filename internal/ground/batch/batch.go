@@ -15,7 +15,7 @@ import (
 	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 )
 
-// ErrBusy says that as many items are waiting as may wait. No item of the call was accepted.
+// ErrBusy says that as many items are waiting in a lane as may wait there. No item of the call was accepted.
 var ErrBusy = errors.New("too many calls are waiting")
 
 // Config says how a Group gathers.
@@ -24,7 +24,7 @@ type Config struct {
 	Max int
 	// Parallel is how many batches may be in flight at once.
 	Parallel int
-	// Waiting is how many items may wait for a batch; a call past it gets ErrBusy.
+	// Waiting is how many items of a lane may wait for a batch; a call past it gets ErrBusy.
 	Waiting int
 	// Timeout bounds the context of each batch. The callers' contexts have no effect on a batch: a caller that leaves
 	// cancels no other call.
@@ -45,32 +45,40 @@ type Group[T, R any] struct {
 	mu sync.Mutex
 	// lanes are those that have had an item, by name. An empty lane costs next to nothing.
 	lanes map[string]*lane[T, R]
-	// waiting counts the items without a batch; gone counts those besides whose callers have left.
-	waiting, gone int
 
 	// runners are the goroutines that do batches.
 	runners lifecycle.Group
 }
 
-// lane is the items that share batches.
+// lane is the items that share batches. The group's mu guards its fields, and those of a call and its parts.
 type lane[T, R any] struct {
-	// waiting are the items without a batch.
-	waiting []entry[T, R]
-	running int
+	queue []entry[T, R]
+	// waiting counts the items in the queue whose callers are there, gone those whose callers have left.
+	waiting, gone int
+	running       int
 }
 
-// entry is a waiting item of a call.
+// entry is an item of a call without a batch.
 type entry[T, R any] struct {
-	call  *call[T, R]
+	part  *part[T, R]
 	index int
 }
 
-// call is a call of Do. The group's mu guards its fields.
+// part is the items of a call in one lane.
+type part[T, R any] struct {
+	call *call[T, R]
+	lane *lane[T, R]
+	// items counts them all, waiting those without a batch.
+	items, waiting int
+}
+
+// call is a call of Do.
 type call[T, R any] struct {
 	items   []T
 	results []R
-	// missing counts the items without a result, waiting the items without a batch.
-	missing, waiting int
+	parts   []*part[T, R]
+	// missing counts the items without a result.
+	missing int
 	// left says that the caller has left, and its waiting items are dropped.
 	left bool
 	done chan struct{}
@@ -82,8 +90,8 @@ func New[T, R any](config Config, do func(ctx context.Context, items []T) []R) *
 }
 
 // NewInLanes is New for items of which some may be answered much later than others. Only items of one lane share a
-// batch, each lane has Config.Parallel batches in flight, and so no lane waits for another. There must be few lanes.
-// laneOf must not block.
+// batch, and each lane has Config.Parallel batches in flight and Config.Waiting places. So no lane waits for another.
+// There must be few lanes. laneOf must not block.
 func NewInLanes[T, R any](
 	config Config, laneOf func(item T) string, do func(ctx context.Context, items []T) []R,
 ) *Group[T, R] {
@@ -91,7 +99,7 @@ func NewInLanes[T, R any](
 }
 
 // Do has items answered, in batches shared with other calls, and returns their results in order. Do fails with ErrBusy
-// when too many items wait, and with the context's error when the context ends first; the items may then still be done,
+// when too many items wait in a lane, and with the context's error when the context ends first; the items may then still be done,
 // see Config.Counting. The items must not be changed.
 func (g *Group[T, R]) Do(ctx context.Context, items ...T) ([]R, error) {
 	if len(items) == 0 {
@@ -124,14 +132,15 @@ func (g *Group[T, R]) drop(c *call[T, R]) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	c.left, c.items = true, nil
-	g.gone += c.waiting
-	g.waiting -= c.waiting
-	c.answered(c.waiting)
-	if g.gone > g.waiting {
-		for _, l := range g.lanes {
-			l.waiting = slices.DeleteFunc(l.waiting, func(e entry[T, R]) bool { return e.call.left })
+	for _, p := range c.parts {
+		l, dropped := p.lane, p.waiting
+		p.waiting = 0
+		l.waiting -= dropped
+		if l.gone += dropped; l.gone > l.waiting {
+			l.queue = slices.DeleteFunc(l.queue, func(e entry[T, R]) bool { return e.part.call.left })
+			l.gone = 0
 		}
-		g.gone = 0
+		c.answered(dropped)
 	}
 }
 
@@ -145,39 +154,66 @@ func (c *call[T, R]) answered(items int) {
 	}
 }
 
-// Waiting is how many items wait for a batch.
-func (g *Group[T, R]) Waiting() int {
+// Waiting is how many items wait for a batch, in all lanes together.
+func (g *Group[T, R]) Waiting() (items int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.waiting
+	for _, l := range g.lanes {
+		items += l.waiting
+	}
+	return items
 }
 
 func (g *Group[T, R]) enqueue(items []T) (*call[T, R], error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	// A call larger than the limit is accepted when nothing waits; otherwise such a call would be refused for ever.
-	if g.waiting > 0 && g.waiting+len(items) > g.config.Waiting {
-		return nil, ErrBusy
-	}
-	c := &call[T, R]{
-		items: items, results: make([]R, len(items)), missing: len(items), waiting: len(items), done: make(chan struct{}),
-	}
-	g.waiting += len(items)
+	c := &call[T, R]{items: items, results: make([]R, len(items)), missing: len(items), done: make(chan struct{})}
+	entries := make([]entry[T, R], len(items))
 	for i := range items {
-		name := g.laneOf(items[i])
-		l := g.lanes[name]
-		if l == nil {
-			l = &lane[T, R]{}
-			g.lanes[name] = l
+		p := c.part(g.lane(g.laneOf(items[i])))
+		p.items++
+		entries[i] = entry[T, R]{part: p, index: i}
+	}
+	for _, p := range c.parts {
+		// A call larger than the limit is accepted when nothing waits; otherwise such a call would be refused for ever.
+		if p.lane.waiting > 0 && p.lane.waiting+p.items > g.config.Waiting {
+			return nil, ErrBusy
 		}
-		begins := len(l.waiting) == 0 || l.waiting[len(l.waiting)-1].call != c
-		l.waiting = append(l.waiting, entry[T, R]{call: c, index: i})
-		if begins && l.running < g.config.Parallel {
-			l.running++
-			g.runners.Go(func() { g.run(l) })
+	}
+	for _, e := range entries {
+		e.part.lane.queue = append(e.part.lane.queue, e)
+	}
+	for _, p := range c.parts {
+		p.waiting = p.items
+		p.lane.waiting += p.items
+		if p.lane.running < g.config.Parallel {
+			p.lane.running++
+			g.runners.Go(func() { g.run(p.lane) })
 		}
 	}
 	return c, nil
+}
+
+// lane is the lane of a name, new or known.
+func (g *Group[T, R]) lane(name string) *lane[T, R] {
+	l := g.lanes[name]
+	if l == nil {
+		l = &lane[T, R]{}
+		g.lanes[name] = l
+	}
+	return l
+}
+
+// part is the part of a call in a lane, new or known. There are few lanes, and most calls have a single item.
+func (c *call[T, R]) part(in *lane[T, R]) *part[T, R] {
+	for _, p := range c.parts {
+		if p.lane == in {
+			return p
+		}
+	}
+	p := &part[T, R]{call: c, lane: in}
+	c.parts = append(c.parts, p)
+	return p
 }
 
 // run does batches of a lane until nothing waits there. Before each batch it yields to goroutines that are ready to
@@ -197,25 +233,25 @@ func (g *Group[T, R]) run(l *lane[T, R]) {
 func (g *Group[T, R]) next(l *lane[T, R]) (entries []entry[T, R], items []T) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	n := min(len(l.waiting), g.config.Max)
+	n := min(len(l.queue), g.config.Max)
 	entries, items = make([]entry[T, R], 0, n), make([]T, 0, n)
-	for len(l.waiting) > 0 && len(items) < g.config.Max {
-		e := l.waiting[0]
-		l.waiting[0] = entry[T, R]{} // otherwise the call stays in memory as long as the queue is not empty
-		l.waiting = l.waiting[1:]
-		if e.call.left {
-			g.gone--
+	for len(l.queue) > 0 && len(items) < g.config.Max {
+		e := l.queue[0]
+		l.queue[0] = entry[T, R]{} // otherwise the call stays in memory as long as the queue is not empty
+		l.queue = l.queue[1:]
+		if e.part.call.left {
+			l.gone--
 			continue
 		}
-		e.call.waiting--
-		g.waiting--
-		entries, items = append(entries, e), append(items, e.call.items[e.index])
+		e.part.waiting--
+		l.waiting--
+		entries, items = append(entries, e), append(items, e.part.call.items[e.index])
 	}
 	if len(items) > 0 {
 		return entries, items
 	}
 	l.running--
-	l.waiting = nil
+	l.queue = nil
 	return nil, nil
 }
 
@@ -227,7 +263,7 @@ func (g *Group[T, R]) answer(entries []entry[T, R], items []T) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for i, e := range entries {
-		e.call.results[e.index] = results[i]
-		e.call.answered(1)
+		e.part.call.results[e.index] = results[i]
+		e.part.call.answered(1)
 	}
 }

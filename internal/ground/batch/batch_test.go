@@ -236,11 +236,46 @@ func TestNoLaneWaitsForAnother(t *testing.T) {
 		}
 		go func() { _, _ = g.Do(t.Context(), slices.Repeat([]int{-1}, 10)...) }()
 		synctest.Wait()
-		if _, err := g.Do(t.Context(), 4); !errors.Is(err, batch.ErrBusy) {
-			t.Errorf("with 10 waiting items in one lane got %v", err)
+		if got, err := g.Do(t.Context(), 4); err != nil || got[0] != 8 {
+			t.Errorf("with a full lane beside got %v, %v", got, err)
+		}
+		if _, err := g.Do(t.Context(), 5, -1); !errors.Is(err, batch.ErrBusy) || g.Waiting() != 10 {
+			t.Errorf("for a full lane got %v; %d wait", err, g.Waiting())
 		}
 		close(gate)
 		if got := <-mixed; !slices.Equal(got, []int{2, -2, 4}) {
+			t.Errorf("got %v", got)
+		}
+	})
+}
+
+// Whose callers leave gives back the room of each of its lanes.
+func TestLeftCallerFreesEachLane(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gate := make(chan struct{})
+		g := batch.NewInLanes(batch.Config{Max: 1, Parallel: 1, Waiting: 2, Timeout: time.Hour, Counting: t.Context()},
+			func(item int) string { return fmt.Sprint(item < 0) },
+			func(ctx context.Context, items []int) []int { <-gate; return double(ctx, items) })
+		go func() { _, _ = g.Do(t.Context(), 1, -1) }() // both are in flight
+		synctest.Wait()
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { _, _ = g.Do(ctx, 2, -2, 3, -3) }()
+		synctest.Wait()
+		for _, item := range []int{4, -4} {
+			if _, err := g.Do(t.Context(), item); !errors.Is(err, batch.ErrBusy) || g.Waiting() != 4 {
+				t.Errorf("in a full lane %d got %v; %d wait", item, err, g.Waiting())
+			}
+		}
+		cancel()
+		synctest.Wait()
+		stays := make(chan []int, 1)
+		go func() { got, _ := g.Do(t.Context(), 4, -4, -5); stays <- got }()
+		synctest.Wait()
+		if g.Waiting() != 3 {
+			t.Errorf("%d items wait, want those whose caller is there", g.Waiting())
+		}
+		close(gate)
+		if got := <-stays; !slices.Equal(got, []int{8, -8, -10}) {
 			t.Errorf("got %v", got)
 		}
 	})
