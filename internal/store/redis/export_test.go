@@ -3,7 +3,10 @@ package redis
 import (
 	"cmp"
 	"context"
+	"sync"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // WithDefaults completes the settings that a test does not choose.
@@ -24,21 +27,37 @@ func (s *Store) SweepBegunOn(addr string) { s.cursors[addr] = &cursor{next: 1} }
 // PruneNow has the next count drop the counts of coordinators that are gone.
 func (s *Store) PruneNow() { s.pulses.pruneAt = time.Time{} }
 
-// LookWithFullPool looks at all masters of a Cluster once, while the loops' connections to one of them are in use.
-func (s *Store) LookWithFullPool(ctx context.Context) error {
-	master, err := s.loops.(*cluster).MasterForKey(ctx, s.keys.shards[0])
-	if err != nil {
-		return err
-	}
-	for range master.Options().PoolSize {
-		conn := master.Conn()
-		if err := conn.Ping(ctx).Err(); err != nil {
+// PingWithFullPools calls Ping while all connections of producers and of the loops are in use. On a Cluster it looks at
+// all masters before.
+func (s *Store) PingWithFullPools(ctx context.Context) error {
+	var mu sync.Mutex
+	var held []*redis.Conn
+	defer func() {
+		for _, conn := range held {
+			_ = conn.Close()
+		}
+	}()
+	for _, client := range []redis.UniversalClient{s.intake, s.loops} {
+		err := eachMaster(ctx, client, func(ctx context.Context, master *redis.Client) error {
+			for range master.Options().PoolSize {
+				conn := master.Conn()
+				if err := conn.Ping(ctx).Err(); err != nil {
+					return err
+				}
+				mu.Lock()
+				held = append(held, conn)
+				mu.Unlock()
+			}
+			return nil
+		})
+		if err != nil {
 			return err
 		}
-		defer conn.Close()
 	}
-	s.breakers.look(ctx)
-	return nil
+	if s.breakers != nil {
+		s.breakers.look(ctx)
+	}
+	return s.Ping(ctx)
 }
 
 // AwaitReplicas waits for replicas as after a call that stored messages.

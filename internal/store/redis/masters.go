@@ -11,7 +11,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/msghandler/msghandler/internal/ground/address"
 	"github.com/msghandler/msghandler/internal/ground/backoff"
 	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 	"github.com/msghandler/msghandler/internal/halfmsg"
@@ -45,12 +44,14 @@ type cluster struct {
 type breakers struct {
 	logger *slog.Logger
 	shards []string
-	// probe sends the PINGs. It shares no pool: a PING that waits for a connection would look like a silent master.
+	// probe is the store's, and sends the PINGs.
 	probe *cluster
 	// open says that a circuit is open: otherwise no call is looked at.
-	open    atomic.Bool
-	mu      sync.Mutex
-	silent  map[string]SilentMaster
+	open   atomic.Bool
+	mu     sync.Mutex
+	silent map[string]SilentMaster
+	// away is why no master works; nil while one does.
+	away    error
 	stop    context.CancelFunc
 	watched lifecycle.Group
 }
@@ -71,13 +72,13 @@ func (b *breakers) close() {
 	if b != nil && b.stop != nil {
 		b.stop()
 		_ = b.watched.Wait(context.Background()) // a PING ends with the context
-		_ = b.probe.Close()
 	}
 }
 
 // look asks all masters once.
 func (b *breakers) look(ctx context.Context) {
 	masters := map[string]*SilentMaster{}
+	answers := make(chan error, len(b.shards))
 	var asked lifecycle.Group
 	for _, shard := range b.shards {
 		master, err := b.probe.MasterForKey(ctx, shard)
@@ -91,30 +92,41 @@ func (b *breakers) look(ctx context.Context) {
 		}
 		m := &SilentMaster{Addr: addr, Shards: 1, Cause: err}
 		masters[addr] = m
-		if err == nil {
-			asked.Go(func() { m.Cause = ping(ctx, master) })
+		if err != nil {
+			answers <- err
+			continue
 		}
+		asked.Go(func() {
+			err := ping(ctx, master)
+			if _, answered := errors.AsType[redis.Error](err); !answered { // after LOADING its calls fail at once, too
+				m.Cause = err
+			}
+			answers <- err
+		})
 	}
 	_ = asked.Wait(context.Background()) // each PING has its own time-out
+	close(answers)
 	if ctx.Err() == nil {
-		b.set(masters)
+		b.set(masters, answers)
 	}
 }
 
 func ping(ctx context.Context, master *redis.Client) error {
 	ctx, cancel := context.WithTimeout(ctx, maxSilence)
 	defer cancel()
-	err := master.Ping(ctx).Err()
-	if _, answered := errors.AsType[redis.Error](err); answered {
-		return nil // such as LOADING: its calls fail at once, too
-	}
-	return err
+	return master.Ping(ctx).Err()
 }
 
-// set opens and closes the circuits.
-func (b *breakers) set(masters map[string]*SilentMaster) {
+// set opens and closes the circuits. The answers to the PINGs say whether a master works.
+func (b *breakers) set(masters map[string]*SilentMaster, answers <-chan error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.away = nil
+	for err := range answers {
+		if b.away = translate(err); err == nil {
+			break
+		}
+	}
 	now := map[string]SilentMaster{}
 	for addr, m := range masters {
 		if m.Cause == nil {
@@ -255,14 +267,13 @@ func (s *Store) reachable(ctx context.Context) (shards []int, err error) {
 }
 
 // watchMasters opens and closes the circuits of a Cluster's masters until Close.
-func (s *Store) watchMasters(where address.Redis) {
+func (s *Store) watchMasters() {
 	intake, is := s.intake.(*cluster)
 	loops, _ := s.loops.(*cluster)
 	if !is {
 		return
 	}
-	where.PoolSize = 1
-	probe, _ := connect(where).(*cluster)
+	probe, _ := s.probe.(*cluster)
 	s.breakers = &breakers{logger: s.logger, shards: s.keys.shards, probe: probe}
 	intake.breakers, loops.breakers = s.breakers, s.breakers
 	s.breakers.watch()
@@ -281,30 +292,15 @@ func (s *Store) SilentMasters() (silent []SilentMaster) {
 	return silent
 }
 
-// answers is nil when one of the masters of reachable shards answers. None waits for another.
-func (s *Store) answers(ctx context.Context, c *cluster) error {
-	shards, err := s.reachable(ctx)
-	if err != nil {
-		return err
+// Ping is nil when a master answers: the shards of the others are away, and the coordinator works for the rest. On a
+// Cluster Ping says what the last PINGs of the breakers found.
+func (s *Store) Ping(ctx context.Context) error {
+	if s.breakers == nil {
+		return translate(s.probe.Ping(ctx).Err())
 	}
-	asked := map[string]bool{}
-	answers := make(chan error, len(shards))
-	var asking lifecycle.Group // not waited for: a PING ends with its context
-	for _, shard := range shards {
-		master, err := c.MasterForKey(ctx, s.keys.shards[shard])
-		if err != nil || asked[master.Options().Addr] {
-			continue
-		}
-		asked[master.Options().Addr] = true
-		asking.Go(func() { answers <- master.Ping(ctx).Err() })
-	}
-	err = fmt.Errorf("%w: the Cluster names no master", halfmsg.ErrUnavailable)
-	for range asked {
-		if err = <-answers; err == nil {
-			return nil
-		}
-	}
-	return translate(err)
+	s.breakers.mu.Lock()
+	defer s.breakers.mu.Unlock()
+	return s.breakers.away
 }
 
 // Shards is in how many parts the data are.

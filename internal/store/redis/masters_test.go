@@ -11,16 +11,24 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// TestFullPoolIsNoSilentMaster has the loops use all their connections to a master.
+// TestFullPoolIsNoSilentMaster has calls of producers and of the loops use all their connections.
 func TestFullPoolIsNoSilentMaster(t *testing.T) {
 	t.Parallel()
-	nodes := servers.RedisMasters(t)
-	store := open(t, redisstore.Config{URL: "redis://" + nodes[0].Addr + "?cluster=true"})
-	if err := store.LookWithFullPool(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if silent := store.SilentMasters(); len(silent) > 0 {
-		t.Errorf("silent are %v", silent)
+	for kind, query := range map[string]string{"server": "", "cluster": "?cluster=true"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			addr := servers.Redis(t).Addr
+			if query != "" {
+				addr = servers.RedisMasters(t)[0].Addr
+			}
+			store := open(t, redisstore.Config{URL: "redis://" + addr + query})
+			if err := store.PingWithFullPools(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if silent := store.SilentMasters(); len(silent) > 0 {
+				t.Errorf("silent are %v", silent)
+			}
+		})
 	}
 }
 

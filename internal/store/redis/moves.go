@@ -19,7 +19,8 @@ const (
 	movesParallel = 1
 	// movesMax is how many calls a batch of moves may have.
 	movesMax = 64
-	// movesWaiting bounds the calls that wait for a master. Callers bound their own messages; see the submit queues and work queues.
+	// movesWaiting bounds the calls that wait for a master. Callers bound their own messages; see the submit queues and
+	// work queues.
 	movesWaiting = 1 << 16
 	// movesTimeout bounds a batch, at far more than a batch takes that succeeds.
 	movesTimeout = 5 * time.Second

@@ -84,8 +84,10 @@ type Store struct {
 	// intake serves producers and operators, loops the coordinator's own work: neither pool can starve the other.
 	intake redis.UniversalClient
 	loops  redis.UniversalClient
-	pacer  *pacer
-	moves  moves
+	// probe sends PINGs alone: a PING that waits for a connection of a full pool would look like a silent server.
+	probe redis.UniversalClient
+	pacer *pacer
+	moves moves
 	// faults says which failures of a part of a pass are logged.
 	faults *loglimit.Limiter
 	// recent are messages stored here lately.
@@ -134,6 +136,9 @@ func New(ctx context.Context, config Config) (*Store, error) {
 	}
 	s.sweeper.cursors = map[string]*cursor{}
 	s.intake, s.loops = connect(where), connect(where)
+	probing := where
+	probing.PoolSize = 1
+	s.probe = connect(probing)
 	if err := s.prepare(ctx, where); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
@@ -179,7 +184,7 @@ func (s *Store) prepare(ctx context.Context, where address.Redis) error {
 	s.keys = newKeys(s.config.Prefix, s.layout)
 	s.pulses.last, s.pulses.pruneAt = make([]pulse, s.layout.shards), time.Now().Add(pruneAfter)
 	s.pageTime, s.pageTurns = maxPageTime, make([]atomic.Int64, s.layout.shards)
-	s.watchMasters(where)
+	s.watchMasters()
 	return s.startPaging(ctx)
 }
 
@@ -243,15 +248,7 @@ func (c Config) shardsOf(written string, cluster bool) int {
 // Close ends all connections. Calls under way fail.
 func (s *Store) Close() error {
 	s.breakers.close()
-	return errors.Join(s.intake.Close(), s.loops.Close())
-}
-
-// Ping is nil when a master answers: the shards of the others are away, and the coordinator works for the rest.
-func (s *Store) Ping(ctx context.Context) error {
-	if c, is := s.intake.(*cluster); is {
-		return s.answers(ctx, c)
-	}
-	return translate(s.intake.Ping(ctx).Err())
+	return errors.Join(s.intake.Close(), s.loops.Close(), s.probe.Close())
 }
 
 // newToken makes the token of one claim.
