@@ -49,7 +49,8 @@ func (l *Limits) keys() []Key {
 		},
 		{
 			Name: "limits.waiting", Default: "10000", value: whole(&l.Waiting, 1, 1000000),
-			Meaning: "Calls of a kind that may wait for Redis, on a Cluster for each master. Above it callers get RESOURCE_EXHAUSTED.",
+			Meaning: "Calls of a kind that may wait for Redis, on a Cluster for each master. Above it callers get " +
+				"RESOURCE_EXHAUSTED.",
 		},
 		{
 			Name: "limits.unfinished", Default: "1000000", value: whole(&l.Unfinished, 1, 1_000_000_000),

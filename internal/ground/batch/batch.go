@@ -99,8 +99,8 @@ func NewInLanes[T, R any](
 }
 
 // Do has items answered, in batches shared with other calls, and returns their results in order. Do fails with ErrBusy
-// when too many items wait in a lane, and with the context's error when the context ends first; the items may then still be done,
-// see Config.Counting. The items must not be changed.
+// when too many items wait in a lane, and with the context's error when the context ends first; the items may then
+// still be done, see Config.Counting. The items must not be changed.
 func (g *Group[T, R]) Do(ctx context.Context, items ...T) ([]R, error) {
 	if len(items) == 0 {
 		return nil, nil
