@@ -2,7 +2,7 @@
 // committed effect has its row, and a later copy finds the row, whichever process died in between.
 //
 //	inbox, err := sqlinbox.New(sqlinbox.Config{DB: db, Dialect: sqlinbox.PostgreSQL, Consumer: "payments"})
-//	err = inbox.Migrate(ctx)                         // creates or upgrades the table
+//	err = inbox.Migrate(ctx)                         // creates the table
 //	err = c.Run(ctx, inbox.Handler(func(ctx context.Context, tx *sql.Tx, m *consumer.Message) error {
 //		return pay(ctx, tx, m)                       // everything through tx
 //	}))

@@ -22,7 +22,7 @@ func (t *Table) DDL() ([]string, error) {
 
 // Migrate creates the table with its indexes. Migrate may be called at every start, by several processes at once, and
 // changes nothing where the table is there. Migrate fails for a table without one of the columns or without a primary
-// key: a restore has left a part, or another version of the SDK has made the table.
+// key: a restore has left a part, or the table is of another version of the SDK.
 func (t *Table) Migrate(ctx context.Context) error {
 	if err := t.migrate(ctx); err != nil {
 		return fmt.Errorf("migrate %s: %w", t.Name, err)
@@ -108,7 +108,7 @@ func (t *Table) examine(ctx context.Context, conn *sql.Conn, statements []string
 		err = errors.Join(rows.Err(), rows.Close())
 	}
 	if err != nil {
-		return fmt.Errorf("the table is there, but not all of its columns; restore or upgrade the table: %w", err)
+		return fmt.Errorf("the table is there, but not all of its columns; restore the table, or name another one: %w", err)
 	}
 	var keyed bool
 	if err := conn.QueryRowContext(ctx, t.words.Replace("SELECT "+t.keyExists)).Scan(&keyed); err != nil {

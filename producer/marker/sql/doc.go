@@ -2,7 +2,7 @@
 // transaction has its marker, and any other has none.
 //
 //	markers, err := sqlmarker.New(sqlmarker.Config{DB: db, Dialect: sqlmarker.PostgreSQL, Producer: "orders"})
-//	err = markers.Migrate(ctx)                       // creates or upgrades the table
+//	err = markers.Migrate(ctx)                       // creates the table
 //	p, err := producer.New(producer.Config{Name: "orders", Markers: markers, ...})
 //	err = markers.Send(ctx, p, message, func(ctx context.Context, tx *sql.Tx) error {
 //		return pay(ctx, tx, order)                   // everything through tx
