@@ -7,6 +7,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 )
 
 // ErrEnded is the error of a transaction that has ended before its COMMIT, while the caller's code went on.
@@ -19,86 +20,106 @@ const savepoint = "msghandler_begin"
 // Tx is a transaction with the row of a table, and with statements of the table's user.
 type Tx struct {
 	*sql.Tx
-	guarded bool
-	release func(ended error)
+	session *session
 }
 
 // Begin begins a transaction that StillOpen can look at.
 func (t *Table) Begin(ctx context.Context, options *sql.TxOptions) (*Tx, error) {
-	tx, err := t.begin(ctx, options)
-	if err != nil || !tx.guarded {
-		return tx, err
-	}
-	if _, err := tx.ExecContext(ctx, "SAVEPOINT "+savepoint); err != nil {
-		_ = tx.Rollback() // after a failure the driver drops the connection
-		return nil, err
-	}
-	return tx, nil
-}
-
-// begin begins a transaction. A database that rolls a whole transaction back after a deadlock would commit each later
-// statement of the transaction by itself: so such a session commits nothing by itself until the end.
-func (t *Table) begin(ctx context.Context, options *sql.TxOptions) (*Tx, error) {
-	guarded := !t.refusesAfterError
-	if t.commitsBegin == "" {
+	if t.refusesAfterError {
 		tx, err := t.DB.BeginTx(ctx, options)
-		if err != nil {
-			return nil, err
+		return &Tx{Tx: tx}, err
+	}
+	session, err := t.guard(ctx)
+	if err != nil {
+		return nil, err
+	}
+	tx, err := session.conn.BeginTx(ctx, options)
+	if err == nil {
+		if _, err = tx.ExecContext(ctx, "SAVEPOINT "+savepoint); err != nil {
+			_ = tx.Rollback() // after a failure the driver drops the connection
 		}
-		return &Tx{tx, guarded, func(error) {}}, nil
 	}
-	conn, err := t.session(ctx)
 	if err != nil {
+		session.release(err)
 		return nil, err
 	}
-	var once sync.Once
-	release := func(ended error) {
-		once.Do(func() {
-			// After an error the transaction may be open, as the end of its context rolls it back beside: and a session that
-			// commits by itself again begins with a COMMIT.
-			statements := []string{"ROLLBACK", t.commitsEnd}
-			if ended == nil {
-				statements = statements[1:]
-			}
-			if t.runAll(context.WithoutCancel(ctx), conn, statements...) != nil {
-				_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // not given back to the pool
-			}
-			_ = conn.Close()
-		})
-	}
-	tx, err := conn.BeginTx(ctx, options)
-	if err != nil {
-		release(err)
-		return nil, err
-	}
-	return &Tx{tx, guarded, release}, nil
+	return &Tx{tx, session}, nil
 }
 
-// session returns a connection that commits nothing by itself.
-func (t *Table) session(ctx context.Context) (*sql.Conn, error) {
+// session is a connection that commits nothing behind a transaction that the database has rolled back by itself, as
+// after a deadlock or for a full disk: each later statement would be committed alone.
+type session struct {
+	conn *sql.Conn
+	// mayCommit: the COMMIT that the guard lets pass is next.
+	mayCommit atomic.Bool
+	unguard   func(ended error) error
+	once      sync.Once
+}
+
+// guard returns a guarded connection.
+func (t *Table) guard(ctx context.Context) (*session, error) {
 	conn, err := t.DB.Conn(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := conn.ExecContext(ctx, t.commitsBegin); err != nil {
-		_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // not given back to the pool
-		_ = conn.Close()
+	s := &session{conn: conn}
+	s.unguard = func(ended error) error {
+		// After an error the transaction may be open, as the end of its context rolls it back beside: and a session that
+		// commits by itself again begins with a COMMIT.
+		statements := []string{"ROLLBACK", t.commitsEnd}
+		if ended == nil {
+			statements = statements[1:]
+		}
+		return t.runAll(context.WithoutCancel(ctx), conn, statements...)
+	}
+	if t.commitsBegin != "" {
+		_, err = conn.ExecContext(ctx, t.commitsBegin)
+	} else {
+		var end func() error
+		end, err = refuseCommits(conn, &s.mayCommit)
+		s.unguard = func(error) error { return end() }
+	}
+	if err != nil {
+		s.close()
 		return nil, err
 	}
-	return conn, nil
+	return s, nil
+}
+
+// release ends the guard, and gives the connection back to its pool.
+func (s *session) release(ended error) {
+	s.once.Do(func() {
+		if s.unguard(ended) != nil {
+			s.close()
+			return
+		}
+		_ = s.conn.Close()
+	})
+}
+
+// close does not give the connection back to the pool.
+func (s *session) close() {
+	_ = s.conn.Raw(func(any) error { return driver.ErrBadConn })
+	_ = s.conn.Close()
 }
 
 // Commit commits the transaction.
 func (tx *Tx) Commit() error {
+	if tx.session == nil {
+		return tx.Tx.Commit()
+	}
+	tx.session.mayCommit.Store(true)
 	err := tx.Tx.Commit()
-	tx.release(err)
+	tx.session.release(err)
 	return err
 }
 
 // Rollback rolls the transaction back; after Commit it does nothing.
 func (tx *Tx) Rollback() error {
 	err := tx.Tx.Rollback()
-	tx.release(err)
+	if tx.session != nil {
+		tx.session.release(err)
+	}
 	return err
 }
 
@@ -107,7 +128,7 @@ func (tx *Tx) Rollback() error {
 // is not enough: the row may be that of another transaction by now. PostgreSQL refuses all statements of a failed
 // transaction, and its drivers report a COMMIT that rolled back: there StillOpen does nothing.
 func (tx *Tx) StillOpen(ctx context.Context) error {
-	if !tx.guarded {
+	if tx.session == nil {
 		return nil
 	}
 	_, err := tx.ExecContext(ctx, "RELEASE SAVEPOINT "+savepoint)

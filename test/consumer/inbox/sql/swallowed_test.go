@@ -32,10 +32,8 @@ func TestSwallowedDeadlockIsNoEffect(t *testing.T) {
 						t.Error(err)
 					}
 				}
-				if d.dialect != sqlinbox.SQLite { // which commits each statement behind the end
-					_, _ = tx.ExecContext(ctx, "UPDATE stock SET n = n + 1 WHERE id = 2")
-					_ = d.pay(ctx, tx, m)
-				}
+				_, _ = tx.ExecContext(ctx, "UPDATE stock SET n = n + 1 WHERE id = 2")
+				_ = d.pay(ctx, tx, m)
 				return nil
 			}
 			err := inbox.Handler(swallows).Handle(t.Context(), order(id))
