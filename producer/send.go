@@ -119,6 +119,9 @@ func (p *Producer) failed(ctx context.Context, id string, cause error) error {
 		}
 		return fmt.Errorf("business of %s: %w", id, Unsure(cause))
 	}
+	if errors.Is(cause, marker.ErrOtherStore) {
+		p.identity.known.Store(nil) // the next half message names the store that is there
+	}
 	if errors.Is(cause, ErrSendAgain) && !errors.Is(cause, ErrPermanent) {
 		return fmt.Errorf("business of %s: %w", id, cause)
 	}

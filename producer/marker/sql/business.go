@@ -38,16 +38,25 @@ func (s *Store) Send(ctx context.Context, p *producer.Producer, m producer.Messa
 // InTx turns a business into the function for [producer.Producer.Send]: a transaction that marks the message first,
 // runs the business and commits.
 func (s *Store) InTx(m producer.Message, run Business) func(ctx context.Context) error {
-	mark := func(ctx context.Context, tx *sql.Tx) error { return s.Mark(ctx, tx, m.ID) }
+	mark := func(ctx context.Context, s *Store, tx *sql.Tx) error { return s.Mark(ctx, tx, m.ID) }
 	if s.config.Resend > 0 {
-		mark = func(ctx context.Context, tx *sql.Tx) error { return s.keep(ctx, tx, m, StateHanded, s.config.Resend) }
+		mark = func(ctx context.Context, s *Store, tx *sql.Tx) error {
+			return s.keep(ctx, tx, m, StateHanded, s.config.Resend)
+		}
 	}
 	return func(ctx context.Context) error { return s.transact(ctx, m.ID, mark, run) }
 }
 
+// marking leaves the marker in a transaction, first of all, by a store that is bound to an identity.
+type marking func(ctx context.Context, s *Store, tx *sql.Tx) error
+
 // transact runs a business in a transaction that leaves its marker first. Before the commit certainly nothing is
 // committed; after the commit only the database knows.
-func (s *Store) transact(ctx context.Context, id string, mark, run Business) error {
+func (s *Store) transact(ctx context.Context, id string, mark marking, run Business) error {
+	s, err := s.boundToLast(ctx)
+	if err != nil {
+		return notCommitted(s.unbegun(ctx, "begin the transaction of", id, err))
+	}
 	tx, err := s.begin(ctx, id, mark)
 	if err != nil {
 		return notCommitted(err)
@@ -90,7 +99,7 @@ func (s *Store) ended(ctx context.Context, id string, cause error) error {
 
 // begin begins a transaction and leaves its marker. The business has not begun, so a transient error is no reason to
 // give the message up: begin retries until BeginTimeout or the end of the context.
-func (s *Store) begin(ctx context.Context, id string, mark Business) (*sqldb.Tx, error) {
+func (s *Store) begin(ctx context.Context, id string, mark marking) (*sqldb.Tx, error) {
 	limit := time.Now().Add(s.config.BeginTimeout)
 	for failures := 0; ; failures++ {
 		tx, err := s.beginOnce(ctx, id, mark)
@@ -104,7 +113,7 @@ func (s *Store) begin(ctx context.Context, id string, mark Business) (*sqldb.Tx,
 	}
 }
 
-func (s *Store) beginOnce(ctx context.Context, id string, mark Business) (begun *sqldb.Tx, err error) {
+func (s *Store) beginOnce(ctx context.Context, id string, mark marking) (begun *sqldb.Tx, err error) {
 	tx, err := s.table.Begin(ctx, s.config.TxOptions)
 	if err != nil {
 		return nil, s.unbegun(ctx, "begin the transaction of", id, err)
@@ -118,7 +127,7 @@ func (s *Store) beginOnce(ctx context.Context, id string, mark Business) (begun 
 			s.table.LeaveReadOnly(ctx, err)
 		}
 	}()
-	if err := mark(ctx, tx.Tx); err != nil {
+	if err := mark(ctx, s, tx.Tx); err != nil {
 		return nil, err
 	}
 	marked = true
@@ -169,16 +178,18 @@ func notCommitted(err error) error {
 // failure that is not known to be permanent the error wraps [producer.ErrSendAgain]: return the error from the
 // business, and the id stays usable.
 func (s *Store) Mark(ctx context.Context, tx *sql.Tx, id string) error {
-	return s.mark(ctx, tx, id, `INSERT INTO {table} (producer, id, verdict, created_at) VALUES (?, ?, ?, {now})`)
+	return s.mark(ctx, tx, id, `INSERT INTO {table} (producer, id, verdict, created_at)
+		SELECT ?, ?, ?, {now}`)
 }
 
-// mark runs the INSERT, whose first parameters are producer, id and verdict.
+// mark runs the INSERT from a SELECT, whose first parameters are producer, id and verdict. No row is written in another
+// database than the one whose identity the half message names: no question would find the marker there.
 func (s *Store) mark(ctx context.Context, tx *sql.Tx, id, insert string, more ...any) error {
 	if len(id) == 0 || len(id) > maxID {
 		return fmt.Errorf("mark %q: an id has 1 to %d bytes", id, maxID)
 	}
-	args := append([]any{s.config.Producer, []byte(id), int64(marker.Committed)}, more...)
-	inserted, err := s.table.InsertNew(ctx, tx, insert, args...)
+	args := append(append([]any{s.config.Producer, []byte(id), int64(marker.Committed)}, more...), s.markedIn())
+	inserted, err := s.table.InsertNew(ctx, tx, insert+` FROM {table}_identity WHERE ? IN ('', identity)`, args...)
 	switch {
 	case err != nil:
 		return s.unbegun(ctx, "mark", id, err)
@@ -194,6 +205,9 @@ func (s *Store) taken(ctx context.Context, tx *sql.Tx, id string) error {
 	err := tx.QueryRowContext(ctx,
 		s.table.Query(`SELECT verdict FROM {table} WHERE producer = ? AND id = ?`+s.table.Latest),
 		s.config.Producer, []byte(id)).Scan(&verdict)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = cmp.Or(s.boundTo(s.markedIn()).checkBound(ctx, tx), err)
+	}
 	switch {
 	case err != nil:
 		return s.unbegun(ctx, "read the marker of", id, err)
@@ -208,13 +222,16 @@ func (s *Store) taken(ctx context.Context, tx *sql.Tx, id string) error {
 // wraps [producer.ErrNotCommitted] and [producer.ErrSendAgain]. Any other cause leaves the outcome open, and nothing
 // is retried. Then Settle plants the tombstone. If the marker is there, the transaction has committed, and Settle
 // returns nil. If the tombstone is there, the transaction never will, and the error wraps [producer.ErrNotCommitted].
-// If the database gives no answer, the error wraps [producer.ErrOutcomeUnknown].
+// If the database gives no answer, or is another one by now, the error wraps [producer.ErrOutcomeUnknown].
 func (s *Store) Settle(ctx context.Context, id string, cause error) error {
 	if s.table.Aborted(cause) {
 		return notCommitted(fmt.Errorf("commit %s: %w: %w", id, producer.ErrSendAgain, cause))
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
 	defer cancel()
+	if first := s.identities.first.Load(); s.bound == "" && first != nil {
+		s = s.boundTo(*first)
+	}
 	standing, err := s.Put(ctx, []string{id}, marker.RolledBack)
 	switch {
 	case err != nil:

@@ -43,7 +43,7 @@ func (s *Store) Enqueue(ctx context.Context, tx *sql.Tx, m producer.Message) err
 // has committed before, and [producer.ErrSendAgain] when the transaction could not begin or was aborted for a
 // transient reason.
 func (s *Store) Commit(ctx context.Context, m producer.Message, run Business) error {
-	enqueue := func(ctx context.Context, tx *sql.Tx) error { return s.Enqueue(ctx, tx, m) }
+	enqueue := func(ctx context.Context, s *Store, tx *sql.Tx) error { return s.Enqueue(ctx, tx, m) }
 	err := s.transact(ctx, m.ID, enqueue, run)
 	if err != nil {
 		return fmt.Errorf("business of %s: %w", m.ID, err)
@@ -120,7 +120,7 @@ func (s *Store) keep(ctx context.Context, tx *sql.Tx, m producer.Message, state 
 	return s.mark(ctx, tx, m.ID,
 		`INSERT INTO {table} (producer, id, verdict, state, due_at, message, body, claims, shard_id,
 		exchange_name, routing_key, event_type, aggregate_type, aggregate_id, created_at, updated_at)
-		VALUES (?, ?, ?, ?, {now} + ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {now}, {now})`,
+		SELECT ?, ?, ?, ?, {now} + ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {now}, {now}`,
 		append([]any{int64(state), due.Milliseconds(), string(text), body, claims, s.shardOf(m, e)}, columns(m, e)...)...)
 }
 

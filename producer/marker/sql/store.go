@@ -1,7 +1,6 @@
 package sql
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -86,7 +85,8 @@ type Store struct {
 	queued chan struct{}
 	scope  scope
 	// bound is the identity that the markers must have; empty: any.
-	bound string
+	bound      string
+	identities *identities
 	// turn counts claims. stray is where the next claim looks for shards beyond the configuration.
 	turn  *atomic.Uint32
 	stray *atomic.Int64
@@ -132,6 +132,7 @@ func New(config Config) (*Store, error) {
 		config: config, db: config.DB, queued: make(chan struct{}, 1),
 		table: sqldb.NewTable(config.DB, config.Dialect, config.Table, ddl, words(config.Dialect)...), form: ofMarkers,
 		scope: wholeTable(config), turn: &atomic.Uint32{}, stray: &atomic.Int64{},
+		identities: &identities{},
 	}, nil
 }
 
@@ -150,41 +151,6 @@ func either[T comparable](value, otherwise T) T {
 		return otherwise
 	}
 	return value
-}
-
-// Identity implements marker.Store: the identity is the row that Migrate writes into the table TABLE_identity. A copy
-// of the database has the identity of the original.
-func (s *Store) Identity(ctx context.Context) (identity string, err error) {
-	err = s.db.QueryRowContext(ctx, s.table.Query(`SELECT identity FROM {table}_identity`)).Scan(&identity)
-	if err != nil {
-		return "", fmt.Errorf("read the identity of the markers; grant SELECT on %s_identity, and if the row or the table "+
-			"is missing, run the statements of DDL for it: %w", s.config.Table, err)
-	}
-	return identity, nil
-}
-
-// Bound implements marker.Binder.
-func (s *Store) Bound(identity string) marker.Store {
-	bound := *s
-	bound.bound = identity
-	return &bound
-}
-
-// checkBound fails for the markers of another database than the one that the store is bound to. Within a transaction it
-// comes after the write: SQLite lets no transaction write that has read first.
-func (s *Store) checkBound(ctx context.Context, in sqldb.Execer) error {
-	if s.bound == "" {
-		return nil
-	}
-	rows, err := in.QueryContext(ctx, s.table.Query(`SELECT 1 FROM {table}_identity WHERE identity = ?`), s.bound)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	if rows.Next() {
-		return rows.Err()
-	}
-	return cmp.Or(rows.Err(), marker.ErrOtherStore)
 }
 
 // Capabilities implements marker.Store.
