@@ -6,9 +6,9 @@ import (
 	"sync/atomic"
 )
 
-// refuseCommits has a session of SQLite roll back at each COMMIT, also of a single statement outside a transaction, until
-// allowed is set. The returned function ends that, and must be called. SQLite has no statement for it, but a hook, which
-// the drivers offer as a method RegisterCommitHook of a connection, with a function type of their own. A driver without
+// refuseCommits has a session of SQLite roll back at each COMMIT, also of a single statement outside a transaction,
+// until allowed is set. The returned function ends that, and must be called. SQLite has no statement for it, but a
+// hook: the drivers' connections have a method RegisterCommitHook, with function types of their own. A driver without
 // the method lets each COMMIT pass.
 func refuseCommits(conn *sql.Conn, allowed *atomic.Bool) (end func() error, err error) {
 	err = setCommitHook(conn, func(hook reflect.Type) reflect.Value {
@@ -30,9 +30,12 @@ func setCommitHook(conn *sql.Conn, hook func(of reflect.Type) reflect.Value) err
 			return nil
 		}
 		of := register.Type().In(0)
-		if of.Kind() == reflect.Func && of.NumIn() == 0 && of.NumOut() == 1 && reflect.TypeFor[int]().ConvertibleTo(of.Out(0)) {
-			register.Call([]reflect.Value{hook(of)})
+		if of.Kind() != reflect.Func || of.NumIn() != 0 || of.NumOut() != 1 || !isInteger(of.Out(0)) {
+			return nil
 		}
+		register.Call([]reflect.Value{hook(of)})
 		return nil
 	})
 }
+
+func isInteger(t reflect.Type) bool { return t.Kind() != reflect.String && reflect.TypeFor[int]().ConvertibleTo(t) }

@@ -13,12 +13,14 @@ import (
 // become gives the database another identity, like another database that answers at its address from now on.
 func become(t *testing.T, db *sql.DB, identity string) {
 	t.Helper()
-	if _, err := db.ExecContext(t.Context(), "UPDATE msghandler_markers_identity SET identity = '"+identity+"'"); err != nil {
+	change := "UPDATE msghandler_markers_identity SET identity = '" + identity + "'"
+	if _, err := db.ExecContext(t.Context(), change); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// A COMMIT is lost, and another database answers afterwards. That database cannot know the outcome, and gets no tombstone.
+// A COMMIT is lost, and another database answers afterwards. That database cannot know the outcome, and gets no
+// tombstone.
 func TestSettleAsksTheSameStore(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, d database) {

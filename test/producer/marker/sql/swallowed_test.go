@@ -92,7 +92,8 @@ func TestBusinessThatCommitsIsNoFailure(t *testing.T) {
 		if d.dialect == sqlmarker.SQLite {
 			want = producer.ErrNotCommitted
 		}
-		if ids := orderIDs(t, db); err != nil && !errors.Is(err, want) || ids["1"] == errors.Is(err, producer.ErrNotCommitted) {
+		ids := orderIDs(t, db)
+		if err != nil && !errors.Is(err, want) || ids["1"] == errors.Is(err, producer.ErrNotCommitted) {
 			t.Errorf("the business ends as %v, and committed are %v", err, ids)
 		}
 	})
