@@ -38,4 +38,6 @@ func setCommitHook(conn *sql.Conn, hook func(of reflect.Type) reflect.Value) err
 	})
 }
 
-func isInteger(t reflect.Type) bool { return t.Kind() != reflect.String && reflect.TypeFor[int]().ConvertibleTo(t) }
+func isInteger(t reflect.Type) bool {
+	return t.Kind() != reflect.String && reflect.TypeFor[int]().ConvertibleTo(t)
+}
