@@ -85,10 +85,7 @@ func inHouse(t *testing.T, config sendloop.Config, test func(h *house)) {
 		of := config.Brokers[""]
 		of.Publisher = h
 		config.Brokers = map[string]sendloop.Broker{"": of}
-		config.Pipeline = &delivery.Pipeline{
-			Confirm: confirmStage{h}, Watchers: []halfmsg.Watcher{h},
-			SendLoop: wakeFunc(func() { h.mu.Lock(); h.wakes++; h.mu.Unlock() }),
-		}
+		config.Pipeline = h.pipeline()
 		config.Logger = cmp.Or(config.Logger, slog.New(slog.DiscardHandler))
 		h.Sender = sendloop.New(testConfig(config))
 		test(h)
@@ -96,6 +93,14 @@ func inHouse(t *testing.T, config sendloop.Config, test func(h *house)) {
 			t.Error("close:", err)
 		}
 	})
+}
+
+// pipeline notes what the sender hands on.
+func (h *house) pipeline() *delivery.Pipeline {
+	return &delivery.Pipeline{
+		Confirm: confirmStage{h}, Watchers: []halfmsg.Watcher{h},
+		SendLoop: wakeFunc(func() { h.mu.Lock(); h.wakes++; h.mu.Unlock() }),
+	}
 }
 
 // confirmStage notes what the broker has acknowledged.

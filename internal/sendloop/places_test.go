@@ -268,19 +268,21 @@ func TestMetricsCountAcknowledgementsLast(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			h := &house{t: t, store: memstore.New(), fates: map[string]int{}}
 			c := &counts{house: h}
-			h.Sender = sendloop.New(testConfig(sendloop.Config{Store: h.store, Metrics: c, Brokers: brokerIn(groups(
-				func(b []halfmsg.Publishing, answered func([]int, []halfmsg.PublishResult)) {
-					results := make([]halfmsg.PublishResult, len(b))
-					places := make([]int, len(b))
-					for i := range b {
-						places[i] = i
-						if results[i].Outcome = halfmsg.Acked; strings.HasPrefix(b[i].Name.ID, "refused") {
-							results[i] = halfmsg.PublishResult{Outcome: halfmsg.Refused, Cause: errBroker}
-						}
+			brokers := brokerIn(groups(func(b []halfmsg.Publishing, answered func([]int, []halfmsg.PublishResult)) {
+				results := make([]halfmsg.PublishResult, len(b))
+				places := make([]int, len(b))
+				for i := range b {
+					places[i] = i
+					if results[i].Outcome = halfmsg.Acked; strings.HasPrefix(b[i].Name.ID, "refused") {
+						results[i] = halfmsg.PublishResult{Outcome: halfmsg.Refused, Cause: errBroker}
 					}
-					answered(places, results)
-					answered(nil, nil) // and it leaves nothing behind
-				}))}))
+				}
+				answered(places, results)
+				answered(nil, nil) // and it leaves nothing behind
+			}))
+			h.Sender = sendloop.New(testConfig(sendloop.Config{
+				Store: h.store, Metrics: c, Pipeline: h.pipeline(), Brokers: brokers,
+			}))
 			h.offer("1", "refused", "2")
 			synctest.Wait()
 			want := []string{"answered 3", "x: " + errBroker.Error(), "x refused 1", "x acked 2"}

@@ -341,6 +341,14 @@ func TestOnePoisonRecordStopsNothing(t *testing.T) {
 			}
 			seen[p.Name.ID] = true
 		}
+		// A publisher may panic behind a copy.
+		h.answers(nil, nil)
+		h.run(5 * time.Minute)
+		h.want("00042", halfmsg.Done)
+		all := h.published()
+		if last := all[len(all)-1]; last.Name.ID != "00042" || last.Attempt < 2 {
+			t.Errorf("the last copy is number %d of %s", last.Attempt, last.Name)
+		}
 	})
 }
 

@@ -190,7 +190,7 @@ func with(
 	t *testing.T, config sendloop.Config, publisher groups, store func(*memstore.Store) halfmsg.SendStore,
 ) *house {
 	h := &house{t: t, store: memstore.New(), fates: map[string]int{}}
-	config.Store, config.Metrics = store(h.store), h
+	config.Store, config.Metrics, config.Pipeline = store(h.store), h, h.pipeline()
 	config.Brokers = map[string]sendloop.Broker{
 		"": {Publisher: publisher, DeadLetterExchange: config.Brokers[""].DeadLetterExchange},
 	}
