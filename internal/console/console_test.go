@@ -128,9 +128,9 @@ func TestReadyNeedsEveryRequiredCheck(t *testing.T) {
 	}
 }
 
-// The errors of checks name servers and users.
+// The errors of checks name servers and users, and the notes say what was lost.
 func TestStrangersLearnNoReasons(t *testing.T) {
-	const reason = "user orders at redis-1:6379: WRONGPASS"
+	const reason, note = "user orders at redis-1:6379: WRONGPASS", "data rollback detected"
 	for _, tc := range []struct {
 		role  access.Role
 		host  string
@@ -140,11 +140,12 @@ func TestStrangersLearnNoReasons(t *testing.T) {
 	} {
 		r := start(t, func(c *console.Config) {
 			c.Login = login.Config{Anonymous: access.Identity{Kind: access.Anonymous, Role: tc.role}}
+			c.Checks[0].Note = func() string { return note }
 		})
 		r.failing.Store(failure{errors.New(reason)})
 		answer, body := r.send(t, http.MethodGet, "/readyz", tc.host)
 		if answer.StatusCode != http.StatusServiceUnavailable || strings.Contains(body, reason) != tc.tells ||
-			!strings.Contains(body, `"name": "redis"`) {
+			strings.Contains(body, note) != tc.tells || !strings.Contains(body, `"name": "redis"`) {
 			t.Errorf("to %s at %s: got %d %s", tc.role, tc.host, answer.StatusCode, body)
 		}
 	}

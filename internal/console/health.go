@@ -28,14 +28,16 @@ func healthy(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, map[string]string{"status": "alive"})
 }
 
-// strangersError stands for the errors of checks, which name servers and users, before callers without a role.
+// strangersError stands for the errors of checks, which name servers and users, before callers without a role. Notes,
+// such as that Redis has lost messages, are not for them either.
 const strangersError = "failed; log in, or read the log of the coordinator, for the reason"
 
 func (c *Console) ready(w http.ResponseWriter, r *http.Request) {
 	answer := c.check(r.Context())
 	if name := (&url.URL{Host: r.Host}).Hostname(); !c.known(name) || !c.gate.HasRole(w, r) {
 		for i := range answer.Checks {
-			if one := &answer.Checks[i]; !one.OK {
+			one := &answer.Checks[i]
+			if one.Note = ""; !one.OK {
 				one.Error = strangersError
 			}
 		}
