@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/internal/access"
+	"github.com/msghandler/msghandler/internal/loglimit"
 )
 
 // Authenticator makes complete identities; access.Authenticator is the one.
@@ -36,7 +37,7 @@ type Tokens interface {
 	AuthenticateSum(sum [sha256.Size]byte) (access.Identity, error)
 }
 
-// Logouts keeps when people last logged out, for as long as a session may last.
+// Logouts keeps when people last logged out, to the microsecond, for as long as a session may last.
 type Logouts interface {
 	NoteLogout(ctx context.Context, who string, at time.Time) error
 	// LastLogout is when a person last logged out; the zero time where nothing is kept.
@@ -96,8 +97,12 @@ type View struct {
 // IssuerLink leads to the issuer.
 func (v View) IssuerLink() string { return "/login/oidc?" + url.Values{"next": {v.Next}}.Encode() }
 
-// defaultAge is how long a session lasts by default.
-const defaultAge = 8 * time.Hour
+const (
+	// defaultAge is how long a session lasts by default.
+	defaultAge = 8 * time.Hour
+	// loggedEvery is the least time between two lines about failed logins.
+	loggedEvery = 10 * time.Second
+)
 
 // Gate finds out who sends a request. A Gate is safe for concurrent use.
 type Gate struct {
@@ -108,6 +113,8 @@ type Gate struct {
 	installation atomic.Pointer[sealer]
 	// guesses are of tokens, and returns are from the issuer: guesses delay no login by the issuer.
 	guesses, returns attempts
+	// logged bounds the lines about failed logins.
+	logged *loglimit.Limiter
 }
 
 // New returns a gate.
@@ -134,6 +141,7 @@ func New(config Config) *Gate {
 	return &Gate{
 		config: config, process: newSealer([]byte(rand.Text()), nil),
 		guesses: attempts{most: maxGuesses}, returns: attempts{most: maxReturns},
+		logged: loglimit.New(loggedEvery),
 	}
 }
 

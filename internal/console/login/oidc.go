@@ -177,10 +177,13 @@ func (g *Gate) client(r *http.Request) (*oauth2.Config, error) {
 	}, nil
 }
 
-// issuerFailed shows that there was no login. The cause may hold what the issuer said, and is for the log.
+// issuerFailed shows that there was no login. The cause may hold what the issuer said, and is for the log. A stranger can
+// make any number of logins fail.
 func (g *Gate) issuerFailed(w http.ResponseWriter, r *http.Request, next string, err error) {
-	g.config.Logger.Warn("login by the issuer failed; no session began; check access.oidc_* and http.oidc_*",
-		"cause", err)
+	if suppressed, due := g.logged.Due("login"); due {
+		g.config.Logger.Warn("login by the issuer failed; no session began; check access.oidc_* and http.oidc_*",
+			"cause", err, "not_logged_before", suppressed)
+	}
 	g.show(w, r, View{
 		Status: http.StatusBadGateway, Next: next,
 		Problem: "The login by " + g.config.Issuer.Name + " failed. Try again. The log of the coordinator says why.",

@@ -1,6 +1,7 @@
 package login_test
 
 import (
+	"bytes"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -341,6 +342,23 @@ func TestFailedLoginsLeaveOthersAlone(t *testing.T) {
 	}
 	if answer := stranger.returnWith(url.Values{"code": {"wrong"}}); answer.StatusCode != http.StatusTooManyRequests {
 		t.Errorf("after %d wrong codes: got %s", flood, answer.Status)
+	}
+}
+
+// A stranger who returns again and again without a login writes no line each time.
+func TestFailedLoginsWriteFewLines(t *testing.T) {
+	t.Parallel()
+	var said bytes.Buffer
+	d, _ := withIssuer(t, func(c *login.Config) { c.Logger = slog.New(slog.NewTextHandler(&said, nil)) })
+	stranger := d.browser(t)
+	begun := time.Now()
+	const returns = 100
+	for range returns {
+		stranger.returnWith(url.Values{"error": {"access_denied"}})
+	}
+	most := 1 + int(time.Since(begun)/(10*time.Second))
+	if lines := strings.Count(said.String(), "login by the issuer failed"); lines == 0 || lines > most {
+		t.Errorf("%d returns wrote %d lines, want %d at most:\n%.500s", returns, lines, most, said.String())
 	}
 }
 

@@ -102,13 +102,20 @@ func (g *Gate) begin(w http.ResponseWriter, r *http.Request, p proof, next strin
 	http.Redirect(w, r, next, http.StatusSeeOther) //nolint:gosec // each caller has it from localAddress
 }
 
-// logout ends all sessions of the person, so that no copy of the cookie outlives them.
+// logout ends all sessions of the person, so that no copy of the cookie outlives them. A coordinator whose clock is ahead
+// may have begun the session.
 func (g *Gate) logout(w http.ResponseWriter, r *http.Request) {
+	var p proof
+	g.cookie(r, sessionCookie, &p)
 	identity, ok := g.session(w, r)
 	g.dropCookie(w, r, sessionCookie)
 	if ok {
 		g.config.LoggedOut(r, identity)
-		if err := g.noteLogout(r, identity.Name); err != nil {
+		at := time.Now()
+		if own := p.Began.Add(time.Microsecond); own.After(at) {
+			at = own
+		}
+		if err := g.noteLogout(r, identity.Name, at); err != nil {
 			g.config.Logger.Warn("logout not stored: a copy of the cookie works until the session ends; look after Redis, and "+
 				"have the person log in and out again", "by", identity.Name, "cause", err)
 		}
@@ -116,13 +123,13 @@ func (g *Gate) logout(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, "/login", http.StatusSeeOther)
 }
 
-func (g *Gate) noteLogout(r *http.Request, who string) error {
+func (g *Gate) noteLogout(r *http.Request, who string, at time.Time) error {
 	if g.config.Logouts == nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), logoutTime)
 	defer cancel()
-	return g.config.Logouts.NoteLogout(ctx, who, time.Now())
+	return g.config.Logouts.NoteLogout(ctx, who, at)
 }
 
 // secure says whether the browser has come by HTTPS, to this console or to a proxy in front of it.
