@@ -70,6 +70,7 @@ func TestNamesOfACertificateHaveTypes(t *testing.T) {
 			{Id: []int{2, 5, 29, 17}, Value: []byte{0x30, 0x05, 0x88, 0x03, 0x2a, 0x03, 0x04}},
 		}}, nil},
 		"a common name that the log cannot hold": {x509.Certificate{Subject: named("boss\nlevel=INFO")}, nil},
+		"a common name that looks like another":  {x509.Certificate{Subject: named("boss ")}, nil},
 		"an endless common name":                 {x509.Certificate{Subject: named(strings.Repeat("b", 2049))}, nil},
 		"a name for many hosts": {
 			x509.Certificate{DNSNames: []string{"*.ops.shop", "orders.shop"}}, []string{"dns:orders.shop"},

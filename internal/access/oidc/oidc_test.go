@@ -100,6 +100,8 @@ func TestNameIsThatOfTheClaim(t *testing.T) {
 		{map[string]any{"email": "", "email_verified": true}, ""},
 		{map[string]any{"email": []any{"anna@example.com"}, "email_verified": true}, ""},
 		{map[string]any{"email": "anna\u202e@example.com", "email_verified": true}, ""},
+		{map[string]any{"email": " anna@example.com", "email_verified": true}, ""},
+		{map[string]any{"email": "anna@example.com\u00a0", "email_verified": true}, ""},
 		{map[string]any{"email": "anna\x00", "email_verified": true}, ""},
 		{map[string]any{"email": strings.Repeat("a", 257), "email_verified": true}, ""},
 	} {

@@ -38,10 +38,11 @@ func OfCertificate(cert *x509.Certificate) (names []string) {
 // isAlternative finds alternative names of every kind, those that Go does not read too.
 func isAlternative(e pkix.Extension) bool { return e.Id.Equal(alternativeNames) }
 
-// typedName is a name with its type, or none where the name is unfit for rules and for the log. A name with a * stands
-// for many hosts, and so for no caller.
+// typedName is a name with its type, or none where the name is unfit for rules and for the log: a blank at an end makes
+// a name look like another one. A name with a * stands for many hosts, and so for no caller.
 func typedName(kind, name string) []string {
-	if name == "" || len(name) > maxName || !isPrintable(name) || strings.Contains(name, "*") {
+	if name == "" || len(name) > maxName || !isPrintable(name) || strings.TrimSpace(name) != name ||
+		strings.Contains(name, "*") {
 		return nil
 	}
 	return []string{kind + ":" + name}
