@@ -522,6 +522,28 @@ func TestErrorsNameKeyAndLine(t *testing.T) {
 			file: "log:\n  level: info # \u202egubed\n", want: []string{"FILE:2 holds a character that is invisible"},
 		},
 		"an invisible letter": {file: "log:\n  level: in\u200bfo\n", want: []string{"FILE:2 holds a character"}},
+		"no callers of a producer": {
+			file: "producers:\n  payroll:\n    callers: []\n",
+			want: []string{"FILE:3: producers.payroll.callers is an empty list"},
+		},
+		"no exchanges of a producer": {
+			flags: map[string]string{"producers.payroll.exchanges": ""},
+			want:  []string{"flag --producers.payroll.exchanges", "is an empty list"},
+		},
+		"no exchanges of dead letters": {
+			file: "dead_letters:\n  payroll:\n    exchanges: []\n",
+			want: []string{"FILE:3: dead_letters.payroll.exchanges is an empty list"},
+		},
+		"an invisible letter in a flag": {
+			flags: map[string]string{"producers.orders.exchanges": "sh\u200bop"},
+			want:  []string{"flag --producers.orders.exchanges", "holds a character that is invisible"},
+		},
+		"a reversed variable": {
+			env: []string{"MSGHANDLER_POLICY_EXCHANGES=shop\u202ex"}, want: []string{"environment", "holds a character"},
+		},
+		"an escaped letter": {
+			file: "policy:\n  exchanges: [\"sh\\u200bop\"]\n", want: []string{"FILE:2: policy.exchanges holds a character"},
+		},
 		"a forged line": {
 			file: "\"log.level\\nlevel=INFO msg=forged\": info\n", want: []string{`log.level\nlevel=INFO msg=forged is not`},
 		},

@@ -46,19 +46,24 @@ func (l *loading) readFile(path string) error {
 // deceptiveLine is the number of the first line that a reader may see as another one; 0: there is none. A byte order
 // mark may begin the file, and the YAML library refuses control characters of ASCII.
 func deceptiveLine(content []byte) int {
-	withoutASCII := func(r rune) rune {
-		if r < utf8.RuneSelf {
-			return -1
-		}
-		return r
-	}
 	text := strings.TrimPrefix(string(content), "\ufeff")
 	for i, line := range strings.Split(text, "\n") {
-		if escape.Deceptive(strings.Map(withoutASCII, line)) {
+		if isDeceptive(line) {
 			return i + 1
 		}
 	}
 	return 0
+}
+
+// isDeceptive says whether a reader may see a text as another one. The control characters of ASCII are for others to
+// judge.
+func isDeceptive(text string) bool {
+	return escape.Deceptive(strings.Map(func(r rune) rune {
+		if r < utf8.RuneSelf {
+			return -1
+		}
+		return r
+	}, text))
 }
 
 // notYAML adds the line to an error of the YAML library. The library names no line for errors in line 1, for bytes that

@@ -86,6 +86,10 @@ func (l *loading) finish() error {
 
 // offer records a value for a key. Stronger sources are read later and win.
 func (l *loading) offer(name string, g given) {
+	if slices.ContainsFunc(g.values, isDeceptive) {
+		l.problem(g, "", "holds a character that is invisible or changes the direction of writing; remove it")
+		return
+	}
 	if _, known := l.keys[name]; !known {
 		if _, named := splitNamedKey(name); !named {
 			l.problem(g, "", "is not a known key"+hint(name))
@@ -113,6 +117,10 @@ func (l *loading) set(k Key, g given) {
 	values := g.values
 	if k.List() && len(values) == 1 {
 		values = splitList(values[0])
+	}
+	if _, ofOne := splitNamedKey(k.Name); ofOne && k.List() && len(values) == 0 { // its owner may mean none
+		l.problem(g, "", "is an empty list, and the list for all would count: name what is allowed, or remove the line")
+		return
 	}
 	if !k.List() && len(values) != 1 {
 		l.problem(g, k.shown(values), "takes one value, not a list")

@@ -160,13 +160,13 @@ func example() string {
   #orders:
     #target: dns:///orders.svc:9000
     #trust: false
-    #callers: []
+    # callers: [dns:orders.shop.svc], where grpc.tls_client_ca is set
     #tls: false
     #token_file: ""
-    #targets: []
-    #brokers: []
-    #exchanges: []
-    #routing_keys: []
+    #targets: [orders.svc:9000]
+    #brokers: [(default)]
+    #exchanges: [shop.*]
+    #routing_keys: ["*"]
     #max_body: 1MiB
     #max_unfinished: 1000000
     #max_unfinished_bytes: 0B
