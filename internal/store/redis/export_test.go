@@ -66,3 +66,6 @@ func (s *Store) AwaitReplicas(ctx context.Context) error {
 	s.awaitReplicas(ctx, s.intake, []*call{c})
 	return c.err
 }
+
+// ParkingTime is when a claim returns what it has.
+const ParkingTime = parkingTime
