@@ -66,8 +66,8 @@ func (c claims) name(claim string) (string, error) {
 	var name string
 	if err := json.Unmarshal(c[claim], &name); err != nil || name == "" || len(name) > longestName ||
 		escape.Deceptive(name) || strings.TrimSpace(name) != name {
-		return "", fmt.Errorf("the JWT has no valid name: its claim %s is no text of 1 to %d bytes without blanks at its ends",
-			claim, longestName)
+		return "", fmt.Errorf("the JWT has no valid name: its claim %s is no text of 1 to %d bytes without blanks at "+
+			"its ends", claim, longestName)
 	}
 	if claim == "email" && !c.true("email_verified") {
 		return "", errors.New("the JWT has no valid name: the issuer has not verified the e-mail address (email_verified)")

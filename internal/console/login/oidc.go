@@ -177,8 +177,8 @@ func (g *Gate) client(r *http.Request) (*oauth2.Config, error) {
 	}, nil
 }
 
-// issuerFailed shows that there was no login. The cause may hold what the issuer said, and is for the log. A stranger can
-// make any number of logins fail.
+// issuerFailed shows that there was no login. The cause may hold what the issuer said, and is for the log. A stranger
+// can make any number of logins fail.
 func (g *Gate) issuerFailed(w http.ResponseWriter, r *http.Request, next string, err error) {
 	if suppressed, due := g.logged.Due("login"); due {
 		g.config.Logger.Warn("login by the issuer failed; no session began; check access.oidc_* and http.oidc_*",

@@ -102,8 +102,8 @@ func (g *Gate) begin(w http.ResponseWriter, r *http.Request, p proof, next strin
 	http.Redirect(w, r, next, http.StatusSeeOther) //nolint:gosec // each caller has it from localAddress
 }
 
-// logout ends all sessions of the person, so that no copy of the cookie outlives them. A coordinator whose clock is ahead
-// may have begun the session.
+// logout ends all sessions of the person, so that no copy of the cookie outlives them. A coordinator whose clock is
+// ahead may have begun the session.
 func (g *Gate) logout(w http.ResponseWriter, r *http.Request) {
 	var p proof
 	g.cookie(r, sessionCookie, &p)
