@@ -66,10 +66,6 @@ func parseState(name string) State {
 	return State(pb.State_value[name])
 }
 
-// headerBroker repeats the broker. Coordinators that know no brokers would ignore the field and publish to the default
-// broker; they refuse this header, and others take it out.
-const headerBroker = "msghandler-broker"
-
 // maxEarlierCopies is the most copies that coordinators take. A relay counts a claim each few seconds while the
 // coordinator is away, and none of its messages may be refused for that.
 const maxEarlierCopies = 1_000_000
@@ -93,12 +89,6 @@ func (m *Message) onWire() (*pb.Message, *Error) {
 	wire.EarlierCopies = uint32(min(max(0, m.EarlierCopies), maxEarlierCopies))
 	if m.Delay != 0 {
 		wire.Delay = durationpb.New(m.Delay)
-	}
-	if m.Broker != "" {
-		if wire.Headers == nil {
-			wire.Headers = map[string]string{}
-		}
-		wire.Headers[headerBroker] = m.Broker
 	}
 	return wire, nil
 }

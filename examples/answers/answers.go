@@ -82,7 +82,6 @@ var ofReasons = map[string]Answer{
 	"PRODUCER_QUOTA": notNow(30*time.Second, true),
 	"PRODUCER_BYTES": notNow(30*time.Second, true),
 	"STORE_FULL":     notNow(time.Minute, true),
-	"NO_BROKERS_YET": notNow(time.Minute, true),
 	"INTERNAL":       notNow(time.Minute, true),
 }
 

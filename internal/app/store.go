@@ -40,7 +40,6 @@ func (a *App) openStore(ctx context.Context) (*redisstore.Store, error) {
 	a.noteSettings(nil)
 	a.store.Store(store)
 	a.checks.set(checkRedis, store.Ping)
-	// A coordinator says which layout it uses before the others see it count.
 	if err := a.watchFleet(ctx, store); err != nil {
 		return nil, err
 	}
@@ -106,7 +105,6 @@ func (a *App) tryStore(ctx context.Context, url string) (*redisstore.Store, erro
 		URL:       url,
 		Prefix:    a.settings.Redis.Prefix,
 		Shards:    a.settings.Redis.Shards,
-		Layout:    a.settings.Redis.Layout,
 		Brokers:   a.settings.BrokerNames(),
 		Instance:  a.instance,
 		Retention: a.settings.Done.Retention,

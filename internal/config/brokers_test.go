@@ -68,9 +68,6 @@ func TestWrongBrokersAreNamed(t *testing.T) {
 		}},
 		"long name":  {file: "brokers: {" + long + ": {url: \"amqp://a:1/\"}}\n", want: []string{"names no broker"}},
 		"other name": {file: "brokers: {\"a b\": {url: \"amqp://a:1/\"}}\n", want: []string{"names no broker"}},
-		"old layout": {file: "redis: {layout: 4}\nbrokers: {events: {url: \"amqp://a:1/\"}}\n", want: []string{
-			"FILE:1: redis.layout", "set 5 or 0",
-		}},
 		"of amq": {file: "brokers: {events: {url: \"amqp://a:1/\", dead_letter_exchange: amq.topic}}\n", want: []string{
 			"brokers.events.dead_letter_exchange", "begins with amq.",
 		}},

@@ -94,7 +94,6 @@ type Redis struct {
 	URL         string
 	Prefix      string
 	Shards      int
-	Layout      int
 	MinReplicas int
 	AllowUnsafe bool
 }

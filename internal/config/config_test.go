@@ -57,13 +57,12 @@ submit:
 			"MSGHANDLER_PRODUCERS_ORDERS_EU_V2_TOKEN_FILE=orders.tokens", "MSGHANDLER_GRPC_CALLERS=dns:{producer}.shop",
 			"MSGHANDLER_PRODUCERS_ORDERS_EU_V2_TRUST=false", "MSGHANDLER_PRODUCERS_STOCK_TARGET=stock:9000",
 		},
-		Flags: map[string]string{"confirm.batch": "13", "limits.body": "64KiB", "redis.layout": "3"},
+		Flags: map[string]string{"confirm.batch": "13", "limits.body": "64KiB"},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := config.Default()
-	want.Redis.Layout = 3
 	want.HTTP.Hosts = []string{"console.example.com", "shop_1"}
 	want.Confirm.After = time.Second
 	want.Confirm.Timeout = 2 * time.Second
@@ -397,7 +396,6 @@ func TestErrorsNameKeyAndLine(t *testing.T) {
 		"empty backoff": {file: "send:\n  backoff: []\n", want: []string{"FILE:2: send.backoff holds no duration"}},
 		"number":        {file: "confirm:\n  attempts: many\n", want: []string{"FILE:2", `"many" is not a whole number`}},
 		"confirm.batch": {file: "confirm:\n  batch: 501\n", want: []string{"FILE:2", "is outside 1 to 500"}},
-		"redis.layout":  {file: "redis:\n  layout: 2\n", want: []string{"FILE:2", "is none of 0, 3, 4, 5"}},
 		"redis.shards": {
 			flags: map[string]string{"redis.shards": "-1"},
 			want:  []string{"flag --redis.shards", "outside 0 to 1024"},

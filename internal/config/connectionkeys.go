@@ -159,12 +159,6 @@ func (r *Redis) keys() []Key {
 				"if the two differ. 0: the stored number; new data get 16 parts on a Cluster and one elsewhere.",
 		},
 		{
-			Name: "redis.layout", Default: "0", value: wholeOneOf(&r.Layout, "0", "3", "4", "5"),
-			Meaning: "Newest layout of the data that this coordinator uses: 3, 4 or 5. 0: the newest that it knows. Set 3 or " +
-				"4 before you go back to a version that knows layouts up to 3 or 4 only. Data have layout 5 only where brokers " +
-				"are named (brokers.<name>).",
-		},
-		{
 			Name: "redis.min_replicas", Default: "0", value: whole(&r.MinReplicas, 0, 10),
 			Meaning: "Replicas that must have a half message (WAIT) before the producer gets OK. More replicas narrow the " +
 				"window in which a failover loses a message; they do not close the window.",

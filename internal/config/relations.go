@@ -14,9 +14,6 @@ const (
 	sendMargin = 5 * time.Second
 )
 
-// layoutOfBrokers is the first layout of the data in which messages may name a broker.
-const layoutOfBrokers = 5
-
 // limits are the pairs of numbers that must agree. A pair that disagrees would be decided by chance: by whichever limit
 // is met first.
 func (l *loading) limits() []limit {
@@ -150,8 +147,7 @@ func (l *loading) checkConsole() {
 	}
 }
 
-// checkBrokers refuses an embedded broker beside real ones, a broker without a URL, and named brokers in a layout that
-// cannot have them.
+// checkBrokers refuses an embedded broker beside real ones, and a broker without a URL.
 func (l *loading) checkBrokers() {
 	for _, name := range l.config.BrokerNames() {
 		if l.config.Brokers[name].URL == "" {
@@ -159,10 +155,6 @@ func (l *loading) checkBrokers() {
 			l.relation(key+".dead_letter_exchange",
 				"is of a broker without a URL: set %s.url or %s.url_file, or remove this key", key, key)
 		}
-	}
-	if layout := l.config.Redis.Layout; layout != 0 && layout < layoutOfBrokers && len(l.config.Brokers) > 0 {
-		l.relation("redis.layout", "has no messages that name a broker: remove the keys of brokers, or set %d or 0",
-			layoutOfBrokers)
 	}
 	for _, u := range l.config.AMQP.URLs {
 		if _, is := Embedded(u); is && len(l.config.AMQP.URLs) > 1 {

@@ -134,26 +134,6 @@ func (v *wholeValue) set(given []string) error {
 func (v *wholeValue) kind() string    { return "number" }
 func (v *wholeValue) allowed() string { return fmt.Sprintf("%d to %d", v.min, v.max) }
 
-type wholeOneOfValue struct {
-	field   *int
-	options []string
-}
-
-func wholeOneOf(field *int, options ...string) value { return &wholeOneOfValue{field, options} }
-
-func (v *wholeOneOfValue) set(given []string) error {
-	var text string
-	if err := oneOf(&text, v.options...).set(given); err != nil {
-		return err
-	}
-	n, err := strconv.Atoi(text)
-	*v.field = n
-	return err
-}
-
-func (v *wholeOneOfValue) kind() string    { return "number" }
-func (v *wholeOneOfValue) allowed() string { return strings.Join(v.options, ", ") }
-
 type sizeValue struct {
 	field    *Size
 	min, max Size

@@ -13,9 +13,6 @@ var (
 	ErrFull = errors.New("store is full")
 	// ErrOverQuota: the producer has as many unfinished messages as it may have. Nothing happened; try again later.
 	ErrOverQuota = errors.New("producer is over its quota")
-	// ErrNoBrokersYet: messages cannot name a broker yet, because a coordinator of an older version may still run. Nothing
-	// happened; try again later.
-	ErrNoBrokersYet = errors.New("messages cannot name a broker yet")
 	// ErrNotFound: no message with the name, nor a receipt.
 	ErrNotFound = errors.New("no such message")
 	// ErrNoArchive: the store keeps no archive of finished messages.

@@ -64,11 +64,6 @@ var faultTable = []fault{
 		"the producer holds its share of the places for waiting (producers.NAME.waiting_share, or else " +
 			"policy.waiting_share); nothing was done", true,
 	},
-	{
-		halfmsg.ErrNoBrokersYet, codes.Unavailable, "NO_BROKERS_YET",
-		"messages cannot name a broker yet, because a coordinator of an older version may still run; nothing was stored",
-		true,
-	},
 	{errNotAttended, codes.Unavailable, "NOT_ATTENDED", "no one attends as the producer; nothing was stored", true},
 	{batch.ErrBusy, codes.ResourceExhausted, "TOO_MANY_CALLS", "too many calls are waiting; nothing was done", true},
 	{

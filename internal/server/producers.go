@@ -119,7 +119,7 @@ func (s *Server) build(c *check, o origin, m *msghandlerv1.Message) halfmsg.Mess
 		Name:     halfmsg.Name{Producer: o.producer, ID: m.GetId()},
 		Broker:   m.GetBroker(),
 		Exchange: m.GetExchange(), RoutingKey: m.GetRoutingKey(),
-		ContentType: m.GetContentType(), Headers: withoutBroker(m), Body: m.GetBody(),
+		ContentType: m.GetContentType(), Headers: m.GetHeaders(), Body: m.GetBody(),
 		Delay:          c.duration("delay", m.GetDelay(), maxDelay),
 		EarlierCopies:  int(m.GetEarlierCopies()),
 		CallbackTarget: o.target, MarkerStore: o.markerStore, ConfirmAfter: o.confirmAfter, Trace: o.trace,

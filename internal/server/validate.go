@@ -2,7 +2,6 @@ package server
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -199,7 +198,7 @@ func (c *check) message(m *msghandlerv1.Message, maxBody int, brokers []string) 
 	if len(m.GetBody()) > maxBody {
 		c.fail("body", "is %d bytes long, more than %d", len(m.GetBody()), maxBody)
 	}
-	c.headers(withoutBroker(m))
+	c.headers(m.GetHeaders())
 	if n := m.GetEarlierCopies(); n > maxEarlierCopies {
 		c.fail("earlier_copies", "is %d, more than %d", n, maxEarlierCopies)
 	}
@@ -228,21 +227,6 @@ func (c *check) broker(field, name string, known []string) {
 		c.fail(field, "is %.40q, which this coordinator does not know: name one of %s, or leave the field empty for the "+
 			"default broker", name, strings.Join(known, ", "))
 	}
-}
-
-// headerBroker repeats the broker of a message, for coordinators that know no brokers: those refuse the header.
-const headerBroker = "msghandler-broker"
-
-// withoutBroker are the headers of a message without a repeated broker. Another value stays, and is refused as
-// reserved.
-func withoutBroker(m *msghandlerv1.Message) map[string]string {
-	headers := m.GetHeaders()
-	if headers[headerBroker] == "" || headers[headerBroker] != m.GetBroker() {
-		return headers
-	}
-	headers = maps.Clone(headers)
-	delete(headers, headerBroker)
-	return headers
 }
 
 func (c *check) headers(headers map[string]string) {

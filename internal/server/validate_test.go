@@ -70,10 +70,6 @@ func TestBadInput(t *testing.T) {
 		{"id with a newline", func(r *request) { r.Message.Id = "1\n" }, invalid, "message.id"},
 		{"broker unknown", func(r *request) { r.Message.Broker = "nowhere" }, invalid, "message.broker"},
 		{"broker in other letters", func(r *request) { r.Message.Broker = "Events" }, invalid, "message.broker"},
-		{"broker repeated otherwise", func(r *request) {
-			r.Message.Broker, r.Message.Headers = "events", map[string]string{"msghandler-broker": "stock"}
-		}, invalid, "message.headers"},
-		{"broker in a header only", header("msghandler-broker", "events"), invalid, "message.headers"},
 		{"exchange too long", func(r *request) { r.Message.Exchange = long }, invalid, "message.exchange"},
 		{
 			"exchange too long in bytes only",
@@ -243,13 +239,13 @@ func TestGoodInputAtItsLimits(t *testing.T) {
 	r.Message.ContentType, r.Message.Body = strings.Repeat("c", 255), make([]byte, 1<<20)
 	r.Message.Headers = headers(31)
 	r.Message.Headers["traceparent"] = strings.Repeat("v", 16<<10-200) + "\n\té"
-	r.Message.Broker, r.Message.Headers["msghandler-broker"] = "events", "events"
+	r.Message.Broker = "events"
 	r.Message.Delay, r.ConfirmAfter = durationpb.New(30*24*time.Hour), durationpb.New(24*time.Hour)
 	if _, err := h.producers.SendHalfMessage(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
 	got := h.store.get(r.GetProducer(), r.GetMessage().GetId())
-	if _, left := got.Headers["msghandler-broker"]; got.Broker != "events" || left || len(got.Headers) != 32 {
+	if got.Broker != "events" || len(got.Headers) != 32 {
 		t.Errorf("stored for the broker %q, with %d headers", got.Broker, len(got.Headers))
 	}
 	if got.Delay != 30*24*time.Hour || got.ConfirmAfter != 24*time.Hour || got.CallbackTarget != "dns:///orders:9000" {

@@ -18,10 +18,9 @@ func TestConcurrentStartsAgreeOnShards(t *testing.T) {
 		other []any
 		want  layout
 	}{
-		"nobody":      {nil, layout{pagedMessages, 1}},
-		"new":         {[]any{"layout", 2, "shards", 16}, layout{spreadTags, 16}},
-		"old":         {[]any{"layout", 1, "shards", 16}, layout{plainTags, 16}},
-		"interrupted": {[]any{"layout", 1}, layout{plainTags, 1}}, // the other coordinator is between its two writes
+		"nobody":      {nil, layout{1}},
+		"another":     {[]any{"layout", 1, "shards", 16}, layout{16}},
+		"interrupted": {[]any{"layout", 1}, layout{1}}, // the other coordinator is between its two writes
 	} {
 		t.Run(prefix, func(t *testing.T) {
 			t.Parallel()

@@ -25,7 +25,8 @@ type archiving struct {
 	store   *redisstore.Store
 	client  redis.UniversalClient
 	advance func(time.Duration)
-	layout  int
+	// real says that the store is on a real Redis, ordered that its messages are paged.
+	real, ordered bool
 }
 
 // onEach runs a test on an embedded Redis, on a real one with paged and with indexed messages.
@@ -45,13 +46,21 @@ func onEach(t *testing.T, archive redisstore.Archive, test func(t *testing.T, a 
 			server.FastForward(d)
 		}})
 	})
-	for _, layout := range []int{3, 4} {
-		t.Run(fmt.Sprint("redis layout ", layout), func(t *testing.T) {
+	for _, indexed := range []bool{false, true} {
+		t.Run(fmt.Sprint("redis indexed ", indexed), func(t *testing.T) {
 			t.Parallel()
-			store, client, _ := fresh(t, redisstore.Config{Layout: layout, Archive: archive})
-			test(t, archiving{store: store, client: client, layout: layout})
+			store, client, _ := fresh(t, storing(indexed, redisstore.Config{Archive: archive}))
+			test(t, archiving{store: store, client: client, real: true, ordered: !indexed})
 		})
 	}
+}
+
+// storing has new messages stored in the indexes at once, or in pages as always.
+func storing(indexed bool, c redisstore.Config) redisstore.Config {
+	if indexed {
+		return redisstore.Indexed(c)
+	}
+	return c
 }
 
 // onCluster runs a test on a Cluster.
@@ -175,7 +184,7 @@ func TestArchiveIsFiltered(t *testing.T) {
 			if len(c.want) > 0 && len(strings.Fields(c.want)) != len(all) || len(c.want) == 0 && len(all) > 0 {
 				t.Errorf("%+v: %s", c.query, ids(all))
 			}
-			if a.layout == 4 && ids(all) != c.want {
+			if a.ordered && ids(all) != c.want {
 				t.Errorf("%+v: %s", c.query, ids(all))
 			}
 			for i := 1; i < len(all); i++ {
@@ -245,23 +254,23 @@ func TestArchiveOfRealRedisIsBounded(t *testing.T) {
 // TestFullRedisFinishesWithoutArchive shows that the archive never takes memory that messages need.
 func TestFullRedisFinishesWithoutArchive(t *testing.T) {
 	t.Parallel()
-	for _, layout := range []int{3, 4} {
-		store, client, _ := fresh(t, redisstore.Config{Layout: layout, Archive: kept})
+	for _, indexed := range []bool{false, true} {
+		store, client, _ := fresh(t, storing(indexed, redisstore.Config{Archive: kept}))
 		create(t, store, half("1"), half("2"), half("before"))
 		store.Rollback(t.Context(), []halfmsg.Name{half("before").Name})
 		claims := submit(t, store, half("1").Name)
 		settle(t, store, halfmsg.EventCommitted, time.Minute, claims...)
 		client.ConfigSet(t.Context(), "maxmemory", "100")
 		if stat, err := store.Archive(t.Context()); err != nil || stat.Messages != 0 {
-			t.Errorf("layout %d: the archive does not give way: %+v, %v", layout, stat, err)
+			t.Errorf("indexed %t: the archive does not give way: %+v, %v", indexed, stat, err)
 		}
 		settle(t, store, halfmsg.EventAcked, 0, claims...)
 		stat, err := store.Archive(t.Context())
 		if err != nil || stat.Dropped != 1 || stat.Messages != 0 {
-			t.Errorf("layout %d: %+v, %v", layout, stat, err)
+			t.Errorf("indexed %t: %+v, %v", indexed, stat, err)
 		}
 		if r, err := store.Get(t.Context(), half("1").Name); err != nil || r.State != halfmsg.Done {
-			t.Errorf("layout %d: %v, %v", layout, r.State, err)
+			t.Errorf("indexed %t: %v, %v", indexed, r.State, err)
 		}
 		client.ConfigSet(t.Context(), "maxmemory", "0")
 		if _, err := store.TrimArchive(t.Context()); err != nil {
@@ -269,7 +278,7 @@ func TestFullRedisFinishesWithoutArchive(t *testing.T) {
 		}
 		store.Rollback(t.Context(), []halfmsg.Name{half("2").Name})
 		if stat, err := store.Archive(t.Context()); err != nil || stat.Dropped != 1 || stat.Messages != 1 {
-			t.Errorf("layout %d: %+v, %v", layout, stat, err)
+			t.Errorf("indexed %t: %+v, %v", indexed, stat, err)
 		}
 	}
 }
@@ -278,7 +287,7 @@ func TestFullRedisFinishesWithoutArchive(t *testing.T) {
 func TestDamagedArchiveStopsNoMessage(t *testing.T) {
 	t.Parallel()
 	onEach(t, kept, func(t *testing.T, a archiving) {
-		if a.layout == 0 {
+		if !a.real {
 			return // the key of one shard is damaged
 		}
 		a.client.Set(t.Context(), "msghandler:{00}:archive", "something else", 0)

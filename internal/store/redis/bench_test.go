@@ -14,7 +14,6 @@ import (
 )
 
 var (
-	layoutFlag = flag.Int("layout", 0, "layout of the data of BenchmarkCycle; 0 is the newest")
 	archiveFor = flag.Duration("archive", 0, "archive.retention of BenchmarkCycle; 0 is no archive")
 	stats      = flag.Bool("stats", false, "print Redis's command statistics after BenchmarkCycle")
 )
@@ -26,7 +25,7 @@ func BenchmarkCycle(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			server := servers.Redis(b, "--appendfsync", "everysec")
 			store, err := redisstore.New(b.Context(), redisstore.Config{
-				URL: server.URL(), Quota: fixed(1_000_000_000), Layout: *layoutFlag, Instance: "host-21896-OG5XG2",
+				URL: server.URL(), Quota: fixed(1_000_000_000), Instance: "host-21896-OG5XG2",
 				Archive: redisstore.Archive{Retention: *archiveFor, MaxMessages: 100_000, MaxBody: 64 << 10},
 			}.WithDefaults())
 			if err != nil {

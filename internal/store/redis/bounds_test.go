@@ -69,7 +69,7 @@ func TestAClaimIsBoundedInBytes(t *testing.T) {
 // TestAClaimIsFilledFromOneShard has all due messages in one shard, whose reply lists a part of its messages at a time.
 func TestAClaimIsFilledFromOneShard(t *testing.T) {
 	t.Parallel()
-	store, client, _ := fresh(t, redisstore.Config{Shards: 16, Layout: 3})
+	store, client, _ := fresh(t, redisstore.Indexed(redisstore.Config{Shards: 16}))
 	messages, names := numbered(2400, 10)
 	for part := range slices.Chunk(messages, 50) {
 		create(t, store, part...)
@@ -282,7 +282,7 @@ func TestAProducerKeepsToItsQuota(t *testing.T) {
 
 func TestOwnersAreThoseWhoWork(t *testing.T) {
 	t.Parallel()
-	store, client, _ := fresh(t, redisstore.Config{Instance: "one/a", Layout: 3})
+	store, client, _ := fresh(t, redisstore.Indexed(redisstore.Config{Instance: "one/a"}))
 	messages, names := numbered(2000, 1)
 	create(t, store, messages...)
 	if owners, err := store.Owners(t.Context()); err != nil || owners.Held != 0 || len(owners.All) != 0 {

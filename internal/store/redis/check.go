@@ -80,19 +80,17 @@ func (s *Store) checkLayout(ctx context.Context) ([]Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	shards, _ := strconv.Atoi(got[shardsField])
-	if version := versionOf(got[layoutField]); version != 0 &&
-		s.layout.hasKeysOf(layout{version: version, shards: shards}) {
+	if got[layoutField] == layoutVersion && got[shardsField] == strconv.Itoa(s.layout.shards) {
 		return nil, nil
 	}
 	return []Finding{{
 		Name: "redis-layout", Severity: Refuse,
-		What: fmt.Sprintf("%s says layout %s and %s shards, and this coordinator started with layout %d and %d",
-			metaOf(s.config.Prefix), got[layoutField], got[shardsField], s.layout.version, s.layout.shards),
+		What: fmt.Sprintf("%s says layout %s and %s shards, and this coordinator started with layout %s and %d",
+			metaOf(s.config.Prefix), got[layoutField], got[shardsField], layoutVersion, s.layout.shards),
 		Why: "coordinators with different layouts do not see each other's messages",
 		Remedy: fmt.Sprintf("stop the coordinators that started since Redis lost its data, "+
-			"HSET %s layout %d shards %d, start them again, and have producers send once more what those accepted meanwhile",
-			metaOf(s.config.Prefix), s.layout.version, s.layout.shards),
+			"HSET %s layout %s shards %d, start them again, and have producers send once more what those accepted meanwhile",
+			metaOf(s.config.Prefix), layoutVersion, s.layout.shards),
 	}}, nil
 }
 

@@ -87,9 +87,6 @@ func (s *Store) ClaimPending(
 func (s *Store) ClaimSendable(
 	ctx context.Context, limit int, lease time.Duration, brokers ...string,
 ) ([]halfmsg.Claim, error) {
-	if !s.names() {
-		brokers = nil // no message names a broker, and none has to be looked at
-	}
 	return s.claimShared(ctx, claiming{state: halfmsg.Sendable, lease: lease, brokers: brokers}, limit)
 }
 

@@ -266,11 +266,11 @@ func TestMasterBehindFlagsRestoredMessages(t *testing.T) {
 
 func TestLongestLeaseOutlivesSmallStep(t *testing.T) {
 	t.Parallel()
-	for _, layout := range []int{3, 4} {
+	for _, indexed := range []bool{false, true} {
 		server := miniredis.RunT(t)
 		now := time.UnixMilli(1_800_000_000_000)
 		server.SetTime(now)
-		store := open(t, redisstore.Config{URL: "redis://" + server.Addr(), Prefix: "msghandler", Layout: layout})
+		store := open(t, storing(indexed, redisstore.Config{URL: "redis://" + server.Addr(), Prefix: "msghandler"}))
 		create(t, store, half("1"))
 		claim := store.Submit(t.Context(), []halfmsg.Name{half("1").Name}, time.Hour)[0].Claim
 		server.SetTime(now.Add(-5 * time.Millisecond))

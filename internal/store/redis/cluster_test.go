@@ -111,7 +111,8 @@ func TestAScriptIsSentToAClusterOnce(t *testing.T) {
 	tell("COMMAND", func(c *server.Peer) { c.WriteLen(0) })
 	tell("PING", func(c *server.Peer) { c.WriteInline("PONG") })
 	tell("SCRIPT", func(c *server.Peer) { c.WriteBulk(strings.Repeat("0", 40)) })
-	tell("HGETALL", func(c *server.Peer) { c.WriteStrings([]string{"layout", "2", "shards", "1", "installation", "x"}) })
+	tell("HGETALL", func(c *server.Peer) { c.WriteStrings([]string{"layout", "1", "shards", "1", "installation", "x"}) })
+	tell("EXISTS", func(c *server.Peer) { c.WriteInt(0) })
 	tell("EVALSHA", func(c *server.Peer) {
 		if ran.Add(1) == 1 {
 			c.Close() // the script has run, and the answer is lost
@@ -131,7 +132,7 @@ func TestAScriptIsSentToAClusterOnce(t *testing.T) {
 // A sweep never reaches the end of a master that was replaced meanwhile.
 func TestASweepEndsWithoutAMasterThatIsGone(t *testing.T) {
 	t.Parallel()
-	store, client, _ := fresh(t, redisstore.Config{Layout: 3})
+	store, client, _ := fresh(t, redisstore.Indexed(redisstore.Config{}))
 	create(t, store, half("1"))
 	store.SweepBegunOn("127.0.0.1:1")
 	sweep(t, store)

@@ -46,7 +46,7 @@ func Examine(ctx context.Context, config Config) ([]Finding, error) {
 	case err != nil:
 		return nil, translate(err)
 	}
-	k := newKeys(config.Prefix, layout{version: newestLayout, shards: config.shardsOf("", where.Cluster)})
+	k := newKeys(config.Prefix, layout{shards: config.shardsOf("", where.Cluster)})
 	if well, err := f.writes(ctx, client, k); !well {
 		return f.all, translate(err)
 	}
@@ -132,20 +132,12 @@ func examineData(ctx context.Context, client redis.UniversalClient, config Confi
 	if err != nil {
 		return nil, err
 	}
-	l := layout{version: newestLayout, shards: config.shardsOf(meta[shardsField], cluster)}
+	l := layout{shards: config.shardsOf(meta[shardsField], cluster)}
 	f := found{addr: config.Prefix}
-	if shards := meta[shardsField]; shards != "" && shards != strconv.Itoa(l.shards) {
-		f.add("shards", Refuse, fmt.Sprintf("holds data in %s shards, and %d are configured", shards, l.shards),
-			"the coordinator does not start", "set redis.shards to "+shards+", or another redis.prefix for new data")
-		return f.all, nil
-	}
-	if written := meta[layoutField]; written != "" {
-		l.version = versionOf(written)
-	}
-	if l.version == 0 {
-		f.add("layout", Refuse,
-			fmt.Sprintf("holds data of layout %s, and this version knows layouts up to %d", meta[layoutField], newestLayout),
-			"the coordinator does not start", "run the version that wrote them, or set another redis.prefix for new data")
+	if wrong, err := config.misfitOf(ctx, client, meta, l); err != nil {
+		return nil, err
+	} else if wrong.name != "" {
+		f.add(wrong.name, Refuse, wrong.what, "the coordinator does not start", wrong.remedy)
 		return f.all, nil
 	}
 	return f.all, f.regressions(ctx, client, newKeys(config.Prefix, l))

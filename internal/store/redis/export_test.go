@@ -18,8 +18,14 @@ func (c Config) WithDefaults() Config {
 // MasterTimeout is for how long a call to a silent master waits.
 const MasterTimeout = masterTimeout
 
+// Indexed has new messages stored in the indexes at once.
+func Indexed(c Config) Config {
+	c.indexed = true
+	return c
+}
+
 // Tags are the hash tags of new data in so many shards.
-func Tags(shards int) []string { return layout{version: newestLayout, shards: shards}.tags() }
+func Tags(shards int) []string { return layout{shards: shards}.tags() }
 
 // SweepBegunOn leaves a sweep in the middle of a master's keys.
 func (s *Store) SweepBegunOn(addr string) { s.cursors[addr] = &cursor{next: 1} }

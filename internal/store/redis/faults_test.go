@@ -316,7 +316,7 @@ func TestIdleIsCheap(t *testing.T) {
 
 func TestAClockThatJumpedLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
-	store, client, _ := fresh(t, redisstore.Config{Layout: 3})
+	store, client, _ := fresh(t, redisstore.Indexed(redisstore.Config{}))
 	ctx := t.Context()
 	create(t, store, half("1"))
 	far := float64(time.Now().AddDate(3, 0, 0).UnixMilli())

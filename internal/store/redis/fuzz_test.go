@@ -14,9 +14,9 @@ import (
 )
 
 // write gives a whole living record, as create.lua stores it.
-func write(t *testing.T, created time.Time, m *halfmsg.Message, packs bool) []byte {
+func write(t *testing.T, created time.Time, m *halfmsg.Message) []byte {
 	t.Helper()
-	record, err := (&encoder{packs: packs}).encode(m, m.Digest())
+	record, err := (&encoder{}).encode(m, m.Digest())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +79,7 @@ func FuzzRecord(f *testing.F) {
 		if first.Delay < 0 || first.ConfirmAfter < 0 {
 			t.Errorf("%q has the delay %s and is confirmed after %s", record, first.Delay, first.ConfirmAfter)
 		}
-		written := write(t, created.at, &first, false)
+		written := write(t, created.at, &first)
 		again, err := decode(written, halfmsg.Pending, &second)
 		if err != nil {
 			t.Fatalf("%q, written again as %q: %v", record, written, err)
@@ -115,7 +115,7 @@ func FuzzMessage(f *testing.F) {
 		}
 		at := time.UnixMilli(1_700_000_000_000)
 		// Half of the messages are written unpacked. In the other half a repetitive body is packed.
-		record := write(t, at, &m, delay%2 == 0)
+		record := write(t, at, &m)
 		var read halfmsg.Message
 		created, err := decode(record, halfmsg.Pending, &read)
 		if err != nil {

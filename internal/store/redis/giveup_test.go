@@ -12,14 +12,14 @@ import (
 )
 
 // The time limit counts from SendHalfMessage by Redis's clock: for each coordinator, after a restart, and in each
-// layout.
+// form of a message.
 func TestTimeLimitSurvivesCoordinators(t *testing.T) {
 	t.Parallel()
 	server := servers.Redis(t)
-	for _, layout := range []int{3, 4} {
-		t.Run(fmt.Sprintf("layout %d", layout), func(t *testing.T) {
+	for _, indexed := range []bool{false, true} {
+		t.Run(fmt.Sprintf("indexed %t", indexed), func(t *testing.T) {
 			t.Parallel()
-			config := redisstore.Config{URL: server.URL(), Prefix: fmt.Sprintf("limit%d", layout), Layout: layout}
+			config := storing(indexed, redisstore.Config{URL: server.URL(), Prefix: fmt.Sprintf("limit%t", indexed)})
 			config.Instance = "one"
 			one := open(t, config)
 			m := halfmsg.Message{

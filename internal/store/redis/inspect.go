@@ -156,9 +156,7 @@ func (s *Store) Backlog(ctx context.Context, age time.Duration) (waiting int64, 
 	for i, shard := range s.keys.shards {
 		calls[i] = newCall(shard, 2)
 		calls[i].args = append(calls[i].args, codeOf[halfmsg.Sendable], age.Milliseconds())
-		if s.names() {
-			calls[i].args = append(append(calls[i].args, ""), anys(s.config.Brokers)...)
-		}
+		calls[i].args = append(append(calls[i].args, ""), anys(s.config.Brokers)...)
 	}
 	run(ctx, s.intake, s.scripts.backlog, calls)
 	for _, c := range calls {

@@ -18,24 +18,12 @@ const replicaTimeout = time.Second
 // Create implements halfmsg.Intake.
 func (s *Store) Create(ctx context.Context, messages []halfmsg.Message) []halfmsg.Result {
 	c := s.newCreation(messages)
-	places := c.allowed(s.places(len(messages), func(i int) halfmsg.Name { return messages[i].Name }))
-	if s.paging.on() {
+	places := s.places(len(messages), func(i int) halfmsg.Name { return messages[i].Name })
+	if !s.config.indexed {
 		places = c.page(ctx, places)
 	}
 	c.index(ctx, places)
 	return c.results
-}
-
-// allowed leaves out the messages that name a broker while messages may not.
-func (c *creation) allowed(places []place) []place {
-	if c.store.naming.on() {
-		return places
-	}
-	kept, refused := split(places, func(at place) bool { return c.messages[at.index].Broker == "" })
-	for _, at := range refused {
-		c.results[at.index].Err = halfmsg.ErrNoBrokersYet
-	}
-	return kept
 }
 
 // creation is a batch of messages to store.
@@ -50,7 +38,7 @@ type creation struct {
 func (s *Store) newCreation(messages []halfmsg.Message) *creation {
 	n := len(messages)
 	c := &creation{store: s, messages: messages, digests: make([]string, n), results: make([]halfmsg.Result, n)}
-	records, e := make([][]byte, n), encoder{packs: s.layout.packs()}
+	records, e := make([][]byte, n), encoder{}
 	for i := range messages {
 		var err error
 		c.digests[i] = messages[i].Digest()
@@ -201,7 +189,7 @@ func (s *Store) submit(ctx context.Context, names []halfmsg.Name, how submitting
 	}
 	places := s.places(len(names), func(i int) halfmsg.Name { return names[i] })
 	// A page falls due after pageLife. Before that, the end of a shorter lease would not be seen.
-	if s.paging.on() && how.lease >= pageLife {
+	if !s.config.indexed && how.lease >= pageLife {
 		places = b.submitPaged(ctx, places)
 	}
 	if len(places) > 0 {

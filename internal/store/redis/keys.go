@@ -32,7 +32,6 @@ import (
 //	PREFIX:{SHARD}:suspect                    up to when messages were created that a loss may have brought back
 //	PREFIX:{SHARD}:runs                       hash: coordinators without a clean stop; in the first shard only
 //	PREFIX:{SHARD}:reported                   hash: the unclean ends that were reported; in the first shard only
-//	PREFIX:{SHARD}:layouts                    hash: the newest layout that each coordinator uses; in the first shard only
 //	PREFIX:{SHARD}:refusals                   hash: what each coordinator refused lately; in the first shard only
 //	PREFIX:{SHARD}:fleet                      hash: how each coordinator describes itself; in the first shard only
 //	PREFIX:{SHARD}:configurations             hash: the configurations of coordinators; in the first shard only
@@ -45,8 +44,7 @@ import (
 //	                                          until when; and "last", by 0
 //	PREFIX:audit:STREAM                       a stream of audit records for each right that makes them, bounded
 //	PREFIX:logout:NAME                        when a person last logged out of the console
-//	PREFIX:meta                               hash: layout, shards, the ID of the installation, since when
-//	                                          the layout is this one, and since when the data go back to an older one
+//	PREFIX:meta                               hash: layout, shards and the ID of the installation
 //
 // Letters between coordinators go through the channels PREFIX:post:MAILBOX.
 const (
@@ -74,9 +72,6 @@ const (
 	configurationsName = "configurations"
 	peersName          = "peers"
 	chartPrefix        = "chart@" // no producer's name has an @
-	layoutsName        = "layouts"
-	sinceField         = "since"
-	backField          = "back"
 	parkedName         = "parked@"
 	parkedForName      = "parked_for"
 	archiveName        = "archive"

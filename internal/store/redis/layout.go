@@ -1,60 +1,65 @@
 package redis
 
 import (
+	"context"
 	"fmt"
 	"strconv"
+
+	"github.com/redis/go-redis/v9"
 )
 
-// The layouts that this version knows. Existing data keep their layout; only new data are in the newest.
-const (
-	// plainTags has plain numbers as tags. Such tags spread badly over a Cluster: of 16 shards three masters have 8, 4 and
-	// 4, and of six masters two have none.
-	plainTags = 1
-	// spreadTags has tags that spread the shards evenly over the slots of a Cluster.
-	spreadTags = 2
-	// packedBodies has the same tags, and records with packed bodies, which older versions cannot read.
-	packedBodies = 3
-	// pagedMessages has the same keys and more: new messages are in cells and pages before they are indexed. Older
-	// versions do not find such messages.
-	pagedMessages = 4
-	// namedBrokers has the same keys, and records of messages that name a broker. Older versions refuse these records.
-	// Data get this layout only where a coordinator has named brokers.
-	namedBrokers = 5
-	newestLayout = namedBrokers
-)
+// layoutVersion is the layout of the data, stored with the data.
+const layoutVersion = "1"
 
-// layout is the layout of the data, stored with the data.
-type layout struct {
-	version, shards int
-}
+// foreignNote is a key in the first shard of data that are not of this layout, whichever layout they state.
+const foreignNote = "layouts"
 
-// versionOf is the layout as written in Redis; 0 is a layout that this version does not know.
-func versionOf(written string) int {
-	if version, err := strconv.Atoi(written); err == nil && version >= plainTags && version <= newestLayout {
-		return version
+// layout is the number of shards of the data, stored with the data.
+type layout struct{ shards int }
+
+// misfit is why a coordinator cannot work on existing data, and the remedy. Without a name it can.
+type misfit struct{ name, what, remedy string }
+
+// misfitOf compares the data, whose layout is written in meta, with this layout and the configured shards.
+func (c Config) misfitOf(
+	ctx context.Context, client redis.UniversalClient, meta map[string]string, l layout,
+) (misfit, error) {
+	written := meta[layoutField]
+	if written == layoutVersion {
+		first := c.Prefix + ":{" + l.number(0) + "}:"
+		if n, err := client.Exists(ctx, first+foreignNote).Result(); err != nil {
+			return misfit{}, err
+		} else if n > 0 {
+			written = "before " + layoutVersion
+		}
 	}
-	return 0
-}
-
-// packs says whether bodies may be packed.
-func (l layout) packs() bool { return l.version >= packedBodies }
-
-// hasKeysOf says whether messages have the same keys in both layouts.
-func (l layout) hasKeysOf(other layout) bool {
-	return l.shards == other.shards && (l.version == plainTags) == (other.version == plainTags)
+	switch shards := meta[shardsField]; {
+	case written != "" && written != layoutVersion:
+		return misfit{
+			"layout", fmt.Sprintf("holds data of layout %s, and this version knows layout %s", written, layoutVersion),
+			"run the version that wrote them, or set another redis.prefix for new data",
+		}, nil
+	case shards != "" && shards != strconv.Itoa(l.shards):
+		return misfit{
+			"shards", fmt.Sprintf("holds data in %s shards, and %d are configured", shards, l.shards),
+			"set redis.shards to " + shards + ", or another redis.prefix for new data",
+		}, nil
+	}
+	return misfit{}, nil
 }
 
 // tags are the text in the braces of each shard's keys.
 func (l layout) tags() []string {
-	width := max(2, len(strconv.Itoa(l.shards-1)))
 	tags := make([]string, l.shards)
 	for i := range tags {
-		tags[i] = fmt.Sprintf("%0*d", width, i)
-		if l.version != plainTags {
-			tags[i] = l.spread(i, tags[i])
-		}
+		tags[i] = l.spread(i, l.number(i))
 	}
 	return tags
+}
+
+// number is the number of shard i, with as many digits as the last one has.
+func (l layout) number(i int) string {
+	return fmt.Sprintf("%0*d", max(2, len(strconv.Itoa(l.shards-1))), i)
 }
 
 // spread is the tag of shard i: its number, and the first suffix with which its slot lies in the i-th of so many equal

@@ -1,16 +1,12 @@
 package redis_test
 
 import (
-	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/msghandler/msghandler/internal/halfmsg"
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
 	"github.com/msghandler/msghandler/test/servers"
 )
@@ -19,7 +15,7 @@ func TestShardsAreThoseOfTheData(t *testing.T) {
 	t.Parallel()
 	store, client, server := fresh(t, redisstore.Config{})
 	create(t, store, half("1"))
-	if got := client.HGetAll(t.Context(), "msghandler:meta").Val(); got["shards"] != "1" || got["layout"] != "4" {
+	if got := client.HGetAll(t.Context(), "msghandler:meta").Val(); got["shards"] != "1" || got["layout"] != "1" {
 		t.Errorf("new data on one server: %v", got)
 	}
 	wide := open(t, redisstore.Config{URL: server.URL(), Prefix: "wide", Shards: 16})
@@ -51,39 +47,6 @@ func TestInstallationIsThatOfTheData(t *testing.T) {
 	}
 }
 
-var oldTrace = regexp.MustCompile(`^old:\{\d\d\}:orders:m:\d+$`)
-
-// TestOldDataAreWorkedOff has messages in 16 shards under the tags of layout 1, as stored by an older version.
-func TestOldDataAreWorkedOff(t *testing.T) {
-	t.Parallel()
-	_, client, server := fresh(t, redisstore.Config{})
-	if err := client.HSet(t.Context(), "old:meta", "layout", 1, "shards", 16).Err(); err != nil {
-		t.Fatal(err)
-	}
-	messages, names := numbered(200, 10)
-	create(t, open(t, redisstore.Config{URL: server.URL(), Prefix: "old"}), messages...)
-	for shard := range 16 {
-		if n := client.ZCard(t.Context(), fmt.Sprintf("old:{%02d}:orders:pending", shard)).Val(); n == 0 {
-			t.Errorf("nothing waits in shard %02d", shard)
-		}
-	}
-	store := open(t, redisstore.Config{URL: server.URL(), Prefix: "old"})
-	settle(t, store, halfmsg.EventCommitted, 0, submit(t, store, names...)...)
-	claims, err := store.ClaimSendable(t.Context(), 200, time.Minute)
-	if err != nil || len(claims) != 200 {
-		t.Fatalf("claimed %d of 200 messages, %v", len(claims), err)
-	}
-	settle(t, store, halfmsg.EventAcked, 0, claims...)
-	for _, key := range client.Keys(t.Context(), "old:*").Val() {
-		if !oldTrace.MatchString(key) && key != "old:meta" {
-			t.Errorf("left is %s", key)
-		}
-	}
-	if got := client.HGet(t.Context(), "old:meta", "layout").Val(); got != "1" {
-		t.Errorf("the data have layout %s now", got)
-	}
-}
-
 func TestTagsAreWhereRedisSaysTheyAre(t *testing.T) {
 	t.Parallel()
 	const slots, shards = 16384, 64
@@ -97,17 +60,29 @@ func TestTagsAreWhereRedisSaysTheyAre(t *testing.T) {
 	}
 }
 
-func TestUnknownLayoutsAreRefused(t *testing.T) {
+func TestOtherLayoutsAreRefused(t *testing.T) {
 	t.Parallel()
 	_, client, server := fresh(t, redisstore.Config{})
-	for _, unknown := range []string{"0", "6", "-1", "two"} {
-		client.HSet(t.Context(), "msghandler:meta", "layout", unknown)
-		_, err := redisstore.New(t.Context(), redisstore.Config{URL: server.URL()}.WithDefaults())
-		if err == nil || !strings.Contains(err.Error(), "layout "+unknown) ||
-			!strings.Contains(err.Error(), "run the version that wrote them") {
-			t.Errorf("layout %s: got %v, want an error with it and the remedy", unknown, err)
+	refused := func(layout string) {
+		t.Helper()
+		config := redisstore.Config{URL: server.URL()}.WithDefaults()
+		_, err := redisstore.New(t.Context(), config)
+		if err == nil || !strings.Contains(err.Error(), "redis.prefix msghandler holds data of layout "+layout+",") ||
+			!strings.Contains(err.Error(), "run the version that wrote them, or set another redis.prefix") {
+			t.Errorf("layout %s: got %v, want an error with it and the remedy", layout, err)
+		}
+		found, err := redisstore.Examine(t.Context(), config)
+		if err != nil || !slices.ContainsFunc(found, func(f redisstore.Finding) bool { return f.Name == "redis-layout" }) {
+			t.Errorf("layout %s: the findings are %+v, %v", layout, found, err)
 		}
 	}
+	for _, other := range []string{"0", "2", "5", "-1", "two"} {
+		client.HSet(t.Context(), "msghandler:meta", "layout", other)
+		refused(other)
+	}
+	client.HSet(t.Context(), "msghandler:meta", "layout", "1")
+	client.HSet(t.Context(), "msghandler:{00}:layouts", "other/00c0ffee", "5")
+	refused("before 1")
 }
 
 // A Redis that lost everything has lost the layout as well. Running coordinators go on as before, so coordinators that

@@ -35,7 +35,6 @@ func luaNames(times luaTimes, archive Archive) []luaName {
 		luaText("CLOCK", clockField),
 		luaText("RUNS", runsName),
 		luaText("REPORTED", reportedName),
-		luaText("LAYOUTS", layoutsName),
 		luaText("CHART", chartPrefix),
 		luaText("PARKED", parkedName),
 		luaText("PARKEDFOR", parkedForName),

@@ -106,7 +106,7 @@ func TestWhatHappenedElsewhereIsKnown(t *testing.T) {
 // An owner whose lease has ended is in the timeline, even where the message need not be read.
 func TestATakeoverOfWhatIsKnownIsTold(t *testing.T) {
 	t.Parallel()
-	store, client, server := fresh(t, redisstore.Config{Layout: 3})
+	store, client, server := fresh(t, redisstore.Indexed(redisstore.Config{}))
 	other := open(t, redisstore.Config{URL: server.URL(), Prefix: "msghandler", Instance: "other"})
 	name := half("1").Name
 	create(t, store, half("1"))

@@ -19,9 +19,9 @@ const (
 	worthPacking = 128
 )
 
-// pack gives the record of a message with a given first word and line, and a packed body. The record is nil where
-// packing saves less than an eighth of the body, because packing would cost more time than the memory is worth.
-func pack(kind string, line []byte, digest string, body []byte) []byte {
+// pack gives the record of a message with that line, and a packed body. The record is nil where packing saves less than
+// an eighth of the body, because packing would cost more time than the memory is worth.
+func pack(line []byte, digest string, body []byte) []byte {
 	if len(body) < worthPacking {
 		return nil
 	}
@@ -32,7 +32,7 @@ func pack(kind string, line []byte, digest string, body []byte) []byte {
 	if len(small) > len(body)-len(body)/8 {
 		return nil
 	}
-	start := firstWords(kind, digest) + strconv.Itoa(len(body)) + " "
+	start := firstWords(packed, digest) + strconv.Itoa(len(body)) + " "
 	record := make([]byte, 0, len(start)+len(line)+1+len(small))
 	record = append(append(append(record, start...), line...), '\n')
 	return append(record, small...)

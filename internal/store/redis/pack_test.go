@@ -162,36 +162,6 @@ func TestIncompressibleBodiesStayUnpacked(t *testing.T) {
 	}
 }
 
-// Older versions that cannot read packed bodies may share data of layout 2. After their end an operator raises the
-// layout, and the keys stay in place.
-func TestDataMoveToPackedBodies(t *testing.T) {
-	t.Parallel()
-	_, client, server := fresh(t, redisstore.Config{})
-	client.Del(t.Context(), "msghandler:meta")
-	client.HSet(t.Context(), "msghandler:meta", "layout", 2, "shards", 1)
-	config := redisstore.Config{URL: server.URL(), Prefix: "msghandler"}
-	before := open(t, config)
-	create(t, before, packable("old"))
-	if record := recordOf(t, client, "old"); !strings.HasPrefix(record, "half ") {
-		t.Errorf("in data of layout 2 stands %.20q", record)
-	}
-	client.HSet(t.Context(), "msghandler:meta", "layout", 3)
-	after := open(t, config)
-	create(t, after, packable("new"))
-	if record := recordOf(t, client, "new"); !strings.HasPrefix(record, "pack ") {
-		t.Errorf("in data of layout 3 stands %.20q", record)
-	}
-	for _, store := range []*redisstore.Store{before, after} {
-		if found, err := store.Check(t.Context()); err != nil || len(found) > 0 && found[0].Name == "redis-layout" {
-			t.Errorf("found %+v, %v", found, err)
-		}
-	}
-	if claims := append(submit(t, before, half("new").Name), submit(t, after, half("old").Name)...); len(claims) != 2 ||
-		!bytes.Equal(claims[0].Body, packable("new").Body) || !bytes.Equal(claims[1].Body, packable("old").Body) {
-		t.Errorf("claimed %+v", claims)
-	}
-}
-
 // A record with a wrong size is damaged, and no memory of that size is allocated.
 func TestACorruptPackedBodyIsRefused(t *testing.T) {
 	t.Parallel()

@@ -19,82 +19,6 @@ func of(producer string, m halfmsg.Message) halfmsg.Message {
 	return m
 }
 
-// TestDataKeepLayout4WhileMessagesHaveCells: an older version starts as soon as the data have layout 3, and does not
-// find messages with cells, nor their verdicts, their owners or their creation times.
-func TestDataKeepLayout4WhileMessagesHaveCells(t *testing.T) {
-	t.Parallel()
-	pages, client, server := fresh(t, redisstore.Config{})
-	create(t, pages, later("1"))
-	settle(t, pages, halfmsg.EventCommitted, time.Minute, submit(t, pages, later("1").Name)...)
-	back := open(t, redisstore.Config{URL: server.URL(), Prefix: "msghandler", Layout: 3})
-	pulse(t, back)
-	if _, err := back.NoteRun(t.Context(), true); err != nil {
-		t.Fatal(err)
-	}
-	cells := client.Keys(t.Context(), "*:cells").Val()
-	if got := client.HGet(t.Context(), "msghandler:meta", "layout").Val(); got == "3" && len(cells) > 0 {
-		t.Errorf("an older version may start (layout %s) while a committed message is in %v", got, cells)
-	}
-}
-
-// TestDataKeepLayout4WhileACoordinatorPages: the others learn of the older layout seconds later, and page messages
-// until then.
-func TestDataKeepLayout4WhileACoordinatorPages(t *testing.T) {
-	t.Parallel()
-	pages, client, server := fresh(t, redisstore.Config{})
-	pulse(t, pages)
-	if _, err := pages.NoteRun(t.Context(), true); err != nil {
-		t.Fatal(err)
-	}
-	open(t, redisstore.Config{URL: server.URL(), Prefix: "msghandler", Layout: 3})
-	layout := client.HGet(t.Context(), "msghandler:meta", "layout").Val()
-	create(t, pages, later("1"))
-	if paged := client.HExists(t.Context(), base+"pending:cells", "1").Val(); paged && layout == "3" {
-		t.Error("an older version may start, and messages are still paged")
-	}
-}
-
-// TestAnOlderCoordinatorThatIsCutOffHoldsTheLayoutBack: it is not gone because it has not been seen for an hour, or
-// because others crashed in a loop. It reads the layout only when it starts.
-func TestAnOlderCoordinatorThatIsCutOffHoldsTheLayoutBack(t *testing.T) {
-	t.Parallel()
-	for name, meanwhile := range map[string]func(r *runs, newer *redisstore.Store){
-		"an hour": func(r *runs, newer *redisstore.Store) {
-			for range 9 {
-				r.pass(10 * time.Minute)
-				r.alive(newer)
-			}
-		},
-		"crash loop": func(r *runs, newer *redisstore.Store) {
-			for i := range 101 {
-				r.alive(r.coordinator(fmt.Sprint("run-", i)))
-				r.pass(time.Second)
-			}
-			r.pass(redisstore.RunSilence)
-			r.alive(newer)
-			r.alive(newer)
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			r := newRuns(t)
-			r.server.HSet("msghandler:meta", "layout", "3", "shards", "2")
-			now := fmt.Sprint(r.now.UnixMilli())
-			r.server.HSet("msghandler:{00b}:runs", "older/00c0ffee", now) // older versions note no layout
-			r.server.HSet("msghandler:{00b}:pulse", "older/00c0ffee", now, "generation", now)
-			newer := r.coordinator("newer")
-			r.alive(newer)
-			if got := r.server.HGet("msghandler:meta", "layout"); got != "3" {
-				t.Fatalf("beside an older version the layout is %s", got)
-			}
-			meanwhile(r, newer)
-			if got := r.server.HGet("msghandler:meta", "layout"); got != "3" {
-				t.Errorf("the layout is %s, though nobody knows that the older coordinator has ended", got)
-			}
-		})
-	}
-}
-
 // embeddedStore is a store on a Redis whose clock and calls a test controls.
 func embeddedStore(t *testing.T, config redisstore.Config) (*redisstore.Store, *miniredis.Miniredis) {
 	t.Helper()
@@ -151,6 +75,14 @@ func TestAListIsWholeWhenAnIdIsUsedAgain(t *testing.T) {
 	}
 }
 
+// formsOf are the keys that hold messages of a state: the index, and the cells where messages are paged.
+func formsOf(state string, indexed bool) []string {
+	if indexed {
+		return []string{state}
+	}
+	return []string{state, state + ":cells"}
+}
+
 // TestAKeyOfAnotherTypeSpoilsNoOtherProducersCall has producers share calls, as they do at a coordinator. Each of the
 // cases is one producer's damage, and the other producer has to get its answers.
 func TestAKeyOfAnotherTypeSpoilsNoOtherProducersCall(t *testing.T) {
@@ -158,18 +90,18 @@ func TestAKeyOfAnotherTypeSpoilsNoOtherProducersCall(t *testing.T) {
 	a, b := of("a-poisoned", later("1")), later("1")
 	names := []halfmsg.Name{a.Name, b.Name}
 	for name, test := range map[string]struct {
-		damaged func(layout int) []string
+		damaged func(indexed bool) []string
 		call    func(t *testing.T, store *redisstore.Store, damage func()) error
 	}{
 		"create": {
-			func(int) []string { return []string{"pending"} },
+			func(bool) []string { return []string{"pending"} },
 			func(t *testing.T, store *redisstore.Store, damage func()) error {
 				damage()
 				return store.Create(t.Context(), []halfmsg.Message{a, b})[1].Err
 			},
 		},
 		"rollback": {
-			func(int) []string { return []string{"pending"} },
+			func(bool) []string { return []string{"pending"} },
 			func(t *testing.T, store *redisstore.Store, damage func()) error {
 				create(t, store, a, b)
 				damage()
@@ -177,7 +109,7 @@ func TestAKeyOfAnotherTypeSpoilsNoOtherProducersCall(t *testing.T) {
 			},
 		},
 		"submit": {
-			func(layout int) []string { return []string{"pending", "pending:cells"}[:layout-2] },
+			func(indexed bool) []string { return formsOf("pending", indexed) },
 			func(t *testing.T, store *redisstore.Store, damage func()) error {
 				create(t, store, a, b)
 				damage()
@@ -185,7 +117,7 @@ func TestAKeyOfAnotherTypeSpoilsNoOtherProducersCall(t *testing.T) {
 			},
 		},
 		"settle": {
-			func(layout int) []string { return []string{"sendable", "sendable:cells"}[:layout-2] },
+			func(indexed bool) []string { return formsOf("sendable", indexed) },
 			func(t *testing.T, store *redisstore.Store, damage func()) error {
 				create(t, store, a, b)
 				claims := submit(t, store, names...)
@@ -194,12 +126,12 @@ func TestAKeyOfAnotherTypeSpoilsNoOtherProducersCall(t *testing.T) {
 			},
 		},
 	} {
-		for _, layout := range []int{3, 4} {
-			t.Run(fmt.Sprintf("%s layout %d", name, layout), func(t *testing.T) {
+		for _, indexed := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s indexed %t", name, indexed), func(t *testing.T) {
 				t.Parallel()
-				store, client, _ := fresh(t, redisstore.Config{Layout: layout})
+				store, client, _ := fresh(t, storing(indexed, redisstore.Config{}))
 				err := test.call(t, store, func() {
-					for _, key := range test.damaged(layout) {
+					for _, key := range test.damaged(indexed) {
 						client.Set(t.Context(), "msghandler:{00}:a-poisoned:"+key, "x", 0)
 					}
 				})
@@ -214,11 +146,11 @@ func TestAKeyOfAnotherTypeSpoilsNoOtherProducersCall(t *testing.T) {
 // TestARecordOfAnotherTypeSpoilsNoOtherSubmit: the coordinator does not have the messages in memory.
 func TestARecordOfAnotherTypeSpoilsNoOtherSubmit(t *testing.T) {
 	t.Parallel()
-	for _, layout := range []int{3, 4} {
-		t.Run(fmt.Sprint("layout ", layout), func(t *testing.T) {
+	for _, indexed := range []bool{false, true} {
+		t.Run(fmt.Sprint("indexed ", indexed), func(t *testing.T) {
 			t.Parallel()
-			store, client, server := fresh(t, redisstore.Config{Layout: layout})
-			other := open(t, redisstore.Config{URL: server.URL(), Prefix: "msghandler", Layout: layout})
+			store, client, server := fresh(t, storing(indexed, redisstore.Config{}))
+			other := open(t, storing(indexed, redisstore.Config{URL: server.URL(), Prefix: "msghandler"}))
 			create(t, store, later("a"), later("record"), later("z"))
 			client.Del(t.Context(), base+"m:record")
 			client.LPush(t.Context(), base+"m:record", "x")
@@ -309,14 +241,12 @@ func TestAllLeasesOfAllProducersAreCounted(t *testing.T) {
 	}
 }
 
-// TestUncleanEndsAreToldWhileRedisIsFull: the layout cannot be written then, which must not hide the ends.
+// TestUncleanEndsAreToldWhileRedisIsFull: notes of ends are small, and a full Redis must not hide the ends.
 func TestUncleanEndsAreToldWhileRedisIsFull(t *testing.T) {
 	t.Parallel()
 	store, client, _ := fresh(t, redisstore.Config{})
-	client.HSet(t.Context(), "msghandler:meta", "layout", "3")
 	pulse(t, store)
 	client.HSet(t.Context(), "msghandler:{00}:runs", "killed/1", time.Now().Add(-time.Minute).UnixMilli())
-	client.HSet(t.Context(), "msghandler:{00}:layouts", "killed/1", "4")
 	client.ConfigSet(t.Context(), "maxmemory", "1mb")
 	ends, err := store.NoteRun(t.Context(), true)
 	if err != nil || len(ends) != 1 || !ends[0].Unreported {
@@ -327,20 +257,6 @@ func TestUncleanEndsAreToldWhileRedisIsFull(t *testing.T) {
 		!again[0].Unreported && len(ends) == 0 {
 		t.Errorf("and the end is never reported: %+v, %v", again, err)
 	}
-}
-
-// TestACoordinatorGoesBackWhileRedisIsFull: a coordinator that helps to empty Redis must start.
-func TestACoordinatorGoesBackWhileRedisIsFull(t *testing.T) {
-	t.Parallel()
-	_, client, server := fresh(t, redisstore.Config{})
-	client.ConfigSet(t.Context(), "maxmemory", "1mb")
-	store, err := redisstore.New(t.Context(), redisstore.Config{
-		URL: server.URL(), Prefix: "msghandler", Layout: 3, Retention: retention,
-	})
-	if err != nil {
-		t.Fatalf("it does not start: %v", err)
-	}
-	_ = store.Close()
 }
 
 // TestFinishingPagesDoesNotListTheBacklogAgainAndAgain has one producer's pages fall due while the messages of many

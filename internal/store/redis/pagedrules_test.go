@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"testing"
 	"time"
 
@@ -290,27 +289,6 @@ func TestACellOfAFinishedMessageIsNotClaimed(t *testing.T) {
 	}
 }
 
-// TestThePulseOrTheNoteOfAnOlderCoordinatorHoldsTheLayoutBack: either may be missing, in a version without notes or
-// after a clean stop.
-func TestThePulseOrTheNoteOfAnOlderCoordinatorHoldsTheLayoutBack(t *testing.T) {
-	t.Parallel()
-	for _, key := range []string{"runs", "pulse"} {
-		t.Run(key, func(t *testing.T) {
-			t.Parallel()
-			r := newRuns(t)
-			r.server.HSet("msghandler:meta", "layout", "3", "shards", "2")
-			r.server.HSet("msghandler:{00b}:"+key, "older/00c0ffee", fmt.Sprint(r.now.UnixMilli()))
-			newer := r.coordinator("newer")
-			r.alive(newer)
-			r.pass(time.Second)
-			r.alive(newer)
-			if got := r.server.HGet("msghandler:meta", "layout"); got != "3" {
-				t.Errorf("the layout is %s", got)
-			}
-		})
-	}
-}
-
 // TestAPageIsDueWithItsFirstMessage has messages with different due times created in one page, in either order.
 func TestAPageIsDueWithItsFirstMessage(t *testing.T) {
 	t.Parallel()
@@ -382,37 +360,6 @@ func TestASubmitLeavesAPagedMessageToItsOwner(t *testing.T) {
 		}
 	}
 	settle(t, store, halfmsg.EventCommitted, time.Minute, claims...)
-}
-
-// TestMessagesArePagedSomeTimeAfterTheLayoutChanged: an older version that has read the layout just before has noted by
-// then that it runs.
-func TestMessagesArePagedSomeTimeAfterTheLayoutChanged(t *testing.T) {
-	t.Parallel()
-	r := newRuns(t)
-	r.server.HSet("msghandler:meta", "layout", "3", "shards", "2")
-	newer := r.coordinator("newer")
-	paged := func(id string) bool {
-		t.Helper()
-		create(t, newer, later(id))
-		for _, key := range r.server.Keys() {
-			if strings.HasSuffix(key, ":cells") {
-				return true
-			}
-		}
-		return false
-	}
-	for range 6 {
-		r.alive(newer)
-		if paged(fmt.Sprint(r.now.UnixMilli())) {
-			t.Fatal("messages are paged at once")
-		}
-		r.pass(4 * time.Second)
-	}
-	r.pass(10 * time.Second)
-	r.alive(newer)
-	if r.server.HGet("msghandler:meta", "layout") != "4" || !paged("late") {
-		t.Error("messages are never paged")
-	}
 }
 
 func TestStatsCountPagedMessages(t *testing.T) {

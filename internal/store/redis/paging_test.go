@@ -2,7 +2,6 @@ package redis_test
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -13,62 +12,6 @@ import (
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
 )
-
-// TestTheLayoutFollowsTheCoordinators: data of layout 3 get layout 4 when no coordinator of an older version is left.
-func TestTheLayoutFollowsTheCoordinators(t *testing.T) {
-	t.Parallel()
-	older, client, server := fresh(t, redisstore.Config{Layout: 3})
-	note := func(store *redisstore.Store) {
-		t.Helper()
-		pulse(t, store)
-		if _, err := store.NoteRun(t.Context(), true); err != nil {
-			t.Fatal(err)
-		}
-	}
-	layout := func() string { return client.HGet(t.Context(), "msghandler:meta", "layout").Val() }
-	paged := func(store *redisstore.Store, id string) bool {
-		t.Helper()
-		create(t, store, later(id))
-		return client.HExists(t.Context(), base+"pending:cells", id).Val()
-	}
-	note(older)
-	client.HDel(t.Context(), "msghandler:{00}:layouts", client.HKeys(t.Context(), "msghandler:{00}:layouts").Val()...)
-	newer := open(t, redisstore.Config{URL: server.URL(), Prefix: "msghandler"})
-	note(newer)
-	if layout() != "3" || paged(newer, "beside") {
-		t.Errorf("beside an older version the layout is %s", layout())
-	}
-	if err := older.NoteCleanStop(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	client.HDel(t.Context(), "msghandler:{00}:pulse", pulseNames(t, client)[0]) // it has not counted for a while
-	note(newer)
-	if layout() != "4" || paged(newer, "early") {
-		t.Errorf("the older version has stopped, and the layout is %s", layout())
-	}
-	client.HSet(t.Context(), "msghandler:meta", "since", 1) // a while later
-	note(newer)
-	if !paged(newer, "late") {
-		t.Error("with the newer layout messages are not paged")
-	}
-	back := open(t, redisstore.Config{URL: server.URL(), Prefix: "msghandler", Layout: 3})
-	note(back)
-	note(newer)
-	if layout() != "4" || paged(newer, "back") || paged(back, "back-2") {
-		t.Errorf("a coordinator was set back, some messages are paged, and the layout is %s", layout())
-	}
-	client.HSet(t.Context(), "msghandler:meta", "back", 1, "since", 1) // a while later
-	note(back)
-	if layout() != "4" {
-		t.Errorf("messages are paged, and the layout is %s", layout())
-	}
-	lapse(t, client)
-	finishPages(t, back)
-	note(back)
-	if layout() != "3" || paged(newer, "back-3") {
-		t.Errorf("no message is paged any more, and the layout is %s", layout())
-	}
-}
 
 // A hash of few cells is a hash table too. Cells of the version before, with a longer mark of no owner, have no owner.
 func TestCellsAreKeptInATable(t *testing.T) {
@@ -116,20 +59,6 @@ func TestPagesOfFinishedMessagesAreForgotten(t *testing.T) {
 	if client.Exists(t.Context(), "msghandler:{00}:producers").Val() != 0 {
 		t.Error("a producer without messages is on the list")
 	}
-}
-
-// pulseNames are the coordinators that count, the first to count first.
-func pulseNames(t *testing.T, client *redis.Client) []string {
-	t.Helper()
-	counts := client.HGetAll(t.Context(), "msghandler:{00}:pulse").Val()
-	var names []string
-	for name := range counts {
-		if strings.Contains(name, "/") {
-			names = append(names, name)
-		}
-	}
-	slices.SortFunc(names, func(a, b string) int { return strings.Compare(counts[a], counts[b]) })
-	return names
 }
 
 func TestTheSweeperRepairsPages(t *testing.T) {

@@ -15,16 +15,12 @@ import (
 //
 //	half CREATED_MS DIGEST {"exchange":"orders",...}\n
 //
-// Where packing helps, and the layout allows packing, the first word is another, the unpacked size precedes the JSON,
-// and the body behind the line is packed with S2:
+// Where packing helps, the first word is another, the unpacked size precedes the JSON, and the body behind the line is
+// packed with S2:
 //
 //	pack CREATED_MS DIGEST SIZE {"exchange":"orders",...}\n
 //
-// The record of a message for a named broker has its first word in capitals, and the broker begins its JSON. Versions
-// that know no brokers refuse these words, so they never publish such a message to the wrong broker:
-//
-//	HALF CREATED_MS DIGEST {"broker":"events","exchange":"orders",...}\n
-//	PACK CREATED_MS DIGEST SIZE {"broker":"events","exchange":"orders",...}\n
+// Where the message names a broker, the broker begins the JSON: {"broker":"events","exchange":"orders",...}.
 //
 // The rest of an acknowledged message is such a line with nothing but the callback target and the marker store in its
 // JSON, and no body:
@@ -33,24 +29,11 @@ import (
 //
 // The trace of a finished message is the line alone, without the JSON: done MS DIGEST.
 
-// whole is the first word of a record with an unpacked body. wholeNamed and packedNamed are the first words where the
-// message names a broker.
-const (
-	whole       = "half"
-	wholeNamed  = "HALF"
-	packedNamed = "PACK"
-)
-
-// kindsOf are the first words of a message's record, for an unpacked and for a packed body.
-func kindsOf(m *halfmsg.Message) (unpackedKind, packedKind string) {
-	if m.Broker != "" {
-		return wholeNamed, packedNamed
-	}
-	return whole, packed
-}
+// whole is the first word of a record with an unpacked body.
+const whole = "half"
 
 // packs says whether the body behind the first line is packed.
-func (t *trace) packs() bool { return t.kind == packed || t.kind == packedNamed }
+func (t *trace) packs() bool { return t.kind == packed }
 
 // header is the JSON in a record's line.
 type header struct {
@@ -60,7 +43,7 @@ type header struct {
 
 // shared is the part of the JSON that messages often have in common.
 type shared struct {
-	Broker       string `json:"broker,omitempty"` // first, for claim.lua
+	Broker       string `json:"broker,omitempty"` // first, for the scripts
 	Exchange     string `json:"exchange"`
 	RoutingKey   string `json:"routing_key"`
 	ContentType  string `json:"content_type,omitempty"`
@@ -77,9 +60,8 @@ type shared struct {
 // encoder encodes the messages of a batch. Messages that follow each other often differ only in their ids and
 // bodies, and then have the same JSON.
 type encoder struct {
-	packs bool
-	last  shared
-	line  []byte // the JSON of last without headers; nil before the first
+	last shared
+	line []byte // the JSON of last without headers; nil before the first
 }
 
 // unstamped stands in a record in place of the time until Redis fills in the time.
@@ -110,13 +92,10 @@ func (e *encoder) encode(m *halfmsg.Message, digest string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	unpackedKind, packedKind := kindsOf(m)
-	if e.packs {
-		if record := pack(packedKind, line, digest, m.Body); record != nil {
-			return record, nil
-		}
+	if record := pack(line, digest, m.Body); record != nil {
+		return record, nil
 	}
-	start := firstWords(unpackedKind, digest)
+	start := firstWords(whole, digest)
 	record := make([]byte, 0, len(start)+len(line)+1+len(m.Body))
 	record = append(append(append(record, start...), line...), '\n')
 	return append(record, m.Body...), nil
@@ -177,7 +156,7 @@ func decodeLine(record []byte, state halfmsg.State, into *halfmsg.Message) (trac
 		return trace{}, err
 	}
 	stripped := state == halfmsg.Acknowledged && t.kind == halfmsg.Acknowledged.String()
-	if t.kind != whole && t.kind != wholeNamed && !t.packs() && !stripped {
+	if t.kind != whole && !t.packs() && !stripped {
 		return trace{}, fmt.Errorf("its first word is neither %s nor %s", whole, packed)
 	}
 	if t.packs() {
@@ -197,9 +176,6 @@ func decodeLine(record []byte, state halfmsg.State, into *halfmsg.Message) (trac
 	if h.DelayMS < 0 || h.DelayMS > maxMS || h.ConfirmAfter < 0 || h.ConfirmAfter > maxMS {
 		return trace{}, fmt.Errorf("its header holds a time out of range: delay %d ms, confirmed after %d ms",
 			h.DelayMS, h.ConfirmAfter)
-	}
-	if named := t.kind == wholeNamed || t.kind == packedNamed; named != (h.Broker != "") {
-		return trace{}, fmt.Errorf("its first word is %s, and its header names the broker %q", t.kind, h.Broker)
 	}
 	into.Broker = h.Broker
 	into.Exchange, into.RoutingKey, into.ContentType, into.Headers = h.Exchange, h.RoutingKey, h.ContentType, h.Headers

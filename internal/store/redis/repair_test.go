@@ -132,7 +132,7 @@ func TestTheSweeperRepairs(t *testing.T) {
 		t.Run(d.name, func(t *testing.T) {
 			log, logger := logged()
 			prefix := fmt.Sprintf("sweep%d", i)
-			store := open(t, redisstore.Config{URL: server.URL(), Prefix: prefix, Logger: logger, Shards: 1, Layout: 3})
+			store := open(t, redisstore.Indexed(redisstore.Config{URL: server.URL(), Prefix: prefix, Logger: logger, Shards: 1}))
 			bring(t, store, half("1"), d.state)
 			client.Set(t.Context(), prefix+":other", "1", 0) // foreign, with a similar prefix
 			if repairs := sweep(t, store); repairs.Mended != 0 || repairs.Checked == 0 {
@@ -166,7 +166,7 @@ func TestTheSweeperRepairs(t *testing.T) {
 
 func TestTheSweeperGetsThroughManyKeys(t *testing.T) {
 	t.Parallel()
-	store, client, _ := fresh(t, redisstore.Config{Shards: 2, Layout: 3})
+	store, client, _ := fresh(t, redisstore.Indexed(redisstore.Config{Shards: 2}))
 	var messages []halfmsg.Message
 	for i := range 3000 {
 		messages = append(messages, half(fmt.Sprint(i)))
@@ -271,7 +271,7 @@ func TestARecordThatCannotBeReadIsSetAside(t *testing.T) {
 func TestKeysOfAnotherTypeSpoilOnlyTheirMessage(t *testing.T) {
 	t.Parallel()
 	log, logger := logged()
-	store, client, _ := fresh(t, redisstore.Config{Shards: 1, Logger: logger, Layout: 3})
+	store, client, _ := fresh(t, redisstore.Indexed(redisstore.Config{Shards: 1, Logger: logger}))
 	ctx := t.Context()
 	var messages []halfmsg.Message
 	var names []halfmsg.Name

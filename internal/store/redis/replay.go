@@ -14,7 +14,7 @@ import (
 func (s *Store) Replay(ctx context.Context, replays []halfmsg.Replay, how halfmsg.ReplayHow) []halfmsg.Result {
 	results := make([]halfmsg.Result, len(replays))
 	records := make([][]byte, len(replays))
-	e := encoder{packs: s.layout.packs()}
+	e := encoder{}
 	found := s.findEntries(ctx, replays, results)
 	for i := range replays {
 		if results[i].Err == nil && !found[i].Replayable() {

@@ -27,22 +27,17 @@ type UncleanEnd struct {
 // NoteRun notes that this coordinator runs. Where judge is set, NoteRun returns the others that ended without
 // NoteCleanStop within RunMemory, the latest first. An end is Unreported for one caller only. A coordinator that was
 // only cut off for a while disappears from the result once the coordinator counts again (Pulse). NoteRun is one call of
-// a script, and one look at the layout of the data. Errors are the store's.
+// a script. Errors are the store's.
 func (s *Store) NoteRun(ctx context.Context, judge bool) ([]UncleanEnd, error) {
-	c := newCall(s.keys.shards[0], 6)
-	c.args = append(c.args, s.name, RunSilence.Milliseconds(), RunMemory.Milliseconds(), maxEnds, judge,
-		s.config.newestLayout())
+	c := newCall(s.keys.shards[0], 5)
+	c.args = append(c.args, s.name, RunSilence.Milliseconds(), RunMemory.Milliseconds(), maxEnds, judge)
 	run(ctx, s.loops, s.scripts.runs, []*call{c})
 	if c.err != nil {
 		return nil, c.err
 	}
-	lowest, _ := c.answer(0).(int64)
-	if err := s.followLayout(ctx, int(lowest)); err != nil {
-		s.logger.Warn("the layout of the data cannot be read or changed now; the next look is in seconds", "cause", err)
-	}
 	now := time.Now()
 	var ends []UncleanEnd
-	for i := 1; i+2 < len(c.reply); i += 3 {
+	for i := 0; i+2 < len(c.reply); i += 3 {
 		name, _ := c.reply[i].(string)
 		ago, _ := c.reply[i+1].(int64)
 		first, _ := c.reply[i+2].(int64)

@@ -125,17 +125,6 @@ func TestAnEndIsReportedOnce(t *testing.T) {
 	}
 }
 
-// Earlier versions count in the pulse and leave no note when they stop.
-func TestOlderCoordinatorsAreNotTakenForKilled(t *testing.T) {
-	t.Parallel()
-	r := newRuns(t)
-	here, older := r.coordinator("here"), r.coordinator("older")
-	pulse(t, older)
-	r.want(r.alive(here))
-	r.pass(time.Minute)
-	r.want(r.alive(here))
-}
-
 // A coordinator in a crash loop leaves a bounded number of fields.
 func TestACrashLoopIsBounded(t *testing.T) {
 	t.Parallel()

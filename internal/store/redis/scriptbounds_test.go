@@ -141,7 +141,7 @@ func scriptCalls(s *Store, bound int) []scriptCall {
 		{"parked", "", callWith(nil)},
 		{"mend", "", callWith([]any{"orders", 0}, ids()[2:]...)},
 		{"pulse", "", callWith(append(slices.Clone(seen), bound, bound, bound, 1))},
-		{"runs", "", callWith([]any{s.name, bound, bound, bound, 1, newestLayout})},
+		{"runs", "", callWith([]any{s.name, bound, bound, bound, 1})},
 		{"share", "", callWith([]any{s.name, "text", bound, bound, ofSelves.hash})},
 		{"attend", "", mailboxes},
 		{"weigh", "", callWith([]any{bound, "orders", "nobody"})},
@@ -179,7 +179,7 @@ func crowded(t *testing.T, s *Store) {
 
 // fillMember writes a message into every key that names it.
 func fillMember(ctx context.Context, pipe redis.Pipeliner, base, id string, now int64) {
-	pipe.Set(ctx, base+recordPrefix+id, `HALF 0000000000001 digest {"broker":"events"}`+"\n", 0)
+	pipe.Set(ctx, base+recordPrefix+id, `half 0000000000001 digest {"broker":"events"}`+"\n", 0)
 	for _, state := range halfmsg.Kept() {
 		pipe.ZAdd(ctx, base+state.String(), redis.Z{Score: float64(now), Member: id})
 		pipe.ZAdd(ctx, base+state.String()+createdSuffix, redis.Z{Score: 1, Member: id})
@@ -200,7 +200,6 @@ func fillShared(ctx context.Context, pipe redis.Pipeliner, shard string, i int, 
 	pipe.SAdd(ctx, shard+parkedForName, other)
 	pipe.HSet(ctx, shard+pulseName, other, 1)
 	pipe.HSet(ctx, shard+runsName, other, 1)
-	pipe.HSet(ctx, shard+layoutsName, other, 1)
 	pipe.HSet(ctx, shard+ofSelves.hash, other, "1 text")
 	pipe.ZAdd(ctx, shard+"attended", redis.Z{Score: float64(now * 2), Member: other})
 	pipe.XAdd(ctx, &redis.XAddArgs{Stream: shard + archiveName, ID: fmt.Sprintf("%d-1", i+1), Values: []string{

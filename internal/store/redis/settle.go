@@ -92,7 +92,7 @@ func (s *Store) Settle(ctx context.Context, settlements []halfmsg.Settlement) []
 	}
 	of := func(i int) halfmsg.Settlement { return settlements[i] }
 	urgent, backlog := split(places, func(at place) bool { return !of(at.index).Backlog })
-	if s.paging.on() {
+	if !s.config.indexed {
 		urgent = s.settlePaged(ctx, settlements, urgent, results)
 	}
 	s.move(ctx, urgent, results, moving{by: rules, of: of, run: s.pacer.urgent})

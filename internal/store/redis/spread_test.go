@@ -34,11 +34,9 @@ func TestTagsStay(t *testing.T) {
 		layout layout
 		want   []string
 	}{
-		{layout{plainTags, 1}, []string{"00"}},
-		{layout{plainTags, 3}, []string{"00", "01", "02"}},
-		{layout{spreadTags, 1}, []string{"00"}},
-		{layout{spreadTags, 2}, []string{"00b", "01"}},
-		{layout{spreadTags, 16}, []string{
+		{layout{1}, []string{"00"}},
+		{layout{2}, []string{"00b", "01"}},
+		{layout{16}, []string{
 			"00dd", "01dc", "02d", "03fc", "04c", "05ad", "06bd", "07bc",
 			"08bb", "09c", "10c", "11aa", "12bd", "13bc", "14da", "15db",
 		}},
@@ -47,16 +45,13 @@ func TestTagsStay(t *testing.T) {
 			t.Errorf("layout %+v: %q", test.layout, got)
 		}
 	}
-	if tags := (layout{plainTags, 1000}).tags(); tags[7] != "007" || tags[999] != "999" {
-		t.Errorf("of 1000 old shards: %s, %s", tags[7], tags[999])
-	}
 }
 
 // TestShardsLieInTheirParts of the slots, so each has a slot and a name of its own.
 func TestShardsLieInTheirParts(t *testing.T) {
 	t.Parallel()
 	for _, shards := range []int{1, 2, 3, 7, 16, 100, 1000, maxShards} {
-		for i, tag := range (layout{spreadTags, shards}).tags() {
+		for i, tag := range (layout{shards}).tags() {
 			at := slot(crc16(0, tag))
 			if at < i*slots/shards || at > (i+1)*slots/shards {
 				t.Errorf("shard %d of %d has slot %d", i, shards, at)
@@ -76,7 +71,7 @@ func TestMastersShareTheShards(t *testing.T) {
 		for masters := 2; masters <= 8; masters++ {
 			t.Run(fmt.Sprintf("%d on %d", shards, masters), func(t *testing.T) {
 				t.Parallel()
-				counts := sharesOf(layout{newestLayout, shards}, masters)
+				counts := sharesOf(layout{shards}, masters)
 				fewest, most, even := slices.Min(counts), slices.Max(counts), float64(shards)/float64(masters)
 				apart := 2
 				if slots%masters == 0 && shards%masters == 0 {
@@ -111,7 +106,7 @@ func BenchmarkTags(b *testing.B) {
 	for _, shards := range []int{shardsOnCluster, maxShards} {
 		b.Run(strconv.Itoa(shards), func(b *testing.B) {
 			for b.Loop() {
-				_ = layout{newestLayout, shards}.tags()
+				_ = layout{shards}.tags()
 			}
 		})
 	}

@@ -48,12 +48,10 @@ type Config struct {
 	// halfmsg.ErrOverQuota. The script that stores a message counts, so the limit holds for all coordinators together.
 	// Each shard counts its own part, so with several shards the limit is approximate. Defaults to no limit.
 	Quota func(producer string) int
-	// Layout is the newest layout that this coordinator uses; 0 is the newest that it knows. An older layout lets
-	// coordinators of older versions run beside.
-	Layout int
-	// Brokers are the names of the brokers beside the default one. With names, the data get a layout in which messages
-	// may name a broker, once all coordinators know that layout.
+	// Brokers are the names of the brokers beside the default one.
 	Brokers []string
+	// indexed stores new messages in the indexes at once, as tests of the indexes need it.
+	indexed bool
 	// Ran gets each run of a script: the approximate number of messages, 0 where a script is not about messages, and the
 	// duration for all shards together. Ran must not block. May be nil.
 	Ran func(script string, messages int, took time.Duration)
@@ -72,10 +70,6 @@ const (
 type Store struct {
 	config Config
 	layout layout
-	// paging says whether new messages are paged, naming whether new messages may name a broker.
-	paging, naming switchedByLayout
-	// written is the layout that the data had at the last look.
-	written atomic.Int64
 	// installation is the ID of the data, the same for all coordinators and starts on them.
 	installation string
 	keys         keys
@@ -162,9 +156,6 @@ func (c Config) complete() (Config, error) {
 	if !legalPrefix.MatchString(c.Prefix) {
 		return c, fmt.Errorf("redis prefix %q: letters, digits and ._:- only, 1 to 100 of them", c.Prefix)
 	}
-	if c.Layout != 0 && (c.Layout < packedBodies || c.Layout > newestLayout) {
-		return c, fmt.Errorf("layout %d: %d to %d are possible", c.Layout, packedBodies, newestLayout)
-	}
 	if c.Shards < 0 || c.Shards > maxShards {
 		return c, fmt.Errorf("%d shards: from 1 to %d are possible", c.Shards, maxShards)
 	}
@@ -185,27 +176,22 @@ func (s *Store) prepare(ctx context.Context, where address.Redis) error {
 	s.pulses.last, s.pulses.pruneAt = make([]pulse, s.layout.shards), time.Now().Add(pruneAfter)
 	s.pageTime, s.pageTurns = maxPageTime, make([]atomic.Int64, s.layout.shards)
 	s.watchMasters()
-	return s.startPaging(ctx)
+	return nil
 }
 
 // agreeOnLayout writes the layout when no coordinator has yet, and compares. An existing layout is never overwritten,
 // so a coordinator can start while Redis is full, and help to empty Redis.
 func (s *Store) agreeOnLayout(ctx context.Context, cluster bool) (layout, error) {
 	key := metaOf(s.config.Prefix)
-	got, err := s.writtenLayout(ctx, layout{version: s.config.firstLayout(), shards: s.config.shardsOf("", cluster)})
+	got, err := s.writtenLayout(ctx, layout{shards: s.config.shardsOf("", cluster)})
 	if err != nil {
 		return layout{}, fmt.Errorf("reading %s: %w", key, translate(err))
 	}
-	l := layout{version: versionOf(got[layoutField]), shards: s.config.shardsOf(got[shardsField], cluster)}
-	if l.version == 0 {
-		return layout{}, fmt.Errorf("the data under %s have layout %s, and this version knows layouts up to %d: "+
-			"run the version that wrote them, or set another redis.prefix for new data",
-			s.config.Prefix, got[layoutField], newestLayout)
-	}
-	if got[shardsField] != strconv.Itoa(l.shards) {
-		return layout{}, fmt.Errorf("the data under %s are in %s shards, and %d are configured: "+
-			"set redis.shards to %s, or another redis.prefix for new data",
-			s.config.Prefix, got[shardsField], l.shards, got[shardsField])
+	l := layout{shards: s.config.shardsOf(got[shardsField], cluster)}
+	if wrong, err := s.config.misfitOf(ctx, s.intake, got, l); err != nil {
+		return layout{}, translate(err)
+	} else if wrong.name != "" {
+		return layout{}, fmt.Errorf("redis.prefix %s %s: %s", s.config.Prefix, wrong.what, wrong.remedy)
 	}
 	s.installation = got[installationField]
 	return l, nil
@@ -223,7 +209,7 @@ func (s *Store) writtenLayout(ctx context.Context, l layout) (map[string]string,
 		return got, err
 	}
 	pipe := s.intake.Pipeline()
-	pipe.HSetNX(ctx, key, layoutField, l.version)
+	pipe.HSetNX(ctx, key, layoutField, layoutVersion)
 	pipe.HSetNX(ctx, key, shardsField, l.shards)
 	pipe.HSetNX(ctx, key, installationField, cmp.Or(s.installation, rand.Text()))
 	written := pipe.HGetAll(ctx, key)

@@ -1,12 +1,10 @@
 package redis_test
 
 import (
-	"fmt"
 	"regexp"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -94,35 +92,4 @@ func TestATimelineIsText(t *testing.T) {
 			t.Errorf("after %.40q the story is %+v", foreign, story)
 		}
 	}
-}
-
-// TestAVersionWithoutTimelinesMayWorkBeside has an older version write before and between happenings.
-func TestAVersionWithoutTimelinesMayWorkBeside(t *testing.T) {
-	t.Parallel()
-	store, client, _ := fresh(t, redisstore.Config{})
-	name := half("1").Name
-	create(t, store, half("1"))
-	happened(t, store, name, halfmsg.EventUnreachable, "away")
-	notes := key(t, client, "x:1")
-	wrote := func(cause string) { // as the move.lua of that version did
-		now := client.Time(t.Context()).Val().Add(time.Millisecond).UnixMilli()
-		client.HSet(t.Context(), notes, "updated_at", now, "error", cause, "error_at", now)
-	}
-	tells := func(want string) {
-		t.Helper()
-		var got []string
-		for _, h := range storyOf(t, store, name) {
-			got = append(got, fmt.Sprintf("%s %s", h.What, h.Cause))
-		}
-		if all := strings.Join(got, ", "); all != want {
-			t.Errorf("the story is %s, want %s", all, want)
-		}
-	}
-	client.HDel(t.Context(), notes, "events")
-	wrote("long ago")
-	tells("send , failed long ago")
-	happened(t, store, name, halfmsg.EventUnknown, "UNKNOWN")
-	tells("send , unknown UNKNOWN")
-	wrote("by the other")
-	tells("send , unknown UNKNOWN, failed by the other")
 }

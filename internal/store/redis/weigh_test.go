@@ -18,11 +18,9 @@ func TestEachProducerHasItsQuota(t *testing.T) {
 	t.Parallel()
 	quotas := map[string]int{"few": 4, "none": 0, "more": 12}
 	quotaOf := func(producer string) int { return quotas[producer] }
-	for _, layout := range []int{0, 3} {
-		store, _, server := fresh(t, redisstore.Config{Layout: layout, Quota: quotaOf})
-		other := open(t, redisstore.Config{
-			URL: server.URL(), Prefix: "msghandler", Layout: layout, Quota: quotaOf,
-		})
+	for _, indexed := range []bool{false, true} {
+		store, _, server := fresh(t, storing(indexed, redisstore.Config{Quota: quotaOf}))
+		other := open(t, storing(indexed, redisstore.Config{URL: server.URL(), Prefix: "msghandler", Quota: quotaOf}))
 		stored := map[string]int{}
 		for turn, s := range []*redisstore.Store{store, other} {
 			var messages []halfmsg.Message
@@ -40,7 +38,7 @@ func TestEachProducerHasItsQuota(t *testing.T) {
 			}
 		}
 		if stored["few"] != 4 || stored["more"] != 12 || stored["none"] != 20 {
-			t.Errorf("layout %d: two coordinators stored %v for the quotas %v, 0 for none", layout, stored, quotas)
+			t.Errorf("indexed %t: two coordinators stored %v for the quotas %v, 0 for none", indexed, stored, quotas)
 		}
 	}
 }

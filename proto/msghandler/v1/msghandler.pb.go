@@ -401,10 +401,6 @@ type Message struct {
 	// default broker (amqp.url). A name that the coordinator does not know is refused with INVALID_ARGUMENT. exchange and
 	// routing_key are what the kind of broker takes them for: on Kafka topic and record key, on NATS JetStream stream and
 	// subject.
-	//
-	// Coordinators of before 2026-11-25 do not know this field, and would publish to the default broker. Give the name in
-	// the header msghandler-broker too, as the SDK does: those coordinators refuse the message then, and others take the
-	// header out.
 	Broker string `protobuf:"bytes,8,opt,name=broker,proto3" json:"broker,omitempty"`
 	// How many copies may have been handed over before, in calls that the coordinator may not remember (done.retention). The
 	// first copy that is published then has a higher msghandler-attempt. A repeated call may give another number. At most

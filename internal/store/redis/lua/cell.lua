@@ -5,8 +5,7 @@ local NEVER = '0000000000000'
 -- UNOWNED stands in place of a token.
 local UNOWNED = '-'
 -- LONG_UNOWNED is the same, for the first cell of a hash: Redis keeps a hash in a hash table from the first long value
--- on. Small hashes of short values are lists, and finding a field there costs several times as much. Cells that earlier
--- versions wrote all have it.
+-- on. Small hashes of short values are lists, and finding a field there costs several times as much.
 local LONG_UNOWNED = '-----------------------'
 
 local function digits(ms)

@@ -20,7 +20,7 @@ local function index_cells(g, ids)
         gone[s][#gone[s] + 1] = id
         indexed = indexed + 1
         local kind = redis.pcall('GETRANGE', g.record .. id, 0, 4)
-        if type(kind) == 'string' and (string.upper(kind) == 'HALF ' or string.upper(kind) == 'PACK ') then
+        if kind == 'half ' or kind == 'pack ' then
           call('SETRANGE', g.record .. id, 5, created_of(text))
         end
         enter(g, s, id, created_of(text), due_of(text))

@@ -29,14 +29,13 @@ end
 -- parked has the brokers whose messages were parked just now. An entry is of no use after PARKTIME.
 local parked = {}
 
--- elsewhere gives the broker of a message if it is none of those to claim for. The broker begins the JSON of a record
--- whose first word is in capitals.
+-- elsewhere gives the broker of a message if it is none of those to claim for.
 local function elsewhere(g, id)
   if brokers == 0 then
     return nil
   end
   local text = call('GETRANGE', g.record .. id, 0, 199)
-  local broker = string.match(text, '^%u+ %d+ %S+ [%d ]*{"broker":"([^"]+)"') or ''
+  local broker = broker_of(text)
   return text ~= '' and not open_to[broker] and broker or nil
 end
 

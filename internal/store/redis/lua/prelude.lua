@@ -9,7 +9,7 @@
 --     ACKNOWLEDGED  code of the state in which only the marker is still to be deleted; its name begins what is then left of
 --                the record
 --     CREATED, LEASES, VERDICTS, RECORD, NOTES, CELLS, PAGES, PAGE, PRODUCERS, PULSE, SUSPECT, JUMPED, CLOCK, RUNS,
---                REPORTED, LAYOUTS, CHART, PARKED, ARCHIVE, ARCHIVEFULL, DROPPED   parts of key names
+--                REPORTED, CHART, PARKED, ARCHIVE, ARCHIVEFULL, DROPPED   parts of key names
 --     SUBMITTED, TRUSTED, REPLAYED, TAKENOVER, UNNAMED  what a timeline calls these
 --     MAXHAPPENINGS, MAXCAUSE  bounds of a timeline
 --     MAXCALL    how many messages one call works on at most
@@ -138,9 +138,14 @@ local function indexed(g, id)
   return nil
 end
 
--- judged says when a message's verdict was stored, or false. Older versions have stored the time in the notes.
+-- judged says when a message's verdict was stored, or false.
 local function judged(g, id)
-  return ask(g, 'HMGET', g.verdicts, id) or noted(g) and call('HGET', g.notes .. id, 'sendable_at')
+  return ask(g, 'HMGET', g.verdicts, id)
+end
+
+-- broker_of gives the broker that a record names, '' for the default one. The broker begins the JSON.
+local function broker_of(record)
+  return string.match(record, '^%a+ %d+ %S+ [%d ]*{"broker":"([^"]+)"') or ''
 end
 
 -- unplaced gives the state of a living record without an index: the first word and the verdict prove the state. A

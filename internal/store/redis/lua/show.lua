@@ -18,8 +18,7 @@ end
 
 -- parked says whether an indexed message waits for its broker. Another due time than that of the entry is a later one.
 local function parked(g, id, due, record)
-  local broker = string.match(record, '^%u+ %d+ %S+ [%d ]*{"broker":"([^"]+)"') or ''
-  local since = call('ZSCORE', KEYS[1] .. PARKED .. broker, g.producer .. '/' .. id)
+  local since = call('ZSCORE', KEYS[1] .. PARKED .. broker_of(record), g.producer .. '/' .. id)
   return since and tonumber(since) == due
 end
 
