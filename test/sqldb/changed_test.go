@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -163,6 +164,53 @@ func TestTablesMadeAgainAreUsed(t *testing.T) {
 		u.migrate(t)
 		wantWell(t, "after", u.all(t.Context()))
 	})
+}
+
+// An inbox that refuses its rows, such as for a missing column or permission, would refuse those of all messages.
+func TestBrokenInboxFaultsNoMessage(t *testing.T) {
+	onEach(t, func(t *testing.T, r room) {
+		u := newUser(t, r)
+		r.exec(t, "ALTER TABLE msghandler_inbox RENAME COLUMN event_type TO kind")
+		if err := u.all(t.Context())["inbox"]; !errors.Is(err, consumer.ErrTransient) {
+			t.Errorf("the inbox without a column: %v", err)
+		}
+	})
+}
+
+// In transaction mode a session of the pooler has the statements that another client has prepared under the same names.
+func TestPoolerFailsNothingForGood(t *testing.T) {
+	t.Parallel()
+	d := servers.PostgreSQL(t)
+	pooled := servers.PgBouncer(t, d)
+	for mode, wantTrouble := range map[string]bool{"": true, "&default_query_exec_mode=exec": false} {
+		first := newUser(t, room{sqldb.PostgreSQL, open(t, d.Driver, pooled+mode)})
+		first.all(t.Context())
+		second := *first
+		other := room{sqldb.PostgreSQL, open(t, d.Driver, pooled+mode)}
+		second.markers = sdkTables["markers"](t, other.db, other.dialect).(*sqlmarker.Store)
+		second.inbox = sdkTables["inbox"](t, other.db, other.dialect).(*sqlinbox.Inbox)
+		troubled := false
+		for range 3 {
+			second.calls++
+			id := fmt.Sprint("second-", second.calls)
+			err := second.markers.Commit(t.Context(), producer.Message{ID: id, RoutingKey: "paid"}, second.goods)
+			taken := second.take(t.Context(), id)
+			if err != nil && !errors.Is(err, producer.ErrSendAgain) ||
+				taken != nil && !errors.Is(taken, consumer.ErrTransient) {
+				t.Errorf("%q: a business ends as %v, and an effect as %v", mode, err, taken)
+			}
+			for _, err := range []error{err, taken} {
+				troubled = troubled || err != nil
+				if err != nil && !strings.Contains(err.Error(), "default_query_exec_mode") {
+					t.Errorf("the remedy is not named: %v", err)
+				}
+			}
+		}
+		if troubled != wantTrouble {
+			t.Errorf("%q: trouble: %v", mode, troubled)
+		}
+		room{sqldb.PostgreSQL, open(t, d.Driver, d.DSN)}.exec(t, "DROP TABLE goods")
+	}
 }
 
 func wantWell(t *testing.T, when string, failures map[string]error) {

@@ -116,9 +116,9 @@ type Effect func(ctx context.Context, tx *sql.Tx, m *consumer.Message) error
 // the message is redelivered, and the inbox finds the row. An effect returns each error of the database, and runs no
 // DDL: after a deadlock MySQL has rolled the whole transaction back, and DDL commits it. Handler fails if the effect
 // goes on. Trouble of the database is not the message's fault: a conflict with other transactions is repeated at
-// once, a few times. An unreachable database, an inbox without its table, and a statement that was prepared before its
-// table has changed are [consumer.Transient]. An unreachable service beside the database is not, unless the effect says
-// so.
+// once, a few times. An unreachable or full database, an inbox that does not take its row, and a statement that was
+// prepared before its table has changed are [consumer.Transient]. An unreachable service beside the database is not,
+// unless the effect says so.
 func (i *Inbox) Handler(effect Effect) consumer.Handler {
 	return i.resilient(func(ctx context.Context, m *consumer.Message) (err error) {
 		tx, err := i.table.Begin(ctx, i.config.TxOptions)
@@ -160,6 +160,8 @@ func (i *Inbox) Take(ctx context.Context, tx *sql.Tx, m *consumer.Message) error
 	switch {
 	case err != nil && i.table.Missing(err):
 		return consumer.Transient(fmt.Errorf("write the inbox: %w; call Migrate", err))
+	case err != nil && ctx.Err() == nil && !i.table.Busy(err): // the row is no fault of the message
+		return consumer.Transient(fmt.Errorf("write the inbox: %w", i.table.Advise(err)))
 	case err != nil:
 		return fmt.Errorf("write the inbox: %w", err)
 	case !taken:

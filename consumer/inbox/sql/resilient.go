@@ -30,7 +30,7 @@ func (i *Inbox) resilient(handle consumer.HandlerFunc) consumer.Handler {
 				return err
 			case busy && try < len(conflictPauses) && backoff.Sleep(ctx, conflictPauses.Delay(try)) == nil:
 			case !busy && traits.Transient(err) && !errors.Is(err, consumer.ErrTransient):
-				return consumer.Transient(err)
+				return consumer.Transient(traits.Advise(err))
 			default:
 				return err
 			}

@@ -47,7 +47,7 @@ type Traits struct {
 	Latest string
 	// Busy reports that a statement gave up waiting for other transactions, or was the victim of a deadlock.
 	Busy func(err error) bool
-	// Unreachable reports that the server ended the connection, or refused a connection.
+	// Unreachable reports that the server ended or refused a connection, or lacks space, memory or connections.
 	Unreachable func(err error) bool
 	// Stale reports that what the session knows of a table is older than the table: nothing was done, and the same
 	// statement works in a new transaction.

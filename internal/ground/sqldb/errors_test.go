@@ -67,7 +67,15 @@ func TestTransientErrorsAreRecognized(t *testing.T) {
 		"a standby after a failover":    {PostgreSQL, stateError{"25006"}, true, false},
 		"no table":                      {PostgreSQL, stateError{"42P01"}, false, false},
 		"a forgotten statement":         {PostgreSQL, stateError{"26000"}, true, false},
+		"a statement of another":        {PostgreSQL, stateError{"42P05"}, true, false},
 		"columns of old":                {PostgreSQL, errStale, true, false},
+		"disk full":                     {PostgreSQL, stateError{"53100"}, true, false},
+		"an error of the file system":   {PostgreSQL, stateError{"58030"}, true, false},
+		"disk full, MariaDB":            {MySQL, textError("Error 1021 (HY000): Disk full"), true, false},
+		"a full table, MariaDB":         {MySQL, textError("Error 1114 (HY000): The table is full"), true, false},
+		"disk full, SQLite":             {SQLite, codeError{"disk is full", 13}, true, false},
+		"an error of the disk, SQLite":  {SQLite, codeError{"disk I/O error", 10 | 3<<8}, true, false},
+		"no table, SQLite":              {SQLite, codeError{"no such table", 1}, false, false},
 		"a feature":                     {PostgreSQL, routineError{"0A000", "parse"}, false, false},
 		"a table altered since, MySQL":  {MySQL, textError("Error 1412 (HY000): Table definition has changed"), true, false},
 		"reset":                         {PostgreSQL, lost, true, false},
@@ -113,6 +121,7 @@ func TestOnlyKnownErrorsAreRefusals(t *testing.T) {
 		"a constraint":          {PostgreSQL, stateError{"23514"}, true},
 		"a feature":             {PostgreSQL, stateError{"0A000"}, true},
 		"columns of old":        {PostgreSQL, errStale, false},
+		"a pooler's statement":  {PostgreSQL, stateError{"42P05"}, false},
 		"a new password":        {PostgreSQL, stateError{"28P01"}, false},
 		"a standby":             {PostgreSQL, stateError{"25006"}, false},
 		"disk full":             {PostgreSQL, stateError{"53100"}, false},
@@ -135,6 +144,14 @@ func TestOnlyKnownErrorsAreRefusals(t *testing.T) {
 type unsentError struct{ textError }
 
 func (unsentError) SafeToRetry() bool { return true }
+
+// codeError is an error of SQLite.
+type codeError struct {
+	textError
+	code int
+}
+
+func (e codeError) Code() int { return e.code }
 
 // stateError is an error of PostgreSQL.
 type stateError struct{ textError }

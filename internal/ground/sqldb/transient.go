@@ -4,6 +4,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"reflect"
@@ -39,34 +40,47 @@ func lostConnection(err error) bool {
 	return errors.As(err, &network)
 }
 
-// postgreSQLUnreachable: connection exceptions, a server that is stopping, crashed or starting, or has no free
-// connection, and a server that is read-only after a failover.
+// postgreSQLUnreachable: connection exceptions, a server that is stopping, crashed or starting, or lacks connections,
+// memory or space (53), or has an error of its system (58), and a server that is read-only after a failover.
 func postgreSQLUnreachable(err error) bool {
 	var e interface{ SQLState() string }
 	if !errors.As(err, &e) {
 		return false
 	}
 	state := e.SQLState()
-	return strings.HasPrefix(state, "08") || slices.Contains([]string{"57P01", "57P02", "57P03", "53300"}, state) ||
-		postgreSQLReadOnly(err)
+	return len(state) == 5 && slices.Contains([]string{"08", "53", "58"}, state[:2]) ||
+		slices.Contains([]string{"57P01", "57P02", "57P03"}, state) || postgreSQLReadOnly(err)
 }
 
-// mySQLUnreachable: too many connections, a server that is stopping, a killed connection or query, a server that is
-// read-only after a failover, and the error of go-sql-driver for a connection that ended during a statement.
+// mySQLUnreachable: too many connections, no space or memory, a server that is stopping, a killed connection or query,
+// a full table, a server that is read-only after a failover, and the error of go-sql-driver for a connection that ended
+// during a statement.
 func mySQLUnreachable(err error) bool {
-	return hasOneOf(err, "1040", "1053", "1317", "1927") || mySQLReadOnly(err) ||
+	return hasOneOf(err, "1021", "1040", "1041", "1053", "1114", "1317", "1927") || mySQLReadOnly(err) ||
 		strings.Contains(err.Error(), "invalid connection")
 }
 
-// postgreSQLStale: a prepared statement that the session has not got any more, as after DISCARD ALL, and a plan whose
-// columns have changed. The latter shares its code with features that do not exist, and its text has many languages:
-// the driver's error names the routine of the server. The driver prepares a statement anew after any error.
+// Advise adds the remedy to an error of a pooler that gives each transaction another session: the session lacks the
+// statements that the driver has prepared, or has those of another client under the same names.
+func (t *Traits) Advise(err error) error {
+	var e interface{ SQLState() string }
+	if errors.As(err, &e) && (e.SQLState() == "26000" || e.SQLState() == "42P05") {
+		return fmt.Errorf("%w; behind a pooler prepare no statements: of pgx, set default_query_exec_mode=exec", err)
+	}
+	return err
+}
+
+// postgreSQLStale: a prepared statement that the session has not got any more, as after DISCARD ALL, or has of another
+// client, as behind a pooler, and a plan whose columns have changed. The last shares its code with features that do not
+// exist, and its text has many languages: the driver's error names the routine of the server. The driver prepares a
+// statement anew after any error.
 func postgreSQLStale(err error) bool {
 	var e interface{ SQLState() string }
 	if !errors.As(err, &e) {
 		return false
 	}
-	return e.SQLState() == "26000" || e.SQLState() == "0A000" && routineOf(e) == "RevalidateCachedQuery"
+	return e.SQLState() == "26000" || e.SQLState() == "42P05" ||
+		e.SQLState() == "0A000" && routineOf(e) == "RevalidateCachedQuery"
 }
 
 // routineOf is the field Routine of an error of pgx and lib/pq.
@@ -147,8 +161,11 @@ func sqliteRefused(err error) bool {
 	return false
 }
 
-// A file is always in reach.
-func sqliteUnreachable(error) bool { return false }
+// sqliteUnreachable: NOMEM, IOERR, FULL and CANTOPEN.
+func sqliteUnreachable(err error) bool {
+	var e interface{ Code() int }
+	return errors.As(err, &e) && slices.Contains([]int{7, 10, 13, 14}, e.Code()&0xff)
+}
 
 // postgreSQLAborted: serialization_failure and deadlock_detected.
 func postgreSQLAborted(err error) bool {

@@ -140,7 +140,7 @@ func (s *Store) ofBusiness(ctx context.Context, err error) error {
 	ended := errors.Is(err, sqldb.ErrEnded) ||
 		ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded))
 	if !errors.Is(err, producer.ErrPermanent) && (ended || s.Transient(err)) {
-		return fmt.Errorf("%w: %w", producer.ErrSendAgain, err)
+		return fmt.Errorf("%w: %w", producer.ErrSendAgain, s.table.Advise(err))
 	}
 	return err
 }
@@ -152,7 +152,7 @@ func (s *Store) unbegun(ctx context.Context, doing, id string, err error) error 
 	if ctx.Err() == nil && (s.readOnly() || s.table.Refused(err)) {
 		return fmt.Errorf("%s %s: the database refuses it, and the message is rolled back: %w", doing, id, err)
 	}
-	return fmt.Errorf("%s %s: %w: %w", doing, id, producer.ErrSendAgain, err)
+	return fmt.Errorf("%s %s: %w: %w", doing, id, producer.ErrSendAgain, s.table.Advise(err))
 }
 
 // passes is Transient, except for read-only transactions of the configuration: PostgreSQL refuses a marker there with
@@ -163,8 +163,8 @@ func (s *Store) readOnly() bool { return s.config.TxOptions != nil && s.config.T
 
 // Transient reports whether an error of the database is transient: a lock timeout, a deadlock, a serialization
 // failure, a lost connection, a connection that was closed before the statement was sent, a statement that was prepared
-// before its table has changed. Send, InTx and Commit wrap
-// such an error with [producer.ErrSendAgain]. In your own transaction wrap the error yourself, before its COMMIT only.
+// before its table has changed or by another client of a pooler, a full disk. Send, InTx and Commit wrap such an error
+// with [producer.ErrSendAgain]. In your own transaction wrap the error yourself, before its COMMIT only.
 func (s *Store) Transient(err error) bool { return s.table.Transient(err) }
 
 // notCommitted marks an error as certain, even one of an ended context.
