@@ -297,8 +297,8 @@ func (d *Declare) deadLetters(conn *amqpconn.Conn, ch *amqp.Channel, queue strin
 }
 
 // makeDeadLetterQueue declares a queue without a delivery limit: each look at a dead letter may count as a delivery.
-// An existing queue with another limit is used, because no client can change the limit. Earlier versions declared
-// such queues, and so does a client of RabbitMQ 3 whose broker is upgraded later.
+// An existing queue with another limit is used, because no client can change the limit. An operator may have declared
+// such a queue, and a queue from RabbitMQ 3 has the default limit after an upgrade to RabbitMQ 4.
 func makeDeadLetterQueue(conn *amqpconn.Conn, name, kind string, logger *slog.Logger) error {
 	variants := []amqp.Table{{}}
 	if kind == amqp.QueueTypeQuorum && conn.LimitsByDefault() {

@@ -85,7 +85,7 @@ func TestDeliveryLimitLosesNothingWithoutDeadLetterQueue(t *testing.T) {
 	}
 	b.publish(1, 1)
 	servers.Eventually(t, patience, "it was handled ten times", func() bool { return calls.Load() >= 10 })
-	b.deadLetterQueue(deadLetterQueues["an older version"])
+	b.deadLetterQueue(deadLetterQueues["Declare, before RabbitMQ 4"])
 	if err := b.ch.QueueBind("payments.dead", "payments", "dead", false, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +125,7 @@ func TestStopIsNoFailedDelivery(t *testing.T) {
 	servers.Eventually(t, patience, "an empty queue", func() bool { return b.unsettled("payments") == 0 })
 }
 
-// A consumer uses an existing dead-letter queue of another version.
+// A dead-letter queue may be older than an upgrade of RabbitMQ, or declared by an operator.
 func TestDeadLetterQueueWithAnotherLimitIsUsed(t *testing.T) {
 	t.Parallel()
 	for name, arguments := range map[string]amqp.Table{

@@ -21,8 +21,8 @@ const looks = 50
 
 // deadLetterQueues lists dead-letter queues that a client may find, by their creator.
 var deadLetterQueues = map[string]amqp.Table{
-	"this version":     nil,
-	"an older version": {amqp.QueueTypeArg: amqp.QueueTypeQuorum},
+	"Declare":                    nil,
+	"Declare, before RabbitMQ 4": {amqp.QueueTypeArg: amqp.QueueTypeQuorum},
 	"another program, with a limit of 5": {
 		amqp.QueueTypeArg: amqp.QueueTypeQuorum, "x-delivery-limit": int64(5),
 	},

@@ -40,8 +40,8 @@ func TestSelectedLettersChange(t *testing.T) {
 func TestOldestKeepsTheOrder(t *testing.T) {
 	t.Parallel()
 	for by, arguments := range map[string]amqp.Table{
-		"a client":                       {amqp.QueueTypeArg: amqp.QueueTypeClassic},
-		"an older version of the client": {amqp.QueueTypeArg: amqp.QueueTypeQuorum},
+		"another program":            {amqp.QueueTypeArg: amqp.QueueTypeClassic},
+		"Declare, before RabbitMQ 4": {amqp.QueueTypeArg: amqp.QueueTypeQuorum},
 	} {
 		t.Run("declared by "+by, func(t *testing.T) {
 			t.Parallel()
