@@ -53,6 +53,18 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
+// durable makes the durable consumer, as another process would.
+func (w *world) durable() jetstream.Consumer {
+	w.t.Helper()
+	durable, err := w.js.CreateConsumer(w.t.Context(), "ORDERS", jetstream.ConsumerConfig{
+		Durable: "payments", AckPolicy: jetstream.AckExplicitPolicy, MaxDeliver: -1, AckWait: time.Minute,
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return durable
+}
+
 // publish publishes messages as the coordinator does, but without the id by which JetStream deduplicates.
 func (w *world) publish(ids ...string) {
 	w.t.Helper()

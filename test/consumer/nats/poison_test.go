@@ -71,12 +71,7 @@ func TestMessageThatEndsProcessesIsBuried(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.publish("deadly")
-	durable, err := w.js.CreateConsumer(t.Context(), "ORDERS", jetstream.ConsumerConfig{
-		Durable: "payments", AckPolicy: jetstream.AckExplicitPolicy, MaxDeliver: -1, AckWait: time.Minute,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	durable := w.durable()
 	for range 20 {
 		m, err := durable.Next()
 		if err == nil {
@@ -101,12 +96,7 @@ func TestNeighboursOfDeadlyMessageAreSpread(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.publish(numbered(12)...)
-	durable, err := w.js.CreateConsumer(t.Context(), "ORDERS", jetstream.ConsumerConfig{
-		Durable: "payments", AckPolicy: jetstream.AckExplicitPolicy, MaxDeliver: -1, AckWait: time.Minute,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	durable := w.durable()
 	for range 5 {
 		batch, err := durable.Fetch(12)
 		if err != nil {

@@ -113,6 +113,7 @@ func TestOldHandlerSettlesNoNewMessage(t *testing.T) {
 			}
 			w.publish("new")
 			if full {
+				w.durable()    // as another process makes it: the next pull gets the new message
 				close(release) // frees a place, so that the process pulls again
 			} else {
 				defer close(release)
