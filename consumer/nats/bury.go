@@ -71,8 +71,10 @@ func (s *session) post(t *task, letter *nats.Msg) error {
 func (s *session) postOnce(letter *nats.Msg) error {
 	ctx, cancel := context.WithTimeout(context.Background(), ioTimeout)
 	defer cancel()
-	_, err := s.js.PublishMsg(ctx, letter, jetstream.WithExpectStream(s.run.DeadLetterStream))
-	return err
+	return s.refusals.Ask(ctx, letter.Subject, func(ctx context.Context) error {
+		_, err := s.js.PublishMsg(ctx, letter, jetstream.WithExpectStream(s.run.DeadLetterStream))
+		return err
+	})
 }
 
 // cut leaves the beginning of the body and the headers that name the message, and says where the message is.

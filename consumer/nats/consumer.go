@@ -24,6 +24,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -104,6 +106,8 @@ type run struct {
 	// handlers has the workers of all sessions: handlers of a lost connection go on.
 	handlers lifecycle.Group
 	failures failures
+	// forbidden has the beginnings of the subjects whose refusal was logged.
+	forbidden sync.Map
 }
 
 // finish waits until no handler runs. After StopTimeout the handlers' context ends.
@@ -125,11 +129,10 @@ func endsWithin(g *lifecycle.Group, d time.Duration) bool {
 // session consumes over one connection until the connection breaks or the run stops.
 func (r *run) session() (consumed bool, err error) {
 	connected, lost := context.WithCancel(context.Background())
+	refusals := &natsconn.Refusals{}
 	conn, err := natsconn.Dial(r.stopping, r.address, natsconn.Config{
 		Name: "consumer " + r.Name, TLS: r.TLS, DialTimeout: ioTimeout, PingInterval: ioTimeout, WriteTimeout: ioTimeout,
-		OnError: func(err error) {
-			r.Logger.LogAttrs(r.work, slog.LevelWarn, "NATS reports an error", slog.Any("cause", err))
-		},
+		OnError:  func(err error) { r.reportError(err, refusals.Note(err)) },
 		OnClosed: lost,
 	})
 	if err != nil {
@@ -141,14 +144,14 @@ func (r *run) session() (consumed bool, err error) {
 		conn.Close()
 		return false, err
 	}
-	durable, err := r.open(js)
+	durable, err := r.open(js, refusals)
 	if err != nil {
 		conn.Close()
 		return false, err
 	}
 	r.Consuming()
 	s := &session{
-		run: r, js: js, tasks: make(chan *task, 2*r.Prefetch), places: make(chan struct{}, r.Prefetch),
+		run: r, js: js, refusals: refusals, tasks: make(chan *task, 2*r.Prefetch), places: make(chan struct{}, r.Prefetch),
 		waiting: make(chan struct{}, r.Prefetch), connected: connected, created: durable.CachedInfo().Created,
 	}
 	s.over, s.endPull = context.WithCancel(context.Background())
@@ -161,7 +164,7 @@ func (r *run) session() (consumed bool, err error) {
 	}
 	watching, unwatch := context.WithCancel(r.stopping)
 	defer unwatch()
-	workers.Go(func() { s.watchConsumer(watching) })
+	workers.Go(func() { s.watchConsumer(watching, durable) })
 	err = s.receive(durable)
 	s.end(durable, err)
 	// The connection stays until the handlers have acknowledged.
@@ -169,7 +172,25 @@ func (r *run) session() (consumed bool, err error) {
 		_ = workers.Wait(context.Background())
 		conn.Close()
 	})
-	return true, err
+	return !errors.Is(err, natsconn.ErrForbidden), err
+}
+
+// reportError logs an error that NATS sent apart from any answer, unless a request ends with the error and tells it. Each
+// acknowledgement has a subject of its own, so one line stands for all subjects with the same beginning.
+func (r *run) reportError(err error, isTold bool) {
+	if isTold {
+		return
+	}
+	text := "NATS reports an error"
+	if subject := natsconn.Forbidden(err); subject != "" {
+		const words = 4 // $JS.ACK.STREAM.NAME
+		parts := strings.SplitN(subject, ".", words+1)
+		if _, isLogged := r.forbidden.LoadOrStore(strings.Join(parts[:min(len(parts), words)], "."), true); isLogged {
+			return
+		}
+		text = "NATS forbids a subject; what the consumer sends there is lost; grant the user the permission"
+	}
+	r.Logger.LogAttrs(r.work, slog.LevelWarn, text, slog.Any("cause", err))
 }
 
 // maxDelayed is how many messages may wait on the server for their next delivery, beside those that are with a process.
@@ -179,13 +200,16 @@ const maxDelayed = 1000
 const noLimit = -1
 
 // open finds or makes the durable consumer.
-func (r *run) open(js jetstream.JetStream) (jetstream.Consumer, error) {
+func (r *run) open(js jetstream.JetStream, refusals *natsconn.Refusals) (durable jetstream.Consumer, err error) {
 	ctx, cancel := context.WithTimeout(r.stopping, ioTimeout)
 	defer cancel()
-	durable, err := js.CreateOrUpdateConsumer(ctx, r.Stream, jetstream.ConsumerConfig{
-		Durable: r.Name, AckPolicy: jetstream.AckExplicitPolicy, AckWait: r.AckWait,
-		MaxAckPending:  r.Prefetch + maxDelayed,
-		FilterSubjects: r.Subjects, MaxDeliver: noLimit,
+	err = refusals.Ask(ctx, "$JS.API.CONSUMER.CREATE."+r.Stream+"."+r.Name, func(ctx context.Context) (err error) {
+		durable, err = js.CreateOrUpdateConsumer(ctx, r.Stream, jetstream.ConsumerConfig{
+			Durable: r.Name, AckPolicy: jetstream.AckExplicitPolicy, AckWait: r.AckWait,
+			MaxAckPending:  r.Prefetch + maxDelayed,
+			FilterSubjects: r.Subjects, MaxDeliver: noLimit,
+		})
+		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("consumer %q of the stream %q: %w", r.Name, r.Stream, err)

@@ -15,13 +15,16 @@ import (
 	"github.com/msghandler/msghandler/internal/ground/backoff"
 	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 	"github.com/msghandler/msghandler/internal/ground/logtext"
+	"github.com/msghandler/msghandler/internal/natsconn"
 )
 
 // session hands the messages of one connection to workers.
 type session struct {
-	run   *run
-	js    jetstream.JetStream
-	tasks chan *task
+	run *run
+	js  jetstream.JetStream
+	// refusals ends the requests that the server forbids.
+	refusals *natsconn.Refusals
+	tasks    chan *task
 	// places has an element for each further message that may be here: the channel of tasks is never full.
 	places chan struct{}
 	// waiting has an element for each message that waits here for another copy, and has freed its place.
@@ -60,7 +63,9 @@ func (s *session) receive(durable jetstream.Consumer) error {
 		if n == 0 {
 			return errEnded
 		}
-		if err := s.pull(durable, n); err != nil {
+		err := s.refusals.Ask(s.connected, "$JS.API.CONSUMER.MSG.NEXT."+s.run.Stream+"."+s.run.Name,
+			func(ctx context.Context) error { return s.pull(ctx, durable, n) })
+		if err != nil {
 			return err
 		}
 	}
@@ -83,8 +88,8 @@ func (s *session) takePlaces() (n int) {
 	}
 }
 
-// pull receives n messages.
-func (s *session) pull(durable jetstream.Consumer, n int) error {
+// pull receives n messages, until the context ends.
+func (s *session) pull(ctx context.Context, durable jetstream.Consumer, n int) error {
 	messages, err := durable.Messages(jetstream.PullMaxMessages(n), jetstream.StopAfter(n),
 		jetstream.PullHeartbeat(ioTimeout))
 	if err != nil {
@@ -92,7 +97,7 @@ func (s *session) pull(durable jetstream.Consumer, n int) error {
 	}
 	defer messages.Stop()
 	defer context.AfterFunc(s.run.stopping, messages.Drain)() // what was received goes back
-	defer context.AfterFunc(s.connected, messages.Stop)()     // the pull does not see that the connection has ended
+	defer context.AfterFunc(ctx, messages.Stop)()             // the pull does not see that the connection has ended
 	for range n {
 		m, err := messages.Next()
 		if err != nil {
@@ -294,7 +299,7 @@ func (s *session) acknowledge(t *task, m *consumer.Message) {
 	s.run.failures.forget(t.meta.Sequence.Stream)
 	ctx, cancel := context.WithTimeout(context.Background(), ioTimeout)
 	defer cancel()
-	if err := t.DoubleAck(ctx); err != nil {
+	if err := s.refusals.Ask(ctx, t.Reply(), t.DoubleAck); err != nil {
 		s.log(slog.LevelWarn, "acknowledgement not confirmed; the message may be redelivered", m, err)
 	}
 }

@@ -31,7 +31,7 @@ func (s *session) hasSuccessor(durable jetstream.Consumer) (gone, known bool) {
 	}
 	ctx, cancel := context.WithTimeout(s.run.work, ioTimeout)
 	defer cancel()
-	info, err := durable.Info(ctx)
+	info, err := s.info(ctx, durable)
 	if err != nil {
 		gone = errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound)
 		return gone, gone

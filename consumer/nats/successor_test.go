@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/msghandler/msghandler/internal/natsconn"
 )
 
 // questioned is a durable consumer that counts the questions about it.
@@ -25,7 +27,10 @@ func (q *questioned) Info(context.Context) (*jetstream.ConsumerInfo, error) {
 func TestStepBackAsksForTheAgeOnce(t *testing.T) {
 	t.Parallel()
 	made := time.Unix(1_700_000_000, 0)
-	s, durable := &session{run: &run{work: t.Context()}, connected: t.Context(), created: made}, &questioned{created: made}
+	s := &session{
+		run: &run{work: t.Context()}, refusals: &natsconn.Refusals{}, connected: t.Context(), created: made,
+	}
+	durable := &questioned{created: made}
 	deliver := func(numbers ...uint64) (ofSuccessor bool) {
 		for _, n := range numbers {
 			meta := jetstream.MsgMetadata{Sequence: jetstream.SequencePair{Consumer: n}}

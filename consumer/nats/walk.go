@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -18,9 +17,8 @@ type walk struct {
 	js     jetstream.JetStream
 	stream jetstream.Stream
 	// targets are the streams of replays that have been looked up, with the reason not to publish there, or nil.
-	targets map[string]error
-	// forbidden is the latest subject to which the user may not publish. The server does not answer such a request.
-	forbidden atomic.Pointer[string]
+	targets  map[string]error
+	refusals natsconn.Refusals
 }
 
 // walk visits the present letters, the oldest first, until a visit is the last one or fails.
@@ -63,11 +61,7 @@ func (d *DeadLetters) open(ctx context.Context) (*walk, error) {
 	var err error
 	w.conn, err = natsconn.Dial(ctx, d.address, natsconn.Config{
 		Name: "dead letters", TLS: d.tls, DialTimeout: ioTimeout, PingInterval: ioTimeout, WriteTimeout: ioTimeout,
-		OnError: func(err error) {
-			if subject := natsconn.Forbidden(err); subject != "" {
-				w.forbidden.Store(&subject)
-			}
-		},
+		OnError: func(err error) { w.refusals.Note(err) },
 	})
 	if err != nil {
 		return nil, err
@@ -88,15 +82,11 @@ func (d *DeadLetters) open(ctx context.Context) (*walk, error) {
 	return w, nil
 }
 
-// ask bounds a request, and adds the missing permission to the error of a request without an answer.
+// ask bounds a request. A walk makes one request after the other, so a refusal is that of the request.
 func (w *walk) ask(ctx context.Context, request func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, ioTimeout)
 	defer cancel()
-	err := request(ctx)
-	if subject := w.forbidden.Load(); subject != nil && errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("the user may not publish to %s; grant the permission: %w", *subject, err)
-	}
-	return err
+	return w.refusals.Ask(ctx, "", request)
 }
 
 // read returns the first record from a sequence number on; nil if none is left.
@@ -144,7 +134,11 @@ func (w *walk) target(ctx context.Context, name string) error {
 	if why, known := w.targets[name]; known {
 		return why
 	}
-	info, err := natsconn.Find(ctx, w.js, name)
+	var info *jetstream.StreamInfo
+	err := w.ask(ctx, func(ctx context.Context) (err error) {
+		info, err = natsconn.Find(ctx, w.js, name)
+		return err
+	})
 	switch {
 	case err != nil:
 		return fmt.Errorf("look up the stream %q: %w", name, err) // may succeed for the next letter

@@ -193,17 +193,20 @@ func TestLookingWithoutWritePermissionIsRefused(t *testing.T) {
 }
 
 // reader is the URL of a user who may read all queues of the virtual host and write nothing.
-func (b *bench) reader() string {
+func (b *bench) reader() string { b.Helper(); return b.user("", "", ".*") }
+
+// user is the URL of a user with permissions in the virtual host.
+func (b *bench) user(configure, write, read string) string {
 	b.Helper()
 	management := b.vhost.Management()
-	name := "reader-" + management.Vhost
+	name := "limited-" + management.Vhost
 	put := func(path string, in map[string]any) {
 		servers.Eventually(b, patience, path, func() bool { return management.Call(http.MethodPut, path, in, nil) == nil })
 	}
 	// The broker refuses permissions of a user that it does not have.
 	put("/api/users/"+url.PathEscape(name), map[string]any{"password": "read", "tags": ""})
 	put("/api/permissions/"+url.PathEscape(management.Vhost)+"/"+url.PathEscape(name), map[string]any{
-		"configure": "", "write": "", "read": ".*",
+		"configure": configure, "write": write, "read": read,
 	})
 	b.Cleanup(func() { _ = management.Call(http.MethodDelete, "/api/users/"+url.PathEscape(name), nil, nil) })
 	at, err := url.Parse(b.vhost.URL)
