@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -37,6 +38,9 @@ const (
 	mostBegun = 20
 	// longPause is a pause between two handlings in which the count is set back: two commits are short beside it.
 	longPause = 50 * time.Millisecond
+	// noteTimeout bounds a commit of the count, and shortTimeout a commit after one that failed. While the group's
+	// coordinator is away, messages are handled without the count.
+	noteTimeout, shortTimeout = 2 * time.Second, 200 * time.Millisecond
 )
 
 // unexplained is how often the handling of the message at an offset was begun by processes that told nothing.
@@ -65,6 +69,9 @@ func (in *intake) fetched(_ context.Context, _ *kgo.Client, response *kmsg.Offse
 func (in *intake) unexplained(of source, before unexplained) {
 	in.mu.Lock()
 	p := in.partitions[of]
+	if offset, is := in.excused[of]; is && offset == before.offset {
+		before.times = max(before.times-1, 0)
+	}
 	in.mu.Unlock()
 	if p != nil {
 		p.mu.Lock()
@@ -96,63 +103,107 @@ func overBegun(times int) error {
 type begunNote struct {
 	partition *partition
 	record    *kgo.Record
-	// counts: the message is the first of its partition, and its handler is called.
+
+	mu sync.Mutex
+	// counts: the message is the first of its partition, its handler is called, and may yet end its process.
 	counts bool
 	// before is how many processes told nothing before this one, and noted what the offset says; -1: not known.
 	before, noted int
 }
 
-func (p *partition) note(record *kgo.Record, first bool) *begunNote {
-	n := &begunNote{partition: p, record: record, counts: first}
+func (p *partition) newNote(record *kgo.Record, first bool) *begunNote {
+	n := &begunNote{partition: p, record: record}
 	if first {
 		n.before = p.begunBefore(record)
 		n.noted = n.before
+		n.counts = overBegun(n.before) == nil
+		p.mu.Lock()
+		p.note = n
+		p.mu.Unlock()
 	}
 	return n
 }
 
 // begin counts this process, until its handler tells how it ended.
-func (n *begunNote) begin() { n.set(n.before + 1) }
-
-// pause waits before the next handling; false when the partition ends before.
-func (n *begunNote) pause(delay time.Duration) bool {
-	if delay >= longPause {
-		n.set(n.before)
+func (n *begunNote) begin() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.set(n.before+1) == nil {
+		n.partition.in.excuse(n.partition.source, -1)
 	}
-	if backoff.Sleep(n.partition.ending, delay) != nil {
-		n.end()
+}
+
+// pause waits before the next handling; false when the partition ends before. A pause takes no longer by its commit.
+func (n *begunNote) pause(delay time.Duration) bool {
+	begun := time.Now()
+	if delay >= longPause {
+		n.mu.Lock()
+		_ = n.set(n.before) // an error is logged
+		n.mu.Unlock()
+	}
+	if backoff.Sleep(n.partition.ending, delay-time.Since(begun)) != nil {
+		n.end(false)
 		return false
 	}
 	return true
 }
 
-// end sets the count back when this consumer handles the message no more. A consumer that stops has ended no process.
-// A partition may move because another process has ended: the count stays.
-func (n *begunNote) end() {
-	if n.partition.run.stopping.Err() != nil {
-		n.before = 0
+// end sets the count back when this consumer handles the message no more: this process goes on, or it stops. A stop
+// begins the count anew. A partition may move because another process has ended: its count stays. When the message is
+// settled, the next commit is that of the offset after the message.
+func (n *begunNote) end(settled bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	p, counted := n.partition, n.noted != n.before
+	lost := p.isLost()
+	switch {
+	case !n.counts, settled && !lost:
+	case lost && counted:
+		p.in.excuse(p.source, n.record.Offset)
+	case !lost:
+		if p.run.stopping.Err() != nil {
+			n.before = 0
+		}
+		if n.set(n.before) != nil {
+			p.in.excuse(p.source, n.record.Offset)
+		}
 	}
-	n.set(n.before)
+	n.counts = false
 }
 
-func (n *begunNote) set(times int) {
+// set notes a number of processes; n.mu is held.
+func (n *begunNote) set(times int) error {
 	if !n.counts || n.noted == times {
-		return
+		return nil
+	}
+	within := noteTimeout
+	if n.noted < 0 {
+		within = shortTimeout
 	}
 	n.noted = times
-	if n.partition.noteBegun(n.record, times) != nil {
+	err := n.partition.noteBegun(n.record, times, within)
+	if err != nil {
 		n.noted = -1
 	}
+	return err
+}
+
+// excuse remembers that this process goes on although the count of a message may contain it; no message has the offset
+// -1. The group takes the count back from no process that has lost the partition.
+func (in *intake) excuse(of source, offset int64) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.excused[of] = offset
 }
 
 // noteBegun commits the offset of a message that is not handled yet, with a number of processes. Without the commit the
 // number stays what it was.
-func (p *partition) noteBegun(record *kgo.Record, times int) error {
+func (p *partition) noteBegun(record *kgo.Record, times int, within time.Duration) error {
 	metadata := ""
 	if times > 0 {
 		metadata = metaBegun + strconv.Itoa(times)
 	}
-	err := p.in.inTime(func(ctx context.Context) (err error) {
+	err := p.in.inTime(within, func(ctx context.Context) (err error) {
 		ctx = kgo.PreCommitFnContext(ctx, func(request *kmsg.OffsetCommitRequest) error {
 			if p.isLost() { // the cluster would take the commit, and take messages back from the new consumer
 				return errMoved
@@ -198,7 +249,7 @@ func (p *partition) commitCarefully() {
 	commit := p.in.commit
 	for p.ending.Err() == nil && commit() != nil {
 		// The first failure is logged. An error of Sleep is that of the context: the loop ends.
-		commit = func() error { return p.in.inTime(p.in.client.CommitMarkedOffsets) }
+		commit = func() error { return p.in.inTime(commitTimeout, p.in.client.CommitMarkedOffsets) }
 		_ = backoff.Sleep(p.ending, pollPause)
 	}
 }

@@ -165,9 +165,7 @@ func (r *run) finish() (err error) {
 	}
 	r.cancelWork()
 	if !r.await(all, cancelGrace) {
-		for _, p := range all {
-			p.lose() // another consumer gets the messages
-		}
+		giveUp(all) // another consumer gets the messages
 	}
 	r.abandon()
 	r.each(func(in *intake) { _ = in.commit() }) // logged

@@ -23,6 +23,8 @@ const (
 	fetchBytes = 1 << 20
 	// pollPause is the wait after a poll that found only errors.
 	pollPause = 200 * time.Millisecond
+	// fetchLogInterval is how often one cause of failed fetches is logged. maxFailedFetches bounds the causes in memory.
+	fetchLogInterval, maxFailedFetches = 10 * time.Minute, 1000
 )
 
 // source is one partition of a topic.
@@ -50,6 +52,11 @@ type intake struct {
 	partitions map[source]*partition
 	// commitError is why the last of the regular commits failed; empty after a success.
 	commitError string
+	// excused has, of partitions that were lost while their first message was handled, the offset of the message: the
+	// count of processes that told nothing may contain this one.
+	excused map[source]int64
+	// failedFetches are the causes of failed fetches by topic, and when they were logged. Only poll uses them.
+	failedFetches map[string]time.Time
 }
 
 // open makes the client, which joins the group.
@@ -59,7 +66,8 @@ func (in *intake) open(group string, topics []string) error {
 	if err != nil {
 		return err
 	}
-	in.partitions = map[source]*partition{}
+	in.partitions, in.excused = map[source]*partition{}, map[source]int64{}
+	in.failedFetches = map[string]time.Time{}
 	in.requests, in.cancel = context.WithCancel(context.WithoutCancel(r.stopping))
 	in.client, err = kgo.NewClient(append(options,
 		kgo.WithContext(in.requests),
@@ -88,10 +96,7 @@ func (in *intake) poll() {
 			if errors.Is(err, kerr.UnknownTopicID) {
 				gone[topic] = true
 			}
-			if r.stopping.Err() == nil {
-				r.Logger.LogAttrs(r.stopping, slog.LevelWarn, "not consuming, trying again",
-					slog.String("topic", topic), slog.Int("partition", int(partition)), slog.Any("cause", err))
-			}
+			in.logFetch(topic, partition, err)
 		})
 		fetches.EachPartition(in.deliver)
 		in.client.AllowRebalance()
@@ -102,6 +107,25 @@ func (in *intake) poll() {
 			_ = backoff.Sleep(r.stopping, pollPause)
 		}
 	}
+}
+
+// logFetch logs a failed fetch, each cause once in a while: the client goes on to try several times a second.
+func (in *intake) logFetch(topic string, partition int32, err error) {
+	r, cause := in.run, topic+" "+err.Error()
+	if r.stopping.Err() != nil || time.Since(in.failedFetches[cause]) < fetchLogInterval {
+		return
+	}
+	if len(in.failedFetches) >= maxFailedFetches {
+		clear(in.failedFetches)
+	}
+	in.failedFetches[cause] = time.Now()
+	text := "not consuming, trying again"
+	if errors.Is(err, kerr.TopicAuthorizationFailed) {
+		text = "the user may not read a topic; its messages wait; grant Read on the topic, or delete a retry topic that " +
+			"is not needed"
+	}
+	r.Logger.LogAttrs(r.stopping, slog.LevelWarn, text,
+		slog.String("topic", topic), slog.Int("partition", int(partition)), slog.Any("cause", err))
 }
 
 // subscribeAnew goes on with a topic that was deleted, as soon as a topic of that name exists, from its oldest message.
@@ -217,10 +241,14 @@ func (in *intake) end(partitions []*partition) {
 	}
 	ctx, cancel := context.WithTimeout(in.run.waiting, in.run.StopTimeout)
 	defer cancel()
+	var late []*partition
 	for _, p := range partitions {
 		if p.working.Wait(ctx) != nil {
-			p.lose() // a commit would come too late
+			late = append(late, p)
 		}
+	}
+	giveUp(late) // a later commit would come too late
+	for _, p := range partitions {
 		in.client.ResumeFetchPartitions(p.source.set())
 	}
 	in.mu.Lock()
@@ -232,7 +260,7 @@ func (in *intake) end(partitions []*partition) {
 
 // commit commits the offsets of handled messages.
 func (in *intake) commit() error {
-	err := in.inTime(in.client.CommitMarkedOffsets)
+	err := in.inTime(commitTimeout, in.client.CommitMarkedOffsets)
 	if err != nil {
 		in.run.Logger.LogAttrs(in.requests, slog.LevelWarn, "offsets not committed; handled messages will be redelivered",
 			slog.Any("cause", err))
@@ -241,8 +269,8 @@ func (in *intake) commit() error {
 }
 
 // inTime makes a commit. The client's own calls wait for an earlier commit without a bound.
-func (in *intake) inTime(commit func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(in.requests, commitTimeout)
+func (in *intake) inTime(within time.Duration, commit func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(in.requests, within)
 	defer cancel()
 	committed := make(chan error, 1)
 	in.commits.Go(func() { committed <- commit(ctx) })

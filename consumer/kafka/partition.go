@@ -31,6 +31,8 @@ type partition struct {
 	next, high int64
 	// before is how often the handling of the first message was begun and not ended, as the group's offset says.
 	before unexplained
+	// note is what the group's offset says of the first message, while the message is here.
+	note *begunNote
 	// careful is how many more messages are committed one by one. Only the goroutine of the partition uses it.
 	careful int
 	// filled has an element when the queue is not empty.
@@ -48,6 +50,23 @@ func (p *partition) lose() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.lost = true
+}
+
+// giveUp forbids commits of partitions whose handlers still run. The handlers have not ended their process.
+func giveUp(partitions []*partition) {
+	var calls lifecycle.Group
+	for _, p := range partitions {
+		calls.Go(func() {
+			p.mu.Lock()
+			note := p.note
+			p.mu.Unlock()
+			if note != nil {
+				note.end(false)
+			}
+			p.lose()
+		})
+	}
+	_ = calls.Wait(context.Background())
 }
 
 // add takes fetched messages. With more than Prefetch messages the partition is not fetched until half of them are
@@ -118,7 +137,7 @@ func (p *partition) work() {
 func (p *partition) done(record *kgo.Record) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.next = record.Offset + 1
+	p.next, p.note = record.Offset+1, nil
 	if !p.lost {
 		p.in.client.MarkCommitRecords(record)
 	}
@@ -134,12 +153,11 @@ func (p *partition) depth() int {
 // handle hands a message to the handler until the message is settled; false when the partition ends before. first: the
 // message is the first one since this consumer got the partition.
 func (p *partition) handle(record *kgo.Record, first bool) bool {
-	r, note := p.run, p.note(record, first)
+	r, note := p.run, p.newNote(record, first)
 	if note.before >= carefulFrom {
 		p.careful = carefulMessages
 	}
 	deadly := overBegun(note.before)
-	note.counts = first && deadly == nil
 	m := newMessage(record, p.in.copies)
 	m.Consumer = r.Name
 	if p.in.copies {
@@ -156,7 +174,7 @@ func (p *partition) handle(record *kgo.Record, first bool) bool {
 		leave, entered := r.enter(p.ending, note.before >= carefulFrom)
 		if !entered {
 			if kept > 0 {
-				note.end()
+				note.end(false)
 			}
 			return false
 		}
@@ -174,9 +192,10 @@ func (p *partition) handle(record *kgo.Record, first bool) bool {
 		r.Observer.Ended(m.Queue, result, took)
 		switch {
 		case settled:
+			note.end(true)
 			return true
 		case r.work.Err() != nil:
-			note.end()
+			note.end(false)
 			return false
 		}
 	}

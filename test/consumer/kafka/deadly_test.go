@@ -137,21 +137,28 @@ func TestDeadlyMessageIsBuriedAlone(t *testing.T) {
 // begun is what the metadata of the group's offset in partition 0 say; the offset is 0 before the first commit.
 func begun(t *testing.T, k *fakekafka.Cluster) (offset int64, metadata string) {
 	t.Helper()
+	return begunIn(t, k, 0)
+}
+
+func begunIn(t *testing.T, k *fakekafka.Cluster, partition int32) (offset int64, metadata string) {
+	t.Helper()
 	fetched, err := kadm.NewClient(k.Admin).FetchOffsets(t.Context(), "payments")
 	if err != nil {
 		t.Fatal(err)
 	}
-	of, _ := fetched.Lookup("orders", 0)
+	of, _ := fetched.Lookup("orders", partition)
 	return of.At, of.Metadata
 }
 
-// begin commits the offset 0 with the count of processes that have told nothing.
+// begin commits the offset 0 of each partition with the count of processes that have told nothing.
 func begin(t *testing.T, k *fakekafka.Cluster, times int) {
 	t.Helper()
 	offsets := kadm.Offsets{}
-	offsets.Add(kadm.Offset{
-		Topic: "orders", Partition: 0, At: 0, LeaderEpoch: -1, Metadata: fmt.Sprintf("msghandler-begun:%d", times),
-	})
+	for partition := range int32(4) {
+		offsets.Add(kadm.Offset{
+			Topic: "orders", Partition: partition, LeaderEpoch: -1, Metadata: fmt.Sprintf("msghandler-begun:%d", times),
+		})
+	}
 	if err := kadm.NewClient(k.Admin).CommitAllOffsets(t.Context(), "payments", offsets); err != nil {
 		t.Fatal(err)
 	}
