@@ -33,9 +33,10 @@ type Config struct {
 	// on a lost connection. A busy message, and a message whose handler cannot work for now, wait in this process and use
 	// no delivery. Deliveries to other processes and before a restart count in any case, so the
 	// first failure that a process sees is not the last one, unless MaxDeliveries is 1. A message that succeeds is
-	// acknowledged, however often it was delivered. A message that was delivered more than four times as often, and at
-	// least 20 times, ends the processes that handle it: it becomes a dead letter without its handler. MaxDeliveries
-	// needs DeadLetterStream. Default: 5 with DeadLetterStream.
+	// acknowledged, however often it was delivered. For a message that was delivered more than four times as often, and
+	// more than 20 times, each process notes in the metadata of the durable consumer that it begins. When five processes
+	// have begun it and told nothing, it ends the processes that handle it: it becomes a dead letter without its handler.
+	// MaxDeliveries needs DeadLetterStream. Default: 5 with DeadLetterStream.
 	MaxDeliveries int
 	// Prefetch is how many messages this process has at once. Up to as many busy messages wait here beside them, and up
 	// to 1,000 failed messages on the server.

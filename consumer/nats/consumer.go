@@ -106,6 +106,8 @@ type run struct {
 	// handlers has the workers of all sessions: handlers of a lost connection go on.
 	handlers lifecycle.Group
 	failures failures
+	// noting is held to change the notes of the durable consumer.
+	noting sync.Mutex
 	// forbidden has the beginnings of the subjects whose refusal was logged.
 	forbidden sync.Map
 }
@@ -151,7 +153,7 @@ func (r *run) session() (consumed bool, err error) {
 	}
 	r.Consuming()
 	s := &session{
-		run: r, js: js, refusals: refusals, tasks: make(chan *task, 2*r.Prefetch), places: make(chan struct{}, r.Prefetch),
+		run: r, js: js, durable: durable, refusals: refusals, tasks: make(chan *task, 2*r.Prefetch), places: make(chan struct{}, r.Prefetch),
 		waiting: make(chan struct{}, r.Prefetch), connected: connected, created: durable.CachedInfo().Created,
 	}
 	s.over, s.endPull = context.WithCancel(context.Background())
@@ -199,15 +201,27 @@ const maxDelayed = 1000
 // noLimit is the MaxDeliver of durable consumers: a message past a limit of JetStream would stay without a dead letter.
 const noLimit = -1
 
+// createSubject and infoSubject begin the subjects of requests about the durable consumer.
+func (r *run) createSubject() string { return "$JS.API.CONSUMER.CREATE." + r.Stream + "." + r.Name }
+func (r *run) infoSubject() string   { return "$JS.API.CONSUMER.INFO." + r.Stream + "." + r.Name }
+
 // open finds or makes the durable consumer.
 func (r *run) open(js jetstream.JetStream, refusals *natsconn.Refusals) (durable jetstream.Consumer, err error) {
 	ctx, cancel := context.WithTimeout(r.stopping, ioTimeout)
 	defer cancel()
-	err = refusals.Ask(ctx, "$JS.API.CONSUMER.CREATE."+r.Stream+"."+r.Name, func(ctx context.Context) (err error) {
+	var notes map[string]string // without an answer, the processes begin the notes anew
+	_ = refusals.Ask(ctx, r.infoSubject(), func(ctx context.Context) error {
+		existing, err := js.Consumer(ctx, r.Stream, r.Name)
+		if err == nil {
+			notes = existing.CachedInfo().Config.Metadata
+		}
+		return err
+	})
+	err = refusals.Ask(ctx, r.createSubject(), func(ctx context.Context) (err error) {
 		durable, err = js.CreateOrUpdateConsumer(ctx, r.Stream, jetstream.ConsumerConfig{
 			Durable: r.Name, AckPolicy: jetstream.AckExplicitPolicy, AckWait: r.AckWait,
 			MaxAckPending:  r.Prefetch + maxDelayed,
-			FilterSubjects: r.Subjects, MaxDeliver: noLimit,
+			FilterSubjects: r.Subjects, MaxDeliver: noLimit, Metadata: notes,
 		})
 		return err
 	})

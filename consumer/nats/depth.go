@@ -49,8 +49,7 @@ func (s *session) lookAt(ctx context.Context, durable jetstream.Consumer) error 
 
 // info asks for the durable consumer.
 func (s *session) info(ctx context.Context, durable jetstream.Consumer) (info *jetstream.ConsumerInfo, err error) {
-	subject := "$JS.API.CONSUMER.INFO." + s.run.Stream + "." + s.run.Name
-	err = s.refusals.Ask(ctx, subject, func(ctx context.Context) (err error) {
+	err = s.refusals.Ask(ctx, s.run.infoSubject(), func(ctx context.Context) (err error) {
 		info, err = durable.Info(ctx)
 		return err
 	})

@@ -18,6 +18,22 @@ type deliveries struct {
 	excluded int
 	// failed: at least one delivery has failed.
 	failed bool
+	// noted: the durable consumer has a note that this process handles the message.
+	noted bool
+}
+
+func (f *failures) isNoted(sequence uint64) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.of[sequence].noted
+}
+
+func (f *failures) setNoted(sequence uint64, is bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	d := f.of[sequence]
+	d.noted = is
+	f.set(sequence, d)
 }
 
 // exclude notes a delivery that ended without a failure. JetStream will deliver the message again.

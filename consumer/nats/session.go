@@ -22,6 +22,8 @@ import (
 type session struct {
 	run *run
 	js  jetstream.JetStream
+	// durable is the durable consumer.
+	durable jetstream.Consumer
 	// refusals ends the requests that the server forbids.
 	refusals *natsconn.Refusals
 	tasks    chan *task
@@ -171,6 +173,7 @@ func (s *session) giveBack(t *task) {
 		return
 	}
 	s.run.failures.exclude(t.meta.Sequence.Stream)
+	s.takeBack(t)
 	_ = t.Nak() // a lost connection gives the message back, too
 }
 
@@ -189,7 +192,7 @@ func (s *session) handle(t *task) {
 	for kept := 0; ; kept++ {
 		r.Observer.Begun(r.Stream)
 		begun := time.Now()
-		err := s.overDelivered(t)
+		err := s.begin(t)
 		if err == nil {
 			err = r.handler.Handle(r.work, m)
 		}
@@ -214,10 +217,6 @@ func (s *session) handle(t *task) {
 	}
 }
 
-// farMore is how many times as often as allowed a message must be delivered, or have been delivered to processes that
-// told nothing, to become a dead letter before its handler. leastFarMore bounds the number from below.
-const farMore, leastFarMore = 4, 20
-
 // spread is how much later a message is handled, by chance, that was delivered more often than allowed: see suspect.
 const spread = 2 * time.Second
 
@@ -235,17 +234,6 @@ func (s *session) take(t *task) {
 	if !s.suspect(t) || !s.later(t, rand.N(spread)) { //nolint:gosec // jitter is no secret
 		s.tasks <- t
 	}
-}
-
-// overDelivered rejects a message that ends the processes which handle it: no process lives to see it fail.
-func (s *session) overDelivered(t *task) error {
-	limit := s.run.MaxDeliveries
-	count := s.run.failures.unexplained(t.meta.Sequence.Stream, int(t.meta.NumDelivered)) //nolint:gosec // few
-	if limit == 0 || count <= max(farMore*limit, leastFarMore) {
-		return nil
-	}
-	return consumer.Reject(fmt.Errorf("delivered %d times, and no process told how its handling ended: "+
-		"does the handler end its process", count))
 }
 
 // pause waits before a message is handled again whose handler cannot work for now; false when no more is to be handled
@@ -310,6 +298,7 @@ func (s *session) again(t *task, m *consumer.Message, err error) consumer.Result
 	s.log(slog.LevelWarn, s.failure(err, "message will be redelivered"), m, err,
 		slog.Int64("retry_in_ms", delay.Milliseconds()))
 	if !s.isReplaced() {
+		s.takeBack(t)
 		_ = t.NakWithDelay(delay) // on a failure the message is redelivered after AckWait
 	}
 	return consumer.Retried

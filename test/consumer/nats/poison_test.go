@@ -65,21 +65,42 @@ func TestPrefetchBoundsMessagesAtHand(t *testing.T) {
 	second.want(t, numbered(20)[5:], 1)
 }
 
-// Processes end while they handle one message: here, a client of the same durable consumer asks for the message and
-// tells nothing. Such a message becomes a dead letter, and no handler sees it.
-func TestMessageThatEndsProcessesIsBuried(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.publish("deadly")
-	durable := w.durable()
+// returned delivers the only message of the stream 20 times, and returns it each time.
+func (w *world) returned(id string) (durable jetstream.Consumer) {
+	w.t.Helper()
+	w.publish(id)
+	durable = w.durable()
 	for range 20 {
 		m, err := durable.Next()
 		if err == nil {
 			err = m.Nak()
 		}
 		if err != nil {
-			t.Fatal(err)
+			w.t.Fatal(err)
 		}
+	}
+	return durable
+}
+
+// begun is how many processes have noted that they handle the first message of the stream.
+func (w *world) begun() string {
+	w.t.Helper()
+	durable, err := w.js.Consumer(w.t.Context(), "ORDERS", "payments")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return durable.CachedInfo().Config.Metadata["msghandler-begun.1"]
+}
+
+// Processes end while they handle one message, which they have noted. Such a message becomes a dead letter, and no
+// handler sees it.
+func TestMessageThatEndsProcessesIsBuried(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	noted := w.returned("deadly").CachedInfo().Config
+	noted.Metadata = map[string]string{"msghandler-begun.1": "5"}
+	if _, err := w.js.UpdateConsumer(t.Context(), "ORDERS", noted); err != nil {
+		t.Fatal(err)
 	}
 	w.publish("good")
 	var handled calls
@@ -88,6 +109,37 @@ func TestMessageThatEndsProcessesIsBuried(t *testing.T) {
 	handled.want(t, []string{"deadly"}, 0)
 	handled.want(t, []string{"good"}, 1)
 	w.wantDead("deadly")
+}
+
+// Processes have returned a message again and again when they stopped. None of them has ended by it: the message is
+// handled, and a stop during its handling leaves no note.
+func TestReturnedMessageIsNotBuried(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.returned("returned")
+	config := w.config()
+	config.StopTimeout = time.Millisecond
+	for range 2 {
+		begun := make(chan struct{}, 1)
+		stop := w.run(config, func(ctx context.Context, _ *consumer.Message) error {
+			begun <- struct{}{}
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		<-begun
+		if noted := w.begun(); noted != "1" {
+			t.Errorf("%q processes have noted the message, want 1", noted)
+		}
+		_ = stop() // the handler takes too long
+		if noted := w.begun(); noted != "" {
+			t.Errorf("after a stop %q processes have noted the message", noted)
+		}
+	}
+	var handled calls
+	w.run(config, func(_ context.Context, m *consumer.Message) error { handled.add(m.ID); return nil })
+	w.settled()
+	handled.want(t, []string{"returned"}, 1)
+	w.wantDead()
 }
 
 // A process that ends takes the messages beside the guilty one with it, and all have its count. They are handled in an
