@@ -153,7 +153,8 @@ func (r *run) session() (consumed bool, err error) {
 	}
 	r.Consuming()
 	s := &session{
-		run: r, js: js, durable: durable, refusals: refusals, tasks: make(chan *task, 2*r.Prefetch), places: make(chan struct{}, r.Prefetch),
+		run: r, js: js, durable: durable, refusals: refusals,
+		tasks: make(chan *task, 2*r.Prefetch), places: make(chan struct{}, r.Prefetch),
 		waiting: make(chan struct{}, r.Prefetch), connected: connected, created: durable.CachedInfo().Created,
 	}
 	s.over, s.endPull = context.WithCancel(context.Background())
@@ -177,8 +178,8 @@ func (r *run) session() (consumed bool, err error) {
 	return !errors.Is(err, natsconn.ErrForbidden), err
 }
 
-// reportError logs an error that NATS sent apart from any answer, unless a request ends with the error and tells it. Each
-// acknowledgement has a subject of its own, so one line stands for all subjects with the same beginning.
+// reportError logs an error that NATS sent apart from any answer, unless a request ends with the error and tells it.
+// Each acknowledgement has a subject of its own, so one line stands for all subjects with the same beginning.
 func (r *run) reportError(err error, isTold bool) {
 	if isTold {
 		return
