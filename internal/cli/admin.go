@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -125,12 +124,9 @@ func (a *admin) explain(err error) error {
 	case st.Code() == codes.DeadlineExceeded:
 		return fmt.Errorf("the coordinator at %s did not answer within %s: the coordinator or its Redis may be busy "+
 			"or hang, or another program listens there; ask msghandler doctor, or raise --timeout", a.server, a.timeout)
-	case st.Code() == codes.Unimplemented && olderCoordinator(st):
-		return fmt.Errorf("the coordinator at %s is an older version without this command or flag; nothing was done; "+
-			"upgrade the coordinator, or name another with --server (%s)", a.server, st.Message())
 	case st.Code() == codes.Unimplemented:
-		return fmt.Errorf("the server at %s is no coordinator, or a coordinator of another version (%s)",
-			a.server, st.Message())
+		return fmt.Errorf("the server at %s is no coordinator, or lacks this command or flag; nothing was done; "+
+			"install this command's version there, or name another server with --server (%s)", a.server, st.Message())
 	case st.Code() == codes.Canceled:
 		return errors.New("interrupted")
 	}
@@ -147,13 +143,6 @@ func further(code codes.Code) string {
 		return "; msghandler doctor finds the cause"
 	}
 	return ""
-}
-
-// olderCoordinator says whether an UNIMPLEMENTED is of a coordinator: it refuses fields that it does not know with a
-// reason, and gRPC names the service where only the method is unknown.
-func olderCoordinator(st *status.Status) bool {
-	return fromCoordinator(st) || strings.HasPrefix(st.Message(), "unknown method ") &&
-		strings.HasSuffix(st.Message(), " for service "+msghandlerv1.AdminService_ServiceDesc.ServiceName)
 }
 
 // fromCoordinator tells an UNAVAILABLE that a coordinator answered from one that the transport made up: the

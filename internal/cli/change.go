@@ -139,11 +139,6 @@ func (c change) check() error {
 
 // byName changes the named messages, and says why a message could not be changed.
 func (c change) byName(ctx context.Context, s *commandline.Session, a *admin, names []*msghandlerv1.MessageName) error {
-	if c.DryRun {
-		if err := a.knowsFilters(ctx); err != nil {
-			return err
-		}
-	}
 	if c.loses && !c.DryRun {
 		if err := c.agreeToLose(ctx, s, a, names); err != nil {
 			return err
@@ -188,9 +183,6 @@ func atMost(limit int) int64 {
 // byFilter changes the messages that match, after asking.
 func (c change) byFilter(ctx context.Context, s *commandline.Session, a *admin) error {
 	state, err := parseState(c.State)
-	if err == nil {
-		err = a.knowsFilters(ctx)
-	}
 	if err != nil {
 		return err
 	}

@@ -33,9 +33,6 @@ type commands struct {
 
 	Completion completionCommand `cmd:"" help:"Print the completion script of a shell: completion bash, zsh or fish."`
 	Man        manCommand        `cmd:"" help:"Print the manual page."`
-
-	Demo  demoCommand  `cmd:"" passthrough:"" help:"Start msghandler-demo. This name works for one more release."`
-	Bench benchCommand `cmd:"" passthrough:"" help:"Start msghandler-bench. This name works for one more release."`
 }
 
 const description = `A coordinator for half messages: a producer stores a message before its local transaction, and

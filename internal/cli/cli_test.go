@@ -32,10 +32,8 @@ type coordinator struct {
 	// err is the answer to all requests after the first errAfter.
 	err      error
 	errAfter int
-	// archive is the error of GetFinished; nil: a version before the archive.
+	// archive is the error of GetFinished; nil: no entry.
 	archive error
-	// old means a version before filters, dry runs and groups, which ignores unknown fields.
-	old bool
 
 	mu       sync.Mutex
 	records  []*msghandlerv1.MessageRecord
@@ -127,9 +125,6 @@ func (c *coordinator) GetMessage(
 func (c *coordinator) ListMessages(
 	_ context.Context, r *msghandlerv1.ListMessagesRequest,
 ) (*msghandlerv1.ListMessagesResponse, error) {
-	if r.GetMinAge().AsDuration() < 0 && !c.old {
-		return nil, status.Error(codes.InvalidArgument, "min_age must not be negative")
-	}
 	err := c.note("list %s %s %d from %q%s", r.GetState(), r.GetProducer(), r.GetPageSize(), r.GetPageToken(), filters(r))
 	if err != nil {
 		return nil, err
@@ -234,11 +229,8 @@ func filters(r interface {
 }
 
 func (c *coordinator) GroupMessages(
-	ctx context.Context, r *msghandlerv1.GroupMessagesRequest,
+	_ context.Context, r *msghandlerv1.GroupMessagesRequest,
 ) (*msghandlerv1.GroupMessagesResponse, error) {
-	if c.old {
-		return c.UnimplementedAdminServiceServer.GroupMessages(ctx, r)
-	}
 	err := c.note("groups %s %s%s", r.GetState(), r.GetProducer(), filters(r))
 	if c.grouped != nil {
 		return c.grouped[r.GetState()], err

@@ -11,8 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/msghandler/msghandler/internal/cli/commandline"
@@ -80,13 +78,6 @@ func checkHeader(header string) error {
 	return nil
 }
 
-// narrow says whether the filter needs fields that the first coordinators did not know.
-func (f *filterFlags) narrow() bool {
-	g := *f
-	g.State, g.Producer = "", ""
-	return g != filterFlags{}
-}
-
 // minAge is nil where no age is asked for.
 func (f *filterFlags) minAge() *durationpb.Duration {
 	if f.OlderThan == 0 {
@@ -107,36 +98,11 @@ func (f *filterFlags) states() ([]halfmsg.State, error) {
 // maxPage is the largest page a coordinator gives.
 const maxPage = 1000
 
-// knowsFilters refuses a coordinator of a version before filters and dry runs. It would pass over both, as protobuf has
-// it, and change all messages of the state, even where they were only to be counted.
-func (a *admin) knowsFilters(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, a.timeout)
-	defer cancel()
-	// A coordinator that knows ages refuses a negative age.
-	_, err := a.client.ListMessages(ctx, &msghandlerv1.ListMessagesRequest{
-		State: msghandlerv1.State_STATE_PENDING, PageSize: 1, MinAge: durationpb.New(-1),
-	})
-	switch status.Code(err) {
-	case codes.InvalidArgument:
-		return nil
-	case codes.OK:
-		return fmt.Errorf("the coordinator at %s is an older version without --dry-run and filters, "+
-			"and would change or list all messages of a state; nothing was changed; "+
-			"upgrade the coordinator, name another with --server, or name the messages", a.server)
-	}
-	return a.explain(err)
-}
-
 // list reads up to limit messages of a state, page by page, and says whether there may be more. A message may be on two
 // pages when it moves meanwhile; it is given once.
 func (a *admin) list(
 	ctx context.Context, state halfmsg.State, f *filterFlags, limit int, far *commandline.Progress,
 ) (records []*msghandlerv1.MessageRecord, more bool, err error) {
-	if f.narrow() {
-		if err := a.knowsFilters(ctx); err != nil {
-			return nil, false, err
-		}
-	}
 	seen := map[string]bool{}
 	request := &msghandlerv1.ListMessagesRequest{
 		State: msghandlerv1.State(state), Producer: f.Producer, Exchange: f.Exchange, MinAge: f.minAge(),

@@ -225,7 +225,7 @@ func (a *admin) archived(
 		Producer: name.GetProducer(), Id: name.GetId(),
 	})
 	switch status.Code(err) {
-	case codes.NotFound, codes.FailedPrecondition, codes.Unimplemented: // no entry, no archive, an older coordinator
+	case codes.NotFound, codes.FailedPrecondition: // no entry, or no archive
 		return nil, nil
 	}
 	return response.GetMessage(), a.explain(err)

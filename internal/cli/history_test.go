@@ -11,12 +11,12 @@ import (
 )
 
 func (c *coordinator) GetFinished(
-	ctx context.Context, r *msghandlerv1.GetFinishedRequest,
+	_ context.Context, r *msghandlerv1.GetFinishedRequest,
 ) (*msghandlerv1.GetFinishedResponse, error) {
 	if c.archive != nil {
 		return nil, c.archive
 	}
-	return c.UnimplementedAdminServiceServer.GetFinished(ctx, r)
+	return nil, status.Errorf(codes.NotFound, "no entry of %s/%s", r.GetProducer(), r.GetId())
 }
 
 // An archived message is not "never sent" because the archive cannot be read.
@@ -28,4 +28,6 @@ func TestShowReportsUnreadableArchive(t *testing.T) {
 	run(nil, "show", "orders/9", "--server="+c.addr).want(t, 3, "", "it was never sent")
 	c.archive = status.Error(codes.DataLoss, "the archive cannot be read")
 	run(nil, "show", "orders/9", "--server="+c.addr).want(t, 1, "", "the archive cannot be read")
+	c.archive = status.Error(codes.Unimplemented, "unknown method GetFinished")
+	run(nil, "show", "orders/9", "--server="+c.addr).want(t, 1, "", "lacks this command or flag; nothing was done")
 }

@@ -63,10 +63,10 @@ func (s *stricken) GetStats(context.Context, *msghandlerv1.GetStatsRequest) (*ms
 	return &msghandlerv1.GetStatsResponse{States: []*msghandlerv1.StateStats{pending}}, s.err()
 }
 
-func (s *stricken) ListMessages(
-	context.Context, *msghandlerv1.ListMessagesRequest,
-) (*msghandlerv1.ListMessagesResponse, error) {
-	return &msghandlerv1.ListMessagesResponse{}, s.err()
+func (s *stricken) GroupMessages(
+	context.Context, *msghandlerv1.GroupMessagesRequest,
+) (*msghandlerv1.GroupMessagesResponse, error) {
+	return &msghandlerv1.GroupMessagesResponse{}, s.err()
 }
 
 // TailMessages ends when Redis becomes unavailable, as when the coordinator ends.

@@ -91,9 +91,7 @@ func (c *statsCommand) once(ctx context.Context, s *commandline.Session, a *admi
 
 // furtherRows are the tables below the states. Tables that say nothing are left out.
 func furtherRows(response *msghandlerv1.GetStatsResponse, now time.Time) (tables [][][]string) {
-	if flow := response.GetFlow(); flow != nil {
-		tables = append(tables, flowRows(flow))
-	}
+	tables = append(tables, flowRows(response.GetFlow()))
 	if all := response.GetBrokers(); len(all) > 1 {
 		tables = append(tables, brokerRows(all))
 	}

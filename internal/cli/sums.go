@@ -55,12 +55,8 @@ type exchangeStats struct {
 	Failure               string     `json:"failure,omitempty"`
 }
 
-// newFlowStats is nil for a coordinator that tells of no flow.
-func newFlowStats(f *msghandlerv1.FlowStats) *flowStats {
-	if f == nil {
-		return nil
-	}
-	return &flowStats{
+func newFlowStats(f *msghandlerv1.FlowStats) flowStats {
+	return flowStats{
 		f.GetCoordinators(), f.GetStoredPerSecond(), f.GetAcknowledgedPerSecond(), f.GetRejectedPerSecond(),
 		secondsOf(f.GetLatencyP50()), secondsOf(f.GetLatencyP99()),
 	}

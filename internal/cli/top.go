@@ -8,9 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-
 	"github.com/msghandler/msghandler/internal/cli/commandline"
 	"github.com/msghandler/msghandler/internal/escape"
 	"github.com/msghandler/msghandler/internal/halfmsg"
@@ -28,9 +25,8 @@ func (c *topCommand) Help() string {
 	return `Counts are of all coordinators that share the Redis; rates are of the coordinator that is asked. In trouble
 are messages that are dead or abandoned, or wait after an error. They are grouped by state, producer, exchange and
 cause, as in list --group: the largest group first, with the oldest message of each. A count with ~ is an estimate, as
-not all messages of the state were read; a rare group may be missing. An older coordinator without groups gives the 500
-oldest messages of a state: 500+ says that there are more. A narrow terminal loses the oldest message's age, the
-exchange and the state, and never the cause; show prints the whole error of a message. Without a terminal, screens
+not all messages of the state were read; a rare group may be missing. A narrow terminal loses the oldest message's age,
+the exchange and the state, and never the cause; show prints the whole error of a message. Without a terminal, screens
 follow each other, as wide as COLUMNS.`
 }
 
@@ -220,13 +216,10 @@ var troubleStates = []halfmsg.State{halfmsg.Dead, halfmsg.Abandoned, halfmsg.Sen
 // the coordinator left out.
 func (t *top) inTrouble(ctx context.Context) (groups []*troubleGroup, left int, err error) {
 	for _, state := range troubleStates {
-		response, err := t.group(ctx, state)
-		if status.Code(err) == codes.Unimplemented {
-			groups, err = t.listTrouble(ctx)
-			return groups, 0, err
-		}
+		response, err := call(ctx, t.admin, t.admin.client.GroupMessages,
+			&msghandlerv1.GroupMessagesRequest{State: msghandlerv1.State(state)})
 		if err != nil {
-			return nil, 0, t.admin.explain(err)
+			return nil, 0, err
 		}
 		left += int(response.GetMoreGroups())
 		for _, g := range response.GetGroups() {
@@ -243,37 +236,7 @@ func (t *top) inTrouble(ctx context.Context) (groups []*troubleGroup, left int, 
 	return groups, left, nil
 }
 
-// group asks for the groups of a state, and returns the error of gRPC.
-func (t *top) group(ctx context.Context, state halfmsg.State) (*msghandlerv1.GroupMessagesResponse, error) {
-	ctx, cancel := context.WithTimeout(ctx, t.admin.timeout)
-	defer cancel()
-	return t.admin.client.GroupMessages(ctx, &msghandlerv1.GroupMessagesRequest{State: msghandlerv1.State(state)})
-}
-
 // inTrouble says whether a message of a state with a last error is in trouble.
 func inTrouble(state halfmsg.State, lastError string) bool {
 	return state == halfmsg.Dead || state == halfmsg.Abandoned || lastError != ""
-}
-
-// troubleLook is how many messages of a state are listed where the coordinator is older than groups.
-const troubleLook = 500
-
-// listTrouble groups the messages in trouble among the oldest troubleLook of each state.
-func (t *top) listTrouble(ctx context.Context) ([]*troubleGroup, error) {
-	var records []*msghandlerv1.MessageRecord
-	cut := map[msghandlerv1.State]bool{}
-	quiet := (&commandline.Session{Process: commandline.Process{Err: &bytes.Buffer{}}}).Progress()
-	for _, state := range troubleStates {
-		found, more, err := t.admin.list(ctx, state, &filterFlags{}, troubleLook, quiet)
-		if err != nil {
-			return nil, err
-		}
-		cut[msghandlerv1.State(state)] = more
-		for _, r := range found {
-			if inTrouble(state, r.GetLastError()) {
-				records = append(records, r)
-			}
-		}
-	}
-	return troubleGroups(records, cut), nil
 }

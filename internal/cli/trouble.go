@@ -12,46 +12,17 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
-	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
 // troubleGroup is messages in trouble that have producer, exchange, state and cause in common.
 type troubleGroup struct {
 	state, exchange, cause string
 	count                  int64
-	// atLeast says that the coordinator may have more, and estimated that not all messages were read.
-	atLeast, estimated bool
+	// estimated says that not all messages were read.
+	estimated bool
 	// message is the oldest of those that were read.
 	message string
 	oldest  *timestamppb.Timestamp
-}
-
-// troubleGroups are the groups of messages, the largest first. cut are the states of which not all messages were read.
-func troubleGroups(
-	records []*msghandlerv1.MessageRecord, cut map[msghandlerv1.State]bool,
-) (groups []*troubleGroup) {
-	type key struct {
-		producer, broker, exchange, cause string
-		state                             msghandlerv1.State
-	}
-	byKey := map[key]*troubleGroup{}
-	for _, r := range records {
-		m := r.GetMessage()
-		name := halfmsg.Name{Producer: r.GetProducer(), ID: m.GetId()}
-		k := key{name.Producer, m.GetBroker(), m.GetExchange(), halfmsg.Cause(r.GetLastError(), name), r.GetState()}
-		g := byKey[k]
-		if g == nil {
-			g = &troubleGroup{
-				state: stateName(r.GetState()), exchange: k.exchange, cause: k.cause, atLeast: cut[r.GetState()],
-				message: name.String(), oldest: r.GetCreateTime(),
-			}
-			byKey[k] = g
-			groups = append(groups, g)
-		}
-		g.count++
-	}
-	sortTrouble(groups)
-	return groups
 }
 
 // sortTrouble sorts groups, the largest first.
@@ -62,11 +33,8 @@ func sortTrouble(groups []*troubleGroup) {
 // size is the count of the group with a mark where the count is not exact.
 func (g *troubleGroup) size() string {
 	size := strconv.FormatInt(g.count, 10)
-	switch {
-	case g.estimated:
+	if g.estimated {
 		return "~" + size
-	case g.atLeast:
-		return size + "+"
 	}
 	return size
 }

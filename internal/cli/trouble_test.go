@@ -2,7 +2,6 @@ package cli
 
 import (
 	"bytes"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -11,42 +10,25 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/msghandler/msghandler/internal/cli/commandline"
-	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
-// troubled are messages of two producers that fail for three causes.
-func troubled(now time.Time) (records []*msghandlerv1.MessageRecord) {
-	add := func(n int, producer, exchange, failure string, state msghandlerv1.State) {
-		for i := range n {
-			id := fmt.Sprintf("2026-%05d", i)
-			records = append(records, &msghandlerv1.MessageRecord{
-				Producer: producer, State: state, LastError: strings.ReplaceAll(failure, "ID", id),
-				Message:    &msghandlerv1.Message{Id: id, Exchange: exchange},
-				CreateTime: timestamppb.New(now.Add(-time.Hour * time.Duration(n-i))),
-			})
-		}
-	}
-	add(1, "orders", "orders", "returned by the broker: 312 NO_ROUTE", msghandlerv1.State_STATE_DEAD)
-	add(4, "billing-of-the-northern-branch", "invoices-of-the-northern-branch",
-		"Confirm of producer billing at dns:///billing.svc:9000: Unavailable: dial tcp 10.0.0.7:9000: connection refused",
-		msghandlerv1.State_STATE_PENDING)
-	add(3, "orders", "payments", "Exception (404) Reason: \"NOT_FOUND - no exchange 'payments'\" for ID",
-		msghandlerv1.State_STATE_DEAD)
-	return records
-}
-
-func TestTopGroupsByProducerExchangeAndCause(t *testing.T) {
-	t.Parallel()
-	now := time.Now()
-	cut := map[msghandlerv1.State]bool{msghandlerv1.State_STATE_DEAD: true}
-	var got []string
-	for _, g := range troubleGroups(troubled(now), cut) {
-		got = append(got, fmt.Sprintf("%d %s %s %t", g.count, g.state, g.message, g.atLeast))
-	}
-	want := "4 pending billing-of-the-northern-branch/2026-00000 false; 3 dead orders/2026-00000 true; " +
-		"1 dead orders/2026-00000 true"
-	if strings.Join(got, "; ") != want {
-		t.Errorf("the groups are %q, want %q", got, want)
+// troubled are groups of two producers that fail for three causes.
+func troubled(now time.Time) []*troubleGroup {
+	const id = "2026-00000"
+	return []*troubleGroup{
+		{
+			count: 4, state: "pending", exchange: "invoices-of-the-northern-branch",
+			message: "billing-of-the-northern-branch/" + id, oldest: timestamppb.New(now.Add(-4 * time.Hour)),
+			cause: "Unavailable: dial tcp 10.0.0.7:9000: connection refused",
+		},
+		{
+			count: 3, state: "dead", exchange: "payments", message: "orders/" + id,
+			oldest: timestamppb.New(now.Add(-3 * time.Hour)), cause: "NOT_FOUND - no exchange 'payments'",
+		},
+		{
+			count: 1, state: "dead", exchange: "orders", message: "orders/" + id,
+			oldest: timestamppb.New(now.Add(-time.Hour)), cause: "returned by the broker: 312 NO_ROUTE",
+		},
 	}
 }
 
@@ -62,7 +44,7 @@ func TestTopKeepsTheCauseOnNarrowScreens(t *testing.T) {
 	} {
 		var out bytes.Buffer
 		s := &commandline.Session{Process: commandline.Process{Out: &out}}
-		if err := s.PrintTable(troubleRows(troubleGroups(troubled(now), nil), width, now)); err != nil {
+		if err := s.PrintTable(troubleRows(troubled(now), width, now)); err != nil {
 			t.Fatal(err)
 		}
 		lines := strings.Split(strings.TrimSpace(out.String()), "\n")

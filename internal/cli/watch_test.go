@@ -3,7 +3,6 @@ package cli_test
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"net"
 	"strings"
 	"testing"
@@ -47,31 +46,7 @@ func TestWatchCountsUntilStopped(t *testing.T) {
 	run(nil, "stats", "--watch", "--every=1ms", "--server="+c.addr).want(t, 2, "", "--every=1ms")
 }
 
-func TestTopShowsMessagesInTrouble(t *testing.T) {
-	t.Parallel()
-	c := startCoordinator(t)
-	c.old = true // without groups; and the fake knows no TailMessages
-	out, stop := watch(t, "top", "--every=100ms", "--rows=1", "--server="+c.addr)
-	servers.Eventually(t, 20*time.Second, "more screens", func() bool {
-		return strings.Count(out.String(), "IN TROUBLE") > 2
-	})
-	if status := stop(); status != 0 {
-		t.Errorf("it ended with %d:\n%s", status, out)
-	}
-	screen, _, _ := strings.Cut(strings.SplitAfterN(out.String(), "IN TROUBLE", 3)[2], "msghandler at")
-	if strings.Contains(out.String(), "\x1b") || strings.Count(screen, "orders/100") != 1 ||
-		!strings.Contains(screen, "3       dead") ||
-		strings.Contains(screen, "stock/7") {
-		t.Errorf("a screen is\n%s", screen)
-	}
-	if !strings.Contains(out.String(), "pending ?/s") {
-		t.Errorf("unknown rates are shown:\n%s", out)
-	}
-	run(nil, "tail", "--server="+c.addr).want(t, 1, "", "a coordinator of another version")
-	run(nil, "tail", "--state=nonsense", "--server="+c.addr).want(t, 2, "", "--state=nonsense")
-}
-
-// The coordinator groups all messages of a state; a list would hold the oldest only.
+// The fake coordinator knows no TailMessages.
 func TestTopShowsGroupsOfCoordinator(t *testing.T) {
 	t.Parallel()
 	c := startCoordinator(t)
@@ -109,32 +84,11 @@ the coordinator leaves out 3 smaller groups
 	if screen != want {
 		t.Errorf("the groups are\n%s, want\n%s", screen, want)
 	}
-	if asked := c.asked(); strings.Contains(asked, "list") {
-		t.Errorf("it lists messages: %s", asked)
+	if strings.Contains(out.String(), "\x1b") || !strings.Contains(out.String(), "pending ?/s") {
+		t.Errorf("it controls no terminal, or shows unknown rates:\n%s", out)
 	}
-}
-
-// Older healthy messages, however many, hide no message in trouble.
-func TestTopFindsTroubleBehindHealthyMessages(t *testing.T) {
-	t.Parallel()
-	c := startCoordinator(t)
-	c.old = true
-	c.mu.Lock()
-	c.records = nil
-	for i := range 20 {
-		c.add(msghandlerv1.State_STATE_PENDING, "orders", fmt.Sprint(100+i))
-		c.records[i].LastError = ""
-	}
-	c.add(msghandlerv1.State_STATE_PENDING, "orders", "troubled")
-	c.mu.Unlock()
-	out, stop := watch(t, "top", "--every=100ms", "--rows=2", "--server="+c.addr)
-	servers.Eventually(t, 20*time.Second, "more screens", func() bool {
-		return strings.Count(out.String(), "IN TROUBLE") > 2
-	})
-	if status := stop(); status != 0 || !strings.Contains(out.String(), "orders/troubled") ||
-		strings.Contains(out.String(), "orders/100") {
-		t.Errorf("it ended with %d:\n%s", status, out)
-	}
+	run(nil, "tail", "--server="+c.addr).want(t, 1, "", "lacks this command or flag; nothing was done")
+	run(nil, "tail", "--state=nonsense", "--server="+c.addr).want(t, 2, "", "--state=nonsense")
 }
 
 func TestTailTimesOutOnSilentServer(t *testing.T) {

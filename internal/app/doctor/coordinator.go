@@ -111,7 +111,6 @@ func (r *report) waiting(states []*pb.StateStats, now time.Time) {
 				"their producers never said whether they committed",
 				"msghandler list --state abandoned shows the causes; ask the producer's team, then retry or discard them")
 		case halfmsg.Sendable:
-			// A coordinator of an earlier version does not tell.
 			if late := now.Sub(due.AsTime()); due != nil && late > longWaiting {
 				r.warn(
 					"messages-stuck",

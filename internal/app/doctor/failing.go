@@ -11,7 +11,7 @@ import (
 
 // failing finds messages that fail and are still retried: the broker refuses them, or their producer does not answer.
 // Without this finding an operator would learn of them only when they are DEAD, or after hours. A coordinator that
-// cannot list them is reported already, or is of an earlier version.
+// cannot list them is reported already.
 func (r *report) failing(ctx context.Context, admin pb.AdminServiceClient, states []*pb.StateStats) {
 	for _, s := range states {
 		if s.GetCount() == 0 {
@@ -65,13 +65,12 @@ func (f failures) String() string {
 func look(
 	ctx context.Context, admin pb.AdminServiceClient, state pb.State, text string, meant func(*pb.MessageRecord) bool,
 ) (f failures) {
-	// A coordinator of an earlier version does not know error_contains, and gives others too.
 	page, err := admin.ListMessages(ctx, &pb.ListMessagesRequest{State: state, ErrorContains: text, PageSize: failingPage})
 	if err != nil {
 		return f
 	}
 	for _, m := range page.GetRecords() {
-		if m.GetLastError() == "" || !meant(m) {
+		if !meant(m) {
 			continue
 		}
 		f.found++

@@ -7,7 +7,7 @@ import (
 )
 
 // findings adds the coordinator's own findings: no count of messages shows refused producers, dead letters or killed
-// neighbours. A coordinator of an earlier version has no findings.
+// neighbours.
 func (r *report) findings(all []*pb.Finding) {
 	for _, f := range all {
 		tell := r.warn

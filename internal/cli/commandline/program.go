@@ -110,9 +110,6 @@ func (s *Session) Note(format string, args ...any) {
 	_, _ = fmt.Fprintln(s.Err, escape.Report(fmt.Sprintf(format, args...)))
 }
 
-// ConfigFile returns the value of --config; empty where the flag was not given.
-func (s *Session) ConfigFile() string { return s.config }
-
 // completeArgument is the hidden argument with which the completion scripts ask for words. The words follow after --.
 const completeArgument = "__complete"
 
