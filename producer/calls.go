@@ -162,14 +162,13 @@ func (p *Producer) rollback(ctx context.Context, id, reason string) error {
 	return err
 }
 
-// withdraw removes a wrong rolled-back marker. For a store that is no Withdrawer, Delete is called: Delete of stores
-// for older versions of the SDK removes every marker.
+// withdraw removes a wrong rolled-back marker. A store that is no Withdrawer never holds one.
 func (p *Producer) withdraw(ctx context.Context, id string) {
-	remove := p.config.Markers.Delete
-	if withdrawer, can := p.config.Markers.(marker.Withdrawer); can {
-		remove = withdrawer.Withdraw
+	withdrawer, can := p.config.Markers.(marker.Withdrawer)
+	if !can {
+		return
 	}
-	if err := guard(func() error { return remove(ctx, []string{id}) }); err != nil {
+	if err := guard(func() error { return withdrawer.Withdraw(ctx, []string{id}) }); err != nil {
 		p.complaints.add(slog.LevelWarn, "a wrong rolled-back marker could not be withdrawn; it stands until it expires",
 			id, err)
 	}

@@ -111,30 +111,6 @@ func TestLateRollbackLeavesNoWrongMarker(t *testing.T) {
 	})
 }
 
-// olderStore was written for an older version of the SDK: its Delete removes every marker.
-type olderStore struct{ marker.Store }
-
-func (s olderStore) Delete(ctx context.Context, ids []string) error {
-	return errors.Join(s.Store.Delete(ctx, ids), s.Store.(marker.Withdrawer).Withdraw(ctx, ids))
-}
-
-func TestOlderStoreDeletesAWrongMarker(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, func(c *producer.Config, _ *coordinator) { c.Markers = olderStore{c.Markers} })
-		h.setState("1001", producer.StateDone)
-		err := h.p.Rollback(t.Context(), "1001", "by mistake")
-		if !errors.Is(err, producer.ErrAlreadyCommitted) || h.markers.Len() != 0 {
-			t.Errorf("got %v, %d markers", err, h.markers.Len())
-		}
-		if _, err := h.p.SendHalf(t.Context(), message("1002")); err != nil {
-			t.Fatal(err)
-		}
-		if err := h.p.Rollback(t.Context(), "1002", "card declined"); err != nil || h.marked(t, "1002") != marker.RolledBack {
-			t.Errorf("got %v, marker %v", err, h.marked(t, "1002"))
-		}
-	})
-}
-
 func TestOneSendOfAnIDAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, nil)

@@ -60,7 +60,7 @@ func TestDebianSetupKeepsEditedConfiguration(t *testing.T) {
 	}
 }
 
-// A directory of an earlier version of the script has no note of the written configuration.
+// A configuration that the script did not write stays as it is.
 func TestDebianSetupKeepsUnknownConfiguration(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
