@@ -153,7 +153,7 @@ func (c *check) short(field, s string) {
 	}
 }
 
-// shortText checks a text that is only compared with stored texts. Those of an earlier version may hold anything.
+// shortText checks a text that is only compared with stored texts.
 func (c *check) shortText(field, s string) {
 	if len(s) > maxShort {
 		c.fail(field, "is %d bytes long, more than %d", len(s), maxShort)
