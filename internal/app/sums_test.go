@@ -119,7 +119,7 @@ func TestAllCoordinatorsShowTheSameSums(t *testing.T) {
 	}
 }
 
-// A coordinator of an earlier version shares nothing, or something else.
+// A later version may share something else.
 func TestUnknownReportsDoNotCount(t *testing.T) {
 	t.Parallel()
 	redis := servers.Redis(t)

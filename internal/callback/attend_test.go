@@ -82,13 +82,11 @@ func TestOnlyCoordinatorsAskOverStreams(t *testing.T) {
 	}
 }
 
-// Coordinators of earlier versions read targets as they read those of gRPC. They must take none of this form for a
-// host, even if the name of the producer looks like a port.
-func TestOlderCoordinatorsDialNoAttendTarget(t *testing.T) {
+// A name of a producer that looks like a port makes no address of a host.
+func TestAttendTargetIsNoAddress(t *testing.T) {
 	t.Parallel()
 	c := client(t, callback.Config{Allow: []string{"*:*"}})
 	for _, name := range []string{"orders", "9000", "a.b"} {
-		// For the producer of another name the target is read as older versions read it for all.
 		if _, err := c.Resolve("other", halfmsg.AttendTarget(name)); !errors.Is(err, halfmsg.ErrBadTarget) {
 			t.Errorf("%s: %v", name, err)
 		}

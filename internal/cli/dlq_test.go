@@ -56,7 +56,8 @@ func TestDeadLettersOnRealBroker(t *testing.T) {
 }
 
 // TestRepeatedReadsChangeNothing looks as operators and the console do. The queues are one that a consumer declared,
-// and one of an earlier version, which has a delivery limit of 20 on RabbitMQ 4. Each is looked at five times as often.
+// and one without a limit of its own, which has a delivery limit of 20 on RabbitMQ 4. Each is looked at five times as
+// often.
 func TestRepeatedReadsChangeNothing(t *testing.T) {
 	t.Parallel()
 	vhost := servers.RabbitMQ(t)

@@ -41,8 +41,7 @@ type Target struct {
 	MarkerStore string
 }
 
-// AttendScheme begins the target of a producer that is asked over its own streams. The slashes keep coordinators of
-// earlier versions from taking a name of digits for a port: to them such a target has no valid form.
+// AttendScheme begins the target of a producer that is asked over its own streams.
 const AttendScheme = "attend:///"
 
 // AttendTarget is the target of a producer that attends.

@@ -9,7 +9,7 @@ import (
 
 // Happening is an entry of a timeline: an event of a message, or several like events in a row.
 type Happening struct {
-	// What is the name of an Event or of a final State, or a word below. Another version may have written other words.
+	// What is the name of an Event or of a final State, or TakenOver.
 	What string
 	// First and Last are the times of the event, by the store's clock, and Times how often the event happened.
 	First, Last time.Time
@@ -20,13 +20,9 @@ type Happening struct {
 	Cause string
 }
 
-// The words beyond events and final states.
-const (
-	// TakenOver: the lease of an owner ended, and another owner has claimed the message.
-	TakenOver = "taken_over"
-	// Failed: the last error, if no happening has the error: a version without timelines wrote the record.
-	Failed = "failed"
-)
+// TakenOver is a word beyond events and final states: the lease of an owner ended, and another owner has claimed the
+// message.
+const TakenOver = "taken_over"
 
 // The bounds of a timeline.
 const (
@@ -114,11 +110,6 @@ func (r *Record) Story() []Happening {
 		}
 		story = slices.Insert(story, at, once(EventCommitted.String(), r.SendableAt))
 	}
-	if r.LastError != "" && !slices.ContainsFunc(r.Timeline, func(h Happening) bool { return !h.Last.Before(r.ErrorAt) }) {
-		failed := once(Failed, r.ErrorAt)
-		failed.Cause = brief(r.LastError)
-		story = append(story, failed)
-	}
 	return slices.Insert(story, 0, once(EventSend.String(), r.CreatedAt))
 }
 
@@ -155,7 +146,6 @@ var meanings = map[string]string{
 	Done.String():               "acknowledged by the broker, and done",
 	RolledBack.String():         "rolled back",
 	TakenOver:                   "taken over from an owner whose lease ended",
-	Failed:                      "failed",
 }
 
 // Meaning says in words what happened, of a Happening's What.

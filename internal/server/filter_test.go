@@ -160,32 +160,6 @@ func TestADiscardSparesMovedMessages(t *testing.T) {
 	wantCode(t, err, codes.InvalidArgument)
 }
 
-// Messages of an earlier version are found, listed and discarded, with all names they may have.
-func TestOldNamesAreFoundAndDiscarded(t *testing.T) {
-	t.Parallel()
-	h := open(t)
-	const exchange = "shop\u009b2J\u202e"
-	h.store.put("orders", "1", halfmsg.Dead)
-	h.store.put("orders", "2", halfmsg.Dead)
-	h.store.mu.Lock()
-	old := h.store.records[halfmsg.Name{Producer: "orders", ID: "1"}]
-	old.Exchange, old.RoutingKey = exchange, "paid\u0085"
-	h.store.records[old.Name] = old
-	h.store.mu.Unlock()
-	listed, err := h.operators.ListMessages(t.Context(), &msghandlerv1.ListMessagesRequest{
-		State: msghandlerv1.State_STATE_DEAD, Exchange: exchange,
-	})
-	if err != nil || len(listed.GetRecords()) != 1 || listed.GetRecords()[0].GetMessage().GetRoutingKey() != "paid\u0085" {
-		t.Fatalf("listed %v, %v", listed, err)
-	}
-	discarded, err := h.operators.DiscardMessages(t.Context(), &msghandlerv1.DiscardMessagesRequest{
-		State: msghandlerv1.State_STATE_DEAD, Exchange: exchange, Reason: "old",
-	})
-	if err != nil || discarded.GetDiscarded() != 1 {
-		t.Errorf("discarded %v, %v", discarded, err)
-	}
-}
-
 // Messages to an exchange of two brokers are told apart in each call. The broker of an ACKNOWLEDGED message is unknown.
 func TestBrokerNarrowsEveryCall(t *testing.T) {
 	t.Parallel()

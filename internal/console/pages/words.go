@@ -32,7 +32,7 @@ var words = template.FuncMap{
 func tone(what string) string {
 	switch what {
 	case halfmsg.EventGivenUp.String(), halfmsg.EventTimedOut.String(), halfmsg.EventRefused.String(),
-		halfmsg.EventExhausted.String(), halfmsg.Failed:
+		halfmsg.EventExhausted.String():
 		return "bad"
 	case halfmsg.EventUnknown.String(), halfmsg.EventUnreachable.String(), halfmsg.EventUnsure.String(),
 		halfmsg.EventReleased.String(), halfmsg.EventMarkerKept.String(), halfmsg.TakenOver:

@@ -24,20 +24,3 @@ func TestOnlySmallLettersAreReserved(t *testing.T) {
 		}
 	}
 }
-
-// Messages of an earlier version may hold what is refused now; they are published as they are.
-func TestOldNamesArePublished(t *testing.T) {
-	t.Parallel()
-	url := servers.RabbitMQ(t).URL
-	d := declare(t, url)
-	p := publisher(t, rabbitmq.Config{URLs: []string{url}})
-	const exchange, key = "shop\u009b2J", "paid\u202e.\u0085"
-	d.exchange(exchange)
-	d.queue("old", exchange, key, nil)
-	m := message(1, exchange, key)
-	m.ContentType, m.Headers = "text/\u009fplain", map[string]string{"a\u202e": "b"}
-	expect(t, publish(t.Context(), p, []halfmsg.Publishing{m}), halfmsg.Acked)
-	if got := d.take("old", 1)[0]; got.Exchange != exchange || got.RoutingKey != key || got.Headers["a\u202e"] != "b" {
-		t.Errorf("got %+v", got)
-	}
-}
