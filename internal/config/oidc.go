@@ -25,7 +25,8 @@ func (o *OIDC) keys() []Key {
 		},
 		{
 			Name: audienceKey, value: text(&o.Audience, checkClaim),
-			Meaning: "Audience that a JSON Web Token must name. Required with access.oidc_issuer.",
+			Meaning: "Audience that a JSON Web Token must name. Required with access.oidc_issuer. Another name than " +
+				"http.oidc_client_id: ID tokens of the console's logins count for logins only.",
 		},
 		{
 			Name: "access.oidc_algorithms", Default: "RS256,ES256",
