@@ -1076,7 +1076,7 @@ type Outcome struct {
 	Error string `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`
 	State State  `protobuf:"varint,3,opt,name=state,proto3,enum=msghandler.v1.State" json:"state,omitempty"`
 	// The stable name of the error, as in the ErrorInfo of a single call. Empty
-	// for OK, for INVALID_ARGUMENT, and from coordinators of before 2026-11-26.
+	// for OK, and for INVALID_ARGUMENT.
 	Reason        string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2437,7 +2437,7 @@ type ListMessagesRequest struct {
 	// Only those whose last error contains this text, ignoring case; at most 200 characters.
 	ErrorContains string `protobuf:"bytes,7,opt,name=error_contains,json=errorContains,proto3" json:"error_contains,omitempty"`
 	// Only those for the broker of this name; "(default)": for the default broker; empty: for any. The broker of an
-	// ACKNOWLEDGED message is not known any more. A coordinator of an earlier version refuses the request.
+	// ACKNOWLEDGED message is not known any more.
 	Broker string `protobuf:"bytes,8,opt,name=broker,proto3" json:"broker,omitempty"`
 	// Only those whose ids begin with this text.
 	IdPrefix string `protobuf:"bytes,9,opt,name=id_prefix,json=idPrefix,proto3" json:"id_prefix,omitempty"`
@@ -3063,15 +3063,14 @@ type GetStatsResponse struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	States []*StateStats          `protobuf:"bytes,1,rep,name=states,proto3" json:"states,omitempty"`
 	// What this coordinator sees that an operator should act on, the worst first: producers that are refused, dead letters,
-	// coordinators that were killed, checks that fail. A coordinator of an earlier version tells of nothing.
+	// coordinators that were killed, checks that fail.
 	Findings []*Finding `protobuf:"bytes,2,rep,name=findings,proto3" json:"findings,omitempty"`
-	// The brokers of this coordinator, the default one first. A coordinator of an earlier version tells of none.
+	// The brokers of this coordinator, the default one first.
 	Brokers []*BrokerStats `protobuf:"bytes,3,rep,name=brokers,proto3" json:"brokers,omitempty"`
 	// The coordinators on the same Redis, seen within the last hour: the running ones first, then the missing and the stopped
-	// ones. A coordinator of an earlier version tells of none, and no coordinator tells of one.
+	// ones.
 	Coordinators []*Coordinator `protobuf:"bytes,4,rep,name=coordinators,proto3" json:"coordinators,omitempty"`
-	// The sums of all coordinators that run and share their counts, since each started. Coordinators of an earlier version
-	// share none, and tell of none.
+	// The sums of all coordinators that run and share their counts, since each started.
 	Flow *FlowStats `protobuf:"bytes,5,opt,name=flow,proto3" json:"flow,omitempty"`
 	// The producers by name, and the exchanges by broker and name. Of more than 50, the busiest and those that fail have
 	// rows of their own, and "other" has the rest.

@@ -77,7 +77,7 @@ type MessageHandlerServiceClient interface {
 	// questions are asked elsewhere.
 	//
 	// INVALID_ARGUMENT: the hello is wrong. PERMISSION_DENIED: the caller may not call as this producer. RESOURCE_EXHAUSTED:
-	// too many streams. UNAVAILABLE: this coordinator stops, try another. UNIMPLEMENTED: a coordinator of before 2026-11-26.
+	// too many streams. UNAVAILABLE: this coordinator stops, try another.
 	// Attend needs gRPC; HTTP/JSON and Connect do not carry it.
 	Attend(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[AttendRequest, AttendResponse], error)
 }
@@ -199,7 +199,7 @@ type MessageHandlerServiceServer interface {
 	// questions are asked elsewhere.
 	//
 	// INVALID_ARGUMENT: the hello is wrong. PERMISSION_DENIED: the caller may not call as this producer. RESOURCE_EXHAUSTED:
-	// too many streams. UNAVAILABLE: this coordinator stops, try another. UNIMPLEMENTED: a coordinator of before 2026-11-26.
+	// too many streams. UNAVAILABLE: this coordinator stops, try another.
 	// Attend needs gRPC; HTTP/JSON and Connect do not carry it.
 	Attend(grpc.BidiStreamingServer[AttendRequest, AttendResponse]) error
 	mustEmbedUnimplementedMessageHandlerServiceServer()
@@ -603,20 +603,18 @@ type AdminServiceClient interface {
 	// own changes. A client that reads too slowly misses some, and is told how many; nothing waits for the client.
 	TailMessages(ctx context.Context, in *TailMessagesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[TailMessagesResponse], error)
 	// ListAudit pages through the changes that operators made and the calls that were refused, newest first, of all instances.
-	// About the newest access.audit_records of each are kept; the log has all. Coordinators of before 2026-11-26 do not know it.
+	// About the newest access.audit_records of each are kept; the log has all.
 	ListAudit(ctx context.Context, in *ListAuditRequest, opts ...grpc.CallOption) (*ListAuditResponse, error)
-	// GetConfiguration returns the configuration that this coordinator uses, without secrets. Coordinators of before
-	// 2026-11-27 do not know it.
+	// GetConfiguration returns the configuration that this coordinator uses, without secrets.
 	GetConfiguration(ctx context.Context, in *GetConfigurationRequest, opts ...grpc.CallOption) (*GetConfigurationResponse, error)
 	// GroupMessages groups the messages in one state by producer, exchange and cause, the largest groups first.
 	// A call reads at most 2,000 messages, evenly from the oldest to the newest of each producer, and estimates the counts
-	// where there are more. Coordinators of before 2026-11-27 do not know it.
+	// where there are more.
 	GroupMessages(ctx context.Context, in *GroupMessagesRequest, opts ...grpc.CallOption) (*GroupMessagesResponse, error)
-	// FindMessages finds the messages with an id, of all producers and in all states. Coordinators of before 2026-11-27 do
-	// not know it.
+	// FindMessages finds the messages with an id, of all producers and in all states.
 	FindMessages(ctx context.Context, in *FindMessagesRequest, opts ...grpc.CallOption) (*FindMessagesResponse, error)
 	// ListFinished pages through finished messages: the archive, newest first, or without an archive the receipts, in no order.
-	// Bodies are left out. Coordinators of before 2026-11-27 know neither this nor the next two.
+	// Bodies are left out.
 	ListFinished(ctx context.Context, in *ListFinishedRequest, opts ...grpc.CallOption) (*ListFinishedResponse, error)
 	// GetFinished returns a message of the archive, with its body.
 	GetFinished(ctx context.Context, in *GetFinishedRequest, opts ...grpc.CallOption) (*GetFinishedResponse, error)
@@ -875,20 +873,18 @@ type AdminServiceServer interface {
 	// own changes. A client that reads too slowly misses some, and is told how many; nothing waits for the client.
 	TailMessages(*TailMessagesRequest, grpc.ServerStreamingServer[TailMessagesResponse]) error
 	// ListAudit pages through the changes that operators made and the calls that were refused, newest first, of all instances.
-	// About the newest access.audit_records of each are kept; the log has all. Coordinators of before 2026-11-26 do not know it.
+	// About the newest access.audit_records of each are kept; the log has all.
 	ListAudit(context.Context, *ListAuditRequest) (*ListAuditResponse, error)
-	// GetConfiguration returns the configuration that this coordinator uses, without secrets. Coordinators of before
-	// 2026-11-27 do not know it.
+	// GetConfiguration returns the configuration that this coordinator uses, without secrets.
 	GetConfiguration(context.Context, *GetConfigurationRequest) (*GetConfigurationResponse, error)
 	// GroupMessages groups the messages in one state by producer, exchange and cause, the largest groups first.
 	// A call reads at most 2,000 messages, evenly from the oldest to the newest of each producer, and estimates the counts
-	// where there are more. Coordinators of before 2026-11-27 do not know it.
+	// where there are more.
 	GroupMessages(context.Context, *GroupMessagesRequest) (*GroupMessagesResponse, error)
-	// FindMessages finds the messages with an id, of all producers and in all states. Coordinators of before 2026-11-27 do
-	// not know it.
+	// FindMessages finds the messages with an id, of all producers and in all states.
 	FindMessages(context.Context, *FindMessagesRequest) (*FindMessagesResponse, error)
 	// ListFinished pages through finished messages: the archive, newest first, or without an archive the receipts, in no order.
-	// Bodies are left out. Coordinators of before 2026-11-27 know neither this nor the next two.
+	// Bodies are left out.
 	ListFinished(context.Context, *ListFinishedRequest) (*ListFinishedResponse, error)
 	// GetFinished returns a message of the archive, with its body.
 	GetFinished(context.Context, *GetFinishedRequest) (*GetFinishedResponse, error)
