@@ -76,11 +76,11 @@ func (c *creation) index(ctx context.Context, places []place) {
 			name := c.messages[i].Name
 			c.results[i] = s.result(call, n, name)
 			switch call.answer(n) {
-			case int64(verdictRepaired + codeOf[halfmsg.Pending]):
+			case int64(replyRepaired + codeOf[halfmsg.Pending]):
 				s.logger.Warn("repaired: a record was lost, and its index entries and notes were left; they were removed "+
 					"before a new message was stored under the name", "message_id", name.String())
 				fallthrough
-			case int64(verdictStored + codeOf[halfmsg.Pending]):
+			case int64(replyStored + codeOf[halfmsg.Pending]):
 				c.keep(i, now)
 			}
 		}
@@ -240,7 +240,7 @@ func (s *Store) submitted(c *call, n int, name halfmsg.Name, token string, known
 		return halfmsg.Submitted{Result: halfmsg.Result{State: halfmsg.Pending, Err: err}, Claim: &claim}
 	}
 	r := halfmsg.Submitted{Result: s.result(c, n, name)}
-	if c.answer(n) == int64(verdictHeld+codeOf[halfmsg.Pending]) {
+	if c.answer(n) == int64(replyHeld+codeOf[halfmsg.Pending]) {
 		r.Claim = known.claim(token, timeAt(ms))
 	}
 	return refusing(r)
@@ -264,9 +264,9 @@ func (s *Store) trusted(c *call, n int, name halfmsg.Name, token string, known *
 	}
 	r.Result = s.result(c, n, name)
 	switch c.answer(n) {
-	case int64(verdictHeld + codeOf[halfmsg.Sendable]):
+	case int64(replyHeld + codeOf[halfmsg.Sendable]):
 		r.Claim = known.sendable(token, timeAt(ms))
-	case int64(verdictStored + codeOf[halfmsg.Sendable]):
+	case int64(replyStored + codeOf[halfmsg.Sendable]):
 		r.Claim = known.sendable("", timeAt(ms))
 	}
 	return refusing(r)

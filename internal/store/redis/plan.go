@@ -118,25 +118,25 @@ func always(args ...any) func([]place) []any {
 	return func([]place) []any { return args }
 }
 
-// Replies about one message are verdict + state code.
+// Replies about one message are one of these + state code.
 const (
-	verdictOK      = 0
-	verdictIllegal = 10
-	verdictLost    = 20
-	verdictExists  = 30
-	verdictMissing = 40
-	verdictOver    = 50
-	verdictStored  = 60 // new
-	verdictHeld    = 70 // the caller holds the lease now
-	// verdictRepaired is verdictStored after a repair: the leftovers of a lost record were removed first.
-	verdictRepaired = 80
+	replyOK      = 0
+	replyIllegal = 10
+	replyLost    = 20
+	replyExists  = 30
+	replyMissing = 40
+	replyOver    = 50
+	replyStored  = 60 // new
+	replyHeld    = 70 // the caller holds the lease now
+	// replyRepaired is replyStored after a repair: the leftovers of a lost record were removed first.
+	replyRepaired = 80
 )
 
-var verdicts = map[int64]error{
-	verdictOK: nil, verdictIllegal: halfmsg.ErrIllegal, verdictLost: halfmsg.ErrLeaseLost,
-	verdictExists: halfmsg.ErrExists, verdictMissing: halfmsg.ErrNotFound,
-	verdictOver: halfmsg.ErrOverQuota, verdictStored: nil, verdictHeld: nil,
-	verdictRepaired: nil,
+var replyErrors = map[int64]error{
+	replyOK: nil, replyIllegal: halfmsg.ErrIllegal, replyLost: halfmsg.ErrLeaseLost,
+	replyExists: halfmsg.ErrExists, replyMissing: halfmsg.ErrNotFound,
+	replyOver: halfmsg.ErrOverQuota, replyStored: nil, replyHeld: nil,
+	replyRepaired: nil,
 }
 
 // result reads the reply about one message.
@@ -146,9 +146,9 @@ func (s *Store) result(c *call, n int, name halfmsg.Name) halfmsg.Result {
 	}
 	switch reply := c.answer(n).(type) {
 	case int64:
-		state, verdict := reply%10, reply-reply%10
-		err := verdicts[verdict]
-		if verdict == verdictOver {
+		state, kind := reply%10, reply-reply%10
+		err := replyErrors[kind]
+		if kind == replyOver {
 			err = fmt.Errorf("%w: %s", err, name.Producer) // the remedy depends on the producer
 		}
 		return halfmsg.Result{State: stateOf[state], Err: err}

@@ -3,7 +3,7 @@
 -- KEYS: 1 the shard's prefix
 -- ARGV: 1 how many messages a producer may keep in this shard, 0 for no limit; then for each producer: name, number of
 --   messages, and for each message: id, digest, milliseconds until it is due, the record with any 13 digits for its time
--- Returns: for each message verdict + state; then the time
+-- Returns: for each message reply + state; then the time
 local most = tonumber(ARGV[1])
 local created = string.format('%013.0f', now)
 

@@ -8,7 +8,7 @@
 --   words, and for each word, which messages may share: the rule's number, token, milliseconds until due, milliseconds to
 --   hold the lease, cause; then for each producer: name, number of messages, and for each message: id, the word's number,
 --   its digest where it is known
--- Returns: for each message verdict + state
+-- Returns: for each message reply + state
 local rules = {}
 for i = 1, tonumber(ARGV[1]) do
   local text = ARGV[1 + i]

@@ -17,7 +17,7 @@
 --     ARCHIVED   milliseconds that the archive keeps a message, or false without an archive
 --     ARCHIVEMOST, ARCHIVEBODY   bounds of the archive
 --     DONE, DISCARDED   code of a final state, and what the archive calls the end of a discarded message
--- Replies about one message are an integer, verdict + state code (0 is none), or a text when its keys cannot be worked on.
+-- Replies about one message are an integer, reply + state code (0 is none), or a text when its keys cannot be worked on.
 local OK, ILLEGAL, LOST, EXISTS, MISSING, OVER, STORED, HELD, REPAIRED = 0, 10, 20, 30, 40, 50, 60, 70, 80
 
 local call = redis.call

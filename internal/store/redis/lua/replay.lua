@@ -3,7 +3,7 @@
 -- KEYS: 1 the shard's prefix
 -- ARGV: 1 the operator, 2 the reason, 3 "true" to change nothing; then for each producer: name, number of messages, and for
 --   each message: id, digest, when it ended, how many copies of that id may be out, the record with any 13 digits for its time
--- Returns: for each message verdict + state
+-- Returns: for each message reply + state
 local by, why, dry = ARGV[1], ARGV[2], ARGV[3] == 'true'
 
 -- refusal says why a name cannot be used: an unfinished message has it, or one that was rolled back, or ended again since, or

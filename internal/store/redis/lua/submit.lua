@@ -5,7 +5,7 @@
 --   one character each, "-" for nowhere; 5 token; 6 lease in milliseconds; 7 how many bytes of records, unpacked, are claimed at
 --   most; then for each producer: name, number of messages, and for each message: id, and when it was created, where the
 --   caller has the rest of it
--- Returns: for each message verdict + state; or, when it was claimed, {producer, id, record, confirms, publishes, copies,
+-- Returns: for each message reply + state; or, when it was claimed, {producer, id, record, confirms, publishes, copies,
 --   sendable_at, deletes, due}; or HELD + state, when it was claimed and is what the caller has. Then the time
 local leads, token, lease, room = ARGV[4], ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7])
 

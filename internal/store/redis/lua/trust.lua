@@ -5,7 +5,7 @@
 --   state, one character each, "-" for nowhere; 5 token; 6 lease in milliseconds; 7 how many bytes of records, unpacked, are
 --   claimed at most; then for each producer: name, number of messages, and for each message: id, and, where the caller has the
 --   rest of it, when it was created and its delay in milliseconds
--- Returns: for each message verdict + state; or, when its verdict was stored just now: {producer, id, record, confirms,
+-- Returns: for each message reply + state; or, when its verdict was stored just now: {producer, id, record, confirms,
 --   publishes, copies, sendable_at, deletes, due} when it was claimed, {producer, id, first line of the record} when it was
 --   not; HELD + state and STORED + state in their place, when it is what the caller has. Then the time
 local leads, token, lease, room = ARGV[4], ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7])
