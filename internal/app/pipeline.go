@@ -296,13 +296,13 @@ func (a *App) countCalls(
 	began := time.Now()
 	response, err := handler(ctx, request)
 	method := path.Base(info.FullMethod)
-	a.metrics.Called(method, status.Code(err).String(), time.Since(began))
+	a.metrics.RPC(method, status.Code(err).String(), time.Since(began))
 	a.countHalfMessages(request, response, err)
 	if batch, ok := response.(interface {
 		GetOutcomes() []*msghandlerv1.Outcome
 	}); ok && err == nil {
 		for _, outcome := range batch.GetOutcomes() {
-			a.metrics.Answered(method, codes.Code(outcome.GetCode()).String()) //nolint:gosec // codes are small
+			a.metrics.BatchOutcome(method, codes.Code(outcome.GetCode()).String()) //nolint:gosec // codes are small
 		}
 	}
 	return response, err

@@ -116,7 +116,7 @@ func (a *App) tryStore(ctx context.Context, url string) (*redisstore.Store, erro
 		OwnClock:    isEmbedded(a.settings.Redis.URL),
 		MinReplicas: a.settings.Redis.MinReplicas,
 		Quota:       a.quota,
-		Ran:         a.metrics.Ran,
+		Ran:         a.metrics.ScriptRun,
 		Logger:      a.logger,
 	})
 	if err != nil {

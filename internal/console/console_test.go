@@ -214,8 +214,8 @@ func TestMetricsCountWithoutAskingTheStoreEachTime(t *testing.T) {
 	r.metrics.Deleted("orders", 6, time.Second, nil)
 	r.metrics.MarkersLeft("orders", 7)
 	r.metrics.Paused("orders", true)
-	r.metrics.Called("Submit", "OK", time.Millisecond)
-	r.metrics.Answered("SubmitAll", "NotFound")
+	r.metrics.RPC("Submit", "OK", time.Millisecond)
+	r.metrics.BatchOutcome("SubmitAll", "NotFound")
 	r.metrics.Loop("confirm", func() float64 { return 42 }, func() float64 { return 3 })
 	var body string
 	for range 5 {

@@ -194,12 +194,12 @@ func TestTheDefaultExchangeHasALabel(t *testing.T) {
 func TestASnapshotHoldsDifferences(t *testing.T) {
 	m := NewMetrics()
 	before := m.snapshot(time.Now())
-	m.Called("SendHalfMessage", "OK", time.Millisecond)
-	m.Called("SendHalfMessage", "Unavailable", time.Millisecond)
-	m.Called("SendHalfMessages", "OK", time.Millisecond)
-	m.Answered("SendHalfMessages", "OK")
-	m.Answered("SendHalfMessages", "ResourceExhausted")
-	m.Called("SendHalfMessage", "ResourceExhausted", time.Millisecond)
+	m.RPC("SendHalfMessage", "OK", time.Millisecond)
+	m.RPC("SendHalfMessage", "Unavailable", time.Millisecond)
+	m.RPC("SendHalfMessages", "OK", time.Millisecond)
+	m.BatchOutcome("SendHalfMessages", "OK")
+	m.BatchOutcome("SendHalfMessages", "ResourceExhausted")
+	m.RPC("SendHalfMessage", "ResourceExhausted", time.Millisecond)
 	m.Stored("orders", 2)
 	m.Refused("stranger", "CALLER_FORBIDDEN", "cause")
 	m.Published("", "shop", halfmsg.Acked, 6)
@@ -245,7 +245,7 @@ func BenchmarkAMessage(b *testing.B) {
 			m.Published("", "orders", halfmsg.Acked, batch)
 			m.PublishedBatch(batch, time.Millisecond)
 			for range 4 {
-				m.Ran("move", batch, time.Millisecond)
+				m.ScriptRun("move", batch, time.Millisecond)
 			}
 		}
 	}

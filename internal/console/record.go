@@ -10,15 +10,15 @@ import (
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
-// Called counts a call of the API.
-func (m *Metrics) Called(method, code string, took time.Duration) {
+// RPC counts a call of the API.
+func (m *Metrics) RPC(method, code string, took time.Duration) {
 	m.calls.WithLabelValues(method, code).Inc()
 	m.countRejected(code)
 	m.callTime.WithLabelValues(method).Observe(took.Seconds())
 }
 
-// Answered counts a message of a batch call.
-func (m *Metrics) Answered(method, code string) {
+// BatchOutcome counts a message of a batch call.
+func (m *Metrics) BatchOutcome(method, code string) {
 	m.outcomes.WithLabelValues(method, code).Inc()
 	m.countRejected(code)
 }
@@ -139,8 +139,8 @@ func (m *Metrics) MarkersLeft(_ string, markers int) {
 // Paused counts the callback targets of a producer with an open circuit.
 func (m *Metrics) Paused(producer string, paused bool) { m.peers.Paused(producer, paused) }
 
-// Ran counts a call of a script. messages is 0 for scripts without messages.
-func (m *Metrics) Ran(script string, messages int, took time.Duration) {
+// ScriptRun counts a call of a script. messages is 0 for scripts without messages.
+func (m *Metrics) ScriptRun(script string, messages int, took time.Duration) {
 	m.scriptTime.WithLabelValues(script).Observe(took.Seconds())
 	if messages > 0 {
 		m.batches.WithLabelValues(script).Observe(float64(messages))
