@@ -211,7 +211,7 @@ func TestNoSeriesHasAnID(t *testing.T) {
 	send(1)
 	settled(2 * 5 * batch)
 	// All series exist after a pass of each of the slower loops.
-	r.holds(t, `msghandler_script_seconds_count{script="mend"} `, `msghandler_script_seconds_count{script="backlog"} `,
+	r.holds(t, `msghandler_script_seconds_count{script="repair"} `, `msghandler_script_seconds_count{script="backlog"} `,
 		`msghandler_script_seconds_count{script="list"} `)
 	before := r.series(t)
 	for part := 2; part*5*batch < *many; part++ {
@@ -243,7 +243,7 @@ func (r *running) series(t *testing.T) map[string]bool {
 var labelled = regexp.MustCompile(`(\w+)="((?:[^"\\]|\\.)*)"`)
 
 // ownLabels have words of the coordinator as values, which may appear late: on a busy machine a call may wait so long
-// that its messages are read (script="show"), or a message is claimed or published again.
+// that its messages are read (script="get"), or a message is claimed or published again.
 var ownLabels = []string{"script", "step", "event", "fate"}
 
 // ownWord matches such a word. The values of the test contain a digit: ids are numbers, and producers have a number in

@@ -70,7 +70,7 @@ func (a *App) openPipeline(store *redisstore.Store, opened []openBroker) error {
 	}
 	weigh, err := a.newLoop("policy", weighSchedule, func(ctx context.Context) (bool, error) {
 		return false, a.reloader.policies.Weigh(func(producers []string) ([]int64, error) {
-			return store.Weigh(ctx, producers)
+			return store.UnfinishedBytes(ctx, producers)
 		})
 	})
 	if err != nil {

@@ -172,7 +172,7 @@ func (g *governed) looks(coordinator int) (n float64) {
 	if err != nil {
 		g.t.Fatal(err)
 	}
-	_, rest, _ := strings.Cut(string(text), `msghandler_script_seconds_count{script="weigh"} `)
+	_, rest, _ := strings.Cut(string(text), `msghandler_script_seconds_count{script="bytes"} `)
 	_, _ = fmt.Sscan(rest, &n) // 0 before the first look
 	return n
 }

@@ -122,7 +122,7 @@ var defects = append([]defect{
 				"call('HSET', g.cells[FIRST], unpack(cells))\n" +
 					"for _, id in ipairs(g.ids) do call('PEXPIRE', g.base .. RECORD .. id, 1500) end\n",
 			},
-			{lua + "mend.lua", "if call('PERSIST', g.record .. id) == 1 then", "if false then"},
+			{lua + "repair.lua", "if call('PERSIST', g.record .. id) == 1 then", "if false then"},
 		},
 	},
 	{
@@ -209,7 +209,7 @@ var defects = append([]defect{
 		name: "time_of_the_verdict_stays", row: "F20_other", want: Leftover,
 		edits: []edit{
 			{lua + "writes.lua", "how('HDEL', g.verdicts, unpack(ids))\n", ""},
-			{lua + "mend.lua", "if call('HDEL', g.verdicts, id) == 1 then", "if false then"},
+			{lua + "repair.lua", "if call('HDEL', g.verdicts, id) == 1 then", "if false then"},
 		},
 	},
 	{

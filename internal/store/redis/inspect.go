@@ -12,12 +12,12 @@ import (
 // Get implements halfmsg.Inspector. For a message with an unreadable record Get returns the known fields and
 // ErrCorrupt.
 func (s *Store) Get(ctx context.Context, name halfmsg.Name) (halfmsg.Record, error) {
-	records, errs := s.show(ctx, []halfmsg.Name{name}, true, run)
+	records, errs := s.getAll(ctx, []halfmsg.Name{name}, true, run)
 	return records[0], errs[0]
 }
 
-// show reads messages, with or without their bodies.
-func (s *Store) show(
+// getAll reads messages, with or without their bodies.
+func (s *Store) getAll(
 	ctx context.Context, names []halfmsg.Name, whole bool, way runner,
 ) ([]halfmsg.Record, []error) {
 	records, errs := make([]halfmsg.Record, len(names)), make([]error, len(names))
@@ -29,7 +29,7 @@ func (s *Store) show(
 		store: s, head: always(flag), room: 1, each: func(args []any, i int) []any { return append(args, names[i].ID) },
 	}
 	calls := p.calls(s.places(len(names), func(i int) halfmsg.Name { return names[i] }))
-	way(ctx, s.intake, s.scripts.show, calls)
+	way(ctx, s.intake, s.scripts.get, calls)
 	for _, c := range calls {
 		for n, i := range c.items {
 			records[i], errs[i] = s.shown(c, n, names[i], whole)

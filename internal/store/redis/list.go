@@ -249,7 +249,7 @@ func (s *Store) readBatch(
 	for i, at := range found {
 		names[i] = at.name
 	}
-	records, errs := s.show(ctx, names, false, s.pacer.lowPriority(readSlice, lowPriorityRests))
+	records, errs := s.getAll(ctx, names, false, s.pacer.lowPriority(readSlice, lowPriorityRests))
 	for i, record := range records {
 		switch {
 		case errs[i] == nil:

@@ -153,7 +153,7 @@ func (c *onceCounter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.
 		looked, read := 0, 0
 		for _, cmd := range cmds {
 			args := cmd.Args()[4:] // behind EVALSHA, the script, 1 and the shard
-			if args[0] != "0" {    // list.lua, not show.lua without bodies
+			if args[0] != "0" {    // list.lua, not get.lua without bodies
 				looked += args[2].(int)
 				continue
 			}

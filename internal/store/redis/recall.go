@@ -13,7 +13,7 @@ func (s *Store) Recall(ctx context.Context, messages []halfmsg.Message) []halfms
 		store: s, head: always("0"), room: 1, each: func(args []any, i int) []any { return append(args, messages[i].ID) },
 	}
 	calls := p.calls(s.places(len(messages), func(i int) halfmsg.Name { return messages[i].Name }))
-	s.runReplicated(ctx, s.scripts.show, calls)
+	s.runReplicated(ctx, s.scripts.get, calls)
 	for _, c := range calls {
 		for n, i := range c.items {
 			results[i] = s.recalled(c, n, &messages[i])
@@ -22,7 +22,7 @@ func (s *Store) Recall(ctx context.Context, messages []halfmsg.Message) []halfms
 	return results
 }
 
-// recalled reads the reply of show.lua about a message.
+// recalled reads the reply of get.lua about a message.
 func (s *Store) recalled(c *call, n int, m *halfmsg.Message) halfmsg.Result {
 	fields, is := c.answer(n).([]any)
 	if c.err != nil || !is || len(fields) < 4 {

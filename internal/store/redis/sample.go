@@ -278,7 +278,7 @@ func (s *Store) Find(ctx context.Context, id string, producers []string) (found 
 	for _, producer := range slices.Compact(producers) {
 		names = append(names, halfmsg.Name{Producer: producer, ID: id})
 	}
-	records, errs := s.show(ctx, names, false, s.pacer.lowPriority(readSlice, lowPriorityRests))
+	records, errs := s.getAll(ctx, names, false, s.pacer.lowPriority(readSlice, lowPriorityRests))
 	for i, record := range records {
 		switch {
 		case errs[i] == nil, isCorrupt(errs[i]):

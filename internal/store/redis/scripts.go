@@ -64,19 +64,19 @@ var parts = map[string][]string{
 	"submit": {"prelude", "cell", "writes", "cells", "timeline", "claims"},
 	"trust":  {"prelude", "cell", "writes", "cells", "timeline", "claims"},
 	"claim":  {"prelude", "cell", "writes", "timeline", "claims"},
-	"due":    {"prelude", "cell", "writes", "cells"}, "mend": {"prelude", "cell", "writes", "cells"},
-	"show": {"prelude", "cell", "writes"}, "list": {"prelude", "cell"}, "stats": {"prelude", "cell"},
+	"due":    {"prelude", "cell", "writes", "cells"}, "repair": {"prelude", "cell", "writes", "cells"},
+	"get": {"prelude", "cell", "writes"}, "list": {"prelude", "cell"}, "stats": {"prelude", "cell"},
 	"owners": {"prelude", "cell"}, "pulse": {"prelude"}, "runs": {"prelude"},
-	"share": {"prelude"}, "backlog": {"prelude"}, "attend": {"prelude"}, "weigh": {"prelude"},
+	"coordinators": {"prelude"}, "backlog": {"prelude"}, "attend": {"prelude"}, "bytes": {"prelude"},
 	"history": {"prelude"}, "trim": {"prelude"}, "replay": {"prelude", "cell", "writes", "cells", "timeline"},
 	"charts": {"prelude"}, "parked": {"prelude"},
 }
 
 // scripts are the files in lua/.
 type scripts struct {
-	createPaged, moves                                                                                    *script
-	create, submit, trust, move, due, claim, show, list, stats, mend, pulse, runs, share, owners, backlog *script
-	attend, weigh, history, trim, replay, charts, parked                                                  *script
+	createPaged, moves                                                                              *script
+	create, submit, trust, move, due, claim, get, list, stats, repair, pulse, runs, owners, backlog *script
+	coordinators, attend, bytes, history, trim, replay, charts, parked                              *script
 }
 
 // byName are the scripts by the names of their files.
@@ -84,10 +84,10 @@ func (all *scripts) byName() map[string]**script {
 	return map[string]**script{
 		"create_paged": &all.createPaged, "moves": &all.moves,
 		"create": &all.create, "submit": &all.submit, "trust": &all.trust, "move": &all.move,
-		"due": &all.due, "claim": &all.claim, "show": &all.show, "list": &all.list,
-		"stats": &all.stats, "mend": &all.mend, "pulse": &all.pulse,
-		"owners": &all.owners, "backlog": &all.backlog, "runs": &all.runs, "share": &all.share,
-		"attend": &all.attend, "weigh": &all.weigh,
+		"due": &all.due, "claim": &all.claim, "get": &all.get, "list": &all.list,
+		"stats": &all.stats, "repair": &all.repair, "pulse": &all.pulse,
+		"owners": &all.owners, "backlog": &all.backlog, "runs": &all.runs, "coordinators": &all.coordinators,
+		"attend": &all.attend, "bytes": &all.bytes,
 		"history": &all.history, "trim": &all.trim, "replay": &all.replay, "charts": &all.charts,
 		"parked": &all.parked,
 	}

@@ -67,7 +67,7 @@ func (s *Store) ShareConfiguration(ctx context.Context, hash, text string) ([]Sh
 func (s *Store) share(ctx context.Context, of sharing, who, text string) ([]Shared, error) {
 	c := newCall(s.keys.shards[0], 5)
 	c.args = append(c.args, who, text, of.memory.Milliseconds(), of.most, of.hash)
-	run(ctx, s.loops, s.scripts.share, []*call{c})
+	run(ctx, s.loops, s.scripts.coordinators, []*call{c})
 	if c.err != nil {
 		return nil, c.err
 	}

@@ -14,7 +14,7 @@ const (
 	sweepScan  = 500   // keys that each master looks at
 	sweepWalks = 8     // steps through large indexes
 	sweepStep  = 200   // members in such a step
-	sweepSlice = slice // messages in one call of mend.lua
+	sweepSlice = slice // messages in one call of repair.lua
 )
 
 // Repairs is the result of a call to Sweep.
@@ -69,7 +69,7 @@ func (s *Store) Sweep(ctx context.Context) (repairs Repairs, more bool, err erro
 		slices.Sort(ids)
 		ids = slices.Compact(ids)
 		repairs.Checked += len(ids)
-		mended, err := s.mend(ctx, at, pages[at], ids)
+		mended, err := s.repair(ctx, at, pages[at], ids)
 		repairs.Mended += mended
 		if err != nil {
 			return repairs, true, err
@@ -182,9 +182,9 @@ func (s *Store) step(ctx context.Context, w *walk) (members []string, next uint6
 	return names, next, err
 }
 
-// mend checks and repairs messages of one producer, in slices that leave most of Redis' time to other calls, because a
+// repair checks and repairs messages of one producer, in slices that leave most of Redis' time to other calls, as a
 // waiting backlog is checked like everything else. The empty id is the producer itself.
-func (s *Store) mend(ctx context.Context, at group, pages, ids []string) (mended int, err error) {
+func (s *Store) repair(ctx context.Context, at group, pages, ids []string) (mended int, err error) {
 	var calls []*call
 	for chunk := range slices.Chunk(ids, sweepSlice) {
 		c := newCall(at.shard, 2+len(pages)+len(chunk))
@@ -201,7 +201,7 @@ func (s *Store) mend(ctx context.Context, at group, pages, ids []string) (mended
 		}
 		calls = append(calls, c)
 	}
-	s.pacer.lowPriority(sweepSlice, backlogRests)(ctx, s.loops, s.scripts.mend, calls)
+	s.pacer.lowPriority(sweepSlice, backlogRests)(ctx, s.loops, s.scripts.repair, calls)
 	for _, c := range calls {
 		if c.err != nil {
 			return mended, c.err
@@ -223,7 +223,7 @@ func (s *Store) takePages(found map[group][]string) map[group][]string {
 	return pages
 }
 
-// tellRepairs logs the repairs of mend.lua and returns their number.
+// tellRepairs logs the repairs of repair.lua and returns their number.
 func (s *Store) tellRepairs(producer string, replies []any) (mended int) {
 	for _, reply := range replies {
 		fields, _ := reply.([]any)

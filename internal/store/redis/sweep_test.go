@@ -19,7 +19,7 @@ func TestTheSweeperGoesInSlices(t *testing.T) {
 	store, err := redisstore.New(t.Context(), redisstore.Config{
 		URL: servers.Redis(t).URL(),
 		Ran: func(name string, _ int, _ time.Duration) {
-			if name == "mend" {
+			if name == "repair" {
 				runs.Add(1)
 			}
 		},

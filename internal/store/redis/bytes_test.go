@@ -59,7 +59,7 @@ func TestWeighCountsBytesOfUnfinishedMessages(t *testing.T) {
 		t.Fatal(r.Err)
 	}
 	want := recordBytes(t, client)
-	got, err := store.Weigh(t.Context(), []string{"nobody", ids[0].Producer})
+	got, err := store.UnfinishedBytes(t.Context(), []string{"nobody", ids[0].Producer})
 	if err != nil || got[0] != 0 || got[1] != want {
 		t.Errorf("weighed %v, %v; the records have %d bytes", got, err, want)
 	}
@@ -72,7 +72,7 @@ func TestWeighEstimatesOfManyMessages(t *testing.T) {
 	messages, _ := numbered(1000, 100)
 	create(t, store, messages...)
 	want := recordBytes(t, client)
-	got, err := store.Weigh(t.Context(), []string{messages[0].Producer})
+	got, err := store.UnfinishedBytes(t.Context(), []string{messages[0].Producer})
 	if err != nil || got[0] < want*99/100 || got[0] > want*101/100 {
 		t.Errorf("weighed %v, %v; the records have %d bytes", got, err, want)
 	}

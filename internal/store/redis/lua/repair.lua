@@ -160,7 +160,7 @@ local function paged(kind)
   return true
 end
 
-local function mend()
+local function repair()
   local kind, ms = head(g, id)
   if paged(kind) then
     return
@@ -182,7 +182,7 @@ for i = 3, 2 + pages do
 end
 for i = 3 + pages, #ARGV do
   id = ARGV[i]
-  local ok, err = pcall(mend)
+  local ok, err = pcall(repair)
   if not ok then
     wrong('cannot be mended: ' .. (type(err) == 'table' and err.err or tostring(err)))
   end

@@ -8,9 +8,9 @@ const weighed = 100
 // weighedTogether is how many producers one call weighs, so that no call keeps Redis from others for long.
 const weighedTogether = 10
 
-// Weigh returns how many bytes the records of unfinished messages take, for each of the producers. Up to weighed
-// messages of a state are counted exactly; of more, a random sample counts for all.
-func (s *Store) Weigh(ctx context.Context, producers []string) ([]int64, error) {
+// UnfinishedBytes returns how many bytes the records of unfinished messages take, for each of the producers. Up to
+// weighed messages of a state are counted exactly; of more, a random sample counts for all.
+func (s *Store) UnfinishedBytes(ctx context.Context, producers []string) ([]int64, error) {
 	var calls []*call
 	for _, shard := range s.keys.shards {
 		for from := 0; from < len(producers); from += weighedTogether {
@@ -20,7 +20,7 @@ func (s *Store) Weigh(ctx context.Context, producers []string) ([]int64, error) 
 			calls = append(calls, c)
 		}
 	}
-	s.pacer.lowPriority(weighedTogether, noRests)(ctx, s.loops, s.scripts.weigh, calls)
+	s.pacer.lowPriority(weighedTogether, noRests)(ctx, s.loops, s.scripts.bytes, calls)
 	bytes := make([]int64, len(producers))
 	for _, c := range calls {
 		if c.err != nil {

@@ -22,7 +22,7 @@ local function parked(g, id, due, record)
   return since and tonumber(since) == due
 end
 
-local function show(g, id)
+local function get(g, id)
   for _, s in ipairs({COMMITTED, FIRST}) do
     local text = ask(g, 'HMGET', g[s] .. CELLS, id)
     if text then
@@ -62,4 +62,4 @@ local function show(g, id)
   return out
 end
 
-return groups(2, 1, show, pass, pass)
+return groups(2, 1, get, pass, pass)
