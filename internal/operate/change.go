@@ -62,7 +62,7 @@ func (d *Desk) change(
 	ctx context.Context, r changeRequest,
 	do func(DeadLetters, context.Context, consumer.Selection) (int, error), changed func(*consumer.Letter),
 ) (o outcome, err error) {
-	q, ctx, done, err := d.take(ctx, r.GetQueue())
+	q, ctx, done, err := d.take(ctx, r.GetQueue(), changing)
 	if err != nil {
 		return o, err
 	}
@@ -84,7 +84,7 @@ func (d *Desk) change(
 	case err == nil:
 		return o, nil
 	case !seen:
-		return o, q.unreachable(err)
+		return o, q.unreachable(ctx, err)
 	}
 	o.more = ctx.Err() != nil
 	o.problem = problem(err, ctx.Err())

@@ -24,7 +24,8 @@ import (
 const (
 	// depthTime bounds the wait for a broker that only counts.
 	depthTime = 4 * time.Second
-	// turnTime is how long a call waits for another look at the same queue.
+	// turnTime is how long a call waits for another call at the same queue. A look that ends early gives its letters back
+	// before.
 	turnTime = 5 * time.Second
 	// oldestAge is how old the age of the oldest letter may be.
 	oldestAge = time.Minute
@@ -72,8 +73,8 @@ type queue struct {
 	Source
 	dead   DeadLetters
 	bounds bounds
-	// turn has room for the one call that looks or changes.
-	turn chan struct{}
+	// turn is of the one call that looks or changes.
+	turn *turn
 
 	mu sync.Mutex
 	// state is what the broker said last, and aged when it said which letter is the oldest.
@@ -104,7 +105,7 @@ func newQueue(s Source, dead DeadLetters, bounds bounds) *queue {
 	state := &msghandlerv1.DeadLetterQueue{
 		Name: s.Name, Queue: s.Queue, Broker: s.Broker, AtMost: scheme(s.URL) == "kafka",
 	}
-	return &queue{Source: s, dead: dead, bounds: bounds, turn: make(chan struct{}, 1), state: state}
+	return &queue{Source: s, dead: dead, bounds: bounds, turn: newTurn(), state: state}
 }
 
 // Measure asks all brokers for the number of letters, and takes none.
@@ -172,12 +173,11 @@ func (q *queue) findOldest(ctx context.Context) {
 	if fresh || state.Count == nil || q.tooMany(state) {
 		return
 	}
-	select {
-	case q.turn <- struct{}{}:
-		defer func() { <-q.turn }()
-	default:
+	ctx, done, err := q.turn.take(ctx, viewing, 0)
+	if err != nil {
 		return
 	}
+	defer done()
 	ctx, cancel := context.WithTimeout(ctx, depthTime)
 	defer cancel()
 	if oldest, err := q.dead.Oldest(ctx); err == nil {
@@ -234,28 +234,26 @@ func (d *Desk) find(name string) (*queue, error) {
 }
 
 // take waits for the turn at a queue, and bounds the time of the call.
-func (d *Desk) take(ctx context.Context, name string) (*queue, context.Context, func(), error) {
+func (d *Desk) take(ctx context.Context, name string, of rank) (*queue, context.Context, func(), error) {
 	q, err := d.find(name)
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	wait := time.NewTimer(turnTime)
-	defer wait.Stop()
-	select {
-	case q.turn <- struct{}{}:
-	case <-ctx.Done():
-		return nil, nil, nil, ctx.Err()
-	case <-wait.C:
+	held, release, err := q.turn.take(ctx, of, turnTime)
+	if errors.Is(err, errBusy) {
 		return nil, nil, nil, refused(halfmsg.ErrLettersBusy, nil,
 			"Another operator looks at %s at this moment, or changes its letters. Try again in some seconds.", name)
 	}
-	ctx, cancel := context.WithTimeout(ctx, q.bounds.walk)
-	done := func() { cancel(); <-q.turn }
-	if err := q.mayRead(ctx); err != nil {
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	held, cancel := context.WithTimeout(held, q.bounds.walk)
+	done := func() { cancel(); release() }
+	if err := q.mayRead(held); err != nil {
 		done()
 		return nil, nil, nil, err
 	}
-	return q, ctx, done, nil
+	return q, held, done, nil
 }
 
 // mayRead refuses a topic that is too large to be read whole.
@@ -265,7 +263,7 @@ func (q *queue) mayRead(ctx context.Context) error {
 	}
 	records, err := q.dead.Depth(ctx)
 	if q.setCount(records, err); err != nil {
-		return q.unreachable(err)
+		return q.unreachable(ctx, err)
 	}
 	if records > q.bounds.records {
 		return refused(halfmsg.ErrTooManyLetters, nil, "The topic %s has %d records. Kafka finds letters only by reading "+
@@ -275,8 +273,12 @@ func (q *queue) mayRead(ctx context.Context) error {
 	return nil
 }
 
-// unreachable is the error of a broker that has not answered, or has refused.
-func (q *queue) unreachable(err error) error {
+// unreachable is the error of a broker that has not answered, or has refused, or of a look that an operator has ended.
+func (q *queue) unreachable(ctx context.Context, err error) error {
+	if context.Cause(ctx) == errYielded { //nolint:errorlint // the cause itself
+		return refused(halfmsg.ErrLettersBusy, err,
+			"An operator needs the letters of %s at this moment, so this look ended. Try again in some seconds.", q.Name)
+	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		return refused(halfmsg.ErrLettersUnread, err, "The broker did not show all letters of %s in time: %v. Every letter "+
 			"is still there. Try again, or use msghandler dlq --direct --queue %s with a longer --timeout.", q.Name, err, q.Name)

@@ -47,7 +47,7 @@ func (l *look) next() string {
 func (d *Desk) List(
 	ctx context.Context, r *msghandlerv1.ListDeadLettersRequest,
 ) (*msghandlerv1.ListDeadLettersResponse, error) {
-	q, ctx, done, err := d.take(ctx, r.GetQueue())
+	q, ctx, done, err := d.take(ctx, r.GetQueue(), rankOfLook(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +78,7 @@ func (d *Desk) List(
 		return true
 	})
 	if err != nil {
-		return nil, q.unreachable(err)
+		return nil, q.unreachable(ctx, err)
 	}
 	q.setOldest(oldest)
 	if next > 0 {
@@ -113,7 +113,7 @@ const maxCount = 1<<31 - 1
 func (d *Desk) Get(
 	ctx context.Context, r *msghandlerv1.GetDeadLetterRequest,
 ) (*msghandlerv1.GetDeadLetterResponse, error) {
-	q, ctx, done, err := d.take(ctx, r.GetQueue())
+	q, ctx, done, err := d.take(ctx, r.GetQueue(), rankOfLook(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -131,18 +131,18 @@ func (d *Desk) Get(
 	case err == nil:
 		return nil, refused(halfmsg.ErrNoLetter, nil, "The queue %s has no letter %s. An operator replayed or "+
 			"discarded the letter, or another client holds it at this moment.", q.Name, letter)
-	case errors.Is(err, context.Canceled):
+	case errors.Is(err, context.Canceled) && context.Cause(ctx) != errYielded: //nolint:errorlint // the cause itself
 		return nil, refused(halfmsg.ErrNoLetter, nil, "The oldest %d letters of %s have none named %s: a coordinator "+
 			"looks no further. Use msghandler dlq show %s --direct --queue %s.", q.bounds.looked, q.Name, letter, letter, q.Name)
 	}
-	return nil, q.unreachable(err)
+	return nil, q.unreachable(ctx, err)
 }
 
 // Count counts letters by group, and by where a replay would publish them.
 func (d *Desk) Count(
 	ctx context.Context, r *msghandlerv1.CountDeadLettersRequest,
 ) (*msghandlerv1.CountDeadLettersResponse, error) {
-	q, ctx, done, err := d.take(ctx, r.GetQueue())
+	q, ctx, done, err := d.take(ctx, r.GetQueue(), rankOfLook(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -162,7 +162,7 @@ func (d *Desk) Count(
 		return true
 	})
 	if err != nil {
-		return nil, q.unreachable(err)
+		return nil, q.unreachable(ctx, err)
 	}
 	var oldest time.Time
 	counted.Groups, oldest = by.all()
