@@ -45,8 +45,8 @@ func (a *App) connectAudit(store *redisstore.Store) {
 // recordSession returns what records that a session of the console began or ended.
 func (a *App) recordSession(action audit.Action) func(r *http.Request, who access.Identity) {
 	return func(r *http.Request, who access.Identity) {
-		a.audit.Record(r.Context(), audit.Record{
-			By: who.Name, Kind: who.Kind, From: r.RemoteAddr, Via: audit.Console, Action: action, Result: audit.Done,
+		a.audit.Record(access.With(r.Context(), who), audit.Record{
+			From: r.RemoteAddr, Via: audit.Console, Action: action, Result: audit.Done,
 		})
 	}
 }

@@ -110,6 +110,9 @@ type Record struct {
 	Cause string `json:"cause,omitempty"`
 	// Instance is the coordinator that made the record. A Recorder sets it.
 	Instance string `json:"instance,omitempty"`
+
+	// role is that of the caller in the context.
+	role access.Role
 }
 
 // Recorder keeps records.

@@ -221,6 +221,29 @@ func TestLowRightsPushNoRecordOut(t *testing.T) {
 	}
 }
 
+// A viewer comes from any number of addresses. Neither the bound of equal records nor that of a list is shared.
+func TestViewersLoginsHideNoAdmin(t *testing.T) {
+	for _, high := range []access.Role{access.Operator, access.Admin} {
+		a := newTrail(t, 10)
+		a.Connect(store(t, "redis://"+miniredis.RunT(t).Addr()))
+		logIn := func(name string, role access.Role, from string) {
+			who := access.Identity{Name: name, Kind: access.Token, Role: role}
+			a.Record(access.With(t.Context(), who), audit.Record{From: from, Action: audit.Login, Result: audit.Done})
+		}
+		logIn("token:first", high, "10.0.0.1:1")
+		for i := range 300 {
+			logIn("token:viewer", access.Viewer, fmt.Sprintf("10.1.%d.%d:1", i/100, i%100))
+		}
+		logIn("token:last", high, "10.0.0.2:1")
+		a.close(t)
+		for _, name := range []string{"token:first", "token:last"} {
+			if kept := a.list(t, audit.Query{By: name}); len(kept) != 1 {
+				t.Errorf("%d logins of the %s %s are kept", len(kept), high, name)
+			}
+		}
+	}
+}
+
 func TestChangesAreNeverJoined(t *testing.T) {
 	a := newTrail(t, 10)
 	a.Connect(store(t, "redis://"+miniredis.RunT(t).Addr()))

@@ -79,7 +79,7 @@ func (j *joiner) take() (due []Record) {
 	}
 	if o := j.others; o.Count > 0 {
 		r := Record{
-			Time: o.Time, Until: o.Until, Action: o.Action, Count: o.Count, Result: o.Result, Refusal: o.Refusal,
+			Time: o.Time, Until: o.Until, Action: o.Action, Count: o.Count, Result: o.Result, Refusal: o.Refusal, role: o.role,
 			Cause: "there were too many callers to keep a record of each",
 		}
 		if r.Result == Refused {

@@ -22,9 +22,9 @@ type Stream string
 const (
 	// Changes are of admins, and of those who may write the files.
 	Changes Stream = "changes"
-	// Operations are what an operator may change.
+	// Operations are what an operator may change, and the sessions of operators.
 	Operations Stream = "operations"
-	// Sessions are of people with any role.
+	// Sessions are of viewers and readers.
 	Sessions Stream = "sessions"
 	// Refusals are of callers who have proved who they are, and Strangers of the others.
 	Refusals  Stream = "refusals"
@@ -44,12 +44,27 @@ func streamOf(r *Record) Stream {
 	}
 	switch r.Action { //nolint:exhaustive // all others are changes
 	case Login, Logout:
-		return Sessions
+		return streamOfSession(r.role)
 	case Retry, Replay, ReplayLetters:
 		return Operations
 	}
 	return Changes
 }
+
+// streamOfSession is the list of the sessions of a role. The logins of viewers, who come from any number of addresses,
+// stand beside no login of an admin.
+func streamOfSession(role access.Role) Stream {
+	switch {
+	case role >= access.Admin:
+		return Changes
+	case role == access.Operator:
+		return Operations
+	}
+	return Sessions
+}
+
+// joins says whether anyone with the right can make the record in numbers: equal ones become one.
+func (r *Record) joins() bool { return r.Result == Refused || r.Action == Login || r.Action == Logout }
 
 // Store keeps the texts of records.
 type Store interface {
@@ -97,7 +112,7 @@ var appendPauses = backoff.Exponential(250*time.Millisecond, 5*time.Second)
 type Trail struct {
 	config Config
 	logged *loglimit.Limiter
-	// joined joins equal records of the streams whose records anyone can make in numbers.
+	// joined joins equal records of a stream.
 	joined map[Stream]*joiner
 	// wake has a value when records wait.
 	wake chan struct{}
@@ -120,7 +135,10 @@ func New(config Config) *Trail {
 	t := &Trail{
 		config: config, logged: loglimit.New(joinFor),
 		wake: make(chan struct{}, 1), closing: make(chan struct{}), waiting: map[Stream][]string{},
-		joined: map[Stream]*joiner{Sessions: {}, Refusals: {}, Strangers: {}},
+		joined: map[Stream]*joiner{},
+	}
+	for _, stream := range streams {
+		t.joined[stream] = &joiner{}
 	}
 	t.life, t.end = context.WithCancel(context.Background())
 	t.running.Go(t.joinEqual)
@@ -140,8 +158,7 @@ func (t *Trail) Connect(store Store) {
 // Record implements Recorder.
 func (t *Trail) Record(ctx context.Context, r Record) {
 	r = t.complete(ctx, r)
-	joiner := t.joined[streamOf(&r)]
-	if joiner == nil {
+	if !r.joins() {
 		t.emit(ctx, r)
 		return
 	}
@@ -149,15 +166,16 @@ func (t *Trail) Record(ctx context.Context, r Record) {
 	if r.Result == Refused {
 		t.config.Metrics.RefusedCalls(r.Refusal, r.Count)
 	}
-	if joiner.add(r) {
+	if t.joined[streamOf(&r)].add(r) {
 		t.emit(ctx, r)
 	}
 }
 
 // complete sets what the context knows, and bounds the texts.
 func (t *Trail) complete(ctx context.Context, r Record) Record {
+	who := access.From(ctx)
+	r.role = who.Role
 	if r.By == "" && r.Kind == "" {
-		who := access.From(ctx)
 		r.By, r.Kind = who.Name, cmp.Or(who.Kind, access.Anonymous)
 	}
 	origin := OriginOf(ctx)

@@ -37,8 +37,9 @@ type Tokens interface {
 	AuthenticateSum(sum [sha256.Size]byte) (access.Identity, error)
 }
 
-// Logouts keeps when people last logged out, to the microsecond, for as long as a session may last.
+// Logouts keeps when people last logged out, in whole milliseconds, for as long as a session may last.
 type Logouts interface {
+	// NoteLogout keeps the time of a logout, unless a later one is kept.
 	NoteLogout(ctx context.Context, who string, at time.Time) error
 	// LastLogout is when a person last logged out; the zero time where nothing is kept.
 	LastLogout(ctx context.Context, who string) (time.Time, error)
@@ -67,6 +68,8 @@ type Config struct {
 	// InstallationID tells this installation from others with the same texts. While the ID is unknown, InstallationID
 	// returns an empty text, and only the sessions of this process hold. Default: the texts tell enough.
 	InstallationID func() string
+	// Now is the clock of this coordinator, which tells when sessions begin and end. Default time.Now.
+	Now func() time.Time
 	// Age is how long a session lasts. Default 8 h.
 	Age time.Duration
 	// Show writes the page of the login. Required.
@@ -121,6 +124,9 @@ type Gate struct {
 func New(config Config) *Gate {
 	config.Logger = cmp.Or(config.Logger, slog.Default())
 	config.Age = cmp.Or(config.Age, defaultAge)
+	if config.Now == nil {
+		config.Now = time.Now
+	}
 	config.PublicURL = asBrowsersName(config.PublicURL)
 	if config.Refused == nil {
 		config.Refused = func(*http.Request, string) {}
@@ -208,7 +214,7 @@ func (g *Gate) identify(w http.ResponseWriter, r *http.Request) (access.Identity
 	if token, shown := bearer(r); shown && g.takesTokens() {
 		return g.config.Authenticator.IdentifyToken(r.Context(), token)
 	}
-	if identity, ok := g.session(w, r); ok {
+	if identity, _, ok := g.session(w, r); ok {
 		return identity, nil
 	}
 	return g.config.Anonymous, nil

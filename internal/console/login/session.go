@@ -34,36 +34,39 @@ type proof struct {
 	Sum []byte `json:",omitempty"`
 	// Identity is what the issuer said; nil where the session began with a token of the token file.
 	Identity *access.Identity `json:",omitempty"`
-	// Began and Until bound the session.
+	// Began and Until bound the session. Began is in whole milliseconds, as logouts are kept.
 	Began, Until time.Time
 }
 
-// session is the identity of a request's session. A session that has ended is removed from the browser.
-func (g *Gate) session(w http.ResponseWriter, r *http.Request) (access.Identity, bool) {
+// session is the identity of a request's session, and when the session began. A session that has ended is removed from
+// the browser.
+func (g *Gate) session(w http.ResponseWriter, r *http.Request) (who access.Identity, began time.Time, ok bool) {
 	var p proof
 	if !g.cookie(r, sessionCookie, &p) {
-		return access.Identity{}, false
+		return who, began, false
 	}
-	identity, ok := g.renew(p)
-	if !ok || g.loggedOut(r, identity.Name, p) {
+	if who, ok = g.renew(p); !ok || !p.Began.After(g.lastLogout(r, who.Name)) {
 		g.dropCookie(w, r, sessionCookie)
-		return access.Identity{}, false
+		return access.Identity{}, began, false
 	}
-	return g.config.Authenticator.Complete(identity), true
+	return g.config.Authenticator.Complete(who), p.Began, true
 }
 
 // logoutTime bounds a look at the logouts. While Redis is away, sessions hold: the console shows what is wrong.
 const logoutTime = 500 * time.Millisecond
 
-// loggedOut says whether the person has logged out since the session began, here or at another coordinator.
-func (g *Gate) loggedOut(r *http.Request, who string, p proof) bool {
+// lastLogout is when the person last logged out, here or at another coordinator; zero where that is not known.
+func (g *Gate) lastLogout(r *http.Request, who string) time.Time {
 	if g.config.Logouts == nil {
-		return false
+		return time.Time{}
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), logoutTime)
 	defer cancel()
 	last, err := g.config.Logouts.LastLogout(ctx, who)
-	return err == nil && !last.IsZero() && !p.Began.After(last)
+	if err != nil {
+		return time.Time{}
+	}
+	return last
 }
 
 // renew is the identity that a session proves now.
@@ -83,8 +86,8 @@ func (g *Gate) renew(p proof) (access.Identity, bool) {
 
 // begin gives the browser a session and leads it on. Who has no role here gets none.
 func (g *Gate) begin(w http.ResponseWriter, r *http.Request, p proof, next string) {
-	p.Began = time.Now()
 	identity, ok := g.renew(p)
+	p.Began = g.sessionStart(r, identity.Name)
 	if identity = g.config.Authenticator.Complete(identity); ok && identity.Role == access.NoRole {
 		g.config.Refused(r.WithContext(access.With(r.Context(), identity)), "a session needs a role")
 		g.show(w, r, View{Status: http.StatusForbidden, Next: next, Problem: "You have no role here, so no session began. " +
@@ -102,20 +105,22 @@ func (g *Gate) begin(w http.ResponseWriter, r *http.Request, p proof, next strin
 	http.Redirect(w, r, next, http.StatusSeeOther) //nolint:gosec // each caller has it from localAddress
 }
 
-// logout ends all sessions of the person, so that no copy of the cookie outlives them. A coordinator whose clock is
-// ahead may have begun the session.
+// sessionStart is now, or behind the last logout of the person: a coordinator whose clock is ahead may have noted that.
+func (g *Gate) sessionStart(r *http.Request, who string) time.Time {
+	now, last := g.config.Now().Truncate(time.Millisecond), g.lastLogout(r, who)
+	if now.After(last) {
+		return now
+	}
+	return last.Add(time.Millisecond)
+}
+
+// logout ends all sessions of the person, so that no copy of the cookie outlives them.
 func (g *Gate) logout(w http.ResponseWriter, r *http.Request) {
-	var p proof
-	g.cookie(r, sessionCookie, &p)
-	identity, ok := g.session(w, r)
+	identity, began, ok := g.session(w, r)
 	g.dropCookie(w, r, sessionCookie)
 	if ok {
 		g.config.LoggedOut(r, identity)
-		at := time.Now()
-		if own := p.Began.Add(time.Microsecond); own.After(at) {
-			at = own
-		}
-		if err := g.noteLogout(r, identity.Name, at); err != nil {
+		if err := g.noteLogout(r, identity.Name, began); err != nil {
 			g.config.Logger.Warn("logout not stored: a copy of the cookie works until the session ends; look after Redis, and "+
 				"have the person log in and out again", "by", identity.Name, "cause", err)
 		}
@@ -123,12 +128,18 @@ func (g *Gate) logout(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, "/login", http.StatusSeeOther)
 }
 
-func (g *Gate) noteLogout(r *http.Request, who string, at time.Time) error {
+// noteLogout notes the time of a logout, which is no earlier than the session: the coordinator where it began may have
+// a clock that is ahead.
+func (g *Gate) noteLogout(r *http.Request, who string, began time.Time) error {
 	if g.config.Logouts == nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), logoutTime)
 	defer cancel()
+	at := g.config.Now()
+	if at.Before(began) {
+		at = began
+	}
 	return g.config.Logouts.NoteLogout(ctx, who, at)
 }
 
