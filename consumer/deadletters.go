@@ -31,6 +31,8 @@ type Letter struct {
 	FirstFailedAt string
 	// DeadAt is when a broker took the message as a dead letter; zero where RabbitMQ took the letter from a consumer.
 	DeadAt time.Time
+	// cutName says that Bounded has cut the name or the destination.
+	cutName bool
 }
 
 // Name is the key of a letter: its Message.Key, or PRODUCER/ for a message without an id, like all such letters of

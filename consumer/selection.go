@@ -74,6 +74,14 @@ func (s Selection) WithDefaults() Selection {
 	if s.Changed == nil {
 		s.Changed = func(*Letter) {}
 	}
+	if may := s.MayReplay; may != nil {
+		s.MayReplay = func(l *Letter) error {
+			if l.cutName {
+				return errCutName
+			}
+			return may(l)
+		}
+	}
 	return s
 }
 

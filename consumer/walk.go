@@ -107,7 +107,7 @@ func (w *walk) visitRound(
 			err = ctx.Err()
 		}
 		if err == nil && !last {
-			do, err = visit(letter, delivery)
+			do, err = visit(letter.Bounded(), delivery)
 			last = do.last
 		}
 		switch {

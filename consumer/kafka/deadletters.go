@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -14,8 +15,9 @@ import (
 )
 
 // DeadLetters manages the letters of a dead-letter topic: letters of consumers, and dead messages of the coordinator.
-// Its methods connect, read the topic from its start to its end, and hold the letters that they look for in memory.
-// No consumer group is used, so looking changes nothing, also for others who look at the same time.
+// Its methods connect, read the topic from its start to its end, and read the letters that they look for once more: up
+// to 250 letters are in memory, about 16 MiB. No consumer group is used, so looking changes nothing, also for others
+// who look at the same time.
 //
 // Kafka removes no single record. A letter that is replayed or discarded gets a settlement: a record behind the letter
 // in the same partition, with the header HeaderSettled. Letters with a settlement are left out here. Other readers of
@@ -58,34 +60,49 @@ func (d *DeadLetters) ListSelected(
 	ctx context.Context, s consumer.Selection,
 ) (letters []consumer.Letter, err error) {
 	s = s.WithDefaults()
-	w, err := d.walk(ctx, s.Match, true)
+	err = d.each(ctx, s.Match, s.Limit, func(l *letter) bool {
+		letters = append(letters, l.Letter)
+		return false
+	})
+	return letters, err
+}
+
+// each visits the letters that match, the oldest first.
+func (d *DeadLetters) each(
+	ctx context.Context, match func(*consumer.Letter) bool, limit int, visit func(*letter) (last bool),
+) error {
+	w, err := d.walk(ctx, match)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer w.close()
-	for _, l := range w.atMost(s.Limit) {
-		letters = append(letters, l.Letter)
-	}
-	return letters, nil
+	return w.visit(ctx, w.places(limit), visit)
 }
 
 // Show gives the letter with a Message.Key, or consumer.ErrNoLetter. A letter without an id is asked for by PRODUCER/,
 // here and in Replay and Discard.
 func (d *DeadLetters) Show(ctx context.Context, key string) (consumer.Letter, error) {
-	found, err := d.find(ctx, []string{key}, true)
+	found, err := d.ListSelected(ctx, consumer.Selection{
+		Limit: 1, Match: deadletter.WithKey[*consumer.Letter]([]string{key}),
+	})
 	switch {
 	case err != nil:
 		return consumer.Letter{}, err
 	case len(found) == 0:
 		return consumer.Letter{}, fmt.Errorf("%s: %w", key, consumer.ErrNoLetter)
 	}
-	return found[0].Letter, nil
+	return found[0], nil
 }
 
 // Count counts the letters with these keys, as Discard would remove them; all letters when no keys are given.
 func (d *DeadLetters) Count(ctx context.Context, keys ...string) (count int, err error) {
-	found, err := d.find(ctx, keys, false)
-	return len(found), err
+	s := consumer.Selection{Match: deadletter.WithKey[*consumer.Letter](keys)}.WithDefaults()
+	w, err := d.walk(ctx, s.Match)
+	if err != nil {
+		return 0, err
+	}
+	defer w.close()
+	return len(w.places(s.Limit)), nil
 }
 
 // Replay writes letters again, to their first topic and with their first key, as if they had never failed; all letters
@@ -112,32 +129,21 @@ func (d *DeadLetters) DiscardOldest(ctx context.Context, limit int, keys ...stri
 	return d.DiscardSelected(ctx, consumer.Selection{Limit: limit, Match: deadletter.WithKey[*consumer.Letter](keys)})
 }
 
-// find returns the open letters with one of the keys, the oldest first; without keys, all open letters.
-func (d *DeadLetters) find(ctx context.Context, keys []string, bodies bool) ([]*letter, error) {
-	s := consumer.Selection{Match: deadletter.WithKey[*consumer.Letter](keys)}.WithDefaults()
-	w, err := d.walk(ctx, s.Match, bodies)
-	if err != nil {
-		return nil, err
-	}
-	defer w.close()
-	return w.letters(), nil
-}
-
 // ReplaySelected is Replay for a selection, whether or not the replay of each letter succeeds.
 func (d *DeadLetters) ReplaySelected(ctx context.Context, s consumer.Selection) (replayed int, err error) {
 	if s.MayReplay == nil {
 		return 0, consumer.ErrNoRule
 	}
 	s = s.WithDefaults()
-	w, err := d.walk(ctx, s.Match, true)
+	w, err := d.walk(ctx, s.Match)
 	if err != nil {
 		return 0, err
 	}
 	defer w.close()
 	var failed []error
-	for _, l := range w.atMost(s.Limit) {
+	err = w.visit(ctx, w.places(s.Limit), func(l *letter) (last bool) {
 		if ctx.Err() != nil {
-			break
+			return true
 		}
 		err := s.MayReplay(&l.Letter)
 		if err == nil {
@@ -145,69 +151,69 @@ func (d *DeadLetters) ReplaySelected(ctx context.Context, s consumer.Selection) 
 		}
 		if err != nil {
 			failed = append(failed, fmt.Errorf("replay %s: %w", l.Name(), err))
-			continue
+			return false
 		}
 		replayed++
 		s.Changed(&l.Letter)
-		if err := w.settle(ctx, l, "replayed"); err != nil {
+		if err = w.settle(ctx, l, "replayed"); err != nil {
 			failed = append(failed, fmt.Errorf("%s is replayed, and stays among the dead letters; discard it: %w",
 				l.Name(), err))
-			break
 		}
-	}
+		return err != nil
+	})
 	if replayed > 0 {
 		w.trim(ctx)
 	}
-	return replayed, errors.Join(append(failed, ctx.Err())...)
+	return replayed, errors.Join(append(failed, cmp.Or(err, ctx.Err()))...)
 }
 
 // DiscardSelected is Discard for a selection.
 func (d *DeadLetters) DiscardSelected(ctx context.Context, s consumer.Selection) (discarded int, err error) {
 	s = s.WithDefaults()
-	w, err := d.walk(ctx, s.Match, false)
+	w, err := d.walk(ctx, s.Match)
 	if err != nil {
 		return 0, err
 	}
 	defer w.close()
-	for _, l := range w.atMost(s.Limit) {
-		if err = ctx.Err(); err != nil {
-			break
+	var failed error
+	err = w.visit(ctx, w.places(s.Limit), func(l *letter) (last bool) {
+		if failed = ctx.Err(); failed != nil {
+			return true
 		}
-		if err = w.settle(ctx, l, "discarded"); err != nil {
-			err = fmt.Errorf("discard %s: %w", l.Name(), err)
-			break
+		if failed = w.settle(ctx, l, "discarded"); failed != nil {
+			failed = fmt.Errorf("discard %s: %w", l.Name(), failed)
+			return true
 		}
 		discarded++
 		s.Changed(&l.Letter)
-	}
+		return false
+	})
 	if discarded > 0 {
 		w.trim(ctx)
 	}
-	return discarded, err
+	return discarded, cmp.Or(err, failed)
 }
 
-// Visit shows the letters without their bodies to a function, the oldest first, until the function returns false. All
-// letters are read before, and are in memory without their bodies.
+// Visit shows the letters without their bodies to a function, the oldest first, until the function returns false. The
+// topic is read whole before.
 func (d *DeadLetters) Visit(ctx context.Context, visit func(*consumer.Letter) bool) error {
-	found, err := d.find(ctx, nil, false)
-	for _, l := range found {
-		if !visit(&l.Letter) {
-			break
-		}
-	}
-	return err
+	return d.each(ctx, consumer.Selection{}.WithDefaults().Match, math.MaxInt, func(l *letter) bool {
+		l.Body = nil
+		return !visit(&l.Letter)
+	})
 }
 
-// Oldest gives the oldest letter without its body, or consumer.ErrNoLetter. All letters are read before.
+// Oldest gives the oldest letter without its body, or consumer.ErrNoLetter. The topic is read whole before.
 func (d *DeadLetters) Oldest(ctx context.Context) (consumer.Letter, error) {
-	found, err := d.find(ctx, nil, false)
+	found, err := d.List(ctx, 1)
 	switch {
 	case err != nil:
 		return consumer.Letter{}, err
 	case len(found) == 0:
 		return consumer.Letter{}, consumer.ErrNoLetter
 	}
-	return found[0].Letter, nil
+	found[0].Body = nil
+	return found[0], nil
 }
 
 // Depth asks for the number of records in the topic, and reads none. Settled letters and their settlements count until

@@ -42,16 +42,8 @@ func newLetter(record *kgo.Record) *letter {
 			l.Headers[name] = value
 		}
 	}
+	l.Letter = l.Bounded()
 	return l
-}
-
-// outline is a letter without its body, which can be settled and not replayed. The body's memory is free again.
-func (l *letter) outline() *letter {
-	of := l.Letter
-	of.Body = nil
-	return &letter{Letter: of, record: &kgo.Record{
-		Topic: l.record.Topic, Partition: l.record.Partition, Offset: l.record.Offset, Timestamp: l.record.Timestamp,
-	}}
 }
 
 // check refuses a letter that cannot be replayed.

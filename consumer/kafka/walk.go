@@ -1,11 +1,9 @@
 package kafka
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -19,9 +17,8 @@ import (
 type walk struct {
 	connection kafkaconn.Config
 	topic      string
-	// match says which letters to keep, and bodies whether to keep their bodies too.
-	match  func(*consumer.Letter) bool
-	bodies bool
+	// take gets each record that is read.
+	take func(p *deadPartition, record *kgo.Record)
 	// copies writes replays by their keys, settlements writes each record into its own partition.
 	copies, settlements *kafkaconn.Producer
 	partitions          map[int32]*deadPartition
@@ -36,17 +33,18 @@ type deadPartition struct {
 	open map[int64]openLetter
 }
 
-// openLetter is a letter by the settlement that would settle it. The letter is nil unless the letter matches.
+// openLetter is a letter by the settlement that would settle it, and whether it matches. Only its place is kept: a
+// topic may hold more than fits in memory.
 type openLetter struct {
 	settlement string
-	letter     *letter
+	matches    bool
+	place
 }
 
 // walk connects, and reads the topic for the letters that match.
-func (d *DeadLetters) walk(ctx context.Context, match func(*consumer.Letter) bool, bodies bool) (*walk, error) {
-	w := &walk{
-		connection: d.connection, topic: d.topic, match: match, bodies: bodies, partitions: map[int32]*deadPartition{},
-	}
+func (d *DeadLetters) walk(ctx context.Context, match func(*consumer.Letter) bool) (*walk, error) {
+	w := &walk{connection: d.connection, topic: d.topic, partitions: map[int32]*deadPartition{}}
+	w.take = func(p *deadPartition, record *kgo.Record) { p.keep(record, match) }
 	err := w.connect(ctx)
 	if err == nil {
 		err = w.read(ctx)
@@ -86,7 +84,6 @@ func (w *walk) read(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	from := map[int32]kgo.Offset{}
 	for number, found := range present {
 		p := w.partitions[number]
 		if p == nil {
@@ -97,6 +94,14 @@ func (w *walk) read(ctx context.Context) error {
 			return fmt.Errorf("partition %d has lost its last records, or the topic was made anew; repeat the command", number)
 		}
 		p.offsets = found
+	}
+	return w.consume(ctx)
+}
+
+// consume reads each partition from its next offset to its end.
+func (w *walk) consume(ctx context.Context) error {
+	from := map[int32]kgo.Offset{}
+	for number, p := range w.partitions {
 		if p.next < p.end {
 			from[number] = kgo.NewOffset().At(p.next)
 		}
@@ -173,8 +178,8 @@ func (w *walk) complete() bool {
 	return true
 }
 
-// take keeps a letter, or lets go of the letter that the record settles.
-func (w *walk) take(p *deadPartition, record *kgo.Record) {
+// keep keeps the place of a letter, or lets go of the letter that the record settles.
+func (p *deadPartition) keep(record *kgo.Record, match func(*consumer.Letter) bool) {
 	if record.Attrs.IsControl() {
 		return
 	}
@@ -184,35 +189,9 @@ func (w *walk) take(p *deadPartition, record *kgo.Record) {
 		}
 		return
 	}
-	open := openLetter{settlement: settlement(record)}
-	if l := newLetter(record); w.match(&l.Letter) {
-		if !w.bodies {
-			l = l.outline()
-		}
-		open.letter = l
+	p.open[record.Offset] = openLetter{
+		settlement: settlement(record), matches: match(&newLetter(record).Letter), place: placeOf(record),
 	}
-	p.open[record.Offset] = open
-}
-
-// letters are the open letters that match, the oldest first.
-func (w *walk) letters() (all []*letter) {
-	for _, p := range w.partitions {
-		for _, open := range p.open {
-			if open.letter != nil {
-				all = append(all, open.letter)
-			}
-		}
-	}
-	slices.SortFunc(all, func(a, b *letter) int {
-		return cmp.Or(a.record.Timestamp.Compare(b.record.Timestamp), cmp.Compare(a.record.Partition, b.record.Partition),
-			cmp.Compare(a.record.Offset, b.record.Offset))
-	})
-	return all
-}
-
-func (w *walk) atMost(limit int) []*letter {
-	all := w.letters()
-	return all[:min(len(all), max(limit, 0))]
 }
 
 // post writes a copy of a letter, and returns nil when all in-sync replicas have the copy.

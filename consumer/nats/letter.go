@@ -32,7 +32,7 @@ func newLetter(stream string, record *jetstream.RawStreamMsg) *letter {
 	return &letter{record: record, Letter: consumer.Letter{
 		Message: *m, Queue: header(consumer.HeaderQueue), Reason: header(consumer.HeaderDeadReason),
 		FirstFailedAt: header(consumer.HeaderFirstFailedAt), DeadAt: deadletter.Time(record.Time),
-	}}
+	}.Bounded()}
 }
 
 // check refuses a letter that cannot be replayed, or must not be replayed. A user who may write to the dead-letter

@@ -3,6 +3,7 @@ package consumer_test
 import (
 	"errors"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -33,6 +34,27 @@ func TestSelectedLettersChange(t *testing.T) {
 	}
 	servers.Eventually(t, patience, "five letters", func() bool { return b.depth("payments.dead") == 5 })
 	lettertest.Select(t, b.deadLetters())
+	servers.Eventually(t, patience, "one came back", func() bool { return b.depth("elsewhere") == 1 })
+}
+
+func TestTextsOfLettersAreBounded(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.deadLetterQueue(amqp.Table{amqp.QueueTypeArg: amqp.QueueTypeClassic})
+	if _, err := b.ch.QueueDeclare("elsewhere", true, false, false, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	for id, key := range []string{"elsewhere", strings.Repeat("k", 600)} {
+		headers := amqp.Table{consumer.HeaderExchange: "", consumer.HeaderRoutingKey: key}
+		lettertest.LongHeaders(func(name, value string) { headers[name] = value })
+		if err := b.ch.PublishWithContext(t.Context(), "", "payments.dead", true, false, amqp.Publishing{
+			MessageId: strconv.Itoa(id), AppId: "orders", Headers: headers,
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	servers.Eventually(t, patience, "two letters", func() bool { return b.depth("payments.dead") == 2 })
+	lettertest.Bound(t, b.deadLetters())
 	servers.Eventually(t, patience, "one came back", func() bool { return b.depth("elsewhere") == 1 })
 }
 

@@ -99,3 +99,58 @@ func refuse(t *testing.T, dead DeadLetters, letters int) {
 		t.Errorf("a replay to elsewhere changed %d, %v", n, err)
 	}
 }
+
+// Long is how many bytes the texts of a foreign letter have. NATS takes 64 KiB of headers.
+const Long = 7000
+
+// Bound looks at two letters whose texts have Long bytes, except the ids and producers: with a name that a broker can
+// hold, and with a longer routing key. The first may be replayed to its destination.
+func Bound(t *testing.T, dead DeadLetters) {
+	t.Helper()
+	check := func(l *consumer.Letter) {
+		t.Helper()
+		headers := 0
+		for name, value := range l.Headers {
+			headers += len(name) + len(value)
+		}
+		for what, text := range map[string]struct{ bytes, most int }{
+			"id": {len(l.ID), 512}, "producer": {len(l.Producer), 512}, "exchange": {len(l.Exchange), 512},
+			"routing key": {len(l.RoutingKey), 512}, "queue": {len(l.Queue), 512}, "content type": {len(l.ContentType), 512},
+			"first failure": {len(l.FirstFailedAt), 512}, "reason": {len(l.Reason), 2000},
+			"first cause": {len(l.FirstCause), 2000}, "headers": {headers, 32 << 10},
+		} {
+			if text.bytes > text.most {
+				t.Errorf("the %s has %d bytes, more than %d", what, text.bytes, text.most)
+			}
+		}
+		if len(l.Reason) < 1900 || !strings.HasSuffix(l.Reason, "…") || headers < 30<<10 {
+			t.Errorf("the reason of %d bytes and the headers of %d have lost too much", len(l.Reason), headers)
+		}
+	}
+	if err := dead.Visit(t.Context(), func(l *consumer.Letter) bool { check(l); return true }); err != nil {
+		t.Error(err)
+	}
+	all := consumer.Selection{MayReplay: consumer.Anywhere}
+	found, err := dead.ListSelected(t.Context(), all)
+	if len(found) != 2 || err != nil {
+		t.Fatalf("listed %d letters, %v", len(found), err)
+	}
+	for i := range found {
+		check(&found[i])
+	}
+	n, err := dead.ReplaySelected(t.Context(), all)
+	if n != 1 || err == nil || !strings.Contains(err.Error(), "longer than 512 bytes") {
+		t.Errorf("replayed %d, %v", n, err)
+	}
+}
+
+// LongHeaders are the headers of a letter for Bound, in the form of a broker's test.
+func LongHeaders(set func(name, value string)) {
+	long := strings.Repeat("ö", Long/2)
+	for _, name := range []string{
+		consumer.HeaderQueue, consumer.HeaderDeadReason, consumer.HeaderFirstCause, consumer.HeaderFirstFailedAt,
+		"tenant-a", "tenant-b", "tenant-c", "tenant-d", "tenant-e",
+	} {
+		set(name, long)
+	}
+}

@@ -3,6 +3,7 @@ package nats_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -354,4 +355,22 @@ func TestSelectedLettersChange(t *testing.T) {
 		w.bury(id)
 	}
 	lettertest.Select(t, w.deadLetters())
+}
+
+func TestTextsOfLettersAreBounded(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for i, key := range []string{"orders.paid", "orders." + strings.Repeat("k", 600)} {
+		letter := client.NewMsg("DEAD.orders.paid")
+		letter.Data = []byte("body")
+		letter.Header.Set("msghandler-id", fmt.Sprint(i))
+		letter.Header.Set("msghandler-producer", "shop")
+		letter.Header.Set(consumer.HeaderExchange, "ORDERS")
+		letter.Header.Set(consumer.HeaderRoutingKey, key)
+		lettertest.LongHeaders(letter.Header.Set)
+		if _, err := w.js.PublishMsg(t.Context(), letter); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lettertest.Bound(t, w.deadLetters())
 }
