@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -459,55 +458,4 @@ func TestSelectedLettersChange(t *testing.T) {
 	k := graveyard(t)
 	bury(t, k, dead("1"), dead("2"), dead("3"), dead("4"), dead("5"))
 	lettertest.Select(t, deadLetters(t, k))
-}
-
-func TestTextsOfLettersAreBounded(t *testing.T) {
-	t.Parallel()
-	k := graveyard(t)
-	var letters []*kgo.Record
-	for id, key := range []string{"paid", strings.Repeat("k", 600)} {
-		letter := &kgo.Record{Topic: "payments.dead", Key: []byte(key), Value: []byte("body")}
-		set := func(name, value string) {
-			letter.Headers = append(letter.Headers, kgo.RecordHeader{Key: name, Value: []byte(value)})
-		}
-		set("msghandler-id", fmt.Sprint(id))
-		set("msghandler-producer", "shop")
-		set("msghandler-content-type", strings.Repeat("c", lettertest.Long))
-		set(consumer.HeaderExchange, "orders")
-		lettertest.LongHeaders(set)
-		letters = append(letters, letter)
-	}
-	bury(t, k, letters...)
-	lettertest.Bound(t, deadLetters(t, k))
-}
-
-// heap is what is in use after a collection.
-func heap() int64 {
-	var stats runtime.MemStats
-	runtime.GC()
-	runtime.ReadMemStats(&stats)
-	return int64(stats.HeapAlloc) //nolint:gosec // far below
-}
-
-// A topic may hold more than fits in memory. The rule refuses each letter, so the cluster of this process gets no copy.
-//
-//nolint:paralleltest // the heap is that of the process
-func TestReplayHoldsSomeBodies(t *testing.T) {
-	const letters, bodyBytes = 60, 900 << 10
-	k := graveyard(t)
-	for i := range letters {
-		letter := dead(fmt.Sprint(i))
-		letter.Value = make([]byte, bodyBytes)
-		bury(t, k, letter)
-	}
-	before, most, asked := heap(), int64(0), 0
-	_, err := deadLetters(t, k).ReplaySelected(t.Context(), consumer.Selection{MayReplay: func(*consumer.Letter) error {
-		if asked++; asked%10 == 0 {
-			most = max(most, heap()-before)
-		}
-		return errors.New("not now")
-	}})
-	if asked != letters || err == nil || most > letters*bodyBytes/2 {
-		t.Errorf("%d letters were looked at, with %d MiB in memory, %v", asked, most>>20, err)
-	}
 }
