@@ -58,8 +58,9 @@ func New(config Config) *Confirmer {
 		producers: map[string]*producer{},
 		total:     delivery.Capacity{Claims: config.limits.queue},
 	}
+	c.settler.Work = &c.work
 	c.calls, c.cancel = context.WithCancel(context.Background())
-	c.markers = newMarkerDeleter(c.calls, config, &c.settler)
+	c.markers = newMarkerDeleter(c.calls, config, c.settler)
 	return c
 }
 

@@ -21,7 +21,7 @@ var deletionPause = backoff.Exponential(time.Second, time.Minute)
 //     (ackedmarkers.go).
 type markerDeleter struct {
 	config  Config
-	settler *delivery.Settler
+	settler delivery.Settler
 	calls   context.Context
 	// work has the workers; closing is closed when pauses end.
 	work    lifecycle.Group
@@ -53,12 +53,14 @@ type markerQueue struct {
 	usedAt  time.Time
 }
 
-func newMarkerDeleter(calls context.Context, config Config, settler *delivery.Settler) *markerDeleter {
-	return &markerDeleter{
+func newMarkerDeleter(calls context.Context, config Config, settler delivery.Settler) *markerDeleter {
+	d := &markerDeleter{
 		config: config, settler: settler, calls: calls, closing: make(chan struct{}), queues: map[markerKey]*markerQueue{},
 		loose: delivery.Capacity{Claims: config.limits.deleteBacklog},
 		acked: delivery.Capacity{Claims: config.limits.deleteBacklog},
 	}
+	d.settler.Work = &d.work
+	return d
 }
 
 // queueOf returns the queue of a target, new or known. Each target has at most a quarter of the room.

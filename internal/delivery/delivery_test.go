@@ -157,6 +157,8 @@ func (s *shards) Settle(_ context.Context, settlements []halfmsg.Settlement) []h
 type notes struct {
 	moved []string
 	fates []string
+	// held is how long a batch was held by Settle.
+	held time.Duration
 }
 
 func (n *notes) Moved(moves []halfmsg.Moved) {
@@ -170,14 +172,16 @@ func (n *notes) Settled(event halfmsg.Event, fate string, messages int) {
 }
 
 func settle(ctx context.Context, store halfmsg.Settler, n *notes, all []delivery.Leased) (groups []string) {
+	var work lifecycle.Group
 	settler := delivery.Settler{
 		Store: store, Watcher: n, Metrics: n, Logger: slog.New(slog.DiscardHandler),
-		Failures: loglimit.NewGatherer(slog.New(slog.DiscardHandler)),
+		Failures: loglimit.NewGatherer(slog.New(slog.DiscardHandler)), Work: &work,
 	}
 	outcomes := make([]delivery.Outcome, len(all))
 	for i, h := range all {
 		outcomes[i] = delivery.Outcome{Leased: h, Event: halfmsg.EventCommitted}
 	}
+	begun := time.Now()
 	settler.Settle(ctx, outcomes, func(outcomes []delivery.Outcome, results []halfmsg.Result) {
 		group := ""
 		for i, w := range outcomes {
@@ -185,6 +189,8 @@ func settle(ctx context.Context, store halfmsg.Settler, n *notes, all []delivery
 		}
 		groups = append(groups, strings.TrimSpace(group))
 	})
+	n.held = time.Since(begun)
+	_ = work.Wait(context.Background())
 	return groups
 }
 
@@ -202,6 +208,9 @@ func TestUnavailableShardDelaysNoOther(t *testing.T) {
 		}
 		if store.calls > 15 {
 			t.Errorf("asked %d times in 10 s", store.calls)
+		}
+		if n.held > 0 {
+			t.Errorf("the batch was held for %v", n.held)
 		}
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/internal/ground/backoff"
+	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/loglimit"
 )
@@ -64,30 +65,58 @@ type Settler struct {
 	Logger *slog.Logger
 	// Failures gets refused moves, and outcomes that could not be stored. Required.
 	Failures *loglimit.Gatherer
+	// Work runs what goes on after Settle; who closes the loop waits for the group. Required.
+	Work *lifecycle.Group
 }
 
 // Settle stores outcomes and hands the results to onSettled, in groups as the store answers: one group as a rule, and
 // further groups for outcomes that met an unavailable store. Settle retries these until the message's lease or the
 // context ends, and then hands them over with the store's error. Watcher and Metrics get a group before onSettled does.
-// Settle returns when every outcome has been handed over.
+// Settle returns when every outcome has been handed over. Where only a part of the store is unavailable, Settle returns
+// before, and Work hands over the rest: a batch must not hold its place for the lease of a message whose shard is away.
 func (s *Settler) Settle(
 	ctx context.Context, outcomes []Outcome, onSettled func(outcomes []Outcome, results []halfmsg.Result),
 ) {
-	for failures := 0; len(outcomes) > 0; failures++ {
-		last := ctx.Err() != nil
-		answered, results, again := outcomes, s.store(ctx, outcomes), []Outcome(nil)
-		if !last && slices.ContainsFunc(results, unstored) {
-			answered, results, again = sortOut(outcomes, results)
+	for failures := 0; ; failures++ {
+		all := len(outcomes)
+		if outcomes = s.settleOnce(ctx, outcomes, onSettled); len(outcomes) == 0 {
+			return
 		}
-		if len(answered) > 0 {
-			s.report(answered, results)
-			onSettled(answered, results)
+		// When the context ends, the outcomes get one last try.
+		pause := storeRetryPause.Delay(failures)
+		if len(outcomes) < all {
+			s.Work.Go(func() { s.settleLater(ctx, pause, outcomes, onSettled) })
+			return
 		}
-		if outcomes = again; len(outcomes) > 0 {
-			// When the context ends, the outcomes get one last try.
-			_ = backoff.Sleep(ctx, storeRetryPause.Delay(failures))
-		}
+		_ = backoff.Sleep(ctx, pause)
 	}
+}
+
+// settleLater settles outcomes whose part of the store was unavailable, after a pause.
+func (s *Settler) settleLater(
+	ctx context.Context, pause time.Duration, outcomes []Outcome, onSettled func([]Outcome, []halfmsg.Result),
+) {
+	_ = backoff.Sleep(ctx, pause)
+	if failure := lifecycle.Recovered(func() { s.Settle(ctx, outcomes, onSettled) }); failure != nil {
+		s.Logger.Error("late outcomes panicked: their messages keep their state; the next lease holder retries",
+			"messages", len(outcomes), "cause", failure, "stack", string(failure.Stack))
+	}
+}
+
+// settleOnce stores outcomes with one call, and returns those to try again.
+func (s *Settler) settleOnce(
+	ctx context.Context, outcomes []Outcome, onSettled func(outcomes []Outcome, results []halfmsg.Result),
+) (again []Outcome) {
+	last := ctx.Err() != nil
+	answered, results := outcomes, s.store(ctx, outcomes)
+	if !last && slices.ContainsFunc(results, unstored) {
+		answered, results, again = sortOut(outcomes, results)
+	}
+	if len(answered) > 0 {
+		s.report(answered, results)
+		onSettled(answered, results)
+	}
+	return again
 }
 
 // sortOut splits off the outcomes that the store was unavailable for, and whose leases last.

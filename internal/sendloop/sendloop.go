@@ -51,6 +51,7 @@ func New(config Config) *Sender {
 		stages:   map[string]*brokerStage{},
 		names:    slices.Sorted(maps.Keys(config.Brokers)),
 	}
+	s.settler.Work = &s.work
 	s.calls, s.cancel = context.WithCancel(context.Background())
 	for name, broker := range config.Brokers {
 		s.stages[name] = newBrokerStage(s, name, broker)

@@ -232,6 +232,24 @@ func TestSlowGroupDelaysNoOther(t *testing.T) {
 	})
 }
 
+// A message whose shard is away does not hold the place of its batch for its lease.
+func TestAwayShardHoldsNoPlace(t *testing.T) {
+	acks := func(batch []halfmsg.Publishing, answered func([]int, []halfmsg.PublishResult)) {
+		hand(batch, "", halfmsg.Acked, answered)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		h := with(t, sendloop.Config{Parallel: 1}, acks,
+			func(s *memstore.Store) halfmsg.SendStore { return partly{s} })
+		h.offer("away", "good1")
+		synctest.Wait()
+		h.offer("good2")
+		synctest.Wait()
+		h.want("good1", halfmsg.Done)
+		h.want("good2", halfmsg.Done)
+		time.Sleep(lease)
+	})
+}
+
 // A message without an answer keeps no others in memory.
 func TestAnsweredBodiesAreReleased(t *testing.T) {
 	hold := make(chan struct{})
