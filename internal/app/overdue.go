@@ -27,7 +27,7 @@ type overdue struct {
 
 // watchUndecided starts the loop that looks for overdue messages.
 func (a *App) watchUndecided(store *redisstore.Store) error {
-	u := &overdue{list: store.List}
+	u := &overdue{list: store.ListReachable}
 	return a.repeat("undecided", backlogSchedule, func(ctx context.Context) error {
 		longest, whole, err := u.pass(ctx)
 		if whole {

@@ -52,16 +52,21 @@ func (a *App) watchParked(store *redisstore.Store) error {
 	a.metrics.Unworked(a.unworked.withoutBroker, a.unworked.unrelayed)
 	return a.repeat("parked", parkedSchedule, func(ctx context.Context) error {
 		counts, err := store.Parked(ctx)
-		a.unworked.noteParked(counts, err, a.settings.BrokerNames())
+		a.unworked.noteParked(counts, err, a.settings.BrokerNames(), len(store.SilentMasters()) > 0)
 		return err
 	})
 }
 
-// noteParked remembers the counts of brokers that are not known. Without an answer of the store the earlier counts
-// stand: an outage of Redis ends no alert about its messages.
-func (u *unworked) noteParked(counts map[string]int64, err error, known []string) {
+// noteParked remembers the counts of brokers that are not known. An outage of Redis ends no alert about its messages:
+// without an answer of the store the earlier counts stand, and with an answer about a part of the shards no count falls.
+func (u *unworked) noteParked(counts map[string]int64, err error, known []string, inPart bool) {
 	if err != nil {
 		return
+	}
+	if inPart {
+		for broker, before := range u.withoutBroker() {
+			counts[broker] = max(counts[broker], before)
+		}
 	}
 	maps.DeleteFunc(counts, func(broker string, _ int64) bool { return broker == "" || slices.Contains(known, broker) })
 	u.parked.Store(&counts)

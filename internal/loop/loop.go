@@ -19,6 +19,9 @@ import (
 	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 )
 
+// failureInterval is how often a lasting failure of the passes is logged: each pass of an outage would be too often.
+const failureInterval = time.Minute
+
 // DefaultTimeout bounds a pass when Config.Timeout is zero.
 const DefaultTimeout = time.Minute
 
@@ -37,7 +40,7 @@ type Config struct {
 	// Backoff is the wait after a failed pass that follows so many failed passes; neither the schedule nor Wake end the
 	// wait early. The waits should grow, be jittered and have a cap. Required.
 	Backoff func(failures int) time.Duration
-	// Logger gets failed passes. Default slog.Default().
+	// Logger gets failed passes: the first after a success, and then one a minute. Default slog.Default().
 	Logger *slog.Logger
 }
 
@@ -68,6 +71,8 @@ type Loop struct {
 	// passes is the context of all passes; cancel ends it when a stop cannot wait any longer.
 	passes context.Context
 	cancel context.CancelFunc
+	// loggedAt is when a failed pass was last logged.
+	loggedAt time.Time
 
 	mu      sync.Mutex
 	started bool
@@ -186,8 +191,10 @@ func (l *Loop) pass() (more bool, err error) {
 	defer cancel()
 	more, err = l.recovered(ctx)
 	failures := l.record(err)
-	if err != nil {
-		l.config.Logger.Warn("a pass failed", "loop", l.config.Name, "failures", failures, "cause", err)
+	if err != nil && (failures == 1 || time.Since(l.loggedAt) >= failureInterval) {
+		l.loggedAt = time.Now()
+		l.config.Logger.Warn("a pass failed: its work waits, and the loop tries again; the cause says what is away",
+			"loop", l.config.Name, "failures", failures, "cause", err)
 	}
 	return more, err
 }

@@ -169,6 +169,39 @@ func TestErrorsAreBackedOffUntilASuccess(t *testing.T) {
 	})
 }
 
+// An outage is a line at its begin, and then a line a minute.
+func TestLastingFailureIsLoggedOncePerMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		var healthy atomic.Bool
+		l, err := loop.New(loop.Config{
+			Name: "test", Schedule: "@every 1s", Backoff: func(int) time.Duration { return 10 * time.Second },
+			Logger: slog.New(slog.NewTextHandler(&log, nil)),
+			Pass: func(context.Context) (bool, error) {
+				if healthy.Load() {
+					return false, nil
+				}
+				return false, errors.New("away")
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.Start()
+		sleepAndSettle(115 * time.Second)
+		healthy.Store(true)
+		sleepAndSettle(15 * time.Second)
+		healthy.Store(false) // another outage
+		sleepAndSettle(5 * time.Second)
+		if err := l.Stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+		if lines := strings.Count(log.String(), "a pass failed: "); lines != 3 {
+			t.Errorf("%d lines of two outages, the first of two minutes:\n%s", lines, log.String())
+		}
+	})
+}
+
 func TestAPanicIsAnErrorWithItsStack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var passes atomic.Int64

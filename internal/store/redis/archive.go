@@ -62,8 +62,12 @@ func (s *Store) Archive(ctx context.Context) (halfmsg.ArchiveStat, error) {
 }
 
 func (s *Store) trim(ctx context.Context) (stat halfmsg.ArchiveStat, more bool, err error) {
-	calls := make([]*call, len(s.keys.shards))
-	for i, shard := range s.keys.shards {
+	shards, err := s.reachableShards(ctx)
+	if err != nil {
+		return stat, true, err
+	}
+	calls := make([]*call, len(shards))
+	for i, shard := range shards {
 		calls[i] = newCall(shard, 4)
 		calls[i].args = append(
 			calls[i].args, s.config.Archive.Retention.Milliseconds(), s.config.Archive.mostOfShard, trimmed,

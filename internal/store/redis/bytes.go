@@ -9,10 +9,15 @@ const weighed = 100
 const weighedTogether = 10
 
 // UnfinishedBytes returns how many bytes the records of unfinished messages take, for each of the producers. Up to
-// weighed messages of a state are counted exactly; of more, a random sample counts for all.
+// weighed messages of a state are counted exactly; of more, a random sample counts for all. Shards whose master is
+// known not to answer are left out.
 func (s *Store) UnfinishedBytes(ctx context.Context, producers []string) ([]int64, error) {
+	shards, err := s.reachableShards(ctx)
+	if err != nil {
+		return nil, err
+	}
 	var calls []*call
-	for _, shard := range s.keys.shards {
+	for _, shard := range shards {
 		for from := 0; from < len(producers); from += weighedTogether {
 			some := producers[from:min(from+weighedTogether, len(producers))]
 			c := newCall(shard, 1+len(some))

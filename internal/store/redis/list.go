@@ -53,6 +53,19 @@ func parseCursor(text string) (listed, error) {
 
 // List implements halfmsg.Inspector. A cursor of no earlier page is ErrCursor.
 func (s *Store) List(ctx context.Context, query halfmsg.Query) (halfmsg.Page, error) {
+	return s.list(ctx, query, s.keys.shards)
+}
+
+// ListReachable is List without the shards whose master is known not to answer.
+func (s *Store) ListReachable(ctx context.Context, query halfmsg.Query) (halfmsg.Page, error) {
+	shards, err := s.reachableShards(ctx)
+	if err != nil {
+		return halfmsg.Page{}, err
+	}
+	return s.list(ctx, query, shards)
+}
+
+func (s *Store) list(ctx context.Context, query halfmsg.Query, shards []string) (halfmsg.Page, error) {
 	if !slices.Contains(halfmsg.Kept(), query.State) {
 		return halfmsg.Page{}, fmt.Errorf("messages that are %s are not kept", query.State)
 	}
@@ -65,7 +78,7 @@ func (s *Store) List(ctx context.Context, query halfmsg.Query) (halfmsg.Page, er
 	var page halfmsg.Page
 	for more := true; more; {
 		var part listing
-		if part, err = s.look(ctx, query, after, s.eachShard(query, page)); err != nil {
+		if part, err = s.look(ctx, query, shards, after, s.eachShard(query, page)); err != nil {
 			return halfmsg.Page{}, err
 		}
 		taken, err := s.appendRecords(ctx, &page, part.found, query)
@@ -126,10 +139,12 @@ type listing struct {
 }
 
 // look asks each shard for the messages after a place.
-func (s *Store) look(ctx context.Context, query halfmsg.Query, after listed, most int) (listing, error) {
-	calls := make([]*call, len(s.keys.shards))
+func (s *Store) look(
+	ctx context.Context, query halfmsg.Query, shards []string, after listed, most int,
+) (listing, error) {
+	calls := make([]*call, len(shards))
 	hints := hintsOf(query)
-	for i, shard := range s.keys.shards {
+	for i, shard := range shards {
 		calls[i] = newCall(shard, 11)
 		calls[i].messages = most
 		calls[i].args = append(calls[i].args, codeOf[query.State], after.ms, most,

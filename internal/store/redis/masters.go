@@ -266,6 +266,15 @@ func (s *Store) reachable(ctx context.Context) (shards []int, err error) {
 	return nil, err
 }
 
+// reachableShards are the prefixes of the shards whose masters answer.
+func (s *Store) reachableShards(ctx context.Context) (shards []string, err error) {
+	numbers, err := s.reachable(ctx)
+	for _, i := range numbers {
+		shards = append(shards, s.keys.shards[i])
+	}
+	return shards, err
+}
+
 // watchMasters opens and closes the circuits of a Cluster's masters until Close.
 func (s *Store) watchMasters() {
 	intake, is := s.intake.(*cluster)

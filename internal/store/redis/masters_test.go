@@ -32,6 +32,20 @@ func TestFullPoolIsNoSilentMaster(t *testing.T) {
 	}
 }
 
+// loopsWork makes the calls of the loops that read all shards.
+func loopsWork(t *testing.T, store *redisstore.Store) error {
+	_, parked := store.Parked(t.Context())
+	_, backlog := store.Backlog(t.Context(), 0)
+	_, weights := store.UnfinishedBytes(t.Context(), []string{"orders"})
+	page, undecided := store.ListReachable(t.Context(), halfmsg.Query{State: halfmsg.Pending, Limit: 1})
+	if len(page.Records) == 0 {
+		t.Error("no message of the reachable shards is listed")
+	}
+	_, archive := store.TrimArchive(t.Context())
+	_, _, sweep := store.Sweep(t.Context())
+	return errors.Join(parked, backlog, weights, undecided, archive, sweep)
+}
+
 // TestSilentMasterStopsNoOther freezes a master of a Cluster, thaws it, and kills it. Batches hold messages of all
 // shards.
 func TestSilentMasterStopsNoOther(t *testing.T) {
@@ -78,11 +92,15 @@ func TestSilentMasterStopsNoOther(t *testing.T) {
 		if passes < 2 {
 			t.Errorf("%s: %d pass in the time of a call to a silent master", what, passes)
 		}
+		if err := loopsWork(t, store); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
 	}
 	usual, stored, refused := sends()
 	if stored == 0 || refused > 0 {
 		t.Fatalf("%d stored, %d refused", stored, refused)
 	}
+	works("all answer")
 	for _, fault := range []struct {
 		name       string
 		begin, end func(*servers.RedisServer)

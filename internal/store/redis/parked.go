@@ -4,9 +4,14 @@ import "context"
 
 // Parked counts the messages that wait for a broker, by the broker's name; the default broker has the empty name. A
 // message is counted once a coordinator has claimed for other brokers, whether or not a configuration names its broker.
+// Shards whose master is known not to answer are left out.
 func (s *Store) Parked(ctx context.Context) (map[string]int64, error) {
-	calls := make([]*call, len(s.keys.shards))
-	for i, shard := range s.keys.shards {
+	shards, err := s.reachableShards(ctx)
+	if err != nil {
+		return nil, err
+	}
+	calls := make([]*call, len(shards))
+	for i, shard := range shards {
 		calls[i] = newCall(shard, 0)
 	}
 	run(ctx, s.intake, s.scripts.parked, calls)

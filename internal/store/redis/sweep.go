@@ -57,6 +57,7 @@ type group struct {
 func (s *Store) Sweep(ctx context.Context) (repairs Repairs, more bool, err error) {
 	s.sweeping.Lock()
 	defer s.sweeping.Unlock()
+	s.dropUnreachable(ctx)
 	found, err := s.scanMasters(ctx)
 	if err != nil {
 		return repairs, true, translate(err)
@@ -76,6 +77,14 @@ func (s *Store) Sweep(ctx context.Context) (repairs Repairs, more bool, err erro
 		}
 	}
 	return repairs, s.unfinished(), nil
+}
+
+// dropUnreachable drops the walks through indexes whose master is known not to answer: they would stop all others. A
+// later sweep finds these indexes again.
+func (s *Store) dropUnreachable(ctx context.Context) {
+	if c, is := s.loops.(*cluster); is {
+		s.walks = slices.DeleteFunc(s.walks, func(w *walk) bool { return c.errorOf(ctx, w.key.shard) != nil })
+	}
 }
 
 // scanMasters makes one step of SCAN on each master and sorts the keys: messages are returned, indexes walked later.
