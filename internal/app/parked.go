@@ -58,7 +58,8 @@ func (a *App) watchParked(store *redisstore.Store) error {
 }
 
 // noteParked remembers the counts of brokers that are not known. An outage of Redis ends no alert about its messages:
-// without an answer of the store the earlier counts stand, and with an answer about a part of the shards no count falls.
+// without an answer of the store the earlier counts stand, and with an answer about a part of the shards no count
+// falls.
 func (u *unworked) noteParked(counts map[string]int64, err error, known []string, inPart bool) {
 	if err != nil {
 		return
