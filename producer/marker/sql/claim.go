@@ -22,7 +22,7 @@ type ClaimRequest struct {
 	Limit int
 	// Bytes ends the claim: the message that reaches this length of all content is the last. 0: no limit.
 	Bytes int64
-	// Lock is how long the claim lasts. Long content makes the lock longer; see Claim.Lock.
+	// Lock is how long the claim lasts. A long message that is claimed alone makes the lock longer; see Claim.Lock.
 	Lock time.Duration
 	// Broker is the broker that claimed messages name, for an Outbox. Empty: the messages that name none.
 	Broker string
@@ -34,7 +34,8 @@ type Claim struct {
 	// reads or changes the message.
 	Token    string
 	Messages []Claimed
-	// Lock is how long the claim lasts: that of the request, and the time that long content takes on a slow connection.
+	// Lock is how long the claim lasts: that of the request, and for a single message the time that long content takes on
+	// a slow connection.
 	Lock time.Duration
 	// More: the claim has reached its limit of messages or bytes, so more messages may be due.
 	More bool
@@ -121,14 +122,14 @@ func (s *Store) Claim(ctx context.Context, request ClaimRequest) (Claim, error) 
 // slowestLine is the connection in bytes a second on which content of any length is still loaded within its lock.
 const slowestLine = 64 << 10
 
-// slowLoad is how much longer the content of messages takes on the slowest line than a relay has for it anyway: a sixth
-// of the lock.
+// slowLoad is how much longer the content of a message takes on the slowest line than a relay has for it anyway: a
+// sixth of the lock. A relay halves a claim of several messages until it loads: with longer locks a relay that dies
+// would hold all of them up.
 func slowLoad(messages []Claimed, lock time.Duration) time.Duration {
-	var bytes int64
-	for _, c := range messages {
-		bytes += c.Bytes
+	if len(messages) != 1 {
+		return 0
 	}
-	seconds := min(float64(bytes)/slowestLine, longestLoad.Seconds())
+	seconds := min(float64(messages[0].Bytes)/slowestLine, longestLoad.Seconds())
 	return max(0, time.Duration(seconds*float64(time.Second))-lock/6)
 }
 

@@ -136,6 +136,20 @@ func TestLongBodyGetsTimeToLoad(t *testing.T) {
 	})
 }
 
+// Only a long message alone needs a longer lock: a claim of several that does not load in time is halved. So a relay
+// that dies with a full batch of usual messages holds them up no longer than it must.
+func TestFullBatchKeepsTheUsualLock(t *testing.T) {
+	t.Parallel()
+	db := openDB(t, "sqlite", second(sqlite(t)))
+	s := table(t, db, sqlmarker.SQLite)
+	large(t, db, s, 42)
+	request := sqlmarker.ClaimRequest{Owner: "one", Limit: 200, Bytes: 4 << 20, Lock: 30 * time.Second}
+	claim, err := s.Claim(t.Context(), request)
+	if err != nil || len(claim.Messages) != 42 || claim.Lock != request.Lock {
+		t.Errorf("%d messages are locked for %v: %v", len(claim.Messages), claim.Lock, err)
+	}
+}
+
 // Half of the messages get no answer. The others must not wait for a pause after each batch.
 func TestUnansweredMessagesStopNoOther(t *testing.T) {
 	t.Parallel()

@@ -486,3 +486,36 @@ func TestHangingRecordKeepsNoOtherBack(t *testing.T) {
 		t.Error("the record of the stuck shard did not fail")
 	}
 }
+
+// A claim of several tables ends with the first of its locks: behind it another relay may have that table's messages.
+func TestShortestLockEndsTheClaim(t *testing.T) {
+	t.Parallel()
+	d := databases.SQLite(t)
+	db := d.Open(t)
+	s := store(t, d, db, func(c *sqlmarker.Config) { c.Shards = 2 })
+	long := producer.Message{ID: "long", Exchange: "orders", Body: make([]byte, 4_000_000)}
+	short := producer.Message{ID: "short", Exchange: "orders"}
+	for shard, m := range []producer.Message{long, short} {
+		if err := s.Shard(shard).Commit(t.Context(), m, nothing); err != nil {
+			t.Fatal(err)
+		}
+	}
+	held := table(t, shards.Of(s), nil)
+	request := sqlmarker.ClaimRequest{Owner: "one", Limit: 2, Lock: testLock}
+	both, err := held.Claim(t.Context(), request)
+	if err != nil || len(both.Messages) != 2 || both.Lock != testLock {
+		t.Errorf("%d messages are locked for %v: %v", len(both.Messages), both.Lock, err)
+	}
+	var locks []int64
+	for _, id := range []string{"long", "short"} {
+		var lock int64
+		query := "SELECT lock_until - lock_time FROM msghandler_markers WHERE id = CAST('" + id + "' AS BLOB)"
+		if err := db.QueryRowContext(t.Context(), query).Scan(&lock); err != nil {
+			t.Fatal(err)
+		}
+		locks = append(locks, lock)
+	}
+	if slices.Min(locks) != both.Lock.Milliseconds() || slices.Max(locks) < 60_000 {
+		t.Errorf("the locks last %v ms", locks)
+	}
+}
