@@ -143,6 +143,34 @@ func TestMigrateRestoresALostTable(t *testing.T) {
 	})
 }
 
+// The answers of new markers would take every message whose marker was lost for rolled back.
+func TestLostMarkersGetANewIdentity(t *testing.T) {
+	onEachTable(t, func(t *testing.T, r room, table migrator, name string) {
+		if name != "msghandler_markers" {
+			return
+		}
+		identity := func() (identity string) {
+			t.Helper()
+			if err := table.Migrate(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			err := r.db.QueryRowContext(t.Context(), "SELECT identity FROM "+name+"_identity").Scan(&identity)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return identity
+		}
+		first := identity()
+		if again := identity(); again != first {
+			t.Errorf("a repeated Migrate makes the identity %s of %s", again, first)
+		}
+		r.exec(t, "DROP TABLE "+name)
+		if lost := identity(); lost == first {
+			t.Error("new markers have the identity of the lost ones")
+		}
+	})
+}
+
 func TestMigrateRefusesATableWithoutKey(t *testing.T) {
 	onEachTable(t, func(t *testing.T, r room, table migrator, name string) {
 		r.exec(t, "CREATE TABLE restored AS SELECT * FROM "+name, "DROP TABLE "+name,

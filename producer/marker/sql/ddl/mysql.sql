@@ -2,8 +2,11 @@
 -- column would take Order:7 and order:7 for the same. All times are milliseconds since 1970, by this database's clock.
 -- First the identity of these markers: a process that finds their table finds the identity as well. The coordinator counts
 -- no verdict of markers with another one. A replica that repeats statements repeats the variable, and not the random number.
+-- Markers that replace lost ones get a new identity: with the old one each message of a lost marker would be rolled back.
 CREATE TABLE IF NOT EXISTS {table}_identity (one TINYINT NOT NULL PRIMARY KEY,
     identity VARCHAR(16) CHARACTER SET ascii NOT NULL) ENGINE=InnoDB;
+DELETE FROM {table}_identity WHERE one = 1 AND NOT EXISTS (SELECT 1 FROM information_schema.tables
+    WHERE table_schema = {schema} AND table_name = '{index}');
 SET @identity = LEFT(SHA1(CONCAT(UUID(), RAND())), 12);
 INSERT INTO {table}_identity (one, identity) VALUES (1, @identity) ON DUPLICATE KEY UPDATE one = one;
 CREATE TABLE IF NOT EXISTS {table} (

@@ -37,7 +37,9 @@ CREATE INDEX {index}_due ON {table} (producer, state, due_at);
 CREATE INDEX {index}_cleaned ON {table} (producer, cleaned_at) WHERE cleaned_at IS NOT NULL;
 CREATE INDEX {index}_created ON {table} (created_at);
 CREATE INDEX {index}_aggregate ON {table} (aggregate_type, aggregate_id) WHERE aggregate_type IS NOT NULL;
--- The identity of these markers. The coordinator counts no verdict of markers with another identity.
+-- The identity of these markers. The coordinator counts no verdict of markers with another identity. Markers that replace
+-- lost ones get a new identity: with the old one each message of a lost marker would be rolled back.
 CREATE TABLE IF NOT EXISTS {table}_identity (identity TEXT NOT NULL PRIMARY KEY);
+DELETE FROM {table}_identity WHERE NOT EXISTS (SELECT 1 FROM {table});
 INSERT INTO {table}_identity (identity) SELECT LOWER(HEX(RANDOMBLOB(6)))
   WHERE NOT EXISTS (SELECT 1 FROM {table}_identity);
