@@ -343,7 +343,7 @@ func (s *site) wantRemedy(name, text string) {
 
 // named are the ways in which the sources name a finding. The store's findings get the prefix redis- later.
 var named = regexp.MustCompile(`(?s)(?:warn|trouble|note|add)\(\s*(?:\w+(?:\(\w+\))?,\s*)?"([a-z]+(?:-[a-z]+)+)"|` +
-	`Name: +"([a-z]+(?:-[a-z]+)+)"|f\.add\("([a-z-]+)", (?:Refuse|Warning|Note),`)
+	`Name: +"([a-z]+(?:-[a-z]+)+)"|(?:f\.add\(|misfit{\s*)"([a-z-]+)", (?:Refuse|Warning|Note|fmt)`)
 
 func TestEachFindingIsExplained(t *testing.T) {
 	t.Parallel()
