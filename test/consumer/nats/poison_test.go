@@ -126,7 +126,11 @@ func TestReturnedMessageIsNotBuried(t *testing.T) {
 			<-ctx.Done()
 			return ctx.Err()
 		})
-		<-begun
+		select {
+		case <-begun:
+		case <-time.After(time.Minute):
+			t.Fatal("the returned message has no handler")
+		}
 		if noted := w.begun(); noted != "1" {
 			t.Errorf("%q processes have noted the message, want 1", noted)
 		}
