@@ -215,6 +215,35 @@ func TestUnavailableShardDelaysNoOther(t *testing.T) {
 	})
 }
 
+// A store may take claims and no outcomes. What waits beside the batches must not grow with each batch.
+func TestManyLateOutcomesHoldTheirPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var work lifecycle.Group
+		begun := time.Now()
+		settler := delivery.Settler{
+			Store:  &shards{away: func(id string) bool { return id != "good" && time.Since(begun) < 10*time.Second }},
+			Logger: slog.New(slog.DiscardHandler), Failures: loglimit.NewGatherer(slog.New(slog.DiscardHandler)), Work: &work,
+		}
+		outcomes := []delivery.Outcome{{Leased: leased("good")[0], Event: halfmsg.EventCommitted}}
+		for range 4000 {
+			outcomes = append(outcomes, delivery.Outcome{Leased: leased("away")[0], Event: halfmsg.EventCommitted})
+		}
+		stored := 0
+		for batch := range 4 {
+			settler.Settle(t.Context(), outcomes, func(outcomes []delivery.Outcome, _ []halfmsg.Result) {
+				stored += len(outcomes)
+			})
+			if held := time.Since(begun) > 0; held != (batch >= 2) {
+				t.Errorf("batch %d holds its place: %v", batch, held)
+			}
+		}
+		_ = work.Wait(context.Background())
+		if stored != 4*len(outcomes) {
+			t.Errorf("%d outcomes are stored", stored)
+		}
+	})
+}
+
 func TestRetriesEndWithLeaseOrContext(t *testing.T) {
 	for name, short := range map[string]bool{"lease": false, "context": true} {
 		synctest.Test(t, func(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/msghandler/msghandler/internal/ground/backoff"
@@ -53,6 +54,10 @@ var storeRetryPause = backoff.Exponential(50*time.Millisecond, 2*time.Second)
 // storeTimeout bounds one call to the store, at far more than a call takes that succeeds.
 const storeTimeout = 5 * time.Second
 
+// maxLate is how many outcomes may wait beside their batches, with their messages in memory. Batches with further ones
+// keep their places: claims may succeed where outcomes cannot be stored.
+const maxLate = 10_000
+
 // Settler stores outcomes. A Settler is safe for concurrent use.
 type Settler struct {
 	// Store is where outcomes are stored. Required.
@@ -67,13 +72,16 @@ type Settler struct {
 	Failures *loglimit.Gatherer
 	// Work runs what goes on after Settle; who closes the loop waits for the group. Required.
 	Work *lifecycle.Group
+	// late counts the outcomes that wait beside their batches.
+	late int32
 }
 
 // Settle stores outcomes and hands the results to onSettled, in groups as the store answers: one group as a rule, and
 // further groups for outcomes that met an unavailable store. Settle retries these until the message's lease or the
 // context ends, and then hands them over with the store's error. Watcher and Metrics get a group before onSettled does.
 // Settle returns when every outcome has been handed over. Where only a part of the store is unavailable, Settle returns
-// before, and Work hands over the rest: a batch must not hold its place for the lease of a message whose shard is away.
+// before, and Work hands over the rest, up to maxLate: a batch must not hold its place for the lease of a message whose
+// shard is away.
 func (s *Settler) Settle(
 	ctx context.Context, outcomes []Outcome, onSettled func(outcomes []Outcome, results []halfmsg.Result),
 ) {
@@ -84,12 +92,27 @@ func (s *Settler) Settle(
 		}
 		// When the context ends, the outcomes get one last try.
 		pause := storeRetryPause.Delay(failures)
-		if len(outcomes) < all {
-			s.Work.Go(func() { s.settleLater(ctx, pause, outcomes, onSettled) })
+		if len(outcomes) < all && s.settleBeside(ctx, pause, outcomes, onSettled) {
 			return
 		}
 		_ = backoff.Sleep(ctx, pause)
 	}
+}
+
+// settleBeside has Work settle outcomes after a pause, unless too many wait so already.
+func (s *Settler) settleBeside(
+	ctx context.Context, pause time.Duration, outcomes []Outcome, onSettled func([]Outcome, []halfmsg.Result),
+) bool {
+	n := int32(min(len(outcomes), maxLate+1))
+	if atomic.AddInt32(&s.late, n) > maxLate {
+		atomic.AddInt32(&s.late, -n)
+		return false
+	}
+	s.Work.Go(func() {
+		defer atomic.AddInt32(&s.late, -n)
+		s.settleLater(ctx, pause, outcomes, onSettled)
+	})
+	return true
 }
 
 // settleLater settles outcomes whose part of the store was unavailable, after a pause.

@@ -154,8 +154,11 @@ func (p *publication) store(outcomes []delivery.Outcome) {
 	})
 }
 
-// settle stores outcomes, and hands acknowledged messages on.
+// settle stores outcomes, and hands acknowledged messages on. Outcomes whose shard is away wait without their bodies.
 func (p *publication) settle(outcomes []delivery.Outcome) {
+	for i := range outcomes {
+		outcomes[i].Body = nil
+	}
 	until := time.Now().Add(p.sender.config.Lease)
 	p.sender.settler.Settle(p.sender.calls, outcomes, func(stored []delivery.Outcome, results []halfmsg.Result) {
 		p.sender.conclude(stored, results, until)
