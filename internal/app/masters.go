@@ -15,6 +15,23 @@ func (a *App) silentMasters() (silent []redisstore.SilentMaster, shards int) {
 	return nil, 0
 }
 
+// inPart says that counts of all messages leave shards out, because their master does not answer.
+func (a *App) inPart() bool {
+	silent, _ := a.silentMasters()
+	return len(silent) > 0
+}
+
+// measure is a count of all messages. It does not fall while it is in part, because an outage ends no alert.
+type measure[T cmp.Ordered] struct{ last T }
+
+func (m *measure[T]) note(counted T, inPart bool) T {
+	if inPart {
+		counted = max(counted, m.last)
+	}
+	m.last = counted
+	return counted
+}
+
 // silentMasters reports the masters of a Cluster that do not answer.
 func (f *findings) silentMasters(silent []redisstore.SilentMaster, shards int) {
 	for _, m := range silent {

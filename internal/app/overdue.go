@@ -20,6 +20,9 @@ const (
 // The age alone is not enough, since each message has its own confirm_after.
 type overdue struct {
 	list func(ctx context.Context, query halfmsg.Query) (halfmsg.Page, error)
+	// inPart says that list leaves shards out, and result is the latest result.
+	inPart func() bool
+	result measure[time.Duration]
 	// cursor is where the next pass goes on, and longest is the longest time found so far.
 	cursor  string
 	longest time.Duration
@@ -27,7 +30,7 @@ type overdue struct {
 
 // watchUndecided starts the loop that looks for overdue messages.
 func (a *App) watchUndecided(store *redisstore.Store) error {
-	u := &overdue{list: store.ListReachable}
+	u := &overdue{list: store.ListReachable, inPart: a.inPart}
 	return a.repeat("undecided", backlogSchedule, func(ctx context.Context) error {
 		longest, whole, err := u.pass(ctx)
 		if whole {
@@ -48,7 +51,7 @@ func (u *overdue) pass(ctx context.Context) (longest time.Duration, whole bool, 
 		}
 		if u.cursor = page.Next; u.see(page.Records, time.Now()) || page.Next == "" {
 			longest, u.cursor, u.longest = u.longest, "", 0
-			return longest, true, nil
+			return u.result.note(longest, u.inPart()), true, nil
 		}
 	}
 	return 0, false, nil

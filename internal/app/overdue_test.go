@@ -55,7 +55,7 @@ func TestWhatShouldHaveBeenDecidedIsFound(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			a := &aged{all: c.all}
-			u := &overdue{list: a.list}
+			u := &overdue{list: a.list, inPart: func() bool { return false }}
 			for range 2 { // the second walk begins anew
 				a.reads = 0
 				if longest, whole, err := u.pass(t.Context()); err != nil || !whole || longest != c.want || a.reads != c.reads {
@@ -73,7 +73,7 @@ func TestTheLookForTheUndecidedGoesOnWhereItStopped(t *testing.T) {
 		a := &aged{takes: overdueTime / 2, all: [][2]time.Duration{
 			{9 * time.Hour, 8 * time.Hour}, {8 * time.Hour, 8 * time.Hour}, {7 * time.Hour, 7 * time.Hour},
 		}}
-		u := &overdue{list: a.list}
+		u := &overdue{list: a.list, inPart: func() bool { return false }}
 		if _, whole, err := u.pass(t.Context()); whole || err != nil || a.reads != 2 {
 			t.Errorf("after %d pages: whole %t, %v", a.reads, whole, err)
 		}
@@ -85,6 +85,25 @@ func TestTheLookForTheUndecidedGoesOnWhereItStopped(t *testing.T) {
 		if longest, whole, err := u.pass(t.Context()); !whole || err != nil || a.reads != 3 ||
 			longest.Round(time.Second) != time.Hour {
 			t.Errorf("after %d pages: %s, whole %t, %v", a.reads, longest, whole, err)
+		}
+	})
+}
+
+// While a master of a Redis Cluster is away, its messages are not read. They are overdue as before.
+func TestOverdueOutlivesASilentMaster(t *testing.T) {
+	t.Parallel()
+	const h = time.Hour
+	synctest.Test(t, func(t *testing.T) {
+		a, away := &aged{}, false
+		u := &overdue{list: a.list, inPart: func() bool { return away }}
+		for _, look := range []struct {
+			age, want time.Duration
+			away      bool
+		}{{3 * h, 3 * h, false}, {h, 3 * h, true}, {4 * h, 4 * h, true}, {h, h, false}} {
+			a.all, away = [][2]time.Duration{{look.age, 0}}, look.away
+			if longest, whole, err := u.pass(t.Context()); longest != look.want || !whole || err != nil {
+				t.Errorf("%+v: overdue for %v, whole: %v, %v", look, longest, whole, err)
+			}
 		}
 	})
 }

@@ -52,7 +52,7 @@ func (a *App) watchParked(store *redisstore.Store) error {
 	a.metrics.Unworked(a.unworked.withoutBroker, a.unworked.unrelayed)
 	return a.repeat("parked", parkedSchedule, func(ctx context.Context) error {
 		counts, err := store.Parked(ctx)
-		a.unworked.noteParked(counts, err, a.settings.BrokerNames(), len(store.SilentMasters()) > 0)
+		a.unworked.noteParked(counts, err, a.settings.BrokerNames(), a.inPart())
 		return err
 	})
 }
