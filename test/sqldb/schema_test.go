@@ -165,10 +165,43 @@ func TestLostMarkersGetANewIdentity(t *testing.T) {
 			t.Errorf("a repeated Migrate makes the identity %s of %s", again, first)
 		}
 		r.exec(t, "DROP TABLE "+name)
+		if r.dialect == sqldb.MySQL { // a young identity is that of another process
+			r.exec(t, "UPDATE "+name+"_identity SET made_at = made_at - INTERVAL 2 MINUTE")
+		}
 		if lost := identity(); lost == first {
 			t.Error("new markers have the identity of the lost ones")
 		}
 	})
+}
+
+// Processes that start together on a new MySQL create the same tables: one may have the identity already, while another
+// has found no markers and runs its statements. PostgreSQL and SQLite run them in one transaction.
+func TestFirstIdentityStays(t *testing.T) {
+	t.Parallel()
+	d := servers.MariaDB(t)
+	r := room{sqldb.MySQL, open(t, d.Driver, d.DSN)}
+	r.db.SetMaxOpenConns(1) // the statements share a variable
+	markers := must[*sqlmarker.Store](t)(sqlmarker.New(sqlmarker.Config{DB: r.db, Dialect: r.dialect, Producer: "ours"}))
+	statements, err := markers.DDL()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var identities []string
+	for range 2 {
+		for _, statement := range statements {
+			if !strings.Contains(statement, "CREATE TABLE IF NOT EXISTS msghandler_markers (") {
+				r.exec(t, statement)
+			}
+		}
+		identity, err := markers.Identity(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		identities = append(identities, identity)
+	}
+	if identities[0] != identities[1] {
+		t.Errorf("another process makes the identity %q of %q", identities[1], identities[0])
+	}
 }
 
 func TestMigrateRefusesATableWithoutKey(t *testing.T) {

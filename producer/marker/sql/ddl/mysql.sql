@@ -3,10 +3,11 @@
 -- First the identity of these markers: a process that finds their table finds the identity as well. The coordinator counts
 -- no verdict of markers with another one. A replica that repeats statements repeats the variable, and not the random number.
 -- Markers that replace lost ones get a new identity: with the old one each message of a lost marker would be rolled back.
+-- A young identity is of another process that creates the markers just now.
 CREATE TABLE IF NOT EXISTS {table}_identity (one TINYINT NOT NULL PRIMARY KEY,
-    identity VARCHAR(16) CHARACTER SET ascii NOT NULL) ENGINE=InnoDB;
-DELETE FROM {table}_identity WHERE one = 1 AND NOT EXISTS (SELECT 1 FROM information_schema.tables
-    WHERE table_schema = {schema} AND table_name = '{index}');
+    identity VARCHAR(16) CHARACTER SET ascii NOT NULL, made_at TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP) ENGINE=InnoDB;
+DELETE FROM {table}_identity WHERE one = 1 AND UNIX_TIMESTAMP(made_at) < UNIX_TIMESTAMP() - 60 AND NOT EXISTS (
+    SELECT 1 FROM information_schema.tables WHERE table_schema = {schema} AND table_name = '{index}');
 SET @identity = LEFT(SHA1(CONCAT(UUID(), RAND())), 12);
 INSERT INTO {table}_identity (one, identity) VALUES (1, @identity) ON DUPLICATE KEY UPDATE one = one;
 CREATE TABLE IF NOT EXISTS {table} (
