@@ -177,6 +177,37 @@ func TestBrokenInboxFaultsNoMessage(t *testing.T) {
 	})
 }
 
+// A value without a place in the encoding of the database, and a transaction that has failed before, are no trouble of
+// the inbox: the message would be handled for ever.
+func TestUnfitMessageIsNoTrouble(t *testing.T) {
+	t.Parallel()
+	d := servers.PostgreSQL(t)
+	first := room{sqldb.PostgreSQL, open(t, d.Driver, d.DSN)}
+	var name string
+	if err := first.db.QueryRowContext(t.Context(), "SELECT current_database()").Scan(&name); err != nil {
+		t.Fatal(err)
+	}
+	latin := name + "_latin"
+	first.exec(t, "CREATE DATABASE "+latin+" TEMPLATE template0 ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C'")
+	t.Cleanup(func() { _, _ = first.db.ExecContext(context.Background(), "DROP DATABASE "+latin+" WITH (FORCE)") })
+	r := room{sqldb.PostgreSQL, open(t, d.Driver, strings.Replace(d.DSN, name, latin, 1)+"&client_encoding=UTF8")}
+	u := newUser(t, r)
+	message := &consumer.Message{ID: "1", Producer: "orders", RoutingKey: "\u6ce8\u6587"}
+	if err := u.inbox.Handler(nil).Handle(t.Context(), message); err == nil || errors.Is(err, consumer.ErrTransient) {
+		t.Errorf("a routing key that the encoding lacks: %v", err)
+	}
+	tx, err := r.db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback() }()
+	_, _ = tx.ExecContext(t.Context(), "SELECT 1 / 0")
+	message.RoutingKey = "paid"
+	if err := u.inbox.Take(t.Context(), tx, message); err == nil || errors.Is(err, consumer.ErrTransient) {
+		t.Errorf("a transaction that has failed before: %v", err)
+	}
+}
+
 // In transaction mode a session of the pooler has the statements that another client has prepared under the same names.
 func TestPoolerFailsNothingForGood(t *testing.T) {
 	t.Parallel()

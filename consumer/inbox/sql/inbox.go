@@ -160,7 +160,7 @@ func (i *Inbox) Take(ctx context.Context, tx *sql.Tx, m *consumer.Message) error
 	switch {
 	case err != nil && i.table.Missing(err):
 		return consumer.Transient(fmt.Errorf("write the inbox: %w; call Migrate", err))
-	case err != nil && ctx.Err() == nil && !i.table.Busy(err): // the row is no fault of the message
+	case err != nil && ctx.Err() == nil && !i.table.Busy(err) && !i.table.Unfit(err): // no fault of the message
 		return consumer.Transient(fmt.Errorf("write the inbox: %w", i.table.Advise(err)))
 	case err != nil:
 		return fmt.Errorf("write the inbox: %w", err)

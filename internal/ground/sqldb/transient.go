@@ -132,6 +132,16 @@ func hasOneOf(err error, numbers ...string) bool {
 	return slices.ContainsFunc(numbers, func(number string) bool { return hasNumber(err, number) })
 }
 
+// Unfit reports that the database does not take a value, such as a text that its encoding lacks (of PostgreSQL 22, of
+// MySQL 1366 and 1406), or takes no statement because an earlier one of the transaction has failed (25P02).
+func (t *Traits) Unfit(err error) bool {
+	var e interface{ SQLState() string }
+	if errors.As(err, &e) {
+		return strings.HasPrefix(e.SQLState(), "22") || e.SQLState() == "25P02"
+	}
+	return hasOneOf(err, "1366", "1406")
+}
+
 // postgreSQLRefused: a feature, a value, a constraint, a schema, and all of syntax, names and rights.
 func postgreSQLRefused(err error) bool {
 	var e interface{ SQLState() string }
