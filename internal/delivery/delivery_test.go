@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -139,11 +140,11 @@ func TestIsolateSetsOnlyPoisonAside(t *testing.T) {
 // shards is a store of which one part may be away.
 type shards struct {
 	away  func(id string) bool
-	calls int
+	calls atomic.Int64
 }
 
 func (s *shards) Settle(_ context.Context, settlements []halfmsg.Settlement) []halfmsg.Result {
-	s.calls++
+	s.calls.Add(1)
 	results := make([]halfmsg.Result, len(settlements))
 	for i, w := range settlements {
 		results[i].State = halfmsg.Sendable
@@ -206,11 +207,41 @@ func TestUnavailableShardDelaysNoOther(t *testing.T) {
 		if fmt.Sprint(n.moved, n.fates) != "[1 3 2] [committed stored 2 committed stored 1]" {
 			t.Errorf("told %v, %v", n.moved, n.fates)
 		}
-		if store.calls > 15 {
-			t.Errorf("asked %d times in 10 s", store.calls)
+		if calls := store.calls.Load(); calls > 15 {
+			t.Errorf("asked %d times in 10 s", calls)
 		}
 		if n.held > 0 {
 			t.Errorf("the batch was held for %v", n.held)
+		}
+	})
+}
+
+// A batch may hold messages of the shard that is away alone. It gives its place back when the store answers others.
+func TestBatchOfAwayShardHoldsNoPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var work lifecycle.Group
+		begun := time.Now()
+		store := &shards{away: func(id string) bool { return id == "away" && time.Since(begun) < 10*time.Second }}
+		settler := delivery.Settler{
+			Store: store, Logger: slog.New(slog.DiscardHandler), Work: &work,
+			Failures: loglimit.NewGatherer(slog.New(slog.DiscardHandler)),
+		}
+		var stored atomic.Int64
+		settle := func(id string) {
+			settler.Settle(t.Context(), []delivery.Outcome{{Leased: leased(id)[0], Event: halfmsg.EventCommitted}},
+				func(outcomes []delivery.Outcome, _ []halfmsg.Result) { stored.Add(int64(len(outcomes))) })
+		}
+		go func() {
+			time.Sleep(time.Second)
+			settle("good")
+		}()
+		settle("away")
+		if held := time.Since(begun); held < time.Second || held > 4*time.Second {
+			t.Errorf("the batch was held for %v", held)
+		}
+		_ = work.Wait(context.Background())
+		if calls := store.calls.Load(); stored.Load() != 2 || calls > 16 {
+			t.Errorf("%d outcomes are stored with %d calls", stored.Load(), calls)
 		}
 	})
 }
@@ -228,18 +259,18 @@ func TestManyLateOutcomesHoldTheirPlace(t *testing.T) {
 		for range 4000 {
 			outcomes = append(outcomes, delivery.Outcome{Leased: leased("away")[0], Event: halfmsg.EventCommitted})
 		}
-		stored := 0
+		var stored atomic.Int64
 		for batch := range 4 {
 			settler.Settle(t.Context(), outcomes, func(outcomes []delivery.Outcome, _ []halfmsg.Result) {
-				stored += len(outcomes)
+				stored.Add(int64(len(outcomes)))
 			})
 			if held := time.Since(begun) > 0; held != (batch >= 2) {
 				t.Errorf("batch %d holds its place: %v", batch, held)
 			}
 		}
 		_ = work.Wait(context.Background())
-		if stored != 4*len(outcomes) {
-			t.Errorf("%d outcomes are stored", stored)
+		if n := int(stored.Load()); n != 4*len(outcomes) {
+			t.Errorf("%d outcomes are stored", n)
 		}
 	})
 }

@@ -72,36 +72,35 @@ type Settler struct {
 	Failures *loglimit.Gatherer
 	// Work runs what goes on after Settle; who closes the loop waits for the group. Required.
 	Work *lifecycle.Group
-	// late counts the outcomes that wait beside their batches.
-	late int32
+	// answers counts the answers of the store, late the outcomes that wait beside their batches.
+	answers, late int32
 }
 
 // Settle stores outcomes and hands the results to onSettled, in groups as the store answers: one group as a rule, and
 // further groups for outcomes that met an unavailable store. Settle retries these until the message's lease or the
 // context ends, and then hands them over with the store's error. Watcher and Metrics get a group before onSettled does.
-// Settle returns when every outcome has been handed over. Where only a part of the store is unavailable, Settle returns
-// before, and Work hands over the rest, up to maxLate: a batch must not hold its place for the lease of a message whose
-// shard is away.
+// Settle returns when every outcome has been handed over. Where only a part of the store is unavailable, as the store
+// answers for other outcomes meanwhile, Settle returns before, and Work hands over the rest, up to maxLate: a batch
+// must not hold its place for the lease of a message whose shard is away.
 func (s *Settler) Settle(
 	ctx context.Context, outcomes []Outcome, onSettled func(outcomes []Outcome, results []halfmsg.Result),
 ) {
+	answers := atomic.LoadInt32(&s.answers)
 	for failures := 0; ; failures++ {
-		all := len(outcomes)
 		if outcomes = s.settleOnce(ctx, outcomes, onSettled); len(outcomes) == 0 {
 			return
 		}
-		// When the context ends, the outcomes get one last try.
-		pause := storeRetryPause.Delay(failures)
-		if len(outcomes) < all && s.settleBeside(ctx, pause, outcomes, onSettled) {
+		if atomic.LoadInt32(&s.answers) != answers && s.settleBeside(ctx, failures, outcomes, onSettled) {
 			return
 		}
-		_ = backoff.Sleep(ctx, pause)
+		// When the context ends, the outcomes get one last try.
+		_ = backoff.Sleep(ctx, storeRetryPause.Delay(failures))
 	}
 }
 
-// settleBeside has Work settle outcomes after a pause, unless too many wait so already.
+// settleBeside has Work settle outcomes that have failed so often, unless too many wait so already.
 func (s *Settler) settleBeside(
-	ctx context.Context, pause time.Duration, outcomes []Outcome, onSettled func([]Outcome, []halfmsg.Result),
+	ctx context.Context, failures int, outcomes []Outcome, onSettled func([]Outcome, []halfmsg.Result),
 ) bool {
 	n := int32(min(len(outcomes), maxLate+1))
 	if atomic.AddInt32(&s.late, n) > maxLate {
@@ -110,20 +109,17 @@ func (s *Settler) settleBeside(
 	}
 	s.Work.Go(func() {
 		defer atomic.AddInt32(&s.late, -n)
-		s.settleLater(ctx, pause, outcomes, onSettled)
+		if failure := lifecycle.Recovered(func() {
+			for ; len(outcomes) > 0; failures++ {
+				_ = backoff.Sleep(ctx, storeRetryPause.Delay(failures))
+				outcomes = s.settleOnce(ctx, outcomes, onSettled)
+			}
+		}); failure != nil {
+			s.Logger.Error("late outcomes panicked: their messages keep their state; the next lease holder retries",
+				"messages", len(outcomes), "cause", failure, "stack", string(failure.Stack))
+		}
 	})
 	return true
-}
-
-// settleLater settles outcomes whose part of the store was unavailable, after a pause.
-func (s *Settler) settleLater(
-	ctx context.Context, pause time.Duration, outcomes []Outcome, onSettled func([]Outcome, []halfmsg.Result),
-) {
-	_ = backoff.Sleep(ctx, pause)
-	if failure := lifecycle.Recovered(func() { s.Settle(ctx, outcomes, onSettled) }); failure != nil {
-		s.Logger.Error("late outcomes panicked: their messages keep their state; the next lease holder retries",
-			"messages", len(outcomes), "cause", failure, "stack", string(failure.Stack))
-	}
 }
 
 // settleOnce stores outcomes with one call, and returns those to try again.
@@ -132,6 +128,9 @@ func (s *Settler) settleOnce(
 ) (again []Outcome) {
 	last := ctx.Err() != nil
 	answered, results := outcomes, s.store(ctx, outcomes)
+	if slices.ContainsFunc(results, func(r halfmsg.Result) bool { return !unstored(r) }) {
+		atomic.AddInt32(&s.answers, 1)
+	}
 	if !last && slices.ContainsFunc(results, unstored) {
 		answered, results, again = sortOut(outcomes, results)
 	}
