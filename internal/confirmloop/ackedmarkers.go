@@ -180,7 +180,7 @@ func (d *markerDeleter) release(held []delivery.Leased, after time.Duration) {
 	for i, h := range held {
 		outcomes[i] = delivery.Outcome{Leased: h, Event: halfmsg.EventReleased, After: after}
 	}
-	ctx, cancel := context.WithTimeout(d.calls, handBackTimeout)
-	defer cancel()
+	ctx, cancel := context.WithCancel(d.calls)
+	time.AfterFunc(handBackTimeout, cancel) // later than this call may return: the rest is tried beside
 	d.settler.Settle(ctx, outcomes, ignore)
 }

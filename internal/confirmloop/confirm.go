@@ -336,8 +336,8 @@ func (c *Confirmer) handBack(held []delivery.Leased) {
 	if len(held) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(c.calls, handBackTimeout)
-	defer cancel()
+	ctx, cancel := context.WithCancel(c.calls)
+	time.AfterFunc(handBackTimeout, cancel) // later than this call may return: the rest is tried beside
 	outcomes := make([]delivery.Outcome, len(held))
 	var committed []halfmsg.Claim
 	for i, h := range held {

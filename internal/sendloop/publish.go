@@ -302,8 +302,8 @@ func (s *Sender) release(outcomes []delivery.Outcome) {
 	if len(outcomes) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(s.calls, handBackTimeout)
-	defer cancel()
+	ctx, cancel := context.WithCancel(s.calls)
+	time.AfterFunc(handBackTimeout, cancel) // later than this call may return: the rest is tried beside
 	s.settler.Settle(ctx, outcomes, func([]delivery.Outcome, []halfmsg.Result) {})
 }
 

@@ -250,6 +250,34 @@ func TestAwayShardHoldsNoPlace(t *testing.T) {
 	})
 }
 
+// restarting is a store whose messages that begin with away cannot be reached until a time.
+type restarting struct {
+	partly
+	until time.Time
+}
+
+func (s restarting) Settle(ctx context.Context, all []halfmsg.Settlement) []halfmsg.Result {
+	if time.Now().Before(s.until) {
+		return s.partly.Settle(ctx, all)
+	}
+	return s.Store.Settle(ctx, all)
+}
+
+// A shard is away for a second. What was handed back meanwhile does not wait for the end of its lease.
+func TestHandBackOutlastsRestartOfShard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := with(t, sendloop.Config{}, nil, func(s *memstore.Store) halfmsg.SendStore {
+			return restarting{partly{s}, time.Now().Add(time.Second)}
+		})
+		h.Offer(h.committedFor("unknown", "away", "good"), time.Now().Add(lease))
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if stored := look(h, func() int { return h.fates["released stored"] }); stored != 2 {
+			t.Errorf("%d of 2 messages are handed back: %v", stored, h.fates)
+		}
+	})
+}
+
 // A message without an answer keeps no others in memory.
 func TestAnsweredBodiesAreReleased(t *testing.T) {
 	hold := make(chan struct{})
