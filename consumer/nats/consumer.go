@@ -21,6 +21,7 @@ package nats
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -77,7 +78,7 @@ func (c *Consumer) Run(ctx context.Context, h consumer.Handler) error {
 	defer cancel()
 	r := &run{
 		Config: c.config, address: c.address, handler: consumer.Chain(h, around...), retry: c.config.Retry,
-		stopping: ctx, work: work,
+		stopping: ctx, work: work, id: rand.Text()[:8],
 	}
 	for failures := 0; ctx.Err() == nil; failures++ {
 		consumed, err := r.session()
@@ -106,7 +107,8 @@ type run struct {
 	// handlers has the workers of all sessions: handlers of a lost connection go on.
 	handlers lifecycle.Group
 	failures failures
-	// noting is held to change the notes of the durable consumer.
+	// id names this run in the notes of the durable consumer, and noting is held to change the notes.
+	id     string
 	noting sync.Mutex
 	// forbidden has the beginnings of the subjects whose refusal was logged.
 	forbidden sync.Map

@@ -36,6 +36,18 @@ func (f *failures) setNoted(sequence uint64, is bool) {
 	f.set(sequence, d)
 }
 
+// noted are the messages that this process has noted.
+func (f *failures) noted() (sequences []uint64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for sequence, d := range f.of {
+		if d.noted {
+			sequences = append(sequences, sequence)
+		}
+	}
+	return sequences
+}
+
 // exclude notes a delivery that ended without a failure. JetStream will deliver the message again.
 func (f *failures) exclude(sequence uint64) {
 	f.mu.Lock()
