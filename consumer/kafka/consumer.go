@@ -60,7 +60,8 @@ func (c Config) connection() kafkaconn.Config {
 // Run hands the messages of the group to h until ctx ends. After the end of ctx, Run takes no further message, lets the
 // handlers finish, commits, leaves the group, and returns nil. Run returns an error when handlers outlast
 // Config.StopTimeout; their messages are redelivered. A cluster that does not answer delays the return by 10 s: 5 s for
-// the commit and 5 s for leaving. Run may be called several times, also at once: each call is a consumer of the group.
+// the commit and 5 s for leaving; handlers that outlast StopTimeout delay it by 2 s more. Run may be called several
+// times, also at once: each call is a consumer of the group.
 func (c *Consumer) Run(ctx context.Context, h consumer.Handler) error {
 	around := []consumer.Middleware{consumer.Recover()}
 	if c.config.Dedup != nil {
