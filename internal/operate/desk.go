@@ -36,8 +36,7 @@ type bounds struct {
 	// look is how long a call looks at letters, and walk how long it may take.
 	look, walk time.Duration
 	// looked is how many letters of a queue a call takes and gives back: RabbitMQ hands out letters from the front only,
-	// so a later page takes all letters before it too. records bounds the topics of Kafka: a topic is read whole, and its
-	// letters are in memory.
+	// so a later page takes all letters before it too. records bounds the topics of Kafka: each look reads a topic whole.
 	looked, records int
 }
 

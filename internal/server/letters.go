@@ -213,6 +213,7 @@ func (l letterChange[Q, A]) run(ctx context.Context, o *operators, r Q) (A, erro
 			}
 			o.server.recordLetters(ctx, record)
 		}()
+		record.Cause = "an internal error ended the change" // unless the change returns
 		changing, end := o.server.untilStop(ctx)
 		defer end()
 		answer, err = l.do(desk, changing, r, func(name, exchange, routingKey string) {
@@ -252,10 +253,11 @@ func (s *Server) untilStop(ctx context.Context) (context.Context, func()) {
 	return ctx, func() { release(); cancel() }
 }
 
-// recordLetters records which letters were changed, and apart from them why others were not: the cause.
+// recordLetters records which letters were changed, and apart from them why others were not: the cause. A change of no
+// letter has a record, too: the record begun stays alone after a kill only.
 func (s *Server) recordLetters(ctx context.Context, r audit.Record) {
 	failed := r
-	if r.Cause = ""; len(r.Names) > 0 {
+	if r.Cause = ""; len(r.Names) > 0 || failed.Cause == "" {
 		s.config.Audit.Record(ctx, r)
 	}
 	if failed.Names, failed.Destinations, failed.Result = nil, nil, audit.Failed; failed.Cause != "" {

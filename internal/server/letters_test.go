@@ -180,7 +180,32 @@ func TestPanicKeepsTheRecordOfLetters(t *testing.T) {
 		Queue: "payments", Selection: everyLetter(),
 	})
 	wantCode(t, err, codes.Internal)
-	if lines := trail.take(); len(lines) != 2 || !strings.Contains(lines[1], " discard-letters done / [orders/3] ") {
+	if lines := trail.take(); len(lines) != 3 || !strings.Contains(lines[1], " discard-letters done / [orders/3] ") ||
+		!strings.Contains(lines[2], " discard-letters failed / [] ") {
+		t.Errorf("recorded %q", lines)
+	}
+}
+
+// vain changes no letter: another operator was there before.
+type vain struct{ *letterBox }
+
+func (vain) Discard(
+	context.Context, *msghandlerv1.DiscardDeadLettersRequest, server.LetterChanged,
+) (*msghandlerv1.DiscardDeadLettersResponse, error) {
+	return &msghandlerv1.DiscardDeadLettersResponse{}, nil
+}
+
+// The record of the beginning stays alone after a kill only.
+func TestChangeOfNoLetterHasItsOutcome(t *testing.T) {
+	t.Parallel()
+	trail := &recorded{}
+	h := open(t, trail.keep, func(c *server.Config) { c.DeadLetters = vain{&letterBox{}} })
+	if _, err := h.operators.DiscardDeadLetters(t.Context(), &msghandlerv1.DiscardDeadLettersRequest{
+		Queue: "payments", Selection: everyLetter(),
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if lines := trail.take(); len(lines) != 2 || !strings.Contains(lines[1], " discard-letters done / [] ") {
 		t.Errorf("recorded %q", lines)
 	}
 }
