@@ -10,8 +10,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// mostLoaded is how many letters a round has at most, and roundBytes about how many bytes: a round is in memory.
-const mostLoaded, roundBytes = 250, 16 << 20
+// roundBytes is about how many bytes a round has at most, which is in memory, and letterBytes what a letter takes beside
+// its texts and its body. Each round has a client of its own, so small letters share one.
+const roundBytes, letterBytes = 16 << 20, 1 << 10
 
 // position names a record of a topic.
 type position struct {
@@ -27,7 +28,7 @@ type place struct {
 }
 
 func placeOf(record *kgo.Record) place {
-	bytes := len(record.Key) + len(record.Value)
+	bytes := letterBytes + len(record.Key) + len(record.Value)
 	for _, header := range record.Headers {
 		bytes += len(header.Key) + len(header.Value)
 	}
@@ -72,21 +73,22 @@ func (w *walk) visit(ctx context.Context, places []place, visit func(*letter) (l
 func roundOf(places []place) int {
 	bytes := 0
 	for n, at := range places {
-		if bytes += at.bytes; n > 0 && (n == mostLoaded || bytes > roundBytes) {
+		if bytes += at.bytes; n > 0 && bytes > roundBytes {
 			return n
 		}
 	}
 	return len(places)
 }
 
-// load reads the letters at places.
+// load reads the letters at places. The time tells a letter from another one at its place, as in a topic that was made
+// again: the other one was not selected.
 func (w *walk) load(ctx context.Context, places []place) (map[position]*letter, error) {
 	again := &walk{
 		connection: w.connection, topic: w.topic, copies: w.copies, partitions: map[int32]*deadPartition{},
 	}
-	letters := make(map[position]*letter, len(places))
+	letters, written := make(map[position]*letter, len(places)), make(map[position]time.Time, len(places))
 	for _, at := range places {
-		letters[at.position] = nil
+		written[at.position] = at.at
 		p := again.partitions[at.partition]
 		if p == nil {
 			p = &deadPartition{next: at.offset}
@@ -96,7 +98,7 @@ func (w *walk) load(ctx context.Context, places []place) (map[position]*letter, 
 	}
 	again.take = func(_ *deadPartition, record *kgo.Record) {
 		at := position{record.Partition, record.Offset}
-		if _, wanted := letters[at]; wanted {
+		if of, wanted := written[at]; wanted && of.Equal(record.Timestamp) {
 			letters[at] = newLetter(record)
 		}
 	}

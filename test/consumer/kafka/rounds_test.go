@@ -3,7 +3,9 @@ package kafka_test
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -61,5 +63,35 @@ func TestReplayHoldsSomeBodies(t *testing.T) {
 	}})
 	if asked != letters || err == nil || most > letters*bodyBytes/2 {
 		t.Errorf("%d letters were looked at, with %d MiB in memory, %v", asked, most>>20, err)
+	}
+}
+
+// The topic is made again between two rounds of a replay. What stands at the place of a letter now was not selected.
+func TestLetterOfNewTopicIsLeftOut(t *testing.T) {
+	t.Parallel()
+	const count = 20 // two rounds
+	k := graveyard(t)
+	fill := func(name string) {
+		var letters []*kgo.Record
+		for i := range count {
+			letter := dead(fmt.Sprint(name, i))
+			letter.Partition, letter.Value = 0, make([]byte, 900<<10)
+			letters = append(letters, letter)
+		}
+		produceTo(t, k, letters...)
+	}
+	fill("first")
+	asked := map[string]bool{}
+	_, err := deadLetters(t, k).ReplaySelected(t.Context(), consumer.Selection{MayReplay: func(l *consumer.Letter) error {
+		if len(asked) == 0 {
+			remove(t, k, "payments.dead")
+			k.Topic("payments.dead", nil)
+			fill("second")
+		}
+		asked[l.ID] = true
+		return errors.New("not now")
+	}})
+	if err == nil || !asked["first0"] || asked[fmt.Sprint("second", count-1)] {
+		t.Errorf("looked at %v, %v", slices.Sorted(maps.Keys(asked)), err)
 	}
 }
