@@ -161,10 +161,11 @@ func (n *begunNote) end(settled bool) {
 	case lost && counted:
 		p.in.excuse(p.source, n.record.Offset)
 	case !lost:
+		back := n.before // the goroutine of the partition reads before without the lock
 		if p.run.stopping.Err() != nil {
-			n.before = 0
+			back = 0
 		}
-		if n.set(n.before) != nil {
+		if n.set(back) != nil {
 			p.in.excuse(p.source, n.record.Offset)
 		}
 	}
