@@ -16,8 +16,8 @@ import (
 
 // DeadLetters manages the letters of a dead-letter topic: letters of consumers, and dead messages of the coordinator.
 // Its methods connect, read the topic from its start to its end, and read the letters that they look for once more:
-// about 16 MiB of letters are in memory. No consumer group is used, so looking changes nothing, also for others who look
-// at the same time.
+// about 16 MiB of letters are in memory. No consumer group is used, so looking changes nothing, also for others who
+// look at the same time.
 //
 // Kafka removes no single record. A letter that is replayed or discarded gets a settlement: a record behind the letter
 // in the same partition, with the header HeaderSettled. Letters with a settlement are left out here. Other readers of

@@ -10,8 +10,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// roundBytes is about how many bytes a round has at most, which is in memory, and letterBytes what a letter takes beside
-// its texts and its body. Each round has a client of its own, so small letters share one.
+// roundBytes is about how many bytes a round has at most, which is in memory, and letterBytes what a letter takes
+// beside its texts and its body. Each round has a client of its own, so small letters share one.
 const roundBytes, letterBytes = 16 << 20, 1 << 10
 
 // position names a record of a topic.

@@ -18,9 +18,9 @@ import (
 )
 
 // No process lives to see a message fail that ends the processes which handle it, and JetStream counts deliveries only,
-// also those that processes gave back when they stopped. So a process notes in the metadata of the durable consumer that
-// it handles a message which was delivered far more often than allowed. The process takes the note back when the message
-// goes back. Each process has notes of its own, so an update may be repeated whose answer was lost.
+// also those that processes gave back when they stopped. So a process notes in the metadata of the durable consumer
+// that it handles a message which was delivered far more often than allowed. The process takes the note back when the
+// message goes back. Each process has notes of its own, so an update may be repeated whose answer was lost.
 
 // metaBegun begins the name of such a note. The sequence of the message in the stream follows, and the process.
 const metaBegun = "msghandler-begun."
