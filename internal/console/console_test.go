@@ -227,7 +227,7 @@ func TestMetricsCountWithoutAskingTheStoreEachTime(t *testing.T) {
 	}
 	for _, want := range []string{
 		`msghandler_messages{state="pending"} 7`, `msghandler_messages{state="dead"} 0`, `msghandler_store_up 1`,
-		`msghandler_overdue_seconds{state="pending"} 20`, `msghandler_overdue_seconds{state="sendable"} 0`,
+		`msghandler_overdue_seconds{state="pending"} 2`, `msghandler_overdue_seconds{state="sendable"} 0`,
 		`msghandler_overdue_seconds{state="dead"} 0`,
 		`msghandler_oldest_message_age_seconds{state="pending"} 6`, `msghandler_oldest_message_age_seconds{state="dead"} 0`,
 		`msghandler_moves_total{event="acked",fate="stored"} 2`, `msghandler_moves_total{event="acked",fate="lease_lost"} 1`,
