@@ -134,9 +134,7 @@ func examineData(ctx context.Context, client redis.UniversalClient, config Confi
 	}
 	l := layout{shards: config.shardsOf(meta[shardsField], cluster)}
 	f := found{addr: config.Prefix}
-	if wrong, err := config.misfitOf(ctx, client, meta, l); err != nil {
-		return nil, err
-	} else if wrong.name != "" {
+	if wrong := misfitOf(meta, l); wrong.name != "" {
 		f.add(wrong.name, Refuse, wrong.what, "the coordinator does not start", wrong.remedy)
 		return f.all, nil
 	}

@@ -1,18 +1,12 @@
 package redis
 
 import (
-	"context"
 	"fmt"
 	"strconv"
-
-	"github.com/redis/go-redis/v9"
 )
 
 // layoutVersion is the layout of the data, stored with the data.
 const layoutVersion = "1"
-
-// foreignNote is a key in the first shard of data that are not of this layout, whichever layout they state.
-const foreignNote = "layouts"
 
 // layout is the number of shards of the data, stored with the data.
 type layout struct{ shards int }
@@ -21,31 +15,20 @@ type layout struct{ shards int }
 type misfit struct{ name, what, remedy string }
 
 // misfitOf compares the data, whose layout is written in meta, with this layout and the configured shards.
-func (c Config) misfitOf(
-	ctx context.Context, client redis.UniversalClient, meta map[string]string, l layout,
-) (misfit, error) {
-	written := meta[layoutField]
-	if written == layoutVersion {
-		first := c.Prefix + ":{" + l.number(0) + "}:"
-		if n, err := client.Exists(ctx, first+foreignNote).Result(); err != nil {
-			return misfit{}, err
-		} else if n > 0 {
-			written = "before " + layoutVersion
-		}
-	}
-	switch shards := meta[shardsField]; {
+func misfitOf(meta map[string]string, l layout) misfit {
+	switch written, shards := meta[layoutField], meta[shardsField]; {
 	case written != "" && written != layoutVersion:
 		return misfit{
 			"layout", fmt.Sprintf("holds data of layout %s, and this version knows layout %s", written, layoutVersion),
 			"run the version that wrote them, or set another redis.prefix for new data",
-		}, nil
+		}
 	case shards != "" && shards != strconv.Itoa(l.shards):
 		return misfit{
 			"shards", fmt.Sprintf("holds data in %s shards, and %d are configured", shards, l.shards),
 			"set redis.shards to " + shards + ", or another redis.prefix for new data",
-		}, nil
+		}
 	}
-	return misfit{}, nil
+	return misfit{}
 }
 
 // tags are the text in the braces of each shard's keys.

@@ -188,9 +188,7 @@ func (s *Store) agreeOnLayout(ctx context.Context, cluster bool) (layout, error)
 		return layout{}, fmt.Errorf("reading %s: %w", key, translate(err))
 	}
 	l := layout{shards: s.config.shardsOf(got[shardsField], cluster)}
-	if wrong, err := s.config.misfitOf(ctx, s.intake, got, l); err != nil {
-		return layout{}, translate(err)
-	} else if wrong.name != "" {
+	if wrong := misfitOf(got, l); wrong.name != "" {
 		return layout{}, fmt.Errorf("redis.prefix %s %s: %s", s.config.Prefix, wrong.what, wrong.remedy)
 	}
 	s.installation = got[installationField]
