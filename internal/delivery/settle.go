@@ -79,9 +79,9 @@ type Settler struct {
 // Settle stores outcomes and hands the results to onSettled, in groups as the store answers: one group as a rule, and
 // further groups for outcomes that met an unavailable store. Settle retries these until the message's lease or the
 // context ends, and then hands them over with the store's error. Watcher and Metrics get a group before onSettled does.
-// Settle returns when every outcome has been handed over. Where only a part of the store is unavailable, as the store
-// answers for other outcomes meanwhile, Settle returns before, and Work hands over the rest, up to maxLate: a batch
-// must not hold its place for the lease of a message whose shard is away.
+// Settle returns when every outcome has been handed over. When the store answers for other outcomes meanwhile, only a
+// part of it is unavailable: then Settle returns before, and Work hands over the rest, up to maxLate. A batch must not
+// hold its place for the lease of a message whose shard is away.
 func (s *Settler) Settle(
 	ctx context.Context, outcomes []Outcome, onSettled func(outcomes []Outcome, results []halfmsg.Result),
 ) {
