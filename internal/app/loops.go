@@ -30,7 +30,7 @@ func (a *App) watchStore(store *redisstore.Store) error {
 	sweep, err := a.newLoop("sweep", a.settings.Sweep.Schedule, func(ctx context.Context) (bool, error) {
 		err := a.forSweepTime(ctx, func(ctx context.Context) (bool, error) {
 			repairs, more, err := store.Sweep(ctx)
-			a.metrics.Swept(repairs.Checked, repairs.Mended)
+			a.metrics.Swept(repairs.Checked, repairs.Made)
 			if err == nil && !more {
 				a.clock.swept()
 			}

@@ -229,8 +229,8 @@ func TestRightDueTimesOutliveClockJump(t *testing.T) {
 		c.at(clock)
 		c.jump(c.store)
 		finishPages(t, c.store)
-		if repairs := sweep(t, c.store); repairs.Mended > 0 {
-			t.Errorf("%d repairs at %v", repairs.Mended, clock)
+		if repairs := sweep(t, c.store); repairs.Made > 0 {
+			t.Errorf("%d repairs at %v", repairs.Made, clock)
 		}
 	}
 	c.at(5*time.Hour - time.Minute)

@@ -138,7 +138,7 @@ func TestASweepEndsWithoutAMasterThatIsGone(t *testing.T) {
 	if n := client.ZRem(t.Context(), "msghandler:{00}:orders:pending", "1").Val(); n != 1 {
 		t.Fatalf("%d messages taken out of their index", n)
 	}
-	if repairs := sweep(t, store); repairs.Mended == 0 {
-		t.Error("the next sweep has mended nothing")
+	if repairs := sweep(t, store); repairs.Made == 0 {
+		t.Error("the next sweep has repaired nothing")
 	}
 }

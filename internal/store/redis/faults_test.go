@@ -333,8 +333,8 @@ func TestAClockThatJumpedLeavesNothingBehind(t *testing.T) {
 	if r := word(t, store, halfmsg.EventCommitted, 0, claims...)[0]; !errors.Is(r.Err, halfmsg.ErrLeaseLost) {
 		t.Errorf("settled under an endless lease: %v", r.Err)
 	}
-	if repairs := sweep(t, store); repairs.Mended != 1 {
-		t.Errorf("%d repairs", repairs.Mended)
+	if repairs := sweep(t, store); repairs.Made != 1 {
+		t.Errorf("%d repairs", repairs.Made)
 	}
 	if claims, _ = store.ClaimPending(ctx, map[string]int{"orders": 10}, time.Minute); len(claims) != 1 {
 		t.Error("not to be claimed after the repair")

@@ -119,8 +119,8 @@ func TestWhatIsLeftOfAPageIsIndexed(t *testing.T) {
 			t.Errorf("%s is due %s", id, r.DueAt)
 		}
 	}
-	if repairs := sweep(t, other); repairs.Mended > 0 {
-		t.Errorf("%d repairs", repairs.Mended)
+	if repairs := sweep(t, other); repairs.Made > 0 {
+		t.Errorf("%d repairs", repairs.Made)
 	}
 	// Owners keep what they have.
 	settle(t, store, halfmsg.EventCommitted, time.Minute, owned...)

@@ -37,8 +37,8 @@ func TestAMessageThatOutlivedAllCoordinatorsIsNoDamage(t *testing.T) {
 	create(t, store, later("1"))
 	redis.SetTime(now.Add(time.Minute))
 	next := open(t, redisstore.Config{URL: "redis://" + redis.Addr(), Prefix: "msghandler", Logger: logger})
-	if repairs := sweep(t, next); repairs.Mended > 0 {
-		t.Errorf("%d repairs of what is whole:\n%s", repairs.Mended, log)
+	if repairs := sweep(t, next); repairs.Made > 0 {
+		t.Errorf("%d repairs of what is whole:\n%s", repairs.Made, log)
 	}
 }
 

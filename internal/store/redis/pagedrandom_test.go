@@ -41,8 +41,8 @@ func TestRandomMovesLoseNoMessage(t *testing.T) {
 	lapse(t, client)
 	finishPages(t, first)
 	intact(t, client)
-	if repairs := sweep(t, first); repairs.Mended > 0 {
-		t.Errorf("%d repairs", repairs.Mended)
+	if repairs := sweep(t, first); repairs.Made > 0 {
+		t.Errorf("%d repairs", repairs.Made)
 	}
 }
 

@@ -49,8 +49,8 @@ func TestPagesOfFinishedMessagesAreForgotten(t *testing.T) {
 		t.Fatal(r.Err)
 	}
 	for range 3 {
-		if repairs := sweep(t, store); repairs.Mended > 1 { // the producer's place on the list, at most
-			t.Errorf("the sweeper found %d mistakes", repairs.Mended)
+		if repairs := sweep(t, store); repairs.Made > 1 { // the producer's place on the list, at most
+			t.Errorf("the sweeper found %d mistakes", repairs.Made)
 		}
 	}
 	if left := client.Keys(t.Context(), base+"page*").Val(); len(left) != 0 {
@@ -107,15 +107,15 @@ func TestTheSweeperRepairsPages(t *testing.T) {
 			log, logger := logged()
 			store, client, _ := fresh(t, redisstore.Config{Logger: logger})
 			create(t, store, later("1"))
-			if repairs := sweep(t, store); repairs.Mended != 0 || repairs.Checked == 0 {
+			if repairs := sweep(t, store); repairs.Made != 0 || repairs.Checked == 0 {
 				t.Fatalf("repaired what is whole: %+v\n%s", repairs, log)
 			}
 			test.damage(client, t)
-			if repairs := sweep(t, store); repairs.Mended == 0 || !strings.Contains(log.String(), test.log) {
+			if repairs := sweep(t, store); repairs.Made == 0 || !strings.Contains(log.String(), test.log) {
 				t.Fatalf("%+v, logged:\n%s", repairs, log)
 			}
 			finishPages(t, store)
-			if again := sweep(t, store); again.Mended != 0 {
+			if again := sweep(t, store); again.Made != 0 {
 				t.Errorf("repaired again:\n%s", log)
 			}
 			if r, _ := store.Get(t.Context(), half("1").Name); r.State != test.after {

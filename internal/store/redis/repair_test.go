@@ -23,7 +23,7 @@ func sweep(t *testing.T, store *redisstore.Store) redisstore.Repairs {
 			t.Fatal(err)
 		}
 		all.Checked += repairs.Checked
-		all.Mended += repairs.Mended
+		all.Made += repairs.Made
 		if !more {
 			return all
 		}
@@ -135,16 +135,16 @@ func TestTheSweeperRepairs(t *testing.T) {
 			store := open(t, redisstore.Indexed(redisstore.Config{URL: server.URL(), Prefix: prefix, Logger: logger, Shards: 1}))
 			bring(t, store, half("1"), d.state)
 			client.Set(t.Context(), prefix+":other", "1", 0) // foreign, with a similar prefix
-			if repairs := sweep(t, store); repairs.Mended != 0 || repairs.Checked == 0 {
+			if repairs := sweep(t, store); repairs.Made != 0 || repairs.Checked == 0 {
 				t.Fatalf("repaired what is whole: %+v\n%s", repairs, log)
 			}
 			base := prefix + ":{00}:orders:"
 			d.do(client, t, keysOf{base, base + "m:1", base + "x:1", base + "leases"})
-			if repairs := sweep(t, store); repairs.Mended == 0 || !strings.Contains(log.String(), d.log) {
+			if repairs := sweep(t, store); repairs.Made == 0 || !strings.Contains(log.String(), d.log) {
 				t.Fatalf("%+v, logged:\n%s", repairs, log)
 			}
 			again := sweep(t, store)
-			if again.Mended != 0 {
+			if again.Made != 0 {
 				t.Errorf("repaired again:\n%s", log)
 			}
 			if r, _ := store.Get(t.Context(), half("1").Name); r.State != d.after {
@@ -172,7 +172,7 @@ func TestTheSweeperGetsThroughManyKeys(t *testing.T) {
 		messages = append(messages, half(fmt.Sprint(i)))
 	}
 	create(t, store, messages...)
-	if repairs := sweep(t, store); repairs.Mended != 0 || repairs.Checked < 3000 {
+	if repairs := sweep(t, store); repairs.Made != 0 || repairs.Checked < 3000 {
 		t.Fatalf("%+v", repairs)
 	}
 	found, err := client.Keys(t.Context(), "*:orders:pending").Result()
@@ -180,7 +180,7 @@ func TestTheSweeperGetsThroughManyKeys(t *testing.T) {
 		t.Fatalf("%v, %v", found, err)
 	}
 	client.Del(t.Context(), found...)
-	if repairs := sweep(t, store); repairs.Mended < 3000 {
+	if repairs := sweep(t, store); repairs.Made < 3000 {
 		t.Fatalf("%+v", repairs)
 	}
 	claims, err := store.ClaimPending(t.Context(), map[string]int{"orders": 5000}, time.Minute)
@@ -260,7 +260,7 @@ func TestARecordThatCannotBeReadIsSetAside(t *testing.T) {
 					t.Errorf("%s is not in the log", id)
 				}
 			}
-			if repairs := sweep(t, store); repairs.Mended != 0 {
+			if repairs := sweep(t, store); repairs.Made != 0 {
 				t.Errorf("the sweeper took them up: %s", log)
 			}
 		})

@@ -135,8 +135,8 @@ func (s stale) resend(t *testing.T, store *redisstore.Store, client *redis.Clien
 			}
 		}
 	}
-	if repairs := sweep(t, store); repairs.Mended != 0 {
-		t.Errorf("%d repairs were left to the sweeper", repairs.Mended)
+	if repairs := sweep(t, store); repairs.Made != 0 {
+		t.Errorf("%d repairs were left to the sweeper", repairs.Made)
 	}
 	if claim := submit(t, store, fresh.Name)[0]; string(claim.Body) != "other content" ||
 		(claim.Copies > 0) != s.published {

@@ -21,8 +21,8 @@ const (
 type Repairs struct {
 	// Checked is how many messages were looked at.
 	Checked int
-	// Mended is how many repairs were made. Each was logged.
-	Mended int
+	// Made is how many repairs were made. Each was logged.
+	Made int
 }
 
 // sweeper is the progress of the sweep through the keys.
@@ -70,8 +70,8 @@ func (s *Store) Sweep(ctx context.Context) (repairs Repairs, more bool, err erro
 		slices.Sort(ids)
 		ids = slices.Compact(ids)
 		repairs.Checked += len(ids)
-		mended, err := s.repair(ctx, at, pages[at], ids)
-		repairs.Mended += mended
+		repaired, err := s.repair(ctx, at, pages[at], ids)
+		repairs.Made += repaired
 		if err != nil {
 			return repairs, true, err
 		}
@@ -193,7 +193,7 @@ func (s *Store) step(ctx context.Context, w *walk) (members []string, next uint6
 
 // repair checks and repairs messages of one producer, in slices that leave most of Redis' time to other calls, as a
 // waiting backlog is checked like everything else. The empty id is the producer itself.
-func (s *Store) repair(ctx context.Context, at group, pages, ids []string) (mended int, err error) {
+func (s *Store) repair(ctx context.Context, at group, pages, ids []string) (repaired int, err error) {
 	var calls []*call
 	for chunk := range slices.Chunk(ids, sweepSlice) {
 		c := newCall(at.shard, 2+len(pages)+len(chunk))
@@ -213,11 +213,11 @@ func (s *Store) repair(ctx context.Context, at group, pages, ids []string) (mend
 	s.pacer.lowPriority(sweepSlice, backlogRests)(ctx, s.loops, s.scripts.repair, calls)
 	for _, c := range calls {
 		if c.err != nil {
-			return mended, c.err
+			return repaired, c.err
 		}
-		mended += s.tellRepairs(at.producer, c.reply)
+		repaired += s.tellRepairs(at.producer, c.reply)
 	}
-	return mended, nil
+	return repaired, nil
 }
 
 // takePages sorts the pages that were found by producer, and has the producer checked.
@@ -233,15 +233,15 @@ func (s *Store) takePages(found map[group][]string) map[group][]string {
 }
 
 // tellRepairs logs the repairs of repair.lua and returns their number.
-func (s *Store) tellRepairs(producer string, replies []any) (mended int) {
+func (s *Store) tellRepairs(producer string, replies []any) (repaired int) {
 	for _, reply := range replies {
 		fields, _ := reply.([]any)
 		if len(fields) == 2 {
-			mended++
+			repaired++
 			s.logger.Warn("repaired: "+fields[1].(string), "message_id", producer+"/"+fields[0].(string))
 		}
 	}
-	return mended
+	return repaired
 }
 
 // unfinished says whether the sweep has more to look at; if not, the sweep begins anew.

@@ -36,7 +36,7 @@ func TestTheSweeperGoesInSlices(t *testing.T) {
 	store.Create(t.Context(), messages)
 	for more := true; more; {
 		var repairs redisstore.Repairs
-		if repairs, more, err = store.Sweep(t.Context()); err != nil || repairs.Mended > 0 {
+		if repairs, more, err = store.Sweep(t.Context()); err != nil || repairs.Made > 0 {
 			t.Fatalf("%+v, %v", repairs, err)
 		}
 	}
