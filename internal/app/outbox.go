@@ -3,8 +3,8 @@ package app
 import (
 	"context"
 
-	"github.com/msghandler/msghandler/internal/app/sqloutbox"
 	"github.com/msghandler/msghandler/internal/server/policy"
+	"github.com/msghandler/msghandler/internal/sqloutbox"
 )
 
 // openOutboxes starts to relay the outboxes of the configured databases. A database may be away: the coordinator serves

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/internal/app"
-	"github.com/msghandler/msghandler/internal/app/sqloutbox"
 	"github.com/msghandler/msghandler/internal/config"
+	"github.com/msghandler/msghandler/internal/sqloutbox"
 	"github.com/msghandler/msghandler/test/servers"
 )
 

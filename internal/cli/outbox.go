@@ -8,10 +8,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/msghandler/msghandler/internal/app/sqloutbox"
 	"github.com/msghandler/msghandler/internal/cli/commandline"
 	"github.com/msghandler/msghandler/internal/config"
 	"github.com/msghandler/msghandler/internal/ground/address"
+	"github.com/msghandler/msghandler/internal/sqloutbox"
 	sqlmarker "github.com/msghandler/msghandler/producer/marker/sql"
 )
 

@@ -174,7 +174,7 @@ var rooms = []struct {
 		"an SDK is imported by other people's programs and knows nothing of the coordinator",
 	},
 	{
-		[]string{"internal/app/sqloutbox"},
+		[]string{"internal/sqloutbox"},
 		slices.Concat(ground, []string{
 			"internal/config/...", "internal/server", "internal/sendloop",
 			"producer/marker/sql", "producer/outbox", "producer/outbox/metrics",
@@ -190,7 +190,7 @@ var rooms = []struct {
 		[]string{"internal/app/..."},
 		slices.Concat(ground, middle, loops, []string{
 			"internal/access/...", "internal/delivery", "internal/attend", "internal/fleet", "internal/server/policy",
-			"internal/operate",
+			"internal/operate", "internal/sqloutbox",
 		}),
 		"app puts the coordinator together; who uses the coordinator is above it",
 	},
@@ -218,7 +218,7 @@ var rooms = []struct {
 		[]string{"internal/cli"},
 		slices.Concat(ground, sdks, []string{
 			"internal/app/...", "internal/config/...", "internal/embedded/...", "internal/access/tokenfile",
-			"internal/operate",
+			"internal/operate", "internal/sqloutbox",
 		}),
 		"the command line starts an app or calls one, and edits the token file; only app knows middle rooms",
 	},
@@ -353,12 +353,12 @@ var libraries = []struct {
 	},
 	{
 		"github.com/jackc/pgx",
-		[]string{"internal/demo/database", "internal/app/sqloutbox", "examples/..."},
+		[]string{"internal/demo/database", "internal/sqloutbox", "examples/..."},
 		"the driver is the user's: a room that speaks SQL imports database/sql",
 	},
 	{
 		"github.com/go-sql-driver/mysql",
-		[]string{"internal/demo/database", "internal/app/sqloutbox", "examples/..."},
+		[]string{"internal/demo/database", "internal/sqloutbox", "examples/..."},
 		"the driver is the user's: a room that speaks SQL imports database/sql",
 	},
 	{

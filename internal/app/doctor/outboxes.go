@@ -7,8 +7,8 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/msghandler/msghandler/internal/app/sqloutbox"
 	"github.com/msghandler/msghandler/internal/config"
+	"github.com/msghandler/msghandler/internal/sqloutbox"
 )
 
 const outboxMatters = "its rows are not published, and wait"

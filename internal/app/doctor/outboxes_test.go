@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/msghandler/msghandler/internal/app/doctor"
-	"github.com/msghandler/msghandler/internal/app/sqloutbox"
 	"github.com/msghandler/msghandler/internal/config"
+	"github.com/msghandler/msghandler/internal/sqloutbox"
 	"github.com/msghandler/msghandler/test/servers"
 )
 

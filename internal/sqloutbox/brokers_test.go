@@ -8,10 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/msghandler/msghandler/internal/app/sqloutbox"
 	"github.com/msghandler/msghandler/internal/config"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/sendloop"
+	"github.com/msghandler/msghandler/internal/sqloutbox"
 	"github.com/msghandler/msghandler/test/servers"
 )
 

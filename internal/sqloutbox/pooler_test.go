@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/msghandler/msghandler/internal/app/sqloutbox"
+	"github.com/msghandler/msghandler/internal/sqloutbox"
 	"github.com/msghandler/msghandler/test/servers"
 )
 

@@ -15,10 +15,10 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/msghandler/msghandler/internal/app/brokers"
-	"github.com/msghandler/msghandler/internal/app/sqloutbox"
 	"github.com/msghandler/msghandler/internal/config"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/sendloop"
+	"github.com/msghandler/msghandler/internal/sqloutbox"
 	"github.com/msghandler/msghandler/test/servers"
 )
 

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/msghandler/msghandler/internal/app/sqloutbox"
+	"github.com/msghandler/msghandler/internal/sqloutbox"
 	sqlmarker "github.com/msghandler/msghandler/producer/marker/sql"
 	"github.com/msghandler/msghandler/test/servers"
 )
