@@ -31,12 +31,12 @@ import (
 	"github.com/msghandler/msghandler/internal/config"
 	"github.com/msghandler/msghandler/internal/connlimit"
 	"github.com/msghandler/msghandler/internal/console"
-	"github.com/msghandler/msghandler/internal/console/peerstats"
 	"github.com/msghandler/msghandler/internal/events"
-	"github.com/msghandler/msghandler/internal/fleet"
 	"github.com/msghandler/msghandler/internal/ground/files"
 	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 	"github.com/msghandler/msghandler/internal/operate"
+	"github.com/msghandler/msghandler/internal/peers"
+	"github.com/msghandler/msghandler/internal/peerstats"
 	"github.com/msghandler/msghandler/internal/server"
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
 )
@@ -111,7 +111,7 @@ type App struct {
 	// otherPeers are the latest counts of producers and exchanges of the other coordinators.
 	otherPeers atomic.Pointer[[]sharedReport]
 	// others are the latest descriptions of the other coordinators on the same Redis.
-	others atomic.Pointer[[]fleet.Coordinator]
+	others atomic.Pointer[[]peers.Coordinator]
 	// runs knows which coordinators ended without a clean stop.
 	runs runs
 	// life ends when the coordinator is to stop; end ends life.

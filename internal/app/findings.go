@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/internal/config"
-	"github.com/msghandler/msghandler/internal/console/peerstats"
+	"github.com/msghandler/msghandler/internal/peerstats"
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )

@@ -11,33 +11,33 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/internal/console"
-	"github.com/msghandler/msghandler/internal/fleet"
+	"github.com/msghandler/msghandler/internal/peers"
 	"github.com/msghandler/msghandler/internal/server"
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
 // fleetSchedule is how often this coordinator describes itself to the others.
-var fleetSchedule = "@every " + fleet.Interval.String()
+var fleetSchedule = "@every " + peers.Interval.String()
 
 // maxNamed bounds the names of coordinators in a finding.
 const maxNamed = 4
 
 // self describes this coordinator.
-func (a *App) self(now time.Time) fleet.Coordinator {
+func (a *App) self(now time.Time) peers.Coordinator {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown"
 	}
-	return fleet.Coordinator{
+	return peers.Coordinator{
 		Instance: a.instance, Place: host + " " + a.GRPCAddr(), Version: a.version, GRPC: a.GRPCAddr(), HTTP: a.HTTPAddr(),
 		StartedAt: a.startedAt, SeenAt: now, Config: a.reloader.shared(),
 	}
 }
 
-// coordinators lists this coordinator and the others, as fleet.Arrange arranges them.
-func (a *App) coordinators(now time.Time) []fleet.Coordinator {
-	all := []fleet.Coordinator{a.self(now)}
+// coordinators lists this coordinator and the others, as peers.Arrange arranges them.
+func (a *App) coordinators(now time.Time) []peers.Coordinator {
+	all := []peers.Coordinator{a.self(now)}
 	if others := a.others.Load(); others != nil {
 		all = append(all, *others...)
 	}
@@ -45,7 +45,7 @@ func (a *App) coordinators(now time.Time) []fleet.Coordinator {
 	for _, end := range a.runs.since(now.Add(-redisstore.RunMemory)) {
 		ended[end.Instance] = true
 	}
-	fleet.Arrange(all, ended)
+	peers.Arrange(all, ended)
 	return all
 }
 
@@ -82,29 +82,29 @@ func (a *App) shareSelf(ctx context.Context, store *redisstore.Store, stopped bo
 		return err
 	}
 	// A text that cannot be read comes from a version to come: the next version of this coordinator reads it.
-	var others []fleet.Coordinator
+	var others []peers.Coordinator
 	for _, s := range selves {
-		if c, err := fleet.Read(s.Text, s.Ago, now); err == nil {
+		if c, err := peers.Read(s.Text, s.Ago, now); err == nil {
 			others = append(others, c)
 		}
 	}
 	for _, s := range append(configurations, redisstore.Shared{Text: configuration}) {
-		_ = fleet.Fill(others, s.Text)
+		_ = peers.Fill(others, s.Text)
 	}
 	a.others.Store(&others)
 	return nil
 }
 
 // fleetMetrics counts coordinators for the metrics.
-func fleetMetrics(all []fleet.Coordinator, now time.Time) console.Fleet {
-	m := console.Fleet{States: map[string]int{string(fleet.Running): 0, string(fleet.Missing): 0}}
-	survey := fleet.SurveyOf(all, now)
+func fleetMetrics(all []peers.Coordinator, now time.Time) console.Fleet {
+	m := console.Fleet{States: map[string]int{string(peers.Running): 0, string(peers.Missing): 0}}
+	survey := peers.SurveyOf(all, now)
 	for _, c := range all {
-		if c.State == fleet.Running {
-			m.States[string(fleet.Running)]++
+		if c.State == peers.Running {
+			m.States[string(peers.Running)]++
 		}
 	}
-	m.States[string(fleet.Missing)] = len(survey.Missing)
+	m.States[string(peers.Missing)] = len(survey.Missing)
 	for _, n := range survey.Restarts {
 		m.Restarts += n
 	}
@@ -114,8 +114,8 @@ func fleetMetrics(all []fleet.Coordinator, now time.Time) console.Fleet {
 
 // fleet reports what is wrong with the coordinators together. Coordinators that are missing are reported as unclean
 // ends.
-func (f *findings) fleet(all []fleet.Coordinator, now time.Time) {
-	survey := fleet.SurveyOf(all, now)
+func (f *findings) fleet(all []peers.Coordinator, now time.Time) {
+	survey := peers.SurveyOf(all, now)
 	if len(survey.Looping) > 0 {
 		f.add(trouble, "coordinators-restarting",
 			fmt.Sprintf("coordinators start again and again at %s", named(survey.Looping)),
@@ -135,7 +135,7 @@ func (f *findings) fleet(all []fleet.Coordinator, now time.Time) {
 }
 
 // differences names keys with their values, and coordinators that have the rare ones.
-func differences(all []fleet.Difference) string {
+func differences(all []peers.Difference) string {
 	var parts []string
 	for i, d := range all {
 		if i == maxNamed {
@@ -177,7 +177,7 @@ func named(names []string) string {
 func (a *App) fleetStats() []*msghandlerv1.Coordinator {
 	now := time.Now()
 	all := a.coordinators(now)
-	restarts := fleet.SurveyOf(all, now).Restarts
+	restarts := peers.SurveyOf(all, now).Restarts
 	stats := make([]*msghandlerv1.Coordinator, len(all))
 	for i, c := range all {
 		stats[i] = &msghandlerv1.Coordinator{
@@ -190,10 +190,10 @@ func (a *App) fleetStats() []*msghandlerv1.Coordinator {
 	return stats
 }
 
-var coordinatorStates = map[fleet.State]msghandlerv1.CoordinatorState{
-	fleet.Running: msghandlerv1.CoordinatorState_COORDINATOR_STATE_RUNNING,
-	fleet.Missing: msghandlerv1.CoordinatorState_COORDINATOR_STATE_MISSING,
-	fleet.Stopped: msghandlerv1.CoordinatorState_COORDINATOR_STATE_STOPPED,
+var coordinatorStates = map[peers.State]msghandlerv1.CoordinatorState{
+	peers.Running: msghandlerv1.CoordinatorState_COORDINATOR_STATE_RUNNING,
+	peers.Missing: msghandlerv1.CoordinatorState_COORDINATOR_STATE_MISSING,
+	peers.Stopped: msghandlerv1.CoordinatorState_COORDINATOR_STATE_STOPPED,
 }
 
 // configuration is the configuration in use as the API tells of it.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/app"
 	"github.com/msghandler/msghandler/internal/config"
-	"github.com/msghandler/msghandler/internal/fleet"
+	"github.com/msghandler/msghandler/internal/peers"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 	"github.com/msghandler/msghandler/test/servers"
 )
@@ -100,8 +100,8 @@ func TestMissingAndRestartingCoordinatorsAreReported(t *testing.T) {
 	t.Parallel()
 	redis := servers.Redis(t)
 	plant := func(instance, place string, started, seen time.Duration) {
-		c := fleet.Coordinator{
-			Instance: instance, Place: place, StartedAt: time.Now().Add(-started), Config: fleet.NewConfiguration(nil),
+		c := peers.Coordinator{
+			Instance: instance, Place: place, StartedAt: time.Now().Add(-started), Config: peers.NewConfiguration(nil),
 		}
 		text, err := c.Describe(time.Now().Add(-seen))
 		if err != nil {

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/msghandler/msghandler/internal/console/peerstats"
 	"github.com/msghandler/msghandler/internal/events"
+	"github.com/msghandler/msghandler/internal/peerstats"
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
 )
 

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/internal/config"
-	"github.com/msghandler/msghandler/internal/fleet"
+	"github.com/msghandler/msghandler/internal/peers"
 	"github.com/msghandler/msghandler/internal/server/policy"
 )
 
@@ -32,7 +32,7 @@ type reloader struct {
 	// source is nil where the configuration is never read again.
 	source *config.Current
 	// described is the configuration of source for other coordinators.
-	described fleet.Configuration
+	described peers.Configuration
 	hangup    <-chan struct{}
 	// failed is why the last reading was not used; nil otherwise. pending are changed keys that wait for a restart.
 	failed  error
@@ -50,7 +50,7 @@ func (r *reloader) current() *config.Current {
 }
 
 // shared is the configuration of now for other coordinators.
-func (r *reloader) shared() fleet.Configuration {
+func (r *reloader) shared() peers.Configuration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.described
@@ -60,7 +60,7 @@ func (r *reloader) shared() fleet.Configuration {
 func (r *reloader) from(source *config.Current) {
 	r.source = source
 	if source != nil {
-		r.described = fleet.NewConfiguration(source.Shared())
+		r.described = peers.NewConfiguration(source.Shared())
 	}
 }
 

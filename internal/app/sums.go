@@ -7,7 +7,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/msghandler/msghandler/internal/console/history"
-	"github.com/msghandler/msghandler/internal/console/peerstats"
+	"github.com/msghandler/msghandler/internal/peerstats"
 	"github.com/msghandler/msghandler/internal/server"
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"

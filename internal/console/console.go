@@ -15,8 +15,8 @@ import (
 
 	"github.com/msghandler/msghandler/internal/console/login"
 	"github.com/msghandler/msghandler/internal/console/pages"
-	"github.com/msghandler/msghandler/internal/console/peerstats"
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/peerstats"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 

@@ -12,8 +12,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/msghandler/msghandler/internal/audit"
-	"github.com/msghandler/msghandler/internal/console/peerstats"
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/peerstats"
 )
 
 // Metrics counts the work of this instance. No label ever holds an id; producers and exchanges are named up to a bound

@@ -12,8 +12,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/msghandler/msghandler/internal/console/peerstats"
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/peerstats"
 )
 
 //go:generate go test -run TestTheTableOfMetricsIsFresh -update .

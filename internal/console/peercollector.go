@@ -5,8 +5,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/msghandler/msghandler/internal/console/peerstats"
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/peerstats"
 )
 
 // peerCollector is a prometheus.Collector of the counts of producers and exchanges. The series are bounded as the

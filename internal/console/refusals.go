@@ -5,7 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/msghandler/msghandler/internal/console/peerstats"
+	"github.com/msghandler/msghandler/internal/peerstats"
 )
 
 // Refused counts a producer's call, or a message of a batch, that was refused for good. due says that a log line is

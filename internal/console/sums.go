@@ -3,7 +3,7 @@ package console
 import (
 	"time"
 
-	"github.com/msghandler/msghandler/internal/console/peerstats"
+	"github.com/msghandler/msghandler/internal/peerstats"
 )
 
 // snapshot has the counts since the start.

@@ -22,8 +22,8 @@ import (
 	"github.com/msghandler/msghandler/internal/access"
 	"github.com/msghandler/msghandler/internal/console/history"
 	"github.com/msghandler/msghandler/internal/console/pages"
-	"github.com/msghandler/msghandler/internal/console/peerstats"
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/peerstats"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 	"github.com/msghandler/msghandler/test/browser"
 )

@@ -11,7 +11,8 @@ var (
 	ground = []string{
 		"proto/...", "internal/access", "internal/audit", "internal/halfmsg", "internal/loop", "internal/escape",
 		"internal/certs/...",
-		"internal/connlimit", "internal/loglimit", "internal/pacing", "internal/ground/address", "internal/ground/backoff",
+		"internal/connlimit", "internal/loglimit", "internal/pacing", "internal/peers", "internal/peerstats",
+		"internal/ground/address", "internal/ground/backoff",
 		"internal/ground/batch", "internal/ground/build", "internal/ground/deadletter", "internal/ground/event",
 		"internal/ground/files",
 		"internal/ground/lifecycle", "internal/ground/logtext", "internal/ground/sqldb", "internal/ground/typedname",
@@ -39,7 +40,7 @@ var rooms = []struct {
 		[]string{
 			"internal/ground/backoff", "internal/ground/build", "internal/ground/deadletter", "internal/ground/event",
 			"internal/ground/files", "internal/ground/lifecycle", "internal/ground/logtext", "internal/ground/typedname",
-			"internal/fleet", "internal/ground/versions", "internal/loglimit", "internal/pacing",
+			"internal/ground/versions", "internal/loglimit", "internal/pacing",
 		},
 		nil,
 		"these are the lowest rooms",
@@ -102,6 +103,16 @@ var rooms = []struct {
 			"internal/access", "internal/escape", "internal/loglimit", "internal/ground/backoff", "internal/ground/lifecycle",
 		},
 		"every room that changes or refuses records it, so it knows identities and nothing above them",
+	},
+	{
+		[]string{"internal/peers"},
+		[]string{"internal/halfmsg", "internal/peerstats"},
+		"coordinators tell each other counts, by way of any store",
+	},
+	{
+		[]string{"internal/peerstats"},
+		[]string{"internal/halfmsg"},
+		"the loops' hooks feed it, and metrics and pages read it",
 	},
 	{
 		ground,
@@ -189,7 +200,7 @@ var rooms = []struct {
 	{
 		[]string{"internal/app/..."},
 		slices.Concat(ground, middle, loops, []string{
-			"internal/access/...", "internal/delivery", "internal/attend", "internal/fleet", "internal/server/policy",
+			"internal/access/...", "internal/delivery", "internal/attend", "internal/server/policy",
 			"internal/operate", "internal/sqloutbox",
 		}),
 		"app puts the coordinator together; who uses the coordinator is above it",

@@ -12,8 +12,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/msghandler/msghandler/internal/console/peerstats"
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/peerstats"
 )
 
 // Interval is how often a coordinator adds its counts: once to each bucket of the shortest range.

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/internal/console/history"
-	"github.com/msghandler/msghandler/internal/console/peerstats"
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/peerstats"
 )
 
 // fieldsOf are the fields of a bucket after additions, as Redis makes them.

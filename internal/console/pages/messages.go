@@ -11,8 +11,8 @@ import (
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/msghandler/msghandler/internal/console/peerstats"
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/peerstats"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 

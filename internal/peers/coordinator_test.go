@@ -1,4 +1,4 @@
-package fleet_test
+package peers_test
 
 import (
 	"errors"
@@ -9,16 +9,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/msghandler/msghandler/internal/fleet"
+	"github.com/msghandler/msghandler/internal/peers"
 )
 
 var now = time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
 
 // ran is a coordinator that started, and was last seen, so long ago.
-func ran(instance, place string, started, seen time.Duration) fleet.Coordinator {
-	return fleet.Coordinator{
-		Instance: instance, Place: place, Version: "v1", Config: fleet.NewConfiguration(nil),
-		StartedAt: now.Add(-started), SeenAt: now.Add(-seen), State: fleet.Running,
+func ran(instance, place string, started, seen time.Duration) peers.Coordinator {
+	return peers.Coordinator{
+		Instance: instance, Place: place, Version: "v1", Config: peers.NewConfiguration(nil),
+		StartedAt: now.Add(-started), SeenAt: now.Add(-seen), State: peers.Running,
 	}
 }
 
@@ -26,19 +26,19 @@ func TestDescriptionsAreReadByOthers(t *testing.T) {
 	t.Parallel()
 	c := ran("a", "host 9090", time.Hour, 0)
 	c.GRPC, c.HTTP, c.Stopped = "[::]:9090", "127.0.0.1:9091", true
-	c.Config, c.State = fleet.NewConfiguration(map[string]string{"confirm.after": "2s"}), ""
+	c.Config, c.State = peers.NewConfiguration(map[string]string{"confirm.after": "2s"}), ""
 	text, err := c.Describe(now)
 	if err != nil {
 		t.Fatal(err)
 	}
 	// The clock of the reader is a day ahead: only ages count.
-	read, err := fleet.Read(text, 3*time.Second, now.Add(24*time.Hour))
+	read, err := peers.Read(text, 3*time.Second, now.Add(24*time.Hour))
 	if err != nil || read.Config.Values != nil {
 		t.Errorf("each description carries the configuration %v, %v", read.Config, err)
 	}
-	all := []fleet.Coordinator{ran("b", "other 9090", time.Hour, 0), read}
+	all := []peers.Coordinator{ran("b", "other 9090", time.Hour, 0), read}
 	text, err = c.Config.Describe()
-	if err := errors.Join(err, fleet.Fill(all, text)); err != nil || len(all[0].Config.Values) > 0 {
+	if err := errors.Join(err, peers.Fill(all, text)); err != nil || len(all[0].Config.Values) > 0 {
 		t.Errorf("a coordinator with another hash has the configuration %v, %v", all[0].Config, err)
 	}
 	read = all[1]
@@ -46,19 +46,19 @@ func TestDescriptionsAreReadByOthers(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(read, c) {
 		t.Errorf("read is %+v instead of %+v, %v", read, c, err)
 	}
-	if _, err := fleet.Read("no JSON", 0, now); err == nil || fleet.Fill(all, "no JSON") == nil {
+	if _, err := peers.Read("no JSON", 0, now); err == nil || peers.Fill(all, "no JSON") == nil {
 		t.Error("a broken description is read")
 	}
 }
 
 func TestConfigurationsAreTold(t *testing.T) {
 	t.Parallel()
-	hashOf := func(values map[string]string) string { return fleet.NewConfiguration(values).Hash }
+	hashOf := func(values map[string]string) string { return peers.NewConfiguration(values).Hash }
 	same := map[string]string{"a": "1", "b": "2"}
 	if hashOf(same) != hashOf(maps.Clone(same)) || hashOf(same) == hashOf(map[string]string{"a": "12", "b": ""}) {
 		t.Error("hashes do not tell configurations apart")
 	}
-	c := fleet.NewConfiguration(map[string]string{"callbacks.allow": strings.Repeat("x", 1000)})
+	c := peers.NewConfiguration(map[string]string{"callbacks.allow": strings.Repeat("x", 1000)})
 	if got := c.Values["callbacks.allow"]; !strings.HasPrefix(got, "sha256:") || len(got) > 30 {
 		t.Errorf("a long value is shared as %q", got)
 	}
@@ -66,7 +66,7 @@ func TestConfigurationsAreTold(t *testing.T) {
 	for i := range 2000 {
 		large[fmt.Sprintf("producers.p%d.target", i)] = "orders.shop.svc:9000"
 	}
-	c = fleet.NewConfiguration(large)
+	c = peers.NewConfiguration(large)
 	if text, err := c.Describe(); text != "" || err != nil {
 		t.Errorf("a large configuration is shared as %q, %v", text, err)
 	}
@@ -79,15 +79,15 @@ func TestEndedCoordinatorsAreMissing(t *testing.T) {
 	t.Parallel()
 	stopped := ran("stopped", "c 9090", time.Hour, time.Minute)
 	stopped.Stopped = true
-	all := []fleet.Coordinator{
+	all := []peers.Coordinator{
 		ran("killed", "a 9090", time.Hour, 21*time.Second),
 		ran("restarted", "b 9090", time.Hour, time.Minute),
 		ran("successor", "b 9090", 50*time.Second, 0),
 		stopped,
 		ran("silent", "d 9090", time.Hour, time.Minute), // Redis may be the silent side
 	}
-	fleet.Arrange(all, map[string]bool{"killed": true, "restarted": true})
-	s := fleet.SurveyOf(all, now)
+	peers.Arrange(all, map[string]bool{"killed": true, "restarted": true})
+	s := peers.SurveyOf(all, now)
 	if len(s.Missing) != 1 || s.Missing[0].Instance != "killed" {
 		t.Errorf("missing are %v", s.Missing)
 	}
@@ -105,34 +105,34 @@ func TestEndedCoordinatorsAreMissing(t *testing.T) {
 
 func TestRestartLoopsAreFound(t *testing.T) {
 	t.Parallel()
-	var all []fleet.Coordinator
+	var all []peers.Coordinator
 	for i, started := range []time.Duration{9 * time.Minute, 6 * time.Minute, 3 * time.Minute, time.Minute} {
 		all = append(all, ran(fmt.Sprint("loop", i), "a 9090", started, started-time.Second))
 		all = append(all, ran(fmt.Sprint("deployed", i), "b 9090", 15*started, 15*started-time.Second))
 		all = append(all, ran(fmt.Sprint("replica", i), "c 9090", started, 0)) // side by side, with one name
 	}
-	fleet.Arrange(all, nil)
-	s := fleet.SurveyOf(all, now)
+	peers.Arrange(all, nil)
+	s := peers.SurveyOf(all, now)
 	if got := fmt.Sprint(s.Looping, s.Restarts); got != "[a 9090] map[a 9090:3 b 9090:2]" {
 		t.Errorf("looping and restarted are %s", got)
 	}
-	if s := fleet.SurveyOf(all, now.Add(4*time.Minute+time.Second)); len(s.Looping) > 0 {
+	if s := peers.SurveyOf(all, now.Add(4*time.Minute+time.Second)); len(s.Looping) > 0 {
 		t.Errorf("after five minutes without a start %v loops", s.Looping)
 	}
 }
 
 func TestVersionsAndConfigurationsAreCompared(t *testing.T) {
 	t.Parallel()
-	withConfig := func(c fleet.Coordinator, values map[string]string) fleet.Coordinator {
-		c.Config = fleet.NewConfiguration(values)
+	withConfig := func(c peers.Coordinator, values map[string]string) peers.Coordinator {
+		c.Config = peers.NewConfiguration(values)
 		return c
 	}
 	a := withConfig(ran("a", "a", time.Hour, 0), map[string]string{"confirm.after": "2s", "log.level": "debug"})
 	b := withConfig(ran("b", "b", time.Hour, 0), map[string]string{"log.level": "debug"})
 	c := withConfig(ran("c", "c", time.Hour, 0), map[string]string{"log.level": "debug"})
 	gone := withConfig(ran("gone", "d", time.Hour, time.Minute), map[string]string{"log.level": "warn"})
-	gone.Version, gone.State = "v0", fleet.Missing
-	s := fleet.SurveyOf([]fleet.Coordinator{a, b, c, gone}, now)
+	gone.Version, gone.State = "v0", peers.Missing
+	s := peers.SurveyOf([]peers.Coordinator{a, b, c, gone}, now)
 	if len(s.Versions) != 1 || len(s.Hashes) != 2 {
 		t.Errorf("%d versions and %d configurations, want 1 and 2", len(s.Versions), len(s.Hashes))
 	}
@@ -140,7 +140,7 @@ func TestVersionsAndConfigurationsAreCompared(t *testing.T) {
 		t.Errorf("the differences are %+v", s.Drift)
 	}
 	b.Config.Values, b.Version = nil, "v2"
-	s = fleet.SurveyOf([]fleet.Coordinator{a, b}, now)
+	s = peers.SurveyOf([]peers.Coordinator{a, b}, now)
 	if len(s.Versions) != 2 || len(s.Hashes) != 2 || len(s.Drift) > 0 {
 		t.Errorf("with a configuration too large to share: %+v", s)
 	}

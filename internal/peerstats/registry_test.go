@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/msghandler/msghandler/internal/console/peerstats"
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/peerstats"
 )
 
 func TestQuantilesAreOffByAnEighthAtMost(t *testing.T) {

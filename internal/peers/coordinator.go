@@ -1,6 +1,6 @@
-// Package fleet describes the coordinators that share a Redis, and finds what is wrong with them together: coordinators
+// Package peers describes the coordinators that share a Redis, and finds what is wrong with them together: coordinators
 // that are missing or restart again and again, and coordinators of other versions or with another configuration.
-package fleet
+package peers
 
 import (
 	"cmp"

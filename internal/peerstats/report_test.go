@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/msghandler/msghandler/internal/console/peerstats"
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/peerstats"
 )
 
 // coordinator has the counts of a coordinator.
