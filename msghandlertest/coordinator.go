@@ -21,7 +21,7 @@ import (
 	"github.com/msghandler/msghandler/internal/embedded"
 	"github.com/msghandler/msghandler/internal/embedded/amqpbroker"
 	"github.com/msghandler/msghandler/internal/ground/backoff"
-	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
 const (
@@ -221,7 +221,7 @@ func (c *Coordinator) start(t testing.TB) {
 	c.running = i
 	c.front.to(conn)
 	within(t, readyWithin, "the coordinator is ready", func(ctx context.Context) error {
-		stats, err := pb.NewAdminServiceClient(conn).GetStats(ctx, &pb.GetStatsRequest{})
+		stats, err := adminv1.NewAdminServiceClient(conn).GetStats(ctx, &adminv1.GetStatsRequest{})
 		if err != nil {
 			return err
 		}

@@ -24,6 +24,7 @@ import (
 	"github.com/msghandler/msghandler/msghandlertest"
 	"github.com/msghandler/msghandler/producer"
 	"github.com/msghandler/msghandler/producer/marker"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -235,8 +236,8 @@ func TestOtherCallsReachTheCoordinator(t *testing.T) {
 	if err != nil || health.GetStatus() != healthpb.HealthCheckResponse_SERVING {
 		t.Errorf("its health is %v, %v", health, err)
 	}
-	operators := pb.NewAdminServiceClient(conn)
-	tail, err := operators.TailMessages(t.Context(), &pb.TailMessagesRequest{})
+	operators := adminv1.NewAdminServiceClient(conn)
+	tail, err := operators.TailMessages(t.Context(), &adminv1.TailMessagesRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -247,7 +248,7 @@ func TestOtherCallsReachTheCoordinator(t *testing.T) {
 	if told, err := tail.Recv(); err != nil || told.GetMoves()[0].GetId() != "1001" {
 		t.Errorf("the stream tells %v, %v", told, err)
 	}
-	_, err = operators.GetMessage(t.Context(), &pb.GetMessageRequest{Producer: "orders", Id: "never-sent"})
+	_, err = operators.GetMessage(t.Context(), &adminv1.GetMessageRequest{Producer: "orders", Id: "never-sent"})
 	if status.Code(err) != codes.NotFound || len(status.Convert(err).Details()) == 0 {
 		t.Errorf("the error is %v, without details", err)
 	}

@@ -11,19 +11,20 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/msghandler/msghandler/producer"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
 // operators is the admin service of the coordinator that runs.
-func (c *Coordinator) operators() (pb.AdminServiceClient, error) {
+func (c *Coordinator) operators() (adminv1.AdminServiceClient, error) {
 	conn, err := c.front.running()
 	if err != nil {
 		return nil, err
 	}
-	return pb.NewAdminServiceClient(conn), nil
+	return adminv1.NewAdminServiceClient(conn), nil
 }
 
-func (c *Coordinator) admin(t testing.TB) pb.AdminServiceClient {
+func (c *Coordinator) admin(t testing.TB) adminv1.AdminServiceClient {
 	t.Helper()
 	api, err := c.operators()
 	if err != nil {
@@ -44,7 +45,7 @@ func (c *Coordinator) WaitIdle(t testing.TB) {
 		if err := c.front.busy(); err != nil {
 			return err
 		}
-		stats, err := api.GetStats(ctx, &pb.GetStatsRequest{})
+		stats, err := api.GetStats(ctx, &adminv1.GetStatsRequest{})
 		if err != nil {
 			return err
 		}
@@ -69,8 +70,8 @@ func undecided(state producer.State) bool {
 const most = 5
 
 // inState names the first messages of a state.
-func inState(ctx context.Context, api pb.AdminServiceClient, state producer.State) error {
-	page, err := api.ListMessages(ctx, &pb.ListMessagesRequest{State: state, PageSize: most})
+func inState(ctx context.Context, api adminv1.AdminServiceClient, state producer.State) error {
+	page, err := api.ListMessages(ctx, &adminv1.ListMessagesRequest{State: state, PageSize: most})
 	if err != nil {
 		return err
 	}
@@ -90,7 +91,7 @@ func (c *Coordinator) unpublished() string {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), leaseTime)
 	defer cancel()
-	stats, err := api.GetStats(ctx, &pb.GetStatsRequest{})
+	stats, err := api.GetStats(ctx, &adminv1.GetStatsRequest{})
 	if err != nil {
 		return "the states of the messages are not known: " + err.Error()
 	}
@@ -107,12 +108,12 @@ func (c *Coordinator) unpublished() string {
 }
 
 // leased returns an error while a call is under way or a message has a lease.
-func (c *Coordinator) leased(ctx context.Context, api pb.AdminServiceClient) error {
+func (c *Coordinator) leased(ctx context.Context, api adminv1.AdminServiceClient) error {
 	if err := c.front.busy(); err != nil {
 		return err
 	}
 	for _, state := range []producer.State{producer.StatePending, producer.StateSendable} {
-		page, err := api.ListMessages(ctx, &pb.ListMessagesRequest{State: state, PageSize: 1000})
+		page, err := api.ListMessages(ctx, &adminv1.ListMessagesRequest{State: state, PageSize: 1000})
 		if err != nil {
 			return err
 		}
@@ -128,7 +129,7 @@ func (c *Coordinator) leased(ctx context.Context, api pb.AdminServiceClient) err
 // State is where a message stands, by its producer's name and its id; 0 when the coordinator knows no such message.
 func (c *Coordinator) State(t testing.TB, producerName, id string) producer.State {
 	t.Helper()
-	answer, err := c.admin(t).GetMessage(context.Background(), &pb.GetMessageRequest{Producer: producerName, Id: id})
+	answer, err := c.admin(t).GetMessage(context.Background(), &adminv1.GetMessageRequest{Producer: producerName, Id: id})
 	if err != nil && status.Code(err) != codes.NotFound {
 		t.Fatalf("msghandlertest: state of %s/%s: %v", producerName, id, err)
 	}
@@ -150,9 +151,9 @@ func (c *Coordinator) WaitState(t testing.TB, producerName, id string, want prod
 // messages now, and publishes SENDABLE and DEAD messages now. Retry does not wait for either.
 func (c *Coordinator) Retry(t testing.TB, producerName string, ids ...string) {
 	t.Helper()
-	request := &pb.RetryMessagesRequest{Reason: "msghandlertest"}
+	request := &adminv1.RetryMessagesRequest{Reason: "msghandlertest"}
 	for _, id := range ids {
-		request.Names = append(request.Names, &pb.MessageName{Producer: producerName, Id: id})
+		request.Names = append(request.Names, &adminv1.MessageName{Producer: producerName, Id: id})
 	}
 	answer, err := c.admin(t).RetryMessages(context.Background(), request)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/msghandler/msghandler/internal/certs"
 	"github.com/msghandler/msghandler/internal/certs/certstest"
 	"github.com/msghandler/msghandler/internal/config"
-	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	"github.com/msghandler/msghandler/test/issuer"
 	"github.com/msghandler/msghandler/test/servers"
 )
@@ -148,9 +148,9 @@ func TestCoordinatorTakesJWTs(t *testing.T) {
 		}
 	}))
 	r.awaitReady(t)
-	admin := msghandlerv1.NewAdminServiceClient(dial(t, r.GRPCAddr()))
+	admin := adminv1.NewAdminServiceClient(dial(t, r.GRPCAddr()))
 	ask := func(token string) error {
-		_, err := admin.GetStats(certs.WithToken(t.Context(), token), &msghandlerv1.GetStatsRequest{})
+		_, err := admin.GetStats(certs.WithToken(t.Context(), token), &adminv1.GetStatsRequest{})
 		return err
 	}
 	viewer := of.JWT("anna", "shop", map[string]any{"roles": "viewer"})

@@ -11,7 +11,7 @@ import (
 	"github.com/msghandler/msghandler/internal/audit"
 	"github.com/msghandler/msghandler/internal/console/pages"
 	"github.com/msghandler/msghandler/internal/halfmsg"
-	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
 // admin is the admin API for a user of the console, or nil while the API is not open.
@@ -25,7 +25,7 @@ func (a *App) admin(by string) pages.Admin {
 // visitor calls the admin API on behalf of a user of the console, whose identity is in the context, so that the log
 // names the user.
 type visitor struct {
-	admin msghandlerv1.AdminServiceServer
+	admin adminv1.AdminServiceServer
 	by    string
 }
 
@@ -37,113 +37,113 @@ func (v visitor) String() string { return "console, " + v.by }
 
 // GetMessage implements pages.Admin.
 func (v visitor) GetMessage(
-	ctx context.Context, r *msghandlerv1.GetMessageRequest,
-) (*msghandlerv1.GetMessageResponse, error) {
+	ctx context.Context, r *adminv1.GetMessageRequest,
+) (*adminv1.GetMessageResponse, error) {
 	return ask(ctx, v, v.admin.GetMessage, r)
 }
 
 // ListMessages implements pages.Admin.
 func (v visitor) ListMessages(
-	ctx context.Context, r *msghandlerv1.ListMessagesRequest,
-) (*msghandlerv1.ListMessagesResponse, error) {
+	ctx context.Context, r *adminv1.ListMessagesRequest,
+) (*adminv1.ListMessagesResponse, error) {
 	return ask(ctx, v, v.admin.ListMessages, r)
 }
 
 // GroupMessages implements pages.Admin.
 func (v visitor) GroupMessages(
-	ctx context.Context, r *msghandlerv1.GroupMessagesRequest,
-) (*msghandlerv1.GroupMessagesResponse, error) {
+	ctx context.Context, r *adminv1.GroupMessagesRequest,
+) (*adminv1.GroupMessagesResponse, error) {
 	return ask(ctx, v, v.admin.GroupMessages, r)
 }
 
 // FindMessages implements pages.Admin.
 func (v visitor) FindMessages(
-	ctx context.Context, r *msghandlerv1.FindMessagesRequest,
-) (*msghandlerv1.FindMessagesResponse, error) {
+	ctx context.Context, r *adminv1.FindMessagesRequest,
+) (*adminv1.FindMessagesResponse, error) {
 	return ask(ctx, v, v.admin.FindMessages, r)
 }
 
 // RetryMessages implements pages.Admin.
 func (v visitor) RetryMessages(
-	ctx context.Context, r *msghandlerv1.RetryMessagesRequest,
-) (*msghandlerv1.RetryMessagesResponse, error) {
+	ctx context.Context, r *adminv1.RetryMessagesRequest,
+) (*adminv1.RetryMessagesResponse, error) {
 	return ask(ctx, v, v.admin.RetryMessages, r)
 }
 
 // DiscardMessages implements pages.Admin.
 func (v visitor) DiscardMessages(
-	ctx context.Context, r *msghandlerv1.DiscardMessagesRequest,
-) (*msghandlerv1.DiscardMessagesResponse, error) {
+	ctx context.Context, r *adminv1.DiscardMessagesRequest,
+) (*adminv1.DiscardMessagesResponse, error) {
 	return ask(ctx, v, v.admin.DiscardMessages, r)
 }
 
 // ListFinished implements pages.Admin.
 func (v visitor) ListFinished(
-	ctx context.Context, r *msghandlerv1.ListFinishedRequest,
-) (*msghandlerv1.ListFinishedResponse, error) {
+	ctx context.Context, r *adminv1.ListFinishedRequest,
+) (*adminv1.ListFinishedResponse, error) {
 	return ask(ctx, v, v.admin.ListFinished, r)
 }
 
 // GetFinished implements pages.Admin.
 func (v visitor) GetFinished(
-	ctx context.Context, r *msghandlerv1.GetFinishedRequest,
-) (*msghandlerv1.GetFinishedResponse, error) {
+	ctx context.Context, r *adminv1.GetFinishedRequest,
+) (*adminv1.GetFinishedResponse, error) {
 	return ask(ctx, v, v.admin.GetFinished, r)
 }
 
 // ReplayMessages implements pages.Admin.
 func (v visitor) ReplayMessages(
-	ctx context.Context, r *msghandlerv1.ReplayMessagesRequest,
-) (*msghandlerv1.ReplayMessagesResponse, error) {
+	ctx context.Context, r *adminv1.ReplayMessagesRequest,
+) (*adminv1.ReplayMessagesResponse, error) {
 	return ask(ctx, v, v.admin.ReplayMessages, r)
 }
 
 // ListAudit implements pages.Admin.
 func (v visitor) ListAudit(
-	ctx context.Context, r *msghandlerv1.ListAuditRequest,
-) (*msghandlerv1.ListAuditResponse, error) {
+	ctx context.Context, r *adminv1.ListAuditRequest,
+) (*adminv1.ListAuditResponse, error) {
 	return ask(ctx, v, v.admin.ListAudit, r)
 }
 
 // ListDeadLetterQueues implements pages.Admin.
 func (v visitor) ListDeadLetterQueues(
-	ctx context.Context, r *msghandlerv1.ListDeadLetterQueuesRequest,
-) (*msghandlerv1.ListDeadLetterQueuesResponse, error) {
+	ctx context.Context, r *adminv1.ListDeadLetterQueuesRequest,
+) (*adminv1.ListDeadLetterQueuesResponse, error) {
 	return ask(ctx, v, v.admin.ListDeadLetterQueues, r)
 }
 
 // ListDeadLetters implements pages.Admin.
 func (v visitor) ListDeadLetters(
-	ctx context.Context, r *msghandlerv1.ListDeadLettersRequest,
-) (*msghandlerv1.ListDeadLettersResponse, error) {
+	ctx context.Context, r *adminv1.ListDeadLettersRequest,
+) (*adminv1.ListDeadLettersResponse, error) {
 	return ask(ctx, v, v.admin.ListDeadLetters, r)
 }
 
 // GetDeadLetter implements pages.Admin.
 func (v visitor) GetDeadLetter(
-	ctx context.Context, r *msghandlerv1.GetDeadLetterRequest,
-) (*msghandlerv1.GetDeadLetterResponse, error) {
+	ctx context.Context, r *adminv1.GetDeadLetterRequest,
+) (*adminv1.GetDeadLetterResponse, error) {
 	return ask(ctx, v, v.admin.GetDeadLetter, r)
 }
 
 // CountDeadLetters implements pages.Admin.
 func (v visitor) CountDeadLetters(
-	ctx context.Context, r *msghandlerv1.CountDeadLettersRequest,
-) (*msghandlerv1.CountDeadLettersResponse, error) {
+	ctx context.Context, r *adminv1.CountDeadLettersRequest,
+) (*adminv1.CountDeadLettersResponse, error) {
 	return ask(ctx, v, v.admin.CountDeadLetters, r)
 }
 
 // ReplayDeadLetters implements pages.Admin.
 func (v visitor) ReplayDeadLetters(
-	ctx context.Context, r *msghandlerv1.ReplayDeadLettersRequest,
-) (*msghandlerv1.ReplayDeadLettersResponse, error) {
+	ctx context.Context, r *adminv1.ReplayDeadLettersRequest,
+) (*adminv1.ReplayDeadLettersResponse, error) {
 	return ask(ctx, v, v.admin.ReplayDeadLetters, r)
 }
 
 // DiscardDeadLetters implements pages.Admin.
 func (v visitor) DiscardDeadLetters(
-	ctx context.Context, r *msghandlerv1.DiscardDeadLettersRequest,
-) (*msghandlerv1.DiscardDeadLettersResponse, error) {
+	ctx context.Context, r *adminv1.DiscardDeadLettersRequest,
+) (*adminv1.DiscardDeadLettersResponse, error) {
 	return ask(ctx, v, v.admin.DiscardDeadLetters, r)
 }
 

@@ -23,6 +23,7 @@ import (
 	"github.com/msghandler/msghandler/internal/app"
 	"github.com/msghandler/msghandler/internal/config"
 	"github.com/msghandler/msghandler/internal/embedded"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 	"github.com/msghandler/msghandler/test/servers"
 	"github.com/msghandler/msghandler/test/servers/natsserver"
@@ -136,8 +137,8 @@ func TestMarkersAreDeletedWhenTheConfigurationSaysSo(t *testing.T) {
 			}
 
 			deliveries := r.queue(t, "paid")
-			if _, err := msghandlerv1.NewAdminServiceClient(conn).RetryMessages(t.Context(), &msghandlerv1.RetryMessagesRequest{
-				Names: []*msghandlerv1.MessageName{{Producer: "orders", Id: "3"}},
+			if _, err := adminv1.NewAdminServiceClient(conn).RetryMessages(t.Context(), &adminv1.RetryMessagesRequest{
+				Names: []*adminv1.MessageName{{Producer: "orders", Id: "3"}},
 			}); err != nil {
 				t.Fatal(err)
 			}
@@ -268,11 +269,11 @@ func TestTheStartWaitsForRedis(t *testing.T) {
 	if ok, body := r.ready(); ok || !strings.Contains(body, "not open yet") {
 		t.Errorf("readyz says %s", body)
 	}
-	client := msghandlerv1.NewAdminServiceClient(dial(t, r.GRPCAddr()))
+	client := adminv1.NewAdminServiceClient(dial(t, r.GRPCAddr()))
 	// The deadline is for a listener that never serves.
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
-	_, err = client.GetStats(ctx, &msghandlerv1.GetStatsRequest{})
+	_, err = client.GetStats(ctx, &adminv1.GetStatsRequest{})
 	if status.Code(err) != codes.Unavailable {
 		t.Errorf("a client hears %v", err)
 	}
@@ -284,7 +285,7 @@ func TestTheStartWaitsForRedis(t *testing.T) {
 	defer redis.Close()
 	r.awaitReady(t)
 	servers.Eventually(t, 10*time.Second, "a client is answered", func() bool {
-		_, err := client.GetStats(t.Context(), &msghandlerv1.GetStatsRequest{}, grpc.WaitForReady(true))
+		_, err := client.GetStats(t.Context(), &adminv1.GetStatsRequest{}, grpc.WaitForReady(true))
 		return err == nil
 	})
 }

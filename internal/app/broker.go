@@ -10,7 +10,7 @@ import (
 	"github.com/msghandler/msghandler/internal/app/brokers"
 	"github.com/msghandler/msghandler/internal/config"
 	"github.com/msghandler/msghandler/internal/embedded/amqpbroker"
-	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
 // openBroker is a broker with its publisher.
@@ -81,11 +81,11 @@ func checkOfBroker(name string) string {
 }
 
 // brokerStats tells how the brokers do.
-func (a *App) brokerStats(opened []openBroker, waiting func(broker string) int) func() []*msghandlerv1.BrokerStats {
-	return func() []*msghandlerv1.BrokerStats {
-		all := make([]*msghandlerv1.BrokerStats, len(opened))
+func (a *App) brokerStats(opened []openBroker, waiting func(broker string) int) func() []*adminv1.BrokerStats {
+	return func() []*adminv1.BrokerStats {
+		all := make([]*adminv1.BrokerStats, len(opened))
 		for i, b := range opened {
-			all[i] = &msghandlerv1.BrokerStats{
+			all[i] = &adminv1.BrokerStats{
 				Name: b.name, Kind: brokers.System(b.url), Waiting: int64(waiting(b.name)),
 			}
 			if err := b.Ready(); err != nil {

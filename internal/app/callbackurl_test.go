@@ -16,6 +16,7 @@ import (
 	"github.com/msghandler/msghandler/internal/config"
 	"github.com/msghandler/msghandler/producer"
 	"github.com/msghandler/msghandler/producer/marker/memory"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 	"github.com/msghandler/msghandler/test/servers"
 )
@@ -89,10 +90,10 @@ func sendHalf(t *testing.T, r *running, target string, id string) {
 	}
 }
 
-func (r *running) message(t *testing.T, id string) *msghandlerv1.MessageRecord {
+func (r *running) message(t *testing.T, id string) *adminv1.MessageRecord {
 	t.Helper()
-	answer, err := msghandlerv1.NewAdminServiceClient(dial(t, r.GRPCAddr())).GetMessage(t.Context(),
-		&msghandlerv1.GetMessageRequest{Producer: "orders", Id: id})
+	answer, err := adminv1.NewAdminServiceClient(dial(t, r.GRPCAddr())).GetMessage(t.Context(),
+		&adminv1.GetMessageRequest{Producer: "orders", Id: id})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/msghandler/msghandler/internal/app"
 	"github.com/msghandler/msghandler/internal/config"
 	"github.com/msghandler/msghandler/internal/ground/backoff"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 	"github.com/msghandler/msghandler/test/servers"
 )
@@ -88,9 +89,9 @@ func linesOfRefused(t *testing.T, messages int, deliveries bool) (lines []map[st
 	if _, err := client.SubmitAll(t.Context(), submit); err != nil {
 		t.Fatal(err)
 	}
-	admin := msghandlerv1.NewAdminServiceClient(dial(t, a.GRPCAddr()))
+	admin := adminv1.NewAdminServiceClient(dial(t, a.GRPCAddr()))
 	servers.Eventually(t, time.Minute, "all messages are dead", func() bool {
-		stats, err := admin.GetStats(t.Context(), &msghandlerv1.GetStatsRequest{})
+		stats, err := admin.GetStats(t.Context(), &adminv1.GetStatsRequest{})
 		for _, s := range stats.GetStates() {
 			if s.GetState() == msghandlerv1.State_STATE_DEAD {
 				return s.GetCount() == int64(messages)

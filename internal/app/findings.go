@@ -11,12 +11,12 @@ import (
 	"github.com/msghandler/msghandler/internal/config"
 	"github.com/msghandler/msghandler/internal/peerstats"
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
-	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
 const (
-	warning = msghandlerv1.Severity_SEVERITY_WARNING
-	trouble = msghandlerv1.Severity_SEVERITY_TROUBLE
+	warning = adminv1.Severity_SEVERITY_WARNING
+	trouble = adminv1.Severity_SEVERITY_TROUBLE
 )
 
 const (
@@ -32,14 +32,14 @@ const endsRemedy = "look at the end of their logs, at the kernel's log for the O
 	"and at journalctl or kubectl describe pod"
 
 // findings collects problems for operators.
-type findings []*msghandlerv1.Finding
+type findings []*adminv1.Finding
 
-func (f *findings) add(severity msghandlerv1.Severity, name, what, why, remedy string) {
-	*f = append(*f, &msghandlerv1.Finding{Name: name, Severity: severity, What: what, Why: why, Remedy: remedy})
+func (f *findings) add(severity adminv1.Severity, name, what, why, remedy string) {
+	*f = append(*f, &adminv1.Finding{Name: name, Severity: severity, What: what, Why: why, Remedy: remedy})
 }
 
 // findings are the problems of this coordinator that need an operator, the worst first, except its checks.
-func (a *App) findings(now time.Time) []*msghandlerv1.Finding {
+func (a *App) findings(now time.Time) []*adminv1.Finding {
 	var f findings
 	f.access(&a.settings)
 	f.fullness(a.masters())
@@ -54,14 +54,14 @@ func (a *App) findings(now time.Time) []*msghandlerv1.Finding {
 	if desk := a.letters.Load(); desk != nil {
 		f.letters(desk.States(), a.settings.Events.DeadLetterQueues)
 	}
-	slices.SortStableFunc(f, func(a, b *msghandlerv1.Finding) int {
+	slices.SortStableFunc(f, func(a, b *adminv1.Finding) int {
 		return cmp.Compare(b.GetSeverity(), a.GetSeverity())
 	})
 	return f
 }
 
 // allFindings adds the failing checks that leave the coordinator ready: callers of the API do not see /readyz.
-func (a *App) allFindings(ctx context.Context) []*msghandlerv1.Finding {
+func (a *App) allFindings(ctx context.Context) []*adminv1.Finding {
 	var f findings
 	for _, name := range a.degrading() {
 		if err := a.checks.named(name).Run(ctx); err != nil {
@@ -118,7 +118,7 @@ func (f *findings) splits(all []peerstats.Refusal) (others []peerstats.Refusal) 
 }
 
 // refusalSeverity tells a producer without any success from a producer with mistakes, or one that does not attend yet.
-func refusalSeverity(r peerstats.Refusal) msghandlerv1.Severity {
+func refusalSeverity(r peerstats.Refusal) adminv1.Severity {
 	if r.Reason == "INVALID_ARGUMENT" || r.Reason == "NOT_ATTENDED" {
 		return warning
 	}

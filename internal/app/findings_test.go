@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/msghandler/msghandler/internal/config"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 	"github.com/msghandler/msghandler/test/servers"
 )
@@ -20,8 +21,8 @@ import (
 // found returns the coordinator's findings by name.
 func (r *running) found(t *testing.T) map[string]string {
 	t.Helper()
-	stats, err := msghandlerv1.NewAdminServiceClient(dial(t, r.GRPCAddr())).
-		GetStats(t.Context(), &msghandlerv1.GetStatsRequest{})
+	stats, err := adminv1.NewAdminServiceClient(dial(t, r.GRPCAddr())).
+		GetStats(t.Context(), &adminv1.GetStatsRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/msghandler/msghandler/internal/peers"
 	"github.com/msghandler/msghandler/internal/server"
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
-	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
 // fleetSchedule is how often this coordinator describes itself to the others.
@@ -174,13 +174,13 @@ func named(names []string) string {
 }
 
 // fleetStats are the coordinators as the API tells of them.
-func (a *App) fleetStats() []*msghandlerv1.Coordinator {
+func (a *App) fleetStats() []*adminv1.Coordinator {
 	now := time.Now()
 	all := a.coordinators(now)
 	restarts := peers.SurveyOf(all, now).Restarts
-	stats := make([]*msghandlerv1.Coordinator, len(all))
+	stats := make([]*adminv1.Coordinator, len(all))
 	for i, c := range all {
-		stats[i] = &msghandlerv1.Coordinator{
+		stats[i] = &adminv1.Coordinator{
 			Instance: c.Instance, Version: c.Version, State: coordinatorStates[c.State],
 			GrpcAddress: c.GRPC, HttpAddress: c.HTTP, Place: c.Place, Restarts: int64(restarts[c.Place]),
 			StartTime: server.Moment(c.StartedAt), SeenTime: server.Moment(c.SeenAt), ConfigHash: c.Config.Hash,
@@ -190,18 +190,18 @@ func (a *App) fleetStats() []*msghandlerv1.Coordinator {
 	return stats
 }
 
-var coordinatorStates = map[peers.State]msghandlerv1.CoordinatorState{
-	peers.Running: msghandlerv1.CoordinatorState_COORDINATOR_STATE_RUNNING,
-	peers.Missing: msghandlerv1.CoordinatorState_COORDINATOR_STATE_MISSING,
-	peers.Stopped: msghandlerv1.CoordinatorState_COORDINATOR_STATE_STOPPED,
+var coordinatorStates = map[peers.State]adminv1.CoordinatorState{
+	peers.Running: adminv1.CoordinatorState_COORDINATOR_STATE_RUNNING,
+	peers.Missing: adminv1.CoordinatorState_COORDINATOR_STATE_MISSING,
+	peers.Stopped: adminv1.CoordinatorState_COORDINATOR_STATE_STOPPED,
 }
 
 // configuration is the configuration in use as the API tells of it.
-func (a *App) configuration() *msghandlerv1.GetConfigurationResponse {
-	answer := &msghandlerv1.GetConfigurationResponse{Instance: a.instance, Version: a.version}
+func (a *App) configuration() *adminv1.GetConfigurationResponse {
+	answer := &adminv1.GetConfigurationResponse{Instance: a.instance, Version: a.version}
 	if source := a.reloader.current(); source != nil {
 		for _, v := range source.Effective() {
-			answer.Values = append(answer.Values, &msghandlerv1.ConfigurationValue{
+			answer.Values = append(answer.Values, &adminv1.ConfigurationValue{
 				Key: v.Key, Value: v.Value, DefaultValue: v.Default, Origin: v.Origin, NeedsRestart: v.Restart,
 			})
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/msghandler/msghandler/internal/app"
 	"github.com/msghandler/msghandler/internal/config"
 	"github.com/msghandler/msghandler/internal/peers"
-	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -48,14 +48,14 @@ func startAs(t *testing.T, redis *servers.RedisServer, version string, keys map[
 }
 
 // seen are the coordinators in the answer of GetStats, by instance.
-func (r *running) seen(t *testing.T) map[string]*msghandlerv1.Coordinator {
+func (r *running) seen(t *testing.T) map[string]*adminv1.Coordinator {
 	t.Helper()
-	stats, err := msghandlerv1.NewAdminServiceClient(dial(t, r.GRPCAddr())).
-		GetStats(t.Context(), &msghandlerv1.GetStatsRequest{})
+	stats, err := adminv1.NewAdminServiceClient(dial(t, r.GRPCAddr())).
+		GetStats(t.Context(), &adminv1.GetStatsRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := map[string]*msghandlerv1.Coordinator{}
+	all := map[string]*adminv1.Coordinator{}
 	for _, c := range stats.GetCoordinators() {
 		all[c.GetInstance()] = c
 	}
@@ -78,7 +78,7 @@ func TestCoordinatorsKnowEachOther(t *testing.T) {
 		}
 	}
 	all := second.seen(t)
-	if c := all[first.Instance()]; c.GetState() != msghandlerv1.CoordinatorState_COORDINATOR_STATE_RUNNING ||
+	if c := all[first.Instance()]; c.GetState() != adminv1.CoordinatorState_COORDINATOR_STATE_RUNNING ||
 		c.GetVersion() != "v0" || c.GetGrpcAddress() != first.GRPCAddr() || c.GetSelf() || !all[second.Instance()].GetSelf() {
 		t.Errorf("the coordinators are %v", all)
 	}
@@ -88,7 +88,7 @@ func TestCoordinatorsKnowEachOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	third := startAs(t, redis, "v1", map[string]string{"confirm.after": "2s"})
-	if c := third.seen(t)[first.Instance()]; c.GetState() != msghandlerv1.CoordinatorState_COORDINATOR_STATE_STOPPED {
+	if c := third.seen(t)[first.Instance()]; c.GetState() != adminv1.CoordinatorState_COORDINATOR_STATE_STOPPED {
 		t.Errorf("the stopped coordinator is %v", c)
 	}
 	if found := third.found(t); found["coordinators-versions"] != "" || found["coordinators-config"] != "" {
@@ -135,12 +135,12 @@ func TestTheConfigurationInUseIsShown(t *testing.T) {
 		"confirm.after": "2s", "events.webhook_token": "geheim", "producers.orders.target": "127.0.0.1:9000",
 		"callbacks.allow": "127.0.0.1:*",
 	})
-	answer, err := msghandlerv1.NewAdminServiceClient(dial(t, r.GRPCAddr())).
-		GetConfiguration(t.Context(), &msghandlerv1.GetConfigurationRequest{})
+	answer, err := adminv1.NewAdminServiceClient(dial(t, r.GRPCAddr())).
+		GetConfiguration(t.Context(), &adminv1.GetConfigurationRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	values := map[string]*msghandlerv1.ConfigurationValue{}
+	values := map[string]*adminv1.ConfigurationValue{}
 	for _, v := range answer.GetValues() {
 		values[v.GetKey()] = v
 	}

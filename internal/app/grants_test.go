@@ -14,6 +14,7 @@ import (
 	"github.com/msghandler/msghandler/internal/certs"
 	"github.com/msghandler/msghandler/internal/certs/certstest"
 	"github.com/msghandler/msghandler/internal/config"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -29,15 +30,15 @@ var deeds = []struct {
 	{"s", func(t *testing.T, conn *grpc.ClientConn, token string) error { return storeAs(t, conn, token, "stock") }},
 	{"c", func(t *testing.T, conn *grpc.ClientConn, token string) error {
 		t.Helper()
-		_, err := msghandlerv1.NewAdminServiceClient(conn).GetStats(
-			certs.WithToken(t.Context(), token), &msghandlerv1.GetStatsRequest{})
+		_, err := adminv1.NewAdminServiceClient(conn).GetStats(
+			certs.WithToken(t.Context(), token), &adminv1.GetStatsRequest{})
 		return err
 	}},
 	{"d", func(t *testing.T, conn *grpc.ClientConn, token string) error {
 		t.Helper()
-		names := []*msghandlerv1.MessageName{{Producer: "stock", Id: "none"}}
-		_, err := msghandlerv1.NewAdminServiceClient(conn).DiscardMessages(certs.WithToken(t.Context(), token),
-			&msghandlerv1.DiscardMessagesRequest{Names: names, Reason: "a test"})
+		names := []*adminv1.MessageName{{Producer: "stock", Id: "none"}}
+		_, err := adminv1.NewAdminServiceClient(conn).DiscardMessages(certs.WithToken(t.Context(), token),
+			&adminv1.DiscardMessagesRequest{Names: names, Reason: "a test"})
 		return err
 	}},
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/internal/config"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 	"github.com/msghandler/msghandler/test/servers"
 )
@@ -44,7 +45,7 @@ func TestHalfMessagesAreCounted(t *testing.T) {
 		counter+`{producer="stock",reason="CALLBACK_FORBIDDEN"} 2`,
 		counter+`{producer="stock",reason="INVALID_ARGUMENT"} 1`)
 	stored := map[string]int64{}
-	r.awaitStats(t, "both stored messages", func(stats *msghandlerv1.GetStatsResponse) bool {
+	r.awaitStats(t, "both stored messages", func(stats *adminv1.GetStatsResponse) bool {
 		for _, p := range stats.GetProducers() {
 			stored[p.GetName()] = p.GetStored()
 		}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/operate"
-	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
 // lettersSchedule is how often dead letters are counted: each count opens a connection to each broker.
@@ -79,7 +79,7 @@ func (a *App) letterCounts() map[string]int {
 }
 
 // letters reports queues with letters, except those that another finding reports.
-func (f *findings) letters(states []*msghandlerv1.DeadLetterQueue, reported []string) {
+func (f *findings) letters(states []*adminv1.DeadLetterQueue, reported []string) {
 	for _, q := range states {
 		if q.GetBroker() == "" && slices.Contains(reported, q.GetQueue()) {
 			continue

@@ -13,7 +13,7 @@ import (
 	"github.com/msghandler/msghandler/internal/console/login"
 	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 	"github.com/msghandler/msghandler/internal/halfmsg"
-	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
 // The names of the checks, as /readyz shows them.
@@ -102,7 +102,7 @@ func (a *App) openConsole(visitors login.Config, notice string) {
 		Refused:  a.recordConsoleRefusal,
 
 		HideBodies:   !a.settings.HTTP.Bodies,
-		Findings:     func() []*msghandlerv1.Finding { return a.findings(time.Now()) },
+		Findings:     func() []*adminv1.Finding { return a.findings(time.Now()) },
 		Coordinators: a.fleetStats,
 		Charts:       charts{app: a},
 		Sums:         a.sums,

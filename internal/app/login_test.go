@@ -19,6 +19,7 @@ import (
 	"github.com/msghandler/msghandler/internal/app"
 	"github.com/msghandler/msghandler/internal/certs/certstest"
 	"github.com/msghandler/msghandler/internal/config"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 	"github.com/msghandler/msghandler/test/issuer"
 	"github.com/msghandler/msghandler/test/servers"
@@ -89,10 +90,10 @@ func (r *running) dead(t *testing.T) {
 	if _, err := client.Submit(t.Context(), &msghandlerv1.SubmitRequest{Producer: "orders", Id: "1"}); err != nil {
 		t.Fatal(err)
 	}
-	admin := msghandlerv1.NewAdminServiceClient(dial(t, r.GRPCAddr()))
+	admin := adminv1.NewAdminServiceClient(dial(t, r.GRPCAddr()))
 	servers.Eventually(t, 20*time.Second, "the message is dead", func() bool {
 		list, err := admin.ListMessages(t.Context(),
-			&msghandlerv1.ListMessagesRequest{State: msghandlerv1.State_STATE_DEAD})
+			&adminv1.ListMessagesRequest{State: msghandlerv1.State_STATE_DEAD})
 		return err == nil && len(list.GetRecords()) == 1
 	})
 }
@@ -386,12 +387,12 @@ func TestHiddenBodiesAreHiddenFromAdmins(t *testing.T) {
 			strings.Contains(page, "http.bodies is false") == shown {
 			t.Errorf("the console, want bodies %t:\n%s", shown, page)
 		}
-		admin := msghandlerv1.NewAdminServiceClient(dial(t, r.GRPCAddr()))
-		got, err := admin.GetMessage(t.Context(), &msghandlerv1.GetMessageRequest{Producer: "orders", Id: "1"})
+		admin := adminv1.NewAdminServiceClient(dial(t, r.GRPCAddr()))
+		got, err := admin.GetMessage(t.Context(), &adminv1.GetMessageRequest{Producer: "orders", Id: "1"})
 		if m := got.GetRecord().GetMessage(); err != nil || (len(m.GetBody())+len(m.GetHeaders()) > 0) != shown {
 			t.Errorf("GetMessage, want bodies %t: %v, %v", shown, m, err)
 		}
-		list, err := admin.ListMessages(t.Context(), &msghandlerv1.ListMessagesRequest{State: msghandlerv1.State_STATE_DEAD})
+		list, err := admin.ListMessages(t.Context(), &adminv1.ListMessagesRequest{State: msghandlerv1.State_STATE_DEAD})
 		if m := list.GetRecords()[0].GetMessage(); err != nil || (len(m.GetBody())+len(m.GetHeaders()) > 0) != shown {
 			t.Errorf("ListMessages, want bodies %t: %v, %v", shown, m, err)
 		}

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/msghandler/msghandler/internal/config"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 	"github.com/msghandler/msghandler/test/servers"
 )
@@ -23,10 +24,10 @@ func TestRepeatedIDsInABatch(t *testing.T) {
 	send := &msghandlerv1.SendHalfMessagesRequest{
 		Producer: "away", CallbackTarget: nobodyAt(t), ConfirmAfter: durationpb.New(time.Hour),
 	}
-	var names []*msghandlerv1.MessageName
+	var names []*adminv1.MessageName
 	for i := range 1000 {
 		send.Messages = append(send.Messages, &msghandlerv1.Message{Id: "1", RoutingKey: "paid", Body: fmt.Append(nil, i%3)})
-		names = append(names, &msghandlerv1.MessageName{Producer: "away", Id: "1"})
+		names = append(names, &adminv1.MessageName{Producer: "away", Id: "1"})
 	}
 	want := func(what string, outcomes []*msghandlerv1.Outcome, code func(i int) codes.Code) {
 		t.Helper()
@@ -50,13 +51,13 @@ func TestRepeatedIDsInABatch(t *testing.T) {
 		}
 		return codes.AlreadyExists
 	})
-	admin := msghandlerv1.NewAdminServiceClient(conn)
-	retried, err := admin.RetryMessages(t.Context(), &msghandlerv1.RetryMessagesRequest{Names: names})
+	admin := adminv1.NewAdminServiceClient(conn)
+	retried, err := admin.RetryMessages(t.Context(), &adminv1.RetryMessagesRequest{Names: names})
 	if err != nil {
 		t.Fatal(err)
 	}
 	want("retried", retried.GetOutcomes(), func(int) codes.Code { return codes.OK })
-	discarded, err := admin.DiscardMessages(t.Context(), &msghandlerv1.DiscardMessagesRequest{Names: names})
+	discarded, err := admin.DiscardMessages(t.Context(), &adminv1.DiscardMessagesRequest{Names: names})
 	if err != nil || discarded.GetDiscarded() != 1 {
 		t.Fatalf("discarded %d: %v", discarded.GetDiscarded(), err)
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/msghandler/msghandler/internal/sendloop"
 	"github.com/msghandler/msghandler/internal/server"
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -223,7 +224,7 @@ func (a *App) openLoops(s *stages) (err error) {
 
 // openServer builds the server for producers and operators: opened last, and so closed first.
 func (a *App) openServer(
-	s *stages, store *redisstore.Store, brokerStats func() []*msghandlerv1.BrokerStats,
+	s *stages, store *redisstore.Store, brokerStats func() []*adminv1.BrokerStats,
 ) error {
 	var err error
 	s.server, err = server.New(server.Config{

@@ -10,6 +10,7 @@ import (
 	"github.com/msghandler/msghandler/internal/peerstats"
 	"github.com/msghandler/msghandler/internal/server"
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -63,15 +64,15 @@ func (a *App) sums() peerstats.Sums {
 }
 
 // addSums adds the sums to an answer of the API.
-func (a *App) addSums(to *msghandlerv1.GetStatsResponse) {
+func (a *App) addSums(to *adminv1.GetStatsResponse) {
 	sums := a.sums()
-	to.Flow = &msghandlerv1.FlowStats{
+	to.Flow = &adminv1.FlowStats{
 		Coordinators: int32(sums.Coordinators), StoredPerSecond: sums.Rates.In, //nolint:gosec // a hundred at most
 		AcknowledgedPerSecond: sums.Rates.Out, RejectedPerSecond: sums.Rates.Refused,
 		LatencyP50: durationOf(sums.P50), LatencyP99: durationOf(sums.P99),
 	}
 	for _, p := range sums.Producers() {
-		to.Producers = append(to.Producers, &msghandlerv1.ProducerStats{
+		to.Producers = append(to.Producers, &adminv1.ProducerStats{
 			Name: p.Name, Coordinators: int32(p.Of), CircuitOpenAt: int32(p.OpenAt), //nolint:gosec // a hundred at most
 			Stored: p.Stored, Acknowledged: p.Acked, StoredPerSecond: p.Rates.In,
 			AcknowledgedPerSecond: p.Rates.Out, RefusedPerSecond: p.Rates.Refused,
@@ -80,7 +81,7 @@ func (a *App) addSums(to *msghandlerv1.GetStatsResponse) {
 		})
 	}
 	for _, e := range sums.Exchanges() {
-		to.Exchanges = append(to.Exchanges, &msghandlerv1.ExchangeStats{
+		to.Exchanges = append(to.Exchanges, &adminv1.ExchangeStats{
 			Broker: e.Broker, Name: e.Name, Acknowledged: e.Acked(), Failed: e.Failed(),
 			AcknowledgedPerSecond: e.Rates.Out, FailedPerSecond: e.Rates.Refused,
 			AcknowledgeTime: server.Moment(e.AckedAt), FailureTime: server.Moment(e.FailedAt), Failure: e.Failure,

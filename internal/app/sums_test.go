@@ -9,22 +9,23 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/internal/config"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
 // awaitStats waits until the answer of GetStats is as expected.
-func (r *running) awaitStats(t *testing.T, what string, is func(stats *msghandlerv1.GetStatsResponse) bool) {
+func (r *running) awaitStats(t *testing.T, what string, is func(stats *adminv1.GetStatsResponse) bool) {
 	t.Helper()
-	client := msghandlerv1.NewAdminServiceClient(dial(t, r.GRPCAddr()))
-	var last *msghandlerv1.GetStatsResponse
+	client := adminv1.NewAdminServiceClient(dial(t, r.GRPCAddr()))
+	var last *adminv1.GetStatsResponse
 	defer func() {
 		if t.Failed() {
 			t.Logf("the last answer is %v", last)
 		}
 	}()
 	servers.Eventually(t, time.Minute, what, func() bool {
-		stats, err := client.GetStats(t.Context(), &msghandlerv1.GetStatsRequest{})
+		stats, err := client.GetStats(t.Context(), &adminv1.GetStatsRequest{})
 		last = stats
 		return err == nil && is(stats)
 	})
@@ -48,7 +49,7 @@ func (r *running) send(t *testing.T, producer, target string, ids ...string) {
 }
 
 // sums describes the rows of GetStats without times and rates.
-func sums(stats *msghandlerv1.GetStatsResponse) (rows string) {
+func sums(stats *adminv1.GetStatsResponse) (rows string) {
 	for _, p := range stats.GetProducers() {
 		rows += fmt.Sprintf("%s: %d stored, %d acknowledged, failed: %t\n", p.GetName(), p.GetStored(), p.GetAcknowledged(),
 			p.GetFailure() != "")
@@ -89,7 +90,7 @@ func TestAllCoordinatorsShowTheSameSums(t *testing.T) {
 	const want = "gone: 1 stored, 0 acknowledged, failed: true\n" +
 		"orders: 5 stored, 5 acknowledged, failed: false\n\"\": 5 acknowledged, 0 failed\n"
 	for name, r := range map[string]*running{"first": first, "second": second} {
-		r.awaitStats(t, name+" has the sums", func(stats *msghandlerv1.GetStatsResponse) bool {
+		r.awaitStats(t, name+" has the sums", func(stats *adminv1.GetStatsResponse) bool {
 			flow := stats.GetFlow()
 			return sums(stats) == want && flow.GetCoordinators() == 2 && flow.GetStoredPerSecond() > 0
 		})
@@ -111,7 +112,7 @@ func TestAllCoordinatorsShowTheSameSums(t *testing.T) {
 	if err := first.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	second.awaitStats(t, "a stopped coordinator does not count", func(stats *msghandlerv1.GetStatsResponse) bool {
+	second.awaitStats(t, "a stopped coordinator does not count", func(stats *adminv1.GetStatsResponse) bool {
 		return stats.GetFlow().GetCoordinators() == 1
 	})
 	if n := charted(t, redis, 20*time.Minute, "in"); n != 6 {
@@ -128,7 +129,7 @@ func TestUnknownReportsDoNotCount(t *testing.T) {
 	redis.CLI("HSET", "msghandler:{00}:peers", "other/0a", at+` {"rates":{"in":7},"producers":[{"name":"x"}],"new":1}`)
 	r := start(t, settings(func(c *config.Config) { c.Redis.URL = redis.URL() }))
 	r.awaitReady(t)
-	r.awaitStats(t, "the report that is known counts", func(stats *msghandlerv1.GetStatsResponse) bool {
+	r.awaitStats(t, "the report that is known counts", func(stats *adminv1.GetStatsResponse) bool {
 		return stats.GetFlow().GetCoordinators() == 2 && stats.GetFlow().GetStoredPerSecond() == 7 &&
 			sums(stats) == "x: 0 stored, 0 acknowledged, failed: false\n"
 	})

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/msghandler/msghandler/internal/bench/usage"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -144,9 +145,9 @@ func (r *run) discard() (err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	for _, s := range r.producers {
-		admin := pb.NewAdminServiceClient(s.conns[0])
+		admin := adminv1.NewAdminServiceClient(s.conns[0])
 		for _, state := range unfinished {
-			_, failed := admin.DiscardMessages(ctx, &pb.DiscardMessagesRequest{
+			_, failed := admin.DiscardMessages(ctx, &adminv1.DiscardMessagesRequest{
 				Producer: s.name, State: state, Limit: discardMost, Reason: "left over by msghandler-bench",
 			})
 			if failed != nil && status.Code(failed) != codes.NotFound {

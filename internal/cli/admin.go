@@ -13,7 +13,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/certs"
 	"github.com/msghandler/msghandler/internal/cli/commandline"
-	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
 // coordinatorFlags say which coordinator a command talks to, and how.
@@ -40,7 +40,7 @@ const maxAnswer = 64 << 20
 
 // admin is a connection to a coordinator.
 type admin struct {
-	client  msghandlerv1.AdminServiceClient
+	client  adminv1.AdminServiceClient
 	conn    *grpc.ClientConn
 	server  string
 	timeout time.Duration
@@ -86,7 +86,7 @@ func (f *coordinatorFlags) connectWithin(s *commandline.Session, timeout time.Du
 		}
 	}
 	return &admin{
-		client: msghandlerv1.NewAdminServiceClient(conn), conn: conn, server: server, timeout: timeout, hint: f.Hint(s),
+		client: adminv1.NewAdminServiceClient(conn), conn: conn, server: server, timeout: timeout, hint: f.Hint(s),
 	}, nil
 }
 

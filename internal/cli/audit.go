@@ -15,7 +15,7 @@ import (
 	"github.com/msghandler/msghandler/internal/cli/commandline"
 	"github.com/msghandler/msghandler/internal/escape"
 	"github.com/msghandler/msghandler/internal/ground/backoff"
-	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
 type auditCommand struct {
@@ -60,7 +60,7 @@ type auditRecord struct {
 	Instance     string   `json:"instance,omitempty"`
 }
 
-func newAuditRecord(r *msghandlerv1.AuditRecord) auditRecord {
+func newAuditRecord(r *adminv1.AuditRecord) auditRecord {
 	return auditRecord{
 		ID: r.GetId(), Time: moment(r.GetTime()), LastTime: moment(r.GetLastTime()), By: r.GetBy(), Kind: r.GetKind(),
 		From: r.GetFrom(), Via: r.GetVia(), Action: r.GetAction(), Producer: r.GetProducer(), Names: r.GetNames(),
@@ -113,8 +113,8 @@ func (c *auditCommand) check() error {
 // newest reads records, the newest first, up to a limit or to a page with a known record.
 func (c *auditCommand) newest(
 	ctx context.Context, a *admin, limit int, known func(id string) bool,
-) (records []*msghandlerv1.AuditRecord, more bool, err error) {
-	request := &msghandlerv1.ListAuditRequest{By: c.By, Action: c.Action}
+) (records []*adminv1.AuditRecord, more bool, err error) {
+	request := &adminv1.ListAuditRequest{By: c.By, Action: c.Action}
 	switch {
 	case c.Refused:
 		request.Result = "refused"
@@ -178,7 +178,7 @@ func (c *auditCommand) follow(ctx context.Context, s *commandline.Session, a *ad
 	}
 }
 
-func (c *auditCommand) printLine(s *commandline.Session, r *msghandlerv1.AuditRecord) error {
+func (c *auditCommand) printLine(s *commandline.Session, r *adminv1.AuditRecord) error {
 	if c.Output == commandline.OutputJSON {
 		return s.PrintJSONLine(newAuditRecord(r))
 	}
@@ -188,7 +188,7 @@ func (c *auditCommand) printLine(s *commandline.Session, r *msghandlerv1.AuditRe
 
 var auditHeader = []string{"TIME", "BY", "FROM", "ACTION", "RESULT", "CONCERNS", "WHY"}
 
-func auditRows(records []*msghandlerv1.AuditRecord) [][]string {
+func auditRows(records []*adminv1.AuditRecord) [][]string {
 	if len(records) == 0 {
 		return [][]string{{"no records"}}
 	}
@@ -200,7 +200,7 @@ func auditRows(records []*msghandlerv1.AuditRecord) [][]string {
 }
 
 // auditRow is a record in the columns of a table. An operator's reason and the cause of a failure both say why.
-func auditRow(r *msghandlerv1.AuditRecord) []string {
+func auditRow(r *adminv1.AuditRecord) []string {
 	why := r.GetReason() + "; " + r.GetCause()
 	return []string{
 		r.GetTime().AsTime().Local().Format(time.DateTime), cmp.Or(r.GetBy(), r.GetKind(), "-"),
@@ -210,7 +210,7 @@ func auditRow(r *msghandlerv1.AuditRecord) []string {
 }
 
 // concerns says which messages a record is about, or how many refused calls.
-func concerns(r *msghandlerv1.AuditRecord) string {
+func concerns(r *adminv1.AuditRecord) string {
 	which := strings.TrimSpace(r.GetFilter() + " " + strings.Join(r.GetDestinations(), "; "))
 	switch names := r.GetNames(); {
 	case r.GetResult() == "refused":

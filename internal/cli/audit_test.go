@@ -11,14 +11,14 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
 // ListAudit pages through audited by the index in the token.
 func (c *coordinator) ListAudit(
-	_ context.Context, r *msghandlerv1.ListAuditRequest,
-) (*msghandlerv1.ListAuditResponse, error) {
+	_ context.Context, r *adminv1.ListAuditRequest,
+) (*adminv1.ListAuditResponse, error) {
 	err := c.note("audit by=%s action=%s result=%s age=%v size=%d", r.GetBy(), r.GetAction(), r.GetResult(),
 		r.GetMaxAge().AsDuration(), r.GetPageSize())
 	c.mu.Lock()
@@ -26,7 +26,7 @@ func (c *coordinator) ListAudit(
 	var from int
 	_, _ = fmt.Sscan(r.GetPageToken(), &from)
 	to := min(from+int(r.GetPageSize()), len(c.audited))
-	page := &msghandlerv1.ListAuditResponse{Records: c.audited[from:to]}
+	page := &adminv1.ListAuditResponse{Records: c.audited[from:to]}
 	if to < len(c.audited) {
 		page.NextPageToken = fmt.Sprint(to)
 	}
@@ -37,10 +37,10 @@ func auditedCoordinator(t *testing.T) *coordinator {
 	t.Helper()
 	c := startCoordinator(t)
 	at := timestamppb.New(time.Date(2026, 11, 26, 12, 0, 0, 0, time.Local))
-	c.audited = []*msghandlerv1.AuditRecord{
+	c.audited = []*adminv1.AuditRecord{
 		{
 			Id: "r3-0", Time: at, LastTime: at, From: "10.0.0.9", Via: "grpc", Kind: "anonymous", Count: 999,
-			Action: "/msghandler.v1.AdminService/DiscardMessages", Result: "refused", Refusal: "identity",
+			Action: "/msghandler.admin.v1.AdminService/DiscardMessages", Result: "refused", Refusal: "identity",
 			Cause: "show a client certificate\x1b[2J",
 		},
 		{
@@ -95,7 +95,7 @@ func TestAuditFollows(t *testing.T) {
 	})
 	c.mu.Lock()
 	for i := 4; i < 8; i++ {
-		c.audited = append([]*msghandlerv1.AuditRecord{{Id: fmt.Sprintf("c%d-0", i), Action: "retry"}}, c.audited...)
+		c.audited = append([]*adminv1.AuditRecord{{Id: fmt.Sprintf("c%d-0", i), Action: "retry"}}, c.audited...)
 	}
 	c.mu.Unlock()
 	servers.Eventually(t, 10*time.Second, "the new ones are printed", func() bool {

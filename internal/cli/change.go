@@ -14,6 +14,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/cli/commandline"
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -36,7 +37,7 @@ type retryCommand struct {
 func (c *retryCommand) Run(ctx context.Context, s *commandline.Session) error {
 	return change{
 		adminFlags: c.adminFlags, selection: c.selection, verb: "Retry", done: "retried",
-		send: func(ctx context.Context, a *admin, r *msghandlerv1.RetryMessagesRequest) (answer, error) {
+		send: func(ctx context.Context, a *admin, r *adminv1.RetryMessagesRequest) (answer, error) {
 			response, err := call(ctx, a, a.client.RetryMessages, r)
 			return answer{response.GetRetried(), response.GetNextPageToken(), response.GetOutcomes()}, err
 		},
@@ -61,8 +62,8 @@ type discardCommand struct {
 func (c *discardCommand) Run(ctx context.Context, s *commandline.Session) error {
 	return change{
 		adminFlags: c.adminFlags, selection: c.selection, verb: "Discard", done: "discarded", loses: !c.MaybeCommitted,
-		send: func(ctx context.Context, a *admin, r *msghandlerv1.RetryMessagesRequest) (answer, error) {
-			response, err := call(ctx, a, a.client.DiscardMessages, &msghandlerv1.DiscardMessagesRequest{
+		send: func(ctx context.Context, a *admin, r *adminv1.RetryMessagesRequest) (answer, error) {
+			response, err := call(ctx, a, a.client.DiscardMessages, &adminv1.DiscardMessagesRequest{
 				Names: r.GetNames(), State: r.GetState(), Producer: r.GetProducer(), Limit: r.GetLimit(), Reason: r.GetReason(),
 				Exchange: r.GetExchange(), MinAge: r.GetMinAge(), ErrorContains: r.GetErrorContains(), DryRun: r.GetDryRun(),
 				PageToken: r.GetPageToken(), Broker: r.GetBroker(), Cause: r.GetCause(), IdPrefix: r.GetIdPrefix(),
@@ -95,7 +96,7 @@ type change struct {
 	// of age, later are left out. They would take the place of counted messages that have gone meanwhile. Zero without
 	// a question.
 	counted time.Time
-	send    func(ctx context.Context, a *admin, r *msghandlerv1.RetryMessagesRequest) (answer, error)
+	send    func(ctx context.Context, a *admin, r *adminv1.RetryMessagesRequest) (answer, error)
 }
 
 // answer is the result of a request.
@@ -138,7 +139,7 @@ func (c change) check() error {
 }
 
 // byName changes the named messages, and says why a message could not be changed.
-func (c change) byName(ctx context.Context, s *commandline.Session, a *admin, names []*msghandlerv1.MessageName) error {
+func (c change) byName(ctx context.Context, s *commandline.Session, a *admin, names []*adminv1.MessageName) error {
 	if c.loses && !c.DryRun {
 		if err := c.agreeToLose(ctx, s, a, names); err != nil {
 			return err
@@ -148,7 +149,7 @@ func (c change) byName(ctx context.Context, s *commandline.Session, a *admin, na
 	var failures []error
 	far := s.Progress()
 	for part := range slices.Chunk(names, maxPage) {
-		got, err := c.send(ctx, a, &msghandlerv1.RetryMessagesRequest{Names: part, DryRun: c.DryRun, Reason: c.Reason})
+		got, err := c.send(ctx, a, &adminv1.RetryMessagesRequest{Names: part, DryRun: c.DryRun, Reason: c.Reason})
 		if err != nil {
 			failures = append(failures, err)
 			break
@@ -162,7 +163,7 @@ func (c change) byName(ctx context.Context, s *commandline.Session, a *admin, na
 }
 
 // refusals say why named messages were not changed.
-func (a *admin) refusals(names []*msghandlerv1.MessageName, outcomes []*msghandlerv1.Outcome) (failures []error) {
+func (a *admin) refusals(names []*adminv1.MessageName, outcomes []*msghandlerv1.Outcome) (failures []error) {
 	for i, outcome := range outcomes {
 		refusal := status.FromProto(&spb.Status{Code: outcome.GetCode(), Message: outcome.GetError()})
 		if err := a.explain(refusal.Err()); err != nil {
@@ -213,7 +214,7 @@ func (c change) matching(
 	if c.DryRun {
 		done = "counted"
 	}
-	request := &msghandlerv1.RetryMessagesRequest{
+	request := &adminv1.RetryMessagesRequest{
 		State: msghandlerv1.State(state), Producer: c.Producer, Exchange: c.Exchange, ErrorContains: c.Error,
 		Reason: c.Reason, DryRun: c.DryRun, Broker: c.Broker,
 		Cause: c.Cause, IdPrefix: c.ID, RoutingKey: c.RoutingKey, Header: c.Header,

@@ -22,12 +22,13 @@ import (
 
 	"github.com/msghandler/msghandler/internal/cli"
 	"github.com/msghandler/msghandler/internal/cli/commandline"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
 // coordinator is an AdminService with three dead messages and a pending message. It records its requests.
 type coordinator struct {
-	msghandlerv1.UnimplementedAdminServiceServer
+	adminv1.UnimplementedAdminServiceServer
 	addr string
 	// err is the answer to all requests after the first errAfter.
 	err      error
@@ -36,18 +37,18 @@ type coordinator struct {
 	archive error
 
 	mu       sync.Mutex
-	records  []*msghandlerv1.MessageRecord
+	records  []*adminv1.MessageRecord
 	requests []string
-	findings []*msghandlerv1.Finding
+	findings []*adminv1.Finding
 	// sums are the fields of GetStats with sums of all coordinators.
-	sums    *msghandlerv1.GetStatsResponse
-	fleet   []*msghandlerv1.Coordinator
-	brokers []*msghandlerv1.BrokerStats
+	sums    *adminv1.GetStatsResponse
+	fleet   []*adminv1.Coordinator
+	brokers []*adminv1.BrokerStats
 	// configuration is the answer of GetConfiguration.
-	configuration *msghandlerv1.GetConfigurationResponse
-	audited       []*msghandlerv1.AuditRecord
+	configuration *adminv1.GetConfigurationResponse
+	audited       []*adminv1.AuditRecord
 	// grouped are the answers of GroupMessages; nil: an answer for each state.
-	grouped map[msghandlerv1.State]*msghandlerv1.GroupMessagesResponse
+	grouped map[msghandlerv1.State]*adminv1.GroupMessagesResponse
 }
 
 func startCoordinator(t *testing.T) *coordinator {
@@ -63,14 +64,14 @@ func startCoordinator(t *testing.T) *coordinator {
 	}
 	c.addr = listener.Addr().String()
 	server := grpc.NewServer()
-	msghandlerv1.RegisterAdminServiceServer(server, c)
+	adminv1.RegisterAdminServiceServer(server, c)
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(server.Stop)
 	return c
 }
 
 func (c *coordinator) add(state msghandlerv1.State, producer, id string) {
-	c.records = append(c.records, &msghandlerv1.MessageRecord{
+	c.records = append(c.records, &adminv1.MessageRecord{
 		Producer: producer, State: state,
 		Message: &msghandlerv1.Message{
 			Id: id, Exchange: "orders", RoutingKey: "order.paid", Body: []byte(`{"total":12}`),
@@ -101,8 +102,8 @@ func (c *coordinator) asked() string {
 	return asked
 }
 
-func (c *coordinator) find(state msghandlerv1.State, producer string) []*msghandlerv1.MessageRecord {
-	var found []*msghandlerv1.MessageRecord
+func (c *coordinator) find(state msghandlerv1.State, producer string) []*adminv1.MessageRecord {
+	var found []*adminv1.MessageRecord
 	for _, r := range c.records {
 		if r.GetState() == state && (producer == "" || producer == r.GetProducer()) {
 			found = append(found, r)
@@ -112,19 +113,19 @@ func (c *coordinator) find(state msghandlerv1.State, producer string) []*msghand
 }
 
 func (c *coordinator) GetMessage(
-	_ context.Context, r *msghandlerv1.GetMessageRequest,
-) (*msghandlerv1.GetMessageResponse, error) {
+	_ context.Context, r *adminv1.GetMessageRequest,
+) (*adminv1.GetMessageResponse, error) {
 	for _, record := range c.records {
 		if record.GetProducer() == r.GetProducer() && record.GetMessage().GetId() == r.GetId() {
-			return &msghandlerv1.GetMessageResponse{Record: record}, c.err
+			return &adminv1.GetMessageResponse{Record: record}, c.err
 		}
 	}
 	return nil, status.Errorf(codes.NotFound, "no such message: %s/%s", r.GetProducer(), r.GetId())
 }
 
 func (c *coordinator) ListMessages(
-	_ context.Context, r *msghandlerv1.ListMessagesRequest,
-) (*msghandlerv1.ListMessagesResponse, error) {
+	_ context.Context, r *adminv1.ListMessagesRequest,
+) (*adminv1.ListMessagesResponse, error) {
 	err := c.note("list %s %s %d from %q%s", r.GetState(), r.GetProducer(), r.GetPageSize(), r.GetPageToken(), filters(r))
 	if err != nil {
 		return nil, err
@@ -137,18 +138,18 @@ func (c *coordinator) ListMessages(
 		}
 	}
 	to := min(len(found), from+int(r.GetPageSize()))
-	response := &msghandlerv1.ListMessagesResponse{Records: found[from:to]}
+	response := &adminv1.ListMessagesResponse{Records: found[from:to]}
 	if to < len(found) {
 		response.NextPageToken = fmt.Sprint(to)
 	}
 	return response, nil
 }
 
-func (c *coordinator) GetStats(context.Context, *msghandlerv1.GetStatsRequest) (*msghandlerv1.GetStatsResponse, error) {
-	return &msghandlerv1.GetStatsResponse{
+func (c *coordinator) GetStats(context.Context, *adminv1.GetStatsRequest) (*adminv1.GetStatsResponse, error) {
+	return &adminv1.GetStatsResponse{
 		Coordinators: c.fleet, Brokers: c.brokers, Findings: c.findings,
 		Flow: c.sums.GetFlow(), Producers: c.sums.GetProducers(), Exchanges: c.sums.GetExchanges(),
-		States: []*msghandlerv1.StateStats{
+		States: []*adminv1.StateStats{
 			{
 				State: msghandlerv1.State_STATE_PENDING, Count: 1,
 				OldestCreateTime: timestamppb.New(time.Now().Add(-3 * time.Hour)),
@@ -160,17 +161,17 @@ func (c *coordinator) GetStats(context.Context, *msghandlerv1.GetStatsRequest) (
 }
 
 func (c *coordinator) RetryMessages(
-	_ context.Context, r *msghandlerv1.RetryMessagesRequest,
-) (*msghandlerv1.RetryMessagesResponse, error) {
+	_ context.Context, r *adminv1.RetryMessagesRequest,
+) (*adminv1.RetryMessagesResponse, error) {
 	n, next, outcomes, err := c.changed("retry", r)
-	return &msghandlerv1.RetryMessagesResponse{Retried: n, More: next != "", NextPageToken: next, Outcomes: outcomes}, err
+	return &adminv1.RetryMessagesResponse{Retried: n, More: next != "", NextPageToken: next, Outcomes: outcomes}, err
 }
 
 func (c *coordinator) DiscardMessages(
-	_ context.Context, r *msghandlerv1.DiscardMessagesRequest,
-) (*msghandlerv1.DiscardMessagesResponse, error) {
+	_ context.Context, r *adminv1.DiscardMessagesRequest,
+) (*adminv1.DiscardMessagesResponse, error) {
 	n, next, outcomes, err := c.changed("discard", r)
-	return &msghandlerv1.DiscardMessagesResponse{
+	return &adminv1.DiscardMessagesResponse{
 		Discarded: n, More: next != "", NextPageToken: next, Outcomes: outcomes,
 	}, err
 }
@@ -181,7 +182,7 @@ type change interface {
 	GetIdPrefix() string
 	GetRoutingKey() string
 	GetHeader() string
-	GetNames() []*msghandlerv1.MessageName
+	GetNames() []*adminv1.MessageName
 	GetState() msghandlerv1.State
 	GetProducer() string
 	GetLimit() int32
@@ -229,14 +230,14 @@ func filters(r interface {
 }
 
 func (c *coordinator) GroupMessages(
-	_ context.Context, r *msghandlerv1.GroupMessagesRequest,
-) (*msghandlerv1.GroupMessagesResponse, error) {
+	_ context.Context, r *adminv1.GroupMessagesRequest,
+) (*adminv1.GroupMessagesResponse, error) {
 	err := c.note("groups %s %s%s", r.GetState(), r.GetProducer(), filters(r))
 	if c.grouped != nil {
 		return c.grouped[r.GetState()], err
 	}
-	return &msghandlerv1.GroupMessagesResponse{
-		Groups: []*msghandlerv1.MessageGroup{{
+	return &adminv1.GroupMessagesResponse{
+		Groups: []*adminv1.MessageGroup{{
 			Producer: "orders", Count: 312, Cause: "no exchange …", ExampleId: "1001", ExampleError: "no exchange 7",
 			OldestCreateTime: timestamppb.New(time.Now().Add(-3*time.Hour - time.Minute)),
 			NewestCreateTime: timestamppb.New(time.Now().Add(-3*time.Minute - time.Second)),
@@ -348,7 +349,7 @@ body               12 bytes
 {"total":12}
 `, "")
 	at := time.Now().Add(-2 * time.Hour)
-	c.records[3].Events = []*msghandlerv1.Event{
+	c.records[3].Events = []*adminv1.Event{
 		{Name: "send", FirstTime: timestamppb.New(at), LastTime: timestamppb.New(at), Count: 1},
 		{
 			Name: "unreachable", FirstTime: timestamppb.New(at), LastTime: timestamppb.New(at.Add(time.Hour)), Count: 70,
@@ -381,7 +382,7 @@ func TestJSONOutput(t *testing.T) {
 	t.Parallel()
 	c := startCoordinator(t)
 	c.add(msghandlerv1.State_STATE_PENDING, "stock", "8")
-	c.records[4].Events = make([]*msghandlerv1.Event, 2)
+	c.records[4].Events = make([]*adminv1.Event, 2)
 	tests := map[string]struct {
 		args []string
 		want map[string]any

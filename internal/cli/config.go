@@ -7,7 +7,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/cli/commandline"
 	"github.com/msghandler/msghandler/internal/config"
-	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
 type configCommand struct {
@@ -58,7 +58,7 @@ func (c *configCommand) Run(ctx context.Context, s *commandline.Session) error {
 		return err
 	}
 	defer a.Close()
-	answer, err := call(ctx, a, a.client.GetConfiguration, &msghandlerv1.GetConfigurationRequest{})
+	answer, err := call(ctx, a, a.client.GetConfiguration, &adminv1.GetConfigurationRequest{})
 	if err != nil {
 		return err
 	}
@@ -85,7 +85,7 @@ func (c *configCommand) Run(ctx context.Context, s *commandline.Session) error {
 
 // compare prints the keys that differ from a file.
 func (c *configCommand) compare(
-	s *commandline.Session, answer *msghandlerv1.GetConfigurationResponse, file *config.Current,
+	s *commandline.Session, answer *adminv1.GetConfigurationResponse, file *config.Current,
 ) error {
 	differences := differencesOf(answer.GetValues(), file.Effective())
 	err := s.PrintDocument(c.Output, differences, func() [][]string {
@@ -103,7 +103,7 @@ func (c *configCommand) compare(
 
 // differencesOf lists the keys with different values, in the order of the running coordinator, then those of the file
 // alone.
-func differencesOf(running []*msghandlerv1.ConfigurationValue, file []config.Value) []configDifference {
+func differencesOf(running []*adminv1.ConfigurationValue, file []config.Value) []configDifference {
 	left := map[string]config.Value{}
 	for _, v := range file {
 		left[v.Key] = v

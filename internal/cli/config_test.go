@@ -9,21 +9,21 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
 // GetConfiguration returns the planted configuration.
 func (c *coordinator) GetConfiguration(
-	context.Context, *msghandlerv1.GetConfigurationRequest,
-) (*msghandlerv1.GetConfigurationResponse, error) {
+	context.Context, *adminv1.GetConfigurationRequest,
+) (*adminv1.GetConfigurationResponse, error) {
 	return c.configuration, c.err
 }
 
 func TestTheConfigurationInUseIsPrinted(t *testing.T) {
 	t.Parallel()
 	c := startCoordinator(t)
-	c.configuration = &msghandlerv1.GetConfigurationResponse{Instance: "a-1", Version: "v1"}
-	c.configuration.Values = []*msghandlerv1.ConfigurationValue{
+	c.configuration = &adminv1.GetConfigurationResponse{Instance: "a-1", Version: "v1"}
+	c.configuration.Values = []*adminv1.ConfigurationValue{
 		{Key: "confirm.after", Value: "2s", DefaultValue: "6s", Origin: "msghandler.yaml:3", NeedsRestart: true},
 		{Key: "log.level", Value: "info", DefaultValue: "info"},
 		{Key: "producers.orders.target", Value: "orders:9000", Origin: "msghandler.yaml:9"},
@@ -59,17 +59,17 @@ func TestStatsShowsCoordinators(t *testing.T) {
 	t.Parallel()
 	c := startCoordinator(t)
 	ago := func(d time.Duration) *timestamppb.Timestamp { return timestamppb.New(time.Now().Add(-d)) }
-	c.fleet = []*msghandlerv1.Coordinator{
+	c.fleet = []*adminv1.Coordinator{
 		{
-			Instance: "a-1", Version: "v1", State: msghandlerv1.CoordinatorState_COORDINATOR_STATE_RUNNING, Self: true,
+			Instance: "a-1", Version: "v1", State: adminv1.CoordinatorState_COORDINATOR_STATE_RUNNING, Self: true,
 			StartTime: ago(3*time.Hour + time.Minute), SeenTime: ago(3*time.Minute + time.Second),
 			Restarts: 2, ConfigHash: "abc",
 		},
 		{
-			Instance: "b-2", Version: "v0", State: msghandlerv1.CoordinatorState_COORDINATOR_STATE_MISSING,
+			Instance: "b-2", Version: "v0", State: adminv1.CoordinatorState_COORDINATOR_STATE_MISSING,
 			StartTime: ago(5*time.Hour + time.Minute), SeenTime: ago(4*time.Minute + time.Second),
 		},
-		{Instance: "c-3", Version: "v0", State: msghandlerv1.CoordinatorState_COORDINATOR_STATE_STOPPED},
+		{Instance: "c-3", Version: "v0", State: adminv1.CoordinatorState_COORDINATOR_STATE_STOPPED},
 	}
 	said := run(nil, "stats", "--server="+c.addr)
 	said.want(t, 0, "COORDINATOR   STATE     VERSION   STARTED   SEEN     RESTARTS   CONFIG\n"+

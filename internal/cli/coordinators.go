@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
 // coordinator is a coordinator of stats in --output json. The names of its fields are part of the product.
@@ -26,7 +26,7 @@ type coordinator struct {
 	Self bool `json:"self"`
 }
 
-func newCoordinators(all []*msghandlerv1.Coordinator) []coordinator {
+func newCoordinators(all []*adminv1.Coordinator) []coordinator {
 	coordinators := make([]coordinator, len(all))
 	for i, c := range all {
 		coordinators[i] = coordinator{
@@ -39,15 +39,15 @@ func newCoordinators(all []*msghandlerv1.Coordinator) []coordinator {
 }
 
 // coordinatorState is running, missing or stopped.
-func coordinatorState(c *msghandlerv1.Coordinator) string {
+func coordinatorState(c *adminv1.Coordinator) string {
 	return strings.ToLower(strings.TrimPrefix(c.GetState().String(), "COORDINATOR_STATE_"))
 }
 
 // coordinatorRows are the rows of the running and missing coordinators. Those that stopped are left to --output json.
-func coordinatorRows(all []*msghandlerv1.Coordinator, now time.Time) [][]string {
+func coordinatorRows(all []*adminv1.Coordinator, now time.Time) [][]string {
 	rows := [][]string{{"COORDINATOR", "STATE", "VERSION", "STARTED", "SEEN", "RESTARTS", "CONFIG"}}
 	for _, c := range all {
-		if c.GetState() == msghandlerv1.CoordinatorState_COORDINATOR_STATE_STOPPED {
+		if c.GetState() == adminv1.CoordinatorState_COORDINATOR_STATE_STOPPED {
 			continue
 		}
 		rows = append(rows, []string{

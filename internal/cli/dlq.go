@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/internal/cli/commandline"
-	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
 // dlqCommand manages the dead letters of consumers, on any broker.
@@ -62,14 +62,14 @@ func (f *dlqFlags) letters(
 }
 
 // letterNames reads names. Letters of other programs may have any name, and no id.
-func letterNames(typed ...string) (names []*msghandlerv1.MessageName, err error) {
+func letterNames(typed ...string) (names []*adminv1.MessageName, err error) {
 	for _, name := range typed {
 		producer, id, found := strings.Cut(name, "/")
 		if !found {
 			return nil, commandline.UsageError{Err: fmt.Errorf("%q does not name a dead letter; "+
 				"write PRODUCER/ID, such as orders/1001, or PRODUCER/ for letters without an id", name)}
 		}
-		names = append(names, &msghandlerv1.MessageName{Producer: producer, Id: id})
+		names = append(names, &adminv1.MessageName{Producer: producer, Id: id})
 	}
 	return names, nil
 }
@@ -93,7 +93,7 @@ type letter struct {
 	BodyBase64 string `json:"body_base64,omitempty"`
 }
 
-func newLetter(l *msghandlerv1.DeadLetter) letter {
+func newLetter(l *adminv1.DeadLetter) letter {
 	m := l.GetMessage()
 	out := letter{
 		Producer: l.GetProducer(), ID: m.GetId(), Queue: l.GetConsumer(), Reason: l.GetReason(),
@@ -125,7 +125,7 @@ func (c *dlqShowCommand) Run(ctx context.Context, s *commandline.Session) error 
 		return err
 	}
 	return c.letters(ctx, s, func(ctx context.Context, desk letterDesk) error {
-		found, err := desk.Get(ctx, &msghandlerv1.GetDeadLetterRequest{
+		found, err := desk.Get(ctx, &adminv1.GetDeadLetterRequest{
 			Queue: c.Queue, Producer: names[0].GetProducer(), Id: names[0].GetId(),
 		})
 		if err != nil {

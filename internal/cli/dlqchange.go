@@ -16,7 +16,7 @@ import (
 	"github.com/msghandler/msghandler/internal/escape"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/operate"
-	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
 // dlqChangeFlags are the flags of the commands that change a dead-letter queue, as of retry and discard of messages.
@@ -53,12 +53,12 @@ func (c *dlqReplayCommand) Run(ctx context.Context, s *commandline.Session) erro
 	return c.run(ctx, s, dlqChange{
 		verb: "Replay", done: "replayed", typed: c.Names, publishes: true,
 		do: func(
-			desk letterDesk, ctx context.Context, r *msghandlerv1.DiscardDeadLettersRequest, changed operate.LetterChanged,
-		) (*msghandlerv1.DiscardDeadLettersResponse, error) {
-			response, err := desk.Replay(ctx, &msghandlerv1.ReplayDeadLettersRequest{
+			desk letterDesk, ctx context.Context, r *adminv1.DiscardDeadLettersRequest, changed operate.LetterChanged,
+		) (*adminv1.DiscardDeadLettersResponse, error) {
+			response, err := desk.Replay(ctx, &adminv1.ReplayDeadLettersRequest{
 				Queue: r.GetQueue(), Selection: r.GetSelection(), Limit: r.GetLimit(), Reason: r.GetReason(),
 			}, changed)
-			return &msghandlerv1.DiscardDeadLettersResponse{
+			return &adminv1.DiscardDeadLettersResponse{
 				Discarded: response.GetReplayed(), More: response.GetMore(), Problem: response.GetProblem(),
 			}, err
 		},
@@ -88,10 +88,10 @@ type dlqChange struct {
 	verb, done string
 	// typed are the names; none: the filter of the flags.
 	typed []string
-	names []*msghandlerv1.MessageName
+	names []*adminv1.MessageName
 	do    func(
-		desk letterDesk, ctx context.Context, r *msghandlerv1.DiscardDeadLettersRequest, changed operate.LetterChanged,
-	) (*msghandlerv1.DiscardDeadLettersResponse, error)
+		desk letterDesk, ctx context.Context, r *adminv1.DiscardDeadLettersRequest, changed operate.LetterChanged,
+	) (*adminv1.DiscardDeadLettersResponse, error)
 	// publishes says that the letters are published to their exchanges.
 	publishes bool
 }
@@ -103,11 +103,11 @@ func (c *dlqChange) asks() bool {
 }
 
 // selected are the letters of the change, by their ages at a time.
-func (f *dlqChangeFlags) selected(c dlqChange, at time.Time) *msghandlerv1.DeadLetterSelection {
+func (f *dlqChangeFlags) selected(c dlqChange, at time.Time) *adminv1.DeadLetterSelection {
 	if len(c.names) > 0 {
-		return &msghandlerv1.DeadLetterSelection{Names: c.names}
+		return &adminv1.DeadLetterSelection{Names: c.names}
 	}
-	return &msghandlerv1.DeadLetterSelection{Filter: f.filter(at)}
+	return &adminv1.DeadLetterSelection{Filter: f.filter(at)}
 }
 
 // run makes a change, after a question where asks says so. Each part has its own --timeout: the operator's answer has
@@ -133,7 +133,7 @@ func (f *dlqChangeFlags) run(ctx context.Context, s *commandline.Session, c dlqC
 		}
 	}
 	return f.letters(ctx, s, func(ctx context.Context, desk letterDesk) error {
-		return f.change(ctx, s, desk, c, &msghandlerv1.DiscardDeadLettersRequest{
+		return f.change(ctx, s, desk, c, &adminv1.DiscardDeadLettersRequest{
 			Queue: f.Queue, Selection: f.selected(c, asked), Reason: f.Reason,
 			Limit: int32(min(agreed, int64(limit))), //nolint:gosec // at most MaxInt32
 		})
@@ -142,7 +142,7 @@ func (f *dlqChangeFlags) run(ctx context.Context, s *commandline.Session, c dlqC
 
 // change changes the letters of a request, and shows how many were changed.
 func (f *dlqChangeFlags) change(
-	ctx context.Context, s *commandline.Session, desk letterDesk, c dlqChange, r *msghandlerv1.DiscardDeadLettersRequest,
+	ctx context.Context, s *commandline.Session, desk letterDesk, c dlqChange, r *adminv1.DiscardDeadLettersRequest,
 ) error {
 	far, changed := s.Progress(), 0
 	response, err := c.do(desk, ctx, r, func(string, string, string) {
@@ -188,7 +188,7 @@ func (f *dlqChangeFlags) dryRun(ctx context.Context, s *commandline.Session, c d
 }
 
 // destinationLine says where letters of a replay go, or why they stay.
-func destinationLine(to *msghandlerv1.DeadLetterDestination) string {
+func destinationLine(to *adminv1.DeadLetterDestination) string {
 	letters := amount(to.GetCount(), "letter")
 	if to.GetRefusal() != "" {
 		return letters + " would stay: " + to.GetRefusal()

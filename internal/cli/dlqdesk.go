@@ -14,21 +14,21 @@ import (
 	"github.com/msghandler/msghandler/internal/config"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/operate"
-	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
 // letterDesk reads and changes dead letters: through a coordinator, or directly.
 type letterDesk interface {
-	List(ctx context.Context, r *msghandlerv1.ListDeadLettersRequest) (*msghandlerv1.ListDeadLettersResponse, error)
-	Get(ctx context.Context, r *msghandlerv1.GetDeadLetterRequest) (*msghandlerv1.GetDeadLetterResponse, error)
-	Count(ctx context.Context, r *msghandlerv1.CountDeadLettersRequest) (*msghandlerv1.CountDeadLettersResponse, error)
+	List(ctx context.Context, r *adminv1.ListDeadLettersRequest) (*adminv1.ListDeadLettersResponse, error)
+	Get(ctx context.Context, r *adminv1.GetDeadLetterRequest) (*adminv1.GetDeadLetterResponse, error)
+	Count(ctx context.Context, r *adminv1.CountDeadLettersRequest) (*adminv1.CountDeadLettersResponse, error)
 	// Replay and Discard call changed with each letter where the desk is in this process.
 	Replay(
-		ctx context.Context, r *msghandlerv1.ReplayDeadLettersRequest, changed operate.LetterChanged,
-	) (*msghandlerv1.ReplayDeadLettersResponse, error)
+		ctx context.Context, r *adminv1.ReplayDeadLettersRequest, changed operate.LetterChanged,
+	) (*adminv1.ReplayDeadLettersResponse, error)
 	Discard(
-		ctx context.Context, r *msghandlerv1.DiscardDeadLettersRequest, changed operate.LetterChanged,
-	) (*msghandlerv1.DiscardDeadLettersResponse, error)
+		ctx context.Context, r *adminv1.DiscardDeadLettersRequest, changed operate.LetterChanged,
+	) (*adminv1.DiscardDeadLettersResponse, error)
 }
 
 // distantDesk is the desk of a coordinator.
@@ -36,36 +36,36 @@ type distantDesk struct{ admin *admin }
 
 // List implements letterDesk.
 func (d distantDesk) List(
-	ctx context.Context, r *msghandlerv1.ListDeadLettersRequest,
-) (*msghandlerv1.ListDeadLettersResponse, error) {
+	ctx context.Context, r *adminv1.ListDeadLettersRequest,
+) (*adminv1.ListDeadLettersResponse, error) {
 	return call(ctx, d.admin, d.admin.client.ListDeadLetters, r)
 }
 
 // Get implements letterDesk.
 func (d distantDesk) Get(
-	ctx context.Context, r *msghandlerv1.GetDeadLetterRequest,
-) (*msghandlerv1.GetDeadLetterResponse, error) {
+	ctx context.Context, r *adminv1.GetDeadLetterRequest,
+) (*adminv1.GetDeadLetterResponse, error) {
 	return call(ctx, d.admin, d.admin.client.GetDeadLetter, r)
 }
 
 // Count implements letterDesk.
 func (d distantDesk) Count(
-	ctx context.Context, r *msghandlerv1.CountDeadLettersRequest,
-) (*msghandlerv1.CountDeadLettersResponse, error) {
+	ctx context.Context, r *adminv1.CountDeadLettersRequest,
+) (*adminv1.CountDeadLettersResponse, error) {
 	return call(ctx, d.admin, d.admin.client.CountDeadLetters, r)
 }
 
 // Replay implements letterDesk.
 func (d distantDesk) Replay(
-	ctx context.Context, r *msghandlerv1.ReplayDeadLettersRequest, _ operate.LetterChanged,
-) (*msghandlerv1.ReplayDeadLettersResponse, error) {
+	ctx context.Context, r *adminv1.ReplayDeadLettersRequest, _ operate.LetterChanged,
+) (*adminv1.ReplayDeadLettersResponse, error) {
 	return call(ctx, d.admin, d.admin.client.ReplayDeadLetters, r)
 }
 
 // Discard implements letterDesk.
 func (d distantDesk) Discard(
-	ctx context.Context, r *msghandlerv1.DiscardDeadLettersRequest, _ operate.LetterChanged,
-) (*msghandlerv1.DiscardDeadLettersResponse, error) {
+	ctx context.Context, r *adminv1.DiscardDeadLettersRequest, _ operate.LetterChanged,
+) (*adminv1.DiscardDeadLettersResponse, error) {
 	return call(ctx, d.admin, d.admin.client.DiscardDeadLetters, r)
 }
 

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/msghandler/msghandler/internal/cli/commandline"
-	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
 // dlqFilterFlags say which dead letters are meant, where they are not named.
@@ -23,8 +23,8 @@ type dlqFilterFlags struct {
 }
 
 // filter is the filter as it was at a time: no letter comes of age later.
-func (f *dlqFilterFlags) filter(at time.Time) *msghandlerv1.DeadLetterFilter {
-	filter := &msghandlerv1.DeadLetterFilter{
+func (f *dlqFilterFlags) filter(at time.Time) *adminv1.DeadLetterFilter {
+	filter := &adminv1.DeadLetterFilter{
 		Producer: f.Producer, Consumer: f.Consumer, Exchange: f.Exchange, CauseContains: f.Cause,
 	}
 	if f.OlderThan > 0 {
@@ -72,7 +72,7 @@ func (c *dlqListCommand) pages(
 	defer far.End()
 	listed = []letter{} // in a document, no letters are a list
 	most, _ := c.most()
-	request := &msghandlerv1.ListDeadLettersRequest{Queue: c.Queue}
+	request := &adminv1.ListDeadLettersRequest{Queue: c.Queue}
 	for len(listed) < c.Limit {
 		request.Filter = c.filter(time.Now())
 		request.PageSize = int32(min(c.Limit-len(listed), most)) //nolint:gosec // at most MaxInt32
@@ -122,7 +122,7 @@ func (c *dlqCountCommand) Run(ctx context.Context, s *commandline.Session) error
 		return err
 	}
 	return c.letters(ctx, s, func(ctx context.Context, desk letterDesk) error {
-		counted, err := c.count(ctx, s, desk, &msghandlerv1.DeadLetterSelection{Filter: c.filter(time.Now())})
+		counted, err := c.count(ctx, s, desk, &adminv1.DeadLetterSelection{Filter: c.filter(time.Now())})
 		if err != nil {
 			return err
 		}
@@ -143,10 +143,10 @@ func (c *dlqCountCommand) Run(ctx context.Context, s *commandline.Session) error
 
 // count counts the letters of a selection by group and by destination.
 func (f *dlqFlags) count(
-	ctx context.Context, s *commandline.Session, desk letterDesk, selected *msghandlerv1.DeadLetterSelection,
-) (*msghandlerv1.CountDeadLettersResponse, error) {
+	ctx context.Context, s *commandline.Session, desk letterDesk, selected *adminv1.DeadLetterSelection,
+) (*adminv1.CountDeadLettersResponse, error) {
 	defer s.Progress().During("looking at letters")()
-	return desk.Count(ctx, &msghandlerv1.CountDeadLettersRequest{Queue: f.Queue, Selection: selected})
+	return desk.Count(ctx, &adminv1.CountDeadLettersRequest{Queue: f.Queue, Selection: selected})
 }
 
 // letterCount is a count in --output json. The names of its fields are part of the product.
@@ -166,7 +166,7 @@ type letterGroup struct {
 	WaitingSince *time.Time `json:"waiting_since,omitempty"`
 }
 
-func newLetterCount(counted *msghandlerv1.CountDeadLettersResponse) letterCount {
+func newLetterCount(counted *adminv1.CountDeadLettersResponse) letterCount {
 	out := letterCount{
 		Letters: counted.GetCount(), More: counted.GetMore(), WaitingSince: moment(counted.GetOldestTime()),
 		Groups: []letterGroup{},

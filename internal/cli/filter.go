@@ -15,6 +15,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/cli/commandline"
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -102,9 +103,9 @@ const maxPage = 1000
 // pages when it moves meanwhile; it is given once.
 func (a *admin) list(
 	ctx context.Context, state halfmsg.State, f *filterFlags, limit int, far *commandline.Progress,
-) (records []*msghandlerv1.MessageRecord, more bool, err error) {
+) (records []*adminv1.MessageRecord, more bool, err error) {
 	seen := map[string]bool{}
-	request := &msghandlerv1.ListMessagesRequest{
+	request := &adminv1.ListMessagesRequest{
 		State: msghandlerv1.State(state), Producer: f.Producer, Exchange: f.Exchange, MinAge: f.minAge(),
 		ErrorContains: f.Error, Broker: f.Broker, Cause: f.Cause, IdPrefix: f.ID, RoutingKey: f.RoutingKey, Header: f.Header,
 	}
@@ -142,21 +143,21 @@ func parseState(name string) (halfmsg.State, error) {
 		"write pending, sendable, abandoned, dead or acknowledged", name)}
 }
 
-func parseNames(typed []string) ([]*msghandlerv1.MessageName, error) {
-	names := make([]*msghandlerv1.MessageName, 0, len(typed))
+func parseNames(typed []string) ([]*adminv1.MessageName, error) {
+	names := make([]*adminv1.MessageName, 0, len(typed))
 	for _, s := range typed {
 		n, err := halfmsg.ParseName(s)
 		if err != nil {
 			return nil, commandline.UsageError{Err: err}
 		}
-		names = append(names, &msghandlerv1.MessageName{Producer: n.Producer, Id: n.ID})
+		names = append(names, &adminv1.MessageName{Producer: n.Producer, Id: n.ID})
 	}
 	return names, nil
 }
 
 // typedNames returns the typed names, or the names on standard input: a question on the terminal is impossible then, so
 // the caller must be sure.
-func typedNames(s *commandline.Session, typed []string, sure bool) ([]*msghandlerv1.MessageName, error) {
+func typedNames(s *commandline.Session, typed []string, sure bool) ([]*adminv1.MessageName, error) {
 	if !slices.Equal(typed, []string{"-"}) {
 		return parseNames(typed)
 	}
@@ -170,7 +171,7 @@ func typedNames(s *commandline.Session, typed []string, sure bool) ([]*msghandle
 
 // readNames reads names, the first word of each line, so that what list prints can be handed on. Lines without a word,
 // and the header of a table, are passed over.
-func readNames(in io.Reader) ([]*msghandlerv1.MessageName, error) {
+func readNames(in io.Reader) ([]*adminv1.MessageName, error) {
 	var words []string
 	lines := bufio.NewScanner(in)
 	for lines.Scan() {

@@ -3,11 +3,11 @@ package cli
 import (
 	"strings"
 
-	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
 // coordinatorFindings are the findings of a coordinator, for programs.
-func coordinatorFindings(all []*msghandlerv1.Finding) []finding {
+func coordinatorFindings(all []*adminv1.Finding) []finding {
 	rows := make([]finding, len(all))
 	for i, f := range all {
 		rows[i] = finding{
@@ -19,13 +19,13 @@ func coordinatorFindings(all []*msghandlerv1.Finding) []finding {
 }
 
 // findingRows is the same for people: nothing where there is nothing.
-func findingRows(all []*msghandlerv1.Finding) (rows [][]string) {
+func findingRows(all []*adminv1.Finding) (rows [][]string) {
 	for _, f := range all {
 		rows = append(rows, []string{strings.ToUpper(severityName(f.GetSeverity())), f.GetName(), f.GetWhat()})
 	}
 	return rows
 }
 
-func severityName(s msghandlerv1.Severity) string {
+func severityName(s adminv1.Severity) string {
 	return strings.ToLower(strings.TrimPrefix(s.String(), "SEVERITY_"))
 }

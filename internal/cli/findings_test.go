@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -14,8 +14,8 @@ func TestStatsAndTopShowFindings(t *testing.T) {
 	t.Parallel()
 	c := startCoordinator(t)
 	run(nil, "stats", "--output=json", "--server="+c.addr).want(t, 0, `"findings": []`, "")
-	c.findings = []*msghandlerv1.Finding{{
-		Name: "producer-refused", Severity: msghandlerv1.Severity_SEVERITY_TROUBLE,
+	c.findings = []*adminv1.Finding{{
+		Name: "producer-refused", Severity: adminv1.Severity_SEVERITY_TROUBLE,
 		What: "producer orders: \x1b[2J", Why: "why", Remedy: "do",
 	}}
 	run(nil, "stats", "--server="+c.addr).want(t, 0,

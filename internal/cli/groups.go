@@ -10,6 +10,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/cli/commandline"
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -60,7 +61,7 @@ func (c *listCommand) readGroups(
 ) (all []group, counts []groupCounts, err error) {
 	all = []group{} // in a document, no groups are a list
 	for _, state := range slices.Sorted(slices.Values(states)) {
-		found, err := call(ctx, a, a.client.GroupMessages, &msghandlerv1.GroupMessagesRequest{
+		found, err := call(ctx, a, a.client.GroupMessages, &adminv1.GroupMessagesRequest{
 			State: msghandlerv1.State(state), Producer: c.Producer, Exchange: c.Exchange, Broker: c.Broker,
 			MinAge: c.minAge(), ErrorContains: c.Error, Cause: c.Cause, IdPrefix: c.ID, RoutingKey: c.RoutingKey,
 			Header: c.Header,

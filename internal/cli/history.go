@@ -16,7 +16,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/msghandler/msghandler/internal/cli/commandline"
-	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
 // finishedFlags say which finished messages are meant.
@@ -32,12 +32,12 @@ type finishedFlags struct {
 }
 
 // endingNames are the endings by the names of --state.
-var endingNames = map[string]msghandlerv1.Ending{
-	"": msghandlerv1.Ending_ENDING_UNSPECIFIED, "done": msghandlerv1.Ending_ENDING_DONE,
-	"rolled_back": msghandlerv1.Ending_ENDING_ROLLED_BACK, "discarded": msghandlerv1.Ending_ENDING_DISCARDED,
+var endingNames = map[string]adminv1.Ending{
+	"": adminv1.Ending_ENDING_UNSPECIFIED, "done": adminv1.Ending_ENDING_DONE,
+	"rolled_back": adminv1.Ending_ENDING_ROLLED_BACK, "discarded": adminv1.Ending_ENDING_DISCARDED,
 }
 
-func endingName(e msghandlerv1.Ending) string {
+func endingName(e adminv1.Ending) string {
 	for name, ending := range endingNames {
 		if ending == e {
 			return name
@@ -47,7 +47,7 @@ func endingName(e msghandlerv1.Ending) string {
 }
 
 // filter is the filter as of now.
-func (f *finishedFlags) filter(now time.Time) (*msghandlerv1.FinishedFilter, error) {
+func (f *finishedFlags) filter(now time.Time) (*adminv1.FinishedFilter, error) {
 	ended, known := endingNames[f.State]
 	switch {
 	case !known:
@@ -60,7 +60,7 @@ func (f *finishedFlags) filter(now time.Time) (*msghandlerv1.FinishedFilter, err
 	if err := checkHeader(f.Header); err != nil {
 		return nil, err
 	}
-	filter := &msghandlerv1.FinishedFilter{
+	filter := &adminv1.FinishedFilter{
 		Producer: f.Producer, Id: f.ID, Ended: ended, Exchange: f.Exchange, RoutingKey: f.RoutingKey,
 		Header: f.Header,
 	}
@@ -110,7 +110,7 @@ type finished struct {
 	BodyBase64 string `json:"body_base64,omitempty"`
 }
 
-func newFinished(f *msghandlerv1.FinishedMessage) finished {
+func newFinished(f *adminv1.FinishedMessage) finished {
 	m := f.GetMessage()
 	out := finished{
 		Producer: f.GetProducer(), ID: m.GetId(), State: endingName(f.GetEnded()), FinishedAt: moment(f.GetFinishTime()),
@@ -161,10 +161,10 @@ func (c *historyCommand) Run(ctx context.Context, s *commandline.Session) error 
 // newest reads the newest messages up to the limit, and gives the first page, which tells of the archive. Receipts come
 // in no order, so all of them are read.
 func (c *historyCommand) newest(
-	ctx context.Context, a *admin, filter *msghandlerv1.FinishedFilter, far *commandline.Progress,
-) (found []*msghandlerv1.FinishedMessage, first *msghandlerv1.ListFinishedResponse, more bool, err error) {
+	ctx context.Context, a *admin, filter *adminv1.FinishedFilter, far *commandline.Progress,
+) (found []*adminv1.FinishedMessage, first *adminv1.ListFinishedResponse, more bool, err error) {
 	defer far.End()
-	request := &msghandlerv1.ListFinishedRequest{
+	request := &adminv1.ListFinishedRequest{
 		Filter: filter, Receipts: c.Receipts, PageSize: int32(min(c.Limit, maxPage)), //nolint:gosec // at most maxPage
 	}
 	for {
@@ -173,7 +173,7 @@ func (c *historyCommand) newest(
 			return nil, nil, false, err
 		}
 		first, found = cmp.Or(first, response), append(found, response.GetMessages()...)
-		slices.SortStableFunc(found, func(x, y *msghandlerv1.FinishedMessage) int {
+		slices.SortStableFunc(found, func(x, y *adminv1.FinishedMessage) int {
 			return y.GetFinishTime().AsTime().Compare(x.GetFinishTime().AsTime())
 		})
 		if len(found) > c.Limit {
@@ -191,7 +191,7 @@ func (c *historyCommand) newest(
 }
 
 // finishedRows are messages for people. Receipts have no content.
-func finishedRows(found []*msghandlerv1.FinishedMessage, archive bool, now time.Time) [][]string {
+func finishedRows(found []*adminv1.FinishedMessage, archive bool, now time.Time) [][]string {
 	if len(found) == 0 && !archive {
 		return [][]string{{"no finished messages; without archive.retention each is forgotten after done.retention"}}
 	}
@@ -217,11 +217,11 @@ func finishedRows(found []*msghandlerv1.FinishedMessage, archive bool, now time.
 // archived reads the entry of a message; nil where there is none. An archive that cannot be read is an error: without
 // the error, show would say that the message was never sent.
 func (a *admin) archived(
-	ctx context.Context, name *msghandlerv1.MessageName,
-) (*msghandlerv1.FinishedMessage, error) {
+	ctx context.Context, name *adminv1.MessageName,
+) (*adminv1.FinishedMessage, error) {
 	ctx, cancel := context.WithTimeout(ctx, a.timeout)
 	defer cancel()
-	response, err := a.client.GetFinished(ctx, &msghandlerv1.GetFinishedRequest{
+	response, err := a.client.GetFinished(ctx, &adminv1.GetFinishedRequest{
 		Producer: name.GetProducer(), Id: name.GetId(),
 	})
 	switch status.Code(err) {
@@ -232,13 +232,13 @@ func (a *admin) archived(
 }
 
 // showArchived prints a message of the archive.
-func showArchived(s *commandline.Session, output string, f *msghandlerv1.FinishedMessage) error {
+func showArchived(s *commandline.Session, output string, f *adminv1.FinishedMessage) error {
 	err := s.PrintDocument(output, newFinished(f), func() [][]string { return describeFinished(f, time.Now()) })
 	return errors.Join(err, printBody(s, output, f.GetMessage().GetBody()))
 }
 
 // describeFinished gives a message of the archive as lines of name and value.
-func describeFinished(f *msghandlerv1.FinishedMessage, now time.Time) [][]string {
+func describeFinished(f *adminv1.FinishedMessage, now time.Time) [][]string {
 	m := newFinished(f)
 	lines := [][]string{{"message", m.Producer + "/" + m.ID}, {"state", m.State}}
 	add := func(name, value string) {

@@ -7,12 +7,12 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
 func (c *coordinator) GetFinished(
-	_ context.Context, r *msghandlerv1.GetFinishedRequest,
-) (*msghandlerv1.GetFinishedResponse, error) {
+	_ context.Context, r *adminv1.GetFinishedRequest,
+) (*adminv1.GetFinishedResponse, error) {
 	if c.archive != nil {
 		return nil, c.archive
 	}

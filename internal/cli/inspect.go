@@ -10,6 +10,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/cli/commandline"
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -47,7 +48,7 @@ func (c *listCommand) Run(ctx context.Context, s *commandline.Session) error {
 		return c.groups(ctx, s, a, states)
 	}
 	far := s.Progress()
-	var records []*msghandlerv1.MessageRecord
+	var records []*adminv1.MessageRecord
 	more := false
 	for _, state := range slices.Sorted(slices.Values(states)) {
 		if len(records) == c.Limit {
@@ -74,7 +75,7 @@ func cut(s *commandline.Session, output string, limit int, more bool) error {
 	return err
 }
 
-func (c *listCommand) print(s *commandline.Session, records []*msghandlerv1.MessageRecord, more bool) error {
+func (c *listCommand) print(s *commandline.Session, records []*adminv1.MessageRecord, more bool) error {
 	messages := make([]record, len(records))
 	for i, r := range records {
 		messages[i] = newRecord(r)
@@ -97,7 +98,7 @@ func nameRows(messages []record) [][]string {
 
 var listHeader = []string{"MESSAGE", "STATE", "CREATED", "DUE", "ATTEMPTS", "EXCHANGE", "ROUTING KEY", "LAST ERROR"}
 
-func messageRows(records []*msghandlerv1.MessageRecord, now time.Time) [][]string {
+func messageRows(records []*adminv1.MessageRecord, now time.Time) [][]string {
 	if len(records) == 0 {
 		return [][]string{{"no messages"}}
 	}
@@ -113,7 +114,7 @@ func messageRows(records []*msghandlerv1.MessageRecord, now time.Time) [][]strin
 }
 
 // dueOf says when a message is worked on next; "-" where nothing happens until an operator acts.
-func dueOf(r *msghandlerv1.MessageRecord, now time.Time) string {
+func dueOf(r *adminv1.MessageRecord, now time.Time) string {
 	switch r.GetState() { //nolint:exhaustive // the others are due by themselves
 	case msghandlerv1.State_STATE_ABANDONED, msghandlerv1.State_STATE_DEAD:
 		return "-"
@@ -147,7 +148,7 @@ func (c *showCommand) Run(ctx context.Context, s *commandline.Session) error {
 		return err
 	}
 	defer a.Close()
-	request := &msghandlerv1.GetMessageRequest{Producer: names[0].GetProducer(), Id: names[0].GetId()}
+	request := &adminv1.GetMessageRequest{Producer: names[0].GetProducer(), Id: names[0].GetId()}
 	response, err := call(ctx, a, a.client.GetMessage, request)
 	var missing commandline.NotFoundError
 	absent := errors.As(err, &missing)

@@ -22,6 +22,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/msghandler/msghandler/internal/cli"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -139,19 +140,19 @@ func wholeCoordinator(t *testing.T) *coordinator {
 		r.Message.Body, r.Message.Broker, r.Message.Delay = []byte(body), "events", durationpb.New(time.Minute)
 		r.LastErrorTime, r.Parked = now, true
 		r.UpdateTime, r.LeaseUntil, r.LeaseOwner, r.CallbackTarget, r.DeleteAttempts = now, now, "a-1", "stock:9000", 1
-		r.Events = []*msghandlerv1.Event{
+		r.Events = []*adminv1.Event{
 			{Name: "send", FirstTime: now, LastTime: now, Count: 1, By: "a-1", Cause: "none"},
 		}
 	}
-	c.findings = []*msghandlerv1.Finding{{
-		Name: "a", Severity: msghandlerv1.Severity_SEVERITY_WARNING, What: "b", Why: "c", Remedy: "d",
+	c.findings = []*adminv1.Finding{{
+		Name: "a", Severity: adminv1.Severity_SEVERITY_WARNING, What: "b", Why: "c", Remedy: "d",
 	}}
-	c.fleet = []*msghandlerv1.Coordinator{{Instance: "a-1", ConfigHash: "abc", StartTime: now, SeenTime: now}}
-	c.brokers = []*msghandlerv1.BrokerStats{{Name: "events", Kind: "nats", Trouble: "away"}}
+	c.fleet = []*adminv1.Coordinator{{Instance: "a-1", ConfigHash: "abc", StartTime: now, SeenTime: now}}
+	c.brokers = []*adminv1.BrokerStats{{Name: "events", Kind: "nats", Trouble: "away"}}
 	c.sums = wholeSums(now)
-	c.configuration = &msghandlerv1.GetConfigurationResponse{
+	c.configuration = &adminv1.GetConfigurationResponse{
 		Instance: "a-1", Version: "v1",
-		Values: []*msghandlerv1.ConfigurationValue{{Key: "log.level", Value: "info", Origin: "a.yaml:1"}},
+		Values: []*adminv1.ConfigurationValue{{Key: "log.level", Value: "info", Origin: "a.yaml:1"}},
 	}
 	c.audited = auditedCoordinator(t).audited
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -160,34 +161,34 @@ func wholeCoordinator(t *testing.T) *coordinator {
 	}
 	c.addr = listener.Addr().String()
 	server := grpc.NewServer()
-	msghandlerv1.RegisterAdminServiceServer(server, tailing{c})
+	adminv1.RegisterAdminServiceServer(server, tailing{c})
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(server.Stop)
 	return c
 }
 
 // wholeSums are sums of all coordinators with each field.
-func wholeSums(now *timestamppb.Timestamp) *msghandlerv1.GetStatsResponse {
+func wholeSums(now *timestamppb.Timestamp) *adminv1.GetStatsResponse {
 	took := durationpb.New(time.Second)
-	return &msghandlerv1.GetStatsResponse{
-		Flow: &msghandlerv1.FlowStats{Coordinators: 1, LatencyP50: took, LatencyP99: took},
-		Producers: []*msghandlerv1.ProducerStats{{
+	return &adminv1.GetStatsResponse{
+		Flow: &adminv1.FlowStats{Coordinators: 1, LatencyP50: took, LatencyP99: took},
+		Producers: []*adminv1.ProducerStats{{
 			Name: "stock", AnswerTime: now, AnswerTook: took, FailureTime: now, Failure: "away",
 			Verdict: msghandlerv1.Verdict_VERDICT_COMMITTED,
 		}},
-		Exchanges: []*msghandlerv1.ExchangeStats{{
+		Exchanges: []*adminv1.ExchangeStats{{
 			Broker: "events", Name: "shop", AcknowledgeTime: now, FailureTime: now, Failure: "away",
 		}},
 	}
 }
 
 func (c *coordinator) ListFinished(
-	context.Context, *msghandlerv1.ListFinishedRequest,
-) (*msghandlerv1.ListFinishedResponse, error) {
+	context.Context, *adminv1.ListFinishedRequest,
+) (*adminv1.ListFinishedResponse, error) {
 	now := timestamppb.Now()
-	finished := func(body string) *msghandlerv1.FinishedMessage {
-		return &msghandlerv1.FinishedMessage{
-			Producer: "stock", Ended: msghandlerv1.Ending_ENDING_DONE, FinishTime: now, CreateTime: now, CommitTime: now,
+	finished := func(body string) *adminv1.FinishedMessage {
+		return &adminv1.FinishedMessage{
+			Producer: "stock", Ended: adminv1.Ending_ENDING_DONE, FinishTime: now, CreateTime: now, CommitTime: now,
 			Copies: 1, Entry: "1-0", Replayable: true, BodyLeftOut: true, Damaged: "cut",
 			Message: &msghandlerv1.Message{
 				Id: "7", Broker: "events", Exchange: "shop", RoutingKey: "paid", ContentType: "text/plain",
@@ -195,31 +196,31 @@ func (c *coordinator) ListFinished(
 			},
 		}
 	}
-	return &msghandlerv1.ListFinishedResponse{
+	return &adminv1.ListFinishedResponse{
 		Archive: true, Archived: 2, OldestTime: now, Dropped: 1,
-		Messages: []*msghandlerv1.FinishedMessage{finished("text"), finished("\xff")},
+		Messages: []*adminv1.FinishedMessage{finished("text"), finished("\xff")},
 	}, nil
 }
 
 func (c *coordinator) ReplayMessages(
-	_ context.Context, r *msghandlerv1.ReplayMessagesRequest,
-) (*msghandlerv1.ReplayMessagesResponse, error) {
+	_ context.Context, r *adminv1.ReplayMessagesRequest,
+) (*adminv1.ReplayMessagesResponse, error) {
 	what := "replay"
 	if r.GetDryRun() {
 		what = "would replay"
 	}
 	err := c.note("%s %d of %s", what, r.GetLimit(), r.GetFilter().GetProducer())
-	return &msghandlerv1.ReplayMessagesResponse{Replayed: 1, Skipped: 1}, err
+	return &adminv1.ReplayMessagesResponse{Replayed: 1, Skipped: 1}, err
 }
 
 // tailing is a coordinator that streams a move.
 type tailing struct{ *coordinator }
 
 func (tailing) TailMessages(
-	_ *msghandlerv1.TailMessagesRequest, stream grpc.ServerStreamingServer[msghandlerv1.TailMessagesResponse],
+	_ *adminv1.TailMessagesRequest, stream grpc.ServerStreamingServer[adminv1.TailMessagesResponse],
 ) error {
-	return stream.Send(&msghandlerv1.TailMessagesResponse{
-		Moves: []*msghandlerv1.Move{{Producer: "orders", Id: "1", Time: timestamppb.Now()}},
+	return stream.Send(&adminv1.TailMessagesResponse{
+		Moves: []*adminv1.Move{{Producer: "orders", Id: "1", Time: timestamppb.Now()}},
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/cli/commandline"
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -26,12 +27,12 @@ func mayBeCommitted(state halfmsg.State) bool {
 
 // agreeToLose asks before the discard of named messages of which some have no verdict.
 func (c change) agreeToLose(
-	ctx context.Context, s *commandline.Session, a *admin, names []*msghandlerv1.MessageName,
+	ctx context.Context, s *commandline.Session, a *admin, names []*adminv1.MessageName,
 ) error {
 	var open int64
 	for part := range slices.Chunk(names, maxPage) {
 		for _, state := range []msghandlerv1.State{msghandlerv1.State_STATE_PENDING, msghandlerv1.State_STATE_ABANDONED} {
-			got, err := c.send(ctx, a, &msghandlerv1.RetryMessagesRequest{Names: part, State: state, DryRun: true})
+			got, err := c.send(ctx, a, &adminv1.RetryMessagesRequest{Names: part, State: state, DryRun: true})
 			if err != nil {
 				return err
 			}

@@ -14,13 +14,14 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
 // stricken is a coordinator whose Redis can be made unavailable.
 type stricken struct {
-	msghandlerv1.UnimplementedAdminServiceServer
+	adminv1.UnimplementedAdminServiceServer
 	addr string
 	away atomic.Bool
 	// changed wakes those who listen.
@@ -36,7 +37,7 @@ func startStricken(t *testing.T) *stricken {
 	}
 	s.addr = listener.Addr().String()
 	server := grpc.NewServer()
-	msghandlerv1.RegisterAdminServiceServer(server, s)
+	adminv1.RegisterAdminServiceServer(server, s)
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(server.Stop)
 	return s
@@ -58,20 +59,20 @@ func (s *stricken) err() error {
 	return st.Err()
 }
 
-func (s *stricken) GetStats(context.Context, *msghandlerv1.GetStatsRequest) (*msghandlerv1.GetStatsResponse, error) {
-	pending := &msghandlerv1.StateStats{State: msghandlerv1.State_STATE_PENDING, Count: 1}
-	return &msghandlerv1.GetStatsResponse{States: []*msghandlerv1.StateStats{pending}}, s.err()
+func (s *stricken) GetStats(context.Context, *adminv1.GetStatsRequest) (*adminv1.GetStatsResponse, error) {
+	pending := &adminv1.StateStats{State: msghandlerv1.State_STATE_PENDING, Count: 1}
+	return &adminv1.GetStatsResponse{States: []*adminv1.StateStats{pending}}, s.err()
 }
 
 func (s *stricken) GroupMessages(
-	context.Context, *msghandlerv1.GroupMessagesRequest,
-) (*msghandlerv1.GroupMessagesResponse, error) {
-	return &msghandlerv1.GroupMessagesResponse{}, s.err()
+	context.Context, *adminv1.GroupMessagesRequest,
+) (*adminv1.GroupMessagesResponse, error) {
+	return &adminv1.GroupMessagesResponse{}, s.err()
 }
 
 // TailMessages ends when Redis becomes unavailable, as when the coordinator ends.
 func (s *stricken) TailMessages(
-	_ *msghandlerv1.TailMessagesRequest, stream grpc.ServerStreamingServer[msghandlerv1.TailMessagesResponse],
+	_ *adminv1.TailMessagesRequest, stream grpc.ServerStreamingServer[adminv1.TailMessagesResponse],
 ) error {
 	if err := s.err(); err != nil {
 		return err

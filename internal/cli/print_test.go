@@ -8,7 +8,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/cli/commandline"
 	"github.com/msghandler/msghandler/internal/escape"
-	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
 func TestAgeUsesLargestUnit(t *testing.T) {
@@ -48,14 +48,14 @@ func TestControlCharactersAreEscaped(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	s := &commandline.Session{Process: commandline.Process{Out: &out}}
-	if err := (&tailCommand{}).print(s, &msghandlerv1.Move{Producer: "a\u009b", Id: "b\u202e"}); err != nil {
+	if err := (&tailCommand{}).print(s, &adminv1.Move{Producer: "a\u009b", Id: "b\u202e"}); err != nil {
 		t.Fatal(err)
 	}
 	if printed := out.String(); !strings.HasSuffix(printed, ` a\u009b/b\u202e`+"\n") {
 		t.Errorf("tail prints %q", printed)
 	}
 	out.Reset()
-	move := &msghandlerv1.Move{Producer: "a\u009b", Id: "b\u202e"}
+	move := &adminv1.Move{Producer: "a\u009b", Id: "b\u202e"}
 	if err := (&tailCommand{Output: commandline.OutputJSON}).print(s, move); err != nil {
 		t.Fatal(err)
 	}

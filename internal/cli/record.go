@@ -16,6 +16,7 @@ import (
 	"github.com/msghandler/msghandler/internal/cli/commandline"
 	"github.com/msghandler/msghandler/internal/escape"
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -53,7 +54,7 @@ func stateName(s msghandlerv1.State) string {
 	return halfmsg.State(s).String() //nolint:gosec // the values are the same
 }
 
-func newRecord(r *msghandlerv1.MessageRecord) record {
+func newRecord(r *adminv1.MessageRecord) record {
 	m := r.GetMessage()
 	out := record{
 		Producer: r.GetProducer(), ID: m.GetId(), State: stateName(r.GetState()), Broker: m.GetBroker(),
@@ -90,7 +91,7 @@ func (r *record) final() bool {
 }
 
 // describe gives the message as lines of name and value, for people.
-func describe(m *msghandlerv1.MessageRecord, now time.Time) [][]string {
+func describe(m *adminv1.MessageRecord, now time.Time) [][]string {
 	r := newRecord(m)
 	lines := [][]string{{"message", r.Producer + "/" + r.ID}, {"state", r.State}}
 	if r.final() {

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/msghandler/msghandler/internal/cli/commandline"
-	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
 type replayCommand struct {
@@ -69,14 +69,14 @@ func (c *replayCommand) check() error {
 
 // byName replays the named messages, and says why a message could not be replayed.
 func (c *replayCommand) byName(
-	ctx context.Context, s *commandline.Session, a *admin, names []*msghandlerv1.MessageName,
+	ctx context.Context, s *commandline.Session, a *admin, names []*adminv1.MessageName,
 ) error {
 	var replayed int64
 	var failures []error
 	for part := range slices.Chunk(names, maxPage) {
-		request := &msghandlerv1.ReplayMessagesRequest{NewIdSuffix: c.NewIDSuffix, Reason: c.Reason, DryRun: c.DryRun}
+		request := &adminv1.ReplayMessagesRequest{NewIdSuffix: c.NewIDSuffix, Reason: c.Reason, DryRun: c.DryRun}
 		for _, n := range part {
-			request.Names = append(request.Names, &msghandlerv1.FinishedName{Producer: n.GetProducer(), Id: n.GetId()})
+			request.Names = append(request.Names, &adminv1.FinishedName{Producer: n.GetProducer(), Id: n.GetId()})
 		}
 		response, err := call(ctx, a, a.client.ReplayMessages, request)
 		if err != nil {
@@ -124,11 +124,11 @@ func (c *replayCommand) byFilter(ctx context.Context, s *commandline.Session, a 
 
 // matching replays up to limit messages that match, or counts them in a dry run, page after page.
 func (c *replayCommand) matching(
-	ctx context.Context, s *commandline.Session, a *admin, filter *msghandlerv1.FinishedFilter, limit int64,
+	ctx context.Context, s *commandline.Session, a *admin, filter *adminv1.FinishedFilter, limit int64,
 ) (replayed, skipped int64, more bool, err error) {
 	far := s.Progress()
 	defer far.End()
-	request := &msghandlerv1.ReplayMessagesRequest{
+	request := &adminv1.ReplayMessagesRequest{
 		Filter: filter, NewIdSuffix: c.NewIDSuffix, Reason: c.Reason, DryRun: c.DryRun,
 	}
 	for replayed < limit {

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -56,7 +57,7 @@ func TestListGroupsMessages(t *testing.T) {
 	run(env, "list", "--group", "--state=dead").want(t, 0, "CAUSE", "4 smaller groups of dead messages are left out")
 	run(env, "list", "--group", "--state=dead", "--output=json").want(t, 0, `"example_error": "no exchange 7"`, "")
 	run(env, "list", "--group").want(t, 0, "abandoned", "of abandoned messages")
-	c.grouped = map[msghandlerv1.State]*msghandlerv1.GroupMessagesResponse{}
+	c.grouped = map[msghandlerv1.State]*adminv1.GroupMessagesResponse{}
 	run(env, "list", "--group", "--output=json").want(t, 0, `"groups": []`, "")
 	run(env, "list", "--group", "--names").want(t, 2, "", "groups have no names")
 }

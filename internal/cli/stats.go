@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/internal/cli/commandline"
-	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
 type statsCommand struct {
@@ -58,7 +58,7 @@ func separate(s *commandline.Session, output string) {
 }
 
 func (c *statsCommand) once(ctx context.Context, s *commandline.Session, a *admin) error {
-	response, err := call(ctx, a, a.client.GetStats, &msghandlerv1.GetStatsRequest{})
+	response, err := call(ctx, a, a.client.GetStats, &adminv1.GetStatsRequest{})
 	if err != nil {
 		return err
 	}
@@ -90,7 +90,7 @@ func (c *statsCommand) once(ctx context.Context, s *commandline.Session, a *admi
 }
 
 // furtherRows are the tables below the states. Tables that say nothing are left out.
-func furtherRows(response *msghandlerv1.GetStatsResponse, now time.Time) (tables [][][]string) {
+func furtherRows(response *adminv1.GetStatsResponse, now time.Time) (tables [][][]string) {
 	tables = append(tables, flowRows(response.GetFlow()))
 	if all := response.GetBrokers(); len(all) > 1 {
 		tables = append(tables, brokerRows(all))
@@ -120,7 +120,7 @@ type brokerStats struct {
 	Waiting int64  `json:"waiting"`
 }
 
-func newBrokerStats(all []*msghandlerv1.BrokerStats) []brokerStats {
+func newBrokerStats(all []*adminv1.BrokerStats) []brokerStats {
 	brokers := make([]brokerStats, len(all))
 	for i, b := range all {
 		brokers[i] = brokerStats{b.GetName(), b.GetKind(), b.GetTrouble() == "", b.GetTrouble(), b.GetWaiting()}
@@ -128,7 +128,7 @@ func newBrokerStats(all []*msghandlerv1.BrokerStats) []brokerStats {
 	return brokers
 }
 
-func brokerRows(all []*msghandlerv1.BrokerStats) [][]string {
+func brokerRows(all []*adminv1.BrokerStats) [][]string {
 	rows := [][]string{{"BROKER", "KIND", "WAITING", "TROUBLE"}}
 	for _, b := range all {
 		rows = append(rows, []string{
@@ -139,7 +139,7 @@ func brokerRows(all []*msghandlerv1.BrokerStats) [][]string {
 	return rows
 }
 
-func statsRows(states []*msghandlerv1.StateStats, now time.Time) [][]string {
+func statsRows(states []*adminv1.StateStats, now time.Time) [][]string {
 	rows := [][]string{{"STATE", "COUNT", "OLDEST", "FIRST DUE"}}
 	for _, st := range states {
 		rows = append(rows, []string{

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -55,14 +56,14 @@ type exchangeStats struct {
 	Failure               string     `json:"failure,omitempty"`
 }
 
-func newFlowStats(f *msghandlerv1.FlowStats) flowStats {
+func newFlowStats(f *adminv1.FlowStats) flowStats {
 	return flowStats{
 		f.GetCoordinators(), f.GetStoredPerSecond(), f.GetAcknowledgedPerSecond(), f.GetRejectedPerSecond(),
 		secondsOf(f.GetLatencyP50()), secondsOf(f.GetLatencyP99()),
 	}
 }
 
-func newProducerStats(all []*msghandlerv1.ProducerStats) []producerStats {
+func newProducerStats(all []*adminv1.ProducerStats) []producerStats {
 	producers := make([]producerStats, len(all))
 	for i, p := range all {
 		producers[i] = producerStats{
@@ -75,7 +76,7 @@ func newProducerStats(all []*msghandlerv1.ProducerStats) []producerStats {
 	return producers
 }
 
-func newExchangeStats(all []*msghandlerv1.ExchangeStats) []exchangeStats {
+func newExchangeStats(all []*adminv1.ExchangeStats) []exchangeStats {
 	exchanges := make([]exchangeStats, len(all))
 	for i, e := range all {
 		exchanges[i] = exchangeStats{
@@ -103,7 +104,7 @@ func verdictWord(v msghandlerv1.Verdict) string {
 	return strings.TrimPrefix(v.String(), "VERDICT_")
 }
 
-func flowRows(f *msghandlerv1.FlowStats) [][]string {
+func flowRows(f *adminv1.FlowStats) [][]string {
 	latency := func(d *durationpb.Duration) string {
 		if d == nil {
 			return "-"
@@ -119,7 +120,7 @@ func flowRows(f *msghandlerv1.FlowStats) [][]string {
 	}
 }
 
-func producerRows(all []*msghandlerv1.ProducerStats, now time.Time) [][]string {
+func producerRows(all []*adminv1.ProducerStats, now time.Time) [][]string {
 	rows := [][]string{{"PRODUCER", "CIRCUIT", "IN/S", "OUT/S", "ANSWERED", "VERDICT", "LAST FAILURE"}}
 	for _, p := range all {
 		circuit := "closed"
@@ -135,7 +136,7 @@ func producerRows(all []*msghandlerv1.ProducerStats, now time.Time) [][]string {
 	return rows
 }
 
-func exchangeRows(all []*msghandlerv1.ExchangeStats, now time.Time) [][]string {
+func exchangeRows(all []*adminv1.ExchangeStats, now time.Time) [][]string {
 	rows := [][]string{{"EXCHANGE", "BROKER", "OUT/S", "ACKNOWLEDGED", "FAILED", "LAST FAILURE"}}
 	for _, e := range all {
 		rows = append(rows, []string{

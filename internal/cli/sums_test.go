@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -18,12 +19,12 @@ func TestStatsShowSumsOfCoordinators(t *testing.T) {
 	now := timestamppb.New(time.Now().Add(-time.Hour - time.Minute))
 	const refused = "Confirm of producer billing at dns:///billing:9000: Unavailable: connection error: " +
 		`desc = "transport: Error while dialing: dial tcp 10.0.0.7:9000: connect: connection refused"`
-	c.sums = &msghandlerv1.GetStatsResponse{
-		Flow: &msghandlerv1.FlowStats{
+	c.sums = &adminv1.GetStatsResponse{
+		Flow: &adminv1.FlowStats{
 			Coordinators: 3, StoredPerSecond: 1420.4, AcknowledgedPerSecond: 7.25,
 			LatencyP50: durationpb.New(31 * time.Millisecond),
 		},
-		Producers: []*msghandlerv1.ProducerStats{
+		Producers: []*adminv1.ProducerStats{
 			{
 				Name: "billing", Coordinators: 3, CircuitOpenAt: 1, Stored: 9, RefusedPerSecond: .5,
 				FailureTime: now, Failure: refused,
@@ -33,7 +34,7 @@ func TestStatsShowSumsOfCoordinators(t *testing.T) {
 				Verdict: msghandlerv1.Verdict_VERDICT_COMMITTED,
 			},
 		},
-		Exchanges: []*msghandlerv1.ExchangeStats{{Broker: "events", Name: "shop", Acknowledged: 12, Failed: 1}},
+		Exchanges: []*adminv1.ExchangeStats{{Broker: "events", Name: "shop", Acknowledged: 12, Failed: 1}},
 	}
 	said := run(nil, "stats", "--server="+c.addr)
 	for _, want := range []string{

@@ -14,6 +14,7 @@ import (
 	"github.com/msghandler/msghandler/internal/cli/commandline"
 	"github.com/msghandler/msghandler/internal/escape"
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -57,8 +58,8 @@ func (c *tailCommand) Run(ctx context.Context, s *commandline.Session) error {
 	ctx, stop := commandline.Interruptible(ctx)
 	defer stop()
 	printed := 0
-	err = a.tail(ctx, &msghandlerv1.TailMessagesRequest{Producer: c.Producer, States: states}, func() {},
-		func(news *msghandlerv1.TailMessagesResponse) error {
+	err = a.tail(ctx, &adminv1.TailMessagesRequest{Producer: c.Producer, States: states}, func() {},
+		func(news *adminv1.TailMessagesResponse) error {
 			for _, m := range news.GetMoves() {
 				if err := c.print(s, m); err != nil {
 					return err
@@ -102,7 +103,7 @@ func stateNames() (names []string) {
 	return names
 }
 
-func (c *tailCommand) print(s *commandline.Session, m *msghandlerv1.Move) error {
+func (c *tailCommand) print(s *commandline.Session, m *adminv1.Move) error {
 	line := move{m.GetTime().AsTime(), m.GetProducer(), m.GetId(), reached(m.GetState())}
 	if c.Output == commandline.OutputJSON {
 		return s.PrintJSONLine(line)
@@ -123,8 +124,8 @@ func reached(s msghandlerv1.State) string {
 // tail calls begun when the coordinator has accepted the stream, and each for every answer, until the context ends,
 // each fails or the stream ends; io.EOF is an end without a failure.
 func (a *admin) tail(
-	ctx context.Context, request *msghandlerv1.TailMessagesRequest,
-	begun func(), each func(*msghandlerv1.TailMessagesResponse) error,
+	ctx context.Context, request *adminv1.TailMessagesRequest,
+	begun func(), each func(*adminv1.TailMessagesResponse) error,
 ) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -133,7 +134,7 @@ func (a *admin) tail(
 		begun()
 	}
 	for err == nil {
-		var news *msghandlerv1.TailMessagesResponse
+		var news *adminv1.TailMessagesResponse
 		if news, err = stream.Recv(); err != nil {
 			break
 		}
@@ -149,8 +150,8 @@ func (a *admin) tail(
 // listen opens the stream, which must begin within the timeout of a call; otherwise listen cancels the context. A
 // deadline would end the stream as well.
 func listen(
-	ctx context.Context, cancel context.CancelFunc, a *admin, request *msghandlerv1.TailMessagesRequest,
-) (grpc.ServerStreamingClient[msghandlerv1.TailMessagesResponse], error) {
+	ctx context.Context, cancel context.CancelFunc, a *admin, request *adminv1.TailMessagesRequest,
+) (grpc.ServerStreamingClient[adminv1.TailMessagesResponse], error) {
 	late := time.AfterFunc(a.timeout, cancel)
 	stream, err := a.client.TailMessages(ctx, request)
 	if err == nil {

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
-	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
 // event is a line of a message's timeline in --output json.
@@ -18,7 +18,7 @@ type event struct {
 	Cause   string     `json:"cause,omitempty"`
 }
 
-func newEvents(timeline []*msghandlerv1.Event) (events []event) {
+func newEvents(timeline []*adminv1.Event) (events []event) {
 	for _, e := range timeline {
 		events = append(events, event{
 			Name: e.GetName(), FirstAt: moment(e.GetFirstTime()), LastAt: moment(e.GetLastTime()), Count: e.GetCount(),
@@ -30,7 +30,7 @@ func newEvents(timeline []*msghandlerv1.Event) (events []event) {
 
 // timelineRows gives a message's timeline for people, oldest first, between blank lines; none of a coordinator that
 // tells none.
-func timelineRows(timeline []*msghandlerv1.Event, now time.Time) [][]string {
+func timelineRows(timeline []*adminv1.Event, now time.Time) [][]string {
 	if len(timeline) == 0 {
 		return nil
 	}

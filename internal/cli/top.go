@@ -11,6 +11,7 @@ import (
 	"github.com/msghandler/msghandler/internal/cli/commandline"
 	"github.com/msghandler/msghandler/internal/escape"
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -104,7 +105,7 @@ var rated = []halfmsg.State{halfmsg.Pending, halfmsg.Sendable, halfmsg.Done, hal
 
 // listen counts moves until the context ends, and begins again where the coordinator has ended or was away.
 func (t *top) listen(ctx context.Context) {
-	request := &msghandlerv1.TailMessagesRequest{}
+	request := &adminv1.TailMessagesRequest{}
 	for _, state := range rated {
 		request.States = append(request.States, msghandlerv1.State(state))
 	}
@@ -129,7 +130,7 @@ func (t *top) setReceiving(receiving bool) {
 }
 
 // count counts the moves of an answer.
-func (t *top) count(news *msghandlerv1.TailMessagesResponse) error {
+func (t *top) count(news *adminv1.TailMessagesResponse) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, m := range news.GetMoves() {
@@ -141,7 +142,7 @@ func (t *top) count(news *msghandlerv1.TailMessagesResponse) error {
 
 // page draws a screen.
 func (t *top) page(ctx context.Context) (string, error) {
-	response, err := call(ctx, t.admin, t.admin.client.GetStats, &msghandlerv1.GetStatsRequest{})
+	response, err := call(ctx, t.admin, t.admin.client.GetStats, &adminv1.GetStatsRequest{})
 	if err != nil {
 		return "", err
 	}
@@ -194,7 +195,7 @@ func (t *top) rateLine(now time.Time) string {
 }
 
 // states are the rows of stats, with the changes since the last screen.
-func (t *top) states(states []*msghandlerv1.StateStats, now time.Time) [][]string {
+func (t *top) states(states []*adminv1.StateStats, now time.Time) [][]string {
 	rows := statsRows(states, now)
 	rows[0] = append(rows[0], "CHANGE")
 	for i, st := range states {
@@ -217,7 +218,7 @@ var troubleStates = []halfmsg.State{halfmsg.Dead, halfmsg.Abandoned, halfmsg.Sen
 func (t *top) inTrouble(ctx context.Context) (groups []*troubleGroup, left int, err error) {
 	for _, state := range troubleStates {
 		response, err := call(ctx, t.admin, t.admin.client.GroupMessages,
-			&msghandlerv1.GroupMessagesRequest{State: msghandlerv1.State(state)})
+			&adminv1.GroupMessagesRequest{State: msghandlerv1.State(state)})
 		if err != nil {
 			return nil, 0, err
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/cli"
 	"github.com/msghandler/msghandler/internal/cli/commandline"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 	"github.com/msghandler/msghandler/test/servers"
 )
@@ -50,16 +51,16 @@ func TestWatchCountsUntilStopped(t *testing.T) {
 func TestTopShowsGroupsOfCoordinator(t *testing.T) {
 	t.Parallel()
 	c := startCoordinator(t)
-	c.grouped = map[msghandlerv1.State]*msghandlerv1.GroupMessagesResponse{
+	c.grouped = map[msghandlerv1.State]*adminv1.GroupMessagesResponse{
 		msghandlerv1.State_STATE_DEAD: {
-			Groups: []*msghandlerv1.MessageGroup{
+			Groups: []*adminv1.MessageGroup{
 				{Producer: "orders", Exchange: "shop", Cause: "312 NO_ROUTE", Count: 70_000, ExampleId: "1"},
 				{Producer: "orders", Count: 12, ExampleId: "2"},
 			},
 			Looked: 2000, Total: 70_012, MoreGroups: 3,
 		},
 		msghandlerv1.State_STATE_PENDING: {
-			Groups: []*msghandlerv1.MessageGroup{
+			Groups: []*adminv1.MessageGroup{
 				{Producer: "stock", Count: 90, ExampleId: "healthy"},
 				{Producer: "stock", Cause: "connection refused", Count: 40, ExampleId: "8", ExampleError: "dial: refused"},
 			},

@@ -17,7 +17,7 @@ import (
 	"github.com/msghandler/msghandler/internal/console/pages"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/peerstats"
-	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
 // Config configures a Console.
@@ -31,7 +31,7 @@ type Config struct {
 	// Stats counts the messages, called at most once each statsInterval. Required.
 	Stats func(ctx context.Context) ([]halfmsg.Stat, error)
 	// Coordinators lists the coordinators on the same Redis. Default: none.
-	Coordinators func() []*msghandlerv1.Coordinator
+	Coordinators func() []*adminv1.Coordinator
 	// Charts keep the counts of all coordinators. Default: none are kept.
 	Charts Charts
 	// Sums are the sums of all coordinators. Default: the counts of Metrics.
@@ -41,7 +41,7 @@ type Config struct {
 	// Admin returns the admin API for a caller at an address, or nil while the API is not open. Default: always nil.
 	Admin func(by string) pages.Admin
 	// Findings lists problems for operators beside the checks, the worst first. Default: none.
-	Findings func() []*msghandlerv1.Finding
+	Findings func() []*adminv1.Finding
 	// Hosts are names under which the console is served, beside localhost and IP addresses.
 	Hosts []string
 	// ReadOnly removes all changes of messages from the pages, and HideBodies the bodies and headers.
@@ -96,7 +96,7 @@ type Console struct {
 func New(config Config) *Console {
 	config.Logger = cmp.Or(config.Logger, slog.Default())
 	if config.Coordinators == nil {
-		config.Coordinators = func() []*msghandlerv1.Coordinator { return nil }
+		config.Coordinators = func() []*adminv1.Coordinator { return nil }
 	}
 	if config.Owners == nil {
 		config.Owners = func(context.Context) (halfmsg.Owners, error) { return halfmsg.Owners{}, nil }

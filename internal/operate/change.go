@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/consumer"
-	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
 // defaultChange is how many letters change where the request does not say.
@@ -19,7 +19,7 @@ const defaultChange = 1000
 // changeRequest is the request of a replay or of a discard.
 type changeRequest interface {
 	GetQueue() string
-	GetSelection() *msghandlerv1.DeadLetterSelection
+	GetSelection() *adminv1.DeadLetterSelection
 	GetLimit() int32
 }
 
@@ -35,26 +35,26 @@ type outcome struct {
 
 // Replay publishes letters again, and calls changed with each.
 func (d *Desk) Replay(
-	ctx context.Context, r *msghandlerv1.ReplayDeadLettersRequest, changed LetterChanged,
-) (*msghandlerv1.ReplayDeadLettersResponse, error) {
+	ctx context.Context, r *adminv1.ReplayDeadLettersRequest, changed LetterChanged,
+) (*adminv1.ReplayDeadLettersResponse, error) {
 	to := destinations{}
 	o, err := d.change(ctx, r, DeadLetters.ReplaySelected, func(l *consumer.Letter) {
 		to.add(l, nil)
 		changed(clean(l.Name()), clean(l.Exchange), clean(l.RoutingKey))
 	})
-	return &msghandlerv1.ReplayDeadLettersResponse{
+	return &adminv1.ReplayDeadLettersResponse{
 		Replayed: o.done, More: o.more, Problem: o.problem, Destinations: to.all(),
 	}, err
 }
 
 // Discard removes letters, and calls changed with each.
 func (d *Desk) Discard(
-	ctx context.Context, r *msghandlerv1.DiscardDeadLettersRequest, changed LetterChanged,
-) (*msghandlerv1.DiscardDeadLettersResponse, error) {
+	ctx context.Context, r *adminv1.DiscardDeadLettersRequest, changed LetterChanged,
+) (*adminv1.DiscardDeadLettersResponse, error) {
 	o, err := d.change(ctx, r, DeadLetters.DiscardSelected, func(l *consumer.Letter) {
 		changed(clean(l.Name()), clean(l.Exchange), clean(l.RoutingKey))
 	})
-	return &msghandlerv1.DiscardDeadLettersResponse{Discarded: o.done, More: o.more, Problem: o.problem}, err
+	return &adminv1.DiscardDeadLettersResponse{Discarded: o.done, More: o.more, Problem: o.problem}, err
 }
 
 // change changes letters, the oldest first. An error says that nothing was changed.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/msghandler/msghandler/consumer"
 	"github.com/msghandler/msghandler/internal/halfmsg"
-	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
 // hanging is a broker that shows some letters and takes no copy.
@@ -57,7 +57,7 @@ func TestBrokerWithoutAnswerIsTold(t *testing.T) {
 		q := newQueue(Source{Name: "dead"}, hanging{letters: tc.letters, replay: tc.replay}, shared)
 		q.bounds.walk = tc.walk
 		desk := &Desk{queues: []*queue{q}}
-		answer, err := desk.Replay(t.Context(), &msghandlerv1.ReplayDeadLettersRequest{
+		answer, err := desk.Replay(t.Context(), &adminv1.ReplayDeadLettersRequest{
 			Queue: "dead", Selection: everyLetter(),
 		}, func(string, string, string) {})
 		if !errors.Is(err, tc.kind) || answer.GetMore() != tc.more || answer.GetProblem() != tc.problem {

@@ -18,7 +18,7 @@ import (
 	"github.com/msghandler/msghandler/consumer"
 	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 	"github.com/msghandler/msghandler/internal/halfmsg"
-	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
 const (
@@ -77,7 +77,7 @@ type queue struct {
 
 	mu sync.Mutex
 	// state is what the broker said last, and aged when it said which letter is the oldest.
-	state *msghandlerv1.DeadLetterQueue
+	state *adminv1.DeadLetterQueue
 	aged  time.Time
 }
 
@@ -101,7 +101,7 @@ func newDesk(sources []Source, bounds bounds) (*Desk, error) {
 }
 
 func newQueue(s Source, dead DeadLetters, bounds bounds) *queue {
-	state := &msghandlerv1.DeadLetterQueue{
+	state := &adminv1.DeadLetterQueue{
 		Name: s.Name, Queue: s.Queue, Broker: s.Broker, AtMost: scheme(s.URL) == "kafka",
 	}
 	return &queue{Source: s, dead: dead, bounds: bounds, turn: newTurn(), state: state}
@@ -113,7 +113,7 @@ func (d *Desk) Measure(ctx context.Context) {
 }
 
 // States are what the brokers said last.
-func (d *Desk) States() (all []*msghandlerv1.DeadLetterQueue) {
+func (d *Desk) States() (all []*adminv1.DeadLetterQueue) {
 	for _, q := range d.queues {
 		q.mu.Lock()
 		all = append(all, proto.CloneOf(q.state))
@@ -123,7 +123,7 @@ func (d *Desk) States() (all []*msghandlerv1.DeadLetterQueue) {
 }
 
 // Queues counts the letters, and asks for the oldest at most once in oldestAge.
-func (d *Desk) Queues(ctx context.Context) []*msghandlerv1.DeadLetterQueue {
+func (d *Desk) Queues(ctx context.Context) []*adminv1.DeadLetterQueue {
 	d.each(func(q *queue) {
 		q.count(ctx)
 		q.findOldest(ctx)
@@ -193,7 +193,7 @@ func (q *queue) setOldest(since time.Time) {
 }
 
 // tooMany says whether a topic is too large to be read whole.
-func (q *queue) tooMany(state *msghandlerv1.DeadLetterQueue) bool {
+func (q *queue) tooMany(state *adminv1.DeadLetterQueue) bool {
 	return state.GetAtMost() && state.GetCount().GetValue() > int64(q.bounds.records)
 }
 

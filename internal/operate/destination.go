@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/msghandler/msghandler/consumer"
-	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
 // Rule says why a letter of a producer may not be published to an exchange and a routing key.
@@ -47,13 +47,13 @@ func (d destinations) add(l *consumer.Letter, refused error) {
 }
 
 // all are the destinations, the refused ones first, then the largest.
-func (d destinations) all() (all []*msghandlerv1.DeadLetterDestination) {
+func (d destinations) all() (all []*adminv1.DeadLetterDestination) {
 	for to, n := range d {
-		all = append(all, &msghandlerv1.DeadLetterDestination{
+		all = append(all, &adminv1.DeadLetterDestination{
 			Exchange: to.exchange, RoutingKey: to.routingKey, Count: n, Refusal: to.refusal,
 		})
 	}
-	slices.SortFunc(all, func(a, b *msghandlerv1.DeadLetterDestination) int {
+	slices.SortFunc(all, func(a, b *adminv1.DeadLetterDestination) int {
 		return cmp.Or(cmp.Compare(b.GetRefusal(), a.GetRefusal()), cmp.Compare(b.GetCount(), a.GetCount()),
 			cmp.Compare(a.GetExchange(), b.GetExchange()), cmp.Compare(a.GetRoutingKey(), b.GetRoutingKey()))
 	})

@@ -6,11 +6,11 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/consumer"
-	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
 // matcher reports whether a selection means a letter. Its ages are those at its making.
-func matcher(names []*msghandlerv1.MessageName, f *msghandlerv1.DeadLetterFilter) func(l *consumer.Letter) bool {
+func matcher(names []*adminv1.MessageName, f *adminv1.DeadLetterFilter) func(l *consumer.Letter) bool {
 	now, keys := time.Now(), make([]string, 0, len(names))
 	for _, n := range names {
 		keys = append(keys, n.GetProducer()+"/"+n.GetId())

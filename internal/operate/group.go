@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/consumer"
-	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
 // group is what letters have in common: a consumer gave messages of an exchange and a routing key up for one cause.
@@ -44,15 +44,15 @@ func (g groups) add(l *consumer.Letter) {
 }
 
 // all are the groups, the largest first, and since when the oldest letter waits.
-func (g groups) all() (all []*msghandlerv1.DeadLetterGroup, oldest time.Time) {
+func (g groups) all() (all []*adminv1.DeadLetterGroup, oldest time.Time) {
 	for of, count := range g {
 		oldest = earlier(oldest, count.oldest)
-		all = append(all, &msghandlerv1.DeadLetterGroup{
+		all = append(all, &adminv1.DeadLetterGroup{
 			Consumer: of.consumer, Exchange: of.exchange, RoutingKey: of.routingKey, Cause: of.cause, Count: count.letters,
 			OldestTime: moment(count.oldest),
 		})
 	}
-	slices.SortFunc(all, func(a, b *msghandlerv1.DeadLetterGroup) int {
+	slices.SortFunc(all, func(a, b *adminv1.DeadLetterGroup) int {
 		return cmp.Or(cmp.Compare(b.GetCount(), a.GetCount()), cmp.Compare(a.GetConsumer(), b.GetConsumer()),
 			cmp.Compare(a.GetExchange(), b.GetExchange()), cmp.Compare(a.GetRoutingKey(), b.GetRoutingKey()),
 			cmp.Compare(a.GetCause(), b.GetCause()))

@@ -11,6 +11,7 @@ import (
 
 	"github.com/msghandler/msghandler/consumer"
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -45,14 +46,14 @@ func (l *look) next() string {
 
 // List gives a page of letters, the oldest first. Its token is the number of letters before the page.
 func (d *Desk) List(
-	ctx context.Context, r *msghandlerv1.ListDeadLettersRequest,
-) (*msghandlerv1.ListDeadLettersResponse, error) {
+	ctx context.Context, r *adminv1.ListDeadLettersRequest,
+) (*adminv1.ListDeadLettersResponse, error) {
 	q, ctx, done, err := d.take(ctx, r.GetQueue(), rankOfLook(ctx))
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	match, look, page := matcher(nil, r.GetFilter()), q.newLook(), &msghandlerv1.ListDeadLettersResponse{}
+	match, look, page := matcher(nil, r.GetFilter()), q.newLook(), &adminv1.ListDeadLettersResponse{}
 	after, _ := strconv.Atoi(r.GetPageToken()) // the token is one of ours, or empty
 	size, next, left := defaultPage, 0, maxPageBytes
 	if r.GetPageSize() > 0 {
@@ -91,12 +92,12 @@ func (d *Desk) List(
 func count32(n int) int32 { return int32(min(max(n, 0), maxCount)) }
 
 // letterOf is a letter as answers have it.
-func letterOf(l *consumer.Letter) *msghandlerv1.DeadLetter {
+func letterOf(l *consumer.Letter) *adminv1.DeadLetter {
 	headers := make(map[string]string, len(l.Headers))
 	for name, value := range l.Headers {
 		headers[clean(name)] = clean(value)
 	}
-	return &msghandlerv1.DeadLetter{
+	return &adminv1.DeadLetter{
 		Producer: clean(l.Producer), Consumer: clean(l.Queue), Reason: clean(l.Reason), FirstCause: clean(l.FirstCause),
 		SinceTime: moment(l.Since()), Retries: count32(l.Retries), Attempt: count32(l.Attempt),
 		Message: &msghandlerv1.Message{
@@ -111,8 +112,8 @@ const maxCount = 1<<31 - 1
 
 // Get gives the oldest letter with a name.
 func (d *Desk) Get(
-	ctx context.Context, r *msghandlerv1.GetDeadLetterRequest,
-) (*msghandlerv1.GetDeadLetterResponse, error) {
+	ctx context.Context, r *adminv1.GetDeadLetterRequest,
+) (*adminv1.GetDeadLetterResponse, error) {
 	q, ctx, done, err := d.take(ctx, r.GetQueue(), rankOfLook(ctx))
 	if err != nil {
 		return nil, err
@@ -120,14 +121,14 @@ func (d *Desk) Get(
 	defer done()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	name := &msghandlerv1.MessageName{Producer: r.GetProducer(), Id: r.GetId()}
+	name := &adminv1.MessageName{Producer: r.GetProducer(), Id: r.GetId()}
 	found, err := q.dead.ListSelected(ctx, consumer.Selection{
-		Limit: 1, Match: q.matchBounded(matcher([]*msghandlerv1.MessageName{name}, nil), cancel),
+		Limit: 1, Match: q.matchBounded(matcher([]*adminv1.MessageName{name}, nil), cancel),
 	})
 	letter := name.GetProducer() + "/" + name.GetId()
 	switch {
 	case len(found) > 0:
-		return &msghandlerv1.GetDeadLetterResponse{Letter: letterOf(&found[0])}, nil
+		return &adminv1.GetDeadLetterResponse{Letter: letterOf(&found[0])}, nil
 	case err == nil:
 		return nil, refused(halfmsg.ErrNoLetter, nil, "The queue %s has no letter %s. An operator replayed or "+
 			"discarded the letter, or another client holds it at this moment.", q.Name, letter)
@@ -140,15 +141,15 @@ func (d *Desk) Get(
 
 // Count counts letters by group, and by where a replay would publish them.
 func (d *Desk) Count(
-	ctx context.Context, r *msghandlerv1.CountDeadLettersRequest,
-) (*msghandlerv1.CountDeadLettersResponse, error) {
+	ctx context.Context, r *adminv1.CountDeadLettersRequest,
+) (*adminv1.CountDeadLettersResponse, error) {
 	q, ctx, done, err := d.take(ctx, r.GetQueue(), rankOfLook(ctx))
 	if err != nil {
 		return nil, err
 	}
 	defer done()
 	match, look := matcher(r.GetSelection().GetNames(), r.GetSelection().GetFilter()), q.newLook()
-	counted, by, to := &msghandlerv1.CountDeadLettersResponse{}, groups{}, destinations{}
+	counted, by, to := &adminv1.CountDeadLettersResponse{}, groups{}, destinations{}
 	err = q.dead.Visit(ctx, func(l *consumer.Letter) bool {
 		if look.next() != "" {
 			counted.More = true

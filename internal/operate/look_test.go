@@ -15,7 +15,7 @@ import (
 	"github.com/msghandler/msghandler/consumer"
 	"github.com/msghandler/msghandler/internal/embedded/amqpbroker"
 	"github.com/msghandler/msghandler/internal/halfmsg"
-	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
 // patient bounds a desk by letters, and by no time: a slow machine ends no look.
@@ -63,13 +63,13 @@ func newDeskOf(t *testing.T, n int) *Desk {
 }
 
 // everyLetter selects each letter of a queue.
-func everyLetter() *msghandlerv1.DeadLetterSelection {
-	return &msghandlerv1.DeadLetterSelection{Filter: &msghandlerv1.DeadLetterFilter{}}
+func everyLetter() *adminv1.DeadLetterSelection {
+	return &adminv1.DeadLetterSelection{Filter: &adminv1.DeadLetterFilter{}}
 }
 
-func count(t *testing.T, desk *Desk) *msghandlerv1.CountDeadLettersResponse {
+func count(t *testing.T, desk *Desk) *adminv1.CountDeadLettersResponse {
 	t.Helper()
-	counted, err := desk.Count(t.Context(), &msghandlerv1.CountDeadLettersRequest{Queue: "dead", Selection: everyLetter()})
+	counted, err := desk.Count(t.Context(), &adminv1.CountDeadLettersRequest{Queue: "dead", Selection: everyLetter()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,8 +79,8 @@ func count(t *testing.T, desk *Desk) *msghandlerv1.CountDeadLettersResponse {
 // The page of a letter looks no further than a list does: each letter before it is taken from the queue.
 func TestLetterBeyondTheBoundIsNotFound(t *testing.T) {
 	desk := newDeskOf(t, patient.looked+10)
-	get := func(id string) (*msghandlerv1.GetDeadLetterResponse, error) {
-		return desk.Get(t.Context(), &msghandlerv1.GetDeadLetterRequest{Queue: "dead", Producer: "orders", Id: id})
+	get := func(id string) (*adminv1.GetDeadLetterResponse, error) {
+		return desk.Get(t.Context(), &adminv1.GetDeadLetterRequest{Queue: "dead", Producer: "orders", Id: id})
 	}
 	if l, err := get("50"); err != nil || string(l.GetLetter().GetMessage().GetBody()) != "body" {
 		t.Errorf("got %v, %v", l, err)
@@ -102,7 +102,7 @@ func TestLetterBeyondTheBoundIsNotFound(t *testing.T) {
 // The pages of a list have each letter once, and no page more than was asked for.
 func TestPagesHoldEachLetterOnce(t *testing.T) {
 	desk := newDeskOf(t, 25)
-	request, seen := &msghandlerv1.ListDeadLettersRequest{Queue: "dead", PageSize: 10}, map[string]int{}
+	request, seen := &adminv1.ListDeadLettersRequest{Queue: "dead", PageSize: 10}, map[string]int{}
 	for pages := 1; ; pages++ {
 		page, err := desk.List(t.Context(), request)
 		if err != nil || len(page.GetLetters()) > 10 {
@@ -123,7 +123,7 @@ func TestPagesHoldEachLetterOnce(t *testing.T) {
 // A refused replay names some letters, and counts the others.
 func TestRefusedReplaysAreCounted(t *testing.T) {
 	desk := newDeskOf(t, 40)
-	result, err := desk.Replay(t.Context(), &msghandlerv1.ReplayDeadLettersRequest{
+	result, err := desk.Replay(t.Context(), &adminv1.ReplayDeadLettersRequest{
 		Queue: "dead", Selection: everyLetter(), Limit: 40,
 	}, func(string, string, string) {})
 	if err != nil || result.GetReplayed() != 0 || strings.Count(result.GetProblem(), "NO_ROUTE") != maxProblems ||
@@ -148,7 +148,7 @@ func TestForgedDestinationStays(t *testing.T) {
 		to[0].GetRoutingKey() != "gone" || to[0].GetCount() != 1 || to[1].GetCount() != 2 {
 		t.Errorf("counted %v", counted)
 	}
-	result, err := desk.Replay(t.Context(), &msghandlerv1.ReplayDeadLettersRequest{
+	result, err := desk.Replay(t.Context(), &adminv1.ReplayDeadLettersRequest{
 		Queue: "dead", Selection: everyLetter(), Limit: 3,
 	}, func(string, string, string) {})
 	if err != nil || !strings.Contains(result.GetProblem(), "replay orders/1: payroll is for others") {
@@ -175,8 +175,8 @@ func TestLetterOfForeignBytesIsSent(t *testing.T) {
 		}
 	}
 	shown := letterOf(l)
-	name := &msghandlerv1.MessageName{Producer: shown.GetProducer(), Id: shown.GetMessage().GetId()}
-	if !matcher([]*msghandlerv1.MessageName{name}, nil)(l) {
+	name := &adminv1.MessageName{Producer: shown.GetProducer(), Id: shown.GetMessage().GetId()}
+	if !matcher([]*adminv1.MessageName{name}, nil)(l) {
 		t.Error("the letter cannot be named as it is shown")
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/msghandler/msghandler/consumer"
 	"github.com/msghandler/msghandler/internal/access"
 	"github.com/msghandler/msghandler/internal/halfmsg"
-	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
 // slow is a broker whose looks and changes last until their time is over.
@@ -30,11 +30,11 @@ func (s slow) ReplaySelected(ctx context.Context, of consumer.Selection) (int, e
 func callAs(ctx context.Context, desk *Desk, role access.Role, change bool) error {
 	ctx = access.With(ctx, access.Identity{Role: role})
 	if change {
-		_, err := desk.Replay(ctx, &msghandlerv1.ReplayDeadLettersRequest{Queue: "dead", Selection: everyLetter()},
+		_, err := desk.Replay(ctx, &adminv1.ReplayDeadLettersRequest{Queue: "dead", Selection: everyLetter()},
 			func(string, string, string) {})
 		return err
 	}
-	_, err := desk.Count(ctx, &msghandlerv1.CountDeadLettersRequest{Queue: "dead", Selection: everyLetter()})
+	_, err := desk.Count(ctx, &adminv1.CountDeadLettersRequest{Queue: "dead", Selection: everyLetter()})
 	return err
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/msghandler/msghandler/internal/audit"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/server/policy"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -158,8 +159,8 @@ func headerText(name string) string {
 
 // ListAudit implements AdminService.
 func (o *operators) ListAudit(
-	ctx context.Context, r *msghandlerv1.ListAuditRequest,
-) (*msghandlerv1.ListAuditResponse, error) {
+	ctx context.Context, r *adminv1.ListAuditRequest,
+) (*adminv1.ListAuditResponse, error) {
 	const call = "ListAudit"
 	query, err := auditQuery(r)
 	if err != nil {
@@ -174,7 +175,7 @@ func (o *operators) ListAudit(
 	if err != nil {
 		return nil, o.server.fail(call, err, halfmsg.None)
 	}
-	response := &msghandlerv1.ListAuditResponse{NextPageToken: page.Next}
+	response := &adminv1.ListAuditResponse{NextPageToken: page.Next}
 	for i := range page.Records {
 		response.Records = append(response.Records, auditRecordOf(&page.Records[i]))
 	}
@@ -182,7 +183,7 @@ func (o *operators) ListAudit(
 }
 
 // auditQuery checks the request of a listing.
-func auditQuery(r *msghandlerv1.ListAuditRequest) (audit.Query, error) {
+func auditQuery(r *adminv1.ListAuditRequest) (audit.Query, error) {
 	if err := understood(r); err != nil {
 		return audit.Query{}, err
 	}
@@ -207,8 +208,8 @@ func auditQuery(r *msghandlerv1.ListAuditRequest) (audit.Query, error) {
 	return query, c.err()
 }
 
-func auditRecordOf(r *audit.Record) *msghandlerv1.AuditRecord {
-	return &msghandlerv1.AuditRecord{
+func auditRecordOf(r *audit.Record) *adminv1.AuditRecord {
+	return &adminv1.AuditRecord{
 		Id: r.ID, Time: Moment(r.Time), LastTime: Moment(r.Until), By: r.By, Kind: string(r.Kind), From: r.From,
 		Via: string(r.Via), Action: string(r.Action), Producer: r.Producer, Names: r.Names, Filter: r.Filter,
 		Destinations: r.Destinations, Count: r.Count, Reason: r.Reason, Result: string(r.Result),

@@ -19,6 +19,7 @@ import (
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/server"
 	"github.com/msghandler/msghandler/internal/server/policy"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -81,14 +82,17 @@ func TestRefusedCallsAreRecorded(t *testing.T) {
 		if !strings.Contains(by.name, "gRPC") {
 			via = " http "
 		}
-		_ = by.call("/msghandler.v1.AdminService/DiscardMessages", &emptypb.Empty{})
+		_ = by.call("/msghandler.admin.v1.AdminService/DiscardMessages", &emptypb.Empty{})
 		_ = by.call("/msghandler.v1.MessageHandlerService/Submit", &msghandlerv1.SubmitRequest{Producer: "orders"})
 		lines := trail.take()
 		if len(lines) != 2 {
 			t.Fatalf("%s: recorded %q", by.name, lines)
 		}
 		for i, parts := range [][]string{
-			{"dns:stock.shop", via, "/msghandler.v1.AdminService/DiscardMessages refused role/ ", "may not use DiscardMessages"},
+			{
+				"dns:stock.shop", via, "/msghandler.admin.v1.AdminService/DiscardMessages refused role/ ",
+				"may not use DiscardMessages",
+			},
 			{"dns:stock.shop", via, "/msghandler.v1.MessageHandlerService/Submit refused producer/orders", "may not call as"},
 		} {
 			for _, part := range parts {
@@ -108,19 +112,19 @@ func TestChangesAreRecorded(t *testing.T) {
 	h := open(t, trail.keep)
 	h.store.put("orders", "1", halfmsg.Dead)
 	h.store.put("orders", "2", halfmsg.Abandoned)
-	both := []*msghandlerv1.MessageName{{Producer: "orders", Id: "1"}, {Producer: "orders", Id: "gone"}}
-	discard := func(r *msghandlerv1.DiscardMessagesRequest) { _, _ = h.operators.DiscardMessages(t.Context(), r) }
-	discard(&msghandlerv1.DiscardMessagesRequest{Names: both, DryRun: true})
-	discard(&msghandlerv1.DiscardMessagesRequest{Names: both[1:]})
+	both := []*adminv1.MessageName{{Producer: "orders", Id: "1"}, {Producer: "orders", Id: "gone"}}
+	discard := func(r *adminv1.DiscardMessagesRequest) { _, _ = h.operators.DiscardMessages(t.Context(), r) }
+	discard(&adminv1.DiscardMessagesRequest{Names: both, DryRun: true})
+	discard(&adminv1.DiscardMessagesRequest{Names: both[1:]})
 	if lines := trail.take(); len(lines) != 0 {
 		t.Errorf("without a change %q are recorded", lines)
 	}
-	discard(&msghandlerv1.DiscardMessagesRequest{Names: both, Reason: "test"})
+	discard(&adminv1.DiscardMessagesRequest{Names: both, Reason: "test"})
 	want := []string{` grpc discard done /orders [orders/1] filter="" reason="test" `}
 	if lines := trail.take(); !slices.Equal(lines, want) {
 		t.Errorf("recorded %q", lines)
 	}
-	discard(&msghandlerv1.DiscardMessagesRequest{
+	discard(&adminv1.DiscardMessagesRequest{
 		State: msghandlerv1.State_STATE_ABANDONED, Producer: "orders", MinAge: durationpb.New(0), Reason: "test",
 	})
 	want = []string{` grpc discard done /orders [orders/2] filter="state=abandoned producer=\"orders\"" reason="test" `}
@@ -132,7 +136,7 @@ func TestChangesAreRecorded(t *testing.T) {
 		defer h.store.mu.Unlock()
 		h.store.fail = halfmsg.ErrUncertain
 	}
-	discard(&msghandlerv1.DiscardMessagesRequest{Names: both[:1], Reason: "test"})
+	discard(&adminv1.DiscardMessagesRequest{Names: both[:1], Reason: "test"})
 	want = []string{
 		` grpc discard failed /orders [orders/1] filter="" reason="test" the outcome is unknown; repeat the call`,
 	}
@@ -149,8 +153,8 @@ func TestReplaysAreRecorded(t *testing.T) {
 	finished.Name, finished.Headers = halfmsg.Name{Producer: "orders", ID: "1"}, map[string]string{"card": "4111"}
 	h := open(t, trail.keep, func(c *server.Config) { c.History = oneFinished{finished} })
 	for _, dry := range []bool{true, false} {
-		_, err := h.operators.ReplayMessages(t.Context(), &msghandlerv1.ReplayMessagesRequest{
-			Filter:      &msghandlerv1.FinishedFilter{Producer: "orders", Header: "card=4111"},
+		_, err := h.operators.ReplayMessages(t.Context(), &adminv1.ReplayMessagesRequest{
+			Filter:      &adminv1.FinishedFilter{Producer: "orders", Header: "card=4111"},
 			NewIdSuffix: "-again", Reason: "test", DryRun: dry,
 		})
 		var want []string
@@ -201,7 +205,7 @@ func TestListAudit(t *testing.T) {
 		Names: []string{"orders/1"}, Filter: "state=DEAD", Count: 3, Reason: "why", Result: audit.Done,
 		Refusal: audit.ByRole, Cause: "cause", Instance: "host-1",
 	}}
-	page, err := h.operators.ListAudit(t.Context(), &msghandlerv1.ListAuditRequest{
+	page, err := h.operators.ListAudit(t.Context(), &adminv1.ListAuditRequest{
 		PageSize: 5, PageToken: "2-2.", By: "anna", Action: "disc", Result: "done", MaxAge: durationpb.New(time.Hour),
 	})
 	if err != nil || len(page.GetRecords()) != 1 || page.GetNextPageToken() != "1-1." {
@@ -219,7 +223,7 @@ func TestListAudit(t *testing.T) {
 		r.GetRefusal() != "role" || r.GetCause() != "cause" || r.GetInstance() != "host-1" {
 		t.Errorf("got %v", r)
 	}
-	for what, bad := range map[string]*msghandlerv1.ListAuditRequest{
+	for what, bad := range map[string]*adminv1.ListAuditRequest{
 		"size": {PageSize: 1001}, "negative size": {PageSize: -1}, "result": {Result: "fine"}, "token": {PageToken: "bad"},
 		"by": {By: strings.Repeat("x", 201)}, "action": {Action: strings.Repeat("x", 201)},
 		"age": {MaxAge: durationpb.New(-time.Second)},

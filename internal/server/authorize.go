@@ -13,7 +13,7 @@ import (
 	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/server/guard"
-	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
 // errCaller is wrapped by the error about a caller who lacks a right.
@@ -138,7 +138,7 @@ func searchesHeaders(request any) bool {
 	case interface{ GetHeader() string }:
 		return of.GetHeader() != ""
 	case interface {
-		GetFilter() *msghandlerv1.FinishedFilter
+		GetFilter() *adminv1.FinishedFilter
 	}:
 		return of.GetFilter().GetHeader() != ""
 	}

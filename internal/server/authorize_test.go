@@ -21,6 +21,7 @@ import (
 	"github.com/msghandler/msghandler/internal/certs/certstest"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/server"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -92,16 +93,16 @@ func TestCertificatesDecideWhoMayCallWhat(t *testing.T) {
 				err := by.call("/msghandler.v1.MessageHandlerService/"+method.MethodName, empty)
 				refused(t, who+": "+method.MethodName+" by "+by.name, err, !c.produce)
 			}
-			for _, method := range msghandlerv1.AdminService_ServiceDesc.Methods {
-				err := by.call("/msghandler.v1.AdminService/"+method.MethodName, &emptypb.Empty{})
+			for _, method := range adminv1.AdminService_ServiceDesc.Methods {
+				err := by.call("/msghandler.admin.v1.AdminService/"+method.MethodName, &emptypb.Empty{})
 				refused(t, who+": "+method.MethodName+" by "+by.name, err, !c.operate)
 			}
 		}
 		both := offeringBoth(t, a, address, c.names...)
-		for _, stream := range msghandlerv1.AdminService_ServiceDesc.Streams {
+		for _, stream := range adminv1.AdminService_ServiceDesc.Streams {
 			tail(t, who+", offering both", both, stream.StreamName, c.operate)
 		}
-		for _, stream := range msghandlerv1.AdminService_ServiceDesc.Streams {
+		for _, stream := range adminv1.AdminService_ServiceDesc.Streams {
 			tail(t, who, conn, stream.StreamName, c.operate)
 		}
 		for _, method := range msghandlerv1.MessageHandlerService_ServiceDesc.Streams {
@@ -125,7 +126,7 @@ func tail(t *testing.T, who string, conn *grpc.ClientConn, method string, may bo
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true},
-		"/"+msghandlerv1.AdminService_ServiceDesc.ServiceName+"/"+method)
+		"/"+adminv1.AdminService_ServiceDesc.ServiceName+"/"+method)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,7 +174,7 @@ func TestARefusalNamesCallerAndKey(t *testing.T) {
 		Admins: []string{"dns:ops.shop"}, Callers: []string{"dns:orders.shop"},
 	}, trail.keep)
 	conn := as(t, a, address, "stock.shop")
-	_, err := msghandlerv1.NewAdminServiceClient(conn).GetStats(t.Context(), &msghandlerv1.GetStatsRequest{})
+	_, err := adminv1.NewAdminServiceClient(conn).GetStats(t.Context(), &adminv1.GetStatsRequest{})
 	wantText(t, err, "certificate dns:stock.shop", "the admin API", "access.viewers")
 	if said := trail.String(); !strings.Contains(said, "stock.shop") {
 		t.Errorf("recorded %s", said)
@@ -198,8 +199,8 @@ func TestRecordNamesTheCertificate(t *testing.T) {
 	trail := &recorded{}
 	h, address := guarded(t, a, everyone, trail.keep)
 	h.store.put("orders", "1", halfmsg.Dead)
-	_, err := msghandlerv1.NewAdminServiceClient(as(t, a, address, "anna.ops.shop")).DiscardMessages(t.Context(),
-		&msghandlerv1.DiscardMessagesRequest{Names: []*msghandlerv1.MessageName{{Producer: "orders", Id: "1"}}})
+	_, err := adminv1.NewAdminServiceClient(as(t, a, address, "anna.ops.shop")).DiscardMessages(t.Context(),
+		&adminv1.DiscardMessagesRequest{Names: []*adminv1.MessageName{{Producer: "orders", Id: "1"}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,21 +15,21 @@ import (
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/server"
 	"github.com/msghandler/msghandler/internal/server/policy"
-	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
 // benchConnections is how many connections of one address make the calls of a benchmark.
 const benchConnections = 8
 
-var getOne = &msghandlerv1.GetMessageRequest{Producer: "orders", Id: "1"}
+var getOne = &adminv1.GetMessageRequest{Producer: "orders", Id: "1"}
 
 // BenchmarkUnaryCalls measures small calls far below every limit, by eight connections of one address.
 func BenchmarkUnaryCalls(b *testing.B) {
 	h := open(b)
 	h.store.put("orders", "1", halfmsg.Pending)
-	var clients []msghandlerv1.AdminServiceClient
+	var clients []adminv1.AdminServiceClient
 	for range benchConnections {
-		clients = append(clients, msghandlerv1.NewAdminServiceClient(connect(b, h.conn.Target())))
+		clients = append(clients, adminv1.NewAdminServiceClient(connect(b, h.conn.Target())))
 	}
 	callAll(b, func(i int64) error {
 		_, err := clients[i%benchConnections].GetMessage(b.Context(), getOne)
@@ -54,7 +54,7 @@ func BenchmarkHTTPCalls(b *testing.B) {
 		b.Run(form.name, func(b *testing.B) {
 			h := open(b)
 			h.store.put("orders", "1", halfmsg.Pending)
-			url := h.url() + msghandlerv1.AdminService_GetMessage_FullMethodName
+			url := h.url() + adminv1.AdminService_GetMessage_FullMethodName
 			transport := &http.Transport{MaxIdleConnsPerHost: 2 * benchConnections, MaxConnsPerHost: 2 * benchConnections}
 			b.Cleanup(transport.CloseIdleConnections)
 			client := &http.Client{Transport: transport}

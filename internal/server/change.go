@@ -12,6 +12,7 @@ import (
 	"github.com/msghandler/msghandler/internal/audit"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/server/submit"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -43,7 +44,7 @@ type changeRequest interface {
 	proto.Message
 	filter
 	paged
-	GetNames() []*msghandlerv1.MessageName
+	GetNames() []*adminv1.MessageName
 	GetLimit() int32
 	GetReason() string
 	GetDryRun() bool
@@ -64,8 +65,8 @@ type changed struct {
 
 // RetryMessages implements AdminService.
 func (o *operators) RetryMessages(
-	ctx context.Context, r *msghandlerv1.RetryMessagesRequest,
-) (*msghandlerv1.RetryMessagesResponse, error) {
+	ctx context.Context, r *adminv1.RetryMessagesRequest,
+) (*adminv1.RetryMessagesResponse, error) {
 	c := change{server: o.server, call: "RetryMessages", event: halfmsg.EventRetry, action: audit.Retry}
 	c.do = func(ctx context.Context, names []halfmsg.Name) []halfmsg.Result {
 		return o.server.config.Inspector.Retry(ctx, names, callerOf(ctx), c.reason)
@@ -74,15 +75,15 @@ func (o *operators) RetryMessages(
 	if err != nil {
 		return nil, o.server.fail(c.call, err, halfmsg.None)
 	}
-	return &msghandlerv1.RetryMessagesResponse{
+	return &adminv1.RetryMessagesResponse{
 		Retried: all.count, More: all.next != "", NextPageToken: all.next, Outcomes: all.outcomes,
 	}, nil
 }
 
 // DiscardMessages implements AdminService.
 func (o *operators) DiscardMessages(
-	ctx context.Context, r *msghandlerv1.DiscardMessagesRequest,
-) (*msghandlerv1.DiscardMessagesResponse, error) {
+	ctx context.Context, r *adminv1.DiscardMessagesRequest,
+) (*adminv1.DiscardMessagesResponse, error) {
 	c := change{
 		server: o.server, call: "DiscardMessages", event: halfmsg.EventDiscard, action: audit.Discard,
 		do: func(ctx context.Context, names []halfmsg.Name) []halfmsg.Result {
@@ -93,7 +94,7 @@ func (o *operators) DiscardMessages(
 	if err != nil {
 		return nil, o.server.fail(c.call, err, halfmsg.None)
 	}
-	return &msghandlerv1.DiscardMessagesResponse{
+	return &adminv1.DiscardMessagesResponse{
 		Discarded: all.count, More: all.next != "", NextPageToken: all.next, Outcomes: all.outcomes,
 	}, nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/server"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -66,7 +67,7 @@ func (s *slow) Discard(ctx context.Context, names []halfmsg.Name, from halfmsg.S
 // and does not wait until a lease ends.
 func TestAWriteOutlivesItsCaller(t *testing.T) {
 	t.Parallel()
-	names := []*msghandlerv1.MessageName{{Producer: "orders", Id: "1"}, {Producer: "orders", Id: "2"}}
+	names := []*adminv1.MessageName{{Producer: "orders", Id: "1"}, {Producer: "orders", Id: "2"}}
 	for call, tc := range map[string]struct {
 		state halfmsg.State
 		do    func(ctx context.Context, h *house) error
@@ -83,7 +84,7 @@ func TestAWriteOutlivesItsCaller(t *testing.T) {
 		"RetryMessages": {
 			halfmsg.Dead,
 			func(ctx context.Context, h *house) error {
-				_, err := h.operators.RetryMessages(ctx, &msghandlerv1.RetryMessagesRequest{Names: names})
+				_, err := h.operators.RetryMessages(ctx, &adminv1.RetryMessagesRequest{Names: names})
 				return err
 			},
 			func(h *house, records string) bool {
@@ -93,7 +94,7 @@ func TestAWriteOutlivesItsCaller(t *testing.T) {
 		"DiscardMessages": {
 			halfmsg.Dead,
 			func(ctx context.Context, h *house) error {
-				_, err := h.operators.DiscardMessages(ctx, &msghandlerv1.DiscardMessagesRequest{Names: names})
+				_, err := h.operators.DiscardMessages(ctx, &adminv1.DiscardMessagesRequest{Names: names})
 				return err
 			},
 			func(_ *house, records string) bool { return strings.Contains(records, "orders/2") },

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -39,14 +40,14 @@ func TestAnIDMayFillABatch(t *testing.T) {
 	t.Parallel()
 	h := open(t)
 	send := &msghandlerv1.SendHalfMessagesRequest{Producer: "orders", CallbackTarget: "orders:9000"}
-	names := make([]*msghandlerv1.MessageName, 0, 1000)
+	names := make([]*adminv1.MessageName, 0, 1000)
 	for i := range 1000 {
 		m := good("1").GetMessage()
 		if i%2 > 0 {
 			m.Body = []byte("other content")
 		}
 		send.Messages = append(send.Messages, m)
-		names = append(names, &msghandlerv1.MessageName{Producer: "orders", Id: "1"})
+		names = append(names, &adminv1.MessageName{Producer: "orders", Id: "1"})
 	}
 	send.Messages[7] = good("2").GetMessage()
 
@@ -74,7 +75,7 @@ func TestAnIDMayFillABatch(t *testing.T) {
 
 	h.store.put("orders", "1", halfmsg.Dead)
 	sizes = h.calls(t, func() error {
-		answer, err := h.operators.RetryMessages(t.Context(), &msghandlerv1.RetryMessagesRequest{Names: names})
+		answer, err := h.operators.RetryMessages(t.Context(), &adminv1.RetryMessagesRequest{Names: names})
 		if counts := codesOf(answer.GetOutcomes()); err == nil && counts[codes.OK] != 1000 {
 			t.Errorf("retried: %v", counts)
 		}
@@ -85,7 +86,7 @@ func TestAnIDMayFillABatch(t *testing.T) {
 	}
 	h.store.put("orders", "1", halfmsg.Dead)
 	sizes = h.calls(t, func() error {
-		answer, err := h.operators.DiscardMessages(t.Context(), &msghandlerv1.DiscardMessagesRequest{Names: names})
+		answer, err := h.operators.DiscardMessages(t.Context(), &adminv1.DiscardMessagesRequest{Names: names})
 		if counts := codesOf(answer.GetOutcomes()); err == nil && (counts[codes.OK] != 1 || counts[codes.NotFound] != 999) {
 			t.Errorf("discarded: %v", counts)
 		}

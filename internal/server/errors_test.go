@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/msghandler/msghandler/internal/server"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -100,8 +101,8 @@ func TestBadIDsOfABatchAreNotLogged(t *testing.T) {
 	if err != nil || submitted.GetOutcomes()[0].GetCode() == 0 {
 		t.Fatalf("a Submit with a bad id: %v, %v", submitted, err)
 	}
-	retried, err := h.operators.RetryMessages(t.Context(), &msghandlerv1.RetryMessagesRequest{
-		Names: []*msghandlerv1.MessageName{{Producer: "orders", Id: bad}},
+	retried, err := h.operators.RetryMessages(t.Context(), &adminv1.RetryMessagesRequest{
+		Names: []*adminv1.MessageName{{Producer: "orders", Id: bad}},
 	})
 	if err != nil || retried.GetOutcomes()[0].GetCode() == 0 {
 		t.Fatalf("a retry of a bad id: %v, %v", retried, err)

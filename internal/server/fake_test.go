@@ -24,6 +24,7 @@ import (
 	"github.com/msghandler/msghandler/internal/delivery"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/server"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 	"github.com/msghandler/msghandler/test/servers"
 )
@@ -312,7 +313,7 @@ type house struct {
 	store     *store
 	conn      *grpc.ClientConn
 	producers msghandlerv1.MessageHandlerServiceClient
-	operators msghandlerv1.AdminServiceClient
+	operators adminv1.AdminServiceClient
 	health    healthv1.HealthClient
 	served    chan error
 
@@ -414,7 +415,7 @@ func openAt(t testing.TB, listener net.Listener, edit ...func(*server.Config)) *
 	go func() { h.served <- h.Serve(listener) }()
 	h.conn = connect(t, listener.Addr().String())
 	h.producers = msghandlerv1.NewMessageHandlerServiceClient(h.conn)
-	h.operators = msghandlerv1.NewAdminServiceClient(h.conn)
+	h.operators = adminv1.NewAdminServiceClient(h.conn)
 	h.health = healthv1.NewHealthClient(h.conn)
 	t.Cleanup(func() {
 		_ = h.conn.Close()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/server"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -37,7 +38,7 @@ func TestAFilteredListingLooksInSteps(t *testing.T) {
 	t.Parallel()
 	h := open(t)
 	h.fill(50_000, 100)
-	r := &msghandlerv1.ListMessagesRequest{
+	r := &adminv1.ListMessagesRequest{
 		State: msghandlerv1.State_STATE_DEAD, PageSize: 1000, ErrorContains: "no exchange", Exchange: "shop",
 		MinAge: durationpb.New(time.Hour),
 	}
@@ -52,14 +53,14 @@ func TestAFilteredListingLooksInSteps(t *testing.T) {
 			break
 		}
 		r.MinAge.Seconds++ // a token is good with any age, which only cuts off the end
-		other := &msghandlerv1.ListMessagesRequest{State: r.GetState(), ErrorContains: "other", PageToken: r.GetPageToken()}
+		other := &adminv1.ListMessagesRequest{State: r.GetState(), ErrorContains: "other", PageToken: r.GetPageToken()}
 		_, err = h.operators.ListMessages(t.Context(), other)
 		wantCode(t, err, codes.InvalidArgument) // a token of another listing
 	}
 	if !slices.Equal(pages, slices.Repeat([]int{50}, 10)) {
 		t.Errorf("pages of %d", pages)
 	}
-	for _, wrong := range []*msghandlerv1.ListMessagesRequest{
+	for _, wrong := range []*adminv1.ListMessagesRequest{
 		{State: r.GetState(), ErrorContains: strings.Repeat("é", 201)},
 		{State: r.GetState(), Exchange: strings.Repeat("é", 128)},
 		{State: r.GetState(), MinAge: durationpb.New(-time.Second)},
@@ -74,7 +75,7 @@ func TestADryRunCountsAndChangesNothing(t *testing.T) {
 	log := &logged{}
 	h := open(t, func(c *server.Config) { c.Logger = slog.New(slog.NewTextHandler(log, nil)) })
 	h.fill(25_000, 10)
-	r := &msghandlerv1.DiscardMessagesRequest{
+	r := &adminv1.DiscardMessagesRequest{
 		State: msghandlerv1.State_STATE_DEAD, ErrorContains: "No Exchange", Limit: 10_000, DryRun: true,
 	}
 	for _, want := range []int64{1000, 1000, 500} {
@@ -109,18 +110,18 @@ func TestADryRunOfNamesPredictsEach(t *testing.T) {
 	h := open(t)
 	h.store.put("orders", "dead", halfmsg.Dead)
 	h.store.put("orders", "sendable", halfmsg.Sendable)
-	var names []*msghandlerv1.MessageName
+	var names []*adminv1.MessageName
 	for _, id := range []string{"dead", "sendable", "none"} {
-		names = append(names, &msghandlerv1.MessageName{Producer: "orders", Id: id})
+		names = append(names, &adminv1.MessageName{Producer: "orders", Id: id})
 	}
-	retried, err := h.operators.RetryMessages(t.Context(), &msghandlerv1.RetryMessagesRequest{Names: names, DryRun: true})
+	retried, err := h.operators.RetryMessages(t.Context(), &adminv1.RetryMessagesRequest{Names: names, DryRun: true})
 	if err != nil || retried.GetRetried() != 2 ||
 		retried.GetOutcomes()[0].GetState() != msghandlerv1.State_STATE_SENDABLE {
 		t.Errorf("got %v, %v", retried, err)
 	}
 	discarded, err := h.operators.DiscardMessages(
 		t.Context(),
-		&msghandlerv1.DiscardMessagesRequest{Names: names, DryRun: true},
+		&adminv1.DiscardMessagesRequest{Names: names, DryRun: true},
 	)
 	if err != nil || discarded.GetDiscarded() != 1 ||
 		codes.Code(discarded.GetOutcomes()[1].GetCode()) != codes.FailedPrecondition ||
@@ -130,7 +131,7 @@ func TestADryRunOfNamesPredictsEach(t *testing.T) {
 	if h.store.get("orders", "dead").State != halfmsg.Dead || len(h.woken) > 0 {
 		t.Error("a dry run has changed a message")
 	}
-	_, err = h.operators.RetryMessages(t.Context(), &msghandlerv1.RetryMessagesRequest{Names: names, ErrorContains: "x"})
+	_, err = h.operators.RetryMessages(t.Context(), &adminv1.RetryMessagesRequest{Names: names, ErrorContains: "x"})
 	wantCode(t, err, codes.InvalidArgument)
 }
 
@@ -139,9 +140,9 @@ func TestADiscardSparesMovedMessages(t *testing.T) {
 	h := open(t)
 	h.store.put("orders", "moved", halfmsg.Pending)
 	h.store.put("orders", "lost", halfmsg.Abandoned)
-	r := &msghandlerv1.DiscardMessagesRequest{
+	r := &adminv1.DiscardMessagesRequest{
 		State: msghandlerv1.State_STATE_ABANDONED,
-		Names: []*msghandlerv1.MessageName{
+		Names: []*adminv1.MessageName{
 			{Producer: "orders", Id: "moved"}, {Producer: "orders", Id: "lost"},
 		},
 	}
@@ -178,7 +179,7 @@ func TestBrokerNarrowsEveryCall(t *testing.T) {
 	h.store.mu.Unlock()
 	list := func(state msghandlerv1.State, broker string, want int) (next string) {
 		t.Helper()
-		page, err := h.operators.ListMessages(t.Context(), &msghandlerv1.ListMessagesRequest{
+		page, err := h.operators.ListMessages(t.Context(), &adminv1.ListMessagesRequest{
 			State: state, Broker: broker, Exchange: "shop", PageSize: 12,
 		})
 		if err != nil || len(page.GetRecords()) != want {
@@ -192,25 +193,25 @@ func TestBrokerNarrowsEveryCall(t *testing.T) {
 	list(dead, "other", 0)
 	list(msghandlerv1.State_STATE_ACKNOWLEDGED, halfmsg.DefaultBroker, 0)
 	next := list(dead, "", 12)
-	_, err := h.operators.ListMessages(t.Context(), &msghandlerv1.ListMessagesRequest{
+	_, err := h.operators.ListMessages(t.Context(), &adminv1.ListMessagesRequest{
 		State: dead, Exchange: "shop", Broker: "events", PageToken: next,
 	})
 	wantCode(t, err, codes.InvalidArgument) // a token of another listing
-	_, err = h.operators.ListMessages(t.Context(), &msghandlerv1.ListMessagesRequest{
+	_, err = h.operators.ListMessages(t.Context(), &adminv1.ListMessagesRequest{
 		State: dead, Broker: strings.Repeat("é", 128),
 	})
 	wantCode(t, err, codes.InvalidArgument)
-	_, err = h.operators.RetryMessages(t.Context(), &msghandlerv1.RetryMessagesRequest{
-		Names: []*msghandlerv1.MessageName{{Producer: "orders", Id: "00001"}}, Broker: "events",
+	_, err = h.operators.RetryMessages(t.Context(), &adminv1.RetryMessagesRequest{
+		Names: []*adminv1.MessageName{{Producer: "orders", Id: "00001"}}, Broker: "events",
 	})
 	wantCode(t, err, codes.InvalidArgument) // names and a filter
-	discarded, err := h.operators.DiscardMessages(t.Context(), &msghandlerv1.DiscardMessagesRequest{
+	discarded, err := h.operators.DiscardMessages(t.Context(), &adminv1.DiscardMessagesRequest{
 		State: dead, Broker: "events",
 	})
 	if err != nil || discarded.GetDiscarded() != 5 {
 		t.Errorf("discarded %v, %v", discarded, err)
 	}
-	retried, err := h.operators.RetryMessages(t.Context(), &msghandlerv1.RetryMessagesRequest{
+	retried, err := h.operators.RetryMessages(t.Context(), &adminv1.RetryMessagesRequest{
 		State: dead, Broker: halfmsg.DefaultBroker, DryRun: true,
 	})
 	if err != nil || retried.GetRetried() != 12 {

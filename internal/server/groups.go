@@ -9,7 +9,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/access"
 	"github.com/msghandler/msghandler/internal/halfmsg"
-	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
 const (
@@ -32,8 +32,8 @@ type group struct {
 
 // GroupMessages implements AdminService.
 func (o *operators) GroupMessages(
-	ctx context.Context, r *msghandlerv1.GroupMessagesRequest,
-) (*msghandlerv1.GroupMessagesResponse, error) {
+	ctx context.Context, r *adminv1.GroupMessagesRequest,
+) (*adminv1.GroupMessagesResponse, error) {
 	const call = "GroupMessages"
 	if err := understood(r); err != nil {
 		return nil, o.server.fail(call, err, halfmsg.None)
@@ -52,7 +52,7 @@ func (o *operators) GroupMessages(
 		return nil, o.server.fail(call, err, halfmsg.None)
 	}
 	groups := grouped(sample.Records)
-	response := &msghandlerv1.GroupMessagesResponse{Looked: sample.Looked, Total: sample.Total}
+	response := &adminv1.GroupMessagesResponse{Looked: sample.Looked, Total: sample.Total}
 	for _, g := range groups[:min(len(groups), maxGroups)] {
 		response.Groups = append(response.Groups, g.message())
 	}
@@ -88,8 +88,8 @@ func grouped(all []halfmsg.Sampled) []*group {
 }
 
 // message is the group for the API.
-func (g *group) message() *msghandlerv1.MessageGroup {
-	return &msghandlerv1.MessageGroup{
+func (g *group) message() *adminv1.MessageGroup {
+	return &adminv1.MessageGroup{
 		Producer: g.producer, Broker: g.broker, Exchange: g.exchange, Cause: g.cause,
 		Count:            int64(math.Round(g.count)),
 		OldestCreateTime: Moment(g.oldest.CreatedAt), NewestCreateTime: Moment(g.newest.CreatedAt),
@@ -99,8 +99,8 @@ func (g *group) message() *msghandlerv1.MessageGroup {
 
 // FindMessages implements AdminService.
 func (o *operators) FindMessages(
-	ctx context.Context, r *msghandlerv1.FindMessagesRequest,
-) (*msghandlerv1.FindMessagesResponse, error) {
+	ctx context.Context, r *adminv1.FindMessagesRequest,
+) (*adminv1.FindMessagesResponse, error) {
 	const call = "FindMessages"
 	c := &check{}
 	c.id("id", r.GetId())
@@ -119,7 +119,7 @@ func (o *operators) FindMessages(
 	if err != nil {
 		return nil, o.server.fail(call, err, halfmsg.None)
 	}
-	response := &msghandlerv1.FindMessagesResponse{}
+	response := &adminv1.FindMessagesResponse{}
 	for i := range found[:min(len(found), maxItems)] {
 		response.Records = append(response.Records, o.server.recordFor(access.From(ctx), &found[i]))
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/server"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -29,7 +30,7 @@ func TestGroupsHaveACauseInCommon(t *testing.T) {
 	h := open(t)
 	h.broken(30, "shop", "no queue for %s after %d tries")
 	h.broken(3, "money", "no queue for %s after %d tries")
-	request := &msghandlerv1.GroupMessagesRequest{State: msghandlerv1.State_STATE_DEAD}
+	request := &adminv1.GroupMessagesRequest{State: msghandlerv1.State_STATE_DEAD}
 	answer, err := h.operators.GroupMessages(t.Context(), request)
 	if err != nil || len(answer.GetGroups()) != 2 || answer.GetLooked() != 33 || answer.GetTotal() != 99 {
 		t.Fatalf("got %v, %v", answer, err)
@@ -41,7 +42,7 @@ func TestGroupsHaveACauseInCommon(t *testing.T) {
 		t.Errorf("the largest group is %v", g)
 	}
 	// A list with the group's cause is the group.
-	page, err := h.operators.ListMessages(t.Context(), &msghandlerv1.ListMessagesRequest{
+	page, err := h.operators.ListMessages(t.Context(), &adminv1.ListMessagesRequest{
 		State: request.GetState(), Producer: g.GetProducer(), Exchange: g.GetExchange(), Cause: g.GetCause(),
 	})
 	if err != nil || len(page.GetRecords()) != 30 {
@@ -51,13 +52,13 @@ func TestGroupsHaveACauseInCommon(t *testing.T) {
 	if answer, err = h.operators.GroupMessages(t.Context(), request); err != nil || len(answer.GetGroups()) != 0 {
 		t.Errorf("got %v, %v", answer, err)
 	}
-	for _, wrong := range []*msghandlerv1.GroupMessagesRequest{
+	for _, wrong := range []*adminv1.GroupMessagesRequest{
 		{}, {State: request.GetState(), Header: "tenant"}, {State: request.GetState(), Cause: strings.Repeat("é", 201)},
 	} {
 		_, err := h.operators.GroupMessages(t.Context(), wrong)
 		wantCode(t, err, codes.InvalidArgument)
 	}
-	_, err = h.operators.GroupMessages(t.Context(), newer(&msghandlerv1.GroupMessagesRequest{State: request.GetState()}))
+	_, err = h.operators.GroupMessages(t.Context(), newer(&adminv1.GroupMessagesRequest{State: request.GetState()}))
 	wantCode(t, err, codes.Unimplemented)
 }
 
@@ -67,23 +68,23 @@ func TestNewFiltersSelectMessages(t *testing.T) {
 	h := open(t)
 	h.broken(30, "shop", "no queue for %s after %d tries")
 	dead := msghandlerv1.State_STATE_DEAD
-	page, err := h.operators.ListMessages(t.Context(), &msghandlerv1.ListMessagesRequest{
+	page, err := h.operators.ListMessages(t.Context(), &adminv1.ListMessagesRequest{
 		State: dead, IdPrefix: "shop-0001", Header: "tenant=nordic", PageSize: 5,
 	})
 	if err != nil || len(page.GetRecords()) != 5 || page.GetRecords()[0].GetMessage().GetId() != "shop-00010" {
 		t.Fatalf("got %v, %v", page, err)
 	}
-	_, err = h.operators.ListMessages(t.Context(), &msghandlerv1.ListMessagesRequest{
+	_, err = h.operators.ListMessages(t.Context(), &adminv1.ListMessagesRequest{
 		State: dead, IdPrefix: "shop-0002", Header: "tenant=nordic", PageToken: page.GetNextPageToken(),
 	})
 	wantCode(t, err, codes.InvalidArgument)
-	discarded, err := h.operators.DiscardMessages(t.Context(), &msghandlerv1.DiscardMessagesRequest{
+	discarded, err := h.operators.DiscardMessages(t.Context(), &adminv1.DiscardMessagesRequest{
 		State: dead, IdPrefix: "shop-0001", Reason: "test",
 	})
 	if err != nil || discarded.GetDiscarded() != 10 || h.store.len() != 20 {
 		t.Errorf("got %v, %v; %d are left", discarded, err, h.store.len())
 	}
-	retried, err := h.operators.RetryMessages(t.Context(), &msghandlerv1.RetryMessagesRequest{
+	retried, err := h.operators.RetryMessages(t.Context(), &adminv1.RetryMessagesRequest{
 		State: dead, RoutingKey: "none", DryRun: true,
 	})
 	if err != nil || retried.GetRetried() != 0 {
@@ -97,7 +98,7 @@ func TestHiddenHeadersCannotBeSearched(t *testing.T) {
 	h := open(t, func(c *server.Config) { c.HideBodies = true })
 	h.broken(1, "shop", "%s %d")
 	for _, header := range []string{"tenant=nordic", "tenant=other"} {
-		_, err := h.operators.ListMessages(t.Context(), &msghandlerv1.ListMessagesRequest{
+		_, err := h.operators.ListMessages(t.Context(), &adminv1.ListMessagesRequest{
 			State: msghandlerv1.State_STATE_DEAD, Header: header,
 		})
 		wantCode(t, err, codes.InvalidArgument)
@@ -110,11 +111,11 @@ func TestAnIDIsFoundAtEachProducer(t *testing.T) {
 	h.store.put("orders", "1001", halfmsg.Dead)
 	h.store.put("stock", "1001", halfmsg.Pending)
 	h.store.put("stock", "1002", halfmsg.Pending)
-	found, err := h.operators.FindMessages(t.Context(), &msghandlerv1.FindMessagesRequest{Id: "1001"})
+	found, err := h.operators.FindMessages(t.Context(), &adminv1.FindMessagesRequest{Id: "1001"})
 	if err != nil || len(found.GetRecords()) != 2 {
 		t.Errorf("got %v, %v", found, err)
 	}
-	for _, wrong := range []*msghandlerv1.FindMessagesRequest{
+	for _, wrong := range []*adminv1.FindMessagesRequest{
 		{}, {Id: "orders/1001"}, {Id: "1", Producers: make([]string, 1001)}, {Id: "1", Producers: []string{"a:b"}},
 	} {
 		_, err := h.operators.FindMessages(t.Context(), wrong)

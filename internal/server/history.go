@@ -8,21 +8,22 @@ import (
 
 	"github.com/msghandler/msghandler/internal/access"
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
 // endings are the ends of messages in the contract.
-var endings = map[msghandlerv1.Ending]halfmsg.Ending{
-	msghandlerv1.Ending_ENDING_UNSPECIFIED: "",
-	msghandlerv1.Ending_ENDING_DONE:        halfmsg.EndedDone,
-	msghandlerv1.Ending_ENDING_ROLLED_BACK: halfmsg.EndedRolledBack,
-	msghandlerv1.Ending_ENDING_DISCARDED:   halfmsg.EndedDiscarded,
+var endings = map[adminv1.Ending]halfmsg.Ending{
+	adminv1.Ending_ENDING_UNSPECIFIED: "",
+	adminv1.Ending_ENDING_DONE:        halfmsg.EndedDone,
+	adminv1.Ending_ENDING_ROLLED_BACK: halfmsg.EndedRolledBack,
+	adminv1.Ending_ENDING_DISCARDED:   halfmsg.EndedDiscarded,
 }
 
 // ListFinished implements AdminService.
 func (o *operators) ListFinished(
-	ctx context.Context, r *msghandlerv1.ListFinishedRequest,
-) (*msghandlerv1.ListFinishedResponse, error) {
+	ctx context.Context, r *adminv1.ListFinishedRequest,
+) (*adminv1.ListFinishedResponse, error) {
 	const call = "ListFinished"
 	query, err := o.finishedQuery(r)
 	if err != nil {
@@ -34,7 +35,7 @@ func (o *operators) ListFinished(
 	if err != nil {
 		return nil, o.server.fail(call, err, halfmsg.None)
 	}
-	response := &msghandlerv1.ListFinishedResponse{
+	response := &adminv1.ListFinishedResponse{
 		NextPageToken: writeToken(page.Next, history(query)), Archive: o.archives() && !query.Receipts,
 	}
 	if response.GetArchive() && query.Cursor == "" {
@@ -56,7 +57,7 @@ func (o *operators) archives() bool {
 }
 
 // finishedQuery checks the request of a listing.
-func (o *operators) finishedQuery(r *msghandlerv1.ListFinishedRequest) (halfmsg.FinishedQuery, error) {
+func (o *operators) finishedQuery(r *adminv1.ListFinishedRequest) (halfmsg.FinishedQuery, error) {
 	if o.server.config.History == nil {
 		return halfmsg.FinishedQuery{}, halfmsg.ErrNoArchive
 	}
@@ -78,7 +79,7 @@ func (o *operators) finishedQuery(r *msghandlerv1.ListFinishedRequest) (halfmsg.
 }
 
 // finishedFilter checks a filter.
-func (s *Server) finishedFilter(c *check, f *msghandlerv1.FinishedFilter) halfmsg.FinishedQuery {
+func (s *Server) finishedFilter(c *check, f *adminv1.FinishedFilter) halfmsg.FinishedQuery {
 	query := halfmsg.FinishedQuery{
 		Producer: f.GetProducer(), ID: f.GetId(), Exchange: f.GetExchange(), RoutingKey: f.GetRoutingKey(),
 		Since: c.time("filter.since", f.GetSince()), Until: c.time("filter.until", f.GetUntil()),
@@ -115,8 +116,8 @@ func (c *check) time(field string, t *timestamppb.Timestamp) time.Time {
 
 // GetFinished implements AdminService.
 func (o *operators) GetFinished(
-	ctx context.Context, r *msghandlerv1.GetFinishedRequest,
-) (*msghandlerv1.GetFinishedResponse, error) {
+	ctx context.Context, r *adminv1.GetFinishedRequest,
+) (*adminv1.GetFinishedResponse, error) {
 	const call = "GetFinished"
 	name := halfmsg.Name{Producer: r.GetProducer(), ID: r.GetId()}
 	c := &check{}
@@ -135,7 +136,7 @@ func (o *operators) GetFinished(
 	if err != nil {
 		return nil, o.server.fail(call, err, halfmsg.None)
 	}
-	return &msghandlerv1.GetFinishedResponse{Message: o.server.finishedFor(access.From(ctx), &found)}, nil
+	return &adminv1.GetFinishedResponse{Message: o.server.finishedFor(access.From(ctx), &found)}, nil
 }
 
 // hides says whether bodies and headers are hidden from a caller.
@@ -144,14 +145,14 @@ func (s *Server) hides(caller access.Identity) bool {
 }
 
 // finishedFor is a finished message as its caller may see it.
-func (s *Server) finishedFor(caller access.Identity, f *halfmsg.Finished) *msghandlerv1.FinishedMessage {
+func (s *Server) finishedFor(caller access.Identity, f *halfmsg.Finished) *adminv1.FinishedMessage {
 	message := &msghandlerv1.Message{
 		Id: f.ID, Broker: f.Broker, Exchange: f.Exchange, RoutingKey: f.RoutingKey, ContentType: f.ContentType,
 	}
 	if !s.hides(caller) {
 		message.Body, message.Headers = f.Body, f.Headers
 	}
-	finished := &msghandlerv1.FinishedMessage{
+	finished := &adminv1.FinishedMessage{
 		Producer: f.Producer, Message: message, FinishTime: Moment(f.At), CreateTime: Moment(f.CreatedAt),
 		CommitTime: Moment(f.CommittedAt), Copies: count32(f.Copies), Entry: f.Entry, BodyLeftOut: f.BodyLeftOut,
 		Replayable: f.Replayable(),

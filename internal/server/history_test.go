@@ -12,7 +12,7 @@ import (
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/server"
 	"github.com/msghandler/msghandler/internal/server/policy"
-	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
 // oneFinished is a history of a single message.
@@ -55,8 +55,8 @@ func TestReplayKeepsToThePolicy(t *testing.T) {
 		book, trail := policy.NewBook(policy.Places{}), &recorded{}
 		book.Use(policy.Set{Named: map[string]policy.Rules{"orders": {Exchanges: []string{exchange}}}})
 		h := open(t, trail.keep, func(c *server.Config) { c.History, c.Policies = oneFinished{finished}, book })
-		named, err := h.operators.ReplayMessages(t.Context(), &msghandlerv1.ReplayMessagesRequest{
-			Names: []*msghandlerv1.FinishedName{{Producer: "orders", Id: "1"}},
+		named, err := h.operators.ReplayMessages(t.Context(), &adminv1.ReplayMessagesRequest{
+			Names: []*adminv1.FinishedName{{Producer: "orders", Id: "1"}},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -64,8 +64,8 @@ func TestReplayKeepsToThePolicy(t *testing.T) {
 		if reason := named.GetOutcomes()[0].GetReason(); (reason == "") != may || !may && reason != "POLICY_FORBIDDEN" {
 			t.Errorf("where %s is allowed, the outcome is %v", exchange, named.GetOutcomes())
 		}
-		all, err := h.operators.ReplayMessages(t.Context(), &msghandlerv1.ReplayMessagesRequest{
-			Filter: &msghandlerv1.FinishedFilter{Producer: "orders"},
+		all, err := h.operators.ReplayMessages(t.Context(), &adminv1.ReplayMessagesRequest{
+			Filter: &adminv1.FinishedFilter{Producer: "orders"},
 		})
 		if err != nil || (all.GetReplayed() == 1) != may || (all.GetSkipped() == 1) == may {
 			t.Errorf("where %s is allowed: %v, %v", exchange, all, err)
@@ -89,26 +89,26 @@ func TestOnlyReadersSeeFinishedBodies(t *testing.T) {
 		})
 		for _, token := range []string{"viewer", "reader", "operator", "admin"} {
 			sees, ctx := token != "viewer" && !hidden, withToken(t.Context(), token)
-			one, err := h.operators.GetFinished(ctx, &msghandlerv1.GetFinishedRequest{Producer: "orders", Id: "1"})
+			one, err := h.operators.GetFinished(ctx, &adminv1.GetFinishedRequest{Producer: "orders", Id: "1"})
 			if err != nil {
 				t.Fatal(err)
 			}
-			list, err := h.operators.ListFinished(ctx, &msghandlerv1.ListFinishedRequest{})
+			list, err := h.operators.ListFinished(ctx, &adminv1.ListFinishedRequest{})
 			if err != nil || len(list.GetMessages()) != 1 {
 				t.Fatal(list, err)
 			}
-			for _, f := range []*msghandlerv1.FinishedMessage{one.GetMessage(), list.GetMessages()[0]} {
+			for _, f := range []*adminv1.FinishedMessage{one.GetMessage(), list.GetMessages()[0]} {
 				m := f.GetMessage()
 				if (len(m.GetBody()) > 0) != sees || (len(m.GetHeaders()) > 0) != sees || m.GetId() != "1" {
 					t.Errorf("%s sees %v where bodies are hidden: %t", token, m, hidden)
 				}
 			}
-			filter := &msghandlerv1.FinishedFilter{Header: "card=4111"}
-			_, err = h.operators.ListFinished(ctx, &msghandlerv1.ListFinishedRequest{Filter: filter})
+			filter := &adminv1.FinishedFilter{Header: "card=4111"}
+			_, err = h.operators.ListFinished(ctx, &adminv1.ListFinishedRequest{Filter: filter})
 			if (err == nil) != sees {
 				t.Errorf("%s searches headers where bodies are hidden, %t: %v", token, hidden, err)
 			}
-			_, err = h.operators.ReplayMessages(ctx, &msghandlerv1.ReplayMessagesRequest{Filter: filter, DryRun: true})
+			_, err = h.operators.ReplayMessages(ctx, &adminv1.ReplayMessagesRequest{Filter: filter, DryRun: true})
 			if may := sees && token != "reader"; (status.Code(err) == codes.OK) != may {
 				t.Errorf("%s replays by headers where bodies are hidden, %t: %v", token, hidden, err)
 			}

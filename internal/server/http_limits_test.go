@@ -19,6 +19,7 @@ import (
 	"github.com/msghandler/msghandler/internal/access"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/server"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -232,7 +233,7 @@ func TestAStopEndsHTTPCalls(t *testing.T) {
 		`{"producer":"orders","id":"waits","wait":"WAIT_DONE"}`)
 	eventually(t, "the call waits", func() bool { return len(h.taken()) == 1 })
 	store := h.hold()
-	reading := post(msghandlerv1.AdminService_GetStats_FullMethodName, `{}`) // the store's batches do not wait for it
+	reading := post(adminv1.AdminService_GetStats_FullMethodName, `{}`) // the store's batches do not wait for it
 	<-store.entered
 	idle := h.dialHTTP(t, 1)
 
@@ -288,7 +289,7 @@ func TestIdleHTTPConnectionsHinderNobody(t *testing.T) {
 		}
 	}
 	h.alive(t)
-	if got := h.postJSON(t, msghandlerv1.AdminService_GetStats_FullMethodName, `{}`); got.status != http.StatusOK {
+	if got := h.postJSON(t, adminv1.AdminService_GetStats_FullMethodName, `{}`); got.status != http.StatusOK {
 		t.Errorf("got %v", got)
 	}
 }
@@ -308,7 +309,7 @@ func TestOldHTTPConnectionsEnd(t *testing.T) {
 // tailHeaders are the headers of a tail with a body of so many bytes.
 func tailHeaders(size int, more string) string {
 	return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/connect+json\r\n"+
-		"Content-Length: %d\r\n%s\r\n", msghandlerv1.AdminService_TailMessages_FullMethodName, size, more)
+		"Content-Length: %d\r\n%s\r\n", adminv1.AdminService_TailMessages_FullMethodName, size, more)
 }
 
 // untilClosed reads all that a connection gets until the server closes it, and how long that takes.

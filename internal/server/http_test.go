@@ -25,6 +25,7 @@ import (
 	"github.com/msghandler/msghandler/internal/access"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/server"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -264,7 +265,7 @@ func TestBadHTTP(t *testing.T) {
 		},
 		{
 			"unknown call", func(r *http.Request) { r.URL.Path = strings.ToLower(submit) }, http.StatusNotFound, "PATH_UNKNOWN",
-			"msghandler.v1.AdminService",
+			"msghandler.admin.v1.AdminService",
 		},
 		{
 			"unknown call of a service", func(r *http.Request) { r.URL.Path = submit + "s" }, http.StatusNotFound,
@@ -276,7 +277,7 @@ func TestBadHTTP(t *testing.T) {
 		},
 		{"root", func(r *http.Request) { r.URL.Path = "/" }, http.StatusNotFound, "PATH_UNKNOWN", "/openapi.yaml"},
 		{"stream in plain JSON", func(r *http.Request) {
-			r.URL.Path = msghandlerv1.AdminService_TailMessages_FullMethodName
+			r.URL.Path = adminv1.AdminService_TailMessages_FullMethodName
 		}, http.StatusUnsupportedMediaType, "CONTENT_TYPE", "application/connect+json"},
 	} {
 		got := do(t, httpClient(t), h.url()+submit, []byte(`{"producer":"orders","id":"1"}`), func(r *http.Request) {
@@ -350,7 +351,7 @@ func TestOpenAPINamesEveryCall(t *testing.T) {
 	h := open(t)
 	got := do(t, httpClient(t), h.url()+"/openapi.yaml", nil, func(r *http.Request) { r.Method = http.MethodGet })
 	for _, service := range []grpc.ServiceDesc{
-		msghandlerv1.MessageHandlerService_ServiceDesc, msghandlerv1.AdminService_ServiceDesc,
+		msghandlerv1.MessageHandlerService_ServiceDesc, adminv1.AdminService_ServiceDesc,
 	} {
 		for _, method := range service.Methods {
 			if !bytes.Contains(got.body, fmt.Appendf(nil, "\n  /%s/%s:\n    post:\n", service.ServiceName, method.MethodName)) {
@@ -365,11 +366,11 @@ func TestOpenAPINamesEveryCall(t *testing.T) {
 
 // tailHTTP opens a tail by the library of the Connect protocol.
 func (h *house) tailHTTP(
-	t *testing.T, ctx context.Context, r *msghandlerv1.TailMessagesRequest, options ...connectrpc.ClientOption,
-) (*connectrpc.ServerStreamForClient[msghandlerv1.TailMessagesResponse], error) {
+	t *testing.T, ctx context.Context, r *adminv1.TailMessagesRequest, options ...connectrpc.ClientOption,
+) (*connectrpc.ServerStreamForClient[adminv1.TailMessagesResponse], error) {
 	t.Helper()
-	client := connectrpc.NewClient[msghandlerv1.TailMessagesRequest, msghandlerv1.TailMessagesResponse](
-		httpClient(t), h.url()+msghandlerv1.AdminService_TailMessages_FullMethodName, options...)
+	client := connectrpc.NewClient[adminv1.TailMessagesRequest, adminv1.TailMessagesResponse](
+		httpClient(t), h.url()+adminv1.AdminService_TailMessages_FullMethodName, options...)
 	return client.CallServerStream(ctx, connectrpc.NewRequest(r))
 }
 
@@ -381,7 +382,7 @@ func TestATailByHTTPSendsMovesUntilTheStop(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := open(t)
-			stream, err := h.tailHTTP(t, t.Context(), &msghandlerv1.TailMessagesRequest{}, options...)
+			stream, err := h.tailHTTP(t, t.Context(), &adminv1.TailMessagesRequest{}, options...)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -405,7 +406,7 @@ func TestATailByHTTPSendsMovesUntilTheStop(t *testing.T) {
 func TestATailByHTTPChecksItsRequest(t *testing.T) {
 	t.Parallel()
 	h := open(t)
-	stream, err := h.tailHTTP(t, t.Context(), &msghandlerv1.TailMessagesRequest{Producer: "a b"})
+	stream, err := h.tailHTTP(t, t.Context(), &adminv1.TailMessagesRequest{Producer: "a b"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -420,7 +421,7 @@ func TestATailByHTTPChecksItsRequest(t *testing.T) {
 		"two":        {"\x00\x00\x00\x00\x02{}\x00\x00\x00\x00\x02{}", "NOT_FRAMED"},
 		"compressed": {"\x01\x00\x00\x00\x02{}", "COMPRESSED"},
 	} {
-		got := post(t, httpClient(t), h.url()+msghandlerv1.AdminService_TailMessages_FullMethodName, framed, []byte(tc.body))
+		got := post(t, httpClient(t), h.url()+adminv1.AdminService_TailMessages_FullMethodName, framed, []byte(tc.body))
 		if got.status != http.StatusOK || len(got.body) < 5 || got.body[0] != 2 ||
 			!strings.Contains(string(got.body), tc.reason) {
 			t.Errorf("%s: got %v", name, got)
@@ -434,16 +435,16 @@ func TestATailByHTTPLeavesWithItsClient(t *testing.T) {
 	h := open(t)
 	ctx, leave := context.WithCancel(t.Context())
 	for range 16 {
-		if _, err := h.tailHTTP(t, ctx, &msghandlerv1.TailMessagesRequest{}); err != nil {
+		if _, err := h.tailHTTP(t, ctx, &adminv1.TailMessagesRequest{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	wantCode(t, h.refusedTail(t, &msghandlerv1.TailMessagesRequest{}), codes.ResourceExhausted)
+	wantCode(t, h.refusedTail(t, &adminv1.TailMessagesRequest{}), codes.ResourceExhausted)
 	leave()
 	eventually(t, "there is room for another tail", func() bool {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		stream, err := h.operators.TailMessages(ctx, &msghandlerv1.TailMessagesRequest{})
+		stream, err := h.operators.TailMessages(ctx, &adminv1.TailMessagesRequest{})
 		if err == nil {
 			_, err = stream.Header()
 		}
@@ -455,7 +456,7 @@ func TestAPanicByHTTPIsAnError(t *testing.T) {
 	t.Parallel()
 	h := open(t)
 	h.store.before = func(string) { panic("poison") }
-	got := h.postJSON(t, msghandlerv1.AdminService_GetStats_FullMethodName, `{}`)
+	got := h.postJSON(t, adminv1.AdminService_GetStats_FullMethodName, `{}`)
 	if got.status != http.StatusInternalServerError || got.field("reason") != "INTERNAL" ||
 		strings.Contains(string(got.body), "poison") {
 		t.Errorf("got %v", got)
@@ -556,12 +557,12 @@ func TestADeadlineByHTTPEndsATail(t *testing.T) {
 	h := open(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	byGRPC, err := h.operators.TailMessages(ctx, &msghandlerv1.TailMessagesRequest{})
+	byGRPC, err := h.operators.TailMessages(ctx, &adminv1.TailMessagesRequest{})
 	if err == nil {
 		_, err = byGRPC.Recv()
 	}
 	wantCode(t, err, codes.DeadlineExceeded)
-	got := do(t, httpClient(t), h.url()+msghandlerv1.AdminService_TailMessages_FullMethodName,
+	got := do(t, httpClient(t), h.url()+adminv1.AdminService_TailMessages_FullMethodName,
 		[]byte("\x00\x00\x00\x00\x02{}"), func(r *http.Request) {
 			r.Header.Set("Content-Type", "application/connect+json")
 			r.Header.Set("Connect-Timeout-Ms", "50")
@@ -580,23 +581,23 @@ func TestEveryProtocolChecksCalls(t *testing.T) {
 		in     proto.Message
 		field  string
 	}{
-		{"MessageHandlerService/Submit", &msghandlerv1.SubmitRequest{Producer: "orders", Id: "1", Wait: 7}, "wait"},
+		{"v1.MessageHandlerService/Submit", &msghandlerv1.SubmitRequest{Producer: "orders", Id: "1", Wait: 7}, "wait"},
 		{
-			"MessageHandlerService/SubmitAll", &msghandlerv1.SubmitAllRequest{Producer: "orders", Ids: make([]string, 1001)},
+			"v1.MessageHandlerService/SubmitAll", &msghandlerv1.SubmitAllRequest{Producer: "orders", Ids: make([]string, 1001)},
 			"ids",
 		},
-		{"MessageHandlerService/SendHalfMessages", &msghandlerv1.SendHalfMessagesRequest{
+		{"v1.MessageHandlerService/SendHalfMessages", &msghandlerv1.SendHalfMessagesRequest{
 			Producer: "configured", Messages: slices.Repeat([]*msghandlerv1.Message{{}}, 1001),
 		}, "messages"},
-		{"MessageHandlerService/SendHalfMessages", &msghandlerv1.SendHalfMessagesRequest{
+		{"v1.MessageHandlerService/SendHalfMessages", &msghandlerv1.SendHalfMessagesRequest{
 			Producer: "configured", Messages: slices.Repeat([]*msghandlerv1.Message{{Headers: headers(100)}}, 700),
 		}, "headers"},
-		{"AdminService/ListMessages", &msghandlerv1.ListMessagesRequest{State: 257}, "state"},
-		{"AdminService/ListMessages", &msghandlerv1.ListMessagesRequest{State: 1, PageToken: "AAAAAAAA"}, "page_token"},
-		{"AdminService/RetryMessages", &msghandlerv1.RetryMessagesRequest{}, "state"},
+		{"admin.v1.AdminService/ListMessages", &adminv1.ListMessagesRequest{State: 257}, "state"},
+		{"admin.v1.AdminService/ListMessages", &adminv1.ListMessagesRequest{State: 1, PageToken: "AAAAAAAA"}, "page_token"},
+		{"admin.v1.AdminService/RetryMessages", &adminv1.RetryMessagesRequest{}, "state"},
 	} {
 		for _, by := range h.ways(t, "") {
-			err := by.call("/msghandler.v1."+tc.method, tc.in)
+			err := by.call("/msghandler."+tc.method, tc.in)
 			wantCode(t, err, codes.InvalidArgument)
 			if got := fields(err); !slices.Equal(got, []string{tc.field}) {
 				t.Errorf("%s by %s: the fields are %q, want %q", tc.method, by.name, got, tc.field)
@@ -608,7 +609,7 @@ func TestEveryProtocolChecksCalls(t *testing.T) {
 func TestUnauthenticatedHTTPCallsAreChallenged(t *testing.T) {
 	t.Parallel()
 	h := open(t, func(c *server.Config) { c.Access = authenticator(t, access.Rules{}, someTokens()) })
-	got := h.postJSON(t, msghandlerv1.AdminService_GetStats_FullMethodName, "{}")
+	got := h.postJSON(t, adminv1.AdminService_GetStats_FullMethodName, "{}")
 	if got.status != http.StatusUnauthorized || got.header.Get("WWW-Authenticate") != "Bearer" {
 		t.Errorf("got %d, %v", got.status, got.header)
 	}

@@ -26,6 +26,7 @@ import (
 	"github.com/msghandler/msghandler/internal/certs/certstest"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/server"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -97,8 +98,8 @@ func TestRecordNamesTheCertificateByHTTP(t *testing.T) {
 	h, address := guarded(t, a, everyone, trail.keep)
 	for i, by := range waysWithTLS(t, a, address, "anna.ops.shop") {
 		h.store.put("orders", "1", halfmsg.Dead)
-		if err := by.call(msghandlerv1.AdminService_DiscardMessages_FullMethodName, &msghandlerv1.DiscardMessagesRequest{
-			Names: []*msghandlerv1.MessageName{{Producer: "orders", Id: "1"}},
+		if err := by.call(adminv1.AdminService_DiscardMessages_FullMethodName, &adminv1.DiscardMessagesRequest{
+			Names: []*adminv1.MessageName{{Producer: "orders", Id: "1"}},
 		}); err != nil {
 			t.Errorf("%s: %v", by.name, err)
 		}
@@ -182,7 +183,7 @@ func TestAStopEndsGRPCBehindHTTP(t *testing.T) {
 	h, address := guarded(t, a, everyone)
 	conn := offeringBoth(t, a, address, "x")
 	producers := msghandlerv1.NewMessageHandlerServiceClient(conn)
-	tail, err := msghandlerv1.NewAdminServiceClient(conn).TailMessages(t.Context(), &msghandlerv1.TailMessagesRequest{})
+	tail, err := adminv1.NewAdminServiceClient(conn).TailMessages(t.Context(), &adminv1.TailMessagesRequest{})
 	if err == nil {
 		_, err = tail.Header()
 	}
@@ -332,7 +333,7 @@ func TestADeadlineEndsTheReadingOfATailOverHTTP2(t *testing.T) {
 	for range 10 {
 		body, unsent := io.Pipe()
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost,
-			"https://"+address+msghandlerv1.AdminService_TailMessages_FullMethodName, body)
+			"https://"+address+adminv1.AdminService_TailMessages_FullMethodName, body)
 		if err != nil {
 			t.Fatal(err)
 		}

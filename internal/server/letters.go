@@ -14,24 +14,24 @@ import (
 	"github.com/msghandler/msghandler/internal/audit"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/server/submit"
-	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
 // DeadLetters reads and changes consumers' dead letters. An error is a halfmsg.LettersError, or that of the context. A
 // page token is the place in the queue. changed is called with each changed letter.
 type DeadLetters interface {
-	Queues(ctx context.Context) []*msghandlerv1.DeadLetterQueue
-	List(ctx context.Context, r *msghandlerv1.ListDeadLettersRequest) (*msghandlerv1.ListDeadLettersResponse, error)
-	Get(ctx context.Context, r *msghandlerv1.GetDeadLetterRequest) (*msghandlerv1.GetDeadLetterResponse, error)
+	Queues(ctx context.Context) []*adminv1.DeadLetterQueue
+	List(ctx context.Context, r *adminv1.ListDeadLettersRequest) (*adminv1.ListDeadLettersResponse, error)
+	Get(ctx context.Context, r *adminv1.GetDeadLetterRequest) (*adminv1.GetDeadLetterResponse, error)
 	Count(
-		ctx context.Context, r *msghandlerv1.CountDeadLettersRequest,
-	) (*msghandlerv1.CountDeadLettersResponse, error)
+		ctx context.Context, r *adminv1.CountDeadLettersRequest,
+	) (*adminv1.CountDeadLettersResponse, error)
 	Replay(
-		ctx context.Context, r *msghandlerv1.ReplayDeadLettersRequest, changed LetterChanged,
-	) (*msghandlerv1.ReplayDeadLettersResponse, error)
+		ctx context.Context, r *adminv1.ReplayDeadLettersRequest, changed LetterChanged,
+	) (*adminv1.ReplayDeadLettersResponse, error)
 	Discard(
-		ctx context.Context, r *msghandlerv1.DiscardDeadLettersRequest, changed LetterChanged,
-	) (*msghandlerv1.DiscardDeadLettersResponse, error)
+		ctx context.Context, r *adminv1.DiscardDeadLettersRequest, changed LetterChanged,
+	) (*adminv1.DiscardDeadLettersResponse, error)
 }
 
 // LetterChanged is called with the name of a changed letter, and with where a replay publishes it.
@@ -68,9 +68,9 @@ func letterCall[A any](
 
 // ListDeadLetterQueues implements AdminService.
 func (o *operators) ListDeadLetterQueues(
-	ctx context.Context, _ *msghandlerv1.ListDeadLetterQueuesRequest,
-) (*msghandlerv1.ListDeadLetterQueuesResponse, error) {
-	response := &msghandlerv1.ListDeadLetterQueuesResponse{}
+	ctx context.Context, _ *adminv1.ListDeadLetterQueuesRequest,
+) (*adminv1.ListDeadLetterQueuesResponse, error) {
+	response := &adminv1.ListDeadLetterQueuesResponse{}
 	if desk := o.server.config.DeadLetters; desk != nil {
 		response.Queues = desk.Queues(ctx)
 	}
@@ -79,14 +79,14 @@ func (o *operators) ListDeadLetterQueues(
 
 // ListDeadLetters implements AdminService.
 func (o *operators) ListDeadLetters(
-	ctx context.Context, r *msghandlerv1.ListDeadLettersRequest,
-) (*msghandlerv1.ListDeadLettersResponse, error) {
-	inner := &msghandlerv1.ListDeadLettersRequest{Queue: r.GetQueue(), Filter: r.GetFilter()}
+	ctx context.Context, r *adminv1.ListDeadLettersRequest,
+) (*adminv1.ListDeadLettersResponse, error) {
+	inner := &adminv1.ListDeadLettersRequest{Queue: r.GetQueue(), Filter: r.GetFilter()}
 	return letterCall(o, "ListDeadLetters", r, func(c *check) {
 		c.letterFilter("filter.", r.GetFilter())
 		inner.PageSize = int32(c.pageSize(r.GetPageSize())) //nolint:gosec // at most maxItems
 		inner.PageToken = c.cursor(r.GetPageToken(), letterList{inner})
-	}, func(desk DeadLetters) (*msghandlerv1.ListDeadLettersResponse, error) {
+	}, func(desk DeadLetters) (*adminv1.ListDeadLettersResponse, error) {
 		page, err := desk.List(ctx, inner)
 		if err != nil {
 			return nil, err
@@ -101,7 +101,7 @@ func (o *operators) ListDeadLetters(
 
 // letterList is a listing of dead letters.
 type letterList struct {
-	*msghandlerv1.ListDeadLettersRequest
+	*adminv1.ListDeadLettersRequest
 }
 
 func (l letterList) parts(cursor string) []string {
@@ -109,7 +109,7 @@ func (l letterList) parts(cursor string) []string {
 }
 
 // showLetter leaves of a letter what its caller may see.
-func (s *Server) showLetter(caller access.Identity, letter *msghandlerv1.DeadLetter) {
+func (s *Server) showLetter(caller access.Identity, letter *adminv1.DeadLetter) {
 	if s.hides(caller) {
 		letter.Message.Body, letter.Message.Headers = nil, nil
 	}
@@ -117,12 +117,12 @@ func (s *Server) showLetter(caller access.Identity, letter *msghandlerv1.DeadLet
 
 // GetDeadLetter implements AdminService.
 func (o *operators) GetDeadLetter(
-	ctx context.Context, r *msghandlerv1.GetDeadLetterRequest,
-) (*msghandlerv1.GetDeadLetterResponse, error) {
+	ctx context.Context, r *adminv1.GetDeadLetterRequest,
+) (*adminv1.GetDeadLetterResponse, error) {
 	return letterCall(o, "GetDeadLetter", r, func(c *check) {
 		c.shortText("producer", r.GetProducer())
 		c.shortText("id", r.GetId())
-	}, func(desk DeadLetters) (*msghandlerv1.GetDeadLetterResponse, error) {
+	}, func(desk DeadLetters) (*adminv1.GetDeadLetterResponse, error) {
 		found, err := desk.Get(ctx, r)
 		if err == nil {
 			o.server.showLetter(access.From(ctx), found.GetLetter())
@@ -133,18 +133,18 @@ func (o *operators) GetDeadLetter(
 
 // CountDeadLetters implements AdminService.
 func (o *operators) CountDeadLetters(
-	ctx context.Context, r *msghandlerv1.CountDeadLettersRequest,
-) (*msghandlerv1.CountDeadLettersResponse, error) {
+	ctx context.Context, r *adminv1.CountDeadLettersRequest,
+) (*adminv1.CountDeadLettersResponse, error) {
 	return letterCall(o, "CountDeadLetters", r, func(c *check) {
 		c.letterSelection(r.GetSelection())
-	}, func(desk DeadLetters) (*msghandlerv1.CountDeadLettersResponse, error) { return desk.Count(ctx, r) })
+	}, func(desk DeadLetters) (*adminv1.CountDeadLettersResponse, error) { return desk.Count(ctx, r) })
 }
 
 // ReplayDeadLetters implements AdminService.
 func (o *operators) ReplayDeadLetters(
-	ctx context.Context, r *msghandlerv1.ReplayDeadLettersRequest,
-) (*msghandlerv1.ReplayDeadLettersResponse, error) {
-	c := letterChange[*msghandlerv1.ReplayDeadLettersRequest, *msghandlerv1.ReplayDeadLettersResponse]{
+	ctx context.Context, r *adminv1.ReplayDeadLettersRequest,
+) (*adminv1.ReplayDeadLettersResponse, error) {
+	c := letterChange[*adminv1.ReplayDeadLettersRequest, *adminv1.ReplayDeadLettersResponse]{
 		call: "ReplayDeadLetters", action: audit.ReplayLetters, do: DeadLetters.Replay,
 	}
 	return c.run(ctx, o, r)
@@ -152,9 +152,9 @@ func (o *operators) ReplayDeadLetters(
 
 // DiscardDeadLetters implements AdminService.
 func (o *operators) DiscardDeadLetters(
-	ctx context.Context, r *msghandlerv1.DiscardDeadLettersRequest,
-) (*msghandlerv1.DiscardDeadLettersResponse, error) {
-	c := letterChange[*msghandlerv1.DiscardDeadLettersRequest, *msghandlerv1.DiscardDeadLettersResponse]{
+	ctx context.Context, r *adminv1.DiscardDeadLettersRequest,
+) (*adminv1.DiscardDeadLettersResponse, error) {
+	c := letterChange[*adminv1.DiscardDeadLettersRequest, *adminv1.DiscardDeadLettersResponse]{
 		call: "DiscardDeadLetters", action: audit.DiscardLetters, do: DeadLetters.Discard,
 	}
 	return c.run(ctx, o, r)
@@ -191,7 +191,7 @@ type letterChange[Q letterChangeRequest, A interface{ GetProblem() string }] str
 // letterChangeRequest is the request of a replay or of a discard.
 type letterChangeRequest interface {
 	letterRequest
-	GetSelection() *msghandlerv1.DeadLetterSelection
+	GetSelection() *adminv1.DeadLetterSelection
 	GetLimit() int32
 	GetReason() string
 }
@@ -266,7 +266,7 @@ func (s *Server) recordLetters(ctx context.Context, r audit.Record) {
 }
 
 // letterSelection checks which letters are meant.
-func (c *check) letterSelection(s *msghandlerv1.DeadLetterSelection) {
+func (c *check) letterSelection(s *adminv1.DeadLetterSelection) {
 	if len(s.GetNames()) == 0 {
 		if s.GetFilter() == nil {
 			c.fail("selection", "must have names or a filter: an empty filter selects every letter of the queue")
@@ -285,7 +285,7 @@ func (c *check) letterSelection(s *msghandlerv1.DeadLetterSelection) {
 }
 
 // letterFilter checks a filter. Any program may write a letter, so its texts have no form.
-func (c *check) letterFilter(path string, f *msghandlerv1.DeadLetterFilter) {
+func (c *check) letterFilter(path string, f *adminv1.DeadLetterFilter) {
 	for _, field := range []filterField{
 		{"producer", f.GetProducer()}, {"consumer", f.GetConsumer()}, {"exchange", f.GetExchange()},
 	} {
@@ -296,12 +296,12 @@ func (c *check) letterFilter(path string, f *msghandlerv1.DeadLetterFilter) {
 }
 
 // letterFields are the texts of a filter that tell its listing from others.
-func letterFields(f *msghandlerv1.DeadLetterFilter) []string {
+func letterFields(f *adminv1.DeadLetterFilter) []string {
 	return []string{f.GetProducer(), f.GetConsumer(), f.GetExchange(), f.GetCauseContains()}
 }
 
 // letterTexts describes a filter for the audit trail.
-func letterTexts(f *msghandlerv1.DeadLetterFilter) []string {
+func letterTexts(f *adminv1.DeadLetterFilter) []string {
 	texts := textsOf([]filterField{
 		{"producer", f.GetProducer()},
 		{"consumer", f.GetConsumer()},

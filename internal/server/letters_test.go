@@ -16,6 +16,7 @@ import (
 	"github.com/msghandler/msghandler/internal/access"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/server"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -24,25 +25,25 @@ type letterBox struct {
 	server.DeadLetters
 	err error
 	// listed and changed are the last requests.
-	listed  *msghandlerv1.ListDeadLettersRequest
-	changed *msghandlerv1.DeadLetterSelection
+	listed  *adminv1.ListDeadLettersRequest
+	changed *adminv1.DeadLetterSelection
 }
 
-func letterNamed(id string) *msghandlerv1.DeadLetter {
-	return &msghandlerv1.DeadLetter{Producer: "orders", Message: &msghandlerv1.Message{
+func letterNamed(id string) *adminv1.DeadLetter {
+	return &adminv1.DeadLetter{Producer: "orders", Message: &msghandlerv1.Message{
 		Id: id, Headers: map[string]string{"card": "4111"}, Body: []byte("the body"),
 	}}
 }
 
-func (b *letterBox) Queues(context.Context) []*msghandlerv1.DeadLetterQueue {
-	return []*msghandlerv1.DeadLetterQueue{{Name: "payments"}}
+func (b *letterBox) Queues(context.Context) []*adminv1.DeadLetterQueue {
+	return []*adminv1.DeadLetterQueue{{Name: "payments"}}
 }
 
 func (b *letterBox) List(
-	_ context.Context, r *msghandlerv1.ListDeadLettersRequest,
-) (*msghandlerv1.ListDeadLettersResponse, error) {
+	_ context.Context, r *adminv1.ListDeadLettersRequest,
+) (*adminv1.ListDeadLettersResponse, error) {
 	b.listed = r
-	page := &msghandlerv1.ListDeadLettersResponse{Letters: []*msghandlerv1.DeadLetter{letterNamed("1")}}
+	page := &adminv1.ListDeadLettersResponse{Letters: []*adminv1.DeadLetter{letterNamed("1")}}
 	if r.GetPageToken() == "" {
 		page.NextPageToken = "1"
 	}
@@ -50,43 +51,43 @@ func (b *letterBox) List(
 }
 
 func (b *letterBox) Get(
-	context.Context, *msghandlerv1.GetDeadLetterRequest,
-) (*msghandlerv1.GetDeadLetterResponse, error) {
-	return &msghandlerv1.GetDeadLetterResponse{Letter: letterNamed("1")}, b.err
+	context.Context, *adminv1.GetDeadLetterRequest,
+) (*adminv1.GetDeadLetterResponse, error) {
+	return &adminv1.GetDeadLetterResponse{Letter: letterNamed("1")}, b.err
 }
 
 func (b *letterBox) Count(
-	context.Context, *msghandlerv1.CountDeadLettersRequest,
-) (*msghandlerv1.CountDeadLettersResponse, error) {
-	return &msghandlerv1.CountDeadLettersResponse{Count: 3}, b.err
+	context.Context, *adminv1.CountDeadLettersRequest,
+) (*adminv1.CountDeadLettersResponse, error) {
+	return &adminv1.CountDeadLettersResponse{Count: 3}, b.err
 }
 
 func (b *letterBox) Replay(
-	_ context.Context, r *msghandlerv1.ReplayDeadLettersRequest, changed server.LetterChanged,
-) (*msghandlerv1.ReplayDeadLettersResponse, error) {
+	_ context.Context, r *adminv1.ReplayDeadLettersRequest, changed server.LetterChanged,
+) (*adminv1.ReplayDeadLettersResponse, error) {
 	if b.changed = r.GetSelection(); b.err != nil {
 		return nil, b.err
 	}
 	changed("orders/1", "shop", "paid")
-	return &msghandlerv1.ReplayDeadLettersResponse{Replayed: 1, Problem: "replay orders/2: payroll is for others"}, nil
+	return &adminv1.ReplayDeadLettersResponse{Replayed: 1, Problem: "replay orders/2: payroll is for others"}, nil
 }
 
 func (b *letterBox) Discard(
-	_ context.Context, r *msghandlerv1.DiscardDeadLettersRequest, changed server.LetterChanged,
-) (*msghandlerv1.DiscardDeadLettersResponse, error) {
+	_ context.Context, r *adminv1.DiscardDeadLettersRequest, changed server.LetterChanged,
+) (*adminv1.DiscardDeadLettersResponse, error) {
 	b.changed = r.GetSelection()
 	changed("orders/3", "shop", "paid")
-	return &msghandlerv1.DiscardDeadLettersResponse{Discarded: 1}, b.err
+	return &adminv1.DiscardDeadLettersResponse{Discarded: 1}, b.err
 }
 
 func (b *letterBox) on(c *server.Config) { c.DeadLetters = b }
 
-func everyLetter() *msghandlerv1.DeadLetterSelection {
-	return &msghandlerv1.DeadLetterSelection{Filter: &msghandlerv1.DeadLetterFilter{}}
+func everyLetter() *adminv1.DeadLetterSelection {
+	return &adminv1.DeadLetterSelection{Filter: &adminv1.DeadLetterFilter{}}
 }
 
-func named(names ...*msghandlerv1.MessageName) *msghandlerv1.DeadLetterSelection {
-	return &msghandlerv1.DeadLetterSelection{Names: names}
+func named(names ...*adminv1.MessageName) *adminv1.DeadLetterSelection {
+	return &adminv1.DeadLetterSelection{Names: names}
 }
 
 func TestOnlyReadersSeeBodiesOfLetters(t *testing.T) {
@@ -95,11 +96,11 @@ func TestOnlyReadersSeeBodiesOfLetters(t *testing.T) {
 	h := open(t, box.on, func(c *server.Config) { c.Access = authenticator(t, access.Rules{}, someTokens()) })
 	for token, sees := range map[string]bool{"viewer": false, "reader": true, "operator": true, "admin": true} {
 		ctx := withToken(t.Context(), token)
-		one, err := h.operators.GetDeadLetter(ctx, &msghandlerv1.GetDeadLetterRequest{Queue: "payments"})
+		one, err := h.operators.GetDeadLetter(ctx, &adminv1.GetDeadLetterRequest{Queue: "payments"})
 		if err != nil {
 			t.Fatal(err)
 		}
-		list, err := h.operators.ListDeadLetters(ctx, &msghandlerv1.ListDeadLettersRequest{Queue: "payments"})
+		list, err := h.operators.ListDeadLetters(ctx, &adminv1.ListDeadLettersRequest{Queue: "payments"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -118,7 +119,7 @@ func TestChangesOfLettersAreRecorded(t *testing.T) {
 	h := open(t, box.on, trail.keep)
 	selected := everyLetter()
 	selected.Filter.CauseContains = "stock"
-	if _, err := h.operators.ReplayDeadLetters(t.Context(), &msghandlerv1.ReplayDeadLettersRequest{
+	if _, err := h.operators.ReplayDeadLetters(t.Context(), &adminv1.ReplayDeadLettersRequest{
 		Queue: "payments", Selection: selected, Reason: "fixed",
 	}); err != nil {
 		t.Fatal(err)
@@ -133,8 +134,8 @@ func TestChangesOfLettersAreRecorded(t *testing.T) {
 	if lines := trail.take(); !slices.Equal(lines, want) {
 		t.Errorf("recorded %q, want %q", lines, want)
 	}
-	if _, err := h.operators.DiscardDeadLetters(t.Context(), &msghandlerv1.DiscardDeadLettersRequest{
-		Queue: "payments", Selection: named(&msghandlerv1.MessageName{Producer: "orders"}),
+	if _, err := h.operators.DiscardDeadLetters(t.Context(), &adminv1.DiscardDeadLettersRequest{
+		Queue: "payments", Selection: named(&adminv1.MessageName{Producer: "orders"}),
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -148,11 +149,11 @@ func TestChangesOfLettersAreRecorded(t *testing.T) {
 	for _, call := range []error{
 		func() error {
 			_, err := h.operators.CountDeadLetters(t.Context(),
-				&msghandlerv1.CountDeadLettersRequest{Queue: "payments", Selection: everyLetter()})
+				&adminv1.CountDeadLettersRequest{Queue: "payments", Selection: everyLetter()})
 			return err
 		}(),
 		func() error {
-			_, err := h.operators.ListDeadLetterQueues(t.Context(), &msghandlerv1.ListDeadLetterQueuesRequest{})
+			_, err := h.operators.ListDeadLetterQueues(t.Context(), &adminv1.ListDeadLetterQueuesRequest{})
 			return err
 		}(),
 	} {
@@ -166,8 +167,8 @@ func TestChangesOfLettersAreRecorded(t *testing.T) {
 type fallible struct{ *letterBox }
 
 func (f fallible) Discard(
-	ctx context.Context, r *msghandlerv1.DiscardDeadLettersRequest, changed server.LetterChanged,
-) (*msghandlerv1.DiscardDeadLettersResponse, error) {
+	ctx context.Context, r *adminv1.DiscardDeadLettersRequest, changed server.LetterChanged,
+) (*adminv1.DiscardDeadLettersResponse, error) {
 	_, _ = f.letterBox.Discard(ctx, r, changed)
 	panic("a letter that no reader can take")
 }
@@ -176,7 +177,7 @@ func TestPanicKeepsTheRecordOfLetters(t *testing.T) {
 	t.Parallel()
 	trail := &recorded{}
 	h := open(t, trail.keep, func(c *server.Config) { c.DeadLetters = fallible{&letterBox{}} })
-	_, err := h.operators.DiscardDeadLetters(t.Context(), &msghandlerv1.DiscardDeadLettersRequest{
+	_, err := h.operators.DiscardDeadLetters(t.Context(), &adminv1.DiscardDeadLettersRequest{
 		Queue: "payments", Selection: everyLetter(),
 	})
 	wantCode(t, err, codes.Internal)
@@ -190,9 +191,9 @@ func TestPanicKeepsTheRecordOfLetters(t *testing.T) {
 type vain struct{ *letterBox }
 
 func (vain) Discard(
-	context.Context, *msghandlerv1.DiscardDeadLettersRequest, server.LetterChanged,
-) (*msghandlerv1.DiscardDeadLettersResponse, error) {
-	return &msghandlerv1.DiscardDeadLettersResponse{}, nil
+	context.Context, *adminv1.DiscardDeadLettersRequest, server.LetterChanged,
+) (*adminv1.DiscardDeadLettersResponse, error) {
+	return &adminv1.DiscardDeadLettersResponse{}, nil
 }
 
 // The record of the beginning stays alone after a kill only.
@@ -200,7 +201,7 @@ func TestChangeOfNoLetterHasItsOutcome(t *testing.T) {
 	t.Parallel()
 	trail := &recorded{}
 	h := open(t, trail.keep, func(c *server.Config) { c.DeadLetters = vain{&letterBox{}} })
-	if _, err := h.operators.DiscardDeadLetters(t.Context(), &msghandlerv1.DiscardDeadLettersRequest{
+	if _, err := h.operators.DiscardDeadLetters(t.Context(), &adminv1.DiscardDeadLettersRequest{
 		Queue: "payments", Selection: everyLetter(),
 	}); err != nil {
 		t.Fatal(err)
@@ -217,12 +218,12 @@ type endless struct {
 }
 
 func (e endless) Replay(
-	ctx context.Context, _ *msghandlerv1.ReplayDeadLettersRequest, changed server.LetterChanged,
-) (*msghandlerv1.ReplayDeadLettersResponse, error) {
+	ctx context.Context, _ *adminv1.ReplayDeadLettersRequest, changed server.LetterChanged,
+) (*adminv1.ReplayDeadLettersResponse, error) {
 	changed("orders/1", "shop", "paid")
 	close(e.begun)
 	<-ctx.Done()
-	return &msghandlerv1.ReplayDeadLettersResponse{Replayed: 1, More: true}, nil
+	return &adminv1.ReplayDeadLettersResponse{Replayed: 1, More: true}, nil
 }
 
 // A stop ends a replay within its grace and keeps its outcome. A kill would leave the record of the beginning.
@@ -233,7 +234,7 @@ func TestStopRecordsTheReplayUnderWay(t *testing.T) {
 	answered := make(chan error, 1)
 	go func() {
 		_, err := h.operators.ReplayDeadLetters(t.Context(),
-			&msghandlerv1.ReplayDeadLettersRequest{Queue: "payments", Selection: everyLetter()})
+			&adminv1.ReplayDeadLettersRequest{Queue: "payments", Selection: everyLetter()})
 		answered <- err
 	}()
 	<-box.begun
@@ -254,13 +255,13 @@ func TestStopRecordsTheReplayUnderWay(t *testing.T) {
 type scattered struct{ *letterBox }
 
 func (scattered) Replay(
-	_ context.Context, _ *msghandlerv1.ReplayDeadLettersRequest, changed server.LetterChanged,
-) (*msghandlerv1.ReplayDeadLettersResponse, error) {
+	_ context.Context, _ *adminv1.ReplayDeadLettersRequest, changed server.LetterChanged,
+) (*adminv1.ReplayDeadLettersResponse, error) {
 	for i := range 500 {
 		changed("orders/1", "shop", fmt.Sprintf("%03d%s", i, strings.Repeat("x", 200)))
 	}
 	changed("orders/2", "payroll", "paid")
-	return &msghandlerv1.ReplayDeadLettersResponse{Replayed: 501}, nil
+	return &adminv1.ReplayDeadLettersResponse{Replayed: 501}, nil
 }
 
 // A letter chooses its routing key, so many keys must not push an exchange out of the record.
@@ -269,7 +270,7 @@ func TestRecordNamesEachDestination(t *testing.T) {
 	trail := &recorded{}
 	h := open(t, trail.keep, func(c *server.Config) { c.DeadLetters = scattered{&letterBox{}} })
 	if _, err := h.operators.ReplayDeadLetters(t.Context(),
-		&msghandlerv1.ReplayDeadLettersRequest{Queue: "payments", Selection: everyLetter()}); err != nil {
+		&adminv1.ReplayDeadLettersRequest{Queue: "payments", Selection: everyLetter()}); err != nil {
 		t.Fatal(err)
 	}
 	to := trail.records[1].Destinations
@@ -283,21 +284,21 @@ func TestRequestsAboutLettersAreBounded(t *testing.T) {
 	box := &letterBox{}
 	h := open(t, box.on)
 	long := strings.Repeat("x", 300)
-	names := func(n int) (all []*msghandlerv1.MessageName) {
+	names := func(n int) (all []*adminv1.MessageName) {
 		for range n {
-			all = append(all, &msghandlerv1.MessageName{Producer: "orders", Id: "1"})
+			all = append(all, &adminv1.MessageName{Producer: "orders", Id: "1"})
 		}
 		return all
 	}
-	filter := func(f *msghandlerv1.DeadLetterFilter) *msghandlerv1.DeadLetterSelection {
-		return &msghandlerv1.DeadLetterSelection{Filter: f}
+	filter := func(f *adminv1.DeadLetterFilter) *adminv1.DeadLetterSelection {
+		return &adminv1.DeadLetterSelection{Filter: f}
 	}
 	both := named(names(1)...)
 	both.Filter = everyLetter().GetFilter()
 	newer := everyLetter()
 	newer.Filter.ProtoReflect().SetUnknown(protowire.AppendVarint(protowire.AppendTag(nil, 99, protowire.VarintType), 1))
 	for what, tc := range map[string]struct {
-		selected *msghandlerv1.DeadLetterSelection
+		selected *adminv1.DeadLetterSelection
 		limit    int32
 		want     codes.Code
 	}{
@@ -305,17 +306,17 @@ func TestRequestsAboutLettersAreBounded(t *testing.T) {
 		"1,000 names":       {named(names(1000)...), 0, codes.OK},
 		"1,001 names":       {named(names(1001)...), 0, codes.InvalidArgument},
 		"no selection":      {nil, 0, codes.InvalidArgument},
-		"neither":           {&msghandlerv1.DeadLetterSelection{}, 0, codes.InvalidArgument},
+		"neither":           {&adminv1.DeadLetterSelection{}, 0, codes.InvalidArgument},
 		"names and filter":  {both, 0, codes.InvalidArgument},
 		"limit over 10,000": {everyLetter(), 10_001, codes.InvalidArgument},
 		"limit below 0":     {everyLetter(), -1, codes.InvalidArgument},
-		"long producer":     {filter(&msghandlerv1.DeadLetterFilter{Producer: long}), 0, codes.InvalidArgument},
-		"long cause":        {filter(&msghandlerv1.DeadLetterFilter{CauseContains: long}), 0, codes.InvalidArgument},
-		"negative age":      {filter(&msghandlerv1.DeadLetterFilter{MinAge: durationpb.New(-1)}), 0, codes.InvalidArgument},
+		"long producer":     {filter(&adminv1.DeadLetterFilter{Producer: long}), 0, codes.InvalidArgument},
+		"long cause":        {filter(&adminv1.DeadLetterFilter{CauseContains: long}), 0, codes.InvalidArgument},
+		"negative age":      {filter(&adminv1.DeadLetterFilter{MinAge: durationpb.New(-1)}), 0, codes.InvalidArgument},
 		"unknown field":     {newer, 0, codes.Unimplemented},
 	} {
 		box.changed = nil
-		_, err := h.operators.DiscardDeadLetters(t.Context(), &msghandlerv1.DiscardDeadLettersRequest{
+		_, err := h.operators.DiscardDeadLetters(t.Context(), &adminv1.DiscardDeadLettersRequest{
 			Queue: "payments", Selection: tc.selected, Limit: tc.limit,
 		})
 		wantCode(t, err, tc.want)
@@ -326,7 +327,7 @@ func TestRequestsAboutLettersAreBounded(t *testing.T) {
 	const bad = codes.InvalidArgument
 	for size, want := range map[int32]codes.Code{-1: bad, 1001: bad, 1000: codes.OK} {
 		_, err := h.operators.ListDeadLetters(t.Context(),
-			&msghandlerv1.ListDeadLettersRequest{Queue: "payments", PageSize: size})
+			&adminv1.ListDeadLettersRequest{Queue: "payments", PageSize: size})
 		wantCode(t, err, want)
 	}
 }
@@ -336,22 +337,22 @@ func TestPagesOfLettersKeepTheirListing(t *testing.T) {
 	t.Parallel()
 	box := &letterBox{}
 	h := open(t, box.on)
-	first, err := h.operators.ListDeadLetters(t.Context(), &msghandlerv1.ListDeadLettersRequest{Queue: "payments"})
+	first, err := h.operators.ListDeadLetters(t.Context(), &adminv1.ListDeadLettersRequest{Queue: "payments"})
 	if err != nil || first.GetNextPageToken() == "" || box.listed.GetPageSize() != 100 {
 		t.Fatal(first, err)
 	}
-	list := func(r *msghandlerv1.ListDeadLettersRequest) error {
+	list := func(r *adminv1.ListDeadLettersRequest) error {
 		r.PageToken = first.GetNextPageToken()
 		_, err := h.operators.ListDeadLetters(t.Context(), r)
 		return err
 	}
-	err = list(&msghandlerv1.ListDeadLettersRequest{Queue: "payments"})
+	err = list(&adminv1.ListDeadLettersRequest{Queue: "payments"})
 	if from := box.listed.GetPageToken(); err != nil || from != "1" {
 		t.Errorf("the second page: %v, from %q", err, from)
 	}
-	wantCode(t, list(&msghandlerv1.ListDeadLettersRequest{Queue: "stock"}), codes.InvalidArgument)
-	wantCode(t, list(&msghandlerv1.ListDeadLettersRequest{
-		Queue: "payments", Filter: &msghandlerv1.DeadLetterFilter{Exchange: "shop"},
+	wantCode(t, list(&adminv1.ListDeadLettersRequest{Queue: "stock"}), codes.InvalidArgument)
+	wantCode(t, list(&adminv1.ListDeadLettersRequest{
+		Queue: "payments", Filter: &adminv1.DeadLetterFilter{Exchange: "shop"},
 	}), codes.InvalidArgument)
 }
 
@@ -366,7 +367,7 @@ func TestErrorsOfLettersNameTheRemedy(t *testing.T) {
 		box := &letterBox{err: &halfmsg.LettersError{Kind: kind, Cause: context.DeadlineExceeded, Text: "do this"}}
 		h := open(t, box.on, trail.keep)
 		_, err := h.operators.ReplayDeadLetters(t.Context(),
-			&msghandlerv1.ReplayDeadLettersRequest{Queue: "payments", Selection: everyLetter()})
+			&adminv1.ReplayDeadLettersRequest{Queue: "payments", Selection: everyLetter()})
 		if info, _ := reason(err); info.GetReason() != want || !strings.Contains(fmt.Sprint(err), "do this") {
 			t.Errorf("got %v, want %s", err, want)
 		}
@@ -374,7 +375,7 @@ func TestErrorsOfLettersNameTheRemedy(t *testing.T) {
 			t.Errorf("recorded %q", lines)
 		}
 	}
-	_, err := open(t).operators.ListDeadLetters(t.Context(), &msghandlerv1.ListDeadLettersRequest{Queue: "payments"})
+	_, err := open(t).operators.ListDeadLetters(t.Context(), &adminv1.ListDeadLettersRequest{Queue: "payments"})
 	if info, _ := reason(err); info.GetReason() != "NO_DEAD_LETTERS" ||
 		!strings.Contains(fmt.Sprint(err), "set dead_letters.NAME.queue") {
 		t.Errorf("without a desk: %v", err)

@@ -6,150 +6,150 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/msghandler/msghandler/internal/access"
-	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
 // localOperators is AdminService for callers in this process, whose calls pass no interceptor. The identity of the
 // caller is in the context.
 type localOperators struct {
-	msghandlerv1.UnimplementedAdminServiceServer
+	adminv1.UnimplementedAdminServiceServer
 	operators *operators
 }
 
 // GetMessage implements AdminService.
 func (l *localOperators) GetMessage(
-	ctx context.Context, r *msghandlerv1.GetMessageRequest,
-) (*msghandlerv1.GetMessageResponse, error) {
-	return callLocally(ctx, l, msghandlerv1.AdminService_GetMessage_FullMethodName, r, l.operators.GetMessage)
+	ctx context.Context, r *adminv1.GetMessageRequest,
+) (*adminv1.GetMessageResponse, error) {
+	return callLocally(ctx, l, adminv1.AdminService_GetMessage_FullMethodName, r, l.operators.GetMessage)
 }
 
 // ListMessages implements AdminService.
 func (l *localOperators) ListMessages(
-	ctx context.Context, r *msghandlerv1.ListMessagesRequest,
-) (*msghandlerv1.ListMessagesResponse, error) {
-	return callLocally(ctx, l, msghandlerv1.AdminService_ListMessages_FullMethodName, r, l.operators.ListMessages)
+	ctx context.Context, r *adminv1.ListMessagesRequest,
+) (*adminv1.ListMessagesResponse, error) {
+	return callLocally(ctx, l, adminv1.AdminService_ListMessages_FullMethodName, r, l.operators.ListMessages)
 }
 
 // GetStats implements AdminService.
 func (l *localOperators) GetStats(
-	ctx context.Context, r *msghandlerv1.GetStatsRequest,
-) (*msghandlerv1.GetStatsResponse, error) {
-	return callLocally(ctx, l, msghandlerv1.AdminService_GetStats_FullMethodName, r, l.operators.GetStats)
+	ctx context.Context, r *adminv1.GetStatsRequest,
+) (*adminv1.GetStatsResponse, error) {
+	return callLocally(ctx, l, adminv1.AdminService_GetStats_FullMethodName, r, l.operators.GetStats)
 }
 
 // GroupMessages implements AdminService.
 func (l *localOperators) GroupMessages(
-	ctx context.Context, r *msghandlerv1.GroupMessagesRequest,
-) (*msghandlerv1.GroupMessagesResponse, error) {
-	return callLocally(ctx, l, msghandlerv1.AdminService_GroupMessages_FullMethodName, r, l.operators.GroupMessages)
+	ctx context.Context, r *adminv1.GroupMessagesRequest,
+) (*adminv1.GroupMessagesResponse, error) {
+	return callLocally(ctx, l, adminv1.AdminService_GroupMessages_FullMethodName, r, l.operators.GroupMessages)
 }
 
 // FindMessages implements AdminService.
 func (l *localOperators) FindMessages(
-	ctx context.Context, r *msghandlerv1.FindMessagesRequest,
-) (*msghandlerv1.FindMessagesResponse, error) {
-	return callLocally(ctx, l, msghandlerv1.AdminService_FindMessages_FullMethodName, r, l.operators.FindMessages)
+	ctx context.Context, r *adminv1.FindMessagesRequest,
+) (*adminv1.FindMessagesResponse, error) {
+	return callLocally(ctx, l, adminv1.AdminService_FindMessages_FullMethodName, r, l.operators.FindMessages)
 }
 
 // RetryMessages implements AdminService.
 func (l *localOperators) RetryMessages(
-	ctx context.Context, r *msghandlerv1.RetryMessagesRequest,
-) (*msghandlerv1.RetryMessagesResponse, error) {
-	return callLocally(ctx, l, msghandlerv1.AdminService_RetryMessages_FullMethodName, r, l.operators.RetryMessages)
+	ctx context.Context, r *adminv1.RetryMessagesRequest,
+) (*adminv1.RetryMessagesResponse, error) {
+	return callLocally(ctx, l, adminv1.AdminService_RetryMessages_FullMethodName, r, l.operators.RetryMessages)
 }
 
 // DiscardMessages implements AdminService.
 func (l *localOperators) DiscardMessages(
-	ctx context.Context, r *msghandlerv1.DiscardMessagesRequest,
-) (*msghandlerv1.DiscardMessagesResponse, error) {
-	return callLocally(ctx, l, msghandlerv1.AdminService_DiscardMessages_FullMethodName, r, l.operators.DiscardMessages)
+	ctx context.Context, r *adminv1.DiscardMessagesRequest,
+) (*adminv1.DiscardMessagesResponse, error) {
+	return callLocally(ctx, l, adminv1.AdminService_DiscardMessages_FullMethodName, r, l.operators.DiscardMessages)
 }
 
 // ListAudit implements AdminService.
 func (l *localOperators) ListAudit(
-	ctx context.Context, r *msghandlerv1.ListAuditRequest,
-) (*msghandlerv1.ListAuditResponse, error) {
-	return callLocally(ctx, l, msghandlerv1.AdminService_ListAudit_FullMethodName, r, l.operators.ListAudit)
+	ctx context.Context, r *adminv1.ListAuditRequest,
+) (*adminv1.ListAuditResponse, error) {
+	return callLocally(ctx, l, adminv1.AdminService_ListAudit_FullMethodName, r, l.operators.ListAudit)
 }
 
 // GetConfiguration implements AdminService.
 func (l *localOperators) GetConfiguration(
-	ctx context.Context, r *msghandlerv1.GetConfigurationRequest,
-) (*msghandlerv1.GetConfigurationResponse, error) {
-	return callLocally(ctx, l, msghandlerv1.AdminService_GetConfiguration_FullMethodName, r, l.operators.GetConfiguration)
+	ctx context.Context, r *adminv1.GetConfigurationRequest,
+) (*adminv1.GetConfigurationResponse, error) {
+	return callLocally(ctx, l, adminv1.AdminService_GetConfiguration_FullMethodName, r, l.operators.GetConfiguration)
 }
 
 // ListFinished implements AdminService.
 func (l *localOperators) ListFinished(
-	ctx context.Context, r *msghandlerv1.ListFinishedRequest,
-) (*msghandlerv1.ListFinishedResponse, error) {
-	return callLocally(ctx, l, msghandlerv1.AdminService_ListFinished_FullMethodName, r, l.operators.ListFinished)
+	ctx context.Context, r *adminv1.ListFinishedRequest,
+) (*adminv1.ListFinishedResponse, error) {
+	return callLocally(ctx, l, adminv1.AdminService_ListFinished_FullMethodName, r, l.operators.ListFinished)
 }
 
 // GetFinished implements AdminService.
 func (l *localOperators) GetFinished(
-	ctx context.Context, r *msghandlerv1.GetFinishedRequest,
-) (*msghandlerv1.GetFinishedResponse, error) {
-	return callLocally(ctx, l, msghandlerv1.AdminService_GetFinished_FullMethodName, r, l.operators.GetFinished)
+	ctx context.Context, r *adminv1.GetFinishedRequest,
+) (*adminv1.GetFinishedResponse, error) {
+	return callLocally(ctx, l, adminv1.AdminService_GetFinished_FullMethodName, r, l.operators.GetFinished)
 }
 
 // ReplayMessages implements AdminService.
 func (l *localOperators) ReplayMessages(
-	ctx context.Context, r *msghandlerv1.ReplayMessagesRequest,
-) (*msghandlerv1.ReplayMessagesResponse, error) {
-	return callLocally(ctx, l, msghandlerv1.AdminService_ReplayMessages_FullMethodName, r, l.operators.ReplayMessages)
+	ctx context.Context, r *adminv1.ReplayMessagesRequest,
+) (*adminv1.ReplayMessagesResponse, error) {
+	return callLocally(ctx, l, adminv1.AdminService_ReplayMessages_FullMethodName, r, l.operators.ReplayMessages)
 }
 
 // ListDeadLetterQueues implements AdminService.
 func (l *localOperators) ListDeadLetterQueues(
-	ctx context.Context, r *msghandlerv1.ListDeadLetterQueuesRequest,
-) (*msghandlerv1.ListDeadLetterQueuesResponse, error) {
-	const method = msghandlerv1.AdminService_ListDeadLetterQueues_FullMethodName
+	ctx context.Context, r *adminv1.ListDeadLetterQueuesRequest,
+) (*adminv1.ListDeadLetterQueuesResponse, error) {
+	const method = adminv1.AdminService_ListDeadLetterQueues_FullMethodName
 	return callLocally(ctx, l, method, r, l.operators.ListDeadLetterQueues)
 }
 
 // ListDeadLetters implements AdminService.
 func (l *localOperators) ListDeadLetters(
-	ctx context.Context, r *msghandlerv1.ListDeadLettersRequest,
-) (*msghandlerv1.ListDeadLettersResponse, error) {
-	return callLocally(ctx, l, msghandlerv1.AdminService_ListDeadLetters_FullMethodName, r, l.operators.ListDeadLetters)
+	ctx context.Context, r *adminv1.ListDeadLettersRequest,
+) (*adminv1.ListDeadLettersResponse, error) {
+	return callLocally(ctx, l, adminv1.AdminService_ListDeadLetters_FullMethodName, r, l.operators.ListDeadLetters)
 }
 
 // GetDeadLetter implements AdminService.
 func (l *localOperators) GetDeadLetter(
-	ctx context.Context, r *msghandlerv1.GetDeadLetterRequest,
-) (*msghandlerv1.GetDeadLetterResponse, error) {
-	return callLocally(ctx, l, msghandlerv1.AdminService_GetDeadLetter_FullMethodName, r, l.operators.GetDeadLetter)
+	ctx context.Context, r *adminv1.GetDeadLetterRequest,
+) (*adminv1.GetDeadLetterResponse, error) {
+	return callLocally(ctx, l, adminv1.AdminService_GetDeadLetter_FullMethodName, r, l.operators.GetDeadLetter)
 }
 
 // CountDeadLetters implements AdminService.
 func (l *localOperators) CountDeadLetters(
-	ctx context.Context, r *msghandlerv1.CountDeadLettersRequest,
-) (*msghandlerv1.CountDeadLettersResponse, error) {
-	return callLocally(ctx, l, msghandlerv1.AdminService_CountDeadLetters_FullMethodName, r, l.operators.CountDeadLetters)
+	ctx context.Context, r *adminv1.CountDeadLettersRequest,
+) (*adminv1.CountDeadLettersResponse, error) {
+	return callLocally(ctx, l, adminv1.AdminService_CountDeadLetters_FullMethodName, r, l.operators.CountDeadLetters)
 }
 
 // ReplayDeadLetters implements AdminService.
 func (l *localOperators) ReplayDeadLetters(
-	ctx context.Context, r *msghandlerv1.ReplayDeadLettersRequest,
-) (*msghandlerv1.ReplayDeadLettersResponse, error) {
-	const method = msghandlerv1.AdminService_ReplayDeadLetters_FullMethodName
+	ctx context.Context, r *adminv1.ReplayDeadLettersRequest,
+) (*adminv1.ReplayDeadLettersResponse, error) {
+	const method = adminv1.AdminService_ReplayDeadLetters_FullMethodName
 	return callLocally(ctx, l, method, r, l.operators.ReplayDeadLetters)
 }
 
 // DiscardDeadLetters implements AdminService.
 func (l *localOperators) DiscardDeadLetters(
-	ctx context.Context, r *msghandlerv1.DiscardDeadLettersRequest,
-) (*msghandlerv1.DiscardDeadLettersResponse, error) {
-	const method = msghandlerv1.AdminService_DiscardDeadLetters_FullMethodName
+	ctx context.Context, r *adminv1.DiscardDeadLettersRequest,
+) (*adminv1.DiscardDeadLettersResponse, error) {
+	const method = adminv1.AdminService_DiscardDeadLetters_FullMethodName
 	return callLocally(ctx, l, method, r, l.operators.DiscardDeadLetters)
 }
 
 // TailMessages implements AdminService.
 func (l *localOperators) TailMessages(
-	r *msghandlerv1.TailMessagesRequest, stream grpc.ServerStreamingServer[msghandlerv1.TailMessagesResponse],
+	r *adminv1.TailMessagesRequest, stream grpc.ServerStreamingServer[adminv1.TailMessagesResponse],
 ) error {
-	const method = msghandlerv1.AdminService_TailMessages_FullMethodName
+	const method = adminv1.AdminService_TailMessages_FullMethodName
 	if err := permits(access.From(stream.Context()), method, nil); err != nil {
 		return l.operators.server.refuseCaller(stream.Context(), method, "", err)
 	}

@@ -6,6 +6,7 @@ import (
 	reflectionv1alpha "google.golang.org/grpc/reflection/grpc_reflection_v1alpha"
 
 	"github.com/msghandler/msghandler/internal/access"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -29,28 +30,28 @@ var needs = map[string]need{
 	msghandlerv1.MessageHandlerService_Rollback_FullMethodName:         {asProducer: true},
 	msghandlerv1.MessageHandlerService_Attend_FullMethodName:           {asProducer: true},
 
-	msghandlerv1.AdminService_GetStats_FullMethodName:      {role: access.Viewer},
-	msghandlerv1.AdminService_ListMessages_FullMethodName:  {role: access.Viewer},
-	msghandlerv1.AdminService_ListAudit_FullMethodName:     {role: access.Viewer},
-	msghandlerv1.AdminService_GroupMessages_FullMethodName: {role: access.Viewer},
-	msghandlerv1.AdminService_FindMessages_FullMethodName:  {role: access.Viewer},
-	msghandlerv1.AdminService_ListFinished_FullMethodName:  {role: access.Viewer},
+	adminv1.AdminService_GetStats_FullMethodName:      {role: access.Viewer},
+	adminv1.AdminService_ListMessages_FullMethodName:  {role: access.Viewer},
+	adminv1.AdminService_ListAudit_FullMethodName:     {role: access.Viewer},
+	adminv1.AdminService_GroupMessages_FullMethodName: {role: access.Viewer},
+	adminv1.AdminService_FindMessages_FullMethodName:  {role: access.Viewer},
+	adminv1.AdminService_ListFinished_FullMethodName:  {role: access.Viewer},
 	// Only a reader gets bodies and headers.
-	msghandlerv1.AdminService_GetMessage_FullMethodName:   {role: access.Viewer},
-	msghandlerv1.AdminService_GetFinished_FullMethodName:  {role: access.Viewer},
-	msghandlerv1.AdminService_TailMessages_FullMethodName: {role: access.Viewer},
+	adminv1.AdminService_GetMessage_FullMethodName:   {role: access.Viewer},
+	adminv1.AdminService_GetFinished_FullMethodName:  {role: access.Viewer},
+	adminv1.AdminService_TailMessages_FullMethodName: {role: access.Viewer},
 	// Only a reader gets headers and bodies.
-	msghandlerv1.AdminService_ListDeadLetterQueues_FullMethodName: {role: access.Viewer},
-	msghandlerv1.AdminService_ListDeadLetters_FullMethodName:      {role: access.Viewer},
-	msghandlerv1.AdminService_GetDeadLetter_FullMethodName:        {role: access.Viewer},
-	msghandlerv1.AdminService_CountDeadLetters_FullMethodName:     {role: access.Viewer},
-	msghandlerv1.AdminService_ReplayDeadLetters_FullMethodName:    {role: access.Operator},
-	msghandlerv1.AdminService_DiscardDeadLetters_FullMethodName:   {role: access.Admin},
+	adminv1.AdminService_ListDeadLetterQueues_FullMethodName: {role: access.Viewer},
+	adminv1.AdminService_ListDeadLetters_FullMethodName:      {role: access.Viewer},
+	adminv1.AdminService_GetDeadLetter_FullMethodName:        {role: access.Viewer},
+	adminv1.AdminService_CountDeadLetters_FullMethodName:     {role: access.Viewer},
+	adminv1.AdminService_ReplayDeadLetters_FullMethodName:    {role: access.Operator},
+	adminv1.AdminService_DiscardDeadLetters_FullMethodName:   {role: access.Admin},
 	// The configuration names servers and callers.
-	msghandlerv1.AdminService_GetConfiguration_FullMethodName: {role: access.Reader},
-	msghandlerv1.AdminService_RetryMessages_FullMethodName:    {role: access.Operator},
-	msghandlerv1.AdminService_ReplayMessages_FullMethodName:   {role: access.Operator},
-	msghandlerv1.AdminService_DiscardMessages_FullMethodName:  {role: access.Admin},
+	adminv1.AdminService_GetConfiguration_FullMethodName: {role: access.Reader},
+	adminv1.AdminService_RetryMessages_FullMethodName:    {role: access.Operator},
+	adminv1.AdminService_ReplayMessages_FullMethodName:   {role: access.Operator},
+	adminv1.AdminService_DiscardMessages_FullMethodName:  {role: access.Admin},
 
 	healthv1.Health_Check_FullMethodName: {open: true},
 	healthv1.Health_List_FullMethodName:  {open: true},

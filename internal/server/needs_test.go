@@ -15,6 +15,7 @@ import (
 	"github.com/msghandler/msghandler/internal/access"
 	"github.com/msghandler/msghandler/internal/certs"
 	"github.com/msghandler/msghandler/internal/server"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -34,7 +35,7 @@ func TestTableHoldsEveryMethod(t *testing.T) {
 		if !known || needs != 1 {
 			t.Errorf("%s: known %t, with %d needs; each method needs one", method, known, needs)
 		}
-		ours := strings.HasPrefix(method, "/msghandler.v1.")
+		ours := strings.HasPrefix(method, "/msghandler.")
 		if isOpen == ours {
 			t.Errorf("%s is open: %t", method, isOpen)
 		}
@@ -152,21 +153,21 @@ func TestOnlyReadersSeeBodies(t *testing.T) {
 	}
 	for token, sees := range map[string]bool{"viewer": false, "reader": true, "operator": true, "admin": true} {
 		ctx := withToken(t.Context(), token)
-		one, err := h.operators.GetMessage(ctx, &msghandlerv1.GetMessageRequest{Producer: "orders", Id: "1"})
+		one, err := h.operators.GetMessage(ctx, &adminv1.GetMessageRequest{Producer: "orders", Id: "1"})
 		if err != nil {
 			t.Fatal(err)
 		}
 		list, err := h.operators.ListMessages(ctx,
-			&msghandlerv1.ListMessagesRequest{State: msghandlerv1.State_STATE_PENDING})
+			&adminv1.ListMessagesRequest{State: msghandlerv1.State_STATE_PENDING})
 		if err != nil || len(list.GetRecords()) != 1 {
 			t.Fatal(list, err)
 		}
-		found, err := h.operators.FindMessages(ctx, &msghandlerv1.FindMessagesRequest{Id: "1"})
+		found, err := h.operators.FindMessages(ctx, &adminv1.FindMessagesRequest{Id: "1"})
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, record := range slices.Concat(list.GetRecords(), found.GetRecords(),
-			[]*msghandlerv1.MessageRecord{one.GetRecord()}) {
+			[]*adminv1.MessageRecord{one.GetRecord()}) {
 			m := record.GetMessage()
 			if (len(m.GetBody()) > 0) != sees || (len(m.GetHeaders()) > 0) != sees || m.GetId() != "1" ||
 				m.GetRoutingKey() != "paid" {
@@ -174,12 +175,12 @@ func TestOnlyReadersSeeBodies(t *testing.T) {
 			}
 		}
 		_, err = h.operators.ListMessages(ctx, // a filter that would tell what is in the headers
-			&msghandlerv1.ListMessagesRequest{State: msghandlerv1.State_STATE_PENDING, Header: "card=4111"})
+			&adminv1.ListMessagesRequest{State: msghandlerv1.State_STATE_PENDING, Header: "card=4111"})
 		if refused := status.Code(err) == codes.PermissionDenied; refused == sees {
 			t.Errorf("%s searches headers: %v", token, err)
 		}
-		_, err = h.operators.ListFinished(ctx, &msghandlerv1.ListFinishedRequest{
-			Filter: &msghandlerv1.FinishedFilter{Header: "card=4111"},
+		_, err = h.operators.ListFinished(ctx, &adminv1.ListFinishedRequest{
+			Filter: &adminv1.FinishedFilter{Header: "card=4111"},
 		})
 		if refused := status.Code(err) == codes.PermissionDenied; refused == sees {
 			t.Errorf("%s searches headers of finished messages: %v", token, err)
@@ -196,72 +197,72 @@ func TestCallsInTheProcessNeedRoles(t *testing.T) {
 		local := h.Operators()
 		for method, call := range map[string]func() error{
 			"GetMessage": func() error {
-				_, err := local.GetMessage(ctx, &msghandlerv1.GetMessageRequest{})
+				_, err := local.GetMessage(ctx, &adminv1.GetMessageRequest{})
 				return err
 			},
 			"ListMessages": func() error {
-				_, err := local.ListMessages(ctx, &msghandlerv1.ListMessagesRequest{})
+				_, err := local.ListMessages(ctx, &adminv1.ListMessagesRequest{})
 				return err
 			},
 			"GetStats": func() error {
-				_, err := local.GetStats(ctx, &msghandlerv1.GetStatsRequest{})
+				_, err := local.GetStats(ctx, &adminv1.GetStatsRequest{})
 				return err
 			},
 			"GetConfiguration": func() error {
-				_, err := local.GetConfiguration(ctx, &msghandlerv1.GetConfigurationRequest{})
+				_, err := local.GetConfiguration(ctx, &adminv1.GetConfigurationRequest{})
 				return err
 			},
 			"ListFinished": func() error {
-				_, err := local.ListFinished(ctx, &msghandlerv1.ListFinishedRequest{})
+				_, err := local.ListFinished(ctx, &adminv1.ListFinishedRequest{})
 				return err
 			},
 			"GetFinished": func() error {
-				_, err := local.GetFinished(ctx, &msghandlerv1.GetFinishedRequest{})
+				_, err := local.GetFinished(ctx, &adminv1.GetFinishedRequest{})
 				return err
 			},
 			"ReplayMessages": func() error {
-				_, err := local.ReplayMessages(ctx, &msghandlerv1.ReplayMessagesRequest{})
+				_, err := local.ReplayMessages(ctx, &adminv1.ReplayMessagesRequest{})
 				return err
 			},
 			"RetryMessages": func() error {
-				_, err := local.RetryMessages(ctx, &msghandlerv1.RetryMessagesRequest{})
+				_, err := local.RetryMessages(ctx, &adminv1.RetryMessagesRequest{})
 				return err
 			},
 			"DiscardMessages": func() error {
-				_, err := local.DiscardMessages(ctx, &msghandlerv1.DiscardMessagesRequest{})
+				_, err := local.DiscardMessages(ctx, &adminv1.DiscardMessagesRequest{})
 				return err
 			},
 			"ListDeadLetterQueues": func() error {
-				_, err := local.ListDeadLetterQueues(ctx, &msghandlerv1.ListDeadLetterQueuesRequest{})
+				_, err := local.ListDeadLetterQueues(ctx, &adminv1.ListDeadLetterQueuesRequest{})
 				return err
 			},
 			"ListDeadLetters": func() error {
-				_, err := local.ListDeadLetters(ctx, &msghandlerv1.ListDeadLettersRequest{})
+				_, err := local.ListDeadLetters(ctx, &adminv1.ListDeadLettersRequest{})
 				return err
 			},
 			"GetDeadLetter": func() error {
-				_, err := local.GetDeadLetter(ctx, &msghandlerv1.GetDeadLetterRequest{})
+				_, err := local.GetDeadLetter(ctx, &adminv1.GetDeadLetterRequest{})
 				return err
 			},
 			"CountDeadLetters": func() error {
-				_, err := local.CountDeadLetters(ctx, &msghandlerv1.CountDeadLettersRequest{})
+				_, err := local.CountDeadLetters(ctx, &adminv1.CountDeadLettersRequest{})
 				return err
 			},
 			"ReplayDeadLetters": func() error {
-				_, err := local.ReplayDeadLetters(ctx, &msghandlerv1.ReplayDeadLettersRequest{})
+				_, err := local.ReplayDeadLetters(ctx, &adminv1.ReplayDeadLettersRequest{})
 				return err
 			},
 			"DiscardDeadLetters": func() error {
-				_, err := local.DiscardDeadLetters(ctx, &msghandlerv1.DiscardDeadLettersRequest{})
+				_, err := local.DiscardDeadLetters(ctx, &adminv1.DiscardDeadLettersRequest{})
 				return err
 			},
 			"TailMessages": func() error {
 				ended, cancel := context.WithCancel(ctx)
 				cancel()
-				return local.TailMessages(&msghandlerv1.TailMessagesRequest{}, &localStream{ctx: ended})
+				return local.TailMessages(&adminv1.TailMessagesRequest{}, &localStream{ctx: ended})
 			},
 		} {
-			needed, _, _, _ := server.NeedsOf("/msghandler.v1.AdminService/" + method)
+			needed, _, _, _ := server.NeedsOf("/msghandler.admin.v1.AdminService/" + method)
 			if err := call(); (status.Code(err) == codes.PermissionDenied) != (role < needed) {
 				t.Errorf("%s as %s: %v", method, role, err)
 			}
@@ -271,7 +272,7 @@ func TestCallsInTheProcessNeedRoles(t *testing.T) {
 
 // localStream is a stream in this process.
 type localStream struct {
-	grpc.ServerStreamingServer[msghandlerv1.TailMessagesResponse]
+	grpc.ServerStreamingServer[adminv1.TailMessagesResponse]
 	ctx context.Context
 }
 
@@ -292,7 +293,7 @@ func TestTokensDecideWhoMayOpenStreams(t *testing.T) {
 		"viewer":   {codes.OK, codes.PermissionDenied},
 		"admin":    {codes.OK, codes.PermissionDenied},
 	} {
-		tail, err := h.operators.TailMessages(withToken(t.Context(), token), &msghandlerv1.TailMessagesRequest{})
+		tail, err := h.operators.TailMessages(withToken(t.Context(), token), &adminv1.TailMessagesRequest{})
 		if err == nil {
 			_, err = tail.Header()
 		}

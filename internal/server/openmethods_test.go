@@ -19,6 +19,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/access"
 	"github.com/msghandler/msghandler/internal/server"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 	"github.com/msghandler/msghandler/test/servers"
 )
@@ -146,7 +147,7 @@ func TestPanicOfASourceIsAnError(t *testing.T) {
 	t.Parallel()
 	h := open(t, func(c *server.Config) { c.Access = authenticator(t, access.Rules{}, poisonTokens{}) })
 	for _, by := range h.waysWithToken(t, "", "any") {
-		err := by.call(msghandlerv1.AdminService_GetStats_FullMethodName, &msghandlerv1.GetStatsRequest{})
+		err := by.call(adminv1.AdminService_GetStats_FullMethodName, &adminv1.GetStatsRequest{})
 		if status.Code(err) != codes.Internal || strings.Contains(err.Error(), "poison") {
 			t.Errorf("by %s: got %v", by.name, err)
 		}
@@ -202,8 +203,8 @@ func TestRefusedCallIsIdentifiedOnce(t *testing.T) {
 		"unknown": codes.Unauthenticated, "viewer": codes.PermissionDenied, "admin": codes.NotFound,
 	} {
 		asked.Store(0)
-		_, err := h.operators.DiscardMessages(withToken(t.Context(), token), &msghandlerv1.DiscardMessagesRequest{
-			Names: []*msghandlerv1.MessageName{{Producer: "orders", Id: "1"}},
+		_, err := h.operators.DiscardMessages(withToken(t.Context(), token), &adminv1.DiscardMessagesRequest{
+			Names: []*adminv1.MessageName{{Producer: "orders", Id: "1"}},
 		})
 		if want != codes.NotFound {
 			wantCode(t, err, want)

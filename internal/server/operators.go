@@ -16,12 +16,13 @@ import (
 
 	"github.com/msghandler/msghandler/internal/access"
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
 // operators is AdminService.
 type operators struct {
-	msghandlerv1.UnimplementedAdminServiceServer
+	adminv1.UnimplementedAdminServiceServer
 	server *Server
 }
 
@@ -40,8 +41,8 @@ const (
 
 // GetMessage implements AdminService.
 func (o *operators) GetMessage(
-	ctx context.Context, r *msghandlerv1.GetMessageRequest,
-) (*msghandlerv1.GetMessageResponse, error) {
+	ctx context.Context, r *adminv1.GetMessageRequest,
+) (*adminv1.GetMessageResponse, error) {
 	const call = "GetMessage"
 	name := halfmsg.Name{Producer: r.GetProducer(), ID: r.GetId()}
 	c := &check{}
@@ -57,13 +58,13 @@ func (o *operators) GetMessage(
 	}
 	answer := o.server.recordFor(access.From(ctx), &record)
 	answer.Events = eventsOf(&record)
-	return &msghandlerv1.GetMessageResponse{Record: answer}, nil
+	return &adminv1.GetMessageResponse{Record: answer}, nil
 }
 
 // ListMessages implements AdminService.
 func (o *operators) ListMessages(
-	ctx context.Context, r *msghandlerv1.ListMessagesRequest,
-) (*msghandlerv1.ListMessagesResponse, error) {
+	ctx context.Context, r *adminv1.ListMessagesRequest,
+) (*adminv1.ListMessagesResponse, error) {
 	const call = "ListMessages"
 	if err := understood(r); err != nil {
 		return nil, o.server.fail(call, err, halfmsg.None)
@@ -81,7 +82,7 @@ func (o *operators) ListMessages(
 	if err != nil {
 		return nil, o.server.fail(call, err, halfmsg.None)
 	}
-	response := &msghandlerv1.ListMessagesResponse{NextPageToken: writeToken(page.Next, unfinished(query))}
+	response := &adminv1.ListMessagesResponse{NextPageToken: writeToken(page.Next, unfinished(query))}
 	for i := range page.Records {
 		response.Records = append(response.Records, o.server.recordFor(access.From(ctx), &page.Records[i]))
 	}
@@ -90,21 +91,21 @@ func (o *operators) ListMessages(
 
 // GetStats implements AdminService.
 func (o *operators) GetStats(
-	ctx context.Context, _ *msghandlerv1.GetStatsRequest,
-) (*msghandlerv1.GetStatsResponse, error) {
+	ctx context.Context, _ *adminv1.GetStatsRequest,
+) (*adminv1.GetStatsResponse, error) {
 	ctx, cancel := o.server.withStoreTimeout(ctx)
 	defer cancel()
 	stats, err := o.server.config.Inspector.Stats(ctx)
 	if err != nil {
 		return nil, o.server.fail("GetStats", err, halfmsg.None)
 	}
-	response := &msghandlerv1.GetStatsResponse{
+	response := &adminv1.GetStatsResponse{
 		Findings: o.server.config.Findings(ctx), Brokers: o.server.config.BrokerStats(),
 		Coordinators: o.server.config.Coordinators(),
 	}
 	o.server.config.AddSums(response)
 	for _, stat := range stats {
-		response.States = append(response.States, &msghandlerv1.StateStats{
+		response.States = append(response.States, &adminv1.StateStats{
 			State: msghandlerv1.State(stat.State), Count: stat.Count, OldestCreateTime: Moment(stat.OldestAt),
 			FirstDueTime: Moment(stat.FirstDueAt),
 		})
@@ -114,8 +115,8 @@ func (o *operators) GetStats(
 
 // GetConfiguration implements AdminService.
 func (o *operators) GetConfiguration(
-	context.Context, *msghandlerv1.GetConfigurationRequest,
-) (*msghandlerv1.GetConfigurationResponse, error) {
+	context.Context, *adminv1.GetConfigurationRequest,
+) (*adminv1.GetConfigurationResponse, error) {
 	return o.server.config.Configuration(), nil
 }
 
@@ -263,7 +264,7 @@ func stateOf(state msghandlerv1.State) halfmsg.State {
 }
 
 // recordFor is a record as its caller may see it: bodies and headers are for readers, or hidden from all.
-func (s *Server) recordFor(caller access.Identity, r *halfmsg.Record) *msghandlerv1.MessageRecord {
+func (s *Server) recordFor(caller access.Identity, r *halfmsg.Record) *adminv1.MessageRecord {
 	record := recordOf(r)
 	if s.hides(caller) {
 		record.Message.Body, record.Message.Headers = nil, nil
@@ -271,7 +272,7 @@ func (s *Server) recordFor(caller access.Identity, r *halfmsg.Record) *msghandle
 	return record
 }
 
-func recordOf(r *halfmsg.Record) *msghandlerv1.MessageRecord {
+func recordOf(r *halfmsg.Record) *adminv1.MessageRecord {
 	message := &msghandlerv1.Message{
 		Id: r.ID, Broker: r.Broker, Exchange: r.Exchange, RoutingKey: r.RoutingKey, Body: r.Body,
 		ContentType: r.ContentType, Headers: r.Headers,
@@ -279,7 +280,7 @@ func recordOf(r *halfmsg.Record) *msghandlerv1.MessageRecord {
 	if r.Delay > 0 {
 		message.Delay = durationpb.New(r.Delay)
 	}
-	return &msghandlerv1.MessageRecord{
+	return &adminv1.MessageRecord{
 		Producer: r.Producer, Message: message, State: msghandlerv1.State(r.State), CallbackTarget: r.CallbackTarget,
 		MarkerStore: r.MarkerStore,
 		CreateTime:  Moment(r.CreatedAt), UpdateTime: Moment(r.UpdatedAt), DueTime: Moment(r.DueAt),
@@ -291,9 +292,9 @@ func recordOf(r *halfmsg.Record) *msghandlerv1.MessageRecord {
 }
 
 // eventsOf lists the events of a message's timeline.
-func eventsOf(r *halfmsg.Record) (events []*msghandlerv1.Event) {
+func eventsOf(r *halfmsg.Record) (events []*adminv1.Event) {
 	for _, h := range r.Story() {
-		events = append(events, &msghandlerv1.Event{
+		events = append(events, &adminv1.Event{
 			Name: h.What, FirstTime: Moment(h.First), LastTime: Moment(h.Last), Count: count32(h.Times),
 			By: cut(h.By), Cause: cut(h.Cause),
 		})

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -30,7 +31,7 @@ func TestAnOperatorSeesTheRecord(t *testing.T) {
 		State: halfmsg.Pending, CreatedAt: at, UpdatedAt: at, DueAt: at, ConfirmAttempts: 3, PublishAttempts: 4,
 		LastError: "e", LeaseOwner: "me", LeaseUntil: at,
 	}
-	answer, err := h.operators.GetMessage(t.Context(), &msghandlerv1.GetMessageRequest{Producer: "orders", Id: "1"})
+	answer, err := h.operators.GetMessage(t.Context(), &adminv1.GetMessageRequest{Producer: "orders", Id: "1"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +66,7 @@ func TestAnOperatorSeesTheRecord(t *testing.T) {
 			t.Errorf("%s time is %v", what, moment.AsTime())
 		}
 	}
-	_, err = h.operators.GetMessage(t.Context(), &msghandlerv1.GetMessageRequest{Producer: "others", Id: "1"})
+	_, err = h.operators.GetMessage(t.Context(), &adminv1.GetMessageRequest{Producer: "others", Id: "1"})
 	wantCode(t, err, codes.NotFound)
 }
 
@@ -73,14 +74,14 @@ func TestAnOperatorSeesTheTimeline(t *testing.T) {
 	t.Parallel()
 	h := open(t)
 	h.store.put("orders", "1", halfmsg.Dead)
-	name := &msghandlerv1.MessageName{Producer: "orders", Id: "1"}
-	_, err := h.operators.RetryMessages(t.Context(), &msghandlerv1.RetryMessagesRequest{
-		Names: []*msghandlerv1.MessageName{name}, Reason: "the exchange is back",
+	name := &adminv1.MessageName{Producer: "orders", Id: "1"}
+	_, err := h.operators.RetryMessages(t.Context(), &adminv1.RetryMessagesRequest{
+		Names: []*adminv1.MessageName{name}, Reason: "the exchange is back",
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer, err := h.operators.GetMessage(t.Context(), &msghandlerv1.GetMessageRequest{Producer: "orders", Id: "1"})
+	answer, err := h.operators.GetMessage(t.Context(), &adminv1.GetMessageRequest{Producer: "orders", Id: "1"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +97,7 @@ func TestAnOperatorSeesTheTimeline(t *testing.T) {
 	}
 	page, err := h.operators.ListMessages(
 		t.Context(),
-		&msghandlerv1.ListMessagesRequest{State: msghandlerv1.State_STATE_SENDABLE},
+		&adminv1.ListMessagesRequest{State: msghandlerv1.State_STATE_SENDABLE},
 	)
 	if err != nil || len(page.GetRecords()) != 1 || page.GetRecords()[0].GetEvents() != nil {
 		t.Errorf("a list holds %v, %v", page, err)
@@ -110,7 +111,7 @@ func TestAListingIsPaged(t *testing.T) {
 		h.store.put("orders", fmt.Sprintf("%02d", i), halfmsg.Dead)
 		h.store.put("others", fmt.Sprintf("%02d", i), halfmsg.Dead)
 	}
-	r := &msghandlerv1.ListMessagesRequest{State: msghandlerv1.State_STATE_DEAD, Producer: "orders", PageSize: 10}
+	r := &adminv1.ListMessagesRequest{State: msghandlerv1.State_STATE_DEAD, Producer: "orders", PageSize: 10}
 	var ids []string
 	for {
 		page, err := h.operators.ListMessages(t.Context(), r)
@@ -123,7 +124,7 @@ func TestAListingIsPaged(t *testing.T) {
 		if r.PageToken = page.GetNextPageToken(); r.GetPageToken() == "" {
 			break
 		}
-		other := &msghandlerv1.ListMessagesRequest{State: r.GetState(), PageSize: 10, PageToken: r.GetPageToken()}
+		other := &adminv1.ListMessagesRequest{State: r.GetState(), PageSize: 10, PageToken: r.GetPageToken()}
 		_, err = h.operators.ListMessages(t.Context(), other)
 		wantCode(t, err, codes.InvalidArgument) // a token of another listing
 	}
@@ -134,7 +135,7 @@ func TestAListingIsPaged(t *testing.T) {
 
 func TestStats(t *testing.T) {
 	t.Parallel()
-	answer, err := open(t).operators.GetStats(t.Context(), &msghandlerv1.GetStatsRequest{})
+	answer, err := open(t).operators.GetStats(t.Context(), &adminv1.GetStatsRequest{})
 	if err != nil || len(answer.GetStates()) != 2 {
 		t.Fatalf("got %v, %v", answer, err)
 	}
@@ -170,9 +171,9 @@ func TestRetryAndDiscardByName(t *testing.T) {
 	h.store.put("orders", "dead", halfmsg.Dead)
 	h.store.put("orders", "lost", halfmsg.Abandoned)
 	h.store.put("orders", "done", halfmsg.Done)
-	names := func(ids ...string) (all []*msghandlerv1.MessageName) {
+	names := func(ids ...string) (all []*adminv1.MessageName) {
 		for _, id := range ids {
-			all = append(all, &msghandlerv1.MessageName{Producer: "orders", Id: id})
+			all = append(all, &adminv1.MessageName{Producer: "orders", Id: id})
 		}
 		return all
 	}
@@ -182,7 +183,7 @@ func TestRetryAndDiscardByName(t *testing.T) {
 		}
 		return all
 	}
-	retried, err := h.operators.RetryMessages(t.Context(), &msghandlerv1.RetryMessagesRequest{
+	retried, err := h.operators.RetryMessages(t.Context(), &adminv1.RetryMessagesRequest{
 		Names: names("dead", "lost", "done", "none", "bad id"), Reason: "the queue is back",
 	})
 	want := []codes.Code{0, 0, codes.FailedPrecondition, codes.NotFound, codes.InvalidArgument}
@@ -192,7 +193,7 @@ func TestRetryAndDiscardByName(t *testing.T) {
 	if !slices.Equal(h.woken, []halfmsg.State{halfmsg.Sendable, halfmsg.Pending}) {
 		t.Errorf("woken: %v", h.woken)
 	}
-	discarded, err := h.operators.DiscardMessages(t.Context(), &msghandlerv1.DiscardMessagesRequest{
+	discarded, err := h.operators.DiscardMessages(t.Context(), &adminv1.DiscardMessagesRequest{
 		Names: names("dead", "lost", "lost"), Reason: "test orders",
 	})
 	want = []codes.Code{codes.FailedPrecondition, 0, codes.NotFound}
@@ -222,7 +223,7 @@ func TestRetryAndDiscardByState(t *testing.T) {
 	dead := msghandlerv1.State_STATE_DEAD
 	first, err := h.operators.DiscardMessages(
 		t.Context(),
-		&msghandlerv1.DiscardMessagesRequest{State: dead, Producer: "orders"},
+		&adminv1.DiscardMessagesRequest{State: dead, Producer: "orders"},
 	)
 	if err != nil || first.GetDiscarded() != 1000 || !first.GetMore() {
 		t.Fatalf("got %v, %v", first, err)
@@ -232,14 +233,14 @@ func TestRetryAndDiscardByState(t *testing.T) {
 	}
 	second, err := h.operators.RetryMessages(
 		t.Context(),
-		&msghandlerv1.RetryMessagesRequest{State: dead, Producer: "orders", Limit: 10},
+		&adminv1.RetryMessagesRequest{State: dead, Producer: "orders", Limit: 10},
 	)
 	if err != nil || second.GetRetried() != 10 || !second.GetMore() {
 		t.Fatalf("got %v, %v", second, err)
 	}
 	third, err := h.operators.RetryMessages(
 		t.Context(),
-		&msghandlerv1.RetryMessagesRequest{State: dead, Producer: "orders", Limit: 10_000},
+		&adminv1.RetryMessagesRequest{State: dead, Producer: "orders", Limit: 10_000},
 	)
 	if err != nil || third.GetRetried() != 190 || third.GetMore() {
 		t.Fatalf("got %v, %v", third, err)
@@ -266,7 +267,7 @@ func TestAFailedPageIsNotSkipped(t *testing.T) {
 				}
 			}
 		}
-		request := &msghandlerv1.RetryMessagesRequest{State: msghandlerv1.State_STATE_DEAD, Limit: 10_000, Reason: "x"}
+		request := &adminv1.RetryMessagesRequest{State: msghandlerv1.State_STATE_DEAD, Limit: 10_000, Reason: "x"}
 		retried := int64(0)
 		for more := true; more; {
 			answer, err := h.operators.RetryMessages(t.Context(), request)
@@ -293,7 +294,7 @@ func TestAPartlyFailedFirstPageIsAnError(t *testing.T) {
 	h.store.mu.Lock()
 	h.store.away = "00007"
 	h.store.mu.Unlock()
-	request := &msghandlerv1.RetryMessagesRequest{State: msghandlerv1.State_STATE_DEAD, Limit: 100, Reason: "x"}
+	request := &adminv1.RetryMessagesRequest{State: msghandlerv1.State_STATE_DEAD, Limit: 100, Reason: "x"}
 	_, err := h.operators.RetryMessages(t.Context(), request)
 	wantCode(t, err, codes.Unavailable)
 	h.store.mu.Lock()
@@ -316,7 +317,7 @@ func TestTimesBeyondYear9999AreTold(t *testing.T) {
 			Message: halfmsg.Message{Name: name}, State: halfmsg.Pending,
 			CreatedAt: at, UpdatedAt: at, DueAt: at, LeaseUntil: at, ErrorAt: at,
 		}
-		answer, err := h.operators.GetMessage(t.Context(), &msghandlerv1.GetMessageRequest{Producer: "orders", Id: "1"})
+		answer, err := h.operators.GetMessage(t.Context(), &adminv1.GetMessageRequest{Producer: "orders", Id: "1"})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/msghandler/msghandler/internal/audit"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/server/submit"
-	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
 // replay is a ReplayMessages under way.
@@ -26,8 +26,8 @@ const replayCall = "ReplayMessages"
 
 // ReplayMessages implements AdminService.
 func (o *operators) ReplayMessages(
-	ctx context.Context, r *msghandlerv1.ReplayMessagesRequest,
-) (*msghandlerv1.ReplayMessagesResponse, error) {
+	ctx context.Context, r *adminv1.ReplayMessagesRequest,
+) (*adminv1.ReplayMessagesResponse, error) {
 	response, err := o.replay(ctx, r)
 	if err != nil {
 		return nil, o.server.fail(replayCall, err, halfmsg.None)
@@ -36,8 +36,8 @@ func (o *operators) ReplayMessages(
 }
 
 func (o *operators) replay(
-	ctx context.Context, r *msghandlerv1.ReplayMessagesRequest,
-) (*msghandlerv1.ReplayMessagesResponse, error) {
+	ctx context.Context, r *adminv1.ReplayMessagesRequest,
+) (*adminv1.ReplayMessagesResponse, error) {
 	if err := understood(r); err != nil {
 		return nil, err
 	}
@@ -75,8 +75,8 @@ func (o *operators) replay(
 
 // byName replays the named messages.
 func (p *replay) byName(
-	ctx context.Context, r *msghandlerv1.ReplayMessagesRequest,
-) (*msghandlerv1.ReplayMessagesResponse, error) {
+	ctx context.Context, r *adminv1.ReplayMessagesRequest,
+) (*adminv1.ReplayMessagesResponse, error) {
 	c := &check{}
 	c.count("names", len(r.GetNames()))
 	if r.GetFilter() != nil || r.GetPageToken() != "" || r.GetLimit() != 0 {
@@ -98,7 +98,7 @@ func (p *replay) byName(
 	if err := halted(results); err != nil {
 		return nil, err
 	}
-	return &msghandlerv1.ReplayMessagesResponse{
+	return &adminv1.ReplayMessagesResponse{
 		Replayed: p.replayed, Outcomes: p.server.outcomes(replayCall, results),
 	}, nil
 }
@@ -107,7 +107,7 @@ func (p *replay) byName(
 // and the caller learns their number and where to go on.
 func (p *replay) byFilter(
 	ctx context.Context, query halfmsg.FinishedQuery, limit int,
-) (*msghandlerv1.ReplayMessagesResponse, error) {
+) (*adminv1.ReplayMessagesResponse, error) {
 	var failed error
 	begun, next := time.Now(), query.Cursor
 	for {
@@ -130,7 +130,7 @@ func (p *replay) byFilter(
 	if failed != nil {
 		p.server.faults.note(replayCall, failed)
 	}
-	return &msghandlerv1.ReplayMessagesResponse{
+	return &adminv1.ReplayMessagesResponse{
 		Replayed: p.replayed, Skipped: p.skipped, More: next != "", NextPageToken: writeToken(next, history(query)),
 	}, nil
 }

@@ -31,6 +31,7 @@ import (
 	"github.com/msghandler/msghandler/internal/server/httpapi"
 	"github.com/msghandler/msghandler/internal/server/policy"
 	"github.com/msghandler/msghandler/internal/server/submit"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -75,15 +76,15 @@ type Config struct {
 	// Brokers are the names of the brokers that messages may name.
 	Brokers []string
 	// BrokerStats tells how the brokers do, for AdminService. May be nil.
-	BrokerStats func() []*msghandlerv1.BrokerStats
+	BrokerStats func() []*adminv1.BrokerStats
 	// Coordinators tells of the coordinators on the same Redis, for AdminService. May be nil.
-	Coordinators func() []*msghandlerv1.Coordinator
+	Coordinators func() []*adminv1.Coordinator
 	// AddSums adds the sums of all coordinators to an answer of GetStats. May be nil.
-	AddSums func(to *msghandlerv1.GetStatsResponse)
+	AddSums func(to *adminv1.GetStatsResponse)
 	// Configuration is the answer of GetConfiguration. May be nil.
-	Configuration func() *msghandlerv1.GetConfigurationResponse
+	Configuration func() *adminv1.GetConfigurationResponse
 	// Findings lists the problems to act on, the worst first, for AdminService. May be nil.
-	Findings func(ctx context.Context) []*msghandlerv1.Finding
+	Findings func(ctx context.Context) []*adminv1.Finding
 
 	// ConfirmAfter is for requests that do not say how long to wait before the first Confirm.
 	ConfirmAfter time.Duration
@@ -220,7 +221,7 @@ func New(config Config) (*Server, error) {
 
 // Operators is AdminService for callers in this process. The context has their identity, which must have the role that
 // a method needs, and the context's peer says from where they call.
-func (s *Server) Operators() msghandlerv1.AdminServiceServer {
+func (s *Server) Operators() adminv1.AdminServiceServer {
 	return &localOperators{operators: &operators{server: s}}
 }
 
@@ -246,19 +247,19 @@ func (c Config) withHooks() Config {
 		c.Refused = func(string, string, string) {}
 	}
 	if c.BrokerStats == nil {
-		c.BrokerStats = func() []*msghandlerv1.BrokerStats { return nil }
+		c.BrokerStats = func() []*adminv1.BrokerStats { return nil }
 	}
 	if c.Coordinators == nil {
-		c.Coordinators = func() []*msghandlerv1.Coordinator { return nil }
+		c.Coordinators = func() []*adminv1.Coordinator { return nil }
 	}
 	if c.AddSums == nil {
-		c.AddSums = func(*msghandlerv1.GetStatsResponse) {}
+		c.AddSums = func(*adminv1.GetStatsResponse) {}
 	}
 	if c.Configuration == nil {
-		c.Configuration = func() *msghandlerv1.GetConfigurationResponse { return &msghandlerv1.GetConfigurationResponse{} }
+		c.Configuration = func() *adminv1.GetConfigurationResponse { return &adminv1.GetConfigurationResponse{} }
 	}
 	if c.Findings == nil {
-		c.Findings = func(context.Context) []*msghandlerv1.Finding { return nil }
+		c.Findings = func(context.Context) []*adminv1.Finding { return nil }
 	}
 	c.recheck = cmp.Or(c.recheck, recheckInterval)
 	if c.Withdrawn == nil {
@@ -295,7 +296,7 @@ func (s *Server) submitConfig() submit.Config {
 func (s *Server) services() []httpapi.Service {
 	return []httpapi.Service{
 		{Desc: s.guard.Service(&msghandlerv1.MessageHandlerService_ServiceDesc), Implementation: &producers{server: s}},
-		{Desc: s.guard.Service(&msghandlerv1.AdminService_ServiceDesc), Implementation: &operators{server: s}},
+		{Desc: s.guard.Service(&adminv1.AdminService_ServiceDesc), Implementation: &operators{server: s}},
 	}
 }
 
@@ -363,7 +364,7 @@ func (s *Server) SetServing(serving bool) {
 		status = healthv1.HealthCheckResponse_SERVING
 	}
 	for _, service := range []string{
-		"", msghandlerv1.MessageHandlerService_ServiceDesc.ServiceName, msghandlerv1.AdminService_ServiceDesc.ServiceName,
+		"", msghandlerv1.MessageHandlerService_ServiceDesc.ServiceName, adminv1.AdminService_ServiceDesc.ServiceName,
 	} {
 		s.health.SetServingStatus(service, status)
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/server"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -76,7 +77,7 @@ func TestAcknowledgedIsDoneForProducers(t *testing.T) {
 	if info, _ := reason(err); info.GetMetadata()["state"] != "done" {
 		t.Errorf("rolled back: %v", info)
 	}
-	got, err := h.operators.GetMessage(t.Context(), &msghandlerv1.GetMessageRequest{Producer: "orders", Id: "1"})
+	got, err := h.operators.GetMessage(t.Context(), &adminv1.GetMessageRequest{Producer: "orders", Id: "1"})
 	if err != nil || got.GetRecord().GetState() != msghandlerv1.State_STATE_ACKNOWLEDGED {
 		t.Errorf("an operator sees %v, %v", got, err)
 	}
@@ -106,7 +107,7 @@ func TestErrorsAreTranslatedOnce(t *testing.T) {
 			h := open(t)
 			h.store.fail = fmt.Errorf("%w: %w", tc.err, errors.New(secret))
 			ctx := t.Context()
-			name := &msghandlerv1.MessageName{Producer: "orders", Id: "1"}
+			name := &adminv1.MessageName{Producer: "orders", Id: "1"}
 			calls := map[string]func() error{
 				"SendHalfMessage": func() error { _, err := h.producers.SendHalfMessage(ctx, good("1")); return err },
 				"Submit": func() error {
@@ -118,14 +119,14 @@ func TestErrorsAreTranslatedOnce(t *testing.T) {
 					return err
 				},
 				"GetMessage": func() error {
-					_, err := h.operators.GetMessage(ctx, &msghandlerv1.GetMessageRequest{Producer: "orders", Id: "1"})
+					_, err := h.operators.GetMessage(ctx, &adminv1.GetMessageRequest{Producer: "orders", Id: "1"})
 					return err
 				},
 				"ListMessages": func() error {
-					_, err := h.operators.ListMessages(ctx, &msghandlerv1.ListMessagesRequest{State: 1})
+					_, err := h.operators.ListMessages(ctx, &adminv1.ListMessagesRequest{State: 1})
 					return err
 				},
-				"GetStats": func() error { _, err := h.operators.GetStats(ctx, &msghandlerv1.GetStatsRequest{}); return err },
+				"GetStats": func() error { _, err := h.operators.GetStats(ctx, &adminv1.GetStatsRequest{}); return err },
 			}
 			if tc.retry { // then a whole batch fails as one
 				calls["SubmitAll"] = func() error {
@@ -135,7 +136,7 @@ func TestErrorsAreTranslatedOnce(t *testing.T) {
 				calls["RetryMessages"] = func() error {
 					_, err := h.operators.RetryMessages(
 						ctx,
-						&msghandlerv1.RetryMessagesRequest{Names: []*msghandlerv1.MessageName{name}},
+						&adminv1.RetryMessagesRequest{Names: []*adminv1.MessageName{name}},
 					)
 					return err
 				}
@@ -285,7 +286,7 @@ func TestAPanicIsAnError(t *testing.T) {
 			_, err := h.producers.Rollback(ctx, &msghandlerv1.RollbackRequest{Producer: "orders", Id: "1"})
 			return err
 		},
-		"handler": func() error { _, err := h.operators.GetStats(ctx, &msghandlerv1.GetStatsRequest{}); return err },
+		"handler": func() error { _, err := h.operators.GetStats(ctx, &adminv1.GetStatsRequest{}); return err },
 	} {
 		err := do()
 		wantCode(t, err, codes.Internal)
@@ -300,7 +301,7 @@ func TestAPanicIsAnError(t *testing.T) {
 func TestHealthAndReflection(t *testing.T) {
 	t.Parallel()
 	h := open(t, func(c *server.Config) { c.Reflection = true })
-	for _, service := range []string{"", "msghandler.v1.MessageHandlerService", "msghandler.v1.AdminService"} {
+	for _, service := range []string{"", "msghandler.v1.MessageHandlerService", "msghandler.admin.v1.AdminService"} {
 		for _, serving := range []bool{false, true, false} {
 			h.SetServing(serving)
 			answer, err := h.health.Check(t.Context(), &healthv1.HealthCheckRequest{Service: service})

@@ -15,6 +15,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/server"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -62,7 +63,7 @@ func TestASlowRequestEndsItsConnection(t *testing.T) {
 			return stream
 		},
 		"of a call that is answered with a stream": func(t *testing.T, conn *grpc.ClientConn) grpc.ClientStream {
-			return begin(t, conn, msghandlerv1.AdminService_TailMessages_FullMethodName)
+			return begin(t, conn, adminv1.AdminService_TailMessages_FullMethodName)
 		},
 		"about its health": func(t *testing.T, conn *grpc.ClientConn) grpc.ClientStream {
 			return begin(t, conn, healthv1.Health_Check_FullMethodName)

@@ -18,7 +18,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/server"
-	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
 // held is a store that keeps its calls until they are let go.
@@ -215,7 +215,7 @@ func TestAStopWaitsForNoIdleClient(t *testing.T) {
 	for name, begin := range map[string]func(stream grpc.ClientStream) error{
 		"a request without end": func(grpc.ClientStream) error { return nil },
 		"an answer that is not read": func(stream grpc.ClientStream) error {
-			if err := stream.SendMsg(&msghandlerv1.GetMessageRequest{Producer: "orders", Id: "large"}); err != nil {
+			if err := stream.SendMsg(&adminv1.GetMessageRequest{Producer: "orders", Id: "large"}); err != nil {
 				return err
 			}
 			if err := stream.CloseSend(); err != nil {
@@ -235,7 +235,7 @@ func TestAStopWaitsForNoIdleClient(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 			defer cancel()
 			stream, err := h.conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true},
-				msghandlerv1.AdminService_GetMessage_FullMethodName)
+				adminv1.AdminService_GetMessage_FullMethodName)
 			if err == nil {
 				err = begin(stream)
 			}

@@ -14,6 +14,7 @@ import (
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/server/guard"
 	"github.com/msghandler/msghandler/internal/server/submit"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -40,13 +41,13 @@ type tail struct {
 	// changed has a token when there are moves to send.
 	changed chan struct{}
 	// moves were not sent yet; missed counts dropped moves that were not reported yet. The lock of tails guards both.
-	moves  []*msghandlerv1.Move
+	moves  []*adminv1.Move
 	missed int64
 }
 
 var errTails = fmt.Errorf("%w: %d tails are open already", guard.ErrTooManyCalls, maxTails)
 
-func (t *tails) join(r *msghandlerv1.TailMessagesRequest) (*tail, error) {
+func (t *tails) join(r *adminv1.TailMessagesRequest) (*tail, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.all) == maxTails {
@@ -93,7 +94,7 @@ func (t *tail) add(move halfmsg.Moved, at *timestamppb.Timestamp) {
 		t.missed++
 		return
 	}
-	t.moves = append(t.moves, &msghandlerv1.Move{Time: at, Producer: move.Name.Producer, Id: move.Name.ID, State: state})
+	t.moves = append(t.moves, &adminv1.Move{Time: at, Producer: move.Name.Producer, Id: move.Name.ID, State: state})
 	select {
 	case t.changed <- struct{}{}:
 	default:
@@ -101,17 +102,17 @@ func (t *tail) add(move halfmsg.Moved, at *timestamppb.Timestamp) {
 }
 
 // take returns the moves of a tail that were not sent yet.
-func (t *tails) take(from *tail) *msghandlerv1.TailMessagesResponse {
+func (t *tails) take(from *tail) *adminv1.TailMessagesResponse {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	news := &msghandlerv1.TailMessagesResponse{Moves: from.moves, Missed: from.missed}
+	news := &adminv1.TailMessagesResponse{Moves: from.moves, Missed: from.missed}
 	from.moves, from.missed = nil, 0
 	return news
 }
 
 // TailMessages implements AdminService. Its header says that the tail is open.
 func (o *operators) TailMessages(
-	r *msghandlerv1.TailMessagesRequest, stream grpc.ServerStreamingServer[msghandlerv1.TailMessagesResponse],
+	r *adminv1.TailMessagesRequest, stream grpc.ServerStreamingServer[adminv1.TailMessagesResponse],
 ) error {
 	const call = "TailMessages"
 	if err := understood(r); err != nil {

@@ -12,13 +12,14 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
 // tail listens, and returns when the server does.
 func (h *house) tail(
-	t *testing.T, ctx context.Context, r *msghandlerv1.TailMessagesRequest,
-) grpc.ServerStreamingClient[msghandlerv1.TailMessagesResponse] {
+	t *testing.T, ctx context.Context, r *adminv1.TailMessagesRequest,
+) grpc.ServerStreamingClient[adminv1.TailMessagesResponse] {
 	t.Helper()
 	stream, err := h.operators.TailMessages(ctx, r)
 	if err == nil {
@@ -33,7 +34,7 @@ func (h *house) tail(
 // receive reads until n moves have come, and returns them with the number of missed moves.
 func receive(
 	t *testing.T,
-	stream grpc.ServerStreamingClient[msghandlerv1.TailMessagesResponse],
+	stream grpc.ServerStreamingClient[adminv1.TailMessagesResponse],
 	n int,
 ) (got []string, missed int64) {
 	t.Helper()
@@ -56,8 +57,8 @@ func receive(
 func TestATailSendsEachMove(t *testing.T) {
 	t.Parallel()
 	h := open(t)
-	all := h.tail(t, t.Context(), &msghandlerv1.TailMessagesRequest{})
-	some := h.tail(t, t.Context(), &msghandlerv1.TailMessagesRequest{
+	all := h.tail(t, t.Context(), &adminv1.TailMessagesRequest{})
+	some := h.tail(t, t.Context(), &adminv1.TailMessagesRequest{
 		Producer: "stock", States: []msghandlerv1.State{msghandlerv1.State_STATE_DONE, msghandlerv1.State_STATE_DEAD},
 	})
 	if _, err := h.producers.SendHalfMessage(t.Context(), good("1")); err != nil {
@@ -71,8 +72,8 @@ func TestATailSendsEachMove(t *testing.T) {
 		{Name: stock, State: halfmsg.Dead},
 	})
 	h.store.put("stock", "2", halfmsg.Dead)
-	if _, err := h.operators.RetryMessages(t.Context(), &msghandlerv1.RetryMessagesRequest{
-		Names: []*msghandlerv1.MessageName{{Producer: "stock", Id: "2"}, {Producer: "stock", Id: "none"}},
+	if _, err := h.operators.RetryMessages(t.Context(), &adminv1.RetryMessagesRequest{
+		Names: []*adminv1.MessageName{{Producer: "stock", Id: "2"}, {Producer: "stock", Id: "none"}},
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +90,7 @@ func TestATailSendsEachMove(t *testing.T) {
 func TestASlowTailDelaysNoMove(t *testing.T) {
 	t.Parallel()
 	h := open(t)
-	stream := h.tail(t, t.Context(), &msghandlerv1.TailMessagesRequest{})
+	stream := h.tail(t, t.Context(), &adminv1.TailMessagesRequest{})
 	moves := make([]halfmsg.Moved, 100)
 	for i := range moves {
 		moves[i] = halfmsg.Moved{Name: halfmsg.Name{Producer: "orders", ID: fmt.Sprint(i)}, State: halfmsg.Done}
@@ -109,7 +110,7 @@ func TestASlowTailDelaysNoMove(t *testing.T) {
 }
 
 // refusedTail is the first answer to a call of TailMessages.
-func (h *house) refusedTail(t *testing.T, r *msghandlerv1.TailMessagesRequest) error {
+func (h *house) refusedTail(t *testing.T, r *adminv1.TailMessagesRequest) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
@@ -124,9 +125,9 @@ func (h *house) refusedTail(t *testing.T, r *msghandlerv1.TailMessagesRequest) e
 func TestATailChecksItsRequest(t *testing.T) {
 	t.Parallel()
 	h := open(t)
-	unread := &msghandlerv1.TailMessagesRequest{}
+	unread := &adminv1.TailMessagesRequest{}
 	unread.ProtoReflect().SetUnknown(protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), "\xff"))
-	for field, r := range map[string]*msghandlerv1.TailMessagesRequest{
+	for field, r := range map[string]*adminv1.TailMessagesRequest{
 		"producer":  unread,
 		"states":    {States: make([]msghandlerv1.State, 1001)},
 		"states[0]": {States: []msghandlerv1.State{99}},
@@ -143,14 +144,14 @@ func TestTailsAreBoundedAndEnd(t *testing.T) {
 	t.Parallel()
 	h := open(t)
 	ctx, leave := context.WithCancel(t.Context())
-	first := h.tail(t, ctx, &msghandlerv1.TailMessagesRequest{})
-	var last grpc.ServerStreamingClient[msghandlerv1.TailMessagesResponse]
+	first := h.tail(t, ctx, &adminv1.TailMessagesRequest{})
+	var last grpc.ServerStreamingClient[adminv1.TailMessagesResponse]
 	for range 15 {
-		last = h.tail(t, t.Context(), &msghandlerv1.TailMessagesRequest{})
+		last = h.tail(t, t.Context(), &adminv1.TailMessagesRequest{})
 	}
-	wantCode(t, h.refusedTail(t, &msghandlerv1.TailMessagesRequest{}), codes.ResourceExhausted)
-	wantCode(t, h.refusedTail(t, &msghandlerv1.TailMessagesRequest{Producer: "a b"}), codes.InvalidArgument)
-	wantCode(t, h.refusedTail(t, &msghandlerv1.TailMessagesRequest{States: []msghandlerv1.State{99}}),
+	wantCode(t, h.refusedTail(t, &adminv1.TailMessagesRequest{}), codes.ResourceExhausted)
+	wantCode(t, h.refusedTail(t, &adminv1.TailMessagesRequest{Producer: "a b"}), codes.InvalidArgument)
+	wantCode(t, h.refusedTail(t, &adminv1.TailMessagesRequest{States: []msghandlerv1.State{99}}),
 		codes.InvalidArgument)
 	leave()
 	if _, err := first.Recv(); err == nil {

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -24,18 +25,18 @@ func TestUnknownFilterFieldsAreRefused(t *testing.T) {
 	t.Parallel()
 	h := open(t)
 	h.store.put("orders", "1", halfmsg.Dead)
-	dead, names := msghandlerv1.State_STATE_DEAD, []*msghandlerv1.MessageName{{Producer: "orders", Id: "1"}}
-	_, err := h.operators.DiscardMessages(t.Context(), newer(&msghandlerv1.DiscardMessagesRequest{State: dead}))
+	dead, names := msghandlerv1.State_STATE_DEAD, []*adminv1.MessageName{{Producer: "orders", Id: "1"}}
+	_, err := h.operators.DiscardMessages(t.Context(), newer(&adminv1.DiscardMessagesRequest{State: dead}))
 	wantCode(t, err, codes.Unimplemented)
-	_, err = h.operators.DiscardMessages(t.Context(), newer(&msghandlerv1.DiscardMessagesRequest{Names: names}))
+	_, err = h.operators.DiscardMessages(t.Context(), newer(&adminv1.DiscardMessagesRequest{Names: names}))
 	wantCode(t, err, codes.Unimplemented)
-	_, err = h.operators.RetryMessages(t.Context(), newer(&msghandlerv1.RetryMessagesRequest{State: dead}))
+	_, err = h.operators.RetryMessages(t.Context(), newer(&adminv1.RetryMessagesRequest{State: dead}))
 	wantCode(t, err, codes.Unimplemented)
-	_, err = h.operators.ListMessages(t.Context(), newer(&msghandlerv1.ListMessagesRequest{State: dead}))
+	_, err = h.operators.ListMessages(t.Context(), newer(&adminv1.ListMessagesRequest{State: dead}))
 	wantCode(t, err, codes.Unimplemented)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	stream, err := h.operators.TailMessages(ctx, newer(&msghandlerv1.TailMessagesRequest{}))
+	stream, err := h.operators.TailMessages(ctx, newer(&adminv1.TailMessagesRequest{}))
 	if err == nil {
 		_, err = stream.Recv()
 	}

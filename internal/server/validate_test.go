@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -280,7 +281,7 @@ func TestOtherCallsCheckTheirInputToo(t *testing.T) {
 	h.store.put("orders", "1", halfmsg.Pending)
 	ctx := t.Context()
 	many := make([]string, 1001)
-	manyNames := make([]*msghandlerv1.MessageName, 1001)
+	manyNames := make([]*adminv1.MessageName, 1001)
 	for name, tc := range map[string]struct {
 		field string
 		call  func() error
@@ -316,50 +317,50 @@ func TestOtherCallsCheckTheirInputToo(t *testing.T) {
 			return err
 		}},
 		"GetMessage without producer": {"producer", func() error {
-			_, err := h.operators.GetMessage(ctx, &msghandlerv1.GetMessageRequest{Id: "1"})
+			_, err := h.operators.GetMessage(ctx, &adminv1.GetMessageRequest{Id: "1"})
 			return err
 		}},
 		"ListMessages of no state": {"state", func() error {
-			_, err := h.operators.ListMessages(ctx, &msghandlerv1.ListMessagesRequest{})
+			_, err := h.operators.ListMessages(ctx, &adminv1.ListMessagesRequest{})
 			return err
 		}},
 		"ListMessages of DONE": {"state", func() error {
-			_, err := h.operators.ListMessages(ctx, &msghandlerv1.ListMessagesRequest{State: msghandlerv1.State_STATE_DONE})
+			_, err := h.operators.ListMessages(ctx, &adminv1.ListMessagesRequest{State: msghandlerv1.State_STATE_DONE})
 			return err
 		}},
 		"ListMessages of a state beyond a byte": {"state", func() error {
-			_, err := h.operators.ListMessages(ctx, &msghandlerv1.ListMessagesRequest{State: 257})
+			_, err := h.operators.ListMessages(ctx, &adminv1.ListMessagesRequest{State: 257})
 			return err
 		}},
 		"ListMessages with a large page": {"page_size", func() error {
-			_, err := h.operators.ListMessages(ctx, &msghandlerv1.ListMessagesRequest{State: 1, PageSize: 1001})
+			_, err := h.operators.ListMessages(ctx, &adminv1.ListMessagesRequest{State: 1, PageSize: 1001})
 			return err
 		}},
 		"ListMessages with a token of another listing": {"page_token", func() error {
-			_, err := h.operators.ListMessages(ctx, &msghandlerv1.ListMessagesRequest{State: 1, PageToken: "AAAAAAAA"})
+			_, err := h.operators.ListMessages(ctx, &adminv1.ListMessagesRequest{State: 1, PageToken: "AAAAAAAA"})
 			return err
 		}},
 		"RetryMessages of nothing": {"state", func() error {
-			_, err := h.operators.RetryMessages(ctx, &msghandlerv1.RetryMessagesRequest{})
+			_, err := h.operators.RetryMessages(ctx, &adminv1.RetryMessagesRequest{})
 			return err
 		}},
 		"RetryMessages of names and a state": {"names", func() error {
-			_, err := h.operators.RetryMessages(ctx, &msghandlerv1.RetryMessagesRequest{
-				Names: []*msghandlerv1.MessageName{{Producer: "orders", Id: "1"}}, State: 1,
+			_, err := h.operators.RetryMessages(ctx, &adminv1.RetryMessagesRequest{
+				Names: []*adminv1.MessageName{{Producer: "orders", Id: "1"}}, State: 1,
 			})
 			return err
 		}},
 		"RetryMessages of too many": {"names", func() error {
-			_, err := h.operators.RetryMessages(ctx, &msghandlerv1.RetryMessagesRequest{Names: manyNames})
+			_, err := h.operators.RetryMessages(ctx, &adminv1.RetryMessagesRequest{Names: manyNames})
 			return err
 		}},
 		"DiscardMessages of SENDABLE": {"state", func() error {
-			r := &msghandlerv1.DiscardMessagesRequest{State: msghandlerv1.State_STATE_SENDABLE}
+			r := &adminv1.DiscardMessagesRequest{State: msghandlerv1.State_STATE_SENDABLE}
 			_, err := h.operators.DiscardMessages(ctx, r)
 			return err
 		}},
 		"DiscardMessages with a negative limit": {"limit", func() error {
-			_, err := h.operators.DiscardMessages(ctx, &msghandlerv1.DiscardMessagesRequest{State: 1, Limit: -1})
+			_, err := h.operators.DiscardMessages(ctx, &adminv1.DiscardMessagesRequest{State: 1, Limit: -1})
 			return err
 		}},
 	} {

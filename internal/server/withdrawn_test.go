@@ -22,7 +22,7 @@ import (
 	"github.com/msghandler/msghandler/internal/certs"
 	"github.com/msghandler/msghandler/internal/certs/certstest"
 	"github.com/msghandler/msghandler/internal/server"
-	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
 // recheck is short, so that a test need not wait for the next check of callers.
@@ -78,7 +78,7 @@ func TestStreamsOfWithdrawnTokensEnd(t *testing.T) {
 				c.Access = authenticator(t, access.Rules{}, tokens)
 				c.WithRecheck(recheck)
 			})
-			tail, err := h.operators.TailMessages(withToken(t.Context(), "viewer"), &msghandlerv1.TailMessagesRequest{})
+			tail, err := h.operators.TailMessages(withToken(t.Context(), "viewer"), &adminv1.TailMessagesRequest{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -115,7 +115,7 @@ func openTail(t *testing.T, h *house, token string) io.Reader {
 	client := httpClient(t)
 	client.Transport = bearing{client.Transport, token}
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost,
-		h.url()+msghandlerv1.AdminService_TailMessages_FullMethodName, strings.NewReader("\x00\x00\x00\x00\x02{}"))
+		h.url()+adminv1.AdminService_TailMessages_FullMethodName, strings.NewReader("\x00\x00\x00\x00\x02{}"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +137,7 @@ func TestStreamsOutliveAnUndecidedSource(t *testing.T) {
 		c.Access = authenticator(t, access.Rules{}, tokens)
 		c.WithRecheck(recheck)
 	})
-	tail, err := h.operators.TailMessages(withToken(t.Context(), "viewer"), &msghandlerv1.TailMessagesRequest{})
+	tail, err := h.operators.TailMessages(withToken(t.Context(), "viewer"), &adminv1.TailMessagesRequest{})
 	if err == nil {
 		_, err = tail.Header()
 	}
@@ -148,7 +148,7 @@ func TestStreamsOutliveAnUndecidedSource(t *testing.T) {
 	for range 3 {
 		<-asked
 	}
-	_, err = h.operators.GetStats(withToken(t.Context(), "viewer"), &msghandlerv1.GetStatsRequest{})
+	_, err = h.operators.GetStats(withToken(t.Context(), "viewer"), &adminv1.GetStatsRequest{})
 	wantCode(t, err, codes.Unavailable)
 	tokens.change(func() { tokens.err = nil })
 	ctx := withToken(t.Context(), "producer")
@@ -176,7 +176,7 @@ func TestStreamsOfUndecidedSourceExpire(t *testing.T) {
 	})
 	ctx, cancel := context.WithTimeout(withToken(t.Context(), "viewer"), 20*time.Second)
 	defer cancel()
-	tail, err := h.operators.TailMessages(ctx, &msghandlerv1.TailMessagesRequest{})
+	tail, err := h.operators.TailMessages(ctx, &adminv1.TailMessagesRequest{})
 	if err == nil {
 		_, err = tail.Header()
 	}
@@ -225,8 +225,8 @@ func TestConnectionsOfWithdrawnCertificatesAreClosed(t *testing.T) {
 	})
 	leaves, stays := as(t, a, address, "leaves.shop"), as(t, a, address, "stays.shop")
 	for _, conn := range []*grpc.ClientConn{leaves, stays} {
-		admin := msghandlerv1.NewAdminServiceClient(conn)
-		if _, err := admin.GetStats(t.Context(), &msghandlerv1.GetStatsRequest{}); err != nil {
+		admin := adminv1.NewAdminServiceClient(conn)
+		if _, err := admin.GetStats(t.Context(), &adminv1.GetStatsRequest{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -266,13 +266,13 @@ func TestExpiredCertificateIsRefusedAtTheNextCall(t *testing.T) {
 	}
 	config := a.Client()
 	config.Certificates = []tls.Certificate{pair}
-	admin := msghandlerv1.NewAdminServiceClient(connect(t, address,
+	admin := adminv1.NewAdminServiceClient(connect(t, address,
 		grpc.WithTransportCredentials(credentials.NewTLS(config))))
-	if _, err := admin.GetStats(t.Context(), &msghandlerv1.GetStatsRequest{}); err != nil {
+	if _, err := admin.GetStats(t.Context(), &adminv1.GetStatsRequest{}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the call is refused", func() bool {
-		_, err = admin.GetStats(t.Context(), &msghandlerv1.GetStatsRequest{})
+		_, err = admin.GetStats(t.Context(), &adminv1.GetStatsRequest{})
 		return status.Code(err) == codes.Unauthenticated
 	})
 	wantText(t, err, "certificate has expired")

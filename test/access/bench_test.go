@@ -10,7 +10,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/bench/usage"
 	"github.com/msghandler/msghandler/internal/certs"
-	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
 const (
@@ -61,7 +61,7 @@ func BenchmarkIdentity(b *testing.B) {
 // spend is the CPU time that the coordinator spends on the calls of a round.
 func (c *coordinator) spend(conn *grpc.ClientConn, of caller) time.Duration {
 	c.t.Helper()
-	admin, ctx := pb.NewAdminServiceClient(conn), certs.WithToken(c.t.Context(), of.token)
+	admin, ctx := adminv1.NewAdminServiceClient(conn), certs.WithToken(c.t.Context(), of.token)
 	coordinators := usage.Find("", map[string][]string{"coordinator": {c.grpc}})
 	before := coordinators.Sample()["coordinator"].CPU
 	var calling sync.WaitGroup
@@ -69,7 +69,7 @@ func (c *coordinator) spend(conn *grpc.ClientConn, of caller) time.Duration {
 		calling.Go(func() {
 			for range calls / callsAtOnce {
 				// An unknown message costs the store as little as a call can.
-				_, _ = admin.GetMessage(ctx, &pb.GetMessageRequest{Producer: "orders", Id: "1"})
+				_, _ = admin.GetMessage(ctx, &adminv1.GetMessageRequest{Producer: "orders", Id: "1"})
 			}
 		})
 	}

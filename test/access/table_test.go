@@ -27,6 +27,7 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/msghandler/msghandler/internal/certs"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 	"github.com/msghandler/msghandler/test/servers"
 )
@@ -279,9 +280,11 @@ func refusal(reason string) string {
 
 // methods are the methods of both services, from their description, so that a new method is tried too.
 func methods() (all []protoreflect.MethodDescriptor) {
-	services := pb.File_msghandler_v1_msghandler_proto.Services()
-	for _, name := range []protoreflect.Name{"MessageHandlerService", "AdminService"} {
-		of := services.ByName(name).Methods()
+	for _, service := range []protoreflect.ServiceDescriptor{
+		pb.File_msghandler_v1_msghandler_proto.Services().ByName("MessageHandlerService"),
+		adminv1.File_msghandler_admin_v1_admin_proto.Services().ByName("AdminService"),
+	} {
+		of := service.Methods()
 		for i := range of.Len() {
 			all = append(all, of.Get(i))
 		}
@@ -336,9 +339,9 @@ func (c *coordinator) awaitToken(of caller) {
 	if of.token == "" {
 		return
 	}
-	client := pb.NewAdminServiceClient(c.dial(caller{token: of.token}))
+	client := adminv1.NewAdminServiceClient(c.dial(caller{token: of.token}))
 	servers.Eventually(c.t, 30*time.Second, of.name+" is known", func() bool {
-		_, err := client.GetStats(certs.WithToken(c.t.Context(), of.token), &pb.GetStatsRequest{})
+		_, err := client.GetStats(certs.WithToken(c.t.Context(), of.token), &adminv1.GetStatsRequest{})
 		return (status.Code(err) == codes.Unauthenticated) != of.proved && status.Code(err) != codes.Unavailable
 	})
 }
@@ -408,18 +411,20 @@ func TestAlmostMethodsReachNothing(t *testing.T) {
 	of := caller{name: "admin", token: c.token("all", "--role=admin", "--producer=*")}
 	of.proved = true
 	c.awaitToken(of)
-	request := &pb.GetStatsRequest{}
+	request := &adminv1.GetStatsRequest{}
 	for _, token := range []string{"", of.token} {
 		of.token = token
 		conn := c.dial(of)
 		transport := &http.Transport{TLSClientConfig: c.tls(of, "h2", "http/1.1"), ForceAttemptHTTP2: true}
 		client := &http.Client{Transport: transport}
 		for _, path := range []string{
-			"/", "//", "/msghandler.v1.AdminService", "/msghandler.v1.AdminService/", "//msghandler.v1.AdminService/GetStats",
-			"/msghandler.v1.AdminService//GetStats", "/msghandler.v1.AdminService/GetStats/", "/GetStats",
-			"/msghandler.v1.AdminService/getstats", "/msghandler.v1.AdminService/Nothing", "/msghandler.v1.Nothing/GetStats",
-			"/./msghandler.v1.AdminService/GetStats", "/x/../msghandler.v1.AdminService/GetStats",
-			"msghandler.v1.AdminService/GetStats",
+			"/", "//", "/msghandler.admin.v1.AdminService", "/msghandler.admin.v1.AdminService/",
+			"//msghandler.admin.v1.AdminService/GetStats",
+			"/msghandler.admin.v1.AdminService//GetStats", "/msghandler.admin.v1.AdminService/GetStats/", "/GetStats",
+			"/msghandler.admin.v1.AdminService/getstats", "/msghandler.admin.v1.AdminService/Nothing",
+			"/msghandler.v1.Nothing/GetStats",
+			"/./msghandler.admin.v1.AdminService/GetStats", "/x/../msghandler.admin.v1.AdminService/GetStats",
+			"msghandler.admin.v1.AdminService/GetStats",
 		} {
 			err := conn.Invoke(certs.WithToken(t.Context(), of.token), path, request, &emptypb.Empty{})
 			if code := status.Code(err); code == codes.OK || code == codes.Internal && path[0] == '/' {

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/msghandler/msghandler/internal/certs"
-	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
 // limit is how long a caller may keep an open connection or stream after its proof was withdrawn.
@@ -66,12 +66,12 @@ func TestWithdrawnCallersAreCutOff(t *testing.T) {
 
 // openTail opens a tail with a token.
 func (c *coordinator) openTail(token string) interface {
-	Recv() (*pb.TailMessagesResponse, error)
+	Recv() (*adminv1.TailMessagesResponse, error)
 } {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(certs.WithToken(c.t.Context(), token), limit)
 	c.t.Cleanup(cancel)
-	tail, err := pb.NewAdminServiceClient(c.dial(caller{})).TailMessages(ctx, &pb.TailMessagesRequest{})
+	tail, err := adminv1.NewAdminServiceClient(c.dial(caller{})).TailMessages(ctx, &adminv1.TailMessagesRequest{})
 	if err == nil {
 		_, err = tail.Header()
 	}

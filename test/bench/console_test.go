@@ -18,6 +18,7 @@ import (
 	"github.com/msghandler/msghandler/internal/ground/backoff"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -85,13 +86,13 @@ func (s *setup) pages() []page {
 	}
 	for _, at := range []struct {
 		name string
-		r    *pb.ListMessagesRequest
+		r    *adminv1.ListMessagesRequest
 	}{
-		{"API: at least a second old, of one producer", &pb.ListMessagesRequest{
+		{"API: at least a second old, of one producer", &adminv1.ListMessagesRequest{
 			Producer: "standing-3", MinAge: durationpb.New(time.Second),
 		}},
-		{"API: an exchange that none has", &pb.ListMessagesRequest{Exchange: "none"}},
-		{"API: an error that none has", &pb.ListMessagesRequest{ErrorContains: "none"}},
+		{"API: an exchange that none has", &adminv1.ListMessagesRequest{Exchange: "none"}},
+		{"API: an error that none has", &adminv1.ListMessagesRequest{ErrorContains: "none"}},
 	} {
 		at.r.State = pb.State_STATE_PENDING
 		all = append(all, page{at.name, func() {
@@ -105,7 +106,7 @@ func (s *setup) pages() []page {
 // searchAll looks for a missing message, page after page until there are no more, as the command line does.
 func (s *setup) searchAll() (pages int, took time.Duration) {
 	begun := time.Now()
-	r := &pb.ListMessagesRequest{State: pb.State_STATE_PENDING, ErrorContains: "none"}
+	r := &adminv1.ListMessagesRequest{State: pb.State_STATE_PENDING, ErrorContains: "none"}
 	for more := true; more; more = r.GetPageToken() != "" {
 		answer, err := s.admin.ListMessages(context.Background(), r)
 		s.must(err)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/bench"
 	"github.com/msghandler/msghandler/internal/bench/compare"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 	"github.com/msghandler/msghandler/test/servers"
 )
@@ -105,7 +106,7 @@ func (s *setup) written() {
 
 // unfinished is how many messages are pending or to be published.
 func (s *setup) unfinished() (n int64) {
-	stats, err := s.admin.GetStats(context.Background(), &pb.GetStatsRequest{})
+	stats, err := s.admin.GetStats(context.Background(), &adminv1.GetStatsRequest{})
 	if err != nil {
 		s.b.Error(err)
 	}

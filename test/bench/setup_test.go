@@ -19,6 +19,7 @@ import (
 	"github.com/msghandler/msghandler/internal/bench/compare"
 	"github.com/msghandler/msghandler/internal/bench/order"
 	"github.com/msghandler/msghandler/internal/bench/usage"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 	"github.com/msghandler/msghandler/test/servers"
 )
@@ -37,7 +38,7 @@ type setup struct {
 	binary    string
 	all       []*coordinator
 	api       pb.MessageHandlerServiceClient
-	admin     pb.AdminServiceClient
+	admin     adminv1.AdminServiceClient
 	console   string
 	pprof     string
 	callbacks string
@@ -77,7 +78,7 @@ func (s *setup) startCoordinator(redis, broker string, more ...string) {
 	conn, err := grpc.NewClient(c.api, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	s.must(err)
 	s.b.Cleanup(func() { conn.Close() })
-	s.api, s.admin = pb.NewMessageHandlerServiceClient(conn), pb.NewAdminServiceClient(conn)
+	s.api, s.admin = pb.NewMessageHandlerServiceClient(conn), adminv1.NewAdminServiceClient(conn)
 }
 
 func (s *setup) must(err error) {

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 	"github.com/msghandler/msghandler/test/compare/load"
 	"github.com/msghandler/msghandler/test/compare/systems"
@@ -195,7 +196,7 @@ func (w *world) waiting(kind systems.Kind) (messages int) {
 	if !kind.InRedis() {
 		return int(w.number(kind.Waiting))
 	}
-	stats, err := w.admin.GetStats(w.t.Context(), &pb.GetStatsRequest{})
+	stats, err := w.admin.GetStats(w.t.Context(), &adminv1.GetStatsRequest{})
 	w.must(err)
 	for _, state := range stats.GetStates() {
 		if s := state.GetState(); s == pb.State_STATE_PENDING || s == pb.State_STATE_SENDABLE {
@@ -219,7 +220,7 @@ func (w *world) publishNowhere(kind systems.Kind) []string {
 func (w *world) fate(kind systems.Kind, id string) (text string) {
 	w.t.Helper()
 	if kind.InRedis() {
-		m, err := w.admin.GetMessage(w.t.Context(), &pb.GetMessageRequest{Producer: systems.Producer, Id: id})
+		m, err := w.admin.GetMessage(w.t.Context(), &adminv1.GetMessageRequest{Producer: systems.Producer, Id: id})
 		w.must(err)
 		return fmt.Sprintf("%s, attempts %d, %s", m.GetRecord().GetState(), m.GetRecord().GetPublishAttempts(),
 			m.GetRecord().GetLastError())

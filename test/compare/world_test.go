@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
-	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	"github.com/msghandler/msghandler/test/compare/load"
 	"github.com/msghandler/msghandler/test/compare/systems"
 	"github.com/msghandler/msghandler/test/servers"
@@ -33,7 +33,7 @@ type world struct {
 	// api and http are the coordinator's addresses, and process is the coordinator while it runs.
 	api, http string
 	process   *exec.Cmd
-	admin     pb.AdminServiceClient
+	admin     adminv1.AdminServiceClient
 	// msghandler and service are the programs.
 	msghandler, service string
 	// next is the first number of the next load.
@@ -70,7 +70,7 @@ func (w *world) open() {
 	conn, err := grpc.NewClient(w.api, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	w.must(err)
 	w.t.Cleanup(func() { conn.Close() })
-	w.admin = pb.NewAdminServiceClient(conn)
+	w.admin = adminv1.NewAdminServiceClient(conn)
 	w.consumer = startConsumer(w.t, w.broker)
 	w.next = 1
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/msghandler/msghandler/internal/config"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 	"github.com/msghandler/msghandler/test/browser"
 	"github.com/msghandler/msghandler/test/servers"
@@ -41,7 +42,7 @@ type coordinator struct {
 	*app.App
 	log     *servers.Log
 	sender  msghandlerv1.MessageHandlerServiceClient
-	admin   msghandlerv1.AdminServiceClient
+	admin   adminv1.AdminServiceClient
 	address string // the producer's
 	redis   string // its URL
 }
@@ -81,10 +82,10 @@ func startWith(t *testing.T, token bearer, change ...func(*config.Config)) *coor
 	t.Cleanup(func() { _ = conn.Close() })
 	r := &coordinator{
 		T: t, App: a, log: log, address: producer(t),
-		sender: msghandlerv1.NewMessageHandlerServiceClient(conn), admin: msghandlerv1.NewAdminServiceClient(conn),
+		sender: msghandlerv1.NewMessageHandlerServiceClient(conn), admin: adminv1.NewAdminServiceClient(conn),
 	}
 	servers.Eventually(t, 20*time.Second, "the coordinator serves", func() bool {
-		_, err := r.admin.GetStats(t.Context(), &msghandlerv1.GetStatsRequest{})
+		_, err := r.admin.GetStats(t.Context(), &adminv1.GetStatsRequest{})
 		return err == nil
 	})
 	r.redis = c.Redis.URL
@@ -152,14 +153,14 @@ func (r *coordinator) send(producer string, submit bool, messages ...*msghandler
 // count waits until so many messages stand in a state.
 func (r *coordinator) await(state msghandlerv1.State, want int64) {
 	r.Helper()
-	var last *msghandlerv1.GetStatsResponse
+	var last *adminv1.GetStatsResponse
 	defer func() {
 		if r.Failed() {
 			r.Logf("%v\n%s", last, r.log)
 		}
 	}()
 	servers.Eventually(r, 30*time.Second, fmt.Sprintf("%d are %s", want, state), func() bool {
-		last, _ = r.admin.GetStats(r.Context(), &msghandlerv1.GetStatsRequest{})
+		last, _ = r.admin.GetStats(r.Context(), &adminv1.GetStatsRequest{})
 		for _, s := range last.GetStates() {
 			if s.GetState() == state {
 				return s.GetCount() == want

@@ -12,6 +12,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -21,7 +22,7 @@ var crowd = flag.Int("crowd", 2500, "how many messages are pending and how many 
 func TestCrowdIsGrouped(t *testing.T) {
 	r := start(t, patient)
 	r.fill(*crowd)
-	answer, err := r.admin.GroupMessages(t.Context(), &msghandlerv1.GroupMessagesRequest{
+	answer, err := r.admin.GroupMessages(t.Context(), &adminv1.GroupMessagesRequest{
 		State: msghandlerv1.State_STATE_DEAD,
 	})
 	if err != nil || answer.GetTotal() != int64(*crowd) || answer.GetLooked() >= answer.GetTotal() {

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/msghandler/msghandler/internal/config"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 	"github.com/msghandler/msghandler/test/browser"
 	"github.com/msghandler/msghandler/test/servers"
@@ -30,7 +31,7 @@ func TestOverviewShowsFindings(t *testing.T) {
 		t.Fatalf("the message is not refused: %v", err)
 	}
 	servers.Eventually(t, time.Minute, "both are found", func() bool {
-		stats, err := c.admin.GetStats(context.Background(), &msghandlerv1.GetStatsRequest{})
+		stats, err := c.admin.GetStats(context.Background(), &adminv1.GetStatsRequest{})
 		return err == nil && len(stats.GetFindings()) == 2
 	})
 	b := browse(t, c.HTTPAddr())

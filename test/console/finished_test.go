@@ -11,6 +11,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/config"
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -22,7 +23,7 @@ func (r *coordinator) discarded(n int64) {
 	r.Helper()
 	r.send("orders", true, many(int(n), "refused", "no-such-exchange")...)
 	r.await(msghandlerv1.State_STATE_DEAD, n)
-	done, err := r.admin.DiscardMessages(r.Context(), &msghandlerv1.DiscardMessagesRequest{
+	done, err := r.admin.DiscardMessages(r.Context(), &adminv1.DiscardMessagesRequest{
 		State: msghandlerv1.State_STATE_DEAD, Reason: "by mistake",
 	})
 	if err != nil || done.GetDiscarded() != n {
@@ -92,24 +93,24 @@ func TestReadOnlyConsoleReplaysNothing(t *testing.T) {
 }
 
 func (s *scene) ListFinished(
-	context.Context, *msghandlerv1.ListFinishedRequest,
-) (*msghandlerv1.ListFinishedResponse, error) {
-	return &msghandlerv1.ListFinishedResponse{Messages: s.finished, Archive: true}, nil
+	context.Context, *adminv1.ListFinishedRequest,
+) (*adminv1.ListFinishedResponse, error) {
+	return &adminv1.ListFinishedResponse{Messages: s.finished, Archive: true}, nil
 }
 
 func (s *scene) GetFinished(
-	_ context.Context, r *msghandlerv1.GetFinishedRequest,
-) (*msghandlerv1.GetFinishedResponse, error) {
+	_ context.Context, r *adminv1.GetFinishedRequest,
+) (*adminv1.GetFinishedResponse, error) {
 	for _, m := range s.finished {
 		if m.GetMessage().GetId() == r.GetId() {
-			return &msghandlerv1.GetFinishedResponse{Message: m}, nil
+			return &adminv1.GetFinishedResponse{Message: m}, nil
 		}
 	}
 	return nil, halfmsg.ErrNotFound
 }
 
 func (s *scene) ReplayMessages(
-	context.Context, *msghandlerv1.ReplayMessagesRequest,
-) (*msghandlerv1.ReplayMessagesResponse, error) {
-	return &msghandlerv1.ReplayMessagesResponse{Replayed: 1}, nil
+	context.Context, *adminv1.ReplayMessagesRequest,
+) (*adminv1.ReplayMessagesResponse, error) {
+	return &adminv1.ReplayMessagesResponse{Replayed: 1}, nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 	"github.com/msghandler/msghandler/test/browser"
 	"github.com/msghandler/msghandler/test/servers"
@@ -49,7 +50,7 @@ func TestLongListIsPagedAndFiltered(t *testing.T) {
 	w := &walk{coordinator: r, times: map[string]int{}}
 	token := w.turn(b)
 	for token != "" {
-		page, err := r.admin.ListMessages(t.Context(), &msghandlerv1.ListMessagesRequest{
+		page, err := r.admin.ListMessages(t.Context(), &adminv1.ListMessagesRequest{
 			State: msghandlerv1.State_STATE_PENDING, PageSize: 1000, PageToken: token,
 		})
 		if err != nil {
@@ -98,8 +99,8 @@ func (w *walk) stir() {
 	w.n++
 	w.send("comers", false, many(w.n, "c", "shop")[w.n-1:]...)
 	if i := (*listed/goerIn-w.n)*goerIn + goerIn - 1; i >= 0 {
-		_, err := w.admin.DiscardMessages(w.Context(), &msghandlerv1.DiscardMessagesRequest{
-			Names: []*msghandlerv1.MessageName{{Producer: goers, Id: fmt.Sprintf("o-%06d", i)}}, Reason: "it goes",
+		_, err := w.admin.DiscardMessages(w.Context(), &adminv1.DiscardMessagesRequest{
+			Names: []*adminv1.MessageName{{Producer: goers, Id: fmt.Sprintf("o-%06d", i)}}, Reason: "it goes",
 		})
 		if err != nil {
 			w.Error(err)

@@ -24,6 +24,7 @@ import (
 	"github.com/msghandler/msghandler/internal/console/pages"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/peerstats"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 	"github.com/msghandler/msghandler/test/browser"
 )
@@ -36,15 +37,15 @@ type scene struct {
 	stats     []halfmsg.Stat
 	checks    []pages.Checked
 	owners    halfmsg.Owners
-	fleet     []*msghandlerv1.Coordinator
+	fleet     []*adminv1.Coordinator
 	undecided time.Duration
-	findings  []*msghandlerv1.Finding
-	records   []*msghandlerv1.MessageRecord
-	audited   []*msghandlerv1.AuditRecord
+	findings  []*adminv1.Finding
+	records   []*adminv1.MessageRecord
+	audited   []*adminv1.AuditRecord
 	// groups are of the messages by state, of grouped in all.
-	groups   map[msghandlerv1.State][]*msghandlerv1.MessageGroup
+	groups   map[msghandlerv1.State][]*adminv1.MessageGroup
 	grouped  int64
-	finished []*msghandlerv1.FinishedMessage
+	finished []*adminv1.FinishedMessage
 	tray
 	// reader looks at the scene.
 	reader access.Identity
@@ -75,9 +76,9 @@ func (s *scene) pages() http.Handler {
 		Check:        func(context.Context) []pages.Checked { return s.checks },
 		Stats:        func(context.Context) ([]halfmsg.Stat, error) { return s.stats, nil },
 		Overdue:      func() time.Duration { return s.undecided },
-		Findings:     func() []*msghandlerv1.Finding { return s.findings },
+		Findings:     func() []*adminv1.Finding { return s.findings },
 		Owners:       func(context.Context) (halfmsg.Owners, error) { return s.owners, nil },
-		Coordinators: func() []*msghandlerv1.Coordinator { return s.fleet },
+		Coordinators: func() []*adminv1.Coordinator { return s.fleet },
 	}).Register(mux)
 	mux.HandleFunc("GET /static/", pages.Static)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -86,20 +87,20 @@ func (s *scene) pages() http.Handler {
 }
 
 func (s *scene) GetMessage(
-	_ context.Context, r *msghandlerv1.GetMessageRequest,
-) (*msghandlerv1.GetMessageResponse, error) {
+	_ context.Context, r *adminv1.GetMessageRequest,
+) (*adminv1.GetMessageResponse, error) {
 	for _, record := range s.records {
 		if record.GetProducer() == r.GetProducer() && record.GetMessage().GetId() == r.GetId() {
-			return &msghandlerv1.GetMessageResponse{Record: record}, nil
+			return &adminv1.GetMessageResponse{Record: record}, nil
 		}
 	}
 	return nil, halfmsg.ErrNotFound
 }
 
 func (s *scene) ListMessages(
-	_ context.Context, r *msghandlerv1.ListMessagesRequest,
-) (*msghandlerv1.ListMessagesResponse, error) {
-	page := &msghandlerv1.ListMessagesResponse{}
+	_ context.Context, r *adminv1.ListMessagesRequest,
+) (*adminv1.ListMessagesResponse, error) {
+	page := &adminv1.ListMessagesResponse{}
 	for _, record := range s.records {
 		if record.GetState() == r.GetState() {
 			page.Records = append(page.Records, record)
@@ -112,18 +113,18 @@ func (s *scene) ListMessages(
 }
 
 func (s *scene) GroupMessages(
-	_ context.Context, r *msghandlerv1.GroupMessagesRequest,
-) (*msghandlerv1.GroupMessagesResponse, error) {
-	groups := slices.DeleteFunc(slices.Clone(s.groups[r.GetState()]), func(g *msghandlerv1.MessageGroup) bool {
+	_ context.Context, r *adminv1.GroupMessagesRequest,
+) (*adminv1.GroupMessagesResponse, error) {
+	groups := slices.DeleteFunc(slices.Clone(s.groups[r.GetState()]), func(g *adminv1.MessageGroup) bool {
 		return r.GetExchange() != "" && r.GetExchange() != g.GetExchange()
 	})
-	return &msghandlerv1.GroupMessagesResponse{Groups: groups, Looked: 2000, Total: s.grouped}, nil
+	return &adminv1.GroupMessagesResponse{Groups: groups, Looked: 2000, Total: s.grouped}, nil
 }
 
 func (s *scene) FindMessages(
-	_ context.Context, r *msghandlerv1.FindMessagesRequest,
-) (*msghandlerv1.FindMessagesResponse, error) {
-	found := &msghandlerv1.FindMessagesResponse{}
+	_ context.Context, r *adminv1.FindMessagesRequest,
+) (*adminv1.FindMessagesResponse, error) {
+	found := &adminv1.FindMessagesResponse{}
 	for _, record := range s.records {
 		if record.GetMessage().GetId() == r.GetId() {
 			found.Records = append(found.Records, record)
@@ -133,22 +134,22 @@ func (s *scene) FindMessages(
 }
 
 func (s *scene) RetryMessages(
-	_ context.Context, r *msghandlerv1.RetryMessagesRequest,
-) (*msghandlerv1.RetryMessagesResponse, error) {
+	_ context.Context, r *adminv1.RetryMessagesRequest,
+) (*adminv1.RetryMessagesResponse, error) {
 	n := int64(max(len(r.GetNames()), 296))
-	return &msghandlerv1.RetryMessagesResponse{Retried: n, Outcomes: make([]*msghandlerv1.Outcome, len(r.GetNames()))}, nil
+	return &adminv1.RetryMessagesResponse{Retried: n, Outcomes: make([]*msghandlerv1.Outcome, len(r.GetNames()))}, nil
 }
 
 func (s *scene) DiscardMessages(
-	_ context.Context, r *msghandlerv1.DiscardMessagesRequest,
-) (*msghandlerv1.DiscardMessagesResponse, error) {
-	return &msghandlerv1.DiscardMessagesResponse{Discarded: int64(len(r.GetNames()))}, nil
+	_ context.Context, r *adminv1.DiscardMessagesRequest,
+) (*adminv1.DiscardMessagesResponse, error) {
+	return &adminv1.DiscardMessagesResponse{Discarded: int64(len(r.GetNames()))}, nil
 }
 
 func (s *scene) ListAudit(
-	context.Context, *msghandlerv1.ListAuditRequest,
-) (*msghandlerv1.ListAuditResponse, error) {
-	return &msghandlerv1.ListAuditResponse{Records: s.audited, NextPageToken: "next"}, nil
+	context.Context, *adminv1.ListAuditRequest,
+) (*adminv1.ListAuditResponse, error) {
+	return &adminv1.ListAuditResponse{Records: s.audited, NextPageToken: "next"}, nil
 }
 
 // hostile is a malicious producer's text, in every field.
@@ -160,10 +161,10 @@ func TestHostileContentIsEscaped(t *testing.T) {
 	s := &scene{board: peerstats.New(), reader: access.Identity{Kind: access.Token, Name: hostile, Role: access.Admin}}
 	s.checks = []pages.Checked{{Name: hostile, Error: hostile, Note: hostile}}
 	s.owners.All = []halfmsg.Owner{{Instance: hostile}}
-	s.fleet = []*msghandlerv1.Coordinator{{Instance: hostile + "2", Version: hostile}}
+	s.fleet = []*adminv1.Coordinator{{Instance: hostile + "2", Version: hostile}}
 	s.stats = []halfmsg.Stat{{State: halfmsg.Dead, Count: 5, OldestAt: time.Now()}}
-	s.findings = []*msghandlerv1.Finding{{Name: hostile, What: hostile, Why: hostile, Remedy: hostile}}
-	s.groups = map[msghandlerv1.State][]*msghandlerv1.MessageGroup{msghandlerv1.State_STATE_DEAD: {{
+	s.findings = []*adminv1.Finding{{Name: hostile, What: hostile, Why: hostile, Remedy: hostile}}
+	s.groups = map[msghandlerv1.State][]*adminv1.MessageGroup{msghandlerv1.State_STATE_DEAD: {{
 		Producer: hostile, Broker: hostile, Exchange: hostile, Cause: hostile, ExampleId: hostile, ExampleError: hostile,
 		OldestCreateTime: now, NewestCreateTime: now, Count: 7,
 	}}}
@@ -175,10 +176,10 @@ func TestHostileContentIsEscaped(t *testing.T) {
 		fmt.Appendf(nil, `{"a":%q}`, "</script><script>window.hacked=1</script>"), nil,
 		[]byte(strings.Repeat("é", 5000)),
 	} {
-		s.records = append(s.records, &msghandlerv1.MessageRecord{
+		s.records = append(s.records, &adminv1.MessageRecord{
 			Producer: hostile, State: msghandlerv1.State_STATE_DEAD, CreateTime: now, UpdateTime: now, DueTime: now,
 			CallbackTarget: hostile, LastError: hostile, LeaseOwner: hostile, LeaseUntil: now,
-			Events: []*msghandlerv1.Event{{Name: hostile, FirstTime: now, LastTime: now, Count: 2, By: hostile, Cause: hostile}},
+			Events: []*adminv1.Event{{Name: hostile, FirstTime: now, LastTime: now, Count: 2, By: hostile, Cause: hostile}},
 			Message: &msghandlerv1.Message{
 				Id: fmt.Sprint(hostile, i), Exchange: hostile, RoutingKey: hostile, ContentType: hostile, Body: body,
 				Headers: map[string]string{hostile: hostile},
@@ -186,13 +187,13 @@ func TestHostileContentIsEscaped(t *testing.T) {
 		})
 	}
 	for _, result := range []string{"done", "refused", hostile} {
-		s.audited = append(s.audited, &msghandlerv1.AuditRecord{
+		s.audited = append(s.audited, &adminv1.AuditRecord{
 			Time: now, By: hostile, Kind: hostile, From: hostile, Via: hostile, Action: hostile, Producer: hostile, Count: 9,
 			Names: []string{hostile}, Filter: hostile, Reason: hostile, Result: result, Cause: hostile,
 		})
 	}
 	for _, record := range s.records {
-		s.finished = append(s.finished, &msghandlerv1.FinishedMessage{
+		s.finished = append(s.finished, &adminv1.FinishedMessage{
 			Producer: hostile, Message: record.GetMessage(), FinishTime: now, CreateTime: now, Entry: hostile, Damaged: hostile,
 			Replayable: true,
 		})
@@ -281,7 +282,7 @@ func busy() *scene {
 		{Instance: "shop-coordinator-0", Leases: 388, Until: now.Add(28 * time.Second)},
 		{Instance: "shop-coordinator-1", Leases: 412, Until: now.Add(29 * time.Second)},
 	}}
-	s.fleet = []*msghandlerv1.Coordinator{
+	s.fleet = []*adminv1.Coordinator{
 		coordinatorOf("shop-coordinator-0", running, now.Add(-75*time.Hour), now, 0),
 		coordinatorOf("shop-coordinator-1", running, now.Add(-11*time.Minute), now, 1),
 		coordinatorOf("shop-coordinator-2", missing, now.Add(-75*time.Hour), now.Add(-6*time.Minute), 0),
@@ -307,10 +308,10 @@ func busy() *scene {
 	s.groups, s.grouped = groupsOf(now), 2000
 	for i := range 3 {
 		m := s.records[i].GetMessage()
-		s.finished = append(s.finished, &msghandlerv1.FinishedMessage{
+		s.finished = append(s.finished, &adminv1.FinishedMessage{
 			Producer: "orders", Message: m, CreateTime: timestamppb.New(now.Add(-time.Minute)), Entry: "1-1", Replayable: true,
 			CommitTime: timestamppb.New(now.Add(-time.Minute)), FinishTime: timestamppb.New(now), Copies: 1,
-			Ended: msghandlerv1.Ending_ENDING_DONE,
+			Ended: adminv1.Ending_ENDING_DONE,
 		})
 	}
 	s.tray = trayOf("payments")
@@ -318,16 +319,16 @@ func busy() *scene {
 }
 
 // groupsOf are the groups of the messages that are dead and pending.
-func groupsOf(now time.Time) map[msghandlerv1.State][]*msghandlerv1.MessageGroup {
-	group := func(n int64, producer, exchange, id, fault string) *msghandlerv1.MessageGroup {
-		return &msghandlerv1.MessageGroup{
+func groupsOf(now time.Time) map[msghandlerv1.State][]*adminv1.MessageGroup {
+	group := func(n int64, producer, exchange, id, fault string) *adminv1.MessageGroup {
+		return &adminv1.MessageGroup{
 			Producer: producer, Exchange: exchange, Count: n, ExampleId: id, ExampleError: fault,
 			Cause:            halfmsg.Cause(fault, halfmsg.Name{ID: id}),
 			OldestCreateTime: timestamppb.New(now.Add(-17 * time.Minute)),
 			NewestCreateTime: timestamppb.New(now.Add(-40 * time.Second)),
 		}
 	}
-	return map[msghandlerv1.State][]*msghandlerv1.MessageGroup{
+	return map[msghandlerv1.State][]*adminv1.MessageGroup{
 		msghandlerv1.State_STATE_DEAD: {
 			group(296, "orders", "invoices", "2026-481100", noExchange),
 			group(14, "stock", "stock", "s-20045", "returned by the broker: 312 NO_ROUTE"),
@@ -343,10 +344,10 @@ func groupsOf(now time.Time) map[msghandlerv1.State][]*msghandlerv1.MessageGroup
 }
 
 // trail is an afternoon of operators, and of a stranger.
-func trail(now time.Time) []*msghandlerv1.AuditRecord {
+func trail(now time.Time) []*adminv1.AuditRecord {
 	at := func(ago time.Duration) *timestamppb.Timestamp { return timestamppb.New(now.Add(-ago)) }
-	discard := func(names ...string) *msghandlerv1.AuditRecord {
-		return &msghandlerv1.AuditRecord{
+	discard := func(names ...string) *adminv1.AuditRecord {
+		return &adminv1.AuditRecord{
 			Time: at(26 * time.Minute), By: "jwt:anna@example.com", Kind: "jwt", From: "10.20.3.4:51234", Via: "console",
 			Action: "discard", Producer: "orders", Names: names, Count: int64(len(names)), Result: "done",
 			Reason: "test orders of the load test, agreed with the orders team (OPS-1742)",
@@ -355,7 +356,7 @@ func trail(now time.Time) []*msghandlerv1.AuditRecord {
 	byFilter := discard("orders/2026-481100", "orders/2026-481101")
 	byFilter.Count, byFilter.Filter, byFilter.Action = 312, `state=dead producer="orders" exchange="invoices"`, "retry"
 	byFilter.Time, byFilter.Reason = at(4*time.Minute), "the exchange invoices is back"
-	return []*msghandlerv1.AuditRecord{
+	return []*adminv1.AuditRecord{
 		byFilter,
 		{
 			Time: at(9 * time.Minute), LastTime: at(8 * time.Minute), Kind: "anonymous", From: "203.0.113.77", Via: "grpc",
@@ -377,20 +378,20 @@ func trail(now time.Time) []*msghandlerv1.AuditRecord {
 
 const noExchange = "NOT_FOUND - no exchange 'invoices' in vhost '/'"
 
-func dead(i int, now time.Time) *msghandlerv1.MessageRecord {
+func dead(i int, now time.Time) *adminv1.MessageRecord {
 	body, _ := json.Marshal(map[string]any{
 		"order": 481100 + i, "customer": map[string]any{"name": "Zoë Ångström", "country": "SE"}, "currency": "EUR",
 		"total": 129.9,
 		"lines": []map[string]any{{"sku": "A-1742", "count": 2}, {"sku": "B-0099", "count": 1}},
 	})
 	at := func(ago time.Duration) *timestamppb.Timestamp { return timestamppb.New(now.Add(-ago)) }
-	return &msghandlerv1.MessageRecord{
+	return &adminv1.MessageRecord{
 		Producer: "orders", State: msghandlerv1.State_STATE_DEAD,
 		CreateTime: at(17*time.Minute - time.Duration(i)*7*time.Second),
 		UpdateTime: at(14*time.Minute - time.Duration(i)*7*time.Second), CallbackTarget: "dns:///orders.svc:9000",
 		ConfirmAttempts: 2, PublishAttempts: 4,
 		LastError: noExchange,
-		Events: []*msghandlerv1.Event{
+		Events: []*adminv1.Event{
 			{Name: "send", FirstTime: at(17 * time.Minute), LastTime: at(17 * time.Minute), Count: 1},
 			{
 				Name: "unknown", FirstTime: at(17*time.Minute - 6*time.Second), LastTime: at(17*time.Minute - 12*time.Second),
@@ -476,15 +477,15 @@ func TestScreenshots(t *testing.T) {
 }
 
 const (
-	running = msghandlerv1.CoordinatorState_COORDINATOR_STATE_RUNNING
-	missing = msghandlerv1.CoordinatorState_COORDINATOR_STATE_MISSING
+	running = adminv1.CoordinatorState_COORDINATOR_STATE_RUNNING
+	missing = adminv1.CoordinatorState_COORDINATOR_STATE_MISSING
 )
 
 // coordinatorOf is a coordinator of the scene.
 func coordinatorOf(
-	instance string, state msghandlerv1.CoordinatorState, started, seen time.Time, restarts int64,
-) *msghandlerv1.Coordinator {
-	return &msghandlerv1.Coordinator{
+	instance string, state adminv1.CoordinatorState, started, seen time.Time, restarts int64,
+) *adminv1.Coordinator {
+	return &adminv1.Coordinator{
 		Instance: instance, Version: "v1.0.0", State: state, StartTime: timestamppb.New(started),
 		SeenTime: timestamppb.New(seen), Restarts: restarts, Self: instance == "shop-coordinator-0",
 	}

@@ -13,7 +13,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
-	_ "github.com/msghandler/msghandler/proto/msghandler/v1" // registers the methods
+	_ "github.com/msghandler/msghandler/proto/msghandler/admin/v1" // registers the methods
+	_ "github.com/msghandler/msghandler/proto/msghandler/v1"       // registers the methods
 )
 
 var targetPattern = regexp.MustCompile(`(?m)^([a-z-]+):`)
@@ -82,10 +83,10 @@ func (s *script) curl(line uint, args []string) {
 		if err != nil || u.Port() == "" || strings.HasPrefix(u.Path, "/api/") || strings.Contains(arg, unknown) {
 			continue
 		}
-		if name, is := strings.CutPrefix(u.Path, "/msghandler.v1."); is {
-			method := protoreflect.FullName("msghandler.v1." + strings.ReplaceAll(name, "/", "."))
+		if strings.HasPrefix(u.Path, "/msghandler.") {
+			method := protoreflect.FullName(strings.ReplaceAll(u.Path[1:], "/", "."))
 			if _, err := protoregistry.GlobalFiles.FindDescriptorByName(method); err != nil {
-				s.problem(line, "%s: %v: proto/msghandler/v1/msghandler.proto has the methods", arg, err)
+				s.problem(line, "%s: %v: the protos in proto/msghandler have the methods", arg, err)
 			}
 			continue
 		}

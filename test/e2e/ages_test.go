@@ -14,7 +14,7 @@ import (
 
 	"github.com/msghandler/msghandler/producer"
 	"github.com/msghandler/msghandler/producer/marker/memory"
-	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
 // counted dials, and counts how often.
@@ -95,7 +95,7 @@ func tailUntil(t *testing.T, coordinator, last string) <-chan error {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	tail, err := pb.NewAdminServiceClient(conn).TailMessages(t.Context(), &pb.TailMessagesRequest{})
+	tail, err := adminv1.NewAdminServiceClient(conn).TailMessages(t.Context(), &adminv1.TailMessagesRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -84,7 +84,7 @@ func TestAuditTellsWhoDiscardedWhat(t *testing.T) {
 		t.Errorf("the record of the change is %+v", change)
 	}
 	if refusal.By != "dns:orders.shop" || refusal.From != "127.0.0.1" || refusal.Result != "refused" ||
-		refusal.Action != "/msghandler.v1.AdminService/DiscardMessages" || refusal.Count < 1 {
+		refusal.Action != "/msghandler.admin.v1.AdminService/DiscardMessages" || refusal.Count < 1 {
 		t.Errorf("the record of the refusal is %+v", refusal)
 	}
 	if said, status := s.asks("anna.ops.shop", "audit", "--refused", "--by", "orders.shop"); status != 0 ||

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 	"github.com/msghandler/msghandler/test/servers"
 )
@@ -98,7 +99,7 @@ func (w *world) watched(c *coordinator, want healthv1.HealthCheckResponse_Servin
 	ctx, cancel := context.WithTimeout(w.t.Context(), 30*time.Second)
 	defer cancel()
 	for _, service := range []string{
-		"", pb.MessageHandlerService_ServiceDesc.ServiceName, pb.AdminService_ServiceDesc.ServiceName,
+		"", pb.MessageHandlerService_ServiceDesc.ServiceName, adminv1.AdminService_ServiceDesc.ServiceName,
 	} {
 		request := &healthv1.HealthCheckRequest{Service: service}
 		stream, err := healthv1.NewHealthClient(conn).Watch(ctx, request, grpc.WaitForReady(true))

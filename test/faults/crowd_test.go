@@ -12,6 +12,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 	"github.com/msghandler/msghandler/test/servers"
 )
@@ -197,7 +198,7 @@ func (f *flood) look(w *world) {
 func (f *flood) standing(w *world) (counts map[pb.State]int64, ok bool) {
 	counts = map[pb.State]int64{}
 	err := w.call(w.coordinators[0], func(conn *grpc.ClientConn) error {
-		stats, err := pb.NewAdminServiceClient(conn).GetStats(w.t.Context(), &pb.GetStatsRequest{})
+		stats, err := adminv1.NewAdminServiceClient(conn).GetStats(w.t.Context(), &adminv1.GetStatsRequest{})
 		for _, s := range stats.GetStates() {
 			counts[s.GetState()] = s.GetCount()
 		}
@@ -210,7 +211,7 @@ func (f *flood) discard(w *world) {
 	w.t.Helper()
 	err := w.call(w.coordinators[0], func(conn *grpc.ClientConn) error {
 		for more := true; more; {
-			response, err := pb.NewAdminServiceClient(conn).DiscardMessages(w.t.Context(), &pb.DiscardMessagesRequest{
+			response, err := adminv1.NewAdminServiceClient(conn).DiscardMessages(w.t.Context(), &adminv1.DiscardMessagesRequest{
 				State: pb.State_STATE_ABANDONED, Producer: "flood", Limit: 1000, Reason: "the flood",
 			})
 			if err != nil {

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -21,7 +22,7 @@ type direct struct {
 	at       string
 	producer string
 	api      pb.MessageHandlerServiceClient
-	admin    pb.AdminServiceClient
+	admin    adminv1.AdminServiceClient
 }
 
 func newDirect(w *world, at, producer string) *direct {
@@ -38,7 +39,8 @@ func newDirect(w *world, at, producer string) *direct {
 	}
 	w.t.Cleanup(func() { conn.Close() })
 	return &direct{
-		w: w, at: at, producer: producer, api: pb.NewMessageHandlerServiceClient(conn), admin: pb.NewAdminServiceClient(conn),
+		w: w, at: at, producer: producer,
+		api: pb.NewMessageHandlerServiceClient(conn), admin: adminv1.NewAdminServiceClient(conn),
 	}
 }
 
@@ -91,7 +93,7 @@ func (d *direct) insist(ctx context.Context, id string) error {
 func (d *direct) look(ctx context.Context, name halfmsg.Name) (state pb.State, leased bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	answer, err := d.admin.GetMessage(ctx, &pb.GetMessageRequest{Producer: name.Producer, Id: name.ID})
+	answer, err := d.admin.GetMessage(ctx, &adminv1.GetMessageRequest{Producer: name.Producer, Id: name.ID})
 	if status.Code(err) == codes.NotFound {
 		return pb.State_STATE_UNSPECIFIED, false, nil
 	}

@@ -17,11 +17,12 @@ import (
 	"github.com/msghandler/msghandler/producer"
 	"github.com/msghandler/msghandler/producer/marker/memory"
 	sqlmarker "github.com/msghandler/msghandler/producer/marker/sql"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
 // operator looks at messages and decides about parked messages.
-type operator struct{ pb.AdminServiceClient }
+type operator struct{ adminv1.AdminServiceClient }
 
 func newOperator(w *world) operator {
 	w.t.Helper()
@@ -30,7 +31,7 @@ func newOperator(w *world) operator {
 		w.t.Fatal(err)
 	}
 	w.t.Cleanup(func() { conn.Close() })
-	return operator{pb.NewAdminServiceClient(conn)}
+	return operator{adminv1.NewAdminServiceClient(conn)}
 }
 
 // sees waits until a message has that state; without a state sees waits until there is no such message.
@@ -38,7 +39,7 @@ func (o operator) sees(ctx context.Context, producer, id string, state pb.State)
 	ctx, cancel := context.WithTimeout(ctx, patience/2) // so that the load ends, and the states are reported
 	defer cancel()
 	for {
-		answer, err := o.GetMessage(ctx, &pb.GetMessageRequest{Producer: producer, Id: id})
+		answer, err := o.GetMessage(ctx, &adminv1.GetMessageRequest{Producer: producer, Id: id})
 		if status.Code(err) == codes.NotFound && state == pb.State_STATE_UNSPECIFIED {
 			return nil
 		}
@@ -55,7 +56,7 @@ func (o operator) sees(ctx context.Context, producer, id string, state pb.State)
 
 // lists says whether a message is on the list of a state, as an operator pages through the list.
 func (o operator) lists(ctx context.Context, producer, id string, state pb.State) (bool, error) {
-	request := &pb.ListMessagesRequest{State: state, Producer: producer, PageSize: 50}
+	request := &adminv1.ListMessagesRequest{State: state, Producer: producer, PageSize: 50}
 	for more := true; more; more = request.PageToken != "" {
 		page, err := o.ListMessages(ctx, request)
 		if err != nil {
@@ -71,17 +72,21 @@ func (o operator) lists(ctx context.Context, producer, id string, state pb.State
 	return false, nil
 }
 
-func named(producer, id string) []*pb.MessageName {
-	return []*pb.MessageName{{Producer: producer, Id: id}}
+func named(producer, id string) []*adminv1.MessageName {
+	return []*adminv1.MessageName{{Producer: producer, Id: id}}
 }
 
 func (o operator) retry(ctx context.Context, producer, id string) error {
-	_, err := o.RetryMessages(ctx, &pb.RetryMessagesRequest{Names: named(producer, id), Reason: "a person has looked"})
+	_, err := o.RetryMessages(ctx, &adminv1.RetryMessagesRequest{
+		Names: named(producer, id), Reason: "a person has looked",
+	})
 	return err
 }
 
 func (o operator) discard(ctx context.Context, producer, id string) error {
-	_, err := o.DiscardMessages(ctx, &pb.DiscardMessagesRequest{Names: named(producer, id), Reason: "a person has looked"})
+	_, err := o.DiscardMessages(ctx, &adminv1.DiscardMessagesRequest{
+		Names: named(producer, id), Reason: "a person has looked",
+	})
 	return err
 }
 

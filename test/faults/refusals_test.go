@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 	"github.com/msghandler/msghandler/test/servers"
 )
@@ -211,21 +212,21 @@ const deadReason = "msghandler-dead-reason"
 func (w *world) retryDead() {
 	w.t.Helper()
 	w.ledger.Fault("an operator retries the dead messages")
-	request := &pb.RetryMessagesRequest{State: pb.State_STATE_DEAD, Reason: "the exchange is there"}
+	request := &adminv1.RetryMessagesRequest{State: pb.State_STATE_DEAD, Reason: "the exchange is there"}
 	if _, err := w.admin().RetryMessages(w.t.Context(), request); err != nil {
 		w.t.Fatal(err)
 	}
 }
 
 // admin is the operators' way to a coordinator, until the test ends.
-func (w *world) admin() pb.AdminServiceClient {
+func (w *world) admin() adminv1.AdminServiceClient {
 	w.t.Helper()
 	conn, err := grpc.NewClient(w.coordinators[0].grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	w.t.Cleanup(func() { conn.Close() })
-	return pb.NewAdminServiceClient(conn)
+	return adminv1.NewAdminServiceClient(conn)
 }
 
 // declareShort makes a queue that refuses messages beyond its length. The fault consumes from the queue.
@@ -245,10 +246,10 @@ func declareShort(w *world) {
 func fillQueue(ctx context.Context, w *world, _ *rand.Rand) {
 	w.ledger.Fault("without consumers the queue fills")
 	<-ctx.Done()
-	admin, request := w.admin(), &pb.ListMessagesRequest{State: pb.State_STATE_SENDABLE, PageSize: 1000}
+	admin, request := w.admin(), &adminv1.ListMessagesRequest{State: pb.State_STATE_SENDABLE, PageSize: 1000}
 	servers.Eventually(w.t, patience, "a message waits because of a nack", func() bool {
 		page, err := admin.ListMessages(w.t.Context(), request)
-		return err == nil && slices.ContainsFunc(page.GetRecords(), func(r *pb.MessageRecord) bool {
+		return err == nil && slices.ContainsFunc(page.GetRecords(), func(r *adminv1.MessageRecord) bool {
 			return strings.Contains(r.GetLastError(), "nack")
 		})
 	})

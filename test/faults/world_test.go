@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 	"github.com/msghandler/msghandler/test/servers"
 	"github.com/msghandler/msghandler/test/servers/natsserver"
@@ -335,9 +336,9 @@ func (w *world) standing(states ...pb.State) (keys map[string]bool, ok bool) {
 	defer cancel()
 	keys = map[string]bool{}
 	for _, state := range states {
-		request := &pb.ListMessagesRequest{State: state, PageSize: 1000}
+		request := &adminv1.ListMessagesRequest{State: state, PageSize: 1000}
 		for more := true; more; more = request.PageToken != "" {
-			page, err := pb.NewAdminServiceClient(conn).ListMessages(ctx, request)
+			page, err := adminv1.NewAdminServiceClient(conn).ListMessages(ctx, request)
 			if err != nil {
 				return nil, false
 			}

@@ -17,6 +17,7 @@ import (
 	"github.com/msghandler/msghandler/internal/app"
 	"github.com/msghandler/msghandler/internal/certs"
 	"github.com/msghandler/msghandler/internal/config"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 	"github.com/msghandler/msghandler/test/servers"
 )
@@ -34,7 +35,7 @@ type coordinator struct {
 	token, tokens string
 	// caller is the file of the token that the producers show the coordinator.
 	caller string
-	admin  pb.AdminServiceClient
+	admin  adminv1.AdminServiceClient
 }
 
 func startCoordinator(t *testing.T) *coordinator {
@@ -74,12 +75,12 @@ func startCoordinator(t *testing.T) *coordinator {
 		}
 	})
 	r := &coordinator{
-		address: a.GRPCAddr(), amqp: c.AMQP.URLs[0], token: c.Callbacks.TokenFile, admin: pb.NewAdminServiceClient(conn),
+		address: a.GRPCAddr(), amqp: c.AMQP.URLs[0], token: c.Callbacks.TokenFile, admin: adminv1.NewAdminServiceClient(conn),
 		caller: writeFile(t, dir, "caller", "# of the producers\n"+caller+"\n"+otherToken+"\n"),
 		tokens: writeFile(t, dir, "tokens", "# of the coordinators\n"+token+"\n"+otherToken+"\n"),
 	}
 	servers.Eventually(t, 20*time.Second, "the coordinator serves", func() bool {
-		_, err := r.admin.GetStats(t.Context(), &pb.GetStatsRequest{})
+		_, err := r.admin.GetStats(t.Context(), &adminv1.GetStatsRequest{})
 		return err == nil
 	})
 	return r
@@ -105,7 +106,7 @@ func (c *coordinator) unfinished(t *testing.T, producer string) (n int64) {
 	for _, state := range []pb.State{
 		pb.State_STATE_PENDING, pb.State_STATE_SENDABLE, pb.State_STATE_ABANDONED, pb.State_STATE_DEAD,
 	} {
-		page, err := c.admin.ListMessages(t.Context(), &pb.ListMessagesRequest{State: state, Producer: producer})
+		page, err := c.admin.ListMessages(t.Context(), &adminv1.ListMessagesRequest{State: state, Producer: producer})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/msghandler/msghandler/producer/marker"
 	"github.com/msghandler/msghandler/producer/marker/memory"
 	sqlmarker "github.com/msghandler/msghandler/producer/marker/sql"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 	"github.com/msghandler/msghandler/test/servers"
 )
@@ -149,9 +150,9 @@ func TestOtherDatabaseDecidesNothing(t *testing.T) {
 // awaitSplit waits until the finding tells of three answers.
 func awaitSplit(t *testing.T, a *app.App) {
 	t.Helper()
-	admin := pb.NewAdminServiceClient(dial(t, a.GRPCAddr()))
+	admin := adminv1.NewAdminServiceClient(dial(t, a.GRPCAddr()))
 	servers.Eventually(t, 30*time.Second, "the producer is found to be split", func() bool {
-		stats, err := admin.GetStats(t.Context(), &pb.GetStatsRequest{})
+		stats, err := admin.GetStats(t.Context(), &adminv1.GetStatsRequest{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -164,10 +165,10 @@ func awaitSplit(t *testing.T, a *app.App) {
 	})
 }
 
-func record(t *testing.T, a *app.App, id string) *pb.MessageRecord {
+func record(t *testing.T, a *app.App, id string) *adminv1.MessageRecord {
 	t.Helper()
-	r, err := pb.NewAdminServiceClient(dial(t, a.GRPCAddr())).GetMessage(t.Context(),
-		&pb.GetMessageRequest{Producer: "orders", Id: id})
+	r, err := adminv1.NewAdminServiceClient(dial(t, a.GRPCAddr())).GetMessage(t.Context(),
+		&adminv1.GetMessageRequest{Producer: "orders", Id: id})
 	if err != nil {
 		t.Fatal(err)
 	}

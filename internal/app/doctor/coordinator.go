@@ -14,7 +14,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/certs"
 	"github.com/msghandler/msghandler/internal/halfmsg"
-	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
 const areaCoordinator = "coordinator"
@@ -42,7 +42,7 @@ func examineCoordinator(ctx context.Context, e Examination) []Finding {
 			"look at /readyz of its http.addr, which says what it waits for")
 		return r.all
 	}
-	stats, err := pb.NewAdminServiceClient(conn).GetStats(ctx, &pb.GetStatsRequest{})
+	stats, err := adminv1.NewAdminServiceClient(conn).GetStats(ctx, &adminv1.GetStatsRequest{})
 	if code := status.Code(err); code == codes.Unauthenticated || code == codes.PermissionDenied {
 		r.warn("coordinator-refuses", fmt.Sprintf("at %s refuses the doctor: %s", e.Server, status.Convert(err).Message()),
 			"the doctor sees no counts and no findings of coordinators",
@@ -56,7 +56,7 @@ func examineCoordinator(ctx context.Context, e Examination) []Finding {
 	}
 	r.findings(stats.GetFindings())
 	r.waiting(stats.GetStates(), time.Now())
-	r.failing(ctx, pb.NewAdminServiceClient(conn), stats.GetStates())
+	r.failing(ctx, adminv1.NewAdminServiceClient(conn), stats.GetStates())
 	return r.orOK("serves at " + e.Server + ", and no message waits for an operator")
 }
 
@@ -95,7 +95,7 @@ func (r *report) away(server string, err error) {
 }
 
 // waiting finds messages that wait for an operator, or for too long.
-func (r *report) waiting(states []*pb.StateStats, now time.Time) {
+func (r *report) waiting(states []*adminv1.StateStats, now time.Time) {
 	for _, s := range states {
 		n, due := s.GetCount(), s.GetFirstDueTime()
 		if n == 0 {

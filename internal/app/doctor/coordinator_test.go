@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -28,12 +29,12 @@ func TestWaitingMessagesAreFound(t *testing.T) {
 		{pb.State_STATE_PENDING, 5, time.Hour, ""},
 		{pb.State_STATE_DEAD, 0, 0, ""},
 	} {
-		stat := &pb.StateStats{State: c.state, Count: c.count, FirstDueTime: timestamppb.New(now.Add(-c.late))}
+		stat := &adminv1.StateStats{State: c.state, Count: c.count, FirstDueTime: timestamppb.New(now.Add(-c.late))}
 		if c.state == pb.State_STATE_SENDABLE { // at any age: the message may have a delay
 			stat.OldestCreateTime = timestamppb.New(now.Add(-time.Hour))
 		}
 		var r report
-		r.waiting([]*pb.StateStats{stat}, now)
+		r.waiting([]*adminv1.StateStats{stat}, now)
 		found := r.all
 		switch {
 		case c.want == "" && len(found) > 0:
@@ -47,12 +48,12 @@ func TestWaitingMessagesAreFound(t *testing.T) {
 func TestMessagesGivenUpForTheirAgeAreNamed(t *testing.T) {
 	t.Parallel()
 	var r report
-	r.waiting([]*pb.StateStats{{State: pb.State_STATE_ABANDONED, Count: 2}}, time.Now())
+	r.waiting([]*adminv1.StateStats{{State: pb.State_STATE_ABANDONED, Count: 2}}, time.Now())
 	r.timedOut(failures{})
 	if got, want := r.all[0].What, "2 messages are abandoned"; got != want {
 		t.Errorf("without one of them: %q, want %q", got, want)
 	}
-	r.timedOut(failures{found: 1, first: &pb.MessageRecord{
+	r.timedOut(failures{found: 1, first: &adminv1.MessageRecord{
 		Producer: "away", Message: &pb.Message{Id: "1"}, LastError: "confirm.give_up_after (8s) has passed: refused",
 	}})
 	const want = "2 messages are abandoned; given up at the time limit: 1, such as away/1: " +

@@ -6,13 +6,14 @@ import (
 	"strings"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
 // failing finds messages that fail and are still retried: the broker refuses them, or their producer does not answer.
 // Without this finding an operator would learn of them only when they are DEAD, or after hours. A coordinator that
 // cannot list them is reported already.
-func (r *report) failing(ctx context.Context, admin pb.AdminServiceClient, states []*pb.StateStats) {
+func (r *report) failing(ctx context.Context, admin adminv1.AdminServiceClient, states []*adminv1.StateStats) {
 	for _, s := range states {
 		if s.GetCount() == 0 {
 			continue
@@ -21,12 +22,12 @@ func (r *report) failing(ctx context.Context, admin pb.AdminServiceClient, state
 		switch halfmsg.State(s.GetState()) {
 		case halfmsg.Sendable:
 			r.refused(
-				look(ctx, admin, s.GetState(), anyError, func(m *pb.MessageRecord) bool { return m.GetPublishAttempts() > 0 }),
+				look(ctx, admin, s.GetState(), anyError, func(m *adminv1.MessageRecord) bool { return m.GetPublishAttempts() > 0 }),
 			)
 		case halfmsg.Pending:
-			r.unanswered(look(ctx, admin, s.GetState(), callbackError, func(*pb.MessageRecord) bool { return true }))
+			r.unanswered(look(ctx, admin, s.GetState(), callbackError, func(*adminv1.MessageRecord) bool { return true }))
 		case halfmsg.Abandoned:
-			r.timedOut(look(ctx, admin, s.GetState(), limitError, func(m *pb.MessageRecord) bool {
+			r.timedOut(look(ctx, admin, s.GetState(), limitError, func(m *adminv1.MessageRecord) bool {
 				return strings.HasPrefix(m.GetLastError(), limitError)
 			}))
 		}
@@ -48,7 +49,7 @@ type failures struct {
 	found int
 	more  bool
 	// first is the oldest.
-	first *pb.MessageRecord
+	first *adminv1.MessageRecord
 }
 
 // String says how many there are, with the oldest and its error.
@@ -63,9 +64,12 @@ func (f failures) String() string {
 
 // look reads a page of the messages in a state whose last error contains a text.
 func look(
-	ctx context.Context, admin pb.AdminServiceClient, state pb.State, text string, meant func(*pb.MessageRecord) bool,
+	ctx context.Context, admin adminv1.AdminServiceClient, state pb.State, text string,
+	meant func(*adminv1.MessageRecord) bool,
 ) (f failures) {
-	page, err := admin.ListMessages(ctx, &pb.ListMessagesRequest{State: state, ErrorContains: text, PageSize: failingPage})
+	page, err := admin.ListMessages(ctx, &adminv1.ListMessagesRequest{
+		State: state, ErrorContains: text, PageSize: failingPage,
+	})
 	if err != nil {
 		return f
 	}
@@ -110,7 +114,7 @@ func (r *report) unanswered(f failures) {
 
 // whereToLook says how to find out why the producer of a message does not answer. A message has no target where the
 // configuration has the producer's.
-func whereToLook(m *pb.MessageRecord) string {
+func whereToLook(m *adminv1.MessageRecord) string {
 	if m.GetCallbackTarget() == "" {
 		return "msghandler doctor with the coordinator's configuration, which has the producer's target, shows the cause"
 	}

@@ -3,15 +3,15 @@ package doctor
 import (
 	"slices"
 
-	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
 // findings adds the coordinator's own findings: no count of messages shows refused producers, dead letters or killed
 // neighbours.
-func (r *report) findings(all []*pb.Finding) {
+func (r *report) findings(all []*adminv1.Finding) {
 	for _, f := range all {
 		tell := r.warn
-		if f.GetSeverity() == pb.Severity_SEVERITY_TROUBLE {
+		if f.GetSeverity() == adminv1.Severity_SEVERITY_TROUBLE {
 			tell = r.trouble
 		}
 		tell(f.GetName(), f.GetWhat(), f.GetWhy(), f.GetRemedy())

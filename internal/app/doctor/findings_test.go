@@ -13,6 +13,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/app/doctor"
 	"github.com/msghandler/msghandler/internal/config"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 	"github.com/msghandler/msghandler/test/servers"
 )
@@ -31,9 +32,9 @@ func (s *site) dial() *grpc.ClientConn {
 // awaitFinding waits until the coordinator sees something to act on by itself.
 func (s *site) awaitFinding() {
 	s.t.Helper()
-	admin := pb.NewAdminServiceClient(s.dial())
+	admin := adminv1.NewAdminServiceClient(s.dial())
 	servers.Eventually(s.t, time.Minute, "the coordinator finds something", func() bool {
-		stats, err := admin.GetStats(s.t.Context(), &pb.GetStatsRequest{})
+		stats, err := admin.GetStats(s.t.Context(), &adminv1.GetStatsRequest{})
 		return err == nil && len(stats.GetFindings()) > 0
 	})
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/callback"
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -83,7 +84,7 @@ func canonical(client *callback.Client, to halfmsg.Target) halfmsg.Target {
 }
 
 // pending reads the oldest pending messages; none where no coordinator answers, which is a finding of its own.
-func (e *Examination) pending(ctx context.Context) []*pb.MessageRecord {
+func (e *Examination) pending(ctx context.Context) []*adminv1.MessageRecord {
 	select {
 	case <-e.coordinatorExamined:
 	case <-ctx.Done():
@@ -94,7 +95,7 @@ func (e *Examination) pending(ctx context.Context) []*pb.MessageRecord {
 		return nil
 	}
 	defer conn.Close()
-	page, err := pb.NewAdminServiceClient(conn).ListMessages(ctx, &pb.ListMessagesRequest{
+	page, err := adminv1.NewAdminServiceClient(conn).ListMessages(ctx, &adminv1.ListMessagesRequest{
 		State: pb.State_STATE_PENDING, PageSize: pendingPage,
 	})
 	if err != nil {

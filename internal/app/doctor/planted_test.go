@@ -28,6 +28,7 @@ import (
 	"github.com/msghandler/msghandler/internal/config"
 	"github.com/msghandler/msghandler/producer"
 	"github.com/msghandler/msghandler/producer/marker/memory"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 	"github.com/msghandler/msghandler/test/servers"
 )
@@ -156,7 +157,7 @@ var planted = []struct {
 	{name: "coordinator-away", plant: func(s *site) { s.e.Server = servers.Addresses(s.t, 1)[0] }},
 	{name: "coordinator-refuses", plant: func(s *site) {
 		s.e.Server = serveProducer(s.t, func(server grpc.ServiceRegistrar) {
-			pb.RegisterAdminServiceServer(server, closedAdmin{})
+			adminv1.RegisterAdminServiceServer(server, closedAdmin{})
 			healthv1.RegisterHealthServer(server, health.NewServer())
 		})
 	}},
@@ -274,10 +275,10 @@ func tokenFile(t *testing.T, token string) string {
 
 // closedAdmin is an admin API that knows no caller.
 type closedAdmin struct {
-	pb.UnimplementedAdminServiceServer
+	adminv1.UnimplementedAdminServiceServer
 }
 
-func (closedAdmin) GetStats(context.Context, *pb.GetStatsRequest) (*pb.GetStatsResponse, error) {
+func (closedAdmin) GetStats(context.Context, *adminv1.GetStatsRequest) (*adminv1.GetStatsResponse, error) {
 	return nil, status.Error(codes.Unauthenticated, "show a token")
 }
 
@@ -496,7 +497,7 @@ func (s *site) sendHalf(half *pb.SendHalfMessageRequest, state pb.State) {
 		s.t.Fatal(err)
 	}
 	defer conn.Close()
-	api, admin := pb.NewMessageHandlerServiceClient(conn), pb.NewAdminServiceClient(conn)
+	api, admin := pb.NewMessageHandlerServiceClient(conn), adminv1.NewAdminServiceClient(conn)
 	if _, err := api.SendHalfMessage(s.t.Context(), half); err != nil {
 		s.t.Fatal(err)
 	}
@@ -504,7 +505,7 @@ func (s *site) sendHalf(half *pb.SendHalfMessageRequest, state pb.State) {
 		s.t.Fatal(err)
 	}
 	servers.Eventually(s.t, time.Minute, "it has failed", func() bool {
-		got, err := admin.GetMessage(s.t.Context(), &pb.GetMessageRequest{Producer: "stock", Id: "1"})
+		got, err := admin.GetMessage(s.t.Context(), &adminv1.GetMessageRequest{Producer: "stock", Id: "1"})
 		return err == nil && got.GetRecord().GetState() == state && got.GetRecord().GetLastError() != ""
 	})
 }

@@ -9,7 +9,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
 // auditFilter selects records of the audit trail by the query of the page.
@@ -47,7 +47,7 @@ type auditData struct {
 
 // auditRecord is a record, as the page words it.
 type auditRecord struct {
-	*msghandlerv1.AuditRecord
+	*adminv1.AuditRecord
 	// Done is the action: a refused method by its last part.
 	Done string
 	// More is how many messages are not named.
@@ -87,7 +87,7 @@ func (p *Pages) fillAudit(r *http.Request, data *auditData) error {
 		return errNotOpen
 	}
 	f := data.Filter
-	request := &msghandlerv1.ListAuditRequest{
+	request := &adminv1.ListAuditRequest{
 		By: f.By, Action: f.Action, Result: f.Result, PageSize: pageSize, PageToken: r.FormValue("after"),
 	}
 	if f.Since != "" {

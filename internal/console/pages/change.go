@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"time"
 
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -122,18 +123,18 @@ func (p *Pages) countState(ctx context.Context, s *selection) error {
 // send makes a call of the API. The answer to a retry is converted to the answer to a discard, which has the same
 // fields.
 func (s selection) send(
-	ctx context.Context, admin Admin, r *msghandlerv1.DiscardMessagesRequest,
-) (*msghandlerv1.DiscardMessagesResponse, error) {
+	ctx context.Context, admin Admin, r *adminv1.DiscardMessagesRequest,
+) (*adminv1.DiscardMessagesResponse, error) {
 	if s.Action == actDiscard {
 		return admin.DiscardMessages(ctx, r)
 	}
-	done, err := admin.RetryMessages(ctx, &msghandlerv1.RetryMessagesRequest{
+	done, err := admin.RetryMessages(ctx, &adminv1.RetryMessagesRequest{
 		Names: r.GetNames(), State: r.GetState(), Producer: r.GetProducer(), Limit: r.GetLimit(), Reason: r.GetReason(),
 		Exchange: r.GetExchange(), MinAge: r.GetMinAge(), ErrorContains: r.GetErrorContains(), DryRun: r.GetDryRun(),
 		PageToken: r.GetPageToken(), Broker: r.GetBroker(), IdPrefix: r.GetIdPrefix(), RoutingKey: r.GetRoutingKey(),
 		Header: r.GetHeader(), Cause: r.GetCause(),
 	})
-	return &msghandlerv1.DiscardMessagesResponse{
+	return &adminv1.DiscardMessagesResponse{
 		Discarded: done.GetRetried(), More: done.GetMore(), NextPageToken: done.GetNextPageToken(),
 		Outcomes: done.GetOutcomes(),
 	}, err

@@ -11,7 +11,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/access"
 	"github.com/msghandler/msghandler/internal/halfmsg"
-	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
 // recorder is an API that discards three messages a call, always has more, fails from some call on, and remembers what
@@ -19,18 +19,18 @@ import (
 type recorder struct {
 	noGroups
 	fails int
-	asked []*msghandlerv1.DiscardMessagesRequest
+	asked []*adminv1.DiscardMessagesRequest
 	at    time.Time // of the last call
 }
 
 func (a *recorder) DiscardMessages(
-	_ context.Context, r *msghandlerv1.DiscardMessagesRequest,
-) (*msghandlerv1.DiscardMessagesResponse, error) {
+	_ context.Context, r *adminv1.DiscardMessagesRequest,
+) (*adminv1.DiscardMessagesResponse, error) {
 	a.asked, a.at = append(a.asked, r), time.Now()
 	if len(a.asked) == a.fails {
 		return nil, halfmsg.ErrUnavailable
 	}
-	return &msghandlerv1.DiscardMessagesResponse{Discarded: 3, More: !r.GetDryRun(), NextPageToken: "behind"}, nil
+	return &adminv1.DiscardMessagesResponse{Discarded: 3, More: !r.GetDryRun(), NextPageToken: "behind"}, nil
 }
 
 // confirm sends the form of a selection as an operator does who looked at the count for a while.

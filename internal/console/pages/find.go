@@ -5,13 +5,13 @@ import (
 	"strings"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
-	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
 // foundData is the data of the page of messages with an id.
 type foundData struct {
 	ID      string
-	Records []*msghandlerv1.MessageRecord
+	Records []*adminv1.MessageRecord
 	// Prefix leads to the messages whose ids begin so, by state.
 	Prefix []stateTab
 }
@@ -30,7 +30,7 @@ func (p *Pages) find(r *http.Request) answer {
 	if admin == nil {
 		return notOpen()
 	}
-	request := &msghandlerv1.FindMessagesRequest{Id: text}
+	request := &adminv1.FindMessagesRequest{Id: text}
 	for _, producer := range p.config.Peers().Producers() { // those whose messages are all finished
 		request.Producers = append(request.Producers, producer.Name)
 	}

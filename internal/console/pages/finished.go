@@ -13,18 +13,18 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
-	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
 // endings are the ends of messages by the words of the address.
-var endings = map[string]msghandlerv1.Ending{
-	"": msghandlerv1.Ending_ENDING_UNSPECIFIED, string(halfmsg.EndedDone): msghandlerv1.Ending_ENDING_DONE,
-	string(halfmsg.EndedRolledBack): msghandlerv1.Ending_ENDING_ROLLED_BACK,
-	string(halfmsg.EndedDiscarded):  msghandlerv1.Ending_ENDING_DISCARDED,
+var endings = map[string]adminv1.Ending{
+	"": adminv1.Ending_ENDING_UNSPECIFIED, string(halfmsg.EndedDone): adminv1.Ending_ENDING_DONE,
+	string(halfmsg.EndedRolledBack): adminv1.Ending_ENDING_ROLLED_BACK,
+	string(halfmsg.EndedDiscarded):  adminv1.Ending_ENDING_DISCARDED,
 }
 
 // ending is the word for the end of a message.
-func ending(e msghandlerv1.Ending) string {
+func ending(e adminv1.Ending) string {
 	for word, known := range endings {
 		if known == e {
 			return word
@@ -66,12 +66,12 @@ func (f finishedFilter) Narrow() bool { return f != finishedFilter{} }
 var errEnded = RefusedError{Status: http.StatusBadRequest, Text: "choose done, rolled_back or discarded"}
 
 // request is the filter for the API, as of now.
-func (f finishedFilter) request(now time.Time) (*msghandlerv1.FinishedFilter, error) {
+func (f finishedFilter) request(now time.Time) (*adminv1.FinishedFilter, error) {
 	ended, known := endings[f.Ended]
 	if !known {
 		return nil, errEnded
 	}
-	filter := &msghandlerv1.FinishedFilter{
+	filter := &adminv1.FinishedFilter{
 		Producer: f.Producer, Id: f.ID, Ended: ended, Exchange: f.Exchange, RoutingKey: f.Key,
 		Header: f.Header,
 	}
@@ -102,7 +102,7 @@ func finishedTabs(f finishedFilter) (tabs []finishedTab) {
 type finishedData struct {
 	Filter   finishedFilter
 	Tabs     []finishedTab
-	Messages []*msghandlerv1.FinishedMessage
+	Messages []*adminv1.FinishedMessage
 	// Archive says that the messages are from the archive.
 	Archive, CanReplay   bool
 	Next, First, Problem string
@@ -137,7 +137,7 @@ func (p *Pages) fillFinished(r *http.Request, data *finishedData) error {
 	if err != nil {
 		return err
 	}
-	page, err := admin.ListFinished(r.Context(), &msghandlerv1.ListFinishedRequest{
+	page, err := admin.ListFinished(r.Context(), &adminv1.ListFinishedRequest{
 		Filter: filter, PageSize: pageSize, PageToken: r.FormValue("after"),
 	})
 	if err != nil {
@@ -145,7 +145,7 @@ func (p *Pages) fillFinished(r *http.Request, data *finishedData) error {
 	}
 	data.Messages, data.Archive = page.GetMessages(), page.GetArchive()
 	data.Archived, data.Dropped, data.Oldest = page.GetArchived(), page.GetDropped(), timeOf(page.GetOldestTime())
-	slices.SortStableFunc(data.Messages, func(a, b *msghandlerv1.FinishedMessage) int {
+	slices.SortStableFunc(data.Messages, func(a, b *adminv1.FinishedMessage) int {
 		return timeOf(b.GetFinishTime()).Compare(timeOf(a.GetFinishTime()))
 	})
 	if token := page.GetNextPageToken(); token != "" {
@@ -157,7 +157,7 @@ func (p *Pages) fillFinished(r *http.Request, data *finishedData) error {
 
 // archivedData is the data of the page of a message in the archive.
 type archivedData struct {
-	Message   *msghandlerv1.FinishedMessage
+	Message   *adminv1.FinishedMessage
 	Content   content
 	CanReplay bool
 }
@@ -169,7 +169,7 @@ func (p *Pages) archived(r *http.Request) answer {
 		return notOpen()
 	}
 	name := halfmsg.Name{Producer: r.FormValue("producer"), ID: r.FormValue("id")}
-	found, err := admin.GetFinished(r.Context(), &msghandlerv1.GetFinishedRequest{
+	found, err := admin.GetFinished(r.Context(), &adminv1.GetFinishedRequest{
 		Producer: name.Producer, Id: name.ID, Entry: r.FormValue("entry"),
 	})
 	switch {
@@ -189,7 +189,7 @@ func (p *Pages) archived(r *http.Request) answer {
 }
 
 // archivedLink leads to the page of a message in the archive; of a receipt to the page of the message.
-func archivedLink(m *msghandlerv1.FinishedMessage) string {
+func archivedLink(m *adminv1.FinishedMessage) string {
 	if m.GetEntry() == "" {
 		return address(m.GetProducer(), m.GetMessage().GetId())
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -31,7 +32,7 @@ type grouping struct {
 
 // groupLine is a group with its list and its changes.
 type groupLine struct {
-	*msghandlerv1.MessageGroup
+	*adminv1.MessageGroup
 	// Link leads to the messages of the group; empty: they are listed already.
 	Link, Retry, Discard string
 	advice
@@ -70,15 +71,15 @@ func (d *groupsData) Tell() bool {
 }
 
 // groups is the filter as a request for groups.
-func (f filter) groups() *msghandlerv1.GroupMessagesRequest {
-	return &msghandlerv1.GroupMessagesRequest{
+func (f filter) groups() *adminv1.GroupMessagesRequest {
+	return &adminv1.GroupMessagesRequest{
 		State: msghandlerv1.State(f.State), Producer: f.Producer, Exchange: f.Exchange, Broker: f.Broker,
 		MinAge: minAge(f.age), ErrorContains: f.Error, IdPrefix: f.ID, RoutingKey: f.Key, Header: f.Header, Cause: f.Cause,
 	}
 }
 
 // of is the filter for the messages of a group alone.
-func (f filter) of(g *msghandlerv1.MessageGroup) filter {
+func (f filter) of(g *adminv1.MessageGroup) filter {
 	f.Producer, f.Cause = g.GetProducer(), cmp.Or(g.GetCause(), halfmsg.NoCause)
 	if f.State != halfmsg.Acknowledged { // whose exchange and broker are not known any more
 		f.Exchange = cmp.Or(g.GetExchange(), halfmsg.DefaultExchange)

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
 // letterSelection selects letters to change: by name, or all that match.
@@ -65,14 +65,14 @@ func parseLetterSelection(text string) (letterSelection, error) {
 }
 
 // request is the selection as the API has it.
-func (s letterSelection) request(now time.Time) *msghandlerv1.DeadLetterSelection {
+func (s letterSelection) request(now time.Time) *adminv1.DeadLetterSelection {
 	if len(s.Names) == 0 {
-		return &msghandlerv1.DeadLetterSelection{Filter: s.Filter.request(now.Sub(s.Counted))}
+		return &adminv1.DeadLetterSelection{Filter: s.Filter.request(now.Sub(s.Counted))}
 	}
-	selected := &msghandlerv1.DeadLetterSelection{}
+	selected := &adminv1.DeadLetterSelection{}
 	for _, name := range s.Names {
 		producer, id, _ := strings.Cut(name, "/")
-		selected.Names = append(selected.Names, &msghandlerv1.MessageName{Producer: producer, Id: id})
+		selected.Names = append(selected.Names, &adminv1.MessageName{Producer: producer, Id: id})
 	}
 	return selected
 }
@@ -81,7 +81,7 @@ func (s letterSelection) request(now time.Time) *msghandlerv1.DeadLetterSelectio
 type letterCountData struct {
 	letterSelection
 	form
-	Destinations []*msghandlerv1.DeadLetterDestination
+	Destinations []*adminv1.DeadLetterDestination
 }
 
 // countLetters shows how many letters a replay or a discard would change, and changes nothing.
@@ -98,7 +98,7 @@ func (p *Pages) countLetters(r *http.Request) answer {
 		return notOpen()
 	}
 	s.Counted = time.Now()
-	found, err := admin.CountDeadLetters(r.Context(), &msghandlerv1.CountDeadLettersRequest{
+	found, err := admin.CountDeadLetters(r.Context(), &adminv1.CountDeadLettersRequest{
 		Queue: s.Filter.Queue, Selection: s.request(s.Counted),
 	})
 	if err != nil {
@@ -171,12 +171,12 @@ func (s letterSelection) change(ctx context.Context, admin Admin, reason string)
 	queue, selected := s.Filter.Queue, s.request(time.Now())
 	limit := int32(min(s.Count, maxLetters)) //nolint:gosec // at most maxLetters
 	if s.Action == actDiscard {
-		changed, err := admin.DiscardDeadLetters(ctx, &msghandlerv1.DiscardDeadLettersRequest{
+		changed, err := admin.DiscardDeadLetters(ctx, &adminv1.DiscardDeadLettersRequest{
 			Queue: queue, Selection: selected, Limit: limit, Reason: reason,
 		})
 		return lettersChanged{changed.GetDiscarded(), changed.GetMore() || s.AtLeast, changed.GetProblem()}, err
 	}
-	changed, err := admin.ReplayDeadLetters(ctx, &msghandlerv1.ReplayDeadLettersRequest{
+	changed, err := admin.ReplayDeadLetters(ctx, &adminv1.ReplayDeadLettersRequest{
 		Queue: queue, Selection: selected, Limit: limit, Reason: reason,
 	})
 	return lettersChanged{changed.GetReplayed(), changed.GetMore() || s.AtLeast, changed.GetProblem()}, err

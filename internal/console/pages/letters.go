@@ -8,7 +8,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
 // letterFilter selects dead letters by the query of the page.
@@ -55,8 +55,8 @@ func (f letterFilter) Narrow() bool {
 
 // request is the filter as the API has it. An age grows with the time since the letters were counted, so that no letter
 // comes of age.
-func (f letterFilter) request(more time.Duration) *msghandlerv1.DeadLetterFilter {
-	filter := &msghandlerv1.DeadLetterFilter{
+func (f letterFilter) request(more time.Duration) *adminv1.DeadLetterFilter {
+	filter := &adminv1.DeadLetterFilter{
 		Producer: f.Producer, Consumer: f.Consumer, Exchange: f.Exchange, CauseContains: f.Cause,
 	}
 	if f.age > 0 {
@@ -67,18 +67,18 @@ func (f letterFilter) request(more time.Duration) *msghandlerv1.DeadLetterFilter
 
 // letter is a dead letter, with since when it waits.
 type letter struct {
-	*msghandlerv1.DeadLetter
+	*adminv1.DeadLetter
 	Since time.Time
 }
 
-func newLetter(l *msghandlerv1.DeadLetter) letter { return letter{l, timeOf(l.GetSinceTime())} }
+func newLetter(l *adminv1.DeadLetter) letter { return letter{l, timeOf(l.GetSinceTime())} }
 
 // Name is PRODUCER/ID, or PRODUCER/ for a letter without an id.
 func (l letter) Name() string { return l.GetProducer() + "/" + l.GetMessage().GetId() }
 
 // letterQueue is a queue of dead letters. Known says that the broker has counted the letters.
 type letterQueue struct {
-	*msghandlerv1.DeadLetterQueue
+	*adminv1.DeadLetterQueue
 	Known  bool
 	Oldest time.Time
 }
@@ -125,7 +125,7 @@ func (p *Pages) letters(r *http.Request) answer {
 
 // letterQueues lists the queues.
 func letterQueues(r *http.Request, admin Admin) answer {
-	found, err := admin.ListDeadLetterQueues(r.Context(), &msghandlerv1.ListDeadLetterQueuesRequest{})
+	found, err := admin.ListDeadLetterQueues(r.Context(), &adminv1.ListDeadLetterQueuesRequest{})
 	if err != nil {
 		return trouble(statusOf(err), "Letters", err.Error())
 	}
@@ -142,7 +142,7 @@ func fillLetters(r *http.Request, admin Admin, data *lettersData) error {
 	if token != "" {
 		data.First = "/letters?" + data.Filter.Query()
 	}
-	page, err := admin.ListDeadLetters(r.Context(), &msghandlerv1.ListDeadLettersRequest{
+	page, err := admin.ListDeadLetters(r.Context(), &adminv1.ListDeadLettersRequest{
 		Queue: data.Filter.Queue, Filter: data.Filter.request(0), PageToken: token,
 	})
 	if err != nil {
@@ -175,7 +175,7 @@ func (p *Pages) letter(r *http.Request) answer {
 	}
 	queue, name := r.FormValue("queue"), r.FormValue("name")
 	producer, id, _ := strings.Cut(name, "/")
-	found, err := admin.GetDeadLetter(r.Context(), &msghandlerv1.GetDeadLetterRequest{
+	found, err := admin.GetDeadLetter(r.Context(), &adminv1.GetDeadLetterRequest{
 		Queue: queue, Producer: producer, Id: id,
 	})
 	if err != nil {

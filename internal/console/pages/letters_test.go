@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/msghandler/msghandler/internal/access"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -21,13 +22,13 @@ type tray struct {
 	Admin
 	replayed, discarded int
 	// changed is the last selection that was changed.
-	changed *msghandlerv1.DeadLetterSelection
+	changed *adminv1.DeadLetterSelection
 }
 
 func (*tray) ListDeadLetterQueues(
-	context.Context, *msghandlerv1.ListDeadLetterQueuesRequest,
-) (*msghandlerv1.ListDeadLetterQueuesResponse, error) {
-	return &msghandlerv1.ListDeadLetterQueuesResponse{Queues: []*msghandlerv1.DeadLetterQueue{
+	context.Context, *adminv1.ListDeadLetterQueuesRequest,
+) (*adminv1.ListDeadLetterQueuesResponse, error) {
+	return &adminv1.ListDeadLetterQueuesResponse{Queues: []*adminv1.DeadLetterQueue{
 		{Name: "payments", Queue: "payments.dead", Count: wrapperspb.Int64(3)}, {Name: "stock", Queue: "stock.dead"},
 	}}, nil
 }
@@ -35,17 +36,17 @@ func (*tray) ListDeadLetterQueues(
 const hostileCause = "<script>alert(1)</script>\u202e"
 
 func (*tray) ListDeadLetters(
-	context.Context, *msghandlerv1.ListDeadLettersRequest,
-) (*msghandlerv1.ListDeadLettersResponse, error) {
-	return &msghandlerv1.ListDeadLettersResponse{NextPageToken: "100", Letters: []*msghandlerv1.DeadLetter{
+	context.Context, *adminv1.ListDeadLettersRequest,
+) (*adminv1.ListDeadLettersResponse, error) {
+	return &adminv1.ListDeadLettersResponse{NextPageToken: "100", Letters: []*adminv1.DeadLetter{
 		{Producer: "orders", Message: &msghandlerv1.Message{Id: "1"}, FirstCause: hostileCause},
 	}}, nil
 }
 
 func (*tray) GetDeadLetter(
-	context.Context, *msghandlerv1.GetDeadLetterRequest,
-) (*msghandlerv1.GetDeadLetterResponse, error) {
-	return &msghandlerv1.GetDeadLetterResponse{Letter: &msghandlerv1.DeadLetter{
+	context.Context, *adminv1.GetDeadLetterRequest,
+) (*adminv1.GetDeadLetterResponse, error) {
+	return &adminv1.GetDeadLetterResponse{Letter: &adminv1.DeadLetter{
 		Producer: "orders", Message: &msghandlerv1.Message{
 			Id: "1", Body: []byte("the body"), Headers: map[string]string{"tenant": "the header"},
 		},
@@ -53,27 +54,27 @@ func (*tray) GetDeadLetter(
 }
 
 func (*tray) CountDeadLetters(
-	context.Context, *msghandlerv1.CountDeadLettersRequest,
-) (*msghandlerv1.CountDeadLettersResponse, error) {
-	return &msghandlerv1.CountDeadLettersResponse{Count: 1, Destinations: []*msghandlerv1.DeadLetterDestination{
+	context.Context, *adminv1.CountDeadLettersRequest,
+) (*adminv1.CountDeadLettersResponse, error) {
+	return &adminv1.CountDeadLettersResponse{Count: 1, Destinations: []*adminv1.DeadLetterDestination{
 		{Exchange: "orders", Count: 1, Refusal: "no such right"},
 	}}, nil
 }
 
 func (t *tray) ReplayDeadLetters(
-	_ context.Context, r *msghandlerv1.ReplayDeadLettersRequest,
-) (*msghandlerv1.ReplayDeadLettersResponse, error) {
+	_ context.Context, r *adminv1.ReplayDeadLettersRequest,
+) (*adminv1.ReplayDeadLettersResponse, error) {
 	t.replayed++
 	t.changed = r.GetSelection()
-	return &msghandlerv1.ReplayDeadLettersResponse{Replayed: 1}, nil
+	return &adminv1.ReplayDeadLettersResponse{Replayed: 1}, nil
 }
 
 func (t *tray) DiscardDeadLetters(
-	_ context.Context, r *msghandlerv1.DiscardDeadLettersRequest,
-) (*msghandlerv1.DiscardDeadLettersResponse, error) {
+	_ context.Context, r *adminv1.DiscardDeadLettersRequest,
+) (*adminv1.DiscardDeadLettersResponse, error) {
 	t.discarded++
 	t.changed = r.GetSelection()
-	return &msghandlerv1.DiscardDeadLettersResponse{Discarded: 1}, nil
+	return &adminv1.DiscardDeadLettersResponse{Discarded: 1}, nil
 }
 
 // letterDesk is a console in front of a tray.
@@ -171,9 +172,9 @@ func TestLettersWithoutConfigurationSayHow(t *testing.T) {
 type noTray struct{ Admin }
 
 func (noTray) ListDeadLetterQueues(
-	context.Context, *msghandlerv1.ListDeadLetterQueuesRequest,
-) (*msghandlerv1.ListDeadLetterQueuesResponse, error) {
-	return &msghandlerv1.ListDeadLetterQueuesResponse{}, nil
+	context.Context, *adminv1.ListDeadLetterQueuesRequest,
+) (*adminv1.ListDeadLetterQueuesResponse, error) {
+	return &adminv1.ListDeadLetterQueuesResponse{}, nil
 }
 
 // A form without names changes what its filter selects, and no letter comes of age between the count and the change.

@@ -15,6 +15,7 @@ import (
 	"github.com/msghandler/msghandler/internal/access"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/peerstats"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -22,9 +23,9 @@ import (
 type lister struct{ noGroups }
 
 func (lister) ListMessages(
-	_ context.Context, r *msghandlerv1.ListMessagesRequest,
-) (*msghandlerv1.ListMessagesResponse, error) {
-	return &msghandlerv1.ListMessagesResponse{Records: []*msghandlerv1.MessageRecord{{
+	_ context.Context, r *adminv1.ListMessagesRequest,
+) (*adminv1.ListMessagesResponse, error) {
+	return &adminv1.ListMessagesResponse{Records: []*adminv1.MessageRecord{{
 		Producer: "orders", State: r.GetState(), Message: &msghandlerv1.Message{Id: "1001"},
 		CreateTime: timestamppb.Now(), DueTime: timestamppb.New(time.Now().Add(time.Hour)),
 		ConfirmAttempts: 15, PublishAttempts: 4,
@@ -35,9 +36,9 @@ func (lister) ListMessages(
 type noGroups struct{ Admin }
 
 func (noGroups) GroupMessages(
-	context.Context, *msghandlerv1.GroupMessagesRequest,
-) (*msghandlerv1.GroupMessagesResponse, error) {
-	return &msghandlerv1.GroupMessagesResponse{}, nil
+	context.Context, *adminv1.GroupMessagesRequest,
+) (*adminv1.GroupMessagesResponse, error) {
+	return &adminv1.GroupMessagesResponse{}, nil
 }
 
 var cells = regexp.MustCompile(`(?s)<td class="(?:age|number wide)"[^>]*>(.*?)</td>`)
@@ -78,17 +79,17 @@ type brokers struct {
 }
 
 func (a *brokers) ListMessages(
-	_ context.Context, r *msghandlerv1.ListMessagesRequest,
-) (*msghandlerv1.ListMessagesResponse, error) {
+	_ context.Context, r *adminv1.ListMessagesRequest,
+) (*adminv1.ListMessagesResponse, error) {
 	a.listed = append(a.listed, r.GetBroker())
-	return &msghandlerv1.ListMessagesResponse{NextPageToken: "behind"}, nil
+	return &adminv1.ListMessagesResponse{NextPageToken: "behind"}, nil
 }
 
 func (a *brokers) RetryMessages(
-	_ context.Context, r *msghandlerv1.RetryMessagesRequest,
-) (*msghandlerv1.RetryMessagesResponse, error) {
+	_ context.Context, r *adminv1.RetryMessagesRequest,
+) (*adminv1.RetryMessagesResponse, error) {
 	a.retried = append(a.retried, r.GetBroker())
-	return &msghandlerv1.RetryMessagesResponse{}, nil
+	return &adminv1.RetryMessagesResponse{}, nil
 }
 
 // The filter for a broker reaches lists and changes, and the links to both. It is offered where brokers have names.

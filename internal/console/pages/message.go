@@ -9,12 +9,12 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
-	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
 // messageData is the data of the page of a message.
 type messageData struct {
-	Record           *msghandlerv1.MessageRecord
+	Record           *adminv1.MessageRecord
 	State            halfmsg.State
 	Means            string
 	Final, Gone      bool
@@ -35,7 +35,7 @@ func (p *Pages) message(r *http.Request) answer {
 		return notOpen()
 	}
 	name := halfmsg.Name{Producer: r.FormValue("producer"), ID: r.FormValue("id")}
-	found, err := admin.GetMessage(r.Context(), &msghandlerv1.GetMessageRequest{Producer: name.Producer, Id: name.ID})
+	found, err := admin.GetMessage(r.Context(), &adminv1.GetMessageRequest{Producer: name.Producer, Id: name.ID})
 	switch {
 	case errors.Is(err, halfmsg.ErrNotFound):
 		return trouble(
@@ -109,7 +109,7 @@ type step struct {
 }
 
 // next says what happens next to a message.
-func next(r *msghandlerv1.MessageRecord, now time.Time) step {
+func next(r *adminv1.MessageRecord, now time.Time) step {
 	state := stateOf(r.GetState())
 	if lease := timeOf(r.GetLeaseUntil()); state.Worked() && r.GetLeaseOwner() != "" && lease.After(now) {
 		return step{
@@ -137,7 +137,7 @@ func next(r *msghandlerv1.MessageRecord, now time.Time) step {
 }
 
 // publishing is the next step of a SENDABLE message without a lease holder.
-func publishing(r *msghandlerv1.MessageRecord, due, now time.Time) step {
+func publishing(r *adminv1.MessageRecord, due, now time.Time) step {
 	to := "exchange " + exchangeName(r.GetMessage().GetExchange())
 	if broker := r.GetMessage().GetBroker(); broker != "" {
 		to += " of broker " + broker

@@ -13,6 +13,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/peerstats"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -92,7 +93,7 @@ type messagesData struct {
 	Producers, Exchanges []string
 	// Brokers are the brokers that messages can be filtered by; none where there is only the default broker.
 	Brokers []string
-	Records []*msghandlerv1.MessageRecord
+	Records []*adminv1.MessageRecord
 	// Groups are above the first page.
 	Groups *groupsData
 	// HidesHeaders says why the reader cannot search headers; empty: the reader can.
@@ -170,7 +171,7 @@ func (p *Pages) fill(r *http.Request, data *messagesData) error {
 		return errNotOpen
 	}
 	f := data.Filter
-	page, err := admin.ListMessages(r.Context(), &msghandlerv1.ListMessagesRequest{
+	page, err := admin.ListMessages(r.Context(), &adminv1.ListMessagesRequest{
 		State: msghandlerv1.State(f.State), Producer: f.Producer, Exchange: f.Exchange, ErrorContains: f.Error,
 		Broker: f.Broker, MinAge: minAge(f.age), IdPrefix: f.ID, RoutingKey: f.Key, Header: f.Header, Cause: f.Cause,
 		PageSize: pageSize, PageToken: r.FormValue("after"),

@@ -12,7 +12,7 @@ import (
 	"github.com/msghandler/msghandler/internal/console/history"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/peerstats"
-	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
 // overviewData is the data of the first page.
@@ -24,7 +24,7 @@ type overviewData struct {
 	Producers []producerLine
 	Exchanges []exchangeLine
 	Checks    []Checked
-	Findings  []*msghandlerv1.Finding
+	Findings  []*adminv1.Finding
 	// Held is how many messages have a lease, Coordinators who works and who is missing.
 	Held         int64
 	Coordinators []coordinatorLine
@@ -67,14 +67,14 @@ type coordinatorLine struct {
 }
 
 // coordinatorLines joins the coordinators with the leases they hold.
-func coordinatorLines(all []*msghandlerv1.Coordinator, owners halfmsg.Owners) (lines []coordinatorLine) {
+func coordinatorLines(all []*adminv1.Coordinator, owners halfmsg.Owners) (lines []coordinatorLine) {
 	holders := map[string]halfmsg.Owner{}
 	for _, owner := range owners.All {
 		holders[owner.Instance] = owner
 	}
 	for _, c := range all {
 		held := holders[c.GetInstance()]
-		stopped := c.GetState() == msghandlerv1.CoordinatorState_COORDINATOR_STATE_STOPPED
+		stopped := c.GetState() == adminv1.CoordinatorState_COORDINATOR_STATE_STOPPED
 		if stopped && held.Leases == 0 {
 			continue
 		}
@@ -93,7 +93,7 @@ func coordinatorLines(all []*msghandlerv1.Coordinator, owners halfmsg.Owners) (l
 	return lines
 }
 
-func stateOfCoordinator(s msghandlerv1.CoordinatorState) string {
+func stateOfCoordinator(s adminv1.CoordinatorState) string {
 	return strings.ToLower(strings.TrimPrefix(s.String(), "COORDINATOR_STATE_"))
 }
 

@@ -21,51 +21,51 @@ import (
 	"github.com/msghandler/msghandler/internal/console/history"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/peerstats"
-	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
 // Admin is the admin API of the pages. Its errors are fit for readers. An unknown message is halfmsg.ErrNotFound; any
 // other refusal, except for an unavailable store, is a RefusedError.
 type Admin interface {
-	GetMessage(ctx context.Context, r *msghandlerv1.GetMessageRequest) (*msghandlerv1.GetMessageResponse, error)
-	ListMessages(ctx context.Context, r *msghandlerv1.ListMessagesRequest) (*msghandlerv1.ListMessagesResponse, error)
-	RetryMessages(ctx context.Context, r *msghandlerv1.RetryMessagesRequest) (*msghandlerv1.RetryMessagesResponse, error)
+	GetMessage(ctx context.Context, r *adminv1.GetMessageRequest) (*adminv1.GetMessageResponse, error)
+	ListMessages(ctx context.Context, r *adminv1.ListMessagesRequest) (*adminv1.ListMessagesResponse, error)
+	RetryMessages(ctx context.Context, r *adminv1.RetryMessagesRequest) (*adminv1.RetryMessagesResponse, error)
 	DiscardMessages(
 		ctx context.Context,
-		r *msghandlerv1.DiscardMessagesRequest,
-	) (*msghandlerv1.DiscardMessagesResponse, error)
+		r *adminv1.DiscardMessagesRequest,
+	) (*adminv1.DiscardMessagesResponse, error)
 	GroupMessages(
 		ctx context.Context,
-		r *msghandlerv1.GroupMessagesRequest,
-	) (*msghandlerv1.GroupMessagesResponse, error)
-	FindMessages(ctx context.Context, r *msghandlerv1.FindMessagesRequest) (*msghandlerv1.FindMessagesResponse, error)
-	ListAudit(ctx context.Context, r *msghandlerv1.ListAuditRequest) (*msghandlerv1.ListAuditResponse, error)
-	ListFinished(ctx context.Context, r *msghandlerv1.ListFinishedRequest) (*msghandlerv1.ListFinishedResponse, error)
-	GetFinished(ctx context.Context, r *msghandlerv1.GetFinishedRequest) (*msghandlerv1.GetFinishedResponse, error)
+		r *adminv1.GroupMessagesRequest,
+	) (*adminv1.GroupMessagesResponse, error)
+	FindMessages(ctx context.Context, r *adminv1.FindMessagesRequest) (*adminv1.FindMessagesResponse, error)
+	ListAudit(ctx context.Context, r *adminv1.ListAuditRequest) (*adminv1.ListAuditResponse, error)
+	ListFinished(ctx context.Context, r *adminv1.ListFinishedRequest) (*adminv1.ListFinishedResponse, error)
+	GetFinished(ctx context.Context, r *adminv1.GetFinishedRequest) (*adminv1.GetFinishedResponse, error)
 	ReplayMessages(
-		ctx context.Context, r *msghandlerv1.ReplayMessagesRequest,
-	) (*msghandlerv1.ReplayMessagesResponse, error)
+		ctx context.Context, r *adminv1.ReplayMessagesRequest,
+	) (*adminv1.ReplayMessagesResponse, error)
 	LetterAdmin
 }
 
 // LetterAdmin is the part of the admin API about consumers' dead letters.
 type LetterAdmin interface {
 	ListDeadLetterQueues(
-		ctx context.Context, r *msghandlerv1.ListDeadLetterQueuesRequest,
-	) (*msghandlerv1.ListDeadLetterQueuesResponse, error)
+		ctx context.Context, r *adminv1.ListDeadLetterQueuesRequest,
+	) (*adminv1.ListDeadLetterQueuesResponse, error)
 	ListDeadLetters(
-		ctx context.Context, r *msghandlerv1.ListDeadLettersRequest,
-	) (*msghandlerv1.ListDeadLettersResponse, error)
-	GetDeadLetter(ctx context.Context, r *msghandlerv1.GetDeadLetterRequest) (*msghandlerv1.GetDeadLetterResponse, error)
+		ctx context.Context, r *adminv1.ListDeadLettersRequest,
+	) (*adminv1.ListDeadLettersResponse, error)
+	GetDeadLetter(ctx context.Context, r *adminv1.GetDeadLetterRequest) (*adminv1.GetDeadLetterResponse, error)
 	CountDeadLetters(
-		ctx context.Context, r *msghandlerv1.CountDeadLettersRequest,
-	) (*msghandlerv1.CountDeadLettersResponse, error)
+		ctx context.Context, r *adminv1.CountDeadLettersRequest,
+	) (*adminv1.CountDeadLettersResponse, error)
 	ReplayDeadLetters(
-		ctx context.Context, r *msghandlerv1.ReplayDeadLettersRequest,
-	) (*msghandlerv1.ReplayDeadLettersResponse, error)
+		ctx context.Context, r *adminv1.ReplayDeadLettersRequest,
+	) (*adminv1.ReplayDeadLettersResponse, error)
 	DiscardDeadLetters(
-		ctx context.Context, r *msghandlerv1.DiscardDeadLettersRequest,
-	) (*msghandlerv1.DiscardDeadLettersResponse, error)
+		ctx context.Context, r *adminv1.DiscardDeadLettersRequest,
+	) (*adminv1.DiscardDeadLettersResponse, error)
 }
 
 // RefusedError says why the admin API refused a request.
@@ -117,9 +117,9 @@ type Config struct {
 	// Owners lists the lease holders.
 	Owners func(ctx context.Context) (halfmsg.Owners, error)
 	// Coordinators lists the coordinators on the same Redis. Default: none.
-	Coordinators func() []*msghandlerv1.Coordinator
+	Coordinators func() []*adminv1.Coordinator
 	// Findings lists problems for operators, the worst first. Default: none.
-	Findings func() []*msghandlerv1.Finding
+	Findings func() []*adminv1.Finding
 	// Overdue is for how long the worst pending message is overdue for its verdict.
 	Overdue func() time.Duration
 	// Peers counts the producers and exchanges. Each call adds up the counts of all coordinators.
@@ -156,7 +156,7 @@ type Pages struct {
 func New(config Config) *Pages {
 	config.Logger = cmp.Or(config.Logger, slog.Default())
 	if config.Coordinators == nil {
-		config.Coordinators = func() []*msghandlerv1.Coordinator { return nil }
+		config.Coordinators = func() []*adminv1.Coordinator { return nil }
 	}
 	if config.Charts == nil {
 		config.Charts = func(_ context.Context, r history.Range) (history.Series, error) {
@@ -164,7 +164,7 @@ func New(config Config) *Pages {
 		}
 	}
 	if config.Findings == nil {
-		config.Findings = func() []*msghandlerv1.Finding { return nil }
+		config.Findings = func() []*adminv1.Finding { return nil }
 	}
 	if config.Refused == nil {
 		config.Refused = func(*http.Request, string) {}

@@ -18,6 +18,7 @@ import (
 	"github.com/msghandler/msghandler/internal/console/history"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/peerstats"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -171,9 +172,9 @@ func TestPagesSayWhereACircuitIsOpen(t *testing.T) {
 type waiting struct{ lister }
 
 func (waiting) GetMessage(
-	_ context.Context, r *msghandlerv1.GetMessageRequest,
-) (*msghandlerv1.GetMessageResponse, error) {
-	return &msghandlerv1.GetMessageResponse{Record: &msghandlerv1.MessageRecord{
+	_ context.Context, r *adminv1.GetMessageRequest,
+) (*adminv1.GetMessageResponse, error) {
+	return &adminv1.GetMessageResponse{Record: &adminv1.MessageRecord{
 		Producer: r.GetProducer(), State: msghandlerv1.State_STATE_PENDING, Message: &msghandlerv1.Message{Id: r.GetId()},
 	}}, nil
 }
@@ -247,7 +248,7 @@ func TestWhatHappensNext(t *testing.T) {
 		if state == halfmsg.None {
 			continue
 		}
-		r := &msghandlerv1.MessageRecord{
+		r := &adminv1.MessageRecord{
 			Producer: "orders", State: msghandlerv1.State(state), DueTime: timestamppb.New(due),
 			Message: &msghandlerv1.Message{Exchange: "shop"},
 		}
@@ -272,7 +273,7 @@ func TestWhatHappensNext(t *testing.T) {
 func TestNextSaysWhatASendableMessageWaitsFor(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
-	for want, r := range map[string]*msghandlerv1.MessageRecord{
+	for want, r := range map[string]*adminv1.MessageRecord{
 		"after the delay": {Message: &msghandlerv1.Message{Delay: durationpb.New(time.Hour)}},
 		"after the pause": {Message: &msghandlerv1.Message{Delay: durationpb.New(time.Hour)}, PublishAttempts: 2},
 		"takes no messages now; then it is published to exchange (default) of broker events": {

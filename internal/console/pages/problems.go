@@ -8,7 +8,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/console/history"
 	"github.com/msghandler/msghandler/internal/halfmsg"
-	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
 // problem is a problem on the overview: what is wrong in short, why that matters and what to do.
@@ -33,7 +33,7 @@ func (d *overviewData) find(uncounted error, undecided time.Duration, now time.T
 	d.findChecks()
 	for _, f := range d.Findings {
 		d.add(problem{
-			Bad: f.GetSeverity() == msghandlerv1.Severity_SEVERITY_TROUBLE, Text: f.GetWhat(),
+			Bad: f.GetSeverity() == adminv1.Severity_SEVERITY_TROUBLE, Text: f.GetWhat(),
 			advice: ofFinding(f.GetName(), f.GetWhy(), f.GetRemedy()),
 		})
 	}

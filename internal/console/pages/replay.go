@@ -11,7 +11,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
 // actReplay is the action of publishing finished messages, or letters, again.
@@ -75,10 +75,10 @@ func parseReplay(text string) (replaySelection, error) {
 }
 
 // request converts the selection for the API.
-func (s replaySelection) request(dry bool, limit int64, reason string) (*msghandlerv1.ReplayMessagesRequest, error) {
-	request := &msghandlerv1.ReplayMessagesRequest{NewIdSuffix: s.Suffix, DryRun: dry, Reason: reason}
+func (s replaySelection) request(dry bool, limit int64, reason string) (*adminv1.ReplayMessagesRequest, error) {
+	request := &adminv1.ReplayMessagesRequest{NewIdSuffix: s.Suffix, DryRun: dry, Reason: reason}
 	if s.ID != "" {
-		request.Names = []*msghandlerv1.FinishedName{{Producer: s.Producer, Id: s.ID, Entry: s.Entry}}
+		request.Names = []*adminv1.FinishedName{{Producer: s.Producer, Id: s.ID, Entry: s.Entry}}
 		return request, nil
 	}
 	filter, err := s.Filter.request(s.At)

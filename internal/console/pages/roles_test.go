@@ -13,6 +13,7 @@ import (
 	"github.com/msghandler/msghandler/internal/access"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/peerstats"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -27,14 +28,14 @@ type office struct {
 	lister
 	retried, discarded, replayed int
 	// replays are the requests to replay messages; next is the page token behind the first page.
-	replays []*msghandlerv1.ReplayMessagesRequest
+	replays []*adminv1.ReplayMessagesRequest
 	next    string
 }
 
 func (*office) GetMessage(
-	context.Context, *msghandlerv1.GetMessageRequest,
-) (*msghandlerv1.GetMessageResponse, error) {
-	return &msghandlerv1.GetMessageResponse{Record: &msghandlerv1.MessageRecord{
+	context.Context, *adminv1.GetMessageRequest,
+) (*adminv1.GetMessageResponse, error) {
+	return &adminv1.GetMessageResponse{Record: &adminv1.MessageRecord{
 		Producer: "orders", State: msghandlerv1.State_STATE_DEAD, Message: &msghandlerv1.Message{
 			Id: "1", Body: []byte("the body"), Headers: map[string]string{"tenant": "the header"},
 		},
@@ -42,31 +43,31 @@ func (*office) GetMessage(
 }
 
 func (o *office) RetryMessages(
-	_ context.Context, r *msghandlerv1.RetryMessagesRequest,
-) (*msghandlerv1.RetryMessagesResponse, error) {
+	_ context.Context, r *adminv1.RetryMessagesRequest,
+) (*adminv1.RetryMessagesResponse, error) {
 	if !r.GetDryRun() {
 		o.retried++
 	}
-	return &msghandlerv1.RetryMessagesResponse{Retried: 1}, nil
+	return &adminv1.RetryMessagesResponse{Retried: 1}, nil
 }
 
 func (o *office) DiscardMessages(
-	_ context.Context, r *msghandlerv1.DiscardMessagesRequest,
-) (*msghandlerv1.DiscardMessagesResponse, error) {
+	_ context.Context, r *adminv1.DiscardMessagesRequest,
+) (*adminv1.DiscardMessagesResponse, error) {
 	if !r.GetDryRun() {
 		o.discarded++
 	}
-	return &msghandlerv1.DiscardMessagesResponse{Discarded: 1}, nil
+	return &adminv1.DiscardMessagesResponse{Discarded: 1}, nil
 }
 
 func (o *office) ReplayMessages(
-	_ context.Context, r *msghandlerv1.ReplayMessagesRequest,
-) (*msghandlerv1.ReplayMessagesResponse, error) {
+	_ context.Context, r *adminv1.ReplayMessagesRequest,
+) (*adminv1.ReplayMessagesResponse, error) {
 	o.replays = append(o.replays, r)
 	if !r.GetDryRun() {
 		o.replayed++
 	}
-	response := &msghandlerv1.ReplayMessagesResponse{Replayed: 1}
+	response := &adminv1.ReplayMessagesResponse{Replayed: 1}
 	if r.GetPageToken() == "" {
 		response.NextPageToken = o.next
 	}

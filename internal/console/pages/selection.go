@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -94,10 +95,10 @@ func parseSelection(text string) (selection, error) {
 }
 
 // request converts the selection for the API. Retry and discard have the same fields.
-func (s selection) request(dry bool, limit int64, reason string) *msghandlerv1.DiscardMessagesRequest {
-	r := &msghandlerv1.DiscardMessagesRequest{DryRun: dry, Reason: reason}
+func (s selection) request(dry bool, limit int64, reason string) *adminv1.DiscardMessagesRequest {
+	r := &adminv1.DiscardMessagesRequest{DryRun: dry, Reason: reason}
 	for _, name := range s.Names {
-		r.Names = append(r.Names, &msghandlerv1.MessageName{Producer: name.Producer, Id: name.ID})
+		r.Names = append(r.Names, &adminv1.MessageName{Producer: name.Producer, Id: name.ID})
 	}
 	if len(s.Names) > 0 {
 		if s.Action == actDiscard {

@@ -11,6 +11,7 @@ import (
 	"github.com/msghandler/msghandler/internal/console/history"
 	"github.com/msghandler/msghandler/internal/escape"
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -24,7 +25,7 @@ var words = template.FuncMap{
 	"grouping": func(groups *groupsData, now time.Time, acts bool) grouping { return grouping{groups, now, acts} },
 	"ending":   ending, "archived": archivedLink,
 	"at":    func(t, now time.Time) moment { return moment{t, now} },
-	"next":  func(r *msghandlerv1.MessageRecord, now time.Time) string { return next(r, now).listed(now) },
+	"next":  func(r *adminv1.MessageRecord, now time.Time) string { return next(r, now).listed(now) },
 	"cause": func(fault, id string) string { return halfmsg.Cause(fault, halfmsg.Name{ID: id}) },
 }
 
@@ -108,7 +109,7 @@ type moment struct{ Time, Now time.Time }
 func iso(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
 // attempts counts the attempts of the loop that works on a message, or did so last.
-func attempts(r *msghandlerv1.MessageRecord) int32 {
+func attempts(r *adminv1.MessageRecord) int32 {
 	switch stateOf(r.GetState()) {
 	case halfmsg.Pending, halfmsg.Abandoned:
 		return r.GetConfirmAttempts()

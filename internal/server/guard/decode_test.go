@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -52,11 +53,11 @@ func TestTooManyItemsAreRefusedUndecoded(t *testing.T) {
 		{"messages", &msghandlerv1.SendHalfMessagesRequest{}, many(3), "messages"},
 		{"messages, and what cannot be read", &msghandlerv1.SendHalfMessagesRequest{}, append(many(3), 0xff), "messages"},
 		{"ids", &msghandlerv1.SubmitAllRequest{}, many(2), "ids"},
-		{"names to retry", &msghandlerv1.RetryMessagesRequest{}, many(1), "names"},
-		{"names to discard", &msghandlerv1.DiscardMessagesRequest{}, many(1), "names"},
-		{"states, packed", &msghandlerv1.TailMessagesRequest{}, wired(2, bytes.Repeat([]byte{3}, 10*limits.Items)), "states"},
+		{"names to retry", &adminv1.RetryMessagesRequest{}, many(1), "names"},
+		{"names to discard", &adminv1.DiscardMessagesRequest{}, many(1), "names"},
+		{"states, packed", &adminv1.TailMessagesRequest{}, wired(2, bytes.Repeat([]byte{3}, 10*limits.Items)), "states"},
 		{
-			"states, each alone", &msghandlerv1.TailMessagesRequest{}, bytes.Repeat([]byte{2 << 3, 3}, 10*limits.Items),
+			"states, each alone", &adminv1.TailMessagesRequest{}, bytes.Repeat([]byte{2 << 3, 3}, 10*limits.Items),
 			"states",
 		},
 		{"headers of one message", &msghandlerv1.SendHalfMessageRequest{}, headers(limits.nested() + 1), "headers"},

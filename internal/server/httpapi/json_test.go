@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/msghandler/msghandler/internal/server/guard"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -37,7 +38,7 @@ func TestTooManyJSONItemsAreRefusedUndecoded(t *testing.T) {
 		{&msghandlerv1.SendHalfMessagesRequest{}, `{"messages":` + many("{}", 4<<20) + `}`, "messages"},
 		{&msghandlerv1.SendHalfMessagesRequest{}, `{"messages":` + many(" { } ", 2000) + `, `, "messages"},
 		{&msghandlerv1.SubmitAllRequest{}, `{"producer":"\"]","ids":` + many(`""`, 1001) + `}`, "ids"},
-		{&msghandlerv1.TailMessagesRequest{}, `{"states":` + many("1", 1001) + `}`, "states"},
+		{&adminv1.TailMessagesRequest{}, `{"states":` + many("1", 1001) + `}`, "states"},
 		{&msghandlerv1.SendHalfMessageRequest{}, `{"message":` + headers(64_001) + `}`, "headers"},
 		{&msghandlerv1.SendHalfMessagesRequest{}, `{"messages":` + many(headers(641), 100) + `}`, "headers"},
 	} {
