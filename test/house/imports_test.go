@@ -46,6 +46,11 @@ var rooms = []struct {
 		"these are the lowest rooms",
 	},
 	{
+		[]string{"proto/msghandler/admin/v1"},
+		[]string{"proto/msghandler/v1"},
+		"operators see the messages, states and verdicts of producers, and no producer links the operators' part",
+	},
+	{
 		[]string{"internal/access"},
 		[]string{"internal/ground/typedname"},
 		"coordinators and the SDKs read names and globs alike, and no SDK imports the rules",
