@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/consumer"
-	"github.com/msghandler/msghandler/internal/embedded/amqpbroker"
+	"github.com/msghandler/msghandler/dev/embedded/amqpbroker"
 )
 
 // Message is a message that the broker has taken.

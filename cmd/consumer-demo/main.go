@@ -1,5 +1,5 @@
 // Command consumer-demo runs the consumers of a shop, which is told of orders through msghandler. Its code, written to
-// be read by those who want to use the consumer SDK, is in internal/demo/consumers.
+// be read by those who want to use the consumer SDK, is in dev/demo/consumers.
 package main
 
 import (
@@ -8,7 +8,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/msghandler/msghandler/internal/demo/consumers"
+	"github.com/msghandler/msghandler/dev/demo/consumers"
 )
 
 func main() {

@@ -5,7 +5,7 @@ import (
 	"context"
 	"os"
 
-	"github.com/msghandler/msghandler/internal/cli/benchmark"
+	"github.com/msghandler/msghandler/dev/benchmark"
 	"github.com/msghandler/msghandler/internal/cli/commandline"
 )
 

@@ -5,8 +5,8 @@ import (
 	"context"
 	"os"
 
+	"github.com/msghandler/msghandler/dev/story"
 	"github.com/msghandler/msghandler/internal/cli/commandline"
-	"github.com/msghandler/msghandler/internal/cli/demo"
 )
 
-func main() { os.Exit(demo.Run(context.Background(), commandline.System())) }
+func main() { os.Exit(story.Run(context.Background(), commandline.System())) }

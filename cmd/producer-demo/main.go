@@ -1,5 +1,5 @@
 // Command producer-demo is a shop that announces its orders through msghandler. Its code, written to be read
-// by those who want to use the producer SDK, is in internal/demo/orders.
+// by those who want to use the producer SDK, is in dev/demo/orders.
 package main
 
 import (
@@ -8,7 +8,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/msghandler/msghandler/internal/demo/orders"
+	"github.com/msghandler/msghandler/dev/demo/orders"
 )
 
 func main() {

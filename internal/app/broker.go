@@ -7,9 +7,9 @@ import (
 	"net"
 	"strings"
 
+	"github.com/msghandler/msghandler/dev/embedded/amqpbroker"
 	"github.com/msghandler/msghandler/internal/app/brokers"
 	"github.com/msghandler/msghandler/internal/config"
-	"github.com/msghandler/msghandler/internal/embedded/amqpbroker"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 

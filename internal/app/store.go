@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/msghandler/msghandler/dev/embedded"
 	"github.com/msghandler/msghandler/internal/config"
-	"github.com/msghandler/msghandler/internal/embedded"
 	"github.com/msghandler/msghandler/internal/ground/backoff"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"

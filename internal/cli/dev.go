@@ -15,12 +15,12 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/msghandler/msghandler/dev/embedded"
+	"github.com/msghandler/msghandler/dev/embedded/amqpbroker"
+	"github.com/msghandler/msghandler/dev/embedded/natsserver"
 	"github.com/msghandler/msghandler/internal/app"
 	"github.com/msghandler/msghandler/internal/cli/commandline"
 	"github.com/msghandler/msghandler/internal/config"
-	"github.com/msghandler/msghandler/internal/embedded"
-	"github.com/msghandler/msghandler/internal/embedded/amqpbroker"
-	"github.com/msghandler/msghandler/internal/embedded/natsserver"
 	"github.com/msghandler/msghandler/internal/ground/build"
 )
 

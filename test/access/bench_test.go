@@ -8,7 +8,7 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/msghandler/msghandler/internal/bench/usage"
+	"github.com/msghandler/msghandler/dev/bench/usage"
 	"github.com/msghandler/msghandler/internal/certs"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/msghandler/msghandler/internal/bench/compare"
+	"github.com/msghandler/msghandler/dev/bench/compare"
 	sdk "github.com/msghandler/msghandler/producer"
 	"github.com/msghandler/msghandler/producer/marker/memory"
 	"github.com/msghandler/msghandler/test/servers"

@@ -2,7 +2,7 @@
 //
 //	make bench            # or: go test ./test/bench -run '^$' -bench EndToEnd -benchtime 1x -args -rounds 5 -seconds 4
 //
-// The load, the bare references and the comparison belong to msghandler-bench --ceilings (internal/bench). Everything
+// The load, the bare references and the comparison belong to msghandler-bench --ceilings (dev/bench). Everything
 // runs on the one machine: Redis, RabbitMQ, the coordinators, the producer.
 package bench
 
@@ -17,8 +17,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/msghandler/msghandler/internal/bench"
-	"github.com/msghandler/msghandler/internal/bench/compare"
+	"github.com/msghandler/msghandler/dev/bench"
+	"github.com/msghandler/msghandler/dev/bench/compare"
 	"github.com/msghandler/msghandler/test/servers"
 )
 

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/msghandler/msghandler/internal/bench/compare"
+	"github.com/msghandler/msghandler/dev/bench/compare"
 )
 
 // The load of an open browser: the overview refreshes itself, and now and then the operator looks for a missing

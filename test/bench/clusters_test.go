@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/msghandler/msghandler/internal/bench"
-	"github.com/msghandler/msghandler/internal/bench/compare"
-	"github.com/msghandler/msghandler/internal/bench/usage"
+	"github.com/msghandler/msghandler/dev/bench"
+	"github.com/msghandler/msghandler/dev/bench/compare"
+	"github.com/msghandler/msghandler/dev/bench/usage"
 	"github.com/msghandler/msghandler/test/servers"
 )
 

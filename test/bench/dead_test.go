@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/msghandler/msghandler/internal/bench"
-	"github.com/msghandler/msghandler/internal/bench/compare"
+	"github.com/msghandler/msghandler/dev/bench"
+	"github.com/msghandler/msghandler/dev/bench/compare"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 	"github.com/msghandler/msghandler/test/servers"

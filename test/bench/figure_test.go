@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/msghandler/msghandler/internal/bench"
-	"github.com/msghandler/msghandler/internal/bench/compare"
+	"github.com/msghandler/msghandler/dev/bench"
+	"github.com/msghandler/msghandler/dev/bench/compare"
 )
 
 // figure is the result of one measurement.

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/msghandler/msghandler/internal/bench"
-	"github.com/msghandler/msghandler/internal/bench/compare"
+	"github.com/msghandler/msghandler/dev/bench"
+	"github.com/msghandler/msghandler/dev/bench/compare"
 )
 
 // stages are the stages of a message from its Submit to the broker's acknowledgement: a series of the coordinator and

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/msghandler/msghandler/internal/bench"
+	"github.com/msghandler/msghandler/dev/bench"
 )
 
 // BenchmarkOffered measures how long messages take at a rate below the possible rate, in both modes.

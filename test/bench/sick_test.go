@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/msghandler/msghandler/internal/bench"
-	"github.com/msghandler/msghandler/internal/bench/compare"
+	"github.com/msghandler/msghandler/dev/bench"
+	"github.com/msghandler/msghandler/dev/bench/compare"
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 

@@ -10,8 +10,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/msghandler/msghandler/internal/bench"
-	"github.com/msghandler/msghandler/internal/bench/compare"
+	"github.com/msghandler/msghandler/dev/bench"
+	"github.com/msghandler/msghandler/dev/bench/compare"
 	"github.com/msghandler/msghandler/test/servers"
 )
 

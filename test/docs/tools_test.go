@@ -116,7 +116,7 @@ var servedPattern = regexp.MustCompile(`"((?:GET|POST) /[^"]*)"`)
 var servedPaths = sync.OnceValue(func() *http.ServeMux {
 	mux, added := http.NewServeMux(), map[string]bool{}
 	for _, pattern := range []string{
-		"internal/console/*.go", "internal/console/*/*.go", "internal/demo/orders/*.go",
+		"internal/console/*.go", "internal/console/*/*.go", "dev/demo/orders/*.go",
 		"examples/*/*.go",
 	} {
 		files, _ := filepath.Glob(filepath.Join(root, pattern))

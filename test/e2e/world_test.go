@@ -15,8 +15,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/msghandler/msghandler/internal/demo/books"
-	demodb "github.com/msghandler/msghandler/internal/demo/database"
+	"github.com/msghandler/msghandler/dev/demo/books"
+	demodb "github.com/msghandler/msghandler/dev/demo/database"
 	"github.com/msghandler/msghandler/test/servers"
 )
 

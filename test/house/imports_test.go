@@ -25,7 +25,7 @@ var (
 		"internal/publish/kafka", "internal/publish/publishtest", "internal/publish/nats",
 		"internal/server",
 		"internal/console/...", "internal/events", "internal/config/...",
-		"internal/embedded/...",
+		"dev/embedded/...",
 	}
 )
 
@@ -211,7 +211,7 @@ var rooms = []struct {
 		"app puts the coordinator together; who uses the coordinator is above it",
 	},
 	{
-		[]string{"internal/bench/..."},
+		[]string{"dev/bench/..."},
 		[]string{"proto/...", "internal/ground/batch", "internal/ground/backoff", "producer", "producer/marker/..."},
 		"a load is made from outside, as producers make it: it must share nothing with the measured code",
 	},
@@ -221,19 +221,21 @@ var rooms = []struct {
 		"every program links it",
 	},
 	{
-		[]string{"internal/cli/demo"},
-		slices.Concat(ground, sdks, []string{"envelope", "internal/embedded/...", "internal/demo/..."}),
+		[]string{"dev/story"},
+		slices.Concat(ground, sdks, []string{
+			"internal/cli/commandline", "envelope", "dev/embedded/...", "dev/demo/...",
+		}),
 		"the story is the demos' own, with embedded servers and the shipped coordinator as a process",
 	},
 	{
-		[]string{"internal/cli/benchmark"},
-		slices.Concat(ground, []string{"internal/config/...", "internal/bench/..."}),
+		[]string{"dev/benchmark"},
+		slices.Concat(ground, []string{"internal/cli/commandline", "internal/config/...", "dev/bench/..."}),
 		"the load is made from outside, by a program of its own",
 	},
 	{
 		[]string{"internal/cli"},
 		slices.Concat(ground, sdks, []string{
-			"internal/app/...", "internal/config/...", "internal/embedded/...", "internal/access/tokenfile",
+			"internal/app/...", "internal/config/...", "dev/embedded/...", "internal/access/tokenfile",
 			"internal/operate", "internal/sqloutbox",
 		}),
 		"the command line starts an app or calls one, and edits the token file; only app knows middle rooms",
@@ -241,13 +243,13 @@ var rooms = []struct {
 	{
 		[]string{"msghandlertest"},
 		[]string{
-			"proto/...", "producer/...", "consumer", "internal/app", "internal/config", "internal/embedded/...",
+			"proto/...", "producer/...", "consumer", "internal/app", "internal/config", "dev/embedded/...",
 			"internal/ground/backoff",
 		},
 		"users import it in their tests: it starts an app, as the command line does, and hands messages to the SDKs",
 	},
 	{
-		[]string{"internal/demo/..."},
+		[]string{"dev/demo/..."},
 		slices.Concat(sdks, []string{
 			"envelope", "proto/...", "internal/ground/backoff", "internal/ground/build", "internal/ground/lifecycle",
 		}),
@@ -260,17 +262,17 @@ var rooms = []struct {
 	},
 	{
 		[]string{"cmd/msghandler-demo"},
-		[]string{"internal/cli/demo", "internal/cli/commandline"},
+		[]string{"dev/story", "internal/cli/commandline"},
 		"a main knows one room, and gives it the process",
 	},
 	{
 		[]string{"cmd/msghandler-bench"},
-		[]string{"internal/cli/benchmark", "internal/cli/commandline"},
+		[]string{"dev/benchmark", "internal/cli/commandline"},
 		"a main knows one room, and gives it the process",
 	},
 	{
 		[]string{"cmd/producer-demo", "cmd/consumer-demo"},
-		slices.Concat(sdks, []string{"internal/demo/..."}),
+		slices.Concat(sdks, []string{"dev/demo/..."}),
 		"a demo's main knows its room and the SDK it shows",
 	},
 	{
@@ -280,7 +282,7 @@ var rooms = []struct {
 	},
 	{
 		[]string{"test/..."},
-		[]string{"proto/...", "internal/...", "producer/...", "consumer/...", "examples/...", "test/..."},
+		[]string{"proto/...", "internal/...", "dev/...", "producer/...", "consumer/...", "examples/...", "test/..."},
 		"tests may know everything",
 	},
 }
@@ -313,8 +315,8 @@ func TestRoomsImportOnlyWhatTheyMay(t *testing.T) {
 // sameRoom: rooms that consist of several packages, which may know each other.
 func sameRoom(a, b string) bool {
 	for _, room := range []string{
-		"producer", "consumer", "internal/demo", "internal/embedded", "internal/app",
-		"internal/cli", "internal/console", "internal/bench", "examples",
+		"producer", "consumer", "dev/demo", "dev/embedded", "internal/app",
+		"internal/cli", "internal/console", "dev/bench", "examples",
 	} {
 		if in(a, []string{room + "/..."}) && in(b, []string{room + "/..."}) {
 			return true
@@ -332,16 +334,16 @@ var libraries = []struct {
 	{
 		"github.com/redis/go-redis",
 		[]string{
-			"internal/store/redis/...", "producer/marker/redis", "consumer/dedup/redis", "internal/embedded/...",
-			"internal/bench/...",
+			"internal/store/redis/...", "producer/marker/redis", "consumer/dedup/redis", "dev/embedded/...",
+			"dev/bench/...",
 		},
 		"loops and server see halfmsg's small interfaces, never Redis",
 	},
-	{"github.com/alicebob/miniredis", []string{"internal/embedded/..."}, "the embedded Redis has one room"},
+	{"github.com/alicebob/miniredis", []string{"dev/embedded/..."}, "the embedded Redis has one room"},
 	{
 		"github.com/rabbitmq/amqp091-go",
 		[]string{
-			"internal/amqpconn", "internal/publish/rabbitmq", "consumer/...", "producer/outbox/rabbitmq", "internal/bench/...",
+			"internal/amqpconn", "internal/publish/rabbitmq", "consumer/...", "producer/outbox/rabbitmq", "dev/bench/...",
 		},
 		"loops and server never see AMQP",
 	},
@@ -354,7 +356,7 @@ var libraries = []struct {
 		"github.com/nats-io",
 		[]string{
 			"internal/natsconn", "internal/publish/nats", "producer/outbox/nats", "consumer/nats",
-			"internal/embedded/natsserver",
+			"dev/embedded/natsserver",
 		},
 		"loops and server never see NATS",
 	},
@@ -363,23 +365,23 @@ var libraries = []struct {
 		[]string{
 			"proto/...", "internal/certs", "internal/server", "internal/server/guard", "internal/server/httpapi",
 			"internal/callback", "internal/attend", "producer/...", "internal/app/...",
-			"internal/cli/...", "internal/demo/...", "internal/bench/...", "msghandlertest",
+			"internal/cli/...", "dev/...", "msghandlertest",
 		},
 		"gRPC stays at the two edges: the services and the calls to producers",
 	},
 	{
 		"github.com/jackc/pgx",
-		[]string{"internal/demo/database", "internal/sqloutbox", "examples/..."},
+		[]string{"dev/demo/database", "internal/sqloutbox", "examples/..."},
 		"the driver is the user's: a room that speaks SQL imports database/sql",
 	},
 	{
 		"github.com/go-sql-driver/mysql",
-		[]string{"internal/demo/database", "internal/sqloutbox", "examples/..."},
+		[]string{"dev/demo/database", "internal/sqloutbox", "examples/..."},
 		"the driver is the user's: a room that speaks SQL imports database/sql",
 	},
 	{
 		"modernc.org/sqlite",
-		[]string{"internal/demo/database", "examples/..."},
+		[]string{"dev/demo/database", "examples/..."},
 		"the driver is the user's: a room that speaks SQL imports database/sql",
 	},
 	{"golang.org/x/time", []string{"internal/server/policy"}, "calls a second are counted in one room"},
@@ -393,11 +395,13 @@ var libraries = []struct {
 	{"github.com/robfig/cron", []string{"internal/loop"}, "schedules are the loop runner's"},
 	{
 		"github.com/alecthomas/kong",
-		[]string{"internal/cli/...", "internal/config/...", "internal/demo/orders", "internal/demo/consumers"},
+		[]string{
+			"internal/cli/...", "internal/config/...", "dev/story", "dev/benchmark", "dev/demo/orders", "dev/demo/consumers",
+		},
 		"a program's arguments are read in one place",
 	},
-	{"github.com/prometheus/procfs", []string{"internal/bench/usage"}, "what processes spend is asked in one place"},
-	{"github.com/HdrHistogram", []string{"internal/bench"}, "times are counted in one place"},
+	{"github.com/prometheus/procfs", []string{"dev/bench/usage"}, "what processes spend is asked in one place"},
+	{"github.com/HdrHistogram", []string{"dev/bench"}, "times are counted in one place"},
 	{
 		"go.opentelemetry.io",
 		[]string{"internal/app/tracing"},
@@ -463,10 +467,10 @@ var free = []struct {
 	{"internal/app", "github.com/nats-io/nats-server", "the server of NATS is for dev and tests"},
 	{"cmd/msghandler", "modernc.org", "SQLite is linked into the demos only: a coordinator calls databases"},
 	{"cmd/msghandler", "github.com/HdrHistogram", "the load is a program of its own"},
-	{"cmd/msghandler", module + "/internal/demo", "the demo is a program of its own"},
-	{"cmd/msghandler", module + "/internal/cli/demo", "the demo is a program of its own"},
-	{"cmd/msghandler", module + "/internal/bench", "the load and its references are a program of their own"},
-	{"cmd/msghandler", module + "/internal/cli/benchmark", "the load and its references are a program of their own"},
+	{"cmd/msghandler", module + "/dev/demo", "the demo is a program of its own"},
+	{"cmd/msghandler", module + "/dev/story", "the demo is a program of its own"},
+	{"cmd/msghandler", module + "/dev/bench", "the load and its references are a program of their own"},
+	{"cmd/msghandler", module + "/dev/benchmark", "the load and its references are a program of their own"},
 	{"cmd/msghandler-bench", "github.com/jackc", "SQL drivers are linked into the demos only"},
 	{"cmd/msghandler-bench", "modernc.org", "SQL drivers are linked into the demos only"},
 	{"cmd/msghandler-bench", module + "/internal/app", "what it measures it must not share"},

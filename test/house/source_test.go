@@ -79,7 +79,7 @@ var reserved = []struct {
 	{
 		"os/signal",
 		[]string{"Notify", "NotifyContext", "Ignore"},
-		[]string{"internal/cli/...", "cmd/producer-demo", "cmd/consumer-demo", "examples/...", "test/..."},
+		[]string{"internal/cli/...", "dev/story", "cmd/producer-demo", "cmd/consumer-demo", "examples/...", "test/..."},
 		"signals are the command line's: all other code ends with its context",
 	},
 	{

@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/consumer"
-	"github.com/msghandler/msghandler/internal/demo/orders"
-	"github.com/msghandler/msghandler/internal/demo/shop"
+	"github.com/msghandler/msghandler/dev/demo/orders"
+	"github.com/msghandler/msghandler/dev/demo/shop"
 )
 
 // An order is created: its row is in the outbox, ORDER_CREATED is on the wire, and the inventory handles it.

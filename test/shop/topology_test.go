@@ -5,7 +5,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/msghandler/msghandler/internal/demo/shop"
+	"github.com/msghandler/msghandler/dev/demo/shop"
 	"github.com/msghandler/msghandler/test/servers"
 )
 

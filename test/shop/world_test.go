@@ -16,11 +16,11 @@ import (
 	"github.com/go-sql-driver/mysql"
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/msghandler/msghandler/internal/demo/books"
-	"github.com/msghandler/msghandler/internal/demo/consumers"
-	"github.com/msghandler/msghandler/internal/demo/database"
-	"github.com/msghandler/msghandler/internal/demo/orders"
-	"github.com/msghandler/msghandler/internal/demo/shop"
+	"github.com/msghandler/msghandler/dev/demo/books"
+	"github.com/msghandler/msghandler/dev/demo/consumers"
+	"github.com/msghandler/msghandler/dev/demo/database"
+	"github.com/msghandler/msghandler/dev/demo/orders"
+	"github.com/msghandler/msghandler/dev/demo/shop"
 	sqlmarker "github.com/msghandler/msghandler/producer/marker/sql"
 	"github.com/msghandler/msghandler/test/servers"
 )

@@ -15,7 +15,7 @@ import (
 	"github.com/klauspost/compress/s2"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/msghandler/msghandler/internal/bench/order"
+	"github.com/msghandler/msghandler/dev/bench/order"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
 )

@@ -18,7 +18,7 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
-	"github.com/msghandler/msghandler/internal/bench/order"
+	"github.com/msghandler/msghandler/dev/bench/order"
 	"github.com/msghandler/msghandler/test/compare/systems"
 )
 
