@@ -36,7 +36,6 @@ import (
 	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 	"github.com/msghandler/msghandler/internal/operate"
 	"github.com/msghandler/msghandler/internal/peers"
-	"github.com/msghandler/msghandler/internal/peerstats"
 	"github.com/msghandler/msghandler/internal/server"
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
 )
@@ -106,14 +105,8 @@ type App struct {
 	// fullness is how full the masters of Redis were lately.
 	fullness atomic.Pointer[[]redisstore.Fullness]
 	unworked unworked
-	// otherRefusals are the latest refusals of the other coordinators.
-	otherRefusals atomic.Pointer[[]peerstats.Refusal]
-	// otherPeers are the latest counts of producers and exchanges of the other coordinators.
-	otherPeers atomic.Pointer[[]sharedReport]
-	// others are the latest descriptions of the other coordinators on the same Redis.
-	others atomic.Pointer[[]peers.Coordinator]
-	// runs knows which coordinators ended without a clean stop.
-	runs runs
+	// peers knows the other coordinators on the same Redis.
+	peers *peers.Peers
 	// life ends when the coordinator is to stop; end ends life.
 	life context.Context
 	end  context.CancelFunc
@@ -148,6 +141,7 @@ func New(ctx context.Context, settings config.Config, deps Deps) (*App, error) {
 	}
 	a.life, a.end = context.WithCancel(context.Background())
 	a.logger = cmp.Or(deps.Logger, slog.Default()).With("coordinator", a.instance)
+	a.peers = a.newPeers()
 	a.attendance = a.newAttendance()
 	a.openReloader(deps)
 	a.warnExposed()
@@ -279,7 +273,7 @@ func (a *App) Run(ctx context.Context) error {
 		select {
 		case <-a.life.Done():
 		case err = <-a.failed:
-			a.runs.broken.Store(true)
+			a.peers.Break()
 		}
 	} else if a.life.Err() != nil {
 		// Stopped while opening: no failure.

@@ -88,11 +88,11 @@ func (a *App) watchBacklog(store *redisstore.Store, urls []string) error {
 	thresholds := &events.Thresholds{Notifier: a.events, Logger: a.logger}
 	a.metrics.Watched(func() map[string]int { return a.queues.Load().all() })
 	a.metrics.DeadLetters(func() map[string]int { return a.queues.Load().of(settings.DeadLetterQueues) })
-	var sendable measure[int64]
+	var sendable heldCounts[int64]
 	return a.repeat("backlog", backlogSchedule, func(ctx context.Context) error {
 		waiting, err := store.Backlog(ctx, settings.SendableAge)
 		if err == nil {
-			waiting = sendable.note(waiting, a.inPart())
+			waiting = sendable.noteOne(waiting, a.inPart())
 			a.metrics.Waiting(waiting)
 			thresholds.Compare("sendable", int(waiting), settings.Sendable)
 		}

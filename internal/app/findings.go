@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/internal/config"
+	"github.com/msghandler/msghandler/internal/peers"
 	"github.com/msghandler/msghandler/internal/peerstats"
-	redisstore "github.com/msghandler/msghandler/internal/store/redis"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
@@ -20,8 +20,6 @@ const (
 )
 
 const (
-	// refusedLately is for how long a refusal is told: longer than most producers are silent by day.
-	refusedLately = 10 * time.Minute
 	// maxRefused bounds the refused producers among the findings: strangers may use many names.
 	maxRefused = 10
 	// crashLoop is how many ends in endsLately are no accident any more.
@@ -44,12 +42,12 @@ func (a *App) findings(now time.Time) []*adminv1.Finding {
 	f.access(&a.settings)
 	f.fullness(a.masters())
 	f.unworked(&a.unworked)
-	f.refusals(a.allRefusals(), now)
+	f.refusals(a.peers.Refusals(now))
 	f.reload(&a.reloader)
-	f.fleet(a.coordinators(now), now)
+	f.fleet(a.peers.Coordinators(now), now)
 	f.silentMasters(a.silentMasters())
 	f.clockJump(a.clock.last.Load(), now)
-	f.ends(a.runs.since(now.Add(-redisstore.RunMemory)), now)
+	f.ends(a.peers.Ends(peers.Memory, now), now)
 	f.queues(a.settings.Events, a.queues.Load())
 	if desk := a.letters.Load(); desk != nil {
 		f.letters(desk.States(), a.settings.Events.DeadLetterQueues)
@@ -81,8 +79,8 @@ func consequenceOf(check string) string {
 }
 
 // refusals tells of producers whose calls were refused lately.
-func (f *findings) refusals(all []peerstats.Refusal, now time.Time) {
-	all = f.splits(lately(all, now))
+func (f *findings) refusals(all []peerstats.Refusal) {
+	all = f.splits(all)
 	slices.SortStableFunc(all, func(a, b peerstats.Refusal) int {
 		return cmp.Compare(refusalSeverity(b), refusalSeverity(a))
 	})
@@ -126,7 +124,7 @@ func refusalSeverity(r peerstats.Refusal) adminv1.Severity {
 }
 
 // ends reports coordinators that ended without a clean stop, the latest first.
-func (f *findings) ends(all []redisstore.UncleanEnd, now time.Time) {
+func (f *findings) ends(all []peers.End, now time.Time) {
 	if len(all) == 0 {
 		return
 	}

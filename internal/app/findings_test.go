@@ -3,7 +3,6 @@ package app_test
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -197,22 +196,22 @@ func TestOnlyUncleanStopsAreReported(t *testing.T) {
 	on := func(c *config.Config) { c.Redis.URL = redis.URL() }
 	first := start(t, settings(on))
 	first.awaitReady(t)
-	runs := func() string { return redis.CLI("HKEYS", "msghandler:{00}:runs") }
-	if !strings.Contains(runs(), first.Instance()) {
-		t.Errorf("noted are %q", runs())
+	report := func() string { return redis.CLI("HVALS", "msghandler:{00}:coordinators") }
+	if got := report(); !strings.Contains(got, "running") {
+		t.Errorf("the report is %q", got)
 	}
 	if err := first.Stop(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	if left := runs(); strings.Contains(left, first.Instance()) {
-		t.Errorf("after the stop there is %q", left)
+	if got := report(); !strings.Contains(got, "stopped") {
+		t.Errorf("after the stop the report is %q", got)
 	}
-	redis.CLI("HSET", "msghandler:{00}:runs", "killed-1/0a", "1", "killed-2/0b", "1")
 	for name, ago := range map[string]time.Duration{
-		"killed-3/0c": time.Minute, "killed-4/0d": 2 * time.Minute,
-		"killed-5/0e": 3 * time.Minute,
+		"killed-1/0a": 1000 * time.Hour, "killed-2/0b": 1000 * time.Hour,
+		"killed-3/0c": time.Minute, "killed-4/0d": 2 * time.Minute, "killed-5/0e": 3 * time.Minute,
 	} {
-		redis.CLI("HSET", "msghandler:{00}:runs", name, strconv.FormatInt(time.Now().Add(-ago).UnixMilli(), 10))
+		text := fmt.Sprintf("%d\nrunning\n{}\n", time.Now().Add(-ago).UnixMilli())
+		redis.CLI("HSET", "msghandler:{00}:coordinators", name, text)
 	}
 	next := start(t, settings(on))
 	next.awaitReady(t)

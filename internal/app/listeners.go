@@ -13,6 +13,7 @@ import (
 	"github.com/msghandler/msghandler/internal/console/login"
 	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/peerstats"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
@@ -105,7 +106,7 @@ func (a *App) openConsole(visitors login.Config, notice string) {
 		Findings:     func() []*adminv1.Finding { return a.findings(time.Now()) },
 		Coordinators: a.fleetStats,
 		Charts:       charts{app: a},
-		Sums:         a.sums,
+		Sums:         func() peerstats.Sums { return a.peers.Sums(time.Now()) },
 		Owners: func(ctx context.Context) (halfmsg.Owners, error) {
 			if store := a.store.Load(); store != nil {
 				return store.Owners(ctx)

@@ -56,7 +56,9 @@ func (a *App) watchStore(store *redisstore.Store) error {
 	}
 	pulse, err := a.newLoop("pulse", pulseSchedule, func(ctx context.Context) (bool, error) {
 		found, err := store.Pulse(ctx)
-		a.runs.counted(err)
+		if err != nil { // Redis may be the silent side
+			a.peers.Doubt(time.Now())
+		}
 		a.tellRegressions(found.Regressions)
 		if len(found.ClockJumps) > 0 {
 			a.tellClockJumps(found.ClockJumps)

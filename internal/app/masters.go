@@ -3,6 +3,7 @@ package app
 import (
 	"cmp"
 	"fmt"
+	"sync/atomic"
 
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
 )
@@ -21,15 +22,32 @@ func (a *App) inPart() bool {
 	return len(silent) > 0
 }
 
-// measure is a count of all messages. It does not fall while it is in part, because an outage ends no alert.
-type measure[T cmp.Ordered] struct{ last T }
+// heldCounts are counts of all messages, by names. None falls while shards are left out, because an outage ends no
+// alert. The zero value has counted nothing. A heldCounts is safe for concurrent use.
+type heldCounts[T cmp.Ordered] struct{ last atomic.Pointer[map[string]T] }
 
-func (m *measure[T]) note(counted T, inPart bool) T {
+// note replaces the counts. inPart says that shards are left out.
+func (h *heldCounts[T]) note(counts map[string]T, inPart bool) {
 	if inPart {
-		counted = max(counted, m.last)
+		for name, before := range h.all() {
+			counts[name] = max(counts[name], before)
+		}
 	}
-	m.last = counted
-	return counted
+	h.last.Store(&counts)
+}
+
+// noteOne replaces the only count, and returns the count that holds.
+func (h *heldCounts[T]) noteOne(counted T, inPart bool) T {
+	h.note(map[string]T{"": counted}, inPart)
+	return h.all()[""]
+}
+
+// all are the counts that hold.
+func (h *heldCounts[T]) all() map[string]T {
+	if counts := h.last.Load(); counts != nil {
+		return *counts
+	}
+	return nil
 }
 
 // silentMasters reports the masters of a Cluster that do not answer.

@@ -22,7 +22,7 @@ type overdue struct {
 	list func(ctx context.Context, query halfmsg.Query) (halfmsg.Page, error)
 	// inPart says that list leaves shards out, and result is the latest result.
 	inPart func() bool
-	result measure[time.Duration]
+	result heldCounts[time.Duration]
 	// cursor is where the next pass goes on, and longest is the longest time found so far.
 	cursor  string
 	longest time.Duration
@@ -51,7 +51,7 @@ func (u *overdue) pass(ctx context.Context) (longest time.Duration, whole bool, 
 		}
 		if u.cursor = page.Next; u.see(page.Records, time.Now()) || page.Next == "" {
 			longest, u.cursor, u.longest = u.longest, "", 0
-			return u.result.note(longest, u.inPart()), true, nil
+			return u.result.noteOne(longest, u.inPart()), true, nil
 		}
 	}
 	return 0, false, nil

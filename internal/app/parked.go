@@ -27,16 +27,8 @@ const (
 type unworked struct {
 	// parked are the numbers of messages by brokers that the configuration does not name, and rows those of rows in
 	// outboxes of plain SQL.
-	parked atomic.Pointer[map[string]int64]
+	parked heldCounts[int64]
 	rows   atomic.Pointer[[]console.UnrelayedRows]
-}
-
-// withoutBroker counts the messages whose broker this coordinator does not know, as far as the store has said.
-func (u *unworked) withoutBroker() map[string]int64 {
-	if counts := u.parked.Load(); counts != nil {
-		return *counts
-	}
-	return nil
 }
 
 // unrelayed counts the rows that no relay of this coordinator reads, as far as the databases have said.
@@ -49,7 +41,7 @@ func (u *unworked) unrelayed() []console.UnrelayedRows {
 
 // watchParked starts the loop that counts messages for unknown brokers.
 func (a *App) watchParked(store *redisstore.Store) error {
-	a.metrics.Unworked(a.unworked.withoutBroker, a.unworked.unrelayed)
+	a.metrics.Unworked(a.unworked.parked.all, a.unworked.unrelayed)
 	return a.repeat("parked", parkedSchedule, func(ctx context.Context) error {
 		counts, err := store.Parked(ctx)
 		a.unworked.noteParked(counts, err, a.settings.BrokerNames(), a.inPart())
@@ -57,20 +49,13 @@ func (a *App) watchParked(store *redisstore.Store) error {
 	})
 }
 
-// noteParked remembers the counts of brokers that are not known. An outage of Redis ends no alert about its messages:
-// without an answer of the store the earlier counts stand, and with an answer about a part of the shards no count
-// falls.
+// noteParked notes the counts of brokers that are not known. Without an answer of the store the earlier counts stand.
 func (u *unworked) noteParked(counts map[string]int64, err error, known []string, inPart bool) {
 	if err != nil {
 		return
 	}
-	if inPart {
-		for broker, before := range u.withoutBroker() {
-			counts[broker] = max(counts[broker], before)
-		}
-	}
 	maps.DeleteFunc(counts, func(broker string, _ int64) bool { return broker == "" || slices.Contains(known, broker) })
-	u.parked.Store(&counts)
+	u.parked.note(counts, inPart)
 }
 
 // watchUnrelayed starts the loop that counts rows without a relay. A database that does not answer has a check.
@@ -105,7 +90,7 @@ func (a *App) watchUnrelayed(outboxes map[string]*sqloutbox.Outbox) error {
 
 // unworked reports what no part of this coordinator works on.
 func (f *findings) unworked(u *unworked) {
-	counts := u.withoutBroker()
+	counts := u.parked.all()
 	for _, broker := range slices.Sorted(maps.Keys(counts)) {
 		f.add(trouble, "broker-unknown", fmt.Sprintf("committed messages for broker %.100q: %d, "+
 			"and the configuration of this coordinator names no such broker", broker, counts[broker]),

@@ -33,21 +33,14 @@ func (a *App) openStore(ctx context.Context) (*redisstore.Store, error) {
 		return nil, err
 	}
 	a.closeWith(closer{name: "redis", close: func(ctx context.Context) error {
-		a.noteCleanStop(ctx, store)
+		a.leavePeers(ctx, store)
 		return store.Close()
 	}})
 	a.connectAudit(store)
 	a.noteSettings(nil)
 	a.store.Store(store)
 	a.checks.set(checkRedis, store.Ping)
-	if err := a.watchFleet(ctx, store); err != nil {
-		return nil, err
-	}
-	if err := a.watchRuns(ctx, store); err != nil {
-		return nil, err
-	}
-	return store, errors.Join(a.watchStore(store), a.watchFullness(store), a.watchRefusals(store), a.watchPeers(store),
-		a.watchParked(store))
+	return store, errors.Join(a.watchPeers(ctx, store), a.watchStore(store), a.watchFullness(store), a.watchParked(store))
 }
 
 // redisURL returns the URL of Redis. An embedded Redis is started first.

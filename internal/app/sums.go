@@ -7,65 +7,15 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/msghandler/msghandler/internal/console/history"
-	"github.com/msghandler/msghandler/internal/peerstats"
 	"github.com/msghandler/msghandler/internal/server"
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
-// peersSchedule is how often the counts of producers and exchanges are shared with the other coordinators.
-const peersSchedule = "@every 5s"
-
-// watchPeers shares this coordinator's counts of producers and exchanges through Redis, and reads those of the others.
-func (a *App) watchPeers(store *redisstore.Store) error {
-	return a.repeat("peers", peersSchedule, func(ctx context.Context) error { return a.sharePeers(ctx, store) })
-}
-
-func (a *App) sharePeers(ctx context.Context, store *redisstore.Store) error {
-	now := time.Now()
-	text, err := a.metrics.Report(now).Describe(now)
-	if err != nil {
-		return err
-	}
-	shared, err := store.SharePeers(ctx, text)
-	if err != nil {
-		return err
-	}
-	var others []sharedReport
-	for _, of := range shared {
-		// A report that cannot be read comes from a version to come.
-		if report, err := peerstats.ReadReport(of.Text, of.Ago, now); err == nil {
-			others = append(others, sharedReport{report, now.Add(-of.Ago)})
-		}
-	}
-	a.otherPeers.Store(&others)
-	return nil
-}
-
-// sharedReport is the report of another coordinator.
-type sharedReport struct {
-	peerstats.Report
-	at time.Time
-}
-
-// sums are the sums of the counts of all coordinators. While Redis is away, the reports of the others become too old.
-func (a *App) sums() peerstats.Sums {
-	now := time.Now()
-	reports := []peerstats.Report{a.metrics.Report(now)}
-	if others := a.otherPeers.Load(); others != nil {
-		for _, other := range *others {
-			if now.Sub(other.at) < redisstore.PeersMemory {
-				reports = append(reports, other.Report)
-			}
-		}
-	}
-	return peerstats.Sum(reports...)
-}
-
 // addSums adds the sums to an answer of the API.
 func (a *App) addSums(to *adminv1.GetStatsResponse) {
-	sums := a.sums()
+	sums := a.peers.Sums(time.Now())
 	to.Flow = &adminv1.FlowStats{
 		Coordinators: int32(sums.Coordinators), StoredPerSecond: sums.Rates.In, //nolint:gosec // a hundred at most
 		AcknowledgedPerSecond: sums.Rates.Out, RejectedPerSecond: sums.Rates.Refused,

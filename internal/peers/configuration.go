@@ -3,19 +3,23 @@ package peers
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"maps"
 	"slices"
 )
 
-// Configuration is a configuration in the form for other coordinators, without keys of a single process. All
-// coordinators with the same configuration share one text, because each coordinator reads each description at each
-// interval.
+const (
+	// maxConfig bounds a shared configuration, in bytes. Above it only the hash is shared.
+	maxConfig = 32 << 10
+	// maxValue bounds a value of a shared configuration, in bytes. A longer value is shared as a hash.
+	maxValue = 200
+)
+
+// Configuration is a configuration in the form for other coordinators, without keys of a single process.
 type Configuration struct {
 	// Hash identifies the configuration.
 	Hash string `json:"hash"`
 	// Values are the values other than the defaults, by key, without secrets. Nil: too many to share.
-	Values map[string]string `json:"values"`
+	Values map[string]string `json:"-"`
 }
 
 // NewConfiguration makes a configuration of the values other than the defaults, by key, without secrets.
@@ -40,29 +44,6 @@ func NewConfiguration(values map[string]string) Configuration {
 	}
 	c.Hash = short([sha256.Size]byte(whole.Sum(nil)))
 	return c
-}
-
-// Describe writes the configuration for others, or an empty text where the configuration is too large to share.
-func (c Configuration) Describe() (string, error) {
-	if c.Values == nil {
-		return "", nil
-	}
-	text, err := json.Marshal(c)
-	return string(text), err
-}
-
-// Fill gives the configuration of a text to the coordinators that have its hash.
-func Fill(all []Coordinator, text string) error {
-	var c Configuration
-	if err := json.Unmarshal([]byte(text), &c); err != nil {
-		return err
-	}
-	for i := range all {
-		if all[i].Config.Hash == c.Hash {
-			all[i].Config = c
-		}
-	}
-	return nil
 }
 
 // short is enough of a hash to tell configurations apart.

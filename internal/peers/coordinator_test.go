@@ -1,10 +1,8 @@
 package peers_test
 
 import (
-	"errors"
 	"fmt"
 	"maps"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -19,35 +17,6 @@ func ran(instance, place string, started, seen time.Duration) peers.Coordinator 
 	return peers.Coordinator{
 		Instance: instance, Place: place, Version: "v1", Config: peers.NewConfiguration(nil),
 		StartedAt: now.Add(-started), SeenAt: now.Add(-seen), State: peers.Running,
-	}
-}
-
-func TestDescriptionsAreReadByOthers(t *testing.T) {
-	t.Parallel()
-	c := ran("a", "host 9090", time.Hour, 0)
-	c.GRPC, c.HTTP, c.Stopped = "[::]:9090", "127.0.0.1:9091", true
-	c.Config, c.State = peers.NewConfiguration(map[string]string{"confirm.after": "2s"}), ""
-	text, err := c.Describe(now)
-	if err != nil {
-		t.Fatal(err)
-	}
-	// The clock of the reader is a day ahead: only ages count.
-	read, err := peers.Read(text, 3*time.Second, now.Add(24*time.Hour))
-	if err != nil || read.Config.Values != nil {
-		t.Errorf("each description carries the configuration %v, %v", read.Config, err)
-	}
-	all := []peers.Coordinator{ran("b", "other 9090", time.Hour, 0), read}
-	text, err = c.Config.Describe()
-	if err := errors.Join(err, peers.Fill(all, text)); err != nil || len(all[0].Config.Values) > 0 {
-		t.Errorf("a coordinator with another hash has the configuration %v, %v", all[0].Config, err)
-	}
-	read = all[1]
-	c.StartedAt, c.SeenAt = c.StartedAt.Add(24*time.Hour-3*time.Second), c.SeenAt.Add(24*time.Hour-3*time.Second)
-	if err != nil || !reflect.DeepEqual(read, c) {
-		t.Errorf("read is %+v instead of %+v, %v", read, c, err)
-	}
-	if _, err := peers.Read("no JSON", 0, now); err == nil || peers.Fill(all, "no JSON") == nil {
-		t.Error("a broken description is read")
 	}
 }
 
@@ -67,9 +36,6 @@ func TestConfigurationsAreTold(t *testing.T) {
 		large[fmt.Sprintf("producers.p%d.target", i)] = "orders.shop.svc:9000"
 	}
 	c = peers.NewConfiguration(large)
-	if text, err := c.Describe(); text != "" || err != nil {
-		t.Errorf("a large configuration is shared as %q, %v", text, err)
-	}
 	if c.Values != nil || c.Hash == "" {
 		t.Errorf("of a large configuration %d keys are shared, with the hash %q", len(c.Values), c.Hash)
 	}
@@ -79,14 +45,16 @@ func TestEndedCoordinatorsAreMissing(t *testing.T) {
 	t.Parallel()
 	stopped := ran("stopped", "c 9090", time.Hour, time.Minute)
 	stopped.Stopped = true
+	killed := ran("killed", "a 9090", time.Hour, 21*time.Second)
+	restarted := ran("restarted", "b 9090", time.Hour, time.Minute)
+	killed.Ended, restarted.Ended = true, true
 	all := []peers.Coordinator{
-		ran("killed", "a 9090", time.Hour, 21*time.Second),
-		ran("restarted", "b 9090", time.Hour, time.Minute),
+		killed, restarted,
 		ran("successor", "b 9090", 50*time.Second, 0),
 		stopped,
 		ran("silent", "d 9090", time.Hour, time.Minute), // Redis may be the silent side
 	}
-	peers.Arrange(all, map[string]bool{"killed": true, "restarted": true})
+	peers.Arrange(all)
 	s := peers.SurveyOf(all, now)
 	if len(s.Missing) != 1 || s.Missing[0].Instance != "killed" {
 		t.Errorf("missing are %v", s.Missing)
@@ -111,7 +79,7 @@ func TestRestartLoopsAreFound(t *testing.T) {
 		all = append(all, ran(fmt.Sprint("deployed", i), "b 9090", 15*started, 15*started-time.Second))
 		all = append(all, ran(fmt.Sprint("replica", i), "c 9090", started, 0)) // side by side, with one name
 	}
-	peers.Arrange(all, nil)
+	peers.Arrange(all)
 	s := peers.SurveyOf(all, now)
 	if got := fmt.Sprint(s.Looping, s.Restarts); got != "[a 9090] map[a 9090:3 b 9090:2]" {
 		t.Errorf("looping and restarted are %s", got)

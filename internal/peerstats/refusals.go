@@ -20,12 +20,14 @@ const (
 
 // Refusal counts the refusals of a producer for a reason.
 type Refusal struct {
-	Producer, Reason string
+	Producer string `json:"producer"`
+	Reason   string `json:"reason"`
 	// Count is how many calls, and messages of batches, were refused since FirstAt.
-	Count           int64
-	FirstAt, LastAt time.Time
+	Count   int64     `json:"count"`
+	FirstAt time.Time `json:"first_at"`
+	LastAt  time.Time `json:"last_at"`
 	// Cause is the cause of the latest refusal.
-	Cause string
+	Cause string `json:"cause"`
 
 	loggedAt time.Time
 	logged   int64
@@ -96,5 +98,32 @@ func (r *Refusals) All() []Refusal {
 	slices.SortFunc(all, func(a, b Refusal) int {
 		return cmp.Or(cmp.Compare(a.Producer, b.Producer), cmp.Compare(a.Reason, b.Reason))
 	})
+	return all
+}
+
+// MergeRefusals adds up refusals of several coordinators, by producer and reason. The latest cause counts.
+func MergeRefusals(all []Refusal) (merged []Refusal) {
+	for _, r := range all {
+		i := slices.IndexFunc(merged, func(m Refusal) bool { return m.Producer == r.Producer && m.Reason == r.Reason })
+		if i < 0 {
+			merged = append(merged, r)
+			continue
+		}
+		m := &merged[i]
+		m.Count += r.Count
+		if r.FirstAt.Before(m.FirstAt) {
+			m.FirstAt = r.FirstAt
+		}
+		if r.LastAt.After(m.LastAt) {
+			m.LastAt, m.Cause = r.LastAt, r.Cause
+		}
+	}
+	return merged
+}
+
+// Lately returns the refusals whose last was within a time before now, the latest first.
+func Lately(all []Refusal, within time.Duration, now time.Time) []Refusal {
+	all = slices.DeleteFunc(all, func(r Refusal) bool { return now.Sub(r.LastAt) > within })
+	slices.SortStableFunc(all, func(a, b Refusal) int { return b.LastAt.Compare(a.LastAt) })
 	return all
 }

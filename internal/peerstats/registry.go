@@ -32,42 +32,46 @@ type Registry struct {
 
 // Producer is the state of a producer.
 type Producer struct {
-	Name string
+	Name string `json:"name"`
 	// Paused is the number of its targets with an open circuit.
-	Paused int
+	Paused int `json:"paused,omitzero"`
 	// AnsweredAt is the time of the last answer, Took its duration and Verdict its verdict.
-	AnsweredAt time.Time
-	Took       time.Duration
-	Verdict    halfmsg.Verdict
+	AnsweredAt time.Time       `json:"answered_at,omitzero"`
+	Took       time.Duration   `json:"took_ns,omitzero"`
+	Verdict    halfmsg.Verdict `json:"verdict,omitzero"`
 	// FailedAt is the time of the last failed call, and Failure its cause.
-	FailedAt time.Time
-	Failure  string
+	FailedAt time.Time `json:"failed_at,omitzero"`
+	Failure  string    `json:"failure,omitzero"`
 	// Answered and Unreached count the Confirm calls, Unreachable the messages of the latter.
-	Answered, Unreached, Unreachable int64
+	Answered    int64 `json:"answered,omitzero"`
+	Unreached   int64 `json:"unreached,omitzero"`
+	Unreachable int64 `json:"unreachable,omitzero"`
 	// Verdicts counts the answered messages, by verdict.
-	Verdicts [halfmsg.VerdictUnavailable + 1]int64
+	Verdicts [halfmsg.VerdictUnavailable + 1]int64 `json:"verdicts,omitzero"`
 	// Stored and Acked count its half messages and its acknowledged messages.
-	Stored, Acked int64
+	Stored int64 `json:"stored,omitzero"`
+	Acked  int64 `json:"acked,omitzero"`
 	// Rates are half messages, acknowledged messages and refused calls a second, in a Report and in Sums only.
-	Rates Rates
+	Rates Rates `json:"rates,omitzero"`
 	// OpenAt is the number of coordinators with an open circuit, among Of coordinators; in Sums only.
-	OpenAt, Of int
+	OpenAt int `json:"-"`
+	Of     int `json:"-"`
 }
 
 // Exchange is the state of an exchange.
 type Exchange struct {
 	// Broker is the broker's name; empty is the default broker.
-	Broker string
-	Name   string
+	Broker string `json:"broker,omitzero"`
+	Name   string `json:"name"`
 	// AckedAt is the time of the last acknowledgement.
-	AckedAt time.Time
+	AckedAt time.Time `json:"acked_at,omitzero"`
 	// FailedAt is the time of the last failure, and Failure its cause.
-	FailedAt time.Time
-	Failure  string
+	FailedAt time.Time `json:"failed_at,omitzero"`
+	Failure  string    `json:"failure,omitzero"`
 	// Outcomes counts the publishings, by outcome.
-	Outcomes [halfmsg.Unsent + 1]int64
+	Outcomes [halfmsg.Unsent + 1]int64 `json:"outcomes,omitzero"`
 	// Rates are acknowledged messages (Out) and failed publishes (Refused) a second, in a Report and in Sums only.
-	Rates Rates
+	Rates Rates `json:"rates,omitzero"`
 }
 
 // Acked is how many publishings the broker acknowledged.

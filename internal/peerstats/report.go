@@ -2,19 +2,16 @@ package peerstats
 
 import (
 	"cmp"
-	"encoding/json"
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
 const (
 	// maxReported bounds the producers, and the exchanges, of a report. The rest is one row, Other.
 	maxReported = 50
 	// maxReportedCause bounds the cause of a failure in a report, in bytes.
-	maxReportedCause = 200
+	maxReportedCause = 300
 )
 
 // Rates are numbers a second.
@@ -33,11 +30,11 @@ func (r *Rates) add(other Rates) {
 // Report is how a coordinator sees its producers and exchanges, in a bounded number of rows.
 type Report struct {
 	// Rates are those of all messages: stored, acknowledged and rejected with RESOURCE_EXHAUSTED.
-	Rates Rates
+	Rates Rates `json:"rates"`
 	// Latency counts the latencies of the time over which rates are measured.
-	Latency   Counted
-	Producers []Producer
-	Exchanges []Exchange
+	Latency   Counted    `json:"latency,omitzero"`
+	Producers []Producer `json:"producers,omitempty"`
+	Exchanges []Exchange `json:"exchanges,omitempty"`
 }
 
 // NewReport makes a report. Added is what was added within a time.
@@ -51,12 +48,12 @@ func NewReport(producers []Producer, exchanges []Exchange, added Snapshot, withi
 	r := Report{Rates: Rates{rate(added.In), rate(added.Out), rate(added.Rejected)}, Latency: added.Latency}
 	for _, p := range producers {
 		counts := added.Producers[p.Name]
-		p.Rates = Rates{rate(counts.Stored), rate(counts.Acked), rate(counts.Refused)}
+		p.Failure, p.Rates = cut(p.Failure), Rates{rate(counts.Stored), rate(counts.Acked), rate(counts.Refused)}
 		r.Producers = append(r.Producers, p)
 	}
 	for _, e := range exchanges {
 		counts := added.Exchanges[ExchangeName{e.Broker, e.Name}]
-		e.Rates = Rates{Out: rate(counts.Acked), Refused: rate(counts.Refused + counts.Unclear)}
+		e.Failure, e.Rates = cut(e.Failure), Rates{Out: rate(counts.Acked), Refused: rate(counts.Refused + counts.Unclear)}
 		r.Exchanges = append(r.Exchanges, e)
 	}
 	r.Producers = bounded(r.Producers, (*Producer).add, Producer{Name: Other})
@@ -133,112 +130,24 @@ func (e *Exchange) add(other Exchange) {
 	e.Rates.add(other.Rates)
 }
 
-// The form of a report for other coordinators. Times are ages, because clocks differ, and missing times are missing.
-type sharedReport struct {
-	Rates     Rates            `json:"rates"`
-	Latency   map[int]uint64   `json:"latency,omitempty"`
-	Producers []sharedProducer `json:"producers,omitempty"`
-	Exchanges []sharedExchange `json:"exchanges,omitempty"`
+// Shift moves all times of a report, which another coordinator wrote by its own clock.
+func (r *Report) Shift(by time.Duration) {
+	for i := range r.Producers {
+		p := &r.Producers[i]
+		p.AnsweredAt, p.FailedAt = shifted(p.AnsweredAt, by), shifted(p.FailedAt, by)
+	}
+	for i := range r.Exchanges {
+		e := &r.Exchanges[i]
+		e.AckedAt, e.FailedAt = shifted(e.AckedAt, by), shifted(e.FailedAt, by)
+	}
 }
 
-type sharedProducer struct {
-	Name        string         `json:"name"`
-	Paused      int            `json:"paused,omitempty"`
-	AnsweredAgo *time.Duration `json:"answered_ago_ns,omitempty"`
-	Took        time.Duration  `json:"took_ns,omitempty"`
-	Verdict     int            `json:"verdict,omitempty"`
-	FailedAgo   *time.Duration `json:"failed_ago_ns,omitempty"`
-	Failure     string         `json:"failure,omitempty"`
-	// Counts are answered and unreached calls, unreachable messages, stored and acknowledged messages.
-	Counts   [5]int64 `json:"counts"`
-	Verdicts []int64  `json:"verdicts"`
-	Rates    Rates    `json:"rates"`
-}
-
-type sharedExchange struct {
-	Broker    string         `json:"broker,omitempty"`
-	Name      string         `json:"name"`
-	AckedAgo  *time.Duration `json:"acked_ago_ns,omitempty"`
-	FailedAgo *time.Duration `json:"failed_ago_ns,omitempty"`
-	Failure   string         `json:"failure,omitempty"`
-	Outcomes  []int64        `json:"outcomes"`
-	Rates     Rates          `json:"rates"`
-}
-
-// Describe writes the report for other coordinators.
-func (r Report) Describe(now time.Time) (string, error) {
-	shared := sharedReport{Rates: r.Rates, Latency: map[int]uint64{}}
-	for class, n := range r.Latency {
-		if n > 0 {
-			shared.Latency[class] = n
-		}
-	}
-	for _, p := range r.Producers {
-		shared.Producers = append(shared.Producers, sharedProducer{
-			p.Name, p.Paused, age(p.AnsweredAt, now), p.Took, int(p.Verdict), age(p.FailedAt, now), cut(p.Failure),
-			[5]int64{p.Answered, p.Unreached, p.Unreachable, p.Stored, p.Acked},
-			p.Verdicts[:], p.Rates,
-		})
-	}
-	for _, e := range r.Exchanges {
-		shared.Exchanges = append(shared.Exchanges, sharedExchange{
-			e.Broker, e.Name, age(e.AckedAt, now), age(e.FailedAt, now), cut(e.Failure), e.Outcomes[:], e.Rates,
-		})
-	}
-	text, err := json.Marshal(shared)
-	return string(text), err
-}
-
-// ReadReport reads a report that is ago old.
-func ReadReport(text string, ago time.Duration, now time.Time) (Report, error) {
-	var shared sharedReport
-	if err := json.Unmarshal([]byte(text), &shared); err != nil {
-		return Report{}, err
-	}
-	then := now.Add(-ago)
-	r := Report{Rates: shared.Rates}
-	for class, n := range shared.Latency {
-		if class >= 0 && class < classes {
-			r.Latency[class] = n
-		}
-	}
-	for _, p := range shared.Producers {
-		producer := Producer{
-			Name: p.Name, Paused: p.Paused, AnsweredAt: before(then, p.AnsweredAgo), Took: p.Took,
-			FailedAt: before(then, p.FailedAgo), Failure: p.Failure, Answered: p.Counts[0], Unreached: p.Counts[1],
-			Unreachable: p.Counts[2], Stored: p.Counts[3], Acked: p.Counts[4], Rates: p.Rates,
-		}
-		if p.Verdict > 0 && p.Verdict < len(producer.Verdicts) {
-			producer.Verdict = halfmsg.Verdict(p.Verdict)
-		}
-		copy(producer.Verdicts[:], p.Verdicts)
-		r.Producers = append(r.Producers, producer)
-	}
-	for _, e := range shared.Exchanges {
-		exchange := Exchange{
-			Broker: e.Broker, Name: e.Name, AckedAt: before(then, e.AckedAgo), FailedAt: before(then, e.FailedAgo),
-			Failure: e.Failure, Rates: e.Rates,
-		}
-		copy(exchange.Outcomes[:], e.Outcomes)
-		r.Exchanges = append(r.Exchanges, exchange)
-	}
-	return r, nil
-}
-
-// age is how long ago a time was; nil for no time.
-func age(t, now time.Time) *time.Duration {
+// shifted is a later or an earlier time; no time stays none.
+func shifted(t time.Time, by time.Duration) time.Time {
 	if t.IsZero() {
-		return nil
+		return t
 	}
-	ago := now.Sub(t)
-	return &ago
-}
-
-func before(now time.Time, ago *time.Duration) time.Time {
-	if ago == nil {
-		return time.Time{}
-	}
-	return now.Add(-*ago)
+	return t.Add(by)
 }
 
 func cut(cause string) string {

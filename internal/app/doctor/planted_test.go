@@ -192,7 +192,7 @@ var planted = []struct {
 	}},
 	{name: "coordinators-unclean-end", plant: func(s *site) {
 		at := strconv.FormatInt(time.Now().Add(-time.Minute).UnixMilli(), 10)
-		s.redis.CLI("HSET", "msghandler:{00}:runs", "killed-1/0a", at)
+		s.redis.CLI("HSET", "msghandler:{00}:coordinators", "killed-1/0a", at+"\nrunning\n{}\n")
 		s.awaitFinding()
 	}},
 	{name: "redis-clock-jumped", plant: func(s *site) { // some coordinator has looked while the clock was ahead

@@ -30,15 +30,10 @@ import (
 //	PREFIX:{SHARD}:wait                       empty, for a second: what replicas are asked about (redis.min_replicas)
 //	PREFIX:{SHARD}:pulse                      hash: generation, and a count for each coordinator, which reveal a loss
 //	PREFIX:{SHARD}:suspect                    up to when messages were created that a loss may have brought back
-//	PREFIX:{SHARD}:runs                       hash: coordinators without a clean stop; in the first shard only
-//	PREFIX:{SHARD}:reported                   hash: the unclean ends that were reported; in the first shard only
-//	PREFIX:{SHARD}:refusals                   hash: what each coordinator refused lately; in the first shard only
-//	PREFIX:{SHARD}:fleet                      hash: how each coordinator describes itself; in the first shard only
-//	PREFIX:{SHARD}:configurations             hash: the configurations of coordinators; in the first shard only
+//	PREFIX:{SHARD}:coordinators               hash: the report of each coordinator; in the first shard only
 //	PREFIX:{SHARD}:archive                    stream of finished messages, bounded; see archive.go
 //	PREFIX:{SHARD}:archive_full               while Redis needs its memory for messages
 //	PREFIX:{SHARD}:archive_dropped            how many finished messages the archive did not take
-//	PREFIX:{SHARD}:peers                      hash: what each coordinator knows of producers; in the first shard only
 //	PREFIX:{SHARD}:chart@STEP:NUMBER          hash: the counts of a bucket of a chart; in the first shard only
 //	PREFIX:attending:PRODUCER                 sorted set of the mailboxes of coordinators where the producer attends, by
 //	                                          until when; and "last", by 0
@@ -48,35 +43,30 @@ import (
 //
 // Letters between coordinators go through the channels PREFIX:post:MAILBOX.
 const (
-	producersKey       = "producers"
-	createdSuffix      = ":created"
-	cellsSuffix        = ":cells"
-	pagesKey           = "pages"
-	pagePrefix         = "page:"
-	leasesKey          = "leases"
-	verdictsKey        = "verdicts"
-	recordPrefix       = "m:"
-	notesPrefix        = "x:"
-	metaKey            = "meta"
-	layoutField        = "layout"
-	shardsField        = "shards"
-	installationField  = "installation"
-	pulseName          = "pulse"
-	suspectName        = "suspect"
-	jumpedField        = "jumped"
-	clockField         = "clock"
-	runsName           = "runs"
-	reportedName       = "reported"
-	refusalsName       = "refusals"
-	fleetName          = "fleet"
-	configurationsName = "configurations"
-	peersName          = "peers"
-	chartPrefix        = "chart@" // no producer's name has an @
-	parkedName         = "parked@"
-	parkedForName      = "parked_for"
-	archiveName        = "archive"
-	archiveFullName    = "archive_full"
-	droppedName        = "archive_dropped"
+	producersKey      = "producers"
+	createdSuffix     = ":created"
+	cellsSuffix       = ":cells"
+	pagesKey          = "pages"
+	pagePrefix        = "page:"
+	leasesKey         = "leases"
+	verdictsKey       = "verdicts"
+	recordPrefix      = "m:"
+	notesPrefix       = "x:"
+	metaKey           = "meta"
+	layoutField       = "layout"
+	shardsField       = "shards"
+	installationField = "installation"
+	pulseName         = "pulse"
+	suspectName       = "suspect"
+	jumpedField       = "jumped"
+	clockField        = "clock"
+	coordinatorsName  = "coordinators"
+	chartPrefix       = "chart@" // no producer's name has an @
+	parkedName        = "parked@"
+	parkedForName     = "parked_for"
+	archiveName       = "archive"
+	archiveFullName   = "archive_full"
+	droppedName       = "archive_dropped"
 )
 
 // parkTime is how far claim.lua moves the due time of a message whose broker takes no messages now. A claim for the
@@ -138,8 +128,6 @@ func postChannel(prefix, mailbox string) string { return prefix + ":post:" + mai
 func waitKey(shard string) string { return shard + "wait" }
 
 func suspectKey(shard string) string { return shard + suspectName }
-
-func runsKey(shard string) string { return shard + runsName }
 
 // pattern matches every key of a message and no foreign key, as far as a glob can.
 func (k keys) pattern() string { return k.prefix + ":{*" }

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/peers"
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
 )
 
@@ -241,19 +242,20 @@ func TestAllLeasesOfAllProducersAreCounted(t *testing.T) {
 	}
 }
 
-// TestUncleanEndsAreToldWhileRedisIsFull: notes of ends are small, and a full Redis must not hide the ends.
+// TestUncleanEndsAreToldWhileRedisIsFull: reports are small, and a full Redis must not hide the ends.
 func TestUncleanEndsAreToldWhileRedisIsFull(t *testing.T) {
 	t.Parallel()
 	store, client, _ := fresh(t, redisstore.Config{})
 	pulse(t, store)
-	client.HSet(t.Context(), "msghandler:{00}:runs", "killed/1", time.Now().Add(-time.Minute).UnixMilli())
+	report := fmt.Sprintf("%d\nrunning\n{}\n", time.Now().Add(-time.Minute).UnixMilli())
+	client.HSet(t.Context(), "msghandler:{00}:coordinators", "killed/1", report)
 	client.ConfigSet(t.Context(), "maxmemory", "1mb")
-	ends, err := store.NoteRun(t.Context(), true)
-	if err != nil || len(ends) != 1 || !ends[0].Unreported {
+	ends, err := store.ShareReport(t.Context(), peers.Text{}, true)
+	if err != nil || len(ends) != 1 || !ends[0].Ended || !ends[0].Unreported {
 		t.Errorf("told are %v, %v", ends, err)
 	}
 	client.ConfigSet(t.Context(), "maxmemory", "0")
-	if again, err := store.NoteRun(t.Context(), true); err != nil || len(again) != 1 ||
+	if again, err := store.ShareReport(t.Context(), peers.Text{}, true); err != nil || len(again) != 1 ||
 		!again[0].Unreported && len(ends) == 0 {
 		t.Errorf("and the end is never reported: %+v, %v", again, err)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/peers"
 )
 
 // crowd is how many members each key of the test has: more than Lua can unpack, and than a script may work on at once.
@@ -141,8 +142,9 @@ func scriptCalls(s *Store, bound int) []scriptCall {
 		{"parked", "", callWith(nil)},
 		{"repair", "", callWith([]any{"orders", 0}, ids()[2:]...)},
 		{"pulse", "", callWith(append(slices.Clone(seen), bound, bound, bound, 1))},
-		{"runs", "", callWith([]any{s.name, bound, bound, bound, 1})},
-		{"coordinators", "", callWith([]any{s.name, "text", bound, bound, ofSelves.hash})},
+		{"coordinators", "", callWith([]any{
+			s.name, reportRunning, "text", "text", bound, crowd, min(bound, peers.MaxReports), 1,
+		})},
 		{"attend", "", mailboxes},
 		{"bytes", "", callWith([]any{bound, "orders", "nobody"})},
 		{"history", "", callWith([]any{"+", "-", bound, "", "", ""})},
@@ -199,8 +201,7 @@ func fillShared(ctx context.Context, pipe redis.Pipeliner, shard string, i int, 
 	pipe.ZAdd(ctx, shard+parkedName+"events", redis.Z{Score: float64(now), Member: "orders/" + fmt.Sprint(i)})
 	pipe.SAdd(ctx, shard+parkedForName, other)
 	pipe.HSet(ctx, shard+pulseName, other, 1)
-	pipe.HSet(ctx, shard+runsName, other, 1)
-	pipe.HSet(ctx, shard+ofSelves.hash, other, "1 text")
+	pipe.HSet(ctx, shard+coordinatorsName, other, fmt.Sprintf("%d\nrunning\ntext\ntext", now-1))
 	pipe.ZAdd(ctx, shard+"attended", redis.Z{Score: float64(now * 2), Member: other})
 	pipe.XAdd(ctx, &redis.XAddArgs{Stream: shard + archiveName, ID: fmt.Sprintf("%d-1", i+1), Values: []string{
 		messageField, "done 1 1 1 whole orders " + fmt.Sprint(i), recordField, "half 1 x {}\n",

@@ -66,7 +66,7 @@ var parts = map[string][]string{
 	"claim":  {"prelude", "cell", "writes", "timeline", "claims"},
 	"due":    {"prelude", "cell", "writes", "cells"}, "repair": {"prelude", "cell", "writes", "cells"},
 	"get": {"prelude", "cell", "writes"}, "list": {"prelude", "cell"}, "stats": {"prelude", "cell"},
-	"owners": {"prelude", "cell"}, "pulse": {"prelude"}, "runs": {"prelude"},
+	"owners": {"prelude", "cell"}, "pulse": {"prelude"},
 	"coordinators": {"prelude"}, "backlog": {"prelude"}, "attend": {"prelude"}, "bytes": {"prelude"},
 	"history": {"prelude"}, "trim": {"prelude"}, "replay": {"prelude", "cell", "writes", "cells", "timeline"},
 	"charts": {"prelude"}, "parked": {"prelude"},
@@ -74,9 +74,9 @@ var parts = map[string][]string{
 
 // scripts are the files in lua/.
 type scripts struct {
-	createPaged, moves                                                                              *script
-	create, submit, trust, move, due, claim, get, list, stats, repair, pulse, runs, owners, backlog *script
-	coordinators, attend, bytes, history, trim, replay, charts, parked                              *script
+	createPaged, moves                                                                        *script
+	create, submit, trust, move, due, claim, get, list, stats, repair, pulse, owners, backlog *script
+	coordinators, attend, bytes, history, trim, replay, charts, parked                        *script
 }
 
 // byName are the scripts by the names of their files.
@@ -86,7 +86,7 @@ func (all *scripts) byName() map[string]**script {
 		"create": &all.create, "submit": &all.submit, "trust": &all.trust, "move": &all.move,
 		"due": &all.due, "claim": &all.claim, "get": &all.get, "list": &all.list,
 		"stats": &all.stats, "repair": &all.repair, "pulse": &all.pulse,
-		"owners": &all.owners, "backlog": &all.backlog, "runs": &all.runs, "coordinators": &all.coordinators,
+		"owners": &all.owners, "backlog": &all.backlog, "coordinators": &all.coordinators,
 		"attend": &all.attend, "bytes": &all.bytes,
 		"history": &all.history, "trim": &all.trim, "replay": &all.replay, "charts": &all.charts,
 		"parked": &all.parked,

@@ -1,37 +1,71 @@
 #!lua flags=allow-oom
--- Purpose: shares a text under a name, usually that of a coordinator, with all others. In the first shard only.
+-- Purpose: shares the report of a coordinator with all others, and finds coordinators that ended without a clean stop.
+--   In the first shard only.
 -- KEYS: 1 the shard's prefix
--- ARGV: 1 the name; 2 its text, empty for none; 3 milliseconds for which a text is kept;
---   4 how many texts are kept at most; 5 the name of the hash with the texts
--- Returns: for each other name, the latest first: how many milliseconds ago its text was shared, and the text
-local who, kept, most, key = ARGV[1], tonumber(ARGV[3]), tonumber(ARGV[4]), KEYS[1] .. ARGV[5]
+-- ARGV: 1 the coordinator; 2 "running" or "stopped"; 3 and 4 the lasting and the passing part of its report, each a line;
+--   5 milliseconds for which the passing part holds, and after which a silent coordinator has ended; 6 milliseconds for
+--   which a report is kept; 7 how many reports are kept at most; 8 "1" to find ends: the caller may not be able to tell
+--   an end from an outage of Redis
+-- Returns: for each other coordinator, the latest first: its name; "running", "stopped" or "ended"; 1 where this call has
+--   found its end; how many milliseconds ago it reported, and was last seen; and both parts of its report, "" for a
+--   passing part that does not hold
+local key, who, holds, kept, most = KEYS[1] .. REPORTS, ARGV[1], tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
 
-if ARGV[2] == '' then
-  call('HDEL', key, who)
-else
-  call('HSET', key, who, now .. ' ' .. ARGV[2])
-  call('PEXPIRE', key, kept)
+local function keep(r)
+  call('HSET', key, r.name, table.concat({stamp(r.at), r.state, r.lasting, r.passing}, '\n'))
 end
-local shared, all = {}, call('HGETALL', key)
-for i = 1, #all, 2 do
-  local at, text = string.match(all[i + 1], '^(%d+) (.*)$')
-  local ago = now - (tonumber(at) or 0)
-  if ago < 0 then -- the clock was set back: from now on the text ages
-    call('HSET', key, all[i], now .. ' ' .. text)
-    ago = 0
+
+keep({name = who, at = now, state = ARGV[2], lasting = ARGV[3], passing = ARGV[4]})
+call('PEXPIRE', key, kept)
+
+-- common is the coordinators' common time, in which they count: the clock may have jumped since the last counts.
+local counted, pulses = {}, call('HGETALL', KEYS[1] .. PULSE)
+for i = 1, #pulses, 2 do
+  counted[pulses[i]] = string.find(pulses[i], '/', 1, true) and tonumber(pulses[i + 1]) or nil
+end
+local common = counted[who] or now
+
+local function read(name, text)
+  local at, state, lasting, passing = string.match(text, '^(%d+)\n(%a+)\n([^\n]*)\n(.*)$')
+  return {name = name, at = tonumber(at) or 0, state = state, lasting = lasting, passing = passing, found = 0}
+end
+
+-- judge brings a report up to date, and says whether the report has changed.
+local function judge(r)
+  local at, state, passing = r.at, r.state, r.passing
+  r.unseen = math.max(0, common - math.max(r.at, counted[r.name] or 0))
+  r.at = math.min(r.at, now) -- the clock was set back: from now on the report ages
+  if now - r.at > holds then
+    r.passing = ''
   end
-  shared[#shared + 1] = {name = all[i], ago = ago, text = text}
-end
-table.sort(shared, function(a, b) return a.ago < b.ago end)
-local out, gone = {}, {} -- what is too much goes in parts
-for i, one in ipairs(shared) do
-  if i > most or one.ago > kept then
-    if #gone < MAXCALL then
-      gone[#gone + 1] = one.name
+  if ARGV[8] == '1' then
+    if r.state == 'running' and r.unseen > holds then
+      r.state, r.found = 'ended', 1
+    elseif r.state == 'ended' and r.unseen <= holds then
+      r.state = 'running'
     end
-  elseif one.name ~= who then
-    out[#out + 1] = one.ago
-    out[#out + 1] = one.text
+  end
+  return r.at ~= at or r.state ~= state or r.passing ~= passing
+end
+
+local reports, gone, all = {}, {}, call('HGETALL', key) -- what is too much goes in parts
+for i = 1, #all, 2 do
+  reports[#reports + 1] = read(all[i], all[i + 1])
+end
+table.sort(reports, function(a, b) return a.at > b.at end)
+local out = {}
+for i, r in ipairs(reports) do
+  if i > most or not r.state or now - r.at > kept then
+    if #gone < MAXCALL then
+      gone[#gone + 1] = r.name
+    end
+  elseif r.name ~= who then
+    if judge(r) then
+      keep(r)
+    end
+    for _, value in ipairs({r.name, r.state, r.found, now - r.at, r.unseen, r.lasting, r.passing}) do
+      out[#out + 1] = value
+    end
   end
 end
 if #gone > 0 then

@@ -8,8 +8,8 @@
 --     COMMITTED  code of the state a message has once its verdict stands
 --     ACKNOWLEDGED  code of the state in which only the marker is still to be deleted; its name begins what is then left of
 --                the record
---     CREATED, LEASES, VERDICTS, RECORD, NOTES, CELLS, PAGES, PAGE, PRODUCERS, PULSE, SUSPECT, JUMPED, CLOCK, RUNS,
---                REPORTED, CHART, PARKED, ARCHIVE, ARCHIVEFULL, DROPPED   parts of key names
+--     CREATED, LEASES, VERDICTS, RECORD, NOTES, CELLS, PAGES, PAGE, PRODUCERS, PULSE, SUSPECT, JUMPED, CLOCK,
+--                REPORTS, CHART, PARKED, ARCHIVE, ARCHIVEFULL, DROPPED   parts of key names
 --     SUBMITTED, TRUSTED, REPLAYED, TAKENOVER, UNNAMED  what a timeline calls these
 --     MAXHAPPENINGS, MAXCAUSE  bounds of a timeline
 --     MAXCALL    how many messages one call works on at most

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -100,16 +99,15 @@ func TestMissingAndRestartingCoordinatorsAreReported(t *testing.T) {
 	t.Parallel()
 	redis := servers.Redis(t)
 	plant := func(instance, place string, started, seen time.Duration) {
-		c := peers.Coordinator{
-			Instance: instance, Place: place, StartedAt: time.Now().Add(-started), Config: peers.NewConfiguration(nil),
-		}
-		text, err := c.Describe(time.Now().Add(-seen))
+		at := time.Now().Add(-seen)
+		text, err := peers.Report{Coordinator: peers.Coordinator{
+			Place: place, StartedAt: time.Now().Add(-started), Config: peers.NewConfiguration(nil),
+		}}.Write(at)
 		if err != nil {
 			t.Fatal(err)
 		}
-		at := strconv.FormatInt(time.Now().Add(-seen).UnixMilli(), 10)
-		redis.CLI("HSET", "msghandler:{00}:fleet", instance+"/0a", at+" "+text)
-		redis.CLI("HSET", "msghandler:{00}:runs", instance+"/0a", at)
+		redis.CLI("HSET", "msghandler:{00}:coordinators", instance+"/0a",
+			fmt.Sprintf("%d\nrunning\n%s\n", at.UnixMilli(), text.Lasting))
 	}
 	plant("killed", "here :9090", time.Hour, 2*time.Minute)
 	for i := range 4 {

@@ -11,88 +11,76 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/internal/console"
+	"github.com/msghandler/msghandler/internal/events"
 	"github.com/msghandler/msghandler/internal/peers"
 	"github.com/msghandler/msghandler/internal/server"
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
-// fleetSchedule is how often this coordinator describes itself to the others.
-var fleetSchedule = "@every " + peers.Interval.String()
+// peersSchedule is how often this coordinator reports to the others.
+var peersSchedule = "@every " + peers.Interval.String()
 
-// maxNamed bounds the names of coordinators in a finding.
-const maxNamed = 4
+const (
+	// maxNamed bounds the names of coordinators in a finding.
+	maxNamed = 4
+	// endsLately is how long ago an end counts for the metric, and for a crash loop.
+	endsLately = 10 * time.Minute
+	// leaveTimeout bounds the wait of a stop for an unavailable Redis.
+	leaveTimeout = time.Second
+)
 
-// self describes this coordinator.
-func (a *App) self(now time.Time) peers.Coordinator {
+// newPeers builds what knows the other coordinators, without a report of them yet.
+func (a *App) newPeers() *peers.Peers {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown"
 	}
-	return peers.Coordinator{
-		Instance: a.instance, Place: host + " " + a.GRPCAddr(), Version: a.version, GRPC: a.GRPCAddr(), HTTP: a.HTTPAddr(),
-		StartedAt: a.startedAt, SeenAt: now, Config: a.reloader.shared(),
-	}
+	return peers.New(peers.Config{
+		Self: func(now time.Time) peers.Coordinator {
+			return peers.Coordinator{
+				Instance: a.instance, Place: host + " " + a.GRPCAddr(), Version: a.version, GRPC: a.GRPCAddr(),
+				HTTP: a.HTTPAddr(), StartedAt: a.startedAt, SeenAt: now, Config: a.reloader.shared(),
+			}
+		},
+		Refusals: a.metrics.Refusals,
+		Counts:   a.metrics.Report,
+		Ended:    a.reportEnds,
+	})
 }
 
-// coordinators lists this coordinator and the others, as peers.Arrange arranges them.
-func (a *App) coordinators(now time.Time) []peers.Coordinator {
-	all := []peers.Coordinator{a.self(now)}
-	if others := a.others.Load(); others != nil {
-		all = append(all, *others...)
-	}
-	ended := map[string]bool{}
-	for _, end := range a.runs.since(now.Add(-redisstore.RunMemory)) {
-		ended[end.Instance] = true
-	}
-	peers.Arrange(all, ended)
-	return all
-}
-
-// watchFleet describes this coordinator to the others through Redis, and reads their descriptions.
-func (a *App) watchFleet(ctx context.Context, store *redisstore.Store) error {
+// watchPeers exchanges reports with the other coordinators through Redis.
+func (a *App) watchPeers(ctx context.Context, store *redisstore.Store) error {
 	a.metrics.Fleet(func() console.Fleet {
 		now := time.Now()
-		return fleetMetrics(a.coordinators(now), now)
+		return fleetMetrics(a.peers.Coordinators(now), now)
 	})
-	_ = a.shareSelf(ctx, store, false) // the loop retries, and logs the error
-	return a.repeat("fleet", fleetSchedule, func(ctx context.Context) error { return a.shareSelf(ctx, store, false) })
+	a.metrics.UncleanEnds(func() int { return len(a.peers.Ends(endsLately, time.Now())) })
+	a.peers.Doubt(time.Now())
+	_ = a.peers.Exchange(ctx, store) // the loop retries, and logs the error
+	return a.repeat("peers", peersSchedule, func(ctx context.Context) error { return a.peers.Exchange(ctx, store) })
 }
 
-// shareSelf hands the description of this coordinator to the others, and reads their descriptions. A stopped
-// coordinator is not missing.
-func (a *App) shareSelf(ctx context.Context, store *redisstore.Store, stopped bool) error {
-	now := time.Now()
-	self := a.self(now)
-	self.Stopped = stopped
-	text, err := self.Describe(now)
-	if err != nil {
-		return err
+// reportEnds reports coordinators that ended without a clean stop.
+func (a *App) reportEnds(unreported []peers.End) {
+	last := unreported[0]
+	a.logger.Warn(
+		"coordinators ended without a clean stop; others go on with their messages when their leases end",
+		"coordinators", len(unreported), "last_coordinator", last.Instance,
+		"last_seen", last.LastSeenAt.UTC().Format(time.RFC3339),
+		"recent_ends", len(a.peers.Ends(endsLately, time.Now())), "remedy", endsRemedy)
+	a.events.Note(events.UncleanEnd, "",
+		fmt.Sprintf("%d coordinators ended without a clean stop, the last was %s", len(unreported), last.Instance))
+}
+
+// leavePeers records a clean stop in Redis.
+func (a *App) leavePeers(ctx context.Context, store *redisstore.Store) {
+	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
+	defer cancel()
+	if err := a.peers.Leave(ctx, store); err != nil {
+		a.logger.Warn("Redis does not answer; the others will say that this coordinator ended without a clean stop",
+			"cause", err)
 	}
-	configuration, err := self.Config.Describe()
-	if err != nil {
-		return err
-	}
-	selves, err := store.ShareSelf(ctx, text)
-	if err != nil {
-		return err
-	}
-	configurations, err := store.ShareConfiguration(ctx, self.Config.Hash, configuration)
-	if err != nil {
-		return err
-	}
-	// A text that cannot be read comes from a version to come: the next version of this coordinator reads it.
-	var others []peers.Coordinator
-	for _, s := range selves {
-		if c, err := peers.Read(s.Text, s.Ago, now); err == nil {
-			others = append(others, c)
-		}
-	}
-	for _, s := range append(configurations, redisstore.Shared{Text: configuration}) {
-		_ = peers.Fill(others, s.Text)
-	}
-	a.others.Store(&others)
-	return nil
 }
 
 // fleetMetrics counts coordinators for the metrics.
@@ -176,7 +164,7 @@ func named(names []string) string {
 // fleetStats are the coordinators as the API tells of them.
 func (a *App) fleetStats() []*adminv1.Coordinator {
 	now := time.Now()
-	all := a.coordinators(now)
+	all := a.peers.Coordinators(now)
 	restarts := peers.SurveyOf(all, now).Restarts
 	stats := make([]*adminv1.Coordinator, len(all))
 	for i, c := range all {

@@ -1,0 +1,97 @@
+package peers
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/msghandler/msghandler/internal/peerstats"
+)
+
+const (
+	// maxRefusals and maxCause bound the refusals of a report, and the bytes of the cause of each.
+	maxRefusals, maxCause = 20, 300
+)
+
+// Report is what a coordinator tells the others of itself.
+type Report struct {
+	Coordinator
+	// Refusals are the calls that the coordinator refused lately, the latest first.
+	Refusals []peerstats.Refusal
+	// Counts are the coordinator's producers and exchanges; nil once they are too old.
+	Counts *peerstats.Report
+}
+
+// Text is a report as a store keeps it. Both parts are lines without an end.
+type Text struct {
+	// Lasting outlives its coordinator, which may be missing. Passing holds for Silence only.
+	Lasting, Passing string
+	// Stopped says that the coordinator is about to stop cleanly.
+	Stopped bool
+}
+
+// lasting and passing are the parts of a report. Clocks differ, so the reader moves all times by the difference.
+type (
+	lasting struct {
+		// Now is the time of the report by the clock of its writer.
+		Now         time.Time           `json:"now"`
+		Coordinator Coordinator         `json:"coordinator"`
+		Refusals    []peerstats.Refusal `json:"refusals,omitempty"`
+	}
+	passing struct {
+		Configuration map[string]string `json:"configuration,omitempty"`
+		Counts        *peerstats.Report `json:"counts"`
+	}
+)
+
+// Write writes the report for others.
+func (r Report) Write(now time.Time) (Text, error) {
+	refusals := make([]peerstats.Refusal, min(len(r.Refusals), maxRefusals))
+	for i := range refusals {
+		refusals[i] = r.Refusals[i]
+		cause := refusals[i].Cause
+		refusals[i].Cause = strings.ToValidUTF8(cause[:min(len(cause), maxCause)], "")
+	}
+	lasts, err := json.Marshal(lasting{now, r.Coordinator, refusals})
+	text := Text{Lasting: string(lasts), Stopped: r.Stopped}
+	if r.Stopped || err != nil {
+		return text, err
+	}
+	passes, err := json.Marshal(passing{r.Config.Values, r.Counts})
+	text.Passing = string(passes)
+	return text, err
+}
+
+var errNoTime = errors.New("the report has no time")
+
+// read reads the report of an entry. An error leaves everything of the report unknown.
+func (e *Entry) read(now time.Time) (Report, error) {
+	var lasts lasting
+	if err := json.Unmarshal([]byte(e.Lasting), &lasts); err != nil {
+		return Report{}, err
+	}
+	if lasts.Now.IsZero() {
+		return Report{}, errNoTime
+	}
+	r := Report{Coordinator: lasts.Coordinator, Refusals: lasts.Refusals}
+	r.Instance, r.SeenAt, r.Stopped, r.Ended = e.Instance, now.Add(-e.Ago), e.Stopped, e.Ended
+	by := r.SeenAt.Sub(lasts.Now)
+	r.StartedAt = r.StartedAt.Add(by)
+	for i := range r.Refusals {
+		refusal := &r.Refusals[i]
+		refusal.FirstAt, refusal.LastAt = refusal.FirstAt.Add(by), refusal.LastAt.Add(by)
+	}
+	if e.Passing == "" {
+		return r, nil
+	}
+	var passes passing
+	if err := json.Unmarshal([]byte(e.Passing), &passes); err != nil {
+		return Report{}, err
+	}
+	r.Config.Values, r.Counts = passes.Configuration, passes.Counts
+	if r.Counts != nil {
+		r.Counts.Shift(by)
+	}
+	return r, nil
+}

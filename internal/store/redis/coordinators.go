@@ -1,0 +1,51 @@
+package redis
+
+import (
+	"context"
+	"time"
+
+	"github.com/msghandler/msghandler/internal/peers"
+)
+
+// The states of a report, as coordinators.lua writes them.
+const (
+	reportRunning = "running"
+	reportStopped = "stopped"
+	reportEnded   = "ended"
+)
+
+// ShareReport implements peers.Store by one call of a script. A coordinator that was only cut off for a while is no
+// ended one once it counts again (Pulse). An end is Unreported for one caller only. Errors are the store's.
+func (s *Store) ShareReport(ctx context.Context, own peers.Text, findEnds bool) ([]peers.Entry, error) {
+	state := reportRunning
+	if own.Stopped {
+		state = reportStopped
+	}
+	c := newCall(s.keys.shards[0], 8)
+	c.args = append(c.args, s.name, state, own.Lasting, own.Passing,
+		peers.Silence.Milliseconds(), peers.Memory.Milliseconds(), peers.MaxReports, findEnds)
+	run(ctx, s.loops, s.scripts.coordinators, []*call{c})
+	if c.err != nil {
+		return nil, c.err
+	}
+	const fields = 7
+	var entries []peers.Entry
+	for i := 0; i+fields <= len(c.reply); i += fields {
+		text := func(field int) string {
+			value, _ := c.reply[i+field].(string)
+			return value
+		}
+		number := func(field int) int64 {
+			value, _ := c.reply[i+field].(int64)
+			return value
+		}
+		entries = append(entries, peers.Entry{
+			Instance: ownerOf(text(0)),
+			Text:     peers.Text{Lasting: text(5), Passing: text(6), Stopped: text(1) == reportStopped},
+			Ago:      time.Duration(number(3)) * time.Millisecond,
+			Unseen:   time.Duration(number(4)) * time.Millisecond,
+			Ended:    text(1) == reportEnded, Unreported: number(2) == 1,
+		})
+	}
+	return entries, nil
+}
