@@ -46,20 +46,20 @@ func (a *App) warnOfNoProducers() {
 func (a *App) openSources() (sources []access.Source, err error) {
 	settings := a.settings.Access
 	if settings.TokenFile != "" {
-		if a.tokens, err = tokenfile.Open(settings.TokenFile, a.logger); err != nil {
+		if a.callers.tokens, err = tokenfile.Open(settings.TokenFile, a.logger); err != nil {
 			return nil, SettingsError{fmt.Errorf("access.token_file: %w", err)}
 		}
-		sources = append(sources, a.tokens)
+		sources = append(sources, a.callers.tokens)
 	}
 	if settings.OIDC.Issuer != "" {
-		if a.jwts, err = oidc.New(a.life, a.oidcConfig(), a.logger); err != nil {
+		if a.callers.jwts, err = oidc.New(a.life, a.oidcConfig(), a.logger); err != nil {
 			return nil, SettingsError{fmt.Errorf("access.oidc_issuer, access.oidc_ca: %w", err)}
 		}
 		a.closeWith(closer{name: "issuer", close: func(context.Context) error {
-			a.jwts.Close()
+			a.callers.jwts.Close()
 			return nil
 		}})
-		sources = append(sources, a.jwts)
+		sources = append(sources, a.callers.jwts)
 	}
 	return sources, nil
 }

@@ -10,7 +10,8 @@ import (
 // newAttendance builds the hub of the streams of producers that attend, without a stream yet.
 func (a *App) newAttendance() *attend.Hub {
 	hub := attend.New(attend.Config{
-		Instance: a.instance, Streams: a.settings.Limits.Attending, PerProducer: a.settings.Limits.AttendingPerProducer,
+		Instance: a.process.instance,
+		Streams:  a.settings.Limits.Attending, PerProducer: a.settings.Limits.AttendingPerProducer,
 		Asked: a.metrics.Asked, Split: a.noteSplit, Logger: a.logger,
 	})
 	a.metrics.Attending(hub.Streams, a.settings.Limits.Attending)

@@ -13,11 +13,11 @@ import (
 // openAudit starts the audit trail. Until Redis is open its records wait.
 func (a *App) openAudit() {
 	a.audit = audit.New(audit.Config{
-		Logger: a.logger, Instance: a.instance, Metrics: a.metrics, Keep: a.settings.Access.AuditRecords,
+		Logger: a.logger, Instance: a.process.instance, Metrics: a.metrics, Keep: a.settings.Access.AuditRecords,
 	})
 	a.closeWith(closer{name: "audit", close: a.audit.Close})
-	if a.tokens != nil {
-		a.tokens.OnReload(a.recordTokens)
+	if a.callers.tokens != nil {
+		a.callers.tokens.OnReload(a.recordTokens)
 	}
 }
 

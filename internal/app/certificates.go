@@ -21,7 +21,7 @@ func (a *App) newCredentials() (credentials.TransportCredentials, error) {
 		return nil, SettingsError{fmt.Errorf("grpc.tls_cert, grpc.tls_key, grpc.tls_client_ca and grpc.tls_crl: %w", err)}
 	}
 	a.expires("grpc.tls_cert", source)
-	a.withdrawn = source.Withdrawn
+	a.doors.withdrawn = source.Withdrawn
 	return source.Server(), nil
 }
 

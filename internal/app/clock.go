@@ -55,8 +55,8 @@ func (a *App) tellClockJumps(found []redisstore.ClockJump) {
 		return cmp.Compare(one.By.Abs(), two.By.Abs())
 	})
 	jump := &clockJump{at: time.Now(), shards: len(found), by: worst.By}
-	a.clock.last.Store(jump)
-	a.clock.sweeps.Store(2)
+	a.redis.clock.last.Store(jump)
+	a.redis.clock.sweeps.Store(2)
 	a.peers.Doubt(jump.at)
 	a.logger.Warn("Redis's clock jumped: due times, leases and receipts moved with it; the sweeper repairs due times now",
 		"by_ms", jump.by.Milliseconds(), "shard_count", jump.shards, "remedy", jumpRemedy)

@@ -1,10 +1,16 @@
 package app
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"net"
+	"net/netip"
+	"syscall"
 	"time"
 
 	"github.com/msghandler/msghandler/internal/connlimit"
+	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 	"github.com/msghandler/msghandler/internal/loglimit"
 )
 
@@ -24,7 +30,7 @@ const refusalInterval = 10 * time.Second
 func (a *App) divideConnections() {
 	limits := a.settings.Limits
 	descriptors := connlimit.Descriptors()
-	a.share = connlimit.Divide(descriptors, limits.Connections, limits.ConnectionsPerAddress)
+	a.doors.share = connlimit.Divide(descriptors, limits.Connections, limits.ConnectionsPerAddress)
 	switch {
 	case connlimit.Exceeds(descriptors, limits.Connections):
 		a.logger.Warn(
@@ -35,10 +41,10 @@ func (a *App) divideConnections() {
 			"connections",
 			limits.Connections,
 		)
-	case a.share.Low:
+	case a.doors.share.Low:
 		a.logger.Warn("the limit of open files is low; clients beyond the number of connections are refused; "+
-			"raise it (ulimit -n, LimitNOFILE)", "descriptors", descriptors, "grpc_connections", a.share.API,
-			"http_connections", a.share.Console)
+			"raise it (ulimit -n, LimitNOFILE)", "descriptors", descriptors, "grpc_connections", a.doors.share.API,
+			"http_connections", a.doors.share.Console)
 	}
 }
 
@@ -69,4 +75,67 @@ func (a *App) limited(name string, listener net.Listener, most, perAddress int) 
 	)
 	a.metrics.Connections(name, limited.Open, most)
 	return limited
+}
+
+func (a *App) listen(ctx context.Context, key, addr string) (net.Listener, error) {
+	config := net.ListenConfig{Control: connlimit.UserTimeout(userTimeout)}
+	listener, err := config.Listen(ctx, "tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("%s: cannot listen on %s: %w; %s", key, addr, err, listenRemedy(err))
+	}
+	return listener, nil
+}
+
+// listenRemedy names the action for an address that cannot be listened on.
+func listenRemedy(err error) string {
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return "stop what listens there, or set another address"
+	case errors.Is(err, syscall.EACCES):
+		return "set a port from 1024 on, or run with CAP_NET_BIND_SERVICE"
+	}
+	return "set an address that this machine has, or leave the host out (:9090) for all of its addresses"
+}
+
+// closeListener closes a listener; a listener that its server has closed is no error.
+func closeListener(l net.Listener) error {
+	if err := l.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+		return err
+	}
+	return nil
+}
+
+// ownAddresses are the addresses of the open listeners.
+func (a *App) ownAddresses() (own []netip.AddrPort) {
+	for _, listener := range []net.Listener{a.doors.api, a.doors.console} {
+		if tcp, is := listener.(*net.TCPListener); is {
+			own = append(own, tcp.Addr().(*net.TCPAddr).AddrPort())
+		}
+	}
+	return own
+}
+
+// rejectUntilReady accepts connections and closes them at once, until stop is called. So a client learns at once that
+// the coordinator is unavailable. Without accept, clients would wait.
+func rejectUntilReady(door net.Listener) (stop func()) {
+	tcp, is := door.(*net.TCPListener)
+	if !is {
+		return func() {}
+	}
+	var accepting lifecycle.Group
+	accepting.Go(func() {
+		for {
+			conn, err := tcp.Accept()
+			if err != nil {
+				return
+			}
+			_ = conn.Close()
+		}
+	})
+	return func() {
+		// A deadline in the past wakes Accept and leaves the listener open.
+		_ = tcp.SetDeadline(time.Now())
+		_ = accepting.Wait(context.Background())
+		_ = tcp.SetDeadline(time.Time{})
+	}
 }

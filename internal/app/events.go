@@ -18,7 +18,7 @@ func (a *App) openEvents() {
 	settings := a.settings.Events
 	a.events = events.New(events.Config{
 		URL: settings.Webhook, Token: settings.WebhookToken, Gather: settings.Gather,
-		Instance: a.instance, Logger: a.logger, Metrics: a.metrics,
+		Instance: a.process.instance, Logger: a.logger, Metrics: a.metrics,
 	})
 	a.metrics.Queue("events", a.events.Waiting)
 	a.closeWith(closer{name: "events", close: a.events.Close})
@@ -56,7 +56,7 @@ func (h breakerEvents) Paused(producer string, paused bool) {
 // noteStore notes when Redis becomes unavailable and available. Only the health loop calls noteStore.
 func (a *App) noteStore(up bool) {
 	switch away := !up; {
-	case away == a.storeAway:
+	case away == a.redis.away:
 		return
 	case away:
 		a.logger.Error("Redis does not answer; calls are rejected and nothing is published until it answers")
@@ -65,18 +65,18 @@ func (a *App) noteStore(up bool) {
 		a.logger.Info("Redis answers again")
 		a.events.Note(events.StoreBack, "", "Redis answers again")
 	}
-	a.storeAway = !up
+	a.redis.away = !up
 }
 
 // noteUnsafe notes when settings of Redis begin to break the promises. Only the settings loop calls noteUnsafe.
 func (a *App) noteUnsafe(findings []redisstore.Finding) {
 	worst := a.refused(findings)
-	if len(worst) > 0 && !a.storeUnsafe {
+	if len(worst) > 0 && !a.redis.unsafe {
 		unsafe := &UnsafeError{worst}
 		a.logger.Error("settings of Redis break the promises; messages can disappear; see the findings", "findings", unsafe)
 		a.events.Note(events.StoreUnsafe, "", unsafe.Error())
 	}
-	a.storeUnsafe = len(worst) > 0
+	a.redis.unsafe = len(worst) > 0
 }
 
 // backlogSchedule is the schedule of the loop that counts the backlog.
@@ -86,8 +86,8 @@ const backlogSchedule = "@every 10s"
 func (a *App) watchBacklog(store *redisstore.Store, urls []string) error {
 	settings := a.settings.Events
 	thresholds := &events.Thresholds{Notifier: a.events, Logger: a.logger}
-	a.metrics.Watched(func() map[string]int { return a.queues.Load().all() })
-	a.metrics.DeadLetters(func() map[string]int { return a.queues.Load().of(settings.DeadLetterQueues) })
+	a.metrics.Watched(func() map[string]int { return a.backlog.queues.Load().all() })
+	a.metrics.DeadLetters(func() map[string]int { return a.backlog.queues.Load().of(settings.DeadLetterQueues) })
 	var sendable heldCounts[int64]
 	return a.repeat("backlog", backlogSchedule, func(ctx context.Context) error {
 		waiting, err := store.Backlog(ctx, settings.SendableAge)
@@ -97,9 +97,9 @@ func (a *App) watchBacklog(store *redisstore.Store, urls []string) error {
 			thresholds.Compare("sendable", int(waiting), settings.Sendable)
 		}
 		found, brokerErr := a.depths(ctx, urls)
-		a.logMissing(a.queues.Load().all(), found, brokerErr)
+		a.logMissing(a.backlog.queues.Load().all(), found, brokerErr)
 		// No depths are known while the broker does not answer: old depths may be wrong.
-		a.queues.Store(&queueDepths{found, brokerErr == nil})
+		a.backlog.queues.Store(&queueDepths{found, brokerErr == nil})
 		a.compareQueues(thresholds, found)
 		return errors.Join(err, brokerErr)
 	})

@@ -15,11 +15,6 @@ import (
 )
 
 const (
-	warning = adminv1.Severity_SEVERITY_WARNING
-	trouble = adminv1.Severity_SEVERITY_TROUBLE
-)
-
-const (
 	// maxRefused bounds the refused producers among the findings: strangers may use many names.
 	maxRefused = 10
 	// crashLoop is how many ends in endsLately are no accident any more.
@@ -29,27 +24,20 @@ const (
 const endsRemedy = "look at the end of their logs, at the kernel's log for the OOM killer, " +
 	"and at journalctl or kubectl describe pod"
 
-// findings collects problems for operators.
-type findings []*adminv1.Finding
-
-func (f *findings) add(severity adminv1.Severity, name, what, why, remedy string) {
-	*f = append(*f, &adminv1.Finding{Name: name, Severity: severity, What: what, Why: why, Remedy: remedy})
-}
-
 // findings are the problems of this coordinator that need an operator, the worst first, except its checks.
 func (a *App) findings(now time.Time) []*adminv1.Finding {
 	var f findings
 	f.access(&a.settings)
 	f.fullness(a.masters())
-	f.unworked(&a.unworked)
+	f.unworked(&a.backlog.unworked)
 	f.refusals(a.peers.Refusals(now))
 	f.reload(&a.reloader)
 	f.fleet(a.peers.Coordinators(now), now)
 	f.silentMasters(a.silentMasters())
-	f.clockJump(a.clock.last.Load(), now)
+	f.clockJump(a.redis.clock.last.Load(), now)
 	f.ends(a.peers.Ends(peers.Memory, now), now)
-	f.queues(a.settings.Events, a.queues.Load())
-	if desk := a.letters.Load(); desk != nil {
+	f.queues(a.settings.Events, a.backlog.queues.Load())
+	if desk := a.backlog.letters.Load(); desk != nil {
 		f.letters(desk.States(), a.settings.Events.DeadLetterQueues)
 	}
 	slices.SortStableFunc(f, func(a, b *adminv1.Finding) int {
@@ -63,7 +51,7 @@ func (a *App) allFindings(ctx context.Context) []*adminv1.Finding {
 	var f findings
 	for _, name := range a.degrading() {
 		if err := a.checks.named(name).Run(ctx); err != nil {
-			f.add(trouble, "coordinator-degraded", fmt.Sprintf("the check %q of %s fails: %v", name, a.instance, err),
+			f.add(trouble, "coordinator-degraded", fmt.Sprintf("the check %q of %s fails: %v", name, a.process.instance, err),
 				consequenceOf(name), "fix what the error names; see what the doctor finds about the brokers, redis and outboxes")
 		}
 	}
@@ -175,6 +163,3 @@ func (f *findings) queues(settings config.Events, queues *queueDepths) {
 		}
 	}
 }
-
-// clock writes a time of day without the date: reported times are never old.
-func clock(t time.Time) string { return t.UTC().Format("15:04:05 UTC") }

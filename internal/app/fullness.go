@@ -23,14 +23,14 @@ func (a *App) watchFullness(store *redisstore.Store) error {
 		if err != nil {
 			masters = nil // no answer is better than an old one, which may be wrong
 		}
-		a.fullness.Store(&masters)
+		a.redis.fullness.Store(&masters)
 		return err
 	})
 }
 
 // masters is how full the masters of Redis are, as far as known.
 func (a *App) masters() []redisstore.Fullness {
-	if masters := a.fullness.Load(); masters != nil {
+	if masters := a.redis.fullness.Load(); masters != nil {
 		return *masters
 	}
 	return nil

@@ -22,7 +22,7 @@ func (a *App) openLetters(urls []string) error {
 	if err != nil {
 		return SettingsError{err}
 	}
-	a.letters.Store(desk)
+	a.backlog.letters.Store(desk)
 	if len(sources) == 0 {
 		return nil
 	}
@@ -68,7 +68,7 @@ func (a *App) letterSources(defaultURL string) (all []operate.Source) {
 // letterCounts are the numbers of letters that are known, by the names of the queues.
 func (a *App) letterCounts() map[string]int {
 	counts := map[string]int{}
-	if desk := a.letters.Load(); desk != nil {
+	if desk := a.backlog.letters.Load(); desk != nil {
 		for _, q := range desk.States() {
 			if q.Count != nil {
 				counts[q.GetName()] = int(q.GetCount().GetValue())

@@ -35,12 +35,12 @@ func (a *App) newLogin() (c login.Config, notice string, err error) {
 	if c.Secret, err = readSecret(h.SessionKeyFile); err != nil {
 		return c, "", SettingsError{fmt.Errorf("http.session_key_file: %w", err)}
 	}
-	c.Authenticator = a.authenticator
-	if a.tokens != nil {
-		c.Tokens = a.tokens
+	c.Authenticator = a.callers.authenticator
+	if a.callers.tokens != nil {
+		c.Tokens = a.callers.tokens
 	}
-	if a.jwts != nil {
-		c.JWTs = a.jwts
+	if a.callers.jwts != nil {
+		c.JWTs = a.callers.jwts
 	}
 	if c.Issuer, err = a.newLoginIssuer(); err != nil {
 		return c, "", err
@@ -89,14 +89,14 @@ var errNoRedisYet = errors.New("no Redis was reached yet")
 // newLoginIssuer is the issuer by which people log in to the console; nil: there is none.
 func (a *App) newLoginIssuer() (*login.Issuer, error) {
 	h := &a.settings.HTTP
-	if a.jwts == nil || h.OIDCClientID == "" {
+	if a.callers.jwts == nil || h.OIDCClientID == "" {
 		return nil, nil //nolint:nilnil // no issuer is no error
 	}
 	at, err := url.Parse(a.settings.Access.OIDC.Issuer)
 	if err != nil {
 		return nil, SettingsError{fmt.Errorf("access.oidc_issuer: %w", err)}
 	}
-	made := &login.Issuer{Provider: a.jwts, Name: at.Hostname(), ClientID: h.OIDCClientID, Scopes: h.OIDCScopes}
+	made := &login.Issuer{Provider: a.callers.jwts, Name: at.Hostname(), ClientID: h.OIDCClientID, Scopes: h.OIDCScopes}
 	if h.OIDCClientSecretFile == "" {
 		return made, nil
 	}
@@ -111,7 +111,7 @@ func (a *App) newLoginIssuer() (*login.Issuer, error) {
 // anonymous is a visitor of the console who has shown nothing. Without a login the console must not be a way around the
 // certificates that the API asks for.
 func (a *App) anonymous(logsIn bool) (visitor access.Identity, notice string) {
-	visitor, _ = a.authenticator.Identify(a.life, access.Shown{}) // never fails without a credential
+	visitor, _ = a.callers.authenticator.Identify(a.life, access.Shown{}) // never fails without a credential
 	switch {
 	case visitor.Role == access.Admin && a.settings.ExposesConsole():
 		notice = noticeOpen

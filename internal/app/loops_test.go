@@ -10,7 +10,7 @@ import (
 
 func TestTheSweeperKeepsToItsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := &App{life: t.Context()}
+		a := &App{lifetime: lifetime{life: t.Context()}}
 		const slice = sweepTime / 5
 		slices := 0
 		sweep := func(rest int) func(context.Context) (bool, error) {
@@ -49,7 +49,7 @@ func TestStopInterruptsTheSweep(t *testing.T) {
 
 func TestSweepReportsItsFailure(t *testing.T) {
 	t.Parallel()
-	a := &App{life: t.Context()}
+	a := &App{lifetime: lifetime{life: t.Context()}}
 	broken := errors.New("redis is broken")
 	err := a.forSweepTime(t.Context(), func(context.Context) (more bool, err error) { return true, broken })
 	if !errors.Is(err, broken) {

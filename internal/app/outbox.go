@@ -27,7 +27,7 @@ func (a *App) openOutboxes(opened []openBroker) error {
 				of := a.reloader.policies.Of(a.settings.Outbox[name].Producer)
 				return of.CheckMessage(policy.Message{Broker: broker, Exchange: exchange, RoutingKey: key})
 			},
-			Instance: a.instance,
+			Instance: a.process.instance,
 			Language: a.settings.Log.Language,
 			Traffic:  a.metrics,
 			Metrics:  a.metrics.Registerer(),

@@ -41,10 +41,10 @@ func (u *unworked) unrelayed() []console.UnrelayedRows {
 
 // watchParked starts the loop that counts messages for unknown brokers.
 func (a *App) watchParked(store *redisstore.Store) error {
-	a.metrics.Unworked(a.unworked.parked.all, a.unworked.unrelayed)
+	a.metrics.Unworked(a.backlog.unworked.parked.all, a.backlog.unworked.unrelayed)
 	return a.repeat("parked", parkedSchedule, func(ctx context.Context) error {
 		counts, err := store.Parked(ctx)
-		a.unworked.noteParked(counts, err, a.settings.BrokerNames(), a.inPart())
+		a.backlog.unworked.noteParked(counts, err, a.settings.BrokerNames(), a.inPart())
 		return err
 	})
 }
@@ -77,7 +77,7 @@ func (a *App) watchUnrelayed(outboxes map[string]*sqloutbox.Outbox) error {
 				all = append(all, console.UnrelayedRows{Database: database, Producer: producer, Rows: counts[producer]})
 			}
 		}
-		a.unworked.rows.Store(&all)
+		a.backlog.unworked.rows.Store(&all)
 		return false, nil
 	})
 	if err != nil {

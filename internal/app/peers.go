@@ -39,8 +39,8 @@ func (a *App) newPeers() *peers.Peers {
 	return peers.New(peers.Config{
 		Self: func(now time.Time) peers.Coordinator {
 			return peers.Coordinator{
-				Instance: a.instance, Place: host + " " + a.GRPCAddr(), Version: a.version, GRPC: a.GRPCAddr(),
-				HTTP: a.HTTPAddr(), StartedAt: a.startedAt, SeenAt: now, Config: a.reloader.shared(),
+				Instance: a.process.instance, Place: host + " " + a.GRPCAddr(), Version: a.process.version, GRPC: a.GRPCAddr(),
+				HTTP: a.HTTPAddr(), StartedAt: a.process.startedAt, SeenAt: now, Config: a.reloader.shared(),
 			}
 		},
 		Refusals: a.metrics.Refusals,
@@ -172,7 +172,7 @@ func (a *App) fleetStats() []*adminv1.Coordinator {
 			Instance: c.Instance, Version: c.Version, State: coordinatorStates[c.State],
 			GrpcAddress: c.GRPC, HttpAddress: c.HTTP, Place: c.Place, Restarts: int64(restarts[c.Place]),
 			StartTime: server.Moment(c.StartedAt), SeenTime: server.Moment(c.SeenAt), ConfigHash: c.Config.Hash,
-			Self: c.Instance == a.instance,
+			Self: c.Instance == a.process.instance,
 		}
 	}
 	return stats
@@ -186,7 +186,7 @@ var coordinatorStates = map[peers.State]adminv1.CoordinatorState{
 
 // configuration is the configuration in use as the API tells of it.
 func (a *App) configuration() *adminv1.GetConfigurationResponse {
-	answer := &adminv1.GetConfigurationResponse{Instance: a.instance, Version: a.version}
+	answer := &adminv1.GetConfigurationResponse{Instance: a.process.instance, Version: a.process.version}
 	if source := a.reloader.current(); source != nil {
 		for _, v := range source.Effective() {
 			answer.Values = append(answer.Values, &adminv1.ConfigurationValue{

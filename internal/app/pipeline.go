@@ -82,7 +82,7 @@ func (a *App) openPipeline(store *redisstore.Store, opened []openBroker) error {
 	s.confirmLoop.Start()
 	s.deleteLoop.Start()
 	health.Start()
-	limited := a.limited(grpcListener, a.apiListener, a.share.API, a.share.APIPerAddress)
+	limited := a.limited(grpcListener, a.doors.api, a.doors.share.API, a.doors.share.APIPerAddress)
 	a.serve("grpc", func() error { return s.server.Serve(limited) })
 	a.checks.set(checkAPI, func(context.Context) error { return nil })
 	return nil
@@ -231,7 +231,7 @@ func (a *App) openServer(
 		Intake:       store,
 		Inspector:    store,
 		History:      store,
-		DeadLetters:  a.letters.Load(),
+		DeadLetters:  a.backlog.letters.Load(),
 		Targets:      a.callbacks,
 		Attendance:   a.attendance,
 		Pipeline:     &s.pipeline,
@@ -241,16 +241,16 @@ func (a *App) openServer(
 		SendLease:    a.settings.Send.Lease,
 		Limits: server.Limits{
 			Body: int(a.settings.Limits.Body), Waiting: a.settings.Limits.Waiting, Bytes: int(a.settings.Limits.Requests),
-			Streams: 2 * a.share.API,
+			Streams: 2 * a.doors.share.API,
 		},
 		ConnectionAge:  a.settings.GRPC.ConnectionAge,
 		ConnectionIdle: a.settings.GRPC.ConnectionIdle,
 		Reflection:     a.settings.GRPC.Reflection,
-		Credentials:    a.credentials,
+		Credentials:    a.doors.apiTLS,
 		Policies:       a.reloader.policies,
 		HideBodies:     !a.settings.HTTP.Bodies,
-		Access:         a.authenticator,
-		Withdrawn:      a.withdrawn,
+		Access:         a.callers.authenticator,
+		Withdrawn:      a.doors.withdrawn,
 		Audit:          a.audit,
 		Refused:        a.noteRefused,
 		RefusedUnread:  a.metrics.RequestRefused,

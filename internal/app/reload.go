@@ -156,7 +156,7 @@ func (a *App) reload(why string) {
 		err = a.callbacks.Allow(next.Config.Callbacks.Allow, next.Config.Callbacks.Networks)
 	}
 	if err == nil {
-		err = a.authenticator.Use(rulesOf(&next.Config)) // the globs are checked: it does not fail any more
+		err = a.callers.authenticator.Use(rulesOf(&next.Config)) // the globs are checked: it does not fail any more
 	}
 	a.metrics.ConfigRead(err)
 	r.mu.Lock()

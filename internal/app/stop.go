@@ -5,8 +5,44 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
+
+	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 )
+
+// lifetime is the life of a coordinator and of its parts: New and Run open them, and a stop closes them in reverse
+// order.
+type lifetime struct {
+	// life ends when the coordinator is to stop; end ends life.
+	life context.Context
+	end  context.CancelFunc
+	// failed gets the error of the first part that ends by itself.
+	failed  chan error
+	serving lifecycle.Group
+
+	// closers end the parts, in the order in which they were opened.
+	closers []closer
+	mu      sync.Mutex
+	running bool
+	// ended is closed when all parts are closed; stopErr names the parts that could not end in time.
+	ended   chan struct{}
+	stopErr error
+}
+
+// begin begins the life, which no caller ends but end.
+func (l *lifetime) begin() {
+	l.failed, l.ended = make(chan error, 1), make(chan struct{})
+	l.life, l.end = context.WithCancel(context.Background())
+}
+
+// claim says whether the caller is the first, who alone runs or closes the parts.
+func (l *lifetime) claim() (first bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	first, l.running = !l.running, true
+	return first
+}
 
 // closer ends one part.
 type closer struct {
@@ -18,18 +54,26 @@ type closer struct {
 }
 
 // closeWith remembers how a part is closed. Only New and Run open parts, so no lock is needed.
-func (a *App) closeWith(c closer) { a.closers = append(a.closers, c) }
+func (l *lifetime) closeWith(c closer) { l.closers = append(l.closers, c) }
+
+// serve runs a part until the part ends. An error ends the coordinator.
+func (l *lifetime) serve(name string, part func() error) {
+	l.serving.Go(func() {
+		if err := part(); err != nil {
+			select {
+			case l.failed <- fmt.Errorf("%s: %w", name, err):
+			default:
+			}
+		}
+	})
+}
 
 // Stop ends all parts in the reverse order of their opening, within shutdown.grace, and returns the errors of parts
 // that could not end in time. Stop may be called repeatedly and at any time; each call waits for the end of the parts,
 // or of its context.
 func (a *App) Stop(ctx context.Context) error {
 	a.end()
-	a.mu.Lock()
-	running := a.running
-	a.running = true
-	a.mu.Unlock()
-	if !running {
+	if a.claim() {
 		defer close(a.ended)
 		return a.close(ctx)
 	}
@@ -58,8 +102,8 @@ func (a *App) close(ctx context.Context) error {
 func withinGrace(grace time.Duration) time.Duration { return grace - min(grace/10, time.Second) }
 
 // served waits until the serving parts have returned: they return when they are closed.
-func (a *App) served(ctx context.Context) error {
-	if err := a.serving.Wait(ctx); err != nil {
+func (l *lifetime) served(ctx context.Context) error {
+	if err := l.serving.Wait(ctx); err != nil {
 		return fmt.Errorf("a serving part has not returned within shutdown.grace; the process ends anyway: %w", err)
 	}
 	return nil

@@ -26,7 +26,7 @@ func (a *App) openStore(ctx context.Context) (*redisstore.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	stop := rejectUntilReady(a.apiListener)
+	stop := rejectUntilReady(a.doors.api)
 	defer stop()
 	store, err := a.reachStore(ctx, url)
 	if err != nil {
@@ -99,7 +99,7 @@ func (a *App) tryStore(ctx context.Context, url string) (*redisstore.Store, erro
 		Prefix:    a.settings.Redis.Prefix,
 		Shards:    a.settings.Redis.Shards,
 		Brokers:   a.settings.BrokerNames(),
-		Instance:  a.instance,
+		Instance:  a.process.instance,
 		Retention: a.settings.Done.Retention,
 		Archive: redisstore.Archive{
 			Retention: a.settings.Archive.Retention, MaxMessages: a.settings.Archive.MaxMessages,

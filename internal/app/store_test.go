@@ -16,8 +16,8 @@ func TestAllowedFindingsRaiseNoAlert(t *testing.T) {
 		a.noteUnsafe(findings)
 		a.noteSettings(findings)
 		ready := a.checks.named(checkSettings).Run(t.Context()) == nil
-		if a.storeUnsafe == allowed || ready != allowed || len(a.refused(findings)) == 1 == allowed {
-			t.Errorf("allowed %t: told %t, ready %t, refused %v", allowed, a.storeUnsafe, ready, a.refused(findings))
+		if a.redis.unsafe == allowed || ready != allowed || len(a.refused(findings)) == 1 == allowed {
+			t.Errorf("allowed %t: told %t, ready %t, refused %v", allowed, a.redis.unsafe, ready, a.refused(findings))
 		}
 		if slices.Contains(a.refused(findings), findings[1]) {
 			t.Error("a warning is refused")

@@ -1,0 +1,63 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/msghandler/msghandler/internal/console"
+	"github.com/msghandler/msghandler/internal/console/login"
+	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/peerstats"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
+)
+
+// openConsole builds the console, the first part to open and the last to close.
+func (a *App) openConsole(visitors login.Config, notice string) {
+	a.metrics.Build(a.process.version, a.process.instance)
+	a.metrics.Letters(a.letterCounts)
+	var all []console.Check
+	for _, name := range slices.Concat(required, a.degrading()) {
+		check := a.checks.named(name)
+		check.Required = slices.Contains(required, name)
+		if name == checkRedis {
+			check.Note = a.regression
+		}
+		all = append(all, check)
+	}
+	a.console = console.New(console.Config{
+		Instance: a.process.instance,
+		Version:  a.process.version,
+		Metrics:  a.metrics,
+		Logger:   a.logger,
+		Checks:   all,
+		Admin:    a.admin,
+		Hosts:    a.settings.HTTP.Names(),
+		ReadOnly: a.settings.HTTP.ReadOnly,
+		Login:    visitors,
+		Notice:   notice,
+		Refused:  a.recordConsoleRefusal,
+
+		HideBodies:   !a.settings.HTTP.Bodies,
+		Findings:     func() []*adminv1.Finding { return a.findings(time.Now()) },
+		Coordinators: a.fleetStats,
+		Charts:       charts{app: a},
+		Sums:         func() peerstats.Sums { return a.peers.Sums(time.Now()) },
+		Owners: func(ctx context.Context) (halfmsg.Owners, error) {
+			if store := a.store.Load(); store != nil {
+				return store.Owners(ctx)
+			}
+			return halfmsg.Owners{}, errNotOpen
+		},
+		Stats: func(ctx context.Context) ([]halfmsg.Stat, error) {
+			if store := a.store.Load(); store != nil {
+				return store.Stats(ctx)
+			}
+			return nil, errNotOpen
+		},
+	})
+	a.closeWith(closer{name: "console", close: func(ctx context.Context) error {
+		return errors.Join(a.console.Stop(ctx), closeListener(a.doors.console))
+	}})
+}
