@@ -16,24 +16,16 @@ require (
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/klauspost/compress v1.20.3
 	github.com/mattn/go-isatty v0.0.24
+	github.com/msghandler/msghandler/broker/kafka v0.1.0
+	github.com/msghandler/msghandler/broker/nats v0.1.0
+	github.com/msghandler/msghandler/broker/rabbitmq v0.1.0
 	github.com/msghandler/msghandler/consumer v0.1.0
-	github.com/msghandler/msghandler/consumer/dedup/redis v0.1.0
-	github.com/msghandler/msghandler/consumer/kafka v0.1.0
-	github.com/msghandler/msghandler/consumer/metrics v0.1.0
-	github.com/msghandler/msghandler/consumer/nats v0.1.0
 	github.com/msghandler/msghandler/envelope v0.1.0
-	github.com/msghandler/msghandler/internal/amqpconn v0.1.0
-	github.com/msghandler/msghandler/internal/certs v0.1.0
 	github.com/msghandler/msghandler/internal/ground v0.1.0
-	github.com/msghandler/msghandler/internal/kafkaconn v0.1.0
-	github.com/msghandler/msghandler/internal/natsconn v0.1.0
 	github.com/msghandler/msghandler/producer v0.1.0
-	github.com/msghandler/msghandler/producer/marker/redis v0.1.0
-	github.com/msghandler/msghandler/producer/outbox/kafka v0.1.0
-	github.com/msghandler/msghandler/producer/outbox/metrics v0.1.0
-	github.com/msghandler/msghandler/producer/outbox/nats v0.1.0
-	github.com/msghandler/msghandler/producer/outbox/rabbitmq v0.1.0
+	github.com/msghandler/msghandler/prometheus v0.1.0
 	github.com/msghandler/msghandler/proto v0.1.0
+	github.com/msghandler/msghandler/redis v0.1.0
 	github.com/nats-io/nats-server/v2 v2.15.2
 	github.com/nats-io/nats.go v1.55.0
 	github.com/prometheus/client_golang v1.25.0

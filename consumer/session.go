@@ -11,7 +11,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/msghandler/msghandler/internal/amqpconn"
+	"github.com/msghandler/msghandler/broker/rabbitmq/amqpconn"
 	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 )
 

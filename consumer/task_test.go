@@ -9,7 +9,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/msghandler/msghandler/internal/amqpconn"
+	"github.com/msghandler/msghandler/broker/rabbitmq/amqpconn"
 )
 
 // A broken connection returns its messages. A copy of a message that was kept would be a second message.

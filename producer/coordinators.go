@@ -12,8 +12,8 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
-	"github.com/msghandler/msghandler/internal/certs"
 	"github.com/msghandler/msghandler/internal/ground/typedname"
+	"github.com/msghandler/msghandler/proto/certs"
 )
 
 // Coordinators says who may call Confirm and DeleteBusiness. A caller that meets one of Names, Tokens and TokenFile

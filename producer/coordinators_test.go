@@ -20,10 +20,10 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
-	"github.com/msghandler/msghandler/internal/certs/certstest"
 	"github.com/msghandler/msghandler/producer"
 	"github.com/msghandler/msghandler/producer/marker"
 	"github.com/msghandler/msghandler/producer/marker/memory"
+	"github.com/msghandler/msghandler/proto/certs/certstest"
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 

@@ -15,8 +15,8 @@ import (
 	"google.golang.org/grpc/resolver"
 	"google.golang.org/grpc/resolver/manual"
 
-	"github.com/msghandler/msghandler/internal/certs"
 	"github.com/msghandler/msghandler/internal/ground/address"
+	"github.com/msghandler/msghandler/proto/certs"
 )
 
 // Connections are retried within two seconds, not gRPC's two minutes, so that a coordinator is used again soon after

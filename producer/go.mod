@@ -3,7 +3,6 @@ module github.com/msghandler/msghandler/producer
 go 1.26.0
 
 require (
-	github.com/msghandler/msghandler/internal/certs v0.1.0
 	github.com/msghandler/msghandler/internal/ground v0.1.0
 	github.com/msghandler/msghandler/proto v0.1.0
 	go.uber.org/goleak v1.3.0
@@ -16,10 +15,4 @@ require (
 	golang.org/x/net v0.60.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect
 	golang.org/x/text v0.43.0 // indirect
-)
-
-replace (
-	github.com/msghandler/msghandler/internal/certs v0.1.0 => ../internal/certs
-	github.com/msghandler/msghandler/internal/ground v0.1.0 => ../internal/ground
-	github.com/msghandler/msghandler/proto v0.1.0 => ../proto
 )

@@ -13,9 +13,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/msghandler/msghandler/internal/certs/certstest"
 	"github.com/msghandler/msghandler/producer"
 	"github.com/msghandler/msghandler/producer/marker"
+	"github.com/msghandler/msghandler/proto/certs/certstest"
 )
 
 // anyone may call this producer.

@@ -16,9 +16,9 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 
-	"github.com/msghandler/msghandler/internal/certs/certstest"
 	"github.com/msghandler/msghandler/producer"
 	"github.com/msghandler/msghandler/producer/marker/memory"
+	"github.com/msghandler/msghandler/proto/certs/certstest"
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 

@@ -3,6 +3,7 @@ module github.com/msghandler/msghandler/proto
 go 1.26.0
 
 require (
+	github.com/msghandler/msghandler/internal/ground v0.1.0
 	google.golang.org/grpc v1.85.0
 	google.golang.org/protobuf v1.36.12
 )

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/internal/app"
-	"github.com/msghandler/msghandler/internal/certs/certstest"
 	"github.com/msghandler/msghandler/internal/config"
+	"github.com/msghandler/msghandler/proto/certs/certstest"
 	"github.com/msghandler/msghandler/test/servers"
 )
 

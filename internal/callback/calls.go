@@ -10,9 +10,9 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/msghandler/msghandler/internal/certs"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/loglimit"
+	"github.com/msghandler/msghandler/proto/certs"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 

@@ -26,9 +26,9 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/msghandler/msghandler/internal/callback"
-	"github.com/msghandler/msghandler/internal/certs"
-	"github.com/msghandler/msghandler/internal/certs/certstest"
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/proto/certs"
+	"github.com/msghandler/msghandler/proto/certs/certstest"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 

@@ -12,9 +12,9 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	"github.com/msghandler/msghandler/internal/callback"
-	"github.com/msghandler/msghandler/internal/certs"
-	"github.com/msghandler/msghandler/internal/certs/certstest"
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/proto/certs"
+	"github.com/msghandler/msghandler/proto/certs/certstest"
 )
 
 // serveSecurely is a producer that shows a certificate for names and wants one.

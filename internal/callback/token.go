@@ -6,7 +6,7 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/msghandler/msghandler/internal/certs"
+	"github.com/msghandler/msghandler/proto/certs"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 

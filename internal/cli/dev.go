@@ -89,7 +89,7 @@ func (c *devCommand) parts() []devPart {
 	if c.NATSPort != 0 {
 		parts = append(parts, devPart{
 			"NATS server", "brokers.nats.url", "nats-port", c.NATSPort, "nats://%s",
-			"consumers (consumer/nats.Config.URL); the broker nats of messages",
+			"consumers (natsconsumer.Config.URL); the broker nats of messages",
 		})
 	}
 	return parts

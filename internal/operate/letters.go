@@ -9,9 +9,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/msghandler/msghandler/broker/kafka/kafkaconsumer"
+	"github.com/msghandler/msghandler/broker/nats/natsconsumer"
 	"github.com/msghandler/msghandler/consumer"
-	"github.com/msghandler/msghandler/consumer/kafka"
-	"github.com/msghandler/msghandler/consumer/nats"
 )
 
 // DeadLetters are the dead letters of a broker, as package consumer describes the methods.
@@ -33,9 +33,13 @@ func rabbitMQ(url, queue string) (DeadLetters, error) {
 	return consumer.NewDeadLetters(url, nil, queue)
 }
 
-func onKafka(url, topic string) (DeadLetters, error) { return kafka.NewDeadLetters(url, nil, topic) }
+func onKafka(url, topic string) (DeadLetters, error) {
+	return kafkaconsumer.NewDeadLetters(url, nil, topic)
+}
 
-func onNATS(url, stream string) (DeadLetters, error) { return nats.NewDeadLetters(url, nil, stream) }
+func onNATS(url, stream string) (DeadLetters, error) {
+	return natsconsumer.NewDeadLetters(url, nil, stream)
+}
 
 // open describes the dead letters of a queue, a topic or a stream; the first use connects. The error never quotes the
 // URL.

@@ -17,10 +17,10 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/msghandler/msghandler/internal/access"
-	"github.com/msghandler/msghandler/internal/certs"
-	"github.com/msghandler/msghandler/internal/certs/certstest"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/server"
+	"github.com/msghandler/msghandler/proto/certs"
+	"github.com/msghandler/msghandler/proto/certs/certstest"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )

@@ -9,8 +9,8 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/msghandler/msghandler/internal/access"
-	"github.com/msghandler/msghandler/internal/certs/certstest"
 	"github.com/msghandler/msghandler/internal/server"
+	"github.com/msghandler/msghandler/proto/certs/certstest"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 

@@ -25,7 +25,7 @@ import (
 	"github.com/msghandler/msghandler/internal/sendloop"
 	sqlmarker "github.com/msghandler/msghandler/producer/marker/sql"
 	"github.com/msghandler/msghandler/producer/outbox"
-	outboxmetrics "github.com/msghandler/msghandler/producer/outbox/metrics"
+	"github.com/msghandler/msghandler/prometheus/outboxmetrics"
 )
 
 // Config configures the outbox of one database. Every field is required.

@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/msghandler/msghandler/internal/certs/certstest"
+	"github.com/msghandler/msghandler/proto/certs/certstest"
 	"github.com/msghandler/msghandler/test/issuer"
 	"github.com/msghandler/msghandler/test/servers"
 )

@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/msghandler/msghandler/dev/bench/usage"
-	"github.com/msghandler/msghandler/internal/certs"
+	"github.com/msghandler/msghandler/proto/certs"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 

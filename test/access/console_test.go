@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/msghandler/msghandler/internal/certs/certstest"
+	"github.com/msghandler/msghandler/proto/certs/certstest"
 )
 
 // consoleNeeds are the roles that the pages need, written here once more: the test must not ask the implementation.

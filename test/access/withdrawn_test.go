@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/msghandler/msghandler/internal/certs"
+	"github.com/msghandler/msghandler/proto/certs"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 

@@ -9,7 +9,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 	"go.uber.org/goleak"
 
-	"github.com/msghandler/msghandler/internal/amqpconn"
+	"github.com/msghandler/msghandler/broker/rabbitmq/amqpconn"
 	"github.com/msghandler/msghandler/test/servers"
 	"github.com/msghandler/msghandler/test/wire"
 )

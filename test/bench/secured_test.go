@@ -8,7 +8,7 @@ import (
 
 	"github.com/msghandler/msghandler/dev/bench"
 	"github.com/msghandler/msghandler/dev/bench/compare"
-	"github.com/msghandler/msghandler/internal/certs/certstest"
+	"github.com/msghandler/msghandler/proto/certs/certstest"
 	"github.com/msghandler/msghandler/test/servers"
 )
 

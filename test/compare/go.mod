@@ -10,9 +10,9 @@ require (
 	github.com/ThreeDotsLabs/watermill-sql/v4 v4.1.2
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/msghandler/msghandler v0.1.0
+	github.com/msghandler/msghandler/broker/rabbitmq v0.1.0
 	github.com/msghandler/msghandler/internal/ground v0.1.0
 	github.com/msghandler/msghandler/producer v0.1.0
-	github.com/msghandler/msghandler/producer/outbox/rabbitmq v0.1.0
 	github.com/msghandler/msghandler/proto v0.1.0
 	github.com/prometheus/procfs v0.22.0
 	github.com/rabbitmq/amqp091-go v1.16.0
@@ -34,8 +34,6 @@ require (
 	github.com/jackc/puddle/v2 v2.2.3 // indirect
 	github.com/lib/pq v1.10.9 // indirect
 	github.com/lithammer/shortuuid/v3 v3.0.7 // indirect
-	github.com/msghandler/msghandler/internal/amqpconn v0.1.0 // indirect
-	github.com/msghandler/msghandler/internal/certs v0.1.0 // indirect
 	github.com/oklog/ulid v1.3.1 // indirect
 	github.com/pkg/errors v0.9.1 // indirect
 	github.com/riverqueue/river/riverdriver v0.51.2 // indirect
@@ -52,26 +50,4 @@ require (
 	golang.org/x/text v0.43.0 // indirect
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20261019180522-ce908d29299b // indirect
 	google.golang.org/protobuf v1.36.12 // indirect
-)
-
-replace (
-	github.com/msghandler/msghandler v0.1.0 => ../..
-	github.com/msghandler/msghandler/consumer v0.1.0 => ../../consumer
-	github.com/msghandler/msghandler/consumer/dedup/redis v0.1.0 => ../../consumer/dedup/redis
-	github.com/msghandler/msghandler/consumer/kafka v0.1.0 => ../../consumer/kafka
-	github.com/msghandler/msghandler/consumer/metrics v0.1.0 => ../../consumer/metrics
-	github.com/msghandler/msghandler/consumer/nats v0.1.0 => ../../consumer/nats
-	github.com/msghandler/msghandler/envelope v0.1.0 => ../../envelope
-	github.com/msghandler/msghandler/internal/amqpconn v0.1.0 => ../../internal/amqpconn
-	github.com/msghandler/msghandler/internal/certs v0.1.0 => ../../internal/certs
-	github.com/msghandler/msghandler/internal/ground v0.1.0 => ../../internal/ground
-	github.com/msghandler/msghandler/internal/kafkaconn v0.1.0 => ../../internal/kafkaconn
-	github.com/msghandler/msghandler/internal/natsconn v0.1.0 => ../../internal/natsconn
-	github.com/msghandler/msghandler/producer v0.1.0 => ../../producer
-	github.com/msghandler/msghandler/producer/marker/redis v0.1.0 => ../../producer/marker/redis
-	github.com/msghandler/msghandler/producer/outbox/kafka v0.1.0 => ../../producer/outbox/kafka
-	github.com/msghandler/msghandler/producer/outbox/metrics v0.1.0 => ../../producer/outbox/metrics
-	github.com/msghandler/msghandler/producer/outbox/nats v0.1.0 => ../../producer/outbox/nats
-	github.com/msghandler/msghandler/producer/outbox/rabbitmq v0.1.0 => ../../producer/outbox/rabbitmq
-	github.com/msghandler/msghandler/proto v0.1.0 => ../../proto
 )

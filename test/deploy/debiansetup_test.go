@@ -11,8 +11,8 @@ import (
 
 	"github.com/msghandler/msghandler/internal/access"
 	"github.com/msghandler/msghandler/internal/access/tokenfile"
-	"github.com/msghandler/msghandler/internal/certs"
 	"github.com/msghandler/msghandler/internal/ground/files"
+	"github.com/msghandler/msghandler/proto/certs"
 	"github.com/msghandler/msghandler/test/servers"
 )
 

@@ -16,10 +16,10 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/msghandler/msghandler/consumer"
-	consumermetrics "github.com/msghandler/msghandler/consumer/metrics"
 	"github.com/msghandler/msghandler/producer/marker/sql"
 	"github.com/msghandler/msghandler/producer/outbox"
-	outboxmetrics "github.com/msghandler/msghandler/producer/outbox/metrics"
+	"github.com/msghandler/msghandler/prometheus/consumermetrics"
+	"github.com/msghandler/msghandler/prometheus/outboxmetrics"
 	"github.com/msghandler/msghandler/test/servers"
 )
 

@@ -11,10 +11,10 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/msghandler/msghandler/broker/rabbitmq/rabbitmqoutbox"
 	"github.com/msghandler/msghandler/consumer"
 	sqlinbox "github.com/msghandler/msghandler/consumer/inbox/sql"
 	sqlmarker "github.com/msghandler/msghandler/producer/marker/sql"
-	outboxrabbitmq "github.com/msghandler/msghandler/producer/outbox/rabbitmq"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -149,7 +149,7 @@ func TestOutboxNeedsNoCoordinator(t *testing.T) {
 	d := servers.MariaDB(t)
 	stores := database(t, sqlmarker.MySQL, d.Driver, d.DSN, 2)
 	for i, s := range stores {
-		to, err := outboxrabbitmq.New(outboxrabbitmq.Config{URL: broker.URL, Producer: "shop"})
+		to, err := rabbitmqoutbox.New(rabbitmqoutbox.Config{URL: broker.URL, Producer: "shop"})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,7 +10,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/msghandler/msghandler/consumer"
-	"github.com/msghandler/msghandler/internal/certs/certstest"
+	"github.com/msghandler/msghandler/proto/certs/certstest"
 	"github.com/msghandler/msghandler/test/servers"
 )
 

@@ -19,10 +19,10 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/msghandler/msghandler/broker/kafka/kafkaconsumer"
+	"github.com/msghandler/msghandler/broker/nats/natsconsumer"
 	"github.com/msghandler/msghandler/consumer"
-	dedupredis "github.com/msghandler/msghandler/consumer/dedup/redis"
-	kafkaconsumer "github.com/msghandler/msghandler/consumer/kafka"
-	natsconsumer "github.com/msghandler/msghandler/consumer/nats"
+	"github.com/msghandler/msghandler/redis/redisdedup"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -257,7 +257,7 @@ type doomed struct {
 // handler lets each message have its effect once, by an inbox in the database, or in Redis behind deduplication.
 func (d doomed) handler(in *database) (consumer.Handler, error) {
 	if in == nil {
-		handled, err := dedupredis.New(dedupredis.Config{Client: d.business, Consumer: "faults", Lease: time.Second})
+		handled, err := redisdedup.New(redisdedup.Config{Client: d.business, Consumer: "faults", Lease: time.Second})
 		return consumer.Chain(consumer.HandlerFunc(d.handle), consumer.Deduplicate(handled, quiet())), err
 	}
 	kept, err := openEffects(context.Background(), *in)

@@ -63,14 +63,14 @@ var defects = append([]defect{
 	{
 		name: "nats_silence_is_done", row: "F21_nats_kill", want: Lost, drain: slowDrain,
 		edits: []edit{{
-			"internal/natsconn/answers.go", `return Unknown, fmt.Errorf("no answer of the stream: %w", err)`,
+			"broker/nats/natsconn/answers.go", `return Unknown, fmt.Errorf("no answer of the stream: %w", err)`,
 			"println(fmt.Sprint(err))\n\t\treturn Stored, nil",
 		}},
 	},
 	{
 		name: "kafka_silence_is_done", row: "F21_kafka_kill", want: Lost, drain: slowDrain,
 		edits: []edit{{
-			"internal/kafkaconn/answer.go", "now.doubtful != before.doubtful:\n\t\tfate = Unknown",
+			"broker/kafka/kafkaconn/answer.go", "now.doubtful != before.doubtful:\n\t\tfate = Unknown",
 			"now.doubtful != before.doubtful:\n\t\tfate = Stored",
 		}},
 	},

@@ -13,9 +13,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/msghandler/msghandler/broker/kafka/kafkaconn"
+	"github.com/msghandler/msghandler/broker/kafka/kafkaconsumer"
 	"github.com/msghandler/msghandler/consumer"
-	kafkaconsumer "github.com/msghandler/msghandler/consumer/kafka"
-	"github.com/msghandler/msghandler/internal/kafkaconn"
 	"github.com/msghandler/msghandler/test/fakekafka"
 	"github.com/msghandler/msghandler/test/servers"
 )

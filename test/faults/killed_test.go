@@ -17,7 +17,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	markerredis "github.com/msghandler/msghandler/producer/marker/redis"
+	"github.com/msghandler/msghandler/redis/redismarker"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -161,7 +161,7 @@ func (p *producerProcess) marked(ctx context.Context) ([]string, error) {
 	}
 	client := redis.NewClient(&redis.Options{Addr: p.Redis, ContextTimeoutEnabled: true})
 	defer client.Close()
-	markers, err := markerredis.New(markerredis.Config{Client: client, Producer: p.Name})
+	markers, err := redismarker.New(redismarker.Config{Client: client, Producer: p.Name})
 	if err != nil {
 		return nil, err
 	}

@@ -22,8 +22,8 @@ import (
 	"github.com/msghandler/msghandler/producer"
 	"github.com/msghandler/msghandler/producer/marker"
 	"github.com/msghandler/msghandler/producer/marker/memory"
-	markerredis "github.com/msghandler/msghandler/producer/marker/redis"
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/redis/redismarker"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -373,7 +373,7 @@ func newLoad(w *world) *load {
 	w.t.Helper()
 	client := goredis.NewClient(&goredis.Options{Addr: servers.Redis(w.t).Addr, ContextTimeoutEnabled: true})
 	w.t.Cleanup(func() { client.Close() })
-	kept, err := markerredis.New(markerredis.Config{Client: client, Producer: "kept"})
+	kept, err := redismarker.New(redismarker.Config{Client: client, Producer: "kept"})
 	if err != nil {
 		w.t.Fatal(err)
 	}

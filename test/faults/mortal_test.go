@@ -24,9 +24,9 @@ import (
 
 	"github.com/msghandler/msghandler/producer"
 	"github.com/msghandler/msghandler/producer/marker"
-	markerredis "github.com/msghandler/msghandler/producer/marker/redis"
 	sqlmarker "github.com/msghandler/msghandler/producer/marker/sql"
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/redis/redismarker"
 )
 
 // mortalVariable makes this binary a producer instead of a test, and holds its task.
@@ -163,7 +163,7 @@ func (m *mortal) openDatabase() error {
 
 func (m *mortal) openRedis() (err error) {
 	client := goredis.NewClient(&goredis.Options{Addr: m.Redis, ContextTimeoutEnabled: true})
-	m.markers, err = markerredis.New(markerredis.Config{Client: client, Producer: m.Name})
+	m.markers, err = redismarker.New(redismarker.Config{Client: client, Producer: m.Name})
 	return err
 }
 

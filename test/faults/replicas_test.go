@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/msghandler/msghandler/producer"
-	markerredis "github.com/msghandler/msghandler/producer/marker/redis"
+	"github.com/msghandler/msghandler/redis/redismarker"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -29,7 +29,7 @@ func newReplicas(w *world) replicas {
 	w.t.Cleanup(func() { client.Close() })
 	listener := listen(w.t)
 	replica := func() *producer.Producer {
-		markers, err := markerredis.New(markerredis.Config{Client: client, Producer: peerName})
+		markers, err := redismarker.New(redismarker.Config{Client: client, Producer: peerName})
 		w.must(err)
 		sdk, err := producer.New(producer.Config{
 			Name: peerName, Coordinator: w.targets(), CallbackTarget: listener.Addr().String(), Markers: markers,

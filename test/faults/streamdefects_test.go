@@ -24,20 +24,20 @@ var streamDefects = []defect{
 	{
 		name: "acknowledged_before_the_effect", row: "F30_nats", want: Effect, consumes: true, drain: patience,
 		edits: []edit{{
-			"consumer/nats/session.go", "\tbegun := time.Now()\n", "\ts.acknowledge(t, m)\n\tbegun := time.Now()\n",
+			"broker/nats/natsconsumer/session.go", "\tbegun := time.Now()\n", "\ts.acknowledge(t, m)\n\tbegun := time.Now()\n",
 		}},
 	},
 	{
 		name: "committed_before_the_effect", row: "F30_kafka", want: Effect, consumes: true, drain: patience,
 		edits: []edit{{
-			"consumer/kafka/partition.go", "\t\t\t\terr = r.handler.Handle(r.work, m)\n",
+			"broker/kafka/kafkaconsumer/partition.go", "\t\t\t\terr = r.handler.Handle(r.work, m)\n",
 			"\t\t\t\t_ = p.in.client.CommitRecords(r.work, record)\n\t\t\t\terr = r.handler.Handle(r.work, m)\n",
 		}},
 	},
 	{
 		name: "no_room_uses_an_attempt", row: "F31_nats", want: Parked,
 		edits: []edit{{
-			"internal/natsconn/answers.go", `return Unavailable, fmt.Errorf("JetStream takes`,
+			"broker/nats/natsconn/answers.go", `return Unavailable, fmt.Errorf("JetStream takes`,
 			`return Refused, fmt.Errorf("JetStream takes`,
 		}},
 	},

@@ -10,7 +10,6 @@ import (
 var (
 	ground = []string{
 		"proto/...", "internal/access", "internal/audit", "internal/halfmsg", "internal/loop", "internal/escape",
-		"internal/certs/...",
 		"internal/connlimit", "internal/loglimit", "internal/pacing", "internal/peers", "internal/peerstats",
 		"internal/ground/address", "internal/ground/backoff",
 		"internal/ground/batch", "internal/ground/build", "internal/ground/deadletter", "internal/ground/event",
@@ -19,7 +18,7 @@ var (
 		"internal/ground/versions",
 	}
 	loops  = []string{"internal/confirmloop", "internal/sendloop"}
-	sdks   = []string{"producer/...", "consumer/..."}
+	sdks   = []string{"producer/...", "consumer/...", "broker/...", "redis/...", "prometheus/..."}
 	middle = []string{
 		"internal/store/redis/...", "internal/store/storetest", "internal/callback", "internal/publish/rabbitmq",
 		"internal/publish/kafka", "internal/publish/publishtest", "internal/publish/nats",
@@ -56,19 +55,19 @@ var rooms = []struct {
 		"coordinators and the SDKs read names and globs alike, and no SDK imports the rules",
 	},
 	{
-		[]string{"internal/amqpconn"},
+		[]string{"broker/rabbitmq/amqpconn"},
 		[]string{"internal/ground/versions", "internal/ground/lifecycle"},
 		"SDKs link it into the programs of other people; a broker's version decides how a queue is declared",
 	},
 	{
-		[]string{"internal/kafkaconn"},
+		[]string{"broker/kafka/kafkaconn"},
 		[]string{
 			"internal/ground/address", "internal/ground/deadletter", "internal/ground/lifecycle", "internal/ground/publish",
 		},
 		"SDKs link it into the programs of other people",
 	},
 	{
-		[]string{"internal/natsconn"},
+		[]string{"broker/nats/natsconn"},
 		[]string{"internal/ground/address", "internal/ground/lifecycle", "internal/ground/publish"},
 		"SDKs link it into the programs of other people",
 	},
@@ -84,17 +83,17 @@ var rooms = []struct {
 	},
 	{
 		[]string{"internal/publish/rabbitmq"},
-		slices.Concat(ground, []string{"internal/amqpconn", "internal/ground/publish", "internal/publish/outcomes"}),
+		slices.Concat(ground, []string{"broker/rabbitmq/amqpconn", "internal/ground/publish", "internal/publish/outcomes"}),
 		"it is a middle room, and one of those that speak AMQP",
 	},
 	{
 		[]string{"internal/publish/kafka"},
-		slices.Concat(ground, []string{"internal/kafkaconn", "internal/ground/publish", "internal/publish/outcomes"}),
+		slices.Concat(ground, []string{"broker/kafka/kafkaconn", "internal/ground/publish", "internal/publish/outcomes"}),
 		"it is a middle room, and one of those that speak Kafka's protocol",
 	},
 	{
 		[]string{"internal/publish/nats"},
-		slices.Concat(ground, []string{"internal/natsconn", "internal/ground/publish", "internal/publish/outcomes"}),
+		slices.Concat(ground, []string{"broker/nats/natsconn", "internal/ground/publish", "internal/publish/outcomes"}),
 		"it is a middle room, and one of those that speak NATS",
 	},
 	{
@@ -146,7 +145,7 @@ var rooms = []struct {
 	},
 	{
 		[]string{"internal/server/guard"},
-		[]string{"internal/certs", "internal/connlimit", "internal/ground/lifecycle", "internal/loglimit"},
+		[]string{"proto/certs", "internal/connlimit", "internal/ground/lifecycle", "internal/loglimit"},
 		"it bounds requests for any gRPC service, and knows no handler and no message",
 	},
 	{
@@ -183,23 +182,20 @@ var rooms = []struct {
 	},
 	{
 		sdks,
-		[]string{
-			"proto/...", "internal/ground/...", "internal/amqpconn", "internal/kafkaconn", "internal/natsconn",
-			"internal/certs",
-		},
+		slices.Concat(sdks, []string{"proto/...", "internal/ground/..."}),
 		"an SDK is imported by other people's programs and knows nothing of the coordinator",
 	},
 	{
 		[]string{"internal/sqloutbox"},
 		slices.Concat(ground, []string{
 			"internal/config/...", "internal/server", "internal/sendloop",
-			"producer/marker/sql", "producer/outbox", "producer/outbox/metrics",
+			"producer/marker/sql", "producer/outbox", "prometheus/outboxmetrics",
 		}),
 		"it relays tables as the SDK's relay does, and publishes by the rules of half messages",
 	},
 	{
 		[]string{"internal/operate"},
-		slices.Concat(ground, []string{"consumer", "consumer/kafka", "consumer/nats"}),
+		slices.Concat(ground, []string{"consumer", "broker/kafka/kafkaconsumer", "broker/nats/natsconsumer"}),
 		"coordinator and command line read dead letters as the consumer SDK does, on each broker",
 	},
 	{
@@ -282,7 +278,7 @@ var rooms = []struct {
 	},
 	{
 		[]string{"test/..."},
-		[]string{"proto/...", "internal/...", "dev/...", "producer/...", "consumer/...", "examples/...", "test/..."},
+		slices.Concat(sdks, []string{"proto/...", "internal/...", "dev/...", "examples/...", "test/..."}),
 		"tests may know everything",
 	},
 }
@@ -315,8 +311,7 @@ func TestRoomsImportOnlyWhatTheyMay(t *testing.T) {
 // sameRoom: rooms that consist of several packages, which may know each other.
 func sameRoom(a, b string) bool {
 	for _, room := range []string{
-		"producer", "consumer", "dev/demo", "dev/embedded", "internal/app",
-		"internal/cli", "internal/console", "dev/bench", "examples",
+		"dev/demo", "dev/embedded", "internal/app", "internal/cli", "internal/console", "dev/bench", "examples",
 	} {
 		if in(a, []string{room + "/..."}) && in(b, []string{room + "/..."}) {
 			return true
@@ -334,36 +329,30 @@ var libraries = []struct {
 	{
 		"github.com/redis/go-redis",
 		[]string{
-			"internal/store/redis/...", "producer/marker/redis", "consumer/dedup/redis", "dev/embedded/...",
-			"dev/bench/...",
+			"internal/store/redis/...", "redis/...", "dev/embedded/...", "dev/bench/...",
 		},
 		"loops and server see halfmsg's small interfaces, never Redis",
 	},
 	{"github.com/alicebob/miniredis", []string{"dev/embedded/..."}, "the embedded Redis has one room"},
 	{
 		"github.com/rabbitmq/amqp091-go",
-		[]string{
-			"internal/amqpconn", "internal/publish/rabbitmq", "consumer/...", "producer/outbox/rabbitmq", "dev/bench/...",
-		},
+		[]string{"broker/rabbitmq/...", "internal/publish/rabbitmq", "consumer/...", "dev/bench/..."},
 		"loops and server never see AMQP",
 	},
 	{
 		"github.com/twmb/franz-go",
-		[]string{"internal/kafkaconn", "internal/publish/kafka", "consumer/kafka", "producer/outbox/kafka"},
+		[]string{"broker/kafka/...", "internal/publish/kafka"},
 		"loops and server never see Kafka's protocol",
 	},
 	{
 		"github.com/nats-io",
-		[]string{
-			"internal/natsconn", "internal/publish/nats", "producer/outbox/nats", "consumer/nats",
-			"dev/embedded/natsserver",
-		},
+		[]string{"broker/nats/...", "internal/publish/nats", "dev/embedded/natsserver"},
 		"loops and server never see NATS",
 	},
 	{
 		"google.golang.org/grpc",
 		[]string{
-			"proto/...", "internal/certs", "internal/server", "internal/server/guard", "internal/server/httpapi",
+			"proto/...", "internal/server", "internal/server/guard", "internal/server/httpapi",
 			"internal/callback", "internal/attend", "producer/...", "internal/app/...",
 			"internal/cli/...", "dev/...", "msghandlertest",
 		},

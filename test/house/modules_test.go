@@ -18,21 +18,21 @@ var updateLinks = flag.Bool("update", false, "write what SDKs link and require i
 
 const linksFile = "links.txt"
 
-// userPrograms are programs of users: what each imports. The first package names the module that the user requires.
+// userPrograms are programs of users: what each imports, of one module.
 var userPrograms = [][]string{
 	{"producer", "producer/marker/memory"},
 	{"producer", "producer/marker/sql", "producer/outbox", "producer/outbox/shards"},
-	{"producer/marker/redis"},
-	{"producer/outbox/rabbitmq"},
-	{"producer/outbox/kafka"},
-	{"producer/outbox/nats"},
-	{"producer/outbox/metrics"},
+	{"redis/redismarker"},
+	{"broker/rabbitmq/rabbitmqoutbox"},
+	{"broker/kafka/kafkaoutbox"},
+	{"broker/nats/natsoutbox"},
+	{"prometheus/outboxmetrics"},
 	{"consumer", "consumer/dedup/memory"},
 	{"consumer", "consumer/inbox/sql"},
-	{"consumer/dedup/redis"},
-	{"consumer/metrics"},
-	{"consumer/kafka"},
-	{"consumer/nats"},
+	{"redis/redisdedup"},
+	{"prometheus/consumermetrics"},
+	{"broker/kafka/kafkaconsumer"},
+	{"broker/nats/natsconsumer"},
 	{"envelope"},
 }
 
@@ -72,7 +72,8 @@ func userOf(t *testing.T, imports []string) (links, requires []string) {
 	t.Helper()
 	dir := t.TempDir()
 	required := map[string]string{}
-	require(t, imports[0], required)
+	room := moduleOf(t, imports[0])
+	require(t, room, required)
 	// The user's go.mod is as `go mod tidy` makes it after the release: all modules of the graph in it, and ours replaced
 	// by this checkout.
 	text := "module example.com/user\n\ngo 1.26.0\n"
@@ -82,7 +83,7 @@ func userOf(t *testing.T, imports []string) (links, requires []string) {
 			text += fmt.Sprintf("replace %s => %s\n", path, filepath.Join(top(t), room))
 		}
 	}
-	sums, _ := os.ReadFile(filepath.Join(top(t), imports[0], "go.sum")) // a module without requirements has none
+	sums, _ := os.ReadFile(filepath.Join(top(t), room, "go.sum")) // a module without requirements has none
 	program := "package main\n\n"
 	for _, room := range imports {
 		program += fmt.Sprintf("import _ %q\n", module+"/"+room)
@@ -107,6 +108,19 @@ func userOf(t *testing.T, imports []string) (links, requires []string) {
 		}
 	}
 	return links, requires
+}
+
+// moduleOf is the directory of the module that has a package.
+func moduleOf(t *testing.T, room string) string {
+	t.Helper()
+	for room != "." {
+		if _, err := os.Stat(filepath.Join(top(t), room, "go.mod")); err == nil {
+			return room
+		}
+		room = filepath.Dir(room)
+	}
+	t.Fatal("a package of an SDK is in no module of its own")
+	return ""
 }
 
 // require collects what a module of ours requires, itself and through others of ours.

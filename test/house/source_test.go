@@ -91,7 +91,7 @@ var reserved = []struct {
 	{
 		"crypto/tls",
 		[]string{"LoadX509KeyPair"},
-		[]string{"internal/certs/...", "internal/kafkaconn", "test/..."},
+		[]string{"proto/certs/...", "broker/kafka/kafkaconn", "test/..."},
 		"a certificate is replaced while the process lives: package certs reads its files again",
 	},
 	{

@@ -19,13 +19,13 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/msghandler/msghandler/broker/rabbitmq/rabbitmqoutbox"
 	"github.com/msghandler/msghandler/dev/demo/database"
 	"github.com/msghandler/msghandler/dev/demo/shop"
 	"github.com/msghandler/msghandler/envelope"
 	"github.com/msghandler/msghandler/producer"
 	sqlmarker "github.com/msghandler/msghandler/producer/marker/sql"
 	"github.com/msghandler/msghandler/producer/outbox"
-	outboxrabbitmq "github.com/msghandler/msghandler/producer/outbox/rabbitmq"
 )
 
 // Config has the addresses and limits of the service.
@@ -80,7 +80,7 @@ type Service struct {
 	markers     *sqlmarker.Store
 	producer    *producer.Producer // nil without a coordinator
 	relay       *outbox.Relay
-	direct      *outboxrabbitmq.Sender // nil with a coordinator
+	direct      *rabbitmqoutbox.Sender // nil with a coordinator
 	stopServing func()                 // nil without a coordinator
 
 	stop    context.CancelFunc
@@ -123,7 +123,7 @@ func Open(ctx context.Context, config Config) (*Service, error) {
 func (s *Service) connect(ctx context.Context) (err error) {
 	to := outbox.Sender(nil)
 	if s.config.Coordinator == "" {
-		s.direct, err = outboxrabbitmq.New(outboxrabbitmq.Config{URL: s.config.AMQP, Producer: s.config.Name})
+		s.direct, err = rabbitmqoutbox.New(rabbitmqoutbox.Config{URL: s.config.AMQP, Producer: s.config.Name})
 		to = s.direct
 	} else if err = s.serve(ctx); err == nil {
 		to = outbox.ToCoordinator(s.producer)

@@ -5,7 +5,7 @@ import (
 	"io"
 	"net/http"
 
-	"github.com/msghandler/msghandler/internal/certs"
+	"github.com/msghandler/msghandler/proto/certs"
 )
 
 // maxAnswer is the longest answer of the issuer that is read, in bytes.

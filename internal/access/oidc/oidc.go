@@ -17,7 +17,7 @@ import (
 	"golang.org/x/oauth2"
 
 	"github.com/msghandler/msghandler/internal/access"
-	"github.com/msghandler/msghandler/internal/certs"
+	"github.com/msghandler/msghandler/proto/certs"
 )
 
 // Config names an issuer, and says what its JWTs mean.

@@ -8,8 +8,8 @@ import (
 	"log/slog"
 
 	"github.com/msghandler/msghandler/internal/callback"
-	"github.com/msghandler/msghandler/internal/certs"
 	"github.com/msghandler/msghandler/internal/config"
+	"github.com/msghandler/msghandler/proto/certs"
 )
 
 // addTokens opens each token file once.

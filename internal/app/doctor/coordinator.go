@@ -12,8 +12,8 @@ import (
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 
-	"github.com/msghandler/msghandler/internal/certs"
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/proto/certs"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 

@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"github.com/msghandler/msghandler/internal/app/doctor"
-	"github.com/msghandler/msghandler/internal/certs/certstest"
 	"github.com/msghandler/msghandler/internal/config"
+	"github.com/msghandler/msghandler/proto/certs/certstest"
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 

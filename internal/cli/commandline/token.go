@@ -7,8 +7,8 @@ import (
 
 	"google.golang.org/grpc/credentials"
 
-	"github.com/msghandler/msghandler/internal/certs"
 	"github.com/msghandler/msghandler/internal/ground/address"
+	"github.com/msghandler/msghandler/proto/certs"
 )
 
 // TokenFlags name the token that is shown to a coordinator. No flag has the token itself: every user of the machine

@@ -8,8 +8,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/msghandler/msghandler/broker/kafka/kafkaconn"
 	"github.com/msghandler/msghandler/internal/halfmsg"
-	"github.com/msghandler/msghandler/internal/kafkaconn"
 )
 
 const benchBatch = 200

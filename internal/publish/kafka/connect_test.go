@@ -26,9 +26,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/msghandler/msghandler/broker/kafka/kafkaconn"
 	"github.com/msghandler/msghandler/internal/ground/address"
 	"github.com/msghandler/msghandler/internal/halfmsg"
-	"github.com/msghandler/msghandler/internal/kafkaconn"
 	"github.com/msghandler/msghandler/internal/publish/kafka"
 	"github.com/msghandler/msghandler/test/servers"
 )

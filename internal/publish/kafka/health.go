@@ -10,8 +10,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/kversion"
 
+	"github.com/msghandler/msghandler/broker/kafka/kafkaconn"
 	"github.com/msghandler/msghandler/internal/ground/address"
-	"github.com/msghandler/msghandler/internal/kafkaconn"
 )
 
 // ErrNotPermitted says that the user may not write as an idempotent writer.

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/msghandler/msghandler/broker/kafka/kafkaconn"
 	"github.com/msghandler/msghandler/internal/ground/publish"
 	"github.com/msghandler/msghandler/internal/halfmsg"
-	"github.com/msghandler/msghandler/internal/kafkaconn"
 	"github.com/msghandler/msghandler/internal/publish/outcomes"
 )
 

@@ -19,12 +19,12 @@ import (
 	"sync"
 	"time"
 
+	"github.com/msghandler/msghandler/broker/kafka/kafkaconn"
 	"github.com/msghandler/msghandler/internal/ground/address"
 	"github.com/msghandler/msghandler/internal/ground/backoff"
 	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 	"github.com/msghandler/msghandler/internal/ground/publish"
 	"github.com/msghandler/msghandler/internal/halfmsg"
-	"github.com/msghandler/msghandler/internal/kafkaconn"
 )
 
 // The reasons why nothing can be published for now. The errors of Ready and the causes of Unsent wrap one of them,

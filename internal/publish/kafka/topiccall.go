@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/msghandler/msghandler/broker/kafka/kafkaconn"
 	"github.com/msghandler/msghandler/internal/ground/publish"
-	"github.com/msghandler/msghandler/internal/kafkaconn"
 	"github.com/msghandler/msghandler/internal/publish/outcomes"
 )
 

@@ -10,9 +10,9 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/msghandler/msghandler/broker/nats/natsconn"
 	"github.com/msghandler/msghandler/internal/ground/address"
 	"github.com/msghandler/msghandler/internal/ground/lifecycle"
-	"github.com/msghandler/msghandler/internal/natsconn"
 	"github.com/msghandler/msghandler/internal/publish/outcomes"
 )
 

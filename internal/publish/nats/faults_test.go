@@ -21,8 +21,8 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/msghandler/msghandler/broker/nats/natsconn"
 	"github.com/msghandler/msghandler/internal/halfmsg"
-	"github.com/msghandler/msghandler/internal/natsconn"
 	"github.com/msghandler/msghandler/internal/publish/nats"
 	"github.com/msghandler/msghandler/test/servers"
 	"github.com/msghandler/msghandler/test/wire"

@@ -8,9 +8,9 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/msghandler/msghandler/broker/nats/natsconn"
 	"github.com/msghandler/msghandler/internal/ground/address"
 	"github.com/msghandler/msghandler/internal/ground/lifecycle"
-	"github.com/msghandler/msghandler/internal/natsconn"
 )
 
 // ErrAccessRefused says that a server answers and refuses access: the login is wrong.

@@ -3,8 +3,8 @@ package nats
 import (
 	"fmt"
 
+	"github.com/msghandler/msghandler/broker/nats/natsconn"
 	"github.com/msghandler/msghandler/internal/halfmsg"
-	"github.com/msghandler/msghandler/internal/natsconn"
 	"github.com/msghandler/msghandler/internal/publish/outcomes"
 )
 

@@ -23,12 +23,12 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/msghandler/msghandler/broker/nats/natsconn"
 	"github.com/msghandler/msghandler/internal/ground/address"
 	"github.com/msghandler/msghandler/internal/ground/backoff"
 	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 	"github.com/msghandler/msghandler/internal/ground/publish"
 	"github.com/msghandler/msghandler/internal/halfmsg"
-	"github.com/msghandler/msghandler/internal/natsconn"
 )
 
 // The reasons why nothing can be published for now. The errors of Ready and the causes of Unsent wrap one of them,

@@ -7,7 +7,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/msghandler/msghandler/internal/amqpconn"
+	"github.com/msghandler/msghandler/broker/rabbitmq/amqpconn"
 	"github.com/msghandler/msghandler/internal/ground/publish"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/publish/outcomes"

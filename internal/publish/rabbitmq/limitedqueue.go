@@ -7,7 +7,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/msghandler/msghandler/internal/amqpconn"
+	"github.com/msghandler/msghandler/broker/rabbitmq/amqpconn"
 )
 
 // LimitedQueue is a queue with a delivery limit: the queue drops a message that is redelivered too often.

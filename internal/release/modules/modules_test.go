@@ -49,7 +49,7 @@ func TestServiceBuildsFromTheProxy(t *testing.T) {
 			linked[dep.Path] = dep.Version
 		}
 	}
-	for _, room := range []string{"producer", "consumer", "proto", "internal/ground", "internal/amqpconn"} {
+	for _, room := range []string{"producer", "consumer", "proto", "internal/ground", "broker/rabbitmq"} {
 		if linked[Root+"/"+room] != version {
 			t.Errorf("the service links %s %q, want %s", room, linked[Root+"/"+room], version)
 		}
@@ -199,7 +199,7 @@ func TestTagOfEachModule(t *testing.T) {
 		t.Fatal(err)
 	}
 	tags := Tags(rooms, "v0.1.0")
-	for _, want := range []string{"v0.1.0", "producer/v0.1.0", "producer/marker/redis/v0.1.0", "internal/ground/v0.1.0"} {
+	for _, want := range []string{"v0.1.0", "producer/v0.1.0", "broker/rabbitmq/v0.1.0", "internal/ground/v0.1.0"} {
 		if !slices.Contains(tags, want) {
 			t.Errorf("the tags lack %s: %q", want, tags)
 		}

@@ -10,8 +10,8 @@ import (
 
 	"google.golang.org/grpc/credentials"
 
-	"github.com/msghandler/msghandler/internal/certs"
 	"github.com/msghandler/msghandler/internal/connlimit"
+	"github.com/msghandler/msghandler/proto/certs"
 )
 
 // transport passes each connection of a server through the guard. gRPC closes a connection only when it is drained, and

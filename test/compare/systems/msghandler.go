@@ -7,10 +7,10 @@ import (
 	"log/slog"
 	"sync"
 
+	"github.com/msghandler/msghandler/broker/rabbitmq/rabbitmqoutbox"
 	"github.com/msghandler/msghandler/producer"
 	sqlmarker "github.com/msghandler/msghandler/producer/marker/sql"
 	"github.com/msghandler/msghandler/producer/outbox"
-	"github.com/msghandler/msghandler/producer/outbox/rabbitmq"
 )
 
 // half is msghandler with half messages and markers in the transaction. All settings are the defaults. The producer
@@ -164,7 +164,7 @@ var relay = Kind{
 type relaySystem struct {
 	db      *sql.DB
 	markers *sqlmarker.Store
-	sender  *rabbitmq.Sender
+	sender  *rabbitmqoutbox.Sender
 	end     context.CancelFunc
 	work    sync.WaitGroup
 }
@@ -178,7 +178,7 @@ func openRelay(ctx context.Context, c Config) (System, error) {
 	if s.markers, err = newMarkers(db, relayTable); err != nil {
 		return nil, err
 	}
-	if s.sender, err = rabbitmq.New(rabbitmq.Config{URL: c.Broker, Producer: Producer}); err != nil {
+	if s.sender, err = rabbitmqoutbox.New(rabbitmqoutbox.Config{URL: c.Broker, Producer: Producer}); err != nil {
 		return nil, err
 	}
 	r, err := outbox.New(outbox.Config{Table: s.markers, Sender: s.sender, Logger: quiet})

@@ -12,8 +12,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/msghandler/msghandler/broker/kafka/kafkaconsumer"
 	"github.com/msghandler/msghandler/consumer"
-	"github.com/msghandler/msghandler/consumer/kafka"
 	"github.com/msghandler/msghandler/test/fakekafka"
 	"github.com/msghandler/msghandler/test/servers"
 )
@@ -146,7 +146,7 @@ func TestHeadersOfCopiesAreReadInRetryTopicsOnly(t *testing.T) {
 		kgo.RecordHeader{Key: consumer.HeaderRetries, Value: []byte("3")},
 		kgo.RecordHeader{Key: consumer.HeaderFirstCause, Value: []byte("an old cause")},
 		kgo.RecordHeader{Key: consumer.HeaderExchange, Value: []byte("elsewhere")},
-		kgo.RecordHeader{Key: kafka.HeaderRetryAt, Value: []byte("9999999999999")},
+		kgo.RecordHeader{Key: kafkaconsumer.HeaderRetryAt, Value: []byte("9999999999999")},
 	))
 	servers.Eventually(t, time.Minute, "the message is retried", func() bool { return b.times("again") == 2 })
 	r.finish()
@@ -171,7 +171,7 @@ func TestClockOfAnotherProcessHoldsUpNoCopy(t *testing.T) {
 	record := &kgo.Record{Topic: "payments.retry.200ms", Headers: []kgo.RecordHeader{
 		{Key: "msghandler-id", Value: []byte("copy")},
 		{Key: consumer.HeaderRetries, Value: []byte("1")},
-		{Key: kafka.HeaderRetryAt, Value: strconv.AppendInt(nil, time.Now().AddDate(1, 0, 0).UnixMilli(), 10)},
+		{Key: kafkaconsumer.HeaderRetryAt, Value: strconv.AppendInt(nil, time.Now().AddDate(1, 0, 0).UnixMilli(), 10)},
 	}}
 	produce(t, k, record)
 	b.await(t, 2)
@@ -187,7 +187,7 @@ func TestMessageWithHeaderOfSettlementBecomesALetter(t *testing.T) {
 		b.note(m)
 		return consumer.Reject(errors.New("unreadable"))
 	})
-	settled := kgo.RecordHeader{Key: kafka.HeaderSettled, Value: []byte("0/0/1700000000000")}
+	settled := kgo.RecordHeader{Key: kafkaconsumer.HeaderSettled, Value: []byte("0/0/1700000000000")}
 	produce(t, k, withID("strange", settled))
 	b.await(t, 1)
 	r.finish()

@@ -13,16 +13,16 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/msghandler/msghandler/broker/kafka/kafkaconsumer"
 	"github.com/msghandler/msghandler/consumer"
-	"github.com/msghandler/msghandler/consumer/kafka"
 	"github.com/msghandler/msghandler/test/consumer/lettertest"
 	"github.com/msghandler/msghandler/test/fakekafka"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-func deadLetters(t *testing.T, k *fakekafka.Cluster) *kafka.DeadLetters {
+func deadLetters(t *testing.T, k *fakekafka.Cluster) *kafkaconsumer.DeadLetters {
 	t.Helper()
-	d, err := kafka.NewDeadLetters(k.URL("", ""), nil, "payments.dead")
+	d, err := kafkaconsumer.NewDeadLetters(k.URL("", ""), nil, "payments.dead")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func bury(t *testing.T, k *fakekafka.Cluster, records ...*kgo.Record) {
 }
 
 // names are the names of the open letters, the oldest first.
-func names(t *testing.T, d *kafka.DeadLetters) (all []string) {
+func names(t *testing.T, d *kafkaconsumer.DeadLetters) (all []string) {
 	t.Helper()
 	found, err := d.List(t.Context(), 100)
 	if err != nil {
@@ -82,7 +82,7 @@ func names(t *testing.T, d *kafka.DeadLetters) (all []string) {
 	return all
 }
 
-func wantNames(t *testing.T, d *kafka.DeadLetters, want ...string) {
+func wantNames(t *testing.T, d *kafkaconsumer.DeadLetters, want ...string) {
 	t.Helper()
 	if got := names(t, d); fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("the letters are %v, want %v", got, want)
@@ -239,7 +239,7 @@ func TestSettlementOfAnotherLetterIsIgnored(t *testing.T) {
 	bury(t, k, letter)
 	stranger := func(of string) *kgo.Record {
 		return &kgo.Record{
-			Topic: "payments.dead", Key: letter.Key, Headers: []kgo.RecordHeader{{Key: kafka.HeaderSettled, Value: []byte(of)}},
+			Topic: "payments.dead", Key: letter.Key, Headers: []kgo.RecordHeader{{Key: kafkaconsumer.HeaderSettled, Value: []byte(of)}},
 		}
 	}
 	at := fmt.Sprintf("%d/%d/", letter.Partition, letter.Offset)
@@ -400,7 +400,7 @@ func TestDeadLettersNameTheMissingTopic(t *testing.T) {
 	for url, topic := range map[string]string{
 		"amqp://h": "t", "kafka://h": "", "kafka://g": "a/b", "kafka://h?tls=true&ca=/no/such/file": "t",
 	} {
-		if _, err := kafka.NewDeadLetters(url, nil, topic); err == nil {
+		if _, err := kafkaconsumer.NewDeadLetters(url, nil, topic); err == nil {
 			t.Errorf("%s with the topic %q was taken", url, topic)
 		}
 	}

@@ -20,8 +20,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/msghandler/msghandler/broker/kafka/kafkaconsumer"
 	"github.com/msghandler/msghandler/consumer"
-	"github.com/msghandler/msghandler/consumer/kafka"
 	"github.com/msghandler/msghandler/test/fakekafka"
 	"github.com/msghandler/msghandler/test/servers"
 )
@@ -32,7 +32,7 @@ const child = "TEST_KAFKA_CONSUMER_CHILD"
 // consume is a consumer's process, which the message "deadly" ends, and the message "later" at its second handling. It
 // prints the id of each message that it has handled.
 func consume(url string) error {
-	c, err := kafka.New(kafka.Config{
+	c, err := kafkaconsumer.New(kafkaconsumer.Config{
 		URL: url, Group: "payments", Topics: []string{"orders"}, Create: true, Concurrency: 4,
 		Retry: []time.Duration{50 * time.Millisecond}, Logger: slog.New(slog.DiscardHandler),
 	})

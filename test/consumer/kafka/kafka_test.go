@@ -1,4 +1,4 @@
-// Package kafka_test tests consumer/kafka on kfake, with kcat as the foreign writer and reader.
+// Package kafka_test tests broker/kafka/kafkaconsumer on kfake, with kcat as the foreign writer and reader.
 package kafka_test
 
 import (
@@ -20,9 +20,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/goleak"
 
+	"github.com/msghandler/msghandler/broker/kafka/kafkaconsumer"
 	"github.com/msghandler/msghandler/consumer"
 	"github.com/msghandler/msghandler/consumer/dedup/memory"
-	"github.com/msghandler/msghandler/consumer/kafka"
 	"github.com/msghandler/msghandler/test/fakekafka"
 	"github.com/msghandler/msghandler/test/servers"
 )
@@ -36,8 +36,8 @@ func TestMain(m *testing.M) {
 }
 
 // quick is a configuration whose patience fits a test.
-func quick(t *testing.T, k *fakekafka.Cluster) kafka.Config {
-	return kafka.Config{
+func quick(t *testing.T, k *fakekafka.Cluster) kafkaconsumer.Config {
+	return kafkaconsumer.Config{
 		URL: k.URL("", ""), Group: "payments", Topics: []string{"orders"}, Create: true,
 		Delays: []time.Duration{200 * time.Millisecond, 400 * time.Millisecond}, RetryLimit: 3,
 		Retry: []time.Duration{100 * time.Millisecond}, Concurrency: 4, StopTimeout: 5 * time.Second,
@@ -108,9 +108,9 @@ type running struct {
 	err   error
 }
 
-func start(t *testing.T, config kafka.Config, h consumer.HandlerFunc) *running {
+func start(t *testing.T, config kafkaconsumer.Config, h consumer.HandlerFunc) *running {
 	t.Helper()
-	c, err := kafka.New(config)
+	c, err := kafkaconsumer.New(config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -405,7 +405,7 @@ func TestPoisonMessagesBecomeDeadLetters(t *testing.T) {
 		of := want[l.header("msghandler-id")]
 		if l.header(consumer.HeaderRetries) != of[0] || !strings.Contains(l.header(consumer.HeaderDeadReason), of[1]) ||
 			l.header(consumer.HeaderExchange) != "orders" || l.header("tenant") != "eu" ||
-			l.header(kafka.HeaderRetryAt) != "" {
+			l.header(kafkaconsumer.HeaderRetryAt) != "" {
 			t.Errorf("dead letter: %+v", l)
 		}
 	}
@@ -647,30 +647,30 @@ func TestObserverGetsResultsAndDepth(t *testing.T) {
 
 func TestBadConfigurationIsRefused(t *testing.T) {
 	t.Parallel()
-	good := kafka.Config{URL: "kafka://h", Group: "g", Topics: []string{"t"}}
-	if _, err := kafka.New(good); err != nil {
+	good := kafkaconsumer.Config{URL: "kafka://h", Group: "g", Topics: []string{"t"}}
+	if _, err := kafkaconsumer.New(good); err != nil {
 		t.Error(err)
 	}
-	for want, spoil := range map[string]func(*kafka.Config){
-		"URL is not a URL":      func(c *kafka.Config) { c.URL = "amqp://u:hunter2@h" },
-		"Group is missing":      func(c *kafka.Config) { c.Group = "" },
-		"Topics is empty":       func(c *kafka.Config) { c.Topics = nil },
-		"whole milliseconds":    func(c *kafka.Config) { c.Delays = []time.Duration{time.Microsecond} },
-		"counts the retries":    func(c *kafka.Config) { c.RetryLimit = 3 },
-		"at once":               func(c *kafka.Config) { c.Retry = []time.Duration{0} },
-		"must be positive":      func(c *kafka.Config) { c.Concurrency = -1 },
-		"may be negative":       func(c *kafka.Config) { c.StopTimeout = -1 },
-		`"a/b.dead" is no name`: func(c *kafka.Config) { c.Group = "a/b" },
-		`"t" has two roles`:     func(c *kafka.Config) { c.DeadTopic = "t" },
-		`"g.retry.1s" has two roles`: func(c *kafka.Config) {
+	for want, spoil := range map[string]func(*kafkaconsumer.Config){
+		"URL is not a URL":      func(c *kafkaconsumer.Config) { c.URL = "amqp://u:hunter2@h" },
+		"Group is missing":      func(c *kafkaconsumer.Config) { c.Group = "" },
+		"Topics is empty":       func(c *kafkaconsumer.Config) { c.Topics = nil },
+		"whole milliseconds":    func(c *kafkaconsumer.Config) { c.Delays = []time.Duration{time.Microsecond} },
+		"counts the retries":    func(c *kafkaconsumer.Config) { c.RetryLimit = 3 },
+		"at once":               func(c *kafkaconsumer.Config) { c.Retry = []time.Duration{0} },
+		"must be positive":      func(c *kafkaconsumer.Config) { c.Concurrency = -1 },
+		"may be negative":       func(c *kafkaconsumer.Config) { c.StopTimeout = -1 },
+		`"a/b.dead" is no name`: func(c *kafkaconsumer.Config) { c.Group = "a/b" },
+		`"t" has two roles`:     func(c *kafkaconsumer.Config) { c.DeadTopic = "t" },
+		`"g.retry.1s" has two roles`: func(c *kafkaconsumer.Config) {
 			c.Delays, c.Topics = []time.Duration{time.Second}, []string{"t", "g.retry.1s"}
 		},
-		`Language: "de"`:      func(c *kafka.Config) { c.Language = "de" },
-		"read the authoritie": func(c *kafka.Config) { c.URL = "kafka://h?tls=true&ca=/no/such/file" },
+		`Language: "de"`:      func(c *kafkaconsumer.Config) { c.Language = "de" },
+		"read the authoritie": func(c *kafkaconsumer.Config) { c.URL = "kafka://h?tls=true&ca=/no/such/file" },
 	} {
 		config := good
 		spoil(&config)
-		_, err := kafka.New(config)
+		_, err := kafkaconsumer.New(config)
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hunter") {
 			t.Errorf("%s: %v", want, err)
 		}

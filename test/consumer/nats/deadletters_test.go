@@ -12,17 +12,17 @@ import (
 	client "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/msghandler/msghandler/broker/nats/natsconsumer"
 	"github.com/msghandler/msghandler/consumer"
 	"github.com/msghandler/msghandler/consumer/dedup/memory"
-	"github.com/msghandler/msghandler/consumer/nats"
 	"github.com/msghandler/msghandler/test/consumer/lettertest"
 	"github.com/msghandler/msghandler/test/servers"
 	"github.com/msghandler/msghandler/test/servers/natsserver"
 )
 
-func (w *world) deadLetters() *nats.DeadLetters {
+func (w *world) deadLetters() *natsconsumer.DeadLetters {
 	w.t.Helper()
-	d, err := nats.NewDeadLetters(w.server.URL, nil, "DEAD")
+	d, err := natsconsumer.NewDeadLetters(w.server.URL, nil, "DEAD")
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -222,7 +222,7 @@ func TestStreamsOfEachKindAreRead(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		dead, err := nats.NewDeadLetters(w.server.URL, nil, name)
+		dead, err := natsconsumer.NewDeadLetters(w.server.URL, nil, name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -248,7 +248,7 @@ func TestStreamThatKeepsLettersIsRefused(t *testing.T) {
 	if _, err := w.js.PublishMsg(t.Context(), m); err != nil {
 		t.Fatal(err)
 	}
-	dead, err := nats.NewDeadLetters(w.server.URL, nil, "KEPT")
+	dead, err := natsconsumer.NewDeadLetters(w.server.URL, nil, "KEPT")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -278,7 +278,7 @@ func TestInterruptedReplayIsStoredOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.bury("1")
-	dead, err := nats.NewDeadLetters(login("operator:o"), nil, "DEAD")
+	dead, err := natsconsumer.NewDeadLetters(login("operator:o"), nil, "DEAD")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -328,11 +328,11 @@ func TestDeadLettersNameTheMissingStream(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	for _, name := range []string{"", "DEAD.>"} {
-		if _, err := nats.NewDeadLetters(w.server.URL, nil, name); err == nil {
+		if _, err := natsconsumer.NewDeadLetters(w.server.URL, nil, name); err == nil {
 			t.Errorf("the name %q was taken", name)
 		}
 	}
-	dead, err := nats.NewDeadLetters(w.server.URL, nil, "NONE")
+	dead, err := natsconsumer.NewDeadLetters(w.server.URL, nil, "NONE")
 	if err != nil {
 		t.Fatal(err)
 	}

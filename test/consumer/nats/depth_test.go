@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/msghandler/msghandler/broker/nats/natsconsumer"
 	"github.com/msghandler/msghandler/consumer"
-	"github.com/msghandler/msghandler/consumer/nats"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -81,7 +81,7 @@ func TestObserverGetsDepths(t *testing.T) {
 
 func TestNegativeDepthIntervalIsRefused(t *testing.T) {
 	t.Parallel()
-	_, err := nats.New(nats.Config{URL: "nats://h", Stream: "S", Name: "n", DepthInterval: -1})
+	_, err := natsconsumer.New(natsconsumer.Config{URL: "nats://h", Stream: "S", Name: "n", DepthInterval: -1})
 	if err == nil || !strings.Contains(err.Error(), "DepthInterval is negative") {
 		t.Error(err)
 	}

@@ -1,4 +1,4 @@
-// Package nats_test tests consumer/nats on a real nats-server.
+// Package nats_test tests broker/nats/natsconsumer on a real nats-server.
 package nats_test
 
 import (
@@ -17,9 +17,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/goleak"
 
+	"github.com/msghandler/msghandler/broker/nats/natsconsumer"
 	"github.com/msghandler/msghandler/consumer"
 	"github.com/msghandler/msghandler/consumer/dedup/memory"
-	"github.com/msghandler/msghandler/consumer/nats"
 	"github.com/msghandler/msghandler/test/consumer/logs"
 	"github.com/msghandler/msghandler/test/servers"
 	"github.com/msghandler/msghandler/test/servers/natsserver"
@@ -84,17 +84,17 @@ func (w *world) publish(ids ...string) {
 }
 
 // config is the consumer "payments" with times that fit a test.
-func (w *world) config() nats.Config {
-	return nats.Config{
+func (w *world) config() natsconsumer.Config {
+	return natsconsumer.Config{
 		URL: w.server.URL, Stream: "ORDERS", Name: "payments", DeadLetterStream: "DEAD", MaxDeliveries: 3,
 		Retry: []time.Duration{50 * time.Millisecond}, AckWait: time.Second,
 	}
 }
 
 // run consumes until stop is called, which returns Run's error.
-func (w *world) run(config nats.Config, h consumer.HandlerFunc) (stop func() error) {
+func (w *world) run(config natsconsumer.Config, h consumer.HandlerFunc) (stop func() error) {
 	w.t.Helper()
-	c, err := nats.New(config)
+	c, err := natsconsumer.New(config)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -507,7 +507,7 @@ type queued struct {
 	stop                      func() error
 }
 
-func (w *world) queued(config nats.Config) *queued {
+func (w *world) queued(config natsconsumer.Config) *queued {
 	w.t.Helper()
 	config.AckWait = time.Hour
 	w.publish(numbered(5)...)
@@ -582,21 +582,21 @@ func TestEndOfPullDropsItsQueue(t *testing.T) {
 
 func TestConfigIsChecked(t *testing.T) {
 	t.Parallel()
-	for name, spoil := range map[string]func(*nats.Config){
-		"URL":         func(c *nats.Config) { c.URL = "nats://u:s3cr3t@h:port" },
-		"stream":      func(c *nats.Config) { c.Stream = "" },
-		"name":        func(c *nats.Config) { c.Name = "a.b" },
-		"limit":       func(c *nats.Config) { c.DeadLetterStream = "" },
-		"concurrency": func(c *nats.Config) { c.Concurrency = 21 },
-		"retry":       func(c *nats.Config) { c.Retry = []time.Duration{0} },
-		"language":    func(c *nats.Config) { c.Language = "de" },
+	for name, spoil := range map[string]func(*natsconsumer.Config){
+		"URL":         func(c *natsconsumer.Config) { c.URL = "nats://u:s3cr3t@h:port" },
+		"stream":      func(c *natsconsumer.Config) { c.Stream = "" },
+		"name":        func(c *natsconsumer.Config) { c.Name = "a.b" },
+		"limit":       func(c *natsconsumer.Config) { c.DeadLetterStream = "" },
+		"concurrency": func(c *natsconsumer.Config) { c.Concurrency = 21 },
+		"retry":       func(c *natsconsumer.Config) { c.Retry = []time.Duration{0} },
+		"language":    func(c *natsconsumer.Config) { c.Language = "de" },
 	} {
-		config := nats.Config{URL: "nats://h", Stream: "S", Name: "n", DeadLetterStream: "D", MaxDeliveries: 2}
-		if _, err := nats.New(config); err != nil {
+		config := natsconsumer.Config{URL: "nats://h", Stream: "S", Name: "n", DeadLetterStream: "D", MaxDeliveries: 2}
+		if _, err := natsconsumer.New(config); err != nil {
 			t.Fatal(err)
 		}
 		spoil(&config)
-		if _, err := nats.New(config); err == nil {
+		if _, err := natsconsumer.New(config); err == nil {
 			t.Errorf("%s: the configuration was taken", name)
 		}
 	}

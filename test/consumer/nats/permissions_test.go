@@ -10,8 +10,8 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/msghandler/msghandler/broker/nats/natsconsumer"
 	"github.com/msghandler/msghandler/consumer"
-	"github.com/msghandler/msghandler/consumer/nats"
 	"github.com/msghandler/msghandler/test/consumer/logs"
 	"github.com/msghandler/msghandler/test/consumer/permissions"
 	"github.com/msghandler/msghandler/test/servers"
@@ -54,7 +54,7 @@ func (w *world) as(login string) string {
 }
 
 // user is the configuration of a user's consumer.
-func (w *world) user(name string, log *logs.Lines) nats.Config {
+func (w *world) user(name string, log *logs.Lines) natsconsumer.Config {
 	config := w.config()
 	config.URL, config.Name, config.Logger = w.as(name+":p"), name, log.Logger()
 	config.Observer = &depths{depth: map[string]int{}, dead: map[string]int{}}

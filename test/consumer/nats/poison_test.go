@@ -12,8 +12,8 @@ import (
 	client "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/msghandler/msghandler/broker/nats/natsconsumer"
 	"github.com/msghandler/msghandler/consumer"
-	"github.com/msghandler/msghandler/consumer/nats"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -220,7 +220,7 @@ func TestLetterThatDoesNotFitIsCut(t *testing.T) {
 	})
 	w.settled()
 	handled.want(t, []string{"fits", "cut", "whole"}, 1)
-	dead, err := nats.NewDeadLetters(w.server.URL, nil, "SMALL")
+	dead, err := natsconsumer.NewDeadLetters(w.server.URL, nil, "SMALL")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-// Package redis_test tests consumer/dedup/redis on a real Redis.
+// Package redis_test tests redis/redisdedup on a real Redis.
 package redis_test
 
 import (
@@ -10,15 +10,15 @@ import (
 
 	"github.com/msghandler/msghandler/consumer/dedup"
 	"github.com/msghandler/msghandler/consumer/dedup/deduptest"
-	"github.com/msghandler/msghandler/consumer/dedup/redis"
+	"github.com/msghandler/msghandler/redis/redisdedup"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-func newStore(t *testing.T, address string) *redis.Store {
+func newStore(t *testing.T, address string) *redisdedup.Store {
 	t.Helper()
 	client := goredis.NewClient(&goredis.Options{Addr: address, ContextTimeoutEnabled: true, MaxRetries: -1})
 	t.Cleanup(func() { _ = client.Close() })
-	s, err := redis.New(redis.Config{Client: client, Consumer: "payments", Lease: 10 * time.Second, Retention: time.Hour})
+	s, err := redisdedup.New(redisdedup.Config{Client: client, Consumer: "payments", Lease: 10 * time.Second, Retention: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func TestLeaseAndRetentionEnd(t *testing.T) {
 	t.Parallel()
 	server := miniredis.RunT(t)
 	one, two := newStore(t, server.Addr()), newStore(t, server.Addr())
-	expect := func(s *redis.Store, want dedup.Status) {
+	expect := func(s *redisdedup.Store, want dedup.Status) {
 		t.Helper()
 		if got, err := s.Begin(t.Context(), "orders/1"); got != want || err != nil {
 			t.Fatalf("%v, %v; want %v", got, err, want)
@@ -101,12 +101,12 @@ func TestConfigIsChecked(t *testing.T) {
 	t.Parallel()
 	client := goredis.NewClient(&goredis.Options{})
 	t.Cleanup(func() { _ = client.Close() })
-	for name, config := range map[string]redis.Config{
+	for name, config := range map[string]redisdedup.Config{
 		"no client":   {Consumer: "payments"},
 		"no consumer": {Client: client},
 		"short lease": {Client: client, Consumer: "payments", Lease: time.Millisecond},
 	} {
-		if _, err := redis.New(config); err == nil {
+		if _, err := redisdedup.New(config); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}

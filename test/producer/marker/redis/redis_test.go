@@ -1,4 +1,4 @@
-// Package redis_test tests producer/marker/redis on a real Redis.
+// Package redis_test tests redis/redismarker on a real Redis.
 package redis_test
 
 import (
@@ -11,13 +11,13 @@ import (
 
 	"github.com/msghandler/msghandler/producer/marker"
 	"github.com/msghandler/msghandler/producer/marker/markertest"
-	"github.com/msghandler/msghandler/producer/marker/redis"
+	"github.com/msghandler/msghandler/redis/redismarker"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-func store(t *testing.T, client goredis.UniversalClient, producer string) *redis.Store {
+func store(t *testing.T, client goredis.UniversalClient, producer string) *redismarker.Store {
 	t.Helper()
-	s, err := redis.New(redis.Config{Client: client, Producer: producer})
+	s, err := redismarker.New(redismarker.Config{Client: client, Producer: producer})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,14 +59,14 @@ func TestKeysAreReadableForOperators(t *testing.T) {
 		t.Fatal(err)
 	}
 	mini.CheckGet(t, "msghandler-marker:orders:1001", "committed")
-	if ttl := mini.TTL("msghandler-marker:orders:1001"); ttl != redis.DefaultRetention {
+	if ttl := mini.TTL("msghandler-marker:orders:1001"); ttl != redismarker.DefaultRetention {
 		t.Errorf("expires after %v", ttl)
 	}
 	mini.FastForward(time.Hour)
 	if _, err := s.Put(t.Context(), []string{"1001"}, marker.Committed); err != nil {
 		t.Fatal(err)
 	}
-	mini.FastForward(redis.DefaultRetention)
+	mini.FastForward(redismarker.DefaultRetention)
 	if found, err := s.Lookup(t.Context(), []string{"1001"}, true); err != nil || found["1001"].Definite() {
 		t.Errorf("after its retention: %v, %v", found, err)
 	}
@@ -136,12 +136,12 @@ func TestUnreachableRedisIsAnError(t *testing.T) {
 func TestNewNamesWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	c := client(t, "127.0.0.1:1")
-	for name, config := range map[string]redis.Config{
+	for name, config := range map[string]redismarker.Config{
 		"no client":   {Producer: "orders"},
 		"no producer": {Client: c},
 		"retention":   {Client: c, Producer: "orders", Retention: time.Millisecond},
 	} {
-		if _, err := redis.New(config); err == nil {
+		if _, err := redismarker.New(config); err == nil {
 			t.Errorf("%s was taken", name)
 		}
 	}

@@ -1,4 +1,4 @@
-// Package kafka_test tests producer/outbox/kafka on kfake, with kcat as the reader.
+// Package kafka_test tests broker/kafka/kafkaoutbox on kfake, with kcat as the reader.
 package kafka_test
 
 import (
@@ -16,19 +16,19 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/goleak"
 
+	"github.com/msghandler/msghandler/broker/kafka/kafkaoutbox"
 	"github.com/msghandler/msghandler/producer"
 	sqlmarker "github.com/msghandler/msghandler/producer/marker/sql"
 	"github.com/msghandler/msghandler/producer/outbox"
-	"github.com/msghandler/msghandler/producer/outbox/kafka"
 	"github.com/msghandler/msghandler/test/fakekafka"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(servers.Stopping(m)) }
 
-func sender(t *testing.T, k *fakekafka.Cluster) *kafka.Sender {
+func sender(t *testing.T, k *fakekafka.Cluster) *kafkaoutbox.Sender {
 	t.Helper()
-	s, err := kafka.New(kafka.Config{URL: k.URL("", ""), Producer: "orders"})
+	s, err := kafkaoutbox.New(kafkaoutbox.Config{URL: k.URL("", ""), Producer: "orders"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -308,14 +308,14 @@ func TestSilentClusterLeavesMessagesUnreached(t *testing.T) {
 
 func TestBadConfigurationHidesTheURL(t *testing.T) {
 	t.Parallel()
-	for _, config := range []kafka.Config{
+	for _, config := range []kafkaoutbox.Config{
 		{URL: "kafka://u:hunter/2@h", Producer: "p"},
 		{URL: "amqp://u:hunter2@h", Producer: "p"},
 		{URL: "kafka://h"},
 		{},
 		{URL: "kafka://h?tls=true&ca=/no/such/file", Producer: "p"},
 	} {
-		if _, err := kafka.New(config); err == nil || strings.Contains(err.Error(), "hunter") {
+		if _, err := kafkaoutbox.New(config); err == nil || strings.Contains(err.Error(), "hunter") {
 			t.Errorf("%+v: %v", config, err)
 		}
 	}

@@ -1,4 +1,4 @@
-// Package metrics_test tests producer/outbox/metrics on SQLite.
+// Package metrics_test tests prometheus/outboxmetrics on SQLite.
 package metrics_test
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/msghandler/msghandler/producer"
 	sqlmarker "github.com/msghandler/msghandler/producer/marker/sql"
 	"github.com/msghandler/msghandler/producer/outbox"
-	"github.com/msghandler/msghandler/producer/outbox/metrics"
+	"github.com/msghandler/msghandler/prometheus/outboxmetrics"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -86,7 +86,7 @@ func gathered(t *testing.T, from prometheus.Gatherer) map[string]float64 {
 func TestPrometheusSeesTheTablesCounts(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
-	watched, err := metrics.New(registry, "orders")
+	watched, err := outboxmetrics.New(registry, "orders")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,10 +121,10 @@ func TestPrometheusSeesTheTablesCounts(t *testing.T) {
 	if got["msghandler_outbox_relayed_total unreached orders"] < 1 {
 		t.Error("what was out of reach is not counted")
 	}
-	if _, err := metrics.New(registry, "orders"); err == nil {
+	if _, err := outboxmetrics.New(registry, "orders"); err == nil {
 		t.Error("registered twice")
 	}
-	if _, err := metrics.New(registry, "payments"); err != nil {
+	if _, err := outboxmetrics.New(registry, "payments"); err != nil {
 		t.Errorf("another producer of the process: %v", err)
 	}
 }

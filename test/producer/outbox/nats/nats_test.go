@@ -1,4 +1,4 @@
-// Package nats_test tests producer/outbox/nats on a real nats-server.
+// Package nats_test tests broker/nats/natsoutbox on a real nats-server.
 package nats_test
 
 import (
@@ -13,10 +13,10 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/goleak"
 
+	"github.com/msghandler/msghandler/broker/nats/natsoutbox"
 	"github.com/msghandler/msghandler/producer"
 	sqlmarker "github.com/msghandler/msghandler/producer/marker/sql"
 	"github.com/msghandler/msghandler/producer/outbox"
-	"github.com/msghandler/msghandler/producer/outbox/nats"
 	"github.com/msghandler/msghandler/test/servers"
 	"github.com/msghandler/msghandler/test/servers/natsserver"
 	"github.com/msghandler/msghandler/test/wire"
@@ -29,9 +29,9 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(servers.Stopping(m))
 }
 
-func sender(t *testing.T, url string) *nats.Sender {
+func sender(t *testing.T, url string) *natsoutbox.Sender {
 	t.Helper()
-	s, err := nats.New(nats.Config{URL: url, Producer: "orders"})
+	s, err := natsoutbox.New(natsoutbox.Config{URL: url, Producer: "orders"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-// Package rabbitmq_test tests producer/outbox/rabbitmq on a real RabbitMQ.
+// Package rabbitmq_test tests broker/rabbitmq/rabbitmqoutbox on a real RabbitMQ.
 package rabbitmq_test
 
 import (
@@ -12,19 +12,19 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 	"go.uber.org/goleak"
 
+	"github.com/msghandler/msghandler/broker/rabbitmq/rabbitmqoutbox"
 	"github.com/msghandler/msghandler/producer"
 	sqlmarker "github.com/msghandler/msghandler/producer/marker/sql"
 	"github.com/msghandler/msghandler/producer/outbox"
-	"github.com/msghandler/msghandler/producer/outbox/rabbitmq"
 	"github.com/msghandler/msghandler/test/servers"
 	"github.com/msghandler/msghandler/test/wire"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(servers.Stopping(m)) }
 
-func sender(t *testing.T, url string) *rabbitmq.Sender {
+func sender(t *testing.T, url string) *rabbitmqoutbox.Sender {
 	t.Helper()
-	s, err := rabbitmq.New(rabbitmq.Config{URL: url, Producer: "orders"})
+	s, err := rabbitmqoutbox.New(rabbitmqoutbox.Config{URL: url, Producer: "orders"})
 	if err != nil {
 		t.Fatal(err)
 	}
