@@ -32,7 +32,7 @@
 // broke, or when the coordinator published the message twice because the broker's answer was lost. The inbox (package
 // inbox/sql) makes one effect of all copies: its row of the message commits together with the effect.
 //
-// A service without an SQL database sets [Config.Dedup] instead, to package dedup/redis or dedup/memory, and gives Run
+// A service without an SQL database sets [Config.Dedup] instead, to package redisdedup or dedup/memory, and gives Run
 // a handler of its own. A copy of a handled message is dropped then. The message is marked as done after the handler's
 // effect, never before, because with an earlier mark the message is lost when the process dies in between. So a process
 // that dies after the effect and before the mark handles the message again, and a memory store forgets with its

@@ -56,7 +56,7 @@
 //
 // # Markers in memory and in Redis
 //
-// A service without an SQL database calls [Producer.Send], with markers in Redis (package marker/redis) or, where a
+// A service without an SQL database calls [Producer.Send], with markers in Redis (package redismarker) or, where a
 // restart may forget them, in memory:
 //
 //	p, err := producer.New(producer.Config{Name: "orders", Coordinator: "127.0.0.1:9090", Markers: memory.New()})

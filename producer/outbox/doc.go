@@ -17,6 +17,6 @@
 // Package outbox/shards divides the shards of a table among several relays.
 //
 // There are four senders. [ToCoordinator] hands messages to msghandler, which asks for their markers and publishes
-// them; a message is handed over again until the coordinator has deleted the marker. Packages outbox/rabbitmq,
-// outbox/kafka and outbox/nats publish straight to the broker and wait for its acknowledgement: a plain outbox.
+// them; a message is handed over again until the coordinator has deleted the marker. Packages rabbitmqoutbox,
+// kafkaoutbox and natsoutbox publish straight to the broker and wait for its acknowledgement: a plain outbox.
 package outbox

@@ -12,7 +12,7 @@ import (
 )
 
 // Observer receives the results of a relay, for metrics and alerts. Its methods are called by the relay's own
-// goroutine and must not block. Package outbox/metrics has an Observer for Prometheus.
+// goroutine and must not block. Package outboxmetrics has an Observer for Prometheus.
 type Observer interface {
 	// Relayed: this many messages of a batch had this fate, and the table has recorded the fate.
 	Relayed(fate Fate, messages int)

@@ -136,7 +136,7 @@ func New(config Config) (*Relay, error) {
 		return nil, errors.New("outbox.Config: Table is missing; give the producer's SQL marker store")
 	case config.Sender == nil:
 		return nil, errors.New("outbox.Config: Sender is missing; give ToCoordinator(p), " +
-			"or one of outbox/rabbitmq or outbox/kafka")
+			"or one of rabbitmqoutbox, kafkaoutbox or natsoutbox")
 	case config.Batch < 0, config.Bytes < 0, config.Interval < 0, config.Lock < 0, config.MaxAttempts < 0,
 		config.Again < 0, config.PurgeInterval < 0, config.CountInterval < 0:
 		return nil, errors.New("outbox.Config: a number or a duration is negative")

@@ -76,14 +76,16 @@ func build(dir string) error {
 	return goIn("../..", nil, "build", "-ldflags=-s -w", "-o", binaries+"/", "./cmd/msghandler")
 }
 
-// find finds files of our modules, which are in two directories.
-func find(dir string, pattern ...string) ([]string, error) {
-	outer, err := filepath.Glob(filepath.Join(append([]string{dir, ours}, pattern...)...))
-	if err != nil {
-		return nil, err
+// find finds files of our modules, which are in three directories.
+func find(dir string, pattern ...string) (found []string, err error) {
+	for _, room := range []string{"", "internal", "broker"} {
+		some, err := filepath.Glob(filepath.Join(append([]string{dir, ours, room}, pattern...)...))
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, some...)
 	}
-	inner, err := filepath.Glob(filepath.Join(append([]string{dir, ours, "internal"}, pattern...)...))
-	return append(outer, inner...), err
+	return found, nil
 }
 
 // unpack writes the files of a module's zip file, whose names begin with the module's path and version.
