@@ -207,11 +207,11 @@ demo: build ## The whole story on this terminal, with nothing installed
 # Tools come in the versions of internal/tools/go.mod; each is built when it is first needed.
 tools: $(addprefix $(BIN)/,actionlint buf golangci-lint gofumpt)
 
-# The requirements of these would raise those of the other tools, or break them, so each has a module of its own.
+# The requirements of these would raise those of the other tools, or break them. They are in the versions of the release's module.
 $(BIN)/actionlint: tool := github.com/rhysd/actionlint/cmd/actionlint
 $(BIN)/cosign: tool := github.com/sigstore/cosign/v3/cmd/cosign
 $(BIN)/hugo: tool := github.com/gohugoio/hugo
-$(addprefix $(BIN)/,actionlint cosign hugo): $(BIN)/%: internal/tools/%/go.mod internal/tools/%/go.sum
+$(addprefix $(BIN)/,actionlint cosign hugo): internal/release/go.mod internal/release/go.sum
 	GOWORK=off CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' -modfile=$< -o $@ $(tool)
 
 $(BIN)/buf: tool := github.com/bufbuild/buf/cmd/buf

@@ -10,7 +10,7 @@ failed=
 copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
 
-for mod in $(git ls-files --cached --others --exclude-standard -- 'go.mod' '*/go.mod' | grep -v '^internal/tools/.*/'); do
+for mod in $(git ls-files --cached --others --exclude-standard -- 'go.mod' '*/go.mod'); do
   module=$(dirname "$mod")
   { cat "$mod"; echo; sed -n '/^replace (/,/^)/p' go.work | sed "s#=> \./#=> $root/#"; } >"$copy/go.mod"
   cp "$module/go.sum" "$copy/go.sum" 2>/dev/null || : >"$copy/go.sum"
