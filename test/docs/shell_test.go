@@ -226,8 +226,9 @@ func (s *script) unwrapped(line uint, args []string) []string {
 }
 
 // roots are the directories of the repository.
-var roots = regexp.MustCompile(`^(\./)?(\.ci|broker|cmd|consumer|deploy|docs|envelope|examples|internal|msghandlertest|` +
-	`producer|prometheus|proto|redis|scripts|test)/`)
+var roots = regexp.MustCompile(
+	`^(\./)?(\.ci|broker|cmd|consumer|deploy|docs|envelope|examples|internal|msghandlertest|` +
+		`producer|prometheus|proto|redis|scripts|test)/`)
 
 // tagPattern is a tag of git, such as producer/v1.0.0.
 var tagPattern = regexp.MustCompile(`/v\d+\.\d+\.\d+`)

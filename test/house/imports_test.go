@@ -472,7 +472,7 @@ var free = []struct {
 	{"internal/server", "github.com/rabbitmq/amqp091-go", "the server never sees the broker"},
 	{"internal/server", "github.com/twmb", "the server never sees the broker"},
 	{"internal/server/submit", "google.golang.org", "batches and waits know no gRPC and no protobuf"},
-	{"internal/server/guard", module + "/proto", "the guard reads requests of any service"},
+	{"internal/server/guard", module + "/proto/msghandler", "the guard reads requests of any service"},
 	{"internal/server/guard", module + "/internal/halfmsg", "the guard knows nothing of messages"},
 }
 

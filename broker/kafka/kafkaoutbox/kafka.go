@@ -1,5 +1,5 @@
-// Package kafkaoutbox sends a producer's local message table straight to Kafka, without a coordinator: the plain outbox,
-// with the same messages and the same consumers.
+// Package kafkaoutbox sends a producer's local message table straight to Kafka, without a coordinator: the plain
+// outbox, with the same messages and the same consumers.
 //
 // The exchange of a message is the topic, and the routing key is the key of the record. A message is sent when all
 // in-sync replicas have the record. A message that the cluster does not take, as for a missing topic, is refused, and

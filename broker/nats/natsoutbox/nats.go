@@ -1,5 +1,5 @@
-// Package natsoutbox sends a producer's local message table straight to NATS JetStream, without a coordinator: the plain
-// outbox, with the same messages and the same consumers.
+// Package natsoutbox sends a producer's local message table straight to NATS JetStream, without a coordinator: the
+// plain outbox, with the same messages and the same consumers.
 //
 // The exchange of a message is the stream, and the routing key the subject. A message is sent when the stream has sent
 // a PubAck. A message to an unknown stream, or a message that the stream does not take, is refused, and tried again

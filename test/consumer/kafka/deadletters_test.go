@@ -239,7 +239,8 @@ func TestSettlementOfAnotherLetterIsIgnored(t *testing.T) {
 	bury(t, k, letter)
 	stranger := func(of string) *kgo.Record {
 		return &kgo.Record{
-			Topic: "payments.dead", Key: letter.Key, Headers: []kgo.RecordHeader{{Key: kafkaconsumer.HeaderSettled, Value: []byte(of)}},
+			Topic: "payments.dead", Key: letter.Key,
+			Headers: []kgo.RecordHeader{{Key: kafkaconsumer.HeaderSettled, Value: []byte(of)}},
 		}
 	}
 	at := fmt.Sprintf("%d/%d/", letter.Partition, letter.Offset)

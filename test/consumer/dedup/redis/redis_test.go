@@ -18,7 +18,9 @@ func newStore(t *testing.T, address string) *redisdedup.Store {
 	t.Helper()
 	client := goredis.NewClient(&goredis.Options{Addr: address, ContextTimeoutEnabled: true, MaxRetries: -1})
 	t.Cleanup(func() { _ = client.Close() })
-	s, err := redisdedup.New(redisdedup.Config{Client: client, Consumer: "payments", Lease: 10 * time.Second, Retention: time.Hour})
+	s, err := redisdedup.New(redisdedup.Config{
+		Client: client, Consumer: "payments", Lease: 10 * time.Second, Retention: time.Hour,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
