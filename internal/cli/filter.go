@@ -90,7 +90,7 @@ func (f *filterFlags) minAge() *durationpb.Duration {
 // states are the states of the filter: the named state, or every state that keeps messages.
 func (f *filterFlags) states() ([]halfmsg.State, error) {
 	if f.State == "" {
-		return halfmsg.Kept(), nil
+		return halfmsg.Unfinished(), nil
 	}
 	state, err := parseState(f.State)
 	return []halfmsg.State{state}, err
@@ -133,7 +133,7 @@ func (a *admin) list(
 func parseState(name string) (halfmsg.State, error) {
 	state, err := halfmsg.ParseState(name)
 	if err == nil {
-		for _, kept := range halfmsg.Kept() {
+		for _, kept := range halfmsg.Unfinished() {
 			if kept == state {
 				return state, nil
 			}

@@ -39,8 +39,8 @@ func (l *lane) Work(b *delivery.Batch) {
 		c.deliver(l, b.Messages)
 	default:
 		usual, final := c.splitFinal(b.Messages)
-		(&confirmCall{confirmer: c, lane: l}).ask(usual)
-		(&confirmCall{confirmer: c, lane: l, final: true}).ask(final)
+		(&confirmCall{confirmer: c, lane: l}).askProducer(usual)
+		(&confirmCall{confirmer: c, lane: l, final: true}).askProducer(final)
 	}
 }
 
@@ -60,8 +60,8 @@ func (c *Confirmer) splitFinal(held []delivery.Leased) (usual, final []delivery.
 	return usual, final
 }
 
-// ask asks the producer and stores the verdicts.
-func (q *confirmCall) ask(held []delivery.Leased) {
+// askProducer asks the producer and stores the verdicts.
+func (q *confirmCall) askProducer(held []delivery.Leased) {
 	held, ending := delivery.Lasting(held, q.confirmer.config.Margin)
 	q.end(ending)
 	if len(held) == 0 {
@@ -71,7 +71,7 @@ func (q *confirmCall) ask(held []delivery.Leased) {
 	var panicked *lifecycle.PanicError
 	switch {
 	case err == nil:
-		q.confirmer.settle(q.lane, outcomes)
+		q.confirmer.storeOutcomes(q.lane, outcomes)
 	case q.confirmer.calls.Err() != nil:
 		q.confirmer.handBack(held)
 	case errors.As(err, &panicked):
@@ -87,7 +87,7 @@ func (q *confirmCall) ask(held []delivery.Leased) {
 		}
 	default:
 		q.lane.failed(err)
-		q.confirmer.settle(q.lane, q.confirmer.unreached(q.lane, held, delivery.CauseOf(err)))
+		q.confirmer.storeOutcomes(q.lane, q.confirmer.unreached(q.lane, held, delivery.CauseOf(err)))
 	}
 }
 
@@ -172,7 +172,7 @@ func (q *confirmCall) failsFor(h delivery.Leased, err error) {
 		More: []slog.Attr{slog.String("target", q.lane.target.Address)},
 	})
 	after := q.confirmer.config.Backoff.DelayAfter(h.Age())
-	q.confirmer.settle(q.lane, []delivery.Outcome{q.confirmer.unanswered(h, after, delivery.CauseOf(err))})
+	q.confirmer.storeOutcomes(q.lane, []delivery.Outcome{q.confirmer.unanswered(h, after, delivery.CauseOf(err))})
 }
 
 // panicsFor postpones a message that makes the call panic: as unreachable, since no producer has answered.
@@ -183,7 +183,7 @@ func (q *confirmCall) panicsFor(h delivery.Leased, failure *lifecycle.PanicError
 		More: []slog.Attr{slog.String("stack", string(failure.Stack))},
 	})
 	after := q.confirmer.config.Backoff.Delay(len(q.confirmer.config.Backoff))
-	q.confirmer.settle(q.lane, []delivery.Outcome{q.confirmer.unanswered(h, after, delivery.CauseOf(failure))})
+	q.confirmer.storeOutcomes(q.lane, []delivery.Outcome{q.confirmer.unanswered(h, after, delivery.CauseOf(failure))})
 }
 
 // outcomeOf is the event that a verdict means for a message.
@@ -212,8 +212,8 @@ func (c *Confirmer) outcomeOf(h delivery.Leased, verdict halfmsg.Verdict, final 
 	return o
 }
 
-// settle stores outcomes, deletes the markers of messages whose fate is stored, and sends committed messages.
-func (c *Confirmer) settle(l *lane, outcomes []delivery.Outcome) {
+// storeOutcomes stores outcomes, deletes the markers of messages whose fate is stored, and sends committed messages.
+func (c *Confirmer) storeOutcomes(l *lane, outcomes []delivery.Outcome) {
 	until := time.Now().Add(c.config.SendLease)
 	c.settler.Settle(c.calls, outcomes, func(outcomes []delivery.Outcome, results []halfmsg.Result) {
 		settled, committed := c.stored(outcomes, results)

@@ -207,7 +207,7 @@ func (m *Metrics) countEvents() {
 // beginAtZero creates the series of alerts: Prometheus sees no increase in a series that begins with its first event.
 func (m *Metrics) beginAtZero() {
 	for _, event := range halfmsg.Events() {
-		if event.Owned() {
+		if event.NeedsLease() {
 			m.Settled(event, "lease_lost", 0)
 		}
 	}

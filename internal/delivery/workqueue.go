@@ -198,7 +198,7 @@ func (q *WorkQueue) Dispatch() {
 
 // work takes a batch and handles it.
 func (q *WorkQueue) work() {
-	b := q.take()
+	b := q.takeBatch()
 	if b == nil {
 		return
 	}
@@ -209,9 +209,9 @@ func (q *WorkQueue) work() {
 	b.Settled(len(b.Messages))
 }
 
-// take takes the next batch, and starts the worker of the batch after that. Goroutines that are ready to run go first:
-// on a busy machine they bring messages for the same batch, and a batch costs little more than a message.
-func (q *WorkQueue) take() *Batch {
+// takeBatch takes the next batch, and starts the worker of the batch after that. Goroutines that are ready to run go
+// first: on a busy machine they bring messages for the same batch, and a batch costs little more than a message.
+func (q *WorkQueue) takeBatch() *Batch {
 	runtime.Gosched()
 	q.config.Lock.Lock()
 	defer q.config.Lock.Unlock()

@@ -28,10 +28,10 @@ func States() []State {
 	return []State{None, Pending, Sendable, Done, RolledBack, Abandoned, Dead, Acknowledged}
 }
 
-// Kept lists the states in which a store holds a message without any expiry: whole, except an ACKNOWLEDGED one, whose
-// content is the broker's by then. The order is that of precedence: a record that a half-finished write has left in two
-// of them stands in the one that comes first, which is never the one that could lose a committed message.
-func Kept() []State {
+// Unfinished lists the states in which a store holds a message without any expiry: whole, except an ACKNOWLEDGED one,
+// whose content is the broker's by then. The order is that of precedence: a record that a half-finished write has left
+// in two of them stands in the one that comes first, which is never the one that could lose a committed message.
+func Unfinished() []State {
 	return []State{Sendable, Dead, Pending, Abandoned, Acknowledged}
 }
 
@@ -56,8 +56,8 @@ func ParseState(name string) (State, error) {
 // Final says whether the message is finished: only a receipt is kept, and only for a time.
 func (s State) Final() bool { return s == Done || s == RolledBack }
 
-// Worked says whether a due message in the state goes on by itself.
-func (s State) Worked() bool { return s == Pending || s == Sendable || s == Acknowledged }
+// HasLoop says whether a due message in the state goes on by itself.
+func (s State) HasLoop() bool { return s == Pending || s == Sendable || s == Acknowledged }
 
 // Event is what happens to a message.
 type Event uint8
@@ -135,8 +135,8 @@ func (e Event) String() string {
 	return fmt.Sprintf("event(%d)", uint8(e))
 }
 
-// Owned says whether only the holder of the message's lease may bring the event about.
-func (e Event) Owned() bool { return e >= EventCommitted && e <= EventReleased }
+// NeedsLease says whether only the holder of the message's lease may bring the event about.
+func (e Event) NeedsLease() bool { return e >= EventCommitted && e <= EventReleased }
 
 // Move is one line of the table of legal moves.
 type Move struct {

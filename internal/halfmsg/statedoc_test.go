@@ -64,7 +64,7 @@ func node(s halfmsg.State) string {
 }
 
 func who(e halfmsg.Event) string {
-	if e.Owned() {
+	if e.NeedsLease() {
 		return "the holder of the lease"
 	}
 	return "any caller"

@@ -30,10 +30,10 @@ const (
 	MaxHappeningCause = 200
 )
 
-// Told says whether a store keeps the event on the timeline of its message. Ordinary events are not kept, since they
-// follow from the record and would cost time. A message that is handed back is kept only with a cause, and a Submit,
-// trusted or not, only when the message was ABANDONED.
-func (e Event) Told() bool {
+// OnTimeline says whether a store keeps the event on the timeline of its message. Ordinary events are not kept, since
+// they follow from the record and would cost time. A message that is handed back is kept only with a cause, and a
+// Submit, trusted or not, only when the message was ABANDONED.
+func (e Event) OnTimeline() bool {
 	switch e {
 	case EventSubmit, EventSubmitTrusted, EventUnknown, EventUnreachable, EventGivenUp, EventTimedOut, EventRefused,
 		EventUnsure, EventExhausted, EventMarkerKept, EventReleased, EventRetry, EventReplay:

@@ -143,10 +143,10 @@ func (p *publication) store(outcomes []delivery.Outcome) {
 	p.storing.Go(func() {
 		if failure := lifecycle.Recovered(func() {
 			dying, others := p.dying(outcomes)
-			p.settle(others)
+			p.storeOutcomes(others)
 			if len(dying) > 0 {
 				p.copyDead(dying)
-				p.settle(dying)
+				p.storeOutcomes(dying)
 			}
 		}); failure != nil {
 			p.panicked(len(outcomes), failure)
@@ -154,8 +154,9 @@ func (p *publication) store(outcomes []delivery.Outcome) {
 	})
 }
 
-// settle stores outcomes, and hands acknowledged messages on. Outcomes whose shard is away wait without their bodies.
-func (p *publication) settle(outcomes []delivery.Outcome) {
+// storeOutcomes stores outcomes, and hands acknowledged messages on. Outcomes whose shard is away wait without their
+// bodies.
+func (p *publication) storeOutcomes(outcomes []delivery.Outcome) {
 	for i := range outcomes {
 		outcomes[i].Body = nil
 	}

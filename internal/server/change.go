@@ -159,7 +159,7 @@ func (c *change) matching(r changeRequest) (halfmsg.Query, error) {
 
 // from lists the states in which the move is legal.
 func (c *change) from() []halfmsg.State {
-	return slices.DeleteFunc(halfmsg.Kept(), func(state halfmsg.State) bool {
+	return slices.DeleteFunc(halfmsg.Unfinished(), func(state halfmsg.State) bool {
 		_, legal := halfmsg.Next(state, c.event)
 		return !legal
 	})

@@ -40,7 +40,7 @@ func (o *operators) GroupMessages(
 	}
 	c := &check{}
 	query := o.server.query(c, r)
-	c.kept("state", query.State, halfmsg.Kept())
+	c.kept("state", query.State, halfmsg.Unfinished())
 	if err := c.err(); err != nil {
 		return nil, o.server.fail(call, err, halfmsg.None)
 	}

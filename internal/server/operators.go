@@ -71,7 +71,7 @@ func (o *operators) ListMessages(
 	}
 	c := &check{}
 	query := o.server.query(c, r)
-	c.kept("state", query.State, halfmsg.Kept())
+	c.kept("state", query.State, halfmsg.Unfinished())
 	query.Limit, query.Scan, query.Patience = c.pageSize(r.GetPageSize()), maxScan, maxSearch
 	if err := c.err(); err != nil {
 		return nil, o.server.fail(call, err, halfmsg.None)

@@ -50,7 +50,7 @@ func (w *world) compare() {
 		}
 		expected[record] = true
 		expected[base+"leases"], expected[base+"verdicts"] = true, true
-		for _, state := range halfmsg.Kept() {
+		for _, state := range halfmsg.Unfinished() {
 			expected[base+state.String()] = true
 			expected[base+state.String()+":created"] = true
 		}
@@ -99,7 +99,7 @@ func (w *world) compareIndexes(name halfmsg.Name, it *item) {
 	if paged != halfmsg.None && paged != it.state {
 		w.model.failf("%s is %v; its cell is %v", name, it.state, paged)
 	}
-	for _, state := range halfmsg.Kept() {
+	for _, state := range halfmsg.Unfinished() {
 		key := shard + name.Producer + ":" + state.String()
 		for _, index := range []string{key, key + ":created"} {
 			if in := w.indexed(index, name.ID); in != (state == it.state && paged == halfmsg.None) {

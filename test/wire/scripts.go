@@ -167,7 +167,7 @@ func stepOf(name string, args []string) string {
 
 // codeOf is the code of a state in the scripts.
 func codeOf(state halfmsg.State) string {
-	codes := append(append([]halfmsg.State{halfmsg.None}, halfmsg.Kept()...), halfmsg.Done, halfmsg.RolledBack)
+	codes := append(append([]halfmsg.State{halfmsg.None}, halfmsg.Unfinished()...), halfmsg.Done, halfmsg.RolledBack)
 	return strconv.Itoa(slices.Index(codes, state))
 }
 
@@ -285,19 +285,19 @@ func wordOf(rules []string, number string) string {
 	if err != nil || n < 1 || n > len(rules) {
 		return ""
 	}
-	rule, kept := rules[n-1], len(halfmsg.Kept())
+	rule, kept := rules[n-1], len(halfmsg.Unfinished())
 	for _, event := range halfmsg.Events() {
-		if strings.HasPrefix(rule, leads(event)) && event.Owned() == strings.Contains(rule[2*kept:], "o") {
+		if strings.HasPrefix(rule, nextStates(event)) && event.NeedsLease() == strings.Contains(rule[2*kept:], "o") {
 			return event.String()
 		}
 	}
 	return ""
 }
 
-// leads returns the target of an event from each kept state, as the store writes the target in its rules.
-func leads(event halfmsg.Event) string {
+// nextStates returns the target of an event from each kept state, as the store writes the target in its rules.
+func nextStates(event halfmsg.Event) string {
 	var text strings.Builder
-	for _, from := range halfmsg.Kept() {
+	for _, from := range halfmsg.Unfinished() {
 		digit := "-"
 		if to, legal := halfmsg.Next(from, event); legal {
 			digit = codeOf(to)

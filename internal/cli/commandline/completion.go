@@ -121,7 +121,7 @@ func positionals(node *kong.Node) (all []candidate) {
 // values are the values of a flag or an argument that takes a list.
 func values(enum, name, before string) (all []candidate) {
 	if name == "state" {
-		for _, state := range halfmsg.Kept() {
+		for _, state := range halfmsg.Unfinished() {
 			all = append(all, candidate{before + state.String(), ""})
 		}
 		return all

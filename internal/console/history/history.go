@@ -174,7 +174,7 @@ func (b *Bucket) set(field string, n int64) {
 		b.Latency[class] = uint64(n) //nolint:gosec // a count of messages
 	}
 	name, found := strings.CutPrefix(field, stateField)
-	for _, state := range halfmsg.Kept() {
+	for _, state := range halfmsg.Unfinished() {
 		if found && state.String() == name {
 			if b.Counts == nil {
 				b.Counts = map[halfmsg.State]int64{}

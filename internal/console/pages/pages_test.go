@@ -253,17 +253,17 @@ func TestWhatHappensNext(t *testing.T) {
 			Message: &msghandlerv1.Message{Exchange: "shop"},
 		}
 		got := next(r, now)
-		if state.Worked() != got.At.Equal(due) || strings.HasPrefix(got.What, "Nothing") == state.Worked() {
+		if state.HasLoop() != got.At.Equal(due) || strings.HasPrefix(got.What, "Nothing") == state.HasLoop() {
 			t.Errorf("%s: %+v", state, got)
 		}
 		r.LeaseOwner, r.LeaseUntil = "me", timestamppb.New(lease)
 		held := next(r, now)
-		if state.Worked() && (!held.At.Equal(lease) || held.Holder != "me" || held.listed(now) != "leased") {
+		if state.HasLoop() && (!held.At.Equal(lease) || held.Holder != "me" || held.listed(now) != "leased") {
 			t.Errorf("%s with a lease: %+v", state, held)
 		}
 		// A lease that has ended has no holder.
 		r.LeaseUntil, r.DueTime = timestamppb.New(now.Add(-time.Second)), timestamppb.New(now.Add(-time.Second))
-		if ended := next(r, now); ended.Holder != "" || state.Worked() && ended.listed(now) != "due" {
+		if ended := next(r, now); ended.Holder != "" || state.HasLoop() && ended.listed(now) != "due" {
 			t.Errorf("%s after its lease: %+v", state, ended)
 		}
 	}

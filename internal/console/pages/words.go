@@ -158,7 +158,7 @@ func stateOf(s msghandlerv1.State) halfmsg.State {
 
 // parseState parses the name of a state with a list.
 func parseState(word string) (halfmsg.State, bool) {
-	for _, state := range halfmsg.Kept() {
+	for _, state := range halfmsg.Unfinished() {
 		if state.String() == word {
 			return state, true
 		}

@@ -162,11 +162,11 @@ func (s *Store) Stats(context.Context) ([]halfmsg.Stat, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var stats []halfmsg.Stat
-	for _, state := range slices.Sorted(slices.Values(halfmsg.Kept())) {
+	for _, state := range slices.Sorted(slices.Values(halfmsg.Unfinished())) {
 		stat := halfmsg.Stat{State: state}
 		if all := s.standing(state); len(all) > 0 {
 			stat.Count, stat.OldestAt = int64(len(all)), all[0].CreatedAt
-			if state.Worked() {
+			if state.HasLoop() {
 				stat.FirstDueAt = slices.MinFunc(all, func(a, b *entry) int { return a.due.Compare(b.due) }).due
 			}
 		}

@@ -33,7 +33,7 @@ func (s *Store) Settle(_ context.Context, settlements []halfmsg.Settlement) []ha
 func (s *Store) settle(w halfmsg.Settlement) halfmsg.Result {
 	e := s.find(w.Name)
 	switch {
-	case !w.Event.Owned():
+	case !w.Event.NeedsLease():
 		return halfmsg.Result{Err: halfmsg.ErrIllegal}
 	case e == nil:
 		return halfmsg.Result{Err: halfmsg.ErrLeaseLost}
@@ -84,7 +84,7 @@ func (s *Store) move(e *entry, to halfmsg.State, w halfmsg.Settlement) {
 	if to == halfmsg.Sendable && e.State == halfmsg.Pending { // a retry of a DEAD message is no verdict
 		e.SendableAt = now
 	}
-	if w.Event.Told() && (w.Event != halfmsg.EventReleased || w.Cause != "") {
+	if w.Event.OnTimeline() && (w.Event != halfmsg.EventReleased || w.Cause != "") {
 		s.tell(e, w.Event.String(), string(w.Token), w.Cause)
 	}
 	if w.Cause != "" {

@@ -120,8 +120,8 @@ func (s *Store) Stats(ctx context.Context) ([]halfmsg.Stat, error) {
 		calls[i] = newCall(shard, 0)
 	}
 	run(ctx, s.intake, s.scripts.stats, calls)
-	stats := make([]halfmsg.Stat, 0, len(halfmsg.Kept()))
-	for i, state := range halfmsg.Kept() {
+	stats := make([]halfmsg.Stat, 0, len(halfmsg.Unfinished()))
+	for i, state := range halfmsg.Unfinished() {
 		stat := halfmsg.Stat{State: state}
 		for _, c := range calls {
 			if c.err != nil {
@@ -130,7 +130,7 @@ func (s *Store) Stats(ctx context.Context) ([]halfmsg.Stat, error) {
 			count, _ := c.answer(3 * i).(int64)
 			stat.Count += count
 			stat.OldestAt = earlier(stat.OldestAt, c.answer(3*i+1))
-			if state.Worked() {
+			if state.HasLoop() {
 				stat.FirstDueAt = earlier(stat.FirstDueAt, c.answer(3*i+2))
 			}
 		}

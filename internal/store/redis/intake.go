@@ -219,7 +219,7 @@ func (b *submission) submitIndexed(ctx context.Context, places []place) {
 	token := s.newToken()
 	p := plan{
 		store: s, room: how.room, looks: true,
-		head: always(leads(how.event), token, leaseMS(how.lease), claimRoom(places)),
+		head: always(nextStates(how.event), token, leaseMS(how.lease), claimRoom(places)),
 		each: func(args []any, i int) []any { return how.each(args, b.names[i].ID, &b.known[i]) },
 	}
 	calls := p.calls(places)

@@ -202,7 +202,7 @@ func parsePart(part string) (kind, string) {
 		return idHash, ""
 	}
 	state, created := strings.CutSuffix(part, createdSuffix)
-	for _, kept := range halfmsg.Kept() {
+	for _, kept := range halfmsg.Unfinished() {
 		if state == kept.String() {
 			if created {
 				return createdIndex, ""
@@ -215,7 +215,7 @@ func parsePart(part string) (kind, string) {
 
 // The scripts speak of states in codes: 1, 2, ... for the kept ones by precedence, then the final ones, 0 for none.
 var (
-	stateOf = append(append([]halfmsg.State{halfmsg.None}, halfmsg.Kept()...), halfmsg.Done, halfmsg.RolledBack)
+	stateOf = append(append([]halfmsg.State{halfmsg.None}, halfmsg.Unfinished()...), halfmsg.Done, halfmsg.RolledBack)
 	codeOf  = func() map[halfmsg.State]int {
 		codes := make(map[halfmsg.State]int, len(stateOf))
 		for code, state := range stateOf {

@@ -66,7 +66,7 @@ func (s *Store) ListReachable(ctx context.Context, query halfmsg.Query) (halfmsg
 }
 
 func (s *Store) list(ctx context.Context, query halfmsg.Query, shards []string) (halfmsg.Page, error) {
-	if !slices.Contains(halfmsg.Kept(), query.State) {
+	if !slices.Contains(halfmsg.Unfinished(), query.State) {
 		return halfmsg.Page{}, fmt.Errorf("messages that are %s are not kept", query.State)
 	}
 	after, err := parseCursor(query.Cursor)

@@ -109,7 +109,7 @@ func intact(t *testing.T, client *redis.Client) {
 			inPages[id] = true
 		}
 	}
-	for _, state := range halfmsg.Kept() {
+	for _, state := range halfmsg.Unfinished() {
 		for id := range client.HGetAll(ctx, base+state.String()+":cells").Val() {
 			places[id] = append(places[id], state.String()+":cells")
 			if !inPages[id] {

@@ -182,7 +182,7 @@ func crowded(t *testing.T, s *Store) {
 // fillMember writes a message into every key that names it.
 func fillMember(ctx context.Context, pipe redis.Pipeliner, base, id string, now int64) {
 	pipe.Set(ctx, base+recordPrefix+id, `half 0000000000001 digest {"broker":"events"}`+"\n", 0)
-	for _, state := range halfmsg.Kept() {
+	for _, state := range halfmsg.Unfinished() {
 		pipe.ZAdd(ctx, base+state.String(), redis.Z{Score: float64(now), Member: id})
 		pipe.ZAdd(ctx, base+state.String()+createdSuffix, redis.Z{Score: 1, Member: id})
 	}

@@ -36,21 +36,21 @@ var hurried = map[halfmsg.Event]bool{
 var rules = func() []string {
 	out := make([]string, len(halfmsg.Events()))
 	for i, event := range halfmsg.Events() {
-		out[i] = leads(event) + leadsHurried(event) + effects[event]
-		if event.Owned() {
+		out[i] = nextStates(event) + nextStatesAfterRetry(event) + effects[event]
+		if event.NeedsLease() {
 			out[i] += "o"
 		}
-		if event.Told() {
+		if event.OnTimeline() {
 			out[i] += " " + event.String()
 		}
 	}
 	return out
 }()
 
-// leads holds the next state from each kept state, one character each.
-func leads(event halfmsg.Event) string {
+// nextStates holds the next state from each kept state, one character each.
+func nextStates(event halfmsg.Event) string {
 	var text strings.Builder
-	for _, from := range halfmsg.Kept() {
+	for _, from := range halfmsg.Unfinished() {
 		if to, legal := halfmsg.Next(from, event); legal {
 			text.WriteString(strconv.Itoa(codeOf[to]))
 		} else {
@@ -60,10 +60,10 @@ func leads(event halfmsg.Event) string {
 	return text.String()
 }
 
-// leadsHurried is leads for a hurried message: the event, and then a retry.
-func leadsHurried(event halfmsg.Event) string {
+// nextStatesAfterRetry is nextStates for a message whose Submit or Retry came meanwhile: the event, then a retry.
+func nextStatesAfterRetry(event halfmsg.Event) string {
 	var text strings.Builder
-	for _, from := range halfmsg.Kept() {
+	for _, from := range halfmsg.Unfinished() {
 		to, legal := halfmsg.Next(from, event)
 		if legal && hurried[event] {
 			to, legal = halfmsg.Next(to, halfmsg.EventRetry)
@@ -81,7 +81,7 @@ func (s *Store) Settle(ctx context.Context, settlements []halfmsg.Settlement) []
 	results := make([]halfmsg.Result, len(settlements))
 	foreign := false
 	for i := range settlements {
-		if event := settlements[i].Event; !event.Owned() {
+		if event := settlements[i].Event; !event.NeedsLease() {
 			results[i].Err = fmt.Errorf("%w: %s is no owner's word", halfmsg.ErrIllegal, event)
 			foreign = true
 		}
@@ -151,7 +151,7 @@ func (s *Store) Discard(ctx context.Context, names []halfmsg.Name, from halfmsg.
 // onlyFrom is a rule for one state alone.
 func onlyFrom(from halfmsg.State, rule string) string {
 	limited := []byte(rule)
-	for i, state := range halfmsg.Kept() {
+	for i, state := range halfmsg.Unfinished() {
 		if state != from {
 			limited[i] = '-'
 		}
@@ -189,7 +189,7 @@ func (s *Store) move(ctx context.Context, places []place, results []halfmsg.Resu
 		},
 	}
 	client := s.loops
-	if !m.of(places[0].index).Event.Owned() {
+	if !m.of(places[0].index).Event.NeedsLease() {
 		client = s.intake
 	}
 	calls := p.calls(places)

@@ -24,7 +24,7 @@ type stale struct {
 }
 
 func staleStates() (all []stale) {
-	for _, state := range halfmsg.Kept() {
+	for _, state := range halfmsg.Unfinished() {
 		all = append(all, stale{
 			name: state.String(),
 			leave: func(t *testing.T, store *redisstore.Store, _ *redis.Client, m halfmsg.Message) *halfmsg.Claim {

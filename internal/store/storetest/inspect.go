@@ -293,7 +293,7 @@ func stats(s *suite) {
 		}
 		var first time.Time
 		for _, r := range s.pages(halfmsg.Query{State: stat.State, Limit: 10}, func() {}) {
-			if stat.State.Worked() && (first.IsZero() || r.DueAt.Before(first)) {
+			if stat.State.HasLoop() && (first.IsZero() || r.DueAt.Before(first)) {
 				first = r.DueAt
 			}
 		}

@@ -51,7 +51,7 @@ func expected(state halfmsg.State, event halfmsg.Event) (halfmsg.State, error) {
 	switch {
 	case event == halfmsg.EventSend:
 		return state, nil
-	case state == halfmsg.None && event.Owned():
+	case state == halfmsg.None && event.NeedsLease():
 		return state, halfmsg.ErrLeaseLost
 	case state == halfmsg.None:
 		return state, halfmsg.ErrNotFound
@@ -61,7 +61,7 @@ func expected(state halfmsg.State, event halfmsg.Event) (halfmsg.State, error) {
 		return state, nil
 	case reaches(event, state) && (state.Final() || state == halfmsg.Sendable || state == halfmsg.Acknowledged):
 		return state, nil // made before
-	case event.Owned() && !slices.Contains(worked, state):
+	case event.NeedsLease() && !slices.Contains(worked, state):
 		return state, halfmsg.ErrLeaseLost
 	}
 	return state, halfmsg.ErrIllegal
@@ -112,7 +112,7 @@ func foreignTokens(s *suite) {
 		thief.Token += "x"
 		for _, event := range halfmsg.Events() {
 			speaker, want := thief, halfmsg.ErrLeaseLost
-			if !event.Owned() {
+			if !event.NeedsLease() {
 				speaker, want = claim, halfmsg.ErrIllegal
 			}
 			s.untouched(claim.Name, func() {

@@ -112,7 +112,7 @@ func everyTold(s *suite) {
 		more := len(after.Timeline) - len(before.Timeline)
 		// Handed back without a cause, and submitted while pending: no line.
 		ordinary := move.Event == halfmsg.EventReleased || submits(move.Event) && move.From == halfmsg.Pending
-		if wants := move.Event.Told() && !ordinary; wants != (more == 1) {
+		if wants := move.Event.OnTimeline() && !ordinary; wants != (more == 1) {
 			s.Errorf("%s on %s: %d more on its timeline", move.Event, move.From, more)
 		}
 		if more == 1 && after.Timeline[len(after.Timeline)-1].What != move.Event.String() {

@@ -52,7 +52,7 @@ func trusted(s *suite) {
 // trustedHeld: the owner of the message asks in vain. Every verdict of the owner is refused.
 func trustedHeld(s *suite) {
 	for _, move := range halfmsg.Moves() {
-		if move.From == halfmsg.Pending && move.Event.Owned() {
+		if move.From == halfmsg.Pending && move.Event.NeedsLease() {
 			s.takeFromOwner(move.Event)
 		}
 	}
