@@ -25,7 +25,7 @@ NEWEST_TOO = $(if $(filter oldest,$(SERVERS)),$(if $(filter work,$(PACKAGES)),TE
 FUZZTIME ?= 60s
 FUZZ ?= ^Fuzz
 
-.PHONY: help build test newest acceptance databases finished faults drill soak defects vulnerabilities chart screenshots lists crowd wcag fuzz house model docs docs-run lint generate fresh bench compare profiles tidy version proxy release test-release test-packages walk demo tools clean
+.PHONY: help build test check newest acceptance databases finished faults drill soak defects vulnerabilities chart screenshots lists crowd wcag fuzz house model docs docs-run lint generate fresh bench compare profiles tidy version proxy release test-release test-packages walk demo tools clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -42,6 +42,10 @@ test: $(BIN)/gotestsum ## Install the test servers and run all tests with the ra
 	scripts/beside.sh .cache/beside.log '$(or $(RANDOM_ALONE),true)' '$(or $(NEWEST_TOO),true)' -- \
 		$(BIN)/withservers -- scripts/gotest.sh '$(SLOWEST) $(PACKAGES)' \
 		-race -count=1 -vet=off -ldflags='-s -w' -p 3 -timeout $(TEST_TIMEOUT)
+
+ROOM ?=
+check: $(BIN)/golangci-lint ## Vet, lint and test a room, and test the rooms that import it (ROOM=sendloop)
+	scripts/check-room.sh '$(ROOM)'
 
 newest: $(BIN)/gotestsum ## Run the packages that depend on the servers' versions on the newest servers (NEWEST=./test/consumer)
 	go build -o $(BIN)/withservers ./test/withservers
@@ -168,6 +172,7 @@ docs: $(BIN)/hugo .cache/site/node_modules ## Build the site of the documentatio
 	rm -rf dist/site
 	$(BIN)/hugo --source docs/site --destination $(CURDIR)/dist/site --cacheDir $(CURDIR)/.cache/hugo --noBuildLock >/dev/null
 	.cache/site/node_modules/.bin/pagefind --site dist/site --quiet
+	scripts/site-text.sh dist/site
 	go test ./test/site -count=1 -args -site $(CURDIR)/dist/site -shots '$(abspath $(SHOTS))'
 
 .cache/site/node_modules: docs/site/package.json docs/site/package-lock.json

@@ -2,7 +2,7 @@
 //
 // POST /orders takes an order such as {"id": "1001", "amount": 12}. The order's message is published if, and only if,
 // the order's transaction commits, whichever process dies when. The coordinator calls POST /confirm and
-// POST /deleteBusiness. docs/howto/node.md says how to run it, and
+// POST /deleteBusiness. docs/howto/java.md#run-the-example-in-nodejs says how to run it, and
 // docs/reference/languages-contract.md what each step is for.
 
 import {createHash, timingSafeEqual} from 'node:crypto';

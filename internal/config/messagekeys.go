@@ -116,7 +116,7 @@ func (a *Archive) keys() []Key {
 		{
 			Name: "archive.retention", Default: "0", value: duration(&a.Retention, 0, 365*day),
 			Meaning: "How long finished messages are kept with their content, to be found and replayed. 0: no archive. The " +
-				"archive takes memory of Redis: see docs/run/history.md.",
+				"archive takes memory of Redis: see docs/run/message.md.",
 		},
 		{
 			Name: "archive.max_messages", Default: "100000", value: whole(&a.MaxMessages, 1, 100_000_000),

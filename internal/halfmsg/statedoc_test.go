@@ -94,5 +94,5 @@ var eventMeanings = map[halfmsg.Event]string{
 	halfmsg.EventRetry:         "an operator's retry: due now, attempts back at zero",
 	halfmsg.EventDiscard:       "an operator's discard",
 	halfmsg.EventReplay: "an operator's replay of a message whose verdict was committed: a copy from the " +
-		"[archive](../run/history.md) takes the place of the receipt",
+		"[archive](../run/message.md#history-and-archive) takes the place of the receipt",
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // runbooks are the pages of the person who was woken.
-var runbooks = []string{"docs/reference/alerts.md", "docs/run/alerts.md", "docs/run/symptoms.md"}
+var runbooks = []string{"docs/reference/alerts.md", "docs/run/symptoms.md"}
 
 var (
 	logLines = regexp.MustCompile("log lines?,? ((?:`[^`]+`(?:,| and | or )?)+)")

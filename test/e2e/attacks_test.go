@@ -28,7 +28,7 @@ import (
 )
 
 const (
-	// attackedRSS is the memory limit of a coordinator under attack, in bytes, as docs/run/limits.md states.
+	// attackedRSS is the memory limit of a coordinator under attack, in bytes, as docs/run/policies.md#connections states.
 	attackedRSS = 512 << 20
 	// largeRequest is nearly the largest that a coordinator takes.
 	largeRequest = 16<<20 - 1024

@@ -48,14 +48,14 @@ func TestOnlyVersionsOfTheRangeAreSupported(t *testing.T) {
 
 func TestServersPageNamesTheSupportedVersions(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../../../docs/reference/servers.md")
+	page, err := os.ReadFile("../../../docs/run/upgrade.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, s := range []versions.Server{versions.RabbitMQ, versions.Redis, versions.Valkey} {
 		row := "| " + s.Name + " | " + s.Oldest.String() + " | " + s.Newest.String() + " |"
 		if !strings.Contains(string(page), row) {
-			t.Errorf("docs/reference/servers.md has no row %q", row)
+			t.Errorf("docs/run/upgrade.md has no row %q", row)
 		}
 	}
 }
