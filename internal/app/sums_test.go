@@ -119,24 +119,3 @@ func TestAllCoordinatorsShowTheSameSums(t *testing.T) {
 		t.Errorf("after a coordinator has stopped, the charts have %d messages", n)
 	}
 }
-
-// Another version may report something else.
-func TestUnknownReportsDoNotCount(t *testing.T) {
-	t.Parallel()
-	redis := servers.Redis(t)
-	now := time.Now()
-	lasting := fmt.Sprintf(`{"now":%q,"coordinator":{"place":"x"},"new":1}`, now.Format(time.RFC3339Nano))
-	for name, passing := range map[string]string{
-		"later/0a": `[{"of":"another version"}]`,
-		"other/0a": `{"counts":{"rates":{"in":7},"producers":[{"name":"x"}],"new":1}}`,
-	} {
-		report := fmt.Sprintf("%d\nrunning\n%s\n%s", now.UnixMilli(), lasting, passing)
-		redis.CLI("HSET", "msghandler:{00}:coordinators", name, report)
-	}
-	r := start(t, settings(func(c *config.Config) { c.Redis.URL = redis.URL() }))
-	r.awaitReady(t)
-	r.awaitStats(t, "the report that is known counts", func(stats *adminv1.GetStatsResponse) bool {
-		return stats.GetFlow().GetCoordinators() == 2 && stats.GetFlow().GetStoredPerSecond() == 7 &&
-			sums(stats) == "x: 0 stored, 0 acknowledged, failed: false\n"
-	})
-}
