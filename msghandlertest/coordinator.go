@@ -226,8 +226,8 @@ func (c *Coordinator) start(t testing.TB) {
 			return err
 		}
 		for _, b := range stats.GetBrokers() {
-			if b.GetTrouble() != "" && b.GetName() == "" {
-				return fmt.Errorf("the broker: %s", b.GetTrouble())
+			if b.GetProblem() != "" && b.GetName() == "" {
+				return fmt.Errorf("the broker: %s", b.GetProblem())
 			}
 		}
 		return nil

@@ -71,7 +71,10 @@ const most = 5
 
 // inState names the first messages of a state.
 func inState(ctx context.Context, api adminv1.AdminServiceClient, state producer.State) error {
-	page, err := api.ListMessages(ctx, &adminv1.ListMessagesRequest{State: state, PageSize: most})
+	page, err := api.ListMessages(ctx, &adminv1.ListMessagesRequest{
+		Filter:   &adminv1.MessageFilter{State: state},
+		PageSize: most,
+	})
 	if err != nil {
 		return err
 	}
@@ -113,7 +116,10 @@ func (c *Coordinator) leased(ctx context.Context, api adminv1.AdminServiceClient
 		return err
 	}
 	for _, state := range []producer.State{producer.StatePending, producer.StateSendable} {
-		page, err := api.ListMessages(ctx, &adminv1.ListMessagesRequest{State: state, PageSize: 1000})
+		page, err := api.ListMessages(ctx, &adminv1.ListMessagesRequest{
+			Filter:   &adminv1.MessageFilter{State: state},
+			PageSize: 1000,
+		})
 		if err != nil {
 			return err
 		}
@@ -153,7 +159,7 @@ func (c *Coordinator) Retry(t testing.TB, producerName string, ids ...string) {
 	t.Helper()
 	request := &adminv1.RetryMessagesRequest{Reason: "msghandlertest"}
 	for _, id := range ids {
-		request.Names = append(request.Names, &adminv1.MessageName{Producer: producerName, Id: id})
+		request.Selection.Names = append(request.Selection.Names, &adminv1.MessageName{Producer: producerName, Id: id})
 	}
 	answer, err := c.admin(t).RetryMessages(context.Background(), request)
 	if err != nil {

@@ -148,7 +148,9 @@ func (r *run) discard() (err error) {
 		admin := adminv1.NewAdminServiceClient(s.conns[0])
 		for _, state := range unfinished {
 			_, failed := admin.DiscardMessages(ctx, &adminv1.DiscardMessagesRequest{
-				Producer: s.name, State: state, Limit: discardMost, Reason: "left over by msghandler-bench",
+				Selection: &adminv1.MessageSelection{Filter: &adminv1.MessageFilter{Producer: s.name, State: state}},
+				Limit:     discardMost,
+				Reason:    "left over by msghandler-bench",
 			})
 			if failed != nil && status.Code(failed) != codes.NotFound {
 				err = errors.Join(err, fmt.Errorf("the %v messages of %s are not discarded: %w", state, s.name, failed))

@@ -138,7 +138,7 @@ func TestMarkersAreDeletedWhenTheConfigurationSaysSo(t *testing.T) {
 
 			deliveries := r.queue(t, "paid")
 			if _, err := adminv1.NewAdminServiceClient(conn).RetryMessages(t.Context(), &adminv1.RetryMessagesRequest{
-				Names: []*adminv1.MessageName{{Producer: "orders", Id: "3"}},
+				Selection: &adminv1.MessageSelection{Names: []*adminv1.MessageName{{Producer: "orders", Id: "3"}}},
 			}); err != nil {
 				t.Fatal(err)
 			}

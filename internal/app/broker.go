@@ -86,10 +86,10 @@ func (a *App) brokerStats(opened []openBroker, waiting func(broker string) int) 
 		all := make([]*adminv1.BrokerStats, len(opened))
 		for i, b := range opened {
 			all[i] = &adminv1.BrokerStats{
-				Name: b.name, Kind: brokers.System(b.url), Waiting: int64(waiting(b.name)),
+				Name: b.name, Kind: brokers.System(b.url), QueuedMessages: int64(waiting(b.name)),
 			}
 			if err := b.Ready(); err != nil {
-				all[i].Trouble = err.Error()
+				all[i].Problem = err.Error()
 			}
 		}
 		return all

@@ -38,7 +38,7 @@ var deeds = []struct {
 		t.Helper()
 		names := []*adminv1.MessageName{{Producer: "stock", Id: "none"}}
 		_, err := adminv1.NewAdminServiceClient(conn).DiscardMessages(certs.WithToken(t.Context(), token),
-			&adminv1.DiscardMessagesRequest{Names: names, Reason: "a test"})
+			&adminv1.DiscardMessagesRequest{Selection: &adminv1.MessageSelection{Names: names}, Reason: "a test"})
 		return err
 	}},
 }

@@ -47,7 +47,7 @@ func TestHalfMessagesAreCounted(t *testing.T) {
 	stored := map[string]int64{}
 	r.awaitStats(t, "both stored messages", func(stats *adminv1.GetStatsResponse) bool {
 		for _, p := range stats.GetProducers() {
-			stored[p.GetName()] = p.GetStored()
+			stored[p.GetName()] = p.GetStoredTotal()
 		}
 		return stored["orders"] == 1 && stored["stock"] == 1
 	})

@@ -94,7 +94,7 @@ func (f *findings) letters(states []*adminv1.DeadLetterQueue, reported []string)
 			continue
 		}
 		f.add(warning, "letters-waiting", fmt.Sprintf("dead letters of %s (queue %s, broker %s): %s%d", q.GetName(),
-			q.GetQueue(), on, map[bool]string{true: "at most "}[q.GetAtMost()], q.GetCount().GetValue()),
+			q.GetQueue(), on, map[bool]string{true: "at most "}[q.GetCountAtMost()], q.GetCount().GetValue()),
 			"their consumers gave up, and their effects are missing",
 			"look at the page Letters of the console for the causes; fix the consumer, then replay; "+
 				"see docs/howto/dead-letters.md")

@@ -93,7 +93,7 @@ func (r *running) dead(t *testing.T) {
 	admin := adminv1.NewAdminServiceClient(dial(t, r.GRPCAddr()))
 	servers.Eventually(t, 20*time.Second, "the message is dead", func() bool {
 		list, err := admin.ListMessages(t.Context(),
-			&adminv1.ListMessagesRequest{State: msghandlerv1.State_STATE_DEAD})
+			&adminv1.ListMessagesRequest{Filter: &adminv1.MessageFilter{State: msghandlerv1.State_STATE_DEAD}})
 		return err == nil && len(list.GetRecords()) == 1
 	})
 }
@@ -392,7 +392,9 @@ func TestHiddenBodiesAreHiddenFromAdmins(t *testing.T) {
 		if m := got.GetRecord().GetMessage(); err != nil || (len(m.GetBody())+len(m.GetHeaders()) > 0) != shown {
 			t.Errorf("GetMessage, want bodies %t: %v, %v", shown, m, err)
 		}
-		list, err := admin.ListMessages(t.Context(), &adminv1.ListMessagesRequest{State: msghandlerv1.State_STATE_DEAD})
+		list, err := admin.ListMessages(t.Context(), &adminv1.ListMessagesRequest{
+			Filter: &adminv1.MessageFilter{State: msghandlerv1.State_STATE_DEAD},
+		})
 		if m := list.GetRecords()[0].GetMessage(); err != nil || (len(m.GetBody())+len(m.GetHeaders()) > 0) != shown {
 			t.Errorf("ListMessages, want bodies %t: %v, %v", shown, m, err)
 		}

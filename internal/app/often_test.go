@@ -52,14 +52,18 @@ func TestRepeatedIDsInABatch(t *testing.T) {
 		return codes.AlreadyExists
 	})
 	admin := adminv1.NewAdminServiceClient(conn)
-	retried, err := admin.RetryMessages(t.Context(), &adminv1.RetryMessagesRequest{Names: names})
+	retried, err := admin.RetryMessages(t.Context(), &adminv1.RetryMessagesRequest{
+		Selection: &adminv1.MessageSelection{Names: names},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	want("retried", retried.GetOutcomes(), func(int) codes.Code { return codes.OK })
-	discarded, err := admin.DiscardMessages(t.Context(), &adminv1.DiscardMessagesRequest{Names: names})
-	if err != nil || discarded.GetDiscarded() != 1 {
-		t.Fatalf("discarded %d: %v", discarded.GetDiscarded(), err)
+	discarded, err := admin.DiscardMessages(t.Context(), &adminv1.DiscardMessagesRequest{
+		Selection: &adminv1.MessageSelection{Names: names},
+	})
+	if err != nil || discarded.GetChanged() != 1 {
+		t.Fatalf("discarded %d: %v", discarded.GetChanged(), err)
 	}
 	want("discarded", discarded.GetOutcomes(), func(i int) codes.Code {
 		if i == 0 {

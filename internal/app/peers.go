@@ -171,7 +171,7 @@ func (a *App) fleetStats() []*adminv1.Coordinator {
 		stats[i] = &adminv1.Coordinator{
 			Instance: c.Instance, Version: c.Version, State: coordinatorStates[c.State],
 			GrpcAddress: c.GRPC, HttpAddress: c.HTTP, Place: c.Place, Restarts: int64(restarts[c.Place]),
-			StartTime: server.Moment(c.StartedAt), SeenTime: server.Moment(c.SeenAt), ConfigHash: c.Config.Hash,
+			StartTime: server.Moment(c.StartedAt), LastSeenTime: server.Moment(c.SeenAt), ConfigHash: c.Config.Hash,
 			Self: c.Instance == a.process.instance,
 		}
 	}

@@ -17,24 +17,26 @@ import (
 func (a *App) addSums(to *adminv1.GetStatsResponse) {
 	sums := a.peers.Sums(time.Now())
 	to.Flow = &adminv1.FlowStats{
-		Coordinators: int32(sums.Coordinators), StoredPerSecond: sums.Rates.In, //nolint:gosec // a hundred at most
-		AcknowledgedPerSecond: sums.Rates.Out, RejectedPerSecond: sums.Rates.Refused,
+		CoordinatorCount: int32(sums.Coordinators), StoredPerSecond: sums.Rates.In, //nolint:gosec // a hundred at most
+		AcknowledgedPerSecond: sums.Rates.Out, RefusedPerSecond: sums.Rates.Refused,
 		LatencyP50: durationOf(sums.P50), LatencyP99: durationOf(sums.P99),
 	}
 	for _, p := range sums.Producers() {
 		to.Producers = append(to.Producers, &adminv1.ProducerStats{
-			Name: p.Name, Coordinators: int32(p.Of), CircuitOpenAt: int32(p.OpenAt), //nolint:gosec // a hundred at most
-			Stored: p.Stored, Acknowledged: p.Acked, StoredPerSecond: p.Rates.In,
+			Name: p.Name, CoordinatorCount: int32(p.Of), OpenCircuits: int32(p.OpenAt), //nolint:gosec // a hundred at most
+			StoredTotal: p.Stored, AcknowledgedTotal: p.Acked, StoredPerSecond: p.Rates.In,
 			AcknowledgedPerSecond: p.Rates.Out, RefusedPerSecond: p.Rates.Refused,
-			AnswerTime: server.Moment(p.AnsweredAt), AnswerTook: durationOf(p.Took), Verdict: msghandlerv1.Verdict(p.Verdict),
-			FailureTime: server.Moment(p.FailedAt), Failure: p.Failure,
+			LastAnswerTime: server.Moment(p.AnsweredAt), LastAnswerLatency: durationOf(p.Took),
+			LastVerdict:     msghandlerv1.Verdict(p.Verdict),
+			LastFailureTime: server.Moment(p.FailedAt), LastFailure: p.Failure,
 		})
 	}
 	for _, e := range sums.Exchanges() {
 		to.Exchanges = append(to.Exchanges, &adminv1.ExchangeStats{
-			Broker: e.Broker, Name: e.Name, Acknowledged: e.Acked(), Failed: e.Failed(),
-			AcknowledgedPerSecond: e.Rates.Out, FailedPerSecond: e.Rates.Refused,
-			AcknowledgeTime: server.Moment(e.AckedAt), FailureTime: server.Moment(e.FailedAt), Failure: e.Failure,
+			Broker: e.Broker, Name: e.Name, AcknowledgedTotal: e.Acked(), RefusedTotal: e.Failed(),
+			AcknowledgedPerSecond: e.Rates.Out, RefusedPerSecond: e.Rates.Refused,
+			LastAcknowledgeTime: server.Moment(e.AckedAt),
+			LastFailureTime:     server.Moment(e.FailedAt), LastFailure: e.Failure,
 		})
 	}
 }

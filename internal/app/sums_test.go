@@ -51,11 +51,12 @@ func (r *running) send(t *testing.T, producer, target string, ids ...string) {
 // sums describes the rows of GetStats without times and rates.
 func sums(stats *adminv1.GetStatsResponse) (rows string) {
 	for _, p := range stats.GetProducers() {
-		rows += fmt.Sprintf("%s: %d stored, %d acknowledged, failed: %t\n", p.GetName(), p.GetStored(), p.GetAcknowledged(),
-			p.GetFailure() != "")
+		rows += fmt.Sprintf("%s: %d stored, %d acknowledged, failed: %t\n", p.GetName(), p.GetStoredTotal(),
+			p.GetAcknowledgedTotal(),
+			p.GetLastFailure() != "")
 	}
 	for _, e := range stats.GetExchanges() {
-		rows += fmt.Sprintf("%q: %d acknowledged, %d failed\n", e.GetName(), e.GetAcknowledged(), e.GetFailed())
+		rows += fmt.Sprintf("%q: %d acknowledged, %d failed\n", e.GetName(), e.GetAcknowledgedTotal(), e.GetRefusedTotal())
 	}
 	return rows
 }
@@ -92,7 +93,7 @@ func TestAllCoordinatorsShowTheSameSums(t *testing.T) {
 	for name, r := range map[string]*running{"first": first, "second": second} {
 		r.awaitStats(t, name+" has the sums", func(stats *adminv1.GetStatsResponse) bool {
 			flow := stats.GetFlow()
-			return sums(stats) == want && flow.GetCoordinators() == 2 && flow.GetStoredPerSecond() > 0
+			return sums(stats) == want && flow.GetCoordinatorCount() == 2 && flow.GetStoredPerSecond() > 0
 		})
 		page := r.get(t, "/")
 		if !strings.Contains(page, "sums of 2 coordinators") || !strings.Contains(page, "connection refused") {
@@ -113,7 +114,7 @@ func TestAllCoordinatorsShowTheSameSums(t *testing.T) {
 		t.Fatal(err)
 	}
 	second.awaitStats(t, "a stopped coordinator does not count", func(stats *adminv1.GetStatsResponse) bool {
-		return stats.GetFlow().GetCoordinators() == 1
+		return stats.GetFlow().GetCoordinatorCount() == 1
 	})
 	if n := charted(t, redis, 20*time.Minute, "in"); n != 6 {
 		t.Errorf("after a coordinator has stopped, the charts have %d messages", n)

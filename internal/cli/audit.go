@@ -15,6 +15,7 @@ import (
 	"github.com/msghandler/msghandler/internal/cli/commandline"
 	"github.com/msghandler/msghandler/internal/escape"
 	"github.com/msghandler/msghandler/internal/ground/backoff"
+	"github.com/msghandler/msghandler/internal/operate"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
@@ -22,7 +23,7 @@ type auditCommand struct {
 	adminFlags
 	Since   time.Duration `help:"Only the records of so long, such as 1h." placeholder:"DURATION"`
 	By      string        `help:"Only records whose caller has this text in its name or address." placeholder:"TEXT"`
-	Action  string        `help:"Only records with this text in their action: retry, discard, replay, replay-letters, discard-letters, login, logout, reload, token, or a refused method." placeholder:"TEXT"`
+	Action  string        `help:"Only records with this text in their action: retry, discard, replay, replay_dead_letters, discard_dead_letters, login, logout, reload, token, or a refused method." placeholder:"TEXT"`
 	Refused bool          `help:"Only calls that were refused."`
 	Failed  bool          `help:"Only changes that failed, or whose outcome is unknown."`
 	Limit   int           `default:"100" help:"How many at most, the newest."`
@@ -62,11 +63,18 @@ type auditRecord struct {
 
 func newAuditRecord(r *adminv1.AuditRecord) auditRecord {
 	return auditRecord{
-		ID: r.GetId(), Time: moment(r.GetTime()), LastTime: moment(r.GetLastTime()), By: r.GetBy(), Kind: r.GetKind(),
-		From: r.GetFrom(), Via: r.GetVia(), Action: r.GetAction(), Producer: r.GetProducer(), Names: r.GetNames(),
-		Filter: r.GetFilter(), Destinations: r.GetDestinations(), Count: r.GetCount(), Reason: r.GetReason(),
-		Result: r.GetResult(), Refusal: r.GetRefusal(), Cause: r.GetCause(), Instance: r.GetInstance(),
+		ID: r.GetId(), Time: moment(r.GetTime()), LastTime: moment(r.GetLastTime()), By: r.GetActor(),
+		Kind: operate.Word(r.GetIdentityKind()), From: r.GetAddress(), Via: operate.Word(r.GetChannel()),
+		Action: actionOf(r), Producer: r.GetProducer(), Names: r.GetNames(), Filter: r.GetFilter(),
+		Destinations: r.GetDestinations(), Count: r.GetCount(), Reason: r.GetReason(),
+		Result: operate.Word(r.GetResult()), Refusal: operate.Word(r.GetRefusal()), Cause: r.GetCause(),
+		Instance: r.GetInstance(),
 	}
+}
+
+// actionOf is what was done, or the method of a refused call.
+func actionOf(r *adminv1.AuditRecord) string {
+	return cmp.Or(operate.Word(r.GetAction()), r.GetMethod())
 }
 
 // Run prints records: the newest first, or with --follow in the order in which they came.
@@ -114,12 +122,12 @@ func (c *auditCommand) check() error {
 func (c *auditCommand) newest(
 	ctx context.Context, a *admin, limit int, known func(id string) bool,
 ) (records []*adminv1.AuditRecord, more bool, err error) {
-	request := &adminv1.ListAuditRequest{By: c.By, Action: c.Action}
+	request := &adminv1.ListAuditRequest{ActorContains: c.By, ActionContains: c.Action}
 	switch {
 	case c.Refused:
-		request.Result = "refused"
+		request.Result = adminv1.AuditResult_AUDIT_RESULT_REFUSED
 	case c.Failed:
-		request.Result = "failed"
+		request.Result = adminv1.AuditResult_AUDIT_RESULT_FAILED
 	}
 	if c.Since > 0 {
 		request.MaxAge = durationpb.New(c.Since)
@@ -203,8 +211,9 @@ func auditRows(records []*adminv1.AuditRecord) [][]string {
 func auditRow(r *adminv1.AuditRecord) []string {
 	why := r.GetReason() + "; " + r.GetCause()
 	return []string{
-		r.GetTime().AsTime().Local().Format(time.DateTime), cmp.Or(r.GetBy(), r.GetKind(), "-"),
-		cmp.Or(strings.TrimSpace(r.GetFrom()+" "+r.GetVia()), "-"), path.Base(r.GetAction()), r.GetResult(), concerns(r),
+		r.GetTime().AsTime().Local().Format(time.DateTime), cmp.Or(r.GetActor(), operate.Word(r.GetIdentityKind()), "-"),
+		cmp.Or(strings.TrimSpace(r.GetAddress()+" "+operate.Word(r.GetChannel())), "-"), path.Base(actionOf(r)),
+		operate.Word(r.GetResult()), concerns(r),
 		cmp.Or(strings.Trim(why, "; "), "-"),
 	}
 }
@@ -213,7 +222,7 @@ func auditRow(r *adminv1.AuditRecord) []string {
 func concerns(r *adminv1.AuditRecord) string {
 	which := strings.TrimSpace(r.GetFilter() + " " + strings.Join(r.GetDestinations(), "; "))
 	switch names := r.GetNames(); {
-	case r.GetResult() == "refused":
+	case r.GetResult() == adminv1.AuditResult_AUDIT_RESULT_REFUSED:
 		return strings.TrimSpace(amount(r.GetCount(), "call") + " " + r.GetProducer())
 	case len(names) == 0:
 		return cmp.Or(which, "-")

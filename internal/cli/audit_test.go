@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/msghandler/msghandler/internal/operate"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	"github.com/msghandler/msghandler/test/servers"
 )
@@ -19,7 +20,8 @@ import (
 func (c *coordinator) ListAudit(
 	_ context.Context, r *adminv1.ListAuditRequest,
 ) (*adminv1.ListAuditResponse, error) {
-	err := c.note("audit by=%s action=%s result=%s age=%v size=%d", r.GetBy(), r.GetAction(), r.GetResult(),
+	err := c.note("audit by=%s action=%s result=%s age=%v size=%d", r.GetActorContains(), r.GetActionContains(),
+		operate.Word(r.GetResult()),
 		r.GetMaxAge().AsDuration(), r.GetPageSize())
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -39,15 +41,24 @@ func auditedCoordinator(t *testing.T) *coordinator {
 	at := timestamppb.New(time.Date(2026, 11, 26, 12, 0, 0, 0, time.Local))
 	c.audited = []*adminv1.AuditRecord{
 		{
-			Id: "r3-0", Time: at, LastTime: at, From: "10.0.0.9", Via: "grpc", Kind: "anonymous", Count: 999,
-			Action: "/msghandler.admin.v1.AdminService/DiscardMessages", Result: "refused", Refusal: "identity",
+			Id: "r3-0", Time: at, LastTime: at, Address: "10.0.0.9", Count: 999,
+			Channel: adminv1.AuditChannel_AUDIT_CHANNEL_GRPC, IdentityKind: adminv1.IdentityKind_IDENTITY_KIND_ANONYMOUS,
+			Method: "/msghandler.admin.v1.AdminService/DiscardMessages",
+			Result: adminv1.AuditResult_AUDIT_RESULT_REFUSED, Refusal: adminv1.RefusalKind_REFUSAL_KIND_IDENTITY,
 			Cause: "show a client certificate\x1b[2J",
 		},
 		{
-			Id: "c2-0", Time: at, By: "jwt:anna", From: "10.1.2.3:5", Via: "console", Kind: "jwt", Action: "discard",
-			Result: "done", Names: []string{"orders/1", "orders/2"}, Filter: "state=dead", Count: 2, Reason: "test orders",
+			Id: "c2-0", Time: at, Actor: "jwt:anna", Address: "10.1.2.3:5",
+			Channel:      adminv1.AuditChannel_AUDIT_CHANNEL_CONSOLE,
+			IdentityKind: adminv1.IdentityKind_IDENTITY_KIND_JWT, Action: adminv1.AuditAction_AUDIT_ACTION_DISCARD,
+			Result: adminv1.AuditResult_AUDIT_RESULT_DONE, Names: []string{"orders/1", "orders/2"}, Filter: "state=dead",
+			Count: 2, Reason: "test orders",
 		},
-		{Id: "c1-0", Time: at, Via: "config", Action: "reload", Result: "failed", Cause: "no file"},
+		{
+			Id: "c1-0", Time: at, Channel: adminv1.AuditChannel_AUDIT_CHANNEL_CONFIG,
+			Action: adminv1.AuditAction_AUDIT_ACTION_RELOAD,
+			Result: adminv1.AuditResult_AUDIT_RESULT_FAILED, Cause: "no file",
+		},
 	}
 	return c
 }
@@ -95,7 +106,9 @@ func TestAuditFollows(t *testing.T) {
 	})
 	c.mu.Lock()
 	for i := 4; i < 8; i++ {
-		c.audited = append([]*adminv1.AuditRecord{{Id: fmt.Sprintf("c%d-0", i), Action: "retry"}}, c.audited...)
+		c.audited = append([]*adminv1.AuditRecord{{
+			Id: fmt.Sprintf("c%d-0", i), Action: adminv1.AuditAction_AUDIT_ACTION_RETRY,
+		}}, c.audited...)
 	}
 	c.mu.Unlock()
 	servers.Eventually(t, 10*time.Second, "the new ones are printed", func() bool {

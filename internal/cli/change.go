@@ -8,20 +8,18 @@ import (
 	"slices"
 	"time"
 
-	spb "google.golang.org/genproto/googleapis/rpc/status"
-	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/types/known/durationpb"
-
 	"github.com/msghandler/msghandler/internal/cli/commandline"
-	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/operate"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	spb "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc/status"
 )
 
 // selection names the messages to change: by name, or by a filter.
 type selection struct {
 	Names []string `arg:"" optional:"" help:"The messages, such as orders/1001; - reads them from standard input, one a line." name:"PRODUCER/ID"`
-	filterFlags
+	operate.MessageText
 	Limit  int    `default:"1000" help:"With --state: how many at most; 0 for all."`
 	Yes    bool   `short:"y" help:"Do not ask."`
 	DryRun bool   `short:"n" help:"Change nothing; say how many would be changed."`
@@ -37,9 +35,11 @@ type retryCommand struct {
 func (c *retryCommand) Run(ctx context.Context, s *commandline.Session) error {
 	return change{
 		adminFlags: c.adminFlags, selection: c.selection, verb: "Retry", done: "retried",
-		send: func(ctx context.Context, a *admin, r *adminv1.RetryMessagesRequest) (answer, error) {
-			response, err := call(ctx, a, a.client.RetryMessages, r)
-			return answer{response.GetRetried(), response.GetNextPageToken(), response.GetOutcomes()}, err
+		send: func(ctx context.Context, a *admin, r *adminv1.DiscardMessagesRequest) (answer, error) {
+			return call(ctx, a, a.client.RetryMessages, &adminv1.RetryMessagesRequest{
+				Selection: r.GetSelection(), Limit: r.GetLimit(), PageToken: r.GetPageToken(), Reason: r.GetReason(),
+				DryRun: r.GetDryRun(),
+			})
 		},
 	}.run(ctx, s)
 }
@@ -62,14 +62,8 @@ type discardCommand struct {
 func (c *discardCommand) Run(ctx context.Context, s *commandline.Session) error {
 	return change{
 		adminFlags: c.adminFlags, selection: c.selection, verb: "Discard", done: "discarded", loses: !c.MaybeCommitted,
-		send: func(ctx context.Context, a *admin, r *adminv1.RetryMessagesRequest) (answer, error) {
-			response, err := call(ctx, a, a.client.DiscardMessages, &adminv1.DiscardMessagesRequest{
-				Names: r.GetNames(), State: r.GetState(), Producer: r.GetProducer(), Limit: r.GetLimit(), Reason: r.GetReason(),
-				Exchange: r.GetExchange(), MinAge: r.GetMinAge(), ErrorContains: r.GetErrorContains(), DryRun: r.GetDryRun(),
-				PageToken: r.GetPageToken(), Broker: r.GetBroker(), Cause: r.GetCause(), IdPrefix: r.GetIdPrefix(),
-				RoutingKey: r.GetRoutingKey(), Header: r.GetHeader(),
-			})
-			return answer{response.GetDiscarded(), response.GetNextPageToken(), response.GetOutcomes()}, err
+		send: func(ctx context.Context, a *admin, r *adminv1.DiscardMessagesRequest) (answer, error) {
+			return call(ctx, a, a.client.DiscardMessages, r)
 		},
 	}.run(ctx, s)
 }
@@ -85,25 +79,24 @@ than were counted, and no message that was stored since; an older message that r
 them. With - as the name, the names are the first word of each line of standard input, such as a part of a list.`
 }
 
-// change is the common part of retry and discard. Their requests have the same fields; send gets a retry's request.
+// change is the common part of retry and discard. A discard's request has all fields of a retry's, so send gets that.
 type change struct {
 	adminFlags
 	selection
 	verb, done string
 	// loses says that the operator has not yet agreed to lose messages whose businesses may have committed.
 	loses bool
-	// counted is when the messages were counted that the operator agreed to change. Messages that were stored, or came
-	// of age, later are left out. They would take the place of counted messages that have gone meanwhile. Zero without
-	// a question.
+	// counted is when the messages were counted that the operator agreed to change; zero without a question.
 	counted time.Time
-	send    func(ctx context.Context, a *admin, r *adminv1.RetryMessagesRequest) (answer, error)
+	send    func(ctx context.Context, a *admin, r *adminv1.DiscardMessagesRequest) (answer, error)
 }
 
-// answer is the result of a request.
-type answer struct {
-	changed  int64
-	next     string // where to go on, where more may match
-	outcomes []*msghandlerv1.Outcome
+// answer is the answer to a change of messages.
+type answer interface {
+	GetChanged() int64
+	// GetNextPageToken is where to go on, where more may match.
+	GetNextPageToken() string
+	GetOutcomes() []*msghandlerv1.Outcome
 }
 
 func (c change) run(ctx context.Context, s *commandline.Session) error {
@@ -127,7 +120,7 @@ func (c change) run(ctx context.Context, s *commandline.Session) error {
 
 func (c change) check() error {
 	switch {
-	case len(c.Names) > 0 && c.filterFlags != filterFlags{}:
+	case len(c.Names) > 0 && c.MessageText != operate.MessageText{}:
 		return commandline.UsageError{Err: errors.New("give either names or --state and what goes with it, not both")}
 	case len(c.Names) == 0 && c.State == "":
 		return commandline.UsageError{Err: errors.New("which messages? Name them (orders/1001), " +
@@ -135,7 +128,7 @@ func (c change) check() error {
 	case c.Limit < 0:
 		return commandline.UsageError{Err: fmt.Errorf("--limit=%d: at least one, or 0 for all", c.Limit)}
 	}
-	return c.filterFlags.check()
+	return nil
 }
 
 // byName changes the named messages, and says why a message could not be changed.
@@ -149,14 +142,16 @@ func (c change) byName(ctx context.Context, s *commandline.Session, a *admin, na
 	var failures []error
 	far := s.Progress()
 	for part := range slices.Chunk(names, maxPage) {
-		got, err := c.send(ctx, a, &adminv1.RetryMessagesRequest{Names: part, DryRun: c.DryRun, Reason: c.Reason})
+		got, err := c.send(ctx, a, &adminv1.DiscardMessagesRequest{
+			Selection: &adminv1.MessageSelection{Names: part}, DryRun: c.DryRun, Reason: c.Reason,
+		})
 		if err != nil {
 			failures = append(failures, err)
 			break
 		}
-		changed += got.changed
+		changed += got.GetChanged()
 		far.Update("%s %d of %d", c.done, changed, len(names))
-		failures = append(failures, a.refusals(part, got.outcomes)...)
+		failures = append(failures, a.refusals(part, got.GetOutcomes())...)
 	}
 	far.End()
 	return errors.Join(c.printResult(s, changed, false), errors.Join(failures...))
@@ -183,22 +178,22 @@ func atMost(limit int) int64 {
 
 // byFilter changes the messages that match, after asking.
 func (c change) byFilter(ctx context.Context, s *commandline.Session, a *admin) error {
-	state, err := parseState(c.State)
+	filter, err := readFilter(c.MessageText)
 	if err != nil {
 		return err
 	}
 	limit := atMost(c.Limit)
-	if c.Yes && !c.DryRun && c.loses && mayBeCommitted(state) {
+	if c.Yes && !c.DryRun && c.loses && mayBeCommitted(filter.GetState()) {
 		return errMayLose
 	}
 	if !c.Yes && !c.DryRun {
 		began := time.Now()
-		if limit, err = c.ask(ctx, s, a, state, limit); err != nil {
+		if limit, err = c.ask(ctx, s, a, filter, limit); err != nil {
 			return err
 		}
 		c.counted = began
 	}
-	changed, more, err := c.matching(ctx, s, a, state, limit)
+	changed, more, err := c.matching(ctx, s, a, filter, limit)
 	if err != nil && (c.DryRun || changed == 0) {
 		return err
 	}
@@ -208,55 +203,46 @@ func (c change) byFilter(ctx context.Context, s *commandline.Session, a *admin) 
 // matching changes up to limit messages that match, or counts them in a dry run, page after page. More says whether
 // more may match than those, as far as the coordinator said before it failed.
 func (c change) matching(
-	ctx context.Context, s *commandline.Session, a *admin, state halfmsg.State, limit int64,
+	ctx context.Context, s *commandline.Session, a *admin, filter *adminv1.MessageFilter, limit int64,
 ) (changed int64, more bool, err error) {
 	done := c.done
 	if c.DryRun {
 		done = "counted"
 	}
-	request := &adminv1.RetryMessagesRequest{
-		State: msghandlerv1.State(state), Producer: c.Producer, Exchange: c.Exchange, ErrorContains: c.Error,
-		Reason: c.Reason, DryRun: c.DryRun, Broker: c.Broker,
-		Cause: c.Cause, IdPrefix: c.ID, RoutingKey: c.RoutingKey, Header: c.Header,
-	}
+	selection := &adminv1.MessageSelection{Filter: filter}
+	request := &adminv1.DiscardMessagesRequest{Selection: selection, Reason: c.Reason, DryRun: c.DryRun}
 	far := s.Progress()
 	defer far.End()
 	for changed < limit {
 		request.Limit = int32(min(limit-changed, maxPage)) //nolint:gosec // at most maxPage
-		request.MinAge = c.age()
+		if !c.counted.IsZero() {
+			selection.Filter = operate.CountedMessages(filter, c.counted)
+		}
 		var got answer
 		if got, err = c.send(ctx, a, request); err != nil {
 			break
 		}
-		changed += got.changed
-		request.PageToken = got.next
-		if more = got.next != ""; !more {
+		changed += got.GetChanged()
+		request.PageToken = got.GetNextPageToken()
+		if more = request.GetPageToken() != ""; !more {
 			break
 		}
-		far.Update("%s %d %s messages", done, changed, state)
+		far.Update("%s %d %s messages", done, changed, stateName(filter.GetState()))
 	}
 	return changed, more, err
 }
 
-// age is how old messages must be by now. An age, in contrast to a time, leaves the decision to the store's clock.
-func (c change) age() *durationpb.Duration {
-	if !c.counted.IsZero() {
-		c.OlderThan += time.Since(c.counted)
-	}
-	return c.minAge()
-}
-
 // ask counts up to limit messages that match and asks whether to go on.
 func (c change) ask(
-	ctx context.Context, s *commandline.Session, a *admin, state halfmsg.State, limit int64,
+	ctx context.Context, s *commandline.Session, a *admin, filter *adminv1.MessageFilter, limit int64,
 ) (agreed int64, err error) {
 	counting := c
 	counting.DryRun = true
 	q := question{
-		verb: c.verb, first: "the first ", noun: fmt.Sprintf("%s message", state), rest: c.filterFlags.String(),
-		loses: c.loses && mayBeCommitted(state),
+		verb: c.verb, first: "the first ", noun: stateName(filter.GetState()) + " message", rest: c.Words(),
+		loses: c.loses && mayBeCommitted(filter.GetState()),
 	}
-	return askToChange(s, q, func() (int64, bool, error) { return counting.matching(ctx, s, a, state, limit) })
+	return askToChange(s, q, func() (int64, bool, error) { return counting.matching(ctx, s, a, filter, limit) })
 }
 
 // printResult prints the result, or the result that a real run would have.

@@ -17,7 +17,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/msghandler/msghandler/internal/cli"
@@ -126,11 +125,12 @@ func (c *coordinator) GetMessage(
 func (c *coordinator) ListMessages(
 	_ context.Context, r *adminv1.ListMessagesRequest,
 ) (*adminv1.ListMessagesResponse, error) {
-	err := c.note("list %s %s %d from %q%s", r.GetState(), r.GetProducer(), r.GetPageSize(), r.GetPageToken(), filters(r))
+	f := r.GetFilter()
+	err := c.note("list %s %s %d from %q%s", f.GetState(), f.GetProducer(), r.GetPageSize(), r.GetPageToken(), filters(f))
 	if err != nil {
 		return nil, err
 	}
-	found := c.find(r.GetState(), r.GetProducer())
+	found := c.find(f.GetState(), f.GetProducer())
 	from := 0
 	if r.GetPageToken() != "" {
 		if _, err := fmt.Sscan(r.GetPageToken(), &from); err != nil {
@@ -163,50 +163,28 @@ func (c *coordinator) GetStats(context.Context, *adminv1.GetStatsRequest) (*admi
 func (c *coordinator) RetryMessages(
 	_ context.Context, r *adminv1.RetryMessagesRequest,
 ) (*adminv1.RetryMessagesResponse, error) {
-	n, next, outcomes, err := c.changed("retry", r)
-	return &adminv1.RetryMessagesResponse{Retried: n, More: next != "", NextPageToken: next, Outcomes: outcomes}, err
+	n, next, outcomes, err := c.changed("retry", r, 0)
+	return &adminv1.RetryMessagesResponse{Changed: n, NextPageToken: next, Outcomes: outcomes}, err
 }
 
 func (c *coordinator) DiscardMessages(
 	_ context.Context, r *adminv1.DiscardMessagesRequest,
 ) (*adminv1.DiscardMessagesResponse, error) {
-	n, next, outcomes, err := c.changed("discard", r)
-	return &adminv1.DiscardMessagesResponse{
-		Discarded: n, More: next != "", NextPageToken: next, Outcomes: outcomes,
-	}, err
+	n, next, outcomes, err := c.changed("discard", r, r.GetExpectedState())
+	return &adminv1.DiscardMessagesResponse{Changed: n, NextPageToken: next, Outcomes: outcomes}, err
 }
 
 // change has the common fields of both requests.
 type change interface {
-	GetCause() string
-	GetIdPrefix() string
-	GetRoutingKey() string
-	GetHeader() string
-	GetNames() []*adminv1.MessageName
-	GetState() msghandlerv1.State
-	GetProducer() string
+	GetSelection() *adminv1.MessageSelection
 	GetLimit() int32
 	GetReason() string
-	GetExchange() string
-	GetMinAge() *durationpb.Duration
-	GetErrorContains() string
-	GetBroker() string
 	GetDryRun() bool
 	GetPageToken() string
 }
 
 // filters shows the filters of a request beside state and producer.
-func filters(r interface {
-	GetExchange() string
-	GetMinAge() *durationpb.Duration
-	GetErrorContains() string
-	GetBroker() string
-	GetCause() string
-	GetIdPrefix() string
-	GetRoutingKey() string
-	GetHeader() string
-},
-) (text string) {
+func filters(r *adminv1.MessageFilter) (text string) {
 	if r.GetExchange() != "" {
 		text += " to " + r.GetExchange()
 	}
@@ -232,9 +210,10 @@ func filters(r interface {
 func (c *coordinator) GroupMessages(
 	_ context.Context, r *adminv1.GroupMessagesRequest,
 ) (*adminv1.GroupMessagesResponse, error) {
-	err := c.note("groups %s %s%s", r.GetState(), r.GetProducer(), filters(r))
+	f := r.GetFilter()
+	err := c.note("groups %s %s%s", f.GetState(), f.GetProducer(), filters(f))
 	if c.grouped != nil {
-		return c.grouped[r.GetState()], err
+		return c.grouped[f.GetState()], err
 	}
 	return &adminv1.GroupMessagesResponse{
 		Groups: []*adminv1.MessageGroup{{
@@ -242,23 +221,25 @@ func (c *coordinator) GroupMessages(
 			OldestCreateTime: timestamppb.New(time.Now().Add(-3*time.Hour - time.Minute)),
 			NewestCreateTime: timestamppb.New(time.Now().Add(-3*time.Minute - time.Second)),
 		}},
-		Looked: 2000, Total: 9000, MoreGroups: 4,
+		SampleSize: 2000, TotalSize: 9000, OmittedGroups: 4,
 	}, err
 }
 
-func (c *coordinator) changed(what string, r change) (int64, string, []*msghandlerv1.Outcome, error) {
+func (c *coordinator) changed(
+	what string, r change, expected msghandlerv1.State,
+) (int64, string, []*msghandlerv1.Outcome, error) {
 	if r.GetDryRun() {
 		what = "would " + what
 	}
-	if len(r.GetNames()) == 0 {
-		err := c.note("%s %s %s %d %s", what, r.GetState(), r.GetProducer(), r.GetLimit(), r.GetReason()+filters(r))
+	if f := r.GetSelection().GetFilter(); f != nil {
+		err := c.note("%s %s %s %d %s", what, f.GetState(), f.GetProducer(), r.GetLimit(), r.GetReason()+filters(f))
 		from := 0
 		if r.GetPageToken() != "" {
 			if _, err := fmt.Sscan(r.GetPageToken(), &from); err != nil {
 				return 0, "", nil, err
 			}
 		}
-		found := len(c.find(r.GetState(), r.GetProducer()))
+		found := len(c.find(f.GetState(), f.GetProducer()))
 		next, to := "", min(found, from+int(r.GetLimit()))
 		if to < found {
 			next = fmt.Sprint(to)
@@ -267,7 +248,7 @@ func (c *coordinator) changed(what string, r change) (int64, string, []*msghandl
 	}
 	var n int64
 	var outcomes []*msghandlerv1.Outcome
-	for _, name := range r.GetNames() {
+	for _, name := range r.GetSelection().GetNames() {
 		if err := c.note("%s %s/%s", what, name.GetProducer(), name.GetId()); err != nil {
 			return n, "", outcomes, err
 		}
@@ -277,7 +258,7 @@ func (c *coordinator) changed(what string, r change) (int64, string, []*msghandl
 				continue
 			}
 			outcome = &msghandlerv1.Outcome{State: record.GetState()}
-			expected := cmp.Or(r.GetState(), msghandlerv1.State_STATE_DEAD)
+			expected := cmp.Or(expected, msghandlerv1.State_STATE_DEAD)
 			if record.GetState() != msghandlerv1.State_STATE_DEAD || record.GetState() != expected {
 				outcome.Code, outcome.Error = int32(codes.FailedPrecondition), "the message is pending"
 				continue
@@ -350,12 +331,13 @@ body               12 bytes
 `, "")
 	at := time.Now().Add(-2 * time.Hour)
 	c.records[3].Events = []*adminv1.Event{
-		{Name: "send", FirstTime: timestamppb.New(at), LastTime: timestamppb.New(at), Count: 1},
+		{Kind: adminv1.EventKind_EVENT_KIND_SEND, FirstTime: timestamppb.New(at), LastTime: timestamppb.New(at), Count: 1},
 		{
-			Name: "unreachable", FirstTime: timestamppb.New(at), LastTime: timestamppb.New(at.Add(time.Hour)), Count: 70,
-			By: "host-1", Cause: "a\x1b[2Jb",
+			Kind:      adminv1.EventKind_EVENT_KIND_UNREACHABLE,
+			FirstTime: timestamppb.New(at), LastTime: timestamppb.New(at.Add(time.Hour)), Count: 70,
+			Actor: "host-1", Cause: "a\x1b[2Jb",
 		},
-		{Name: "yet unknown", FirstTime: timestamppb.New(at), LastTime: timestamppb.New(at), Count: 1},
+		{Kind: 999, FirstTime: timestamppb.New(at), LastTime: timestamppb.New(at), Count: 1},
 	}
 	when := at.UTC().Format("2006-01-02 15:04:05.000")
 	run(env, "show", "stock/7").want(t, 0, `body               12 bytes
@@ -363,7 +345,7 @@ body               12 bytes
 TIME (UTC)                LAST      TIMES   WHAT HAPPENED                                BY       CAUSE
 `+when+`   2h ago    1       stored                                                `+`
 `+when+`   60m ago   70      not answered: the producer is out of reach   host-1   a\x1b[2Jb
-`+when+`   2h ago    1       yet unknown                                           `+`
+`+when+`   2h ago    1       999                                                   `+`
 
 {"total":12}
 `, "")
@@ -505,7 +487,7 @@ func TestExitStatusOfErrors(t *testing.T) {
 	for _, nowhere := range []string{"nonsense", "127.0.0.1:99999", ":0", "dns:///a"} {
 		run(nil, "stats", "--server="+nowhere).want(t, 2, "", "is not a coordinator's address; write host:port")
 	}
-	run(nil, "list", "--state=done", server).want(t, 2, "", "pending, sendable, abandoned, dead or acknowledged")
+	run(nil, "list", "--state=done", server).want(t, 2, "", "pending, sendable, abandoned, dead and acknowledged")
 	run(nil, "list", "--output=xml", server).want(t, 2, "", "table")
 	run(nil, "show", "1001", server).want(t, 2, "", "PRODUCER/ID")
 	run(nil, "show", "orders/9", server).want(t, 3, "", "orders/9: no such message")

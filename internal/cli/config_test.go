@@ -62,12 +62,12 @@ func TestStatsShowsCoordinators(t *testing.T) {
 	c.fleet = []*adminv1.Coordinator{
 		{
 			Instance: "a-1", Version: "v1", State: adminv1.CoordinatorState_COORDINATOR_STATE_RUNNING, Self: true,
-			StartTime: ago(3*time.Hour + time.Minute), SeenTime: ago(3*time.Minute + time.Second),
+			StartTime: ago(3*time.Hour + time.Minute), LastSeenTime: ago(3*time.Minute + time.Second),
 			Restarts: 2, ConfigHash: "abc",
 		},
 		{
 			Instance: "b-2", Version: "v0", State: adminv1.CoordinatorState_COORDINATOR_STATE_MISSING,
-			StartTime: ago(5*time.Hour + time.Minute), SeenTime: ago(4*time.Minute + time.Second),
+			StartTime: ago(5*time.Hour + time.Minute), LastSeenTime: ago(4*time.Minute + time.Second),
 		},
 		{Instance: "c-3", Version: "v0", State: adminv1.CoordinatorState_COORDINATOR_STATE_STOPPED},
 	}

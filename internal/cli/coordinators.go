@@ -3,9 +3,9 @@ package cli
 import (
 	"cmp"
 	"strconv"
-	"strings"
 	"time"
 
+	"github.com/msghandler/msghandler/internal/operate"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
@@ -30,17 +30,13 @@ func newCoordinators(all []*adminv1.Coordinator) []coordinator {
 	coordinators := make([]coordinator, len(all))
 	for i, c := range all {
 		coordinators[i] = coordinator{
-			Instance: c.GetInstance(), Version: c.GetVersion(), State: coordinatorState(c), GRPCAddress: c.GetGrpcAddress(),
+			Instance: c.GetInstance(), Version: c.GetVersion(), State: operate.Word(c.GetState()),
+			GRPCAddress: c.GetGrpcAddress(),
 			HTTPAddress: c.GetHttpAddress(), Place: c.GetPlace(), StartedAt: moment(c.GetStartTime()),
-			SeenAt: moment(c.GetSeenTime()), Restarts: c.GetRestarts(), ConfigHash: c.GetConfigHash(), Self: c.GetSelf(),
+			SeenAt: moment(c.GetLastSeenTime()), Restarts: c.GetRestarts(), ConfigHash: c.GetConfigHash(), Self: c.GetSelf(),
 		}
 	}
 	return coordinators
-}
-
-// coordinatorState is running, missing or stopped.
-func coordinatorState(c *adminv1.Coordinator) string {
-	return strings.ToLower(strings.TrimPrefix(c.GetState().String(), "COORDINATOR_STATE_"))
 }
 
 // coordinatorRows are the rows of the running and missing coordinators. Those that stopped are left to --output json.
@@ -51,7 +47,8 @@ func coordinatorRows(all []*adminv1.Coordinator, now time.Time) [][]string {
 			continue
 		}
 		rows = append(rows, []string{
-			c.GetInstance(), coordinatorState(c), c.GetVersion(), ageOf(c.GetStartTime(), now), ageOf(c.GetSeenTime(), now),
+			c.GetInstance(), operate.Word(c.GetState()), c.GetVersion(), ageOf(c.GetStartTime(), now),
+			ageOf(c.GetLastSeenTime(), now),
 			strconv.FormatInt(c.GetRestarts(), 10), cmp.Or(c.GetConfigHash(), "-"),
 		})
 	}

@@ -163,7 +163,7 @@ func lettersChange(t *testing.T, url, queue string, put func(id string)) {
 	run([]string{"MSGHANDLER_SERVER=" + addr}, "dlq", "list", "--queue=elsewhere").
 		want(t, 3, "", "no dead letters named elsewhere, but grave: name one of them")
 	servers.Eventually(t, 20*time.Second, "the discard is in the audit", func() bool {
-		got := run([]string{"MSGHANDLER_SERVER=" + addr}, "audit", "--action=discard-letters")
+		got := run([]string{"MSGHANDLER_SERVER=" + addr}, "audit", "--action=discard_dead_letters")
 		return strings.Contains(got.out, "orders/1") && strings.Contains(got.out, "a test")
 	})
 }

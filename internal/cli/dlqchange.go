@@ -22,7 +22,7 @@ import (
 // dlqChangeFlags are the flags of the commands that change a dead-letter queue, as of retry and discard of messages.
 type dlqChangeFlags struct {
 	dlqFlags
-	dlqFilterFlags
+	operate.DeadLetterText
 	Yes    bool   `short:"y" help:"Do not ask."`
 	DryRun bool   `short:"n" help:"Change nothing; say how many would be changed, and which groups they are of."`
 	Reason string `help:"Why, for the audit; with --direct for a line of log on standard error, with who and how many." placeholder:"TEXT"`
@@ -46,7 +46,7 @@ func (c *dlqReplayCommand) Help() string {
 
 // Run replays dead letters.
 func (c *dlqReplayCommand) Run(ctx context.Context, s *commandline.Session) error {
-	filters := c.dlqFilterFlags != dlqFilterFlags{}
+	filters := c.DeadLetterText != operate.DeadLetterText{}
 	if len(c.Names) > 0 && (c.All || filters) || len(c.Names) == 0 && !c.All && !filters {
 		return commandline.UsageError{Err: errors.New("name the messages to replay, or say --all, or give a filter")}
 	}
@@ -59,7 +59,7 @@ func (c *dlqReplayCommand) Run(ctx context.Context, s *commandline.Session) erro
 				Queue: r.GetQueue(), Selection: r.GetSelection(), Limit: r.GetLimit(), Reason: r.GetReason(),
 			}, changed)
 			return &adminv1.DiscardDeadLettersResponse{
-				Discarded: response.GetReplayed(), More: response.GetMore(), Problem: response.GetProblem(),
+				Changed: response.GetChanged(), More: response.GetMore(), Problem: response.GetProblem(),
 			}, err
 		},
 	})
@@ -77,7 +77,7 @@ func (c *dlqDiscardCommand) Help() string {
 
 // Run removes dead letters.
 func (c *dlqDiscardCommand) Run(ctx context.Context, s *commandline.Session) error {
-	if (len(c.Names) > 0) == (c.dlqFilterFlags != dlqFilterFlags{}) {
+	if (len(c.Names) > 0) == (c.DeadLetterText != operate.DeadLetterText{}) {
 		return commandline.UsageError{Err: errors.New("name the messages to discard, or give a filter")}
 	}
 	return c.run(ctx, s, dlqChange{verb: "Discard", done: "discarded", typed: c.Names, do: letterDesk.Discard})
@@ -89,7 +89,9 @@ type dlqChange struct {
 	// typed are the names; none: the filter of the flags.
 	typed []string
 	names []*adminv1.MessageName
-	do    func(
+	// filter selects the letters where there are no names.
+	filter *adminv1.DeadLetterFilter
+	do     func(
 		desk letterDesk, ctx context.Context, r *adminv1.DiscardDeadLettersRequest, changed operate.LetterChanged,
 	) (*adminv1.DiscardDeadLettersResponse, error)
 	// publishes says that the letters are published to their exchanges.
@@ -102,12 +104,12 @@ func (c *dlqChange) asks() bool {
 	return len(c.typed) == 0 || slices.ContainsFunc(c.typed, manyLetters)
 }
 
-// selected are the letters of the change, by their ages at a time.
-func (f *dlqChangeFlags) selected(c dlqChange, at time.Time) *adminv1.DeadLetterSelection {
+// selected are the letters of the change, of those that were there at the time of a count.
+func (c *dlqChange) selected(counted time.Time) *adminv1.DeadLetterSelection {
 	if len(c.names) > 0 {
 		return &adminv1.DeadLetterSelection{Names: c.names}
 	}
-	return &adminv1.DeadLetterSelection{Filter: f.filter(at)}
+	return &adminv1.DeadLetterSelection{Filter: operate.CountedLetters(c.filter, counted)}
 }
 
 // run makes a change, after a question where asks says so. Each part has its own --timeout: the operator's answer has
@@ -116,8 +118,8 @@ func (f *dlqChangeFlags) run(ctx context.Context, s *commandline.Session, c dlqC
 	if c.names, err = letterNames(c.typed...); err != nil {
 		return err
 	}
-	if err := f.checkFilter(); err != nil {
-		return err
+	if c.filter, err = f.Filter(); err != nil {
+		return wrongText(err)
 	}
 	if f.DryRun {
 		return f.dryRun(ctx, s, c)
@@ -134,7 +136,7 @@ func (f *dlqChangeFlags) run(ctx context.Context, s *commandline.Session, c dlqC
 	}
 	return f.letters(ctx, s, func(ctx context.Context, desk letterDesk) error {
 		return f.change(ctx, s, desk, c, &adminv1.DiscardDeadLettersRequest{
-			Queue: f.Queue, Selection: f.selected(c, asked), Reason: f.Reason,
+			Queue: f.Queue, Selection: c.selected(asked), Reason: f.Reason,
 			Limit: int32(min(agreed, int64(limit))), //nolint:gosec // at most MaxInt32
 		})
 	})
@@ -153,7 +155,7 @@ func (f *dlqChangeFlags) change(
 	if err != nil {
 		return err
 	}
-	n := response.GetDiscarded()
+	n := response.GetChanged()
 	f.record(s, c, n)
 	switch {
 	case response.GetProblem() != "":
@@ -167,7 +169,7 @@ func (f *dlqChangeFlags) change(
 // dryRun says how many letters would be changed, and which groups they are of.
 func (f *dlqChangeFlags) dryRun(ctx context.Context, s *commandline.Session, c dlqChange) error {
 	return f.letters(ctx, s, func(ctx context.Context, desk letterDesk) error {
-		counted, err := f.count(ctx, s, desk, f.selected(c, time.Now()))
+		counted, err := f.count(ctx, s, desk, c.selected(time.Now()))
 		if err != nil {
 			return err
 		}
@@ -201,7 +203,7 @@ func (f *dlqChangeFlags) ask(ctx context.Context, s *commandline.Session, c dlqC
 	q := question{verb: c.verb, first: "the oldest ", noun: "dead letter", rest: " of " + f.Queue}
 	return askToChange(s, q, func() (n int64, more bool, err error) {
 		err = f.letters(ctx, s, func(ctx context.Context, desk letterDesk) error {
-			counted, err := f.count(ctx, s, desk, f.selected(c, time.Now()))
+			counted, err := f.count(ctx, s, desk, c.selected(time.Now()))
 			n, more = counted.GetCount(), counted.GetMore()
 			for _, to := range counted.GetDestinations() {
 				if c.publishes {
@@ -220,21 +222,22 @@ func (f *dlqChangeFlags) record(s *commandline.Session, c dlqChange, n int64) {
 		return
 	}
 	slog.New(slog.NewTextHandler(s.Err, nil)).Info("dead letters "+c.done, "count", n, "queue", f.Queue, "by", operator(),
-		"reason", f.Reason, "letters", cmp.Or(strings.Join(c.typed, " "), f.words(), "all"))
+		"reason", f.Reason, "letters", cmp.Or(strings.Join(c.typed, " "), letterWords(f.DeadLetterText), "all"))
 }
 
-// words describe the filter.
-func (f *dlqFilterFlags) words() string {
+// letterWords describe a filter by its flags.
+func letterWords(f operate.DeadLetterText) string {
 	var words []string
 	for _, part := range []struct{ name, value string }{
-		{"producer", f.Producer}, {"consumer", f.Consumer}, {"exchange", f.Exchange}, {"cause", f.Cause},
+		{"producer", f.Producer},
+		{"consumer", f.Consumer},
+		{"exchange", f.Exchange},
+		{"cause", f.Cause},
+		{"older-than", f.OlderThan},
 	} {
 		if part.value != "" {
 			words = append(words, fmt.Sprintf("--%s=%q", part.name, part.value))
 		}
-	}
-	if f.OlderThan > 0 {
-		words = append(words, "--older-than="+f.OlderThan.String())
 	}
 	return strings.Join(words, " ")
 }

@@ -7,38 +7,14 @@ import (
 	"strconv"
 	"time"
 
-	"google.golang.org/protobuf/types/known/durationpb"
-
 	"github.com/msghandler/msghandler/internal/cli/commandline"
+	"github.com/msghandler/msghandler/internal/operate"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
-// dlqFilterFlags say which dead letters are meant, where they are not named.
-type dlqFilterFlags struct {
-	Producer  string        `help:"Only those of this producer." placeholder:"NAME"`
-	Consumer  string        `help:"Only those that consumers of this queue, topic or stream gave up." placeholder:"QUEUE"`
-	Exchange  string        `help:"Only those that were published to this exchange, topic or stream." placeholder:"NAME"`
-	Cause     string        `help:"Only those whose first cause or reason contains this text, ignoring case." placeholder:"TEXT"`
-	OlderThan time.Duration `help:"Only those that first failed at least so long ago, such as 10m." placeholder:"DURATION"`
-}
-
-// filter is the filter as it was at a time: no letter comes of age later.
-func (f *dlqFilterFlags) filter(at time.Time) *adminv1.DeadLetterFilter {
-	filter := &adminv1.DeadLetterFilter{
-		Producer: f.Producer, Consumer: f.Consumer, Exchange: f.Exchange, CauseContains: f.Cause,
-	}
-	if f.OlderThan > 0 {
-		filter.MinAge = durationpb.New(f.OlderThan + time.Since(at))
-	}
-	return filter
-}
-
-// checkFilter refuses impossible filters.
-func (f *dlqFilterFlags) checkFilter() error { return checkOlderThan(f.OlderThan) }
-
 type dlqListCommand struct {
 	dlqFlags
-	dlqFilterFlags
+	operate.DeadLetterText
 	Limit int `default:"100" help:"How many at most."`
 }
 
@@ -47,11 +23,12 @@ func (c *dlqListCommand) Run(ctx context.Context, s *commandline.Session) error 
 	if c.Limit < 1 {
 		return commandline.UsageError{Err: fmt.Errorf("--limit=%d: a list has at least one line", c.Limit)}
 	}
-	if err := c.checkFilter(); err != nil {
-		return err
+	filter, err := c.Filter()
+	if err != nil {
+		return wrongText(err)
 	}
 	return c.letters(ctx, s, func(ctx context.Context, desk letterDesk) error {
-		listed, note, more, err := c.pages(ctx, s, desk)
+		listed, note, more, err := c.pages(ctx, s, desk, filter)
 		if err != nil {
 			return err
 		}
@@ -66,15 +43,14 @@ func (c *dlqListCommand) Run(ctx context.Context, s *commandline.Session) error 
 
 // pages reads up to --limit letters, page by page, and says whether there may be more, or why the list ends early.
 func (c *dlqListCommand) pages(
-	ctx context.Context, s *commandline.Session, desk letterDesk,
+	ctx context.Context, s *commandline.Session, desk letterDesk, filter *adminv1.DeadLetterFilter,
 ) (listed []letter, note string, more bool, err error) {
 	far := s.Progress()
 	defer far.End()
 	listed = []letter{} // in a document, no letters are a list
 	most, _ := c.most()
-	request := &adminv1.ListDeadLettersRequest{Queue: c.Queue}
+	request := &adminv1.ListDeadLettersRequest{Queue: c.Queue, Filter: filter}
 	for len(listed) < c.Limit {
-		request.Filter = c.filter(time.Now())
 		request.PageSize = int32(min(c.Limit-len(listed), most)) //nolint:gosec // at most MaxInt32
 		page, err := desk.List(ctx, request)
 		if err != nil {
@@ -107,7 +83,7 @@ func letterRows(listed []letter, now time.Time) [][]string {
 
 type dlqCountCommand struct {
 	dlqFlags
-	dlqFilterFlags
+	operate.DeadLetterText
 }
 
 // Help returns the text below the usage in --help.
@@ -118,11 +94,12 @@ are one group.`
 
 // Run prints how many dead letters there are, by group.
 func (c *dlqCountCommand) Run(ctx context.Context, s *commandline.Session) error {
-	if err := c.checkFilter(); err != nil {
-		return err
+	filter, err := c.Filter()
+	if err != nil {
+		return wrongText(err)
 	}
 	return c.letters(ctx, s, func(ctx context.Context, desk letterDesk) error {
-		counted, err := c.count(ctx, s, desk, &adminv1.DeadLetterSelection{Filter: c.filter(time.Now())})
+		counted, err := c.count(ctx, s, desk, &adminv1.DeadLetterSelection{Filter: filter})
 		if err != nil {
 			return err
 		}

@@ -2,113 +2,55 @@ package cli
 
 import (
 	"bufio"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
-	"time"
-
-	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/msghandler/msghandler/internal/cli/commandline"
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/operate"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
-// filterFlags say which messages are meant, where they are not named.
-type filterFlags struct {
-	State      string        `help:"Messages in this state: pending, sendable, abandoned, dead or acknowledged." placeholder:"STATE"`
-	Producer   string        `help:"Only those of this producer." placeholder:"NAME"`
-	Exchange   string        `help:"Only those that go to this exchange." placeholder:"NAME"`
-	Broker     string        `help:"Only those for this broker, of brokers.NAME.url; (default): for the broker of amqp.url." placeholder:"NAME"`
-	OlderThan  time.Duration `help:"Only those that were stored at least so long ago, such as 10m." placeholder:"DURATION"`
-	Error      string        `help:"Only those whose last error contains this text, ignoring case." placeholder:"TEXT"`
-	Cause      string        `help:"Only those with this cause, as list --group prints it; (none): those without an error." placeholder:"TEXT"`
-	ID         string        `name:"id" help:"Only those whose ids begin with this text." placeholder:"TEXT"`
-	RoutingKey string        `help:"Only those with this routing key." placeholder:"KEY"`
-	Header     string        `help:"Only those with this header, such as tenant=nordic; needs the role reader." placeholder:"NAME=VALUE"`
-}
-
-// String describes the filter, to follow the word messages.
-func (f *filterFlags) String() string {
-	var words strings.Builder
-	for _, part := range []struct{ word, value string }{
-		{"of", f.Producer}, {"to exchange", f.Exchange}, {"for broker", f.Broker},
-	} {
-		if part.value != "" {
-			fmt.Fprintf(&words, " %s %s", part.word, part.value)
-		}
-	}
-	if f.OlderThan > 0 {
-		fmt.Fprintf(&words, " older than %s", f.OlderThan)
-	}
-	for _, part := range []struct{ words, value string }{
-		{"whose last error contains", f.Error},
-		{"with the cause", f.Cause},
-		{"whose ids begin with", f.ID},
-		{"with the routing key", f.RoutingKey},
-		{"with the header", f.Header},
-	} {
-		if part.value != "" {
-			fmt.Fprintf(&words, " %s %q", part.words, part.value)
-		}
-	}
-	return words.String()
-}
-
-// check refuses impossible filters.
-func (f *filterFlags) check() error {
-	return cmp.Or(checkOlderThan(f.OlderThan), checkHeader(f.Header))
-}
-
-func checkOlderThan(age time.Duration) error {
-	if age < 0 {
-		return commandline.UsageError{Err: fmt.Errorf("--older-than=%s: how long ago, such as 10m", age)}
-	}
-	return nil
-}
-
-func checkHeader(header string) error {
-	if name, _, found := strings.Cut(header, "="); header != "" && (!found || name == "") {
-		return commandline.UsageError{Err: fmt.Errorf("--header=%s: write NAME=VALUE, such as tenant=nordic", header)}
-	}
-	return nil
-}
-
-// minAge is nil where no age is asked for.
-func (f *filterFlags) minAge() *durationpb.Duration {
-	if f.OlderThan == 0 {
+// wrongText is the usage error of a flag whose text cannot be read.
+func wrongText(err error) error {
+	if err == nil {
 		return nil
 	}
-	return durationpb.New(f.OlderThan)
+	return commandline.UsageError{Err: fmt.Errorf("--%w", err)}
 }
 
-// states are the states of the filter: the named state, or every state that keeps messages.
-func (f *filterFlags) states() ([]halfmsg.State, error) {
-	if f.State == "" {
-		return halfmsg.Unfinished(), nil
+// readFilter reads the flags of a filter.
+func readFilter(t operate.MessageText) (*adminv1.MessageFilter, error) {
+	filter, err := t.Filter()
+	return filter, wrongText(err)
+}
+
+// statesOf are the states of a filter: the named state, or every state that keeps messages.
+func statesOf(f *adminv1.MessageFilter) (states []msghandlerv1.State) {
+	if f.GetState() != msghandlerv1.State_STATE_UNSPECIFIED {
+		return append(states, f.GetState())
 	}
-	state, err := parseState(f.State)
-	return []halfmsg.State{state}, err
+	for _, state := range slices.Sorted(slices.Values(halfmsg.Unfinished())) {
+		states = append(states, msghandlerv1.State(state))
+	}
+	return states
 }
 
 // maxPage is the largest page a coordinator gives.
 const maxPage = 1000
 
-// list reads up to limit messages of a state, page by page, and says whether there may be more. A message may be on two
+// list reads up to limit messages that match, page by page, and says whether there may be more. A message may be on two
 // pages when it moves meanwhile; it is given once.
 func (a *admin) list(
-	ctx context.Context, state halfmsg.State, f *filterFlags, limit int, far *commandline.Progress,
+	ctx context.Context, f *adminv1.MessageFilter, limit int, far *commandline.Progress,
 ) (records []*adminv1.MessageRecord, more bool, err error) {
 	seen := map[string]bool{}
-	request := &adminv1.ListMessagesRequest{
-		State: msghandlerv1.State(state), Producer: f.Producer, Exchange: f.Exchange, MinAge: f.minAge(),
-		ErrorContains: f.Error, Broker: f.Broker, Cause: f.Cause, IdPrefix: f.ID, RoutingKey: f.RoutingKey, Header: f.Header,
-	}
+	request := &adminv1.ListMessagesRequest{Filter: f}
 	for len(records) < limit {
 		request.PageSize = int32(min(limit-len(records), maxPage)) //nolint:gosec // at most maxPage
 		response, err := call(ctx, a, a.client.ListMessages, request)
@@ -121,26 +63,12 @@ func (a *admin) list(
 				records = append(records, r)
 			}
 		}
-		far.Update("found %d %s messages", len(records), state)
+		far.Update("found %d %s messages", len(records), stateName(f.GetState()))
 		if request.PageToken = response.GetNextPageToken(); request.GetPageToken() == "" {
 			return records, false, nil
 		}
 	}
 	return records, true, nil
-}
-
-// parseState reads the state of a flag, which must be a state that keeps messages.
-func parseState(name string) (halfmsg.State, error) {
-	state, err := halfmsg.ParseState(name)
-	if err == nil {
-		for _, kept := range halfmsg.Unfinished() {
-			if kept == state {
-				return state, nil
-			}
-		}
-	}
-	return halfmsg.None, commandline.UsageError{Err: fmt.Errorf("--state=%s names no state in which messages stand; "+
-		"write pending, sendable, abandoned, dead or acknowledged", name)}
 }
 
 func parseNames(typed []string) ([]*adminv1.MessageName, error) {

@@ -4,14 +4,14 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
+
+	"google.golang.org/protobuf/proto"
 
 	"github.com/msghandler/msghandler/internal/cli/commandline"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
-	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
 // group is a group of messages in --output json. The names of its fields are part of the product.
@@ -40,9 +40,11 @@ type groupCounts struct {
 }
 
 // groups prints the groups of each state.
-func (c *listCommand) groups(ctx context.Context, s *commandline.Session, a *admin, states []halfmsg.State) error {
+func (c *listCommand) groups(ctx context.Context, s *commandline.Session, a *admin,
+	filter *adminv1.MessageFilter,
+) error {
 	stop := s.Progress().During("grouping")
-	all, counts, err := c.readGroups(ctx, a, states)
+	all, counts, err := readGroups(ctx, a, filter)
 	stop()
 	if err != nil {
 		return err
@@ -56,23 +58,23 @@ func (c *listCommand) groups(ctx context.Context, s *commandline.Session, a *adm
 	return sampled(s, c.Output, counts)
 }
 
-func (c *listCommand) readGroups(
-	ctx context.Context, a *admin, states []halfmsg.State,
+func readGroups(
+	ctx context.Context, a *admin, filter *adminv1.MessageFilter,
 ) (all []group, counts []groupCounts, err error) {
 	all = []group{} // in a document, no groups are a list
-	for _, state := range slices.Sorted(slices.Values(states)) {
-		found, err := call(ctx, a, a.client.GroupMessages, &adminv1.GroupMessagesRequest{
-			State: msghandlerv1.State(state), Producer: c.Producer, Exchange: c.Exchange, Broker: c.Broker,
-			MinAge: c.minAge(), ErrorContains: c.Error, Cause: c.Cause, IdPrefix: c.ID, RoutingKey: c.RoutingKey,
-			Header: c.Header,
-		})
+	for _, state := range statesOf(filter) {
+		of := proto.CloneOf(filter)
+		of.State = state
+		found, err := call(ctx, a, a.client.GroupMessages, &adminv1.GroupMessagesRequest{Filter: of})
 		if err != nil {
 			return nil, nil, err
 		}
-		counts = append(counts, groupCounts{state.String(), found.GetLooked(), found.GetTotal(), found.GetMoreGroups()})
+		counts = append(counts, groupCounts{
+			stateName(state), found.GetSampleSize(), found.GetTotalSize(), found.GetOmittedGroups(),
+		})
 		for _, g := range found.GetGroups() {
 			all = append(all, group{
-				State: state.String(), Producer: g.GetProducer(), Broker: g.GetBroker(), Exchange: g.GetExchange(),
+				State: stateName(state), Producer: g.GetProducer(), Broker: g.GetBroker(), Exchange: g.GetExchange(),
 				Cause: g.GetCause(), Count: g.GetCount(), OldestAt: moment(g.GetOldestCreateTime()),
 				NewestAt: moment(g.GetNewestCreateTime()), ExampleID: g.GetExampleId(), ExampleError: g.GetExampleError(),
 			})

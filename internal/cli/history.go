@@ -8,74 +8,19 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/msghandler/msghandler/internal/cli/commandline"
+	"github.com/msghandler/msghandler/internal/operate"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
-// finishedFlags say which finished messages are meant.
-type finishedFlags struct {
-	Producer   string        `help:"Only those of this producer." placeholder:"NAME"`
-	ID         string        `help:"Only those with this id, of any producer." placeholder:"ID"`
-	State      string        `help:"Only those that ended so: done, rolled_back, or discarded." placeholder:"STATE"`
-	Exchange   string        `help:"Only those that went to this exchange." placeholder:"NAME"`
-	RoutingKey string        `help:"Only those with this routing key." placeholder:"KEY"`
-	Header     string        `help:"Only those with this header." placeholder:"NAME=VALUE"`
-	Since      time.Duration `help:"Only those that ended within so long, such as 1h." placeholder:"DURATION"`
-	Until      time.Duration `help:"Only those that ended so long ago or earlier, such as 10m." placeholder:"DURATION"`
-}
-
-// endingNames are the endings by the names of --state.
-var endingNames = map[string]adminv1.Ending{
-	"": adminv1.Ending_ENDING_UNSPECIFIED, "done": adminv1.Ending_ENDING_DONE,
-	"rolled_back": adminv1.Ending_ENDING_ROLLED_BACK, "discarded": adminv1.Ending_ENDING_DISCARDED,
-}
-
-func endingName(e adminv1.Ending) string {
-	for name, ending := range endingNames {
-		if ending == e {
-			return name
-		}
-	}
-	return strings.ToLower(e.String())
-}
-
-// filter is the filter as of now.
-func (f *finishedFlags) filter(now time.Time) (*adminv1.FinishedFilter, error) {
-	ended, known := endingNames[f.State]
-	switch {
-	case !known:
-		return nil, commandline.UsageError{
-			Err: fmt.Errorf("--state=%s is no end of a message; write done, rolled_back or discarded", f.State),
-		}
-	case f.Since < 0, f.Until < 0:
-		return nil, commandline.UsageError{Err: errors.New("--since and --until say how long ago, such as 1h")}
-	}
-	if err := checkHeader(f.Header); err != nil {
-		return nil, err
-	}
-	filter := &adminv1.FinishedFilter{
-		Producer: f.Producer, Id: f.ID, Ended: ended, Exchange: f.Exchange, RoutingKey: f.RoutingKey,
-		Header: f.Header,
-	}
-	if f.Since > 0 {
-		filter.Since = timestamppb.New(now.Add(-f.Since))
-	}
-	if f.Until > 0 {
-		filter.Until = timestamppb.New(now.Add(-f.Until))
-	}
-	return filter, nil
-}
-
 type historyCommand struct {
 	adminFlags
-	finishedFlags
+	operate.FinishedText
 	Receipts bool `help:"The receipts, also where there is an archive."`
 	Limit    int  `default:"100" help:"How many at most, the newest."`
 }
@@ -113,11 +58,11 @@ type finished struct {
 func newFinished(f *adminv1.FinishedMessage) finished {
 	m := f.GetMessage()
 	out := finished{
-		Producer: f.GetProducer(), ID: m.GetId(), State: endingName(f.GetEnded()), FinishedAt: moment(f.GetFinishTime()),
+		Producer: f.GetProducer(), ID: m.GetId(), State: operate.Word(f.GetEnding()), FinishedAt: moment(f.GetFinishTime()),
 		CreatedAt: moment(f.GetCreateTime()), CommittedAt: moment(f.GetCommitTime()), Copies: f.GetCopies(),
 		Broker: m.GetBroker(), Exchange: m.GetExchange(), RoutingKey: m.GetRoutingKey(), ContentType: m.GetContentType(),
-		Headers: m.GetHeaders(), Entry: f.GetEntry(), Replayable: f.GetReplayable(), BodyLeftOut: f.GetBodyLeftOut(),
-		Damaged: f.GetDamaged(),
+		Headers: m.GetHeaders(), Entry: f.GetEntry(), Replayable: f.GetReplayable(), BodyLeftOut: f.GetBodyOmitted(),
+		Damaged: f.GetDamage(),
 	}
 	out.Body, out.BodyBase64 = documentBody(m.GetBody())
 	return out
@@ -128,9 +73,9 @@ func (c *historyCommand) Run(ctx context.Context, s *commandline.Session) error 
 	if c.Limit < 1 {
 		return commandline.UsageError{Err: fmt.Errorf("--limit=%d: a list has at least one line", c.Limit)}
 	}
-	filter, err := c.filter(time.Now())
+	filter, err := c.Filter(time.Now())
 	if err != nil {
-		return err
+		return wrongText(err)
 	}
 	a, err := c.connect(s)
 	if err != nil {
@@ -141,19 +86,19 @@ func (c *historyCommand) Run(ctx context.Context, s *commandline.Session) error 
 	if err != nil {
 		return err
 	}
-	archive := first.GetArchive()
+	archive := first.GetFromArchive()
 	messages := make([]finished, len(found))
 	for i, f := range found {
 		messages[i] = newFinished(f)
 	}
 	document := map[string]any{
-		"messages": messages, "archive": archive, "more": more, "archived": first.GetArchived(),
-		"oldest_at": moment(first.GetOldestTime()), "not_archived": first.GetDropped(),
+		"messages": messages, "archive": archive, "more": more, "archived": first.GetArchiveSize(),
+		"oldest_at": moment(first.GetArchiveOldestTime()), "not_archived": first.GetArchiveDropped(),
 	}
 	err = s.PrintDocument(c.Output, document, func() [][]string { return finishedRows(found, archive, time.Now()) })
-	if first.GetDropped() > 0 && c.Output == commandline.OutputTable {
+	if first.GetArchiveDropped() > 0 && c.Output == commandline.OutputTable {
 		_, _ = fmt.Fprintf(s.Err, "msghandler: %d messages ended lately without being archived: Redis was nearly full\n",
-			first.GetDropped())
+			first.GetArchiveDropped())
 	}
 	return errors.Join(err, cut(s, c.Output, c.Limit, more))
 }
@@ -165,7 +110,7 @@ func (c *historyCommand) newest(
 ) (found []*adminv1.FinishedMessage, first *adminv1.ListFinishedResponse, more bool, err error) {
 	defer far.End()
 	request := &adminv1.ListFinishedRequest{
-		Filter: filter, Receipts: c.Receipts, PageSize: int32(min(c.Limit, maxPage)), //nolint:gosec // at most maxPage
+		Filter: filter, ReceiptsOnly: c.Receipts, PageSize: int32(min(c.Limit, maxPage)), //nolint:gosec // at most maxPage
 	}
 	for {
 		response, err := call(ctx, a, a.client.ListFinished, request)
@@ -184,7 +129,7 @@ func (c *historyCommand) newest(
 		if request.GetPageToken() == "" {
 			return found, first, more, nil
 		}
-		if first.GetArchive() && len(found) == c.Limit {
+		if first.GetFromArchive() && len(found) == c.Limit {
 			return found, first, true, nil
 		}
 	}
@@ -204,7 +149,7 @@ func finishedRows(found []*adminv1.FinishedMessage, archive bool, now time.Time)
 	}
 	for _, f := range found {
 		m := f.GetMessage()
-		row := []string{f.GetProducer() + "/" + m.GetId(), endingName(f.GetEnded()), ageOf(f.GetFinishTime(), now)}
+		row := []string{f.GetProducer() + "/" + m.GetId(), operate.Word(f.GetEnding()), ageOf(f.GetFinishTime(), now)}
 		if archive {
 			took := f.GetFinishTime().AsTime().Sub(f.GetCreateTime().AsTime()).Round(time.Millisecond)
 			row = append(row, took.String(), strconv.Itoa(int(f.GetCopies())), m.GetExchange(), m.GetRoutingKey(), f.GetEntry())

@@ -8,15 +8,18 @@ import (
 	"strconv"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/msghandler/msghandler/internal/cli/commandline"
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/operate"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
 type listCommand struct {
 	adminFlags
-	filterFlags
+	operate.MessageText
 	Limit int  `default:"100" help:"How many at most."`
 	Names bool `help:"Only the names, one a line, for retry - and discard -."`
 	Group bool `help:"How many messages each producer, exchange and cause has, in place of single messages."`
@@ -32,10 +35,7 @@ func (c *listCommand) Run(ctx context.Context, s *commandline.Session) error {
 			Err: errors.New("--group and --names: groups have no names; give --names with the filters of a group"),
 		}
 	}
-	if err := c.check(); err != nil {
-		return err
-	}
-	states, err := c.states()
+	filter, err := readFilter(c.MessageText)
 	if err != nil {
 		return err
 	}
@@ -45,17 +45,19 @@ func (c *listCommand) Run(ctx context.Context, s *commandline.Session) error {
 	}
 	defer a.Close()
 	if c.Group {
-		return c.groups(ctx, s, a, states)
+		return c.groups(ctx, s, a, filter)
 	}
 	far := s.Progress()
 	var records []*adminv1.MessageRecord
 	more := false
-	for _, state := range slices.Sorted(slices.Values(states)) {
+	for _, state := range statesOf(filter) {
 		if len(records) == c.Limit {
 			more = true // this state was not looked at
 			break
 		}
-		found, left, err := a.list(ctx, state, &c.filterFlags, c.Limit-len(records), far)
+		of := proto.CloneOf(filter)
+		of.State = state
+		found, left, err := a.list(ctx, of, c.Limit-len(records), far)
 		if err != nil {
 			return err
 		}

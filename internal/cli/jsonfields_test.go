@@ -139,16 +139,16 @@ func wholeCoordinator(t *testing.T) *coordinator {
 		r := c.records[len(c.records)-1]
 		r.Message.Body, r.Message.Broker, r.Message.Delay = []byte(body), "events", durationpb.New(time.Minute)
 		r.LastErrorTime, r.Parked = now, true
-		r.UpdateTime, r.LeaseUntil, r.LeaseOwner, r.CallbackTarget, r.DeleteAttempts = now, now, "a-1", "stock:9000", 1
+		r.UpdateTime, r.LeaseEndTime, r.LeaseOwner, r.CallbackTarget, r.DeleteAttempts = now, now, "a-1", "stock:9000", 1
 		r.Events = []*adminv1.Event{
-			{Name: "send", FirstTime: now, LastTime: now, Count: 1, By: "a-1", Cause: "none"},
+			{Kind: adminv1.EventKind_EVENT_KIND_SEND, FirstTime: now, LastTime: now, Count: 1, Actor: "a-1", Cause: "none"},
 		}
 	}
 	c.findings = []*adminv1.Finding{{
 		Name: "a", Severity: adminv1.Severity_SEVERITY_WARNING, What: "b", Why: "c", Remedy: "d",
 	}}
-	c.fleet = []*adminv1.Coordinator{{Instance: "a-1", ConfigHash: "abc", StartTime: now, SeenTime: now}}
-	c.brokers = []*adminv1.BrokerStats{{Name: "events", Kind: "nats", Trouble: "away"}}
+	c.fleet = []*adminv1.Coordinator{{Instance: "a-1", ConfigHash: "abc", StartTime: now, LastSeenTime: now}}
+	c.brokers = []*adminv1.BrokerStats{{Name: "events", Kind: "nats", Problem: "away"}}
 	c.sums = wholeSums(now)
 	c.configuration = &adminv1.GetConfigurationResponse{
 		Instance: "a-1", Version: "v1",
@@ -171,13 +171,13 @@ func wholeCoordinator(t *testing.T) *coordinator {
 func wholeSums(now *timestamppb.Timestamp) *adminv1.GetStatsResponse {
 	took := durationpb.New(time.Second)
 	return &adminv1.GetStatsResponse{
-		Flow: &adminv1.FlowStats{Coordinators: 1, LatencyP50: took, LatencyP99: took},
+		Flow: &adminv1.FlowStats{CoordinatorCount: 1, LatencyP50: took, LatencyP99: took},
 		Producers: []*adminv1.ProducerStats{{
-			Name: "stock", AnswerTime: now, AnswerTook: took, FailureTime: now, Failure: "away",
-			Verdict: msghandlerv1.Verdict_VERDICT_COMMITTED,
+			Name: "stock", LastAnswerTime: now, LastAnswerLatency: took, LastFailureTime: now, LastFailure: "away",
+			LastVerdict: msghandlerv1.Verdict_VERDICT_COMMITTED,
 		}},
 		Exchanges: []*adminv1.ExchangeStats{{
-			Broker: "events", Name: "shop", AcknowledgeTime: now, FailureTime: now, Failure: "away",
+			Broker: "events", Name: "shop", LastAcknowledgeTime: now, LastFailureTime: now, LastFailure: "away",
 		}},
 	}
 }
@@ -188,8 +188,8 @@ func (c *coordinator) ListFinished(
 	now := timestamppb.Now()
 	finished := func(body string) *adminv1.FinishedMessage {
 		return &adminv1.FinishedMessage{
-			Producer: "stock", Ended: adminv1.Ending_ENDING_DONE, FinishTime: now, CreateTime: now, CommitTime: now,
-			Copies: 1, Entry: "1-0", Replayable: true, BodyLeftOut: true, Damaged: "cut",
+			Producer: "stock", Ending: adminv1.Ending_ENDING_DONE, FinishTime: now, CreateTime: now, CommitTime: now,
+			Copies: 1, Entry: "1-0", Replayable: true, BodyOmitted: true, Damage: "cut",
 			Message: &msghandlerv1.Message{
 				Id: "7", Broker: "events", Exchange: "shop", RoutingKey: "paid", ContentType: "text/plain",
 				Headers: map[string]string{"tenant": "eu"}, Body: []byte(body),
@@ -197,7 +197,7 @@ func (c *coordinator) ListFinished(
 		}
 	}
 	return &adminv1.ListFinishedResponse{
-		Archive: true, Archived: 2, OldestTime: now, Dropped: 1,
+		FromArchive: true, ArchiveSize: 2, ArchiveOldestTime: now, ArchiveDropped: 1,
 		Messages: []*adminv1.FinishedMessage{finished("text"), finished("\xff")},
 	}, nil
 }
@@ -209,8 +209,8 @@ func (c *coordinator) ReplayMessages(
 	if r.GetDryRun() {
 		what = "would replay"
 	}
-	err := c.note("%s %d of %s", what, r.GetLimit(), r.GetFilter().GetProducer())
-	return &adminv1.ReplayMessagesResponse{Replayed: 1, Skipped: 1}, err
+	err := c.note("%s %d of %s", what, r.GetLimit(), r.GetSelection().GetFilter().GetProducer())
+	return &adminv1.ReplayMessagesResponse{Changed: 1, Skipped: 1}, err
 }
 
 // tailing is a coordinator that streams a move.

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/msghandler/msghandler/internal/cli/commandline"
-	"github.com/msghandler/msghandler/internal/halfmsg"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
@@ -21,8 +20,8 @@ var errMayLose = commandline.UsageError{Err: errors.New("the messages are PENDIN
 	"retry asks their producers, or add --maybe-committed")}
 
 // mayBeCommitted says whether messages of a state have no verdict.
-func mayBeCommitted(state halfmsg.State) bool {
-	return state == halfmsg.Pending || state == halfmsg.Abandoned
+func mayBeCommitted(state msghandlerv1.State) bool {
+	return state == msghandlerv1.State_STATE_PENDING || state == msghandlerv1.State_STATE_ABANDONED
 }
 
 // agreeToLose asks before the discard of named messages of which some have no verdict.
@@ -32,11 +31,13 @@ func (c change) agreeToLose(
 	var open int64
 	for part := range slices.Chunk(names, maxPage) {
 		for _, state := range []msghandlerv1.State{msghandlerv1.State_STATE_PENDING, msghandlerv1.State_STATE_ABANDONED} {
-			got, err := c.send(ctx, a, &adminv1.RetryMessagesRequest{Names: part, State: state, DryRun: true})
+			got, err := c.send(ctx, a, &adminv1.DiscardMessagesRequest{
+				Selection: &adminv1.MessageSelection{Names: part}, ExpectedState: state, DryRun: true,
+			})
 			if err != nil {
 				return err
 			}
-			open += got.changed
+			open += got.GetChanged()
 		}
 	}
 	switch {

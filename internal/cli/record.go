@@ -64,7 +64,7 @@ func newRecord(r *adminv1.MessageRecord) record {
 		CreatedAt: moment(r.GetCreateTime()), UpdatedAt: moment(r.GetUpdateTime()),
 		DueAt: moment(r.GetDueTime()), ConfirmAttempts: r.GetConfirmAttempts(), PublishAttempts: r.GetPublishAttempts(),
 		DeleteAttempts: r.GetDeleteAttempts(), LastError: r.GetLastError(), LastErrorAt: moment(r.GetLastErrorTime()),
-		Parked: r.GetParked(), LeaseOwner: r.GetLeaseOwner(), LeaseUntil: moment(r.GetLeaseUntil()),
+		Parked: r.GetParked(), LeaseOwner: r.GetLeaseOwner(), LeaseUntil: moment(r.GetLeaseEndTime()),
 		Events: newEvents(r.GetEvents()),
 	}
 	if d := m.GetDelay().AsDuration(); d > 0 {
@@ -125,7 +125,7 @@ func describe(m *adminv1.MessageRecord, now time.Time) [][]string {
 	}
 	add("last error", r.LastError)
 	add("owner", r.LeaseOwner)
-	add("lease ends", ageOf(m.GetLeaseUntil(), now))
+	add("lease ends", ageOf(m.GetLeaseEndTime(), now))
 	for _, key := range slices.Sorted(maps.Keys(r.Headers)) {
 		add("header "+key, r.Headers[key])
 	}

@@ -10,13 +10,14 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/msghandler/msghandler/internal/cli/commandline"
+	"github.com/msghandler/msghandler/internal/operate"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
 type replayCommand struct {
 	adminFlags
 	Names []string `arg:"" optional:"" help:"The messages, such as orders/1001; - reads them from standard input, one a line." name:"PRODUCER/ID"`
-	finishedFlags
+	operate.FinishedText
 	NewIDSuffix string `name:"new-id-suffix" help:"Publish under a new id, with this text behind the old one. Without it consumers that remember the id drop the copy." placeholder:"TEXT"`
 	Limit       int    `default:"1000" help:"With a filter: how many at most; 0 for all."`
 	Yes         bool   `short:"y" help:"Do not ask."`
@@ -56,9 +57,9 @@ func (c *replayCommand) Run(ctx context.Context, s *commandline.Session) error {
 // check refuses impossible flags.
 func (c *replayCommand) check() error {
 	switch {
-	case len(c.Names) > 0 && c.finishedFlags != finishedFlags{}:
+	case len(c.Names) > 0 && c.FinishedText != operate.FinishedText{}:
 		return commandline.UsageError{Err: errors.New("give either names or a filter such as --exchange, not both")}
-	case len(c.Names) == 0 && c.finishedFlags == finishedFlags{}:
+	case len(c.Names) == 0 && c.FinishedText == operate.FinishedText{}:
 		return commandline.UsageError{Err: errors.New("which messages? Name them (orders/1001), " +
 			"give - to read names from standard input, or give a filter such as --since 1h")}
 	case c.Limit < 0:
@@ -74,16 +75,18 @@ func (c *replayCommand) byName(
 	var replayed int64
 	var failures []error
 	for part := range slices.Chunk(names, maxPage) {
-		request := &adminv1.ReplayMessagesRequest{NewIdSuffix: c.NewIDSuffix, Reason: c.Reason, DryRun: c.DryRun}
+		selection := &adminv1.FinishedSelection{}
 		for _, n := range part {
-			request.Names = append(request.Names, &adminv1.FinishedName{Producer: n.GetProducer(), Id: n.GetId()})
+			selection.Names = append(selection.Names, &adminv1.FinishedName{Producer: n.GetProducer(), Id: n.GetId()})
 		}
-		response, err := call(ctx, a, a.client.ReplayMessages, request)
+		response, err := call(ctx, a, a.client.ReplayMessages, &adminv1.ReplayMessagesRequest{
+			Selection: selection, NewIdSuffix: c.NewIDSuffix, Reason: c.Reason, DryRun: c.DryRun,
+		})
 		if err != nil {
 			failures = append(failures, err)
 			break
 		}
-		replayed += response.GetReplayed()
+		replayed += response.GetChanged()
 		failures = append(failures, a.refusals(part, response.GetOutcomes())...)
 	}
 	if replayed == 0 && len(failures) > 0 {
@@ -95,9 +98,9 @@ func (c *replayCommand) byName(
 // byFilter replays the messages that match, after asking. Messages that end meanwhile are left out.
 func (c *replayCommand) byFilter(ctx context.Context, s *commandline.Session, a *admin) error {
 	now := time.Now()
-	filter, err := c.filter(now)
+	filter, err := c.Filter(now)
 	if err != nil {
-		return err
+		return wrongText(err)
 	}
 	if filter.GetUntil() == nil {
 		filter.Until = timestamppb.New(now)
@@ -129,7 +132,7 @@ func (c *replayCommand) matching(
 	far := s.Progress()
 	defer far.End()
 	request := &adminv1.ReplayMessagesRequest{
-		Filter: filter, NewIdSuffix: c.NewIDSuffix, Reason: c.Reason, DryRun: c.DryRun,
+		Selection: &adminv1.FinishedSelection{Filter: filter}, NewIdSuffix: c.NewIDSuffix, Reason: c.Reason, DryRun: c.DryRun,
 	}
 	for replayed < limit {
 		request.Limit = int32(min(limit-replayed, maxPage)) //nolint:gosec // at most maxPage
@@ -137,7 +140,7 @@ func (c *replayCommand) matching(
 		if err != nil {
 			return replayed, skipped, more, err
 		}
-		replayed, skipped = replayed+response.GetReplayed(), skipped+response.GetSkipped()
+		replayed, skipped = replayed+response.GetChanged(), skipped+response.GetSkipped()
 		far.Update("%d messages", replayed)
 		request.PageToken = response.GetNextPageToken()
 		if more = request.GetPageToken() != ""; !more {

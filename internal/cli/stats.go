@@ -123,7 +123,7 @@ type brokerStats struct {
 func newBrokerStats(all []*adminv1.BrokerStats) []brokerStats {
 	brokers := make([]brokerStats, len(all))
 	for i, b := range all {
-		brokers[i] = brokerStats{b.GetName(), b.GetKind(), b.GetTrouble() == "", b.GetTrouble(), b.GetWaiting()}
+		brokers[i] = brokerStats{b.GetName(), b.GetKind(), b.GetProblem() == "", b.GetProblem(), b.GetQueuedMessages()}
 	}
 	return brokers
 }
@@ -132,8 +132,8 @@ func brokerRows(all []*adminv1.BrokerStats) [][]string {
 	rows := [][]string{{"BROKER", "KIND", "WAITING", "TROUBLE"}}
 	for _, b := range all {
 		rows = append(rows, []string{
-			cmp.Or(b.GetName(), "(default)"), b.GetKind(), strconv.FormatInt(b.GetWaiting(), 10),
-			cmp.Or(b.GetTrouble(), "-"),
+			cmp.Or(b.GetName(), "(default)"), b.GetKind(), strconv.FormatInt(b.GetQueuedMessages(), 10),
+			cmp.Or(b.GetProblem(), "-"),
 		})
 	}
 	return rows

@@ -19,7 +19,7 @@ type flowStats struct {
 	Coordinators          int32   `json:"coordinators"`
 	StoredPerSecond       float64 `json:"stored_per_second"`
 	AcknowledgedPerSecond float64 `json:"acknowledged_per_second"`
-	RejectedPerSecond     float64 `json:"rejected_per_second"`
+	RefusedPerSecond      float64 `json:"refused_per_second"`
 	// The latencies are missing when no message was acknowledged.
 	LatencyP50Seconds *float64 `json:"latency_p50_seconds,omitempty"`
 	LatencyP99Seconds *float64 `json:"latency_p99_seconds,omitempty"`
@@ -29,7 +29,7 @@ type flowStats struct {
 type producerStats struct {
 	Name                  string     `json:"name"`
 	Coordinators          int32      `json:"coordinators"`
-	CircuitOpenAt         int32      `json:"circuit_open_at"`
+	OpenCircuits          int32      `json:"open_circuits"`
 	Stored                int64      `json:"stored"`
 	Acknowledged          int64      `json:"acknowledged"`
 	StoredPerSecond       float64    `json:"stored_per_second"`
@@ -48,9 +48,9 @@ type exchangeStats struct {
 	Broker                string     `json:"broker"`
 	Name                  string     `json:"name"`
 	Acknowledged          int64      `json:"acknowledged"`
-	Failed                int64      `json:"failed"`
+	Refused               int64      `json:"refused"`
 	AcknowledgedPerSecond float64    `json:"acknowledged_per_second"`
-	FailedPerSecond       float64    `json:"failed_per_second"`
+	RefusedPerSecond      float64    `json:"refused_per_second"`
 	AcknowledgedAt        *time.Time `json:"acknowledged_at,omitempty"`
 	FailedAt              *time.Time `json:"failed_at,omitempty"`
 	Failure               string     `json:"failure,omitempty"`
@@ -58,7 +58,7 @@ type exchangeStats struct {
 
 func newFlowStats(f *adminv1.FlowStats) flowStats {
 	return flowStats{
-		f.GetCoordinators(), f.GetStoredPerSecond(), f.GetAcknowledgedPerSecond(), f.GetRejectedPerSecond(),
+		f.GetCoordinatorCount(), f.GetStoredPerSecond(), f.GetAcknowledgedPerSecond(), f.GetRefusedPerSecond(),
 		secondsOf(f.GetLatencyP50()), secondsOf(f.GetLatencyP99()),
 	}
 }
@@ -67,10 +67,10 @@ func newProducerStats(all []*adminv1.ProducerStats) []producerStats {
 	producers := make([]producerStats, len(all))
 	for i, p := range all {
 		producers[i] = producerStats{
-			p.GetName(), p.GetCoordinators(), p.GetCircuitOpenAt(), p.GetStored(), p.GetAcknowledged(),
+			p.GetName(), p.GetCoordinatorCount(), p.GetOpenCircuits(), p.GetStoredTotal(), p.GetAcknowledgedTotal(),
 			p.GetStoredPerSecond(), p.GetAcknowledgedPerSecond(), p.GetRefusedPerSecond(),
-			moment(p.GetAnswerTime()), secondsOf(p.GetAnswerTook()), verdictWord(p.GetVerdict()),
-			moment(p.GetFailureTime()), p.GetFailure(),
+			moment(p.GetLastAnswerTime()), secondsOf(p.GetLastAnswerLatency()), verdictWord(p.GetLastVerdict()),
+			moment(p.GetLastFailureTime()), p.GetLastFailure(),
 		}
 	}
 	return producers
@@ -80,8 +80,8 @@ func newExchangeStats(all []*adminv1.ExchangeStats) []exchangeStats {
 	exchanges := make([]exchangeStats, len(all))
 	for i, e := range all {
 		exchanges[i] = exchangeStats{
-			e.GetBroker(), e.GetName(), e.GetAcknowledged(), e.GetFailed(), e.GetAcknowledgedPerSecond(),
-			e.GetFailedPerSecond(), moment(e.GetAcknowledgeTime()), moment(e.GetFailureTime()), e.GetFailure(),
+			e.GetBroker(), e.GetName(), e.GetAcknowledgedTotal(), e.GetRefusedTotal(), e.GetAcknowledgedPerSecond(),
+			e.GetRefusedPerSecond(), moment(e.GetLastAcknowledgeTime()), moment(e.GetLastFailureTime()), e.GetLastFailure(),
 		}
 	}
 	return exchanges
@@ -112,10 +112,10 @@ func flowRows(f *adminv1.FlowStats) [][]string {
 		return d.AsDuration().Round(time.Millisecond).String()
 	}
 	return [][]string{
-		{"IN/S", "OUT/S", "REJECTED/S", "P50", "P99", "OF COORDINATORS"},
+		{"IN/S", "OUT/S", "REFUSED/S", "P50", "P99", "OF COORDINATORS"},
 		{
-			perSecond(f.GetStoredPerSecond()), perSecond(f.GetAcknowledgedPerSecond()), perSecond(f.GetRejectedPerSecond()),
-			latency(f.GetLatencyP50()), latency(f.GetLatencyP99()), strconv.Itoa(int(f.GetCoordinators())),
+			perSecond(f.GetStoredPerSecond()), perSecond(f.GetAcknowledgedPerSecond()), perSecond(f.GetRefusedPerSecond()),
+			latency(f.GetLatencyP50()), latency(f.GetLatencyP99()), strconv.Itoa(int(f.GetCoordinatorCount())),
 		},
 	}
 }
@@ -124,26 +124,26 @@ func producerRows(all []*adminv1.ProducerStats, now time.Time) [][]string {
 	rows := [][]string{{"PRODUCER", "CIRCUIT", "IN/S", "OUT/S", "ANSWERED", "VERDICT", "LAST FAILURE"}}
 	for _, p := range all {
 		circuit := "closed"
-		if p.GetCircuitOpenAt() > 0 {
-			circuit = fmt.Sprintf("open at %d of %d", p.GetCircuitOpenAt(), p.GetCoordinators())
+		if p.GetOpenCircuits() > 0 {
+			circuit = fmt.Sprintf("open at %d of %d", p.GetOpenCircuits(), p.GetCoordinatorCount())
 		}
 		rows = append(rows, []string{
 			p.GetName(), circuit, perSecond(p.GetStoredPerSecond()), perSecond(p.GetAcknowledgedPerSecond()),
-			ageOf(p.GetAnswerTime(), now), cmp.Or(verdictWord(p.GetVerdict()), "-"),
-			failureOf(ageOf(p.GetFailureTime(), now), p.GetFailure()),
+			ageOf(p.GetLastAnswerTime(), now), cmp.Or(verdictWord(p.GetLastVerdict()), "-"),
+			failureOf(ageOf(p.GetLastFailureTime(), now), p.GetLastFailure()),
 		})
 	}
 	return rows
 }
 
 func exchangeRows(all []*adminv1.ExchangeStats, now time.Time) [][]string {
-	rows := [][]string{{"EXCHANGE", "BROKER", "OUT/S", "ACKNOWLEDGED", "FAILED", "LAST FAILURE"}}
+	rows := [][]string{{"EXCHANGE", "BROKER", "OUT/S", "ACKNOWLEDGED", "REFUSED", "LAST FAILURE"}}
 	for _, e := range all {
 		rows = append(rows, []string{
 			cmp.Or(e.GetName(), halfmsg.DefaultExchange), cmp.Or(e.GetBroker(), "(default)"),
-			perSecond(e.GetAcknowledgedPerSecond()), strconv.FormatInt(e.GetAcknowledged(), 10),
-			strconv.FormatInt(e.GetFailed(), 10),
-			failureOf(ageOf(e.GetFailureTime(), now), e.GetFailure()),
+			perSecond(e.GetAcknowledgedPerSecond()), strconv.FormatInt(e.GetAcknowledgedTotal(), 10),
+			strconv.FormatInt(e.GetRefusedTotal(), 10),
+			failureOf(ageOf(e.GetLastFailureTime(), now), e.GetLastFailure()),
 		})
 	}
 	return rows

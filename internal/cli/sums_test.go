@@ -21,27 +21,27 @@ func TestStatsShowSumsOfCoordinators(t *testing.T) {
 		`desc = "transport: Error while dialing: dial tcp 10.0.0.7:9000: connect: connection refused"`
 	c.sums = &adminv1.GetStatsResponse{
 		Flow: &adminv1.FlowStats{
-			Coordinators: 3, StoredPerSecond: 1420.4, AcknowledgedPerSecond: 7.25,
+			CoordinatorCount: 3, StoredPerSecond: 1420.4, AcknowledgedPerSecond: 7.25,
 			LatencyP50: durationpb.New(31 * time.Millisecond),
 		},
 		Producers: []*adminv1.ProducerStats{
 			{
-				Name: "billing", Coordinators: 3, CircuitOpenAt: 1, Stored: 9, RefusedPerSecond: .5,
-				FailureTime: now, Failure: refused,
+				Name: "billing", CoordinatorCount: 3, OpenCircuits: 1, StoredTotal: 9, RefusedPerSecond: .5,
+				LastFailureTime: now, LastFailure: refused,
 			},
 			{
-				Name: "orders", Coordinators: 3, AnswerTime: now, AnswerTook: durationpb.New(4 * time.Millisecond),
-				Verdict: msghandlerv1.Verdict_VERDICT_COMMITTED,
+				Name: "orders", CoordinatorCount: 3, LastAnswerTime: now, LastAnswerLatency: durationpb.New(4 * time.Millisecond),
+				LastVerdict: msghandlerv1.Verdict_VERDICT_COMMITTED,
 			},
 		},
-		Exchanges: []*adminv1.ExchangeStats{{Broker: "events", Name: "shop", Acknowledged: 12, Failed: 1}},
+		Exchanges: []*adminv1.ExchangeStats{{Broker: "events", Name: "shop", AcknowledgedTotal: 12, RefusedTotal: 1}},
 	}
 	said := run(nil, "stats", "--server="+c.addr)
 	for _, want := range []string{
-		"\n\nIN/S   OUT/S   REJECTED/S   P50    P99   OF COORDINATORS\n1420   7.2     0            31ms   -     3\n\n",
+		"\n\nIN/S   OUT/S   REFUSED/S   P50    P99   OF COORDINATORS\n1420   7.2     0           31ms   -     3\n\n",
 		"billing    open at 1 of 3   0      0       -          -           61m ago: Unavailable: connection refused\n",
 		"orders     closed           0      0       61m ago    COMMITTED   -\n\n",
-		"shop       events   0       12             1        -\n",
+		"shop       events   0       12             1         -\n",
 	} {
 		if said.status != 0 || !strings.Contains(said.out, want) {
 			t.Errorf("the output lacks %q:\n%s", want, said.out)
@@ -58,10 +58,10 @@ func TestStatsShowSumsOfCoordinators(t *testing.T) {
 	billing, orders, shop := document.Producers[0], document.Producers[1], document.Exchanges[0]
 	if document.Flow["stored_per_second"] != 1420.4 || document.Flow["latency_p50_seconds"] != .031 ||
 		document.Flow["latency_p99_seconds"] != nil || document.Flow["coordinators"] != 3. ||
-		billing["circuit_open_at"] != 1. || billing["refused_per_second"] != .5 ||
+		billing["open_circuits"] != 1. || billing["refused_per_second"] != .5 ||
 		billing["failure"] != refused || billing["answered_at"] != nil ||
 		orders["verdict"] != "COMMITTED" || orders["answer_took_seconds"] != .004 ||
-		shop["broker"] != "events" || shop["acknowledged"] != 12. || shop["failed"] != 1. {
+		shop["broker"] != "events" || shop["acknowledged"] != 12. || shop["refused"] != 1. {
 		t.Errorf("the document is %s", said.out)
 	}
 }

@@ -68,7 +68,7 @@ func (c *tailCommand) Run(ctx context.Context, s *commandline.Session) error {
 					return io.EOF
 				}
 			}
-			if n := news.GetMissed(); n > 0 {
+			if n := news.GetMissedMoves(); n > 0 {
 				fmt.Fprintf(s.Err, "%d moves were left out\n", n)
 			}
 			return nil

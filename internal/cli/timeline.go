@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/operate"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
@@ -21,8 +22,9 @@ type event struct {
 func newEvents(timeline []*adminv1.Event) (events []event) {
 	for _, e := range timeline {
 		events = append(events, event{
-			Name: e.GetName(), FirstAt: moment(e.GetFirstTime()), LastAt: moment(e.GetLastTime()), Count: e.GetCount(),
-			By: e.GetBy(), Cause: e.GetCause(),
+			Name: operate.Word(e.GetKind()), FirstAt: moment(e.GetFirstTime()), LastAt: moment(e.GetLastTime()),
+			Count: e.GetCount(),
+			By:    e.GetActor(), Cause: e.GetCause(),
 		})
 	}
 	return events
@@ -39,7 +41,7 @@ func timelineRows(timeline []*adminv1.Event, now time.Time) [][]string {
 		rows = append(rows, []string{
 			e.GetFirstTime().AsTime().Format("2006-01-02 15:04:05.000"), ageOf(e.GetLastTime(), now),
 			strconv.Itoa(int(e.GetCount())),
-			halfmsg.Meaning(e.GetName()), e.GetBy(), e.GetCause(),
+			halfmsg.Meaning(operate.Word(e.GetKind())), e.GetActor(), e.GetCause(),
 		})
 	}
 	return append(rows, []string{})

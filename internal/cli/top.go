@@ -136,7 +136,7 @@ func (t *top) count(news *adminv1.TailMessagesResponse) error {
 	for _, m := range news.GetMoves() {
 		t.rates[halfmsg.State(m.GetState())]++ //nolint:gosec // the values are the same
 	}
-	t.stale = news.GetMissed() > 0
+	t.stale = news.GetMissedMoves() > 0
 	return nil
 }
 
@@ -218,16 +218,16 @@ var troubleStates = []halfmsg.State{halfmsg.Dead, halfmsg.Abandoned, halfmsg.Sen
 func (t *top) inTrouble(ctx context.Context) (groups []*troubleGroup, left int, err error) {
 	for _, state := range troubleStates {
 		response, err := call(ctx, t.admin, t.admin.client.GroupMessages,
-			&adminv1.GroupMessagesRequest{State: msghandlerv1.State(state)})
+			&adminv1.GroupMessagesRequest{Filter: &adminv1.MessageFilter{State: msghandlerv1.State(state)}})
 		if err != nil {
 			return nil, 0, err
 		}
-		left += int(response.GetMoreGroups())
+		left += int(response.GetOmittedGroups())
 		for _, g := range response.GetGroups() {
 			if inTrouble(state, g.GetExampleError()) {
 				groups = append(groups, &troubleGroup{
 					state: state.String(), exchange: g.GetExchange(), cause: g.GetCause(), count: g.GetCount(),
-					estimated: response.GetLooked() < response.GetTotal(),
+					estimated: response.GetSampleSize() < response.GetTotalSize(),
 					message:   g.GetProducer() + "/" + g.GetExampleId(), oldest: g.GetOldestCreateTime(),
 				})
 			}

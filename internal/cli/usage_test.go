@@ -9,8 +9,8 @@ import (
 func TestImpossibleValuesAreWrongUsage(t *testing.T) {
 	t.Parallel()
 	for typed, want := range map[string]string{
-		"list --state=done":                   "--state=done names no state",
-		"retry --state=gone":                  "--state=gone names no state",
+		"list --state=done":                   "--state=done: messages stand in",
+		"retry --state=gone":                  "--state=gone: messages stand in",
 		"tail --state=gone":                   "--state=gone",
 		"show 1001":                           "write PRODUCER/ID",
 		"dlq list --queue=q --output=text":    "--output must be one of",

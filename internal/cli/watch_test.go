@@ -57,14 +57,14 @@ func TestTopShowsGroupsOfCoordinator(t *testing.T) {
 				{Producer: "orders", Exchange: "shop", Cause: "312 NO_ROUTE", Count: 70_000, ExampleId: "1"},
 				{Producer: "orders", Count: 12, ExampleId: "2"},
 			},
-			Looked: 2000, Total: 70_012, MoreGroups: 3,
+			SampleSize: 2000, TotalSize: 70_012, OmittedGroups: 3,
 		},
 		msghandlerv1.State_STATE_PENDING: {
 			Groups: []*adminv1.MessageGroup{
 				{Producer: "stock", Count: 90, ExampleId: "healthy"},
 				{Producer: "stock", Cause: "connection refused", Count: 40, ExampleId: "8", ExampleError: "dial: refused"},
 			},
-			Looked: 130, Total: 130,
+			SampleSize: 130, TotalSize: 130,
 		},
 	}
 	out, stop := watch(t, "top", "--every=100ms", "--rows=2", "--server="+c.addr)

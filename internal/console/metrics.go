@@ -58,8 +58,8 @@ type Metrics struct {
 	deleteBatches  prometheus.Observer
 	reloadFailed   prometheus.Gauge
 	configRead     prometheus.Gauge
-	// rejected counts calls, and messages of batches, with the answer RESOURCE_EXHAUSTED.
-	rejected atomic.Int64
+	// refused counts calls, and messages of batches, with the answer RESOURCE_EXHAUSTED.
+	refused atomic.Int64
 	// longestOverdue is for how long the worst message is overdue for its verdict, in nanoseconds.
 	longestOverdue atomic.Int64
 }

@@ -213,8 +213,8 @@ func TestASnapshotHoldsDifferences(t *testing.T) {
 	})
 	now := m.snapshot(time.Now())
 	added := now.Since(before)
-	if added.In != 2 || added.Out != 6 || added.Rejected != 2 || now.Since(now).Rejected != 0 {
-		t.Errorf("in %d, out %d, rejected %d", added.In, added.Out, added.Rejected)
+	if added.In != 2 || added.Out != 6 || added.Refused != 2 || now.Since(now).Refused != 0 {
+		t.Errorf("in %d, out %d, refused %d", added.In, added.Out, added.Refused)
 	}
 	if p99, _ := added.Latency.Quantile(.99); p99 < 50*time.Second || p99 > 70*time.Second {
 		t.Errorf("messages took %v, delayed ones left out", p99)

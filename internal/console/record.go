@@ -13,20 +13,20 @@ import (
 // RPC counts a call of the API.
 func (m *Metrics) RPC(method, code string, took time.Duration) {
 	m.calls.WithLabelValues(method, code).Inc()
-	m.countRejected(code)
+	m.countRefused(code)
 	m.callTime.WithLabelValues(method).Observe(took.Seconds())
 }
 
 // BatchOutcome counts a message of a batch call.
 func (m *Metrics) BatchOutcome(method, code string) {
 	m.outcomes.WithLabelValues(method, code).Inc()
-	m.countRejected(code)
+	m.countRefused(code)
 }
 
-// countRejected counts answers RESOURCE_EXHAUSTED.
-func (m *Metrics) countRejected(code string) {
+// countRefused counts answers RESOURCE_EXHAUSTED.
+func (m *Metrics) countRefused(code string) {
 	if code == "ResourceExhausted" {
-		m.rejected.Add(1)
+		m.refused.Add(1)
 	}
 }
 

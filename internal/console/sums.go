@@ -9,7 +9,7 @@ import (
 // snapshot has the counts since the start.
 func (m *Metrics) snapshot(now time.Time) peerstats.Snapshot {
 	s := peerstats.Snapshot{
-		At: now, In: int64(m.stored()), Out: m.peers.Acked(), Rejected: m.rejected.Load(), Latency: m.peers.Latency.Counts(),
+		At: now, In: int64(m.stored()), Out: m.peers.Acked(), Refused: m.refused.Load(), Latency: m.peers.Latency.Counts(),
 	}
 	s.AddPeers(m.peers.Producers(), m.refusals.All(), m.peers.Exchanges())
 	return s

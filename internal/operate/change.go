@@ -43,7 +43,7 @@ func (d *Desk) Replay(
 		changed(clean(l.Name()), clean(l.Exchange), clean(l.RoutingKey))
 	})
 	return &adminv1.ReplayDeadLettersResponse{
-		Replayed: o.done, More: o.more, Problem: o.problem, Destinations: to.all(),
+		Changed: o.done, More: o.more, Problem: o.problem, Destinations: to.all(),
 	}, err
 }
 
@@ -54,7 +54,7 @@ func (d *Desk) Discard(
 	o, err := d.change(ctx, r, DeadLetters.DiscardSelected, func(l *consumer.Letter) {
 		changed(clean(l.Name()), clean(l.Exchange), clean(l.RoutingKey))
 	})
-	return &adminv1.DiscardDeadLettersResponse{Discarded: o.done, More: o.more, Problem: o.problem}, err
+	return &adminv1.DiscardDeadLettersResponse{Changed: o.done, More: o.more, Problem: o.problem}, err
 }
 
 // change changes letters, the oldest first. An error says that nothing was changed.
@@ -99,7 +99,7 @@ func (q *queue) matchBounded(match func(*consumer.Letter) bool, stop func()) fun
 		if match(l) {
 			return true
 		}
-		if held++; held >= q.bounds.looked && !q.state.GetAtMost() {
+		if held++; held >= q.bounds.looked && !q.state.GetCountAtMost() {
 			stop()
 		}
 		return false

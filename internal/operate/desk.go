@@ -102,7 +102,7 @@ func newDesk(sources []Source, bounds bounds) (*Desk, error) {
 
 func newQueue(s Source, dead DeadLetters, bounds bounds) *queue {
 	state := &adminv1.DeadLetterQueue{
-		Name: s.Name, Queue: s.Queue, Broker: s.Broker, AtMost: scheme(s.URL) == "kafka",
+		Name: s.Name, Queue: s.Queue, Broker: s.Broker, CountAtMost: scheme(s.URL) == "kafka",
 	}
 	return &queue{Source: s, dead: dead, bounds: bounds, turn: newTurn(), state: state}
 }
@@ -194,7 +194,7 @@ func (q *queue) setOldest(since time.Time) {
 
 // tooMany says whether a topic is too large to be read whole.
 func (q *queue) tooMany(state *adminv1.DeadLetterQueue) bool {
-	return state.GetAtMost() && state.GetCount().GetValue() > int64(q.bounds.records)
+	return state.GetCountAtMost() && state.GetCount().GetValue() > int64(q.bounds.records)
 }
 
 // moment is a time, or nil where it is not known.
@@ -257,7 +257,7 @@ func (d *Desk) take(ctx context.Context, name string, of rank) (*queue, context.
 
 // mayRead refuses a topic that is too large to be read whole.
 func (q *queue) mayRead(ctx context.Context) error {
-	if !q.state.GetAtMost() {
+	if !q.state.GetCountAtMost() {
 		return nil
 	}
 	records, err := q.dead.Depth(ctx)

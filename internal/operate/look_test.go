@@ -126,7 +126,7 @@ func TestRefusedReplaysAreCounted(t *testing.T) {
 	result, err := desk.Replay(t.Context(), &adminv1.ReplayDeadLettersRequest{
 		Queue: "dead", Selection: everyLetter(), Limit: 40,
 	}, func(string, string, string) {})
-	if err != nil || result.GetReplayed() != 0 || strings.Count(result.GetProblem(), "NO_ROUTE") != maxProblems ||
+	if err != nil || result.GetChanged() != 0 || strings.Count(result.GetProblem(), "NO_ROUTE") != maxProblems ||
 		!strings.HasSuffix(result.GetProblem(), "\nand 35 more") {
 		t.Errorf("got %v, %v", result, err)
 	}

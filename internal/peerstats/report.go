@@ -29,7 +29,7 @@ func (r *Rates) add(other Rates) {
 
 // Report is how a coordinator sees its producers and exchanges, in a bounded number of rows.
 type Report struct {
-	// Rates are those of all messages: stored, acknowledged and rejected with RESOURCE_EXHAUSTED.
+	// Rates are those of all messages: stored, acknowledged and refused with RESOURCE_EXHAUSTED.
 	Rates Rates `json:"rates"`
 	// Latency counts the latencies of the time over which rates are measured.
 	Latency   Counted    `json:"latency,omitzero"`
@@ -45,7 +45,7 @@ func NewReport(producers []Producer, exchanges []Exchange, added Snapshot, withi
 		}
 		return float64(n) / within.Seconds()
 	}
-	r := Report{Rates: Rates{rate(added.In), rate(added.Out), rate(added.Rejected)}, Latency: added.Latency}
+	r := Report{Rates: Rates{rate(added.In), rate(added.Out), rate(added.Refused)}, Latency: added.Latency}
 	for _, p := range producers {
 		counts := added.Producers[p.Name]
 		p.Failure, p.Rates = cut(p.Failure), Rates{rate(counts.Stored), rate(counts.Acked), rate(counts.Refused)}

@@ -22,8 +22,8 @@ type Snapshot struct {
 	At time.Time
 	// In and Out are half messages stored and messages acknowledged.
 	In, Out int64
-	// Rejected is the number of calls, and messages of batches, with the answer RESOURCE_EXHAUSTED.
-	Rejected  int64
+	// Refused is the number of calls, and messages of batches, with the answer RESOURCE_EXHAUSTED.
+	Refused   int64
 	Latency   Counted
 	Producers map[string]ProducerCounts
 	Exchanges map[ExchangeName]ExchangeCounts
@@ -51,7 +51,7 @@ func (s *Snapshot) AddPeers(producers []Producer, refusals []Refusal, exchanges 
 // Since is what was added since an earlier snapshot.
 func (s Snapshot) Since(before Snapshot) Snapshot {
 	added := Snapshot{
-		At: s.At, In: s.In - before.In, Out: s.Out - before.Out, Rejected: s.Rejected - before.Rejected,
+		At: s.At, In: s.In - before.In, Out: s.Out - before.Out, Refused: s.Refused - before.Refused,
 		Latency:   s.Latency.Since(before.Latency),
 		Producers: map[string]ProducerCounts{}, Exchanges: map[ExchangeName]ExchangeCounts{},
 	}

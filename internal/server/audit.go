@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
@@ -189,31 +188,44 @@ func auditQuery(r *adminv1.ListAuditRequest) (audit.Query, error) {
 	}
 	c := &check{}
 	query := audit.Query{
-		By: r.GetBy(), Action: r.GetAction(), Result: audit.Result(r.GetResult()), Limit: c.pageSize(r.GetPageSize()),
+		By: r.GetActorContains(), Action: r.GetActionContains(), Limit: c.pageSize(r.GetPageSize()),
 		Token: r.GetPageToken(),
 	}
-	switch query.Result {
-	case "", audit.Begun, audit.Done, audit.Refused, audit.Failed:
-	default:
-		c.fail("result", "must be begun, done, refused or failed, or empty for any")
+	var known bool
+	if query.Result, known = auditResults[r.GetResult()]; !known {
+		c.fail("result", "is not a result")
 	}
-	for _, part := range []struct{ field, text string }{{"by", query.By}, {"action", query.Action}} {
-		if n := utf8.RuneCountInString(part.text); n > maxErrorText {
-			c.fail(part.field, "has %d characters, more than %d", n, maxErrorText)
-		}
-	}
+	c.words("actor_contains", query.By)
+	c.words("action_contains", query.Action)
 	if age := c.duration("max_age", r.GetMaxAge(), maxAge); age > 0 {
 		query.Since = time.Now().Add(-age)
 	}
 	return query, c.err()
 }
 
+// auditResults are the results of actions in the contract.
+var auditResults = map[adminv1.AuditResult]audit.Result{
+	adminv1.AuditResult_AUDIT_RESULT_UNSPECIFIED: "",
+	adminv1.AuditResult_AUDIT_RESULT_BEGUN:       audit.Begun,
+	adminv1.AuditResult_AUDIT_RESULT_DONE:        audit.Done,
+	adminv1.AuditResult_AUDIT_RESULT_REFUSED:     audit.Refused,
+	adminv1.AuditResult_AUDIT_RESULT_FAILED:      audit.Failed,
+}
+
+// auditRecordOf is a record of the API. An action without a value there is the method of a refused call.
 func auditRecordOf(r *audit.Record) *adminv1.AuditRecord {
-	return &adminv1.AuditRecord{
-		Id: r.ID, Time: Moment(r.Time), LastTime: Moment(r.Until), By: r.By, Kind: string(r.Kind), From: r.From,
-		Via: string(r.Via), Action: string(r.Action), Producer: r.Producer, Names: r.Names, Filter: r.Filter,
-		Destinations: r.Destinations, Count: r.Count, Reason: r.Reason, Result: string(r.Result),
-		Refusal: string(r.Refusal), Cause: r.Cause,
-		Instance: r.Instance,
+	record := &adminv1.AuditRecord{
+		Id: r.ID, Time: Moment(r.Time), LastTime: Moment(r.Until), Actor: r.By, Address: r.From,
+		IdentityKind: adminv1.IdentityKind(valueOf(adminv1.IdentityKind_value, "IDENTITY_KIND_", string(r.Kind))),
+		Channel:      adminv1.AuditChannel(valueOf(adminv1.AuditChannel_value, "AUDIT_CHANNEL_", string(r.Via))),
+		Action:       adminv1.AuditAction(valueOf(adminv1.AuditAction_value, "AUDIT_ACTION_", string(r.Action))),
+		Producer:     r.Producer, Names: r.Names, Filter: r.Filter, Destinations: r.Destinations,
+		Count: r.Count, Reason: r.Reason, Cause: r.Cause, Instance: r.Instance,
+		Result:  adminv1.AuditResult(valueOf(adminv1.AuditResult_value, "AUDIT_RESULT_", string(r.Result))),
+		Refusal: adminv1.RefusalKind(valueOf(adminv1.RefusalKind_value, "REFUSAL_KIND_", string(r.Refusal))),
 	}
+	if record.GetAction() == adminv1.AuditAction_AUDIT_ACTION_UNSPECIFIED {
+		record.Method = string(r.Action)
+	}
+	return record
 }

@@ -114,18 +114,22 @@ func TestChangesAreRecorded(t *testing.T) {
 	h.store.put("orders", "2", halfmsg.Abandoned)
 	both := []*adminv1.MessageName{{Producer: "orders", Id: "1"}, {Producer: "orders", Id: "gone"}}
 	discard := func(r *adminv1.DiscardMessagesRequest) { _, _ = h.operators.DiscardMessages(t.Context(), r) }
-	discard(&adminv1.DiscardMessagesRequest{Names: both, DryRun: true})
-	discard(&adminv1.DiscardMessagesRequest{Names: both[1:]})
+	discard(&adminv1.DiscardMessagesRequest{Selection: &adminv1.MessageSelection{Names: both}, DryRun: true})
+	discard(&adminv1.DiscardMessagesRequest{Selection: &adminv1.MessageSelection{Names: both[1:]}})
 	if lines := trail.take(); len(lines) != 0 {
 		t.Errorf("without a change %q are recorded", lines)
 	}
-	discard(&adminv1.DiscardMessagesRequest{Names: both, Reason: "test"})
+	discard(&adminv1.DiscardMessagesRequest{Selection: &adminv1.MessageSelection{Names: both}, Reason: "test"})
 	want := []string{` grpc discard done /orders [orders/1] filter="" reason="test" `}
 	if lines := trail.take(); !slices.Equal(lines, want) {
 		t.Errorf("recorded %q", lines)
 	}
 	discard(&adminv1.DiscardMessagesRequest{
-		State: msghandlerv1.State_STATE_ABANDONED, Producer: "orders", MinAge: durationpb.New(0), Reason: "test",
+		Selection: &adminv1.MessageSelection{Filter: &adminv1.MessageFilter{
+			State:    msghandlerv1.State_STATE_ABANDONED,
+			Producer: "orders", MinAge: durationpb.New(0),
+		}},
+		Reason: "test",
 	})
 	want = []string{` grpc discard done /orders [orders/2] filter="state=abandoned producer=\"orders\"" reason="test" `}
 	if lines := trail.take(); !slices.Equal(lines, want) {
@@ -136,7 +140,7 @@ func TestChangesAreRecorded(t *testing.T) {
 		defer h.store.mu.Unlock()
 		h.store.fail = halfmsg.ErrUncertain
 	}
-	discard(&adminv1.DiscardMessagesRequest{Names: both[:1], Reason: "test"})
+	discard(&adminv1.DiscardMessagesRequest{Selection: &adminv1.MessageSelection{Names: both[:1]}, Reason: "test"})
 	want = []string{
 		` grpc discard failed /orders [orders/1] filter="" reason="test" the outcome is unknown; repeat the call`,
 	}
@@ -154,8 +158,10 @@ func TestReplaysAreRecorded(t *testing.T) {
 	h := open(t, trail.keep, func(c *server.Config) { c.History = oneFinished{finished} })
 	for _, dry := range []bool{true, false} {
 		_, err := h.operators.ReplayMessages(t.Context(), &adminv1.ReplayMessagesRequest{
-			Filter:      &adminv1.FinishedFilter{Producer: "orders", Header: "card=4111"},
-			NewIdSuffix: "-again", Reason: "test", DryRun: dry,
+			Selection:   &adminv1.FinishedSelection{Filter: &adminv1.FinishedFilter{Producer: "orders", Header: "card=4111"}},
+			NewIdSuffix: "-again",
+			Reason:      "test",
+			DryRun:      dry,
 		})
 		var want []string
 		if !dry {
@@ -206,7 +212,8 @@ func TestListAudit(t *testing.T) {
 		Refusal: audit.ByRole, Cause: "cause", Instance: "host-1",
 	}}
 	page, err := h.operators.ListAudit(t.Context(), &adminv1.ListAuditRequest{
-		PageSize: 5, PageToken: "2-2.", By: "anna", Action: "disc", Result: "done", MaxAge: durationpb.New(time.Hour),
+		PageSize: 5, PageToken: "2-2.", ActorContains: "anna", ActionContains: "disc",
+		Result: adminv1.AuditResult_AUDIT_RESULT_DONE, MaxAge: durationpb.New(time.Hour),
 	})
 	if err != nil || len(page.GetRecords()) != 1 || page.GetNextPageToken() != "1-1." {
 		t.Fatalf("got %v, %v", page, err)
@@ -218,14 +225,17 @@ func TestListAudit(t *testing.T) {
 	}
 	r := page.GetRecords()[0]
 	if r.GetId() != "c1-1" || !r.GetTime().AsTime().Equal(at) || !r.GetLastTime().AsTime().Equal(at.Add(time.Second)) ||
-		r.GetKind() != "jwt" || r.GetAction() != "discard" || r.GetProducer() != "orders" || r.GetNames()[0] != "orders/1" ||
-		r.GetFilter() != "state=DEAD" || r.GetCount() != 3 || r.GetReason() != "why" || r.GetResult() != "done" ||
-		r.GetRefusal() != "role" || r.GetCause() != "cause" || r.GetInstance() != "host-1" {
+		r.GetIdentityKind() != adminv1.IdentityKind_IDENTITY_KIND_JWT ||
+		r.GetAction() != adminv1.AuditAction_AUDIT_ACTION_DISCARD || r.GetMethod() != "" ||
+		r.GetProducer() != "orders" || r.GetNames()[0] != "orders/1" ||
+		r.GetFilter() != "state=DEAD" || r.GetCount() != 3 || r.GetReason() != "why" ||
+		r.GetResult() != adminv1.AuditResult_AUDIT_RESULT_DONE ||
+		r.GetRefusal() != adminv1.RefusalKind_REFUSAL_KIND_ROLE || r.GetCause() != "cause" || r.GetInstance() != "host-1" {
 		t.Errorf("got %v", r)
 	}
 	for what, bad := range map[string]*adminv1.ListAuditRequest{
-		"size": {PageSize: 1001}, "negative size": {PageSize: -1}, "result": {Result: "fine"}, "token": {PageToken: "bad"},
-		"by": {By: strings.Repeat("x", 201)}, "action": {Action: strings.Repeat("x", 201)},
+		"size": {PageSize: 1001}, "negative size": {PageSize: -1}, "result": {Result: 9}, "token": {PageToken: "bad"},
+		"actor": {ActorContains: strings.Repeat("x", 201)}, "action": {ActionContains: strings.Repeat("x", 201)},
 		"age": {MaxAge: durationpb.New(-time.Second)},
 	} {
 		_, err := h.operators.ListAudit(t.Context(), bad)

@@ -125,24 +125,38 @@ func permits(caller access.Identity, method string, request any) error {
 		return lacks(caller, fmt.Sprintf("use %s of the admin API with the role %s; the method needs %s: %s grants the role",
 			path.Base(method), caller.Role, need.role,
 			keys(caller, "the role of the token", "access.oidc_roles_claim", "access."+need.role.String()+"s")))
-	case caller.Role < access.Reader && searchesHeaders(request):
+	case caller.Role < access.Reader && filterOf(request).GetHeader() != "":
 		return lacks(caller, fmt.Sprintf("search in headers with the role %s; the filter header needs %s: %s grants the role",
 			caller.Role, access.Reader, keys(caller, "the role of the token", "access.oidc_roles_claim", "access.readers")))
 	}
 	return nil
 }
 
-// searchesHeaders says whether the answer to a request tells what is in headers.
-func searchesHeaders(request any) bool {
+// messageFilter is a filter of unfinished or of finished messages.
+type messageFilter interface {
+	GetProducer() string
+	GetHeader() string
+}
+
+// filterOf is the filter of a request; an empty filter where the request has none.
+func filterOf(request any) messageFilter {
 	switch of := request.(type) {
-	case interface{ GetHeader() string }:
-		return of.GetHeader() != ""
+	case interface{ GetFilter() *adminv1.MessageFilter }:
+		return of.GetFilter()
 	case interface {
 		GetFilter() *adminv1.FinishedFilter
 	}:
-		return of.GetFilter().GetHeader() != ""
+		return of.GetFilter()
+	case interface {
+		GetSelection() *adminv1.MessageSelection
+	}:
+		return of.GetSelection().GetFilter()
+	case interface {
+		GetSelection() *adminv1.FinishedSelection
+	}:
+		return of.GetSelection().GetFilter()
 	}
-	return false
+	return (*adminv1.MessageFilter)(nil)
 }
 
 // lacks is the error about a caller who may not do something. A caller who has shown nothing should show a credential.
@@ -165,10 +179,10 @@ func keys(caller access.Identity, ofToken, ofJWT, rules string) string {
 	return rules
 }
 
-// producerOf is the producer that a request names; empty where it names none.
+// producerOf is the producer that a request or its filter names; empty where neither names one.
 func producerOf(request any) string {
 	if of, ok := request.(interface{ GetProducer() string }); ok {
 		return of.GetProducer()
 	}
-	return ""
+	return filterOf(request).GetProducer()
 }

@@ -200,7 +200,9 @@ func TestRecordNamesTheCertificate(t *testing.T) {
 	h, address := guarded(t, a, everyone, trail.keep)
 	h.store.put("orders", "1", halfmsg.Dead)
 	_, err := adminv1.NewAdminServiceClient(as(t, a, address, "anna.ops.shop")).DiscardMessages(t.Context(),
-		&adminv1.DiscardMessagesRequest{Names: []*adminv1.MessageName{{Producer: "orders", Id: "1"}}})
+		&adminv1.DiscardMessagesRequest{
+			Selection: &adminv1.MessageSelection{Names: []*adminv1.MessageName{{Producer: "orders", Id: "1"}}},
+		})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,17 +35,16 @@ type change struct {
 	// filter selects the messages that the request does not name.
 	filter string
 	dry    bool
-	// expected is the state that named messages must be in to be discarded; None is any.
-	expected halfmsg.State
+	// expected is the state that named messages must be in; STATE_UNSPECIFIED is any.
+	expected msghandlerv1.State
 }
 
 // changeRequest is a request of either kind.
 type changeRequest interface {
 	proto.Message
-	filter
-	paged
-	GetNames() []*adminv1.MessageName
+	GetSelection() *adminv1.MessageSelection
 	GetLimit() int32
+	GetPageToken() string
 	GetReason() string
 	GetDryRun() bool
 }
@@ -76,7 +75,7 @@ func (o *operators) RetryMessages(
 		return nil, o.server.fail(c.call, err, halfmsg.None)
 	}
 	return &adminv1.RetryMessagesResponse{
-		Retried: all.count, More: all.next != "", NextPageToken: all.next, Outcomes: all.outcomes,
+		Changed: all.count, NextPageToken: all.next, Outcomes: all.outcomes,
 	}, nil
 }
 
@@ -84,10 +83,13 @@ func (o *operators) RetryMessages(
 func (o *operators) DiscardMessages(
 	ctx context.Context, r *adminv1.DiscardMessagesRequest,
 ) (*adminv1.DiscardMessagesResponse, error) {
+	// Messages of a filter must still be in its state, too.
+	state := stateOf(cmp.Or(r.GetExpectedState(), r.GetSelection().GetFilter().GetState()))
 	c := change{
 		server: o.server, call: "DiscardMessages", event: halfmsg.EventDiscard, action: audit.Discard,
+		expected: r.GetExpectedState(),
 		do: func(ctx context.Context, names []halfmsg.Name) []halfmsg.Result {
-			return o.server.config.Inspector.Discard(ctx, names, stateOf(r.GetState()))
+			return o.server.config.Inspector.Discard(ctx, names, state)
 		},
 	}
 	all, err := c.run(ctx, r)
@@ -95,7 +97,7 @@ func (o *operators) DiscardMessages(
 		return nil, o.server.fail(c.call, err, halfmsg.None)
 	}
 	return &adminv1.DiscardMessagesResponse{
-		Discarded: all.count, More: all.next != "", NextPageToken: all.next, Outcomes: all.outcomes,
+		Changed: all.count, NextPageToken: all.next, Outcomes: all.outcomes,
 	}, nil
 }
 
@@ -104,7 +106,7 @@ func (c *change) run(ctx context.Context, r changeRequest) (changed, error) {
 		return changed{}, err
 	}
 	c.reason, c.dry = cut(r.GetReason()), r.GetDryRun()
-	if len(r.GetNames()) > 0 {
+	if len(r.GetSelection().GetNames()) > 0 {
 		wanted, err := c.named(r)
 		if err != nil {
 			return changed{}, err
@@ -121,25 +123,19 @@ func (c *change) run(ctx context.Context, r changeRequest) (changed, error) {
 
 // named checks the names of a request.
 func (c *change) named(r changeRequest) (selection, error) {
-	names := r.GetNames()
+	names := r.GetSelection().GetNames()
 	k := &check{}
-	k.count("names", len(names))
-	query := c.server.query(k, r)
-	c.expected, query.State = query.State, halfmsg.None
-	if query != (halfmsg.Query{}) || r.GetPageToken() != "" {
-		k.fail("names", "must be empty where a filter other than state, or page_token, is set: the request is ambiguous")
+	k.count("selection.names", len(names))
+	if r.GetSelection().GetFilter() != nil || r.GetPageToken() != "" {
+		k.fail("selection.names", "must be empty where a filter or page_token is set: the request is ambiguous")
 	}
-	switch {
-	case c.expected == halfmsg.None:
-	case c.event == halfmsg.EventDiscard:
-		k.kept("state", c.expected, c.from())
-	default:
-		k.fail("names", "must be empty where state is set: the request is ambiguous")
+	if c.expected != msghandlerv1.State_STATE_UNSPECIFIED {
+		k.kept("expected_state", stateOf(c.expected), c.from())
 	}
 	wanted := selection{results: make([]halfmsg.Result, len(names)), names: make([]halfmsg.Name, len(names))}
 	for i, n := range names {
 		wanted.names[i] = halfmsg.Name{Producer: n.GetProducer(), ID: n.GetId()}
-		one := &check{path: item("names", i) + "."}
+		one := &check{path: item("selection.names", i) + "."}
 		one.name(wanted.names[i])
 		wanted.results[i].Err = one.err()
 	}
@@ -149,8 +145,11 @@ func (c *change) named(r changeRequest) (selection, error) {
 // matching checks the filter of a request.
 func (c *change) matching(r changeRequest) (halfmsg.Query, error) {
 	k := &check{}
-	query := c.server.query(k, r)
-	k.kept("state", query.State, c.from())
+	query := c.server.query(k, "selection.filter.", r.GetSelection().GetFilter(), c.from())
+	query.Cursor = k.cursor(r.GetPageToken(), unfinished(query))
+	if c.expected != msghandlerv1.State_STATE_UNSPECIFIED {
+		k.fail("expected_state", "must not be set where a filter selects the messages, which has a state")
+	}
 	if limit := r.GetLimit(); limit < 0 || limit > maxChange {
 		k.fail("limit", "must be from 1 to %d, or 0 for %d", maxChange, maxItems)
 	}
@@ -293,7 +292,7 @@ func (c *change) predict(ctx context.Context, names []halfmsg.Name) (results []h
 		switch {
 		case err != nil:
 			to = record.State
-		case !allowed, c.expected != halfmsg.None && c.expected != record.State:
+		case !allowed, c.expected != msghandlerv1.State_STATE_UNSPECIFIED && stateOf(c.expected) != record.State:
 			to, err = record.State, halfmsg.ErrIllegal
 		default:
 			legal++

@@ -84,7 +84,9 @@ func TestAWriteOutlivesItsCaller(t *testing.T) {
 		"RetryMessages": {
 			halfmsg.Dead,
 			func(ctx context.Context, h *house) error {
-				_, err := h.operators.RetryMessages(ctx, &adminv1.RetryMessagesRequest{Names: names})
+				_, err := h.operators.RetryMessages(ctx, &adminv1.RetryMessagesRequest{
+					Selection: &adminv1.MessageSelection{Names: names},
+				})
 				return err
 			},
 			func(h *house, records string) bool {
@@ -94,7 +96,9 @@ func TestAWriteOutlivesItsCaller(t *testing.T) {
 		"DiscardMessages": {
 			halfmsg.Dead,
 			func(ctx context.Context, h *house) error {
-				_, err := h.operators.DiscardMessages(ctx, &adminv1.DiscardMessagesRequest{Names: names})
+				_, err := h.operators.DiscardMessages(ctx, &adminv1.DiscardMessagesRequest{
+					Selection: &adminv1.MessageSelection{Names: names},
+				})
 				return err
 			},
 			func(_ *house, records string) bool { return strings.Contains(records, "orders/2") },

@@ -75,7 +75,9 @@ func TestAnIDMayFillABatch(t *testing.T) {
 
 	h.store.put("orders", "1", halfmsg.Dead)
 	sizes = h.calls(t, func() error {
-		answer, err := h.operators.RetryMessages(t.Context(), &adminv1.RetryMessagesRequest{Names: names})
+		answer, err := h.operators.RetryMessages(t.Context(), &adminv1.RetryMessagesRequest{
+			Selection: &adminv1.MessageSelection{Names: names},
+		})
 		if counts := codesOf(answer.GetOutcomes()); err == nil && counts[codes.OK] != 1000 {
 			t.Errorf("retried: %v", counts)
 		}
@@ -86,7 +88,9 @@ func TestAnIDMayFillABatch(t *testing.T) {
 	}
 	h.store.put("orders", "1", halfmsg.Dead)
 	sizes = h.calls(t, func() error {
-		answer, err := h.operators.DiscardMessages(t.Context(), &adminv1.DiscardMessagesRequest{Names: names})
+		answer, err := h.operators.DiscardMessages(t.Context(), &adminv1.DiscardMessagesRequest{
+			Selection: &adminv1.MessageSelection{Names: names},
+		})
 		if counts := codesOf(answer.GetOutcomes()); err == nil && (counts[codes.OK] != 1 || counts[codes.NotFound] != 999) {
 			t.Errorf("discarded: %v", counts)
 		}

@@ -102,7 +102,7 @@ func TestBadIDsOfABatchAreNotLogged(t *testing.T) {
 		t.Fatalf("a Submit with a bad id: %v, %v", submitted, err)
 	}
 	retried, err := h.operators.RetryMessages(t.Context(), &adminv1.RetryMessagesRequest{
-		Names: []*adminv1.MessageName{{Producer: "orders", Id: bad}},
+		Selection: &adminv1.MessageSelection{Names: []*adminv1.MessageName{{Producer: "orders", Id: bad}}},
 	})
 	if err != nil || retried.GetOutcomes()[0].GetCode() == 0 {
 		t.Fatalf("a retry of a bad id: %v, %v", retried, err)

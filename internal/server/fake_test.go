@@ -41,6 +41,8 @@ type store struct {
 	fail error
 	// away, where set, is the id of an unavailable message.
 	away string
+	// discardedFrom is the state that the last discard was for.
+	discardedFrom halfmsg.State
 	// before runs at the start of each call, with the method's name.
 	before func(call string)
 }
@@ -207,6 +209,7 @@ func (s *store) Retry(_ context.Context, names []halfmsg.Name, by, reason string
 func (s *store) Discard(_ context.Context, names []halfmsg.Name, from halfmsg.State) []halfmsg.Result {
 	s.enter("Discard", len(names))
 	defer s.mu.Unlock()
+	s.discardedFrom = from
 	all := make([]halfmsg.Result, len(names))
 	for i, name := range names {
 		if state := s.records[name].State; from != halfmsg.None && state != from {

@@ -39,8 +39,11 @@ func TestAFilteredListingLooksInSteps(t *testing.T) {
 	h := open(t)
 	h.fill(50_000, 100)
 	r := &adminv1.ListMessagesRequest{
-		State: msghandlerv1.State_STATE_DEAD, PageSize: 1000, ErrorContains: "no exchange", Exchange: "shop",
-		MinAge: durationpb.New(time.Hour),
+		Filter: &adminv1.MessageFilter{
+			State: msghandlerv1.State_STATE_DEAD, ErrorContains: "no exchange",
+			Exchange: "shop", MinAge: durationpb.New(time.Hour),
+		},
+		PageSize: 1000,
 	}
 	var pages []int
 	for {
@@ -52,20 +55,23 @@ func TestAFilteredListingLooksInSteps(t *testing.T) {
 		if r.PageToken = page.GetNextPageToken(); r.GetPageToken() == "" {
 			break
 		}
-		r.MinAge.Seconds++ // a token is good with any age, which only cuts off the end
-		other := &adminv1.ListMessagesRequest{State: r.GetState(), ErrorContains: "other", PageToken: r.GetPageToken()}
+		r.Filter.MinAge.Seconds++ // a token is good with any age, which only cuts off the end
+		other := &adminv1.ListMessagesRequest{
+			Filter:    &adminv1.MessageFilter{State: r.GetFilter().GetState(), ErrorContains: "other"},
+			PageToken: r.GetPageToken(),
+		}
 		_, err = h.operators.ListMessages(t.Context(), other)
 		wantCode(t, err, codes.InvalidArgument) // a token of another listing
 	}
 	if !slices.Equal(pages, slices.Repeat([]int{50}, 10)) {
 		t.Errorf("pages of %d", pages)
 	}
-	for _, wrong := range []*adminv1.ListMessagesRequest{
-		{State: r.GetState(), ErrorContains: strings.Repeat("é", 201)},
-		{State: r.GetState(), Exchange: strings.Repeat("é", 128)},
-		{State: r.GetState(), MinAge: durationpb.New(-time.Second)},
+	for _, wrong := range []*adminv1.MessageFilter{
+		{State: r.GetFilter().GetState(), ErrorContains: strings.Repeat("é", 201)},
+		{State: r.GetFilter().GetState(), Exchange: strings.Repeat("é", 128)},
+		{State: r.GetFilter().GetState(), MinAge: durationpb.New(-time.Second)},
 	} {
-		_, err := h.operators.ListMessages(t.Context(), wrong)
+		_, err := h.operators.ListMessages(t.Context(), &adminv1.ListMessagesRequest{Filter: wrong})
 		wantCode(t, err, codes.InvalidArgument)
 	}
 }
@@ -76,11 +82,16 @@ func TestADryRunCountsAndChangesNothing(t *testing.T) {
 	h := open(t, func(c *server.Config) { c.Logger = slog.New(slog.NewTextHandler(log, nil)) })
 	h.fill(25_000, 10)
 	r := &adminv1.DiscardMessagesRequest{
-		State: msghandlerv1.State_STATE_DEAD, ErrorContains: "No Exchange", Limit: 10_000, DryRun: true,
+		Selection: &adminv1.MessageSelection{Filter: &adminv1.MessageFilter{
+			State:         msghandlerv1.State_STATE_DEAD,
+			ErrorContains: "No Exchange",
+		}},
+		Limit:  10_000,
+		DryRun: true,
 	}
 	for _, want := range []int64{1000, 1000, 500} {
 		answer, err := h.operators.DiscardMessages(t.Context(), r)
-		if err != nil || answer.GetDiscarded() != want || answer.GetMore() != (answer.GetNextPageToken() != "") {
+		if err != nil || answer.GetChanged() != want {
 			t.Fatalf("got %v, %v, want %d", answer, err, want)
 		}
 		r.PageToken = answer.GetNextPageToken()
@@ -94,7 +105,7 @@ func TestADryRunCountsAndChangesNothing(t *testing.T) {
 
 	r.DryRun = false
 	answer, err := h.operators.DiscardMessages(t.Context(), r)
-	if err != nil || answer.GetDiscarded() != 1000 || !answer.GetMore() {
+	if err != nil || answer.GetChanged() != 1000 || answer.GetNextPageToken() == "" {
 		t.Fatalf("got %v, %v", answer, err)
 	}
 	for _, record := range h.store.records {
@@ -114,16 +125,19 @@ func TestADryRunOfNamesPredictsEach(t *testing.T) {
 	for _, id := range []string{"dead", "sendable", "none"} {
 		names = append(names, &adminv1.MessageName{Producer: "orders", Id: id})
 	}
-	retried, err := h.operators.RetryMessages(t.Context(), &adminv1.RetryMessagesRequest{Names: names, DryRun: true})
-	if err != nil || retried.GetRetried() != 2 ||
+	retried, err := h.operators.RetryMessages(t.Context(), &adminv1.RetryMessagesRequest{
+		Selection: &adminv1.MessageSelection{Names: names},
+		DryRun:    true,
+	})
+	if err != nil || retried.GetChanged() != 2 ||
 		retried.GetOutcomes()[0].GetState() != msghandlerv1.State_STATE_SENDABLE {
 		t.Errorf("got %v, %v", retried, err)
 	}
 	discarded, err := h.operators.DiscardMessages(
 		t.Context(),
-		&adminv1.DiscardMessagesRequest{Names: names, DryRun: true},
+		&adminv1.DiscardMessagesRequest{Selection: &adminv1.MessageSelection{Names: names}, DryRun: true},
 	)
-	if err != nil || discarded.GetDiscarded() != 1 ||
+	if err != nil || discarded.GetChanged() != 1 ||
 		codes.Code(discarded.GetOutcomes()[1].GetCode()) != codes.FailedPrecondition ||
 		codes.Code(discarded.GetOutcomes()[2].GetCode()) != codes.NotFound {
 		t.Errorf("got %v, %v", discarded, err)
@@ -131,7 +145,9 @@ func TestADryRunOfNamesPredictsEach(t *testing.T) {
 	if h.store.get("orders", "dead").State != halfmsg.Dead || len(h.woken) > 0 {
 		t.Error("a dry run has changed a message")
 	}
-	_, err = h.operators.RetryMessages(t.Context(), &adminv1.RetryMessagesRequest{Names: names, ErrorContains: "x"})
+	_, err = h.operators.RetryMessages(t.Context(), &adminv1.RetryMessagesRequest{
+		Selection: &adminv1.MessageSelection{Names: names, Filter: &adminv1.MessageFilter{ErrorContains: "x"}},
+	})
 	wantCode(t, err, codes.InvalidArgument)
 }
 
@@ -141,14 +157,14 @@ func TestADiscardSparesMovedMessages(t *testing.T) {
 	h.store.put("orders", "moved", halfmsg.Pending)
 	h.store.put("orders", "lost", halfmsg.Abandoned)
 	r := &adminv1.DiscardMessagesRequest{
-		State: msghandlerv1.State_STATE_ABANDONED,
-		Names: []*adminv1.MessageName{
+		Selection: &adminv1.MessageSelection{Names: []*adminv1.MessageName{
 			{Producer: "orders", Id: "moved"}, {Producer: "orders", Id: "lost"},
-		},
+		}},
+		ExpectedState: msghandlerv1.State_STATE_ABANDONED,
 	}
 	for _, r.DryRun = range []bool{true, false} {
 		answer, err := h.operators.DiscardMessages(t.Context(), r)
-		if err != nil || answer.GetDiscarded() != 1 ||
+		if err != nil || answer.GetChanged() != 1 ||
 			codes.Code(answer.GetOutcomes()[0].GetCode()) != codes.FailedPrecondition {
 			t.Errorf("dry %t: got %v, %v", r.GetDryRun(), answer, err)
 		}
@@ -156,7 +172,7 @@ func TestADiscardSparesMovedMessages(t *testing.T) {
 	if h.store.get("orders", "moved").State != halfmsg.Pending || h.store.len() != 1 {
 		t.Error("what has been submitted since was discarded")
 	}
-	r.State = msghandlerv1.State_STATE_SENDABLE
+	r.ExpectedState = msghandlerv1.State_STATE_SENDABLE
 	_, err := h.operators.DiscardMessages(t.Context(), r)
 	wantCode(t, err, codes.InvalidArgument)
 }
@@ -180,7 +196,8 @@ func TestBrokerNarrowsEveryCall(t *testing.T) {
 	list := func(state msghandlerv1.State, broker string, want int) (next string) {
 		t.Helper()
 		page, err := h.operators.ListMessages(t.Context(), &adminv1.ListMessagesRequest{
-			State: state, Broker: broker, Exchange: "shop", PageSize: 12,
+			Filter:   &adminv1.MessageFilter{State: state, Broker: broker, Exchange: "shop"},
+			PageSize: 12,
 		})
 		if err != nil || len(page.GetRecords()) != want {
 			t.Errorf("broker %q: listed %d, %v, want %d", broker, len(page.GetRecords()), err, want)
@@ -194,27 +211,32 @@ func TestBrokerNarrowsEveryCall(t *testing.T) {
 	list(msghandlerv1.State_STATE_ACKNOWLEDGED, halfmsg.DefaultBroker, 0)
 	next := list(dead, "", 12)
 	_, err := h.operators.ListMessages(t.Context(), &adminv1.ListMessagesRequest{
-		State: dead, Exchange: "shop", Broker: "events", PageToken: next,
+		Filter:    &adminv1.MessageFilter{State: dead, Exchange: "shop", Broker: "events"},
+		PageToken: next,
 	})
 	wantCode(t, err, codes.InvalidArgument) // a token of another listing
 	_, err = h.operators.ListMessages(t.Context(), &adminv1.ListMessagesRequest{
-		State: dead, Broker: strings.Repeat("é", 128),
+		Filter: &adminv1.MessageFilter{State: dead, Broker: strings.Repeat("é", 128)},
 	})
 	wantCode(t, err, codes.InvalidArgument)
 	_, err = h.operators.RetryMessages(t.Context(), &adminv1.RetryMessagesRequest{
-		Names: []*adminv1.MessageName{{Producer: "orders", Id: "00001"}}, Broker: "events",
+		Selection: &adminv1.MessageSelection{
+			Names:  []*adminv1.MessageName{{Producer: "orders", Id: "00001"}},
+			Filter: &adminv1.MessageFilter{Broker: "events"},
+		},
 	})
 	wantCode(t, err, codes.InvalidArgument) // names and a filter
 	discarded, err := h.operators.DiscardMessages(t.Context(), &adminv1.DiscardMessagesRequest{
-		State: dead, Broker: "events",
+		Selection: &adminv1.MessageSelection{Filter: &adminv1.MessageFilter{State: dead, Broker: "events"}},
 	})
-	if err != nil || discarded.GetDiscarded() != 5 {
+	if err != nil || discarded.GetChanged() != 5 {
 		t.Errorf("discarded %v, %v", discarded, err)
 	}
 	retried, err := h.operators.RetryMessages(t.Context(), &adminv1.RetryMessagesRequest{
-		State: dead, Broker: halfmsg.DefaultBroker, DryRun: true,
+		Selection: &adminv1.MessageSelection{Filter: &adminv1.MessageFilter{State: dead, Broker: halfmsg.DefaultBroker}},
+		DryRun:    true,
 	})
-	if err != nil || retried.GetRetried() != 12 {
+	if err != nil || retried.GetChanged() != 12 {
 		t.Errorf("retried %v, %v", retried, err)
 	}
 }

@@ -39,8 +39,7 @@ func (o *operators) GroupMessages(
 		return nil, o.server.fail(call, err, halfmsg.None)
 	}
 	c := &check{}
-	query := o.server.query(c, r)
-	c.kept("state", query.State, halfmsg.Unfinished())
+	query := o.server.query(c, "filter.", r.GetFilter(), halfmsg.Unfinished())
 	if err := c.err(); err != nil {
 		return nil, o.server.fail(call, err, halfmsg.None)
 	}
@@ -52,11 +51,11 @@ func (o *operators) GroupMessages(
 		return nil, o.server.fail(call, err, halfmsg.None)
 	}
 	groups := grouped(sample.Records)
-	response := &adminv1.GroupMessagesResponse{Looked: sample.Looked, Total: sample.Total}
+	response := &adminv1.GroupMessagesResponse{SampleSize: sample.Looked, TotalSize: sample.Total}
 	for _, g := range groups[:min(len(groups), maxGroups)] {
 		response.Groups = append(response.Groups, g.message())
 	}
-	response.MoreGroups = count32(len(groups) - len(response.GetGroups()))
+	response.OmittedGroups = count32(len(groups) - len(response.GetGroups()))
 	return response, nil
 }
 

@@ -30,9 +30,9 @@ func TestGroupsHaveACauseInCommon(t *testing.T) {
 	h := open(t)
 	h.broken(30, "shop", "no queue for %s after %d tries")
 	h.broken(3, "money", "no queue for %s after %d tries")
-	request := &adminv1.GroupMessagesRequest{State: msghandlerv1.State_STATE_DEAD}
+	request := &adminv1.GroupMessagesRequest{Filter: &adminv1.MessageFilter{State: msghandlerv1.State_STATE_DEAD}}
 	answer, err := h.operators.GroupMessages(t.Context(), request)
-	if err != nil || len(answer.GetGroups()) != 2 || answer.GetLooked() != 33 || answer.GetTotal() != 99 {
+	if err != nil || len(answer.GetGroups()) != 2 || answer.GetSampleSize() != 33 || answer.GetTotalSize() != 99 {
 		t.Fatalf("got %v, %v", answer, err)
 	}
 	g := answer.GetGroups()[0]
@@ -43,22 +43,28 @@ func TestGroupsHaveACauseInCommon(t *testing.T) {
 	}
 	// A list with the group's cause is the group.
 	page, err := h.operators.ListMessages(t.Context(), &adminv1.ListMessagesRequest{
-		State: request.GetState(), Producer: g.GetProducer(), Exchange: g.GetExchange(), Cause: g.GetCause(),
+		Filter: &adminv1.MessageFilter{
+			State: request.GetFilter().GetState(), Producer: g.GetProducer(),
+			Exchange: g.GetExchange(), Cause: g.GetCause(),
+		},
 	})
 	if err != nil || len(page.GetRecords()) != 30 {
 		t.Errorf("the list of the group has %d messages: %v", len(page.GetRecords()), err)
 	}
-	request.Cause, request.Producer = "another cause", "orders"
+	request.Filter.Cause, request.Filter.Producer = "another cause", "orders"
 	if answer, err = h.operators.GroupMessages(t.Context(), request); err != nil || len(answer.GetGroups()) != 0 {
 		t.Errorf("got %v, %v", answer, err)
 	}
-	for _, wrong := range []*adminv1.GroupMessagesRequest{
-		{}, {State: request.GetState(), Header: "tenant"}, {State: request.GetState(), Cause: strings.Repeat("é", 201)},
+	state := request.GetFilter().GetState()
+	for _, wrong := range []*adminv1.MessageFilter{
+		nil, {}, {State: state, Header: "tenant"}, {State: state, Cause: strings.Repeat("é", 201)},
 	} {
-		_, err := h.operators.GroupMessages(t.Context(), wrong)
+		_, err := h.operators.GroupMessages(t.Context(), &adminv1.GroupMessagesRequest{Filter: wrong})
 		wantCode(t, err, codes.InvalidArgument)
 	}
-	_, err = h.operators.GroupMessages(t.Context(), newer(&adminv1.GroupMessagesRequest{State: request.GetState()}))
+	_, err = h.operators.GroupMessages(t.Context(), newer(&adminv1.GroupMessagesRequest{
+		Filter: &adminv1.MessageFilter{State: state},
+	}))
 	wantCode(t, err, codes.Unimplemented)
 }
 
@@ -69,25 +75,29 @@ func TestNewFiltersSelectMessages(t *testing.T) {
 	h.broken(30, "shop", "no queue for %s after %d tries")
 	dead := msghandlerv1.State_STATE_DEAD
 	page, err := h.operators.ListMessages(t.Context(), &adminv1.ListMessagesRequest{
-		State: dead, IdPrefix: "shop-0001", Header: "tenant=nordic", PageSize: 5,
+		Filter:   &adminv1.MessageFilter{State: dead, IdPrefix: "shop-0001", Header: "tenant=nordic"},
+		PageSize: 5,
 	})
 	if err != nil || len(page.GetRecords()) != 5 || page.GetRecords()[0].GetMessage().GetId() != "shop-00010" {
 		t.Fatalf("got %v, %v", page, err)
 	}
 	_, err = h.operators.ListMessages(t.Context(), &adminv1.ListMessagesRequest{
-		State: dead, IdPrefix: "shop-0002", Header: "tenant=nordic", PageToken: page.GetNextPageToken(),
+		Filter:    &adminv1.MessageFilter{State: dead, IdPrefix: "shop-0002", Header: "tenant=nordic"},
+		PageToken: page.GetNextPageToken(),
 	})
 	wantCode(t, err, codes.InvalidArgument)
 	discarded, err := h.operators.DiscardMessages(t.Context(), &adminv1.DiscardMessagesRequest{
-		State: dead, IdPrefix: "shop-0001", Reason: "test",
+		Selection: &adminv1.MessageSelection{Filter: &adminv1.MessageFilter{State: dead, IdPrefix: "shop-0001"}},
+		Reason:    "test",
 	})
-	if err != nil || discarded.GetDiscarded() != 10 || h.store.len() != 20 {
+	if err != nil || discarded.GetChanged() != 10 || h.store.len() != 20 {
 		t.Errorf("got %v, %v; %d are left", discarded, err, h.store.len())
 	}
 	retried, err := h.operators.RetryMessages(t.Context(), &adminv1.RetryMessagesRequest{
-		State: dead, RoutingKey: "none", DryRun: true,
+		Selection: &adminv1.MessageSelection{Filter: &adminv1.MessageFilter{State: dead, RoutingKey: "none"}},
+		DryRun:    true,
 	})
-	if err != nil || retried.GetRetried() != 0 {
+	if err != nil || retried.GetChanged() != 0 {
 		t.Errorf("got %v, %v", retried, err)
 	}
 }
@@ -99,7 +109,7 @@ func TestHiddenHeadersCannotBeSearched(t *testing.T) {
 	h.broken(1, "shop", "%s %d")
 	for _, header := range []string{"tenant=nordic", "tenant=other"} {
 		_, err := h.operators.ListMessages(t.Context(), &adminv1.ListMessagesRequest{
-			State: msghandlerv1.State_STATE_DEAD, Header: header,
+			Filter: &adminv1.MessageFilter{State: msghandlerv1.State_STATE_DEAD, Header: header},
 		})
 		wantCode(t, err, codes.InvalidArgument)
 	}

@@ -36,14 +36,15 @@ func (o *operators) ListFinished(
 		return nil, o.server.fail(call, err, halfmsg.None)
 	}
 	response := &adminv1.ListFinishedResponse{
-		NextPageToken: writeToken(page.Next, history(query)), Archive: o.archives() && !query.Receipts,
+		NextPageToken: writeToken(page.Next, history(query)), FromArchive: o.archives() && !query.Receipts,
 	}
-	if response.GetArchive() && query.Cursor == "" {
+	if response.GetFromArchive() && query.Cursor == "" {
 		stat, err := o.server.config.History.Archive(ctx)
 		if err != nil {
 			return nil, o.server.fail(call, err, halfmsg.None)
 		}
-		response.Archived, response.OldestTime, response.Dropped = stat.Messages, Moment(stat.OldestAt), stat.Dropped
+		response.ArchiveSize, response.ArchiveOldestTime = stat.Messages, Moment(stat.OldestAt)
+		response.ArchiveDropped = stat.Dropped
 	}
 	for i := range page.Messages {
 		response.Messages = append(response.Messages, o.server.finishedFor(access.From(ctx), &page.Messages[i]))
@@ -65,8 +66,8 @@ func (o *operators) finishedQuery(r *adminv1.ListFinishedRequest) (halfmsg.Finis
 		return halfmsg.FinishedQuery{}, err
 	}
 	c := &check{}
-	query := o.server.finishedFilter(c, r.GetFilter())
-	query.Receipts, query.Limit = r.GetReceipts(), c.pageSize(r.GetPageSize())
+	query := o.server.finishedFilter(c, "filter.", r.GetFilter())
+	query.Receipts, query.Limit = r.GetReceiptsOnly(), c.pageSize(r.GetPageSize())
 	query.Scan, query.Patience = maxScan, maxSearch
 	query.Cursor = c.cursor(r.GetPageToken(), history(query))
 	if err := c.err(); err != nil {
@@ -78,28 +79,29 @@ func (o *operators) finishedQuery(r *adminv1.ListFinishedRequest) (halfmsg.Finis
 	return query, nil
 }
 
-// finishedFilter checks a filter.
-func (s *Server) finishedFilter(c *check, f *adminv1.FinishedFilter) halfmsg.FinishedQuery {
+// finishedFilter checks a filter at a path of a request.
+func (s *Server) finishedFilter(c *check, path string, f *adminv1.FinishedFilter) halfmsg.FinishedQuery {
+	defer c.enter(path)()
 	query := halfmsg.FinishedQuery{
 		Producer: f.GetProducer(), ID: f.GetId(), Exchange: f.GetExchange(), RoutingKey: f.GetRoutingKey(),
-		Since: c.time("filter.since", f.GetSince()), Until: c.time("filter.until", f.GetUntil()),
+		Since: c.time("since", f.GetSince()), Until: c.time("until", f.GetUntil()),
 	}
 	var known bool
-	if query.Ended, known = endings[f.GetEnded()]; !known {
-		c.fail("filter.ended", "is not an ending")
+	if query.Ended, known = endings[f.GetEnding()]; !known {
+		c.fail("ending", "is not an ending")
 	}
 	if query.Producer != "" {
-		c.producer("filter.producer", query.Producer)
+		c.producer("producer", query.Producer)
 	}
 	if query.ID != "" {
-		c.id("filter.id", query.ID)
+		c.id("id", query.ID)
 	}
-	c.shortText("filter.exchange", query.Exchange)
-	c.shortText("filter.routing_key", query.RoutingKey)
+	c.shortText("exchange", query.Exchange)
+	c.shortText("routing_key", query.RoutingKey)
 	if s.config.HideBodies && f.GetHeader() != "" {
-		c.fail("filter.header", hiddenHeaders)
+		c.fail("header", hiddenHeaders)
 	}
-	query.HeaderName, query.HeaderValue = c.searchedHeader("filter.header", f.GetHeader())
+	query.HeaderName, query.HeaderValue = c.searchedHeader("header", f.GetHeader())
 	return query
 }
 
@@ -154,16 +156,16 @@ func (s *Server) finishedFor(caller access.Identity, f *halfmsg.Finished) *admin
 	}
 	finished := &adminv1.FinishedMessage{
 		Producer: f.Producer, Message: message, FinishTime: Moment(f.At), CreateTime: Moment(f.CreatedAt),
-		CommitTime: Moment(f.CommittedAt), Copies: count32(f.Copies), Entry: f.Entry, BodyLeftOut: f.BodyLeftOut,
+		CommitTime: Moment(f.CommittedAt), Copies: count32(f.Copies), Entry: f.Entry, BodyOmitted: f.BodyLeftOut,
 		Replayable: f.Replayable(),
 	}
 	for word, ended := range endings {
 		if ended == f.Ended {
-			finished.Ended = word
+			finished.Ending = word
 		}
 	}
 	if f.Damaged != nil {
-		finished.Damaged = faultOf(f.Damaged).text
+		finished.Damage = faultOf(f.Damaged).text
 	}
 	return finished
 }

@@ -56,7 +56,7 @@ func TestReplayKeepsToThePolicy(t *testing.T) {
 		book.Use(policy.Set{Named: map[string]policy.Rules{"orders": {Exchanges: []string{exchange}}}})
 		h := open(t, trail.keep, func(c *server.Config) { c.History, c.Policies = oneFinished{finished}, book })
 		named, err := h.operators.ReplayMessages(t.Context(), &adminv1.ReplayMessagesRequest{
-			Names: []*adminv1.FinishedName{{Producer: "orders", Id: "1"}},
+			Selection: &adminv1.FinishedSelection{Names: []*adminv1.FinishedName{{Producer: "orders", Id: "1"}}},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -65,9 +65,9 @@ func TestReplayKeepsToThePolicy(t *testing.T) {
 			t.Errorf("where %s is allowed, the outcome is %v", exchange, named.GetOutcomes())
 		}
 		all, err := h.operators.ReplayMessages(t.Context(), &adminv1.ReplayMessagesRequest{
-			Filter: &adminv1.FinishedFilter{Producer: "orders"},
+			Selection: &adminv1.FinishedSelection{Filter: &adminv1.FinishedFilter{Producer: "orders"}},
 		})
-		if err != nil || (all.GetReplayed() == 1) != may || (all.GetSkipped() == 1) == may {
+		if err != nil || (all.GetChanged() == 1) != may || (all.GetSkipped() == 1) == may {
 			t.Errorf("where %s is allowed: %v, %v", exchange, all, err)
 		}
 		if lines := trail.take(); len(lines) != map[bool]int{true: 2}[may] {
@@ -108,7 +108,10 @@ func TestOnlyReadersSeeFinishedBodies(t *testing.T) {
 			if (err == nil) != sees {
 				t.Errorf("%s searches headers where bodies are hidden, %t: %v", token, hidden, err)
 			}
-			_, err = h.operators.ReplayMessages(ctx, &adminv1.ReplayMessagesRequest{Filter: filter, DryRun: true})
+			_, err = h.operators.ReplayMessages(ctx, &adminv1.ReplayMessagesRequest{
+				Selection: &adminv1.FinishedSelection{Filter: filter},
+				DryRun:    true,
+			})
 			if may := sees && token != "reader"; (status.Code(err) == codes.OK) != may {
 				t.Errorf("%s replays by headers where bodies are hidden, %t: %v", token, hidden, err)
 			}

@@ -592,9 +592,14 @@ func TestEveryProtocolChecksCalls(t *testing.T) {
 		{"v1.MessageHandlerService/SendHalfMessages", &msghandlerv1.SendHalfMessagesRequest{
 			Producer: "configured", Messages: slices.Repeat([]*msghandlerv1.Message{{Headers: headers(100)}}, 700),
 		}, "headers"},
-		{"admin.v1.AdminService/ListMessages", &adminv1.ListMessagesRequest{State: 257}, "state"},
-		{"admin.v1.AdminService/ListMessages", &adminv1.ListMessagesRequest{State: 1, PageToken: "AAAAAAAA"}, "page_token"},
-		{"admin.v1.AdminService/RetryMessages", &adminv1.RetryMessagesRequest{}, "state"},
+		{"admin.v1.AdminService/ListMessages", &adminv1.ListMessagesRequest{
+			Filter: &adminv1.MessageFilter{State: 257},
+		}, "filter.state"},
+		{"admin.v1.AdminService/ListMessages", &adminv1.ListMessagesRequest{
+			Filter:    &adminv1.MessageFilter{State: 1},
+			PageToken: "AAAAAAAA",
+		}, "page_token"},
+		{"admin.v1.AdminService/RetryMessages", &adminv1.RetryMessagesRequest{}, "selection.filter.state"},
 	} {
 		for _, by := range h.ways(t, "") {
 			err := by.call("/msghandler."+tc.method, tc.in)

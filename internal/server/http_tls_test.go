@@ -99,7 +99,7 @@ func TestRecordNamesTheCertificateByHTTP(t *testing.T) {
 	for i, by := range waysWithTLS(t, a, address, "anna.ops.shop") {
 		h.store.put("orders", "1", halfmsg.Dead)
 		if err := by.call(adminv1.AdminService_DiscardMessages_FullMethodName, &adminv1.DiscardMessagesRequest{
-			Names: []*adminv1.MessageName{{Producer: "orders", Id: "1"}},
+			Selection: &adminv1.MessageSelection{Names: []*adminv1.MessageName{{Producer: "orders", Id: "1"}}},
 		}); err != nil {
 			t.Errorf("%s: %v", by.name, err)
 		}

@@ -69,7 +69,7 @@ func (b *letterBox) Replay(
 		return nil, b.err
 	}
 	changed("orders/1", "shop", "paid")
-	return &adminv1.ReplayDeadLettersResponse{Replayed: 1, Problem: "replay orders/2: payroll is for others"}, nil
+	return &adminv1.ReplayDeadLettersResponse{Changed: 1, Problem: "replay orders/2: payroll is for others"}, nil
 }
 
 func (b *letterBox) Discard(
@@ -77,7 +77,7 @@ func (b *letterBox) Discard(
 ) (*adminv1.DiscardDeadLettersResponse, error) {
 	b.changed = r.GetSelection()
 	changed("orders/3", "shop", "paid")
-	return &adminv1.DiscardDeadLettersResponse{Discarded: 1}, b.err
+	return &adminv1.DiscardDeadLettersResponse{Changed: 1}, b.err
 }
 
 func (b *letterBox) on(c *server.Config) { c.DeadLetters = b }
@@ -126,10 +126,10 @@ func TestChangesOfLettersAreRecorded(t *testing.T) {
 	}
 	const filter = `"queue=\"payments\" cause=\"stock\""`
 	want := []string{
-		` grpc replay-letters begun / [] filter=` + filter + ` reason="fixed" `,
-		` grpc replay-letters done / [orders/1] filter=` + filter + ` reason="fixed" ` +
+		` grpc replay_dead_letters begun / [] filter=` + filter + ` reason="fixed" `,
+		` grpc replay_dead_letters done / [orders/1] filter=` + filter + ` reason="fixed" ` +
 			`1 to exchange "shop", routing key "paid"`,
-		` grpc replay-letters failed / [] filter=` + filter + ` reason="fixed" replay orders/2: payroll is for others`,
+		` grpc replay_dead_letters failed / [] filter=` + filter + ` reason="fixed" replay orders/2: payroll is for others`,
 	}
 	if lines := trail.take(); !slices.Equal(lines, want) {
 		t.Errorf("recorded %q, want %q", lines, want)
@@ -140,8 +140,8 @@ func TestChangesOfLettersAreRecorded(t *testing.T) {
 		t.Fatal(err)
 	}
 	want = []string{
-		` grpc discard-letters begun / [orders/] filter="queue=\"payments\"" reason="" `,
-		` grpc discard-letters done / [orders/3] filter="queue=\"payments\"" reason="" `,
+		` grpc discard_dead_letters begun / [orders/] filter="queue=\"payments\"" reason="" `,
+		` grpc discard_dead_letters done / [orders/3] filter="queue=\"payments\"" reason="" `,
 	}
 	if lines := trail.take(); !slices.Equal(lines, want) {
 		t.Errorf("recorded %q, want %q", lines, want)
@@ -181,8 +181,8 @@ func TestPanicKeepsTheRecordOfLetters(t *testing.T) {
 		Queue: "payments", Selection: everyLetter(),
 	})
 	wantCode(t, err, codes.Internal)
-	if lines := trail.take(); len(lines) != 3 || !strings.Contains(lines[1], " discard-letters done / [orders/3] ") ||
-		!strings.Contains(lines[2], " discard-letters failed / [] ") {
+	if lines := trail.take(); len(lines) != 3 || !strings.Contains(lines[1], " discard_dead_letters done / [orders/3] ") ||
+		!strings.Contains(lines[2], " discard_dead_letters failed / [] ") {
 		t.Errorf("recorded %q", lines)
 	}
 }
@@ -206,7 +206,7 @@ func TestChangeOfNoLetterHasItsOutcome(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if lines := trail.take(); len(lines) != 2 || !strings.Contains(lines[1], " discard-letters done / [] ") {
+	if lines := trail.take(); len(lines) != 2 || !strings.Contains(lines[1], " discard_dead_letters done / [] ") {
 		t.Errorf("recorded %q", lines)
 	}
 }
@@ -223,7 +223,7 @@ func (e endless) Replay(
 	changed("orders/1", "shop", "paid")
 	close(e.begun)
 	<-ctx.Done()
-	return &adminv1.ReplayDeadLettersResponse{Replayed: 1, More: true}, nil
+	return &adminv1.ReplayDeadLettersResponse{Changed: 1, More: true}, nil
 }
 
 // A stop ends a replay within its grace and keeps its outcome. A kill would leave the record of the beginning.
@@ -238,7 +238,7 @@ func TestStopRecordsTheReplayUnderWay(t *testing.T) {
 		answered <- err
 	}()
 	<-box.begun
-	if lines := trail.take(); len(lines) != 1 || !strings.Contains(lines[0], " replay-letters begun ") {
+	if lines := trail.take(); len(lines) != 1 || !strings.Contains(lines[0], " replay_dead_letters begun ") {
 		t.Errorf("while the replay runs, the trail has %q", lines)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -246,7 +246,7 @@ func TestStopRecordsTheReplayUnderWay(t *testing.T) {
 	if err := errors.Join(h.Stop(ctx), <-answered); err != nil {
 		t.Error(err)
 	}
-	if lines := trail.take(); len(lines) != 1 || !strings.Contains(lines[0], " replay-letters done / [orders/1] ") {
+	if lines := trail.take(); len(lines) != 1 || !strings.Contains(lines[0], " replay_dead_letters done / [orders/1] ") {
 		t.Errorf("after the stop, the trail has %q", lines)
 	}
 }
@@ -261,7 +261,7 @@ func (scattered) Replay(
 		changed("orders/1", "shop", fmt.Sprintf("%03d%s", i, strings.Repeat("x", 200)))
 	}
 	changed("orders/2", "payroll", "paid")
-	return &adminv1.ReplayDeadLettersResponse{Replayed: 501}, nil
+	return &adminv1.ReplayDeadLettersResponse{Changed: 501}, nil
 }
 
 // A letter chooses its routing key, so many keys must not push an exchange out of the record.
@@ -371,7 +371,7 @@ func TestErrorsOfLettersNameTheRemedy(t *testing.T) {
 		if info, _ := reason(err); info.GetReason() != want || !strings.Contains(fmt.Sprint(err), "do this") {
 			t.Errorf("got %v, want %s", err, want)
 		}
-		if lines := trail.take(); len(lines) != 2 || !strings.Contains(lines[1], " replay-letters failed ") {
+		if lines := trail.take(); len(lines) != 2 || !strings.Contains(lines[1], " replay_dead_letters failed ") {
 			t.Errorf("recorded %q", lines)
 		}
 	}

@@ -158,7 +158,7 @@ func TestOnlyReadersSeeBodies(t *testing.T) {
 			t.Fatal(err)
 		}
 		list, err := h.operators.ListMessages(ctx,
-			&adminv1.ListMessagesRequest{State: msghandlerv1.State_STATE_PENDING})
+			&adminv1.ListMessagesRequest{Filter: &adminv1.MessageFilter{State: msghandlerv1.State_STATE_PENDING}})
 		if err != nil || len(list.GetRecords()) != 1 {
 			t.Fatal(list, err)
 		}
@@ -175,7 +175,9 @@ func TestOnlyReadersSeeBodies(t *testing.T) {
 			}
 		}
 		_, err = h.operators.ListMessages(ctx, // a filter that would tell what is in the headers
-			&adminv1.ListMessagesRequest{State: msghandlerv1.State_STATE_PENDING, Header: "card=4111"})
+			&adminv1.ListMessagesRequest{
+				Filter: &adminv1.MessageFilter{State: msghandlerv1.State_STATE_PENDING, Header: "card=4111"},
+			})
 		if refused := status.Code(err) == codes.PermissionDenied; refused == sees {
 			t.Errorf("%s searches headers: %v", token, err)
 		}

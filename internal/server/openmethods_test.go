@@ -204,7 +204,7 @@ func TestRefusedCallIsIdentifiedOnce(t *testing.T) {
 	} {
 		asked.Store(0)
 		_, err := h.operators.DiscardMessages(withToken(t.Context(), token), &adminv1.DiscardMessagesRequest{
-			Names: []*adminv1.MessageName{{Producer: "orders", Id: "1"}},
+			Selection: &adminv1.MessageSelection{Names: []*adminv1.MessageName{{Producer: "orders", Id: "1"}}},
 		})
 		if want != codes.NotFound {
 			wantCode(t, err, want)

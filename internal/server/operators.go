@@ -70,8 +70,8 @@ func (o *operators) ListMessages(
 		return nil, o.server.fail(call, err, halfmsg.None)
 	}
 	c := &check{}
-	query := o.server.query(c, r)
-	c.kept("state", query.State, halfmsg.Unfinished())
+	query := o.server.query(c, "filter.", r.GetFilter(), halfmsg.Unfinished())
+	query.Cursor = c.cursor(r.GetPageToken(), unfinished(query))
 	query.Limit, query.Scan, query.Patience = c.pageSize(r.GetPageSize()), maxScan, maxSearch
 	if err := c.err(); err != nil {
 		return nil, o.server.fail(call, err, halfmsg.None)
@@ -125,23 +125,6 @@ func (s *Server) withStoreTimeout(ctx context.Context) (context.Context, context
 	return context.WithTimeout(ctx, storeTimeout)
 }
 
-// filter is what ListMessages, GroupMessages, RetryMessages and DiscardMessages have in common.
-type filter interface {
-	GetState() msghandlerv1.State
-	GetProducer() string
-	GetExchange() string
-	GetMinAge() *durationpb.Duration
-	GetErrorContains() string
-	GetBroker() string
-	GetIdPrefix() string
-	GetRoutingKey() string
-	GetHeader() string
-	GetCause() string
-}
-
-// paged is a request whose answer is a page.
-type paged interface{ GetPageToken() string }
-
 // understood refuses a request with fields that this version does not know. A newer caller may have narrowed the filter
 // with them. To ignore them would list, count or discard more messages than meant.
 func understood(r proto.Message) error {
@@ -175,21 +158,18 @@ func hasUnknown(m protoreflect.Message, depth int) bool {
 // hiddenHeaders is why no filter may name a header. Callers who may not see headers are refused earlier: see permits.
 const hiddenHeaders = "must be empty: http.bodies is false, and a filter would tell what headers hold"
 
-// query checks a filter, except its state.
-func (s *Server) query(c *check, f filter) halfmsg.Query {
+// query checks a filter at a path of a request. The call works on messages in the states.
+func (s *Server) query(c *check, path string, f *adminv1.MessageFilter, states []halfmsg.State) halfmsg.Query {
+	defer c.enter(path)()
 	if s.config.HideBodies && f.GetHeader() != "" {
 		c.fail("header", hiddenHeaders)
 	}
-	return c.query(f)
-}
-
-// query checks what can be checked without the configuration.
-func (c *check) query(f filter) halfmsg.Query {
 	query := halfmsg.Query{
 		State: stateOf(f.GetState()), Producer: f.GetProducer(), Exchange: f.GetExchange(), Error: f.GetErrorContains(),
 		Broker: f.GetBroker(), IDPrefix: f.GetIdPrefix(), RoutingKey: f.GetRoutingKey(), Cause: f.GetCause(),
 		MinAge: c.duration("min_age", f.GetMinAge(), maxAge),
 	}
+	c.kept("state", query.State, states)
 	if query.Producer != "" {
 		c.producer("producer", query.Producer)
 	}
@@ -200,9 +180,6 @@ func (c *check) query(f filter) halfmsg.Query {
 	c.words("error_contains", query.Error)
 	c.words("cause", query.Cause)
 	query.HeaderName, query.HeaderValue = c.searchedHeader("header", f.GetHeader())
-	if r, pages := f.(paged); pages {
-		query.Cursor = c.cursor(r.GetPageToken(), unfinished(query))
-	}
 	return query
 }
 
@@ -286,7 +263,7 @@ func recordOf(r *halfmsg.Record) *adminv1.MessageRecord {
 		CreateTime:  Moment(r.CreatedAt), UpdateTime: Moment(r.UpdatedAt), DueTime: Moment(r.DueAt),
 		ConfirmAttempts: count32(r.ConfirmAttempts), PublishAttempts: count32(r.PublishAttempts),
 		DeleteAttempts: count32(r.DeleteAttempts), LastError: cut(r.LastError),
-		LeaseOwner: r.LeaseOwner, LeaseUntil: Moment(r.LeaseUntil),
+		LeaseOwner: r.LeaseOwner, LeaseEndTime: Moment(r.LeaseUntil),
 		LastErrorTime: Moment(r.ErrorAt), Parked: r.Parked,
 	}
 }
@@ -295,11 +272,18 @@ func recordOf(r *halfmsg.Record) *adminv1.MessageRecord {
 func eventsOf(r *halfmsg.Record) (events []*adminv1.Event) {
 	for _, h := range r.Story() {
 		events = append(events, &adminv1.Event{
-			Name: h.What, FirstTime: Moment(h.First), LastTime: Moment(h.Last), Count: count32(h.Times),
-			By: cut(h.By), Cause: cut(h.Cause),
+			Kind:      adminv1.EventKind(valueOf(adminv1.EventKind_value, "EVENT_KIND_", h.What)),
+			FirstTime: Moment(h.First), LastTime: Moment(h.Last), Count: count32(h.Times),
+			Actor: cut(h.By), Cause: cut(h.Cause),
 		})
 	}
 	return events
+}
+
+// valueOf is the value of an enum of the API for a word, such as AUDIT_ACTION_RETRY for "retry"; 0 for a word without a
+// value.
+func valueOf(values map[string]int32, prefix, word string) int32 {
+	return values[prefix+strings.ToUpper(word)]
 }
 
 // Moment is a time of the API, unset for the zero time.

@@ -60,7 +60,7 @@ func TestAnOperatorSeesTheRecord(t *testing.T) {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	for what, moment := range map[string]interface{ AsTime() time.Time }{
-		"create": r.GetCreateTime(), "update": r.GetUpdateTime(), "due": r.GetDueTime(), "lease": r.GetLeaseUntil(),
+		"create": r.GetCreateTime(), "update": r.GetUpdateTime(), "due": r.GetDueTime(), "lease": r.GetLeaseEndTime(),
 	} {
 		if !moment.AsTime().Equal(at) {
 			t.Errorf("%s time is %v", what, moment.AsTime())
@@ -76,7 +76,8 @@ func TestAnOperatorSeesTheTimeline(t *testing.T) {
 	h.store.put("orders", "1", halfmsg.Dead)
 	name := &adminv1.MessageName{Producer: "orders", Id: "1"}
 	_, err := h.operators.RetryMessages(t.Context(), &adminv1.RetryMessagesRequest{
-		Names: []*adminv1.MessageName{name}, Reason: "the exchange is back",
+		Selection: &adminv1.MessageSelection{Names: []*adminv1.MessageName{name}},
+		Reason:    "the exchange is back",
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -86,18 +87,20 @@ func TestAnOperatorSeesTheTimeline(t *testing.T) {
 		t.Fatal(err)
 	}
 	events := answer.GetRecord().GetEvents()
-	if len(events) != 2 || events[0].GetName() != "send" || !events[0].GetFirstTime().AsTime().Equal(time.Unix(1e9, 0)) {
+	if len(events) != 2 || events[0].GetKind() != adminv1.EventKind_EVENT_KIND_SEND ||
+		!events[0].GetFirstTime().AsTime().Equal(time.Unix(1e9, 0)) {
 		t.Fatalf("got %v", events)
 	}
 	retry := events[1]
-	if retry.GetName() != "retry" || retry.GetCause() != "the exchange is back" || retry.GetBy() == "" ||
+	if retry.GetKind() != adminv1.EventKind_EVENT_KIND_RETRY || retry.GetCause() != "the exchange is back" ||
+		retry.GetActor() == "" ||
 		retry.GetCount() != 1 ||
 		!retry.GetLastTime().AsTime().Equal(time.Unix(2e9, 0)) {
 		t.Errorf("of the retry got %v", retry)
 	}
 	page, err := h.operators.ListMessages(
 		t.Context(),
-		&adminv1.ListMessagesRequest{State: msghandlerv1.State_STATE_SENDABLE},
+		&adminv1.ListMessagesRequest{Filter: &adminv1.MessageFilter{State: msghandlerv1.State_STATE_SENDABLE}},
 	)
 	if err != nil || len(page.GetRecords()) != 1 || page.GetRecords()[0].GetEvents() != nil {
 		t.Errorf("a list holds %v, %v", page, err)
@@ -111,7 +114,10 @@ func TestAListingIsPaged(t *testing.T) {
 		h.store.put("orders", fmt.Sprintf("%02d", i), halfmsg.Dead)
 		h.store.put("others", fmt.Sprintf("%02d", i), halfmsg.Dead)
 	}
-	r := &adminv1.ListMessagesRequest{State: msghandlerv1.State_STATE_DEAD, Producer: "orders", PageSize: 10}
+	r := &adminv1.ListMessagesRequest{
+		Filter:   &adminv1.MessageFilter{State: msghandlerv1.State_STATE_DEAD, Producer: "orders"},
+		PageSize: 10,
+	}
 	var ids []string
 	for {
 		page, err := h.operators.ListMessages(t.Context(), r)
@@ -124,7 +130,11 @@ func TestAListingIsPaged(t *testing.T) {
 		if r.PageToken = page.GetNextPageToken(); r.GetPageToken() == "" {
 			break
 		}
-		other := &adminv1.ListMessagesRequest{State: r.GetState(), PageSize: 10, PageToken: r.GetPageToken()}
+		other := &adminv1.ListMessagesRequest{
+			Filter:    &adminv1.MessageFilter{State: r.GetFilter().GetState()},
+			PageSize:  10,
+			PageToken: r.GetPageToken(),
+		}
 		_, err = h.operators.ListMessages(t.Context(), other)
 		wantCode(t, err, codes.InvalidArgument) // a token of another listing
 	}
@@ -184,20 +194,22 @@ func TestRetryAndDiscardByName(t *testing.T) {
 		return all
 	}
 	retried, err := h.operators.RetryMessages(t.Context(), &adminv1.RetryMessagesRequest{
-		Names: names("dead", "lost", "done", "none", "bad id"), Reason: "the queue is back",
+		Selection: &adminv1.MessageSelection{Names: names("dead", "lost", "done", "none", "bad id")},
+		Reason:    "the queue is back",
 	})
 	want := []codes.Code{0, 0, codes.FailedPrecondition, codes.NotFound, codes.InvalidArgument}
-	if err != nil || retried.GetRetried() != 2 || !slices.Equal(codesOf(retried.GetOutcomes()), want) {
+	if err != nil || retried.GetChanged() != 2 || !slices.Equal(codesOf(retried.GetOutcomes()), want) {
 		t.Errorf("got %v, %v", retried, err)
 	}
 	if !slices.Equal(h.woken, []halfmsg.State{halfmsg.Sendable, halfmsg.Pending}) {
 		t.Errorf("woken: %v", h.woken)
 	}
 	discarded, err := h.operators.DiscardMessages(t.Context(), &adminv1.DiscardMessagesRequest{
-		Names: names("dead", "lost", "lost"), Reason: "test orders",
+		Selection: &adminv1.MessageSelection{Names: names("dead", "lost", "lost")},
+		Reason:    "test orders",
 	})
 	want = []codes.Code{codes.FailedPrecondition, 0, codes.NotFound}
-	if err != nil || discarded.GetDiscarded() != 1 || !slices.Equal(codesOf(discarded.GetOutcomes()), want) {
+	if err != nil || discarded.GetChanged() != 1 || !slices.Equal(codesOf(discarded.GetOutcomes()), want) {
 		t.Errorf("got %v, %v", discarded, err)
 	}
 	lines := trail.take()
@@ -223,26 +235,37 @@ func TestRetryAndDiscardByState(t *testing.T) {
 	dead := msghandlerv1.State_STATE_DEAD
 	first, err := h.operators.DiscardMessages(
 		t.Context(),
-		&adminv1.DiscardMessagesRequest{State: dead, Producer: "orders"},
+		&adminv1.DiscardMessagesRequest{
+			Selection: &adminv1.MessageSelection{Filter: &adminv1.MessageFilter{State: dead, Producer: "orders"}},
+		},
 	)
-	if err != nil || first.GetDiscarded() != 1000 || !first.GetMore() {
+	if err != nil || first.GetChanged() != 1000 || first.GetNextPageToken() == "" {
 		t.Fatalf("got %v, %v", first, err)
+	}
+	if h.store.discardedFrom != halfmsg.Dead { // a message that has left the state since stays
+		t.Errorf("discarded messages in state %s", h.store.discardedFrom)
 	}
 	if n := strings.Count(fmt.Sprint(trail.take()), "orders/"); n != 1000 {
 		t.Errorf("%d are recorded of the 1,000 that were discarded", n)
 	}
 	second, err := h.operators.RetryMessages(
 		t.Context(),
-		&adminv1.RetryMessagesRequest{State: dead, Producer: "orders", Limit: 10},
+		&adminv1.RetryMessagesRequest{
+			Selection: &adminv1.MessageSelection{Filter: &adminv1.MessageFilter{State: dead, Producer: "orders"}},
+			Limit:     10,
+		},
 	)
-	if err != nil || second.GetRetried() != 10 || !second.GetMore() {
+	if err != nil || second.GetChanged() != 10 || second.GetNextPageToken() == "" {
 		t.Fatalf("got %v, %v", second, err)
 	}
 	third, err := h.operators.RetryMessages(
 		t.Context(),
-		&adminv1.RetryMessagesRequest{State: dead, Producer: "orders", Limit: 10_000},
+		&adminv1.RetryMessagesRequest{
+			Selection: &adminv1.MessageSelection{Filter: &adminv1.MessageFilter{State: dead, Producer: "orders"}},
+			Limit:     10_000,
+		},
 	)
-	if err != nil || third.GetRetried() != 190 || third.GetMore() {
+	if err != nil || third.GetChanged() != 190 || third.GetNextPageToken() != "" {
 		t.Fatalf("got %v, %v", third, err)
 	}
 	if h.store.get("others", "x").State != halfmsg.Dead {
@@ -267,15 +290,20 @@ func TestAFailedPageIsNotSkipped(t *testing.T) {
 				}
 			}
 		}
-		request := &adminv1.RetryMessagesRequest{State: msghandlerv1.State_STATE_DEAD, Limit: 10_000, Reason: "x"}
+		request := &adminv1.RetryMessagesRequest{
+			Selection: &adminv1.MessageSelection{Filter: &adminv1.MessageFilter{State: msghandlerv1.State_STATE_DEAD}},
+			Limit:     10_000,
+			Reason:    "x",
+		}
 		retried := int64(0)
 		for more := true; more; {
 			answer, err := h.operators.RetryMessages(t.Context(), request)
 			if err != nil {
 				t.Fatal(err)
 			}
-			retried += answer.GetRetried()
-			more, request.PageToken = answer.GetMore(), answer.GetNextPageToken()
+			retried += answer.GetChanged()
+			request.PageToken = answer.GetNextPageToken()
+			more = request.GetPageToken() != ""
 			if more && request.GetPageToken() == "" {
 				t.Fatal("there is more, and no token leads to it")
 			}
@@ -294,14 +322,18 @@ func TestAPartlyFailedFirstPageIsAnError(t *testing.T) {
 	h.store.mu.Lock()
 	h.store.away = "00007"
 	h.store.mu.Unlock()
-	request := &adminv1.RetryMessagesRequest{State: msghandlerv1.State_STATE_DEAD, Limit: 100, Reason: "x"}
+	request := &adminv1.RetryMessagesRequest{
+		Selection: &adminv1.MessageSelection{Filter: &adminv1.MessageFilter{State: msghandlerv1.State_STATE_DEAD}},
+		Limit:     100,
+		Reason:    "x",
+	}
 	_, err := h.operators.RetryMessages(t.Context(), request)
 	wantCode(t, err, codes.Unavailable)
 	h.store.mu.Lock()
 	h.store.away = ""
 	h.store.mu.Unlock()
 	answer, err := h.operators.RetryMessages(t.Context(), request)
-	if err != nil || answer.GetRetried() != 1 || answer.GetMore() {
+	if err != nil || answer.GetChanged() != 1 || answer.GetNextPageToken() != "" {
 		t.Errorf("once more: %v, %v; want the one that was out of reach", answer, err)
 	}
 }

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"time"
 
@@ -50,17 +49,17 @@ func (o *operators) replay(
 			By: callerOf(ctx), Reason: cut(r.GetReason()), DryRun: r.GetDryRun(), MayPublish: o.server.mayPublish,
 		},
 	}
-	if len(r.GetNames()) > 0 {
+	if len(r.GetSelection().GetNames()) > 0 {
 		return p.byName(ctx, r)
 	}
 	c := &check{}
-	query := o.server.finishedFilter(c, r.GetFilter())
+	query := o.server.finishedFilter(c, "selection.filter.", r.GetSelection().GetFilter())
 	query.Cursor = c.cursor(r.GetPageToken(), history(query))
 	if p.suffix != "" {
 		c.id("new_id_suffix", "x"+p.suffix)
 	}
-	if r.GetFilter() == nil {
-		c.fail("names", "must not be empty where there is no filter: an empty filter selects the whole archive")
+	if r.GetSelection().GetFilter() == nil {
+		c.fail("selection", "must have names or a filter: an empty filter selects the whole archive")
 	}
 	limit := limitOf(r.GetLimit())
 	if limit < 0 || limit > maxItems {
@@ -78,13 +77,14 @@ func (p *replay) byName(
 	ctx context.Context, r *adminv1.ReplayMessagesRequest,
 ) (*adminv1.ReplayMessagesResponse, error) {
 	c := &check{}
-	c.count("names", len(r.GetNames()))
-	if r.GetFilter() != nil || r.GetPageToken() != "" || r.GetLimit() != 0 {
-		c.fail("names", "must be empty where filter, limit or page_token is set: the request is ambiguous")
+	names := r.GetSelection().GetNames()
+	c.count("selection.names", len(names))
+	if r.GetSelection().GetFilter() != nil || r.GetPageToken() != "" || r.GetLimit() != 0 {
+		c.fail("selection.names", "must be empty where filter, limit or page_token is set: the request is ambiguous")
 	}
-	replays := make([]halfmsg.Replay, len(r.GetNames()))
-	for i, n := range r.GetNames() {
-		c.path = fmt.Sprintf("names[%d].", i)
+	replays := make([]halfmsg.Replay, len(names))
+	for i, n := range names {
+		c.path = item("selection.names", i) + "."
 		name := halfmsg.Name{Producer: n.GetProducer(), ID: n.GetId()}
 		replays[i] = halfmsg.Replay{Name: name, Entry: n.GetEntry(), Suffix: p.suffix}
 		c.name(name)
@@ -99,7 +99,7 @@ func (p *replay) byName(
 		return nil, err
 	}
 	return &adminv1.ReplayMessagesResponse{
-		Replayed: p.replayed, Outcomes: p.server.outcomes(replayCall, results),
+		Changed: p.replayed, Outcomes: p.server.outcomes(replayCall, results),
 	}, nil
 }
 
@@ -131,7 +131,7 @@ func (p *replay) byFilter(
 		p.server.faults.note(replayCall, failed)
 	}
 	return &adminv1.ReplayMessagesResponse{
-		Replayed: p.replayed, Skipped: p.skipped, More: next != "", NextPageToken: writeToken(next, history(query)),
+		Changed: p.replayed, Skipped: p.skipped, NextPageToken: writeToken(next, history(query)),
 	}, nil
 }
 

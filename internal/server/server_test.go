@@ -123,7 +123,7 @@ func TestErrorsAreTranslatedOnce(t *testing.T) {
 					return err
 				},
 				"ListMessages": func() error {
-					_, err := h.operators.ListMessages(ctx, &adminv1.ListMessagesRequest{State: 1})
+					_, err := h.operators.ListMessages(ctx, &adminv1.ListMessagesRequest{Filter: &adminv1.MessageFilter{State: 1}})
 					return err
 				},
 				"GetStats": func() error { _, err := h.operators.GetStats(ctx, &adminv1.GetStatsRequest{}); return err },
@@ -136,7 +136,7 @@ func TestErrorsAreTranslatedOnce(t *testing.T) {
 				calls["RetryMessages"] = func() error {
 					_, err := h.operators.RetryMessages(
 						ctx,
-						&adminv1.RetryMessagesRequest{Names: []*adminv1.MessageName{name}},
+						&adminv1.RetryMessagesRequest{Selection: &adminv1.MessageSelection{Names: []*adminv1.MessageName{name}}},
 					)
 					return err
 				}

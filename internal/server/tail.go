@@ -105,7 +105,7 @@ func (t *tail) add(move halfmsg.Moved, at *timestamppb.Timestamp) {
 func (t *tails) take(from *tail) *adminv1.TailMessagesResponse {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	news := &adminv1.TailMessagesResponse{Moves: from.moves, Missed: from.missed}
+	news := &adminv1.TailMessagesResponse{Moves: from.moves, MissedMoves: from.missed}
 	from.moves, from.missed = nil, 0
 	return news
 }

@@ -49,7 +49,7 @@ func receive(
 				t.Errorf("%v happened long ago", m)
 			}
 		}
-		missed += news.GetMissed()
+		missed += news.GetMissedMoves()
 	}
 	return got, missed
 }
@@ -73,7 +73,10 @@ func TestATailSendsEachMove(t *testing.T) {
 	})
 	h.store.put("stock", "2", halfmsg.Dead)
 	if _, err := h.operators.RetryMessages(t.Context(), &adminv1.RetryMessagesRequest{
-		Names: []*adminv1.MessageName{{Producer: "stock", Id: "2"}, {Producer: "stock", Id: "none"}},
+		Selection: &adminv1.MessageSelection{Names: []*adminv1.MessageName{
+			{Producer: "stock", Id: "2"},
+			{Producer: "stock", Id: "none"},
+		}},
 	}); err != nil {
 		t.Fatal(err)
 	}

@@ -26,13 +26,21 @@ func TestUnknownFilterFieldsAreRefused(t *testing.T) {
 	h := open(t)
 	h.store.put("orders", "1", halfmsg.Dead)
 	dead, names := msghandlerv1.State_STATE_DEAD, []*adminv1.MessageName{{Producer: "orders", Id: "1"}}
-	_, err := h.operators.DiscardMessages(t.Context(), newer(&adminv1.DiscardMessagesRequest{State: dead}))
+	_, err := h.operators.DiscardMessages(t.Context(), newer(&adminv1.DiscardMessagesRequest{
+		Selection: &adminv1.MessageSelection{Filter: &adminv1.MessageFilter{State: dead}},
+	}))
 	wantCode(t, err, codes.Unimplemented)
-	_, err = h.operators.DiscardMessages(t.Context(), newer(&adminv1.DiscardMessagesRequest{Names: names}))
+	_, err = h.operators.DiscardMessages(t.Context(), newer(&adminv1.DiscardMessagesRequest{
+		Selection: &adminv1.MessageSelection{Names: names},
+	}))
 	wantCode(t, err, codes.Unimplemented)
-	_, err = h.operators.RetryMessages(t.Context(), newer(&adminv1.RetryMessagesRequest{State: dead}))
+	_, err = h.operators.RetryMessages(t.Context(), newer(&adminv1.RetryMessagesRequest{
+		Selection: &adminv1.MessageSelection{Filter: &adminv1.MessageFilter{State: dead}},
+	}))
 	wantCode(t, err, codes.Unimplemented)
-	_, err = h.operators.ListMessages(t.Context(), newer(&adminv1.ListMessagesRequest{State: dead}))
+	_, err = h.operators.ListMessages(t.Context(), newer(&adminv1.ListMessagesRequest{
+		Filter: &adminv1.MessageFilter{State: dead},
+	}))
 	wantCode(t, err, codes.Unimplemented)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

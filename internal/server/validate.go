@@ -79,6 +79,13 @@ type check struct {
 	found *invalidError
 }
 
+// enter prefixes the fields that are checked next with a path, until leave is called.
+func (c *check) enter(path string) (leave func()) {
+	before := c.path
+	c.path += path
+	return func() { c.path = before }
+}
+
 // fail notes that a field is wrong, up to maxViolations.
 func (c *check) fail(field, format string, args ...any) {
 	if c.found == nil {

@@ -320,47 +320,71 @@ func TestOtherCallsCheckTheirInputToo(t *testing.T) {
 			_, err := h.operators.GetMessage(ctx, &adminv1.GetMessageRequest{Id: "1"})
 			return err
 		}},
-		"ListMessages of no state": {"state", func() error {
+		"ListMessages of no state": {"filter.state", func() error {
 			_, err := h.operators.ListMessages(ctx, &adminv1.ListMessagesRequest{})
 			return err
 		}},
-		"ListMessages of DONE": {"state", func() error {
-			_, err := h.operators.ListMessages(ctx, &adminv1.ListMessagesRequest{State: msghandlerv1.State_STATE_DONE})
-			return err
-		}},
-		"ListMessages of a state beyond a byte": {"state", func() error {
-			_, err := h.operators.ListMessages(ctx, &adminv1.ListMessagesRequest{State: 257})
-			return err
-		}},
-		"ListMessages with a large page": {"page_size", func() error {
-			_, err := h.operators.ListMessages(ctx, &adminv1.ListMessagesRequest{State: 1, PageSize: 1001})
-			return err
-		}},
-		"ListMessages with a token of another listing": {"page_token", func() error {
-			_, err := h.operators.ListMessages(ctx, &adminv1.ListMessagesRequest{State: 1, PageToken: "AAAAAAAA"})
-			return err
-		}},
-		"RetryMessages of nothing": {"state", func() error {
-			_, err := h.operators.RetryMessages(ctx, &adminv1.RetryMessagesRequest{})
-			return err
-		}},
-		"RetryMessages of names and a state": {"names", func() error {
-			_, err := h.operators.RetryMessages(ctx, &adminv1.RetryMessagesRequest{
-				Names: []*adminv1.MessageName{{Producer: "orders", Id: "1"}}, State: 1,
+		"ListMessages of DONE": {"filter.state", func() error {
+			_, err := h.operators.ListMessages(ctx, &adminv1.ListMessagesRequest{
+				Filter: &adminv1.MessageFilter{State: msghandlerv1.State_STATE_DONE},
 			})
 			return err
 		}},
-		"RetryMessages of too many": {"names", func() error {
-			_, err := h.operators.RetryMessages(ctx, &adminv1.RetryMessagesRequest{Names: manyNames})
+		"ListMessages of a state beyond a byte": {"filter.state", func() error {
+			_, err := h.operators.ListMessages(ctx, &adminv1.ListMessagesRequest{Filter: &adminv1.MessageFilter{State: 257}})
 			return err
 		}},
-		"DiscardMessages of SENDABLE": {"state", func() error {
-			r := &adminv1.DiscardMessagesRequest{State: msghandlerv1.State_STATE_SENDABLE}
+		"ListMessages with a large page": {"page_size", func() error {
+			_, err := h.operators.ListMessages(ctx, &adminv1.ListMessagesRequest{
+				Filter:   &adminv1.MessageFilter{State: 1},
+				PageSize: 1001,
+			})
+			return err
+		}},
+		"ListMessages with a token of another listing": {"page_token", func() error {
+			_, err := h.operators.ListMessages(ctx, &adminv1.ListMessagesRequest{
+				Filter:    &adminv1.MessageFilter{State: 1},
+				PageToken: "AAAAAAAA",
+			})
+			return err
+		}},
+		"RetryMessages of nothing": {"selection.filter.state", func() error {
+			_, err := h.operators.RetryMessages(ctx, &adminv1.RetryMessagesRequest{})
+			return err
+		}},
+		"RetryMessages of names and a filter": {"selection.names", func() error {
+			_, err := h.operators.RetryMessages(ctx, &adminv1.RetryMessagesRequest{
+				Selection: &adminv1.MessageSelection{
+					Names: []*adminv1.MessageName{{Producer: "orders", Id: "1"}}, Filter: &adminv1.MessageFilter{State: 1},
+				},
+			})
+			return err
+		}},
+		"DiscardMessages in an unknown state": {"expected_state", func() error {
+			_, err := h.operators.DiscardMessages(ctx, &adminv1.DiscardMessagesRequest{
+				Selection:     &adminv1.MessageSelection{Names: []*adminv1.MessageName{{Producer: "orders", Id: "1"}}},
+				ExpectedState: 257,
+			})
+			return err
+		}},
+		"RetryMessages of too many": {"selection.names", func() error {
+			_, err := h.operators.RetryMessages(ctx, &adminv1.RetryMessagesRequest{
+				Selection: &adminv1.MessageSelection{Names: manyNames},
+			})
+			return err
+		}},
+		"DiscardMessages of SENDABLE": {"selection.filter.state", func() error {
+			r := &adminv1.DiscardMessagesRequest{
+				Selection: &adminv1.MessageSelection{Filter: &adminv1.MessageFilter{State: msghandlerv1.State_STATE_SENDABLE}},
+			}
 			_, err := h.operators.DiscardMessages(ctx, r)
 			return err
 		}},
 		"DiscardMessages with a negative limit": {"limit", func() error {
-			_, err := h.operators.DiscardMessages(ctx, &adminv1.DiscardMessagesRequest{State: 1, Limit: -1})
+			_, err := h.operators.DiscardMessages(ctx, &adminv1.DiscardMessagesRequest{
+				Selection: &adminv1.MessageSelection{Filter: &adminv1.MessageFilter{State: 1}},
+				Limit:     -1,
+			})
 			return err
 		}},
 	} {

@@ -89,12 +89,14 @@ func (s *setup) pages() []page {
 		r    *adminv1.ListMessagesRequest
 	}{
 		{"API: at least a second old, of one producer", &adminv1.ListMessagesRequest{
-			Producer: "standing-3", MinAge: durationpb.New(time.Second),
+			Filter: &adminv1.MessageFilter{Producer: "standing-3", MinAge: durationpb.New(time.Second)},
 		}},
-		{"API: an exchange that none has", &adminv1.ListMessagesRequest{Exchange: "none"}},
-		{"API: an error that none has", &adminv1.ListMessagesRequest{ErrorContains: "none"}},
+		{"API: an exchange that none has", &adminv1.ListMessagesRequest{Filter: &adminv1.MessageFilter{Exchange: "none"}}},
+		{"API: an error that none has", &adminv1.ListMessagesRequest{
+			Filter: &adminv1.MessageFilter{ErrorContains: "none"},
+		}},
 	} {
-		at.r.State = pb.State_STATE_PENDING
+		at.r.Filter.State = pb.State_STATE_PENDING
 		all = append(all, page{at.name, func() {
 			_, err := s.admin.ListMessages(context.Background(), at.r)
 			s.must(err)
@@ -106,7 +108,9 @@ func (s *setup) pages() []page {
 // searchAll looks for a missing message, page after page until there are no more, as the command line does.
 func (s *setup) searchAll() (pages int, took time.Duration) {
 	begun := time.Now()
-	r := &adminv1.ListMessagesRequest{State: pb.State_STATE_PENDING, ErrorContains: "none"}
+	r := &adminv1.ListMessagesRequest{
+		Filter: &adminv1.MessageFilter{State: pb.State_STATE_PENDING, ErrorContains: "none"},
+	}
 	for more := true; more; more = r.GetPageToken() != "" {
 		answer, err := s.admin.ListMessages(context.Background(), r)
 		s.must(err)

@@ -23,10 +23,10 @@ func TestCrowdIsGrouped(t *testing.T) {
 	r := start(t, patient)
 	r.fill(*crowd)
 	answer, err := r.admin.GroupMessages(t.Context(), &adminv1.GroupMessagesRequest{
-		State: msghandlerv1.State_STATE_DEAD,
+		Filter: &adminv1.MessageFilter{State: msghandlerv1.State_STATE_DEAD},
 	})
-	if err != nil || answer.GetTotal() != int64(*crowd) || answer.GetLooked() >= answer.GetTotal() {
-		t.Fatalf("looked at %d of %d: %v", answer.GetLooked(), answer.GetTotal(), err)
+	if err != nil || answer.GetTotalSize() != int64(*crowd) || answer.GetSampleSize() >= answer.GetTotalSize() {
+		t.Fatalf("looked at %d of %d: %v", answer.GetSampleSize(), answer.GetTotalSize(), err)
 	}
 	largest, n := answer.GetGroups()[0], float64(*crowd)
 	if g := float64(largest.GetCount()); g < .6*n || g > .8*n || largest.GetCause() != "312 NO_ROUTE for …" {

@@ -24,9 +24,10 @@ func (r *coordinator) discarded(n int64) {
 	r.send("orders", true, many(int(n), "refused", "no-such-exchange")...)
 	r.await(msghandlerv1.State_STATE_DEAD, n)
 	done, err := r.admin.DiscardMessages(r.Context(), &adminv1.DiscardMessagesRequest{
-		State: msghandlerv1.State_STATE_DEAD, Reason: "by mistake",
+		Selection: &adminv1.MessageSelection{Filter: &adminv1.MessageFilter{State: msghandlerv1.State_STATE_DEAD}},
+		Reason:    "by mistake",
 	})
-	if err != nil || done.GetDiscarded() != n {
+	if err != nil || done.GetChanged() != n {
 		r.Fatal(done, err)
 	}
 }
@@ -95,7 +96,7 @@ func TestReadOnlyConsoleReplaysNothing(t *testing.T) {
 func (s *scene) ListFinished(
 	context.Context, *adminv1.ListFinishedRequest,
 ) (*adminv1.ListFinishedResponse, error) {
-	return &adminv1.ListFinishedResponse{Messages: s.finished, Archive: true}, nil
+	return &adminv1.ListFinishedResponse{Messages: s.finished, FromArchive: true}, nil
 }
 
 func (s *scene) GetFinished(
@@ -112,5 +113,5 @@ func (s *scene) GetFinished(
 func (s *scene) ReplayMessages(
 	context.Context, *adminv1.ReplayMessagesRequest,
 ) (*adminv1.ReplayMessagesResponse, error) {
-	return &adminv1.ReplayMessagesResponse{Replayed: 1}, nil
+	return &adminv1.ReplayMessagesResponse{Changed: 1}, nil
 }

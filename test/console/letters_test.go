@@ -113,7 +113,7 @@ func TestLettersAreReplayedAndDiscarded(t *testing.T) {
 	b.Click(".card button")
 	b.Shows("1 letter replayed", "in stock again")
 	g.holds("payments", 1)
-	r.wrote("action=replay-letters", "from=127.0.0.1:", "via=console", `reason="in stock again"`, "orders/2026-0004",
+	r.wrote("action=replay_dead_letters", "from=127.0.0.1:", "via=console", `reason="in stock again"`, "orders/2026-0004",
 		`queue=\"payments\"`, "destinations=")
 	b.Do(chromedp.Reload()) // a form that is sent again
 	b.Shows("Nothing was changed")
@@ -126,7 +126,7 @@ func TestLettersAreReplayedAndDiscarded(t *testing.T) {
 	b.Click(".card button")
 	b.Shows("39 letters discarded")
 	g.holds("payments.dead", 80)
-	r.wrote("action=discard-letters", `cause=\"no stock\"`, "reason=cancelled", "orders/2026-0118")
+	r.wrote("action=discard_dead_letters", `cause=\"no stock\"`, "reason=cancelled", "orders/2026-0118")
 
 	// A selection.
 	b.Open("/letters?queue=payments")
@@ -144,8 +144,8 @@ func TestLettersAreReplayedAndDiscarded(t *testing.T) {
 	b.Open("/letters?queue=stock")
 	b.Shows("The letters of stock cannot be read")
 	b.Lacks("hunter2")
-	b.Open("/audit?action=discard-letters")
-	b.Shows("discard-letters done", "39 messages", "cancelled")
+	b.Open("/audit?action=discard_dead_letters")
+	b.Shows("discard_dead_letters done", "39 messages", "cancelled")
 }
 
 // Two operators who look at once see all letters each, in the queue's order, and consumers lose none.

@@ -51,7 +51,9 @@ func TestLongListIsPagedAndFiltered(t *testing.T) {
 	token := w.turn(b)
 	for token != "" {
 		page, err := r.admin.ListMessages(t.Context(), &adminv1.ListMessagesRequest{
-			State: msghandlerv1.State_STATE_PENDING, PageSize: 1000, PageToken: token,
+			Filter:    &adminv1.MessageFilter{State: msghandlerv1.State_STATE_PENDING},
+			PageSize:  1000,
+			PageToken: token,
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -100,7 +102,8 @@ func (w *walk) stir() {
 	w.send("comers", false, many(w.n, "c", "shop")[w.n-1:]...)
 	if i := (*listed/goerIn-w.n)*goerIn + goerIn - 1; i >= 0 {
 		_, err := w.admin.DiscardMessages(w.Context(), &adminv1.DiscardMessagesRequest{
-			Names: []*adminv1.MessageName{{Producer: goers, Id: fmt.Sprintf("o-%06d", i)}}, Reason: "it goes",
+			Selection: &adminv1.MessageSelection{Names: []*adminv1.MessageName{{Producer: goers, Id: fmt.Sprintf("o-%06d", i)}}},
+			Reason:    "it goes",
 		})
 		if err != nil {
 			w.Error(err)

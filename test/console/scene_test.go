@@ -102,7 +102,7 @@ func (s *scene) ListMessages(
 ) (*adminv1.ListMessagesResponse, error) {
 	page := &adminv1.ListMessagesResponse{}
 	for _, record := range s.records {
-		if record.GetState() == r.GetState() {
+		if record.GetState() == r.GetFilter().GetState() {
 			page.Records = append(page.Records, record)
 		}
 	}
@@ -115,10 +115,11 @@ func (s *scene) ListMessages(
 func (s *scene) GroupMessages(
 	_ context.Context, r *adminv1.GroupMessagesRequest,
 ) (*adminv1.GroupMessagesResponse, error) {
-	groups := slices.DeleteFunc(slices.Clone(s.groups[r.GetState()]), func(g *adminv1.MessageGroup) bool {
-		return r.GetExchange() != "" && r.GetExchange() != g.GetExchange()
+	groups := slices.DeleteFunc(slices.Clone(s.groups[r.GetFilter().GetState()]), func(g *adminv1.MessageGroup) bool {
+		exchange := r.GetFilter().GetExchange()
+		return exchange != "" && exchange != g.GetExchange()
 	})
-	return &adminv1.GroupMessagesResponse{Groups: groups, Looked: 2000, Total: s.grouped}, nil
+	return &adminv1.GroupMessagesResponse{Groups: groups, SampleSize: 2000, TotalSize: s.grouped}, nil
 }
 
 func (s *scene) FindMessages(
@@ -136,14 +137,15 @@ func (s *scene) FindMessages(
 func (s *scene) RetryMessages(
 	_ context.Context, r *adminv1.RetryMessagesRequest,
 ) (*adminv1.RetryMessagesResponse, error) {
-	n := int64(max(len(r.GetNames()), 296))
-	return &adminv1.RetryMessagesResponse{Retried: n, Outcomes: make([]*msghandlerv1.Outcome, len(r.GetNames()))}, nil
+	names := r.GetSelection().GetNames()
+	n := int64(max(len(names), 296))
+	return &adminv1.RetryMessagesResponse{Changed: n, Outcomes: make([]*msghandlerv1.Outcome, len(names))}, nil
 }
 
 func (s *scene) DiscardMessages(
 	_ context.Context, r *adminv1.DiscardMessagesRequest,
 ) (*adminv1.DiscardMessagesResponse, error) {
-	return &adminv1.DiscardMessagesResponse{Discarded: int64(len(r.GetNames()))}, nil
+	return &adminv1.DiscardMessagesResponse{Changed: int64(len(r.GetSelection().GetNames()))}, nil
 }
 
 func (s *scene) ListAudit(
@@ -178,23 +180,23 @@ func TestHostileContentIsEscaped(t *testing.T) {
 	} {
 		s.records = append(s.records, &adminv1.MessageRecord{
 			Producer: hostile, State: msghandlerv1.State_STATE_DEAD, CreateTime: now, UpdateTime: now, DueTime: now,
-			CallbackTarget: hostile, LastError: hostile, LeaseOwner: hostile, LeaseUntil: now,
-			Events: []*adminv1.Event{{Name: hostile, FirstTime: now, LastTime: now, Count: 2, By: hostile, Cause: hostile}},
+			CallbackTarget: hostile, LastError: hostile, LeaseOwner: hostile, LeaseEndTime: now,
+			Events: []*adminv1.Event{{Kind: 999, FirstTime: now, LastTime: now, Count: 2, Actor: hostile, Cause: hostile}},
 			Message: &msghandlerv1.Message{
 				Id: fmt.Sprint(hostile, i), Exchange: hostile, RoutingKey: hostile, ContentType: hostile, Body: body,
 				Headers: map[string]string{hostile: hostile},
 			},
 		})
 	}
-	for _, result := range []string{"done", "refused", hostile} {
+	for _, result := range []adminv1.AuditResult{2, 3, 999} { // done, refused, and one of a newer coordinator
 		s.audited = append(s.audited, &adminv1.AuditRecord{
-			Time: now, By: hostile, Kind: hostile, From: hostile, Via: hostile, Action: hostile, Producer: hostile, Count: 9,
+			Time: now, Actor: hostile, Address: hostile, Method: hostile, Producer: hostile, Count: 9,
 			Names: []string{hostile}, Filter: hostile, Reason: hostile, Result: result, Cause: hostile,
 		})
 	}
 	for _, record := range s.records {
 		s.finished = append(s.finished, &adminv1.FinishedMessage{
-			Producer: hostile, Message: record.GetMessage(), FinishTime: now, CreateTime: now, Entry: hostile, Damaged: hostile,
+			Producer: hostile, Message: record.GetMessage(), FinishTime: now, CreateTime: now, Entry: hostile, Damage: hostile,
 			Replayable: true,
 		})
 	}
@@ -311,7 +313,7 @@ func busy() *scene {
 		s.finished = append(s.finished, &adminv1.FinishedMessage{
 			Producer: "orders", Message: m, CreateTime: timestamppb.New(now.Add(-time.Minute)), Entry: "1-1", Replayable: true,
 			CommitTime: timestamppb.New(now.Add(-time.Minute)), FinishTime: timestamppb.New(now), Copies: 1,
-			Ended: adminv1.Ending_ENDING_DONE,
+			Ending: adminv1.Ending_ENDING_DONE,
 		})
 	}
 	s.tray = trayOf("payments")
@@ -348,30 +350,38 @@ func trail(now time.Time) []*adminv1.AuditRecord {
 	at := func(ago time.Duration) *timestamppb.Timestamp { return timestamppb.New(now.Add(-ago)) }
 	discard := func(names ...string) *adminv1.AuditRecord {
 		return &adminv1.AuditRecord{
-			Time: at(26 * time.Minute), By: "jwt:anna@example.com", Kind: "jwt", From: "10.20.3.4:51234", Via: "console",
-			Action: "discard", Producer: "orders", Names: names, Count: int64(len(names)), Result: "done",
+			Time: at(26 * time.Minute), Actor: "jwt:anna@example.com", Address: "10.20.3.4:51234",
+			IdentityKind: adminv1.IdentityKind_IDENTITY_KIND_JWT, Channel: adminv1.AuditChannel_AUDIT_CHANNEL_CONSOLE,
+			Action: adminv1.AuditAction_AUDIT_ACTION_DISCARD, Producer: "orders", Names: names, Count: int64(len(names)),
+			Result: adminv1.AuditResult_AUDIT_RESULT_DONE,
 			Reason: "test orders of the load test, agreed with the orders team (OPS-1742)",
 		}
 	}
 	byFilter := discard("orders/2026-481100", "orders/2026-481101")
-	byFilter.Count, byFilter.Filter, byFilter.Action = 312, `state=dead producer="orders" exchange="invoices"`, "retry"
+	byFilter.Count, byFilter.Filter = 312, `state=dead producer="orders" exchange="invoices"`
+	byFilter.Action = adminv1.AuditAction_AUDIT_ACTION_RETRY
 	byFilter.Time, byFilter.Reason = at(4*time.Minute), "the exchange invoices is back"
 	return []*adminv1.AuditRecord{
 		byFilter,
 		{
-			Time: at(9 * time.Minute), LastTime: at(8 * time.Minute), Kind: "anonymous", From: "203.0.113.77", Via: "grpc",
-			Action: "/msghandler.v1.AdminService/DiscardMessages", Count: 1841, Result: "refused", Refusal: "identity",
+			Time: at(9 * time.Minute), LastTime: at(8 * time.Minute), Address: "203.0.113.77", Count: 1841,
+			IdentityKind: adminv1.IdentityKind_IDENTITY_KIND_ANONYMOUS, Channel: adminv1.AuditChannel_AUDIT_CHANNEL_GRPC,
+			Method: "/msghandler.admin.v1.AdminService/DiscardMessages",
+			Result: adminv1.AuditResult_AUDIT_RESULT_REFUSED, Refusal: adminv1.RefusalKind_REFUSAL_KIND_IDENTITY,
 			Cause: "an anonymous caller may not use DiscardMessages of the admin API; show a client certificate or a token",
 		},
 		discard("orders/2026-470001"),
 		{
-			Time: at(3 * time.Hour), Via: "config", Action: "reload", Result: "failed",
+			Time: at(3 * time.Hour), Channel: adminv1.AuditChannel_AUDIT_CHANNEL_CONFIG,
+			Action: adminv1.AuditAction_AUDIT_ACTION_RELOAD, Result: adminv1.AuditResult_AUDIT_RESULT_FAILED,
 			Cause: "producers.billing.quota: \"many\" is no number; the coordinator goes on with the configuration before it",
 		},
 		{
-			Time: at(5 * time.Hour), By: "dns:billing.svc.cluster.local", Kind: "certificate", From: "10.20.8.15", Via: "grpc",
-			Action: "/msghandler.v1.MessageHandlerService/Submit", Count: 1, Producer: "orders", Result: "refused",
-			Refusal: "producer", Cause: "certificate dns:billing.svc.cluster.local may not call as producer \"orders\"",
+			Time: at(5 * time.Hour), Actor: "dns:billing.svc.cluster.local", Address: "10.20.8.15",
+			IdentityKind: adminv1.IdentityKind_IDENTITY_KIND_CERTIFICATE, Channel: adminv1.AuditChannel_AUDIT_CHANNEL_GRPC,
+			Method: "/msghandler.v1.MessageHandlerService/Submit", Count: 1, Producer: "orders",
+			Result: adminv1.AuditResult_AUDIT_RESULT_REFUSED, Refusal: adminv1.RefusalKind_REFUSAL_KIND_PRODUCER,
+			Cause: "certificate dns:billing.svc.cluster.local may not call as producer \"orders\"",
 		},
 	}
 }
@@ -392,29 +402,34 @@ func dead(i int, now time.Time) *adminv1.MessageRecord {
 		ConfirmAttempts: 2, PublishAttempts: 4,
 		LastError: noExchange,
 		Events: []*adminv1.Event{
-			{Name: "send", FirstTime: at(17 * time.Minute), LastTime: at(17 * time.Minute), Count: 1},
+			{Kind: adminv1.EventKind_EVENT_KIND_SEND, FirstTime: at(17 * time.Minute), LastTime: at(17 * time.Minute), Count: 1},
 			{
-				Name: "unknown", FirstTime: at(17*time.Minute - 6*time.Second), LastTime: at(17*time.Minute - 12*time.Second),
-				Count: 2,
-				By:    "shop-coordinator-1", Cause: "the producer answered UNKNOWN",
+				Kind: adminv1.EventKind_EVENT_KIND_UNKNOWN, FirstTime: at(17*time.Minute - 6*time.Second),
+				LastTime: at(17*time.Minute - 12*time.Second),
+				Count:    2,
+				Actor:    "shop-coordinator-1", Cause: "the producer answered UNKNOWN",
 			},
 			{
-				Name: "taken_over", FirstTime: at(16*time.Minute - 8*time.Second), LastTime: at(16*time.Minute - 8*time.Second),
+				Kind: adminv1.EventKind_EVENT_KIND_TAKEN_OVER, FirstTime: at(16*time.Minute - 8*time.Second),
+				LastTime: at(16*time.Minute - 8*time.Second),
+				Count:    1,
+				Actor:    "shop-coordinator-0", Cause: "the lease of shop-coordinator-1 ended",
+			},
+			{
+				Kind: adminv1.EventKind_EVENT_KIND_COMMITTED, FirstTime: at(16*time.Minute - 9*time.Second),
+				LastTime: at(16*time.Minute - 9*time.Second),
+				Count:    1,
+			},
+			{
+				Kind: adminv1.EventKind_EVENT_KIND_REFUSED, FirstTime: at(16*time.Minute - 9*time.Second),
+				LastTime: at(15*time.Minute - 14*time.Second),
+				Count:    3,
+				Actor:    "shop-coordinator-0", Cause: noExchange,
+			},
+			{
+				Kind: adminv1.EventKind_EVENT_KIND_EXHAUSTED, FirstTime: at(14 * time.Minute), LastTime: at(14 * time.Minute),
 				Count: 1,
-				By:    "shop-coordinator-0", Cause: "the lease of shop-coordinator-1 ended",
-			},
-			{
-				Name: "committed", FirstTime: at(16*time.Minute - 9*time.Second), LastTime: at(16*time.Minute - 9*time.Second),
-				Count: 1,
-			},
-			{
-				Name: "refused", FirstTime: at(16*time.Minute - 9*time.Second), LastTime: at(15*time.Minute - 14*time.Second),
-				Count: 3,
-				By:    "shop-coordinator-0", Cause: noExchange,
-			},
-			{
-				Name: "exhausted", FirstTime: at(14 * time.Minute), LastTime: at(14 * time.Minute), Count: 1,
-				By:    "shop-coordinator-0",
+				Actor: "shop-coordinator-0",
 				Cause: noExchange,
 			},
 		},
@@ -487,6 +502,6 @@ func coordinatorOf(
 ) *adminv1.Coordinator {
 	return &adminv1.Coordinator{
 		Instance: instance, Version: "v1.0.0", State: state, StartTime: timestamppb.New(started),
-		SeenTime: timestamppb.New(seen), Restarts: restarts, Self: instance == "shop-coordinator-0",
+		LastSeenTime: timestamppb.New(seen), Restarts: restarts, Self: instance == "shop-coordinator-0",
 	}
 }

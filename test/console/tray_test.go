@@ -69,12 +69,12 @@ func (t tray) CountDeadLetters(
 func (t tray) ReplayDeadLetters(
 	context.Context, *adminv1.ReplayDeadLettersRequest,
 ) (*adminv1.ReplayDeadLettersResponse, error) {
-	return &adminv1.ReplayDeadLettersResponse{Replayed: 1}, nil
+	return &adminv1.ReplayDeadLettersResponse{Changed: 1}, nil
 }
 
 // DiscardDeadLetters implements pages.LetterAdmin.
 func (t tray) DiscardDeadLetters(
 	context.Context, *adminv1.DiscardDeadLettersRequest,
 ) (*adminv1.DiscardDeadLettersResponse, error) {
-	return &adminv1.DiscardDeadLettersResponse{Discarded: 1}, nil
+	return &adminv1.DiscardDeadLettersResponse{Changed: 1}, nil
 }

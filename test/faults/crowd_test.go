@@ -212,13 +212,18 @@ func (f *flood) discard(w *world) {
 	err := w.call(w.coordinators[0], func(conn *grpc.ClientConn) error {
 		for more := true; more; {
 			response, err := adminv1.NewAdminServiceClient(conn).DiscardMessages(w.t.Context(), &adminv1.DiscardMessagesRequest{
-				State: pb.State_STATE_ABANDONED, Producer: "flood", Limit: 1000, Reason: "the flood",
+				Selection: &adminv1.MessageSelection{Filter: &adminv1.MessageFilter{
+					State:    pb.State_STATE_ABANDONED,
+					Producer: "flood",
+				}},
+				Limit:  1000,
+				Reason: "the flood",
 			})
 			if err != nil {
 				return err
 			}
-			f.abandoned += response.GetDiscarded()
-			if more = response.GetMore(); more && response.GetDiscarded() == 0 {
+			f.abandoned += response.GetChanged()
+			if more = response.GetNextPageToken() != ""; more && response.GetChanged() == 0 {
 				return errors.New("there is more to discard, and none was")
 			}
 		}

@@ -56,7 +56,10 @@ func (o operator) sees(ctx context.Context, producer, id string, state pb.State)
 
 // lists says whether a message is on the list of a state, as an operator pages through the list.
 func (o operator) lists(ctx context.Context, producer, id string, state pb.State) (bool, error) {
-	request := &adminv1.ListMessagesRequest{State: state, Producer: producer, PageSize: 50}
+	request := &adminv1.ListMessagesRequest{
+		Filter:   &adminv1.MessageFilter{State: state, Producer: producer},
+		PageSize: 50,
+	}
 	for more := true; more; more = request.PageToken != "" {
 		page, err := o.ListMessages(ctx, request)
 		if err != nil {
@@ -78,14 +81,16 @@ func named(producer, id string) []*adminv1.MessageName {
 
 func (o operator) retry(ctx context.Context, producer, id string) error {
 	_, err := o.RetryMessages(ctx, &adminv1.RetryMessagesRequest{
-		Names: named(producer, id), Reason: "a person has looked",
+		Selection: &adminv1.MessageSelection{Names: named(producer, id)},
+		Reason:    "a person has looked",
 	})
 	return err
 }
 
 func (o operator) discard(ctx context.Context, producer, id string) error {
 	_, err := o.DiscardMessages(ctx, &adminv1.DiscardMessagesRequest{
-		Names: named(producer, id), Reason: "a person has looked",
+		Selection: &adminv1.MessageSelection{Names: named(producer, id)},
+		Reason:    "a person has looked",
 	})
 	return err
 }

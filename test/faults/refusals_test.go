@@ -212,7 +212,10 @@ const deadReason = "msghandler-dead-reason"
 func (w *world) retryDead() {
 	w.t.Helper()
 	w.ledger.Fault("an operator retries the dead messages")
-	request := &adminv1.RetryMessagesRequest{State: pb.State_STATE_DEAD, Reason: "the exchange is there"}
+	request := &adminv1.RetryMessagesRequest{
+		Selection: &adminv1.MessageSelection{Filter: &adminv1.MessageFilter{State: pb.State_STATE_DEAD}},
+		Reason:    "the exchange is there",
+	}
 	if _, err := w.admin().RetryMessages(w.t.Context(), request); err != nil {
 		w.t.Fatal(err)
 	}
@@ -246,7 +249,10 @@ func declareShort(w *world) {
 func fillQueue(ctx context.Context, w *world, _ *rand.Rand) {
 	w.ledger.Fault("without consumers the queue fills")
 	<-ctx.Done()
-	admin, request := w.admin(), &adminv1.ListMessagesRequest{State: pb.State_STATE_SENDABLE, PageSize: 1000}
+	admin, request := w.admin(), &adminv1.ListMessagesRequest{
+		Filter:   &adminv1.MessageFilter{State: pb.State_STATE_SENDABLE},
+		PageSize: 1000,
+	}
 	servers.Eventually(w.t, patience, "a message waits because of a nack", func() bool {
 		page, err := admin.ListMessages(w.t.Context(), request)
 		return err == nil && slices.ContainsFunc(page.GetRecords(), func(r *adminv1.MessageRecord) bool {

@@ -336,7 +336,7 @@ func (w *world) standing(states ...pb.State) (keys map[string]bool, ok bool) {
 	defer cancel()
 	keys = map[string]bool{}
 	for _, state := range states {
-		request := &adminv1.ListMessagesRequest{State: state, PageSize: 1000}
+		request := &adminv1.ListMessagesRequest{Filter: &adminv1.MessageFilter{State: state}, PageSize: 1000}
 		for more := true; more; more = request.PageToken != "" {
 			page, err := adminv1.NewAdminServiceClient(conn).ListMessages(ctx, request)
 			if err != nil {

@@ -172,6 +172,11 @@ var rooms = []struct {
 		"it is a middle room: its handlers stand between the guard and the batches of the store",
 	},
 	{
+		[]string{"internal/console/..."},
+		slices.Concat(ground, []string{"internal/operate"}),
+		"it is a middle room, whose pages have one desk of operators with the command line",
+	},
+	{
 		middle, ground,
 		"a middle room imports only the ground: rooms that do not know each other can be understood one at a time",
 	},

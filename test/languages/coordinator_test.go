@@ -106,7 +106,9 @@ func (c *coordinator) unfinished(t *testing.T, producer string) (n int64) {
 	for _, state := range []pb.State{
 		pb.State_STATE_PENDING, pb.State_STATE_SENDABLE, pb.State_STATE_ABANDONED, pb.State_STATE_DEAD,
 	} {
-		page, err := c.admin.ListMessages(t.Context(), &adminv1.ListMessagesRequest{State: state, Producer: producer})
+		page, err := c.admin.ListMessages(t.Context(), &adminv1.ListMessagesRequest{
+			Filter: &adminv1.MessageFilter{State: state, Producer: producer},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -68,7 +68,8 @@ func look(
 	meant func(*adminv1.MessageRecord) bool,
 ) (f failures) {
 	page, err := admin.ListMessages(ctx, &adminv1.ListMessagesRequest{
-		State: state, ErrorContains: text, PageSize: failingPage,
+		Filter:   &adminv1.MessageFilter{State: state, ErrorContains: text},
+		PageSize: failingPage,
 	})
 	if err != nil {
 		return f

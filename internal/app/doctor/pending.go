@@ -96,7 +96,8 @@ func (e *Examination) pending(ctx context.Context) []*adminv1.MessageRecord {
 	}
 	defer conn.Close()
 	page, err := adminv1.NewAdminServiceClient(conn).ListMessages(ctx, &adminv1.ListMessagesRequest{
-		State: pb.State_STATE_PENDING, PageSize: pendingPage,
+		Filter:   &adminv1.MessageFilter{State: pb.State_STATE_PENDING},
+		PageSize: pendingPage,
 	})
 	if err != nil {
 		return nil

@@ -80,18 +80,18 @@ type Addition struct {
 
 // The fields of a bucket. docs/reference/redis.md lists them.
 const (
-	inField       = "in"
-	outField      = "out"
-	rejectedField = "rejected"
-	latencyField  = "l"
-	stateField    = "s/"
+	inField      = "in"
+	outField     = "out"
+	refusedField = "refused"
+	latencyField = "l"
+	stateField   = "s/"
 )
 
 // NewAddition is the form of what was added since the previous addition. Counts are the messages of each state; nil
 // when the messages could not be counted.
 func NewAddition(added peerstats.Snapshot, counts map[halfmsg.State]int64) Addition {
 	a := Addition{
-		Sums:   map[string]int64{inField: added.In, outField: added.Out, rejectedField: added.Rejected},
+		Sums:   map[string]int64{inField: added.In, outField: added.Out, refusedField: added.Refused},
 		Latest: map[string]int64{},
 	}
 	for class, n := range added.Latency {
@@ -129,9 +129,9 @@ func (a *Addition) name(kind, name string, counts [3]int64) {
 type Bucket struct {
 	At time.Time
 	// For is how much of the bucket's time is over.
-	For               time.Duration
-	In, Out, Rejected int64
-	Latency           peerstats.Counted
+	For              time.Duration
+	In, Out, Refused int64
+	Latency          peerstats.Counted
 	// Counts are the messages of each state; nil when they could not be counted.
 	Counts map[halfmsg.State]int64
 
@@ -166,8 +166,8 @@ func (b *Bucket) set(field string, n int64) {
 		b.In = n
 	case outField:
 		b.Out = n
-	case rejectedField:
-		b.Rejected = n
+	case refusedField:
+		b.Refused = n
 	}
 	if class, err := strconv.Atoi(strings.TrimPrefix(field, latencyField)); err == nil && class >= 0 &&
 		class < len(b.Latency) {

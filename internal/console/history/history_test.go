@@ -51,7 +51,7 @@ func TestABucketHasTheSumsOfCoordinators(t *testing.T) {
 			latency.Observe(20 * time.Second)
 		}
 		return history.NewAddition(peerstats.Snapshot{
-			In: 7, Out: int64(fast + slow), Rejected: 1, Latency: latency.Counts(),
+			In: 7, Out: int64(fast + slow), Refused: 1, Latency: latency.Counts(),
 			Producers: map[string]peerstats.ProducerCounts{
 				"orders": {Stored: 5, Acked: int64(fast)}, "idle": {}, peerstats.Other: {Refused: 2},
 			},
@@ -61,7 +61,7 @@ func TestABucketHasTheSumsOfCoordinators(t *testing.T) {
 	b := history.NewBucket(time.Unix(1e9, 0), fieldsOf(added(97, 0, 3), added(0, 3, 4)))
 	p50, _ := b.Latency.Quantile(.5)
 	p99, _ := b.Latency.Quantile(.99)
-	if b.In != 14 || b.Out != 100 || b.Rejected != 2 || b.Counts[halfmsg.Dead] != 4 || len(b.Counts) != 1 {
+	if b.In != 14 || b.Out != 100 || b.Refused != 2 || b.Counts[halfmsg.Dead] != 4 || len(b.Counts) != 1 {
 		t.Errorf("got %+v", b)
 	}
 	if p50 < 8*time.Millisecond || p50 > 12*time.Millisecond || p99 < 17*time.Second || p99 > 23*time.Second {

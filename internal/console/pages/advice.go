@@ -58,7 +58,7 @@ func ofCheck(name string) advice {
 var (
 	onUnknownNote = alert("MsghandlerStoreRegressed", "acknowledged writes may be missing",
 		"compare the producers' orders with the deliveries, as the page says")
-	onRejected = alert("MsghandlerFull", "producers wait and call again; nothing of the rejected calls is stored",
+	onRefused = alert("MsghandlerFull", "producers wait and call again; nothing of the refused calls is stored",
 		"raise maxmemory of Redis or the producer's limit, or let the backlog shrink; the log says which limit it is")
 	onUncounted = alert("MsghandlerStoreAway", "the numbers on this page are not known",
 		"start Redis, or correct redis.url; msghandler doctor says what is wrong")

@@ -1,14 +1,13 @@
 package pages
 
 import (
+	"cmp"
 	"net/http"
 	"net/url"
 	"path"
 	"strings"
-	"time"
 
-	"google.golang.org/protobuf/types/known/durationpb"
-
+	"github.com/msghandler/msghandler/internal/operate"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
@@ -87,23 +86,25 @@ func (p *Pages) fillAudit(r *http.Request, data *auditData) error {
 		return errNotOpen
 	}
 	f := data.Filter
-	request := &adminv1.ListAuditRequest{
-		By: f.By, Action: f.Action, Result: f.Result, PageSize: pageSize, PageToken: r.FormValue("after"),
+	result, known := adminv1.AuditResult_value["AUDIT_RESULT_"+strings.ToUpper(f.Result)]
+	if !known && f.Result != "" {
+		return RefusedError{Status: http.StatusBadRequest, Text: "choose begun, done, refused or failed"}
 	}
-	if f.Since != "" {
-		since, err := time.ParseDuration(f.Since)
-		if err != nil || since <= 0 {
-			return RefusedError{Status: http.StatusBadRequest, Text: errAge.Error()}
-		}
-		request.MaxAge = durationpb.New(since)
+	since, err := operate.ParseAge(f.Since)
+	if err != nil {
+		return RefusedError{Status: http.StatusBadRequest, Text: howWritten(err).Error()}
 	}
-	page, err := admin.ListAudit(r.Context(), request)
+	page, err := admin.ListAudit(r.Context(), &adminv1.ListAuditRequest{
+		ActorContains: f.By, ActionContains: f.Action, Result: adminv1.AuditResult(result), MaxAge: since,
+		PageSize: pageSize, PageToken: r.FormValue("after"),
+	})
 	if err != nil {
 		return err
 	}
 	for _, record := range page.GetRecords() {
 		data.Records = append(data.Records, auditRecord{
-			record, path.Base(record.GetAction()), max(0, record.GetCount()-int64(len(record.GetNames()))),
+			record, path.Base(cmp.Or(operate.Word(record.GetAction()), record.GetMethod())),
+			max(0, record.GetCount()-int64(len(record.GetNames()))),
 		})
 	}
 	if token := page.GetNextPageToken(); token != "" {

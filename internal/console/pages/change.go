@@ -95,9 +95,9 @@ func (p *Pages) counted(ctx context.Context, admin Admin, s *selection) ([]refus
 		if err != nil {
 			return nil, err
 		}
-		s.Count += found.GetDiscarded()
+		s.Count += found.GetChanged()
 		part.After = found.GetNextPageToken()
-		if s.AtLeast = found.GetMore(); !s.AtLeast || time.Now().After(ends) {
+		if s.AtLeast = part.After != ""; !s.AtLeast || time.Now().After(ends) {
 			return s.refused(found.GetOutcomes()), nil
 		}
 	}
@@ -105,39 +105,39 @@ func (p *Pages) counted(ctx context.Context, admin Admin, s *selection) ([]refus
 
 // countState counts a whole state, which the store knows without looking at its messages.
 func (p *Pages) countState(ctx context.Context, s *selection) error {
-	if !legal(s.Filter.State, s.event()) {
+	if !legal(s.Filter.state(), s.event()) {
 		return RefusedError{
 			http.StatusBadRequest,
-			"messages in state " + s.Filter.State.String() + " cannot be changed this way",
+			"messages in state " + s.Filter.State + " cannot be changed this way",
 		}
 	}
 	stats, err := p.config.Stats(ctx)
 	for _, stat := range stats {
-		if stat.State == s.Filter.State {
+		if stat.State == s.Filter.state() {
 			s.Count = stat.Count
 		}
 	}
 	return err
 }
 
-// send makes a call of the API. The answer to a retry is converted to the answer to a discard, which has the same
-// fields.
+// changeAnswer is the answer to a change of messages.
+type changeAnswer interface {
+	GetChanged() int64
+	GetNextPageToken() string
+	GetOutcomes() []*msghandlerv1.Outcome
+}
+
+// send makes a call of the API.
 func (s selection) send(
 	ctx context.Context, admin Admin, r *adminv1.DiscardMessagesRequest,
-) (*adminv1.DiscardMessagesResponse, error) {
+) (changeAnswer, error) {
 	if s.Action == actDiscard {
 		return admin.DiscardMessages(ctx, r)
 	}
-	done, err := admin.RetryMessages(ctx, &adminv1.RetryMessagesRequest{
-		Names: r.GetNames(), State: r.GetState(), Producer: r.GetProducer(), Limit: r.GetLimit(), Reason: r.GetReason(),
-		Exchange: r.GetExchange(), MinAge: r.GetMinAge(), ErrorContains: r.GetErrorContains(), DryRun: r.GetDryRun(),
-		PageToken: r.GetPageToken(), Broker: r.GetBroker(), IdPrefix: r.GetIdPrefix(), RoutingKey: r.GetRoutingKey(),
-		Header: r.GetHeader(), Cause: r.GetCause(),
+	return admin.RetryMessages(ctx, &adminv1.RetryMessagesRequest{
+		Selection: r.GetSelection(), Limit: r.GetLimit(), PageToken: r.GetPageToken(), Reason: r.GetReason(),
+		DryRun: r.GetDryRun(),
 	})
-	return &adminv1.DiscardMessagesResponse{
-		Discarded: done.GetRetried(), More: done.GetMore(), NextPageToken: done.GetNextPageToken(),
-		Outcomes: done.GetOutcomes(),
-	}, err
 }
 
 // refused lists the named messages that could not be changed.
@@ -193,7 +193,7 @@ func (p *Pages) do(ctx context.Context, admin Admin, s selection, reason string)
 			data.Problem, data.status = err.Error(), statusOf(err)
 			break
 		}
-		data.Done += done.GetDiscarded()
+		data.Done += done.GetChanged()
 		data.Refused = s.refused(done.GetOutcomes())
 		if part.After = done.GetNextPageToken(); part.After == "" {
 			return data

@@ -30,7 +30,11 @@ func (a *recorder) DiscardMessages(
 	if len(a.asked) == a.fails {
 		return nil, halfmsg.ErrUnavailable
 	}
-	return &adminv1.DiscardMessagesResponse{Discarded: 3, More: !r.GetDryRun(), NextPageToken: "behind"}, nil
+	next := "behind"
+	if r.GetDryRun() {
+		next = ""
+	}
+	return &adminv1.DiscardMessagesResponse{Changed: 3, NextPageToken: next}, nil
 }
 
 // confirm sends the form of a selection as an operator does who looked at the count for a while.
@@ -47,9 +51,10 @@ func confirm(p *Pages, s selection, looked time.Duration) changedData {
 
 func TestOnlyCountedMessagesAreChanged(t *testing.T) {
 	t.Parallel()
-	dead := filter{State: halfmsg.Dead, Producer: "orders"}
+	dead := ofState(halfmsg.Dead)
+	dead.Producer = "orders"
 	older := dead
-	older.Age, older.age = "1h", time.Hour
+	older.OlderThan = "1h"
 	for name, c := range map[string]struct {
 		selection selection
 		want      time.Duration
@@ -72,7 +77,7 @@ func TestOnlyCountedMessagesAreChanged(t *testing.T) {
 			t.Errorf("%s: asked %d times, did %+v", name, len(api.asked), data)
 		}
 		for _, r := range api.asked {
-			age := r.GetMinAge().AsDuration()
+			age := r.GetSelection().GetFilter().GetMinAge().AsDuration()
 			if age < c.want || age > c.want+slack {
 				t.Errorf("%s: changes what is at least %s old, want %s", name, age, c.want)
 			}
@@ -83,7 +88,8 @@ func TestOnlyCountedMessagesAreChanged(t *testing.T) {
 		next, err := readSelection(httptest.NewRequest(http.MethodGet, data.More, nil))
 		// The rest is counted again, because the operator has not seen its number yet.
 		if err != nil || next.After != "behind" ||
-			next.request(true, 1, "").GetMinAge().AsDuration() != c.selection.Filter.age {
+			next.request(true, 1, "").GetSelection().GetFilter().GetMinAge().AsDuration() !=
+				c.selection.Filter.request().GetMinAge().AsDuration() {
 			t.Errorf("%s: goes on with %s: %v", name, data.More, err)
 		}
 	}
@@ -103,7 +109,7 @@ func TestTheFormHoldsTheTimeOfTheCount(t *testing.T) {
 	if err != nil || s.Counted.Before(began) || s.Counted.After(api.at.Truncate(time.Millisecond)) {
 		t.Errorf("counted at %s, not from %s to %s: %v", s.Counted, began, api.at, err)
 	}
-	if len(api.asked) != 1 || api.asked[0].GetMinAge() != nil {
+	if len(api.asked) != 1 || api.asked[0].GetSelection().GetFilter().GetMinAge() != nil {
 		t.Errorf("asked %v", api.asked)
 	}
 }
@@ -114,7 +120,7 @@ func TestDiscardWithoutVerdictNeedsATick(t *testing.T) {
 	for state, want := range map[halfmsg.State]int{halfmsg.Pending: 0, halfmsg.Abandoned: 0, halfmsg.Dead: 1} {
 		api := &recorder{}
 		p := New(Config{Admin: func(string) Admin { return api }})
-		s := selection{Action: actDiscard, Filter: filter{State: state}, tally: tally{Count: 3}}
+		s := selection{Action: actDiscard, Filter: ofState(state), tally: tally{Count: 3}}
 		confirm(p, s, 0)
 		if len(api.asked) != want {
 			t.Errorf("%s: asked %v", state, api.asked)
@@ -122,7 +128,7 @@ func TestDiscardWithoutVerdictNeedsATick(t *testing.T) {
 	}
 	var page strings.Builder
 	asked := askMessages(countData{selection: selection{
-		Action: actDiscard, Filter: filter{State: halfmsg.Pending}, tally: tally{Count: 1200},
+		Action: actDiscard, Filter: ofState(halfmsg.Pending), tally: tally{Count: 1200},
 	}})
 	if err := templates["count"].Execute(&page, frame{Data: asked.data}); err != nil {
 		t.Fatal(err)

@@ -136,10 +136,10 @@ func flowCharts(s history.Series) []chart {
 			quantity{"out", func(b history.Bucket) float64 { return b.Rate(b.Out) }}),
 		newChart(s, "From half message to acknowledgement", seconds, quantile("p50", .5), quantile("p99", .99)),
 	}
-	rejected := newChart(s, "Rejected calls per "+stepWords(s), numbers,
-		quantity{"rejected", func(b history.Bucket) float64 { return float64(b.Rejected) }})
-	if rejected.Lines[0].Line.Top > 0 {
-		charts = append(charts, rejected)
+	refused := newChart(s, "Refused calls per "+stepWords(s), numbers,
+		quantity{"refused", func(b history.Bucket) float64 { return float64(b.Refused) }})
+	if refused.Lines[0].Line.Top > 0 {
+		charts = append(charts, refused)
 	}
 	return charts
 }

@@ -45,7 +45,9 @@ func (p *Pages) find(r *http.Request) answer {
 	}
 	data := foundData{ID: text, Records: records}
 	for _, state := range shownStates {
-		data.Prefix = append(data.Prefix, stateTab{State: state, Link: "/messages?" + filter{State: state, ID: text}.Query()})
+		of := ofState(state)
+		of.ID = text
+		data.Prefix = append(data.Prefix, stateTab{State: of.State, Link: "/messages?" + of.Query()})
 	}
 	a := answer{page: "found", title: "Messages with the id " + text, data: data}
 	if len(records) == 0 {

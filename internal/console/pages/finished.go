@@ -3,84 +3,44 @@ package pages
 import (
 	"cmp"
 	"errors"
-	"maps"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
 	"time"
 
-	"google.golang.org/protobuf/types/known/timestamppb"
-
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/operate"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
-// endings are the ends of messages by the words of the address.
-var endings = map[string]adminv1.Ending{
-	"": adminv1.Ending_ENDING_UNSPECIFIED, string(halfmsg.EndedDone): adminv1.Ending_ENDING_DONE,
-	string(halfmsg.EndedRolledBack): adminv1.Ending_ENDING_ROLLED_BACK,
-	string(halfmsg.EndedDiscarded):  adminv1.Ending_ENDING_DISCARDED,
-}
-
-// ending is the word for the end of a message.
-func ending(e adminv1.Ending) string {
-	for word, known := range endings {
-		if known == e {
-			return word
-		}
-	}
-	return "unknown"
-}
-
 // finishedFilter is the filter of the page of finished messages, as its form has it.
-type finishedFilter struct {
-	Producer, ID, Ended, Exchange, Key, Header, Since string
-}
+type finishedFilter struct{ operate.FinishedText }
 
 func readFinishedFilter(r *http.Request) finishedFilter {
 	value := func(name string) string { return strings.TrimSpace(r.FormValue(name)) }
-	return finishedFilter{
-		Producer: value("producer"), ID: value("id"), Ended: value("ended"), Exchange: value("exchange"),
-		Key: value("key"), Header: value("header"), Since: value("since"),
-	}
+	return finishedFilter{operate.FinishedText{
+		Producer: value("producer"), ID: value("id"), State: value("ended"), Exchange: value("exchange"),
+		RoutingKey: value("key"), Header: value("header"), Since: value("since"),
+	}}
 }
 
 // Query is the filter as a part of an address.
 func (f finishedFilter) Query() string {
-	values := url.Values{}
-	for key, value := range map[string]string{
-		"producer": f.Producer, "id": f.ID, "ended": f.Ended, "exchange": f.Exchange, "key": f.Key, "header": f.Header,
-		"since": f.Since,
-	} {
-		if value != "" {
-			values.Set(key, value)
-		}
-	}
-	return values.Encode()
+	return addressed(url.Values{}, map[string]string{
+		"producer": f.Producer, "id": f.ID, "ended": f.State, "exchange": f.Exchange, "key": f.RoutingKey,
+		"header": f.Header, "since": f.Since,
+	}).Encode()
 }
 
 // Narrow says whether the filter leaves anything out.
 func (f finishedFilter) Narrow() bool { return f != finishedFilter{} }
 
-var errEnded = RefusedError{Status: http.StatusBadRequest, Text: "choose done, rolled_back or discarded"}
-
 // request is the filter for the API, as of now.
 func (f finishedFilter) request(now time.Time) (*adminv1.FinishedFilter, error) {
-	ended, known := endings[f.Ended]
-	if !known {
-		return nil, errEnded
-	}
-	filter := &adminv1.FinishedFilter{
-		Producer: f.Producer, Id: f.ID, Ended: ended, Exchange: f.Exchange, RoutingKey: f.Key,
-		Header: f.Header,
-	}
-	if f.Since != "" {
-		since, err := time.ParseDuration(f.Since)
-		if err != nil || since <= 0 {
-			return nil, RefusedError{Status: http.StatusBadRequest, Text: errAge.Error()}
-		}
-		filter.Since = timestamppb.New(now.Add(-since))
+	filter, err := f.Filter(now)
+	if err != nil {
+		return nil, RefusedError{Status: http.StatusBadRequest, Text: howWritten(err).Error()}
 	}
 	return filter, nil
 }
@@ -90,9 +50,9 @@ type finishedTab struct{ Ended, Text, Link string }
 
 // finishedTabs are the tabs above a list.
 func finishedTabs(f finishedFilter) (tabs []finishedTab) {
-	for _, ended := range slices.Sorted(maps.Keys(endings)) {
+	for _, ended := range []string{"", "discarded", "done", "rolled_back"} {
 		of := f
-		of.Ended = ended
+		of.State = ended
 		tabs = append(tabs, finishedTab{ended, cmp.Or(strings.ReplaceAll(ended, "_", " "), "all"), "/finished?" + of.Query()})
 	}
 	return tabs
@@ -143,8 +103,9 @@ func (p *Pages) fillFinished(r *http.Request, data *finishedData) error {
 	if err != nil {
 		return err
 	}
-	data.Messages, data.Archive = page.GetMessages(), page.GetArchive()
-	data.Archived, data.Dropped, data.Oldest = page.GetArchived(), page.GetDropped(), timeOf(page.GetOldestTime())
+	data.Messages, data.Archive = page.GetMessages(), page.GetFromArchive()
+	data.Archived, data.Dropped, data.Oldest = page.GetArchiveSize(), page.GetArchiveDropped(),
+		timeOf(page.GetArchiveOldestTime())
 	slices.SortStableFunc(data.Messages, func(a, b *adminv1.FinishedMessage) int {
 		return timeOf(b.GetFinishTime()).Compare(timeOf(a.GetFinishTime()))
 	})
@@ -184,7 +145,7 @@ func (p *Pages) archived(r *http.Request) answer {
 		Message: m, CanReplay: m.GetReplayable() && p.canChange(r, actReplay),
 		Content: p.content(r, archivedLink(m), m.GetMessage().GetHeaders(), m.GetMessage().GetBody()),
 	}
-	data.Content.LeftOut = m.GetBodyLeftOut()
+	data.Content.LeftOut = m.GetBodyOmitted()
 	return answer{page: "archived", title: name.String(), data: data}
 }
 

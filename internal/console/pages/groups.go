@@ -7,7 +7,6 @@ import (
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
-	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
 // groupsData is the groups of the messages that match a filter.
@@ -40,19 +39,19 @@ type groupLine struct {
 
 // groups reads the groups of the messages that match a filter.
 func (p *Pages) groups(r *http.Request, admin Admin, f filter) *groupsData {
-	found, err := admin.GroupMessages(r.Context(), f.groups())
+	found, err := admin.GroupMessages(r.Context(), &adminv1.GroupMessagesRequest{Filter: f.request()})
 	if err != nil {
 		return &groupsData{Problem: err.Error()}
 	}
 	data := &groupsData{
-		Exact: found.GetLooked() == found.GetTotal(), Looked: found.GetLooked(), Total: found.GetTotal(),
-		More:     found.GetMoreGroups(),
-		CanRetry: legal(f.State, halfmsg.EventRetry) && p.canChange(r, actRetry),
+		Exact:  found.GetSampleSize() == found.GetTotalSize(),
+		Looked: found.GetSampleSize(), Total: found.GetTotalSize(), More: found.GetOmittedGroups(),
+		CanRetry: legal(f.state(), halfmsg.EventRetry) && p.canChange(r, actRetry),
 	}
-	data.CanDiscard = legal(f.State, halfmsg.EventDiscard) && p.canChange(r, actDiscard)
+	data.CanDiscard = legal(f.state(), halfmsg.EventDiscard) && p.canChange(r, actDiscard)
 	for _, g := range found.GetGroups() {
 		line := groupLine{MessageGroup: g, advice: known{
-			f.State, g.GetExampleError(), g.GetProducer(), g.GetExchange(), "",
+			f.state(), g.GetExampleError(), g.GetProducer(), g.GetExchange(), "",
 		}.advised()}
 		of := f.of(g)
 		if of != f {
@@ -70,18 +69,10 @@ func (d *groupsData) Tell() bool {
 	return d.Problem != "" || len(d.Groups) > 1 || len(d.Groups) == 1 && d.Groups[0].GetCause() != ""
 }
 
-// groups is the filter as a request for groups.
-func (f filter) groups() *adminv1.GroupMessagesRequest {
-	return &adminv1.GroupMessagesRequest{
-		State: msghandlerv1.State(f.State), Producer: f.Producer, Exchange: f.Exchange, Broker: f.Broker,
-		MinAge: minAge(f.age), ErrorContains: f.Error, IdPrefix: f.ID, RoutingKey: f.Key, Header: f.Header, Cause: f.Cause,
-	}
-}
-
 // of is the filter for the messages of a group alone.
 func (f filter) of(g *adminv1.MessageGroup) filter {
 	f.Producer, f.Cause = g.GetProducer(), cmp.Or(g.GetCause(), halfmsg.NoCause)
-	if f.State != halfmsg.Acknowledged { // whose exchange and broker are not known any more
+	if f.state() != halfmsg.Acknowledged { // whose exchange and broker are not known any more
 		f.Exchange = cmp.Or(g.GetExchange(), halfmsg.DefaultExchange)
 		f.Broker = cmp.Or(g.GetBroker(), f.Broker)
 	}

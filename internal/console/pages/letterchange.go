@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/msghandler/msghandler/internal/operate"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
@@ -65,9 +66,9 @@ func parseLetterSelection(text string) (letterSelection, error) {
 }
 
 // request is the selection as the API has it.
-func (s letterSelection) request(now time.Time) *adminv1.DeadLetterSelection {
+func (s letterSelection) request() *adminv1.DeadLetterSelection {
 	if len(s.Names) == 0 {
-		return &adminv1.DeadLetterSelection{Filter: s.Filter.request(now.Sub(s.Counted))}
+		return &adminv1.DeadLetterSelection{Filter: operate.CountedLetters(s.Filter.request(), s.Counted)}
 	}
 	selected := &adminv1.DeadLetterSelection{}
 	for _, name := range s.Names {
@@ -99,7 +100,7 @@ func (p *Pages) countLetters(r *http.Request) answer {
 	}
 	s.Counted = time.Now()
 	found, err := admin.CountDeadLetters(r.Context(), &adminv1.CountDeadLettersRequest{
-		Queue: s.Filter.Queue, Selection: s.request(s.Counted),
+		Queue: s.Filter.Queue, Selection: s.request(),
 	})
 	if err != nil {
 		return trouble(statusOf(err), "The letters cannot be counted", err.Error())
@@ -168,18 +169,18 @@ func (p *Pages) changeLetters(r *http.Request) answer {
 
 // change replays or discards at most as many letters as were counted.
 func (s letterSelection) change(ctx context.Context, admin Admin, reason string) (done lettersChanged, err error) {
-	queue, selected := s.Filter.Queue, s.request(time.Now())
+	queue, selected := s.Filter.Queue, s.request()
 	limit := int32(min(s.Count, maxLetters)) //nolint:gosec // at most maxLetters
 	if s.Action == actDiscard {
 		changed, err := admin.DiscardDeadLetters(ctx, &adminv1.DiscardDeadLettersRequest{
 			Queue: queue, Selection: selected, Limit: limit, Reason: reason,
 		})
-		return lettersChanged{changed.GetDiscarded(), changed.GetMore() || s.AtLeast, changed.GetProblem()}, err
+		return lettersChanged{changed.GetChanged(), changed.GetMore() || s.AtLeast, changed.GetProblem()}, err
 	}
 	changed, err := admin.ReplayDeadLetters(ctx, &adminv1.ReplayDeadLettersRequest{
 		Queue: queue, Selection: selected, Limit: limit, Reason: reason,
 	})
-	return lettersChanged{changed.GetReplayed(), changed.GetMore() || s.AtLeast, changed.GetProblem()}, err
+	return lettersChanged{changed.GetChanged(), changed.GetMore() || s.AtLeast, changed.GetProblem()}, err
 }
 
 // maxLetters is how many letters a call changes, and the most that a count finds.

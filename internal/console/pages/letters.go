@@ -6,62 +6,43 @@ import (
 	"strings"
 	"time"
 
-	"google.golang.org/protobuf/types/known/durationpb"
-
+	"github.com/msghandler/msghandler/internal/operate"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
 // letterFilter selects dead letters by the query of the page.
 type letterFilter struct {
-	Queue, Producer, Consumer, Exchange, Cause, Age string
-	age                                             time.Duration
+	Queue string
+	operate.DeadLetterText
 }
 
 // readLetterFilter reads the address or the form of a page.
-func readLetterFilter(r *http.Request) (f letterFilter, err error) {
+func readLetterFilter(r *http.Request) (letterFilter, error) {
 	value := func(name string) string { return strings.TrimSpace(r.FormValue(name)) }
-	f = letterFilter{
-		Queue: value("queue"), Producer: value("producer"), Consumer: value("consumer"), Exchange: value("exchange"),
-		Cause: value("cause"), Age: value("age"),
-	}
-	if f.Age != "" {
-		if f.age, err = time.ParseDuration(f.Age); err != nil || f.age < 0 {
-			err = errAge
-		}
-	}
-	return f, err
+	f := letterFilter{value("queue"), operate.DeadLetterText{
+		Producer: value("producer"), Consumer: value("consumer"), Exchange: value("exchange"), Cause: value("cause"),
+		OlderThan: value("age"),
+	}}
+	_, err := f.Filter()
+	return f, howWritten(err)
 }
 
 // values is the filter for an address.
 func (f letterFilter) values() url.Values {
-	values := url.Values{"queue": {f.Queue}}
-	for key, value := range map[string]string{
-		"producer": f.Producer, "consumer": f.Consumer, "exchange": f.Exchange, "cause": f.Cause, "age": f.Age,
-	} {
-		if value != "" {
-			values.Set(key, value)
-		}
-	}
-	return values
+	return addressed(url.Values{"queue": {f.Queue}}, map[string]string{
+		"producer": f.Producer, "consumer": f.Consumer, "exchange": f.Exchange, "cause": f.Cause, "age": f.OlderThan,
+	})
 }
 
 // Query is the filter as a part of an address.
 func (f letterFilter) Query() string { return f.values().Encode() }
 
 // Narrow says whether the filter has more than a queue.
-func (f letterFilter) Narrow() bool {
-	return f.Producer != "" || f.Consumer != "" || f.Exchange != "" || f.Cause != "" || f.Age != ""
-}
+func (f letterFilter) Narrow() bool { return f.DeadLetterText != operate.DeadLetterText{} }
 
-// request is the filter as the API has it. An age grows with the time since the letters were counted, so that no letter
-// comes of age.
-func (f letterFilter) request(more time.Duration) *adminv1.DeadLetterFilter {
-	filter := &adminv1.DeadLetterFilter{
-		Producer: f.Producer, Consumer: f.Consumer, Exchange: f.Exchange, CauseContains: f.Cause,
-	}
-	if f.age > 0 {
-		filter.MinAge = durationpb.New(f.age + more)
-	}
+// request is the filter for the API.
+func (f letterFilter) request() *adminv1.DeadLetterFilter {
+	filter, _ := f.Filter() // readLetterFilter says why
 	return filter
 }
 
@@ -143,7 +124,7 @@ func fillLetters(r *http.Request, admin Admin, data *lettersData) error {
 		data.First = "/letters?" + data.Filter.Query()
 	}
 	page, err := admin.ListDeadLetters(r.Context(), &adminv1.ListDeadLettersRequest{
-		Queue: data.Filter.Queue, Filter: data.Filter.request(0), PageToken: token,
+		Queue: data.Filter.Queue, Filter: data.Filter.request(), PageToken: token,
 	})
 	if err != nil {
 		return err

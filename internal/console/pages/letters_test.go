@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/msghandler/msghandler/internal/access"
+	"github.com/msghandler/msghandler/internal/operate"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
@@ -66,7 +67,7 @@ func (t *tray) ReplayDeadLetters(
 ) (*adminv1.ReplayDeadLettersResponse, error) {
 	t.replayed++
 	t.changed = r.GetSelection()
-	return &adminv1.ReplayDeadLettersResponse{Replayed: 1}, nil
+	return &adminv1.ReplayDeadLettersResponse{Changed: 1}, nil
 }
 
 func (t *tray) DiscardDeadLetters(
@@ -74,7 +75,7 @@ func (t *tray) DiscardDeadLetters(
 ) (*adminv1.DiscardDeadLettersResponse, error) {
 	t.discarded++
 	t.changed = r.GetSelection()
-	return &adminv1.DiscardDeadLettersResponse{Discarded: 1}, nil
+	return &adminv1.DiscardDeadLettersResponse{Changed: 1}, nil
 }
 
 // letterDesk is a console in front of a tray.
@@ -182,17 +183,20 @@ func TestLetterFormsKeepTheirSelection(t *testing.T) {
 	t.Parallel()
 	counted := time.Now().Add(-time.Minute)
 	for what, s := range map[string]letterSelection{
-		"names":  {Names: []string{"orders/1", "orders/"}},
-		"filter": {Filter: letterFilter{Cause: "no stock", age: time.Hour}, tally: tally{Counted: counted}},
+		"names": {Names: []string{"orders/1", "orders/"}},
+		"filter": {
+			Filter: letterFilter{"payments", operate.DeadLetterText{Cause: "no stock", OlderThan: "1h"}},
+			tally:  tally{Counted: counted},
+		},
 	} {
-		got := s.request(counted.Add(time.Minute))
+		got := s.request()
 		var names []string
 		for _, n := range got.GetNames() {
 			names = append(names, n.GetProducer()+"/"+n.GetId())
 		}
 		f := got.GetFilter()
 		if !slices.Equal(names, s.Names) || (f == nil) != (what == "names") || f.GetCauseContains() != s.Filter.Cause ||
-			f != nil && f.GetMinAge().AsDuration() != time.Hour+time.Minute {
+			f != nil && f.GetMinAge().AsDuration() < time.Hour+time.Minute {
 			t.Errorf("%s: %v", what, got)
 		}
 	}

@@ -26,7 +26,7 @@ func (lister) ListMessages(
 	_ context.Context, r *adminv1.ListMessagesRequest,
 ) (*adminv1.ListMessagesResponse, error) {
 	return &adminv1.ListMessagesResponse{Records: []*adminv1.MessageRecord{{
-		Producer: "orders", State: r.GetState(), Message: &msghandlerv1.Message{Id: "1001"},
+		Producer: "orders", State: r.GetFilter().GetState(), Message: &msghandlerv1.Message{Id: "1001"},
 		CreateTime: timestamppb.Now(), DueTime: timestamppb.New(time.Now().Add(time.Hour)),
 		ConfirmAttempts: 15, PublishAttempts: 4,
 	}}}, nil
@@ -81,14 +81,14 @@ type brokers struct {
 func (a *brokers) ListMessages(
 	_ context.Context, r *adminv1.ListMessagesRequest,
 ) (*adminv1.ListMessagesResponse, error) {
-	a.listed = append(a.listed, r.GetBroker())
+	a.listed = append(a.listed, r.GetFilter().GetBroker())
 	return &adminv1.ListMessagesResponse{NextPageToken: "behind"}, nil
 }
 
 func (a *brokers) RetryMessages(
 	_ context.Context, r *adminv1.RetryMessagesRequest,
 ) (*adminv1.RetryMessagesResponse, error) {
-	a.retried = append(a.retried, r.GetBroker())
+	a.retried = append(a.retried, r.GetSelection().GetFilter().GetBroker())
 	return &adminv1.RetryMessagesResponse{}, nil
 }
 

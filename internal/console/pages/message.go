@@ -111,7 +111,7 @@ type step struct {
 // next says what happens next to a message.
 func next(r *adminv1.MessageRecord, now time.Time) step {
 	state := stateOf(r.GetState())
-	if lease := timeOf(r.GetLeaseUntil()); state.HasLoop() && r.GetLeaseOwner() != "" && lease.After(now) {
+	if lease := timeOf(r.GetLeaseEndTime()); state.HasLoop() && r.GetLeaseOwner() != "" && lease.After(now) {
 		return step{
 			Holder: r.GetLeaseOwner(), At: lease, Short: "leased",
 			What: map[halfmsg.State]string{

@@ -7,11 +7,9 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"time"
-
-	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/operate"
 	"github.com/msghandler/msghandler/internal/peerstats"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
@@ -20,54 +18,65 @@ import (
 // pageSize is how many messages a page lists.
 const pageSize = 100
 
-// filter selects messages by the query of the page.
-type filter struct {
-	State                                  halfmsg.State
-	Producer, Exchange, Broker, Error, Age string
-	// ID begins the ids, Key is the routing key, Header is NAME=VALUE, and Cause the cause of a group.
-	ID, Key, Header, Cause string
-	age                    time.Duration
-}
-
-// errAge says how an age is written.
-var errAge = errors.New("an age is a number and a unit, such as 90s, 15m or 2h")
+// filter selects messages by the query of the page. It has the name of a state always.
+type filter struct{ operate.MessageText }
 
 // readFilter reads the address or the form of a page.
-func readFilter(r *http.Request) (f filter, err error) {
-	f = filter{
+func readFilter(r *http.Request) (filter, error) {
+	f := filter{operate.MessageText{
+		State:    r.FormValue("state"),
 		Producer: strings.TrimSpace(r.FormValue("producer")), Exchange: r.FormValue("exchange"), Error: r.FormValue("error"),
-		Broker: r.FormValue("broker"), Age: strings.TrimSpace(r.FormValue("age")),
-		ID: strings.TrimSpace(r.FormValue("id")), Key: r.FormValue("key"), Header: r.FormValue("header"),
+		Broker: r.FormValue("broker"), OlderThan: strings.TrimSpace(r.FormValue("age")),
+		ID: strings.TrimSpace(r.FormValue("id")), RoutingKey: r.FormValue("key"), Header: r.FormValue("header"),
 		Cause: r.FormValue("cause"),
+	}}
+	parsed, err := f.Filter()
+	if f.state() == halfmsg.None || err == nil && parsed.GetState() == msghandlerv1.State_STATE_UNSPECIFIED {
+		f.State = halfmsg.Pending.String()
 	}
-	var known bool
-	if f.State, known = parseState(r.FormValue("state")); !known {
-		f.State = halfmsg.Pending
-		if r.FormValue("state") != "" {
-			err = errors.New("unknown state: " + r.FormValue("state"))
-		}
+	return f, howWritten(err)
+}
+
+// howWritten says how a text is written that cannot be read. The reader sees which text that is.
+func howWritten(err error) error {
+	var wrong *operate.TextError
+	if errors.As(err, &wrong) {
+		return wrong.Err
 	}
-	if f.Age != "" {
-		var wrong error
-		if f.age, wrong = time.ParseDuration(f.Age); wrong != nil || f.age < 0 {
-			err = errAge
-		}
-	}
-	return f, err
+	return err
+}
+
+// ofState is the filter for the messages in a state.
+func ofState(state halfmsg.State) filter { return filter{operate.MessageText{State: state.String()}} }
+
+// state is the state of the messages.
+func (f filter) state() halfmsg.State {
+	state, _ := operate.ParseState(f.State) // None for no state
+	return stateOf(state)
+}
+
+// request is the filter for the API; a filter that cannot be read selects nothing there.
+func (f filter) request() *adminv1.MessageFilter {
+	parsed, _ := f.Filter() // readFilter says why
+	return parsed
 }
 
 // Query is the filter as a part of an address.
 func (f filter) Query() string {
-	values := url.Values{"state": {f.State.String()}}
-	for key, value := range map[string]string{
-		"producer": f.Producer, "exchange": f.Exchange, "broker": f.Broker, "error": f.Error, "age": f.Age,
-		"id": f.ID, "key": f.Key, "header": f.Header, "cause": f.Cause,
-	} {
+	return addressed(url.Values{"state": {f.State}}, map[string]string{
+		"producer": f.Producer, "exchange": f.Exchange, "broker": f.Broker, "error": f.Error, "age": f.OlderThan,
+		"id": f.ID, "key": f.RoutingKey, "header": f.Header, "cause": f.Cause,
+	}).Encode()
+}
+
+// addressed adds the texts that are not empty to the values of an address.
+func addressed(values url.Values, texts map[string]string) url.Values {
+	for key, value := range texts {
 		if value != "" {
 			values.Set(key, value)
 		}
 	}
-	return values.Encode()
+	return values
 }
 
 // Narrow says whether the filter has more than a state.
@@ -75,15 +84,8 @@ func (f filter) Narrow() bool { return f.Producer != "" || f.Exchange != "" || f
 
 // Searches says whether the filter has more than a state, a producer and an exchange.
 func (f filter) Searches() bool {
-	return f.Broker != "" || f.Error != "" || f.Age != "" || f.ID != "" || f.Key != "" || f.Header != "" || f.Cause != ""
-}
-
-// minAge is the age for the API; 0 means any.
-func minAge(age time.Duration) *durationpb.Duration {
-	if age == 0 {
-		return nil
-	}
-	return durationpb.New(age)
+	f.State, f.Producer, f.Exchange = "", "", ""
+	return f != filter{}
 }
 
 // messagesData is the data of a list.
@@ -106,7 +108,7 @@ type messagesData struct {
 }
 
 type stateTab struct {
-	State halfmsg.State
+	State string
 	Count int64
 	Known bool
 	Link  string
@@ -116,14 +118,14 @@ func (p *Pages) messages(r *http.Request) answer {
 	f, err := readFilter(r)
 	data := messagesData{
 		Filter: f, HidesHeaders: p.hidesBodies(r),
-		CanRetry:   legal(f.State, halfmsg.EventRetry) && p.canChange(r, actRetry),
-		CanDiscard: legal(f.State, halfmsg.EventDiscard) && p.canChange(r, actDiscard),
+		CanRetry:   legal(f.state(), halfmsg.EventRetry) && p.canChange(r, actRetry),
+		CanDiscard: legal(f.state(), halfmsg.EventDiscard) && p.canChange(r, actDiscard),
 	}
 	stats, failed := p.config.Stats(r.Context())
 	for _, stat := range stats {
 		tab := f
-		tab.State = stat.State
-		data.States = append(data.States, stateTab{stat.State, stat.Count, failed == nil, "/messages?" + tab.Query()})
+		tab.State = stat.State.String()
+		data.States = append(data.States, stateTab{tab.State, stat.Count, failed == nil, "/messages?" + tab.Query()})
 	}
 	peers := p.config.Peers()
 	for _, line := range peers.Producers() {
@@ -139,7 +141,7 @@ func (p *Pages) messages(r *http.Request) answer {
 	if r.FormValue("after") != "" {
 		data.First = "/messages?" + f.Query()
 	}
-	a := answer{page: "messages", title: f.State.String() + " messages"}
+	a := answer{page: "messages", title: f.State + " messages"}
 	if err != nil {
 		a.status, data.Problem = http.StatusBadRequest, err.Error()
 	} else if err := p.fill(r, &data); err != nil {
@@ -172,9 +174,7 @@ func (p *Pages) fill(r *http.Request, data *messagesData) error {
 	}
 	f := data.Filter
 	page, err := admin.ListMessages(r.Context(), &adminv1.ListMessagesRequest{
-		State: msghandlerv1.State(f.State), Producer: f.Producer, Exchange: f.Exchange, ErrorContains: f.Error,
-		Broker: f.Broker, MinAge: minAge(f.age), IdPrefix: f.ID, RoutingKey: f.Key, Header: f.Header, Cause: f.Cause,
-		PageSize: pageSize, PageToken: r.FormValue("after"),
+		Filter: f.request(), PageSize: pageSize, PageToken: r.FormValue("after"),
 	})
 	if err != nil {
 		return err

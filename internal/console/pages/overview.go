@@ -30,8 +30,8 @@ type overviewData struct {
 	Coordinators []coordinatorLine
 	// Summed is the number of coordinators whose counts are added up.
 	Summed int
-	// Rejected is the number of rejected calls in the latest bucket of the charts.
-	Rejected int64
+	// Refused is the number of refused calls in the latest bucket of the charts.
+	Refused int64
 }
 
 // stateLine is a state in the table of states.
@@ -81,7 +81,7 @@ func coordinatorLines(all []*adminv1.Coordinator, owners halfmsg.Owners) (lines 
 		delete(holders, c.GetInstance())
 		lines = append(lines, coordinatorLine{
 			Instance: c.GetInstance(), Version: c.GetVersion(), State: stateOfCoordinator(c.GetState()), Self: c.GetSelf(),
-			StartedAt: c.GetStartTime().AsTime(), SeenAt: c.GetSeenTime().AsTime(), Restarts: c.GetRestarts(),
+			StartedAt: c.GetStartTime().AsTime(), SeenAt: c.GetLastSeenTime().AsTime(), Restarts: c.GetRestarts(),
 			Leases: held.Leases, LeaseUntil: held.Until,
 		})
 	}
@@ -122,7 +122,7 @@ func (p *Pages) overview(r *http.Request) answer {
 	data.Held, data.Coordinators = owners.Held, coordinatorLines(p.config.Coordinators(), owners)
 	recent, _ := p.config.Charts(r.Context(), history.Ranges[0])
 	if latest, known := recent.Latest(); known {
-		data.Rejected = latest.Rejected
+		data.Refused = latest.Refused
 	}
 	peers := p.config.Peers()
 	data.setPeers(peers.Producers(), peers.Exchanges(), now)

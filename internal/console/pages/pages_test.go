@@ -17,6 +17,7 @@ import (
 	"github.com/msghandler/msghandler/internal/access"
 	"github.com/msghandler/msghandler/internal/console/history"
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/operate"
 	"github.com/msghandler/msghandler/internal/peerstats"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
@@ -75,12 +76,12 @@ func TestOverviewFindsOverdueMessages(t *testing.T) {
 	}
 }
 
-func TestOverviewFindsRejectedCalls(t *testing.T) {
+func TestOverviewFindsRefusedCalls(t *testing.T) {
 	t.Parallel()
-	data := overviewData{Rejected: 1200}
+	data := overviewData{Refused: 1200}
 	data.find(nil, 0, time.Now())
 	if found := fmt.Sprint(data.Problems); !data.Bad ||
-		!strings.Contains(found, "Calls are rejected, 1,200 in 10 s: Redis is full") {
+		!strings.Contains(found, "Calls are refused, 1,200 in 10 s: Redis is full") {
 		t.Errorf("found %s", found)
 	}
 }
@@ -256,13 +257,13 @@ func TestWhatHappensNext(t *testing.T) {
 		if state.HasLoop() != got.At.Equal(due) || strings.HasPrefix(got.What, "Nothing") == state.HasLoop() {
 			t.Errorf("%s: %+v", state, got)
 		}
-		r.LeaseOwner, r.LeaseUntil = "me", timestamppb.New(lease)
+		r.LeaseOwner, r.LeaseEndTime = "me", timestamppb.New(lease)
 		held := next(r, now)
 		if state.HasLoop() && (!held.At.Equal(lease) || held.Holder != "me" || held.listed(now) != "leased") {
 			t.Errorf("%s with a lease: %+v", state, held)
 		}
 		// A lease that has ended has no holder.
-		r.LeaseUntil, r.DueTime = timestamppb.New(now.Add(-time.Second)), timestamppb.New(now.Add(-time.Second))
+		r.LeaseEndTime, r.DueTime = timestamppb.New(now.Add(-time.Second)), timestamppb.New(now.Add(-time.Second))
 		if ended := next(r, now); ended.Holder != "" || state.HasLoop() && ended.listed(now) != "due" {
 			t.Errorf("%s after its lease: %+v", state, ended)
 		}
@@ -322,7 +323,7 @@ func TestAdviceLinksToEntriesOfTheRunbook(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := []advice{onUnknownNote, onRejected, onUncounted, onDead, onAbandoned, onPendingOld, onBacklog, onProducer("a")}
+	all := []advice{onUnknownNote, onRefused, onUncounted, onDead, onAbandoned, onPendingOld, onBacklog, onProducer("a")}
 	all = append(all, onExchange("", "a", ""), known{state: halfmsg.Acknowledged, fault: "x"}.advised())
 	for _, check := range []string{
 		"redis", "redis settings", "redis writes", "api", "rabbitmq", "broker b", "outbox o", "send loop", "process",
@@ -341,12 +342,12 @@ func TestSelectionsRoundTrip(t *testing.T) {
 	t.Parallel()
 	counted := time.Unix(2e9, 1e6)
 	for _, want := range []selection{
-		{Action: actRetry, Filter: filter{
-			State: halfmsg.Dead, Producer: "a&b=c", Broker: "events", Error: "<x> ?", Age: "1m0s",
-			age: time.Minute, ID: "o-1", Key: "paid", Header: "a=b", Cause: "no … &",
-		}, After: "t", tally: tally{Counted: counted, Count: 7, AtLeast: true}},
+		{Action: actRetry, Filter: filter{operate.MessageText{
+			State: "dead", Producer: "a&b=c", Broker: "events", Error: "<x> ?", OlderThan: "1m0s",
+			ID: "o-1", RoutingKey: "paid", Header: "a=b", Cause: "no … &",
+		}}, After: "t", tally: tally{Counted: counted, Count: 7, AtLeast: true}},
 		{
-			Action: actDiscard, Filter: filter{State: halfmsg.Abandoned}, Names: []halfmsg.Name{{Producer: "a", ID: "b/c&d"}},
+			Action: actDiscard, Filter: ofState(halfmsg.Abandoned), Names: []halfmsg.Name{{Producer: "a", ID: "b/c&d"}},
 			tally: tally{Counted: counted, Count: 1},
 		},
 	} {

@@ -37,9 +37,9 @@ func (d *overviewData) find(uncounted error, undecided time.Duration, now time.T
 			advice: ofFinding(f.GetName(), f.GetWhy(), f.GetRemedy()),
 		})
 	}
-	if d.Rejected > 0 {
-		d.add(problem{Bad: true, advice: onRejected, Text: fmt.Sprintf("Calls are rejected, %s in %s: Redis is full, a "+
-			"producer is over its quota, or too many calls wait", count(d.Rejected), span(history.Interval))})
+	if d.Refused > 0 {
+		d.add(problem{Bad: true, advice: onRefused, Text: fmt.Sprintf("Calls are refused, %s in %s: Redis is full, a "+
+			"producer is over its quota, or too many calls wait", count(d.Refused), span(history.Interval))})
 	}
 	if uncounted != nil {
 		d.add(failing("The messages cannot be counted", uncounted.Error(), "#checks", onUncounted))

@@ -78,7 +78,9 @@ func parseReplay(text string) (replaySelection, error) {
 func (s replaySelection) request(dry bool, limit int64, reason string) (*adminv1.ReplayMessagesRequest, error) {
 	request := &adminv1.ReplayMessagesRequest{NewIdSuffix: s.Suffix, DryRun: dry, Reason: reason}
 	if s.ID != "" {
-		request.Names = []*adminv1.FinishedName{{Producer: s.Producer, Id: s.ID, Entry: s.Entry}}
+		request.Selection = &adminv1.FinishedSelection{
+			Names: []*adminv1.FinishedName{{Producer: s.Producer, Id: s.ID, Entry: s.Entry}},
+		}
 		return request, nil
 	}
 	filter, err := s.Filter.request(s.At)
@@ -86,7 +88,8 @@ func (s replaySelection) request(dry bool, limit int64, reason string) (*adminv1
 		return nil, err
 	}
 	filter.Until = timestamppb.New(s.At)
-	request.Filter, request.Limit = filter, int32(min(limit, maxNames)) //nolint:gosec // it is small
+	request.Selection = &adminv1.FinishedSelection{Filter: filter}
+	request.Limit = int32(min(limit, maxNames)) //nolint:gosec // it is small
 	return request, nil
 }
 
@@ -159,7 +162,7 @@ func (d *replayData) send(ctx context.Context, admin Admin, dry bool, reason str
 		if err != nil {
 			return err
 		}
-		d.Done, d.Skipped = d.Done+response.GetReplayed(), d.Skipped+response.GetSkipped()
+		d.Done, d.Skipped = d.Done+response.GetChanged(), d.Skipped+response.GetSkipped()
 		for _, outcome := range response.GetOutcomes() {
 			d.Refused = outcome.GetError()
 		}

@@ -9,12 +9,14 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/internal/access"
+	"github.com/msghandler/msghandler/internal/operate"
 )
 
 // replayForm is a signed form of a reader.
 func (d *desk) replayForm(role access.Role) url.Values {
 	hidden := replaySelection{
-		Filter: finishedFilter{Producer: "orders"}, At: time.Now(), tally: tally{Count: 1, Counted: time.Now()},
+		Filter: finishedFilter{operate.FinishedText{Producer: "orders"}}, At: time.Now(),
+		tally: tally{Count: 1, Counted: time.Now()},
 	}.text()
 	reader := as(role, httptest.NewRequest(http.MethodPost, "/replay/do", nil))
 	return url.Values{
@@ -80,7 +82,7 @@ func TestReplayGoesOnBehindTheFirstPart(t *testing.T) {
 	}
 	first, second := d.replays[0], d.replays[1]
 	if !second.GetDryRun() || second.GetPageToken() != "behind" ||
-		second.GetFilter().GetUntil().AsTime() != first.GetFilter().GetUntil().AsTime() {
+		second.GetSelection().GetFilter().GetUntil().AsTime() != first.GetSelection().GetFilter().GetUntil().AsTime() {
 		t.Errorf("the first request is %v, and that for the rest %v", first, second)
 	}
 }

@@ -48,7 +48,7 @@ func (o *office) RetryMessages(
 	if !r.GetDryRun() {
 		o.retried++
 	}
-	return &adminv1.RetryMessagesResponse{Retried: 1}, nil
+	return &adminv1.RetryMessagesResponse{Changed: 1}, nil
 }
 
 func (o *office) DiscardMessages(
@@ -57,7 +57,7 @@ func (o *office) DiscardMessages(
 	if !r.GetDryRun() {
 		o.discarded++
 	}
-	return &adminv1.DiscardMessagesResponse{Discarded: 1}, nil
+	return &adminv1.DiscardMessagesResponse{Changed: 1}, nil
 }
 
 func (o *office) ReplayMessages(
@@ -67,7 +67,7 @@ func (o *office) ReplayMessages(
 	if !r.GetDryRun() {
 		o.replayed++
 	}
-	response := &adminv1.ReplayMessagesResponse{Replayed: 1}
+	response := &adminv1.ReplayMessagesResponse{Changed: 1}
 	if r.GetPageToken() == "" {
 		response.NextPageToken = o.next
 	}
@@ -114,7 +114,7 @@ func (d *desk) ask(role access.Role, path string, form url.Values) (status int, 
 // form is a signed form of a reader.
 func (d *desk) form(role access.Role, action string) url.Values {
 	hidden := selection{
-		Action: action, Names: []halfmsg.Name{{Producer: "orders", ID: "1"}}, Filter: filter{State: halfmsg.Dead},
+		Action: action, Names: []halfmsg.Name{{Producer: "orders", ID: "1"}}, Filter: ofState(halfmsg.Dead),
 		tally: tally{Count: 1, Counted: time.Now()},
 	}.text()
 	reader := as(role, httptest.NewRequest(http.MethodPost, "/change/do", nil))

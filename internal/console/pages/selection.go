@@ -4,9 +4,9 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
-	"time"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/operate"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
@@ -56,7 +56,7 @@ func readSelection(r *http.Request) (selection, error) {
 
 // MayLose says that the businesses of the messages may have committed: a discard then loses their messages.
 func (s selection) MayLose() bool {
-	return s.Action == actDiscard && (s.Filter.State == halfmsg.Pending || s.Filter.State == halfmsg.Abandoned)
+	return s.Action == actDiscard && (s.Filter.state() == halfmsg.Pending || s.Filter.state() == halfmsg.Abandoned)
 }
 
 // event is the event for the messages.
@@ -94,32 +94,24 @@ func parseSelection(text string) (selection, error) {
 	return s, errors.Join(err, badTally)
 }
 
-// request converts the selection for the API. Retry and discard have the same fields.
+// request converts the selection for the API. A discard's request has all fields of a retry's.
 func (s selection) request(dry bool, limit int64, reason string) *adminv1.DiscardMessagesRequest {
-	r := &adminv1.DiscardMessagesRequest{DryRun: dry, Reason: reason}
+	selected := &adminv1.MessageSelection{}
+	r := &adminv1.DiscardMessagesRequest{Selection: selected, DryRun: dry, Reason: reason}
 	for _, name := range s.Names {
-		r.Names = append(r.Names, &adminv1.MessageName{Producer: name.Producer, Id: name.ID})
+		selected.Names = append(selected.Names, &adminv1.MessageName{Producer: name.Producer, Id: name.ID})
 	}
 	if len(s.Names) > 0 {
 		if s.Action == actDiscard {
-			r.State = msghandlerv1.State(s.Filter.State)
+			r.ExpectedState = msghandlerv1.State(s.Filter.state())
 		}
 		return r
 	}
-	f := s.Filter
-	r.State, r.Producer, r.Exchange, r.ErrorContains = msghandlerv1.State(f.State), f.Producer, f.Exchange, f.Error
-	r.Broker, r.IdPrefix, r.RoutingKey, r.Header, r.Cause = f.Broker, f.ID, f.Key, f.Header, f.Cause
-	r.MinAge, r.PageToken = minAge(s.age(time.Now())), s.After
-	r.Limit = int32(min(limit, maxChange)) //nolint:gosec // it is small
-	return r
-}
-
-// age is the minimum age of messages now: an age, not a time, so that only the store's clock decides.
-func (s selection) age(now time.Time) time.Duration {
-	if s.Counted.IsZero() {
-		return s.Filter.age
+	if selected.Filter = s.Filter.request(); !s.Counted.IsZero() {
+		selected.Filter = operate.CountedMessages(selected.GetFilter(), s.Counted)
 	}
-	return s.Filter.age + now.Sub(s.Counted)
+	r.PageToken, r.Limit = s.After, int32(min(limit, maxChange)) //nolint:gosec // it is small
+	return r
 }
 
 // maxChange bounds the messages of a call of the API.

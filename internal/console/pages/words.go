@@ -11,6 +11,7 @@ import (
 	"github.com/msghandler/msghandler/internal/console/history"
 	"github.com/msghandler/msghandler/internal/escape"
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/operate"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
@@ -21,17 +22,18 @@ var words = template.FuncMap{
 	"plain": escape.Lines, "state": stateName, "rate": rate,
 	"address": address, "letteraddress": letterAddress, "exchange": exchangeName, "time": timeOf,
 	"tick": tick, "minute": minute, "flip": func(percent float64) float64 { return 100 - percent },
-	"verdict": verdict, "meaning": halfmsg.Meaning, "tone": tone, "iso": iso, "attempts": attempts,
+	"verdict": verdict, "meaning": func(k adminv1.EventKind) string { return halfmsg.Meaning(operate.Word(k)) },
+	"tone": tone, "iso": iso, "attempts": attempts,
 	"grouping": func(groups *groupsData, now time.Time, acts bool) grouping { return grouping{groups, now, acts} },
-	"ending":   ending, "archived": archivedLink,
+	"word":     operate.Word, "archived": archivedLink,
 	"at":    func(t, now time.Time) moment { return moment{t, now} },
 	"next":  func(r *adminv1.MessageRecord, now time.Time) string { return next(r, now).listed(now) },
 	"cause": func(fault, id string) string { return halfmsg.Cause(fault, halfmsg.Name{ID: id}) },
 }
 
 // tone is the style-sheet class of an event.
-func tone(what string) string {
-	switch what {
+func tone(kind adminv1.EventKind) string {
+	switch operate.Word(kind) {
 	case halfmsg.EventGivenUp.String(), halfmsg.EventTimedOut.String(), halfmsg.EventRefused.String(),
 		halfmsg.EventExhausted.String():
 		return "bad"
@@ -154,14 +156,4 @@ func stateOf(s msghandlerv1.State) halfmsg.State {
 		return halfmsg.None
 	}
 	return halfmsg.State(s) //nolint:gosec // in range, see above
-}
-
-// parseState parses the name of a state with a list.
-func parseState(word string) (halfmsg.State, bool) {
-	for _, state := range halfmsg.Unfinished() {
-		if state.String() == word {
-			return state, true
-		}
-	}
-	return halfmsg.None, false
 }

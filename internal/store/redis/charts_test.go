@@ -76,7 +76,7 @@ func TestChartBucketsAreBounded(t *testing.T) {
 	t.Parallel()
 	store, client, _ := fresh(t, redisstore.Config{Shards: 2})
 	c := chartReader{t}
-	sums, latest := map[string]int64{"in": 1e6, "out": 1e6, "rejected": 1e6}, map[string]int64{}
+	sums, latest := map[string]int64{"in": 1e6, "out": 1e6, "refused": 1e6}, map[string]int64{}
 	for class := range 83 {
 		sums[fmt.Sprint("l", class)] = 1e6
 	}

@@ -27,6 +27,123 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// EventKind says what happened to a message.
+type EventKind int32
+
+const (
+	// A kind that this coordinator does not know.
+	EventKind_EVENT_KIND_UNSPECIFIED EventKind = 0
+	// The message was stored.
+	EventKind_EVENT_KIND_SEND EventKind = 1
+	// A Submit woke the ABANDONED message.
+	EventKind_EVENT_KIND_SUBMIT EventKind = 2
+	// The same, and that Submit is the verdict.
+	EventKind_EVENT_KIND_SUBMIT_TRUSTED EventKind = 3
+	// The producer was asked, and answered UNKNOWN.
+	EventKind_EVENT_KIND_UNKNOWN EventKind = 4
+	// The producer was asked, and did not answer.
+	EventKind_EVENT_KIND_UNREACHABLE EventKind = 5
+	// The producer was asked for the last time, and answered UNKNOWN.
+	EventKind_EVENT_KIND_GIVEN_UP EventKind = 6
+	// The producer gave no answer within confirm.give_up_after.
+	EventKind_EVENT_KIND_TIMED_OUT EventKind = 7
+	// The verdict COMMITTED was stored.
+	EventKind_EVENT_KIND_COMMITTED EventKind = 8
+	// The message was published, and the broker refused it.
+	EventKind_EVENT_KIND_REFUSED EventKind = 9
+	// The message was published, and the answer of the broker was lost.
+	EventKind_EVENT_KIND_UNSURE EventKind = 10
+	// The message was published for the last time, and the broker refused it.
+	EventKind_EVENT_KIND_EXHAUSTED EventKind = 11
+	// The business marker could not be deleted.
+	EventKind_EVENT_KIND_MARKER_KEPT EventKind = 12
+	// An owner handed the message back.
+	EventKind_EVENT_KIND_RELEASED EventKind = 13
+	// The lease of an owner ended, and another owner claimed the message.
+	EventKind_EVENT_KIND_TAKEN_OVER EventKind = 14
+	// An operator retried the message.
+	EventKind_EVENT_KIND_RETRY EventKind = 15
+	// An operator replayed the message from the archive.
+	EventKind_EVENT_KIND_REPLAY EventKind = 16
+	// The broker acknowledged the message: the end.
+	EventKind_EVENT_KIND_DONE EventKind = 17
+	// The transaction rolled back: the end.
+	EventKind_EVENT_KIND_ROLLED_BACK EventKind = 18
+)
+
+// Enum value maps for EventKind.
+var (
+	EventKind_name = map[int32]string{
+		0:  "EVENT_KIND_UNSPECIFIED",
+		1:  "EVENT_KIND_SEND",
+		2:  "EVENT_KIND_SUBMIT",
+		3:  "EVENT_KIND_SUBMIT_TRUSTED",
+		4:  "EVENT_KIND_UNKNOWN",
+		5:  "EVENT_KIND_UNREACHABLE",
+		6:  "EVENT_KIND_GIVEN_UP",
+		7:  "EVENT_KIND_TIMED_OUT",
+		8:  "EVENT_KIND_COMMITTED",
+		9:  "EVENT_KIND_REFUSED",
+		10: "EVENT_KIND_UNSURE",
+		11: "EVENT_KIND_EXHAUSTED",
+		12: "EVENT_KIND_MARKER_KEPT",
+		13: "EVENT_KIND_RELEASED",
+		14: "EVENT_KIND_TAKEN_OVER",
+		15: "EVENT_KIND_RETRY",
+		16: "EVENT_KIND_REPLAY",
+		17: "EVENT_KIND_DONE",
+		18: "EVENT_KIND_ROLLED_BACK",
+	}
+	EventKind_value = map[string]int32{
+		"EVENT_KIND_UNSPECIFIED":    0,
+		"EVENT_KIND_SEND":           1,
+		"EVENT_KIND_SUBMIT":         2,
+		"EVENT_KIND_SUBMIT_TRUSTED": 3,
+		"EVENT_KIND_UNKNOWN":        4,
+		"EVENT_KIND_UNREACHABLE":    5,
+		"EVENT_KIND_GIVEN_UP":       6,
+		"EVENT_KIND_TIMED_OUT":      7,
+		"EVENT_KIND_COMMITTED":      8,
+		"EVENT_KIND_REFUSED":        9,
+		"EVENT_KIND_UNSURE":         10,
+		"EVENT_KIND_EXHAUSTED":      11,
+		"EVENT_KIND_MARKER_KEPT":    12,
+		"EVENT_KIND_RELEASED":       13,
+		"EVENT_KIND_TAKEN_OVER":     14,
+		"EVENT_KIND_RETRY":          15,
+		"EVENT_KIND_REPLAY":         16,
+		"EVENT_KIND_DONE":           17,
+		"EVENT_KIND_ROLLED_BACK":    18,
+	}
+)
+
+func (x EventKind) Enum() *EventKind {
+	p := new(EventKind)
+	*p = x
+	return p
+}
+
+func (x EventKind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (EventKind) Descriptor() protoreflect.EnumDescriptor {
+	return file_msghandler_admin_v1_admin_proto_enumTypes[0].Descriptor()
+}
+
+func (EventKind) Type() protoreflect.EnumType {
+	return &file_msghandler_admin_v1_admin_proto_enumTypes[0]
+}
+
+func (x EventKind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use EventKind.Descriptor instead.
+func (EventKind) EnumDescriptor() ([]byte, []int) {
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{0}
+}
+
 // CoordinatorState is how a coordinator does.
 type CoordinatorState int32
 
@@ -65,11 +182,11 @@ func (x CoordinatorState) String() string {
 }
 
 func (CoordinatorState) Descriptor() protoreflect.EnumDescriptor {
-	return file_msghandler_admin_v1_admin_proto_enumTypes[0].Descriptor()
+	return file_msghandler_admin_v1_admin_proto_enumTypes[1].Descriptor()
 }
 
 func (CoordinatorState) Type() protoreflect.EnumType {
-	return &file_msghandler_admin_v1_admin_proto_enumTypes[0]
+	return &file_msghandler_admin_v1_admin_proto_enumTypes[1]
 }
 
 func (x CoordinatorState) Number() protoreflect.EnumNumber {
@@ -78,7 +195,7 @@ func (x CoordinatorState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CoordinatorState.Descriptor instead.
 func (CoordinatorState) EnumDescriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{0}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{1}
 }
 
 // Severity says how bad a finding is.
@@ -117,11 +234,11 @@ func (x Severity) String() string {
 }
 
 func (Severity) Descriptor() protoreflect.EnumDescriptor {
-	return file_msghandler_admin_v1_admin_proto_enumTypes[1].Descriptor()
+	return file_msghandler_admin_v1_admin_proto_enumTypes[2].Descriptor()
 }
 
 func (Severity) Type() protoreflect.EnumType {
-	return &file_msghandler_admin_v1_admin_proto_enumTypes[1]
+	return &file_msghandler_admin_v1_admin_proto_enumTypes[2]
 }
 
 func (x Severity) Number() protoreflect.EnumNumber {
@@ -130,7 +247,326 @@ func (x Severity) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Severity.Descriptor instead.
 func (Severity) EnumDescriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{1}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{2}
+}
+
+// IdentityKind says how a caller proved its name.
+type IdentityKind int32
+
+const (
+	IdentityKind_IDENTITY_KIND_UNSPECIFIED IdentityKind = 0
+	// The caller proved no name.
+	IdentityKind_IDENTITY_KIND_ANONYMOUS   IdentityKind = 1
+	IdentityKind_IDENTITY_KIND_CERTIFICATE IdentityKind = 2
+	// By a token of the token file.
+	IdentityKind_IDENTITY_KIND_TOKEN IdentityKind = 3
+	// By a JSON Web Token of the issuer.
+	IdentityKind_IDENTITY_KIND_JWT IdentityKind = 4
+	// By a proxy in front of the console.
+	IdentityKind_IDENTITY_KIND_PROXY IdentityKind = 5
+)
+
+// Enum value maps for IdentityKind.
+var (
+	IdentityKind_name = map[int32]string{
+		0: "IDENTITY_KIND_UNSPECIFIED",
+		1: "IDENTITY_KIND_ANONYMOUS",
+		2: "IDENTITY_KIND_CERTIFICATE",
+		3: "IDENTITY_KIND_TOKEN",
+		4: "IDENTITY_KIND_JWT",
+		5: "IDENTITY_KIND_PROXY",
+	}
+	IdentityKind_value = map[string]int32{
+		"IDENTITY_KIND_UNSPECIFIED": 0,
+		"IDENTITY_KIND_ANONYMOUS":   1,
+		"IDENTITY_KIND_CERTIFICATE": 2,
+		"IDENTITY_KIND_TOKEN":       3,
+		"IDENTITY_KIND_JWT":         4,
+		"IDENTITY_KIND_PROXY":       5,
+	}
+)
+
+func (x IdentityKind) Enum() *IdentityKind {
+	p := new(IdentityKind)
+	*p = x
+	return p
+}
+
+func (x IdentityKind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (IdentityKind) Descriptor() protoreflect.EnumDescriptor {
+	return file_msghandler_admin_v1_admin_proto_enumTypes[3].Descriptor()
+}
+
+func (IdentityKind) Type() protoreflect.EnumType {
+	return &file_msghandler_admin_v1_admin_proto_enumTypes[3]
+}
+
+func (x IdentityKind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use IdentityKind.Descriptor instead.
+func (IdentityKind) EnumDescriptor() ([]byte, []int) {
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{3}
+}
+
+// AuditChannel is the way by which a call or a change came.
+type AuditChannel int32
+
+const (
+	AuditChannel_AUDIT_CHANNEL_UNSPECIFIED AuditChannel = 0
+	AuditChannel_AUDIT_CHANNEL_GRPC        AuditChannel = 1
+	AuditChannel_AUDIT_CHANNEL_HTTP        AuditChannel = 2
+	AuditChannel_AUDIT_CHANNEL_CONSOLE     AuditChannel = 3
+	AuditChannel_AUDIT_CHANNEL_CLI         AuditChannel = 4
+	// A change of the configuration's files, or SIGHUP.
+	AuditChannel_AUDIT_CHANNEL_CONFIG AuditChannel = 5
+	// A change of another file, such as the token file.
+	AuditChannel_AUDIT_CHANNEL_FILE AuditChannel = 6
+)
+
+// Enum value maps for AuditChannel.
+var (
+	AuditChannel_name = map[int32]string{
+		0: "AUDIT_CHANNEL_UNSPECIFIED",
+		1: "AUDIT_CHANNEL_GRPC",
+		2: "AUDIT_CHANNEL_HTTP",
+		3: "AUDIT_CHANNEL_CONSOLE",
+		4: "AUDIT_CHANNEL_CLI",
+		5: "AUDIT_CHANNEL_CONFIG",
+		6: "AUDIT_CHANNEL_FILE",
+	}
+	AuditChannel_value = map[string]int32{
+		"AUDIT_CHANNEL_UNSPECIFIED": 0,
+		"AUDIT_CHANNEL_GRPC":        1,
+		"AUDIT_CHANNEL_HTTP":        2,
+		"AUDIT_CHANNEL_CONSOLE":     3,
+		"AUDIT_CHANNEL_CLI":         4,
+		"AUDIT_CHANNEL_CONFIG":      5,
+		"AUDIT_CHANNEL_FILE":        6,
+	}
+)
+
+func (x AuditChannel) Enum() *AuditChannel {
+	p := new(AuditChannel)
+	*p = x
+	return p
+}
+
+func (x AuditChannel) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (AuditChannel) Descriptor() protoreflect.EnumDescriptor {
+	return file_msghandler_admin_v1_admin_proto_enumTypes[4].Descriptor()
+}
+
+func (AuditChannel) Type() protoreflect.EnumType {
+	return &file_msghandler_admin_v1_admin_proto_enumTypes[4]
+}
+
+func (x AuditChannel) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use AuditChannel.Descriptor instead.
+func (AuditChannel) EnumDescriptor() ([]byte, []int) {
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{4}
+}
+
+// AuditAction is what an operator did.
+type AuditAction int32
+
+const (
+	// A refused call: the record names its method.
+	AuditAction_AUDIT_ACTION_UNSPECIFIED          AuditAction = 0
+	AuditAction_AUDIT_ACTION_RETRY                AuditAction = 1
+	AuditAction_AUDIT_ACTION_DISCARD              AuditAction = 2
+	AuditAction_AUDIT_ACTION_REPLAY               AuditAction = 3
+	AuditAction_AUDIT_ACTION_REPLAY_DEAD_LETTERS  AuditAction = 4
+	AuditAction_AUDIT_ACTION_DISCARD_DEAD_LETTERS AuditAction = 5
+	AuditAction_AUDIT_ACTION_LOGIN                AuditAction = 6
+	AuditAction_AUDIT_ACTION_LOGOUT               AuditAction = 7
+	// The configuration was read again.
+	AuditAction_AUDIT_ACTION_RELOAD AuditAction = 8
+	// The token file was changed.
+	AuditAction_AUDIT_ACTION_TOKEN AuditAction = 9
+)
+
+// Enum value maps for AuditAction.
+var (
+	AuditAction_name = map[int32]string{
+		0: "AUDIT_ACTION_UNSPECIFIED",
+		1: "AUDIT_ACTION_RETRY",
+		2: "AUDIT_ACTION_DISCARD",
+		3: "AUDIT_ACTION_REPLAY",
+		4: "AUDIT_ACTION_REPLAY_DEAD_LETTERS",
+		5: "AUDIT_ACTION_DISCARD_DEAD_LETTERS",
+		6: "AUDIT_ACTION_LOGIN",
+		7: "AUDIT_ACTION_LOGOUT",
+		8: "AUDIT_ACTION_RELOAD",
+		9: "AUDIT_ACTION_TOKEN",
+	}
+	AuditAction_value = map[string]int32{
+		"AUDIT_ACTION_UNSPECIFIED":          0,
+		"AUDIT_ACTION_RETRY":                1,
+		"AUDIT_ACTION_DISCARD":              2,
+		"AUDIT_ACTION_REPLAY":               3,
+		"AUDIT_ACTION_REPLAY_DEAD_LETTERS":  4,
+		"AUDIT_ACTION_DISCARD_DEAD_LETTERS": 5,
+		"AUDIT_ACTION_LOGIN":                6,
+		"AUDIT_ACTION_LOGOUT":               7,
+		"AUDIT_ACTION_RELOAD":               8,
+		"AUDIT_ACTION_TOKEN":                9,
+	}
+)
+
+func (x AuditAction) Enum() *AuditAction {
+	p := new(AuditAction)
+	*p = x
+	return p
+}
+
+func (x AuditAction) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (AuditAction) Descriptor() protoreflect.EnumDescriptor {
+	return file_msghandler_admin_v1_admin_proto_enumTypes[5].Descriptor()
+}
+
+func (AuditAction) Type() protoreflect.EnumType {
+	return &file_msghandler_admin_v1_admin_proto_enumTypes[5]
+}
+
+func (x AuditAction) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use AuditAction.Descriptor instead.
+func (AuditAction) EnumDescriptor() ([]byte, []int) {
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{5}
+}
+
+// AuditResult is what came of an action.
+type AuditResult int32
+
+const (
+	AuditResult_AUDIT_RESULT_UNSPECIFIED AuditResult = 0
+	// A change of dead letters that begins. It has further records of its outcome, unless its coordinator was killed.
+	AuditResult_AUDIT_RESULT_BEGUN   AuditResult = 1
+	AuditResult_AUDIT_RESULT_DONE    AuditResult = 2
+	AuditResult_AUDIT_RESULT_REFUSED AuditResult = 3
+	// The change failed, or its outcome is unknown.
+	AuditResult_AUDIT_RESULT_FAILED AuditResult = 4
+)
+
+// Enum value maps for AuditResult.
+var (
+	AuditResult_name = map[int32]string{
+		0: "AUDIT_RESULT_UNSPECIFIED",
+		1: "AUDIT_RESULT_BEGUN",
+		2: "AUDIT_RESULT_DONE",
+		3: "AUDIT_RESULT_REFUSED",
+		4: "AUDIT_RESULT_FAILED",
+	}
+	AuditResult_value = map[string]int32{
+		"AUDIT_RESULT_UNSPECIFIED": 0,
+		"AUDIT_RESULT_BEGUN":       1,
+		"AUDIT_RESULT_DONE":        2,
+		"AUDIT_RESULT_REFUSED":     3,
+		"AUDIT_RESULT_FAILED":      4,
+	}
+)
+
+func (x AuditResult) Enum() *AuditResult {
+	p := new(AuditResult)
+	*p = x
+	return p
+}
+
+func (x AuditResult) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (AuditResult) Descriptor() protoreflect.EnumDescriptor {
+	return file_msghandler_admin_v1_admin_proto_enumTypes[6].Descriptor()
+}
+
+func (AuditResult) Type() protoreflect.EnumType {
+	return &file_msghandler_admin_v1_admin_proto_enumTypes[6]
+}
+
+func (x AuditResult) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use AuditResult.Descriptor instead.
+func (AuditResult) EnumDescriptor() ([]byte, []int) {
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{6}
+}
+
+// RefusalKind is the rule that refused a call.
+type RefusalKind int32
+
+const (
+	RefusalKind_REFUSAL_KIND_UNSPECIFIED RefusalKind = 0
+	// The caller has not proved who it is.
+	RefusalKind_REFUSAL_KIND_IDENTITY RefusalKind = 1
+	// The role of the caller does not allow the call.
+	RefusalKind_REFUSAL_KIND_ROLE RefusalKind = 2
+	// The caller may not call as the producer.
+	RefusalKind_REFUSAL_KIND_PRODUCER RefusalKind = 3
+	// The policy of the producer does not allow what the call asks.
+	RefusalKind_REFUSAL_KIND_POLICY RefusalKind = 4
+)
+
+// Enum value maps for RefusalKind.
+var (
+	RefusalKind_name = map[int32]string{
+		0: "REFUSAL_KIND_UNSPECIFIED",
+		1: "REFUSAL_KIND_IDENTITY",
+		2: "REFUSAL_KIND_ROLE",
+		3: "REFUSAL_KIND_PRODUCER",
+		4: "REFUSAL_KIND_POLICY",
+	}
+	RefusalKind_value = map[string]int32{
+		"REFUSAL_KIND_UNSPECIFIED": 0,
+		"REFUSAL_KIND_IDENTITY":    1,
+		"REFUSAL_KIND_ROLE":        2,
+		"REFUSAL_KIND_PRODUCER":    3,
+		"REFUSAL_KIND_POLICY":      4,
+	}
+)
+
+func (x RefusalKind) Enum() *RefusalKind {
+	p := new(RefusalKind)
+	*p = x
+	return p
+}
+
+func (x RefusalKind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (RefusalKind) Descriptor() protoreflect.EnumDescriptor {
+	return file_msghandler_admin_v1_admin_proto_enumTypes[7].Descriptor()
+}
+
+func (RefusalKind) Type() protoreflect.EnumType {
+	return &file_msghandler_admin_v1_admin_proto_enumTypes[7]
+}
+
+func (x RefusalKind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use RefusalKind.Descriptor instead.
+func (RefusalKind) EnumDescriptor() ([]byte, []int) {
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{7}
 }
 
 // Ending is how a message ended.
@@ -173,11 +609,11 @@ func (x Ending) String() string {
 }
 
 func (Ending) Descriptor() protoreflect.EnumDescriptor {
-	return file_msghandler_admin_v1_admin_proto_enumTypes[2].Descriptor()
+	return file_msghandler_admin_v1_admin_proto_enumTypes[8].Descriptor()
 }
 
 func (Ending) Type() protoreflect.EnumType {
-	return &file_msghandler_admin_v1_admin_proto_enumTypes[2]
+	return &file_msghandler_admin_v1_admin_proto_enumTypes[8]
 }
 
 func (x Ending) Number() protoreflect.EnumNumber {
@@ -186,7 +622,7 @@ func (x Ending) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Ending.Descriptor instead.
 func (Ending) EnumDescriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{2}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{8}
 }
 
 // MessageRecord is a message as the coordinator holds it.
@@ -196,28 +632,28 @@ type MessageRecord struct {
 	Message        *v1.Message            `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
 	State          v1.State               `protobuf:"varint,3,opt,name=state,proto3,enum=msghandler.v1.State" json:"state,omitempty"`
 	CallbackTarget string                 `protobuf:"bytes,4,opt,name=callback_target,json=callbackTarget,proto3" json:"callback_target,omitempty"`
-	CreateTime     *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
-	UpdateTime     *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
+	// The marker store that the message names.
+	MarkerStore string                 `protobuf:"bytes,5,opt,name=marker_store,json=markerStore,proto3" json:"marker_store,omitempty"`
+	CreateTime  *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
+	UpdateTime  *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
 	// When it is next confirmed or published, or its marker deleted.
-	DueTime         *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=due_time,json=dueTime,proto3" json:"due_time,omitempty"`
-	ConfirmAttempts int32                  `protobuf:"varint,8,opt,name=confirm_attempts,json=confirmAttempts,proto3" json:"confirm_attempts,omitempty"`
-	PublishAttempts int32                  `protobuf:"varint,9,opt,name=publish_attempts,json=publishAttempts,proto3" json:"publish_attempts,omitempty"`
-	// At most 1,000 characters.
-	LastError string `protobuf:"bytes,10,opt,name=last_error,json=lastError,proto3" json:"last_error,omitempty"`
-	// The coordinator instance that works on it now, and until when its lease runs.
-	LeaseOwner string                 `protobuf:"bytes,11,opt,name=lease_owner,json=leaseOwner,proto3" json:"lease_owner,omitempty"`
-	LeaseUntil *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=lease_until,json=leaseUntil,proto3" json:"lease_until,omitempty"`
+	DueTime         *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=due_time,json=dueTime,proto3" json:"due_time,omitempty"`
+	ConfirmAttempts int32                  `protobuf:"varint,9,opt,name=confirm_attempts,json=confirmAttempts,proto3" json:"confirm_attempts,omitempty"`
+	PublishAttempts int32                  `protobuf:"varint,10,opt,name=publish_attempts,json=publishAttempts,proto3" json:"publish_attempts,omitempty"`
 	// How often the deletion of its business marker has failed, once it is ACKNOWLEDGED.
-	DeleteAttempts int32 `protobuf:"varint,13,opt,name=delete_attempts,json=deleteAttempts,proto3" json:"delete_attempts,omitempty"`
-	// What happened to it, oldest first: when it was stored, when it was committed, and the last ten things that were not
-	// ordinary; of a finished message only how it ended. Only GetMessage tells it.
-	Events []*Event `protobuf:"bytes,14,rep,name=events,proto3" json:"events,omitempty"`
+	DeleteAttempts int32 `protobuf:"varint,11,opt,name=delete_attempts,json=deleteAttempts,proto3" json:"delete_attempts,omitempty"`
+	// At most 1,000 characters.
+	LastError string `protobuf:"bytes,12,opt,name=last_error,json=lastError,proto3" json:"last_error,omitempty"`
 	// When last_error was stored. A message that was retried since keeps the error of before.
-	LastErrorTime *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=last_error_time,json=lastErrorTime,proto3" json:"last_error_time,omitempty"`
+	LastErrorTime *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=last_error_time,json=lastErrorTime,proto3" json:"last_error_time,omitempty"`
+	// The coordinator instance that works on it now, and until when its lease runs.
+	LeaseOwner   string                 `protobuf:"bytes,14,opt,name=lease_owner,json=leaseOwner,proto3" json:"lease_owner,omitempty"`
+	LeaseEndTime *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=lease_end_time,json=leaseEndTime,proto3" json:"lease_end_time,omitempty"`
 	// A due SENDABLE message waits for its broker, which takes no messages now: due_time is when it is looked at anyway.
 	Parked bool `protobuf:"varint,16,opt,name=parked,proto3" json:"parked,omitempty"`
-	// The marker store that the message names.
-	MarkerStore   string `protobuf:"bytes,17,opt,name=marker_store,json=markerStore,proto3" json:"marker_store,omitempty"`
+	// What happened to it, oldest first: when it was stored, when it was committed, and the last ten things that were not
+	// ordinary; of a finished message only how it ended. Only GetMessage tells it.
+	Events        []*Event `protobuf:"bytes,17,rep,name=events,proto3" json:"events,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -280,6 +716,13 @@ func (x *MessageRecord) GetCallbackTarget() string {
 	return ""
 }
 
+func (x *MessageRecord) GetMarkerStore() string {
+	if x != nil {
+		return x.MarkerStore
+	}
+	return ""
+}
+
 func (x *MessageRecord) GetCreateTime() *timestamppb.Timestamp {
 	if x != nil {
 		return x.CreateTime
@@ -315,11 +758,25 @@ func (x *MessageRecord) GetPublishAttempts() int32 {
 	return 0
 }
 
+func (x *MessageRecord) GetDeleteAttempts() int32 {
+	if x != nil {
+		return x.DeleteAttempts
+	}
+	return 0
+}
+
 func (x *MessageRecord) GetLastError() string {
 	if x != nil {
 		return x.LastError
 	}
 	return ""
+}
+
+func (x *MessageRecord) GetLastErrorTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LastErrorTime
+	}
+	return nil
 }
 
 func (x *MessageRecord) GetLeaseOwner() string {
@@ -329,30 +786,9 @@ func (x *MessageRecord) GetLeaseOwner() string {
 	return ""
 }
 
-func (x *MessageRecord) GetLeaseUntil() *timestamppb.Timestamp {
+func (x *MessageRecord) GetLeaseEndTime() *timestamppb.Timestamp {
 	if x != nil {
-		return x.LeaseUntil
-	}
-	return nil
-}
-
-func (x *MessageRecord) GetDeleteAttempts() int32 {
-	if x != nil {
-		return x.DeleteAttempts
-	}
-	return 0
-}
-
-func (x *MessageRecord) GetEvents() []*Event {
-	if x != nil {
-		return x.Events
-	}
-	return nil
-}
-
-func (x *MessageRecord) GetLastErrorTime() *timestamppb.Timestamp {
-	if x != nil {
-		return x.LastErrorTime
+		return x.LeaseEndTime
 	}
 	return nil
 }
@@ -364,28 +800,23 @@ func (x *MessageRecord) GetParked() bool {
 	return false
 }
 
-func (x *MessageRecord) GetMarkerStore() string {
+func (x *MessageRecord) GetEvents() []*Event {
 	if x != nil {
-		return x.MarkerStore
+		return x.Events
 	}
-	return ""
+	return nil
 }
 
 // Event is something that happened to a message, or several in a row that were alike.
 type Event struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// send: it was stored. unknown, unreachable, given_up: it was asked about, and what came of it. committed: the verdict was
-	// stored. refused, unsure, exhausted: it was published, and what the broker said; exhausted is the last time. released: an
-	// owner handed it back. taken_over: an owner's lease ended, and another claimed it. submit: a Submit woke it when it was
-	// ABANDONED; submit_trusted: the same, and that Submit is the verdict. retry: an operator's. marker_kept: its marker could not be deleted. failed: its last error, of which nothing
-	// else is known. done, rolled_back: how it ended. There may be others in time.
-	Name      string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Kind      EventKind              `protobuf:"varint,1,opt,name=kind,proto3,enum=msghandler.admin.v1.EventKind" json:"kind,omitempty"`
 	FirstTime *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=first_time,json=firstTime,proto3" json:"first_time,omitempty"`
 	LastTime  *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=last_time,json=lastTime,proto3" json:"last_time,omitempty"`
 	// How often, from first_time to last_time.
 	Count int32 `protobuf:"varint,4,opt,name=count,proto3" json:"count,omitempty"`
 	// The instance that found it out, or the operator who asked for it; empty when unknown.
-	By string `protobuf:"bytes,5,opt,name=by,proto3" json:"by,omitempty"`
+	Actor string `protobuf:"bytes,5,opt,name=actor,proto3" json:"actor,omitempty"`
 	// Why, in at most 200 bytes.
 	Cause         string `protobuf:"bytes,6,opt,name=cause,proto3" json:"cause,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -422,11 +853,11 @@ func (*Event) Descriptor() ([]byte, []int) {
 	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{1}
 }
 
-func (x *Event) GetName() string {
+func (x *Event) GetKind() EventKind {
 	if x != nil {
-		return x.Name
+		return x.Kind
 	}
-	return ""
+	return EventKind_EVENT_KIND_UNSPECIFIED
 }
 
 func (x *Event) GetFirstTime() *timestamppb.Timestamp {
@@ -450,9 +881,9 @@ func (x *Event) GetCount() int32 {
 	return 0
 }
 
-func (x *Event) GetBy() string {
+func (x *Event) GetActor() string {
 	if x != nil {
-		return x.By
+		return x.Actor
 	}
 	return ""
 }
@@ -560,40 +991,252 @@ func (x *GetMessageResponse) GetRecord() *MessageRecord {
 	return nil
 }
 
-type ListMessagesRequest struct {
+// MessageName names one message.
+type MessageName struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Producer      string                 `protobuf:"bytes,1,opt,name=producer,proto3" json:"producer,omitempty"`
+	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MessageName) Reset() {
+	*x = MessageName{}
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MessageName) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MessageName) ProtoMessage() {}
+
+func (x *MessageName) ProtoReflect() protoreflect.Message {
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MessageName.ProtoReflect.Descriptor instead.
+func (*MessageName) Descriptor() ([]byte, []int) {
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *MessageName) GetProducer() string {
+	if x != nil {
+		return x.Producer
+	}
+	return ""
+}
+
+func (x *MessageName) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+// MessageFilter selects unfinished messages of one state. Other fields that are empty select any.
+type MessageFilter struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	State v1.State               `protobuf:"varint,1,opt,name=state,proto3,enum=msghandler.v1.State" json:"state,omitempty"`
-	// Empty: of all producers.
-	Producer string `protobuf:"bytes,2,opt,name=producer,proto3" json:"producer,omitempty"`
+	// What an ACKNOWLEDGED message went to is not known: its broker, exchange, routing key and headers.
+	State    v1.State `protobuf:"varint,1,opt,name=state,proto3,enum=msghandler.v1.State" json:"state,omitempty"`
+	Producer string   `protobuf:"bytes,2,opt,name=producer,proto3" json:"producer,omitempty"`
+	// The broker of this name; "(default)": the default broker.
+	Broker string `protobuf:"bytes,3,opt,name=broker,proto3" json:"broker,omitempty"`
+	// "(default)": the default exchange.
+	Exchange   string `protobuf:"bytes,4,opt,name=exchange,proto3" json:"exchange,omitempty"`
+	RoutingKey string `protobuf:"bytes,5,opt,name=routing_key,json=routingKey,proto3" json:"routing_key,omitempty"`
+	// Messages whose ids begin with this text.
+	IdPrefix string `protobuf:"bytes,6,opt,name=id_prefix,json=idPrefix,proto3" json:"id_prefix,omitempty"`
+	// Messages with this header, as NAME=VALUE. The filter needs the role that sees headers.
+	Header string `protobuf:"bytes,7,opt,name=header,proto3" json:"header,omitempty"`
+	// Messages whose last error has this cause, as GroupMessages names it; "(none)": without an error.
+	Cause string `protobuf:"bytes,8,opt,name=cause,proto3" json:"cause,omitempty"`
+	// Messages whose last error contains this text, ignoring case; at most 200 characters.
+	ErrorContains string `protobuf:"bytes,9,opt,name=error_contains,json=errorContains,proto3" json:"error_contains,omitempty"`
+	// Messages that were created at least so long ago, by the store's clock.
+	MinAge        *durationpb.Duration `protobuf:"bytes,10,opt,name=min_age,json=minAge,proto3" json:"min_age,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MessageFilter) Reset() {
+	*x = MessageFilter{}
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MessageFilter) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MessageFilter) ProtoMessage() {}
+
+func (x *MessageFilter) ProtoReflect() protoreflect.Message {
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MessageFilter.ProtoReflect.Descriptor instead.
+func (*MessageFilter) Descriptor() ([]byte, []int) {
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *MessageFilter) GetState() v1.State {
+	if x != nil {
+		return x.State
+	}
+	return v1.State(0)
+}
+
+func (x *MessageFilter) GetProducer() string {
+	if x != nil {
+		return x.Producer
+	}
+	return ""
+}
+
+func (x *MessageFilter) GetBroker() string {
+	if x != nil {
+		return x.Broker
+	}
+	return ""
+}
+
+func (x *MessageFilter) GetExchange() string {
+	if x != nil {
+		return x.Exchange
+	}
+	return ""
+}
+
+func (x *MessageFilter) GetRoutingKey() string {
+	if x != nil {
+		return x.RoutingKey
+	}
+	return ""
+}
+
+func (x *MessageFilter) GetIdPrefix() string {
+	if x != nil {
+		return x.IdPrefix
+	}
+	return ""
+}
+
+func (x *MessageFilter) GetHeader() string {
+	if x != nil {
+		return x.Header
+	}
+	return ""
+}
+
+func (x *MessageFilter) GetCause() string {
+	if x != nil {
+		return x.Cause
+	}
+	return ""
+}
+
+func (x *MessageFilter) GetErrorContains() string {
+	if x != nil {
+		return x.ErrorContains
+	}
+	return ""
+}
+
+func (x *MessageFilter) GetMinAge() *durationpb.Duration {
+	if x != nil {
+		return x.MinAge
+	}
+	return nil
+}
+
+// MessageSelection says which messages a change is about: either named messages, or all that match a filter.
+type MessageSelection struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// At most 1,000.
+	Names []*MessageName `protobuf:"bytes,1,rep,name=names,proto3" json:"names,omitempty"`
+	// Set where there are no names.
+	Filter        *MessageFilter `protobuf:"bytes,2,opt,name=filter,proto3" json:"filter,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MessageSelection) Reset() {
+	*x = MessageSelection{}
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MessageSelection) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MessageSelection) ProtoMessage() {}
+
+func (x *MessageSelection) ProtoReflect() protoreflect.Message {
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MessageSelection.ProtoReflect.Descriptor instead.
+func (*MessageSelection) Descriptor() ([]byte, []int) {
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *MessageSelection) GetNames() []*MessageName {
+	if x != nil {
+		return x.Names
+	}
+	return nil
+}
+
+func (x *MessageSelection) GetFilter() *MessageFilter {
+	if x != nil {
+		return x.Filter
+	}
+	return nil
+}
+
+type ListMessagesRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Filter *MessageFilter         `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
 	// 1 to 1,000; 0 is 100.
-	PageSize  int32  `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	PageToken string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// Only those that go to this exchange; "(default)": to the default exchange; empty: to any. What an ACKNOWLEDGED message
-	// went to is not known any more.
-	Exchange string `protobuf:"bytes,5,opt,name=exchange,proto3" json:"exchange,omitempty"`
-	// Only those that were created at least so long ago, by the store's clock.
-	MinAge *durationpb.Duration `protobuf:"bytes,6,opt,name=min_age,json=minAge,proto3" json:"min_age,omitempty"`
-	// Only those whose last error contains this text, ignoring case; at most 200 characters.
-	ErrorContains string `protobuf:"bytes,7,opt,name=error_contains,json=errorContains,proto3" json:"error_contains,omitempty"`
-	// Only those for the broker of this name; "(default)": for the default broker; empty: for any. The broker of an
-	// ACKNOWLEDGED message is not known any more.
-	Broker string `protobuf:"bytes,8,opt,name=broker,proto3" json:"broker,omitempty"`
-	// Only those whose ids begin with this text.
-	IdPrefix string `protobuf:"bytes,9,opt,name=id_prefix,json=idPrefix,proto3" json:"id_prefix,omitempty"`
-	// Only those with this routing key. The routing key of an ACKNOWLEDGED message is not known any more.
-	RoutingKey string `protobuf:"bytes,10,opt,name=routing_key,json=routingKey,proto3" json:"routing_key,omitempty"`
-	// Only those with this header, as NAME=VALUE. The headers of an ACKNOWLEDGED message are not known any more. The filter
-	// needs the role that sees headers.
-	Header string `protobuf:"bytes,11,opt,name=header,proto3" json:"header,omitempty"`
-	// Only those whose last error has this cause, as GroupMessages names it; "(none)": those without an error.
-	Cause         string `protobuf:"bytes,12,opt,name=cause,proto3" json:"cause,omitempty"`
+	PageSize      int32  `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListMessagesRequest) Reset() {
 	*x = ListMessagesRequest{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[4]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -605,7 +1248,7 @@ func (x *ListMessagesRequest) String() string {
 func (*ListMessagesRequest) ProtoMessage() {}
 
 func (x *ListMessagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[4]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -618,21 +1261,14 @@ func (x *ListMessagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMessagesRequest.ProtoReflect.Descriptor instead.
 func (*ListMessagesRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{4}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{7}
 }
 
-func (x *ListMessagesRequest) GetState() v1.State {
+func (x *ListMessagesRequest) GetFilter() *MessageFilter {
 	if x != nil {
-		return x.State
+		return x.Filter
 	}
-	return v1.State(0)
-}
-
-func (x *ListMessagesRequest) GetProducer() string {
-	if x != nil {
-		return x.Producer
-	}
-	return ""
+	return nil
 }
 
 func (x *ListMessagesRequest) GetPageSize() int32 {
@@ -649,66 +1285,10 @@ func (x *ListMessagesRequest) GetPageToken() string {
 	return ""
 }
 
-func (x *ListMessagesRequest) GetExchange() string {
-	if x != nil {
-		return x.Exchange
-	}
-	return ""
-}
-
-func (x *ListMessagesRequest) GetMinAge() *durationpb.Duration {
-	if x != nil {
-		return x.MinAge
-	}
-	return nil
-}
-
-func (x *ListMessagesRequest) GetErrorContains() string {
-	if x != nil {
-		return x.ErrorContains
-	}
-	return ""
-}
-
-func (x *ListMessagesRequest) GetBroker() string {
-	if x != nil {
-		return x.Broker
-	}
-	return ""
-}
-
-func (x *ListMessagesRequest) GetIdPrefix() string {
-	if x != nil {
-		return x.IdPrefix
-	}
-	return ""
-}
-
-func (x *ListMessagesRequest) GetRoutingKey() string {
-	if x != nil {
-		return x.RoutingKey
-	}
-	return ""
-}
-
-func (x *ListMessagesRequest) GetHeader() string {
-	if x != nil {
-		return x.Header
-	}
-	return ""
-}
-
-func (x *ListMessagesRequest) GetCause() string {
-	if x != nil {
-		return x.Cause
-	}
-	return ""
-}
-
 type ListMessagesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// With exchange, error_contains or broker a page may hold fewer than asked for, or none, and not be the last: one call looks
-	// at no more than 2,000 messages.
+	// With a filter of more than state and producer a page may hold fewer than asked for, or none, and not be the last: one
+	// call looks at no more than 2,000 messages.
 	Records []*MessageRecord `protobuf:"bytes,1,rep,name=records,proto3" json:"records,omitempty"`
 	// Empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
@@ -718,7 +1298,7 @@ type ListMessagesResponse struct {
 
 func (x *ListMessagesResponse) Reset() {
 	*x = ListMessagesResponse{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[5]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -730,7 +1310,7 @@ func (x *ListMessagesResponse) String() string {
 func (*ListMessagesResponse) ProtoMessage() {}
 
 func (x *ListMessagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[5]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -743,7 +1323,7 @@ func (x *ListMessagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMessagesResponse.ProtoReflect.Descriptor instead.
 func (*ListMessagesResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{5}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ListMessagesResponse) GetRecords() []*MessageRecord {
@@ -761,25 +1341,15 @@ func (x *ListMessagesResponse) GetNextPageToken() string {
 }
 
 type GroupMessagesRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	State v1.State               `protobuf:"varint,1,opt,name=state,proto3,enum=msghandler.v1.State" json:"state,omitempty"`
-	// Filters like those of ListMessages.
-	Producer      string               `protobuf:"bytes,2,opt,name=producer,proto3" json:"producer,omitempty"`
-	Exchange      string               `protobuf:"bytes,3,opt,name=exchange,proto3" json:"exchange,omitempty"`
-	Broker        string               `protobuf:"bytes,4,opt,name=broker,proto3" json:"broker,omitempty"`
-	MinAge        *durationpb.Duration `protobuf:"bytes,5,opt,name=min_age,json=minAge,proto3" json:"min_age,omitempty"`
-	ErrorContains string               `protobuf:"bytes,6,opt,name=error_contains,json=errorContains,proto3" json:"error_contains,omitempty"`
-	IdPrefix      string               `protobuf:"bytes,7,opt,name=id_prefix,json=idPrefix,proto3" json:"id_prefix,omitempty"`
-	RoutingKey    string               `protobuf:"bytes,8,opt,name=routing_key,json=routingKey,proto3" json:"routing_key,omitempty"`
-	Header        string               `protobuf:"bytes,9,opt,name=header,proto3" json:"header,omitempty"`
-	Cause         string               `protobuf:"bytes,10,opt,name=cause,proto3" json:"cause,omitempty"`
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Filter        *MessageFilter         `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GroupMessagesRequest) Reset() {
 	*x = GroupMessagesRequest{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[6]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -791,7 +1361,7 @@ func (x *GroupMessagesRequest) String() string {
 func (*GroupMessagesRequest) ProtoMessage() {}
 
 func (x *GroupMessagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[6]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -804,77 +1374,14 @@ func (x *GroupMessagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupMessagesRequest.ProtoReflect.Descriptor instead.
 func (*GroupMessagesRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{6}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{9}
 }
 
-func (x *GroupMessagesRequest) GetState() v1.State {
+func (x *GroupMessagesRequest) GetFilter() *MessageFilter {
 	if x != nil {
-		return x.State
-	}
-	return v1.State(0)
-}
-
-func (x *GroupMessagesRequest) GetProducer() string {
-	if x != nil {
-		return x.Producer
-	}
-	return ""
-}
-
-func (x *GroupMessagesRequest) GetExchange() string {
-	if x != nil {
-		return x.Exchange
-	}
-	return ""
-}
-
-func (x *GroupMessagesRequest) GetBroker() string {
-	if x != nil {
-		return x.Broker
-	}
-	return ""
-}
-
-func (x *GroupMessagesRequest) GetMinAge() *durationpb.Duration {
-	if x != nil {
-		return x.MinAge
+		return x.Filter
 	}
 	return nil
-}
-
-func (x *GroupMessagesRequest) GetErrorContains() string {
-	if x != nil {
-		return x.ErrorContains
-	}
-	return ""
-}
-
-func (x *GroupMessagesRequest) GetIdPrefix() string {
-	if x != nil {
-		return x.IdPrefix
-	}
-	return ""
-}
-
-func (x *GroupMessagesRequest) GetRoutingKey() string {
-	if x != nil {
-		return x.RoutingKey
-	}
-	return ""
-}
-
-func (x *GroupMessagesRequest) GetHeader() string {
-	if x != nil {
-		return x.Header
-	}
-	return ""
-}
-
-func (x *GroupMessagesRequest) GetCause() string {
-	if x != nil {
-		return x.Cause
-	}
-	return ""
 }
 
 type GroupMessagesResponse struct {
@@ -883,17 +1390,17 @@ type GroupMessagesResponse struct {
 	Groups []*MessageGroup `protobuf:"bytes,1,rep,name=groups,proto3" json:"groups,omitempty"`
 	// How many messages were read, and how many stand in the state, of the producer and the age asked for. Where they
 	// are equal the counts are exact. Otherwise a group of few messages may be missing.
-	Looked int64 `protobuf:"varint,2,opt,name=looked,proto3" json:"looked,omitempty"`
-	Total  int64 `protobuf:"varint,3,opt,name=total,proto3" json:"total,omitempty"`
+	SampleSize int64 `protobuf:"varint,2,opt,name=sample_size,json=sampleSize,proto3" json:"sample_size,omitempty"`
+	TotalSize  int64 `protobuf:"varint,3,opt,name=total_size,json=totalSize,proto3" json:"total_size,omitempty"`
 	// How many groups are left out.
-	MoreGroups    int32 `protobuf:"varint,4,opt,name=more_groups,json=moreGroups,proto3" json:"more_groups,omitempty"`
+	OmittedGroups int32 `protobuf:"varint,4,opt,name=omitted_groups,json=omittedGroups,proto3" json:"omitted_groups,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GroupMessagesResponse) Reset() {
 	*x = GroupMessagesResponse{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[7]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -905,7 +1412,7 @@ func (x *GroupMessagesResponse) String() string {
 func (*GroupMessagesResponse) ProtoMessage() {}
 
 func (x *GroupMessagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[7]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -918,7 +1425,7 @@ func (x *GroupMessagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupMessagesResponse.ProtoReflect.Descriptor instead.
 func (*GroupMessagesResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{7}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *GroupMessagesResponse) GetGroups() []*MessageGroup {
@@ -928,23 +1435,23 @@ func (x *GroupMessagesResponse) GetGroups() []*MessageGroup {
 	return nil
 }
 
-func (x *GroupMessagesResponse) GetLooked() int64 {
+func (x *GroupMessagesResponse) GetSampleSize() int64 {
 	if x != nil {
-		return x.Looked
+		return x.SampleSize
 	}
 	return 0
 }
 
-func (x *GroupMessagesResponse) GetTotal() int64 {
+func (x *GroupMessagesResponse) GetTotalSize() int64 {
 	if x != nil {
-		return x.Total
+		return x.TotalSize
 	}
 	return 0
 }
 
-func (x *GroupMessagesResponse) GetMoreGroups() int32 {
+func (x *GroupMessagesResponse) GetOmittedGroups() int32 {
 	if x != nil {
-		return x.MoreGroups
+		return x.OmittedGroups
 	}
 	return 0
 }
@@ -973,7 +1480,7 @@ type MessageGroup struct {
 
 func (x *MessageGroup) Reset() {
 	*x = MessageGroup{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[8]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -985,7 +1492,7 @@ func (x *MessageGroup) String() string {
 func (*MessageGroup) ProtoMessage() {}
 
 func (x *MessageGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[8]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -998,7 +1505,7 @@ func (x *MessageGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MessageGroup.ProtoReflect.Descriptor instead.
 func (*MessageGroup) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{8}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *MessageGroup) GetProducer() string {
@@ -1075,7 +1582,7 @@ type FindMessagesRequest struct {
 
 func (x *FindMessagesRequest) Reset() {
 	*x = FindMessagesRequest{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[9]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1087,7 +1594,7 @@ func (x *FindMessagesRequest) String() string {
 func (*FindMessagesRequest) ProtoMessage() {}
 
 func (x *FindMessagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[9]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1100,7 +1607,7 @@ func (x *FindMessagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindMessagesRequest.ProtoReflect.Descriptor instead.
 func (*FindMessagesRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{9}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *FindMessagesRequest) GetId() string {
@@ -1127,7 +1634,7 @@ type FindMessagesResponse struct {
 
 func (x *FindMessagesResponse) Reset() {
 	*x = FindMessagesResponse{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[10]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1139,7 +1646,7 @@ func (x *FindMessagesResponse) String() string {
 func (*FindMessagesResponse) ProtoMessage() {}
 
 func (x *FindMessagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[10]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1152,7 +1659,7 @@ func (x *FindMessagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindMessagesResponse.ProtoReflect.Descriptor instead.
 func (*FindMessagesResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{10}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *FindMessagesResponse) GetRecords() []*MessageRecord {
@@ -1170,7 +1677,7 @@ type GetStatsRequest struct {
 
 func (x *GetStatsRequest) Reset() {
 	*x = GetStatsRequest{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[11]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1182,7 +1689,7 @@ func (x *GetStatsRequest) String() string {
 func (*GetStatsRequest) ProtoMessage() {}
 
 func (x *GetStatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[11]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1195,7 +1702,7 @@ func (x *GetStatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatsRequest.ProtoReflect.Descriptor instead.
 func (*GetStatsRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{11}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{14}
 }
 
 type GetStatsResponse struct {
@@ -1221,7 +1728,7 @@ type GetStatsResponse struct {
 
 func (x *GetStatsResponse) Reset() {
 	*x = GetStatsResponse{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[12]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1233,7 +1740,7 @@ func (x *GetStatsResponse) String() string {
 func (*GetStatsResponse) ProtoMessage() {}
 
 func (x *GetStatsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[12]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1246,7 +1753,7 @@ func (x *GetStatsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatsResponse.ProtoReflect.Descriptor instead.
 func (*GetStatsResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{12}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *GetStatsResponse) GetStates() []*StateStats {
@@ -1302,13 +1809,13 @@ func (x *GetStatsResponse) GetExchanges() []*ExchangeStats {
 type FlowStats struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// How many coordinators are added up.
-	Coordinators int32 `protobuf:"varint,1,opt,name=coordinators,proto3" json:"coordinators,omitempty"`
+	CoordinatorCount int32 `protobuf:"varint,1,opt,name=coordinator_count,json=coordinatorCount,proto3" json:"coordinator_count,omitempty"`
 	// Half messages stored.
 	StoredPerSecond float64 `protobuf:"fixed64,2,opt,name=stored_per_second,json=storedPerSecond,proto3" json:"stored_per_second,omitempty"`
 	// Messages that brokers acknowledged.
 	AcknowledgedPerSecond float64 `protobuf:"fixed64,3,opt,name=acknowledged_per_second,json=acknowledgedPerSecond,proto3" json:"acknowledged_per_second,omitempty"`
 	// Calls, and messages of batches, that were answered with RESOURCE_EXHAUSTED.
-	RejectedPerSecond float64 `protobuf:"fixed64,4,opt,name=rejected_per_second,json=rejectedPerSecond,proto3" json:"rejected_per_second,omitempty"`
+	RefusedPerSecond float64 `protobuf:"fixed64,4,opt,name=refused_per_second,json=refusedPerSecond,proto3" json:"refused_per_second,omitempty"`
 	// How long messages took from half message to acknowledgement: the median, and what 99 of 100 stay below. Not set when
 	// none was acknowledged.
 	LatencyP50    *durationpb.Duration `protobuf:"bytes,5,opt,name=latency_p50,json=latencyP50,proto3" json:"latency_p50,omitempty"`
@@ -1319,7 +1826,7 @@ type FlowStats struct {
 
 func (x *FlowStats) Reset() {
 	*x = FlowStats{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[13]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1331,7 +1838,7 @@ func (x *FlowStats) String() string {
 func (*FlowStats) ProtoMessage() {}
 
 func (x *FlowStats) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[13]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1344,12 +1851,12 @@ func (x *FlowStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FlowStats.ProtoReflect.Descriptor instead.
 func (*FlowStats) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{13}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{16}
 }
 
-func (x *FlowStats) GetCoordinators() int32 {
+func (x *FlowStats) GetCoordinatorCount() int32 {
 	if x != nil {
-		return x.Coordinators
+		return x.CoordinatorCount
 	}
 	return 0
 }
@@ -1368,9 +1875,9 @@ func (x *FlowStats) GetAcknowledgedPerSecond() float64 {
 	return 0
 }
 
-func (x *FlowStats) GetRejectedPerSecond() float64 {
+func (x *FlowStats) GetRefusedPerSecond() float64 {
 	if x != nil {
-		return x.RejectedPerSecond
+		return x.RefusedPerSecond
 	}
 	return 0
 }
@@ -1394,29 +1901,29 @@ type ProducerStats struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// How many coordinators are added up, and at how many of them a circuit breaker of the producer is open.
-	Coordinators  int32 `protobuf:"varint,2,opt,name=coordinators,proto3" json:"coordinators,omitempty"`
-	CircuitOpenAt int32 `protobuf:"varint,3,opt,name=circuit_open_at,json=circuitOpenAt,proto3" json:"circuit_open_at,omitempty"`
+	CoordinatorCount int32 `protobuf:"varint,2,opt,name=coordinator_count,json=coordinatorCount,proto3" json:"coordinator_count,omitempty"`
+	OpenCircuits     int32 `protobuf:"varint,3,opt,name=open_circuits,json=openCircuits,proto3" json:"open_circuits,omitempty"`
 	// Since each coordinator started: half messages stored, and messages acknowledged.
-	Stored       int64 `protobuf:"varint,4,opt,name=stored,proto3" json:"stored,omitempty"`
-	Acknowledged int64 `protobuf:"varint,5,opt,name=acknowledged,proto3" json:"acknowledged,omitempty"`
-	// In the last half minute; refused are calls that were refused for good.
+	StoredTotal       int64 `protobuf:"varint,4,opt,name=stored_total,json=storedTotal,proto3" json:"stored_total,omitempty"`
+	AcknowledgedTotal int64 `protobuf:"varint,5,opt,name=acknowledged_total,json=acknowledgedTotal,proto3" json:"acknowledged_total,omitempty"`
+	// In the last half minute; refused are calls of the producer that were refused for good.
 	StoredPerSecond       float64 `protobuf:"fixed64,6,opt,name=stored_per_second,json=storedPerSecond,proto3" json:"stored_per_second,omitempty"`
 	AcknowledgedPerSecond float64 `protobuf:"fixed64,7,opt,name=acknowledged_per_second,json=acknowledgedPerSecond,proto3" json:"acknowledged_per_second,omitempty"`
 	RefusedPerSecond      float64 `protobuf:"fixed64,8,opt,name=refused_per_second,json=refusedPerSecond,proto3" json:"refused_per_second,omitempty"`
 	// The last answer to Confirm at any coordinator, and how long the producer took. Not set without an answer.
-	AnswerTime *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=answer_time,json=answerTime,proto3" json:"answer_time,omitempty"`
-	AnswerTook *durationpb.Duration   `protobuf:"bytes,10,opt,name=answer_took,json=answerTook,proto3" json:"answer_took,omitempty"`
-	Verdict    v1.Verdict             `protobuf:"varint,11,opt,name=verdict,proto3,enum=msghandler.v1.Verdict" json:"verdict,omitempty"`
+	LastAnswerTime    *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=last_answer_time,json=lastAnswerTime,proto3" json:"last_answer_time,omitempty"`
+	LastAnswerLatency *durationpb.Duration   `protobuf:"bytes,10,opt,name=last_answer_latency,json=lastAnswerLatency,proto3" json:"last_answer_latency,omitempty"`
+	LastVerdict       v1.Verdict             `protobuf:"varint,11,opt,name=last_verdict,json=lastVerdict,proto3,enum=msghandler.v1.Verdict" json:"last_verdict,omitempty"`
 	// The last failed call at any coordinator, and its cause.
-	FailureTime   *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=failure_time,json=failureTime,proto3" json:"failure_time,omitempty"`
-	Failure       string                 `protobuf:"bytes,13,opt,name=failure,proto3" json:"failure,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	LastFailureTime *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=last_failure_time,json=lastFailureTime,proto3" json:"last_failure_time,omitempty"`
+	LastFailure     string                 `protobuf:"bytes,13,opt,name=last_failure,json=lastFailure,proto3" json:"last_failure,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *ProducerStats) Reset() {
 	*x = ProducerStats{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[14]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1428,7 +1935,7 @@ func (x *ProducerStats) String() string {
 func (*ProducerStats) ProtoMessage() {}
 
 func (x *ProducerStats) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[14]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1441,7 +1948,7 @@ func (x *ProducerStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProducerStats.ProtoReflect.Descriptor instead.
 func (*ProducerStats) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{14}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ProducerStats) GetName() string {
@@ -1451,30 +1958,30 @@ func (x *ProducerStats) GetName() string {
 	return ""
 }
 
-func (x *ProducerStats) GetCoordinators() int32 {
+func (x *ProducerStats) GetCoordinatorCount() int32 {
 	if x != nil {
-		return x.Coordinators
+		return x.CoordinatorCount
 	}
 	return 0
 }
 
-func (x *ProducerStats) GetCircuitOpenAt() int32 {
+func (x *ProducerStats) GetOpenCircuits() int32 {
 	if x != nil {
-		return x.CircuitOpenAt
+		return x.OpenCircuits
 	}
 	return 0
 }
 
-func (x *ProducerStats) GetStored() int64 {
+func (x *ProducerStats) GetStoredTotal() int64 {
 	if x != nil {
-		return x.Stored
+		return x.StoredTotal
 	}
 	return 0
 }
 
-func (x *ProducerStats) GetAcknowledged() int64 {
+func (x *ProducerStats) GetAcknowledgedTotal() int64 {
 	if x != nil {
-		return x.Acknowledged
+		return x.AcknowledgedTotal
 	}
 	return 0
 }
@@ -1500,37 +2007,37 @@ func (x *ProducerStats) GetRefusedPerSecond() float64 {
 	return 0
 }
 
-func (x *ProducerStats) GetAnswerTime() *timestamppb.Timestamp {
+func (x *ProducerStats) GetLastAnswerTime() *timestamppb.Timestamp {
 	if x != nil {
-		return x.AnswerTime
+		return x.LastAnswerTime
 	}
 	return nil
 }
 
-func (x *ProducerStats) GetAnswerTook() *durationpb.Duration {
+func (x *ProducerStats) GetLastAnswerLatency() *durationpb.Duration {
 	if x != nil {
-		return x.AnswerTook
+		return x.LastAnswerLatency
 	}
 	return nil
 }
 
-func (x *ProducerStats) GetVerdict() v1.Verdict {
+func (x *ProducerStats) GetLastVerdict() v1.Verdict {
 	if x != nil {
-		return x.Verdict
+		return x.LastVerdict
 	}
 	return v1.Verdict(0)
 }
 
-func (x *ProducerStats) GetFailureTime() *timestamppb.Timestamp {
+func (x *ProducerStats) GetLastFailureTime() *timestamppb.Timestamp {
 	if x != nil {
-		return x.FailureTime
+		return x.LastFailureTime
 	}
 	return nil
 }
 
-func (x *ProducerStats) GetFailure() string {
+func (x *ProducerStats) GetLastFailure() string {
 	if x != nil {
-		return x.Failure
+		return x.LastFailure
 	}
 	return ""
 }
@@ -1542,22 +2049,22 @@ type ExchangeStats struct {
 	Broker string `protobuf:"bytes,1,opt,name=broker,proto3" json:"broker,omitempty"`
 	Name   string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	// Since each coordinator started: publishes that the broker acknowledged, and others.
-	Acknowledged int64 `protobuf:"varint,3,opt,name=acknowledged,proto3" json:"acknowledged,omitempty"`
-	Failed       int64 `protobuf:"varint,4,opt,name=failed,proto3" json:"failed,omitempty"`
+	AcknowledgedTotal int64 `protobuf:"varint,3,opt,name=acknowledged_total,json=acknowledgedTotal,proto3" json:"acknowledged_total,omitempty"`
+	RefusedTotal      int64 `protobuf:"varint,4,opt,name=refused_total,json=refusedTotal,proto3" json:"refused_total,omitempty"`
 	// In the last half minute.
 	AcknowledgedPerSecond float64                `protobuf:"fixed64,5,opt,name=acknowledged_per_second,json=acknowledgedPerSecond,proto3" json:"acknowledged_per_second,omitempty"`
-	FailedPerSecond       float64                `protobuf:"fixed64,6,opt,name=failed_per_second,json=failedPerSecond,proto3" json:"failed_per_second,omitempty"`
-	AcknowledgeTime       *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=acknowledge_time,json=acknowledgeTime,proto3" json:"acknowledge_time,omitempty"`
+	RefusedPerSecond      float64                `protobuf:"fixed64,6,opt,name=refused_per_second,json=refusedPerSecond,proto3" json:"refused_per_second,omitempty"`
+	LastAcknowledgeTime   *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=last_acknowledge_time,json=lastAcknowledgeTime,proto3" json:"last_acknowledge_time,omitempty"`
 	// The last failure at any coordinator, and its cause.
-	FailureTime   *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=failure_time,json=failureTime,proto3" json:"failure_time,omitempty"`
-	Failure       string                 `protobuf:"bytes,9,opt,name=failure,proto3" json:"failure,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	LastFailureTime *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=last_failure_time,json=lastFailureTime,proto3" json:"last_failure_time,omitempty"`
+	LastFailure     string                 `protobuf:"bytes,9,opt,name=last_failure,json=lastFailure,proto3" json:"last_failure,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *ExchangeStats) Reset() {
 	*x = ExchangeStats{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[15]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1569,7 +2076,7 @@ func (x *ExchangeStats) String() string {
 func (*ExchangeStats) ProtoMessage() {}
 
 func (x *ExchangeStats) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[15]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1582,7 +2089,7 @@ func (x *ExchangeStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExchangeStats.ProtoReflect.Descriptor instead.
 func (*ExchangeStats) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{15}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ExchangeStats) GetBroker() string {
@@ -1599,16 +2106,16 @@ func (x *ExchangeStats) GetName() string {
 	return ""
 }
 
-func (x *ExchangeStats) GetAcknowledged() int64 {
+func (x *ExchangeStats) GetAcknowledgedTotal() int64 {
 	if x != nil {
-		return x.Acknowledged
+		return x.AcknowledgedTotal
 	}
 	return 0
 }
 
-func (x *ExchangeStats) GetFailed() int64 {
+func (x *ExchangeStats) GetRefusedTotal() int64 {
 	if x != nil {
-		return x.Failed
+		return x.RefusedTotal
 	}
 	return 0
 }
@@ -1620,30 +2127,30 @@ func (x *ExchangeStats) GetAcknowledgedPerSecond() float64 {
 	return 0
 }
 
-func (x *ExchangeStats) GetFailedPerSecond() float64 {
+func (x *ExchangeStats) GetRefusedPerSecond() float64 {
 	if x != nil {
-		return x.FailedPerSecond
+		return x.RefusedPerSecond
 	}
 	return 0
 }
 
-func (x *ExchangeStats) GetAcknowledgeTime() *timestamppb.Timestamp {
+func (x *ExchangeStats) GetLastAcknowledgeTime() *timestamppb.Timestamp {
 	if x != nil {
-		return x.AcknowledgeTime
+		return x.LastAcknowledgeTime
 	}
 	return nil
 }
 
-func (x *ExchangeStats) GetFailureTime() *timestamppb.Timestamp {
+func (x *ExchangeStats) GetLastFailureTime() *timestamppb.Timestamp {
 	if x != nil {
-		return x.FailureTime
+		return x.LastFailureTime
 	}
 	return nil
 }
 
-func (x *ExchangeStats) GetFailure() string {
+func (x *ExchangeStats) GetLastFailure() string {
 	if x != nil {
-		return x.Failure
+		return x.LastFailure
 	}
 	return ""
 }
@@ -1662,7 +2169,7 @@ type Coordinator struct {
 	Place     string                 `protobuf:"bytes,6,opt,name=place,proto3" json:"place,omitempty"`
 	StartTime *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
 	// When it last described itself.
-	SeenTime *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=seen_time,json=seenTime,proto3" json:"seen_time,omitempty"`
+	LastSeenTime *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=last_seen_time,json=lastSeenTime,proto3" json:"last_seen_time,omitempty"`
 	// How many coordinators started again at its place within the last hour.
 	Restarts int64 `protobuf:"varint,9,opt,name=restarts,proto3" json:"restarts,omitempty"`
 	// Equal where the configurations are equal, except addresses of the process and secrets.
@@ -1675,7 +2182,7 @@ type Coordinator struct {
 
 func (x *Coordinator) Reset() {
 	*x = Coordinator{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[16]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1687,7 +2194,7 @@ func (x *Coordinator) String() string {
 func (*Coordinator) ProtoMessage() {}
 
 func (x *Coordinator) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[16]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1700,7 +2207,7 @@ func (x *Coordinator) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Coordinator.ProtoReflect.Descriptor instead.
 func (*Coordinator) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{16}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Coordinator) GetInstance() string {
@@ -1752,9 +2259,9 @@ func (x *Coordinator) GetStartTime() *timestamppb.Timestamp {
 	return nil
 }
 
-func (x *Coordinator) GetSeenTime() *timestamppb.Timestamp {
+func (x *Coordinator) GetLastSeenTime() *timestamppb.Timestamp {
 	if x != nil {
-		return x.SeenTime
+		return x.LastSeenTime
 	}
 	return nil
 }
@@ -1788,16 +2295,16 @@ type BrokerStats struct {
 	// The scheme of its URL, such as amqp.
 	Kind string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
 	// Why it takes no messages now; empty while it takes them. Its messages wait, and use up no attempt.
-	Trouble string `protobuf:"bytes,3,opt,name=trouble,proto3" json:"trouble,omitempty"`
+	Problem string `protobuf:"bytes,3,opt,name=problem,proto3" json:"problem,omitempty"`
 	// How many messages wait in this coordinator's memory to be published to it.
-	Waiting       int64 `protobuf:"varint,4,opt,name=waiting,proto3" json:"waiting,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	QueuedMessages int64 `protobuf:"varint,4,opt,name=queued_messages,json=queuedMessages,proto3" json:"queued_messages,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *BrokerStats) Reset() {
 	*x = BrokerStats{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[17]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1809,7 +2316,7 @@ func (x *BrokerStats) String() string {
 func (*BrokerStats) ProtoMessage() {}
 
 func (x *BrokerStats) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[17]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1822,7 +2329,7 @@ func (x *BrokerStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BrokerStats.ProtoReflect.Descriptor instead.
 func (*BrokerStats) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{17}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *BrokerStats) GetName() string {
@@ -1839,16 +2346,16 @@ func (x *BrokerStats) GetKind() string {
 	return ""
 }
 
-func (x *BrokerStats) GetTrouble() string {
+func (x *BrokerStats) GetProblem() string {
 	if x != nil {
-		return x.Trouble
+		return x.Problem
 	}
 	return ""
 }
 
-func (x *BrokerStats) GetWaiting() int64 {
+func (x *BrokerStats) GetQueuedMessages() int64 {
 	if x != nil {
-		return x.Waiting
+		return x.QueuedMessages
 	}
 	return 0
 }
@@ -1869,7 +2376,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[18]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1881,7 +2388,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[18]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1894,7 +2401,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{18}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Finding) GetName() string {
@@ -1946,7 +2453,7 @@ type StateStats struct {
 
 func (x *StateStats) Reset() {
 	*x = StateStats{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[19]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1958,7 +2465,7 @@ func (x *StateStats) String() string {
 func (*StateStats) ProtoMessage() {}
 
 func (x *StateStats) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[19]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1971,7 +2478,7 @@ func (x *StateStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateStats.ProtoReflect.Descriptor instead.
 func (*StateStats) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{19}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *StateStats) GetState() v1.State {
@@ -2002,91 +2509,24 @@ func (x *StateStats) GetFirstDueTime() *timestamppb.Timestamp {
 	return nil
 }
 
-// MessageName names one message.
-type MessageName struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Producer      string                 `protobuf:"bytes,1,opt,name=producer,proto3" json:"producer,omitempty"`
-	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *MessageName) Reset() {
-	*x = MessageName{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[20]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *MessageName) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*MessageName) ProtoMessage() {}
-
-func (x *MessageName) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[20]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use MessageName.ProtoReflect.Descriptor instead.
-func (*MessageName) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{20}
-}
-
-func (x *MessageName) GetProducer() string {
-	if x != nil {
-		return x.Producer
-	}
-	return ""
-}
-
-func (x *MessageName) GetId() string {
-	if x != nil {
-		return x.Id
-	}
-	return ""
-}
-
 type RetryMessagesRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// These (at most 1,000), or, where empty, all that match below.
-	Names    []*MessageName `protobuf:"bytes,1,rep,name=names,proto3" json:"names,omitempty"`
-	State    v1.State       `protobuf:"varint,2,opt,name=state,proto3,enum=msghandler.v1.State" json:"state,omitempty"`
-	Producer string         `protobuf:"bytes,3,opt,name=producer,proto3" json:"producer,omitempty"`
-	// At most this many; 0 is 1,000.
-	Limit int32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
-	// Why, for readers of the logs; at most 1,000 characters are kept.
-	Reason string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
-	// Filters like those of ListMessages, for a request without names.
-	Exchange      string               `protobuf:"bytes,6,opt,name=exchange,proto3" json:"exchange,omitempty"`
-	MinAge        *durationpb.Duration `protobuf:"bytes,7,opt,name=min_age,json=minAge,proto3" json:"min_age,omitempty"`
-	ErrorContains string               `protobuf:"bytes,8,opt,name=error_contains,json=errorContains,proto3" json:"error_contains,omitempty"`
-	// Change nothing: only count what the same request would change, or say of each name what would become of it.
-	DryRun bool `protobuf:"varint,9,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Selection *MessageSelection      `protobuf:"bytes,1,opt,name=selection,proto3" json:"selection,omitempty"`
+	// At most this many of those that match a filter: up to 10,000; 0 is 1,000.
+	Limit int32 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`
 	// The next_page_token of the same request before, to go on behind what that has looked at.
-	PageToken string `protobuf:"bytes,10,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// A filter like that of ListMessages, for a request without names.
-	Broker string `protobuf:"bytes,11,opt,name=broker,proto3" json:"broker,omitempty"`
-	// Filters like those of ListMessages, for a request without names.
-	IdPrefix      string `protobuf:"bytes,12,opt,name=id_prefix,json=idPrefix,proto3" json:"id_prefix,omitempty"`
-	RoutingKey    string `protobuf:"bytes,13,opt,name=routing_key,json=routingKey,proto3" json:"routing_key,omitempty"`
-	Header        string `protobuf:"bytes,14,opt,name=header,proto3" json:"header,omitempty"`
-	Cause         string `protobuf:"bytes,15,opt,name=cause,proto3" json:"cause,omitempty"`
+	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Why, for readers of the logs; at most 1,000 characters are kept.
+	Reason string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Change nothing: only count what the same request would change, or say of each name what would become of it.
+	DryRun        bool `protobuf:"varint,5,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RetryMessagesRequest) Reset() {
 	*x = RetryMessagesRequest{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[21]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2098,7 +2538,7 @@ func (x *RetryMessagesRequest) String() string {
 func (*RetryMessagesRequest) ProtoMessage() {}
 
 func (x *RetryMessagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[21]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2111,28 +2551,14 @@ func (x *RetryMessagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryMessagesRequest.ProtoReflect.Descriptor instead.
 func (*RetryMessagesRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{21}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{23}
 }
 
-func (x *RetryMessagesRequest) GetNames() []*MessageName {
+func (x *RetryMessagesRequest) GetSelection() *MessageSelection {
 	if x != nil {
-		return x.Names
+		return x.Selection
 	}
 	return nil
-}
-
-func (x *RetryMessagesRequest) GetState() v1.State {
-	if x != nil {
-		return x.State
-	}
-	return v1.State(0)
-}
-
-func (x *RetryMessagesRequest) GetProducer() string {
-	if x != nil {
-		return x.Producer
-	}
-	return ""
 }
 
 func (x *RetryMessagesRequest) GetLimit() int32 {
@@ -2142,30 +2568,16 @@ func (x *RetryMessagesRequest) GetLimit() int32 {
 	return 0
 }
 
+func (x *RetryMessagesRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
 func (x *RetryMessagesRequest) GetReason() string {
 	if x != nil {
 		return x.Reason
-	}
-	return ""
-}
-
-func (x *RetryMessagesRequest) GetExchange() string {
-	if x != nil {
-		return x.Exchange
-	}
-	return ""
-}
-
-func (x *RetryMessagesRequest) GetMinAge() *durationpb.Duration {
-	if x != nil {
-		return x.MinAge
-	}
-	return nil
-}
-
-func (x *RetryMessagesRequest) GetErrorContains() string {
-	if x != nil {
-		return x.ErrorContains
 	}
 	return ""
 }
@@ -2177,65 +2589,21 @@ func (x *RetryMessagesRequest) GetDryRun() bool {
 	return false
 }
 
-func (x *RetryMessagesRequest) GetPageToken() string {
-	if x != nil {
-		return x.PageToken
-	}
-	return ""
-}
-
-func (x *RetryMessagesRequest) GetBroker() string {
-	if x != nil {
-		return x.Broker
-	}
-	return ""
-}
-
-func (x *RetryMessagesRequest) GetIdPrefix() string {
-	if x != nil {
-		return x.IdPrefix
-	}
-	return ""
-}
-
-func (x *RetryMessagesRequest) GetRoutingKey() string {
-	if x != nil {
-		return x.RoutingKey
-	}
-	return ""
-}
-
-func (x *RetryMessagesRequest) GetHeader() string {
-	if x != nil {
-		return x.Header
-	}
-	return ""
-}
-
-func (x *RetryMessagesRequest) GetCause() string {
-	if x != nil {
-		return x.Cause
-	}
-	return ""
-}
-
 type RetryMessagesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// In a dry run: how many would be.
-	Retried int64 `protobuf:"varint,1,opt,name=retried,proto3" json:"retried,omitempty"`
-	// Whether more still match, or may: one call changes at most limit messages, and looks at no more than 10,000.
-	More bool `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`
+	// How many were retried; in a dry run: how many would be.
+	Changed int64 `protobuf:"varint,1,opt,name=changed,proto3" json:"changed,omitempty"`
+	// Set where more match, or may: one call changes at most limit messages, and looks at no more than 10,000.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// One for each of the request's names, in their order; none where the request had no names.
-	Outcomes []*v1.Outcome `protobuf:"bytes,3,rep,name=outcomes,proto3" json:"outcomes,omitempty"`
-	// Set with more.
-	NextPageToken string `protobuf:"bytes,4,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	Outcomes      []*v1.Outcome `protobuf:"bytes,3,rep,name=outcomes,proto3" json:"outcomes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RetryMessagesResponse) Reset() {
 	*x = RetryMessagesResponse{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[22]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2247,7 +2615,7 @@ func (x *RetryMessagesResponse) String() string {
 func (*RetryMessagesResponse) ProtoMessage() {}
 
 func (x *RetryMessagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[22]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2260,28 +2628,14 @@ func (x *RetryMessagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryMessagesResponse.ProtoReflect.Descriptor instead.
 func (*RetryMessagesResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{22}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{24}
 }
 
-func (x *RetryMessagesResponse) GetRetried() int64 {
+func (x *RetryMessagesResponse) GetChanged() int64 {
 	if x != nil {
-		return x.Retried
+		return x.Changed
 	}
 	return 0
-}
-
-func (x *RetryMessagesResponse) GetMore() bool {
-	if x != nil {
-		return x.More
-	}
-	return false
-}
-
-func (x *RetryMessagesResponse) GetOutcomes() []*v1.Outcome {
-	if x != nil {
-		return x.Outcomes
-	}
-	return nil
 }
 
 func (x *RetryMessagesResponse) GetNextPageToken() string {
@@ -2291,37 +2645,34 @@ func (x *RetryMessagesResponse) GetNextPageToken() string {
 	return ""
 }
 
+func (x *RetryMessagesResponse) GetOutcomes() []*v1.Outcome {
+	if x != nil {
+		return x.Outcomes
+	}
+	return nil
+}
+
 type DiscardMessagesRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	Names []*MessageName         `protobuf:"bytes,1,rep,name=names,proto3" json:"names,omitempty"`
-	// With names: they must still stand in this state, so that what was seen ABANDONED and has been submitted since stays.
-	State    v1.State `protobuf:"varint,2,opt,name=state,proto3,enum=msghandler.v1.State" json:"state,omitempty"`
-	Producer string   `protobuf:"bytes,3,opt,name=producer,proto3" json:"producer,omitempty"`
-	Limit    int32    `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
-	// Why, for readers of the logs; at most 1,000 characters are kept.
-	Reason string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
-	// Filters like those of ListMessages, for a request without names.
-	Exchange      string               `protobuf:"bytes,6,opt,name=exchange,proto3" json:"exchange,omitempty"`
-	MinAge        *durationpb.Duration `protobuf:"bytes,7,opt,name=min_age,json=minAge,proto3" json:"min_age,omitempty"`
-	ErrorContains string               `protobuf:"bytes,8,opt,name=error_contains,json=errorContains,proto3" json:"error_contains,omitempty"`
-	// Change nothing: only count what the same request would change, or say of each name what would become of it.
-	DryRun bool `protobuf:"varint,9,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Selection *MessageSelection      `protobuf:"bytes,1,opt,name=selection,proto3" json:"selection,omitempty"`
+	// At most this many of those that match a filter: up to 10,000; 0 is 1,000.
+	Limit int32 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`
 	// The next_page_token of the same request before, to go on behind what that has looked at.
-	PageToken string `protobuf:"bytes,10,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// A filter like that of ListMessages, for a request without names.
-	Broker string `protobuf:"bytes,11,opt,name=broker,proto3" json:"broker,omitempty"`
-	// Filters like those of ListMessages, for a request without names.
-	IdPrefix      string `protobuf:"bytes,12,opt,name=id_prefix,json=idPrefix,proto3" json:"id_prefix,omitempty"`
-	RoutingKey    string `protobuf:"bytes,13,opt,name=routing_key,json=routingKey,proto3" json:"routing_key,omitempty"`
-	Header        string `protobuf:"bytes,14,opt,name=header,proto3" json:"header,omitempty"`
-	Cause         string `protobuf:"bytes,15,opt,name=cause,proto3" json:"cause,omitempty"`
+	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Why, for readers of the logs; at most 1,000 characters are kept.
+	Reason string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Change nothing: only count what the same request would change, or say of each name what would become of it.
+	DryRun bool `protobuf:"varint,5,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	// Named messages must still stand in this state, so that what was seen ABANDONED and has been submitted since stays.
+	// STATE_UNSPECIFIED: in any.
+	ExpectedState v1.State `protobuf:"varint,6,opt,name=expected_state,json=expectedState,proto3,enum=msghandler.v1.State" json:"expected_state,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *DiscardMessagesRequest) Reset() {
 	*x = DiscardMessagesRequest{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[23]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2333,7 +2684,7 @@ func (x *DiscardMessagesRequest) String() string {
 func (*DiscardMessagesRequest) ProtoMessage() {}
 
 func (x *DiscardMessagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[23]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2346,28 +2697,14 @@ func (x *DiscardMessagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscardMessagesRequest.ProtoReflect.Descriptor instead.
 func (*DiscardMessagesRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{23}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{25}
 }
 
-func (x *DiscardMessagesRequest) GetNames() []*MessageName {
+func (x *DiscardMessagesRequest) GetSelection() *MessageSelection {
 	if x != nil {
-		return x.Names
+		return x.Selection
 	}
 	return nil
-}
-
-func (x *DiscardMessagesRequest) GetState() v1.State {
-	if x != nil {
-		return x.State
-	}
-	return v1.State(0)
-}
-
-func (x *DiscardMessagesRequest) GetProducer() string {
-	if x != nil {
-		return x.Producer
-	}
-	return ""
 }
 
 func (x *DiscardMessagesRequest) GetLimit() int32 {
@@ -2377,30 +2714,16 @@ func (x *DiscardMessagesRequest) GetLimit() int32 {
 	return 0
 }
 
+func (x *DiscardMessagesRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
 func (x *DiscardMessagesRequest) GetReason() string {
 	if x != nil {
 		return x.Reason
-	}
-	return ""
-}
-
-func (x *DiscardMessagesRequest) GetExchange() string {
-	if x != nil {
-		return x.Exchange
-	}
-	return ""
-}
-
-func (x *DiscardMessagesRequest) GetMinAge() *durationpb.Duration {
-	if x != nil {
-		return x.MinAge
-	}
-	return nil
-}
-
-func (x *DiscardMessagesRequest) GetErrorContains() string {
-	if x != nil {
-		return x.ErrorContains
 	}
 	return ""
 }
@@ -2412,64 +2735,28 @@ func (x *DiscardMessagesRequest) GetDryRun() bool {
 	return false
 }
 
-func (x *DiscardMessagesRequest) GetPageToken() string {
+func (x *DiscardMessagesRequest) GetExpectedState() v1.State {
 	if x != nil {
-		return x.PageToken
+		return x.ExpectedState
 	}
-	return ""
-}
-
-func (x *DiscardMessagesRequest) GetBroker() string {
-	if x != nil {
-		return x.Broker
-	}
-	return ""
-}
-
-func (x *DiscardMessagesRequest) GetIdPrefix() string {
-	if x != nil {
-		return x.IdPrefix
-	}
-	return ""
-}
-
-func (x *DiscardMessagesRequest) GetRoutingKey() string {
-	if x != nil {
-		return x.RoutingKey
-	}
-	return ""
-}
-
-func (x *DiscardMessagesRequest) GetHeader() string {
-	if x != nil {
-		return x.Header
-	}
-	return ""
-}
-
-func (x *DiscardMessagesRequest) GetCause() string {
-	if x != nil {
-		return x.Cause
-	}
-	return ""
+	return v1.State(0)
 }
 
 type DiscardMessagesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// In a dry run: how many would be.
-	Discarded int64 `protobuf:"varint,1,opt,name=discarded,proto3" json:"discarded,omitempty"`
-	More      bool  `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`
+	// How many were discarded; in a dry run: how many would be.
+	Changed int64 `protobuf:"varint,1,opt,name=changed,proto3" json:"changed,omitempty"`
+	// Set where more match, or may: one call changes at most limit messages, and looks at no more than 10,000.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// One for each of the request's names, in their order; none where the request had no names.
-	Outcomes []*v1.Outcome `protobuf:"bytes,3,rep,name=outcomes,proto3" json:"outcomes,omitempty"`
-	// Set with more.
-	NextPageToken string `protobuf:"bytes,4,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	Outcomes      []*v1.Outcome `protobuf:"bytes,3,rep,name=outcomes,proto3" json:"outcomes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *DiscardMessagesResponse) Reset() {
 	*x = DiscardMessagesResponse{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[24]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2481,7 +2768,7 @@ func (x *DiscardMessagesResponse) String() string {
 func (*DiscardMessagesResponse) ProtoMessage() {}
 
 func (x *DiscardMessagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[24]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2494,28 +2781,14 @@ func (x *DiscardMessagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscardMessagesResponse.ProtoReflect.Descriptor instead.
 func (*DiscardMessagesResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{24}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{26}
 }
 
-func (x *DiscardMessagesResponse) GetDiscarded() int64 {
+func (x *DiscardMessagesResponse) GetChanged() int64 {
 	if x != nil {
-		return x.Discarded
+		return x.Changed
 	}
 	return 0
-}
-
-func (x *DiscardMessagesResponse) GetMore() bool {
-	if x != nil {
-		return x.More
-	}
-	return false
-}
-
-func (x *DiscardMessagesResponse) GetOutcomes() []*v1.Outcome {
-	if x != nil {
-		return x.Outcomes
-	}
-	return nil
 }
 
 func (x *DiscardMessagesResponse) GetNextPageToken() string {
@@ -2523,6 +2796,13 @@ func (x *DiscardMessagesResponse) GetNextPageToken() string {
 		return x.NextPageToken
 	}
 	return ""
+}
+
+func (x *DiscardMessagesResponse) GetOutcomes() []*v1.Outcome {
+	if x != nil {
+		return x.Outcomes
+	}
+	return nil
 }
 
 type TailMessagesRequest struct {
@@ -2537,7 +2817,7 @@ type TailMessagesRequest struct {
 
 func (x *TailMessagesRequest) Reset() {
 	*x = TailMessagesRequest{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[25]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2549,7 +2829,7 @@ func (x *TailMessagesRequest) String() string {
 func (*TailMessagesRequest) ProtoMessage() {}
 
 func (x *TailMessagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[25]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2562,7 +2842,7 @@ func (x *TailMessagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TailMessagesRequest.ProtoReflect.Descriptor instead.
 func (*TailMessagesRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{25}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *TailMessagesRequest) GetProducer() string {
@@ -2584,14 +2864,14 @@ type TailMessagesResponse struct {
 	// In the order in which this instance made them, at most 1,000.
 	Moves []*Move `protobuf:"bytes,1,rep,name=moves,proto3" json:"moves,omitempty"`
 	// How many moves after these were left out, because they came faster than they were read.
-	Missed        int64 `protobuf:"varint,2,opt,name=missed,proto3" json:"missed,omitempty"`
+	MissedMoves   int64 `protobuf:"varint,2,opt,name=missed_moves,json=missedMoves,proto3" json:"missed_moves,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TailMessagesResponse) Reset() {
 	*x = TailMessagesResponse{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[26]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2603,7 +2883,7 @@ func (x *TailMessagesResponse) String() string {
 func (*TailMessagesResponse) ProtoMessage() {}
 
 func (x *TailMessagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[26]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2616,7 +2896,7 @@ func (x *TailMessagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TailMessagesResponse.ProtoReflect.Descriptor instead.
 func (*TailMessagesResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{26}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *TailMessagesResponse) GetMoves() []*Move {
@@ -2626,9 +2906,9 @@ func (x *TailMessagesResponse) GetMoves() []*Move {
 	return nil
 }
 
-func (x *TailMessagesResponse) GetMissed() int64 {
+func (x *TailMessagesResponse) GetMissedMoves() int64 {
 	if x != nil {
-		return x.Missed
+		return x.MissedMoves
 	}
 	return 0
 }
@@ -2648,7 +2928,7 @@ type Move struct {
 
 func (x *Move) Reset() {
 	*x = Move{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[27]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2660,7 +2940,7 @@ func (x *Move) String() string {
 func (*Move) ProtoMessage() {}
 
 func (x *Move) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[27]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2673,7 +2953,7 @@ func (x *Move) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Move.ProtoReflect.Descriptor instead.
 func (*Move) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{27}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Move) GetTime() *timestamppb.Timestamp {
@@ -2706,24 +2986,25 @@ func (x *Move) GetState() v1.State {
 
 type ListAuditRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// 1 to 1,000; 0 is 100.
-	PageSize  int32  `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	PageToken string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// Only records whose caller has this text in its name or address; at most 200 characters.
-	By string `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
-	// Only records with this text in their action; at most 200 characters.
-	Action string `protobuf:"bytes,4,opt,name=action,proto3" json:"action,omitempty"`
-	// Only records with this result: begun, done, refused or failed; empty: with any.
-	Result string `protobuf:"bytes,5,opt,name=result,proto3" json:"result,omitempty"`
+	// Only records whose actor or address has this text; at most 200 characters.
+	ActorContains string `protobuf:"bytes,1,opt,name=actor_contains,json=actorContains,proto3" json:"actor_contains,omitempty"`
+	// Only records with this text in the action, such as retry or replay_dead_letters, or in the refused method; at most 200
+	// characters.
+	ActionContains string `protobuf:"bytes,2,opt,name=action_contains,json=actionContains,proto3" json:"action_contains,omitempty"`
+	// Only records with this result; AUDIT_RESULT_UNSPECIFIED: with any.
+	Result AuditResult `protobuf:"varint,3,opt,name=result,proto3,enum=msghandler.admin.v1.AuditResult" json:"result,omitempty"`
 	// Only records of at most this age.
-	MaxAge        *durationpb.Duration `protobuf:"bytes,6,opt,name=max_age,json=maxAge,proto3" json:"max_age,omitempty"`
+	MaxAge *durationpb.Duration `protobuf:"bytes,4,opt,name=max_age,json=maxAge,proto3" json:"max_age,omitempty"`
+	// 1 to 1,000; 0 is 100.
+	PageSize      int32  `protobuf:"varint,5,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageToken     string `protobuf:"bytes,6,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListAuditRequest) Reset() {
 	*x = ListAuditRequest{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[28]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2735,7 +3016,7 @@ func (x *ListAuditRequest) String() string {
 func (*ListAuditRequest) ProtoMessage() {}
 
 func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[28]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2748,7 +3029,35 @@ func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditRequest.ProtoReflect.Descriptor instead.
 func (*ListAuditRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{28}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *ListAuditRequest) GetActorContains() string {
+	if x != nil {
+		return x.ActorContains
+	}
+	return ""
+}
+
+func (x *ListAuditRequest) GetActionContains() string {
+	if x != nil {
+		return x.ActionContains
+	}
+	return ""
+}
+
+func (x *ListAuditRequest) GetResult() AuditResult {
+	if x != nil {
+		return x.Result
+	}
+	return AuditResult_AUDIT_RESULT_UNSPECIFIED
+}
+
+func (x *ListAuditRequest) GetMaxAge() *durationpb.Duration {
+	if x != nil {
+		return x.MaxAge
+	}
+	return nil
 }
 
 func (x *ListAuditRequest) GetPageSize() int32 {
@@ -2765,34 +3074,6 @@ func (x *ListAuditRequest) GetPageToken() string {
 	return ""
 }
 
-func (x *ListAuditRequest) GetBy() string {
-	if x != nil {
-		return x.By
-	}
-	return ""
-}
-
-func (x *ListAuditRequest) GetAction() string {
-	if x != nil {
-		return x.Action
-	}
-	return ""
-}
-
-func (x *ListAuditRequest) GetResult() string {
-	if x != nil {
-		return x.Result
-	}
-	return ""
-}
-
-func (x *ListAuditRequest) GetMaxAge() *durationpb.Duration {
-	if x != nil {
-		return x.MaxAge
-	}
-	return nil
-}
-
 type ListAuditResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// With a filter a page may hold fewer records than asked for, or none, and not be the last.
@@ -2805,7 +3086,7 @@ type ListAuditResponse struct {
 
 func (x *ListAuditResponse) Reset() {
 	*x = ListAuditResponse{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[29]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2817,7 +3098,7 @@ func (x *ListAuditResponse) String() string {
 func (*ListAuditResponse) ProtoMessage() {}
 
 func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[29]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2830,7 +3111,7 @@ func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditResponse.ProtoReflect.Descriptor instead.
 func (*ListAuditResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{29}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ListAuditResponse) GetRecords() []*AuditRecord {
@@ -2848,7 +3129,7 @@ func (x *ListAuditResponse) GetNextPageToken() string {
 }
 
 // AuditRecord is one change by an operator, or one or more equal refusals. It holds no secret. Every text is one line, and
-// bounded. New values of the texts may come.
+// bounded.
 type AuditRecord struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Names the record.
@@ -2857,45 +3138,41 @@ type AuditRecord struct {
 	// The last of several equal refusals.
 	LastTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=last_time,json=lastTime,proto3" json:"last_time,omitempty"`
 	// The caller's name, such as dns:orders.shop; empty where it has none.
-	By string `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`
-	// How the caller proved the name: anonymous, certificate, token, jwt or proxy.
-	Kind string `protobuf:"bytes,5,opt,name=kind,proto3" json:"kind,omitempty"`
+	Actor        string       `protobuf:"bytes,4,opt,name=actor,proto3" json:"actor,omitempty"`
+	IdentityKind IdentityKind `protobuf:"varint,5,opt,name=identity_kind,json=identityKind,proto3,enum=msghandler.admin.v1.IdentityKind" json:"identity_kind,omitempty"`
 	// The caller's address.
-	From string `protobuf:"bytes,6,opt,name=from,proto3" json:"from,omitempty"`
-	// By which way the call came: grpc, http, console, cli, config or file.
-	Via string `protobuf:"bytes,7,opt,name=via,proto3" json:"via,omitempty"`
-	// What was done: retry, discard, replay, replay-letters, discard-letters, login, logout, reload or token; or the refused
-	// method.
-	Action string `protobuf:"bytes,8,opt,name=action,proto3" json:"action,omitempty"`
+	Address string       `protobuf:"bytes,6,opt,name=address,proto3" json:"address,omitempty"`
+	Channel AuditChannel `protobuf:"varint,7,opt,name=channel,proto3,enum=msghandler.admin.v1.AuditChannel" json:"channel,omitempty"`
+	Action  AuditAction  `protobuf:"varint,8,opt,name=action,proto3,enum=msghandler.admin.v1.AuditAction" json:"action,omitempty"`
+	// The full name of the refused method, for a record without an action.
+	Method string `protobuf:"bytes,9,opt,name=method,proto3" json:"method,omitempty"`
 	// Of which producer the messages are, where they are of one.
-	Producer string `protobuf:"bytes,9,opt,name=producer,proto3" json:"producer,omitempty"`
+	Producer string `protobuf:"bytes,10,opt,name=producer,proto3" json:"producer,omitempty"`
 	// The first 100 of the changed messages, as PRODUCER/ID.
-	Names []string `protobuf:"bytes,10,rep,name=names,proto3" json:"names,omitempty"`
+	Names []string `protobuf:"bytes,11,rep,name=names,proto3" json:"names,omitempty"`
 	// What selected the messages, where the call did not name them.
-	Filter string `protobuf:"bytes,11,opt,name=filter,proto3" json:"filter,omitempty"`
+	Filter string `protobuf:"bytes,12,opt,name=filter,proto3" json:"filter,omitempty"`
 	// How many messages were changed, or how many calls were refused.
-	Count int64 `protobuf:"varint,12,opt,name=count,proto3" json:"count,omitempty"`
-	// Why, as the operator said.
-	Reason string `protobuf:"bytes,13,opt,name=reason,proto3" json:"reason,omitempty"`
-	// begun, done, refused or failed. Failed is also a change whose outcome is unknown. A begun change of dead letters has
-	// further records of its outcome, unless its coordinator was killed.
-	Result string `protobuf:"bytes,14,opt,name=result,proto3" json:"result,omitempty"`
-	// Which rule refused the call: identity, role, producer or policy; empty for a change.
-	Refusal string `protobuf:"bytes,15,opt,name=refusal,proto3" json:"refusal,omitempty"`
-	// Why the action failed or was refused.
-	Cause string `protobuf:"bytes,16,opt,name=cause,proto3" json:"cause,omitempty"`
-	// The instance that made the record.
-	Instance string `protobuf:"bytes,17,opt,name=instance,proto3" json:"instance,omitempty"`
+	Count int64 `protobuf:"varint,13,opt,name=count,proto3" json:"count,omitempty"`
 	// Where a replay of dead letters published them, with their numbers: the largest of each exchange first. The last text
 	// may say how many more there are.
-	Destinations  []string `protobuf:"bytes,18,rep,name=destinations,proto3" json:"destinations,omitempty"`
+	Destinations []string `protobuf:"bytes,14,rep,name=destinations,proto3" json:"destinations,omitempty"`
+	// Why, as the operator said.
+	Reason string      `protobuf:"bytes,15,opt,name=reason,proto3" json:"reason,omitempty"`
+	Result AuditResult `protobuf:"varint,16,opt,name=result,proto3,enum=msghandler.admin.v1.AuditResult" json:"result,omitempty"`
+	// REFUSAL_KIND_UNSPECIFIED for a change.
+	Refusal RefusalKind `protobuf:"varint,17,opt,name=refusal,proto3,enum=msghandler.admin.v1.RefusalKind" json:"refusal,omitempty"`
+	// Why the action failed or was refused.
+	Cause string `protobuf:"bytes,18,opt,name=cause,proto3" json:"cause,omitempty"`
+	// The instance that made the record.
+	Instance      string `protobuf:"bytes,19,opt,name=instance,proto3" json:"instance,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *AuditRecord) Reset() {
 	*x = AuditRecord{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[30]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2907,7 +3184,7 @@ func (x *AuditRecord) String() string {
 func (*AuditRecord) ProtoMessage() {}
 
 func (x *AuditRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[30]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2920,7 +3197,7 @@ func (x *AuditRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditRecord.ProtoReflect.Descriptor instead.
 func (*AuditRecord) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{30}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *AuditRecord) GetId() string {
@@ -2944,37 +3221,44 @@ func (x *AuditRecord) GetLastTime() *timestamppb.Timestamp {
 	return nil
 }
 
-func (x *AuditRecord) GetBy() string {
+func (x *AuditRecord) GetActor() string {
 	if x != nil {
-		return x.By
+		return x.Actor
 	}
 	return ""
 }
 
-func (x *AuditRecord) GetKind() string {
+func (x *AuditRecord) GetIdentityKind() IdentityKind {
 	if x != nil {
-		return x.Kind
+		return x.IdentityKind
+	}
+	return IdentityKind_IDENTITY_KIND_UNSPECIFIED
+}
+
+func (x *AuditRecord) GetAddress() string {
+	if x != nil {
+		return x.Address
 	}
 	return ""
 }
 
-func (x *AuditRecord) GetFrom() string {
+func (x *AuditRecord) GetChannel() AuditChannel {
 	if x != nil {
-		return x.From
+		return x.Channel
 	}
-	return ""
+	return AuditChannel_AUDIT_CHANNEL_UNSPECIFIED
 }
 
-func (x *AuditRecord) GetVia() string {
-	if x != nil {
-		return x.Via
-	}
-	return ""
-}
-
-func (x *AuditRecord) GetAction() string {
+func (x *AuditRecord) GetAction() AuditAction {
 	if x != nil {
 		return x.Action
+	}
+	return AuditAction_AUDIT_ACTION_UNSPECIFIED
+}
+
+func (x *AuditRecord) GetMethod() string {
+	if x != nil {
+		return x.Method
 	}
 	return ""
 }
@@ -3007,6 +3291,13 @@ func (x *AuditRecord) GetCount() int64 {
 	return 0
 }
 
+func (x *AuditRecord) GetDestinations() []string {
+	if x != nil {
+		return x.Destinations
+	}
+	return nil
+}
+
 func (x *AuditRecord) GetReason() string {
 	if x != nil {
 		return x.Reason
@@ -3014,18 +3305,18 @@ func (x *AuditRecord) GetReason() string {
 	return ""
 }
 
-func (x *AuditRecord) GetResult() string {
+func (x *AuditRecord) GetResult() AuditResult {
 	if x != nil {
 		return x.Result
 	}
-	return ""
+	return AuditResult_AUDIT_RESULT_UNSPECIFIED
 }
 
-func (x *AuditRecord) GetRefusal() string {
+func (x *AuditRecord) GetRefusal() RefusalKind {
 	if x != nil {
 		return x.Refusal
 	}
-	return ""
+	return RefusalKind_REFUSAL_KIND_UNSPECIFIED
 }
 
 func (x *AuditRecord) GetCause() string {
@@ -3042,13 +3333,6 @@ func (x *AuditRecord) GetInstance() string {
 	return ""
 }
 
-func (x *AuditRecord) GetDestinations() []string {
-	if x != nil {
-		return x.Destinations
-	}
-	return nil
-}
-
 type GetConfigurationRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -3057,7 +3341,7 @@ type GetConfigurationRequest struct {
 
 func (x *GetConfigurationRequest) Reset() {
 	*x = GetConfigurationRequest{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[31]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3069,7 +3353,7 @@ func (x *GetConfigurationRequest) String() string {
 func (*GetConfigurationRequest) ProtoMessage() {}
 
 func (x *GetConfigurationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[31]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3082,7 +3366,7 @@ func (x *GetConfigurationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetConfigurationRequest.ProtoReflect.Descriptor instead.
 func (*GetConfigurationRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{31}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{33}
 }
 
 type GetConfigurationResponse struct {
@@ -3098,7 +3382,7 @@ type GetConfigurationResponse struct {
 
 func (x *GetConfigurationResponse) Reset() {
 	*x = GetConfigurationResponse{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[32]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3110,7 +3394,7 @@ func (x *GetConfigurationResponse) String() string {
 func (*GetConfigurationResponse) ProtoMessage() {}
 
 func (x *GetConfigurationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[32]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3123,7 +3407,7 @@ func (x *GetConfigurationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetConfigurationResponse.ProtoReflect.Descriptor instead.
 func (*GetConfigurationResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{32}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *GetConfigurationResponse) GetInstance() string {
@@ -3165,7 +3449,7 @@ type ConfigurationValue struct {
 
 func (x *ConfigurationValue) Reset() {
 	*x = ConfigurationValue{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[33]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3177,7 +3461,7 @@ func (x *ConfigurationValue) String() string {
 func (*ConfigurationValue) ProtoMessage() {}
 
 func (x *ConfigurationValue) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[33]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3190,7 +3474,7 @@ func (x *ConfigurationValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigurationValue.ProtoReflect.Descriptor instead.
 func (*ConfigurationValue) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{33}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ConfigurationValue) GetKey() string {
@@ -3233,11 +3517,11 @@ type FinishedFilter struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Producer string                 `protobuf:"bytes,1,opt,name=producer,proto3" json:"producer,omitempty"`
 	Id       string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
-	Ended    Ending                 `protobuf:"varint,3,opt,name=ended,proto3,enum=msghandler.admin.v1.Ending" json:"ended,omitempty"`
+	Ending   Ending                 `protobuf:"varint,3,opt,name=ending,proto3,enum=msghandler.admin.v1.Ending" json:"ending,omitempty"`
 	// The next three need the archive: receipts know no content.
 	Exchange   string `protobuf:"bytes,4,opt,name=exchange,proto3" json:"exchange,omitempty"`
 	RoutingKey string `protobuf:"bytes,5,opt,name=routing_key,json=routingKey,proto3" json:"routing_key,omitempty"`
-	// As in ListMessages: only messages with this header, written NAME=VALUE. Only for callers who may see headers.
+	// As in MessageFilter: messages with this header, written NAME=VALUE. Only for callers who may see headers.
 	Header string `protobuf:"bytes,6,opt,name=header,proto3" json:"header,omitempty"`
 	// Only messages that ended at or after since, and before until.
 	Since         *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=since,proto3" json:"since,omitempty"`
@@ -3248,7 +3532,7 @@ type FinishedFilter struct {
 
 func (x *FinishedFilter) Reset() {
 	*x = FinishedFilter{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[34]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3260,7 +3544,7 @@ func (x *FinishedFilter) String() string {
 func (*FinishedFilter) ProtoMessage() {}
 
 func (x *FinishedFilter) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[34]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3273,7 +3557,7 @@ func (x *FinishedFilter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishedFilter.ProtoReflect.Descriptor instead.
 func (*FinishedFilter) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{34}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *FinishedFilter) GetProducer() string {
@@ -3290,9 +3574,9 @@ func (x *FinishedFilter) GetId() string {
 	return ""
 }
 
-func (x *FinishedFilter) GetEnded() Ending {
+func (x *FinishedFilter) GetEnding() Ending {
 	if x != nil {
-		return x.Ended
+		return x.Ending
 	}
 	return Ending_ENDING_UNSPECIFIED
 }
@@ -3339,14 +3623,14 @@ type ListFinishedRequest struct {
 	PageSize  int32  `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	// List the receipts, also where there is an archive.
-	Receipts      bool `protobuf:"varint,4,opt,name=receipts,proto3" json:"receipts,omitempty"`
+	ReceiptsOnly  bool `protobuf:"varint,4,opt,name=receipts_only,json=receiptsOnly,proto3" json:"receipts_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListFinishedRequest) Reset() {
 	*x = ListFinishedRequest{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[35]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3358,7 +3642,7 @@ func (x *ListFinishedRequest) String() string {
 func (*ListFinishedRequest) ProtoMessage() {}
 
 func (x *ListFinishedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[35]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3371,7 +3655,7 @@ func (x *ListFinishedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFinishedRequest.ProtoReflect.Descriptor instead.
 func (*ListFinishedRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{35}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ListFinishedRequest) GetFilter() *FinishedFilter {
@@ -3395,9 +3679,9 @@ func (x *ListFinishedRequest) GetPageToken() string {
 	return ""
 }
 
-func (x *ListFinishedRequest) GetReceipts() bool {
+func (x *ListFinishedRequest) GetReceiptsOnly() bool {
 	if x != nil {
-		return x.Receipts
+		return x.ReceiptsOnly
 	}
 	return false
 }
@@ -3409,19 +3693,19 @@ type ListFinishedResponse struct {
 	// Empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// The messages are from the archive, and not from receipts.
-	Archive bool `protobuf:"varint,3,opt,name=archive,proto3" json:"archive,omitempty"`
+	FromArchive bool `protobuf:"varint,3,opt,name=from_archive,json=fromArchive,proto3" json:"from_archive,omitempty"`
 	// How many messages the whole archive holds, and since when; of the first page only.
-	Archived   int64                  `protobuf:"varint,4,opt,name=archived,proto3" json:"archived,omitempty"`
-	OldestTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=oldest_time,json=oldestTime,proto3" json:"oldest_time,omitempty"`
+	ArchiveSize       int64                  `protobuf:"varint,4,opt,name=archive_size,json=archiveSize,proto3" json:"archive_size,omitempty"`
+	ArchiveOldestTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=archive_oldest_time,json=archiveOldestTime,proto3" json:"archive_oldest_time,omitempty"`
 	// How many messages ended lately without being archived, because Redis was nearly full; of the first page only.
-	Dropped       int64 `protobuf:"varint,6,opt,name=dropped,proto3" json:"dropped,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	ArchiveDropped int64 `protobuf:"varint,6,opt,name=archive_dropped,json=archiveDropped,proto3" json:"archive_dropped,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *ListFinishedResponse) Reset() {
 	*x = ListFinishedResponse{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[36]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3433,7 +3717,7 @@ func (x *ListFinishedResponse) String() string {
 func (*ListFinishedResponse) ProtoMessage() {}
 
 func (x *ListFinishedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[36]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3446,7 +3730,7 @@ func (x *ListFinishedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFinishedResponse.ProtoReflect.Descriptor instead.
 func (*ListFinishedResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{36}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ListFinishedResponse) GetMessages() []*FinishedMessage {
@@ -3463,40 +3747,40 @@ func (x *ListFinishedResponse) GetNextPageToken() string {
 	return ""
 }
 
-func (x *ListFinishedResponse) GetArchive() bool {
+func (x *ListFinishedResponse) GetFromArchive() bool {
 	if x != nil {
-		return x.Archive
+		return x.FromArchive
 	}
 	return false
 }
 
-func (x *ListFinishedResponse) GetArchived() int64 {
+func (x *ListFinishedResponse) GetArchiveSize() int64 {
 	if x != nil {
-		return x.Archived
+		return x.ArchiveSize
 	}
 	return 0
 }
 
-func (x *ListFinishedResponse) GetOldestTime() *timestamppb.Timestamp {
+func (x *ListFinishedResponse) GetArchiveOldestTime() *timestamppb.Timestamp {
 	if x != nil {
-		return x.OldestTime
+		return x.ArchiveOldestTime
 	}
 	return nil
 }
 
-func (x *ListFinishedResponse) GetDropped() int64 {
+func (x *ListFinishedResponse) GetArchiveDropped() int64 {
 	if x != nil {
-		return x.Dropped
+		return x.ArchiveDropped
 	}
 	return 0
 }
 
-// FinishedMessage is a finished message. A receipt has producer, id, ended and finish_time only.
+// FinishedMessage is a finished message. A receipt has producer, id, ending and finish_time only.
 type FinishedMessage struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	Producer   string                 `protobuf:"bytes,1,opt,name=producer,proto3" json:"producer,omitempty"`
 	Message    *v1.Message            `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
-	Ended      Ending                 `protobuf:"varint,3,opt,name=ended,proto3,enum=msghandler.admin.v1.Ending" json:"ended,omitempty"`
+	Ending     Ending                 `protobuf:"varint,3,opt,name=ending,proto3,enum=msghandler.admin.v1.Ending" json:"ending,omitempty"`
 	FinishTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=finish_time,json=finishTime,proto3" json:"finish_time,omitempty"`
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
 	// When its verdict COMMITTED was stored; unset without one.
@@ -3506,17 +3790,17 @@ type FinishedMessage struct {
 	// Names the entry of the archive. A message that was replayed has several.
 	Entry string `protobuf:"bytes,8,opt,name=entry,proto3" json:"entry,omitempty"`
 	// The body was larger than archive.max_body.
-	BodyLeftOut bool `protobuf:"varint,9,opt,name=body_left_out,json=bodyLeftOut,proto3" json:"body_left_out,omitempty"`
+	BodyOmitted bool `protobuf:"varint,9,opt,name=body_omitted,json=bodyOmitted,proto3" json:"body_omitted,omitempty"`
 	Replayable  bool `protobuf:"varint,10,opt,name=replayable,proto3" json:"replayable,omitempty"`
 	// Why the content cannot be read; empty where it can.
-	Damaged       string `protobuf:"bytes,11,opt,name=damaged,proto3" json:"damaged,omitempty"`
+	Damage        string `protobuf:"bytes,11,opt,name=damage,proto3" json:"damage,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *FinishedMessage) Reset() {
 	*x = FinishedMessage{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[37]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3528,7 +3812,7 @@ func (x *FinishedMessage) String() string {
 func (*FinishedMessage) ProtoMessage() {}
 
 func (x *FinishedMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[37]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3541,7 +3825,7 @@ func (x *FinishedMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishedMessage.ProtoReflect.Descriptor instead.
 func (*FinishedMessage) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{37}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *FinishedMessage) GetProducer() string {
@@ -3558,9 +3842,9 @@ func (x *FinishedMessage) GetMessage() *v1.Message {
 	return nil
 }
 
-func (x *FinishedMessage) GetEnded() Ending {
+func (x *FinishedMessage) GetEnding() Ending {
 	if x != nil {
-		return x.Ended
+		return x.Ending
 	}
 	return Ending_ENDING_UNSPECIFIED
 }
@@ -3600,9 +3884,9 @@ func (x *FinishedMessage) GetEntry() string {
 	return ""
 }
 
-func (x *FinishedMessage) GetBodyLeftOut() bool {
+func (x *FinishedMessage) GetBodyOmitted() bool {
 	if x != nil {
-		return x.BodyLeftOut
+		return x.BodyOmitted
 	}
 	return false
 }
@@ -3614,9 +3898,9 @@ func (x *FinishedMessage) GetReplayable() bool {
 	return false
 }
 
-func (x *FinishedMessage) GetDamaged() string {
+func (x *FinishedMessage) GetDamage() string {
 	if x != nil {
-		return x.Damaged
+		return x.Damage
 	}
 	return ""
 }
@@ -3633,7 +3917,7 @@ type GetFinishedRequest struct {
 
 func (x *GetFinishedRequest) Reset() {
 	*x = GetFinishedRequest{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[38]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3645,7 +3929,7 @@ func (x *GetFinishedRequest) String() string {
 func (*GetFinishedRequest) ProtoMessage() {}
 
 func (x *GetFinishedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[38]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3658,7 +3942,7 @@ func (x *GetFinishedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFinishedRequest.ProtoReflect.Descriptor instead.
 func (*GetFinishedRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{38}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *GetFinishedRequest) GetProducer() string {
@@ -3691,7 +3975,7 @@ type GetFinishedResponse struct {
 
 func (x *GetFinishedResponse) Reset() {
 	*x = GetFinishedResponse{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[39]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3703,7 +3987,7 @@ func (x *GetFinishedResponse) String() string {
 func (*GetFinishedResponse) ProtoMessage() {}
 
 func (x *GetFinishedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[39]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3716,7 +4000,7 @@ func (x *GetFinishedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFinishedResponse.ProtoReflect.Descriptor instead.
 func (*GetFinishedResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{39}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *GetFinishedResponse) GetMessage() *FinishedMessage {
@@ -3739,7 +4023,7 @@ type FinishedName struct {
 
 func (x *FinishedName) Reset() {
 	*x = FinishedName{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[40]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3751,7 +4035,7 @@ func (x *FinishedName) String() string {
 func (*FinishedName) ProtoMessage() {}
 
 func (x *FinishedName) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[40]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3764,7 +4048,7 @@ func (x *FinishedName) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishedName.ProtoReflect.Descriptor instead.
 func (*FinishedName) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{40}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *FinishedName) GetProducer() string {
@@ -3788,29 +4072,83 @@ func (x *FinishedName) GetEntry() string {
 	return ""
 }
 
-type ReplayMessagesRequest struct {
+// FinishedSelection says which messages of the archive a replay is about: either named entries, or all that match a filter.
+type FinishedSelection struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// These (at most 1,000), or, where empty, all replayable messages that match the filter, newest first.
-	Names  []*FinishedName `protobuf:"bytes,1,rep,name=names,proto3" json:"names,omitempty"`
-	Filter *FinishedFilter `protobuf:"bytes,2,opt,name=filter,proto3" json:"filter,omitempty"`
+	// At most 1,000.
+	Names []*FinishedName `protobuf:"bytes,1,rep,name=names,proto3" json:"names,omitempty"`
+	// All replayable messages that match, newest first. It must be set where there are no names: an empty
+	// filter is the whole archive.
+	Filter        *FinishedFilter `protobuf:"bytes,2,opt,name=filter,proto3" json:"filter,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FinishedSelection) Reset() {
+	*x = FinishedSelection{}
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FinishedSelection) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FinishedSelection) ProtoMessage() {}
+
+func (x *FinishedSelection) ProtoReflect() protoreflect.Message {
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FinishedSelection.ProtoReflect.Descriptor instead.
+func (*FinishedSelection) Descriptor() ([]byte, []int) {
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *FinishedSelection) GetNames() []*FinishedName {
+	if x != nil {
+		return x.Names
+	}
+	return nil
+}
+
+func (x *FinishedSelection) GetFilter() *FinishedFilter {
+	if x != nil {
+		return x.Filter
+	}
+	return nil
+}
+
+type ReplayMessagesRequest struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Selection *FinishedSelection     `protobuf:"bytes,1,opt,name=selection,proto3" json:"selection,omitempty"`
+	// At most this many of those that match a filter: up to 1,000; 0 is 1,000.
+	Limit int32 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`
+	// The next_page_token of the same request before, to go on behind what that has looked at.
+	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Why, for readers of the logs; at most 1,000 characters are kept.
+	Reason string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Change nothing: only count what the same request would replay, or say of each name what would become of it.
+	DryRun bool `protobuf:"varint,5,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
 	// Added to the id of each message. Empty: each message keeps its id, and its copy has msghandler-attempt above 1. Consumers
 	// that remember the id then drop the copy as a duplicate.
-	NewIdSuffix string `protobuf:"bytes,3,opt,name=new_id_suffix,json=newIdSuffix,proto3" json:"new_id_suffix,omitempty"`
-	// At most this many; 0 is 1,000.
-	Limit int32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
-	// Why, for readers of the logs; at most 1,000 characters are kept.
-	Reason string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
-	// Change nothing: only count what the same request would replay, or say of each name what would become of it.
-	DryRun bool `protobuf:"varint,6,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
-	// The next_page_token of the same request before, to go on behind what that has looked at.
-	PageToken     string `protobuf:"bytes,7,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	NewIdSuffix   string `protobuf:"bytes,6,opt,name=new_id_suffix,json=newIdSuffix,proto3" json:"new_id_suffix,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ReplayMessagesRequest) Reset() {
 	*x = ReplayMessagesRequest{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[41]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3822,7 +4160,7 @@ func (x *ReplayMessagesRequest) String() string {
 func (*ReplayMessagesRequest) ProtoMessage() {}
 
 func (x *ReplayMessagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[41]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3835,28 +4173,14 @@ func (x *ReplayMessagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplayMessagesRequest.ProtoReflect.Descriptor instead.
 func (*ReplayMessagesRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{41}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{44}
 }
 
-func (x *ReplayMessagesRequest) GetNames() []*FinishedName {
+func (x *ReplayMessagesRequest) GetSelection() *FinishedSelection {
 	if x != nil {
-		return x.Names
+		return x.Selection
 	}
 	return nil
-}
-
-func (x *ReplayMessagesRequest) GetFilter() *FinishedFilter {
-	if x != nil {
-		return x.Filter
-	}
-	return nil
-}
-
-func (x *ReplayMessagesRequest) GetNewIdSuffix() string {
-	if x != nil {
-		return x.NewIdSuffix
-	}
-	return ""
 }
 
 func (x *ReplayMessagesRequest) GetLimit() int32 {
@@ -3864,6 +4188,13 @@ func (x *ReplayMessagesRequest) GetLimit() int32 {
 		return x.Limit
 	}
 	return 0
+}
+
+func (x *ReplayMessagesRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
 }
 
 func (x *ReplayMessagesRequest) GetReason() string {
@@ -3880,33 +4211,31 @@ func (x *ReplayMessagesRequest) GetDryRun() bool {
 	return false
 }
 
-func (x *ReplayMessagesRequest) GetPageToken() string {
+func (x *ReplayMessagesRequest) GetNewIdSuffix() string {
 	if x != nil {
-		return x.PageToken
+		return x.NewIdSuffix
 	}
 	return ""
 }
 
 type ReplayMessagesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// In a dry run: how many would be.
-	Replayed int64 `protobuf:"varint,1,opt,name=replayed,proto3" json:"replayed,omitempty"`
-	// How many messages matched the filter and could not be replayed: rolled back, without body, unfinished again, ended again, or
-	// forbidden by the policy of their producer.
-	Skipped int64 `protobuf:"varint,2,opt,name=skipped,proto3" json:"skipped,omitempty"`
-	// Whether more match, or may.
-	More bool `protobuf:"varint,3,opt,name=more,proto3" json:"more,omitempty"`
-	// Set with more.
-	NextPageToken string `protobuf:"bytes,4,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// How many were replayed; in a dry run: how many would be.
+	Changed int64 `protobuf:"varint,1,opt,name=changed,proto3" json:"changed,omitempty"`
+	// Set where more match, or may.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// One for each of the request's names, in their order.
-	Outcomes      []*v1.Outcome `protobuf:"bytes,5,rep,name=outcomes,proto3" json:"outcomes,omitempty"`
+	Outcomes []*v1.Outcome `protobuf:"bytes,3,rep,name=outcomes,proto3" json:"outcomes,omitempty"`
+	// How many messages matched the filter and could not be replayed: rolled back, without body, unfinished again, ended
+	// again, or forbidden by the policy of their producer.
+	Skipped       int64 `protobuf:"varint,4,opt,name=skipped,proto3" json:"skipped,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ReplayMessagesResponse) Reset() {
 	*x = ReplayMessagesResponse{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[42]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3918,7 +4247,7 @@ func (x *ReplayMessagesResponse) String() string {
 func (*ReplayMessagesResponse) ProtoMessage() {}
 
 func (x *ReplayMessagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[42]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3931,28 +4260,14 @@ func (x *ReplayMessagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplayMessagesResponse.ProtoReflect.Descriptor instead.
 func (*ReplayMessagesResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{42}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{45}
 }
 
-func (x *ReplayMessagesResponse) GetReplayed() int64 {
+func (x *ReplayMessagesResponse) GetChanged() int64 {
 	if x != nil {
-		return x.Replayed
+		return x.Changed
 	}
 	return 0
-}
-
-func (x *ReplayMessagesResponse) GetSkipped() int64 {
-	if x != nil {
-		return x.Skipped
-	}
-	return 0
-}
-
-func (x *ReplayMessagesResponse) GetMore() bool {
-	if x != nil {
-		return x.More
-	}
-	return false
 }
 
 func (x *ReplayMessagesResponse) GetNextPageToken() string {
@@ -3969,6 +4284,13 @@ func (x *ReplayMessagesResponse) GetOutcomes() []*v1.Outcome {
 	return nil
 }
 
+func (x *ReplayMessagesResponse) GetSkipped() int64 {
+	if x != nil {
+		return x.Skipped
+	}
+	return 0
+}
+
 type ListDeadLetterQueuesRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -3977,7 +4299,7 @@ type ListDeadLetterQueuesRequest struct {
 
 func (x *ListDeadLetterQueuesRequest) Reset() {
 	*x = ListDeadLetterQueuesRequest{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[43]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3989,7 +4311,7 @@ func (x *ListDeadLetterQueuesRequest) String() string {
 func (*ListDeadLetterQueuesRequest) ProtoMessage() {}
 
 func (x *ListDeadLetterQueuesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[43]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4002,7 +4324,7 @@ func (x *ListDeadLetterQueuesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDeadLetterQueuesRequest.ProtoReflect.Descriptor instead.
 func (*ListDeadLetterQueuesRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{43}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{46}
 }
 
 type ListDeadLetterQueuesResponse struct {
@@ -4014,7 +4336,7 @@ type ListDeadLetterQueuesResponse struct {
 
 func (x *ListDeadLetterQueuesResponse) Reset() {
 	*x = ListDeadLetterQueuesResponse{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[44]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4026,7 +4348,7 @@ func (x *ListDeadLetterQueuesResponse) String() string {
 func (*ListDeadLetterQueuesResponse) ProtoMessage() {}
 
 func (x *ListDeadLetterQueuesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[44]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4039,7 +4361,7 @@ func (x *ListDeadLetterQueuesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDeadLetterQueuesResponse.ProtoReflect.Descriptor instead.
 func (*ListDeadLetterQueuesResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{44}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ListDeadLetterQueuesResponse) GetQueues() []*DeadLetterQueue {
@@ -4060,7 +4382,7 @@ type DeadLetterQueue struct {
 	// How many letters there are; unset where the broker has not said so.
 	Count *wrapperspb.Int64Value `protobuf:"bytes,4,opt,name=count,proto3" json:"count,omitempty"`
 	// Settled letters count too, as on Kafka.
-	AtMost bool `protobuf:"varint,5,opt,name=at_most,json=atMost,proto3" json:"at_most,omitempty"`
+	CountAtMost bool `protobuf:"varint,5,opt,name=count_at_most,json=countAtMost,proto3" json:"count_at_most,omitempty"`
 	// Since when the oldest letter waits; unset where the time is not known.
 	OldestTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=oldest_time,json=oldestTime,proto3" json:"oldest_time,omitempty"`
 	// Why the broker said nothing.
@@ -4071,7 +4393,7 @@ type DeadLetterQueue struct {
 
 func (x *DeadLetterQueue) Reset() {
 	*x = DeadLetterQueue{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[45]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4083,7 +4405,7 @@ func (x *DeadLetterQueue) String() string {
 func (*DeadLetterQueue) ProtoMessage() {}
 
 func (x *DeadLetterQueue) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[45]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4096,7 +4418,7 @@ func (x *DeadLetterQueue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadLetterQueue.ProtoReflect.Descriptor instead.
 func (*DeadLetterQueue) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{45}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *DeadLetterQueue) GetName() string {
@@ -4127,9 +4449,9 @@ func (x *DeadLetterQueue) GetCount() *wrapperspb.Int64Value {
 	return nil
 }
 
-func (x *DeadLetterQueue) GetAtMost() bool {
+func (x *DeadLetterQueue) GetCountAtMost() bool {
 	if x != nil {
-		return x.AtMost
+		return x.CountAtMost
 	}
 	return false
 }
@@ -4166,7 +4488,7 @@ type DeadLetterFilter struct {
 
 func (x *DeadLetterFilter) Reset() {
 	*x = DeadLetterFilter{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[46]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4178,7 +4500,7 @@ func (x *DeadLetterFilter) String() string {
 func (*DeadLetterFilter) ProtoMessage() {}
 
 func (x *DeadLetterFilter) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[46]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4191,7 +4513,7 @@ func (x *DeadLetterFilter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadLetterFilter.ProtoReflect.Descriptor instead.
 func (*DeadLetterFilter) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{46}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *DeadLetterFilter) GetProducer() string {
@@ -4242,7 +4564,7 @@ type DeadLetterSelection struct {
 
 func (x *DeadLetterSelection) Reset() {
 	*x = DeadLetterSelection{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[47]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4254,7 +4576,7 @@ func (x *DeadLetterSelection) String() string {
 func (*DeadLetterSelection) ProtoMessage() {}
 
 func (x *DeadLetterSelection) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[47]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4267,7 +4589,7 @@ func (x *DeadLetterSelection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadLetterSelection.ProtoReflect.Descriptor instead.
 func (*DeadLetterSelection) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{47}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *DeadLetterSelection) GetNames() []*MessageName {
@@ -4307,7 +4629,7 @@ type DeadLetter struct {
 
 func (x *DeadLetter) Reset() {
 	*x = DeadLetter{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[48]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4319,7 +4641,7 @@ func (x *DeadLetter) String() string {
 func (*DeadLetter) ProtoMessage() {}
 
 func (x *DeadLetter) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[48]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4332,7 +4654,7 @@ func (x *DeadLetter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadLetter.ProtoReflect.Descriptor instead.
 func (*DeadLetter) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{48}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *DeadLetter) GetProducer() string {
@@ -4404,7 +4726,7 @@ type ListDeadLettersRequest struct {
 
 func (x *ListDeadLettersRequest) Reset() {
 	*x = ListDeadLettersRequest{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[49]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4416,7 +4738,7 @@ func (x *ListDeadLettersRequest) String() string {
 func (*ListDeadLettersRequest) ProtoMessage() {}
 
 func (x *ListDeadLettersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[49]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4429,7 +4751,7 @@ func (x *ListDeadLettersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDeadLettersRequest.ProtoReflect.Descriptor instead.
 func (*ListDeadLettersRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{49}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ListDeadLettersRequest) GetQueue() string {
@@ -4474,7 +4796,7 @@ type ListDeadLettersResponse struct {
 
 func (x *ListDeadLettersResponse) Reset() {
 	*x = ListDeadLettersResponse{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[50]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4486,7 +4808,7 @@ func (x *ListDeadLettersResponse) String() string {
 func (*ListDeadLettersResponse) ProtoMessage() {}
 
 func (x *ListDeadLettersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[50]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4499,7 +4821,7 @@ func (x *ListDeadLettersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDeadLettersResponse.ProtoReflect.Descriptor instead.
 func (*ListDeadLettersResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{50}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ListDeadLettersResponse) GetLetters() []*DeadLetter {
@@ -4535,7 +4857,7 @@ type GetDeadLetterRequest struct {
 
 func (x *GetDeadLetterRequest) Reset() {
 	*x = GetDeadLetterRequest{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[51]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4547,7 +4869,7 @@ func (x *GetDeadLetterRequest) String() string {
 func (*GetDeadLetterRequest) ProtoMessage() {}
 
 func (x *GetDeadLetterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[51]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4560,7 +4882,7 @@ func (x *GetDeadLetterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetDeadLetterRequest.ProtoReflect.Descriptor instead.
 func (*GetDeadLetterRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{51}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *GetDeadLetterRequest) GetQueue() string {
@@ -4593,7 +4915,7 @@ type GetDeadLetterResponse struct {
 
 func (x *GetDeadLetterResponse) Reset() {
 	*x = GetDeadLetterResponse{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[52]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4605,7 +4927,7 @@ func (x *GetDeadLetterResponse) String() string {
 func (*GetDeadLetterResponse) ProtoMessage() {}
 
 func (x *GetDeadLetterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[52]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4618,7 +4940,7 @@ func (x *GetDeadLetterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetDeadLetterResponse.ProtoReflect.Descriptor instead.
 func (*GetDeadLetterResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{52}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *GetDeadLetterResponse) GetLetter() *DeadLetter {
@@ -4638,7 +4960,7 @@ type CountDeadLettersRequest struct {
 
 func (x *CountDeadLettersRequest) Reset() {
 	*x = CountDeadLettersRequest{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[53]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4650,7 +4972,7 @@ func (x *CountDeadLettersRequest) String() string {
 func (*CountDeadLettersRequest) ProtoMessage() {}
 
 func (x *CountDeadLettersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[53]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4663,7 +4985,7 @@ func (x *CountDeadLettersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountDeadLettersRequest.ProtoReflect.Descriptor instead.
 func (*CountDeadLettersRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{53}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *CountDeadLettersRequest) GetQueue() string {
@@ -4696,7 +5018,7 @@ type CountDeadLettersResponse struct {
 
 func (x *CountDeadLettersResponse) Reset() {
 	*x = CountDeadLettersResponse{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[54]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4708,7 +5030,7 @@ func (x *CountDeadLettersResponse) String() string {
 func (*CountDeadLettersResponse) ProtoMessage() {}
 
 func (x *CountDeadLettersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[54]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4721,7 +5043,7 @@ func (x *CountDeadLettersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountDeadLettersResponse.ProtoReflect.Descriptor instead.
 func (*CountDeadLettersResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{54}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *CountDeadLettersResponse) GetCount() int64 {
@@ -4774,7 +5096,7 @@ type DeadLetterGroup struct {
 
 func (x *DeadLetterGroup) Reset() {
 	*x = DeadLetterGroup{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[55]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4786,7 +5108,7 @@ func (x *DeadLetterGroup) String() string {
 func (*DeadLetterGroup) ProtoMessage() {}
 
 func (x *DeadLetterGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[55]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4799,7 +5121,7 @@ func (x *DeadLetterGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadLetterGroup.ProtoReflect.Descriptor instead.
 func (*DeadLetterGroup) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{55}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *DeadLetterGroup) GetConsumer() string {
@@ -4858,7 +5180,7 @@ type DeadLetterDestination struct {
 
 func (x *DeadLetterDestination) Reset() {
 	*x = DeadLetterDestination{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[56]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4870,7 +5192,7 @@ func (x *DeadLetterDestination) String() string {
 func (*DeadLetterDestination) ProtoMessage() {}
 
 func (x *DeadLetterDestination) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[56]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4883,7 +5205,7 @@ func (x *DeadLetterDestination) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadLetterDestination.ProtoReflect.Descriptor instead.
 func (*DeadLetterDestination) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{56}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *DeadLetterDestination) GetExchange() string {
@@ -4928,7 +5250,7 @@ type ReplayDeadLettersRequest struct {
 
 func (x *ReplayDeadLettersRequest) Reset() {
 	*x = ReplayDeadLettersRequest{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[57]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4940,7 +5262,7 @@ func (x *ReplayDeadLettersRequest) String() string {
 func (*ReplayDeadLettersRequest) ProtoMessage() {}
 
 func (x *ReplayDeadLettersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[57]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4953,7 +5275,7 @@ func (x *ReplayDeadLettersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplayDeadLettersRequest.ProtoReflect.Descriptor instead.
 func (*ReplayDeadLettersRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{57}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *ReplayDeadLettersRequest) GetQueue() string {
@@ -4985,8 +5307,8 @@ func (x *ReplayDeadLettersRequest) GetReason() string {
 }
 
 type ReplayDeadLettersResponse struct {
-	state    protoimpl.MessageState `protogen:"open.v1"`
-	Replayed int64                  `protobuf:"varint,1,opt,name=replayed,proto3" json:"replayed,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Changed int64                  `protobuf:"varint,1,opt,name=changed,proto3" json:"changed,omitempty"`
 	// Whether the call stopped early: it has 15 s, and passes over 10,000 letters.
 	More bool `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`
 	// Why letters stay, a line for each of the first five; empty: none was refused.
@@ -4998,7 +5320,7 @@ type ReplayDeadLettersResponse struct {
 
 func (x *ReplayDeadLettersResponse) Reset() {
 	*x = ReplayDeadLettersResponse{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[58]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5010,7 +5332,7 @@ func (x *ReplayDeadLettersResponse) String() string {
 func (*ReplayDeadLettersResponse) ProtoMessage() {}
 
 func (x *ReplayDeadLettersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[58]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5023,12 +5345,12 @@ func (x *ReplayDeadLettersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplayDeadLettersResponse.ProtoReflect.Descriptor instead.
 func (*ReplayDeadLettersResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{58}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{61}
 }
 
-func (x *ReplayDeadLettersResponse) GetReplayed() int64 {
+func (x *ReplayDeadLettersResponse) GetChanged() int64 {
 	if x != nil {
-		return x.Replayed
+		return x.Changed
 	}
 	return 0
 }
@@ -5068,7 +5390,7 @@ type DiscardDeadLettersRequest struct {
 
 func (x *DiscardDeadLettersRequest) Reset() {
 	*x = DiscardDeadLettersRequest{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[59]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5080,7 +5402,7 @@ func (x *DiscardDeadLettersRequest) String() string {
 func (*DiscardDeadLettersRequest) ProtoMessage() {}
 
 func (x *DiscardDeadLettersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[59]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5093,7 +5415,7 @@ func (x *DiscardDeadLettersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscardDeadLettersRequest.ProtoReflect.Descriptor instead.
 func (*DiscardDeadLettersRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{59}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *DiscardDeadLettersRequest) GetQueue() string {
@@ -5125,8 +5447,8 @@ func (x *DiscardDeadLettersRequest) GetReason() string {
 }
 
 type DiscardDeadLettersResponse struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	Discarded int64                  `protobuf:"varint,1,opt,name=discarded,proto3" json:"discarded,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Changed int64                  `protobuf:"varint,1,opt,name=changed,proto3" json:"changed,omitempty"`
 	// Whether the call stopped early: it has 15 s, and passes over 10,000 letters.
 	More bool `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`
 	// Why letters stay; empty: none was refused.
@@ -5137,7 +5459,7 @@ type DiscardDeadLettersResponse struct {
 
 func (x *DiscardDeadLettersResponse) Reset() {
 	*x = DiscardDeadLettersResponse{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[60]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5149,7 +5471,7 @@ func (x *DiscardDeadLettersResponse) String() string {
 func (*DiscardDeadLettersResponse) ProtoMessage() {}
 
 func (x *DiscardDeadLettersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[60]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5162,12 +5484,12 @@ func (x *DiscardDeadLettersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscardDeadLettersResponse.ProtoReflect.Descriptor instead.
 func (*DiscardDeadLettersResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{60}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{63}
 }
 
-func (x *DiscardDeadLettersResponse) GetDiscarded() int64 {
+func (x *DiscardDeadLettersResponse) GetChanged() int64 {
 	if x != nil {
-		return x.Discarded
+		return x.Changed
 	}
 	return 0
 }
@@ -5190,82 +5512,79 @@ var File_msghandler_admin_v1_admin_proto protoreflect.FileDescriptor
 
 const file_msghandler_admin_v1_admin_proto_rawDesc = "" +
 	"\n" +
-	"\x1fmsghandler/admin/v1/admin.proto\x12\x13msghandler.admin.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1egoogle/protobuf/wrappers.proto\x1a\x1emsghandler/v1/msghandler.proto\"\x92\x06\n" +
+	"\x1fmsghandler/admin/v1/admin.proto\x12\x13msghandler.admin.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1egoogle/protobuf/wrappers.proto\x1a\x1emsghandler/v1/msghandler.proto\"\x97\x06\n" +
 	"\rMessageRecord\x12\x1a\n" +
 	"\bproducer\x18\x01 \x01(\tR\bproducer\x120\n" +
 	"\amessage\x18\x02 \x01(\v2\x16.msghandler.v1.MessageR\amessage\x12*\n" +
 	"\x05state\x18\x03 \x01(\x0e2\x14.msghandler.v1.StateR\x05state\x12'\n" +
-	"\x0fcallback_target\x18\x04 \x01(\tR\x0ecallbackTarget\x12;\n" +
-	"\vcreate_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"\x0fcallback_target\x18\x04 \x01(\tR\x0ecallbackTarget\x12!\n" +
+	"\fmarker_store\x18\x05 \x01(\tR\vmarkerStore\x12;\n" +
+	"\vcreate_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"createTime\x12;\n" +
-	"\vupdate_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"\vupdate_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"updateTime\x125\n" +
-	"\bdue_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\adueTime\x12)\n" +
-	"\x10confirm_attempts\x18\b \x01(\x05R\x0fconfirmAttempts\x12)\n" +
-	"\x10publish_attempts\x18\t \x01(\x05R\x0fpublishAttempts\x12\x1d\n" +
+	"\bdue_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\adueTime\x12)\n" +
+	"\x10confirm_attempts\x18\t \x01(\x05R\x0fconfirmAttempts\x12)\n" +
+	"\x10publish_attempts\x18\n" +
+	" \x01(\x05R\x0fpublishAttempts\x12'\n" +
+	"\x0fdelete_attempts\x18\v \x01(\x05R\x0edeleteAttempts\x12\x1d\n" +
 	"\n" +
-	"last_error\x18\n" +
-	" \x01(\tR\tlastError\x12\x1f\n" +
-	"\vlease_owner\x18\v \x01(\tR\n" +
-	"leaseOwner\x12;\n" +
-	"\vlease_until\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"leaseUntil\x12'\n" +
-	"\x0fdelete_attempts\x18\r \x01(\x05R\x0edeleteAttempts\x122\n" +
-	"\x06events\x18\x0e \x03(\v2\x1a.msghandler.admin.v1.EventR\x06events\x12B\n" +
-	"\x0flast_error_time\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\rlastErrorTime\x12\x16\n" +
-	"\x06parked\x18\x10 \x01(\bR\x06parked\x12!\n" +
-	"\fmarker_store\x18\x11 \x01(\tR\vmarkerStore\"\xcb\x01\n" +
-	"\x05Event\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x129\n" +
+	"last_error\x18\f \x01(\tR\tlastError\x12B\n" +
+	"\x0flast_error_time\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\rlastErrorTime\x12\x1f\n" +
+	"\vlease_owner\x18\x0e \x01(\tR\n" +
+	"leaseOwner\x12@\n" +
+	"\x0elease_end_time\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\fleaseEndTime\x12\x16\n" +
+	"\x06parked\x18\x10 \x01(\bR\x06parked\x122\n" +
+	"\x06events\x18\x11 \x03(\v2\x1a.msghandler.admin.v1.EventR\x06events\"\xf1\x01\n" +
+	"\x05Event\x122\n" +
+	"\x04kind\x18\x01 \x01(\x0e2\x1e.msghandler.admin.v1.EventKindR\x04kind\x129\n" +
 	"\n" +
 	"first_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\tfirstTime\x127\n" +
 	"\tlast_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\blastTime\x12\x14\n" +
-	"\x05count\x18\x04 \x01(\x05R\x05count\x12\x0e\n" +
-	"\x02by\x18\x05 \x01(\tR\x02by\x12\x14\n" +
+	"\x05count\x18\x04 \x01(\x05R\x05count\x12\x14\n" +
+	"\x05actor\x18\x05 \x01(\tR\x05actor\x12\x14\n" +
 	"\x05cause\x18\x06 \x01(\tR\x05cause\"?\n" +
 	"\x11GetMessageRequest\x12\x1a\n" +
 	"\bproducer\x18\x01 \x01(\tR\bproducer\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\"P\n" +
 	"\x12GetMessageResponse\x12:\n" +
-	"\x06record\x18\x01 \x01(\v2\".msghandler.admin.v1.MessageRecordR\x06record\"\x94\x03\n" +
-	"\x13ListMessagesRequest\x12*\n" +
+	"\x06record\x18\x01 \x01(\v2\".msghandler.admin.v1.MessageRecordR\x06record\"9\n" +
+	"\vMessageName\x12\x1a\n" +
+	"\bproducer\x18\x01 \x01(\tR\bproducer\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\"\xd2\x02\n" +
+	"\rMessageFilter\x12*\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x14.msghandler.v1.StateR\x05state\x12\x1a\n" +
-	"\bproducer\x18\x02 \x01(\tR\bproducer\x12\x1b\n" +
-	"\tpage_size\x18\x03 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\bproducer\x18\x02 \x01(\tR\bproducer\x12\x16\n" +
+	"\x06broker\x18\x03 \x01(\tR\x06broker\x12\x1a\n" +
+	"\bexchange\x18\x04 \x01(\tR\bexchange\x12\x1f\n" +
+	"\vrouting_key\x18\x05 \x01(\tR\n" +
+	"routingKey\x12\x1b\n" +
+	"\tid_prefix\x18\x06 \x01(\tR\bidPrefix\x12\x16\n" +
+	"\x06header\x18\a \x01(\tR\x06header\x12\x14\n" +
+	"\x05cause\x18\b \x01(\tR\x05cause\x12%\n" +
+	"\x0eerror_contains\x18\t \x01(\tR\rerrorContains\x122\n" +
+	"\amin_age\x18\n" +
+	" \x01(\v2\x19.google.protobuf.DurationR\x06minAge\"\x86\x01\n" +
+	"\x10MessageSelection\x126\n" +
+	"\x05names\x18\x01 \x03(\v2 .msghandler.admin.v1.MessageNameR\x05names\x12:\n" +
+	"\x06filter\x18\x02 \x01(\v2\".msghandler.admin.v1.MessageFilterR\x06filter\"\x8d\x01\n" +
+	"\x13ListMessagesRequest\x12:\n" +
+	"\x06filter\x18\x01 \x01(\v2\".msghandler.admin.v1.MessageFilterR\x06filter\x12\x1b\n" +
+	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x04 \x01(\tR\tpageToken\x12\x1a\n" +
-	"\bexchange\x18\x05 \x01(\tR\bexchange\x122\n" +
-	"\amin_age\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x06minAge\x12%\n" +
-	"\x0eerror_contains\x18\a \x01(\tR\rerrorContains\x12\x16\n" +
-	"\x06broker\x18\b \x01(\tR\x06broker\x12\x1b\n" +
-	"\tid_prefix\x18\t \x01(\tR\bidPrefix\x12\x1f\n" +
-	"\vrouting_key\x18\n" +
-	" \x01(\tR\n" +
-	"routingKey\x12\x16\n" +
-	"\x06header\x18\v \x01(\tR\x06header\x12\x14\n" +
-	"\x05cause\x18\f \x01(\tR\x05cause\"|\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\"|\n" +
 	"\x14ListMessagesResponse\x12<\n" +
 	"\arecords\x18\x01 \x03(\v2\".msghandler.admin.v1.MessageRecordR\arecords\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xd9\x02\n" +
-	"\x14GroupMessagesRequest\x12*\n" +
-	"\x05state\x18\x01 \x01(\x0e2\x14.msghandler.v1.StateR\x05state\x12\x1a\n" +
-	"\bproducer\x18\x02 \x01(\tR\bproducer\x12\x1a\n" +
-	"\bexchange\x18\x03 \x01(\tR\bexchange\x12\x16\n" +
-	"\x06broker\x18\x04 \x01(\tR\x06broker\x122\n" +
-	"\amin_age\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x06minAge\x12%\n" +
-	"\x0eerror_contains\x18\x06 \x01(\tR\rerrorContains\x12\x1b\n" +
-	"\tid_prefix\x18\a \x01(\tR\bidPrefix\x12\x1f\n" +
-	"\vrouting_key\x18\b \x01(\tR\n" +
-	"routingKey\x12\x16\n" +
-	"\x06header\x18\t \x01(\tR\x06header\x12\x14\n" +
-	"\x05cause\x18\n" +
-	" \x01(\tR\x05cause\"\xa1\x01\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"R\n" +
+	"\x14GroupMessagesRequest\x12:\n" +
+	"\x06filter\x18\x01 \x01(\v2\".msghandler.admin.v1.MessageFilterR\x06filter\"\xb9\x01\n" +
 	"\x15GroupMessagesResponse\x129\n" +
-	"\x06groups\x18\x01 \x03(\v2!.msghandler.admin.v1.MessageGroupR\x06groups\x12\x16\n" +
-	"\x06looked\x18\x02 \x01(\x03R\x06looked\x12\x14\n" +
-	"\x05total\x18\x03 \x01(\x03R\x05total\x12\x1f\n" +
-	"\vmore_groups\x18\x04 \x01(\x05R\n" +
-	"moreGroups\"\xe2\x02\n" +
+	"\x06groups\x18\x01 \x03(\v2!.msghandler.admin.v1.MessageGroupR\x06groups\x12\x1f\n" +
+	"\vsample_size\x18\x02 \x01(\x03R\n" +
+	"sampleSize\x12\x1d\n" +
+	"\n" +
+	"total_size\x18\x03 \x01(\x03R\ttotalSize\x12%\n" +
+	"\x0eomitted_groups\x18\x04 \x01(\x05R\romittedGroups\"\xe2\x02\n" +
 	"\fMessageGroup\x12\x1a\n" +
 	"\bproducer\x18\x01 \x01(\tR\bproducer\x12\x16\n" +
 	"\x06broker\x18\x02 \x01(\tR\x06broker\x12\x1a\n" +
@@ -5290,43 +5609,41 @@ const file_msghandler_admin_v1_admin_proto_rawDesc = "" +
 	"\fcoordinators\x18\x04 \x03(\v2 .msghandler.admin.v1.CoordinatorR\fcoordinators\x122\n" +
 	"\x04flow\x18\x05 \x01(\v2\x1e.msghandler.admin.v1.FlowStatsR\x04flow\x12@\n" +
 	"\tproducers\x18\x06 \x03(\v2\".msghandler.admin.v1.ProducerStatsR\tproducers\x12@\n" +
-	"\texchanges\x18\a \x03(\v2\".msghandler.admin.v1.ExchangeStatsR\texchanges\"\xbb\x02\n" +
-	"\tFlowStats\x12\"\n" +
-	"\fcoordinators\x18\x01 \x01(\x05R\fcoordinators\x12*\n" +
+	"\texchanges\x18\a \x03(\v2\".msghandler.admin.v1.ExchangeStatsR\texchanges\"\xc2\x02\n" +
+	"\tFlowStats\x12+\n" +
+	"\x11coordinator_count\x18\x01 \x01(\x05R\x10coordinatorCount\x12*\n" +
 	"\x11stored_per_second\x18\x02 \x01(\x01R\x0fstoredPerSecond\x126\n" +
-	"\x17acknowledged_per_second\x18\x03 \x01(\x01R\x15acknowledgedPerSecond\x12.\n" +
-	"\x13rejected_per_second\x18\x04 \x01(\x01R\x11rejectedPerSecond\x12:\n" +
+	"\x17acknowledged_per_second\x18\x03 \x01(\x01R\x15acknowledgedPerSecond\x12,\n" +
+	"\x12refused_per_second\x18\x04 \x01(\x01R\x10refusedPerSecond\x12:\n" +
 	"\vlatency_p50\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\n" +
 	"latencyP50\x12:\n" +
 	"\vlatency_p99\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\n" +
-	"latencyP99\"\xc1\x04\n" +
+	"latencyP99\"\x90\x05\n" +
 	"\rProducerStats\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12\"\n" +
-	"\fcoordinators\x18\x02 \x01(\x05R\fcoordinators\x12&\n" +
-	"\x0fcircuit_open_at\x18\x03 \x01(\x05R\rcircuitOpenAt\x12\x16\n" +
-	"\x06stored\x18\x04 \x01(\x03R\x06stored\x12\"\n" +
-	"\facknowledged\x18\x05 \x01(\x03R\facknowledged\x12*\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12+\n" +
+	"\x11coordinator_count\x18\x02 \x01(\x05R\x10coordinatorCount\x12#\n" +
+	"\ropen_circuits\x18\x03 \x01(\x05R\fopenCircuits\x12!\n" +
+	"\fstored_total\x18\x04 \x01(\x03R\vstoredTotal\x12-\n" +
+	"\x12acknowledged_total\x18\x05 \x01(\x03R\x11acknowledgedTotal\x12*\n" +
 	"\x11stored_per_second\x18\x06 \x01(\x01R\x0fstoredPerSecond\x126\n" +
 	"\x17acknowledged_per_second\x18\a \x01(\x01R\x15acknowledgedPerSecond\x12,\n" +
-	"\x12refused_per_second\x18\b \x01(\x01R\x10refusedPerSecond\x12;\n" +
-	"\vanswer_time\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"answerTime\x12:\n" +
-	"\vanswer_took\x18\n" +
-	" \x01(\v2\x19.google.protobuf.DurationR\n" +
-	"answerTook\x120\n" +
-	"\averdict\x18\v \x01(\x0e2\x16.msghandler.v1.VerdictR\averdict\x12=\n" +
-	"\ffailure_time\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\vfailureTime\x12\x18\n" +
-	"\afailure\x18\r \x01(\tR\afailure\"\xfb\x02\n" +
+	"\x12refused_per_second\x18\b \x01(\x01R\x10refusedPerSecond\x12D\n" +
+	"\x10last_answer_time\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\x0elastAnswerTime\x12I\n" +
+	"\x13last_answer_latency\x18\n" +
+	" \x01(\v2\x19.google.protobuf.DurationR\x11lastAnswerLatency\x129\n" +
+	"\flast_verdict\x18\v \x01(\x0e2\x16.msghandler.v1.VerdictR\vlastVerdict\x12F\n" +
+	"\x11last_failure_time\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\x0flastFailureTime\x12!\n" +
+	"\flast_failure\x18\r \x01(\tR\vlastFailure\"\xb0\x03\n" +
 	"\rExchangeStats\x12\x16\n" +
 	"\x06broker\x18\x01 \x01(\tR\x06broker\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\x12\"\n" +
-	"\facknowledged\x18\x03 \x01(\x03R\facknowledged\x12\x16\n" +
-	"\x06failed\x18\x04 \x01(\x03R\x06failed\x126\n" +
-	"\x17acknowledged_per_second\x18\x05 \x01(\x01R\x15acknowledgedPerSecond\x12*\n" +
-	"\x11failed_per_second\x18\x06 \x01(\x01R\x0ffailedPerSecond\x12E\n" +
-	"\x10acknowledge_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\x0facknowledgeTime\x12=\n" +
-	"\ffailure_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\vfailureTime\x12\x18\n" +
-	"\afailure\x18\t \x01(\tR\afailure\"\xa1\x03\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12-\n" +
+	"\x12acknowledged_total\x18\x03 \x01(\x03R\x11acknowledgedTotal\x12#\n" +
+	"\rrefused_total\x18\x04 \x01(\x03R\frefusedTotal\x126\n" +
+	"\x17acknowledged_per_second\x18\x05 \x01(\x01R\x15acknowledgedPerSecond\x12,\n" +
+	"\x12refused_per_second\x18\x06 \x01(\x01R\x10refusedPerSecond\x12N\n" +
+	"\x15last_acknowledge_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\x13lastAcknowledgeTime\x12F\n" +
+	"\x11last_failure_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x0flastFailureTime\x12!\n" +
+	"\flast_failure\x18\t \x01(\tR\vlastFailure\"\xaa\x03\n" +
 	"\vCoordinator\x12\x1a\n" +
 	"\binstance\x18\x01 \x01(\tR\binstance\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12;\n" +
@@ -5335,18 +5652,18 @@ const file_msghandler_admin_v1_admin_proto_rawDesc = "" +
 	"\fhttp_address\x18\x05 \x01(\tR\vhttpAddress\x12\x14\n" +
 	"\x05place\x18\x06 \x01(\tR\x05place\x129\n" +
 	"\n" +
-	"start_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x127\n" +
-	"\tseen_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\bseenTime\x12\x1a\n" +
+	"start_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x12@\n" +
+	"\x0elast_seen_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\flastSeenTime\x12\x1a\n" +
 	"\brestarts\x18\t \x01(\x03R\brestarts\x12\x1f\n" +
 	"\vconfig_hash\x18\n" +
 	" \x01(\tR\n" +
 	"configHash\x12\x12\n" +
-	"\x04self\x18\v \x01(\bR\x04self\"i\n" +
+	"\x04self\x18\v \x01(\bR\x04self\"x\n" +
 	"\vBrokerStats\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x18\n" +
-	"\atrouble\x18\x03 \x01(\tR\atrouble\x12\x18\n" +
-	"\awaiting\x18\x04 \x01(\x03R\awaiting\"\x96\x01\n" +
+	"\aproblem\x18\x03 \x01(\tR\aproblem\x12'\n" +
+	"\x0fqueued_messages\x18\x04 \x01(\x03R\x0equeuedMessages\"\x96\x01\n" +
 	"\aFinding\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x129\n" +
 	"\bseverity\x18\x02 \x01(\x0e2\x1d.msghandler.admin.v1.SeverityR\bseverity\x12\x12\n" +
@@ -5358,100 +5675,73 @@ const file_msghandler_admin_v1_admin_proto_rawDesc = "" +
 	"\x05state\x18\x01 \x01(\x0e2\x14.msghandler.v1.StateR\x05state\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\x03R\x05count\x12H\n" +
 	"\x12oldest_create_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x10oldestCreateTime\x12@\n" +
-	"\x0efirst_due_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\ffirstDueTime\"9\n" +
-	"\vMessageName\x12\x1a\n" +
-	"\bproducer\x18\x01 \x01(\tR\bproducer\x12\x0e\n" +
-	"\x02id\x18\x02 \x01(\tR\x02id\"\xf7\x03\n" +
-	"\x14RetryMessagesRequest\x126\n" +
-	"\x05names\x18\x01 \x03(\v2 .msghandler.admin.v1.MessageNameR\x05names\x12*\n" +
-	"\x05state\x18\x02 \x01(\x0e2\x14.msghandler.v1.StateR\x05state\x12\x1a\n" +
-	"\bproducer\x18\x03 \x01(\tR\bproducer\x12\x14\n" +
-	"\x05limit\x18\x04 \x01(\x05R\x05limit\x12\x16\n" +
-	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x1a\n" +
-	"\bexchange\x18\x06 \x01(\tR\bexchange\x122\n" +
-	"\amin_age\x18\a \x01(\v2\x19.google.protobuf.DurationR\x06minAge\x12%\n" +
-	"\x0eerror_contains\x18\b \x01(\tR\rerrorContains\x12\x17\n" +
-	"\adry_run\x18\t \x01(\bR\x06dryRun\x12\x1d\n" +
+	"\x0efirst_due_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\ffirstDueTime\"\xc1\x01\n" +
+	"\x14RetryMessagesRequest\x12C\n" +
+	"\tselection\x18\x01 \x01(\v2%.msghandler.admin.v1.MessageSelectionR\tselection\x12\x14\n" +
+	"\x05limit\x18\x02 \x01(\x05R\x05limit\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\n" +
-	" \x01(\tR\tpageToken\x12\x16\n" +
-	"\x06broker\x18\v \x01(\tR\x06broker\x12\x1b\n" +
-	"\tid_prefix\x18\f \x01(\tR\bidPrefix\x12\x1f\n" +
-	"\vrouting_key\x18\r \x01(\tR\n" +
-	"routingKey\x12\x16\n" +
-	"\x06header\x18\x0e \x01(\tR\x06header\x12\x14\n" +
-	"\x05cause\x18\x0f \x01(\tR\x05cause\"\xa1\x01\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x17\n" +
+	"\adry_run\x18\x05 \x01(\bR\x06dryRun\"\x8d\x01\n" +
 	"\x15RetryMessagesResponse\x12\x18\n" +
-	"\aretried\x18\x01 \x01(\x03R\aretried\x12\x12\n" +
-	"\x04more\x18\x02 \x01(\bR\x04more\x122\n" +
-	"\boutcomes\x18\x03 \x03(\v2\x16.msghandler.v1.OutcomeR\boutcomes\x12&\n" +
-	"\x0fnext_page_token\x18\x04 \x01(\tR\rnextPageToken\"\xf9\x03\n" +
-	"\x16DiscardMessagesRequest\x126\n" +
-	"\x05names\x18\x01 \x03(\v2 .msghandler.admin.v1.MessageNameR\x05names\x12*\n" +
-	"\x05state\x18\x02 \x01(\x0e2\x14.msghandler.v1.StateR\x05state\x12\x1a\n" +
-	"\bproducer\x18\x03 \x01(\tR\bproducer\x12\x14\n" +
-	"\x05limit\x18\x04 \x01(\x05R\x05limit\x12\x16\n" +
-	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x1a\n" +
-	"\bexchange\x18\x06 \x01(\tR\bexchange\x122\n" +
-	"\amin_age\x18\a \x01(\v2\x19.google.protobuf.DurationR\x06minAge\x12%\n" +
-	"\x0eerror_contains\x18\b \x01(\tR\rerrorContains\x12\x17\n" +
-	"\adry_run\x18\t \x01(\bR\x06dryRun\x12\x1d\n" +
+	"\achanged\x18\x01 \x01(\x03R\achanged\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x122\n" +
+	"\boutcomes\x18\x03 \x03(\v2\x16.msghandler.v1.OutcomeR\boutcomes\"\x80\x02\n" +
+	"\x16DiscardMessagesRequest\x12C\n" +
+	"\tselection\x18\x01 \x01(\v2%.msghandler.admin.v1.MessageSelectionR\tselection\x12\x14\n" +
+	"\x05limit\x18\x02 \x01(\x05R\x05limit\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\n" +
-	" \x01(\tR\tpageToken\x12\x16\n" +
-	"\x06broker\x18\v \x01(\tR\x06broker\x12\x1b\n" +
-	"\tid_prefix\x18\f \x01(\tR\bidPrefix\x12\x1f\n" +
-	"\vrouting_key\x18\r \x01(\tR\n" +
-	"routingKey\x12\x16\n" +
-	"\x06header\x18\x0e \x01(\tR\x06header\x12\x14\n" +
-	"\x05cause\x18\x0f \x01(\tR\x05cause\"\xa7\x01\n" +
-	"\x17DiscardMessagesResponse\x12\x1c\n" +
-	"\tdiscarded\x18\x01 \x01(\x03R\tdiscarded\x12\x12\n" +
-	"\x04more\x18\x02 \x01(\bR\x04more\x122\n" +
-	"\boutcomes\x18\x03 \x03(\v2\x16.msghandler.v1.OutcomeR\boutcomes\x12&\n" +
-	"\x0fnext_page_token\x18\x04 \x01(\tR\rnextPageToken\"_\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x17\n" +
+	"\adry_run\x18\x05 \x01(\bR\x06dryRun\x12;\n" +
+	"\x0eexpected_state\x18\x06 \x01(\x0e2\x14.msghandler.v1.StateR\rexpectedState\"\x8f\x01\n" +
+	"\x17DiscardMessagesResponse\x12\x18\n" +
+	"\achanged\x18\x01 \x01(\x03R\achanged\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x122\n" +
+	"\boutcomes\x18\x03 \x03(\v2\x16.msghandler.v1.OutcomeR\boutcomes\"_\n" +
 	"\x13TailMessagesRequest\x12\x1a\n" +
 	"\bproducer\x18\x01 \x01(\tR\bproducer\x12,\n" +
-	"\x06states\x18\x02 \x03(\x0e2\x14.msghandler.v1.StateR\x06states\"_\n" +
+	"\x06states\x18\x02 \x03(\x0e2\x14.msghandler.v1.StateR\x06states\"j\n" +
 	"\x14TailMessagesResponse\x12/\n" +
-	"\x05moves\x18\x01 \x03(\v2\x19.msghandler.admin.v1.MoveR\x05moves\x12\x16\n" +
-	"\x06missed\x18\x02 \x01(\x03R\x06missed\"\x8e\x01\n" +
+	"\x05moves\x18\x01 \x03(\v2\x19.msghandler.admin.v1.MoveR\x05moves\x12!\n" +
+	"\fmissed_moves\x18\x02 \x01(\x03R\vmissedMoves\"\x8e\x01\n" +
 	"\x04Move\x12.\n" +
 	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x1a\n" +
 	"\bproducer\x18\x02 \x01(\tR\bproducer\x12\x0e\n" +
 	"\x02id\x18\x03 \x01(\tR\x02id\x12*\n" +
-	"\x05state\x18\x04 \x01(\x0e2\x14.msghandler.v1.StateR\x05state\"\xc2\x01\n" +
-	"\x10ListAuditRequest\x12\x1b\n" +
-	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\x05state\x18\x04 \x01(\x0e2\x14.msghandler.v1.StateR\x05state\"\x8c\x02\n" +
+	"\x10ListAuditRequest\x12%\n" +
+	"\x0eactor_contains\x18\x01 \x01(\tR\ractorContains\x12'\n" +
+	"\x0faction_contains\x18\x02 \x01(\tR\x0eactionContains\x128\n" +
+	"\x06result\x18\x03 \x01(\x0e2 .msghandler.admin.v1.AuditResultR\x06result\x122\n" +
+	"\amax_age\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x06maxAge\x12\x1b\n" +
+	"\tpage_size\x18\x05 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x02 \x01(\tR\tpageToken\x12\x0e\n" +
-	"\x02by\x18\x03 \x01(\tR\x02by\x12\x16\n" +
-	"\x06action\x18\x04 \x01(\tR\x06action\x12\x16\n" +
-	"\x06result\x18\x05 \x01(\tR\x06result\x122\n" +
-	"\amax_age\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x06maxAge\"w\n" +
+	"page_token\x18\x06 \x01(\tR\tpageToken\"w\n" +
 	"\x11ListAuditResponse\x12:\n" +
 	"\arecords\x18\x01 \x03(\v2 .msghandler.admin.v1.AuditRecordR\arecords\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xe8\x03\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xd1\x05\n" +
 	"\vAuditRecord\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12.\n" +
 	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x127\n" +
-	"\tlast_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\blastTime\x12\x0e\n" +
-	"\x02by\x18\x04 \x01(\tR\x02by\x12\x12\n" +
-	"\x04kind\x18\x05 \x01(\tR\x04kind\x12\x12\n" +
-	"\x04from\x18\x06 \x01(\tR\x04from\x12\x10\n" +
-	"\x03via\x18\a \x01(\tR\x03via\x12\x16\n" +
-	"\x06action\x18\b \x01(\tR\x06action\x12\x1a\n" +
-	"\bproducer\x18\t \x01(\tR\bproducer\x12\x14\n" +
-	"\x05names\x18\n" +
-	" \x03(\tR\x05names\x12\x16\n" +
-	"\x06filter\x18\v \x01(\tR\x06filter\x12\x14\n" +
-	"\x05count\x18\f \x01(\x03R\x05count\x12\x16\n" +
-	"\x06reason\x18\r \x01(\tR\x06reason\x12\x16\n" +
-	"\x06result\x18\x0e \x01(\tR\x06result\x12\x18\n" +
-	"\arefusal\x18\x0f \x01(\tR\arefusal\x12\x14\n" +
-	"\x05cause\x18\x10 \x01(\tR\x05cause\x12\x1a\n" +
-	"\binstance\x18\x11 \x01(\tR\binstance\x12\"\n" +
-	"\fdestinations\x18\x12 \x03(\tR\fdestinations\"\x19\n" +
+	"\tlast_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\blastTime\x12\x14\n" +
+	"\x05actor\x18\x04 \x01(\tR\x05actor\x12F\n" +
+	"\ridentity_kind\x18\x05 \x01(\x0e2!.msghandler.admin.v1.IdentityKindR\fidentityKind\x12\x18\n" +
+	"\aaddress\x18\x06 \x01(\tR\aaddress\x12;\n" +
+	"\achannel\x18\a \x01(\x0e2!.msghandler.admin.v1.AuditChannelR\achannel\x128\n" +
+	"\x06action\x18\b \x01(\x0e2 .msghandler.admin.v1.AuditActionR\x06action\x12\x16\n" +
+	"\x06method\x18\t \x01(\tR\x06method\x12\x1a\n" +
+	"\bproducer\x18\n" +
+	" \x01(\tR\bproducer\x12\x14\n" +
+	"\x05names\x18\v \x03(\tR\x05names\x12\x16\n" +
+	"\x06filter\x18\f \x01(\tR\x06filter\x12\x14\n" +
+	"\x05count\x18\r \x01(\x03R\x05count\x12\"\n" +
+	"\fdestinations\x18\x0e \x03(\tR\fdestinations\x12\x16\n" +
+	"\x06reason\x18\x0f \x01(\tR\x06reason\x128\n" +
+	"\x06result\x18\x10 \x01(\x0e2 .msghandler.admin.v1.AuditResultR\x06result\x12:\n" +
+	"\arefusal\x18\x11 \x01(\x0e2 .msghandler.admin.v1.RefusalKindR\arefusal\x12\x14\n" +
+	"\x05cause\x18\x12 \x01(\tR\x05cause\x12\x1a\n" +
+	"\binstance\x18\x13 \x01(\tR\binstance\"\x19\n" +
 	"\x17GetConfigurationRequest\"\x91\x01\n" +
 	"\x18GetConfigurationResponse\x12\x1a\n" +
 	"\binstance\x18\x01 \x01(\tR\binstance\x12\x18\n" +
@@ -5462,35 +5752,34 @@ const file_msghandler_admin_v1_admin_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value\x12#\n" +
 	"\rdefault_value\x18\x03 \x01(\tR\fdefaultValue\x12\x16\n" +
 	"\x06origin\x18\x04 \x01(\tR\x06origin\x12#\n" +
-	"\rneeds_restart\x18\x05 \x01(\bR\fneedsRestart\"\xa8\x02\n" +
+	"\rneeds_restart\x18\x05 \x01(\bR\fneedsRestart\"\xaa\x02\n" +
 	"\x0eFinishedFilter\x12\x1a\n" +
 	"\bproducer\x18\x01 \x01(\tR\bproducer\x12\x0e\n" +
-	"\x02id\x18\x02 \x01(\tR\x02id\x121\n" +
-	"\x05ended\x18\x03 \x01(\x0e2\x1b.msghandler.admin.v1.EndingR\x05ended\x12\x1a\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x123\n" +
+	"\x06ending\x18\x03 \x01(\x0e2\x1b.msghandler.admin.v1.EndingR\x06ending\x12\x1a\n" +
 	"\bexchange\x18\x04 \x01(\tR\bexchange\x12\x1f\n" +
 	"\vrouting_key\x18\x05 \x01(\tR\n" +
 	"routingKey\x12\x16\n" +
 	"\x06header\x18\x06 \x01(\tR\x06header\x120\n" +
 	"\x05since\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x120\n" +
-	"\x05until\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x05until\"\xaa\x01\n" +
+	"\x05until\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x05until\"\xb3\x01\n" +
 	"\x13ListFinishedRequest\x12;\n" +
 	"\x06filter\x18\x01 \x01(\v2#.msghandler.admin.v1.FinishedFilterR\x06filter\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x03 \x01(\tR\tpageToken\x12\x1a\n" +
-	"\breceipts\x18\x04 \x01(\bR\breceipts\"\x8d\x02\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\x12#\n" +
+	"\rreceipts_only\x18\x04 \x01(\bR\freceiptsOnly\"\xbb\x02\n" +
 	"\x14ListFinishedResponse\x12@\n" +
 	"\bmessages\x18\x01 \x03(\v2$.msghandler.admin.v1.FinishedMessageR\bmessages\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x18\n" +
-	"\aarchive\x18\x03 \x01(\bR\aarchive\x12\x1a\n" +
-	"\barchived\x18\x04 \x01(\x03R\barchived\x12;\n" +
-	"\voldest_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"oldestTime\x12\x18\n" +
-	"\adropped\x18\x06 \x01(\x03R\adropped\"\xd5\x03\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12!\n" +
+	"\ffrom_archive\x18\x03 \x01(\bR\vfromArchive\x12!\n" +
+	"\farchive_size\x18\x04 \x01(\x03R\varchiveSize\x12J\n" +
+	"\x13archive_oldest_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x11archiveOldestTime\x12'\n" +
+	"\x0farchive_dropped\x18\x06 \x01(\x03R\x0earchiveDropped\"\xd4\x03\n" +
 	"\x0fFinishedMessage\x12\x1a\n" +
 	"\bproducer\x18\x01 \x01(\tR\bproducer\x120\n" +
-	"\amessage\x18\x02 \x01(\v2\x16.msghandler.v1.MessageR\amessage\x121\n" +
-	"\x05ended\x18\x03 \x01(\x0e2\x1b.msghandler.admin.v1.EndingR\x05ended\x12;\n" +
+	"\amessage\x18\x02 \x01(\v2\x16.msghandler.v1.MessageR\amessage\x123\n" +
+	"\x06ending\x18\x03 \x01(\x0e2\x1b.msghandler.admin.v1.EndingR\x06ending\x12;\n" +
 	"\vfinish_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"finishTime\x12;\n" +
 	"\vcreate_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
@@ -5498,13 +5787,13 @@ const file_msghandler_admin_v1_admin_proto_rawDesc = "" +
 	"\vcommit_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"commitTime\x12\x16\n" +
 	"\x06copies\x18\a \x01(\x05R\x06copies\x12\x14\n" +
-	"\x05entry\x18\b \x01(\tR\x05entry\x12\"\n" +
-	"\rbody_left_out\x18\t \x01(\bR\vbodyLeftOut\x12\x1e\n" +
+	"\x05entry\x18\b \x01(\tR\x05entry\x12!\n" +
+	"\fbody_omitted\x18\t \x01(\bR\vbodyOmitted\x12\x1e\n" +
 	"\n" +
 	"replayable\x18\n" +
 	" \x01(\bR\n" +
-	"replayable\x12\x18\n" +
-	"\adamaged\x18\v \x01(\tR\adamaged\"V\n" +
+	"replayable\x12\x16\n" +
+	"\x06damage\x18\v \x01(\tR\x06damage\"V\n" +
 	"\x12GetFinishedRequest\x12\x1a\n" +
 	"\bproducer\x18\x01 \x01(\tR\bproducer\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x14\n" +
@@ -5514,31 +5803,32 @@ const file_msghandler_admin_v1_admin_proto_rawDesc = "" +
 	"\fFinishedName\x12\x1a\n" +
 	"\bproducer\x18\x01 \x01(\tR\bproducer\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x14\n" +
-	"\x05entry\x18\x03 \x01(\tR\x05entry\"\x97\x02\n" +
-	"\x15ReplayMessagesRequest\x127\n" +
+	"\x05entry\x18\x03 \x01(\tR\x05entry\"\x89\x01\n" +
+	"\x11FinishedSelection\x127\n" +
 	"\x05names\x18\x01 \x03(\v2!.msghandler.admin.v1.FinishedNameR\x05names\x12;\n" +
-	"\x06filter\x18\x02 \x01(\v2#.msghandler.admin.v1.FinishedFilterR\x06filter\x12\"\n" +
-	"\rnew_id_suffix\x18\x03 \x01(\tR\vnewIdSuffix\x12\x14\n" +
-	"\x05limit\x18\x04 \x01(\x05R\x05limit\x12\x16\n" +
-	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x17\n" +
-	"\adry_run\x18\x06 \x01(\bR\x06dryRun\x12\x1d\n" +
+	"\x06filter\x18\x02 \x01(\v2#.msghandler.admin.v1.FinishedFilterR\x06filter\"\xe7\x01\n" +
+	"\x15ReplayMessagesRequest\x12D\n" +
+	"\tselection\x18\x01 \x01(\v2&.msghandler.admin.v1.FinishedSelectionR\tselection\x12\x14\n" +
+	"\x05limit\x18\x02 \x01(\x05R\x05limit\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\a \x01(\tR\tpageToken\"\xbe\x01\n" +
-	"\x16ReplayMessagesResponse\x12\x1a\n" +
-	"\breplayed\x18\x01 \x01(\x03R\breplayed\x12\x18\n" +
-	"\askipped\x18\x02 \x01(\x03R\askipped\x12\x12\n" +
-	"\x04more\x18\x03 \x01(\bR\x04more\x12&\n" +
-	"\x0fnext_page_token\x18\x04 \x01(\tR\rnextPageToken\x122\n" +
-	"\boutcomes\x18\x05 \x03(\v2\x16.msghandler.v1.OutcomeR\boutcomes\"\x1d\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x17\n" +
+	"\adry_run\x18\x05 \x01(\bR\x06dryRun\x12\"\n" +
+	"\rnew_id_suffix\x18\x06 \x01(\tR\vnewIdSuffix\"\xa8\x01\n" +
+	"\x16ReplayMessagesResponse\x12\x18\n" +
+	"\achanged\x18\x01 \x01(\x03R\achanged\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x122\n" +
+	"\boutcomes\x18\x03 \x03(\v2\x16.msghandler.v1.OutcomeR\boutcomes\x12\x18\n" +
+	"\askipped\x18\x04 \x01(\x03R\askipped\"\x1d\n" +
 	"\x1bListDeadLetterQueuesRequest\"\\\n" +
 	"\x1cListDeadLetterQueuesResponse\x12<\n" +
-	"\x06queues\x18\x01 \x03(\v2$.msghandler.admin.v1.DeadLetterQueueR\x06queues\"\xf6\x01\n" +
+	"\x06queues\x18\x01 \x03(\v2$.msghandler.admin.v1.DeadLetterQueueR\x06queues\"\x81\x02\n" +
 	"\x0fDeadLetterQueue\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05queue\x18\x02 \x01(\tR\x05queue\x12\x16\n" +
 	"\x06broker\x18\x03 \x01(\tR\x06broker\x121\n" +
-	"\x05count\x18\x04 \x01(\v2\x1b.google.protobuf.Int64ValueR\x05count\x12\x17\n" +
-	"\aat_most\x18\x05 \x01(\bR\x06atMost\x12;\n" +
+	"\x05count\x18\x04 \x01(\v2\x1b.google.protobuf.Int64ValueR\x05count\x12\"\n" +
+	"\rcount_at_most\x18\x05 \x01(\bR\vcountAtMost\x12;\n" +
 	"\voldest_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"oldestTime\x12\x18\n" +
 	"\aproblem\x18\a \x01(\tR\aproblem\"\xc1\x01\n" +
@@ -5608,9 +5898,9 @@ const file_msghandler_admin_v1_admin_proto_rawDesc = "" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12F\n" +
 	"\tselection\x18\x02 \x01(\v2(.msghandler.admin.v1.DeadLetterSelectionR\tselection\x12\x14\n" +
 	"\x05limit\x18\x03 \x01(\x05R\x05limit\x12\x16\n" +
-	"\x06reason\x18\x04 \x01(\tR\x06reason\"\xb5\x01\n" +
-	"\x19ReplayDeadLettersResponse\x12\x1a\n" +
-	"\breplayed\x18\x01 \x01(\x03R\breplayed\x12\x12\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\"\xb3\x01\n" +
+	"\x19ReplayDeadLettersResponse\x12\x18\n" +
+	"\achanged\x18\x01 \x01(\x03R\achanged\x12\x12\n" +
 	"\x04more\x18\x02 \x01(\bR\x04more\x12\x18\n" +
 	"\aproblem\x18\x03 \x01(\tR\aproblem\x12N\n" +
 	"\fdestinations\x18\x04 \x03(\v2*.msghandler.admin.v1.DeadLetterDestinationR\fdestinations\"\xa7\x01\n" +
@@ -5618,11 +5908,32 @@ const file_msghandler_admin_v1_admin_proto_rawDesc = "" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12F\n" +
 	"\tselection\x18\x02 \x01(\v2(.msghandler.admin.v1.DeadLetterSelectionR\tselection\x12\x14\n" +
 	"\x05limit\x18\x03 \x01(\x05R\x05limit\x12\x16\n" +
-	"\x06reason\x18\x04 \x01(\tR\x06reason\"h\n" +
-	"\x1aDiscardDeadLettersResponse\x12\x1c\n" +
-	"\tdiscarded\x18\x01 \x01(\x03R\tdiscarded\x12\x12\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\"d\n" +
+	"\x1aDiscardDeadLettersResponse\x12\x18\n" +
+	"\achanged\x18\x01 \x01(\x03R\achanged\x12\x12\n" +
 	"\x04more\x18\x02 \x01(\bR\x04more\x12\x18\n" +
-	"\aproblem\x18\x03 \x01(\tR\aproblem*\x92\x01\n" +
+	"\aproblem\x18\x03 \x01(\tR\aproblem*\xea\x03\n" +
+	"\tEventKind\x12\x1a\n" +
+	"\x16EVENT_KIND_UNSPECIFIED\x10\x00\x12\x13\n" +
+	"\x0fEVENT_KIND_SEND\x10\x01\x12\x15\n" +
+	"\x11EVENT_KIND_SUBMIT\x10\x02\x12\x1d\n" +
+	"\x19EVENT_KIND_SUBMIT_TRUSTED\x10\x03\x12\x16\n" +
+	"\x12EVENT_KIND_UNKNOWN\x10\x04\x12\x1a\n" +
+	"\x16EVENT_KIND_UNREACHABLE\x10\x05\x12\x17\n" +
+	"\x13EVENT_KIND_GIVEN_UP\x10\x06\x12\x18\n" +
+	"\x14EVENT_KIND_TIMED_OUT\x10\a\x12\x18\n" +
+	"\x14EVENT_KIND_COMMITTED\x10\b\x12\x16\n" +
+	"\x12EVENT_KIND_REFUSED\x10\t\x12\x15\n" +
+	"\x11EVENT_KIND_UNSURE\x10\n" +
+	"\x12\x18\n" +
+	"\x14EVENT_KIND_EXHAUSTED\x10\v\x12\x1a\n" +
+	"\x16EVENT_KIND_MARKER_KEPT\x10\f\x12\x17\n" +
+	"\x13EVENT_KIND_RELEASED\x10\r\x12\x19\n" +
+	"\x15EVENT_KIND_TAKEN_OVER\x10\x0e\x12\x14\n" +
+	"\x10EVENT_KIND_RETRY\x10\x0f\x12\x15\n" +
+	"\x11EVENT_KIND_REPLAY\x10\x10\x12\x13\n" +
+	"\x0fEVENT_KIND_DONE\x10\x11\x12\x1a\n" +
+	"\x16EVENT_KIND_ROLLED_BACK\x10\x12*\x92\x01\n" +
 	"\x10CoordinatorState\x12!\n" +
 	"\x1dCOORDINATOR_STATE_UNSPECIFIED\x10\x00\x12\x1d\n" +
 	"\x19COORDINATOR_STATE_RUNNING\x10\x01\x12\x1d\n" +
@@ -5631,7 +5942,45 @@ const file_msghandler_admin_v1_admin_proto_rawDesc = "" +
 	"\bSeverity\x12\x18\n" +
 	"\x14SEVERITY_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10SEVERITY_WARNING\x10\x01\x12\x14\n" +
-	"\x10SEVERITY_TROUBLE\x10\x02*_\n" +
+	"\x10SEVERITY_TROUBLE\x10\x02*\xb2\x01\n" +
+	"\fIdentityKind\x12\x1d\n" +
+	"\x19IDENTITY_KIND_UNSPECIFIED\x10\x00\x12\x1b\n" +
+	"\x17IDENTITY_KIND_ANONYMOUS\x10\x01\x12\x1d\n" +
+	"\x19IDENTITY_KIND_CERTIFICATE\x10\x02\x12\x17\n" +
+	"\x13IDENTITY_KIND_TOKEN\x10\x03\x12\x15\n" +
+	"\x11IDENTITY_KIND_JWT\x10\x04\x12\x17\n" +
+	"\x13IDENTITY_KIND_PROXY\x10\x05*\xc1\x01\n" +
+	"\fAuditChannel\x12\x1d\n" +
+	"\x19AUDIT_CHANNEL_UNSPECIFIED\x10\x00\x12\x16\n" +
+	"\x12AUDIT_CHANNEL_GRPC\x10\x01\x12\x16\n" +
+	"\x12AUDIT_CHANNEL_HTTP\x10\x02\x12\x19\n" +
+	"\x15AUDIT_CHANNEL_CONSOLE\x10\x03\x12\x15\n" +
+	"\x11AUDIT_CHANNEL_CLI\x10\x04\x12\x18\n" +
+	"\x14AUDIT_CHANNEL_CONFIG\x10\x05\x12\x16\n" +
+	"\x12AUDIT_CHANNEL_FILE\x10\x06*\xa5\x02\n" +
+	"\vAuditAction\x12\x1c\n" +
+	"\x18AUDIT_ACTION_UNSPECIFIED\x10\x00\x12\x16\n" +
+	"\x12AUDIT_ACTION_RETRY\x10\x01\x12\x18\n" +
+	"\x14AUDIT_ACTION_DISCARD\x10\x02\x12\x17\n" +
+	"\x13AUDIT_ACTION_REPLAY\x10\x03\x12$\n" +
+	" AUDIT_ACTION_REPLAY_DEAD_LETTERS\x10\x04\x12%\n" +
+	"!AUDIT_ACTION_DISCARD_DEAD_LETTERS\x10\x05\x12\x16\n" +
+	"\x12AUDIT_ACTION_LOGIN\x10\x06\x12\x17\n" +
+	"\x13AUDIT_ACTION_LOGOUT\x10\a\x12\x17\n" +
+	"\x13AUDIT_ACTION_RELOAD\x10\b\x12\x16\n" +
+	"\x12AUDIT_ACTION_TOKEN\x10\t*\x8d\x01\n" +
+	"\vAuditResult\x12\x1c\n" +
+	"\x18AUDIT_RESULT_UNSPECIFIED\x10\x00\x12\x16\n" +
+	"\x12AUDIT_RESULT_BEGUN\x10\x01\x12\x15\n" +
+	"\x11AUDIT_RESULT_DONE\x10\x02\x12\x18\n" +
+	"\x14AUDIT_RESULT_REFUSED\x10\x03\x12\x17\n" +
+	"\x13AUDIT_RESULT_FAILED\x10\x04*\x91\x01\n" +
+	"\vRefusalKind\x12\x1c\n" +
+	"\x18REFUSAL_KIND_UNSPECIFIED\x10\x00\x12\x19\n" +
+	"\x15REFUSAL_KIND_IDENTITY\x10\x01\x12\x15\n" +
+	"\x11REFUSAL_KIND_ROLE\x10\x02\x12\x19\n" +
+	"\x15REFUSAL_KIND_PRODUCER\x10\x03\x12\x17\n" +
+	"\x13REFUSAL_KIND_POLICY\x10\x04*_\n" +
 	"\x06Ending\x12\x16\n" +
 	"\x12ENDING_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vENDING_DONE\x10\x01\x12\x16\n" +
@@ -5672,218 +6021,234 @@ func file_msghandler_admin_v1_admin_proto_rawDescGZIP() []byte {
 	return file_msghandler_admin_v1_admin_proto_rawDescData
 }
 
-var file_msghandler_admin_v1_admin_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_msghandler_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 61)
+var file_msghandler_admin_v1_admin_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
+var file_msghandler_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 64)
 var file_msghandler_admin_v1_admin_proto_goTypes = []any{
-	(CoordinatorState)(0),                // 0: msghandler.admin.v1.CoordinatorState
-	(Severity)(0),                        // 1: msghandler.admin.v1.Severity
-	(Ending)(0),                          // 2: msghandler.admin.v1.Ending
-	(*MessageRecord)(nil),                // 3: msghandler.admin.v1.MessageRecord
-	(*Event)(nil),                        // 4: msghandler.admin.v1.Event
-	(*GetMessageRequest)(nil),            // 5: msghandler.admin.v1.GetMessageRequest
-	(*GetMessageResponse)(nil),           // 6: msghandler.admin.v1.GetMessageResponse
-	(*ListMessagesRequest)(nil),          // 7: msghandler.admin.v1.ListMessagesRequest
-	(*ListMessagesResponse)(nil),         // 8: msghandler.admin.v1.ListMessagesResponse
-	(*GroupMessagesRequest)(nil),         // 9: msghandler.admin.v1.GroupMessagesRequest
-	(*GroupMessagesResponse)(nil),        // 10: msghandler.admin.v1.GroupMessagesResponse
-	(*MessageGroup)(nil),                 // 11: msghandler.admin.v1.MessageGroup
-	(*FindMessagesRequest)(nil),          // 12: msghandler.admin.v1.FindMessagesRequest
-	(*FindMessagesResponse)(nil),         // 13: msghandler.admin.v1.FindMessagesResponse
-	(*GetStatsRequest)(nil),              // 14: msghandler.admin.v1.GetStatsRequest
-	(*GetStatsResponse)(nil),             // 15: msghandler.admin.v1.GetStatsResponse
-	(*FlowStats)(nil),                    // 16: msghandler.admin.v1.FlowStats
-	(*ProducerStats)(nil),                // 17: msghandler.admin.v1.ProducerStats
-	(*ExchangeStats)(nil),                // 18: msghandler.admin.v1.ExchangeStats
-	(*Coordinator)(nil),                  // 19: msghandler.admin.v1.Coordinator
-	(*BrokerStats)(nil),                  // 20: msghandler.admin.v1.BrokerStats
-	(*Finding)(nil),                      // 21: msghandler.admin.v1.Finding
-	(*StateStats)(nil),                   // 22: msghandler.admin.v1.StateStats
-	(*MessageName)(nil),                  // 23: msghandler.admin.v1.MessageName
-	(*RetryMessagesRequest)(nil),         // 24: msghandler.admin.v1.RetryMessagesRequest
-	(*RetryMessagesResponse)(nil),        // 25: msghandler.admin.v1.RetryMessagesResponse
-	(*DiscardMessagesRequest)(nil),       // 26: msghandler.admin.v1.DiscardMessagesRequest
-	(*DiscardMessagesResponse)(nil),      // 27: msghandler.admin.v1.DiscardMessagesResponse
-	(*TailMessagesRequest)(nil),          // 28: msghandler.admin.v1.TailMessagesRequest
-	(*TailMessagesResponse)(nil),         // 29: msghandler.admin.v1.TailMessagesResponse
-	(*Move)(nil),                         // 30: msghandler.admin.v1.Move
-	(*ListAuditRequest)(nil),             // 31: msghandler.admin.v1.ListAuditRequest
-	(*ListAuditResponse)(nil),            // 32: msghandler.admin.v1.ListAuditResponse
-	(*AuditRecord)(nil),                  // 33: msghandler.admin.v1.AuditRecord
-	(*GetConfigurationRequest)(nil),      // 34: msghandler.admin.v1.GetConfigurationRequest
-	(*GetConfigurationResponse)(nil),     // 35: msghandler.admin.v1.GetConfigurationResponse
-	(*ConfigurationValue)(nil),           // 36: msghandler.admin.v1.ConfigurationValue
-	(*FinishedFilter)(nil),               // 37: msghandler.admin.v1.FinishedFilter
-	(*ListFinishedRequest)(nil),          // 38: msghandler.admin.v1.ListFinishedRequest
-	(*ListFinishedResponse)(nil),         // 39: msghandler.admin.v1.ListFinishedResponse
-	(*FinishedMessage)(nil),              // 40: msghandler.admin.v1.FinishedMessage
-	(*GetFinishedRequest)(nil),           // 41: msghandler.admin.v1.GetFinishedRequest
-	(*GetFinishedResponse)(nil),          // 42: msghandler.admin.v1.GetFinishedResponse
-	(*FinishedName)(nil),                 // 43: msghandler.admin.v1.FinishedName
-	(*ReplayMessagesRequest)(nil),        // 44: msghandler.admin.v1.ReplayMessagesRequest
-	(*ReplayMessagesResponse)(nil),       // 45: msghandler.admin.v1.ReplayMessagesResponse
-	(*ListDeadLetterQueuesRequest)(nil),  // 46: msghandler.admin.v1.ListDeadLetterQueuesRequest
-	(*ListDeadLetterQueuesResponse)(nil), // 47: msghandler.admin.v1.ListDeadLetterQueuesResponse
-	(*DeadLetterQueue)(nil),              // 48: msghandler.admin.v1.DeadLetterQueue
-	(*DeadLetterFilter)(nil),             // 49: msghandler.admin.v1.DeadLetterFilter
-	(*DeadLetterSelection)(nil),          // 50: msghandler.admin.v1.DeadLetterSelection
-	(*DeadLetter)(nil),                   // 51: msghandler.admin.v1.DeadLetter
-	(*ListDeadLettersRequest)(nil),       // 52: msghandler.admin.v1.ListDeadLettersRequest
-	(*ListDeadLettersResponse)(nil),      // 53: msghandler.admin.v1.ListDeadLettersResponse
-	(*GetDeadLetterRequest)(nil),         // 54: msghandler.admin.v1.GetDeadLetterRequest
-	(*GetDeadLetterResponse)(nil),        // 55: msghandler.admin.v1.GetDeadLetterResponse
-	(*CountDeadLettersRequest)(nil),      // 56: msghandler.admin.v1.CountDeadLettersRequest
-	(*CountDeadLettersResponse)(nil),     // 57: msghandler.admin.v1.CountDeadLettersResponse
-	(*DeadLetterGroup)(nil),              // 58: msghandler.admin.v1.DeadLetterGroup
-	(*DeadLetterDestination)(nil),        // 59: msghandler.admin.v1.DeadLetterDestination
-	(*ReplayDeadLettersRequest)(nil),     // 60: msghandler.admin.v1.ReplayDeadLettersRequest
-	(*ReplayDeadLettersResponse)(nil),    // 61: msghandler.admin.v1.ReplayDeadLettersResponse
-	(*DiscardDeadLettersRequest)(nil),    // 62: msghandler.admin.v1.DiscardDeadLettersRequest
-	(*DiscardDeadLettersResponse)(nil),   // 63: msghandler.admin.v1.DiscardDeadLettersResponse
-	(*v1.Message)(nil),                   // 64: msghandler.v1.Message
-	(v1.State)(0),                        // 65: msghandler.v1.State
-	(*timestamppb.Timestamp)(nil),        // 66: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),          // 67: google.protobuf.Duration
-	(v1.Verdict)(0),                      // 68: msghandler.v1.Verdict
-	(*v1.Outcome)(nil),                   // 69: msghandler.v1.Outcome
-	(*wrapperspb.Int64Value)(nil),        // 70: google.protobuf.Int64Value
+	(EventKind)(0),                       // 0: msghandler.admin.v1.EventKind
+	(CoordinatorState)(0),                // 1: msghandler.admin.v1.CoordinatorState
+	(Severity)(0),                        // 2: msghandler.admin.v1.Severity
+	(IdentityKind)(0),                    // 3: msghandler.admin.v1.IdentityKind
+	(AuditChannel)(0),                    // 4: msghandler.admin.v1.AuditChannel
+	(AuditAction)(0),                     // 5: msghandler.admin.v1.AuditAction
+	(AuditResult)(0),                     // 6: msghandler.admin.v1.AuditResult
+	(RefusalKind)(0),                     // 7: msghandler.admin.v1.RefusalKind
+	(Ending)(0),                          // 8: msghandler.admin.v1.Ending
+	(*MessageRecord)(nil),                // 9: msghandler.admin.v1.MessageRecord
+	(*Event)(nil),                        // 10: msghandler.admin.v1.Event
+	(*GetMessageRequest)(nil),            // 11: msghandler.admin.v1.GetMessageRequest
+	(*GetMessageResponse)(nil),           // 12: msghandler.admin.v1.GetMessageResponse
+	(*MessageName)(nil),                  // 13: msghandler.admin.v1.MessageName
+	(*MessageFilter)(nil),                // 14: msghandler.admin.v1.MessageFilter
+	(*MessageSelection)(nil),             // 15: msghandler.admin.v1.MessageSelection
+	(*ListMessagesRequest)(nil),          // 16: msghandler.admin.v1.ListMessagesRequest
+	(*ListMessagesResponse)(nil),         // 17: msghandler.admin.v1.ListMessagesResponse
+	(*GroupMessagesRequest)(nil),         // 18: msghandler.admin.v1.GroupMessagesRequest
+	(*GroupMessagesResponse)(nil),        // 19: msghandler.admin.v1.GroupMessagesResponse
+	(*MessageGroup)(nil),                 // 20: msghandler.admin.v1.MessageGroup
+	(*FindMessagesRequest)(nil),          // 21: msghandler.admin.v1.FindMessagesRequest
+	(*FindMessagesResponse)(nil),         // 22: msghandler.admin.v1.FindMessagesResponse
+	(*GetStatsRequest)(nil),              // 23: msghandler.admin.v1.GetStatsRequest
+	(*GetStatsResponse)(nil),             // 24: msghandler.admin.v1.GetStatsResponse
+	(*FlowStats)(nil),                    // 25: msghandler.admin.v1.FlowStats
+	(*ProducerStats)(nil),                // 26: msghandler.admin.v1.ProducerStats
+	(*ExchangeStats)(nil),                // 27: msghandler.admin.v1.ExchangeStats
+	(*Coordinator)(nil),                  // 28: msghandler.admin.v1.Coordinator
+	(*BrokerStats)(nil),                  // 29: msghandler.admin.v1.BrokerStats
+	(*Finding)(nil),                      // 30: msghandler.admin.v1.Finding
+	(*StateStats)(nil),                   // 31: msghandler.admin.v1.StateStats
+	(*RetryMessagesRequest)(nil),         // 32: msghandler.admin.v1.RetryMessagesRequest
+	(*RetryMessagesResponse)(nil),        // 33: msghandler.admin.v1.RetryMessagesResponse
+	(*DiscardMessagesRequest)(nil),       // 34: msghandler.admin.v1.DiscardMessagesRequest
+	(*DiscardMessagesResponse)(nil),      // 35: msghandler.admin.v1.DiscardMessagesResponse
+	(*TailMessagesRequest)(nil),          // 36: msghandler.admin.v1.TailMessagesRequest
+	(*TailMessagesResponse)(nil),         // 37: msghandler.admin.v1.TailMessagesResponse
+	(*Move)(nil),                         // 38: msghandler.admin.v1.Move
+	(*ListAuditRequest)(nil),             // 39: msghandler.admin.v1.ListAuditRequest
+	(*ListAuditResponse)(nil),            // 40: msghandler.admin.v1.ListAuditResponse
+	(*AuditRecord)(nil),                  // 41: msghandler.admin.v1.AuditRecord
+	(*GetConfigurationRequest)(nil),      // 42: msghandler.admin.v1.GetConfigurationRequest
+	(*GetConfigurationResponse)(nil),     // 43: msghandler.admin.v1.GetConfigurationResponse
+	(*ConfigurationValue)(nil),           // 44: msghandler.admin.v1.ConfigurationValue
+	(*FinishedFilter)(nil),               // 45: msghandler.admin.v1.FinishedFilter
+	(*ListFinishedRequest)(nil),          // 46: msghandler.admin.v1.ListFinishedRequest
+	(*ListFinishedResponse)(nil),         // 47: msghandler.admin.v1.ListFinishedResponse
+	(*FinishedMessage)(nil),              // 48: msghandler.admin.v1.FinishedMessage
+	(*GetFinishedRequest)(nil),           // 49: msghandler.admin.v1.GetFinishedRequest
+	(*GetFinishedResponse)(nil),          // 50: msghandler.admin.v1.GetFinishedResponse
+	(*FinishedName)(nil),                 // 51: msghandler.admin.v1.FinishedName
+	(*FinishedSelection)(nil),            // 52: msghandler.admin.v1.FinishedSelection
+	(*ReplayMessagesRequest)(nil),        // 53: msghandler.admin.v1.ReplayMessagesRequest
+	(*ReplayMessagesResponse)(nil),       // 54: msghandler.admin.v1.ReplayMessagesResponse
+	(*ListDeadLetterQueuesRequest)(nil),  // 55: msghandler.admin.v1.ListDeadLetterQueuesRequest
+	(*ListDeadLetterQueuesResponse)(nil), // 56: msghandler.admin.v1.ListDeadLetterQueuesResponse
+	(*DeadLetterQueue)(nil),              // 57: msghandler.admin.v1.DeadLetterQueue
+	(*DeadLetterFilter)(nil),             // 58: msghandler.admin.v1.DeadLetterFilter
+	(*DeadLetterSelection)(nil),          // 59: msghandler.admin.v1.DeadLetterSelection
+	(*DeadLetter)(nil),                   // 60: msghandler.admin.v1.DeadLetter
+	(*ListDeadLettersRequest)(nil),       // 61: msghandler.admin.v1.ListDeadLettersRequest
+	(*ListDeadLettersResponse)(nil),      // 62: msghandler.admin.v1.ListDeadLettersResponse
+	(*GetDeadLetterRequest)(nil),         // 63: msghandler.admin.v1.GetDeadLetterRequest
+	(*GetDeadLetterResponse)(nil),        // 64: msghandler.admin.v1.GetDeadLetterResponse
+	(*CountDeadLettersRequest)(nil),      // 65: msghandler.admin.v1.CountDeadLettersRequest
+	(*CountDeadLettersResponse)(nil),     // 66: msghandler.admin.v1.CountDeadLettersResponse
+	(*DeadLetterGroup)(nil),              // 67: msghandler.admin.v1.DeadLetterGroup
+	(*DeadLetterDestination)(nil),        // 68: msghandler.admin.v1.DeadLetterDestination
+	(*ReplayDeadLettersRequest)(nil),     // 69: msghandler.admin.v1.ReplayDeadLettersRequest
+	(*ReplayDeadLettersResponse)(nil),    // 70: msghandler.admin.v1.ReplayDeadLettersResponse
+	(*DiscardDeadLettersRequest)(nil),    // 71: msghandler.admin.v1.DiscardDeadLettersRequest
+	(*DiscardDeadLettersResponse)(nil),   // 72: msghandler.admin.v1.DiscardDeadLettersResponse
+	(*v1.Message)(nil),                   // 73: msghandler.v1.Message
+	(v1.State)(0),                        // 74: msghandler.v1.State
+	(*timestamppb.Timestamp)(nil),        // 75: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),          // 76: google.protobuf.Duration
+	(v1.Verdict)(0),                      // 77: msghandler.v1.Verdict
+	(*v1.Outcome)(nil),                   // 78: msghandler.v1.Outcome
+	(*wrapperspb.Int64Value)(nil),        // 79: google.protobuf.Int64Value
 }
 var file_msghandler_admin_v1_admin_proto_depIdxs = []int32{
-	64,  // 0: msghandler.admin.v1.MessageRecord.message:type_name -> msghandler.v1.Message
-	65,  // 1: msghandler.admin.v1.MessageRecord.state:type_name -> msghandler.v1.State
-	66,  // 2: msghandler.admin.v1.MessageRecord.create_time:type_name -> google.protobuf.Timestamp
-	66,  // 3: msghandler.admin.v1.MessageRecord.update_time:type_name -> google.protobuf.Timestamp
-	66,  // 4: msghandler.admin.v1.MessageRecord.due_time:type_name -> google.protobuf.Timestamp
-	66,  // 5: msghandler.admin.v1.MessageRecord.lease_until:type_name -> google.protobuf.Timestamp
-	4,   // 6: msghandler.admin.v1.MessageRecord.events:type_name -> msghandler.admin.v1.Event
-	66,  // 7: msghandler.admin.v1.MessageRecord.last_error_time:type_name -> google.protobuf.Timestamp
-	66,  // 8: msghandler.admin.v1.Event.first_time:type_name -> google.protobuf.Timestamp
-	66,  // 9: msghandler.admin.v1.Event.last_time:type_name -> google.protobuf.Timestamp
-	3,   // 10: msghandler.admin.v1.GetMessageResponse.record:type_name -> msghandler.admin.v1.MessageRecord
-	65,  // 11: msghandler.admin.v1.ListMessagesRequest.state:type_name -> msghandler.v1.State
-	67,  // 12: msghandler.admin.v1.ListMessagesRequest.min_age:type_name -> google.protobuf.Duration
-	3,   // 13: msghandler.admin.v1.ListMessagesResponse.records:type_name -> msghandler.admin.v1.MessageRecord
-	65,  // 14: msghandler.admin.v1.GroupMessagesRequest.state:type_name -> msghandler.v1.State
-	67,  // 15: msghandler.admin.v1.GroupMessagesRequest.min_age:type_name -> google.protobuf.Duration
-	11,  // 16: msghandler.admin.v1.GroupMessagesResponse.groups:type_name -> msghandler.admin.v1.MessageGroup
-	66,  // 17: msghandler.admin.v1.MessageGroup.oldest_create_time:type_name -> google.protobuf.Timestamp
-	66,  // 18: msghandler.admin.v1.MessageGroup.newest_create_time:type_name -> google.protobuf.Timestamp
-	3,   // 19: msghandler.admin.v1.FindMessagesResponse.records:type_name -> msghandler.admin.v1.MessageRecord
-	22,  // 20: msghandler.admin.v1.GetStatsResponse.states:type_name -> msghandler.admin.v1.StateStats
-	21,  // 21: msghandler.admin.v1.GetStatsResponse.findings:type_name -> msghandler.admin.v1.Finding
-	20,  // 22: msghandler.admin.v1.GetStatsResponse.brokers:type_name -> msghandler.admin.v1.BrokerStats
-	19,  // 23: msghandler.admin.v1.GetStatsResponse.coordinators:type_name -> msghandler.admin.v1.Coordinator
-	16,  // 24: msghandler.admin.v1.GetStatsResponse.flow:type_name -> msghandler.admin.v1.FlowStats
-	17,  // 25: msghandler.admin.v1.GetStatsResponse.producers:type_name -> msghandler.admin.v1.ProducerStats
-	18,  // 26: msghandler.admin.v1.GetStatsResponse.exchanges:type_name -> msghandler.admin.v1.ExchangeStats
-	67,  // 27: msghandler.admin.v1.FlowStats.latency_p50:type_name -> google.protobuf.Duration
-	67,  // 28: msghandler.admin.v1.FlowStats.latency_p99:type_name -> google.protobuf.Duration
-	66,  // 29: msghandler.admin.v1.ProducerStats.answer_time:type_name -> google.protobuf.Timestamp
-	67,  // 30: msghandler.admin.v1.ProducerStats.answer_took:type_name -> google.protobuf.Duration
-	68,  // 31: msghandler.admin.v1.ProducerStats.verdict:type_name -> msghandler.v1.Verdict
-	66,  // 32: msghandler.admin.v1.ProducerStats.failure_time:type_name -> google.protobuf.Timestamp
-	66,  // 33: msghandler.admin.v1.ExchangeStats.acknowledge_time:type_name -> google.protobuf.Timestamp
-	66,  // 34: msghandler.admin.v1.ExchangeStats.failure_time:type_name -> google.protobuf.Timestamp
-	0,   // 35: msghandler.admin.v1.Coordinator.state:type_name -> msghandler.admin.v1.CoordinatorState
-	66,  // 36: msghandler.admin.v1.Coordinator.start_time:type_name -> google.protobuf.Timestamp
-	66,  // 37: msghandler.admin.v1.Coordinator.seen_time:type_name -> google.protobuf.Timestamp
-	1,   // 38: msghandler.admin.v1.Finding.severity:type_name -> msghandler.admin.v1.Severity
-	65,  // 39: msghandler.admin.v1.StateStats.state:type_name -> msghandler.v1.State
-	66,  // 40: msghandler.admin.v1.StateStats.oldest_create_time:type_name -> google.protobuf.Timestamp
-	66,  // 41: msghandler.admin.v1.StateStats.first_due_time:type_name -> google.protobuf.Timestamp
-	23,  // 42: msghandler.admin.v1.RetryMessagesRequest.names:type_name -> msghandler.admin.v1.MessageName
-	65,  // 43: msghandler.admin.v1.RetryMessagesRequest.state:type_name -> msghandler.v1.State
-	67,  // 44: msghandler.admin.v1.RetryMessagesRequest.min_age:type_name -> google.protobuf.Duration
-	69,  // 45: msghandler.admin.v1.RetryMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
-	23,  // 46: msghandler.admin.v1.DiscardMessagesRequest.names:type_name -> msghandler.admin.v1.MessageName
-	65,  // 47: msghandler.admin.v1.DiscardMessagesRequest.state:type_name -> msghandler.v1.State
-	67,  // 48: msghandler.admin.v1.DiscardMessagesRequest.min_age:type_name -> google.protobuf.Duration
-	69,  // 49: msghandler.admin.v1.DiscardMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
-	65,  // 50: msghandler.admin.v1.TailMessagesRequest.states:type_name -> msghandler.v1.State
-	30,  // 51: msghandler.admin.v1.TailMessagesResponse.moves:type_name -> msghandler.admin.v1.Move
-	66,  // 52: msghandler.admin.v1.Move.time:type_name -> google.protobuf.Timestamp
-	65,  // 53: msghandler.admin.v1.Move.state:type_name -> msghandler.v1.State
-	67,  // 54: msghandler.admin.v1.ListAuditRequest.max_age:type_name -> google.protobuf.Duration
-	33,  // 55: msghandler.admin.v1.ListAuditResponse.records:type_name -> msghandler.admin.v1.AuditRecord
-	66,  // 56: msghandler.admin.v1.AuditRecord.time:type_name -> google.protobuf.Timestamp
-	66,  // 57: msghandler.admin.v1.AuditRecord.last_time:type_name -> google.protobuf.Timestamp
-	36,  // 58: msghandler.admin.v1.GetConfigurationResponse.values:type_name -> msghandler.admin.v1.ConfigurationValue
-	2,   // 59: msghandler.admin.v1.FinishedFilter.ended:type_name -> msghandler.admin.v1.Ending
-	66,  // 60: msghandler.admin.v1.FinishedFilter.since:type_name -> google.protobuf.Timestamp
-	66,  // 61: msghandler.admin.v1.FinishedFilter.until:type_name -> google.protobuf.Timestamp
-	37,  // 62: msghandler.admin.v1.ListFinishedRequest.filter:type_name -> msghandler.admin.v1.FinishedFilter
-	40,  // 63: msghandler.admin.v1.ListFinishedResponse.messages:type_name -> msghandler.admin.v1.FinishedMessage
-	66,  // 64: msghandler.admin.v1.ListFinishedResponse.oldest_time:type_name -> google.protobuf.Timestamp
-	64,  // 65: msghandler.admin.v1.FinishedMessage.message:type_name -> msghandler.v1.Message
-	2,   // 66: msghandler.admin.v1.FinishedMessage.ended:type_name -> msghandler.admin.v1.Ending
-	66,  // 67: msghandler.admin.v1.FinishedMessage.finish_time:type_name -> google.protobuf.Timestamp
-	66,  // 68: msghandler.admin.v1.FinishedMessage.create_time:type_name -> google.protobuf.Timestamp
-	66,  // 69: msghandler.admin.v1.FinishedMessage.commit_time:type_name -> google.protobuf.Timestamp
-	40,  // 70: msghandler.admin.v1.GetFinishedResponse.message:type_name -> msghandler.admin.v1.FinishedMessage
-	43,  // 71: msghandler.admin.v1.ReplayMessagesRequest.names:type_name -> msghandler.admin.v1.FinishedName
-	37,  // 72: msghandler.admin.v1.ReplayMessagesRequest.filter:type_name -> msghandler.admin.v1.FinishedFilter
-	69,  // 73: msghandler.admin.v1.ReplayMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
-	48,  // 74: msghandler.admin.v1.ListDeadLetterQueuesResponse.queues:type_name -> msghandler.admin.v1.DeadLetterQueue
-	70,  // 75: msghandler.admin.v1.DeadLetterQueue.count:type_name -> google.protobuf.Int64Value
-	66,  // 76: msghandler.admin.v1.DeadLetterQueue.oldest_time:type_name -> google.protobuf.Timestamp
-	67,  // 77: msghandler.admin.v1.DeadLetterFilter.min_age:type_name -> google.protobuf.Duration
-	23,  // 78: msghandler.admin.v1.DeadLetterSelection.names:type_name -> msghandler.admin.v1.MessageName
-	49,  // 79: msghandler.admin.v1.DeadLetterSelection.filter:type_name -> msghandler.admin.v1.DeadLetterFilter
-	64,  // 80: msghandler.admin.v1.DeadLetter.message:type_name -> msghandler.v1.Message
-	66,  // 81: msghandler.admin.v1.DeadLetter.since_time:type_name -> google.protobuf.Timestamp
-	49,  // 82: msghandler.admin.v1.ListDeadLettersRequest.filter:type_name -> msghandler.admin.v1.DeadLetterFilter
-	51,  // 83: msghandler.admin.v1.ListDeadLettersResponse.letters:type_name -> msghandler.admin.v1.DeadLetter
-	51,  // 84: msghandler.admin.v1.GetDeadLetterResponse.letter:type_name -> msghandler.admin.v1.DeadLetter
-	50,  // 85: msghandler.admin.v1.CountDeadLettersRequest.selection:type_name -> msghandler.admin.v1.DeadLetterSelection
-	66,  // 86: msghandler.admin.v1.CountDeadLettersResponse.oldest_time:type_name -> google.protobuf.Timestamp
-	58,  // 87: msghandler.admin.v1.CountDeadLettersResponse.groups:type_name -> msghandler.admin.v1.DeadLetterGroup
-	59,  // 88: msghandler.admin.v1.CountDeadLettersResponse.destinations:type_name -> msghandler.admin.v1.DeadLetterDestination
-	66,  // 89: msghandler.admin.v1.DeadLetterGroup.oldest_time:type_name -> google.protobuf.Timestamp
-	50,  // 90: msghandler.admin.v1.ReplayDeadLettersRequest.selection:type_name -> msghandler.admin.v1.DeadLetterSelection
-	59,  // 91: msghandler.admin.v1.ReplayDeadLettersResponse.destinations:type_name -> msghandler.admin.v1.DeadLetterDestination
-	50,  // 92: msghandler.admin.v1.DiscardDeadLettersRequest.selection:type_name -> msghandler.admin.v1.DeadLetterSelection
-	5,   // 93: msghandler.admin.v1.AdminService.GetMessage:input_type -> msghandler.admin.v1.GetMessageRequest
-	7,   // 94: msghandler.admin.v1.AdminService.ListMessages:input_type -> msghandler.admin.v1.ListMessagesRequest
-	14,  // 95: msghandler.admin.v1.AdminService.GetStats:input_type -> msghandler.admin.v1.GetStatsRequest
-	24,  // 96: msghandler.admin.v1.AdminService.RetryMessages:input_type -> msghandler.admin.v1.RetryMessagesRequest
-	26,  // 97: msghandler.admin.v1.AdminService.DiscardMessages:input_type -> msghandler.admin.v1.DiscardMessagesRequest
-	28,  // 98: msghandler.admin.v1.AdminService.TailMessages:input_type -> msghandler.admin.v1.TailMessagesRequest
-	31,  // 99: msghandler.admin.v1.AdminService.ListAudit:input_type -> msghandler.admin.v1.ListAuditRequest
-	34,  // 100: msghandler.admin.v1.AdminService.GetConfiguration:input_type -> msghandler.admin.v1.GetConfigurationRequest
-	9,   // 101: msghandler.admin.v1.AdminService.GroupMessages:input_type -> msghandler.admin.v1.GroupMessagesRequest
-	12,  // 102: msghandler.admin.v1.AdminService.FindMessages:input_type -> msghandler.admin.v1.FindMessagesRequest
-	38,  // 103: msghandler.admin.v1.AdminService.ListFinished:input_type -> msghandler.admin.v1.ListFinishedRequest
-	41,  // 104: msghandler.admin.v1.AdminService.GetFinished:input_type -> msghandler.admin.v1.GetFinishedRequest
-	44,  // 105: msghandler.admin.v1.AdminService.ReplayMessages:input_type -> msghandler.admin.v1.ReplayMessagesRequest
-	46,  // 106: msghandler.admin.v1.AdminService.ListDeadLetterQueues:input_type -> msghandler.admin.v1.ListDeadLetterQueuesRequest
-	52,  // 107: msghandler.admin.v1.AdminService.ListDeadLetters:input_type -> msghandler.admin.v1.ListDeadLettersRequest
-	54,  // 108: msghandler.admin.v1.AdminService.GetDeadLetter:input_type -> msghandler.admin.v1.GetDeadLetterRequest
-	56,  // 109: msghandler.admin.v1.AdminService.CountDeadLetters:input_type -> msghandler.admin.v1.CountDeadLettersRequest
-	60,  // 110: msghandler.admin.v1.AdminService.ReplayDeadLetters:input_type -> msghandler.admin.v1.ReplayDeadLettersRequest
-	62,  // 111: msghandler.admin.v1.AdminService.DiscardDeadLetters:input_type -> msghandler.admin.v1.DiscardDeadLettersRequest
-	6,   // 112: msghandler.admin.v1.AdminService.GetMessage:output_type -> msghandler.admin.v1.GetMessageResponse
-	8,   // 113: msghandler.admin.v1.AdminService.ListMessages:output_type -> msghandler.admin.v1.ListMessagesResponse
-	15,  // 114: msghandler.admin.v1.AdminService.GetStats:output_type -> msghandler.admin.v1.GetStatsResponse
-	25,  // 115: msghandler.admin.v1.AdminService.RetryMessages:output_type -> msghandler.admin.v1.RetryMessagesResponse
-	27,  // 116: msghandler.admin.v1.AdminService.DiscardMessages:output_type -> msghandler.admin.v1.DiscardMessagesResponse
-	29,  // 117: msghandler.admin.v1.AdminService.TailMessages:output_type -> msghandler.admin.v1.TailMessagesResponse
-	32,  // 118: msghandler.admin.v1.AdminService.ListAudit:output_type -> msghandler.admin.v1.ListAuditResponse
-	35,  // 119: msghandler.admin.v1.AdminService.GetConfiguration:output_type -> msghandler.admin.v1.GetConfigurationResponse
-	10,  // 120: msghandler.admin.v1.AdminService.GroupMessages:output_type -> msghandler.admin.v1.GroupMessagesResponse
-	13,  // 121: msghandler.admin.v1.AdminService.FindMessages:output_type -> msghandler.admin.v1.FindMessagesResponse
-	39,  // 122: msghandler.admin.v1.AdminService.ListFinished:output_type -> msghandler.admin.v1.ListFinishedResponse
-	42,  // 123: msghandler.admin.v1.AdminService.GetFinished:output_type -> msghandler.admin.v1.GetFinishedResponse
-	45,  // 124: msghandler.admin.v1.AdminService.ReplayMessages:output_type -> msghandler.admin.v1.ReplayMessagesResponse
-	47,  // 125: msghandler.admin.v1.AdminService.ListDeadLetterQueues:output_type -> msghandler.admin.v1.ListDeadLetterQueuesResponse
-	53,  // 126: msghandler.admin.v1.AdminService.ListDeadLetters:output_type -> msghandler.admin.v1.ListDeadLettersResponse
-	55,  // 127: msghandler.admin.v1.AdminService.GetDeadLetter:output_type -> msghandler.admin.v1.GetDeadLetterResponse
-	57,  // 128: msghandler.admin.v1.AdminService.CountDeadLetters:output_type -> msghandler.admin.v1.CountDeadLettersResponse
-	61,  // 129: msghandler.admin.v1.AdminService.ReplayDeadLetters:output_type -> msghandler.admin.v1.ReplayDeadLettersResponse
-	63,  // 130: msghandler.admin.v1.AdminService.DiscardDeadLetters:output_type -> msghandler.admin.v1.DiscardDeadLettersResponse
-	112, // [112:131] is the sub-list for method output_type
-	93,  // [93:112] is the sub-list for method input_type
-	93,  // [93:93] is the sub-list for extension type_name
-	93,  // [93:93] is the sub-list for extension extendee
-	0,   // [0:93] is the sub-list for field type_name
+	73,  // 0: msghandler.admin.v1.MessageRecord.message:type_name -> msghandler.v1.Message
+	74,  // 1: msghandler.admin.v1.MessageRecord.state:type_name -> msghandler.v1.State
+	75,  // 2: msghandler.admin.v1.MessageRecord.create_time:type_name -> google.protobuf.Timestamp
+	75,  // 3: msghandler.admin.v1.MessageRecord.update_time:type_name -> google.protobuf.Timestamp
+	75,  // 4: msghandler.admin.v1.MessageRecord.due_time:type_name -> google.protobuf.Timestamp
+	75,  // 5: msghandler.admin.v1.MessageRecord.last_error_time:type_name -> google.protobuf.Timestamp
+	75,  // 6: msghandler.admin.v1.MessageRecord.lease_end_time:type_name -> google.protobuf.Timestamp
+	10,  // 7: msghandler.admin.v1.MessageRecord.events:type_name -> msghandler.admin.v1.Event
+	0,   // 8: msghandler.admin.v1.Event.kind:type_name -> msghandler.admin.v1.EventKind
+	75,  // 9: msghandler.admin.v1.Event.first_time:type_name -> google.protobuf.Timestamp
+	75,  // 10: msghandler.admin.v1.Event.last_time:type_name -> google.protobuf.Timestamp
+	9,   // 11: msghandler.admin.v1.GetMessageResponse.record:type_name -> msghandler.admin.v1.MessageRecord
+	74,  // 12: msghandler.admin.v1.MessageFilter.state:type_name -> msghandler.v1.State
+	76,  // 13: msghandler.admin.v1.MessageFilter.min_age:type_name -> google.protobuf.Duration
+	13,  // 14: msghandler.admin.v1.MessageSelection.names:type_name -> msghandler.admin.v1.MessageName
+	14,  // 15: msghandler.admin.v1.MessageSelection.filter:type_name -> msghandler.admin.v1.MessageFilter
+	14,  // 16: msghandler.admin.v1.ListMessagesRequest.filter:type_name -> msghandler.admin.v1.MessageFilter
+	9,   // 17: msghandler.admin.v1.ListMessagesResponse.records:type_name -> msghandler.admin.v1.MessageRecord
+	14,  // 18: msghandler.admin.v1.GroupMessagesRequest.filter:type_name -> msghandler.admin.v1.MessageFilter
+	20,  // 19: msghandler.admin.v1.GroupMessagesResponse.groups:type_name -> msghandler.admin.v1.MessageGroup
+	75,  // 20: msghandler.admin.v1.MessageGroup.oldest_create_time:type_name -> google.protobuf.Timestamp
+	75,  // 21: msghandler.admin.v1.MessageGroup.newest_create_time:type_name -> google.protobuf.Timestamp
+	9,   // 22: msghandler.admin.v1.FindMessagesResponse.records:type_name -> msghandler.admin.v1.MessageRecord
+	31,  // 23: msghandler.admin.v1.GetStatsResponse.states:type_name -> msghandler.admin.v1.StateStats
+	30,  // 24: msghandler.admin.v1.GetStatsResponse.findings:type_name -> msghandler.admin.v1.Finding
+	29,  // 25: msghandler.admin.v1.GetStatsResponse.brokers:type_name -> msghandler.admin.v1.BrokerStats
+	28,  // 26: msghandler.admin.v1.GetStatsResponse.coordinators:type_name -> msghandler.admin.v1.Coordinator
+	25,  // 27: msghandler.admin.v1.GetStatsResponse.flow:type_name -> msghandler.admin.v1.FlowStats
+	26,  // 28: msghandler.admin.v1.GetStatsResponse.producers:type_name -> msghandler.admin.v1.ProducerStats
+	27,  // 29: msghandler.admin.v1.GetStatsResponse.exchanges:type_name -> msghandler.admin.v1.ExchangeStats
+	76,  // 30: msghandler.admin.v1.FlowStats.latency_p50:type_name -> google.protobuf.Duration
+	76,  // 31: msghandler.admin.v1.FlowStats.latency_p99:type_name -> google.protobuf.Duration
+	75,  // 32: msghandler.admin.v1.ProducerStats.last_answer_time:type_name -> google.protobuf.Timestamp
+	76,  // 33: msghandler.admin.v1.ProducerStats.last_answer_latency:type_name -> google.protobuf.Duration
+	77,  // 34: msghandler.admin.v1.ProducerStats.last_verdict:type_name -> msghandler.v1.Verdict
+	75,  // 35: msghandler.admin.v1.ProducerStats.last_failure_time:type_name -> google.protobuf.Timestamp
+	75,  // 36: msghandler.admin.v1.ExchangeStats.last_acknowledge_time:type_name -> google.protobuf.Timestamp
+	75,  // 37: msghandler.admin.v1.ExchangeStats.last_failure_time:type_name -> google.protobuf.Timestamp
+	1,   // 38: msghandler.admin.v1.Coordinator.state:type_name -> msghandler.admin.v1.CoordinatorState
+	75,  // 39: msghandler.admin.v1.Coordinator.start_time:type_name -> google.protobuf.Timestamp
+	75,  // 40: msghandler.admin.v1.Coordinator.last_seen_time:type_name -> google.protobuf.Timestamp
+	2,   // 41: msghandler.admin.v1.Finding.severity:type_name -> msghandler.admin.v1.Severity
+	74,  // 42: msghandler.admin.v1.StateStats.state:type_name -> msghandler.v1.State
+	75,  // 43: msghandler.admin.v1.StateStats.oldest_create_time:type_name -> google.protobuf.Timestamp
+	75,  // 44: msghandler.admin.v1.StateStats.first_due_time:type_name -> google.protobuf.Timestamp
+	15,  // 45: msghandler.admin.v1.RetryMessagesRequest.selection:type_name -> msghandler.admin.v1.MessageSelection
+	78,  // 46: msghandler.admin.v1.RetryMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
+	15,  // 47: msghandler.admin.v1.DiscardMessagesRequest.selection:type_name -> msghandler.admin.v1.MessageSelection
+	74,  // 48: msghandler.admin.v1.DiscardMessagesRequest.expected_state:type_name -> msghandler.v1.State
+	78,  // 49: msghandler.admin.v1.DiscardMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
+	74,  // 50: msghandler.admin.v1.TailMessagesRequest.states:type_name -> msghandler.v1.State
+	38,  // 51: msghandler.admin.v1.TailMessagesResponse.moves:type_name -> msghandler.admin.v1.Move
+	75,  // 52: msghandler.admin.v1.Move.time:type_name -> google.protobuf.Timestamp
+	74,  // 53: msghandler.admin.v1.Move.state:type_name -> msghandler.v1.State
+	6,   // 54: msghandler.admin.v1.ListAuditRequest.result:type_name -> msghandler.admin.v1.AuditResult
+	76,  // 55: msghandler.admin.v1.ListAuditRequest.max_age:type_name -> google.protobuf.Duration
+	41,  // 56: msghandler.admin.v1.ListAuditResponse.records:type_name -> msghandler.admin.v1.AuditRecord
+	75,  // 57: msghandler.admin.v1.AuditRecord.time:type_name -> google.protobuf.Timestamp
+	75,  // 58: msghandler.admin.v1.AuditRecord.last_time:type_name -> google.protobuf.Timestamp
+	3,   // 59: msghandler.admin.v1.AuditRecord.identity_kind:type_name -> msghandler.admin.v1.IdentityKind
+	4,   // 60: msghandler.admin.v1.AuditRecord.channel:type_name -> msghandler.admin.v1.AuditChannel
+	5,   // 61: msghandler.admin.v1.AuditRecord.action:type_name -> msghandler.admin.v1.AuditAction
+	6,   // 62: msghandler.admin.v1.AuditRecord.result:type_name -> msghandler.admin.v1.AuditResult
+	7,   // 63: msghandler.admin.v1.AuditRecord.refusal:type_name -> msghandler.admin.v1.RefusalKind
+	44,  // 64: msghandler.admin.v1.GetConfigurationResponse.values:type_name -> msghandler.admin.v1.ConfigurationValue
+	8,   // 65: msghandler.admin.v1.FinishedFilter.ending:type_name -> msghandler.admin.v1.Ending
+	75,  // 66: msghandler.admin.v1.FinishedFilter.since:type_name -> google.protobuf.Timestamp
+	75,  // 67: msghandler.admin.v1.FinishedFilter.until:type_name -> google.protobuf.Timestamp
+	45,  // 68: msghandler.admin.v1.ListFinishedRequest.filter:type_name -> msghandler.admin.v1.FinishedFilter
+	48,  // 69: msghandler.admin.v1.ListFinishedResponse.messages:type_name -> msghandler.admin.v1.FinishedMessage
+	75,  // 70: msghandler.admin.v1.ListFinishedResponse.archive_oldest_time:type_name -> google.protobuf.Timestamp
+	73,  // 71: msghandler.admin.v1.FinishedMessage.message:type_name -> msghandler.v1.Message
+	8,   // 72: msghandler.admin.v1.FinishedMessage.ending:type_name -> msghandler.admin.v1.Ending
+	75,  // 73: msghandler.admin.v1.FinishedMessage.finish_time:type_name -> google.protobuf.Timestamp
+	75,  // 74: msghandler.admin.v1.FinishedMessage.create_time:type_name -> google.protobuf.Timestamp
+	75,  // 75: msghandler.admin.v1.FinishedMessage.commit_time:type_name -> google.protobuf.Timestamp
+	48,  // 76: msghandler.admin.v1.GetFinishedResponse.message:type_name -> msghandler.admin.v1.FinishedMessage
+	51,  // 77: msghandler.admin.v1.FinishedSelection.names:type_name -> msghandler.admin.v1.FinishedName
+	45,  // 78: msghandler.admin.v1.FinishedSelection.filter:type_name -> msghandler.admin.v1.FinishedFilter
+	52,  // 79: msghandler.admin.v1.ReplayMessagesRequest.selection:type_name -> msghandler.admin.v1.FinishedSelection
+	78,  // 80: msghandler.admin.v1.ReplayMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
+	57,  // 81: msghandler.admin.v1.ListDeadLetterQueuesResponse.queues:type_name -> msghandler.admin.v1.DeadLetterQueue
+	79,  // 82: msghandler.admin.v1.DeadLetterQueue.count:type_name -> google.protobuf.Int64Value
+	75,  // 83: msghandler.admin.v1.DeadLetterQueue.oldest_time:type_name -> google.protobuf.Timestamp
+	76,  // 84: msghandler.admin.v1.DeadLetterFilter.min_age:type_name -> google.protobuf.Duration
+	13,  // 85: msghandler.admin.v1.DeadLetterSelection.names:type_name -> msghandler.admin.v1.MessageName
+	58,  // 86: msghandler.admin.v1.DeadLetterSelection.filter:type_name -> msghandler.admin.v1.DeadLetterFilter
+	73,  // 87: msghandler.admin.v1.DeadLetter.message:type_name -> msghandler.v1.Message
+	75,  // 88: msghandler.admin.v1.DeadLetter.since_time:type_name -> google.protobuf.Timestamp
+	58,  // 89: msghandler.admin.v1.ListDeadLettersRequest.filter:type_name -> msghandler.admin.v1.DeadLetterFilter
+	60,  // 90: msghandler.admin.v1.ListDeadLettersResponse.letters:type_name -> msghandler.admin.v1.DeadLetter
+	60,  // 91: msghandler.admin.v1.GetDeadLetterResponse.letter:type_name -> msghandler.admin.v1.DeadLetter
+	59,  // 92: msghandler.admin.v1.CountDeadLettersRequest.selection:type_name -> msghandler.admin.v1.DeadLetterSelection
+	75,  // 93: msghandler.admin.v1.CountDeadLettersResponse.oldest_time:type_name -> google.protobuf.Timestamp
+	67,  // 94: msghandler.admin.v1.CountDeadLettersResponse.groups:type_name -> msghandler.admin.v1.DeadLetterGroup
+	68,  // 95: msghandler.admin.v1.CountDeadLettersResponse.destinations:type_name -> msghandler.admin.v1.DeadLetterDestination
+	75,  // 96: msghandler.admin.v1.DeadLetterGroup.oldest_time:type_name -> google.protobuf.Timestamp
+	59,  // 97: msghandler.admin.v1.ReplayDeadLettersRequest.selection:type_name -> msghandler.admin.v1.DeadLetterSelection
+	68,  // 98: msghandler.admin.v1.ReplayDeadLettersResponse.destinations:type_name -> msghandler.admin.v1.DeadLetterDestination
+	59,  // 99: msghandler.admin.v1.DiscardDeadLettersRequest.selection:type_name -> msghandler.admin.v1.DeadLetterSelection
+	11,  // 100: msghandler.admin.v1.AdminService.GetMessage:input_type -> msghandler.admin.v1.GetMessageRequest
+	16,  // 101: msghandler.admin.v1.AdminService.ListMessages:input_type -> msghandler.admin.v1.ListMessagesRequest
+	23,  // 102: msghandler.admin.v1.AdminService.GetStats:input_type -> msghandler.admin.v1.GetStatsRequest
+	32,  // 103: msghandler.admin.v1.AdminService.RetryMessages:input_type -> msghandler.admin.v1.RetryMessagesRequest
+	34,  // 104: msghandler.admin.v1.AdminService.DiscardMessages:input_type -> msghandler.admin.v1.DiscardMessagesRequest
+	36,  // 105: msghandler.admin.v1.AdminService.TailMessages:input_type -> msghandler.admin.v1.TailMessagesRequest
+	39,  // 106: msghandler.admin.v1.AdminService.ListAudit:input_type -> msghandler.admin.v1.ListAuditRequest
+	42,  // 107: msghandler.admin.v1.AdminService.GetConfiguration:input_type -> msghandler.admin.v1.GetConfigurationRequest
+	18,  // 108: msghandler.admin.v1.AdminService.GroupMessages:input_type -> msghandler.admin.v1.GroupMessagesRequest
+	21,  // 109: msghandler.admin.v1.AdminService.FindMessages:input_type -> msghandler.admin.v1.FindMessagesRequest
+	46,  // 110: msghandler.admin.v1.AdminService.ListFinished:input_type -> msghandler.admin.v1.ListFinishedRequest
+	49,  // 111: msghandler.admin.v1.AdminService.GetFinished:input_type -> msghandler.admin.v1.GetFinishedRequest
+	53,  // 112: msghandler.admin.v1.AdminService.ReplayMessages:input_type -> msghandler.admin.v1.ReplayMessagesRequest
+	55,  // 113: msghandler.admin.v1.AdminService.ListDeadLetterQueues:input_type -> msghandler.admin.v1.ListDeadLetterQueuesRequest
+	61,  // 114: msghandler.admin.v1.AdminService.ListDeadLetters:input_type -> msghandler.admin.v1.ListDeadLettersRequest
+	63,  // 115: msghandler.admin.v1.AdminService.GetDeadLetter:input_type -> msghandler.admin.v1.GetDeadLetterRequest
+	65,  // 116: msghandler.admin.v1.AdminService.CountDeadLetters:input_type -> msghandler.admin.v1.CountDeadLettersRequest
+	69,  // 117: msghandler.admin.v1.AdminService.ReplayDeadLetters:input_type -> msghandler.admin.v1.ReplayDeadLettersRequest
+	71,  // 118: msghandler.admin.v1.AdminService.DiscardDeadLetters:input_type -> msghandler.admin.v1.DiscardDeadLettersRequest
+	12,  // 119: msghandler.admin.v1.AdminService.GetMessage:output_type -> msghandler.admin.v1.GetMessageResponse
+	17,  // 120: msghandler.admin.v1.AdminService.ListMessages:output_type -> msghandler.admin.v1.ListMessagesResponse
+	24,  // 121: msghandler.admin.v1.AdminService.GetStats:output_type -> msghandler.admin.v1.GetStatsResponse
+	33,  // 122: msghandler.admin.v1.AdminService.RetryMessages:output_type -> msghandler.admin.v1.RetryMessagesResponse
+	35,  // 123: msghandler.admin.v1.AdminService.DiscardMessages:output_type -> msghandler.admin.v1.DiscardMessagesResponse
+	37,  // 124: msghandler.admin.v1.AdminService.TailMessages:output_type -> msghandler.admin.v1.TailMessagesResponse
+	40,  // 125: msghandler.admin.v1.AdminService.ListAudit:output_type -> msghandler.admin.v1.ListAuditResponse
+	43,  // 126: msghandler.admin.v1.AdminService.GetConfiguration:output_type -> msghandler.admin.v1.GetConfigurationResponse
+	19,  // 127: msghandler.admin.v1.AdminService.GroupMessages:output_type -> msghandler.admin.v1.GroupMessagesResponse
+	22,  // 128: msghandler.admin.v1.AdminService.FindMessages:output_type -> msghandler.admin.v1.FindMessagesResponse
+	47,  // 129: msghandler.admin.v1.AdminService.ListFinished:output_type -> msghandler.admin.v1.ListFinishedResponse
+	50,  // 130: msghandler.admin.v1.AdminService.GetFinished:output_type -> msghandler.admin.v1.GetFinishedResponse
+	54,  // 131: msghandler.admin.v1.AdminService.ReplayMessages:output_type -> msghandler.admin.v1.ReplayMessagesResponse
+	56,  // 132: msghandler.admin.v1.AdminService.ListDeadLetterQueues:output_type -> msghandler.admin.v1.ListDeadLetterQueuesResponse
+	62,  // 133: msghandler.admin.v1.AdminService.ListDeadLetters:output_type -> msghandler.admin.v1.ListDeadLettersResponse
+	64,  // 134: msghandler.admin.v1.AdminService.GetDeadLetter:output_type -> msghandler.admin.v1.GetDeadLetterResponse
+	66,  // 135: msghandler.admin.v1.AdminService.CountDeadLetters:output_type -> msghandler.admin.v1.CountDeadLettersResponse
+	70,  // 136: msghandler.admin.v1.AdminService.ReplayDeadLetters:output_type -> msghandler.admin.v1.ReplayDeadLettersResponse
+	72,  // 137: msghandler.admin.v1.AdminService.DiscardDeadLetters:output_type -> msghandler.admin.v1.DiscardDeadLettersResponse
+	119, // [119:138] is the sub-list for method output_type
+	100, // [100:119] is the sub-list for method input_type
+	100, // [100:100] is the sub-list for extension type_name
+	100, // [100:100] is the sub-list for extension extendee
+	0,   // [0:100] is the sub-list for field type_name
 }
 
 func init() { file_msghandler_admin_v1_admin_proto_init() }
@@ -5896,8 +6261,8 @@ func file_msghandler_admin_v1_admin_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_msghandler_admin_v1_admin_proto_rawDesc), len(file_msghandler_admin_v1_admin_proto_rawDesc)),
-			NumEnums:      3,
-			NumMessages:   61,
+			NumEnums:      9,
+			NumMessages:   64,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

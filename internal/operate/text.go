@@ -1,0 +1,213 @@
+package operate
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+)
+
+// MessageText is a filter of unfinished messages as people write it: in the flags of a command, or in the form of a
+// page.
+type MessageText struct {
+	State      string `help:"Messages in this state: pending, sendable, abandoned, dead or acknowledged." placeholder:"STATE"`
+	Producer   string `help:"Only those of this producer." placeholder:"NAME"`
+	Exchange   string `help:"Only those that go to this exchange." placeholder:"NAME"`
+	Broker     string `help:"Only those for this broker, of brokers.NAME.url; (default): for the broker of amqp.url." placeholder:"NAME"`
+	OlderThan  string `help:"Only those that were stored at least so long ago, such as 10m." placeholder:"DURATION"`
+	Error      string `help:"Only those whose last error contains this text, ignoring case." placeholder:"TEXT"`
+	Cause      string `help:"Only those with this cause, as list --group prints it; (none): those without an error." placeholder:"TEXT"`
+	ID         string `name:"id" help:"Only those whose ids begin with this text." placeholder:"TEXT"`
+	RoutingKey string `help:"Only those with this routing key." placeholder:"KEY"`
+	Header     string `help:"Only those with this header, such as tenant=nordic; needs the role reader." placeholder:"NAME=VALUE"`
+}
+
+// FinishedText is a filter of finished messages as people write it.
+type FinishedText struct {
+	Producer   string `help:"Only those of this producer." placeholder:"NAME"`
+	ID         string `help:"Only those with this id, of any producer." placeholder:"ID"`
+	State      string `help:"Only those that ended so: done, rolled_back, or discarded." placeholder:"STATE"`
+	Exchange   string `help:"Only those that went to this exchange." placeholder:"NAME"`
+	RoutingKey string `help:"Only those with this routing key." placeholder:"KEY"`
+	Header     string `help:"Only those with this header." placeholder:"NAME=VALUE"`
+	Since      string `help:"Only those that ended within so long, such as 1h." placeholder:"DURATION"`
+	Until      string `help:"Only those that ended so long ago or earlier, such as 10m." placeholder:"DURATION"`
+}
+
+// DeadLetterText is a filter of dead letters as people write it.
+type DeadLetterText struct {
+	Producer  string `help:"Only those of this producer." placeholder:"NAME"`
+	Consumer  string `help:"Only those that consumers of this queue, topic or stream gave up." placeholder:"QUEUE"`
+	Exchange  string `help:"Only those that were published to this exchange, topic or stream." placeholder:"NAME"`
+	Cause     string `help:"Only those whose first cause or reason contains this text, ignoring case." placeholder:"TEXT"`
+	OlderThan string `help:"Only those that first failed at least so long ago, such as 10m." placeholder:"DURATION"`
+}
+
+// TextError says which text cannot be read, and how it is written.
+type TextError struct {
+	// Field is the name of the text, as a flag has it.
+	Field, Value string
+	// Err says how the text is written.
+	Err error
+}
+
+// Error names the text.
+func (e *TextError) Error() string { return fmt.Sprintf("%s=%s: %v", e.Field, e.Value, e.Err) }
+
+// Unwrap returns how the text is written.
+func (e *TextError) Unwrap() error { return e.Err }
+
+var (
+	errAge    = errors.New("an age is a number and a unit, such as 90s, 15m or 2h")
+	errHeader = errors.New("write NAME=VALUE, such as tenant=nordic")
+	errState  = errors.New("messages stand in the states pending, sendable, abandoned, dead and acknowledged")
+	errEnding = errors.New("messages end as done, rolled_back or discarded")
+)
+
+// Filter reads the filter. Without a state the filter has none.
+func (t MessageText) Filter() (*adminv1.MessageFilter, error) {
+	state, err := ParseState(t.State)
+	age, wrongAge := parseAge("older-than", t.OlderThan)
+	if err = cmp.Or(err, wrongAge, checkHeader(t.Header)); err != nil {
+		return nil, err
+	}
+	return &adminv1.MessageFilter{
+		State: state, Producer: t.Producer, Broker: t.Broker, Exchange: t.Exchange, RoutingKey: t.RoutingKey,
+		IdPrefix: t.ID, Header: t.Header, Cause: t.Cause, ErrorContains: t.Error, MinAge: age,
+	}, nil
+}
+
+// Words describe the filter, to follow the word messages.
+func (t MessageText) Words() string {
+	var words strings.Builder
+	for _, part := range []struct{ format, value string }{
+		{" of %s", t.Producer},
+		{" to exchange %s", t.Exchange},
+		{" for broker %s", t.Broker},
+		{" older than %s", t.OlderThan},
+		{" whose last error contains %q", t.Error},
+		{" with the cause %q", t.Cause},
+		{" whose ids begin with %q", t.ID},
+		{" with the routing key %q", t.RoutingKey},
+		{" with the header %q", t.Header},
+	} {
+		if part.value != "" {
+			fmt.Fprintf(&words, part.format, part.value)
+		}
+	}
+	return words.String()
+}
+
+// Filter reads the filter as of now.
+func (t FinishedText) Filter(now time.Time) (*adminv1.FinishedFilter, error) {
+	ending, known := adminv1.Ending_value["ENDING_"+strings.ToUpper(t.State)]
+	if known = known && ending != 0 || t.State == ""; !known {
+		return nil, &TextError{"state", t.State, errEnding}
+	}
+	since, err := parseAge("since", t.Since)
+	until, wrongUntil := parseAge("until", t.Until)
+	if err = cmp.Or(err, wrongUntil, checkHeader(t.Header)); err != nil {
+		return nil, err
+	}
+	return &adminv1.FinishedFilter{
+		Producer: t.Producer, Id: t.ID, Ending: adminv1.Ending(ending), Exchange: t.Exchange, RoutingKey: t.RoutingKey,
+		Header: t.Header, Since: before(now, since), Until: before(now, until),
+	}, nil
+}
+
+// Filter reads the filter.
+func (t DeadLetterText) Filter() (*adminv1.DeadLetterFilter, error) {
+	age, err := parseAge("older-than", t.OlderThan)
+	if err != nil {
+		return nil, err
+	}
+	return &adminv1.DeadLetterFilter{
+		Producer: t.Producer, Consumer: t.Consumer, Exchange: t.Exchange, CauseContains: t.Cause, MinAge: age,
+	}, nil
+}
+
+// ParseState reads the name of a state in which messages stand; an empty name is no state.
+func ParseState(name string) (msghandlerv1.State, error) {
+	if name == "" {
+		return msghandlerv1.State_STATE_UNSPECIFIED, nil
+	}
+	for _, state := range halfmsg.Unfinished() {
+		if state.String() == name {
+			return msghandlerv1.State(state), nil
+		}
+	}
+	return msghandlerv1.State_STATE_UNSPECIFIED, &TextError{"state", name, errState}
+}
+
+// ParseAge reads an age; an empty text is none.
+func ParseAge(text string) (*durationpb.Duration, error) { return parseAge("age", text) }
+
+func parseAge(field, text string) (*durationpb.Duration, error) {
+	if text == "" {
+		return nil, nil
+	}
+	age, err := time.ParseDuration(text)
+	if err != nil || age < 0 {
+		return nil, &TextError{field, text, errAge}
+	}
+	return durationpb.New(age), nil
+}
+
+func checkHeader(header string) error {
+	if name, _, found := strings.Cut(header, "="); header != "" && (!found || name == "") {
+		return &TextError{"header", header, errHeader}
+	}
+	return nil
+}
+
+// before is the time an age before now; nil without an age.
+func before(now time.Time, age *durationpb.Duration) *timestamppb.Timestamp {
+	if age == nil {
+		return nil
+	}
+	return timestamppb.New(now.Add(-age.AsDuration()))
+}
+
+// CountedMessages narrows a filter to messages that were there at the time of a count. Messages that were stored, or
+// came of age, later would take the place of counted messages that have gone meanwhile. The filter has an age, and no
+// time, so that only the store's clock decides.
+func CountedMessages(f *adminv1.MessageFilter, counted time.Time) *adminv1.MessageFilter {
+	f = proto.CloneOf(f)
+	f.MinAge = durationpb.New(f.GetMinAge().AsDuration() + time.Since(counted))
+	return f
+}
+
+// CountedLetters narrows a filter likewise: no letter comes of age after the count. New letters are behind the counted.
+func CountedLetters(f *adminv1.DeadLetterFilter, counted time.Time) *adminv1.DeadLetterFilter {
+	f = proto.CloneOf(f)
+	if f.GetMinAge() != nil {
+		f.MinAge = durationpb.New(f.GetMinAge().AsDuration() + time.Since(counted))
+	}
+	return f
+}
+
+// Word is the value of an enum of the API in small letters and without the name of the enum, such as given_up; empty
+// for the value 0.
+func Word(e protoreflect.Enum) string {
+	values := e.Descriptor().Values()
+	value := values.ByNumber(e.Number())
+	switch {
+	case value == nil: // of a newer coordinator
+		return strconv.Itoa(int(e.Number()))
+	case e.Number() == 0:
+		return ""
+	}
+	prefix := strings.TrimSuffix(string(values.ByNumber(0).Name()), "UNSPECIFIED")
+	return strings.ToLower(strings.TrimPrefix(string(value.Name()), prefix))
+}
