@@ -69,8 +69,8 @@ faults: ## Break things under load and judge what came of it (ROW=F13_1s SEED=7 
 databases: ## Run the SDKs' promises on PostgreSQL, MariaDB and SQLite at full size (about 20 minutes)
 	scripts/install-test-servers.sh
 	go test ./test/producer/marker/sql -count=1 -v -timeout 20m -run 'TestCommitRacesTheLastQuestion|TestLostCommitAnswer|TestBrokenCommit' -args -rounds 1000
-	go test ./test/producer/outbox -count=1 -v -timeout 20m -run 'FourRelays|AKilledRelaysRows|AfterItsLock' -args -orders 10000
-	go test ./test/producer/outbox/shards -count=1 -v -timeout 20m -run 'FourRelaysOfSixteenShards' -args -orders 10000
+	go test ./test/producer/outbox -count=1 -v -timeout 20m -run 'FourRelays|KilledRelaysRows|AfterItsLock' -args -orders 10000
+	go test ./test/producer/outbox/shards -count=1 -v -timeout 20m -run 'FourShardRelays' -args -orders 10000
 	go test ./test/consumer/inbox/sql -count=1 -v -timeout 30m -run 'ConsumerKilled|KilledConsumer' -args -kills 170
 	go test ./test/e2e -count=1 -v -timeout 20m -run 'CommitWithoutCoordinator|NeedsNoCoordinator' -args -orders 10000 -outage 60s
 	go test ./test/producer/outbox ./test/consumer/inbox/sql -run '^$$' -bench . -benchtime 1x

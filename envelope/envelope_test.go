@@ -96,7 +96,7 @@ func (o *own) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-func TestNullIsNoPayloadForValueTypes(t *testing.T) {
+func TestNullIsNoValuePayload(t *testing.T) {
 	t.Parallel()
 	for kind, body := range map[string]string{
 		envelope.ContentType: `{"eventId":"1001","eventType":"order.paid","payload": null }`,

@@ -99,7 +99,7 @@ func TestUnrecoverableEventIsInvalid(t *testing.T) {
 	}
 }
 
-func TestEventThatNobodyCouldReadIsNotWritten(t *testing.T) {
+func TestUnreadableEventIsNeverWritten(t *testing.T) {
 	t.Parallel()
 	r, kind := registry()
 	if _, err := kind.Marshal(envelope.Head{ID: "1"}, shipped{Pieces: -1}); !errors.Is(err, envelope.ErrInvalid) {

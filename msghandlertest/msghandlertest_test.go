@@ -485,7 +485,7 @@ func TestFailuresNameWhatWasPublished(t *testing.T) {
 }
 
 // A fault that never happens leaves a test that shows nothing, such as after an id with a typing error.
-func TestFaultThatNeverHappensFailsTheTest(t *testing.T) {
+func TestFaultThatNeverHappensFailsTest(t *testing.T) {
 	t.Parallel()
 	failures := run(func(t testing.TB) {
 		c := msghandlertest.Start(t)

@@ -68,7 +68,7 @@ func unrulyHouse(t *testing.T, fail func(op string) error, change func(*producer
 	return h
 }
 
-func TestConfirmOfARunningBusinessIsUnknown(t *testing.T) {
+func TestConfirmOfRunningBusinessIsUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, func(c *producer.Config, _ *coordinator) {
 			c.Resolve = func(context.Context, string, bool) (marker.Verdict, error) { return marker.RolledBack, nil }
@@ -352,7 +352,7 @@ func TestHeldUpMarkerLookupIsUnavailable(t *testing.T) {
 	}
 }
 
-func TestSendWaitsForConfirmOfItsID(t *testing.T) {
+func TestSendWaitsForItsConfirm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := make(chan struct{})
 		h := newHouse(t, func(c *producer.Config, _ *coordinator) {

@@ -44,7 +44,7 @@ func identifiedHouse(t *testing.T) (*house, *identified) {
 }
 
 // Messages of another store are left alone: no tombstone, no deletion, and no answer that uses an attempt.
-func TestMarkersOfAnotherStoreAreLeftAlone(t *testing.T) {
+func TestOtherStoresMarkersStay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, store := identifiedHouse(t)
 		if _, err := store.Put(t.Context(), []string{"kept"}, marker.Committed); err != nil {

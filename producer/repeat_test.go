@@ -111,7 +111,7 @@ func TestLateRollbackLeavesNoWrongMarker(t *testing.T) {
 	})
 }
 
-func TestOneSendOfAnIDAtATime(t *testing.T) {
+func TestOneSendOfIDAtTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, nil)
 		gate := make(chan struct{})

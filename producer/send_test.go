@@ -42,7 +42,7 @@ func TestSendDelivers(t *testing.T) {
 	})
 }
 
-func TestWithoutAnOKTheBusinessDoesNotRun(t *testing.T) {
+func TestWithoutOKBusinessDoesNotRun(t *testing.T) {
 	for code, want := range map[codes.Code]error{
 		codes.Unavailable: producer.ErrUnavailable, codes.Unknown: producer.ErrUnavailable,
 		codes.DeadlineExceeded: producer.ErrUnavailable, codes.Internal: producer.ErrUnavailable,
@@ -74,7 +74,7 @@ func TestWithoutAnOKTheBusinessDoesNotRun(t *testing.T) {
 	}
 }
 
-func TestSendLastsAsLongAsItsContext(t *testing.T) {
+func TestSendLastsUntilContextEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, func(_ *producer.Config, c *coordinator) {
 			c.fault = func(string, int) fault { return fault{hold: make(chan struct{})} }
@@ -155,7 +155,7 @@ func TestTooLargeMessageIsNotRetried(t *testing.T) {
 	})
 }
 
-func TestABusinessThatFailedIsRolledBack(t *testing.T) {
+func TestBusinessThatFailedIsRolledBack(t *testing.T) {
 	for name, cause := range map[string]error{
 		"plain":                 errors.New("card declined"),
 		"certain of its timing": fmt.Errorf("%w: %w", producer.ErrNotCommitted, context.DeadlineExceeded),
@@ -237,7 +237,7 @@ func TestConfirmAnswersForALostRollback(t *testing.T) {
 	})
 }
 
-func TestARollbackIsTriedAgainInTheBackground(t *testing.T) {
+func TestRollbackIsTriedAgainInBackground(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		h := newHouse(t, func(_ *producer.Config, c *coordinator) {
@@ -262,7 +262,7 @@ func TestARollbackIsTriedAgainInTheBackground(t *testing.T) {
 	})
 }
 
-func TestErrorHasTheReasonOfItsOutcome(t *testing.T) {
+func TestErrorHasReasonOfItsOutcome(t *testing.T) {
 	inBubble("", t, func(t *testing.T) {
 		h := newHouse(t, nil)
 		first, other := message("1001"), message("1001")
@@ -312,7 +312,7 @@ func TestFailedRunKeepsAnotherRunsMessage(t *testing.T) {
 	}
 }
 
-func TestAnUnknownOutcomeIsLeftToConfirm(t *testing.T) {
+func TestUnknownOutcomeIsLeftToConfirm(t *testing.T) {
 	for name, cause := range map[string]error{
 		"said so":       producer.Unsure(errors.New("connection reset during commit")),
 		"cancelled":     fmt.Errorf("commit: %w", context.Canceled),
@@ -340,7 +340,7 @@ func TestAnUnknownOutcomeIsLeftToConfirm(t *testing.T) {
 	}
 }
 
-func TestAPanicIsNeitherMarkedNorRolledBack(t *testing.T) {
+func TestPanicNeitherMarksNorRollsBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, nil)
 		func() {
@@ -506,7 +506,7 @@ func TestSubmitAfterRollbackIsContradicted(t *testing.T) {
 
 // A run may still be open when the coordinator has asked, got ROLLED_BACK from the other run, and had markers
 // deleted.
-func TestACommitAfterDeleteBusinessIsContradicted(t *testing.T) {
+func TestCommitAfterDeleteBusinessIsContradicted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, nil)
 		other := newReplica(t, h)

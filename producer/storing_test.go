@@ -77,7 +77,7 @@ func TestConfirmAfterAbandonedSendIsUnknown(t *testing.T) {
 	})
 }
 
-func TestConfirmDuringSendHalfReportsEarlierCommit(t *testing.T) {
+func TestConfirmDuringSendReportsEarlierCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var hung <-chan struct{}
 		var gate chan<- struct{}

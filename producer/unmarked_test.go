@@ -47,7 +47,7 @@ func inTransactionHouse(t *testing.T) (
 	}
 }
 
-func TestSendWithoutTransactionMarkerReturnsErrUnmarked(t *testing.T) {
+func TestUnmarkedSendReturnsErrUnmarked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _, leave := inTransactionHouse(t)
 		if err := h.p.Send(t.Context(), message("marked"), leave("marked")); err != nil {
@@ -64,7 +64,7 @@ func TestSendWithoutTransactionMarkerReturnsErrUnmarked(t *testing.T) {
 	})
 }
 
-func TestSubmitWithoutTransactionMarkerReturnsErrUnmarked(t *testing.T) {
+func TestUnmarkedSubmitReturnsErrUnmarked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _, leave := inTransactionHouse(t)
 		for _, id := range []string{"marked", "unmarked"} {
@@ -88,7 +88,7 @@ func TestSubmitWithoutTransactionMarkerReturnsErrUnmarked(t *testing.T) {
 	})
 }
 
-func TestMissingMarkerIsLoggedAfterStoreOutage(t *testing.T) {
+func TestMarkerLostInOutageIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, store, _ := inTransactionHouse(t)
 		h.confirms = false // so that no marker is deleted meanwhile

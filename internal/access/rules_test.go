@@ -125,7 +125,7 @@ func TestCallersActAsTheirProducers(t *testing.T) {
 	}
 }
 
-func TestGrantsOfSourceAndRulesAreJoined(t *testing.T) {
+func TestSourceAndRuleGrantsAreJoined(t *testing.T) {
 	t.Parallel()
 	made, err := access.NewAuthenticator(access.Rules{
 		Readers: []string{"token:*"}, Operators: []string{"token:ci"}, Callers: []string{"token:{producer}"},

@@ -92,7 +92,7 @@ func TestExposedCoordinatorNeedsIdentities(t *testing.T) {
 }
 
 // What no key grants is denied. A start whose keys so stop all producers says so.
-func TestRolesThatStopProducersAreWarnedOf(t *testing.T) {
+func TestRolesStoppingProducersAreWarnedOf(t *testing.T) {
 	authority := certstest.NewAuthority(t)
 	cert, key := authority.Issue("coordinator.shop")
 	for what, tc := range map[string]struct {

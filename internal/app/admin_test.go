@@ -54,7 +54,7 @@ func hidden(t *testing.T, page, field string) string {
 }
 
 // The status tells a request that can never succeed from a request to retry while Redis is unavailable.
-func TestConsoleStatusTellsWhoIsAtFault(t *testing.T) {
+func TestConsoleStatusTellsWhoFailed(t *testing.T) {
 	t.Parallel()
 	redis := miniredis.RunT(t)
 	r := start(t, settings(func(c *config.Config) { c.Redis.URL = "redis://" + redis.Addr() }))

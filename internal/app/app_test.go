@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(servers.Stopping(m))
 }
 
-func TestAMessageIsDeliveredEndToEnd(t *testing.T) {
+func TestMessageIsDeliveredEndToEnd(t *testing.T) {
 	r := start(t, settings())
 	r.awaitReady(t)
 	p := startOrders(t)
@@ -96,7 +96,7 @@ func (r *running) get(t *testing.T, path string) string {
 	return string(body)
 }
 
-func TestASilentMessageIsConfirmedByTheLoop(t *testing.T) {
+func TestSilentMessageIsConfirmedByLoop(t *testing.T) {
 	r := start(t, settings(func(c *config.Config) { c.Confirm.After = 50 * time.Millisecond }))
 	r.awaitReady(t)
 	p := startOrders(t)
@@ -112,7 +112,7 @@ func TestASilentMessageIsConfirmedByTheLoop(t *testing.T) {
 	}
 }
 
-func TestMarkersAreDeletedWhenTheConfigurationSaysSo(t *testing.T) {
+func TestMarkersAreDeletedAsConfigured(t *testing.T) {
 	for when, early := range map[string]int{config.BeforePublish: 1, config.AfterAck: 0} {
 		t.Run(when, func(t *testing.T) {
 			r := start(t, settings(func(c *config.Config) {
@@ -154,7 +154,7 @@ func TestMarkersAreDeletedWhenTheConfigurationSaysSo(t *testing.T) {
 	}
 }
 
-func TestAnAddressInUseFailsTheStart(t *testing.T) {
+func TestAddressInUseFailsStart(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -183,7 +183,7 @@ func TestAForbiddenTargetFailsTheStart(t *testing.T) {
 }
 
 // The caller must see that a late Submit after a rollback is refused, also in a batch, as the SDK sends.
-func TestEachMessageOfABatchIsCounted(t *testing.T) {
+func TestEachMessageOfBatchIsCounted(t *testing.T) {
 	r := start(t, settings())
 	r.awaitReady(t)
 	p := startOrders(t)
@@ -291,7 +291,7 @@ func TestTheStartWaitsForRedis(t *testing.T) {
 }
 
 // A connection may be cut at any moment of the start. The coordinator must retry even after Redis was reached.
-func TestACutConnectionDoesNotFailTheStart(t *testing.T) {
+func TestCutConnectionDoesNotFailStart(t *testing.T) {
 	redis := servers.Redis(t)
 	proxy := wire.Redis(t, redis.Addr)
 	var cut atomic.Bool

@@ -101,7 +101,7 @@ func (r *running) message(t *testing.T, id string) *adminv1.MessageRecord {
 }
 
 // An answer by HTTP that is none costs no attempt, and the message says why it waits.
-func TestMessageWaitsForAnAnswerByHTTP(t *testing.T) {
+func TestMessageWaitsForAnswerByHTTP(t *testing.T) {
 	t.Parallel()
 	r := start(t, settings(soon))
 	r.awaitReady(t)

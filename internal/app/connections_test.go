@@ -8,7 +8,7 @@ import (
 )
 
 // The console answers under the names of http.hosts only.
-func TestTheConsoleAnswersByTheNamesOfTheConfiguration(t *testing.T) {
+func TestConsoleAnswersByNamesOfConfiguration(t *testing.T) {
 	r := start(t, settings(func(c *config.Config) { c.HTTP.Hosts = []string{"console.example.com", "shop_1"} }))
 	for name, want := range map[string]int{
 		"console.example.com": http.StatusOK, "shop_1:9091": http.StatusOK, "127.0.0.1": http.StatusOK,

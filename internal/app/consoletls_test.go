@@ -61,7 +61,7 @@ func TestConsoleServesTLS(t *testing.T) {
 	})
 }
 
-func TestConsoleWithoutItsKeyDoesNotStart(t *testing.T) {
+func TestConsoleWithoutKeyDoesNotStart(t *testing.T) {
 	t.Parallel()
 	cert, _ := certstest.NewAuthority(t).Issue("console.example.com")
 	_, other := certstest.NewAuthority(t).Issue("console.example.com")

@@ -104,7 +104,7 @@ const deadMessage = "/message?producer=orders&id=1"
 func refusedOnce(c *config.Config) { c.Send.Backoff = []time.Duration{10 * time.Millisecond} }
 
 // A person logs in with a token, discards a message, and is named in the log.
-func TestPersonWhoLogsInIsNamedInTheLog(t *testing.T) {
+func TestLogNamesWhoLogsIn(t *testing.T) {
 	t.Parallel()
 	file, token := tokenOf(t, "anna", "role=admin")
 	r := start(t, settings(refusedOnce, func(c *config.Config) {
@@ -198,7 +198,7 @@ func TestConsoleIsNoWayAroundCertificates(t *testing.T) {
 	}
 }
 
-func TestNoticeTellsThatTheConsoleIsOpen(t *testing.T) {
+func TestNoticeTellsThatConsoleIsOpen(t *testing.T) {
 	t.Parallel()
 	const notice = "access.anonymous is set"
 	for addr, want := range map[string]bool{"127.0.0.1:0": false, "0.0.0.0:0": true, ":0": true} {
@@ -402,7 +402,7 @@ func TestHiddenBodiesAreHiddenFromAdmins(t *testing.T) {
 }
 
 // A user whom the proxy names has the role of the configuration alone, also where the API is open.
-func TestUserOfTheProxyHasItsRole(t *testing.T) {
+func TestUserOfProxyHasItsRole(t *testing.T) {
 	t.Parallel()
 	r := start(t, settings(func(c *config.Config) {
 		c.HTTP.UserHeader, c.HTTP.TrustedProxies, c.HTTP.UserRole = "X-Forwarded-User", []string{"127.0.0.1/8"}, "viewer"

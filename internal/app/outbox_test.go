@@ -80,7 +80,7 @@ func TestCoordinatorRelaysPlainSQL(t *testing.T) {
 	}
 }
 
-func TestWrongDSNIsAMistakeOfTheSettings(t *testing.T) {
+func TestWrongDSNIsMistakeOfSettings(t *testing.T) {
 	t.Parallel()
 	a, err := app.New(t.Context(), settings(withOutbox("postgres://u:hunter2@h/d?sslmode=hunter2")),
 		app.Deps{Logger: slog.New(slog.DiscardHandler)})

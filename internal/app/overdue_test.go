@@ -39,7 +39,7 @@ func (a *aged) list(_ context.Context, q halfmsg.Query) (page halfmsg.Page, err 
 
 // A message may be old because its producer set a long confirm_after, while the verdict of a younger message is long
 // overdue.
-func TestWhatShouldHaveBeenDecidedIsFound(t *testing.T) {
+func TestOverdueDecisionsAreFound(t *testing.T) {
 	t.Parallel()
 	const h = time.Hour
 	for name, c := range map[string]struct {
@@ -67,7 +67,7 @@ func TestWhatShouldHaveBeenDecidedIsFound(t *testing.T) {
 	}
 }
 
-func TestTheLookForTheUndecidedGoesOnWhereItStopped(t *testing.T) {
+func TestUndecidedScanContinuesWhereItStopped(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		a := &aged{takes: overdueTime / 2, all: [][2]time.Duration{

@@ -42,7 +42,7 @@ func TestPartsAreClosedInReverse(t *testing.T) {
 	}
 }
 
-func TestAHangingPartLeavesTimeToOthers(t *testing.T) {
+func TestHangingPartLeavesTimeToOthers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()

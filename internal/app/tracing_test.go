@@ -63,7 +63,7 @@ const (
 
 // A trace leads from the producer through SendHalfMessage and the publish to the consumer; Confirm is linked to the
 // trace.
-func TestOneTraceLeadsFromProducerToConsumer(t *testing.T) {
+func TestTraceLeadsFromProducerToConsumer(t *testing.T) {
 	g := &gathered{byName: map[string]*spans.Span{}}
 	otlp := httptest.NewServer(g)
 	defer otlp.Close()
@@ -124,7 +124,7 @@ func TestOneTraceLeadsFromProducerToConsumer(t *testing.T) {
 }
 
 // Without a collector the producer's trace context reaches the consumer unchanged.
-func TestATraceIsPassedOnWithoutACollector(t *testing.T) {
+func TestTraceIsPassedOnWithoutCollector(t *testing.T) {
 	r := start(t, settings())
 	r.awaitReady(t)
 	p := startOrders(t)

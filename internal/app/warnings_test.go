@@ -12,7 +12,7 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-func TestStartWarnsOfExposedSecretsAndUnnamedNetworks(t *testing.T) {
+func TestStartWarnsOfExposedSecrets(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "redis-url")
 	if err := os.WriteFile(path, []byte("redis://:hunter2@r"), 0o600); err != nil {
 		t.Fatal(err)

@@ -241,7 +241,7 @@ func TestLateAnswersAreDropped(t *testing.T) {
 	}
 }
 
-func TestAFailureIsAskedElsewhereAtOnce(t *testing.T) {
+func TestFailureIsAskedElsewhereAtOnce(t *testing.T) {
 	t.Parallel()
 	h := newHub(t, "one")
 	h.replica(t, failing(codes.Unavailable))
@@ -260,7 +260,7 @@ func TestAFailureIsAskedElsewhereAtOnce(t *testing.T) {
 	}
 }
 
-func TestAStreamThatEndsLosesItsQuestionToAnother(t *testing.T) {
+func TestEndedStreamsQuestionMovesOn(t *testing.T) {
 	t.Parallel()
 	h := newHub(t, "one")
 	var ended *replica
@@ -277,7 +277,7 @@ func TestAStreamThatEndsLosesItsQuestionToAnother(t *testing.T) {
 }
 
 // A replica whose only stream is cut opens another, here or elsewhere, and the question waits for it.
-func TestAQuestionWaitsForAStreamThatReturns(t *testing.T) {
+func TestQuestionWaitsForStreamThatReturns(t *testing.T) {
 	t.Parallel()
 	hubs := connected(t, servers.Redis(t).URL(), "one", "two")
 	cut := make(chan struct{})
@@ -318,7 +318,7 @@ func TestAFullStreamIsWaitedFor(t *testing.T) {
 	asking.Wait()
 }
 
-func TestAQuestionGoesToTheHolderOfAStream(t *testing.T) {
+func TestQuestionGoesToHolderOfStream(t *testing.T) {
 	t.Parallel()
 	hubs := connected(t, servers.Redis(t).URL(), "one", "two", "three")
 	one, two, three := hubs[0], hubs[1], hubs[2]
@@ -364,7 +364,7 @@ func TestAFailureComesBackByPost(t *testing.T) {
 }
 
 // A coordinator with the name of another receives its letters too, and must not take its answers.
-func TestAnAnswerSettlesNoQuestionOfANamesake(t *testing.T) {
+func TestAnswerSettlesNoQuestionOfNamesake(t *testing.T) {
 	t.Parallel()
 	hubs := connected(t, servers.Redis(t).URL(), "one", "one", "two")
 	r := hubs[2].replica(t, func(q *pb.AttendQuestion) *pb.AttendAnswer {
@@ -394,7 +394,7 @@ func TestAnAnswerSettlesNoQuestionOfANamesake(t *testing.T) {
 }
 
 // A text that is cut within a character still comes back by post.
-func TestALongFailureComesBackByPost(t *testing.T) {
+func TestLongFailureComesBackByPost(t *testing.T) {
 	t.Parallel()
 	hubs := connected(t, servers.Redis(t).URL(), "one", "two")
 	hubs[0].replica(t, func(*pb.AttendQuestion) *pb.AttendAnswer {
@@ -434,7 +434,7 @@ func TestAKilledHolderCostsNoTime(t *testing.T) {
 }
 
 // Holders whose replicas fail to answer say so, and others are asked first.
-func TestAHolderOfSilentReplicasIsAskedLast(t *testing.T) {
+func TestSilentReplicasHolderIsAskedLast(t *testing.T) {
 	t.Parallel()
 	hubs := connected(t, servers.Redis(t).URL(), "one", "two", "three")
 	dead := hubs[0].replica(t, silent)

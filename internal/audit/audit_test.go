@@ -257,7 +257,7 @@ func TestStreamsAreBounded(t *testing.T) {
 }
 
 // Record fills what the caller of a change leaves to its context.
-func TestRecordsTakeTheCallerFromTheContext(t *testing.T) {
+func TestRecordsTakeCallerFromContext(t *testing.T) {
 	a := newTrail(t, 10)
 	a.Connect(store(t, "redis://"+miniredis.RunT(t).Addr()))
 	ctx := access.With(t.Context(), access.Identity{Kind: access.JWT, Name: "jwt:anna"})

@@ -33,7 +33,7 @@ func (s streams) Confirm(
 	return answer, s.err
 }
 
-func TestAProducerThatAttendsIsAskedOverItsStreams(t *testing.T) {
+func TestAttendingProducerIsAskedByStream(t *testing.T) {
 	t.Parallel()
 	asked := ""
 	c := client(t, callback.Config{

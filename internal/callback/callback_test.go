@@ -345,7 +345,7 @@ func TestAForbiddenAddressIsNotDialled(t *testing.T) {
 	}
 }
 
-func TestAStoredForbiddenTargetIsNotDialled(t *testing.T) {
+func TestStoredForbiddenTargetIsNotDialled(t *testing.T) {
 	t.Parallel()
 	b := &business{confirm: committed}
 	address := serve(t, b)

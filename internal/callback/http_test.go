@@ -368,7 +368,7 @@ func closesEach(t *testing.T) string {
 	return "http://" + listener.Addr().String()
 }
 
-func TestHTTPCallOnAClosedConnectionIsRepeated(t *testing.T) {
+func TestHTTPCallSurvivesClosedConnection(t *testing.T) {
 	t.Parallel()
 	c := client(t, callback.Config{Timeout: 30 * time.Second})
 	to := halfmsg.Target{Producer: "orders", Address: callsEach(t, 1)}
@@ -381,7 +381,7 @@ func TestHTTPCallOnAClosedConnectionIsRepeated(t *testing.T) {
 }
 
 // A call that crashes a worker of its producer is repeated once, and not on each idle connection.
-func TestHTTPCallOnABrokenConnectionIsRepeatedOnce(t *testing.T) {
+func TestBrokenHTTPCallIsRepeatedOnce(t *testing.T) {
 	t.Parallel()
 	const conns = 8
 	var crashing atomic.Bool
@@ -599,7 +599,7 @@ func TestHTTPForbiddenAddressIsNotDialled(t *testing.T) {
 	}
 }
 
-func TestHTTPProxyOfTheEnvironmentIsIgnored(t *testing.T) {
+func TestHTTPProxyOfEnvironmentIsIgnored(t *testing.T) {
 	var proxied atomic.Int32
 	t.Setenv("HTTP_PROXY", serveHTTP(t, func(w http.ResponseWriter, r *http.Request) {
 		proxied.Add(1)
@@ -661,7 +661,7 @@ func TestHTTPSWantsItsCertificate(t *testing.T) {
 	}
 }
 
-func TestHTTPIsRefusedWhereTLSIsDemanded(t *testing.T) {
+func TestDemandedTLSRefusesHTTP(t *testing.T) {
 	t.Parallel()
 	config := callback.Config{
 		Allow: []string{"orders:*"}, Secure: func(producer string) bool { return producer == "orders" },
@@ -688,7 +688,7 @@ func TestHTTPIsRefusedWhereTLSIsDemanded(t *testing.T) {
 }
 
 // The addresses at which no producer may be called are refused on connecting, by gRPC and HTTP alike.
-func TestForbiddenAddressesAreRefusedByBothTransports(t *testing.T) {
+func TestBothTransportsRefuseForbiddenAddresses(t *testing.T) {
 	t.Parallel()
 	var called atomic.Int32
 	url := serveHTTP(t, func(w http.ResponseWriter, r *http.Request) {

@@ -18,7 +18,7 @@ import (
 func confirmed(all ...string) string { return `{"confirmations":[` + strings.Join(all, ",") + `]}` }
 
 // Nothing but 200 with the form of the contract is a verdict, and the error says which form was expected.
-func TestHTTPAnswerOfAnotherFormIsNoVerdict(t *testing.T) {
+func TestMalformedHTTPAnswerIsNoVerdict(t *testing.T) {
 	t.Parallel()
 	const asJSON, row = "application/json", `{"id":"1","verdict":"VERDICT_COMMITTED"}`
 	good := confirmed(row)

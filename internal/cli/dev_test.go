@@ -153,7 +153,7 @@ func (d *dev) send(t *testing.T, host string, message producer.Message) error {
 	return p.Send(t.Context(), message, func(context.Context) error { return nil })
 }
 
-func TestDevServesAProducerAndAConsumer(t *testing.T) {
+func TestDevServesProducerAndConsumer(t *testing.T) {
 	t.Parallel()
 	d := startDev(t)
 	deliveries := d.bind(t, "orders", "order.paid", "payments")

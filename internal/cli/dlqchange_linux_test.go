@@ -83,7 +83,7 @@ func (q *deadQueue) run(args ...string) ran {
 	return run([]string{"MSGHANDLER_AMQP_URL=" + q.url}, args...)
 }
 
-func TestDeadLetterChangesAskWithoutATerminal(t *testing.T) {
+func TestDeadLetterChangesAskWithoutTerminal(t *testing.T) {
 	t.Parallel()
 	q := newDeadQueue(t, "1", "2", "", "")
 	const noTerminal = "there is no terminal to ask on; add --yes when you are sure, or --dry-run to count"
@@ -110,7 +110,7 @@ func TestDeadLetterDryRunChangesNothing(t *testing.T) {
 	q.holds(3, 0)
 }
 
-func TestDeadLetterReplayAsksOnATerminal(t *testing.T) {
+func TestDeadLetterReplayAsksOnTerminal(t *testing.T) {
 	t.Parallel()
 	for answer, want := range map[string]struct {
 		status     int
@@ -147,7 +147,7 @@ func TestDeadLetterReplayAsksOnATerminal(t *testing.T) {
 }
 
 // Letters that arrive between question and answer stay unchanged, also without an id.
-func TestDeadLetterChangeKeepsTheAgreedCount(t *testing.T) {
+func TestDeadLetterChangeKeepsAgreedCount(t *testing.T) {
 	t.Parallel()
 	for verb, want := range map[string]struct {
 		question, out string
@@ -181,7 +181,7 @@ func TestDeadLetterChangeKeepsTheAgreedCount(t *testing.T) {
 	}
 }
 
-func TestDeadLetterReplayOfNoneDoesNotAsk(t *testing.T) {
+func TestEmptyDeadLetterReplayAsksNothing(t *testing.T) {
 	t.Parallel()
 	q := newDeadQueue(t)
 	_, program := terminal(t)

@@ -32,7 +32,7 @@ func troubled(now time.Time) []*troubleGroup {
 	}
 }
 
-func TestTopKeepsTheCauseOnNarrowScreens(t *testing.T) {
+func TestTopKeepsCauseOnNarrowScreens(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	for width, head := range map[int]string{

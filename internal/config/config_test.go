@@ -653,7 +653,7 @@ func TestNoErrorShowsAPassword(t *testing.T) {
 	}
 }
 
-func TestErrorsShowSecretsAsURLsOnly(t *testing.T) {
+func TestErrorsHideSecretsInURLs(t *testing.T) {
 	t.Parallel()
 	for variable, want := range map[string]string{
 		"MSGHANDLER_EVENTS_WEBHOOK_TOKEN=geheim tok":                    "WEBHOOK_TOKEN holds what cannot stand in a header",

@@ -136,8 +136,8 @@ func TestPausedDeletionsAreNotClaimed(t *testing.T) {
 	})
 }
 
-// TestTimedOutCloseUsesUpNoDeletion cancels a deletion, which is no failure of the producer.
-func TestTimedOutCloseUsesUpNoDeletion(t *testing.T) {
+// TestTimedOutCloseSparesDeletion cancels a deletion, which is no failure of the producer.
+func TestTimedOutCloseSparesDeletion(t *testing.T) {
 	inHouse(t, confirmloop.Config{DeleteWhen: confirmloop.AfterAck}, func(h *house) {
 		h.drops(func(ctx context.Context, _ halfmsg.Target, _ []string) error { <-ctx.Done(); return ctx.Err() })
 		claims := h.acknowledged("orders", "1")
@@ -155,7 +155,7 @@ func TestTimedOutCloseUsesUpNoDeletion(t *testing.T) {
 	})
 }
 
-func TestMarkersWithoutRoomWaitInTheStore(t *testing.T) {
+func TestMarkersWithoutRoomWaitInStore(t *testing.T) {
 	inHouse(t, confirmloop.Config{DeleteWhen: confirmloop.AfterAck, Batch: 5}.WithDeleteBacklog(40), func(h *house) {
 		gate := make(chan struct{})
 		h.drops(func(context.Context, halfmsg.Target, []string) error { <-gate; return nil })
@@ -181,7 +181,7 @@ func TestMarkersWithoutRoomWaitInTheStore(t *testing.T) {
 }
 
 // All targets together have a room, too, and what has left it makes room for others.
-func TestAcknowledgedMessagesOfAllTargetsAreBounded(t *testing.T) {
+func TestAcknowledgedMessagesAreBoundedAcrossTargets(t *testing.T) {
 	inHouse(t, confirmloop.Config{DeleteWhen: confirmloop.AfterAck, Batch: 5}.WithDeleteBacklog(40), func(h *house) {
 		gate := make(chan struct{})
 		h.drops(func(context.Context, halfmsg.Target, []string) error { <-gate; return nil })
@@ -209,7 +209,7 @@ func TestAcknowledgedMessagesOfAllTargetsAreBounded(t *testing.T) {
 	})
 }
 
-func TestAfterCloseAcknowledgedMessagesAreHandedBack(t *testing.T) {
+func TestCloseHandsBackAcknowledgedMessages(t *testing.T) {
 	inHouse(t, confirmloop.Config{DeleteWhen: confirmloop.AfterAck, Batch: 1}, func(h *house) {
 		gate := make(chan struct{})
 		h.drops(func(context.Context, halfmsg.Target, []string) error { <-gate; return nil })

@@ -62,7 +62,7 @@ func TestSlowCallMakesNoSecondCall(t *testing.T) {
 	}
 }
 
-func TestABreakerMayLetSeveralCallsTry(t *testing.T) {
+func TestBreakerMayLetSeveralCallsTry(t *testing.T) {
 	now := time.Now()
 	b := breaker{limit: 3, tries: 2, pause: backoff.Steps{time.Second, time.Hour}}
 	for range 3 {
@@ -92,7 +92,7 @@ func TestABreakerMayLetSeveralCallsTry(t *testing.T) {
 	}
 }
 
-func TestATryThatToldNothingIsTriedAgain(t *testing.T) {
+func TestInconclusiveTryIsRepeated(t *testing.T) {
 	now := time.Now()
 	b := breaker{limit: 2, pause: backoff.Steps{time.Second}}
 	b.fail(now)
@@ -111,7 +111,7 @@ func TestATryThatToldNothingIsTriedAgain(t *testing.T) {
 	}
 }
 
-func TestMessagesDoNotComeBackAllAtOnce(t *testing.T) {
+func TestMessagesReturnSpreadOut(t *testing.T) {
 	now := time.Now()
 	b := breaker{limit: 1, pause: backoff.Steps{time.Minute, time.Hour}}
 	b.fail(now)
@@ -136,7 +136,7 @@ func TestFailedCallPostponesItsMessages(t *testing.T) {
 	}
 }
 
-func TestWhatIsLentMakesNoPauseLonger(t *testing.T) {
+func TestLentPlacesLengthenNoPause(t *testing.T) {
 	now := time.Now()
 	b := breaker{limit: 3, tries: 2, pause: backoff.Steps{time.Minute, time.Hour}}
 	b.allowProbes(1)

@@ -78,7 +78,7 @@ func TestFailedBypassCallsOpenTheCircuit(t *testing.T) {
 }
 
 // With one call only, an order waits for one call about a quarantined message, and not for the other calls.
-func TestQuarantineAndOrdersShareASingleCall(t *testing.T) {
+func TestQuarantineAndOrdersShareSingleCall(t *testing.T) {
 	const slow = 3 * time.Second
 	for range 10 { // no luck
 		inHouse(t, confirmloop.Config{CallsPerProducer: 1}, func(h *house) {

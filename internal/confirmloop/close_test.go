@@ -11,7 +11,7 @@ import (
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
-func TestCloseFinishesCallsAndHandsBackTheRest(t *testing.T) {
+func TestCloseFinishesCallsAndReturnsRest(t *testing.T) {
 	inHouse(t, confirmloop.Config{Batch: 10, CallsPerProducer: 1}, func(h *house) {
 		gate := make(chan struct{})
 		h.answers(func(_ context.Context, _ halfmsg.Target, ids []string, _ bool) (verdicts, error) {

@@ -114,7 +114,7 @@ func TestFailingEveryOrderOpensTheCircuit(t *testing.T) {
 }
 
 // What a producer has answered in between says that it is well.
-func TestAnAnswerBetweenTwoFailuresIsHeard(t *testing.T) {
+func TestAnswerBetweenTwoFailuresIsHeard(t *testing.T) {
 	inHouse(t, confirmloop.Config{}.WithBreakerFailures(2), func(h *house) {
 		h.answers(failsFor("1", "3"))
 		for _, id := range []string{"1", "2", "3"} {

@@ -128,7 +128,7 @@ func TestContradictingVerdictIsNotSent(t *testing.T) {
 	})
 }
 
-func TestStoreIsRetriedWhileTheLeaseLasts(t *testing.T) {
+func TestStoreIsRetriedWhileLeaseLasts(t *testing.T) {
 	for _, failure := range []error{halfmsg.ErrUnavailable, halfmsg.ErrUncertain} {
 		inHouse(t, confirmloop.Config{}, func(h *house) {
 			h.have("orders", "1")

@@ -13,7 +13,7 @@ import (
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
-func TestTheFinalQuestionComesAfterTheLastAttempt(t *testing.T) {
+func TestFinalQuestionComesAfterLastAttempt(t *testing.T) {
 	inHouse(t, confirmloop.Config{Attempts: 3, Backoff: backoff.Steps{time.Second}}, func(h *house) {
 		var finals []bool
 		h.answers(func(_ context.Context, _ halfmsg.Target, ids []string, final bool) (verdicts, error) {
@@ -38,7 +38,7 @@ func TestTheFinalQuestionComesAfterTheLastAttempt(t *testing.T) {
 	})
 }
 
-func TestUsualAndFinalQuestionsAreAskedApart(t *testing.T) {
+func TestFinalQuestionsAreAskedApart(t *testing.T) {
 	inHouse(t, confirmloop.Config{Attempts: 1, Backoff: backoff.Steps{time.Second}}, func(h *house) {
 		asked := map[bool]string{}
 		h.answers(func(_ context.Context, _ halfmsg.Target, ids []string, final bool) (verdicts, error) {
@@ -56,7 +56,7 @@ func TestUsualAndFinalQuestionsAreAskedApart(t *testing.T) {
 	})
 }
 
-func TestWhatCannotBeFoundOutUsesUpNothing(t *testing.T) {
+func TestUnknownOutcomeUsesNothingUp(t *testing.T) {
 	inHouse(t, confirmloop.Config{Attempts: 2, Backoff: backoff.Steps{time.Second, time.Minute}}, func(h *house) {
 		var finals int
 		say := halfmsg.VerdictUnknown
@@ -85,7 +85,7 @@ func TestWhatCannotBeFoundOutUsesUpNothing(t *testing.T) {
 }
 
 // A producer may take long over a final question. What is known by then is stored and sent.
-func TestAFinalQuestionHoldsUpNoVerdict(t *testing.T) {
+func TestFinalQuestionHoldsUpNoVerdict(t *testing.T) {
 	inHouse(t, confirmloop.Config{Attempts: 1, Backoff: backoff.Steps{time.Second}}, func(h *house) {
 		gate := make(chan struct{})
 		h.answers(func(_ context.Context, _ halfmsg.Target, ids []string, final bool) (verdicts, error) {

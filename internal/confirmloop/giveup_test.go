@@ -66,7 +66,7 @@ func TestTimeLimitKeepsACommittedMessage(t *testing.T) {
 }
 
 // Whatever stands in place of a verdict, a message is given up at the limit, and uses up no attempt.
-func TestTimeLimitEndsTheWaitForAnAnswer(t *testing.T) {
+func TestTimeLimitEndsWaitForAnswer(t *testing.T) {
 	for what, answer := range map[string]confirm{
 		errAway.Error(): func(context.Context, halfmsg.Target, []string, bool) (verdicts, error) { return nil, errAway },
 		"INTERNAL": func(context.Context, halfmsg.Target, []string, bool) (verdicts, error) {
@@ -104,7 +104,7 @@ func TestTimeLimitEndsTheWaitForAnAnswer(t *testing.T) {
 }
 
 // A backlog is given up faster than a batch for each probe, and without more calls.
-func TestTimeLimitGivesUpABacklogInTime(t *testing.T) {
+func TestTimeLimitEndsBacklogInTime(t *testing.T) {
 	config := limited()
 	config.Batch = 10
 	inHouse(t, config, func(h *house) {
@@ -129,7 +129,7 @@ func TestTimeLimitGivesUpABacklogInTime(t *testing.T) {
 }
 
 // A good message in the quarantine waits until it is asked about alone.
-func TestTimeLimitSparesAMessageNotAskedAlone(t *testing.T) {
+func TestTimeLimitSparesUnaskedMessages(t *testing.T) {
 	inHouse(t, limited(), func(h *house) {
 		h.answers(func(context.Context, halfmsg.Target, []string, bool) (verdicts, error) { return nil, errAway })
 		good := h.have("orders", "0-good")[0] // the first, and so the last in the quarantine
@@ -153,7 +153,7 @@ func TestTimeLimitSparesAMessageNotAskedAlone(t *testing.T) {
 }
 
 // A Submit after the limit is asked as usual, and a call that fails then does not give the message up at once.
-func TestSubmitAfterTheTimeLimitIsHeard(t *testing.T) {
+func TestSubmitAfterTimeLimitIsHeard(t *testing.T) {
 	inHouse(t, limited(), func(h *house) {
 		h.answers(func(context.Context, halfmsg.Target, []string, bool) (verdicts, error) { return nil, errAway })
 		name := h.have("orders", "1")[0]

@@ -192,7 +192,7 @@ func TestRoomAsksForAPass(t *testing.T) {
 	}
 }
 
-func TestPassTakesABatchOfEachProducer(t *testing.T) {
+func TestPassTakesBatchOfEachProducer(t *testing.T) {
 	inHouse(t, confirmloop.Config{Batch: 10, CallsPerProducer: 1}, func(h *house) {
 		h.answers(func(ctx context.Context, _ halfmsg.Target, _ []string, _ bool) (verdicts, error) {
 			<-ctx.Done()

@@ -10,7 +10,7 @@ import (
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
-func TestALeaseThatMayBeOverBeginsNothing(t *testing.T) {
+func TestUncertainLeaseBeginsNothing(t *testing.T) {
 	inHouse(t, confirmloop.Config{CallsPerProducer: 1, Batch: 1}, func(h *house) {
 		h.answers(func(_ context.Context, _ halfmsg.Target, ids []string, _ bool) (verdicts, error) {
 			time.Sleep(25 * time.Second)
@@ -31,7 +31,7 @@ func TestALeaseThatMayBeOverBeginsNothing(t *testing.T) {
 }
 
 // The store answered a Submit so late that hardly anything of the lease is left.
-func TestAnOfferMindsWhenItsLeaseEnds(t *testing.T) {
+func TestOfferMindsWhenItsLeaseEnds(t *testing.T) {
 	inHouse(t, confirmloop.Config{}, func(h *house) {
 		names := h.have("orders", "1")
 		until := time.Now().Add(lease)

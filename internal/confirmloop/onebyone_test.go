@@ -117,7 +117,7 @@ func TestEachFailureShrinksQuarantineBatches(t *testing.T) {
 }
 
 // What is asked about apart is asked about with one call at a time, and one by one again when the producer fails that.
-func TestBypassMakesOneCallAtATime(t *testing.T) {
+func TestBypassMakesOneCallAtTime(t *testing.T) {
 	inHouse(t, confirmloop.Config{}, func(h *house) {
 		var noted calls
 		answer := slowly(failsFor("poison", "more poison"))
@@ -172,7 +172,7 @@ func TestAnswerEndsTheBypass(t *testing.T) {
 }
 
 // Nor does that a lane apart was there before make the first call there about more than one.
-func TestNewBypassBeginsWithASingleMessage(t *testing.T) {
+func TestNewBypassBeginsWithSingleMessage(t *testing.T) {
 	inHouse(t, confirmloop.Config{}, func(h *house) {
 		var noted calls
 		h.answers(noted.of(failsFor("poison", "more poison")))
@@ -226,7 +226,7 @@ func TestQuarantineHasHalfOfTheCalls(t *testing.T) {
 
 // Quarantined messages do not wait for the final question that follows the failed call: a producer may take long over
 // that question.
-func TestQuarantineDoesNotWaitForFinalCall(t *testing.T) {
+func TestQuarantineAwaitsNoFinalCall(t *testing.T) {
 	inHouse(t, confirmloop.Config{Attempts: 1, Backoff: backoff.Steps{time.Second}}, func(h *house) {
 		gate := make(chan struct{})
 		h.answers(func(_ context.Context, _ halfmsg.Target, ids []string, final bool) (verdicts, error) {

@@ -76,7 +76,7 @@ func TestNewestQuarantinedMessageGoesFirst(t *testing.T) {
 	})
 }
 
-func TestProducerIsDroppedWithItsLastLane(t *testing.T) {
+func TestProducerIsDroppedWithLastLane(t *testing.T) {
 	troubled := breaker{failures: 1}
 	for what, c := range map[string]struct {
 		// withLane has the producer know the lane, waiting and working say how far a batch of the lane is.

@@ -11,7 +11,7 @@ import (
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
-func TestTrustTakesTheSubmitForTheVerdict(t *testing.T) {
+func TestTrustTakesSubmitForVerdict(t *testing.T) {
 	inHouse(t, confirmloop.Config{}, func(h *house) {
 		h.submitTrusted(h.have("orders", "1")...)
 		synctest.Wait()
@@ -22,7 +22,7 @@ func TestTrustTakesTheSubmitForTheVerdict(t *testing.T) {
 	})
 }
 
-func TestTrustedSubmitsAfterAckKeepTheMarker(t *testing.T) {
+func TestTrustedSubmitsAfterAckKeepMarker(t *testing.T) {
 	inHouse(t, confirmloop.Config{DeleteWhen: confirmloop.AfterAck}, func(h *house) {
 		later := message("orders", "later")
 		later.Delay = time.Hour
@@ -58,7 +58,7 @@ func TestTrustIsForSubmitsOnly(t *testing.T) {
 }
 
 // A trusted Submit comes while a question is under way. Every answer of the producer is too late.
-func TestATrustedSubmitDuringAQuestionWins(t *testing.T) {
+func TestTrustedSubmitDuringQuestionWins(t *testing.T) {
 	for verdict, fate := range map[halfmsg.Verdict]string{
 		halfmsg.VerdictCommitted: "committed lease_lost", halfmsg.VerdictUnknown: "unknown lease_lost",
 		halfmsg.VerdictRolledBack: "rolled_back contradiction", halfmsg.VerdictUnavailable: "unreachable lease_lost",
@@ -86,7 +86,7 @@ func TestATrustedSubmitDuringAQuestionWins(t *testing.T) {
 	}
 }
 
-func TestTrustedSubmitWithoutRoomIsAVerdict(t *testing.T) {
+func TestTrustedSubmitWithoutRoomIsVerdict(t *testing.T) {
 	config := confirmloop.Config{QueuePerProducer: 1, CallsPerProducer: 1, Batch: 1}
 	inHouse(t, config, func(h *house) {
 		gate := make(chan struct{})
@@ -135,7 +135,7 @@ func TestHandedBackMessageHasNoVerdict(t *testing.T) {
 }
 
 // The store answered a Submit so late that the lease may be over before the message could be sent.
-func TestTrustedSubmitWithEndedLeaseIsAVerdict(t *testing.T) {
+func TestTrustedSubmitDecidesWithEndedLease(t *testing.T) {
 	inHouse(t, confirmloop.Config{}, func(h *house) {
 		names := h.have("orders", "1")
 		until := time.Now().Add(lease)
@@ -152,7 +152,7 @@ func TestTrustedSubmitWithEndedLeaseIsAVerdict(t *testing.T) {
 	})
 }
 
-func TestATrustedSubmitAfterCloseIsHandedBack(t *testing.T) {
+func TestTrustedSubmitAfterCloseIsReturned(t *testing.T) {
 	inHouse(t, confirmloop.Config{}, func(h *house) {
 		names := h.have("orders", "1")
 		if err := h.Close(h.t.Context()); err != nil {

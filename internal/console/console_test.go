@@ -151,7 +151,7 @@ func TestStrangersLearnNoReasons(t *testing.T) {
 	}
 }
 
-func TestPanicOfACheckIsItsFailure(t *testing.T) {
+func TestPanicOfCheckIsItsFailure(t *testing.T) {
 	r := start(t, func(c *console.Config) {
 		c.Checks[1].Run = func(context.Context) error { panic("an unexpected answer") }
 	})
@@ -203,7 +203,7 @@ func TestAHangingCheckTimesOut(t *testing.T) {
 	http.DefaultClient.CloseIdleConnections()
 }
 
-func TestMetricsCountWithoutAskingTheStoreEachTime(t *testing.T) {
+func TestMetricsDoNotAlwaysAskStore(t *testing.T) {
 	r := start(t)
 	r.metrics.Settled(halfmsg.EventAcked, "stored", 2)
 	r.metrics.Settled(halfmsg.EventAcked, "lease_lost", 1)
@@ -247,7 +247,7 @@ func TestMetricsCountWithoutAskingTheStoreEachTime(t *testing.T) {
 	}
 }
 
-func TestMetricsOfAStoreThatDoesNotAnswer(t *testing.T) {
+func TestMetricsOfSilentStore(t *testing.T) {
 	r := start(t)
 	r.failing.Store(failure{errors.New("away")})
 	status, body := r.get(t, "/metrics")

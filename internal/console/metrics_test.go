@@ -91,7 +91,7 @@ func table(t *testing.T) string {
 }
 
 // Prometheus sees no increase in a series that begins with its first event, so an alert would miss the event.
-func TestCountersThatAlertsWaitForBeginAtZero(t *testing.T) {
+func TestAlertedCountersBeginAtZero(t *testing.T) {
 	families, err := NewMetrics().registry.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -134,7 +134,7 @@ func TestHistogramsAreClassicAndNative(t *testing.T) {
 	t.Error("there is no such histogram")
 }
 
-func TestProducersAndExchangesAreNamedUpToABound(t *testing.T) {
+func TestNamedProducersAndExchangesAreBounded(t *testing.T) {
 	m := NewMetrics()
 	series := func() (n int) {
 		families, err := m.registry.Gather()

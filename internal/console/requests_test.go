@@ -73,7 +73,7 @@ func serveInBubble(t *testing.T) (c *console.Console, p *pipes, asked, release c
 
 const whole = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
-func TestStopDoesNotWaitForIncompleteRequests(t *testing.T) {
+func TestStopAwaitsNoIncompleteRequests(t *testing.T) {
 	for name, sent := range map[string]string{
 		"nothing":                 "",
 		"half a header":           "GET /healthz HTTP/1.1\r\nHos",

@@ -217,7 +217,7 @@ func TestUnavailableShardDelaysNoOther(t *testing.T) {
 }
 
 // A batch may hold messages of the shard that is away alone. It gives its place back when the store answers others.
-func TestBatchOfAwayShardHoldsNoPlace(t *testing.T) {
+func TestAwayShardsBatchHoldsNoPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var work lifecycle.Group
 		begun := time.Now()

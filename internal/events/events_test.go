@@ -198,7 +198,7 @@ func TestARefusedPostIsNotRetried(t *testing.T) {
 }
 
 // While the webhook hangs, Note returns at once and the number of waiting events is bounded.
-func TestNoteDoesNotWaitForTheWebhook(t *testing.T) {
+func TestNoteDoesNotWaitForWebhook(t *testing.T) {
 	release := make(chan struct{})
 	h := newWebhook(t, func(_ http.ResponseWriter, r *http.Request) {
 		select {
@@ -227,7 +227,7 @@ func TestNoteDoesNotWaitForTheWebhook(t *testing.T) {
 	}
 }
 
-func TestTheLastEventsArePostedAtTheEnd(t *testing.T) {
+func TestLastEventsArePostedAtEnd(t *testing.T) {
 	h := newWebhook(t, taken)
 	teller, _ := start(t, events.Config{URL: h.URL, Gather: time.Hour})
 	teller.Note(events.StoreAway, "", "Redis does not answer")

@@ -6,7 +6,7 @@ import (
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
-func TestEveryMoveIsInTheTableOnce(t *testing.T) {
+func TestEveryMoveIsInTableOnce(t *testing.T) {
 	seen := map[[2]uint8]bool{}
 	for _, m := range halfmsg.Moves() {
 		key := [2]uint8{uint8(m.From), uint8(m.Event)}
@@ -31,7 +31,7 @@ func TestOnlyACommittedVerdictMakesSendable(t *testing.T) {
 	}
 }
 
-func TestACommittedMessageIsNeverForgottenUnsent(t *testing.T) {
+func TestCommittedMessageIsNeverForgottenUnsent(t *testing.T) {
 	for _, m := range halfmsg.Moves() {
 		acked := m.Event == halfmsg.EventAcked || m.Event == halfmsg.EventAckedMarked
 		if m.From == halfmsg.Sendable && m.To != halfmsg.Sendable && m.To != halfmsg.Dead && !acked {
@@ -41,7 +41,7 @@ func TestACommittedMessageIsNeverForgottenUnsent(t *testing.T) {
 }
 
 // An acknowledged message has no content any more, so there is no way back to where it would be published.
-func TestAnAcknowledgedMessageIsNotPublishedAgain(t *testing.T) {
+func TestAcknowledgedMessageIsNotPublishedAgain(t *testing.T) {
 	for _, m := range halfmsg.Moves() {
 		if m.From == halfmsg.Acknowledged && m.To != halfmsg.Acknowledged && m.To != halfmsg.Done {
 			t.Errorf("%s takes an acknowledged message to %s", m.Event, m.To)

@@ -46,7 +46,7 @@ func wantLines(t *testing.T, got, want []string) {
 	}
 }
 
-func TestManyFailuresOfACauseAreOneLine(t *testing.T) {
+func TestFailuresOfOneCauseShareLine(t *testing.T) {
 	t.Parallel()
 	lines := gather(t, func(g *loglimit.Gatherer) {
 		for n := range 1000 {

@@ -8,7 +8,7 @@ import (
 	"github.com/msghandler/msghandler/internal/loglimit"
 )
 
-func TestEachKindIsLoggedOncePerInterval(t *testing.T) {
+func TestKindsAreLoggedOncePerInterval(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := loglimit.New(time.Second)

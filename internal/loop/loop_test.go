@@ -59,7 +59,7 @@ func TestPassesFollowTheSchedule(t *testing.T) {
 }
 
 // The wall clock is set back while the loop waits for a tick.
-func TestPassesGoOnAfterClockIsSetBack(t *testing.T) {
+func TestPassesSurviveClockSetBack(t *testing.T) {
 	for schedule, want := range map[string]int64{"@every 1s": 600, "*/1 * * * *": 10} {
 		synctest.Test(t, func(t *testing.T) {
 			var passes, back atomic.Int64
@@ -86,7 +86,7 @@ func TestPassesGoOnAfterClockIsSetBack(t *testing.T) {
 	}
 }
 
-func TestFirstPassComesAtARandomTime(t *testing.T) {
+func TestFirstPassComesAtRandomTime(t *testing.T) {
 	low, high := time.Hour, time.Duration(0)
 	for range 50 {
 		synctest.Test(t, func(t *testing.T) {
@@ -119,7 +119,7 @@ func TestMoreWorkMakesAnotherPass(t *testing.T) {
 	})
 }
 
-func TestWakeUpsDuringAPassMakeOneMore(t *testing.T) {
+func TestWakeUpsDuringPassAddOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var passes atomic.Int64
 		gate := make(chan struct{})
@@ -137,7 +137,7 @@ func TestWakeUpsDuringAPassMakeOneMore(t *testing.T) {
 	})
 }
 
-func TestErrorsAreBackedOffUntilASuccess(t *testing.T) {
+func TestErrorsAreBackedOffUntilSuccess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broken := errors.New("away")
 		var at []time.Time
@@ -170,7 +170,7 @@ func TestErrorsAreBackedOffUntilASuccess(t *testing.T) {
 }
 
 // An outage is a line at its begin, and then a line a minute.
-func TestLastingFailureIsLoggedOncePerMinute(t *testing.T) {
+func TestLastingFailureIsLoggedEachMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
 		var healthy atomic.Bool
@@ -202,7 +202,7 @@ func TestLastingFailureIsLoggedOncePerMinute(t *testing.T) {
 	})
 }
 
-func TestAPanicIsAnErrorWithItsStack(t *testing.T) {
+func TestPanicIsErrorWithItsStack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var passes atomic.Int64
 		l := running(t, "@every 1s", func(context.Context) (bool, error) {
@@ -262,7 +262,7 @@ func TestStopWaitsForTheRunningPass(t *testing.T) {
 	})
 }
 
-func TestStopCancelsThePassAfterItsContext(t *testing.T) {
+func TestStopCancelsPassAfterItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := running(t, "@every 1s", func(ctx context.Context) (bool, error) { <-ctx.Done(); return false, ctx.Err() })
 		l.Wake()

@@ -77,7 +77,7 @@ func count(t *testing.T, desk *Desk) *adminv1.CountDeadLettersResponse {
 }
 
 // The page of a letter looks no further than a list does: each letter before it is taken from the queue.
-func TestLetterBeyondTheBoundIsNotFound(t *testing.T) {
+func TestLetterBeyondBoundIsNotFound(t *testing.T) {
 	desk := newDeskOf(t, patient.looked+10)
 	get := func(id string) (*adminv1.GetDeadLetterResponse, error) {
 		return desk.Get(t.Context(), &adminv1.GetDeadLetterRequest{Queue: "dead", Producer: "orders", Id: id})

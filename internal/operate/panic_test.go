@@ -12,7 +12,7 @@ type brittle struct{ DeadLetters }
 func (brittle) Depth(context.Context) (int, error) { panic("a letter that no reader can take") }
 
 // Queues are counted in goroutines of their own, where net/http recovers no panic.
-func TestPanicOfAQueueIsItsProblem(t *testing.T) {
+func TestPanicOfQueueIsItsProblem(t *testing.T) {
 	t.Parallel()
 	desk := &Desk{queues: []*queue{newQueue(Source{Name: "dead"}, brittle{}, shared)}}
 	desk.Measure(t.Context())

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestRefusalsAreLoggedOnceAMinuteEach(t *testing.T) {
+func TestRefusalsAreLoggedOnceMinuteEach(t *testing.T) {
 	t.Parallel()
 	var r Refusals
 	began := time.Unix(1e9, 0)

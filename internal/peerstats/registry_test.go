@@ -10,7 +10,7 @@ import (
 	"github.com/msghandler/msghandler/internal/peerstats"
 )
 
-func TestQuantilesAreOffByAnEighthAtMost(t *testing.T) {
+func TestQuantilesAreWithinAnEighth(t *testing.T) {
 	t.Parallel()
 	var l peerstats.Latency
 	before := l.Counts()

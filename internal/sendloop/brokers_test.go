@@ -140,7 +140,7 @@ func TestAbsentBrokerCostsOthersNothing(t *testing.T) {
 }
 
 // A broker without answers holds all of its own places and room, and none of the other broker's.
-func TestSlowBrokerHoldsOnlyItsOwnPlaces(t *testing.T) {
+func TestSlowBrokerHoldsOnlyItsPlaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		events := &someBroker{gate: make(chan struct{}), outcome: halfmsg.Acked}
 		h, standard := manyBrokers(t, sendloop.Config{Parallel: 2, Batch: 10, Queue: 100}, events, "")

@@ -152,7 +152,7 @@ func TestLostBrokerHoldsNoMessages(t *testing.T) {
 }
 
 // The backlog that gives way follows what the broker has answered, and not only what is stored, except for one batch.
-func TestBacklogDoesNotWaitForTheStore(t *testing.T) {
+func TestBacklogDoesNotWaitForStore(t *testing.T) {
 	inHouse(t, sendloop.Config{Batch: 10}, func(h *house) {
 		h.answers(func(context.Context, halfmsg.Publishing) halfmsg.PublishResult {
 			time.Sleep(time.Millisecond)

@@ -68,7 +68,7 @@ func TestLastRefusalMakesTheMessageDead(t *testing.T) {
 	})
 }
 
-func TestWhatIsNotAnAnswerIsNoAttempt(t *testing.T) {
+func TestOnlyAnswersAreAttempts(t *testing.T) {
 	for outcome, copies := range map[halfmsg.Outcome]bool{halfmsg.Unsure: true, halfmsg.Unsent: false, 0: true} {
 		inHouse(t, sendloop.Config{}, func(h *house) {
 			h.answers(always(outcome), nil)
@@ -92,7 +92,7 @@ func TestWhatIsNotAnAnswerIsNoAttempt(t *testing.T) {
 	}
 }
 
-func TestNothingIsClaimedWhileTheBrokerIsAway(t *testing.T) {
+func TestAwayBrokerStopsClaims(t *testing.T) {
 	inHouse(t, sendloop.Config{}, func(h *house) {
 		h.answers(nil, errors.New("blocked"))
 		h.waiting("1")
@@ -118,7 +118,7 @@ func TestNothingIsClaimedWhileTheBrokerIsAway(t *testing.T) {
 	})
 }
 
-func TestSendingFailedIsInTheConfiguredLanguage(t *testing.T) {
+func TestSendingFailedIsInConfiguredLanguage(t *testing.T) {
 	for language, want := range map[logtext.Language]string{
 		logtext.English: `msg="sending failed; messages are DEAD: the broker refused every attempt`,
 		logtext.Chinese: "msg=消息发送失败 ",
@@ -138,7 +138,7 @@ func TestSendingFailedIsInTheConfiguredLanguage(t *testing.T) {
 	}
 }
 
-func TestDeadLettersAreCopiedWithTheirStory(t *testing.T) {
+func TestDeadLettersKeepTheirStory(t *testing.T) {
 	inHouse(t, sendloop.Config{Brokers: deadTo("dlx"), Backoff: backoff.Steps{time.Second}}, func(h *house) {
 		h.answers(func(_ context.Context, p halfmsg.Publishing) halfmsg.PublishResult {
 			if p.Exchange == "dlx" {
@@ -212,7 +212,7 @@ func refusing(copies halfmsg.Outcome) answer {
 }
 
 // The broker is lost while a message dies: an outage, in which the message waits and uses no attempt.
-func TestOutageDuringTheCopyIsNoDeath(t *testing.T) {
+func TestOutageDuringCopyIsNoDeath(t *testing.T) {
 	inHouse(t, sendloop.Config{Brokers: deadTo("dlx"), Backoff: backoff.Steps{time.Second}}, func(h *house) {
 		lost := func(ctx context.Context, p halfmsg.Publishing) halfmsg.PublishResult {
 			if p.Exchange == "dlx" {
@@ -281,7 +281,7 @@ func TestEndingLeaseIsNotPublished(t *testing.T) {
 	})
 }
 
-func TestAnAcknowledgementAfterTheLeaseIsDropped(t *testing.T) {
+func TestAcknowledgementAfterLeaseIsDropped(t *testing.T) {
 	inHouse(t, sendloop.Config{}, func(h *house) {
 		h.answers(func(context.Context, halfmsg.Publishing) halfmsg.PublishResult {
 			time.Sleep(lease + time.Second)
@@ -352,7 +352,7 @@ func TestOnePoisonRecordStopsNothing(t *testing.T) {
 	})
 }
 
-func TestBatchesUnderWayAndWaitingAreBounded(t *testing.T) {
+func TestRunningAndWaitingBatchesAreBounded(t *testing.T) {
 	inHouse(t, sendloop.Config{Parallel: 2, Batch: 10, Queue: 30}, func(h *house) {
 		gate := make(chan struct{})
 		h.answers(func(context.Context, halfmsg.Publishing) halfmsg.PublishResult {
@@ -420,7 +420,7 @@ func TestTheBacklogGivesWay(t *testing.T) {
 }
 
 // A backlog that is too large to give way takes turns with fresh messages: neither starves.
-func TestALargeBacklogAndFreshTrafficTakeTurns(t *testing.T) {
+func TestBacklogAndFreshTrafficTakeTurns(t *testing.T) {
 	inHouse(t, sendloop.Config{Parallel: 1, Batch: 100}, func(h *house) {
 		h.answers(func(context.Context, halfmsg.Publishing) halfmsg.PublishResult {
 			time.Sleep(time.Millisecond)
@@ -479,7 +479,7 @@ func TestPassReturnsTheStoreError(t *testing.T) {
 	})
 }
 
-func TestCloseFinishesCallsAndHandsBackTheRest(t *testing.T) {
+func TestCloseFinishesCallsAndReturnsRest(t *testing.T) {
 	inHouse(t, sendloop.Config{Parallel: 1, Batch: 10}, func(h *house) {
 		gate := make(chan struct{})
 		h.answers(func(context.Context, halfmsg.Publishing) halfmsg.PublishResult {
@@ -510,7 +510,7 @@ func TestCloseFinishesCallsAndHandsBackTheRest(t *testing.T) {
 	})
 }
 
-func TestCloseBreaksBatchesOffWhenItsContextEnds(t *testing.T) {
+func TestCloseEndsBatchesWithItsContext(t *testing.T) {
 	inHouse(t, sendloop.Config{}, func(h *house) {
 		h.answers(func(ctx context.Context, _ halfmsg.Publishing) halfmsg.PublishResult {
 			<-ctx.Done()
@@ -531,7 +531,7 @@ func TestCloseBreaksBatchesOffWhenItsContextEnds(t *testing.T) {
 }
 
 // On a busy machine those are ready to run that bring messages for the same batch.
-func TestWhatIsReadyToRunSharesABatch(t *testing.T) {
+func TestReadyCallsShareBatch(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // so busy that one has to wait for another
 	inHouse(t, sendloop.Config{}, func(h *house) {
 		const rounds, offers = 20, 10

@@ -66,7 +66,7 @@ func TestUnconfirmedQueueDelaysNoOther(t *testing.T) {
 
 // The backlog that gives way is at the broker one batch at a time: a message that gets no answer does not count as
 // being there.
-func TestUnansweredMessageDoesNotStopTheBacklog(t *testing.T) {
+func TestUnansweredMessageDoesNotStopBacklog(t *testing.T) {
 	inHouse(t, sendloop.Config{Batch: 10}, func(h *house) {
 		h.isLate(stuck)
 		h.offer("fresh")
@@ -132,7 +132,7 @@ func TestDeadLettersDelayNoOther(t *testing.T) {
 }
 
 // What cannot be sent although the broker takes other messages is tried less and less.
-func TestUnsentMessageIsTriedLessAndLess(t *testing.T) {
+func TestUnsentMessageIsTriedEverLess(t *testing.T) {
 	inHouse(t, sendloop.Config{}, func(h *house) {
 		h.answers(always(halfmsg.Unsent), nil)
 		h.waiting("1")

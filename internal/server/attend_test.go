@@ -211,7 +211,7 @@ func TestAStopWaitsForOpenQuestions(t *testing.T) {
 }
 
 // A client that neither reads nor answers delays no stop.
-func TestAStopWaitsForNoSilentStream(t *testing.T) {
+func TestStopWaitsForNoSilentStream(t *testing.T) {
 	t.Parallel()
 	_, withHub := hubOf(10, 10)
 	h := open(t, withHub)
@@ -223,7 +223,7 @@ func TestAStopWaitsForNoSilentStream(t *testing.T) {
 	}
 }
 
-func TestAnOldStreamIsAskedToMove(t *testing.T) {
+func TestOldStreamIsAskedToMove(t *testing.T) {
 	t.Parallel()
 	_, withHub := hubOf(10, 10)
 	h := open(t, withHub, func(c *server.Config) { c.ConnectionAge = 50 * time.Millisecond })
@@ -245,7 +245,7 @@ func TestAttendNeedsGRPC(t *testing.T) {
 	}
 }
 
-func TestAMessageNeedsNoTargetWhereItsProducerAttends(t *testing.T) {
+func TestAttendingProducersMessageNeedsNoTarget(t *testing.T) {
 	t.Parallel()
 	_, withHub := hubOf(10, 10)
 	h := open(t, withHub)

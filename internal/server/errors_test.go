@@ -49,7 +49,7 @@ func isRepeatable(code codes.Code) bool {
 }
 
 // After UNAVAILABLE and RESOURCE_EXHAUSTED clients wait for the time that the answer names.
-func TestAnswersToWaitForNameATime(t *testing.T) {
+func TestAnswersToWaitForNameTime(t *testing.T) {
 	t.Parallel()
 	for reason, delay := range server.RetryDelays() {
 		code := server.Reasons()[reason]
@@ -82,7 +82,7 @@ func TestOutcomesNameTheirReason(t *testing.T) {
 
 // A mistake of a client is the client's to read, in a batch as in a single call: an ERROR in the coordinator's log
 // would alert operators because of another team's typing error.
-func TestBadIDsOfABatchAreNotLogged(t *testing.T) {
+func TestBatchedBadIDsAreUnlogged(t *testing.T) {
 	t.Parallel()
 	log := &logged{}
 	h := open(t, func(c *server.Config) { c.Logger = slog.New(slog.NewTextHandler(log, nil)) })

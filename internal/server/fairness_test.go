@@ -58,7 +58,7 @@ func (h *house) announceFrom(t *testing.T, n byte, connections, requests, size i
 	}
 }
 
-func TestUnfinishedCallsLeaveRoomForOtherAddresses(t *testing.T) {
+func TestUnfinishedCallsLeaveOtherAddressesRoom(t *testing.T) {
 	t.Parallel()
 	for name, method := range map[string]string{"calls": sendHalf, "probes": healthv1.Health_Check_FullMethodName} {
 		t.Run(name, func(t *testing.T) {
@@ -87,7 +87,7 @@ func TestUnfinishedCallsLeaveRoomForOtherAddresses(t *testing.T) {
 	}
 }
 
-func TestAnnouncedBytesLeaveRoomForOtherAddresses(t *testing.T) {
+func TestAnnouncedBytesLeaveOtherAddressesRoom(t *testing.T) {
 	t.Parallel()
 	for name, size := range map[string]int{"large": 4 << 20, "small": 64 << 10} {
 		t.Run(name, func(t *testing.T) {

@@ -76,7 +76,7 @@ func TestAFilteredListingLooksInSteps(t *testing.T) {
 	}
 }
 
-func TestADryRunCountsAndChangesNothing(t *testing.T) {
+func TestDryRunCountsAndChangesNothing(t *testing.T) {
 	t.Parallel()
 	log := &logged{}
 	h := open(t, func(c *server.Config) { c.Logger = slog.New(slog.NewTextHandler(log, nil)) })
@@ -116,7 +116,7 @@ func TestADryRunCountsAndChangesNothing(t *testing.T) {
 	t.Error("what does not match was discarded")
 }
 
-func TestADryRunOfNamesPredictsEach(t *testing.T) {
+func TestDryRunOfNamesPredictsEach(t *testing.T) {
 	t.Parallel()
 	h := open(t)
 	h.store.put("orders", "dead", halfmsg.Dead)

@@ -94,7 +94,7 @@ func TestConfiguredTargetIsNoNamedOne(t *testing.T) {
 	}
 }
 
-func TestForbiddenMessageOfABatchFailsAlone(t *testing.T) {
+func TestForbiddenMessageOfBatchFailsAlone(t *testing.T) {
 	t.Parallel()
 	h, _ := governed(t, policy.Rules{Exchanges: []string{"shop"}, MaxBody: 10, CallsPerSecond: 1, Burst: 3})
 	item := func(id, exchange string, body int) *msghandlerv1.Message {
@@ -152,8 +152,8 @@ func TestPolicyLimitsWhatAProducerHolds(t *testing.T) {
 	}
 }
 
-// TestRepeatOverALimitGetsItsState repeats calls whose answers were lost, when nothing more may be stored.
-func TestRepeatOverALimitGetsItsState(t *testing.T) {
+// TestRepeatOverLimitGetsItsState repeats calls whose answers were lost, when nothing more may be stored.
+func TestRepeatOverLimitGetsItsState(t *testing.T) {
 	t.Parallel()
 	for reasonOf, test := range map[string]struct {
 		rules policy.Rules

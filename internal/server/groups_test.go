@@ -115,7 +115,7 @@ func TestHiddenHeadersCannotBeSearched(t *testing.T) {
 	}
 }
 
-func TestAnIDIsFoundAtEachProducer(t *testing.T) {
+func TestIDIsFoundAtEachProducer(t *testing.T) {
 	t.Parallel()
 	h := open(t)
 	h.store.put("orders", "1001", halfmsg.Dead)

@@ -103,7 +103,7 @@ func TestHTTPRequestsHoldAnnouncedBytes(t *testing.T) {
 }
 
 // A request over the limit is refused unread, and so is one that does not say its length and goes on.
-func TestTooLargeHTTPRequestsAreRefusedUnread(t *testing.T) {
+func TestLargeHTTPRequestsAreRefusedUnread(t *testing.T) {
 	t.Parallel()
 	h := open(t)
 	over := h.dialHTTP(t, 1)
@@ -326,7 +326,7 @@ func (c rawHTTP) untilClosed(t *testing.T) (got string, after time.Duration) {
 
 // The deadline of a call ends the reading of its body. Otherwise the body would go on filling memory that the budget
 // has given to other calls.
-func TestADeadlineEndsTheReadingOfATail(t *testing.T) {
+func TestDeadlineEndsReadingOfTail(t *testing.T) {
 	t.Parallel()
 	for name, size := range map[string]int{"small": 1000, "large": 1 << 20} {
 		t.Run(name, func(t *testing.T) {
@@ -345,7 +345,7 @@ func TestADeadlineEndsTheReadingOfATail(t *testing.T) {
 }
 
 // A stop does not wait for the body of a tail.
-func TestAStopEndsTheReadingOfATail(t *testing.T) {
+func TestStopEndsReadingOfTail(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h, conn := openBubbleHTTP(t)
@@ -363,7 +363,7 @@ func TestAStopEndsTheReadingOfATail(t *testing.T) {
 }
 
 // A request that is answered unread does not hold its call and bytes until its body arrives.
-func TestAnswersDoNotWaitForTheBody(t *testing.T) {
+func TestAnswersDoNotWaitForBody(t *testing.T) {
 	t.Parallel()
 	const size = 200_000 // net/http reads bodies up to 256 KiB before it answers
 	for name, tc := range map[string]struct{ said, gets string }{

@@ -374,7 +374,7 @@ func (h *house) tailHTTP(
 	return client.CallServerStream(ctx, connectrpc.NewRequest(r))
 }
 
-func TestATailByHTTPSendsMovesUntilTheStop(t *testing.T) {
+func TestHTTPTailSendsMovesUntilStop(t *testing.T) {
 	t.Parallel()
 	for name, options := range map[string][]connectrpc.ClientOption{
 		"proto": nil, "JSON": {connectrpc.WithProtoJSON()},
@@ -403,7 +403,7 @@ func TestATailByHTTPSendsMovesUntilTheStop(t *testing.T) {
 	}
 }
 
-func TestATailByHTTPChecksItsRequest(t *testing.T) {
+func TestTailByHTTPChecksItsRequest(t *testing.T) {
 	t.Parallel()
 	h := open(t)
 	stream, err := h.tailHTTP(t, t.Context(), &adminv1.TailMessagesRequest{Producer: "a b"})
@@ -430,7 +430,7 @@ func TestATailByHTTPChecksItsRequest(t *testing.T) {
 }
 
 // A tail whose client has gone leaves its place to others.
-func TestATailByHTTPLeavesWithItsClient(t *testing.T) {
+func TestHTTPTailLeavesWithItsClient(t *testing.T) {
 	t.Parallel()
 	h := open(t)
 	ctx, leave := context.WithCancel(t.Context())
@@ -452,7 +452,7 @@ func TestATailByHTTPLeavesWithItsClient(t *testing.T) {
 	})
 }
 
-func TestAPanicByHTTPIsAnError(t *testing.T) {
+func TestPanicByHTTPIsError(t *testing.T) {
 	t.Parallel()
 	h := open(t)
 	h.store.before = func(string) { panic("poison") }
@@ -464,7 +464,7 @@ func TestAPanicByHTTPIsAnError(t *testing.T) {
 }
 
 // An error is the same status in every protocol, with its details.
-func TestErrorsAreTheSameInEveryProtocol(t *testing.T) {
+func TestErrorsAreSameInEveryProtocol(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		fail   error
@@ -503,7 +503,7 @@ func TestErrorsAreTheSameInEveryProtocol(t *testing.T) {
 }
 
 // Also where no interceptor sees the call.
-func TestAPanicBesideTheInterceptorsIsAnError(t *testing.T) {
+func TestPanicBesideInterceptorsIsError(t *testing.T) {
 	t.Parallel()
 	h := open(t, func(c *server.Config) { c.RefusedUnread = func(string) { panic("poison") } })
 	got := do(t, httpClient(t), h.url()+sendHalf, []byte("{}"), func(r *http.Request) {
@@ -531,7 +531,7 @@ func TestATraceByHTTPIsStored(t *testing.T) {
 }
 
 // The deadline of the Connect protocol ends a wait, and so does the client that leaves.
-func TestADeadlineByHTTPEndsTheWait(t *testing.T) {
+func TestDeadlineByHTTPEndsWait(t *testing.T) {
 	t.Parallel()
 	h := open(t)
 	h.store.put("orders", "1", halfmsg.Pending)
@@ -552,7 +552,7 @@ func TestADeadlineByHTTPEndsTheWait(t *testing.T) {
 }
 
 // A deadline that ends a tail has the same code in every protocol.
-func TestADeadlineByHTTPEndsATail(t *testing.T) {
+func TestDeadlineByHTTPEndsTail(t *testing.T) {
 	t.Parallel()
 	h := open(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)

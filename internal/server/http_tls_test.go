@@ -239,7 +239,7 @@ func TestJSONByHTTP2(t *testing.T) {
 }
 
 // What says no word after the handshake of TLS is closed as soon as the server stops.
-func TestAStopWaitsForNoSilentHTTPClient(t *testing.T) {
+func TestStopLeavesSilentHTTPClients(t *testing.T) {
 	t.Parallel()
 	a := certstest.NewAuthority(t)
 	h, address := guarded(t, a, everyone)
@@ -325,7 +325,7 @@ func TestSlowHTTP2RequestsAreCut(t *testing.T) {
 }
 
 // Over HTTP/2 the connection outlasts a tail whose body was not read to its end.
-func TestADeadlineEndsTheReadingOfATailOverHTTP2(t *testing.T) {
+func TestHTTP2DeadlineEndsTailReading(t *testing.T) {
 	t.Parallel()
 	a := certstest.NewAuthority(t)
 	_, address := guarded(t, a, everyone)
@@ -353,7 +353,7 @@ func TestADeadlineEndsTheReadingOfATailOverHTTP2(t *testing.T) {
 }
 
 // A stream by gRPC over the HTTP server may have as many messages as it likes, as long as it reads them.
-func TestALongStreamByGRPCOverHTTP(t *testing.T) {
+func TestLongStreamByGRPCOverHTTP(t *testing.T) {
 	t.Parallel()
 	a := certstest.NewAuthority(t)
 	_, address := guarded(t, a, everyone, func(c *server.Config) { c.Reflection = true })

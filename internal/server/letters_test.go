@@ -197,7 +197,7 @@ func (vain) Discard(
 }
 
 // The record of the beginning stays alone after a kill only.
-func TestChangeOfNoLetterHasItsOutcome(t *testing.T) {
+func TestChangeOfNothingHasItsOutcome(t *testing.T) {
 	t.Parallel()
 	trail := &recorded{}
 	h := open(t, trail.keep, func(c *server.Config) { c.DeadLetters = vain{&letterBox{}} })

@@ -143,7 +143,7 @@ type poisonTokens struct{}
 func (poisonTokens) Authenticate(context.Context, string) (access.Identity, error) { panic("poison") }
 
 // No interceptor runs around the look at the identity before the body.
-func TestPanicOfASourceIsAnError(t *testing.T) {
+func TestPanicOfSourceIsError(t *testing.T) {
 	t.Parallel()
 	h := open(t, func(c *server.Config) { c.Access = authenticator(t, access.Rules{}, poisonTokens{}) })
 	for _, by := range h.waysWithToken(t, "", "any") {

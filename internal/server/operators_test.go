@@ -315,7 +315,7 @@ func TestAFailedPageIsNotSkipped(t *testing.T) {
 }
 
 // Nor when it fails for single messages of a page, or for the first one, to which no token leads.
-func TestAPartlyFailedFirstPageIsAnError(t *testing.T) {
+func TestPartlyFailedFirstPageIsError(t *testing.T) {
 	t.Parallel()
 	h := open(t)
 	h.fill(10, 1_000_000)

@@ -90,7 +90,7 @@ func TestAForbiddenCertificateIsReported(t *testing.T) {
 	reported.want(t, "a call", [2]string{"orders CALLER_FORBIDDEN ", "stock.shop"})
 }
 
-func TestOnlyCallersRefusedForGoodAreReported(t *testing.T) {
+func TestFinallyRefusedCallersAreReported(t *testing.T) {
 	t.Parallel()
 	reported, trail, tokens := &refusedCalls{}, &recorded{}, &changingTokens{all: someTokens()}
 	h := open(t, trail.keep, func(c *server.Config) {

@@ -22,7 +22,7 @@ import (
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
-func TestARepeatedSendLearnsTheTrueState(t *testing.T) {
+func TestRepeatedSendLearnsTrueState(t *testing.T) {
 	t.Parallel()
 	h := open(t)
 	for _, state := range []halfmsg.State{halfmsg.Pending, halfmsg.Sendable, halfmsg.Done, halfmsg.RolledBack} {

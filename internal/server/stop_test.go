@@ -186,7 +186,7 @@ func (h *house) dial(t *testing.T, words string) net.Conn {
 
 // A connection that never says a word, or only the first, is closed at once. gRPC alone waits for ten seconds, before
 // it tells anybody else to go.
-func TestAStopWaitsForNoSilentConnection(t *testing.T) {
+func TestStopWaitsForNoSilentConnection(t *testing.T) {
 	t.Parallel()
 	for name, words := range map[string]string{"silent": "", "only a preface": "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"} {
 		t.Run(name, func(t *testing.T) {
@@ -210,7 +210,7 @@ func TestAStopWaitsForNoSilentConnection(t *testing.T) {
 
 // A client that does not finish its request or does not read its answer keeps its call for ever, and no handler knows
 // of it. It is cut off when the others have had time to end.
-func TestAStopWaitsForNoIdleClient(t *testing.T) {
+func TestStopWaitsForNoIdleClient(t *testing.T) {
 	t.Parallel()
 	for name, begin := range map[string]func(stream grpc.ClientStream) error{
 		"a request without end": func(grpc.ClientStream) error { return nil },

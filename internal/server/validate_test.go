@@ -420,7 +420,7 @@ func TestAStatusIsSmall(t *testing.T) {
 	}
 }
 
-func TestItemsOfABatchAreJudgedAlone(t *testing.T) {
+func TestItemsOfBatchAreJudgedAlone(t *testing.T) {
 	t.Parallel()
 	h := open(t)
 	one := func(id, body string) *msghandlerv1.Message {

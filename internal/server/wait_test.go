@@ -96,7 +96,7 @@ func TestAWaitEndsWithTheState(t *testing.T) {
 	}
 }
 
-func TestNoMoveIsMissedBeforeTheWait(t *testing.T) {
+func TestNoMoveIsMissedBeforeWait(t *testing.T) {
 	t.Parallel()
 	var h *house
 	h = open(t, func(c *server.Config) {
@@ -112,7 +112,7 @@ func TestNoMoveIsMissedBeforeTheWait(t *testing.T) {
 	}
 }
 
-func TestClaimedMessagesAreNotPolledAtFirst(t *testing.T) {
+func TestFreshlyClaimedMessagesAreNotPolled(t *testing.T) {
 	t.Parallel()
 	claimed := make(chan struct{}, 1)
 	h := open(t, func(c *server.Config) {
@@ -138,7 +138,7 @@ func TestClaimedMessagesAreNotPolledAtFirst(t *testing.T) {
 	}
 }
 
-func TestWithoutAWaitSubmitReturnsAtOnce(t *testing.T) {
+func TestWithoutWaitSubmitReturnsAtOnce(t *testing.T) {
 	t.Parallel()
 	h := open(t)
 	h.store.put("orders", "1", halfmsg.Pending)
@@ -203,7 +203,7 @@ func TestATrustedSubmitStoresTheVerdict(t *testing.T) {
 }
 
 // A store that answers late has counted the lease from when it was asked, or soon after.
-func TestALeaseCountsFromBeforeTheCall(t *testing.T) {
+func TestLeaseCountsFromBeforeCall(t *testing.T) {
 	t.Parallel()
 	const lease = time.Minute
 	ends := make(chan time.Time, 1)
@@ -228,7 +228,7 @@ func TestALeaseCountsFromBeforeTheCall(t *testing.T) {
 	}
 }
 
-func TestALateSubmitIgnoresTheOldOutcome(t *testing.T) {
+func TestLateSubmitIgnoresOldOutcome(t *testing.T) {
 	t.Parallel()
 	var h *house
 	claimed := make(chan struct{}, 1)

@@ -254,7 +254,7 @@ func TestConnectionsOfWithdrawnCertificatesAreClosed(t *testing.T) {
 }
 
 // A certificate that expires on an open connection is refused at the next call.
-func TestExpiredCertificateIsRefusedAtTheNextCall(t *testing.T) {
+func TestExpiredCertificateIsRefusedNextCall(t *testing.T) {
 	t.Parallel()
 	a := certstest.NewAuthority(t)
 	_, address := guarded(t, a, everyone)

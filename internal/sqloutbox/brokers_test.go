@@ -65,7 +65,7 @@ func TestTroubledBrokerStarvesNoOther(t *testing.T) {
 }
 
 // Another coordinator knows the broker, or this one after a restart.
-func TestRowOfUnknownBrokerUsesNoAttempt(t *testing.T) {
+func TestUnknownBrokersRowUsesNoAttempt(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(s *site) {
 		s.insert("id, broker, routing_key", "'1', 'later', 'paid'")

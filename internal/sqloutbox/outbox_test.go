@@ -117,7 +117,7 @@ func TestBadRowsFailAlone(t *testing.T) {
 }
 
 // A row that can never be sent takes one attempt; a row that the broker refuses takes all of send.backoff.
-func TestOnlyRefusalsOfTheBrokerAreRetried(t *testing.T) {
+func TestOnlyRefusalsOfBrokerAreRetried(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "postgresql")
 	s.unchecked("destination")
@@ -154,7 +154,7 @@ func TestForbiddenRowWaitsForThePolicy(t *testing.T) {
 	})
 }
 
-func TestFailedRowIsCopiedToTheDeadLetterExchange(t *testing.T) {
+func TestFailedRowReachesDeadLetterExchange(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "postgresql")
 	if err := s.channel.ExchangeDeclare("dead", "fanout", true, false, false, false, nil); err != nil {
@@ -395,7 +395,7 @@ func TestCloseSettlesWhatIsInFlight(t *testing.T) {
 	})
 }
 
-func TestErrorsOfDSNNameTheKeyAndNoPassword(t *testing.T) {
+func TestDSNErrorsNameKeyNotPassword(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "dsn")
 	if err := os.WriteFile(file, []byte("postgres://u:hunter2@h:port/d\n"), 0o600); err != nil {

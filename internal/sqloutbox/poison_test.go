@@ -180,7 +180,7 @@ func TestOddTimesStopNoOtherRow(t *testing.T) {
 }
 
 // A few rows with huge bodies would fill the memory of the coordinator, at each of its starts.
-func TestLoadReadsNoBodyOverTheLimit(t *testing.T) {
+func TestLoadReadsNoBodyOverLimit(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(s *site) {
 		s.insert("id, routing_key, body", "'1', 'paid', 'four'")

@@ -10,7 +10,7 @@ import (
 	"github.com/msghandler/msghandler/prometheus/consumermetrics"
 )
 
-func TestEachDeliveryIsCountedByItsResult(t *testing.T) {
+func TestDeliveriesAreCountedByResult(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
 	o, err := consumermetrics.New(registry)

@@ -132,7 +132,7 @@ func TestCertificatesOfOpenConnectionsAreWithdrawn(t *testing.T) {
 }
 
 // A certificate of the server whose key is wrong keeps no withdrawn authority in use.
-func TestAuthorityIsWithdrawnBesideABadKey(t *testing.T) {
+func TestAuthorityIsWithdrawnBesideBadKey(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		a, other := certstest.NewAuthority(t), certstest.NewAuthority(t)

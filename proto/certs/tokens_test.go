@@ -79,7 +79,7 @@ func TestTokensRotateWithoutARestart(t *testing.T) {
 	})
 }
 
-func TestBadTokensAreRefusedAndNotQuoted(t *testing.T) {
+func TestBadTokensAreRefusedNotQuoted(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "tokens")
 	for content, want := range map[string]string{
@@ -123,7 +123,7 @@ func TestAnEmptySetAcceptsNothing(t *testing.T) {
 	}
 }
 
-func TestATokenIsFoundInTheMetadata(t *testing.T) {
+func TestTokenIsFoundInMetadata(t *testing.T) {
 	t.Parallel()
 	for value, want := range map[string]string{
 		"Bearer " + oldToken: oldToken, "bEARER  " + oldToken: oldToken, "Basic " + oldToken: "",

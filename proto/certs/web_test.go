@@ -56,7 +56,7 @@ func TestServerTellsWhoMayWantHTTP(t *testing.T) {
 }
 
 // The suites of TLS 1.2 that HTTP/2 forbids are not offered.
-func TestServerRefusesSuitesThatHTTP2Forbids(t *testing.T) {
+func TestServerRefusesHTTP2ForbiddenSuites(t *testing.T) {
 	t.Parallel()
 	a := certstest.NewAuthority(t)
 	server := of(t, a, "coordinator.shop").Server()

@@ -241,7 +241,7 @@ func TestRejectedMessageIsADeadLetter(t *testing.T) {
 	}
 }
 
-func TestFailedMessageIsRedeliveredAfterAPause(t *testing.T) {
+func TestFailedMessageIsRedeliveredAfterPause(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	config := b.config()
@@ -379,7 +379,7 @@ func TestStopFinishesRunningHandlersOnly(t *testing.T) {
 	}
 }
 
-func TestSlowHandlerLosesItsContextAtStop(t *testing.T) {
+func TestStopEndsSlowHandlersContext(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	config := b.config()

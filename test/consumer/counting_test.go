@@ -44,7 +44,7 @@ func TestBusyMessageMeetsNoDeliveryLimit(t *testing.T) {
 }
 
 // The log must not promise a redelivery when the delivery limit rules the redelivery out.
-func TestDropAtTheDeliveryLimitIsLogged(t *testing.T) {
+func TestDropAtDeliveryLimitIsLogged(t *testing.T) {
 	t.Parallel()
 	b, log := newBench(t), &logs.Lines{}
 	config := b.config()
@@ -69,7 +69,7 @@ func TestDropAtTheDeliveryLimitIsLogged(t *testing.T) {
 }
 
 // The dead-letter queue is deleted: meanwhile the broker must not reach its own limit and drop the message.
-func TestDeliveryLimitLosesNothingWithoutDeadLetterQueue(t *testing.T) {
+func TestDeliveryLimitAloneLosesNothing(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	config := b.config()
@@ -126,7 +126,7 @@ func TestStopIsNoFailedDelivery(t *testing.T) {
 }
 
 // A dead-letter queue may be older than an upgrade of RabbitMQ, or declared by an operator.
-func TestDeadLetterQueueWithAnotherLimitIsUsed(t *testing.T) {
+func TestDeadLetterQueueKeepsOtherLimit(t *testing.T) {
 	t.Parallel()
 	for name, arguments := range map[string]amqp.Table{
 		"none":                   {amqp.QueueTypeArg: amqp.QueueTypeQuorum},
@@ -146,7 +146,7 @@ func TestDeadLetterQueueWithAnotherLimitIsUsed(t *testing.T) {
 	}
 }
 
-func TestDeadLetterQueueWithOtherArgumentsIsAMismatch(t *testing.T) {
+func TestDeadLetterQueueMismatchIsReported(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.deadLetterQueue(amqp.Table{amqp.QueueTypeArg: amqp.QueueTypeQuorum, "x-max-length": int64(7)})

@@ -23,7 +23,7 @@ func (b *bench) deadLetters() *consumer.DeadLetters {
 	return d
 }
 
-func TestDeadLettersAreReplayedAfterTheFix(t *testing.T) {
+func TestDeadLettersAreReplayedAfterFix(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	config := b.delayed(20 * time.Millisecond)
@@ -85,7 +85,7 @@ func TestDeadLettersAreReplayedAfterTheFix(t *testing.T) {
 }
 
 // An inbox rejects a message without an id, so an operator must be able to see and discard the message.
-func TestLetterWithoutIDIsFoundByProducer(t *testing.T) {
+func TestLetterWithoutIDHasItsProducer(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.start(b.config(), func(context.Context, *consumer.Message) error { return consumer.Reject(errors.New("no id")) })

@@ -68,7 +68,7 @@ func TestQueueDepthsAreReported(t *testing.T) {
 }
 
 // A passive declare of a missing queue closes its channel, which must not be the consuming channel.
-func TestMissingDeadLetterQueueStopsNoConsuming(t *testing.T) {
+func TestConsumingNeedsNoDeadLetterQueue(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	config, observed := b.config(), &depths{}

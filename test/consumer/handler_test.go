@@ -59,7 +59,7 @@ func TestRejectOfNothingIsNothing(t *testing.T) {
 	}
 }
 
-func TestLoggingNamesTheMessageAndNeverItsBody(t *testing.T) {
+func TestLoggingNamesMessageNeverBody(t *testing.T) {
 	t.Parallel()
 	var text bytes.Buffer
 	logger := slog.New(slog.NewTextHandler(&text, nil))
@@ -102,7 +102,7 @@ func TestDeduplicateDropsOnlyHandledMessages(t *testing.T) {
 	}
 }
 
-func TestDeduplicateLetsOneOfTwoCopiesIn(t *testing.T) {
+func TestDeduplicateAdmitsOneOfTwoCopies(t *testing.T) {
 	t.Parallel()
 	begun, goOn := make(chan struct{}), make(chan struct{})
 	h := consumer.Chain(consumer.HandlerFunc(func(context.Context, *consumer.Message) error {

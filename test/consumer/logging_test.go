@@ -45,7 +45,7 @@ func TestLogLinesNameMessageAndConsumer(t *testing.T) {
 	}
 }
 
-func TestFixedTextsAreInTheConsumersLanguage(t *testing.T) {
+func TestFixedTextsAreInConsumersLanguage(t *testing.T) {
 	t.Parallel()
 	logs.FixedTexts(t, func(t *testing.T, language string, own *slog.Logger, handler consumer.HandlerFunc) func(string) {
 		b := newBench(t)

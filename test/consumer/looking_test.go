@@ -139,7 +139,7 @@ func TestALookIsNoFailedDelivery(t *testing.T) {
 }
 
 // A policy sets a delivery limit, which no client can see.
-func TestLookingLosesNoLetterUnderAPolicy(t *testing.T) {
+func TestLookingLosesNoLetterUnderPolicy(t *testing.T) {
 	t.Parallel()
 	for _, limit := range []int{1, 2, 3, 7} {
 		t.Run(fmt.Sprint("limit ", limit), func(t *testing.T) {

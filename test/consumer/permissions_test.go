@@ -13,7 +13,7 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-func TestConsumerNeedsThePermissionsOfThePage(t *testing.T) {
+func TestConsumerNeedsPermissionsOfPage(t *testing.T) {
 	t.Parallel()
 	b, log, depths := newBench(t), &logs.Lines{}, &depths{}
 	of := func(row string) string { return permissions.Of(t, "RabbitMQ: "+row)[0] }

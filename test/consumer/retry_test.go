@@ -42,7 +42,7 @@ type arrival struct {
 	at time.Time
 }
 
-func TestFailedMessageIsDelayedThenDeadLettered(t *testing.T) {
+func TestFailedMessageIsDelayedThenDead(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"quorum", "classic"} {
 		t.Run(kind, func(t *testing.T) {
@@ -97,7 +97,7 @@ func TestFailedMessageIsDelayedThenDeadLettered(t *testing.T) {
 	}
 }
 
-func TestTheLastDelayRepeatsUpToTheLimit(t *testing.T) {
+func TestLastDelayRepeatsUpToLimit(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	config := b.delayed(20*time.Millisecond, 50*time.Millisecond)
@@ -118,7 +118,7 @@ func TestTheLastDelayRepeatsUpToTheLimit(t *testing.T) {
 	}
 }
 
-func TestRejectedMessageIsDeadLetteredWithCause(t *testing.T) {
+func TestRejectedMessagesDeadLetterHasCause(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	calls := make(chan string, 10)
@@ -225,7 +225,7 @@ func typeOfDefaultQueue(t *testing.T) string {
 	return "classic"
 }
 
-func TestAMismatchNamesTheArgumentThatDiffers(t *testing.T) {
+func TestMismatchNamesArgumentThatDiffers(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
 		existing func(ch *amqp.Channel) error

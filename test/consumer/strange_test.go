@@ -54,7 +54,7 @@ func TestHandlerErrorNeverEndsTheProcess(t *testing.T) {
 	}
 }
 
-func TestPanickingErrorIsNamedByItsType(t *testing.T) {
+func TestPanickingErrorIsNamedByType(t *testing.T) {
 	t.Parallel()
 	var nothing *brittle
 	for name, h := range map[string]consumer.HandlerFunc{

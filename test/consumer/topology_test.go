@@ -136,7 +136,7 @@ func TestTopologySharesOneDeadLetterQueue(t *testing.T) {
 }
 
 // The broker dead-letters a message that waited before: a replay must not wait again.
-func TestReplayOfAHeldMessageWaitsNoMore(t *testing.T) {
+func TestHeldMessagesReplayWaitsNoMore(t *testing.T) {
 	t.Parallel()
 	onEachBroker(t, func(b *bench) {
 		topology := orderTopology()

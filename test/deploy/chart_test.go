@@ -81,7 +81,7 @@ func schemaOf(key config.Key) map[string]any {
 }
 
 // The chart's appVersion is the tag of its image, and the version of the modules: make version writes all of them.
-func TestChartIsOfTheVersionOfTheModules(t *testing.T) {
+func TestChartIsOfVersionOfModules(t *testing.T) {
 	t.Parallel()
 	var about struct {
 		Version    string
@@ -156,7 +156,7 @@ func mounted(t *testing.T, text string, secrets map[string]string) string {
 }
 
 // The chart rolls no pod for the keys that coordinators read again by themselves. Its list must not name others.
-func TestChartRollsPodsForKeysThatNeedARestart(t *testing.T) {
+func TestChartRollsPodsForRestartKeys(t *testing.T) {
 	t.Parallel()
 	_, text, _ := strings.Cut(read(t, chart+"templates/_helpers.tpl"), `define "msghandler.restartConfig"`)
 	text, _, _ = strings.Cut(text, "{{- range")

@@ -60,7 +60,7 @@ func TestAlertRulesPassTheirTests(t *testing.T) {
 }
 
 // Each alert is quiet at first, fires, and ends in the same test after the cause or the last message is gone.
-func TestEachAlertIsShownToFireAndToEnd(t *testing.T) {
+func TestEachAlertFiresAndEnds(t *testing.T) {
 	t.Parallel()
 	var file struct {
 		Tests []struct {
@@ -147,7 +147,7 @@ func pageOfMetrics(t *testing.T) (coordinator, sdks map[string]bool) {
 // ofAnOutbox is a metric that only a coordinator with an outbox.NAME has.
 const ofAnOutbox = "msghandler_outbox_up"
 
-func TestPageHasTheMetricsOfTheSDKs(t *testing.T) {
+func TestPageHasMetricsOfSDKs(t *testing.T) {
 	t.Parallel()
 	_, page := pageOfMetrics(t)
 	want := map[string]bool{ofAnOutbox: true}

@@ -167,7 +167,7 @@ func TestWorkflowsRunExistingTargets(t *testing.T) {
 }
 
 // Nothing is public before a job has downloaded it and has verified signatures and provenance.
-func TestReleaseIsVerifiedBeforeItIsPublic(t *testing.T) {
+func TestReleaseIsVerifiedBeforePublication(t *testing.T) {
 	t.Parallel()
 	release := workflows(t)["release"]
 	var public []string

@@ -15,7 +15,7 @@ import (
 
 // The shop dies before and after its commit of a payment, and is started again. A paid order is shipped; an order whose
 // payment did not commit is never shipped, and cancelled in the end; nothing is left waiting.
-func TestOrderServiceSurvivesDeathAtEachStep(t *testing.T) {
+func TestOrderServiceSurvivesEachDeath(t *testing.T) {
 	w := newWorld(t)
 	w.payWithin = 5 * time.Second
 	w.startCoordinators(1, "MSGHANDLER_CONFIRM_ATTEMPTS=2", "MSGHANDLER_CONFIRM_BACKOFF=200ms")

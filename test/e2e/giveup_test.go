@@ -13,7 +13,7 @@ import (
 
 // A time limit for verdicts ends the wait for a producer that cannot be reached, and for a producer that does not know,
 // though a coordinator dies meanwhile. Nothing is removed: an operator sees the messages, and why they were given up.
-func TestMessagesAreGivenUpAtTheTimeLimit(t *testing.T) {
+func TestTimeLimitGivesMessagesUp(t *testing.T) {
 	const limit = 4 * time.Second
 	w := newWorld(t)
 	settings := []string{"MSGHANDLER_CONFIRM_GIVE_UP_AFTER=" + limit.String(), "MSGHANDLER_CONFIRM_BACKOFF=1s,1h"}

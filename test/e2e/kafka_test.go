@@ -78,9 +78,9 @@ func toKafka(p *plainProducer, from, n int, topic string) (ids []string) {
 	return ids
 }
 
-// TestOneCoordinatorServesRabbitMQAndKafka: the built coordinator publishes to both; Kafka is cut off, and RabbitMQ
+// TestCoordinatorServesRabbitMQAndKafka: the built coordinator publishes to both; Kafka is cut off, and RabbitMQ
 // gets its messages meanwhile; a topic that there is not makes its messages DEAD.
-func TestOneCoordinatorServesRabbitMQAndKafka(t *testing.T) {
+func TestCoordinatorServesRabbitMQAndKafka(t *testing.T) {
 	cluster := fakekafka.Start(t, nil)
 	cluster.Topic("orders", nil)
 	w := &brokerWorld{world: newWorld(t), sent: map[string]int{}}

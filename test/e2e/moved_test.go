@@ -11,7 +11,7 @@ import (
 
 // A message keeps the callback target of its SendHalfMessage. When the target is gone the message waits, until the
 // coordinator knows the new address of its producer.
-func TestMovedProducerIsCalledAtNewAddress(t *testing.T) {
+func TestMovedProducerIsCalledAnew(t *testing.T) {
 	w := newWorld(t)
 	w.startCoordinators(1)
 	c := w.coordinators[0]

@@ -46,9 +46,9 @@ func toNATS(p *plainProducer, from, n int, subject string) (ids []string) {
 	return ids
 }
 
-// TestOneCoordinatorServesRabbitMQAndNATS: the built coordinator publishes to both; nats-server is killed, and RabbitMQ
+// TestCoordinatorServesRabbitMQAndNATS: the built coordinator publishes to both; nats-server is killed, and RabbitMQ
 // gets its messages meanwhile; a subject that no stream takes makes its messages DEAD.
-func TestOneCoordinatorServesRabbitMQAndNATS(t *testing.T) {
+func TestCoordinatorServesRabbitMQAndNATS(t *testing.T) {
 	server := servers.NATS(t)
 	count := makeStream(t, server.URL)
 	w := &brokerWorld{world: newWorld(t), sent: map[string]int{}}

@@ -128,7 +128,7 @@ func awaitMessage(t *testing.T, channel *amqp.Channel, queue string) (delivered 
 
 // One of two coordinators is killed again and again while a service inserts rows. No message is lost, and every copy
 // says that it is one.
-func TestKilledCoordinatorLosesNoRowOfSQL(t *testing.T) {
+func TestKilledCoordinatorLosesNoSQLRow(t *testing.T) {
 	t.Parallel()
 	const rows, kills = 3000, 3
 	w := newWorld(t)

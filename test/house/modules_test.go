@@ -38,7 +38,7 @@ var userPrograms = [][]string{
 
 // Each SDK links and requires what links.txt lists, and nothing else: a requirement raises the version of a library in
 // the programs of users, even where they do not link the library.
-func TestUsersOfAnSDKGetLittleElse(t *testing.T) {
+func TestUsersOfSDKGetLittleElse(t *testing.T) {
 	t.Parallel()
 	var is strings.Builder
 	for _, imports := range userPrograms {

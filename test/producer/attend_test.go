@@ -108,7 +108,7 @@ func dial(t *testing.T, address string) *grpc.ClientConn {
 	return conn
 }
 
-func TestAProducerWithoutAPortIsAsked(t *testing.T) {
+func TestProducerWithoutPortIsAsked(t *testing.T) {
 	t.Parallel()
 	a := coordinator(t, "embedded:")
 	markers := memory.New()

@@ -45,7 +45,7 @@ func questionOf(id uint64, producer string, ids ...string) *pb.AttendResponse {
 }
 
 // A coordinator that reads no answers must not keep Close from ending with its context.
-func TestCloseEndsWithAnswersThatNobodyReads(t *testing.T) {
+func TestCloseEndsWithUnreadAnswers(t *testing.T) {
 	t.Parallel()
 	const questions, each = 8, 500
 	ids := make([]string, each)

@@ -84,7 +84,7 @@ func TestStatusChangesAreSynced(t *testing.T) {
 }
 
 // All events of a buyer's call have the call's trace, and so has the event that the fulfilment announces.
-func TestEventsCarryTheTraceOfTheirCall(t *testing.T) {
+func TestEventsCarryTraceOfTheirCall(t *testing.T) {
 	onEach(t, time.Hour, func(w *world) {
 		probe, err := w.ch.QueueDeclare("", false, true, true, false, nil)
 		w.must(err)
@@ -303,7 +303,7 @@ func TestDuplicateHasNoSecondEffect(t *testing.T) {
 }
 
 // An event that fails again and again reaches the dead letters, and its replay by hand ships the order.
-func TestFailureIsADeadLetterAndIsReplayed(t *testing.T) {
+func TestFailureIsReplayedFromDeadLetter(t *testing.T) {
 	onEach(t, time.Hour, func(w *world) {
 		var back atomic.Bool
 		var tries atomic.Int32
@@ -338,7 +338,7 @@ func TestFailureIsADeadLetterAndIsReplayed(t *testing.T) {
 }
 
 // An event that can never be handled goes to the dead letters at once, and the log says why.
-func TestUnrecoverableEventIsADeadLetterAtOnce(t *testing.T) {
+func TestUnrecoverableEventIsImmediatelyDead(t *testing.T) {
 	onEach(t, time.Hour, func(w *world) {
 		w.consume(nil)
 		w.place(1, 1)

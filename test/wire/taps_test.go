@@ -135,7 +135,7 @@ func TestTapReportsScripts(t *testing.T) {
 }
 
 // One request may carry calls for several shards. Each part is an event of its own, and one act is the act of all.
-func TestTapReportsEachPartOfACall(t *testing.T) {
+func TestTapReportsEachPartOfCall(t *testing.T) {
 	t.Parallel()
 	p, store, _ := behind(t, 4)
 	var names []halfmsg.Name

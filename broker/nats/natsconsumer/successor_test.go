@@ -24,7 +24,7 @@ func (q *questioned) Info(context.Context) (*jetstream.ConsumerInfo, error) {
 
 // A server that was killed gives thousands of numbers twice. The process asks for the age of the durable once for each
 // step back, and not for each message.
-func TestStepBackAsksForTheAgeOnce(t *testing.T) {
+func TestStepBackAsksForAgeOnce(t *testing.T) {
 	t.Parallel()
 	made := time.Unix(1_700_000_000, 0)
 	s := &session{

@@ -100,7 +100,7 @@ func TestProductIsSoldOnce(t *testing.T) {
 }
 
 // The buyer pays at the very moment of the time limit, and the time-out and the sweep come at the same moment.
-func TestOrderIsPaidOrCancelledNeverBoth(t *testing.T) {
+func TestOrderIsPaidOrCancelled(t *testing.T) {
 	onEach(t, func(b bench) {
 		for id := int64(1); id <= 30; id++ {
 			created := time.Now().Add(-time.Minute)

@@ -143,7 +143,7 @@ func (c verdictCase) run(t *testing.T) {
 	}
 }
 
-func TestDropConfirmIsCoveredByNoOtherConfirm(t *testing.T) {
+func TestDropConfirmStandsAlone(t *testing.T) {
 	t.Parallel()
 	b := start(t, amqpbroker.Config{Judge: func(p amqpbroker.Published) amqpbroker.Verdict {
 		if p.MessageID == "dropped" {

@@ -10,7 +10,7 @@ import (
 
 // The versions of RabbitMQ differ in counting failed deliveries, so the count is not in test/amqpconformance. This is
 // the count of 4.3.6, as observed.
-func TestItCountsDeliveriesAsRabbitMQ43Does(t *testing.T) {
+func TestDeliveryCountsMatchRabbitMQ43(t *testing.T) {
 	t.Parallel()
 	giveBack := map[string]func(ch *amqp.Channel, d amqp.Delivery) error{
 		"nack": func(_ *amqp.Channel, d amqp.Delivery) error { return d.Nack(false, true) },

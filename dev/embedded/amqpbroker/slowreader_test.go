@@ -11,7 +11,7 @@ import (
 )
 
 // A client that reads nothing gets only so much; the queue keeps the rest, and others are served.
-func TestSlowReaderDoesNotEmptyTheQueue(t *testing.T) {
+func TestSlowReaderDoesNotEmptyQueue(t *testing.T) {
 	t.Parallel()
 	b := start(t, amqpbroker.Config{})
 	gate := newGate()

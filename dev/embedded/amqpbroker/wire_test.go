@@ -172,7 +172,7 @@ func TestBacklogKeepsItsOrder(t *testing.T) {
 	})
 }
 
-func TestTableKeepsWhatItDoesNotKnow(t *testing.T) {
+func TestTableKeepsUnknownEntries(t *testing.T) {
 	t.Parallel()
 	unknown := value("D\x02\x00\x00\x01\x3a") // a decimal
 	original := table{{"a", stringValue("x")}, {"price", unknown}, {"n", intValue(-5)}, {"yes", boolValue(true)}}

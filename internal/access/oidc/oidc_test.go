@@ -157,7 +157,7 @@ func machineToken(t *testing.T, source *oidc.Source, of *issuer.Issuer) string {
 	return token.AccessToken
 }
 
-func TestPersonLogsInWithCodeAndPKCE(t *testing.T) {
+func TestPersonLogsInWithPKCE(t *testing.T) {
 	t.Parallel()
 	of := issuer.StartTLS(t)
 	const redirect = "http://127.0.0.1:8080/login/callback"
@@ -264,7 +264,7 @@ func TestBadConfigurationIsRefused(t *testing.T) {
 }
 
 // A bad issuer costs neither trust nor memory.
-func TestUnsafeAnswersOfTheIssuerAreRefused(t *testing.T) {
+func TestUnsafeAnswersOfIssuerAreRefused(t *testing.T) {
 	t.Parallel()
 	type answers map[string]func(w http.ResponseWriter, self string)
 	text := func(format string) func(http.ResponseWriter, string) {

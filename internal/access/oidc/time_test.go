@@ -82,7 +82,7 @@ func TestCachedJWTEndsAtItsTime(t *testing.T) {
 	})
 }
 
-func TestWithdrawnKeyIsRefusedWithinAMinute(t *testing.T) {
+func TestWithdrawnKeyIsRefusedWithinMinute(t *testing.T) {
 	t.Parallel()
 	inBubble(t, false, func(t *testing.T, of *issuer.Issuer, source *oidc.Source, _ *lines) {
 		old := of.JWT("anna", audience, nil)
@@ -129,7 +129,7 @@ func TestNewKeyIsKnownAtOnce(t *testing.T) {
 }
 
 // A stranger shows JWTs with ever new keys. The issuer gets few requests, and others wait for nothing.
-func TestUnknownKeysDoNotFloodTheIssuer(t *testing.T) {
+func TestUnknownKeysDoNotFloodIssuer(t *testing.T) {
 	t.Parallel()
 	inBubble(t, false, func(t *testing.T, of *issuer.Issuer, source *oidc.Source, _ *lines) {
 		good := of.JWT("anna", audience, nil)
@@ -165,7 +165,7 @@ func TestUnknownKeysDoNotFloodTheIssuer(t *testing.T) {
 func rid(n int) string { return "stranger-" + time.Duration(n).String() }
 
 // Bad signatures under a known key cause no fetch at all.
-func TestBadSignaturesDoNotReachTheIssuer(t *testing.T) {
+func TestBadSignaturesDoNotReachIssuer(t *testing.T) {
 	t.Parallel()
 	inBubble(t, false, func(t *testing.T, of *issuer.Issuer, source *oidc.Source, _ *lines) {
 		if !accepts(t, source, of.JWT("anna", audience, nil)) {
@@ -267,7 +267,7 @@ func TestSilentIssuerHoldsUpCallsBriefly(t *testing.T) {
 }
 
 // Strangers can make only so many calls wait for a silent issuer: a waiting call holds memory.
-func TestCallsThatWaitForTheIssuerAreBounded(t *testing.T) {
+func TestCallsAwaitingIssuerAreBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		of := issuer.New(t, "https://id.example.com")

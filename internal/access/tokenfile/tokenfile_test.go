@@ -189,7 +189,7 @@ func TestExposedFileIsWarnedOf(t *testing.T) {
 	}
 }
 
-func TestBadLinesAreNamedAndNotQuoted(t *testing.T) {
+func TestBadLinesAreNamedNotQuoted(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "tokens")
 	secret, line := newToken("ci", "")

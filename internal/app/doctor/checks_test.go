@@ -79,7 +79,7 @@ func (c cutOff) Confirm(ctx context.Context, r *pb.ConfirmRequest) (*pb.ConfirmR
 }
 
 // The end of the time says nothing of the producer.
-func TestVerifyBlamesNoProducerForItsTimeout(t *testing.T) {
+func TestVerifyBlamesNoProducerForTimeout(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	producer := cutOff{&book{stone: map[string]bool{}}, cancel}
@@ -109,7 +109,7 @@ func (f failing) Confirm(ctx context.Context, r *pb.ConfirmRequest) (*pb.Confirm
 
 // A final question about an id of the business would leave a tombstone. Only a producer that has answered COMMITTED
 // gets such a question.
-func TestVerifyLeavesIdsOfTheBusinessAlone(t *testing.T) {
+func TestVerifyLeavesIdsOfBusinessAlone(t *testing.T) {
 	t.Parallel()
 	producer := failing{&book{stone: map[string]bool{}}, make(chan bool, 10)}
 	target := serveProducer(t, func(r grpc.ServiceRegistrar) { pb.RegisterProducerServiceServer(r, producer) })

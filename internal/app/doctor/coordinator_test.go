@@ -45,7 +45,7 @@ func TestWaitingMessagesAreFound(t *testing.T) {
 	}
 }
 
-func TestMessagesGivenUpForTheirAgeAreNamed(t *testing.T) {
+func TestMessagesPastTheirAgeAreNamed(t *testing.T) {
 	t.Parallel()
 	var r report
 	r.waiting([]*adminv1.StateStats{{State: pb.State_STATE_ABANDONED, Count: 2}}, time.Now())

@@ -24,7 +24,7 @@ func TestMissingDeadLetterQueueIsReported(t *testing.T) {
 	t.Error("nothing is found")
 }
 
-func TestALimitedDeadLetterQueueIsFound(t *testing.T) {
+func TestLimitedDeadLetterQueueIsFound(t *testing.T) {
 	t.Parallel()
 	vhost := servers.RabbitMQ(t)
 	s := newSite(t, vhost.URL)
@@ -66,7 +66,8 @@ func TestALimitedDeadLetterQueueIsFound(t *testing.T) {
 			t.Errorf("found %q, want %q", limited[i], want[i])
 		}
 	}
-	const policy = `--vhost '%s' --apply-to quorum_queues --priority 10 'unlimited-old.dead' '^old\.dead$' '{"delivery-limit":-1}'`
+	const policy = `--vhost '%s' --apply-to quorum_queues --priority 10 'unlimited-old.dead' '^old\.dead$' ` +
+		`'{"delivery-limit":-1}'`
 	if len(want) > 1 && !strings.Contains(limited[1], strings.ReplaceAll(policy, "%s", vhost.Name)) {
 		t.Errorf("it does not name the policy: %s", limited[1])
 	}

@@ -70,7 +70,7 @@ func TestHealthyDefaultsAreNoFinding(t *testing.T) {
 }
 
 // A target typed by the operator is not forbidden, neither by name nor by address.
-func TestAProducerIsVerifiedWithoutAConfiguration(t *testing.T) {
+func TestProducerIsVerifiedWithoutConfiguration(t *testing.T) {
 	t.Parallel()
 	target := serveSDK(t, memory.New())
 	_, port, _ := strings.Cut(target, ":")

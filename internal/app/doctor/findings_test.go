@@ -112,7 +112,7 @@ func TestARefusalIsExplained(t *testing.T) {
 }
 
 // The coordinator and the doctor look at the memory of the same Redis.
-func TestAFindingOfTheCoordinatorIsNotRepeated(t *testing.T) {
+func TestFindingOfCoordinatorIsNotRepeated(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, servers.RabbitMQ(t).URL)
 	fillMemory(99.9)(s)

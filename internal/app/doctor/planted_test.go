@@ -54,8 +54,8 @@ func TestAHealthySiteHasNoFindings(t *testing.T) {
 	}
 }
 
-// TestAUserOfFewRightsIsEnough has the permissions of docs/reference/redis.md and of the finding redis-permission.
-func TestAUserOfFewRightsIsEnough(t *testing.T) {
+// TestUserOfFewRightsIsEnough has the permissions of docs/reference/redis.md and of the finding redis-permission.
+func TestUserOfFewRightsIsEnough(t *testing.T) {
 	t.Parallel()
 	redis := servers.Redis(t, "--appendfsync", "always")
 	redis.CLI("ACL", "SETUSER", "msghandler", "on", ">pw", "~msghandler:*", "+@all", "-@dangerous", "+info", "+config|get")

@@ -57,7 +57,7 @@ func newSDK(t *testing.T, markers marker.Store) *producer.Producer {
 	return p
 }
 
-func TestAProducerWithTheSDKKeepsTheContract(t *testing.T) {
+func TestProducerWithSDKKeepsContract(t *testing.T) {
 	t.Parallel()
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "orders.db")+"?_pragma=busy_timeout(5000)")
 	if err != nil {
@@ -170,7 +170,7 @@ var breaches = map[string]string{
 	"keeps nothing":      "producer-keeps-markers",
 }
 
-func TestEachBreachOfTheContractIsFound(t *testing.T) {
+func TestEachBreachOfContractIsFound(t *testing.T) {
 	t.Parallel()
 	for breach, want := range breaches {
 		t.Run(breach, func(t *testing.T) {
@@ -196,7 +196,7 @@ func TestAnUnreachableProducerIsNotVerified(t *testing.T) {
 }
 
 // Verify calls with the token of the settings, and once without the token.
-func TestVerifyShowsTheTokenAndAsksWithout(t *testing.T) {
+func TestVerifyShowsTokenAndAsksWithout(t *testing.T) {
 	t.Parallel()
 	c := config.Default()
 	c.Callbacks.Allow, c.Callbacks.TokenFile = []string{"127.0.0.1:*"}, tokenFile(t, goodToken)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestTokenComesFromAFileOrTheEnvironment(t *testing.T) {
+func TestTokenComesFromFileOrEnvironment(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(file, []byte("# of ci\n5ecret-of-the-file\n"), 0o600); err != nil {

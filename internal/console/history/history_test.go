@@ -40,7 +40,7 @@ func fieldsOf(additions ...history.Addition) map[string]string {
 	return fields
 }
 
-func TestABucketHasTheSumsOfCoordinators(t *testing.T) {
+func TestBucketHasSumsOfCoordinators(t *testing.T) {
 	t.Parallel()
 	added := func(fast, slow int, dead int64) history.Addition {
 		var latency peerstats.Latency
@@ -115,7 +115,7 @@ func TestASeriesHasGapsWithoutBuckets(t *testing.T) {
 }
 
 // The current bucket of a long range is drawn once enough of its time is over, with the rate of that time.
-func TestALongBucketIsDrawnBeforeItsEnd(t *testing.T) {
+func TestLongBucketIsDrawnEarly(t *testing.T) {
 	t.Parallel()
 	at := time.Unix(1_200_000_000, 0)
 	bucket := []history.Bucket{{At: at, In: 600}}

@@ -206,7 +206,7 @@ func TestTokenBeginsASession(t *testing.T) {
 }
 
 // A browser that has come by HTTPS to a proxy in front of the console gets the cookie of HTTPS.
-func TestSessionBehindAnEncryptingProxyIsSecure(t *testing.T) {
+func TestSessionBehindEncryptingProxyIsSecure(t *testing.T) {
 	t.Parallel()
 	d := open(t, false, func(c *login.Config) { c.PublicURL = "https://console.example.com" })
 	for host, secure := range map[string]bool{"console.example.com": true, "127.0.0.1": false} {

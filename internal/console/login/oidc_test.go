@@ -191,7 +191,7 @@ func TestLoginWhileIssuerIsAway(t *testing.T) {
 }
 
 // While the issuer has never answered, the console cannot judge a JWT: that is no wrong guess.
-func TestJWTOfUnavailableIssuerMayBeShownAgain(t *testing.T) {
+func TestUnavailableIssuersJWTIsRetried(t *testing.T) {
 	t.Parallel()
 	from := issuer.Start(t)
 	from.Fail(true)

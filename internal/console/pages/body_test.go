@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestJSONIsLaidOutAsTheLibraryDoes(t *testing.T) {
+func TestJSONLayoutIsTheLibrarys(t *testing.T) {
 	t.Parallel()
 	for _, body := range []string{
 		`{}`, `[]`, `""`, `null`, `-1.5e3`, `[{},[],[[]],{"a":{}}]`, `{"a":1,"b":[true,false,null],"c":{"d":"e"}}`,
@@ -28,7 +28,7 @@ func TestJSONIsLaidOutAsTheLibraryDoes(t *testing.T) {
 
 // The indentation of a deep body grows with the square of its depth. This test is not parallel because it counts all
 // allocations.
-func TestADeepBodyCostsNoMoreThanWhatIsShown(t *testing.T) {
+func TestDeepBodyCostsOnlyShownPart(t *testing.T) {
 	const depth = 9_999 // encoding/json takes no more than 10,000
 	body := []byte(strings.Repeat("[", depth) + strings.Repeat("0,", 5_000) + "0" + strings.Repeat("]", depth))
 	var before, after runtime.MemStats

@@ -97,7 +97,7 @@ func TestOnlyCountedMessagesAreChanged(t *testing.T) {
 
 // The time is from before the count, in milliseconds: a whole second would exclude counted messages, and messages that
 // arrive during the count may be in no number.
-func TestTheFormHoldsTheTimeOfTheCount(t *testing.T) {
+func TestFormHoldsTimeOfCount(t *testing.T) {
 	t.Parallel()
 	api := &recorder{}
 	p := New(Config{Admin: func(string) Admin { return api }})

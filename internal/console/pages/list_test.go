@@ -45,7 +45,7 @@ var cells = regexp.MustCompile(`(?s)<td class="(?:age|number wide)"[^>]*>(.*?)</
 
 // Nothing happens to ABANDONED and DEAD messages until an operator acts, and each state has the attempts of its own
 // loop.
-func TestListShowsDueTimeAndAttemptsByState(t *testing.T) {
+func TestListShowsDueTimeAndAttempts(t *testing.T) {
 	t.Parallel()
 	p := New(Config{
 		Admin: func(string) Admin { return lister{} }, Peers: noPeers,

@@ -140,7 +140,7 @@ func TestALegendHidesUnknownValues(t *testing.T) {
 }
 
 // Peers are those of all coordinators, and an open circuit says at how many.
-func TestPagesSayWhereACircuitIsOpen(t *testing.T) {
+func TestPagesSayWhereCircuitIsOpen(t *testing.T) {
 	t.Parallel()
 	here, there := peerstats.New(), peerstats.New()
 	there.Paused("billing", true)
@@ -181,7 +181,7 @@ func (waiting) GetMessage(
 }
 
 // A chart has round values and times beside it, and its values as a table and in a sentence.
-func TestAChartHasAxesAndATable(t *testing.T) {
+func TestChartHasAxesAndTable(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1e9, 0) // 01:46:40 UTC
 	series := history.NewSeries(history.Ranges[0], []history.Bucket{
@@ -271,7 +271,7 @@ func TestWhatHappensNext(t *testing.T) {
 }
 
 // A SENDABLE message waits for its delay, for its turn after a refusal, or for its broker.
-func TestNextSaysWhatASendableMessageWaitsFor(t *testing.T) {
+func TestNextTellsWhySendableMessageWaits(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	for want, r := range map[string]*adminv1.MessageRecord{
@@ -317,7 +317,7 @@ func TestEachCauseHasItsAdvice(t *testing.T) {
 }
 
 // The pages of the runbook that the console links to have the anchors.
-func TestAdviceLinksToEntriesOfTheRunbook(t *testing.T) {
+func TestAdviceLinksToEntriesOfRunbook(t *testing.T) {
 	t.Parallel()
 	alerts, err := os.ReadFile("../../../docs/reference/alerts.md")
 	if err != nil {

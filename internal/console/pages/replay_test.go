@@ -64,7 +64,7 @@ func TestForgedReplayFormsReplayNothing(t *testing.T) {
 }
 
 // The rest begins behind the replayed messages, and without messages that ended since the first count.
-func TestReplayGoesOnBehindTheFirstPart(t *testing.T) {
+func TestReplayGoesOnBehindFirstPart(t *testing.T) {
 	t.Parallel()
 	d := newDesk()
 	d.next = "behind"

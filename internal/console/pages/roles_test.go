@@ -124,7 +124,7 @@ func (d *desk) form(role access.Role, action string) url.Values {
 }
 
 // Each role sees and does what it may, and is offered nothing else. A refusal names the role that is needed.
-func TestRolesDecideWhatIsShownAndDone(t *testing.T) {
+func TestRolesDecideViewsAndActions(t *testing.T) {
 	t.Parallel()
 	const message, list = "/message?producer=orders&id=1", "/messages?state=dead"
 	for role := access.NoRole; role <= access.Admin; role++ {

@@ -32,7 +32,7 @@ func TestResultsComeInTheCallsOrder(t *testing.T) {
 	}
 }
 
-func TestCallsDuringABatchShareTheNext(t *testing.T) {
+func TestCallsDuringBatchShareNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var sizes []int
 		gate := make(chan struct{})
@@ -126,7 +126,7 @@ func TestALeavingCallerCancelsNoOther(t *testing.T) {
 }
 
 // A server that counts what a caller holds must be able to rely on nothing being held when the caller has left.
-func TestItemsOfALeftCallerAreDropped(t *testing.T) {
+func TestItemsOfLeftCallerAreDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := make(chan struct{})
 		var done []int
@@ -168,7 +168,7 @@ func TestItemsOfALeftCallerAreDropped(t *testing.T) {
 }
 
 // No item of a caller that leaves is kept, and the waiting items of other callers keep their places.
-func TestOneLeftCallerOfManyIsDropped(t *testing.T) {
+func TestOneOfManyCallersIsDropped(t *testing.T) {
 	gate, begun := make(chan struct{}), make(chan struct{}, 9)
 	g := batch.New(batch.Config{Max: 1, Parallel: 1, Waiting: 4, Timeout: time.Hour, Counting: t.Context()},
 		func(_ context.Context, items []*[1 << 16]byte) []int {

@@ -36,7 +36,7 @@ func TestEventIsReadFromItsEnvelope(t *testing.T) {
 	}
 }
 
-func TestColumnHoldsOnlyWhatEveryDatabaseTakes(t *testing.T) {
+func TestColumnHoldsWhatEveryDatabaseTakes(t *testing.T) {
 	for _, name := range []string{"order.paid", "größe", strings.Repeat("x", 255)} {
 		if event.Column(name) != name {
 			t.Errorf("%q is left out", name)

@@ -26,7 +26,7 @@ func TestParseReadsLeadingNumbers(t *testing.T) {
 	}
 }
 
-func TestOnlyVersionsOfTheRangeAreSupported(t *testing.T) {
+func TestOnlyVersionsOfRangeAreSupported(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"3.9.29": "too old", "3.10.0": "supported", "3.13.7": "supported", "4.3.99": "supported", "4.4.0": "untested",

@@ -212,7 +212,7 @@ func TestBlockedTopicDelaysNoOther(t *testing.T) {
 }
 
 // While no topic takes messages the publisher is not ready, whether the messages are unsent or unsure.
-func TestNoTopicThatTakesMessagesIsNotReady(t *testing.T) {
+func TestMissingTopicIsNotReady(t *testing.T) {
 	t.Parallel()
 	for _, answer := range []*kerr.Error{kerr.NotEnoughReplicas, kerr.NotLeaderForPartition, kerr.KafkaStorageError} {
 		t.Run(answer.Message, func(t *testing.T) {

@@ -36,7 +36,7 @@ func TestRefusedRepeatForgetsNoCopy(t *testing.T) {
 
 // A leader stores a message, loses the partition or its disk while the message waits for the other replicas, and
 // answers that the write has failed. The next leader cannot take the repeat. The topic may have a copy.
-func TestRefusalAfterALostLeaderIsUnsure(t *testing.T) {
+func TestRefusalAfterLostLeaderIsUnsure(t *testing.T) {
 	t.Parallel()
 	k := plain(t)
 	for _, lost := range []*kerr.Error{kerr.NotLeaderForPartition, kerr.KafkaStorageError} {
@@ -55,7 +55,7 @@ func TestRefusalAfterALostLeaderIsUnsure(t *testing.T) {
 
 // The connection ends before the answer to a message. The client writes the message again, and the cluster refuses the
 // repeat.
-func TestRefusalAfterALostConnectionIsUnsure(t *testing.T) {
+func TestRefusalAfterLostConnectionIsUnsure(t *testing.T) {
 	t.Parallel()
 	k := plain(t)
 	k.Topic("t", nil)

@@ -122,7 +122,7 @@ func (l *load) stop() {
 
 // One of three servers is killed under load, the one that leads the stream: nothing is lost, and what was in flight is
 // repeated and stored once.
-func TestNothingIsLostWhenALeaderDies(t *testing.T) {
+func TestNothingIsLostWhenLeaderDies(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t)
 	c.make(jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.>"}, Replicas: 3})

@@ -215,7 +215,7 @@ func TestWindowBoundsMessagesInFlight(t *testing.T) {
 	}
 }
 
-func TestCopyOfDeadMessageHasItsOwnSubject(t *testing.T) {
+func TestDeadMessagesCopyHasOwnSubject(t *testing.T) {
 	t.Parallel()
 	server := servers.NATS(t)
 	a := connect(t, server.URL)

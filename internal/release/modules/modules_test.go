@@ -76,7 +76,7 @@ func TestModulesOfTestsAreNotReleased(t *testing.T) {
 	}
 }
 
-func TestCheckNamesTheFileOfAnotherVersion(t *testing.T) {
+func TestCheckNamesFileOfAnotherVersion(t *testing.T) {
 	t.Parallel()
 	tree := scratch(t, map[string]string{
 		"go.mod":          "module " + Root + "\n\nrequire " + Root + "/producer v0.1.0\n",

@@ -37,7 +37,7 @@ func framed(announced uint16, follows int) []byte {
 	return append([]byte{0, 0, 0, byte(announced >> 8), byte(announced)}, make([]byte, follows)...)
 }
 
-func TestABodyOverHTTPIsAnnouncedByItsPrefix(t *testing.T) {
+func TestHTTPBodyIsAnnouncedByPrefix(t *testing.T) {
 	t.Parallel()
 	g := New(Config{Limits: Limits{Calls: 10, Bytes: 10_000, Request: 20_000}})
 	c := connectFrom(t, g, "10.0.0.1")
@@ -75,7 +75,7 @@ func TestABodyOverHTTPIsAnnouncedByItsPrefix(t *testing.T) {
 }
 
 // gRPC keeps a buffer for each read, so single bytes of a message must not be reads of their own.
-func TestABodyOverHTTPIsReadInLargeParts(t *testing.T) {
+func TestHTTPBodyComesInLargeParts(t *testing.T) {
 	t.Parallel()
 	g := New(Config{Limits: Limits{Calls: 10, Bytes: 10_000, Request: 20_000}})
 	r := &request{Context: context.Background(), conn: connectFrom(t, g, "10.0.0.1"), further: furtherMessage}
@@ -101,7 +101,7 @@ func TestABodyOverHTTPIsReadInLargeParts(t *testing.T) {
 }
 
 // gRPC behind an HTTP server keeps what a stream has not read yet.
-func TestMessagesOverHTTPDoNotPileUp(t *testing.T) {
+func TestHTTPMessagesDoNotPileUp(t *testing.T) {
 	t.Parallel()
 	g := New(Config{Limits: Limits{Calls: 10, Bytes: 10_000, Request: 20_000}})
 	r, body := grpcOver(t, connectFrom(t, g, "10.0.0.1"), slices.Repeat(framed(100, 100), 50))
@@ -207,7 +207,7 @@ func (s streamOf) RecvMsg(any) error {
 }
 
 // The handler of a stream may end while the body is being read, so only the HTTP server gives the bytes back.
-func TestAStreamByHTTPHoldsItsBytesLongerThanItsHandler(t *testing.T) {
+func TestHTTPStreamsBytesOutliveItsHandler(t *testing.T) {
 	t.Parallel()
 	stopping, stop := context.WithCancel(t.Context())
 	defer stop()

@@ -21,7 +21,7 @@ var limits = guard.Limits{Items: 1000, Headers: 32}
 // A text within the size limit has room for millions of items, which would take gigabytes once they are decoded.
 //
 //nolint:paralleltest // it counts what is allocated
-func TestTooManyJSONItemsAreRefusedUndecoded(t *testing.T) {
+func TestExcessiveJSONItemsAreRefusedUndecoded(t *testing.T) {
 	headers := func(n int) string {
 		var all []string
 		for i := range n {

@@ -152,7 +152,7 @@ func TestBytesCountUntilTheyAreDone(t *testing.T) {
 	take(90, nil)
 }
 
-func TestWeighNamesProducersThatHaveALimit(t *testing.T) {
+func TestWeighNamesProducersThatHaveLimit(t *testing.T) {
 	t.Parallel()
 	b := policy.NewBook(policy.Places{})
 	b.Use(policy.Set{

@@ -66,8 +66,8 @@ func TestAClaimIsBoundedInBytes(t *testing.T) {
 	}
 }
 
-// TestAClaimIsFilledFromOneShard has all due messages in one shard, whose reply lists a part of its messages at a time.
-func TestAClaimIsFilledFromOneShard(t *testing.T) {
+// TestClaimIsFilledFromOneShard has all due messages in one shard, whose reply lists a part of its messages at a time.
+func TestClaimIsFilledFromOneShard(t *testing.T) {
 	t.Parallel()
 	store, client, _ := fresh(t, redisstore.Indexed(redisstore.Config{Shards: 16}))
 	messages, names := numbered(2400, 10)
@@ -306,8 +306,8 @@ func TestOwnersAreThoseWhoWork(t *testing.T) {
 	}
 }
 
-// TestTheBacklogIsWhatWaitsForUs leaves out young messages and messages that are not due: delayed or leased.
-func TestTheBacklogIsWhatWaitsForUs(t *testing.T) {
+// TestBacklogIsWhatWaitsForUs leaves out young messages and messages that are not due: delayed or leased.
+func TestBacklogIsWhatWaitsForUs(t *testing.T) {
 	t.Parallel()
 	store, _, _ := fresh(t, redisstore.Config{})
 	messages, names := numbered(10, 1)
@@ -334,9 +334,9 @@ func TestTheBacklogIsWhatWaitsForUs(t *testing.T) {
 	}
 }
 
-// TestLargeBodiesKeepNoOtherProducerWaiting has bodies of one producer that fill a whole claim, and small bodies of
+// TestLargeBodiesDelayNoOtherProducer has bodies of one producer that fill a whole claim, and small bodies of
 // other producers that have been due longer.
-func TestLargeBodiesKeepNoOtherProducerWaiting(t *testing.T) {
+func TestLargeBodiesDelayNoOtherProducer(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		what                    string

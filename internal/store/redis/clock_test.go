@@ -164,8 +164,8 @@ func TestClockJumpStopsNoMessage(t *testing.T) {
 	}
 }
 
-// TestSubmitClaimsWhenTheLeaseHasEnded has a Submit meet the lease of another coordinator, and its end.
-func TestSubmitClaimsWhenTheLeaseHasEnded(t *testing.T) {
+// TestSubmitClaimsWhenLeaseHasEnded has a Submit meet the lease of another coordinator, and its end.
+func TestSubmitClaimsWhenLeaseHasEnded(t *testing.T) {
 	t.Parallel()
 	c := newClocked(t)
 	create(t, c.store, half("1"))
@@ -280,7 +280,7 @@ func TestLongestLeaseOutlivesSmallStep(t *testing.T) {
 }
 
 // A coordinator that starts while the clock is a day ahead must not take the others for gone.
-func TestStartWithClockAheadRaisesNoAlarm(t *testing.T) {
+func TestClockAheadRaisesNoAlarm(t *testing.T) {
 	t.Parallel()
 	c := newClocked(t)
 	c.jump(c.store)

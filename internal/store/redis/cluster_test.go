@@ -17,7 +17,7 @@ import (
 
 // While a slot moves, each of the two masters has some of its keys. A script on either master would miss acknowledged
 // messages, or store a message twice.
-func TestASlotThatMovesIsLeftAlone(t *testing.T) {
+func TestSlotThatMovesIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	nodes := servers.RedisMasters(t)
 	store := open(t, redisstore.Config{URL: "redis://" + nodes[0].Addr + "?cluster=true", Prefix: "msghandler", Shards: 1})
@@ -85,7 +85,7 @@ func moveSlot(t *testing.T, nodes []*servers.RedisServer, tag string) (slot stri
 func idOf(node *servers.RedisServer) string { return strings.TrimSpace(node.CLI("cluster", "myid")) }
 
 // The driver could send a script again after a lost answer. The second answer says nothing about the first run.
-func TestAScriptIsSentToAClusterOnce(t *testing.T) {
+func TestScriptIsSentToClusterOnce(t *testing.T) {
 	t.Parallel()
 	node, err := server.NewServer("127.0.0.1:0")
 	if err != nil {
@@ -129,7 +129,7 @@ func TestAScriptIsSentToAClusterOnce(t *testing.T) {
 }
 
 // A sweep never reaches the end of a master that was replaced meanwhile.
-func TestASweepEndsWithoutAMasterThatIsGone(t *testing.T) {
+func TestSweepEndsWithoutLostMaster(t *testing.T) {
 	t.Parallel()
 	store, client, _ := fresh(t, redisstore.Indexed(redisstore.Config{}))
 	create(t, store, half("1"))

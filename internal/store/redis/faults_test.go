@@ -116,7 +116,7 @@ func TestScriptsForgottenAreLoadedAgain(t *testing.T) {
 	}
 }
 
-func TestFullRedisTakesNoNewMessagesButFinishesOldOnes(t *testing.T) {
+func TestFullRedisOnlyFinishesOldMessages(t *testing.T) {
 	t.Parallel()
 	store, client, _ := fresh(t, redisstore.Config{})
 	ctx := t.Context()
@@ -162,7 +162,7 @@ func TestAnotherNumberOfShardsIsRefused(t *testing.T) {
 	open(t, redisstore.Config{URL: server.URL(), Shards: 8, Prefix: "elsewhere"})
 }
 
-func TestKilledRedisIsUnavailableAndThenGoesOn(t *testing.T) {
+func TestKilledRedisRecovers(t *testing.T) {
 	t.Parallel()
 	store, _, server := fresh(t, redisstore.Config{})
 	ctx := t.Context()
@@ -314,7 +314,7 @@ func TestIdleIsCheap(t *testing.T) {
 	}
 }
 
-func TestAClockThatJumpedLeavesNothingBehind(t *testing.T) {
+func TestClockThatJumpedLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 	store, client, _ := fresh(t, redisstore.Indexed(redisstore.Config{}))
 	ctx := t.Context()

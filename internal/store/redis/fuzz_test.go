@@ -29,7 +29,7 @@ func same(a, b halfmsg.Message) string {
 }
 
 // An encoder writes the JSON of messages that are alike once. No message may get the line of another.
-func TestMessagesOfABatchKeepTheirOwnLines(t *testing.T) {
+func TestBatchedMessagesKeepTheirLines(t *testing.T) {
 	t.Parallel()
 	a := halfmsg.Message{Exchange: "orders", RoutingKey: "created", Body: []byte("body")}
 	batch := []halfmsg.Message{a, a, a, a, a, a}

@@ -48,7 +48,7 @@ func scriptCalls(t *testing.T, nodes []*servers.RedisServer) (calls int) {
 }
 
 // A Cluster's batches hold few messages for each shard, and a call costs as much as several messages.
-func TestABatchIsOneCallForEachMaster(t *testing.T) {
+func TestBatchIsOneCallPerMaster(t *testing.T) {
 	t.Parallel()
 	store, nodes := onMasters(t, 16)
 	messages, names := halves(100, "m")
@@ -62,7 +62,7 @@ func TestABatchIsOneCallForEachMaster(t *testing.T) {
 }
 
 // A request is about several shards of a master. The slot of one moves: the calls for the others are made.
-func TestOtherShardsGoOnWhileASlotMoves(t *testing.T) {
+func TestMovingSlotStopsNoOtherShard(t *testing.T) {
 	t.Parallel()
 	const shards = 16
 	store, nodes := onMasters(t, shards)

@@ -47,7 +47,7 @@ func TestInstallationIsThatOfTheData(t *testing.T) {
 	}
 }
 
-func TestTagsAreWhereRedisSaysTheyAre(t *testing.T) {
+func TestTagsLieWhereRedisSays(t *testing.T) {
 	t.Parallel()
 	const slots, shards = 16384, 64
 	client := redis.NewClient(&redis.Options{Addr: servers.RedisCluster(t)[0]})

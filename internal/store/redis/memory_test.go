@@ -78,7 +78,7 @@ func TestWhatWasReplacedIsReadAgain(t *testing.T) {
 }
 
 // Fields outside the digest come from the call that stored the message.
-func TestARepeatedCallIsNotWhatIsKnown(t *testing.T) {
+func TestRepeatedCallCountsAsUnknown(t *testing.T) {
 	t.Parallel()
 	store, _, server := fresh(t, redisstore.Config{})
 	other := open(t, redisstore.Config{URL: server.URL(), Prefix: "msghandler"})
@@ -104,7 +104,7 @@ func TestWhatHappenedElsewhereIsKnown(t *testing.T) {
 }
 
 // An owner whose lease has ended is in the timeline, even where the message need not be read.
-func TestATakeoverOfWhatIsKnownIsTold(t *testing.T) {
+func TestTakeoverOfKnownMessageIsTold(t *testing.T) {
 	t.Parallel()
 	store, client, server := fresh(t, redisstore.Indexed(redisstore.Config{}))
 	other := open(t, redisstore.Config{URL: server.URL(), Prefix: "msghandler", Instance: "other"})

@@ -47,7 +47,7 @@ func TestHangingSliceLetsTheNextGo(t *testing.T) {
 	})
 }
 
-func TestEndedCallDoesNotWaitForItsTurn(t *testing.T) {
+func TestEndedCallSkipsItsTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPacer()
 		go p.inTurn(t.Context(), backlogRests, func() { time.Sleep(10 * time.Millisecond) })
@@ -63,7 +63,7 @@ func TestEndedCallDoesNotWaitForItsTurn(t *testing.T) {
 	})
 }
 
-func TestASliceIsAtLeastOneCall(t *testing.T) {
+func TestSliceIsAtLeastOneCall(t *testing.T) {
 	of := func(messages ...int) (calls []*call) {
 		for _, n := range messages {
 			calls = append(calls, &call{messages: n})

@@ -188,7 +188,7 @@ func TestACorruptPackedBodyIsRefused(t *testing.T) {
 }
 
 // An impossible size takes no more of a claim than the largest body would.
-func TestACorruptPackedBodyDelaysNoOther(t *testing.T) {
+func TestCorruptPackedBodyDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	store, client, _ := fresh(t, redisstore.Config{})
 	bring(t, store, packable("1"), halfmsg.Sendable)

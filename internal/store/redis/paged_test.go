@@ -93,7 +93,7 @@ func TestAnOrdinaryMessageIsNeverIndexed(t *testing.T) {
 	}
 }
 
-func TestWhatIsLeftOfAPageIsIndexed(t *testing.T) {
+func TestRestOfPageIsIndexed(t *testing.T) {
 	t.Parallel()
 	store, client, server := fresh(t, redisstore.Config{})
 	other := open(t, redisstore.Config{URL: server.URL(), Prefix: "msghandler", Instance: "other"})
@@ -127,7 +127,7 @@ func TestWhatIsLeftOfAPageIsIndexed(t *testing.T) {
 	ack(t, store, owned[0], committed[0])
 }
 
-func TestTheNextOwnerKnowsOfTheLastOwnersCopy(t *testing.T) {
+func TestNextOwnerKnowsLastOwnersCopy(t *testing.T) {
 	t.Parallel()
 	store, client, server := fresh(t, redisstore.Config{})
 	other := open(t, redisstore.Config{URL: server.URL(), Prefix: "msghandler", Instance: "other"})
@@ -146,9 +146,9 @@ func TestTheNextOwnerKnowsOfTheLastOwnersCopy(t *testing.T) {
 	}
 }
 
-// TestAShortLeaseIsFoundWhenItEnds: a page falls due after seconds, so a message with a shorter lease must not stay in
+// TestEndedShortLeaseIsFound: a page falls due after seconds, so a message with a shorter lease must not stay in
 // it.
-func TestAShortLeaseIsFoundWhenItEnds(t *testing.T) {
+func TestEndedShortLeaseIsFound(t *testing.T) {
 	t.Parallel()
 	store, _, _ := fresh(t, redisstore.Config{})
 	create(t, store, later("1"), later("2"))
@@ -178,9 +178,9 @@ func eventually(t *testing.T, happened func() bool) {
 	t.Error("it has not happened")
 }
 
-// TestARecordThatWasLostLeavesNothingToTheNext has a new message under the name of a lost one that was owned and had
+// TestLostRecordLeavesNothingBehind has a new message under the name of a lost one that was owned and had
 // its verdict.
-func TestARecordThatWasLostLeavesNothingToTheNext(t *testing.T) {
+func TestLostRecordLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 	store, client, _ := fresh(t, redisstore.Config{})
 	create(t, store, later("1"))
@@ -212,8 +212,8 @@ func TestOneNameTwiceInABatch(t *testing.T) {
 	}
 }
 
-// TestAListIsWholeAcrossPagesAndIndexes lists messages of which some are paged and some indexed, while pages fall due.
-func TestAListIsWholeAcrossPagesAndIndexes(t *testing.T) {
+// TestListSpansPagesAndIndexes lists messages of which some are paged and some indexed, while pages fall due.
+func TestListSpansPagesAndIndexes(t *testing.T) {
 	t.Parallel()
 	store, client, _ := fresh(t, redisstore.Config{})
 	random := rand.New(rand.NewPCG(1, 2))

@@ -28,8 +28,8 @@ func embeddedStore(t *testing.T, config redisstore.Config) (*redisstore.Store, *
 	return open(t, config), server
 }
 
-// TestAMessageThatOutlivedAllCoordinatorsIsNoDamage: its page is due, and nobody has looked yet.
-func TestAMessageThatOutlivedAllCoordinatorsIsNoDamage(t *testing.T) {
+// TestMessageOlderThanCoordinatorsIsIntact: its page is due, and nobody has looked yet.
+func TestMessageOlderThanCoordinatorsIsIntact(t *testing.T) {
 	t.Parallel()
 	log, logger := logged()
 	store, redis := embeddedStore(t, redisstore.Config{})
@@ -43,8 +43,8 @@ func TestAMessageThatOutlivedAllCoordinatorsIsNoDamage(t *testing.T) {
 	}
 }
 
-// TestAListIsWholeWhenAnIdIsUsedAgain: the page of its first use still names it.
-func TestAListIsWholeWhenAnIdIsUsedAgain(t *testing.T) {
+// TestListIsWholeWithReusedId: the page of its first use still names it.
+func TestListIsWholeWithReusedId(t *testing.T) {
 	t.Parallel()
 	store, client, _ := fresh(t, redisstore.Config{})
 	want := map[string]bool{"beside": true, "again": true}
@@ -84,9 +84,9 @@ func formsOf(state string, indexed bool) []string {
 	return []string{state, state + ":cells"}
 }
 
-// TestAKeyOfAnotherTypeSpoilsNoOtherProducersCall has producers share calls, as they do at a coordinator. Each of the
+// TestWrongTypedKeySpoilsOneProducer has producers share calls, as they do at a coordinator. Each of the
 // cases is one producer's damage, and the other producer has to get its answers.
-func TestAKeyOfAnotherTypeSpoilsNoOtherProducersCall(t *testing.T) {
+func TestWrongTypedKeySpoilsOneProducer(t *testing.T) {
 	t.Parallel()
 	a, b := of("a-poisoned", later("1")), later("1")
 	names := []halfmsg.Name{a.Name, b.Name}
@@ -144,8 +144,8 @@ func TestAKeyOfAnotherTypeSpoilsNoOtherProducersCall(t *testing.T) {
 	}
 }
 
-// TestARecordOfAnotherTypeSpoilsNoOtherSubmit: the coordinator does not have the messages in memory.
-func TestARecordOfAnotherTypeSpoilsNoOtherSubmit(t *testing.T) {
+// TestWrongTypedRecordSpoilsOneSubmit: the coordinator does not have the messages in memory.
+func TestWrongTypedRecordSpoilsOneSubmit(t *testing.T) {
 	t.Parallel()
 	for _, indexed := range []bool{false, true} {
 		t.Run(fmt.Sprint("indexed ", indexed), func(t *testing.T) {
@@ -165,8 +165,8 @@ func TestARecordOfAnotherTypeSpoilsNoOtherSubmit(t *testing.T) {
 	}
 }
 
-// TestAPageOfAnotherTypeStopsNothingBehindIt has a damaged page that is due before the others.
-func TestAPageOfAnotherTypeStopsNothingBehindIt(t *testing.T) {
+// TestWrongTypedPageStopsNothing has a damaged page that is due before the others.
+func TestWrongTypedPageStopsNothing(t *testing.T) {
 	t.Parallel()
 	store, client, _ := fresh(t, redisstore.Config{})
 	client.Set(t.Context(), base+"page:1", "x", 0)
@@ -178,8 +178,8 @@ func TestAPageOfAnotherTypeStopsNothingBehindIt(t *testing.T) {
 	}
 }
 
-// TestAnIndexOfPagesOfAnotherTypeStopsNoSweep has one producer's damage, and another producer's message to repair.
-func TestAnIndexOfPagesOfAnotherTypeStopsNoSweep(t *testing.T) {
+// TestWrongTypedIndexStopsNoSweep has one producer's damage, and another producer's message to repair.
+func TestWrongTypedIndexStopsNoSweep(t *testing.T) {
 	t.Parallel()
 	store, client, _ := fresh(t, redisstore.Config{})
 	create(t, store, of("a-poisoned", later("1")), later("1"))
@@ -192,8 +192,8 @@ func TestAnIndexOfPagesOfAnotherTypeStopsNoSweep(t *testing.T) {
 	}
 }
 
-// TestTheVerdictOfAnUnreadableCellStays: the key of the cell says the state, and the marker may be deleted by now.
-func TestTheVerdictOfAnUnreadableCellStays(t *testing.T) {
+// TestVerdictOfUnreadableCellStays: the key of the cell says the state, and the marker may be deleted by now.
+func TestVerdictOfUnreadableCellStays(t *testing.T) {
 	t.Parallel()
 	store, client, _ := fresh(t, redisstore.Config{})
 	create(t, store, later("1"))
@@ -224,8 +224,8 @@ func TestAPagedMessageInheritsNothing(t *testing.T) {
 	}
 }
 
-// TestAllLeasesOfAllProducersAreCounted: beyond the sample no owners are told, but all leases are counted.
-func TestAllLeasesOfAllProducersAreCounted(t *testing.T) {
+// TestLeasesOfAllProducersAreCounted: beyond the sample no owners are told, but all leases are counted.
+func TestLeasesOfAllProducersAreCounted(t *testing.T) {
 	t.Parallel()
 	store, _, _ := fresh(t, redisstore.Config{})
 	var messages []halfmsg.Message
@@ -242,8 +242,8 @@ func TestAllLeasesOfAllProducersAreCounted(t *testing.T) {
 	}
 }
 
-// TestUncleanEndsAreToldWhileRedisIsFull: reports are small, and a full Redis must not hide the ends.
-func TestUncleanEndsAreToldWhileRedisIsFull(t *testing.T) {
+// TestFullRedisStillTellsUncleanEnds: reports are small, and a full Redis must not hide the ends.
+func TestFullRedisStillTellsUncleanEnds(t *testing.T) {
 	t.Parallel()
 	store, client, _ := fresh(t, redisstore.Config{})
 	pulse(t, store)
@@ -261,9 +261,9 @@ func TestUncleanEndsAreToldWhileRedisIsFull(t *testing.T) {
 	}
 }
 
-// TestFinishingPagesDoesNotListTheBacklogAgainAndAgain has one producer's pages fall due while the messages of many
+// TestFinishingPagesListsBacklogOnce has one producer's pages fall due while the messages of many
 // others wait, as after an outage of the broker.
-func TestFinishingPagesDoesNotListTheBacklogAgainAndAgain(t *testing.T) {
+func TestFinishingPagesListsBacklogOnce(t *testing.T) {
 	t.Parallel()
 	_, logger := logged()
 	store, client, _ := fresh(t, redisstore.Config{Logger: logger})

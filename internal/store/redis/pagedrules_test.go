@@ -25,7 +25,7 @@ func endLease(t *testing.T, client *redis.Client, state halfmsg.State, id string
 	client.HSet(t.Context(), key, id, fmt.Sprintf("%s %d%s", cell[:13], past, cell[27:]))
 }
 
-func TestAnEndedLeaseMovesNoPagedMessage(t *testing.T) {
+func TestEndedLeaseMovesNoPagedMessage(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		state halfmsg.State
@@ -58,8 +58,8 @@ func TestAnEndedLeaseMovesNoPagedMessage(t *testing.T) {
 	}
 }
 
-// TestTheTokenOfAnotherOwnerMovesNoPagedMessage has a message discarded and sent again while its owner works on it.
-func TestTheTokenOfAnotherOwnerMovesNoPagedMessage(t *testing.T) {
+// TestOtherOwnersTokenMovesNothing has a message discarded and sent again while its owner works on it.
+func TestOtherOwnersTokenMovesNothing(t *testing.T) {
 	t.Parallel()
 	store, client, _ := fresh(t, redisstore.Config{})
 	for i, event := range []halfmsg.Event{halfmsg.EventCommitted, halfmsg.EventRolledBack, halfmsg.EventAcked} {
@@ -86,8 +86,8 @@ func TestTheTokenOfAnotherOwnerMovesNoPagedMessage(t *testing.T) {
 	}
 }
 
-// TestAPagedMessageInheritsNothingWhenItIsIndexed leaves the owner, the verdict and the attempts of a lost message.
-func TestAPagedMessageInheritsNothingWhenItIsIndexed(t *testing.T) {
+// TestIndexedMessageInheritsNothingFromPage leaves the owner, the verdict and the attempts of a lost message.
+func TestIndexedMessageInheritsNothingFromPage(t *testing.T) {
 	t.Parallel()
 	store, client, _ := fresh(t, redisstore.Config{})
 	client.HSet(t.Context(), base+"leases", "1", "one/00000000.1")
@@ -111,8 +111,8 @@ func TestAPagedMessageInheritsNothingWhenItIsIndexed(t *testing.T) {
 	}
 }
 
-// TestAMessageWithAShortLeaseLeavesItsPage: a page falls due after seconds, and nobody would find the message before.
-func TestAMessageWithAShortLeaseLeavesItsPage(t *testing.T) {
+// TestShortlyLeasedMessageLeavesItsPage: a page falls due after seconds, and nobody would find the message before.
+func TestShortlyLeasedMessageLeavesItsPage(t *testing.T) {
 	t.Parallel()
 	store, client, _ := fresh(t, redisstore.Config{})
 	create(t, store, later("submitted"), later("committed"), later("trusted"))
@@ -147,7 +147,7 @@ func TestPagedMessagesCountForTheQuota(t *testing.T) {
 	}
 }
 
-func TestOneNameTwiceInASubmitIsClaimedOnce(t *testing.T) {
+func TestRepeatedNameIsClaimedOnce(t *testing.T) {
 	t.Parallel()
 	store, _, server := fresh(t, redisstore.Config{})
 	other := open(t, redisstore.Config{URL: server.URL(), Prefix: "msghandler"})
@@ -170,8 +170,8 @@ func TestOneNameTwiceInASubmitIsClaimedOnce(t *testing.T) {
 	}
 }
 
-// TestATrustedSubmitOfAPagedMessageWaitsForItsDelay: the coordinator that stored the message, and another.
-func TestATrustedSubmitOfAPagedMessageWaitsForItsDelay(t *testing.T) {
+// TestTrustedPagedSubmitKeepsItsDelay: the coordinator that stored the message, and another.
+func TestTrustedPagedSubmitKeepsItsDelay(t *testing.T) {
 	t.Parallel()
 	store, _, server := fresh(t, redisstore.Config{})
 	other := open(t, redisstore.Config{URL: server.URL(), Prefix: "msghandler"})
@@ -189,7 +189,7 @@ func TestATrustedSubmitOfAPagedMessageWaitsForItsDelay(t *testing.T) {
 	}
 }
 
-func TestASubmitOfPagedMessagesIsBoundedInBytes(t *testing.T) {
+func TestPagedSubmitIsBoundedInBytes(t *testing.T) {
 	t.Parallel()
 	store, _, server := fresh(t, redisstore.Config{})
 	other := open(t, redisstore.Config{URL: server.URL(), Prefix: "msghandler"})
@@ -213,9 +213,9 @@ func TestASubmitOfPagedMessagesIsBoundedInBytes(t *testing.T) {
 	}
 }
 
-// TestPassesFinishAllPagesThatAreDue: a message behind many others is found, too. How much one pass does depends on
+// TestPassesFinishAllDuePages: a message behind many others is found, too. How much one pass does depends on
 // time.
-func TestPassesFinishAllPagesThatAreDue(t *testing.T) {
+func TestPassesFinishAllDuePages(t *testing.T) {
 	t.Parallel()
 	store, client, _ := fresh(t, redisstore.Config{})
 	var messages []halfmsg.Message
@@ -258,8 +258,8 @@ func TestReceiptsOfPagedMessagesExpire(t *testing.T) {
 	}
 }
 
-// TestAPagedLeaseThatEndsTooLateHasEnded: a clock that jumped has set it.
-func TestAPagedLeaseThatEndsTooLateHasEnded(t *testing.T) {
+// TestTooLongPagedLeaseHasEnded: a clock that jumped has set it.
+func TestTooLongPagedLeaseHasEnded(t *testing.T) {
 	t.Parallel()
 	store, client, _ := fresh(t, redisstore.Config{})
 	create(t, store, later("1"))
@@ -272,8 +272,8 @@ func TestAPagedLeaseThatEndsTooLateHasEnded(t *testing.T) {
 	}
 }
 
-// TestACellOfAFinishedMessageIsNotClaimed leaves a cell beside a receipt.
-func TestACellOfAFinishedMessageIsNotClaimed(t *testing.T) {
+// TestFinishedMessagesCellIsNotClaimed leaves a cell beside a receipt.
+func TestFinishedMessagesCellIsNotClaimed(t *testing.T) {
 	t.Parallel()
 	store, client, server := fresh(t, redisstore.Config{})
 	other := open(t, redisstore.Config{URL: server.URL(), Prefix: "msghandler"})
@@ -289,8 +289,8 @@ func TestACellOfAFinishedMessageIsNotClaimed(t *testing.T) {
 	}
 }
 
-// TestAPageIsDueWithItsFirstMessage has messages with different due times created in one page, in either order.
-func TestAPageIsDueWithItsFirstMessage(t *testing.T) {
+// TestPageIsDueWithFirstMessage has messages with different due times created in one page, in either order.
+func TestPageIsDueWithFirstMessage(t *testing.T) {
 	t.Parallel()
 	now := time.UnixMilli(1_800_000_000_000)
 	soon := half("soon")
@@ -307,8 +307,8 @@ func TestAPageIsDueWithItsFirstMessage(t *testing.T) {
 	}
 }
 
-// TestTheVerdictOfAPagedMessageIsKept when it is trusted, and when its page falls due.
-func TestTheVerdictOfAPagedMessageIsKept(t *testing.T) {
+// TestVerdictOfPagedMessageIsKept when it is trusted, and when its page falls due.
+func TestVerdictOfPagedMessageIsKept(t *testing.T) {
 	t.Parallel()
 	store, client, server := fresh(t, redisstore.Config{})
 	other := open(t, redisstore.Config{URL: server.URL(), Prefix: "msghandler", Instance: "other"})
@@ -342,9 +342,9 @@ func TestTheVerdictOfAPagedMessageIsKept(t *testing.T) {
 	}
 }
 
-// TestASubmitLeavesAPagedMessageToItsOwner: the repeated call of a client that never saw the answer goes to another
+// TestSubmitLeavesPagedMessageToOwner: the repeated call of a client that never saw the answer goes to another
 // coordinator.
-func TestASubmitLeavesAPagedMessageToItsOwner(t *testing.T) {
+func TestSubmitLeavesPagedMessageToOwner(t *testing.T) {
 	t.Parallel()
 	store, client, server := fresh(t, redisstore.Config{})
 	other := open(t, redisstore.Config{URL: server.URL(), Prefix: "msghandler"})

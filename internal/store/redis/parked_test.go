@@ -61,7 +61,7 @@ func parkOne(t *testing.T, lease time.Duration) (*redisstore.Store, *redis.Clien
 }
 
 // An owner that has died may have sent a copy. A message that is parked after that keeps the count.
-func TestParkedMessageOfDeadOwnerIsFlagged(t *testing.T) {
+func TestDeadOwnersParkedMessageIsFlagged(t *testing.T) {
 	t.Parallel()
 	store, _ := parkOne(t, 50*time.Millisecond)
 	claims, err := store.ClaimSendable(t.Context(), 1, time.Minute, "events")

@@ -132,7 +132,7 @@ func TestAnEmptiedStoreIsDetected(t *testing.T) {
 
 // A message was done when Redis lost the last moment, and so is pending again. The next copy must say that earlier
 // copies may exist; later messages are first copies.
-func TestMessagesRestoredByALossAreFlagged(t *testing.T) {
+func TestMessagesRestoredByLossAreFlagged(t *testing.T) {
 	t.Parallel()
 	store, client, server := fresh(t, redisstore.Config{Shards: 2})
 	create(t, store, half("1"), half("2"))
@@ -248,7 +248,7 @@ func TestAnUnrecordedLossIsKept(t *testing.T) {
 }
 
 // Within a millisecond neither the clock nor a count reveals a loss.
-func TestALossWithinAMillisecondIsNoticed(t *testing.T) {
+func TestLossWithinMillisecondIsNoticed(t *testing.T) {
 	t.Parallel()
 	server := miniredis.RunT(t)
 	server.SetTime(time.UnixMilli(1_800_000_000_000))

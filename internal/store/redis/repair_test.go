@@ -198,8 +198,8 @@ func TestTheSweeperGetsThroughManyKeys(t *testing.T) {
 	}
 }
 
-// TestARecordThatCannotBeReadIsSetAside spoils records among good ones, in each state that is claimed.
-func TestARecordThatCannotBeReadIsSetAside(t *testing.T) {
+// TestUnreadableRecordIsSetAside spoils records among good ones, in each state that is claimed.
+func TestUnreadableRecordIsSetAside(t *testing.T) {
 	t.Parallel()
 	spoil := map[string]func(redis.Cmdable, *testing.T, string){
 		"garbage": func(c redis.Cmdable, t *testing.T, key string) { c.Set(t.Context(), key, "garbage", 0) },
@@ -267,8 +267,8 @@ func TestARecordThatCannotBeReadIsSetAside(t *testing.T) {
 	}
 }
 
-// TestKeysOfAnotherTypeSpoilOnlyTheirMessage puts keys of a wrong type where commands of the scripts fail.
-func TestKeysOfAnotherTypeSpoilOnlyTheirMessage(t *testing.T) {
+// TestWrongTypedKeysSpoilOneMessage puts keys of a wrong type where commands of the scripts fail.
+func TestWrongTypedKeysSpoilOneMessage(t *testing.T) {
 	t.Parallel()
 	log, logger := logged()
 	store, client, _ := fresh(t, redisstore.Indexed(redisstore.Config{Shards: 1, Logger: logger}))
@@ -303,8 +303,8 @@ func TestKeysOfAnotherTypeSpoilOnlyTheirMessage(t *testing.T) {
 	sweep(t, store)
 }
 
-// TestHalfWrittenMovesAreFinishedByTheNextCall leaves the traces of a script that ended halfway.
-func TestHalfWrittenMovesAreFinishedByTheNextCall(t *testing.T) {
+// TestNextCallFinishesHalfWrittenMoves leaves the traces of a script that ended halfway.
+func TestNextCallFinishesHalfWrittenMoves(t *testing.T) {
 	t.Parallel()
 	store, client, _ := fresh(t, redisstore.Config{Shards: 1})
 	ctx := t.Context()

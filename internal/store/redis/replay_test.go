@@ -33,8 +33,8 @@ func TestMarkedMessageIsReplayed(t *testing.T) {
 	})
 }
 
-// TestReplayIsAPublicationOfItsOwn looks at what tells a replay from its first publication: the mark, and a new time.
-func TestReplayIsAPublicationOfItsOwn(t *testing.T) {
+// TestReplayIsPublicationOfItsOwn looks at what tells a replay from its first publication: the mark, and a new time.
+func TestReplayIsPublicationOfItsOwn(t *testing.T) {
 	t.Parallel()
 	onEach(t, kept, func(t *testing.T, a archiving) {
 		last := time.Time{}

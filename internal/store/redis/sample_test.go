@@ -57,7 +57,7 @@ func TestSampleSpansEachProducer(t *testing.T) {
 }
 
 // A due message that waits for its broker says so, until it is claimed.
-func TestRecordSaysThatAMessageIsParked(t *testing.T) {
+func TestRecordSaysThatMessageIsParked(t *testing.T) {
 	s, _ := embeddedStore(t, redisstore.Config{Brokers: []string{"events"}})
 	names := []halfmsg.Name{{Producer: "orders", ID: "1"}, {Producer: "orders", ID: "2"}}
 	var all []halfmsg.Message

@@ -11,7 +11,7 @@ import (
 	"github.com/msghandler/msghandler/test/wire"
 )
 
-func TestCheckFindsAVersionThatIsTooOld(t *testing.T) {
+func TestCheckFindsTooOldVersion(t *testing.T) {
 	t.Parallel()
 	server := servers.Redis(t)
 	// Valkey names its own version beside the compatible version of Redis.

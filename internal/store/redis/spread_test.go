@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestCRC16IsRedisOwn has known answers of CLUSTER KEYSLOT; TestTagsAreWhereRedisSaysTheyAre asks a server.
+// TestCRC16IsRedisOwn has known answers of CLUSTER KEYSLOT; TestTagsLieWhereRedisSays asks a server.
 func TestCRC16IsRedisOwn(t *testing.T) {
 	t.Parallel()
 	for tag, want := range map[string]int{"": 0, "123456789": 12739, "foo": 12182} {

@@ -76,7 +76,7 @@ func only(key string) func(*testing.T, *redisstore.Store, *redis.Client, halfmsg
 
 // A SendHalfMessage begins anew when leftovers hold its id but the record is lost: nothing of the lost message decides
 // about the new message. Above all, the new message is not published before a Confirm.
-func TestCreateRepairsWhatALostRecordLeft(t *testing.T) {
+func TestCreateRepairsWhatLostRecordLeft(t *testing.T) {
 	t.Parallel()
 	servers := map[string]func(t *testing.T) string{
 		"redis":     func(t *testing.T) string { return servers.Redis(t).Addr },

@@ -25,9 +25,9 @@ func executed(t *testing.T, client *redis.Client) (total int) {
 	return total
 }
 
-// TestTheOrdinaryWayPaysNothingForTimelines counts the commands of messages that are submitted, committed and published
+// TestOrdinaryWayPaysNothingForTimelines counts the commands of messages that are submitted, committed and published
 // at the first try. Only messages with incidents pay for timelines.
-func TestTheOrdinaryWayPaysNothingForTimelines(t *testing.T) {
+func TestOrdinaryWayPaysNothingForTimelines(t *testing.T) {
 	t.Parallel()
 	store, client, _ := fresh(t, redisstore.Config{Shards: 1})
 	const n = 100

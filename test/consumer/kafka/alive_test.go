@@ -110,7 +110,7 @@ func TestLostPartitionCountsAsNoCrash(t *testing.T) {
 }
 
 // A handler ignores the end of its context, and its consumer stops.
-func TestStopOfStuckHandlerCountsAsNoCrash(t *testing.T) {
+func TestStuckHandlersStopIsNoCrash(t *testing.T) {
 	t.Parallel()
 	k := nearlyDead(t)
 	config := quick(t, k)

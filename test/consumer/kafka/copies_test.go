@@ -30,7 +30,7 @@ func writeLarge(t *testing.T, k *fakekafka.Cluster, size int) (body []byte) {
 }
 
 // The copies of a message are larger than the message, and than the batches that clients write by default.
-func TestOnlyTheTopicLimitsTheSizeOfCopies(t *testing.T) {
+func TestOnlyTopicLimitsSizeOfCopies(t *testing.T) {
 	t.Parallel()
 	k := fakekafka.Start(t, nil, kgo.ProducerBatchMaxBytes(4<<20))
 	const size = 2 << 20
@@ -132,7 +132,7 @@ func wantCauses(t *testing.T, dead letter, characters int) {
 
 // Headers of copies mean something in retry topics only. A dead letter that somebody writes to its topic once more is a
 // new message, with all of its retries, and no header makes a message wait.
-func TestHeadersOfCopiesAreReadInRetryTopicsOnly(t *testing.T) {
+func TestRetryTopicsAloneReadCopyHeaders(t *testing.T) {
 	t.Parallel()
 	k := cluster(t)
 	b := newBook()
@@ -159,7 +159,7 @@ func TestHeadersOfCopiesAreReadInRetryTopicsOnly(t *testing.T) {
 }
 
 // A process whose clock is ahead writes a copy that is due in a year. The copy waits for the delay of its topic only.
-func TestClockOfAnotherProcessHoldsUpNoCopy(t *testing.T) {
+func TestOtherProcessesClockDelaysNoCopy(t *testing.T) {
 	t.Parallel()
 	k := cluster(t)
 	b := newBook()
@@ -179,7 +179,7 @@ func TestClockOfAnotherProcessHoldsUpNoCopy(t *testing.T) {
 }
 
 // A message of a producer has the header of a settlement. Its dead letter is a letter, and settles none.
-func TestMessageWithHeaderOfSettlementBecomesALetter(t *testing.T) {
+func TestMessageWithSettlementHeaderBecomesLetter(t *testing.T) {
 	t.Parallel()
 	k := cluster(t)
 	b := newBook()

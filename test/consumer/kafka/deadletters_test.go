@@ -89,7 +89,7 @@ func wantNames(t *testing.T, d *kafkaconsumer.DeadLetters, want ...string) {
 	}
 }
 
-func TestDeadLettersAreReplayedAfterTheFix(t *testing.T) {
+func TestDeadLettersAreReplayedAfterFix(t *testing.T) {
 	t.Parallel()
 	k := cluster(t)
 	b := newBook()
@@ -213,7 +213,7 @@ func TestTopicWithoutOpenLettersBecomesEmpty(t *testing.T) {
 }
 
 // Where nothing may be deleted, the letters are settled all the same.
-func TestLettersAreSettledWithoutPermissionToDelete(t *testing.T) {
+func TestLettersSettleWithoutDeletePermission(t *testing.T) {
 	t.Parallel()
 	k := graveyard(t)
 	bury(t, k, dead("1"), dead("2"))

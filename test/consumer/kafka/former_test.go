@@ -14,7 +14,7 @@ import (
 )
 
 // A change of Delays leaves messages in the topics of the former ones. No consumer would read these topics any more.
-func TestRetryTopicsOfFormerDelaysAreRead(t *testing.T) {
+func TestFormerRetryTopicsAreRead(t *testing.T) {
 	t.Parallel()
 	for name, delays := range map[string][]time.Duration{
 		"other delays": {50 * time.Millisecond},

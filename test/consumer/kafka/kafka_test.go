@@ -304,7 +304,7 @@ func letters(t *testing.T, k *fakekafka.Cluster, topic string) (all []letter) {
 }
 
 // A failed message waits in the retry topics, for at least its delays, and the others of its partition go on.
-func TestFailedMessageIsRetriedAfterItsDelays(t *testing.T) {
+func TestFailedMessageIsRetriedAfterDelays(t *testing.T) {
 	t.Parallel()
 	k := cluster(t)
 	b := newBook()

@@ -8,7 +8,7 @@ import (
 	"github.com/msghandler/msghandler/test/consumer/logs"
 )
 
-func TestFixedTextsAreInTheKafkaConsumersLanguage(t *testing.T) {
+func TestKafkaConsumersTextsAreTranslated(t *testing.T) {
 	t.Parallel()
 	logs.FixedTexts(t, func(t *testing.T, language string, own *slog.Logger, handler consumer.HandlerFunc) func(string) {
 		k := cluster(t)

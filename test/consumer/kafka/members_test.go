@@ -16,7 +16,7 @@ import (
 )
 
 // A consumer that may not create its topics takes no partition from a consumer that works.
-func TestConsumerWithoutItsTopicsJoinsNoGroup(t *testing.T) {
+func TestConsumerWithoutTopicsJoinsNoGroup(t *testing.T) {
 	t.Parallel()
 	k := cluster(t)
 	g, b := watch(k), newBook()

@@ -59,7 +59,7 @@ func guarded(t *testing.T, allowed []kfake.ACL) *fakekafka.Cluster {
 	return k
 }
 
-func TestConsumerNeedsThePermissionsOfThePage(t *testing.T) {
+func TestConsumerNeedsPermissionsOfPage(t *testing.T) {
 	t.Parallel()
 	k, log, b := guarded(t, acls(t, "")), &logs.Lines{}, newBook()
 	produce(t, k, withID("rejected"), withID("fails"))

@@ -67,7 +67,7 @@ func TestReplayHoldsSomeBodies(t *testing.T) {
 }
 
 // The topic is made again between two rounds of a replay. What stands at the place of a letter now was not selected.
-func TestLetterOfNewTopicIsLeftOut(t *testing.T) {
+func TestNewTopicsLetterIsLeftOut(t *testing.T) {
 	t.Parallel()
 	const count = 20 // two rounds
 	k := graveyard(t)

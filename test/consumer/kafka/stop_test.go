@@ -63,7 +63,7 @@ func (g *group) beatsOf(number int) int {
 
 // A consumer joins while another stops. The one that stops gives no partition away before its handler has ended and
 // its offsets are committed.
-func TestRebalanceDuringAStopWaitsForHandlers(t *testing.T) {
+func TestRebalanceDuringStopWaitsForHandlers(t *testing.T) {
 	t.Parallel()
 	k := cluster(t)
 	write(t, k, 0, 3*keys)
@@ -104,7 +104,7 @@ func TestRebalanceDuringAStopWaitsForHandlers(t *testing.T) {
 
 // Partitions move when a consumer joins, and then the consumer that loses them stops. The stop waits for the handlers
 // of these partitions, too.
-func TestStopDuringARebalanceWaitsForHandlers(t *testing.T) {
+func TestStopDuringRebalanceWaitsForHandlers(t *testing.T) {
 	t.Parallel()
 	k := cluster(t)
 	write(t, k, 0, 3*keys)

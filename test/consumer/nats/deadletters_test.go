@@ -60,7 +60,7 @@ func (w *world) bury(id string, more ...string) {
 	}
 }
 
-func TestDeadLettersAreReplayedAfterTheFix(t *testing.T) {
+func TestDeadLettersAreReplayedAfterFix(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	config := w.config()
@@ -121,7 +121,7 @@ func TestDeadLettersAreReplayedAfterTheFix(t *testing.T) {
 }
 
 // The original message is still within the window of the stream's deduplication, with the id of the coordinator.
-func TestReplayIsNoDuplicateForItsStream(t *testing.T) {
+func TestStreamTakesReplayForNoDuplicate(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	original := client.NewMsg("orders.paid")

@@ -335,7 +335,7 @@ func (w *world) interrupted(result func(error) error) {
 
 // A message is delivered MaxDeliveries times to processes that stop. The next process sees the message fail for the
 // first time, and this failure is not the last one.
-func TestFirstFailureAfterRestartsIsNotFinal(t *testing.T) {
+func TestFirstFailureAfterRestartsIsRetried(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.publish("1")
@@ -360,7 +360,7 @@ func TestFirstFailureAfterRestartsIsNotFinal(t *testing.T) {
 }
 
 // A rejection is the handler's decision, also when the handler's time has ended.
-func TestRejectionWhileStoppingIsADeadLetter(t *testing.T) {
+func TestRejectionWhileStoppingIsDeadLetter(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.publish("1")

@@ -62,7 +62,7 @@ func (w *world) user(name string, log *logs.Lines) natsconsumer.Config {
 	return config
 }
 
-func TestConsumerNeedsThePermissionsOfThePage(t *testing.T) {
+func TestConsumerNeedsPermissionsOfPage(t *testing.T) {
 	t.Parallel()
 	w, log := guarded(t, map[string]string{"payments": ""}), &logs.Lines{}
 	w.publish("1", "fails", "rejected")

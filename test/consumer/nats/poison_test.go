@@ -193,7 +193,7 @@ func TestNeighboursOfDeadlyMessageAreSpread(t *testing.T) {
 }
 
 // A letter is larger than its message. One that does not fit loses most of its reason, or else most of its body.
-func TestLetterThatDoesNotFitIsCut(t *testing.T) {
+func TestTooLargeLetterIsCut(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	const limit = 8 << 10

@@ -199,7 +199,8 @@ func TestSecretsAreMountedPrivately(t *testing.T) {
 // Every rule of the network policy names peers and ports. Other traffic is refused in both directions.
 func TestNetworkPolicyNamesEachPeer(t *testing.T) {
 	spec := render(t).network.Spec
-	if !slices.Equal(spec.PolicyTypes, []networking.PolicyType{networking.PolicyTypeIngress, networking.PolicyTypeEgress}) {
+	both := []networking.PolicyType{networking.PolicyTypeIngress, networking.PolicyTypeEgress}
+	if !slices.Equal(spec.PolicyTypes, both) {
 		t.Errorf("the policy is for %v", spec.PolicyTypes)
 	}
 	out := map[int]bool{}
@@ -224,7 +225,7 @@ func TestNetworkPolicyNamesEachPeer(t *testing.T) {
 }
 
 // Go must collect garbage before the kernel ends the process.
-func TestMemoryLimitOfGoIsBelowThatOfThePod(t *testing.T) {
+func TestGoMemoryLimitIsBelowPods(t *testing.T) {
 	container := render(t).deployment.Spec.Template.Spec.Containers[0]
 	i := slices.IndexFunc(container.Env, func(e core.EnvVar) bool { return e.Name == "GOMEMLIMIT" })
 	if i < 0 {

@@ -40,7 +40,7 @@ type anything struct {
 }
 
 // Helm takes long to compile, so ordinary tests read what make chart has rendered.
-func TestChartWasRenderedAfterItsLastChange(t *testing.T) {
+func TestChartRenderingsAreFresh(t *testing.T) {
 	want, err := objects.Sum(chartFolder, values)
 	if err != nil {
 		t.Fatal(err)

@@ -108,7 +108,7 @@ func killedInMidBatch(t *testing.T, d sqlmarker.Dialect, driver, dsn string) (id
 	return ids
 }
 
-func TestAnotherRelaySendsAKilledRelaysRows(t *testing.T) {
+func TestAnotherRelaySendsKilledRelaysRows(t *testing.T) {
 	t.Parallel()
 	onEachDSN(t, func(t *testing.T, d sqlmarker.Dialect, driver, dsn string) {
 		db, to := openDB(t, driver, dsn), &sent{}

@@ -58,7 +58,7 @@ func TestFailuresAreLoggedOncePerBatch(t *testing.T) {
 }
 
 // Messages that cannot be sent have a fixed log text, in the language of the relay.
-func TestSendingFailedIsInTheRelaysLanguage(t *testing.T) {
+func TestSendingFailedIsInRelaysLanguage(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		fate           outbox.Fate

@@ -227,7 +227,7 @@ func TestRelayClaimsADeadRelaysRows(t *testing.T) {
 	})
 }
 
-func TestRefusedMessageFailsAndDelaysNoOther(t *testing.T) {
+func TestRefusedMessageDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	db := openDB(t, "sqlite", second(sqlite(t)))
 	s := table(t, db, sqlmarker.SQLite)

@@ -13,7 +13,7 @@ import (
 )
 
 // A long Interval is for a table that is well. A relay that began before its table was there sends soon after.
-func TestFailedPassIsRepeatedBeforeItsInterval(t *testing.T) {
+func TestFailedPassIsRepeatedEarly(t *testing.T) {
 	t.Parallel()
 	driver, dsn := sqlite(t)
 	db := openDB(t, driver, dsn)

@@ -15,7 +15,7 @@ import (
 )
 
 // The row says beside the id who consumed the message, by which key it came and which event it was.
-func TestInboxRowNamesKeyEventAndConsumer(t *testing.T) {
+func TestInboxRowNamesEventAndConsumer(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, d database) {
 		db := d.open(t)
@@ -69,7 +69,7 @@ func inboxRows(t *testing.T, db *sql.DB) string {
 	return all.String()
 }
 
-func TestDroppedDuplicateIsNotLoggedAsHandled(t *testing.T) {
+func TestDroppedDuplicateIsNotLoggedHandled(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, d database) {
 		var text bytes.Buffer

@@ -236,7 +236,7 @@ func onceEach(t *testing.T, db *sql.DB, orders int) {
 }
 
 // A consumer is killed again and again at any moment while orders flow.
-func TestRandomlyKilledConsumerLeavesOneEffectEach(t *testing.T) {
+func TestRandomlyKilledConsumerRepeatsNoEffect(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, d database) {
 		db := d.open(t)

@@ -44,7 +44,7 @@ type conflict struct{ state string }
 func (c conflict) Error() string    { return "could not serialize access" }
 func (c conflict) SQLState() string { return c.state }
 
-func TestTroubleOfTheDatabaseIsNoFault(t *testing.T) {
+func TestTroubleOfDatabaseIsNoFault(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, d database) {
 		db := d.open(t)

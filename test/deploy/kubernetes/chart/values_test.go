@@ -96,7 +96,8 @@ func TestValuesOfThePageRender(t *testing.T) {
 // A value whose keys are all commented out is null, and so the default or nothing.
 func TestEmptyValuesRender(t *testing.T) {
 	for _, other := range []string{
-		"config:", "config: {redis: , access: , grpc: , producers: }", "podLabels:", "podAnnotations:", "resources:", "extraEnv:",
+		"config:", "config: {redis: , access: , grpc: , producers: }", "podLabels:", "podAnnotations:", "resources:",
+		"extraEnv:",
 		"topologySpreadConstraints:", "networkPolicy: {producers: , metrics: , servers: , serverPorts: , dns: }",
 		"{ingress: {enabled: true, hosts: [x.org]}, networkPolicy: {ingressController: }}", "goMemoryLimit:", "configSecret:",
 		"fullnameOverride:", "imagePullSecrets:", "monitoring: {dashboardLabels: , labels: , dashboard: true}",
@@ -106,7 +107,7 @@ func TestEmptyValuesRender(t *testing.T) {
 }
 
 // Without values helm names all that is missing, at once.
-func TestChartWithoutValuesSaysWhatIsMissing(t *testing.T) {
+func TestChartNamesMissingValues(t *testing.T) {
 	_, err := render(load(t), usual, chartutil.Values{})
 	if err == nil {
 		t.Fatal("it renders")
@@ -170,7 +171,7 @@ func TestConfigReplacesDefaultsOfTheChart(t *testing.T) {
 }
 
 // Names from outside are names of the console, and a login returns to the first.
-func TestIngressNamesAreNamesOfTheConsole(t *testing.T) {
+func TestIngressNamesAreNamesOfConsole(t *testing.T) {
 	http := settings(t, valueSets(t)["oidc"])["http"]
 	hosts, _ := http["hosts"].([]any)
 	if len(hosts) != 3 || hosts[1] != "messages.example.com" || http["public_url"] != "https://messages.example.com" {
@@ -179,7 +180,7 @@ func TestIngressNamesAreNamesOfTheConsole(t *testing.T) {
 }
 
 // Rules and policies are read again by the coordinators. All other changes make a rolling restart.
-func TestOnlyChangesThatNeedARestartRollThePods(t *testing.T) {
+func TestOnlyRestartChangesRollPods(t *testing.T) {
 	checksum := func(other string) string {
 		pods := only[*apps.Deployment](t, with(t, "minimal", other)).Spec.Template
 		return pods.Annotations["checksum/config"]
@@ -221,7 +222,7 @@ func TestPodLabelsCannotReplaceTheSelectors(t *testing.T) {
 	}
 }
 
-func TestMemoryLimitOfGoFollowsThatOfThePod(t *testing.T) {
+func TestGoMemoryLimitFollowsPods(t *testing.T) {
 	for other, want := range map[string]string{
 		"{}": "900MiB", "resources: {limits: {memory: 2Gi}}": "1800MiB", "resources: {limits: {memory: 512Mi}}": "450MiB",
 		"{goMemoryLimit: 1GiB, resources: {limits: {memory: 1500M}}}": "1GiB", "resources: null": "",
@@ -237,7 +238,7 @@ func TestMemoryLimitOfGoFollowsThatOfThePod(t *testing.T) {
 }
 
 // The alert of a coordinator that is away looks for the job that the monitor gives the coordinators.
-func TestAlertsAndMonitorNameTheSameJob(t *testing.T) {
+func TestAlertsAndMonitorNameSameJob(t *testing.T) {
 	texts := read(t, mustRender(t, release{"orders", "shop"}, valueSets(t)["cluster"]))
 	monitor, rules := objects.Only[*monitoring.ServiceMonitor](texts), objects.Only[*monitoring.PrometheusRule](texts)
 	if monitor[0].Spec.JobLabel != "app.kubernetes.io/instance" {

@@ -257,7 +257,7 @@ func race(
 
 // Ids with a verdict are answered, though so many others are held that the time ends before all were tried. An id
 // without a lookup is Unavailable.
-func TestVerdictsDoNotWaitForHeldIds(t *testing.T) {
+func TestHeldIdsDelayNoVerdict(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, d database) {
 		db := d.open(t)

@@ -20,7 +20,7 @@ func (unreachable) Connect(context.Context) (driver.Conn, error) {
 
 func (unreachable) Driver() driver.Driver { return nil }
 
-func TestUnknownErrorBeforeMarkerKeepsTheID(t *testing.T) {
+func TestUnknownErrorBeforeMarkerKeepsID(t *testing.T) {
 	t.Parallel()
 	db := sql.OpenDB(unreachable{})
 	t.Cleanup(func() { _ = db.Close() })

@@ -157,7 +157,7 @@ var loopback = regexp.MustCompile(`127\.0\.0\.1:\d+`)
 
 // The connection breaks at COMMIT: before the COMMIT reaches the server, or with the answer on its way. The server
 // may notice the break late; until then the tombstone waits for the transaction.
-func TestBrokenCommitIsFoundAtTheDatabase(t *testing.T) {
+func TestBrokenCommitIsFoundAtDatabase(t *testing.T) {
 	t.Parallel()
 	for dialect, open := range map[sqlmarker.Dialect]func(testing.TB) *servers.Database{
 		sqlmarker.PostgreSQL: servers.PostgreSQL, sqlmarker.MySQL: servers.MariaDB,

@@ -154,7 +154,7 @@ func TestKilledProducerLeavesBothOrNothing(t *testing.T) {
 	})
 }
 
-func TestProducerKilledAnywhereLeavesBothOrNothing(t *testing.T) {
+func TestAnywhereKilledProducerLeavesBoth(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, d database) {
 		db := d.open(t)

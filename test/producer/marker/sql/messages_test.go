@@ -142,7 +142,7 @@ func TestUnstorableMessageIsRefused(t *testing.T) {
 	})
 }
 
-func TestClaimIsExclusiveUntilItsLockEnds(t *testing.T) {
+func TestClaimIsExclusiveUntilLockEnds(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, d database) {
 		db := d.open(t)
@@ -329,7 +329,7 @@ func TestPurgeRemovesOnlyFinishedRows(t *testing.T) {
 }
 
 // So are sent messages.
-func TestDeletedMarkerIsKeptForAWeek(t *testing.T) {
+func TestDeletedMarkerIsKeptForWeek(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, d database) {
 		db := d.open(t)

@@ -116,7 +116,7 @@ func TestMarkSentEndsTheClaim(t *testing.T) {
 	})
 }
 
-func TestStatusIsTheStateAsAWord(t *testing.T) {
+func TestStatusIsStateAsWord(t *testing.T) {
 	t.Parallel()
 	for want, of := range map[sqlmarker.Status]struct {
 		state    sqlmarker.State
@@ -181,7 +181,7 @@ func TestLongBacklogStarvesNoMessage(t *testing.T) {
 }
 
 // A claim finds messages in a long backlog while other relays are claiming those that have been due longest.
-func TestClaimIsNeverEmptyInABacklog(t *testing.T) {
+func TestClaimIsNeverEmptyInBacklog(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, d database) {
 		if d.dialect == sqlmarker.SQLite {
@@ -400,7 +400,7 @@ func (database) owned(t *testing.T, db *sql.DB) (n int) {
 }
 
 // The calls of a shard's store read and change the messages of that shard alone.
-func TestCallsOfAShardKeepToTheShard(t *testing.T) {
+func TestCallsOfShardKeepToShard(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, d database) {
 		db := d.open(t)

@@ -346,7 +346,7 @@ func (d database) victim(t *testing.T, db *sql.DB, s *sqlmarker.Store, id string
 	return err
 }
 
-func TestDeadlockInMarkLeavesTheIDUsable(t *testing.T) {
+func TestDeadlockInMarkLeavesIDUsable(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, d database) {
 		db := d.open(t)

@@ -170,7 +170,7 @@ func TestTopicMadeAgainTakesMessages(t *testing.T) {
 }
 
 // The cluster refuses a whole batch of records because of one. The others are written again, flagged.
-func TestTooLargeMessageHoldsUpNoOther(t *testing.T) {
+func TestTooLargeMessageDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	k := cluster(t)
 	k.Topic("small", map[string]string{"max.message.bytes": "20000"})

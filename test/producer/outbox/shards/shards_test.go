@@ -287,7 +287,7 @@ func TestFewerShardsForgetNoMessage(t *testing.T) {
 }
 
 // Messages of removed shards that are due much later hold up no message of another removed shard.
-func TestLateMessagesHoldUpNoRemovedShard(t *testing.T) {
+func TestLateMessagesDelayNoRemovedShard(t *testing.T) {
 	t.Parallel()
 	databases.OnEach(t, func(t *testing.T, d databases.Database) {
 		db := d.Open(t)
