@@ -6,7 +6,7 @@ buf=$1
 
 # The first commit with the names and numbers that stay. A commit that breaks the API on purpose empties it, and the
 # commit after sets it to the hash of that commit.
-first=
+first=50c3b2017547d79f5214c6b1ec21f2872c96a11a
 
 last=$(git merge-base HEAD main 2>/dev/null || git merge-base HEAD origin/main 2>/dev/null || true)
 if [ -z "$last" ] || [ "$last" = "$(git rev-parse HEAD)" ]; then
