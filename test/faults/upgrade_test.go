@@ -11,8 +11,8 @@ import (
 )
 
 // versionBefore is the version before this one: the last release, or what main was before the work on this version. A
-// commit that breaks the data on purpose sets it to its own hash, in the commit after.
-const versionBefore = "23b6495329d83616dead6626226536d8202f1c18"
+// commit that breaks the data or the API on purpose sets it to its own hash, in the commit after.
+const versionBefore = "50c3b2017547d79f5214c6b1ec21f2872c96a11a"
 
 // Upgrades.
 var upgradeRows = []row{
