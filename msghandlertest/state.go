@@ -157,9 +157,10 @@ func (c *Coordinator) WaitState(t testing.TB, producerName, id string, want prod
 // messages now, and publishes SENDABLE and DEAD messages now. Retry does not wait for either.
 func (c *Coordinator) Retry(t testing.TB, producerName string, ids ...string) {
 	t.Helper()
-	request := &adminv1.RetryMessagesRequest{Reason: "msghandlertest"}
+	selected := &adminv1.MessageSelection{}
+	request := &adminv1.RetryMessagesRequest{Selection: selected, Reason: "msghandlertest"}
 	for _, id := range ids {
-		request.Selection.Names = append(request.Selection.Names, &adminv1.MessageName{Producer: producerName, Id: id})
+		selected.Names = append(selected.Names, &adminv1.MessageName{Producer: producerName, Id: id})
 	}
 	answer, err := c.admin(t).RetryMessages(context.Background(), request)
 	if err != nil {
