@@ -16,7 +16,7 @@ export TEST_SERVERS := $(SERVERS)
 SLOWEST = $(filter-out $(PACKAGES),$(if $(filter work,$(PACKAGES)),./test/e2e))
 # What depends on the servers' versions runs again on the newest ones, when everything runs on the oldest. The package that
 # takes longest comes first.
-NEWEST ?= ./test/e2e ./internal/publish/rabbitmq ./internal/store/redis ./internal/app/doctor ./test/consumer \
+NEWEST ?= ./test/e2e ./test/broker/rabbitmq ./internal/store/redis ./internal/app/doctor ./test/consumer \
 	./test/consumer/dedup/redis ./test/producer/marker/redis ./test/producer/outbox/rabbitmq ./test/servers ./test/amqpconformance
 # Most of the random sequences are played without the race detector, which makes them four times as slow.
 RANDOM_ALONE = $(if $(filter work ./test/random,$(PACKAGES)),scripts/gotest.sh ./test/random \

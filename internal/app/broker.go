@@ -10,6 +10,7 @@ import (
 	"github.com/msghandler/msghandler/dev/embedded/amqpbroker"
 	"github.com/msghandler/msghandler/internal/app/brokers"
 	"github.com/msghandler/msghandler/internal/config"
+	"github.com/msghandler/msghandler/internal/ground/publish"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
@@ -17,7 +18,7 @@ import (
 type openBroker struct {
 	// name is empty for the default broker.
 	name, url, deadLetters string
-	brokers.Publisher
+	publish.Client
 }
 
 // openBrokers starts the publisher of each broker, the default one first. Publishers connect in the background: without
@@ -29,7 +30,7 @@ func (a *App) openBrokers(urls []string) (opened []openBroker, err error) {
 		all = append(all, openBroker{name: name, url: b.URL, deadLetters: b.DeadLetterExchange})
 	}
 	for _, b := range all {
-		b.Publisher, err = brokers.Open(brokers.Config{
+		b.Client, err = brokers.Open(publish.Config{
 			URL: b.url, ConfirmTimeout: a.settings.Send.ConfirmTimeout, Window: a.settings.AMQP.Window,
 			Logger: a.loggerOf(b.name),
 		})
@@ -38,7 +39,7 @@ func (a *App) openBrokers(urls []string) (opened []openBroker, err error) {
 		}
 		a.closeWith(closer{name: queueOf("publisher", b.name), close: b.Close})
 		a.metrics.Broker(b.name, b.Ready)
-		if d, deduplicates := b.Publisher.(brokers.Deduplicator); deduplicates {
+		if d, deduplicates := b.Client.(brokers.Deduplicator); deduplicates {
 			a.metrics.Duplicates(b.name, d.Duplicates)
 		}
 		a.metrics.Queue(queueOf("publish", b.name), b.InFlight)

@@ -4,12 +4,13 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/msghandler/msghandler/broker/rabbitmq"
 	"github.com/msghandler/msghandler/internal/console"
 	"github.com/msghandler/msghandler/internal/events"
 	"github.com/msghandler/msghandler/internal/halfmsg"
-	"github.com/msghandler/msghandler/internal/publish/rabbitmq"
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
 )
 
@@ -113,7 +114,7 @@ func (a *App) depths(ctx context.Context, urls []string) (map[string]int, error)
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	return rabbitmq.Depths(ctx, rabbitmq.Config{URLs: urls}, watched...)
+	return rabbitmq.Depths(ctx, rabbitmq.Config{URL: strings.Join(urls, ",")}, watched...)
 }
 
 // tellMissing logs each watched queue that turns out to be missing.

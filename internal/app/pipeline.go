@@ -137,7 +137,7 @@ func (a *App) destinations(opened []openBroker) map[string]sendloop.Broker {
 	all := map[string]sendloop.Broker{}
 	for _, b := range opened {
 		all[b.name] = sendloop.Broker{
-			Publisher: a.traced(b.Publisher, brokers.System(b.url)), DeadLetterExchange: b.deadLetters,
+			Publisher: a.traced(b.Client, brokers.System(b.url)), DeadLetterExchange: b.deadLetters,
 		}
 	}
 	return all

@@ -9,8 +9,8 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/msghandler/msghandler/broker/rabbitmq"
 	"github.com/msghandler/msghandler/consumer"
-	"github.com/msghandler/msghandler/internal/publish/rabbitmq"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -84,7 +84,7 @@ func TestRepeatedReadsChangeNothing(t *testing.T) {
 		case 48:
 			run(env, "doctor", "--dead-letters="+queue, "--server=127.0.0.1:1").want(t, 0, "dead letters", "")
 		case 49:
-			depths, err := rabbitmq.Depths(t.Context(), rabbitmq.Config{URLs: []string{vhost.URL}}, queue)
+			depths, err := rabbitmq.Depths(t.Context(), rabbitmq.Config{URL: vhost.URL}, queue)
 			if err != nil || depths[queue] != 2 {
 				t.Fatalf("after %d looks at %s there are %v, %v", n, queue, depths, err)
 			}

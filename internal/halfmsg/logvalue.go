@@ -5,9 +5,6 @@ import "log/slog"
 // The values are texts in JSON log lines too, where slog would write objects and numbers: a log store takes a single
 // type for each attribute.
 
-// LogValue is PRODUCER/ID.
-func (n Name) LogValue() slog.Value { return slog.StringValue(n.String()) }
-
 // LogValue is the state's name, such as pending.
 func (s State) LogValue() slog.Value { return slog.StringValue(s.String()) }
 

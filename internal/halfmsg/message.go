@@ -9,16 +9,12 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/msghandler/msghandler/internal/ground/publish"
 )
 
 // Name names a message: the id is the producer's own business number and is unique within the producer.
-type Name struct {
-	Producer string
-	ID       string
-}
-
-// String gives PRODUCER/ID, the form that operators type.
-func (n Name) String() string { return n.Producer + "/" + n.ID }
+type Name = publish.Name
 
 // ParseName reads PRODUCER/ID.
 func ParseName(s string) (Name, error) {

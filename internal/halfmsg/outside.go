@@ -2,8 +2,8 @@ package halfmsg
 
 import (
 	"context"
-	"fmt"
-	"time"
+
+	"github.com/msghandler/msghandler/internal/ground/publish"
 )
 
 // Verdict is a producer's answer about a local transaction. The values equal msghandler.v1.Verdict.
@@ -58,71 +58,27 @@ type Callbacks interface {
 	DeleteBusiness(ctx context.Context, target Target, ids []string) error
 }
 
-// Publishing is a copy of a message on its way to the broker.
-type Publishing struct {
-	Name        Name
-	Exchange    string
-	RoutingKey  string
-	ContentType string
-	Headers     map[string]string
-	Body        []byte
-	// Trace becomes the traceparent header, unless Headers has a traceparent.
-	Trace string
-	// DueAt is when the message became due. It becomes the timestamp property, or a header where the broker has no
-	// such property.
-	DueAt time.Time
-	// Attempt is 1 for the first copy; it becomes the msghandler-attempt header.
-	Attempt int
-	// Publication numbers a publishing on purpose under a name that has been published already: a replay, or the copy of a
-	// DEAD message. It is empty for the first one. A broker drops repeats of one publication only.
-	Publication string
-}
-
-// Outcome is the broker's answer to a publishing.
-type Outcome uint8
+// The port of a broker. Its types stand in package publish, because the SDKs' outbox publishes through the same port,
+// and imports no room of the coordinator.
+type (
+	// Publisher brings messages to the broker.
+	Publisher = publish.Publisher
+	// Publishing is a copy of a message on its way to the broker.
+	Publishing = publish.Message
+	// Outcome is the broker's answer to a publishing.
+	Outcome = publish.Outcome
+	// PublishResult is the result of a publishing; Cause is the reason if the publishing is not Acked.
+	PublishResult = publish.Result
+)
 
 // The outcomes.
 const (
 	// Acked: the broker has the copy in at least one queue.
-	Acked Outcome = iota + 1
+	Acked = publish.Acked
 	// Refused: a nack, a return as unroutable, no such exchange, no permission. An answer, so an attempt.
-	Refused
+	Refused = publish.Refused
 	// Unsure: the copy was sent and no answer came. A copy may be out.
-	Unsure
+	Unsure = publish.Unsure
 	// Unsent: the copy never left; the broker is unreachable or blocked, or the publisher is stopping.
-	Unsent
+	Unsent = publish.Unsent
 )
-
-// String gives the outcome's name for logs and metrics.
-func (o Outcome) String() string {
-	switch o {
-	case Acked:
-		return "acked"
-	case Refused:
-		return "refused"
-	case Unsure:
-		return "unsure"
-	case Unsent:
-		return "unsent"
-	}
-	return fmt.Sprintf("outcome(%d)", uint8(o))
-}
-
-// PublishResult is the result of a publishing; Cause is the reason if the publishing is not Acked.
-type PublishResult struct {
-	Outcome Outcome
-	Cause   error
-}
-
-// Publisher brings messages to the broker.
-type Publisher interface {
-	// Publish sends a batch and hands the outcomes to answered, in groups as they come: a single group as a rule, and more
-	// groups for messages that take longer. The first group comes soon, and may be empty. places are indexes of the batch;
-	// each place is handed over once, and its message belongs to the caller again. answered is not called concurrently and
-	// must not block. Publish returns when all outcomes were handed over, at the latest after the publisher's confirm
-	// timeout. When the context ends, messages not sent yet are Unsent, and Publish still waits for the others. Publish
-	// may be called concurrently.
-	Publish(ctx context.Context, batch []Publishing, answered func(places []int, results []PublishResult))
-	// Ready is nil while the broker takes messages; otherwise the error says why not, and no messages should be claimed.
-	Ready() error
-}

@@ -13,8 +13,8 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/msghandler/msghandler/broker/rabbitmq"
 	"github.com/msghandler/msghandler/internal/halfmsg"
-	"github.com/msghandler/msghandler/internal/publish/rabbitmq"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 	"github.com/msghandler/msghandler/test/servers"
 )
@@ -77,7 +77,7 @@ func newCarrier(t testing.TB, url string) *carrier {
 		t.Fatal(err)
 	}
 	c.publisher, err = rabbitmq.New(rabbitmq.Config{
-		URLs: []string{url}, ConfirmTimeout: 10 * time.Second, Window: 1000,
+		URL: url, ConfirmTimeout: 10 * time.Second, Window: 1000,
 		Logger: slog.New(slog.NewTextHandler(c.trouble, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	})
 	if err != nil {

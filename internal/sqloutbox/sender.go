@@ -112,15 +112,14 @@ func (p *batch) refuseRest(result outbox.Result) {
 	}
 }
 
-// publish sends the messages. None leaves so late that the broker's answer, and then that for a copy, could come after
-// the end of the context.
+// publish sends the messages, and leaves time for copies of dead ones.
 func (p *batch) publish(ctx context.Context) {
-	answer := p.sender.config.Send.ConfirmTimeout
 	if p.sender.broker.DeadLetterExchange != "" {
-		answer += answer + answer/2 // copies leave in the first half of their time
+		deadline, _ := ctx.Deadline() // the relay sets one
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, deadline.Add(-p.sender.config.Send.ConfirmTimeout*3/2))
+		defer cancel()
 	}
-	ctx, cancel := p.until(ctx, answer)
-	defer cancel()
 	all := make([]halfmsg.Publishing, len(p.places))
 	for n, i := range p.places {
 		all[n] = p.publishing(i)
@@ -139,12 +138,6 @@ func (p *batch) count(exchange string, result halfmsg.PublishResult) {
 		p.sender.config.Traffic.Failed(p.sender.name, exchange, result.Cause)
 	}
 	p.sender.config.Traffic.Published(p.sender.name, exchange, result.Outcome, 1)
-}
-
-// until is the context with its deadline earlier by the time that answers may take.
-func (p *batch) until(ctx context.Context, answers time.Duration) (context.Context, context.CancelFunc) {
-	deadline, _ := ctx.Deadline() // the relay sets one
-	return context.WithDeadline(ctx, deadline.Add(-answers))
 }
 
 func (p *batch) publishing(i int) halfmsg.Publishing {
@@ -202,9 +195,7 @@ func (p *batch) copyDead(ctx context.Context) {
 	for n, i := range dying {
 		copies[n] = p.deadCopy(i)
 	}
-	copying, cancel := p.until(ctx, p.sender.config.Send.ConfirmTimeout)
-	defer cancel()
-	p.sender.broker.Publisher.Publish(copying, copies, func(places []int, some []halfmsg.PublishResult) {
+	p.sender.broker.Publisher.Publish(ctx, copies, func(places []int, some []halfmsg.PublishResult) {
 		for n, place := range places {
 			results[place] = some[n]
 		}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/app/brokers"
 	"github.com/msghandler/msghandler/internal/config"
+	"github.com/msghandler/msghandler/internal/ground/publish"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/sendloop"
 	"github.com/msghandler/msghandler/internal/sqloutbox"
@@ -73,7 +74,7 @@ func newSiteOn(t *testing.T, d *servers.Database) *site {
 // broker connects a publisher, and a channel of the test's own. The broker's second name is events.
 func (s *site) broker(url string) {
 	s.t.Helper()
-	publisher, err := brokers.Open(brokers.Config{
+	publisher, err := brokers.Open(publish.Config{
 		URL: url, ConfirmTimeout: 5 * time.Second, Window: 500, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {

@@ -44,7 +44,7 @@ const (
 	lua         = "internal/store/redis/lua/"
 	submits     = "internal/server/submit/"
 	confirmloop = "internal/confirmloop/"
-	publisher   = "internal/publish/rabbitmq/"
+	publisher   = "broker/rabbitmq/"
 	inboxes     = "consumer/inbox/sql/"
 )
 
@@ -56,8 +56,8 @@ var defects = append([]defect{
 	{
 		name: "return_logged_and_done", row: "F22_returned", want: Lost,
 		edits: []edit{{
-			publisher + "confirmchannel.go", "return outcomes.Refused(u.returned)",
-			"println(u.returned.Error())\n\t\treturn halfmsg.PublishResult{Outcome: halfmsg.Acked}",
+			publisher + "confirmchannel.go", "return publish.Refused.Because(u.returned)",
+			"println(u.returned.Error())\n\t\treturn publish.Result{Outcome: publish.Acked}",
 		}},
 	},
 	{
@@ -77,10 +77,8 @@ var defects = append([]defect{
 	{
 		name: "done_without_ack", row: "F22_returned", want: Lost,
 		edits: []edit{{
-			publisher + "publishcall.go", "ch *confirmChannel, m *halfmsg.Publishing, u *unconfirmed, isolated bool,\n" +
-				") halfmsg.PublishResult {\n",
-			"ch *confirmChannel, m *halfmsg.Publishing, u *unconfirmed, isolated bool,\n" +
-				") halfmsg.PublishResult {\n\treturn halfmsg.PublishResult{Outcome: halfmsg.Acked}\n",
+			publisher + "publishcall.go", "u *unconfirmed, isolated bool) publish.Result {\n",
+			"u *unconfirmed, isolated bool) publish.Result {\n\treturn publish.Result{Outcome: publish.Acked}\n",
 		}},
 	},
 	{

@@ -1,8 +1,8 @@
 package faults
 
 const (
-	natsPublisher  = "internal/publish/nats/"
-	kafkaPublisher = "internal/publish/kafka/"
+	natsPublisher  = "broker/nats/"
+	kafkaPublisher = "broker/kafka/"
 )
 
 // streamDefects are mistakes with brokers of other kinds, and with their consumers.
@@ -10,15 +10,18 @@ var streamDefects = []defect{
 	{
 		name: "unknown_stream_is_done", row: "F27_nats", want: Lost,
 		edits: []edit{{
-			natsPublisher + "publishcall.go", "c.conclude(s, outcomes.Refused(why))", "c.conclude(s, outcomes.Acked())",
+			natsPublisher + "publishcall.go", "c.conclude(s, publish.Refused.Because(why))",
+			"c.conclude(s, publish.Result{Outcome: publish.Acked})",
 		}},
 	},
 	{
 		name: "unknown_topic_is_done", row: "F27_kafka", want: Lost,
 		edits: []edit{{
 			kafkaPublisher + "publishcall.go",
-			"case kafkaconn.Stored:\n\t\treturn outcomes.Acked()\n\tcase kafkaconn.TopicRefused, kafkaconn.BatchRefused:",
-			"case kafkaconn.Stored, kafkaconn.TopicRefused:\n\t\treturn outcomes.Acked()\n\tcase kafkaconn.BatchRefused:",
+			"case kafkaconn.Stored:\n\t\treturn publish.Result{Outcome: publish.Acked}\n" +
+				"\tcase kafkaconn.TopicRefused, kafkaconn.BatchRefused:",
+			"case kafkaconn.Stored, kafkaconn.TopicRefused:\n\t\treturn publish.Result{Outcome: publish.Acked}\n" +
+				"\tcase kafkaconn.BatchRefused:",
 		}},
 	},
 	{
@@ -44,7 +47,8 @@ var streamDefects = []defect{
 	{
 		name: "no_room_is_done", row: "F31_kafka", want: Lost,
 		edits: []edit{{
-			kafkaPublisher + "publishcall.go", "return outcomes.Unsent(answer.Err)", "return outcomes.Acked()",
+			kafkaPublisher + "publishcall.go", "return publish.Unsent.Because(answer.Err)",
+			"return publish.Result{Outcome: publish.Acked}",
 		}},
 	},
 }

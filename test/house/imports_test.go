@@ -14,15 +14,14 @@ var (
 		"internal/ground/address", "internal/ground/backoff",
 		"internal/ground/batch", "internal/ground/build", "internal/ground/deadletter", "internal/ground/event",
 		"internal/ground/files",
-		"internal/ground/lifecycle", "internal/ground/logtext", "internal/ground/sqldb", "internal/ground/typedname",
-		"internal/ground/versions",
+		"internal/ground/lifecycle", "internal/ground/logtext", "internal/ground/publish", "internal/ground/sqldb",
+		"internal/ground/typedname", "internal/ground/versions",
 	}
-	loops  = []string{"internal/confirmloop", "internal/sendloop"}
-	sdks   = []string{"producer/...", "consumer/...", "broker/...", "redis/...", "prometheus/..."}
-	middle = []string{
-		"internal/store/redis/...", "internal/store/storetest", "internal/callback", "internal/publish/rabbitmq",
-		"internal/publish/kafka", "internal/publish/publishtest", "internal/publish/nats",
-		"internal/server",
+	loops      = []string{"internal/confirmloop", "internal/sendloop"}
+	publishers = []string{"broker/rabbitmq", "broker/kafka", "broker/nats"}
+	sdks       = []string{"producer/...", "consumer/...", "broker/...", "redis/...", "prometheus/..."}
+	middle     = []string{
+		"internal/store/redis/...", "internal/store/storetest", "internal/callback", "internal/server",
 		"internal/console/...", "internal/events", "internal/config/...",
 		"dev/embedded/...",
 	}
@@ -73,28 +72,18 @@ var rooms = []struct {
 	},
 	{
 		[]string{"internal/ground/publish"},
-		[]string{"internal/ground/backoff"},
-		"the outbox links it into the programs of other people, and a message is plain strings there",
+		[]string{"internal/ground/backoff", "internal/ground/lifecycle"},
+		"the publishers of all brokers share it, also in the programs of other people: it knows no broker",
 	},
 	{
-		[]string{"internal/publish/outcomes"},
+		publishers,
+		[]string{"internal/ground/..."},
+		"a publisher knows what all publishers share, and the connections of its library below it",
+	},
+	{
 		[]string{"internal/halfmsg"},
-		"the publishers of all brokers share it, and it knows no broker",
-	},
-	{
-		[]string{"internal/publish/rabbitmq"},
-		slices.Concat(ground, []string{"broker/rabbitmq/amqpconn", "internal/ground/publish", "internal/publish/outcomes"}),
-		"it is a middle room, and one of those that speak AMQP",
-	},
-	{
-		[]string{"internal/publish/kafka"},
-		slices.Concat(ground, []string{"broker/kafka/kafkaconn", "internal/ground/publish", "internal/publish/outcomes"}),
-		"it is a middle room, and one of those that speak Kafka's protocol",
-	},
-	{
-		[]string{"internal/publish/nats"},
-		slices.Concat(ground, []string{"broker/nats/natsconn", "internal/ground/publish", "internal/publish/outcomes"}),
-		"it is a middle room, and one of those that speak NATS",
+		[]string{"internal/ground/backoff", "internal/ground/publish"},
+		"the domain knows nothing but the port of a broker, which the SDKs share",
 	},
 	{
 		[]string{"internal/access/tokenfile", "internal/access/oidc"},
@@ -205,7 +194,7 @@ var rooms = []struct {
 	},
 	{
 		[]string{"internal/app/..."},
-		slices.Concat(ground, middle, loops, []string{
+		slices.Concat(ground, middle, loops, publishers, []string{
 			"internal/access/...", "internal/delivery", "internal/attend", "internal/server/policy",
 			"internal/operate", "internal/sqloutbox",
 		}),
@@ -341,17 +330,17 @@ var libraries = []struct {
 	{"github.com/alicebob/miniredis", []string{"dev/embedded/..."}, "the embedded Redis has one room"},
 	{
 		"github.com/rabbitmq/amqp091-go",
-		[]string{"broker/rabbitmq/...", "internal/publish/rabbitmq", "consumer/...", "dev/bench/..."},
+		[]string{"broker/rabbitmq/...", "consumer/...", "dev/bench/..."},
 		"loops and server never see AMQP",
 	},
 	{
 		"github.com/twmb/franz-go",
-		[]string{"broker/kafka/...", "internal/publish/kafka"},
+		[]string{"broker/kafka/..."},
 		"loops and server never see Kafka's protocol",
 	},
 	{
 		"github.com/nats-io",
-		[]string{"broker/nats/...", "internal/publish/nats", "dev/embedded/natsserver"},
+		[]string{"broker/nats/...", "dev/embedded/natsserver"},
 		"loops and server never see NATS",
 	},
 	{

@@ -9,8 +9,8 @@ import (
 
 // configured are the rooms that the coordinator configures. Their defaults stand in internal/config, and only there.
 var configured = []string{
-	"internal/confirmloop", "internal/sendloop", "internal/server", "internal/callback", "internal/publish/rabbitmq",
-	"internal/publish/kafka", "internal/publish/nats", "internal/store/redis", "internal/events", "internal/console",
+	"internal/confirmloop", "internal/sendloop", "internal/server", "internal/callback",
+	"internal/store/redis", "internal/events", "internal/console",
 	"internal/console/pages",
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/app/brokers"
 	"github.com/msghandler/msghandler/internal/config"
+	"github.com/msghandler/msghandler/internal/ground/publish"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -21,7 +22,7 @@ func TestEachCheckedSchemeOpens(t *testing.T) {
 	if diff := cmp.Diff(config.BrokerSchemes(), brokers.Schemes()); diff != "" {
 		t.Fatalf("the configuration and the publishers know other schemes (-config +publishers):\n%s", diff)
 	}
-	c := brokers.Config{ConfirmTimeout: time.Second, Window: 10, Logger: slog.New(slog.DiscardHandler)}
+	c := publish.Config{ConfirmTimeout: time.Second, Window: 10, Logger: slog.New(slog.DiscardHandler)}
 	for _, scheme := range brokers.Schemes() {
 		c.URL = scheme + "://127.0.0.1:1,127.0.0.1:2"
 		if brokers.System(c.URL) == "rabbitmq" {

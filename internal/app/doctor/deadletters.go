@@ -5,9 +5,10 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 
+	"github.com/msghandler/msghandler/broker/rabbitmq"
 	"github.com/msghandler/msghandler/internal/config"
-	"github.com/msghandler/msghandler/internal/publish/rabbitmq"
 )
 
 const areaDeadLetters = "dead letters"
@@ -29,7 +30,7 @@ func examineDeadLetters(ctx context.Context, e Examination) []Finding {
 	}
 	limited, missing, err := rabbitmq.LimitedQueues(
 		ctx,
-		rabbitmq.Config{URLs: e.Settings.AMQP.URLs, Logger: slog.New(slog.DiscardHandler)},
+		rabbitmq.Config{URL: strings.Join(e.Settings.AMQP.URLs, ","), Logger: slog.New(slog.DiscardHandler)},
 		queues...)
 	if err != nil {
 		return nil // examineBroker says why

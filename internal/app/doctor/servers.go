@@ -10,13 +10,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/msghandler/msghandler/broker/rabbitmq"
 	"github.com/msghandler/msghandler/dev/embedded/amqpbroker"
 	"github.com/msghandler/msghandler/internal/app/brokers"
 	"github.com/msghandler/msghandler/internal/config"
 	"github.com/msghandler/msghandler/internal/ground/address"
-	"github.com/msghandler/msghandler/internal/ground/backoff"
+	"github.com/msghandler/msghandler/internal/ground/publish"
 	"github.com/msghandler/msghandler/internal/ground/versions"
-	"github.com/msghandler/msghandler/internal/publish/rabbitmq"
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
 )
 
@@ -69,7 +69,7 @@ func examineBroker(ctx context.Context, e Examination) []Finding {
 		return r.all
 	}
 	deadLetters := e.Settings.Send.DeadLetterExchange
-	return r.rabbitMQ(ctx, e.Settings.AMQP.URLs, deadLetters, "amqp.url", "send.dead_letter_exchange")
+	return r.rabbitMQ(ctx, strings.Join(e.Settings.AMQP.URLs, ","), deadLetters, "amqp.url", "send.dead_letter_exchange")
 }
 
 // examineBrokers examines the brokers beside the default one, one after the other.
@@ -78,8 +78,7 @@ func examineBrokers(ctx context.Context, e Examination) (all []Finding) {
 		b := e.Settings.Brokers[name]
 		key, r := "brokers."+name, report{area: "broker " + name}
 		if brokers.System(b.URL) == areaBroker {
-			urls := strings.Split(b.URL, ",")
-			all = append(all, r.rabbitMQ(ctx, urls, b.DeadLetterExchange, key+".url", key+".dead_letter_exchange")...)
+			all = append(all, r.rabbitMQ(ctx, b.URL, b.DeadLetterExchange, key+".url", key+".dead_letter_exchange")...)
 			continue
 		}
 		all = append(all, r.anyBroker(ctx, b.URL, key+".url", e.Settings.AMQP.Window)...)
@@ -89,7 +88,7 @@ func examineBrokers(ctx context.Context, e Examination) (all []Finding) {
 
 // anyBroker opens a publisher and waits until the broker takes messages.
 func (r *report) anyBroker(ctx context.Context, url, key string, window int) []Finding {
-	publisher, err := brokers.Open(brokers.Config{
+	publisher, err := brokers.Open(publish.Config{
 		URL: url, ConfirmTimeout: reachTime, Window: window, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
@@ -99,31 +98,23 @@ func (r *report) anyBroker(ctx context.Context, url, key string, window int) []F
 	defer func() { _ = publisher.Close(ctx) }() // nothing was published
 	reach, cancel := context.WithTimeout(ctx, reachTime)
 	defer cancel()
-	for err = publisher.Ready(); err != nil; err = publisher.Ready() {
-		if backoff.Sleep(reach, reachPause) != nil {
-			break
-		}
-	}
-	if err != nil {
+	if err := publisher.Await(reach); err != nil {
 		r.trouble("broker-away", "takes no messages: "+err.Error(), brokerMatters, "start the broker, or set "+key+
 			" to where it is, with a user who may publish")
 	}
 	return r.orOK(brokers.System(url) + " takes messages")
 }
 
-// reachTime is how long a broker may take to be reached, and reachPause how often it is looked at.
-const (
-	reachTime  = 5 * time.Second
-	reachPause = 50 * time.Millisecond
-)
+// reachTime is how long a broker may take to be reached.
+const reachTime = 5 * time.Second
 
 // rabbitMQ examines a RabbitMQ and its dead-letter exchange, if it has one. The keys are those of both.
-func (r *report) rabbitMQ(ctx context.Context, urls []string, deadLetters, urlKey, deadKey string) []Finding {
+func (r *report) rabbitMQ(ctx context.Context, url, deadLetters, urlKey, deadKey string) []Finding {
 	var exchanges []string
 	if deadLetters != "" {
 		exchanges = append(exchanges, deadLetters)
 	}
-	health, err := rabbitmq.Examine(ctx, rabbitmq.Config{URLs: urls, Logger: slog.New(slog.DiscardHandler)}, exchanges...)
+	health, err := rabbitmq.Examine(ctx, rabbitmq.Config{URL: url, Logger: slog.New(slog.DiscardHandler)}, exchanges...)
 	switch {
 	case errors.Is(err, rabbitmq.ErrAccessRefused):
 		r.trouble("rabbitmq-login", err.Error(), brokerMatters, "set user, password and vhost in "+urlKey+
@@ -155,7 +146,7 @@ func (r *report) broker(health rabbitmq.Health) {
 	case errors.Is(health.Trouble, rabbitmq.ErrNotPermitted):
 		r.warn("rabbitmq-permission", what, "messages to it end DEAD; those to exchanges that the user may write to do not",
 			"rabbitmqctl set_permissions: the user must be allowed to write to every exchange that producers name")
-	case errors.Is(health.Trouble, rabbitmq.ErrBlocked):
+	case errors.Is(health.Trouble, publish.ErrBlocked):
 		r.trouble("rabbitmq-alarm", what, brokerMatters,
 			"look at its alarms: rabbitmq-diagnostics alarms; give it memory or disk")
 	default:

@@ -1,8 +1,11 @@
-// Package publish holds the rules of publishing that do not depend on the broker. The coordinator's publishers and the
-// senders of the outbox share them.
+// Package publish is what the publishers of all brokers have in common. The coordinator and the SDKs' outbox publish
+// through it, and it knows no broker.
 //
-// Routes records which exchanges the broker accepts messages for, and which routes it leaves without an answer. The
-// port of a broker is halfmsg.Publisher: the send loop needs the port, and the domain names its own needs.
+//   - port.go: what a publisher promises: Publisher, and the outcomes of a message.
+//   - life.go: the life of a publisher: its connection, whether the broker takes messages, and its end.
+//   - call.go: one batch on its way; outcomes.go: its outcomes, handed over as they come.
+//   - routes.go: which exchanges the broker accepts messages for; stalledroutes.go: which routes it leaves without an
+//     answer.
 package publish
 
 import (
@@ -22,20 +25,6 @@ const (
 	// maxExchanges bounds the exchanges in the table; at the limit the table forgets exchanges without useful state.
 	maxExchanges = 1000
 )
-
-// Message is what decides the route of a message.
-type Message struct {
-	// Producer and ID identify the message.
-	Producer, ID string
-	// Exchange and RoutingKey select the queues. So do Headers on a headers exchange; nil where the sender does not tell
-	// headers apart.
-	Exchange, RoutingKey string
-	Headers              map[string]string
-}
-
-type identity struct{ producer, id string }
-
-func (m *Message) identity() identity { return identity{m.Producer, m.ID} }
 
 // State says how a message may be sent now.
 type State uint8
@@ -61,8 +50,6 @@ type Decision struct {
 	State State
 	// ProbeEnded is closed when a Pending message may ask again.
 	ProbeEnded <-chan struct{}
-	// RetryIn is the pause until a Stalled message may ask again; zero while another message probes the route.
-	RetryIn time.Duration
 	// Err is why a message is Rejected or Stalled.
 	Err error
 }
@@ -74,12 +61,13 @@ type Decision struct {
 // own, and other messages wait for the answer. When the broker closes a shared channel later, each message in flight is
 // isolated the next time: isolation finds the rejected message without reading the error text.
 type Routes struct {
+	config RoutesConfig
 	// anyStalled spares messages the lock while no route is stalled.
 	anyStalled atomic.Bool
 
 	mu        sync.Mutex
 	exchanges map[string]*exchange
-	isolated  map[identity]time.Time
+	isolated  map[Name]time.Time
 	stalled   stalledRoutes
 }
 
@@ -94,10 +82,20 @@ type exchange struct {
 	probe chan struct{}
 }
 
-// NewRoutes returns an empty table. Before each probe of a stalled route it waits for the next of the pauses; without
-// pauses a probe follows the last one at once.
-func NewRoutes(pauses backoff.Steps) *Routes {
-	r := &Routes{stalled: stalledRoutes{pauses: pauses}}
+// RoutesConfig says what the routes of a kind of brokers are. The zero value is for a broker whose exchanges route by
+// key and headers.
+type RoutesConfig struct {
+	// ByExchange: an exchange answers for all its routing keys and headers, or for none.
+	ByExchange bool
+	// Unprobed: no message probes its exchange, as a rejected message harms no other.
+	Unprobed bool
+	// Pauses are the waits before each probe of a stalled route; without pauses a probe follows the last one at once.
+	Pauses backoff.Steps
+}
+
+// NewRoutes returns an empty table.
+func NewRoutes(config RoutesConfig) *Routes {
+	r := &Routes{config: config, stalled: stalledRoutes{config: config}}
 	r.Reset()
 	return r
 }
@@ -113,15 +111,18 @@ func (r *Routes) Reset() {
 		}
 	}
 	r.exchanges = make(map[string]*exchange)
-	r.isolated = make(map[identity]time.Time)
+	r.isolated = make(map[Name]time.Time)
 }
 
 // Decide says how a message may be sent.
 func (r *Routes) Decide(m *Message) Decision {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.config.Unprobed {
+		return r.stalled.decide(m, Shared)
+	}
 	e := r.exchange(m.Exchange)
-	_, isolated := r.isolated[m.identity()]
+	_, isolated := r.isolated[m.Name]
 	switch {
 	case e.rejected() != nil:
 		return Decision{State: Rejected, Err: e.rejection}
@@ -207,7 +208,7 @@ func (r *Routes) Isolate(messages []Message) {
 		}
 	}
 	for i := range messages {
-		r.isolated[messages[i].identity()] = now
+		r.isolated[messages[i].Name] = now
 		r.exchange(messages[i].Exchange).accepted = false
 	}
 }
@@ -216,7 +217,7 @@ func (r *Routes) Isolate(messages []Message) {
 func (r *Routes) EndIsolation(m *Message) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.isolated, m.identity())
+	delete(r.isolated, m.Name)
 }
 
 // exchange finds or makes an entry; r.mu is held.

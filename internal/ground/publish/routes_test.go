@@ -11,14 +11,14 @@ import (
 var errNoExchange = errors.New("no such exchange")
 
 func to(exchange, id string) *Message {
-	return &Message{Producer: "orders", ID: id, Exchange: exchange, RoutingKey: "k"}
+	return &Message{Name: Name{"orders", id}, Exchange: exchange, RoutingKey: "k"}
 }
 
 func wantState(t *testing.T, when string, r *Routes, m *Message, want State) Decision {
 	t.Helper()
 	d := r.Decide(m)
 	if d.State != want {
-		t.Errorf("%s: message %s to %s has the state %d, want %d", when, m.ID, m.Exchange, d.State, want)
+		t.Errorf("%s: message %s to %s has the state %d, want %d", when, m.Name.ID, m.Exchange, d.State, want)
 	}
 	return d
 }
@@ -33,7 +33,7 @@ func ended(probe <-chan struct{}) bool {
 }
 
 func TestFirstMessageProbesItsExchange(t *testing.T) {
-	r := NewRoutes(nil)
+	r := NewRoutes(RoutesConfig{})
 	wantState(t, "first", r, to("e", "1"), Probe)
 	pending := wantState(t, "second", r, to("e", "2"), Pending)
 	wantState(t, "first of another exchange", r, to("other", "3"), Probe)
@@ -56,7 +56,7 @@ func TestFirstMessageProbesItsExchange(t *testing.T) {
 
 func TestRejectedExchangeIsProbedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := NewRoutes(nil)
+		r := NewRoutes(RoutesConfig{})
 		wantState(t, "first", r, to("e", "1"), Probe)
 		r.Reject("e", errNoExchange)
 		r.EndProbe("e")
@@ -79,7 +79,7 @@ func TestRejectedExchangeIsProbedAgain(t *testing.T) {
 
 func TestMessagesInFlightAreIsolated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := NewRoutes(nil)
+		r := NewRoutes(RoutesConfig{})
 		r.Accept("e")
 		wantState(t, "before", r, to("e", "1"), Shared)
 		r.Isolate([]Message{*to("e", "1"), *to("e", "2")})
@@ -97,7 +97,7 @@ func TestMessagesInFlightAreIsolated(t *testing.T) {
 }
 
 func TestStalledRouteHoldsBackIsolated(t *testing.T) {
-	r := NewRoutes(nil)
+	r := NewRoutes(RoutesConfig{})
 	r.Accept("e")
 	r.Unanswered(to("e", "0"))
 	wantState(t, "the probe", r, to("e", "1"), Shared)
@@ -111,7 +111,7 @@ func TestStalledRouteHoldsBackIsolated(t *testing.T) {
 }
 
 func TestResetForgetsAndWakes(t *testing.T) {
-	r := NewRoutes(nil)
+	r := NewRoutes(RoutesConfig{})
 	wantState(t, "first", r, to("e", "1"), Probe)
 	pending := wantState(t, "second", r, to("e", "2"), Pending)
 	r.Accept("known")
@@ -127,7 +127,7 @@ func TestResetForgetsAndWakes(t *testing.T) {
 }
 
 func TestExchangesAreBounded(t *testing.T) {
-	r := NewRoutes(nil)
+	r := NewRoutes(RoutesConfig{})
 	probe := wantState(t, "first", r, to("probed", "1"), Probe)
 	if probe.ProbeEnded != nil {
 		t.Error("a probe waits for a probe")

@@ -25,14 +25,20 @@ const (
 // stalledRoutes are the routes for which the broker left messages without an answer. One message at a time probes
 // such a route, so that messages without an answer do not take the places of others. Routes.mu guards the fields.
 type stalledRoutes struct {
-	pauses backoff.Steps
+	config RoutesConfig
 	routes map[route]*stalledRoute
 }
 
 // route decides the queues of a message, except for the headers.
 type route struct{ exchange, routingKey string }
 
-func (m *Message) route() route { return route{m.Exchange, m.RoutingKey} }
+// of is the route of a message, and the kind of its headers.
+func (s *stalledRoutes) of(m *Message) (route, uint64) {
+	if s.config.ByExchange {
+		return route{exchange: m.Exchange}, 0
+	}
+	return route{m.Exchange, m.RoutingKey}, kindOf(m.Headers)
+}
 
 // stalledRoute is one route that stalls. Only a headers exchange reads headers, and the table does not know the type
 // of an exchange. So the table holds back messages with the same headers as a message without an answer. On a route
@@ -46,7 +52,7 @@ type stalledRoute struct {
 // stall is the state of one kind of messages on a route.
 type stall struct {
 	// probe is the message that probes the route; zero while no message does.
-	probe identity
+	probe Name
 	// unanswered counts the messages that stalled the route: the first one and every probe.
 	unanswered int
 	// pauseEnd is when the next probe may be sent.
@@ -64,8 +70,8 @@ func kindOf(headers map[string]string) (kind uint64) {
 }
 
 // find returns the stalled route of messages and the key of their kind; nil where the route does not stall.
-func (s *stalledRoutes) find(of route, kind uint64) (*stalledRoute, uint64) {
-	stalled := s.routes[of]
+func (s *stalledRoutes) find(on route, kind uint64) (*stalledRoute, uint64) {
+	stalled := s.routes[on]
 	if stalled == nil || stalled.oneKind {
 		kind = 0
 	}
@@ -75,21 +81,21 @@ func (s *stalledRoutes) find(of route, kind uint64) (*stalledRoute, uint64) {
 // decide gives the state back unless the route of the message stalls. A message that may be sent on a stalled route is
 // the probe of the route from now on.
 func (s *stalledRoutes) decide(m *Message, otherwise State) Decision {
-	if s.routes[m.route()] == nil {
+	if len(s.routes) == 0 {
 		return Decision{State: otherwise}
 	}
-	stalled, kind := s.find(m.route(), kindOf(m.Headers))
+	stalled, kind := s.find(s.of(m))
+	if stalled == nil {
+		return Decision{State: otherwise}
+	}
 	entry, stalls := stalled.kinds[kind]
-	if !stalls || entry.probe == m.identity() {
+	if !stalls || entry.probe == m.Name {
 		return Decision{State: otherwise}
 	}
-	if entry.probe != (identity{}) {
+	if entry.probe != (Name{}) || time.Now().Before(entry.pauseEnd) {
 		return Decision{State: Stalled, Err: stalledError(m)}
 	}
-	if pause := time.Until(entry.pauseEnd); pause > 0 {
-		return Decision{State: Stalled, RetryIn: pause, Err: stalledError(m)}
-	}
-	entry.probe = m.identity()
+	entry.probe = m.Name
 	stalled.kinds[kind] = entry
 	return Decision{State: otherwise}
 }
@@ -99,64 +105,67 @@ func stalledError(m *Message) error {
 		"one message at a time probes the route", ErrStalled, m.Exchange, m.RoutingKey)
 }
 
-// stall records a message without an answer. A message in flight beside a probe says nothing new.
-func (s *stalledRoutes) stall(m *Message, kind uint64) {
-	stalled, key := s.find(m.route(), kind)
+// stall records a message that was not stored, and the pause before the next probe. A message in flight beside a probe
+// says nothing new.
+func (s *stalledRoutes) stall(m *Message, on route, kind uint64, pauses backoff.Steps) {
+	stalled, key := s.find(on, kind)
 	if stalled == nil {
 		if s.routes == nil || len(s.routes) >= maxStalled {
 			s.routes = make(map[route]*stalledRoute)
 		}
 		stalled, key = &stalledRoute{kinds: make(map[uint64]stall)}, kind
-		s.routes[m.route()] = stalled
+		s.routes[on] = stalled
 	}
 	entry, stalls := stalled.kinds[key]
-	if stalls && entry.probe != m.identity() {
+	if stalls && entry.probe != m.Name {
 		return
 	}
 	if !stalls && len(stalled.kinds) >= MaxHeaderKinds {
 		stalled.oneKind, key = true, 0
 		clear(stalled.kinds)
 	}
-	entry.pauseEnd = time.Now().Add(s.pauses.Delay(entry.unanswered))
+	entry.pauseEnd = time.Now().Add(pauses.Delay(entry.unanswered))
 	entry.unanswered++
 	stalled.kinds[key] = entry
-}
-
-// DecideShared is Decide for a sender that sends the messages of all exchanges on one channel: Shared or Stalled.
-func (r *Routes) DecideShared(m *Message) Decision {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.stalled.decide(m, Shared)
 }
 
 // Unanswered records that the broker did not answer a message in time: the route stalls. The caller also calls
 // Release, and the returned function on a late acknowledgement. The function keeps no headers.
 func (r *Routes) Unanswered(m *Message) (acknowledged func()) {
-	kind := kindOf(m.Headers)
+	on, kind := r.stalled.of(m)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.stalled.stall(m, kind)
+	r.stalled.stall(m, on, kind, r.config.Pauses)
 	r.anyStalled.Store(true)
-	of := m.route()
-	return func() { r.endStall(of, kind) }
+	return func() { r.endStall(on, kind) }
+}
+
+// NotStored records that the broker answered, and cannot store the message now: the route stalls, and probes follow
+// each other without a pause. The caller also calls Release.
+func (r *Routes) NotStored(m *Message) {
+	on, kind := r.stalled.of(m)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stalled.stall(m, on, kind, nil)
+	r.anyStalled.Store(true)
 }
 
 // Answered records an answer of the broker to a message: the route does not stall.
 func (r *Routes) Answered(m *Message) {
 	if r.anyStalled.Load() {
-		r.endStall(m.route(), kindOf(m.Headers))
+		r.endStall(r.stalled.of(m))
 	}
 }
 
-func (r *Routes) endStall(of route, kind uint64) {
+func (r *Routes) endStall(on route, kind uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	stalled, key := r.stalled.find(of, kind)
+	stalled, key := r.stalled.find(on, kind)
 	if stalled == nil {
 		return
 	}
 	if delete(stalled.kinds, key); len(stalled.kinds) == 0 {
-		delete(r.stalled.routes, of)
+		delete(r.stalled.routes, on)
 	}
 	r.anyStalled.Store(len(r.stalled.routes) > 0)
 }
@@ -168,29 +177,14 @@ func (r *Routes) Release(m *Message) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	stalled, key := r.stalled.find(m.route(), kindOf(m.Headers))
+	stalled, key := r.stalled.find(r.stalled.of(m))
 	if stalled == nil {
 		return
 	}
-	if entry, stalls := stalled.kinds[key]; stalls && entry.probe == m.identity() {
-		entry.probe = identity{}
+	if entry, stalls := stalled.kinds[key]; stalls && entry.probe == m.Name {
+		entry.probe = Name{}
 		stalled.kinds[key] = entry
 	}
-}
-
-// IsStalled says whether the route of a message stalls.
-func (r *Routes) IsStalled(m *Message) bool {
-	if !r.anyStalled.Load() {
-		return false
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	stalled, key := r.stalled.find(m.route(), kindOf(m.Headers))
-	if stalled == nil {
-		return false
-	}
-	_, stalls := stalled.kinds[key]
-	return stalls
 }
 
 // ResetStalled forgets the stalled routes, as after an alarm of the broker: the alarm kept back the answers, not a

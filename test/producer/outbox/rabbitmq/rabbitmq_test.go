@@ -2,10 +2,9 @@
 package rabbitmq_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
-	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,7 +16,6 @@ import (
 	sqlmarker "github.com/msghandler/msghandler/producer/marker/sql"
 	"github.com/msghandler/msghandler/producer/outbox"
 	"github.com/msghandler/msghandler/test/servers"
-	"github.com/msghandler/msghandler/test/wire"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(servers.Stopping(m)) }
@@ -122,177 +120,41 @@ func TestOnlyReturnedMessagesAreRefused(t *testing.T) {
 	}
 }
 
-func TestRejectedMessageHoldsUpNoOther(t *testing.T) {
+// The first time such a message holds its batch; then nothing is sent to that queue for a while, and no batch waits.
+func TestQueueThatDoesNotConfirm(t *testing.T) {
 	t.Parallel()
-	url := servers.RabbitMQ(t).URL
-	ch, s := channel(t, url), sender(t, url)
+	const stuck = "stuck"
+	broker := servers.PrivateRabbitMQ(t)
+	ch, s := channel(t, broker.URL), sender(t, broker.URL)
+	declare(t, ch, stuck)
 	declare(t, ch, "paid")
-	bad := queued("bad", "x")
-	bad.Message.Exchange = "no such exchange"
-	results := s.Send(t.Context(), []sqlmarker.Queued{queued("1", "paid"), bad, queued("2", "paid")})
-	if results[0].Fate != outbox.Sent || results[1].Fate != outbox.Refused || results[2].Fate != outbox.Sent {
-		t.Fatalf("%+v", results)
+	// The process of the queue is suspended: the queue takes messages and does not confirm.
+	lookup := fmt.Sprintf(`{ok, Q} = rabbit_amqqueue:lookup(rabbit_misc:r(<<"/">>, queue, <<"%s">>))`, stuck)
+	broker.Ctl("eval", lookup+`, sys:suspend(amqqueue:get_pid(Q)).`)
+	batch := []sqlmarker.Queued{queued("0", stuck)}
+	for i := range 50 {
+		batch = append(batch, queued(fmt.Sprint(i+1), "paid"))
 	}
-	first := map[string]bool{}
-	for len(first) < 2 {
-		d := take(t, ch, "paid")
-		if attempt := d.Headers["msghandler-attempt"].(int64); first[d.MessageId] && attempt < 2 {
-			t.Errorf("another copy of %s is not flagged", d.MessageId)
-		}
-		first[d.MessageId] = true
-	}
-}
-
-// An exchange and a queue that are deleted and made again, of another type, take messages.
-func TestExchangeMadeAgainTakesMessages(t *testing.T) {
-	t.Parallel()
-	url := servers.RabbitMQ(t).URL
-	ch, s := channel(t, url), sender(t, url)
-	message := queued("1", "paid")
-	message.Message.Exchange = "events"
-	for _, kind := range []string{amqp.ExchangeTopic, amqp.ExchangeFanout, amqp.ExchangeDirect} {
-		if kind != amqp.ExchangeTopic {
-			if got := s.Send(t.Context(), []sqlmarker.Queued{message}); got[0].Fate != outbox.Refused {
-				t.Errorf("without the exchange: %+v", got)
-			}
-		}
-		declare(t, ch, "paid")
-		if err := ch.ExchangeDeclare("events", kind, true, false, false, false, nil); err != nil {
-			t.Fatal(err)
-		}
-		if err := ch.QueueBind("paid", "paid", "events", false, nil); err != nil {
-			t.Fatal(err)
-		}
-		if got := s.Send(t.Context(), []sqlmarker.Queued{message, message}); got[0].Fate != outbox.Sent ||
-			got[1].Fate != outbox.Sent {
-			t.Fatalf("%s: %+v", kind, got)
-		}
-		take(t, ch, "paid")
-		if err := ch.ExchangeDelete("events", false, false); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := ch.QueueDelete("paid", false, false, false); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-// The broker closes a channel for each message to a missing exchange, and each channel costs a connection.
-func TestRejectedExchangeCostsFewConnections(t *testing.T) {
-	t.Parallel()
-	url := servers.RabbitMQ(t).URL
-	ch := channel(t, url)
-	declare(t, ch, "paid")
-	proxy := wire.RabbitMQ(t, wire.Host(t, url))
-	var connections atomic.Int64
-	proxy.On(func(e wire.Event) wire.Act {
-		if e.Name == "connection.open" {
-			connections.Add(1)
-		}
-		return wire.Pass
+	within := 500 * time.Millisecond
+	servers.Eventually(t, 2*time.Minute, "all but the first are sent", func() bool {
+		within *= 2
+		ctx, cancel := context.WithTimeout(t.Context(), within)
+		defer cancel()
+		return !slices.Contains(fates(s.Send(ctx, batch))[1:], outbox.Unreached)
 	})
-	batch := []sqlmarker.Queued{queued("good", "paid")}
-	for i := range 20 {
-		bad := queued(fmt.Sprint(i), "x")
-		bad.Message.Exchange = "no such exchange"
-		batch = append(batch, bad)
+	// It returns when the others are confirmed, long before its time is over.
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	results := s.Send(ctx, batch)
+	if ctx.Err() != nil {
+		t.Error("it waited for the queue that does not confirm")
 	}
-	results := sender(t, proxy.URL(url)).Send(t.Context(), batch)
-	for i, r := range results {
-		want := outbox.Refused
-		if i == 0 {
-			want = outbox.Sent
+	if results[0].Fate != outbox.Early || results[0].In <= 0 || results[0].Err == nil {
+		t.Errorf("for the queue that does not confirm: %+v", results[0])
+	}
+	for i, fate := range fates(results[1:]) {
+		if fate != outbox.Sent {
+			t.Errorf("message %d is %v", i+1, fate)
 		}
-		if r.Fate != want {
-			t.Errorf("message %d: %+v", i, r)
-		}
-		if i > 0 && !strings.Contains(r.Err.Error(), "NOT_FOUND") {
-			t.Errorf("message %d was refused because of %v", i, r.Err)
-		}
-	}
-	if n := connections.Load(); n == 0 || n > 10 {
-		t.Errorf("%d connections for 20 messages to one missing exchange", n)
-	}
-}
-
-func TestUnfitMessageHoldsUpNoOther(t *testing.T) {
-	t.Parallel()
-	url := servers.RabbitMQ(t).URL
-	ch, s := channel(t, url), sender(t, url)
-	declare(t, ch, "paid")
-	for _, spoil := range []func(*producer.Message){
-		func(m *producer.Message) { m.Exchange = strings.Repeat("x", 256) },
-		func(m *producer.Message) { m.RoutingKey = strings.Repeat("x", 256) },
-		func(m *producer.Message) { m.Headers = map[string]string{strings.Repeat("x", 256): "y"} },
-	} {
-		bad := queued("bad", "paid")
-		spoil(&bad.Message)
-		got := fates(s.Send(t.Context(), []sqlmarker.Queued{queued("1", "paid"), bad, queued("2", "paid")}))
-		if want := []outbox.Fate{outbox.Sent, outbox.Refused, outbox.Sent}; !slices.Equal(got, want) {
-			t.Errorf("%v, want %v", got, want)
-		}
-	}
-}
-
-func TestNackedMessageIsRefused(t *testing.T) {
-	t.Parallel()
-	url := servers.RabbitMQ(t).URL
-	ch, s := channel(t, url), sender(t, url)
-	full := amqp.Table{"x-max-length": int64(1), "x-overflow": "reject-publish"}
-	if _, err := ch.QueueDeclare("full", true, false, false, false, full); err != nil {
-		t.Fatal(err)
-	}
-	servers.Eventually(t, 10*time.Second, "a refusal of the full queue", func() bool {
-		return s.Send(t.Context(), []sqlmarker.Queued{queued("1", "full")})[0].Fate == outbox.Refused
-	})
-}
-
-func TestBrokenConnectionIsReplaced(t *testing.T) {
-	t.Parallel()
-	vhost := servers.RabbitMQ(t)
-	ch, s := channel(t, vhost.URL), sender(t, vhost.URL)
-	declare(t, ch, "paid")
-	if got := s.Send(t.Context(), []sqlmarker.Queued{queued("1", "paid")}); got[0].Fate != outbox.Sent {
-		t.Fatalf("%+v", got)
-	}
-	vhost.CloseConnections(2)
-	servers.Eventually(t, 30*time.Second, "a new connection", func() bool {
-		got := s.Send(t.Context(), []sqlmarker.Queued{queued("2", "paid")})
-		if got[0].Fate == outbox.Refused {
-			t.Fatalf("a broken connection counts as a refusal: %v", got[0].Err)
-		}
-		return got[0].Fate == outbox.Sent
-	})
-}
-
-func TestUnreachableBrokerLeavesMessagesUnsent(t *testing.T) {
-	t.Parallel()
-	s := sender(t, "amqp://guest:guest@"+servers.Addresses(t, 1)[0]+"/")
-	got := s.Send(t.Context(), []sqlmarker.Queued{queued("1", "paid"), queued("2", "paid")})
-	for _, r := range got {
-		if r.Fate != outbox.Unreached || r.Err == nil || !r.Unsent {
-			t.Errorf("%+v", r)
-		}
-	}
-}
-
-func TestTableKeepsTheDelay(t *testing.T) {
-	t.Parallel()
-	url := servers.RabbitMQ(t).URL
-	ch, s := channel(t, url), sender(t, url)
-	declare(t, ch, "paid")
-	q := queued("1", "paid")
-	q.Message.Delay, q.Age = time.Hour, time.Minute
-	if got := s.Send(t.Context(), []sqlmarker.Queued{q}); got[0].Fate != outbox.Early || got[0].In != 59*time.Minute {
-		t.Errorf("%+v", got)
-	}
-	q.Age = 3 * time.Hour
-	begun := time.Now()
-	if got := s.Send(t.Context(), []sqlmarker.Queued{q}); got[0].Fate != outbox.Sent {
-		t.Errorf("%+v", got)
-	}
-	due := take(t, ch, "paid").Timestamp // in whole seconds
-	if off := due.Sub(begun.Add(-2 * time.Hour)); off < -time.Second || off > time.Minute {
-		t.Errorf("the message was due at %v", due)
 	}
 }
