@@ -3,44 +3,23 @@
 package access
 
 import (
-	"bytes"
 	"crypto/x509"
 	"errors"
-	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/msghandler/msghandler/proto/certs/certstest"
 	"github.com/msghandler/msghandler/test/issuer"
+	"github.com/msghandler/msghandler/test/programs"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// binary is the program that TestMain has built.
-var binary string
-
-func TestMain(m *testing.M) { os.Exit(build(m)) }
-
-func build(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "msghandler-access-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	binary = filepath.Join(dir, "msghandler")
-	if out, err := exec.Command("go", "build", "-o", binary, "../../cmd/msghandler").CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "build the program: %v\n%s", err, out)
-		return 1
-	}
-	return m.Run()
-}
+func TestMain(m *testing.M) { os.Exit(programs.Main(m, "msghandler")) }
 
 // coordinator is a running coordinator with certificates, a token file and an issuer.
 type coordinator struct {
@@ -49,22 +28,7 @@ type coordinator struct {
 	tokens, crl string
 	authority   *certstest.Authority
 	issuer      *issuer.Issuer
-	output      *bytes.Buffer
-	process     *exec.Cmd
-	ended       chan error
-}
-
-// run runs a command of the program to its end.
-func run(t testing.TB, env []string, args ...string) (output string, status int) {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), binary, args...)
-	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir()}, env...)
-	out, err := cmd.CombinedOutput()
-	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) {
-		t.Fatal(err)
-	}
-	return string(out), cmd.ProcessState.ExitCode()
+	*programs.Process
 }
 
 // start starts a coordinator that knows its callers, and waits until it serves.
@@ -74,16 +38,15 @@ func start(t testing.TB, settings ...string) *coordinator {
 	c := &coordinator{
 		t: t, grpc: addresses[0], http: addresses[1],
 		tokens: filepath.Join(dir, "tokens"), crl: filepath.Join(dir, "crl.pem"),
-		authority: certstest.NewAuthority(t), issuer: issuer.Start(t), output: &bytes.Buffer{}, ended: make(chan error, 1),
+		authority: certstest.NewAuthority(t), issuer: issuer.Start(t),
 	}
 	c.authority.Revoke(c.crl)
 	cert, key := c.authority.Issue("127.0.0.1")
 	if err := os.WriteFile(c.tokens, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c.process = exec.Command(binary, "serve")
-	c.process.Env = append([]string{
-		"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "MSGHANDLER_GRPC_ADDR=" + c.grpc, "MSGHANDLER_HTTP_ADDR=" + c.http,
+	c.Process = programs.Start(t, "msghandler", append([]string{
+		"MSGHANDLER_GRPC_ADDR=" + c.grpc, "MSGHANDLER_HTTP_ADDR=" + c.http,
 		"MSGHANDLER_REDIS_URL=embedded:", "MSGHANDLER_AMQP_URL=embedded:", "MSGHANDLER_CALLBACKS_ALLOW=127.0.0.1:*",
 		"MSGHANDLER_GRPC_REFLECTION=true", "MSGHANDLER_GRPC_TLS_CERT=" + cert, "MSGHANDLER_GRPC_TLS_KEY=" + key,
 		"MSGHANDLER_GRPC_TLS_CLIENT_CA=" + c.authority.File, "MSGHANDLER_GRPC_TLS_CRL=" + c.crl,
@@ -93,13 +56,8 @@ func start(t testing.TB, settings ...string) *coordinator {
 		"MSGHANDLER_ACCESS_VIEWERS=dns:*.view.shop", "MSGHANDLER_ACCESS_OPERATORS=cn:carl,token:night-*",
 		"MSGHANDLER_ACCESS_ADMINS=dns:*.ops.shop",
 		"MSGHANDLER_GRPC_CALLERS=dns:{producer}.shop,uri:spiffe://shop/{producer}",
-	}, settings...)
-	c.process.Stdout, c.process.Stderr = c.output, c.output
-	if err := c.process.Start(); err != nil {
-		t.Fatal(err)
-	}
-	go func() { c.ended <- c.process.Wait() }()
-	t.Cleanup(c.stop)
+	}, settings...), "serve")
+	t.Cleanup(func() { c.Stop(time.Minute) })
 	servers.Eventually(t, time.Minute, "the coordinator listens", func() bool {
 		conn, err := net.Dial("tcp", c.grpc)
 		if err != nil {
@@ -114,20 +72,11 @@ func start(t testing.TB, settings ...string) *coordinator {
 	return c
 }
 
-func (c *coordinator) stop() {
-	_ = c.process.Process.Signal(syscall.SIGTERM)
-	if err := <-c.ended; err != nil {
-		c.t.Errorf("the coordinator ended with %v", err)
-	}
-	if c.t.Failed() {
-		c.t.Logf("the coordinator said:\n%s", c.output)
-	}
-}
-
 // token makes a token with the command for it.
 func (c *coordinator) token(name string, args ...string) string {
 	c.t.Helper()
-	out, status := run(c.t, nil, append([]string{"token", "new", name, "--file=" + c.tokens}, args...)...)
+	out, status := programs.Run(c.t, "msghandler", nil,
+		append([]string{"token", "new", name, "--file=" + c.tokens}, args...)...)
 	if status != 0 {
 		c.t.Fatalf("token new: %d, %s", status, out)
 	}
@@ -156,19 +105,19 @@ func TestServeRefusesStrangersByDefault(t *testing.T) {
 		"grpc.addr": {"MSGHANDLER_GRPC_ADDR=0.0.0.0:0", "MSGHANDLER_HTTP_ADDR=127.0.0.1:0"},
 		"http.addr": {"MSGHANDLER_GRPC_ADDR=127.0.0.1:0", "MSGHANDLER_HTTP_ADDR=:0"},
 	} {
-		out, status := run(t, append(env, common...), "serve")
+		out, status := programs.Run(t, "msghandler", append(env, common...), "serve")
 		if status != 2 || !strings.Contains(out, key) || !strings.Contains(out, "access.anonymous: true") {
 			t.Errorf("%s: serve ends with %d, %s", key, status, out)
 		}
 	}
 	tokens := filepath.Join(t.TempDir(), "tokens")
 	clear := slices.Concat(common, []string{"MSGHANDLER_GRPC_ADDR=0.0.0.0:0", "MSGHANDLER_ACCESS_TOKEN_FILE=" + tokens})
-	out, status := run(t, clear, "serve")
+	out, status := programs.Run(t, "msghandler", clear, "serve")
 	if status != 2 || !strings.Contains(out, "ACCESS_TOKEN_FILE") || !strings.Contains(out, "needs TLS") {
 		t.Errorf("tokens in the clear: serve ends with %d, %s", status, out)
 	}
 	open := slices.Concat(common, []string{"MSGHANDLER_ACCESS_ANONYMOUS=true", "MSGHANDLER_SERVER=127.0.0.1:1"})
-	out, _ = run(t, open, "doctor", "--timeout=1s")
+	out, _ = programs.Run(t, "msghandler", open, "doctor", "--timeout=1s")
 	if !strings.Contains(out, "access-anonymous") {
 		t.Errorf("the doctor says nothing of access.anonymous:\n%s", out)
 	}

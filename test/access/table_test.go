@@ -29,6 +29,7 @@ import (
 	"github.com/msghandler/msghandler/proto/certs"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/programs"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -80,7 +81,7 @@ func (c *coordinator) cert(edit func(*x509.Certificate), names ...string) *tls.C
 func (c *coordinator) callers() []caller {
 	c.t.Helper()
 	revoked := c.token("revoked", "--role=admin")
-	if out, status := run(c.t, nil, "token", "revoke", "revoked", "--file="+c.tokens); status != 0 {
+	if out, status := programs.Run(c.t, "msghandler", nil, "token", "revoke", "revoked", "--file="+c.tokens); status != 0 {
 		c.t.Fatalf("token revoke: %d, %s", status, out)
 	}
 	ops := c.cert(nil, "anna.ops.shop")

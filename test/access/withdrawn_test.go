@@ -14,6 +14,7 @@ import (
 
 	"github.com/msghandler/msghandler/proto/certs"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
+	"github.com/msghandler/msghandler/test/programs"
 )
 
 // limit is how long a caller may keep an open connection or stream after its proof was withdrawn.
@@ -37,7 +38,7 @@ func TestWithdrawnCallersAreCutOff(t *testing.T) {
 		"revoked": c.connect(&revoked), "stays": c.connect(c.cert(nil, "stays.view.shop")),
 	}
 	c.authority.Revoke(c.crl, revokedFile)
-	if out, code := run(t, nil, "token", "revoke", "leaving", "--file="+c.tokens); code != 0 {
+	if out, code := programs.Run(t, "msghandler", nil, "token", "revoke", "leaving", "--file="+c.tokens); code != 0 {
 		t.Fatalf("token revoke: %d, %s", code, out)
 	}
 	for _, name := range []string{"expires", "revoked"} {

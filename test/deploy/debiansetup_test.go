@@ -13,6 +13,7 @@ import (
 	"github.com/msghandler/msghandler/internal/access/tokenfile"
 	"github.com/msghandler/msghandler/internal/ground/files"
 	"github.com/msghandler/msghandler/proto/certs"
+	"github.com/msghandler/msghandler/test/programs"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -69,7 +70,7 @@ func TestDebianSetupKeepsUnknownConfiguration(t *testing.T) {
 		t.Fatal(err)
 	}
 	if said, kept := configure(t, dir); kept != mine || !strings.Contains(said, "stays as it is") {
-		t.Errorf("it says %q and leaves\n%s", said, kept)
+		t.Errorf("the script says %q and leaves\n%s", said, kept)
 	}
 }
 
@@ -77,7 +78,7 @@ func TestDebianSetupKeepsUnknownConfiguration(t *testing.T) {
 // them once.
 func TestDebianSetupMakesCredentials(t *testing.T) {
 	t.Parallel()
-	bin, dir := binaries(t), filepath.Join(t.TempDir(), "new")
+	bin, dir := programs.Directory(), filepath.Join(t.TempDir(), "new")
 	var before string
 	for range 2 {
 		cmd := exec.Command(filepath.Join(root, "scripts", "debian-setup.sh"), "credentials")
@@ -133,7 +134,7 @@ func TestDebianSetupMakesCredentials(t *testing.T) {
 // Debian, which does not tell that its hole is closed.
 func TestDoctorFindsNothingAfterDebianSetup(t *testing.T) {
 	t.Parallel()
-	dir, bin := filepath.Join(t.TempDir(), "local"), binaries(t)
+	dir, bin := filepath.Join(t.TempDir(), "local"), programs.Directory()
 	env := []string{"PATH=" + os.Getenv("PATH"), "DIR=" + dir, "BIN=" + bin}
 	names := []string{
 		"REDIS_PORT", "AMQP_PORT", "MANAGEMENT_PORT", "EPMD_PORT", "DIST_PORT", "GRPC_PORT", "HTTP_PORT", "CALLBACK_PORT",
@@ -155,7 +156,7 @@ func TestDoctorFindsNothingAfterDebianSetup(t *testing.T) {
 	_, line, _ := strings.Cut(script("start"), "bin/msghandler doctor ")
 	line, _, found := strings.Cut(line, "\n")
 	if !found {
-		t.Fatal("it names no doctor")
+		t.Fatal("the script names no doctor")
 	}
 	doctor := exec.Command(filepath.Join(bin, "msghandler"), append([]string{"doctor"}, strings.Fields(line)...)...)
 	said, err := doctor.CombinedOutput()

@@ -2,7 +2,6 @@
 package deploy
 
 import (
-	"fmt"
 	"maps"
 	"os"
 	"os/exec"
@@ -10,12 +9,12 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"go.yaml.in/yaml/v3"
 
 	"github.com/msghandler/msghandler/internal/config"
+	"github.com/msghandler/msghandler/test/programs"
 )
 
 var root = filepath.Join("..", "..")
@@ -71,7 +70,7 @@ func TestComposeConfigurationIsValid(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !c.Access.Anonymous || c.Access.TokenFile != "" {
-		t.Error("it listens beyond its own loopback, and the health check shows no token")
+		t.Error("the service listens beyond its own loopback, and the health check shows no token")
 	}
 	if s := services["coordinator"]; s.MemLimit != "1g" || s.Environment["GOMEMLIMIT"] != "900MiB" || !s.ReadOnly ||
 		!slices.Contains(s.CapDrop, "ALL") {
@@ -134,46 +133,14 @@ func TestComposeServicesMatchEachOther(t *testing.T) {
 	}
 }
 
-func TestMain(m *testing.M) { os.Exit(runAll(m)) }
-
-// runAll removes the programs in the end.
-func runAll(m *testing.M) int {
-	defer func() { _ = os.RemoveAll(programs) }()
-	return m.Run()
-}
-
-// programs is the directory of the built programs, once they are built.
-var programs string
-
-var build = sync.OnceValues(func() (string, error) {
-	var err error
-	if programs, err = os.MkdirTemp("", "msghandler-deploy-"); err != nil {
-		return "", err
-	}
-	cmd := exec.Command("go", "build", "-ldflags=-s -w", "-o", programs+string(filepath.Separator), "./cmd/...")
-	cmd.Dir = root
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("%w\n%s", err, out)
-	}
-	return programs, nil
-})
-
-// binaries is a directory with all programs, built once.
-func binaries(t *testing.T) string {
-	t.Helper()
-	bin, err := build()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return bin
-}
+func TestMain(m *testing.M) { os.Exit(programs.Main(m, "...")) }
 
 // The image's programs and the flags that Compose and the script give them exist.
 func TestProgramsAndFlagsExist(t *testing.T) {
 	t.Parallel()
 	services, _ := compose(t)
 	docker := read(t, "Dockerfile")
-	bin := binaries(t)
+	bin := programs.Directory()
 	commands := map[string]string{
 		"producer-demo": strings.Join(services["producer-demo"].Command, " "),
 		"consumer-demo": strings.Join(services["consumer-demo"].Command, " "),

@@ -37,10 +37,10 @@ func TestSystemdUnitIsValid(t *testing.T) {
 		t.Error("its memory has no limit, or Go does not know the limit")
 	}
 	if !regexp.MustCompile(`(?m)^RestrictAddressFamilies=.*\bAF_NETLINK\b`).MatchString(unit) {
-		t.Error("it cannot ask for the addresses of this host, and refuses producers at the ports of its own listeners")
+		t.Error("the unit cannot ask for the addresses of this host, and refuses producers at the ports of its own listeners")
 	}
 	if stop == nil {
-		t.Fatal("it has no TimeoutStopSec")
+		t.Fatal("the unit has no TimeoutStopSec")
 	}
 	if d, err := time.ParseDuration(stop[1]); err != nil || d <= config.Default().Shutdown.Grace {
 		t.Errorf("systemd kills it after %s, %v, and a stop may take %s", stop[1], err, config.Default().Shutdown.Grace)

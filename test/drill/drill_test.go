@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/msghandler/msghandler/test/servers"
+	"github.com/msghandler/msghandler/test/programs"
 )
 
 var (
@@ -17,7 +17,7 @@ var (
 	only  = flag.String("incident", "", "run the incidents whose name has this text")
 )
 
-func TestMain(m *testing.M) { servers.Main(m) }
+func TestMain(m *testing.M) { os.Exit(programs.Main(m, "msghandler")) }
 
 const (
 	// soon is within what time each signal must come, and patience how long the drill waits for the end of all.

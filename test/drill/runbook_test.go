@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// programs are the programs of the commands that the drill can run.
-var programs = map[string]func(w *world, args []string) error{
+// tools are the programs of the commands that the drill can run.
+var tools = map[string]func(w *world, args []string) error{
 	"msghandler":    (*world).msghandler,
 	"redis-cli":     (*world).redisCLI,
 	"rabbitmqctl":   (*world).rabbitmqctl,
@@ -29,7 +29,7 @@ func runbookOf(page, alert string, block int) (commands []string, err error) {
 	text, _, _ := strings.Cut(blocks[block], "\n```")
 	for line := range strings.Lines(text) {
 		program, _, _ := strings.Cut(line, " ")
-		if programs[program] == nil {
+		if tools[program] == nil {
 			return nil, fmt.Errorf("%s: the drill does not know the program of %q", alert, line)
 		}
 		commands = append(commands, strings.TrimSpace(line))
@@ -43,7 +43,7 @@ func (w *world) repair(commands, words []string) {
 		command = strings.NewReplacer(words...).Replace(command)
 		w.t.Logf("$ %s", command)
 		args := fields(command)
-		if err := programs[args[0]](w, args[1:]); err != nil {
+		if err := tools[args[0]](w, args[1:]); err != nil {
 			w.t.Fatalf("%s: %v", command, err)
 		}
 	}

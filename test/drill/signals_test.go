@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/msghandler/msghandler/test/programs"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -150,7 +151,7 @@ func get(url string) string {
 
 // doctor returns the names of the doctor's findings.
 func (w *world) doctor() (names []string) {
-	cmd := exec.Command(w.binary, "doctor", "--output", "json")
+	cmd := exec.Command(programs.Path("msghandler"), "doctor", "--output", "json")
 	cmd.Env = append(w.settings(), "MSGHANDLER_SERVER="+w.coordinators[0].grpc)
 	out, _ := cmd.Output() // it fails when it finds trouble
 	var findings []struct{ Name string }

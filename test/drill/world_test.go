@@ -19,14 +19,13 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/programs"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
 // world is an installation: Redis, RabbitMQ, three coordinators, two producers, a consumer and Prometheus.
 type world struct {
-	t *testing.T
-	// binary is the program of the coordinators.
-	binary       string
+	t            *testing.T
 	redis        *servers.RedisServer
 	rabbit       *servers.RabbitServer
 	coordinators []*coordinator
@@ -48,21 +47,16 @@ type coordinator struct {
 	log         string
 	client      pb.MessageHandlerServiceClient
 
-	mu  sync.Mutex
-	cmd *exec.Cmd
+	mu sync.Mutex
+	*programs.Process
 }
 
 func newWorld(t *testing.T) *world {
 	w := &world{
-		t: t, binary: filepath.Join(t.TempDir(), "msghandler"),
-		redis: servers.Redis(t, "--maxmemory", "64mb"), rabbit: servers.PrivateRabbitMQ(t),
+		t: t, redis: servers.Redis(t, "--maxmemory", "64mb"), rabbit: servers.PrivateRabbitMQ(t),
 		orders:    &shop{name: "orders", committed: map[string]bool{}},
 		stock:     &shop{name: "stock", committed: map[string]bool{}},
 		delivered: &deliveries{all: map[string]int{}},
-	}
-	out, err := exec.Command("go", "build", "-o", w.binary, "../../cmd/msghandler").CombinedOutput()
-	if err != nil {
-		t.Fatalf("build the coordinator: %v\n%s", err, out)
 	}
 	addresses := servers.Addresses(t, 9)
 	w.declare()
@@ -113,26 +107,15 @@ func (w *world) settings() []string {
 func (w *world) start(c *coordinator) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	output, err := os.OpenFile(c.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		w.t.Error(err)
-		return
-	}
-	defer output.Close()
-	c.cmd = exec.Command(w.binary, "serve", "--grpc.addr", c.grpc, "--http.addr", c.http)
-	c.cmd.Env = append(w.settings(), c.environment...)
-	c.cmd.Stdout, c.cmd.Stderr = output, output
-	if err := c.cmd.Start(); err != nil {
-		w.t.Error(err)
-	}
+	c.Process = programs.Launch(w.t, append(w.settings(), c.environment...),
+		exec.Command(programs.Path("msghandler"), "serve", "--grpc.addr", c.grpc, "--http.addr", c.http), c.log)
 }
 
 // end ends a coordinator, and returns when its process is gone.
 func (c *coordinator) end(signal syscall.Signal) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	_ = c.cmd.Process.Signal(signal)
-	_ = c.cmd.Wait() // it ends by a signal
+	_ = c.End(signal) // it ends by the signal
 }
 
 func (w *world) stopAll() {
@@ -279,7 +262,7 @@ func (w *world) alarm() { w.rabbit.Ctl("set_vm_memory_high_watermark", "0.000000
 
 // msghandler is the program of the drill.
 func (w *world) msghandler(args []string) error {
-	cmd := exec.Command(w.binary, args...)
+	cmd := exec.Command(programs.Path("msghandler"), args...)
 	cmd.Env = append(w.settings(), "MSGHANDLER_SERVER="+w.coordinators[0].grpc)
 	return w.output(cmd)
 }

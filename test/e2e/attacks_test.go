@@ -86,7 +86,7 @@ func (a *attacked) serves() {
 // peak demands that the coordinator has never exceeded its memory limit.
 func (a *attacked) peak() {
 	a.t.Helper()
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", a.coordinator.cmd.Process.Pid))
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", a.coordinator.Cmd.Process.Pid))
 	if err != nil {
 		a.t.Fatal(err)
 	}
@@ -271,8 +271,8 @@ func TestOneAddressCannotStarveOthers(t *testing.T) {
 		read(conn)
 	}
 	a.serveBeside(512 << 10)
-	a.coordinator.says("request refused unread: too many unfinished calls", patience)
-	a.coordinator.says("request refused unread: too many announced bytes", patience)
+	a.coordinator.Says("request refused unread: too many unfinished calls", patience)
+	a.coordinator.Says("request refused unread: too many announced bytes", patience)
 	a.peak()
 }
 
@@ -291,7 +291,7 @@ func TestIdleConnectionsLeaveDescriptors(t *testing.T) {
 	}
 	a.world.redis.CLI("CLIENT", "KILL", "TYPE", "normal") // the coordinator connects to Redis anew
 	a.serves()
-	a.coordinator.says("connection refused: too many from one address", patience)
+	a.coordinator.Says("connection refused: too many from one address", patience)
 	for _, listener := range []string{"grpc", "http"} {
 		if pageHolds(t, a.coordinator, "/metrics",
 			`msghandler_connections_refused_total{listener="`+listener+`",reason="address"} 0`) {

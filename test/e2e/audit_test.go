@@ -54,16 +54,16 @@ func TestAuditTellsWhoDiscardedWhat(t *testing.T) {
 	}
 	c := s.coordinators[0]
 	for _, line := range []string{`level=AUDIT msg="audit: change made"`, `level=AUDIT msg="audit: call refused`} {
-		c.says(line, 10*time.Second)
+		c.Says(line, 10*time.Second)
 	}
-	if c.hasSaid("\nlevel=AUDIT") || c.hasSaid("secret body") || c.hasSaid("level=INFO") {
-		t.Errorf("the log is\n%s", c.tail())
+	if c.HasSaid("\nlevel=AUDIT") || c.HasSaid("secret body") || c.HasSaid("level=INFO") {
+		t.Errorf("the log is\n%s", c.Tail())
 	}
-	c.stop(20 * time.Second) // what is not stored yet is stored now
+	c.Stop(20 * time.Second) // what is not stored yet is stored now
 	s.restart(c, "MSGHANDLER_GRPC_TLS_CERT="+s.certFile, "MSGHANDLER_GRPC_TLS_KEY="+s.keyFile,
 		"MSGHANDLER_GRPC_TLS_CLIENT_CA="+s.File, "MSGHANDLER_ACCESS_ADMINS=dns:*.ops.shop",
 		"MSGHANDLER_GRPC_CALLERS=dns:{producer}.shop")
-	s.ready(c)
+	c.Ready(c.http)
 	var document struct {
 		Records []struct {
 			Time                                                         time.Time

@@ -10,6 +10,7 @@ import (
 
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 	"github.com/msghandler/msghandler/test/fakekafka"
+	"github.com/msghandler/msghandler/test/programs"
 	"github.com/msghandler/msghandler/test/servers"
 	"github.com/msghandler/msghandler/test/servers/natsserver"
 )
@@ -32,7 +33,7 @@ func TestUnroutableMessageIsDeadUntilRetried(t *testing.T) {
 	if state := p.submit("7", pb.Wait_WAIT_DONE); state != pb.State_STATE_DEAD {
 		t.Fatalf("an unroutable message is %v", state)
 	}
-	shown, status := run(t, env, "show", "billing/7")
+	shown, status := programs.Run(t, "msghandler", env, "show", "billing/7")
 	if status != 0 || !strings.Contains(shown, "dead") || !strings.Contains(shown, "NO_ROUTE") {
 		t.Fatalf("show says (%d):\n%s", status, shown)
 	}
@@ -43,7 +44,7 @@ func TestUnroutableMessageIsDeadUntilRetried(t *testing.T) {
 	}
 
 	w.bind(channel, "bills", "bill.*", "lonely")
-	if said, status := run(t, env, "retry", "billing/7"); status != 0 {
+	if said, status := programs.Run(t, "msghandler", env, "retry", "billing/7"); status != 0 {
 		t.Fatalf("retry says (%d): %s", status, said)
 	}
 	got := w.get(channel, "bills")
@@ -55,7 +56,7 @@ func TestUnroutableMessageIsDeadUntilRetried(t *testing.T) {
 		t.Errorf("after three refusals the attempt is %d", attempt)
 	}
 	w.drained(20 * time.Second)
-	if said, status := run(t, env, "show", "billing/8"); status != 3 {
+	if said, status := programs.Run(t, "msghandler", env, "show", "billing/8"); status != 3 {
 		t.Errorf("a message that never was: exit status %d, %s", status, said)
 	}
 }

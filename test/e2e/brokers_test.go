@@ -14,6 +14,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/programs"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -171,7 +172,7 @@ func (w *brokerWorld) troubled() {
 	if up := w.metric(`msghandler_broker_up{broker="(default)"}`); up != "1" {
 		w.t.Errorf("msghandler_broker_up of the default broker is %q", up)
 	}
-	out, status := run(w.t, []string{"MSGHANDLER_SERVER=" + w.coordinators[0].grpc}, "stats", "--output", "json")
+	out, status := w.run("stats", "--output", "json")
 	var stats struct {
 		Brokers []struct {
 			Name, Kind string
@@ -191,8 +192,7 @@ func (w *brokerWorld) troubled() {
 // waiting demands that the messages of the broker events wait as they came: SENDABLE, without an attempt.
 func (w *brokerWorld) waiting(n int) {
 	w.t.Helper()
-	out, status := run(w.t, []string{"MSGHANDLER_SERVER=" + w.coordinators[0].grpc},
-		"list", "--state", "sendable", "--limit", "100000", "--output", "json")
+	out, status := w.run("list", "--state", "sendable", "--limit", "100000", "--output", "json")
 	var list struct {
 		Messages []struct {
 			ID, Broker      string
@@ -266,10 +266,10 @@ func TestBrokersDoNotDisturbEachOther(t *testing.T) {
 	w.troubled()
 	w.beside("killed", quiet)
 	w.waiting(2000)
-	w.coordinators[0].kill() // with messages of the absent broker parked and in hand
+	w.coordinators[0].Kill() // with messages of the absent broker parked and in hand
 	w.restart(w.coordinators[0], w.settings...)
-	out, status := run(t, append(w.settings, "MSGHANDLER_REDIS_URL="+w.redis.URL(), "MSGHANDLER_AMQP_URL="+w.amqp),
-		"doctor", "--output", "json")
+	env := append(w.settings, "MSGHANDLER_REDIS_URL="+w.redis.URL(), "MSGHANDLER_AMQP_URL="+w.amqp)
+	out, status := programs.Run(t, "msghandler", env, "doctor", "--output", "json")
 	if status == 0 || !strings.Contains(out, "broker events") || !strings.Contains(out, "brokers.events.url") {
 		t.Errorf("the doctor says (%d): %s", status, out)
 	}
@@ -291,7 +291,7 @@ func TestUnknownBrokerIsRefused(t *testing.T) {
 		!strings.Contains(err.Error(), "InvalidArgument") || !strings.Contains(err.Error(), "name one of events") {
 		t.Errorf("the answer is %v", err)
 	}
-	if out, status := run(t, []string{"MSGHANDLER_SERVER=" + w.coordinators[0].grpc}, "show", "orders/1"); status != 3 {
-		t.Errorf("it was stored (%d): %s", status, out)
+	if out, status := w.run("show", "orders/1"); status != 3 {
+		t.Errorf("the message was stored (%d): %s", status, out)
 	}
 }

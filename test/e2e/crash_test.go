@@ -29,11 +29,11 @@ func TestOrderServiceSurvivesEachDeath(t *testing.T) {
 		}
 		p := w.startOrders(file, "--listen", listen)
 		select {
-		case <-p.done:
+		case <-p.Done:
 		case <-time.After(patience):
 			t.Fatalf("%s: the shop is still there", fail)
 		}
-		if p.err == nil {
+		if p.Err == nil {
 			t.Fatalf("%s: the shop ended well", fail)
 		}
 	}
@@ -71,10 +71,10 @@ func TestMarkerIsDeletedAfterCoordinatorDies(t *testing.T) {
 	if state := p.submit("1", pb.Wait_WAIT_DONE); state != pb.State_STATE_DONE {
 		t.Fatalf("acknowledged, it is %v to its producer", state)
 	}
-	c.kill()
+	c.Kill()
 	alive.Store(true)
 	w.restart(c, afterAck)
-	w.ready(c)
+	c.Ready(c.http)
 	select {
 	case ids := <-deleted:
 		if len(ids) != 1 || ids[0] != "1" {

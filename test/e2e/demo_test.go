@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
+	"github.com/msghandler/msghandler/test/programs"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -40,20 +41,20 @@ func TestDemosOnDatabaseServers(t *testing.T) {
 		orders := w.startOrders(file, "--listen", listen, "--parallel", "8")
 
 		w.paid(n/5, patience)
-		consumers.kill()
+		consumers.Kill()
 		w.startConsumers()
 		w.paid(n*2/5, patience)
-		w.coordinators[0].kill()
+		w.coordinators[0].Kill()
 		w.restart(w.coordinators[0])
 		w.paid(n*3/5, patience)
-		orders.kill()
+		orders.Kill()
 		// It stays: only the shop can answer for half messages that were in flight at its kill.
 		restarted := w.startOrders(file, "--listen", listen, "--stay")
 		w.balanced(n)
 		w.drained(patience)
 		w.flagged()
 		w.onlyReceipts()
-		restarted.stop(20 * time.Second)
+		restarted.Stop(20 * time.Second)
 		if b := w.books(); b.Shipped < n*3/5 {
 			t.Errorf("only %d of %d orders were shipped", b.Shipped, n)
 		}
@@ -62,19 +63,19 @@ func TestDemosOnDatabaseServers(t *testing.T) {
 
 // call makes a request of a buyer, and returns status and answer.
 func (s shop) call(method, path, body string) (int, string) {
-	s.t.Helper()
-	request, err := http.NewRequestWithContext(s.t.Context(), method, "http://"+s.http+path, strings.NewReader(body))
+	s.T.Helper()
+	request, err := http.NewRequestWithContext(s.T.Context(), method, "http://"+s.http+path, strings.NewReader(body))
 	if err != nil {
-		s.t.Fatal(err)
+		s.T.Fatal(err)
 	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		s.t.Fatal(err)
+		s.T.Fatal(err)
 	}
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
 	if err != nil {
-		s.t.Fatal(err)
+		s.T.Fatal(err)
 	}
 	return response.StatusCode, string(text)
 }
@@ -119,13 +120,13 @@ func TestOrdersOverHTTP(t *testing.T) {
 	want("POST", "/orders/2/payment", "", 201, `"pay_time":"`)
 	w.paid(2, patience)
 	w.balanced(4)
-	s.stop(20 * time.Second)
+	s.Stop(20 * time.Second)
 }
 
 func TestDemoSurvivesKillsAndBalances(t *testing.T) {
 	tell := func(t *testing.T, args ...string) {
 		t.Helper()
-		story, status := runProgram(t, "msghandler-demo", nil, append([]string{"--orders", "100"}, args...)...)
+		story, status := programs.Run(t, "msghandler-demo", nil, append([]string{"--orders", "100"}, args...)...)
 		for _, part := range []string{"kill -9", "started again", "dlq replay", "unknown event type", "The books balance"} {
 			if status != 0 || !strings.Contains(story, part) {
 				t.Fatalf("exit status %d, and no %q in:\n%s", status, part, story)
@@ -138,7 +139,7 @@ func TestDemoSurvivesKillsAndBalances(t *testing.T) {
 	})
 	onServers(t, func(t *testing.T, database string) {
 		tell(t, "--database", database)
-		if output, status := runProgram(t, "msghandler-demo", nil, "--database", database); status != 1 ||
+		if output, status := programs.Run(t, "msghandler-demo", nil, "--database", database); status != 1 ||
 			!strings.Contains(output, "give an empty one") {
 			t.Errorf("with a database that is not empty: exit status %d\n%s", status, output)
 		}

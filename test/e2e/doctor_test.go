@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/programs"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -17,7 +18,7 @@ func (w *world) examine(p *plainProducer, settings ...string) (said string, stat
 		"MSGHANDLER_SERVER=" + w.coordinators[0].grpc, "MSGHANDLER_CALLBACKS_ALLOW=127.0.0.1:*",
 		"MSGHANDLER_REDIS_URL=" + w.redis.URL(), "MSGHANDLER_AMQP_URL=" + w.amqp,
 	}, settings...)
-	return run(w.t, env, "doctor", "--producer", p.name+"="+p.target)
+	return programs.Run(w.t, "msghandler", env, "doctor", "--producer", p.name+"="+p.target)
 }
 
 func TestDoctorPassesOnAHealthySystem(t *testing.T) {
@@ -73,7 +74,7 @@ func TestDoctorReportsEachProblem(t *testing.T) {
 
 func TestDoctorNamesUnreachableServers(t *testing.T) {
 	away := servers.Addresses(t, 3)
-	said, status := run(t, []string{
+	said, status := programs.Run(t, "msghandler", []string{
 		"MSGHANDLER_REDIS_URL=redis://" + away[0] + "/0", "MSGHANDLER_AMQP_URL=amqp://guest:secret@" + away[1] + "/",
 		"MSGHANDLER_SERVER=" + away[2], "MSGHANDLER_CALLBACKS_ALLOW=127.0.0.1:*",
 	}, "doctor", "--output", "json", "--producer", "gone="+away[2])

@@ -23,7 +23,7 @@ func TestRedisRollbackIsReported(t *testing.T) {
 	earlier := t.TempDir()
 	copyFiles(t, files, earlier)
 	w.redis.Start()
-	w.ready(c)
+	c.Ready(c.http)
 	for range 3 {
 		before := w.pulse()
 		servers.Eventually(t, patience, "it is counted on", func() bool { return w.pulse() != before })
@@ -44,12 +44,12 @@ func TestRedisRollbackIsReported(t *testing.T) {
 	if pageHolds(t, c, "/metrics", "msghandler_store_regressions_total 0") {
 		t.Error("the loss is not in the metrics")
 	}
-	c.says("Redis data rollback detected", time.Minute)
+	c.Says("Redis data rollback detected", time.Minute)
 
 	// The rollback is reported, and the work goes on.
-	w.ready(c)
+	c.Ready(c.http)
 	w.startConsumers()
-	w.startOrders(w.writeOrders(20)).ends(patience)
+	w.startOrders(w.writeOrders(20)).Ends(patience)
 	w.paid(payable(20), patience)
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/programs"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -38,7 +39,7 @@ func TestTimeLimitGivesMessagesUp(t *testing.T) {
 	away.sendHalves(time.Second, &pb.Message{Id: "1", RoutingKey: "events", Body: []byte("{}")})
 	honest := newPlainProducer(t, "honest", other.grpc)
 	honest.sendHalves(2*limit, &pb.Message{Id: "1", RoutingKey: "events", Body: []byte("{}")})
-	victim.kill()
+	victim.Kill()
 	w.restart(victim, settings...)
 
 	for name, cause := range map[string]string{
@@ -56,7 +57,7 @@ func TestTimeLimitGivesMessagesUp(t *testing.T) {
 			t.Errorf("%s: show gives the cause %q, want %q", name, last.Cause, cause)
 		}
 	}
-	shown, _ := run(t, []string{"MSGHANDLER_SERVER=" + other.grpc}, "show", "away/1")
+	shown, _ := programs.Run(t, "msghandler", []string{"MSGHANDLER_SERVER=" + other.grpc}, "show", "away/1")
 	for _, want := range []string{
 		"abandoned", "given up: no answer within", "connection refused", "confirm.give_up_after (4s) has passed",
 	} {

@@ -12,6 +12,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/msghandler/msghandler/test/programs"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -54,7 +55,7 @@ func hungUp(t *testing.T) map[string]struct {
 }
 
 // onTerminal starts a program on a terminal of its own and returns the other end, which closes the terminal.
-func onTerminal(t *testing.T, name string, env []string, args ...string) (*process, *os.File) {
+func onTerminal(t *testing.T, name string, env []string, args ...string) (*programs.Process, *os.File) {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
 	if err != nil {
@@ -73,10 +74,9 @@ func onTerminal(t *testing.T, name string, env []string, args ...string) (*proce
 		t.Fatal(err)
 	}
 	defer terminal.Close()
-	p := startPrepared(t, name, env, func(cmd *exec.Cmd) {
-		cmd.Stdin, cmd.SysProcAttr = terminal, &syscall.SysProcAttr{Setsid: true, Setctty: true}
-	}, args...)
-	return p, master
+	cmd := exec.Command(programs.Path(name), args...)
+	cmd.Stdin, cmd.SysProcAttr = terminal, &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	return programs.StartCommand(t, env, cmd), master
 }
 
 func TestAClosedTerminalStopsCleanly(t *testing.T) {
@@ -85,13 +85,13 @@ func TestAClosedTerminalStopsCleanly(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p, terminal := onTerminal(t, name, service.env, service.args...)
-			p.says(service.runs, 30*time.Second)
+			p.Says(service.runs, 30*time.Second)
 			if err := terminal.Close(); err != nil {
 				t.Fatal(err)
 			}
-			p.ends(25 * time.Second)
+			p.Ends(25 * time.Second)
 			if name == "msghandler" {
-				p.says("msg=stopped", time.Second)
+				p.Says("msg=stopped", time.Second)
 			}
 		})
 	}
@@ -100,13 +100,13 @@ func TestAClosedTerminalStopsCleanly(t *testing.T) {
 // A daemon without a terminal, or with an open terminal, gets SIGHUP to reload.
 func TestHangupLeavesTheCoordinatorServing(t *testing.T) {
 	t.Parallel()
-	for name, begin := range map[string]func(*testing.T, []string, []string) *process{
-		"daemon": func(t *testing.T, env, args []string) *process {
-			return startPrepared(t, "msghandler", env, func(cmd *exec.Cmd) {
-				cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-			}, args...)
+	for name, begin := range map[string]func(*testing.T, []string, []string) *programs.Process{
+		"daemon": func(t *testing.T, env, args []string) *programs.Process {
+			cmd := exec.Command(programs.Path("msghandler"), args...)
+			cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+			return programs.StartCommand(t, env, cmd)
 		},
-		"foreground": func(t *testing.T, env, args []string) *process {
+		"foreground": func(t *testing.T, env, args []string) *programs.Process {
 			p, _ := onTerminal(t, "msghandler", env, args...)
 			return p
 		},
@@ -115,18 +115,18 @@ func TestHangupLeavesTheCoordinatorServing(t *testing.T) {
 			t.Parallel()
 			service := hungUp(t)["msghandler"]
 			p := begin(t, service.env, service.args)
-			p.says(service.runs, 30*time.Second)
+			p.Says(service.runs, 30*time.Second)
 			for range 2 {
-				if err := p.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+				if err := p.Cmd.Process.Signal(syscall.SIGHUP); err != nil {
 					t.Fatal(err)
 				}
 			}
-			p.says("nothing has changed", 20*time.Second)
-			out, status := run(t, service.env, "stats")
+			p.Says("nothing has changed", 20*time.Second)
+			out, status := programs.Run(t, "msghandler", service.env, "stats")
 			if status != 0 || !strings.Contains(out, "pending") {
 				t.Errorf("stats after SIGHUP: exit status %d\n%s", status, out)
 			}
-			p.stop(25 * time.Second)
+			p.Stop(25 * time.Second)
 		})
 	}
 }
@@ -137,19 +137,18 @@ func TestHangupIgnoredAtStartStaysIgnored(t *testing.T) {
 	for name, service := range hungUp(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := startPrepared(t, name, service.env, func(cmd *exec.Cmd) {
-				cmd.Args = append([]string{"sh", "-c", `trap "" HUP; exec "$0" "$@"`, cmd.Path}, cmd.Args[1:]...)
-				cmd.Path = "/bin/sh"
-			}, service.args...)
-			p.says(service.runs, 30*time.Second)
-			status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+			p := programs.StartCommand(t, service.env, exec.Command("/bin/sh", append([]string{
+				"-c", `trap "" HUP; exec "$0" "$@"`, programs.Path(name),
+			}, service.args...)...))
+			p.Says(service.runs, 30*time.Second)
+			status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.Cmd.Process.Pid))
 			if err != nil {
 				t.Fatal(err)
 			}
 			if !ignores(string(status), syscall.SIGHUP) {
 				t.Errorf("SIGHUP is not ignored any more:\n%s", status)
 			}
-			p.stop(25 * time.Second)
+			p.Stop(25 * time.Second)
 		})
 	}
 }

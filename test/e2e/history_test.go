@@ -7,6 +7,8 @@ import (
 	"time"
 
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
+
+	"github.com/msghandler/msghandler/test/programs"
 )
 
 // TestArchivedMessageIsReplayed runs the whole way with a real broker: publish, archive, find, and publish again.
@@ -35,11 +37,11 @@ func TestArchivedMessageIsReplayed(t *testing.T) {
 	}
 	says := func(want string, args ...string) {
 		t.Helper()
-		if said, status := run(t, env, args...); status != 0 || !strings.Contains(said, want) {
+		if said, status := programs.Run(t, "msghandler", env, args...); status != 0 || !strings.Contains(said, want) {
 			t.Errorf("%s says (%d): %s", strings.Join(args, " "), status, said)
 		}
 	}
-	said, _ := run(t, env, "history", "--header=tenant=7", "--output=json")
+	said, _ := programs.Run(t, "msghandler", env, "history", "--header=tenant=7", "--output=json")
 	var history struct {
 		Archive  bool
 		Messages []struct{ ID, State, Exchange string }

@@ -97,7 +97,7 @@ func TestHTTPPageRunsAsWritten(t *testing.T) {
 		if _, more, err := channel.Get("paid", true); more || err != nil {
 			t.Errorf("the consumer got another message: %v", err)
 		}
-		w.coordinators[0].stop(30 * time.Second)
+		w.coordinators[0].Stop(30 * time.Second)
 	})
 	t.Run("tls", func(t *testing.T) {
 		t.Parallel()

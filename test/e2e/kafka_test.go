@@ -102,7 +102,7 @@ func TestCoordinatorServesRabbitMQAndKafka(t *testing.T) {
 	})
 	toKafka(w.producer, 500, 300, "orders")
 	t.Logf("while Kafka is cut off, 500 messages for RabbitMQ take %s", w.burst(500))
-	out, _ := run(t, []string{"MSGHANDLER_SERVER=" + w.coordinators[0].grpc}, "stats", "--output", "json")
+	out, _ := w.run("stats", "--output", "json")
 	if !strings.Contains(out, `"kind": "kafka"`) {
 		t.Errorf("stats says %s", out)
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/msghandler/msghandler/test/programs"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -15,14 +16,14 @@ func TestRepeatedKillsAreReported(t *testing.T) {
 	w.redis.CLI("CONFIG", "SET", "appendfsync", "always")
 	w.startCoordinators(2)
 	watcher, victim := w.coordinators[0], w.coordinators[1]
-	victim.stop(30 * time.Second)
+	victim.Stop(30 * time.Second)
 	for range 6 {
 		w.restart(victim)
-		w.ready(victim)
-		victim.kill()
+		victim.Ready(victim.http)
+		victim.Kill()
 	}
 	w.restart(victim)
-	w.ready(victim)
+	victim.Ready(victim.http)
 	for _, c := range w.coordinators {
 		servers.Eventually(t, time.Minute, "the metrics count six", func() bool {
 			return pageHolds(t, c, "/metrics", "msghandler_unclean_ends 6\n")
@@ -34,7 +35,7 @@ func TestRepeatedKillsAreReported(t *testing.T) {
 	}
 	servers.Eventually(t, time.Minute, "one of the coordinators logs the ends", func() bool {
 		const line = "coordinators ended without a clean stop"
-		return watcher.hasSaid(line) || victim.hasSaid(line)
+		return watcher.HasSaid(line) || victim.HasSaid(line)
 	})
 	p := newPlainProducer(t, "honest", watcher.grpc, func(p *plainProducer) { p.confirm = unknown })
 	said, status := w.examine(p)
@@ -42,7 +43,7 @@ func TestRepeatedKillsAreReported(t *testing.T) {
 		!strings.Contains(said, "6 in the last ten minutes") {
 		t.Errorf("the doctor says (%d):\n%s", status, said)
 	}
-	shown, status := run(t, []string{"MSGHANDLER_SERVER=" + watcher.grpc}, "stats")
+	shown, status := programs.Run(t, "msghandler", []string{"MSGHANDLER_SERVER=" + watcher.grpc}, "stats")
 	if status != 0 || !strings.Contains(shown, "coordinators-unclean-end") {
 		t.Errorf("stats says (%d):\n%s", status, shown)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/msghandler/msghandler/consumer"
 	"github.com/msghandler/msghandler/proto/certs/certstest"
+	"github.com/msghandler/msghandler/test/programs"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -37,7 +38,7 @@ func TestLettersAreChangedThroughTheCoordinator(t *testing.T) {
 	}
 	files := map[string]string{}
 	for _, role := range []string{"viewer", "reader", "operator", "admin"} {
-		made, status := run(t, nil, "token", "new", role, "--file", tokens, "--role", role)
+		made, status := programs.Run(t, "msghandler", nil, "token", "new", role, "--file", tokens, "--role", role)
 		i := strings.Index(made, "mh_")
 		if status != 0 || i < 0 {
 			t.Fatalf("token new ends with %d: %s", status, made)
@@ -51,7 +52,8 @@ func TestLettersAreChangedThroughTheCoordinator(t *testing.T) {
 		"MSGHANDLER_ACCESS_TOKEN_FILE="+tokens, "MSGHANDLER_DEAD_LETTERS_PAYMENTS_QUEUE=payments.dead",
 		"MSGHANDLER_PRODUCERS_ORDERS_ROUTING_KEYS=payments")
 	as := func(role string, args ...string) (string, int) {
-		return run(t, []string{"MSGHANDLER_SERVER=" + w.coordinators[0].grpc, "MSGHANDLER_TLS_CA=" + a.File},
+		return programs.Run(t, "msghandler",
+			[]string{"MSGHANDLER_SERVER=" + w.coordinators[0].grpc, "MSGHANDLER_TLS_CA=" + a.File},
 			append(args, "--token-file", files[role])...)
 	}
 	const queue = "--queue=payments"

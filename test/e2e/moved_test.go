@@ -6,6 +6,7 @@ import (
 	"time"
 
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/programs"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -24,12 +25,12 @@ func TestMovedProducerIsCalledAnew(t *testing.T) {
 	p.sendHalves(100*time.Millisecond, &pb.Message{Id: "1", RoutingKey: "moved", Body: []byte("{}")})
 	env := []string{"MSGHANDLER_SERVER=" + c.grpc}
 	servers.Eventually(t, 30*time.Second, "the old address has no producer", func() bool {
-		said, _ := run(t, env, "show", "orders/1")
+		said, _ := programs.Run(t, "msghandler", env, "show", "orders/1")
 		return strings.Contains(said, "pending") && strings.Contains(said, "connection refused")
 	})
-	c.stop(20 * time.Second)
+	c.Stop(20 * time.Second)
 	w.restart(c, "MSGHANDLER_CALLBACKS_MOVED="+old+"="+now)
-	w.ready(c)
+	c.Ready(c.http)
 	if got := w.get(w.channel(), "moved"); got.MessageId != "1" {
 		t.Errorf("got %q", got.MessageId)
 	}

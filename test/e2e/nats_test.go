@@ -66,7 +66,7 @@ func TestCoordinatorServesRabbitMQAndNATS(t *testing.T) {
 	})
 	toNATS(w.producer, 500, 300, "orders.paid")
 	t.Logf("while nats-server is away, 500 messages for RabbitMQ take %s", w.burst(500))
-	out, _ := run(t, []string{"MSGHANDLER_SERVER=" + w.coordinators[0].grpc}, "stats", "--output", "json")
+	out, _ := w.run("stats", "--output", "json")
 	if !strings.Contains(out, `"kind": "nats"`) {
 		t.Errorf("stats says %s", out)
 	}

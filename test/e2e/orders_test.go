@@ -4,46 +4,28 @@ package e2e
 
 import (
 	"flag"
-	"fmt"
 	"os"
-	"os/exec"
 	"testing"
 	"time"
 
+	"github.com/msghandler/msghandler/test/programs"
 	"github.com/msghandler/msghandler/test/servers"
 	"github.com/msghandler/msghandler/test/servers/natsserver"
 )
 
 var (
-	orders = flag.Int("orders", 1000, "how many orders each run has; the acceptance run has 20,000")
+	orders = flag.Int("orders", 400, "how many orders each run has; the acceptance run has 20,000")
 	outage = flag.Duration("outage", 4*time.Second, "how long Redis and RabbitMQ are away; the acceptance run has 20s")
 )
 
 // patience bounds every wait: when to give up, not how long things take.
 const patience = 8 * time.Minute
 
-// binaries is where TestMain has built the programs.
-var binaries string
-
 func TestMain(m *testing.M) {
-	natsserver.Child()
-	os.Exit(build(m))
-}
-
-func build(m *testing.M) int {
-	flag.Parse()
-	dir, err := os.MkdirTemp("", "msghandler-e2e-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
+	if natsserver.Child() {
+		return
 	}
-	defer os.RemoveAll(dir)
-	binaries = dir
-	if out, err := exec.Command("go", "build", "-o", dir, "../../cmd/...").CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "build the programs: %v\n%s", err, out)
-		return 1
-	}
-	return servers.Stopping(m).Run()
+	os.Exit(programs.Main(m, "..."))
 }
 
 // payable counts the paid ones of n orders: all except the tenth that is declined and the tenth that is not paid.
@@ -51,9 +33,10 @@ func payable(n int) int { return n - (n+6)/10 - (n+4)/10 }
 
 func TestPaidOrdersShipExactlyOnce(t *testing.T) {
 	w := newWorld(t)
-	w.startCoordinators(1)
+	// A broker that takes longer than this to acknowledge is a fault, which makes copies.
+	w.startCoordinators(1, "MSGHANDLER_SEND_CONFIRM_TIMEOUT=1m", "MSGHANDLER_SEND_LEASE=3m")
 	consumers := w.startConsumers()
-	w.startOrders(w.writeOrders(*orders)).ends(patience)
+	w.startOrders(w.writeOrders(*orders)).Ends(patience)
 	w.paid(payable(*orders), patience)
 	w.drained(patience)
 	w.balanced(*orders)
@@ -62,16 +45,16 @@ func TestPaidOrdersShipExactlyOnce(t *testing.T) {
 			b.Copies)
 	}
 	w.onlyReceipts()
-	consumers.stop(20 * time.Second)
-	w.coordinators[0].stop(25 * time.Second)
+	consumers.Stop(20 * time.Second)
+	w.coordinators[0].Stop(25 * time.Second)
 }
 
 // settled demands that everything ends well after a fault: the books balance, copies are flagged, and nothing is
 // left. An order whose payment the fault delayed for too long is cancelled, so only the books know the number of paid
 // orders.
-func (w *world) settled(ordersDone *process, n int) {
+func (w *world) settled(ordersDone *programs.Process, n int) {
 	w.t.Helper()
-	ordersDone.ends(patience)
+	ordersDone.Ends(patience)
 	w.drained(patience)
 	w.balanced(n)
 	w.flagged()
@@ -86,7 +69,7 @@ func TestOrdersSurviveKillsOfOneCoordinator(t *testing.T) {
 	for part := 1; part <= 2; part++ {
 		w.paid(part**orders/4, patience)
 		victim := w.coordinators[part]
-		victim.kill()
+		victim.Kill()
 		w.restart(victim)
 	}
 	w.settled(ordersDone, *orders)
@@ -99,7 +82,7 @@ func TestOrdersSurviveKillsOfOnlyCoordinator(t *testing.T) {
 	ordersDone := w.startOrders(w.writeOrders(*orders))
 	for part := 1; part <= 2; part++ {
 		w.paid(part**orders/4, patience)
-		w.coordinators[0].kill()
+		w.coordinators[0].Kill()
 		w.restart(w.coordinators[0])
 	}
 	w.settled(ordersDone, *orders)
@@ -125,5 +108,5 @@ func TestOrdersSurviveOutagesOfServers(t *testing.T) {
 	rabbit.Start()
 
 	w.settled(ordersDone, *orders)
-	w.coordinators[0].stop(25 * time.Second)
+	w.coordinators[0].Stop(25 * time.Second)
 }

@@ -184,7 +184,7 @@ func TestOrdersCommitWithoutCoordinator(t *testing.T) {
 	d := servers.PostgreSQL(t)
 	stores := database(t, sqlmarker.PostgreSQL, d.Driver, d.DSN, 4)
 	p, _ := serveProducer(w, "127.0.0.1:0", stores[0])
-	w.coordinators[0].kill()
+	w.coordinators[0].Kill()
 	for _, s := range stores {
 		relay(t, s, outbox.ToCoordinator(p), slog.New(slog.DiscardHandler))
 	}
@@ -195,7 +195,7 @@ func TestOrdersCommitWithoutCoordinator(t *testing.T) {
 		<-time.After(100 * time.Millisecond) // the length of the outage
 	}
 	w.restart(w.coordinators[0])
-	w.ready(w.coordinators[0])
+	w.coordinators[0].Ready(w.coordinators[0].http)
 	back := time.Now()
 	if copies := collect(t, w.amqp, *orders); copies > 0 {
 		t.Errorf("%d copies", copies)

@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/programs"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -27,7 +28,7 @@ import (
 type governed struct {
 	t         *testing.T
 	file      string
-	processes []*process
+	processes []*programs.Process
 	consoles  []string
 	clients   []msghandlerv1.MessageHandlerServiceClient
 	ids       atomic.Int64
@@ -40,12 +41,12 @@ func startGoverned(t *testing.T, rules string) *governed {
 	redis, amqp := servers.Redis(t).URL(), servers.RabbitMQ(t).URL
 	for range 2 {
 		addresses := servers.Addresses(t, 2)
-		p := start(t, "msghandler", []string{
+		p := programs.Start(t, "msghandler", []string{
 			"MSGHANDLER_CONFIG=" + g.file, "MSGHANDLER_GRPC_ADDR=" + addresses[0], "MSGHANDLER_HTTP_ADDR=" + addresses[1],
 			"MSGHANDLER_REDIS_URL=" + redis, "MSGHANDLER_AMQP_URL=" + amqp, "MSGHANDLER_CALLBACKS_ALLOW=127.0.0.1:*",
 			"MSGHANDLER_CONFIRM_AFTER=10m",
 		}, "serve")
-		p.says("msg=serving", 30*time.Second)
+		p.Says("msg=serving", 30*time.Second)
 		conn, err := grpc.NewClient(addresses[0], grpc.WithTransportCredentials(insecure.NewCredentials()))
 		if err != nil {
 			t.Fatal(err)
@@ -113,7 +114,7 @@ func TestPolicyChangesUnderTraffic(t *testing.T) {
 	everywhere("the changed file allows stock", codes.OK)
 	g.write("policy: {exchanges: [shop]}\n")
 	for _, p := range g.processes {
-		if err := p.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		if err := p.Cmd.Process.Signal(syscall.SIGHUP); err != nil {
 			t.Fatal(err)
 		}
 	}

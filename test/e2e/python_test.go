@@ -23,6 +23,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/programs"
 	"github.com/msghandler/msghandler/test/servers"
 	"github.com/msghandler/msghandler/test/wire"
 )
@@ -33,7 +34,9 @@ const pythonQueue = "python-orders"
 // pythonShop runs examples/python/producer.py, with a proxy on the way to the coordinator and one on the way back.
 type pythonShop struct {
 	*world
-	calls, asks      *wire.Calls
+	calls, asks *wire.Calls
+	// program is the shop itself.
+	program          string
 	listen, database string
 	// tokens is the file of the tokens that the shop accepts.
 	tokens string
@@ -92,31 +95,32 @@ func TestPythonProducerKeepsTheContract(t *testing.T) {
 	}
 	s.stands(replica, "vanished", "VERDICT_ROLLED_BACK")
 
-	err := (shop{process: replica, callbacks: s.listen}).asks(pythonQueue, "too-late")
+	err := (shop{Process: replica, callbacks: s.listen}).asks(pythonQueue, "too-late")
 	if status.Code(err) != codes.Unauthenticated {
 		t.Errorf("a stranger's last Confirm call gets %v", err)
 	}
 	s.tally()
-	verified, exit := run(t, []string{
+	verified, exit := programs.Run(t, "msghandler", []string{
 		"MSGHANDLER_CALLBACKS_ALLOW=127.0.0.1:*", "MSGHANDLER_CALLBACKS_TOKEN_FILE=" + tokenFile(t, otherToken),
 	}, "verify-producer", pythonQueue, s.listen)
 	if exit != 0 || strings.Contains(verified, "WARN") {
 		t.Errorf("verify-producer says (%d):\n%s", exit, verified)
 	}
-	third.stop(20 * time.Second)
-	replica.stop(20 * time.Second)
+	third.Stop(20 * time.Second)
+	replica.Stop(20 * time.Second)
 }
 
 func newPythonShop(t *testing.T) *pythonShop {
 	t.Helper()
-	installPythonShop(t)
+	program := installPythonShop(t)
 	w := newWorld(t)
 	tokens := tokenFile(t, "# of the coordinators", shopToken, otherToken)
 	w.startCoordinators(1, "MSGHANDLER_CALLBACKS_TOKEN_FILE="+tokens, "MSGHANDLER_CONFIRM_AFTER=200ms",
 		"MSGHANDLER_CONFIRM_BACKOFF=100ms", "MSGHANDLER_CONFIRM_ATTEMPTS=2")
 	s := &pythonShop{
-		world: w, tokens: tokens, listen: servers.Addresses(t, 1)[0], database: filepath.Join(w.dir, "python.db"),
-		at: map[string]func() wire.Act{}, asked: map[string]int{}, enough: map[string]chan struct{}{},
+		world: w, program: program, tokens: tokens, listen: servers.Addresses(t, 1)[0],
+		database: filepath.Join(w.dir, "python.db"),
+		at:       map[string]func() wire.Act{}, asked: map[string]int{}, enough: map[string]chan struct{}{},
 		calling: make(chan struct{}, 1), dead: make(chan struct{}, 1),
 	}
 	s.calls, s.asks = wire.GRPC(t, w.coordinators[0].grpc), wire.GRPC(t, s.listen)
@@ -133,8 +137,8 @@ func newPythonShop(t *testing.T) *pythonShop {
 	return s
 }
 
-// installPythonShop adds a program that runs producer.py on stubs made as in docs/howto/python.md.
-func installPythonShop(t *testing.T) {
+// installPythonShop makes a program that runs producer.py on stubs made as in docs/howto/python.md.
+func installPythonShop(t *testing.T) (file string) {
 	t.Helper()
 	root, err := filepath.Abs(filepath.Join("..", ".."))
 	if err != nil {
@@ -150,15 +154,16 @@ func installPythonShop(t *testing.T) {
 	}
 	program := fmt.Sprintf("#!/bin/sh\nPYTHONPATH='%s' exec '%s' '%s' \"$@\"\n",
 		stubs, python, filepath.Join(root, "examples", "python", "producer.py"))
-	file := filepath.Join(binaries, "python-shop")
+	file = filepath.Join(t.TempDir(), "python-shop")
 	if err := os.WriteFile(file, []byte(program), 0o700); err != nil {
 		t.Fatal(err)
 	}
+	return file
 }
 
 // startShop starts the example on orders, and waits until the shop answers Confirm calls. Calls about its orders come
 // through the proxy.
-func (s *pythonShop) startShop(listen string, ids ...string) *process {
+func (s *pythonShop) startShop(listen string, ids ...string) *programs.Process {
 	s.t.Helper()
 	var lines strings.Builder
 	for _, id := range ids {
@@ -168,9 +173,9 @@ func (s *pythonShop) startShop(listen string, ids ...string) *process {
 	if err := os.WriteFile(file, []byte(lines.String()), 0o600); err != nil {
 		s.t.Fatal(err)
 	}
-	p := start(s.t, "python-shop", nil, "--coordinator", s.calls.Addr, "--listen", listen, "--target", s.asks.Addr,
-		"--coordinator-tokens", s.tokens, "--database", s.database, file)
-	p.says("ready\n", time.Minute)
+	p := programs.StartCommand(s.t, nil, exec.Command(s.program, "--coordinator", s.calls.Addr, "--listen", listen,
+		"--target", s.asks.Addr, "--coordinator-tokens", s.tokens, "--database", s.database, file))
+	p.Says("ready\n", time.Minute)
 	return p
 }
 
@@ -264,14 +269,14 @@ func (s *pythonShop) dies(call, id string) {
 }
 
 // killed waits for the call at which the shop is to die, and kills the shop.
-func (s *pythonShop) killed(p *process) {
+func (s *pythonShop) killed(p *programs.Process) {
 	s.t.Helper()
 	select {
 	case <-s.calling:
-		p.kill()
+		p.Kill()
 		s.dead <- struct{}{}
 	case <-time.After(patience):
-		s.t.Fatal("it has not called")
+		s.t.Fatal("the shop has not called")
 	}
 }
 
@@ -292,11 +297,11 @@ func (s *pythonShop) ask(id string) pb.Verdict {
 }
 
 // stands waits until the shop knows an order's outcome, and demands this outcome.
-func (s *pythonShop) stands(p *process, id, want string) {
+func (s *pythonShop) stands(p *programs.Process, id, want string) {
 	s.t.Helper()
 	var said string
 	servers.Eventually(s.t, patience, "the shop reports "+id, func() bool {
-		output, err := os.ReadFile(p.log)
+		output, err := os.ReadFile(p.Log)
 		if err != nil {
 			s.t.Fatal(err)
 		}

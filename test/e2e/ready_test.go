@@ -14,6 +14,7 @@ import (
 
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/programs"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -66,16 +67,16 @@ func TestCoordinatorsStayReadyWithoutTheBroker(t *testing.T) {
 		t.Errorf("without the broker the message is %v", state)
 	}
 	w.watched(c, healthv1.HealthCheckResponse_SERVING)
-	if said, status := run(t, []string{"MSGHANDLER_SERVER=" + c.grpc}, "stats"); status != 0 {
+	if said, status := programs.Run(t, "msghandler", []string{"MSGHANDLER_SERVER=" + c.grpc}, "stats"); status != 0 {
 		t.Errorf("stats, which is the health check of docker-compose.yml, says (%d): %s", status, said)
 	}
 	// A coordinator that starts meanwhile is as good.
-	c.stop(30 * time.Second)
+	c.Stop(30 * time.Second)
 	w.restart(c)
 	w.awaitReadyz(c, http.StatusOK, `"degraded": true`)
 
 	node.Start()
-	w.ready(c)
+	c.Ready(c.http)
 	if got := w.get(w.channel(), "bills"); got.MessageId != "1" || string(got.Body) != "one" {
 		t.Errorf("delivered %+v", got)
 	}
@@ -84,7 +85,7 @@ func TestCoordinatorsStayReadyWithoutTheBroker(t *testing.T) {
 	w.awaitReadyz(c, http.StatusServiceUnavailable, `"ready": false`)
 	w.watched(c, healthv1.HealthCheckResponse_NOT_SERVING)
 	w.redis.Start()
-	w.ready(c)
+	c.Ready(c.http)
 }
 
 // watched waits until a client that watches the health of the service gets that status, of the whole and of each

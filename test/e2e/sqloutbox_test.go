@@ -14,6 +14,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/msghandler/msghandler/test/programs"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -73,10 +74,10 @@ func TestSQLOutboxPageRunsAsWritten(t *testing.T) {
 			if delivered.MessageId != "1001" || delivered.AppId != "orders" || string(delivered.Body) != `{"order": 1001}` {
 				t.Errorf("the consumer got %+v", delivered)
 			}
-			if w.coordinators[0].hasSaid("level=WARN") && w.coordinators[0].hasSaid("notifications of the database") {
+			if w.coordinators[0].HasSaid("level=WARN") && w.coordinators[0].HasSaid("notifications of the database") {
 				t.Error("the coordinator does not listen")
 			}
-			w.coordinators[0].stop(30 * time.Second)
+			w.coordinators[0].Stop(30 * time.Second)
 		})
 	}
 }
@@ -107,7 +108,7 @@ func TestPrintedDDLMakesTheTable(t *testing.T) {
 func shell(t *testing.T, commands string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "sh", "-e", "-c", commands)
-	cmd.Env = append(os.Environ(), "PATH="+binaries+":"+os.Getenv("PATH"))
+	cmd.Env = append(os.Environ(), "PATH="+programs.Directory()+":"+os.Getenv("PATH"))
 	if output, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%s\n%v\n%s", commands, err, output)
 	}
@@ -138,7 +139,7 @@ func TestKilledCoordinatorLosesNoSQLRow(t *testing.T) {
 		"MSGHANDLER_OUTBOX_SHOP_DSN=" + dsn, "MSGHANDLER_OUTBOX_SHOP_PRODUCER=orders", "MSGHANDLER_OUTBOX_SHOP_POLL=200ms",
 		"MSGHANDLER_OUTBOX_SHOP_BATCH=50",
 	}
-	if out, status := run(t, settings, "outbox", "migrate", "--database", "shop"); status != 0 {
+	if out, status := programs.Run(t, "msghandler", settings, "outbox", "migrate", "--database", "shop"); status != 0 {
 		t.Fatal(out)
 	}
 	w.startCoordinators(2, settings...)
@@ -158,13 +159,13 @@ func TestKilledCoordinatorLosesNoSQLRow(t *testing.T) {
 		servers.Eventually(t, 30*time.Second, "the victim holds rows, or none is left", func() bool {
 			var held, waiting int
 			if err := db.QueryRowContext(t.Context(), `SELECT COUNT(*) FILTER (WHERE owner LIKE '%-' || $1 || '-%'),
-				COUNT(*) FROM msghandler_outbox WHERE state = 1`, fmt.Sprint(victim.cmd.Process.Pid)).
+				COUNT(*) FROM msghandler_outbox WHERE state = 1`, fmt.Sprint(victim.Cmd.Process.Pid)).
 				Scan(&held, &waiting); err != nil {
 				t.Fatal(err)
 			}
 			return held > 0 || waiting == 0
 		})
-		victim.kill()
+		victim.Kill()
 		w.restart(victim, settings...)
 	}
 	servers.Eventually(t, time.Minute, "every row is sent", func() bool {

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/programs"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -28,7 +29,7 @@ const (
 
 // shop is producer-demo, taking orders over HTTP.
 type shop struct {
-	*process
+	*programs.Process
 	http, callbacks string
 }
 
@@ -37,19 +38,19 @@ func (w *world) startShop(args ...string) shop {
 	w.t.Helper()
 	addresses := servers.Addresses(w.t, 2)
 	s := shop{http: addresses[0], callbacks: addresses[1]}
-	s.process = start(w.t, "producer-demo", nil, slices.Concat(w.common(), []string{
+	s.Process = programs.Start(w.t, "producer-demo", nil, slices.Concat(w.common(), []string{
 		"--coordinator", w.targets(), "--listen", s.callbacks, "--coordinator-token-file", w.token, "--http", s.http,
 	}, args)...)
-	s.says("taking orders at", 20*time.Second)
+	s.Says("taking orders at", 20*time.Second)
 	return s
 }
 
 // post makes a request of a customer, and returns the status.
 func (s shop) post(path, body string) int {
-	s.t.Helper()
+	s.T.Helper()
 	response, err := http.Post("http://"+s.http+path, "application/json", strings.NewReader(body))
 	if err != nil {
-		s.t.Fatal(err)
+		s.T.Fatal(err)
 	}
 	defer response.Body.Close()
 	return response.StatusCode
@@ -59,13 +60,13 @@ func (s shop) post(path, body string) int {
 func (s shop) stranger(ids ...string) error { return s.asks("orders", ids...) }
 
 func (s shop) asks(producer string, ids ...string) error {
-	s.t.Helper()
+	s.T.Helper()
 	conn, err := grpc.NewClient(s.callbacks, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
-		s.t.Fatal(err)
+		s.T.Fatal(err)
 	}
 	defer conn.Close()
-	ctx, cancel := context.WithTimeout(s.t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(s.T.Context(), 10*time.Second)
 	defer cancel()
 	_, err = pb.NewProducerServiceClient(conn).Confirm(ctx, &pb.ConfirmRequest{Producer: producer, Ids: ids, Final: true})
 	return err
@@ -73,15 +74,15 @@ func (s shop) asks(producer string, ids ...string) error {
 
 // replaceTokens writes a file of tokens anew, and waits until a process has read the tokens again. The process reads
 // them when it needs them: so orders are placed.
-func (s shop) replaceTokens(file string, p *process, tokens ...string) {
-	s.t.Helper()
-	before, n := strings.Count(p.tail(), "tokens reloaded"), 0
-	writeTokens(s.t, file, tokens...)
-	servers.Eventually(s.t, 30*time.Second, p.name+" reads its tokens again", func() bool {
+func (s shop) replaceTokens(file string, p *programs.Process, tokens ...string) {
+	s.T.Helper()
+	before, n := strings.Count(p.Tail(), "tokens reloaded"), 0
+	writeTokens(s.T, file, tokens...)
+	servers.Eventually(s.T, 30*time.Second, p.Name()+" reads its tokens again", func() bool {
 		n++
-		product := 100 + 300*(len(p.name)%3) + 20*before + n // the processes have names of different lengths
+		product := 100 + 300*(len(p.Name())%3) + 20*before + n // the processes have names of different lengths
 		s.post("/orders", fmt.Sprintf(`{"id":%d,"buyer":7,"product":%d}`, 10_000+product, product))
-		return strings.Count(p.tail(), "tokens reloaded") > before
+		return strings.Count(p.Tail(), "tokens reloaded") > before
 	})
 }
 
@@ -92,7 +93,7 @@ func tokenFile(t *testing.T, tokens ...string) string {
 	return file
 }
 
-func writeTokens(t *testing.T, file string, tokens ...string) {
+func writeTokens(t testing.TB, file string, tokens ...string) {
 	t.Helper()
 	if err := os.WriteFile(file, []byte(strings.Join(tokens, "\n")+"\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -132,7 +133,7 @@ func TestSilentOrderIsConfirmedByHTTP(t *testing.T) {
 	}
 	w.paid(1, time.Minute)
 	env := []string{"MSGHANDLER_CALLBACKS_ALLOW=127.0.0.1:*", "MSGHANDLER_CALLBACKS_TOKEN_FILE=" + w.token}
-	if said, code := run(t, env, "verify-producer", "orders", "http://"+s.callbacks); code != 0 {
+	if said, code := programs.Run(t, "msghandler", env, "verify-producer", "orders", "http://"+s.callbacks); code != 0 {
 		t.Errorf("verify-producer ends with %d:\n%s", code, said)
 	}
 }
@@ -155,22 +156,22 @@ func TestMessagesWaitUntilTokenIsReplaced(t *testing.T) {
 	env := []string{"MSGHANDLER_SERVER=" + c.grpc}
 	var shownAs string
 	servers.Eventually(t, 30*time.Second, "the message says why it waits", func() bool {
-		shownAs, _ = run(t, env, "show", "orders/1001-paid")
+		shownAs, _ = programs.Run(t, "msghandler", env, "show", "orders/1001-paid")
 		return strings.Contains(shownAs, "Unauthenticated") && strings.Contains(shownAs, "callbacks.token_file")
 	})
 	if !strings.Contains(shownAs, "pending") || !regexp.MustCompile(`confirm attempts +0\n`).MatchString(shownAs) {
 		t.Errorf("a refusal is taken for an answer:\n%s", shownAs)
 	}
-	c.says("callbacks.token_file", 30*time.Second) // in the log
-	s.says("its caller is not a known coordinator", 30*time.Second)
+	c.Says("callbacks.token_file", 30*time.Second) // in the log
+	s.Says("its caller is not a known coordinator", 30*time.Second)
 	settings := append(slices.Clone(env), "MSGHANDLER_CALLBACKS_ALLOW=127.0.0.1:*",
 		"MSGHANDLER_CALLBACKS_TOKEN_FILE="+shown,
 		"MSGHANDLER_REDIS_URL="+w.redis.URL(), "MSGHANDLER_AMQP_URL="+w.amqp)
-	said, _ := run(t, settings, "doctor", "--producer", "orders="+s.callbacks)
+	said, _ := programs.Run(t, "msghandler", settings, "doctor", "--producer", "orders="+s.callbacks)
 	if !strings.Contains(said, "producer-refuses") {
 		t.Errorf("doctor says:\n%s", said)
 	}
-	if said, status := run(t, settings, "verify-producer", "orders", s.callbacks); status != 4 ||
+	if said, status := programs.Run(t, "msghandler", settings, "verify-producer", "orders", s.callbacks); status != 4 ||
 		!strings.Contains(said, "producer-refuses") {
 		t.Errorf("verify-producer says (%d):\n%s", status, said)
 	}
@@ -178,24 +179,24 @@ func TestMessagesWaitUntilTokenIsReplaced(t *testing.T) {
 	// The producer accepts both tokens; then the coordinator shows the new token; then the old token goes.
 	writeTokens(t, accepted, otherToken, shopToken)
 	w.paid(1, time.Minute)
-	s.replaceTokens(shown, c.process, shopToken)
-	s.replaceTokens(accepted, s.process, shopToken)
-	if said, status := run(t, settings, "verify-producer", "orders", s.callbacks); status != 0 ||
+	s.replaceTokens(shown, c.Process, shopToken)
+	s.replaceTokens(accepted, s.Process, shopToken)
+	if said, status := programs.Run(t, "msghandler", settings, "verify-producer", "orders", s.callbacks); status != 0 ||
 		strings.Contains(said, "producer-") {
 		t.Errorf("verify-producer says (%d):\n%s", status, said)
 	}
-	if said := c.tail() + s.tail(); strings.Contains(said, shopToken) || strings.Contains(said, otherToken) {
+	if said := c.Tail() + s.Tail(); strings.Contains(said, shopToken) || strings.Contains(said, otherToken) {
 		t.Errorf("a token is in the log:\n%s", said)
 	}
-	c.says("tokens are sent to producers without encryption", time.Second)
+	c.Says("tokens are sent to producers without encryption", time.Second)
 }
 
 // A shop with a port and no coordinator's token would answer strangers, and does not start.
 func TestShopWithoutCoordinatorsEndsAtOnce(t *testing.T) {
 	t.Parallel()
-	said, status := runProgram(t, "producer-demo", nil,
+	said, status := programs.Run(t, "producer-demo", nil,
 		"--listen", "127.0.0.1:0", "--stay", "--database", "sqlite::memory:")
 	if status != 2 || !strings.Contains(said, "--coordinator-token-file") {
-		t.Errorf("it ends with %d:\n%s", status, said)
+		t.Errorf("the shop ends with %d:\n%s", status, said)
 	}
 }

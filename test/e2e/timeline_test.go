@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/programs"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -32,7 +33,7 @@ type timelineEvent struct {
 func (w *world) events(name, state string) (events []timelineEvent) {
 	w.t.Helper()
 	servers.Eventually(w.t, patience, name+" is "+state, func() bool {
-		said, status := run(w.t, []string{"MSGHANDLER_SERVER=" + w.coordinators[0].grpc}, "show", name, "--output", "json")
+		said, status := w.run("show", name, "--output", "json")
 		var shown struct {
 			State  string
 			Events []timelineEvent
@@ -103,7 +104,7 @@ func TestTimelineListsEachStep(t *testing.T) {
 		"published; the broker refused it", "no exchange 'gone'", "refused it for the last time",
 	}
 	env := []string{"MSGHANDLER_SERVER=" + w.coordinators[0].grpc}
-	table, _ := run(t, env, "show", "orders/1")
+	table, _ := programs.Run(t, "msghandler", env, "show", "orders/1")
 	_, table, _ = strings.Cut(table, "WHAT HAPPENED")
 	inOrder(t, "show", table, story)
 	page := w.page("/message?producer=orders&id=1")
@@ -113,7 +114,8 @@ func TestTimelineListsEachStep(t *testing.T) {
 	_, timeline, _ := strings.Cut(page, `<ol class="timeline">`)
 	inOrder(t, "the console", html.UnescapeString(timeline), story)
 
-	if said, status := run(t, env, "retry", "orders/1", "--reason", "the exchange is <b>back</b>"); status != 0 {
+	said, status := programs.Run(t, "msghandler", env, "retry", "orders/1", "--reason", "the exchange is <b>back</b>")
+	if status != 0 {
 		t.Fatalf("retry says (%d): %s", status, said)
 	}
 	events = w.events("orders/1", "dead")

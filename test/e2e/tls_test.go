@@ -16,6 +16,7 @@ import (
 	"github.com/msghandler/msghandler/producer"
 	"github.com/msghandler/msghandler/producer/marker/memory"
 	"github.com/msghandler/msghandler/proto/certs/certstest"
+	"github.com/msghandler/msghandler/test/programs"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -80,7 +81,7 @@ func (s *secured) asks(name string, args ...string) (output string, status int) 
 		certFile, keyFile := s.Issue(name)
 		env = append(env, "MSGHANDLER_TLS_CERT="+certFile, "MSGHANDLER_TLS_KEY="+keyFile)
 	}
-	return run(s.t, env, args...)
+	return programs.Run(s.t, "msghandler", env, args...)
 }
 
 // A message goes all its way between parties with certificates; a party without a certificate, or with another's, is
@@ -108,7 +109,7 @@ func TestEachPartyNeedsACertificate(t *testing.T) {
 		return strings.Contains(said, "pending") && strings.Contains(said, "certificate is valid for 10.0.0.1, not 127.0.0.1")
 	})
 	if said, _ := s.asks("anna.ops.shop", "show", "orders/1"); !strings.Contains(said, "confirm attempts   0") {
-		t.Errorf("it cost an attempt:\n%s", said)
+		t.Errorf("the refusal cost an attempt:\n%s", said)
 	}
 	mu.Lock()
 	now = &good
@@ -135,7 +136,7 @@ func TestEachPartyNeedsACertificate(t *testing.T) {
 			t.Errorf("%q: got %d:\n%s", name, status, said)
 		}
 	}
-	said, status := run(t, []string{"MSGHANDLER_SERVER=" + s.coordinators[0].grpc}, "stats")
+	said, status := s.run("stats")
 	if status != 1 || !strings.Contains(said, "--tls") {
 		t.Errorf("the advice for a client without TLS (%d):\n%s", status, said)
 	}
@@ -143,7 +144,7 @@ func TestEachPartyNeedsACertificate(t *testing.T) {
 		"--amqp.url="+s.amqp); !strings.Contains(said, "talk to it as it wants: --tls") {
 		t.Errorf("the doctor does not report the wrong TLS name:\n%s", said)
 	}
-	if said, status := run(t, []string{"MSGHANDLER_TLS=yes"}, "stats"); status != 2 ||
+	if said, status := programs.Run(t, "msghandler", []string{"MSGHANDLER_TLS=yes"}, "stats"); status != 2 ||
 		!strings.Contains(said, "neither true nor false") {
 		t.Errorf("got %d:\n%s", status, said)
 	}
@@ -180,11 +181,11 @@ func TestCertificateRenewalNeedsNoRestart(t *testing.T) {
 		if shown() != second {
 			t.Fatal("a bad certificate replaced a good certificate")
 		}
-		return strings.Contains(s.coordinators[0].tail(), "changed certificates are unusable")
+		return strings.Contains(s.coordinators[0].Tail(), "changed certificates are unusable")
 	})
 	if !pageHolds(t, s.coordinators[0], "/metrics",
 		`msghandler_certificate_expires_timestamp_seconds{key="grpc.tls_cert"}`) {
 		t.Error("the metrics do not tell when it ends")
 	}
-	s.coordinators[0].stop(20 * time.Second)
+	s.coordinators[0].Stop(20 * time.Second)
 }

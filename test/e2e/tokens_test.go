@@ -12,6 +12,7 @@ import (
 	"github.com/msghandler/msghandler/producer"
 	"github.com/msghandler/msghandler/producer/marker/memory"
 	"github.com/msghandler/msghandler/proto/certs/certstest"
+	"github.com/msghandler/msghandler/test/programs"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -21,7 +22,8 @@ func TestTokensSayWhoCalls(t *testing.T) {
 	w, a, dir := newWorld(t), certstest.NewAuthority(t), t.TempDir()
 	tokens := filepath.Join(dir, "tokens")
 	token := func(name string, flags ...string) (file string) {
-		made, status := run(t, nil, append([]string{"token", "new", name, "--file", tokens}, flags...)...)
+		made, status := programs.Run(t, "msghandler", nil,
+			append([]string{"token", "new", name, "--file", tokens}, flags...)...)
 		i := strings.Index(made, "mh_")
 		if status != 0 || i < 0 {
 			t.Fatalf("token new %s ends with %d: %s", name, status, made)
@@ -71,7 +73,8 @@ func TestTokensSayWhoCalls(t *testing.T) {
 		}
 	}
 	asks := func(env ...string) (string, int) {
-		return run(t, append(env, "MSGHANDLER_SERVER="+w.coordinators[0].grpc, "MSGHANDLER_TLS_CA="+a.File), "stats")
+		return programs.Run(t, "msghandler",
+			append(env, "MSGHANDLER_SERVER="+w.coordinators[0].grpc, "MSGHANDLER_TLS_CA="+a.File), "stats")
 	}
 	if said, status := asks("MSGHANDLER_TOKEN_FILE=" + admin); status != 0 {
 		t.Errorf("an admin gets %d: %s", status, said)
@@ -81,7 +84,7 @@ func TestTokensSayWhoCalls(t *testing.T) {
 			t.Errorf("%s gets %d: %s", name, status, said)
 		}
 	}
-	if said, status := run(t, nil, "token", "revoke", "shop", "--file", tokens); status != 0 {
+	if said, status := programs.Run(t, "msghandler", nil, "token", "revoke", "shop", "--file", tokens); status != 0 {
 		t.Fatal(said)
 	}
 	servers.Eventually(t, 30*time.Second, "the revoked token is refused", func() bool {
@@ -89,7 +92,7 @@ func TestTokensSayWhoCalls(t *testing.T) {
 	})
 	for _, name := range []string{admin, orders} {
 		secret, err := os.ReadFile(name)
-		if err != nil || strings.Contains(w.coordinators[0].tail(), strings.TrimSpace(string(secret))) {
+		if err != nil || strings.Contains(w.coordinators[0].Tail(), strings.TrimSpace(string(secret))) {
 			t.Errorf("the log has a token (%v)", err)
 		}
 	}

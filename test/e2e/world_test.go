@@ -4,9 +4,8 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/msghandler/msghandler/dev/demo/books"
 	demodb "github.com/msghandler/msghandler/dev/demo/database"
+	"github.com/msghandler/msghandler/test/programs"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -43,7 +43,7 @@ type world struct {
 }
 
 type coordinator struct {
-	*process
+	*programs.Process
 	grpc, http string
 }
 
@@ -67,7 +67,7 @@ func (w *world) startCoordinators(n int, settings ...string) {
 		w.restart(c, settings...)
 	}
 	for _, c := range w.coordinators {
-		w.ready(c)
+		c.Ready(c.http)
 	}
 }
 
@@ -76,42 +76,24 @@ func (w *world) restart(c *coordinator, settings ...string) {
 	w.t.Helper()
 	env := w.environment(c)
 	if w.files > 0 {
-		c.process = startWithFiles(w.t, w.files, "msghandler", append(env, settings...), "serve")
+		script := fmt.Sprintf(`ulimit -n %d && exec "$0" serve`, w.files)
+		c.Process = programs.StartCommand(w.t, append(env, settings...),
+			exec.Command("/bin/sh", "-c", script, programs.Path("msghandler")))
 		return
 	}
-	c.process = start(w.t, "msghandler", append(env, settings...), "serve")
+	c.Process = programs.Start(w.t, "msghandler", append(env, settings...), "serve")
 }
 
 // environment is the configuration of a coordinator.
 func (w *world) environment(c *coordinator) []string {
-	return []string{
-		"MSGHANDLER_GRPC_ADDR=" + c.grpc,
-		"MSGHANDLER_HTTP_ADDR=" + c.http,
-		"MSGHANDLER_REDIS_URL=" + w.redis.URL(),
-		"MSGHANDLER_AMQP_URL=" + w.amqp,
-		"MSGHANDLER_CALLBACKS_ALLOW=127.0.0.1:*",
-		"MSGHANDLER_CALLBACKS_TOKEN_FILE=" + w.token,
-		// Short times, so that the waits for the loops and for leases of dead coordinators are short.
-		"MSGHANDLER_CONFIRM_AFTER=1s",
-		"MSGHANDLER_CONFIRM_TIMEOUT=1s",
-		"MSGHANDLER_CONFIRM_LEASE=6s",
-		"MSGHANDLER_CONFIRM_BACKOFF=1s,2s",
-		"MSGHANDLER_SEND_CONFIRM_TIMEOUT=3s",
-		"MSGHANDLER_SEND_LEASE=8s",
-	}
+	return programs.Settings(c.grpc, c.http, w.redis.URL(), w.amqp,
+		"MSGHANDLER_CALLBACKS_TOKEN_FILE="+w.token, "MSGHANDLER_CONFIRM_BACKOFF=1s,2s")
 }
 
-func (w *world) ready(c *coordinator) {
+// run runs a command at the first coordinator.
+func (w *world) run(args ...string) (output string, status int) {
 	w.t.Helper()
-	servers.Eventually(w.t, 30*time.Second, "the coordinator is ready, and no check fails", func() bool {
-		response, err := http.Get("http://" + c.http + "/readyz")
-		if err != nil {
-			return false
-		}
-		defer response.Body.Close()
-		body, err := io.ReadAll(response.Body)
-		return err == nil && response.StatusCode == http.StatusOK && strings.Contains(string(body), `"degraded": false`)
-	})
+	return programs.Run(w.t, "msghandler", []string{"MSGHANDLER_SERVER=" + w.coordinators[0].grpc}, args...)
 }
 
 // targets is where producers find the coordinators.
@@ -161,18 +143,18 @@ func (w *world) common() []string {
 }
 
 // startConsumers starts the shop's consumers and waits until their queues are there.
-func (w *world) startConsumers() *process {
+func (w *world) startConsumers() *programs.Process {
 	w.t.Helper()
-	p := start(w.t, "consumer-demo", nil, append(w.common(), "--prefetch", "200")...)
-	p.says("waiting for orders", 20*time.Second)
+	p := programs.Start(w.t, "consumer-demo", nil, append(w.common(), "--prefetch", "200")...)
+	p.Says("waiting for orders", 20*time.Second)
 	return p
 }
 
 // startOrders starts the shop on a file of orders.
-func (w *world) startOrders(file string, args ...string) *process {
+func (w *world) startOrders(file string, args ...string) *programs.Process {
 	w.t.Helper()
 	listen := servers.Addresses(w.t, 1)[0]
-	return start(w.t, "producer-demo", nil, slices.Concat(w.common(), []string{
+	return programs.Start(w.t, "producer-demo", nil, slices.Concat(w.common(), []string{
 		"--coordinator", w.targets(), "--listen", listen, "--coordinator-token-file", w.token,
 		"--orders", file, "--products", fmt.Sprint(max(w.products, 1000)),
 	}, args)...)
@@ -293,7 +275,7 @@ func (w *world) onlyReceipts() {
 func (w *world) drained(within time.Duration) {
 	w.t.Helper()
 	servers.Eventually(w.t, within, "no message is on its way", func() bool {
-		out, status := run(w.t, []string{"MSGHANDLER_SERVER=" + w.coordinators[0].grpc}, "stats", "--output", "json")
+		out, status := w.run("stats", "--output", "json")
 		if status != 0 {
 			return false
 		}

@@ -106,7 +106,7 @@ func (w *world) stopInTime(c *coordinator) {
 	took := time.Since(began)
 	w.t.Logf("a coordinator that was asked to stop ended after %v", took.Round(10*time.Millisecond))
 	if err != nil || took > grace {
-		w.t.Errorf("it should have ended cleanly within %v: %v", grace, err)
+		w.t.Errorf("the coordinator should have ended cleanly within %v: %v", grace, err)
 	}
 }
 

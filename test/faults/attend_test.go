@@ -160,7 +160,7 @@ func killHolders(ctx context.Context, w *world, _ *rand.Rand) {
 		_ = w.end(c, syscall.SIGKILL)
 		pause(ctx, time.Second)
 		w.start(c)
-		w.ready(c)
+		c.Ready(c.http)
 		w.ledger.Fault("ready again: " + c.grpc)
 	}
 }
@@ -174,7 +174,7 @@ func cutHolderOff(ctx context.Context, w *world, _ *rand.Rand) {
 		pause(ctx, 4*time.Second)
 		c.redis.Restore()
 		w.ledger.Fault("repaired")
-		w.ready(c)
+		c.Ready(c.http)
 	}
 }
 

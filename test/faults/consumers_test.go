@@ -128,7 +128,7 @@ func consumeInProcess(ctx context.Context, w *world, orders mortalConsumer) erro
 	}
 	_ = cmd.Wait() // its state says more
 	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || status.Signal() != syscall.SIGKILL {
-		return fmt.Errorf("it ended with %v\n%s", cmd.ProcessState, &out)
+		return fmt.Errorf("the consumer ended with %v\n%s", cmd.ProcessState, &out)
 	}
 	w.ledger.Fault("a consumer died")
 	return nil

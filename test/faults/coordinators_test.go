@@ -51,7 +51,7 @@ func (w *world) restart(c *coordinator) {
 		w.t.Errorf("a coordinator that was asked to stop: %v", err)
 	}
 	w.start(c)
-	w.ready(c)
+	c.Ready(c.http)
 	w.ledger.Fault("ready again: " + c.grpc)
 }
 
@@ -80,7 +80,7 @@ func stopBeforeAck(ctx context.Context, w *world, _ *rand.Rand) {
 	select {
 	case <-stopped:
 	case <-ctx.Done():
-		w.t.Fatal("it has published nothing")
+		w.t.Fatal("the coordinator has published nothing")
 	}
 	w.on(nil)
 	w.resume(c)
@@ -90,11 +90,11 @@ func stopBeforeAck(ctx context.Context, w *world, _ *rand.Rand) {
 func (w *world) suspend(c *coordinator) {
 	w.t.Helper()
 	w.ledger.Fault("SIGSTOP to " + c.grpc)
-	if err := c.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+	if err := c.Cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		w.t.Error(err)
 	}
 	servers.Eventually(w.t, patience, "every thread of "+c.grpc+" stands still", func() bool {
-		states, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", c.cmd.Process.Pid))
+		states, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", c.Cmd.Process.Pid))
 		return err == nil && !slices.ContainsFunc(states, func(path string) bool {
 			stat, err := os.ReadFile(path)
 			return err == nil && !bytes.Contains(stat, []byte(") T ")) // a thread that is gone does not run either
@@ -107,10 +107,10 @@ func (w *world) resume(c *coordinator) {
 	w.t.Helper()
 	wait(20 * time.Second)
 	w.ledger.Fault("SIGCONT to " + c.grpc)
-	if err := c.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+	if err := c.Cmd.Process.Signal(syscall.SIGCONT); err != nil {
 		w.t.Fatal(err)
 	}
-	w.ready(c)
+	c.Ready(c.http)
 }
 
 func sentAgain(t *testing.T, w *world, _ *load, _ End) {

@@ -214,8 +214,8 @@ func (w *world) regressed() {
 // doctor returns the doctor's findings with a coordinator's settings.
 func (w *world) doctor(c *coordinator) (said string) {
 	w.t.Helper()
-	cmd := exec.CommandContext(w.t.Context(), c.cmd.Path, "doctor")
-	cmd.Env = c.cmd.Env
+	cmd := exec.CommandContext(w.t.Context(), c.Cmd.Path, "doctor")
+	cmd.Env = c.Cmd.Env
 	out, err := cmd.CombinedOutput()
 	if found := new(exec.ExitError); err != nil && !errors.As(err, &found) {
 		w.t.Fatal("doctor:", err)

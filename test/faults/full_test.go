@@ -38,7 +38,7 @@ func fillMemory(ctx context.Context, w *world, _ *rand.Rand) {
 	c := w.coordinators[0]
 	_ = w.end(c, syscall.SIGKILL) // killed, and exits so
 	w.start(c)
-	w.ready(c)
+	c.Ready(c.http)
 	servers.Eventually(w.t, patience, "what was there is worked off while Redis is full", func() bool {
 		underway, ok := w.standing(pb.State_STATE_PENDING, pb.State_STATE_SENDABLE)
 		return ok && len(underway) == 0

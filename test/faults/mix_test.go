@@ -148,7 +148,7 @@ func (m *mix) judge(t *testing.T, w *world, _ *load, _ End) {
 		t.Error("no copy is flagged: the faults hit nothing that was under way")
 	}
 	for _, c := range w.coordinators {
-		t.Logf("%s took %d MiB at most since it was started", c.grpc, highWater(t, c.cmd.Process.Pid)>>20)
+		t.Logf("%s took %d MiB at most since it was started", c.grpc, highWater(t, c.Cmd.Process.Pid)>>20)
 	}
 	most := highWater(t, os.Getpid())
 	t.Logf("this process took %d MiB at most", most>>20)

@@ -157,7 +157,7 @@ func enoughKills(w *world) bool { return len(w.wiring.kills) >= fewest }
 
 func (k *killer) revive(c *coordinator) {
 	k.w.start(c)
-	k.w.ready(c)
+	c.Ready(c.http)
 }
 
 func (k *killer) aim(at point, skip int) {

@@ -194,7 +194,7 @@ func (b *backlog) judge(t *testing.T, w *world, _ *load, _ End) {
 		t.Errorf("%d messages were claimed at once; %d may be", b.leases, most)
 	}
 	for _, c := range w.coordinators {
-		most := highWater(t, c.cmd.Process.Pid)
+		most := highWater(t, c.Cmd.Process.Pid)
 		t.Logf("a coordinator's memory was %d MiB at most", most>>20)
 		if most > 256<<20 {
 			t.Errorf("a coordinator took %d MiB", most>>20)

@@ -188,7 +188,7 @@ func (w *world) restartAfter(killed <-chan struct{}, c *coordinator) {
 		w.t.Fatalf("no coordinator was to drop a marker\n%s", w.tails())
 	}
 	w.start(c)
-	w.ready(c)
+	c.Ready(c.http)
 }
 
 // diesBeforeAck: the owner is killed when a copy is out, before the acknowledgement arrives.
@@ -214,7 +214,7 @@ func diesBeforeAck(ctx context.Context, w *world, _ *rand.Rand) {
 	_ = w.end(owner, syscall.SIGKILL) // killed, and exits so
 	close(received)
 	w.start(owner)
-	w.ready(owner)
+	owner.Ready(owner.http)
 }
 
 // submitsAndRollsBack: a Submit is no verdict.

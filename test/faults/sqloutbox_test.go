@@ -99,7 +99,7 @@ func killRelaying(_ context.Context, w *world, random *rand.Rand) {
 			burst = append(burst, d)
 		}
 		w.inserter.commit(w.t.Context(), burst...)
-		for w.inserter.count(w, fmt.Sprintf("owner LIKE '%%-%d-%%'", c.cmd.Process.Pid)) == 0 {
+		for w.inserter.count(w, fmt.Sprintf("owner LIKE '%%-%d-%%'", c.Cmd.Process.Pid)) == 0 {
 			if w.inserter.count(w, "state = 1") == 0 {
 				w.t.Error("the rows were relayed without the coordinator: the row proves nothing")
 				break
@@ -109,7 +109,7 @@ func killRelaying(_ context.Context, w *world, random *rand.Rand) {
 		_ = w.end(c, syscall.SIGKILL)
 		w.t.Logf("%d rows were held", w.inserter.count(w, "owner IS NOT NULL"))
 		w.start(c)
-		w.ready(c)
+		c.Ready(c.http)
 	}
 }
 

@@ -62,5 +62,5 @@ func (w *world) killAndStart(c *coordinator) {
 	w.ledger.Fault("SIGKILL to " + c.grpc)
 	_ = w.end(c, syscall.SIGKILL)
 	w.start(c)
-	w.ready(c)
+	c.Ready(c.http)
 }

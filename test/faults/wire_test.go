@@ -212,7 +212,7 @@ func cutOff(how func(*wire.Proxy)) func(context.Context, *world, *rand.Rand) {
 		w.wiring.meanwhile = after - before
 		c.redis.Restore()
 		w.ledger.Fault("repaired")
-		w.ready(c)
+		c.Ready(c.http)
 		w.goesOn(c)
 	}
 }
@@ -231,7 +231,7 @@ func slowDown(ctx context.Context, w *world, _ *rand.Rand) {
 		w.t.Errorf("a message by way of the slow one: %v", err)
 	}
 	if took := time.Since(begun); took < slowBy {
-		w.t.Errorf("it was delivered after %v: nothing was slow", took)
+		w.t.Errorf("the message was delivered after %v: nothing was slow", took)
 	}
 	wait(slowFor - time.Since(begun))
 	c.redis.Restore()

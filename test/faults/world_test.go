@@ -3,9 +3,7 @@ package faults
 import (
 	"cmp"
 	"context"
-	"flag"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -22,15 +20,13 @@ import (
 
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/programs"
 	"github.com/msghandler/msghandler/test/servers"
 	"github.com/msghandler/msghandler/test/servers/natsserver"
 )
 
 // patience bounds every wait.
 const patience = 2 * time.Minute
-
-// binary is the coordinator that TestMain has built.
-var binary string
 
 // others are the programs that this binary is when a row starts the binary as a process of its own, by their
 // variable.
@@ -51,23 +47,7 @@ func TestMain(m *testing.M) {
 			os.Exit(0)
 		}
 	}
-	os.Exit(build(m))
-}
-
-func build(m *testing.M) int {
-	flag.Parse()
-	dir, err := os.MkdirTemp("", "msghandler-faults-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	binary = filepath.Join(dir, "msghandler")
-	if out, err := exec.Command("go", "build", "-o", binary, "../../cmd/msghandler").CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "build the coordinator: %v\n%s", err, out)
-		return 1
-	}
-	return servers.Stopping(m).Run()
+	os.Exit(programs.Main(m, "msghandler"))
 }
 
 // options are the special needs of a row's world.
@@ -144,9 +124,7 @@ type world struct {
 // coordinator is one address at which a process comes and goes.
 type coordinator struct {
 	grpc, http, log string
-	cmd             *exec.Cmd
-	done            chan struct{}
-	err             error // how it ended, once done is closed
+	*programs.Process
 	// ended says that a process of the coordinator was ended, and its counts are lost.
 	ended bool
 	ways
@@ -180,7 +158,7 @@ func newWorld(t *testing.T, o options) *world {
 		t.Cleanup(func() { w.end(c, syscall.SIGKILL) })
 	}
 	for _, c := range w.coordinators {
-		w.ready(c)
+		c.Ready(c.http)
 	}
 	return w
 }
@@ -188,39 +166,20 @@ func newWorld(t *testing.T, o options) *world {
 // start starts a coordinator's process with short times.
 func (w *world) start(c *coordinator) {
 	w.t.Helper()
-	out, err := os.OpenFile(c.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	defer out.Close()
-	c.cmd = exec.Command(cmp.Or(w.options.binary, binary), "serve")
 	redisURL, amqpURL := w.addresses()
 	if w.options.wired {
 		redisURL, amqpURL = c.redis.URL(redisURL), c.amqp.URL(amqpURL)
 	}
-	c.cmd.Env = append([]string{
-		"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Dir(c.log),
-		"MSGHANDLER_GRPC_ADDR=" + c.grpc, "MSGHANDLER_HTTP_ADDR=" + c.http,
-		"MSGHANDLER_REDIS_URL=" + redisURL, "MSGHANDLER_AMQP_URL=" + amqpURL,
-		"MSGHANDLER_CALLBACKS_ALLOW=127.0.0.1:*",
-		"MSGHANDLER_CONFIRM_AFTER=1s", "MSGHANDLER_CONFIRM_TIMEOUT=1s", "MSGHANDLER_CONFIRM_LEASE=6s",
+	env := append(programs.Settings(c.grpc, c.http, redisURL, amqpURL,
 		"MSGHANDLER_CONFIRM_BACKOFF=500ms,1s", "MSGHANDLER_CONFIRM_ATTEMPTS=4",
-		"MSGHANDLER_SEND_CONFIRM_TIMEOUT=3s", "MSGHANDLER_SEND_LEASE=8s",
 		// Longer than any fault lasts: a message that the broker refuses meanwhile must not end as DEAD.
-		"MSGHANDLER_SEND_BACKOFF=200ms,500ms" + strings.Repeat(",1s", 60),
-	}, w.options.settings...)
+		"MSGHANDLER_SEND_BACKOFF=200ms,500ms"+strings.Repeat(",1s", 60),
+	), w.options.settings...)
 	if w.stream != nil {
-		c.cmd.Env = append(c.cmd.Env, "MSGHANDLER_BROKERS_STREAM_URL="+w.stream.url())
+		env = append(env, "MSGHANDLER_BROKERS_STREAM_URL="+w.stream.url())
 	}
-	c.cmd.Stdout, c.cmd.Stderr = out, out
-	if err := c.cmd.Start(); err != nil {
-		w.t.Fatal(err)
-	}
-	c.done = make(chan struct{})
-	go func(cmd *exec.Cmd, done chan struct{}) {
-		c.err = cmd.Wait()
-		close(done)
-	}(c.cmd, c.done)
+	cmd := exec.Command(cmp.Or(w.options.binary, programs.Path("msghandler")), "serve")
+	c.Process = programs.Launch(w.t, env, cmd, c.log)
 }
 
 // addresses are where Redis and RabbitMQ are for coordinators.
@@ -237,37 +196,15 @@ func (w *world) addresses() (redis, amqp string) {
 
 // end sends a signal, waits for the end of the process, and returns how the process ended.
 func (w *world) end(c *coordinator, signal syscall.Signal) error {
-	w.t.Helper()
 	c.ended = true
-	_ = c.cmd.Process.Signal(signal) // the process may have ended by itself, as done says
-	select {
-	case <-c.done:
-		return c.err
-	case <-time.After(patience):
-		_ = c.cmd.Process.Kill()
-		return fmt.Errorf("the coordinator has not ended within %v of %v", patience, signal)
-	}
-}
-
-func (w *world) ready(c *coordinator) {
-	w.t.Helper()
-	servers.Eventually(w.t, patience, "the coordinator is ready, and no check fails", func() bool {
-		select {
-		case <-c.done:
-			log, _ := os.ReadFile(c.log)
-			w.t.Fatalf("the coordinator ended: %v\n%s", c.err, log)
-		default:
-		}
-		status, text := c.page("/readyz")
-		return status == http.StatusOK && !strings.Contains(text, isDegraded)
-	})
+	return c.End(signal)
 }
 
 // allReady waits until every coordinator is ready.
 func (w *world) allReady() {
 	w.t.Helper()
 	for _, c := range w.coordinators {
-		w.ready(c)
+		c.Ready(c.http)
 	}
 }
 
@@ -294,19 +231,7 @@ func (w *world) degraded(why string) {
 }
 
 // page reads a page of the coordinator; the status is 0 when there is no answer.
-func (c *coordinator) page(path string) (status int, text string) {
-	client := http.Client{Timeout: 10 * time.Second} // the coordinator may be stopped
-	response, err := client.Get("http://" + c.http + path)
-	if err != nil {
-		return 0, ""
-	}
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		return 0, ""
-	}
-	return response.StatusCode, string(body)
-}
+func (c *coordinator) page(path string) (status int, text string) { return programs.Page(c.http, path) }
 
 // dial connects with a coordinator until the test ends.
 func (w *world) dial(c *coordinator) *grpc.ClientConn {

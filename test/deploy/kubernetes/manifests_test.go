@@ -141,7 +141,7 @@ func TestPodSpecKeepsThePromises(t *testing.T) {
 		t.Errorf("the pod reads %s, and the configuration is %s", pod.Volumes[0].ConfigMap.Name, all.config.Name)
 	}
 	if path := container.VolumeMounts[0].MountPath + "/msghandler.yaml"; container.Args[len(container.Args)-1] != path {
-		t.Errorf("it is started with %v, and the configuration is at %s", container.Args, path)
+		t.Errorf("the container is started with %v, and the configuration is at %s", container.Args, path)
 	}
 	for path, probe := range map[string]*core.Probe{
 		"/healthz": container.LivenessProbe, "/readyz": container.ReadinessProbe,
@@ -152,7 +152,7 @@ func TestPodSpecKeepsThePromises(t *testing.T) {
 	}
 	if c := container.SecurityContext; c == nil || c.ReadOnlyRootFilesystem == nil || !*c.ReadOnlyRootFilesystem ||
 		c.AllowPrivilegeEscalation == nil || *c.AllowPrivilegeEscalation || pod.SecurityContext.RunAsUser == nil {
-		t.Error("it may do more than it needs to")
+		t.Error("the container may do more than it needs to")
 	}
 	if *all.deployment.Spec.Replicas < 2 ||
 		all.disruption.Spec.MaxUnavailable.IntValue() >= int(*all.deployment.Spec.Replicas) {

@@ -40,7 +40,7 @@ func TestComponentScrapesTheService(t *testing.T) {
 	all := read(t, string(text))
 	monitor, rules := objects.Only[*monitoring.ServiceMonitor](all), objects.Only[*monitoring.PrometheusRule](all)
 	if len(monitor) != 1 || len(rules) != 1 || len(rules[0].Spec.Groups[0].Rules) < 40 {
-		t.Fatalf("it has %d monitors and %d objects of rules", len(monitor), len(rules))
+		t.Fatalf("the chart has %d monitors and %d objects of rules", len(monitor), len(rules))
 	}
 	if rule := rules[0].Spec.Groups[0].Rules[0]; rule.Expr.String() != `up{job="msghandler"} == 0` {
 		t.Errorf("%s asks %s", rule.Alert, rule.Expr.String())

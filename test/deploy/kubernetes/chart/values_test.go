@@ -110,7 +110,7 @@ func TestEmptyValuesRender(t *testing.T) {
 func TestChartNamesMissingValues(t *testing.T) {
 	_, err := render(load(t), usual, chartutil.Values{})
 	if err == nil {
-		t.Fatal("it renders")
+		t.Fatal("the chart renders")
 	}
 	for _, want := range []string{"tls.secret:", "secrets:", "docs/run/kubernetes.md"} {
 		if !strings.Contains(err.Error(), want) {
