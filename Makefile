@@ -6,26 +6,22 @@ BUILD := github.com/msghandler/msghandler/internal/ground/build
 LDFLAGS := -s -w -X $(BUILD).version=$(VERSION) -X $(BUILD).commit=$(shell git rev-parse HEAD 2>/dev/null)
 GO_FILES := git ls-files -z --cached --others --exclude-standard '*.go' ':!*.pb.go'
 # How long one package's tests may take, on two slow cores with the race detector.
-TEST_TIMEOUT ?= 20m
+export TEST_TIMEOUT ?= 20m
+test newest: export MSGHANDLER_PROGRAMS := $(CURDIR)/.cache/programs
 # The pattern work names the packages of all modules in go.work; ./... those of one module.
 PACKAGES ?= work
 # The release of Redis (or Valkey) and RabbitMQ that tests start: oldest (the system's own), trixie or newest.
 SERVERS := $(or $(SERVERS),$(TEST_SERVERS),oldest)
 export TEST_SERVERS := $(SERVERS)
-# The package that takes longest begins first, or it would run alone in the end.
-SLOWEST = $(filter-out $(PACKAGES),$(if $(filter work,$(PACKAGES)),./test/e2e))
 # What depends on the servers' versions runs again on the newest ones, when everything runs on the oldest. The package that
 # takes longest comes first.
 NEWEST ?= ./test/e2e ./test/broker/rabbitmq ./internal/store/redis ./internal/app/doctor ./test/consumer \
 	./test/consumer/dedup/redis ./test/producer/marker/redis ./test/producer/outbox/rabbitmq ./test/servers ./test/amqpconformance
-# Most of the random sequences are played without the race detector, which makes them four times as slow.
-RANDOM_ALONE = $(if $(filter work ./test/random,$(PACKAGES)),scripts/gotest.sh ./test/random \
-	-run TestRandomSequences -count=1 -timeout $(TEST_TIMEOUT))
-NEWEST_TOO = $(if $(filter oldest,$(SERVERS)),$(if $(filter work,$(PACKAGES)),TEST_TIMEOUT=$(TEST_TIMEOUT) scripts/test-newest.sh $(NEWEST)))
+NEWEST_TOO = $(if $(filter oldest,$(SERVERS)),$(if $(filter work,$(PACKAGES)),scripts/test-newest.sh $(NEWEST)))
 FUZZTIME ?= 60s
 FUZZ ?= ^Fuzz
 
-.PHONY: help build test check newest acceptance databases finished faults drill soak defects vulnerabilities chart screenshots lists crowd wcag fuzz house model docs docs-run lint generate fresh bench compare profiles tidy version proxy release test-release test-packages walk demo tools clean
+.PHONY: help build test check programs newest acceptance databases finished faults drill soak defects vulnerabilities chart screenshots lists crowd wcag fuzz house model docs docs-run lint generate fresh bench compare profiles tidy version proxy release test-release test-packages walk demo tools clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,22 +29,21 @@ help: ## List the targets
 build: ## Build the static binaries into bin/
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
 
-# A package that hangs fails at TEST_TIMEOUT with its stacks. Three packages at a time: tests wait more than they compute.
-# Beside them, with what they leave of the processors, go the random sequences and the newest servers. Vetting is lint's.
-# Binaries without symbols link in two thirds of the time, and show the same stacks.
-test: $(BIN)/gotestsum ## Install the test servers and run all tests with the race detector (PACKAGES=./internal/server)
+# Beside the tests, with what they leave of the processors, runs what depends on the newest servers.
+test: $(BIN)/gotestsum programs ## Install the test servers and run all tests (PACKAGES=./internal/server)
 	scripts/install-test-servers.sh
-	go build -o $(BIN)/withservers ./test/withservers
-	scripts/beside.sh .cache/beside.log '$(or $(RANDOM_ALONE),true)' '$(or $(NEWEST_TOO),true)' -- \
-		$(BIN)/withservers -- scripts/gotest.sh '$(SLOWEST) $(PACKAGES)' \
-		-race -count=1 -vet=off -ldflags='-s -w' -p 3 -timeout $(TEST_TIMEOUT)
+	scripts/beside.sh .cache/beside.log '$(or $(NEWEST_TOO),true)' -- $(BIN)/withservers -- scripts/test.sh $(PACKAGES)
 
 ROOM ?=
 check: $(BIN)/golangci-lint ## Vet, lint and test a room, and test the rooms that import it (ROOM=sendloop)
 	scripts/check-room.sh '$(ROOM)'
 
-newest: $(BIN)/gotestsum ## Run the packages that depend on the servers' versions on the newest servers (NEWEST=./test/consumer)
+# Tests that run the programs take them from here (test/programs), so that they are linked once.
+programs:
 	go build -o $(BIN)/withservers ./test/withservers
+	go build -ldflags='-s -w' -o $(MSGHANDLER_PROGRAMS)/ ./cmd/...
+
+newest: $(BIN)/gotestsum programs ## Run the packages that depend on the servers' versions on the newest servers (NEWEST=./test/consumer)
 	scripts/test-newest.sh $(NEWEST)
 
 # The seeds run in the ordinary tests too. One target alone: make fuzz FUZZ=FuzzRecord FUZZTIME=10m
@@ -119,7 +114,6 @@ soak: ## Break things at random for as long as asked, under 300 new ids a second
 lint: tools ## Check format, code and API
 	@unformatted=$$($(GO_FILES) | xargs -0 $(BIN)/gofumpt -l); \
 		[ -z "$$unformatted" ] || { echo "run gofumpt -w on:"; echo "$$unformatted"; exit 1; }
-	go vet work
 	$(BIN)/golangci-lint run $$(go list -m -f '{{.Dir}}/...')
 	$(BIN)/buf lint
 	$(BIN)/buf format --diff --exit-code
@@ -217,15 +211,16 @@ $(BIN)/actionlint: tool := github.com/rhysd/actionlint/cmd/actionlint
 $(BIN)/cosign: tool := github.com/sigstore/cosign/v3/cmd/cosign
 $(BIN)/hugo: tool := github.com/gohugoio/hugo
 $(addprefix $(BIN)/,actionlint cosign hugo): internal/release/go.mod internal/release/go.sum
-	GOWORK=off CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' -modfile=$< -o $@ $(tool)
+	GOWORK=off go build -ldflags='-s -w' -modfile=$< -o $@ $(tool)
 
+# All tools are built with the same flags, so that they share the compiled packages.
 $(BIN)/buf: tool := github.com/bufbuild/buf/cmd/buf
 $(BIN)/golangci-lint: tool := github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 $(BIN)/gofumpt: tool := mvdan.cc/gofumpt
 $(BIN)/gotestsum: tool := gotest.tools/gotestsum
 $(BIN)/govulncheck: tool := golang.org/x/vuln/cmd/govulncheck
 $(addprefix $(BIN)/,buf golangci-lint gofumpt gotestsum govulncheck): internal/tools/go.mod internal/tools/go.sum
-	GOWORK=off go build -modfile=internal/tools/go.mod -o $@ $(tool)
+	GOWORK=off go build -ldflags='-s -w' -modfile=$< -o $@ $(tool)
 
 clean: ## Remove what was built
 	rm -rf bin .cache dist

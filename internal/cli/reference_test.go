@@ -14,7 +14,7 @@ import (
 	"github.com/msghandler/msghandler/internal/cli/commandline"
 )
 
-//go:generate go test -run TestCommandsPageMatchesHelp -update .
+//go:generate go test -vet=off -run TestCommandsPageMatchesHelp -update .
 
 var update = flag.Bool("update", false, "write docs/reference/cli.md anew")
 

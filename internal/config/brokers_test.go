@@ -80,7 +80,7 @@ func TestWrongBrokersAreNamed(t *testing.T) {
 			}
 			_, err := config.Load(sources)
 			if err == nil {
-				t.Fatal("it was accepted")
+				t.Fatal("the configuration was accepted")
 			}
 			text := strings.ReplaceAll(err.Error(), sources.File, "FILE")
 			if test.file == "" {

@@ -14,7 +14,7 @@ import (
 	"github.com/msghandler/msghandler/internal/config"
 )
 
-//go:generate go test -run TestTheReferenceIsFresh -update .
+//go:generate go test -vet=off -run TestTheReferenceIsFresh -update .
 
 var update = flag.Bool("update", false, "write docs/reference/configuration.md and config.example.yaml anew")
 

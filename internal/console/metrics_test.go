@@ -16,7 +16,7 @@ import (
 	"github.com/msghandler/msghandler/internal/peerstats"
 )
 
-//go:generate go test -run TestTheTableOfMetricsIsFresh -update .
+//go:generate go test -vet=off -run TestTheTableOfMetricsIsFresh -update .
 
 var update = flag.Bool("update", false, "write the table of docs/reference/metrics.md anew")
 

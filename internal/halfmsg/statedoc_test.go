@@ -10,7 +10,7 @@ import (
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
-//go:generate go test -run TestTheStateMachinePageIsFresh -update .
+//go:generate go test -vet=off -run TestTheStateMachinePageIsFresh -update .
 
 var update = flag.Bool("update", false, "write docs/reference/state-machine.md anew")
 

@@ -12,15 +12,9 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// A private node takes ten seconds to start, so both tests of one share it.
-func TestPrivateNode(t *testing.T) {
+func TestServersAreOfTheChosenRelease(t *testing.T) {
 	t.Parallel()
 	rabbit := servers.PrivateRabbitMQ(t)
-	t.Run("is of the chosen release", func(t *testing.T) { isOfTheChosenRelease(t, rabbit) })
-	t.Run("keeps its data through restarts", func(t *testing.T) { keepsDataThroughRestarts(t, rabbit) })
-}
-
-func isOfTheChosenRelease(t *testing.T, rabbit *servers.RabbitServer) {
 	redis := servers.Redis(t)
 	for _, pid := range []int{redis.Pid(), rabbit.Pid()} {
 		if shares := mountNamespace(t, pid) == mountNamespace(t, os.Getpid()); shares != (servers.Release() == "oldest") {

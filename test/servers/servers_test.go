@@ -1,8 +1,6 @@
 package servers_test
 
 import (
-	"net/http"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -84,23 +82,6 @@ func TestRedisClusterServesEverySlot(t *testing.T) {
 	}
 }
 
-func TestRabbitClusterReplicatesQuorumQueues(t *testing.T) {
-	t.Parallel()
-	cluster := servers.RabbitCluster(t)
-	declareDurable(t, cluster[0].URL, amqp.Table{amqp.QueueTypeArg: amqp.QueueTypeQuorum})
-	var queue struct {
-		Members []string `json:"members"`
-	}
-	if err := cluster[2].Management().Call(http.MethodGet, "/api/queues/%2F/kept", nil, &queue); err != nil {
-		t.Fatal(err)
-	}
-	for _, node := range cluster {
-		if !slices.Contains(queue.Members, node.Name()) {
-			t.Errorf("the queue's members are %q: %s is none of them", queue.Members, node.Name())
-		}
-	}
-}
-
 func TestVhostsAreSeparateAndCloseConnections(t *testing.T) {
 	t.Parallel()
 	one, two := servers.RabbitMQ(t), servers.RabbitMQ(t)
@@ -118,36 +99,6 @@ func TestVhostsAreSeparateAndCloseConnections(t *testing.T) {
 	}
 	if names, err := two.Management().Connections(); len(names) != 0 || err != nil {
 		t.Errorf("the other vhost has the connections %v, %v", names, err)
-	}
-}
-
-func keepsDataThroughRestarts(t *testing.T, r *servers.RabbitServer) {
-	declareDurable(t, r.URL, nil)
-	r.Stop() // writes its data down; an early kill may take the queue
-	r.Start()
-	r.Kill()
-	r.Start()
-	if got := r.Ctl("-q", "list_queues", "name"); !strings.Contains(got, "kept") {
-		t.Errorf("queues: %q", got)
-	}
-	if err := r.Management().Call(http.MethodGet, "/api/overview", nil, nil); err != nil {
-		t.Error(err)
-	}
-}
-
-func declareDurable(t *testing.T, url string, args amqp.Table) {
-	t.Helper()
-	conn, err := amqp.Dial(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	ch, err := conn.Channel()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := ch.QueueDeclare("kept", true, false, false, false, args); err != nil {
-		t.Fatal(err)
 	}
 }
 

@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# Runs the tests of packages. usage: scripts/test.sh PACKAGE...   (TEST_TIMEOUT: how long one package may take)
+# The race detector watches packages whose tests run our goroutines in their own process. Tests that start programs,
+# read the sources or play with the demos go without it: there it costs most and sees least.
+# A package that hangs fails at TEST_TIMEOUT with its stacks. Three packages at a time: tests wait more than they
+# compute.
+# Binaries without symbols link in two thirds of the time, and show the same stacks. Vetting is lint's.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+unraced='/(cmd|dev|examples|test)(/|$)'
+raced_too='/(dev/embedded|test/(amqpconn|broker|consumer|producer|sqldb))(/|$)'
+# Both: a hundred random sequences with the race detector, and a thousand without it.
+both='/test/random$'
+# The packages that take longest begin first, or each would run alone in the end.
+longest='/(test/(e2e|faults|console|broker/rabbitmq|producer/marker/sql)|internal/(store/redis|cli))$'
+# Interpreters and servers of others, which compute much under the detector and share no memory with our code.
+quiet=()
+for library in github.com/{alicebob,yuin,alecthomas,nats-io/nats-server,twmb/franz-go/pkg/{kfake,kmsg}} modernc.org; do
+  quiet+=("-gcflags=$library/...=-race=false")
+done
+
+all=$(go list "$@")
+# first LIST prints its longest packages before the others.
+first() {
+  grep -E "$longest" <<<"$1" || true
+  grep -vE "$longest" <<<"$1" || true
+}
+without=$(first "$(grep -E "$unraced" <<<"$all" | grep -vE "$raced_too")")
+with=$(first "$(grep -vxF "$without" <<<"$all"; grep -E "$both" <<<"$all")")
+
+status=0
+flags=(-count=1 -vet=off '-ldflags=-s -w' -p 3 -timeout "${TEST_TIMEOUT:-20m}")
+[ -z "$with" ] || scripts/gotest.sh "${with//$'\n'/ }" -race "${quiet[@]}" "${flags[@]}" || status=$?
+[ -z "$without" ] || scripts/gotest.sh "${without//$'\n'/ }" "${flags[@]}" || status=$?
+exit "$status"
