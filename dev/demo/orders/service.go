@@ -73,6 +73,9 @@ const resendAfter = 5 * time.Second
 // relayEvery is how often the relay looks for messages that the consumers' process has committed.
 const relayEvery = 500 * time.Millisecond
 
+// markerTimeout is longer than the SDK's: the database of a demo may share a slow machine with everything else.
+const markerTimeout = 20 * time.Second
+
 // Service takes orders.
 type Service struct {
 	config      Config
@@ -141,7 +144,8 @@ func (s *Service) connect(ctx context.Context) (err error) {
 // serve opens the producer. It attends, or answers the coordinator's callbacks on a gRPC server.
 func (s *Service) serve(ctx context.Context) (err error) {
 	config := producer.Config{
-		Name: s.config.Name, Coordinator: s.config.Coordinator, Markers: s.markers,
+		MarkerTimeout: markerTimeout,
+		Name:          s.config.Name, Coordinator: s.config.Coordinator, Markers: s.markers,
 		TLS: s.config.TLS, TokenFile: s.config.TokenFile,
 		Coordinators: s.config.Coordinators, Logger: s.config.Logger,
 	}

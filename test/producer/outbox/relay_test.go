@@ -49,7 +49,7 @@ func onEachDSN(t *testing.T, test func(t *testing.T, d sqlmarker.Dialect, driver
 
 func sqlite(t testing.TB) (driver, dsn string) {
 	return "sqlite", "file:" + filepath.Join(t.TempDir(), "db") +
-		"?_pragma=busy_timeout(20000)&_pragma=journal_mode(WAL)&_pragma=synchronous(NORMAL)"
+		"?_pragma=busy_timeout(300000)&_pragma=journal_mode(WAL)&_pragma=synchronous(NORMAL)"
 }
 
 func openDB(t testing.TB, driver, dsn string) *sql.DB {
@@ -180,7 +180,9 @@ func TestFourRelaysSendEachRowOnce(t *testing.T) {
 		tables := make([]*sqlmarker.Store, 4) // as in four instances of the producer
 		for i := range tables {
 			tables[i] = table(t, db, d)
-			relays = append(relays, relay(t, tables[i], to, func(c *outbox.Config) { c.Batch = 50 }))
+			relays = append(relays, relay(t, tables[i], to, func(c *outbox.Config) {
+				c.Batch, c.Lock = 50, 3*patience // on a slow machine no lock ends before the outcome is recorded
+			}))
 		}
 		run(t, relays...)
 		for part := range 10 {

@@ -46,7 +46,7 @@ func of(dialect sqlmarker.Dialect, d *servers.Database) Database {
 func SQLite(t testing.TB) Database {
 	return Database{
 		sqlmarker.SQLite, "sqlite", "file:" + filepath.Join(t.TempDir(), "db") +
-			"?_pragma=busy_timeout(20000)&_pragma=journal_mode(WAL)&_pragma=synchronous(NORMAL)",
+			"?_pragma=busy_timeout(300000)&_pragma=journal_mode(WAL)&_pragma=synchronous(NORMAL)",
 	}
 }
 

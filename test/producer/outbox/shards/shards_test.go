@@ -80,8 +80,14 @@ func table(t testing.TB, tables []outbox.Table, l *shards.Leases) *shards.Table 
 
 func relay(t testing.TB, table outbox.Table, to outbox.Sender) *outbox.Relay {
 	t.Helper()
+	return relayLocking(t, table, to, testLock)
+}
+
+// relayLocking is relay with claims that last so long.
+func relayLocking(t testing.TB, table outbox.Table, to outbox.Sender, lock time.Duration) *outbox.Relay {
+	t.Helper()
 	r, err := outbox.New(outbox.Config{
-		Table: table, Sender: to, Interval: 100 * time.Millisecond, Batch: 50, Lock: testLock,
+		Table: table, Sender: to, Interval: 100 * time.Millisecond, Batch: 50, Lock: lock,
 		Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
