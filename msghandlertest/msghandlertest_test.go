@@ -447,7 +447,7 @@ func TestUndecidedMessageFailsTheTest(t *testing.T) {
 	send(t, orders(t, c), message("1001"))
 	failures := run(func(t testing.TB) {
 		c.AssertNothingPublished(t)
-		t.Errorf("it goes on")
+		t.Errorf("the test goes on")
 	})
 	if len(failures) != 1 || !strings.Contains(failures[0], "orders/1001") ||
 		!strings.Contains(failures[0], "STATE_PENDING") {

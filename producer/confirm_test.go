@@ -367,7 +367,7 @@ func TestSendWaitsForItsConfirm(t *testing.T) {
 		sent := make(chan error)
 		go func() {
 			sent <- h.p.Send(t.Context(), message("1001"), func(context.Context) error {
-				t.Error("it ran while the answer ROLLED_BACK was under way")
+				t.Error("the business ran while the answer ROLLED_BACK was under way")
 				return nil
 			})
 		}()

@@ -204,6 +204,6 @@ func TestHTTPHandlerAdmitsCoordinatorsOnly(t *testing.T) {
 		transport.CloseIdleConnections()
 	}
 	if strings.Contains(s.log.String(), "Coordinators is empty") {
-		t.Errorf("it warns:\n%s", s.log)
+		t.Errorf("the producer warns:\n%s", s.log)
 	}
 }

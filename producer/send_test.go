@@ -402,7 +402,7 @@ func TestALostSubmitLosesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		if took := time.Since(start); took < 9*time.Second || took > 11*time.Second {
-			t.Errorf("it was tried for %v", took)
+			t.Errorf("the marker was tried for %v", took)
 		}
 		if err := h.confirm(t.Context(), false, "1001"); err != nil {
 			t.Fatal(err)

@@ -124,7 +124,7 @@ func TestInterruptEndsOpenLoop(t *testing.T) {
 		}
 		r.openLoop(ctx)
 		if took := time.Since(begun); took != time.Second || r.unbegun != 0 {
-			t.Errorf("it took %v, %d never began", took, r.unbegun)
+			t.Errorf("the load took %v, %d never began", took, r.unbegun)
 		}
 	})
 }

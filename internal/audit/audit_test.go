@@ -280,7 +280,7 @@ func TestRecordsTakeCallerFromContext(t *testing.T) {
 	}
 	reload, change := kept[0], kept[1]
 	if len(change.Names) != 100 || change.Names[99] != "orders/99" {
-		t.Errorf("it names %d messages: %v", len(change.Names), change.Names)
+		t.Errorf("the record names %d messages: %v", len(change.Names), change.Names)
 	}
 	if change.ID == "" || time.Since(change.Time) > time.Minute {
 		t.Errorf("its id is %q, its time %v", change.ID, change.Time)

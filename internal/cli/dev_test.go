@@ -92,7 +92,7 @@ func TestDoctorFindsNothingAtDev(t *testing.T) {
 	}
 	if !strings.Contains(said, "nothing in it is durable") ||
 		!strings.Contains(said, "the defaults of callbacks.allow are examined") {
-		t.Errorf("it hides what dev does not do:\n%s", said)
+		t.Errorf("the doctor hides what dev does not do:\n%s", said)
 	}
 }
 

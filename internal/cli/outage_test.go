@@ -113,7 +113,7 @@ func TestWatchContinuesAfterOutage(t *testing.T) {
 				return strings.LastIndex(out.String(), c.well) > strings.LastIndex(out.String(), why)
 			})
 			if status := stop(); status != 0 {
-				t.Errorf("it ended with %d:\n%s", status, out)
+				t.Errorf("the command ended with %d:\n%s", status, out)
 			}
 		})
 	}

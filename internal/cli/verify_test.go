@@ -141,7 +141,7 @@ func TestVerifyProducerWritesJUnit(t *testing.T) {
 			}
 			s := report.Suite
 			if s.Tests != len(s.Cases) || s.Failures != c.failures || s.Errors != c.errors {
-				t.Errorf("it counts %d tests, %d failures, %d errors: %s", s.Tests, s.Failures, s.Errors, data)
+				t.Errorf("the report counts %d tests, %d failures, %d errors: %s", s.Tests, s.Failures, s.Errors, data)
 			}
 			for _, is := range s.Cases {
 				problems := slices.Concat(is.Failure, is.Error)

@@ -42,7 +42,7 @@ func TestWatchCountsUntilStopped(t *testing.T) {
 		return strings.Count(out.String(), "pending   1") > 2
 	})
 	if status := stop(); status != 0 {
-		t.Errorf("it ended with %d:\n%s", status, out)
+		t.Errorf("the command ended with %d:\n%s", status, out)
 	}
 	run(nil, "stats", "--watch", "--every=1ms", "--server="+c.addr).want(t, 2, "", "--every=1ms")
 }
@@ -72,7 +72,7 @@ func TestTopShowsGroupsOfCoordinator(t *testing.T) {
 		return strings.Count(out.String(), "IN TROUBLE") > 2
 	})
 	if status := stop(); status != 0 {
-		t.Errorf("it ended with %d:\n%s", status, out)
+		t.Errorf("the command ended with %d:\n%s", status, out)
 	}
 	_, screen, _ := strings.Cut(out.String(), "IN TROUBLE\n")
 	screen, _, _ = strings.Cut(screen, "msghandler at")
@@ -86,7 +86,7 @@ the coordinator leaves out 3 smaller groups
 		t.Errorf("the groups are\n%s, want\n%s", screen, want)
 	}
 	if strings.Contains(out.String(), "\x1b") || !strings.Contains(out.String(), "pending ?/s") {
-		t.Errorf("it controls no terminal, or shows unknown rates:\n%s", out)
+		t.Errorf("the command controls no terminal, or shows unknown rates:\n%s", out)
 	}
 	run(nil, "tail", "--server="+c.addr).want(t, 1, "", "lacks this command or flag; nothing was done")
 	run(nil, "tail", "--state=nonsense", "--server="+c.addr).want(t, 2, "", "--state=nonsense")

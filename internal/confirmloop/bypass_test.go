@@ -67,7 +67,7 @@ func TestFailedBypassCallsOpenTheCircuit(t *testing.T) {
 			h.submit(h.have("orders", fmt.Sprint(i))...)
 			time.Sleep(time.Second)
 			if i == 2 && !look(h, func() bool { return h.paused }) {
-				t.Error("it failed for three orders, one after the other, and its circuit is not open")
+				t.Error("the producer failed for three orders, one after the other, and its circuit is not open")
 			}
 		}
 		// In the usual lane and apart, each a few and then about one for each pause, which grow to a minute.

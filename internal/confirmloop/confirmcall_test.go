@@ -108,7 +108,7 @@ func TestFailingEveryOrderOpensTheCircuit(t *testing.T) {
 			time.Sleep(time.Minute)
 		}
 		if !look(h, func() bool { return h.paused }) {
-			t.Error("it failed for five orders, one after the other, and its circuit is not open")
+			t.Error("the producer failed for five orders, one after the other, and its circuit is not open")
 		}
 	})
 }

@@ -120,7 +120,7 @@ func TestQuarantinedMessagesBackOff(t *testing.T) {
 		h.submit(name)
 		synctest.Wait()
 		if got := h.wantState(name, halfmsg.Pending); time.Until(got.DueAt) < 2*time.Minute {
-			t.Errorf("it comes back after %v", time.Until(got.DueAt))
+			t.Errorf("the message comes back after %v", time.Until(got.DueAt))
 		}
 	})
 }
@@ -250,7 +250,7 @@ func TestForgottenQuarantineEndsNoPause(t *testing.T) {
 		h.have("orders", "order")
 		h.run(10 * time.Minute)
 		if !look(h, func() bool { return h.paused }) {
-			t.Error("it is said to be called again")
+			t.Error("the quarantined producer is reported as called again")
 		}
 	})
 }

@@ -182,10 +182,10 @@ func TestUnknownBrokerIsLeftToOthers(t *testing.T) {
 		}
 		got := h.want("1", halfmsg.Sendable)
 		if got.PublishAttempts != 0 || got.LeaseOwner != "" || !strings.Contains(got.LastError, "brokers.NAME.url") {
-			t.Errorf("it is %+v", got)
+			t.Errorf("the message is %+v", got)
 		}
 		if wait := time.Until(got.DueAt); wait < time.Second {
-			t.Errorf("it is due again in %v: it comes back without end", wait)
+			t.Errorf("the message is due again in %v: it comes back without end", wait)
 		}
 		time.Sleep(time.Minute)
 		h.pass()

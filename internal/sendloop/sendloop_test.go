@@ -407,7 +407,7 @@ func TestTheBacklogGivesWay(t *testing.T) {
 		h.offer("second")
 		synctest.Wait()
 		if got := look(h, func() []string { return slices.Clone(h.notes) }); !slices.Contains(got, "at the broker: second") {
-			t.Errorf("it waits for the backlog: %v", got)
+			t.Errorf("the message waits for the backlog: %v", got)
 		}
 		close(gate)
 		synctest.Wait()

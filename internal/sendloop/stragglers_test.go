@@ -125,7 +125,7 @@ func TestDeadLettersDelayNoOther(t *testing.T) {
 		}
 		for _, p := range h.published() {
 			if p.Exchange == "dlx" && p.Name.ID == "stuck2" {
-				t.Error("it was copied, though its lease might end before the answer")
+				t.Error("the message was copied, though its lease might end before the answer")
 			}
 		}
 	})

@@ -84,7 +84,7 @@ func TestALargeRequestHoldsAnnouncedBytes(t *testing.T) {
 	first := announce(t, conn, sendHalf, 2<<20)
 	wantAnswer(t, conn, announce(t, conn, sendHalf, 2<<20), codes.ResourceExhausted)
 	if reason := <-refused; reason != guard.RefusedBytes {
-		t.Errorf("it is refused for %q", reason)
+		t.Errorf("the call is refused for %q", reason)
 	}
 	if _, err := h.producers.SendHalfMessage(t.Context(), good("small")); err != nil {
 		t.Errorf("a small one got %v", err)

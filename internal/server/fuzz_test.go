@@ -29,7 +29,7 @@ func TestRabbitMQTakesAcceptedMessages(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m, refused := accept(all[name])
 			if refused != nil {
-				t.Fatalf("it is not even accepted: %v", refused)
+				t.Fatalf("the request is not even accepted: %v", refused)
 			}
 			for i, kind := range kinds {
 				c.carry(t, &m, kind, 1+i*1_000_000)
@@ -57,7 +57,7 @@ func TestRabbitMQTakesKeptFuzzMessages(t *testing.T) {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			m, accepted := acceptBytes(t, kept(t, file))
 			if !accepted && strings.HasPrefix(filepath.Base(file), "accepted-") {
-				t.Error("it is refused")
+				t.Error("the request is refused")
 			}
 			if !accepted || !declarable(&m) {
 				return

@@ -206,10 +206,10 @@ func TestSlowHTTPRequestsAreCut(t *testing.T) {
 				_ = conn.SetReadDeadline(began.Add(time.Hour))
 				got, err := io.ReadAll(conn)
 				if err != nil || !strings.Contains(string(got), tc.gets) {
-					t.Fatalf("it got %q, %v; want %q and the end", got, err, tc.gets)
+					t.Fatalf("the client got %q, %v; want %q and the end", got, err, tc.gets)
 				}
 				if took := time.Since(began); took < tc.after || took > tc.after+11*time.Second {
-					t.Errorf("it was cut after %s, want %s", took, tc.after)
+					t.Errorf("the client was cut after %s, want %s", took, tc.after)
 				}
 			})
 		})

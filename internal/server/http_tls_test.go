@@ -57,7 +57,7 @@ type protocolCheck struct {
 func (p protocolCheck) RoundTrip(r *http.Request) (*http.Response, error) {
 	got, err := p.transport.RoundTrip(r)
 	if err == nil && got.Proto != p.want {
-		p.t.Errorf("it went by %s, want %s", got.Proto, p.want)
+		p.t.Errorf("the call went by %s, want %s", got.Proto, p.want)
 	}
 	return got, err
 }
@@ -275,7 +275,7 @@ func TestSlowHTTP2RequestsAreCut(t *testing.T) {
 	within := func(t *testing.T, began time.Time) {
 		t.Helper()
 		if took := time.Since(began); took < 30*time.Second || took > 41*time.Second {
-			t.Errorf("it was given %s", took)
+			t.Errorf("the call was given %s", took)
 		}
 	}
 	t.Run("JSON", func(t *testing.T) {

@@ -79,7 +79,7 @@ func TestASlowRequestEndsItsConnection(t *testing.T) {
 				wantCode(t, stream.RecvMsg(&msghandlerv1.SendHalfMessageResponse{}), codes.Unavailable)
 				// In a bubble time passes only while all wait.
 				if took := time.Since(began); took < 30*time.Second || took > 40*time.Second {
-					t.Errorf("it was given %s", took)
+					t.Errorf("the call was given %s", took)
 				}
 				if n := h.store.len(); n != 0 {
 					t.Errorf("%d messages are stored, and none was sent", n)

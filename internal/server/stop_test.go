@@ -201,7 +201,7 @@ func TestStopWaitsForNoSilentConnection(t *testing.T) {
 
 			_ = silent.SetReadDeadline(time.Now().Add(5 * time.Second)) // half of gRPC's ten
 			if _, err := io.Copy(io.Discard, silent); errors.Is(err, os.ErrDeadlineExceeded) {
-				t.Error("it is still open")
+				t.Error("the connection is still open")
 			}
 			store.finish(t, sent, stopped)
 		})

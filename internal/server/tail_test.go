@@ -158,7 +158,7 @@ func TestTailsAreBoundedAndEnd(t *testing.T) {
 		codes.InvalidArgument)
 	leave()
 	if _, err := first.Recv(); err == nil {
-		t.Error("it gets moves after it has left")
+		t.Error("the client gets moves after it has left")
 	}
 	stopped, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()

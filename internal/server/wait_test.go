@@ -130,7 +130,7 @@ func TestFreshlyClaimedMessagesAreNotPolled(t *testing.T) {
 	<-claimed
 	// The first look comes: it may have been handed back, and another instance has it.
 	if first := (<-looks).Sub(begun); first < time.Second {
-		t.Errorf("it was looked at after %v, as if no notification had come", first)
+		t.Errorf("the message was looked at after %v, as if no notification had come", first)
 	}
 	h.moved("1", halfmsg.Done, false)
 	if got := <-answered; got.err != nil || got.state != msghandlerv1.State_STATE_DONE {

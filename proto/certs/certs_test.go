@@ -174,7 +174,7 @@ func TestChangedFilesAreReloaded(t *testing.T) {
 			t.Error("the certificate is not renewed after the trouble")
 		}
 		if want := a.Client("x").Certificates[0].Leaf.NotAfter; !served.Expires().Equal(want) {
-			t.Errorf("it ends %v, not %v", served.Expires(), want)
+			t.Errorf("the certificate ends %v, not %v", served.Expires(), want)
 		}
 		other := certstest.NewAuthority(t)
 		content, err := os.ReadFile(other.File)
@@ -212,7 +212,7 @@ func TestBadFilesAreNamed(t *testing.T) {
 	} {
 		_, err := certs.Open(c.files, slog.New(slog.DiscardHandler))
 		if err == nil {
-			t.Errorf("%s: it is taken", name)
+			t.Errorf("%s: the certificate is taken", name)
 			continue
 		}
 		for _, want := range c.want {

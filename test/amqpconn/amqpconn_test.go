@@ -64,7 +64,7 @@ func TestGuardedCallEndsDespiteHeartbeats(t *testing.T) {
 		}
 	})
 	if stop() {
-		t.Error("it ended before the guard hung up")
+		t.Error("the dial ended before the guard hung up")
 	}
 }
 

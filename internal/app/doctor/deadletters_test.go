@@ -69,6 +69,6 @@ func TestLimitedDeadLetterQueueIsFound(t *testing.T) {
 	const policy = `--vhost '%s' --apply-to quorum_queues --priority 10 'unlimited-old.dead' '^old\.dead$' ` +
 		`'{"delivery-limit":-1}'`
 	if len(want) > 1 && !strings.Contains(limited[1], strings.ReplaceAll(policy, "%s", vhost.Name)) {
-		t.Errorf("it does not name the policy: %s", limited[1])
+		t.Errorf("the doctor does not name the policy: %s", limited[1])
 	}
 }

@@ -38,7 +38,7 @@ func TestTroubleOfDefaultsIsAWarning(t *testing.T) {
 	}
 	first := found[0].What
 	if !strings.HasSuffix(first, "the defaults of callbacks.allow, redis.url, amqp.url are examined") {
-		t.Errorf("it begins with %q", first)
+		t.Errorf("the doctor begins with %q", first)
 	}
 	if got, want := troubles(examineDefaults(t, "callbacks", "amqp")), []string{"redis-away"}; !slices.Equal(got, want) {
 		t.Errorf("of a Redis that was given and is away it finds as trouble %q", got)
@@ -60,7 +60,7 @@ func TestHealthyDefaultsAreNoFinding(t *testing.T) {
 	}
 	examined := "the defaults of callbacks.allow, redis.url, amqp.url are examined"
 	if first := found[0].What; !strings.HasSuffix(first, examined) {
-		t.Errorf("it does not say what was examined: %s", first)
+		t.Errorf("the doctor does not say what was examined: %s", first)
 	}
 	s.redis.CLI("CONFIG", "SET", "appendfsync", "everysec")
 	want := []string{"configuration-defaults", "redis-unsynced"}
@@ -94,6 +94,6 @@ func TestVerifyNamesTheProducerThatAnswers(t *testing.T) {
 	}
 	if f := found[0]; !strings.Contains(f.What, `this is the producer "orders", not "stock"`) ||
 		strings.Contains(f.Remedy, "log") {
-		t.Errorf("it says %+v", f)
+		t.Errorf("the doctor says %+v", f)
 	}
 }

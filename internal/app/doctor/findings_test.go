@@ -104,7 +104,7 @@ func TestARefusalIsExplained(t *testing.T) {
 		if f.Severity != doctor.Trouble || !strings.Contains(f.What, "producer stock") ||
 			!strings.Contains(f.What, "stock.svc:9000") ||
 			!strings.Contains(f.Remedy, "callbacks.allow") {
-			t.Errorf("it says %+v", f)
+			t.Errorf("the doctor says %+v", f)
 		}
 		return
 	}

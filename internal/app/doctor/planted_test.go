@@ -50,7 +50,7 @@ func TestAHealthySiteHasNoFindings(t *testing.T) {
 		t.Errorf("%d parts are well: %+v", well, found)
 	}
 	if keys := s.redis.CLI("KEYS", "*"); strings.Contains(keys, "doctor") {
-		t.Errorf("it left something behind: %s", keys)
+		t.Errorf("the doctor left something behind: %s", keys)
 	}
 }
 
@@ -75,7 +75,7 @@ func TestHiddenConfigHidesNoEviction(t *testing.T) {
 	found := doctor.Examine(t.Context(), s.e)
 	unrevealed := slices.ContainsFunc(found, func(f doctor.Finding) bool { return f.Name == "redis-unrevealed" })
 	if names := complaints(t, found); !slices.Contains(names, "redis-evicts") || !unrevealed {
-		t.Errorf("it finds %+v", found)
+		t.Errorf("the doctor finds %+v", found)
 	}
 }
 
@@ -551,13 +551,13 @@ func TestUnavailableServersAreNamed(t *testing.T) {
 			name, _, _ := strings.Cut(name, ",")
 			for _, f := range doctor.Examine(t.Context(), e) {
 				if strings.Contains(f.What, "secret") {
-					t.Errorf("it tells a password: %s", f.What)
+					t.Errorf("the doctor tells a password: %s", f.What)
 				}
 				if f.Name == name && strings.Contains(f.What+f.Remedy, c.want) {
 					return
 				}
 			}
-			t.Errorf("it does not say %s: %s", name, c.want)
+			t.Errorf("the doctor does not say %s: %s", name, c.want)
 		})
 	}
 }

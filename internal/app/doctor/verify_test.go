@@ -222,7 +222,7 @@ func TestVerifyShowsTokenAndAsksWithout(t *testing.T) {
 			t.Errorf("%s: found %q, want %q: %+v", name, names, tc.want, found)
 		}
 		if text := fmt.Sprint(found); strings.Contains(text, goodToken) {
-			t.Errorf("%s: it shows the token", name)
+			t.Errorf("%s: the doctor shows the token", name)
 		}
 	}
 }

@@ -45,7 +45,7 @@ func TestProgressWithoutFiguresIsShown(t *testing.T) {
 	l := lines{make(chan string, 100)}
 	stop := (&Progress{out: l, live: true, started: time.Now(), quiet: time.Now()}).During("looking")
 	if said := <-l.written; said != clearLine+"looking (0s)" {
-		t.Errorf("it says %q", said)
+		t.Errorf("the progress says %q", said)
 	}
 	stop()
 	close(l.written)
@@ -53,6 +53,6 @@ func TestProgressWithoutFiguresIsShown(t *testing.T) {
 	for last = range l.written { // only the last write counts
 	}
 	if last != clearLine {
-		t.Errorf("it leaves %q behind", last)
+		t.Errorf("the progress leaves %q behind", last)
 	}
 }

@@ -37,7 +37,7 @@ func TestRequestOfThisTickIsTimely(t *testing.T) {
 	}
 	for range slowTicks - 1 {
 		if n := len(g.nextTick()); n > 0 {
-			t.Error("it is to be closed before its time is over")
+			t.Error("the connection is to be closed before its limit")
 		}
 	}
 	if n := len(g.nextTick()); n != 1 {
@@ -46,6 +46,6 @@ func TestRequestOfThisTickIsTimely(t *testing.T) {
 	close(end)
 	<-ended
 	if n := len(g.nextTick()); n > 0 {
-		t.Error("it is to be closed although its request has arrived")
+		t.Error("the connection is to be closed although its request has arrived")
 	}
 }

@@ -286,7 +286,7 @@ func TestOwnersAreThoseWhoWork(t *testing.T) {
 	messages, names := numbered(2000, 1)
 	create(t, store, messages...)
 	if owners, err := store.Owners(t.Context()); err != nil || owners.Held != 0 || len(owners.All) != 0 {
-		t.Errorf("nobody works, and got %+v, %v", owners, err)
+		t.Errorf("owners of an idle store: %+v, %v, want none", owners, err)
 	}
 	claims := submit(t, store, names...)
 	settle(t, store, halfmsg.EventReleased, 0, claims[:500]...)

@@ -124,7 +124,7 @@ func TestScriptIsSentToClusterOnce(t *testing.T) {
 		t.Errorf("a script whose answer was lost: %v", err)
 	}
 	if n := ran.Load(); n != 1 {
-		t.Errorf("it was sent %d times", n)
+		t.Errorf("the script was sent %d times", n)
 	}
 }
 

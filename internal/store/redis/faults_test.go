@@ -157,7 +157,7 @@ func TestAnotherNumberOfShardsIsRefused(t *testing.T) {
 		t.Fatalf("got %v, want an error with both numbers and the remedy", err)
 	}
 	if errors.Is(err, halfmsg.ErrUnavailable) || errors.Is(err, halfmsg.ErrUncertain) {
-		t.Error("it says that waiting helps")
+		t.Error("the error says that waiting helps")
 	}
 	open(t, redisstore.Config{URL: server.URL(), Shards: 8, Prefix: "elsewhere"})
 }
@@ -369,10 +369,10 @@ func TestRecordsStayCompleteUntilPublished(t *testing.T) {
 	settle(t, store, halfmsg.EventCommitted, time.Minute, claims...)
 	client.Set(t.Context(), "msghandler:{00}:orders:acknowledged", "no index", 0)
 	if r := word(t, store, halfmsg.EventAckedMarked, time.Minute, claims...); r[0].Err == nil {
-		t.Fatal("it was moved to an index that is none")
+		t.Fatal("the message was moved to an index that is none")
 	}
 	if n := client.ZScore(t.Context(), "msghandler:{00}:orders:sendable", "1").Val(); n == 0 {
-		t.Fatal("it is not to be published any more")
+		t.Fatal("the message is not to be published any more")
 	}
 	if record := client.Get(t.Context(), "msghandler:{00}:orders:m:1").Val(); !strings.HasSuffix(record, "body of 1") {
 		t.Errorf("its record: %q", record)

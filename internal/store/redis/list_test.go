@@ -106,7 +106,7 @@ func TestAPageEndsWithItsPatience(t *testing.T) {
 		State: halfmsg.Pending, Limit: 10, Exchange: "none", Patience: time.Nanosecond,
 	})
 	if err != nil || page.Next == "" || page.Looked == 0 || page.Looked > 16*(lookSlice+3) {
-		t.Errorf("it looked at %d, next %q, %v", page.Looked, page.Next, err)
+		t.Errorf("the list looked at %d, next %q, %v", page.Looked, page.Next, err)
 	}
 	names, _ := everything(t, s, halfmsg.Query{
 		State: halfmsg.Pending, Limit: 10, Exchange: "rare", Patience: time.Nanosecond,

@@ -57,7 +57,7 @@ func TestEndedCallSkipsItsTurn(t *testing.T) {
 		begun := time.Now()
 		p.inTurn(ctx, backlogRests, func() {})
 		if took := time.Since(begun); took != 3*time.Millisecond {
-			t.Errorf("it waited for %v", took)
+			t.Errorf("the call waited for %v", took)
 		}
 		time.Sleep(time.Second)
 	})

@@ -175,7 +175,7 @@ func eventually(t *testing.T, happened func() bool) {
 			return
 		}
 	}
-	t.Error("it has not happened")
+	t.Error("the move has not happened")
 }
 
 // TestLostRecordLeavesNothingBehind has a new message under the name of a lost one that was owned and had

@@ -49,10 +49,10 @@ func TestEndedLeaseMovesNoPagedMessage(t *testing.T) {
 				Hold: time.Minute,
 			}})[0]
 			if !errors.Is(r.Err, halfmsg.ErrLeaseLost) || r.State != test.state {
-				t.Errorf("it is %s, %v", r.State, r.Err)
+				t.Errorf("the message is %s, %v", r.State, r.Err)
 			}
 			if got, err := store.Get(t.Context(), claims[0].Name); err != nil || got.State != test.state {
-				t.Errorf("it was moved to %s, %v", got.State, err)
+				t.Errorf("the message was moved to %s, %v", got.State, err)
 			}
 		})
 	}
@@ -97,7 +97,7 @@ func TestIndexedMessageInheritsNothingFromPage(t *testing.T) {
 	m.ConfirmAfter = 10 * time.Millisecond
 	create(t, store, m)
 	if !client.HExists(t.Context(), base+"pending:cells", "1").Val() {
-		t.Fatal("it is not paged")
+		t.Fatal("the message is not paged")
 	}
 	var claims []halfmsg.Claim
 	eventually(t, func() bool {
@@ -268,7 +268,7 @@ func TestTooLongPagedLeaseHasEnded(t *testing.T) {
 	client.HSet(t.Context(), base+"pending:cells", "1",
 		fmt.Sprintf("%s %d%s", cell[:13], time.Now().Add(2*time.Hour).UnixMilli(), cell[27:]))
 	if r := word(t, store, halfmsg.EventCommitted, time.Minute, claims...)[0]; !errors.Is(r.Err, halfmsg.ErrLeaseLost) {
-		t.Errorf("it is %s, %v", r.State, r.Err)
+		t.Errorf("the message is %s, %v", r.State, r.Err)
 	}
 }
 
@@ -285,7 +285,7 @@ func TestFinishedMessagesCellIsNotClaimed(t *testing.T) {
 		}
 	}
 	if r, err := other.Get(t.Context(), later("1").Name); err != nil || r.State != halfmsg.Done {
-		t.Errorf("it is %s, %v", r.State, err)
+		t.Errorf("the message is %s, %v", r.State, err)
 	}
 }
 
@@ -319,7 +319,7 @@ func TestVerdictOfPagedMessageIsKept(t *testing.T) {
 	}
 	settle(t, store, halfmsg.EventCommitted, time.Minute, submit(t, store, later("committed").Name)...)
 	if !client.HExists(t.Context(), base+"sendable:cells", "trusted").Val() {
-		t.Fatal("it is not paged")
+		t.Fatal("the message is not paged")
 	}
 	lapse(t, client)
 	finishPages(t, store)
@@ -351,7 +351,7 @@ func TestSubmitLeavesPagedMessageToOwner(t *testing.T) {
 	create(t, store, later("1"))
 	claims := submit(t, store, later("1").Name)
 	if !client.HExists(t.Context(), base+"pending:cells", "1").Val() {
-		t.Fatal("it is not paged")
+		t.Fatal("the message is not paged")
 	}
 	for _, by := range []*redisstore.Store{other, store} {
 		if r := by.Submit(t.Context(), []halfmsg.Name{later("1").Name}, time.Minute)[0]; r.Err != nil || r.Claim != nil ||

@@ -119,7 +119,7 @@ func TestTheSweeperRepairsPages(t *testing.T) {
 				t.Errorf("repaired again:\n%s", log)
 			}
 			if r, _ := store.Get(t.Context(), half("1").Name); r.State != test.after {
-				t.Errorf("it is %s, want %s", r.State, test.after)
+				t.Errorf("the message is %s, want %s", r.State, test.after)
 			}
 		})
 	}

@@ -90,7 +90,7 @@ func damages() []damage {
 		}, "trace without an end", halfmsg.Done},
 		{"lease on a dead message", halfmsg.Dead, func(c redis.Cmdable, t *testing.T, at keysOf) {
 			c.HSet(t.Context(), at.leases, "1", "x/1")
-		}, "lease on a message nobody works on", halfmsg.Dead},
+		}, "lease on a message without a loop", halfmsg.Dead},
 		{"lease without record", halfmsg.Done, func(c redis.Cmdable, t *testing.T, at keysOf) {
 			c.HSet(t.Context(), at.leases, "1", "x/1")
 		}, "lease without record", halfmsg.Done},
@@ -148,7 +148,7 @@ func TestTheSweeperRepairs(t *testing.T) {
 				t.Errorf("repaired again:\n%s", log)
 			}
 			if r, _ := store.Get(t.Context(), half("1").Name); r.State != d.after {
-				t.Errorf("it is %s, want %s", r.State, d.after)
+				t.Errorf("the message is %s, want %s", r.State, d.after)
 			}
 			left, _ := client.Keys(t.Context(), prefix+":{*").Result()
 			if (d.after.Final() || d.after == halfmsg.None) && len(left) > 1 {

@@ -42,7 +42,7 @@ func TestAFailoverIsFollowed(t *testing.T) {
 	servers.Eventually(t, time.Minute, "the store answers again", func() bool { return store.Ping(t.Context()) == nil })
 	submit(t, store, half("1").Name)
 	if !replica.IsMaster() {
-		t.Error("it answers, and the replica is not the master")
+		t.Error("the server answers, and the replica is not the master")
 	}
 	master.Start()
 	master.Follow(replica)

@@ -85,7 +85,7 @@ func TestAnswersOfTheCluster(t *testing.T) {
 			began := time.Now()
 			expect(t, publishAll(t.Context(), p, messages(1, topic, "k")), test.want)
 			if took := time.Since(began); took > 5*time.Second {
-				t.Errorf("it took %v", took)
+				t.Errorf("the publish took %v", took)
 			}
 			if p.Ready() != nil {
 				t.Errorf("one topic that takes no messages means %v", p.Ready())

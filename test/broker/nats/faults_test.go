@@ -40,7 +40,7 @@ func TestFrozenServerLeavesMessagesUnsure(t *testing.T) {
 	began := time.Now()
 	expect(t, publishAll(t.Context(), p, batch), publish.Unsure)
 	if took := time.Since(began); took > 7*time.Second {
-		t.Errorf("it took %v", took)
+		t.Errorf("the publish took %v", took)
 	}
 	server.Thaw()
 	recovers(t, p)
@@ -152,7 +152,7 @@ func TestCloseGivesUpInTime(t *testing.T) {
 		t.Errorf("closed with %v", err)
 	}
 	if took := time.Since(began); took > 5*time.Second {
-		t.Errorf("it took %v", took)
+		t.Errorf("the publish took %v", took)
 	}
 	expect(t, <-answers, publish.Unsure)
 	if !errors.Is(p.Ready(), publish.ErrStopped) {

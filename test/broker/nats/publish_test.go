@@ -176,7 +176,7 @@ func TestStreamWithoutAcksIsRefused(t *testing.T) {
 	expect(t, results[:10], publish.Acked)
 	expect(t, results[10:], publish.Unsure)
 	if took := time.Since(began); took > 5*time.Second { // the library's own timeout is 6 s
-		t.Errorf("it took %v", took)
+		t.Errorf("the publish took %v", took)
 	}
 	servers.Eventually(t, 10*time.Second, "the next one is refused", func() bool {
 		r := outcome(t, p, message(2, "MUTE", "mute"))

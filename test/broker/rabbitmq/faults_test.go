@@ -75,7 +75,7 @@ func memoryAlarm(t *testing.T, broker *servers.RabbitServer) {
 	results := publishAll(t.Context(), p, messages(1000, "e", "k"))
 	expect(t, results, publish.Unsent)
 	if took := time.Since(began); took > 500*time.Millisecond || !errors.Is(results[0].Cause, publish.ErrBlocked) {
-		t.Errorf("it took %v to hear %v", took, results[0].Cause)
+		t.Errorf("the publish took %v to hear %v", took, results[0].Cause)
 	}
 
 	answers := make(chan []publish.Result)
@@ -178,7 +178,7 @@ func TestHalfOpenConnectionIsClosed(t *testing.T) {
 	results := publishAll(t.Context(), p, messages(100, "e", "k"))
 	expect(t, results, publish.Unsure)
 	if took := time.Since(began); took > 3*time.Second {
-		t.Errorf("it took %v", took)
+		t.Errorf("the publish took %v", took)
 	}
 	servers.Eventually(t, 15*time.Second, "the connection is given up", func() bool {
 		return errors.Is(p.Ready(), publish.ErrDisconnected)

@@ -176,7 +176,7 @@ func TestRelayRecordsNothingAfterItsLock(t *testing.T) {
 			passed <- err
 		}()
 		if n := <-late.has; n != 10 {
-			t.Fatalf("it has %d", n)
+			t.Fatalf("the table has %d", n)
 		}
 		other := relay(t, table(t, db, d), to, nil)
 		servers.Eventually(t, time.Minute, "its lock to end", func() bool {

@@ -54,7 +54,7 @@ func TestUnrecordableMessageStopsNoOther(t *testing.T) {
 				t.Errorf("%+v", c)
 			}
 			if len(watched.fates) != 1 || watched.fates[outbox.Sent] != all-1 {
-				t.Errorf("it tells what was not written down: %v", watched.fates)
+				t.Errorf("the relay tells what was not written down: %v", watched.fates)
 			}
 		})
 	}

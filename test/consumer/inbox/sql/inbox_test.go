@@ -216,7 +216,7 @@ func TestACopyWaitsForTheFirst(t *testing.T) {
 			go func() { second <- inbox.Handler(d.pay).Handle(t.Context(), order(row.id)) }()
 			select {
 			case err := <-second:
-				t.Fatalf("it did not wait: %v", err)
+				t.Fatalf("the copy did not wait: %v", err)
 			case <-time.After(200 * time.Millisecond):
 			}
 			end := tx.Rollback

@@ -221,7 +221,7 @@ func TestUndecidableCommitIsUnknown(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := s.Settle(t.Context(), "1001", errLost); err != nil {
-			t.Errorf("it is there by now: %v", err)
+			t.Errorf("the row is there by now: %v", err)
 		}
 	})
 }
