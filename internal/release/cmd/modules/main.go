@@ -16,7 +16,6 @@ import (
 
 type commands struct {
 	Set   setCommand   `cmd:"" help:"Write a version into all go.mod files, go.work and CHANGELOG.md."`
-	Check checkCommand `cmd:"" help:"Fail when a go.mod file or go.work names another version."`
 	Proxy proxyCommand `cmd:"" help:"Write the modules of this checkout as a GOPROXY."`
 	Tags  tagsCommand  `cmd:"" help:"Print the names of the tags that make the modules importable."`
 }
@@ -44,15 +43,6 @@ func (c *setCommand) Run(tree *modules.Checkout) error {
 	}
 	fmt.Printf("go.mod files, go.work and CHANGELOG.md are of %s: look at git diff, and commit\n", c.Version)
 	return nil
-}
-
-type checkCommand struct {
-	Version string `arg:"" help:"Version, such as v0.2.0."`
-}
-
-// Run compares the versions.
-func (c *checkCommand) Run(tree *modules.Checkout) error {
-	return tree.Check(c.Version)
 }
 
 type proxyCommand struct {
