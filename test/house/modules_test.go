@@ -147,7 +147,7 @@ func require(t *testing.T, room string, required map[string]string) {
 	}
 }
 
-// Modules of this repository and of go.work are the same, and go.mod files find each of ours in this checkout.
+// Modules of this repository and of go.work are the same, and go.work alone finds each of ours in this checkout.
 func TestTheWorkspaceHasEveryModule(t *testing.T) {
 	t.Parallel()
 	apart := []string{"internal/release", "internal/tools", "test/deploy/kubernetes"}
@@ -177,7 +177,10 @@ func TestTheWorkspaceHasEveryModule(t *testing.T) {
 			t.Errorf("go.work does not use %s, so neither tests nor linters see its packages", room)
 		}
 		if room != "." && !slices.Contains(apart, room) && replaced[module+"/"+room] != room {
-			t.Errorf("go.work must replace %s by ./%s, or go.mod files conflict that replace it", module+"/"+room, room)
+			t.Errorf("go.work must replace %s by ./%s: no server has its version before the release", module+"/"+room, room)
+		}
+		if text, err := os.ReadFile(filepath.Join(top(t), name)); err != nil || strings.Contains(string(text), "\nreplace ") {
+			t.Errorf("%s must not replace a module (%v): go install refuses it, and go.work replaces ours", name, err)
 		}
 	}
 }
