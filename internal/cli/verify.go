@@ -48,7 +48,7 @@ producer also gets a request to delete markers that do not exist.
 The exit status is 0 when the producer keeps the contract. It is 1 when the producer breaks the contract, --timeout was
 over before the last check, or the report cannot be written. It is 2 for wrong usage, or a configuration that cannot be
 read. It is 4 when the producer was not reached or refuses this caller, so that nothing is known. Warnings are no
-failure unless --fail-on=warning says so. docs/reference/verify-producer.md lists mistakes of producers, and which of
+failure unless --fail-on=warning says so. docs/reference/findings.md lists mistakes of producers, and which of
 them are found.`
 }
 

@@ -12,6 +12,8 @@ const (
 	mostWords = 1500
 	// index is the page that leads to all others.
 	index = "docs/README.md"
+	// fewPages, allWords and medianWords are the aims for the pages of the repository together.
+	fewPages, allWords, medianWords = 60, 80000, 600
 )
 
 // lookedUp are the pages, by placeOf, in which people look something up.
@@ -36,6 +38,23 @@ func TestPagesStayShort(t *testing.T) {
 	}
 	limits.finish(t)
 	figure(t, "pages over %d words: %d (aim 0); the longest has %d", mostWords, above, longest)
+}
+
+// The pages of the whole repository stay few and short. The figures are reported, not held.
+func TestPagesTogetherStayShort(t *testing.T) {
+	t.Parallel()
+	var lengths []int
+	all := 0
+	for _, name := range committed(t) {
+		if path.Ext(name) != ".md" || isTestdata(name) {
+			continue
+		}
+		words := len(strings.Fields(fence.ReplaceAllString(readTop(t, name), "")))
+		lengths, all = append(lengths, words), all+words
+	}
+	slices.Sort(lengths)
+	figure(t, "pages: %d (aim %d), with %d words (aim %d), the median page %d (aim %d)",
+		len(lengths), fewPages, all, allWords, lengths[len(lengths)/2], medianWords)
 }
 
 // The index of the documentation leads to each page, once.

@@ -9,16 +9,16 @@ import (
 	"testing"
 )
 
-// step is a line of docs/reference/walk.md: a file with a function or type on the way of the message.
+// step is a line of docs/reference/architecture.md: a file with a function or type on the way of the message.
 var step = regexp.MustCompile("(?m)^[0-9]+\\. \\[`([^`]+)`\\]\\(\\.\\./\\.\\./([^)]+)\\): `([^`]+)`")
 
 // The aims for the way of a Submit. They are reported, not held: a step missing on the page makes the way no shorter.
 const fewFiles, fewLines = 26, 5500
 
-// docs/reference/walk.md follows a Submit through the code. Each named file and function exists.
+// docs/reference/architecture.md follows a Submit through the code. Each named file and function exists.
 func TestWalkNamesExistingCode(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "reference", "walk.md"))
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "reference", "architecture.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,21 +28,21 @@ func TestWalkNamesExistingCode(t *testing.T) {
 	}
 	steps := step.FindAllStringSubmatch(string(page), -1)
 	if len(steps) < 10 {
-		t.Fatalf("docs/reference/walk.md has %d steps of the form: number, link to a file, name of a function", len(steps))
+		t.Fatalf("docs/reference/architecture.md has %d steps of the form: number, link, function", len(steps))
 	}
 	visited, lines, seams := map[string]bool{}, 0, 0
 	for _, found := range steps {
 		name, path, function := found[1], found[2], found[3]
 		source, err := os.ReadFile(filepath.Join("..", "..", path))
 		if err != nil {
-			t.Errorf("docs/reference/walk.md: %v", err)
+			t.Errorf("docs/reference/architecture.md: %v", err)
 			continue
 		}
 		if name != path {
-			t.Errorf("docs/reference/walk.md: the link %s leads to %s", name, path)
+			t.Errorf("docs/reference/architecture.md: the link %s leads to %s", name, path)
 		}
 		if names := declared[path]; names != nil && !names[function] {
-			t.Errorf("docs/reference/walk.md: %s has no %s", path, function)
+			t.Errorf("docs/reference/architecture.md: %s has no %s", path, function)
 		}
 		if !visited[path] {
 			visited[path] = true

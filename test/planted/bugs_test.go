@@ -11,7 +11,7 @@ const (
 	runningID    = "1003"
 )
 
-// The needs of verify-producer beside the address, in the words of docs/reference/verify-producer.md.
+// The needs of verify-producer beside the address, in the words of docs/reference/findings.md.
 const (
 	nothing      = ""
 	committed    = "--committed"

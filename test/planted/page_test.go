@@ -12,10 +12,10 @@ import (
 // pageRow is a row of the table of bugs: name, description, finding, needs.
 var pageRow = regexp.MustCompile("(?m)^\\| `([a-z-]+)` \\| [^|]+ \\| ([^|]+) \\| ([^|]*)\\|$")
 
-// docs/reference/verify-producer.md says of each planted bug which finding names it.
+// docs/reference/findings.md says of each planted bug which finding names it.
 func TestPageListsEachPlantedBug(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "reference", "verify-producer.md"))
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "reference", "findings.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

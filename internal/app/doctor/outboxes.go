@@ -61,7 +61,7 @@ func (r *report) outbox(ctx context.Context, e Examination, name string) []Findi
 	if health.Galera {
 		r.warn("outbox-galera", "the database is a node of a Galera cluster",
 			"such a cluster may lose committed transactions with its recommended settings, and a lost row is a lost message",
-			"use one server with a standby; see docs/howto/databases.md#galera")
+			"use one server with a standby; see docs/reference/tables.md#galera")
 	}
 	return r.orOK(fmt.Sprintf("%s answers; waiting rows: %d", health.Database, health.Backlog.Waiting))
 }
