@@ -1,4 +1,4 @@
-# One image with the coordinator, the load generator and the demos: static binaries, no shell, no root.
+# One image with the coordinator, the load generator, a shop and its consumers: static binaries, no shell, no root.
 FROM golang:1.26.8-bookworm@sha256:a688600ca24f8a4d3ca77f95b0dd40704a9fc787c826660eb7ba0b641b8b175d AS build
 WORKDIR /src
 COPY . .
@@ -7,7 +7,7 @@ ARG VERSION=unknown COMMIT=
 RUN --mount=type=cache,target=/go GOCACHE=/go/build-cache CGO_ENABLED=0 go build -trimpath \
       -ldflags "-s -w -X github.com/msghandler/msghandler/internal/ground/build.version=${VERSION} \
         -X github.com/msghandler/msghandler/internal/ground/build.commit=${COMMIT}" \
-      -o /out/ ./cmd/msghandler ./cmd/msghandler-bench ./cmd/msghandler-demo ./cmd/producer-demo ./cmd/consumer-demo && \
+      -o /out/ ./cmd/msghandler ./cmd/msghandler-bench ./cmd/producer-demo ./cmd/consumer-demo && \
     mkdir -m 700 /data
 
 FROM scratch

@@ -201,7 +201,7 @@ walk: ## Walk through the quick start on a clean Debian system, downloads includ
 	scripts/walk-quickstart.sh
 
 demo: build ## The whole story on this terminal, with nothing installed
-	bin/msghandler-demo
+	bin/msghandler-dev demo
 
 # Tools come in the versions of internal/tools/go.mod; each is built when it is first needed.
 tools: $(addprefix $(BIN)/,actionlint buf golangci-lint gofumpt)

@@ -9,25 +9,14 @@ import (
 	"github.com/msghandler/msghandler/internal/cli/commandline"
 )
 
-const description = `Tell the whole story on this terminal, with nothing installed: the orders of a shop flow, the
-coordinator is killed, dead letters are replayed, and the books balance.`
-
-// Program is msghandler-demo.
-var Program = commandline.Program{
-	Name: "msghandler-demo", Description: description, Grammar: func() any { return &command{} },
-}
-
-// Run runs the arguments of a process and returns the exit status.
-func Run(ctx context.Context, process commandline.Process) int { return Program.Run(ctx, process) }
-
-// command is what can be typed.
-type command struct {
+// Command is the command line of the demo.
+type Command struct {
 	Orders   int    `help:"How many buyers there are." default:"300"`
 	Database string `help:"An empty database for the shop: postgres://USER:PASSWORD@HOST/NAME or mariadb://USER:PASSWORD@HOST/NAME. Default: a file of SQLite." placeholder:"URL"`
 }
 
 // Run plays the whole story on a terminal.
-func (c *command) Run(ctx context.Context, s *commandline.Session) error {
+func (c *Command) Run(ctx context.Context, s *commandline.Session) error {
 	if c.Orders < 100 {
 		return commandline.UsageError{Err: fmt.Errorf("--orders is %d; the story needs at least 100", c.Orders)}
 	}
@@ -47,7 +36,7 @@ func (c *command) Run(ctx context.Context, s *commandline.Session) error {
 }
 
 // checkDatabase refuses a name of no database, without connecting.
-func (c *command) checkDatabase() error {
+func (c *Command) checkDatabase() error {
 	if c.Database == "" {
 		return nil
 	}

@@ -81,8 +81,7 @@ func (c *coordinator) start(ctx context.Context) error {
 	})
 	err := commandline.WaitReady(alive, c.http)
 	if err != nil && ctx.Err() == nil {
-		return errors.New("the coordinator has ended before it was ready; " +
-			"msghandler serve --redis.url=embedded: --amqp.url=embedded: shows why")
+		return errors.New("the coordinator has ended before it was ready; msghandler serve shows why")
 	}
 	return err
 }

@@ -125,6 +125,9 @@ type backlog struct {
 // SettingsError says that the configuration cannot work: another start does not help.
 type SettingsError struct{ error }
 
+// WrongUsage marks the error: the exit status is that of wrong usage.
+func (SettingsError) WrongUsage() {}
+
 // newInstance names this process among all coordinators of a Redis: host, process id and random letters, since a
 // restarted process may get the same id.
 func newInstance() string {

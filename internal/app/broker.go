@@ -4,12 +4,9 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net"
 	"strings"
 
-	"github.com/msghandler/msghandler/dev/embedded/amqpbroker"
 	"github.com/msghandler/msghandler/internal/app/brokers"
-	"github.com/msghandler/msghandler/internal/config"
 	"github.com/msghandler/msghandler/internal/ground/publish"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
@@ -23,8 +20,8 @@ type openBroker struct {
 
 // openBrokers starts the publisher of each broker, the default one first. Publishers connect in the background: without
 // a broker, its messages are accepted and confirmed, and wait in Redis.
-func (a *App) openBrokers(urls []string) (opened []openBroker, err error) {
-	all := []openBroker{{url: strings.Join(urls, ","), deadLetters: a.settings.Send.DeadLetterExchange}}
+func (a *App) openBrokers() (opened []openBroker, err error) {
+	all := []openBroker{{url: strings.Join(a.settings.AMQP.URLs, ","), deadLetters: a.settings.Send.DeadLetterExchange}}
 	for _, name := range a.settings.BrokerNames() {
 		b := a.settings.Brokers[name]
 		all = append(all, openBroker{name: name, url: b.URL, deadLetters: b.DeadLetterExchange})
@@ -95,25 +92,4 @@ func (a *App) brokerStats(opened []openBroker, waiting func(broker string) int) 
 		}
 		return all
 	}
-}
-
-// amqpURLs returns the URLs of the broker. An embedded broker is started first.
-func (a *App) amqpURLs() ([]string, error) {
-	addr, is := config.Embedded(a.settings.AMQP.URLs[0])
-	if !is {
-		return a.settings.AMQP.URLs, nil
-	}
-	// The operator named the address, and may choose an address that other machines reach.
-	broker := amqpbroker.New(amqpbroker.Config{AllowRemote: addr != "", Logger: a.logger})
-	a.closeWith(closer{name: "embedded broker", close: func(context.Context) error { return broker.Close() }})
-	addr, err := broker.Listen(anyPort(addr))
-	if err != nil {
-		return nil, fmt.Errorf("amqp.url: cannot start the embedded broker: %w", err)
-	}
-	if host, port, err := net.SplitHostPort(addr); err == nil && net.ParseIP(host).IsUnspecified() {
-		addr = net.JoinHostPort("127.0.0.1", port)
-	}
-	url := "amqp://guest:guest@" + addr + "/"
-	a.logger.Warn("the embedded broker is "+notDurable, "amqp_url", url)
-	return []string{url}, nil
 }

@@ -105,7 +105,7 @@ func TestOperatorsGetEventsOfTrouble(t *testing.T) {
 // declare makes a queue without a consumer.
 func (r *running) declare(t *testing.T, name string) {
 	t.Helper()
-	conn, err := amqp.Dial(r.brokerURL(t))
+	conn, err := amqp.Dial(r.amqp)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -66,9 +66,9 @@ func TestDeliveriesAreLoggedOnRequest(t *testing.T) {
 func linesOfRefused(t *testing.T, messages int, deliveries bool) (lines []map[string]any) {
 	t.Helper()
 	var log servers.Log
-	a, err := app.New(t.Context(), settings(func(c *config.Config) {
+	a, err := app.New(t.Context(), onEmbedded(t, settings(func(c *config.Config) {
 		c.Send.Backoff, c.Log.Deliveries = backoff.Steps{time.Millisecond}, deliveries
-	}), app.Deps{Version: "v0", Logger: slog.New(slog.NewJSONHandler(&log, nil))})
+	})), app.Deps{Version: "v0", Logger: slog.New(slog.NewJSONHandler(&log, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -159,7 +159,7 @@ func TestDeadLettersAreSeen(t *testing.T) {
 func (r *running) fill(t *testing.T, queue string, messages int) {
 	t.Helper()
 	r.declare(t, queue)
-	conn, err := amqp.Dial(r.brokerURL(t))
+	conn, err := amqp.Dial(r.amqp)
 	if err != nil {
 		t.Fatal(err)
 	}

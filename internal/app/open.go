@@ -107,11 +107,8 @@ func (a *App) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	urls, err := a.amqpURLs()
-	if err != nil {
-		return err
-	}
-	opened, err := a.openBrokers(urls)
+	urls := a.settings.AMQP.URLs
+	opened, err := a.openBrokers()
 	if err != nil {
 		return err
 	}

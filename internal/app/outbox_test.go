@@ -82,7 +82,7 @@ func TestCoordinatorRelaysPlainSQL(t *testing.T) {
 
 func TestWrongDSNIsMistakeOfSettings(t *testing.T) {
 	t.Parallel()
-	a, err := app.New(t.Context(), settings(withOutbox("postgres://u:hunter2@h/d?sslmode=hunter2")),
+	a, err := app.New(t.Context(), onEmbedded(t, settings(withOutbox("postgres://u:hunter2@h/d?sslmode=hunter2"))),
 		app.Deps{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/msghandler/msghandler/dev/embedded/embeddedtest"
 	"github.com/msghandler/msghandler/internal/app"
 	"github.com/msghandler/msghandler/internal/config"
 	"github.com/msghandler/msghandler/internal/peers"
@@ -19,7 +20,7 @@ import (
 func startAs(t *testing.T, redis *servers.RedisServer, version string, keys map[string]string) *running {
 	t.Helper()
 	flags := map[string]string{
-		"grpc.addr": "127.0.0.1:0", "http.addr": "127.0.0.1:0", "redis.url": redis.URL(), "amqp.url": "embedded:",
+		"grpc.addr": "127.0.0.1:0", "http.addr": "127.0.0.1:0", "redis.url": redis.URL(), "amqp.url": embeddedtest.Broker(t),
 	}
 	for key, value := range keys {
 		flags[key] = value
@@ -63,9 +64,10 @@ func (r *running) seen(t *testing.T) map[string]*adminv1.Coordinator {
 
 func TestCoordinatorsKnowEachOther(t *testing.T) {
 	t.Parallel()
-	redis := servers.Redis(t)
-	first := startAs(t, redis, "v0", nil)
-	second := startAs(t, redis, "v1", map[string]string{"confirm.after": "2s"})
+	redis, broker := servers.Redis(t), embeddedtest.Broker(t)
+	changed := map[string]string{"confirm.after": "2s", "amqp.url": broker}
+	first := startAs(t, redis, "v0", map[string]string{"amqp.url": broker})
+	second := startAs(t, redis, "v1", changed)
 	found := second.found(t)
 	for name, want := range map[string]string{
 		"coordinators-versions": "v0 at " + first.Instance() + "; v1 at " + second.Instance(),
@@ -86,7 +88,7 @@ func TestCoordinatorsKnowEachOther(t *testing.T) {
 	if err := first.Stop(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	third := startAs(t, redis, "v1", map[string]string{"confirm.after": "2s"})
+	third := startAs(t, redis, "v1", changed)
 	if c := third.seen(t)[first.Instance()]; c.GetState() != adminv1.CoordinatorState_COORDINATOR_STATE_STOPPED {
 		t.Errorf("the stopped coordinator is %v", c)
 	}

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/msghandler/msghandler/dev/embedded/embeddedtest"
 	"github.com/msghandler/msghandler/internal/app"
 	"github.com/msghandler/msghandler/internal/config"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
@@ -43,7 +44,7 @@ func startReloading(t *testing.T, redis, rules string) *reloading {
 	current, err := config.Open(config.Sources{
 		File: filepath.Join(r.volume, "config.yaml"),
 		Flags: map[string]string{
-			"grpc.addr": "127.0.0.1:0", "http.addr": "127.0.0.1:0", "redis.url": redis, "amqp.url": "embedded:",
+			"grpc.addr": "127.0.0.1:0", "http.addr": "127.0.0.1:0", "redis.url": redis, "amqp.url": embeddedtest.Broker(t),
 			"callbacks.allow": "127.0.0.1:*", "shutdown.grace": "20s",
 		},
 	})
@@ -110,7 +111,7 @@ func (r *reloading) becomes(what string, cond func() bool) {
 
 func TestChangedConfigurationIsUsed(t *testing.T) {
 	t.Parallel()
-	r := startReloading(t, "embedded:", "policy: {exchanges: [shop]}")
+	r := startReloading(t, embeddedtest.Redis(t), "policy: {exchanges: [shop]}")
 	if a, b := r.send("shop"), r.send("stock"); a != codes.OK || b != codes.PermissionDenied {
 		t.Fatalf("shop %s, stock %s", a, b)
 	}
@@ -174,7 +175,7 @@ func TestReloadNeedsNoRedis(t *testing.T) {
 func TestRolesAreGrantedAnew(t *testing.T) {
 	t.Parallel()
 	const proxy = "http: {user_header: X-User, trusted_proxies: [127.0.0.1/32]}\n"
-	r := startReloading(t, "embedded:", proxy)
+	r := startReloading(t, embeddedtest.Redis(t), proxy)
 	overview := func() int {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+r.HTTPAddr()+"/", http.NoBody)
 		if err != nil {
@@ -199,7 +200,7 @@ func TestRolesAreGrantedAnew(t *testing.T) {
 
 func TestTargetsAreAllowedAnew(t *testing.T) {
 	t.Parallel()
-	r := startReloading(t, "embedded:", "grpc: {connection_age: 1h}")
+	r := startReloading(t, embeddedtest.Redis(t), "grpc: {connection_age: 1h}")
 	if code := r.send("shop"); code != codes.OK {
 		t.Fatal(code)
 	}

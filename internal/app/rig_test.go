@@ -16,17 +16,18 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 
+	"github.com/msghandler/msghandler/dev/embedded/embeddedtest"
 	"github.com/msghandler/msghandler/internal/app"
 	"github.com/msghandler/msghandler/internal/config"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// settings is a configuration with embedded parts on free ports.
+// settings is a configuration on free ports. It names no servers: see onEmbedded.
 func settings(change ...func(*config.Config)) config.Config {
 	c := config.Default()
 	c.GRPC.Addr, c.HTTP.Addr = "127.0.0.1:0", "127.0.0.1:0"
-	c.Redis.URL, c.AMQP.URLs = "embedded:", []string{"embedded:"}
+	c.Redis.URL, c.AMQP.URLs = "", nil
 	c.Confirm.Schedule, c.Send.Schedule = "@every 100ms", "@every 100ms"
 	c.Callbacks.Allow = []string{"127.0.0.1:*"}
 	c.Shutdown.Grace = 5 * time.Second
@@ -36,9 +37,23 @@ func settings(change ...func(*config.Config)) config.Config {
 	return c
 }
 
+// onEmbedded has embedded servers for those that a configuration does not name.
+func onEmbedded(t *testing.T, c config.Config) config.Config {
+	t.Helper()
+	if c.Redis.URL == "" {
+		c.Redis.URL = embeddedtest.Redis(t)
+	}
+	if len(c.AMQP.URLs) == 0 {
+		c.AMQP.URLs = []string{embeddedtest.Broker(t)}
+	}
+	return c
+}
+
 // running is a coordinator in the background.
 type running struct {
 	*app.App
+	// amqp is the URL of the broker.
+	amqp  string
 	log   *servers.Log
 	ended chan error
 }
@@ -46,12 +61,13 @@ type running struct {
 // start runs a coordinator until the test ends.
 func start(t *testing.T, c config.Config) *running {
 	t.Helper()
+	c = onEmbedded(t, c)
 	log := &servers.Log{}
 	a, err := app.New(t.Context(), c, app.Deps{Version: "v0", Logger: slog.New(slog.NewTextHandler(log, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &running{App: a, log: log, ended: make(chan error, 1)}
+	r := &running{App: a, amqp: c.AMQP.URLs[0], log: log, ended: make(chan error, 1)}
 	go func() { r.ended <- a.Run(context.Background()) }()
 	t.Cleanup(func() {
 		if err := a.Stop(context.Background()); err != nil {
@@ -163,21 +179,10 @@ func (p *orders) counts(id string) (asked, deleted int) {
 	return p.asked[id], p.deleted[id]
 }
 
-// brokerURL finds the URL of the embedded broker in the log, as a user would.
-func (r *running) brokerURL(t *testing.T) string {
-	t.Helper()
-	_, rest, found := strings.Cut(r.log.String(), "amqp_url=amqp://")
-	if !found {
-		t.Fatalf("the log does not say where the broker is:\n%s", r.log)
-	}
-	url, _, _ := strings.Cut(rest, " ")
-	return "amqp://" + strings.TrimSpace(strings.SplitN(url, "\n", 2)[0])
-}
-
 // queue declares a queue and returns its deliveries.
 func (r *running) queue(t *testing.T, name string) <-chan amqp.Delivery {
 	t.Helper()
-	conn, err := amqp.Dial(r.brokerURL(t))
+	conn, err := amqp.Dial(r.amqp)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,28 +7,20 @@ import (
 	"slices"
 	"time"
 
-	"github.com/msghandler/msghandler/dev/embedded"
 	"github.com/msghandler/msghandler/internal/config"
 	"github.com/msghandler/msghandler/internal/ground/backoff"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
 )
 
-// notDurable is the warning about embedded servers.
-const notDurable = "NOT DURABLE: everything in it is gone when this process ends; for trying things out only"
-
 // redisPauses are the waits between attempts to open Redis.
 var redisPauses = backoff.Exponential(250*time.Millisecond, 5*time.Second)
 
 // openStore opens the store and waits while Redis is unavailable. Meanwhile clients are rejected.
 func (a *App) openStore(ctx context.Context) (*redisstore.Store, error) {
-	url, err := a.redisURL()
-	if err != nil {
-		return nil, err
-	}
 	stop := rejectUntilReady(a.doors.api)
 	defer stop()
-	store, err := a.reachStore(ctx, url)
+	store, err := a.reachStore(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -43,36 +35,11 @@ func (a *App) openStore(ctx context.Context) (*redisstore.Store, error) {
 	return store, errors.Join(a.watchPeers(ctx, store), a.watchStore(store), a.watchFullness(store), a.watchParked(store))
 }
 
-// redisURL returns the URL of Redis. An embedded Redis is started first.
-func (a *App) redisURL() (string, error) {
-	addr, is := config.Embedded(a.settings.Redis.URL)
-	if !is {
-		return a.settings.Redis.URL, nil
-	}
-	redis, err := embedded.StartRedis(anyPort(addr))
-	if err != nil {
-		return "", fmt.Errorf("redis.url: cannot start the embedded Redis: %w", err)
-	}
-	a.closeWith(closer{name: "embedded redis", close: func(context.Context) error {
-		redis.Close()
-		return nil
-	}})
-	a.logger.Warn("the embedded Redis is "+notDurable, "redis_url", redis.URL())
-	return redis.URL(), nil
-}
-
-func anyPort(addr string) string {
-	if addr == "" {
-		return "127.0.0.1:0"
-	}
-	return addr
-}
-
 // reachStore opens the store, trying again while Redis cannot be reached. Problems that time does not fix, such as a
 // wrong number of shards or unsafe settings, are errors at once.
-func (a *App) reachStore(ctx context.Context, url string) (*redisstore.Store, error) {
+func (a *App) reachStore(ctx context.Context) (*redisstore.Store, error) {
 	for failures := 0; ; failures++ {
-		store, err := a.tryStore(ctx, url)
+		store, err := a.tryStore(ctx)
 		if err == nil {
 			if failures > 0 {
 				a.logger.Info("Redis is there")
@@ -93,9 +60,9 @@ func (a *App) reachStore(ctx context.Context, url string) (*redisstore.Store, er
 }
 
 // tryStore opens the store and judges the settings of its servers.
-func (a *App) tryStore(ctx context.Context, url string) (*redisstore.Store, error) {
+func (a *App) tryStore(ctx context.Context) (*redisstore.Store, error) {
 	store, err := redisstore.New(ctx, redisstore.Config{
-		URL:       url,
+		URL:       a.settings.Redis.URL,
 		Prefix:    a.settings.Redis.Prefix,
 		Shards:    a.settings.Redis.Shards,
 		Brokers:   a.settings.BrokerNames(),
@@ -106,7 +73,6 @@ func (a *App) tryStore(ctx context.Context, url string) (*redisstore.Store, erro
 			MaxBody: int(a.settings.Archive.MaxBody),
 		},
 		LongestWait: longestWait(&a.settings),
-		OwnClock:    isEmbedded(a.settings.Redis.URL),
 		MinReplicas: a.settings.Redis.MinReplicas,
 		Quota:       a.quota,
 		Ran:         a.metrics.ScriptRun,
@@ -125,11 +91,6 @@ func (a *App) tryStore(ctx context.Context, url string) (*redisstore.Store, erro
 // longestWait is the longest backoff or lease of a message.
 func longestWait(c *config.Config) time.Duration {
 	return slices.Max(slices.Concat(c.Confirm.Backoff, c.Send.Backoff, []time.Duration{c.Confirm.Lease, c.Send.Lease}))
-}
-
-func isEmbedded(url string) bool {
-	_, is := config.Embedded(url)
-	return is
 }
 
 // UnsafeError says that settings of Redis break the promises.

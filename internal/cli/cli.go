@@ -12,7 +12,6 @@ type commands struct {
 	commandline.Common
 
 	Serve   serveCommand          `cmd:"" help:"Run the coordinator."`
-	Dev     devCommand            `cmd:"" help:"Run a coordinator with an embedded Redis and AMQP broker, for people who write a service."`
 	Stats   statsCommand          `cmd:"" help:"Count the messages of each state, and tell how each broker does."`
 	Top     topCommand            `cmd:"" help:"Watch states, rates and messages in trouble, on a terminal."`
 	Tail    tailCommand           `cmd:"" help:"Print what a coordinator does with messages, as it happens."`
@@ -41,7 +40,7 @@ the coordinator publishes it to RabbitMQ once that transaction is known to have 
 // Program is msghandler.
 var Program = commandline.Program{Name: "msghandler", Description: description, Grammar: func() any {
 	return &commands{
-		Serve: newServeCommand(), Dev: newDevCommand(), Doctor: newDoctorCommand(), Verify: newVerifyProducerCommand(),
+		Serve: newServeCommand(), Doctor: newDoctorCommand(), Verify: newVerifyProducerCommand(),
 	}
 }}
 

@@ -56,7 +56,7 @@ COMP_WORDS=("$1" d) COMP_CWORD=1
 _msghandler
 echo "${COMPREPLY[@]}"`
 	out, err := exec.Command("bash", "-c", script, "bash", build(t)).CombinedOutput()
-	if err != nil || string(out) != "dead\ndev discard dlq doctor\n" {
+	if err != nil || string(out) != "dead\ndiscard dlq doctor\n" {
 		t.Errorf("%v\n%s", err, out)
 	}
 }

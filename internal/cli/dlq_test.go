@@ -11,6 +11,7 @@ import (
 
 	"github.com/msghandler/msghandler/broker/rabbitmq"
 	"github.com/msghandler/msghandler/consumer"
+	"github.com/msghandler/msghandler/dev/embedded/embeddedtest"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -60,7 +61,7 @@ func TestDeadLettersOnRealBroker(t *testing.T) {
 // often.
 func TestRepeatedReadsChangeNothing(t *testing.T) {
 	t.Parallel()
-	vhost := servers.RabbitMQ(t)
+	vhost, redis := servers.RabbitMQ(t), embeddedtest.Redis(t)
 	ch := channel(t, vhost.URL)
 	declareDeadLetters(t, vhost.URL, "new")
 	quorum := amqp.Table{amqp.QueueTypeArg: amqp.QueueTypeQuorum}
@@ -78,7 +79,7 @@ func TestRepeatedReadsChangeNothing(t *testing.T) {
 	for n := range 200 {
 		queue := queues[n%2]
 		env := []string{
-			"MSGHANDLER_AMQP_URL=" + vhost.URL, "MSGHANDLER_REDIS_URL=embedded:", "MSGHANDLER_CALLBACKS_ALLOW=127.0.0.1:*",
+			"MSGHANDLER_AMQP_URL=" + vhost.URL, "MSGHANDLER_REDIS_URL=" + redis, "MSGHANDLER_CALLBACKS_ALLOW=127.0.0.1:*",
 		}
 		switch n % 50 {
 		case 48:

@@ -5,12 +5,23 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/msghandler/msghandler/dev/embedded/embeddedtest"
 )
+
+// doctorOfEmbedded is the command that examines embedded servers.
+func doctorOfEmbedded(t *testing.T) []string {
+	t.Helper()
+	return []string{"doctor", "--redis.url=" + embeddedtest.Redis(t), "--amqp.url=" + embeddedtest.Broker(t)}
+}
 
 func TestDoctorUsesItsFlags(t *testing.T) {
 	t.Parallel()
 	c := startCoordinator(t) // the address has no health service, as it is no coordinator
-	env := []string{"MSGHANDLER_GRPC_ADDR=127.0.0.1:1", "MSGHANDLER_REDIS_URL=embedded", "MSGHANDLER_AMQP_URL=embedded"}
+	env := []string{
+		"MSGHANDLER_GRPC_ADDR=127.0.0.1:1", "MSGHANDLER_REDIS_URL=" + embeddedtest.Redis(t),
+		"MSGHANDLER_AMQP_URL=" + embeddedtest.Broker(t),
+	}
 	args := []string{"doctor", "--callbacks.allow=127.0.0.1:*"}
 	run(env, args...).want(t, 0, "none answers at 127.0.0.1:1: ", "")
 	args = append(args, "--grpc.addr="+c.addr)
@@ -20,7 +31,7 @@ func TestDoctorUsesItsFlags(t *testing.T) {
 
 func TestDoctorOnlyWarnsAboutDefaults(t *testing.T) {
 	t.Parallel()
-	args := []string{"doctor", "--redis.url=embedded:", "--amqp.url=embedded:", "--server=127.0.0.1:1"}
+	args := append(doctorOfEmbedded(t), "--server=127.0.0.1:1")
 	run(nil, args...).want(t, 0, "no configuration was given: the defaults of callbacks.allow are examined", "")
 	run([]string{"MSGHANDLER_CONFIRM_TIMEOUT=2s"}, args...).
 		want(t, 0, "WARNING   configuration   callbacks.allow is empty", "")
@@ -29,7 +40,7 @@ func TestDoctorOnlyWarnsAboutDefaults(t *testing.T) {
 
 func TestDoctorFailsOnTheChosenSeverity(t *testing.T) {
 	t.Parallel()
-	warned := []string{"doctor", "--redis.url=embedded:", "--amqp.url=embedded:", "--server=127.0.0.1:1"}
+	warned := append(doctorOfEmbedded(t), "--server=127.0.0.1:1")
 	troubled := append(slices.Clone(warned), "--callbacks.allow=127.0.0.1:*", "--producer=orders=127.0.0.1:1")
 	for _, c := range []struct {
 		args   []string
@@ -55,9 +66,9 @@ func TestDoctorFailsOnTheChosenSeverity(t *testing.T) {
 func TestFindingsNameTheirPage(t *testing.T) {
 	t.Parallel()
 	const address = "https://github.com/msghandler/msghandler/blob/main/"
-	args := []string{"doctor", "--redis.url=embedded:", "--amqp.url=embedded:", "--server=127.0.0.1:1"}
-	run(nil, args...).want(t, 0, "page: "+address+"docs/reference/findings.md#redis-embedded", "")
-	run(nil, append(args, "--output=json")...).want(t, 0, "docs/reference/findings.md#redis-embedded", "")
+	args := append(doctorOfEmbedded(t), "--server=127.0.0.1:1")
+	run(nil, args...).want(t, 0, "page: "+address+"docs/reference/findings.md#coordinator-away", "")
+	run(nil, append(args, "--output=json")...).want(t, 0, "docs/reference/findings.md#coordinator-away", "")
 	if _, err := os.Stat("../../docs/reference/findings.md"); err != nil {
 		t.Error(err)
 	}

@@ -112,7 +112,7 @@ func documents(t *testing.T) map[string]string {
 		"stats": "stats", "list": "list", "show": "show stock/7", "retry": "retry --state=dead -n",
 		"discard": "discard --state=dead -n", "audit": "audit", "config": "config --all",
 		"config diff": "config --diff=" + file, "version": "version", "token list": "token list --file=" + tokens,
-		"doctor":          "doctor --redis.url=embedded: --amqp.url=embedded:",
+		"doctor":          strings.Join(doctorOfEmbedded(t), " "),
 		"verify-producer": "verify-producer orders 127.0.0.1:1", "tail": "tail --limit=1",
 		"list group": "list --group --state=dead", "history": "history", "replay": "replay --exchange=shop -n",
 	} {

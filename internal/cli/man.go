@@ -54,7 +54,7 @@ func (m *manual) page(root *kong.Node, keys []config.Key) {
 		m.key(k)
 	}
 	m.section("SEE ALSO")
-	m.text("msghandler-demo --help, msghandler-bench --help")
+	m.text("msghandler-dev --help, msghandler-bench --help")
 	m.section("EXIT STATUS")
 	for status, meaning := range []string{
 		"Done.", "Failed; the reason is on standard error.", "Wrong usage.", "No such message.",

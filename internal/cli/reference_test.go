@@ -9,8 +9,8 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/msghandler/msghandler/dev"
 	"github.com/msghandler/msghandler/dev/benchmark"
-	"github.com/msghandler/msghandler/dev/story"
 	"github.com/msghandler/msghandler/internal/cli/commandline"
 )
 
@@ -22,7 +22,7 @@ func TestCommandsPageMatchesHelp(t *testing.T) {
 	const path = "../../docs/reference/cli.md"
 	want := intro + "| command | does |\n|---|---|\n"
 	var sections strings.Builder
-	for _, p := range []commandline.Program{Program, story.Program, benchmark.Program} {
+	for _, p := range []commandline.Program{Program, dev.Program, benchmark.Program} {
 		root, err := p.Root()
 		if err != nil {
 			t.Fatal(err)

@@ -2,15 +2,11 @@ package cli
 
 import (
 	"context"
-	"errors"
-	"io"
-	"log/slog"
 	"maps"
 
 	"github.com/alecthomas/kong"
 
 	"github.com/msghandler/msghandler/internal/app"
-	"github.com/msghandler/msghandler/internal/audit"
 	"github.com/msghandler/msghandler/internal/cli/commandline"
 	"github.com/msghandler/msghandler/internal/config"
 	"github.com/msghandler/msghandler/internal/ground/build"
@@ -36,7 +32,7 @@ func (c *serveCommand) Run(ctx context.Context, s *commandline.Session) error {
 	if err != nil {
 		return commandline.UsageError{Err: err}
 	}
-	logger := newLogger(s.Err, current.Config.Log)
+	logger := commandline.NewLogger(s.Err, current.Config.Log)
 	defer relaxCollector()()
 	hangups := make(chan struct{}, 1)
 	hangup := commandline.TerminalClosed(func() {
@@ -46,7 +42,7 @@ func (c *serveCommand) Run(ctx context.Context, s *commandline.Session) error {
 		}
 	})
 	return commandline.UntilSignalled(ctx, logger, hangup, func(ctx context.Context) error {
-		coordinator, err := newCoordinator(ctx, current.Config, app.Deps{
+		coordinator, err := app.New(ctx, current.Config, app.Deps{
 			Version: build.Read().Version, Logger: logger, Configuration: current, Reload: hangups,
 		})
 		if err != nil {
@@ -54,25 +50,4 @@ func (c *serveCommand) Run(ctx context.Context, s *commandline.Session) error {
 		}
 		return coordinator.Run(ctx)
 	})
-}
-
-// newCoordinator makes a coordinator. Settings that no coordinator can have are wrong usage.
-func newCoordinator(ctx context.Context, settings config.Config, deps app.Deps) (*app.App, error) {
-	coordinator, err := app.New(ctx, settings, deps)
-	var wrong app.SettingsError
-	if errors.As(err, &wrong) {
-		return nil, commandline.UsageError{Err: err}
-	}
-	return coordinator, err
-}
-
-func newLogger(w io.Writer, settings config.Log) *slog.Logger {
-	var level slog.Level
-	// The configuration has checked the name.
-	_ = level.UnmarshalText([]byte(settings.Level))
-	options := &slog.HandlerOptions{Level: level, ReplaceAttr: audit.LevelName}
-	if settings.Format == "json" {
-		return slog.New(slog.NewJSONHandler(w, options))
-	}
-	return slog.New(slog.NewTextHandler(w, options))
 }

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/msghandler/msghandler/dev/embedded/embeddedtest"
 	"github.com/msghandler/msghandler/internal/cli"
 	"github.com/msghandler/msghandler/internal/cli/commandline"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
@@ -37,7 +38,7 @@ func (o *output) String() string {
 	return o.b.String()
 }
 
-// serve runs msghandler serve with embedded parts, and returns its address and the function that stops the coordinator.
+// serve runs msghandler serve on embedded servers, and returns its address and the function that stops the coordinator.
 func serve(t *testing.T, args ...string) (addr string, stop func() int) {
 	t.Helper()
 	return serveWith(t, nil, args...)
@@ -52,12 +53,13 @@ func serveWith(t *testing.T, env []string, args ...string) (addr string, stop fu
 	}
 	addr = free.Addr().String()
 	_ = free.Close()
+	redis, broker := embeddedtest.Redis(t), embeddedtest.Broker(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	log, ended := &output{}, make(chan int, 1)
 	go func() {
 		ended <- cli.Run(ctx, commandline.Process{
 			Args: append([]string{
-				"serve", "--grpc.addr", addr, "--http.addr=127.0.0.1:0", "--redis.url=embedded:", "--amqp.url=embedded:",
+				"serve", "--grpc.addr", addr, "--http.addr=127.0.0.1:0", "--redis.url", redis, "--amqp.url", broker,
 			}, args...),
 			Env: append(env, "MSGHANDLER_CALLBACKS_ALLOW=127.0.0.1:*"), In: strings.NewReader(""), Out: log, Err: log,
 		})

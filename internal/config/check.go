@@ -18,17 +18,6 @@ import (
 
 // The checks of single values. An error is a phrase that continues after the value and ends with the action.
 
-const embedded = "embedded"
-
-// Embedded says whether a URL asks for a server in this process, and at which address to listen; empty means any free
-// port of the loopback. The colon is optional, because in YAML a text that ends with a colon needs quotes.
-func Embedded(rawURL string) (addr string, is bool) {
-	if rawURL == embedded {
-		return "", true
-	}
-	return strings.CutPrefix(rawURL, embedded+":")
-}
-
 func checkAddr(s string) error {
 	_, port, err := net.SplitHostPort(s)
 	if err != nil {
@@ -57,25 +46,12 @@ func checkSchedule(s string) error {
 	return nil
 }
 
-func checkEmbedded(addr string) error {
-	if addr == "" {
-		return nil
-	}
-	return checkAddr(addr)
-}
-
 func checkRedisURL(s string) error {
-	if addr, is := Embedded(s); is {
-		return checkEmbedded(addr)
-	}
 	_, err := address.ParseRedis(s)
 	return err
 }
 
 func checkAMQPURL(s string) error {
-	if addr, is := Embedded(s); is {
-		return checkEmbedded(addr)
-	}
 	_, err := address.ParseAMQP(s)
 	return err
 }

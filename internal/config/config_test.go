@@ -593,11 +593,8 @@ func TestErrorsNameKeyAndLine(t *testing.T) {
 				"127.0.0.1:9000",
 			},
 		},
-		"embedded and others": {
-			file: "amqp:\n  url: [embedded, amqp://a]\n",
-			want: []string{"FILE:2: amqp.url", "use either"},
-		},
-		"embedded address": {file: "redis:\n  url: embedded:nonsense\n", want: []string{"FILE:2: redis.url", "host:port"}},
+		"embedded Redis":  {file: "redis:\n  url: 'embedded:'\n", want: []string{"FILE:2: redis.url", "redis://"}},
+		"embedded broker": {file: "amqp:\n  url: 'embedded:'\n", want: []string{"FILE:2: amqp.url", "amqp"}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -668,7 +665,6 @@ func TestErrorsHideSecretsInURLs(t *testing.T) {
 		"MSGHANDLER_AMQP_URL=amqp://u:geheim,geheim@h": "AMQP_URL holds as number 1, counted by commas, " +
 			"what cannot",
 		"MSGHANDLER_AMQP_URL=amqp://u:p,amqp://h:geheim": "AMQP_URL = \"amqp://...,amqp://...\" holds",
-		"MSGHANDLER_REDIS_URL=embedded:nonsense":         `REDIS_URL = "embedded:nonsense" is not host:port`,
 	} {
 		_, err := config.Load(config.Sources{Env: []string{variable}})
 		if err == nil || strings.Contains(err.Error(), "geheim") || !strings.Contains(err.Error(), want) {
@@ -685,14 +681,14 @@ func TestURLsOfEveryForm(t *testing.T) {
 	t.Parallel()
 	for _, url := range []string{
 		"redis://127.0.0.1:6379/0", "rediss://user:p%40ss@host:6380/1", "redis://a:1,b:2,c:3", "redis://:secret@a:1,b:2/0",
-		"redis://a:26379,b:26379/0?master=main", "embedded:", "embedded:127.0.0.1:0", "redis://[::1]:6379",
+		"redis://a:26379,b:26379/0?master=main", "redis://[::1]:6379",
 	} {
 		if _, err := config.Load(config.Sources{Flags: map[string]string{"redis.url": url}}); err != nil {
 			t.Errorf("%s: %v", url, err)
 		}
 	}
 	for _, url := range []string{
-		"amqp://guest:guest@127.0.0.1:5672/", "amqps://a/vhost", "amqp://a,amqp://b", "embedded:", "embedded:127.0.0.1:5673",
+		"amqp://guest:guest@127.0.0.1:5672/", "amqps://a/vhost", "amqp://a,amqp://b",
 	} {
 		if _, err := config.Load(config.Sources{Flags: map[string]string{"amqp.url": url}}); err != nil {
 			t.Errorf("%s: %v", url, err)

@@ -147,7 +147,7 @@ func (r *Redis) keys() []Key {
 		{
 			Name: "redis.url", Default: "redis://127.0.0.1:6379/0", Secret: true, value: text(&r.URL, checkRedisURL),
 			Meaning: "The Redis that holds the messages: redis:// or rediss://; several addresses (host:port,host:port) for " +
-				"Redis Cluster; ?master=NAME for Sentinel; embedded: for a Redis in this process, which is not durable.",
+				"Redis Cluster; ?master=NAME for Sentinel.",
 		},
 		{
 			Name: "redis.prefix", Default: "msghandler", value: text(&r.Prefix, checkPrefix),
@@ -177,7 +177,7 @@ func (a *AMQP) keys() []Key {
 			Name: "amqp.url", Default: "amqp://guest:guest@127.0.0.1:5672/", Secret: true,
 			value: addresses(&a.URLs, checkAMQPURL),
 			Meaning: "The RabbitMQ that messages are published to: amqp:// or amqps://; several URLs for a cluster, tried in " +
-				"turn; embedded: for a broker in this process, which is not durable.",
+				"turn.",
 		},
 		{
 			Name: "amqp.window", Default: "1000", value: whole(&a.Window, 1, 10000),

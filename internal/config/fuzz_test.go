@@ -72,7 +72,7 @@ func FuzzValue(f *testing.F) {
 		f.Add(uint8(i), key.Default)
 	}
 	for _, text := range []string{
-		"", ",", " ,", "-1", "1e9", "9223372036854775807", "1s,", "-0s", "\x00", "embedded:",
+		"", ",", " ,", "-1", "1e9", "9223372036854775807", "1s,", "-0s", "\x00", "redis:",
 		"a,b://c",
 	} {
 		f.Add(uint8(len(text)), text)

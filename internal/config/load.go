@@ -276,7 +276,7 @@ func (l *loading) says(name string) string {
 // and of a list each item is checked: an item of unknown form may be a piece of a password.
 func (k Key) shown(values []string) string {
 	text := strings.Join(values, ",")
-	if _, here := Embedded(text); here || !k.Secret {
+	if !k.Secret {
 		return redact(text)
 	}
 	items := []string{text}

@@ -147,19 +147,13 @@ func (l *loading) checkConsole() {
 	}
 }
 
-// checkBrokers refuses an embedded broker beside real ones, and a broker without a URL.
+// checkBrokers refuses a broker without a URL.
 func (l *loading) checkBrokers() {
 	for _, name := range l.config.BrokerNames() {
 		if l.config.Brokers[name].URL == "" {
 			key := brokersPrefix + name
 			l.relation(key+".dead_letter_exchange",
 				"is of a broker without a URL: set %s.url or %s.url_file, or remove this key", key, key)
-		}
-	}
-	for _, u := range l.config.AMQP.URLs {
-		if _, is := Embedded(u); is && len(l.config.AMQP.URLs) > 1 {
-			l.relation("amqp.url", "names an embedded broker and others: use either")
-			return
 		}
 	}
 }

@@ -82,7 +82,7 @@ func TestConfigurationWithPasswordIsPrivate(t *testing.T) {
 	for content, private := range map[string]bool{
 		"redis: {url: 'redis://:hunter2@r:6379/0'}":                true,
 		"redis: {url: 'redis://r:6379/0'}\nlog: {format: json}":    false,
-		"amqp: {url: [embedded:]}":                                 false,
+		"amqp: {url: ['amqp://a/']}":                               false,
 		"events: {webhook_token: T0ken-of-the-webhook}":            true,
 		"brokers: {e: {url: 'kafka://u:hunter2@k'}}":               true,
 		"outbox: {s: {dsn: 'postgres://u:p@h/d', producer: shop}}": true,

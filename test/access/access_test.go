@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/msghandler/msghandler/dev/embedded/embeddedtest"
 	"github.com/msghandler/msghandler/proto/certs/certstest"
 	"github.com/msghandler/msghandler/test/issuer"
 	"github.com/msghandler/msghandler/test/programs"
@@ -47,7 +48,8 @@ func start(t testing.TB, settings ...string) *coordinator {
 	}
 	c.Process = programs.Start(t, "msghandler", append([]string{
 		"MSGHANDLER_GRPC_ADDR=" + c.grpc, "MSGHANDLER_HTTP_ADDR=" + c.http,
-		"MSGHANDLER_REDIS_URL=embedded:", "MSGHANDLER_AMQP_URL=embedded:", "MSGHANDLER_CALLBACKS_ALLOW=127.0.0.1:*",
+		"MSGHANDLER_REDIS_URL=" + embeddedtest.Redis(t), "MSGHANDLER_AMQP_URL=" + embeddedtest.Broker(t),
+		"MSGHANDLER_CALLBACKS_ALLOW=127.0.0.1:*",
 		"MSGHANDLER_GRPC_REFLECTION=true", "MSGHANDLER_GRPC_TLS_CERT=" + cert, "MSGHANDLER_GRPC_TLS_KEY=" + key,
 		"MSGHANDLER_GRPC_TLS_CLIENT_CA=" + c.authority.File, "MSGHANDLER_GRPC_TLS_CRL=" + c.crl,
 		"MSGHANDLER_ACCESS_TOKEN_FILE=" + c.tokens,
@@ -100,7 +102,7 @@ func named(common string, emails ...string) func(*x509.Certificate) {
 // A coordinator that other machines reach must know its callers, or be told to trust everyone.
 func TestServeRefusesStrangersByDefault(t *testing.T) {
 	t.Parallel()
-	common := []string{"MSGHANDLER_REDIS_URL=embedded:", "MSGHANDLER_AMQP_URL=embedded:"}
+	common := []string{"MSGHANDLER_REDIS_URL=" + embeddedtest.Redis(t), "MSGHANDLER_AMQP_URL=" + embeddedtest.Broker(t)}
 	for key, env := range map[string][]string{
 		"grpc.addr": {"MSGHANDLER_GRPC_ADDR=0.0.0.0:0", "MSGHANDLER_HTTP_ADDR=127.0.0.1:0"},
 		"http.addr": {"MSGHANDLER_GRPC_ADDR=127.0.0.1:0", "MSGHANDLER_HTTP_ADDR=:0"},

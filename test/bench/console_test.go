@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/msghandler/msghandler/dev/bench/order"
+	"github.com/msghandler/msghandler/dev/embedded/embeddedtest"
 	"github.com/msghandler/msghandler/internal/ground/backoff"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
@@ -36,7 +37,7 @@ func BenchmarkConsole(b *testing.B) {
 		s := newWorld(b, nil, buildCoordinator(b))
 		s.client = redis.NewClient(&redis.Options{Addr: s.redis.Addr, Protocol: 2})
 		b.Cleanup(func() { s.client.Close() })
-		s.startCoordinator(s.redis.URL(), "embedded:")
+		s.startCoordinator(s.redis.URL(), embeddedtest.Broker(b))
 		s.stand(*standing)
 		var table strings.Builder
 		fmt.Fprintf(&table, "\n%d pending\n\n| page | median | slowest of %d | PING meanwhile: p50 | p99 "+

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/msghandler/msghandler/dev/embedded/embeddedtest"
 	"github.com/msghandler/msghandler/internal/app"
 	"github.com/msghandler/msghandler/internal/config"
 	"github.com/msghandler/msghandler/internal/halfmsg"
@@ -59,7 +60,7 @@ func startWith(t *testing.T, token bearer, change ...func(*config.Config)) *coor
 	t.Helper()
 	c := config.Default()
 	c.GRPC.Addr, c.HTTP.Addr = "127.0.0.1:0", "127.0.0.1:0"
-	c.Redis.URL, c.AMQP.URLs = servers.Redis(t).URL(), []string{"embedded:"}
+	c.Redis.URL, c.AMQP.URLs = servers.Redis(t).URL(), []string{embeddedtest.Broker(t)}
 	c.Confirm.Schedule, c.Send.Schedule = "@every 100ms", "@every 100ms"
 	c.Confirm.Attempts, c.Confirm.Backoff = 1, []time.Duration{10 * time.Millisecond}
 	c.Send.Backoff = []time.Duration{10 * time.Millisecond}

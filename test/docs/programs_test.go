@@ -13,10 +13,10 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/msghandler/msghandler/dev"
 	"github.com/msghandler/msghandler/dev/benchmark"
 	"github.com/msghandler/msghandler/dev/demo/consumers"
 	"github.com/msghandler/msghandler/dev/demo/orders"
-	"github.com/msghandler/msghandler/dev/story"
 	"github.com/msghandler/msghandler/internal/cli"
 	"github.com/msghandler/msghandler/internal/cli/commandline"
 	"github.com/msghandler/msghandler/internal/config"
@@ -26,7 +26,7 @@ import (
 // program's: the sessions of pages need no second build.
 var programs = map[string]func(args []string) int{
 	"msghandler":       runProgram(cli.Program),
-	"msghandler-demo":  runProgram(story.Program),
+	"msghandler-dev":   runProgram(dev.Program),
 	"msghandler-bench": runProgram(benchmark.Program),
 	"until-output":     untilOutput,
 	"forward-ports":    forwardPorts,
@@ -52,7 +52,7 @@ var parsers = struct {
 	of map[string]func() (*kong.Kong, error)
 }{of: map[string]func() (*kong.Kong, error){
 	"msghandler":       sync.OnceValues(parserOf(cli.Program)),
-	"msghandler-demo":  sync.OnceValues(parserOf(story.Program)),
+	"msghandler-dev":   sync.OnceValues(parserOf(dev.Program)),
 	"msghandler-bench": sync.OnceValues(parserOf(benchmark.Program)),
 }}
 

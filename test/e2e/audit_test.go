@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
+	"github.com/msghandler/msghandler/dev/embedded/embeddedtest"
 	"github.com/msghandler/msghandler/proto/certs/certstest"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 	"github.com/msghandler/msghandler/test/servers"
@@ -17,7 +18,7 @@ import (
 // audited is a coordinator with certificates, which logs errors only, with a message of orders.
 func audited(t *testing.T) *secured {
 	t.Helper()
-	s := &secured{world: newWorldOn(t, "embedded:"), Authority: certstest.NewAuthority(t)}
+	s := &secured{world: newWorldOn(t, embeddedtest.Broker(t)), Authority: certstest.NewAuthority(t)}
 	s.certFile, s.keyFile = s.Issue("127.0.0.1")
 	s.startCoordinators(1,
 		"MSGHANDLER_GRPC_TLS_CERT="+s.certFile, "MSGHANDLER_GRPC_TLS_KEY="+s.keyFile, "MSGHANDLER_GRPC_TLS_CLIENT_CA="+s.File,

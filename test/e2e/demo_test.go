@@ -126,7 +126,7 @@ func TestOrdersOverHTTP(t *testing.T) {
 func TestDemoSurvivesKillsAndBalances(t *testing.T) {
 	tell := func(t *testing.T, args ...string) {
 		t.Helper()
-		story, status := programs.Run(t, "msghandler-demo", nil, append([]string{"--orders", "100"}, args...)...)
+		story, status := programs.Run(t, "msghandler-dev", nil, append([]string{"demo", "--orders", "100"}, args...)...)
 		for _, part := range []string{"kill -9", "started again", "dlq replay", "unknown event type", "The books balance"} {
 			if status != 0 || !strings.Contains(story, part) {
 				t.Fatalf("exit status %d, and no %q in:\n%s", status, part, story)
@@ -139,7 +139,7 @@ func TestDemoSurvivesKillsAndBalances(t *testing.T) {
 	})
 	onServers(t, func(t *testing.T, database string) {
 		tell(t, "--database", database)
-		if output, status := programs.Run(t, "msghandler-demo", nil, "--database", database); status != 1 ||
+		if output, status := programs.Run(t, "msghandler-dev", nil, "demo", "--database", database); status != 1 ||
 			!strings.Contains(output, "give an empty one") {
 			t.Errorf("with a database that is not empty: exit status %d\n%s", status, output)
 		}

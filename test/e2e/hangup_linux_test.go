@@ -12,6 +12,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/msghandler/msghandler/dev/embedded/embeddedtest"
 	"github.com/msghandler/msghandler/test/programs"
 	"github.com/msghandler/msghandler/test/servers"
 )
@@ -35,8 +36,8 @@ func hungUp(t *testing.T) map[string]struct {
 	}{
 		"msghandler": {
 			[]string{
-				"MSGHANDLER_GRPC_ADDR=" + addresses[0], "MSGHANDLER_HTTP_ADDR=" + addresses[1], "MSGHANDLER_REDIS_URL=embedded:",
-				"MSGHANDLER_AMQP_URL=" + amqp,
+				"MSGHANDLER_GRPC_ADDR=" + addresses[0], "MSGHANDLER_HTTP_ADDR=" + addresses[1],
+				"MSGHANDLER_REDIS_URL=" + embeddedtest.Redis(t), "MSGHANDLER_AMQP_URL=" + amqp,
 			},
 			[]string{"serve"},
 			"msg=serving",

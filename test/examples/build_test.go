@@ -73,7 +73,7 @@ func build(dir string) error {
 	if err := goOutside(copied, "build", "-ldflags=-s -w", "-o", binaries+"/", "./..."); err != nil {
 		return err
 	}
-	return goIn("../..", nil, "build", "-ldflags=-s -w", "-o", binaries+"/", "./cmd/msghandler")
+	return goIn("../..", nil, "build", "-ldflags=-s -w", "-o", binaries+"/", "./cmd/msghandler", "./cmd/msghandler-dev")
 }
 
 // find finds files of our modules, which are in three directories.

@@ -23,7 +23,6 @@ var (
 	middle     = []string{
 		"internal/store/redis/...", "internal/store/storetest", "internal/callback", "internal/server",
 		"internal/console/...", "internal/events", "internal/config/...",
-		"dev/embedded/...",
 	}
 )
 
@@ -218,6 +217,18 @@ var rooms = []struct {
 		"the story is the demos' own, with embedded servers and the shipped coordinator as a process",
 	},
 	{
+		[]string{"dev/embedded/..."},
+		ground,
+		"an embedded server knows no coordinator",
+	},
+	{
+		[]string{"dev"},
+		slices.Concat(ground, []string{
+			"internal/app", "internal/cli/commandline", "internal/config", "dev/embedded/...", "dev/story",
+		}),
+		"it starts an app on embedded servers, as the command line starts one on others",
+	},
+	{
 		[]string{"dev/benchmark"},
 		slices.Concat(ground, []string{"internal/cli/commandline", "internal/config/...", "dev/bench/..."}),
 		"the load is made from outside, by a program of its own",
@@ -225,7 +236,7 @@ var rooms = []struct {
 	{
 		[]string{"internal/cli"},
 		slices.Concat(ground, sdks, []string{
-			"internal/app/...", "internal/config/...", "dev/embedded/...", "internal/access/tokenfile",
+			"internal/app/...", "internal/config/...", "internal/access/tokenfile",
 			"internal/operate", "internal/sqloutbox",
 		}),
 		"the command line starts an app or calls one, and edits the token file; only app knows middle rooms",
@@ -251,8 +262,8 @@ var rooms = []struct {
 		"a main knows one room, and gives it the process",
 	},
 	{
-		[]string{"cmd/msghandler-demo"},
-		[]string{"dev/story", "internal/cli/commandline"},
+		[]string{"cmd/msghandler-dev"},
+		[]string{"dev", "internal/cli/commandline"},
 		"a main knows one room, and gives it the process",
 	},
 	{
@@ -379,7 +390,8 @@ var libraries = []struct {
 	{
 		"github.com/alecthomas/kong",
 		[]string{
-			"internal/cli/...", "internal/config/...", "dev/story", "dev/benchmark", "dev/demo/orders", "dev/demo/consumers",
+			"internal/cli/...", "internal/config/...", "dev", "dev/story", "dev/benchmark", "dev/demo/orders",
+			"dev/demo/consumers",
 		},
 		"a program's arguments are read in one place",
 	},
@@ -447,17 +459,15 @@ var free = []struct {
 	{"internal/sendloop", "github.com/rabbitmq/amqp091-go", "the loops see the broker through halfmsg.Publisher"},
 	{"internal/sendloop", "github.com/twmb", "the loops see the broker through halfmsg.Publisher"},
 	{"internal/sendloop", "github.com/nats-io", "the loops see the broker through halfmsg.Publisher"},
-	{"internal/app", "github.com/nats-io/nats-server", "the server of NATS is for dev and tests"},
+	{"cmd/msghandler", module + "/dev", "the embedded servers, the demo and the load are programs of their own"},
+	{"cmd/msghandler", "github.com/alicebob/miniredis", "embedded servers are msghandler-dev's"},
+	{"cmd/msghandler", "github.com/nats-io/nats-server", "embedded servers are msghandler-dev's"},
 	{"cmd/msghandler", "modernc.org", "SQLite is linked into the demos only: a coordinator calls databases"},
 	{"cmd/msghandler", "github.com/HdrHistogram", "the load is a program of its own"},
-	{"cmd/msghandler", module + "/dev/demo", "the demo is a program of its own"},
-	{"cmd/msghandler", module + "/dev/story", "the demo is a program of its own"},
-	{"cmd/msghandler", module + "/dev/bench", "the load and its references are a program of their own"},
-	{"cmd/msghandler", module + "/dev/benchmark", "the load and its references are a program of their own"},
 	{"cmd/msghandler-bench", "github.com/jackc", "SQL drivers are linked into the demos only"},
 	{"cmd/msghandler-bench", "modernc.org", "SQL drivers are linked into the demos only"},
 	{"cmd/msghandler-bench", module + "/internal/app", "what it measures it must not share"},
-	{"cmd/msghandler-demo", module + "/internal/app", "the coordinator of the demo is the shipped program"},
+	{"dev/story", module + "/internal/app", "the coordinator of the demo is the shipped program"},
 	{"msghandlertest", "github.com/nats-io/nats-server", "the tests of users need no server of NATS"},
 	{"msghandlertest", "modernc.org", "the tests of users bring their own database"},
 	{"producer", module + "/msghandlertest", "what only tests need must not get into programs"},
@@ -496,6 +506,10 @@ func under(path, prefix string) bool {
 // driver that their user links.
 var drivers = []string{"github.com/jackc/pgx", "github.com/go-sql-driver/mysql", "modernc.org/sqlite"}
 
+// mostForeign is how many packages of others the service may link. OpenTelemetry, gRPC, protobuf and the clients of
+// the brokers and databases have nearly all of them.
+const mostForeign = 320
+
 func TestTheServiceLinksTwoSQLDrivers(t *testing.T) {
 	t.Parallel()
 	for _, p := range packages(t) {
@@ -511,7 +525,11 @@ func TestTheServiceLinksTwoSQLDrivers(t *testing.T) {
 		third := slices.DeleteFunc(slices.Clone(p.Deps), func(dep string) bool {
 			return under(dep, module) || !thirdParty(dep)
 		})
-		figure(t, "third-party packages linked into cmd/msghandler: %d", len(third))
+		figure(t, "third-party packages linked into cmd/msghandler: %d (at most %d)", len(third), mostForeign)
+		if len(third) > mostForeign {
+			t.Errorf("%s links %d packages of others, and %d at most: the service is to stay small", p.room(), len(third),
+				mostForeign)
+		}
 	}
 }
 

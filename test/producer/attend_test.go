@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/msghandler/msghandler/dev/embedded/embeddedtest"
 	"github.com/msghandler/msghandler/internal/app"
 	"github.com/msghandler/msghandler/internal/config"
 	"github.com/msghandler/msghandler/producer"
@@ -32,7 +33,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(servers.Stopping(m)) }
 func coordinator(t *testing.T, redis string, change ...func(*config.Config)) *app.App {
 	t.Helper()
 	c := config.Default()
-	c.GRPC.Addr, c.HTTP.Addr, c.Redis.URL, c.AMQP.URLs = "127.0.0.1:0", "127.0.0.1:0", redis, []string{"embedded:"}
+	c.GRPC.Addr, c.HTTP.Addr = "127.0.0.1:0", "127.0.0.1:0"
+	c.Redis.URL, c.AMQP.URLs = redis, []string{embeddedtest.Broker(t)}
 	c.Redis.AllowUnsafe = true
 	c.Confirm.Schedule, c.Confirm.After = "@every 100ms", 500*time.Millisecond
 	c.Shutdown.Grace = 5 * time.Second
@@ -110,7 +112,7 @@ func dial(t *testing.T, address string) *grpc.ClientConn {
 
 func TestProducerWithoutPortIsAsked(t *testing.T) {
 	t.Parallel()
-	a := coordinator(t, "embedded:")
+	a := coordinator(t, embeddedtest.Redis(t))
 	markers := memory.New()
 	p := attending(t, markers, &servers.Log{}, a.GRPCAddr())
 	if err := send(t, p, "1"); err != nil {
@@ -191,7 +193,7 @@ func serve(t *testing.T, c pb.MessageHandlerServiceServer, options ...grpc.Serve
 // Close refuses new messages, and ends the streams after the open question.
 func TestCloseAnswersOpenQuestions(t *testing.T) {
 	t.Parallel()
-	a := coordinator(t, "embedded:")
+	a := coordinator(t, embeddedtest.Redis(t))
 	asked, answer := make(chan struct{}), make(chan struct{})
 	var once sync.Once
 	p, err := producer.New(producer.Config{

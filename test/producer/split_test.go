@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc"
 	_ "modernc.org/sqlite"
 
+	"github.com/msghandler/msghandler/dev/embedded/embeddedtest"
 	"github.com/msghandler/msghandler/internal/app"
 	"github.com/msghandler/msghandler/internal/config"
 	"github.com/msghandler/msghandler/producer"
@@ -104,7 +105,7 @@ func TestOtherDatabaseDecidesNothing(t *testing.T) {
 	for name, serve := range ways {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			a := coordinator(t, "embedded:", func(c *config.Config) {
+			a := coordinator(t, embeddedtest.Redis(t), func(c *config.Config) {
 				c.Callbacks.Allow = []string{"127.0.0.1:*"}
 				c.Confirm.After, c.Confirm.Attempts = 100*time.Millisecond, 1
 				c.Confirm.Backoff = []time.Duration{50 * time.Millisecond}
@@ -178,7 +179,7 @@ func record(t *testing.T, a *app.App, id string) *adminv1.MessageRecord {
 // Markers in memory are for one replica: a second one cannot answer for the first.
 func TestSecondReplicaWithMemoryIsReported(t *testing.T) {
 	t.Parallel()
-	a := coordinator(t, "embedded:")
+	a := coordinator(t, embeddedtest.Redis(t))
 	for range 3 {
 		if err := send(t, attending(t, memory.New(), &servers.Log{}, a.GRPCAddr()), t.Name()); err != nil {
 			t.Log(err) // the second and third replica send the same id again

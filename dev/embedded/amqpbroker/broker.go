@@ -44,8 +44,8 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Product is what the broker calls itself to its clients.
-const Product = "msghandler embedded broker"
+// product is what the broker calls itself to its clients.
+const product = "msghandler-dev (nothing in it is durable)"
 
 // ErrClosed says that the broker is closed.
 var ErrClosed = errors.New("the embedded AMQP broker is closed")

@@ -41,7 +41,7 @@ func (c *connection) greet() error {
 	}
 	about := table{
 		{"capabilities", tableValue(capabilities)},
-		{"product", stringValue(Product)},
+		{"product", stringValue(product)},
 		// Clients choose their features by the version.
 		{"version", stringValue("4.3 (compatible)")},
 		{"information", stringValue("in memory only, for trying out and for tests")},

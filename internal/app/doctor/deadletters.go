@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/msghandler/msghandler/broker/rabbitmq"
-	"github.com/msghandler/msghandler/internal/config"
 )
 
 const areaDeadLetters = "dead letters"
@@ -25,7 +24,7 @@ func examineDeadLetters(ctx context.Context, e Examination) []Finding {
 	}
 	slices.Sort(queues)
 	queues = slices.Compact(queues)
-	if _, is := config.Embedded(e.Settings.AMQP.URLs[0]); is || len(queues) == 0 {
+	if len(queues) == 0 {
 		return nil
 	}
 	limited, missing, err := rabbitmq.LimitedQueues(

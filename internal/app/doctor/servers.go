@@ -11,9 +11,7 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/broker/rabbitmq"
-	"github.com/msghandler/msghandler/dev/embedded/amqpbroker"
 	"github.com/msghandler/msghandler/internal/app/brokers"
-	"github.com/msghandler/msghandler/internal/config"
 	"github.com/msghandler/msghandler/internal/ground/address"
 	"github.com/msghandler/msghandler/internal/ground/publish"
 	"github.com/msghandler/msghandler/internal/ground/versions"
@@ -27,10 +25,6 @@ const (
 
 func examineRedis(ctx context.Context, e Examination) []Finding {
 	r := report{area: areaRedis}
-	if _, is := config.Embedded(e.Settings.Redis.URL); is {
-		r.embedded()
-		return r.all
-	}
 	seen, err := redisstore.Examine(ctx, redisstore.Config{
 		URL: e.Settings.Redis.URL, Prefix: e.Settings.Redis.Prefix, Shards: e.Settings.Redis.Shards,
 		MinReplicas: e.Settings.Redis.MinReplicas,
@@ -64,10 +58,6 @@ const brokerMatters = "messages are taken and wait in Redis"
 
 func examineBroker(ctx context.Context, e Examination) []Finding {
 	r := report{area: areaBroker}
-	if _, is := config.Embedded(e.Settings.AMQP.URLs[0]); is {
-		r.embedded()
-		return r.all
-	}
 	deadLetters := e.Settings.Send.DeadLetterExchange
 	return r.rabbitMQ(ctx, strings.Join(e.Settings.AMQP.URLs, ","), deadLetters, "amqp.url", "send.dead_letter_exchange")
 }
@@ -131,11 +121,7 @@ func (r *report) rabbitMQ(ctx context.Context, url, deadLetters, urlKey, deadKey
 		r.warn("dead-letter-exchange", fmt.Sprintf("%s %s: %v", deadKey, name, health.Exchanges[name]),
 			"dead messages are kept and shown, but not copied", "declare the exchange, or give the user permission to it")
 	}
-	takes := health.Server + " at " + health.Host + " takes messages"
-	if strings.HasPrefix(health.Server, amqpbroker.Product) {
-		takes += "; it is that of msghandler dev, and nothing in it is durable"
-	}
-	return r.orOK(takes)
+	return r.orOK(health.Server + " at " + health.Host + " takes messages")
 }
 
 // broker reports why a reachable broker accepts no messages.
@@ -166,8 +152,4 @@ func (r *report) brokerVersion(health rabbitmq.Health) {
 			"msghandler is not tested with it", "try it with queues of the same kind before producers depend on it")
 	default:
 	}
-}
-
-func (r *report) embedded() {
-	r.warn(r.area+"-embedded", "is embedded", "everything in it is gone when the coordinator ends", "use a real server")
 }

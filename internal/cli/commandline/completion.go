@@ -80,7 +80,7 @@ func walk(node *kong.Node, words []string) (at *kong.Node, open *kong.Flag) {
 
 // flagOf finds a flag of a command, or of a command above, by the word typed.
 func flagOf(node *kong.Node, word string) *kong.Flag {
-	for ; node != nil; node = node.Parent {
+	for node = commandAt(node); node != nil; node = node.Parent {
 		for _, flag := range node.Flags {
 			if word == "--"+flag.Name || flag.Short != 0 && word == "-"+string(flag.Short) {
 				return flag
@@ -90,8 +90,16 @@ func flagOf(node *kong.Node, word string) *kong.Flag {
 	return nil
 }
 
+// commandAt is the command that runs when no more words follow.
+func commandAt(node *kong.Node) *kong.Node {
+	if node.DefaultCmd != nil {
+		return node.DefaultCmd
+	}
+	return node
+}
+
 func flagsOf(node *kong.Node) (all []candidate) {
-	for ; node != nil; node = node.Parent {
+	for node = commandAt(node); node != nil; node = node.Parent {
 		for _, flag := range node.Flags {
 			all = append(all, candidate{"--" + flag.Name, flag.Help})
 		}

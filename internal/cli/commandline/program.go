@@ -55,6 +55,9 @@ func (e UsageError) Error() string { return e.Err.Error() }
 // Unwrap returns the cause.
 func (e UsageError) Unwrap() error { return e.Err }
 
+// WrongUsage marks the error: the exit status is that of wrong usage. Errors of other packages may have the mark.
+func (UsageError) WrongUsage() {}
+
 // NotFoundError says that a message does not exist.
 type NotFoundError struct{ Err error }
 
@@ -187,7 +190,7 @@ func (p Program) fail(process Process, err error) int {
 		return exitDone
 	}
 	_, _ = fmt.Fprintf(process.Err, "%s: %s\n", p.Name, escape.Report(err.Error()))
-	var usage UsageError
+	var usage interface{ WrongUsage() }
 	var missing NotFoundError
 	var unreached UnreachedError
 	switch {

@@ -14,7 +14,7 @@ import (
 )
 
 // names are the released programs.
-var names = []string{"msghandler", "msghandler-bench", "msghandler-demo"}
+var names = []string{"msghandler", "msghandler-bench", "msghandler-dev"}
 
 // programs builds the programs as users do who type go install: from the modules, so a program knows the version of
 // each. The module cache is of this build alone, because the go command never reads a version twice.

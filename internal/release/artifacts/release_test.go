@@ -154,7 +154,7 @@ func TestArchivesAreComplete(t *testing.T) {
 			t.Fatalf("%v\n%s", err, out)
 		}
 		want := []string{
-			"msghandler", "msghandler-bench", "msghandler-demo", "LICENSE", "README.md", "CHANGELOG.md",
+			"msghandler", "msghandler-bench", "msghandler-dev", "LICENSE", "README.md", "CHANGELOG.md",
 			"config.example.yaml", "prometheus/alerts.yaml", "grafana/msghandler.json", "man/msghandler.1",
 			"completions/msghandler.bash", "completions/_msghandler", "completions/msghandler.fish",
 		}

@@ -72,9 +72,6 @@ func (s *Store) Pulse(ctx context.Context) (found Pulsed, err error) {
 		calls[i] = newCall(s.keys.shards[shard], 7)
 		calls[i].items = []int{shard}
 		last := s.pulses.last[shard]
-		if s.config.OwnClock {
-			last.clock = 0
-		}
 		calls[i].args = append(append(calls[i].args, s.seen(shard)...), last.passed(asked)...)
 		calls[i].args = append(calls[i].args, prune)
 	}

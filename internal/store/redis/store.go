@@ -38,8 +38,6 @@ type Config struct {
 	// LongestWait is the longest backoff or lease that the settings give a message. The sweeper repairs due times that are
 	// later, and later than the message itself asks for: Redis's clock has jumped. Parked messages wait for ten minutes.
 	LongestWait time.Duration
-	// OwnClock says that Redis's clock is put forward on purpose, as that of an embedded server in tests.
-	OwnClock bool
 	// Archive keeps finished messages with their content. Off by default.
 	Archive Archive
 	// MinReplicas is how many replicas must have a new message before Create succeeds. Defaults to none.

@@ -1,7 +1,7 @@
 # The quick start with clients that order while its processes are killed. Prints the books at the end.
 set -eu
 ip link set lo up
-msghandler dev --grpc-port 9092 --console-port 9093 >dev.log 2>&1 &
+msghandler-dev --grpc-port 9092 --console-port 9093 >dev.log 2>&1 &
 curl -fsS -o ready --retry 100 --retry-all-errors --retry-delay 1 http://127.0.0.1:9093/readyz 2>/dev/null
 
 export MSGHANDLER_CONFIRM_LEASE=6s MSGHANDLER_CONFIRM_TIMEOUT=1500ms # short waits for what a dead coordinator held

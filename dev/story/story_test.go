@@ -34,7 +34,8 @@ func TestWrongUsageStartsNothing(t *testing.T) {
 		"--orders=99":                         "at least 100",
 	} {
 		var out, errs strings.Builder
-		status := Run(t.Context(), commandline.Process{Args: strings.Fields(typed), Out: &out, Err: &errs})
+		program := commandline.Program{Name: "demo", Grammar: func() any { return &Command{} }}
+		status := program.Run(t.Context(), commandline.Process{Args: strings.Fields(typed), Out: &out, Err: &errs})
 		told := errs.String()
 		if status != 2 || out.Len() > 0 || !strings.Contains(told, want) || strings.Contains(told, "geheim") {
 			t.Errorf("%s: status %d, output %q, error %q; want %q and no password", typed, status, &out, told, want)

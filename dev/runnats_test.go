@@ -1,4 +1,4 @@
-package cli_test
+package dev_test
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 )
 
 // A message whose broker is nats goes to a stream of the embedded server.
-func TestDevServesNATS(t *testing.T) {
+func TestNATSIsServed(t *testing.T) {
 	t.Parallel()
 	port := freePorts(t, 1)[0]
 	d := startDev(t, "--nats-port="+port)

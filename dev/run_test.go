@@ -1,4 +1,4 @@
-package cli_test
+package dev_test
 
 import (
 	"bytes"
@@ -23,10 +23,10 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// dev is a running msghandler dev.
-type dev struct {
+// everything is a running msghandler-dev.
+type everything struct {
 	cmd                        *exec.Cmd
-	out, log                   *output
+	out, log                   *servers.Log
 	grpc, console, amqp, redis string
 }
 
@@ -44,12 +44,14 @@ func freePorts(t *testing.T, n int) (ports []string) {
 	return ports
 }
 
-func startDev(t *testing.T, args ...string) *dev {
+func startDev(t *testing.T, args ...string) *everything {
 	t.Helper()
 	ports := freePorts(t, 4)
-	d := &dev{out: &output{}, log: &output{}, grpc: ports[0], console: ports[1], amqp: ports[2], redis: ports[3]}
-	d.cmd = exec.Command(build(t), append([]string{
-		"dev", "--grpc-port=" + d.grpc, "--console-port=" + d.console, "--amqp-port=" + d.amqp, "--redis-port=" + d.redis,
+	d := &everything{
+		out: &servers.Log{}, log: &servers.Log{}, grpc: ports[0], console: ports[1], amqp: ports[2], redis: ports[3],
+	}
+	d.cmd = exec.Command(program(t, "msghandler-dev"), append([]string{
+		"--grpc-port=" + d.grpc, "--console-port=" + d.console, "--amqp-port=" + d.amqp, "--redis-port=" + d.redis,
 	}, args...)...)
 	d.cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
 	d.cmd.Stdout, d.cmd.Stderr = d.out, d.log
@@ -63,28 +65,28 @@ func startDev(t *testing.T, args ...string) *dev {
 			t.Logf("%s\n%s", d.out, d.log)
 		}
 	})
-	servers.Eventually(t, 20*time.Second, "dev prints its banner", func() bool {
-		return strings.Contains(d.out.String(), "Ctrl-C ends dev")
+	servers.Eventually(t, 20*time.Second, "msghandler-dev prints its banner", func() bool {
+		return strings.Contains(d.out.String(), "Ctrl-C ends all of it")
 	})
 	return d
 }
 
 // doctorOf runs the command that the banner names, without anything else.
-func (d *dev) doctorOf(t *testing.T) (said string, status int) {
+func (d *everything) doctorOf(t *testing.T) (said string, status int) {
 	t.Helper()
 	_, line, found := strings.Cut(d.out.String(), "msghandler doctor ")
 	if !found {
 		t.Fatalf("the banner names no doctor:\n%s", d.out)
 	}
 	line, _, _ = strings.Cut(line, "\n")
-	doctor := exec.Command(build(t), append([]string{"doctor"}, strings.Fields(line)...)...)
+	doctor := exec.Command(program(t, "msghandler"), append([]string{"doctor"}, strings.Fields(line)...)...)
 	doctor.Env = []string{"PATH=" + os.Getenv("PATH")}
 	out, _ := doctor.CombinedOutput() // the status is judged by the test
 	return string(out), doctor.ProcessState.ExitCode()
 }
 
 // The first doctor of a newcomer finds nothing, and says that nothing is durable.
-func TestDoctorFindsNothingAtDev(t *testing.T) {
+func TestDoctorFindsNothingAtStart(t *testing.T) {
 	t.Parallel()
 	said, status := startDev(t).doctorOf(t)
 	if status != 0 || strings.Contains(said, "name: ") || strings.Count(said, "OK ") != 5 {
@@ -92,12 +94,12 @@ func TestDoctorFindsNothingAtDev(t *testing.T) {
 	}
 	if !strings.Contains(said, "nothing in it is durable") ||
 		!strings.Contains(said, "the defaults of callbacks.allow are examined") {
-		t.Errorf("the doctor hides what dev does not do:\n%s", said)
+		t.Errorf("the doctor hides what is missing:\n%s", said)
 	}
 }
 
 // bind declares an exchange and a queue with a connection of its own, and returns the deliveries.
-func (d *dev) bind(t *testing.T, exchange, key, queue string) <-chan amqp.Delivery {
+func (d *everything) bind(t *testing.T, exchange, key, queue string) <-chan amqp.Delivery {
 	t.Helper()
 	conn, err := amqp.Dial("amqp://guest:guest@127.0.0.1:" + d.amqp + "/")
 	if err != nil {
@@ -126,7 +128,7 @@ func (d *dev) bind(t *testing.T, exchange, key, queue string) <-chan amqp.Delive
 }
 
 // send sends a message as a service would that uses the SDK; host is how the service names its own address.
-func (d *dev) send(t *testing.T, host string, message producer.Message) error {
+func (d *everything) send(t *testing.T, host string, message producer.Message) error {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -153,7 +155,7 @@ func (d *dev) send(t *testing.T, host string, message producer.Message) error {
 	return p.Send(t.Context(), message, func(context.Context) error { return nil })
 }
 
-func TestDevServesProducerAndConsumer(t *testing.T) {
+func TestProducerAndConsumerAreServed(t *testing.T) {
 	t.Parallel()
 	d := startDev(t)
 	deliveries := d.bind(t, "orders", "order.paid", "payments")
@@ -180,8 +182,8 @@ func TestDevServesProducerAndConsumer(t *testing.T) {
 	if err != nil || response.StatusCode != http.StatusOK || !bytes.Contains(page, []byte("<html")) {
 		t.Errorf("the console answers %s, %v: %s", response.Status, err, page)
 	}
-	run(nil, "stats", "--server=127.0.0.1:"+d.grpc).want(t, 0, "pending", "")
-	run(nil, "config", "--server=127.0.0.1:"+d.grpc).want(t, 0, "redis://127.0.0.1:"+d.redis, "")
+	operate("stats", "--server=127.0.0.1:"+d.grpc).want(t, 0, "pending", "")
+	operate("config", "--server=127.0.0.1:"+d.grpc).want(t, 0, "redis://127.0.0.1:"+d.redis, "")
 	redis, err := net.Dial("tcp", "127.0.0.1:"+d.redis)
 	if err != nil {
 		t.Fatal(err)
@@ -205,7 +207,7 @@ func TestDevServesProducerAndConsumer(t *testing.T) {
 	}
 }
 
-func TestDevStopsOnSignals(t *testing.T) {
+func TestSignalsStopAllParts(t *testing.T) {
 	t.Parallel()
 	for _, signal := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
 		d := startDev(t)
@@ -218,7 +220,7 @@ func TestDevStopsOnSignals(t *testing.T) {
 	}
 }
 
-func TestDevNamesTakenPorts(t *testing.T) {
+func TestTakenPortsAreNamed(t *testing.T) {
 	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -231,7 +233,7 @@ func TestDevNamesTakenPorts(t *testing.T) {
 	} {
 		free := freePorts(t, 4)
 		// Of a flag that is given twice the last counts.
-		got := run(nil, "dev", "--grpc-port="+free[0], "--console-port="+free[1], "--amqp-port="+free[2],
+		got := run("--grpc-port="+free[0], "--console-port="+free[1], "--amqp-port="+free[2],
 			"--redis-port="+free[3], "--"+flag+"="+port)
 		got.want(t, 1, "", "the "+part+" cannot have port "+port)
 		if !strings.Contains(got.err, "choose another port with --"+flag) || strings.Contains(got.err, "level=") {
@@ -240,11 +242,11 @@ func TestDevNamesTakenPorts(t *testing.T) {
 	}
 }
 
-func TestDevRefusesWrongUsage(t *testing.T) {
+func TestWrongUsageIsRefused(t *testing.T) {
 	t.Parallel()
 	for typed, want := range map[string]string{
-		"--redis.url=redis://a:1":            "--redis.url: dev runs the Redis itself; change its port with --redis-port",
-		"--set=amqp.url=amqp://a":            "--amqp.url: dev runs the AMQP broker itself",
+		"--redis.url=redis://a:1":            "the Redis itself; change its port with --redis-port",
+		"--set=amqp.url=amqp://a":            "--amqp.url: msghandler-dev runs the AMQP broker itself",
 		"--grpc-port=0":                      "--grpc-port=0: a port is a number from 1 to 65535",
 		"--amqp-port=70000":                  "--amqp-port=70000",
 		"--redis-port=7000 --amqp-port=7000": "are both 7000",
@@ -252,6 +254,12 @@ func TestDevRefusesWrongUsage(t *testing.T) {
 		"--callbacks.allow=nonsense":         "callbacks.allow",
 		"extra":                              "unexpected argument extra",
 	} {
-		run(nil, append([]string{"dev"}, strings.Fields(typed)...)...).want(t, 2, "", want)
+		run(strings.Fields(typed)...).want(t, 2, "", want)
 	}
+}
+
+func TestFlagsCompleteWithoutCommand(t *testing.T) {
+	t.Parallel()
+	run("__complete", "--", "--grpc-p").want(t, 0, "--grpc-port\t", "")
+	run("__complete", "--", "demo", "--o").want(t, 0, "--orders\t", "")
 }

@@ -1,4 +1,4 @@
-package cli
+package dev
 
 import (
 	"context"
@@ -24,8 +24,8 @@ import (
 	"github.com/msghandler/msghandler/internal/ground/build"
 )
 
-// devCommand runs everything embedded, for people who write and test a service of their own.
-type devCommand struct {
+// runCommand runs everything embedded, for people who write and test a service of their own.
+type runCommand struct {
 	GRPCPort    int               `name:"grpc-port" default:"9090" placeholder:"PORT" help:"The coordinator's port, for producers and for msghandler commands."`
 	ConsolePort int               `default:"9091" placeholder:"PORT" help:"The console's port."`
 	AMQPPort    int               `name:"amqp-port" default:"5672" placeholder:"PORT" help:"The embedded AMQP broker's port, for consumers."`
@@ -37,36 +37,36 @@ type devCommand struct {
 	flags *commandline.ConfigFlags
 }
 
-func newDevCommand() devCommand {
+func newRunCommand() runCommand {
 	var ours []string
-	for _, part := range (&devCommand{}).parts() {
+	for _, part := range (&runCommand{}).parts() {
 		ours = append(ours, part.key)
 	}
 	flags := commandline.NewConfigFlags(ours...)
-	return devCommand{flags: flags, Plugins: flags.Plugins()}
+	return runCommand{flags: flags, Plugins: flags.Plugins()}
 }
 
 // Help returns the text below the usage in --help.
-func (c *devCommand) Help() string {
+func (c *runCommand) Help() string {
 	return `The coordinator, its console, a Redis and an AMQP broker run in this process and listen on 127.0.0.1. Nothing
-is durable: every message is gone when dev ends. dev sets grpc.addr, http.addr, redis.url and amqp.url itself; every
-other key counts as for serve, from flags, environment and file. With --nats-port there is a NATS server too, and dev
-sets brokers.nats.url: messages whose broker is nats go to the streams that you make there. Without callbacks.allow
-the coordinator calls producers back on this machine: 127.0.0.1, ::1 and localhost, at any port.`
+is durable: every message is gone when msghandler-dev ends. The ports decide grpc.addr, http.addr, redis.url and
+amqp.url; every other key counts as for msghandler serve, from flags, environment and file. With --nats-port there is a
+NATS server too, which is brokers.nats.url: messages whose broker is nats go to the streams that you make there. Without
+callbacks.allow the coordinator calls producers back on this machine: 127.0.0.1, ::1 and localhost, at any port.`
 }
 
-// devHost is the only address that dev listens at: embedded servers ask for no password.
-const devHost = "127.0.0.1"
+// host is the only address that parts listen at: embedded servers ask for no password.
+const host = "127.0.0.1"
 
 // The values of callbacks.allow and callbacks.networks where callbacks.allow is not set.
 const (
-	devAllow    = "127.0.0.1:*,[::1]:*,localhost:*"
-	devNetworks = "127.0.0.0/8,::1/128"
+	defaultAllow    = "127.0.0.1:*,[::1]:*,localhost:*"
+	defaultNetworks = "127.0.0.0/8,::1/128"
 )
 
-// devPart is a part that listens.
-type devPart struct {
-	// name is for people; key is the key of the configuration that dev sets, and flag the flag that replaces that key.
+// listeningPart is a part that listens.
+type listeningPart struct {
+	// name is for people; key is the key of the configuration that run sets, and flag the flag that replaces that key.
 	name, key, flag string
 	port            int
 	// format makes the key's value from an address.
@@ -75,19 +75,19 @@ type devPart struct {
 	use string
 }
 
-func (p devPart) addr() string { return net.JoinHostPort(devHost, strconv.Itoa(p.port)) }
+func (p listeningPart) addr() string { return net.JoinHostPort(host, strconv.Itoa(p.port)) }
 
-func (p devPart) value() string { return fmt.Sprintf(p.format, p.addr()) }
+func (p listeningPart) value() string { return fmt.Sprintf(p.format, p.addr()) }
 
-func (c *devCommand) parts() []devPart {
-	parts := []devPart{
+func (c *runCommand) parts() []listeningPart {
+	parts := []listeningPart{
 		{"coordinator", "grpc.addr", "grpc-port", c.GRPCPort, "%s", "producers (producer.Config.Coordinator) and commands"},
 		{"console", "http.addr", "console-port", c.ConsolePort, "%s", "a browser; /metrics, /readyz"},
 		{"AMQP broker", "amqp.url", "amqp-port", c.AMQPPort, "amqp://guest:guest@%s/", "consumers (consumer.Config.URL)"},
 		{"Redis", "redis.url", "redis-port", c.RedisPort, "redis://%s/0", fmt.Sprintf("redis-cli -p %d", c.RedisPort)},
 	}
 	if c.NATSPort != 0 {
-		parts = append(parts, devPart{
+		parts = append(parts, listeningPart{
 			"NATS server", "brokers.nats.url", "nats-port", c.NATSPort, "nats://%s",
 			"consumers (natsconsumer.Config.URL); the broker nats of messages",
 		})
@@ -96,7 +96,7 @@ func (c *devCommand) parts() []devPart {
 }
 
 // Run serves until a signal comes or a part fails.
-func (c *devCommand) Run(ctx context.Context, s *commandline.Session) error {
+func (c *runCommand) Run(ctx context.Context, s *commandline.Session) error {
 	current, err := c.load(s)
 	if err != nil {
 		return commandline.UsageError{Err: err}
@@ -104,14 +104,14 @@ func (c *devCommand) Run(ctx context.Context, s *commandline.Session) error {
 	if err := c.checkPortsFree(ctx); err != nil {
 		return err
 	}
-	logger := newLogger(s.Err, current.Config.Log)
+	logger := commandline.NewLogger(s.Err, current.Config.Log)
 	return commandline.UntilSignalled(ctx, logger, commandline.AlwaysStop, func(ctx context.Context) error {
 		return c.serve(ctx, s.Out, current, logger)
 	})
 }
 
-// load reads the configuration, with the keys that dev sets.
-func (c *devCommand) load(s *commandline.Session) (*config.Current, error) {
+// load reads the configuration, with the keys that run sets.
+func (c *runCommand) load(s *commandline.Session) (*config.Current, error) {
 	flags := c.flags.Given()
 	maps.Copy(flags, c.Set)
 	if err := errors.Join(c.checkKeys(flags), c.checkPorts()); err != nil {
@@ -124,26 +124,26 @@ func (c *devCommand) load(s *commandline.Session) (*config.Current, error) {
 	if err != nil || len(current.Config.Callbacks.Allow) > 0 {
 		return current, err
 	}
-	flags["callbacks.allow"] = devAllow
+	flags["callbacks.allow"] = defaultAllow
 	if len(current.Config.Callbacks.Networks) == 0 {
-		flags["callbacks.networks"] = devNetworks
+		flags["callbacks.networks"] = defaultNetworks
 	}
 	return config.Open(s.Sources(flags))
 }
 
-// checkKeys refuses the keys that dev sets itself.
-func (c *devCommand) checkKeys(flags map[string]string) (err error) {
+// checkKeys refuses the keys that run sets itself.
+func (c *runCommand) checkKeys(flags map[string]string) (err error) {
 	for _, part := range c.parts() {
 		if _, given := flags[part.key]; given {
-			err = errors.Join(err, fmt.Errorf("--%s: dev runs the %s itself; change its port with --%s, or use msghandler serve",
-				part.key, part.name, part.flag))
+			err = errors.Join(err, fmt.Errorf("--%s: msghandler-dev runs the %s itself; change its port with --%s, or use "+
+				"msghandler serve", part.key, part.name, part.flag))
 		}
 	}
 	return err
 }
 
 // checkPorts refuses impossible ports, and a port that two parts would share.
-func (c *devCommand) checkPorts() (err error) {
+func (c *runCommand) checkPorts() (err error) {
 	flagOf := map[int]string{}
 	for _, part := range c.parts() {
 		if part.port < 1 || part.port > 65535 {
@@ -157,7 +157,7 @@ func (c *devCommand) checkPorts() (err error) {
 }
 
 // checkPortsFree names every port that another program has, before any part starts.
-func (c *devCommand) checkPortsFree(ctx context.Context) (err error) {
+func (c *runCommand) checkPortsFree(ctx context.Context) (err error) {
 	for _, part := range c.parts() {
 		listener, failure := (&net.ListenConfig{}).Listen(ctx, "tcp", part.addr())
 		if failure != nil {
@@ -171,27 +171,27 @@ func (c *devCommand) checkPortsFree(ctx context.Context) (err error) {
 }
 
 // serve starts the embedded servers, and runs a coordinator on them until the context ends or a part fails.
-func (c *devCommand) serve(
+func (c *runCommand) serve(
 	ctx context.Context, out io.Writer, current *config.Current, logger *slog.Logger,
 ) (failed error) {
-	redis, err := embedded.StartRedis(net.JoinHostPort(devHost, strconv.Itoa(c.RedisPort)))
+	redis, err := embedded.StartRedis(net.JoinHostPort(host, strconv.Itoa(c.RedisPort)))
 	if err != nil {
 		return err
 	}
 	defer redis.Close()
 	broker := amqpbroker.New(amqpbroker.Config{Logger: logger})
 	defer func() { failed = errors.Join(failed, broker.Close()) }()
-	if _, err := broker.Listen(net.JoinHostPort(devHost, strconv.Itoa(c.AMQPPort))); err != nil {
+	if _, err := broker.Listen(net.JoinHostPort(host, strconv.Itoa(c.AMQPPort))); err != nil {
 		return err
 	}
 	if c.NATSPort != 0 {
-		nats, err := natsserver.Start(net.JoinHostPort(devHost, strconv.Itoa(c.NATSPort)), logger)
+		nats, err := natsserver.Start(net.JoinHostPort(host, strconv.Itoa(c.NATSPort)), logger)
 		if err != nil {
 			return err
 		}
 		defer func() { failed = errors.Join(failed, nats.Close()) }()
 	}
-	coordinator, err := newCoordinator(ctx, current.Config, app.Deps{
+	coordinator, err := app.New(ctx, current.Config, app.Deps{
 		Version: build.Read().Version, Logger: logger, Configuration: current,
 	})
 	if err != nil {
@@ -210,10 +210,10 @@ func (c *devCommand) serve(
 }
 
 // banner names the parts and their addresses, says that nothing is durable, and names the next command.
-func (c *devCommand) banner(settings config.Config) string {
+func (c *runCommand) banner(settings config.Config) string {
 	var b strings.Builder
-	b.WriteString("\nmsghandler dev: everything runs in this process, and only this machine reaches it.\n" +
-		"NOTHING IS DURABLE: every message is gone when dev ends.\n\n")
+	b.WriteString("\nmsghandler-dev: everything runs in this process, and only this machine reaches it.\n" +
+		"NOTHING IS DURABLE: every message is gone when msghandler-dev ends.\n\n")
 	table := tabwriter.NewWriter(&b, 0, 0, 3, ' ', 0)
 	for _, part := range c.parts() {
 		value := part.value()
@@ -232,6 +232,6 @@ func (c *devCommand) banner(settings config.Config) string {
 	}
 	fmt.Fprintf(&b, "\nProducers are called back at %s (callbacks.allow).\n", strings.Join(settings.Callbacks.Allow, ", "))
 	fmt.Fprintf(&b, "Next, in another terminal: msghandler tail%s\n", server)
-	fmt.Fprintf(&b, "Is all well?               msghandler doctor%s%s\nCtrl-C ends dev.\n\n", server, servers)
+	fmt.Fprintf(&b, "Is all well?               msghandler doctor%s%s\nCtrl-C ends all of it.\n\n", server, servers)
 	return b.String()
 }

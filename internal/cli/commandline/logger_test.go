@@ -1,18 +1,19 @@
-package cli
+package commandline_test
 
 import (
 	"bytes"
 	"strings"
 	"testing"
 
+	"github.com/msghandler/msghandler/internal/cli/commandline"
 	"github.com/msghandler/msghandler/internal/config"
 )
 
-func TestServeLogsAsConfigured(t *testing.T) {
+func TestLoggerIsAsConfigured(t *testing.T) {
 	t.Parallel()
 	for format, want := range map[string]string{"json": `"msg":"seen"`, "text": "msg=seen"} {
 		var b bytes.Buffer
-		logger := newLogger(&b, config.Log{Level: "warn", Format: format})
+		logger := commandline.NewLogger(&b, config.Log{Level: "warn", Format: format})
 		logger.Info("not seen")
 		logger.Warn("seen")
 		if out := b.String(); !strings.Contains(out, want) || strings.Contains(out, "not seen") {

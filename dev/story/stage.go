@@ -55,7 +55,7 @@ var errUnbalanced = errors.New("the books do not balance")
 
 // run plays the story. The error is errUnbalanced when the promise was broken, and another error when the demo failed.
 func run(ctx context.Context, c config) (err error) {
-	dir, err := os.MkdirTemp("", "msghandler-demo-")
+	dir, err := os.MkdirTemp("", "msghandler-dev-")
 	if err != nil {
 		return fmt.Errorf("make a directory for the databases: %w", err)
 	}
