@@ -2,7 +2,6 @@ package amqpconformance
 
 import (
 	"reflect"
-	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -36,23 +35,6 @@ func requeue(f *fixture) {
 	f.expectBody(m, "1")
 	f.must(m.Nack(false, false))
 	f.expectBody(next(f, "delivery", deliveries), "2")
-}
-
-func recoverUnacked(f *fixture) {
-	f.queue("q", nil)
-	f.send("q", "1", "2")
-	deliveries := f.consume(f.ch, "q")
-	for _, want := range []string{"1", "2"} {
-		f.expectBody(next(f, "delivery", deliveries), want)
-	}
-	f.must(f.ch.Recover(true))
-	for _, want := range []string{"1", "2"} {
-		m := next(f, "delivery", deliveries)
-		f.expectBody(m, want)
-		if !m.Redelivered {
-			f.Error("not flagged after recover")
-		}
-	}
 }
 
 func ackingTwice(f *fixture) {
@@ -90,42 +72,6 @@ func prefetch(f *fixture) {
 	f.quiet(ch, deliveries)
 	f.must(ch.Close())
 	f.eventuallyReady("q", 15) // the unacknowledged message is back
-}
-
-// channelPrefetch: RabbitMQ 4.3 denies a limit for the whole channel by default, and then limits each of its consumers.
-func channelPrefetch(f *fixture) {
-	unacknowledged := 3
-	if f.since(4, 3) {
-		unacknowledged = 6
-	}
-	f.queue("q", nil)
-	for range 10 {
-		f.send("q", "x")
-	}
-	ch := f.channel()
-	f.must(ch.Qos(3, 0, true))
-	first, second := f.consume(ch, "q"), f.consume(ch, "q")
-	// take receives n deliveries of either consumer, and returns the highest tag.
-	take := func(n int) (highest uint64) {
-		for range n {
-			select {
-			case m := <-first:
-				highest = max(highest, m.DeliveryTag)
-			case m := <-second:
-				highest = max(highest, m.DeliveryTag)
-			case <-time.After(patience):
-				f.Fatal("no delivery to either consumer")
-			}
-		}
-		return highest
-	}
-	last := take(unacknowledged)
-	f.eventuallyReady("q", 10-unacknowledged)
-	f.quiet(ch, first)
-	f.quiet(ch, second)
-	f.must(ch.Ack(last, true))
-	take(min(unacknowledged, 10-unacknowledged))
-	f.eventuallyReady("q", max(0, 10-2*unacknowledged))
 }
 
 func consumersTakeTurns(f *fixture) {

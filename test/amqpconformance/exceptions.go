@@ -142,9 +142,6 @@ var connectionExceptions = []exceptionCase{
 	{"immediate", 540, "NOT_IMPLEMENTED - immediate=true", func(ch *amqp.Channel) error {
 		return ch.Publish("e", "q", false, true, amqp.Publishing{})
 	}},
-	{"recover without requeue", 540, "NOT_IMPLEMENTED - requeue=false", func(ch *amqp.Channel) error {
-		return ch.Recover(false)
-	}},
 }
 
 func exceptions(f *fixture) {

@@ -2,7 +2,6 @@ package amqpconformance
 
 import (
 	"errors"
-	"testing"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -31,23 +30,6 @@ func (f *fixture) exists(queue string) bool {
 func (f *fixture) eventuallyGone(queue string) {
 	f.Helper()
 	servers.Eventually(f, patience, "the end of queue "+queue, func() bool { return !f.exists(queue) })
-}
-
-func unusedQueueExpires(f *fixture) {
-	f.queue("q", amqp.Table{"x-expires": int32(300)})
-	f.queue("used", amqp.Table{"x-expires": int32(300)})
-	f.consume(f.ch, "used")
-	binding := f.dial() // RabbitMQ may close the connection when the queue ends during a bind
-	servers.Eventually(f, patience, "the end of the queue", func() bool {
-		// A passive declaration would count as use.
-		ch, err := binding.Channel()
-		f.must(err)
-		defer ch.Close()
-		return ch.QueueBind("q", "k", "amq.direct", false, nil) != nil
-	})
-	if !f.exists("used") {
-		f.Fatal("a queue with a consumer is gone")
-	}
 }
 
 func exclusiveQueue(f *fixture) {
@@ -129,49 +111,4 @@ func heartbeats(f *fixture) {
 	case <-time.After(4 * time.Second):
 	}
 	f.must(conn.Close())
-}
-
-// Blocked checks what a broker does under an alarm, which block starts and unblock ends.
-func Blocked(t *testing.T, url string, block, unblock func()) {
-	f := &fixture{T: t, url: url}
-	f.conn = f.dial()
-	f.ch = f.channel()
-	f.queue("q", nil)
-	f.must(f.ch.Confirm(false))
-	blocked := f.conn.NotifyBlocked(make(chan amqp.Blocking, 4))
-	silent := f.dial()
-	notices := silent.NotifyBlocked(make(chan amqp.Blocking, 4))
-	publish := func() *amqp.DeferredConfirmation {
-		confirm, err := f.ch.PublishWithDeferredConfirm("", "q", true, false, amqp.Publishing{Body: []byte("x")})
-		f.must(err)
-		return confirm
-	}
-	f.confirmed(publish())
-
-	// The notice comes with the next publish, which is not taken any more.
-	block()
-	waiting := publish()
-	if b := next(f, "notice of the alarm", blocked); !b.Active || b.Reason == "" {
-		f.Errorf("got %+v", b)
-	}
-	// A connection that does not publish is served, and not notified.
-	ch, err := silent.Channel()
-	f.must(err)
-	_, err = ch.QueueDeclarePassive("q", true, false, false, false, nil)
-	f.must(err)
-	select {
-	case b := <-notices:
-		f.Errorf("a connection that does not publish was notified: %+v", b)
-	case <-waiting.Done():
-		f.Error("confirmed under an alarm")
-	default:
-	}
-
-	unblock()
-	if b := next(f, "notice of the end", blocked); b.Active {
-		f.Errorf("got %+v", b)
-	}
-	if !f.confirmed(waiting) {
-		f.Error("not acknowledged after the alarm")
-	}
 }

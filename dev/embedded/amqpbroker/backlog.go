@@ -9,8 +9,7 @@ import (
 type backlog struct {
 	items []*message
 	// head is how many places at the front of items are free.
-	head  int
-	bytes int64
+	head int
 }
 
 func (l *backlog) len() int { return len(l.items) - l.head }
@@ -26,7 +25,6 @@ func (l *backlog) push(m *message) {
 		l.items, l.head = l.items[:n], 0
 	}
 	l.items = append(l.items, m)
-	l.bytes += int64(len(m.content.body))
 }
 
 // pop takes the first message.
@@ -34,7 +32,6 @@ func (l *backlog) pop() *message {
 	m := l.items[l.head]
 	l.items[l.head] = nil
 	l.head++
-	l.bytes -= int64(len(m.content.body))
 	return m
 }
 
@@ -48,5 +45,4 @@ func (l *backlog) putBack(m *message) {
 	} else {
 		l.items = slices.Insert(l.items, l.head+i, m)
 	}
-	l.bytes += int64(len(m.content.body))
 }

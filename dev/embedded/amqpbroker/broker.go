@@ -2,16 +2,17 @@
 // for tests.
 //
 // The broker is not durable: everything is in memory and ends with the process, also durable declarations and
-// persistent messages. Nor is the broker made for the network: it listens on loopback only by default, has a single
-// user, a single virtual host and no TLS.
+// persistent messages. Nor is the broker made for the network: it listens on loopback only, has a single user, a single
+// virtual host and no TLS.
 //
 // Within these limits the broker behaves like RabbitMQ, as a suite shows that runs against both: direct, fanout, topic
-// and headers exchanges, confirms, returns, prefetch, redelivery, time-to-live of messages and queues, length limits,
-// dead-lettering with x-death, cancelled consumers, heartbeats, blocked connections, and exceptions with RabbitMQ's
-// codes and texts. Quorum queues are accepted and count deliveries, but are no more durable than other queues. Left
-// out: transactions, bindings between exchanges, alternate exchanges, the CC and BCC headers, priorities, streams.
+// and headers exchanges, confirms, returns, prefetch, redelivery, time-to-live of messages, length limits,
+// dead-lettering with x-death, cancelled consumers, heartbeats, and exceptions with RabbitMQ's codes and texts. Quorum
+// queues are accepted and count deliveries, but are no more durable than other queues. Left out: transactions,
+// basic.recover, alarms, queues that expire, bindings between exchanges, alternate exchanges, the CC and BCC headers,
+// priorities, streams.
 //
-// Beyond what RabbitMQ can do, a Judge may decide the outcome of each publishing: a broker that nacks, forgets, lies or
+// Beyond what RabbitMQ can do, a Judge may decide the outcome of each publishing: a broker that nacks, returns or
 // breaks the connection on demand.
 package amqpbroker
 
@@ -26,15 +27,6 @@ import (
 
 // Config is the set-up of a broker. The zero value is ready to use.
 type Config struct {
-	// User and Password are the only accepted login; both empty means guest and guest.
-	User, Password string
-	// Vhost is the only virtual host; empty means "/".
-	Vhost string
-	// Heartbeat is the offer to clients, in whole seconds; clients may choose a shorter heartbeat. 0 means 60 s, as
-	// RabbitMQ.
-	Heartbeat time.Duration
-	// AllowRemote lets Listen take addresses that are not loopback.
-	AllowRemote bool
 	// TakeAll has the broker confirm also messages for no queue, and for exchanges that do not exist: for tests of
 	// publishers, which look at messages through Judge.
 	TakeAll bool
@@ -43,6 +35,9 @@ type Config struct {
 	// Logger gets a line for each connection that ends in an error; nil means slog.Default().
 	Logger *slog.Logger
 }
+
+// The only accepted login, and the only virtual host.
+const user, password, vhost = "guest", "guest", "/"
 
 // product is what the broker calls itself to its clients.
 const product = "msghandler-dev (nothing in it is durable)"
@@ -61,43 +56,29 @@ type Broker struct {
 	queues      map[string]*queue
 	connections map[*connection]struct{}
 	listeners   []net.Listener
-	blocked     string
-	// unblocked wakes readers of blocked connections.
-	unblocked *sync.Cond
-	names     int
-	closed    bool
+	names       int
+	closed      bool
 
 	running sync.WaitGroup
 }
 
 // New returns a broker without clients: see Listen and Dial. The caller must call Close.
 func New(config Config) *Broker {
-	if config.User == "" && config.Password == "" {
-		config.User, config.Password = "guest", "guest"
-	}
-	if config.Vhost == "" {
-		config.Vhost = "/"
-	}
-	if config.Heartbeat == 0 {
-		config.Heartbeat = time.Minute
-	}
 	if config.Logger == nil {
 		config.Logger = slog.Default()
 	}
-	b := &Broker{
+	return &Broker{
 		config:      config,
 		exchanges:   standardExchanges(),
 		queues:      map[string]*queue{},
 		connections: map[*connection]struct{}{},
 	}
-	b.unblocked = sync.NewCond(&b.mu)
-	return b
 }
 
 // Listen serves clients at a TCP address such as 127.0.0.1:0 and returns the actual address. Listen may be called
 // several times.
 func (b *Broker) Listen(address string) (string, error) {
-	if !b.config.AllowRemote && !isLoopback(address) {
+	if !isLoopback(address) {
 		return "", fmt.Errorf("listen on %q: only loopback addresses are allowed", address)
 	}
 	listener, err := net.Listen("tcp", address)
@@ -171,9 +152,11 @@ func (b *Broker) serve(nc net.Conn) error {
 func (b *Broker) Close() error {
 	b.mu.Lock()
 	b.closed = true
-	b.cutAll()
+	for c := range b.connections {
+		c.cut()
+	}
 	for _, q := range b.queues {
-		q.stopTimers()
+		q.stopTimer()
 	}
 	var errs []error
 	for _, listener := range b.listeners {
@@ -183,36 +166,6 @@ func (b *Broker) Close() error {
 	b.mu.Unlock()
 	b.running.Wait()
 	return errors.Join(errs...)
-}
-
-// CutAll drops every connection without a word, like a network that fails. Queues and messages stay, except exclusive
-// and auto-delete queues; clients may connect again at once.
-func (b *Broker) CutAll() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.cutAll()
-}
-
-func (b *Broker) cutAll() {
-	for c := range b.connections {
-		c.cut()
-	}
-}
-
-// SetBlocked starts an alarm with that reason, or ends the alarm when the reason is empty. As with RabbitMQ, a
-// connection learns of the alarm at its next publish, and from then on nothing is read from the connection until the
-// alarm ends. Connections that do not publish notice nothing.
-func (b *Broker) SetBlocked(reason string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.blocked = reason
-	if reason != "" {
-		return
-	}
-	for c := range b.connections {
-		c.tellUnblocked()
-	}
-	b.unblocked.Broadcast()
 }
 
 // Depth is the number of ready messages in a queue, without unacknowledged deliveries; -1 without such a queue.

@@ -12,43 +12,39 @@ type channel struct {
 	// lastQueue is the meaning of an empty queue name: the queue declared last.
 	lastQueue string
 
-	// prefetch is the limit of future consumers; limit is the limit of the whole channel. 0 means no limit.
-	prefetch, limit int
-	deliveryTag     uint64
-	unacked         []delivery
+	// prefetch is the limit of future consumers; 0 means no limit.
+	prefetch    int
+	deliveryTag uint64
+	unacked     []delivery
 
-	confirms confirms
+	// confirming says that publishings are confirmed, and published is the number of the last one.
+	confirming bool
+	published  uint64
 }
 
 // channelMethods are the methods of an open channel.
 var channelMethods = map[methodID]func(*channel, *decoder) error{
-	channelFlow:       (*channel).flow,
-	exchangeDeclare:   (*channel).exchangeDeclare,
-	exchangeDelete:    (*channel).exchangeDelete,
-	queueDeclare:      (*channel).queueDeclare,
-	queueBind:         (*channel).queueBind,
-	queueUnbind:       (*channel).queueUnbind,
-	queuePurge:        (*channel).queuePurge,
-	queueDelete:       (*channel).queueDelete,
-	basicQos:          (*channel).qos,
-	basicConsume:      (*channel).consume,
-	basicCancel:       (*channel).cancel,
-	basicGet:          (*channel).get,
-	basicAck:          (*channel).ack,
-	basicNack:         (*channel).nack,
-	basicReject:       (*channel).reject,
-	basicRecover:      (*channel).recoverSync,
-	basicRecoverAsync: (*channel).recoverUnacked,
-	confirmSelect:     (*channel).confirmSelect,
+	exchangeDeclare: (*channel).exchangeDeclare,
+	exchangeDelete:  (*channel).exchangeDelete,
+	queueDeclare:    (*channel).queueDeclare,
+	queueBind:       (*channel).queueBind,
+	queueUnbind:     (*channel).queueUnbind,
+	queuePurge:      (*channel).queuePurge,
+	queueDelete:     (*channel).queueDelete,
+	basicQos:        (*channel).qos,
+	basicConsume:    (*channel).consume,
+	basicCancel:     (*channel).cancel,
+	basicGet:        (*channel).get,
+	basicAck:        (*channel).ack,
+	basicNack:       (*channel).nack,
+	basicReject:     (*channel).reject,
+	confirmSelect:   (*channel).confirmSelect,
 }
 
 // handleChannel handles a method of a channel.
 func (c *connection) handleChannel(cmd *command) error {
 	if c.phase != phaseOpen {
 		return connectionError(codeCommandInvalid, "a method of a channel before the connection is open")
-	}
-	if cmd.id != basicPublish {
-		c.sendConfirms()
 	}
 	ch := c.channels[cmd.channel]
 	switch {
@@ -109,7 +105,6 @@ func (ch *channel) fail(id methodID, err error) error {
 	if e.hard {
 		return e
 	}
-	ch.conn.sendConfirms()
 	ch.send(channelClose, encoder(nil).u16(e.code).shortString(e.Error()).u32(uint32(id)))
 	ch.closing = true
 	ch.dropConsumers()
@@ -145,24 +140,12 @@ func (ch *channel) release(giveBack func(delivery)) {
 	pumpAll(unacked)
 }
 
-func (ch *channel) flow(d *decoder) error {
-	active := d.u8()&1 != 0
-	if d.err != nil {
-		return d.err
-	}
-	if !active {
-		return connectionError(codeNotImplemented, "active=false")
-	}
-	ch.send(channelFlowOK, encoder(nil).bit(true))
-	return nil
-}
-
 func (ch *channel) confirmSelect(d *decoder) error {
 	noWait := d.u8()&1 != 0
 	if d.err != nil {
 		return d.err
 	}
-	ch.confirms.on = true
+	ch.confirming = true
 	ch.answer(noWait, confirmSelectOK, nil)
 	return nil
 }

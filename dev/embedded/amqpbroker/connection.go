@@ -13,6 +13,8 @@ const (
 	maxFrame   = 131072
 	minFrame   = 4096
 	maxChannel = 2047
+	// heartbeat is the offer to clients, as with RabbitMQ; clients may choose a shorter one.
+	heartbeat = time.Minute
 	// handshakeTimeout is how long a client may take until its connection is open, as with RabbitMQ.
 	handshakeTimeout = 10 * time.Second
 	// closeTimeout is how long a client may take to agree that its connection is closed.
@@ -41,12 +43,8 @@ type connection struct {
 	until time.Time
 
 	// Guarded by the broker's lock.
-	channels map[uint16]*channel
-	// unconfirmed are channels that owe confirms.
-	unconfirmed []*channel
-	maxFrame    uint32
-	// toldBlocked says that the client has a connection.blocked without a connection.unblocked.
-	toldBlocked  bool
+	channels     map[uint16]*channel
+	maxFrame     uint32
 	capabilities table
 	// starved says that deliveries were held back because the client reads too slowly.
 	starved bool
@@ -85,7 +83,6 @@ func (c *connection) write() {
 	c.out.breakOff()
 	c.broker.mu.Lock()
 	c.gone = true
-	c.broker.unblocked.Broadcast()
 	c.broker.mu.Unlock()
 	if closeErr := c.nc.Close(); err == nil {
 		err = closeErr
@@ -124,12 +121,9 @@ func (c *connection) serve() error {
 // input is the source of the reader's buffer.
 type input struct{ conn *connection }
 
-// Read reads from the client. Read may block, so held-back confirms are sent first.
+// Read reads from the client, once the client has read enough.
 func (in input) Read(p []byte) (int, error) {
 	c := in.conn
-	c.broker.mu.Lock()
-	c.sendConfirms()
-	c.broker.mu.Unlock()
 	c.out.waitForRoom()
 	deadline := c.until
 	if deadline.IsZero() && c.idle > 0 {
@@ -155,9 +149,6 @@ func (c *connection) handle(f frame) error {
 	}
 	c.broker.mu.Lock()
 	defer c.broker.mu.Unlock()
-	if f.kind == frameHeader {
-		defer c.waitUnblocked()
-	}
 	return c.do(cmd)
 }
 
@@ -170,30 +161,6 @@ func (c *connection) do(cmd *command) error {
 		return c.handleConnection(cmd)
 	}
 	return c.handleChannel(cmd)
-}
-
-// waitUnblocked tells a publishing client about an alarm and reads no more from the client until the alarm ends.
-// Held-back confirms are sent before, because no more publishings will join them.
-func (c *connection) waitUnblocked() {
-	if c.broker.blocked == "" {
-		return
-	}
-	c.sendConfirms()
-	if c.can("connection.blocked") {
-		c.toldBlocked = true
-		c.send(0, connectionBlocked, encoder(nil).shortString(c.broker.blocked))
-	}
-	for c.broker.blocked != "" && !c.gone {
-		c.broker.unblocked.Wait()
-	}
-}
-
-// tellUnblocked tells a client with an open connection.blocked about the end of the alarm.
-func (c *connection) tellUnblocked() {
-	if c.toldBlocked {
-		c.toldBlocked = false
-		c.send(0, connectionUnblocked, nil)
-	}
 }
 
 // can says whether the client has a capability.
@@ -217,21 +184,12 @@ func (c *connection) fail(err error) error {
 	c.until = time.Now().Add(closeTimeout)
 	c.broker.mu.Lock()
 	defer c.broker.mu.Unlock()
-	c.sendConfirms()
 	c.send(0, connectionClose, encoder(nil).u16(e.code).shortString(e.Error()).u32(0))
 	c.releaseAll()
 	if e.code == codeFrameError {
 		return e // the following bytes cannot be parsed any more
 	}
 	return nil
-}
-
-// sendConfirms sends the held-back confirms together.
-func (c *connection) sendConfirms() {
-	for _, ch := range c.unconfirmed {
-		ch.sendConfirms()
-	}
-	c.unconfirmed = c.unconfirmed[:0]
 }
 
 // feed gives consumers the messages that were held back while the client read too slowly.
@@ -252,7 +210,6 @@ func (c *connection) feed() {
 // cut drops the connection without a word.
 func (c *connection) cut() {
 	c.gone = true
-	c.broker.unblocked.Broadcast()
 	// The reader and the writer notice the close by themselves, and close the connection once more.
 	_ = c.nc.Close()
 }
@@ -261,7 +218,6 @@ func (c *connection) cut() {
 func (c *connection) leave() {
 	c.broker.mu.Lock()
 	defer c.broker.mu.Unlock()
-	c.sendConfirms()
 	c.gone = true
 	delete(c.broker.connections, c)
 	c.releaseAll()

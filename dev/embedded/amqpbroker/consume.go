@@ -26,12 +26,7 @@ type delivery struct {
 // canTake says whether the consumer may get one more message now.
 func (k *consumer) canTake() bool {
 	ch := k.channel
-	if !k.noAck {
-		if k.prefetch > 0 && k.unacked >= k.prefetch || ch.limit > 0 && len(ch.unacked) >= ch.limit {
-			return false
-		}
-	}
-	if ch.conn.gone {
+	if !k.noAck && k.prefetch > 0 && k.unacked >= k.prefetch || ch.conn.gone {
 		return false
 	}
 	if ch.conn.out.congested() {
@@ -69,11 +64,9 @@ func (ch *channel) qos(d *decoder) error {
 		return connectionError(codeNotImplemented, "prefetch_size!=0 (%d)", size)
 	}
 	if global {
-		ch.limit = count
-		ch.pumpConsumers()
-	} else {
-		ch.prefetch = count
+		return connectionError(codeNotImplemented, "a prefetch of the channel")
 	}
+	ch.prefetch = count
 	ch.send(basicQosOK, nil)
 	return nil
 }
@@ -92,7 +85,7 @@ func (ch *channel) consume(d *decoder) error {
 	noAck, exclusive, noWait := flags&2 != 0, flags&4 != 0, flags&8 != 0
 	b := ch.conn.broker
 	if q.taken || exclusive && len(q.consumers) > 0 {
-		return channelError(codeAccessRefused, "queue '%s' in vhost '%s' in exclusive use", q.name, b.config.Vhost)
+		return channelError(codeAccessRefused, "queue '%s' in vhost '%s' in exclusive use", q.name, vhost)
 	}
 	if tag == "" {
 		tag = b.newName("amq.ctag")
@@ -188,9 +181,6 @@ func (ch *channel) settle(tag uint64, multiple bool, do func(delivery)) error {
 		do(d)
 	}
 	pumpAll(settled)
-	if ch.limit > 0 {
-		ch.pumpConsumers()
-	}
 	return nil
 }
 
@@ -249,32 +239,4 @@ func pumpAll(deliveries []delivery) {
 			last = d.queue
 		}
 	}
-}
-
-// pumpConsumers has the queues of all the channel's consumers look for consumers again.
-func (ch *channel) pumpConsumers() {
-	for _, k := range ch.consumers {
-		k.queue.pump()
-	}
-}
-
-func (ch *channel) recoverSync(d *decoder) error {
-	if err := ch.recoverUnacked(d); err != nil {
-		return err
-	}
-	ch.send(basicRecoverOK, nil)
-	return nil
-}
-
-// recoverUnacked redelivers all unacknowledged deliveries of the client.
-func (ch *channel) recoverUnacked(d *decoder) error {
-	requeue := d.u8()&1 != 0
-	if d.err != nil {
-		return d.err
-	}
-	if !requeue {
-		return connectionError(codeNotImplemented, "requeue=false")
-	}
-	ch.release(delivery.giveBack)
-	return nil
 }

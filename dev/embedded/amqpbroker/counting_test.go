@@ -12,13 +12,10 @@ import (
 // the count of 4.3.6, as observed.
 func TestDeliveryCountsMatchRabbitMQ43(t *testing.T) {
 	t.Parallel()
-	giveBack := map[string]func(ch *amqp.Channel, d amqp.Delivery) error{
-		"nack": func(_ *amqp.Channel, d amqp.Delivery) error { return d.Nack(false, true) },
-		"recover": func(ch *amqp.Channel, _ amqp.Delivery) error {
-			return ch.Recover(true) //nolint:staticcheck // clients still use Recover
-		},
-		"reject": func(_ *amqp.Channel, d amqp.Delivery) error { return d.Reject(true) },
-		"close":  func(*amqp.Channel, amqp.Delivery) error { return nil },
+	giveBack := map[string]func(d amqp.Delivery) error{
+		"nack":   func(d amqp.Delivery) error { return d.Nack(false, true) },
+		"reject": func(d amqp.Delivery) error { return d.Reject(true) },
+		"close":  func(amqp.Delivery) error { return nil },
 	}
 	for name, c := range map[string]struct {
 		limit any
@@ -27,7 +24,6 @@ func TestDeliveryCountsMatchRabbitMQ43(t *testing.T) {
 		looks int
 	}{
 		"nacked":                    {nil, "nack", 30},
-		"recovered":                 {nil, "recover", 30},
 		"rejected":                  {nil, "reject", 21},
 		"left behind":               {nil, "close", 21},
 		"rejected, limit 2":         {int64(2), "reject", 3},
@@ -57,7 +53,7 @@ func TestDeliveryCountsMatchRabbitMQ43(t *testing.T) {
 					t.Errorf("look %d has the headers %v", looks, d.Headers)
 				}
 				looks++
-				if err := giveBack[c.way](ch, d); err != nil {
+				if err := giveBack[c.way](d); err != nil {
 					t.Fatal(err)
 				}
 				if err := ch.Close(); err != nil {

@@ -22,7 +22,7 @@ func (q *queue) deadLetter(m *message, reason string) {
 	dead := q.deadContent(m, reason)
 	deaths := dead.properties.headers().arrayOf("x-death")
 	for _, target := range b.route(dead) {
-		full := target.settings.refusing() && target.full(1, int64(len(dead.body)))
+		full := target.settings.refusing() && target.full(1)
 		if full || reason != reasonRejected && circles(target.name, deaths) {
 			continue
 		}

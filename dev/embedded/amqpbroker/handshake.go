@@ -21,8 +21,7 @@ const (
 
 // serverCapabilities are the capabilities announced to clients.
 var serverCapabilities = []string{
-	"publisher_confirms", "basic.nack", "consumer_cancel_notify", "connection.blocked", "per_consumer_qos",
-	"authentication_failure_close",
+	"publisher_confirms", "basic.nack", "consumer_cancel_notify", "per_consumer_qos", "authentication_failure_close",
 }
 
 // greet reads the protocol header and starts the handshake.
@@ -65,7 +64,6 @@ func (c *connection) handleConnection(cmd *command) error {
 	}
 	switch {
 	case cmd.id == connectionClose:
-		c.sendConfirms()
 		c.send(0, connectionCloseOK, nil)
 		return errBye
 	case cmd.id == connectionCloseOK && c.phase == phaseClosing:
@@ -76,9 +74,6 @@ func (c *connection) handleConnection(cmd *command) error {
 		return c.tune(&cmd.arguments)
 	case cmd.id == connectionOpen && c.phase == phaseOpening:
 		return c.open(&cmd.arguments)
-	case cmd.id == updateSecret && c.phase == phaseOpen:
-		c.send(0, updateSecretOK, nil)
-		return nil
 	}
 	return connectionError(codeCommandInvalid, "unexpected method %d.%d", cmd.id.class(), cmd.id.number())
 }
@@ -90,20 +85,19 @@ func (c *connection) authenticate(d *decoder) error {
 		return syntaxError(connectionStartOK, d.err)
 	}
 	parts := strings.Split(response, "\x00")
-	known := len(parts) == 3 && parts[1] == c.broker.config.User && parts[2] == c.broker.config.Password
+	known := len(parts) == 3 && parts[1] == user && parts[2] == password
 	if mechanism != "PLAIN" || !known {
 		return connectionError(codeAccessRefused, "Login was refused using authentication mechanism %s. "+
 			"For details see the broker logfile.", mechanism)
 	}
 	c.capabilities = about.tableOf("capabilities")
 	c.phase = phaseTune
-	seconds := uint16(c.broker.config.Heartbeat / time.Second)
-	c.send(0, connectionTune, encoder(nil).u16(maxChannel).u32(maxFrame).u16(seconds))
+	c.send(0, connectionTune, encoder(nil).u16(maxChannel).u32(maxFrame).u16(uint16(heartbeat/time.Second)))
 	return nil
 }
 
 func (c *connection) tune(d *decoder) error {
-	_, size, heartbeat := d.u16(), d.u32(), d.u16()
+	_, size, seconds := d.u16(), d.u32(), d.u16()
 	if d.err != nil {
 		return syntaxError(connectionTuneOK, d.err)
 	}
@@ -119,7 +113,7 @@ func (c *connection) tune(d *decoder) error {
 	}
 	c.maxFrame = size
 	// Two heartbeats go out in each interval; a client that is silent for two intervals counts as gone.
-	interval := time.Duration(heartbeat) * time.Second
+	interval := time.Duration(seconds) * time.Second
 	c.out.setHeartbeat(interval / 2)
 	c.idle = 2 * interval
 	c.phase = phaseOpening
@@ -127,12 +121,12 @@ func (c *connection) tune(d *decoder) error {
 }
 
 func (c *connection) open(d *decoder) error {
-	vhost := d.shortString()
+	asked := d.shortString()
 	if d.err != nil {
 		return syntaxError(connectionOpen, d.err)
 	}
-	if vhost != c.broker.config.Vhost {
-		return connectionError(codeNotAllowed, "vhost %s not found", vhost)
+	if asked != vhost {
+		return connectionError(codeNotAllowed, "vhost %s not found", asked)
 	}
 	c.phase = phaseOpen
 	c.until = time.Time{}

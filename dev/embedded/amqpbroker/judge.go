@@ -36,19 +36,8 @@ const (
 	Ack Verdict = iota
 	// Nack drops the message and sends a nack.
 	Nack
-	// DropConfirm stores the message and never confirms.
-	DropConfirm
-	// DropMessage confirms without storing: a broker that lies.
-	DropMessage
-	// Refuse drops the message and closes the channel with 403, as for a missing permission.
-	Refuse
-	// CloseChannel stores the message and closes the channel with 541 in place of a confirm.
-	CloseChannel
-	// CloseConn stores the message and cuts the connection in place of a confirm. Confirms of earlier publishings are sent
-	// first.
+	// CloseConn stores the message and cuts the connection in place of a confirm.
 	CloseConn
-	// CutBefore cuts the connection before the message is stored. Confirms of earlier publishings are sent first.
-	CutBefore
 	// Return drops the message, and returns a mandatory message as one without a queue before it confirms.
 	Return
 )

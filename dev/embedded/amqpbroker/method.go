@@ -13,23 +13,17 @@ const classBasic = 60
 
 // The methods of AMQP 0-9-1 with RabbitMQ's additions, as far as this broker speaks them.
 const (
-	connectionStart     methodID = 10<<16 | 10
-	connectionStartOK   methodID = 10<<16 | 11
-	connectionTune      methodID = 10<<16 | 30
-	connectionTuneOK    methodID = 10<<16 | 31
-	connectionOpen      methodID = 10<<16 | 40
-	connectionOpenOK    methodID = 10<<16 | 41
-	connectionClose     methodID = 10<<16 | 50
-	connectionCloseOK   methodID = 10<<16 | 51
-	connectionBlocked   methodID = 10<<16 | 60
-	connectionUnblocked methodID = 10<<16 | 61
-	updateSecret        methodID = 10<<16 | 70
-	updateSecretOK      methodID = 10<<16 | 71
+	connectionStart   methodID = 10<<16 | 10
+	connectionStartOK methodID = 10<<16 | 11
+	connectionTune    methodID = 10<<16 | 30
+	connectionTuneOK  methodID = 10<<16 | 31
+	connectionOpen    methodID = 10<<16 | 40
+	connectionOpenOK  methodID = 10<<16 | 41
+	connectionClose   methodID = 10<<16 | 50
+	connectionCloseOK methodID = 10<<16 | 51
 
 	channelOpen    methodID = 20<<16 | 10
 	channelOpenOK  methodID = 20<<16 | 11
-	channelFlow    methodID = 20<<16 | 20
-	channelFlowOK  methodID = 20<<16 | 21
 	channelClose   methodID = 20<<16 | 40
 	channelCloseOK methodID = 20<<16 | 41
 
@@ -49,24 +43,21 @@ const (
 	queueUnbind    methodID = 50<<16 | 50
 	queueUnbindOK  methodID = 50<<16 | 51
 
-	basicQos          methodID = 60<<16 | 10
-	basicQosOK        methodID = 60<<16 | 11
-	basicConsume      methodID = 60<<16 | 20
-	basicConsumeOK    methodID = 60<<16 | 21
-	basicCancel       methodID = 60<<16 | 30
-	basicCancelOK     methodID = 60<<16 | 31
-	basicPublish      methodID = 60<<16 | 40
-	basicReturn       methodID = 60<<16 | 50
-	basicDeliver      methodID = 60<<16 | 60
-	basicGet          methodID = 60<<16 | 70
-	basicGetOK        methodID = 60<<16 | 71
-	basicGetEmpty     methodID = 60<<16 | 72
-	basicAck          methodID = 60<<16 | 80
-	basicReject       methodID = 60<<16 | 90
-	basicRecoverAsync methodID = 60<<16 | 100
-	basicRecover      methodID = 60<<16 | 110
-	basicRecoverOK    methodID = 60<<16 | 111
-	basicNack         methodID = 60<<16 | 120
+	basicQos       methodID = 60<<16 | 10
+	basicQosOK     methodID = 60<<16 | 11
+	basicConsume   methodID = 60<<16 | 20
+	basicConsumeOK methodID = 60<<16 | 21
+	basicCancel    methodID = 60<<16 | 30
+	basicCancelOK  methodID = 60<<16 | 31
+	basicPublish   methodID = 60<<16 | 40
+	basicReturn    methodID = 60<<16 | 50
+	basicDeliver   methodID = 60<<16 | 60
+	basicGet       methodID = 60<<16 | 70
+	basicGetOK     methodID = 60<<16 | 71
+	basicGetEmpty  methodID = 60<<16 | 72
+	basicAck       methodID = 60<<16 | 80
+	basicReject    methodID = 60<<16 | 90
+	basicNack      methodID = 60<<16 | 120
 
 	confirmSelect   methodID = 85<<16 | 10
 	confirmSelectOK methodID = 85<<16 | 11

@@ -21,7 +21,6 @@ const (
 type outbox struct {
 	mu      sync.Mutex
 	pending []byte
-	spare   []byte
 	// heartbeat is the longest silence; 0 means no heartbeats.
 	heartbeat time.Duration
 	finished  bool
@@ -98,21 +97,9 @@ func (o *outbox) breakOff() {
 func (o *outbox) take() (out []byte, heartbeat time.Duration, finished bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	out = o.pending
-	o.pending = o.spare[:0]
-	o.spare = nil
+	out, o.pending = o.pending, nil
 	o.room.Broadcast()
 	return out, o.heartbeat, o.finished
-}
-
-// giveBack lets a buffer be used again, unless the buffer has grown too large to keep.
-func (o *outbox) giveBack(b []byte) {
-	if cap(b) > 2*congestion {
-		return
-	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.spare = b
 }
 
 // run writes until the outbox is finished or the client cannot be written to any more. sent is called after each write.
@@ -128,7 +115,6 @@ func (o *outbox) run(nc net.Conn, sent func()) error {
 		if err := writeAll(nc, out, finished); err != nil {
 			return err
 		}
-		o.giveBack(out)
 		if finished {
 			return nil
 		}

@@ -30,37 +30,35 @@ func (ch *channel) publish(cmd *command) error {
 	if err != nil {
 		return err
 	}
-	p.confirm = ch.confirms.next()
-	verdict := ch.judge(p)
-	switch verdict {
-	case CutBefore:
-		return errCut
-	case Refuse:
-		return channelError(codeAccessRefused, "access to exchange '%s' in vhost '%s' refused for user '%s'",
-			p.content.exchange, ch.conn.broker.config.Vhost, ch.conn.broker.config.User)
+	if ch.confirming {
+		ch.published++
+		p.confirm = ch.published
+	}
+	taken := false
+	switch ch.judge(p) {
 	case Nack:
-		ch.nackPublishing(p.confirm)
-		return nil
-	}
-	if verdict == Return {
+	case Return:
 		ch.returnUnrouted(p)
-		ch.ackPublishing(p.confirm)
-		return nil
-	}
-	taken := ch.store(p, verdict != DropMessage)
-	switch {
-	case verdict == CloseConn:
+		taken = true
+	case CloseConn:
+		ch.store(p)
 		return errCut
-	case verdict == CloseChannel:
-		return channelError(codeInternalError, "the judge closed the channel")
-	case verdict == DropConfirm:
-		ch.confirms.withhold(ch)
-	case !taken:
-		ch.nackPublishing(p.confirm)
 	default:
-		ch.ackPublishing(p.confirm)
+		taken = ch.store(p)
 	}
+	ch.confirm(p, taken)
 	return nil
+}
+
+// confirm acknowledges a publishing or refuses it, on a channel in confirm mode.
+func (ch *channel) confirm(p *publishing, taken bool) {
+	switch {
+	case p.confirm == 0:
+	case taken:
+		ch.send(basicAck, encoder(nil).u64(p.confirm).bit(false))
+	default:
+		ch.send(basicNack, encoder(nil).u64(p.confirm).u8(0))
+	}
 }
 
 // incomingPublishing checks a basic.publish of a client.
@@ -81,11 +79,11 @@ func (ch *channel) incomingPublishing(cmd *command) (*publishing, error) {
 	}
 	if e != nil && e.internal {
 		return nil, channelError(codeAccessRefused, "cannot publish to internal exchange '%s' in vhost '%s'",
-			exchange, b.config.Vhost)
+			exchange, vhost)
 	}
-	if user, ok := cmd.properties.text(propertyUserID); ok && user != b.config.User {
+	if name, ok := cmd.properties.text(propertyUserID); ok && name != user {
 		return nil, channelError(codePreconditionFailed,
-			"user_id property set to '%s' but authenticated user was '%s'", user, b.config.User)
+			"user_id property set to '%s' but authenticated user was '%s'", name, user)
 	}
 	expiration, err := parseExpiration(cmd.properties)
 	if err != nil {
@@ -114,16 +112,13 @@ func parseExpiration(p properties) (time.Duration, error) {
 }
 
 // store brings a message to its queues, or returns a mandatory message without queues to the client. taken is false
-// when a full queue refused the message. With keep false nothing is stored.
-func (ch *channel) store(p *publishing, keep bool) (taken bool) {
+// when a full queue refused the message.
+func (ch *channel) store(p *publishing) (taken bool) {
 	queues := ch.conn.broker.route(p.content)
 	if len(queues) == 0 && !ch.conn.broker.config.TakeAll {
 		ch.returnUnrouted(p)
 	}
 	taken = true
-	if !keep {
-		return taken
-	}
 	for _, q := range queues {
 		if !q.publish(p.content) {
 			taken = false
@@ -140,65 +135,4 @@ func (ch *channel) returnUnrouted(p *publishing) {
 	arguments := encoder(nil).u16(codeNoRoute).shortString("NO_ROUTE").
 		shortString(p.content.exchange).shortString(p.content.key)
 	ch.conn.sendContent(ch.id, basicReturn, arguments, p.content.encoded, p.content.body)
-}
-
-// confirmRun is how many confirms are held back at most, to be sent together.
-const confirmRun = 64
-
-// confirms is the outstanding confirms of a channel in confirm mode. Acknowledgements are held back while more input
-// waits, and leave together with the multiple flag.
-type confirms struct {
-	on       bool
-	sequence uint64
-	// owed is how many acknowledgements up to last are held back.
-	owed int
-	last uint64
-	// withheld: a confirm was never sent on purpose, so no later confirm may have the multiple flag.
-	withheld bool
-}
-
-// next numbers a publishing.
-func (cs *confirms) next() uint64 {
-	if !cs.on {
-		return 0
-	}
-	cs.sequence++
-	return cs.sequence
-}
-
-// withhold keeps later confirms from covering a publishing without a confirm.
-func (cs *confirms) withhold(ch *channel) {
-	ch.sendConfirms()
-	cs.withheld = true
-}
-
-func (ch *channel) ackPublishing(confirm uint64) {
-	cs := &ch.confirms
-	if confirm == 0 {
-		return
-	}
-	if cs.owed == 0 {
-		ch.conn.unconfirmed = append(ch.conn.unconfirmed, ch)
-	}
-	cs.owed++
-	cs.last = confirm
-	if cs.withheld || cs.owed >= confirmRun {
-		ch.conn.sendConfirms()
-	}
-}
-
-func (ch *channel) nackPublishing(confirm uint64) {
-	if confirm == 0 {
-		return
-	}
-	ch.sendConfirms()
-	ch.send(basicNack, encoder(nil).u64(confirm).u8(0))
-}
-
-func (ch *channel) sendConfirms() {
-	cs := &ch.confirms
-	if cs.owed > 0 {
-		ch.send(basicAck, encoder(nil).u64(cs.last).bit(cs.owed > 1))
-	}
-	cs.owed = 0
 }

@@ -50,15 +50,12 @@ type queue struct {
 	taken   bool
 	deleted bool
 
-	expiry, unused *time.Timer
+	expiry *time.Timer
 }
 
 // publish stores a message of a client. The result is false when the queue is full and refuses the message.
 func (q *queue) publish(c *content) bool {
-	if q.settings.refusing() && q.full(1, int64(len(c.body))) {
-		if q.settings.overflow == overflowRejectDeadLetter {
-			q.deadLetter(&message{content: c}, reasonMaxLength)
-		}
+	if q.settings.refusing() && q.full(1) {
 		return false
 	}
 	q.enqueue(c)
@@ -77,17 +74,15 @@ func (q *queue) enqueue(c *content) {
 		}
 	}
 	q.ready.push(m)
-	for q.ready.len() > 0 && q.full(0, 0) {
+	for q.ready.len() > 0 && q.full(0) {
 		q.deadLetter(q.ready.pop(), reasonMaxLength)
 	}
 	q.pump()
 }
 
-// full says whether that much more would take the queue over its limits.
-func (q *queue) full(messages int, octets int64) bool {
-	s := q.settings
-	return s.maxLength >= 0 && int64(q.ready.len()+messages) > s.maxLength ||
-		s.maxBytes >= 0 && q.ready.bytes+octets > s.maxBytes
+// full says whether so many more messages would take the queue over its limit.
+func (q *queue) full(more int) bool {
+	return q.settings.maxLength >= 0 && int64(q.ready.len()+more) > q.settings.maxLength
 }
 
 func (q *queue) expiryOf(c *content) time.Time {
@@ -134,24 +129,23 @@ func (q *queue) watchExpiry() {
 	}
 	wait := time.Until(q.ready.front().expires)
 	if q.expiry == nil {
-		q.expiry = time.AfterFunc(wait, func() { q.broker.later(q, (*queue).pump) })
+		q.expiry = time.AfterFunc(wait, q.pumpLater)
 		return
 	}
 	q.expiry.Reset(wait)
 }
 
-// later runs a timer's function on a queue, if the queue still exists.
-func (b *Broker) later(q *queue, do func(*queue)) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if !b.closed && !q.deleted {
-		do(q)
+// pumpLater is pump for a timer: the queue or the broker may be gone.
+func (q *queue) pumpLater() {
+	q.broker.mu.Lock()
+	defer q.broker.mu.Unlock()
+	if !q.broker.closed {
+		q.pump()
 	}
 }
 
 // fetch takes the first message, or gives nil.
 func (q *queue) fetch() *message {
-	q.touch()
 	q.dropExpired()
 	if q.ready.len() == 0 {
 		return nil
@@ -193,9 +187,6 @@ func (q *queue) nextConsumer() *consumer {
 
 func (q *queue) addConsumer(k *consumer) {
 	q.consumers = append(q.consumers, k)
-	if q.unused != nil {
-		q.unused.Stop()
-	}
 }
 
 func (q *queue) removeConsumer(k *consumer) {
@@ -208,28 +199,7 @@ func (q *queue) removeConsumer(k *consumer) {
 		return
 	}
 	q.taken = false
-	q.touch()
 	if q.autoDelete && !q.deleted {
-		q.delete()
-	}
-}
-
-// touch restarts the timer that deletes an unused queue.
-func (q *queue) touch() {
-	after := q.settings.unusedFor
-	if after == 0 || len(q.consumers) > 0 || q.deleted {
-		return
-	}
-	if q.unused == nil {
-		q.unused = time.AfterFunc(after, func() { q.broker.later(q, (*queue).deleteUnused) })
-		return
-	}
-	q.unused.Reset(after)
-}
-
-// deleteUnused deletes an unused queue. A consumer may have come at the last moment.
-func (q *queue) deleteUnused() {
-	if len(q.consumers) == 0 {
 		q.delete()
 	}
 }
@@ -237,7 +207,7 @@ func (q *queue) deleteUnused() {
 // delete deletes the queue with all messages and tells its consumers.
 func (q *queue) delete() {
 	q.deleted = true
-	q.stopTimers()
+	q.stopTimer()
 	delete(q.broker.queues, q.name)
 	q.broker.unbindAll(q)
 	for _, k := range slices.Clone(q.consumers) {
@@ -249,10 +219,8 @@ func (q *queue) delete() {
 	q.ready = backlog{}
 }
 
-func (q *queue) stopTimers() {
-	for _, timer := range []*time.Timer{q.expiry, q.unused} {
-		if timer != nil {
-			timer.Stop()
-		}
+func (q *queue) stopTimer() {
+	if q.expiry != nil {
+		q.expiry.Stop()
 	}
 }

@@ -7,20 +7,17 @@ import (
 
 // The handling of new messages by a full queue.
 const (
-	overflowDropHead         = "drop-head"
-	overflowReject           = "reject-publish"
-	overflowRejectDeadLetter = "reject-publish-dlx"
+	overflowDropHead = "drop-head"
+	overflowReject   = "reject-publish"
 )
 
 // settings are the meaning of a queue's arguments.
 type settings struct {
 	// ttl is how long messages live; negative means without end.
 	ttl time.Duration
-	// unusedFor is the time without use after which the queue is deleted; 0 means never.
-	unusedFor time.Duration
-	// maxLength and maxBytes are limits of the ready messages; negative means none.
-	maxLength, maxBytes int64
-	overflow            string
+	// maxLength is the limit of ready messages; negative means none.
+	maxLength int64
+	overflow  string
 
 	deadExchange, deadKey       string
 	hasDeadExchange, hasDeadKey bool
@@ -37,9 +34,7 @@ var comparedArguments = []string{
 	"x-single-active-consumer",
 }
 
-func (s settings) refusing() bool {
-	return s.overflow == overflowReject || s.overflow == overflowRejectDeadLetter
-}
+func (s settings) refusing() bool { return s.overflow == overflowReject }
 
 // parseSettings reads a queue's arguments. Unknown arguments mean nothing, as with RabbitMQ.
 func parseSettings(arguments table) (settings, error) {
@@ -47,15 +42,10 @@ func parseSettings(arguments table) (settings, error) {
 	s := settings{
 		ttl:       r.duration("x-message-ttl"),
 		maxLength: r.number("x-max-length"),
-		maxBytes:  r.number("x-max-length-bytes"),
-		overflow:  r.choice("x-overflow", overflowDropHead, overflowReject, overflowRejectDeadLetter),
+		overflow:  r.choice("x-overflow", overflowDropHead, overflowReject),
 		quorum:    r.choice("x-queue-type", typeClassic, typeQuorum) == typeQuorum,
 	}
 	s.deliveryLimit = r.deliveryLimit(s.quorum)
-	if s.unusedFor = r.duration("x-expires"); s.unusedFor == 0 {
-		r.fail("x-expires", "must be positive")
-	}
-	s.unusedFor = max(s.unusedFor, 0)
 	s.deadExchange, s.hasDeadExchange = r.text("x-dead-letter-exchange")
 	s.deadKey, s.hasDeadKey = r.text("x-dead-letter-routing-key")
 	if s.hasDeadKey && !s.hasDeadExchange {

@@ -11,7 +11,7 @@ func (ch *channel) findExchange(name string) (*exchange, error) {
 	b := ch.conn.broker
 	e := b.exchanges[name]
 	if e == nil {
-		return nil, channelError(codeNotFound, "no exchange '%s' in vhost '%s'", name, b.config.Vhost)
+		return nil, channelError(codeNotFound, "no exchange '%s' in vhost '%s'", name, vhost)
 	}
 	return e, nil
 }
@@ -24,13 +24,13 @@ func (ch *channel) findQueue(name string) (*queue, error) {
 	b := ch.conn.broker
 	q := b.queues[name]
 	if q == nil {
-		return nil, channelError(codeNotFound, "no queue '%s' in vhost '%s'", name, b.config.Vhost)
+		return nil, channelError(codeNotFound, "no queue '%s' in vhost '%s'", name, vhost)
 	}
 	if q.owner != nil && q.owner != ch.conn {
 		return nil, channelError(codeResourceLocked,
 			"cannot obtain exclusive access to locked queue '%s' in vhost '%s'. It could be originally declared on "+
 				"another connection or the exclusive property value does not match that of the original declaration.",
-			name, b.config.Vhost)
+			name, vhost)
 	}
 	return q, nil
 }
@@ -46,7 +46,7 @@ func checkReserved(what, name string) error {
 // difference is a property that differs when something is declared again.
 func (ch *channel) difference(what, name, argument, got, have string) error {
 	return channelError(codePreconditionFailed, "inequivalent arg '%s' for %s '%s' in vhost '%s': "+
-		"received %s but current is %s", argument, what, name, ch.conn.broker.config.Vhost, got, have)
+		"received %s but current is %s", argument, what, name, vhost, got, have)
 }
 
 // compared is a property that must be the same when something is declared again.
@@ -132,7 +132,7 @@ func (ch *channel) exchangeDelete(d *decoder) error {
 	}
 	b := ch.conn.broker
 	if e := b.exchanges[name]; e != nil && flags&1 != 0 && len(e.bindings) > 0 {
-		return channelError(codePreconditionFailed, "exchange '%s' in vhost '%s' in use", name, b.config.Vhost)
+		return channelError(codePreconditionFailed, "exchange '%s' in vhost '%s' in use", name, vhost)
 	}
 	delete(b.exchanges, name)
 	ch.answer(flags&2 != 0, exchangeDeleteOK, nil)
@@ -159,7 +159,6 @@ func (ch *channel) queueDeclare(d *decoder) error {
 		return err
 	}
 	ch.lastQueue = q.name
-	q.touch()
 	ch.answer(noWait, queueDeclareOK,
 		encoder(nil).shortString(q.name).u32(uint32(q.ready.len())).u32(uint32(len(q.consumers))))
 	return nil
@@ -180,11 +179,11 @@ func (ch *channel) declareQueue(q *queue, passive bool) (*queue, error) {
 	}
 	var err error
 	if q.settings, err = parseSettings(q.arguments); err != nil {
-		return nil, channelError(codePreconditionFailed, "%v for queue '%s' in vhost '%s'", err, q.name, b.config.Vhost)
+		return nil, channelError(codePreconditionFailed, "%v for queue '%s' in vhost '%s'", err, q.name, vhost)
 	}
 	if bad := q.quorumMisfit(); bad != "" {
 		return nil, channelError(codePreconditionFailed, "invalid property '%s' for queue '%s' in vhost '%s'",
-			bad, q.name, b.config.Vhost)
+			bad, q.name, vhost)
 	}
 	if q.name == "" {
 		q.name = b.newName("amq.gen")
@@ -315,10 +314,10 @@ func (ch *channel) queueDelete(d *decoder) error {
 			return err
 		}
 		if ifUnused && len(q.consumers) > 0 {
-			return channelError(codePreconditionFailed, "queue '%s' in vhost '%s' in use", q.name, b.config.Vhost)
+			return channelError(codePreconditionFailed, "queue '%s' in vhost '%s' in use", q.name, vhost)
 		}
 		if ifEmpty && q.ready.len() > 0 {
-			return channelError(codePreconditionFailed, "queue '%s' in vhost '%s' not empty", q.name, b.config.Vhost)
+			return channelError(codePreconditionFailed, "queue '%s' in vhost '%s' not empty", q.name, vhost)
 		}
 		deleted = q.ready.len()
 		q.delete()
