@@ -1,6 +1,7 @@
 package producer
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -109,20 +110,11 @@ func (c Config) withDefaults() (Config, error) {
 			errs = append(errs, fmt.Errorf("producer.Config: %s is negative: %v", field, *d))
 		}
 	}
-	setDefault(&c.SendTimeout, 30*time.Second)
-	setDefault(&c.SubmitTimeout, 10*time.Second)
-	setDefault(&c.RollbackTimeout, 3*time.Second)
-	setDefault(&c.MarkerTimeout, 2*time.Second)
-	setDefault(&c.Background, 10_000)
-	if c.Logger == nil {
-		c.Logger = slog.Default()
-	}
+	c.SendTimeout = cmp.Or(c.SendTimeout, 30*time.Second)
+	c.SubmitTimeout = cmp.Or(c.SubmitTimeout, 10*time.Second)
+	c.RollbackTimeout = cmp.Or(c.RollbackTimeout, 3*time.Second)
+	c.MarkerTimeout = cmp.Or(c.MarkerTimeout, 2*time.Second)
+	c.Background = cmp.Or(c.Background, 10_000)
+	c.Logger = cmp.Or(c.Logger, slog.Default())
 	return c, errors.Join(errs...)
-}
-
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
 }

@@ -145,27 +145,18 @@ func New(config Config) (*Relay, error) {
 		return nil, fmt.Errorf("outbox.Config: Language: %w", err)
 	}
 	host, _ := os.Hostname() // only for people
-	setDefault(&config.Owner, fmt.Sprintf("%s/%d/%s", host, os.Getpid(), rand.Text()[:6]))
-	setDefault(&config.Batch, 200)
-	setDefault(&config.Bytes, 4<<20)
-	setDefault(&config.Interval, 5*time.Second)
-	setDefault(&config.Lock, 30*time.Second)
+	config.Owner = cmp.Or(config.Owner, fmt.Sprintf("%s/%d/%s", host, os.Getpid(), rand.Text()[:6]))
+	config.Batch = cmp.Or(config.Batch, 200)
+	config.Bytes = cmp.Or(config.Bytes, 4<<20)
+	config.Interval = cmp.Or(config.Interval, 5*time.Second)
+	config.Lock = cmp.Or(config.Lock, 30*time.Second)
 	config.Retries.apply(&config)
-	setDefault(&config.Again, time.Minute)
-	setDefault(&config.PurgeInterval, time.Hour)
-	setDefault(&config.CountInterval, time.Minute)
-	setDefault(&config.Observer, Observer(unobserved{}))
-	if config.Logger == nil {
-		config.Logger = slog.Default()
-	}
+	config.Again = cmp.Or(config.Again, time.Minute)
+	config.PurgeInterval = cmp.Or(config.PurgeInterval, time.Hour)
+	config.CountInterval = cmp.Or(config.CountInterval, time.Minute)
+	config.Observer = cmp.Or(config.Observer, Observer(unobserved{}))
+	config.Logger = cmp.Or(config.Logger, slog.Default())
 	return &Relay{config: config, backoff: config.Backoff}, nil
-}
-
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
 }
 
 // Run relays until its context ends, and then releases its claim and returns. Failures are logged and retried at the

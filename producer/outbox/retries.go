@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/msghandler/msghandler/internal/ground/backoff"
@@ -35,11 +36,11 @@ func (r Retries) apply(c *Config) {
 	}
 	switch r {
 	case RetriesThree:
-		setDefault(&c.MaxAttempts, 4)
+		c.MaxAttempts = cmp.Or(c.MaxAttempts, 4)
 	case RetriesFive:
-		setDefault(&c.MaxAttempts, 6)
+		c.MaxAttempts = cmp.Or(c.MaxAttempts, 6)
 	default:
-		setDefault(&c.MaxAttempts, 10)
+		c.MaxAttempts = cmp.Or(c.MaxAttempts, 10)
 	}
 }
 
