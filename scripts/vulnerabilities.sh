@@ -11,8 +11,9 @@ for file in $(git ls-files go.mod '*/go.mod'); do
   # Modules of go.work need it: they require each other at a version that may have no release yet.
   work=off
   grep -qxF "$module" <<<"$joined" && work=
-  patterns=./...
-  grep -q '^tool ' "$file" && patterns=tool
+  patterns=
+  [ -z "$(git ls-files "$(dirname "$file")/*.go")" ] || patterns=./...
+  grep -qE '^tool ' "$file" && patterns="$patterns tool"
   echo "== $(dirname "$file")"
   GOWORK=$work "$root/.cache/bin/govulncheck" -C "$module" "$@" $patterns || failed="$failed $(dirname "$file")"
 done
