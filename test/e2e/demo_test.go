@@ -29,7 +29,7 @@ func onServers(t *testing.T, test func(t *testing.T, database string)) {
 	})
 }
 
-// The shop is on a database server, and each process is killed once while orders flow.
+// The shop is on a database server, and each process is killed once while orders flow: the only coordinator too.
 func TestDemosOnDatabaseServers(t *testing.T) {
 	const n = 300
 	onServers(t, func(t *testing.T, database string) {

@@ -75,19 +75,6 @@ func TestOrdersSurviveKillsOfOneCoordinator(t *testing.T) {
 	w.settled(ordersDone, *orders)
 }
 
-func TestOrdersSurviveKillsOfOnlyCoordinator(t *testing.T) {
-	w := newWorld(t)
-	w.startCoordinators(1)
-	w.startConsumers()
-	ordersDone := w.startOrders(w.writeOrders(*orders))
-	for part := 1; part <= 2; part++ {
-		w.paid(part**orders/4, patience)
-		w.coordinators[0].Kill()
-		w.restart(w.coordinators[0])
-	}
-	w.settled(ordersDone, *orders)
-}
-
 func TestOrdersSurviveOutagesOfServers(t *testing.T) {
 	rabbit := servers.PrivateRabbitMQ(t)
 	w := newWorldOn(t, rabbit.URL)
