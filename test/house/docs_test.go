@@ -22,7 +22,6 @@ var lookedUp = []string{"reference", "evidence", "CONTRIBUTING.md"}
 // A page that people read from top to bottom is short.
 func TestPagesStayShort(t *testing.T) {
 	t.Parallel()
-	limits := backlog(t, "words")
 	longest, above := 0, 0
 	for _, page := range pages(t) {
 		place := placeOf(page)
@@ -34,9 +33,8 @@ func TestPagesStayShort(t *testing.T) {
 		if words > mostWords {
 			above++
 		}
-		limits.hold(t, place, float64(words), mostWords, "words: divide the page")
+		atMost(t, place, float64(words), mostWords, "words: divide the page")
 	}
-	limits.finish(t)
 	figure(t, "pages over %d words: %d (aim 0); the longest has %d", mostWords, above, longest)
 }
 

@@ -12,6 +12,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io"
+	"math"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -181,4 +182,12 @@ func in(room string, patterns []string) bool {
 func figure(t *testing.T, format string, values ...any) {
 	t.Helper()
 	t.Logf("FIGURE "+format, values...)
+}
+
+// atMost fails when a place is further from a rule than the limit says. Shares are compared with one decimal.
+func atMost(t *testing.T, place string, is, limit float64, what string) {
+	t.Helper()
+	if math.Round(is*10)/10 > limit {
+		t.Errorf("%s: %.1f "+what+" (at most %g)", place, is, limit)
+	}
 }

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"unicode/utf8"
 )
 
 const (
@@ -20,9 +19,6 @@ const (
 	// longSentence is the number of words from which a sentence of a page is long, mostLong the share of long ones in
 	// percent.
 	longSentence, mostLong = 35, 3.0
-	// widest is the number of columns of a line of Go, with a tab as one column. The tag of a struct field may be
-	// longer.
-	widest = 120
 )
 
 var (
@@ -46,7 +42,6 @@ func TestCommentsNameTheirNouns(t *testing.T) {
 			}
 		}
 	}
-	limits := backlog(t, "pronouns")
 	allWords, allBare, above := 0, 0, 0
 	for room, n := range words {
 		allWords, allBare = allWords+n, allBare+bare[room]
@@ -57,16 +52,14 @@ func TestCommentsNameTheirNouns(t *testing.T) {
 		if share > mostPronouns {
 			above++
 		}
-		limits.hold(t, room, share, mostPronouns, "%% of the words in comments are bare pronouns: name the noun")
+		atMost(t, room, share, mostPronouns, "%% of the words in comments are bare pronouns: name the noun")
 	}
-	limits.finish(t)
 	figure(t, "bare pronouns in comments: %.1f %% of the words; packages above %.0f %%: %d (aim 0)",
 		percent(allBare, allWords), mostPronouns, above)
 }
 
 func TestPagesHaveShortSentences(t *testing.T) {
 	t.Parallel()
-	limits := backlog(t, "sentences")
 	allSentences, allLong, above := 0, 0, 0
 	for _, page := range pages(t) {
 		sentences := sentencesOf(t, page)
@@ -81,50 +74,19 @@ func TestPagesHaveShortSentences(t *testing.T) {
 		if share > mostLong {
 			above++
 		}
-		limits.hold(t, placeOf(page), share, mostLong, "%% of the sentences have more than 35 words: split them")
+		atMost(t, placeOf(page), share, mostLong, "%% of the sentences have more than 35 words: split them")
 	}
-	limits.finish(t)
 	figure(t, "sentences over %d words in docs: %.1f %%; pages above %.0f %%: %d (aim 0)",
 		longSentence, percent(allLong, allSentences), mostLong, above)
 }
 
-func TestLinesFitTheScreen(t *testing.T) {
-	t.Parallel()
-	limits := backlog(t, "lines")
-	counts, all := map[string]int{}, 0
-	for _, f := range files(t) {
-		if f.generated {
-			continue
-		}
-		source, err := os.ReadFile(f.set.Position(f.tree.Pos()).Filename)
-		if err != nil {
-			t.Fatal(err)
-		}
-		counts[f.pkg.room()] += 0
-		for line := range strings.Lines(string(source)) {
-			line = strings.TrimRight(line, "\n")
-			if utf8.RuneCountInString(line) > widest && !strings.HasSuffix(line, "`") {
-				counts[f.pkg.room()]++
-				all++
-			}
-		}
-	}
-	for room, n := range counts {
-		limits.hold(t, room, float64(n), 0, "lines have more than 120 columns: wrap them")
-	}
-	limits.finish(t)
-	figure(t, "lines over %d columns: %d (aim 0)", widest, all)
-}
-
 func TestNoTypeEmbedsItsOwner(t *testing.T) {
 	t.Parallel()
-	limits := backlog(t, "owners")
 	counts, all := map[string]int{}, 0
 	for _, f := range files(t) {
 		if f.test || f.generated {
 			continue
 		}
-		counts[f.pkg.room()] += 0
 		ast.Inspect(f.tree, func(n ast.Node) bool {
 			structure, ok := n.(*ast.StructType)
 			if !ok {
@@ -145,22 +107,19 @@ func TestNoTypeEmbedsItsOwner(t *testing.T) {
 		})
 	}
 	for room, n := range counts {
-		limits.hold(t, room, float64(n), 0, "types embed a pointer to another type of the package, and so all it can do: "+
+		atMost(t, room, float64(n), 0, "types embed a pointer to another type of the package, and so all it can do: "+
 			"name the field")
 	}
-	limits.finish(t)
 	figure(t, "types that embed their owner: %d (aim 0)", all)
 }
 
 func TestGoroutinesHaveAnOwner(t *testing.T) {
 	t.Parallel()
-	limits := backlog(t, "goroutines")
 	counts, all := map[string]int{}, 0
 	for _, f := range files(t) {
 		if f.test || f.generated || in(f.pkg.room(), []string{"test/...", "internal/ground/lifecycle"}) {
 			continue
 		}
-		counts[f.pkg.room()] += 0
 		ast.Inspect(f.tree, func(n ast.Node) bool {
 			if statement, ok := n.(*ast.GoStmt); ok {
 				counts[f.pkg.room()]++
@@ -171,10 +130,9 @@ func TestGoroutinesHaveAnOwner(t *testing.T) {
 		})
 	}
 	for room, n := range counts {
-		limits.hold(t, room, float64(n), 0, "go statements: start goroutines with Go of a sync.WaitGroup or "+
+		atMost(t, room, float64(n), 0, "go statements: start goroutines with Go of a sync.WaitGroup or "+
 			"lifecycle.Group, and wait for them on Close")
 	}
-	limits.finish(t)
 	figure(t, "go statements without an owner: %d (aim 0)", all)
 }
 
