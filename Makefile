@@ -7,7 +7,8 @@ LDFLAGS := -s -w -X $(BUILD).version=$(VERSION) -X $(BUILD).commit=$(shell git r
 GO_FILES := git ls-files -z --cached --others --exclude-standard '*.go' ':!*.pb.go'
 # How long one package's tests may take, on two slow cores with the race detector.
 export TEST_TIMEOUT ?= 20m
-test newest: export MSGHANDLER_PROGRAMS := $(CURDIR)/.cache/programs
+MSGHANDLER_PROGRAMS := $(CURDIR)/.cache/programs
+test newest: export MSGHANDLER_PROGRAMS := $(MSGHANDLER_PROGRAMS)
 # The pattern work names the packages of all modules in go.work; ./... those of one module.
 PACKAGES ?= work
 # The release of Redis (or Valkey) and RabbitMQ that tests start: oldest (the system's own), trixie or newest.
