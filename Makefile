@@ -32,15 +32,16 @@ build: ## Build the static binaries into bin/
 
 # Beside the tests, with what they leave of the processors, runs what depends on the newest servers.
 test: $(BIN)/gotestsum programs ## Install the test servers and run all tests (PACKAGES=./internal/server)
-	scripts/install-test-servers.sh
 	scripts/beside.sh .cache/beside.log '$(or $(NEWEST_TOO),true)' -- $(BIN)/withservers -- scripts/test.sh $(PACKAGES)
 
 ROOM ?=
 check: $(BIN)/golangci-lint ## Vet, lint and test a room, and test the rooms that import it (ROOM=sendloop)
 	scripts/check-room.sh '$(ROOM)'
 
-# Tests that run the programs take them from here (test/programs), so that they are linked once.
+# Tests that run the programs take them from here (test/programs), so that they are linked once. The C compiler comes with
+# the servers, and decides how packages are compiled.
 programs:
+	scripts/install-test-servers.sh
 	go build -o $(BIN)/withservers ./test/withservers
 	go build -ldflags='-s -w' -o $(MSGHANDLER_PROGRAMS)/ ./cmd/...
 
