@@ -5,27 +5,11 @@ import (
 	"fmt"
 	"net/netip"
 	"net/url"
-	"slices"
 	"strings"
 )
 
 // ErrUnavailable is in the error of a source that cannot judge a token now: the caller may try again.
 var ErrUnavailable = errors.New("the source of identities is unavailable")
-
-// SigningAlgorithms are the algorithms with which a JSON Web Token may be signed: all have a public key, which cannot
-// sign.
-func SigningAlgorithms() []string {
-	return []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
-}
-
-// CheckSigningAlgorithm refuses an algorithm that is none of SigningAlgorithms, such as none and HS256. The error is a
-// phrase that follows the algorithm.
-func CheckSigningAlgorithm(algorithm string) error {
-	if slices.Contains(SigningAlgorithms(), algorithm) {
-		return nil
-	}
-	return fmt.Errorf("is none of %s", strings.Join(SigningAlgorithms(), ", "))
-}
 
 // CheckIssuer refuses a URL that can be no issuer of JSON Web Tokens. The error is a phrase that follows the URL.
 func CheckIssuer(text string) error {

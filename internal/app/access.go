@@ -68,8 +68,7 @@ func (a *App) oidcConfig() oidc.Config {
 	o := &a.settings.Access.OIDC
 	return oidc.Config{
 		Issuer: o.Issuer, Audience: o.Audience, LoginClient: a.settings.HTTP.OIDCClientID,
-		Algorithms: o.Algorithms, CA: o.CA,
-		NameClaim: o.NameClaim, RolesClaim: o.RolesClaim, ProducersClaim: o.ProducersClaim,
+		CA: o.CA, NameClaim: o.NameClaim, RolesClaim: o.RolesClaim, ProducersClaim: o.ProducersClaim,
 	}
 }
 

@@ -143,7 +143,7 @@ func TestCoordinatorTakesJWTs(t *testing.T) {
 	of := issuer.StartTLS(t)
 	r := start(t, settings(func(c *config.Config) {
 		c.Access.OIDC = config.OIDC{
-			Issuer: of.URL, Audience: "shop", Algorithms: []string{"ES256", "RS256"}, CA: of.CA, NameClaim: "sub",
+			Issuer: of.URL, Audience: "shop", CA: of.CA, NameClaim: "sub",
 			RolesClaim: "roles",
 		}
 	}))

@@ -43,12 +43,15 @@ type Deps struct {
 	// Reload. Nil: never.
 	Configuration *config.Current
 	Reload        <-chan struct{}
+	// Bounds are for tests.
+	Bounds Bounds
 }
 
 // App is one coordinator.
 type App struct {
 	// settings are those of the start. Values that need no restart are read from reloader.config.
 	settings config.Config
+	bounds   Bounds
 	reloader reloader
 	process  process
 	logger   *slog.Logger

@@ -11,10 +11,10 @@ import (
 func (a *App) newAttendance() *attend.Hub {
 	hub := attend.New(attend.Config{
 		Instance: a.process.instance,
-		Streams:  a.settings.Limits.Attending, PerProducer: a.settings.Limits.AttendingPerProducer,
+		Streams:  attending, PerProducer: a.bounds.AttendingPerProducer,
 		Asked: a.metrics.Asked, Split: a.noteSplit, Logger: a.logger,
 	})
-	a.metrics.Attending(hub.Streams, a.settings.Limits.Attending)
+	a.metrics.Attending(hub.Streams, attending)
 	return hub
 }
 

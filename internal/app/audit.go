@@ -13,7 +13,7 @@ import (
 // openAudit starts the audit trail. Until Redis is open its records wait.
 func (a *App) openAudit() {
 	a.audit = audit.New(audit.Config{
-		Logger: a.logger, Instance: a.process.instance, Metrics: a.metrics, Keep: a.settings.Access.AuditRecords,
+		Logger: a.logger, Instance: a.process.instance, Metrics: a.metrics, Keep: auditRecords,
 	})
 	a.closeWith(closer{name: "audit", close: a.audit.Close})
 	if a.callers.tokens != nil {

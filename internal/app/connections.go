@@ -28,20 +28,9 @@ const refusalInterval = 10 * time.Second
 
 // divideConnections says how many connections each listener may have, and warns where descriptors are few.
 func (a *App) divideConnections() {
-	limits := a.settings.Limits
 	descriptors := connlimit.Descriptors()
-	a.doors.share = connlimit.Divide(descriptors, limits.Connections, limits.ConnectionsPerAddress)
-	switch {
-	case connlimit.Exceeds(descriptors, limits.Connections):
-		a.logger.Warn(
-			"limits.connections leaves too few file descriptors for Redis and RabbitMQ; connections to them may fail when "+
-				"clients use theirs; raise the limit of open files (ulimit -n, LimitNOFILE), or lower limits.connections",
-			"descriptors",
-			descriptors,
-			"connections",
-			limits.Connections,
-		)
-	case a.doors.share.Low:
+	a.doors.share = connlimit.Divide(descriptors)
+	if a.doors.share.Low {
 		a.logger.Warn("the limit of open files is low; clients beyond the number of connections are refused; "+
 			"raise it (ulimit -n, LimitNOFILE)", "descriptors", descriptors, "grpc_connections", a.doors.share.API,
 			"http_connections", a.doors.share.Console)
@@ -61,13 +50,13 @@ func (a *App) limited(name string, listener net.Listener, most, perAddress int) 
 			case reason == connlimit.Address:
 				a.logger.Warn(
 					"connection refused: too many from one address; its client sees a closed connection; find out what opens "+
-						"them, or raise limits.connections_per_address",
+						"them, or add coordinators",
 					"listener", name, "address", from, "limit", perAddress, "not_logged_before", suppressed,
 				)
 			default:
 				a.logger.Warn(
 					"connection refused: too many in all; clients see closed connections; add coordinators, or raise "+
-						"limits.connections and the limit of open files",
+						"the limit of open files",
 					"listener", name, "address", from, "limit", most, "not_logged_before", suppressed,
 				)
 			}

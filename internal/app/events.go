@@ -14,11 +14,14 @@ import (
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
 )
 
+// eventsGathered is how long events are gathered before they are posted. Equal events are posted as one.
+const eventsGathered = time.Second
+
 // openEvents starts the notifier of events.
 func (a *App) openEvents() {
 	settings := a.settings.Events
 	a.events = events.New(events.Config{
-		URL: settings.Webhook, Token: settings.WebhookToken, Gather: settings.Gather,
+		URL: settings.Webhook, Token: settings.WebhookToken, Gather: eventsGathered,
 		Instance: a.process.instance, Logger: a.logger, Metrics: a.metrics,
 	})
 	a.metrics.Queue("events", a.events.Waiting)
@@ -91,11 +94,11 @@ func (a *App) watchBacklog(store *redisstore.Store, urls []string) error {
 	a.metrics.DeadLetters(func() map[string]int { return a.backlog.queues.Load().of(settings.DeadLetterQueues) })
 	var sendable heldCounts[int64]
 	return a.repeat("backlog", backlogSchedule, func(ctx context.Context) error {
-		waiting, err := store.Backlog(ctx, settings.SendableAge)
+		waiting, err := store.Backlog(ctx, a.bounds.SendableAge)
 		if err == nil {
 			waiting = sendable.noteOne(waiting, a.inPart())
 			a.metrics.Waiting(waiting)
-			thresholds.Compare("sendable", int(waiting), settings.Sendable)
+			thresholds.Compare("sendable", int(waiting), a.bounds.Sendable)
 		}
 		found, brokerErr := a.depths(ctx, urls)
 		a.logMissing(a.backlog.queues.Load().all(), found, brokerErr)

@@ -11,6 +11,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/msghandler/msghandler/internal/app"
 	"github.com/msghandler/msghandler/internal/config"
 	"github.com/msghandler/msghandler/internal/events"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
@@ -55,13 +56,12 @@ func TestOperatorsGetEventsOfTrouble(t *testing.T) {
 	redis := servers.Redis(t)
 	r := start(t, settings(func(c *config.Config) {
 		c.Redis.URL = redis.URL()
-		c.Events.Webhook, c.Events.Gather = webhook.URL, 10*time.Millisecond
+		c.Events.Webhook = webhook.URL
 		c.Events.DeadLetterQueues, c.Events.Queues = []string{"failed"}, []string{"misspelt"}
-		c.Events.Sendable, c.Events.SendableAge = 1, time.Millisecond
 		c.Send.Backoff = []time.Duration{time.Millisecond}
 		c.Confirm.Timeout = 200 * time.Millisecond
 		c.Confirm.After = 10 * time.Millisecond
-	}))
+	}), app.Bounds{Sendable: 1, SendableAge: time.Millisecond})
 	r.awaitReady(t)
 	p := startOrders(t)
 	client := msghandlerv1.NewMessageHandlerServiceClient(dial(t, r.GRPCAddr()))

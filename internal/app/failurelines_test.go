@@ -24,7 +24,7 @@ func TestFailuresOfOneCauseShareLines(t *testing.T) {
 	t.Parallel()
 	const messages = 300
 	var dead, about int
-	for _, line := range linesOfRefused(t, messages, false) {
+	for _, line := range linesOfRefused(t, messages, slog.LevelInfo) {
 		if _, named := line["message_id"]; named {
 			about++
 		}
@@ -42,10 +42,10 @@ func TestFailuresOfOneCauseShareLines(t *testing.T) {
 	}
 }
 
-func TestDeliveriesAreLoggedOnRequest(t *testing.T) {
+func TestDeliveriesAreLoggedAtDebug(t *testing.T) {
 	t.Parallel()
 	var reached []string
-	for _, line := range linesOfRefused(t, 1, true) {
+	for _, line := range linesOfRefused(t, 1, slog.LevelDebug) {
 		if line["msg"] != "delivery" {
 			continue
 		}
@@ -63,12 +63,12 @@ func TestDeliveriesAreLoggedOnRequest(t *testing.T) {
 
 // linesOfRefused has a coordinator publish messages to a queue that does not exist, until all are DEAD, and returns the
 // coordinator's lines.
-func linesOfRefused(t *testing.T, messages int, deliveries bool) (lines []map[string]any) {
+func linesOfRefused(t *testing.T, messages int, level slog.Level) (lines []map[string]any) {
 	t.Helper()
 	var log servers.Log
 	a, err := app.New(t.Context(), onEmbedded(t, settings(func(c *config.Config) {
-		c.Send.Backoff, c.Log.Deliveries = backoff.Steps{time.Millisecond}, deliveries
-	})), app.Deps{Version: "v0", Logger: slog.New(slog.NewJSONHandler(&log, nil))})
+		c.Send.Backoff = backoff.Steps{time.Millisecond}
+	})), app.Deps{Version: "v0", Logger: slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: level}))})
 	if err != nil {
 		t.Fatal(err)
 	}

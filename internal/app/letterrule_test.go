@@ -13,7 +13,7 @@ func TestLettersGoWhereTheirProducerMay(t *testing.T) {
 	settings := config.Config{
 		Producers: map[string]config.Producer{"orders": {Exchanges: []string{"shop.*", "(default)"}}},
 		DeadLetters: map[string]config.DeadLetters{
-			"own":  {Queue: "own.dead", URL: "amqp://operators@rabbit", Exchanges: []string{"payments"}},
+			"own":  {Queue: "own.dead", Broker: "(default)", Exchanges: []string{"payments"}},
 			"away": {Queue: "dead", Broker: "events", Exchanges: []string{"payments"}},
 		},
 	}

@@ -25,7 +25,7 @@ const (
 // newLogin says who uses the console, with a notice for its pages.
 func (a *App) newLogin() (c login.Config, notice string, err error) {
 	h := &a.settings.HTTP
-	c = login.Config{PublicURL: h.PublicURL, Age: h.SessionAge, Logger: a.logger}
+	c = login.Config{PublicURL: h.PublicURL, Age: sessionAge, Logger: a.logger}
 	// A session keeps what the issuer said, so it holds only where the same tokens and claims count.
 	oidc := &a.settings.Access.OIDC
 	c.Installation = []string{
@@ -46,7 +46,7 @@ func (a *App) newLogin() (c login.Config, notice string, err error) {
 		return c, "", err
 	}
 	if h.UserHeader != "" {
-		c.Proxy = newProxy(h.UserHeader, h.TrustedProxies, h.UserRole)
+		c.Proxy = newProxy(h.UserHeader, h.TrustedProxies)
 	}
 	c.Logouts = logouts{a}
 	c.LoggedIn, c.LoggedOut = a.recordSession(audit.Login), a.recordSession(audit.Logout)
@@ -121,11 +121,10 @@ func (a *App) anonymous(logsIn bool) (visitor access.Identity, notice string) {
 	return visitor, notice
 }
 
-func newProxy(header string, trusted []string, role string) *login.Proxy {
+func newProxy(header string, trusted []string) *login.Proxy {
 	proxy := &login.Proxy{Header: header}
-	proxy.Role, _ = access.ParseRole(role) // checked by config.Load, as are the networks
 	for _, cidr := range trusted {
-		if network, err := netip.ParsePrefix(cidr); err == nil {
+		if network, err := netip.ParsePrefix(cidr); err == nil { // checked by config.Load
 			proxy.Trusted = append(proxy.Trusted, network.Masked())
 		}
 	}

@@ -228,7 +228,7 @@ func TestSessionHoldsOnEachCoordinator(t *testing.T) {
 	}
 	startOn := func(of *servers.RedisServer) *running {
 		r := start(t, settings(func(c *config.Config) {
-			c.Access.TokenFile, c.HTTP.SessionKeyFile, c.HTTP.SessionAge = file, secret, time.Hour
+			c.Access.TokenFile, c.HTTP.SessionKeyFile = file, secret
 			c.Redis.URL = of.URL()
 		}))
 		r.awaitReady(t)
@@ -337,7 +337,6 @@ func TestPersonLogsInByTheIssuer(t *testing.T) {
 	r := start(t, settings(func(c *config.Config) {
 		c.Access.OIDC.Issuer, c.Access.OIDC.CA, c.Access.OIDC.Audience = from.URL, from.CA, "msghandler"
 		c.HTTP.OIDCClientID, c.HTTP.OIDCClientSecretFile = "console", secret
-		c.HTTP.SessionAge = time.Hour
 	}))
 	from.AddClient("console", "s3cret", "http://"+r.HTTPAddr()+"/login/callback")
 	b := browser(t)
@@ -405,7 +404,8 @@ func TestHiddenBodiesAreHiddenFromAdmins(t *testing.T) {
 func TestUserOfProxyHasItsRole(t *testing.T) {
 	t.Parallel()
 	r := start(t, settings(func(c *config.Config) {
-		c.HTTP.UserHeader, c.HTTP.TrustedProxies, c.HTTP.UserRole = "X-Forwarded-User", []string{"127.0.0.1/8"}, "viewer"
+		c.HTTP.UserHeader, c.HTTP.TrustedProxies = "X-Forwarded-User", []string{"127.0.0.1/8"}
+		c.Access.Viewers = []string{"proxy:*"}
 	}))
 	status, page := r.visit(t, http.DefaultClient, "/", nil, "X-Forwarded-User", "anna")
 	if status != http.StatusOK || !strings.Contains(page, "proxy:anna") || !strings.Contains(page, ">viewer<") {

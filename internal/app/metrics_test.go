@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/msghandler/msghandler/internal/app"
 	"github.com/msghandler/msghandler/internal/config"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 	"github.com/msghandler/msghandler/test/servers"
@@ -36,8 +37,7 @@ func TestMetricsFollowWhatHappens(t *testing.T) {
 	r := start(t, settings(func(c *config.Config) {
 		c.Send.Backoff = []time.Duration{time.Millisecond}
 		c.Confirm.Timeout = 200 * time.Millisecond
-		c.Sweep.Schedule = "@every 100ms"
-	}))
+	}), app.Bounds{Sweep: "@every 100ms"})
 	r.awaitReady(t)
 	p := startOrders(t)
 	r.queue(t, "paid")

@@ -19,7 +19,7 @@ import (
 // parts; an App without Run must be stopped.
 func New(ctx context.Context, settings config.Config, deps Deps) (*App, error) {
 	a := &App{
-		settings: settings,
+		settings: settings, bounds: deps.Bounds.withDefaults(),
 		process:  process{cmp.Or(deps.Version, "(devel)"), newInstance(), time.Now()},
 		metrics:  console.NewMetrics(),
 	}

@@ -19,8 +19,6 @@ const (
 	// lookInterval is how often the file of the configuration is looked at. A changed file is used once two looks have
 	// found the same content: it may be written in pieces.
 	lookInterval = time.Second
-	// batchesAtOnce is how many calls with a batch of their own are stored at once (internal/server/submit).
-	batchesAtOnce = 16
 )
 
 // reloader holds the values of the configuration that change without a restart.
@@ -74,7 +72,7 @@ func (r *reloader) state() (pending []string, failed error) {
 func (a *App) openReloader(deps Deps) {
 	a.reloader.from(deps.Configuration)
 	a.reloader.hangup = deps.Reload
-	a.reloader.policies = policy.NewBook(policy.Places{Messages: a.settings.Limits.Waiting, Batches: batchesAtOnce})
+	a.reloader.policies = policy.NewBook()
 	a.use(&a.settings)
 	a.metrics.ConfigRead(nil)
 }
@@ -94,8 +92,7 @@ func policyRules(c *config.Config, producer string) policy.Rules {
 	p := c.PolicyOf(producer)
 	r := policy.Rules{
 		Targets: p.Targets, Brokers: p.Brokers, Exchanges: p.Exchanges, RoutingKeys: p.RoutingKeys,
-		MaxBytes: int64(p.MaxUnfinishedBytes), CallsPerSecond: p.CallsPerSecond, Burst: p.Burst,
-		WaitingShare: p.WaitingShare,
+		MaxBytes: int64(p.MaxUnfinishedBytes), CallsPerSecond: p.CallsPerSecond,
 	}
 	if p.MaxBody < c.Limits.Body { // limits.body holds for all anyway
 		r.MaxBody = int(p.MaxBody)

@@ -200,7 +200,7 @@ func TestRolesAreGrantedAnew(t *testing.T) {
 
 func TestTargetsAreAllowedAnew(t *testing.T) {
 	t.Parallel()
-	r := startReloading(t, embeddedtest.Redis(t), "grpc: {connection_age: 1h}")
+	r := startReloading(t, embeddedtest.Redis(t), "grpc: {reflection: false}")
 	if code := r.send("shop"); code != codes.OK {
 		t.Fatal(code)
 	}

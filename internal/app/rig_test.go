@@ -59,11 +59,15 @@ type running struct {
 }
 
 // start runs a coordinator until the test ends.
-func start(t *testing.T, c config.Config) *running {
+func start(t *testing.T, c config.Config, bounds ...app.Bounds) *running {
 	t.Helper()
 	c = onEmbedded(t, c)
 	log := &servers.Log{}
-	a, err := app.New(t.Context(), c, app.Deps{Version: "v0", Logger: slog.New(slog.NewTextHandler(log, nil))})
+	deps := app.Deps{Version: "v0", Logger: slog.New(slog.NewTextHandler(log, nil))}
+	for _, b := range bounds {
+		deps.Bounds = b
+	}
+	a, err := app.New(t.Context(), c, deps)
 	if err != nil {
 		t.Fatal(err)
 	}

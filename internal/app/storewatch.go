@@ -22,7 +22,7 @@ const trimSchedule = "@every 2s"
 // watchStore starts the loops that look after Redis: the sweeper, which repairs indexes, the check of the settings,
 // which may change meanwhile, the pulse, which detects lost writes, and the trimming of the archive.
 func (a *App) watchStore(store *redisstore.Store) error {
-	sweep, err := a.newLoop("sweep", a.settings.Sweep.Schedule, func(ctx context.Context) (bool, error) {
+	sweep, err := a.newLoop("sweep", a.bounds.Sweep, func(ctx context.Context) (bool, error) {
 		err := a.forSweepTime(ctx, func(ctx context.Context) (bool, error) {
 			repairs, more, err := store.Sweep(ctx)
 			a.metrics.Swept(repairs.Checked, repairs.Made)

@@ -258,9 +258,9 @@ func (h *Hub) enter(hello Hello) (s *Stream, announced bool, err error) {
 	case h.draining:
 		return nil, false, ErrDraining
 	case h.streams >= h.config.Streams:
-		return nil, false, fmt.Errorf("%w: %d in all (limits.attending)", ErrTooManyStreams, h.streams)
+		return nil, false, fmt.Errorf("%w: %d in all", ErrTooManyStreams, h.streams)
 	case r != nil && len(r.streams) >= h.config.PerProducer:
-		return nil, false, fmt.Errorf("%w: %d of producer %s (limits.attending_per_producer)", ErrTooManyStreams,
+		return nil, false, fmt.Errorf("%w: %d of producer %s", ErrTooManyStreams,
 			len(r.streams), hello.Producer)
 	}
 	if r == nil {

@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	// maxHTTPConns is how many connections a target has at most: twice the largest callbacks.parallel.
+	// maxHTTPConns is how many connections a target has at most: several producers may share it.
 	maxHTTPConns = 128
 	// maxHTTPIdle is how many of them stay open between calls.
 	maxHTTPIdle = 16

@@ -33,7 +33,7 @@ type auditCommand struct {
 // Help returns the text below the usage in --help.
 func (c *auditCommand) Help() string {
 	return `audit prints what operators changed through the coordinators, and which calls were refused: when, who, from
-where, what, with which result, and why. Redis keeps about the newest access.audit_records of each; the log has all.
+where, what, with which result, and why. Redis keeps about the newest 10,000 of each; the log has all.
 Equal refusals of ten seconds are one record with a count. msghandler dlq --direct works on the broker itself, with the
 rights of its URL: its changes are in its own output, and in no record.`
 }

@@ -16,8 +16,6 @@ type Access struct {
 	Viewers, Readers, Operators, Admins []string
 	TokenFile                           string
 	OIDC                                OIDC
-	// AuditRecords is about how many records of changes, and of refusals, Redis keeps.
-	AuditRecords int
 }
 
 // Tokens says that callers may show bearer tokens.
@@ -98,11 +96,6 @@ func (a *Access) keys() []Key {
 			Name: "access.token_file", value: text(&a.TokenFile, checkFile),
 			Meaning: "File with the hashes of tokens, written by msghandler token. The file is read again when it " +
 				"changes.",
-		},
-		{
-			Name: "access.audit_records", Default: "10000", value: whole(&a.AuditRecords, 0, 1_000_000),
-			Meaning: "About how many audit records Redis keeps in each list: changes, operations, sessions, refusals and " +
-				"strangers. 0: the log alone has them.",
 		},
 	}, a.OIDC.keys()...)
 }

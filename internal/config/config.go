@@ -29,7 +29,6 @@ type Config struct {
 	DeleteBusiness DeleteBusiness
 	Done           Done
 	Archive        Archive
-	Sweep          Sweep
 	Limits         Limits
 	Policy         Policy
 	Events         Events
@@ -49,11 +48,9 @@ type Config struct {
 
 // GRPC is the API for producers and operators.
 type GRPC struct {
-	Addr       string
-	Reflection bool
-	// A connection is asked to close at ConnectionAge, and after ConnectionIdle without a call.
-	ConnectionAge, ConnectionIdle time.Duration
-	Certificates                  Certificates
+	Addr         string
+	Reflection   bool
+	Certificates Certificates
 	// CRL is a file with revocation lists for client certificates; empty: none.
 	CRL     string
 	Callers []string
@@ -77,16 +74,14 @@ type HTTP struct {
 	ReadOnly  bool
 	// Bodies says whether anybody sees the bodies and headers of messages.
 	Bodies bool
-	// SessionAge is how long a login lasts. SessionKeyFile holds the secret of sessions; empty: random at each start.
-	SessionAge     time.Duration
+	// SessionKeyFile holds the secret of sessions; empty: random at each start.
 	SessionKeyFile string
 	// OIDCClientID is the console's name at the issuer of Access; empty: there is no login by the issuer.
 	OIDCClientID, OIDCClientSecretFile string
 	OIDCScopes                         []string
-	// UserHeader names the header with the user's name that TrustedProxies set, which gives at least UserRole.
+	// UserHeader names the header with the user's name that TrustedProxies set.
 	UserHeader     string
 	TrustedProxies []string
-	UserRole       string
 }
 
 // Redis is the store.
@@ -100,8 +95,7 @@ type Redis struct {
 
 // AMQP is the broker.
 type AMQP struct {
-	URLs   []string
-	Window int
+	URLs []string
 }
 
 // Broker is a broker beside the one of AMQP.
@@ -117,8 +111,6 @@ type Callbacks struct {
 	Allow        []string
 	Networks     []string
 	Moved        []string
-	Parallel     int
-	Queue        int
 	TLS          bool
 	Certificates Certificates
 	TokenFile    string
@@ -142,8 +134,6 @@ type Send struct {
 	Schedule           string
 	Backoff            []time.Duration
 	Batch              int
-	Parallel           int
-	Queue              int
 	Lease              time.Duration
 	ConfirmTimeout     time.Duration
 	DeadLetterExchange string
@@ -177,18 +167,10 @@ type Archive struct {
 	MaxBody     Size
 }
 
-// Sweep is the repair of records and indexes that do not match.
-type Sweep struct {
-	Schedule string
-}
-
 // Events says which events people get, and where.
 type Events struct {
 	Webhook          string
 	WebhookToken     string
-	Gather           time.Duration
-	Sendable         int
-	SendableAge      time.Duration
 	Queues           []string
 	QueueMessages    int
 	DeadLetterQueues []string
@@ -201,10 +183,9 @@ type Shutdown struct {
 
 // Log configures the log on standard error.
 type Log struct {
-	Level      string
-	Format     string
-	Language   string
-	Deliveries bool
+	Level    string
+	Format   string
+	Language string
 }
 
 // Producer holds the settings of a single producer.
@@ -225,8 +206,8 @@ type Producer struct {
 	MaxBody       *Size
 	MaxUnfinished *int
 	// The others override those of Policy unless nil.
-	MaxUnfinishedBytes                  *Size
-	CallsPerSecond, Burst, WaitingShare *int
+	MaxUnfinishedBytes *Size
+	CallsPerSecond     *int
 }
 
 // Trusted says whether a Submit of the producer is the verdict.

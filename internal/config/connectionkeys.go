@@ -1,8 +1,6 @@
 package config
 
 import (
-	"time"
-
 	"github.com/msghandler/msghandler/internal/ground/typedname"
 )
 
@@ -16,17 +14,6 @@ func (g *GRPC) keys() []Key {
 		{
 			Name: "grpc.reflection", Default: "false", value: flag(&g.Reflection),
 			Meaning: "Serve gRPC reflection, so that tools such as grpcurl can list the API.",
-		},
-		{
-			Name: "grpc.connection_age", Default: "1h", value: duration(&g.ConnectionAge, time.Second, 30*day),
-			Meaning: "Age at which a connection is asked to close, so that clients spread over new coordinators. Calls under " +
-				"way may finish within a day, and gRPC clients reconnect by themselves, so no call fails. Jitter changes " +
-				"the age by a tenth.",
-		},
-		{
-			Name: "grpc.connection_idle", Default: "10m", value: duration(&g.ConnectionIdle, time.Second, 30*day),
-			Meaning: "Time without a call after which a connection is asked to close. The Go SDK always has a call open: the " +
-				"watch of the coordinator's health.",
 		},
 		{
 			Name: "grpc.tls_cert", value: text(&g.Certificates.Cert, checkFile),
@@ -100,11 +87,6 @@ func (h *HTTP) keys() []Key {
 func (h *HTTP) loginKeys() []Key {
 	return []Key{
 		{
-			Name: "http.session_age", Default: "8h", value: duration(&h.SessionAge, time.Minute, 12*time.Hour),
-			Meaning: "Time after which a login to the console ends. A session also ends within a minute after its token " +
-				"was revoked.",
-		},
-		{
 			Name: "http.session_key_file", value: text(&h.SessionKeyFile, checkFile),
 			Meaning: "File with the secret that encrypts session cookies, at least 32 characters: openssl rand -hex 32. " +
 				"Coordinators behind one name need the same. None: a random secret at each start, which ends all sessions.",
@@ -132,12 +114,6 @@ func (h *HTTP) loginKeys() []Key {
 			Name: "http.trusted_proxies", value: list(&h.TrustedProxies, 0, checkCIDR),
 			Meaning: "CIDRs of the proxies whose http.user_header is believed, matched on the address of the connection. The " +
 				"proxy must remove the header from its clients' requests.",
-		},
-		{
-			Name: "http.user_role", Default: "none",
-			value: oneOf(&h.UserRole, "none", "viewer", "reader", "operator", "admin"),
-			Meaning: "Role of every user that http.user_header names. access.viewers, access.readers, access.operators and " +
-				"access.admins can give more.",
 		},
 	}
 }
@@ -179,11 +155,6 @@ func (a *AMQP) keys() []Key {
 			Meaning: "The RabbitMQ that messages are published to: amqp:// or amqps://; several URLs for a cluster, tried in " +
 				"turn.",
 		},
-		{
-			Name: "amqp.window", Default: "1000", value: whole(&a.Window, 1, 10000),
-			Meaning: "Messages in flight to the broker at once. When the broker dies, up to this many messages may be " +
-				"published twice.",
-		},
 	}
 }
 
@@ -206,14 +177,6 @@ func (c *Callbacks) keys() []Key {
 			Meaning: "Producers that have moved, as OLD=NEW: Confirm calls for messages with the callback target OLD, stored " +
 				"ones included, go to NEW, which callbacks.allow must name. Example: old.svc:9000=new.svc:9000. " +
 				"Both may be URLs.",
-		},
-		{
-			Name: "callbacks.parallel", Default: "4", value: whole(&c.Parallel, 1, 64),
-			Meaning: "Confirm calls to one producer at once.",
-		},
-		{
-			Name: "callbacks.queue", Default: "2000", value: whole(&c.Queue, 1, 100000),
-			Meaning: "Messages of one producer that may wait in memory for a Confirm call. Further messages wait in Redis.",
 		},
 		{
 			Name: "callbacks.tls", Default: "false", value: flag(&c.TLS),

@@ -15,8 +15,6 @@ type DeadLetters struct {
 	Queue string
 	// Broker is the name of the broker with the queue; empty for the default broker.
 	Broker string
-	// URL is the broker with the queue, by a user of its own; empty: the URL of Broker.
-	URL string
 	// Exchanges are globs on the exchanges that letters may be replayed to, as Policy.Exchanges. None: a letter may go
 	// where the policy lets a message of its producer go.
 	Exchanges []string
@@ -24,18 +22,12 @@ type DeadLetters struct {
 
 // key binds a field.
 func (d *DeadLetters) key(field, name string) Key {
-	url := Key{Name: name, Secret: true, value: text(&d.URL, checkBrokerURL)}
-	switch field {
-	case "queue":
-		return Key{Name: name, value: text(&d.Queue, checkLettersQueue)}
-	case "broker":
-		return Key{Name: name, value: text(&d.Broker, checkBrokerRule)}
-	case "url_file":
-		return Key{Name: name, value: &secretFile{url}}
-	case "exchanges":
-		return Key{Name: name, value: list(&d.Exchanges, 0, checkNameGlob)}
+	values := map[string]value{
+		"queue":     text(&d.Queue, checkLettersQueue),
+		"broker":    text(&d.Broker, checkBrokerRule),
+		"exchanges": list(&d.Exchanges, 0, checkNameGlob),
 	}
-	return url
+	return Key{Name: name, value: values[field]}
 }
 
 func checkLettersQueue(s string) error {
@@ -57,10 +49,7 @@ func (c *Config) DeadLetterNames() []string { return slices.Sorted(maps.Keys(c.D
 
 // LettersURL is the URL of the broker with the dead letters of an entry of DeadLetters, and the key that holds the URL.
 func (c *Config) LettersURL(name string) (url, key string) {
-	switch d := c.DeadLetters[name]; {
-	case d.URL != "":
-		return d.URL, lettersPrefix + name + ".url"
-	case d.Broker != "" && d.Broker != halfmsg.DefaultBroker:
+	if d := c.DeadLetters[name]; d.Broker != "" && d.Broker != halfmsg.DefaultBroker {
 		return c.Brokers[d.Broker].URL, brokersPrefix + d.Broker + ".url"
 	}
 	return strings.Join(c.AMQP.URLs, ","), "amqp.url"
@@ -72,11 +61,7 @@ func (l *loading) checkDeadLetters() {
 		d, key := l.config.DeadLetters[name], lettersPrefix+name
 		_, known := l.config.Brokers[d.Broker]
 		if !known && d.Broker != "" && d.Broker != halfmsg.DefaultBroker {
-			l.relation(key+".broker", "names no broker of this configuration: set brokers.%s.url, or set %s.url instead",
-				d.Broker, key)
-		}
-		if d.Broker != "" && d.URL != "" {
-			l.relation(key+".broker", "names a broker, and %s.url another: set one of the two", key)
+			l.relation(key+".broker", "names no broker of this configuration: set brokers.%s.url", d.Broker)
 		}
 	}
 }

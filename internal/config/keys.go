@@ -63,7 +63,7 @@ func (c *Config) keys() []Key {
 	return withFiles(slices.Concat(
 		c.GRPC.keys(), c.HTTP.keys(), c.Access.keys(), c.Redis.keys(), c.AMQP.keys(), c.Callbacks.keys(),
 		c.Confirm.keys(), c.Send.keys(), c.Submit.keys(), c.DeleteBusiness.keys(), c.Done.keys(), c.Archive.keys(),
-		c.Sweep.keys(), c.Limits.keys(), c.Policy.keys(), c.Events.keys(), c.Shutdown.keys(), c.Log.keys(),
+		c.Limits.keys(), c.Policy.keys(), c.Events.keys(), c.Shutdown.keys(), c.Log.keys(),
 	))
 }
 

@@ -146,8 +146,8 @@ const (
 var namedFields = map[string][]string{
 	producersPrefix: append([]string{"target", "trust", "callers", "tls", "token_file"}, policyFields...),
 	brokersPrefix:   {"url", "url_file", "dead_letter_exchange"},
-	outboxPrefix:    {"dsn", "dsn_file", "producer", "table", "shards", "batch", "poll", "workers"},
-	lettersPrefix:   {"queue", "broker", "url", "url_file", "exchanges"},
+	outboxPrefix:    {"dsn", "dsn_file", "producer", "table", "shards", "poll", "workers"},
+	lettersPrefix:   {"queue", "broker", "exchanges"},
 }
 
 // namedKey is a key of a section with names.

@@ -64,14 +64,6 @@ func (s *Send) keys() []Key {
 			Meaning: "Messages that are published and settled together, at most.",
 		},
 		{
-			Name: "send.parallel", Default: "4", value: whole(&s.Parallel, 1, 64),
-			Meaning: "Batches in flight to the broker at once.",
-		},
-		{
-			Name: "send.queue", Default: "5000", value: whole(&s.Queue, 1, 100000),
-			Meaning: "Messages that may wait in memory to be published. Further messages wait in Redis.",
-		},
-		{
 			Name: "send.lease", Default: "30s", value: duration(&s.Lease, time.Second, time.Hour),
 			Meaning: "Lease on a message that is being published. At least send.confirm_timeout and five seconds; twice " +
 				"send.confirm_timeout and five seconds where a dead_letter_exchange is set, whose answer must fit in too.",
@@ -131,14 +123,6 @@ func (a *Archive) keys() []Key {
 	}
 }
 
-func (s *Sweep) keys() []Key {
-	return []Key{{
-		Name: "sweep.schedule", Default: "@every 10s", value: text(&s.Schedule, checkSchedule),
-		Meaning: "Schedule of the sweep, which repairs records and indexes that do not match: a cron line (UTC) or @every " +
-			"DURATION.",
-	}}
-}
-
 func (e *Events) keys() []Key {
 	return []Key{
 		{
@@ -150,19 +134,6 @@ func (e *Events) keys() []Key {
 		{
 			Name: "events.webhook_token", Secret: true, value: text(&e.WebhookToken, checkToken),
 			Meaning: "Bearer token for the webhook (Authorization: Bearer).",
-		},
-		{
-			Name: "events.gather", Default: "1s", value: duration(&e.Gather, 10*time.Millisecond, time.Hour),
-			Meaning: "How long events are gathered before they are posted. Equal events are posted as one.",
-		},
-		{
-			Name: "events.sendable", Default: "1000", value: whole(&e.Sendable, 1, 1_000_000_000),
-			Meaning: "Alert threshold: SENDABLE messages older than events.sendable_age. Messages that wait for their delay " +
-				"or their next try are not counted.",
-		},
-		{
-			Name: "events.sendable_age", Default: "1m", value: duration(&e.SendableAge, time.Second, 30*day),
-			Meaning: "Age, since SendHalfMessage, from which a message counts for events.sendable.",
 		},
 		{
 			Name: "events.queues", value: list(&e.Queues, 0, checkQueue),
@@ -190,7 +161,7 @@ func (l *Log) keys() []Key {
 	return []Key{
 		{
 			Name: "log.level", Default: "info", value: oneOf(&l.Level, "debug", "info", "warn", "error"),
-			Meaning: "Minimum level of the lines that are logged.",
+			Meaning: "Minimum level of the lines that are logged. debug: also a line for each publish attempt.",
 		},
 		{
 			Name: "log.format", Default: "text", value: oneOf(&l.Format, "text", "json"),
@@ -200,10 +171,6 @@ func (l *Log) keys() []Key {
 			Name: "log.language", Default: "en", value: oneOf(&l.Language, "en", "zh"),
 			Meaning: "Language of the fixed log text for messages that could not be published: en, English, or zh, Chinese. " +
 				"All other lines are in English.",
-		},
-		{
-			Name: "log.deliveries", Default: "false", value: flag(&l.Deliveries),
-			Meaning: "Log a line for each publish attempt at level info: exchange, routing key, attempt, duration and state.",
 		},
 	}
 }

@@ -11,7 +11,6 @@ import (
 // OIDC is the issuer of JSON Web Tokens. See oidc.Config.
 type OIDC struct {
 	Issuer, Audience                      string
-	Algorithms                            []string
 	CA                                    string
 	NameClaim, RolesClaim, ProducersClaim string
 }
@@ -27,12 +26,6 @@ func (o *OIDC) keys() []Key {
 			Name: audienceKey, value: text(&o.Audience, checkClaim),
 			Meaning: "Audience that a JSON Web Token must name. Required with access.oidc_issuer. Another name than " +
 				"http.oidc_client_id: ID tokens of the console's logins count for logins only.",
-		},
-		{
-			Name: "access.oidc_algorithms", Default: "RS256,ES256",
-			value: list(&o.Algorithms, 1, access.CheckSigningAlgorithm),
-			Meaning: "Algorithms with which a JSON Web Token may be signed, of " +
-				strings.Join(access.SigningAlgorithms(), ", ") + ".",
 		},
 		{
 			Name: caKey, value: text(&o.CA, checkFile),

@@ -21,8 +21,6 @@ type Outbox struct {
 	Table string
 	// Shards is the number of shards that the writers of messages use.
 	Shards int
-	// Batch is how many messages are claimed and published together, at most.
-	Batch int
 	// Poll is how often the table is read when no notification comes.
 	Poll time.Duration
 	// Workers is how many relays of this coordinator claim at once for each broker.
@@ -31,7 +29,7 @@ type Outbox struct {
 
 // DefaultOutbox is an outbox with nothing set.
 func DefaultOutbox() Outbox {
-	return Outbox{Table: "msghandler_outbox", Shards: 1, Batch: 200, Poll: 5 * time.Second, Workers: 1}
+	return Outbox{Table: "msghandler_outbox", Shards: 1, Poll: 5 * time.Second, Workers: 1}
 }
 
 // key binds a field.
@@ -42,7 +40,6 @@ func (o *Outbox) key(field, name string) Key {
 		"producer": text(&o.Producer, checkOutboxProducer),
 		"table":    text(&o.Table, checkTable),
 		"shards":   whole(&o.Shards, 1, 1024),
-		"batch":    whole(&o.Batch, 1, 5000),
 		"poll":     duration(&o.Poll, 50*time.Millisecond, time.Hour),
 		"workers":  whole(&o.Workers, 1, 64),
 	}

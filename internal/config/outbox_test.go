@@ -16,7 +16,7 @@ func TestOutboxesOfEverySource(t *testing.T) {
 		File: write(t, `
 outbox:
   shop: {dsn: "postgres://u:secret@a,b:2/shop?sslmode=disable", producer: orders, poll: 1h, workers: 3}
-  EU.west-1: {dsn_file: /run/dsn, producer: orders.eu, table: app.outbox_2, batch: 7}
+  EU.west-1: {dsn_file: /run/dsn, producer: orders.eu, table: app.outbox_2, workers: 2}
 `),
 		Env: []string{
 			"MSGHANDLER_OUTBOX_EU_WEST_1_SHARDS=16", "MSGHANDLER_OUTBOX_STOCK_DSN=mariadb://h/stock",
@@ -38,7 +38,7 @@ outbox:
 			o.Poll, o.Workers = time.Hour, 3
 		}),
 		"EU.west-1": with(func(o *config.Outbox) {
-			o.DSNFile, o.Producer, o.Table, o.Batch, o.Shards = "/run/dsn", "orders.eu", "app.outbox_2", 7, 16
+			o.DSNFile, o.Producer, o.Table, o.Workers, o.Shards = "/run/dsn", "orders.eu", "app.outbox_2", 2, 16
 		}),
 		"stock":  with(func(o *config.Outbox) { o.DSN, o.Producer = "mariadb://h/stock", "stock" }),
 		"socket": with(func(o *config.Outbox) { o.DSN, o.Producer = "postgres:///d?host=/run/postgresql", "s" }),

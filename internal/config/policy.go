@@ -20,16 +20,14 @@ type Policy struct {
 	MaxUnfinished int
 	// MaxUnfinishedBytes bounds the bytes of the producer's messages in Redis.
 	MaxUnfinishedBytes Size
-	// CallsPerSecond and Burst bound the messages that are sent to this coordinator.
-	CallsPerSecond, Burst int
-	// WaitingShare is a percentage of the places for calls that wait for Redis.
-	WaitingShare int
+	// CallsPerSecond bounds the messages that are sent to this coordinator.
+	CallsPerSecond int
 }
 
 // policyFields are the fields of a single producer that belong to its policy.
 var policyFields = []string{
 	"targets", "brokers", "exchanges", "routing_keys", "max_body", "max_unfinished", "max_unfinished_bytes",
-	"calls_per_second", "burst", "waiting_share",
+	"calls_per_second",
 }
 
 // Bounds of the numbers of a policy.
@@ -72,15 +70,6 @@ func (p *Policy) keys() []Key {
 			Meaning: "SendHalfMessage calls of one producer a second, at each coordinator. Each message of a batch " +
 				"counts as a call. Submit and Rollback are never limited. 0: no limit.",
 		},
-		{
-			Name: "policy.burst", Default: "0", value: whole(&p.Burst, 0, maxCallsPerSecond),
-			Meaning: "Calls that may come at once after a pause. 0: as many as policy.calls_per_second.",
-		},
-		{
-			Name: "policy.waiting_share", Default: "0", value: whole(&p.WaitingShare, 0, 100),
-			Meaning: "Percentage of the places for waiting that SendHalfMessage calls of one producer may hold: of " +
-				"limits.waiting, and of the 16 batches that are stored at once. 0: no limit.",
-		},
 	}
 }
 
@@ -104,15 +93,9 @@ func (p *Producer) policyValue(field string) value {
 	case "max_unfinished_bytes":
 		p.MaxUnfinishedBytes = new(Size)
 		return size(p.MaxUnfinishedBytes, 0, maxBytes)
-	case "calls_per_second":
-		p.CallsPerSecond = new(int)
-		return whole(p.CallsPerSecond, 0, maxCallsPerSecond)
-	case "burst":
-		p.Burst = new(int)
-		return whole(p.Burst, 0, maxCallsPerSecond)
 	}
-	p.WaitingShare = new(int)
-	return whole(p.WaitingShare, 0, 100)
+	p.CallsPerSecond = new(int)
+	return whole(p.CallsPerSecond, 0, maxCallsPerSecond)
 }
 
 // PolicyOf is the policy of a producer: its own settings, and those for all producers where it has none.
@@ -131,7 +114,6 @@ func (c *Config) PolicyOf(producer string) Policy {
 		MaxBody: *cmp.Or(p.MaxBody, &all.MaxBody), MaxUnfinished: *cmp.Or(p.MaxUnfinished, &all.MaxUnfinished),
 		MaxUnfinishedBytes: *cmp.Or(p.MaxUnfinishedBytes, &all.MaxUnfinishedBytes),
 		CallsPerSecond:     *cmp.Or(p.CallsPerSecond, &all.CallsPerSecond),
-		Burst:              *cmp.Or(p.Burst, &all.Burst), WaitingShare: *cmp.Or(p.WaitingShare, &all.WaitingShare),
 	}
 }
 

@@ -28,8 +28,6 @@ producers:
     max_unfinished: 500
     max_unfinished_bytes: 0
     calls_per_second: 0
-    burst: 20
-    waiting_share: 25
 `)})
 	if err != nil {
 		t.Fatal(err)
@@ -38,7 +36,7 @@ producers:
 		"orders": {
 			Targets: []string{"*.orders.svc:9000"}, Brokers: []string{"(default)", "events"},
 			Exchanges: []string{"orders", "(default)"}, RoutingKeys: []string{"a", "b"}, MaxBody: 64 << 10,
-			MaxUnfinished: 500, Burst: 20, WaitingShare: 25,
+			MaxUnfinished: 500,
 		},
 		"bills": {
 			Exchanges: []string{"shop.*"}, RoutingKeys: []string{"a", "b"}, MaxBody: 2 << 20, MaxUnfinished: 7000,
@@ -61,7 +59,7 @@ producers:
   bills: {max_unfinished: 7}
 callbacks: {allow: ["orders:9000"]}
 `)
-	before, err := config.Open(config.Sources{File: file, Env: []string{"MSGHANDLER_POLICY_BURST=3"}})
+	before, err := config.Open(config.Sources{File: file, Env: []string{"MSGHANDLER_POLICY_ROUTING_KEYS=x"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +88,8 @@ callbacks: {allow: ["orders:9000", "bills:9000"]}
 	}
 	c := &after.Config
 	orders := c.PolicyOf("orders")
-	if orders.CallsPerSecond != 20 || len(orders.Exchanges) != 2 || orders.Burst != 3 || len(c.Callbacks.Allow) != 2 {
+	if orders.CallsPerSecond != 20 || len(orders.Exchanges) != 2 || len(orders.RoutingKeys) != 1 ||
+		len(c.Callbacks.Allow) != 2 {
 		t.Errorf("what needs no restart is not taken: %+v, %v", orders, c.Callbacks.Allow)
 	}
 	if c.Producers["orders"].Target != "dns:///orders:9000" || c.Redis != before.Config.Redis ||

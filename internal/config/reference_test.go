@@ -171,8 +171,6 @@ func example() string {
     #max_unfinished: 1000000
     #max_unfinished_bytes: 0B
     #calls_per_second: 0
-    #burst: 0
-    #waiting_share: 0
 
 # Brokers beside the one of amqp.url, by their names.
 #brokers:
@@ -193,7 +191,6 @@ func example() string {
     #producer: orders
     #table: msghandler_outbox
     #shards: 1
-    #batch: 200
     #poll: 5s
     #workers: 1
 `)

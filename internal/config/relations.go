@@ -38,10 +38,6 @@ func (l *loading) limits() []limit {
 			"must exceed %s by " + shortDuration(answer-copied+sendMargin) + ": set at least " +
 				shortDuration(answer+sendMargin) + ", or a shorter timeout", "send.confirm_timeout",
 		},
-		{
-			c.Callbacks.Queue < c.Confirm.Batch, "callbacks.queue", "must hold at least one batch of %s", "confirm.batch",
-		},
-		{c.Send.Queue < c.Send.Batch, "send.queue", "must hold at least one batch of %s", "send.batch"},
 	}
 }
 
@@ -135,10 +131,6 @@ func (l *loading) checkConsole() {
 		{
 			h.UserHeader == "" && len(h.TrustedProxies) > 0, "http.trusted_proxies",
 			"are trusted to name users, and no header does: set http.user_header",
-		},
-		{
-			h.UserHeader == "" && h.UserRole != "none", "http.user_role",
-			"is the role of users whom a proxy names: set http.user_header",
 		},
 	} {
 		if c.wrong {

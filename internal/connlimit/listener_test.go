@@ -101,23 +101,15 @@ func ended(err error) bool {
 
 func TestDivide(t *testing.T) {
 	t.Parallel()
-	for _, tc := range []struct {
-		descriptors, total, perAddress int
-		want                           connlimit.Share
-	}{
-		{256, 0, 0, connlimit.Share{96, 32, 48, 16, 256, true}},
-		{1024, 0, 0, connlimit.Share{576, 192, 288, 96, 1024, false}},
-		{1 << 20, 0, 0, connlimit.Share{3840, 256, 1920, 128, 1 << 20, false}},
-		{0, 0, 0, connlimit.Share{3840, 256, 1920, 128, 0, false}},
-		{1024, 100, 60, connlimit.Share{75, 25, 60, 25, 1024, false}},
-		{16, 0, 0, connlimit.Share{6, 2, 3, 1, 16, true}},
-		{1 << 20, 20000, 0, connlimit.Share{19744, 256, 9872, 128, 1 << 20, false}},
+	for descriptors, want := range map[int]connlimit.Share{
+		256:     {96, 32, 48, 16, 256, true},
+		1024:    {576, 192, 288, 96, 1024, false},
+		1 << 20: {3840, 256, 1920, 128, 1 << 20, false},
+		0:       {3840, 256, 1920, 128, 0, false},
+		16:      {6, 2, 3, 1, 16, true},
 	} {
-		if got := connlimit.Divide(tc.descriptors, tc.total, tc.perAddress); got != tc.want {
-			t.Errorf("Divide(%d, %d, %d) = %+v, want %+v", tc.descriptors, tc.total, tc.perAddress, got, tc.want)
+		if got := connlimit.Divide(descriptors); got != want {
+			t.Errorf("Divide(%d) = %+v, want %+v", descriptors, got, want)
 		}
-	}
-	if !connlimit.Exceeds(256, 200) || connlimit.Exceeds(1024, 500) || connlimit.Exceeds(0, 1<<20) {
-		t.Error("Exceeds is wrong")
 	}
 }

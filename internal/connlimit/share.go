@@ -14,7 +14,7 @@ type Share struct {
 }
 
 const (
-	// mostConnections is where the derived total ends: each connection takes about 100 KiB of memory.
+	// mostConnections is where the total ends: each connection takes about 100 KiB of memory.
 	mostConnections = 4096
 	// mostOfConsole bounds the share of the console, in connections.
 	mostOfConsole = 256
@@ -25,26 +25,15 @@ const (
 	enough = 1024
 )
 
-// Divide divides the descriptors of a process. total and perAddress are the configured values, 0 without a configured
-// value.
-func Divide(descriptors, total, perAddress int) Share {
+// Divide divides the descriptors of a process; 0: their limit is unknown.
+func Divide(descriptors int) Share {
 	s := Share{Descriptors: descriptors, Low: descriptors > 0 && descriptors < enough}
-	if total == 0 {
-		total = mostConnections
-		if descriptors > 0 {
-			total = min(total, descriptors-min(descriptors/2, max(reserve, descriptors/4)))
-		}
+	total := mostConnections
+	if descriptors > 0 {
+		total = min(total, descriptors-min(descriptors/2, max(reserve, descriptors/4)))
 	}
 	s.Console = max(1, min(total/4, mostOfConsole))
 	s.API = max(1, total-s.Console)
 	s.APIPerAddress, s.ConsolePerAddress = max(1, s.API/2), max(1, s.Console/2)
-	if perAddress > 0 {
-		s.APIPerAddress, s.ConsolePerAddress = min(perAddress, s.API), min(perAddress, s.Console)
-	}
 	return s
-}
-
-// Exceeds says whether a configured total leaves the process too few descriptors for itself.
-func Exceeds(descriptors, total int) bool {
-	return descriptors > 0 && total > descriptors-min(descriptors/2, reserve)
 }

@@ -42,8 +42,6 @@ type Config struct {
 
 	// Logger gets one line for each event that a person may need. Default slog.Default().
 	Logger *slog.Logger
-	// LogDeliveries has a line written for each publish attempt.
-	LogDeliveries bool
 	// Language is the language of the fixed text for messages that could not be published; empty is English.
 	Language logtext.Language
 	// Metrics hears of publishings and moves; may be nil.

@@ -182,12 +182,13 @@ func (p *publication) noteAnswer() {
 // are deleted.
 func (s *Sender) conclude(outcomes []delivery.Outcome, results []halfmsg.Result, until time.Time) {
 	var acked, marked []halfmsg.Claim
+	logged := s.config.Logger.Enabled(s.calls, slog.LevelDebug)
 	for i := range outcomes {
 		o := &outcomes[i]
 		if results[i].Err != nil {
 			continue
 		}
-		if s.config.LogDeliveries {
+		if logged {
 			s.logDelivery(o, results[i].State)
 		}
 		switch o.Event {
@@ -225,7 +226,7 @@ func (s *Sender) logDelivery(o *delivery.Outcome, state halfmsg.State) {
 	if o.Cause != "" {
 		line = append(line, slog.String("cause", o.Cause))
 	}
-	s.config.Logger.LogAttrs(s.calls, slog.LevelInfo, "delivery", line...)
+	s.config.Logger.LogAttrs(s.calls, slog.LevelDebug, "delivery", line...)
 }
 
 // failed logs a message that could not be published.

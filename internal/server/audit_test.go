@@ -178,7 +178,7 @@ func TestReplaysAreRecorded(t *testing.T) {
 func TestPolicyRefusalsAreRecorded(t *testing.T) {
 	t.Parallel()
 	trail := &recorded{}
-	book := policy.NewBook(policy.Places{Messages: 10, Batches: 16})
+	book := policy.NewBook()
 	book.Use(policy.Set{Others: policy.Rules{Exchanges: []string{"shop"}}})
 	h := open(t, trail.keep, func(c *server.Config) { c.Policies = book })
 	r := good("1")

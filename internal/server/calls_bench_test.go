@@ -101,11 +101,11 @@ func cpuTime(b *testing.B) int64 {
 // BenchmarkHalfMessages measures batches of 100 half messages without policies, with policies of others, and with rules
 // of every kind.
 func BenchmarkHalfMessages(b *testing.B) {
-	free, ruled := policy.NewBook(policy.Places{}), policy.NewBook(policy.Places{Messages: 10_000, Batches: 16})
+	free, ruled := policy.NewBook(), policy.NewBook()
 	free.Use(policy.Set{Named: map[string]policy.Rules{"bills": {MaxBody: 1}}})
 	ruled.Use(policy.Set{Others: policy.Rules{
 		Exchanges: []string{"stock", "shop"}, RoutingKeys: []string{"*.sent", "pa*"}, MaxBytes: 1 << 60,
-		CallsPerSecond: 1_000_000_000, WaitingShare: 100,
+		CallsPerSecond: 1_000_000_000,
 	}})
 	for _, of := range []struct {
 		name string

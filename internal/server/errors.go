@@ -59,11 +59,6 @@ var faultTable = []fault{
 		"the producer sends more messages a second than it may (producers.NAME.calls_per_second, or else " +
 			"policy.calls_per_second); nothing was stored", true,
 	},
-	{
-		policy.ErrShare, codes.ResourceExhausted, "PRODUCER_SHARE",
-		"the producer holds its share of the places for waiting (producers.NAME.waiting_share, or else " +
-			"policy.waiting_share); nothing was done", true,
-	},
 	{errNotAttended, codes.Unavailable, "NOT_ATTENDED", "no one attends as the producer; nothing was stored", true},
 	{batch.ErrBusy, codes.ResourceExhausted, "TOO_MANY_CALLS", "too many calls are waiting; nothing was done", true},
 	{

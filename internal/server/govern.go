@@ -41,10 +41,6 @@ func (s *Server) mayPublish(m *halfmsg.Message) error {
 
 // create stores a message if its producer may hold one more.
 func (s *Server) create(ctx context.Context, of *policy.Producer, m halfmsg.Message) (halfmsg.Result, error) {
-	if err := of.Wait(false); err != nil {
-		return halfmsg.Result{}, err
-	}
-	defer of.Leave(false)
 	if refused := of.Take(weightOf(&m)); refused != nil {
 		return s.submits.Recall(ctx, m, refused)
 	}
@@ -60,10 +56,6 @@ func (s *Server) create(ctx context.Context, of *policy.Producer, m halfmsg.Mess
 func (p *producers) createAll(
 	ctx context.Context, o origin, messages []*msghandlerv1.Message,
 ) ([]halfmsg.Result, error) {
-	if err := o.policy.Wait(true); err != nil {
-		return nil, err
-	}
-	defer o.policy.Leave(true)
 	results := make([]halfmsg.Result, len(messages))
 	valid := make([]halfmsg.Message, len(messages))
 	var places, refused []int

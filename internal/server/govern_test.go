@@ -1,11 +1,9 @@
 package server_test
 
 import (
-	"context"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc/codes"
 
@@ -18,7 +16,7 @@ import (
 // governed serves with these rules for every producer.
 func governed(t *testing.T, rules policy.Rules) (*house, *policy.Book) {
 	t.Helper()
-	book := policy.NewBook(policy.Places{Messages: 10, Batches: 16})
+	book := policy.NewBook()
 	book.Use(policy.Set{Others: rules})
 	return open(t, func(c *server.Config) { c.Policies = book }), book
 }
@@ -31,7 +29,7 @@ func TestPolicyForbidsWhatMessagesName(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
 	var reasons []string
-	book := policy.NewBook(policy.Places{})
+	book := policy.NewBook()
 	book.Use(policy.Set{Named: map[string]policy.Rules{"orders": {
 		Targets: []string{"*:9000"}, Brokers: []string{policy.Default}, Exchanges: []string{"shop"},
 		RoutingKeys: []string{"paid", "sent.*"},
@@ -96,7 +94,7 @@ func TestConfiguredTargetIsNoNamedOne(t *testing.T) {
 
 func TestForbiddenMessageOfBatchFailsAlone(t *testing.T) {
 	t.Parallel()
-	h, _ := governed(t, policy.Rules{Exchanges: []string{"shop"}, MaxBody: 10, CallsPerSecond: 1, Burst: 3})
+	h, _ := governed(t, policy.Rules{Exchanges: []string{"shop"}, MaxBody: 10, CallsPerSecond: 3})
 	item := func(id, exchange string, body int) *msghandlerv1.Message {
 		return &msghandlerv1.Message{Id: id, Exchange: exchange, RoutingKey: "paid", Body: make([]byte, body)}
 	}
@@ -199,40 +197,6 @@ func TestRepeatOverLimitGetsItsState(t *testing.T) {
 	}
 }
 
-// TestNoProducerTakesAllPlaces has a store that answers no SendHalfMessage until the test is over.
-func TestNoProducerTakesAllPlaces(t *testing.T) {
-	t.Parallel()
-	h, _ := governed(t, policy.Rules{WaitingShare: 10}) // 1 of 10 messages, and 1 of 16 batches
-	release := make(chan struct{})
-	entered := make(chan struct{}, 2)
-	h.store.before = func(call string) {
-		if call == "Create" {
-			entered <- struct{}{}
-			<-release
-		}
-	}
-	var calls sync.WaitGroup
-	calls.Go(func() { _, _ = h.producers.SendHalfMessage(t.Context(), good("1")) })
-	calls.Go(func() { _, _ = h.producers.SendHalfMessages(t.Context(), batchOf(good("2").GetMessage())) })
-	<-entered
-	<-entered
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // a call that is let in waits for ever
-	defer cancel()
-	_, single := h.producers.SendHalfMessage(ctx, good("9"))
-	_, batch := h.producers.SendHalfMessages(ctx, batchOf(good("9").GetMessage()))
-	for _, err := range []error{single, batch} {
-		if info, retry := reason(err); info.GetReason() != "PRODUCER_SHARE" || !retry {
-			t.Errorf("one call more: %v", err)
-		}
-	}
-	if _, err := h.producers.Submit(t.Context(), &msghandlerv1.SubmitRequest{Producer: "orders", Id: "9"}); err != nil {
-		wantCode(t, err, codes.NotFound) // and no share is met
-	}
-	close(release)
-	calls.Wait()
-	h.alive(t)
-}
-
 // TestOrderCanFinishOverEveryLimit stores a message and then takes everything from its producer.
 func TestOrderCanFinishOverEveryLimit(t *testing.T) {
 	t.Parallel()
@@ -244,7 +208,7 @@ func TestOrderCanFinishOverEveryLimit(t *testing.T) {
 	}
 	book.Use(policy.Set{Others: policy.Rules{
 		Targets: []string{"none:1"}, Brokers: []string{"none"}, Exchanges: []string{"none"}, RoutingKeys: []string{"none"},
-		MaxBody: 1, MaxBytes: 1, CallsPerSecond: 1, Burst: 1, WaitingShare: 1,
+		MaxBody: 1, MaxBytes: 1, CallsPerSecond: 1,
 	}})
 	for range 5 {
 		if _, err := h.producers.Submit(t.Context(), &msghandlerv1.SubmitRequest{Producer: "orders", Id: "1"}); err != nil {

@@ -52,7 +52,7 @@ func TestReplayKeepsToThePolicy(t *testing.T) {
 	finished.Name = halfmsg.Name{Producer: "orders", ID: "1"}
 	finished.Exchange, finished.Body = "payroll", []byte("body")
 	for exchange, may := range map[string]bool{"shop.*": false, "payroll": true} {
-		book, trail := policy.NewBook(policy.Places{}), &recorded{}
+		book, trail := policy.NewBook(), &recorded{}
 		book.Use(policy.Set{Named: map[string]policy.Rules{"orders": {Exchanges: []string{exchange}}}})
 		h := open(t, trail.keep, func(c *server.Config) { c.History, c.Policies = oneFinished{finished}, book })
 		named, err := h.operators.ReplayMessages(t.Context(), &adminv1.ReplayMessagesRequest{

@@ -6,6 +6,7 @@
 package sqloutbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,6 +38,8 @@ type Config struct {
 	Send config.Send
 	// MaxBody is the longest body, in bytes.
 	MaxBody int
+	// Batch is how many messages are claimed and published together, at most. Default 200.
+	Batch int
 	// Forbidden says why the producer of a row may not send it now; nil: it may.
 	Forbidden func(broker, exchange, routingKey string) error
 	// Brokers are the brokers by name, with "" for the default broker.
@@ -101,6 +104,8 @@ func Open(ctx context.Context, config Config) (*Outbox, error) {
 	return o, nil
 }
 
+const usualBatch = 200
+
 // build makes relays for each broker, so that none waits for the messages of another: one for each worker. Only the
 // first relay counts and purges the table.
 func (o *Outbox) build() error {
@@ -130,7 +135,7 @@ func (o *Outbox) addRelay(observer outbox.Observer, broker string, worker int) e
 	c := outbox.Config{
 		Table: &watchedTable{table, o}, Sender: newSender(o.config, broker, o.failures), Broker: broker,
 		Owner: fmt.Sprintf("%s/%s/%d", o.config.Instance, broker, worker),
-		Batch: settings.Batch, Interval: settings.Poll, Lock: o.lock(broker),
+		Batch: cmp.Or(o.config.Batch, usualBatch), Interval: settings.Poll, Lock: o.lock(broker),
 		Backoff: o.config.Send.Backoff, MaxAttempts: len(o.config.Send.Backoff) + 1,
 		Observer: observer, Logger: o.config.Logger, Language: o.config.Language,
 	}

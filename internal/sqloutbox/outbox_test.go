@@ -309,7 +309,7 @@ func TestSDKRelaySharesTheTable(t *testing.T) {
 			values = append(values, fmt.Sprintf("('%04d', 'paid')", i))
 		}
 		s.exec("INSERT INTO msghandler_outbox (id, routing_key) VALUES " + strings.Join(values, ", "))
-		few := func(c *sqloutbox.Config) { c.Settings.Workers, c.Settings.Batch = 2, 20 }
+		few := func(c *sqloutbox.Config) { c.Settings.Workers, c.Batch = 2, 20 }
 		s.relay(few)
 		s.relay(few)
 		bySDK := s.relayOfSDK()
@@ -384,7 +384,7 @@ func TestCloseSettlesWhatIsInFlight(t *testing.T) {
 			values = append(values, fmt.Sprintf("('%04d', 'paid')", i))
 		}
 		s.exec("INSERT INTO msghandler_outbox (id, routing_key) VALUES " + strings.Join(values, ", "))
-		r := s.relay(func(c *sqloutbox.Config) { c.Settings.Workers, c.Settings.Batch = 3, 50 })
+		r := s.relay(func(c *sqloutbox.Config) { c.Settings.Workers, c.Batch = 3, 50 })
 		s.take("paid")
 		if err := r.Close(s.t.Context()); err != nil {
 			s.t.Fatal(err)

@@ -82,8 +82,9 @@ func (g *graveyard) holds(queue string, want int) {
 func (g *graveyard) configured(c *config.Config) {
 	c.AMQP.URLs = []string{g.url}
 	c.DeadLetters = map[string]config.DeadLetters{
-		"payments": {Queue: "payments.dead"}, "stock": {Queue: "stock.dead", URL: "amqp://u:hunter2@127.0.0.1:1/"},
+		"payments": {Queue: "payments.dead"}, "stock": {Queue: "stock.dead", Broker: "gone"},
 	}
+	c.Brokers = map[string]config.Broker{"gone": {URL: "amqp://u:hunter2@127.0.0.1:1/"}}
 }
 
 func TestLettersAreReplayedAndDiscarded(t *testing.T) {

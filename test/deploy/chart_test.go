@@ -170,7 +170,7 @@ func TestChartRollsPodsForRestartKeys(t *testing.T) {
 	for _, key := range quoted(ofProducers) {
 		keys = append(keys, "producers.orders."+key)
 	}
-	if len(keys) != 19 {
+	if len(keys) != 17 {
 		t.Fatalf("the list is read wrongly: %v", keys)
 	}
 	for _, key := range append(keys, "policy.exchanges") {
@@ -195,8 +195,7 @@ func needsRestart(t *testing.T, key string) bool {
 	t.Helper()
 	value := "['token:x']"
 	switch name := key[strings.LastIndex(key, ".")+1:]; {
-	case strings.HasPrefix(name, "max_"), strings.HasPrefix(name, "calls_"), name == "burst", name == "waiting_share",
-		name == "unfinished":
+	case strings.HasPrefix(name, "max_"), strings.HasPrefix(name, "calls_"), name == "unfinished":
 		value = "7"
 	case name == "brokers":
 		value = "[(default)]"

@@ -88,7 +88,7 @@ func (s *sick) judge(t *testing.T, w *world, _ *load, _ End) {
 	if s.left < 2*sickBacklog {
 		t.Errorf("only %d messages still waited: the healthy producers were not served before the sick", s.left)
 	}
-	const calls = 4 // callbacks.parallel
+	const calls = 4 // of one coordinator to one producer at once
 	for _, p := range []*stub{s.hanging, s.slow} {
 		if peak, most := p.peak.Load(), int64(calls*len(w.coordinators)); peak == 0 || peak > most {
 			t.Errorf("%s had %d calls at once; %d may be", p.name, peak, most)

@@ -30,7 +30,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(servers.Stopping(m)) }
 
 // coordinator runs a coordinator until the test ends. Nothing may be dialled.
-func coordinator(t *testing.T, redis string, change ...func(*config.Config)) *app.App {
+func coordinator(t *testing.T, redis string, change ...func(*config.Config, *app.Bounds)) *app.App {
 	t.Helper()
 	c := config.Default()
 	c.GRPC.Addr, c.HTTP.Addr = "127.0.0.1:0", "127.0.0.1:0"
@@ -38,11 +38,12 @@ func coordinator(t *testing.T, redis string, change ...func(*config.Config)) *ap
 	c.Redis.AllowUnsafe = true
 	c.Confirm.Schedule, c.Confirm.After = "@every 100ms", 500*time.Millisecond
 	c.Shutdown.Grace = 5 * time.Second
-	for _, f := range change {
-		f(&c)
-	}
 	log := &servers.Log{}
-	a, err := app.New(t.Context(), c, app.Deps{Logger: slog.New(slog.NewTextHandler(log, nil))})
+	deps := app.Deps{Logger: slog.New(slog.NewTextHandler(log, nil))}
+	for _, f := range change {
+		f(&c, &deps.Bounds)
+	}
+	a, err := app.New(t.Context(), c, deps)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/msghandler/msghandler/dev/embedded/embeddedtest"
+	"github.com/msghandler/msghandler/internal/app"
 	"github.com/msghandler/msghandler/internal/config"
 	"github.com/msghandler/msghandler/producer/marker/memory"
 	"github.com/msghandler/msghandler/test/servers"
@@ -12,7 +13,7 @@ import (
 // A replica beyond the limit of streams has no stream of its own. The others of its name answer for it.
 func TestReplicaWithoutAStreamSends(t *testing.T) {
 	t.Parallel()
-	a := coordinator(t, embeddedtest.Redis(t), func(c *config.Config) { c.Limits.AttendingPerProducer = 1 })
+	a := coordinator(t, embeddedtest.Redis(t), func(_ *config.Config, b *app.Bounds) { b.AttendingPerProducer = 1 })
 	markers := memory.New()
 	if err := send(t, attending(t, markers, &servers.Log{}, a.GRPCAddr()), "1"); err != nil {
 		t.Fatal(err)

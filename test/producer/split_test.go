@@ -105,7 +105,7 @@ func TestOtherDatabaseDecidesNothing(t *testing.T) {
 	for name, serve := range ways {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			a := coordinator(t, embeddedtest.Redis(t), func(c *config.Config) {
+			a := coordinator(t, embeddedtest.Redis(t), func(c *config.Config, _ *app.Bounds) {
 				c.Callbacks.Allow = []string{"127.0.0.1:*"}
 				c.Confirm.After, c.Confirm.Attempts = 100*time.Millisecond, 1
 				c.Confirm.Backoff = []time.Duration{50 * time.Millisecond}

@@ -30,7 +30,7 @@ const audience = "msghandler"
 
 func config(of *issuer.Issuer) oidc.Config {
 	return oidc.Config{
-		Issuer: of.URL, CA: of.CA, Audience: audience, Algorithms: []string{"ES256", "RS256"},
+		Issuer: of.URL, CA: of.CA, Audience: audience,
 		NameClaim: "sub", RolesClaim: "roles", ProducersClaim: "producers",
 	}
 }
@@ -241,18 +241,14 @@ func logIn(t *testing.T, ctx context.Context, address string) (code string) {
 func TestBadConfigurationIsRefused(t *testing.T) {
 	t.Parallel()
 	good := oidc.Config{
-		Issuer: "https://id.example.com/realm", Audience: audience, Algorithms: []string{"RS256"}, NameClaim: "sub",
+		Issuer: "https://id.example.com/realm", Audience: audience, NameClaim: "sub",
 	}
 	for want, change := range map[string]func(*oidc.Config){
-		"is no URL of an issuer":          func(c *oidc.Config) { c.Issuer = "id.example.com" },
-		"does not begin with https://":    func(c *oidc.Config) { c.Issuer = "http://id.example.com" },
-		"needs an audience":               func(c *oidc.Config) { c.Audience = "" },
-		"a claim of names":                func(c *oidc.Config) { c.NameClaim = "" },
-		"and algorithms":                  func(c *oidc.Config) { c.Algorithms = nil },
-		"the algorithm none is none of":   func(c *oidc.Config) { c.Algorithms = []string{"RS256", "none"} },
-		"the algorithm HS256 is none of":  func(c *oidc.Config) { c.Algorithms = []string{"HS256"} },
-		"missing.pem":                     func(c *oidc.Config) { c.CA = "missing.pem" },
-		"the algorithm rs256 is none of ": func(c *oidc.Config) { c.Algorithms = []string{"rs256"} },
+		"is no URL of an issuer":       func(c *oidc.Config) { c.Issuer = "id.example.com" },
+		"does not begin with https://": func(c *oidc.Config) { c.Issuer = "http://id.example.com" },
+		"needs an audience":            func(c *oidc.Config) { c.Audience = "" },
+		"a claim of names":             func(c *oidc.Config) { c.NameClaim = "" },
+		"missing.pem":                  func(c *oidc.Config) { c.CA = "missing.pem" },
 	} {
 		c := good
 		change(&c)
@@ -314,7 +310,7 @@ func TestUnsafeAnswersOfIssuerAreRefused(t *testing.T) {
 		defer server.Close()
 		log := newLog()
 		source, err := oidc.New(t.Context(), oidc.Config{
-			Issuer: server.URL, Audience: audience, Algorithms: []string{"RS256"}, NameClaim: "sub",
+			Issuer: server.URL, Audience: audience, NameClaim: "sub",
 		}, slog.New(slog.NewTextHandler(log, nil)))
 		if err != nil {
 			t.Fatal(err)

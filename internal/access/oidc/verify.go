@@ -19,9 +19,21 @@ var (
 		"cannot be fetched; try again", access.ErrUnavailable)
 )
 
+// algorithms may sign a JWT: all have a public key, which cannot sign.
+var algorithms = []jose.SignatureAlgorithm{
+	jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512, jose.ES256, jose.ES384, jose.ES512, jose.EdDSA,
+}
+
+func algorithmNames() (names []string) {
+	for _, a := range algorithms {
+		names = append(names, string(a))
+	}
+	return names
+}
+
 // verify checks signature, issuer, audience and use of a JWT. It returns the keys that have verified the JWT.
 func (s *Source) verify(ctx context.Context, token string, shown use) (*oidclib.IDToken, *keys, error) {
-	jws, err := jose.ParseSignedCompact(token, s.algorithms)
+	jws, err := jose.ParseSignedCompact(token, algorithms)
 	if err != nil {
 		return nil, nil, refusal(err)
 	}
@@ -34,7 +46,7 @@ func (s *Source) verify(ctx context.Context, token string, shown use) (*oidclib.
 		return nil, nil, err
 	}
 	verifier := oidclib.NewVerifier(s.config.Issuer, signature{jws, by.matching(header)}, &oidclib.Config{
-		ClientID: s.config.audienceOf(shown), SupportedSigningAlgs: s.config.Algorithms,
+		ClientID: s.config.audienceOf(shown), SupportedSigningAlgs: algorithmNames(),
 		SkipExpiryCheck: true, // checkTimes does it
 	})
 	verified, err := verifier.Verify(ctx, token)

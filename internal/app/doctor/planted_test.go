@@ -176,7 +176,7 @@ var planted = []struct {
 	}},
 	{name: "letters-unread", plant: func(s *site) {
 		s.watch(func(c *config.Config) {
-			c.DeadLetters = map[string]config.DeadLetters{"stock": {Queue: "stock.dead", URL: "amqp://127.0.0.1:1/"}}
+			c.DeadLetters = map[string]config.DeadLetters{"stock": {Queue: "nowhere.dead"}}
 		})
 	}},
 	{name: "broker-unknown", plant: func(s *site) {
@@ -210,10 +210,6 @@ var planted = []struct {
 		s.e.Producers["stock"] = "169.254.169.254:80"
 	}},
 	{name: "descriptors-low", plant: func(s *site) { s.e.Descriptors = 256 }},
-	{
-		name:  "descriptors-overcommitted",
-		plant: func(s *site) { s.e.Descriptors, s.e.Settings.Limits.Connections = 4096, 4000 },
-	},
 	{name: "producer-away", plant: func(s *site) { s.e.Producers["stock"] = servers.Addresses(s.t, 1)[0] }},
 	{name: "producer-away", plant: plantHanging},
 	{name: "producer-away", plant: func(s *site) { // gRPC gives up before the call does

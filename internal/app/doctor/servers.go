@@ -71,15 +71,15 @@ func examineBrokers(ctx context.Context, e Examination) (all []Finding) {
 			all = append(all, r.rabbitMQ(ctx, b.URL, b.DeadLetterExchange, key+".url", key+".dead_letter_exchange")...)
 			continue
 		}
-		all = append(all, r.anyBroker(ctx, b.URL, key+".url", e.Settings.AMQP.Window)...)
+		all = append(all, r.anyBroker(ctx, b.URL, key+".url")...)
 	}
 	return all
 }
 
 // anyBroker opens a publisher and waits until the broker takes messages.
-func (r *report) anyBroker(ctx context.Context, url, key string, window int) []Finding {
+func (r *report) anyBroker(ctx context.Context, url, key string) []Finding {
 	publisher, err := brokers.Open(publish.Config{
-		URL: url, ConfirmTimeout: reachTime, Window: window, Logger: slog.New(slog.DiscardHandler),
+		URL: url, ConfirmTimeout: reachTime, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		r.trouble("broker-url", key+": "+err.Error(), brokerMatters, "correct "+key)

@@ -59,7 +59,7 @@ func examineSettings(_ context.Context, e Examination) []Finding {
 			"a call that is repeated later than that no longer learns that its message is done, and sends it anew",
 			"set it to longer than any client repeats a call; the default is 10m")
 	}
-	r.descriptors(e.Descriptors, e.Settings.Limits.Connections)
+	r.descriptors(e.Descriptors)
 	r.exposedFiles(e.Settings.PrivateFiles)
 	return r.orOK("nothing that endangers messages")
 }
@@ -76,26 +76,15 @@ func (r *report) exposedFiles(private []config.PrivateFile) {
 
 // descriptors looks at how many files a process started here may open: a coordinator started in another way may have
 // more.
-func (r *report) descriptors(limit, connections int) {
-	const remedy = "raise the limit of open files where the coordinator is started: ulimit -n, or LimitNOFILE of systemd"
-	switch {
-	case connlimit.Exceeds(limit, connections):
-		r.warn("descriptors-overcommitted",
-			fmt.Sprintf("limits.connections is %d, and a process started here may open %d files", connections, limit),
-			"clients may leave no descriptors for Redis and RabbitMQ", remedy+"; or lower limits.connections")
-	case connlimit.Divide(limit, connections, 0).Low:
-		share := connlimit.Divide(limit, connections, 0)
-		r.warn(
-			"descriptors-low",
-			fmt.Sprintf("a process started here may open %d files", limit),
-			fmt.Sprintf(
-				"a coordinator takes %d connections at grpc.addr and %d at http.addr, and closes more at once",
-				share.API,
-				share.Console,
-			),
-			remedy,
-		)
+func (r *report) descriptors(limit int) {
+	share := connlimit.Divide(limit)
+	if !share.Low {
+		return
 	}
+	r.warn("descriptors-low", fmt.Sprintf("a process started here may open %d files", limit),
+		fmt.Sprintf("a coordinator takes %d connections at grpc.addr and %d at http.addr, and closes more at once",
+			share.API, share.Console),
+		"raise the limit of open files where the coordinator is started: ulimit -n, or LimitNOFILE of systemd")
 }
 
 // callbackSettings looks at who may be called. Without any key of callbacks, all producers attend, as the SDK does by

@@ -39,7 +39,7 @@ func open(t *testing.T, secure bool, change ...func(*login.Config)) *door {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rules := access.Rules{Operators: []string{"proxy:olga"}}
+	rules := access.Rules{Viewers: []string{"proxy:*"}, Operators: []string{"proxy:olga"}}
 	authenticator, err := access.NewAuthenticator(rules, file)
 	if err != nil {
 		t.Fatal(err)
@@ -437,7 +437,7 @@ func TestOnlyTrustedProxiesNameUsers(t *testing.T) {
 	t.Parallel()
 	trusting := func(networks ...string) func(*login.Config) {
 		return func(c *login.Config) {
-			c.Proxy = &login.Proxy{Header: "X-Forwarded-User", Role: access.Viewer}
+			c.Proxy = &login.Proxy{Header: "X-Forwarded-User"}
 			for _, network := range networks {
 				c.Proxy.Trusted = append(c.Proxy.Trusted, netip.MustParsePrefix(network))
 			}

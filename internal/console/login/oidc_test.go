@@ -23,7 +23,7 @@ func withIssuer(t *testing.T, change ...func(*login.Config)) (*door, *issuer.Iss
 	from := issuer.Start(t)
 	from.AddUser("anna", map[string]any{"roles": []string{"operator"}})
 	source, err := oidc.New(t.Context(), oidc.Config{
-		Issuer: from.URL, Audience: "msghandler", LoginClient: "console", Algorithms: []string{"ES256"}, NameClaim: "sub",
+		Issuer: from.URL, Audience: "msghandler", LoginClient: "console", NameClaim: "sub",
 		RolesClaim: "roles", ProducersClaim: "producers",
 	}, slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -196,7 +196,7 @@ func TestUnavailableIssuersJWTIsRetried(t *testing.T) {
 	from := issuer.Start(t)
 	from.Fail(true)
 	source, err := oidc.New(t.Context(), oidc.Config{
-		Issuer: from.URL, Audience: "msghandler", Algorithms: []string{"ES256"}, NameClaim: "sub",
+		Issuer: from.URL, Audience: "msghandler", NameClaim: "sub",
 	}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)

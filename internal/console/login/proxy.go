@@ -17,8 +17,6 @@ type Proxy struct {
 	Header string
 	// Trusted are the addresses of the proxies.
 	Trusted []netip.Prefix
-	// Role is what every user may do.
-	Role access.Role
 }
 
 // maxUser bounds the name of a user.
@@ -46,7 +44,7 @@ func (p *Proxy) identify(r *http.Request) (identity access.Identity, named bool,
 		return access.Identity{}, false, errUserName
 	}
 	name := "proxy:" + user
-	return access.Identity{Kind: access.Proxy, Name: name, Names: []string{name}, Role: p.Role}, true, nil
+	return access.Identity{Kind: access.Proxy, Name: name, Names: []string{name}}, true, nil
 }
 
 func unprintable(r rune) bool { return r == utf8.RuneError || !unicode.IsPrint(r) }

@@ -57,7 +57,7 @@ var unreadRefusals = []unreadRefusal{
 	{
 		ErrBytes, RefusedBytes, requestBytes,
 		"request refused unread: too many announced bytes; its caller gets RESOURCE_EXHAUSTED, and nothing is stored; " +
-			"find out what the largest holder sends, or raise limits.requests",
+			"find out what the largest holder sends, or raise GOMEMLIMIT",
 	},
 	{
 		ErrTooManyCalls, RefusedCalls, unfinishedCalls,

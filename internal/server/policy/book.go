@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"sync"
@@ -15,7 +14,6 @@ import (
 var (
 	ErrRate  = errors.New("the producer sends too much")
 	ErrBytes = errors.New("the producer has too many bytes unfinished")
-	ErrShare = errors.New("the producer has its share of the places for waiting")
 )
 
 const (
@@ -25,17 +23,10 @@ const (
 	idleAfter = 10 * time.Second
 )
 
-// Places are the places for calls that wait for the store.
-type Places struct {
-	// Messages is how many messages of single calls may wait, Batches how many calls with a batch of their own.
-	Messages, Batches int
-}
-
 // Book has the rules of producers, and counts what they hold at this coordinator. A nil Book has no rules. It is safe
 // for concurrent use.
 type Book struct {
-	places Places
-	set    atomic.Pointer[Set] // nil without any rule
+	set atomic.Pointer[Set] // nil without any rule
 
 	mu   sync.Mutex
 	uses map[string]*use
@@ -44,7 +35,7 @@ type Book struct {
 }
 
 // NewBook returns a Book without rules.
-func NewBook(places Places) *Book { return &Book{places: places, uses: map[string]*use{}} }
+func NewBook() *Book { return &Book{uses: map[string]*use{}} }
 
 // Use replaces all rules at once. What producers hold goes on counting.
 func (b *Book) Use(set Set) {
@@ -62,10 +53,9 @@ func (b *Book) Use(set Set) {
 
 // Producer is the policy of one producer. A nil Producer may do everything.
 type Producer struct {
-	name   string
-	rules  *Rules
-	places Places
-	use    *use // nil where nothing is counted
+	name  string
+	rules *Rules
+	use   *use // nil where nothing is counted
 }
 
 // Of returns the policy of a producer; nil where it has none.
@@ -84,7 +74,7 @@ func (b *Book) Of(name string) *Producer {
 	if r.empty() {
 		return nil
 	}
-	p := &Producer{name: name, rules: &r, places: b.places}
+	p := &Producer{name: name, rules: &r}
 	if r.counts() {
 		p.use = b.useOf(name)
 	}
@@ -175,8 +165,6 @@ type use struct {
 	mu sync.Mutex
 	// limiter is nil without a limit of calls.
 	limiter *rate.Limiter
-	// messages and batches are the places that calls of the producer hold.
-	messages, batches int
 	// bytes were in the store at the last look. Since then this coordinator has stored so many bytes, and is storing some.
 	bytes, stored, storing int64
 }
@@ -184,7 +172,7 @@ type use struct {
 func (u *use) idle() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return u.messages+u.batches == 0 && u.storing == 0 && time.Since(time.Unix(0, u.lastCall.Load())) > idleAfter
+	return u.storing == 0 && time.Since(time.Unix(0, u.lastCall.Load())) > idleAfter
 }
 
 // mark is what is stored before a look; weighed takes the result of the look.
@@ -225,7 +213,7 @@ func (u *use) allows(r *Rules) bool {
 		u.limiter = nil
 		return true
 	}
-	limit, burst := rate.Limit(r.CallsPerSecond), cmp.Or(r.Burst, r.CallsPerSecond)
+	limit, burst := rate.Limit(r.CallsPerSecond), r.CallsPerSecond
 	if u.limiter == nil {
 		u.limiter = rate.NewLimiter(limit, burst)
 	}
@@ -247,40 +235,4 @@ func (p *Producer) Done(size int, stored bool) {
 	if stored {
 		p.use.stored += int64(size)
 	}
-}
-
-// Wait takes a place for a call that waits for the store, of a single message or a batch. Leave must follow where Wait
-// returns no error; the error is ErrShare.
-func (p *Producer) Wait(batch bool) error {
-	if p == nil || p.use == nil {
-		return nil
-	}
-	p.use.mu.Lock()
-	defer p.use.mu.Unlock()
-	held, places := p.use.held(batch), p.places.Messages
-	if batch {
-		places = p.places.Batches
-	}
-	if share := p.rules.WaitingShare; share > 0 && *held >= max(1, places*share/100) {
-		return fmt.Errorf("%w: %s", ErrShare, p.name)
-	}
-	*held++
-	return nil
-}
-
-// Leave follows Wait.
-func (p *Producer) Leave(batch bool) {
-	if p == nil || p.use == nil {
-		return
-	}
-	p.use.mu.Lock()
-	defer p.use.mu.Unlock()
-	*p.use.held(batch)--
-}
-
-func (u *use) held(batch bool) *int {
-	if batch {
-		return &u.batches
-	}
-	return &u.messages
 }

@@ -25,10 +25,8 @@ type Rules struct {
 	MaxBody int
 	// MaxBytes is how many bytes the unfinished messages may have, at all coordinators together.
 	MaxBytes int64
-	// CallsPerSecond is how many messages may be sent a second, and Burst how many at once; 0 is a second's worth.
-	CallsPerSecond, Burst int
-	// WaitingShare is a percentage of the Places.
-	WaitingShare int
+	// CallsPerSecond is how many messages may be sent a second, and at once after a pause.
+	CallsPerSecond int
 }
 
 func (r *Rules) empty() bool {
@@ -36,7 +34,7 @@ func (r *Rules) empty() bool {
 }
 
 // counts says whether the rules need to know what a producer does.
-func (r *Rules) counts() bool { return r.MaxBytes > 0 || r.CallsPerSecond > 0 || r.WaitingShare > 0 }
+func (r *Rules) counts() bool { return r.MaxBytes > 0 || r.CallsPerSecond > 0 }
 
 // Set is the rules of all producers.
 type Set struct {

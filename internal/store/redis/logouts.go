@@ -8,7 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// longestSession is the longest http.session_age.
+// longestSession is at least as long as a session lasts.
 const longestSession = 12 * time.Hour
 
 // logoutMember holds the time of a logout.

@@ -121,7 +121,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
   "callbacks" (list "allow" "networks")
   "limits" (list "unfinished") -}}
 {{- $ofProducers := list "callers" "targets" "brokers" "exchanges" "routing_keys" "max_body" "max_unfinished"
-  "max_unfinished_bytes" "calls_per_second" "burst" "waiting_share" -}}
+  "max_unfinished_bytes" "calls_per_second" -}}
 {{- range $section, $keys := $reloaded -}}
 {{- range $keys -}}
 {{- $_ := unset (get $all $section | default dict) . -}}

@@ -64,7 +64,7 @@ type AdminServiceClient interface {
 	// own changes. A client that reads too slowly misses some, and is told how many; nothing waits for the client.
 	TailMessages(ctx context.Context, in *TailMessagesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[TailMessagesResponse], error)
 	// ListAudit pages through the changes that operators made and the calls that were refused, newest first, of all instances.
-	// About the newest access.audit_records of each are kept; the log has all.
+	// About the newest 10,000 of each are kept; the log has all.
 	ListAudit(ctx context.Context, in *ListAuditRequest, opts ...grpc.CallOption) (*ListAuditResponse, error)
 	// GetConfiguration returns the configuration that this coordinator uses, without secrets.
 	GetConfiguration(ctx context.Context, in *GetConfigurationRequest, opts ...grpc.CallOption) (*GetConfigurationResponse, error)
@@ -334,7 +334,7 @@ type AdminServiceServer interface {
 	// own changes. A client that reads too slowly misses some, and is told how many; nothing waits for the client.
 	TailMessages(*TailMessagesRequest, grpc.ServerStreamingServer[TailMessagesResponse]) error
 	// ListAudit pages through the changes that operators made and the calls that were refused, newest first, of all instances.
-	// About the newest access.audit_records of each are kept; the log has all.
+	// About the newest 10,000 of each are kept; the log has all.
 	ListAudit(context.Context, *ListAuditRequest) (*ListAuditResponse, error)
 	// GetConfiguration returns the configuration that this coordinator uses, without secrets.
 	GetConfiguration(context.Context, *GetConfigurationRequest) (*GetConfigurationResponse, error)

@@ -1,4 +1,4 @@
-package e2e
+package producer_test
 
 import (
 	"context"
@@ -9,12 +9,17 @@ import (
 	"testing"
 	"time"
 
+	amqp "github.com/rabbitmq/amqp091-go"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/msghandler/msghandler/dev/embedded/embeddedtest"
+	"github.com/msghandler/msghandler/internal/app"
+	"github.com/msghandler/msghandler/internal/config"
 	"github.com/msghandler/msghandler/producer"
 	"github.com/msghandler/msghandler/producer/marker/memory"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
+	"github.com/msghandler/msghandler/test/servers"
 )
 
 // counted dials, and counts how often.
@@ -28,15 +33,16 @@ func counted(dials *atomic.Int32) grpc.DialOption {
 // The coordinator ends connections all the time, because of their age and because they are idle. The SDK's users see
 // no error, and a call that was under way goes on.
 func TestConnectionAgeFailsNoCall(t *testing.T) {
-	const ages = 5
-	w := newWorld(t)
-	w.startCoordinators(1, "MSGHANDLER_GRPC_CONNECTION_AGE=1s", "MSGHANDLER_GRPC_CONNECTION_IDLE=1s")
-	if _, err := w.channel().QueueDeclare("bills", true, false, false, false, nil); err != nil {
-		t.Fatal(err)
-	}
+	const ages, patience = 5, time.Minute
+	t.Parallel()
+	broker := embeddedtest.Broker(t)
+	a := coordinator(t, embeddedtest.Redis(t), func(c *config.Config, b *app.Bounds) {
+		c.AMQP.URLs, c.Callbacks.Allow = []string{broker}, []string{"127.0.0.1:*"}
+		b.ConnectionAge, b.ConnectionIdle = time.Second, time.Second
+	})
+	declareQueue(t, broker, "bills")
 	var dials atomic.Int32
-	p := newAgingProducer(t, w.targets(), &dials)
-	ended := tailUntil(t, w.targets(), "last")
+	p := newAgingProducer(t, a.GRPCAddr(), &dials)
 	sent := 0
 	deliver := func(id string) {
 		t.Helper()
@@ -48,6 +54,8 @@ func TestConnectionAgeFailsNoCall(t *testing.T) {
 			t.Fatalf("message %s, connection %d: %v, %v", id, dials.Load(), state, err)
 		}
 	}
+	deliver("first")
+	ended := tailUntil(t, a.GRPCAddr(), "last")
 	for deadline := time.Now().Add(patience); dials.Load() <= ages; sent++ {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d connections after %s", dials.Load(), patience)
@@ -60,6 +68,24 @@ func TestConnectionAgeFailsNoCall(t *testing.T) {
 	}
 }
 
+// declareQueue declares a queue once the broker listens.
+func declareQueue(t *testing.T, broker, queue string) {
+	t.Helper()
+	servers.Eventually(t, 20*time.Second, "the queue is declared", func() bool {
+		conn, err := amqp.Dial(broker)
+		if err != nil {
+			return false
+		}
+		defer conn.Close()
+		channel, err := conn.Channel()
+		if err != nil {
+			return false
+		}
+		_, err = channel.QueueDeclare(queue, true, false, false, false, nil)
+		return err == nil
+	})
+}
+
 // newAgingProducer serves a producer whose connections to the coordinator are counted.
 func newAgingProducer(t *testing.T, coordinator string, dials *atomic.Int32) *producer.Producer {
 	t.Helper()
@@ -69,7 +95,7 @@ func newAgingProducer(t *testing.T, coordinator string, dials *atomic.Int32) *pr
 	}
 	p, err := producer.New(producer.Config{
 		Name: "billing", Coordinator: coordinator, CallbackTarget: listener.Addr().String(), Markers: memory.New(),
-		DialOptions: []grpc.DialOption{counted(dials)}, Coordinators: producer.Coordinators{Tokens: []string{shopToken}},
+		DialOptions: []grpc.DialOption{counted(dials)}, Coordinators: producer.Coordinators{Anyone: true},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,61 @@
+package app
+
+import (
+	"cmp"
+	"runtime/debug"
+	"time"
+)
+
+// Bounds are what no key of the configuration sets. Tests set some; the others have their defaults.
+type Bounds struct {
+	// A client is asked to close a connection at ConnectionAge, so that clients spread over new coordinators, and after
+	// ConnectionIdle without a call.
+	ConnectionAge, ConnectionIdle time.Duration
+	// AttendingPerProducer bounds the streams of a producer that attends, at this coordinator.
+	AttendingPerProducer int
+	// Sweep is the schedule of the sweeper, which repairs records and indexes that do not match.
+	Sweep string
+	// Sendable messages older than SendableAge are a backlog that people are told of.
+	Sendable    int
+	SendableAge time.Duration
+}
+
+func (b Bounds) withDefaults() Bounds {
+	return Bounds{
+		ConnectionAge:        cmp.Or(b.ConnectionAge, time.Hour),
+		ConnectionIdle:       cmp.Or(b.ConnectionIdle, 10*time.Minute),
+		AttendingPerProducer: cmp.Or(b.AttendingPerProducer, 1000),
+		Sweep:                cmp.Or(b.Sweep, "@every 10s"),
+		Sendable:             cmp.Or(b.Sendable, 1000),
+		SendableAge:          cmp.Or(b.SendableAge, time.Minute),
+	}
+}
+
+const (
+	// attending bounds the streams of producers that attend, in all.
+	attending = 10_000
+	// waiting bounds the calls of a kind that wait for Redis, on a Cluster for each master.
+	waiting = 10_000
+	// callsPerProducer bounds the Confirm calls to a producer at once, and queuePerProducer its messages in memory.
+	callsPerProducer, queuePerProducer = 4, 2000
+	// sendParallel bounds the batches in flight to a broker at once, and sendQueue the messages in memory for a broker.
+	sendParallel, sendQueue = 4, 5000
+	// sessionAge is how long a login to the console lasts.
+	sessionAge = 8 * time.Hour
+	// auditRecords is about how many audit records Redis keeps in each list.
+	auditRecords = 10_000
+)
+
+const (
+	leastRequestBytes = 32 << 20
+	usualRequestBytes = 256 << 20
+)
+
+// requestBytes bounds what all requests together hold: a quarter of GOMEMLIMIT, where it is set.
+func requestBytes() int {
+	limit := debug.SetMemoryLimit(-1)
+	if limit >= 1<<50 { // no limit is set
+		return usualRequestBytes
+	}
+	return int(max(limit/4, leastRequestBytes))
+}
