@@ -11,10 +11,10 @@ import (
 func (a *App) newAttendance() *attend.Hub {
 	hub := attend.New(attend.Config{
 		Instance: a.process.instance,
-		Streams:  attending, PerProducer: a.bounds.AttendingPerProducer,
+		Streams:  mostAttending, PerProducer: a.bounds.AttendingPerProducer,
 		Asked: a.metrics.Asked, Split: a.noteSplit, Logger: a.logger,
 	})
-	a.metrics.Attending(hub.Streams, attending)
+	a.metrics.Attending(hub.Streams, mostAttending)
 	return hub
 }
 

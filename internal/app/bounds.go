@@ -2,7 +2,6 @@ package app
 
 import (
 	"cmp"
-	"runtime/debug"
 	"time"
 )
 
@@ -32,10 +31,10 @@ func (b Bounds) withDefaults() Bounds {
 }
 
 const (
-	// attending bounds the streams of producers that attend, in all.
-	attending = 10_000
-	// waiting bounds the calls of a kind that wait for Redis, on a Cluster for each master.
-	waiting = 10_000
+	// mostAttending bounds the streams of producers that attend, in all.
+	mostAttending = 10_000
+	// mostWaiting bounds the calls of a kind that wait for Redis, on a Cluster for each master.
+	mostWaiting = 10_000
 	// callsPerProducer bounds the Confirm calls to a producer at once, and queuePerProducer its messages in memory.
 	callsPerProducer, queuePerProducer = 4, 2000
 	// sendParallel bounds the batches in flight to a broker at once, and sendQueue the messages in memory for a broker.
@@ -45,17 +44,3 @@ const (
 	// auditRecords is about how many audit records Redis keeps in each list.
 	auditRecords = 10_000
 )
-
-const (
-	leastRequestBytes = 32 << 20
-	usualRequestBytes = 256 << 20
-)
-
-// requestBytes bounds what all requests together hold: a quarter of GOMEMLIMIT, where it is set.
-func requestBytes() int {
-	limit := debug.SetMemoryLimit(-1)
-	if limit >= 1<<50 { // no limit is set
-		return usualRequestBytes
-	}
-	return int(max(limit/4, leastRequestBytes))
-}

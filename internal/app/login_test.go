@@ -241,8 +241,8 @@ func TestSessionHoldsOnEachCoordinator(t *testing.T) {
 		t.Fatal(err)
 	}
 	answer.Body.Close()
-	if cookie := answer.Header.Get("Set-Cookie"); !strings.Contains(cookie, "Max-Age=3599") {
-		t.Errorf("the session has not the age of the configuration: %s", cookie)
+	if cookie := answer.Header.Get("Set-Cookie"); !strings.Contains(cookie, "Max-Age=28799") {
+		t.Errorf("the session has not an age of 8 h: %s", cookie)
 	}
 	if _, page := startOn(foreign).visit(t, b, "/", nil); strings.Contains(page, "token:anna") {
 		t.Errorf("a coordinator of another Redis takes the session:\n%s", page)

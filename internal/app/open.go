@@ -20,8 +20,8 @@ import (
 func New(ctx context.Context, settings config.Config, deps Deps) (*App, error) {
 	a := &App{
 		settings: settings, bounds: deps.Bounds.withDefaults(),
-		process:  process{cmp.Or(deps.Version, "(devel)"), newInstance(), time.Now()},
-		metrics:  console.NewMetrics(),
+		process: process{cmp.Or(deps.Version, "(devel)"), newInstance(), time.Now()},
+		metrics: console.NewMetrics(),
 	}
 	a.begin()
 	a.logger = cmp.Or(deps.Logger, slog.Default()).With("coordinator", a.process.instance)

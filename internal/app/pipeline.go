@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path"
+	"runtime/debug"
 	"time"
 
 	"google.golang.org/grpc"
@@ -240,7 +241,8 @@ func (a *App) openServer(
 		ConfirmLease: a.settings.Confirm.Lease,
 		SendLease:    a.settings.Send.Lease,
 		Limits: server.Limits{
-			Body: int(a.settings.Limits.Body), Waiting: a.settings.Limits.Waiting, Bytes: int(a.settings.Limits.Requests),
+			Body: int(a.settings.Limits.Body), Waiting: mostWaiting,
+			Bytes:   server.RequestBytes(debug.SetMemoryLimit(-1)),
 			Streams: 2 * a.doors.share.API,
 		},
 		ConnectionAge:  a.bounds.ConnectionAge,

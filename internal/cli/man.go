@@ -24,7 +24,7 @@ func (c *manCommand) Help() string {
 // Run prints the manual page.
 func (c *manCommand) Run(s *commandline.Session) error {
 	m := manual{}
-	m.page(s.Root, config.Keys())
+	m.page(s.Root, config.Flags())
 	_, err := io.WriteString(s.Out, m.String())
 	return err
 }

@@ -4,19 +4,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-
-	"github.com/msghandler/msghandler/internal/ground/typedname"
 )
-
-// Access says who callers are, and what they may do.
-type Access struct {
-	// Anonymous allows everything to callers that show nothing.
-	Anonymous bool
-	// Viewers, Readers, Operators and Admins are globs on typed names.
-	Viewers, Readers, Operators, Admins []string
-	TokenFile                           string
-	OIDC                                OIDC
-}
 
 // Tokens says that callers may show bearer tokens.
 func (a *Access) Tokens() bool { return a.TokenFile != "" || a.OIDC.Issuer != "" }
@@ -65,37 +53,4 @@ func isLoopback(addr string) bool {
 	host, _, _ := net.SplitHostPort(addr) // checked by Load
 	ip, err := netip.ParseAddr(host)
 	return err == nil && ip.Unmap().IsLoopback() || err != nil && isLocalhost(host)
-}
-
-func (a *Access) keys() []Key {
-	return append([]Key{
-		{
-			Name: "access.anonymous", Default: "false", value: flag(&a.Anonymous),
-			Meaning: "Accept callers that show no certificate and no token, and allow them everything. Without it, what no " +
-				"key grants is denied, except where no source of identities is configured and both listeners have loopback " +
-				"addresses. A listener that other machines reach needs a source of identities to start.",
-		},
-		{
-			Name: "access.viewers", value: list(&a.Viewers, 0, typedname.Check),
-			Meaning: "Who may see counts and lists, without bodies: globs on typed names, such as " +
-				"dns:*.ops.example.com, email:*@example.com, token:dashboard or jwt:anna. * is one label of a name.",
-		},
-		{
-			Name: "access.readers", value: list(&a.Readers, 0, typedname.Check),
-			Meaning: "Who may see bodies and headers too: globs as in access.viewers.",
-		},
-		{
-			Name: "access.operators", value: list(&a.Operators, 0, typedname.Check),
-			Meaning: "Who may retry messages too: globs as in access.viewers.",
-		},
-		{
-			Name: "access.admins", value: list(&a.Admins, 0, typedname.Check),
-			Meaning: "Who may discard and replay messages too: globs as in access.viewers.",
-		},
-		{
-			Name: "access.token_file", value: text(&a.TokenFile, checkFile),
-			Meaning: "File with the hashes of tokens, written by msghandler token. The file is read again when it " +
-				"changes.",
-		},
-	}, a.OIDC.keys()...)
 }

@@ -22,7 +22,7 @@ func (l *loading) checkAccess() {
 		l.checkSources(of.key, of.globs)
 	}
 	for name, p := range l.config.Producers {
-		l.checkSources(producersPrefix+name+".callers", p.Callers)
+		l.checkSources("producers."+name+".callers", p.Callers)
 	}
 	if a.Tokens() && g.Certificates.Cert == "" && !isLoopback(g.Addr) {
 		key := "access.token_file"

@@ -13,10 +13,22 @@ import (
 	"strings"
 
 	"github.com/msghandler/msghandler/internal/ground/address"
+	"github.com/msghandler/msghandler/internal/ground/typedname"
 	"github.com/msghandler/msghandler/internal/loop"
 )
 
 // The checks of single values. An error is a phrase that continues after the value and ends with the action.
+
+// checks are the checks that the tag check of a field names.
+var checks = map[string]func(string) error{
+	"address": checkAddr, "host": checkHost, "public URL": checkPublicURL, "header": checkHeader,
+	"header value": checkToken, "CIDR": checkCIDR, "caller": typedname.CheckCaller, "typed name": typedname.Check,
+	"issuer": checkIssuer, "claim": checkClaim, "schedule": checkSchedule, "webhook": checkWebhook,
+	"redis": checkRedisURL, "amqp": checkAMQPURL, "broker": checkBrokerURL, "DSN": checkDSN, "prefix": checkPrefix,
+	"targets": checkAllow, "target": checkTarget, "moved": checkMoved, "exchange": checkExchange, "queue": checkQueue,
+	"letters": checkLettersQueue, "broker name": checkBrokerRule, "name glob": checkNameGlob,
+	"producer": checkOutboxProducer, "table": checkTable,
+}
 
 func checkAddr(s string) error {
 	_, port, err := net.SplitHostPort(s)
@@ -125,9 +137,6 @@ func checkGlob(s string) error {
 	}
 	return nil
 }
-
-// checkFile accepts every path: the file is read when a certificate or token is needed.
-func checkFile(string) error { return nil }
 
 func checkCIDR(s string) error {
 	if _, err := netip.ParsePrefix(s); err != nil {

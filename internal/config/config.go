@@ -12,202 +12,37 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"time"
 )
 
-// Config is the whole configuration. Keys holds the meaning and the default of each field.
+// Config is the whole configuration. Its fields are the sections, in the order of the reference; see Key for the tags.
 type Config struct {
-	GRPC           GRPC
-	HTTP           HTTP
-	Access         Access
-	Redis          Redis
-	AMQP           AMQP
-	Callbacks      Callbacks
-	Confirm        Confirm
-	Send           Send
-	Submit         Submit
-	DeleteBusiness DeleteBusiness
-	Done           Done
-	Archive        Archive
-	Limits         Limits
-	Policy         Policy
-	Events         Events
-	Shutdown       Shutdown
-	Log            Log
-	// Producers holds the settings of single producers, by their names.
-	Producers map[string]Producer
+	GRPC           GRPC           `key:"grpc"`
+	HTTP           HTTP           `key:"http"`
+	Access         Access         `key:"access"`
+	Redis          Redis          `key:"redis"`
+	AMQP           AMQP           `key:"amqp"`
+	Callbacks      Callbacks      `key:"callbacks"`
+	Confirm        Confirm        `key:"confirm"`
+	Send           Send           `key:"send"`
+	Submit         Submit         `key:"submit"`
+	DeleteBusiness DeleteBusiness `key:"delete_business"`
+	Done           Done           `key:"done"`
+	Archive        Archive        `key:"archive"`
+	Limits         Limits         `key:"limits"`
+	Policy         Policy         `key:"policy"`
+	Events         Events         `key:"events"`
+	Shutdown       Shutdown       `key:"shutdown"`
+	Log            Log            `key:"log"`
 	// Brokers holds the brokers beside the one of AMQP, by their names.
-	Brokers map[string]Broker
-	// Outbox holds the databases whose outbox of plain SQL is relayed, by their names.
-	Outbox map[string]Outbox
+	Brokers map[string]Broker `key:"brokers" names:"broker" longest:"64"`
 	// DeadLetters holds the queues of consumers' dead letters that the console shows, by their names.
-	DeadLetters map[string]DeadLetters
+	DeadLetters map[string]DeadLetters `key:"dead_letters" names:"queue of dead letters" longest:"64"`
+	// Outbox holds the databases whose outbox of plain SQL is relayed, by their names.
+	Outbox map[string]Outbox `key:"outbox" names:"outbox" longest:"64"`
+	// Producers holds the settings of single producers, by their names.
+	Producers map[string]Producer `key:"producers" names:"producer" longest:"100"`
 	// PrivateFiles are the files with secrets that this configuration is made of, or names.
 	PrivateFiles []PrivateFile
-}
-
-// GRPC is the API for producers and operators.
-type GRPC struct {
-	Addr         string
-	Reflection   bool
-	Certificates Certificates
-	// CRL is a file with revocation lists for client certificates; empty: none.
-	CRL     string
-	Callers []string
-}
-
-// Certificates are PEM files: our certificate and its key, and the authorities of the other side's. Empty: none.
-type Certificates struct {
-	Cert string
-	Key  string
-	CA   string
-}
-
-// HTTP is the server of the console.
-type HTTP struct {
-	Addr string
-	// Certificates have no CA: clients show tokens.
-	Certificates Certificates
-	Hosts        []string
-	// PublicURL is where browsers open the console; empty: at the name that they used.
-	PublicURL string
-	ReadOnly  bool
-	// Bodies says whether anybody sees the bodies and headers of messages.
-	Bodies bool
-	// SessionKeyFile holds the secret of sessions; empty: random at each start.
-	SessionKeyFile string
-	// OIDCClientID is the console's name at the issuer of Access; empty: there is no login by the issuer.
-	OIDCClientID, OIDCClientSecretFile string
-	OIDCScopes                         []string
-	// UserHeader names the header with the user's name that TrustedProxies set.
-	UserHeader     string
-	TrustedProxies []string
-}
-
-// Redis is the store.
-type Redis struct {
-	URL         string
-	Prefix      string
-	Shards      int
-	MinReplicas int
-	AllowUnsafe bool
-}
-
-// AMQP is the broker.
-type AMQP struct {
-	URLs []string
-}
-
-// Broker is a broker beside the one of AMQP.
-type Broker struct {
-	// URL says by its scheme which kind of broker it is.
-	URL string
-	// DeadLetterExchange is where DEAD messages for the broker are copied; empty: nowhere.
-	DeadLetterExchange string
-}
-
-// Callbacks is how producers are called.
-type Callbacks struct {
-	Allow        []string
-	Networks     []string
-	Moved        []string
-	TLS          bool
-	Certificates Certificates
-	TokenFile    string
-}
-
-// Confirm is the confirm side.
-type Confirm struct {
-	Schedule string
-	After    time.Duration
-	Backoff  []time.Duration
-	Attempts int
-	// GiveUpAfter is the time limit for a verdict, counted from SendHalfMessage; 0: none.
-	GiveUpAfter time.Duration
-	Timeout     time.Duration
-	Batch       int
-	Lease       time.Duration
-}
-
-// Send is the send side.
-type Send struct {
-	Schedule           string
-	Backoff            []time.Duration
-	Batch              int
-	Lease              time.Duration
-	ConfirmTimeout     time.Duration
-	DeadLetterExchange string
-}
-
-// Submit says whether a Submit is a verdict.
-type Submit struct {
-	Trust bool
-}
-
-// The values of delete_business.when.
-const (
-	BeforePublish = "before_publish"
-	AfterAck      = "after_ack"
-)
-
-// DeleteBusiness is when markers are deleted: BeforePublish or AfterAck.
-type DeleteBusiness struct {
-	When string
-}
-
-// Done says how long receipts of finished messages are kept.
-type Done struct {
-	Retention time.Duration
-}
-
-// Archive says how long, and how many, finished messages are kept with their content.
-type Archive struct {
-	Retention   time.Duration
-	MaxMessages int
-	MaxBody     Size
-}
-
-// Events says which events people get, and where.
-type Events struct {
-	Webhook          string
-	WebhookToken     string
-	Queues           []string
-	QueueMessages    int
-	DeadLetterQueues []string
-}
-
-// Shutdown is the end of the process.
-type Shutdown struct {
-	Grace time.Duration
-}
-
-// Log configures the log on standard error.
-type Log struct {
-	Level    string
-	Format   string
-	Language string
-}
-
-// Producer holds the settings of a single producer.
-type Producer struct {
-	// Target is the callback target used when its messages name none; empty is none.
-	Target string
-	// Trust overrides submit.trust unless nil.
-	Trust *bool
-	// Callers overrides grpc.callers unless empty.
-	Callers []string
-	// TLS overrides callbacks.tls unless nil.
-	TLS *bool
-	// TokenFile overrides callbacks.token_file unless nil. The empty text means no token.
-	TokenFile *string
-	// Targets, Brokers, Exchanges and RoutingKeys override those of Policy unless empty.
-	Targets, Brokers, Exchanges, RoutingKeys []string
-	// MaxBody and MaxUnfinished override limits.body and limits.unfinished unless nil.
-	MaxBody       *Size
-	MaxUnfinished *int
-	// The others override those of Policy unless nil.
-	MaxUnfinishedBytes *Size
-	CallsPerSecond     *int
 }
 
 // Trusted says whether a Submit of the producer is the verdict.
@@ -267,7 +102,7 @@ func (c *Config) TokensInPlain() (keys []string) {
 		switch {
 		case c.Secure(name) || isHTTPS(p.Target) || c.TokenFile(name) == "":
 		case p.TokenFile != nil:
-			keys = append(keys, producersPrefix+name+".token_file")
+			keys = append(keys, "producers."+name+".token_file")
 		case p.TLS != nil:
 			keys = append(keys, "callbacks.token_file for producer "+name)
 		}
@@ -331,37 +166,4 @@ func (c *Config) MovedTargets() (moved [][2]string) {
 		moved = append(moved, [2]string{from, to})
 	}
 	return moved
-}
-
-// Default returns the configuration with nothing set.
-func Default() Config {
-	var c Config
-	for _, k := range c.keys() {
-		if err := k.value.set(split(k)); err != nil {
-			panic("the default of " + k.Name + " is wrong: " + err.Error())
-		}
-	}
-	c.Producers = map[string]Producer{}
-	c.Brokers = map[string]Broker{}
-	c.Outbox = map[string]Outbox{}
-	c.DeadLetters = map[string]DeadLetters{}
-	return c
-}
-
-// split returns the default as the values for set.
-func split(k Key) []string {
-	if !k.List() {
-		return []string{k.Default}
-	}
-	return splitList(k.Default)
-}
-
-// Find returns the key with a name.
-func Find(name string) (Key, bool) {
-	keys := Keys()
-	i := slices.IndexFunc(keys, func(k Key) bool { return k.Name == name })
-	if i < 0 {
-		return Key{}, false
-	}
-	return keys[i], true
 }

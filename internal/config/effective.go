@@ -20,24 +20,26 @@ type Value struct {
 var ofOneProcess = []string{"grpc.addr", "http.addr"}
 
 // Effective lists the values of all keys in use, in the order of the reference; then the keys of single producers,
-// brokers and outboxes, sorted.
+// brokers and outboxes, sorted. Keys of files are listed where they are set.
 func (c *Current) Effective() []Value {
 	var values []Value
 	listed := map[string]bool{}
 	add := func(k Key) {
+		if _, is := c.given[k.Name]; k.inFile && !is || listed[k.Name] {
+			return
+		}
 		listed[k.Name] = true
 		values = append(values, Value{
 			Key: k.Name, Value: k.told(k.valuesIn(c.given)), Default: k.told(split(k)), Origin: c.given[k.Name].origin,
-			Restart: !reloads(k.Name),
+			Restart: !k.reload,
 		})
 	}
-	for _, k := range Keys() {
+	for _, k := range Flags() {
 		add(k)
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.given)) {
-		if !listed[name] {
-			add(describeNamed(name))
-		}
+		k, _ := Find(name)
+		add(k)
 	}
 	return values
 }

@@ -24,8 +24,8 @@ func envOther(name string) bool {
 // the empty text for a variable that the user did not set.
 func (l *loading) readEnv(env []string) {
 	names := map[string]string{}
-	for name := range l.keys {
-		names[l.keys[name].Env()] = name
+	for _, k := range Flags() {
+		names[k.Env()] = k.Name
 	}
 	for _, pair := range slices.Sorted(slices.Values(env)) {
 		variable, v, _ := strings.Cut(pair, "=")
@@ -33,7 +33,7 @@ func (l *loading) readEnv(env []string) {
 			continue
 		}
 		g := given{values: []string{v}, origin: "environment", written: variable}
-		meant := l.namedKeys(variable)
+		meant := l.keysOfEntries(variable)
 		if name, known := names[variable]; known {
 			meant = []string{name}
 		}
@@ -49,36 +49,39 @@ func (l *loading) readEnv(env []string) {
 	}
 }
 
-// namedKeys reads MSGHANDLER_PRODUCERS_NAME_TARGET, MSGHANDLER_BROKERS_NAME_URL and the like. NAME means the producers,
-// brokers or outboxes of the file whose environment form is NAME. Without one of them NAME is taken in lower case.
-func (l *loading) namedKeys(variable string) (names []string) {
-	k, is := splitNamedVariable(variable)
-	if !is {
+// keysOfEntries reads MSGHANDLER_PRODUCERS_NAME_TARGET, MSGHANDLER_BROKERS_NAME_URL and the like. NAME means the
+// entries of the file whose environment form is NAME. Without one of them NAME is taken in lower case.
+func (l *loading) keysOfEntries(variable string) (names []string) {
+	pattern, written := patternOf(variable)
+	if written == "" {
 		return nil
 	}
-	for key := range l.given {
-		if known, named := splitNamedKey(key); named && known.prefix == k.prefix && envName(known.of) == k.of {
-			names = append(names, namedKey{k.prefix, known.of, k.field}.String())
+	for name := range l.given {
+		if k, _ := Find(name); k.of != "" && k.section == pattern.section && envName(k.of) == written {
+			names = append(names, pattern.entry(k.of).Name)
 		}
 	}
 	if len(names) == 0 {
-		return []string{namedKey{k.prefix, strings.ToLower(k.of), k.field}.String()}
+		return []string{pattern.entry(strings.ToLower(written)).Name}
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
 }
 
-// splitNamedVariable splits MSGHANDLER_SECTION_NAME_FIELD. The name stays in the form of the environment.
-func splitNamedVariable(variable string) (k namedKey, is bool) {
-	for prefix, fields := range namedFields {
-		rest, in := strings.CutPrefix(variable, envPrefix+strings.ToUpper(strings.TrimSuffix(prefix, "."))+"_")
-		for _, field := range fields {
-			if name, has := strings.CutSuffix(rest, "_"+strings.ToUpper(field)); in && has && name != "" {
-				return namedKey{prefix, name, field}, true
+// patternOf splits MSGHANDLER_SECTION_NAME_KEY. The name stays in the form of the environment; empty: it is none.
+func patternOf(variable string) (pattern Key, name string) {
+	for _, keys := range named {
+		for _, of := range keys {
+			for _, k := range withFile(of) {
+				before, after, _ := strings.Cut(k.Env(), anyName)
+				rest, in := strings.CutPrefix(variable, before)
+				if name, has := strings.CutSuffix(rest, after); in && has && name != "" {
+					return k, name
+				}
 			}
 		}
 	}
-	return namedKey{}, false
+	return Key{}, ""
 }
 
 // envName is the environment form of the name of a producer, a broker or an outbox.

@@ -121,7 +121,7 @@ func (f *file) walk(name string, n *yaml.Node) {
 }
 
 func (f *file) mapping(name string, n *yaml.Node) {
-	if _, isKey := f.loading.keys[name]; isKey {
+	if _, isKey := findPlain(name); isKey {
 		f.wrong(n, name, "takes a value, not further keys")
 		return
 	}
@@ -134,10 +134,10 @@ func (f *file) mapping(name string, n *yaml.Node) {
 			continue
 		}
 		seen[key.Value] = key.Line
-		if f.section(full) && emptyNode(v) {
+		if isSection(full) && emptyNode(v) {
 			continue
 		}
-		if !f.known(full) {
+		if !leads(full) {
 			f.wrong(key, full, "is not a known key"+hint(full))
 			continue
 		}
@@ -145,35 +145,15 @@ func (f *file) mapping(name string, n *yaml.Node) {
 	}
 }
 
-// known says whether a name is a key or leads to one.
-func (f *file) known(name string) bool {
-	_, isKey := f.loading.keys[name]
-	if _, named := splitNamedKey(name); isKey || named || f.section(name) {
-		return true
-	}
-	for prefix := range namedFields {
-		if rest, in := strings.CutPrefix(name, prefix); in && rest != "" {
-			return true
-		}
-	}
-	return false
-}
-
-// section says whether a name leads to keys.
-func (f *file) section(name string) bool {
-	if namedFields[name+"."] != nil {
-		return true
-	}
-	for key := range f.loading.keys {
-		if strings.HasPrefix(key, name+".") {
-			return true
-		}
-	}
-	return false
+// leads says whether a name is a key or leads to one.
+func leads(name string) bool {
+	section, rest, _ := strings.Cut(name, ".")
+	_, isKey := Find(name)
+	return isKey || isSection(name) || named[section] != nil && rest != ""
 }
 
 func (f *file) leaf(name string, n *yaml.Node, values []*yaml.Node) {
-	if _, isKey := f.loading.keys[name]; name == "" || f.section(name) && !isKey {
+	if name == "" || isSection(name) {
 		f.wrong(n, strings.TrimSpace(name+" "), "holds a value where keys are wanted; write key: value lines")
 		return
 	}

@@ -7,21 +7,19 @@ import (
 
 // hint returns "; did you mean ...?" for an unknown key, or where to look when no key is similar.
 func hint(name string) string {
+	section, _, _ := strings.Cut(name, ".")
+	if keys := named[section]; keys != nil {
+		var last []string
+		for _, k := range keys {
+			for _, k := range withFile(k) {
+				last = append(last, k.last())
+			}
+		}
+		return "; there are " + section + "." + anyName + "." + strings.Join(last, ", .")
+	}
 	var names []string
-	for _, k := range Keys() {
+	for _, k := range table {
 		names = append(names, k.Name)
-	}
-	if strings.HasPrefix(name, producersPrefix) || name == "producers" {
-		return "; a producer takes producers.NAME." + strings.Join(namedFields[producersPrefix], ", .")
-	}
-	if strings.HasPrefix(name, brokersPrefix) || name == "brokers" {
-		return "; a broker takes brokers.NAME.url, .url_file and .dead_letter_exchange"
-	}
-	if strings.HasPrefix(name, outboxPrefix) || name == "outbox" {
-		return "; an outbox takes outbox.NAME." + strings.Join(namedFields[outboxPrefix], ", .")
-	}
-	if strings.HasPrefix(name, lettersPrefix) || name == "dead_letters" {
-		return "; a queue of dead letters takes dead_letters.NAME." + strings.Join(namedFields[lettersPrefix], ", .")
 	}
 	return nearest(name, names, ".", "; docs/reference/configuration.md lists them all")
 }

@@ -4,11 +4,12 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/msghandler/msghandler/internal/ground/address"
-	"github.com/msghandler/msghandler/internal/ground/typedname"
 )
 
 // Sources are where values come from, the weakest first.
@@ -35,7 +36,6 @@ type given struct {
 // loading is a configuration being put together.
 type loading struct {
 	config   Config
-	keys     map[string]Key
 	given    map[string]given
 	problems []Problem
 }
@@ -50,13 +50,7 @@ func Load(sources Sources) (Config, error) {
 	return c.Config, nil
 }
 
-func newLoading() *loading {
-	l := &loading{config: Default(), keys: map[string]Key{}, given: map[string]given{}}
-	for _, k := range l.config.keys() {
-		l.keys[k.Name] = k
-	}
-	return l
-}
+func newLoading() *loading { return &loading{config: Default(), given: map[string]given{}} }
 
 // read takes the values of the sources.
 func (l *loading) read(sources Sources) error {
@@ -74,7 +68,11 @@ func (l *loading) read(sources Sources) error {
 
 // finish sets the fields and checks them.
 func (l *loading) finish() error {
-	l.apply()
+	for _, name := range slices.Sorted(maps.Keys(l.given)) {
+		l.checkTwice(name, l.given[name])
+		k, _ := Find(name)
+		l.set(k, l.given[name])
+	}
 	if len(l.problems) == 0 {
 		l.checkRelations()
 	}
@@ -90,35 +88,24 @@ func (l *loading) offer(name string, g given) {
 		l.problem(g, "", "holds a character that is invisible or changes the direction of writing; remove it")
 		return
 	}
-	if _, known := l.keys[name]; !known {
-		if _, named := splitNamedKey(name); !named {
-			l.problem(g, "", "is not a known key"+hint(name))
-			return
-		}
+	if _, known := Find(name); !known {
+		l.problem(g, "", "is not a known key"+hint(name))
+		return
 	}
 	l.given[name] = g
 }
 
-// apply sets the fields from the recorded values.
-func (l *loading) apply() {
-	for _, name := range slices.Sorted(maps.Keys(l.given)) {
-		g := l.given[name]
-		l.checkTwice(name, g)
-		if k, known := l.keys[name]; known {
-			l.set(k, g)
-			continue
-		}
-		named, _ := splitNamedKey(name)
-		l.setNamed(named, g)
-	}
-}
-
+// set sets the field of a key.
 func (l *loading) set(k Key, g given) {
 	values := g.values
 	if k.List() && len(values) == 1 {
 		values = splitList(values[0])
 	}
-	if _, ofOne := splitNamedKey(k.Name); ofOne && k.List() && len(values) == 0 { // its owner may mean none
+	if what := k.checkName(); what != "" {
+		l.problem(g, "", what)
+		return
+	}
+	if k.of != "" && k.List() && len(values) == 0 { // its owner may mean none
 		l.problem(g, "", "is an empty list, and the list for all would count: name what is allowed, or remove the line")
 		return
 	}
@@ -126,127 +113,28 @@ func (l *loading) set(k Key, g given) {
 		l.problem(g, k.shown(values), "takes one value, not a list")
 		return
 	}
-	if err := k.value.set(values); err != nil {
+	if err := k.set(&l.config, values); err != nil {
 		l.problem(g, k.shown(g.values), err.Error())
 		return
 	}
 	l.notePrivate(k, g)
 }
 
-// A key of a single producer, broker, outbox or queue of dead letters is SECTION.NAME.FIELD with a field of the
-// section's list; NAME may hold dots.
-const (
-	producersPrefix = "producers."
-	brokersPrefix   = "brokers."
-	outboxPrefix    = "outbox."
-	lettersPrefix   = "dead_letters."
-)
-
-// namedFields are the fields of the sections with names, by their prefixes.
-var namedFields = map[string][]string{
-	producersPrefix: append([]string{"target", "trust", "callers", "tls", "token_file"}, policyFields...),
-	brokersPrefix:   {"url", "url_file", "dead_letter_exchange"},
-	outboxPrefix:    {"dsn", "dsn_file", "producer", "table", "shards", "poll", "workers"},
-	lettersPrefix:   {"queue", "broker", "exchanges"},
+// checkName says why the entry of a key has no valid name. The tag of its section says what the name is of, and how
+// long the name may be.
+func (k Key) checkName() string {
+	section := reflect.TypeFor[Config]().Field(k.section).Tag
+	longest, err := strconv.Atoi(section.Get("longest"))
+	if err != nil || isName(k.of, longest) {
+		return ""
+	}
+	return fmt.Sprintf("names no %s: a name has 1 to %d of A-Z a-z 0-9 . _ -", section.Get("names"), longest)
 }
 
-// namedKey is a key of a section with names.
-type namedKey struct{ prefix, of, field string }
-
-func (k namedKey) String() string { return k.prefix + k.of + "." + k.field }
-
-func splitNamedKey(name string) (k namedKey, is bool) {
-	for prefix, fields := range namedFields {
-		rest, in := strings.CutPrefix(name, prefix)
-		if i := strings.LastIndex(rest, "."); in && i > 0 {
-			return namedKey{prefix, rest[:i], rest[i+1:]}, slices.Contains(fields, rest[i+1:])
-		}
-	}
-	return namedKey{}, false
-}
-
-func (l *loading) setNamed(k namedKey, g given) {
-	what := map[string]func(string) string{
-		producersPrefix: checkProducerName, brokersPrefix: checkBrokerName, outboxPrefix: checkOutboxName,
-		lettersPrefix: checkLettersName,
-	}[k.prefix](k.of)
-	switch {
-	case what != "":
-		l.problem(g, "", what)
-	case k.prefix == brokersPrefix:
-		b := l.config.Brokers[k.of]
-		l.set(b.key(k.field, k.String()), g)
-		l.config.Brokers[k.of] = b
-	case k.prefix == outboxPrefix:
-		o, known := l.config.Outbox[k.of]
-		if !known {
-			o = DefaultOutbox()
-		}
-		l.set(o.key(k.field, k.String()), g)
-		l.config.Outbox[k.of] = o
-	case k.prefix == lettersPrefix:
-		d, known := l.config.DeadLetters[k.of]
-		if !known {
-			d = DeadLetters{Queue: k.of}
-		}
-		l.set(d.key(k.field, k.String()), g)
-		l.config.DeadLetters[k.of] = d
-	default:
-		p := l.config.Producers[k.of]
-		l.set(Key{Name: k.String(), value: p.value(k.field)}, g)
-		l.config.Producers[k.of] = p
-	}
-}
-
-// key binds a field.
-func (b *Broker) key(field, name string) Key {
-	url := Key{Name: name, Secret: true, value: text(&b.URL, checkBrokerURL)}
-	switch field {
-	case "dead_letter_exchange":
-		return Key{Name: name, value: text(&b.DeadLetterExchange, checkExchange)}
-	case "url_file":
-		return Key{Name: name, value: &secretFile{url}}
-	}
-	return url
-}
-
-// value binds a field.
-func (p *Producer) value(field string) value {
-	switch field {
-	case "trust":
-		p.Trust = new(bool)
-		return flag(p.Trust)
-	case "tls":
-		p.TLS = new(bool)
-		return flag(p.TLS)
-	case "token_file":
-		p.TokenFile = new(string)
-		return text(p.TokenFile, checkFile)
-	case "callers":
-		return list(&p.Callers, 0, typedname.CheckCaller)
-	}
-	if slices.Contains(policyFields, field) {
-		return p.policyValue(field)
-	}
-	return text(&p.Target, checkTarget)
-}
-
-// MaxBrokerName is how long the name of a broker may be, in bytes.
-const MaxBrokerName = 64
-
-func checkBrokerName(name string) string {
-	if len(name) > MaxBrokerName || checkProducerName(name) != "" {
-		return "names no broker: a name has 1 to 64 of A-Z a-z 0-9 . _ -"
-	}
-	return ""
-}
-
-func checkProducerName(name string) string {
-	letter := func(r rune) bool { return notPrefixRune(r) || r == ':' }
-	if len(name) > 100 || strings.ContainsFunc(name, letter) {
-		return "names no producer: a name has 1 to 100 of A-Z a-z 0-9 . _ -"
-	}
-	return ""
+// isName says whether a text can be the name of a producer, a broker or the like.
+func isName(name string, longest int) bool {
+	return name != "" && len(name) <= longest &&
+		!strings.ContainsFunc(name, func(r rune) bool { return notPrefixRune(r) || r == ':' })
 }
 
 func (l *loading) problem(g given, value, what string) {
@@ -255,7 +143,7 @@ func (l *loading) problem(g given, value, what string) {
 
 // relation reports a key that contradicts another key.
 func (l *loading) relation(name, format string, args ...any) {
-	k := l.keys[name]
+	k, _ := Find(name)
 	g, set := l.given[name]
 	if !set {
 		g = given{values: []string{k.Default}, origin: "default", written: name}
@@ -265,7 +153,7 @@ func (l *loading) relation(name, format string, args ...any) {
 
 // says names a key with its value and source.
 func (l *loading) says(name string) string {
-	k := l.keys[name]
+	k, _ := Find(name)
 	if g, set := l.given[name]; set {
 		return fmt.Sprintf("%s (%s, from %s)", name, cmp.Or(k.shown(g.values), "a secret"), g.origin)
 	}

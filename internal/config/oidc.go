@@ -8,47 +8,6 @@ import (
 	"github.com/msghandler/msghandler/internal/escape"
 )
 
-// OIDC is the issuer of JSON Web Tokens. See oidc.Config.
-type OIDC struct {
-	Issuer, Audience                      string
-	CA                                    string
-	NameClaim, RolesClaim, ProducersClaim string
-}
-
-func (o *OIDC) keys() []Key {
-	return []Key{
-		{
-			Name: issuerKey, value: text(&o.Issuer, checkIssuer),
-			Meaning: "URL of the OpenID Connect issuer whose JSON Web Tokens are accepted, exactly as the tokens name " +
-				"the issuer: https://, or http:// on the loopback for trials.",
-		},
-		{
-			Name: audienceKey, value: text(&o.Audience, checkClaim),
-			Meaning: "Audience that a JSON Web Token must name. Required with access.oidc_issuer. Another name than " +
-				"http.oidc_client_id: ID tokens of the console's logins count for logins only.",
-		},
-		{
-			Name: caKey, value: text(&o.CA, checkFile),
-			Meaning: "Certificate authorities of the issuer, a PEM file. None: those of the system.",
-		},
-		{
-			Name: "access.oidc_name_claim", Default: "sub", value: text(&o.NameClaim, checkClaim),
-			Meaning: "Claim with the caller's name. Rules match it as jwt:NAME. With email, the issuer must have verified " +
-				"the address (email_verified).",
-		},
-		{
-			Name: "access.oidc_roles_claim", Default: "roles", value: text(&o.RolesClaim, checkClaim),
-			Meaning: "Claim with the caller's roles, a text or a list: viewer, reader, operator or admin. Other values " +
-				"count for nothing.",
-		},
-		{
-			Name: "access.oidc_producers_claim", value: text(&o.ProducersClaim, checkClaim),
-			Meaning: "Claim with the producers that the caller may call as, a text or a list of globs. None: no " +
-				"claim gives producers.",
-		},
-	}
-}
-
 const (
 	issuerKey   = "access.oidc_issuer"
 	audienceKey = "access.oidc_audience"

@@ -13,37 +13,18 @@ import (
 
 // Outbox is a database whose outbox of plain SQL is relayed.
 type Outbox struct {
-	// DSN is the URL of the database; DSNFile is a file with the URL. One of them is set.
-	DSN, DSNFile string
+	// DSN is the URL of the database.
+	DSN string `key:"dsn" check:"DSN" secret:"yes"`
 	// Producer is whose messages are relayed.
-	Producer string
+	Producer string `key:"producer" check:"producer"`
 	// Table is the table's name, optionally with a schema.
-	Table string
+	Table string `key:"table" default:"msghandler_outbox" check:"table"`
 	// Shards is the number of shards that the writers of messages use.
-	Shards int
+	Shards int `key:"shards" default:"1" bounds:"1 1024"`
 	// Poll is how often the table is read when no notification comes.
-	Poll time.Duration
+	Poll time.Duration `key:"poll" default:"5s" bounds:"50ms 1h"`
 	// Workers is how many relays of this coordinator claim at once for each broker.
-	Workers int
-}
-
-// DefaultOutbox is an outbox with nothing set.
-func DefaultOutbox() Outbox {
-	return Outbox{Table: "msghandler_outbox", Shards: 1, Poll: 5 * time.Second, Workers: 1}
-}
-
-// key binds a field.
-func (o *Outbox) key(field, name string) Key {
-	values := map[string]value{
-		"dsn":      text(&o.DSN, checkDSN),
-		"dsn_file": text(&o.DSNFile, checkFile),
-		"producer": text(&o.Producer, checkOutboxProducer),
-		"table":    text(&o.Table, checkTable),
-		"shards":   whole(&o.Shards, 1, 1024),
-		"poll":     duration(&o.Poll, 50*time.Millisecond, time.Hour),
-		"workers":  whole(&o.Workers, 1, 64),
-	}
-	return Key{Name: name, Secret: field == "dsn", value: values[field]}
+	Workers int `key:"workers" default:"1" bounds:"1 64"`
 }
 
 // checkDSN quotes nothing of the URL, which may hold a password.
@@ -53,7 +34,7 @@ func checkDSN(s string) error {
 }
 
 func checkOutboxProducer(s string) error {
-	if what := checkProducerName(s); what != "" || s == "" {
+	if !isName(s, 100) {
 		return errors.New("names no producer: a name has 1 to 100 of A-Z a-z 0-9 . _ -")
 	}
 	return nil
@@ -67,13 +48,6 @@ func checkTable(s string) error {
 	return nil
 }
 
-func checkOutboxName(name string) string {
-	if checkBrokerName(name) != "" {
-		return "names no outbox: a name has 1 to 64 of A-Z a-z 0-9 . _ -"
-	}
-	return ""
-}
-
 // OutboxNames are the names of the outboxes, sorted.
 func (c *Config) OutboxNames() []string { return slices.Sorted(maps.Keys(c.Outbox)) }
 
@@ -82,8 +56,8 @@ func (c *Config) OutboxNames() []string { return slices.Sorted(maps.Keys(c.Outbo
 func (l *loading) checkOutbox() {
 	of := map[string]string{}
 	for _, name := range l.config.OutboxNames() {
-		o, key := l.config.Outbox[name], outboxPrefix+name
-		if o.DSN == "" && o.DSNFile == "" {
+		o, key := l.config.Outbox[name], "outbox."+name
+		if o.DSN == "" {
 			l.relation(key+".dsn", "is missing: set %s.dsn or %s.dsn_file to where the database is", key, key)
 		}
 		if o.Producer == "" {

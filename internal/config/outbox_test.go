@@ -16,7 +16,7 @@ func TestOutboxesOfEverySource(t *testing.T) {
 		File: write(t, `
 outbox:
   shop: {dsn: "postgres://u:secret@a,b:2/shop?sslmode=disable", producer: orders, poll: 1h, workers: 3}
-  EU.west-1: {dsn_file: /run/dsn, producer: orders.eu, table: app.outbox_2, workers: 2}
+  EU.west-1: {dsn_file: `+secret(t, "mysql://u:secret@h/eu\n")+`, producer: orders.eu, table: app.outbox_2, workers: 2}
 `),
 		Env: []string{
 			"MSGHANDLER_OUTBOX_EU_WEST_1_SHARDS=16", "MSGHANDLER_OUTBOX_STOCK_DSN=mariadb://h/stock",
@@ -38,7 +38,7 @@ outbox:
 			o.Poll, o.Workers = time.Hour, 3
 		}),
 		"EU.west-1": with(func(o *config.Outbox) {
-			o.DSNFile, o.Producer, o.Table, o.Workers, o.Shards = "/run/dsn", "orders.eu", "app.outbox_2", 2, 16
+			o.DSN, o.Producer, o.Table, o.Workers, o.Shards = "mysql://u:secret@h/eu", "orders.eu", "app.outbox_2", 2, 16
 		}),
 		"stock":  with(func(o *config.Outbox) { o.DSN, o.Producer = "mariadb://h/stock", "stock" }),
 		"socket": with(func(o *config.Outbox) { o.DSN, o.Producer = "postgres:///d?host=/run/postgresql", "s" }),
@@ -72,7 +72,7 @@ func TestWrongOutboxesAreNamed(t *testing.T) {
 		fine + `, table: "a.` + strings.Repeat("t", 49) + `"`: "has 49 characters, more than 48",
 		fine + `, poll: 1ms`:                                  "is outside 50ms to 1h",
 		fine + `, workers: 0`:                                 "is outside 1 to 64",
-		fine + `, dialect: mysql`:                             "an outbox takes outbox.NAME.dsn",
+		fine + `, dialect: mysql`:                             "there are outbox.NAME.dsn",
 	} {
 		_, err := config.Load(config.Sources{File: write(t, "outbox: {shop: {"+file+"}}\n")})
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hunter2") {

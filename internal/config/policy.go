@@ -11,91 +11,19 @@ import (
 // configuration it holds for every producer without settings of its own. Zero values allow everything.
 type Policy struct {
 	// Targets are globs on the callback targets that messages may name, in the form of callbacks.allow.
-	Targets []string
+	Targets []string `key:"targets" check:"targets" reload:"yes"`
 	// Brokers are names of brokers, Exchanges and RoutingKeys globs. (default) is the default broker, and the default
 	// exchange.
-	Brokers, Exchanges, RoutingKeys []string
+	Brokers     []string `key:"brokers" check:"broker name" reload:"yes"`
+	Exchanges   []string `key:"exchanges" check:"name glob" reload:"yes"`
+	RoutingKeys []string `key:"routing_keys" check:"name glob" reload:"yes"`
 	// MaxBody and MaxUnfinished are limits.body and limits.unfinished where the producer has none of its own.
 	MaxBody       Size
 	MaxUnfinished int
 	// MaxUnfinishedBytes bounds the bytes of the producer's messages in Redis.
-	MaxUnfinishedBytes Size
+	MaxUnfinishedBytes Size `key:"max_unfinished_bytes" default:"0B" bounds:"0 1048576GiB" reload:"yes"`
 	// CallsPerSecond bounds the messages that are sent to this coordinator.
-	CallsPerSecond int
-}
-
-// policyFields are the fields of a single producer that belong to its policy.
-var policyFields = []string{
-	"targets", "brokers", "exchanges", "routing_keys", "max_body", "max_unfinished", "max_unfinished_bytes",
-	"calls_per_second",
-}
-
-// Bounds of the numbers of a policy.
-const (
-	maxCallsPerSecond = 1_000_000
-	maxUnfinished     = 1_000_000_000
-	maxBytes          = Size(1 << 50)
-)
-
-func (p *Policy) keys() []Key {
-	return []Key{
-		{
-			Name: "policy.targets", value: list(&p.Targets, 0, checkAllow),
-			Meaning: "Callback targets that messages may name: globs on host:port as in callbacks.allow, which must allow " +
-				"the target too. None: all of callbacks.allow. This key and the next ones hold for each producer " +
-				"without producers.<name> and the same last part. All of them are read again while the coordinator runs.",
-		},
-		{
-			Name: "policy.brokers", value: list(&p.Brokers, 0, checkBrokerRule),
-			Meaning: "Brokers that messages may name: names of brokers.<name>, and (default) for the broker of amqp.url. " +
-				"None: all.",
-		},
-		{
-			Name: "policy.exchanges", value: list(&p.Exchanges, 0, checkNameGlob),
-			Meaning: "Exchanges that messages may name, on Kafka topics: globs where * is any text, such as shop.*. " +
-				"(default) is the default exchange, which no glob matches. None: all exchanges.",
-		},
-		{
-			Name: "policy.routing_keys", value: list(&p.RoutingKeys, 0, checkNameGlob),
-			Meaning: "Routing keys that messages may name, on Kafka keys of records, on NATS subjects: globs where * is " +
-				"any text. With the default exchange a routing key is a queue. None: all.",
-		},
-		{
-			Name: "policy.max_unfinished_bytes", Default: "0B", value: size(&p.MaxUnfinishedBytes, 0, maxBytes),
-			Meaning: "Bytes of the unfinished messages of one producer in Redis, counted about once a second. Above it " +
-				"SendHalfMessage gets RESOURCE_EXHAUSTED. 0B: no limit.",
-		},
-		{
-			Name: "policy.calls_per_second", Default: "0", value: whole(&p.CallsPerSecond, 0, maxCallsPerSecond),
-			Meaning: "SendHalfMessage calls of one producer a second, at each coordinator. Each message of a batch " +
-				"counts as a call. Submit and Rollback are never limited. 0: no limit.",
-		},
-	}
-}
-
-// policyValue binds a field of a producer's policy.
-func (p *Producer) policyValue(field string) value {
-	switch field {
-	case "targets":
-		return list(&p.Targets, 0, checkAllow)
-	case "brokers":
-		return list(&p.Brokers, 0, checkBrokerRule)
-	case "exchanges":
-		return list(&p.Exchanges, 0, checkNameGlob)
-	case "routing_keys":
-		return list(&p.RoutingKeys, 0, checkNameGlob)
-	case "max_body":
-		p.MaxBody = new(Size)
-		return size(p.MaxBody, 1, halfmsg.MaxBody)
-	case "max_unfinished":
-		p.MaxUnfinished = new(int)
-		return whole(p.MaxUnfinished, 1, maxUnfinished)
-	case "max_unfinished_bytes":
-		p.MaxUnfinishedBytes = new(Size)
-		return size(p.MaxUnfinishedBytes, 0, maxBytes)
-	}
-	p.CallsPerSecond = new(int)
-	return whole(p.CallsPerSecond, 0, maxCallsPerSecond)
+	CallsPerSecond int `key:"calls_per_second" default:"0" bounds:"0 1000000" reload:"yes"`
 }
 
 // PolicyOf is the policy of a producer: its own settings, and those for all producers where it has none.
@@ -119,7 +47,7 @@ func (c *Config) PolicyOf(producer string) Policy {
 
 // checkBrokerRule accepts the name of a broker, or the default broker.
 func checkBrokerRule(s string) error {
-	if s != halfmsg.DefaultBroker && (s == "" || checkBrokerName(s) != "") {
+	if s != halfmsg.DefaultBroker && !isName(s, 64) {
 		return errors.New("names no broker; write NAME of brokers.NAME.url, or " + halfmsg.DefaultBroker)
 	}
 	return nil
@@ -145,7 +73,7 @@ func (l *loading) checkPolicy() {
 	}
 	known("policy.brokers", c.Policy.Brokers)
 	for name, p := range c.Producers {
-		key := producersPrefix + name
+		key := "producers." + name
 		known(key+".brokers", p.Brokers)
 		if p.MaxBody != nil && *p.MaxBody > c.Limits.Body {
 			l.relation(key+".max_body", "is more than %s: set less, or raise the limit of all bodies", l.says("limits.body"))

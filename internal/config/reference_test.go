@@ -33,7 +33,7 @@ func TestTheReferenceIsFresh(t *testing.T) {
 			t.Fatal(err)
 		}
 		if string(got) != want {
-			t.Errorf("%s differs from internal/config/keys.go; run: make generate", path)
+			t.Errorf("%s differs from internal/config; run: make generate", path)
 		}
 	}
 }
@@ -96,22 +96,56 @@ func page() string {
 	for _, k := range config.Keys() {
 		if k.Section() != section {
 			section = k.Section()
-			fmt.Fprintf(&b, "## %s\n\n| key | variable | default | takes | meaning |\n|---|---|---|---|---|\n", section)
+			fmt.Fprintf(&b, "## %s\n\n%s", section, tableHead)
 		}
-		fmt.Fprintf(&b, "| `%s` | `%s` | %s | %s | %s |\n", k.Name, k.Env(), code(k.Default), takes(k), k.Meaning)
+		b.WriteString(row(k))
 		if last(k) {
 			b.WriteString("\n")
 		}
 	}
-	b.WriteString(outro)
+	text := outro
+	for _, section := range []string{"brokers", "dead_letters", "outbox", "producers"} {
+		text = strings.Replace(text, "{{"+section+"}}\n", entries(section), 1)
+	}
+	b.WriteString(text)
+	return b.String()
+}
+
+const tableHead = "| key | variable | default | takes | meaning |\n|---|---|---|---|---|\n"
+
+func row(k config.Key) string {
+	return fmt.Sprintf("| `%s` | `%s` | %s | %s | %s |\n", k.Name, k.Env(), code(k.Default), takes(k), k.Meaning)
+}
+
+// entries describes the keys of a section with names.
+func entries(section string) string {
+	b := &strings.Builder{}
+	b.WriteString(tableHead)
+	var instead []string
+	for _, k := range config.NamedKeys(section) {
+		if k.As == "" {
+			b.WriteString(row(k))
+		} else {
+			instead = append(instead, fmt.Sprintf("`%s` for `%s`", strings.TrimPrefix(k.Name, section+".NAME"), k.As))
+		}
+	}
+	if len(instead) > 0 {
+		list := strings.Join(wrap("Each of these keys of `producers.NAME` stands in for a key of all producers: "+
+			strings.Join(instead, ", ")+".", 120), "\n")
+		b.WriteString("\n" + list + "\n")
+	}
 	return b.String()
 }
 
 func takes(k config.Key) string {
-	if k.Allowed() == "" {
-		return k.Kind()
+	takes := k.Kind()
+	if k.Secret {
+		takes = "secret " + takes
 	}
-	return k.Kind() + ": " + k.Allowed()
+	if k.Allowed() == "" {
+		return takes
+	}
+	return takes + ": " + k.Allowed()
 }
 
 func code(s string) string {
@@ -218,4 +252,23 @@ func wrap(s string, width int) []string {
 		line = strings.TrimSpace(line + " " + word)
 	}
 	return append(lines, line)
+}
+
+// Each key has a meaning, each meaning a key, and all bounds can be read.
+func TestEveryKeyHasAMeaning(t *testing.T) {
+	t.Parallel()
+	all := config.Keys()
+	for _, section := range []string{"brokers", "dead_letters", "outbox", "producers"} {
+		all = append(all, config.NamedKeys(section)...)
+	}
+	meant := config.Meanings()
+	for _, k := range all {
+		delete(meant, k.Name)
+		if k.Meaning == "" || strings.Contains(k.Allowed(), "0 to 0") {
+			t.Errorf("%s means %q, and takes %s", k.Name, k.Meaning, k.Allowed())
+		}
+	}
+	if len(meant) > 0 {
+		t.Errorf("meanings.txt describes keys that do not exist: %q", meant)
+	}
 }

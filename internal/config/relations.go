@@ -143,7 +143,7 @@ func (l *loading) checkConsole() {
 func (l *loading) checkBrokers() {
 	for _, name := range l.config.BrokerNames() {
 		if l.config.Brokers[name].URL == "" {
-			key := brokersPrefix + name
+			key := "brokers." + name
 			l.relation(key+".dead_letter_exchange",
 				"is of a broker without a URL: set %s.url or %s.url_file, or remove this key", key, key)
 		}

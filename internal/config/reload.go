@@ -48,12 +48,12 @@ func (c *Current) Reload() (*Current, []Change, error) {
 	}
 	l := newLoading()
 	for name, g := range c.given {
-		if !reloads(name) {
+		if k, _ := Find(name); !k.reload {
 			l.given[name] = g
 		}
 	}
 	for name, g := range fresh.given {
-		if reloads(name) {
+		if k, _ := Find(name); k.reload {
 			l.given[name] = g
 		}
 	}
@@ -68,35 +68,13 @@ func (c *Current) changes(fresh *Current) (changes []Change) {
 	names := maps.Clone(c.given)
 	maps.Copy(names, fresh.given)
 	for _, name := range slices.Sorted(maps.Keys(names)) {
-		k := describe(name)
+		k, _ := Find(name)
 		before, after := k.valuesIn(c.given), k.valuesIn(fresh.given)
 		if !slices.Equal(before, after) {
-			changes = append(changes, Change{Key: name, Old: k.told(before), New: k.told(after), Restart: !reloads(name)})
+			changes = append(changes, Change{Key: name, Old: k.told(before), New: k.told(after), Restart: !k.reload})
 		}
 	}
 	return changes
-}
-
-// describe returns a key by its name, also a key of a section with names.
-func describe(name string) Key {
-	if k, known := Find(name); known {
-		return k
-	}
-	return describeNamed(name)
-}
-
-// describeNamed returns a key of a section with names.
-func describeNamed(name string) Key {
-	named, _ := splitNamedKey(name)
-	switch named.prefix {
-	case brokersPrefix:
-		return (&Broker{}).key(named.field, name)
-	case outboxPrefix:
-		return (&Outbox{}).key(named.field, name)
-	case lettersPrefix:
-		return (&DeadLetters{}).key(named.field, name)
-	}
-	return Key{Name: name, value: (&Producer{}).value(named.field)}
 }
 
 // valuesIn are the key's values in the recorded values, or its default.
@@ -117,16 +95,4 @@ func (k Key) told(values []string) string {
 		return ""
 	}
 	return cmp.Or(k.shown(values), "a secret")
-}
-
-// reloads says whether a key takes effect without a restart.
-func reloads(name string) bool {
-	switch name {
-	case "grpc.callers", "access.viewers", "access.readers", "access.operators", "access.admins",
-		"callbacks.allow", "callbacks.networks", "limits.unfinished":
-		return true
-	}
-	named, is := splitNamedKey(name)
-	return strings.HasPrefix(name, "policy.") ||
-		is && named.prefix == producersPrefix && (named.field == "callers" || slices.Contains(policyFields, named.field))
 }

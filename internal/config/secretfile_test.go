@@ -43,7 +43,7 @@ func TestSecretsComeFromFiles(t *testing.T) {
 	}
 	if c.Redis.URL != "redis://:hunter2@r:6379/0" || c.Brokers["events"].URL != "kafka://u:hunter2@k:9092" ||
 		!slices.Equal(c.AMQP.URLs, []string{"amqp://u:p@a:5672/", "amqp://u:p@b:5672/"}) ||
-		c.Events.WebhookToken != "T0ken-of-the-webhook" || c.Outbox["shop"].DSNFile != dsn {
+		c.Events.WebhookToken != "T0ken-of-the-webhook" || c.Outbox["shop"].DSN != "postgres://h/d" {
 		t.Errorf("got %q, %q, %q, %q", c.Redis.URL, c.Brokers, c.AMQP.URLs, c.Events.WebhookToken)
 	}
 	if !slices.Contains(c.PrivateFiles, config.PrivateFile{Key: "events.webhook_token_file", Path: token}) ||

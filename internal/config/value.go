@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -54,214 +55,193 @@ func (s Size) String() string {
 	return fmt.Sprintf("%dB", int64(s))
 }
 
-// value is the field of a key. A value parses the text of a source and describes the valid values.
-type value interface {
-	// set stores the given values; only lists get several. An error is a phrase that continues after the value, such as
-	// "is not a number".
-	set(given []string) error
-	kind() string
-	allowed() string
+// number is how values of a type of numbers are read and written.
+type number struct {
+	kind  string
+	read  func(string) (int64, error)
+	write func(int64) string
 }
 
-type textValue struct {
-	field   *string
-	check   func(string) error
-	options []string
-}
-
-func text(field *string, check func(string) error) value {
-	return &textValue{field: field, check: check}
-}
-
-func oneOf(field *string, options ...string) value {
-	return &textValue{field: field, options: options, check: func(s string) error {
-		if slices.Contains(options, s) {
-			return nil
-		}
-		return fmt.Errorf("is none of %s", strings.Join(options, ", "))
-	}}
-}
-
-func (v *textValue) set(given []string) error {
-	if err := v.check(given[0]); err != nil {
-		return err
+var (
+	textType     = reflect.TypeFor[string]()
+	durationType = reflect.TypeFor[time.Duration]()
+	numbers      = map[reflect.Type]number{
+		reflect.TypeFor[int]():  {"number", readWhole, func(n int64) string { return strconv.FormatInt(n, 10) }},
+		reflect.TypeFor[Size](): {"size", readSize, func(n int64) string { return Size(n).String() }},
+		durationType:            {"duration", readDuration, func(n int64) string { return shortDuration(time.Duration(n)) }},
 	}
-	*v.field = given[0]
-	return nil
-}
+)
 
-func (v *textValue) kind() string    { return "text" }
-func (v *textValue) allowed() string { return strings.Join(v.options, ", ") }
-
-type boolValue struct{ field *bool }
-
-func flag(field *bool) value { return &boolValue{field} }
-
-func (v *boolValue) set(given []string) error {
-	switch given[0] {
-	case "true":
-		*v.field = true
-	case "false":
-		*v.field = false
-	default:
-		return errors.New("is neither true nor false")
-	}
-	return nil
-}
-
-func (v *boolValue) kind() string    { return "true or false" }
-func (v *boolValue) allowed() string { return "" }
-
-type wholeValue struct {
-	field    *int
-	min, max int
-}
-
-func whole(field *int, least, most int) value { return &wholeValue{field, least, most} }
-
-func (v *wholeValue) set(given []string) error {
-	n, err := strconv.Atoi(given[0])
+func readWhole(s string) (int64, error) {
+	n, err := strconv.Atoi(s)
 	if err != nil {
-		return errors.New("is not a whole number")
+		return 0, errors.New("is not a whole number")
 	}
-	if n < v.min || n > v.max {
-		return fmt.Errorf("is outside %s", v.allowed())
-	}
-	*v.field = n
-	return nil
+	return int64(n), nil
 }
 
-func (v *wholeValue) kind() string    { return "number" }
-func (v *wholeValue) allowed() string { return fmt.Sprintf("%d to %d", v.min, v.max) }
-
-type sizeValue struct {
-	field    *Size
-	min, max Size
+func readSize(s string) (int64, error) {
+	n, err := ParseSize(s)
+	return int64(n), err
 }
 
-func size(field *Size, least, most Size) value { return &sizeValue{field, least, most} }
-
-func (v *sizeValue) set(given []string) error {
-	n, err := ParseSize(given[0])
-	if err != nil {
-		return err
-	}
-	if n < v.min || n > v.max {
-		return fmt.Errorf("is outside %s", v.allowed())
-	}
-	*v.field = n
-	return nil
-}
-
-func (v *sizeValue) kind() string    { return "size" }
-func (v *sizeValue) allowed() string { return fmt.Sprintf("%s to %s", v.min, v.max) }
-
-type durationValue struct {
-	field    *time.Duration
-	min, max time.Duration
-}
-
-func duration(field *time.Duration, least, most time.Duration) value {
-	return &durationValue{field, least, most}
-}
-
-func (v *durationValue) set(given []string) error {
-	d, err := parseDuration(given[0], v.min, v.max)
-	if err != nil {
-		return err
-	}
-	*v.field = d
-	return nil
-}
-
-func (v *durationValue) kind() string    { return "duration" }
-func (v *durationValue) allowed() string { return between(v.min, v.max) }
-
-type durationsValue struct {
-	field *[]time.Duration
-	max   time.Duration
-}
-
-// leastStep is the shortest step of a backoff: less is no pause at all.
-const leastStep = time.Millisecond
-
-func durations(field *[]time.Duration, most time.Duration) value { return &durationsValue{field, most} }
-
-func (v *durationsValue) set(given []string) error {
-	var steps []time.Duration
-	for _, s := range given {
-		d, err := parseDuration(s, leastStep, v.max)
-		if err != nil {
-			return fmt.Errorf("holds %q, which %w", s, err)
-		}
-		steps = append(steps, d)
-	}
-	if len(steps) == 0 {
-		return errors.New("holds no duration; give at least one")
-	}
-	*v.field = steps
-	return nil
-}
-
-func (v *durationsValue) kind() string    { return "list of durations" }
-func (v *durationsValue) allowed() string { return "each " + between(leastStep, v.max) }
-
-type listValue struct {
-	field *[]string
-	least int
-	check func(string) error
-	// shown is the part of an item that an error may quote, or else the item's number.
-	shown func(string) string
-}
-
-func list(field *[]string, least int, check func(string) error) value {
-	return &listValue{field, least, check, func(s string) string { return s }}
-}
-
-// addresses is a list of URLs, which may hold passwords.
-func addresses(field *[]string, check func(string) error) value {
-	return &listValue{field, 1, check, address.Shown}
-}
-
-func (v *listValue) set(given []string) error {
-	// A password with a comma is torn apart, and its parts do not look like passwords: where there is a login, no part
-	// is quoted.
-	login := slices.ContainsFunc(given, func(s string) bool { return strings.Contains(s, "@") })
-	for i, s := range given {
-		err, shown := v.check(s), v.shown(s)
-		switch {
-		case err == nil:
-		case len(given) == 1:
-			return err
-		case login || shown == "":
-			return fmt.Errorf("holds as number %d, counted by commas, what %w", i+1, err)
-		default:
-			return fmt.Errorf("holds %q, which %w", shown, err)
-		}
-	}
-	if len(given) < v.least {
-		return errors.New("is empty; give at least one")
-	}
-	*v.field = slices.Clone(given)
-	return nil
-}
-
-func (v *listValue) kind() string    { return "list" }
-func (v *listValue) allowed() string { return "" }
-
-func parseDuration(s string, least, most time.Duration) (time.Duration, error) {
+func readDuration(s string) (int64, error) {
 	d, err := time.ParseDuration(s)
 	if err != nil {
 		return 0, errors.New("is not a duration; write one with its unit, such as 500ms, 6s or 2m")
 	}
-	if d < least || d > most {
-		return 0, fmt.Errorf("is outside %s", between(least, most))
-	}
-	return d, nil
+	return int64(d), nil
 }
 
-func between(least, most time.Duration) string {
-	return shortDuration(least) + " to " + shortDuration(most)
+// number is how the values of a key, or of the items of its list, are read; zero for texts.
+func (k Key) number() number {
+	if k.List() {
+		return numbers[k.kindOf.Elem()]
+	}
+	return numbers[k.kindOf]
+}
+
+// Bool says whether the value is true or false.
+func (k Key) Bool() bool { return k.kindOf.Kind() == reflect.Bool && !k.inFile }
+
+// List says whether the key takes several values.
+func (k Key) List() bool { return k.kindOf.Kind() == reflect.Slice && !k.inFile }
+
+// Kind is the type of the value in a word or two, such as "duration".
+func (k Key) Kind() string {
+	switch {
+	case k.inFile:
+		return "file"
+	case k.Bool():
+		return "true or false"
+	case k.List() && k.number().kind != "":
+		return "list of " + k.number().kind + "s"
+	case k.List():
+		return "list"
+	case k.number().kind != "":
+		return k.number().kind
+	}
+	return "text"
+}
+
+// Allowed says which values are valid; empty when the kind is enough.
+func (k Key) Allowed() string {
+	switch {
+	case k.inFile:
+		return ""
+	case k.number().kind == "":
+		return strings.Join(k.options(), ", ")
+	case k.List():
+		return "each " + k.between()
+	}
+	return k.between()
+}
+
+func (k Key) between() string { return k.number().write(k.least) + " to " + k.number().write(k.most) }
+
+// options are the valid texts; none where there are others.
+func (k Key) options() []string { return splitList(k.tags.Get("oneof")) }
+
+// read reads the values of a source. Of the key of a file, they are those of the file; an empty name reads nothing. An
+// error is a phrase that continues after the value, such as "is not a number".
+func (k Key) read(given []string) (reflect.Value, error) {
+	if !k.inFile {
+		return k.parse(given)
+	}
+	if given[0] == "" {
+		return reflect.Value{}, nil
+	}
+	secret, err := readSecret(given[0])
+	if err != nil {
+		return reflect.Value{}, err
+	}
+	k.inFile, k.Secret = false, true
+	values := []string{secret}
+	if k.List() {
+		values = splitList(strings.ReplaceAll(secret, "\n", ","))
+	}
+	v, err := k.parse(values)
+	if err != nil {
+		return reflect.Value{}, fmt.Errorf("holds a value that %w", err)
+	}
+	return v, nil
+}
+
+// parse reads values; only lists get several.
+func (k Key) parse(given []string) (reflect.Value, error) {
+	if k.List() {
+		return k.parseList(given)
+	}
+	v := reflect.New(k.kindOf).Elem()
+	return v, k.parseOne(v, given[0])
+}
+
+// parseOne reads the text of a value into a field.
+func (k Key) parseOne(field reflect.Value, text string) error {
+	n := k.number()
+	switch {
+	case n.kind != "":
+		value, err := n.read(text)
+		if err != nil {
+			return err
+		}
+		if value < k.least || value > k.most {
+			return fmt.Errorf("is outside %s", k.between())
+		}
+		field.SetInt(value)
+	case field.Kind() == reflect.Bool:
+		if text != "true" && text != "false" {
+			return errors.New("is neither true nor false")
+		}
+		field.SetBool(text == "true")
+	default:
+		if err := k.checkText(text); err != nil {
+			return err
+		}
+		field.SetString(text)
+	}
+	return nil
+}
+
+func (k Key) checkText(text string) error {
+	if options := k.options(); len(options) > 0 && !slices.Contains(options, text) {
+		return fmt.Errorf("is none of %s", strings.Join(options, ", "))
+	}
+	if check := checks[k.tags.Get("check")]; check != nil {
+		return check(text)
+	}
+	return nil
+}
+
+// parseList reads the items of a list. A password with a comma is torn apart, and its parts do not look like
+// passwords: where there is a login, no part is quoted.
+func (k Key) parseList(given []string) (reflect.Value, error) {
+	items := reflect.MakeSlice(k.kindOf, len(given), len(given))
+	login := slices.ContainsFunc(given, func(s string) bool { return strings.Contains(s, "@") })
+	for i, text := range given {
+		err, shown := k.parseOne(items.Index(i), text), text
+		if k.Secret {
+			shown = address.Shown(text)
+		}
+		switch {
+		case err == nil:
+		case len(given) == 1 && k.number().kind == "":
+			return items, err
+		case login || shown == "":
+			return items, fmt.Errorf("holds as number %d, counted by commas, what %w", i+1, err)
+		default:
+			return items, fmt.Errorf("holds %q, which %w", shown, err)
+		}
+	}
+	switch {
+	case len(given) > 0:
+		return items, nil
+	case k.tags.Get("some") == "":
+		return reflect.Zero(k.kindOf), nil
+	case k.number().kind != "":
+		return items, fmt.Errorf("holds no %s; give at least one", k.number().kind)
+	}
+	return items, errors.New("is empty; give at least one")
 }
 
 // shortDuration writes a duration without the zero parts of time.Duration.

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"strings"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
@@ -90,38 +88,19 @@ func openMySQL(where address.SQL) (*database, error) {
 	return &database{DB: sql.OpenDB(connector), dialect: sqlmarker.MySQL}, nil
 }
 
-// dsnOf is the DSN of an outbox, from its file if it has one.
-func dsnOf(name string, o config.Outbox) (dsn string, err error) {
-	if o.DSNFile == "" {
-		return o.DSN, nil
-	}
-	content, err := os.ReadFile(o.DSNFile)
-	if err != nil {
-		return "", fmt.Errorf("outbox.%s.dsn_file: cannot read the file: %w", name, err)
-	}
-	return strings.TrimSpace(string(content)), nil
-}
-
 // open opens the database of an outbox. Without a name the DSN is that of a flag.
 func open(name string, o config.Outbox) (*database, error) {
-	dsn, err := dsnOf(name, o)
+	d, err := openDatabase(o.DSN)
 	if err != nil {
-		return nil, err
-	}
-	d, err := openDatabase(dsn)
-	if err != nil {
-		return nil, fmt.Errorf("%s %w", source(name, o), err)
+		return nil, fmt.Errorf("%s %w", source(name), err)
 	}
 	return d, nil
 }
 
 // source is the key or the flag that holds the DSN.
-func source(name string, o config.Outbox) string {
-	switch {
-	case name == "":
+func source(name string) string {
+	if name == "" {
 		return "--dsn"
-	case o.DSNFile != "":
-		return "outbox." + name + ".dsn_file"
 	}
 	return "outbox." + name + ".dsn"
 }

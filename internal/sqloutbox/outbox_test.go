@@ -3,8 +3,6 @@ package sqloutbox_test
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -397,10 +395,6 @@ func TestCloseSettlesWhatIsInFlight(t *testing.T) {
 
 func TestDSNErrorsNameKeyNotPassword(t *testing.T) {
 	t.Parallel()
-	file := filepath.Join(t.TempDir(), "dsn")
-	if err := os.WriteFile(file, []byte("postgres://u:hunter2@h:port/d\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	for want, o := range map[string]config.Outbox{
 		"outbox.shop.dsn has options that the driver does not take; see the parameters of libpq": {
 			DSN: "postgres://u:hunter2@h/d?sslmode=hunter2",
@@ -411,11 +405,9 @@ func TestDSNErrorsNameKeyNotPassword(t *testing.T) {
 		"outbox.shop.dsn has options that the driver does not take; see the parameters of go-sql": {
 			DSN: "mysql://u:hunter2@h/d?parseTime=hunter2",
 		},
-		"outbox.shop.dsn_file cannot be read as a URL": {DSNFile: file},
-		"outbox.shop.dsn_file: cannot read the file":   {DSNFile: file + ".none"},
-		"outbox.shop.dsn is not a URL of the scheme":   {DSN: "u:hunter2@tcp(h)/d"},
-		"outbox.shop.dsn names no database":            {DSN: "mariadb://u:hunter2@h"},
-		"outbox.shop: outbox: Table: \"no table\" is":  {DSN: "postgres://u:hunter2@h/d", Table: "no table"},
+		"outbox.shop.dsn is not a URL of the scheme":  {DSN: "u:hunter2@tcp(h)/d"},
+		"outbox.shop.dsn names no database":           {DSN: "mariadb://u:hunter2@h"},
+		"outbox.shop: outbox: Table: \"no table\" is": {DSN: "postgres://u:hunter2@h/d", Table: "no table"},
 	} {
 		o.Producer, o.Workers = "orders", 1
 		_, err := sqloutbox.Open(t.Context(), sqloutbox.Config{

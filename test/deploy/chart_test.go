@@ -36,7 +36,7 @@ func TestChartSchemaKnowsEveryKey(t *testing.T) {
 			"type": []string{"object", "null"}, "additionalProperties": map[string]any{"type": "object"},
 		}
 	}
-	for _, key := range config.Keys() {
+	for _, key := range config.Flags() {
 		_, name, _ := strings.Cut(key.Name, ".")
 		section, is := sections[key.Section()].(map[string]any)
 		if !is {

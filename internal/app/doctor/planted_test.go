@@ -178,7 +178,7 @@ var planted = []struct {
 		s.watch(func(c *config.Config) {
 			c.DeadLetters = map[string]config.DeadLetters{"stock": {Queue: "nowhere.dead"}}
 		})
-	}},
+	}, also: []string{"dead-letters-missing"}},
 	{name: "broker-unknown", plant: func(s *site) {
 		due := strconv.FormatInt(time.Now().Add(10*time.Minute).UnixMilli(), 10)
 		s.redis.CLI("SADD", "msghandler:{00}:parked_for", "gone")

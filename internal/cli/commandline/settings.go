@@ -23,7 +23,7 @@ type ConfigFlags struct {
 
 // NewConfigFlags returns a flag for every key. The flags of hidden keys can be typed, and --help does not list them.
 func NewConfigFlags(hidden ...string) *ConfigFlags {
-	f := &ConfigFlags{keys: config.Keys()}
+	f := &ConfigFlags{keys: config.Flags()}
 	var fields []reflect.StructField
 	for i, k := range f.keys {
 		kind := reflect.TypeFor[*string]()

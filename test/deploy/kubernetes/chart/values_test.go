@@ -196,7 +196,7 @@ func TestOnlyRestartChangesRollPods(t *testing.T) {
 		}
 	}
 	for _, other := range []string{
-		"config: {redis: {prefix: shop}}", "config: {producers: {orders: {trust: true}}}", "config: {limits: {waiting: 5}}",
+		"config: {redis: {prefix: shop}}", "config: {producers: {orders: {trust: true}}}", "config: {limits: {body: 5}}",
 		"access: {certificates: true}",
 	} {
 		if checksum(other) == before {
