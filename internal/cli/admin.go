@@ -38,10 +38,10 @@ type adminFlags struct {
 // maxAnswer is the largest answer taken: a page of 1,000 messages with all their headers fits.
 const maxAnswer = 64 << 20
 
-// admin is a connection to a coordinator.
+// admin is a connection to a coordinator. Each unary call has the timeout of --timeout, and an error for people.
 type admin struct {
+	*grpc.ClientConn
 	client  adminv1.AdminServiceClient
-	conn    *grpc.ClientConn
 	server  string
 	timeout time.Duration
 	// hint says why a running coordinator may not answer; may be empty.
@@ -85,23 +85,19 @@ func (f *coordinatorFlags) connectWithin(s *commandline.Session, timeout time.Du
 			Err: fmt.Errorf("%q is not a coordinator's address; write host:port: %w", server, err),
 		}
 	}
-	return &admin{
-		client: adminv1.NewAdminServiceClient(conn), conn: conn, server: server, timeout: timeout, hint: f.Hint(s),
-	}, nil
+	a := &admin{ClientConn: conn, server: server, timeout: timeout, hint: f.Hint(s)}
+	a.client = adminv1.NewAdminServiceClient(a)
+	return a, nil
 }
 
 // Close ends the connection.
-func (a *admin) Close() { _ = a.conn.Close() }
+func (a *admin) Close() { _ = a.ClientConn.Close() }
 
-// call makes a call with the timeout of --timeout, and explains the error.
-func call[Request, Response any](
-	ctx context.Context, a *admin, method func(context.Context, Request, ...grpc.CallOption) (Response, error),
-	request Request,
-) (Response, error) {
+// Invoke implements grpc.ClientConnInterface.
+func (a *admin) Invoke(ctx context.Context, method string, request, answer any, options ...grpc.CallOption) error {
 	ctx, cancel := context.WithTimeout(ctx, a.timeout)
 	defer cancel()
-	response, err := method(ctx, request)
-	return response, a.explain(err)
+	return a.explain(a.ClientConn.Invoke(ctx, method, request, answer, options...))
 }
 
 // explain turns the error of a call into an error for people.

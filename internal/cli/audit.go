@@ -134,7 +134,7 @@ func (c *auditCommand) newest(
 	}
 	request.PageSize = int32(min(c.Limit, maxPage)) //nolint:gosec // at most maxPage
 	for len(records) < limit {
-		response, err := call(ctx, a, a.client.ListAudit, request)
+		response, err := a.client.ListAudit(ctx, request)
 		if err != nil {
 			return nil, false, err
 		}

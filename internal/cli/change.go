@@ -8,12 +8,13 @@ import (
 	"slices"
 	"time"
 
+	spb "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc/status"
+
 	"github.com/msghandler/msghandler/internal/cli/commandline"
 	"github.com/msghandler/msghandler/internal/operate"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
-	spb "google.golang.org/genproto/googleapis/rpc/status"
-	"google.golang.org/grpc/status"
 )
 
 // selection names the messages to change: by name, or by a filter.
@@ -34,13 +35,7 @@ type retryCommand struct {
 // Run makes messages due now.
 func (c *retryCommand) Run(ctx context.Context, s *commandline.Session) error {
 	return change{
-		adminFlags: c.adminFlags, selection: c.selection, verb: "Retry", done: "retried",
-		send: func(ctx context.Context, a *admin, r *adminv1.DiscardMessagesRequest) (answer, error) {
-			return call(ctx, a, a.client.RetryMessages, &adminv1.RetryMessagesRequest{
-				Selection: r.GetSelection(), Limit: r.GetLimit(), PageToken: r.GetPageToken(), Reason: r.GetReason(),
-				DryRun: r.GetDryRun(),
-			})
-		},
+		adminFlags: c.adminFlags, selection: c.selection, action: operate.Retry, verb: "Retry", done: "retried",
 	}.run(ctx, s)
 }
 
@@ -61,10 +56,8 @@ type discardCommand struct {
 // Run removes messages for good.
 func (c *discardCommand) Run(ctx context.Context, s *commandline.Session) error {
 	return change{
-		adminFlags: c.adminFlags, selection: c.selection, verb: "Discard", done: "discarded", loses: !c.MaybeCommitted,
-		send: func(ctx context.Context, a *admin, r *adminv1.DiscardMessagesRequest) (answer, error) {
-			return call(ctx, a, a.client.DiscardMessages, r)
-		},
+		adminFlags: c.adminFlags, selection: c.selection, action: operate.Discard, verb: "Discard", done: "discarded",
+		loses: !c.MaybeCommitted,
 	}.run(ctx, s)
 }
 
@@ -79,24 +72,16 @@ than were counted, and no message that was stored since; an older message that r
 them. With - as the name, the names are the first word of each line of standard input, such as a part of a list.`
 }
 
-// change is the common part of retry and discard. A discard's request has all fields of a retry's, so send gets that.
+// change is a retry or a discard.
 type change struct {
 	adminFlags
 	selection
+	action     operate.Action
 	verb, done string
 	// loses says that the operator has not yet agreed to lose messages whose businesses may have committed.
 	loses bool
 	// counted is when the messages were counted that the operator agreed to change; zero without a question.
 	counted time.Time
-	send    func(ctx context.Context, a *admin, r *adminv1.DiscardMessagesRequest) (answer, error)
-}
-
-// answer is the answer to a change of messages.
-type answer interface {
-	GetChanged() int64
-	// GetNextPageToken is where to go on, where more may match.
-	GetNextPageToken() string
-	GetOutcomes() []*msghandlerv1.Outcome
 }
 
 func (c change) run(ctx context.Context, s *commandline.Session) error {
@@ -142,7 +127,7 @@ func (c change) byName(ctx context.Context, s *commandline.Session, a *admin, na
 	var failures []error
 	far := s.Progress()
 	for part := range slices.Chunk(names, maxPage) {
-		got, err := c.send(ctx, a, &adminv1.DiscardMessagesRequest{
+		got, err := operate.ChangeMessages(ctx, a.client, c.action, &adminv1.DiscardMessagesRequest{
 			Selection: &adminv1.MessageSelection{Names: part}, DryRun: c.DryRun, Reason: c.Reason,
 		})
 		if err != nil {
@@ -213,23 +198,17 @@ func (c change) matching(
 	request := &adminv1.DiscardMessagesRequest{Selection: selection, Reason: c.Reason, DryRun: c.DryRun}
 	far := s.Progress()
 	defer far.End()
-	for changed < limit {
-		request.Limit = int32(min(limit-changed, maxPage)) //nolint:gosec // at most maxPage
+	changed, next, err := operate.Walk(limit, "", func(limit int64, token string) (operate.MessagesAnswer, error) {
+		request.Limit, request.PageToken = int32(min(limit, maxPage)), token //nolint:gosec // at most maxPage
 		if !c.counted.IsZero() {
 			selection.Filter = operate.CountedMessages(filter, c.counted)
 		}
-		var got answer
-		if got, err = c.send(ctx, a, request); err != nil {
-			break
-		}
-		changed += got.GetChanged()
-		request.PageToken = got.GetNextPageToken()
-		if more = request.GetPageToken() != ""; !more {
-			break
-		}
+		return operate.ChangeMessages(ctx, a.client, c.action, request)
+	}, func(changed int64) bool {
 		far.Update("%s %d %s messages", done, changed, stateName(filter.GetState()))
-	}
-	return changed, more, err
+		return true
+	})
+	return changed, next != "", err
 }
 
 // ask counts up to limit messages that match and asks whether to go on.

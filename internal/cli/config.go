@@ -58,7 +58,7 @@ func (c *configCommand) Run(ctx context.Context, s *commandline.Session) error {
 		return err
 	}
 	defer a.Close()
-	answer, err := call(ctx, a, a.client.GetConfiguration, &adminv1.GetConfigurationRequest{})
+	answer, err := a.client.GetConfiguration(ctx, &adminv1.GetConfigurationRequest{})
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/internal/cli/commandline"
+	"github.com/msghandler/msghandler/internal/operate"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
@@ -32,7 +33,7 @@ type dlqFlags struct {
 
 // letters runs work on the dead letters.
 func (f *dlqFlags) letters(
-	ctx context.Context, s *commandline.Session, work func(context.Context, letterDesk) error,
+	ctx context.Context, s *commandline.Session, work func(context.Context, operate.DeadLetterDesk) error,
 ) error {
 	if f.Queue == "" {
 		return commandline.UsageError{Err: errors.New("--queue is empty; name the queue, topic or stream " +
@@ -58,7 +59,7 @@ func (f *dlqFlags) letters(
 		return err
 	}
 	defer a.Close()
-	return work(ctx, distantDesk{a})
+	return work(ctx, a.client)
 }
 
 // letterNames reads names. Letters of other programs may have any name, and no id.
@@ -124,8 +125,8 @@ func (c *dlqShowCommand) Run(ctx context.Context, s *commandline.Session) error 
 	if err != nil {
 		return err
 	}
-	return c.letters(ctx, s, func(ctx context.Context, desk letterDesk) error {
-		found, err := desk.Get(ctx, &adminv1.GetDeadLetterRequest{
+	return c.letters(ctx, s, func(ctx context.Context, desk operate.DeadLetterDesk) error {
+		found, err := desk.GetDeadLetter(ctx, &adminv1.GetDeadLetterRequest{
 			Queue: c.Queue, Producer: names[0].GetProducer(), Id: names[0].GetId(),
 		})
 		if err != nil {

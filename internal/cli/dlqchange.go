@@ -51,17 +51,7 @@ func (c *dlqReplayCommand) Run(ctx context.Context, s *commandline.Session) erro
 		return commandline.UsageError{Err: errors.New("name the messages to replay, or say --all, or give a filter")}
 	}
 	return c.run(ctx, s, dlqChange{
-		verb: "Replay", done: "replayed", typed: c.Names, publishes: true,
-		do: func(
-			desk letterDesk, ctx context.Context, r *adminv1.DiscardDeadLettersRequest, changed operate.LetterChanged,
-		) (*adminv1.DiscardDeadLettersResponse, error) {
-			response, err := desk.Replay(ctx, &adminv1.ReplayDeadLettersRequest{
-				Queue: r.GetQueue(), Selection: r.GetSelection(), Limit: r.GetLimit(), Reason: r.GetReason(),
-			}, changed)
-			return &adminv1.DiscardDeadLettersResponse{
-				Changed: response.GetChanged(), More: response.GetMore(), Problem: response.GetProblem(),
-			}, err
-		},
+		verb: "Replay", done: "replayed", typed: c.Names, action: operate.Replay,
 	})
 }
 
@@ -80,22 +70,18 @@ func (c *dlqDiscardCommand) Run(ctx context.Context, s *commandline.Session) err
 	if (len(c.Names) > 0) == (c.DeadLetterText != operate.DeadLetterText{}) {
 		return commandline.UsageError{Err: errors.New("name the messages to discard, or give a filter")}
 	}
-	return c.run(ctx, s, dlqChange{verb: "Discard", done: "discarded", typed: c.Names, do: letterDesk.Discard})
+	return c.run(ctx, s, dlqChange{verb: "Discard", done: "discarded", typed: c.Names, action: operate.Discard})
 }
 
-// dlqChange is the difference between a replay and a discard. Their requests have the same fields; do gets a discard's.
+// dlqChange is a replay or a discard.
 type dlqChange struct {
+	action     operate.Action
 	verb, done string
 	// typed are the names; none: the filter of the flags.
 	typed []string
 	names []*adminv1.MessageName
 	// filter selects the letters where there are no names.
 	filter *adminv1.DeadLetterFilter
-	do     func(
-		desk letterDesk, ctx context.Context, r *adminv1.DiscardDeadLettersRequest, changed operate.LetterChanged,
-	) (*adminv1.DiscardDeadLettersResponse, error)
-	// publishes says that the letters are published to their exchanges.
-	publishes bool
 }
 
 // asks says whether the change may be of more letters than the operator has typed.
@@ -134,7 +120,7 @@ func (f *dlqChangeFlags) run(ctx context.Context, s *commandline.Session, c dlqC
 			return errors.Join(f.absent(c, 0), f.printResult(s, c.done, 0, false))
 		}
 	}
-	return f.letters(ctx, s, func(ctx context.Context, desk letterDesk) error {
+	return f.letters(ctx, s, func(ctx context.Context, desk operate.DeadLetterDesk) error {
 		return f.change(ctx, s, desk, c, &adminv1.DiscardDeadLettersRequest{
 			Queue: f.Queue, Selection: c.selected(asked), Reason: f.Reason,
 			Limit: int32(min(agreed, int64(limit))), //nolint:gosec // at most MaxInt32
@@ -144,13 +130,17 @@ func (f *dlqChangeFlags) run(ctx context.Context, s *commandline.Session, c dlqC
 
 // change changes the letters of a request, and shows how many were changed.
 func (f *dlqChangeFlags) change(
-	ctx context.Context, s *commandline.Session, desk letterDesk, c dlqChange, r *adminv1.DiscardDeadLettersRequest,
+	ctx context.Context, s *commandline.Session, desk operate.DeadLetterDesk, c dlqChange,
+	r *adminv1.DiscardDeadLettersRequest,
 ) error {
 	far, changed := s.Progress(), 0
-	response, err := c.do(desk, ctx, r, func(string, string, string) {
-		changed++
-		far.Update("%s %d letters", c.done, changed)
-	})
+	if local, is := desk.(*operate.LocalDesk); is {
+		local.Changed = func() {
+			changed++
+			far.Update("%s %d letters", c.done, changed)
+		}
+	}
+	response, err := operate.ChangeLetters(ctx, desk, c.action, r)
 	far.End()
 	if err != nil {
 		return err
@@ -168,14 +158,14 @@ func (f *dlqChangeFlags) change(
 
 // dryRun says how many letters would be changed, and which groups they are of.
 func (f *dlqChangeFlags) dryRun(ctx context.Context, s *commandline.Session, c dlqChange) error {
-	return f.letters(ctx, s, func(ctx context.Context, desk letterDesk) error {
+	return f.letters(ctx, s, func(ctx context.Context, desk operate.DeadLetterDesk) error {
 		counted, err := f.count(ctx, s, desk, c.selected(time.Now()))
 		if err != nil {
 			return err
 		}
 		stays, rows := int64(0), [][]string(nil)
 		for _, to := range counted.GetDestinations() {
-			if c.publishes && to.GetRefusal() != "" {
+			if c.action == operate.Replay && to.GetRefusal() != "" {
 				stays += to.GetCount()
 				rows = append(rows, []string{destinationLine(to)})
 			}
@@ -202,11 +192,11 @@ func destinationLine(to *adminv1.DeadLetterDestination) string {
 func (f *dlqChangeFlags) ask(ctx context.Context, s *commandline.Session, c dlqChange) (agreed int64, err error) {
 	q := question{verb: c.verb, first: "the oldest ", noun: "dead letter", rest: " of " + f.Queue}
 	return askToChange(s, q, func() (n int64, more bool, err error) {
-		err = f.letters(ctx, s, func(ctx context.Context, desk letterDesk) error {
+		err = f.letters(ctx, s, func(ctx context.Context, desk operate.DeadLetterDesk) error {
 			counted, err := f.count(ctx, s, desk, c.selected(time.Now()))
 			n, more = counted.GetCount(), counted.GetMore()
 			for _, to := range counted.GetDestinations() {
-				if c.publishes {
+				if c.action == operate.Replay {
 					fmt.Fprintln(s.Err, escape.Line(destinationLine(to)))
 				}
 			}

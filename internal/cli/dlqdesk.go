@@ -2,7 +2,6 @@ package cli
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -14,60 +13,7 @@ import (
 	"github.com/msghandler/msghandler/internal/config"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/operate"
-	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
-
-// letterDesk reads and changes dead letters: through a coordinator, or directly.
-type letterDesk interface {
-	List(ctx context.Context, r *adminv1.ListDeadLettersRequest) (*adminv1.ListDeadLettersResponse, error)
-	Get(ctx context.Context, r *adminv1.GetDeadLetterRequest) (*adminv1.GetDeadLetterResponse, error)
-	Count(ctx context.Context, r *adminv1.CountDeadLettersRequest) (*adminv1.CountDeadLettersResponse, error)
-	// Replay and Discard call changed with each letter where the desk is in this process.
-	Replay(
-		ctx context.Context, r *adminv1.ReplayDeadLettersRequest, changed operate.LetterChanged,
-	) (*adminv1.ReplayDeadLettersResponse, error)
-	Discard(
-		ctx context.Context, r *adminv1.DiscardDeadLettersRequest, changed operate.LetterChanged,
-	) (*adminv1.DiscardDeadLettersResponse, error)
-}
-
-// distantDesk is the desk of a coordinator.
-type distantDesk struct{ admin *admin }
-
-// List implements letterDesk.
-func (d distantDesk) List(
-	ctx context.Context, r *adminv1.ListDeadLettersRequest,
-) (*adminv1.ListDeadLettersResponse, error) {
-	return call(ctx, d.admin, d.admin.client.ListDeadLetters, r)
-}
-
-// Get implements letterDesk.
-func (d distantDesk) Get(
-	ctx context.Context, r *adminv1.GetDeadLetterRequest,
-) (*adminv1.GetDeadLetterResponse, error) {
-	return call(ctx, d.admin, d.admin.client.GetDeadLetter, r)
-}
-
-// Count implements letterDesk.
-func (d distantDesk) Count(
-	ctx context.Context, r *adminv1.CountDeadLettersRequest,
-) (*adminv1.CountDeadLettersResponse, error) {
-	return call(ctx, d.admin, d.admin.client.CountDeadLetters, r)
-}
-
-// Replay implements letterDesk.
-func (d distantDesk) Replay(
-	ctx context.Context, r *adminv1.ReplayDeadLettersRequest, _ operate.LetterChanged,
-) (*adminv1.ReplayDeadLettersResponse, error) {
-	return call(ctx, d.admin, d.admin.client.ReplayDeadLetters, r)
-}
-
-// Discard implements letterDesk.
-func (d distantDesk) Discard(
-	ctx context.Context, r *adminv1.DiscardDeadLettersRequest, _ operate.LetterChanged,
-) (*adminv1.DiscardDeadLettersResponse, error) {
-	return call(ctx, d.admin, d.admin.client.DiscardDeadLetters, r)
-}
 
 // dlqDirectFlags have a command work on the broker itself.
 type dlqDirectFlags struct {
@@ -102,7 +48,7 @@ func (f *dlqDirectFlags) most() (page, change int) {
 const maxLetters = 10_000
 
 // open describes the dead letters of a queue; the first use connects.
-func (f *dlqDirectFlags) open(s *commandline.Session, queue string) (*operate.Desk, error) {
+func (f *dlqDirectFlags) open(s *commandline.Session, queue string) (*operate.LocalDesk, error) {
 	settings, err := s.Load(nil)
 	if err != nil {
 		return nil, err
@@ -112,7 +58,7 @@ func (f *dlqDirectFlags) open(s *commandline.Session, queue string) (*operate.De
 		return nil, err
 	}
 	source.MayPublish = app.LetterRule(func() *config.Config { return &settings }, queue, source.Broker)
-	return operate.Direct(source)
+	return operate.NewLocalDesk(source)
 }
 
 // find describes the queue. The name of an entry of dead_letters means its queue, on each broker.

@@ -27,7 +27,7 @@ func (c *dlqListCommand) Run(ctx context.Context, s *commandline.Session) error 
 	if err != nil {
 		return wrongText(err)
 	}
-	return c.letters(ctx, s, func(ctx context.Context, desk letterDesk) error {
+	return c.letters(ctx, s, func(ctx context.Context, desk operate.DeadLetterDesk) error {
 		listed, note, more, err := c.pages(ctx, s, desk, filter)
 		if err != nil {
 			return err
@@ -43,7 +43,7 @@ func (c *dlqListCommand) Run(ctx context.Context, s *commandline.Session) error 
 
 // pages reads up to --limit letters, page by page, and says whether there may be more, or why the list ends early.
 func (c *dlqListCommand) pages(
-	ctx context.Context, s *commandline.Session, desk letterDesk, filter *adminv1.DeadLetterFilter,
+	ctx context.Context, s *commandline.Session, desk operate.DeadLetterDesk, filter *adminv1.DeadLetterFilter,
 ) (listed []letter, note string, more bool, err error) {
 	far := s.Progress()
 	defer far.End()
@@ -52,7 +52,7 @@ func (c *dlqListCommand) pages(
 	request := &adminv1.ListDeadLettersRequest{Queue: c.Queue, Filter: filter}
 	for len(listed) < c.Limit {
 		request.PageSize = int32(min(c.Limit-len(listed), most)) //nolint:gosec // at most MaxInt32
-		page, err := desk.List(ctx, request)
+		page, err := desk.ListDeadLetters(ctx, request)
 		if err != nil {
 			return nil, "", false, err
 		}
@@ -98,7 +98,7 @@ func (c *dlqCountCommand) Run(ctx context.Context, s *commandline.Session) error
 	if err != nil {
 		return wrongText(err)
 	}
-	return c.letters(ctx, s, func(ctx context.Context, desk letterDesk) error {
+	return c.letters(ctx, s, func(ctx context.Context, desk operate.DeadLetterDesk) error {
 		counted, err := c.count(ctx, s, desk, &adminv1.DeadLetterSelection{Filter: filter})
 		if err != nil {
 			return err
@@ -120,10 +120,10 @@ func (c *dlqCountCommand) Run(ctx context.Context, s *commandline.Session) error
 
 // count counts the letters of a selection by group and by destination.
 func (f *dlqFlags) count(
-	ctx context.Context, s *commandline.Session, desk letterDesk, selected *adminv1.DeadLetterSelection,
+	ctx context.Context, s *commandline.Session, desk operate.DeadLetterDesk, selected *adminv1.DeadLetterSelection,
 ) (*adminv1.CountDeadLettersResponse, error) {
 	defer s.Progress().During("looking at letters")()
-	return desk.Count(ctx, &adminv1.CountDeadLettersRequest{Queue: f.Queue, Selection: selected})
+	return desk.CountDeadLetters(ctx, &adminv1.CountDeadLettersRequest{Queue: f.Queue, Selection: selected})
 }
 
 // letterCount is a count in --output json. The names of its fields are part of the product.

@@ -53,7 +53,7 @@ func (a *admin) list(
 	request := &adminv1.ListMessagesRequest{Filter: f}
 	for len(records) < limit {
 		request.PageSize = int32(min(limit-len(records), maxPage)) //nolint:gosec // at most maxPage
-		response, err := call(ctx, a, a.client.ListMessages, request)
+		response, err := a.client.ListMessages(ctx, request)
 		if err != nil {
 			return nil, false, err
 		}

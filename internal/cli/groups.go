@@ -65,7 +65,7 @@ func readGroups(
 	for _, state := range statesOf(filter) {
 		of := proto.CloneOf(filter)
 		of.State = state
-		found, err := call(ctx, a, a.client.GroupMessages, &adminv1.GroupMessagesRequest{Filter: of})
+		found, err := a.client.GroupMessages(ctx, &adminv1.GroupMessagesRequest{Filter: of})
 		if err != nil {
 			return nil, nil, err
 		}

@@ -113,7 +113,7 @@ func (c *historyCommand) newest(
 		Filter: filter, ReceiptsOnly: c.Receipts, PageSize: int32(min(c.Limit, maxPage)), //nolint:gosec // at most maxPage
 	}
 	for {
-		response, err := call(ctx, a, a.client.ListFinished, request)
+		response, err := a.client.ListFinished(ctx, request)
 		if err != nil {
 			return nil, nil, false, err
 		}
@@ -166,7 +166,7 @@ func (a *admin) archived(
 ) (*adminv1.FinishedMessage, error) {
 	ctx, cancel := context.WithTimeout(ctx, a.timeout)
 	defer cancel()
-	response, err := a.client.GetFinished(ctx, &adminv1.GetFinishedRequest{
+	response, err := adminv1.NewAdminServiceClient(a.ClientConn).GetFinished(ctx, &adminv1.GetFinishedRequest{
 		Producer: name.GetProducer(), Id: name.GetId(),
 	})
 	switch status.Code(err) {

@@ -151,7 +151,7 @@ func (c *showCommand) Run(ctx context.Context, s *commandline.Session) error {
 	}
 	defer a.Close()
 	request := &adminv1.GetMessageRequest{Producer: names[0].GetProducer(), Id: names[0].GetId()}
-	response, err := call(ctx, a, a.client.GetMessage, request)
+	response, err := a.client.GetMessage(ctx, request)
 	var missing commandline.NotFoundError
 	absent := errors.As(err, &missing)
 	if absent || halfmsg.State(response.GetRecord().GetState()).Final() { //nolint:gosec // the values are the same

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/msghandler/msghandler/internal/cli/commandline"
+	"github.com/msghandler/msghandler/internal/operate"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
@@ -31,7 +32,7 @@ func (c change) agreeToLose(
 	var open int64
 	for part := range slices.Chunk(names, maxPage) {
 		for _, state := range []msghandlerv1.State{msghandlerv1.State_STATE_PENDING, msghandlerv1.State_STATE_ABANDONED} {
-			got, err := c.send(ctx, a, &adminv1.DiscardMessagesRequest{
+			got, err := operate.ChangeMessages(ctx, a.client, c.action, &adminv1.DiscardMessagesRequest{
 				Selection: &adminv1.MessageSelection{Names: part}, ExpectedState: state, DryRun: true,
 			})
 			if err != nil {

@@ -79,7 +79,7 @@ func (c *replayCommand) byName(
 		for _, n := range part {
 			selection.Names = append(selection.Names, &adminv1.FinishedName{Producer: n.GetProducer(), Id: n.GetId()})
 		}
-		response, err := call(ctx, a, a.client.ReplayMessages, &adminv1.ReplayMessagesRequest{
+		response, err := a.client.ReplayMessages(ctx, &adminv1.ReplayMessagesRequest{
 			Selection: selection, NewIdSuffix: c.NewIDSuffix, Reason: c.Reason, DryRun: c.DryRun,
 		})
 		if err != nil {
@@ -134,20 +134,16 @@ func (c *replayCommand) matching(
 	request := &adminv1.ReplayMessagesRequest{
 		Selection: &adminv1.FinishedSelection{Filter: filter}, NewIdSuffix: c.NewIDSuffix, Reason: c.Reason, DryRun: c.DryRun,
 	}
-	for replayed < limit {
-		request.Limit = int32(min(limit-replayed, maxPage)) //nolint:gosec // at most maxPage
-		response, err := call(ctx, a, a.client.ReplayMessages, request)
-		if err != nil {
-			return replayed, skipped, more, err
-		}
-		replayed, skipped = replayed+response.GetChanged(), skipped+response.GetSkipped()
+	replayed, next, err := operate.Walk(limit, "", func(limit int64, token string) (operate.MessagesAnswer, error) {
+		request.Limit, request.PageToken = int32(min(limit, maxPage)), token //nolint:gosec // at most maxPage
+		response, err := a.client.ReplayMessages(ctx, request)
+		skipped += response.GetSkipped()
+		return response, err
+	}, func(replayed int64) bool {
 		far.Update("%d messages", replayed)
-		request.PageToken = response.GetNextPageToken()
-		if more = request.GetPageToken() != ""; !more {
-			break
-		}
-	}
-	return replayed, skipped, more, nil
+		return true
+	})
+	return replayed, skipped, next != "", err
 }
 
 func (c *replayCommand) print(s *commandline.Session, replayed, skipped int64, more bool) error {

@@ -58,7 +58,7 @@ func separate(s *commandline.Session, output string) {
 }
 
 func (c *statsCommand) once(ctx context.Context, s *commandline.Session, a *admin) error {
-	response, err := call(ctx, a, a.client.GetStats, &adminv1.GetStatsRequest{})
+	response, err := a.client.GetStats(ctx, &adminv1.GetStatsRequest{})
 	if err != nil {
 		return err
 	}

@@ -142,7 +142,7 @@ func (t *top) count(news *adminv1.TailMessagesResponse) error {
 
 // page draws a screen.
 func (t *top) page(ctx context.Context) (string, error) {
-	response, err := call(ctx, t.admin, t.admin.client.GetStats, &adminv1.GetStatsRequest{})
+	response, err := t.admin.client.GetStats(ctx, &adminv1.GetStatsRequest{})
 	if err != nil {
 		return "", err
 	}
@@ -217,8 +217,9 @@ var troubleStates = []halfmsg.State{halfmsg.Dead, halfmsg.Abandoned, halfmsg.Sen
 // the coordinator left out.
 func (t *top) inTrouble(ctx context.Context) (groups []*troubleGroup, left int, err error) {
 	for _, state := range troubleStates {
-		response, err := call(ctx, t.admin, t.admin.client.GroupMessages,
-			&adminv1.GroupMessagesRequest{Filter: &adminv1.MessageFilter{State: msghandlerv1.State(state)}})
+		response, err := t.admin.client.GroupMessages(ctx, &adminv1.GroupMessagesRequest{
+			Filter: &adminv1.MessageFilter{State: msghandlerv1.State(state)},
+		})
 		if err != nil {
 			return nil, 0, err
 		}

@@ -84,9 +84,6 @@ type queue struct {
 // NewDesk describes the queues, for the operators of a coordinator; the first call connects.
 func NewDesk(sources []Source) (*Desk, error) { return newDesk(sources, shared) }
 
-// Direct describes one queue, for the only operator of this process. The error never quotes the URL.
-func Direct(s Source) (*Desk, error) { return newDesk([]Source{s}, alone) }
-
 func newDesk(sources []Source, bounds bounds) (*Desk, error) {
 	d := &Desk{bounds: bounds}
 	for _, s := range sources {

@@ -1,4 +1,5 @@
-// Package operate is the desk of operators: it reads and changes consumers' dead letters on any broker, for
+// Package operate is the desk of operators, under the command line and the console: it reads filters as people write
+// them, and changes many messages call by call. It also reads and changes consumers' dead letters on any broker, for
 // coordinators and for msghandler dlq --direct.
 package operate
 

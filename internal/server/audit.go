@@ -73,9 +73,11 @@ func (s *Server) recordPolicyRefusal(ctx context.Context, producer string, err e
 	})
 }
 
-// record records who changed which messages, and why; and of which messages the outcome is unknown. The error of
+// recordChange records who changed which messages, and why; and of which messages the outcome is unknown. The error of
 // another message says that nothing was done with the message.
-func (c *change) record(ctx context.Context, names []halfmsg.Name, results []halfmsg.Result) {
+func (s *Server) recordChange(
+	ctx context.Context, r audit.Record, names []halfmsg.Name, results []halfmsg.Result,
+) {
 	var done, unknown []string
 	var cause error
 	for i, r := range results {
@@ -87,14 +89,14 @@ func (c *change) record(ctx context.Context, names []halfmsg.Name, results []hal
 			cause = r.Err
 		}
 	}
-	r := audit.Record{Action: c.action, Filter: c.filter, Reason: c.reason, Producer: producerOfAll(names)}
+	r.Producer = producerOfAll(names)
 	ctx = withOrigin(ctx)
 	if r.Names, r.Result = done, audit.Done; len(done) > 0 {
-		c.server.config.Audit.Record(ctx, r)
+		s.config.Audit.Record(ctx, r)
 	}
 	if r.Names, r.Result = unknown, audit.Failed; len(unknown) > 0 {
 		r.Cause = faultOf(cause).text
-		c.server.config.Audit.Record(ctx, r)
+		s.config.Audit.Record(ctx, r)
 	}
 }
 

@@ -219,10 +219,10 @@ func New(config Config) (*Server, error) {
 	return s, nil
 }
 
-// Operators is AdminService for callers in this process. The context has their identity, which must have the role that
-// a method needs, and the context's peer says from where they call.
-func (s *Server) Operators() adminv1.AdminServiceServer {
-	return &localOperators{operators: &operators{server: s}}
+// Operators makes the unary calls of AdminService for callers in this process. The context has their identity, which
+// must have the role that a method needs, and the context's peer says from where they call.
+func (s *Server) Operators() grpc.ClientConnInterface {
+	return localConn{&operators{server: s}}
 }
 
 // complete says whether every value is set for which internal/config has a default.

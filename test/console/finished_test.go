@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
+
 	"github.com/chromedp/chromedp"
 
 	"github.com/msghandler/msghandler/internal/config"
@@ -94,13 +96,13 @@ func TestReadOnlyConsoleReplaysNothing(t *testing.T) {
 }
 
 func (s *scene) ListFinished(
-	context.Context, *adminv1.ListFinishedRequest,
+	context.Context, *adminv1.ListFinishedRequest, ...grpc.CallOption,
 ) (*adminv1.ListFinishedResponse, error) {
 	return &adminv1.ListFinishedResponse{Messages: s.finished, FromArchive: true}, nil
 }
 
 func (s *scene) GetFinished(
-	_ context.Context, r *adminv1.GetFinishedRequest,
+	_ context.Context, r *adminv1.GetFinishedRequest, _ ...grpc.CallOption,
 ) (*adminv1.GetFinishedResponse, error) {
 	for _, m := range s.finished {
 		if m.GetMessage().GetId() == r.GetId() {
@@ -111,7 +113,7 @@ func (s *scene) GetFinished(
 }
 
 func (s *scene) ReplayMessages(
-	context.Context, *adminv1.ReplayMessagesRequest,
+	context.Context, *adminv1.ReplayMessagesRequest, ...grpc.CallOption,
 ) (*adminv1.ReplayMessagesResponse, error) {
 	return &adminv1.ReplayMessagesResponse{Changed: 1}, nil
 }

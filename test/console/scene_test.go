@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
+
 	"github.com/chromedp/chromedp"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -87,7 +89,7 @@ func (s *scene) pages() http.Handler {
 }
 
 func (s *scene) GetMessage(
-	_ context.Context, r *adminv1.GetMessageRequest,
+	_ context.Context, r *adminv1.GetMessageRequest, _ ...grpc.CallOption,
 ) (*adminv1.GetMessageResponse, error) {
 	for _, record := range s.records {
 		if record.GetProducer() == r.GetProducer() && record.GetMessage().GetId() == r.GetId() {
@@ -98,7 +100,7 @@ func (s *scene) GetMessage(
 }
 
 func (s *scene) ListMessages(
-	_ context.Context, r *adminv1.ListMessagesRequest,
+	_ context.Context, r *adminv1.ListMessagesRequest, _ ...grpc.CallOption,
 ) (*adminv1.ListMessagesResponse, error) {
 	page := &adminv1.ListMessagesResponse{}
 	for _, record := range s.records {
@@ -113,7 +115,7 @@ func (s *scene) ListMessages(
 }
 
 func (s *scene) GroupMessages(
-	_ context.Context, r *adminv1.GroupMessagesRequest,
+	_ context.Context, r *adminv1.GroupMessagesRequest, _ ...grpc.CallOption,
 ) (*adminv1.GroupMessagesResponse, error) {
 	groups := slices.DeleteFunc(slices.Clone(s.groups[r.GetFilter().GetState()]), func(g *adminv1.MessageGroup) bool {
 		exchange := r.GetFilter().GetExchange()
@@ -123,7 +125,7 @@ func (s *scene) GroupMessages(
 }
 
 func (s *scene) FindMessages(
-	_ context.Context, r *adminv1.FindMessagesRequest,
+	_ context.Context, r *adminv1.FindMessagesRequest, _ ...grpc.CallOption,
 ) (*adminv1.FindMessagesResponse, error) {
 	found := &adminv1.FindMessagesResponse{}
 	for _, record := range s.records {
@@ -135,7 +137,7 @@ func (s *scene) FindMessages(
 }
 
 func (s *scene) RetryMessages(
-	_ context.Context, r *adminv1.RetryMessagesRequest,
+	_ context.Context, r *adminv1.RetryMessagesRequest, _ ...grpc.CallOption,
 ) (*adminv1.RetryMessagesResponse, error) {
 	names := r.GetSelection().GetNames()
 	n := int64(max(len(names), 296))
@@ -143,13 +145,13 @@ func (s *scene) RetryMessages(
 }
 
 func (s *scene) DiscardMessages(
-	_ context.Context, r *adminv1.DiscardMessagesRequest,
+	_ context.Context, r *adminv1.DiscardMessagesRequest, _ ...grpc.CallOption,
 ) (*adminv1.DiscardMessagesResponse, error) {
 	return &adminv1.DiscardMessagesResponse{Changed: int64(len(r.GetSelection().GetNames()))}, nil
 }
 
 func (s *scene) ListAudit(
-	context.Context, *adminv1.ListAuditRequest,
+	context.Context, *adminv1.ListAuditRequest, ...grpc.CallOption,
 ) (*adminv1.ListAuditResponse, error) {
 	return &adminv1.ListAuditResponse{Records: s.audited, NextPageToken: "next"}, nil
 }

@@ -4,15 +4,18 @@ import (
 	"context"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/timestamppb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/msghandler/msghandler/internal/console/pages"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
 // tray is a queue with a dead letter for pages without a broker.
 type tray struct {
+	pages.Admin
 	queue  *adminv1.DeadLetterQueue
 	letter *adminv1.DeadLetter
 }
@@ -21,10 +24,10 @@ type tray struct {
 func trayOf(text string) tray {
 	since := timestamppb.New(time.Now().Add(-3 * time.Hour))
 	return tray{
-		&adminv1.DeadLetterQueue{
+		queue: &adminv1.DeadLetterQueue{
 			Name: text, Queue: text + ".dead", Broker: text, Count: wrapperspb.Int64(1), OldestTime: since,
 		},
-		&adminv1.DeadLetter{
+		letter: &adminv1.DeadLetter{
 			Producer: text, Consumer: text, Reason: "not " + text, FirstCause: text, Retries: 5, SinceTime: since,
 			Message: &msghandlerv1.Message{
 				Id: text, Exchange: text, RoutingKey: text, ContentType: text, Headers: map[string]string{text: text},
@@ -34,47 +37,47 @@ func trayOf(text string) tray {
 	}
 }
 
-// ListDeadLetterQueues implements pages.LetterAdmin.
+// ListDeadLetterQueues implements pages.Admin.
 func (t tray) ListDeadLetterQueues(
-	context.Context, *adminv1.ListDeadLetterQueuesRequest,
+	context.Context, *adminv1.ListDeadLetterQueuesRequest, ...grpc.CallOption,
 ) (*adminv1.ListDeadLetterQueuesResponse, error) {
 	return &adminv1.ListDeadLetterQueuesResponse{Queues: []*adminv1.DeadLetterQueue{t.queue}}, nil
 }
 
-// ListDeadLetters implements pages.LetterAdmin.
+// ListDeadLetters implements pages.Admin.
 func (t tray) ListDeadLetters(
-	context.Context, *adminv1.ListDeadLettersRequest,
+	context.Context, *adminv1.ListDeadLettersRequest, ...grpc.CallOption,
 ) (*adminv1.ListDeadLettersResponse, error) {
 	return &adminv1.ListDeadLettersResponse{
 		Letters: []*adminv1.DeadLetter{t.letter}, NextPageToken: "100", Note: "The look ended.",
 	}, nil
 }
 
-// GetDeadLetter implements pages.LetterAdmin.
+// GetDeadLetter implements pages.Admin.
 func (t tray) GetDeadLetter(
-	context.Context, *adminv1.GetDeadLetterRequest,
+	context.Context, *adminv1.GetDeadLetterRequest, ...grpc.CallOption,
 ) (*adminv1.GetDeadLetterResponse, error) {
 	return &adminv1.GetDeadLetterResponse{Letter: t.letter}, nil
 }
 
-// CountDeadLetters implements pages.LetterAdmin.
+// CountDeadLetters implements pages.Admin.
 func (t tray) CountDeadLetters(
-	context.Context, *adminv1.CountDeadLettersRequest,
+	context.Context, *adminv1.CountDeadLettersRequest, ...grpc.CallOption,
 ) (*adminv1.CountDeadLettersResponse, error) {
 	to := []*adminv1.DeadLetterDestination{{Exchange: "orders", Count: 1}}
 	return &adminv1.CountDeadLettersResponse{Count: 1, More: true, Destinations: to}, nil
 }
 
-// ReplayDeadLetters implements pages.LetterAdmin.
+// ReplayDeadLetters implements pages.Admin.
 func (t tray) ReplayDeadLetters(
-	context.Context, *adminv1.ReplayDeadLettersRequest,
+	context.Context, *adminv1.ReplayDeadLettersRequest, ...grpc.CallOption,
 ) (*adminv1.ReplayDeadLettersResponse, error) {
 	return &adminv1.ReplayDeadLettersResponse{Changed: 1}, nil
 }
 
-// DiscardDeadLetters implements pages.LetterAdmin.
+// DiscardDeadLetters implements pages.Admin.
 func (t tray) DiscardDeadLetters(
-	context.Context, *adminv1.DiscardDeadLettersRequest,
+	context.Context, *adminv1.DiscardDeadLettersRequest, ...grpc.CallOption,
 ) (*adminv1.DiscardDeadLettersResponse, error) {
 	return &adminv1.DiscardDeadLettersResponse{Changed: 1}, nil
 }

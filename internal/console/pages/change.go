@@ -3,11 +3,12 @@ package pages
 import (
 	"cmp"
 	"context"
+	"math"
 	"net/http"
 	"net/url"
 	"time"
 
-	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
+	"github.com/msghandler/msghandler/internal/operate"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -90,16 +91,22 @@ func (p *Pages) counted(ctx context.Context, admin Admin, s *selection) ([]refus
 		return nil, p.countState(ctx, s)
 	}
 	ends := time.Now().Add(countTime)
-	for part := *s; ; {
-		found, err := part.send(ctx, admin, part.request(true, maxChange, ""))
-		if err != nil {
-			return nil, err
-		}
-		s.Count += found.GetChanged()
-		part.After = found.GetNextPageToken()
-		if s.AtLeast = part.After != ""; !s.AtLeast || time.Now().After(ends) {
-			return s.refused(found.GetOutcomes()), nil
-		}
+	var outcomes []*msghandlerv1.Outcome
+	counted, next, err := operate.Walk(math.MaxInt64, s.After, s.call(ctx, admin, true, "", &outcomes),
+		func(int64) bool { return time.Now().Before(ends) })
+	s.Count, s.AtLeast = counted, next != ""
+	return s.refused(outcomes), err
+}
+
+// call makes the calls of a change, or counts in a dry run, and notes the outcomes of named messages.
+func (s selection) call(
+	ctx context.Context, admin Admin, dry bool, reason string, outcomes *[]*msghandlerv1.Outcome,
+) func(limit int64, token string) (operate.MessagesAnswer, error) {
+	return func(limit int64, token string) (operate.MessagesAnswer, error) {
+		s.After = token
+		answer, err := operate.ChangeMessages(ctx, admin, operate.Action(s.Action), s.request(dry, limit, reason))
+		*outcomes = answer.GetOutcomes()
+		return answer, err
 	}
 }
 
@@ -118,26 +125,6 @@ func (p *Pages) countState(ctx context.Context, s *selection) error {
 		}
 	}
 	return err
-}
-
-// changeAnswer is the answer to a change of messages.
-type changeAnswer interface {
-	GetChanged() int64
-	GetNextPageToken() string
-	GetOutcomes() []*msghandlerv1.Outcome
-}
-
-// send makes a call of the API.
-func (s selection) send(
-	ctx context.Context, admin Admin, r *adminv1.DiscardMessagesRequest,
-) (changeAnswer, error) {
-	if s.Action == actDiscard {
-		return admin.DiscardMessages(ctx, r)
-	}
-	return admin.RetryMessages(ctx, &adminv1.RetryMessagesRequest{
-		Selection: r.GetSelection(), Limit: r.GetLimit(), PageToken: r.GetPageToken(), Reason: r.GetReason(),
-		DryRun: r.GetDryRun(),
-	})
 }
 
 // refused lists the named messages that could not be changed.
@@ -186,24 +173,16 @@ func (p *Pages) change(r *http.Request) answer {
 func (p *Pages) do(ctx context.Context, admin Admin, s selection, reason string) changedData {
 	data := changedData{selection: s, Reason: reason, Back: "/messages?" + s.Filter.Query()}
 	ends := time.Now().Add(changeTime)
-	part := s
-	for data.Done < s.Count {
-		done, err := part.send(ctx, admin, part.request(false, s.Count-data.Done, reason))
-		if err != nil {
-			data.Problem, data.status = err.Error(), statusOf(err)
-			break
-		}
-		data.Done += done.GetChanged()
-		data.Refused = s.refused(done.GetOutcomes())
-		if part.After = done.GetNextPageToken(); part.After == "" {
-			return data
-		}
-		if time.Now().After(ends) {
-			break
-		}
+	var outcomes []*msghandlerv1.Outcome
+	var err error
+	data.Done, data.After, err = operate.Walk(s.Count, s.After, s.call(ctx, admin, false, reason, &outcomes),
+		func(int64) bool { return time.Now().Before(ends) })
+	data.Refused = s.refused(outcomes)
+	if err != nil {
+		data.Problem, data.status = err.Error(), statusOf(err)
 	}
-	if len(s.Names) == 0 && cmp.Or(part.After, data.Problem) != "" {
-		data.More = "/change?" + selection{Action: s.Action, Filter: s.Filter, After: part.After}.Query()
+	if len(s.Names) == 0 && cmp.Or(data.After, data.Problem) != "" {
+		data.More = "/change?" + selection{Action: s.Action, Filter: s.Filter, After: data.After}.Query()
 	}
 	return data
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
+
 	"github.com/msghandler/msghandler/internal/access"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
@@ -24,7 +26,7 @@ type recorder struct {
 }
 
 func (a *recorder) DiscardMessages(
-	_ context.Context, r *adminv1.DiscardMessagesRequest,
+	_ context.Context, r *adminv1.DiscardMessagesRequest, _ ...grpc.CallOption,
 ) (*adminv1.DiscardMessagesResponse, error) {
 	a.asked, a.at = append(a.asked, r), time.Now()
 	if len(a.asked) == a.fails {

@@ -169,16 +169,9 @@ func (p *Pages) changeLetters(r *http.Request) answer {
 
 // change replays or discards at most as many letters as were counted.
 func (s letterSelection) change(ctx context.Context, admin Admin, reason string) (done lettersChanged, err error) {
-	queue, selected := s.Filter.Queue, s.request()
-	limit := int32(min(s.Count, maxLetters)) //nolint:gosec // at most maxLetters
-	if s.Action == actDiscard {
-		changed, err := admin.DiscardDeadLetters(ctx, &adminv1.DiscardDeadLettersRequest{
-			Queue: queue, Selection: selected, Limit: limit, Reason: reason,
-		})
-		return lettersChanged{changed.GetChanged(), changed.GetMore() || s.AtLeast, changed.GetProblem()}, err
-	}
-	changed, err := admin.ReplayDeadLetters(ctx, &adminv1.ReplayDeadLettersRequest{
-		Queue: queue, Selection: selected, Limit: limit, Reason: reason,
+	changed, err := operate.ChangeLetters(ctx, admin, operate.Action(s.Action), &adminv1.DiscardDeadLettersRequest{
+		Queue: s.Filter.Queue, Selection: s.request(), Reason: reason,
+		Limit: int32(min(s.Count, maxLetters)), //nolint:gosec // at most maxLetters
 	})
 	return lettersChanged{changed.GetChanged(), changed.GetMore() || s.AtLeast, changed.GetProblem()}, err
 }

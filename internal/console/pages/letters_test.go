@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/msghandler/msghandler/internal/access"
@@ -27,7 +28,7 @@ type tray struct {
 }
 
 func (*tray) ListDeadLetterQueues(
-	context.Context, *adminv1.ListDeadLetterQueuesRequest,
+	context.Context, *adminv1.ListDeadLetterQueuesRequest, ...grpc.CallOption,
 ) (*adminv1.ListDeadLetterQueuesResponse, error) {
 	return &adminv1.ListDeadLetterQueuesResponse{Queues: []*adminv1.DeadLetterQueue{
 		{Name: "payments", Queue: "payments.dead", Count: wrapperspb.Int64(3)}, {Name: "stock", Queue: "stock.dead"},
@@ -37,7 +38,7 @@ func (*tray) ListDeadLetterQueues(
 const hostileCause = "<script>alert(1)</script>\u202e"
 
 func (*tray) ListDeadLetters(
-	context.Context, *adminv1.ListDeadLettersRequest,
+	context.Context, *adminv1.ListDeadLettersRequest, ...grpc.CallOption,
 ) (*adminv1.ListDeadLettersResponse, error) {
 	return &adminv1.ListDeadLettersResponse{NextPageToken: "100", Letters: []*adminv1.DeadLetter{
 		{Producer: "orders", Message: &msghandlerv1.Message{Id: "1"}, FirstCause: hostileCause},
@@ -45,7 +46,7 @@ func (*tray) ListDeadLetters(
 }
 
 func (*tray) GetDeadLetter(
-	context.Context, *adminv1.GetDeadLetterRequest,
+	context.Context, *adminv1.GetDeadLetterRequest, ...grpc.CallOption,
 ) (*adminv1.GetDeadLetterResponse, error) {
 	return &adminv1.GetDeadLetterResponse{Letter: &adminv1.DeadLetter{
 		Producer: "orders", Message: &msghandlerv1.Message{
@@ -55,7 +56,7 @@ func (*tray) GetDeadLetter(
 }
 
 func (*tray) CountDeadLetters(
-	context.Context, *adminv1.CountDeadLettersRequest,
+	context.Context, *adminv1.CountDeadLettersRequest, ...grpc.CallOption,
 ) (*adminv1.CountDeadLettersResponse, error) {
 	return &adminv1.CountDeadLettersResponse{Count: 1, Destinations: []*adminv1.DeadLetterDestination{
 		{Exchange: "orders", Count: 1, Refusal: "no such right"},
@@ -63,7 +64,7 @@ func (*tray) CountDeadLetters(
 }
 
 func (t *tray) ReplayDeadLetters(
-	_ context.Context, r *adminv1.ReplayDeadLettersRequest,
+	_ context.Context, r *adminv1.ReplayDeadLettersRequest, _ ...grpc.CallOption,
 ) (*adminv1.ReplayDeadLettersResponse, error) {
 	t.replayed++
 	t.changed = r.GetSelection()
@@ -71,7 +72,7 @@ func (t *tray) ReplayDeadLetters(
 }
 
 func (t *tray) DiscardDeadLetters(
-	_ context.Context, r *adminv1.DiscardDeadLettersRequest,
+	_ context.Context, r *adminv1.DiscardDeadLettersRequest, _ ...grpc.CallOption,
 ) (*adminv1.DiscardDeadLettersResponse, error) {
 	t.discarded++
 	t.changed = r.GetSelection()
@@ -173,7 +174,7 @@ func TestLettersWithoutConfigurationSayHow(t *testing.T) {
 type noTray struct{ Admin }
 
 func (noTray) ListDeadLetterQueues(
-	context.Context, *adminv1.ListDeadLetterQueuesRequest,
+	context.Context, *adminv1.ListDeadLetterQueuesRequest, ...grpc.CallOption,
 ) (*adminv1.ListDeadLetterQueuesResponse, error) {
 	return &adminv1.ListDeadLetterQueuesResponse{}, nil
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/msghandler/msghandler/internal/access"
@@ -23,7 +24,7 @@ import (
 type lister struct{ noGroups }
 
 func (lister) ListMessages(
-	_ context.Context, r *adminv1.ListMessagesRequest,
+	_ context.Context, r *adminv1.ListMessagesRequest, _ ...grpc.CallOption,
 ) (*adminv1.ListMessagesResponse, error) {
 	return &adminv1.ListMessagesResponse{Records: []*adminv1.MessageRecord{{
 		Producer: "orders", State: r.GetFilter().GetState(), Message: &msghandlerv1.Message{Id: "1001"},
@@ -36,7 +37,7 @@ func (lister) ListMessages(
 type noGroups struct{ Admin }
 
 func (noGroups) GroupMessages(
-	context.Context, *adminv1.GroupMessagesRequest,
+	context.Context, *adminv1.GroupMessagesRequest, ...grpc.CallOption,
 ) (*adminv1.GroupMessagesResponse, error) {
 	return &adminv1.GroupMessagesResponse{}, nil
 }
@@ -79,14 +80,14 @@ type brokers struct {
 }
 
 func (a *brokers) ListMessages(
-	_ context.Context, r *adminv1.ListMessagesRequest,
+	_ context.Context, r *adminv1.ListMessagesRequest, _ ...grpc.CallOption,
 ) (*adminv1.ListMessagesResponse, error) {
 	a.listed = append(a.listed, r.GetFilter().GetBroker())
 	return &adminv1.ListMessagesResponse{NextPageToken: "behind"}, nil
 }
 
 func (a *brokers) RetryMessages(
-	_ context.Context, r *adminv1.RetryMessagesRequest,
+	_ context.Context, r *adminv1.RetryMessagesRequest, _ ...grpc.CallOption,
 ) (*adminv1.RetryMessagesResponse, error) {
 	a.retried = append(a.retried, r.GetSelection().GetFilter().GetBroker())
 	return &adminv1.RetryMessagesResponse{}, nil

@@ -26,47 +26,7 @@ import (
 
 // Admin is the admin API of the pages. Its errors are fit for readers. An unknown message is halfmsg.ErrNotFound; any
 // other refusal, except for an unavailable store, is a RefusedError.
-type Admin interface {
-	GetMessage(ctx context.Context, r *adminv1.GetMessageRequest) (*adminv1.GetMessageResponse, error)
-	ListMessages(ctx context.Context, r *adminv1.ListMessagesRequest) (*adminv1.ListMessagesResponse, error)
-	RetryMessages(ctx context.Context, r *adminv1.RetryMessagesRequest) (*adminv1.RetryMessagesResponse, error)
-	DiscardMessages(
-		ctx context.Context,
-		r *adminv1.DiscardMessagesRequest,
-	) (*adminv1.DiscardMessagesResponse, error)
-	GroupMessages(
-		ctx context.Context,
-		r *adminv1.GroupMessagesRequest,
-	) (*adminv1.GroupMessagesResponse, error)
-	FindMessages(ctx context.Context, r *adminv1.FindMessagesRequest) (*adminv1.FindMessagesResponse, error)
-	ListAudit(ctx context.Context, r *adminv1.ListAuditRequest) (*adminv1.ListAuditResponse, error)
-	ListFinished(ctx context.Context, r *adminv1.ListFinishedRequest) (*adminv1.ListFinishedResponse, error)
-	GetFinished(ctx context.Context, r *adminv1.GetFinishedRequest) (*adminv1.GetFinishedResponse, error)
-	ReplayMessages(
-		ctx context.Context, r *adminv1.ReplayMessagesRequest,
-	) (*adminv1.ReplayMessagesResponse, error)
-	LetterAdmin
-}
-
-// LetterAdmin is the part of the admin API about consumers' dead letters.
-type LetterAdmin interface {
-	ListDeadLetterQueues(
-		ctx context.Context, r *adminv1.ListDeadLetterQueuesRequest,
-	) (*adminv1.ListDeadLetterQueuesResponse, error)
-	ListDeadLetters(
-		ctx context.Context, r *adminv1.ListDeadLettersRequest,
-	) (*adminv1.ListDeadLettersResponse, error)
-	GetDeadLetter(ctx context.Context, r *adminv1.GetDeadLetterRequest) (*adminv1.GetDeadLetterResponse, error)
-	CountDeadLetters(
-		ctx context.Context, r *adminv1.CountDeadLettersRequest,
-	) (*adminv1.CountDeadLettersResponse, error)
-	ReplayDeadLetters(
-		ctx context.Context, r *adminv1.ReplayDeadLettersRequest,
-	) (*adminv1.ReplayDeadLettersResponse, error)
-	DiscardDeadLetters(
-		ctx context.Context, r *adminv1.DiscardDeadLettersRequest,
-	) (*adminv1.DiscardDeadLettersResponse, error)
-}
+type Admin = adminv1.AdminServiceClient
 
 // RefusedError says why the admin API refused a request.
 type RefusedError struct {

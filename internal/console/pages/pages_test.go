@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -173,7 +174,7 @@ func TestPagesSayWhereCircuitIsOpen(t *testing.T) {
 type waiting struct{ lister }
 
 func (waiting) GetMessage(
-	_ context.Context, r *adminv1.GetMessageRequest,
+	_ context.Context, r *adminv1.GetMessageRequest, _ ...grpc.CallOption,
 ) (*adminv1.GetMessageResponse, error) {
 	return &adminv1.GetMessageResponse{Record: &adminv1.MessageRecord{
 		Producer: r.GetProducer(), State: msghandlerv1.State_STATE_PENDING, Message: &msghandlerv1.Message{Id: r.GetId()},

@@ -11,11 +11,12 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/msghandler/msghandler/internal/operate"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
 // actReplay is the action of publishing finished messages, or letters, again.
-const actReplay = "replay"
+const actReplay = string(operate.Replay)
 
 // replaySelection selects messages of the archive: one entry, or all that match a filter.
 type replaySelection struct {
@@ -147,30 +148,25 @@ func (d replayData) ask() answer {
 }
 
 // send replays or counts the messages, call after call.
-func (d *replayData) send(ctx context.Context, admin Admin, dry bool, reason string) error {
+func (d *replayData) send(ctx context.Context, admin Admin, dry bool, reason string) (err error) {
 	most, ends := int64(maxChange), time.Now().Add(countTime)
 	if !dry {
 		most, ends = d.Count, time.Now().Add(changeTime)
 	}
-	for d.Next = d.After; ; {
-		request, err := d.request(dry, most-d.Done, reason)
+	d.Done, d.Next, err = operate.Walk(most, d.After, func(limit int64, token string) (operate.MessagesAnswer, error) {
+		request, err := d.request(dry, limit, reason)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		request.PageToken = d.Next
+		request.PageToken = token
 		response, err := admin.ReplayMessages(ctx, request)
-		if err != nil {
-			return err
-		}
-		d.Done, d.Skipped = d.Done+response.GetChanged(), d.Skipped+response.GetSkipped()
+		d.Skipped += response.GetSkipped()
 		for _, outcome := range response.GetOutcomes() {
 			d.Refused = outcome.GetError()
 		}
-		d.Next = response.GetNextPageToken()
-		if d.Next == "" || d.Done >= most || time.Now().After(ends) {
-			return nil
-		}
-	}
+		return response, err
+	}, func(int64) bool { return time.Now().Before(ends) })
+	return err
 }
 
 // replay does what a form asks for that countReplay has made.

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
+
 	"github.com/msghandler/msghandler/internal/access"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/peerstats"
@@ -33,7 +35,7 @@ type office struct {
 }
 
 func (*office) GetMessage(
-	context.Context, *adminv1.GetMessageRequest,
+	context.Context, *adminv1.GetMessageRequest, ...grpc.CallOption,
 ) (*adminv1.GetMessageResponse, error) {
 	return &adminv1.GetMessageResponse{Record: &adminv1.MessageRecord{
 		Producer: "orders", State: msghandlerv1.State_STATE_DEAD, Message: &msghandlerv1.Message{
@@ -43,7 +45,7 @@ func (*office) GetMessage(
 }
 
 func (o *office) RetryMessages(
-	_ context.Context, r *adminv1.RetryMessagesRequest,
+	_ context.Context, r *adminv1.RetryMessagesRequest, _ ...grpc.CallOption,
 ) (*adminv1.RetryMessagesResponse, error) {
 	if !r.GetDryRun() {
 		o.retried++
@@ -52,7 +54,7 @@ func (o *office) RetryMessages(
 }
 
 func (o *office) DiscardMessages(
-	_ context.Context, r *adminv1.DiscardMessagesRequest,
+	_ context.Context, r *adminv1.DiscardMessagesRequest, _ ...grpc.CallOption,
 ) (*adminv1.DiscardMessagesResponse, error) {
 	if !r.GetDryRun() {
 		o.discarded++
@@ -61,7 +63,7 @@ func (o *office) DiscardMessages(
 }
 
 func (o *office) ReplayMessages(
-	_ context.Context, r *adminv1.ReplayMessagesRequest,
+	_ context.Context, r *adminv1.ReplayMessagesRequest, _ ...grpc.CallOption,
 ) (*adminv1.ReplayMessagesResponse, error) {
 	o.replays = append(o.replays, r)
 	if !r.GetDryRun() {

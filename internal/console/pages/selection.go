@@ -13,8 +13,8 @@ import (
 
 // The actions.
 const (
-	actRetry   = "retry"
-	actDiscard = "discard"
+	actRetry   = string(operate.Retry)
+	actDiscard = string(operate.Discard)
 )
 
 // selection selects messages to change: by name, or all that match.
