@@ -81,7 +81,7 @@ func TestLettersAreChangedThroughTheCoordinator(t *testing.T) {
 		}
 	}
 	servers.Eventually(t, 20*time.Second, "the changes and the refusals are in the audit", func() bool {
-		made, _ := as("admin", "audit", "--action=-letters")
+		made, _ := as("admin", "audit", "--action=_letters")
 		refused, _ := as("admin", "audit", "--refused")
 		return strings.Contains(made, "token:operator") && strings.Contains(made, "discard_dead_letters") &&
 			strings.Contains(refused, "DiscardDeadLetters") && strings.Contains(refused, "ReplayDeadLetters")
