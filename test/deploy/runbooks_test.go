@@ -57,7 +57,7 @@ func TestRunbooksNameExistingMetrics(t *testing.T) {
 func sourcesOfPrograms(t *testing.T) string {
 	t.Helper()
 	var all strings.Builder
-	for _, folder := range []string{"internal", "producer", "consumer"} {
+	for _, folder := range []string{"internal", "broker", "dev", "producer", "consumer", "proto/certs"} {
 		err := filepath.WalkDir(filepath.Join(root, folder), func(path string, _ fs.DirEntry, err error) error {
 			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 				return err
