@@ -82,7 +82,7 @@ func NewLife[C comparable](config Config, routes RoutesConfig) *Life[C] {
 // Start keeps a connection up until Close. connect uses one connection to its end, calls Connected and Disconnected
 // meanwhile, and returns the broker's address and why the connection has ended.
 func (l *Life[C]) Start(connect func(context.Context) (broker string, lost error)) {
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(context.Background()) //nolint:gosec // Close calls it
 	l.cancel = cancel
 	l.Background.Go(func() { l.run(ctx, connect) })
 }

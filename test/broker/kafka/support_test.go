@@ -14,7 +14,6 @@ import (
 var (
 	ready          = publishtest.Ready
 	closePublisher = publishtest.Close
-	message        = publishtest.Message
 	messages       = publishtest.Messages
 	expect         = publishtest.Expect
 	count          = publishtest.Count
