@@ -74,7 +74,7 @@ func (p *Publisher) connect(ctx context.Context) (broker string, lost error) {
 		return broker, fmt.Errorf("connect: %w", err)
 	}
 	select {
-	case <-p.refused: // of an earlier producer
+	case <-p.refused: //nolint:errcheck // of an earlier producer
 	default:
 	}
 	p.Connected(ctx, broker, producer)

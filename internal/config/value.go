@@ -63,7 +63,6 @@ type number struct {
 }
 
 var (
-	textType     = reflect.TypeFor[string]()
 	durationType = reflect.TypeFor[time.Duration]()
 	numbers      = map[reflect.Type]number{
 		reflect.TypeFor[int]():  {"number", readWhole, func(n int64) string { return strconv.FormatInt(n, 10) }},

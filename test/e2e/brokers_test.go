@@ -268,7 +268,7 @@ func TestBrokersDoNotDisturbEachOther(t *testing.T) {
 	w.waiting(2000)
 	w.coordinators[0].Kill() // with messages of the absent broker parked and in hand
 	w.restart(w.coordinators[0], w.settings...)
-	env := append(w.settings, "MSGHANDLER_REDIS_URL="+w.redis.URL(), "MSGHANDLER_AMQP_URL="+w.amqp)
+	env := slices.Concat(w.settings, []string{"MSGHANDLER_REDIS_URL=" + w.redis.URL(), "MSGHANDLER_AMQP_URL=" + w.amqp})
 	out, status := programs.Run(t, "msghandler", env, "doctor", "--output", "json")
 	if status == 0 || !strings.Contains(out, "broker events") || !strings.Contains(out, "brokers.events.url") {
 		t.Errorf("the doctor says (%d): %s", status, out)
