@@ -14,11 +14,6 @@ raced_too='/(dev/embedded|test/(amqpconn|broker|consumer|producer|sqldb))(/|$)'
 both='/test/random$'
 # The packages that take longest begin first, or each would run alone in the end.
 longest='/(test/(e2e|faults|console|broker/rabbitmq|producer/marker/sql)|internal/(store/redis|cli))$'
-# Interpreters and servers of others, which compute much under the detector and share no memory with our code.
-quiet=()
-for library in github.com/{alicebob,yuin,alecthomas,nats-io/nats-server,twmb/franz-go/pkg/{kfake,kmsg}} modernc.org; do
-  quiet+=("-gcflags=$library/...=-race=false")
-done
 
 all=$(go list "$@")
 # first LIST prints its longest packages before the others.
@@ -31,6 +26,6 @@ with=$(first "$(grep -vxF "$without" <<<"$all"; grep -E "$both" <<<"$all")")
 
 status=0
 flags=(-count=1 -vet=off '-ldflags=-s -w' -p 3 -timeout "${TEST_TIMEOUT:-20m}")
-[ -z "$with" ] || scripts/gotest.sh "${with//$'\n'/ }" -race "${quiet[@]}" "${flags[@]}" || status=$?
+[ -z "$with" ] || scripts/gotest.sh "${with//$'\n'/ }" -race "${flags[@]}" || status=$?
 [ -z "$without" ] || scripts/gotest.sh "${without//$'\n'/ }" "${flags[@]}" || status=$?
 exit "$status"

@@ -124,7 +124,7 @@ local function kept(kind, ms)
   timely(s, kind, ms, leased)
   if leased and s ~= FIRST and s ~= COMMITTED and s ~= ACKNOWLEDGED then
     call('HDEL', g.leases, id)
-    wrong('lease on a message nobody works on')
+    wrong('lease on a message without a loop')
   end
 end
 
