@@ -7,8 +7,8 @@ LDFLAGS := -s -w -X $(BUILD).version=$(VERSION) -X $(BUILD).commit=$(shell git r
 GO_FILES := git ls-files -z --cached --others --exclude-standard '*.go' ':!*.pb.go'
 # How long one package's tests may take, on two slow cores with the race detector.
 export TEST_TIMEOUT ?= 20m
-MSGHANDLER_PROGRAMS := $(CURDIR)/.cache/programs
-test newest: export MSGHANDLER_PROGRAMS := $(MSGHANDLER_PROGRAMS)
+TEST_PROGRAMS := $(CURDIR)/.cache/programs
+test newest: export TEST_PROGRAMS := $(TEST_PROGRAMS)
 # The pattern work names the packages of all modules in go.work; ./... those of one module.
 PACKAGES ?= work
 # The release of Redis (or Valkey) and RabbitMQ that tests start: oldest (the system's own), trixie or newest.
@@ -43,7 +43,7 @@ check: $(BIN)/golangci-lint ## Vet, lint and test a room, and test the rooms tha
 programs:
 	scripts/install-test-servers.sh
 	go build -o $(BIN)/withservers ./test/withservers
-	go build -ldflags='-s -w' -o $(MSGHANDLER_PROGRAMS)/ ./cmd/...
+	go build -ldflags='-s -w' -o $(TEST_PROGRAMS)/ ./cmd/...
 
 newest: $(BIN)/gotestsum programs ## Run the packages that depend on the servers' versions on the newest servers (NEWEST=./test/consumer)
 	scripts/test-newest.sh $(NEWEST)

@@ -137,7 +137,6 @@ func TestKilledCoordinatorLosesNoSQLRow(t *testing.T) {
 	d, dsn := outboxDSN(t, "postgresql")
 	settings := []string{
 		"MSGHANDLER_OUTBOX_SHOP_DSN=" + dsn, "MSGHANDLER_OUTBOX_SHOP_PRODUCER=orders", "MSGHANDLER_OUTBOX_SHOP_POLL=200ms",
-		"MSGHANDLER_OUTBOX_SHOP_BATCH=50",
 	}
 	if out, status := programs.Run(t, "msghandler", settings, "outbox", "migrate", "--database", "shop"); status != 0 {
 		t.Fatal(out)

@@ -36,7 +36,7 @@ func withSQLOutbox(w *world) {
 		w.t.Fatal(err)
 	}
 	w.options.settings = append(w.options.settings, "MSGHANDLER_OUTBOX_SHOP_DSN="+d.DSN,
-		"MSGHANDLER_OUTBOX_SHOP_PRODUCER=inserter", "MSGHANDLER_OUTBOX_SHOP_POLL=500ms", "MSGHANDLER_OUTBOX_SHOP_BATCH=20")
+		"MSGHANDLER_OUTBOX_SHOP_PRODUCER=inserter", "MSGHANDLER_OUTBOX_SHOP_POLL=500ms")
 	w.inserter = &inserter{
 		witness{name: "inserter", ledger: w.ledger, once: true, to: w.destination()}, d.opened(w.t, orderTable),
 	}

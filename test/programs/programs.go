@@ -14,7 +14,7 @@ import (
 )
 
 // Variable names a directory that has all programs: make test builds them once for all packages.
-const Variable = "MSGHANDLER_PROGRAMS"
+const Variable = "TEST_PROGRAMS"
 
 // wanted are the programs that the tests of this package use.
 var wanted []string
