@@ -46,6 +46,28 @@ func TestFiltersReachTheCoordinator(t *testing.T) {
 	run(env, "retry", "--exchange=shop").want(t, 2, "", "which messages?")
 }
 
+// An age that a script leaves empty would select messages of any age.
+func TestEmptyAgesSelectNothing(t *testing.T) {
+	t.Parallel()
+	c := startCoordinator(t)
+	env := []string{"MSGHANDLER_SERVER=" + c.addr}
+	for _, args := range [][]string{
+		{"discard", "--state=dead", "--yes", "--older-than="},
+		{"retry", "--state=dead", "--yes", "--older-than", ""},
+		{"replay", "--yes", "--producer=orders", "--since="},
+		{"replay", "--yes", "--producer=orders", "--until="},
+		{"dlq", "discard", "--queue=payments", "--yes", "--producer=orders", "--older-than="},
+	} {
+		run(env, args...).want(t, 2, "", "is empty, and would select messages of any age")
+	}
+	// An age of 0 is no filter.
+	run(env, "dlq", "discard", "--queue=payments", "--yes", "--older-than=0s").want(t, 2, "", "or give a filter")
+	run(env, "replay", "--yes", "--until=0s").want(t, 2, "", "which messages?")
+	if asked := c.asked(); asked != "" {
+		t.Errorf("asked %s", asked)
+	}
+}
+
 // list --group prints a line for each group, and says where counts are estimates and groups are missing.
 func TestListGroupsMessages(t *testing.T) {
 	t.Parallel()

@@ -25,7 +25,7 @@ type MessageText struct {
 	Producer   string `help:"Only those of this producer." placeholder:"NAME"`
 	Exchange   string `help:"Only those that go to this exchange." placeholder:"NAME"`
 	Broker     string `help:"Only those for this broker, of brokers.NAME.url; (default): for the broker of amqp.url." placeholder:"NAME"`
-	OlderThan  string `help:"Only those that were stored at least so long ago, such as 10m." placeholder:"DURATION"`
+	OlderThan  string `type:"age" help:"Only those that were stored at least so long ago, such as 10m." placeholder:"DURATION"`
 	Error      string `help:"Only those whose last error contains this text, ignoring case." placeholder:"TEXT"`
 	Cause      string `help:"Only those with this cause, as list --group prints it; (none): those without an error." placeholder:"TEXT"`
 	ID         string `name:"id" help:"Only those whose ids begin with this text." placeholder:"TEXT"`
@@ -41,8 +41,8 @@ type FinishedText struct {
 	Exchange   string `help:"Only those that went to this exchange." placeholder:"NAME"`
 	RoutingKey string `help:"Only those with this routing key." placeholder:"KEY"`
 	Header     string `help:"Only those with this header." placeholder:"NAME=VALUE"`
-	Since      string `help:"Only those that ended within so long, such as 1h." placeholder:"DURATION"`
-	Until      string `help:"Only those that ended so long ago or earlier, such as 10m." placeholder:"DURATION"`
+	Since      string `type:"age" help:"Only those that ended within so long, such as 1h." placeholder:"DURATION"`
+	Until      string `type:"age" help:"Only those that ended so long ago or earlier, such as 10m." placeholder:"DURATION"`
 }
 
 // DeadLetterText is a filter of dead letters as people write it.
@@ -51,7 +51,7 @@ type DeadLetterText struct {
 	Consumer  string `help:"Only those that consumers of this queue, topic or stream gave up." placeholder:"QUEUE"`
 	Exchange  string `help:"Only those that were published to this exchange, topic or stream." placeholder:"NAME"`
 	Cause     string `help:"Only those whose first cause or reason contains this text, ignoring case." placeholder:"TEXT"`
-	OlderThan string `help:"Only those that first failed at least so long ago, such as 10m." placeholder:"DURATION"`
+	OlderThan string `type:"age" help:"Only those that first failed at least so long ago, such as 10m." placeholder:"DURATION"`
 }
 
 // TextError says which text cannot be read, and how it is written.
