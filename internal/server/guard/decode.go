@@ -38,27 +38,29 @@ func Decode(data []byte, into proto.Message, limits Limits) *FieldError {
 	if path := invalidText(data, descriptor, ""); path != "" {
 		return &FieldError{path, "must be valid UTF-8"}
 	}
-	return &FieldError{"", "the request cannot be read: it is not what msghandler.v1 says"}
+	return &FieldError{"", "the request cannot be read: it is not what " + string(descriptor.FullName()) + " says"}
 }
 
-// nested is how many items the messages of one request may hold in all, such as headers: twice what a full batch needs,
-// so that a message with too many items is still judged alone.
+// nested is how many headers the messages of one request may hold in all: twice what a full batch needs, so that a
+// message with too many headers is still judged alone.
 func (l Limits) nested() int { return 2 * l.Items * l.Headers }
 
 // ItemCount counts the items of one request before they are decoded.
 type ItemCount struct {
 	limits Limits
-	items  map[protowire.Number]int
+	items  map[protoreflect.FieldDescriptor]int
 	nested int
 }
 
 // NewItemCount returns a count without items.
-func NewItemCount(limits Limits) *ItemCount { return &ItemCount{limits, map[protowire.Number]int{}, 0} }
+func NewItemCount(limits Limits) *ItemCount {
+	return &ItemCount{limits, map[protoreflect.FieldDescriptor]int{}, 0}
+}
 
-// Add counts n items of a field of the request itself (depth 0) or of a message in the request. Add refuses a request
+// Add counts n items of a field of the request itself, or of the message in the field within. Add refuses a request
 // with more items than any request may hold.
-func (c *ItemCount) Add(depth int, field protoreflect.FieldDescriptor, n int) *FieldError {
-	if depth > 0 {
+func (c *ItemCount) Add(within string, field protoreflect.FieldDescriptor, n int) *FieldError {
+	if within != "" && field.IsMap() {
 		if c.nested += n; c.nested > c.limits.nested() {
 			return &FieldError{string(field.Name()), fmt.Sprintf(
 				"are more than %d in all; send the messages in several calls, with at most %d each",
@@ -66,10 +68,12 @@ func (c *ItemCount) Add(depth int, field protoreflect.FieldDescriptor, n int) *F
 		}
 		return nil
 	}
-	if c.items[field.Number()] += n; c.items[field.Number()] > c.limits.Items {
-		return &FieldError{
-			string(field.Name()), fmt.Sprintf("are more than %d; send the rest in further calls", c.limits.Items),
+	if c.items[field] += n; c.items[field] > c.limits.Items {
+		path := string(field.Name())
+		if within != "" {
+			path = within + "." + path
 		}
+		return &FieldError{path, fmt.Sprintf("are more than %d; send the rest in further calls", c.limits.Items)}
 	}
 	return nil
 }
@@ -77,18 +81,19 @@ func (c *ItemCount) Add(depth int, field protoreflect.FieldDescriptor, n int) *F
 // countItems refuses an encoded request with more items than any request may hold.
 func countItems(data []byte, request protoreflect.MessageDescriptor, limits Limits) (refused *FieldError) {
 	count := NewItemCount(limits)
-	eachItem(data, request, 0, func(depth int, field protoreflect.FieldDescriptor, n int) bool {
-		refused = count.Add(depth, field, n)
+	eachItem(data, request, "", func(within string, field protoreflect.FieldDescriptor, n int) bool {
+		refused = count.Add(within, field, n)
 		return refused == nil
 	})
 	return refused
 }
 
 // eachItem calls see with each part of an encoded message that adds n items to a repeated field or a map, at any depth,
-// until see returns false. An unreadable part is the end: a decoder comes no further.
+// until see returns false. The message is the request, or in the field within. An unreadable part is the end: a decoder
+// comes no further.
 func eachItem(
-	data []byte, in protoreflect.MessageDescriptor, depth int,
-	see func(depth int, field protoreflect.FieldDescriptor, n int) bool,
+	data []byte, in protoreflect.MessageDescriptor, within string,
+	see func(within string, field protoreflect.FieldDescriptor, n int) bool,
 ) (more bool) {
 	for len(data) > 0 {
 		number, kind, n := protowire.ConsumeTag(data)
@@ -105,13 +110,13 @@ func eachItem(
 		if field == nil {
 			continue
 		}
-		if field.Cardinality() == protoreflect.Repeated && !see(depth, field, itemsIn(value, field, kind)) {
+		if field.Cardinality() == protoreflect.Repeated && !see(within, field, itemsIn(value, field, kind)) {
 			return false
 		}
 		if field.Kind() != protoreflect.MessageKind || field.IsMap() || kind != protowire.BytesType {
 			continue
 		}
-		if inner, _ := protowire.ConsumeBytes(value); !eachItem(inner, field.Message(), depth+1, see) {
+		if inner, _ := protowire.ConsumeBytes(value); !eachItem(inner, field.Message(), string(field.Name()), see) {
 			return false
 		}
 	}

@@ -38,7 +38,7 @@ func decode(request proto.Message, data []byte) *FieldError {
 func TestTooManyItemsAreRefusedUndecoded(t *testing.T) {
 	t.Parallel()
 	many := func(number protowire.Number) []byte { return bytes.Repeat(wired(number, nil), 10*limits.Items) }
-	names := wired(1, bytes.Repeat(wired(1, nil), limits.nested()+1)) // in the selection
+	names := func(n int) []byte { return wired(1, bytes.Repeat(wired(1, nil), n)) } // in the selection
 	headers := func(n int) (all []byte) {
 		for i := range n {
 			all = append(all, header(i)...)
@@ -54,8 +54,12 @@ func TestTooManyItemsAreRefusedUndecoded(t *testing.T) {
 		{"messages", &msghandlerv1.SendHalfMessagesRequest{}, many(3), "messages"},
 		{"messages, and what cannot be read", &msghandlerv1.SendHalfMessagesRequest{}, append(many(3), 0xff), "messages"},
 		{"ids", &msghandlerv1.SubmitAllRequest{}, many(2), "ids"},
-		{"names to retry", &adminv1.RetryMessagesRequest{}, names, "names"},
-		{"names to discard", &adminv1.DiscardMessagesRequest{}, names, "names"},
+		{"names to retry", &adminv1.RetryMessagesRequest{}, names(limits.Items + 1), "selection.names"},
+		{"names to discard", &adminv1.DiscardMessagesRequest{}, names(limits.Items + 1), "selection.names"},
+		{
+			"names in two parts of a selection", &adminv1.ReplayMessagesRequest{},
+			append(names(limits.Items), names(1)...), "selection.names",
+		},
 		{"states, packed", &adminv1.TailMessagesRequest{}, wired(2, bytes.Repeat([]byte{3}, 10*limits.Items)), "states"},
 		{
 			"states, each alone", &adminv1.TailMessagesRequest{}, bytes.Repeat([]byte{2 << 3, 3}, 10*limits.Items),

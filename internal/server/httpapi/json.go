@@ -275,7 +275,11 @@ func (w *walk) single(field protoreflect.FieldDescriptor) bool {
 // add counts an item.
 func (w *walk) add(field protoreflect.FieldDescriptor) bool {
 	if w.count != nil {
-		w.refused = w.count.Add(len(w.path)-1, field, 1)
+		within := ""
+		if n := len(w.path); n > 1 {
+			within = w.path[n-2].field
+		}
+		w.refused = w.count.Add(within, field, 1)
 	}
 	return w.refused == nil
 }

@@ -39,6 +39,7 @@ func TestExcessiveJSONItemsAreRefusedUndecoded(t *testing.T) {
 		{&msghandlerv1.SendHalfMessagesRequest{}, `{"messages":` + many(" { } ", 2000) + `, `, "messages"},
 		{&msghandlerv1.SubmitAllRequest{}, `{"producer":"\"]","ids":` + many(`""`, 1001) + `}`, "ids"},
 		{&adminv1.TailMessagesRequest{}, `{"states":` + many("1", 1001) + `}`, "states"},
+		{&adminv1.RetryMessagesRequest{}, `{"selection":{"names":` + many("{}", 1001) + `}}`, "selection.names"},
 		{&msghandlerv1.SendHalfMessageRequest{}, `{"message":` + headers(64_001) + `}`, "headers"},
 		{&msghandlerv1.SendHalfMessagesRequest{}, `{"messages":` + many(headers(641), 100) + `}`, "headers"},
 	} {
