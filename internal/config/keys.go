@@ -302,15 +302,16 @@ func DefaultOutbox() Outbox {
 	return o
 }
 
-// set puts the values into the field of the key.
+// set puts the values into the field of the key. An entry that a source names is there without a value too, so that the
+// check of the relations says what the entry lacks.
 func (k Key) set(c *Config, values []string) error {
 	v, err := k.read(values)
-	if err != nil || !v.IsValid() {
+	if err != nil {
 		return err
 	}
 	section := reflect.ValueOf(c).Elem().Field(k.section)
 	if k.of == "" {
-		section.FieldByIndex(k.field).Set(v)
+		k.put(section, v)
 		return nil
 	}
 	entry := reflect.New(section.Type().Elem()).Elem()
@@ -321,14 +322,22 @@ func (k Key) set(c *Config, values []string) error {
 			of.entry(k.of).setDefault(entry)
 		}
 	}
-	field := entry.FieldByIndex(k.field)
+	k.put(entry, v)
+	section.SetMapIndex(reflect.ValueOf(k.of), entry)
+	return nil
+}
+
+// put puts a value, if there is one, into the field of a section or of an entry.
+func (k Key) put(of, v reflect.Value) {
+	if !v.IsValid() {
+		return
+	}
+	field := of.FieldByIndex(k.field)
 	if field.Kind() == reflect.Pointer {
 		field.Set(reflect.New(k.kindOf))
 		field = field.Elem()
 	}
 	field.Set(v)
-	section.SetMapIndex(reflect.ValueOf(k.of), entry)
-	return nil
 }
 
 // split returns the default as the values for parse.

@@ -74,6 +74,14 @@ func TestBadSecretFilesAreNamed(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "brokers.e.url_file") {
 		t.Errorf("of a broker: %v", err)
 	}
+	for file, want := range map[string]string{
+		`brokers: {e: {url_file: ""}}`: "set brokers.e.url or brokers.e.url_file",
+		`outbox: {o: {dsn_file: ""}}`:  "set outbox.o.dsn or outbox.o.dsn_file",
+	} {
+		if _, err := config.Load(config.Sources{File: write(t, file)}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %q", file, err, want)
+		}
+	}
 }
 
 // The configuration file is private where a password stands in it.
