@@ -120,8 +120,16 @@ func TestForbiddenMessageOfBatchFailsAlone(t *testing.T) {
 	if n := h.store.len(); n != 3 {
 		t.Errorf("%d messages are stored, want 3", n)
 	}
-	// A batch of which nothing may be sent now fails as one, with a hint to come back.
-	_, err = h.producers.SendHalfMessages(t.Context(), batchOf(item("8", "shop", 1), item("9", "shop", 1)))
+}
+
+// A batch of which nothing may be sent now fails as one, with a hint to come back.
+func TestBatchAboveRateFailsAsOne(t *testing.T) {
+	t.Parallel()
+	h, _ := governed(t, policy.Rules{CallsPerSecond: 1})
+	if _, err := h.producers.SendHalfMessage(t.Context(), good("1")); err != nil {
+		t.Fatal(err)
+	}
+	_, err := h.producers.SendHalfMessages(t.Context(), batchOf(good("2").GetMessage(), good("3").GetMessage()))
 	wantCode(t, err, codes.ResourceExhausted)
 	if info, retry := reason(err); info.GetReason() != "PRODUCER_RATE" || !retry {
 		t.Errorf("a batch above the rate: %v", err)
