@@ -43,9 +43,9 @@ const (
 	Viewer
 	// Reader sees bodies and headers too.
 	Reader
-	// Operator retries messages.
+	// Operator retries messages, and replays finished messages and dead letters.
 	Operator
-	// Admin discards and replays messages, and manages tokens.
+	// Admin discards messages and dead letters, and manages tokens.
 	Admin
 )
 
