@@ -37,11 +37,16 @@ func counted(stored int64, failedAt time.Time) *peerstats.Report {
 	}
 }
 
+// ownValues is the configuration of the coordinator that reads the reports of others.
+var ownValues = map[string]string{"confirm.after": "2s"}
+
 // alone is a coordinator that knows no other yet.
 func alone(ended func([]peers.End)) *peers.Peers {
 	return peers.New(peers.Config{
 		Self: func(now time.Time) peers.Coordinator {
-			return peers.Coordinator{Instance: "own", StartedAt: now.Add(-time.Hour), SeenAt: now}
+			return peers.Coordinator{
+				Instance: "own", StartedAt: now.Add(-time.Hour), SeenAt: now, Config: peers.NewConfiguration(ownValues),
+			}
 		},
 		Refusals: func() []peerstats.Refusal {
 			now := time.Now()
@@ -114,6 +119,35 @@ func TestReportsSurviveClocksThatDiffer(t *testing.T) {
 			t.Errorf("the sums are %+v", sums)
 		}
 	})
+}
+
+// A coordinator with defaults alone differs by keys. One with too much to share differs as a whole.
+func TestDefaultsDifferByTheirKeys(t *testing.T) {
+	t.Parallel()
+	large := map[string]string{}
+	for i := range 2000 {
+		large[fmt.Sprintf("producers.p%d.target", i)] = "orders.shop.svc:9000"
+	}
+	for _, c := range []struct {
+		values map[string]string
+		drift  string
+	}{
+		{nil, "[{confirm.after map[:[other] 2s:[own]]}]"},
+		{large, "[]"},
+	} {
+		r := peers.Report{
+			Coordinator: peers.Coordinator{Instance: "other", Place: "host", Config: peers.NewConfiguration(c.values)},
+			Counts:      counted(1, time.Time{}),
+		}
+		p := alone(nil)
+		exchange(t, p, &store{others: []peers.Entry{told(t, r, time.Second)}})
+		now := time.Now()
+		s := peers.SurveyOf(p.Coordinators(now), now)
+		if got := fmt.Sprint(s.Drift); got != c.drift || len(s.Hashes) != 2 {
+			t.Errorf("of %d keys: the differences are %s among %d configurations, want %s",
+				len(c.values), got, len(s.Hashes), c.drift)
+		}
+	}
 }
 
 // A report that cannot be read, or is too old, is unknown: it counts nowhere, and hides no other report and no end.

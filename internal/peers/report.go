@@ -40,7 +40,8 @@ type (
 		Refusals    []peerstats.Refusal `json:"refusals,omitempty"`
 	}
 	passing struct {
-		Configuration map[string]string `json:"configuration,omitempty"`
+		// Configuration is null where it is too large to share, and empty where all keys have their defaults.
+		Configuration map[string]string `json:"configuration"`
 		Counts        *peerstats.Report `json:"counts"`
 	}
 )
