@@ -52,7 +52,8 @@ func (c *runCommand) Help() string {
 is durable: every message is gone when msghandler-dev ends. The ports decide grpc.addr, http.addr, redis.url and
 amqp.url; every other key counts as for msghandler serve, from flags, environment and file. With --nats-port there is a
 NATS server too, which is brokers.nats.url: messages whose broker is nats go to the streams that you make there. Without
-callbacks.allow the coordinator calls producers back on this machine: 127.0.0.1, ::1 and localhost, at any port.`
+callbacks.allow the coordinator calls producers back on this machine: 127.0.0.1, ::1 and localhost, at any port. In
+the AMQP broker x-expires, x-max-length-bytes, priorities and alternate exchanges have no effect.`
 }
 
 // host is the only address that parts listen at: embedded servers ask for no password.
