@@ -138,7 +138,7 @@ func (c *connection) publish(m *nats.Msg, s *sent) {
 		return
 	}
 	fate, cause := natsconn.JudgeUnwritten(err)
-	if s := c.take(m); s != nil {
+	if s := c.take(m); s != nil && s.late == nil { // a hanging write may outlast the confirm timeout
 		s.call.conclude(s, resultOf(fate, cause))
 	}
 	if fate == natsconn.Unknown {
