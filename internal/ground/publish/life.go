@@ -36,6 +36,8 @@ const (
 	fullAfter = 5 * time.Second
 	// fullPause is how long nothing is sent then, before the next message tries.
 	fullPause = 2 * time.Second
+	// awaitEvery is how often Await looks again, as nothing tells of the end of fullPause.
+	awaitEvery = 100 * time.Millisecond
 )
 
 // Life is what the publishers of all brokers have in common, from New to Close: a connection that is replaced when it
@@ -244,8 +246,9 @@ func (l *Life[C]) Await(ctx context.Context) error {
 		}
 		select {
 		case <-changed:
+		case <-time.After(awaitEvery):
 		case <-ctx.Done():
-			return err
+			return l.Ready()
 		}
 	}
 }
