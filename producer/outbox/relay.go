@@ -32,8 +32,8 @@ type Runner interface{ Run(ctx context.Context) }
 
 // Sender sends messages. Send is called by one goroutine of each relay.
 type Sender interface {
-	// Send sends messages and returns a result for each, in their order. Send returns at the latest when its context
-	// ends; a message without an answer by then is Unreached.
+	// Send sends messages and returns a result for each, in their order. Send returns when its context ends, or a moment
+	// later with the answers that were on their way; a message without an answer by then is Unreached.
 	Send(ctx context.Context, messages []sql.Queued) []Result
 }
 

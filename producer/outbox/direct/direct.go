@@ -30,6 +30,9 @@ const (
 	closeTimeout = 2 * time.Second
 	// stalledPause is when messages are offered again whose exchange, queue or topic does not confirm.
 	stalledPause = 15 * time.Second
+	// lastAnswers is how long a batch waits after the end of its time. The publisher hands over by then what the broker
+	// has answered: otherwise an acknowledged message would be published again.
+	lastAnswers = publish.HandOverEvery + 50*time.Millisecond
 )
 
 // probePauses are the pauses between the probes of a stalled route: a probe holds its whole batch until the batch's
@@ -137,8 +140,8 @@ func (s *Sender) message(q *sql.Queued) publish.Message {
 // errUnanswered is the cause of messages whose batch has ended before the broker's answer.
 var errUnanswered = errors.New("no answer of the broker in time")
 
-// publish publishes a batch and returns when each message has a result, or when the context ends. The publisher then
-// still waits for the answers, from which it learns, and no result changes any more.
+// publish publishes a batch and returns when each message has a result, or soon after the context ends. The publisher
+// then still waits for the answers, from which it learns, and no result changes any more.
 func (s *Sender) publish(ctx context.Context, batch []publish.Message) []publish.Result {
 	var mu sync.Mutex
 	results := make([]publish.Result, len(batch))
@@ -157,16 +160,27 @@ func (s *Sender) publish(ctx context.Context, batch []publish.Message) []publish
 			})
 		})
 	})
-	select {
-	case failure := <-done:
-		if failure != nil {
-			panic(failure) // the relay refuses the messages
-		}
-	case <-ctx.Done():
+	if failure := awaitEnd(ctx, done); failure != nil {
+		panic(failure) // the relay refuses the messages
 	}
 	mu.Lock()
 	defer mu.Unlock()
 	return slices.Clone(results)
+}
+
+// awaitEnd waits for the end of a call of Publish, and lastAnswers at most after the end of the context.
+func awaitEnd(ctx context.Context, done <-chan *lifecycle.PanicError) (failure *lifecycle.PanicError) {
+	select {
+	case failure = <-done:
+		return failure
+	case <-ctx.Done():
+	}
+	select {
+	case failure = <-done:
+		return failure
+	case <-time.After(lastAnswers):
+		return nil
+	}
 }
 
 // resultOf is what the broker's answer means for the relay.
