@@ -12,6 +12,7 @@ package kafka
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -138,18 +139,22 @@ func (p *Publisher) learn(m *publish.Message, answer kafkaconn.Answer) {
 		default:
 		}
 	case answer.Blocked():
-		p.Routes.NotStored(m)
-		p.Routes.Release(m)
+		p.stall(m, answer.Err)
 		p.NoRoom(answer.Err, "look at the replicas of the topics")
 	default:
-		p.stall(m)
+		p.stall(m, answer.Err)
 		p.nudge()
 	}
 }
 
-// stall lets one message at a time probe the topic.
-func (p *Publisher) stall(m *publish.Message) {
-	p.Routes.Unanswered(m)
+// stall lets one message at a time probe the topic. Only the probes of a topic that keeps messages waiting have pauses:
+// an answer, or the end of a connection, comes soon, and the topic may have another leader by then.
+func (p *Publisher) stall(m *publish.Message, why error) {
+	if errors.Is(why, context.DeadlineExceeded) {
+		p.Routes.Unanswered(m)
+	} else {
+		p.Routes.NotStored(m)
+	}
 	p.Routes.Release(m)
 }
 

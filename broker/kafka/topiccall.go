@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -26,6 +27,8 @@ type topicCall struct {
 	waiting map[int]bool
 	// suspects are the places of messages whose batch of records was refused.
 	suspects []int
+	// stored is set when the topic has stored a message.
+	stored bool
 }
 
 // dispatch writes one message, or settles the message unsent. It returns when the next message may follow.
@@ -68,6 +71,7 @@ func (t *topicCall) settle(i int, answer kafkaconn.Answer) {
 	t.mu.Lock()
 	waited := t.waiting[i]
 	delete(t.waiting, i)
+	t.stored = t.stored || answer.Fate == kafkaconn.Stored
 	suspect := waited && answer.Fate == kafkaconn.BatchRefused
 	if suspect {
 		t.suspects = append(t.suspects, i)
@@ -110,14 +114,21 @@ func (t *topicCall) await(ctx context.Context, enough func() bool) bool {
 	}
 }
 
+// errSlow says that a topic has stored some messages in time, and not all.
+var errSlow = errors.New("the topic is slow")
+
 // abandon settles the messages without an answer, and returns the suspects in their order. The client drops the
 // messages as soon as it notices.
 func (t *topicCall) abandon() (suspects []int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	p := t.call.publisher
+	why := context.DeadlineExceeded
+	if t.stored {
+		why = errSlow
+	}
 	for i := range t.waiting {
-		p.stall(&t.call.Batch[i])
+		p.stall(&t.call.Batch[i], why)
 		t.call.Add(i, t.call.Unanswered())
 	}
 	if len(t.waiting) > 0 {

@@ -22,6 +22,9 @@ type Config = direct.Config
 // Sender is an outbox.Sender. A sender belongs to one relay.
 type Sender = direct.Sender
 
-// New returns a sender, which connects in the background. A batch waits for the cluster's answers as long as its claim
-// allows, a minute at most.
-func New(config Config) (*Sender, error) { return direct.New(config, time.Minute, kafka.New) }
+// answerTimeout bounds the wait for the cluster's answers. A broker may take half of it for a request: one that hangs
+// must not keep its partitions for longer than their next leader needs.
+const answerTimeout = 10 * time.Second
+
+// New returns a sender, which connects in the background.
+func New(config Config) (*Sender, error) { return direct.New(config, answerTimeout, kafka.New) }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/msghandler/msghandler/broker/kafka"
 	"github.com/msghandler/msghandler/broker/kafka/kafkaconn"
+	"github.com/msghandler/msghandler/internal/ground/backoff"
 	"github.com/msghandler/msghandler/internal/ground/publish"
 	"github.com/msghandler/msghandler/test/fakekafka"
 	"github.com/msghandler/msghandler/test/servers"
@@ -93,6 +94,30 @@ func TestAnswersOfTheCluster(t *testing.T) {
 			fault.Remove()
 			awaitAcked(t, p, topic)
 		})
+	}
+}
+
+// An answer that refuses no message, and stores none, comes soon. The next message tries the topic at once, although
+// the probes of a topic without answers have pauses.
+func TestAnswersBeginNoPause(t *testing.T) {
+	t.Parallel()
+	k := plain(t)
+	k.Topic("t", nil)
+	p, err := kafka.New(kafka.Config{
+		URL: k.URL("", ""), ConfirmTimeout: 10 * time.Second, ProbePauses: backoff.Steps{time.Hour},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closePublisher(t, p, 15*time.Second)
+	ready(t, p)
+	for answer, want := range map[*kerr.Error]publish.Outcome{
+		kerr.RequestTimedOut: publish.Unsure, kerr.NotEnoughReplicas: publish.Unsent,
+	} {
+		fault := k.Fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: answer, Count: -1})
+		expect(t, publishAll(t.Context(), p, messages(1, "t", "k")), want)
+		fault.Remove()
+		awaitAcked(t, p, "t")
 	}
 }
 

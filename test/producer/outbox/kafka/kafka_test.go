@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -110,6 +111,28 @@ func TestMessageArrivesAsEnqueued(t *testing.T) {
 		if f.header(name) != want {
 			t.Errorf("header %s is %q, want %q", name, f.header(name), want)
 		}
+	}
+}
+
+// A broker that hangs keeps its partitions until its requests time out. That must not take longer than the choice of
+// another leader.
+func TestRequestsTimeOutSoon(t *testing.T) {
+	t.Parallel()
+	k := cluster(t, "paid")
+	var longest atomic.Int32
+	k.Fake.Fault(kfake.Fault{
+		Keys: []kmsg.Key{kmsg.Produce}, Observe: true, Count: -1,
+		When: func(request kmsg.Request) bool {
+			produce, _ := request.(*kmsg.ProduceRequest)
+			longest.Store(max(longest.Load(), produce.TimeoutMillis))
+			return true
+		},
+	})
+	if got := sender(t, k).Send(t.Context(), batch(1, "paid")); got[0].Fate != outbox.Sent {
+		t.Fatalf("%+v", got)
+	}
+	if within := time.Duration(longest.Load()) * time.Millisecond; within == 0 || within > 5*time.Second {
+		t.Errorf("a broker may take %v for a request", within)
 	}
 }
 
