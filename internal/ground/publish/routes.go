@@ -90,6 +90,7 @@ type RoutesConfig struct {
 	// Unprobed: no message probes its exchange, as a rejected message harms no other.
 	Unprobed bool
 	// Pauses are the waits before each probe of a stalled route; without pauses a probe follows the last one at once.
+	// With pauses headers make no difference, as each probe holds a batch of its caller.
 	Pauses backoff.Steps
 }
 

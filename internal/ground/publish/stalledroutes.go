@@ -34,10 +34,14 @@ type route struct{ exchange, routingKey string }
 
 // of is the route of a message, and the kind of its headers.
 func (s *stalledRoutes) of(m *Message) (route, uint64) {
-	if s.config.ByExchange {
+	switch {
+	case s.config.ByExchange:
 		return route{exchange: m.Exchange}, 0
+	case s.config.Pauses != nil:
+		return route{m.Exchange, m.RoutingKey}, 0
+	default:
+		return route{m.Exchange, m.RoutingKey}, kindOf(m.Headers)
 	}
-	return route{m.Exchange, m.RoutingKey}, kindOf(m.Headers)
 }
 
 // stalledRoute is one route that stalls. Only a headers exchange reads headers, and the table does not know the type
@@ -140,8 +144,8 @@ func (r *Routes) Unanswered(m *Message) (acknowledged func()) {
 	return func() { r.endStall(on, kind) }
 }
 
-// NotStored records that the broker answered, and cannot store the message now: the route stalls, and probes follow
-// each other without a pause. The caller also calls Release.
+// NotStored records that a message failed without a wait, as the broker cannot store the message now: the route stalls,
+// and probes follow each other without a pause. The caller also calls Release.
 func (r *Routes) NotStored(m *Message) {
 	on, kind := r.stalled.of(m)
 	r.mu.Lock()

@@ -89,6 +89,16 @@ func TestManyHeaderKindsStallWholeRoute(t *testing.T) {
 	}
 }
 
+// Each probe of a route with pauses holds a batch of its caller, so all headers share one probe.
+func TestPausedRouteIgnoresHeaders(t *testing.T) {
+	r := NewRoutes(RoutesConfig{Unprobed: true, Pauses: backoff.Steps{time.Hour}})
+	r.Unanswered(withHeaders("1", map[string]string{"to": "a"}))
+	wantSent(t, "with other headers", r, withHeaders("2", map[string]string{"to": "b"}), false)
+	wantSent(t, "without headers", r, withHeaders("3", nil), false)
+	r.Answered(withHeaders("4", map[string]string{"to": "c"}))
+	wantSent(t, "after an answer", r, withHeaders("5", nil), true)
+}
+
 func TestPausesGrowWithUnansweredProbes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := NewRoutes(RoutesConfig{Unprobed: true, Pauses: backoff.Exponential(30*time.Second, 2*time.Minute)})
