@@ -2,6 +2,8 @@ package cli_test
 
 import (
 	"fmt"
+	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -9,6 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/msghandler/msghandler/internal/operate"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
@@ -46,19 +49,20 @@ func TestFiltersReachTheCoordinator(t *testing.T) {
 	run(env, "retry", "--exchange=shop").want(t, 2, "", "which messages?")
 }
 
-// An age that a script leaves empty would select messages of any age.
-func TestEmptyAgesSelectNothing(t *testing.T) {
+// A filter that a script leaves empty would select all messages.
+func TestEmptyFiltersSelectNothing(t *testing.T) {
 	t.Parallel()
 	c := startCoordinator(t)
 	env := []string{"MSGHANDLER_SERVER=" + c.addr}
-	for _, args := range [][]string{
-		{"discard", "--state=dead", "--yes", "--older-than="},
-		{"retry", "--state=dead", "--yes", "--older-than", ""},
-		{"replay", "--yes", "--producer=orders", "--since="},
-		{"replay", "--yes", "--producer=orders", "--until="},
-		{"dlq", "discard", "--queue=payments", "--yes", "--producer=orders", "--older-than="},
+	for command, text := range map[string]any{
+		"discard": operate.MessageText{}, "retry": operate.MessageText{}, "replay": operate.FinishedText{},
+		"dlq discard --queue=payments": operate.DeadLetterText{},
 	} {
-		run(env, args...).want(t, 2, "", "is empty, and would select messages of any age")
+		for _, field := range reflect.VisibleFields(reflect.TypeOf(text)) {
+			flag := strings.ToLower(wordEnd.ReplaceAllString(field.Name, "$1-$2"))
+			args := append(strings.Fields(command), "--yes", "--"+flag+"=")
+			run(env, args...).want(t, 2, "", "--"+flag+": is empty, and would select all messages")
+		}
 	}
 	// An age of 0 is no filter.
 	run(env, "dlq", "discard", "--queue=payments", "--yes", "--older-than=0s").want(t, 2, "", "or give a filter")
@@ -67,6 +71,8 @@ func TestEmptyAgesSelectNothing(t *testing.T) {
 		t.Errorf("asked %s", asked)
 	}
 }
+
+var wordEnd = regexp.MustCompile(`([a-z])([A-Z])`)
 
 // list --group prints a line for each group, and says where counts are estimates and groups are missing.
 func TestListGroupsMessages(t *testing.T) {

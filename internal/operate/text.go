@@ -21,36 +21,36 @@ import (
 // MessageText is a filter of unfinished messages as people write it: in the flags of a command, or in the form of a
 // page.
 type MessageText struct {
-	State      string `help:"Messages in this state: pending, sendable, abandoned, dead or acknowledged." placeholder:"STATE"`
-	Producer   string `help:"Only those of this producer." placeholder:"NAME"`
-	Exchange   string `help:"Only those that go to this exchange." placeholder:"NAME"`
-	Broker     string `help:"Only those for this broker, of brokers.NAME.url; (default): for the broker of amqp.url." placeholder:"NAME"`
+	State      string `type:"filter" help:"Messages in this state: pending, sendable, abandoned, dead or acknowledged." placeholder:"STATE"`
+	Producer   string `type:"filter" help:"Only those of this producer." placeholder:"NAME"`
+	Exchange   string `type:"filter" help:"Only those that go to this exchange." placeholder:"NAME"`
+	Broker     string `type:"filter" help:"Only those for this broker, of brokers.NAME.url; (default): for the broker of amqp.url." placeholder:"NAME"`
 	OlderThan  string `type:"age" help:"Only those that were stored at least so long ago, such as 10m." placeholder:"DURATION"`
-	Error      string `help:"Only those whose last error contains this text, ignoring case." placeholder:"TEXT"`
-	Cause      string `help:"Only those with this cause, as list --group prints it; (none): those without an error." placeholder:"TEXT"`
-	ID         string `name:"id" help:"Only those whose ids begin with this text." placeholder:"TEXT"`
-	RoutingKey string `help:"Only those with this routing key." placeholder:"KEY"`
-	Header     string `help:"Only those with this header, such as tenant=nordic; needs the role reader." placeholder:"NAME=VALUE"`
+	Error      string `type:"filter" help:"Only those whose last error contains this text, ignoring case." placeholder:"TEXT"`
+	Cause      string `type:"filter" help:"Only those with this cause, as list --group prints it; (none): those without an error." placeholder:"TEXT"`
+	ID         string `name:"id" type:"filter" help:"Only those whose ids begin with this text." placeholder:"TEXT"`
+	RoutingKey string `type:"filter" help:"Only those with this routing key." placeholder:"KEY"`
+	Header     string `type:"filter" help:"Only those with this header, such as tenant=nordic; needs the role reader." placeholder:"NAME=VALUE"`
 }
 
 // FinishedText is a filter of finished messages as people write it.
 type FinishedText struct {
-	Producer   string `help:"Only those of this producer." placeholder:"NAME"`
-	ID         string `help:"Only those with this id, of any producer." placeholder:"ID"`
-	State      string `help:"Only those that ended so: done, rolled_back, or discarded." placeholder:"STATE"`
-	Exchange   string `help:"Only those that went to this exchange." placeholder:"NAME"`
-	RoutingKey string `help:"Only those with this routing key." placeholder:"KEY"`
-	Header     string `help:"Only those with this header." placeholder:"NAME=VALUE"`
+	Producer   string `type:"filter" help:"Only those of this producer." placeholder:"NAME"`
+	ID         string `type:"filter" help:"Only those with this id, of any producer." placeholder:"ID"`
+	State      string `type:"filter" help:"Only those that ended so: done, rolled_back, or discarded." placeholder:"STATE"`
+	Exchange   string `type:"filter" help:"Only those that went to this exchange." placeholder:"NAME"`
+	RoutingKey string `type:"filter" help:"Only those with this routing key." placeholder:"KEY"`
+	Header     string `type:"filter" help:"Only those with this header." placeholder:"NAME=VALUE"`
 	Since      string `type:"age" help:"Only those that ended within so long, such as 1h." placeholder:"DURATION"`
 	Until      string `type:"age" help:"Only those that ended so long ago or earlier, such as 10m." placeholder:"DURATION"`
 }
 
 // DeadLetterText is a filter of dead letters as people write it.
 type DeadLetterText struct {
-	Producer  string `help:"Only those of this producer." placeholder:"NAME"`
-	Consumer  string `help:"Only those that consumers of this queue, topic or stream gave up." placeholder:"QUEUE"`
-	Exchange  string `help:"Only those that were published to this exchange, topic or stream." placeholder:"NAME"`
-	Cause     string `help:"Only those whose first cause or reason contains this text, ignoring case." placeholder:"TEXT"`
+	Producer  string `type:"filter" help:"Only those of this producer." placeholder:"NAME"`
+	Consumer  string `type:"filter" help:"Only those that consumers of this queue, topic or stream gave up." placeholder:"QUEUE"`
+	Exchange  string `type:"filter" help:"Only those that were published to this exchange, topic or stream." placeholder:"NAME"`
+	Cause     string `type:"filter" help:"Only those whose first cause or reason contains this text, ignoring case." placeholder:"TEXT"`
 	OlderThan string `type:"age" help:"Only those that first failed at least so long ago, such as 10m." placeholder:"DURATION"`
 }
 

@@ -179,7 +179,7 @@ func (p Program) Parser(options ...kong.Option) (*kong.Kong, any, error) {
 	parser, err := kong.New(typed, append(options, kong.Name(p.Name), kong.Description(p.Description),
 		kong.Embed(&struct {
 			Version kong.VersionFlag `help:"Print the version."`
-		}{}), kong.Vars{"version": p.Name + " " + build.Read().String()}, kong.NamedMapper("age", kong.MapperFunc(readAge)),
+		}{}), kong.Vars{"version": p.Name + " " + build.Read().String()}, filterTypes,
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 120}))...)
 	return parser, typed, err
 }
