@@ -20,6 +20,7 @@ import (
 
 	"github.com/msghandler/msghandler/producer"
 	"github.com/msghandler/msghandler/producer/marker/memory"
+	"github.com/msghandler/msghandler/test/programs"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -50,7 +51,7 @@ func startDev(t *testing.T, args ...string) *everything {
 	d := &everything{
 		out: &servers.Log{}, log: &servers.Log{}, grpc: ports[0], console: ports[1], amqp: ports[2], redis: ports[3],
 	}
-	d.cmd = exec.Command(program(t, "msghandler-dev"), append([]string{
+	d.cmd = exec.Command(programs.Path("msghandler-dev"), append([]string{
 		"--grpc-port=" + d.grpc, "--console-port=" + d.console, "--amqp-port=" + d.amqp, "--redis-port=" + d.redis,
 	}, args...)...)
 	d.cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
@@ -79,7 +80,7 @@ func (d *everything) doctorOf(t *testing.T) (said string, status int) {
 		t.Fatalf("the banner names no doctor:\n%s", d.out)
 	}
 	line, _, _ = strings.Cut(line, "\n")
-	doctor := exec.Command(program(t, "msghandler"), append([]string{"doctor"}, strings.Fields(line)...)...)
+	doctor := exec.Command(programs.Path("msghandler"), append([]string{"doctor"}, strings.Fields(line)...)...)
 	doctor.Env = []string{"PATH=" + os.Getenv("PATH")}
 	out, _ := doctor.CombinedOutput() // the status is judged by the test
 	return string(out), doctor.ProcessState.ExitCode()

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/msghandler/msghandler/test/programs"
 )
 
 func TestCompletionOffersWords(t *testing.T) {
@@ -55,7 +57,7 @@ echo "${COMPREPLY[@]}"
 COMP_WORDS=("$1" d) COMP_CWORD=1
 _msghandler
 echo "${COMPREPLY[@]}"`
-	out, err := exec.Command("bash", "-c", script, "bash", build(t)).CombinedOutput()
+	out, err := exec.Command("bash", "-c", script, "bash", programs.Path("msghandler")).CombinedOutput()
 	if err != nil || string(out) != "dead\ndiscard dlq doctor\n" {
 		t.Errorf("%v\n%s", err, out)
 	}

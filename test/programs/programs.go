@@ -47,17 +47,11 @@ func Main(m *testing.M, names ...string) int {
 }
 
 func build(dir string, names []string) error {
-	top, err := filepath.Abs(filepath.Join("..", ".."))
-	if err != nil {
-		return err
-	}
 	args := []string{"build", "-ldflags=-s -w", "-o", dir + string(filepath.Separator)}
 	for _, name := range names {
-		args = append(args, "./cmd/"+name)
+		args = append(args, "github.com/msghandler/msghandler/cmd/"+name)
 	}
-	cmd := exec.Command("go", args...)
-	cmd.Dir = top
-	if out, err := cmd.CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("build the programs: %w\n%s", err, out)
 	}
 	return nil

@@ -106,7 +106,7 @@ func (s *Store) pagedClaim(
 }
 
 // pagedFrom is the state that an ordinary move of a paged message leads from; None for all other moves. A lease must
-// not end before the page of the message falls due: nobody would find the message in time.
+// not end before the page of the message falls due: no loop would find the message in time.
 func pagedFrom(word *halfmsg.Settlement) halfmsg.State {
 	if word.Backlog || word.Cause != "" || !strings.HasSuffix(string(word.Token), pagedToken) {
 		return halfmsg.None

@@ -28,7 +28,7 @@ func embeddedStore(t *testing.T, config redisstore.Config) (*redisstore.Store, *
 	return open(t, config), server
 }
 
-// TestMessageOlderThanCoordinatorsIsIntact: its page is due, and nobody has looked yet.
+// TestMessageOlderThanCoordinatorsIsIntact: its page is due, and no loop has looked yet.
 func TestMessageOlderThanCoordinatorsIsIntact(t *testing.T) {
 	t.Parallel()
 	log, logger := logged()

@@ -111,7 +111,7 @@ func TestIndexedMessageInheritsNothingFromPage(t *testing.T) {
 	}
 }
 
-// TestShortlyLeasedMessageLeavesItsPage: a page falls due after seconds, and nobody would find the message before.
+// TestShortlyLeasedMessageLeavesItsPage: a page falls due after seconds, and no loop would find the message before.
 func TestShortlyLeasedMessageLeavesItsPage(t *testing.T) {
 	t.Parallel()
 	store, client, _ := fresh(t, redisstore.Config{})

@@ -3,57 +3,22 @@ package dev_test
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/msghandler/msghandler/dev"
 	"github.com/msghandler/msghandler/internal/cli"
 	"github.com/msghandler/msghandler/internal/cli/commandline"
-	"github.com/msghandler/msghandler/test/servers"
+	"github.com/msghandler/msghandler/test/programs"
 	"github.com/msghandler/msghandler/test/servers/natsserver"
 )
 
-// buildDir holds the programs that buildOnce builds.
-var buildDir string
-
-func TestMain(m *testing.M) { os.Exit(runAll(m)) }
-
-// runAll runs all tests, and removes the built programs after them.
-func runAll(m *testing.M) int {
+func TestMain(m *testing.M) {
 	if natsserver.Child() {
-		return 0
+		return
 	}
-	dir, err := os.MkdirTemp("", "msghandler-dev-test-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	buildDir = dir
-	return servers.Stopping(m).Run()
-}
-
-// buildOnce builds the programs for all tests of this package.
-var buildOnce = sync.OnceValue(func() error {
-	build := exec.Command("go", "build", "-o", buildDir, "../cmd/msghandler", "../cmd/msghandler-dev")
-	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("%w\n%s", err, out)
-	}
-	return nil
-})
-
-// program returns the path of a built program.
-func program(t *testing.T, name string) string {
-	t.Helper()
-	if err := buildOnce(); err != nil {
-		t.Fatal(err)
-	}
-	return filepath.Join(buildDir, name)
+	os.Exit(programs.Main(m, "msghandler", "msghandler-dev"))
 }
 
 // ran is a command's exit status and output.
