@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # Runs the tests of packages. usage: scripts/test.sh PACKAGE...   (TEST_TIMEOUT: how long one package may take)
 # The race detector watches packages whose tests run our goroutines in their own process. Tests that start programs,
-# read the sources or play with the demos go without it: there it costs most and sees least.
+# read the sources or play with the demo go without it: there it costs most and sees least.
 # A package that hangs fails at TEST_TIMEOUT with its stacks. Three packages at a time: tests wait more than they
 # compute.
 # Binaries without symbols link in two thirds of the time, and show the same stacks. Vetting is lint's.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-unraced='/(cmd|dev|examples|test)(/|$)'
+unraced='/(cmd|dev|test)(/|$)'
 raced_too='/(dev/embedded|test/(amqpconn|broker|consumer|producer|sqldb))(/|$)'
 # Both: a hundred random sequences with the race detector, and a thousand without it.
 both='/test/random$'
