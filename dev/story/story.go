@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/consumer"
+	"github.com/msghandler/msghandler/consumer/envelope"
 	"github.com/msghandler/msghandler/dev/demo/books"
 	"github.com/msghandler/msghandler/dev/demo/orders"
 	"github.com/msghandler/msghandler/dev/demo/shop"
-	"github.com/msghandler/msghandler/envelope"
 	"github.com/msghandler/msghandler/producer"
 )
 

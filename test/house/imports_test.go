@@ -169,7 +169,7 @@ var rooms = []struct {
 		"a middle room imports only the ground: rooms that do not know each other can be understood one at a time",
 	},
 	{
-		[]string{"envelope"},
+		[]string{"consumer/envelope"},
 		nil,
 		"producers and consumers both use it, and other people's programs import it alone",
 	},
@@ -212,7 +212,7 @@ var rooms = []struct {
 	{
 		[]string{"dev/story"},
 		slices.Concat(ground, sdks, []string{
-			"internal/cli/commandline", "envelope", "dev/embedded/...", "dev/demo/...",
+			"internal/cli/commandline", "dev/embedded/...", "dev/demo/...",
 		}),
 		"the story is the demos' own, with embedded servers and the shipped coordinator as a process",
 	},
@@ -252,7 +252,7 @@ var rooms = []struct {
 	{
 		[]string{"dev/demo/..."},
 		slices.Concat(sdks, []string{
-			"envelope", "proto/...", "internal/ground/backoff", "internal/ground/build", "internal/ground/lifecycle",
+			"proto/...", "internal/ground/backoff", "internal/ground/build", "internal/ground/lifecycle",
 		}),
 		"the demos show how the SDKs are used, with nothing else",
 	},

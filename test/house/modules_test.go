@@ -27,13 +27,12 @@ var userPrograms = [][]string{
 	{"broker/kafka/kafkaoutbox"},
 	{"broker/nats/natsoutbox"},
 	{"prometheus/outboxmetrics"},
-	{"consumer", "consumer/dedup/memory"},
+	{"consumer", "consumer/dedup/memory", "consumer/envelope"},
 	{"consumer", "consumer/inbox/sql"},
 	{"redis/redisdedup"},
 	{"prometheus/consumermetrics"},
 	{"broker/kafka/kafkaconsumer"},
 	{"broker/nats/natsconsumer"},
-	{"envelope"},
 }
 
 // Each SDK links and requires what links.txt lists, and nothing else: a requirement raises the version of a library in

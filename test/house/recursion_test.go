@@ -14,7 +14,7 @@ var bounded = map[string]string{
 	"internal/server/guard eachItem":    "the fields of the API, of which none contains itself",
 	"internal/store/redis suffix":       "a number divided by 26",
 	"consumer topicMatches":             "the words of a routing key, which has at most 255 bytes",
-	"envelope requiredFields":           "the Go types of an event",
+	"consumer/envelope requiredFields":  "the Go types of an event",
 	"producer/outbox note":              "halves a batch",
 	"internal/server hasUnknown":        "a depth of eight",
 }

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/consumer"
+	"github.com/msghandler/msghandler/consumer/envelope"
 	"github.com/msghandler/msghandler/dev/demo/shop"
-	"github.com/msghandler/msghandler/envelope"
 	"github.com/msghandler/msghandler/producer"
 )
 

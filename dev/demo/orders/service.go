@@ -20,9 +20,9 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/msghandler/msghandler/broker/rabbitmq/rabbitmqoutbox"
+	"github.com/msghandler/msghandler/consumer/envelope"
 	"github.com/msghandler/msghandler/dev/demo/database"
 	"github.com/msghandler/msghandler/dev/demo/shop"
-	"github.com/msghandler/msghandler/envelope"
 	"github.com/msghandler/msghandler/producer"
 	sqlmarker "github.com/msghandler/msghandler/producer/marker/sql"
 	"github.com/msghandler/msghandler/producer/outbox"

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/consumer"
-	"github.com/msghandler/msghandler/envelope"
+	"github.com/msghandler/msghandler/consumer/envelope"
 )
 
 // OrderCreated is the payload of ORDER_CREATED. Amounts of money are in cents everywhere.

@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/msghandler/msghandler/consumer/envelope"
 	"github.com/msghandler/msghandler/dev/demo/shop"
-	"github.com/msghandler/msghandler/envelope"
 )
 
 // The form of the events is written out here, because other programs read the events.

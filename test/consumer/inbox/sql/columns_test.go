@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"github.com/msghandler/msghandler/consumer"
+	"github.com/msghandler/msghandler/consumer/envelope"
 	sqlinbox "github.com/msghandler/msghandler/consumer/inbox/sql"
-	"github.com/msghandler/msghandler/envelope"
 )
 
 // The row says beside the id who consumed the message, by which key it came and which event it was.

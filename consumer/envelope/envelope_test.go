@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/msghandler/msghandler/envelope"
+	"github.com/msghandler/msghandler/consumer/envelope"
 )
 
 type paid struct {

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/msghandler/msghandler/envelope"
+	"github.com/msghandler/msghandler/consumer/envelope"
 )
 
 type shipped struct {

@@ -1,3 +1,0 @@
-module github.com/msghandler/msghandler/envelope
-
-go 1.26.0
