@@ -57,7 +57,8 @@ type Config struct {
 	// Logger gets contradictory answers. Default slog.Default().
 	Logger *slog.Logger
 
-	// Tests choose fewer targets, and how names are resolved: for gRPC, and for URLs.
+	// Tests choose less patience, fewer targets, and how names are resolved: for gRPC, and for URLs.
+	muteAfter   time.Duration
 	maxTargets  int
 	dialOptions []grpc.DialOption
 	resolver    *net.Resolver

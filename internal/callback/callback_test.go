@@ -70,6 +70,14 @@ func committed(_ context.Context, r *msghandlerv1.ConfirmRequest) (*msghandlerv1
 // serve runs the producer on a free port of the loopback and returns its address.
 func serve(t *testing.T, b *business, options ...grpc.ServerOption) string {
 	t.Helper()
+	return serveOn(t, b, func(l net.Listener) net.Listener { return l }, options...)
+}
+
+// serveOn runs the producer behind a listener of the test.
+func serveOn(
+	t *testing.T, b *business, behind func(net.Listener) net.Listener, options ...grpc.ServerOption,
+) string {
+	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -79,7 +87,7 @@ func serve(t *testing.T, b *business, options ...grpc.ServerOption) string {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = server.Serve(listener)
+		_ = server.Serve(behind(listener))
 	}()
 	t.Cleanup(func() {
 		server.Stop()

@@ -12,6 +12,8 @@ func (c Config) WithMaxTargets(n int) Config { c.maxTargets = n; return c }
 
 func (c Config) WithDialOptions(options ...grpc.DialOption) Config { c.dialOptions = options; return c }
 
+func (c Config) WithMuteAfter(d time.Duration) Config { c.muteAfter = d; return c }
+
 func (c Config) WithResolver(resolver *net.Resolver) Config { c.resolver = resolver; return c }
 
 // WithDefaults completes what a test does not choose.

@@ -1,7 +1,7 @@
 package callback
 
 import (
-	"context"
+	"cmp"
 	"net"
 	"syscall"
 	"time"
@@ -9,7 +9,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/keepalive"
 
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
@@ -42,16 +41,15 @@ func (c *Client) openGRPC(t target) (transport, error) {
 
 // dialOptions are the options of a connection to a target.
 func (c *Client) dialOptions(t target) []grpc.DialOption {
-	dialer := c.dialer(t)
+	watched := &sockets{muteAfter: cmp.Or(c.config.muteAfter, muteAfter)}
 	secured := insecure.NewCredentials()
 	if t.secure {
 		secured = c.config.Credentials
 	}
 	options := []grpc.DialOption{
 		grpc.WithTransportCredentials(secured),
-		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
-			return dialer.DialContext(ctx, "tcp", address)
-		}),
+		grpc.WithContextDialer(watched.dialer(c.dialer(t))),
+		grpc.WithUnaryInterceptor(watched.intercept),
 		// Nothing from outside decides how we connect: no proxy of the environment, no service config out of DNS.
 		grpc.WithNoProxy(),
 		grpc.WithDisableServiceConfig(),
@@ -64,9 +62,6 @@ func (c *Client) dialOptions(t target) []grpc.DialOption {
 			},
 			MinConnectTimeout: connectTimeout,
 		}),
-		// Pings are sent only during a call, after so long without an answer. They find a half-open connection, and stay
-		// below the ping limit of servers.
-		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 20 * time.Second, Timeout: 5 * time.Second}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer), grpc.WaitForReady(false)),
 		grpc.WithMaxHeaderListSize(16 << 10),
 	}
