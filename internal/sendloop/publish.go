@@ -201,6 +201,10 @@ func (s *Sender) conclude(outcomes []delivery.Outcome, results []halfmsg.Result,
 			s.failed(slog.LevelWarn,
 				"messages are DEAD: the broker refused every attempt; correct the cause and retry the messages",
 				&o.Claim, o.Cause, slog.Int("attempts", o.PublishAttempts+1))
+		case halfmsg.EventRefused:
+			s.failed(slog.LevelWarn,
+				"the broker refused messages, which are published again after a pause; correct the cause before they are DEAD",
+				&o.Claim, o.Cause, slog.Int("attempts", o.PublishAttempts+1), slog.Int64("retry_in_ms", o.After.Milliseconds()))
 		default: // the message is due again later
 		}
 	}
