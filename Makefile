@@ -16,7 +16,7 @@ SERVERS := $(or $(SERVERS),$(TEST_SERVERS),oldest)
 export TEST_SERVERS := $(SERVERS)
 # What depends on the servers' versions runs again on the newest ones, when everything runs on the oldest. The package that
 # takes longest comes first.
-NEWEST ?= ./test/e2e ./test/broker/rabbitmq ./internal/store/redis ./internal/app/doctor ./test/consumer \
+NEWEST ?= ./test/e2e ./test/broker/rabbitmq ./internal/store/redis ./internal/app/doctor ./test/consumer/rabbitmq \
 	./test/consumer/dedup/redis ./test/producer/marker/redis ./test/producer/outbox/rabbitmq ./test/servers ./test/amqpconformance
 NEWEST_TOO = $(if $(filter oldest,$(SERVERS)),$(if $(filter work,$(PACKAGES)),scripts/test-newest.sh $(NEWEST)))
 FUZZTIME ?= 60s
@@ -45,7 +45,7 @@ programs:
 	go build -o $(BIN)/withservers ./test/withservers
 	go build -ldflags='-s -w' -o $(TEST_PROGRAMS)/ ./cmd/...
 
-newest: $(BIN)/gotestsum programs ## Run the packages that depend on the servers' versions on the newest servers (NEWEST=./test/consumer)
+newest: $(BIN)/gotestsum programs ## Run the packages that depend on the servers' versions on the newest servers (NEWEST=./test/consumer/rabbitmq)
 	scripts/test-newest.sh $(NEWEST)
 
 # The seeds run in the ordinary tests too. One target alone: make fuzz FUZZ=FuzzRecord FUZZTIME=10m

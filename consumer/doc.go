@@ -1,11 +1,13 @@
-// Package consumer lets a service receive messages of the coordinator, and act on each message once.
+// Package consumer has what the consumers of all brokers share: messages, handlers, middleware, dead letters, and the
+// stores that make one effect of all copies of a message. The packages rabbitmqconsumer, kafkaconsumer and natsconsumer
+// below broker receive the messages.
 //
 //	inbox, err := sqlinbox.New(sqlinbox.Config{DB: db, Dialect: sqlinbox.PostgreSQL, Consumer: "payments"})
 //	err = inbox.Migrate(ctx)                          // a table beside those of the service
-//	c, err := consumer.New(consumer.Config{
+//	c, err := rabbitmqconsumer.New(rabbitmqconsumer.Config{
 //		URL:   "amqp://guest:guest@127.0.0.1:5672/",
 //		Queue: "payments",
-//		Declare: &consumer.Declare{
+//		Declare: &rabbitmqconsumer.Declare{
 //			Exchange: "orders", BindingKeys: []string{"order.paid"}, DeadLetterExchange: "payments.dlx",
 //		},
 //	})
@@ -13,18 +15,13 @@
 //		return pay(ctx, tx, m.ID, m.Body)             // the effect: everything through tx
 //	}))
 //
-// Run connects, reconnects, and returns when its context ends, after running handlers have finished.
-//
 // # What a handler's answer means
 //
-//   - nil: the message is acknowledged and the broker deletes the message.
-//   - [Reject](err): the message can never be handled. The message goes to the queue's dead letters, or is dropped if
-//     the queue has none: see [Declare].
+//   - nil: the message is acknowledged.
+//   - [Reject](err): the message can never be handled. The message becomes a dead letter.
 //   - [ErrDuplicate]: a copy was handled before. The message is acknowledged and dropped.
-//   - any other error, and a panic: the message is redelivered. With [Declare].Delays the message waits in a queue of
-//     the broker, with its count and its first cause in headers, and becomes a dead letter after the limit. Without
-//     Delays the message goes back to the queue after a pause ([Config.Retry]). [DeadLetters] lists dead letters and
-//     replays them.
+//   - any other error, and a panic: the message is redelivered after a delay, and becomes a dead letter after the limit
+//     that the broker's package describes.
 //
 // # At least once, and what deduplication can do
 //
@@ -32,7 +29,7 @@
 // broke, or when the coordinator published the message twice because the broker's answer was lost. The inbox (package
 // inbox/sql) makes one effect of all copies: its row of the message commits together with the effect.
 //
-// A service without an SQL database sets [Config.Dedup] instead, to package redisdedup or dedup/memory, and gives Run
+// A service without an SQL database sets Config.Dedup instead, to package redisdedup or dedup/memory, and gives Run
 // a handler of its own. A copy of a handled message is dropped then. The message is marked as done after the handler's
 // effect, never before, because with an earlier mark the message is lost when the process dies in between. So a process
 // that dies after the effect and before the mark handles the message again, and a memory store forgets with its

@@ -1,13 +1,8 @@
 package consumer
 
 import (
-	"fmt"
 	"strings"
 	"time"
-
-	amqp "github.com/rabbitmq/amqp091-go"
-
-	"github.com/msghandler/msghandler/internal/ground/deadletter"
 )
 
 // Message is one delivery. A handler may keep the message, but must not change its fields while other middleware uses
@@ -24,8 +19,6 @@ type Message struct {
 	Redelivered bool
 	// Deliveries is how often a quorum queue delivered this copy before, for any reason; 0 for other queues.
 	Deliveries int
-	// returns is how many of these deliveries count against the queue's delivery limit. RabbitMQ before 4.3 counts all.
-	returns int
 	// Retries is how often the message waited in a delay queue, and FirstCause the text of its first failure.
 	Retries    int
 	FirstCause string
@@ -45,12 +38,6 @@ type Message struct {
 	Timestamp time.Time
 }
 
-// Headers of a quorum queue: the number of returns to the queue, and since RabbitMQ 4.3 the number of deliveries.
-const (
-	headerDeliveryCount = "x-delivery-count"
-	headerAcquiredCount = "x-acquired-count"
-)
-
 // Key identifies the message among all producers: PRODUCER/ID. Key is empty for a message without an ID.
 func (m *Message) Key() string {
 	if m.ID == "" {
@@ -66,45 +53,4 @@ func (m *Message) TraceID() string {
 		return parts[1]
 	}
 	return ""
-}
-
-func newMessage(d *amqp.Delivery) *Message {
-	m := &Message{
-		ID: d.MessageId, Producer: d.AppId, Redelivered: d.Redelivered,
-		Attempt:  max(1, number(d.Headers["msghandler-attempt"])),
-		Exchange: d.Exchange, RoutingKey: d.RoutingKey, ContentType: d.ContentType,
-		Headers: make(map[string]string, len(d.Headers)), Body: d.Body, Timestamp: deadletter.Time(d.Timestamp),
-	}
-	if d.Redelivered { // RabbitMQ 4 hands on these headers of a publisher
-		m.returns = number(d.Headers[headerDeliveryCount])
-		m.Deliveries = max(m.returns, number(d.Headers[headerAcquiredCount]))
-	}
-	m.FirstCause, _ = d.Headers[HeaderFirstCause].(string)
-	_, copied := d.Headers[HeaderRoutingKey]
-	if m.Retries = number(d.Headers[HeaderRetries]); m.Retries > 0 || copied && d.Exchange == "" {
-		m.Exchange, _ = d.Headers[HeaderExchange].(string)
-		m.RoutingKey, _ = d.Headers[HeaderRoutingKey].(string)
-	}
-	for name, value := range d.Headers {
-		if strings.HasPrefix(name, "x-") || strings.HasPrefix(name, "msghandler-") {
-			continue
-		}
-		switch value := value.(type) {
-		case string:
-			m.Headers[name] = value
-		case []any, amqp.Table, nil:
-		default:
-			m.Headers[name] = fmt.Sprint(value)
-		}
-	}
-	return m
-}
-
-// number reads a header that counts something, of any integer type. Anything else is 0.
-func number(header any) int {
-	switch header.(type) {
-	case int8, int16, int32, int64, uint8, uint16, uint32, int, string:
-		return deadletter.Count(fmt.Sprint(header))
-	}
-	return 0
 }

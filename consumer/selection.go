@@ -1,14 +1,11 @@
 package consumer
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math"
 	"slices"
 	"time"
-
-	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/msghandler/msghandler/internal/ground/deadletter"
 )
@@ -83,45 +80,4 @@ func (s Selection) WithDefaults() Selection {
 		}
 	}
 	return s
-}
-
-// Visit shows the letters without their bodies to a function, the oldest first, until the function returns false. Up to
-// 250 letters are in memory with their bodies.
-func (d *DeadLetters) Visit(ctx context.Context, visit func(*Letter) bool) error {
-	return d.walk(ctx, func(l Letter, _ *amqp.Delivery) (walked, error) {
-		l.Body = nil
-		return walked{last: !visit(&l)}, nil
-	})
-}
-
-// ListSelected gives the letters of a selection, the oldest first.
-func (d *DeadLetters) ListSelected(ctx context.Context, s Selection) (letters []Letter, err error) {
-	s = s.WithDefaults()
-	err = d.walk(ctx, func(l Letter, _ *amqp.Delivery) (walked, error) {
-		if len(letters) < s.Limit && s.Match(&l) {
-			letters = append(letters, l)
-		}
-		return walked{last: len(letters) >= s.Limit}, nil
-	})
-	return letters, err
-}
-
-// Oldest gives the oldest letter without its body, or ErrNoLetter. Oldest takes one letter of a classic queue and gives
-// it back to its place. Of a quorum queue, Oldest takes no letter, and returns ErrLookReorders.
-func (d *DeadLetters) Oldest(ctx context.Context) (oldest Letter, err error) {
-	err = ErrNoLetter
-	failed := d.walkAllowed(ctx, func(w *walk, _ context.Context) error {
-		if w.limit.Possible {
-			return fmt.Errorf("queue %q: %w", w.config.Queue, ErrLookReorders)
-		}
-		return nil
-	}, func(l Letter, _ *amqp.Delivery) (walked, error) {
-		l.Body = nil
-		oldest, err = l, nil
-		return walked{last: true}, nil
-	})
-	if failed != nil {
-		return Letter{}, failed
-	}
-	return oldest, err
 }

@@ -84,13 +84,13 @@ func (c *runCommand) parts() []listeningPart {
 	parts := []listeningPart{
 		{"coordinator", "grpc.addr", "grpc-port", c.GRPCPort, "%s", "producers (producer.Config.Coordinator) and commands"},
 		{"console", "http.addr", "console-port", c.ConsolePort, "%s", "a browser; /metrics, /readyz"},
-		{"AMQP broker", "amqp.url", "amqp-port", c.AMQPPort, "amqp://guest:guest@%s/", "consumers (consumer.Config.URL)"},
+		{"AMQP broker", "amqp.url", "amqp-port", c.AMQPPort, "amqp://guest:guest@%s/", "consumers (the URL of their Config)"},
 		{"Redis", "redis.url", "redis-port", c.RedisPort, "redis://%s/0", fmt.Sprintf("redis-cli -p %d", c.RedisPort)},
 	}
 	if c.NATSPort != 0 {
 		parts = append(parts, listeningPart{
 			"NATS server", "brokers.nats.url", "nats-port", c.NATSPort, "nats://%s",
-			"consumers (natsconsumer.Config.URL); the broker nats of messages",
+			"consumers (the URL of their Config); the broker nats of messages",
 		})
 	}
 	return parts

@@ -5,6 +5,7 @@ go 1.26.0
 require (
 	github.com/go-sql-driver/mysql v1.10.1
 	github.com/jackc/pgx/v5 v5.12.0
+	github.com/msghandler/msghandler/broker/rabbitmq v0.1.0
 	github.com/msghandler/msghandler/consumer v0.1.0
 	github.com/msghandler/msghandler/producer v0.1.0
 	github.com/msghandler/msghandler/proto v0.1.0
@@ -21,7 +22,6 @@ require (
 	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
 	github.com/jackc/puddle/v2 v2.2.3 // indirect
 	github.com/mattn/go-isatty v0.0.24 // indirect
-	github.com/msghandler/msghandler/broker/rabbitmq v0.1.0 // indirect
 	github.com/msghandler/msghandler/internal/ground v0.1.0 // indirect
 	github.com/ncruces/go-strftime v1.0.0 // indirect
 	github.com/rabbitmq/amqp091-go v1.16.0 // indirect

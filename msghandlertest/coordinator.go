@@ -252,7 +252,7 @@ func (c *Coordinator) end(t testing.TB) {
 // the same when the coordinator is killed and restarted.
 func (c *Coordinator) Addr() string { return c.gate.Addr().String() }
 
-// BrokerURL is the address of the broker, amqp://..., for consumer.Config.URL. The user guest may do everything.
+// BrokerURL is the address of the broker, amqp://..., for rabbitmqconsumer.Config. The user guest may do everything.
 // Declare queues before the messages are published: earlier messages are in no queue.
 func (c *Coordinator) BrokerURL() string { return c.brokerURL }
 

@@ -20,6 +20,7 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 
+	"github.com/msghandler/msghandler/broker/rabbitmq/rabbitmqconsumer"
 	"github.com/msghandler/msghandler/consumer"
 	"github.com/msghandler/msghandler/msghandlertest"
 	"github.com/msghandler/msghandler/producer"
@@ -560,9 +561,9 @@ func TestDeliverHandsMessagesToAHandler(t *testing.T) {
 func consume(t *testing.T, c *msghandlertest.Coordinator, exchange string, handle func(*consumer.Message)) {
 	t.Helper()
 	ready := make(chan struct{}, 1)
-	consumers, err := consumer.New(consumer.Config{
+	consumers, err := rabbitmqconsumer.New(rabbitmqconsumer.Config{
 		URL: c.BrokerURL(), Queue: "queue-" + exchange, Consuming: func() { ready <- struct{}{} },
-		Declare: &consumer.Declare{Exchange: exchange, BindingKeys: []string{"order.*"}},
+		Declare: &rabbitmqconsumer.Declare{Exchange: exchange, BindingKeys: []string{"order.*"}},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -11,11 +11,9 @@ require (
 
 require (
 	github.com/klauspost/compress v1.20.3 // indirect
-	github.com/msghandler/msghandler/broker/rabbitmq v0.1.0 // indirect
 	github.com/msghandler/msghandler/proto v0.1.0 // indirect
 	github.com/nats-io/nkeys v0.4.16 // indirect
 	github.com/nats-io/nuid v1.0.1 // indirect
-	github.com/rabbitmq/amqp091-go v1.16.0 // indirect
 	golang.org/x/crypto v0.58.0 // indirect
 	golang.org/x/net v0.60.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/msghandler/msghandler/broker/rabbitmq/rabbitmqconsumer"
 	"github.com/msghandler/msghandler/consumer"
 	"github.com/msghandler/msghandler/consumer/envelope"
 	"github.com/msghandler/msghandler/dev/demo/books"
@@ -143,7 +144,7 @@ func (s *stage) replayDeadLetters(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	dead, err := consumer.NewDeadLetters(s.amqp, nil, shop.DeadLetterQueue)
+	dead, err := rabbitmqconsumer.NewDeadLetters(s.amqp, nil, shop.DeadLetterQueue)
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/msghandler/msghandler/broker/rabbitmq/rabbitmqconsumer"
 	"github.com/msghandler/msghandler/consumer"
 	sqlinbox "github.com/msghandler/msghandler/consumer/inbox/sql"
 	"github.com/msghandler/msghandler/examples/database"
@@ -52,9 +53,9 @@ func run(ctx context.Context, url, broker string) error {
 	if err := inbox.Migrate(ctx); err != nil {
 		return err
 	}
-	c, err := consumer.New(consumer.Config{
+	c, err := rabbitmqconsumer.New(rabbitmqconsumer.Config{
 		URL: broker, Queue: "invoices", Concurrency: 4,
-		Declare: &consumer.Declare{
+		Declare: &rabbitmqconsumer.Declare{
 			Exchange: "orders", BindingKeys: []string{"order.placed"}, DeadLetterExchange: "invoices.dlx",
 			Delays: []time.Duration{time.Second, 10 * time.Second, time.Minute, 10 * time.Minute},
 		},

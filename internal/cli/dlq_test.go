@@ -10,6 +10,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/msghandler/msghandler/broker/rabbitmq"
+	"github.com/msghandler/msghandler/broker/rabbitmq/rabbitmqconsumer"
 	"github.com/msghandler/msghandler/consumer"
 	"github.com/msghandler/msghandler/dev/embedded/embeddedtest"
 	"github.com/msghandler/msghandler/test/servers"
@@ -111,8 +112,8 @@ func TestRepeatedReadsChangeNothing(t *testing.T) {
 func declareDeadLetters(t *testing.T, url, queue string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	c, err := consumer.New(consumer.Config{
-		URL: url, Queue: queue, Consuming: cancel, Declare: &consumer.Declare{DeadLetterExchange: "graves"},
+	c, err := rabbitmqconsumer.New(rabbitmqconsumer.Config{
+		URL: url, Queue: queue, Consuming: cancel, Declare: &rabbitmqconsumer.Declare{DeadLetterExchange: "graves"},
 		Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {

@@ -22,7 +22,7 @@ func TestUnclearBrokersAreWrongUsage(t *testing.T) {
 	for typed, want := range map[string]string{
 		"--queue=q --broker=events":           "the configuration has no brokers.events.url; set the key, or name one",
 		"--queue=q --url=redis://geheim@h":    "is not a URL of a broker; the schemes are amqp, amqps, kafka, nats, tls",
-		"--queue=q --url=nats://u:geheim@h:p": "--url: nats.NewDeadLetters: URL cannot be read",
+		"--queue=q --url=nats://u:geheim@h:p": "--url: natsconsumer.NewDeadLetters: URL cannot be read",
 		"--queue=q.> --url=nats://h":          "cannot be the name of a stream",
 		"--queue=a/b --url=kafka://h":         "is no name of a topic",
 		"--queue=q --url=nats://h --broker=a": "can't be used together",

@@ -12,6 +12,7 @@ import (
 
 	"github.com/msghandler/msghandler/broker/kafka/kafkaconsumer"
 	"github.com/msghandler/msghandler/broker/nats/natsconsumer"
+	"github.com/msghandler/msghandler/broker/rabbitmq/rabbitmqconsumer"
 	"github.com/msghandler/msghandler/consumer"
 )
 
@@ -31,7 +32,7 @@ var brokers = map[string]func(url, queue string) (DeadLetters, error){
 }
 
 func rabbitMQ(url, queue string) (DeadLetters, error) {
-	return consumer.NewDeadLetters(url, nil, queue)
+	return rabbitmqconsumer.NewDeadLetters(url, nil, queue)
 }
 
 func onKafka(url, topic string) (DeadLetters, error) {

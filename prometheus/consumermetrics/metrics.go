@@ -1,7 +1,7 @@
 // Package consumermetrics exports what consumers do to Prometheus.
 //
 //	watched, err := metrics.New(prometheus.DefaultRegisterer)
-//	c, err := consumer.New(consumer.Config{Observer: watched, ...})
+//	c, err := rabbitmqconsumer.New(rabbitmqconsumer.Config{Observer: watched, ...})
 //
 // An Observer serves all consumers of a process. Labels are queues and results, never ids. Every process that
 // consumes a queue reports the depth of the queue, so take the maximum over instances, never the sum.

@@ -33,7 +33,8 @@ var imports = map[string]string{
 	"testing": "testing", "time": "time",
 	"grpc": "google.golang.org/grpc", "codes": "google.golang.org/grpc/codes",
 	"credentials": "google.golang.org/grpc/credentials", "status": "google.golang.org/grpc/status",
-	"consumer": module + "consumer", "envelope": module + "consumer/envelope", "msghandlertest": module + "msghandlertest",
+	"consumer": module + "consumer", "rabbitmqconsumer": module + "broker/rabbitmq/rabbitmqconsumer",
+	"envelope": module + "consumer/envelope", "msghandlertest": module + "msghandlertest",
 	"producer": module + "producer", "outbox": module + "producer/outbox", "shards": module + "producer/outbox/shards",
 	"sqlmarker": module + "producer/marker/sql", "sqlinbox": module + "consumer/inbox/sql",
 }

@@ -11,6 +11,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/msghandler/msghandler/broker/rabbitmq/rabbitmqconsumer"
 	"github.com/msghandler/msghandler/broker/rabbitmq/rabbitmqoutbox"
 	"github.com/msghandler/msghandler/consumer"
 	sqlinbox "github.com/msghandler/msghandler/consumer/inbox/sql"
@@ -68,10 +69,10 @@ func startPaying(t *testing.T, url string, says *slog.Logger) *paying {
 func (p *paying) consume(url string, says *slog.Logger, h consumer.Handler) {
 	p.t.Helper()
 	consuming := make(chan struct{})
-	c, err := consumer.New(consumer.Config{
+	c, err := rabbitmqconsumer.New(rabbitmqconsumer.Config{
 		URL: url, Queue: "paid", Prefetch: 50, Concurrency: 8,
 		// A quorum queue of RabbitMQ 3.10 on one node may stay without a leader after kill -9.
-		Declare: &consumer.Declare{QueueType: amqp.QueueTypeClassic},
+		Declare: &rabbitmqconsumer.Declare{QueueType: amqp.QueueTypeClassic},
 		Logger:  says, Consuming: sync.OnceFunc(func() { close(consuming) }),
 	})
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/msghandler/msghandler/consumer"
+	"github.com/msghandler/msghandler/broker/rabbitmq/rabbitmqconsumer"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -63,7 +63,7 @@ func (w *world) onBroker(do func(*amqp.Channel) error) {
 // consumeClassic consumes from a classic queue: a quorum queue on a single node of RabbitMQ 3.10 may stay without a
 // leader after a kill, and this row is not about leaders.
 func consumeClassic(w *world) {
-	consume(w, queue, &consumer.Declare{Exchange: exchange, QueueType: amqp.QueueTypeClassic})
+	consume(w, queue, &rabbitmqconsumer.Declare{Exchange: exchange, QueueType: amqp.QueueTypeClassic})
 }
 
 // killBroker kills the node with publishes under way: the node stands still for a moment before it dies, and answers

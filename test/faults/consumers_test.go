@@ -21,6 +21,7 @@ import (
 
 	"github.com/msghandler/msghandler/broker/kafka/kafkaconsumer"
 	"github.com/msghandler/msghandler/broker/nats/natsconsumer"
+	"github.com/msghandler/msghandler/broker/rabbitmq/rabbitmqconsumer"
 	"github.com/msghandler/msghandler/consumer"
 	"github.com/msghandler/msghandler/redis/redisdedup"
 	"github.com/msghandler/msghandler/test/servers"
@@ -216,8 +217,8 @@ func (m mortalConsumer) open() (run func(context.Context, consumer.Handler) erro
 		})
 		return c.Run, err
 	default:
-		c, err := consumer.New(consumer.Config{
-			URL: m.Broker, Queue: queue, Declare: &consumer.Declare{Exchange: exchange}, Retry: retry,
+		c, err := rabbitmqconsumer.New(rabbitmqconsumer.Config{
+			URL: m.Broker, Queue: queue, Declare: &rabbitmqconsumer.Declare{Exchange: exchange}, Retry: retry,
 		})
 		return c.Run, err
 	}

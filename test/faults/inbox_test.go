@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/msghandler/msghandler/broker/rabbitmq/rabbitmqconsumer"
 	"github.com/msghandler/msghandler/consumer"
 	sqlinbox "github.com/msghandler/msghandler/consumer/inbox/sql"
 )
@@ -75,18 +76,18 @@ func (e *effectsTable) had(t *testing.T, l *Ledger) (times map[string]int) {
 
 // consume starts two consumers of a queue, which note every copy until the test ends, and let each message have its
 // effect once.
-func consume(w *world, queue string, declare *consumer.Declare) {
+func consume(w *world, queue string, declare *rabbitmqconsumer.Declare) {
 	w.t.Helper()
 	for range 2 {
 		consumeOne(w, queue, declare)
 	}
 }
 
-func consumeOne(w *world, queue string, declare *consumer.Declare) {
+func consumeOne(w *world, queue string, declare *rabbitmqconsumer.Declare) {
 	w.t.Helper()
 	handler := w.noting(w.effect())
 	w.runs(1, func(consuming func()) (func(context.Context) error, error) {
-		c, err := consumer.New(consumer.Config{
+		c, err := rabbitmqconsumer.New(rabbitmqconsumer.Config{
 			URL: w.broker.URL, Queue: queue, Declare: declare, Prefetch: 100, Logger: quiet(), Consuming: consuming,
 		})
 		if err != nil {

@@ -18,7 +18,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 	"google.golang.org/grpc"
 
-	"github.com/msghandler/msghandler/consumer"
+	"github.com/msghandler/msghandler/broker/rabbitmq/rabbitmqconsumer"
 	"github.com/msghandler/msghandler/producer"
 	"github.com/msghandler/msghandler/producer/marker"
 	"github.com/msghandler/msghandler/producer/marker/memory"
@@ -383,7 +383,7 @@ func newLoad(w *world) *load {
 	case w.stream != nil:
 		w.stream.consume(w)
 	default:
-		consume(w, queue, &consumer.Declare{Exchange: exchange})
+		consume(w, queue, &rabbitmqconsumer.Declare{Exchange: exchange})
 	}
 	l := &load{users: []user{newService(w, "forgetful", memory.New()), newService(w, "kept", kept)}}
 	if !w.options.bare {

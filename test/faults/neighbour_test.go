@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/msghandler/msghandler/consumer"
+	"github.com/msghandler/msghandler/broker/rabbitmq/rabbitmqconsumer"
 	"github.com/msghandler/msghandler/producer"
 	"github.com/msghandler/msghandler/producer/marker/memory"
 )
@@ -57,7 +57,7 @@ const neighbours = "neighbour"
 // withNeighbour is a fault during which another producer sends to an unrelated exchange.
 func withNeighbour(fault func(context.Context, *world, *rand.Rand)) func(context.Context, *world, *rand.Rand) {
 	return func(ctx context.Context, w *world, random *rand.Rand) {
-		consume(w, neighbours, &consumer.Declare{Exchange: neighbours})
+		consume(w, neighbours, &rabbitmqconsumer.Declare{Exchange: neighbours})
 		s := newSender(w, neighbours, neighbours)
 		sending, stop := context.WithCancel(w.t.Context()) // a fault may outlast the load
 		var running sync.WaitGroup

@@ -15,7 +15,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/msghandler/msghandler/consumer"
+	"github.com/msghandler/msghandler/broker/rabbitmq/rabbitmqconsumer"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
 )
@@ -85,7 +85,7 @@ func (b *backlog) fill(w *world) {
 	}
 	w.t.Logf("filled in %v", time.Since(began).Round(time.Second))
 	b.bytes = float64(usedMemory(w)-before) / float64(2**backlogSize)
-	consumeOne(w, queue, &consumer.Declare{Exchange: exchange}) // the queue must be there before anybody publishes
+	consumeOne(w, queue, &rabbitmqconsumer.Declare{Exchange: exchange}) // the queue must be there before anybody publishes
 	b.began = time.Now()
 }
 

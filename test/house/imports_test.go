@@ -188,7 +188,10 @@ var rooms = []struct {
 	},
 	{
 		[]string{"internal/operate"},
-		slices.Concat(ground, []string{"consumer", "broker/kafka/kafkaconsumer", "broker/nats/natsconsumer"}),
+		slices.Concat(ground, []string{
+			"consumer", "broker/rabbitmq/rabbitmqconsumer", "broker/kafka/kafkaconsumer",
+			"broker/nats/natsconsumer",
+		}),
 		"coordinator and command line read dead letters as the consumer SDK does, on each broker",
 	},
 	{

@@ -31,6 +31,7 @@ var userPrograms = [][]string{
 	{"consumer", "consumer/inbox/sql"},
 	{"redis/redisdedup"},
 	{"prometheus/consumermetrics"},
+	{"broker/rabbitmq/rabbitmqconsumer"},
 	{"broker/kafka/kafkaconsumer"},
 	{"broker/nats/natsconsumer"},
 }

@@ -8,15 +8,15 @@ import (
 
 // bounded are the functions that call themselves, each with what bounds its depth.
 var bounded = map[string]string{
-	"internal/cli leavesOf":             "the tree of the commands",
-	"internal/cli/commandline inBlocks": "a document that this program made",
-	"internal/delivery Isolate":         "halves a batch",
-	"internal/server/guard eachItem":    "the fields of the API, of which none contains itself",
-	"internal/store/redis suffix":       "a number divided by 26",
-	"consumer topicMatches":             "the words of a routing key, which has at most 255 bytes",
-	"consumer/envelope requiredFields":  "the Go types of an event",
-	"producer/outbox note":              "halves a batch",
-	"internal/server hasUnknown":        "a depth of eight",
+	"internal/cli leavesOf":                         "the tree of the commands",
+	"internal/cli/commandline inBlocks":             "a document that this program made",
+	"internal/delivery Isolate":                     "halves a batch",
+	"internal/server/guard eachItem":                "the fields of the API, of which none contains itself",
+	"internal/store/redis suffix":                   "a number divided by 26",
+	"broker/rabbitmq/rabbitmqconsumer topicMatches": "the words of a routing key, which has at most 255 bytes",
+	"consumer/envelope requiredFields":              "the Go types of an event",
+	"producer/outbox note":                          "halves a batch",
+	"internal/server hasUnknown":                    "a depth of eight",
 }
 
 // A stack that overflows ends the process, and no recover helps. So a function calls itself only where a bound is known

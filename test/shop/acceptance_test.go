@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/msghandler/msghandler/broker/rabbitmq/rabbitmqconsumer"
 	"github.com/msghandler/msghandler/consumer"
 	"github.com/msghandler/msghandler/dev/demo/orders"
 	"github.com/msghandler/msghandler/dev/demo/shop"
@@ -319,7 +320,7 @@ func TestFailureIsReplayedFromDeadLetter(t *testing.T) {
 		if n := tries.Load(); n != 3 || w.look(1).Status != shop.Paid || w.rows("1-shipped") != 0 {
 			w.Errorf("%d tries, %+v", n, w.look(1))
 		}
-		dead, err := consumer.NewDeadLetters(w.amqp, nil, shop.DeadLetterQueue)
+		dead, err := rabbitmqconsumer.NewDeadLetters(w.amqp, nil, shop.DeadLetterQueue)
 		w.must(err)
 		letter, err := dead.Show(w.Context(), "orders/1-paid")
 		if err != nil || letter.Queue != shop.FulfillmentQueue || letter.RoutingKey != shop.KeyPaid ||
@@ -361,7 +362,7 @@ func TestUnrecoverableEventIsImmediatelyDead(t *testing.T) {
 			w.publish(c.key, c.id, fmt.Appendf(nil, event, c.id, c.kind, 1, c.payload))
 		}
 		w.eventually("all are dead letters", func() bool { return w.depth(shop.DeadLetterQueue) == len(cases) })
-		dead, err := consumer.NewDeadLetters(w.amqp, nil, shop.DeadLetterQueue)
+		dead, err := rabbitmqconsumer.NewDeadLetters(w.amqp, nil, shop.DeadLetterQueue)
 		w.must(err)
 		letters, err := dead.List(w.Context(), 10)
 		w.must(err)

@@ -1,7 +1,7 @@
 // Package kafkaconsumer lets a service receive messages from Kafka with the handlers, middleware and inboxes of package
 // consumer.
 //
-//	c, err := kafka.New(kafka.Config{
+//	c, err := kafkaconsumer.New(kafkaconsumer.Config{
 //		URL:    "kafka://127.0.0.1:9092",
 //		Group:  "payments",
 //		Topics: []string{"orders"},
@@ -138,7 +138,7 @@ func (c Config) withDefaults() (Config, error) {
 	c.Logger = c.Logger.With(slog.String("consumer", c.Name), slog.String("consumer_group", c.Group))
 	var err error
 	if c.cluster, err = address.ParseKafka(c.URL); err != nil {
-		err = fmt.Errorf("kafka.Config: URL %w", err)
+		err = fmt.Errorf("kafkaconsumer.Config: URL %w", err)
 	}
 	return c, errors.Join(err, c.check(), c.checkTopics())
 }
@@ -153,7 +153,7 @@ func setDefault[T comparable](field *T, value T) {
 func (c Config) check() error {
 	var errs []error
 	wrong := func(format string, args ...any) {
-		errs = append(errs, fmt.Errorf("kafka.Config: "+format, args...))
+		errs = append(errs, fmt.Errorf("kafkaconsumer.Config: "+format, args...))
 	}
 	if c.Group == "" {
 		wrong("Group is missing; give the name of the consumer group")
@@ -193,13 +193,13 @@ func (c Config) checkTopics() error {
 	copies := append(c.retryTopics(), c.DeadTopic)
 	for _, topic := range slices.Concat(c.Topics, copies) {
 		if err := (&kafkaconn.Message{Topic: topic}).Check(); err != nil {
-			errs = append(errs, fmt.Errorf("kafka.Config: Group, Topics or DeadTopic gives a bad name: %w", err))
+			errs = append(errs, fmt.Errorf("kafkaconsumer.Config: Group, Topics or DeadTopic gives a bad name: %w", err))
 		}
 	}
 	for i, topic := range copies {
 		if slices.Contains(c.Topics, topic) || slices.Contains(copies[:i], topic) {
-			errs = append(errs, fmt.Errorf("kafka.Config: the topic %q has two roles among Topics, the retry topics and "+
-				"DeadTopic; give each role a topic of its own", topic))
+			errs = append(errs, fmt.Errorf("kafkaconsumer.Config: the topic %q has two roles among Topics, the retry topics "+
+				"and DeadTopic; give each role a topic of its own", topic))
 		}
 	}
 	return errors.Join(errs...)

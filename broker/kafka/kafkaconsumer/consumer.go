@@ -48,7 +48,7 @@ func New(config Config) (*Consumer, error) {
 		return nil, err
 	}
 	if _, err := config.connection().Options(); err != nil {
-		return nil, fmt.Errorf("kafka.Config: %w", err)
+		return nil, fmt.Errorf("kafkaconsumer.Config: %w", err)
 	}
 	return &Consumer{config: config}, nil
 }

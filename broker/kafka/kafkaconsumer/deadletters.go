@@ -36,16 +36,16 @@ type DeadLetters struct {
 func NewDeadLetters(url string, tls *tls.Config, topic string) (*DeadLetters, error) {
 	cluster, err := address.ParseKafka(url)
 	if err != nil {
-		return nil, fmt.Errorf("kafka.NewDeadLetters: URL %w", err)
+		return nil, fmt.Errorf("kafkaconsumer.NewDeadLetters: URL %w", err)
 	}
 	if err := (&kafkaconn.Message{Topic: topic}).Check(); err != nil {
-		return nil, fmt.Errorf("kafka.NewDeadLetters: the dead-letter topic: %w", err)
+		return nil, fmt.Errorf("kafkaconsumer.NewDeadLetters: the dead-letter topic: %w", err)
 	}
 	d := &DeadLetters{topic: topic, connection: kafkaconn.Config{
 		Address: cluster, Name: "msghandler dead letters", TLS: tls, AnswerTimeout: answerTimeout,
 	}}
 	if _, err := d.connection.Options(); err != nil {
-		return nil, fmt.Errorf("kafka.NewDeadLetters: %w", err)
+		return nil, fmt.Errorf("kafkaconsumer.NewDeadLetters: %w", err)
 	}
 	return d, nil
 }

@@ -1,7 +1,7 @@
 // Package natsconsumer lets a service receive messages of the coordinator from NATS JetStream, with the handlers, the
 // middleware and the stores of package consumer.
 //
-//	c, err := nats.New(nats.Config{
+//	c, err := natsconsumer.New(natsconsumer.Config{
 //		URL:    "nats://127.0.0.1:4222",
 //		Stream: "ORDERS", Name: "payments", DeadLetterStream: "DEAD",
 //		Dedup:  memory.New(100_000),

@@ -31,10 +31,10 @@ type DeadLetters struct {
 func NewDeadLetters(url string, tls *tls.Config, stream string) (*DeadLetters, error) {
 	where, err := address.ParseNATS(url)
 	if err != nil {
-		return nil, fmt.Errorf("nats.NewDeadLetters: URL %w", err)
+		return nil, fmt.Errorf("natsconsumer.NewDeadLetters: URL %w", err)
 	}
 	if !isName(stream) {
-		return nil, fmt.Errorf("nats.NewDeadLetters: %q cannot be the name of a stream; "+
+		return nil, fmt.Errorf("natsconsumer.NewDeadLetters: %q cannot be the name of a stream; "+
 			"name the DeadLetterStream of the consumers, such as DEAD", stream)
 	}
 	return &DeadLetters{where, tls, stream}, nil

@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/msghandler/msghandler/broker/rabbitmq/rabbitmqconsumer"
 	"github.com/msghandler/msghandler/consumer"
 	sqlinbox "github.com/msghandler/msghandler/consumer/inbox/sql"
 	"github.com/msghandler/msghandler/dev/demo/database"
@@ -60,7 +61,7 @@ type Service struct {
 
 // part is the consumer of one queue.
 type part struct {
-	consumer *consumer.Consumer
+	consumer *rabbitmqconsumer.Consumer
 	inbox    *sqlinbox.Inbox
 	act      effect
 }
@@ -106,7 +107,7 @@ func (s *Service) part(ctx context.Context, queue string, act effect) (*part, er
 		return nil, err
 	}
 	p := &part{act: act}
-	p.consumer, err = consumer.New(consumer.Config{
+	p.consumer, err = rabbitmqconsumer.New(rabbitmqconsumer.Config{
 		URL: s.config.URL, Queue: queue, Declare: declare, Prefetch: s.config.Prefetch, Concurrency: concurrency,
 		Consuming: s.consuming(), Observer: s.config.Observer, Logger: s.config.Logger,
 	})

@@ -7,7 +7,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/msghandler/msghandler/consumer"
+	"github.com/msghandler/msghandler/broker/rabbitmq/rabbitmqconsumer"
 	"github.com/msghandler/msghandler/dev/demo/shop"
 	"github.com/msghandler/msghandler/internal/ground/backoff"
 )
@@ -23,7 +23,7 @@ const declareAgain = 2 * time.Second
 func (s *Service) declare(ctx, background context.Context) error {
 	topology := shop.Topology(s.config.PayWithin, s.config.Retries)
 	err := topology.Apply(ctx, s.config.AMQP, nil)
-	var mismatch *consumer.MismatchError
+	var mismatch *rabbitmqconsumer.MismatchError
 	if err == nil || errors.As(err, &mismatch) {
 		return err
 	}

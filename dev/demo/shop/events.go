@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/msghandler/msghandler/consumer"
+	"github.com/msghandler/msghandler/broker/rabbitmq/rabbitmqconsumer"
 	"github.com/msghandler/msghandler/consumer/envelope"
 )
 
@@ -109,14 +109,14 @@ var Retries = []time.Duration{time.Second, 10 * time.Second, time.Minute}
 // Topology is the whole topology of the shop. A new order's ORDER_TIMEOUT waits in TimeoutDelayQueue for the time to
 // pay. Failed events wait for each of retries; after the last, and at once if they can never be handled, they go to
 // the one DeadLetterQueue.
-func Topology(payWithin time.Duration, retries []time.Duration) *consumer.Topology {
-	return &consumer.Topology{
+func Topology(payWithin time.Duration, retries []time.Duration) *rabbitmqconsumer.Topology {
+	return &rabbitmqconsumer.Topology{
 		Exchange: Exchange, DeadLetterKey: KeyDeadLetter, DeadLetterQueue: DeadLetterQueue, Delays: retries,
-		Queues: []consumer.TopologyQueue{
+		Queues: []rabbitmqconsumer.TopologyQueue{
 			{Name: InventoryQueue, BindingKeys: []string{KeyCreated}},
 			{Name: FulfillmentQueue, BindingKeys: []string{KeyPaid}},
 			{Name: SyncQueue, BindingKeys: []string{KeyChanged}},
-			{Name: TimeoutQueue, BindingKeys: []string{KeyTimeout}, Hold: &consumer.Hold{
+			{Name: TimeoutQueue, BindingKeys: []string{KeyTimeout}, Hold: &rabbitmqconsumer.Hold{
 				Queue: TimeoutDelayQueue, BindingKey: KeyTimeoutDelay, Delay: payWithin, ReleaseKey: KeyTimeout,
 			}},
 		},

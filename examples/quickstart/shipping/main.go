@@ -12,6 +12,7 @@ import (
 
 	_ "modernc.org/sqlite" // the driver sqlite
 
+	"github.com/msghandler/msghandler/broker/rabbitmq/rabbitmqconsumer"
 	"github.com/msghandler/msghandler/consumer"
 	sqlinbox "github.com/msghandler/msghandler/consumer/inbox/sql"
 )
@@ -26,9 +27,9 @@ func main() {
 	inbox, err := sqlinbox.New(sqlinbox.Config{DB: db, Dialect: sqlinbox.SQLite, Consumer: "shipping"})
 	must(err)
 	must(inbox.Migrate(ctx)) // a table beside the shipments
-	c, err := consumer.New(consumer.Config{
+	c, err := rabbitmqconsumer.New(rabbitmqconsumer.Config{
 		URL: "amqp://guest:guest@127.0.0.1:5672/", Queue: "shipping",
-		Declare: &consumer.Declare{
+		Declare: &rabbitmqconsumer.Declare{
 			Exchange: "shop", BindingKeys: []string{"order.placed"}, DeadLetterExchange: "shipping.dlx",
 			Delays: []time.Duration{time.Second, 10 * time.Second, time.Minute},
 		},

@@ -1,4 +1,5 @@
-// Package given declares the names that the pages' blocks of Go use and do not show. A name means the same on each page.
+// Package given declares the names that the pages' blocks of Go use and do not show. A name means the same on each
+// page.
 package given
 
 import (
@@ -10,6 +11,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/msghandler/msghandler/broker/rabbitmq/rabbitmqconsumer"
 	"github.com/msghandler/msghandler/consumer"
 	sqlinbox "github.com/msghandler/msghandler/consumer/inbox/sql"
 	"github.com/msghandler/msghandler/producer"
@@ -34,7 +36,7 @@ var (
 // What the SDKs have made in an earlier block.
 var (
 	p       *producer.Producer
-	c       *consumer.Consumer
+	c       *rabbitmqconsumer.Consumer
 	markers *sqlmarker.Store
 	inbox   *sqlinbox.Inbox
 	sender  outbox.Sender

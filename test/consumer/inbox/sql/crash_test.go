@@ -20,6 +20,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 	"go.uber.org/goleak"
 
+	"github.com/msghandler/msghandler/broker/rabbitmq/rabbitmqconsumer"
 	"github.com/msghandler/msghandler/consumer"
 	sqlinbox "github.com/msghandler/msghandler/consumer/inbox/sql"
 	"github.com/msghandler/msghandler/test/servers"
@@ -83,8 +84,8 @@ func consume(args []string) error {
 		here(stepEffect, m)
 		return nil
 	})
-	c, err := consumer.New(consumer.Config{
-		URL: url, Queue: queue, Declare: &consumer.Declare{Exchange: "orders"}, Logger: slog.New(slog.DiscardHandler),
+	c, err := rabbitmqconsumer.New(rabbitmqconsumer.Config{
+		URL: url, Queue: queue, Declare: &rabbitmqconsumer.Declare{Exchange: "orders"}, Logger: slog.New(slog.DiscardHandler),
 		Retry: []time.Duration{20 * time.Millisecond},
 	})
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/msghandler/msghandler/broker/rabbitmq/rabbitmqconsumer"
 	"github.com/msghandler/msghandler/consumer"
 	"github.com/msghandler/msghandler/test/servers"
 )
@@ -18,9 +19,9 @@ import (
 func consumePoison(t *testing.T, url string, h consumer.Handler) {
 	t.Helper()
 	consuming := make(chan struct{})
-	c, err := consumer.New(consumer.Config{
+	c, err := rabbitmqconsumer.New(rabbitmqconsumer.Config{
 		URL: url, Queue: "poisoned", Logger: slog.New(slog.DiscardHandler),
-		Declare: &consumer.Declare{
+		Declare: &rabbitmqconsumer.Declare{
 			Exchange: "orders", DeadLetterExchange: "poison", Delays: []time.Duration{20 * time.Millisecond},
 		},
 		Consuming: sync.OnceFunc(func() { close(consuming) }),
@@ -65,7 +66,7 @@ func TestReplayedPoisonHasOneEffect(t *testing.T) {
 			return err
 		}))
 		publish("twice", "once", "twice")
-		dead, err := consumer.NewDeadLetters(vhost.URL, nil, "poisoned.dead")
+		dead, err := rabbitmqconsumer.NewDeadLetters(vhost.URL, nil, "poisoned.dead")
 		if err != nil {
 			t.Fatal(err)
 		}

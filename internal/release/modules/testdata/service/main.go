@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 
+	"github.com/msghandler/msghandler/broker/rabbitmq/rabbitmqconsumer"
 	"github.com/msghandler/msghandler/consumer"
 	"github.com/msghandler/msghandler/consumer/dedup/memory"
 	"github.com/msghandler/msghandler/producer"
@@ -44,7 +45,7 @@ func serve(ctx context.Context, db *sql.DB) error {
 	}); err != nil {
 		return err
 	}
-	c, err := consumer.New(consumer.Config{
+	c, err := rabbitmqconsumer.New(rabbitmqconsumer.Config{
 		URL: "amqp://guest:guest@127.0.0.1:5672/", Queue: "payments", Dedup: memory.New(1000),
 	})
 	if err != nil {
