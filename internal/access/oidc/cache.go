@@ -8,23 +8,15 @@ import (
 	"github.com/msghandler/msghandler/internal/access"
 )
 
-const (
-	// cacheFor is how long a verified JWT is not verified again.
-	cacheFor = 30 * time.Second
-	// cacheHalf is half of the most JWTs in a cache: about 2 MB of identities.
-	cacheHalf = 4096
-)
+// cacheHalf is half of the most JWTs in a cache: about 2 MB of identities.
+const cacheHalf = 4096
 
-// cache holds the identities of verified JWTs, by their hashes. A full half replaces the older half, so that old
-// entries leave without a search. Only the issuer can make JWTs that get in. The zero value is ready for use.
+// cache holds the identities of verified JWTs, by their hashes, until the JWTs expire. A full half replaces the older
+// half, so that old entries leave without a search. Only the issuer can make JWTs that get in. The zero value is ready
+// for use.
 type cache struct {
 	mu         sync.RWMutex
-	young, old map[[sha256.Size]byte]cached
-}
-
-type cached struct {
-	identity access.Identity
-	until    time.Time
+	young, old map[[sha256.Size]byte]access.Identity
 }
 
 func (c *cache) get(sum [sha256.Size]byte, now time.Time) (access.Identity, bool) {
@@ -34,18 +26,14 @@ func (c *cache) get(sum [sha256.Size]byte, now time.Time) (access.Identity, bool
 	if !known {
 		found = c.old[sum]
 	}
-	return found.identity, now.Before(found.until)
+	return found, now.Before(found.Expires)
 }
 
-func (c *cache) put(sum [sha256.Size]byte, identity access.Identity, now time.Time) {
-	until := now.Add(cacheFor)
-	if identity.Expires.Before(until) {
-		until = identity.Expires
-	}
+func (c *cache) put(sum [sha256.Size]byte, identity access.Identity) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.young == nil || len(c.young) >= cacheHalf {
-		c.young, c.old = map[[sha256.Size]byte]cached{}, c.young
+		c.young, c.old = map[[sha256.Size]byte]access.Identity{}, c.young
 	}
-	c.young[sum] = cached{identity, until}
+	c.young[sum] = identity
 }

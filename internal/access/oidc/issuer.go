@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -45,17 +44,12 @@ type issuer struct {
 
 	// keys are the last that were fetched; nil before the first fetch.
 	keys atomic.Pointer[keys]
-	// wake asks for a fetch at once.
-	wake chan struct{}
+	// failing says that the last fetch has failed.
+	failing atomic.Bool
+	// demands are for a fetch at once. A demand is taken between two fetches only.
+	demands chan struct{}
 	// waiting has a token for each call that waits for a fetch.
 	waiting chan struct{}
-
-	mu sync.Mutex
-	// fetching is closed at the end of the current or demanded fetch; nil without one.
-	fetching chan struct{}
-	// fetched is when the last fetch ended, and failure its error.
-	fetched time.Time
-	failure error
 
 	// provider and discovered are known to the goroutine of run only.
 	provider   *oidclib.Provider
@@ -64,60 +58,50 @@ type issuer struct {
 
 func newIssuer(url string, client func() *http.Client, logger *slog.Logger) *issuer {
 	return &issuer{
-		url: url, client: client, logger: logger, wake: make(chan struct{}, 1), waiting: make(chan struct{}, maxWaiting),
+		url: url, client: client, logger: logger, demands: make(chan struct{}), waiting: make(chan struct{}, maxWaiting),
 	}
 }
 
 // run fetches until the context ends.
 func (i *issuer) run(ctx context.Context) {
+	var before error
 	for failures := 0; ctx.Err() == nil; {
-		done := i.begin()
 		err := i.fetch(ctx)
-		if ctx.Err() == nil {
-			i.report(err)
+		if ctx.Err() != nil {
+			return
 		}
-		i.end(done, err)
-		wait := fetchEvery
-		if err != nil {
-			wait = fetchRetries.Delay(failures)
-			failures++
-		} else {
+		i.report(err, before)
+		i.failing.Store(err != nil)
+		before = err
+		if err == nil {
 			failures = 0
+			i.rest(ctx, fetchEvery)
+			continue
 		}
+		i.rest(ctx, fetchRetries.Delay(failures))
+		failures++
+	}
+}
+
+// rest waits for the time of the next fetch, or for a demand. Demands just after a fetch ask for nothing new.
+func (i *issuer) rest(ctx context.Context, wait time.Duration) {
+	fetched, over := time.Now(), time.After(wait)
+	for {
 		select {
 		case <-ctx.Done():
-		case <-i.wake:
-		case <-time.After(wait):
+			return
+		case <-over:
+			return
+		case <-i.demands:
+			if time.Since(fetched) >= fetchAgainAfter {
+				return
+			}
 		}
 	}
-}
-
-// begin begins a fetch: the demanded fetch, where there is a demand.
-func (i *issuer) begin() (done chan struct{}) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	select {
-	case <-i.wake:
-	default:
-	}
-	if i.fetching == nil {
-		i.fetching = make(chan struct{})
-	}
-	return i.fetching
-}
-
-func (i *issuer) end(done chan struct{}, failure error) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.fetching, i.fetched, i.failure = nil, time.Now(), failure
-	close(done)
 }
 
 // report logs each new reason of a failure, and the end of a failure.
-func (i *issuer) report(err error) {
-	i.mu.Lock()
-	before := i.failure
-	i.mu.Unlock()
+func (i *issuer) report(err, before error) {
 	switch {
 	case err == nil && before != nil:
 		i.logger.Info("OIDC issuer answers again; its keys are current", "issuer", i.url)
@@ -136,59 +120,39 @@ func (i *issuer) keysFor(ctx context.Context, header jose.Header) (*keys, error)
 	if k := i.keys.Load(); len(k.matching(header)) > 0 {
 		return k, nil
 	}
-	i.refetch(ctx)
+	isCurrent := i.refetch(ctx) && !i.failing.Load()
 	k := i.keys.Load()
 	switch {
 	case len(k.matching(header)) > 0:
 		return k, nil
 	case k == nil:
 		return nil, errNoKeys
-	case !i.isCurrent():
+	case !isCurrent:
 		return nil, errKeyMissed
 	}
 	return nil, errKeyUnknown
 }
 
-// refetch waits for a new fetch, unless the last fetch was just now, or too many calls wait.
-func (i *issuer) refetch(ctx context.Context) {
-	done := i.demand()
-	if done == nil {
-		return
-	}
+// refetch waits for a new fetch, unless the last fetch was just now. It returns false where too many calls wait, or the
+// fetch takes too long.
+func (i *issuer) refetch(ctx context.Context) bool {
 	select {
 	case i.waiting <- struct{}{}:
 		defer func() { <-i.waiting }()
 	default:
-		return
+		return false
 	}
 	ctx, cancel := context.WithTimeout(ctx, fetchWait)
 	defer cancel()
-	select {
-	case <-done:
-	case <-ctx.Done():
+	// The first demand begins a fetch where one is due, and the second is taken after its end.
+	for range 2 {
+		select {
+		case i.demands <- struct{}{}:
+		case <-ctx.Done():
+			return false
+		}
 	}
-}
-
-// demand returns a channel that is closed at the end of the next fetch; nil where the last fetch was just now.
-func (i *issuer) demand() <-chan struct{} {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if i.fetching != nil {
-		return i.fetching
-	}
-	if time.Since(i.fetched) < fetchAgainAfter {
-		return nil
-	}
-	i.fetching = make(chan struct{})
-	i.wake <- struct{}{} // has room: begin takes the demand before there is another
-	return i.fetching
-}
-
-// isCurrent says whether the last fetch has succeeded, and no other has begun.
-func (i *issuer) isCurrent() bool {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	return i.failure == nil && i.fetching == nil
+	return true
 }
 
 // fetch fetches the keys, and the addresses where they are unknown or old.

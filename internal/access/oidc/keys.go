@@ -1,6 +1,7 @@
 package oidc
 
 import (
+	"crypto"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -41,13 +42,13 @@ func newKeys(provider *oidclib.Provider, document string) (*keys, error) {
 }
 
 // matching are the keys that may have signed a JWT with this header.
-func (k *keys) matching(header jose.Header) (matching []jose.JSONWebKey) {
+func (k *keys) matching(header jose.Header) (matching []crypto.PublicKey) {
 	if k == nil {
 		return nil
 	}
 	for _, key := range k.public {
 		if (header.KeyID == "" || key.KeyID == header.KeyID) && (key.Algorithm == "" || key.Algorithm == header.Algorithm) {
-			matching = append(matching, key)
+			matching = append(matching, key.Key)
 		}
 	}
 	return matching

@@ -102,7 +102,7 @@ func (s *Source) Authenticate(ctx context.Context, token string) (access.Identit
 	}
 	identity, err := s.config.identity(verified)
 	if err == nil {
-		by.verified.put(sum, identity, time.Now())
+		by.verified.put(sum, identity)
 	}
 	return identity, err
 }

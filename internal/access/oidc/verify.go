@@ -45,7 +45,8 @@ func (s *Source) verify(ctx context.Context, token string, shown use) (*oidclib.
 	if err != nil {
 		return nil, nil, err
 	}
-	verifier := oidclib.NewVerifier(s.config.Issuer, signature{jws, by.matching(header)}, &oidclib.Config{
+	signers := &oidclib.StaticKeySet{PublicKeys: by.matching(header)}
+	verifier := oidclib.NewVerifier(s.config.Issuer, signers, &oidclib.Config{
 		ClientID: s.config.audienceOf(shown), SupportedSigningAlgs: algorithmNames(),
 		SkipExpiryCheck: true, // checkTimes does it
 	})
@@ -68,20 +69,4 @@ func shortened(err error) string {
 		text = text[:most] + "…"
 	}
 	return escape.Line(text)
-}
-
-// signature is a parsed JWT with the keys that may have signed the JWT. It implements oidclib.KeySet.
-type signature struct {
-	jws  *jose.JSONWebSignature
-	keys []jose.JSONWebKey
-}
-
-// VerifySignature returns the payload.
-func (s signature) VerifySignature(context.Context, string) ([]byte, error) {
-	for _, key := range s.keys {
-		if payload, err := s.jws.Verify(key); err == nil {
-			return payload, nil
-		}
-	}
-	return nil, errors.New("no key of the issuer has made the signature")
 }
