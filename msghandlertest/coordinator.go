@@ -132,7 +132,7 @@ func (c *Coordinator) open() (err error) {
 		return err
 	}
 	c.broker = amqpbroker.New(amqpbroker.Config{
-		TakeAll: true, Judge: c.capture.judge, Logger: slog.New(slog.DiscardHandler),
+		TakeAll: true, Judge: c.capture.judgePublished, Logger: slog.New(slog.DiscardHandler),
 	})
 	address, err := c.broker.Listen(anyPort)
 	if err != nil {

@@ -130,8 +130,8 @@ func (f *faults) clear() {
 	f.all = nil
 }
 
-// take returns the fault that happens to a call about a message; its effect is 0 where none does.
-func (f *faults) take(call Call, id string) Fault {
+// takeFault returns the fault that happens to a call about a message; its effect is 0 where none does.
+func (f *faults) takeFault(call Call, id string) Fault {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	i := slices.IndexFunc(f.all, func(one Fault) bool {

@@ -92,7 +92,7 @@ func refusal(code codes.Code) error {
 func (f *front) one(call Call, id string, do func(pb.MessageHandlerServiceClient) error) (ignored bool, err error) {
 	f.calls.Add(1)
 	defer f.calls.Add(-1)
-	fault := f.faults.take(call, id)
+	fault := f.faults.takeFault(call, id)
 	switch fault.effect {
 	case refuse:
 		return false, refusal(fault.code)
@@ -118,7 +118,7 @@ func (f *front) many(
 	outcomes, lost := make([]*pb.Outcome, len(ids)), false
 	var places []int
 	for i, id := range ids {
-		switch fault := f.faults.take(call, id); fault.effect {
+		switch fault := f.faults.takeFault(call, id); fault.effect {
 		case refuse:
 			outcomes[i] = &pb.Outcome{Code: int32(fault.code), Error: refusedOnDemand} //nolint:gosec // G115: codes are small
 		case ignore:

@@ -165,9 +165,9 @@ func (c *capture) setBlocked(blocked bool) {
 	c.unblocked.Broadcast()
 }
 
-// judge decides each publishing. The dead letters of the coordinator and of consumers are no messages of a producer:
-// they pass. Those of consumers have no attempt.
-func (c *capture) judge(p amqpbroker.Published) amqpbroker.Verdict {
+// judgePublished decides each publishing. The dead letters of the coordinator and of consumers are no messages of a
+// producer: they pass. Those of consumers have no attempt.
+func (c *capture) judgePublished(p amqpbroker.Published) amqpbroker.Verdict {
 	attempt, ours := p.Headers[headerAttempt]
 	if _, dead := p.Headers[headerDeadReason]; dead || !ours {
 		return amqpbroker.Ack
@@ -177,7 +177,7 @@ func (c *capture) judge(p amqpbroker.Published) amqpbroker.Verdict {
 	for c.blocked {
 		c.unblocked.Wait()
 	}
-	switch c.faults.take(publish, p.MessageID).effect {
+	switch c.faults.takeFault(publish, p.MessageID).effect {
 	case brokerNacks:
 		return amqpbroker.Nack
 	case brokerReturns:

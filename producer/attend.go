@@ -81,8 +81,8 @@ func attend(p *Producer) *attendance {
 	return a
 }
 
-// settle ends the wait of Send.
-func (a *attendance) settle() { a.once.Do(func() { close(a.settled) }) }
+// closeSettled ends the wait of Send.
+func (a *attendance) closeSettled() { a.once.Do(func() { close(a.settled) }) }
 
 // await waits until a stream attends, or none can. Then the coordinator's answer to the message says more.
 func (a *attendance) await(ctx context.Context, id string) error {
@@ -147,7 +147,7 @@ func (a *attendance) note(err error) (refused bool) {
 	default:
 		return false
 	}
-	a.settle()
+	a.closeSettled()
 	return true
 }
 

@@ -67,7 +67,7 @@ func (a *attendance) openStream() (*attendedStream, error) {
 		attendance: a, stream: stream, end: cancel, away: make(chan struct{}), slots: make(chan struct{}, parallelAnswers),
 	}
 	s.elsewhere = a.enter(s, first.GetWelcome().GetInstance())
-	a.settle()
+	a.closeSettled()
 	a.attended.Go(s.run)
 	return s, nil
 }
@@ -84,7 +84,7 @@ func (s *attendedStream) run() {
 		}
 		switch kind := message.GetKind().(type) {
 		case *pb.AttendResponse_Question:
-			s.take(kind.Question)
+			s.takeQuestion(kind.Question)
 		case *pb.AttendResponse_GoAway:
 			s.setAway()
 		}
@@ -112,8 +112,8 @@ func (s *attendedStream) leave() {
 	}
 }
 
-// take answers a question in the background.
-func (s *attendedStream) take(q *pb.AttendQuestion) {
+// takeQuestion answers a question in the background.
+func (s *attendedStream) takeQuestion(q *pb.AttendQuestion) {
 	s.useful.Store(true)
 	select {
 	case s.slots <- struct{}{}:

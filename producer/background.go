@@ -45,7 +45,7 @@ func (b *background) leave() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.calls--
-	b.settle()
+	b.closeLastLeft()
 }
 
 // run starts a task, or returns false when max tasks run. Only calls that have entered may start tasks, so no task
@@ -70,7 +70,7 @@ func (b *background) done() {
 	b.tasks--
 }
 
-func (b *background) settle() {
+func (b *background) closeLastLeft() {
 	if b.closed && b.calls == 0 {
 		select {
 		case <-b.lastLeft:
@@ -85,7 +85,7 @@ func (b *background) settle() {
 func (b *background) close(ctx context.Context) error {
 	b.mu.Lock()
 	b.closed = true
-	b.settle()
+	b.closeLastLeft()
 	b.mu.Unlock()
 	defer b.cancel()
 	select {

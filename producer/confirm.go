@@ -120,7 +120,7 @@ func (c *callbacks) check(producer string, ids []string) error {
 func (p *Producer) verdicts(
 	ctx context.Context, markers marker.Store, ids []string, final bool,
 ) (map[string]marker.Verdict, error) {
-	q := p.inflight.ask(ids, final && p.can.DecidesFinal)
+	q := p.inflight.questionAbout(ids, final && p.can.DecidesFinal)
 	defer p.inflight.asked(q.open)
 	ctx, cancel := answerInTime(ctx)
 	defer cancel()

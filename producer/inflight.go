@@ -160,8 +160,8 @@ type question struct {
 	storing []string
 }
 
-// ask sorts the ids of a Confirm. Where stores can make a running business fail (barrier) its id is open.
-func (in *inflight) ask(ids []string, barrier bool) question {
+// questionAbout sorts the ids of a Confirm. Where stores can make a running business fail (barrier) its id is open.
+func (in *inflight) questionAbout(ids []string, barrier bool) question {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	q := question{known: make(map[string]marker.Verdict, len(ids))}

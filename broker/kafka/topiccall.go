@@ -62,12 +62,12 @@ func (t *topicCall) write(i int, producer *kafkaconn.Producer, m *kafkaconn.Mess
 	producer.Write(t.call.Answers, m.Record(), func(answer kafkaconn.Answer) {
 		p.Release()
 		p.learn(&route, answer)
-		t.settle(i, answer)
+		t.settleMessage(i, answer)
 	})
 }
 
-// settle takes the answer to a message. Each message of a refused batch of records is a suspect.
-func (t *topicCall) settle(i int, answer kafkaconn.Answer) {
+// settleMessage takes the answer to a message. Each message of a refused batch of records is a suspect.
+func (t *topicCall) settleMessage(i int, answer kafkaconn.Answer) {
 	t.mu.Lock()
 	waited := t.waiting[i]
 	delete(t.waiting, i)

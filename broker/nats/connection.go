@@ -138,7 +138,7 @@ func (c *connection) publish(m *nats.Msg, s *sent) {
 		return
 	}
 	fate, cause := natsconn.JudgeUnwritten(err)
-	if s := c.take(m); s != nil && s.late == nil { // a hanging write may outlast the confirm timeout
+	if s := c.takeInFlight(m); s != nil && s.late == nil { // a hanging write may outlast the confirm timeout
 		s.call.conclude(s, resultOf(fate, cause))
 	}
 	if fate == natsconn.Unknown {
@@ -146,8 +146,8 @@ func (c *connection) publish(m *nats.Msg, s *sent) {
 	}
 }
 
-// take removes a message from those in flight; nil if its fate is settled.
-func (c *connection) take(m *nats.Msg) *sent {
+// takeInFlight removes a message from those in flight; nil if its fate is settled.
+func (c *connection) takeInFlight(m *nats.Msg) *sent {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.inFlight[m]
@@ -157,7 +157,7 @@ func (c *connection) take(m *nats.Msg) *sent {
 
 // answered takes the answer to a message, or the reason why there will be none.
 func (c *connection) answered(m *nats.Msg, ack *jetstream.PubAck, err error) {
-	s := c.take(m)
+	s := c.takeInFlight(m)
 	if s == nil {
 		return
 	}

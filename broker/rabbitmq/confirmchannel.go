@@ -170,10 +170,10 @@ func (ch *confirmChannel) publish(m *publish.Message) (*unconfirmed, error) {
 	return u, nil
 }
 
-// judge says what became of a message whose confirmation is done. isolated says that no other message was in flight:
-// then the broker closed the channel because of this message.
-func (ch *confirmChannel) judge(u *unconfirmed, isolated bool) publish.Result {
-	confused := ch.settle(u)
+// judgeConfirmed says what became of a message whose confirmation is done. isolated says that no other message was in
+// flight: then the broker closed the channel because of this message.
+func (ch *confirmChannel) judgeConfirmed(u *unconfirmed, isolated bool) publish.Result {
+	confused := ch.settleReturns(u)
 	switch {
 	case u.returned != nil:
 		return publish.Refused.Because(u.returned)
@@ -241,8 +241,8 @@ func (ch *confirmChannel) unlink(u *unconfirmed) {
 	}
 }
 
-// settle assigns the returns so far to their messages and removes u.
-func (ch *confirmChannel) settle(u *unconfirmed) (confused bool) {
+// settleReturns assigns the returns so far to their messages and removes u.
+func (ch *confirmChannel) settleReturns(u *unconfirmed) (confused bool) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	for ch.takeReturn() {

@@ -136,12 +136,12 @@ func unwritten(err error) publish.Result {
 func (c *publishCall) await(ch *confirmChannel, m *publish.Message, u *unconfirmed, isolated bool) publish.Result {
 	select {
 	case <-u.confirmation.Done():
-		return ch.judge(u, isolated)
+		return ch.judgeConfirmed(u, isolated)
 	default:
 	}
 	select {
 	case <-u.confirmation.Done():
-		return ch.judge(u, isolated)
+		return ch.judgeConfirmed(u, isolated)
 	case <-c.Answers.Done():
 		if isolated || !ch.abandon(u) {
 			c.publisher.retire(ch)

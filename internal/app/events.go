@@ -63,7 +63,7 @@ func (a *App) noteStore(up bool) {
 	case away == a.redis.away:
 		return
 	case away:
-		a.logger.Error("Redis does not answer; calls are rejected and nothing is published until it answers")
+		a.logger.Error("Redis does not answer; calls are refused and nothing is published until Redis answers")
 		a.events.Note(events.StoreAway, "", "Redis does not answer")
 	default:
 		a.logger.Info("Redis answers again")

@@ -87,7 +87,7 @@ func (f *findings) letters(states []*adminv1.DeadLetterQueue, reported []string)
 		on := cmp.Or(q.GetBroker(), halfmsg.DefaultBroker)
 		if q.GetProblem() != "" {
 			f.add(warning, "letters-unread", fmt.Sprintf("the dead letters of %s (queue %s, broker %s) cannot be counted: %s",
-				q.GetName(), q.GetQueue(), on, q.GetProblem()), "no metric and no alert reports its letters",
+				q.GetName(), q.GetQueue(), on, q.GetProblem()), "no metric and no alert reports its dead letters",
 				"check dead_letters."+q.GetName()+", the name of the queue, and the rights of the broker's user")
 		}
 		if q.GetCount().GetValue() == 0 {
@@ -96,7 +96,7 @@ func (f *findings) letters(states []*adminv1.DeadLetterQueue, reported []string)
 		f.add(warning, "letters-waiting", fmt.Sprintf("dead letters of %s (queue %s, broker %s): %s%d", q.GetName(),
 			q.GetQueue(), on, map[bool]string{true: "at most "}[q.GetCountAtMost()], q.GetCount().GetValue()),
 			"their consumers gave up, and their effects are missing",
-			"look at the page Letters of the console for the causes; fix the consumer, then replay; "+
+			"look at the page Dead letters of the console for the causes; fix the consumer, then replay; "+
 				"see docs/howto/dead-letters.md")
 	}
 }

@@ -16,7 +16,7 @@ import (
 // redisPauses are the waits between attempts to open Redis.
 var redisPauses = backoff.Exponential(250*time.Millisecond, 5*time.Second)
 
-// openStore opens the store and waits while Redis is unavailable. Meanwhile clients are rejected.
+// openStore opens the store and waits while Redis is unavailable. Meanwhile clients are refused.
 func (a *App) openStore(ctx context.Context) (*redisstore.Store, error) {
 	stop := rejectUntilReady(a.doors.api)
 	defer stop()

@@ -63,8 +63,8 @@ type ask struct {
 	failure, trouble error
 }
 
-// ask asks replicas until one has answered, or the context ends. The error is a status of gRPC.
-func (h *Hub) ask(
+// askReplica asks replicas until one has answered, or the context ends. The error is a status of gRPC.
+func (h *Hub) askReplica(
 	ctx context.Context, producer string, question *msghandlerv1.AttendQuestion,
 ) (*msghandlerv1.AttendAnswer, error) {
 	answer, result, err := (&ask{hub: h, producer: producer, question: question}).run(ctx)
@@ -108,7 +108,7 @@ func (a *ask) run(ctx context.Context) (answer *msghandlerv1.AttendAnswer, resul
 		if o != nil {
 			a.pending--
 			a.looked = a.looked && o.err == nil
-			if answer := a.take(*o); answer != nil {
+			if answer := a.takeOutcome(*o); answer != nil {
 				return answer, Answered, nil
 			}
 		}
@@ -149,8 +149,8 @@ func (a *ask) none(over error) error {
 	return over
 }
 
-// take judges an outcome. The result is nil where the question goes on.
-func (a *ask) take(o outcome) *msghandlerv1.AttendAnswer {
+// takeOutcome judges an outcome. The result is nil where the question goes on.
+func (a *ask) takeOutcome(o outcome) *msghandlerv1.AttendAnswer {
 	switch {
 	case o.err == errOnlyFailing: //nolint:errorlint // it is never wrapped
 		a.rounds--

@@ -23,7 +23,7 @@ import (
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
-// Post carries letters between coordinators and remembers where producers attend. Its methods may be called
+// Post carries peer messages between coordinators and remembers where producers attend. Its methods may be called
 // concurrently; errors are those of a store of halfmsg.
 type Post interface {
 	// Announce notes that a mailbox leads to streams of producers, for a time from now on; zero takes the note back.
@@ -31,11 +31,11 @@ type Post interface {
 	// Mailboxes are the announced mailboxes of a producer, and how long ago it was last announced: negative where that was
 	// longer ago than Memory.
 	Mailboxes(ctx context.Context, producer string) (mailboxes []string, announced time.Duration, err error)
-	// Send sends a letter, and reports whether someone receives from the mailbox.
-	Send(ctx context.Context, mailbox string, letter []byte) (received bool, err error)
-	// Receive hands the letters of a mailbox over, in the order of their arrival, until ctx ends or no more letters can
-	// arrive. deliver must not block.
-	Receive(ctx context.Context, mailbox string, deliver func(letter []byte)) error
+	// Send sends a peer message, and reports whether someone receives from the mailbox.
+	Send(ctx context.Context, mailbox string, peerMessage []byte) (received bool, err error)
+	// Receive hands the peer messages of a mailbox over, in the order of their arrival, until ctx ends or no more peer
+	// messages can arrive. deliver must not block.
+	Receive(ctx context.Context, mailbox string, deliver func(peerMessage []byte)) error
 }
 
 // Memory is how long a producer that does not attend any more may still send messages: its replicas may be restarting,
@@ -93,7 +93,7 @@ type Hub struct {
 	// incoming is how many questions of other coordinators are under way.
 	incoming atomic.Int64
 	recent   recent
-	// lastReceived has the time of the last letter, in nanoseconds since 1970.
+	// lastReceived has the time of the last peer message, in nanoseconds since 1970.
 	lastReceived atomic.Int64
 	// announceNow wakes the goroutine that announces: a producer has no stream here any more.
 	announceNow chan struct{}

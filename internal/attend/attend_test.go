@@ -67,7 +67,7 @@ func connected(t *testing.T, url string, names ...string) (hubs []*hub) {
 		t.Cleanup(func() { _ = store.Close() })
 		h := newHub(t, name)
 		h.Connect(store)
-		servers.Eventually(t, 20*time.Second, name+" gets letters", func() bool {
+		servers.Eventually(t, 20*time.Second, name+" gets peer messages", func() bool {
 			received, _ := store.Send(t.Context(), name, []byte("{}"))
 			return received
 		})
@@ -363,7 +363,7 @@ func TestAFailureComesBackByPost(t *testing.T) {
 	}
 }
 
-// A coordinator with the name of another receives its letters too, and must not take its answers.
+// A coordinator with the name of another receives its peer messages too, and must not take its answers.
 func TestAnswerSettlesNoQuestionOfNamesake(t *testing.T) {
 	t.Parallel()
 	hubs := connected(t, servers.Redis(t).URL(), "one", "one", "two")
@@ -407,7 +407,7 @@ func TestLongFailureComesBackByPost(t *testing.T) {
 	}
 }
 
-// A holder that was killed still stands in Redis; nobody receives its letters.
+// A holder that was killed still stands in Redis; nobody receives its peer messages.
 func TestAKilledHolderCostsNoTime(t *testing.T) {
 	t.Parallel()
 	url := servers.Redis(t).URL()

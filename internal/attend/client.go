@@ -27,7 +27,7 @@ type client struct {
 func (c client) Confirm(
 	ctx context.Context, r *msghandlerv1.ConfirmRequest, _ ...grpc.CallOption,
 ) (*msghandlerv1.ConfirmResponse, error) {
-	answer, err := c.hub.ask(ctx, c.producer, &msghandlerv1.AttendQuestion{
+	answer, err := c.hub.askReplica(ctx, c.producer, &msghandlerv1.AttendQuestion{
 		Question: &msghandlerv1.AttendQuestion_Confirm{Confirm: r},
 	})
 	return answer.GetConfirm(), err
@@ -37,7 +37,7 @@ func (c client) Confirm(
 func (c client) DeleteBusiness(
 	ctx context.Context, r *msghandlerv1.DeleteBusinessRequest, _ ...grpc.CallOption,
 ) (*msghandlerv1.DeleteBusinessResponse, error) {
-	answer, err := c.hub.ask(ctx, c.producer, &msghandlerv1.AttendQuestion{
+	answer, err := c.hub.askReplica(ctx, c.producer, &msghandlerv1.AttendQuestion{
 		Question: &msghandlerv1.AttendQuestion_DeleteBusiness{DeleteBusiness: r},
 	})
 	return answer.GetDeleteBusiness(), err
@@ -45,7 +45,7 @@ func (c client) DeleteBusiness(
 
 // statusOf is the status of an error.
 func statusOf(err error) *status.Status {
-	if errors.Is(err, errLetterTooLarge) {
+	if errors.Is(err, errMessageTooLarge) {
 		return status.New(codes.ResourceExhausted, err.Error())
 	}
 	return status.Convert(err)

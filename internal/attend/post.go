@@ -26,19 +26,19 @@ const (
 	replyTimeout = time.Second
 )
 
-// The kinds of letters.
+// The kinds of peer messages.
 const (
 	kindQuestion = "question"
 	kindAnswer   = "answer"
 	// kindGone answers that no replica attends here any more, kindFailing that only replicas do which fail to answer.
 	kindGone    = "gone"
 	kindFailing = "failing"
-	// kindCheck is of a coordinator to itself: letters still arrive.
+	// kindCheck is of a coordinator to itself: peer messages still arrive.
 	kindCheck = "check"
 )
 
-// letter is what coordinators send each other, in JSON. Fields of later versions are ignored.
-type letter struct {
+// peerMessage is what coordinators send each other, in JSON. Fields of later versions are ignored.
+type peerMessage struct {
 	Kind string `json:"kind"`
 	// ID is of the question, unique among all coordinators.
 	ID string `json:"id,omitempty"`
@@ -53,7 +53,7 @@ type letter struct {
 	Body []byte `json:"body,omitempty"`
 }
 
-var errLetterTooLarge = errors.New("the letter is too large for the post")
+var errMessageTooLarge = errors.New("the peer message is too large for the post")
 
 // others are the coordinators among mailboxes that were not asked yet, in random order.
 func (a *ask) others(mailboxes []string) []string {
@@ -76,7 +76,7 @@ func (h *Hub) send(a *ask, mailbox string, insist bool) (received bool, err erro
 	h.mu.Lock()
 	h.sent[id] = results
 	h.mu.Unlock()
-	received, err = h.mail(a.ctx, mailbox, letter{
+	received, err = h.mail(a.ctx, mailbox, peerMessage{
 		Kind: kindQuestion, ID: id, Producer: a.producer, Milliseconds: a.left().Milliseconds(), Insist: insist, Body: body,
 	})
 	if !received || err != nil {
@@ -104,23 +104,23 @@ func (h *Hub) forget(id string) {
 	delete(h.sent, id)
 }
 
-// mail sends a letter.
-func (h *Hub) mail(ctx context.Context, mailbox string, l letter) (received bool, err error) {
+// mail sends a peer message.
+func (h *Hub) mail(ctx context.Context, mailbox string, l peerMessage) (received bool, err error) {
 	l.From = h.config.Instance
 	text, err := json.Marshal(l)
 	if err != nil {
 		return false, err
 	}
 	if len(text) > maxLetter {
-		return false, errLetterTooLarge
+		return false, errMessageTooLarge
 	}
 	return (*h.post.Load()).Send(ctx, mailbox, text)
 }
 
-// postPauses are the pauses before letters are received again.
+// postPauses are the pauses before peer messages are received again.
 var postPauses = backoff.Exponential(100*time.Millisecond, 5*time.Second)
 
-// receive takes letters until the Hub is closed.
+// receive takes peer messages until the Hub is closed.
 func (h *Hub) receive(post Post) {
 	for failures := 0; h.life.Err() == nil; failures++ {
 		ctx, cancel := context.WithCancel(h.life)
@@ -135,8 +135,8 @@ func (h *Hub) receive(post Post) {
 			failures = 0
 		}
 		if suppressed, due := h.logged.Due("receive"); due && h.isUsed() {
-			h.config.Logger.Warn("no letters of other coordinators arrive; they cannot ask producers that attend only here; "+
-				"the coordinator subscribes again, which needs the channel's permission in Redis (&PREFIX:*)",
+			h.config.Logger.Warn("no peer messages of other coordinators arrive; they cannot ask producers that attend "+
+				"only here; the coordinator subscribes again, which needs the channel's permission in Redis (&PREFIX:*)",
 				"cause", err, "not_logged_before", suppressed)
 		}
 		_ = backoff.Sleep(h.life, postPauses.Delay(failures)) // the loop looks whether life has ended
@@ -146,11 +146,11 @@ func (h *Hub) receive(post Post) {
 // isUsed reports whether producers attend here or are asked elsewhere. Otherwise trouble with the post troubles nobody.
 func (h *Hub) isUsed() bool { return h.Streams() > 0 || h.asks.Load() > 0 }
 
-// deliver takes a letter. It never blocks.
+// deliver takes a peer message. It never blocks.
 func (h *Hub) deliver(text []byte) {
-	var l letter
+	var l peerMessage
 	if len(text) > maxLetter || json.Unmarshal(text, &l) != nil {
-		return // no coordinator sends such letters
+		return // no coordinator sends such peer messages
 	}
 	h.lastReceived.Store(time.Now().UnixNano())
 	switch l.Kind {
@@ -161,16 +161,16 @@ func (h *Hub) deliver(text []byte) {
 		if proto.Unmarshal(l.Body, answer) != nil {
 			return
 		}
-		h.settle(l.ID, outcome{answer: answer})
+		h.settleQuestion(l.ID, outcome{answer: answer})
 	case kindGone:
-		h.settle(l.ID, outcome{err: errLost})
+		h.settleQuestion(l.ID, outcome{err: errLost})
 	case kindFailing:
-		h.settle(l.ID, outcome{err: errOnlyFailing})
+		h.settleQuestion(l.ID, outcome{err: errOnlyFailing})
 	}
 }
 
-// settle hands an outcome to the ask that waits for it.
-func (h *Hub) settle(id string, o outcome) {
+// settleQuestion hands an outcome to the ask that waits for it.
+func (h *Hub) settleQuestion(id string, o outcome) {
 	h.mu.Lock()
 	results := h.sent[id]
 	delete(h.sent, id)
@@ -184,7 +184,7 @@ func (h *Hub) settle(id string, o outcome) {
 }
 
 // serve asks the streams of this coordinator for another, in the background.
-func (h *Hub) serve(l letter) {
+func (h *Hub) serve(l peerMessage) {
 	question := &msghandlerv1.AttendQuestion{}
 	if proto.Unmarshal(l.Body, question) != nil {
 		return
@@ -197,7 +197,7 @@ func (h *Hub) serve(l letter) {
 		defer h.incoming.Add(-1)
 		ctx, cancel := context.WithTimeout(h.life, time.Duration(l.Milliseconds)*time.Millisecond)
 		defer cancel()
-		reply := letter{Kind: kindGone, ID: l.ID}
+		reply := peerMessage{Kind: kindGone, ID: l.ID}
 		failure := lifecycle.Recovered(func() {
 			a := &ask{hub: h, producer: l.Producer, question: question, fromPost: true, insist: l.Insist}
 			answer, result, err := a.run(ctx)
@@ -214,7 +214,7 @@ func (h *Hub) serve(l letter) {
 }
 
 // reply sends an answer, also at the end of the Hub.
-func (h *Hub) reply(mailbox string, reply letter) {
+func (h *Hub) reply(mailbox string, reply peerMessage) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.life), replyTimeout)
 	defer cancel()
 	_, err := h.mail(ctx, mailbox, reply)
@@ -227,9 +227,9 @@ func (h *Hub) reply(mailbox string, reply letter) {
 	}
 }
 
-// replyTo is the letter about what came of another coordinator's question.
-func (h *Hub) replyTo(l letter, answer *msghandlerv1.AttendAnswer, result string, err error) letter {
-	reply := letter{Kind: kindAnswer, ID: l.ID}
+// replyTo is the peer message about what came of another coordinator's question.
+func (h *Hub) replyTo(l peerMessage, answer *msghandlerv1.AttendAnswer, result string, err error) peerMessage {
+	reply := peerMessage{Kind: kindAnswer, ID: l.ID}
 	switch result {
 	case Failed:
 		if err != nil {
@@ -248,7 +248,7 @@ func (h *Hub) replyTo(l letter, answer *msghandlerv1.AttendAnswer, result string
 	}
 	body, err := proto.Marshal(answer)
 	if err == nil && len(body) > maxLetter*3/4-1024 {
-		body, err = proto.Marshal(failed(fmt.Errorf("%w: %d bytes", errLetterTooLarge, len(body))))
+		body, err = proto.Marshal(failed(fmt.Errorf("%w: %d bytes", errMessageTooLarge, len(body))))
 	}
 	if err != nil {
 		reply.Kind = kindGone

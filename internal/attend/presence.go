@@ -16,7 +16,7 @@ const (
 	announceEvery = 8 * time.Second
 	// announceTimeout bounds the announcement of all producers.
 	announceTimeout = 5 * time.Second
-	// silence is how long no letter may arrive although the coordinator sends one to itself in each turn. Then the
+	// silence is how long no peer message may arrive although the coordinator sends one to itself in each turn. Then the
 	// subscription is dead, for example with a server of Redis that is no master any more.
 	silence = 2*announceEvery + 2*time.Second
 
@@ -63,7 +63,8 @@ func (h *Hub) turn(post Post, call func(ctx context.Context, post Post) error) {
 	}
 }
 
-// announceAll announces the producers with streams, takes back the others, and sends a letter to this coordinator.
+// announceAll announces the producers with streams, takes back the others, and sends a peer message to this
+// coordinator.
 func (h *Hub) announceAll(ctx context.Context, post Post) error {
 	here, _ := h.announcements()
 	if err := post.Announce(ctx, h.config.Instance, here, presence); err != nil {
@@ -72,7 +73,7 @@ func (h *Hub) announceAll(ctx context.Context, post Post) error {
 	if err := h.takeBack(ctx, post); err != nil {
 		return err
 	}
-	_, err := h.mail(ctx, h.config.Instance, letter{Kind: kindCheck})
+	_, err := h.mail(ctx, h.config.Instance, peerMessage{Kind: kindCheck})
 	return err
 }
 
@@ -127,7 +128,7 @@ func (h *Hub) withdraw(post Post) {
 	_ = post.Announce(ctx, h.config.Instance, append(here, gone...), 0) // they end by themselves
 }
 
-// cancelWhenSilent ends a subscription in which no letters arrive any more.
+// cancelWhenSilent ends a subscription in which no peer messages arrive any more.
 func (h *Hub) cancelWhenSilent(ctx context.Context, cancel context.CancelFunc) {
 	began := time.Now()
 	tick := time.NewTicker(time.Second)

@@ -40,8 +40,8 @@ const (
 	Reload  Action = "reload"
 	Tokens  Action = "token"
 	// Changes of consumers' dead letters.
-	ReplayLetters  Action = "replay_dead_letters"
-	DiscardLetters Action = "discard_dead_letters"
+	ReplayDeadLetters  Action = "replay_dead_letters"
+	DiscardDeadLetters Action = "discard_dead_letters"
 )
 
 // Result is what came of an action.

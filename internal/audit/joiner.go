@@ -65,8 +65,9 @@ func join(earlier, r Record) Record {
 	return r
 }
 
-// take returns the records that were joined. A caller without a record since the last take is forgotten.
-func (j *joiner) take() (due []Record) {
+// takeDueRecords returns the records that were joined. A caller without a record since the last takeDueRecords is
+// forgotten.
+func (j *joiner) takeDueRecords() (due []Record) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for key, r := range j.joined {

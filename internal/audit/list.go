@@ -114,7 +114,7 @@ func (l *listing) page(ctx context.Context) (Page, error) {
 		if newest == nil {
 			return page, nil
 		}
-		if r, fits := newest.take(l.query); fits {
+		if r, fits := newest.takeRecord(l.query); fits {
 			page.Records = append(page.Records, r)
 		}
 		if len(page.Records) == l.query.Limit {
@@ -154,9 +154,9 @@ func (l *listing) fill(ctx context.Context, r *reader) (err error) {
 	return err
 }
 
-// take takes the next entry, and reports whether its record is one of the query. An unreadable entry of a later version
-// is shown with its cause alone.
-func (r *reader) take(q Query) (Record, bool) {
+// takeRecord takes the next entry, and reports whether its record is one of the query. An unreadable entry of a later
+// version is shown with its cause alone.
+func (r *reader) takeRecord(q Query) (Record, bool) {
 	entry := r.entries[0]
 	r.entries, r.before = r.entries[1:], entry.ID
 	var record Record

@@ -43,7 +43,7 @@ func TestDestinationsAreCountedBeyondTheBound(t *testing.T) {
 		to[i] = fmt.Sprintf("1 to exchange %q, routing key %q", "shop", fmt.Sprint("key", i))
 	}
 	a.Record(t.Context(), audit.Record{
-		Action: audit.ReplayLetters, Names: []string{"orders/1"}, Destinations: to, Result: audit.Done,
+		Action: audit.ReplayDeadLetters, Names: []string{"orders/1"}, Destinations: to, Result: audit.Done,
 	})
 	a.close(t)
 	kept := a.list(t, audit.Query{})[0].Destinations

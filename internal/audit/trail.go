@@ -45,7 +45,7 @@ func streamOf(r *Record) Stream {
 	switch r.Action { //nolint:exhaustive // all others are changes
 	case Login, Logout:
 		return streamOfSession(r.role)
-	case Retry, Replay, ReplayLetters:
+	case Retry, Replay, ReplayDeadLetters:
 		return Operations
 	}
 	return Changes
@@ -229,7 +229,7 @@ func (t *Trail) joinEqual() {
 
 func (t *Trail) emitJoined() {
 	for _, joiner := range t.joined {
-		for _, r := range joiner.take() {
+		for _, r := range joiner.takeDueRecords() {
 			r.Instance = t.config.Instance
 			t.emit(t.life, r)
 		}

@@ -33,7 +33,7 @@ func (c *Client) Confirm(
 			c.config.Split(to.Producer, to.MarkerStore, printable(store))
 			return otherStore(to.MarkerStore, store)
 		}
-		if odd := judge(verdicts, ids, answer.GetConfirmations()); odd.any() {
+		if odd := judgeConfirmations(verdicts, ids, answer.GetConfirmations()); odd.any() {
 			c.failures.Add(odd.failure(to))
 		}
 		return nil
@@ -133,9 +133,11 @@ func (o oddities) failure(to halfmsg.Target) loglimit.Failure {
 	}
 }
 
-// judge enters a verdict for every id of the request. A doubt is never a verdict: an id without an answer, with
-// contradictory answers, or with a value outside the contract is UNKNOWN.
-func judge(verdicts map[string]halfmsg.Verdict, asked []string, answers []*msghandlerv1.Confirmation) oddities {
+// judgeConfirmations enters a verdict for every id of the request. A doubt is never a verdict: an id without an answer,
+// with contradictory answers, or with a value outside the contract is UNKNOWN.
+func judgeConfirmations(
+	verdicts map[string]halfmsg.Verdict, asked []string, answers []*msghandlerv1.Confirmation,
+) oddities {
 	var odd oddities
 	said := make(map[string]halfmsg.Verdict, len(answers))
 	for _, answer := range answers {

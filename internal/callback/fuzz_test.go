@@ -48,7 +48,7 @@ func FuzzConfirmations(f *testing.F) {
 			return // gRPC makes an error of it, and an error is no verdict.
 		}
 		verdicts := map[string]halfmsg.Verdict{}
-		judge(verdicts, asked, answer.GetConfirmations())
+		judgeConfirmations(verdicts, asked, answer.GetConfirmations())
 		if len(verdicts) != len(asked) {
 			t.Errorf("%d verdicts for %d ids: %v", len(verdicts), len(asked), verdicts)
 		}

@@ -173,7 +173,7 @@ func (c change) byFilter(ctx context.Context, s *commandline.Session, a *admin) 
 	}
 	if !c.Yes && !c.DryRun {
 		began := time.Now()
-		if limit, err = c.ask(ctx, s, a, filter, limit); err != nil {
+		if limit, err = c.askOperator(ctx, s, a, filter, limit); err != nil {
 			return err
 		}
 		c.counted = began
@@ -211,8 +211,8 @@ func (c change) matching(
 	return changed, next != "", err
 }
 
-// ask counts up to limit messages that match and asks whether to go on.
-func (c change) ask(
+// askOperator counts up to limit messages that match and asks whether to go on.
+func (c change) askOperator(
 	ctx context.Context, s *commandline.Session, a *admin, filter *adminv1.MessageFilter, limit int64,
 ) (agreed int64, err error) {
 	counting := c

@@ -68,7 +68,7 @@ func letterNames(typed ...string) (names []*adminv1.MessageName, err error) {
 		producer, id, found := strings.Cut(name, "/")
 		if !found {
 			return nil, commandline.UsageError{Err: fmt.Errorf("%q does not name a dead letter; "+
-				"write PRODUCER/ID, such as orders/1001, or PRODUCER/ for letters without an id", name)}
+				"write PRODUCER/ID, such as orders/1001, or PRODUCER/ for dead letters without an id", name)}
 		}
 		names = append(names, &adminv1.MessageName{Producer: producer, Id: id})
 	}

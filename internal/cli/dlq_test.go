@@ -44,7 +44,7 @@ func TestDeadLettersOnRealBroker(t *testing.T) {
 	dlq("list", queue, "--output=yaml", "--limit=1").want(t, 0, "more: true\n", "")
 	dlq("list", queue, "--output=yaml", "--limit=4").want(t, 0, "more: false\n", "")
 	dlq("show", queue, "orders/1").want(t, 0, "order 1\n", "")
-	dlq("show", queue, "orders/9").want(t, 3, "", "The queue payments.dead has no letter orders/9")
+	dlq("show", queue, "orders/9").want(t, 3, "", "The queue payments.dead has no dead letter orders/9")
 	dlq("replay", queue).want(t, 2, "", "--all")
 	dlq("replay", queue, "orders/0", "orders/9").want(t, 3, "replayed 1\n", "1 of the 2")
 	dlq("discard", queue, "orders/1").want(t, 0, "discarded 1\n", "")

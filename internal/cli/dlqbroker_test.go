@@ -152,7 +152,7 @@ func lettersChange(t *testing.T, url, queue string, put func(id string)) {
 		dlq("list", "--output=json", "--limit=1").want(t, 0, `"reason": "not JSON"`, "")
 		dlq("count").want(t, 0, "4 ", "")
 		dlq("show", "orders/1").want(t, 0, "order 1\n", "")
-		dlq("show", "orders/9").want(t, 3, "", "has no letter orders/9")
+		dlq("show", "orders/9").want(t, 3, "", "has no dead letter orders/9")
 		dlq("replay", "--all").want(t, 2, "", "add --yes")
 		dlq("replay", "--all", "--dry-run").want(t, 0, "4 would be replayed\n", "")
 		dlq("replay", "orders/0", "orders/9").want(t, 3, "replayed 1\n", "1 of the 2")

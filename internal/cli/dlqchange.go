@@ -95,7 +95,7 @@ func (c *dlqChange) selected(counted time.Time) *adminv1.DeadLetterSelection {
 	if len(c.names) > 0 {
 		return &adminv1.DeadLetterSelection{Names: c.names}
 	}
-	return &adminv1.DeadLetterSelection{Filter: operate.CountedLetters(c.filter, counted)}
+	return &adminv1.DeadLetterSelection{Filter: operate.CountedDeadLetters(c.filter, counted)}
 }
 
 // run makes a change, after a question where asks says so. Each part has its own --timeout: the operator's answer has
@@ -113,7 +113,7 @@ func (f *dlqChangeFlags) run(ctx context.Context, s *commandline.Session, c dlqC
 	_, limit := f.most()
 	asked, agreed := time.Now(), int64(limit)
 	if c.asks() && !f.Yes {
-		if agreed, err = f.ask(ctx, s, c); err != nil {
+		if agreed, err = f.askOperator(ctx, s, c); err != nil {
 			return err
 		}
 		if agreed == 0 {
@@ -137,10 +137,10 @@ func (f *dlqChangeFlags) change(
 	if local, is := desk.(*operate.LocalDesk); is {
 		local.Changed = func() {
 			changed++
-			far.Update("%s %d letters", c.done, changed)
+			far.Update("%s %d dead letters", c.done, changed)
 		}
 	}
-	response, err := operate.ChangeLetters(ctx, desk, c.action, r)
+	response, err := operate.ChangeDeadLetters(ctx, desk, c.action, r)
 	far.End()
 	if err != nil {
 		return err
@@ -181,15 +181,17 @@ func (f *dlqChangeFlags) dryRun(ctx context.Context, s *commandline.Session, c d
 
 // destinationLine says where letters of a replay go, or why they stay.
 func destinationLine(to *adminv1.DeadLetterDestination) string {
-	letters := amount(to.GetCount(), "letter")
+	letters := amount(to.GetCount(), "dead letter")
 	if to.GetRefusal() != "" {
 		return letters + " would stay: " + to.GetRefusal()
 	}
 	return fmt.Sprintf("%s to exchange %q, routing key %q", letters, to.GetExchange(), to.GetRoutingKey())
 }
 
-// ask counts the letters and asks whether to change so many. Without letters, ask asks nothing.
-func (f *dlqChangeFlags) ask(ctx context.Context, s *commandline.Session, c dlqChange) (agreed int64, err error) {
+// askOperator counts the letters and asks whether to change so many. Without letters, askOperator asks nothing.
+func (f *dlqChangeFlags) askOperator(
+	ctx context.Context, s *commandline.Session, c dlqChange,
+) (agreed int64, err error) {
 	q := question{verb: c.verb, first: "the oldest ", noun: "dead letter", rest: " of " + f.Queue}
 	return askToChange(s, q, func() (n int64, more bool, err error) {
 		err = f.letters(ctx, s, func(ctx context.Context, desk operate.DeadLetterDesk) error {
@@ -255,6 +257,6 @@ func (f *dlqChangeFlags) absent(c dlqChange, found int64) error {
 		return nil
 	}
 	return commandline.NotFoundError{
-		Err: fmt.Errorf("%d of the %d named are not in %s: %w", missing, len(c.names), f.Queue, halfmsg.ErrNoLetter),
+		Err: fmt.Errorf("%d of the %d named are not in %s: %w", missing, len(c.names), f.Queue, halfmsg.ErrNoDeadLetter),
 	}
 }

@@ -94,7 +94,7 @@ func (f *dlqDirectFlags) explain(err error) error {
 	if dial := (*net.OpError)(nil); errors.As(err, &dial) && dial.Op == "dial" {
 		return fmt.Errorf("cannot reach the broker: is it running? Name another with --url or --broker (%w)", err)
 	}
-	if errors.Is(err, halfmsg.ErrNoLetter) {
+	if errors.Is(err, halfmsg.ErrNoDeadLetter) {
 		return commandline.NotFoundError{Err: err}
 	}
 	return err

@@ -140,7 +140,7 @@ func TestReplayKeepsToTheConfiguredExchanges(t *testing.T) {
 		return run(env, append([]string{"dlq", args[0], "--direct", "--queue=payments", broker}, args[1:]...)...)
 	}
 	const stays = `exchange "payroll" is none of dead_letters.payments.exchanges`
-	dlq("replay", "--all", "-n").want(t, 0, "1 would be replayed\n1 letter would stay: "+stays, "")
+	dlq("replay", "--all", "-n").want(t, 0, "1 would be replayed\n1 dead letter would stay: "+stays, "")
 	dlq("replay", "orders/1").want(t, 1, "replayed 0\n", stays)
 	dlq("replay", "--all", "--yes").want(t, 1, "replayed 1\n", stays)
 	dlq("list").want(t, 0, "orders/1 ", "")

@@ -59,7 +59,7 @@ func (c *dlqListCommand) pages(
 		for _, l := range page.GetLetters() {
 			listed = append(listed, newLetter(l))
 		}
-		far.Update("found %d letters", len(listed))
+		far.Update("found %d dead letters", len(listed))
 		if request.PageToken = page.GetNextPageToken(); request.GetPageToken() == "" {
 			return listed, page.GetNote(), false, nil
 		}
@@ -122,7 +122,7 @@ func (c *dlqCountCommand) Run(ctx context.Context, s *commandline.Session) error
 func (f *dlqFlags) count(
 	ctx context.Context, s *commandline.Session, desk operate.DeadLetterDesk, selected *adminv1.DeadLetterSelection,
 ) (*adminv1.CountDeadLettersResponse, error) {
-	defer s.Progress().During("looking at letters")()
+	defer s.Progress().During("looking at dead letters")()
 	return desk.CountDeadLetters(ctx, &adminv1.CountDeadLettersRequest{Queue: f.Queue, Selection: selected})
 }
 

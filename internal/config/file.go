@@ -33,7 +33,7 @@ func (l *loading) readFile(path string) error {
 		return notYAML(path, content, err)
 	}
 	f := &file{loading: l, path: path}
-	f.walk("", document.Content[0])
+	f.readNode("", document.Content[0])
 	var second yaml.Node
 	if err := decoder.Decode(&second); err == nil {
 		f.wrong(&second, "---", "begins a second document; a configuration is one")
@@ -98,8 +98,8 @@ func (f *file) wrong(n *yaml.Node, key, what string) {
 	f.loading.problem(given{origin: f.origin(n), written: key}, "", what)
 }
 
-// walk takes the values at and below a node whose key is name.
-func (f *file) walk(name string, n *yaml.Node) {
+// readNode takes the values at and below a node whose key is name.
+func (f *file) readNode(name string, n *yaml.Node) {
 	if n.Kind == yaml.AliasNode {
 		if n.Alias.Kind == yaml.MappingNode {
 			// Recursive keys would never end, and a few lines of nested aliases expand to billions of keys.
@@ -141,7 +141,7 @@ func (f *file) mapping(name string, n *yaml.Node) {
 			f.wrong(key, full, "is not a known key"+hint(full))
 			continue
 		}
-		f.walk(full, v)
+		f.readNode(full, v)
 	}
 }
 

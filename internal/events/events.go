@@ -179,9 +179,9 @@ func (t *Notifier) Waiting() int {
 	return len(t.waiting)
 }
 
-// take removes all waiting events and returns them ordered by their last occurrence, so that the last event shows the
-// current state. The result is nil if nothing waits.
-func (t *Notifier) take() (taken []Event, dropped int) {
+// takeEvents removes all waiting events and returns them ordered by their last occurrence, so that the last event shows
+// the current state. The result is nil if nothing waits.
+func (t *Notifier) takeEvents() (taken []Event, dropped int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, e := range slices.SortedFunc(maps.Values(t.waiting), func(a, b *Event) int {

@@ -90,7 +90,7 @@ func (t *Notifier) run(ctx context.Context) {
 // deliver posts the waiting events until the webhook accepts or refuses them for good, or the notifier is closed; after
 // a close there is a last try.
 func (t *Notifier) deliver(ctx context.Context) {
-	taken, dropped := t.take()
+	taken, dropped := t.takeEvents()
 	if len(taken) == 0 {
 		return
 	}
@@ -148,11 +148,11 @@ func (t *Notifier) post(ctx context.Context, p Post) error {
 	}
 	defer func() { _ = answer.Body.Close() }()
 	_, _ = io.CopyN(io.Discard, answer.Body, maxAnswer)
-	return judge(answer)
+	return judgeAnswer(answer)
 }
 
-// judge classifies an answer. A post that may succeed later is retried.
-func judge(answer *http.Response) error {
+// judgeAnswer classifies an answer. A post that may succeed later is retried.
+func judgeAnswer(answer *http.Response) error {
 	switch code := answer.StatusCode; {
 	case code/100 == 2:
 		return nil

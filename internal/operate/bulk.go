@@ -74,8 +74,8 @@ type LettersAnswer interface {
 	GetProblem() string
 }
 
-// ChangeLetters makes one call that replays or discards dead letters. The requests have the same fields.
-func ChangeLetters(
+// ChangeDeadLetters makes one call that replays or discards dead letters. The requests have the same fields.
+func ChangeDeadLetters(
 	ctx context.Context, desk DeadLetterDesk, action Action, r *adminv1.DiscardDeadLettersRequest,
 ) (LettersAnswer, error) {
 	if action == Discard {

@@ -23,8 +23,8 @@ type changeRequest interface {
 	GetLimit() int32
 }
 
-// LetterChanged is called with the name of a changed letter, and with where a replay publishes it.
-type LetterChanged = func(name, exchange, routingKey string)
+// DeadLetterChanged is called with the name of a changed letter, and with where a replay publishes it.
+type DeadLetterChanged = func(name, exchange, routingKey string)
 
 // outcome is the result of a change.
 type outcome struct {
@@ -35,7 +35,7 @@ type outcome struct {
 
 // Replay publishes letters again, and calls changed with each.
 func (d *Desk) Replay(
-	ctx context.Context, r *adminv1.ReplayDeadLettersRequest, changed LetterChanged,
+	ctx context.Context, r *adminv1.ReplayDeadLettersRequest, changed DeadLetterChanged,
 ) (*adminv1.ReplayDeadLettersResponse, error) {
 	to := destinations{}
 	o, err := d.change(ctx, r, DeadLetters.ReplaySelected, func(l *consumer.Letter) {
@@ -49,7 +49,7 @@ func (d *Desk) Replay(
 
 // Discard removes letters, and calls changed with each.
 func (d *Desk) Discard(
-	ctx context.Context, r *adminv1.DiscardDeadLettersRequest, changed LetterChanged,
+	ctx context.Context, r *adminv1.DiscardDeadLettersRequest, changed DeadLetterChanged,
 ) (*adminv1.DiscardDeadLettersResponse, error) {
 	o, err := d.change(ctx, r, DeadLetters.DiscardSelected, func(l *consumer.Letter) {
 		changed(clean(l.Name()), clean(l.Exchange), clean(l.RoutingKey))
@@ -62,7 +62,7 @@ func (d *Desk) change(
 	ctx context.Context, r changeRequest,
 	do func(DeadLetters, context.Context, consumer.Selection) (int, error), changed func(*consumer.Letter),
 ) (o outcome, err error) {
-	q, ctx, done, err := d.take(ctx, r.GetQueue(), changing)
+	q, ctx, done, err := d.takeTurn(ctx, r.GetQueue(), changing)
 	if err != nil {
 		return o, err
 	}

@@ -48,8 +48,8 @@ func TestBrokerWithoutAnswerIsTold(t *testing.T) {
 		more    bool
 		problem string
 	}{
-		"no connection":       {0, at(fmt.Errorf("dial: %w", late)), time.Hour, halfmsg.ErrLettersUnread, false, ""},
-		"no letter in time":   {0, ended(), time.Millisecond, halfmsg.ErrLettersUnread, false, ""},
+		"no connection":       {0, at(fmt.Errorf("dial: %w", late)), time.Hour, halfmsg.ErrDeadLettersUnreadable, false, ""},
+		"no letter in time":   {0, ended(), time.Millisecond, halfmsg.ErrDeadLettersUnreadable, false, ""},
 		"no confirmation":     {1, at(unanswered), time.Hour, nil, false, unanswered.Error()},
 		"none, and time over": {1, ended(unanswered), time.Millisecond, nil, true, unanswered.Error()},
 		"time over":           {1, ended(), time.Millisecond, nil, true, ""},

@@ -106,7 +106,7 @@ func newQueue(s Source, dead DeadLetters, bounds bounds) *queue {
 
 // Measure asks all brokers for the number of letters, and takes none.
 func (d *Desk) Measure(ctx context.Context) {
-	d.each(func(q *queue) { q.count(ctx) })
+	d.eachQueue(func(q *queue) { q.count(ctx) })
 }
 
 // States are what the brokers said last.
@@ -121,15 +121,15 @@ func (d *Desk) States() (all []*adminv1.DeadLetterQueue) {
 
 // Queues counts the letters, and asks for the oldest at most once in oldestAge.
 func (d *Desk) Queues(ctx context.Context) []*adminv1.DeadLetterQueue {
-	d.each(func(q *queue) {
+	d.eachQueue(func(q *queue) {
 		q.count(ctx)
 		q.findOldest(ctx)
 	})
 	return d.States()
 }
 
-// each runs do for all queues side by side. A panic is the problem of its queue: no page may end the process.
-func (d *Desk) each(do func(*queue)) {
+// eachQueue runs do for all queues side by side. A panic is the problem of its queue: no page may end the process.
+func (d *Desk) eachQueue(do func(*queue)) {
 	var all sync.WaitGroup
 	for _, q := range d.queues {
 		all.Go(func() {
@@ -169,7 +169,7 @@ func (q *queue) findOldest(ctx context.Context) {
 	if fresh || state.Count == nil || q.tooMany(state) {
 		return
 	}
-	ctx, done, err := q.turn.take(ctx, viewing, 0)
+	ctx, done, err := q.turn.acquire(ctx, viewing, 0)
 	if err != nil {
 		return
 	}
@@ -204,7 +204,7 @@ func moment(at time.Time) *timestamppb.Timestamp {
 
 // refused is an error for callers.
 func refused(kind, cause error, format string, args ...any) error {
-	return &halfmsg.LettersError{Kind: kind, Cause: cause, Text: clean(fmt.Sprintf(format, args...))}
+	return &halfmsg.DeadLettersError{Kind: kind, Cause: cause, Text: clean(fmt.Sprintf(format, args...))}
 }
 
 // find returns the queue with a name. A name that no queue has may be that of a queue of the default broker itself.
@@ -222,23 +222,23 @@ func (d *Desk) find(name string) (*queue, error) {
 		names = append(names, q.Name)
 	}
 	if len(names) == 0 {
-		return nil, refused(halfmsg.ErrNoLetterQueues, nil, "The configuration of this coordinator names no queue of dead "+
-			"letters: set dead_letters.NAME.queue and restart the coordinators, or use msghandler dlq --direct.")
+		return nil, refused(halfmsg.ErrNoDeadLetterQueues, nil, "The configuration of this coordinator names no queue of "+
+			"dead letters: set dead_letters.NAME.queue and restart the coordinators, or use msghandler dlq --direct.")
 	}
-	return nil, refused(halfmsg.ErrNoLetter, nil, "The configuration has no dead letters named %.100s, but %.500s: "+
+	return nil, refused(halfmsg.ErrNoDeadLetter, nil, "The configuration has no dead letters named %.100s, but %.500s: "+
 		"name one of them, set dead_letters.NAME.queue, or use msghandler dlq --direct.", name, strings.Join(names, ", "))
 }
 
-// take waits for the turn at a queue, and bounds the time of the call.
-func (d *Desk) take(ctx context.Context, name string, of rank) (*queue, context.Context, func(), error) {
+// takeTurn waits for the turn at a queue, and bounds the time of the call.
+func (d *Desk) takeTurn(ctx context.Context, name string, of rank) (*queue, context.Context, func(), error) {
 	q, err := d.find(name)
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	held, release, err := q.turn.take(ctx, of, turnTime)
+	held, release, err := q.turn.acquire(ctx, of, turnTime)
 	if errors.Is(err, errBusy) {
-		return nil, nil, nil, refused(halfmsg.ErrLettersBusy, nil,
-			"Another operator looks at %s at this moment, or changes its letters. Try again in some seconds.", name)
+		return nil, nil, nil, refused(halfmsg.ErrDeadLettersBusy, nil,
+			"Another operator looks at %s at this moment, or changes its dead letters. Try again in some seconds.", name)
 	}
 	if err != nil {
 		return nil, nil, nil, err
@@ -262,9 +262,9 @@ func (q *queue) mayRead(ctx context.Context) error {
 		return q.unreachable(ctx, err)
 	}
 	if records > q.bounds.records {
-		return refused(halfmsg.ErrTooManyLetters, nil, "The topic %s has %d records. Kafka finds letters only by reading "+
-			"the whole topic, and a coordinator reads at most %d records: use msghandler dlq --direct --queue %s.", q.Queue,
-			records, q.bounds.records, q.Name)
+		return refused(halfmsg.ErrTooManyDeadLetters, nil, "The topic %s has %d records. Kafka finds dead letters only by "+
+			"reading the whole topic, and a coordinator reads at most %d records: use msghandler dlq --direct --queue %s.",
+			q.Queue, records, q.bounds.records, q.Name)
 	}
 	return nil
 }
@@ -272,12 +272,13 @@ func (q *queue) mayRead(ctx context.Context) error {
 // unreachable is the error of a broker that has not answered, or has refused, or of a look that an operator has ended.
 func (q *queue) unreachable(ctx context.Context, err error) error {
 	if context.Cause(ctx) == errYielded { //nolint:errorlint // the cause itself
-		return refused(halfmsg.ErrLettersBusy, err,
-			"An operator needs the letters of %s at this moment, so this look ended. Try again in some seconds.", q.Name)
+		return refused(halfmsg.ErrDeadLettersBusy, err,
+			"An operator needs the dead letters of %s at this moment, so this look ended. Try again in some seconds.", q.Name)
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		return refused(halfmsg.ErrLettersUnread, err, "The broker did not show all letters of %s in time: %v. Every letter "+
-			"is still there. Try again, or use msghandler dlq --direct --queue %s with a longer --timeout.", q.Name, err, q.Name)
+		return refused(halfmsg.ErrDeadLettersUnreadable, err, "The broker did not show all dead letters of %s in time: %v. "+
+			"Every dead letter is still there. Try again, or use msghandler dlq --direct --queue %s with a longer --timeout.",
+			q.Name, err, q.Name)
 	}
-	return refused(halfmsg.ErrLettersUnread, err, "The letters of %s cannot be read: %v.", q.Name, err)
+	return refused(halfmsg.ErrDeadLettersUnreadable, err, "The dead letters of %s cannot be read: %v.", q.Name, err)
 }

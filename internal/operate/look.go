@@ -35,10 +35,10 @@ func (q *queue) newLook() *look { return &look{bounds: q.bounds, ends: time.Now(
 func (l *look) next() string {
 	switch {
 	case l.looked >= l.bounds.looked:
-		return fmt.Sprintf("A coordinator looks at the oldest %d letters of a queue. msghandler dlq --direct reaches the "+
-			"others.", l.bounds.looked)
+		return fmt.Sprintf("A coordinator looks at the oldest %d dead letters of a queue. msghandler dlq --direct "+
+			"reaches the others.", l.bounds.looked)
 	case time.Now().After(l.ends):
-		return fmt.Sprintf("The look ended after %s and %d letters.", l.bounds.look, l.looked)
+		return fmt.Sprintf("The look ended after %s and %d dead letters.", l.bounds.look, l.looked)
 	}
 	l.looked++
 	return ""
@@ -48,7 +48,7 @@ func (l *look) next() string {
 func (d *Desk) List(
 	ctx context.Context, r *adminv1.ListDeadLettersRequest,
 ) (*adminv1.ListDeadLettersResponse, error) {
-	q, ctx, done, err := d.take(ctx, r.GetQueue(), rankOfLook(ctx))
+	q, ctx, done, err := d.takeTurn(ctx, r.GetQueue(), rankOfLook(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +114,7 @@ const maxCount = 1<<31 - 1
 func (d *Desk) Get(
 	ctx context.Context, r *adminv1.GetDeadLetterRequest,
 ) (*adminv1.GetDeadLetterResponse, error) {
-	q, ctx, done, err := d.take(ctx, r.GetQueue(), rankOfLook(ctx))
+	q, ctx, done, err := d.takeTurn(ctx, r.GetQueue(), rankOfLook(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -130,11 +130,12 @@ func (d *Desk) Get(
 	case len(found) > 0:
 		return &adminv1.GetDeadLetterResponse{Letter: letterOf(&found[0])}, nil
 	case err == nil:
-		return nil, refused(halfmsg.ErrNoLetter, nil, "The queue %s has no letter %s. An operator replayed or "+
-			"discarded the letter, or another client holds it at this moment.", q.Name, letter)
+		return nil, refused(halfmsg.ErrNoDeadLetter, nil, "The queue %s has no dead letter %s. An operator replayed or "+
+			"discarded the dead letter, or another client holds it at this moment.", q.Name, letter)
 	case errors.Is(err, context.Canceled) && context.Cause(ctx) != errYielded: //nolint:errorlint // the cause itself
-		return nil, refused(halfmsg.ErrNoLetter, nil, "The oldest %d letters of %s have none named %s: a coordinator "+
-			"looks no further. Use msghandler dlq show %s --direct --queue %s.", q.bounds.looked, q.Name, letter, letter, q.Name)
+		return nil, refused(halfmsg.ErrNoDeadLetter, nil, "The oldest %d dead letters of %s have none named %s: a "+
+			"coordinator looks no further. Use msghandler dlq show %s --direct --queue %s.",
+			q.bounds.looked, q.Name, letter, letter, q.Name)
 	}
 	return nil, q.unreachable(ctx, err)
 }
@@ -143,7 +144,7 @@ func (d *Desk) Get(
 func (d *Desk) Count(
 	ctx context.Context, r *adminv1.CountDeadLettersRequest,
 ) (*adminv1.CountDeadLettersResponse, error) {
-	q, ctx, done, err := d.take(ctx, r.GetQueue(), rankOfLook(ctx))
+	q, ctx, done, err := d.takeTurn(ctx, r.GetQueue(), rankOfLook(ctx))
 	if err != nil {
 		return nil, err
 	}

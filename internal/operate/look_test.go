@@ -86,7 +86,7 @@ func TestLetterBeyondBoundIsNotFound(t *testing.T) {
 		t.Errorf("got %v, %v", l, err)
 	}
 	_, err := get(fmt.Sprint(patient.looked + 5))
-	if !errors.Is(err, halfmsg.ErrNoLetter) ||
+	if !errors.Is(err, halfmsg.ErrNoDeadLetter) ||
 		!strings.Contains(err.Error(), "msghandler dlq show orders/105 --direct --queue dead") {
 		t.Errorf("got %v", err)
 	}
@@ -187,8 +187,8 @@ func TestUnknownQueueNamesTheRemedy(t *testing.T) {
 		kind error
 		text string
 	}{
-		"":              {halfmsg.ErrNoLetterQueues, "set dead_letters.NAME.queue and restart the coordinators"},
-		"payments":      {halfmsg.ErrNoLetter, "but payments: name one of them"},
+		"":              {halfmsg.ErrNoDeadLetterQueues, "set dead_letters.NAME.queue and restart the coordinators"},
+		"payments":      {halfmsg.ErrNoDeadLetter, "but payments: name one of them"},
 		"payments dead": {nil, ""},
 	} {
 		desk := &Desk{}

@@ -188,8 +188,9 @@ func CountedMessages(f *adminv1.MessageFilter, counted time.Time) *adminv1.Messa
 	return f
 }
 
-// CountedLetters narrows a filter likewise: no letter comes of age after the count. New letters are behind the counted.
-func CountedLetters(f *adminv1.DeadLetterFilter, counted time.Time) *adminv1.DeadLetterFilter {
+// CountedDeadLetters narrows a filter likewise: no letter comes of age after the count. New letters are behind the
+// counted.
+func CountedDeadLetters(f *adminv1.DeadLetterFilter, counted time.Time) *adminv1.DeadLetterFilter {
 	f = proto.CloneOf(f)
 	if f.GetMinAge() != nil {
 		f.MinAge = durationpb.New(f.GetMinAge().AsDuration() + time.Since(counted))

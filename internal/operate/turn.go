@@ -51,8 +51,8 @@ type turn struct {
 
 func newTurn() *turn { return &turn{taken: make(chan struct{}, 1)} }
 
-// take waits for the turn, for a time at most. The returned context ends when a call of a higher rank waits.
-func (t *turn) take(ctx context.Context, of rank, wait time.Duration) (context.Context, func(), error) {
+// acquire waits for the turn, for a time at most. The returned context ends when a call of a higher rank waits.
+func (t *turn) acquire(ctx context.Context, of rank, wait time.Duration) (context.Context, func(), error) {
 	t.announce(of)
 	err := t.await(ctx, wait)
 	t.mu.Lock()

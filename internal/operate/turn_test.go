@@ -66,12 +66,12 @@ func TestViewersHoldNoTurnOfOperators(t *testing.T) {
 				synctest.Wait()
 				second := callAs(t.Context(), desk, tc.second, tc.change)
 				took := time.Since(began)
-				if busy := errors.Is(second, halfmsg.ErrLettersBusy); busy == tc.yields || busy && took != turnTime ||
+				if busy := errors.Is(second, halfmsg.ErrDeadLettersBusy); busy == tc.yields || busy && took != turnTime ||
 					tc.yields && took != shared.walk {
 					t.Errorf("the second call ended after %s with %v", took, second)
 				}
 				for range 3 {
-					if err := <-first; tc.yields && !errors.Is(err, halfmsg.ErrLettersBusy) {
+					if err := <-first; tc.yields && !errors.Is(err, halfmsg.ErrDeadLettersBusy) {
 						t.Errorf("a call that had to yield: %v", err)
 					}
 				}

@@ -37,8 +37,8 @@ func TestEveryWordHasItsValue(t *testing.T) {
 			string(audit.File),
 		}},
 		{"AUDIT_ACTION_", adminv1.AuditAction_value, []string{
-			string(audit.Retry), string(audit.Discard), string(audit.Replay), string(audit.ReplayLetters),
-			string(audit.DiscardLetters), string(audit.Login), string(audit.Logout), string(audit.Reload),
+			string(audit.Retry), string(audit.Discard), string(audit.Replay), string(audit.ReplayDeadLetters),
+			string(audit.DiscardDeadLetters), string(audit.Login), string(audit.Logout), string(audit.Reload),
 			string(audit.Tokens),
 		}},
 		{"AUDIT_RESULT_", adminv1.AuditResult_value, []string{

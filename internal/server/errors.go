@@ -98,20 +98,20 @@ var faultTable = []fault{
 			"submit without a wait, or several messages in one call", true,
 	},
 	{
-		halfmsg.ErrLettersBusy, codes.Unavailable, "LETTERS_BUSY",
+		halfmsg.ErrDeadLettersBusy, codes.Unavailable, "DEAD_LETTERS_BUSY",
 		"another call looks at the dead letters, or changes some; nothing was changed", true,
 	},
 	{
-		halfmsg.ErrLettersUnread, codes.Unavailable, "LETTERS_UNREADABLE",
+		halfmsg.ErrDeadLettersUnreadable, codes.Unavailable, "DEAD_LETTERS_UNREADABLE",
 		"the broker does not show its dead letters; nothing was changed", true,
 	},
-	{halfmsg.ErrNoLetter, codes.NotFound, "LETTER_NOT_FOUND", "no such dead letter, or no such queue", false},
+	{halfmsg.ErrNoDeadLetter, codes.NotFound, "DEAD_LETTER_NOT_FOUND", "no such dead letter, or no such queue", false},
 	{
-		halfmsg.ErrNoLetterQueues, codes.FailedPrecondition, "NO_DEAD_LETTERS",
+		halfmsg.ErrNoDeadLetterQueues, codes.FailedPrecondition, "NO_DEAD_LETTERS",
 		"the configuration names no queue of dead letters; set dead_letters.NAME.queue, and restart the coordinators", false,
 	},
 	{
-		halfmsg.ErrTooManyLetters, codes.FailedPrecondition, "TOO_MANY_LETTERS",
+		halfmsg.ErrTooManyDeadLetters, codes.FailedPrecondition, "TOO_MANY_DEAD_LETTERS",
 		"the topic has more records than a call may read; use msghandler dlq --direct", false,
 	},
 	{halfmsg.ErrUncertain, codes.Unknown, "OUTCOME_UNKNOWN", "the outcome is unknown; repeat the call", true},
@@ -234,7 +234,7 @@ func translateUnread(err error) error {
 
 // words puts an error in a sentence for the caller.
 func (f fault) words(err error, state halfmsg.State) string {
-	var ofLetters *halfmsg.LettersError
+	var ofLetters *halfmsg.DeadLettersError
 	switch {
 	case errors.As(err, &ofLetters):
 		return ofLetters.Text

@@ -17,8 +17,8 @@ import (
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
-// DeadLetters reads and changes consumers' dead letters. An error is a halfmsg.LettersError, or that of the context. A
-// page token is the place in the queue. changed is called with each changed letter.
+// DeadLetters reads and changes consumers' dead letters. An error is a halfmsg.DeadLettersError, or that of the
+// context. A page token is the place in the queue. changed is called with each changed letter.
 type DeadLetters interface {
 	Queues(ctx context.Context) []*adminv1.DeadLetterQueue
 	List(ctx context.Context, r *adminv1.ListDeadLettersRequest) (*adminv1.ListDeadLettersResponse, error)
@@ -27,15 +27,15 @@ type DeadLetters interface {
 		ctx context.Context, r *adminv1.CountDeadLettersRequest,
 	) (*adminv1.CountDeadLettersResponse, error)
 	Replay(
-		ctx context.Context, r *adminv1.ReplayDeadLettersRequest, changed LetterChanged,
+		ctx context.Context, r *adminv1.ReplayDeadLettersRequest, changed DeadLetterChanged,
 	) (*adminv1.ReplayDeadLettersResponse, error)
 	Discard(
-		ctx context.Context, r *adminv1.DiscardDeadLettersRequest, changed LetterChanged,
+		ctx context.Context, r *adminv1.DiscardDeadLettersRequest, changed DeadLetterChanged,
 	) (*adminv1.DiscardDeadLettersResponse, error)
 }
 
-// LetterChanged is called with the name of a changed letter, and with where a replay publishes it.
-type LetterChanged = func(name, exchange, routingKey string)
+// DeadLetterChanged is called with the name of a changed letter, and with where a replay publishes it.
+type DeadLetterChanged = func(name, exchange, routingKey string)
 
 // letterRequest is a request about the dead letters of a queue.
 type letterRequest interface {
@@ -54,7 +54,7 @@ func letterCall[A any](
 		err = c.err()
 	}
 	if err == nil && o.server.config.DeadLetters == nil {
-		err = halfmsg.ErrNoLetterQueues
+		err = halfmsg.ErrNoDeadLetterQueues
 	}
 	if err == nil {
 		answer, err = do(o.server.config.DeadLetters)
@@ -145,7 +145,7 @@ func (o *operators) ReplayDeadLetters(
 	ctx context.Context, r *adminv1.ReplayDeadLettersRequest,
 ) (*adminv1.ReplayDeadLettersResponse, error) {
 	c := letterChange[*adminv1.ReplayDeadLettersRequest, *adminv1.ReplayDeadLettersResponse]{
-		call: "ReplayDeadLetters", action: audit.ReplayLetters, do: DeadLetters.Replay,
+		call: "ReplayDeadLetters", action: audit.ReplayDeadLetters, do: DeadLetters.Replay,
 	}
 	return c.run(ctx, o, r)
 }
@@ -155,7 +155,7 @@ func (o *operators) DiscardDeadLetters(
 	ctx context.Context, r *adminv1.DiscardDeadLettersRequest,
 ) (*adminv1.DiscardDeadLettersResponse, error) {
 	c := letterChange[*adminv1.DiscardDeadLettersRequest, *adminv1.DiscardDeadLettersResponse]{
-		call: "DiscardDeadLetters", action: audit.DiscardLetters, do: DeadLetters.Discard,
+		call: "DiscardDeadLetters", action: audit.DiscardDeadLetters, do: DeadLetters.Discard,
 	}
 	return c.run(ctx, o, r)
 }
@@ -185,7 +185,7 @@ func (p published) texts() (texts []string) {
 type letterChange[Q letterChangeRequest, A interface{ GetProblem() string }] struct {
 	call   string
 	action audit.Action
-	do     func(desk DeadLetters, ctx context.Context, r Q, changed LetterChanged) (A, error)
+	do     func(desk DeadLetters, ctx context.Context, r Q, changed DeadLetterChanged) (A, error)
 }
 
 // letterChangeRequest is the request of a replay or of a discard.
@@ -208,7 +208,7 @@ func (l letterChange[Q, A]) run(ctx context.Context, o *operators, r Q) (A, erro
 		ctx := withOrigin(ctx)
 		record, sent := l.begin(ctx, o.server, r), published{}
 		defer func() { // also after a panic behind some changes
-			if l.action == audit.ReplayLetters {
+			if l.action == audit.ReplayDeadLetters {
 				record.Destinations = sent.texts()
 			}
 			o.server.recordLetters(ctx, record)
@@ -269,7 +269,7 @@ func (s *Server) recordLetters(ctx context.Context, r audit.Record) {
 func (c *check) letterSelection(s *adminv1.DeadLetterSelection) {
 	if len(s.GetNames()) == 0 {
 		if s.GetFilter() == nil {
-			c.fail("selection", "must have names or a filter: an empty filter selects every letter of the queue")
+			c.fail("selection", "must have names or a filter: an empty filter selects every dead letter of the queue")
 		}
 		c.letterFilter("selection.filter.", s.GetFilter())
 		return

@@ -63,7 +63,7 @@ func (b *letterBox) Count(
 }
 
 func (b *letterBox) Replay(
-	_ context.Context, r *adminv1.ReplayDeadLettersRequest, changed server.LetterChanged,
+	_ context.Context, r *adminv1.ReplayDeadLettersRequest, changed server.DeadLetterChanged,
 ) (*adminv1.ReplayDeadLettersResponse, error) {
 	if b.changed = r.GetSelection(); b.err != nil {
 		return nil, b.err
@@ -73,7 +73,7 @@ func (b *letterBox) Replay(
 }
 
 func (b *letterBox) Discard(
-	_ context.Context, r *adminv1.DiscardDeadLettersRequest, changed server.LetterChanged,
+	_ context.Context, r *adminv1.DiscardDeadLettersRequest, changed server.DeadLetterChanged,
 ) (*adminv1.DiscardDeadLettersResponse, error) {
 	b.changed = r.GetSelection()
 	changed("orders/3", "shop", "paid")
@@ -167,7 +167,7 @@ func TestChangesOfLettersAreRecorded(t *testing.T) {
 type fallible struct{ *letterBox }
 
 func (f fallible) Discard(
-	ctx context.Context, r *adminv1.DiscardDeadLettersRequest, changed server.LetterChanged,
+	ctx context.Context, r *adminv1.DiscardDeadLettersRequest, changed server.DeadLetterChanged,
 ) (*adminv1.DiscardDeadLettersResponse, error) {
 	_, _ = f.letterBox.Discard(ctx, r, changed)
 	panic("a letter that no reader can take")
@@ -191,7 +191,7 @@ func TestPanicKeepsTheRecordOfLetters(t *testing.T) {
 type vain struct{ *letterBox }
 
 func (vain) Discard(
-	context.Context, *adminv1.DiscardDeadLettersRequest, server.LetterChanged,
+	context.Context, *adminv1.DiscardDeadLettersRequest, server.DeadLetterChanged,
 ) (*adminv1.DiscardDeadLettersResponse, error) {
 	return &adminv1.DiscardDeadLettersResponse{}, nil
 }
@@ -218,7 +218,7 @@ type endless struct {
 }
 
 func (e endless) Replay(
-	ctx context.Context, _ *adminv1.ReplayDeadLettersRequest, changed server.LetterChanged,
+	ctx context.Context, _ *adminv1.ReplayDeadLettersRequest, changed server.DeadLetterChanged,
 ) (*adminv1.ReplayDeadLettersResponse, error) {
 	changed("orders/1", "shop", "paid")
 	close(e.begun)
@@ -255,7 +255,7 @@ func TestStopRecordsTheReplayUnderWay(t *testing.T) {
 type scattered struct{ *letterBox }
 
 func (scattered) Replay(
-	_ context.Context, _ *adminv1.ReplayDeadLettersRequest, changed server.LetterChanged,
+	_ context.Context, _ *adminv1.ReplayDeadLettersRequest, changed server.DeadLetterChanged,
 ) (*adminv1.ReplayDeadLettersResponse, error) {
 	for i := range 500 {
 		changed("orders/1", "shop", fmt.Sprintf("%03d%s", i, strings.Repeat("x", 200)))
@@ -359,12 +359,12 @@ func TestPagesOfLettersKeepTheirListing(t *testing.T) {
 func TestErrorsOfLettersNameTheRemedy(t *testing.T) {
 	t.Parallel()
 	for want, kind := range map[string]error{
-		"NO_DEAD_LETTERS": halfmsg.ErrNoLetterQueues, "LETTER_NOT_FOUND": halfmsg.ErrNoLetter,
-		"LETTERS_BUSY": halfmsg.ErrLettersBusy, "LETTERS_UNREADABLE": halfmsg.ErrLettersUnread,
-		"TOO_MANY_LETTERS": halfmsg.ErrTooManyLetters,
+		"NO_DEAD_LETTERS": halfmsg.ErrNoDeadLetterQueues, "DEAD_LETTER_NOT_FOUND": halfmsg.ErrNoDeadLetter,
+		"DEAD_LETTERS_BUSY": halfmsg.ErrDeadLettersBusy, "DEAD_LETTERS_UNREADABLE": halfmsg.ErrDeadLettersUnreadable,
+		"TOO_MANY_DEAD_LETTERS": halfmsg.ErrTooManyDeadLetters,
 	} {
 		trail := &recorded{}
-		box := &letterBox{err: &halfmsg.LettersError{Kind: kind, Cause: context.DeadlineExceeded, Text: "do this"}}
+		box := &letterBox{err: &halfmsg.DeadLettersError{Kind: kind, Cause: context.DeadlineExceeded, Text: "do this"}}
 		h := open(t, box.on, trail.keep)
 		_, err := h.operators.ReplayDeadLetters(t.Context(),
 			&adminv1.ReplayDeadLettersRequest{Queue: "payments", Selection: everyLetter()})

@@ -101,8 +101,8 @@ func (t *tail) add(move halfmsg.Moved, at *timestamppb.Timestamp) {
 	}
 }
 
-// take returns the moves of a tail that were not sent yet.
-func (t *tails) take(from *tail) *adminv1.TailMessagesResponse {
+// takeMoves returns the moves of a tail that were not sent yet.
+func (t *tails) takeMoves(from *tail) *adminv1.TailMessagesResponse {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	news := &adminv1.TailMessagesResponse{Moves: from.moves, MissedMoves: from.missed}
@@ -135,7 +135,7 @@ func (o *operators) TailMessages(
 	for err == nil {
 		select {
 		case <-joined.changed:
-			err = stream.Send(o.server.tails.take(joined))
+			err = stream.Send(o.server.tails.takeMoves(joined))
 		case <-stream.Context().Done():
 			return o.server.ended(stream.Context())
 		}

@@ -49,7 +49,7 @@ func (s *sender) Ready() error { return s.broker.Publisher.Ready() }
 func (s *sender) Send(ctx context.Context, messages []sqlmarker.Queued) []outbox.Result {
 	p := &batch{sender: s, messages: messages, results: make([]outbox.Result, len(messages))}
 	for i := range messages {
-		if refusal := s.judge(&messages[i]); refusal != nil {
+		if refusal := s.judgeRow(&messages[i]); refusal != nil {
 			p.results[i] = *refusal
 			continue
 		}
@@ -70,8 +70,8 @@ func (s *sender) Send(ctx context.Context, messages []sqlmarker.Queued) []outbox
 	return p.results
 }
 
-// judge is the result of a row that is not to be published: it is no valid message, or its delay is not over.
-func (s *sender) judge(q *sqlmarker.Queued) *outbox.Result {
+// judgeRow is the result of a row that is not to be published: it is no valid message, or its delay is not over.
+func (s *sender) judgeRow(q *sqlmarker.Queued) *outbox.Result {
 	m := &q.Message
 	if q.Unreadable != nil {
 		return &outbox.Result{Fate: outbox.Refused, Err: q.Unreadable, Final: true}

@@ -223,7 +223,7 @@ func (r *Relay) Pass(ctx context.Context) (more bool, err error) {
 	// Messages that need no further copy come first: no trouble with the others may delay their record.
 	var ended []judgement
 	for i, result := range r.send(ctx, messages, begun.Add(r.longer(claim))) {
-		j := judgement{result, messages[i].Name(), r.judge(messages[i], result)}
+		j := judgement{result, messages[i].Name(), r.outcomeOf(messages[i], result)}
 		r.log(ctx, messages[i], result.Fate)
 		if !j.outcome.Unsent {
 			r.departed.note(messages[i])
@@ -314,8 +314,8 @@ func (r *Relay) send(ctx context.Context, messages []sql.Queued, claimed time.Ti
 	return results
 }
 
-// judge returns the next state of a message after a result.
-func (r *Relay) judge(q sql.Queued, result Result) sql.Outcome {
+// outcomeOf returns the next state of a message after a result.
+func (r *Relay) outcomeOf(q sql.Queued, result Result) sql.Outcome {
 	o := sql.Outcome{ID: q.Message.ID, Shard: q.Shard, State: sql.StateWaiting}
 	if result.Err != nil {
 		o.Error = result.Err.Error()

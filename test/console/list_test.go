@@ -64,7 +64,7 @@ func TestLongListIsPagedAndFiltered(t *testing.T) {
 		w.stir()
 		token = page.GetNextPageToken()
 	}
-	w.judge(all)
+	w.judgeOrder(all)
 	filters(b)
 }
 
@@ -111,8 +111,8 @@ func (w *walk) stir() {
 	}
 }
 
-// judge fails the test unless each permanent message was listed once, and no other message twice.
-func (w *walk) judge(all []halfmsg.Message) {
+// judgeOrder fails the test unless each permanent message was listed once, and no other message twice.
+func (w *walk) judgeOrder(all []halfmsg.Message) {
 	listedOnce, wrong := 0, 0
 	for _, m := range all {
 		n := w.times[m.Name.String()]

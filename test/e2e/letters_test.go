@@ -71,7 +71,7 @@ func TestLettersAreChangedThroughTheCoordinator(t *testing.T) {
 		{"reader", []string{"dlq", "show", queue, "orders/1"}, 0, "the body"},
 		{"reader", []string{"dlq", "replay", queue, "orders/1"}, 1, "the method needs operator"},
 		{"operator", []string{"dlq", "discard", queue, "orders/1"}, 1, "the method needs admin"},
-		{"operator", []string{"dlq", "replay", queue, "--all", "-n"}, 0, "2 would be replayed\n1 letter would stay: "},
+		{"operator", []string{"dlq", "replay", queue, "--all", "-n"}, 0, "2 would be replayed\n1 dead letter would stay: "},
 		{"operator", []string{"dlq", "replay", queue, "--all", "--yes", "--reason=fixed"}, 1, "replayed 2\n"},
 		{"admin", []string{"dlq", "discard", queue, "orders/3", "--reason=forged"}, 0, "discarded 1\n"},
 		{"admin", []string{"dlq", "list", queue}, 0, "no dead letters"},

@@ -85,7 +85,7 @@ func TestPythonProducerKeepsTheContract(t *testing.T) {
 	// The other replica knows nothing of an order that a replica is about to commit.
 	s.untilAsked("slow", 1)
 	answer := make(chan pb.Verdict, 100)
-	s.on("SendHalfMessage after", "too-late", func() wire.Act { answer <- s.ask("too-late"); return wire.Pass })
+	s.on("SendHalfMessage after", "too-late", func() wire.Act { answer <- s.askShop("too-late"); return wire.Pass })
 	s.refusesOnce("unbegun")
 	replica := s.startShop(servers.Addresses(t, 1)[0], "slow", "too-late", "vanished", "unbegun", "unbegun")
 	s.stands(replica, "too-late", "VERDICT_ROLLED_BACK")
@@ -280,8 +280,8 @@ func (s *pythonShop) killed(p *programs.Process) {
 	}
 }
 
-// ask makes a last Confirm call to the shop, as a coordinator does.
-func (s *pythonShop) ask(id string) pb.Verdict {
+// askShop makes a last Confirm call to the shop, as a coordinator does.
+func (s *pythonShop) askShop(id string) pb.Verdict {
 	conn, err := grpc.NewClient(s.listen, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return pb.Verdict_VERDICT_UNSPECIFIED

@@ -69,7 +69,7 @@ func Check(l *Ledger, end End) []Finding {
 	defer l.mu.Unlock()
 	var all []Finding
 	for _, key := range l.keys() {
-		for _, f := range judge(l.entries[key], end, key) {
+		for _, f := range judgeEntry(l.entries[key], end, key) {
 			all = append(all, Finding{f.Verdict, key, f.Words})
 		}
 	}
@@ -117,7 +117,7 @@ func (l *Ledger) redelivered() (copies int) {
 	return copies
 }
 
-func judge(e *Entry, end End, key string) (found []Finding) {
+func judgeEntry(e *Entry, end End, key string) (found []Finding) {
 	say := func(v Verdict, format string, args ...any) {
 		found = append(found, Finding{Verdict: v, Words: fmt.Sprintf(format, args...)})
 	}

@@ -170,7 +170,7 @@ var defects = append([]defect{
 	{
 		name: "no_token_on_writes", row: "F16_write", want: Dup,
 		edits: []edit{{
-			lua + "move.lua", "if rule.o and (owned(g, id) ~= token or not live(due)) then", "if false then",
+			lua + "move.lua", "if rule.needs_lease and (owned(g, id) ~= token or not live(due)) then", "if false then",
 		}},
 	},
 	{

@@ -101,7 +101,7 @@ func (s *shop) waitsForTransactions() {
 			s.Fatal(err)
 		}
 		// The transaction holds up no other id of the call.
-		if got := s.ask(true, "beside-"+id, id, "with-"+id); got[id] != "UNKNOWN" ||
+		if got := s.askShop(true, "beside-"+id, id, "with-"+id); got[id] != "UNKNOWN" ||
 			got["beside-"+id] != "ROLLED_BACK" || got["with-"+id] != "ROLLED_BACK" {
 			s.Errorf("while a transaction with %s is open, the program answers %v", id, got)
 		}
@@ -400,7 +400,7 @@ func (s *shop) answersBatches() {
 		ids = append(ids, fmt.Sprintf("many-%03d", i))
 	}
 	for _, final := range []bool{false, true} {
-		got := s.ask(final, append(ids, "paid")...)
+		got := s.askShop(final, append(ids, "paid")...)
 		want := map[bool]string{false: "UNKNOWN", true: "ROLLED_BACK"}[final]
 		for _, id := range ids {
 			if got[id] != want {

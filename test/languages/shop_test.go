@@ -225,8 +225,8 @@ func (s *shop) ordered(id string, amount, status int, stands string) {
 	}
 }
 
-// ask asks as a coordinator does, and returns the verdicts by id.
-func (s *shop) ask(final bool, ids ...string) map[string]string {
+// askShop asks as a coordinator does, and returns the verdicts by id.
+func (s *shop) askShop(final bool, ids ...string) map[string]string {
 	s.Helper()
 	a := s.post("/confirm", "Bearer "+token, s.question(final, ids...))
 	verdicts := map[string]string{}
@@ -255,7 +255,7 @@ func (s *shop) question(final bool, ids ...string) string {
 // asked demands a verdict about an id.
 func (s *shop) asked(final bool, id, want string) {
 	s.Helper()
-	if got := s.ask(final, id)[id]; got != want {
+	if got := s.askShop(final, id)[id]; got != want {
 		s.Errorf("the question about %s (final: %t) is answered %q, want %s", id, final, got, want)
 	}
 }
@@ -322,7 +322,7 @@ func (s *shop) settled() {
 func (s *shop) balanced() {
 	s.Helper()
 	s.settled()
-	s.take()
+	s.takeMessages()
 	if committed := s.committed(); !maps.Equal(committed, s.delivered) {
 		s.Errorf("committed and delivered differ:\n%v\n%v", committed, s.delivered)
 	}
@@ -352,8 +352,8 @@ func (s *shop) committed() map[string]string {
 	return all
 }
 
-// take takes all messages of the queue.
-func (s *shop) take() {
+// takeMessages takes all messages of the queue.
+func (s *shop) takeMessages() {
 	s.Helper()
 	for {
 		got, more, err := s.channel.Get(s.name, true)

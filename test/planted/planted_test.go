@@ -89,7 +89,7 @@ func verify(t *testing.T, b bug, needs, first, second string) []doctor.Finding {
 	case rolledBack:
 		e.Known.RolledBack = []string{rolledBackID}
 		if b.name == "tombstone-in-memory" { // settled before the restart
-			settle(t, first, "settled-before")
+			askFinally(t, first, "settled-before")
 			e.Known.RolledBack, address = []string{"settled-before"}, second
 		}
 	case replicas:
@@ -98,8 +98,8 @@ func verify(t *testing.T, b bug, needs, first, second string) []doctor.Finding {
 	return doctor.Verify(t.Context(), e, "orders", address, ids...)
 }
 
-// settle asks a producer the final question about an id.
-func settle(t *testing.T, address, id string) {
+// askFinally asks a producer the final question about an id.
+func askFinally(t *testing.T, address, id string) {
 	t.Helper()
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {

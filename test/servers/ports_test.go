@@ -10,7 +10,7 @@ func TestPortsAreHandedOutOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if take(ports[0]) {
+	if takePort(ports[0]) {
 		t.Errorf("port %d was given out twice", ports[0])
 	}
 }

@@ -79,16 +79,16 @@ func freePorts(n int) ([]int, error) {
 		if tries > 1000 {
 			return nil, fmt.Errorf("no %d free ports between %d and %d", n, lowestPort, highestPort)
 		}
-		if port := lowestPort + rand.IntN(highestPort-lowestPort+1); take(port) {
+		if port := lowestPort + rand.IntN(highestPort-lowestPort+1); takePort(port) {
 			ports = append(ports, port)
 		}
 	}
 	return ports, nil
 }
 
-// take says whether a port was free, and marks the port as taken by holding the port for UDP, which no server of the
-// tests uses. The kernel frees the mark with this process, in any case.
-func take(port int) bool {
+// takePort says whether a port was free, and marks the port as taken by holding the port for UDP, which no server of
+// the tests uses. The kernel frees the mark with this process, in any case.
+func takePort(port int) bool {
 	listener, err := net.Listen("tcp", loopback(port))
 	if err != nil {
 		return false

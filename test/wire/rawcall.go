@@ -196,17 +196,17 @@ func (c *RawConn) read() {
 			c.fail(err)
 			return
 		}
-		if err := c.take(frame); err != nil {
+		if err := c.takeFrame(frame); err != nil {
 			c.fail(err)
 			return
 		}
 	}
 }
 
-func (c *RawConn) take(frame http2.Frame) error {
+func (c *RawConn) takeFrame(frame http2.Frame) error {
 	switch frame := frame.(type) {
 	case *http2.SettingsFrame:
-		return c.settle(frame)
+		return c.applySettings(frame)
 	case *http2.PingFrame:
 		if frame.IsAck() {
 			return nil
@@ -254,8 +254,8 @@ func (c *RawConn) answer(stream uint32, fields []hpack.HeaderField) {
 	c.changed.Broadcast()
 }
 
-// settle takes the server's settings.
-func (c *RawConn) settle(frame *http2.SettingsFrame) error {
+// applySettings takes the server's settings.
+func (c *RawConn) applySettings(frame *http2.SettingsFrame) error {
 	if frame.IsAck() {
 		return nil
 	}

@@ -67,11 +67,11 @@ var (
 	}
 )
 
-// judge says what became of a record that the client reports as stored or failed. before is the traffic to the topic
-// when the client got the record, and now is the traffic when the client reports; the open requests are those to the
-// partition. An error counts for the last request with the record only, and fails all records that wait behind the
+// judgeAnswer says what became of a record that the client reports as stored or failed. before is the traffic to the
+// topic when the client got the record, and now is the traffic when the client reports; the open requests are those to
+// the partition. An error counts for the last request with the record only, and fails all records that wait behind the
 // record: an error settles nothing while another request may have stored the record.
-func judge(err error, before, now traffic) Answer {
+func judgeAnswer(err error, before, now traffic) Answer {
 	fate := refusal(err)
 	var answer *kerr.Error
 	switch {

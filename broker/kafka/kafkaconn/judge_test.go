@@ -44,7 +44,7 @@ func TestErrorsSettleOnlyTheirOwnRequest(t *testing.T) {
 			{"while another request is open", open, test.open},
 			{"after a request without an answer", doubtful, test.doubtful},
 		} {
-			if got := judge(test.err, before, now.traffic).Fate; got != now.want {
+			if got := judgeAnswer(test.err, before, now.traffic).Fate; got != now.want {
 				t.Errorf("%v %s means %v, want %v", test.err, now.what, got, now.want)
 			}
 		}

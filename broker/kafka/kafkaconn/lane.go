@@ -40,7 +40,7 @@ func (l *lane) write(ctx context.Context, record *kgo.Record, answered func(*wri
 		defer w.records.End()
 		now := w.requests.of(topic)
 		now.open = w.requests.of(part{topic: r.Topic, partition: r.Partition}).open
-		answered(w, judge(err, before, now))
+		answered(w, judgeAnswer(err, before, now))
 	})
 }
 

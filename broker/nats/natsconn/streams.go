@@ -50,7 +50,7 @@ type lookup struct {
 func (s *Streams) find(ctx context.Context, js jetstream.JetStream, name string) (*jetstream.StreamInfo, error) {
 	l, mine := s.join(name)
 	if mine {
-		s.asking.Go(func() { l.ask(context.WithoutCancel(ctx), js, name) })
+		s.asking.Go(func() { l.askServer(context.WithoutCancel(ctx), js, name) })
 	}
 	select {
 	case <-l.done:
@@ -60,7 +60,7 @@ func (s *Streams) find(ctx context.Context, js jetstream.JetStream, name string)
 	}
 }
 
-func (l *lookup) ask(ctx context.Context, js jetstream.JetStream, name string) {
+func (l *lookup) askServer(ctx context.Context, js jetstream.JetStream, name string) {
 	defer close(l.done)
 	l.info, l.err = Find(ctx, js, name)
 }

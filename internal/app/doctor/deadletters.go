@@ -39,7 +39,7 @@ func examineDeadLetters(ctx context.Context, e Examination) []Finding {
 	}
 	for _, queue := range missing {
 		r.warn("dead-letters-missing", fmt.Sprintf("dead-letter queue %s does not exist", queue),
-			"RabbitMQ drops a letter that no queue takes, and msghandler dlq finds none", "correct the name in "+
+			"RabbitMQ drops a dead letter that no queue takes, and msghandler dlq finds none", "correct the name in "+
 				"events.dead_letter_queues or --dead-letters, or the virtual host in amqp.url; or start the consumer that "+
 				"declares it")
 	}
@@ -48,9 +48,8 @@ func examineDeadLetters(ctx context.Context, e Examination) []Finding {
 
 func (r *report) limited(queue rabbitmq.LimitedQueue) {
 	what := fmt.Sprintf("dead-letter queue %s has a delivery limit of %d", queue.Name, queue.Limit)
-	remedy := "no policy lifts a limit that a queue was declared with: replay its letters, delete the queue, and let " +
-		"the consumer " +
-		"declare it again"
+	remedy := "no policy lifts a limit that a queue was declared with: replay its dead letters, delete the queue, and " +
+		"let the consumer declare it again"
 	if queue.Policy != "" {
 		what += ", unless a policy lifts it: policies cannot be seen over AMQP"
 		remedy = "where rabbitmqctl list_policies does not show it: " + queue.Policy
@@ -58,8 +57,9 @@ func (r *report) limited(queue rabbitmq.LimitedQueue) {
 	r.warn(
 		"dead-letters-limited",
 		what,
-		"RabbitMQ drops a letter that comes back more often, because a client or the management "+
-			"interface looks at it, or ends while it looks; msghandler dlq replaces such letters by copies at the queue's end",
+		"RabbitMQ drops a dead letter that comes back more often, because a client or the management "+
+			"interface looks at it, or ends while it looks; msghandler dlq replaces such dead letters by copies at the "+
+			"queue's end",
 		remedy,
 	)
 }

@@ -32,8 +32,8 @@ type interview struct {
 	agreed map[string]pb.Verdict
 }
 
-// ask makes a Confirm call and returns the verdicts and the duration.
-func (i *interview) ask(
+// askProducer makes a Confirm call and returns the verdicts and the duration.
+func (i *interview) askProducer(
 	ctx context.Context,
 	final bool,
 	ids ...string,
@@ -51,7 +51,7 @@ func (i *interview) ask(
 
 // verdict asks about an id. A missing or invalid answer counts as UNKNOWN.
 func (i *interview) verdict(ctx context.Context, final bool, id string) (pb.Verdict, error) {
-	said, _, err := i.ask(ctx, final, id)
+	said, _, err := i.askProducer(ctx, final, id)
 	if err != nil || len(said[id]) != 1 {
 		return pb.Verdict_VERDICT_UNKNOWN, err
 	}
@@ -83,7 +83,7 @@ func (i *interview) batch(ctx context.Context, r *report) string {
 	for n := range ids {
 		ids[n] = unknowable()
 	}
-	verdicts, took, err := i.ask(ctx, false, ids...)
+	verdicts, took, err := i.askProducer(ctx, false, ids...)
 	if err != nil {
 		r.fails(fmt.Sprintf("a question about %d ids", fullBatch), err)
 		return ""
@@ -148,7 +148,7 @@ func longest() string {
 func (i *interview) odd(ctx context.Context, r *report) string {
 	twice := unknowable()
 	for _, ids := range [][]string{{twice, twice}, {longest()}} {
-		said, _, err := i.ask(ctx, false, ids...)
+		said, _, err := i.askProducer(ctx, false, ids...)
 		if err != nil {
 			r.fails(fmt.Sprintf("a question about %q", ids), err)
 		}
@@ -156,7 +156,7 @@ func (i *interview) odd(ctx context.Context, r *report) string {
 			r.invented(v, ids[0])
 		}
 	}
-	if said, _, err := i.ask(ctx, false); !harmless(err) {
+	if said, _, err := i.askProducer(ctx, false); !harmless(err) {
 		r.fails("an empty question", err)
 	} else {
 		r.complete(nil, said)

@@ -26,7 +26,7 @@ const strangersName = "msghandler-doctor"
 func (i *interview) anotherName(ctx context.Context, r *report) string {
 	another := *i
 	another.name = strangersName
-	_, _, err := another.ask(ctx, false, unknowable())
+	_, _, err := another.askProducer(ctx, false, unknowable())
 	switch {
 	case err == nil:
 		r.warn("producer-answers-others", "answers a question for the producer "+strangersName,
@@ -114,7 +114,7 @@ func (i *interview) similar(ctx context.Context, r *report) string {
 	}
 	before, after := unknowable(), unknowable()
 	lower, cut := strings.ToLower(i.settled), i.settled[:longestID-1]+"x"
-	said, _, err := i.ask(ctx, false, before, lower, i.settled, cut, after)
+	said, _, err := i.askProducer(ctx, false, before, lower, i.settled, cut, after)
 	if err != nil {
 		r.fails("a question about five ids", err)
 		return ""
@@ -220,7 +220,7 @@ func (i *interview) aboutMany(ctx context.Context) (time.Duration, error) {
 	for n := range ids {
 		ids[n] = unknowable()
 	}
-	_, took, err := i.ask(ctx, false, ids...)
+	_, took, err := i.askProducer(ctx, false, ids...)
 	return took, err
 }
 

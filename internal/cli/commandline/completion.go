@@ -38,7 +38,7 @@ func candidates(node *kong.Node, words []string) []candidate {
 		words = []string{""}
 	}
 	current := words[len(words)-1]
-	node, open := walk(node, words[:len(words)-1])
+	node, open := followWords(node, words[:len(words)-1])
 	name, value, assigned := strings.Cut(current, "=")
 	var all []candidate
 	switch {
@@ -57,8 +57,8 @@ func candidates(node *kong.Node, words []string) []candidate {
 	return slices.DeleteFunc(all, func(c candidate) bool { return !strings.HasPrefix(c.word, current) })
 }
 
-// walk follows the words from the root to a command; open is the flag whose value comes next.
-func walk(node *kong.Node, words []string) (at *kong.Node, open *kong.Flag) {
+// followWords follows the words from the root to a command; open is the flag whose value comes next.
+func followWords(node *kong.Node, words []string) (at *kong.Node, open *kong.Flag) {
 	for _, word := range words {
 		switch {
 		case open != nil:

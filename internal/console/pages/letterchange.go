@@ -28,14 +28,14 @@ func readLetterSelection(r *http.Request) (s letterSelection, err error) {
 	s.Names = r.Form["name"]
 	for _, name := range s.Names {
 		if !strings.Contains(name, "/") {
-			return s, errors.New("a letter is named PRODUCER/ID")
+			return s, errors.New("a dead letter is named PRODUCER/ID")
 		}
 	}
 	switch {
 	case len(s.Names) > maxNames:
-		return s, errors.New("select at most 1,000 letters, or all that match")
+		return s, errors.New("select at most 1,000 dead letters, or all that match")
 	case len(s.Names) == 0 && r.FormValue("all") == "":
-		return s, errors.New("no letter was selected")
+		return s, errors.New("no dead letter was selected")
 	}
 	s.Filter, err = readLetterFilter(r)
 	return s, err
@@ -68,7 +68,7 @@ func parseLetterSelection(text string) (letterSelection, error) {
 // request is the selection as the API has it.
 func (s letterSelection) request() *adminv1.DeadLetterSelection {
 	if len(s.Names) == 0 {
-		return &adminv1.DeadLetterSelection{Filter: operate.CountedLetters(s.Filter.request(), s.Counted)}
+		return &adminv1.DeadLetterSelection{Filter: operate.CountedDeadLetters(s.Filter.request(), s.Counted)}
 	}
 	selected := &adminv1.DeadLetterSelection{}
 	for _, name := range s.Names {
@@ -91,7 +91,7 @@ func (p *Pages) countLetters(r *http.Request) answer {
 	if err != nil {
 		return trouble(http.StatusBadRequest, "Invalid selection", err.Error())
 	}
-	if a, refused := p.mayChange(r, s.Action, "letters"); refused {
+	if a, refused := p.mayChange(r, s.Action, "dead letters"); refused {
 		return a
 	}
 	admin := p.config.Admin(r.RemoteAddr)
@@ -103,7 +103,7 @@ func (p *Pages) countLetters(r *http.Request) answer {
 		Queue: s.Filter.Queue, Selection: s.request(),
 	})
 	if err != nil {
-		return trouble(statusOf(err), "The letters cannot be counted", err.Error())
+		return trouble(statusOf(err), "The dead letters cannot be counted", err.Error())
 	}
 	s.Count, s.AtLeast = found.GetCount(), found.GetMore()
 	data := letterCountData{letterSelection: s, form: p.newForm(r, s.text())}
@@ -138,14 +138,14 @@ type lettersChanged struct {
 func (p *Pages) changeLetters(r *http.Request) answer {
 	f := readForm(r)
 	s, err := parseLetterSelection(f.Hidden)
-	if a, refused := p.mayChange(r, s.Action, "letters"); refused {
+	if a, refused := p.mayChange(r, s.Action, "dead letters"); refused {
 		return a
 	}
 	if err != nil || !p.valid(r, f, s.Counted) {
 		return invalidForm()
 	}
 	if f.Reason == "" {
-		return askLetters(letterCountData{letterSelection: s, form: f.withoutReason("letter")})
+		return askLetters(letterCountData{letterSelection: s, form: f.withoutReason("dead letter")})
 	}
 	admin := p.config.Admin(r.RemoteAddr)
 	if admin == nil {
@@ -169,7 +169,7 @@ func (p *Pages) changeLetters(r *http.Request) answer {
 
 // change replays or discards at most as many letters as were counted.
 func (s letterSelection) change(ctx context.Context, admin Admin, reason string) (done lettersChanged, err error) {
-	changed, err := operate.ChangeLetters(ctx, admin, operate.Action(s.Action), &adminv1.DiscardDeadLettersRequest{
+	changed, err := operate.ChangeDeadLetters(ctx, admin, operate.Action(s.Action), &adminv1.DiscardDeadLettersRequest{
 		Queue: s.Filter.Queue, Selection: s.request(), Reason: reason,
 		Limit: int32(min(s.Count, maxLetters)), //nolint:gosec // at most maxLetters
 	})

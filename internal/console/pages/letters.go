@@ -88,7 +88,7 @@ func (p *Pages) letters(r *http.Request) answer {
 		return letterQueues(r, admin)
 	}
 	data := lettersData{Filter: f, CanReplay: p.canChange(r, actReplay), CanDiscard: p.canChange(r, actDiscard)}
-	a := answer{page: "letters", title: "Letters of " + f.Queue}
+	a := answer{page: "letters", title: "Dead letters of " + f.Queue}
 	if err != nil {
 		a.status, data.Problem = http.StatusBadRequest, err.Error()
 	} else if err := fillLetters(r, admin, &data); err != nil {
@@ -108,13 +108,13 @@ func (p *Pages) letters(r *http.Request) answer {
 func letterQueues(r *http.Request, admin Admin) answer {
 	found, err := admin.ListDeadLetterQueues(r.Context(), &adminv1.ListDeadLetterQueuesRequest{})
 	if err != nil {
-		return trouble(statusOf(err), "Letters", err.Error())
+		return trouble(statusOf(err), "Dead letters", err.Error())
 	}
 	var data lettersData
 	for _, q := range found.GetQueues() {
 		data.Queues = append(data.Queues, letterQueue{q, q.Count != nil, timeOf(q.GetOldestTime())})
 	}
-	return answer{page: "letters", title: "Letters", data: data}
+	return answer{page: "letters", title: "Dead letters", data: data}
 }
 
 // fillLetters reads the page's letters.
@@ -160,14 +160,14 @@ func (p *Pages) letter(r *http.Request) answer {
 		Queue: queue, Producer: producer, Id: id,
 	})
 	if err != nil {
-		return trouble(statusOf(err), "Letter "+name, err.Error())
+		return trouble(statusOf(err), "Dead letter "+name, err.Error())
 	}
 	l := newLetter(found.GetLetter())
 	data := letterData{
 		Queue: queue, Letter: l, CanReplay: p.canChange(r, actReplay), CanDiscard: p.canChange(r, actDiscard),
 		Content: p.content(r, letterAddress(queue, l), l.GetMessage().GetHeaders(), l.GetMessage().GetBody()),
 	}
-	return answer{page: "letter", title: "Letter " + name, data: data}
+	return answer{page: "letter", title: "Dead letter " + name, data: data}
 }
 
 // letterAddress is where the page of a letter is.

@@ -137,11 +137,11 @@ func (p *Pages) countReplay(r *http.Request) answer {
 	}
 	data.Count, data.Done, data.AtLeast = data.Done, 0, data.Next != ""
 	data.form = p.newForm(r, data.text())
-	return data.ask()
+	return data.showForm()
 }
 
-// ask shows the form.
-func (d replayData) ask() answer {
+// showForm shows the form.
+func (d replayData) showForm() answer {
 	d.Verb, d.Target, d.Back = verbs[actReplay], "/replay/do", "/finished?"+d.Filter.Query()
 	d.Example = "The consumer lost its data; ticket 4711"
 	return d.shown("replay", d)
@@ -180,7 +180,7 @@ func (p *Pages) replay(r *http.Request) answer {
 		return invalidForm()
 	}
 	if f.Reason == "" {
-		return replayData{replaySelection: s, form: f.withoutReason("message")}.ask()
+		return replayData{replaySelection: s, form: f.withoutReason("message")}.showForm()
 	}
 	admin := p.config.Admin(r.RemoteAddr)
 	if admin == nil {

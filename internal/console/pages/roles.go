@@ -31,7 +31,7 @@ func (p *Pages) mayChange(r *http.Request, action, nouns string) (refusal answer
 	if p.config.ReadOnly {
 		return trouble(http.StatusForbidden, "This console is read-only",
 			"http.read_only is set. Use the command line where you are allowed to: "+
-				"msghandler retry, discard and replay for messages, msghandler dlq for letters."), true
+				"msghandler retry, discard and replay for messages, msghandler dlq for dead letters."), true
 	}
 	return p.needs(r, roleFor(action), gerunds[action]+" "+nouns)
 }

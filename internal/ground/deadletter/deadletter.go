@@ -33,7 +33,7 @@ func IsFailureHeader(name string) bool {
 // CheckLimit refuses a limit below 0.
 func CheckLimit(limit int) error {
 	if limit < 0 {
-		return fmt.Errorf("discard the oldest %d letters: the limit must be 0 or more", limit)
+		return fmt.Errorf("discard the oldest %d dead letters: the limit must be 0 or more", limit)
 	}
 	return nil
 }

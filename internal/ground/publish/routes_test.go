@@ -61,17 +61,17 @@ func TestRejectedExchangeIsProbedAgain(t *testing.T) {
 		r.Reject("e", errNoExchange)
 		r.EndProbe("e")
 		if d := wantState(t, "after the rejection", r, to("e", "2"), Rejected); !errors.Is(d.Err, errNoExchange) {
-			t.Errorf("rejected because of %v", d.Err)
+			t.Errorf("refused because of %v", d.Err)
 		}
 		if err := r.Rejection("e"); !errors.Is(err, errNoExchange) {
-			t.Errorf("rejected because of %v", err)
+			t.Errorf("refused because of %v", err)
 		}
 		if err := r.Rejection("other"); err != nil {
-			t.Errorf("another exchange is rejected: %v", err)
+			t.Errorf("another exchange is refused: %v", err)
 		}
 		time.Sleep(rejectionTTL)
 		if err := r.Rejection("e"); err != nil {
-			t.Errorf("still rejected: %v", err)
+			t.Errorf("still refused: %v", err)
 		}
 		wantState(t, "later", r, to("e", "2"), Probe)
 	})

@@ -149,8 +149,8 @@ func (w *walk) space() {
 
 func isSpace(b byte) bool { return b == ' ' || b == '\n' || b == '\t' || b == '\r' }
 
-// take goes past a byte, if the byte comes next.
-func (w *walk) take(b byte) bool {
+// takeByte goes past a byte, if the byte comes next.
+func (w *walk) takeByte(b byte) bool {
 	if w.space(); w.peek() != b {
 		return false
 	}
@@ -158,20 +158,20 @@ func (w *walk) take(b byte) bool {
 	return true
 }
 
-// each walks through the members of an object, or the items of an array, up to the closing bracket.
-func (w *walk) each(closing byte, member func(i int) bool) bool {
+// eachMember walks through the members of an object, or the items of an array, up to the closing bracket.
+func (w *walk) eachMember(closing byte, member func(i int) bool) bool {
 	w.at++
-	if w.take(closing) {
+	if w.takeByte(closing) {
 		return true
 	}
 	for i := 0; ; i++ {
 		if !member(i) {
 			return false
 		}
-		if w.take(closing) {
+		if w.takeByte(closing) {
 			return true
 		}
-		if !w.take(',') {
+		if !w.takeByte(',') {
 			return false
 		}
 	}
@@ -179,7 +179,7 @@ func (w *walk) each(closing byte, member func(i int) bool) bool {
 
 // object walks through the fields of a message.
 func (w *walk) object(message protoreflect.MessageDescriptor) bool {
-	return w.each('}', func(int) bool {
+	return w.eachMember('}', func(int) bool {
 		key, ok := w.key()
 		if !ok {
 			return false
@@ -196,7 +196,7 @@ func (w *walk) object(message protoreflect.MessageDescriptor) bool {
 		if field == nil {
 			return w.refuse("is no field of %s: look for a typing error, or for a newer version", message.Name())
 		}
-		if !w.take(':') || !w.value(field) {
+		if !w.takeByte(':') || !w.value(field) {
 			return false
 		}
 		w.path = w.path[:len(w.path)-1]
@@ -241,7 +241,7 @@ func (w *walk) locating(through func(protoreflect.FieldDescriptor) bool, field p
 func (w *walk) inside(field protoreflect.FieldDescriptor) bool {
 	switch b := w.peek(); {
 	case b == '[' && field.IsList():
-		return w.each(']', func(i int) bool {
+		return w.eachMember(']', func(i int) bool {
 			w.path[len(w.path)-1].item = i
 			if !w.add(field) || !w.item(field) {
 				return false
@@ -250,9 +250,9 @@ func (w *walk) inside(field protoreflect.FieldDescriptor) bool {
 			return true
 		})
 	case b == '{' && field.IsMap():
-		return w.each('}', func(int) bool {
+		return w.eachMember('}', func(int) bool {
 			_, ok := w.key()
-			return ok && w.add(field) && w.take(':') && w.item(field.MapValue())
+			return ok && w.add(field) && w.takeByte(':') && w.item(field.MapValue())
 		})
 	case field.IsList() || field.IsMap():
 		return b == 'n' && w.scalar()

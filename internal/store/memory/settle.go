@@ -25,12 +25,12 @@ func (s *Store) Settle(_ context.Context, settlements []halfmsg.Settlement) []ha
 			results[i].Err = err
 			continue
 		}
-		results[i] = s.settle(w)
+		results[i] = s.settleMessage(w)
 	}
 	return results
 }
 
-func (s *Store) settle(w halfmsg.Settlement) halfmsg.Result {
+func (s *Store) settleMessage(w halfmsg.Settlement) halfmsg.Result {
 	e := s.find(w.Name)
 	switch {
 	case !w.Event.NeedsLease():

@@ -103,7 +103,7 @@ func checkServer(ctx context.Context, master *redis.Client) ([]Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	return judge(master.Options().Addr, info, settings), nil
+	return judgeSettings(master.Options().Addr, info, settings), nil
 }
 
 // serverSettings reads the settings that CONFIG reveals, and those that INFO reveals where CONFIG is refused, as by
@@ -174,7 +174,7 @@ func (f *found) add(name string, severity Severity, what, why, remedy string) {
 	})
 }
 
-func judge(addr string, info, settings map[string]string) []Finding {
+func judgeSettings(addr string, info, settings map[string]string) []Finding {
 	f := found{addr: addr}
 	if policy := settings["maxmemory-policy"]; policy != "" && policy != "noeviction" {
 		f.add("evicts", Refuse, "evicts keys when it is full (maxmemory-policy "+policy+")",

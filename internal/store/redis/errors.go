@@ -70,8 +70,8 @@ func kindOf(err error) error {
 	return halfmsg.ErrUncertain
 }
 
-// errNoLetters is the error for a subscription that Redis has ended, as when a slot of a Cluster moves.
-var errNoLetters = fmt.Errorf("%w: no letters arrive", halfmsg.ErrUnavailable)
+// errNoPeerMessages is the error for a subscription that Redis has ended, as when a slot of a Cluster moves.
+var errNoPeerMessages = fmt.Errorf("%w: no peer messages arrive", halfmsg.ErrUnavailable)
 
 // corrupt is the error for a message with unusable keys.
 func corrupt(key string, why string) error {

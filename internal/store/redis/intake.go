@@ -185,7 +185,7 @@ func (s *Store) submit(ctx context.Context, names []halfmsg.Name, how submitting
 		store: s, names: names, how: how, known: make([]stored, len(names)), results: make([]halfmsg.Submitted, len(names)),
 	}
 	for i, name := range names {
-		b.known[i] = s.recent.take(name)
+		b.known[i] = s.recent.takeMessage(name)
 	}
 	places := s.places(len(names), func(i int) halfmsg.Name { return names[i] })
 	// A page falls due after pageLife. Before that, the end of a shorter lease would not be seen.

@@ -83,8 +83,8 @@ func (m *memory) keep(s stored) {
 	m.newerBytes += size
 }
 
-// take returns and forgets a message.
-func (m *memory) take(name halfmsg.Name) stored {
+// takeMessage returns and forgets a message.
+func (m *memory) takeMessage(name halfmsg.Name) stored {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, generation := range []map[halfmsg.Name]stored{m.newer, m.older} {

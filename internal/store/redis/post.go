@@ -63,21 +63,21 @@ func (s *Store) attendCall(producer, mailbox string, lasting time.Duration) *cal
 	return c
 }
 
-// Send sends a letter, and reports whether someone receives from the mailbox. Errors are the store's.
-func (s *Store) Send(ctx context.Context, mailbox string, letter []byte) (received bool, err error) {
+// Send sends a peer message, and reports whether someone receives from the mailbox. Errors are the store's.
+func (s *Store) Send(ctx context.Context, mailbox string, peerMessage []byte) (received bool, err error) {
 	channel := postChannel(s.config.Prefix, mailbox)
 	var receivers int64
 	if onCluster, is := s.loops.(*cluster); is {
-		// A Cluster carries other letters to all of its nodes, and counts only the receivers at one of them.
-		receivers, err = onCluster.SPublish(ctx, channel, letter).Result()
+		// A Cluster carries other peer messages to all of its nodes, and counts only the receivers at one of them.
+		receivers, err = onCluster.SPublish(ctx, channel, peerMessage).Result()
 	} else {
-		receivers, err = s.loops.Publish(ctx, channel, letter).Result()
+		receivers, err = s.loops.Publish(ctx, channel, peerMessage).Result()
 	}
 	return receivers > 0, translate(err)
 }
 
-// Receive hands the letters of a mailbox over until ctx ends or the subscription breaks. deliver must not block.
-func (s *Store) Receive(ctx context.Context, mailbox string, deliver func(letter []byte)) error {
+// Receive hands the peer messages of a mailbox over until ctx ends or the subscription breaks. deliver must not block.
+func (s *Store) Receive(ctx context.Context, mailbox string, deliver func(peerMessage []byte)) error {
 	channel := postChannel(s.config.Prefix, mailbox)
 	var subscription *redis.PubSub
 	if onCluster, is := s.loops.(*cluster); is {
@@ -97,7 +97,7 @@ func (s *Store) Receive(ctx context.Context, mailbox string, deliver func(letter
 			deliver([]byte(r.Payload))
 		case *redis.Subscription:
 			if r.Count == 0 {
-				return fmt.Errorf("%w: Redis has ended the subscription to %s", errNoLetters, channel)
+				return fmt.Errorf("%w: Redis has ended the subscription to %s", errNoPeerMessages, channel)
 			}
 		}
 	}

@@ -21,11 +21,11 @@ func TestMemoryIsBounded(t *testing.T) {
 		t.Errorf("%d messages of %d bytes are held", held, len(body))
 	}
 	for i, want := range map[int]bool{0: false, n - 100: true, n - 1: true, n: false} {
-		if got := m.take(name(i)).created != 0; got != want {
+		if got := m.takeMessage(name(i)).created != 0; got != want {
 			t.Errorf("message %d is known: %t", i, got)
 		}
 	}
-	if m.take(name(n-1)).created != 0 {
+	if m.takeMessage(name(n-1)).created != 0 {
 		t.Error("a message that was taken is not forgotten")
 	}
 }

@@ -110,7 +110,7 @@ func exec(
 		if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
 			forgotten = append(forgotten, r)
 		}
-		alone = append(alone, r.take(replies, err)...)
+		alone = append(alone, r.takeReplies(replies, err)...)
 	}
 	return forgotten, alone
 }
@@ -136,8 +136,8 @@ func (r *request) args() []any {
 	return args
 }
 
-// take keeps the replies. It returns the calls that must be made alone.
-func (r *request) take(replies []any, err error) (alone []*call) {
+// takeReplies keeps the replies. It returns the calls that must be made alone.
+func (r *request) takeReplies(replies []any, err error) (alone []*call) {
 	switch {
 	case r.script.joins:
 		return r.takeJoined(replies, err)

@@ -11,18 +11,28 @@ import (
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
-// effects are an event's effects beyond the move, as letters for move.lua: c counts a confirm, p a publish, d a
-// deletion, y a copy, z sets attempts back, u writes the time.
+// The flags of a rule: what a move does beyond the change of state. FLAGS in move.lua has the same letters.
+const (
+	needsLease     = "o" // only the lease's owner may make the move
+	countsConfirm  = "c"
+	countsPublish  = "p"
+	countsDeletion = "d"
+	countsCopy     = "y"
+	resetsAttempts = "z"
+	writesTime     = "u" // the move is a change worth a time
+)
+
+// effects are the flags of an event, without needsLease.
 var effects = map[halfmsg.Event]string{
-	halfmsg.EventUnknown:     "cu",
-	halfmsg.EventUnreachable: "u",
-	halfmsg.EventGivenUp:     "cu",
-	halfmsg.EventTimedOut:    "u",
-	halfmsg.EventRefused:     "pyu",
-	halfmsg.EventUnsure:      "yu",
-	halfmsg.EventExhausted:   "pyu",
-	halfmsg.EventMarkerKept:  "du",
-	halfmsg.EventRetry:       "zu",
+	halfmsg.EventUnknown:     countsConfirm + writesTime,
+	halfmsg.EventUnreachable: writesTime,
+	halfmsg.EventGivenUp:     countsConfirm + writesTime,
+	halfmsg.EventTimedOut:    writesTime,
+	halfmsg.EventRefused:     countsPublish + countsCopy + writesTime,
+	halfmsg.EventUnsure:      countsCopy + writesTime,
+	halfmsg.EventExhausted:   countsPublish + countsCopy + writesTime,
+	halfmsg.EventMarkerKept:  countsDeletion + writesTime,
+	halfmsg.EventRetry:       resetsAttempts + writesTime,
 }
 
 // hurried are the failures with an immediate retry when a Submit or Retry came while the lease holder worked on the
@@ -32,13 +42,13 @@ var hurried = map[halfmsg.Event]bool{
 	halfmsg.EventExhausted: true, halfmsg.EventMarkerKept: true,
 }
 
-// rules are the moves as move.lua reads them, by event: the next states, the effects, and the name in timelines.
+// rules are the moves as move.lua reads them, by event: the next states, the flags, and the name in timelines.
 var rules = func() []string {
 	out := make([]string, len(halfmsg.Events()))
 	for i, event := range halfmsg.Events() {
 		out[i] = nextStates(event) + nextStatesAfterRetry(event) + effects[event]
 		if event.NeedsLease() {
-			out[i] += "o"
+			out[i] += needsLease
 		}
 		if event.OnTimeline() {
 			out[i] += " " + event.String()

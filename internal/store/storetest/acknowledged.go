@@ -22,7 +22,7 @@ func (s *suite) deleteMarkerOf(target string) {
 	m.CallbackTarget = target
 	claim := s.bring(m, halfmsg.Sendable)
 	for range 2 { // its answer may be lost
-		if got := s.settle(claim, halfmsg.EventAckedMarked, holding(long)); got != halfmsg.Acknowledged {
+		if got := s.settleClaim(claim, halfmsg.EventAckedMarked, holding(long)); got != halfmsg.Acknowledged {
 			s.Fatalf("acknowledged: %s", got)
 		}
 	}
@@ -32,7 +32,7 @@ func (s *suite) deleteMarkerOf(target string) {
 		s.Fatalf("another owner took a message that has a lease: %+v", others)
 	}
 
-	s.settle(claim, halfmsg.EventMarkerKept, because("away"))
+	s.settleClaim(claim, halfmsg.EventMarkerKept, because("away"))
 	again := s.claimAcknowledged(1, long)[0]
 	s.wantStripped(again.Message, m)
 	if again.DeleteAttempts != 1 || again.State != halfmsg.Acknowledged {
@@ -42,7 +42,7 @@ func (s *suite) deleteMarkerOf(target string) {
 		r.State != halfmsg.Acknowledged {
 		s.Errorf("the old owner's word: %v, %v", r.State, r.Err)
 	}
-	s.settle(again, halfmsg.EventReleased, after(time.Hour))
+	s.settleClaim(again, halfmsg.EventReleased, after(time.Hour))
 	if r := s.get(m.Name); r.DeleteAttempts != 1 || r.LastError != "away" || !r.CreatedAt.Equal(created) {
 		s.Errorf("handed back: %+v", r)
 	}
@@ -54,7 +54,7 @@ func (s *suite) deleteMarkerOf(target string) {
 	if again.DeleteAttempts != 0 {
 		s.Errorf("%d attempts after a retry", again.DeleteAttempts)
 	}
-	if got := s.settle(again, halfmsg.EventMarkerDeleted); got != halfmsg.Done {
+	if got := s.settleClaim(again, halfmsg.EventMarkerDeleted); got != halfmsg.Done {
 		s.Errorf("its marker is gone: %s", got)
 	}
 	if r := s.Store.Create(s.Context(), []halfmsg.Message{m})[0]; r.Err != nil || r.State != halfmsg.Done {
@@ -78,12 +78,12 @@ func acknowledgedOrphans(s *suite) {
 	all := append(messages("flood", 40), messages("small", 3)...)
 	for i := range all {
 		claim := s.bring(all[i], halfmsg.Sendable)
-		s.settle(claim, halfmsg.EventAckedMarked, holding(short))
+		s.settleClaim(claim, halfmsg.EventAckedMarked, holding(short))
 	}
 	count := map[string]int{}
 	s.passes(short, "the leases end and another takes over", func() bool {
 		for _, claim := range s.claimAcknowledged(10-count["flood"]-count["small"], long) {
-			s.settle(claim, halfmsg.EventMarkerDeleted)
+			s.settleClaim(claim, halfmsg.EventMarkerDeleted)
 			count[claim.Producer]++
 		}
 		return count["flood"]+count["small"] == 10

@@ -54,7 +54,7 @@ func someBrokers(s *suite) {
 	s.wantIDs("both again", ids)
 	claims, ids := s.claimFor(10, "", "away")
 	s.wantIDs("away", ids, "0003")
-	if s.settle(claims[0], halfmsg.EventAcked); s.state(claims[0].Name) != halfmsg.Done {
+	if s.settleClaim(claims[0], halfmsg.EventAcked); s.state(claims[0].Name) != halfmsg.Done {
 		s.Errorf("%s is %s after its acknowledgement", claims[0].Name, s.state(claims[0].Name))
 	}
 	all := forBroker("events", 20, 1)[0]
@@ -111,14 +111,14 @@ func parkedOnce(s *suite) {
 	if _, ids := s.claimFor(10, "events"); len(ids) > 0 {
 		s.Errorf("claimed twice: %q", ids)
 	}
-	s.settle(claims[0], halfmsg.EventReleased)
+	s.settleClaim(claims[0], halfmsg.EventReleased)
 	s.claimFor(10, "")
 	again, ids := s.claimFor(10, "", "events")
 	s.wantIDs("parked anew", ids, "0001")
 	if _, ids := s.claimFor(10, "", "events"); len(ids) > 0 {
 		s.Errorf("claimed twice: %q", ids)
 	}
-	s.settle(again[0], halfmsg.EventAcked)
+	s.settleClaim(again[0], halfmsg.EventAcked)
 	s.claimFor(10, "", "events")
 	if state := s.state(m.Name); state != halfmsg.Done {
 		s.Errorf("it is %s", state)
@@ -130,7 +130,7 @@ func parkedOnce(s *suite) {
 func parkedOwner(s *suite) {
 	m := forBroker("events", 1, 1)[0]
 	claim := s.bring(m, halfmsg.Pending)
-	s.settle(claim, halfmsg.EventCommitted, holding(short))
+	s.settleClaim(claim, halfmsg.EventCommitted, holding(short))
 	s.passes(short, "the lease ends", func() bool {
 		s.claimFor(10, "")
 		r := s.word(claim, halfmsg.EventUnreachable) // not legal for a sendable message

@@ -13,7 +13,7 @@ import (
 func lostOwner(s *suite) {
 	m := message("orders", "1")
 	claim := s.bring(m, halfmsg.Pending)
-	s.settle(claim, halfmsg.EventCommitted, holding(short))
+	s.settleClaim(claim, halfmsg.EventCommitted, holding(short))
 	var claims []halfmsg.Claim
 	s.passes(short, "the lease ends and another takes over", func() bool {
 		claims = s.claimSendable(1, long)
@@ -28,7 +28,7 @@ func lostOwner(s *suite) {
 	if r := s.word(claim, halfmsg.EventAcked); !errors.Is(r.Err, halfmsg.ErrLeaseLost) || r.State != halfmsg.Sendable {
 		s.Errorf("the old owner's word: %v, %v", r.State, r.Err)
 	}
-	s.settle(claims[0], halfmsg.EventReleased)
+	s.settleClaim(claims[0], halfmsg.EventReleased)
 	if again := s.claimSendable(1, long); len(again) != 1 || again[0].Copies != 1 {
 		s.Errorf("a message handed back counts as published: %+v", again)
 	}
@@ -55,18 +55,18 @@ func leaseEnded(s *suite) {
 	if r := s.word(claim, halfmsg.EventRolledBack); !errors.Is(r.Err, halfmsg.ErrLeaseLost) {
 		s.Errorf("the old owner's word: %v, %v", r.State, r.Err)
 	}
-	s.settle(claims[0], halfmsg.EventCommitted)
+	s.settleClaim(claims[0], halfmsg.EventCommitted)
 }
 
 func hold(s *suite) {
 	m := message("orders", "1")
 	s.create(m)
 	claim := s.submit(long, m.Name)[0]
-	s.settle(claim, halfmsg.EventCommitted, holding(long))
+	s.settleClaim(claim, halfmsg.EventCommitted, holding(long))
 	if others := s.claimSendable(1, long); len(others) != 0 {
 		s.Fatal("another owner took a message that has a lease")
 	}
-	s.settle(claim, halfmsg.EventRefused, after(0))
+	s.settleClaim(claim, halfmsg.EventRefused, after(0))
 	if others := s.claimSendable(1, long); len(others) != 1 {
 		s.Fatal("a message handed back was not to be had")
 	}

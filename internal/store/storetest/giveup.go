@@ -25,7 +25,7 @@ func timeLimit(s *suite) {
 		s.Errorf("created at %v, the claim says %v", created, claim.CreatedAt)
 	}
 	const cause = "the limit has passed: connection refused"
-	s.settle(claim, halfmsg.EventTimedOut, because(cause))
+	s.settleClaim(claim, halfmsg.EventTimedOut, because(cause))
 	r := s.get(m.Name)
 	if r.State != halfmsg.Abandoned || r.ConfirmAttempts != 0 || r.LastError != cause {
 		s.Errorf("%s after %d attempts, %q", r.State, r.ConfirmAttempts, r.LastError)
@@ -35,7 +35,7 @@ func timeLimit(s *suite) {
 		s.Error("a pass claims a message that was given up")
 	}
 	claim = s.submit(long, m.Name)[0]
-	if got := s.settle(claim, halfmsg.EventCommitted, after(time.Hour)); got != halfmsg.Sendable {
+	if got := s.settleClaim(claim, halfmsg.EventCommitted, after(time.Hour)); got != halfmsg.Sendable {
 		s.Errorf("committed late: %s", got)
 	}
 }
@@ -44,7 +44,7 @@ func timeLimit(s *suite) {
 func submitAtTheLimit(s *suite) {
 	claim := s.bring(message("limits", "1"), halfmsg.Pending)
 	s.Store.Submit(s.Context(), []halfmsg.Name{claim.Name}, long)
-	if got := s.settle(claim, halfmsg.EventTimedOut); got != halfmsg.Pending {
+	if got := s.settleClaim(claim, halfmsg.EventTimedOut); got != halfmsg.Pending {
 		s.Fatalf("given up: %s", got)
 	}
 	if again := s.claimPending("limits", 1, long); len(again) != 1 {

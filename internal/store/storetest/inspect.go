@@ -83,7 +83,7 @@ func listingMoves(s *suite) {
 		records := s.pages(halfmsg.Query{State: halfmsg.Pending, Producer: producer, Limit: limit}, func() {
 			if i < len(moving) {
 				claim := s.submit(long, moving[i].Name)[0]
-				s.settle(claim, halfmsg.EventCommitted)
+				s.settleClaim(claim, halfmsg.EventCommitted)
 				s.create(message(producer, fmt.Sprintf("new-%d", i)))
 				i++
 			}
@@ -110,10 +110,10 @@ func listingMatches(s *suite) {
 		m.Headers = map[string]string{"tenant": []string{"nordic", `"<b>`}[i%2], "n": fmt.Sprint(i)}
 		s.create(m)
 		claim := s.submit(long, m.Name)[0]
-		s.settle(claim, halfmsg.EventCommitted, holding(long))
+		s.settleClaim(claim, halfmsg.EventCommitted, holding(long))
 		if i%5 == 0 {
 			cause := fmt.Sprintf("NOT_FOUND - no exchange %d, ÉCHANGE REFUSÉ à 21 \u212a", i%10)
-			s.settle(claim, halfmsg.EventExhausted, because(cause))
+			s.settleClaim(claim, halfmsg.EventExhausted, because(cause))
 		}
 	}
 	for _, c := range matches() {
@@ -200,7 +200,7 @@ func samples(s *suite) {
 			s.Advance(time.Millisecond)
 		}
 		if i%2 == 1 { // of b alone
-			s.settle(s.submit(long, m.Name)[0], halfmsg.EventUnknown, because("no row"))
+			s.settleClaim(s.submit(long, m.Name)[0], halfmsg.EventUnknown, because("no row"))
 		}
 	}
 	for _, c := range []struct {

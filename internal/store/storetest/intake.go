@@ -153,8 +153,8 @@ func oddNames(s *suite) {
 		if claim.Name != all[i].Name || !bytes.Equal(claim.Body, all[i].Body) {
 			s.Errorf("%s came back as %s", all[i].Name, claim.Name)
 		}
-		s.settle(claim, halfmsg.EventCommitted, holding(long))
-		s.settle(claim, halfmsg.EventAcked)
+		s.settleClaim(claim, halfmsg.EventCommitted, holding(long))
+		s.settleClaim(claim, halfmsg.EventAcked)
 	}
 }
 
@@ -205,7 +205,7 @@ func submitClaims(s *suite) {
 	if !errors.Is(second[1].Err, halfmsg.ErrNotFound) {
 		s.Errorf("an unknown message: %v", second[1].Err)
 	}
-	s.settle(claim, halfmsg.EventReleased, after(time.Hour))
+	s.settleClaim(claim, halfmsg.EventReleased, after(time.Hour))
 	s.submit(long, m.Name) // free now
 }
 
@@ -214,21 +214,21 @@ func submitHurries(s *suite) {
 	s.create(m)
 	claim := s.submit(long, m.Name)[0]
 	s.Store.Submit(s.Context(), []halfmsg.Name{m.Name}, long)
-	s.settle(claim, halfmsg.EventUnknown, after(time.Hour))
+	s.settleClaim(claim, halfmsg.EventUnknown, after(time.Hour))
 	again := s.claimPending("orders", 1, long)
 	if len(again) != 1 || again[0].ConfirmAttempts != 1 {
 		s.Fatalf("claimed %d at once after UNKNOWN", len(again))
 	}
-	s.settle(again[0], halfmsg.EventUnknown, after(time.Hour))
+	s.settleClaim(again[0], halfmsg.EventUnknown, after(time.Hour))
 	if third := s.claimPending("orders", 1, long); len(third) != 0 {
 		s.Error("the Submit counted twice")
 	}
 	// An owner that claims after the Submit asks later anyway.
 	claim = s.submit(long, m.Name)[0]
 	s.Store.Submit(s.Context(), []halfmsg.Name{m.Name}, long)
-	s.settle(claim, halfmsg.EventReleased)
+	s.settleClaim(claim, halfmsg.EventReleased)
 	claim = s.claimPending("orders", 1, long)[0]
-	s.settle(claim, halfmsg.EventUnknown, after(time.Hour))
+	s.settleClaim(claim, halfmsg.EventUnknown, after(time.Hour))
 	if third := s.claimPending("orders", 1, long); len(third) != 0 {
 		s.Error("the Submit counted for an owner that came after it")
 	}
@@ -237,13 +237,13 @@ func submitHurries(s *suite) {
 func submitAbandoned(s *suite) {
 	m := message("orders", "1")
 	claim := s.bring(m, halfmsg.Pending)
-	s.settle(claim, halfmsg.EventUnknown)
-	s.settle(s.submit(long, m.Name)[0], halfmsg.EventGivenUp)
+	s.settleClaim(claim, halfmsg.EventUnknown)
+	s.settleClaim(s.submit(long, m.Name)[0], halfmsg.EventGivenUp)
 	claim = s.submit(long, m.Name)[0]
 	if claim.State != halfmsg.Pending || claim.ConfirmAttempts != 0 {
 		s.Errorf("woken as %s with %d attempts", claim.State, claim.ConfirmAttempts)
 	}
-	if got := s.settle(claim, halfmsg.EventCommitted); got != halfmsg.Sendable {
+	if got := s.settleClaim(claim, halfmsg.EventCommitted); got != halfmsg.Sendable {
 		s.Errorf("committed late: %s", got)
 	}
 }
@@ -253,7 +253,7 @@ func submitDuringFinal(s *suite) {
 	m := message("orders", "1")
 	claim := s.bring(m, halfmsg.Pending)
 	s.Store.Submit(s.Context(), []halfmsg.Name{m.Name}, long)
-	if got := s.settle(claim, halfmsg.EventGivenUp); got != halfmsg.Pending {
+	if got := s.settleClaim(claim, halfmsg.EventGivenUp); got != halfmsg.Pending {
 		s.Fatalf("given up: %s", got)
 	}
 	if again := s.claimPending("orders", 1, long); len(again) != 1 || again[0].ConfirmAttempts != 0 {
@@ -270,7 +270,7 @@ func retryHeld(s *suite) {
 	if others := s.claimSendable(1, long); len(others) != 0 {
 		s.Fatal("a retry took the message out of its owner's hands")
 	}
-	if got := s.settle(claim, halfmsg.EventExhausted); got != halfmsg.Sendable {
+	if got := s.settleClaim(claim, halfmsg.EventExhausted); got != halfmsg.Sendable {
 		s.Fatalf("exhausted after a retry: %s", got)
 	}
 	if others := s.claimSendable(1, long); len(others) != 1 || others[0].PublishAttempts != 0 || others[0].Copies != 1 {

@@ -167,12 +167,12 @@ func settleMixed(s *suite) {
 func settleTwice(s *suite) {
 	claim := s.bring(message("twice", "1"), halfmsg.Pending)
 	for range 3 {
-		if got := s.settle(claim, halfmsg.EventCommitted, holding(long)); got != halfmsg.Sendable {
+		if got := s.settleClaim(claim, halfmsg.EventCommitted, holding(long)); got != halfmsg.Sendable {
 			s.Fatalf("committed: %s", got)
 		}
 	}
 	for range 3 {
-		if got := s.settle(claim, halfmsg.EventAcked); got != halfmsg.Done {
+		if got := s.settleClaim(claim, halfmsg.EventAcked); got != halfmsg.Done {
 			s.Fatalf("acked: %s", got)
 		}
 	}
@@ -180,7 +180,7 @@ func settleTwice(s *suite) {
 		s.Errorf("a contradicting verdict: %s, %v", r.State, r.Err)
 	}
 	claim = s.bring(message("twice", "2"), halfmsg.Pending)
-	s.settle(claim, halfmsg.EventUnknown, after(time.Hour))
+	s.settleClaim(claim, halfmsg.EventUnknown, after(time.Hour))
 	if r := s.word(claim, halfmsg.EventUnknown); !errors.Is(r.Err, halfmsg.ErrLeaseLost) {
 		s.Errorf("a word repeated without the lease: %s, %v", r.State, r.Err)
 	}
@@ -216,11 +216,11 @@ func attempts(s *suite) {
 	m := message("counts", "1")
 	claim := s.bring(m, halfmsg.Pending)
 	again := func() { claim = s.submit(long, m.Name)[0] }
-	s.settle(claim, halfmsg.EventUnknown, because("still running"))
+	s.settleClaim(claim, halfmsg.EventUnknown, because("still running"))
 	again()
-	s.settle(claim, halfmsg.EventUnreachable, because("away"))
+	s.settleClaim(claim, halfmsg.EventUnreachable, because("away"))
 	again()
-	s.settle(claim, halfmsg.EventReleased)
+	s.settleClaim(claim, halfmsg.EventReleased)
 	again()
 	if claim.ConfirmAttempts != 1 || claim.Copies != 0 || !claim.SendableAt.IsZero() {
 		s.Errorf("after one UNKNOWN: %+v", claim)
@@ -228,23 +228,23 @@ func attempts(s *suite) {
 	if r := s.get(m.Name); r.LastError != "away" {
 		s.Errorf("last error %q", r.LastError)
 	}
-	s.settle(claim, halfmsg.EventCommitted)
+	s.settleClaim(claim, halfmsg.EventCommitted)
 	resend := func() { claim = s.claimSendable(1, long)[0] }
 	resend()
 	if claim.SendableAt.IsZero() {
 		s.Error("no time at which it became sendable")
 	}
 	sendable := claim.SendableAt
-	s.settle(claim, halfmsg.EventRefused, because(strings.Repeat("ü", 2*halfmsg.MaxCause)))
+	s.settleClaim(claim, halfmsg.EventRefused, because(strings.Repeat("ü", 2*halfmsg.MaxCause)))
 	resend()
-	s.settle(claim, halfmsg.EventUnsure)
+	s.settleClaim(claim, halfmsg.EventUnsure)
 	resend()
-	s.settle(claim, halfmsg.EventReleased)
+	s.settleClaim(claim, halfmsg.EventReleased)
 	resend()
 	if claim.PublishAttempts != 1 || claim.Copies != 2 {
 		s.Errorf("after a refusal and one unsure: %d attempts, %d copies", claim.PublishAttempts, claim.Copies)
 	}
-	s.settle(claim, halfmsg.EventExhausted)
+	s.settleClaim(claim, halfmsg.EventExhausted)
 	if r := s.get(m.Name); r.PublishAttempts != 2 || len([]rune(r.LastError)) != halfmsg.MaxCause {
 		s.Errorf("dead after %d attempts with a cause of %d characters", r.PublishAttempts, len([]rune(r.LastError)))
 	}

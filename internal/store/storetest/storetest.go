@@ -171,8 +171,10 @@ func (s *suite) submit(lease time.Duration, names ...halfmsg.Name) []halfmsg.Cla
 	return claims
 }
 
-// settle stores an owner's outcome and fails the test if the outcome is refused.
-func (s *suite) settle(claim halfmsg.Claim, event halfmsg.Event, options ...func(*halfmsg.Settlement)) halfmsg.State {
+// settleClaim stores an owner's outcome and fails the test if the outcome is refused.
+func (s *suite) settleClaim(
+	claim halfmsg.Claim, event halfmsg.Event, options ...func(*halfmsg.Settlement),
+) halfmsg.State {
 	s.Helper()
 	r := s.word(claim, event, options...)
 	if r.Err != nil {
@@ -227,19 +229,19 @@ func (s *suite) bring(m halfmsg.Message, state halfmsg.State) halfmsg.Claim {
 	claim := s.submit(long, m.Name)[0]
 	switch state {
 	case halfmsg.RolledBack:
-		s.settle(claim, halfmsg.EventRolledBack)
+		s.settleClaim(claim, halfmsg.EventRolledBack)
 	case halfmsg.Abandoned:
-		s.settle(claim, halfmsg.EventGivenUp)
+		s.settleClaim(claim, halfmsg.EventGivenUp)
 	case halfmsg.Sendable, halfmsg.Acknowledged, halfmsg.Done, halfmsg.Dead:
-		s.settle(claim, halfmsg.EventCommitted, holding(long))
+		s.settleClaim(claim, halfmsg.EventCommitted, holding(long))
 	}
 	switch state {
 	case halfmsg.Acknowledged:
-		s.settle(claim, halfmsg.EventAckedMarked, holding(long))
+		s.settleClaim(claim, halfmsg.EventAckedMarked, holding(long))
 	case halfmsg.Done:
-		s.settle(claim, halfmsg.EventAcked)
+		s.settleClaim(claim, halfmsg.EventAcked)
 	case halfmsg.Dead:
-		s.settle(claim, halfmsg.EventExhausted)
+		s.settleClaim(claim, halfmsg.EventExhausted)
 	}
 	if got := s.state(m.Name); got != state {
 		s.Fatalf("%s was to be brought to %s and is %s", m.Name, state, got)
@@ -253,7 +255,7 @@ func (s *suite) sendable(messages ...halfmsg.Message) {
 	s.Helper()
 	s.create(messages...)
 	for _, claim := range s.submit(long, names(messages)...) {
-		s.settle(claim, halfmsg.EventCommitted, after(claim.Delay))
+		s.settleClaim(claim, halfmsg.EventCommitted, after(claim.Delay))
 	}
 }
 

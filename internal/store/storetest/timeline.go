@@ -55,21 +55,21 @@ func story(s *suite) {
 	s.create(m)
 	s.tells(m.Name, "send")
 	again := func() halfmsg.Claim { return s.submit(long, m.Name)[0] }
-	s.settle(again(), halfmsg.EventUnknown, because("the producer answered UNKNOWN"))
-	s.settle(again(), halfmsg.EventReleased)
-	s.settle(again(), halfmsg.EventUnknown, because("the producer answered UNKNOWN"))
-	s.settle(again(), halfmsg.EventUnreachable, because("connection refused"))
-	s.settle(again(), halfmsg.EventReleased, because("shutting down"))
-	s.settle(again(), halfmsg.EventGivenUp)
+	s.settleClaim(again(), halfmsg.EventUnknown, because("the producer answered UNKNOWN"))
+	s.settleClaim(again(), halfmsg.EventReleased)
+	s.settleClaim(again(), halfmsg.EventUnknown, because("the producer answered UNKNOWN"))
+	s.settleClaim(again(), halfmsg.EventUnreachable, because("connection refused"))
+	s.settleClaim(again(), halfmsg.EventReleased, because("shutting down"))
+	s.settleClaim(again(), halfmsg.EventGivenUp)
 	claim := again()
 	s.tells(m.Name, "send", "unknown x2: the producer answered UNKNOWN", "unreachable: connection refused",
 		"released: shutting down", "given_up", "submit")
 	s.tick()
-	s.settle(claim, halfmsg.EventCommitted)
+	s.settleClaim(claim, halfmsg.EventCommitted)
 	resend := func() halfmsg.Claim { return s.claimSendable(1, long)[0] }
-	s.settle(resend(), halfmsg.EventRefused, because("NO_ROUTE"))
-	s.settle(resend(), halfmsg.EventUnsure, because("connection lost"))
-	s.settle(resend(), halfmsg.EventExhausted, because("NOT_FOUND"))
+	s.settleClaim(resend(), halfmsg.EventRefused, because("NO_ROUTE"))
+	s.settleClaim(resend(), halfmsg.EventUnsure, because("connection lost"))
+	s.settleClaim(resend(), halfmsg.EventExhausted, because("NOT_FOUND"))
 	s.tick()
 	if r := s.Store.Retry(s.Context(), []halfmsg.Name{m.Name}, "console, 10.0.0.1:99",
 		"the exchange is back")[0]; r.Err != nil {
@@ -93,7 +93,7 @@ func story(s *suite) {
 			s.Error("a list tells timelines")
 		}
 	}
-	s.settle(resend(), halfmsg.EventAcked)
+	s.settleClaim(resend(), halfmsg.EventAcked)
 	s.tells(m.Name, "done")
 }
 
@@ -127,7 +127,7 @@ func tellers(s *suite) {
 	s.create(m)
 	claim := s.submit(long, m.Name)[0]
 	owner := s.get(m.Name).LeaseOwner
-	s.settle(claim, halfmsg.EventUnreachable, because("away"))
+	s.settleClaim(claim, halfmsg.EventUnreachable, because("away"))
 	if got := s.get(m.Name).Timeline; len(got) != 1 || got[0].By != owner || owner == "" {
 		s.Errorf("%s found it out, and the timeline is %+v", owner, got)
 	}
@@ -149,7 +149,7 @@ func tellers(s *suite) {
 		}
 	}
 	lost(func(lease time.Duration) []halfmsg.Claim { return s.claimPending(m.Producer, 1, lease) })
-	s.settle(claim, halfmsg.EventCommitted)
+	s.settleClaim(claim, halfmsg.EventCommitted)
 	lost(func(lease time.Duration) []halfmsg.Claim { return s.claimSendable(1, lease) })
 }
 
@@ -178,7 +178,7 @@ func likeTheModel(s *suite) {
 			if run == 5 && word.event == halfmsg.EventUnreachable { // no two alike
 				cause = fmt.Sprint("port ", step)
 			}
-			s.settle(s.submit(long, m.Name)[0], word.event, because(cause))
+			s.settleClaim(s.submit(long, m.Name)[0], word.event, because(cause))
 			if word.event != halfmsg.EventReleased || cause != "" {
 				want = want.Add(halfmsg.Happening{What: word.event.String(), Times: 1, Cause: cause})
 			}
@@ -198,13 +198,13 @@ func likeTheModel(s *suite) {
 func longOutage(s *suite) {
 	same, varied := message("outage", "same"), message("outage", "varied")
 	s.create(same, varied)
-	s.settle(s.submit(long, same.Name)[0], halfmsg.EventUnknown, because("UNKNOWN"))
-	s.settle(s.submit(long, varied.Name)[0], halfmsg.EventUnknown, because("UNKNOWN"))
+	s.settleClaim(s.submit(long, same.Name)[0], halfmsg.EventUnknown, because("UNKNOWN"))
+	s.settleClaim(s.submit(long, varied.Name)[0], halfmsg.EventUnknown, because("UNKNOWN"))
 	var first, last time.Time
 	for i := range 100 {
 		s.tick()
-		s.settle(s.submit(long, same.Name)[0], halfmsg.EventUnreachable, because("connection refused"))
-		s.settle(s.submit(long, varied.Name)[0], halfmsg.EventUnreachable, because(fmt.Sprint("reset on port ", i)))
+		s.settleClaim(s.submit(long, same.Name)[0], halfmsg.EventUnreachable, because("connection refused"))
+		s.settleClaim(s.submit(long, varied.Name)[0], halfmsg.EventUnreachable, because(fmt.Sprint("reset on port ", i)))
 		if last = s.get(same.Name).UpdatedAt; i == 0 {
 			first = last
 		}
@@ -230,23 +230,23 @@ func longOutage(s *suite) {
 func storiesEnd(s *suite) {
 	m := message("ends", "acknowledged")
 	s.create(m)
-	s.settle(s.submit(long, m.Name)[0], halfmsg.EventUnreachable, because("away"))
+	s.settleClaim(s.submit(long, m.Name)[0], halfmsg.EventUnreachable, because("away"))
 	claim := s.submit(long, m.Name)[0]
-	s.settle(claim, halfmsg.EventCommitted, holding(long))
-	s.settle(claim, halfmsg.EventAckedMarked, holding(long))
+	s.settleClaim(claim, halfmsg.EventCommitted, holding(long))
+	s.settleClaim(claim, halfmsg.EventAckedMarked, holding(long))
 	s.tells(m.Name, "send")
-	s.settle(claim, halfmsg.EventMarkerKept, because("away again"))
+	s.settleClaim(claim, halfmsg.EventMarkerKept, because("away again"))
 	s.tells(m.Name, "send", "marker_kept: away again")
 
 	m = message("ends", "rolled-back")
 	s.create(m)
-	s.settle(s.submit(long, m.Name)[0], halfmsg.EventUnreachable, because("away"))
+	s.settleClaim(s.submit(long, m.Name)[0], halfmsg.EventUnreachable, because("away"))
 	s.Store.Rollback(s.Context(), []halfmsg.Name{m.Name})
 	s.tells(m.Name, "rolled_back")
 
 	m = message("ends", "discarded")
 	s.create(m)
-	s.settle(s.submit(long, m.Name)[0], halfmsg.EventUnreachable, because("away"))
+	s.settleClaim(s.submit(long, m.Name)[0], halfmsg.EventUnreachable, because("away"))
 	s.Store.Discard(s.Context(), []halfmsg.Name{m.Name}, halfmsg.None)
 	s.create(m)
 	s.tells(m.Name, "send")

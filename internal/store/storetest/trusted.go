@@ -28,7 +28,7 @@ func trusted(s *suite) {
 		m := message("trusted", id)
 		s.create(m)
 		if id == "read" {
-			s.settle(s.submit(long, m.Name)[0], halfmsg.EventReleased, after(time.Hour))
+			s.settleClaim(s.submit(long, m.Name)[0], halfmsg.EventReleased, after(time.Hour))
 		}
 		claim := s.trust(long, m.Name)[0].Claim
 		if claim == nil || claim.Token == "" || claim.State != halfmsg.Sendable || !reflect.DeepEqual(claim.Message, m) {
@@ -43,7 +43,7 @@ func trusted(s *suite) {
 		if claims := s.claimPending(m.Producer, 10, long); len(claims) > 0 {
 			s.Errorf("%s: still to be asked about", id)
 		}
-		if got := s.settle(*claim, halfmsg.EventAcked); got != halfmsg.Done {
+		if got := s.settleClaim(*claim, halfmsg.EventAcked); got != halfmsg.Done {
 			s.Errorf("%s: %s", id, got)
 		}
 	}
@@ -73,7 +73,7 @@ func (s *suite) takeFromOwner(event halfmsg.Event) {
 			s.Errorf("the former owner says %s: %s, %v", event, r.State, r.Err)
 		}
 	})
-	s.settle(*ours, halfmsg.EventRefused, after(time.Hour))
+	s.settleClaim(*ours, halfmsg.EventRefused, after(time.Hour))
 	if claims := s.claimSendable(10, long); len(claims) > 0 {
 		s.Errorf("the hurry of before the verdict still counts: %v", claims)
 	}
@@ -89,7 +89,7 @@ func trustedDelayed(s *suite) {
 		if id != "known" {
 			claim := s.submit(long, m.Name)[0]
 			if id == "read" {
-				s.settle(claim, halfmsg.EventReleased, after(time.Hour))
+				s.settleClaim(claim, halfmsg.EventReleased, after(time.Hour))
 			}
 		}
 		before := s.get(m.Name).CreatedAt
@@ -125,7 +125,7 @@ func trustedAbandoned(s *suite) {
 		s.Fatalf("%+v", claim)
 	}
 	s.tells(m.Name, "send", "given_up", "submit_trusted", "committed")
-	s.settle(*claim, halfmsg.EventAcked)
+	s.settleClaim(*claim, halfmsg.EventAcked)
 }
 
 func trustedMixed(s *suite) {

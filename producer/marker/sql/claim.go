@@ -103,7 +103,7 @@ func (s *Store) Claim(ctx context.Context, request ClaimRequest) (Claim, error) 
 		}
 		for _, t.shard = range shards {
 			for _, t.state = range []string{"{waiting}", "{handed}"} {
-				taken, err := s.take(ctx, tx, t)
+				taken, err := s.takeRows(ctx, tx, t)
 				if err != nil {
 					return err
 				}
@@ -204,8 +204,8 @@ func dueIn(state, condition string, by order) string {
 		condition + ` AND ` + due + ` ORDER BY due_at LIMIT ?) longest ORDER BY ` + string(by)
 }
 
-// take locks messages.
-func (s *Store) take(ctx context.Context, tx sqldb.Execer, t *taking) (taken []Claimed, err error) {
+// takeRows locks messages.
+func (s *Store) takeRows(ctx context.Context, tx sqldb.Execer, t *taking) (taken []Claimed, err error) {
 	if t.spent() {
 		return nil, nil
 	}

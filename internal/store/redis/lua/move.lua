@@ -2,13 +2,14 @@
 -- Purpose: brings events about that are no Submit: an owner's words, a Rollback, a retry, a discard.
 -- KEYS: 1 the shard's prefix
 -- ARGV: 1 number of rules; then each rule, as settle.go writes them: the state the event leads to from each kept state
---   ("-" refused, "0" none), the same for a message that somebody hurried meanwhile, then letters: o only the lease's owner,
---   c counts a confirm, p a publish, d a deletion, y a copy, z attempts back at zero, u a change worth a time; then, after a
---   blank, what a timeline calls it, where it is told there: one that is no change only with a cause; then the number of
---   words, and for each word, which messages may share: the rule's number, token, milliseconds until due, milliseconds to
---   hold the lease, cause; then for each producer: name, number of messages, and for each message: id, the word's number,
---   its digest where it is known
+--   ("-" refused, "0" none), the same for a message that somebody hurried meanwhile, then its FLAGS; then, after a
+--   blank, what a timeline calls it, where it is told there: one that is no change only with a cause; then the number
+--   of words, and for each word, which messages may share: the rule's number, token, milliseconds until due,
+--   milliseconds to hold the lease, cause; then for each producer: name, number of messages, and for each message: id,
+--   the word's number, its digest where it is known
 -- Returns: for each message reply + state
+local FLAGS = {o = 'needs_lease', c = 'counts_confirm', p = 'counts_publish', d = 'counts_deletion', y = 'counts_copy',
+  z = 'resets_attempts', u = 'writes_time'}
 local rules = {}
 for i = 1, tonumber(ARGV[1]) do
   local text = ARGV[1 + i]
@@ -20,9 +21,9 @@ for i = 1, tonumber(ARGV[1]) do
       rule.reaches[rule.to[s]] = true
     end
   end
-  local letters, what = string.match(string.sub(text, 2 * #KEPT + 1), '^(%a*) ?(.*)$')
-  for letter in string.gmatch(letters, '%a') do
-    rule[letter] = true
+  local flags, what = string.match(string.sub(text, 2 * #KEPT + 1), '^(%a*) ?(.*)$')
+  for flag in string.gmatch(flags, '%a') do
+    rule[FLAGS[flag]] = true
   end
   rule.what = what ~= '' and what
   rules[i] = rule
@@ -43,15 +44,15 @@ local function refusal(g, id, rule, s, due, token)
     if rule.reaches[s] then
       return OK + s -- the same call, made before
     end
-    return (rule.o and LOST or ILLEGAL) + s
+    return (rule.needs_lease and LOST or ILLEGAL) + s
   end
-  if rule.o and (owned(g, id) ~= token or not live(due)) then
+  if rule.needs_lease and (owned(g, id) ~= token or not live(due)) then
     return LOST + s
   end
   if rule.to[s] then
     return nil
   end
-  if rule.o and rule.reaches[s] then
+  if rule.needs_lease and rule.reaches[s] then
     return OK + s -- made before, by an owner that kept its lease
   end
   return ILLEGAL + s
@@ -64,15 +65,15 @@ local function remember(g, id, rule, s, to, token, cause)
   if to == COMMITTED and s == FIRST then
     gather(g.judged, id, stamp(now))
   end
-  if rule.u then
+  if rule.writes_time then
     set[#set + 1] = 'updated_at'
     set[#set + 1] = now
   end
-  if rule.what and (rule.u or cause ~= '') then
+  if rule.what and (rule.writes_time or cause ~= '') then
     set[#set + 1] = 'events'
-    set[#set + 1] = told(g, id, rule.what, rule.o and instance(token) or token, cause)
+    set[#set + 1] = told(g, id, rule.what, rule.needs_lease and instance(token) or token, cause)
   end
-  if rule.o and cause ~= '' then
+  if rule.needs_lease and cause ~= '' then
     set[#set + 1] = 'error'
     set[#set + 1] = cause
     set[#set + 1] = 'error_at'
@@ -81,23 +82,23 @@ local function remember(g, id, rule, s, to, token, cause)
   if #set > 0 then
     call('HSET', notes, unpack(set))
   end
-  if rule.c then
+  if rule.counts_confirm then
     call('HINCRBY', notes, 'confirms', 1)
   end
-  if rule.p then
+  if rule.counts_publish then
     call('HINCRBY', notes, 'publishes', 1)
   end
-  if rule.d then
+  if rule.counts_deletion then
     call('HINCRBY', notes, 'deletes', 1)
   end
-  if rule.y then
+  if rule.counts_copy then
     call('HINCRBY', notes, 'copies', 1)
   end
 end
 
 -- place puts a message into its next state with its next due time.
 local function place(g, id, rule, s, to, due, after, hold)
-  if rule.o then
+  if rule.needs_lease then
     if hold > 0 then
       shift(g, s, to, id, now + hold)
       return
@@ -156,7 +157,7 @@ local function move(g, id, at)
   local rule, token, after, cause = word.rule, word.token, word.after, word.cause
   local s, due = find(g, id)
   if s == 0 then
-    return rule.o and LOST or MISSING
+    return rule.needs_lease and LOST or MISSING
   end
   local refused = refusal(g, id, rule, s, due, token)
   if refused then
@@ -188,7 +189,7 @@ local function move(g, id, at)
     g.left = true
     return OK
   end
-  local reset = rule.z
+  local reset = rule.resets_attempts
   if rule.hurried[s] and call('HDEL', g.notes .. id, 'hurry') == 1 then
     reset = rule.hurried[s] ~= to
     to, after = rule.hurried[s], 0
