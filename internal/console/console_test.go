@@ -272,7 +272,8 @@ func TestThePageShowsStatesAndChecks(t *testing.T) {
 			t.Errorf("the page lacks %q:\n%s", want, body)
 		}
 	}
-	if status, _ := r.get(t, "/other"); status != http.StatusNotFound {
-		t.Errorf("got %d", status)
+	status, body := r.get(t, "/other")
+	if status != http.StatusNotFound || !strings.Contains(body, "No such page") || !strings.Contains(body, "Overview") {
+		t.Errorf("an unknown address is answered %d\n%s", status, body)
 	}
 }

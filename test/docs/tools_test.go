@@ -110,7 +110,8 @@ func methodOf(args []string) string {
 	return http.MethodGet
 }
 
-var servedPattern = regexp.MustCompile(`"((?:GET|POST) /[^"]*)"`)
+// servedPattern leaves out GET /, the console's answer to unknown addresses.
+var servedPattern = regexp.MustCompile(`"((?:GET|POST) /[^"]+)"`)
 
 // servedPaths are the paths that our programs and examples serve, from their sources.
 var servedPaths = sync.OnceValue(func() *http.ServeMux {

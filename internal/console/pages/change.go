@@ -74,7 +74,6 @@ func (p *Pages) count(r *http.Request) answer {
 // askMessages shows the form.
 func askMessages(data countData) answer {
 	data.Verb, data.Target, data.Back = verbs[data.Action], "/change/do", "/messages?"+data.Filter.Query()
-	data.Example = "The queue is back; ticket 4711"
 	switch {
 	case !data.MayLose():
 	case data.Count == 1:

@@ -44,8 +44,8 @@ func decodeTally(text string) (t tally, selection *http.Request, err error) {
 type form struct {
 	// Hidden is the counted selection, and Token proves that the caller has seen its number.
 	Hidden, Token, Reason, Problem string
-	// Verb names the change, Target is where the form is sent, Back the list, and Example a reason.
-	Verb, Target, Back, Example string
+	// Verb names the change, Target is where the form is sent, and Back the list.
+	Verb, Target, Back string
 	// Lose is the text of a box to tick before messages may be lost; empty: none.
 	Lose string
 }

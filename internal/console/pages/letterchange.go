@@ -116,7 +116,6 @@ func (p *Pages) countLetters(r *http.Request) answer {
 // askLetters shows the form.
 func askLetters(data letterCountData) answer {
 	data.Verb, data.Target, data.Back = verbs[data.Action], "/letters/change/do", "/letters?"+data.Filter.Query()
-	data.Example = "Fixed in release 42; ticket 4711"
 	return data.shown("lettercount", data)
 }
 

@@ -136,6 +136,7 @@ func New(config Config) *Pages {
 func (p *Pages) Register(mux *http.ServeMux) {
 	for pattern, page := range map[string]func(r *http.Request) answer{
 		"GET /{$}":      p.overview,
+		"GET /":         p.unknown,
 		"GET /messages": p.messages,
 		"GET /message":  p.message,
 		"GET /audit":    p.audit,
@@ -242,6 +243,12 @@ func (p *Pages) frame(r *http.Request, a answer) frame {
 
 // refreshing are the pages that renew themselves: those that change while their reader does nothing.
 var refreshing = map[string]bool{"overview": true, "messages": true, "message": true, "audit": true}
+
+// unknown is the answer to an address that the console does not have.
+func (p *Pages) unknown(r *http.Request) answer {
+	return trouble(http.StatusNotFound, "No such page", "The console has no page "+r.URL.Path+
+		". To find a message, write PRODUCER/ID or an id into the field above.")
+}
 
 // trouble is the error page.
 func trouble(status int, title, text string) answer {

@@ -143,7 +143,6 @@ func (p *Pages) countReplay(r *http.Request) answer {
 // showForm shows the form.
 func (d replayData) showForm() answer {
 	d.Verb, d.Target, d.Back = verbs[actReplay], "/replay/do", "/finished?"+d.Filter.Query()
-	d.Example = "The consumer lost its data; ticket 4711"
 	return d.shown("replay", d)
 }
 
