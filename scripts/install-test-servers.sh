@@ -3,10 +3,11 @@
 # promtool), spin (for docs/evidence/model), a C compiler (the race detector's and spin's), chromium (for test/console), groff (for
 # the manual page), systemd (for systemd-analyze), kcat (a client of Kafka), curl (for docs/reference/http.md), gRPC and drivers of
 # PostgreSQL and AMQP for Python (for examples/python), Node.js with the packages of examples/node, and a JDK with the libraries of examples/java.
-# It changes nothing on a machine that has them, and starts no service. With the argument "servers" only the servers.
+# It changes nothing on a machine that has them, and starts no service. With the argument "servers" only the servers,
+# and with "site" only what builds and looks at the site of the documentation.
 # Otherwise the newer servers that TEST_SERVERS names are unpacked beside the system's.
 set -euo pipefail
-[ "${1:-}" = servers ] || "$(dirname "$0")/install-newer-servers.sh" "${TEST_SERVERS:-oldest}"
+[ -n "${1:-}" ] || "$(dirname "$0")/install-newer-servers.sh" "${TEST_SERVERS:-oldest}"
 
 # has_python MODULE...: the first Python of the PATH may be one without packages, so Debian's own is looked at as well.
 has_python() {
@@ -19,25 +20,32 @@ has_python() {
 }
 
 missing=()
-command -v redis-server >/dev/null && command -v redis-cli >/dev/null || missing+=(redis-server)
-[ -x /usr/lib/rabbitmq/bin/rabbitmq-server ] || [ -x /opt/rabbitmq/sbin/rabbitmq-server ] ||
-  command -v rabbitmq-server >/dev/null || missing+=(rabbitmq-server)
-command -v initdb >/dev/null || compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || missing+=(postgresql)
-command -v pgbouncer >/dev/null || [ -x /usr/sbin/pgbouncer ] || missing+=(pgbouncer)
-{ command -v mariadbd || [ -x /usr/sbin/mariadbd ]; } >/dev/null && command -v mariadb-install-db >/dev/null ||
-  missing+=(mariadb-server)
+if [ "${1:-}" != site ]; then
+  command -v redis-server >/dev/null && command -v redis-cli >/dev/null || missing+=(redis-server)
+  [ -x /usr/lib/rabbitmq/bin/rabbitmq-server ] || [ -x /opt/rabbitmq/sbin/rabbitmq-server ] ||
+    command -v rabbitmq-server >/dev/null || missing+=(rabbitmq-server)
+  command -v initdb >/dev/null || compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || missing+=(postgresql)
+  command -v pgbouncer >/dev/null || [ -x /usr/sbin/pgbouncer ] || missing+=(pgbouncer)
+  { command -v mariadbd || [ -x /usr/sbin/mariadbd ]; } >/dev/null && command -v mariadb-install-db >/dev/null ||
+    missing+=(mariadb-server)
+fi
+if [ "${1:-}" = site ]; then
+  python3 -m pip --version >/dev/null 2>&1 || missing+=(python3-pip)
+fi
 if [ "${1:-}" != servers ]; then
+  command -v chromium >/dev/null || missing+=(chromium fonts-dejavu-core)
+  command -v npm >/dev/null || missing+=(nodejs npm)
+fi
+if [ -z "${1:-}" ]; then
   command -v promtool >/dev/null || missing+=(prometheus)
   command -v spin >/dev/null || missing+=(spin)
   command -v gcc >/dev/null || missing+=(gcc libc6-dev)
-  command -v chromium >/dev/null || missing+=(chromium fonts-dejavu-core)
   command -v groff >/dev/null || missing+=(groff-base)
   command -v systemd-analyze >/dev/null || missing+=(systemd)
   command -v kcat >/dev/null || missing+=(kcat)
   command -v curl >/dev/null || missing+=(curl ca-certificates)
   has_python grpc grpc_tools || missing+=(python3-grpcio python3-grpc-tools)
   has_python psycopg2 pika || missing+=(python3-psycopg2 python3-pika)
-  command -v npm >/dev/null || missing+=(nodejs npm)
   command -v javac >/dev/null || missing+=(default-jdk-headless)
   [ -e /usr/share/java/mariadb-java-client.jar ] || missing+=(libmariadb-java)
   [ -e /usr/share/java/jackson-databind.jar ] || missing+=(libjackson2-databind-java)
@@ -49,7 +57,7 @@ fi
 install_node_packages() {
   local node
   node=$(dirname "$0")/../examples/node
-  [ "${1:-}" = servers ] || cmp -s "$node/package-lock.json" "$node/node_modules/.of" && return
+  [ -n "${1:-}" ] || cmp -s "$node/package-lock.json" "$node/node_modules/.of" && return
   # Without a registry npm would pause for a minute, each time.
   if ! npm ci --prefix "$node" --ignore-scripts --silent --fetch-retry-mintimeout=1000 --fetch-retry-maxtimeout=3000 >&2; then
     echo "npm cannot install the packages of examples/node. The tests of Node.js are skipped, and fail in CI." >&2

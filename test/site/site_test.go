@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -59,6 +60,53 @@ func TestSearchFindsAWord(t *testing.T) {
 	said := browser.Eval[bool](b, `document.querySelector("main").innerText.includes("tombstone")`)
 	if !strings.HasPrefix(at, below) || !headed || !said {
 		t.Errorf("the result leads to %s; at a heading: %v; has the word: %v", at, headed, said)
+	}
+}
+
+// What newcomers ask leads to the page with the answer first.
+func TestSearchAnswersQuestions(t *testing.T) {
+	if *built == "" {
+		return
+	}
+	b := browse(t)
+	for question, page := range map[string]string{
+		"how to test my service": "howto/testing.html", "idempotency key": "howto/ids.html",
+		"message not delivered": "run/message.html", "go get": "quickstart.html", "spring boot": "howto/java.html",
+		"php": "howto/sql-outbox.html", "how many coordinators": "run/redis.html",
+	} {
+		b.Open("concepts.html")
+		b.Do(chromedp.SendKeys(chromedp.CSS("pagefind-searchbox input"), question))
+		const result = "pagefind-searchbox a[href*='.html']"
+		b.Do(chromedp.WaitVisible(chromedp.CSS(result)))
+		if first := browser.Eval[string](b, `document.querySelector("`+result+`").pathname`); first != below+page {
+			t.Errorf("%q leads to %s first, want %s", question, first, below+page)
+		}
+	}
+}
+
+// An unknown address at any depth leads to the first page.
+func TestUnknownAddressesLeadHome(t *testing.T) {
+	if *built == "" {
+		return
+	}
+	files := http.FileServer(http.Dir(*built))
+	server := httptest.NewServer(http.StripPrefix(below, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, err := os.Stat(filepath.Join(*built, filepath.FromSlash(r.URL.Path))); err != nil {
+			page, _ := os.ReadFile(filepath.Join(*built, notFound))
+			w.WriteHeader(http.StatusNotFound)
+			_, _ = w.Write(page)
+			return
+		}
+		files.ServeHTTP(w, r)
+	})))
+	t.Cleanup(server.Close)
+	b := browser.Start(t, server.URL+below)
+	for _, address := range []string{"none.html", "howto/none", "a/b/c/none.html"} {
+		b.Open(address)
+		b.Do(chromedp.WaitVisible(chromedp.CSS("a[data-found]")))
+		if home := browser.Eval[string](b, `document.querySelector("a").pathname`); home != below+"index.html" {
+			t.Errorf("%s leads to %s", address, home)
+		}
 	}
 }
 
