@@ -3,6 +3,7 @@ package cli
 import (
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"strings"
 	"testing"
@@ -20,7 +21,8 @@ var update = flag.Bool("update", false, "write docs/reference/cli.md anew")
 
 func TestCommandsPageMatchesHelp(t *testing.T) {
 	const path = "../../docs/reference/cli.md"
-	want := intro + "| command | does |\n|---|---|\n"
+	want := intro
+	shared := sharedFlags()
 	var sections strings.Builder
 	for _, p := range []commandline.Program{Program, dev.Program, benchmark.Program} {
 		root, err := p.Root()
@@ -28,11 +30,10 @@ func TestCommandsPageMatchesHelp(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, n := range describedNodes(root) {
-			want += indexRow(n)
-			describeCommand(&sections, n)
+			describeCommand(&sections, n, shared)
 		}
 	}
-	want += sections.String()
+	want += describeFamilies(shared) + sections.String()
 	if *update {
 		if err := os.WriteFile(path, []byte(want), 0o600); err != nil {
 			t.Fatal(err)
@@ -77,13 +78,66 @@ func describedNodes(root *kong.Node) []*kong.Node {
 	return []*kong.Node{root}
 }
 
-func indexRow(n *kong.Node) string {
-	path := strings.TrimSpace(n.FullPath())
-	return fmt.Sprintf("| [`%s`](#%s) | %s |\n", strings.TrimPrefix(path, "msghandler "),
-		strings.ReplaceAll(path, " ", "-"), strings.ReplaceAll(n.Help, "\n", " "))
+// family is a set of flags that several commands have. The page describes the flags once.
+type family struct {
+	title string
+	flags []string
+	// rows are the flags' rows, by name, as the first command with all of them has them.
+	rows map[string]string
 }
 
-func describeCommand(b *strings.Builder, n *kong.Node) {
+func sharedFlags() []*family {
+	return []*family{
+		{title: "Output", flags: []string{"output"}},
+		{
+			title: "Connection",
+			flags: []string{"server", "tls", "tls-ca", "tls-cert", "tls-key", "tls-name", "token-file", "timeout"},
+		},
+		{title: "Messages", flags: []string{
+			"state", "producer", "exchange", "broker", "older-than", "error", "cause", "id", "routing-key", "header",
+		}},
+		{title: "Finished messages", flags: []string{
+			"producer", "id", "state", "exchange", "routing-key", "header", "since", "until",
+		}},
+		{title: "Queue of dead letters", flags: []string{"direct", "broker", "url", "amqp.url", "queue"}},
+		{title: "Dead letters", flags: []string{"producer", "consumer", "exchange", "cause", "older-than"}},
+	}
+}
+
+// share takes the flags of the family out of a command's rows, by flag. A command with a flag of another meaning keeps
+// its own row.
+func (f *family) share(rows map[string]string) (shared bool) {
+	for _, name := range f.flags {
+		if rows[name] == "" {
+			return false
+		}
+	}
+	if f.rows == nil {
+		f.rows = maps.Clone(rows)
+	}
+	for _, name := range f.flags {
+		if rows[name] == f.rows[name] {
+			delete(rows, name)
+		}
+	}
+	return true
+}
+
+func describeFamilies(all []*family) string {
+	var b strings.Builder
+	b.WriteString("## Shared flags\n\nA row of the command itself counts before the row here.\n")
+	for _, f := range all {
+		fmt.Fprintf(&b, "\n### %s\n\n%s", f.title, flagsHead)
+		for _, name := range f.flags {
+			b.WriteString(f.rows[name] + "\n")
+		}
+	}
+	return b.String()
+}
+
+const flagsHead = "| argument or flag | default | meaning |\n|---|---|---|\n"
+
+func describeCommand(b *strings.Builder, n *kong.Node, shared []*family) {
 	fmt.Fprintf(b, "\n## %s\n\n%s\n", n.FullPath(), n.Help)
 	if n.Detail != "" {
 		fmt.Fprintf(b, "\n%s\n", n.Detail)
@@ -93,23 +147,35 @@ func describeCommand(b *strings.Builder, n *kong.Node) {
 		summary = n.Name + summary
 	}
 	fmt.Fprintf(b, "\n```text\n%s\n```\n", summary)
-	var rows []string
+	var rows, names, families []string
 	for _, p := range n.Positional {
 		rows = append(rows, fmt.Sprintf("| `%s` | | %s |", p.Name, p.Help))
 	}
-	keys := false
+	keys, own := false, map[string]string{}
 	for _, f := range n.Flags {
 		switch {
 		case f.Group != nil: // a key of the configuration
 			keys = true
-			continue
-		case f.Name == "help":
-			continue
+		case f.Name != "help":
+			names, own[f.Name] = append(names, f.Name), flagRow(f)
 		}
-		rows = append(rows, flagRow(f))
+	}
+	for _, f := range shared {
+		if f.share(own) {
+			anchor := strings.ReplaceAll(strings.ToLower(f.title), " ", "-")
+			families = append(families, fmt.Sprintf("[%s](#%s)", strings.ToLower(f.title), anchor))
+		}
+	}
+	for _, name := range names {
+		if own[name] != "" {
+			rows = append(rows, own[name])
+		}
 	}
 	if len(rows) > 0 {
-		fmt.Fprintf(b, "\n| argument or flag | default | meaning |\n|---|---|---|\n%s\n", strings.Join(rows, "\n"))
+		fmt.Fprintf(b, "\n%s%s\n", flagsHead, strings.Join(rows, "\n"))
+	}
+	if len(families) > 0 {
+		fmt.Fprintf(b, "\nShared flags: %s.\n", strings.Join(families, ", "))
 	}
 	if keys {
 		b.WriteString("\nEvery key of the [configuration](configuration.md) is a flag as well, " +
