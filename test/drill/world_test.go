@@ -160,8 +160,6 @@ func (w *world) startPrometheus() {
 		targets = append(targets, fmt.Sprintf("%q", c.http))
 	}
 	config := pageTargets.ReplaceAllString(string(found[1]), "targets: ["+strings.Join(targets, ", ")+"]")
-	// Debian's Prometheus 2.42 does not know this key.
-	config = strings.ReplaceAll(config, "    scrape_native_histograms: true\n", "")
 	dir := w.t.TempDir()
 	w.must(os.WriteFile(filepath.Join(dir, "prometheus.yml"), []byte(config), 0o600))
 	rules, err := os.ReadFile("../../deploy/prometheus/alerts.yaml")
