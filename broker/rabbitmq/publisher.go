@@ -147,7 +147,7 @@ func blocked(reason string) error { return fmt.Errorf("%w: %s", publish.ErrBlock
 
 func (p *Publisher) logClosed(ch *confirmChannel) {
 	if err := ch.reason(); err != nil {
-		p.Config.Logger.Warn("the broker closed a channel; messages in flight there are published again one by one; "+
+		p.Config.Logger.Warn("the broker closed a channel; messages in flight there are published again, each alone; "+
 			"correct the exchange or the permission in the error", "cause", err)
 	}
 }

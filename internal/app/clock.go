@@ -58,7 +58,7 @@ func (a *App) tellClockJumps(found []redisstore.ClockJump) {
 	a.redis.clock.last.Store(jump)
 	a.redis.clock.sweeps.Store(2)
 	a.peers.Doubt(jump.at)
-	a.logger.Warn("Redis's clock jumped: due times, leases and receipts moved with it; the sweeper repairs due times now",
+	a.logger.Warn("Redis's clock jumped: due times, leases and receipts moved with the clock; the sweeper repairs them",
 		"by_ms", jump.by.Milliseconds(), "shard_count", jump.shards, "remedy", jumpRemedy)
 }
 

@@ -32,7 +32,7 @@ func (a *App) divideConnections() {
 	a.doors.share = connlimit.Divide(descriptors)
 	if a.doors.share.Low {
 		a.logger.Warn("the limit of open files is low; clients beyond the number of connections are refused; "+
-			"raise it (ulimit -n, LimitNOFILE)", "descriptors", descriptors, "grpc_connections", a.doors.share.API,
+			"raise the limit (ulimit -n, LimitNOFILE)", "descriptors", descriptors, "grpc_connections", a.doors.share.API,
 			"http_connections", a.doors.share.Console)
 	}
 }
@@ -49,8 +49,8 @@ func (a *App) limited(name string, listener net.Listener, most, perAddress int) 
 			case !due:
 			case reason == connlimit.Address:
 				a.logger.Warn(
-					"connection refused: too many from one address; its client sees a closed connection; find out what opens "+
-						"them, or add coordinators",
+					"connection refused: too many from one address; its client sees a closed connection; find the program "+
+						"that opens so many, or add coordinators",
 					"listener", name, "address", from, "limit", perAddress, "not_logged_before", suppressed,
 				)
 			default:

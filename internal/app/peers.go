@@ -78,7 +78,7 @@ func (a *App) leavePeers(ctx context.Context, store *redisstore.Store) {
 	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
 	defer cancel()
 	if err := a.peers.Leave(ctx, store); err != nil {
-		a.logger.Warn("Redis does not answer; the others will say that this coordinator ended without a clean stop",
+		a.logger.Warn("Redis does not answer; other coordinators will report an unclean end of this coordinator",
 			"cause", err)
 	}
 }

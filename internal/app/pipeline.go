@@ -106,7 +106,7 @@ func answers(ctx context.Context, store *redisstore.Store) bool {
 func (a *App) newCallbacks() (*callback.Client, error) {
 	if len(a.settings.Callbacks.Allow) == 0 {
 		a.logger.Warn("callbacks.allow is empty: no callback target is allowed, so half messages are accepted only of " +
-			"producers that attend; set it to where your other producers serve, such as *.orders.svc:9000")
+			"attending producers; set callbacks.allow to where your other producers serve, such as *.orders.svc:9000")
 	}
 	if a.settings.Callbacks.PublicOnly() {
 		a.logger.Warn("callbacks.networks is empty: producers at private addresses are not called, and their messages " +
@@ -118,7 +118,7 @@ func (a *App) newCallbacks() (*callback.Client, error) {
 	}
 	if a.settings.SecuresURLsOnly() {
 		a.logger.Warn("callbacks.tls_ca or callbacks.tls_cert is set, and callbacks.tls is not: only targets of https:// " +
-			"are called with TLS, and all others without encryption; set callbacks.tls, unless that is intended")
+			"are called with TLS, and all others without encryption; set callbacks.tls, unless this is intended")
 	}
 	config, source, err := callbacks.Config(&a.settings, a.logger)
 	if err != nil {

@@ -45,7 +45,7 @@ func (a *App) noteSplit(producer, store, other string) {
 	if !due {
 		return
 	}
-	a.logger.Warn("a producer's replicas have different marker stores; messages wait for the store that they name; "+
+	a.logger.Warn("a producer's replicas have different marker stores; messages wait for the store of their own; "+
 		"look for a process that runs under the producer's name with another database",
 		"producer", producer, "marker_store", store, "other_store", other, "calls", unlogged)
 	a.events.Note(events.ProducerSplit, producer, cause)

@@ -51,7 +51,7 @@ func (a *App) reachStore(ctx context.Context) (*redisstore.Store, error) {
 		}
 		a.checks.set(checkRedis, func(context.Context) error { return err })
 		pause := redisPauses.Delay(failures)
-		a.logger.Warn("Redis cannot be reached; the coordinator waits for it and is not ready", "cause", err,
+		a.logger.Warn("Redis cannot be reached; the coordinator waits for Redis, and is not ready", "cause", err,
 			"retry_in_ms", pause.Milliseconds())
 		if err := backoff.Sleep(ctx, pause); err != nil {
 			return nil, err

@@ -135,8 +135,8 @@ func (h *Hub) receive(post Post) {
 			failures = 0
 		}
 		if suppressed, due := h.logged.Due("receive"); due && h.isUsed() {
-			h.config.Logger.Warn("no peer messages of other coordinators arrive; they cannot ask producers that attend "+
-				"only here; the coordinator subscribes again, which needs the channel's permission in Redis (&PREFIX:*)",
+			h.config.Logger.Warn("no peer messages of other coordinators arrive; they cannot ask producers whose streams "+
+				"are here only; the coordinator subscribes again, which needs the channel's permission in Redis (&PREFIX:*)",
 				"cause", err, "not_logged_before", suppressed)
 		}
 		_ = backoff.Sleep(h.life, postPauses.Delay(failures)) // the loop looks whether life has ended
@@ -204,7 +204,7 @@ func (h *Hub) serve(l peerMessage) {
 			reply = h.replyTo(l, answer, result, err)
 		})
 		if failure != nil {
-			h.config.Logger.Error("a question of another coordinator panicked; it asks elsewhere; see the stack",
+			h.config.Logger.Error("a question of another coordinator panicked; its coordinator asks elsewhere; see the stack",
 				"cause", failure, "stack", string(failure.Stack))
 		}
 		if !errors.Is(ctx.Err(), context.DeadlineExceeded) { // then nobody waits any more
@@ -222,7 +222,7 @@ func (h *Hub) reply(mailbox string, reply peerMessage) {
 		return
 	}
 	if suppressed, due := h.logged.Due("reply"); due {
-		h.config.Logger.Warn("an answer cannot be sent to the coordinator that asked; it asks again; look after Redis",
+		h.config.Logger.Warn("an answer cannot be sent to another coordinator, which asks again; look after Redis",
 			"asked_by", mailbox, "cause", err, "not_logged_before", suppressed)
 	}
 }

@@ -193,7 +193,7 @@ func (l *Loop) pass() (more bool, err error) {
 	failures := l.record(err)
 	if err != nil && (failures == 1 || time.Since(l.loggedAt) >= failureInterval) {
 		l.loggedAt = time.Now()
-		l.config.Logger.Warn("a pass failed: its work waits, and the loop tries again; the cause says what is away",
+		l.config.Logger.Warn("a pass failed: its work waits, and the loop tries again; look after the server in the cause",
 			"loop", l.config.Name, "failures", failures, "cause", err)
 	}
 	return more, err

@@ -35,7 +35,7 @@ func (g *Guard) CloseSlow(ctx context.Context) {
 			return
 		case <-ticker.C:
 			for _, c := range g.nextTick() {
-				g.config.Logger.Warn("a connection was closed: a request that began on it did not arrive",
+				g.config.Logger.Warn("a connection was closed: a request did not arrive whole in time",
 					"from", c.RemoteAddr().String(), "within_ms", (slowTicks * slowTick).Milliseconds())
 				_ = c.Conn.Close() // gRPC finds the connection closed, and then calls connection.Close
 			}

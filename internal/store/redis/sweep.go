@@ -178,7 +178,8 @@ func (s *Store) step(ctx context.Context, w *walk) (members []string, next uint6
 		members, next, err = s.loops.ZScan(ctx, w.key.key, w.next, "", sweepStep).Result()
 	}
 	if redis.HasErrorPrefix(err, "WRONGTYPE") {
-		s.logger.Error("key is not what its name says", "key", w.key.key, "cause", err)
+		s.logger.Error("key has another type than its name says; the sweeper leaves the key",
+			"key", w.key.key, "cause", err)
 		return nil, 0, nil
 	}
 	if stride == 1 {
