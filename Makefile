@@ -136,7 +136,7 @@ tidy: ## Run go mod tidy in every module
 	scripts/tidy.sh
 
 BENCH ?= EndToEnd
-bench: ## Measure a coordinator next to what Redis, RabbitMQ and gRPC allow (BENCH=Drain: another of test/bench)
+bench: ## Measure a coordinator next to the bare chain of its work (BENCH=Drain: another of test/bench)
 	scripts/install-test-servers.sh
 	go test ./test/bench -run '^$$' -bench '$(BENCH)' -benchtime 1x -timeout 60m
 

@@ -34,10 +34,8 @@ const (
 
 // Config describes the load. Coordinators and AMQPURL are required; zero values mean the defaults.
 type Config struct {
-	// Coordinators are addresses, host:port. Calls go to all of them in turn, or with Pinned each producer's calls to one
-	// address.
+	// Coordinators are addresses, host:port. Calls go to all of them in turn.
 	Coordinators []string
-	Pinned       bool
 	// TLS is the configuration of connections to coordinators; nil: plaintext. Producers serve plaintext in any case.
 	TLS *tls.Config
 	// Token is shown to the coordinators; empty: none.
@@ -73,8 +71,6 @@ type Config struct {
 	Classic bool
 	// ConsumeAfter empties the queues only after the load, so that consuming does not slow the load.
 	ConsumeAfter bool
-	// Unpublished means that the coordinators publish nothing: only calls are measured, and no delivery is awaited.
-	Unpublished bool
 	// Listen is where the producers serve callbacks; Target is the address given to coordinators, where they must dial
 	// another. Default 127.0.0.1:0, and the address listened at.
 	Listen, Target string
@@ -183,14 +179,9 @@ func Run(ctx context.Context, config Config) (report Report, err error) {
 		return Report{}, errors.Join(err, r.discard())
 	}
 	r.load(ctx)
-	if !config.Unpublished {
-		r.settle()
-	}
+	r.settle()
 	report = r.report()
 	report.RedisBytes = stored
-	if config.Unpublished {
-		return report, nil
-	}
 	return report, r.discard()
 }
 
@@ -228,22 +219,13 @@ func (r *run) open(ctx context.Context) error {
 		}
 	}
 	for i := range r.config.Producers {
-		s, err := r.newSender(fmt.Sprintf("%s.%d", r.name, i), r.config.coordinatorsOf(i))
+		s, err := r.newSender(fmt.Sprintf("%s.%d", r.name, i), r.config.Coordinators)
 		if err != nil {
 			return err
 		}
 		r.producers = append(r.producers, s)
 	}
 	return r.tryOut(ctx)
-}
-
-// coordinatorsOf are the coordinators of the nth producer.
-func (c Config) coordinatorsOf(n int) []string {
-	if !c.Pinned {
-		return c.Coordinators
-	}
-	at := n % len(c.Coordinators)
-	return c.Coordinators[at : at+1]
 }
 
 // tryOut has each producer send and roll back one message, so that an operator reads a plain error before thousands of

@@ -14,6 +14,17 @@ import (
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
+// The groups of processes whose costs are reported.
+const (
+	Coordinator = "coordinator"
+	Redis       = "Redis"
+	RabbitMQ    = "RabbitMQ"
+	Producer    = "producer"
+)
+
+// Processes are the groups in the order of a table.
+var Processes = []string{Coordinator, Redis, RabbitMQ, Producer}
+
 // Report holds the results of a run.
 type Report struct {
 	Settings Settings `json:"settings"`

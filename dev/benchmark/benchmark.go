@@ -1,5 +1,4 @@
-// Package benchmark is the command line of msghandler-bench: a load on running coordinators, and the references that
-// the coordinators are compared with.
+// Package benchmark is the command line of msghandler-bench: a load on running coordinators.
 package benchmark
 
 import (
@@ -10,7 +9,6 @@ import (
 	"maps"
 	"math"
 	"net"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -18,7 +16,6 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/msghandler/msghandler/dev/bench"
-	"github.com/msghandler/msghandler/dev/bench/compare"
 	"github.com/msghandler/msghandler/dev/bench/usage"
 	"github.com/msghandler/msghandler/internal/cli/commandline"
 	"github.com/msghandler/msghandler/internal/config"
@@ -46,8 +43,6 @@ type command struct {
 	Listen   string        `default:"127.0.0.1:0" help:"Where the producers serve their callbacks." placeholder:"HOST:PORT"`
 	Target   string        `help:"Where coordinators reach --listen; default: the address that --listen got." placeholder:"HOST:PORT"`
 	Sizes    bool          `name:"footprint" help:"Measure first how many bytes a pending message takes in Redis: 5,000 more are stored and rolled back."`
-	Ceilings bool          `help:"Measure what Redis, RabbitMQ and gRPC allow as well, in turn with the coordinators."`
-	Rounds   int           `default:"3" help:"With --ceilings: how often each is measured, for --for each time."`
 	Output   string        `default:"table" enum:"table,json,yaml" help:"table for people, json or yaml for programs."`
 	commandline.TLSFlags
 	commandline.TokenFlags
@@ -66,25 +61,18 @@ var Program = commandline.Program{Name: "msghandler-bench", Description: descrip
 }}
 
 // Run runs the arguments of a process and returns the exit status.
-func Run(ctx context.Context, process commandline.Process) int {
-	if len(process.Args) > 0 && process.Args[0] == compare.ReferenceCommand {
-		process.Args = process.Args[1:]
-		return reference.Run(ctx, process)
-	}
-	return Program.Run(ctx, process)
-}
+func Run(ctx context.Context, process commandline.Process) int { return Program.Run(ctx, process) }
 
 // Help says what --help says below the usage.
 func (c *command) Help() string {
 	return `The load needs running coordinators and their configuration: amqp.url, where msghandler-bench makes queues
-of its own, and redis.url with --footprint or --ceilings. With --rate the load writes so many messages a second
-during --warmup and --for, and one message for each producer before. Producers, queues and ids begin with
-msghandler-bench-. Queues and messages are removed at the end and on an interrupt; receipts of the messages stay in
-Redis for done.retention. callbacks.allow must allow the coordinators to call msghandler-bench back; these calls are
-not encrypted. Without --rate the load takes all that coordinators, Redis and RabbitMQ can give, and slows down
-others who use them; --ceilings also loads Redis and RabbitMQ directly. Processor time and memory are those of
-processes that listen on this machine's loopback. The exit status is 1 when a message was lost, or a message arrived
-that had rolled back.`
+of its own, and redis.url with --footprint. With --rate the load writes so many messages a second during --warmup
+and --for, and one message for each producer before. Producers, queues and ids begin with msghandler-bench-. Queues
+and messages are removed at the end and on an interrupt; receipts of the messages stay in Redis for done.retention.
+callbacks.allow must allow the coordinators to call msghandler-bench back; these calls are not encrypted. Without
+--rate the load takes all that coordinators, Redis and RabbitMQ can give, and slows down others who use them.
+Processor time and memory are those of processes that listen on this machine's loopback. The exit status is 1 when
+a message was lost, or a message arrived that had rolled back.`
 }
 
 // errUneven is the end of a load whose books do not balance.
@@ -110,9 +98,6 @@ func (c *command) Run(ctx context.Context, s *commandline.Session) error {
 		return commandline.UsageError{Err: err}
 	}
 	c.warn(s, load)
-	if c.Ceilings {
-		return c.compare(ctx, s, load)
-	}
 	progress := s.Progress()
 	load.Progress = func(p bench.Progress) {
 		progress.Update("%s: %d done, %.0f a second, %d delivered, %d failed", p.Stage, p.Done, p.Rate, p.Delivered, p.Failed)
@@ -139,7 +124,6 @@ func (c *command) check() error {
 		{"queues", c.Queues == 0},
 		{"for", c.For == 0},
 		{"confirm-after", c.After == 0},
-		{"rounds", c.Rounds < 1},
 	} {
 		if flag.zero {
 			return fmt.Errorf("--%s: more than none", flag.name)
@@ -160,7 +144,7 @@ func (c *command) config(s *commandline.Session, settings config.Config) bench.C
 		servers = strings.Split(cmp.Or(s.Variable("MSGHANDLER_SERVER"), settings.GRPC.Addr), ",")
 	}
 	redis := ""
-	if c.Sizes || c.Ceilings {
+	if c.Sizes {
 		redis = settings.Redis.URL
 	}
 	return bench.Config{
@@ -168,10 +152,10 @@ func (c *command) config(s *commandline.Session, settings config.Config) bench.C
 		Producers: c.Producer, Callers: c.Callers, Rate: c.Rate, Body: c.Body, Silent: c.Silent, Rollback: c.Rollback,
 		ConfirmAfter: c.After, Warmup: c.warmup(), Duration: c.For, Queues: c.Queues, Classic: c.Queue == "classic",
 		ConsumeAfter: c.Consume == "after", Listen: c.Listen, Target: c.Target,
-		Processes: usage.Find(compare.Producer, map[string][]string{
-			compare.Coordinator: servers,
-			compare.Redis:       redisHosts(settings.Redis.URL),
-			compare.RabbitMQ:    brokerHosts(settings.AMQP.URLs),
+		Processes: usage.Find(bench.Producer, map[string][]string{
+			bench.Coordinator: servers,
+			bench.Redis:       redisHosts(settings.Redis.URL),
+			bench.RabbitMQ:    brokerHosts(settings.AMQP.URLs),
 		}),
 	}
 }
@@ -187,10 +171,6 @@ func (c *command) warn(s *commandline.Session, load bench.Config) {
 	var more string
 	if c.Sizes {
 		more = fmt.Sprintf(", and first %d that are rolled back", bench.FootprintMessages)
-	}
-	if c.Ceilings {
-		more += fmt.Sprintf("; in each of %d rounds Redis at %s and that RabbitMQ are loaded directly as well", c.Rounds,
-			strings.Join(redisHosts(load.RedisURL), ", "))
 	}
 	fmt.Fprintf(s.Err, "msghandler-bench writes %s%s, to the Redis of the coordinators at %s and to queues "+
 		"msghandler-bench-* on RabbitMQ at %s; an interrupt ends the load, and removes its queues and messages\n",
@@ -243,7 +223,7 @@ func reportRows(r bench.Report) [][]string {
 			rows = append(rows, []string{l.name, times})
 		}
 	}
-	for _, name := range compare.Processes {
+	for _, name := range bench.Processes {
 		if us, known := r.CPU[name]; known {
 			rows = append(rows, []string{name, fmt.Sprintf("%.0f µs of CPU a message, %d MiB, at most %d MiB", us,
 				r.Memory[name]>>20, r.MostMemory[name]>>20)})
@@ -268,22 +248,4 @@ func counting(load bench.Settings) string {
 		return ""
 	}
 	return ", of which silent ones count when they have committed, and others when they have rolled back"
-}
-
-// compare measures everything in turn and prints the table.
-func (c *command) compare(ctx context.Context, s *commandline.Session, load bench.Config) error {
-	executable, err := os.Executable()
-	if err != nil {
-		return fmt.Errorf("--ceilings needs a second process of this program: %w", err)
-	}
-	progress := s.Progress()
-	rows, err := compare.Run(ctx, compare.Config{
-		Load: load, Executable: executable, Rounds: c.Rounds,
-		Progress: func(what string, round int) { progress.Update("round %d of %d: %s", round, c.Rounds, what) },
-	})
-	progress.End()
-	if err != nil {
-		return err
-	}
-	return s.PrintDocument(c.Output, rows, func() [][]string { return compare.Table(rows) })
 }

@@ -156,7 +156,6 @@ func TestBenchRefusesWrongValues(t *testing.T) {
 		"--for=-1s": "none may be negative", "--queues=1001": "from 1 to 1000",
 		"--producers=2 --target=a:1": "the address of one producer",
 		"--body=0":                   "--body: more than none", "--for=0": "--for: more than none",
-		"--ceilings --rounds=-1": "--rounds: more than none",
 		"--mode=fast":            "--mode must be one of",
 		"--queue=stream":         "--queue must be one of",
 		"--consume=never":        "--consume must be one of",

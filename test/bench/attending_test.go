@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/msghandler/msghandler/dev/bench/compare"
+	"github.com/msghandler/msghandler/dev/bench"
 	sdk "github.com/msghandler/msghandler/producer"
 	"github.com/msghandler/msghandler/producer/marker/memory"
 	"github.com/msghandler/msghandler/test/servers"
@@ -53,7 +53,7 @@ func (s *setup) during(name string, happens func()) {
 	after, took := s.processes().Sample(), time.Since(began)
 	share := func(of string) float64 { return 100 * (after[of].CPU - before[of].CPU).Seconds() / took.Seconds() }
 	fmt.Printf("| %s | %.0f MiB | %.1f %% of a core | %.1f %% |\n", name,
-		float64(after[compare.Coordinator].Memory)/(1<<20), share(compare.Coordinator), share(compare.Redis))
+		float64(after[bench.Coordinator].Memory)/(1<<20), share(bench.Coordinator), share(bench.Redis))
 }
 
 // attend opens producers, and waits until each has a stream.

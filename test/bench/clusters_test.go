@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/msghandler/msghandler/dev/bench"
-	"github.com/msghandler/msghandler/dev/bench/compare"
 	"github.com/msghandler/msghandler/dev/bench/usage"
 	"github.com/msghandler/msghandler/test/servers"
 )
@@ -140,22 +139,22 @@ func (s *site) brokers(coordinator int) string {
 }
 
 // masterGroup and nodeGroup name the group of one process.
-func masterGroup(i int) string { return fmt.Sprintf("%s %d", compare.Redis, i+1) }
-func nodeGroup(i int) string   { return fmt.Sprintf("%s %d", compare.RabbitMQ, i+1) }
+func masterGroup(i int) string { return fmt.Sprintf("%s %d", bench.Redis, i+1) }
+func nodeGroup(i int) string   { return fmt.Sprintf("%s %d", bench.RabbitMQ, i+1) }
 
 // processes are the processes whose costs are reported, together and each server alone.
 func (s *site) processes() usage.Processes {
-	processes := usage.Processes{compare.Producer: {os.Getpid()}}
+	processes := usage.Processes{bench.Producer: {os.Getpid()}}
 	for i, master := range s.masters {
 		processes[masterGroup(i)] = []int{master.Pid()}
-		processes[compare.Redis] = append(processes[compare.Redis], master.Pid())
+		processes[bench.Redis] = append(processes[bench.Redis], master.Pid())
 	}
 	for i, node := range s.nodes {
 		processes[nodeGroup(i)] = []int{node.Pid()}
-		processes[compare.RabbitMQ] = append(processes[compare.RabbitMQ], node.Pid())
+		processes[bench.RabbitMQ] = append(processes[bench.RabbitMQ], node.Pid())
 	}
 	for _, coordinator := range s.all {
-		processes[compare.Coordinator] = append(processes[compare.Coordinator], coordinator.process.Process.Pid)
+		processes[bench.Coordinator] = append(processes[bench.Coordinator], coordinator.process.Process.Pid)
 	}
 	return processes
 }
@@ -193,7 +192,7 @@ func (r *siteRow) last(mode bench.Mode) siteRound {
 
 // cost is the processor time of a message in all processes.
 func (r siteRound) cost() (sum float64) {
-	for _, name := range compare.Processes {
+	for _, name := range bench.Processes {
 		sum += r.cpu[name]
 	}
 	return sum
@@ -203,7 +202,7 @@ func (r siteRound) cost() (sum float64) {
 func clusterTable(rows []*siteRow) [][]string {
 	table := [][]string{{
 		"what", "messages/s", "ratio (by CPU)", "Submit to ack p50, p99", "script calls a message",
-		"CPU us/message: " + strings.Join(compare.Processes, ", "),
+		"CPU us/message: " + strings.Join(bench.Processes, ", "),
 	}}
 	for _, mode := range []bench.Mode{bench.Gathered, bench.Unary} {
 		for _, row := range rows {
@@ -215,7 +214,7 @@ func clusterTable(rows []*siteRow) [][]string {
 
 func (r *siteRow) line(mode bench.Mode, first []siteRound) []string {
 	mine := r.rounds[mode]
-	median := func(of func(siteRound) float64) float64 { return compare.Median(mine, of) }
+	median := func(of func(siteRound) float64) float64 { return medianOf(mine, of) }
 	var rates, costs []float64
 	for i, round := range mine {
 		rates = append(rates, round.figure.rate/first[i].figure.rate)
@@ -224,7 +223,7 @@ func (r *siteRow) line(mode bench.Mode, first []siteRound) []string {
 	slices.Sort(rates)
 	slices.Sort(costs)
 	var cpu []string
-	for _, name := range compare.Processes {
+	for _, name := range bench.Processes {
 		cpu = append(cpu, fmt.Sprintf("%.0f", median(func(f siteRound) float64 { return f.cpu[name] })))
 	}
 	return []string{

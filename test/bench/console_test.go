@@ -199,12 +199,10 @@ func (s *setup) pings(do func()) (waits []time.Duration) {
 }
 
 func (s *setup) get(path string) string {
-	body, err := s.visit(path)
+	body, err := fetch(s.console + path)
 	s.must(err)
 	return body
 }
-
-func (s *setup) visit(path string) (string, error) { return fetch(s.console + path) }
 
 var nextLink = regexp.MustCompile(`rel="next" href="([^"]+)"`)
 

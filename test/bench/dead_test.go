@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/dev/bench"
-	"github.com/msghandler/msghandler/dev/bench/compare"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 	"github.com/msghandler/msghandler/test/servers"
@@ -94,7 +93,7 @@ func (s *setup) indexed(producer string) {
 		})
 	})
 	s.b.Logf("all of them were in the indexes after %.0f s more, of which Redis took %v",
-		time.Since(begun).Seconds(), used[compare.Redis])
+		time.Since(begun).Seconds(), used[bench.Redis])
 }
 
 // written waits until Redis has rewritten its file, if it does, so that no measurement contains the rewrite.
@@ -175,7 +174,7 @@ func reportDead(b *testing.B, alone, beside []turn) {
 		without, with := loads(alone, mode), loads(beside, mode)
 		fmt.Printf("\n| %s | messages/s | Submit to ack p99 | half to ack p99 | CPU µs/message: %s "+
 			"|\n|---|---|---|---|---|\n", mode,
-			strings.Join(compare.Processes, ", "))
+			strings.Join(bench.Processes, ", "))
 		reportLoad("nothing waits", without)
 		reportLoad(fmt.Sprintf("%d wait", *dead), with)
 		fmt.Printf("| ratio of pairs: median (all) | %s | %s | %s | %s |\n", ratioText(pairs(with, without, rateOf)),
@@ -196,19 +195,30 @@ func loads(turns []turn, mode bench.Mode) (reports []bench.Report) {
 	return reports
 }
 
+// used is the CPU time of each process while something happens.
+func (s *setup) used(do func()) map[string]time.Duration {
+	before := s.processes().Sample()
+	do()
+	used := map[string]time.Duration{}
+	for name, after := range s.processes().Sample() {
+		used[name] = after.CPU - before[name].CPU
+	}
+	return used
+}
+
 func submitP99(r bench.Report) float64 { return r.SubmitToAck.P99 }
 func halfP99(r bench.Report) float64   { return r.HalfToAck.P99 }
 
 func reportLoad(name string, reports []bench.Report) {
-	fmt.Printf("| %s | %.0f | %s | %s | %s |\n", name, compare.Median(reports, rateOf),
-		milliseconds(compare.Median(reports, submitP99)), milliseconds(compare.Median(reports, halfP99)), costs(reports))
+	fmt.Printf("| %s | %.0f | %s | %s | %s |\n", name, medianOf(reports, rateOf),
+		milliseconds(medianOf(reports, submitP99)), milliseconds(medianOf(reports, halfP99)), costs(reports))
 }
 
 func reportIdle(name string, turns []turn) {
 	spent := func(process string) float64 {
-		return compare.Median(turns, func(t turn) float64 { return 1000 * t.idle[process].Seconds() })
+		return medianOf(turns, func(t turn) float64 { return 1000 * t.idle[process].Seconds() })
 	}
-	fmt.Printf("| %s | %.1f | %.1f | %.0f | %.0f |\n", name, spent(compare.Coordinator), spent(compare.Redis),
-		compare.Median(turns, func(t turn) float64 { return t.tried }),
-		compare.Median(turns, func(t turn) float64 { return t.swept }))
+	fmt.Printf("| %s | %.1f | %.1f | %.0f | %.0f |\n", name, spent(bench.Coordinator), spent(bench.Redis),
+		medianOf(turns, func(t turn) float64 { return t.tried }),
+		medianOf(turns, func(t turn) float64 { return t.swept }))
 }

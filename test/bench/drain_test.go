@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/dev/bench"
-	"github.com/msghandler/msghandler/dev/bench/compare"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -80,22 +79,22 @@ func reportDrains(b *testing.B, sizes []int, found map[int][]drained) {
 		"together\n\n", *bodySize)
 	fmt.Printf("| waiting | rounds | messages/s | to %d | CPU µs/message: %s | all of them to %d | a claim call p50, p99 "+
 		"| %s |\n|%s\n",
-		sizes[0], strings.Join(compare.Processes, ", "), sizes[0], claimColumns, strings.Repeat("---|", 14))
+		sizes[0], strings.Join(bench.Processes, ", "), sizes[0], claimColumns, strings.Repeat("---|", 14))
 	rate := func(f drained) float64 { return f.Rate }
 	spent := func(f drained) float64 { return spentOn(f.Report) }
 	for _, n := range sizes {
 		to := func(is func(drained) float64) float64 {
-			return compare.Median(found[n], is) / compare.Median(found[sizes[0]], is)
+			return medianOf(found[n], is) / medianOf(found[sizes[0]], is)
 		}
 		var all []shared
 		for _, f := range found[n] {
 			all = append(all, f.shared)
 		}
-		fmt.Printf("| %d | %d | %.0f | %.2f | %s | %.2f | %s, %s | %s |\n", n, len(all), compare.Median(found[n], rate),
+		fmt.Printf("| %d | %d | %.0f | %.2f | %s | %.2f | %s, %s | %s |\n", n, len(all), medianOf(found[n], rate),
 			to(rate),
-			costs(reports(all)), to(spent), milliseconds(compare.Median(found[n],
+			costs(reports(all)), to(spent), milliseconds(medianOf(found[n],
 				func(f drained) float64 { return f.claim.p50 })),
-			milliseconds(compare.Median(found[n], func(f drained) float64 { return f.claim.p99 })), claimsOf(all))
+			milliseconds(medianOf(found[n], func(f drained) float64 { return f.claim.p99 })), claimsOf(all))
 		b.ReportMetric(to(rate), fmt.Sprintf("%d-ratio", n))
 	}
 }
@@ -161,7 +160,7 @@ func reportDrainBeside(b *testing.B, alone, drains, beside, calm []bench.Report)
 	fmt.Print("| | drained/s | new messages/s | Submit to ack p50, p99 | half message to ack p50, p99 " +
 		"|\n|---|---|---|---|---|\n")
 	of := func(reports []bench.Report, is func(bench.Report) float64) string {
-		return milliseconds(compare.Median(reports, is))
+		return milliseconds(medianOf(reports, is))
 	}
 	for _, row := range []struct {
 		name         string
@@ -169,10 +168,10 @@ func reportDrainBeside(b *testing.B, alone, drains, beside, calm []bench.Report)
 	}{{"the drain alone", alone, nil}, {"the new ones alone", nil, calm}, {"both", drains, beside}} {
 		drained, rate, submit, half := "", "", "", ""
 		if row.drain != nil {
-			drained = fmt.Sprintf("%.0f", compare.Median(row.drain, rateOf))
+			drained = fmt.Sprintf("%.0f", medianOf(row.drain, rateOf))
 		}
 		if row.fresh != nil {
-			rate = fmt.Sprintf("%.0f", compare.Median(row.fresh, rateOf))
+			rate = fmt.Sprintf("%.0f", medianOf(row.fresh, rateOf))
 			submit = of(row.fresh, submitP50) + ", " + of(row.fresh, submitP99)
 			half = of(row.fresh, halfP50) + ", " + of(row.fresh, halfP99)
 		}

@@ -2,17 +2,17 @@ package bench
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/msghandler/msghandler/dev/bench"
-	"github.com/msghandler/msghandler/dev/bench/compare"
 )
 
 // figure is the result of one measurement.
 type figure struct {
 	rate float64 // messages a second
-	// p50 and p99 are milliseconds, cpu is microseconds for each message.
-	p50, p99, cpu float64
+	// p50 and p99 are milliseconds.
+	p50, p99 float64
 }
 
 func milliseconds(ms float64) string { return fmt.Sprintf("%.1f ms", ms) }
@@ -36,7 +36,17 @@ func ratioText(ratios []float64) string {
 }
 
 func median(values []float64) float64 {
-	return compare.Median(values, func(value float64) float64 { return value })
+	return medianOf(values, func(value float64) float64 { return value })
+}
+
+// medianOf is the median of a value of the figures; of an even number, the higher of the two middle values.
+func medianOf[T any](figures []T, of func(T) float64) float64 {
+	values := make([]float64, len(figures))
+	for i, f := range figures {
+		values[i] = of(f)
+	}
+	slices.Sort(values)
+	return values[len(values)/2]
 }
 
 func rateOf(r bench.Report) float64 { return r.Rate }
@@ -49,11 +59,11 @@ func spentOn(r bench.Report) (sum float64) {
 	return sum
 }
 
-// costs are medians of the processor time of a message, in the order of compare.Processes.
+// costs are medians of the processor time of a message, in the order of bench.Processes.
 func costs(reports []bench.Report) string {
-	all := make([]string, len(compare.Processes))
-	for i, name := range compare.Processes {
-		all[i] = fmt.Sprintf("%.0f", compare.Median(reports, func(r bench.Report) float64 { return r.CPU[name] }))
+	all := make([]string, len(bench.Processes))
+	for i, name := range bench.Processes {
+		all[i] = fmt.Sprintf("%.0f", medianOf(reports, func(r bench.Report) float64 { return r.CPU[name] }))
 	}
 	return strings.Join(all, ", ")
 }

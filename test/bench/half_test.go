@@ -2,14 +2,12 @@ package bench
 
 import (
 	"fmt"
-	"maps"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/msghandler/msghandler/dev/bench"
-	"github.com/msghandler/msghandler/dev/bench/compare"
 )
 
 // stages are the stages of a message from its Submit to the broker's acknowledgement: a series of the coordinator and
@@ -41,7 +39,7 @@ func BenchmarkHalf(b *testing.B) {
 
 func reportHalf(table *strings.Builder, mode bench.Mode, full float64, half atHalf) {
 	fmt.Fprintf(table, "\n%s: %.0f messages/s of %.0f, %.0f bytes a message in Redis' append-only file, medians of %d\n\n",
-		mode, compare.Median(half.own, rateOf), full, half.written, *rounds)
+		mode, medianOf(half.own, rateOf), full, half.written, *rounds)
 	fmt.Fprintf(table, "| Submit to ack | p50 | p99 |\n|---|---|---|\n")
 	fmt.Fprintf(table, "| as its caller sees it | %s |\n", submitToAck(half.own))
 	fmt.Fprintf(table, "| of the bare reference at the same rate | %s |\n", submitToAck(half.bare))
@@ -55,7 +53,7 @@ func reportHalf(table *strings.Builder, mode bench.Mode, full float64, half atHa
 }
 
 func submitToAck(reports []bench.Report) string {
-	return milliseconds(compare.Median(reports, submitP50)) + " | " + milliseconds(compare.Median(reports, submitP99))
+	return milliseconds(medianOf(reports, submitP50)) + " | " + milliseconds(medianOf(reports, submitP99))
 }
 
 // atHalf is the result of a load: the reports of the coordinator and of the bare reference, the durations of the
@@ -79,18 +77,14 @@ func loaded(b *testing.B, mode bench.Mode, offered int) (found atHalf) {
 			found.own = []bench.Report{s.measure(load)}
 			return
 		}
-		reference := s.references(1)[0]
+		reference := s.startReference()
 		delivered := 0.0
 		for range *rounds {
 			before := s.appended()
 			own := s.measure(load)
 			found.written += s.appended() - before
 			delivered += float64(own.Balance.Delivered)
-			bare := load
-			bare.Coordinators = []string{reference.Address}
-			bare.Processes = maps.Clone(load.Processes)
-			bare.Processes[compare.Coordinator] = []int{reference.PID}
-			found.own, found.bare = append(found.own, own), append(found.bare, s.measure(bare))
+			found.own, found.bare = append(found.own, own), append(found.bare, s.measure(reference.under(load)))
 		}
 		found.written /= delivered
 		series := s.all[0].scrape()

@@ -11,7 +11,6 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/msghandler/msghandler/dev/bench"
-	"github.com/msghandler/msghandler/dev/bench/compare"
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 	"github.com/msghandler/msghandler/test/servers"
 )
@@ -42,7 +41,7 @@ func remember(b *testing.B, name string, happens func(*setup)) {
 	b.Run(name, func(b *testing.B) {
 		s := newSetup(b)
 		happens(s)
-		used := s.processes().Sample()[compare.Coordinator]
+		used := s.processes().Sample()[bench.Coordinator]
 		fmt.Printf("| %s | %.0f MiB | %.0f MiB |\n", name, float64(used.Memory)/(1<<20), float64(used.MostMemory)/(1<<20))
 	})
 }

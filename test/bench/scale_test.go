@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/dev/bench"
-	"github.com/msghandler/msghandler/dev/bench/compare"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -208,11 +207,11 @@ func reportScale(b *testing.B, t task, found map[int][]shared) {
 		*bodySize,
 		*rounds)
 	fmt.Printf("| coordinators | messages/s | to one: median (all) | CPU µs/message: %s | %s |\n|%s\n",
-		strings.Join(compare.Processes, ", "), claimColumns, strings.Repeat("---|", 11))
+		strings.Join(bench.Processes, ", "), claimColumns, strings.Repeat("---|", 11))
 	for n := 1; n <= most; n++ {
 		all := reports(found[n])
 		ratios := pairs(all, reports(found[1]), rateOf)
-		fmt.Printf("| %d | %.0f | %s | %s | %s |\n", n, compare.Median(all, rateOf), ratioText(ratios), costs(all),
+		fmt.Printf("| %d | %.0f | %s | %s | %s |\n", n, medianOf(all, rateOf), ratioText(ratios), costs(all),
 			claimsOf(found[n]))
 		b.ReportMetric(median(ratios), fmt.Sprintf("%s-%d-ratio", t.name, n))
 	}
@@ -237,7 +236,7 @@ func claimsOf(found []shared) string {
 		all, needed, copies = all.plus(f.claims, 1), needed+f.silent, copies+f.Balance.Copies
 	}
 	vain := all.calls - all.fruitful
-	left := compare.Median(found, func(f shared) float64 { return float64(f.left) })
+	left := medianOf(found, func(f shared) float64 { return float64(f.left) })
 	return fmt.Sprintf("%.0f | %.0f, %.0f (%.1f %%) | %.1f | %.3f | %.0f | %d | %.0f", all.looks, all.calls, vain,
 		100*vain/max(1, all.calls), all.messages/max(1, all.fruitful), all.messages/float64(max(1, needed)), all.lost,
 		copies, left)

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/msghandler/msghandler/dev/bench"
-	"github.com/msghandler/msghandler/dev/bench/compare"
 	"github.com/msghandler/msghandler/proto/certs/certstest"
 	"github.com/msghandler/msghandler/test/servers"
 )
@@ -56,9 +55,9 @@ func (s *setup) only(which int) {
 func reportSecured(mode bench.Mode, found [][]bench.Report) {
 	fmt.Printf("\n%s, %d bytes each, medians of %d rounds that took turns\n\n", mode, *bodySize, *rounds)
 	fmt.Printf("| | messages/s | to plain: median (all) | by CPU | CPU µs/message: %s |\n|%s\n",
-		strings.Join(compare.Processes, ", "), strings.Repeat("---|", 5))
+		strings.Join(bench.Processes, ", "), strings.Repeat("---|", 5))
 	for i, what := range []string{"plain", "TLS, both certificates"} {
-		fmt.Printf("| %s | %.0f | %s | %.2f | %s |\n", what, compare.Median(found[i], rateOf),
+		fmt.Printf("| %s | %.0f | %s | %.2f | %s |\n", what, medianOf(found[i], rateOf),
 			ratioText(pairs(found[i], found[0], rateOf)),
 			median(pairs(found[0], found[i], spentOn)), costs(found[i]))
 	}

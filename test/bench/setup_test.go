@@ -16,7 +16,6 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/msghandler/msghandler/dev/bench"
-	"github.com/msghandler/msghandler/dev/bench/compare"
 	"github.com/msghandler/msghandler/dev/bench/order"
 	"github.com/msghandler/msghandler/dev/bench/usage"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
@@ -108,10 +107,10 @@ func (s *setup) judge(report bench.Report, err error) {
 // processes are the processes whose costs are reported.
 func (s *setup) processes() usage.Processes {
 	processes := usage.Processes{
-		compare.Redis: {s.redis.Pid()}, compare.RabbitMQ: {s.rabbit.Pid()}, compare.Producer: {os.Getpid()},
+		bench.Redis: {s.redis.Pid()}, bench.RabbitMQ: {s.rabbit.Pid()}, bench.Producer: {os.Getpid()},
 	}
 	for _, c := range s.running() {
-		processes[compare.Coordinator] = append(processes[compare.Coordinator], c.process.Process.Pid)
+		processes[bench.Coordinator] = append(processes[bench.Coordinator], c.process.Process.Pid)
 	}
 	return processes
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/dev/bench"
-	"github.com/msghandler/msghandler/dev/bench/compare"
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -62,11 +61,11 @@ func reportSick(b *testing.B, calm, sick []figure) {
 		*rounds,
 		*phase)
 	fmt.Printf("| | messages/s | p99 |\n|---|---|---|\n")
-	fmt.Printf("| alone | %.0f | %s |\n", compare.Median(calm, rate), milliseconds(compare.Median(calm, p99)))
-	fmt.Printf("| beside a dead, a hanging and a slow one | %.0f | %s |\n", compare.Median(sick, rate),
-		milliseconds(compare.Median(sick, p99)))
-	throughput, slower := compare.Median(sick, rate)/compare.Median(calm, rate),
-		compare.Median(sick, p99)/compare.Median(calm, p99)
+	fmt.Printf("| alone | %.0f | %s |\n", medianOf(calm, rate), milliseconds(medianOf(calm, p99)))
+	fmt.Printf("| beside a dead, a hanging and a slow one | %.0f | %s |\n", medianOf(sick, rate),
+		milliseconds(medianOf(sick, p99)))
+	throughput, slower := medianOf(sick, rate)/medianOf(calm, rate),
+		medianOf(sick, p99)/medianOf(calm, p99)
 	fmt.Printf("| ratio | %.0f %% | %.2f |\n\n", 100*throughput, slower)
 	b.ReportMetric(throughput, "throughput-ratio")
 	b.ReportMetric(slower, "p99-ratio")

@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"github.com/msghandler/msghandler/dev/bench"
-	"github.com/msghandler/msghandler/dev/bench/compare"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -190,7 +189,7 @@ func (r *siteRow) queuesTable(mode bench.Mode) [][]string {
 
 // groupCPU is the median of the CPU time of one process for a message.
 func (r *siteRow) groupCPU(mode bench.Mode, group string) string {
-	return fmt.Sprintf("%.0f", compare.Median(r.rounds[mode], func(f siteRound) float64 { return f.cpu[group] }))
+	return fmt.Sprintf("%.0f", medianOf(r.rounds[mode], func(f siteRound) float64 { return f.cpu[group] }))
 }
 
 // mustBeSpread fails the benchmark where one of several has too little or too much.

@@ -35,7 +35,7 @@ const (
 
 // Config describes a Reference.
 type Config struct {
-	// RedisURL and AMQPURL are the addresses of Redis and the broker; both empty: the Reference only makes calls.
+	// RedisURL and AMQPURL are the addresses of Redis and the broker; both empty: nothing is stored or published.
 	RedisURL, AMQPURL string
 	// Prefix begins its keys in Redis.
 	Prefix string

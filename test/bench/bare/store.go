@@ -1,4 +1,4 @@
-// Package bare does only the bare work of a coordinator, as the ceiling for comparisons: a half message is stored, its
+// Package bare does only the bare work of a coordinator, as the reference of comparisons: a half message is stored, its
 // producer is asked, the message becomes sendable, its marker is deleted, the message is published and removed. There
 // are no checks, digests, leases, retries, backoffs or traces, and a crash loses messages.
 //
@@ -45,7 +45,7 @@ type store struct {
 func openStore(url, prefix string) (*store, error) {
 	options, err := redis.ParseURL(url)
 	if err != nil {
-		return nil, errors.New("the ceilings take one Redis, redis://HOST:PORT/DB") // the URL may hold a password
+		return nil, errors.New("the bare chain takes one Redis, redis://HOST:PORT/DB") // the URL may hold a password
 	}
 	options.Protocol, options.DisableIdentity = 2, true
 	return &store{

@@ -11,23 +11,16 @@ import (
 	"github.com/msghandler/msghandler/dev/bench"
 )
 
-// BenchmarkOffered measures how long messages take at a rate below the possible rate, in both modes.
-//
-//	go test ./test/bench -run '^$' -bench Offered -benchtime 1x -args -rate 4000 -seconds 10
-func BenchmarkOffered(b *testing.B) { loadBothModes(b, *rate) }
-
 // BenchmarkFull measures as much as is possible, in both modes; it is there to be profiled, for half of the time. make
 // profiles draws its profiles as well.
 //
 //	go test ./test/bench -run '^$' -bench Full -benchtime 1x -args -seconds 15 -profiles "$PWD"/profiles
-func BenchmarkFull(b *testing.B) { loadBothModes(b, 0) }
-
-func loadBothModes(b *testing.B, offered int) {
+func BenchmarkFull(b *testing.B) {
 	for b.Loop() {
 		s := newSetup(b)
 		for _, mode := range []bench.Mode{bench.Gathered, bench.Unary} {
 			load := s.load()
-			load.Mode, load.Rate, load.ConsumeAfter = mode, offered, true
+			load.Mode, load.ConsumeAfter = mode, true
 			var profiling sync.WaitGroup
 			if *profiles != "" {
 				load.Progress = s.profileOnce(&profiling, mode, load.Duration)

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/dev/bench"
-	"github.com/msghandler/msghandler/dev/bench/bare"
+	"github.com/msghandler/msghandler/test/bench/bare"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -94,27 +94,5 @@ func TestLoadDetectsMissingPublishes(t *testing.T) {
 	}
 	if err == nil || !strings.Contains(err.Error(), "are not discarded") {
 		t.Errorf("the error names no remaining messages: %v", err)
-	}
-}
-
-func TestPartsAloneCleanUp(t *testing.T) {
-	t.Parallel()
-	redis, rabbit := servers.Redis(t), servers.RabbitMQ(t)
-	alone, err := bare.NewAlone(bare.Config{RedisURL: redis.URL(), AMQPURL: rabbit.URL, Prefix: "alone-test"}, 100, true)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, part := range map[string]func(context.Context, time.Duration) (bare.Count, error){
-		"Redis": alone.Redis, "publishes": alone.Publishes, "chain": alone.Chain,
-	} {
-		if count, err := part(t.Context(), 50*time.Millisecond); err != nil || count.Messages == 0 {
-			t.Errorf("%s: %+v, %v", name, count, err)
-		}
-	}
-	if err := alone.Close(); err != nil {
-		t.Error(err)
-	}
-	if keys := redis.CLI("KEYS", "*"); strings.TrimSpace(keys) != "" {
-		t.Errorf("left %s", keys)
 	}
 }
