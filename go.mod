@@ -20,6 +20,7 @@ require (
 	github.com/msghandler/msghandler/broker/nats v0.1.0
 	github.com/msghandler/msghandler/broker/rabbitmq v0.1.0
 	github.com/msghandler/msghandler/consumer v0.1.0
+	github.com/msghandler/msghandler/examples v0.1.0
 	github.com/msghandler/msghandler/internal/ground v0.1.0
 	github.com/msghandler/msghandler/producer v0.1.0
 	github.com/msghandler/msghandler/prometheus v0.1.0

@@ -42,9 +42,6 @@ type Config struct {
 	Token string
 	// AMQPURL is where the coordinators publish to. The queues are made there.
 	AMQPURL string
-	// RedisURL is where the coordinators store, redis://HOST:PORT/DB. Its memory is measured before and after
-	// FootprintMessages more have been stored, which are rolled back. Empty: none are stored.
-	RedisURL string
 	// Mode defaults to Gathered.
 	Mode Mode
 	// Producers is how many producers there are, each with a name and a callback address of its own. Default 1.
@@ -174,15 +171,9 @@ func Run(ctx context.Context, config Config) (report Report, err error) {
 		}
 		return Report{}, err
 	}
-	stored, err := r.footprint(ctx)
-	if err != nil {
-		return Report{}, errors.Join(err, r.discard())
-	}
 	r.load(ctx)
 	r.settle()
-	report = r.report()
-	report.RedisBytes = stored
-	return report, r.discard()
+	return r.report(), r.discard()
 }
 
 // newName returns the name of a run, with which the names of its queues, producers and ids begin.

@@ -49,9 +49,7 @@ type Report struct {
 	CPU        map[string]float64 `json:"cpu_us_per_message,omitempty"`
 	Memory     map[string]uint64  `json:"memory_bytes,omitempty"`
 	MostMemory map[string]uint64  `json:"most_memory_bytes,omitempty"`
-	// RedisBytes is the size of a pending message in Redis.
-	RedisBytes float64 `json:"redis_bytes_per_pending_message,omitempty"`
-	Balance    Balance `json:"balance"`
+	Balance    Balance            `json:"balance"`
 	// Deliveries is the number of deliveries of each queue, where there are several.
 	Deliveries map[string]int64 `json:"deliveries_by_queue,omitempty"`
 }

@@ -42,7 +42,6 @@ type command struct {
 	Consume  string        `default:"during" enum:"during,after" help:"Whether the queues are emptied during the load, or after the load and at no cost to the load."`
 	Listen   string        `default:"127.0.0.1:0" help:"Where the producers serve their callbacks." placeholder:"HOST:PORT"`
 	Target   string        `help:"Where coordinators reach --listen; default: the address that --listen got." placeholder:"HOST:PORT"`
-	Sizes    bool          `name:"footprint" help:"Measure first how many bytes a pending message takes in Redis: 5,000 more are stored and rolled back."`
 	Output   string        `default:"table" enum:"table,json,yaml" help:"table for people, json or yaml for programs."`
 	commandline.TLSFlags
 	commandline.TokenFlags
@@ -66,13 +65,13 @@ func Run(ctx context.Context, process commandline.Process) int { return Program.
 // Help says what --help says below the usage.
 func (c *command) Help() string {
 	return `The load needs running coordinators and their configuration: amqp.url, where msghandler-bench makes queues
-of its own, and redis.url with --footprint. With --rate the load writes so many messages a second during --warmup
-and --for, and one message for each producer before. Producers, queues and ids begin with msghandler-bench-. Queues
-and messages are removed at the end and on an interrupt; receipts of the messages stay in Redis for done.retention.
-callbacks.allow must allow the coordinators to call msghandler-bench back; these calls are not encrypted. Without
---rate the load takes all that coordinators, Redis and RabbitMQ can give, and slows down others who use them.
-Processor time and memory are those of processes that listen on this machine's loopback. The exit status is 1 when
-a message was lost, or a message arrived that had rolled back.`
+of its own. With --rate the load writes so many messages a second during --warmup and --for, and one message for
+each producer before. Producers, queues and ids begin with msghandler-bench-. Queues and messages are removed at the
+end and on an interrupt; receipts of the messages stay in Redis for done.retention. callbacks.allow must allow the
+coordinators to call msghandler-bench back; these calls are not encrypted. Without --rate the load takes all that
+coordinators, Redis and RabbitMQ can give, and slows down others who use them. Processor time and memory are those
+of processes that listen on this machine's loopback. The exit status is 1 when a message was lost, or a message
+arrived that had rolled back.`
 }
 
 // errUneven is the end of a load whose books do not balance.
@@ -143,12 +142,8 @@ func (c *command) config(s *commandline.Session, settings config.Config) bench.C
 	if len(servers) == 0 {
 		servers = strings.Split(cmp.Or(s.Variable("MSGHANDLER_SERVER"), settings.GRPC.Addr), ",")
 	}
-	redis := ""
-	if c.Sizes {
-		redis = settings.Redis.URL
-	}
 	return bench.Config{
-		Coordinators: servers, AMQPURL: settings.AMQP.URLs[0], RedisURL: redis, Mode: bench.Mode(c.Mode),
+		Coordinators: servers, AMQPURL: settings.AMQP.URLs[0], Mode: bench.Mode(c.Mode),
 		Producers: c.Producer, Callers: c.Callers, Rate: c.Rate, Body: c.Body, Silent: c.Silent, Rollback: c.Rollback,
 		ConfirmAfter: c.After, Warmup: c.warmup(), Duration: c.For, Queues: c.Queues, Classic: c.Queue == "classic",
 		ConsumeAfter: c.Consume == "after", Listen: c.Listen, Target: c.Target,
@@ -168,13 +163,9 @@ func (c *command) warn(s *commandline.Session, load bench.Config) {
 		messages := int(math.Round(float64(load.Rate) * during.Seconds()))
 		amount = fmt.Sprintf("about %d messages (%d a second for %s)", messages, load.Rate, during)
 	}
-	var more string
-	if c.Sizes {
-		more = fmt.Sprintf(", and first %d that are rolled back", bench.FootprintMessages)
-	}
-	fmt.Fprintf(s.Err, "msghandler-bench writes %s%s, to the Redis of the coordinators at %s and to queues "+
+	fmt.Fprintf(s.Err, "msghandler-bench writes %s, to the Redis of the coordinators at %s and to queues "+
 		"msghandler-bench-* on RabbitMQ at %s; an interrupt ends the load, and removes its queues and messages\n",
-		amount, more, strings.Join(load.Coordinators, ", "), strings.Join(brokerHosts([]string{load.AMQPURL}), ", "))
+		amount, strings.Join(load.Coordinators, ", "), strings.Join(brokerHosts([]string{load.AMQPURL}), ", "))
 }
 
 // The default of --warmup is a share of a short load, and longestWarmup at most.
@@ -228,9 +219,6 @@ func reportRows(r bench.Report) [][]string {
 			rows = append(rows, []string{name, fmt.Sprintf("%.0f µs of CPU a message, %d MiB, at most %d MiB", us,
 				r.Memory[name]>>20, r.MostMemory[name]>>20)})
 		}
-	}
-	if r.RedisBytes > 0 {
-		rows = append(rows, []string{"in Redis", fmt.Sprintf("%.0f bytes a pending message", r.RedisBytes)})
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Deliveries)) {
 		rows = append(rows, []string{name, fmt.Sprintf("%d delivered", r.Deliveries[name])})

@@ -15,24 +15,6 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// output is a buffer that may be written to and read concurrently.
-type output struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.String()
-}
-
 // ran is a command's exit status and output.
 type ran struct {
 	status   int
@@ -67,7 +49,7 @@ func serve(t *testing.T, args ...string) (addr string, stop func() int) {
 	addr = free.Addr().String()
 	_ = free.Close()
 	ctx, cancel := context.WithCancel(context.Background())
-	log, ended := &output{}, make(chan int, 1)
+	log, ended := &servers.Log{}, make(chan int, 1)
 	go func() {
 		ended <- cli.Run(ctx, commandline.Process{
 			Args: append([]string{"serve", "--grpc.addr", addr, "--http.addr=127.0.0.1:0"}, args...),

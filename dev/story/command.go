@@ -2,10 +2,11 @@ package story
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 
-	"github.com/msghandler/msghandler/dev/demo/database"
+	"github.com/msghandler/msghandler/examples/database"
 	"github.com/msghandler/msghandler/internal/cli/commandline"
 )
 
@@ -20,7 +21,7 @@ func (c *Command) Run(ctx context.Context, s *commandline.Session) error {
 	if c.Orders < 100 {
 		return commandline.UsageError{Err: fmt.Errorf("--orders is %d; the story needs at least 100", c.Orders)}
 	}
-	if err := c.checkDatabase(); err != nil {
+	if err := c.checkDatabase(ctx); err != nil {
 		return err
 	}
 	executable, err := commandline.FindProgram("msghandler")
@@ -30,19 +31,22 @@ func (c *Command) Run(ctx context.Context, s *commandline.Session) error {
 	logger := slog.New(slog.NewTextHandler(s.Err, nil))
 	return commandline.UntilSignalled(ctx, logger, commandline.AlwaysStop, func(ctx context.Context) error {
 		return run(ctx, config{
-			Orders: c.Orders, Database: c.Database, Executable: executable, Out: s.Out, Live: commandline.IsTerminal(s.Out),
+			Orders: c.Orders, Database: c.Database, Executable: executable, Out: s.Out,
 		})
 	})
 }
 
-// checkDatabase refuses a name of no database, without connecting.
-func (c *Command) checkDatabase() error {
+// checkDatabase refuses a database that cannot be reached, before anything starts.
+func (c *Command) checkDatabase(ctx context.Context) error {
 	if c.Database == "" {
 		return nil
 	}
-	db, err := database.Open(c.Database)
-	if err != nil {
+	db, err := database.Open(ctx, c.Database)
+	switch {
+	case errors.Is(err, database.ErrURL):
 		return commandline.UsageError{Err: fmt.Errorf("--database: %w", err)}
+	case err != nil:
+		return fmt.Errorf("--database: %w", err)
 	}
 	return db.Close()
 }

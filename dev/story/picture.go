@@ -59,72 +59,20 @@ func customer(n int) orders.Order {
 	return order
 }
 
-// picture shows how the demo stands, while it runs.
-type picture struct {
-	stage *stage
-	last  progress
-	shown time.Time
-	drawn int // lines of the live table that stand on the terminal
+// say adds a line to the story.
+func (s *stage) say(what string) {
+	fmt.Fprintf(s.Out, "%5.1fs  %s\n", time.Since(s.begun).Seconds(), what)
 }
 
-// say adds a line that stays.
-func (p *picture) say(what string) {
-	p.erase()
-	fmt.Fprintf(p.stage.Out, "%5.1fs  %s\n", time.Since(p.stage.begun).Seconds(), what)
-	if p.stage.Live {
-		p.draw()
-	}
-}
-
-// show draws the progress, unless the last drawing is recent.
-func (p *picture) show(now progress) {
-	p.last = now
-	interval := time.Second
-	if p.stage.Live {
-		interval = 100 * time.Millisecond
-	}
-	if time.Since(p.shown) >= interval {
-		p.draw()
-	}
-}
-
-func (p *picture) draw() {
-	p.shown = time.Now()
-	s, now := p.stage, p.last
-	paid := now.Paid + now.Shipped + now.Completed
-	if !s.Live {
-		fmt.Fprintf(s.Out, "%5.1fs  %4d placed, %3d too late; %4d paid, %4d shipped, %4d completed; %4d pending, "+
-			"%3d cancelled; %2d dead letters\n", time.Since(s.begun).Seconds(), now.Placed(), s.tally.TooLate.Load(), paid,
-			now.effects.Shipments, now.Completed, now.Pending, now.Cancelled, now.dead)
+// show adds a line of the progress, once a second.
+func (s *stage) show(now progress) {
+	if time.Since(s.shown) < time.Second {
 		return
 	}
-	p.erase()
-	rows := []string{
-		bar("placed", now.Placed(), s.Orders),
-		bar("too late", int(s.tally.TooLate.Load()), s.Orders),
-		bar("paid", paid, s.Orders),
-		bar("shipped", now.effects.Shipments, s.Orders),
-		bar("completed", now.Completed, s.Orders),
-		bar("pending", now.Pending, s.Orders),
-		bar("cancelled", now.Cancelled, s.Orders),
-		bar("dead letters", now.dead, s.Orders),
-	}
-	fmt.Fprintf(s.Out, "%s\n", strings.Join(rows, "\n"))
-	p.drawn = len(rows)
-}
-
-// erase takes the live table off the terminal.
-func (p *picture) erase() {
-	if p.drawn > 0 {
-		fmt.Fprintf(p.stage.Out, "\x1b[%dA\x1b[J", p.drawn)
-		p.drawn = 0
-	}
-}
-
-func bar(name string, n, total int) string {
-	const width = 50
-	filled := min(width, n*width/max(total, 1))
-	return fmt.Sprintf("  %-12s %s%s %6d", name, strings.Repeat("█", filled), strings.Repeat("·", width-filled), n)
+	s.shown = time.Now()
+	s.say(fmt.Sprintf("%4d placed, %3d too late; %4d paid, %4d shipped, %4d completed; %4d pending, %3d cancelled; "+
+		"%2d dead letters", now.Placed(), s.tally.TooLate.Load(), now.Paid+now.Shipped+now.Completed,
+		now.effects.Shipments, now.Completed, now.Pending, now.Cancelled, now.dead))
 }
 
 // writeBooks shows the books, and returns an error unless they balance.
@@ -167,7 +115,7 @@ The books, read from the shop's database after %.1f s and %d kill -9 of the coor
 		return *s.failure.Load()
 	}
 	fmt.Fprintln(s.Out, "The books balance: each product is on sale or belongs to one order, every paid order was "+
-		"shipped once,\nevery event was handled once, and only the event that nobody knows is a dead letter.")
+		"shipped once,\nevery event was handled once, and only the event of an unknown type is a dead letter.")
 	return nil
 }
 

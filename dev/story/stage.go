@@ -18,10 +18,10 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/dev/demo/consumers"
-	"github.com/msghandler/msghandler/dev/demo/database"
 	"github.com/msghandler/msghandler/dev/demo/orders"
 	"github.com/msghandler/msghandler/dev/embedded"
 	"github.com/msghandler/msghandler/dev/embedded/amqpbroker"
+	"github.com/msghandler/msghandler/examples/database"
 	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 )
 
@@ -33,9 +33,8 @@ type config struct {
 	Database string
 	// Executable is the msghandler binary that is started, and killed, as the coordinator.
 	Executable string
-	// Out is where the story goes; Live redraws a table there instead of adding lines.
-	Out  io.Writer
-	Live bool
+	// Out is where the story goes.
+	Out io.Writer
 }
 
 const (
@@ -61,7 +60,6 @@ func run(ctx context.Context, c config) (err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	s := &stage{config: c, dir: dir, begun: time.Now()}
-	s.picture.stage = s
 	defer func() { err = errors.Join(err, s.strike()) }()
 	if err := s.set(ctx); err != nil {
 		return err
@@ -93,7 +91,8 @@ type stage struct {
 	tally         orders.Tally
 	// failure is why an order could not be placed or paid; nil where there is none.
 	failure atomic.Pointer[error]
-	picture picture
+	// shown is when the progress was shown last.
+	shown time.Time
 	// replayed is the number of dead letters that were replayed, and left names the others.
 	replayed int
 	left     []string
@@ -108,13 +107,7 @@ They are NOT durable: their data ends with it. The coordinator is a process of i
 "msghandler serve" has by default, but shorter times. Shop and consumers are those of producer-demo and consumer-demo.
 
 `)
-	url := s.Database
-	if url == "" {
-		// Data that ends with this process need not be on the disk.
-		url = "sqlite:" + filepath.Join(s.dir, "shop.db") + "?_pragma=synchronous(OFF)"
-	}
-	var err error
-	if s.database, err = database.Open(url); err != nil {
+	if err := s.openDatabase(ctx); err != nil {
 		return err
 	}
 	logger, err := s.setServers(ctx)
@@ -125,7 +118,7 @@ They are NOT durable: their data ends with it. The coordinator is a process of i
 		return err
 	}
 	s.orders, err = orders.Open(ctx, orders.Config{
-		Name: name, Coordinator: s.coordinator.grpc, Database: s.database, Products: s.Orders,
+		Coordinator: s.coordinator.grpc, Database: s.database, Products: s.Orders,
 		AMQP: s.amqp, PayWithin: payWithin, Retries: retries, Logger: logger,
 	})
 	if err != nil {
@@ -138,8 +131,19 @@ They are NOT durable: their data ends with it. The coordinator is a process of i
 	return err
 }
 
-// name is the shop's as a producer.
-const name = "orders"
+// openDatabase opens the database for the shop: a file of SQLite where no other is named.
+func (s *stage) openDatabase(ctx context.Context) (err error) {
+	if s.Database != "" {
+		s.database, err = database.Open(ctx, s.Database)
+		return err
+	}
+	if s.database, err = database.Open(ctx, "sqlite:"+filepath.Join(s.dir, "shop.db")); err != nil {
+		return err
+	}
+	// Data that ends with this process need not be on the disk.
+	_, err = s.database.ExecContext(ctx, `PRAGMA synchronous = OFF`)
+	return err
+}
 
 // setServers starts Redis, the broker and the coordinator.
 func (s *stage) setServers(ctx context.Context) (*slog.Logger, error) {
@@ -167,7 +171,7 @@ func (s *stage) setServers(ctx context.Context) (*slog.Logger, error) {
 func (s *stage) startConsumers(ctx context.Context, logger *slog.Logger) (err error) {
 	waiting := make(chan struct{})
 	s.consumers, err = consumers.Open(ctx, consumers.Config{
-		URL: s.amqp, Database: s.database, Producer: name, PayWithin: payWithin, Retries: retries, Prefetch: 100,
+		URL: s.amqp, Database: s.database, PayWithin: payWithin, Retries: retries, Prefetch: 100,
 		Courier: s.courier.take, Consuming: func() { close(waiting) }, Logger: logger,
 	})
 	if err != nil {

@@ -80,7 +80,7 @@ func (s *stage) play(ctx context.Context) error {
 	if failed != nil {
 		return fmt.Errorf("place orders: %w", failed)
 	}
-	s.picture.say(fmt.Sprintf("all buyers have been here; what was never submitted is asked about, "+
+	s.say(fmt.Sprintf("all buyers have been here; what was never submitted is asked about, "+
 		"and what is not paid within %v is cancelled", payWithin))
 	if err := s.replayDeadLetters(ctx); err != nil {
 		return err
@@ -110,11 +110,11 @@ func (s *stage) killCoordinator(ctx context.Context) error {
 		return err
 	}
 	s.coordinator.kill()
-	s.picture.say("kill -9: the coordinator is dead, with messages in hand; orders wait, nothing is lost")
+	s.say("kill -9: the coordinator is dead, with messages in hand; orders wait, nothing is lost")
 	if err := s.until(ctx, pause(time.Second)); err != nil {
 		return err
 	}
-	s.picture.say("the coordinator is started again; what its predecessor held is taken up when the leases end")
+	s.say("the coordinator is started again; what its predecessor held is taken up when the leases end")
 	return s.coordinator.start(ctx)
 }
 
@@ -161,12 +161,12 @@ func (s *stage) replayDeadLetters(ctx context.Context) error {
 			s.left = append(s.left, l.Key()+": "+l.Reason)
 		}
 	}
-	s.picture.say(fmt.Sprintf("%d dead letters: no courier came for %d parcels, though each was tried %d times, and "+
-		"an event is of a type that nobody knows", len(letters), s.courier.refusals(), 1+len(retries)))
+	s.say(fmt.Sprintf("%d dead letters: no courier came for %d parcels, though each was tried %d times, and "+
+		"an event is of a type that no consumer knows", len(letters), s.courier.refusals(), 1+len(retries)))
 	if len(keys) == 0 {
 		return nil
 	}
-	s.picture.say(fmt.Sprintf("the courier is back; its letters are replayed, as an operator would do it:\n        "+
+	s.say(fmt.Sprintf("the courier is back; its letters are replayed, as an operator would do it:\n        "+
 		"msghandler dlq replay --direct --queue %s %s ...", shop.DeadLetterQueue, keys[0]))
 	if s.replayed, err = dead.Replay(ctx, consumer.ToExchanges(shop.Exchange), keys...); err != nil {
 		return fmt.Errorf("replay the dead letters: %w", err)
@@ -213,7 +213,7 @@ func (s *stage) until(ctx context.Context, cond func(now progress) bool) error {
 	defer ticker.Stop()
 	for {
 		now, err := s.progress(ctx)
-		s.picture.show(now)
+		s.show(now)
 		switch {
 		case ctx.Err() != nil:
 			return gaveUp(ctx, now)

@@ -27,10 +27,10 @@ func TestOnlyDeadlineBlamesTheBooks(t *testing.T) {
 func TestWrongUsageStartsNothing(t *testing.T) {
 	t.Parallel()
 	for typed, want := range map[string]string{
-		"--database=x":                        "--database: a database is named sqlite:FILE, postgres://",
-		"--database=postgres:":                "--database: a database is named",
-		"--database=mariadb://u:geheim@":      "--database: a database is named",
-		"--database=mariadb://u:ge%zzheim@h/": "--database: a database is named",
+		"--database=x":                        "--database: a database is sqlite:FILE, postgres://",
+		"--database=postgres:":                "--database: a database is",
+		"--database=mariadb://u:geheim@":      "--database: a database is",
+		"--database=mariadb://u:ge%zzheim@h/": "--database: a database is",
 		"--orders=99":                         "at least 100",
 	} {
 		var out, errs strings.Builder

@@ -19,9 +19,11 @@ import (
 	sqlmarker "github.com/msghandler/msghandler/producer/marker/sql"
 )
 
-// errURL does not repeat the URL, which may hold a password.
-var errURL = errors.New(
-	"a database is sqlite:FILE, postgres://USER:PASSWORD@HOST/NAME or mariadb://USER:PASSWORD@HOST/NAME")
+// Help says how a database is named.
+const Help = "sqlite:FILE, postgres://USER:PASSWORD@HOST/NAME or mariadb://USER:PASSWORD@HOST/NAME"
+
+// ErrURL does not repeat the URL, which may hold a password.
+var ErrURL = errors.New("a database is " + Help)
 
 // DB is a database with its dialect.
 type DB struct {
@@ -37,7 +39,7 @@ func Open(ctx context.Context, name string) (*DB, error) {
 	}
 	db, err := sql.Open(driver, dsn)
 	if err != nil {
-		return nil, errURL
+		return nil, ErrURL
 	}
 	connections := 16
 	if dialect == sqlmarker.SQLite {
@@ -52,26 +54,26 @@ func Open(ctx context.Context, name string) (*DB, error) {
 func parse(name string) (driver, dsn string, dialect sqlmarker.Dialect, err error) {
 	u, err := url.Parse(name)
 	if err != nil {
-		return "", "", 0, errURL
+		return "", "", 0, ErrURL
 	}
 	switch {
 	case u.Scheme == "sqlite" && u.Opaque+u.Path != "" && u.RawQuery == "":
 		file := "file:" + url.PathEscape(u.Opaque+u.Path)
-		return "sqlite", file + "?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)", sqlmarker.SQLite, nil
+		return "sqlite", file + "?_pragma=busy_timeout(20000)&_pragma=journal_mode(WAL)", sqlmarker.SQLite, nil
 	case (u.Scheme == "postgres" || u.Scheme == "postgresql") && u.Host != "":
 		return "pgx", name, sqlmarker.PostgreSQL, nil
 	case (u.Scheme == "mariadb" || u.Scheme == "mysql") && u.Host != "":
 		address := net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "3306"))
 		config, err := mysql.ParseDSN("tcp(" + address + ")/?" + u.RawQuery) // the query is the driver's, such as tls=true
 		if err != nil {
-			return "", "", 0, errURL
+			return "", "", 0, ErrURL
 		}
 		config.DBName, config.User = strings.TrimPrefix(u.Path, "/"), u.User.Username()
 		config.Passwd, _ = u.User.Password()
 		config.Timeout, config.ReadTimeout, config.WriteTimeout = 5*time.Second, time.Minute, time.Minute
 		return "mysql", config.FormatDSN(), sqlmarker.MySQL, nil
 	}
-	return "", "", 0, errURL
+	return "", "", 0, ErrURL
 }
 
 // SQL puts a statement with the parameters ? into the words of the database.

@@ -1,6 +1,7 @@
 package database
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/go-sql-driver/mysql"
@@ -18,9 +19,12 @@ func TestParametersAreUsedOrRefused(t *testing.T) {
 		config.User != "shop" || config.Passwd != "p@ss" || config.DBName != "shop" {
 		t.Errorf("parsed as %+v: %v", config, err)
 	}
-	for _, name := range []string{"sqlite:orders.db?mode=ro", "mariadb://h/shop?timeout=soon"} {
-		if _, dsn, _, err := parse(name); err == nil {
-			t.Errorf("%s was taken as %s", name, dsn)
+	for _, name := range []string{
+		"sqlite:orders.db?mode=ro", "mariadb://h/shop?timeout=soon", "", "sqlite:", "orders.db", "oracle://u:secret@h/db",
+		"mariadb://u:secret@h:port/db", "mysql:secret",
+	} {
+		if _, dsn, _, err := parse(name); err == nil || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s was taken as %s: %v", name, dsn, err)
 		}
 	}
 }

@@ -74,7 +74,7 @@ func BenchmarkEndToEnd(b *testing.B) {
 			for range *rounds {
 				for i, c := range all {
 					load := c.load()
-					load.Mode, load.ConsumeAfter, load.RedisURL = mode, true, ""
+					load.Mode, load.ConsumeAfter = mode, true
 					found[i] = append(found[i], first.measure(load))
 				}
 			}
@@ -105,7 +105,7 @@ func reportEndToEnd(b *testing.B, mode bench.Mode, all []contender, found [][]be
 // load is the load generator's configuration for the setup.
 func (s *setup) load() bench.Config {
 	return bench.Config{
-		Coordinators: s.addresses(), AMQPURL: s.rabbit.URL, RedisURL: s.redis.URL(), Body: *bodySize, Callers: *callers,
+		Coordinators: s.addresses(), AMQPURL: s.rabbit.URL, Body: *bodySize, Callers: *callers,
 		Warmup: time.Second, Duration: time.Duration(*seconds * float64(time.Second)), Processes: s.processes(),
 	}
 }

@@ -164,7 +164,7 @@ func (r *siteRow) measure(mode bench.Mode) siteRound {
 	r.b.Helper()
 	looked := &queueLook{management: r.rabbit.Management()}
 	load := r.load()
-	load.RedisURL, load.Mode, load.Queues, load.ConsumeAfter = "", mode, r.queues, true
+	load.Mode, load.Queues, load.ConsumeAfter = mode, r.queues, true
 	load.Processes, load.Progress = r.processes(), looked.once
 	before := r.commandStats()
 	report := r.setup.measure(load)

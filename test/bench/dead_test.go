@@ -158,7 +158,7 @@ func (s *setup) turn() turn {
 	}
 	for _, mode := range modes {
 		load := s.load()
-		load.Mode, load.Warmup, load.RedisURL = mode, settled, ""
+		load.Mode, load.Warmup = mode, settled
 		t.loads[mode] = s.measure(load)
 	}
 	t.tried = s.total(counted, "msghandler_moves_total", "unreachable", "stored")

@@ -129,7 +129,7 @@ func BenchmarkDrainBeside(b *testing.B) {
 // fresh are new messages at a rate.
 func (s *setup) fresh(warmup, long time.Duration) bench.Config {
 	load := s.load()
-	load.Mode, load.Rate, load.ConsumeAfter, load.RedisURL = bench.Unary, *offered, true, ""
+	load.Mode, load.Rate, load.ConsumeAfter = bench.Unary, *offered, true
 	load.Warmup, load.Duration = warmup, long
 	return load
 }

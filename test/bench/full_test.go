@@ -27,8 +27,8 @@ func BenchmarkFull(b *testing.B) {
 			}
 			report := s.measure(load)
 			profiling.Wait()
-			fmt.Printf("\n%s: %.0f messages/s, %.0f bytes in Redis a pending message, CPU µs/message %v, memory %v\n", mode,
-				report.Rate, report.RedisBytes, report.CPU, report.MostMemory)
+			fmt.Printf("\n%s: %.0f messages/s, CPU µs/message %v, memory %v\n", mode, report.Rate, report.CPU,
+				report.MostMemory)
 			fmt.Printf("  half to ack %+v\n  Submit to ack %+v\n", report.HalfToAck, report.SubmitToAck)
 		}
 	}

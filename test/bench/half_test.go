@@ -71,7 +71,6 @@ func loaded(b *testing.B, mode bench.Mode, offered int) (found atHalf) {
 		s := newSetup(b)
 		load := s.load()
 		load.Mode, load.Rate, load.ConsumeAfter, load.Warmup = mode, offered, true, 2*time.Second
-		load.RedisURL = "" // or more messages would be stored to see their size
 		s.redis.CLI("CONFIG", "SET", "auto-aof-rewrite-percentage", "0")
 		if offered == 0 {
 			found.own = []bench.Report{s.measure(load)}

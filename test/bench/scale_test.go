@@ -121,7 +121,7 @@ func (s *setup) inTurn(t task) map[int][]shared {
 func (s *setup) traffic(mode bench.Mode) shared {
 	var seen []sighting
 	load := s.load()
-	load.Mode, load.Silent, load.ConsumeAfter, load.RedisURL = mode, *silent, true, ""
+	load.Mode, load.Silent, load.ConsumeAfter = mode, *silent, true
 	load.ConfirmAfter, load.Warmup = askedAfter, settled+askedAfter
 	load.Progress = func(p bench.Progress) {
 		if p.Stage == bench.StageMeasuring {

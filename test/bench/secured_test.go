@@ -32,7 +32,7 @@ func BenchmarkSecured(b *testing.B) {
 					which := (round + i) % len(talks)
 					s.only(which)
 					load := s.load()
-					load.Mode, load.TLS, load.ConsumeAfter, load.RedisURL = mode, talks[which], true, ""
+					load.Mode, load.TLS, load.ConsumeAfter = mode, talks[which], true
 					found[which] = append(found[which], s.measure(load))
 				}
 			}

@@ -89,7 +89,7 @@ func measurePhase(b *testing.B, sick bool) (f figure) {
 func (s *setup) healthy(long time.Duration) figure {
 	load := s.load()
 	load.Mode, load.Producers, load.Rate, load.Callers = bench.Unary, 3, *offered, 24
-	load.Warmup, load.Duration, load.RedisURL = time.Millisecond, long, ""
+	load.Warmup, load.Duration = time.Millisecond, long
 	report := s.measure(load)
 	return figure{rate: report.Rate, p50: report.HalfToAck.P50, p99: report.HalfToAck.P99}
 }

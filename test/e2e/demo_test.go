@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-sql-driver/mysql"
-
 	"github.com/msghandler/msghandler/test/programs"
 	"github.com/msghandler/msghandler/test/servers"
 )
@@ -17,15 +15,11 @@ import (
 func onServers(t *testing.T, test func(t *testing.T, database string)) {
 	t.Run("postgresql", func(t *testing.T) {
 		t.Parallel()
-		test(t, servers.PostgreSQL(t).DSN)
+		test(t, servers.PostgreSQL(t).URL())
 	})
 	t.Run("mariadb", func(t *testing.T) {
 		t.Parallel()
-		dsn, err := mysql.ParseDSN(servers.MariaDB(t).DSN)
-		if err != nil {
-			t.Fatal(err)
-		}
-		test(t, "mariadb://"+dsn.User+"@"+dsn.Addr+"/"+dsn.DBName)
+		test(t, servers.MariaDB(t).URL())
 	})
 }
 

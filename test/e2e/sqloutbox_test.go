@@ -23,10 +23,10 @@ func outboxDSN(t *testing.T, dialect string) (d *servers.Database, dsn string) {
 	t.Helper()
 	if dialect == "postgresql" {
 		d = servers.PostgreSQL(t)
-		return d, d.DSN
+	} else {
+		d = servers.MariaDB(t)
 	}
-	d = servers.MariaDB(t)
-	return d, "mariadb://" + strings.NewReplacer("tcp(", "", ")", "").Replace(d.DSN)
+	return d, d.URL()
 }
 
 // pageCommands are the commands of docs/howto/sql-outbox.md for a database.

@@ -15,7 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/msghandler/msghandler/dev/demo/books"
-	demodb "github.com/msghandler/msghandler/dev/demo/database"
+	demodb "github.com/msghandler/msghandler/examples/database"
 	"github.com/msghandler/msghandler/test/programs"
 	"github.com/msghandler/msghandler/test/servers"
 )
@@ -105,13 +105,13 @@ func (w *world) targets() string {
 	return strings.Join(all, ",")
 }
 
-// databaseURL names the shop's database. Processes are killed here, not machines: so a file need not be synced.
+// databaseURL names the shop's database.
 func (w *world) databaseURL() string {
 	w.t.Helper()
 	switch {
 	case w.shared != "":
 	case w.sqlite:
-		w.shared = "sqlite:" + filepath.Join(w.dir, "shop.db") + "?_pragma=synchronous(OFF)"
+		w.shared = "sqlite:" + filepath.Join(w.dir, "shop.db")
 	default:
 		w.shared = servers.PostgreSQL(w.t).DSN
 	}
@@ -122,7 +122,7 @@ func (w *world) databaseURL() string {
 func (w *world) open() *demodb.DB {
 	w.t.Helper()
 	if w.database == nil {
-		db, err := demodb.Open(w.databaseURL())
+		db, err := demodb.Open(w.t.Context(), w.databaseURL())
 		if err != nil {
 			w.t.Fatal(err)
 		}

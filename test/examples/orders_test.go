@@ -40,11 +40,11 @@ func TestOrdersSurviveKills(t *testing.T) {
 	for name, open := range map[string]func(t *testing.T) place{
 		"PostgreSQL": func(t *testing.T) place {
 			d := servers.PostgreSQL(t)
-			return place{d.DSN, d.Driver, d.DSN}
+			return place{d.URL(), d.Driver, d.DSN}
 		},
 		"MariaDB": func(t *testing.T) place {
 			d := servers.MariaDB(t)
-			return place{"mariadb://" + strings.NewReplacer("tcp(", "", ")", "").Replace(d.DSN), d.Driver, d.DSN}
+			return place{d.URL(), d.Driver, d.DSN}
 		},
 		"SQLite": func(t *testing.T) place {
 			file := filepath.Join(t.TempDir(), "shop.db")

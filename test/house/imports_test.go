@@ -215,7 +215,7 @@ var rooms = []struct {
 	{
 		[]string{"dev/story"},
 		slices.Concat(ground, sdks, []string{
-			"internal/cli/commandline", "dev/embedded/...", "dev/demo/...",
+			"internal/cli/commandline", "dev/embedded/...", "dev/demo/...", "examples/database",
 		}),
 		"the story is the demos' own, with embedded servers and the shipped coordinator as a process",
 	},
@@ -256,6 +256,7 @@ var rooms = []struct {
 		[]string{"dev/demo/..."},
 		slices.Concat(sdks, []string{
 			"proto/...", "internal/ground/backoff", "internal/ground/build", "internal/ground/lifecycle",
+			"examples/database",
 		}),
 		"the demos show how the SDKs are used, with nothing else",
 	},

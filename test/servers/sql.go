@@ -47,6 +47,14 @@ type Database struct {
 	Server *SQLServer
 }
 
+// URL is how programs name the database: postgres://USER@HOST/NAME or mariadb://USER@HOST/NAME.
+func (d *Database) URL() string {
+	if d.Driver != "mysql" {
+		return d.DSN
+	}
+	return "mariadb://" + strings.NewReplacer("tcp(", "", ")", "").Replace(d.DSN)
+}
+
 // database makes a database on the server, which is dropped when the test ends.
 func (s *SQLServer) database(t testing.TB) *Database {
 	t.Helper()

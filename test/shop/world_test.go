@@ -13,14 +13,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-sql-driver/mysql"
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/msghandler/msghandler/dev/demo/books"
 	"github.com/msghandler/msghandler/dev/demo/consumers"
-	"github.com/msghandler/msghandler/dev/demo/database"
 	"github.com/msghandler/msghandler/dev/demo/orders"
 	"github.com/msghandler/msghandler/dev/demo/shop"
+	"github.com/msghandler/msghandler/examples/database"
 	sqlmarker "github.com/msghandler/msghandler/producer/marker/sql"
 	"github.com/msghandler/msghandler/test/servers"
 )
@@ -49,28 +48,34 @@ type world struct {
 // onEach runs a test with a new shop on each database. The configuration of the shop may be changed.
 func onEach(t *testing.T, payWithin time.Duration, test func(w *world), changes ...func(*orders.Config)) {
 	t.Parallel()
+	onEachDatabase(t, func(w *world) {
+		w.amqp, w.payWithin, w.log = servers.RabbitMQ(w).URL, payWithin, &log{}
+		w.connect()
+		w.openShop(changes...)
+		test(w)
+	})
+}
+
+// onEachDatabase runs a test with the tables of a new shop on each database, without a broker.
+func onEachDatabase(t *testing.T, test func(w *world)) {
 	names := map[string]func(t *testing.T) string{
-		"sqlite":     func(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir(), "shop.db") },
-		"postgresql": func(t *testing.T) string { return servers.PostgreSQL(t).DSN },
-		"mariadb": func(t *testing.T) string {
-			dsn, err := mysql.ParseDSN(servers.MariaDB(t).DSN)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return "mariadb://" + dsn.User + "@" + dsn.Addr + "/" + dsn.DBName
-		},
+		"sqlite":     func(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir(), "a file.db") },
+		"postgresql": func(t *testing.T) string { return servers.PostgreSQL(t).URL() },
+		"mariadb":    func(t *testing.T) string { return servers.MariaDB(t).URL() },
 	}
 	for kind, name := range names {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			db, err := database.Open(name(t))
+			db, err := database.Open(t.Context(), name(t))
 			if err != nil {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { _ = db.Close() })
-			w := &world{T: t, db: db, amqp: servers.RabbitMQ(t).URL, payWithin: payWithin, log: &log{}}
-			w.connect()
-			w.openShop(changes...)
+			w := &world{T: t, db: db}
+			for range 2 { // the second time everything exists
+				w.shop, err = shop.Open(t.Context(), db, products)
+				w.must(err)
+			}
 			test(w)
 		})
 	}
@@ -99,7 +104,7 @@ func retries() []time.Duration { return []time.Duration{50 * time.Millisecond, 1
 func (w *world) openShop(changes ...func(*orders.Config)) {
 	w.Helper()
 	config := orders.Config{
-		Name: "orders", Database: w.db, Products: products, AMQP: w.amqp, PayWithin: w.payWithin, Retries: retries(),
+		Database: w.db, Products: products, AMQP: w.amqp, PayWithin: w.payWithin, Retries: retries(),
 		SweepEvery: time.Hour, Backoff: append(retries(), 200*time.Millisecond), Logger: w.log.logger(),
 	}
 	for _, change := range changes {
@@ -115,8 +120,6 @@ func (w *world) openShop(changes ...func(*orders.Config)) {
 			w.Error(err)
 		}
 	})
-	w.shop, err = shop.Open(w.Context(), w.db, products)
-	w.must(err)
 	w.outbox, err = sqlmarker.New(sqlmarker.Config{DB: w.db.DB, Dialect: w.db.Dialect, Producer: "orders"})
 	w.must(err)
 }
@@ -127,7 +130,7 @@ func (w *world) consume(courier func(ctx context.Context, order int64) error) {
 	waiting := make(chan struct{})
 	var err error
 	w.consumers, err = consumers.Open(w.Context(), consumers.Config{
-		URL: w.amqp, Database: w.db, Producer: "orders", PayWithin: w.payWithin, Retries: retries(), Courier: courier,
+		URL: w.amqp, Database: w.db, PayWithin: w.payWithin, Retries: retries(), Courier: courier,
 		Consuming: func() { close(waiting) }, Logger: w.log.logger(),
 	})
 	w.must(err)
@@ -234,7 +237,7 @@ func (w *world) balanced() (b books.Books) {
 
 // inTx runs a change of the shop in a transaction, without an announcement.
 func (w *world) inTx(change func(tx *sql.Tx) error) error {
-	return w.db.InTx(w.Context(), change)
+	return w.shop.InTx(w.Context(), change)
 }
 
 // log keeps what the services log.

@@ -8,8 +8,8 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/msghandler/msghandler/dev/demo/database"
 	"github.com/msghandler/msghandler/dev/demo/shop"
+	"github.com/msghandler/msghandler/examples/database"
 )
 
 // Books is the result of a comparison.
@@ -20,9 +20,6 @@ type Books struct {
 	ByTimeout, ByBuyer int
 	// Products is the number of products, of which each is on sale or sold.
 	Products, OnSale, Sold int
-	// Reserved and Shipments are what the inventory and the fulfilment noted, and Views the orders whose buyers were shown
-	// a change.
-	Reserved, Shipments, Views int
 	// Events are the events by their queues.
 	Events []Events
 	// Copies are the dropped deliveries.
@@ -120,19 +117,14 @@ func (r *reader) effects() {
 	r.each(`SELECT order_id, status FROM demo_order_views`, []any{&id, &text}, func() {
 		o := r.order(id)
 		o.view, o.viewed = shop.Status(text), true
-		r.books.Views++
 	})
 	r.each(`SELECT order_id, product_id FROM demo_shipments`, []any{&id, &product}, func() {
 		o := r.order(id)
 		o.shipped, o.sent = product, true
-		r.books.Shipments++
 	})
 	r.each(`SELECT order_id, product_id, outcome FROM demo_inventory`, []any{&id, &product, &text}, func() {
 		o := r.order(id)
 		o.reserved, o.reservation, o.inventoried = product, text, true
-		if text == shop.Reserved {
-			r.books.Reserved++
-		}
 	})
 	var c Copy
 	r.each(`SELECT event, attempt, redelivered FROM demo_copies`, []any{&c.Event, &c.Attempt, &c.Redelivered}, func() {

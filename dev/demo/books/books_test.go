@@ -8,24 +8,24 @@ import (
 
 	"github.com/msghandler/msghandler/dev/demo/books"
 	"github.com/msghandler/msghandler/dev/demo/consumers"
-	"github.com/msghandler/msghandler/dev/demo/database"
+	"github.com/msghandler/msghandler/examples/database"
 )
 
 // open makes balanced books: order 1 is completed, 2 timed out, 3 pending, 4 shipped, 5 cancelled by its buyer.
 func open(t *testing.T) *database.DB {
 	t.Helper()
-	db, err := database.Open("sqlite:" + filepath.Join(t.TempDir(), "shop.db"))
+	db, err := database.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "shop.db"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = db.Close() })
 	_, err = consumers.Open(t.Context(), consumers.Config{
-		URL: "amqp://127.0.0.1:1/", Database: db, Producer: "orders", PayWithin: time.Minute,
+		URL: "amqp://127.0.0.1:1/", Database: db, PayWithin: time.Minute,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := db.Create(t.Context(),
+	for _, statement := range []string{
 		`INSERT INTO demo_products VALUES (1, 7, 500, 'sold'), (2, 7, 500, 'on_sale'), (3, 7, 500, 'sold'),
 			(4, 7, 500, 'sold')`,
 		`INSERT INTO demo_orders VALUES (1, 'a', 8, 1, 1, 500, 'completed', 1, 2, NULL),
@@ -43,8 +43,10 @@ func open(t *testing.T) *database.DB {
 			('order.fulfillment.queue', X'34', 1), ('order.status.sync.queue', X'31', 1), ('order.status.sync.queue', X'32', 1),
 			('order.status.sync.queue', X'34', 1)`,
 		`INSERT INTO demo_copies VALUES ('1', 1, TRUE), ('1', 2, FALSE), ('1', 1, FALSE)`,
-	); err != nil {
-		t.Fatal(err)
+	} {
+		if _, err := db.ExecContext(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return db
 }
@@ -56,8 +58,7 @@ func TestBooksBalance(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(b.Wrong) > 0 || b.Placed != 5 || b.Pending != 1 || b.Shipped != 1 || b.Completed != 1 || b.Cancelled != 2 ||
-		b.ByTimeout != 1 || b.ByBuyer != 1 || b.Products != 4 || b.OnSale != 1 || b.Sold != 3 || b.Reserved != 4 ||
-		b.Shipments != 2 || b.Views != 2 || len(b.Copies) != 3 {
+		b.ByTimeout != 1 || b.ByBuyer != 1 || b.Products != 4 || b.OnSale != 1 || b.Sold != 3 || len(b.Copies) != 3 {
 		t.Errorf("%+v", b)
 	}
 	if !b.Copies[0].Flagged() || !b.Copies[1].Flagged() || b.Copies[2].Flagged() {
@@ -89,7 +90,7 @@ func TestBooksReportEachMismatch(t *testing.T) {
 		`DELETE FROM msghandler_inbox WHERE consumer = 'order.status.sync.queue'`: "3 ORDER_STATUS_CHANGED",
 	} {
 		db := open(t)
-		if err := db.Create(t.Context(), mistake); err != nil {
+		if _, err := db.ExecContext(t.Context(), mistake); err != nil {
 			t.Fatal(err)
 		}
 		b, err := books.Read(t.Context(), db)

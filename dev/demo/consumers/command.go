@@ -11,8 +11,8 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/msghandler/msghandler/dev/demo/database"
 	"github.com/msghandler/msghandler/dev/demo/shop"
+	"github.com/msghandler/msghandler/examples/database"
 	"github.com/msghandler/msghandler/internal/ground/build"
 )
 
@@ -20,7 +20,6 @@ import (
 type command struct {
 	AMQP      string        `name:"amqp" default:"amqp://guest:guest@127.0.0.1:5672/" env:"AMQP" help:"The broker."`
 	Database  string        `default:"sqlite:shop.db" env:"DATABASE" placeholder:"URL" help:"The database of producer-demo: ${databases}. Default: ${default}."`
-	Producer  string        `default:"orders" env:"PRODUCER" help:"The name of producer-demo, whose outbox takes what consumers announce."`
 	PayWithin time.Duration `default:"${pay_within}" env:"PAY_WITHIN" help:"How long an order may stay unpaid. The same as at producer-demo."`
 	Prefetch  int           `default:"20" env:"PREFETCH" help:"How many events of each queue may be in flight."`
 
@@ -56,13 +55,13 @@ func Command(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 }
 
 func (c *command) run(ctx context.Context, stdout, stderr io.Writer) (err error) {
-	db, err := database.Open(c.Database)
+	db, err := database.Open(ctx, c.Database)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	service, err := Open(ctx, Config{
-		URL: c.AMQP, Database: db, Producer: c.Producer, PayWithin: c.PayWithin, Retries: shop.Retries, Prefetch: c.Prefetch,
+		URL: c.AMQP, Database: db, PayWithin: c.PayWithin, Retries: shop.Retries, Prefetch: c.Prefetch,
 		Consuming: func() { fmt.Fprintln(stdout, "waiting for orders in four queues") },
 		Logger:    slog.New(slog.NewTextHandler(stderr, nil)),
 	})

@@ -18,8 +18,8 @@ import (
 	"github.com/msghandler/msghandler/broker/rabbitmq/rabbitmqconsumer"
 	"github.com/msghandler/msghandler/consumer"
 	sqlinbox "github.com/msghandler/msghandler/consumer/inbox/sql"
-	"github.com/msghandler/msghandler/dev/demo/database"
 	"github.com/msghandler/msghandler/dev/demo/shop"
+	"github.com/msghandler/msghandler/examples/database"
 	"github.com/msghandler/msghandler/internal/ground/backoff"
 	sqlmarker "github.com/msghandler/msghandler/producer/marker/sql"
 )
@@ -30,8 +30,6 @@ type Config struct {
 	URL string
 	// Database is the shop's, with the inbox.
 	Database *database.DB
-	// Producer is the name of the shop's producer, whose outbox takes ORDER_STATUS_CHANGED of shipped orders.
-	Producer string
 	// PayWithin is how long an order may stay unpaid, and Retries the delays after a failure: the same as at the producer.
 	PayWithin time.Duration
 	Retries   []time.Duration
@@ -39,8 +37,6 @@ type Config struct {
 	Prefetch int
 	// Courier takes the parcel of an order; after an error the event is retried. Nil: a courier that takes everything.
 	Courier func(ctx context.Context, order int64) error
-	// Observer receives the results of all deliveries, for metrics. Nil: none.
-	Observer consumer.Observer
 	// Consuming is called when all consumers wait for events.
 	Consuming func()
 	// Logger gets the events of the connections, and the rejected events.
@@ -80,7 +76,7 @@ func Open(ctx context.Context, config Config) (*Service, error) {
 		return nil, err
 	}
 	s.outbox, err = sqlmarker.New(sqlmarker.Config{
-		DB: config.Database.DB, Dialect: config.Database.Dialect, Producer: config.Producer,
+		DB: config.Database.DB, Dialect: config.Database.Dialect, Producer: shop.Producer,
 		TxOptions: config.Database.TxOptions(),
 	})
 	if err == nil {
@@ -109,7 +105,7 @@ func (s *Service) part(ctx context.Context, queue string, act effect) (*part, er
 	p := &part{act: act}
 	p.consumer, err = rabbitmqconsumer.New(rabbitmqconsumer.Config{
 		URL: s.config.URL, Queue: queue, Declare: declare, Prefetch: s.config.Prefetch, Concurrency: concurrency,
-		Consuming: s.consuming(), Observer: s.config.Observer, Logger: s.config.Logger,
+		Consuming: s.consuming(), Logger: s.config.Logger,
 	})
 	if err != nil {
 		return nil, err

@@ -16,8 +16,8 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/msghandler/msghandler/dev/demo/database"
 	"github.com/msghandler/msghandler/dev/demo/shop"
+	"github.com/msghandler/msghandler/examples/database"
 	"github.com/msghandler/msghandler/internal/ground/build"
 	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 	"github.com/msghandler/msghandler/producer"
@@ -28,9 +28,7 @@ type command struct {
 	Coordinator          string        `default:"127.0.0.1:9090" env:"COORDINATOR" help:"Where msghandler listens; none: without a coordinator, the outbox publishes to the broker itself."`
 	TLSCA                string        `name:"tls-ca" env:"TLS_CA" placeholder:"FILE" help:"Talk to the coordinator with TLS; FILE has the certificates of its authorities. Default: without TLS."`
 	TokenFile            string        `env:"TOKEN_FILE" placeholder:"FILE" help:"Show the coordinator the token of this file."`
-	Name                 string        `default:"orders" env:"NAME" help:"This producer's name."`
 	Listen               string        `env:"LISTEN" placeholder:"HOST:PORT" help:"Answer the coordinator's questions here. Default: nowhere; the service attends, and is asked over its own streams to the coordinator."`
-	CallbackTarget       string        `env:"CALLBACK_TARGET" help:"How the coordinator reaches --listen. Default: --listen."`
 	HTTPCallbacks        bool          `name:"http-callbacks" env:"HTTP_CALLBACKS" help:"Answer the coordinator's questions by HTTP, not by gRPC."`
 	CoordinatorTokenFile string        `name:"coordinator-token-file" env:"COORDINATOR_TOKEN_FILE" placeholder:"FILE" help:"Answer callers with a token of this file, one a line, and no others. --listen needs it."`
 	AMQP                 string        `name:"amqp" default:"amqp://guest:guest@127.0.0.1:5672/" env:"AMQP" help:"The broker, on which the shop's exchange and queues are declared."`
@@ -51,7 +49,7 @@ const description = `A second-hand shop that uses msghandler.
 The shop stores orders, takes each product from sale, and announces what happens to orders. Orders that are not paid in
 time are cancelled, and their products are on sale again. Orders come over HTTP (--http) or from a file (--orders), as
 {"id":1001,"buyer":7,"product":42}; there is one piece of each product. Orders of a file are paid at once, unless they
-say "unpaid":true. An order may say how its payment fails: "fail":"declined", "silent" (commits, never submits), "slow",
+say "unpaid":true. An order may say how its payment fails: "fail":"declined", "silent" (commits, never submits),
 "crash_before_commit" or "crash_after_commit". After a crash, start the service again with the same database and the
 same file: no order is placed twice. consumer-demo handles the announcements, in the same database.`
 
@@ -84,7 +82,7 @@ func Command(ctx context.Context, args []string, stdin io.Reader, stdout, stderr
 }
 
 func (c *command) run(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer) (err error) {
-	db, err := database.Open(c.Database)
+	db, err := database.Open(ctx, c.Database)
 	if err != nil {
 		return err
 	}
@@ -98,9 +96,8 @@ func (c *command) run(ctx context.Context, stdin io.Reader, stdout, stderr io.Wr
 		return err
 	}
 	service, err := Open(ctx, Config{
-		Name: c.Name, Coordinator: coordinator, TLS: secured, TokenFile: c.TokenFile, Listen: c.Listen,
-		CallbackTarget: c.CallbackTarget, Database: db,
-		HTTPCallbacks: c.HTTPCallbacks, Coordinators: producer.Coordinators{TokenFile: c.CoordinatorTokenFile},
+		Coordinator: coordinator, TLS: secured, TokenFile: c.TokenFile, Listen: c.Listen,
+		Database: db, HTTPCallbacks: c.HTTPCallbacks, Coordinators: producer.Coordinators{TokenFile: c.CoordinatorTokenFile},
 		AMQP: c.AMQP, PayWithin: c.PayWithin, Retries: shop.Retries, SweepEvery: c.SweepEvery, Products: c.Products,
 		Logger: slog.New(slog.NewTextHandler(stderr, nil)),
 	})

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"time"
 )
 
 // Order is what a buyer orders.
@@ -28,15 +27,11 @@ const (
 	NoFailure         Failure = ""
 	Declined          Failure = "declined"            // the transaction fails; the order stays pending
 	Silent            Failure = "silent"              // commits, and never submits
-	Slow              Failure = "slow"                // waits SlowFor before the commit
 	CrashBeforeCommit Failure = "crash_before_commit" // the half message is stored, the payment is not
 	CrashAfterCommit  Failure = "crash_after_commit"  // the payment is stored with its marker, without a Submit
 )
 
-var failures = []Failure{NoFailure, Declined, Silent, Slow, CrashBeforeCommit, CrashAfterCommit}
-
-// SlowFor is how long a slow payment takes.
-const SlowFor = 3 * time.Second
+var failures = []Failure{NoFailure, Declined, Silent, CrashBeforeCommit, CrashAfterCommit}
 
 // parse reads and checks an order.
 func parse(line []byte) (Order, error) {

@@ -6,14 +6,19 @@ import (
 	"fmt"
 	"os"
 	"syscall"
+	"time"
 
 	"github.com/msghandler/msghandler/internal/ground/backoff"
 	"github.com/msghandler/msghandler/producer"
 	sqlmarker "github.com/msghandler/msghandler/producer/marker/sql"
 )
 
-// mostAttempts is how many ids are tried for one announcement.
-const mostAttempts = 20
+const (
+	// mostAttempts is how many ids are tried for one announcement, and how often each of them.
+	mostAttempts = 20
+	// sendAgain is the pause before a message is sent again under its id.
+	sendAgain = 100 * time.Millisecond
+)
 
 // send runs a business and announces it, both or neither. An earlier attempt may have left a half message with another
 // time in its body, or may have been rolled back: then the announcement gets the next id, such as 1001-paid-2. The
@@ -30,13 +35,28 @@ func send[P any](
 		if failed != nil {
 			return failed
 		}
-		err = s.sendOnce(ctx, m, fail, business)
+		err = s.sendUnderID(ctx, m, fail, business)
 		if !errors.Is(err, producer.ErrExists) && !errors.Is(err, producer.ErrRolledBack) {
 			break
 		}
 	}
 	if errors.Is(err, producer.ErrAlreadyCommitted) {
 		return nil // an earlier attempt did it
+	}
+	return err
+}
+
+// sendUnderID sends a message again under its id while nothing was committed, because the database was slow or refused
+// the transaction for a reason that passes.
+func (s *Service) sendUnderID(
+	ctx context.Context, m producer.Message, fail Failure, business sqlmarker.Business,
+) (err error) {
+	for range mostAttempts {
+		err = s.sendOnce(ctx, m, fail, business)
+		passes := errors.Is(err, producer.ErrMarkers) || errors.Is(err, producer.ErrSendAgain)
+		if !passes || backoff.Sleep(ctx, sendAgain) != nil {
+			return err
+		}
 	}
 	return err
 }
@@ -88,12 +108,10 @@ func (s *Service) Announce(ctx context.Context, m producer.Message) error {
 var ErrDeclined = errors.New("the buyer's bank declined")
 
 // strike causes the failure within the transaction.
-func (f Failure) strike(ctx context.Context) error {
+func (f Failure) strike() error {
 	switch f {
 	case Declined:
 		return ErrDeclined
-	case Slow:
-		return backoff.Sleep(ctx, SlowFor)
 	case CrashBeforeCommit:
 		return die()
 	}

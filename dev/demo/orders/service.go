@@ -21,8 +21,8 @@ import (
 
 	"github.com/msghandler/msghandler/broker/rabbitmq/rabbitmqoutbox"
 	"github.com/msghandler/msghandler/consumer/envelope"
-	"github.com/msghandler/msghandler/dev/demo/database"
 	"github.com/msghandler/msghandler/dev/demo/shop"
+	"github.com/msghandler/msghandler/examples/database"
 	"github.com/msghandler/msghandler/producer"
 	sqlmarker "github.com/msghandler/msghandler/producer/marker/sql"
 	"github.com/msghandler/msghandler/producer/outbox"
@@ -30,8 +30,6 @@ import (
 
 // Config has the addresses and limits of the service.
 type Config struct {
-	// Name is the producer's name.
-	Name string
 	// Coordinator is the address of msghandler. Empty: the outbox publishes to AMQP itself, without a coordinator.
 	Coordinator string
 	// TLS is how the coordinator is talked to with TLS; nil: nothing is encrypted. TokenFile has the token to show the
@@ -41,8 +39,6 @@ type Config struct {
 	// Listen is where the service answers the coordinator's callbacks. Port 0 picks a free port. Empty: the service
 	// attends, and serves no port.
 	Listen string
-	// CallbackTarget is how the coordinator reaches Listen. Default: Listen itself.
-	CallbackTarget string
 	// HTTPCallbacks serves the callbacks by HTTP. Default: by gRPC.
 	HTTPCallbacks bool
 	// Coordinators says which callers may ask at Listen, and must be given with it.
@@ -73,9 +69,6 @@ const resendAfter = 5 * time.Second
 // relayEvery is how often the relay looks for messages that the consumers' process has committed.
 const relayEvery = 500 * time.Millisecond
 
-// markerTimeout is longer than the SDK's: the database of a demo may share a slow machine with everything else.
-const markerTimeout = 20 * time.Second
-
 // Service takes orders.
 type Service struct {
 	config      Config
@@ -103,7 +96,7 @@ func Open(ctx context.Context, config Config) (*Service, error) {
 		return nil, err
 	}
 	s.markers, err = sqlmarker.New(sqlmarker.Config{
-		DB: config.Database.DB, Dialect: config.Database.Dialect, Producer: config.Name, Resend: resendAfter,
+		DB: config.Database.DB, Dialect: config.Database.Dialect, Producer: shop.Producer, Resend: resendAfter,
 		TxOptions: config.Database.TxOptions(),
 	})
 	if err != nil {
@@ -126,7 +119,7 @@ func Open(ctx context.Context, config Config) (*Service, error) {
 func (s *Service) connect(ctx context.Context) (err error) {
 	to := outbox.Sender(nil)
 	if s.config.Coordinator == "" {
-		s.direct, err = rabbitmqoutbox.New(rabbitmqoutbox.Config{URL: s.config.AMQP, Producer: s.config.Name})
+		s.direct, err = rabbitmqoutbox.New(rabbitmqoutbox.Config{URL: s.config.AMQP, Producer: shop.Producer})
 		to = s.direct
 	} else if err = s.serve(ctx); err == nil {
 		to = outbox.ToCoordinator(s.producer)
@@ -144,8 +137,7 @@ func (s *Service) connect(ctx context.Context) (err error) {
 // serve opens the producer. It attends, or answers the coordinator's callbacks on a gRPC server.
 func (s *Service) serve(ctx context.Context) (err error) {
 	config := producer.Config{
-		MarkerTimeout: markerTimeout,
-		Name:          s.config.Name, Coordinator: s.config.Coordinator, Markers: s.markers,
+		Name: shop.Producer, Coordinator: s.config.Coordinator, Markers: s.markers,
 		TLS: s.config.TLS, TokenFile: s.config.TokenFile,
 		Coordinators: s.config.Coordinators, Logger: s.config.Logger,
 	}
@@ -157,11 +149,9 @@ func (s *Service) serve(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("listen for callbacks: %w", err)
 	}
-	if config.CallbackTarget = s.config.CallbackTarget; config.CallbackTarget == "" {
-		config.CallbackTarget = listener.Addr().String()
-		if s.config.HTTPCallbacks {
-			config.CallbackTarget = "http://" + config.CallbackTarget
-		}
+	config.CallbackTarget = listener.Addr().String()
+	if s.config.HTTPCallbacks {
+		config.CallbackTarget = "http://" + config.CallbackTarget
 	}
 	if s.producer, err = producer.New(config); err != nil {
 		return errors.Join(err, listener.Close())
@@ -244,7 +234,7 @@ func (s *Service) Pay(ctx context.Context, id int64, fail Failure) error {
 		shop.OrderPaid{OrderID: id, OrderNo: o.OrderNo, PayTime: now, Amount: o.Price * o.Quantity},
 	}
 	return send(ctx, s, paid, fail, func(ctx context.Context, tx *sql.Tx) error {
-		if err := fail.strike(ctx); err != nil {
+		if err := fail.strike(); err != nil {
 			return err
 		}
 		return s.shop.Pay(ctx, tx, id, now)
@@ -285,18 +275,13 @@ func (s *Service) CompleteShipped(ctx context.Context, batch int) error {
 	return errors.Join(errs...)
 }
 
-// Cancel cancels an unpaid order for its buyer. Nobody is told: the order's ORDER_TIMEOUT will find it cancelled.
+// Cancel cancels an unpaid order for its buyer. No event says so: the order's ORDER_TIMEOUT will find it cancelled.
 func (s *Service) Cancel(ctx context.Context, id int64) error {
 	o, err := s.shop.Look(ctx, id)
 	if err != nil || o.Status == shop.Cancelled {
 		return err
 	}
-	return s.config.Database.InTx(ctx, func(tx *sql.Tx) error { return s.shop.Cancel(ctx, tx, id) })
-}
-
-// Look shows an order.
-func (s *Service) Look(ctx context.Context, id int64) (shop.Order, error) {
-	return s.shop.Look(ctx, id)
+	return s.shop.InTx(ctx, func(tx *sql.Tx) error { return s.shop.Cancel(ctx, tx, id) })
 }
 
 // Status counts the service's orders and messages.

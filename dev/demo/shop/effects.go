@@ -24,7 +24,7 @@ func (s *Shop) Reserve(ctx context.Context, tx *sql.Tx, id, product int64) error
 	if o.Status == Cancelled {
 		outcome = Skipped
 	}
-	_, err = s.db.Write(ctx, tx, `INSERT INTO demo_inventory (order_id, product_id, outcome) VALUES (?, ?, ?)`,
+	_, err = s.write(ctx, tx, `INSERT INTO demo_inventory (order_id, product_id, outcome) VALUES (?, ?, ?)`,
 		id, product, outcome)
 	if err != nil {
 		return fmt.Errorf("reserve product %d for order %d: %w", product, id, err)
@@ -37,7 +37,7 @@ func (s *Shop) Ship(ctx context.Context, tx *sql.Tx, id int64) error {
 	if err := s.Advance(ctx, tx, id, Paid, Shipped); err != nil {
 		return err
 	}
-	_, err := s.db.Write(ctx, tx, `INSERT INTO demo_shipments (order_id, product_id)
+	_, err := s.write(ctx, tx, `INSERT INTO demo_shipments (order_id, product_id)
 		SELECT id, product_id FROM demo_orders WHERE id = ?`, id)
 	if err != nil {
 		return fmt.Errorf("ship order %d: %w", id, err)
@@ -51,9 +51,9 @@ func (s *Shop) Sync(ctx context.Context, tx *sql.Tx, id int64, to Status) error 
 	err := tx.QueryRowContext(ctx, s.db.SQL(`SELECT status FROM demo_order_views WHERE order_id = ?`), id).Scan(&seen)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
-		_, err = s.db.Write(ctx, tx, `INSERT INTO demo_order_views (order_id, status) VALUES (?, ?)`, id, string(to))
+		_, err = s.write(ctx, tx, `INSERT INTO demo_order_views (order_id, status) VALUES (?, ?)`, id, string(to))
 	case err == nil && seen == Shipped && to == Completed:
-		_, err = s.db.Write(ctx, tx, `UPDATE demo_order_views SET status = ? WHERE order_id = ? AND status = ?`,
+		_, err = s.write(ctx, tx, `UPDATE demo_order_views SET status = ? WHERE order_id = ? AND status = ?`,
 			string(to), id, string(seen))
 	}
 	if err != nil {

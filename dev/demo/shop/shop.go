@@ -14,9 +14,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/msghandler/msghandler/dev/demo/database"
-	sqlmarker "github.com/msghandler/msghandler/producer/marker/sql"
+	"github.com/msghandler/msghandler/examples/database"
 )
+
+// Producer is the name of the shop as a producer.
+const Producer = "orders"
 
 // Status is the status of an order.
 type Status string
@@ -42,42 +44,15 @@ const (
 	ByTimeout = "timeout"
 )
 
-var tables = []string{
-	`CREATE TABLE IF NOT EXISTS demo_products (
-		id BIGINT PRIMARY KEY, seller_id BIGINT NOT NULL, price BIGINT NOT NULL, status VARCHAR(10) NOT NULL)`,
-	`CREATE TABLE IF NOT EXISTS demo_orders (
-		id BIGINT PRIMARY KEY, order_no {id} NOT NULL, buyer_id BIGINT NOT NULL, product_id BIGINT NOT NULL,
-		quantity BIGINT NOT NULL, price BIGINT NOT NULL, status VARCHAR(10) NOT NULL, create_time BIGINT NOT NULL,
-		pay_time BIGINT, cancel_reason VARCHAR(10){due})`,
-	// What the consumers made of the events.
-	`CREATE TABLE IF NOT EXISTS demo_inventory (
-		order_id BIGINT PRIMARY KEY, product_id BIGINT NOT NULL, outcome VARCHAR(10) NOT NULL)`,
-	`CREATE TABLE IF NOT EXISTS demo_shipments (order_id BIGINT PRIMARY KEY, product_id BIGINT NOT NULL)`,
-	`CREATE TABLE IF NOT EXISTS demo_order_views (order_id BIGINT PRIMARY KEY, status VARCHAR(10) NOT NULL)`,
-	// Events that were delivered again, and how the delivery was marked: for the books of the demo.
-	`CREATE TABLE IF NOT EXISTS demo_copies (
-		event {id} NOT NULL, attempt BIGINT NOT NULL, redelivered BOOLEAN NOT NULL)`,
-}
-
 // Shop is the shop's database. Changes run in the caller's transaction.
 type Shop struct{ db *database.DB }
 
 // Open makes the tables where they are missing, and puts products on sale up to this number: 1, 2, 3 and so on.
 func Open(ctx context.Context, db *database.DB, products int) (*Shop, error) {
+	if err := createTables(ctx, db); err != nil {
+		return nil, err
+	}
 	s := &Shop{db}
-	// The sweep looks for old pending orders. MySQL knows no CREATE INDEX IF NOT EXISTS.
-	due, index := "", `CREATE INDEX IF NOT EXISTS demo_orders_due ON demo_orders (status, create_time)`
-	if db.Dialect == sqlmarker.MySQL {
-		due, index = ", KEY demo_orders_due (status, create_time)", ""
-	}
-	for _, table := range append(tables, index) {
-		if table == "" {
-			continue
-		}
-		if err := db.Create(ctx, strings.ReplaceAll(table, "{due}", due)); err != nil {
-			return nil, err
-		}
-	}
 	return s, s.stock(ctx, products)
 }
 
@@ -169,7 +144,7 @@ func (s *Shop) Look(ctx context.Context, id int64) (Order, error) { return s.loo
 
 // LookIn shows an order within a transaction, and keeps the order as it is until the transaction ends.
 func (s *Shop) LookIn(ctx context.Context, tx *sql.Tx, id int64) (Order, error) {
-	return s.look(ctx, tx, id, s.db.Locked())
+	return s.look(ctx, tx, id, s.locked())
 }
 
 func (s *Shop) look(ctx context.Context, from querier, id int64, lock string) (Order, error) {
@@ -202,7 +177,7 @@ func (s *Shop) Place(ctx context.Context, tx *sql.Tx, o Order) error {
 	if err != nil {
 		return fmt.Errorf("take product %d: %w", o.ProductID, err)
 	}
-	_, err = s.db.Write(ctx, tx, `INSERT INTO demo_orders (id, order_no, buyer_id, product_id, quantity, price, status,
+	_, err = s.write(ctx, tx, `INSERT INTO demo_orders (id, order_no, buyer_id, product_id, quantity, price, status,
 		create_time) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
 		o.ID, o.OrderNo, o.BuyerID, o.ProductID, o.Quantity, o.Price, string(Pending), o.CreateTime.UnixMilli())
 	if err != nil {
@@ -263,15 +238,6 @@ func (s *Shop) giveBack(ctx context.Context, tx *sql.Tx, id int64) error {
 	return nil
 }
 
-// one runs an UPDATE that must change exactly one row; otherwise the error is otherwise.
-func (s *Shop) one(ctx context.Context, tx *sql.Tx, otherwise error, statement string, args ...any) error {
-	changed, err := s.db.Write(ctx, tx, statement, args...)
-	if err == nil && changed != 1 {
-		err = otherwise
-	}
-	return err
-}
-
 // CloseOverdue times out orders that were created at the deadline or before, a batch at most, the oldest first. An
 // order that was paid or cancelled since it was read stays as it is. An order that fails stops no other.
 func (s *Shop) CloseOverdue(ctx context.Context, deadline time.Time, batch int) (closed int, err error) {
@@ -282,7 +248,7 @@ func (s *Shop) CloseOverdue(ctx context.Context, deadline time.Time, batch int) 
 	}
 	var failures []error
 	for _, id := range ids {
-		err := s.db.InTx(ctx, func(tx *sql.Tx) error { return s.TimeOut(ctx, tx, id, deadline) })
+		err := s.InTx(ctx, func(tx *sql.Tx) error { return s.TimeOut(ctx, tx, id, deadline) })
 		switch {
 		case err == nil:
 			closed++
@@ -296,22 +262,6 @@ func (s *Shop) CloseOverdue(ctx context.Context, deadline time.Time, batch int) 
 // WithStatus lists orders in a status, a batch at most.
 func (s *Shop) WithStatus(ctx context.Context, status Status, batch int) ([]int64, error) {
 	return s.ids(ctx, `SELECT id FROM demo_orders WHERE status = ? ORDER BY create_time LIMIT ?`, string(status), batch)
-}
-
-func (s *Shop) ids(ctx context.Context, query string, args ...any) (ids []int64, err error) {
-	rows, err := s.db.QueryContext(ctx, s.db.SQL(query), args...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var id int64
-		if err := rows.Scan(&id); err != nil {
-			return nil, err
-		}
-		ids = append(ids, id)
-	}
-	return ids, rows.Err()
 }
 
 // Counts returns the number of orders in each status.
