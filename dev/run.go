@@ -53,7 +53,8 @@ is durable: every message is gone when msghandler-dev ends. The ports decide grp
 amqp.url; every other key counts as for msghandler serve, from flags, environment and file. With --nats-port there is a
 NATS server too, which is brokers.nats.url: messages whose broker is nats go to the streams that you make there. Without
 callbacks.allow the coordinator calls producers back on this machine: 127.0.0.1, ::1 and localhost, at any port. In
-the AMQP broker x-expires, x-max-length-bytes, priorities and alternate exchanges have no effect.`
+the AMQP broker x-expires, x-max-length, x-max-length-bytes, x-overflow, priorities, and alternate, internal and
+auto-delete exchanges have no effect.`
 }
 
 // host is the only address that parts listen at: embedded servers ask for no password.

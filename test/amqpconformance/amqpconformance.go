@@ -51,8 +51,6 @@ var suite = map[string]func(*fixture){
 	"a retry queue, round and round":        retryQueue,
 	"a circle without a reject ends":        circleEnds,
 	"one exchange for events and the dead":  oneExchange,
-	"full queue drops the oldest":           dropHead,
-	"full queue refuses":                    rejectPublish,
 	"quorum queue counts deliveries":        quorumDeliveries,
 	"quorum queue and nacks":                quorumNacks,
 	"delivery limit":                        deliveryLimit,

@@ -49,9 +49,6 @@ func queueTTL(f *fixture) {
 	death := f.expectDeath(m, "q", "expired", 1)
 	f.expectEqual("exchange", death["exchange"], "e")
 	f.expectEqual("routing keys", death["routing-keys"], []any{"order.created"})
-	f.expectEqual("first death", []any{
-		m.Headers["x-first-death-queue"], m.Headers["x-first-death-exchange"], m.Headers["x-first-death-reason"],
-	}, []any{"q", "e", "expired"})
 	f.expectEqual("delivery", []any{m.Exchange, m.RoutingKey, m.MessageId, m.Headers["own"]},
 		[]any{"dlx", "dead", "id", "x"})
 }
@@ -181,36 +178,6 @@ func oneExchange(f *fixture) {
 			[]any{"events", []any{"order." + c.queue}})
 	}
 	f.eventuallyReady("delay", 0)
-}
-
-func dropHead(f *fixture) {
-	f.grave()
-	f.queue("q", amqp.Table{"x-max-length": int32(2), "x-dead-letter-exchange": "dlx"})
-	f.send("q", "1", "2", "3", "4")
-	for _, want := range []string{"1", "2"} {
-		m := f.fetch("grave")
-		f.expectBody(m, want)
-		f.expectDeath(m, "q", "maxlen", 1)
-	}
-	f.expectBody(f.fetch("q"), "3")
-	f.expectBody(f.fetch("q"), "4")
-}
-
-func rejectPublish(f *fixture) {
-	f.exchange("e", "fanout")
-	f.queue("small", amqp.Table{"x-max-length": int32(2), "x-overflow": "reject-publish"})
-	f.queue("large", nil)
-	f.bind("small", "", "e")
-	f.bind("large", "", "e")
-	acked := 0
-	for range 6 {
-		if f.publish("e", "", amqp.Publishing{Body: []byte("x")}) {
-			acked++
-		}
-	}
-	f.expectEqual("acknowledged", acked, 2)
-	f.eventuallyReady("small", 2)
-	f.eventuallyReady("large", 6) // a nack does not mean that no queue has the message
 }
 
 func quorumDeliveries(f *fixture) {

@@ -61,10 +61,6 @@ var declarationExceptions = []exceptionCase{
 		declares("n", true, amqp.Table{"x-message-ttl": int64(-1)}),
 	},
 	{
-		"bad overflow", 406, "PRECONDITION_FAILED - invalid arg 'x-overflow'",
-		declares("n", true, amqp.Table{"x-overflow": "no"}),
-	},
-	{
 		"quorum not durable", 406, "PRECONDITION_FAILED - invalid property 'non-durable' for queue 'n'",
 		declares("n", false, amqp.Table{"x-queue-type": "quorum"}),
 	},
@@ -96,14 +92,6 @@ var messageExceptions = []exceptionCase{
 		"bad expiration", 406, "PRECONDITION_FAILED - invalid expiration 'soon'",
 		publishes("e", amqp.Publishing{Expiration: "soon"}),
 	},
-	{
-		"other user", 406, "PRECONDITION_FAILED - user_id property set to 'bob' but authenticated user was 'guest'",
-		publishes("e", amqp.Publishing{UserId: "bob"}),
-	},
-	{"internal exchange", 403, "ACCESS_REFUSED - cannot publish to internal exchange", func(ch *amqp.Channel) error {
-		err := ch.ExchangeDeclare("i", "topic", true, false, true, false, nil)
-		return errors.Join(err, ch.Publish("i", "q", false, false, amqp.Publishing{}))
-	}},
 	{"consume missing queue", 404, "NOT_FOUND - no queue 'gone'", func(ch *amqp.Channel) error {
 		_, err := ch.Consume("gone", "", false, false, false, false, nil)
 		return err

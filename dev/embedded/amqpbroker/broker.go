@@ -6,13 +6,13 @@
 // virtual host and no TLS.
 //
 // Within these limits the broker behaves like RabbitMQ, as a suite shows that runs against both: direct, fanout, topic
-// and headers exchanges, confirms, returns, prefetch of consumers, redelivery, time-to-live of messages, limits of a
-// queue's messages, dead-lettering with x-death, cancelled consumers, heartbeats, and exceptions with RabbitMQ's codes
-// and texts. Quorum queues are accepted and count deliveries, but are no more durable than other queues.
+// and headers exchanges, confirms, returns, prefetch of consumers, redelivery, time-to-live of messages, dead-lettering
+// with x-death, cancelled consumers, heartbeats, and exceptions with RabbitMQ's codes and texts. Quorum queues are
+// accepted and count deliveries, but are no more durable than other queues.
 //
-// Refused are transactions, basic.recover, a prefetch of the channel, bindings between exchanges, streams, and queues
-// with x-overflow: reject-publish-dlx. Without effect are x-expires, x-max-length-bytes, alternate exchanges,
-// priorities, and the CC and BCC headers. There are no alarms.
+// Refused are transactions, basic.recover, a prefetch of the channel, bindings between exchanges, and streams. Without
+// effect are x-expires, x-max-length, x-max-length-bytes and x-overflow, alternate, internal and auto-delete exchanges,
+// priorities, the user id of a message, and the CC and BCC headers. There are no alarms and no flow control.
 //
 // Beyond what RabbitMQ can do, a Judge may decide the outcome of each publishing: a broker that nacks, returns or
 // breaks the connection on demand.

@@ -146,8 +146,7 @@ func TestJudgeSeesThePublishing(t *testing.T) {
 		Headers: amqp.Table{"msghandler-attempt": int64(2), "text": "x", "yes": true},
 	})
 	p := <-seen
-	if p.RoutingKey != "q" || !p.Mandatory || p.Routed != 1 || p.Confirm != 1 ||
-		p.MessageID != "id" || string(p.Body) != "body" {
+	if p.RoutingKey != "q" || p.MessageID != "id" || string(p.Body) != "body" {
 		t.Errorf("got %+v", p)
 	}
 	if p.AppID != "orders" || p.ContentType != "text/plain" || p.Timestamp.Unix() != 1700000000 {
@@ -251,33 +250,4 @@ func TestStrangersAreToldTheProtocol(t *testing.T) {
 	if answer.String() != "AMQP\x00\x00\x09\x01" {
 		t.Errorf("answered %q", answer.String())
 	}
-}
-
-func BenchmarkConfirmedPublishes(b *testing.B) {
-	broker := start(b, amqpbroker.Config{})
-	address, err := broker.Listen("127.0.0.1:0")
-	if err != nil {
-		b.Fatal(err)
-	}
-	conn, err := amqp.Dial("amqp://guest:guest@" + address + "/")
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer conn.Close()
-	ch := confirming(b, conn)
-	if _, err := ch.Consume("q", "", true, false, false, false, nil); err != nil {
-		b.Fatal(err)
-	}
-	body := make([]byte, 1024)
-	window := make(chan *amqp.DeferredConfirmation, 500)
-	go func() {
-		defer close(window)
-		for range b.N {
-			window <- publish(b, ch, amqp.Publishing{Body: body})
-		}
-	}()
-	for confirm := range window {
-		<-confirm.Done()
-	}
-	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "publishes/s")
 }

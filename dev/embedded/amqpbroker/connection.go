@@ -43,12 +43,9 @@ type connection struct {
 	until time.Time
 
 	// Guarded by the broker's lock.
-	channels     map[uint16]*channel
-	maxFrame     uint32
-	capabilities table
-	// starved says that deliveries were held back because the client reads too slowly.
-	starved bool
-	gone    bool
+	channels map[uint16]*channel
+	maxFrame uint32
+	gone     bool
 }
 
 func newConnection(b *Broker, nc net.Conn) *connection {
@@ -79,7 +76,7 @@ func (c *connection) sendContent(channel uint16, id methodID, arguments encoder,
 
 // write is the goroutine that writes.
 func (c *connection) write() {
-	err := c.out.run(c.nc, c.feed)
+	err := c.out.run(c.nc)
 	c.out.breakOff()
 	c.broker.mu.Lock()
 	c.gone = true
@@ -121,10 +118,9 @@ func (c *connection) serve() error {
 // input is the source of the reader's buffer.
 type input struct{ conn *connection }
 
-// Read reads from the client, once the client has read enough.
+// Read reads from the client, which may be silent for so long only.
 func (in input) Read(p []byte) (int, error) {
 	c := in.conn
-	c.out.waitForRoom()
 	deadline := c.until
 	if deadline.IsZero() && c.idle > 0 {
 		deadline = time.Now().Add(c.idle)
@@ -163,12 +159,6 @@ func (c *connection) do(cmd *command) error {
 	return c.handleChannel(cmd)
 }
 
-// can says whether the client has a capability.
-func (c *connection) can(capability string) bool {
-	v, _ := c.capabilities.get(capability).plain().(bool)
-	return v
-}
-
 // fail answers an error of the client with a close of the connection. An error is returned when there is nothing more
 // to read.
 func (c *connection) fail(err error) error {
@@ -190,21 +180,6 @@ func (c *connection) fail(err error) error {
 		return e // the following bytes cannot be parsed any more
 	}
 	return nil
-}
-
-// feed gives consumers the messages that were held back while the client read too slowly.
-func (c *connection) feed() {
-	c.broker.mu.Lock()
-	defer c.broker.mu.Unlock()
-	if !c.starved || c.out.congested() {
-		return
-	}
-	c.starved = false
-	for _, ch := range c.channels {
-		for _, k := range ch.consumers {
-			k.queue.pump()
-		}
-	}
 }
 
 // cut drops the connection without a word.

@@ -25,15 +25,8 @@ type delivery struct {
 
 // canTake says whether the consumer may get one more message now.
 func (k *consumer) canTake() bool {
-	ch := k.channel
-	if !k.noAck && k.prefetch > 0 && k.unacked >= k.prefetch || ch.conn.gone {
-		return false
-	}
-	if ch.conn.out.congested() {
-		ch.conn.starved = true
-		return false
-	}
-	return true
+	full := !k.noAck && k.prefetch > 0 && k.unacked >= k.prefetch
+	return !full && !k.channel.conn.gone
 }
 
 // deliver sends a message to the consumer.

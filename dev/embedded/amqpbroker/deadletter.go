@@ -9,7 +9,6 @@ import (
 const (
 	reasonRejected      = "rejected"
 	reasonExpired       = "expired"
-	reasonMaxLength     = "maxlen"
 	reasonDeliveryLimit = "delivery_limit"
 )
 
@@ -22,11 +21,9 @@ func (q *queue) deadLetter(m *message, reason string) {
 	dead := q.deadContent(m, reason)
 	deaths := dead.properties.headers().arrayOf("x-death")
 	for _, target := range b.route(dead) {
-		full := target.settings.refusing() && target.full(1)
-		if full || reason != reasonRejected && circles(target.name, deaths) {
-			continue
+		if reason == reasonRejected || !circles(target.name, deaths) {
+			target.enqueue(dead)
 		}
-		target.enqueue(dead)
 	}
 }
 
@@ -38,12 +35,6 @@ func (q *queue) deadContent(m *message, reason string) *content {
 		dead.key = q.settings.deadKey
 	}
 	headers := m.content.properties.headers()
-	if _, known := headers.stringOf("x-first-death-queue"); !known {
-		headers = headers.
-			set("x-first-death-exchange", stringValue(m.content.exchange)).
-			set("x-first-death-queue", stringValue(q.name)).
-			set("x-first-death-reason", stringValue(reason))
-	}
 	headers = headers.set("x-death", arrayValue(q.deathsOf(m, headers, reason)))
 	dead.properties = m.content.properties.withHeaders(headers)
 	// With an expiration the message would expire in the next queue too. x-death keeps the old value.

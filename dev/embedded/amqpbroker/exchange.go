@@ -15,9 +15,9 @@ const (
 
 // exchange is an exchange with its bindings.
 type exchange struct {
-	name, kind                    string
-	durable, autoDelete, internal bool
-	bindings                      []binding
+	name, kind string
+	durable    bool
+	bindings   []binding
 }
 
 type binding struct {
@@ -132,17 +132,9 @@ func headersMatch(wanted, headers table) bool {
 	return !anyOne
 }
 
-// unbindAll removes all bindings of a queue. Auto-delete exchanges are deleted with their last binding.
+// unbindAll removes all bindings of a queue.
 func (b *Broker) unbindAll(q *queue) {
 	for _, e := range b.exchanges {
-		b.unbind(e, func(x binding) bool { return x.queue == q })
-	}
-}
-
-func (b *Broker) unbind(e *exchange, which func(binding) bool) {
-	before := len(e.bindings)
-	e.bindings = slices.DeleteFunc(e.bindings, which)
-	if e.autoDelete && before > 0 && len(e.bindings) == 0 {
-		delete(b.exchanges, e.name)
+		e.bindings = slices.DeleteFunc(e.bindings, func(x binding) bool { return x.queue == q })
 	}
 }

@@ -79,7 +79,7 @@ func (c *connection) handleConnection(cmd *command) error {
 }
 
 func (c *connection) authenticate(d *decoder) error {
-	about := d.table()
+	d.table()
 	mechanism, response := d.shortString(), d.longString()
 	if d.err != nil {
 		return syntaxError(connectionStartOK, d.err)
@@ -90,7 +90,6 @@ func (c *connection) authenticate(d *decoder) error {
 		return connectionError(codeAccessRefused, "Login was refused using authentication mechanism %s. "+
 			"For details see the broker logfile.", mechanism)
 	}
-	c.capabilities = about.tableOf("capabilities")
 	c.phase = phaseTune
 	c.send(0, connectionTune, encoder(nil).u16(maxChannel).u32(maxFrame).u16(uint16(heartbeat/time.Second)))
 	return nil

@@ -12,7 +12,6 @@ type Judge func(Published) Verdict
 // Published is a publishing as a Judge sees it.
 type Published struct {
 	Exchange, RoutingKey string
-	Mandatory            bool
 	// MessageID, AppID and ContentType are the properties of these names, empty when there is none.
 	MessageID, AppID, ContentType string
 	// Timestamp is the property of this name, in whole seconds; zero when there is none.
@@ -21,10 +20,6 @@ type Published struct {
 	// letter.
 	Headers map[string]any
 	Body    []byte
-	// Routed is the number of queues for the message.
-	Routed int
-	// Confirm is the number of the channel's confirm; 0 when the channel is not in confirm mode.
-	Confirm uint64
 }
 
 // Verdict is the outcome of a publishing.
@@ -55,11 +50,8 @@ func (ch *channel) judge(p *publishing) Verdict {
 	published := Published{
 		Exchange:   p.content.exchange,
 		RoutingKey: p.content.key,
-		Mandatory:  p.mandatory,
 		Headers:    map[string]any{},
 		Body:       p.content.body,
-		Routed:     len(b.route(p.content)),
-		Confirm:    p.confirm,
 	}
 	properties := p.content.properties
 	published.MessageID, _ = properties.text(propertyMessageID)

@@ -7,10 +7,6 @@ import (
 )
 
 const (
-	// congestion is how many octets may wait for a client before deliveries stop until the client has read some.
-	congestion = 1 << 20
-	// outboxLimit is how many octets may wait for a client before the broker reads no more from it.
-	outboxLimit = 8 << 20
 	// writeTimeout ends connections whose clients read nothing at all.
 	writeTimeout = 30 * time.Second
 	// lastWriteTimeout is how long a connection that ends may take to send its pending data.
@@ -25,15 +21,10 @@ type outbox struct {
 	heartbeat time.Duration
 	finished  bool
 	broken    bool
-	room      *sync.Cond
 	wake      chan struct{}
 }
 
-func newOutbox() *outbox {
-	o := &outbox{wake: make(chan struct{}, 1)}
-	o.room = sync.NewCond(&o.mu)
-	return o
-}
+func newOutbox() *outbox { return &outbox{wake: make(chan struct{}, 1)} }
 
 // add appends to the pending data. The function gets the pending data and returns them with its own data appended.
 func (o *outbox) add(appendTo func([]byte) []byte) {
@@ -60,22 +51,6 @@ func (o *outbox) setHeartbeat(interval time.Duration) {
 	o.notify()
 }
 
-// congested says whether the client is behind with reading.
-func (o *outbox) congested() bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return len(o.pending) > congestion
-}
-
-// waitForRoom blocks while too much waits for the client.
-func (o *outbox) waitForRoom() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for len(o.pending) > outboxLimit && !o.broken {
-		o.room.Wait()
-	}
-}
-
 // finish has the rest sent and then ends run.
 func (o *outbox) finish() {
 	o.mu.Lock()
@@ -90,7 +65,6 @@ func (o *outbox) breakOff() {
 	defer o.mu.Unlock()
 	o.broken = true
 	o.pending = nil
-	o.room.Broadcast()
 }
 
 // take returns all pending data, and the state that run needs.
@@ -98,12 +72,11 @@ func (o *outbox) take() (out []byte, heartbeat time.Duration, finished bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	out, o.pending = o.pending, nil
-	o.room.Broadcast()
 	return out, o.heartbeat, o.finished
 }
 
-// run writes until the outbox is finished or the client cannot be written to any more. sent is called after each write.
-func (o *outbox) run(nc net.Conn, sent func()) error {
+// run writes until the outbox is finished or the client cannot be written to any more.
+func (o *outbox) run(nc net.Conn) error {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
@@ -122,7 +95,6 @@ func (o *outbox) run(nc net.Conn, sent func()) error {
 			heartbeat = time.Hour
 		}
 		timer.Reset(heartbeat)
-		sent()
 	}
 }
 

@@ -16,7 +16,6 @@ const (
 	propertyExpiration  property = 7
 	propertyMessageID   property = 8
 	propertyTimestamp   property = 9
-	propertyUserID      property = 11
 	propertyAppID       property = 12
 	propertyCount       property = 14
 )

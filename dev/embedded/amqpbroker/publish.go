@@ -34,31 +34,22 @@ func (ch *channel) publish(cmd *command) error {
 		ch.published++
 		p.confirm = ch.published
 	}
-	taken := false
+	answer := basicAck
 	switch ch.judge(p) {
 	case Nack:
+		answer = basicNack
 	case Return:
 		ch.returnUnrouted(p)
-		taken = true
 	case CloseConn:
 		ch.store(p)
 		return errCut
 	default:
-		taken = ch.store(p)
+		ch.store(p)
 	}
-	ch.confirm(p, taken)
+	if p.confirm > 0 {
+		ch.send(answer, encoder(nil).u64(p.confirm).bit(false))
+	}
 	return nil
-}
-
-// confirm acknowledges a publishing or refuses it, on a channel in confirm mode.
-func (ch *channel) confirm(p *publishing, taken bool) {
-	switch {
-	case p.confirm == 0:
-	case taken:
-		ch.send(basicAck, encoder(nil).u64(p.confirm).bit(false))
-	default:
-		ch.send(basicNack, encoder(nil).u64(p.confirm).u8(0))
-	}
 }
 
 // incomingPublishing checks a basic.publish of a client.
@@ -72,18 +63,8 @@ func (ch *channel) incomingPublishing(cmd *command) (*publishing, error) {
 	if flags&2 != 0 {
 		return nil, connectionError(codeNotImplemented, "immediate=true")
 	}
-	b := ch.conn.broker
-	e, err := ch.findExchange(exchange)
-	if err != nil && !b.config.TakeAll {
+	if _, err := ch.findExchange(exchange); err != nil && !ch.conn.broker.config.TakeAll {
 		return nil, err
-	}
-	if e != nil && e.internal {
-		return nil, channelError(codeAccessRefused, "cannot publish to internal exchange '%s' in vhost '%s'",
-			exchange, vhost)
-	}
-	if name, ok := cmd.properties.text(propertyUserID); ok && name != user {
-		return nil, channelError(codePreconditionFailed,
-			"user_id property set to '%s' but authenticated user was '%s'", name, user)
 	}
 	expiration, err := parseExpiration(cmd.properties)
 	if err != nil {
@@ -111,20 +92,15 @@ func parseExpiration(p properties) (time.Duration, error) {
 	return time.Duration(ms) * time.Millisecond, nil
 }
 
-// store brings a message to its queues, or returns a mandatory message without queues to the client. taken is false
-// when a full queue refused the message.
-func (ch *channel) store(p *publishing) (taken bool) {
+// store brings a message to its queues, or returns a mandatory message without queues to the client.
+func (ch *channel) store(p *publishing) {
 	queues := ch.conn.broker.route(p.content)
 	if len(queues) == 0 && !ch.conn.broker.config.TakeAll {
 		ch.returnUnrouted(p)
 	}
-	taken = true
 	for _, q := range queues {
-		if !q.publish(p.content) {
-			taken = false
-		}
+		q.enqueue(p.content)
 	}
-	return taken
 }
 
 // returnUnrouted returns a message to its client, if it is mandatory.

@@ -53,16 +53,7 @@ type queue struct {
 	expiry *time.Timer
 }
 
-// publish stores a message of a client. The result is false when the queue is full and refuses the message.
-func (q *queue) publish(c *content) bool {
-	if q.settings.refusing() && q.full(1) {
-		return false
-	}
-	q.enqueue(c)
-	return true
-}
-
-// enqueue stores a message, at the cost of older ones when the queue is full.
+// enqueue stores a message.
 func (q *queue) enqueue(c *content) {
 	q.positions++
 	m := &message{content: c, position: q.positions, expires: q.expiryOf(c)}
@@ -74,15 +65,7 @@ func (q *queue) enqueue(c *content) {
 		}
 	}
 	q.ready.push(m)
-	for q.ready.len() > 0 && q.full(0) {
-		q.deadLetter(q.ready.pop(), reasonMaxLength)
-	}
 	q.pump()
-}
-
-// full says whether so many more messages would take the queue over its limit.
-func (q *queue) full(more int) bool {
-	return q.settings.maxLength >= 0 && int64(q.ready.len()+more) > q.settings.maxLength
 }
 
 func (q *queue) expiryOf(c *content) time.Time {
@@ -211,7 +194,7 @@ func (q *queue) delete() {
 	delete(q.broker.queues, q.name)
 	q.broker.unbindAll(q)
 	for _, k := range slices.Clone(q.consumers) {
-		if k.channel.conn.can("consumer_cancel_notify") && !k.channel.conn.gone {
+		if !k.channel.conn.gone {
 			k.channel.send(basicCancel, encoder(nil).shortString(k.tag).bit(true))
 		}
 		k.detach()

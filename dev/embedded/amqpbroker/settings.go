@@ -5,19 +5,10 @@ import (
 	"time"
 )
 
-// The handling of new messages by a full queue.
-const (
-	overflowDropHead = "drop-head"
-	overflowReject   = "reject-publish"
-)
-
 // settings are the meaning of a queue's arguments.
 type settings struct {
 	// ttl is how long messages live; negative means without end.
 	ttl time.Duration
-	// maxLength is the limit of ready messages; negative means none.
-	maxLength int64
-	overflow  string
 
 	deadExchange, deadKey       string
 	hasDeadExchange, hasDeadKey bool
@@ -34,16 +25,12 @@ var comparedArguments = []string{
 	"x-single-active-consumer",
 }
 
-func (s settings) refusing() bool { return s.overflow == overflowReject }
-
 // parseSettings reads a queue's arguments. Unknown arguments mean nothing, as with RabbitMQ.
 func parseSettings(arguments table) (settings, error) {
 	r := argumentReader{arguments: arguments}
 	s := settings{
-		ttl:       r.duration("x-message-ttl"),
-		maxLength: r.number("x-max-length"),
-		overflow:  r.choice("x-overflow", overflowDropHead, overflowReject),
-		quorum:    r.choice("x-queue-type", typeClassic, typeQuorum) == typeQuorum,
+		ttl:    r.duration("x-message-ttl"),
+		quorum: r.isQuorum(),
 	}
 	s.deliveryLimit = r.deliveryLimit(s.quorum)
 	s.deadExchange, s.hasDeadExchange = r.text("x-dead-letter-exchange")
@@ -106,18 +93,11 @@ func (r *argumentReader) deliveryLimit(quorum bool) int {
 // duration returns a number of milliseconds as a duration, or a negative duration without the argument.
 func (r *argumentReader) duration(name string) time.Duration {
 	n := r.number(name)
-	if n > maxMilliseconds {
-		r.fail(name, fmt.Sprintf("{value_too_big,%d}", n))
-		n = 0
-	}
 	if n < 0 {
 		return noTTL
 	}
 	return time.Duration(n) * time.Millisecond
 }
-
-// maxMilliseconds is the longest time that arguments may ask for, as with RabbitMQ: 100 years.
-const maxMilliseconds = 3153600000000
 
 func (r *argumentReader) text(name string) (s string, ok bool) {
 	v := r.arguments.get(name)
@@ -131,17 +111,11 @@ func (r *argumentReader) text(name string) (s string, ok bool) {
 	return s, ok
 }
 
-// choice returns a string out of several; the first is the default.
-func (r *argumentReader) choice(name string, choices ...string) string {
-	s, ok := r.text(name)
-	if !ok {
-		return choices[0]
+// isQuorum reads the type of the queue.
+func (r *argumentReader) isQuorum() bool {
+	kind, given := r.text("x-queue-type")
+	if given && kind != typeClassic && kind != typeQuorum {
+		r.fail("x-queue-type", fmt.Sprintf("unknown value '%s'", kind))
 	}
-	for _, c := range choices {
-		if s == c {
-			return s
-		}
-	}
-	r.fail(name, fmt.Sprintf("unknown value '%s'", s))
-	return choices[0]
+	return kind == typeQuorum
 }

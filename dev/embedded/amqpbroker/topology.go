@@ -43,12 +43,6 @@ func checkReserved(what, name string) error {
 	return nil
 }
 
-// difference is a property that differs when something is declared again.
-func (ch *channel) difference(what, name, argument, got, have string) error {
-	return channelError(codePreconditionFailed, "inequivalent arg '%s' for %s '%s' in vhost '%s': "+
-		"received %s but current is %s", argument, what, name, vhost, got, have)
-}
-
 // compared is a property that must be the same when something is declared again.
 type compared struct {
 	argument  string
@@ -61,10 +55,12 @@ func flag(argument string, got, have bool) compared {
 
 func quote(s string) string { return "'" + s + "'" }
 
-func (ch *channel) checkSame(what, name string, all []compared) error {
+// checkSame returns the exception for the first property that differs.
+func checkSame(what, name string, all []compared) error {
 	for _, c := range all {
 		if c.got != c.have {
-			return ch.difference(what, name, c.argument, c.got, c.have)
+			return channelError(codePreconditionFailed, "inequivalent arg '%s' for %s '%s' in vhost '%s': "+
+				"received %s but current is %s", c.argument, what, name, vhost, c.got, c.have)
 		}
 	}
 	return nil
@@ -78,11 +74,7 @@ func (ch *channel) exchangeDeclare(d *decoder) error {
 		return d.err
 	}
 	passive, noWait := flags&1 != 0, flags&16 != 0
-	e := &exchange{
-		name: name, kind: kind,
-		durable: flags&2 != 0, autoDelete: flags&4 != 0, internal: flags&8 != 0,
-	}
-	if err := ch.declareExchange(e, passive); err != nil {
+	if err := ch.declareExchange(&exchange{name: name, kind: kind, durable: flags&2 != 0}, passive); err != nil {
 		return err
 	}
 	ch.answer(noWait, exchangeDeclareOK, nil)
@@ -102,11 +94,9 @@ func (ch *channel) declareExchange(e *exchange, passive bool) error {
 	}
 	b := ch.conn.broker
 	if have := b.exchanges[e.name]; have != nil {
-		return ch.checkSame("exchange", e.name, []compared{
+		return checkSame("exchange", e.name, []compared{
 			{"type", quote(e.kind), quote(have.kind)},
 			flag("durable", e.durable, have.durable),
-			flag("auto_delete", e.autoDelete, have.autoDelete),
-			flag("internal", e.internal, have.internal),
 		})
 	}
 	if err := checkReserved("exchange", e.name); err != nil {
@@ -175,7 +165,7 @@ func (ch *channel) declareQueue(q *queue, passive bool) (*queue, error) {
 		if err != nil || passive {
 			return have, err
 		}
-		return have, ch.checkSameQueue(q, have)
+		return have, checkSameQueue(q, have)
 	}
 	var err error
 	if q.settings, err = parseSettings(q.arguments); err != nil {
@@ -207,7 +197,7 @@ func (q *queue) quorumMisfit() string {
 	return ""
 }
 
-func (ch *channel) checkSameQueue(q, have *queue) error {
+func checkSameQueue(q, have *queue) error {
 	all := []compared{
 		flag("durable", q.durable, have.durable),
 		flag("auto_delete", q.autoDelete, have.autoDelete),
@@ -216,7 +206,7 @@ func (ch *channel) checkSameQueue(q, have *queue) error {
 	for _, name := range comparedArguments {
 		all = append(all, compared{name, describe(q.arguments, name), describe(have.arguments, name)})
 	}
-	return ch.checkSame("queue", q.name, all)
+	return checkSame("queue", q.name, all)
 }
 
 // describe gives an argument for comparing and for a text.
@@ -276,7 +266,7 @@ func (ch *channel) queueUnbind(d *decoder) error {
 	}
 	b := ch.conn.broker
 	if e, q := b.exchanges[exchangeName], b.queues[queueName]; e != nil && q != nil {
-		b.unbind(e, binding{queue: q, key: key, arguments: arguments}.equal)
+		e.bindings = slices.DeleteFunc(e.bindings, binding{queue: q, key: key, arguments: arguments}.equal)
 	}
 	ch.send(queueUnbindOK, nil)
 	return nil
