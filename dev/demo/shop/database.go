@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/msghandler/msghandler/examples/database"
@@ -33,8 +34,9 @@ func createTables(ctx context.Context, db *database.DB) error {
 	due, statements := ", KEY demo_orders_due (status, create_time)", tables
 	if db.Dialect != sqlmarker.MySQL {
 		due = ""
-		statements = append(tables[:len(tables):len(tables)],
-			`CREATE INDEX IF NOT EXISTS demo_orders_due ON demo_orders (status, create_time)`)
+		statements = slices.Concat(tables, []string{
+			`CREATE INDEX IF NOT EXISTS demo_orders_due ON demo_orders (status, create_time)`,
+		})
 	}
 	for _, statement := range statements {
 		statement = strings.NewReplacer("{key}", db.Key(), "{due}", due).Replace(statement)
