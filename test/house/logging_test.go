@@ -128,11 +128,8 @@ type attribute struct{ key, kind, at string }
 // logAttributes finds the attributes that shipped code passes to slog.
 func logAttributes(t *testing.T) (found []attribute) {
 	t.Helper()
-	c := newTypeChecker(t)
+	c := typeCheck(t)
 	for path, sources := range c.sources {
-		if _, err := c.Import(path); err != nil {
-			t.Fatal(err)
-		}
 		for _, f := range sources {
 			ast.Inspect(f.tree, func(n ast.Node) bool {
 				if call, ok := n.(*ast.CallExpr); ok {

@@ -34,12 +34,9 @@ func TestCommentsNameTheirNouns(t *testing.T) {
 			continue
 		}
 		for _, group := range f.tree.Comments {
-			for _, w := range word.FindAllString(group.Text(), -1) {
-				words[f.pkg.room()]++
-				if slices.Contains(pronouns, strings.ToLower(w)) {
-					bare[f.pkg.room()]++
-				}
-			}
+			all, pronouns := bareIn(group.Text())
+			words[f.pkg.room()] += all
+			bare[f.pkg.room()] += pronouns
 		}
 	}
 	allWords, allBare, above := 0, 0, 0
@@ -56,6 +53,17 @@ func TestCommentsNameTheirNouns(t *testing.T) {
 	}
 	figure(t, "bare pronouns in comments: %.1f %% of the words; packages above %.0f %%: %d (aim 0)",
 		percent(allBare, allWords), mostPronouns, above)
+}
+
+// bareIn counts the words of a text, and the pronouns without a noun among them.
+func bareIn(text string) (words, bare int) {
+	for _, w := range word.FindAllString(text, -1) {
+		words++
+		if slices.Contains(pronouns, strings.ToLower(w)) {
+			bare++
+		}
+	}
+	return words, bare
 }
 
 func TestPagesHaveShortSentences(t *testing.T) {
@@ -82,58 +90,48 @@ func TestPagesHaveShortSentences(t *testing.T) {
 
 func TestNoTypeEmbedsItsOwner(t *testing.T) {
 	t.Parallel()
-	counts, all := map[string]int{}, 0
-	for _, f := range files(t) {
-		if f.test || f.generated {
-			continue
-		}
-		ast.Inspect(f.tree, func(n ast.Node) bool {
-			structure, ok := n.(*ast.StructType)
-			if !ok {
-				return true
-			}
-			for _, field := range structure.Fields.List {
-				pointer, isPointer := field.Type.(*ast.StarExpr)
-				if len(field.Names) > 0 || !isPointer {
-					continue
-				}
-				if name, ours := pointer.X.(*ast.Ident); ours {
-					counts[f.pkg.room()]++
-					all++
-					t.Logf("%s:%d embeds *%s", f.path, f.line(field.Pos()), name.Name)
+	all := refuse(t, nil, "a pointer to another type of the package is embedded, and so all it can do: name the field",
+		func(n ast.Node) (found bool) {
+			if structure, ok := n.(*ast.StructType); ok {
+				for _, field := range structure.Fields.List {
+					if pointer, is := field.Type.(*ast.StarExpr); is && len(field.Names) == 0 {
+						_, ours := pointer.X.(*ast.Ident)
+						found = found || ours
+					}
 				}
 			}
-			return true
+			return found
 		})
-	}
-	for room, n := range counts {
-		atMost(t, room, float64(n), 0, "types embed a pointer to another type of the package, and so all it can do: "+
-			"name the field")
-	}
 	figure(t, "types that embed their owner: %d (aim 0)", all)
 }
 
 func TestGoroutinesHaveAnOwner(t *testing.T) {
 	t.Parallel()
-	counts, all := map[string]int{}, 0
+	all := refuse(t, []string{"test/...", "internal/ground/lifecycle"}, "a go statement outside of a group: "+
+		"start goroutines with Go of a sync.WaitGroup or lifecycle.Group, and wait for them on Close",
+		func(n ast.Node) bool {
+			_, is := n.(*ast.GoStmt)
+			return is
+		})
+	figure(t, "go statements without an owner: %d (aim 0)", all)
+}
+
+// refuse fails for each node of shipped code that is forbidden outside of some rooms, and counts these nodes.
+func refuse(t *testing.T, except []string, why string, forbidden func(ast.Node) bool) (count int) {
+	t.Helper()
 	for _, f := range files(t) {
-		if f.test || f.generated || in(f.pkg.room(), []string{"test/...", "internal/ground/lifecycle"}) {
+		if f.test || f.generated || in(f.pkg.room(), except) {
 			continue
 		}
 		ast.Inspect(f.tree, func(n ast.Node) bool {
-			if statement, ok := n.(*ast.GoStmt); ok {
-				counts[f.pkg.room()]++
-				all++
-				t.Logf("%s:%d starts a goroutine outside a group", f.path, f.line(statement.Pos()))
+			if n != nil && forbidden(n) {
+				count++
+				t.Errorf("%s:%d: %s", f.path, f.line(n.Pos()), why)
 			}
 			return true
 		})
 	}
-	for room, n := range counts {
-		atMost(t, room, float64(n), 0, "go statements: start goroutines with Go of a sync.WaitGroup or "+
-			"lifecycle.Group, and wait for them on Close")
-	}
-	figure(t, "go statements without an owner: %d (aim 0)", all)
+	return count
 }
 
 // pages lists the pages of docs/ and those of the root that users and contributors read.

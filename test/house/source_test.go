@@ -132,11 +132,14 @@ const longestName = 6
 
 func TestNamesOfTestsAreShort(t *testing.T) {
 	t.Parallel()
+	long := 0
 	for _, name := range testNames(t) {
 		if words := wordsOf(strings.TrimPrefix(name, "Test")); strings.HasPrefix(name, "Test") && words > longestName {
+			long++
 			t.Errorf("%s has %d words, want at most %d", name, words, longestName)
 		}
 	}
+	figure(t, "names of tests over %d words: %d (aim 0)", longestName, long)
 }
 
 // wordsOf counts the words of a name in camel case: HTTPAnswer has two.

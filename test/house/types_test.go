@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -24,6 +25,30 @@ type typeChecker struct {
 	infos    map[string]*types.Info
 	checked  map[string]*types.Package
 	compiled types.Importer
+}
+
+// typesOnce holds the checked packages for all tests.
+var typesOnce struct {
+	sync.Once
+	checker *typeChecker
+}
+
+// typeCheck checks all shipped packages once.
+func typeCheck(t *testing.T) *typeChecker {
+	t.Helper()
+	typesOnce.Do(func() {
+		c := newTypeChecker(t)
+		for path := range c.sources {
+			if _, err := c.Import(path); err != nil {
+				t.Fatal(err)
+			}
+		}
+		typesOnce.checker = c
+	})
+	if typesOnce.checker == nil {
+		t.Fatal("the packages were not checked: see the other tests")
+	}
+	return typesOnce.checker
 }
 
 func newTypeChecker(t *testing.T) *typeChecker {
