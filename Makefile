@@ -150,8 +150,10 @@ profiles: ## Profile a coordinator under full load, and draw flame graphs of it 
 	go test ./test/bench -run '^$$' -bench Full -benchtime 1x -timeout 20m -args -seconds 15 -profiles $(CURDIR)/.cache/profiles
 	scripts/flames.sh .cache/profiles docs/img
 
-house: ## Print the figures of the house: the way of a Submit, sizes, owners, goroutines, panics, packages linked, prose
-	@go test ./test/house -count=1 -v | sed -n -e 's/.*FIGURE //p' -e '/^ *--- FAIL/p' | sort
+house: ## Print the figures of the house with their aims: sizes, keys, arrows back, prose, the files of a Submit by coverage
+	scripts/install-test-servers.sh servers
+	@(go test ./test/house -count=1 -v; go test ./test/e2e -count=1 -v -run TestSubmitExecutesFewFiles -args -covered) | \
+		sed -n -e 's/.*FIGURE //p' -e '/^ *--- FAIL/p' | sort
 
 PAGE ?=
 docs-run: ## Run the commands of all pages, the slow pages too (PAGE=docs/quickstart.md: one page)
