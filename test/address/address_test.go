@@ -15,9 +15,31 @@ import (
 	"github.com/msghandler/msghandler/internal/ground/address"
 )
 
+// reads demands that each address is read as it is wanted.
+func reads[A any](t *testing.T, parse func(string) (A, error), wants map[string]A) {
+	t.Helper()
+	for text, want := range wants {
+		got, err := parse(text)
+		if diff := cmp.Diff(want, got); err != nil || diff != "" {
+			t.Errorf("%s: %v (-want +got):\n%s", text, err, diff)
+		}
+	}
+}
+
+// refuses demands an error for each address, with a text that says what to do. No error quotes a secret.
+func refuses[A any](t *testing.T, parse func(string) (A, error), wants map[string]string) {
+	t.Helper()
+	for text, want := range wants {
+		got, err := parse(text)
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "geheim") {
+			t.Errorf("%s: %+v, %v", text, got, err)
+		}
+	}
+}
+
 func TestAddressesOfRedis(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]address.Redis{
+	reads(t, address.ParseRedis, map[string]address.Redis{
 		"redis://h":                    {Hosts: []string{"h:6379"}},
 		"redis://h/":                   {Hosts: []string{"h:6379"}},
 		"redis://h:1/3":                {Hosts: []string{"h:1"}, Database: 3},
@@ -38,19 +60,12 @@ func TestAddressesOfRedis(t *testing.T) {
 		"redis://h?client_name=x&pool_size=7&conn_max_idle_time=90&conn_max_lifetime=1h": {
 			Hosts: []string{"h:6379"}, ClientName: "x", PoolSize: 7, IdleTime: 90 * time.Second, LifeTime: time.Hour,
 		},
-	} {
-		got, err := address.ParseRedis(text)
-		if err != nil {
-			t.Errorf("%s: %v", text, err)
-		} else if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", text, diff)
-		}
-	}
+	})
 }
 
 func TestAddressesOfNATS(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]address.NATS{
+	reads(t, address.ParseNATS, map[string]address.NATS{
 		"nats://h":                  {Hosts: []string{"h:4222"}},
 		"nats://h:1/":               {Hosts: []string{"h:1"}},
 		"nats://u:p%2F%40@a:1, b":   {Hosts: []string{"a:1", "b:4222"}, User: "u", Password: "p/@"},
@@ -64,19 +79,12 @@ func TestAddressesOfNATS(t *testing.T) {
 		"tls://h?cacertfile=ca&certfile=c&keyfile=k": {
 			Hosts: []string{"h:4222"}, TLS: true, CAFile: "ca", CertFile: "c", KeyFile: "k",
 		},
-	} {
-		got, err := address.ParseNATS(text)
-		if err != nil {
-			t.Errorf("%s: %v", text, err)
-		} else if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", text, diff)
-		}
-	}
+	})
 }
 
 func TestMalformedAddressesOfNATSAreRefused(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]string{
+	refuses(t, address.ParseNATS, map[string]string{
 		"geheim":                       "is not a URL of the scheme nats or tls; write nats://",
 		"amqp://geheim@h":              "is not a URL of the scheme nats or tls; write nats://",
 		"nats://":                      "has a host that is none; write host or host:port",
@@ -93,21 +101,13 @@ func TestMalformedAddressesOfNATSAreRefused(t *testing.T) {
 		"nats://h?cacertfile=geheim":   "has options for TLS without TLS",
 		"tls://h?certfile=geheim":      "has one of certfile and keyfile",
 		"nats://h?inbox_prefix=a.%3E":  "has an inbox_prefix that is no subject",
-	} {
-		_, err := address.ParseNATS(text)
-		switch {
-		case err == nil:
-			t.Errorf("%s was taken", text)
-		case !strings.Contains(err.Error(), want), strings.Contains(err.Error(), "geheim"):
-			t.Errorf("%s: %v, want %s", text, err, want)
-		}
-	}
+	})
 }
 
 // TestMalformedAddressesAreRefused: each error says what to do, and quotes nothing.
 func TestMalformedAddressesAreRefused(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]string{
+	refuses(t, address.ParseRedis, map[string]string{
 		"":                                "is not a URL of the scheme redis or rediss; write redis://",
 		"127.0.0.1:6379":                  "is not a URL of the scheme redis or rediss; write redis://",
 		"unix:///run/redis.sock":          "is not a URL of the scheme redis or rediss; write redis://",
@@ -147,13 +147,8 @@ func TestMalformedAddressesAreRefused(t *testing.T) {
 		"redis://h#geheim":                "has an @ behind its host or a #",
 		"redis://u:ge%zzheim@h":           "cannot be read as a URL",
 		"redis://h?sentinel_password=a@b": "has an @ behind its host or a #",
-	} {
-		got, err := address.ParseRedis(text)
-		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "geheim") {
-			t.Errorf("%s: %+v, %v", text, got, err)
-		}
-	}
-	for text, want := range map[string]string{
+	})
+	refuses(t, address.ParseAMQP, map[string]string{
 		"":                              "is not a URL of the scheme amqp or amqps; write amqp://",
 		"geheim":                        "is not a URL of the scheme amqp or amqps; write amqp://",
 		"redis://h":                     "is not a URL of the scheme amqp or amqps; write amqp://",
@@ -168,12 +163,7 @@ func TestMalformedAddressesAreRefused(t *testing.T) {
 		"amqp://h?auth_mechanism=none":  "write plain, amqplain or external",
 		"amqp://h?%zz":                  "has options behind its ? that cannot be read",
 		"amqp://u:geheim#@h":            "special characters in a user or a password are written as %XX",
-	} {
-		got, err := address.ParseAMQP(text)
-		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "geheim") {
-			t.Errorf("%s: %+v, %v", text, got, err)
-		}
-	}
+	})
 }
 
 func TestAddressesOfRabbitMQ(t *testing.T) {
@@ -202,7 +192,7 @@ func TestAddressesOfCoordinators(t *testing.T) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
-	for text, want := range map[string]string{
+	refuses(t, func(text string) (string, error) { return text, address.CheckCoordinators(text) }, map[string]string{
 		"":                      "such as 127.0.0.1:9090, or a target of gRPC, such as dns:///msghandler:9090",
 		"geheim":                "is not a coordinator's address; write host:port",
 		"h:":                    "is not a coordinator's address; write host:port",
@@ -224,12 +214,7 @@ func TestAddressesOfCoordinators(t *testing.T) {
 		"amqps:///u:geheim@h":   "has an @, and a coordinator takes no login; write host:port",
 		"a:1,u:geheim@h:1":      "has an @, and a coordinator takes no login; write host:port",
 		"redis://:geheim@h/0,b": "names a scheme in a list; write host:port,host:port",
-	} {
-		err := address.CheckCoordinators(text)
-		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "geheim") {
-			t.Errorf("%s: %v", text, err)
-		}
-	}
+	})
 }
 
 func TestShownHidesSecrets(t *testing.T) {

@@ -1,17 +1,14 @@
 package address_test
 
 import (
-	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/msghandler/msghandler/internal/ground/address"
 )
 
 func TestAddressesOfKafka(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]address.Kafka{
+	reads(t, address.ParseKafka, map[string]address.Kafka{
 		"kafka://h":               {Hosts: []string{"h:9092"}},
 		"kafka://h:1/":            {Hosts: []string{"h:1"}},
 		"kafka://a:1, b,[::1]:3":  {Hosts: []string{"a:1", "b:9092", "[::1]:3"}},
@@ -24,20 +21,13 @@ func TestAddressesOfKafka(t *testing.T) {
 			Hosts: []string{"a:9092", "b:9092"}, User: "u", Password: "p", Mechanism: "scram-sha-512", TLS: true,
 			Unverified: true, Cert: "c", Key: "k", MaxMessage: 8 << 20,
 		},
-	} {
-		got, err := address.ParseKafka(text)
-		if err != nil {
-			t.Errorf("%s: %v", text, err)
-		} else if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", text, diff)
-		}
-	}
+	})
 }
 
 // Each error says what to do, and quotes nothing.
 func TestMalformedAddressesOfKafkaAreRefused(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]string{
+	refuses(t, address.ParseKafka, map[string]string{
 		"":                               "is not a URL of the scheme kafka; write kafka://",
 		"h:9092":                         "is not a URL of the scheme kafka; write kafka://",
 		"amqp://h":                       "is not a URL of the scheme kafka; write kafka://",
@@ -56,12 +46,7 @@ func TestMalformedAddressesOfKafkaAreRefused(t *testing.T) {
 		"kafka://h?tls=true&cert=geheim": "has one of the options cert and key; give both, or neither",
 		"kafka://h?max_message_bytes=9":  "write a number from 1024",
 		"kafka://h?tls=true&tls=true":    "has the option tls twice; leave one",
-	} {
-		got, err := address.ParseKafka(text)
-		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "geheim") {
-			t.Errorf("%s: %+v, %v", text, got, err)
-		}
-	}
+	})
 	if got := address.Shown("kafka://u:geheim@a:1,b?sasl=plain"); got != "kafka://u:xxxxx@a:1,b?..." {
 		t.Errorf("shown as %q", got)
 	}
