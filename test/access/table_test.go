@@ -308,7 +308,7 @@ func TestIdentityDecidesEveryCall(t *testing.T) {
 		for _, m := range methods() {
 			service, method := string(m.Parent().Name()), string(m.Name())
 			if _, known := needed[method]; service == "AdminService" && !known {
-				t.Fatalf("say in the table of this test what %s needs", method)
+				t.Fatalf("enter the needs of %s into the table of this test", method)
 			}
 			producers := []string{""}
 			if service == "MessageHandlerService" {

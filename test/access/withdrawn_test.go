@@ -45,7 +45,7 @@ func TestWithdrawnCallersAreCutOff(t *testing.T) {
 		_ = open[name].SetReadDeadline(time.Now().Add(limit))
 		_, err := open[name].Read(make([]byte, 1))
 		if late := net.Error(nil); err == nil || errors.As(err, &late) && late.Timeout() {
-			t.Errorf("the connection of the certificate that %s is open after %s: %v", name, limit, err)
+			t.Errorf("the connection of the %s certificate is open after %s: %v", name, limit, err)
 		}
 	}
 	_, err = tail.Recv()

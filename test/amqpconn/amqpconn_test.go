@@ -124,10 +124,10 @@ func TestArrivedAnswerIsReturned(t *testing.T) {
 	cancel()
 	for range 100 {
 		if acknowledged, err := amqpconn.Answer(late, answered); err != nil || !acknowledged {
-			t.Fatalf("what was acknowledged before the end is %v, %v", acknowledged, err)
+			t.Fatalf("the message acknowledged before the end is %v, %v", acknowledged, err)
 		}
 	}
 	if acknowledged, err := amqpconn.Answer(late, &amqp.DeferredConfirmation{}); err == nil || acknowledged {
-		t.Errorf("what has no answer is %v, %v", acknowledged, err)
+		t.Errorf("the message without an answer is %v, %v", acknowledged, err)
 	}
 }

@@ -176,7 +176,7 @@ func (w *world) loseBroker(kind systems.Kind) []string {
 	w.rabbit.Start()
 	away := time.Since(began)
 	numbers, back := w.committed(config.First), time.Now()
-	servers.Eventually(w.t, recovery, "what was committed is delivered", func() bool {
+	servers.Eventually(w.t, recovery, "committed messages are delivered", func() bool {
 		return w.consumer.missing(numbers) == 0
 	})
 	took := time.Since(back)

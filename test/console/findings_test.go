@@ -44,7 +44,7 @@ func TestOverviewShowsFindings(t *testing.T) {
 		pages := `[...document.querySelectorAll(".verdict li.` + tone + ` .do a")].map((a) => a.hash)`
 		name := map[string]string{"bad": "#producer-refused", "warn": "#queue-dead-letters"}[tone]
 		if found := browser.Eval[[]string](b, pages); len(found) != want || found[0] != name {
-			t.Errorf("the lines that are %s lead to %v, want %s", tone, found, name)
+			t.Errorf("the %s lines lead to %v, want %s", tone, found, name)
 		}
 	}
 	b.Do(chromedp.Click(chromedp.CSS(".verdict li.bad summary")))

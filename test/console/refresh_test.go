@@ -42,7 +42,7 @@ func TestListRefreshKeepsTheReadersPlace(t *testing.T) {
 	// A filter that is being written is not lost.
 	b.Do(chromedp.SendKeys(chromedp.CSS(`.filter input[name=producer]`), "ord"))
 	if refreshed(b) {
-		t.Error("the refresh took away a filter that was being written")
+		t.Error("the refresh took away a half-written filter")
 	}
 }
 
@@ -84,7 +84,7 @@ func TestTimesCanBeLocal(t *testing.T) {
 		}
 		for _, text := range all {
 			if !strings.HasSuffix(text, want) {
-				t.Errorf("a time is %q, want one in %s", text, want)
+				t.Errorf("a time is %q, want a time in %s", text, want)
 			}
 		}
 	}
@@ -92,7 +92,7 @@ func TestTimesCanBeLocal(t *testing.T) {
 	b.Do(chromedp.Click(chromedp.CSS("#zone")))
 	zones(" +05:30")
 	if refreshed(b); browser.Eval[string](b, `document.querySelector("#zone").ariaPressed`) != "true" {
-		t.Error("the button does not say that times are local")
+		t.Error("the button names no local times")
 	}
 	zones(" +05:30")
 	for _, path := range []string{
@@ -155,7 +155,7 @@ func TestFindTakesAnIDAlone(t *testing.T) {
 	b.Shows("No message has the id none", "Ids that begin with none")
 	b.Click(`main a[href*="state=dead"]`)
 	if got := browser.Eval[string](b, `document.querySelector("[name=id]").value`); got != "none" {
-		t.Errorf("the list is of ids that begin with %q", got)
+		t.Errorf("the listed ids begin with %q", got)
 	}
 }
 

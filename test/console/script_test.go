@@ -85,7 +85,7 @@ func TestOverviewKeepsMarkedText(t *testing.T) {
 	still(b)
 	browser.Eval[bool](b, `(getSelection().selectAllChildren(document.querySelector(".verdict")), true)`)
 	if refreshed(b) || !browser.Eval[bool](b, `String(getSelection()).includes("312 dead")`) {
-		t.Error("what was marked is gone")
+		t.Error("the marked message is gone")
 	}
 	browser.Eval[bool](b, `(getSelection().removeAllRanges(), true)`)
 	if !refreshed(b) {

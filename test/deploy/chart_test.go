@@ -175,7 +175,7 @@ func TestChartRollsPodsForRestartKeys(t *testing.T) {
 	}
 	for _, key := range append(keys, "policy.exchanges") {
 		if restart := needsRestart(t, key); restart {
-			t.Errorf("%s needs a restart, and the chart makes none when it changes", key)
+			t.Errorf("%s needs a restart, and its change makes the chart restart nothing", key)
 		}
 	}
 	if !needsRestart(t, "redis.prefix") {

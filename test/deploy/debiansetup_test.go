@@ -38,12 +38,12 @@ func TestDebianSetupKeepsEditedConfiguration(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "new")
 	if said, config := configure(t, dir); said != "" || !strings.Contains(config, "127.0.0.1:9090") {
-		t.Fatalf("at first it says %q and writes\n%s", said, config)
+		t.Fatalf("at first the script says %q and writes\n%s", said, config)
 	}
 	// An unedited configuration follows the ports.
 	said, written := configure(t, dir, "GRPC_PORT=19090")
 	if said != "" || !strings.Contains(written, "127.0.0.1:19090") {
-		t.Fatalf("with another port it says %q and writes\n%s", said, written)
+		t.Fatalf("with another port the script says %q and writes\n%s", said, written)
 	}
 	edited := written + "submit: {trust: true}\n"
 	if err := os.WriteFile(filepath.Join(dir, "msghandler.yaml"), []byte(edited), 0o600); err != nil {
@@ -52,12 +52,12 @@ func TestDebianSetupKeepsEditedConfiguration(t *testing.T) {
 	for range 2 {
 		said, kept := configure(t, dir, "GRPC_PORT=29090")
 		if kept != edited || !strings.Contains(said, "was edited and stays as it is") {
-			t.Fatalf("of an edited one it says %q and leaves\n%s", said, kept)
+			t.Fatalf("of an edited file the script says %q and leaves\n%s", said, kept)
 		}
 	}
 	suggested, err := os.ReadFile(filepath.Join(dir, "msghandler.yaml.new"))
 	if err != nil || !strings.Contains(string(suggested), "127.0.0.1:29090") {
-		t.Errorf("beside it: %v\n%s", err, suggested)
+		t.Errorf("beside the file: %v\n%s", err, suggested)
 	}
 }
 

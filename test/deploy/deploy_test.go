@@ -74,10 +74,10 @@ func TestComposeConfigurationIsValid(t *testing.T) {
 	}
 	if s := services["coordinator"]; s.MemLimit != "1g" || s.Environment["GOMEMLIMIT"] != "900MiB" || !s.ReadOnly ||
 		!slices.Contains(s.CapDrop, "ALL") {
-		t.Errorf("the coordinator may take more than it needs: %+v", s)
+		t.Errorf("the coordinator may take more than its needs: %+v", s)
 	}
 	if listen := flagOf(services["producer-demo"].Command, "--listen"); listen != "" || len(c.Callbacks.Allow) > 0 {
-		t.Errorf("the producer is called at %q, and callbacks.allow is %q: it needs no port", listen, c.Callbacks.Allow)
+		t.Errorf("the producer is called at %q, and callbacks.allow is %q: no port is needed", listen, c.Callbacks.Allow)
 	}
 	if broker := flagOf(services["consumer-demo"].Command, "--amqp"); !slices.Contains(c.AMQP.URLs, broker) {
 		t.Error("the consumer reads from another broker than the coordinator writes to")
@@ -173,7 +173,7 @@ func TestProgramsAndFlagsExist(t *testing.T) {
 	}
 	command := exec.Command(filepath.Join(bin, "msghandler"), "stats", "--timeout", "1s", "--server", "127.0.0.1:1")
 	if out, _ := command.CombinedOutput(); command.ProcessState.ExitCode() != 1 {
-		t.Errorf("the health check of a coordinator that is not there ends with %v:\n%s", command.ProcessState, out)
+		t.Errorf("the health check of a missing coordinator ends with %v:\n%s", command.ProcessState, out)
 	}
 }
 
@@ -184,7 +184,7 @@ func TestDocumentedServeFlagsExist(t *testing.T) {
 	for _, page := range []string{"README.md", "docs/run/install.md"} {
 		found := command.FindAllString(read(t, page), -1)
 		if len(found) == 0 {
-			t.Errorf("%s has no such command any more: take it out of this test", page)
+			t.Errorf("%s has no such command: take the command out of this test", page)
 		}
 		for _, typed := range found {
 			for _, name := range flag.FindAllStringSubmatch(typed, -1) {

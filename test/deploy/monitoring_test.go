@@ -111,7 +111,7 @@ func TestEachAlertHasARunbook(t *testing.T) {
 		_, section, found := strings.Cut(page, "\n### "+r.Alert+"\n")
 		section, _, _ = strings.Cut(section, "\n#")
 		if !found || !strings.Contains(section, "**Look:**") || !strings.Contains(section, "**Do:**") {
-			t.Errorf("docs/reference/alerts.md does not say of %s where to look and what to do", r.Alert)
+			t.Errorf("docs/reference/alerts.md names no place and no action for %s", r.Alert)
 		}
 		if r.Annotations["summary"] == "" || r.Annotations["description"] == "" {
 			t.Errorf("%s has no summary or no description", r.Alert)
@@ -240,7 +240,7 @@ func TestDashboardUsesExistingMetrics(t *testing.T) {
 	ids := map[int]bool{}
 	for _, p := range dashboard.Panels {
 		if ids[p.ID] || p.Title == "" || p.GridPos.X+p.GridPos.W > 24 {
-			t.Errorf("panel %d, %q, has a number that is taken, no title, or no room", p.ID, p.Title)
+			t.Errorf("panel %d, %q, has the number of another panel, no title, or no room", p.ID, p.Title)
 		}
 		ids[p.ID] = true
 		if p.Type != "row" && len(p.Targets) == 0 {
@@ -285,7 +285,7 @@ func TestDashboardQueriesKnowTheCoordinator(t *testing.T) {
 		for _, metric := range regexp.MustCompile(`\bmsghandler_[a-z_]+(\{[^}]*)?`).FindAllString(query[1], -1) {
 			name, _, _ := strings.Cut(metric, "{")
 			if coordinators[name] && !strings.Contains(metric, `instance=~\"$instance\"`) {
-				t.Errorf("%s asks all coordinators, also where $instance names one", query[1])
+				t.Errorf("%s asks all coordinators, although $instance names a single one", query[1])
 			}
 		}
 	}

@@ -43,7 +43,7 @@ func TestSystemdUnitIsValid(t *testing.T) {
 		t.Fatal("the unit has no TimeoutStopSec")
 	}
 	if d, err := time.ParseDuration(stop[1]); err != nil || d <= config.Default().Shutdown.Grace {
-		t.Errorf("systemd kills it after %s, %v, and a stop may take %s", stop[1], err, config.Default().Shutdown.Grace)
+		t.Errorf("systemd kills after %s, %v, and a stop may take %s", stop[1], err, config.Default().Shutdown.Grace)
 	}
 }
 

@@ -176,16 +176,16 @@ func TestReleaseIsVerifiedBeforePublication(t *testing.T) {
 			public = append(public, name)
 		}
 		if strings.Contains(runs(job), "gh release create") && !strings.Contains(runs(job), "--draft ") {
-			t.Errorf("job %s creates a release that is no draft", name)
+			t.Errorf("job %s creates a release, and no draft", name)
 		}
 	}
 	if len(public) != 1 || !slices.Contains(release.Jobs[public[0]].Needs, "verify") {
-		t.Fatalf("jobs %q make a release public, want one that needs the job verify", public)
+		t.Fatalf("jobs %q make a release public, want a single job after verify", public)
 	}
 	verify := release.Jobs["verify"]
 	if !slices.Contains(verify.Needs, "draft") ||
 		!inOrder(runs(verify), "gh release download", "scripts/verify-release.sh") {
-		t.Errorf("the job verify does not verify what the draft has: %s", runs(verify))
+		t.Errorf("the job verify does not verify the files of the draft: %s", runs(verify))
 	}
 	script := read(t, "scripts/verify-release.sh")
 	if !inOrder(script, "signature.sh verify", `gh attestation verify "$dir/`, "cosign verify ", `verify "oci://`) {

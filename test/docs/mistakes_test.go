@@ -78,7 +78,7 @@ func TestSessionsReportOtherOutput(t *testing.T) {
 	failing.lines = []string{"echo before", "false"}
 	got = newSession(t, []*block{blocks[0], failing, blocks[2]}).run()
 	if len(got) != 1 || got[0].line != 50 || !strings.Contains(got[0].what, "before") {
-		t.Errorf("a block that fails is reported as %v", got)
+		t.Errorf("a failing block is reported as %v", got)
 	}
 }
 

@@ -97,7 +97,7 @@ func TestAuditTellsWhoDiscardedWhat(t *testing.T) {
 	if said, status := s.asks("orders.shop", "audit"); status != 1 || !strings.Contains(said, "may not use ListAudit") {
 		t.Errorf("got %d:\n%s", status, said)
 	}
-	servers.Eventually(t, 20*time.Second, "that refusal is kept", func() bool {
+	servers.Eventually(t, 20*time.Second, "the refusal is kept", func() bool {
 		said, _ := s.asks("anna.ops.shop", "audit", "--refused", "--action", "ListAudit")
 		return strings.Contains(said, "ListAudit")
 	})

@@ -57,7 +57,7 @@ func TestUnroutableMessageIsDeadUntilRetried(t *testing.T) {
 	}
 	w.drained(20 * time.Second)
 	if said, status := programs.Run(t, "msghandler", env, "show", "billing/8"); status != 3 {
-		t.Errorf("a message that never was: exit status %d, %s", status, said)
+		t.Errorf("a missing message: exit status %d, %s", status, said)
 	}
 }
 
@@ -111,10 +111,10 @@ func TestDelayedMessageWaits(t *testing.T) {
 			m.Id, m.Body, m.Delay = "1", []byte("{}"), durationpb.New(delay)
 			p.sendHalves(time.Minute, m)
 			if state := p.submit("1", pb.Wait_WAIT_SENDABLE); state != pb.State_STATE_SENDABLE {
-				t.Fatalf("confirmed, it is %v", state)
+				t.Fatalf("the confirmed message is %v", state)
 			}
 			if state := p.submit("1", pb.Wait_WAIT_DONE); state != pb.State_STATE_DONE {
-				t.Fatalf("in the end it is %v", state)
+				t.Fatalf("in the end the message is %v", state)
 			}
 			if took := time.Since(begun); took < delay {
 				t.Errorf("delivered after %v, too early", took)

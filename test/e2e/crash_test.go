@@ -40,7 +40,7 @@ func TestOrderServiceSurvivesEachDeath(t *testing.T) {
 	again := w.startOrders(os.DevNull, "--listen", listen)
 	w.settled(again, 2)
 	if b := w.books(); b.Shipped != 1 || b.Cancelled != 1 {
-		t.Errorf("%d orders are shipped, %d cancelled, want one of each", b.Shipped, b.Cancelled)
+		t.Errorf("%d orders are shipped, %d cancelled, want 1 of each", b.Shipped, b.Cancelled)
 	}
 }
 
@@ -69,7 +69,7 @@ func TestMarkerIsDeletedAfterCoordinatorDies(t *testing.T) {
 	})
 	p.sendHalves(time.Minute, &pb.Message{Id: "1", RoutingKey: "bills", Body: []byte("one")})
 	if state := p.submit("1", pb.Wait_WAIT_DONE); state != pb.State_STATE_DONE {
-		t.Fatalf("acknowledged, it is %v to its producer", state)
+		t.Fatalf("the acknowledged message is %v to its producer", state)
 	}
 	c.Kill()
 	alive.Store(true)

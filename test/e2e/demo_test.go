@@ -135,7 +135,7 @@ func TestDemoSurvivesKillsAndBalances(t *testing.T) {
 		tell(t, "--database", database)
 		if output, status := programs.Run(t, "msghandler-dev", nil, "demo", "--database", database); status != 1 ||
 			!strings.Contains(output, "give an empty one") {
-			t.Errorf("with a database that is not empty: exit status %d\n%s", status, output)
+			t.Errorf("with a full database: exit status %d\n%s", status, output)
 		}
 	})
 }

@@ -86,7 +86,7 @@ func TestDoctorNamesUnreachableServers(t *testing.T) {
 	troubles := map[string]string{}
 	for _, f := range found {
 		if f.Severity != "ok" && (f.Why == "" || f.Remedy == "") {
-			t.Errorf("%+v does not say why it matters and what to do", f)
+			t.Errorf("%+v names no reason and no action", f)
 		}
 		troubles[f.Area] = f.Severity + " " + f.What
 	}
@@ -94,7 +94,7 @@ func TestDoctorNamesUnreachableServers(t *testing.T) {
 		"redis": "trouble", "rabbitmq": "trouble", "coordinator": "warning", "producer gone": "trouble",
 	} {
 		if !strings.HasPrefix(troubles[area], want) {
-			t.Errorf("of %s it says %q, want %s", area, troubles[area], want)
+			t.Errorf("of %s the doctor says %q, want %s", area, troubles[area], want)
 		}
 	}
 	if strings.Contains(said, "secret") {

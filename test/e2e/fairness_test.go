@@ -60,6 +60,6 @@ func TestHungProducerDelaysNoOther(t *testing.T) {
 	}
 	t.Logf("the last of the healthy producer's messages was asked about %v after it was due", latest)
 	if hanging.askedAbout() == 5000 {
-		t.Error("the hanging producer was asked about all before the healthy one was: they do not wait side by side")
+		t.Error("the hanging producer was asked about all messages first: producers do not wait side by side")
 	}
 }

@@ -26,10 +26,10 @@ func TestRedisRollbackIsReported(t *testing.T) {
 	c.Ready(c.http)
 	for range 3 {
 		before := w.pulse()
-		servers.Eventually(t, patience, "it is counted on", func() bool { return w.pulse() != before })
+		servers.Eventually(t, patience, "the pulse is counted on", func() bool { return w.pulse() != before })
 	}
 	if !pageHolds(t, c, "/metrics", "msghandler_store_regressions_total 0") || pageHolds(t, c, "/readyz", "went back") {
-		t.Fatal("a restart that lost nothing was reported as a loss")
+		t.Fatal("a restart without a loss was reported as a loss")
 	}
 
 	w.redis.Kill()

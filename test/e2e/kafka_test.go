@@ -112,7 +112,7 @@ func TestCoordinatorServesRabbitMQAndKafka(t *testing.T) {
 
 	id := toKafka(w.producer, 800, 1, "nowhere")[0]
 	if state := w.producer.submit(id, pb.Wait_WAIT_DONE); state != pb.State_STATE_DEAD {
-		t.Errorf("a message for a topic that there is not is %v", state)
+		t.Errorf("a message for a missing topic is %v", state)
 	}
 	if reader.copies > 0 {
 		t.Logf("%d copies in the topic", reader.copies)

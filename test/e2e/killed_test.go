@@ -30,10 +30,10 @@ func TestRepeatedKillsAreReported(t *testing.T) {
 		})
 		if !pageHolds(t, c, "/", "ended without a clean stop: 6 within the last hour") ||
 			!pageHolds(t, c, "/", "Something is wrong") {
-			t.Error("the console does not show it")
+			t.Error("the console does not show the message")
 		}
 	}
-	servers.Eventually(t, time.Minute, "one of the coordinators logs the ends", func() bool {
+	servers.Eventually(t, time.Minute, "a coordinator logs the ends", func() bool {
 		const line = "coordinators ended without a clean stop"
 		return watcher.HasSaid(line) || victim.HasSaid(line)
 	})

@@ -76,6 +76,6 @@ func TestCoordinatorServesRabbitMQAndNATS(t *testing.T) {
 
 	id := toNATS(w.producer, 800, 1, "nowhere")[0]
 	if state := w.producer.submit(id, pb.Wait_WAIT_DONE); state != pb.State_STATE_DEAD {
-		t.Errorf("a message for a subject that no stream takes is %v", state)
+		t.Errorf("a message for a subject without a stream is %v", state)
 	}
 }

@@ -234,7 +234,7 @@ func TestSQLMarkerSurvivesAProducerCrash(t *testing.T) {
 	q := newPlainProducer(t, "shop", w.coordinators[0].grpc)
 	response, err := q.api.SubmitAll(t.Context(), &pb.SubmitAllRequest{Producer: "shop", Ids: []string{"never"}})
 	if err != nil || response.GetOutcomes()[0].GetState() != pb.State_STATE_ROLLED_BACK {
-		t.Errorf("the message that never was: %v, %v", response, err)
+		t.Errorf("the missing message: %v, %v", response, err)
 	}
 	w.onlyReceipts()
 }

@@ -79,7 +79,7 @@ func TestPythonProducerKeepsTheContract(t *testing.T) {
 	third := s.startShop(s.listen)
 	s.drained(patience)
 	if verdict := s.verdict("vanished"); verdict != pb.Verdict_VERDICT_ROLLED_BACK {
-		t.Errorf("the last Confirm call about the order that vanished leaves %v in the database", verdict)
+		t.Errorf("the last Confirm call about the vanished order leaves %v in the database", verdict)
 	}
 
 	// The other replica knows nothing of an order that a replica is about to commit.

@@ -155,7 +155,7 @@ func TestMessagesWaitUntilTokenIsReplaced(t *testing.T) {
 	}
 	env := []string{"MSGHANDLER_SERVER=" + c.grpc}
 	var shownAs string
-	servers.Eventually(t, 30*time.Second, "the message says why it waits", func() bool {
+	servers.Eventually(t, 30*time.Second, "the message names the reason of its wait", func() bool {
 		shownAs, _ = programs.Run(t, "msghandler", env, "show", "orders/1001-paid")
 		return strings.Contains(shownAs, "Unauthenticated") && strings.Contains(shownAs, "callbacks.token_file")
 	})

@@ -177,7 +177,7 @@ func TestCertificateRenewalNeedsNoRestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	second := shown()
-	servers.Eventually(t, 30*time.Second, "the log says that it is no good", func() bool {
+	servers.Eventually(t, 30*time.Second, "the log calls the certificate no good", func() bool {
 		if shown() != second {
 			t.Fatal("a bad certificate replaced a good certificate")
 		}
@@ -185,7 +185,7 @@ func TestCertificateRenewalNeedsNoRestart(t *testing.T) {
 	})
 	if !pageHolds(t, s.coordinators[0], "/metrics",
 		`msghandler_certificate_expires_timestamp_seconds{key="grpc.tls_cert"}`) {
-		t.Error("the metrics do not tell when it ends")
+		t.Error("the metrics do not tell the end of the certificate")
 	}
 	s.coordinators[0].Stop(20 * time.Second)
 }

@@ -77,7 +77,7 @@ func startInAlarm(ctx context.Context, w *world, _ *rand.Rand) {
 	w.ledger.Fault("a coordinator starts during the alarm")
 	for n := range 20 {
 		id := fmt.Sprintf("alarmed-%06d", n)
-		servers.Eventually(w.t, patience, "a coordinator that starts during an alarm takes "+id, func() bool {
+		servers.Eventually(w.t, patience, "a coordinator started during an alarm takes "+id, func() bool {
 			return started.direct.send(w.t.Context(), id) == codes.OK
 		})
 	}
@@ -91,9 +91,9 @@ func startInAlarm(ctx context.Context, w *world, _ *rand.Rand) {
 	w.allReady()
 	// The others may have published all waiting messages.
 	if err := started.direct.insist(w.t.Context(), "alarmed-last"); err != nil {
-		w.t.Error("the coordinator that started during the alarm does not deliver:", err)
+		w.t.Error("the coordinator started during the alarm does not deliver:", err)
 	}
-	servers.Eventually(w.t, patience, "the coordinator that started during the alarm publishes", func() bool {
+	servers.Eventually(w.t, patience, "the coordinator started during the alarm publishes", func() bool {
 		return w.countedBy(started, `msghandler_publishes_total{outcome="acked"}`) > 0
 	})
 }
@@ -104,7 +104,7 @@ func (w *world) stopInTime(c *coordinator) {
 	began := time.Now()
 	err := w.end(c, syscall.SIGTERM)
 	took := time.Since(began)
-	w.t.Logf("a coordinator that was asked to stop ended after %v", took.Round(10*time.Millisecond))
+	w.t.Logf("a coordinator asked to stop ended after %v", took.Round(10*time.Millisecond))
 	if err != nil || took > grace {
 		w.t.Errorf("the coordinator should have ended cleanly within %v: %v", grace, err)
 	}

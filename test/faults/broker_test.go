@@ -38,7 +38,7 @@ func felt(outcome string) func(*testing.T, *world, *load, End) {
 		t.Helper()
 		n := w.published(outcome)
 		if t.Logf("%d publishes ended as %s", n, outcome); n == 0 {
-			t.Errorf("no publish ended as %s: the fault hit nothing that was under way", outcome)
+			t.Errorf("no publish ended as %s: the fault hit nothing under way", outcome)
 		}
 	}
 }

@@ -48,7 +48,7 @@ func (w *world) restart(c *coordinator) {
 	w.t.Helper()
 	w.ledger.Fault("SIGTERM to " + c.grpc)
 	if err := w.end(c, syscall.SIGTERM); err != nil {
-		w.t.Errorf("a coordinator that was asked to stop: %v", err)
+		w.t.Errorf("a coordinator asked to stop: %v", err)
 	}
 	w.start(c)
 	c.Ready(c.http)
@@ -116,6 +116,6 @@ func (w *world) resume(c *coordinator) {
 func sentAgain(t *testing.T, w *world, _ *load, _ End) {
 	t.Helper()
 	if w.ledger.Further() == 0 {
-		t.Error("no message was sent again: it was stopped with nothing in its hands")
+		t.Error("no message was sent again: the coordinator was stopped with nothing in its hands")
 	}
 }

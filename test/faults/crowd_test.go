@@ -69,14 +69,14 @@ func (s *sick) run(ctx context.Context, w *world, _ *rand.Rand) {
 	}
 	w.ledger.Fault(fmt.Sprintf("%d messages wait for a dead, a hanging and a slow producer each", sickBacklog))
 	<-ctx.Done()
-	servers.Eventually(w.t, patience/2, "all that the healthy producers committed is delivered", func() bool {
+	servers.Eventually(w.t, patience/2, "all commits of the healthy producers are delivered", func() bool {
 		return w.ledger.UndeliveredOf("forgetful/")+w.ledger.UndeliveredOf("kept/") == 0
 	})
 	s.left = w.ledger.UndeliveredOf("")
 	w.ledger.Fault("the dead, the hanging and the slow producer are well again")
 	close(s.well)
 	s.dead.serve()
-	servers.Eventually(w.t, patience, "what waited for them is delivered", func() bool {
+	servers.Eventually(w.t, patience, "the messages waiting for the producers are delivered", func() bool {
 		return w.ledger.UndeliveredOf("") == 0
 	})
 }

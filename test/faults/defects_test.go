@@ -374,7 +374,7 @@ func (e edit) apply(t *testing.T) string {
 		t.Fatal(err)
 	}
 	if n := strings.Count(string(text), e.old); n != 1 {
-		t.Fatalf("%s holds the text %q %d times, not once: fit the defect to the code as it is now", e.file, e.old, n)
+		t.Fatalf("%s holds the text %q %d times, not once: fit the defect to the present code", e.file, e.old, n)
 	}
 	return strings.Replace(string(text), e.old, e.new, 1)
 }

@@ -194,7 +194,7 @@ func (w *world) promoted() {
 func (w *world) regressed() {
 	w.t.Helper()
 	for _, c := range w.coordinators {
-		servers.Eventually(w.t, patience, "a coordinator says that Redis went back", func() bool {
+		servers.Eventually(w.t, patience, "a coordinator reports the rollback of Redis", func() bool {
 			_, ready := c.page("/readyz")
 			_, metrics := c.page("/metrics")
 			log, err := os.ReadFile(c.log)
@@ -207,7 +207,7 @@ func (w *world) regressed() {
 		})
 	}
 	if said := w.doctor(w.coordinators[0]); !strings.Contains(said, "data rollback detected") {
-		w.t.Errorf("the doctor says nothing of it:\n%s", said)
+		w.t.Errorf("the doctor says nothing of the rollback:\n%s", said)
 	}
 }
 
@@ -238,7 +238,7 @@ func sendAgain(t *testing.T, w *world, l *load) {
 	missing := w.ledger.Undelivered()
 	for key, e := range missing {
 		if !w.forgot.during(e.AcceptedAt) {
-			t.Errorf("%s is missing, and Redis had not forgotten it:\n%s", key, w.ledger.History(key))
+			t.Errorf("%s is missing, and Redis had not forgotten the message:\n%s", key, w.ledger.History(key))
 		}
 		name, id, _ := strings.Cut(key, "/")
 		for _, u := range l.users {
@@ -275,7 +275,7 @@ func (s *service) repeat(t *testing.T, id string, e Entry) (unmarked bool) {
 func copiesFlagged(t *testing.T, w *world, _ *load, _ End) {
 	t.Helper()
 	if flagged, _ := w.ledger.Flagged(); flagged == 0 {
-		t.Error("no message was sent again that Redis had forgotten to be done")
+		t.Error("no finished message was sent again after Redis had forgotten its end")
 	}
 }
 
@@ -285,7 +285,7 @@ func copiesFlagged(t *testing.T, w *world, _ *load, _ End) {
 func copiesUnmarked(t *testing.T, w *world, l *load, end End) {
 	t.Helper()
 	copiesFlagged(t, w, l, end)
-	servers.Eventually(t, deletion, "no message that was delivered twice has its marker", func() bool {
+	servers.Eventually(t, deletion, "no message delivered twice has its marker", func() bool {
 		twice := func(key string) bool { return w.ledger.Delivered(key) > 1 }
 		return !slices.ContainsFunc(l.remainingMarkers(t, w, nil, 0), twice)
 	})

@@ -40,7 +40,7 @@ func (w *world) freeze() {
 	w.ledger.Fault("SIGSTOP to the master")
 	w.promoted()
 	if state := statusOf(w.t, w.replica.Pid(), "State"); !strings.HasPrefix(state, "T") {
-		w.t.Errorf("the old master is in state %s: it was to stand still", state)
+		w.t.Errorf("the old master is in state %s, and must stand still", state)
 	}
 }
 
@@ -50,7 +50,7 @@ func (w *world) thaw() {
 	w.replica.Thaw()
 	w.ledger.Fault("SIGCONT to the old master")
 	if !w.replica.IsMaster() {
-		w.t.Error("the old master does not go on as one: it was to know of nothing")
+		w.t.Error("the old master does not go on as a master, and must know of nothing")
 	}
 }
 
@@ -68,8 +68,8 @@ func (w *world) demoted() {
 	})
 	forked := w.offset(w.redis.CLI("INFO", "replication"), "second_repl_offset:")
 	w.ledger.Fault(fmt.Sprintf("the old master is a replica, and has thrown away %d bytes of writes", reached-forked))
-	if w.t.Logf("the old master took %d bytes of writes that the new one never saw", reached-forked); reached <= forked {
-		w.t.Error("nothing was written to the old master: it was replaced while frozen, unnoticed")
+	if w.t.Logf("the old master took %d bytes, which the new master never saw", reached-forked); reached <= forked {
+		w.t.Error("nothing was written to the old master: the frozen master was replaced unnoticed")
 	}
 }
 

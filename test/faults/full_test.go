@@ -39,7 +39,7 @@ func fillMemory(ctx context.Context, w *world, _ *rand.Rand) {
 	_ = w.end(c, syscall.SIGKILL) // killed, and exits so
 	w.start(c)
 	c.Ready(c.http)
-	servers.Eventually(w.t, patience, "what was there is worked off while Redis is full", func() bool {
+	servers.Eventually(w.t, patience, "the older messages are worked off while Redis is full", func() bool {
 		underway, ok := w.standing(pb.State_STATE_PENDING, pb.State_STATE_SENDABLE)
 		return ok && len(underway) == 0
 	})
@@ -72,7 +72,7 @@ func fillDisk(ctx context.Context, w *world, _ *rand.Rand) {
 	before := w.published("acked")
 	wait(5 * time.Second)
 	if after := w.published("acked"); after != before {
-		w.t.Errorf("%d messages were published that could not be claimed", after-before)
+		w.t.Errorf("%d messages were published, and could not be claimed", after-before)
 	}
 	w.redis.FreeDisk()
 	w.ledger.Fault("Redis' disk has room again")

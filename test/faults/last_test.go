@@ -112,6 +112,6 @@ func TestQueuesAreEmptiedBeforeJudging(t *testing.T) {
 	}()
 	end := w.drain(patience)
 	if found := Check(w.ledger, end); len(found) == 0 || found[0].Verdict != Corrupted {
-		t.Errorf("a message that was never sent, and that came late: %v", found)
+		t.Errorf("a message never sent, which came late: %v", found)
 	}
 }

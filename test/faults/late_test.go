@@ -283,11 +283,11 @@ func parkedAreCounted(t *testing.T, w *world, l *load, _ End) {
 	seen := int(plain.parked.Load() + sdk.parked.Load() + shop.parked.Load())
 	counted := w.counted(`msghandler_moves_total{event="given_up",fate="stored"}`)
 	t.Logf("%d were set aside (%d of the SDK, %d of them held their SQL marker), %d counted; %d stopped by a tombstone, "+
-		"%d by one in SQL", seen, sdk.parked.Load()+shop.parked.Load(), shop.parked.Load(), counted, strict.refused.Load(),
+		"%d by a SQL marker", seen, sdk.parked.Load()+shop.parked.Load(), shop.parked.Load(), counted, strict.refused.Load(),
 		shop.barred.Load())
 	for _, n := range []*atomic.Int64{&plain.parked, &sdk.parked, &shop.parked, &strict.refused, &shop.barred} {
 		if n.Load() == 0 {
-			t.Error("one of the ways to be late was not taken")
+			t.Error("a way to be late was not taken")
 		}
 	}
 	if counted != seen {

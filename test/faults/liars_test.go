@@ -264,7 +264,7 @@ func liesWereHeard(t *testing.T, w *world, l *load, _ End) {
 	for _, u := range l.users {
 		// An omitted id is no oddity: the coordinator asks again.
 		if liar, is := u.(*liar); is && !strings.Contains(logs.String(), "producer="+liar.name) && liar.most() <= fibs {
-			t.Errorf("no coordinator says anything of %s, nor asks it again", liar.name)
+			t.Errorf("no coordinator says anything of %s, nor asks the producer again", liar.name)
 		}
 	}
 }

@@ -145,10 +145,10 @@ func (m *mix) judge(t *testing.T, w *world, _ *load, _ End) {
 	}
 	// In a few seconds only a fault or two was drawn, which may have hit nothing.
 	if flagged, _ := w.ledger.Flagged(); flagged == 0 && *length >= time.Minute {
-		t.Error("no copy is flagged: the faults hit nothing that was under way")
+		t.Error("no copy is flagged: the faults hit nothing under way")
 	}
 	for _, c := range w.coordinators {
-		t.Logf("%s took %d MiB at most since it was started", c.grpc, highWater(t, c.Cmd.Process.Pid)>>20)
+		t.Logf("%s took %d MiB at most since its start", c.grpc, highWater(t, c.Cmd.Process.Pid)>>20)
 	}
 	most := highWater(t, os.Getpid())
 	t.Logf("this process took %d MiB at most", most>>20)

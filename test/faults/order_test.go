@@ -181,7 +181,7 @@ func bothRacesWereWon(t *testing.T, w *world, l *load, end End) {
 	submit, rollback := r.submitFirst.Load(), r.rollbackFirst.Load()
 	t.Logf("of the races Submit came first in %d, Rollback in %d", submit, rollback)
 	if submit == 0 || rollback == 0 {
-		t.Error("one side has won all races: they were none")
+		t.Error("a single side has won all races: there was no race")
 	}
 }
 

@@ -278,7 +278,7 @@ func judgeKills(t *testing.T, w *world, _ *load, _ End) {
 		t.Error("nothing was taken over from the dead")
 	}
 	if longest > takeoverLimit {
-		t.Errorf("something that a dead one held waited %v for another owner, over %v", longest, takeoverLimit)
+		t.Errorf("a message of a dead owner waited %v for another owner, over %v", longest, takeoverLimit)
 	}
 	if further > again+redelivered {
 		t.Errorf("%d further copies, though only %d messages were claimed with a copy out and %d copies redelivered",
@@ -319,7 +319,7 @@ func judgeIntake(t *testing.T, w *world, l *load, end End) {
 		}
 	}
 	waiting := w.clientsAt()
-	t.Logf("%d calls of clients that wait, killed at %v", len(w.wiring.answers.code), waiting)
+	t.Logf("%d calls of waiting clients, killed at %v", len(w.wiring.answers.code), waiting)
 	if waiting["create_before"] == 0 || waiting["create_after"] == 0 {
 		t.Error("no client waited when a coordinator was killed")
 	}

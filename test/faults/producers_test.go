@@ -40,7 +40,7 @@ func countedAsAnswered(t *testing.T, w *world, l *load, _ End) {
 		counted := w.counted(fmt.Sprintf("msghandler_calls_total{code=%q,method=%q}", r.code, r.call))
 		t.Logf("%s was answered %s %d times", r.call, r.code, got)
 		if counted != got {
-			t.Errorf("the coordinators count %d times that %s was answered %s, its callers %d", counted, r.call, r.code, got)
+			t.Errorf("the coordinators count %d times: %s was answered %s; the callers count %d", counted, r.call, r.code, got)
 		}
 		all += got
 	}

@@ -68,13 +68,13 @@ func replicasDisagree(ctx context.Context, w *world, _ *rand.Rand) {
 		w.ledger.Accepted(key(id))
 		failed := r.second.Send(ctx, m, func(context.Context) error { return errRefused })
 		if !errors.Is(failed, errRefused) {
-			w.t.Errorf("the replica that failed: %v", failed)
+			w.t.Errorf("the failed replica: %v", failed)
 		}
 		w.ledger.Noted(key(id), "producer", "one replica has failed and rolled back, the other commits")
 		return nil
 	})
 	if !errors.Is(err, producer.ErrContradicted) {
-		w.t.Errorf("the replica that committed was told %v", err)
+		w.t.Errorf("the committed replica was told %v", err)
 		w.ledger.Decide(key(id), Committed)
 		return
 	}

@@ -166,7 +166,7 @@ func (b *backlog) judge(t *testing.T, w *world, _ *load, _ End) {
 	t.Helper()
 	for _, s := range []*stub{b.pending, b.sendable} {
 		first := w.ledger.FirstCopy(s.name + "/").Sub(b.began)
-		t.Logf("%s: %d at the start, the first delivered %v after it", s.name, *backlogSize, first.Round(time.Millisecond))
+		t.Logf("%s: %d at the start, the first delivered after %v", s.name, *backlogSize, first.Round(time.Millisecond))
 		if first > 5*time.Second {
 			t.Errorf("the first %s message was delivered %v after the start, not within 5 s", s.name, first)
 		}
@@ -244,7 +244,7 @@ func usedMemory(w *world) int64 {
 			return n
 		}
 	}
-	w.t.Fatal("Redis does not say how much memory it uses")
+	w.t.Fatal("Redis does not tell its memory")
 	return 0
 }
 

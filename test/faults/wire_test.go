@@ -112,7 +112,7 @@ func judgeLosses(t *testing.T, w *world, _ *load, _ End) {
 	l := &w.wiring.losses
 	t.Logf("of %s %d requests and %d replies were lost", l.method, l.lost[wire.Request], l.lost[wire.Reply])
 	if l.lost[wire.Request] == 0 || l.lost[wire.Reply] == 0 {
-		t.Error("nothing was lost in one direction")
+		t.Error("nothing was lost in a direction")
 	}
 }
 
@@ -228,7 +228,7 @@ func slowDown(ctx context.Context, w *world, _ *rand.Rand) {
 	w.ledger.Fault(c.grpc + " and Redis reach each other late")
 	begun := time.Now()
 	if err := c.direct.insist(w.t.Context(), "slow"); err != nil {
-		w.t.Errorf("a message by way of the slow one: %v", err)
+		w.t.Errorf("a message by way of the slow coordinator: %v", err)
 	}
 	if took := time.Since(begun); took < slowBy {
 		w.t.Errorf("the message was delivered after %v: nothing was slow", took)
@@ -275,7 +275,7 @@ func judgeHeld(t *testing.T, w *world, l *load, end End) {
 	t.Helper()
 	judgeCutOff(t, w, l, end)
 	if w.fates(w.coordinators[0], "lease_lost") == 0 {
-		t.Error("no word that came too late was refused")
+		t.Error("no late word was refused")
 	}
 }
 

@@ -87,6 +87,6 @@ func same(t *testing.T, what string, modelled, coded []string) {
 	slices.Sort(modelled)
 	slices.Sort(coded)
 	if !slices.Equal(modelled, coded) {
-		t.Errorf("the model's %s differ from the code's; one of them is wrong:\nmodel %q\ncode  %q", what, modelled, coded)
+		t.Errorf("the model's %s differ from the code's; model or code is wrong:\nmodel %q\ncode  %q", what, modelled, coded)
 	}
 }

@@ -57,12 +57,12 @@ func findAll(t *testing.T, start fleet) {
 		first, second := start(t, bug{name: "none"})
 		for _, needs := range []string{nothing, committed, rolledBack, deleted, running, replicas} {
 			if found := complaints(verify(t, bug{}, needs, first, second)); len(found) > 0 {
-				t.Errorf("of a producer without a bug it finds %q, with %q", found, needs)
+				t.Errorf("of a producer without a bug the test finds %q, with %q", found, needs)
 			}
 		}
 		first, _ = start(t, bug{name: "database-away"})
 		if found := complaints(verify(t, bug{}, databaseAway, first, "")); len(found) > 0 {
-			t.Errorf("of a producer without its database it finds %q", found)
+			t.Errorf("of a producer without its database the test finds %q", found)
 		}
 	})
 }

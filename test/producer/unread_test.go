@@ -85,7 +85,7 @@ func TestCloseEndsWithUnreadAnswers(t *testing.T) {
 	select {
 	case <-closed:
 	case <-time.After(30 * time.Second):
-		t.Error("Close waits for a coordinator that does not read")
+		t.Error("Close waits for a coordinator without a reader")
 	}
 }
 

@@ -96,7 +96,7 @@ func (p *Process) End(signal syscall.Signal) error {
 func (p *Process) Stop(within time.Duration) {
 	p.T.Helper()
 	if err := p.Cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		p.T.Fatalf("%s has ended before it was asked to: %v\n%s", p.Name(), err, p.Tail())
+		p.T.Fatalf("%s has ended without a request: %v\n%s", p.Name(), err, p.Tail())
 	}
 	p.Ends(within)
 }

@@ -185,7 +185,7 @@ func (r *RedisServer) FillDisk() {
 	r.t.Helper()
 	files, err := filepath.Glob(filepath.Join(r.appendOnly(), "*.incr.aof"))
 	if err != nil || len(files) != 1 {
-		r.t.Fatalf("the append-only files of Redis are %q, %v: one was expected", files, err)
+		r.t.Fatalf("the append-only files of Redis are %q, %v, want a single file", files, err)
 	}
 	file, err := os.Stat(files[0])
 	if err != nil {

@@ -62,7 +62,7 @@ func findRelease(name string) (release, error) {
 		return release{name: oldest}, nil
 	case "newest", "trixie":
 	default:
-		return r, fmt.Errorf("%s=%q: one of oldest, trixie and newest was expected", ReleaseVariable, name)
+		return r, fmt.Errorf("%s=%q, want oldest, trixie or newest", ReleaseVariable, name)
 	}
 	base, err := releasesDirectory()
 	if err != nil {

@@ -49,11 +49,11 @@ func TestFullDiskStopsRedisWrites(t *testing.T) {
 	r.CLI("SET", "a", "1")
 	r.FillDisk()
 	r.CLI("SET", "a", "2") // the file is written after the answer
-	servers.Eventually(t, time.Minute, "it says so", func() bool {
+	servers.Eventually(t, time.Minute, "Redis reports the failed write", func() bool {
 		return strings.Contains(r.CLI("INFO", "persistence"), "aof_last_write_status:err")
 	})
 	r.FreeDisk()
-	servers.Eventually(t, time.Minute, "it writes again", func() bool {
+	servers.Eventually(t, time.Minute, "Redis writes again", func() bool {
 		return strings.Contains(r.CLI("INFO", "persistence"), "aof_last_write_status:ok")
 	})
 	r.Kill()

@@ -194,7 +194,7 @@ func TestUnfitMessageIsNoTrouble(t *testing.T) {
 	u := newUser(t, r)
 	message := &consumer.Message{ID: "1", Producer: "orders", RoutingKey: "\u6ce8\u6587"}
 	if err := u.inbox.Handler(nil).Handle(t.Context(), message); err == nil || errors.Is(err, consumer.ErrTransient) {
-		t.Errorf("a routing key that the encoding lacks: %v", err)
+		t.Errorf("a routing key outside of the encoding: %v", err)
 	}
 	tx, err := r.db.BeginTx(t.Context(), nil)
 	if err != nil {
@@ -204,7 +204,7 @@ func TestUnfitMessageIsNoTrouble(t *testing.T) {
 	_, _ = tx.ExecContext(t.Context(), "SELECT 1 / 0")
 	message.RoutingKey = "paid"
 	if err := u.inbox.Take(t.Context(), tx, message); err == nil || errors.Is(err, consumer.ErrTransient) {
-		t.Errorf("a transaction that has failed before: %v", err)
+		t.Errorf("a failed transaction: %v", err)
 	}
 }
 

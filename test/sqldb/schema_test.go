@@ -315,7 +315,7 @@ func TestMariaDBClockIgnoresLocalTime(t *testing.T) {
 		}
 	}
 	if !strings.HasPrefix(local, "2026-10-25 03:00:00") {
-		t.Fatalf("two hours later it is %s: the server has no summer time", local)
+		t.Fatalf("two hours later the clock says %s: the server has no summer time", local)
 	}
 }
 

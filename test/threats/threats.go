@@ -52,7 +52,7 @@ func Defence(t testing.TB, attack string) string {
 	rows := Rows(t)
 	i := slices.IndexFunc(rows, func(r Row) bool { return strings.HasPrefix(r.Attack, attack) })
 	if i < 0 {
-		t.Fatalf("SECURITY.md has no row of those who want to %s", attack)
+		t.Fatalf("SECURITY.md has no row of attackers who want to %s", attack)
 	}
 	return rows[i].Defence
 }

@@ -23,7 +23,7 @@ func TestActorsHaveRowsAndTests(t *testing.T) {
 	for _, row := range threats.Rows(t) {
 		acting = append(acting, row.Actor)
 		if !strings.Contains(row.Tests, "`Test") {
-			t.Errorf("no test shows that %s cannot %s", row.Actor, row.Attack)
+			t.Errorf("no test shows: %s cannot %s", row.Actor, row.Attack)
 		}
 	}
 	slices.Sort(actors)
@@ -76,7 +76,7 @@ func TestPolicyNamesWhoMayConfirm(t *testing.T) {
 	named := threats.Names(threats.Defence(t, "roll back a running transaction by calling `Confirm`"))
 	for _, field := range fields {
 		if !slices.Contains(named, field) {
-			t.Errorf("producer.Coordinators.%s lets callers in, and SECURITY.md does not name it", field)
+			t.Errorf("producer.Coordinators.%s lets callers in, and SECURITY.md does not name the function", field)
 		}
 	}
 	for _, name := range named {

@@ -51,7 +51,7 @@ func TestHTTPRequestsAndRepliesAreLost(t *testing.T) {
 			return map[bool]wire.Act{true: wire.Cut}[e.Phase == phase]
 		})
 		if got, err := post(); err == nil || served.Load()-before != want {
-			t.Errorf("a call that is lost %v its effect is served %d times, with %q", phase, served.Load()-before, got)
+			t.Errorf("a call lost %v its effect is served %d times, with %q", phase, served.Load()-before, got)
 		}
 	}
 }

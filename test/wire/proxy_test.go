@@ -143,7 +143,7 @@ func TestSilenceDropsBytesWithoutClosing(t *testing.T) {
 	}
 	p.Restore()
 	if got, err := say(t, old, "three", 50*time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("a connection that went silent speaks again: got %q, %v", got, err)
+		t.Errorf("a silent connection speaks again: got %q, %v", got, err)
 	}
 	wantEcho(t, dial(t, p.Addr), "four")
 	if got := server.received(); got != "one\nfour\n" {
@@ -174,7 +174,7 @@ func TestHeldBytesArriveAfterRestore(t *testing.T) {
 	if got, err := bufio.NewReader(patient).ReadString('\n'); got != "two\n" || err != nil {
 		t.Errorf("restored: got %q, %v", got, err)
 	}
-	servers.Eventually(t, patience, "what was sent by one that is gone", func() bool {
+	servers.Eventually(t, patience, "the text sent by the closed connection", func() bool {
 		return len(server.received()) == len("one\ntwo\nthree\n")
 	})
 }

@@ -158,7 +158,7 @@ func TestTapReportsEachPartOfCall(t *testing.T) {
 	}
 	asked := strings.Join(recorded.of("submit"), "\n")
 	if n := strings.Count(asked, "submit before"); n != 4 {
-		t.Errorf("%d parts, want one for each shard:\n%s", n, asked)
+		t.Errorf("%d parts, want a part for each shard:\n%s", n, asked)
 	}
 	for _, name := range names {
 		if !strings.Contains(asked, "orders/"+name.ID+" ") {

@@ -89,7 +89,7 @@ func TestAnswersOfTheCluster(t *testing.T) {
 				t.Errorf("the publish took %v", took)
 			}
 			if p.Ready() != nil {
-				t.Errorf("one topic that takes no messages means %v", p.Ready())
+				t.Errorf("a single topic without room for messages means %v", p.Ready())
 			}
 			fault.Remove()
 			awaitAcked(t, p, topic)

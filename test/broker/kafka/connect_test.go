@@ -141,7 +141,7 @@ func TestExamineFindsMissingTopics(t *testing.T) {
 		t.Errorf("a healthy cluster is %+v", health)
 	}
 	if len(health.Exchanges) != 1 || health.Exchanges["nowhere"] == nil {
-		t.Errorf("of its topics it says %v", health.Exchanges)
+		t.Errorf("the publisher says of its topics %v", health.Exchanges)
 	}
 	defer k.Cut()()
 	if _, err := kafka.Examine(t.Context(), kafka.Config{URL: k.URL("", "")}); err == nil {
@@ -163,7 +163,7 @@ func TestCloseWaitsForEveryGoroutine(t *testing.T) {
 		resume := k.Hang()
 		for _, r := range publishAll(t.Context(), p, messages(50, "t", "k")) {
 			if r.Outcome == publish.Acked {
-				t.Error("acknowledged by a cluster that nothing reaches")
+				t.Error("acknowledged by an unreachable cluster")
 			}
 		}
 		ctx, cancel := context.WithCancel(t.Context())

@@ -24,7 +24,7 @@ func TestMessageCarriesWhatPropertiesDo(t *testing.T) {
 	m.ContentType, m.Trace, m.Attempt = "application/json", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", 3
 	m.Headers = map[string]string{"tenant": "eu", "Grüße": "x"}
 	if r := outcome(t, p, m); r.Outcome != publish.Refused {
-		t.Errorf("a header name that NATS cannot carry: %v", r)
+		t.Errorf("a header name unknown to NATS: %v", r)
 	}
 	m.Headers = map[string]string{"tenant": "eu, Zürich"}
 	expect(t, publishAll(t.Context(), p, []publish.Message{m}), publish.Acked)
@@ -104,7 +104,7 @@ func TestRefusedMessageFailsAlone(t *testing.T) {
 			results := publishAll(t.Context(), p, batch)
 			expect(t, results[10:11], publish.Refused)
 			if cause := results[10].Cause.Error(); !strings.Contains(cause, test.want) {
-				t.Errorf("the cause is %q, want %q in it", cause, test.want)
+				t.Errorf("the cause is %q, and lacks %q", cause, test.want)
 			}
 			expect(t, append(results[:10:10], results[11:]...), publish.Acked)
 		})
@@ -178,7 +178,7 @@ func TestStreamWithoutAcksIsRefused(t *testing.T) {
 	if took := time.Since(began); took > 5*time.Second { // the library's own timeout is 6 s
 		t.Errorf("the publish took %v", took)
 	}
-	servers.Eventually(t, 10*time.Second, "the next one is refused", func() bool {
+	servers.Eventually(t, 10*time.Second, "the next message is refused", func() bool {
 		r := outcome(t, p, message(2, "MUTE", "mute"))
 		return r.Outcome == publish.Refused && strings.Contains(r.Cause.Error(), "no_ack")
 	})

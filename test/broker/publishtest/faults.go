@@ -38,7 +38,7 @@ func closedPublisher(s *suite) {
 		s.Error("a closed publisher is ready")
 	}
 	if n := Count(results)[publish.Acked]; len(byName(s.await(target, n))) != n {
-		s.Errorf("more messages arrived than the %d that were acknowledged", n)
+		s.Errorf("more messages arrived than the %d acknowledged messages", n)
 	}
 	s.close(p) // a second time
 }

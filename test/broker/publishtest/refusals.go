@@ -18,7 +18,7 @@ func refusedAlone(s *suite) {
 	target := s.target("refused")
 	refusals := s.Refusals(s.T, target)
 	if len(refusals) == 0 {
-		s.Fatal("the fixture names no refusal; an unknown target is one on every broker")
+		s.Fatal("the fixture names no refusal; every broker refuses an unknown target")
 	}
 	for _, refusal := range refusals {
 		s.Run(refusal.Name, func(t *testing.T) {

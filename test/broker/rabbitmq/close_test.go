@@ -33,7 +33,7 @@ func TestCloseWaitsForEveryGoroutine(t *testing.T) {
 		x.stall()
 		for _, r := range publishAll(t.Context(), p, messages(50, "e", "k")) {
 			if r.Outcome == publish.Acked {
-				t.Error("acknowledged by a broker that nothing reaches")
+				t.Error("acknowledged by an unreachable broker")
 			}
 		}
 		ctx, cancel := context.WithCancel(t.Context())

@@ -80,7 +80,7 @@ func memoryAlarm(t *testing.T, broker *servers.RabbitServer) {
 
 	answers := make(chan []publish.Result)
 	go func() { answers <- publishAll(t.Context(), other, messages(10, "e", "k")) }()
-	servers.Eventually(t, 10*time.Second, "the other one knows, too", func() bool {
+	servers.Eventually(t, 10*time.Second, "the other publisher knows, too", func() bool {
 		return errors.Is(other.Ready(), publish.ErrBlocked)
 	})
 	began = time.Now()

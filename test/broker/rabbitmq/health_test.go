@@ -27,7 +27,7 @@ func TestExamineFindsAlarmAndMissingExchange(t *testing.T) {
 		t.Errorf("a healthy broker is %+v", health)
 	}
 	if len(health.Exchanges) != 1 || health.Exchanges["nowhere"] == nil {
-		t.Errorf("of its exchanges it says %v", health.Exchanges)
+		t.Errorf("the publisher says of its exchanges %v", health.Exchanges)
 	}
 
 	node.Ctl("set_vm_memory_high_watermark", "0.0000001")

@@ -130,7 +130,7 @@ func TestMissingExchangeStopsOnlyItsOwn(t *testing.T) {
 
 	d.exchange("missing 0")
 	d.queue("late", "missing 0", "k", nil)
-	servers.Eventually(t, 5*time.Second, "the exchange that came later is used", func() bool {
+	servers.Eventually(t, 5*time.Second, "the exchange declared later is used", func() bool {
 		return outcome(t, p, message(1, "missing 0", "k")).Outcome == publish.Acked
 	})
 }
@@ -191,7 +191,7 @@ func TestPoisonMessageIsIsolated(t *testing.T) {
 		}
 	}
 	if counts := count(results); results[50].Outcome != publish.Refused || counts[publish.Acked] != 99 {
-		t.Errorf("got %v; the poison one: %v", counts, results[50])
+		t.Errorf("got %v; the poison message: %v", counts, results[50])
 	}
 	expect(t, publishAll(t.Context(), p, messages(100, "e", "good.key")), publish.Acked)
 }

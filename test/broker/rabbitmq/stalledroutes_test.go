@@ -66,7 +66,7 @@ func stalledQueue(t *testing.T, broker *servers.RabbitServer) {
 	for _, a := range got[:len(got)-1] {
 		others = append(others, a.results...)
 		if a.after > config.ConfirmTimeout-time.Second {
-			t.Errorf("outcomes came after %v, with that of the queue that does not confirm", a.after)
+			t.Errorf("outcomes came after %v, with the stalled queue's", a.after)
 		}
 	}
 	expect(t, others, publish.Acked)
@@ -87,7 +87,7 @@ func stalledQueue(t *testing.T, broker *servers.RabbitServer) {
 		results := publishAll(t.Context(), p, mixed)
 		counts := count(results[:50])
 		if counts[publish.Unsure] != 1 || counts[publish.Unsent] != 49 {
-			t.Errorf("to the queue that does not confirm: %v", counts)
+			t.Errorf("to the stalled queue: %v", counts)
 		}
 		for _, r := range results[:50] {
 			if r.Outcome == publish.Unsent && !errors.Is(r.Cause, publish.ErrStalled) {
@@ -97,18 +97,18 @@ func stalledQueue(t *testing.T, broker *servers.RabbitServer) {
 		expect(t, results[50:], publish.Acked)
 	}
 	if now := channels(broker); now > highest {
-		t.Errorf("channel %d is open, %d before: an answer that did not come closed one", now, highest)
+		t.Errorf("channel %d is open, %d before: a missing answer closed a channel", now, highest)
 	}
 
 	// Nor does the question for the depth of the queue hang.
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	if _, err := rabbitmq.Depths(ctx, config, "q", "stuck"); err == nil {
-		t.Error("the depth of a queue that answers nothing was told")
+		t.Error("the depth of a silent queue was told")
 	}
 
 	resume()
-	servers.Eventually(t, 10*time.Second, "it confirms again", func() bool {
+	servers.Eventually(t, 10*time.Second, "the queue confirms again", func() bool {
 		return outcome(t, p, message(-3, "e", "stuck")).Outcome == publish.Acked
 	})
 	expect(t, publishAll(t.Context(), p, messages(100, "e", "stuck")), publish.Acked)
@@ -140,11 +140,11 @@ func stalledHeaderKind(t *testing.T, broker *servers.RabbitServer) {
 
 	results := publishAll(t.Context(), p, append(to("stuck-kind", 0, 50), to("other-kind", 50, 100)...))
 	if counts := count(results[:50]); counts[publish.Unsure] != 1 || counts[publish.Unsent] != 49 {
-		t.Errorf("to the queue that does not confirm: %v", counts)
+		t.Errorf("to the stalled queue: %v", counts)
 	}
 	expect(t, results[50:], publish.Acked)
 	resume()
-	servers.Eventually(t, 10*time.Second, "it confirms again", func() bool {
+	servers.Eventually(t, 10*time.Second, "the queue confirms again", func() bool {
 		return publishAll(t.Context(), p, to("stuck-kind", 0, 1))[0].Outcome == publish.Acked
 	})
 	expect(t, publishAll(t.Context(), p, to("stuck-kind", 0, 50)), publish.Acked)

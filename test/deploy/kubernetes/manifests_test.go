@@ -135,7 +135,7 @@ func TestPodSpecKeepsThePromises(t *testing.T) {
 		t.Error("a stop is cut off before shutdown.grace is over")
 	}
 	if links := pod.EnableServiceLinks; links == nil || *links {
-		t.Error("Kubernetes puts variables into the pod that look like configuration")
+		t.Error("Kubernetes puts variables like configuration into the pod")
 	}
 	if pod.Volumes[0].ConfigMap.Name != all.config.Name || !strings.HasPrefix(all.config.Name, "msghandler-") {
 		t.Errorf("the pod reads %s, and the configuration is %s", pod.Volumes[0].ConfigMap.Name, all.config.Name)
@@ -152,7 +152,7 @@ func TestPodSpecKeepsThePromises(t *testing.T) {
 	}
 	if c := container.SecurityContext; c == nil || c.ReadOnlyRootFilesystem == nil || !*c.ReadOnlyRootFilesystem ||
 		c.AllowPrivilegeEscalation == nil || *c.AllowPrivilegeEscalation || pod.SecurityContext.RunAsUser == nil {
-		t.Error("the container may do more than it needs to")
+		t.Error("the container may do more than its work needs")
 	}
 	if *all.deployment.Spec.Replicas < 2 ||
 		all.disruption.Spec.MaxUnavailable.IntValue() >= int(*all.deployment.Spec.Replicas) {
@@ -219,7 +219,7 @@ func TestNetworkPolicyNamesEachPeer(t *testing.T) {
 	}
 	for _, port := range []int{53, 6379, 5672, 9000} {
 		if !out[port] {
-			t.Errorf("port %d is closed, and the coordinator needs it", port)
+			t.Errorf("the coordinator needs port %d, which is closed", port)
 		}
 	}
 }

@@ -120,7 +120,7 @@ func TestAnotherRelaySendsKilledRelaysRows(t *testing.T) {
 		}
 		// The first batch was released. The second was claimed: half of the batch was sent, and half was not.
 		if c := counts(t, s); c.Sent != batchOfDead {
-			t.Fatalf("when it died %+v", c)
+			t.Fatalf("at the death of the relay %+v", c)
 		}
 		faster := func(c *outbox.Config) { c.Interval = 100 * time.Millisecond }
 		run(t, relay(t, table(t, db, d), to, faster), relay(t, table(t, db, d), to, faster), relay(t, s, to, faster))
@@ -135,7 +135,7 @@ func TestAnotherRelaySendsKilledRelaysRows(t *testing.T) {
 				flagged++
 			}
 			if len(times) > 1 || len(times) == 0 && !byDead[id] {
-				t.Errorf("%s was sent %d times by those that live, and by the dead one: %v", id, len(times), byDead[id])
+				t.Errorf("%s was sent %d times by living relays, and by the dead relay: %v", id, len(times), byDead[id])
 			}
 		}
 		if again != batchOfDead/2 || flagged != batchOfDead {
@@ -191,11 +191,11 @@ func TestRelayRecordsNothingAfterItsLock(t *testing.T) {
 			t.Error(err)
 		}
 		if c := counts(t, s); c.Sent != 10 || c.Failed != 0 || strings.Contains(said.String(), "level=ERROR") {
-			t.Errorf("afterwards %+v, and it said %s", c, &said)
+			t.Errorf("afterwards %+v, and the relay said %s", c, &said)
 		}
 		for _, id := range numbered(10) {
 			if times := to.of(id); len(times) != 1 || times[0] != 2 {
-				t.Errorf("%s was sent as claims %v, want one that is flagged", id, times)
+				t.Errorf("%s was sent as claims %v, want a single flagged claim", id, times)
 			}
 		}
 	})

@@ -198,7 +198,7 @@ func TestFourRelaysSendEachRowOnce(t *testing.T) {
 				t.Errorf("%s was sent %d times, as claims %v", id, len(times), times)
 			}
 		}
-		t.Logf("%d orders, each sent once by one of 4 relays", all)
+		t.Logf("%d orders, each sent once by 4 relays", all)
 	})
 }
 
@@ -289,7 +289,7 @@ func TestUnreachableSenderUsesNoAttempt(t *testing.T) {
 		t.Errorf("%v, %+v", err, counts(t, s))
 	}
 	if claims := to.of("1"); claims[len(claims)-1] != 1 {
-		t.Errorf("the first copy that leaves is taken for one that repeats another: claims %v", claims)
+		t.Errorf("the first copy is taken for a repeated copy: claims %v", claims)
 	}
 }
 

@@ -54,7 +54,7 @@ func TestUnrecordableMessageStopsNoOther(t *testing.T) {
 				t.Errorf("%+v", c)
 			}
 			if len(watched.fates) != 1 || watched.fates[outbox.Sent] != all-1 {
-				t.Errorf("the relay tells what was not written down: %v", watched.fates)
+				t.Errorf("the relay tells outcomes without a record: %v", watched.fates)
 			}
 		})
 	}
@@ -99,7 +99,7 @@ func TestLockedRowStopsNoOtherRecord(t *testing.T) {
 	}}
 	r := relay(t, s, to, func(c *outbox.Config) { c.Lock = 3 * time.Minute })
 	if _, err := r.Pass(t.Context()); err == nil {
-		t.Error("the relay says nothing of the row that is held")
+		t.Error("the relay says nothing of the held row")
 	}
 	if c := counts(t, s); c.Sent != all-1 || c.Waiting != 1 {
 		t.Errorf("%+v", c)

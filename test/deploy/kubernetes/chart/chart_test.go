@@ -122,7 +122,7 @@ func TestRenderedManifestsAreFresh(t *testing.T) {
 			write(t, file, text)
 		}
 		if committed, err := os.ReadFile(file); err != nil || string(committed) != text {
-			t.Errorf("%s is not what the chart renders (%v); run: make chart UPDATE=-update", file, err)
+			t.Errorf("%s differs from the chart's rendering (%v); run: make chart UPDATE=-update", file, err)
 		}
 	}
 	sum, err := objects.Sum(folder, filepath.Join("testdata", "values"))
@@ -134,7 +134,7 @@ func TestRenderedManifestsAreFresh(t *testing.T) {
 	}
 	committed, err := os.ReadFile(filepath.Join("testdata", "rendered", "sum"))
 	if err != nil || string(committed) != sum {
-		t.Errorf("the sum of the sources is not that of testdata/rendered/sum (%v); run: make chart UPDATE=-update", err)
+		t.Errorf("the sum of the sources differs from testdata/rendered/sum (%v); run: make chart UPDATE=-update", err)
 	}
 }
 
@@ -186,7 +186,8 @@ func TestNotesNameTheInstallation(t *testing.T) {
 	}
 	notes := texts["msghandler/templates/NOTES.txt"]
 	for _, want := range []string{
-		"shop-msghandler: 3 coordinators in namespace orders", "rollout status deployment/shop-msghandler", "dns:///shop-msghandler-grpc.orders.svc:9090",
+		"shop-msghandler: 3 coordinators in namespace orders", "rollout status deployment/shop-msghandler",
+		"dns:///shop-msghandler-grpc.orders.svc:9090",
 		"https://messages.example.com", "kubectl label namespace NAME msghandler/servers=true",
 	} {
 		if !strings.Contains(notes, want) {

@@ -192,7 +192,7 @@ func TestOnlyRestartChangesRollPods(t *testing.T) {
 		"config: {producers: {orders: {max_body: 1KiB, callers: ['token:x']}}}",
 	} {
 		if checksum(other) != before {
-			t.Errorf("%s rolls the pods, and the coordinators read it again by themselves", other)
+			t.Errorf("%s rolls the pods, and the coordinators read the file again by themselves", other)
 		}
 	}
 	for _, other := range []string{

@@ -120,7 +120,7 @@ func TestARunningBusinessIsUnknown(t *testing.T) {
 			beside = marker.Unavailable
 		}
 		if got["silent"] != beside {
-			t.Errorf("the one beside it is %v, not %v", got["silent"], beside)
+			t.Errorf("the marker beside it is %v, not %v", got["silent"], beside)
 		}
 		if err := tx.Commit(); err != nil {
 			t.Fatal(err)
@@ -220,7 +220,7 @@ func TestCommitRacesTheLastQuestion(t *testing.T) {
 			}
 		}
 		if unknown > len(answers)/10 {
-			t.Errorf("%d of %d were UNKNOWN: that is no race", unknown, len(answers))
+			t.Errorf("%d of %d were UNKNOWN, and there was no race", unknown, len(answers))
 		}
 		t.Logf("%d races each way, answers %v", *rounds, counts)
 	})
@@ -278,10 +278,10 @@ func TestHeldIdsDelayNoVerdict(t *testing.T) {
 		defer cancel()
 		found, err := s.Lookup(ctx, ids, true)
 		if err != nil || found["stands"] != marker.Committed {
-			t.Fatalf("what stands: %v, %v", found["stands"], err)
+			t.Fatalf("the standing marker: %v, %v", found["stands"], err)
 		}
 		if v, said := found["gone"]; !said || v == marker.Committed {
-			t.Errorf("what has no transaction: %v, said %v", v, said)
+			t.Errorf("the id without a transaction: %v, said %v", v, said)
 		}
 	})
 }

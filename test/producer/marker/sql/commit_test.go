@@ -149,7 +149,7 @@ func TestLostCommitAnswerIsFound(t *testing.T) {
 				t.Fatalf("the test is wrong: %s is committed", id)
 			}
 		}
-		t.Logf("%d commits whose answer was lost, and %d that were not done: no contradiction", *rounds, *rounds)
+		t.Logf("%d commits with a lost answer, and %d without a commit: no contradiction", *rounds, *rounds)
 	})
 }
 
@@ -187,7 +187,7 @@ func TestBrokenCommitIsFoundAtDatabase(t *testing.T) {
 					}
 				}
 			}
-			t.Logf("%d connections cut off before COMMIT, and %d after it: no contradiction", *rounds, *rounds)
+			t.Logf("%d connections cut off before COMMIT, and %d after COMMIT: no contradiction", *rounds, *rounds)
 		})
 	}
 }
@@ -242,7 +242,7 @@ func TestUnreachableDatabaseIsAnError(t *testing.T) {
 		}
 		err := s.InTx(message("1"), insertOrder(d.dialect, "1"))(t.Context())
 		if !errors.Is(err, producer.ErrNotCommitted) {
-			t.Errorf("a transaction that never began: %v", err)
+			t.Errorf("a transaction without a beginning: %v", err)
 		}
 	})
 }

@@ -264,7 +264,7 @@ func TestDeletedMarkerIsNotSentAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		var c claimed
-		servers.Eventually(t, 10*time.Second, "the message that was forgotten", func() bool {
+		servers.Eventually(t, 10*time.Second, "the forgotten message", func() bool {
 			c = claim(t, s, 10, time.Minute)
 			return len(c.Messages) > 0
 		})
@@ -276,7 +276,7 @@ func TestDeletedMarkerIsNotSentAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		if held := release(t, s, c.Token, sqlmarker.Outcome{ID: "forgotten", State: sqlmarker.StateHanded}); held != 0 {
-			t.Error("the relay overwrote what the coordinator said")
+			t.Error("the relay overwrote the coordinator's outcome")
 		}
 		if got := counts(t, s); got != (sqlmarker.Counts{Sent: 2}) {
 			t.Errorf("%+v", got)

@@ -126,7 +126,7 @@ func TestTransactionWithoutMarkerReturnsErrUnmarked(t *testing.T) {
 			t.Errorf("submitted %q", a.submitted)
 		}
 		if v := final(t, s, "nothing")["nothing"]; v != marker.Committed {
-			t.Errorf("the marker that was made up for says %v", v)
+			t.Errorf("the marker for the missing transaction says %v", v)
 		}
 	})
 }

@@ -174,7 +174,7 @@ func TestLongBacklogStarvesNoMessage(t *testing.T) {
 				break
 			}
 			if n > 10 {
-				t.Fatalf("the message that has been due longest was not claimed %d times", n)
+				t.Fatalf("the message due longest was not claimed %d times", n)
 			}
 		}
 	})
@@ -288,7 +288,7 @@ func TestRowHasColumnsOfItsOwn(t *testing.T) {
 		release(t, s, c.Token, sqlmarker.Outcome{ID: "1", Shard: c.Messages[0].Shard, State: sqlmarker.StateSent})
 		const sent = "id, lock_time, lock_until, CASE WHEN sent_at >= created_at THEN 1 ELSE 0 END"
 		if got := d.stateOf(t, "1", sent); got != "- - 1" {
-			t.Errorf("once it is sent %q", got)
+			t.Errorf("once the message is sent %q", got)
 		}
 	})
 }

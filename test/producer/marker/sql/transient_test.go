@@ -392,7 +392,7 @@ func TestMarkSeparatesPermanentFromTransientErrors(t *testing.T) {
 		cancel()
 		err = s.InTx(message("1003"), insertOrder(d.dialect, "1003"))(ended)
 		if !errors.Is(err, producer.ErrSendAgain) || !errors.Is(err, producer.ErrNotCommitted) {
-			t.Errorf("with a context that has ended: %v", err)
+			t.Errorf("with an ended context: %v", err)
 		}
 	})
 }

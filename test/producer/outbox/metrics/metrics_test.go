@@ -119,7 +119,7 @@ func TestPrometheusSeesTheTablesCounts(t *testing.T) {
 		}
 	}
 	if got["msghandler_outbox_relayed_total unreached orders"] < 1 {
-		t.Error("what was out of reach is not counted")
+		t.Error("the unreached message is not counted")
 	}
 	if _, err := outboxmetrics.New(registry, "orders"); err == nil {
 		t.Error("registered twice")

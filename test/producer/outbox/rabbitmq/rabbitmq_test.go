@@ -147,10 +147,10 @@ func TestQueueThatDoesNotConfirm(t *testing.T) {
 	defer cancel()
 	results := s.Send(ctx, batch)
 	if ctx.Err() != nil {
-		t.Error("it waited for the queue that does not confirm")
+		t.Error("the batch waited for the stalled queue")
 	}
 	if results[0].Fate != outbox.Early || results[0].In <= 0 || results[0].Err == nil {
-		t.Errorf("for the queue that does not confirm: %+v", results[0])
+		t.Errorf("for the stalled queue: %+v", results[0])
 	}
 	for i, fate := range fates(results[1:]) {
 		if fate != outbox.Sent {

@@ -213,7 +213,7 @@ func account(t *testing.T, ids []string, to *databases.Recorder, byDead, locked 
 			taken++
 		case len(sent) == 1 && !byDead[id] && !locked[id] && sent[0].Claims == 1:
 		default:
-			t.Errorf("%s was sent %d times by those that live (%+v); by the dead one: %v, held by it: %v",
+			t.Errorf("%s was sent %d times by living relays (%+v); by the dead relay: %v, held by the dead relay: %v",
 				id, len(sent), sent, byDead[id], locked[id])
 		}
 	}

@@ -176,7 +176,7 @@ func TestRelaysDivideShardsEvenly(t *testing.T) {
 				return slices.Equal(sizes(heldBy(t, db)), want)
 			})
 		}
-		servers.Eventually(t, patience, "each shard to be held by one relay", func() bool {
+		servers.Eventually(t, patience, "each shard to be held by a single relay", func() bool {
 			var all []int
 			for _, held := range tables {
 				all = append(all, held.Held()...)
@@ -186,7 +186,7 @@ func TestRelaysDivideShardsEvenly(t *testing.T) {
 		})
 		stops[1]()
 		if held := heldBy(t, db)["relay-1"]; len(held) != 0 {
-			t.Errorf("a relay that has stopped keeps %v", held)
+			t.Errorf("a stopped relay keeps %v", held)
 		}
 		servers.Eventually(t, patience, "three relays with all shards", func() bool {
 			return slices.Equal(sizes(heldBy(t, db)), []int{5, 5, 6})
@@ -231,7 +231,7 @@ func TestRelaySendsOnlyItsShards(t *testing.T) {
 		for _, id := range ids {
 			shard := sqlmarker.ShardOf(id, allShards)
 			if sent := to.Of(id); len(sent) > 0 && (!slices.Contains(given, shard) || sent[0].Shard != shard) {
-				t.Errorf("%s of shard %d was sent as one of shard %d", id, shard, sent[0].Shard)
+				t.Errorf("%s of shard %d was sent as a message of shard %d", id, shard, sent[0].Shard)
 			}
 		}
 	})
@@ -308,7 +308,7 @@ func TestLateMessagesDelayNoRemovedShard(t *testing.T) {
 		few := store(t, d, db, func(c *sqlmarker.Config) { c.Shards = 2 })
 		to := &databases.Recorder{}
 		databases.Run(t, relay(t, table(t, []outbox.Table{few.Shard(0)}, nil), to))
-		servers.Eventually(t, patience, "the message that is due is sent", func() bool { return len(to.Of("due")) == 1 })
+		servers.Eventually(t, patience, "the due message is sent", func() bool { return len(to.Of("due")) == 1 })
 	})
 }
 
@@ -396,7 +396,7 @@ func newHung(t *testing.T, messages int, replace func(outbox.Table) outbox.Table
 		}
 	}
 	if h.others == messages {
-		t.Fatal("no message is in a table that hangs")
+		t.Fatal("no message is in a hanging table")
 	}
 	return h
 }
@@ -431,7 +431,7 @@ func TestHangingDatabaseDelaysNoOtherShard(t *testing.T) {
 		}
 	}
 	if most := 1 + int(time.Since(begun)/testLock); hanging.claims > most {
-		t.Errorf("%d claims waited for the database that hangs, want %d at most", hanging.claims, most)
+		t.Errorf("%d claims waited for the hanging database, want %d at most", hanging.claims, most)
 	}
 }
 
