@@ -199,7 +199,7 @@ proxy: ## Write all Go modules of this checkout into dist/proxy, a GOPROXY (VERS
 	$(MODULES) proxy $(CURDIR)/dist/proxy $(ASKED)
 
 release: ## Build archives, packages, image, checksums and notes of a commit into dist/VERSION (VERSION=v0.1.0)
-	@GOWORK=off go -C internal/release run ./cmd/release '$(ASKED)' $(CURDIR)/dist/$(ASKED)
+	@scripts/release.sh '$(ASKED)' 'dist/$(ASKED)'
 
 test-release: $(BIN)/cosign ## Sign by a key; build a release twice, compare all bytes, and look into archives, packages and image (as root, long)
 	cd internal/release && GOWORK=off go test -count=1 -v -timeout 120m ./...

@@ -21,7 +21,7 @@ for version in v0.1.0-test.1 v0.1.0-test.2; do
   git clone --quiet . "$work/clone"
   make --no-print-directory -C "$work/clone" version VERSION=$version >/dev/null
   git -C "$work/clone" -c user.name=test -c user.email=test@example.com commit --quiet --all --message "release: $version"
-  (cd "$work/clone/internal/release" && GOWORK=off go run ./cmd/release --platform linux_amd64 $version "$work/$version")
+  "$work/clone/scripts/release.sh" $version "$work/$version" linux_amd64
   rm -rf "$work/clone"
 done
 

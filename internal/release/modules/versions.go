@@ -9,7 +9,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"golang.org/x/mod/semver"
 )
@@ -36,24 +35,6 @@ func In(dir string) (*Checkout, error) {
 
 // Dir is the top directory.
 func (c *Checkout) Dir() string { return c.dir }
-
-// Commit returns the hash and the time of the commit, and refuses changes that are not committed: the hash would lie.
-func (c *Checkout) Commit() (hash string, at time.Time, err error) {
-	changed, err := git(c.dir, nil, "status", "--porcelain")
-	if err != nil {
-		return "", at, err
-	}
-	if changed != "" {
-		return "", at, fmt.Errorf("the checkout has changes; a release is of a commit. Commit or remove:\n%s", changed)
-	}
-	out, err := git(c.dir, nil, "log", "-1", "--format=%H %cI")
-	if err != nil {
-		return "", at, err
-	}
-	hash, committed, _ := strings.Cut(strings.TrimSpace(out), " ")
-	at, err = time.Parse(time.RFC3339, committed)
-	return hash, at.UTC(), err
-}
 
 // Check refuses a version that a go.mod file or go.work disagrees with: its tag would require modules of another
 // version.

@@ -18,6 +18,7 @@ type commands struct {
 	Set   setCommand   `cmd:"" help:"Write a version into all go.mod files, go.work and CHANGELOG.md."`
 	Proxy proxyCommand `cmd:"" help:"Write the modules of this checkout as a GOPROXY."`
 	Tags  tagsCommand  `cmd:"" help:"Print the names of the tags that make the modules importable."`
+	Notes notesCommand `cmd:"" help:"Print what CHANGELOG.md says of a version."`
 }
 
 type setCommand struct {
@@ -93,6 +94,21 @@ func (c *tagsCommand) Run(tree *modules.Checkout) error {
 		fmt.Println(tag)
 	}
 	return nil
+}
+
+type notesCommand struct {
+	Version string `arg:"" help:"Version, such as v0.2.0."`
+}
+
+// Run prints the section of the version.
+func (c *notesCommand) Run(tree *modules.Checkout) error {
+	text, err := os.ReadFile(filepath.Join(tree.Dir(), "CHANGELOG.md"))
+	if err != nil {
+		return err
+	}
+	notes, err := changelog.Section(string(text), c.Version)
+	fmt.Print(notes)
+	return err
 }
 
 func main() {

@@ -1,4 +1,4 @@
-package artifacts
+package main
 
 import (
 	"errors"
@@ -15,18 +15,23 @@ import (
 // materials writes the bill of materials of each program: its modules with versions and checksums, as the program
 // itself knows them.
 func (r *release) materials() error {
-	for _, p := range r.platforms {
+	platforms, err := r.platforms("*")
+	if err != nil {
+		return err
+	}
+	for _, platform := range platforms {
 		for _, name := range names {
-			if err := r.materialsOf(p, name); err != nil {
-				return fmt.Errorf("of %s for %s: %w", name, p, err)
+			if err := r.materialsOf(platform, name); err != nil {
+				return fmt.Errorf("bill of %s for %s: %w", name, platform, err)
 			}
 		}
 	}
 	return nil
 }
 
-func (r *release) materialsOf(p platform, name string) (err error) {
-	generator, err := bin.NewGenerator(r.program(p, name), bin.WithIncludeStdlib(true), bin.WithLogger(zerolog.Nop()))
+func (r *release) materialsOf(platform, name string) (err error) {
+	program := r.program(platform, name)
+	generator, err := bin.NewGenerator(program, bin.WithIncludeStdlib(true), bin.WithLogger(zerolog.Nop()))
 	if err != nil {
 		return err
 	}
@@ -34,8 +39,8 @@ func (r *release) materialsOf(p platform, name string) (err error) {
 	if err != nil {
 		return err
 	}
-	bill.Metadata.Timestamp = r.at.Format(time.RFC3339)
-	f, err := os.Create(filepath.Join(r.out, fmt.Sprintf("%s_%s_%s.cdx.json", name, r.number(), p)))
+	bill.Metadata.Timestamp = r.At.Format(time.RFC3339)
+	f, err := os.Create(filepath.Join(r.Out, fmt.Sprintf("%s_%s_%s.cdx.json", name, r.Version, platform)))
 	if err != nil {
 		return err
 	}

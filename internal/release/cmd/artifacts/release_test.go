@@ -1,4 +1,4 @@
-package artifacts
+package main
 
 import (
 	"archive/tar"
@@ -80,8 +80,7 @@ if ! grep -q "^## \[${3#v}\]" CHANGELOG.md; then
   make --no-print-directory version VERSION="$3"
   git -c user.name=test -c user.email=test@example.com commit --quiet --all -m "release: $3"
 fi
-cd internal/release
-GOWORK=off go run ./cmd/release --platform="$5" "$3" "$4"`
+scripts/release.sh "$3" "$4" "$5"`
 	cmd := exec.Command("bash", "-c", commit, "bash", repository, clone, version, out, platforms())
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%w\n%s", err, text)
