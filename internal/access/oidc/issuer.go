@@ -36,7 +36,8 @@ const (
 // fetchRetries are the delays after failed fetches.
 var fetchRetries = backoff.Exponential(time.Second, fetchEvery)
 
-// issuer fetches the addresses and the keys of an issuer, again and again.
+// issuer fetches the addresses and the keys of an issuer, again and again. The key set of go-oidc does not: it keeps a
+// withdrawn key until a JWT names an unknown one, and each such JWT makes it fetch.
 type issuer struct {
 	url    string
 	client func() *http.Client

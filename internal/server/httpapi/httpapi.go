@@ -2,7 +2,8 @@
 //
 // A call runs the same handler behind the same interceptors as a call of gRPC, within the same budgets of the guard.
 // The package implements the Connect protocol itself, because a handler of the service descriptions needs no more than
-// its framing, and because errors have more fields here than in the library.
+// its framing. The library writes an error as code, message and details alone, without reason, field, state and
+// retryDelay. It reads the body before any limit but that of the size, and ignores unknown fields of JSON.
 package httpapi
 
 import (
