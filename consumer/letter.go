@@ -1,12 +1,10 @@
 package consumer
 
 import (
-	"errors"
 	"time"
-)
 
-// ErrNoLetter is the error for a key without a dead letter in the queue.
-var ErrNoLetter = errors.New("no such dead letter")
+	"github.com/msghandler/msghandler/internal/ground/deadletter"
+)
 
 // Letter is a dead letter.
 type Letter struct {
@@ -27,3 +25,14 @@ type Letter struct {
 // Name is the key of a letter: its Message.Key, or PRODUCER/ for a message without an id, like all such letters of
 // this producer.
 func (l *Letter) Name() string { return l.Producer + "/" + l.ID }
+
+// Since is since when a letter waits: the time of the first failure, else of the dead-lettering, else of the message.
+func (l *Letter) Since() time.Time {
+	if first, ok := deadletter.ParseTime(l.FirstFailedAt); ok {
+		return first
+	}
+	if !l.DeadAt.IsZero() {
+		return l.DeadAt
+	}
+	return l.Timestamp
+}

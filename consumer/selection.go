@@ -5,25 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"time"
-
-	"github.com/msghandler/msghandler/internal/ground/deadletter"
 )
-
-// ErrLookReorders is the error of Oldest for a quorum queue of RabbitMQ: a letter that is given back stands behind the
-// letters that were given back before.
-var ErrLookReorders = errors.New("a look at one letter changes the order of a quorum queue; list the letters")
-
-// Since is since when a letter waits: the time of the first failure, else of the dead-lettering, else of the message.
-func (l *Letter) Since() time.Time {
-	if first, ok := deadletter.ParseTime(l.FirstFailedAt); ok {
-		return first
-	}
-	if !l.DeadAt.IsZero() {
-		return l.DeadAt
-	}
-	return l.Timestamp
-}
 
 // Selection says which letters a list or a change concerns.
 type Selection struct {
@@ -59,25 +41,28 @@ func ToExchanges(names ...string) Rule {
 // Anywhere is the Rule that refuses no letter. It is for queues to which only trusted programs may write.
 func Anywhere(*Letter) error { return nil }
 
-// WithDefaults sets the fields that are not set. A limit below 0 selects no letter. The DeadLetters of all brokers call
-// WithDefaults.
-func (s Selection) WithDefaults() Selection {
-	if s.Limit == 0 {
-		s.Limit = math.MaxInt
+// scan is the scan of a selection. A limit below 0 selects no letter.
+func (s Selection) scan(purpose Purpose) Scan {
+	scan := Scan{Match: s.Match, Limit: s.Limit, Purpose: purpose}
+	if scan.Limit == 0 {
+		scan.Limit = math.MaxInt
 	}
-	if s.Match == nil {
-		s.Match = func(*Letter) bool { return true }
+	if scan.Match == nil {
+		scan.Match = func(*Letter) bool { return true }
 	}
-	if s.Changed == nil {
-		s.Changed = func(*Letter) {}
+	return scan
+}
+
+func (s Selection) tell(l *Letter) {
+	if s.Changed != nil {
+		s.Changed(l)
 	}
-	if may := s.MayReplay; may != nil {
-		s.MayReplay = func(l *Letter) error {
-			if l.cutName {
-				return errCutName
-			}
-			return may(l)
-		}
+}
+
+// mayReplay is why a letter must not be replayed.
+func (l *Letter) mayReplay(rule Rule) error {
+	if l.cutName {
+		return errCutName
 	}
-	return s
+	return rule(l)
 }

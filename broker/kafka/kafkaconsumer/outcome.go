@@ -15,6 +15,7 @@ import (
 
 	"github.com/msghandler/msghandler/broker/kafka/kafkaconn"
 	"github.com/msghandler/msghandler/consumer"
+	"github.com/msghandler/msghandler/consumer/adapter"
 	"github.com/msghandler/msghandler/internal/ground/deadletter"
 	"github.com/msghandler/msghandler/internal/ground/logtext"
 	"github.com/msghandler/msghandler/internal/ground/publish"
@@ -141,7 +142,9 @@ func (r *run) post(topic string, record *kgo.Record, m *consumer.Message, err er
 	noted[consumer.HeaderQueue], noted[consumer.HeaderExchange] = m.Exchange, m.Exchange
 	noted[consumer.HeaderRoutingKey] = m.RoutingKey
 	noted[publish.HeaderTimestamp] = m.Timestamp.UTC().Format(time.RFC3339Nano)
-	ctx, cancel := context.WithTimeout(r.work, postTimeout)
+	decided, over := adapter.Decided(r.work)
+	defer over()
+	ctx, cancel := context.WithTimeout(decided, postTimeout)
 	defer cancel()
 	answer := r.write(ctx, copyOf(topic, record, noted))
 	if tooLarge(answer.Err) { // perhaps together with the other copies of its batch

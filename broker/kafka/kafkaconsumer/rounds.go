@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/msghandler/msghandler/consumer"
 )
 
 // roundBytes is about how many bytes a round has at most, which is in memory, and letterBytes what a letter takes
@@ -50,9 +52,11 @@ func (w *walk) places(limit int) (all []place) {
 	return all[:min(len(all), max(limit, 0))]
 }
 
-// visit reads the letters at places in rounds that fit in memory, and visits each, until a visit is the last one. A
+// visit reads the letters at places in rounds that fit in memory, and visits each, until a visit is the last one or fails. A
 // letter that has gone since is left out.
-func (w *walk) visit(ctx context.Context, places []place, visit func(*letter) (last bool)) error {
+func (w *walk) visit(
+	ctx context.Context, places []place, visit func(consumer.FoundLetter) (last bool, err error),
+) error {
 	for len(places) > 0 {
 		n := roundOf(places)
 		letters, err := w.load(ctx, places[:n])
@@ -60,8 +64,12 @@ func (w *walk) visit(ctx context.Context, places []place, visit func(*letter) (l
 			return fmt.Errorf("read the dead-letter topic %s: %w", w.topic, err)
 		}
 		for _, at := range places[:n] {
-			if l := letters[at.position]; l != nil && visit(l) {
-				return nil
+			l := letters[at.position]
+			if l == nil {
+				continue
+			}
+			if last, err := visit(&foundLetter{l, w}); last || err != nil {
+				return err
 			}
 		}
 		places = places[n:]

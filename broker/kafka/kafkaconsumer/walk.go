@@ -22,6 +22,8 @@ type walk struct {
 	// copies writes replays by their keys, settlements writes each record into its own partition.
 	copies, settlements *kafkaconn.Producer
 	partitions          map[int32]*deadPartition
+	// settled is how many letters were settled.
+	settled int
 }
 
 // deadPartition is a partition of the topic, as far as it has been read.
@@ -42,7 +44,7 @@ type openLetter struct {
 }
 
 // walk connects, and reads the topic for the letters that match.
-func (d *DeadLetters) walk(ctx context.Context, match func(*consumer.Letter) bool) (*walk, error) {
+func (d *deadLetterTopic) walk(ctx context.Context, match func(*consumer.Letter) bool) (*walk, error) {
 	w := &walk{connection: d.connection, topic: d.topic, partitions: map[int32]*deadPartition{}}
 	w.take = func(p *deadPartition, record *kgo.Record) { p.keep(record, match) }
 	err := w.connect(ctx)
@@ -194,17 +196,29 @@ func (p *deadPartition) keep(record *kgo.Record, match func(*consumer.Letter) bo
 	}
 }
 
-// post writes a copy of a letter, and returns nil when all in-sync replicas have the copy.
-func (w *walk) post(ctx context.Context, l *letter) error {
-	if err := l.check(); err != nil {
-		return err
-	}
-	return writeAlone(ctx, w.copies, l.replay())
+// foundLetter is a letter that a walk shows.
+type foundLetter struct {
+	letter *letter
+	walk   *walk
 }
 
-// settle settles a letter, also after the end of the context: a replayed letter that stays may be replayed again.
-func (w *walk) settle(ctx context.Context, l *letter, how string) error {
-	return writeAlone(context.WithoutCancel(ctx), w.settlements, l.settling(how))
+func (f *foundLetter) Content() *consumer.Letter { return &f.letter.Letter }
+
+// Publish returns nil when all in-sync replicas have the copy.
+func (f *foundLetter) Publish(ctx context.Context) error {
+	if err := f.letter.check(); err != nil {
+		return err
+	}
+	return writeAlone(ctx, f.walk.copies, f.letter.replay())
+}
+
+// Remove settles the letter.
+func (f *foundLetter) Remove(ctx context.Context, how string) error {
+	err := writeAlone(context.WithoutCancel(ctx), f.walk.settlements, f.letter.settling(how))
+	if err == nil {
+		f.walk.settled++
+	}
+	return err
 }
 
 // writeAlone writes a record in a batch of its own, and returns nil when all in-sync replicas have the record.

@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/msghandler/msghandler/broker/nats/natsconn"
+	"github.com/msghandler/msghandler/consumer"
 )
 
 // walk is a pass over a dead-letter stream.
@@ -21,8 +22,10 @@ type walk struct {
 	refusals natsconn.Refusals
 }
 
-// walk visits the present letters, the oldest first, until a visit is the last one or fails.
-func (d *DeadLetters) walk(ctx context.Context, visit func(*walk, *letter) (last bool, err error)) error {
+// Scan refuses a change of a stream that keeps its messages.
+func (d *deadLetterStream) Scan(
+	ctx context.Context, s consumer.Scan, visit func(consumer.FoundLetter) (last bool, err error),
+) error {
 	w, err := d.open(ctx)
 	if err != nil {
 		return err
@@ -38,25 +41,24 @@ func (d *DeadLetters) walk(ctx context.Context, visit func(*walk, *letter) (last
 			break
 		}
 		next = record.Sequence + 1
-		if last, err := visit(w, newLetter(d.stream, record)); last || err != nil {
+		l := newLetter(d.stream, record)
+		if !s.Match(&l.Letter) {
+			continue
+		}
+		if s.Purpose == consumer.ToChange {
+			if err := w.removable(); err != nil {
+				return err
+			}
+		}
+		if last, err := visit(&foundLetter{l, w}); last || err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// Depth asks for the number of messages of the stream, and reads none.
-func (d *DeadLetters) Depth(ctx context.Context) (int, error) {
-	w, err := d.open(ctx)
-	if err != nil {
-		return 0, err
-	}
-	defer w.conn.Close()
-	return int(w.stream.CachedInfo().State.Msgs), nil //nolint:gosec // no stream has so many
-}
-
 // open connects, and looks the stream up.
-func (d *DeadLetters) open(ctx context.Context) (*walk, error) {
+func (d *deadLetterStream) open(ctx context.Context) (*walk, error) {
 	w := &walk{targets: map[string]error{}}
 	var err error
 	w.conn, err = natsconn.Dial(ctx, d.address, natsconn.Config{

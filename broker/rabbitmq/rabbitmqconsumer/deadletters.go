@@ -4,23 +4,22 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/msghandler/msghandler/broker/rabbitmq/amqpconn"
 	"github.com/msghandler/msghandler/consumer"
 	"github.com/msghandler/msghandler/internal/ground/deadletter"
 )
 
-// DeadLetters manages a dead-letter queue: letters of a consumer, and letters of the broker. Its methods connect,
-// take the letters in turn and return the letters that are not removed; while a method runs, others see fewer
-// letters. A look takes a time in proportion to the number of letters, and looks at 100,000 letters at most.
+// NewDeadLetters describes a dead-letter queue: letters of a consumer, and letters of the broker. The first method call
+// connects. URL and TLS are as in Config. The methods take the letters in turn and return the letters that are not
+// removed; while a method runs, others see fewer letters. A look takes a time in proportion to the number of letters,
+// holds up to 250 letters with their bodies in memory, and looks at 100,000 letters at most. A letter is replayed when
+// the broker has acknowledged and routed its copy.
 //
 // Looking loses no letter. RabbitMQ before 4.3 counts each return of a letter to a quorum queue, and drops a letter
 // at the queue's delivery limit. A client cannot see the limit of a policy. Therefore, before 4.3, a letter that has
@@ -28,98 +27,55 @@ import (
 // default exchange; without this permission each look is refused before taking a letter. Every version counts a
 // client that is killed during a look. Declare creates queues without a limit. Give no dead-letter queue a policy
 // with a delivery limit below 2.
-type DeadLetters struct {
-	config Config
-}
-
-// NewDeadLetters describes a dead-letter queue. The first method call connects. URL and TLS are as in Config.
-func NewDeadLetters(url string, tls *tls.Config, queue string) (*DeadLetters, error) {
+//
+// Oldest takes one letter of a classic queue and gives it back to its place. Of a quorum queue it takes no letter.
+func NewDeadLetters(url string, tls *tls.Config, queue string) (*consumer.DeadLetters, error) {
 	config, err := Config{URL: url, TLS: tls, Queue: queue}.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	return &DeadLetters{config}, nil
+	return consumer.NewDeadLetters(&deadLetterQueue{config}), nil
 }
 
-// List gives the oldest letters.
-func (d *DeadLetters) List(ctx context.Context, limit int) ([]consumer.Letter, error) {
-	return d.ListSelected(ctx, consumer.Selection{Limit: max(limit, 1)})
-}
+// deadLetterQueue is the queue of DeadLetters.
+type deadLetterQueue struct{ config Config }
 
-// Show gives the letter with a Message.Key, or ErrNoLetter. A letter without an id is asked for by PRODUCER/, here and
-// in Replay and Discard.
-func (d *DeadLetters) Show(ctx context.Context, key string) (consumer.Letter, error) {
-	var found *consumer.Letter
-	err := d.walk(ctx, func(l consumer.Letter, _ *amqp.Delivery) (walked, error) {
-		if l.Name() == key {
-			found = &l
-		}
-		return walked{last: found != nil}, nil
-	})
-	switch {
-	case err != nil:
-		return consumer.Letter{}, err
-	case found == nil:
-		return consumer.Letter{}, fmt.Errorf("%s: %w", key, consumer.ErrNoLetter)
+// Depth is the number of letters that no client holds.
+func (q *deadLetterQueue) Depth(ctx context.Context) (int, error) {
+	conn, err := q.config.dialAny(ctx, "dead letters")
+	if err != nil {
+		return 0, err
 	}
-	return *found, nil
-}
-
-// Replay publishes letters again, with their first exchange and routing key, as if they had never failed; all letters
-// when no keys are given. A letter is removed when the broker has acknowledged and routed its copy. An interrupted or
-// repeated replay may publish further copies of a handled message, with a msghandler-attempt above 1; the inbox drops
-// such copies. Replay returns the number of replayed letters; the others stay, and the error names them.
-func (d *DeadLetters) Replay(ctx context.Context, may consumer.Rule, keys ...string) (replayed int, err error) {
-	return d.ReplaySelected(ctx, consumer.Selection{Match: deadletter.WithKey[*consumer.Letter](keys), MayReplay: may})
-}
-
-// ReplaySelected is Replay for a selection, whether or not the replay of each letter succeeds.
-func (d *DeadLetters) ReplaySelected(ctx context.Context, s consumer.Selection) (replayed int, err error) {
-	if s.MayReplay == nil {
-		return 0, consumer.ErrNoRule
+	defer conn.CloseWithin(closeTimeout)
+	defer context.AfterFunc(ctx, conn.HangUp)()
+	ch, err := conn.Channel()
+	if err != nil {
+		return 0, fmt.Errorf("open a channel: %w", err)
 	}
-	s = s.WithDefaults()
-	to := poster{connect: func(ctx context.Context) (*amqpconn.Conn, error) { return d.config.dialAny(ctx, "replays") }}
-	defer to.close()
-	var failed []error
-	left := s.Limit
-	err = d.walk(ctx, func(l consumer.Letter, delivery *amqp.Delivery) (walked, error) {
-		if left <= 0 || !s.Match(&l) {
-			return walked{last: left <= 0}, nil
-		}
-		left--
-		err := s.MayReplay(&l)
-		if err == nil {
-			err = to.post(ctx, l.Exchange, l.RoutingKey, replay(l, delivery))
-		}
-		if err != nil {
-			failed = append(failed, fmt.Errorf("replay %s: %w", l.Name(), err))
-			return walked{last: left == 0}, ctx.Err()
-		}
-		replayed++
-		s.Changed(&l)
-		return walked{remove: true, last: left == 0}, nil
-	})
-	return replayed, errors.Join(append(failed, err)...)
+	return depth(ch, q.config.Queue)
 }
 
-// Discard removes the letters with these keys for good, and returns how many they were.
-func (d *DeadLetters) Discard(ctx context.Context, keys ...string) (discarded int, err error) {
-	return d.DiscardOldest(ctx, math.MaxInt, keys...)
+// Count takes no letter.
+func (q *deadLetterQueue) Count(ctx context.Context) (int, error) { return q.Depth(ctx) }
+
+// foundLetter is a letter that a walk holds.
+type foundLetter struct {
+	letter
+	walk     *walk
+	delivery *amqp.Delivery
+	removed  bool
 }
 
-// DiscardSelected is Discard for a selection.
-func (d *DeadLetters) DiscardSelected(ctx context.Context, s consumer.Selection) (discarded int, err error) {
-	s = s.WithDefaults()
-	err = d.walk(ctx, func(l consumer.Letter, _ *amqp.Delivery) (walked, error) {
-		if discarded >= s.Limit || !s.Match(&l) {
-			return walked{last: discarded >= s.Limit}, nil
-		}
-		discarded++
-		s.Changed(&l)
-		return walked{remove: true, last: discarded == s.Limit}, nil
-	})
-	return discarded, err
+func (f *foundLetter) Content() *consumer.Letter { return &f.Letter }
+
+func (f *foundLetter) Publish(ctx context.Context) error {
+	return f.walk.replays.post(ctx, f.Exchange, f.RoutingKey, replay(f.Letter, f.delivery))
+}
+
+func (f *foundLetter) Remove(context.Context, string) error {
+	f.removed = true
+	f.walk.removed++
+	return f.walk.remove(f.delivery)
 }
 
 // letter is a dead letter, with how many of its deliveries count against the queue's delivery limit.
@@ -183,45 +139,4 @@ func replay(l consumer.Letter, d *amqp.Delivery) amqp.Publishing {
 	maps.DeleteFunc(p.Headers, func(name string, _ any) bool { return deadletter.IsFailureHeader(name) })
 	p.Headers["msghandler-attempt"] = deadletter.Grown(l.Attempt)
 	return p
-}
-
-// Visit shows the letters without their bodies to a function, the oldest first, until the function returns false. Up to
-// 250 letters are in memory with their bodies.
-func (d *DeadLetters) Visit(ctx context.Context, visit func(*consumer.Letter) bool) error {
-	return d.walk(ctx, func(l consumer.Letter, _ *amqp.Delivery) (walked, error) {
-		l.Body = nil
-		return walked{last: !visit(&l)}, nil
-	})
-}
-
-// ListSelected gives the letters of a selection, the oldest first.
-func (d *DeadLetters) ListSelected(ctx context.Context, s consumer.Selection) (letters []consumer.Letter, err error) {
-	s = s.WithDefaults()
-	err = d.walk(ctx, func(l consumer.Letter, _ *amqp.Delivery) (walked, error) {
-		if len(letters) < s.Limit && s.Match(&l) {
-			letters = append(letters, l)
-		}
-		return walked{last: len(letters) >= s.Limit}, nil
-	})
-	return letters, err
-}
-
-// Oldest gives the oldest letter without its body, or ErrNoLetter. Oldest takes one letter of a classic queue and gives
-// it back to its place. Of a quorum queue, Oldest takes no letter, and returns ErrLookReorders.
-func (d *DeadLetters) Oldest(ctx context.Context) (oldest consumer.Letter, err error) {
-	err = consumer.ErrNoLetter
-	failed := d.walkAllowed(ctx, func(w *walk, _ context.Context) error {
-		if w.limit.Possible {
-			return fmt.Errorf("queue %q: %w", w.config.Queue, consumer.ErrLookReorders)
-		}
-		return nil
-	}, func(l consumer.Letter, _ *amqp.Delivery) (walked, error) {
-		l.Body = nil
-		oldest, err = l, nil
-		return walked{last: true}, nil
-	})
-	if failed != nil {
-		return consumer.Letter{}, failed
-	}
-	return oldest, err
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/msghandler/msghandler/broker/rabbitmq/amqpconn"
 	"github.com/msghandler/msghandler/consumer"
+	"github.com/msghandler/msghandler/consumer/adapter"
 	"github.com/msghandler/msghandler/internal/ground/backoff"
 	"github.com/msghandler/msghandler/internal/ground/deadletter"
 	"github.com/msghandler/msghandler/internal/ground/logtext"
@@ -139,7 +140,9 @@ func (r *run) deadLetter(t *task, m *consumer.Message, err error) consumer.Resul
 	dead := r.again(&t.Delivery, m, err)
 	dead.Headers[consumer.HeaderDeadReason] = shortened(err.Error())
 	key := r.Declare.deadLetterKey(r.Queue)
-	if failed := r.poster.post(r.work, r.Declare.DeadLetterExchange, key, dead); failed != nil {
+	ctx, cancel := adapter.Decided(r.work)
+	defer cancel()
+	if failed := r.poster.post(ctx, r.Declare.DeadLetterExchange, key, dead); failed != nil {
 		return r.keep(t, m, errors.Join(err, failed))
 	}
 	r.logDead(m, err)

@@ -25,19 +25,19 @@ const (
 // A client cannot see the limit of a policy, so a single return is the most that loses nothing at any limit above 0.
 const maxReturns = 1
 
-// walked says whether to remove a visited letter, and whether the walk ends there.
-type walked struct{ remove, last bool }
-
 // walk is a pass over a dead-letter queue.
 type walk struct {
 	config Config
 	conn   *amqpconn.Conn
 	ch     *amqp.Channel
+	// scan says which letters visit gets.
+	scan  consumer.Scan
+	visit func(consumer.FoundLetter) (last bool, err error)
 	// limit is the queue's delivery limit; counted is set if the broker counts returns of letters.
 	limit   amqpconn.Limit
 	counted bool
-	// copies publishes the copies of letters that were returned too often.
-	copies poster
+	// copies publishes the copies of letters that were returned too often, and replays those to their first destination.
+	copies, replays poster
 	// letters is the number of letters at the start, held the taken and unsettled ones, and removed the removed ones.
 	letters, held, removed int
 	// acked is set once a letter was removed.
@@ -46,40 +46,35 @@ type walk struct {
 	round, rounds int
 }
 
-// walk visits the present letters, the oldest first, and returns the letters that are not removed. At the end of the
-// context, walk still returns them: the broker counts a letter whose connection is lost.
-func (d *DeadLetters) walk(ctx context.Context, visit func(consumer.Letter, *amqp.Delivery) (walked, error)) error {
-	return d.walkAllowed(ctx, (*walk).mayCopy, visit)
-}
-
-// walkAllowed is walk with another condition: mayTake is asked before the first letter is taken, and may refuse the
-// walk.
-func (d *DeadLetters) walkAllowed(
-	ctx context.Context, mayTake func(*walk, context.Context) error,
-	visit func(consumer.Letter, *amqp.Delivery) (walked, error),
+// Scan returns the letters that are not removed. At the end of the context, Scan still returns them: the broker counts a
+// letter whose connection is lost.
+func (q *deadLetterQueue) Scan(
+	ctx context.Context, s consumer.Scan, visit func(consumer.FoundLetter) (last bool, err error),
 ) error {
-	conn, err := d.config.dialAny(ctx, "dead letters")
+	conn, err := q.config.dialAny(ctx, "dead letters")
 	if err != nil {
 		return err
 	}
 	defer conn.CloseWithin(closeTimeout)
 	defer context.AfterFunc(ctx, func() { conn.Guard(closeTimeout) })()
-	w := &walk{config: d.config, conn: conn, round: 1}
+	w := &walk{config: q.config, conn: conn, round: 1, scan: s, visit: visit}
 	w.copies.connect = func(ctx context.Context) (*amqpconn.Conn, error) {
-		return d.config.dialAny(ctx, "dead letters' copies")
+		return q.config.dialAny(ctx, "dead letters' copies")
 	}
 	defer w.copies.close()
+	w.replays.connect = func(ctx context.Context) (*amqpconn.Conn, error) { return q.config.dialAny(ctx, "replays") }
+	defer w.replays.close()
 	if err := w.open(); err != nil {
 		return err
 	}
-	if err := mayTake(w, ctx); err != nil {
+	if err := w.mayTake(ctx); err != nil {
 		return err
 	}
 	defer w.giveBack()
 	for left := w.letters; left > 0; {
 		taken, err := w.takeRound(ctx, left)
 		left -= len(taken)
-		if last, visitErr := w.visitRound(ctx, taken, visit); last || visitErr != nil {
+		if last, visitErr := w.visitRound(ctx, taken); last || visitErr != nil {
 			return visitErr
 		}
 		switch {
@@ -97,26 +92,19 @@ func (d *DeadLetters) walkAllowed(
 
 // visitRound visits the letters of a round, until the last one. Letters behind it are not visited, and return like
 // visited ones. Letters that must not be returned are replaced at the end, also after the end of the context.
-func (w *walk) visitRound(
-	ctx context.Context, taken []amqp.Delivery, visit func(consumer.Letter, *amqp.Delivery) (walked, error),
-) (last bool, err error) {
+func (w *walk) visitRound(ctx context.Context, taken []amqp.Delivery) (last bool, err error) {
 	var worn []*amqp.Delivery
 	for i := range taken {
-		delivery, do := &taken[i], walked{}
-		l := newLetter(delivery)
+		l := &foundLetter{letter: newLetter(&taken[i]), walk: w, delivery: &taken[i]}
+		l.Letter = l.Bounded()
 		if err == nil {
 			err = ctx.Err()
 		}
-		if err == nil && !last {
-			do, err = visit(l.Bounded(), delivery)
-			last = do.last
+		if err == nil && !last && w.scan.Match(&l.Letter) {
+			last, err = w.visit(l)
 		}
-		switch {
-		case do.remove:
-			w.removed++
-			err = errors.Join(err, w.remove(delivery))
-		case w.wornOut(l.returns):
-			worn = append(worn, delivery)
+		if !l.removed && w.wornOut(l.returns) {
+			worn = append(worn, &taken[i])
 		}
 	}
 	return last, errors.Join(err, w.renew(ctx, worn))
@@ -137,9 +125,13 @@ func (w *walk) open() (err error) {
 	return nil
 }
 
-// mayCopy refuses a walk that could not replace letters by copies, where the broker counts returns of letters.
-func (w *walk) mayCopy(ctx context.Context) error {
-	if !w.counted {
+// mayTake refuses to find the oldest letter of a quorum queue. It also refuses a walk that could not replace letters by
+// copies, where the broker counts returns of letters.
+func (w *walk) mayTake(ctx context.Context) error {
+	switch {
+	case w.scan.Purpose == consumer.ToFindOldest && w.limit.Possible:
+		return fmt.Errorf("queue %q: %w", w.config.Queue, consumer.ErrLookReorders)
+	case !w.counted:
 		return nil
 	}
 	if err := w.copies.mayPost(ctx, ""); err != nil {

@@ -2,11 +2,6 @@
 // share them.
 package deadletter
 
-import (
-	"fmt"
-	"slices"
-)
-
 // The headers of failures, which a consumer adds to the copies of a message. Package consumer documents and exports
 // them.
 const (
@@ -28,20 +23,4 @@ func IsFailureHeader(name string) bool {
 		return true
 	}
 	return false
-}
-
-// CheckLimit refuses a limit below 0.
-func CheckLimit(limit int) error {
-	if limit < 0 {
-		return fmt.Errorf("discard the oldest %d dead letters: the limit must be 0 or more", limit)
-	}
-	return nil
-}
-
-// WithKey matches the letters with one of the keys; without keys WithKey is nil, which matches every letter.
-func WithKey[L interface{ Name() string }](keys []string) func(L) bool {
-	if len(keys) == 0 {
-		return nil
-	}
-	return func(l L) bool { return slices.Contains(keys, l.Name()) }
 }
