@@ -42,7 +42,7 @@ type FoundLetter interface {
 	// Publish publishes a copy to the letter's first destination: marked by its attempt, without the headers of failures.
 	// It returns nil once the broker has the copy.
 	Publish(ctx context.Context) error
-	// Remove removes the letter, also after the end of the context: a replayed letter that stays may be replayed again. how
-	// says what became of it, for brokers that keep a note.
+	// Remove removes the letter, also after the end of the context: a replayed letter that stays may be replayed again.
+	// how says what became of it, for brokers that keep a note.
 	Remove(ctx context.Context, how string) error
 }

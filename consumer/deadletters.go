@@ -14,9 +14,9 @@ var ErrNoLetter = errors.New("no such dead letter")
 // letters that were given back before.
 var ErrLookReorders = errors.New("a look at one letter changes the order of a quorum queue; list the letters")
 
-// DeadLetters manages the dead letters of a queue, a topic or a stream: letters of consumers, letters of the broker, and
-// dead messages of the coordinator. NewDeadLetters of each broker's package makes it, and says what its methods need and
-// cost there.
+// DeadLetters manages the dead letters of a queue, a topic or a stream: letters of consumers, letters of the broker,
+// and dead messages of the coordinator. NewDeadLetters of each broker's package makes it, and says what its methods
+// need and cost there.
 type DeadLetters struct {
 	port DeadLetterPort
 }
@@ -88,10 +88,10 @@ func (d *DeadLetters) Count(ctx context.Context, names ...string) (count int, er
 	return count, err
 }
 
-// Replay publishes letters again, to their first destination, as if they had never failed; all letters when no names are
-// given. A letter is removed once the broker has its copy. An interrupted or repeated replay may publish further copies
-// of a handled message, with a msghandler-attempt above 1; the inbox drops such copies. Replay returns the number of
-// replayed letters; the others stay, and the error names them.
+// Replay publishes letters again, to their first destination, as if they had never failed; all letters when no names
+// are given. A letter is removed once the broker has its copy. An interrupted or repeated replay may publish further
+// copies of a handled message, with a msghandler-attempt above 1; the inbox drops such copies. Replay returns the
+// number of replayed letters; the others stay, and the error names them.
 func (d *DeadLetters) Replay(ctx context.Context, may Rule, names ...string) (replayed int, err error) {
 	s := Selection{MayReplay: may}
 	if len(names) > 0 {

@@ -11,10 +11,10 @@ import (
 	"github.com/msghandler/msghandler/internal/ground/address"
 )
 
-// NewDeadLetters describes a dead-letter topic. The first method call connects. URL and TLS are as in Config. The methods
-// read the topic from its start to its end, and read the letters that they look for once more: about 16 MiB of letters
-// are in memory. The oldest letters are so by their time. No consumer group is used, so looking changes nothing, also for
-// others who look at the same time.
+// NewDeadLetters describes a dead-letter topic. The first method call connects. URL and TLS are as in Config. The
+// methods read the topic from its start to its end, and read the letters that they look for once more: about 16 MiB of
+// letters are in memory. The oldest letters are so by their time. No consumer group is used, so looking changes
+// nothing, also for others who look at the same time.
 //
 // Kafka removes no single record. A letter that is replayed or discarded gets a settlement: a record behind the letter
 // in the same partition, with the header HeaderSettled. Letters with a settlement are left out here. Other readers of
@@ -73,8 +73,8 @@ func (d *deadLetterTopic) Count(ctx context.Context) (int, error) {
 	return len(w.places(math.MaxInt)), nil
 }
 
-// Depth is the number of records in the topic. Settled letters and their settlements count until the letters before them
-// are settled.
+// Depth is the number of records in the topic. Settled letters and their settlements count until the letters before
+// them are settled.
 func (d *deadLetterTopic) Depth(ctx context.Context) (int, error) {
 	w := &walk{connection: d.connection, topic: d.topic}
 	defer w.close()

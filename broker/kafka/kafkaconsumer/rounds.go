@@ -52,8 +52,8 @@ func (w *walk) places(limit int) (all []place) {
 	return all[:min(len(all), max(limit, 0))]
 }
 
-// visit reads the letters at places in rounds that fit in memory, and visits each, until a visit is the last one or fails. A
-// letter that has gone since is left out.
+// visit reads the letters at places in rounds that fit in memory, and visits each, until a visit is the last one or
+// fails. A letter that has gone since is left out.
 func (w *walk) visit(
 	ctx context.Context, places []place, visit func(consumer.FoundLetter) (last bool, err error),
 ) error {

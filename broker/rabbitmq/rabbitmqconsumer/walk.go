@@ -46,8 +46,8 @@ type walk struct {
 	round, rounds int
 }
 
-// Scan returns the letters that are not removed. At the end of the context, Scan still returns them: the broker counts a
-// letter whose connection is lost.
+// Scan returns the letters that are not removed. At the end of the context, Scan still returns them: the broker counts
+// a letter whose connection is lost.
 func (q *deadLetterQueue) Scan(
 	ctx context.Context, s consumer.Scan, visit func(consumer.FoundLetter) (last bool, err error),
 ) error {

@@ -195,24 +195,3 @@ func TestMessageWithSettlementHeaderBecomesLetter(t *testing.T) {
 		t.Errorf("the open letters are %v, want one", found)
 	}
 }
-
-// The database of the handler is away for longer than all retries take. No message is at fault.
-func TestTransientTroubleBuriesNoMessage(t *testing.T) {
-	t.Parallel()
-	k := cluster(t)
-	b := newBook()
-	r := start(t, quick(t, k), func(_ context.Context, m *consumer.Message) error {
-		if b.note(m) < 10 {
-			return consumer.Transient(errors.New("the database is away"))
-		}
-		return nil
-	})
-	produce(t, k, withID("1"))
-	servers.Eventually(t, time.Minute, "the message is handled", func() bool { return b.times("1") == 10 })
-	r.finish()
-	for _, m := range b.all {
-		if m.Retries > 0 {
-			t.Errorf("the message was retried: %+v", m)
-		}
-	}
-}

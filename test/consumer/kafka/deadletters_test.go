@@ -15,12 +15,11 @@ import (
 
 	"github.com/msghandler/msghandler/broker/kafka/kafkaconsumer"
 	"github.com/msghandler/msghandler/consumer"
-	"github.com/msghandler/msghandler/test/consumer/lettertest"
 	"github.com/msghandler/msghandler/test/fakekafka"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-func deadLetters(t *testing.T, k *fakekafka.Cluster) *kafkaconsumer.DeadLetters {
+func deadLetters(t *testing.T, k *fakekafka.Cluster) *consumer.DeadLetters {
 	t.Helper()
 	d, err := kafkaconsumer.NewDeadLetters(k.URL("", ""), nil, "payments.dead")
 	if err != nil {
@@ -70,7 +69,7 @@ func bury(t *testing.T, k *fakekafka.Cluster, records ...*kgo.Record) {
 }
 
 // names are the names of the open letters, the oldest first.
-func names(t *testing.T, d *kafkaconsumer.DeadLetters) (all []string) {
+func names(t *testing.T, d *consumer.DeadLetters) (all []string) {
 	t.Helper()
 	found, err := d.List(t.Context(), 100)
 	if err != nil {
@@ -82,92 +81,11 @@ func names(t *testing.T, d *kafkaconsumer.DeadLetters) (all []string) {
 	return all
 }
 
-func wantNames(t *testing.T, d *kafkaconsumer.DeadLetters, want ...string) {
+func wantNames(t *testing.T, d *consumer.DeadLetters, want ...string) {
 	t.Helper()
 	if got := names(t, d); fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("the letters are %v, want %v", got, want)
 	}
-}
-
-func TestDeadLettersAreReplayedAfterFix(t *testing.T) {
-	t.Parallel()
-	k := cluster(t)
-	b := newBook()
-	var fixed atomic.Bool
-	r := start(t, quick(t, k), func(_ context.Context, m *consumer.Message) error {
-		if !fixed.Load() {
-			return errors.New("a fault in the handler")
-		}
-		b.note(m)
-		return nil
-	})
-	write(t, k, 1, 4)
-	d := deadLetters(t, k)
-	servers.Eventually(t, time.Minute, "four dead letters", func() bool {
-		n, err := d.Count(t.Context())
-		return n == 4 && err == nil
-	})
-	l, err := d.Show(t.Context(), "shop/3")
-	if err != nil || l.Queue != "orders" || l.Exchange != "orders" || l.RoutingKey != "k3" || l.Retries != 3 ||
-		l.FirstCause != "a fault in the handler" || l.Reason != l.FirstCause || string(l.Body) != "body of 3" ||
-		l.FirstFailedAt == "" || l.Headers["tenant"] != "eu" || l.Attempt != 1 {
-		t.Errorf("%+v of %+v, %v", l, l.Message, err)
-	}
-	if _, err := d.Show(t.Context(), "shop/7"); !errors.Is(err, consumer.ErrNoLetter) {
-		t.Errorf("a letter that is not there: %v", err)
-	}
-	if n, err := d.Discard(t.Context(), "shop/4"); n != 1 || err != nil {
-		t.Errorf("discarded %d, %v", n, err)
-	}
-	fixed.Store(true)
-	if n, err := d.Replay(t.Context(), consumer.Anywhere, "shop/2", "shop/9"); n != 1 || err != nil {
-		t.Errorf("replayed %d, %v", n, err)
-	}
-	b.await(t, 1)
-	if n, err := d.Replay(t.Context(), consumer.Anywhere); n != 2 || err != nil {
-		t.Errorf("replayed %d, %v", n, err)
-	}
-	if n, err := d.Replay(t.Context(), consumer.Anywhere); n != 0 || err != nil {
-		t.Errorf("replayed again %d, %v", n, err)
-	}
-	b.await(t, 3)
-	r.finish()
-	for _, m := range b.all {
-		if m.Attempt != 2 || m.Retries != 0 || m.FirstCause != "" || m.Exchange != "orders" ||
-			m.RoutingKey != "k"+m.ID || string(m.Body) != "body of "+m.ID || len(m.Headers) != 1 || m.Headers["tenant"] != "eu" {
-			t.Errorf("replayed %+v", m)
-		}
-	}
-	if len(b.all) != 3 || b.times("4") != 0 {
-		t.Errorf("handled %v", b.handled)
-	}
-}
-
-func TestOldestLettersChangeFirst(t *testing.T) {
-	t.Parallel()
-	k := graveyard(t)
-	bury(t, k, dead("1"), dead("2"), dead(""), dead("3"), dead(""))
-	d := deadLetters(t, k)
-	wantNames(t, d, "shop/1", "shop/2", "shop/", "shop/3", "shop/")
-	if n, err := d.Count(t.Context(), "shop/", "shop/1", "shop/9"); n != 3 || err != nil {
-		t.Errorf("counted %d, %v", n, err)
-	}
-	if found, err := d.List(t.Context(), 2); len(found) != 2 || err != nil {
-		t.Errorf("listed %v, %v", found, err)
-	}
-	if n, err := d.DiscardOldest(t.Context(), 1, "shop/"); n != 1 || err != nil {
-		t.Errorf("discarded %d, %v", n, err)
-	}
-	wantNames(t, d, "shop/1", "shop/2", "shop/3", "shop/")
-	two := consumer.Selection{Limit: 2, MayReplay: consumer.Anywhere}
-	if n, err := d.ReplaySelected(t.Context(), two); n != 2 || err != nil {
-		t.Errorf("replayed %d, %v", n, err)
-	}
-	wantNames(t, d, "shop/3", "shop/")
-	if _, err := d.DiscardOldest(t.Context(), -1, "shop/3"); err == nil {
-		t.Error("a limit below 0 was taken")
-	}
-	wantNames(t, d, "shop/3", "shop/")
 }
 
 // Settled letters in the middle stay in the topic, and are left out. Records before the first open letter are deleted.
@@ -452,11 +370,4 @@ func TestLargeLetterIsReplayed(t *testing.T) {
 	if n, err := deadLetters(t, k).Replay(t.Context(), consumer.Anywhere); n != 1 || err != nil {
 		t.Errorf("replayed %d, %v", n, err)
 	}
-}
-
-func TestSelectedLettersChange(t *testing.T) {
-	t.Parallel()
-	k := graveyard(t)
-	bury(t, k, dead("1"), dead("2"), dead("3"), dead("4"), dead("5"))
-	lettertest.Select(t, deadLetters(t, k))
 }

@@ -6,34 +6,12 @@ import (
 	"maps"
 	"runtime"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/msghandler/msghandler/consumer"
-	"github.com/msghandler/msghandler/test/consumer/lettertest"
 )
-
-func TestTextsOfLettersAreBounded(t *testing.T) {
-	t.Parallel()
-	k := graveyard(t)
-	var letters []*kgo.Record
-	for id, key := range []string{"paid", strings.Repeat("k", 600)} {
-		letter := &kgo.Record{Topic: "payments.dead", Key: []byte(key), Value: []byte("body")}
-		set := func(name, value string) {
-			letter.Headers = append(letter.Headers, kgo.RecordHeader{Key: name, Value: []byte(value)})
-		}
-		set("msghandler-id", fmt.Sprint(id))
-		set("msghandler-producer", "shop")
-		set("msghandler-content-type", strings.Repeat("c", lettertest.Long))
-		set(consumer.HeaderExchange, "orders")
-		lettertest.LongHeaders(set)
-		letters = append(letters, letter)
-	}
-	bury(t, k, letters...)
-	lettertest.Bound(t, deadLetters(t, k))
-}
 
 // heap is what is in use after a collection.
 func heap() int64 {

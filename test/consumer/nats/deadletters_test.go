@@ -3,9 +3,7 @@ package nats_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,13 +12,11 @@ import (
 
 	"github.com/msghandler/msghandler/broker/nats/natsconsumer"
 	"github.com/msghandler/msghandler/consumer"
-	"github.com/msghandler/msghandler/consumer/dedup/memory"
-	"github.com/msghandler/msghandler/test/consumer/lettertest"
 	"github.com/msghandler/msghandler/test/servers"
 	"github.com/msghandler/msghandler/test/servers/natsserver"
 )
 
-func (w *world) deadLetters() *natsconsumer.DeadLetters {
+func (w *world) deadLetters() *consumer.DeadLetters {
 	w.t.Helper()
 	d, err := natsconsumer.NewDeadLetters(w.server.URL, nil, "DEAD")
 	if err != nil {
@@ -60,66 +56,6 @@ func (w *world) bury(id string, more ...string) {
 	}
 }
 
-func TestDeadLettersAreReplayedAfterFix(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	config := w.config()
-	config.Dedup = memory.New(100)
-	var fixed atomic.Bool
-	handled := make(chan *consumer.Message, 10)
-	w.run(config, func(_ context.Context, m *consumer.Message) error {
-		if !fixed.Load() {
-			return errors.New("a fault in the handler")
-		}
-		handled <- m
-		return nil
-	})
-	w.publish("1", "2", "3", "4")
-	w.settled()
-	dead := w.deadLetters()
-	for range 2 { // looking changes nothing
-		letters, err := dead.List(t.Context(), 10)
-		if err != nil || len(letters) != 4 {
-			t.Fatalf("%d letters, %v", len(letters), err)
-		}
-	}
-	if letters, err := dead.List(t.Context(), 2); err != nil || len(letters) != 2 {
-		t.Errorf("%d letters, %v", len(letters), err)
-	}
-	l, err := dead.Show(t.Context(), "orders/3")
-	if err != nil || l.Queue != "payments" || l.Exchange != "ORDERS" || l.RoutingKey != "orders.paid" || l.Retries != 2 ||
-		l.Reason != "a fault in the handler" || string(l.Body) != "paid 3" || l.Headers["tenant"] != "eu" ||
-		l.Attempt != 2 || l.ContentType != "text/plain" || l.Timestamp.Unix() != 1_700_000_000 {
-		t.Errorf("%+v of %+v, %v", l, l.Message, err)
-	}
-	if _, err := dead.Show(t.Context(), "orders/7"); !errors.Is(err, consumer.ErrNoLetter) {
-		t.Errorf("a letter that is not there: %v", err)
-	}
-	if n, err := dead.Discard(t.Context(), "orders/4"); n != 1 || err != nil {
-		t.Errorf("discarded %d, %v", n, err)
-	}
-	fixed.Store(true)
-	if n, err := dead.Replay(t.Context(), consumer.Anywhere, "orders/2", "orders/9"); n != 1 || err != nil {
-		t.Errorf("replayed %d, %v", n, err)
-	}
-	m := <-handled
-	if m.ID != "2" || m.Attempt != 3 || m.Deliveries != 0 || m.FirstCause != "" || m.Exchange != "ORDERS" ||
-		m.RoutingKey != "orders.paid" || string(m.Body) != "paid 2" || len(m.Headers) != 1 || m.Headers["tenant"] != "eu" {
-		t.Errorf("replayed %+v", m)
-	}
-	w.holds("DEAD", 2)
-	if n, err := dead.Replay(t.Context(), consumer.Anywhere); n != 2 || err != nil {
-		t.Errorf("replayed %d, %v", n, err)
-	}
-	if n, err := dead.Replay(t.Context(), consumer.Anywhere); n != 0 || err != nil {
-		t.Errorf("replayed again %d, %v", n, err)
-	}
-	<-handled
-	<-handled
-	w.holds("DEAD", 0)
-	w.holds("ORDERS", 4+3)
-}
-
 // The original message is still within the window of the stream's deduplication, with the id of the coordinator.
 func TestStreamTakesReplayForNoDuplicate(t *testing.T) {
 	t.Parallel()
@@ -134,38 +70,6 @@ func TestStreamTakesReplayForNoDuplicate(t *testing.T) {
 		t.Errorf("replayed %d, %v", n, err)
 	}
 	w.holds("ORDERS", 2)
-}
-
-func TestOldestLettersChangeFirst(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	for _, id := range []string{"1", "2", "", "3", ""} {
-		w.bury(id)
-	}
-	dead := w.deadLetters()
-	count := func(want int, keys ...string) {
-		t.Helper()
-		if n, err := dead.Count(t.Context(), keys...); n != want || err != nil {
-			t.Errorf("counted %d of %v, %v, want %d", n, keys, err, want)
-		}
-	}
-	count(5)
-	count(2, "orders/")
-	count(2, "orders/1", "orders/3", "orders/4")
-	if n, err := dead.DiscardOldest(t.Context(), 1, "orders/"); n != 1 || err != nil {
-		t.Errorf("discarded %d, %v", n, err)
-	}
-	count(1, "orders/")
-	two := consumer.Selection{Limit: 2, MayReplay: consumer.Anywhere}
-	if n, err := dead.ReplaySelected(t.Context(), two); n != 2 || err != nil {
-		t.Errorf("replayed %d, %v", n, err)
-	}
-	count(1, "orders/3")
-	count(2)
-	if _, err := dead.DiscardOldest(t.Context(), -1, "orders/3"); err == nil {
-		t.Error("a limit below 0 was taken")
-	}
-	count(2)
 }
 
 func second(_ int, err error) error { return err }
@@ -226,7 +130,7 @@ func TestStreamsOfEachKindAreRead(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n, err := dead.DiscardOldest(t.Context(), 1, "/"); n != 1 || err != nil {
+		if n, err := dead.DiscardSelected(t.Context(), consumer.Selection{Limit: 1}); n != 1 || err != nil {
 			t.Errorf("%s: discarded %d, %v", name, n, err)
 		}
 		if found, err := dead.List(t.Context(), 10); len(found) != 2 || err != nil || string(found[1].Body) != "paid" {
@@ -346,31 +250,4 @@ func TestDeadLettersNameTheMissingStream(t *testing.T) {
 	if _, err := w.deadLetters().List(ctx, 1); err == nil {
 		t.Error("a context without time was taken")
 	}
-}
-
-func TestSelectedLettersChange(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	for _, id := range []string{"1", "2", "3", "4", "5"} {
-		w.bury(id)
-	}
-	lettertest.Select(t, w.deadLetters())
-}
-
-func TestTextsOfLettersAreBounded(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	for i, key := range []string{"orders.paid", "orders." + strings.Repeat("k", 600)} {
-		letter := client.NewMsg("DEAD.orders.paid")
-		letter.Data = []byte("body")
-		letter.Header.Set("msghandler-id", fmt.Sprint(i))
-		letter.Header.Set("msghandler-producer", "shop")
-		letter.Header.Set(consumer.HeaderExchange, "ORDERS")
-		letter.Header.Set(consumer.HeaderRoutingKey, key)
-		lettertest.LongHeaders(letter.Header.Set)
-		if _, err := w.js.PublishMsg(t.Context(), letter); err != nil {
-			t.Fatal(err)
-		}
-	}
-	lettertest.Bound(t, w.deadLetters())
 }

@@ -179,68 +179,6 @@ func numbered(n int) (ids []string) {
 	return ids
 }
 
-func TestMessagesAreHandledAndAcknowledged(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.publish(numbered(100)...)
-	config := w.config()
-	config.Concurrency = 4
-	var handled calls
-	stop := w.run(config, func(_ context.Context, m *consumer.Message) error {
-		handled.add(m.ID)
-		if m.Key() != "orders/"+m.ID || m.Attempt != 2 || m.Redelivered || m.Exchange != "ORDERS" ||
-			m.RoutingKey != "orders.paid" || m.ContentType != "text/plain" || string(m.Body) != "paid "+m.ID ||
-			m.Timestamp.Unix() != 1_700_000_000 || len(m.Headers) != 1 || m.Headers["tenant"] != "eu" {
-			t.Errorf("%+v", m)
-		}
-		return nil
-	})
-	w.publish("later")
-	w.settled()
-	if err := stop(); err != nil {
-		t.Error(err)
-	}
-	handled.want(t, append(numbered(100), "later"), 1)
-	if letters := w.dead(); len(letters) > 0 {
-		t.Errorf("%d dead letters", len(letters))
-	}
-}
-
-// One message fails always, another once, and a third is rejected. The others are handled meanwhile.
-func TestFailedMessagesBecomeDeadLetters(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.publish("bad", "1", "once", "2", "rejected", "3")
-	var handled calls
-	w.run(w.config(), func(_ context.Context, m *consumer.Message) error {
-		handled.add(m.ID)
-		switch {
-		case m.ID == "bad":
-			return errors.New("no\r\nsuch account")
-		case m.ID == "rejected":
-			return consumer.Reject(errors.New("unreadable"))
-		case m.ID == "once" && m.Deliveries == 0:
-			panic("once")
-		}
-		return nil
-	})
-	w.settled()
-	handled.want(t, []string{"1", "2", "3", "rejected"}, 1)
-	handled.want(t, []string{"once"}, 2)
-	handled.want(t, []string{"bad"}, 3)
-	reasons := map[string]string{}
-	for _, m := range w.dead() {
-		reasons[m.Header.Get("msghandler-id")] = m.Header.Get("msghandler-dead-reason")
-		if m.Subject != "DEAD.orders.paid" || m.Header.Get("msghandler-origin-exchange") != "ORDERS" ||
-			m.Header.Get("tenant") != "eu" || m.Header.Get("msghandler-origin-queue") != "payments" {
-			t.Errorf("%+v", m)
-		}
-	}
-	if len(reasons) != 2 || reasons["bad"] != "no such account" || reasons["rejected"] != "rejected: unreadable" {
-		t.Errorf("the dead letters are %v", reasons)
-	}
-}
-
 // wantDead fails the test unless the dead letters are those with the ids.
 func (w *world) wantDead(ids ...string) {
 	w.t.Helper()
@@ -359,16 +297,6 @@ func TestFirstFailureAfterRestartsIsRetried(t *testing.T) {
 	w.wantDead("2")
 }
 
-// A rejection is the handler's decision, also when the handler's time has ended.
-func TestRejectionWhileStoppingIsDeadLetter(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.publish("1")
-	w.interrupted(consumer.Reject)
-	w.settled()
-	w.wantDead("1")
-}
-
 // A stream that was deleted and created anew has the old sequence numbers. Its dead letters are new ones.
 func TestNewStreamKeepsItsDeadLetters(t *testing.T) {
 	t.Parallel()
@@ -411,18 +339,6 @@ func TestMessageOutlivesMissingDeadLetterStream(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.settled()
-}
-
-func TestCopiesAreDropped(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.publish("1", "1", "2", "1")
-	config := w.config()
-	config.Dedup = memory.New(100)
-	var handled calls
-	w.run(config, func(_ context.Context, m *consumer.Message) error { handled.add(m.ID); return nil })
-	w.settled()
-	handled.want(t, []string{"1", "2"}, 1)
 }
 
 // A handler that takes longer than AckWait keeps its message, and so do the messages that wait behind it.

@@ -4,7 +4,6 @@ package rabbitmq_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"strconv"
 	"sync"
@@ -138,34 +137,6 @@ func take[T any](t testing.TB, from <-chan T, what string) T {
 	}
 }
 
-func TestEachMessageIsHandledOnce(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	config := b.config()
-	config.Concurrency = 5
-	got := make(chan *consumer.Message, 200)
-	stop := b.start(config, func(_ context.Context, m *consumer.Message) error {
-		got <- m
-		return nil
-	})
-	b.publish(1, 100)
-	seen := map[string]bool{}
-	for range 100 {
-		m := take(t, got, "a message")
-		if seen[m.Key()] || m.Producer != "orders" || m.Attempt != 1 || m.Redelivered || string(m.Body) != "pay" ||
-			m.RoutingKey != "order.paid" || m.Headers["trace"] != "abc" || len(m.Headers) != 1 {
-			t.Errorf("got %+v", m)
-		}
-		seen[m.Key()] = true
-	}
-	if err := stop(); err != nil {
-		t.Error(err)
-	}
-	if n := b.depth("payments"); n != 0 || len(got) != 0 {
-		t.Errorf("%d left in the queue, %d more deliveries", n, len(got))
-	}
-}
-
 func TestReconnectHandlesNothingTwice(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -225,21 +196,6 @@ func (b *bench) unsettled(queue string) int {
 		return -1
 	}
 	return *q.Messages
-}
-
-func TestRejectedMessageIsADeadLetter(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	var calls atomic.Int32
-	stop := b.start(b.config(), func(_ context.Context, m *consumer.Message) error {
-		calls.Add(1)
-		return fmt.Errorf("order %s: %w", m.ID, consumer.Reject(errors.New("not JSON")))
-	})
-	b.publish(1, 1)
-	servers.Eventually(t, patience, "a dead letter", func() bool { return b.depth("payments.dead") == 1 })
-	if err := stop(); err != nil || calls.Load() != 1 || b.depth("payments") != 0 {
-		t.Errorf("%v, %d calls, %d left", err, calls.Load(), b.depth("payments"))
-	}
 }
 
 func TestFailedMessageIsRedeliveredAfterPause(t *testing.T) {
@@ -378,25 +334,6 @@ func TestStopFinishesRunningHandlersOnly(t *testing.T) {
 	if len(begun) != 0 {
 		t.Error("began another after the stop")
 	}
-}
-
-func TestStopEndsSlowHandlersContext(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	config := b.config()
-	config.StopTimeout = 50 * time.Millisecond
-	begun := make(chan struct{}, 10)
-	stop := b.start(config, func(ctx context.Context, _ *consumer.Message) error {
-		begun <- struct{}{}
-		<-ctx.Done()
-		return ctx.Err()
-	})
-	b.publish(1, 1)
-	take(t, begun, "the message begun")
-	if err := stop(); err == nil {
-		t.Error("Run returned nil")
-	}
-	servers.Eventually(t, patience, "the message is back", func() bool { return b.depth("payments") == 1 })
 }
 
 func TestConsumerWaitsForAMissingQueue(t *testing.T) {

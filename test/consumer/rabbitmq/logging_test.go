@@ -46,17 +46,6 @@ func TestLogLinesNameMessageAndConsumer(t *testing.T) {
 	}
 }
 
-func TestFixedTextsAreInConsumersLanguage(t *testing.T) {
-	t.Parallel()
-	logs.FixedTexts(t, func(t *testing.T, language string, own *slog.Logger, handler consumer.HandlerFunc) func(string) {
-		b := newBench(t)
-		config := b.config()
-		config.Language, config.Logger = language, own
-		b.start(config, handler)
-		return func(id string) { b.publishAs(id, nil) }
-	})
-}
-
 func TestMiddlewareLogsInTheConsumersLanguage(t *testing.T) {
 	t.Parallel()
 	b, log := newBench(t), &logs.Lines{}

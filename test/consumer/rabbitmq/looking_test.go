@@ -103,7 +103,7 @@ func (b *bench) putLetters() {
 }
 
 // letters returns all known fields of the dead letters, sorted.
-func (b *bench) letters(dead *rabbit.DeadLetters) []string {
+func (b *bench) letters(dead *consumer.DeadLetters) []string {
 	b.Helper()
 	found, err := dead.List(b.Context(), 100)
 	if err != nil {

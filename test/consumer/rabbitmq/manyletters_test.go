@@ -118,7 +118,7 @@ func lookAt(t *testing.T, url, kind string, n int) (look, next, fill time.Durati
 // lookAgain looks at n letters several times, and discards them. Before 4.3, RabbitMQ counts a return to a quorum
 // queue, and each second look replaces the letters by copies. The channel of such a queue forgets acknowledgements that
 // are on their way when it is closed: originals then came back beside their copies, and discarded letters came back.
-func lookAgain(t *testing.T, dead *rabbit.DeadLetters, n int, depth func() int) {
+func lookAgain(t *testing.T, dead *consumer.DeadLetters, n int, depth func() int) {
 	t.Helper()
 	for range 3 {
 		seen := 0

@@ -301,27 +301,3 @@ func TestMismatchNamesArgumentThatDiffers(t *testing.T) {
 		})
 	}
 }
-
-// The database of the handler is away for longer than all retries take. No message is at fault.
-func TestTransientTroubleBuriesNoMessage(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	config := b.delayed(20 * time.Millisecond)
-	config.Retry = []time.Duration{10 * time.Millisecond}
-	done := make(chan *consumer.Message, 1)
-	tries := 0
-	b.start(config, func(_ context.Context, m *consumer.Message) error {
-		if tries++; tries < 10 {
-			return consumer.Transient(errors.New("the database is away"))
-		}
-		done <- m
-		return nil
-	})
-	b.publish(1, 1)
-	if m := take(t, done, "the message"); m.Retries > 0 || m.Redelivered {
-		t.Errorf("the message was retried: %+v", m)
-	}
-	if n := b.depth("payments.dead"); n > 0 {
-		t.Errorf("%d dead letters", n)
-	}
-}

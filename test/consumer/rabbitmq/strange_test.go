@@ -19,41 +19,6 @@ type brittle struct{ why error }
 func (b *brittle) Error() string { return b.why.Error() }
 func (b *brittle) Unwrap() error { return b.why }
 
-// strangeErrors are errors that handlers return, or panic with. settle calls their methods without a recover.
-func strangeErrors() map[string]func() error {
-	var nothing *brittle
-	var rejectsNothing *consumer.RejectError
-	return map[string]func() error{
-		"a nil pointer of an error's type": func() error { return nothing },
-		"a typed error without its cause":  func() error { return &brittle{} },
-		"a rejection without a cause":      func() error { return &consumer.RejectError{} },
-		"a rejection that is nil":          func() error { return rejectsNothing },
-		"a rejection of a nil pointer":     func() error { return consumer.Reject(nothing) },
-		"nil pointers in a join":           func() error { return errors.Join(rejectsNothing, nothing) },
-		"a panic with a nil pointer":       func() error { panic(nothing) },
-		"a panic with a nil rejection":     func() error { panic(rejectsNothing) },
-		"a panic with an empty rejection":  func() error { panic(&consumer.RejectError{}) },
-		"a panic with nil":                 func() error { panic(nil) },
-	}
-}
-
-func TestHandlerErrorNeverEndsTheProcess(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	strange := strangeErrors()
-	config := b.delayed(10 * time.Millisecond)
-	b.start(config, func(_ context.Context, m *consumer.Message) error { return strange[m.ID]() })
-	for name := range strange {
-		b.publishAs(name, nil)
-	}
-	for range strange {
-		dead := b.get("payments.dead")
-		if reason, _ := dead.Headers[consumer.HeaderDeadReason].(string); reason == "" {
-			t.Errorf("%s is a dead letter without a reason: %v", dead.MessageId, dead.Headers)
-		}
-	}
-}
-
 func TestPanickingErrorIsNamedByType(t *testing.T) {
 	t.Parallel()
 	var nothing *brittle
