@@ -50,9 +50,9 @@
 // is known to have committed does not run twice: the message is submitted again and ErrAlreadyCommitted returned. A
 // message that was rolled back stays so; a new attempt takes a new id, such as 1001-2. An attempt that ends with
 // [ErrSendAgain] may be made again under the same id: its business did not begin, or says that nothing of it was
-// committed and that the reason passes. docs/howto/ids.md has the whole table. A business with an unknown outcome does
-// run again. The SQL markers end such a run at its marker if the earlier run has committed. With other markers let the
-// business recognise what an earlier run committed, by a unique key on the id, and return nil then, not an error.
+// committed and that the reason passes. docs/reference/codes.md has the whole table. A business with an unknown outcome
+// does run again. The SQL markers end such a run at its marker if the earlier run has committed. With other markers let
+// the business recognise what an earlier run committed, by a unique key on the id, and return nil then, not an error.
 //
 // # Markers in memory and in Redis
 //
