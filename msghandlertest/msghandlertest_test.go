@@ -27,6 +27,7 @@ import (
 	"github.com/msghandler/msghandler/producer/marker"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -99,9 +100,7 @@ func orders(t testing.TB, c *msghandlertest.Coordinator) *producer.Producer {
 
 func send(t testing.TB, p *producer.Producer, m producer.Message) {
 	t.Helper()
-	if err := p.Send(t.Context(), m, commits); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, p.Send(t.Context(), m, commits))
 }
 
 func TestCommittedBusinessIsPublished(t *testing.T) {
@@ -190,9 +189,7 @@ func TestFaultsPickMessagesOfABatch(t *testing.T) {
 	t.Parallel()
 	c := msghandlertest.Start(t, msghandlertest.WithConfig("confirm.after", "1h"))
 	conn, err := grpc.NewClient(c.Addr(), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer conn.Close()
 	api := pb.NewMessageHandlerServiceClient(conn)
 	c.Inject(msghandlertest.Refuse(msghandlertest.SendHalfMessage, codes.Unavailable).For("2"),
@@ -202,9 +199,7 @@ func TestFaultsPickMessagesOfABatch(t *testing.T) {
 		request.Messages = append(request.Messages, &pb.Message{Id: id, RoutingKey: "q"})
 	}
 	answer, err := api.SendHalfMessages(t.Context(), request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for n, want := range []codes.Code{codes.OK, codes.Unavailable, codes.OK} {
 		if got := answer.GetOutcomes()[n]; codes.Code(got.GetCode()) != want {
 			t.Errorf("message %d: %v", n+1, got)
@@ -229,9 +224,7 @@ func TestOtherCallsReachTheCoordinator(t *testing.T) {
 	t.Parallel()
 	c := msghandlertest.Start(t)
 	conn, err := grpc.NewClient(c.Addr(), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer conn.Close()
 	health, err := healthpb.NewHealthClient(conn).Check(t.Context(), &healthpb.HealthCheckRequest{})
 	if err != nil || health.GetStatus() != healthpb.HealthCheckResponse_SERVING {
@@ -239,9 +232,7 @@ func TestOtherCallsReachTheCoordinator(t *testing.T) {
 	}
 	operators := adminv1.NewAdminServiceClient(conn)
 	tail, err := operators.TailMessages(t.Context(), &adminv1.TailMessagesRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if _, err := tail.Header(); err != nil { // from now on
 		t.Fatal(err)
 	}
@@ -565,9 +556,7 @@ func consume(t *testing.T, c *msghandlertest.Coordinator, exchange string, handl
 		URL: c.BrokerURL(), Queue: "queue-" + exchange, Consuming: func() { ready <- struct{}{} },
 		Declare: &rabbitmqconsumer.Declare{Exchange: exchange, BindingKeys: []string{"order.*"}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() {

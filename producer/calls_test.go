@@ -135,9 +135,7 @@ func TestCloseFlushesAndIsBounded(t *testing.T) {
 			}
 		})
 		for i := range 5 {
-			if err := h.p.Send(t.Context(), message(fmt.Sprint(i)), commits); err != nil {
-				t.Fatal(err)
-			}
+			must(t, h.p.Send(t.Context(), message(fmt.Sprint(i)), commits))
 		}
 		running := make(chan error)
 		go func() {
@@ -181,9 +179,7 @@ func TestCloseFlushesAndIsBounded(t *testing.T) {
 				return fault{}
 			}
 		})
-		if err := h.p.Send(t.Context(), message("1"), commits); err != nil {
-			t.Fatal(err)
-		}
+		must(t, h.p.Send(t.Context(), message("1"), commits))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		err := h.p.Close(ctx)
@@ -205,9 +201,7 @@ func TestTheBackgroundIsBounded(t *testing.T) {
 			}
 		})
 		for i := range 10 {
-			if err := h.p.Send(t.Context(), message(fmt.Sprint(i)), commits); err != nil {
-				t.Fatal(err)
-			}
+			must(t, h.p.Send(t.Context(), message(fmt.Sprint(i)), commits))
 		}
 		want := []string{"WARN too many submits are under way; the coordinator will ask"} // and not seven times
 		if lines := h.log.all(); !slices.Equal(lines, want) {
@@ -264,13 +258,9 @@ func TestTheBooksBalance(t *testing.T) {
 			})
 		}
 		sends.Wait()
-		if err := h.p.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, h.p.Close(t.Context()))
 		for i := range 600 {
-			if err := h.confirm(t.Context(), true, fmt.Sprintf("order-%d", i)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, h.confirm(t.Context(), true, fmt.Sprintf("order-%d", i)))
 		}
 		delivered := map[string]int{}
 		for _, id := range h.delivered {
@@ -304,9 +294,7 @@ func TestSeveralCoordinators(t *testing.T) {
 	var servers []*grpc.Server
 	for range 2 {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		s := grpc.NewServer()
 		pb.RegisterMessageHandlerServiceServer(s, shared)
 		go func() { _ = s.Serve(l) }()
@@ -317,20 +305,14 @@ func TestSeveralCoordinators(t *testing.T) {
 	p, err := producer.New(producer.Config{
 		Name: "orders", Coordinator: strings.Join(addresses, ", "), Markers: memory.New(),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for i := range 100 {
 		if i == 50 {
 			servers[0].Stop()
 		}
-		if err := p.Send(t.Context(), message(fmt.Sprint(i)), commits); err != nil {
-			t.Fatal(err)
-		}
+		must(t, p.Send(t.Context(), message(fmt.Sprint(i)), commits))
 	}
-	if err := p.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.Close(t.Context()))
 	if len(shared.contents) != 100 {
 		t.Errorf("%d stored", len(shared.contents))
 	}
@@ -345,9 +327,7 @@ func TestUnhealthyCoordinatorGetsNoCalls(t *testing.T) {
 		sick: healthv1.HealthCheckResponse_NOT_SERVING, well: healthv1.HealthCheckResponse_SERVING,
 	} {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		addresses = append(addresses, l.Addr().String())
 		serve(t, l, func(s *grpc.Server) {
 			pb.RegisterMessageHandlerServiceServer(s, coordinator)
@@ -359,17 +339,11 @@ func TestUnhealthyCoordinatorGetsNoCalls(t *testing.T) {
 	p, err := producer.New(producer.Config{
 		Name: "orders", Coordinator: strings.Join(addresses, ","), Markers: memory.New(),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for i := range 20 {
-		if err := p.Send(t.Context(), message(fmt.Sprint(i)), commits); err != nil {
-			t.Fatal(err)
-		}
+		must(t, p.Send(t.Context(), message(fmt.Sprint(i)), commits))
 	}
-	if err := p.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.Close(t.Context()))
 	if sick, well := sick.count("SendHalfMessages"), well.count("SendHalfMessages"); sick != 0 || well != 20 {
 		t.Errorf("%d calls went to the one that cannot serve, %d to the other", sick, well)
 	}

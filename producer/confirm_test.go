@@ -81,9 +81,7 @@ func TestConfirmOfRunningBusinessIsUnknown(t *testing.T) {
 			}
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if v := h.verdict(t, "1001", false); v != pb.Verdict_VERDICT_COMMITTED {
 			t.Errorf("afterwards: %v", v)
 		}
@@ -103,9 +101,7 @@ func TestRepeatedSendHidesNoEarlierCommit(t *testing.T) {
 			}
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	})
 }
 
@@ -213,9 +209,7 @@ func TestCommitSurvivesFailingMarkerStore(t *testing.T) {
 			t.Errorf("a repeat: %v, %d runs", err, runs)
 		}
 		back.Store(true)
-		if err := h.p.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, h.p.Close(t.Context()))
 		if h.marked(t, "1001") != marker.Committed {
 			t.Error("the marker was never stored")
 		}
@@ -232,14 +226,10 @@ func TestLateMarkerYieldsToDeleteBusiness(t *testing.T) {
 			return nil
 		}, func(_ *producer.Config, c *coordinator) { c.confirms = true })
 		runs := 0
-		if err := h.p.Send(t.Context(), message("1001"), ran(&runs, nil)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, h.p.Send(t.Context(), message("1001"), ran(&runs, nil)))
 		synctest.Wait()
 		back.Store(true)
-		if err := h.p.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, h.p.Close(t.Context()))
 		if len(h.delivered) != 1 || h.markers.Len() != 0 {
 			t.Errorf("delivered %v, %d markers left", h.delivered, h.markers.Len())
 		}
@@ -425,9 +415,7 @@ func TestARepeatedIDIsAnsweredOnce(t *testing.T) {
 		h := newHouse(t, nil)
 		request := &pb.ConfirmRequest{Producer: "orders", Ids: []string{"1", "2", "1"}}
 		answer, err := h.producer.Confirm(t.Context(), request)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var ids []string
 		for _, a := range answer.GetConfirmations() {
 			ids = append(ids, a.GetId())

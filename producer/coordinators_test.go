@@ -58,13 +58,9 @@ func newGuarded(t *testing.T, coordinators producer.Coordinators, options ...grp
 		Name: "orders", Coordinator: "127.0.0.1:1", Markers: g.markers, Coordinators: coordinators,
 		Logger: slog.New(slog.NewTextHandler(g.log, nil)),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	g.address = listener.Addr().String()
 	server := grpc.NewServer(options...)
 	p.Register(server)
@@ -89,9 +85,7 @@ func (g *guarded) call(t *testing.T, shown *tls.Config, authorization ...string)
 		transport = credentials.NewTLS(shown)
 	}
 	conn, err := grpc.NewClient(g.address, grpc.WithTransportCredentials(transport))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer conn.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
@@ -150,9 +144,7 @@ func TestRefusedConfirmLeavesNoTombstone(t *testing.T) {
 func TestCoordinatorsAreKnownByToken(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "tokens")
-	if err := os.WriteFile(file, []byte(otherToken+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte(otherToken+"\n"), 0o600))
 	for name, of := range map[string]producer.Coordinators{
 		"two tokens":         {Tokens: []string{goodToken, otherToken}},
 		"a token and a file": {Tokens: []string{goodToken}, TokenFile: file},

@@ -24,6 +24,14 @@ import (
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
+// must ends the test when a step of it returned an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // fault is injected into a call of the fake coordinator.
 type fault struct {
 	before error // the request is lost: nothing is done, and this is answered
@@ -277,16 +285,12 @@ func newReplica(t *testing.T, h *house) *producer.Producer { return h.start(t) }
 func (h *house) start(t *testing.T) *producer.Producer {
 	t.Helper()
 	p, err := producer.New(h.config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	hatch := bufconn.Listen(1 << 20)
 	serve(t, hatch, func(s *grpc.Server) { p.Register(s) })
 	conn, err := grpc.NewClient("passthrough:///producer", dialer(hatch),
 		grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	h.producer = pb.NewProducerServiceClient(conn)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -334,9 +338,7 @@ func (h *house) verdict(t *testing.T, id string, final bool) pb.Verdict {
 func (h *house) marked(t *testing.T, id string) marker.Verdict {
 	t.Helper()
 	found, err := h.markers.Lookup(t.Context(), []string{id}, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return found[id]
 }
 

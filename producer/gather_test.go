@@ -33,9 +33,7 @@ func TestConcurrentSendsAreGathered(t *testing.T) {
 		synctest.Wait()
 		close(gate)
 		sends.Wait()
-		if err := h.p.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, h.p.Close(t.Context()))
 		if len(h.delivered) != 1000 {
 			t.Errorf("delivered %d", len(h.delivered))
 		}

@@ -35,9 +35,7 @@ func serveHTTP(t *testing.T, config producer.Config, secure *tls.Config) *served
 	config.Name, config.Coordinator, config.Markers = "orders", "127.0.0.1:1", s.markers
 	config.Logger = slog.New(slog.NewTextHandler(s.log, nil))
 	p, err := producer.New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s.Server = httptest.NewUnstartedServer(http.StripPrefix("/msg", p.HTTPHandler()))
 	s.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
 	if s.TLS = secure; secure != nil {
@@ -56,9 +54,7 @@ func serveHTTP(t *testing.T, config producer.Config, secure *tls.Config) *served
 func (s *served) post(t *testing.T, path, body string, headers ...string) (code int, said string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL+"/msg"+path, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r.Header.Set("Content-Type", "application/json")
 	for i := 0; i < len(headers); i += 2 {
 		r.Header.Set(headers[i], headers[i+1])
@@ -69,14 +65,10 @@ func (s *served) post(t *testing.T, path, body string, headers ...string) (code 
 func (s *served) send(t *testing.T, client *http.Client, r *http.Request) (code int, said string) {
 	t.Helper()
 	answer, err := client.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = answer.Body.Close() }()
 	text, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if json := answer.Header.Get("Content-Type") == "application/json"; json != (answer.StatusCode == http.StatusOK) {
 		t.Errorf("%d with the type %s", answer.StatusCode, answer.Header.Get("Content-Type"))
 	}
@@ -186,9 +178,7 @@ func TestHTTPHandlerAdmitsCoordinatorsOnly(t *testing.T) {
 			"/confirm": `{"producer":"orders","ids":["1001"],"final":true}`, "/deleteBusiness": `not even JSON`,
 		} {
 			r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL+"/msg"+path, strings.NewReader(body))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			r.Header.Set("Content-Type", "application/json")
 			r.Header.Set("Authorization", tc.token)
 			want := tc.code

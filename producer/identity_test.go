@@ -84,9 +84,7 @@ func TestQuestionsReadTheIdentityAnew(t *testing.T) {
 			r, err := h.producer.Confirm(t.Context(), &pb.ConfirmRequest{
 				Producer: "orders", Ids: []string{"same", "1"}, Final: final, MarkerStore: "live",
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			return r
 		}
 		ask(false)

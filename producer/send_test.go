@@ -32,9 +32,7 @@ func TestSendDelivers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, func(_ *producer.Config, c *coordinator) { c.confirms = true })
 		runs := 0
-		if err := h.p.Send(t.Context(), message("1001"), ran(&runs, nil)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, h.p.Send(t.Context(), message("1001"), ran(&runs, nil)))
 		synctest.Wait()
 		if runs != 1 || len(h.delivered) != 1 || h.markers.Len() != 0 {
 			t.Fatalf("ran %d times, delivered %v, %d markers left", runs, h.delivered, h.markers.Len())
@@ -105,12 +103,8 @@ func TestSendSurvivesCoordinatorReplacement(t *testing.T) {
 				}
 			})
 			runs := 0
-			if err := h.p.Send(t.Context(), message("1001"), ran(&runs, nil)); err != nil {
-				t.Fatal(err)
-			}
-			if err := h.p.Close(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, h.p.Send(t.Context(), message("1001"), ran(&runs, nil)))
+			must(t, h.p.Close(t.Context()))
 			if runs != 1 || len(h.delivered) != 1 || h.count("SendHalfMessages") != 4 || h.count("SubmitAll") != 4 {
 				t.Errorf("ran %d times, delivered %v, calls %v", runs, h.delivered, h.calls)
 			}
@@ -123,9 +117,7 @@ func TestRetryInfoIsRespected(t *testing.T) {
 		full, err := status.New(codes.ResourceExhausted, "full").WithDetails(
 			&errdetails.RetryInfo{RetryDelay: durationpb.New(7 * time.Second)},
 			&errdetails.ErrorInfo{Reason: "STORE_FULL", Domain: "msghandler"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		h := newHouse(t, func(_ *producer.Config, c *coordinator) {
 			c.fault = func(string, int) fault { return fault{before: full.Err()} }
 		})
@@ -302,9 +294,7 @@ func TestFailedRunKeepsAnotherRunsMessage(t *testing.T) {
 			}, nil)
 			runs := 0
 			_ = h.p.Send(t.Context(), message("1001"), ran(&runs, errors.New("card declined")))
-			if err := h.p.Close(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, h.p.Close(t.Context()))
 			if h.count("Rollback") != 0 || h.count("SubmitAll") != row.submits {
 				t.Errorf("%d rollbacks and %d submits; its state is %v", h.count("Rollback"), h.count("SubmitAll"), h.state("1001"))
 			}
@@ -398,15 +388,11 @@ func TestALostSubmitLosesNothing(t *testing.T) {
 		if err := h.p.Send(t.Context(), message("1001"), ran(&runs, nil)); err != nil || time.Since(start) > 0 {
 			t.Fatalf("got %v after %v", err, time.Since(start))
 		}
-		if err := h.p.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, h.p.Close(t.Context()))
 		if took := time.Since(start); took < 9*time.Second || took > 11*time.Second {
 			t.Errorf("the marker was tried for %v", took)
 		}
-		if err := h.confirm(t.Context(), false, "1001"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, h.confirm(t.Context(), false, "1001"))
 		if len(h.delivered) != 1 || h.markers.Len() != 0 {
 			t.Errorf("delivered %v, %d markers left", h.delivered, h.markers.Len())
 		}
@@ -457,13 +443,9 @@ func TestGoneCommittedMessageIsReported(t *testing.T) {
 					h.setState(id, row.state)
 					return nil
 				})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 			}
-			if err := h.p.Close(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, h.p.Close(t.Context()))
 			lines := slices.DeleteFunc(h.log.all(), func(line string) bool {
 				return !strings.HasPrefix(line, "ERROR the coordinator has given up")
 			})
@@ -489,9 +471,7 @@ func TestSubmitAfterRollbackIsContradicted(t *testing.T) {
 				t.Fatal(state, err)
 			}
 		}
-		if err := h.p.Rollback(t.Context(), "1001", "card declined"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, h.p.Rollback(t.Context(), "1001", "card declined"))
 		if _, err := h.p.Submit(t.Context(), "1001"); !errors.Is(err, producer.ErrContradicted) {
 			t.Errorf("by its marker: %v", err)
 		}

@@ -21,9 +21,7 @@ func secured(t *testing.T, a *certstest.Authority, coordinator *coordinator, nam
 	var all []string
 	for range 2 {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		server := grpc.NewServer(grpc.Creds(credentials.NewTLS(a.Server(name))))
 		pb.RegisterMessageHandlerServiceServer(server, coordinator)
 		serving := make(chan struct{})
@@ -50,9 +48,7 @@ func TestCoordinatorIsDialedWithTLS(t *testing.T) {
 		config := producer.Config{Name: "orders", Coordinator: own, Markers: memory.New(), SendTimeout: time.Second}
 		change(&config)
 		p, err := producer.New(config)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer p.Close(t.Context())
 		for _, id := range []string{"1", "2", "3"} { // one goes to the other
 			if _, err := p.SendHalf(t.Context(), message(id)); err != nil {

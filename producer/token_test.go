@@ -63,9 +63,7 @@ func guardedDoor(t *testing.T, a *certstest.Authority) (address string, d *doorm
 		options = append(options, grpc.Creds(credentials.NewTLS(a.Server("127.0.0.1"))))
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	server := grpc.NewServer(options...)
 	pb.RegisterMessageHandlerServiceServer(server, newCoordinator())
 	serving := make(chan struct{})
@@ -86,9 +84,7 @@ func TestTokenIsShownOnEveryCall(t *testing.T) {
 	a := certstest.NewAuthority(t)
 	file := filepath.Join(t.TempDir(), "token")
 	writeToken := func(token string) {
-		if err := os.WriteFile(file, []byte(token+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, []byte(token+"\n"), 0o600))
 	}
 	writeToken(goodToken)
 	for name, secured := range map[string]*certstest.Authority{"TLS": a, "loopback": nil} {
@@ -100,9 +96,7 @@ func TestTokenIsShownOnEveryCall(t *testing.T) {
 			config.TLS = a.Client("orders.shop")
 		}
 		p, err := producer.New(config)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		use := func(id string) {
 			if _, err := p.SendHalf(t.Context(), message(id)); err != nil {
 				t.Fatal(err)
@@ -110,9 +104,7 @@ func TestTokenIsShownOnEveryCall(t *testing.T) {
 			if _, err := p.Submit(t.Context(), id); err != nil {
 				t.Fatal(err)
 			}
-			if err := p.Rollback(t.Context(), id+"b", "test"); err != nil {
-				t.Fatal(err)
-			}
+			must(t, p.Rollback(t.Context(), id+"b", "test"))
 		}
 		use("1")
 		for _, method := range []string{"SendHalfMessages", "SubmitAll", "Rollback", "Attend"} {

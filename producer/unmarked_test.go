@@ -72,9 +72,7 @@ func TestUnmarkedSubmitReturnsErrUnmarked(t *testing.T) {
 				t.Fatal(state, err)
 			}
 		}
-		if err := leave("marked")(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, leave("marked")(t.Context()))
 		if _, err := h.p.Submit(t.Context(), "marked"); err != nil {
 			t.Errorf("with its marker: %v", err)
 		}

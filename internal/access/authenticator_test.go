@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/internal/access"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 // tokens is a source that knows some tokens.
@@ -71,9 +72,7 @@ func TestCallersAreIdentified(t *testing.T) {
 		"no token":     {access.Shown{Authorization: []string{"Bearer "}}, "", 0, "token is unknown"},
 	} {
 		made, err := access.NewAuthenticator(rules, one, two)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		caller, err := made.Identify(t.Context(), tc.shown)
 		if tc.fails != "" {
 			if !errors.Is(err, access.ErrUnauthenticated) || !strings.Contains(err.Error(), tc.fails) ||
@@ -91,9 +90,7 @@ func TestCallersAreIdentified(t *testing.T) {
 func TestUndecidedSourceRefusesNoToken(t *testing.T) {
 	t.Parallel()
 	made, err := access.NewAuthenticator(access.Rules{}, tokens{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	_, err = made.Identify(t.Context(), access.Shown{Authorization: []string{"Bearer undecided"}})
 	if !errors.Is(err, access.ErrUnavailable) || errors.Is(err, access.ErrUnauthenticated) {
 		t.Errorf("got %v", err)
@@ -112,9 +109,7 @@ func TestAnonymousCallersGetWhatIsAllowed(t *testing.T) {
 		"a glob for everyone": {access.Rules{Admins: []string{"dns:*"}, Callers: []string{"dns:*"}}, access.NoRole, false},
 	} {
 		made, err := access.NewAuthenticator(tc.rules)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		// Without a source of tokens, a token counts for nothing.
 		for _, shown := range []access.Shown{{}, {Authorization: []string{"Bearer x"}}} {
 			caller, err := made.Identify(t.Context(), shown)

@@ -18,27 +18,22 @@ import (
 
 	"github.com/msghandler/msghandler/internal/access"
 	"github.com/msghandler/msghandler/internal/ground/typedname"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 // certificate signs a template and reads the certificate again, as a server does.
 func certificate(t testing.TB, template x509.Certificate) *x509.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	template.SerialNumber = big.NewInt(0xbeef)
 	if template.NotAfter.IsZero() {
 		template.NotAfter = time.Now().Add(time.Hour)
 	}
 	signed, err := x509.CreateCertificate(rand.Reader, &template, &template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	cert, err := x509.ParseCertificate(signed)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return cert
 }
 
@@ -47,9 +42,7 @@ func named(common string) pkix.Name { return pkix.Name{CommonName: common} }
 func TestNamesOfACertificateHaveTypes(t *testing.T) {
 	t.Parallel()
 	spiffe, err := url.Parse("spiffe://shop/orders")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	boss := named("boss")
 	for what, tc := range map[string]struct {
 		template x509.Certificate
@@ -118,9 +111,7 @@ func FuzzNames(f *testing.F) {
 			t.Fatalf("%q is checked and refused: %v", glob, err)
 		}
 		caller, err := made.Identify(t.Context(), access.Shown{Certificate: cert})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for _, name := range names {
 			if !strings.Contains(glob, "*") && glob == name &&
 				caller.Role != access.Admin && !strings.Contains(glob, "{producer}") {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/access"
 	"github.com/msghandler/msghandler/internal/ground/typedname"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 func TestGlobsMatchLabels(t *testing.T) {
@@ -96,9 +97,7 @@ func TestCallersActAsTheirProducers(t *testing.T) {
 			"stock": {"dns:warehouse.shop"},
 		},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, tc := range []struct {
 		name, producer string
 		may            bool
@@ -130,9 +129,7 @@ func TestSourceAndRuleGrantsAreJoined(t *testing.T) {
 	made, err := access.NewAuthenticator(access.Rules{
 		Readers: []string{"token:*"}, Operators: []string{"token:ci"}, Callers: []string{"token:{producer}"},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	of := func(name string, role access.Role, producers ...string) access.Identity {
 		return made.Complete(access.Identity{Names: []string{name}, Role: role, Producers: producers})
 	}
@@ -171,9 +168,7 @@ func TestWhatNoRuleGrantsIsDenied(t *testing.T) {
 		"this one":       {access.Rules{Viewers: []string{"dns:*"}, Callers: []string{"dns:x"}}, access.Viewer, true, true},
 	} {
 		made, err := access.NewAuthenticator(tc.rules)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		caller := made.Complete(access.Identity{Kind: access.Certificate, Names: []string{"dns:x"}})
 		if caller.Role != tc.role || caller.MayCallAs("orders") != tc.orders || caller.MayCallAs("free") != tc.free {
 			t.Errorf("%s: got %v, %t, %t", what, caller.Role, caller.MayCallAs("orders"), caller.MayCallAs("free"))
@@ -184,9 +179,7 @@ func TestWhatNoRuleGrantsIsDenied(t *testing.T) {
 func TestUseReplacesTheRules(t *testing.T) {
 	t.Parallel()
 	a, err := access.NewAuthenticator(access.Rules{Admins: []string{"dns:old"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	role := func(name string) access.Role { return a.Complete(access.Identity{Names: []string{name}}).Role }
 	if err := a.Use(access.Rules{Viewers: []string{"dns:[old"}}); err == nil {
 		t.Error("an invalid glob is used")
@@ -194,9 +187,7 @@ func TestUseReplacesTheRules(t *testing.T) {
 	if role("dns:old") != access.Admin {
 		t.Error("refused rules have changed something")
 	}
-	if err := a.Use(access.Rules{Viewers: []string{"dns:new"}, Callers: []string{"dns:new"}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, a.Use(access.Rules{Viewers: []string{"dns:new"}, Callers: []string{"dns:new"}}))
 	if role("dns:old") != access.NoRole || role("dns:new") != access.Viewer ||
 		!a.Complete(access.Identity{Names: []string{"dns:new"}}).MayCallAs("orders") {
 		t.Error("the new rules are not used")

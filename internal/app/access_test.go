@@ -19,6 +19,7 @@ import (
 	"github.com/msghandler/msghandler/proto/certs/certstest"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	"github.com/msghandler/msghandler/test/issuer"
+	"github.com/msghandler/msghandler/test/must"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -27,9 +28,7 @@ func TestExposedCoordinatorNeedsIdentities(t *testing.T) {
 	authority := certstest.NewAuthority(t)
 	cert, key := authority.Issue("coordinator.shop")
 	tokens := filepath.Join(t.TempDir(), "tokens")
-	if err := os.WriteFile(tokens, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(tokens, nil, 0o600))
 	secured := config.Certificates{Cert: cert, Key: key}
 	for what, tc := range map[string]struct {
 		edit    func(c *config.Config)
@@ -114,9 +113,7 @@ func TestRolesStoppingProducersAreWarnedOf(t *testing.T) {
 		c := settings(tc.edit)
 		c.GRPC.Certificates = config.Certificates{Cert: cert, Key: key, CA: authority.File}
 		a, err := app.New(t.Context(), c, app.Deps{Logger: slog.New(slog.NewTextHandler(&log, nil))})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if err := a.Stop(t.Context()); err != nil {
 			t.Error(err)
 		}

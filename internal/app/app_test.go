@@ -25,6 +25,7 @@ import (
 	"github.com/msghandler/msghandler/internal/config"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/must"
 	"github.com/msghandler/msghandler/test/servers"
 	"github.com/msghandler/msghandler/test/servers/natsserver"
 	"github.com/msghandler/msghandler/test/wire"
@@ -82,14 +83,10 @@ func TestMessageIsDeliveredEndToEnd(t *testing.T) {
 func (r *running) get(t *testing.T, path string) string {
 	t.Helper()
 	answer, err := http.Get("http://" + r.HTTPAddr() + path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer answer.Body.Close()
 	body, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return string(body)
 }
 
@@ -153,9 +150,7 @@ func TestMarkersAreDeletedAsConfigured(t *testing.T) {
 
 func TestAddressInUseFailsStart(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer taken.Close()
 	for key, change := range map[string]func(*config.Config){
 		"grpc.addr": func(c *config.Config) { c.GRPC.Addr = taken.Addr().String() },
@@ -208,9 +203,7 @@ func TestEachMessageOfBatchIsCounted(t *testing.T) {
 
 func TestStopMayBeCalledAnyTime(t *testing.T) {
 	never, err := app.New(t.Context(), settings(), app.Deps{Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for range 2 {
 		if err := never.Stop(t.Context()); err != nil {
 			t.Errorf("stop without run: %v", err)
@@ -241,9 +234,7 @@ func TestStopMayBeCalledAnyTime(t *testing.T) {
 
 func TestRunEndsWithItsContext(t *testing.T) {
 	a, err := app.New(t.Context(), onEmbedded(t, settings()), app.Deps{Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := a.Run(ctx); err != nil {
@@ -253,9 +244,7 @@ func TestRunEndsWithItsContext(t *testing.T) {
 
 func TestTheStartWaitsForRedis(t *testing.T) {
 	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	addr := free.Addr().String()
 	_ = free.Close()
 	r := start(t, settings(func(c *config.Config) { c.Redis.URL = "redis://" + addr }))
@@ -276,9 +265,7 @@ func TestTheStartWaitsForRedis(t *testing.T) {
 	}
 
 	redis, err := embedded.StartRedis(addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer redis.Close()
 	r.awaitReady(t)
 	servers.Eventually(t, 10*time.Second, "a client is answered", func() bool {
@@ -329,9 +316,7 @@ func TestAnUnsafeRedisIsRefused(t *testing.T) {
 
 func TestAnotherNumberOfShardsIsRefused(t *testing.T) {
 	redis, err := embedded.StartRedis("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer redis.Close()
 	first := start(t, settings(func(c *config.Config) { c.Redis.URL, c.Redis.Shards = redis.URL(), 16 }))
 	first.awaitReady(t)

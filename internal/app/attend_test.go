@@ -12,6 +12,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/config"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/must"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -26,9 +27,7 @@ func attend(t *testing.T, r *running) attending {
 			Hello: &msghandlerv1.AttendHello{Producer: "orders", Instance: t.Name()},
 		}})
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if r, err := stream.Recv(); err != nil || r.GetWelcome().GetInstance() == "" {
 		t.Fatalf("instead of a welcome: %v, %v", r, err)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/msghandler/msghandler/proto/certs/certstest"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/must"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -94,9 +95,7 @@ func (r *running) message(t *testing.T, id string) *adminv1.MessageRecord {
 	t.Helper()
 	answer, err := adminv1.NewAdminServiceClient(dial(t, r.GRPCAddr())).GetMessage(t.Context(),
 		&adminv1.GetMessageRequest{Producer: "orders", Id: id})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return answer.GetRecord()
 }
 
@@ -190,15 +189,11 @@ func TestProducerByHTTPSIsServed(t *testing.T) {
 		Name: "orders", Coordinator: r.GRPCAddr(), CallbackTarget: server.URL + "/msg", Markers: memory.New(),
 		Coordinators: producer.Coordinators{Names: []string{"dns:coordinator.shop"}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { _ = p.Close(context.Background()) })
 	server.Config.Handler = http.StripPrefix("/msg", p.HTTPHandler())
 	message := producer.Message{ID: "1001", RoutingKey: "paid"}
-	if err := p.Send(t.Context(), message, func(context.Context) error { return nil }); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, p.Send(t.Context(), message, func(context.Context) error { return nil }))
 	if got := <-paid; got.MessageId != "1001" {
 		t.Errorf("got %s", got.MessageId)
 	}

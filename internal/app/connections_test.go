@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/msghandler/msghandler/internal/config"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 // The console answers under the names of http.hosts only.
@@ -15,14 +16,10 @@ func TestConsoleAnswersByNamesOfConfiguration(t *testing.T) {
 		"other.example.com": http.StatusMisdirectedRequest,
 	} {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+r.HTTPAddr()+"/", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		request.Host = name
 		answer, err := http.DefaultClient.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if answer.Body.Close(); answer.StatusCode != want {
 			t.Errorf("%s: got %s, want %d", name, answer.Status, want)
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/msghandler/msghandler/internal/app"
 	"github.com/msghandler/msghandler/internal/config"
 	"github.com/msghandler/msghandler/proto/certs/certstest"
+	"github.com/msghandler/msghandler/test/must"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -28,14 +29,10 @@ func TestConsoleServesTLS(t *testing.T) {
 			DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: authority.Pool()},
 		}}
 		answer, err := client.Get(scheme + "://" + r.HTTPAddr() + path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		defer answer.Body.Close()
 		all, err := io.ReadAll(answer.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if hsts := answer.Header.Get("Strict-Transport-Security") != ""; hsts != (answer.TLS != nil) {
 			t.Errorf("%s: Strict-Transport-Security is %t", scheme, hsts)
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/msghandler/msghandler/internal/config"
 	"github.com/msghandler/msghandler/internal/events"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/must"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -106,14 +107,10 @@ func TestOperatorsGetEventsOfTrouble(t *testing.T) {
 func (r *running) declare(t *testing.T, name string) {
 	t.Helper()
 	conn, err := amqp.Dial(r.amqp)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer conn.Close()
 	ch, err := conn.Channel()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if _, err := ch.QueueDeclare(name, true, false, false, false, nil); err != nil {
 		t.Fatal(err)
 	}

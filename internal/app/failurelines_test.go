@@ -16,6 +16,7 @@ import (
 	"github.com/msghandler/msghandler/internal/ground/backoff"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/must"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -69,9 +70,7 @@ func linesOfRefused(t *testing.T, messages int, level slog.Level) (lines []map[s
 	a, err := app.New(t.Context(), onEmbedded(t, settings(func(c *config.Config) {
 		c.Send.Backoff = backoff.Steps{time.Millisecond}
 	})), app.Deps{Version: "v0", Logger: slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: level}))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	go func() { _ = a.Run(context.Background()) }()
 	producer := startOrders(t)
 	client := msghandlerv1.NewMessageHandlerServiceClient(dial(t, a.GRPCAddr()))
@@ -99,9 +98,7 @@ func linesOfRefused(t *testing.T, messages int, level slog.Level) (lines []map[s
 		}
 		return err != nil
 	})
-	if err := a.Stop(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, a.Stop(context.Background()))
 	for raw := range bytes.Lines([]byte(log.String())) {
 		var line map[string]any
 		if err := json.Unmarshal(raw, &line); err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/msghandler/msghandler/internal/config"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/must"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -22,9 +23,7 @@ func (r *running) found(t *testing.T) map[string]string {
 	t.Helper()
 	stats, err := adminv1.NewAdminServiceClient(dial(t, r.GRPCAddr())).
 		GetStats(t.Context(), &adminv1.GetStatsRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	all := map[string]string{}
 	for _, f := range stats.GetFindings() {
 		if f.GetWhat() == "" || f.GetWhy() == "" || f.GetRemedy() == "" || f.GetSeverity() == 0 {
@@ -160,18 +159,12 @@ func (r *running) fill(t *testing.T, queue string, messages int) {
 	t.Helper()
 	r.declare(t, queue)
 	conn, err := amqp.Dial(r.amqp)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer conn.Close()
 	ch, err := conn.Channel()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for range messages {
-		if err := ch.PublishWithContext(t.Context(), "", queue, false, false, amqp.Publishing{}); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, ch.PublishWithContext(t.Context(), "", queue, false, false, amqp.Publishing{}))
 	}
 }
 
@@ -200,9 +193,7 @@ func TestOnlyUncleanStopsAreReported(t *testing.T) {
 	if got := report(); !strings.Contains(got, "running") {
 		t.Errorf("the report is %q", got)
 	}
-	if err := first.Stop(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, first.Stop(context.Background()))
 	if got := report(); !strings.Contains(got, "stopped") {
 		t.Errorf("after the stop the report is %q", got)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/msghandler/msghandler/proto/certs/certstest"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 // deeds are what callers try, each by its letter: store a message as producer orders, and as stock; look at counts;
@@ -141,13 +142,9 @@ func TestWhatNoKeyGrantsIsDenied(t *testing.T) {
 func rightsOf(t *testing.T, address string, with credentials.TransportCredentials, token string) (letters string) {
 	t.Helper()
 	_, port, err := net.SplitHostPort(address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	conn, err := grpc.NewClient("127.0.0.1:"+port, grpc.WithTransportCredentials(with))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer conn.Close()
 	for _, deed := range deeds {
 		err := deed.try(t, conn, token)

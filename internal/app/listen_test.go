@@ -6,13 +6,12 @@ import (
 	"testing"
 
 	"github.com/msghandler/msghandler/internal/app"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 func TestListenErrorsNameTheRemedy(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer taken.Close()
 	for addr, want := range map[string]string{
 		taken.Addr().String(): "stop what listens there",

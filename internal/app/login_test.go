@@ -22,6 +22,7 @@ import (
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 	"github.com/msghandler/msghandler/test/issuer"
+	"github.com/msghandler/msghandler/test/must"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -30,9 +31,7 @@ func tokenOf(t *testing.T, name, fields string) (file, token string) {
 	t.Helper()
 	file, token = filepath.Join(t.TempDir(), "tokens"), tokenfile.NewSecret()
 	line := fmt.Sprintf("%s sha256:%x %s\n", name, sha256.Sum256([]byte(token)), fields)
-	if err := os.WriteFile(file, []byte(line), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(file, []byte(line), 0o600))
 	return file, token
 }
 
@@ -47,23 +46,17 @@ func (r *running) visit(t *testing.T, client *http.Client, path string, form url
 	}
 	request, err := http.NewRequestWithContext(
 		t.Context(), method, "http://"+r.HTTPAddr()+path, strings.NewReader(form.Encode()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	request.Header.Set("Accept", "text/html")
 	for i := 0; i < len(headers); i += 2 {
 		request.Header.Set(headers[i], headers[i+1])
 	}
 	answer, err := client.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer answer.Body.Close()
 	body, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return answer.StatusCode, string(body)
 }
 
@@ -71,9 +64,7 @@ func (r *running) visit(t *testing.T, client *http.Client, path string, form url
 func browser(t *testing.T) *http.Client {
 	t.Helper()
 	jar, err := cookiejar.New(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return &http.Client{Jar: jar}
 }
 
@@ -159,9 +150,7 @@ func TestConsoleWithTokensNeedsOne(t *testing.T) {
 	if log := r.log.String(); !strings.Contains(log, `result=refused`) {
 		t.Errorf("the log does not tell of the refusal:\n%s", log)
 	}
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(file, nil, 0o600))
 	servers.Eventually(t, time.Minute, "the token is revoked", func() bool {
 		status, _ := r.visit(t, http.DefaultClient, "/metrics", nil, "Authorization", "Bearer "+token)
 		return status == http.StatusUnauthorized
@@ -205,9 +194,7 @@ func TestNoticeTellsThatConsoleIsOpen(t *testing.T) {
 		r := start(t, settings(func(c *config.Config) { c.HTTP.Addr, c.Access.Anonymous = addr, true }))
 		_, port, _ := strings.Cut(strings.TrimPrefix(r.HTTPAddr(), "[::]"), ":")
 		answer, err := http.Get("http://127.0.0.1:" + port + "/messages")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		page, err := io.ReadAll(answer.Body)
 		answer.Body.Close()
 		if err != nil || strings.Contains(string(page), notice) != want {
@@ -223,9 +210,7 @@ func TestSessionHoldsOnEachCoordinator(t *testing.T) {
 	file, token := tokenOf(t, "anna", "role=viewer")
 	redis, foreign := servers.Redis(t), servers.Redis(t)
 	secret := filepath.Join(t.TempDir(), "secret")
-	if err := os.WriteFile(secret, []byte(strings.Repeat("s", 32)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(secret, []byte(strings.Repeat("s", 32)), 0o600))
 	startOn := func(of *servers.RedisServer) *running {
 		r := start(t, settings(func(c *config.Config) {
 			c.Access.TokenFile, c.HTTP.SessionKeyFile = file, secret
@@ -237,9 +222,7 @@ func TestSessionHoldsOnEachCoordinator(t *testing.T) {
 	b := browser(t)
 	b.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	answer, err := b.PostForm("http://"+startOn(redis).HTTPAddr()+"/login", url.Values{"token": {token}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	answer.Body.Close()
 	if cookie := answer.Header.Get("Set-Cookie"); !strings.Contains(cookie, "Max-Age=28799") {
 		t.Errorf("the session has not an age of 8 h: %s", cookie)
@@ -261,9 +244,7 @@ func TestCopiedCookieEndsAtLogout(t *testing.T) {
 	t.Parallel()
 	file, token := tokenOf(t, "anna", "role=viewer")
 	secret := filepath.Join(t.TempDir(), "secret")
-	if err := os.WriteFile(secret, []byte(strings.Repeat("s", 32)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(secret, []byte(strings.Repeat("s", 32)), 0o600))
 	redis := servers.Redis(t)
 	change := func(c *config.Config) {
 		c.Access.TokenFile, c.HTTP.SessionKeyFile, c.Redis.URL = file, secret, redis.URL()
@@ -297,9 +278,7 @@ func TestSessionHoldsForItsAudienceOnly(t *testing.T) {
 	t.Parallel()
 	from := issuer.Start(t)
 	secret := filepath.Join(t.TempDir(), "secret")
-	if err := os.WriteFile(secret, []byte(strings.Repeat("s", 32)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(secret, []byte(strings.Repeat("s", 32)), 0o600))
 	redis := servers.Redis(t)
 	b := browser(t)
 	b.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
@@ -331,9 +310,7 @@ func TestPersonLogsInByTheIssuer(t *testing.T) {
 	from := issuer.StartTLS(t)
 	from.AddUser("anna", map[string]any{"roles": "reader"})
 	secret := filepath.Join(t.TempDir(), "secret")
-	if err := os.WriteFile(secret, []byte("s3cret\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(secret, []byte("s3cret\n"), 0o600))
 	r := start(t, settings(func(c *config.Config) {
 		c.Access.OIDC.Issuer, c.Access.OIDC.CA, c.Access.OIDC.Audience = from.URL, from.CA, "msghandler"
 		c.HTTP.OIDCClientID, c.HTTP.OIDCClientSecretFile = "console", secret
@@ -344,17 +321,13 @@ func TestPersonLogsInByTheIssuer(t *testing.T) {
 	var at *url.URL
 	servers.Eventually(t, 20*time.Second, "the console leads to the issuer", func() bool {
 		answer, err := b.Get("http://" + r.HTTPAddr() + "/login/oidc")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		answer.Body.Close()
 		at = answer.Request.URL
 		return "https://"+at.Host == from.URL
 	})
 	answer, err := b.PostForm(from.URL+"/login", url.Values{"id": {at.Query().Get("id")}, "user": {"anna"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer answer.Body.Close()
 	page, err := io.ReadAll(answer.Body)
 	if err != nil || answer.Request.URL.Path != "/" || !strings.Contains(string(page), "jwt:anna") ||
@@ -366,9 +339,7 @@ func TestPersonLogsInByTheIssuer(t *testing.T) {
 func authorities(t *testing.T, file string) *x509.CertPool {
 	t.Helper()
 	content, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(content)
 	return pool
@@ -422,9 +393,7 @@ func TestShortSecretOfSessionsIsRefused(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "secret")
 	for content, want := range map[string]string{"short\n": "fewer than 32 characters", "": "no such file"} {
 		if content != "" {
-			if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, os.WriteFile(file, []byte(content), 0o600))
 		} else if err := os.Remove(file); err != nil && !os.IsNotExist(err) {
 			t.Fatal(err)
 		}

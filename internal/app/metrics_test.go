@@ -18,6 +18,7 @@ import (
 	"github.com/msghandler/msghandler/internal/app"
 	"github.com/msghandler/msghandler/internal/config"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/must"
 	"github.com/msghandler/msghandler/test/servers"
 	"github.com/msghandler/msghandler/test/servers/natsserver"
 )
@@ -50,9 +51,7 @@ func TestMetricsFollowWhatHappens(t *testing.T) {
 		_, err := client.Submit(t.Context(), &msghandlerv1.SubmitRequest{
 			Producer: request.GetProducer(), Id: request.GetMessage().GetId(), Wait: wait,
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 	}
 
 	t.Run("messages", func(t *testing.T) {
@@ -155,9 +154,7 @@ func TestMetricsShowAnOverdueVerdict(t *testing.T) {
 			Producer: "away", CallbackTarget: nobodyAt(t), ConfirmAfter: durationpb.New(confirmAfter),
 			Message: &msghandlerv1.Message{Id: id, RoutingKey: "paid"},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 	}
 	send("patient", 20*time.Hour, 24*time.Hour)
 	send("overdue", 4*time.Hour, time.Hour)
@@ -171,9 +168,7 @@ func TestMetricsShowAnOverdueVerdict(t *testing.T) {
 func nobodyAt(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer listener.Close()
 	return listener.Addr().String()
 }

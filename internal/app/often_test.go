@@ -11,6 +11,7 @@ import (
 	"github.com/msghandler/msghandler/internal/config"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/must"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -42,9 +43,7 @@ func TestRepeatedIDsInABatch(t *testing.T) {
 	}
 
 	sent, err := msghandlerv1.NewMessageHandlerServiceClient(conn).SendHalfMessages(t.Context(), send)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	want("sent", sent.GetOutcomes(), func(i int) codes.Code {
 		if i%3 == 0 {
 			return codes.OK
@@ -55,9 +54,7 @@ func TestRepeatedIDsInABatch(t *testing.T) {
 	retried, err := admin.RetryMessages(t.Context(), &adminv1.RetryMessagesRequest{
 		Selection: &adminv1.MessageSelection{Names: names},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	want("retried", retried.GetOutcomes(), func(int) codes.Code { return codes.OK })
 	discarded, err := admin.DiscardMessages(t.Context(), &adminv1.DiscardMessagesRequest{
 		Selection: &adminv1.MessageSelection{Names: names},

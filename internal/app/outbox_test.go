@@ -14,6 +14,7 @@ import (
 	"github.com/msghandler/msghandler/internal/app"
 	"github.com/msghandler/msghandler/internal/config"
 	"github.com/msghandler/msghandler/internal/sqloutbox"
+	"github.com/msghandler/msghandler/test/must"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -47,9 +48,7 @@ func TestCoordinatorRelaysPlainSQL(t *testing.T) {
 	t.Parallel()
 	d := servers.PostgreSQL(t)
 	c := settings(withOutbox(d.DSN))
-	if err := sqloutbox.Migrate(t.Context(), "shop", c.Outbox["shop"]); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, sqloutbox.Migrate(t.Context(), "shop", c.Outbox["shop"]))
 	insertRow(t, d, `INSERT INTO msghandler_outbox (producer, id, routing_key) VALUES ('stock', '1', 'paid')`)
 	r := start(t, c)
 	r.awaitReady(t)
@@ -84,9 +83,7 @@ func TestWrongDSNIsMistakeOfSettings(t *testing.T) {
 	t.Parallel()
 	a, err := app.New(t.Context(), onEmbedded(t, settings(withOutbox("postgres://u:hunter2@h/d?sslmode=hunter2"))),
 		app.Deps{Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	err = a.Run(context.Background())
 	if wrong := (app.SettingsError{}); !errors.As(err, &wrong) || !strings.Contains(err.Error(), "outbox.shop.dsn") ||
 		strings.Contains(err.Error(), "hunter2") {
@@ -97,9 +94,7 @@ func TestWrongDSNIsMistakeOfSettings(t *testing.T) {
 func insertRow(t *testing.T, d *servers.Database, statement string) {
 	t.Helper()
 	db, err := sql.Open(d.Driver, d.DSN)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer db.Close()
 	if _, err := db.ExecContext(t.Context(), statement); err != nil {
 		t.Fatal(err)
@@ -110,13 +105,9 @@ func insertRow(t *testing.T, d *servers.Database, statement string) {
 func metrics(t *testing.T, r *running) string {
 	t.Helper()
 	answer, err := http.Get("http://" + r.HTTPAddr() + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer answer.Body.Close()
 	page, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return string(page)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/msghandler/msghandler/internal/config"
 	"github.com/msghandler/msghandler/internal/peers"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
+	"github.com/msghandler/msghandler/test/must"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -26,16 +27,12 @@ func startAs(t *testing.T, redis *servers.RedisServer, version string, keys map[
 		flags[key] = value
 	}
 	current, err := config.Open(config.Sources{Flags: flags})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	log := &servers.Log{}
 	a, err := app.New(t.Context(), current.Config, app.Deps{
 		Version: version, Logger: slog.New(slog.NewTextHandler(log, nil)), Configuration: current,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	r := &running{App: a, log: log, ended: make(chan error, 1)}
 	go func() { r.ended <- a.Run(context.Background()) }()
 	t.Cleanup(func() {
@@ -52,9 +49,7 @@ func (r *running) seen(t *testing.T) map[string]*adminv1.Coordinator {
 	t.Helper()
 	stats, err := adminv1.NewAdminServiceClient(dial(t, r.GRPCAddr())).
 		GetStats(t.Context(), &adminv1.GetStatsRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	all := map[string]*adminv1.Coordinator{}
 	for _, c := range stats.GetCoordinators() {
 		all[c.GetInstance()] = c
@@ -85,9 +80,7 @@ func TestCoordinatorsKnowEachOther(t *testing.T) {
 	}
 	second.holds(t, "msghandler_fleet_versions 2")
 	second.holds(t, `msghandler_fleet_coordinators{state="running"} 2`)
-	if err := first.Stop(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, first.Stop(context.Background()))
 	third := startAs(t, redis, "v1", changed)
 	if c := third.seen(t)[first.Instance()]; c.GetState() != adminv1.CoordinatorState_COORDINATOR_STATE_STOPPED {
 		t.Errorf("the stopped coordinator is %v", c)
@@ -105,9 +98,7 @@ func TestMissingAndRestartingCoordinatorsAreReported(t *testing.T) {
 		text, err := peers.Report{Coordinator: peers.Coordinator{
 			Place: place, StartedAt: time.Now().Add(-started), Config: peers.NewConfiguration(nil),
 		}}.Write(at)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		redis.CLI("HSET", "msghandler:{00}:coordinators", instance+"/0a",
 			fmt.Sprintf("%d\nrunning\n%s\n", at.UnixMilli(), text.Lasting))
 	}
@@ -137,9 +128,7 @@ func TestTheConfigurationInUseIsShown(t *testing.T) {
 	})
 	answer, err := adminv1.NewAdminServiceClient(dial(t, r.GRPCAddr())).
 		GetConfiguration(t.Context(), &adminv1.GetConfigurationRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	values := map[string]*adminv1.ConfigurationValue{}
 	for _, v := range answer.GetValues() {
 		values[v.GetKey()] = v

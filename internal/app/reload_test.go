@@ -18,6 +18,7 @@ import (
 	"github.com/msghandler/msghandler/internal/app"
 	"github.com/msghandler/msghandler/internal/config"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/must"
 	"github.com/msghandler/msghandler/test/servers"
 	"github.com/msghandler/msghandler/test/wire"
 )
@@ -37,9 +38,7 @@ type reloading struct {
 func startReloading(t *testing.T, redis, rules string) *reloading {
 	t.Helper()
 	r := &reloading{t: t, volume: t.TempDir(), hangup: make(chan struct{}), orders: startOrders(t)}
-	if err := os.Symlink(filepath.Join("..data", "config.yaml"), filepath.Join(r.volume, "config.yaml")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Symlink(filepath.Join("..data", "config.yaml"), filepath.Join(r.volume, "config.yaml")))
 	r.swap(rules)
 	current, err := config.Open(config.Sources{
 		File: filepath.Join(r.volume, "config.yaml"),
@@ -48,16 +47,12 @@ func startReloading(t *testing.T, redis, rules string) *reloading {
 			"callbacks.allow": "127.0.0.1:*", "shutdown.grace": "20s",
 		},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	log := &servers.Log{}
 	a, err := app.New(t.Context(), current.Config, app.Deps{
 		Logger: slog.New(slog.NewTextHandler(log, nil)), Configuration: current, Reload: r.hangup,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	r.running = &running{App: a, log: log, ended: make(chan error, 1)}
 	go func() { r.ended <- a.Run(context.Background()) }()
 	t.Cleanup(func() {
@@ -82,9 +77,7 @@ func (r *reloading) swap(content string) {
 		os.Mkdir(dir, 0o700), os.WriteFile(filepath.Join(dir, "config.yaml"), []byte(content), 0o600),
 		os.Symlink(dir, link), os.Rename(link, filepath.Join(r.volume, "..data")),
 	} {
-		if err != nil {
-			r.t.Fatal(err)
-		}
+		must.Succeed(r.t, err)
 	}
 }
 
@@ -178,14 +171,10 @@ func TestRolesAreGrantedAnew(t *testing.T) {
 	r := startReloading(t, embeddedtest.Redis(t), proxy)
 	overview := func() int {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+r.HTTPAddr()+"/", http.NoBody)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		request.Header.Set("X-User", "ops")
 		answer, err := http.DefaultClient.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		defer answer.Body.Close()
 		return answer.StatusCode
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/msghandler/msghandler/internal/app"
 	"github.com/msghandler/msghandler/internal/config"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/must"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -68,9 +69,7 @@ func start(t *testing.T, c config.Config, bounds ...app.Bounds) *running {
 		deps.Bounds = b
 	}
 	a, err := app.New(t.Context(), c, deps)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	r := &running{App: a, amqp: c.AMQP.URLs[0], log: log, ended: make(chan error, 1)}
 	go func() { r.ended <- a.Run(context.Background()) }()
 	t.Cleanup(func() {
@@ -113,9 +112,7 @@ func (r *running) awaitReady(t *testing.T) {
 func dial(t *testing.T, addr string) *grpc.ClientConn {
 	t.Helper()
 	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	return conn
 }
@@ -135,9 +132,7 @@ func startOrders(t *testing.T) *orders {
 	t.Helper()
 	p := &orders{asked: map[string]int{}, deleted: map[string]int{}}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	p.addr = listener.Addr().String()
 	s := grpc.NewServer()
 	msghandlerv1.RegisterProducerServiceServer(s, p)
@@ -187,21 +182,15 @@ func (p *orders) counts(id string) (asked, deleted int) {
 func (r *running) queue(t *testing.T, name string) <-chan amqp.Delivery {
 	t.Helper()
 	conn, err := amqp.Dial(r.amqp)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	ch, err := conn.Channel()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if _, err := ch.QueueDeclare(name, true, false, false, false, nil); err != nil {
 		t.Fatal(err)
 	}
 	deliveries, err := ch.Consume(name, "", true, false, false, false, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return deliveries
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/internal/config"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 // newIdle is a coordinator with only its listeners and its console open.
@@ -18,9 +19,7 @@ func newIdle(t *testing.T) *App {
 	settings := config.Default()
 	settings.GRPC.Addr, settings.HTTP.Addr, settings.Shutdown.Grace = "127.0.0.1:0", "127.0.0.1:0", 20*time.Second
 	a, err := New(t.Context(), settings, Deps{Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return a
 }
 
@@ -34,9 +33,7 @@ func TestPartsAreClosedInReverse(t *testing.T) {
 			return nil
 		}})
 	}
-	if err := a.Stop(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, a.Stop(t.Context()))
 	if want := []string{"grpc", "loops", "publisher", "redis"}; !slices.Equal(order, want) {
 		t.Errorf("closed %v", order)
 	}

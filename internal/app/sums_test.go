@@ -11,6 +11,7 @@ import (
 	"github.com/msghandler/msghandler/internal/config"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/must"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -39,9 +40,7 @@ func (r *running) send(t *testing.T, producer, target string, ids ...string) {
 		_, err := client.SendHalfMessage(t.Context(), &msghandlerv1.SendHalfMessageRequest{
 			Producer: producer, CallbackTarget: target, Message: &msghandlerv1.Message{Id: id, RoutingKey: "paid"},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if _, err := client.Submit(t.Context(), &msghandlerv1.SubmitRequest{Producer: producer, Id: id}); err != nil {
 			t.Fatal(err)
 		}
@@ -110,9 +109,7 @@ func TestAllCoordinatorsShowTheSameSums(t *testing.T) {
 			return here == there && strings.Contains(here, "max 0.")
 		})
 	}
-	if err := first.Stop(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, first.Stop(t.Context()))
 	second.awaitStats(t, "a stopped coordinator does not count", func(stats *adminv1.GetStatsResponse) bool {
 		return stats.GetFlow().GetCoordinatorCount() == 1
 	})

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/must"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -106,15 +107,11 @@ func TestTraceLeadsFromProducerToConsumer(t *testing.T) {
 		t.Errorf("the producer is asked with trace %q", p.trace())
 	}
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+r.HTTPAddr()+"/metrics", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	request.Header.Set("Accept", "application/openmetrics-text")
 	servers.Eventually(t, 10*time.Second, "the trace is an exemplar", func() bool {
 		answer, err := http.DefaultClient.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		defer answer.Body.Close()
 		body, _ := io.ReadAll(answer.Body)
 		return strings.Contains(string(body), `# {trace_id="`+broughtTrace+`"}`)

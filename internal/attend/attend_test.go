@@ -19,6 +19,7 @@ import (
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/must"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -61,9 +62,7 @@ func connected(t *testing.T, url string, names ...string) (hubs []*hub) {
 		store, err := redisstore.New(t.Context(), redisstore.Config{
 			URL: url, Prefix: "test", Instance: name, Retention: time.Minute, Logger: slog.New(slog.DiscardHandler),
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		t.Cleanup(func() { _ = store.Close() })
 		h := newHub(t, name)
 		h.Connect(store)
@@ -99,9 +98,7 @@ func (h *hub) replica(
 ) *replica {
 	t.Helper()
 	s, err := h.Join(t.Context(), attend.Hello{Producer: "orders", Parallel: 2, MarkerStore: strings.Join(store, "")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	r := &replica{Stream: s}
 	ended := make(chan struct{})
 	var answering sync.WaitGroup
@@ -176,9 +173,7 @@ func TestReplicasAreAskedInTurn(t *testing.T) {
 	h := newHub(t, "one")
 	a, b := h.replica(t, committed), h.replica(t, committed)
 	for range 10 {
-		if err := h.confirm(t, patient); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, h.confirm(t, patient))
 	}
 	if len(a.questions()) != 5 || len(b.questions()) != 5 {
 		t.Errorf("%d and %d questions", len(a.questions()), len(b.questions()))
@@ -202,16 +197,12 @@ func TestASilentReplicaIsAskedLast(t *testing.T) {
 	h := newHub(t, "one")
 	dead, alive := h.replica(t, silent), h.replica(t, committed)
 	for range 2 {
-		if err := h.confirm(t, time.Second); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, h.confirm(t, time.Second))
 	}
 	servers.Eventually(t, 10*time.Second, "the question is given up", func() bool { return h.Open() == 0 })
 	before := len(dead.questions())
 	for range 10 {
-		if err := h.confirm(t, patient); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, h.confirm(t, patient))
 	}
 	if before != 1 || len(dead.questions()) != 1 {
 		t.Errorf("the silent replica got %d questions, and then %d", before, len(dead.questions()))
@@ -413,14 +404,10 @@ func TestAKilledHolderCostsNoTime(t *testing.T) {
 	url := servers.Redis(t).URL()
 	hubs := connected(t, url, "one", "two")
 	store, err := redisstore.New(t.Context(), redisstore.Config{URL: url, Prefix: "test", Retention: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer func() { _ = store.Close() }()
 	for i := range 5 {
-		if err := store.Announce(t.Context(), fmt.Sprint("killed", i), []string{"orders"}, time.Minute); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, store.Announce(t.Context(), fmt.Sprint("killed", i), []string{"orders"}, time.Minute))
 	}
 	if err := hubs[1].confirm(t, time.Second); status.Code(err) != codes.Unavailable {
 		t.Errorf("without a stream: %v", err)
@@ -473,9 +460,7 @@ func TestHoldersReturnWithRedis(t *testing.T) {
 	server := servers.Redis(t)
 	hubs := connected(t, server.URL(), "one", "two")
 	hubs[0].replica(t, committed)
-	if err := hubs[1].confirm(t, patient); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, hubs[1].confirm(t, patient))
 	server.Kill()
 	if err := hubs[1].confirm(t, patient); status.Code(err) != codes.Unavailable {
 		t.Errorf("without Redis: %v", err)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/attend"
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/must"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -25,9 +26,7 @@ func (h *hub) confirmOf(t *testing.T, store string) (answered string, verdicts i
 	t.Helper()
 	r, err := h.Client("orders").Confirm(t.Context(),
 		&pb.ConfirmRequest{Producer: "orders", Ids: []string{"1"}, MarkerStore: store})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return r.GetMarkerStore(), len(r.GetConfirmations())
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/msghandler/msghandler/internal/access"
 	"github.com/msghandler/msghandler/internal/audit"
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
+	"github.com/msghandler/msghandler/test/must"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -77,9 +78,7 @@ func store(t *testing.T, url string) *redisstore.Store {
 	store, err := redisstore.New(t.Context(), redisstore.Config{
 		URL: url, Prefix: "msghandler", Retention: time.Minute, Logger: slog.New(slog.DiscardHandler),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { _ = store.Close() })
 	return store
 }
@@ -90,9 +89,7 @@ func (a *trail) list(t *testing.T, q audit.Query) (all []audit.Record) {
 	q.Limit = 7
 	for {
 		page, err := a.List(t.Context(), q)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if all = append(all, page.Records...); page.Next == "" {
 			return all
 		}
@@ -367,9 +364,7 @@ func TestAuditLinesAreAboveEveryLevel(t *testing.T) {
 	options := &slog.HandlerOptions{Level: slog.LevelError, ReplaceAttr: audit.LevelName}
 	a := audit.New(audit.Config{Logger: slog.New(slog.NewJSONHandler(&log, options)), Metrics: &counts{}})
 	a.Record(t.Context(), audit.Record{By: "anna", Action: audit.Retry, Names: []string{"orders/1"}, Result: audit.Done})
-	if err := a.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, a.Close(t.Context()))
 	var line map[string]any
 	if err := json.Unmarshal([]byte(log.String()), &line); err != nil {
 		t.Fatalf("%v: %s", err, log.String())

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 // everywhere is the widest possible callbacks.networks.
@@ -16,14 +17,10 @@ var everywhere = []string{"0.0.0.0/0", "::/0"}
 func dial(t testing.TB, networks []string, text, to string) error {
 	t.Helper()
 	r, err := newRules([]string{"*:*", "10.1.2.3:*", "[fd00:ec2::254]:*"}, networks)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	r.own = func() []netip.AddrPort { return []netip.AddrPort{netip.MustParseAddrPort("[::]:9090")} }
 	read, err := parseTarget(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return r.control(read)("tcp", to, nil)
 }
 

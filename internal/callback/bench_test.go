@@ -10,14 +10,13 @@ import (
 	"github.com/msghandler/msghandler/internal/callback"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 // BenchmarkConfirm asks a producer in this process about one message, and about a full batch.
 func BenchmarkConfirm(b *testing.B) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
 	server := grpc.NewServer()
 	msghandlerv1.RegisterProducerServiceServer(server, &business{confirm: committed})
 	go func() { _ = server.Serve(listener) }()
@@ -32,9 +31,7 @@ func benchmarkConfirm(b *testing.B, address string) {
 	b.Helper()
 	config := callback.Config{Allow: []string{"127.0.0.1:*"}, Logger: slog.New(slog.DiscardHandler)}
 	c, err := callback.New(config.WithDefaults())
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
 	defer c.Close()
 	for name, n := range map[string]int{"one": 1, "batch": 500} {
 		b.Run(name, func(b *testing.B) {

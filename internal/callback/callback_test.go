@@ -21,6 +21,7 @@ import (
 	"github.com/msghandler/msghandler/internal/callback"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -79,9 +80,7 @@ func serveOn(
 ) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	server := grpc.NewServer(options...)
 	msghandlerv1.RegisterProducerServiceServer(server, b)
 	ended := make(chan struct{})
@@ -103,9 +102,7 @@ func client(t *testing.T, config callback.Config) *callback.Client {
 	}
 	config.Logger = slog.New(slog.DiscardHandler)
 	c, err := callback.New(config.WithDefaults())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(c.Close)
 	return c
 }
@@ -273,9 +270,7 @@ func TestAFailedCallIsNoVerdict(t *testing.T) {
 func TestARefusedConnectionFailsAtOnce(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	address := listener.Addr().String()
 	_ = listener.Close()
 	c := client(t, callback.Config{Timeout: time.Minute})
@@ -330,9 +325,7 @@ func TestAForbiddenAddressIsNotDialled(t *testing.T) {
 	t.Parallel()
 	touched := make(chan struct{}, 1)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer func() { _ = listener.Close() }()
 	go func() {
 		if conn, err := listener.Accept(); err == nil {

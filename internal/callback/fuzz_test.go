@@ -16,6 +16,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 // FuzzConfirmations reads the bytes of an answer to Confirm and demands that no verdict comes out that the producer
@@ -32,13 +33,9 @@ func FuzzConfirmations(f *testing.F) {
 		`confirmations {id: "4" verdict: VERDICT_COMMITTED} confirmations {id: "1 " verdict: VERDICT_ROLLED_BACK}`,
 	} {
 		var answer msghandlerv1.ConfirmResponse
-		if err := prototext.Unmarshal([]byte(text), &answer); err != nil {
-			f.Fatal(err)
-		}
+		must.Succeed(f, prototext.Unmarshal([]byte(text), &answer))
 		data, err := proto.Marshal(&answer)
-		if err != nil {
-			f.Fatal(err)
-		}
+		must.Succeed(f, err)
 		f.Add(data)
 	}
 	asked := []string{"1", "2", "3"}
@@ -115,9 +112,7 @@ func FuzzTarget(f *testing.F) {
 		f.Add(text)
 	}
 	inner, err := newRules([]string{"*:*"}, nil)
-	if err != nil {
-		f.Fatal(err)
-	}
+	must.Succeed(f, err)
 	f.Fuzz(func(t *testing.T, text string) {
 		read, err := parseTarget(text)
 		if err != nil {

@@ -30,6 +30,7 @@ import (
 	"github.com/msghandler/msghandler/proto/certs"
 	"github.com/msghandler/msghandler/proto/certs/certstest"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 // serveHTTP runs a producer on a free port of the loopback and returns its URL.
@@ -94,13 +95,9 @@ func TestHTTPCallsHaveTheirForm(t *testing.T) {
 	}); err != nil || !maps.Equal(verdicts, want) {
 		t.Fatalf("got %v, %v", verdicts, err)
 	}
-	if err := c.DeleteBusiness(ctx, target, []string{"1"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.DeleteBusiness(ctx, target, []string{"1"}))
 	api, release, err := c.Open(target)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer release()
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -184,9 +181,7 @@ func TestHTTPDeadlineEndsACall(t *testing.T) {
 		}
 	}
 	mute, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer func() { _ = mute.Close() }()
 	c := client(t, callback.Config{Timeout: 200 * time.Millisecond})
 	to := halfmsg.Target{Producer: "orders", Address: "https://" + mute.Addr().String()}
@@ -284,9 +279,7 @@ func TestHTTPConnectionIsReused(t *testing.T) {
 func callsEach(t *testing.T, calls int) (url string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { _ = listener.Close() })
 	serve := func(conn net.Conn) {
 		defer func() { _ = conn.Close() }()
@@ -352,9 +345,7 @@ func TestHTTPBrokenConnectionHasOneText(t *testing.T) {
 func closesEach(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { _ = listener.Close() })
 	go func() {
 		for {
@@ -466,9 +457,7 @@ func TestHTTPConnectionsEndWithTheirTarget(t *testing.T) {
 func TestHTTPFailedConnectionIsUnavailable(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	closed := listener.Addr().String()
 	_ = listener.Close()
 	cut := serveHTTP(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -526,9 +515,7 @@ func TestMovedNameIsResolvedAnew(t *testing.T) {
 	port := "0"
 	for host := int32(1); host <= 2; host++ {
 		listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.%d:%s", host, port))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		_, port, _ = net.SplitHostPort(listener.Addr().String())
 		server := &httptest.Server{Listener: listener, Config: &http.Server{Handler: http.HandlerFunc(committedHTTP)}}
 		server.Start()
@@ -620,9 +607,7 @@ func TestHTTPSWantsItsCertificate(t *testing.T) {
 	files := certs.Files{CA: a.File}
 	files.Cert, files.Key = a.Issue("coordinator.shop")
 	source, err := certs.Open(files, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	serveTLS := func(a *certstest.Authority, names ...string) string {
 		server := httptest.NewUnstartedServer(http.HandlerFunc(committedHTTP))
 		server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)

@@ -15,6 +15,7 @@ import (
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/proto/certs"
 	"github.com/msghandler/msghandler/proto/certs/certstest"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 // serveSecurely is a producer that shows a certificate for names and wants one.
@@ -30,9 +31,7 @@ func TestTLSIsChosenPerProducer(t *testing.T) {
 	files := certs.Files{CA: a.File}
 	files.Cert, files.Key = a.Issue("coordinator.shop")
 	source, err := certs.Open(files, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	c := client(t, callback.Config{
 		Timeout: 5 * time.Second, Secure: func(producer string) bool { return producer != "plain" },
 		Credentials: source.Client(""),

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 func TestATargetHasOneForm(t *testing.T) {
@@ -126,9 +127,7 @@ func TestTheAllowListDecides(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			client, err := New(Config{Allow: c.allow, Networks: c.networks}.WithDefaults())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			defer client.Close()
 			if _, err := client.Resolve("p", c.target); errors.Is(err, halfmsg.ErrForbidden) != c.forbidden {
 				t.Errorf("got %v, want forbidden: %t", err, c.forbidden)
@@ -141,9 +140,7 @@ func TestAnEmptyTargetIsConfigured(t *testing.T) {
 	t.Parallel()
 	config := Config{Allow: []string{"orders:*"}, Targets: map[string]string{"orders": "orders:9000"}}
 	client, err := New(config.WithDefaults())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer client.Close()
 	if got, err := client.Resolve("orders", ""); err != nil || got != "dns:///orders:9000" {
 		t.Errorf("got %s, %v", got, err)
@@ -166,9 +163,7 @@ func TestAMovedProducerIsCalledThere(t *testing.T) {
 		},
 		Targets: map[string]string{"orders": "new:9009"},
 	}.WithDefaults())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer client.Close()
 	for named, want := range map[string]string{
 		"old:9000": "dns:///new:9001", "dns:///OLD:9000": "dns:///new:9001", "older:9000": "dns:///new:9002",

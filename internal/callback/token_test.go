@@ -16,6 +16,7 @@ import (
 	"github.com/msghandler/msghandler/internal/callback"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 // Both calls carry the current token of their producer, and a producer without a token gets no token.
@@ -34,9 +35,7 @@ func TestCallsCarryTheirProducersToken(t *testing.T) {
 		t.Helper()
 		to := halfmsg.Target{Producer: producer, Address: target}
 		api, release, err := c.Open(to)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		defer release()
 		for name, call := range map[string]func() error{
 			"Confirm":        func() error { _, err := c.Confirm(t.Context(), to, []string{"1"}, false); return err },
@@ -46,9 +45,7 @@ func TestCallsCarryTheirProducersToken(t *testing.T) {
 				return err
 			},
 		} {
-			if err := call(); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, call())
 			if got := <-seen; !slices.Equal(got, want) {
 				t.Errorf("%s of %s carries %q, want %q", name, producer, got, want)
 			}
@@ -83,9 +80,7 @@ func TestErrorRepeatsNoToken(t *testing.T) {
 		}
 	}
 	api, release, err := c.Open(halfmsg.Target{Producer: "orders", Address: byHTTP(288)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer release()
 	_, err = api.Confirm(t.Context(), &msghandlerv1.ConfirmRequest{Producer: "orders"})
 	if err == nil || strings.Contains(err.Error(), token[:5]) {

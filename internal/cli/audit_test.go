@@ -13,6 +13,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/operate"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
+	"github.com/msghandler/msghandler/test/must"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -86,9 +87,7 @@ func TestAuditPrintsRecords(t *testing.T) {
 		Records []map[string]any
 		More    bool
 	}
-	if err := json.Unmarshal([]byte(run(nil, "audit", "--output=json", "--limit=2", server).out), &document); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal([]byte(run(nil, "audit", "--output=json", "--limit=2", server).out), &document))
 	if len(document.Records) != 2 || !document.More || document.Records[1]["reason"] != "test orders" {
 		t.Errorf("the document is %v", document)
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/msghandler/msghandler/internal/cli/commandline"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 // coordinator is an AdminService with three dead messages and a pending message. It records its requests.
@@ -58,9 +59,7 @@ func startCoordinator(t *testing.T) *coordinator {
 	}
 	c.add(msghandlerv1.State_STATE_PENDING, "stock", "7")
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	c.addr = listener.Addr().String()
 	server := grpc.NewServer()
 	adminv1.RegisterAdminServiceServer(server, c)
@@ -455,9 +454,7 @@ func TestExitStatusOfErrors(t *testing.T) {
 	c := startCoordinator(t)
 	server := "--server=" + c.addr
 	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	nobody := free.Addr().String()
 	_ = free.Close()
 
@@ -504,9 +501,7 @@ func TestExitStatusOfErrors(t *testing.T) {
 
 	away, err := status.New(codes.Unavailable, "the store cannot be reached").
 		WithDetails(&errdetails.ErrorInfo{Domain: "msghandler"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	c.err = away.Err()
 	run(nil, "stats", server).want(t, 1, "", "says: the store cannot be reached (Unavailable)")
 	c.err = status.Error(codes.InvalidArgument, "page_size: at most 1000")
@@ -517,9 +512,7 @@ func TestServerDefaultsToConfiguredAddress(t *testing.T) {
 	t.Parallel()
 	c := startCoordinator(t)
 	_, port, err := net.SplitHostPort(c.addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	run([]string{"MSGHANDLER_GRPC_ADDR=:" + port}, "stats").want(t, 0, "pending", "")
 	run([]string{"MSGHANDLER_GRPC_ADDR=0.0.0.0:" + port}, "stats").want(t, 0, "pending", "")
 }

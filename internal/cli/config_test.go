@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 // GetConfiguration returns the planted configuration.
@@ -37,9 +38,7 @@ func TestTheConfigurationInUseIsPrinted(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "msghandler.yaml")
 	write := func(text string) {
 		t.Helper()
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(file, []byte(text), 0o600))
 	}
 	write("confirm: {after: 2s}\nproducers: {orders: {target: \"orders:9000\"}}\n")
 	run(nil, "config", "--diff="+file, "--server="+c.addr).want(t, 0, "KEY   RUNNING   FILE   RUNNING VALUE FROM\n", "")

@@ -13,6 +13,7 @@ import (
 	"github.com/msghandler/msghandler/broker/rabbitmq/rabbitmqconsumer"
 	"github.com/msghandler/msghandler/consumer"
 	"github.com/msghandler/msghandler/dev/embedded/embeddedtest"
+	"github.com/msghandler/msghandler/test/must"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -116,21 +117,15 @@ func declareDeadLetters(t *testing.T, url, queue string) {
 		URL: url, Queue: queue, Consuming: cancel, Declare: &rabbitmqconsumer.Declare{DeadLetterExchange: "graves"},
 		Logger: slog.New(slog.DiscardHandler),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Run(ctx, consumer.HandlerFunc(func(context.Context, *consumer.Message) error { return nil })); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, c.Run(ctx, consumer.HandlerFunc(func(context.Context, *consumer.Message) error { return nil })))
 }
 
 // put publishes to a queue, and waits until the queue has the message.
 func put(t *testing.T, ch *amqp.Channel, queue string, message amqp.Publishing) {
 	t.Helper()
 	confirmation, err := ch.PublishWithDeferredConfirmWithContext(t.Context(), "", queue, true, false, message)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if ok, err := confirmation.WaitContext(t.Context()); !ok || err != nil {
 		t.Fatal(ok, err)
 	}
@@ -140,16 +135,10 @@ func put(t *testing.T, ch *amqp.Channel, queue string, message amqp.Publishing) 
 func channel(t *testing.T, url string) *amqp.Channel {
 	t.Helper()
 	conn, err := amqp.Dial(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	ch, err := conn.Channel()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := ch.Confirm(false); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, ch.Confirm(false))
 	return ch
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/msghandler/msghandler/consumer"
 	"github.com/msghandler/msghandler/test/fakekafka"
+	"github.com/msghandler/msghandler/test/must"
 	"github.com/msghandler/msghandler/test/servers"
 	"github.com/msghandler/msghandler/test/servers/natsserver"
 )
@@ -109,9 +110,7 @@ func TestDeadLettersOnKafka(t *testing.T) {
 		} {
 			record.Headers = append(record.Headers, kgo.RecordHeader{Key: name, Value: []byte(value)})
 		}
-		if err := k.Admin.ProduceSync(t.Context(), record).FirstErr(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, k.Admin.ProduceSync(t.Context(), record).FirstErr())
 	})
 	run(nil, "dlq", "list", "--direct", "--queue=none", "--url="+k.URL("", "")).
 		want(t, 1, "", "name the dead-letter topic")

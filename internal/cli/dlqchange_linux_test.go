@@ -11,6 +11,7 @@ import (
 	"github.com/msghandler/msghandler/consumer"
 	"github.com/msghandler/msghandler/internal/cli"
 	"github.com/msghandler/msghandler/internal/cli/commandline"
+	"github.com/msghandler/msghandler/test/must"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -25,16 +26,11 @@ func newDeadQueue(t *testing.T, ids ...string) *deadQueue {
 	t.Helper()
 	q := &deadQueue{t: t, url: servers.RabbitMQ(t).URL}
 	conn, err := amqp.Dial(q.url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
-	if q.channel, err = conn.Channel(); err != nil {
-		t.Fatal(err)
-	}
-	if err := q.channel.Confirm(false); err != nil {
-		t.Fatal(err)
-	}
+	q.channel, err = conn.Channel()
+	must.Succeed(t, err)
+	must.Succeed(t, q.channel.Confirm(false))
 	for _, queue := range []string{"payments", "payments.dead"} {
 		if _, err := q.channel.QueueDeclare(queue, true, false, false, false, nil); err != nil {
 			t.Fatal(err)
@@ -53,9 +49,7 @@ func (q *deadQueue) add(ids ...string) {
 				consumer.HeaderQueue: "payments", consumer.HeaderExchange: "", consumer.HeaderRoutingKey: "payments",
 			},
 		})
-		if err != nil {
-			q.t.Fatal(err)
-		}
+		must.Succeed(q.t, err)
 		if ok, err := confirmation.WaitContext(q.t.Context()); !ok || err != nil {
 			q.t.Fatal(ok, err)
 		}
@@ -69,9 +63,7 @@ func (q *deadQueue) holds(dead, back int) {
 		found := -1
 		servers.Eventually(q.t, 10*time.Second, queue+" is counted", func() bool {
 			state, err := q.channel.QueueDeclarePassive(queue, true, false, false, false, nil)
-			if err != nil {
-				q.t.Fatal(err)
-			}
+			must.Succeed(q.t, err)
 			found = state.Messages
 			return found == want
 		})

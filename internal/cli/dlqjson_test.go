@@ -13,6 +13,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/msghandler/msghandler/consumer"
+	"github.com/msghandler/msghandler/test/must"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -23,14 +24,10 @@ func golden(t *testing.T, name, document string) {
 	t.Helper()
 	path := filepath.Join("testdata", "json", name)
 	if *writeGolden {
-		if err := os.WriteFile(path, []byte(document), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(path, []byte(document), 0o600))
 	}
 	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if document != string(want) {
 		t.Errorf("%s: the document is\n%s\nwant\n%s", name, document, want)
 	}
@@ -123,10 +120,8 @@ func TestReplayKeepsToTheConfiguredExchanges(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := errors.Join(ch.ExchangeDeclare("payroll", "fanout", true, false, false, false, nil),
-		ch.QueueBind("payroll.in", "", "payroll", false, nil)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(ch.ExchangeDeclare("payroll", "fanout", true, false, false, false, nil),
+		ch.QueueBind("payroll.in", "", "payroll", false, nil)))
 	for id, exchange := range []string{"", "payroll"} {
 		put(t, ch, "payments.dead", amqp.Publishing{MessageId: strconv.Itoa(id), AppId: "orders", Headers: amqp.Table{
 			consumer.HeaderQueue: "payments", consumer.HeaderExchange: exchange, consumer.HeaderRoutingKey: "payments",

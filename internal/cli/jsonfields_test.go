@@ -24,6 +24,7 @@ import (
 	"github.com/msghandler/msghandler/internal/cli"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 // Programs read the documents of --output, so no field is removed or renamed, and none changes its type.
@@ -31,23 +32,17 @@ func TestJSONFieldsStay(t *testing.T) {
 	t.Parallel()
 	outputs := documents(t)
 	page, err := os.ReadFile("../../docs/reference/cli-json.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for command, output := range outputs {
 		t.Run(command, func(t *testing.T) {
 			t.Parallel()
 			got := fieldLines(t, output)
 			path := filepath.Join("testdata", "fields", strings.ReplaceAll(command, " ", "-")+".txt")
 			if *writeGolden {
-				if err := os.WriteFile(path, []byte(strings.Join(got, "\n")+"\n"), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, os.WriteFile(path, []byte(strings.Join(got, "\n")+"\n"), 0o600))
 			}
 			frozen, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			want := strings.Fields(strings.ReplaceAll(string(frozen), " ", "="))
 			for _, line := range want {
 				if field := strings.ReplaceAll(line, "=", " "); !slices.Contains(got, field) {
@@ -72,9 +67,7 @@ func TestJSONFieldsStay(t *testing.T) {
 func TestEachCommandWithDocumentsIsFrozen(t *testing.T) {
 	t.Parallel()
 	root, err := cli.Program.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	frozen := documents(t)
 	for _, command := range commandsWithOutput(root) {
 		// Whole documents of dlq are frozen in testdata/json.
@@ -104,9 +97,7 @@ func documents(t *testing.T) map[string]string {
 		t.Fatal(made.err)
 	}
 	file := filepath.Join(t.TempDir(), "msghandler.yaml")
-	if err := os.WriteFile(file, []byte("log: {level: debug}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(file, []byte("log: {level: debug}\n"), 0o600))
 	out := map[string]string{}
 	for command, args := range map[string]string{
 		"stats": "stats", "list": "list", "show": "show stock/7", "retry": "retry --state=dead -n",
@@ -156,9 +147,7 @@ func wholeCoordinator(t *testing.T) *coordinator {
 	}
 	c.audited = auditedCoordinator(t).audited
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	c.addr = listener.Addr().String()
 	server := grpc.NewServer()
 	adminv1.RegisterAdminServiceServer(server, tailing{c})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/cli/commandline"
 	"github.com/msghandler/msghandler/internal/config"
+	"github.com/msghandler/msghandler/test/must"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -26,9 +27,7 @@ func TestManualIsCompleteAndFormatted(t *testing.T) {
 		t.Errorf("groff: %v\n%s", err, warnings.String())
 	}
 	root, err := Program.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var all []string
 	for _, n := range leavesOf(root) {
 		all = append(all, n.FullPath(), n.Help)

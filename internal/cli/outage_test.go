@@ -16,6 +16,7 @@ import (
 
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/must"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -32,9 +33,7 @@ func startStricken(t *testing.T) *stricken {
 	t.Helper()
 	s := &stricken{changed: make(chan struct{}, 1)}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	s.addr = listener.Addr().String()
 	server := grpc.NewServer()
 	adminv1.RegisterAdminServiceServer(server, s)

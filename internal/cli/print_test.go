@@ -9,6 +9,7 @@ import (
 	"github.com/msghandler/msghandler/internal/cli/commandline"
 	"github.com/msghandler/msghandler/internal/escape"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 func TestAgeUsesLargestUnit(t *testing.T) {
@@ -48,17 +49,13 @@ func TestControlCharactersAreEscaped(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	s := &commandline.Session{Process: commandline.Process{Out: &out}}
-	if err := (&tailCommand{}).print(s, &adminv1.Move{Producer: "a\u009b", Id: "b\u202e"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, (&tailCommand{}).print(s, &adminv1.Move{Producer: "a\u009b", Id: "b\u202e"}))
 	if printed := out.String(); !strings.HasSuffix(printed, ` a\u009b/b\u202e`+"\n") {
 		t.Errorf("tail prints %q", printed)
 	}
 	out.Reset()
 	move := &adminv1.Move{Producer: "a\u009b", Id: "b\u202e"}
-	if err := (&tailCommand{Output: commandline.OutputJSON}).print(s, move); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, (&tailCommand{Output: commandline.OutputJSON}).print(s, move))
 	if printed := out.String(); escape.Lines(printed) != printed {
 		t.Errorf("tail prints %q", printed)
 	}

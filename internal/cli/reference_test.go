@@ -13,6 +13,7 @@ import (
 	"github.com/msghandler/msghandler/dev"
 	"github.com/msghandler/msghandler/dev/benchmark"
 	"github.com/msghandler/msghandler/internal/cli/commandline"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 //go:generate go test -vet=off -run TestCommandsPageMatchesHelp -update .
@@ -26,23 +27,17 @@ func TestCommandsPageMatchesHelp(t *testing.T) {
 	var sections strings.Builder
 	for _, p := range []commandline.Program{Program, dev.Program, benchmark.Program} {
 		root, err := p.Root()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for _, n := range describedNodes(root) {
 			describeCommand(&sections, n, shared)
 		}
 	}
 	want += describeFamilies(shared) + sections.String()
 	if *update {
-		if err := os.WriteFile(path, []byte(want), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(path, []byte(want), 0o600))
 	}
 	got, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if string(got) != want {
 		t.Errorf("%s differs from what --help says; run: make generate", path)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/access"
 	"github.com/msghandler/msghandler/internal/access/tokenfile"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 func TestTokenIsMadeListedAndRevoked(t *testing.T) {
@@ -26,9 +27,7 @@ func TestTokenIsMadeListedAndRevoked(t *testing.T) {
 		t.Errorf("standard error has the token, or standard output has more: %q", made.out)
 	}
 	file, err := tokenfile.Open(path, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	got, err := file.Authenticate(t.Context(), secret)
 	if left := time.Until(got.Expires); err != nil || got.Name != "token:ci" || got.Role != access.Operator ||
 		strings.Join(got.Producers, " ") != "orders stock-*" || left > 90*24*time.Hour || left < 90*24*time.Hour-time.Minute {
@@ -67,9 +66,7 @@ func TestExpiredTokenIsListedAsExpired(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "tokens")
 	line := "old sha256:" + strings.Repeat("ab", 32) + " expires=2001-01-31T00:00:00Z\n"
-	if err := os.WriteFile(path, []byte(line), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(path, []byte(line), 0o600))
 	run(nil, "token", "list", "--file="+path).want(t, 0, "old    none   -           -         expired ", "")
 	run(nil, "token", "list", "--file="+path, "--output=json").want(t, 0, `"expired": true`, "")
 }

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/msghandler/msghandler/internal/cli/commandline"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 // troubled are groups of two producers that fail for three causes.
@@ -44,9 +45,7 @@ func TestTopKeepsCauseOnNarrowScreens(t *testing.T) {
 	} {
 		var out bytes.Buffer
 		s := &commandline.Session{Process: commandline.Process{Out: &out}}
-		if err := s.PrintTable(troubleRows(troubled(now), width, now)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.PrintTable(troubleRows(troubled(now), width, now)))
 		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 		if got := strings.TrimRight(lines[0], " "); got != head {
 			t.Errorf("%d columns: the head is\n%s, want\n%s", width, got, head)

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 // answering is a producer that says the same of every id.
@@ -50,9 +51,7 @@ func (a answering) DeleteBusiness(context.Context, *pb.DeleteBusinessRequest) (*
 func (a answering) serve(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	server := grpc.NewServer()
 	pb.RegisterProducerServiceServer(server, a)
 	go func() { _ = server.Serve(listener) }()
@@ -120,9 +119,7 @@ func TestVerifyProducerWritesJUnit(t *testing.T) {
 				t.Errorf("exit status %d instead of %d: %s", ended.status, c.status, ended.err)
 			}
 			data, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			fitsJUnitSchema(t, data)
 			var report struct {
 				Suite struct {
@@ -136,9 +133,7 @@ func TestVerifyProducerWritesJUnit(t *testing.T) {
 					} `xml:"testcase"`
 				} `xml:"testsuite"`
 			}
-			if err := xml.Unmarshal(data, &report); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, xml.Unmarshal(data, &report))
 			s := report.Suite
 			if s.Tests != len(s.Cases) || s.Failures != c.failures || s.Errors != c.errors {
 				t.Errorf("the report counts %d tests, %d failures, %d errors: %s", s.Tests, s.Failures, s.Errors, data)

@@ -15,6 +15,7 @@ import (
 	"github.com/msghandler/msghandler/internal/cli/commandline"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/must"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -95,9 +96,7 @@ the coordinator leaves out 3 smaller groups
 func TestTailTimesOutOnSilentServer(t *testing.T) {
 	t.Parallel()
 	mute, err := net.Listen("tcp", "127.0.0.1:0") // the system takes connections, and no process reads them
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer mute.Close()
 	run(nil, "tail", "--timeout=200ms", "--server="+mute.Addr().String()).want(t, 1, "", "did not answer within 200ms")
 }
@@ -111,9 +110,7 @@ func TestTailPrintsMoves(t *testing.T) {
 	_ = stopSome
 	top, stopTop := watch(t, "top", "--every=100ms", "--server", addr)
 	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer conn.Close()
 	client := msghandlerv1.NewMessageHandlerServiceClient(conn)
 	send := func(producer, id string) {

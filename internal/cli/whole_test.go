@@ -17,6 +17,7 @@ import (
 	"github.com/msghandler/msghandler/internal/cli"
 	"github.com/msghandler/msghandler/internal/cli/commandline"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/must"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -48,9 +49,7 @@ func serve(t *testing.T, args ...string) (addr string, stop func() int) {
 func serveWith(t *testing.T, env []string, args ...string) (addr string, stop func() int) {
 	t.Helper()
 	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	addr = free.Addr().String()
 	_ = free.Close()
 	redis, broker := embeddedtest.Redis(t), embeddedtest.Broker(t)
@@ -84,9 +83,7 @@ func TestCommandsOnRealCoordinator(t *testing.T) {
 	t.Parallel()
 	addr, stop := serve(t, "--send.backoff=1ms")
 	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer conn.Close()
 	client := msghandlerv1.NewMessageHandlerServiceClient(conn)
 	for _, id := range []string{"1", "2", "3"} {

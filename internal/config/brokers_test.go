@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/msghandler/msghandler/internal/config"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 func TestBrokersOfEverySource(t *testing.T) {
@@ -23,9 +24,7 @@ brokers:
 		},
 		Flags: map[string]string{"brokers.stock.dead_letter_exchange": "late"},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	want := map[string]config.Broker{
 		"events":    {URL: "amqp://env:2/", DeadLetterExchange: "graves"},
 		"EU.west-1": {URL: "amqps://u:secret@a:1/shop,amqps://b:2/shop", DeadLetterExchange: "dead"},

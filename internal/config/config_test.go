@@ -11,14 +11,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/msghandler/msghandler/internal/config"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 func TestLoadingNothingGivesTheDefaults(t *testing.T) {
 	t.Parallel()
 	got, err := config.Load(config.Sources{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if diff := cmp.Diff(config.Default(), got); diff != "" {
 		t.Errorf("loading nothing differs from Default (-want +got):\n%s", diff)
 	}
@@ -59,9 +58,7 @@ submit:
 		},
 		Flags: map[string]string{"confirm.batch": "13", "limits.body": "64KiB"},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	want := config.Default()
 	want.HTTP.Hosts = []string{"console.example.com", "shop_1"}
 	want.Confirm.After = time.Second
@@ -128,9 +125,7 @@ func TestTargetOfHTTPSIsSecure(t *testing.T) {
 		"producers: {stock: {target: \"http://stock/msg\", token_file: a}}\n":       true,
 	} {
 		c, err := config.Load(config.Sources{File: write(t, file)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if got := len(c.TokensInPlain()) > 0; got != plain {
 			t.Errorf("%s: tokens in plain %t", file, got)
 		}
@@ -149,9 +144,7 @@ func TestCertificatesNeedNoSecureProducer(t *testing.T) {
 		"{}\n":                                           {false, false},
 	} {
 		c, err := config.Load(config.Sources{File: write(t, file)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if got := [2]bool{c.SecuresAny(), c.SecuresURLsOnly()}; got != want {
 			t.Errorf("%s: got %t, want %t", file, got, want)
 		}
@@ -169,9 +162,7 @@ producers:
   none: {token_file: "", tls: false}
   token: {target: "token:9000"}
 `)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for producer, want := range map[string]string{
 		"own": "own.tokens", "own-plain": "own.tokens", "plain": "shared", "none": "", "token": "shared", "unknown": "shared",
 	} {
@@ -717,9 +708,7 @@ func TestSizes(t *testing.T) {
 
 func rewrite(t *testing.T, path, content string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(path, []byte(content), 0o600))
 }
 
 func write(t *testing.T, content string) string {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/msghandler/msghandler/internal/config"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 // place matches a position in a file.
@@ -37,9 +38,7 @@ func checkError(t *testing.T, err error) {
 // FuzzFile reads any bytes as a configuration file.
 func FuzzFile(f *testing.F) {
 	example, err := os.ReadFile(filepath.Join("..", "..", "config.example.yaml"))
-	if err != nil {
-		f.Fatal(err)
-	}
+	must.Succeed(f, err)
 	f.Add(example)
 	for _, text := range []string{
 		"", "\n", "---", "--- \n---\n", "# nothing\n", "redis:\n", "redis: x\n", "a: b\n", "- 1\n", "confirm:\n  after: 1s\n",
@@ -55,9 +54,7 @@ func FuzzFile(f *testing.F) {
 	}
 	path := filepath.Join(f.TempDir(), "config.yaml")
 	f.Fuzz(func(t *testing.T, content []byte) {
-		if err := os.WriteFile(path, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(path, content, 0o600))
 		if _, err := config.Load(config.Sources{File: path}); err != nil {
 			checkError(t, err)
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/msghandler/msghandler/internal/config"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 func TestOutboxesOfEverySource(t *testing.T) {
@@ -24,9 +25,7 @@ outbox:
 		},
 		Flags: map[string]string{"outbox.socket.dsn": "postgres:///d?host=/run/postgresql", "outbox.socket.producer": "s"},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	with := func(change func(o *config.Outbox)) config.Outbox {
 		o := config.DefaultOutbox()
 		change(&o)

@@ -6,6 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/msghandler/msghandler/internal/config"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 func TestProducersPolicyOverridesTheDefault(t *testing.T) {
@@ -29,9 +30,7 @@ producers:
     max_unfinished_bytes: 0
     calls_per_second: 0
 `)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for producer, want := range map[string]config.Policy{
 		"orders": {
 			Targets: []string{"*.orders.svc:9000"}, Brokers: []string{"(default)", "events"},
@@ -60,9 +59,7 @@ producers:
 callbacks: {allow: ["orders:9000"]}
 `)
 	before, err := config.Open(config.Sources{File: file, Env: []string{"MSGHANDLER_POLICY_ROUTING_KEYS=x"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	rewrite(t, file, `
 redis: {url: "redis://:changed@127.0.0.1/0"}
 producers:
@@ -70,9 +67,7 @@ producers:
 callbacks: {allow: ["orders:9000", "bills:9000"]}
 `)
 	after, changes, err := before.Reload()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	const masked = "redis://:xxxxx@127.0.0.1/0"
 	want := []config.Change{
 		{Key: "callbacks.allow", Old: "orders:9000", New: "orders:9000,bills:9000"},
@@ -105,9 +100,7 @@ func TestReloadRefusesWhatCannotWorkYet(t *testing.T) {
 	t.Parallel()
 	file := write(t, "log: {level: warn}")
 	current, err := config.Open(config.Sources{File: file})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for name, text := range map[string]string{
 		"a broken file":             "policy: [",
 		"a wrong value":             "policy: {calls_per_second: many}",
@@ -135,9 +128,7 @@ func TestReloadOpensNothing(t *testing.T) {
 	} {
 		file := write(t, before)
 		current, err := config.Open(config.Sources{File: file})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		rewrite(t, file, after)
 		next, _, err := current.Reload()
 		if err == nil && (next.Config.Access.Anonymous || !next.Config.Identifies()) {

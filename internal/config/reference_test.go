@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/msghandler/msghandler/internal/config"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 //go:generate go test -vet=off -run TestTheReferenceIsFresh -update .
@@ -24,14 +25,10 @@ func TestTheReferenceIsFresh(t *testing.T) {
 		"../../config.example.yaml":             example(),
 	} {
 		if *update {
-			if err := os.WriteFile(path, []byte(want), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, os.WriteFile(path, []byte(want), 0o600))
 		}
 		got, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if string(got) != want {
 			t.Errorf("%s differs from internal/config; run: make generate", path)
 		}
@@ -43,9 +40,7 @@ func TestTheReferenceIsFresh(t *testing.T) {
 func TestTheExampleGivesTheDefaults(t *testing.T) {
 	t.Parallel()
 	asIs, err := config.Load(config.Sources{File: write(t, example())})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if diff := cmp.Diff(config.Default(), asIs); diff != "" {
 		t.Errorf("the example changes a default (-default +example):\n%s", diff)
 	}

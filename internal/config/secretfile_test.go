@@ -8,15 +8,14 @@ import (
 	"testing"
 
 	"github.com/msghandler/msghandler/internal/config"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 // secret writes a file with a secret.
 func secret(t *testing.T, content string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "secret")
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(path, []byte(content), 0o600))
 	return path
 }
 
@@ -38,9 +37,7 @@ func TestSecretsComeFromFiles(t *testing.T) {
 		},
 		Flags: map[string]string{"events.webhook_token_file": token},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if c.Redis.URL != "redis://:hunter2@r:6379/0" || c.Brokers["events"].URL != "kafka://u:hunter2@k:9092" ||
 		!slices.Equal(c.AMQP.URLs, []string{"amqp://u:p@a:5672/", "amqp://u:p@b:5672/"}) ||
 		c.Events.WebhookToken != "T0ken-of-the-webhook" || c.Outbox["shop"].DSN != "postgres://h/d" {
@@ -97,9 +94,7 @@ func TestConfigurationWithPasswordIsPrivate(t *testing.T) {
 	} {
 		path := write(t, content)
 		c, err := config.Load(config.Sources{File: path})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if got := slices.Contains(c.PrivateFiles, config.PrivateFile{Path: path}); got != private {
 			t.Errorf("%s: private %t", content, got)
 		}

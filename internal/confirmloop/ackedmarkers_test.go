@@ -10,6 +10,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/confirmloop"
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 const held = 30 * time.Second
@@ -220,9 +221,7 @@ func TestCloseHandsBackAcknowledgedMessages(t *testing.T) {
 		go func() { closed <- h.Close(context.Background()) }()
 		synctest.Wait()
 		close(gate)
-		if err := <-closed; err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, <-closed)
 		h.OfferAcknowledged(claims[2:], time.Now().Add(held))
 		h.wantState(claims[0].Name, halfmsg.Done)
 		for _, claim := range claims[1:] {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/confirmloop"
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 func TestCloseFinishesCallsAndReturnsRest(t *testing.T) {
@@ -24,9 +25,7 @@ func TestCloseFinishesCallsAndReturnsRest(t *testing.T) {
 		go func() { closed <- h.Close(context.Background()) }()
 		synctest.Wait()
 		close(gate)
-		if err := <-closed; err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, <-closed)
 		if got := len(h.sentIDs()); got != 10 {
 			t.Errorf("%d were sent, want the 10 under way", got)
 		}

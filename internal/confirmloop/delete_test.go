@@ -8,6 +8,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/confirmloop"
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 func failing(context.Context, halfmsg.Target, []string) error { return errAway }
@@ -152,9 +153,7 @@ func TestCloseTriesDeletionsOnceMore(t *testing.T) {
 		synctest.Wait()
 		h.drops(nil)
 		begun := time.Now()
-		if err := h.Close(h.t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, h.Close(h.t.Context()))
 		if len(h.deleted) != 1 || time.Since(begun) > 0 {
 			t.Errorf("deleted %v after %v", h.deleted, time.Since(begun))
 		}
@@ -200,9 +199,7 @@ func TestDeletionAfterCloseIsTriedOnce(t *testing.T) {
 		h.drops(func(ctx context.Context, _ halfmsg.Target, _ []string) error { return ctx.Err() })
 		h.submit(h.have("orders", "1")...)
 		synctest.Wait()
-		if err := h.Close(h.t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, h.Close(h.t.Context()))
 		h.sent[0].Copies = 1
 		h.DeleteLeftMarkers(h.sent)
 		h.wantNotes("1 sendable", "delete 1", "send 1", "delete 1")

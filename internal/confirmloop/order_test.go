@@ -8,6 +8,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/delivery"
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 // stuckHandler handles a batch until it is released.
@@ -32,9 +33,7 @@ func withLock(t *testing.T, test func(c *Confirmer, p *producer)) {
 	test(c, p)
 	p.queue.Close()
 	c.mu.Unlock()
-	if err := c.work.Wait(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.work.Wait(t.Context()))
 }
 
 func order(l *lane) (ids []string) {

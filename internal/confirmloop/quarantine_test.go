@@ -11,6 +11,7 @@ import (
 	"github.com/msghandler/msghandler/internal/confirmloop"
 	"github.com/msghandler/msghandler/internal/ground/backoff"
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 // Messages that a producer fails for come all at once, in any number. The orders after them are still decided at once.
@@ -298,9 +299,7 @@ func TestCloseHandsBackTheQuarantine(t *testing.T) {
 		go func() { closed <- h.Close(context.Background()) }()
 		synctest.Wait()
 		close(gate)
-		if err := <-closed; err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, <-closed)
 		for _, name := range names {
 			if got := h.wantState(name, halfmsg.Pending); got.LeaseOwner != "" || got.DueAt.After(time.Now()) {
 				t.Fatalf("%+v was not handed back", got)

@@ -14,6 +14,7 @@ import (
 	"github.com/msghandler/msghandler/internal/delivery"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
+	"github.com/msghandler/msghandler/test/must"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -39,9 +40,7 @@ func TestDeadTargetStarvesNoOther(t *testing.T) {
 	store, err := redisstore.New(t.Context(), redisstore.Config{
 		URL: servers.Redis(t).URL(), Prefix: "msghandler", Retention: time.Minute, Logger: slog.New(slog.DiscardHandler),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer store.Close()
 	var messages []halfmsg.Message
 	for i := range 3020 {

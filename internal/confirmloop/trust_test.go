@@ -9,6 +9,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/confirmloop"
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 func TestTrustTakesSubmitForVerdict(t *testing.T) {
@@ -155,9 +156,7 @@ func TestTrustedSubmitDecidesWithEndedLease(t *testing.T) {
 func TestTrustedSubmitAfterCloseIsReturned(t *testing.T) {
 	inHouse(t, confirmloop.Config{}, func(h *house) {
 		names := h.have("orders", "1")
-		if err := h.Close(h.t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, h.Close(h.t.Context()))
 		h.submitTrusted(names...)
 		if got := h.wantState(names[0], halfmsg.Sendable); got.LeaseOwner != "" {
 			t.Errorf("%+v was not handed back", got)

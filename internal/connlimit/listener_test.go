@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/msghandler/msghandler/internal/connlimit"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 // refusal is a refused connection.
@@ -20,9 +21,7 @@ type refusal struct {
 func open(t *testing.T, most, perAddress int) (l *connlimit.Listener, accepted chan net.Conn, refused chan refusal) {
 	t.Helper()
 	tcp, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	accepted, refused = make(chan net.Conn, 100), make(chan refusal, 100)
 	l = connlimit.New(
 		tcp,
@@ -52,9 +51,7 @@ func dial(t *testing.T, to net.Listener, from byte) net.Conn {
 	t.Helper()
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, from)}}
 	conn, err := dialer.DialContext(t.Context(), "tcp", to.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	return conn
 }

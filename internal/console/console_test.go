@@ -18,6 +18,7 @@ import (
 	"github.com/msghandler/msghandler/internal/console"
 	"github.com/msghandler/msghandler/internal/console/login"
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -62,9 +63,7 @@ func start(t *testing.T, change ...func(*console.Config)) *rig {
 	}
 	r.console = console.New(config)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	r.url = "http://" + listener.Addr().String()
 	served := make(chan error, 1)
 	go func() { served <- r.console.Serve(listener) }()
@@ -83,14 +82,10 @@ func start(t *testing.T, change ...func(*console.Config)) *rig {
 func (r *rig) get(t *testing.T, path string) (int, string) {
 	t.Helper()
 	answer, err := http.Get(r.url + path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer answer.Body.Close()
 	body, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return answer.StatusCode, string(body)
 }
 
@@ -109,9 +104,7 @@ func TestReadyNeedsEveryRequiredCheck(t *testing.T) {
 			OK          bool
 		}
 	}
-	if err := json.Unmarshal([]byte(body), &answer); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal([]byte(body), &answer))
 	if status != http.StatusServiceUnavailable || answer.Ready || len(answer.Checks) != 2 ||
 		answer.Checks[0].Error != "connection refused" || !answer.Checks[1].OK {
 		t.Errorf("got %d: %s", status, body)
@@ -190,9 +183,7 @@ func TestAHangingCheckTimesOut(t *testing.T) {
 		}}},
 	})
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	go func() { _ = c.Serve(listener) }()
 	defer c.Stop(context.Background())
 	r := &rig{url: "http://" + listener.Addr().String()}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/peerstats"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 //go:generate go test -vet=off -run TestTheTableOfMetricsIsFresh -update .
@@ -29,9 +30,7 @@ const (
 func TestTheTableOfMetricsIsFresh(t *testing.T) {
 	const path = "../../docs/reference/metrics.md"
 	page, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	before, rest, begins := strings.Cut(string(page), tableBegins)
 	old, after, ends := strings.Cut(rest, tableEnds)
 	if !begins || !ends {
@@ -39,9 +38,7 @@ func TestTheTableOfMetricsIsFresh(t *testing.T) {
 	}
 	want := table(t)
 	if *update {
-		if err := os.WriteFile(path, []byte(before+tableBegins+want+tableEnds+after), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(path, []byte(before+tableBegins+want+tableEnds+after), 0o600))
 		return
 	}
 	if old != want {
@@ -93,9 +90,7 @@ func table(t *testing.T) string {
 // Prometheus sees no increase in a series that begins with its first event, so an alert would miss the event.
 func TestAlertedCountersBeginAtZero(t *testing.T) {
 	families, err := NewMetrics().registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var text strings.Builder
 	for _, f := range families {
 		for _, metric := range f.GetMetric() {
@@ -118,9 +113,7 @@ func TestHistogramsAreClassicAndNative(t *testing.T) {
 	m := NewMetrics()
 	m.Committed(&halfmsg.Claim{CreatedAt: time.Now().Add(-time.Second)})
 	families, err := m.registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, f := range families {
 		if f.GetName() != "msghandler_sendable_seconds" {
 			continue
@@ -138,9 +131,7 @@ func TestNamedProducersAndExchangesAreBounded(t *testing.T) {
 	m := NewMetrics()
 	series := func() (n int) {
 		families, err := m.registry.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for _, f := range families {
 			if strings.HasPrefix(f.GetName(), "msghandler_") {
 				n += len(f.GetMetric())
@@ -177,9 +168,7 @@ func TestTheDefaultExchangeHasALabel(t *testing.T) {
 	m.Published("", "", halfmsg.Acked, 2)
 	m.Published("", "(default)", halfmsg.Acked, 3)
 	families, err := m.registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, f := range families {
 		if f.GetName() != "msghandler_publishes_total" {
 			continue

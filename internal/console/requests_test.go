@@ -15,6 +15,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/console"
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 // pipes is a listener without a network, whose connections stand still in a bubble.
@@ -123,9 +124,7 @@ func TestAStopWaitsForAnswers(t *testing.T) {
 		}
 		close(release)
 		answer, err := http.ReadResponse(bufio.NewReader(client), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if body, err := io.ReadAll(answer.Body); err != nil || !strings.Contains(string(body), `"ready": false`) {
 			t.Errorf("got %q, %v", body, err)
 		}
@@ -140,14 +139,10 @@ func TestAnOversizedRequestIsRefused(t *testing.T) {
 	for size, want := range map[int]string{512 << 10: "Invalid selection", 512<<10 + 1: "select fewer messages"} {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url+"/change",
 			strings.NewReader("x="+strings.Repeat("y", size-2)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 		answer, err := http.DefaultClient.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		body, err := io.ReadAll(answer.Body)
 		answer.Body.Close()
 		if err != nil || !strings.Contains(string(body), want) {

@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/msghandler/msghandler/internal/events"
+	"github.com/msghandler/msghandler/test/must"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -157,9 +158,7 @@ func TestAFailedPostIsRetried(t *testing.T) {
 
 func TestPostsReachARestartedWebhook(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	addr := listener.Addr().String()
 	_ = listener.Close()
 	teller, c := start(t, events.Config{URL: "http://" + addr})
@@ -167,9 +166,8 @@ func TestPostsReachARestartedWebhook(t *testing.T) {
 	servers.Eventually(t, 10*time.Second, "no receiver is there", func() bool { return c.of("posted failed") > 0 })
 	teller.Note(events.Dead, "orders", "", "orders/2")
 	teller.Note(events.Dead, "orders", "", "orders/3")
-	if listener, err = net.Listen("tcp", addr); err != nil {
-		t.Fatal(err)
-	}
+	listener, err = net.Listen("tcp", addr)
+	must.Succeed(t, err)
 	h := &webhook{answer: taken}
 	h.Server = &httptest.Server{Listener: listener, Config: &http.Server{Handler: h, ReadHeaderTimeout: time.Second}}
 	h.Start()
@@ -231,9 +229,7 @@ func TestLastEventsArePostedAtEnd(t *testing.T) {
 	h := newWebhook(t, taken)
 	teller, _ := start(t, events.Config{URL: h.URL, Gather: time.Hour})
 	teller.Note(events.StoreAway, "", "Redis does not answer")
-	if err := teller.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, teller.Close(t.Context()))
 	if posts := h.got(); len(posts) != 1 || posts[0].Events[0].Kind != events.StoreAway {
 		t.Errorf("got %+v", posts)
 	}
@@ -285,9 +281,7 @@ func TestWebhookAtReservedAddressGetsNothing(t *testing.T) {
 	}
 	teller := events.New(c)
 	teller.Note(events.StoreAway, "", "")
-	if err := teller.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, teller.Close(t.Context()))
 	if !strings.Contains(log.String(), "which is never called; correct events.webhook") {
 		t.Errorf("the log says:\n%s", &log)
 	}

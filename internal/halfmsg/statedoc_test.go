@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 //go:generate go test -vet=off -run TestTheStateMachinePageIsFresh -update .
@@ -19,14 +20,10 @@ const statePage = "../../docs/reference/state-machine.md"
 func TestTheStateMachinePageIsFresh(t *testing.T) {
 	want := stateMachinePage()
 	if *update {
-		if err := os.WriteFile(statePage, []byte(want), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(statePage, []byte(want), 0o600))
 	}
 	got, err := os.ReadFile(statePage)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if string(got) != want {
 		t.Error("docs/reference/state-machine.md differs from the table in internal/halfmsg/state.go; run: make generate")
 	}

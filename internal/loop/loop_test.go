@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/msghandler/msghandler/internal/loop"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -27,9 +28,7 @@ func running(t *testing.T, schedule string, do pass) *loop.Loop {
 		Backoff: func(failures int) time.Duration { return min(time.Duration(failures+1)*10*time.Second, time.Minute) },
 		Logger:  slog.New(slog.DiscardHandler),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	l.Start()
 	t.Cleanup(func() {
 		if err := l.Stop(context.Background()); err != nil {
@@ -67,9 +66,7 @@ func TestPassesSurviveClockSetBack(t *testing.T) {
 				Name: "test", Schedule: schedule, Backoff: func(int) time.Duration { return time.Second },
 				Pass: func(context.Context) (bool, error) { passes.Add(1); return false, nil },
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			l.SetNow(func() time.Time { return time.Now().UTC().Add(-time.Duration(back.Load())) })
 			l.Start()
 			sleepAndSettle(2 * time.Minute)
@@ -184,9 +181,7 @@ func TestLastingFailureIsLoggedEachMinute(t *testing.T) {
 				return false, errors.New("away")
 			},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		l.Start()
 		sleepAndSettle(115 * time.Second)
 		healthy.Store(true)
@@ -252,9 +247,7 @@ func TestStopWaitsForTheRunningPass(t *testing.T) {
 			t.Fatal("Stop did not wait for the pass")
 		}
 		close(gate)
-		if err := <-stopped; err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, <-stopped)
 		sleepAndSettle(time.Minute)
 		if begun.Load() != 1 || ended.Load() != 1 || l.Status().LastError != nil {
 			t.Errorf("%d passes begun, %d ended, status %+v", begun.Load(), ended.Load(), l.Status())
@@ -284,9 +277,7 @@ func TestStopBeforeStart(t *testing.T) {
 		Name: "test", Schedule: "@every 1s", Backoff: func(int) time.Duration { return time.Second },
 		Pass: func(context.Context) (bool, error) { t.Error("a pass"); return false, nil },
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if err := l.Stop(t.Context()); err != nil {
 		t.Error(err)
 	}

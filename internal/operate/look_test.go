@@ -16,6 +16,7 @@ import (
 	"github.com/msghandler/msghandler/dev/embedded/amqpbroker"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 // patient bounds a desk by letters, and by no time: a slow machine ends no look.
@@ -27,38 +28,28 @@ func newDeskOf(t *testing.T, n int) *Desk {
 	broker := amqpbroker.New(amqpbroker.Config{Logger: slog.New(slog.DiscardHandler)})
 	t.Cleanup(func() { _ = broker.Close() })
 	address, err := broker.Listen("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	url := "amqp://guest:guest@" + address + "/"
 	conn, err := amqp.Dial(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer conn.Close()
 	ch, err := conn.Channel()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if _, err := ch.QueueDeclare("dead", true, false, false, false, nil); err != nil {
 		t.Fatal(err)
 	}
 	for i := range n {
-		if err := ch.PublishWithContext(t.Context(), "", "dead", false, false, amqp.Publishing{
+		must.Succeed(t, ch.PublishWithContext(t.Context(), "", "dead", false, false, amqp.Publishing{
 			AppId: "orders", MessageId: fmt.Sprint(i), Body: []byte("body"),
 			Headers: amqp.Table{consumer.HeaderExchange: "", consumer.HeaderRoutingKey: "gone"},
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 	}
 	// The broker has taken all of them when it answers.
 	if q, err := ch.QueueDeclarePassive("dead", true, false, false, false, nil); err != nil || q.Messages != n {
 		t.Fatal(q, err)
 	}
 	desk, err := newDesk([]Source{{Name: "dead", Queue: "dead", URL: url}}, patient)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return desk
 }
 
@@ -70,9 +61,7 @@ func everyLetter() *adminv1.DeadLetterSelection {
 func count(t *testing.T, desk *Desk) *adminv1.CountDeadLettersResponse {
 	t.Helper()
 	counted, err := desk.Count(t.Context(), &adminv1.CountDeadLettersRequest{Queue: "dead", Selection: everyLetter()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return counted
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/peers"
 	"github.com/msghandler/msghandler/internal/peerstats"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 // store has the reports of others, and keeps the last own report.
@@ -69,17 +70,13 @@ func told(t *testing.T, r peers.Report, ago time.Duration) peers.Entry {
 		r.Counts.Shift(day)
 	}
 	text, err := r.Write(at.Add(day))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return peers.Entry{Instance: r.Instance, Text: text, Ago: ago, Unseen: ago}
 }
 
 func exchange(t *testing.T, p *peers.Peers, s *store) {
 	t.Helper()
-	if err := p.Exchange(t.Context(), s); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, p.Exchange(t.Context(), s))
 }
 
 // Clocks differ: the ages in a report count, and not its times.

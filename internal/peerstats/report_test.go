@@ -10,6 +10,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/peerstats"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 // coordinator has the counts of a coordinator.
@@ -33,9 +34,7 @@ func shared(t *testing.T, r peerstats.Report) (read peerstats.Report) {
 	if err == nil {
 		err = json.Unmarshal(text, &read)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	read.Shift(24 * time.Hour)
 	for i, p := range read.Producers {
 		if at := r.Producers[i].FailedAt; at.IsZero() != p.FailedAt.IsZero() {

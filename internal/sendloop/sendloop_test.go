@@ -19,6 +19,7 @@ import (
 	"github.com/msghandler/msghandler/internal/ground/logtext"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/sendloop"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 func TestPublishedThenDoneThenMarkerDeleted(t *testing.T) {
@@ -499,9 +500,7 @@ func TestCloseFinishesCallsAndReturnsRest(t *testing.T) {
 		go func() { closed <- h.Close(context.Background()) }()
 		synctest.Wait()
 		close(gate)
-		if err := <-closed; err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, <-closed)
 		if got := h.store.Count(halfmsg.Done); got != 10 {
 			t.Errorf("%d are done, want the 10 under way", got)
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/sendloop"
 	memstore "github.com/msghandler/msghandler/internal/store/memory"
+	"github.com/msghandler/msghandler/test/must"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -220,9 +221,7 @@ func TestSlowGroupDelaysNoOther(t *testing.T) {
 		h.pass()
 		time.Sleep(2 * time.Second) // its last attempt is due
 		dying, err := h.store.ClaimSendable(t.Context(), 10, lease)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		h.Offer(append(dying, h.committed("away", "good")...), time.Now().Add(lease))
 		time.Sleep(100 * time.Millisecond)
 		synctest.Wait()

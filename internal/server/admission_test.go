@@ -13,6 +13,7 @@ import (
 	"github.com/msghandler/msghandler/internal/server"
 	"github.com/msghandler/msghandler/internal/server/guard"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/must"
 	"github.com/msghandler/msghandler/test/wire"
 )
 
@@ -22,9 +23,7 @@ const sendHalf = msghandlerv1.MessageHandlerService_SendHalfMessage_FullMethodNa
 func openRaw(t *testing.T, limits server.Limits) (h *house, conn *wire.RawConn, refused chan string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	refused = make(chan string, 100)
 	h = openAt(t, listener, func(c *server.Config) {
 		c.Limits, c.RefusedUnread = limits, func(reason string) {
@@ -35,9 +34,7 @@ func openRaw(t *testing.T, limits server.Limits) (h *house, conn *wire.RawConn, 
 		}
 	})
 	conn, err = wire.DialRaw(listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(conn.Close)
 	return h, conn, refused
 }
@@ -46,9 +43,7 @@ func openRaw(t *testing.T, limits server.Limits) (h *house, conn *wire.RawConn, 
 func announce(t *testing.T, conn *wire.RawConn, method string, size int, headers ...string) uint32 {
 	t.Helper()
 	stream, err := conn.Begin(method, headers...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if err := conn.Send(stream, wire.Prefix(false, size), 2, false); err != nil && !errors.Is(err, wire.ErrAnswered) {
 		t.Fatal(err)
 	}
@@ -71,9 +66,7 @@ func hasRoom(t *testing.T, conn *wire.RawConn, size int) bool {
 		t.Fatal(err)
 	}
 	answer, err := conn.Answer(stream, time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return answer.Status == strconv.Itoa(int(codes.InvalidArgument))
 }
 
@@ -89,9 +82,7 @@ func TestALargeRequestHoldsAnnouncedBytes(t *testing.T) {
 	if _, err := h.producers.SendHalfMessage(t.Context(), good("small")); err != nil {
 		t.Errorf("a small one got %v", err)
 	}
-	if err := conn.Reset(first); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, conn.Reset(first))
 	eventually(t, "the first has given its bytes back", func() bool { return hasRoom(t, conn, 2<<20) })
 }
 
@@ -131,11 +122,7 @@ func TestAnEmptyRequestIsAnswered(t *testing.T) {
 	t.Parallel()
 	_, conn, _ := openRaw(t, server.Limits{})
 	stream, err := conn.Begin(sendHalf)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := conn.Send(stream, nil, 0, true); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, conn.Send(stream, nil, 0, true))
 	wantAnswer(t, conn, stream, codes.Internal)
 }

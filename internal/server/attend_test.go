@@ -16,6 +16,7 @@ import (
 	"github.com/msghandler/msghandler/internal/attend"
 	"github.com/msghandler/msghandler/internal/server"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 type attending = grpc.BidiStreamingClient[msghandlerv1.AttendRequest, msghandlerv1.AttendResponse]
@@ -40,9 +41,7 @@ func (h *house) begin(
 ) (attending, *msghandlerv1.AttendResponse, error) {
 	t.Helper()
 	stream, err := h.producers.Attend(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	_ = stream.Send(first) // Recv has the error
 	r, err := stream.Recv()
 	return stream, r, err
@@ -83,9 +82,7 @@ func TestAHelloIsChecked(t *testing.T) {
 		t.Errorf("a large hello: %v", err)
 	}
 	stream := h.attend(t, "orders")
-	if err := stream.Send(helloOf("orders")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, stream.Send(helloOf("orders")))
 	if _, err := stream.Recv(); status.Code(err) != codes.InvalidArgument {
 		t.Errorf("a second hello: %v", err)
 	}
@@ -163,9 +160,7 @@ func TestAnswersTakeFromTheBudget(t *testing.T) {
 	for range 100 { // 7 MB in all: each answer gives its bytes back
 		asked := ask(hub, "1")
 		answerWith(t, stream, 500, 128)
-		if err := <-asked; err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, <-asked)
 	}
 	asked := ask(hub, "1")
 	answerWith(t, stream, 2000, 128) // more than an answer may have

@@ -21,6 +21,7 @@ import (
 	"github.com/msghandler/msghandler/proto/certs/certstest"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 // recorded is a trail in memory.
@@ -186,9 +187,7 @@ func TestPolicyRefusalsAreRecorded(t *testing.T) {
 	_, err := h.producers.SendHalfMessage(t.Context(), r)
 	wantCode(t, err, codes.PermissionDenied)
 	_, err = h.producers.SendHalfMessages(t.Context(), batchOf(r.GetMessage(), good("2").GetMessage()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	lines := trail.take()
 	if len(lines) != 2 {
 		t.Fatalf("recorded %q", lines)

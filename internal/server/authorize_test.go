@@ -23,6 +23,7 @@ import (
 	"github.com/msghandler/msghandler/proto/certs/certstest"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 // guarded serves with certificates, and returns the address.
@@ -34,14 +35,10 @@ func guarded(
 ) (h *house, address string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	certFile, keyFile := a.Issue("127.0.0.1")
 	source, err := certs.Open(certs.Files{Cert: certFile, Key: keyFile, CA: a.File}, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return openAt(t, listener, append(edit, func(c *server.Config) {
 		c.Credentials, c.Access = source.Server(), authenticator(t, rules)
 	})...), listener.Addr().String()
@@ -55,9 +52,7 @@ var everyone = access.Rules{
 func authenticator(t testing.TB, rules access.Rules, sources ...access.Source) *access.Authenticator {
 	t.Helper()
 	made, err := access.NewAuthenticator(rules, sources...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return made
 }
 
@@ -127,12 +122,8 @@ func tail(t *testing.T, who string, conn *grpc.ClientConn, method string, may bo
 	defer cancel()
 	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true},
 		"/"+adminv1.AdminService_ServiceDesc.ServiceName+"/"+method)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := stream.SendMsg(&emptypb.Empty{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, stream.SendMsg(&emptypb.Empty{}))
 	if may { // the stream begins, without moves
 		if _, err := stream.Header(); err != nil {
 			t.Errorf("%s: %s: %v", who, method, err)
@@ -149,12 +140,8 @@ func attendAs(t *testing.T, who string, conn *grpc.ClientConn, method string, ma
 	defer cancel()
 	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true},
 		"/"+msghandlerv1.MessageHandlerService_ServiceDesc.ServiceName+"/"+method)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := stream.SendMsg(helloOf("orders")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, stream.SendMsg(helloOf("orders")))
 	refused(t, who+": "+method, stream.RecvMsg(&msghandlerv1.AttendResponse{}), !may)
 }
 
@@ -203,9 +190,7 @@ func TestRecordNamesTheCertificate(t *testing.T) {
 		&adminv1.DiscardMessagesRequest{
 			Selection: &adminv1.MessageSelection{Names: []*adminv1.MessageName{{Producer: "orders", Id: "1"}}},
 		})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if said := trail.String(); !strings.Contains(said, `By:dns:anna.ops.shop`) ||
 		!strings.Contains(said, `From:127.0.0.1:`) {
 		t.Errorf("recorded %s", said)
@@ -223,9 +208,7 @@ func TestAStopWaitsForNoHandshake(t *testing.T) {
 			t.Parallel()
 			h, address := guarded(t, a, everyone)
 			conn, err := net.Dial("tcp", address)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			defer conn.Close()
 			if _, err := conn.Write(said); err != nil {
 				t.Fatal(err)

@@ -16,6 +16,7 @@ import (
 	"github.com/msghandler/msghandler/internal/server"
 	"github.com/msghandler/msghandler/internal/server/policy"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 // benchConnections is how many connections of one address make the calls of a benchmark.
@@ -40,13 +41,9 @@ func BenchmarkUnaryCalls(b *testing.B) {
 // BenchmarkHTTPCalls measures the same calls by HTTP/1.1, with a client that does as little as a client can.
 func BenchmarkHTTPCalls(b *testing.B) {
 	inJSON, err := protojson.Marshal(getOne)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
 	inProto, err := proto.Marshal(getOne)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
 	for _, form := range []struct {
 		name, contentType string
 		body              []byte
@@ -92,9 +89,7 @@ func callAll(b *testing.B, call func(i int64) error) {
 func cpuTime(b *testing.B) int64 {
 	b.Helper()
 	var usage syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, syscall.Getrusage(syscall.RUSAGE_SELF, &usage))
 	return usage.Utime.Nano() + usage.Stime.Nano()
 }
 

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/msghandler/msghandler/test/must"
 )
 
 // FuzzCompressed sends bodies in any encoding, as JSON, in Connect's protocol and to a stream. A request in another
@@ -18,9 +20,7 @@ func FuzzCompressed(f *testing.F) {
 			f.Fatal(err)
 		}
 	}
-	if err := w.Close(); err != nil {
-		f.Fatal(err)
-	}
+	must.Succeed(f, w.Close())
 	f.Add("gzip", "application/json", bomb.Bytes())
 	f.Add("GZIP", "application/proto", bomb.Bytes())
 	f.Add("identity, gzip", "application/json", []byte("{}"))

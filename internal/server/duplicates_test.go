@@ -9,6 +9,7 @@ import (
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 // calls is what the store is asked by a call: how many items each question has.
@@ -17,9 +18,7 @@ func (h *house) calls(t *testing.T, call func() error) (sizes []int) {
 	h.store.mu.Lock()
 	h.store.batches = nil
 	h.store.mu.Unlock()
-	if err := call(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, call())
 	h.store.mu.Lock()
 	defer h.store.mu.Unlock()
 	return h.store.batches

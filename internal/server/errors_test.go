@@ -12,15 +12,14 @@ import (
 	"github.com/msghandler/msghandler/internal/server"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 // A new reason needs its row on the page, with the answer that package answers of the examples gives.
 func TestThePageExplainsEveryReason(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../docs/reference/codes.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	reasons := server.Reasons()
 	rows := regexp.MustCompile("(?m)^\\| ([A-Z_]+) \\| `([A-Z_]+)` \\| [^|]+ \\| ([a-z ]+) \\|")
 	for _, row := range rows.FindAllStringSubmatch(string(page), -1) {
@@ -70,9 +69,7 @@ func TestOutcomesNameTheirReason(t *testing.T) {
 		Producer: "orders", CallbackTarget: first.GetCallbackTarget(),
 		Messages: []*msghandlerv1.Message{first.GetMessage(), other.GetMessage(), bad.GetMessage()},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for i, want := range []string{"", "MESSAGE_EXISTS", ""} {
 		if got := sent.GetOutcomes()[i].GetReason(); got != want {
 			t.Errorf("message %d: reason %q, want %q: %v", i, got, want, sent)

@@ -10,6 +10,7 @@ import (
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/msghandler/msghandler/internal/server"
+	"github.com/msghandler/msghandler/test/must"
 	"github.com/msghandler/msghandler/test/wire"
 )
 
@@ -25,9 +26,7 @@ func openLimited(t *testing.T, limits server.Limits) *house {
 func (h *house) dialFrom(t *testing.T, n byte) *wire.RawConn {
 	t.Helper()
 	conn, err := wire.DialRawFrom(net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, n)}}, h.conn.Target())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(conn.Close)
 	return conn
 }
@@ -37,12 +36,8 @@ func (h *house) dialFrom(t *testing.T, n byte) *wire.RawConn {
 func settled(t *testing.T, conn *wire.RawConn) {
 	t.Helper()
 	stream, err := conn.Begin(healthv1.Health_Check_FullMethodName)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := conn.Send(stream, wire.Prefix(false, 0), 0, true); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, conn.Send(stream, wire.Prefix(false, 0), 0, true))
 	wantAnswer(t, conn, stream, codes.OK)
 }
 
@@ -74,9 +69,7 @@ func TestUnfinishedCallsLeaveOtherAddressesRoom(t *testing.T) {
 				// An attacker's own probes may be refused, so a call to no method shows that the headers have
 				// been read.
 				stream, err := conn.Begin("/none.None/None")
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				if _, err := conn.Answer(stream, time.Minute); err != nil {
 					t.Fatal(err)
 				}
@@ -130,9 +123,7 @@ func TestSmallRequestsCloseNoOtherConnection(t *testing.T) {
 		}
 	}
 	settled(t, guilty)
-	if err := innocent.Send(admitted, make([]byte, 100), 0, true); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, innocent.Send(admitted, make([]byte, 100), 0, true))
 	wantAnswer(t, innocent, admitted, codes.InvalidArgument)
 	wantAnswer(t, guilty, streams[len(streams)-1], codes.ResourceExhausted)
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/msghandler/msghandler/internal/server"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/must"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -378,9 +379,7 @@ func (h *house) wakes() []halfmsg.State {
 func open(t testing.TB, edit ...func(*server.Config)) *house {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return openAt(t, listener, edit...)
 }
 
@@ -391,9 +390,7 @@ func connect(t testing.TB, target string, options ...grpc.DialOption) *grpc.Clie
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallSendMsgSize(64 << 20)),
 	}, options...)...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	return conn
 }
@@ -412,9 +409,8 @@ func openAt(t testing.TB, listener net.Listener, edit ...func(*server.Config)) *
 		e(&config)
 	}
 	var err error
-	if h.Server, err = server.New(config.WithDefaults()); err != nil {
-		t.Fatal(err)
-	}
+	h.Server, err = server.New(config.WithDefaults())
+	must.Succeed(t, err)
 	go func() { h.served <- h.Serve(listener) }()
 	h.conn = connect(t, listener.Addr().String())
 	h.producers = msghandlerv1.NewMessageHandlerServiceClient(h.conn)

@@ -17,6 +17,7 @@ import (
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/server/guard"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/must"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -50,9 +51,7 @@ func TestRabbitMQTakesKeptFuzzMessages(t *testing.T) {
 	t.Parallel()
 	c, carried := newCarrier(t, servers.RabbitMQ(t).URL), 0
 	files, err := filepath.Glob("testdata/fuzz/FuzzRequest/*")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			m, accepted := acceptBytes(t, kept(t, file))
@@ -77,9 +76,7 @@ func TestRabbitMQTakesKeptFuzzMessages(t *testing.T) {
 func kept(t *testing.T, file string) []byte {
 	t.Helper()
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	_, literal, _ := strings.Cut(string(text), "\n[]byte(")
 	data, err := strconv.Unquote(strings.TrimSuffix(strings.TrimSpace(literal), ")"))
 	if err != nil {
@@ -94,9 +91,7 @@ func embeddedCarrier(f *testing.F) *carrier {
 	broker := amqpbroker.New(amqpbroker.Config{Logger: slog.New(slog.DiscardHandler)})
 	f.Cleanup(func() { _ = broker.Close() })
 	address, err := broker.Listen("127.0.0.1:0")
-	if err != nil {
-		f.Fatal(err)
-	}
+	must.Succeed(f, err)
 	return newCarrier(f, "amqp://guest:guest@"+address+"/")
 }
 
@@ -127,9 +122,7 @@ func FuzzRequest(f *testing.F) {
 			continue // The fuzzer would spend its time on changing the body.
 		}
 		data, err := proto.Marshal(r)
-		if err != nil {
-			f.Fatal(err)
-		}
+		must.Succeed(f, err)
 		f.Add(data)
 	}
 	f.Add([]byte{0x0a, 1, 0xff})

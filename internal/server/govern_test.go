@@ -11,6 +11,7 @@ import (
 	"github.com/msghandler/msghandler/internal/server"
 	"github.com/msghandler/msghandler/internal/server/policy"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 // governed serves with these rules for every producer.
@@ -102,9 +103,7 @@ func TestForbiddenMessageOfBatchFailsAlone(t *testing.T) {
 		item("1", "shop", 10), item("2", "stock", 1), item("3", "shop", 11), item("4", "shop", 1), item("5", "shop", 1),
 		item("6", "shop", 1), item("7", "shop", 1),
 	))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	want := []codes.Code{
 		codes.OK, codes.PermissionDenied, codes.InvalidArgument, codes.OK, codes.OK, codes.ResourceExhausted,
 		codes.ResourceExhausted,
@@ -191,9 +190,7 @@ func TestRepeatOverLimitGetsItsState(t *testing.T) {
 		answer, err := h.producers.SendHalfMessages(t.Context(), batchOf(
 			good("1").GetMessage(), other.GetMessage(), good("2").GetMessage(),
 		))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for i, want := range []codes.Code{codes.OK, codes.AlreadyExists, codes.ResourceExhausted} {
 			if got := answer.GetOutcomes()[i]; codes.Code(got.GetCode()) != want {
 				t.Errorf("%s: message %d of a batch gets %s, want %s", reasonOf, i, got, want)

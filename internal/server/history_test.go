@@ -13,6 +13,7 @@ import (
 	"github.com/msghandler/msghandler/internal/server"
 	"github.com/msghandler/msghandler/internal/server/policy"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 // oneFinished is a history of a single message.
@@ -58,9 +59,7 @@ func TestReplayKeepsToThePolicy(t *testing.T) {
 		named, err := h.operators.ReplayMessages(t.Context(), &adminv1.ReplayMessagesRequest{
 			Selection: &adminv1.FinishedSelection{Names: []*adminv1.FinishedName{{Producer: "orders", Id: "1"}}},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if reason := named.GetOutcomes()[0].GetReason(); (reason == "") != may || !may && reason != "POLICY_FORBIDDEN" {
 			t.Errorf("where %s is allowed, the outcome is %v", exchange, named.GetOutcomes())
 		}
@@ -90,9 +89,7 @@ func TestOnlyReadersSeeFinishedBodies(t *testing.T) {
 		for _, token := range []string{"viewer", "reader", "operator", "admin"} {
 			sees, ctx := token != "viewer" && !hidden, withToken(t.Context(), token)
 			one, err := h.operators.GetFinished(ctx, &adminv1.GetFinishedRequest{Producer: "orders", Id: "1"})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			list, err := h.operators.ListFinished(ctx, &adminv1.ListFinishedRequest{})
 			if err != nil || len(list.GetMessages()) != 1 {
 				t.Fatal(list, err)

@@ -21,6 +21,7 @@ import (
 	"github.com/msghandler/msghandler/internal/server"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 // rawHTTP is a connection on which a test sends requests in parts.
@@ -34,9 +35,7 @@ func (h *house) dialHTTP(t *testing.T, n byte) rawHTTP {
 	t.Helper()
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, n)}}
 	conn, err := dialer.DialContext(t.Context(), "tcp", h.conn.Target())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return newRawHTTP(t, conn)
 }
 
@@ -59,14 +58,10 @@ func (c rawHTTP) answer(t *testing.T) reply {
 	t.Helper()
 	_ = c.SetReadDeadline(time.Now().Add(time.Minute))
 	got, err := http.ReadResponse(c.in, &http.Request{Method: http.MethodPost})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer got.Body.Close()
 	body, err := io.ReadAll(got.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return reply{got.StatusCode, got.Header, body}
 }
 
@@ -171,9 +166,7 @@ func openBubbleHTTP(t *testing.T, edit ...func(*server.Config)) (h *house, conn 
 	listener := bufconn.Listen(1 << 20)
 	h = openAt(t, listener, edit...)
 	dialed, err := listener.DialContext(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return h, newRawHTTP(t, dialed)
 }
 

@@ -27,6 +27,7 @@ import (
 	"github.com/msghandler/msghandler/internal/server"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 const (
@@ -67,9 +68,7 @@ func (r reply) err(t *testing.T) error {
 	st := &spb.Status{Code: int32(codeNamed(t, f.Code)), Message: f.Message}
 	for _, d := range f.Details {
 		value, err := base64.RawStdEncoding.DecodeString(d.Value)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		st.Details = append(st.Details, &anypb.Any{TypeUrl: "type.googleapis.com/" + d.Type, Value: value})
 	}
 	err := status.FromProto(st).Err()
@@ -101,19 +100,13 @@ func post(t *testing.T, client *http.Client, url, contentType string, body []byt
 func do(t *testing.T, client *http.Client, url string, body []byte, edit func(*http.Request)) reply {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, bytes.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	edit(r)
 	got, err := client.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer got.Body.Close()
 	text, err := io.ReadAll(got.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return reply{got.StatusCode, got.Header, text}
 }
 
@@ -154,18 +147,15 @@ func (h *house) waysWithToken(t *testing.T, inJSON, token string) []way {
 		}},
 		{"Connect with proto", func(method string, in proto.Message) error {
 			body, err := proto.MarshalOptions{AllowPartial: true}.Marshal(in)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			return post(t, client, h.url()+method, protoType, body).err(t)
 		}},
 		{"JSON", func(method string, in proto.Message) error {
 			body := []byte(inJSON)
 			if inJSON == "" {
 				var err error
-				if body, err = protojson.Marshal(in); err != nil {
-					t.Fatal(err)
-				}
+				body, err = protojson.Marshal(in)
+				must.Succeed(t, err)
 			}
 			return post(t, client, h.url()+method, jsonType, body).err(t)
 		}},
@@ -383,9 +373,7 @@ func TestHTTPTailSendsMovesUntilStop(t *testing.T) {
 			t.Parallel()
 			h := open(t)
 			stream, err := h.tailHTTP(t, t.Context(), &adminv1.TailMessagesRequest{}, options...)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			defer stream.Close()
 			for _, state := range []halfmsg.State{halfmsg.Sendable, halfmsg.Done} {
 				h.Moved([]halfmsg.Moved{{Name: halfmsg.Name{Producer: "orders", ID: "1"}, State: state}})
@@ -407,9 +395,7 @@ func TestTailByHTTPChecksItsRequest(t *testing.T) {
 	t.Parallel()
 	h := open(t)
 	stream, err := h.tailHTTP(t, t.Context(), &adminv1.TailMessagesRequest{Producer: "a b"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer stream.Close()
 	if stream.Receive() || connectrpc.CodeOf(stream.Err()) != connectrpc.CodeInvalidArgument {
 		t.Errorf("got %v", stream.Err())

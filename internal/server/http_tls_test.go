@@ -28,6 +28,7 @@ import (
 	"github.com/msghandler/msghandler/proto/certs/certstest"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 // offeringBoth is a client of gRPC that offers HTTP/1.1 as well, as those on top of a client of HTTP do.
@@ -75,9 +76,7 @@ func waysWithTLS(t *testing.T, a *certstest.Authority, address string, names ...
 	byHTTP := func(client *http.Client) func(string, proto.Message) error {
 		return func(method string, in proto.Message) error {
 			body, err := proto.Marshal(in)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			return post(t, client, "https://"+address+method, protoType, body).err(t)
 		}
 	}
@@ -187,9 +186,7 @@ func TestAStopEndsGRPCBehindHTTP(t *testing.T) {
 	if err == nil {
 		_, err = tail.Header()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	store := h.hold()
 	sent := make(chan error, 1)
 	go func() {
@@ -223,14 +220,10 @@ func TestJSONByHTTP2(t *testing.T) {
 		_ = send.Close()
 	}()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+address+sendHalf, body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	r.Header.Set("Content-Type", jsonType)
 	got, err := client.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer got.Body.Close()
 	var answer struct{ State string }
 	if err := json.NewDecoder(got.Body).Decode(&answer); err != nil || answer.State != "STATE_PENDING" {
@@ -244,9 +237,7 @@ func TestStopLeavesSilentHTTPClients(t *testing.T) {
 	a := certstest.NewAuthority(t)
 	h, address := guarded(t, a, everyone)
 	conn, err := tls.Dial("tcp", address, a.Client("x"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer conn.Close()
 	if err := h.Stop(t.Context()); err != nil {
 		t.Errorf("Stop: %v", err)
@@ -261,9 +252,7 @@ func openBubbleTLS(t *testing.T, a *certstest.Authority) (dial func(context.Cont
 	t.Helper()
 	certFile, keyFile := a.Issue("coordinator.shop")
 	source, err := certs.Open(certs.Files{Cert: certFile, Key: keyFile, CA: a.File}, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	listener := bufconn.Listen(1 << 20)
 	openAt(t, listener, func(c *server.Config) { c.Credentials = source.Server() })
 	return listener.DialContext
@@ -291,15 +280,11 @@ func TestSlowHTTP2RequestsAreCut(t *testing.T) {
 			body, end := io.Pipe()
 			defer end.Close()
 			r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://coordinator.shop"+sendHalf, body)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			r.Header.Set("Content-Type", jsonType)
 			began := time.Now()
 			got, err := transport.RoundTrip(r)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			defer got.Body.Close()
 			if got.StatusCode != http.StatusRequestTimeout || got.ProtoMajor != 2 {
 				t.Errorf("got %s %s", got.Proto, got.Status)
@@ -334,16 +319,12 @@ func TestHTTP2DeadlineEndsTailReading(t *testing.T) {
 		body, unsent := io.Pipe()
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost,
 			"https://"+address+adminv1.AdminService_TailMessages_FullMethodName, body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		r.ContentLength = 1000
 		r.Header.Set("Content-Type", "application/connect+json")
 		r.Header.Set("Connect-Timeout-Ms", "10")
 		got, err := client.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		text, err := io.ReadAll(got.Body)
 		_ = errors.Join(got.Body.Close(), unsent.Close())
 		if err != nil || !strings.Contains(string(text), "deadline_exceeded") {
@@ -359,17 +340,13 @@ func TestLongStreamByGRPCOverHTTP(t *testing.T) {
 	_, address := guarded(t, a, everyone, func(c *server.Config) { c.Reflection = true })
 	talk, err := reflectionv1.NewServerReflectionClient(offeringBoth(t, a, address, "anna")).
 		ServerReflectionInfo(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	list := &reflectionv1.ServerReflectionRequest_ListServices{}
 	for range 100 {
 		err := talk.Send(&reflectionv1.ServerReflectionRequest{MessageRequest: list})
 		if err == nil {
 			_, err = talk.Recv()
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 	}
 }

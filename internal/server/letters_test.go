@@ -18,6 +18,7 @@ import (
 	"github.com/msghandler/msghandler/internal/server"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 // letterBox is a queue of three dead letters, or an error.
@@ -97,13 +98,9 @@ func TestOnlyReadersSeeBodiesOfLetters(t *testing.T) {
 	for token, sees := range map[string]bool{"viewer": false, "reader": true, "operator": true, "admin": true} {
 		ctx := withToken(t.Context(), token)
 		one, err := h.operators.GetDeadLetter(ctx, &adminv1.GetDeadLetterRequest{Queue: "payments"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		list, err := h.operators.ListDeadLetters(ctx, &adminv1.ListDeadLettersRequest{Queue: "payments"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for _, l := range append(list.GetLetters(), one.GetLetter()) {
 			if m := l.GetMessage(); (len(m.GetBody()) > 0) != sees || (len(m.GetHeaders()) > 0) != sees || m.GetId() != "1" {
 				t.Errorf("%s sees %v", token, m)

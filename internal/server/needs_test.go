@@ -15,6 +15,7 @@ import (
 	"github.com/msghandler/msghandler/proto/certs"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 // A method of a later version fails here until the table says what the method needs.
@@ -152,18 +153,14 @@ func TestOnlyReadersSeeBodies(t *testing.T) {
 	for token, sees := range map[string]bool{"viewer": false, "reader": true, "operator": true, "admin": true} {
 		ctx := withToken(t.Context(), token)
 		one, err := h.operators.GetMessage(ctx, &adminv1.GetMessageRequest{Producer: "orders", Id: "1"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		list, err := h.operators.ListMessages(ctx,
 			&adminv1.ListMessagesRequest{Filter: &adminv1.MessageFilter{State: msghandlerv1.State_STATE_PENDING}})
 		if err != nil || len(list.GetRecords()) != 1 {
 			t.Fatal(list, err)
 		}
 		found, err := h.operators.FindMessages(ctx, &adminv1.FindMessagesRequest{Id: "1"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for _, record := range slices.Concat(list.GetRecords(), found.GetRecords(),
 			[]*adminv1.MessageRecord{one.GetRecord()}) {
 			m := record.GetMessage()
@@ -285,9 +282,7 @@ func TestTokensDecideWhoMayOpenStreams(t *testing.T) {
 		}
 		wantCode(t, err, want.tail)
 		attending, err := h.producers.Attend(withToken(t.Context(), token))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		_ = attending.Send(helloOf("orders")) // a refused stream ends before
 		_, err = attending.Recv()
 		wantCode(t, err, want.attend)

@@ -21,6 +21,7 @@ import (
 	"github.com/msghandler/msghandler/internal/server"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/must"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -99,18 +100,14 @@ type holding struct {
 func holdAll(t *testing.T, address, method string, bound openBound, most int) (held int, h holding) {
 	t.Helper()
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	h.end = func() { _ = conn.Close() }
 	t.Cleanup(h.end)
 	for ; held < most; held++ {
 		ctx, cancel := context.WithCancel(t.Context())
 		t.Cleanup(cancel)
 		stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, method)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		answered := make(chan error, 1)
 		if bound.first == nil { // a unary call whose request never comes has no answer, unless it is refused
 			go func() { answered <- stream.RecvMsg(&emptypb.Empty{}) }()

@@ -16,6 +16,7 @@ import (
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 func TestAnOperatorSeesTheRecord(t *testing.T) {
@@ -32,9 +33,7 @@ func TestAnOperatorSeesTheRecord(t *testing.T) {
 		LastError: "e", LeaseOwner: "me", LeaseUntil: at,
 	}
 	answer, err := h.operators.GetMessage(t.Context(), &adminv1.GetMessageRequest{Producer: "orders", Id: "1"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	r, m := answer.GetRecord(), answer.GetRecord().GetMessage()
 	got := fmt.Sprint(
 		r.GetProducer(),
@@ -79,13 +78,9 @@ func TestAnOperatorSeesTheTimeline(t *testing.T) {
 		Selection: &adminv1.MessageSelection{Names: []*adminv1.MessageName{name}},
 		Reason:    "the exchange is back",
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	answer, err := h.operators.GetMessage(t.Context(), &adminv1.GetMessageRequest{Producer: "orders", Id: "1"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	events := answer.GetRecord().GetEvents()
 	if len(events) != 2 || events[0].GetKind() != adminv1.EventKind_EVENT_KIND_SEND ||
 		!events[0].GetFirstTime().AsTime().Equal(time.Unix(1e9, 0)) {
@@ -121,9 +116,7 @@ func TestAListingIsPaged(t *testing.T) {
 	var ids []string
 	for {
 		page, err := h.operators.ListMessages(t.Context(), r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for _, record := range page.GetRecords() {
 			ids = append(ids, record.GetMessage().GetId())
 		}
@@ -298,9 +291,7 @@ func TestAFailedPageIsNotSkipped(t *testing.T) {
 		retried := int64(0)
 		for more := true; more; {
 			answer, err := h.operators.RetryMessages(t.Context(), request)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			retried += answer.GetChanged()
 			request.PageToken = answer.GetNextPageToken()
 			more = request.GetPageToken() != ""
@@ -350,9 +341,7 @@ func TestTimesBeyondYear9999AreTold(t *testing.T) {
 			CreatedAt: at, UpdatedAt: at, DueAt: at, LeaseUntil: at, ErrorAt: at,
 		}
 		answer, err := h.operators.GetMessage(t.Context(), &adminv1.GetMessageRequest{Producer: "orders", Id: "1"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if _, err := protojson.Marshal(answer); err != nil {
 			t.Errorf("%d: %v", ms, err)
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/msghandler/msghandler/internal/server"
 	"github.com/msghandler/msghandler/proto/certs/certstest"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 // refusedCalls keeps the refusals that a server reports.
@@ -121,9 +122,7 @@ func TestStrangersCannotReportBadHellos(t *testing.T) {
 		c.Refused = reported.add
 	})
 	stream, err := h.producers.Attend(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	hello := helloOf("orders")
 	hello.GetHello().Parallel = -1
 	_ = stream.Send(hello) // the stream may be refused already

@@ -20,6 +20,7 @@ import (
 	"github.com/msghandler/msghandler/internal/server"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 func TestRepeatedSendLearnsTrueState(t *testing.T) {
@@ -186,9 +187,7 @@ func TestASubmitHandsOnTheClaim(t *testing.T) {
 	answer, err := h.producers.SubmitAll(t.Context(), &msghandlerv1.SubmitAllRequest{
 		Producer: "orders", Ids: []string{"1", "2", "1", "3", "none", "bad id"},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var got []string
 	for _, o := range answer.GetOutcomes() {
 		got = append(got, fmt.Sprint(codes.Code(o.GetCode()), " ", o.GetState()))
@@ -312,9 +311,7 @@ func TestHealthAndReflection(t *testing.T) {
 	}
 	for reflected, house := range map[bool]*house{true: h, false: open(t)} {
 		stream, err := reflectionv1.NewServerReflectionClient(house.conn).ServerReflectionInfo(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		_ = stream.Send(&reflectionv1.ServerReflectionRequest{
 			MessageRequest: &reflectionv1.ServerReflectionRequest_ListServices{},
 		})

@@ -17,6 +17,7 @@ import (
 	"github.com/msghandler/msghandler/internal/server"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 // openInBubble serves in fake time, and returns a function that makes further connections.
@@ -41,9 +42,7 @@ func begin(t *testing.T, conn *grpc.ClientConn, method string) grpc.ClientStream
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour) // in a bubble that is no time
 	t.Cleanup(cancel)
 	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, method)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return stream
 }
 
@@ -57,9 +56,7 @@ func TestASlowRequestEndsItsConnection(t *testing.T) {
 		},
 		"all but its end": func(t *testing.T, conn *grpc.ClientConn) grpc.ClientStream {
 			stream := begin(t, conn, msghandlerv1.MessageHandlerService_SendHalfMessage_FullMethodName)
-			if err := stream.SendMsg(good("1")); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, stream.SendMsg(good("1")))
 			return stream
 		},
 		"of a call that is answered with a stream": func(t *testing.T, conn *grpc.ClientConn) grpc.ClientStream {
@@ -103,16 +100,12 @@ func TestWaitingCallsKeepTheirConnections(t *testing.T) {
 			answered <- err
 		}()
 		watch, err := healthv1.NewHealthClient(conn).Watch(t.Context(), &healthv1.HealthCheckRequest{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if _, err := watch.Recv(); err != nil {
 			t.Fatal(err)
 		}
 		talk, err := reflectionv1.NewServerReflectionClient(conn).ServerReflectionInfo(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		ask := func() error {
 			list := &reflectionv1.ServerReflectionRequest_ListServices{}
 			if err := talk.Send(&reflectionv1.ServerReflectionRequest{MessageRequest: list}); err != nil {
@@ -121,9 +114,7 @@ func TestWaitingCallsKeepTheirConnections(t *testing.T) {
 			_, err := talk.Recv()
 			return err
 		}
-		if err := ask(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, ask())
 		time.Sleep(time.Hour) // of the bubble
 		if err := ask(); err != nil {
 			t.Errorf("the conversation got %v", err)

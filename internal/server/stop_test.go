@@ -19,6 +19,7 @@ import (
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/server"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 // held is a store that keeps its calls until they are let go.
@@ -64,9 +65,7 @@ func TestAStopFinishesCallsInFlight(t *testing.T) {
 	h := open(t)
 	h.SetServing(true)
 	watch, err := h.health.Watch(t.Context(), &healthv1.HealthCheckRequest{}) // would hold a drain up for ever
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if _, err := watch.Recv(); err != nil {
 		t.Fatal(err)
 	}
@@ -92,14 +91,10 @@ func TestAStopWaitsForNoReflection(t *testing.T) {
 	t.Parallel()
 	h := open(t, func(c *server.Config) { c.Reflection = true })
 	stream, err := reflectionv1.NewServerReflectionClient(h.conn).ServerReflectionInfo(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := stream.Send(&reflectionv1.ServerReflectionRequest{
+	must.Succeed(t, err)
+	must.Succeed(t, stream.Send(&reflectionv1.ServerReflectionRequest{
 		MessageRequest: &reflectionv1.ServerReflectionRequest_ListServices{},
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	if _, err := stream.Recv(); err != nil {
 		t.Fatal(err)
 	}
@@ -171,9 +166,7 @@ func (h *house) dial(t *testing.T, words string) net.Conn {
 	var conns []net.Conn
 	for _, words := range []string{words, "no preface of HTTP/2, so the connection is soon closed"} {
 		conn, err := net.Dial("tcp", h.conn.Target())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		t.Cleanup(func() { _ = conn.Close() })
 		if _, err := io.WriteString(conn, words); err != nil {
 			t.Fatal(err)
@@ -239,9 +232,7 @@ func TestStopWaitsForNoIdleClient(t *testing.T) {
 			if err == nil {
 				err = begin(stream)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			h.alive(t) // on the same connection, so what came before it has been taken in
 			if err := h.Stop(ctx); err != nil {
 				t.Errorf("Stop: %v", err)

@@ -14,6 +14,7 @@ import (
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 // tail listens, and returns when the server does.
@@ -25,9 +26,7 @@ func (h *house) tail(
 	if err == nil {
 		_, err = stream.Header()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return stream
 }
 
@@ -40,9 +39,7 @@ func receive(
 	t.Helper()
 	for len(got) < n {
 		news, err := stream.Recv()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for _, m := range news.GetMoves() {
 			got = append(got, fmt.Sprintf("%s/%s %s", m.GetProducer(), m.GetId(), halfmsg.State(m.GetState())))
 			if time.Since(m.GetTime().AsTime()) > time.Minute {
@@ -162,9 +159,7 @@ func TestTailsAreBoundedAndEnd(t *testing.T) {
 	}
 	stopped, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	if err := h.Stop(stopped); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, h.Stop(stopped))
 	_, err := last.Recv()
 	wantCode(t, err, codes.Unavailable)
 }

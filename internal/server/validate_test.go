@@ -18,6 +18,7 @@ import (
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 // encoded adds what no client library would let through: a text in the field that the numbers lead to.
@@ -437,9 +438,7 @@ func TestItemsOfBatchAreJudgedAlone(t *testing.T) {
 			one("2", "a"),
 		},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	want := []codes.Code{0, codes.InvalidArgument, codes.InvalidArgument, codes.AlreadyExists, 0, 0}
 	for i, o := range answer.GetOutcomes() {
 		if codes.Code(o.GetCode()) != want[i] {

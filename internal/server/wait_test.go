@@ -14,6 +14,7 @@ import (
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/server"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 const (
@@ -184,9 +185,7 @@ func TestATrustedSubmitStoresTheVerdict(t *testing.T) {
 		t.Context(),
 		&msghandlerv1.SubmitAllRequest{Producer: "orders", Ids: []string{"1", "2"}},
 	)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, outcome := range batch.GetOutcomes() {
 		if outcome.GetState() != msghandlerv1.State_STATE_SENDABLE {
 			t.Errorf("in a batch: %v", outcome)
@@ -274,9 +273,7 @@ func TestAStopEndsTheWaits(t *testing.T) {
 	h.store.put("orders", "1", halfmsg.Pending)
 	answered := submit(t.Context(), h, "orders", "1", waitDone)
 	<-claimed
-	if err := h.Stop(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, h.Stop(t.Context()))
 	got := <-answered
 	wantCode(t, got.err, codes.Unavailable)
 	if info, retry := reason(got.err); info.GetReason() != "STOPPING" || !retry {

@@ -23,6 +23,7 @@ import (
 	"github.com/msghandler/msghandler/proto/certs"
 	"github.com/msghandler/msghandler/proto/certs/certstest"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 // recheck is short, so that a test need not wait for the next check of callers.
@@ -79,19 +80,13 @@ func TestStreamsOfWithdrawnTokensEnd(t *testing.T) {
 				c.WithRecheck(recheck)
 			})
 			tail, err := h.operators.TailMessages(withToken(t.Context(), "viewer"), &adminv1.TailMessagesRequest{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if _, err := tail.Header(); err != nil {
 				t.Fatal(err)
 			}
 			attending, err := h.producers.Attend(withToken(t.Context(), "producer"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := attending.Send(helloOf("orders")); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
+			must.Succeed(t, attending.Send(helloOf("orders")))
 			if _, err := attending.Recv(); err != nil {
 				t.Fatal(err)
 			}
@@ -116,14 +111,10 @@ func openTail(t *testing.T, h *house, token string) io.Reader {
 	client.Transport = bearing{client.Transport, token}
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost,
 		h.url()+adminv1.AdminService_TailMessages_FullMethodName, strings.NewReader("\x00\x00\x00\x00\x02{}"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	request.Header.Set("Content-Type", "application/connect+json")
 	answer, err := client.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { _ = answer.Body.Close() })
 	return answer.Body
 }
@@ -141,9 +132,7 @@ func TestStreamsOutliveAnUndecidedSource(t *testing.T) {
 	if err == nil {
 		_, err = tail.Header()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	tokens.change(func() { tokens.err = signal{access.ErrUnavailable, asked} })
 	for range 3 {
 		<-asked
@@ -180,9 +169,7 @@ func TestStreamsOfUndecidedSourceExpire(t *testing.T) {
 	if err == nil {
 		_, err = tail.Header()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	tokens.change(func() { tokens.err = access.ErrUnavailable })
 	_, err = tail.Recv()
 	wantCode(t, err, codes.Unavailable)
@@ -231,13 +218,9 @@ func TestConnectionsOfWithdrawnCertificatesAreClosed(t *testing.T) {
 		}
 	}
 	raw, err := tls.Dial("tcp", address, a.Client("leaves.shop")) // an HTTP client
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer raw.Close()
-	if err := raw.Handshake(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, raw.Handshake())
 	mu.Lock()
 	withdrawn = "leaves.shop"
 	mu.Unlock()
@@ -261,9 +244,7 @@ func TestExpiredCertificateIsRefusedNextCall(t *testing.T) {
 	ends := time.Now().Add(5 * time.Second)
 	certFile, keyFile := a.IssueEdited(func(c *x509.Certificate) { c.NotAfter = ends }, "orders.shop")
 	pair, err := tls.LoadX509KeyPair(certFile, keyFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	config := a.Client()
 	config.Certificates = []tls.Certificate{pair}
 	admin := adminv1.NewAdminServiceClient(connect(t, address,

@@ -12,6 +12,7 @@ import (
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/sendloop"
 	"github.com/msghandler/msghandler/internal/sqloutbox"
+	"github.com/msghandler/msghandler/test/must"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -83,9 +84,7 @@ func TestUnknownBrokersRowUsesNoAttempt(t *testing.T) {
 		if err != nil || health.Unknown != "later" {
 			s.t.Errorf("the examination finds the broker %q, %v", health.Unknown, err)
 		}
-		if err := r.Close(context.Background()); err != nil {
-			s.t.Fatal(err)
-		}
+		must.Succeed(s.t, r.Close(context.Background()))
 		s.brokers["later"] = s.brokers[""]
 		s.relay()
 		servers.Eventually(s.t, 20*time.Second, "the row is sent", func() bool {

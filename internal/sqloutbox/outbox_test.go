@@ -15,6 +15,7 @@ import (
 	"github.com/msghandler/msghandler/internal/sqloutbox"
 	sqlmarker "github.com/msghandler/msghandler/producer/marker/sql"
 	"github.com/msghandler/msghandler/producer/outbox"
+	"github.com/msghandler/msghandler/test/must"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -155,13 +156,9 @@ func TestForbiddenRowWaitsForThePolicy(t *testing.T) {
 func TestFailedRowReachesDeadLetterExchange(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "postgresql")
-	if err := s.channel.ExchangeDeclare("dead", "fanout", true, false, false, false, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.channel.ExchangeDeclare("dead", "fanout", true, false, false, false, nil))
 	s.declare("graves")
-	if err := s.channel.QueueBind("graves", "", "dead", false, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.channel.QueueBind("graves", "", "dead", false, nil))
 	to := s.brokers[""]
 	to.DeadLetterExchange = "dead"
 	s.brokers[""] = to
@@ -224,9 +221,7 @@ func TestCutListenerFindsWhatItMissed(t *testing.T) {
 			var cut int
 			err := s.db.QueryRowContext(t.Context(), `SELECT COUNT(pg_terminate_backend(pid)) FROM pg_stat_activity
 				WHERE datname = current_database() AND query LIKE 'LISTEN%'`).Scan(&cut)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			return cut > 0
 		})
 		id := fmt.Sprint("missed-", i)
@@ -315,9 +310,7 @@ func TestSDKRelaySharesTheTable(t *testing.T) {
 		seen := bySDK()
 		for {
 			d, more, err := s.channel.Get("paid", true)
-			if err != nil {
-				s.t.Fatal(err)
-			}
+			must.Succeed(s.t, err)
 			if !more {
 				break
 			}
@@ -342,14 +335,10 @@ func (s *site) relayOfSDK() func() map[string]int {
 		dialect = sqlmarker.MySQL
 	}
 	table, err := sqlmarker.NewOutbox(sqlmarker.OutboxConfig{DB: s.db, Dialect: dialect, Producer: "orders"})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.Succeed(s.t, err)
 	to := &recorder{sent: map[string]int{}}
 	relay, err := outbox.New(outbox.Config{Table: table, Sender: to, Batch: 20, Interval: 50 * time.Millisecond})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.Succeed(s.t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { relay.Run(ctx) })
@@ -384,9 +373,7 @@ func TestCloseSettlesWhatIsInFlight(t *testing.T) {
 		s.exec("INSERT INTO msghandler_outbox (id, routing_key) VALUES " + strings.Join(values, ", "))
 		r := s.relay(func(c *sqloutbox.Config) { c.Settings.Workers, c.Batch = 3, 50 })
 		s.take("paid")
-		if err := r.Close(s.t.Context()); err != nil {
-			s.t.Fatal(err)
-		}
+		must.Succeed(s.t, r.Close(s.t.Context()))
 		if n := s.count("lock_until IS NOT NULL"); n > 0 {
 			s.t.Errorf("%d rows are locked", n)
 		}

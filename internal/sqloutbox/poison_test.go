@@ -10,6 +10,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/sqloutbox"
 	sqlmarker "github.com/msghandler/msghandler/producer/marker/sql"
+	"github.com/msghandler/msghandler/test/must"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -67,18 +68,14 @@ var badRows = [][2]string{
 func onSessions(t *testing.T, test func(s *site, exec func(statement string) error)) {
 	onEach(t, func(s *site) {
 		conn, err := s.db.Conn(s.t.Context())
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		must.Succeed(s.t, err)
 		defer conn.Close()
 		exec := func(statement string) error {
 			_, err := conn.ExecContext(s.t.Context(), statement)
 			return err
 		}
 		if strings.HasPrefix(s.dsn, "mariadb") {
-			if err := exec("SET SESSION sql_mode = ''"); err != nil {
-				s.t.Fatal(err)
-			}
+			must.Succeed(s.t, exec("SET SESSION sql_mode = ''"))
 		}
 		test(s, exec)
 	})
@@ -145,9 +142,7 @@ func TestRowsWithinTheRulesAreTaken(t *testing.T) {
 func TestMySQLReadsEachPattern(t *testing.T) {
 	t.Parallel()
 	statements, err := sqlmarker.OutboxDDL(sqlmarker.MySQL, "orders", "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	ddl := strings.Join(statements, "\n")
 	if binary := regexp.MustCompile(`\bCHAR\([0-9]+\)`).FindString(ddl); binary != "" {
 		t.Errorf("%s is binary", binary)
@@ -192,13 +187,9 @@ func TestLoadReadsNoBodyOverLimit(t *testing.T) {
 		table, err := sqlmarker.NewOutbox(sqlmarker.OutboxConfig{
 			DB: s.db, Dialect: dialect, Producer: "orders", MaxBody: 3,
 		})
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		must.Succeed(s.t, err)
 		claim, err := table.Claim(s.t.Context(), sqlmarker.ClaimRequest{Limit: 10, Lock: time.Minute})
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		must.Succeed(s.t, err)
 		slices.SortFunc(claim.Messages, func(a, b sqlmarker.Claimed) int { return cmp.Compare(a.ID, b.ID) })
 		if len(claim.Messages) != 2 || claim.Messages[0].Bytes != 0 || claim.Messages[1].Bytes != 3 {
 			s.t.Errorf("a body that is not loaded counts: %+v", claim.Messages) // as time to load, so the lock would last
@@ -222,9 +213,7 @@ func TestDatabaseWithoutAnEncodingIsRefused(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "postgresql")
 	var name string
-	if err := s.db.QueryRowContext(t.Context(), "SELECT current_database() || '_ascii'").Scan(&name); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.db.QueryRowContext(t.Context(), "SELECT current_database() || '_ascii'").Scan(&name))
 	s.exec("CREATE DATABASE " + name + " ENCODING 'SQL_ASCII' TEMPLATE template0")
 	settings := s.settings()
 	settings.DSN = strings.Replace(s.dsn, strings.TrimSuffix(name, "_ascii"), name, 1)

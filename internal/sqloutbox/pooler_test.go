@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/internal/sqloutbox"
+	"github.com/msghandler/msghandler/test/must"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -17,9 +18,7 @@ func TestRowsLeaveThroughPgBouncer(t *testing.T) {
 	d := servers.PostgreSQL(t)
 	s := newSiteOn(t, d)
 	s.dsn = servers.PgBouncer(t, d)
-	if err := sqloutbox.Migrate(t.Context(), "shop", s.settings()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, sqloutbox.Migrate(t.Context(), "shop", s.settings()))
 	r := s.relay(func(c *sqloutbox.Config) { c.Settings.Workers = 3 })
 	for i := range 30 {
 		id := fmt.Sprint(i)
@@ -41,9 +40,7 @@ func TestPreparedTransactionsNeedNoTrigger(t *testing.T) {
 	t.Parallel()
 	s := newSiteOn(t, servers.DurablePostgreSQL(t, "max_prepared_transactions=5"))
 	conn, err := s.db.Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer conn.Close()
 	prepare := func(id string) error {
 		for _, statement := range []string{
@@ -61,9 +58,7 @@ func TestPreparedTransactionsNeedNoTrigger(t *testing.T) {
 		t.Errorf("with the trigger: %v", err)
 	}
 	s.exec("DROP TRIGGER msghandler_outbox_notify ON msghandler_outbox")
-	if err := prepare("2"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, prepare("2"))
 	s.relay()
 	if d := s.take("paid"); d.MessageId != "2" {
 		t.Errorf("%s came", d.MessageId)

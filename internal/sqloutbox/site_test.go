@@ -20,6 +20,7 @@ import (
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/sendloop"
 	"github.com/msghandler/msghandler/internal/sqloutbox"
+	"github.com/msghandler/msghandler/test/must"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -60,13 +61,10 @@ func newSiteOn(t *testing.T, d *servers.Database) *site {
 		s.dsn = "mariadb://" + strings.NewReplacer("tcp(", "", ")", "").Replace(d.DSN)
 	}
 	var err error
-	if s.db, err = sql.Open(d.Driver, d.DSN); err != nil {
-		t.Fatal(err)
-	}
+	s.db, err = sql.Open(d.Driver, d.DSN)
+	must.Succeed(t, err)
 	t.Cleanup(func() { _ = s.db.Close() })
-	if err := sqloutbox.Migrate(t.Context(), "shop", s.settings()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, sqloutbox.Migrate(t.Context(), "shop", s.settings()))
 	s.broker(servers.RabbitMQ(t).URL)
 	return s
 }
@@ -77,21 +75,16 @@ func (s *site) broker(url string) {
 	publisher, err := brokers.Open(publish.Config{
 		URL: url, ConfirmTimeout: 5 * time.Second, Window: 500, Logger: slog.New(slog.DiscardHandler),
 	})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.Succeed(s.t, err)
 	s.t.Cleanup(func() { _ = publisher.Close(context.Background()) })
 	named := sendloop.Broker{Publisher: publisher}
 	s.brokers = map[string]sendloop.Broker{"": named, "events": named}
 	servers.Eventually(s.t, 20*time.Second, "the broker takes messages", func() bool { return publisher.Ready() == nil })
 	conn, err := amqp.Dial(url)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.Succeed(s.t, err)
 	s.t.Cleanup(func() { _ = conn.Close() })
-	if s.channel, err = conn.Channel(); err != nil {
-		s.t.Fatal(err)
-	}
+	s.channel, err = conn.Channel()
+	must.Succeed(s.t, err)
 	s.declare("paid")
 }
 
@@ -132,9 +125,8 @@ func (s *site) relay(change ...func(*sqloutbox.Config)) *relaying {
 		f(&c)
 	}
 	var err error
-	if r.Outbox, err = sqloutbox.Open(context.Background(), c); err != nil {
-		s.t.Fatal(err)
-	}
+	r.Outbox, err = sqloutbox.Open(context.Background(), c)
+	must.Succeed(s.t, err)
 	s.t.Cleanup(func() {
 		if err := r.Close(context.Background()); err != nil {
 			s.t.Error(err)
@@ -157,9 +149,7 @@ type relaying struct {
 func (r *relaying) metric(t *testing.T, name, label string) float64 {
 	t.Helper()
 	families, err := r.metrics.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, family := range families {
 		for _, m := range family.GetMetric() {
 			if family.GetName() == name && strings.Contains(fmt.Sprint(m.GetLabel()), label) {
@@ -188,9 +178,8 @@ func (s *site) take(queue string) (d amqp.Delivery) {
 	s.t.Helper()
 	servers.Eventually(s.t, 30*time.Second, "a message in "+queue, func() (found bool) {
 		var err error
-		if d, found, err = s.channel.Get(queue, true); err != nil {
-			s.t.Fatal(err)
-		}
+		d, found, err = s.channel.Get(queue, true)
+		must.Succeed(s.t, err)
 		return found
 	})
 	return d
@@ -201,18 +190,14 @@ func (s *site) row(id string) (state int, lastError string) {
 	s.t.Helper()
 	err := s.db.QueryRowContext(s.t.Context(),
 		`SELECT state, COALESCE(last_error, '') FROM msghandler_outbox WHERE id = '`+id+`'`).Scan(&state, &lastError)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.Succeed(s.t, err)
 	return state, lastError
 }
 
 func (s *site) count(where string) (n int) {
 	s.t.Helper()
 	err := s.db.QueryRowContext(s.t.Context(), `SELECT COUNT(*) FROM msghandler_outbox WHERE `+where).Scan(&n)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.Succeed(s.t, err)
 	return n
 }
 

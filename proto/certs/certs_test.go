@@ -20,13 +20,19 @@ import (
 	"github.com/msghandler/msghandler/proto/certs/certstest"
 )
 
+// must ends the test when a step of it returned an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // source opens files and logs to log.
 func source(t *testing.T, files certs.Files, log *bytes.Buffer) *certs.Source {
 	t.Helper()
 	s, err := certs.Open(files, slog.New(slog.NewTextHandler(log, nil)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return s
 }
 
@@ -136,9 +142,7 @@ func TestChangedFilesAreReloaded(t *testing.T) {
 			t.Helper()
 			time.Sleep(time.Second) // in a bubble
 			cert, _, err := meet(client, server)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			return cert.SerialNumber.String()
 		}
 		first := shown()
@@ -150,17 +154,13 @@ func TestChangedFilesAreReloaded(t *testing.T) {
 		if first == second {
 			t.Error("the old certificate is shown")
 		}
-		if err := os.WriteFile(files.Cert, []byte("half a cert"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(files.Cert, []byte("half a cert"), 0o600))
 		for range 3 {
 			if shown() != second {
 				t.Error("the certificate that was good is not shown any more")
 			}
 		}
-		if err := os.Remove(files.Key); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Remove(files.Key))
 		for range 3 {
 			if shown() != second {
 				t.Error("the certificate that was good is not shown any more")
@@ -178,12 +178,8 @@ func TestChangedFilesAreReloaded(t *testing.T) {
 		}
 		other := certstest.NewAuthority(t)
 		content, err := os.ReadFile(other.File)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(a.File, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
+		must(t, os.WriteFile(a.File, content, 0o600))
 		time.Sleep(time.Second)
 		if _, _, err := meet(client, server); err == nil {
 			t.Error("an authority that was taken away is still trusted")
@@ -197,9 +193,7 @@ func TestBadFilesAreNamed(t *testing.T) {
 	cert, key := a.Issue("orders.shop")
 	_, otherKey := a.Issue("orders.shop")
 	missing, text := filepath.Join(t.TempDir(), "missing.pem"), filepath.Join(t.TempDir(), "text.pem")
-	if err := os.WriteFile(text, []byte("no certificate"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(text, []byte("no certificate"), 0o600))
 	for name, c := range map[string]struct {
 		files certs.Files
 		want  []string

@@ -25,9 +25,7 @@ func serverOf(t *testing.T, a *certstest.Authority, clients certs.Clients) *cert
 	files := certs.Files{CA: a.File}
 	files.Cert, files.Key = a.Issue("coordinator.shop")
 	s, err := certs.OpenServer(files, clients, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return s
 }
 
@@ -41,9 +39,7 @@ func shown(t *testing.T, server *certs.Source, client *certs.Source) credentials
 	config.NextProtos = []string{"h2"}
 	go func() { _ = tls.Client(here, config).HandshakeContext(t.Context()) }()
 	_, info, err := server.Server().ServerHandshake(there)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return info
 }
 
@@ -121,12 +117,8 @@ func TestCertificatesOfOpenConnectionsAreWithdrawn(t *testing.T) {
 		time.Sleep(time.Hour)
 		check("an hour later", "revoked", "expires")
 		content, err := os.ReadFile(other.File)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(a.File, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
+		must(t, os.WriteFile(a.File, content, 0o600))
 		check("without the authority, whose list is still there", "stays", "revoked", "expires")
 	})
 }
@@ -139,9 +131,7 @@ func TestAuthorityIsWithdrawnBesideBadKey(t *testing.T) {
 		files := certs.Files{CA: a.File}
 		files.Cert, files.Key = a.Issue("coordinator.shop")
 		server, err := certs.OpenServer(files, certs.Clients{}, slog.New(slog.DiscardHandler))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		cert, key := a.Issue("orders.shop")
 		info := shown(t, server, clientOf(t, a, cert, key))
 		for from, to := range map[string]string{key: files.Key, other.File: a.File} {
@@ -149,9 +139,7 @@ func TestAuthorityIsWithdrawnBesideBadKey(t *testing.T) {
 			if err == nil {
 				err = os.WriteFile(to, content, 0o600)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 		}
 		time.Sleep(2 * time.Second) // in a bubble: the files are read again
 		if server.Withdrawn(info) == nil {
@@ -185,17 +173,13 @@ func TestListsOfOtherAuthoritiesCount(t *testing.T) {
 func withChain(t *testing.T, between *certstest.Authority, files ...string) {
 	t.Helper()
 	chain, err := os.ReadFile(between.File)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, name := range files {
 		own, err := os.ReadFile(name)
 		if err == nil {
 			err = os.WriteFile(name, append(own, chain...), 0o600)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 }
 
@@ -205,9 +189,7 @@ func TestBadRevocationListsAreNamed(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, content string) string {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, []byte(content), 0o600))
 		return path
 	}
 	for file, want := range map[string]string{

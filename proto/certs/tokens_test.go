@@ -23,9 +23,7 @@ const (
 
 func writeFile(t *testing.T, path, content string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte(content), 0o600))
 }
 
 // A rotation: the new token is accepted beside the old one, then shown, then the old one is removed.
@@ -36,9 +34,7 @@ func TestTokensRotateWithoutARestart(t *testing.T) {
 		writeFile(t, path, "# of the shop\n\n  "+oldToken+"\t\r\n")
 		var log bytes.Buffer
 		tokens, err := certs.OpenTokens(path, slog.New(slog.NewTextHandler(&log, nil)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		stands := func(when, first string, accepted ...string) {
 			t.Helper()
 			time.Sleep(time.Second) // in a bubble
@@ -64,9 +60,7 @@ func TestTokensRotateWithoutARestart(t *testing.T) {
 			writeFile(t, path, bad)
 			stands(name, newToken, newToken)
 		}
-		if err := os.Remove(path); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Remove(path))
 		for range 2 {
 			stands("without a file", newToken, newToken)
 		}
@@ -110,9 +104,7 @@ func TestAnEmptySetAcceptsNothing(t *testing.T) {
 		t.Error("a token was accepted")
 	}
 	set, err := certs.NewTokenSet([]string{oldToken, newToken})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for token, want := range map[string]bool{
 		oldToken: true, newToken: true, "": false, oldToken + newToken: false, oldToken[:len(oldToken)-1]: false,
 		strings.ToUpper(oldToken): false,

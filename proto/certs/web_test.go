@@ -35,9 +35,7 @@ func TestServerTellsWhoMayWantHTTP(t *testing.T) {
 		client := tls.Client(here, config)
 		go func() { shaken <- client.HandshakeContext(t.Context()) }()
 		conn, info, err := server.ServerHandshake(there)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if err := <-shaken; err != nil || client.ConnectionState().NegotiatedProtocol != tc.gets {
 			t.Errorf("%q: got %q, %v", tc.offered, client.ConnectionState().NegotiatedProtocol, err)
 		}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/msghandler/msghandler/internal/access/tokenfile"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 // Root adds a token to the file of the coordinator's user, who must be able to read the file afterwards.
@@ -17,17 +18,11 @@ func TestEditKeepsOwner(t *testing.T) {
 	owner := os.Getuid()
 	if owner == 0 {
 		owner = 65534
-		if err := os.Chown(path, owner, owner); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.Chown(path, owner, owner))
 	}
-	if err := tokenfile.Add(path, token("a")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, tokenfile.Add(path, token("a")))
 	info, err := os.Stat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if is, _ := info.Sys().(*syscall.Stat_t); int(is.Uid) != owner {
 		t.Errorf("the file belongs to %d instead of %d", is.Uid, owner)
 	}

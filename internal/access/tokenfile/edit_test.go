@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/msghandler/msghandler/internal/access/tokenfile"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 func token(name string) tokenfile.Token {
@@ -21,9 +22,7 @@ func token(name string) tokenfile.Token {
 func content(t *testing.T, path string) string {
 	t.Helper()
 	read, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return string(read)
 }
 
@@ -32,18 +31,14 @@ func TestEditsKeepOtherLines(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tokens")
 	a, b := token("a"), token("b")
 	write(t, path, "# of the shop\r\n\n"+a.String()) // without an end of the line
-	if err := tokenfile.Add(path, b); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, tokenfile.Add(path, b))
 	if got, want := content(t, path), "# of the shop\r\n\n"+a.String()+"\n"+b.String()+"\n"; got != want {
 		t.Errorf("the file is %q", got)
 	}
 	if err := tokenfile.Add(path, a); err == nil || !strings.Contains(err.Error(), "has a token a;") {
 		t.Errorf("a second a: %v", err)
 	}
-	if err := tokenfile.Remove(path, "a"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, tokenfile.Remove(path, "a"))
 	if got, want := content(t, path), "# of the shop\r\n\n"+b.String()+"\n"; got != want {
 		t.Errorf("the file is %q", got)
 	}
@@ -83,9 +78,7 @@ func TestEditKeepsModeAndLink(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	path, link := filepath.Join(dir, "tokens"), filepath.Join(dir, "link")
-	if err := tokenfile.Add(path, token("a")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, tokenfile.Add(path, token("a")))
 	mode := func(want os.FileMode) {
 		t.Helper()
 		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != want {
@@ -93,9 +86,7 @@ func TestEditKeepsModeAndLink(t *testing.T) {
 		}
 	}
 	mode(0o600)
-	if err := errors.Join(os.Chmod(path, 0o640), os.Symlink(path, link), tokenfile.Add(link, token("b"))); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(os.Chmod(path, 0o640), os.Symlink(path, link), tokenfile.Add(link, token("b"))))
 	mode(0o640)
 	if to, err := os.Readlink(link); err != nil || to != path {
 		t.Errorf("the link names %q, %v", to, err)

@@ -18,13 +18,12 @@ import (
 
 	"github.com/msghandler/msghandler/internal/access"
 	"github.com/msghandler/msghandler/internal/access/tokenfile"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 func write(t testing.TB, path, content string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(path, []byte(content), 0o600))
 }
 
 // newToken returns a token and its line in the file.
@@ -38,9 +37,7 @@ func open(t testing.TB, content string) (*tokenfile.File, string) {
 	path := filepath.Join(t.TempDir(), "tokens")
 	write(t, path, content)
 	file, err := tokenfile.Open(path, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return file, path
 }
 
@@ -60,9 +57,7 @@ func TestTokenBecomesAnIdentity(t *testing.T) {
 		},
 	} {
 		got, err := file.Authenticate(t.Context(), secret)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(access.Identity{})); diff != "" {
 			t.Error(diff)
 		}
@@ -133,9 +128,7 @@ func TestChangedFileIsReadAgain(t *testing.T) {
 		write(t, path, firstLine)
 		var log bytes.Buffer
 		file, err := tokenfile.Open(path, slog.New(slog.NewTextHandler(&log, nil)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		accepts := func(when string, firstIs, secondIs bool) {
 			t.Helper()
 			time.Sleep(time.Second) // in a bubble
@@ -176,9 +169,7 @@ func TestExposedFileIsWarnedOf(t *testing.T) {
 	for mode, want := range map[os.FileMode]string{
 		0o600: "", 0o640: "", 0o644: "every user of this machine may read the token file; set its mode to 0600",
 	} {
-		if err := os.Chmod(path, mode); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.Chmod(path, mode))
 		var log bytes.Buffer
 		if _, err := tokenfile.Open(path, slog.New(slog.NewTextHandler(&log, nil))); err != nil {
 			t.Fatal(err)

@@ -16,15 +16,14 @@ import (
 	"github.com/msghandler/msghandler/internal/app/doctor"
 	"github.com/msghandler/msghandler/internal/config"
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 // closing accepts connections and closes them.
 func closing(t *testing.T) (address string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var accepting sync.WaitGroup
 	accepting.Go(func() {
 		for {

@@ -8,6 +8,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/msghandler/msghandler/internal/app/doctor"
+	"github.com/msghandler/msghandler/test/must"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -29,14 +30,10 @@ func TestLimitedDeadLetterQueueIsFound(t *testing.T) {
 	vhost := servers.RabbitMQ(t)
 	s := newSite(t, vhost.URL)
 	conn, err := amqp.Dial(vhost.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer conn.Close()
 	ch, err := conn.Channel()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	quorum := func(queue string, further amqp.Table) {
 		further[amqp.QueueTypeArg] = amqp.QueueTypeQuorum
 		if _, err := ch.QueueDeclare(queue, true, false, false, false, further); err != nil {

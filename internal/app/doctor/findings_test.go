@@ -15,6 +15,7 @@ import (
 	"github.com/msghandler/msghandler/internal/config"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/must"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -22,9 +23,7 @@ import (
 func (s *site) dial() *grpc.ClientConn {
 	s.t.Helper()
 	conn, err := grpc.NewClient(s.app.GRPCAddr(), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.Succeed(s.t, err)
 	s.t.Cleanup(func() { _ = conn.Close() })
 	return conn
 }
@@ -54,21 +53,15 @@ func (s *site) watch(change func(c *config.Config)) {
 func (s *site) fill(queue string, messages int) {
 	s.t.Helper()
 	conn, err := amqp.Dial(s.e.Settings.AMQP.URLs[0])
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.Succeed(s.t, err)
 	defer conn.Close()
 	ch, err := conn.Channel()
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.Succeed(s.t, err)
 	if _, err := ch.QueueDeclare(queue, true, false, false, false, nil); err != nil {
 		s.t.Fatal(err)
 	}
 	for range messages {
-		if err := ch.PublishWithContext(s.t.Context(), "", queue, false, false, amqp.Publishing{}); err != nil {
-			s.t.Fatal(err)
-		}
+		must.Succeed(s.t, ch.PublishWithContext(s.t.Context(), "", queue, false, false, amqp.Publishing{}))
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/msghandler/msghandler/internal/app/doctor"
 	"github.com/msghandler/msghandler/internal/config"
 	"github.com/msghandler/msghandler/internal/sqloutbox"
+	"github.com/msghandler/msghandler/test/must"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -36,16 +37,12 @@ func TestOutboxFindings(t *testing.T) {
 		t.Fatalf("%+v", found)
 	}
 	delete(c.Outbox, "away")
-	if err := sqloutbox.Migrate(t.Context(), "shop", shop); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, sqloutbox.Migrate(t.Context(), "shop", shop))
 	if found := examined(t, c); len(found) != 1 || found[0].Severity != doctor.OK {
 		t.Fatalf("of an empty table: %+v", found)
 	}
 	db, err := sql.Open(d.Driver, d.DSN)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer db.Close()
 	if _, err := db.ExecContext(t.Context(), `INSERT INTO msghandler_outbox (id, routing_key, state, due_at, last_error)
 		VALUES ('1001', 'paid', 4, NULL, 'no such exchange')`); err != nil {
@@ -70,9 +67,7 @@ func TestOutboxOnGaleraIsFound(t *testing.T) {
 	d := servers.GaleraMariaDB(t)
 	shop := config.DefaultOutbox()
 	shop.DSN, shop.Producer = "mariadb://"+strings.NewReplacer("tcp(", "", ")", "").Replace(d.DSN), "orders"
-	if err := sqloutbox.Migrate(t.Context(), "shop", shop); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, sqloutbox.Migrate(t.Context(), "shop", shop))
 	c := config.Default()
 	c.Redis.URL, c.AMQP.URLs = "redis://127.0.0.1:1/0", []string{"amqp://127.0.0.1:1/"}
 	c.Outbox = map[string]config.Outbox{"shop": shop}
@@ -87,17 +82,13 @@ func TestOutboxFindingsOfRightsAndStrangers(t *testing.T) {
 	d := servers.PostgreSQL(t)
 	shop := config.DefaultOutbox()
 	shop.DSN, shop.Producer = d.DSN, "stock"
-	if err := sqloutbox.Migrate(t.Context(), "shop", shop); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, sqloutbox.Migrate(t.Context(), "shop", shop))
 	shop.Producer = "orders"
 	c := config.Default()
 	c.Redis.URL, c.AMQP.URLs = "redis://127.0.0.1:1/0", []string{"amqp://127.0.0.1:1/"}
 	c.Outbox = map[string]config.Outbox{"shop": shop}
 	db, err := sql.Open(d.Driver, d.DSN)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer db.Close()
 	if _, err := db.ExecContext(t.Context(), `INSERT INTO msghandler_outbox (routing_key) VALUES ('paid')`); err != nil {
 		t.Fatal(err)
@@ -111,16 +102,12 @@ func TestOutboxFindingsOfRightsAndStrangers(t *testing.T) {
 		t.Errorf("the remedy %q: %v", remedy, err)
 	}
 	_, err = db.ExecContext(t.Context(), `UPDATE msghandler_outbox SET producer = 'orders', broker = 'later'`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if found := examined(t, c); len(found) != 1 || found[0].Name != "outbox-broker" {
 		t.Errorf("of an unknown broker: %+v", found)
 	}
 	_, err = db.ExecContext(t.Context(), `UPDATE msghandler_outbox SET producer = 'stock', broker = ''`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	other := shop
 	other.Producer = "stock"
 	c.Outbox["stock"] = other

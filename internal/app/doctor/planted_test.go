@@ -30,6 +30,7 @@ import (
 	"github.com/msghandler/msghandler/proto/certs/certstest"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/must"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -133,9 +134,7 @@ var planted = []struct {
 	}},
 	{name: "secrets-exposed", plant: func(s *site) {
 		path := tokenFile(s.t, goodToken)
-		if err := os.Chmod(path, 0o644); err != nil {
-			s.t.Fatal(err)
-		}
+		must.Succeed(s.t, os.Chmod(path, 0o644))
 		s.e.Settings.PrivateFiles = []config.PrivateFile{{Key: "redis.url_file", Path: path}}
 	}},
 	{name: "callbacks-token-plain", plant: func(s *site) { s.e.Settings.Callbacks.TokenFile = tokenFile(s.t, goodToken) }},
@@ -262,9 +261,7 @@ const goodToken = "g00d-0123456789abcdef"
 func tokenFile(t *testing.T, token string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "tokens")
-	if err := os.WriteFile(file, []byte(token+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(file, []byte(token+"\n"), 0o600))
 	return file
 }
 
@@ -284,9 +281,7 @@ func guarded(t *testing.T, token string) string {
 		Name: "stock", Coordinator: "127.0.0.1:1", Markers: memory.New(),
 		Coordinators: producer.Coordinators{Tokens: []string{token}}, Logger: slog.New(slog.DiscardHandler),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { _ = p.Close(context.Background()) })
 	return serveProducer(t, p.Register)
 }
@@ -344,9 +339,7 @@ var named = regexp.MustCompile(`(?s)(?:warn|trouble|note|add)\(\s*(?:\w+(?:\(\w+
 func TestEachFindingIsExplained(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../../docs/reference/findings.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	explained := map[string]bool{}
 	for _, heading := range regexp.MustCompile(`(?m)^### ([a-z-]+)$`).FindAllStringSubmatch(string(page), -1) {
 		explained[heading[1]] = true
@@ -383,9 +376,7 @@ func findingsOfTheSources(t *testing.T) map[string]bool {
 				continue
 			}
 			source, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			for _, found := range named.FindAllStringSubmatch(string(source), -1) {
 				name := cmp.Or(found[1], found[2], found[3])
 				names[prefix+strings.TrimPrefix(name, prefix)] = true
@@ -410,9 +401,7 @@ func fillMemory(percent float64) func(*site) {
 		s.redis.CLI("SETRANGE", "filler", strconv.Itoa(64<<20), "x")
 		_, rest, _ := strings.Cut(s.redis.CLI("INFO", "memory"), "used_memory:")
 		used, err := strconv.ParseFloat(strings.TrimSpace(strings.SplitN(rest, "\n", 2)[0]), 64)
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		must.Succeed(s.t, err)
 		s.redis.CLI("CONFIG", "SET", "maxmemory", strconv.Itoa(int(used*100/percent)))
 	}
 }
@@ -438,9 +427,7 @@ func plantReplica(s *site) {
 // plantLogin uses another user, or another virtual host.
 func plantLogin(s *site, user *url.Userinfo, vhost string) {
 	u, err := url.Parse(s.e.Settings.AMQP.URLs[0])
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.Succeed(s.t, err)
 	u.User = user
 	if vhost != "" {
 		u.Path = vhost
@@ -451,9 +438,7 @@ func plantLogin(s *site, user *url.Userinfo, vhost string) {
 // plantDead has a message refused to the last.
 func plantDead(s *site) {
 	conn, err := grpc.NewClient(s.app.GRPCAddr(), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.Succeed(s.t, err)
 	defer conn.Close()
 	target := other{confirm: say(pb.Verdict_VERDICT_COMMITTED)}.serve(s.t)
 	api := pb.NewMessageHandlerServiceClient(conn)
@@ -488,9 +473,7 @@ func (s *site) send(target string, state pb.State) {
 func (s *site) sendHalf(half *pb.SendHalfMessageRequest, state pb.State) {
 	half.Producer, half.Message = "stock", &pb.Message{Id: "1", RoutingKey: "nowhere"}
 	conn, err := grpc.NewClient(s.app.GRPCAddr(), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.Succeed(s.t, err)
 	defer conn.Close()
 	api, admin := pb.NewMessageHandlerServiceClient(conn), adminv1.NewAdminServiceClient(conn)
 	if _, err := api.SendHalfMessage(s.t.Context(), half); err != nil {
@@ -508,9 +491,7 @@ func (s *site) sendHalf(half *pb.SendHalfMessageRequest, state pb.State) {
 // plantHanging listens and never answers, like a network that drops packets.
 func plantHanging(s *site) {
 	mute, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.Succeed(s.t, err)
 	s.t.Cleanup(func() { _ = mute.Close() })
 	s.e.Producers["stock"] = mute.Addr().String()
 }
@@ -565,9 +546,7 @@ func TestABlockedBrokerIsFound(t *testing.T) {
 	m := node.Management()
 	put := func(path string, in map[string]string) {
 		t.Helper()
-		if err := m.Call(http.MethodPut, path, in, nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, m.Call(http.MethodPut, path, in, nil))
 	}
 	put("/api/users/weak", map[string]string{"password": "pw", "tags": ""})
 	put("/api/permissions/%2F/weak", map[string]string{"configure": ".*", "write": "^orders$", "read": ".*"})

@@ -19,6 +19,7 @@ import (
 	"github.com/msghandler/msghandler/producer"
 	"github.com/msghandler/msghandler/producer/marker/memory"
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/must"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -62,9 +63,7 @@ func newSiteOn(
 func (s *site) startCoordinator(c config.Config) {
 	s.t.Helper()
 	a, err := app.New(s.t.Context(), c, app.Deps{Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.Succeed(s.t, err)
 	ended := make(chan error, 1)
 	go func() { ended <- a.Run(context.Background()) }()
 	s.t.Cleanup(func() {
@@ -91,9 +90,7 @@ func sdk(t *testing.T, coordinator string) *producer.Producer {
 	p, err := producer.New(producer.Config{
 		Name: "orders", Coordinator: coordinator, Markers: memory.New(), Coordinators: producer.Coordinators{Anyone: true},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { _ = p.Close(context.Background()) })
 	return p
 }
@@ -102,9 +99,7 @@ func sdk(t *testing.T, coordinator string) *producer.Producer {
 func serveProducer(t *testing.T, register func(grpc.ServiceRegistrar)) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	server := grpc.NewServer()
 	register(server)
 	ended := make(chan struct{})

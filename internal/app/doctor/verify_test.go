@@ -24,6 +24,7 @@ import (
 	"github.com/msghandler/msghandler/producer/marker/memory"
 	sqlmarker "github.com/msghandler/msghandler/producer/marker/sql"
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 // verify examines a producer with the default configuration.
@@ -47,9 +48,7 @@ func newSDK(t *testing.T, markers marker.Store) *producer.Producer {
 		Name: "orders", Coordinator: "127.0.0.1:1", Markers: markers,
 		Coordinators: producer.Coordinators{Anyone: true},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { _ = p.Close(context.Background()) })
 	if _, err := markers.Put(t.Context(), []string{"1001"}, marker.Committed); err != nil {
 		t.Fatal(err)
@@ -60,17 +59,11 @@ func newSDK(t *testing.T, markers marker.Store) *producer.Producer {
 func TestProducerWithSDKKeepsContract(t *testing.T) {
 	t.Parallel()
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "orders.db")+"?_pragma=busy_timeout(5000)")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { _ = db.Close() })
 	markers, err := sqlmarker.New(sqlmarker.Config{DB: db, Dialect: sqlmarker.SQLite, Producer: "orders"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := markers.Migrate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, markers.Migrate(t.Context()))
 	found := verify(t, serveSDK(t, markers), "1001")
 	if names := complaints(t, found); len(names) > 0 || len(found) != 11 {
 		t.Errorf("of a good producer it says %+v", found)

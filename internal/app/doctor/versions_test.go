@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/msghandler/msghandler/internal/app/doctor"
+	"github.com/msghandler/msghandler/test/must"
 	"github.com/msghandler/msghandler/test/servers"
 	"github.com/msghandler/msghandler/test/wire"
 )
@@ -73,9 +74,7 @@ func TestVersionsOfRabbitMQAreJudged(t *testing.T) {
 	var overview struct {
 		Version string `json:"rabbitmq_version"`
 	}
-	if err := vhost.Management().Call(http.MethodGet, "/api/overview", nil, &overview); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, vhost.Management().Call(http.MethodGet, "/api/overview", nil, &overview))
 	for minor, want := range map[[2]int][]string{
 		{3, 9}: {"warning rabbitmq-old"}, {4, 0}: nil, {4, 3}: nil, {4, 4}: {"note rabbitmq-new"},
 		{5, 0}: {"note rabbitmq-new"},

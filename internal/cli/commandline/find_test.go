@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/msghandler/msghandler/internal/cli/commandline"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 func TestProgramBesideWinsOverPath(t *testing.T) {
@@ -17,9 +18,7 @@ func TestProgramBesideWinsOverPath(t *testing.T) {
 		t.Errorf("without the program: %v", err)
 	}
 	executable, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	beside := filepath.Join(filepath.Dir(executable), name)
 	t.Cleanup(func() { _ = os.Remove(beside) })
 	find := func(want string) {
@@ -29,13 +28,9 @@ func TestProgramBesideWinsOverPath(t *testing.T) {
 		}
 	}
 	for _, file := range []string{filepath.Join(path, name), beside} {
-		if err := os.WriteFile(file, nil, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(file, nil, 0o700))
 		find(file)
 	}
-	if err := os.Chmod(beside, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Chmod(beside, 0o600))
 	find(filepath.Join(path, name))
 }

@@ -10,14 +10,13 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/msghandler/msghandler/internal/escape"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 func TestNullDeviceIsNoTerminal(t *testing.T) {
 	t.Parallel()
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer null.Close()
 	if IsTerminal(null) {
 		t.Error(os.DevNull + " is taken for a terminal")
@@ -45,9 +44,7 @@ func TestJSONEscapesInvisibleCharacters(t *testing.T) {
 			"line":     func(s *Session) error { return s.PrintJSONLine(map[string]string{"routing_key": text}) },
 		} {
 			var out bytes.Buffer
-			if err := print(&Session{Process: Process{Out: &out}}); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, print(&Session{Process: Process{Out: &out}}))
 			var got map[string]string
 			if err := json.Unmarshal(out.Bytes(), &got); err != nil || got["routing_key"] != text {
 				t.Errorf("%s of %q: got %q, %v, of\n%s", name, text, got["routing_key"], err, &out)

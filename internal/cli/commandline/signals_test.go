@@ -7,6 +7,8 @@ import (
 	"os"
 	"syscall"
 	"testing"
+
+	"github.com/msghandler/msghandler/test/must"
 )
 
 // signalSelf sends this process a signal, as an operator would. Nothing else in this package listens for signals
@@ -14,12 +16,8 @@ import (
 func signalSelf(t *testing.T) {
 	t.Helper()
 	self, err := os.FindProcess(os.Getpid())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := self.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, self.Signal(syscall.SIGTERM))
 }
 
 func TestSecondSignalEndsAtOnce(t *testing.T) {

@@ -5,14 +5,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/msghandler/msghandler/test/must"
 )
 
 func TestTokenComesFromFileOrEnvironment(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(file, []byte("# of ci\n5ecret-of-the-file\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(file, []byte("# of ci\n5ecret-of-the-file\n"), 0o600))
 	const (
 		own, inFile = "MSGHANDLER_TOKEN=5ecret-of-the-variable", "MSGHANDLER_TOKEN_FILE="
 		loopback    = "127.0.0.1:9090"

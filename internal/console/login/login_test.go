@@ -19,6 +19,7 @@ import (
 	"github.com/msghandler/msghandler/internal/access"
 	"github.com/msghandler/msghandler/internal/access/tokenfile"
 	"github.com/msghandler/msghandler/internal/console/login"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 // door is a gate whose page behind it says who has come.
@@ -36,14 +37,10 @@ func open(t *testing.T, secure bool, change ...func(*login.Config)) *door {
 	d := &door{tokens: filepath.Join(t.TempDir(), "tokens"), anna: tokenfile.NewSecret(), bob: tokenfile.NewSecret()}
 	d.write(t, line("anna", d.anna, "role=viewer"), line("bob", d.bob, "role=admin"))
 	file, err := tokenfile.Open(d.tokens, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	rules := access.Rules{Viewers: []string{"proxy:*"}, Operators: []string{"proxy:olga"}}
 	authenticator, err := access.NewAuthenticator(rules, file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	config := login.Config{
 		Authenticator: authenticator, Tokens: file, Logger: slog.New(slog.DiscardHandler),
 		Show: func(w http.ResponseWriter, _ *http.Request, view login.View) {
@@ -77,18 +74,14 @@ func line(name, secret, fields string) string {
 
 func (d *door) write(t *testing.T, lines ...string) {
 	t.Helper()
-	if err := os.WriteFile(d.tokens, []byte(strings.Join(lines, "")), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(d.tokens, []byte(strings.Join(lines, "")), 0o600))
 }
 
 // browser is a client with cookies that follows no redirect.
 func (d *door) browser(t *testing.T) *browser {
 	t.Helper()
 	jar, err := cookiejar.New(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	client := *d.Client()
 	client.Jar = jar
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
@@ -106,9 +99,7 @@ type browser struct {
 func (b *browser) do(method, path string, form url.Values, headers ...string) (*http.Response, string) {
 	b.Helper()
 	r, err := http.NewRequestWithContext(b.Context(), method, b.door.URL+path, strings.NewReader(form.Encode()))
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
 	r.Header.Set("Accept", "text/html")
 	if form != nil {
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
@@ -121,14 +112,10 @@ func (b *browser) do(method, path string, form url.Values, headers ...string) (*
 		r.Header.Add(headers[i], headers[i+1])
 	}
 	answer, err := b.client.Do(r)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
 	defer answer.Body.Close()
 	text, err := io.ReadAll(answer.Body)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
 	return answer, string(text)
 }
 
@@ -163,9 +150,7 @@ func (b *browser) isOut() {
 func (b *browser) session() *http.Cookie {
 	b.Helper()
 	u, err := url.Parse(b.door.URL)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
 	for _, cookie := range b.jar.Cookies(u) {
 		if strings.HasSuffix(cookie.Name, "msghandler_session") {
 			return cookie
@@ -212,15 +197,11 @@ func TestSessionBehindEncryptingProxyIsSecure(t *testing.T) {
 	for host, secure := range map[string]bool{"console.example.com": true, "127.0.0.1": false} {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, d.URL+"/login",
 			strings.NewReader(url.Values{"token": {d.anna}}.Encode()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		r.Host = host
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 		answer, err := d.browser(t).client.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		answer.Body.Close()
 		set := answer.Header.Get("Set-Cookie")
 		if strings.Contains(set, "Secure") != secure || strings.HasPrefix(set, "__Host-") != secure {
@@ -251,9 +232,7 @@ func TestBearerTokenWorksOnEveryPath(t *testing.T) {
 		t.Errorf("got %s", answer.Status) // text/html is accepted too
 	}
 	r, err := http.Get(d.URL + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	r.Body.Close()
 	if r.StatusCode != http.StatusUnauthorized || r.Header.Get("WWW-Authenticate") != "Bearer" {
 		t.Errorf("a program without a token: got %s, %v", r.Status, r.Header)
@@ -267,9 +246,7 @@ func TestRefusedTokensLookAlike(t *testing.T) {
 	old := tokenfile.NewSecret()
 	d.write(t, line("anna", d.anna, "role=viewer"), line("old", old, "expires=2020-01-01T00:00:00Z"))
 	file, err := tokenfile.Open(d.tokens, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	d = open(t, false, func(c *login.Config) { c.Tokens = file })
 	var texts []string
 	for _, token := range []string{tokenfile.NewSecret(), old, "anna", "", d.anna + "x"} {
@@ -321,9 +298,7 @@ func TestForgedSessionsAreRefused(t *testing.T) {
 	replica := open(t, false, func(c *login.Config) { c.Secret = secret })
 	replica.write(t, line("anna", d.anna, "role=reader"))
 	file, err := tokenfile.Open(replica.tokens, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	replica = open(t, false, func(c *login.Config) { c.Secret, c.Tokens = secret, file })
 	if text := with(replica, good.Name, good.Value); text != "token:anna is reader" {
 		t.Errorf("another coordinator with the same secret: got %q", text)

@@ -15,6 +15,7 @@ import (
 	"github.com/msghandler/msghandler/internal/access/tokenfile"
 	"github.com/msghandler/msghandler/internal/console/login"
 	"github.com/msghandler/msghandler/test/issuer"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 // withIssuer is a gate whose issuer knows anna, an operator.
@@ -26,9 +27,7 @@ func withIssuer(t *testing.T, change ...func(*login.Config)) (*door, *issuer.Iss
 		Issuer: from.URL, Audience: "msghandler", LoginClient: "console", NameClaim: "sub",
 		RolesClaim: "roles", ProducersClaim: "producers",
 	}, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	d := open(t, false, append([]func(*login.Config){func(c *login.Config) {
 		c.JWTs = source
 		c.Issuer = &login.Issuer{
@@ -54,9 +53,7 @@ func (b *browser) follow(answer *http.Response) *http.Response {
 		b.Fatalf("%s leads nowhere: %v", answer.Status, err)
 	}
 	next, err := b.client.Get(to.String())
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
 	next.Body.Close()
 	return next
 }
@@ -72,9 +69,7 @@ func (b *browser) atIssuer(next, user string) *url.URL {
 	}
 	said, err := b.client.PostForm(at.Scheme+"://"+at.Host+"/login",
 		url.Values{"id": {at.Query().Get("id")}, "user": {user}})
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
 	said.Body.Close()
 	back, err := b.follow(said).Location()
 	if err != nil {
@@ -170,9 +165,7 @@ func TestAnswersOfOtherLoginsAreRefused(t *testing.T) {
 func mustParse(t *testing.T, text string) *url.URL {
 	t.Helper()
 	u, err := url.Parse(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return u
 }
 
@@ -198,15 +191,11 @@ func TestUnavailableIssuersJWTIsRetried(t *testing.T) {
 	source, err := oidc.New(t.Context(), oidc.Config{
 		Issuer: from.URL, Audience: "msghandler", NameClaim: "sub",
 	}, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	d := open(t, false, func(c *login.Config) {
 		c.JWTs, c.Issuer = source, &login.Issuer{Provider: source, Name: "issuer.example", ClientID: "console"}
 		c.Authenticator, err = access.NewAuthenticator(access.Rules{}, source)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 	})
 	b := d.browser(t)
 	jwt := from.Sign(from.Claims("anna", "msghandler", nil), nil)
@@ -302,9 +291,7 @@ func (b *browser) returnWith(answer url.Values) *http.Response {
 	b.Helper()
 	begun, _ := b.get("/login/oidc")
 	to, err := begun.Location()
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
 	answer.Set("state", to.Query().Get("state"))
 	back, _ := b.comeBack(answer)
 	return back

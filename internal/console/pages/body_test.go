@@ -6,6 +6,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/msghandler/msghandler/test/must"
 )
 
 func TestJSONLayoutIsTheLibrarys(t *testing.T) {
@@ -16,9 +18,7 @@ func TestJSONLayoutIsTheLibrarys(t *testing.T) {
 		`[` + strings.Repeat(`{"id":[1,2]},`, 100) + `0]`,
 	} {
 		var want bytes.Buffer
-		if err := json.Indent(&want, []byte(body), "", "  "); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, json.Indent(&want, []byte(body), "", "  "))
 		if got := indented([]byte(body)); got != want.String()[:min(len(got), want.Len())] ||
 			len(got) < min(want.Len(), maxPreview) {
 			t.Errorf("%.60q is laid out as\n%.600s\nwant\n%.600s", body, got, &want)

@@ -14,6 +14,7 @@ import (
 	"github.com/msghandler/msghandler/internal/access"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 // recorder is an API that discards three messages a call, always has more, fails from some call on, and remembers what
@@ -132,9 +133,7 @@ func TestDiscardWithoutVerdictNeedsATick(t *testing.T) {
 	asked := askMessages(countData{selection: selection{
 		Action: actDiscard, Filter: ofState(halfmsg.Pending), tally: tally{Count: 1200},
 	}})
-	if err := templates["count"].Execute(&page, frame{Data: asked.data}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, templates["count"].Execute(&page, frame{Data: asked.data}))
 	for _, text := range []string{
 		"The businesses of these 1,200 messages may have committed.", "the archive cannot replay them",
 		`name="lose"`, "These 1,200 messages may be lost",

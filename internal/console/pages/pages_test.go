@@ -22,6 +22,7 @@ import (
 	"github.com/msghandler/msghandler/internal/peerstats"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 func TestWords(t *testing.T) {
@@ -321,9 +322,7 @@ func TestEachCauseHasItsAdvice(t *testing.T) {
 func TestAdviceLinksToEntriesOfRunbook(t *testing.T) {
 	t.Parallel()
 	alerts, err := os.ReadFile("../../../docs/reference/alerts.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	all := []advice{onUnknownNote, onRefused, onUncounted, onDead, onAbandoned, onPendingOld, onBacklog, onProducer("a")}
 	all = append(all, onExchange("", "a", ""), known{state: halfmsg.Acknowledged, fault: "x"}.advised())
 	for _, check := range []string{

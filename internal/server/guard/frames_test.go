@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"golang.org/x/net/http2"
+
+	"github.com/msghandler/msghandler/test/must"
 )
 
 // written is what a client sends by a connection: every kind of frame that has to do with data, and others between.
@@ -29,9 +31,7 @@ func written(t *testing.T) []byte {
 		framer.WriteDataPadded(5, true, []byte("x"), []byte{}),
 		framer.WriteRSTStream(7, http2.ErrCodeCancel),
 	} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 	}
 	return all.Bytes()
 }

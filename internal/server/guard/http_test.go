@@ -20,15 +20,15 @@ import (
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/emptypb"
+
+	"github.com/msghandler/msghandler/test/must"
 )
 
 // grpcOver is an admitted request of gRPC over HTTP, and its body.
 func grpcOver(t *testing.T, c *connection, body []byte) (r *request, read io.Reader) {
 	t.Helper()
 	r = &request{Context: context.Background(), conn: c, further: furtherMessage}
-	if err := r.enter(-1); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.enter(-1))
 	return r, Announcing(r, io.NopCloser(bytes.NewReader(body)))
 }
 
@@ -79,9 +79,7 @@ func TestHTTPBodyComesInLargeParts(t *testing.T) {
 	t.Parallel()
 	g := New(Config{Limits: Limits{Calls: 10, Bytes: 10_000, Request: 20_000}})
 	r := &request{Context: context.Background(), conn: connectFrom(t, g, "10.0.0.1"), further: furtherMessage}
-	if err := r.enter(-1); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.enter(-1))
 	sent := append(framed(1000, 1000), framed(10, 10)...)
 	body := Announcing(r, io.NopCloser(iotest.OneByteReader(bytes.NewReader(sent))))
 	var parts []int
@@ -90,9 +88,7 @@ func TestHTTPBodyComesInLargeParts(t *testing.T) {
 		if errors.Is(err, io.EOF) {
 			break
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		parts = append(parts, n)
 	}
 	if want := []int{600, 405, 15}; !slices.Equal(parts, want) {
@@ -111,9 +107,7 @@ func TestHTTPMessagesDoNotPileUp(t *testing.T) {
 			t.Fatal(err)
 		}
 		in := &incoming{request: &emptypb.Empty{}, of: r}
-		if err := g.codec.Unmarshal(mem.BufferSlice{mem.SliceBuffer(message[:0])}, in); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, g.codec.Unmarshal(mem.BufferSlice{mem.SliceBuffer(message[:0])}, in))
 	}
 	if rest, err := io.ReadAll(iotest.DataErrReader(io.LimitReader(body, 17*105))); err != nil || len(rest) == 0 {
 		t.Errorf("%d bytes arrived, %v", len(rest), err)
@@ -155,9 +149,7 @@ func TestGRPCTouchesNoDispatchedConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	conn := <-given
-	if err := conn.SetReadDeadline(time.Now().Add(-time.Second)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, conn.SetReadDeadline(time.Now().Add(-time.Second)))
 	_ = raw.SetDeadline(time.Time{}) // by gRPC
 	if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("the deadline of the HTTP server is gone: %v", err)
@@ -174,9 +166,7 @@ func TestLargeJSONHoldsItsBytes(t *testing.T) {
 	g := New(Config{Limits: Limits{Calls: 10, Bytes: 100_000, Request: 20_000}})
 	c := connectFrom(t, g, "10.0.0.1")
 	first := &request{Context: context.Background(), conn: c}
-	if err := first.enter(26_000); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, first.enter(26_000))
 	if held := g.budgets[requestBytes].used.Load(); held != 26_000 {
 		t.Errorf("%d bytes are held", held)
 	}
@@ -218,9 +208,7 @@ func TestHTTPStreamsBytesOutliveItsHandler(t *testing.T) {
 	ctx := context.WithValue(t.Context(), httpConnKey{}, &httpConn{conn: connectFrom(t, g, "10.0.0.1")})
 	r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/", http.NoBody)
 	admitted, end, err := g.AdmitHTTP(r, "/tail", 1000)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	late, cancel := context.WithTimeout(admitted, 0)
 	defer cancel()
 	tail := streamOf{ctx: late, hangs: make(chan struct{})}
@@ -233,9 +221,7 @@ func TestHTTPStreamsBytesOutliveItsHandler(t *testing.T) {
 		t.Errorf("%d bytes are held while the body is being read", held)
 	}
 	close(tail.hangs)
-	if err := g.Wait(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, g.Wait(t.Context()))
 	if end(); g.budgets[requestBytes].used.Load() != 0 {
 		t.Error("in the end bytes are held")
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/msghandler/msghandler/internal/server/guard"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 // limits are those of a coordinator.
@@ -91,9 +92,7 @@ func TestAFullJSONBatchIsDecoded(t *testing.T) {
 		full.Messages = append(full.Messages, m)
 	}
 	text, err := protojson.MarshalOptions{Multiline: true}.Marshal(full)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	got := &msghandlerv1.SendHalfMessagesRequest{}
 	if refused := decodeJSON(text, got, limits); refused != nil || !proto.Equal(got, full) {
 		t.Errorf("got %v", refused)

@@ -9,6 +9,8 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/msghandler/msghandler/test/must"
 )
 
 // TestProblemsNeedAnotherRequest: a request that HTTP itself refuses is refused again. Only one that was too slow may
@@ -16,9 +18,7 @@ import (
 func TestProblemsNeedAnotherRequest(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../../docs/reference/http.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for reason, kind := range problemTable {
 		f, httpStatus := failureOf(problemf(reason, "text"))
 		if f.Reason != reason || f.Code != answers[kind.code].name || httpStatus != kind.http || f.RetryDelay != "" {

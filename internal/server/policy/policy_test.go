@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/internal/server/policy"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 // ruled is the policy of orders by these rules.
@@ -135,9 +136,7 @@ func TestBytesCountUntilTheyAreDone(t *testing.T) {
 	}
 	look := func(bytes int64, during func()) {
 		t.Helper()
-		if err := b.Weigh(func([]string) ([]int64, error) { during(); return []int64{bytes}, nil }); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, b.Weigh(func([]string) ([]int64, error) { during(); return []int64{bytes}, nil }))
 	}
 	take(60, nil)
 	take(60, policy.ErrBytes)
@@ -169,9 +168,7 @@ func TestWeighNamesProducersThatHaveLimit(t *testing.T) {
 	_ = b.Of("unlimited").Take(1)
 	var asked []string
 	weigh := func(names []string) ([]int64, error) { asked = names; return make([]int64, len(names)), nil }
-	if err := b.Weigh(weigh); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, b.Weigh(weigh))
 	if all := strings.Join(asked, " "); len(asked) != 2 || !strings.Contains(all, "someone") ||
 		!strings.Contains(all, "never-called") {
 		t.Errorf("asked about %q", asked)

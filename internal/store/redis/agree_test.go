@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/msghandler/msghandler/test/must"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -25,9 +26,7 @@ func TestConcurrentStartsAgreeOnShards(t *testing.T) {
 		t.Run(prefix, func(t *testing.T) {
 			t.Parallel()
 			s, err := New(t.Context(), Config{URL: server.URL(), Logger: slog.New(slog.DiscardHandler)}.WithDefaults())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			t.Cleanup(func() { _ = s.Close() })
 			s.config.Prefix = prefix
 			s.intake.AddHook(&otherFirst{s.loops, metaOf(prefix), test.other})

@@ -14,6 +14,7 @@ import (
 	"github.com/msghandler/msghandler/dev/bench/order"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
+	"github.com/msghandler/msghandler/test/must"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -81,9 +82,7 @@ func archived(t *testing.T, store *redisstore.Store, query halfmsg.FinishedQuery
 	}
 	for {
 		page, err := store.ListFinished(t.Context(), query)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		all = append(all, page.Messages...)
 		if query.Cursor = page.Next; query.Cursor == "" {
 			return all

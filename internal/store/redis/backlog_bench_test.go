@@ -11,6 +11,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 var backlogs = flag.String("backlogs", "10000,100000",
@@ -27,9 +28,7 @@ func BenchmarkBacklog(b *testing.B) {
 	for _, state := range []halfmsg.State{halfmsg.Sendable, halfmsg.Pending} {
 		for size := range strings.SplitSeq(*backlogs, ",") {
 			waiting, err := strconv.Atoi(size)
-			if err != nil {
-				b.Fatal(err)
-			}
+			must.Succeed(b, err)
 			b.Run(fmt.Sprintf("%s/%d", state, waiting), func(b *testing.B) { benchmarkBacklog(b, state, waiting) })
 		}
 	}
@@ -45,9 +44,7 @@ func benchmarkBacklog(b *testing.B, state halfmsg.State, waiting int) {
 	}
 	// A store without recent calls from producers: otherwise the backlog yields.
 	store, err := redisstore.New(b.Context(), redisstore.Config{URL: server.URL()}.WithDefaults())
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
 	defer store.Close()
 	var claims []time.Duration
 	cpu, begun, drained := cpuOf(b, server), time.Now(), 0

@@ -10,6 +10,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
+	"github.com/msghandler/msghandler/test/must"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -28,9 +29,7 @@ func BenchmarkCycle(b *testing.B) {
 				URL: server.URL(), Quota: fixed(1_000_000_000), Instance: "host-21896-OG5XG2",
 				Archive: redisstore.Archive{Retention: *archiveFor, MaxMessages: 100_000, MaxBody: 64 << 10},
 			}.WithDefaults())
-			if err != nil {
-				b.Fatal(err)
-			}
+			must.Succeed(b, err)
 			defer store.Close()
 			what, of, _ := strings.Cut(name, "/")
 			size, _ := strconv.Atoi(of)
@@ -99,9 +98,7 @@ func cpuOf(b *testing.B, server *servers.RedisServer) float64 {
 		key, value, _ := strings.Cut(strings.TrimSpace(line), ":")
 		if key == "used_cpu_sys" || key == "used_cpu_user" {
 			seconds, err := strconv.ParseFloat(value, 64)
-			if err != nil {
-				b.Fatal(err)
-			}
+			must.Succeed(b, err)
 			total += seconds
 		}
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 // numbered makes n messages with bodies of some size.
@@ -103,9 +104,7 @@ func TestClaimIsFilledFromOneShard(t *testing.T) {
 	listed := map[string]bool{}
 	for query := (halfmsg.Query{State: halfmsg.Pending, Limit: 100}); ; {
 		page, err := store.List(t.Context(), query)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for _, r := range page.Records {
 			listed[r.ID] = true
 		}
@@ -188,9 +187,7 @@ func TestKeysOfOthersStay(t *testing.T) {
 		"app", "app:other", "app:{00}", "app:{00}:x", "app:{00}:a:b", "application:{00}:orders:m:1", "other:{00}:orders:m:1",
 	}
 	for _, key := range foreign {
-		if err := client.Set(t.Context(), key, "theirs", 0).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, client.Set(t.Context(), key, "theirs", 0).Err())
 	}
 	create(t, store, half("1"))
 	sweep(t, store)
@@ -205,9 +202,7 @@ func TestKeysOfOthersStay(t *testing.T) {
 func TestURLs(t *testing.T) {
 	t.Parallel()
 	_, client, server := fresh(t, redisstore.Config{})
-	if err := client.ConfigSet(t.Context(), "requirepass", "se:c@ret").Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, client.ConfigSet(t.Context(), "requirepass", "se:c@ret").Err())
 	for _, url := range []string{
 		"redis://:se%3Ac%40ret@" + server.Addr, "redis://:se%3Ac%40ret@" + server.Addr + "/3",
 		"redis://default:se%3Ac%40ret@" + server.Addr + "/0?client_name=x",
@@ -318,9 +313,7 @@ func TestBacklogIsWhatWaitsForUs(t *testing.T) {
 	count := func(age time.Duration) int64 {
 		t.Helper()
 		n, err := store.Backlog(t.Context(), age)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return n
 	}
 	if n := count(time.Hour); n != 0 {
@@ -354,9 +347,7 @@ func TestLargeBodiesDelayNoOtherProducer(t *testing.T) {
 			}
 			commitAll(t, store, "large", test.large, test.bytesOfALargeOne)
 			claims, err := store.ClaimSendable(t.Context(), test.producers*test.each+test.large, time.Minute)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			got := map[string]int{}
 			for _, claim := range claims {
 				got[claim.Producer]++

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 var (
@@ -29,9 +30,7 @@ func (r chartReader) add(store *redisstore.Store, counts redisstore.ChartCounts)
 func (r chartReader) read(store *redisstore.Store, chart redisstore.Chart, since time.Time) string {
 	r.Helper()
 	buckets, now, err := store.ReadChart(r.Context(), chart, since)
-	if err != nil {
-		r.Fatal(err)
-	}
+	must.Succeed(r, err)
 	var all []string
 	for _, b := range buckets {
 		all = append(all, fmt.Sprint(now.Sub(b.At), b.Fields))

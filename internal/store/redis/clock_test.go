@@ -12,6 +12,7 @@ import (
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/peers"
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 // clocked is a Redis whose clock the test sets, with coordinators that count in the pulse.
@@ -251,9 +252,7 @@ func TestMasterBehindFlagsRestoredMessages(t *testing.T) {
 	create(t, c.store, half("1"))
 	c.jump(c.store)
 	lost, err := c.server.DB(0).HKeys("msghandler:{00}:pulse")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, field := range lost {
 		if field != "generation" {
 			c.server.HSet("msghandler:{00}:pulse", field, "1")

@@ -12,6 +12,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
+	"github.com/msghandler/msghandler/test/must"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -88,15 +89,11 @@ func idOf(node *servers.RedisServer) string { return strings.TrimSpace(node.CLI(
 func TestScriptIsSentToClusterOnce(t *testing.T) {
 	t.Parallel()
 	node, err := server.NewServer("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer node.Close()
 	var ran atomic.Int64
 	tell := func(command string, say func(*server.Peer)) {
-		if err := node.Register(command, func(c *server.Peer, _ string, _ []string) { say(c) }); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, node.Register(command, func(c *server.Peer, _ string, _ []string) { say(c) }))
 	}
 	tell("CLUSTER", func(c *server.Peer) { // SLOTS: this server has all slots
 		c.WriteLen(1)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/peers"
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 const coordinatorsKey = "msghandler:{00b}:coordinators"
@@ -40,9 +41,7 @@ func (r *runs) coordinator(name string) *redisstore.Store {
 func (r *runs) share(store *redisstore.Store, own peers.Text, findEnds bool) []peers.Entry {
 	r.t.Helper()
 	entries, err := store.ShareReport(r.t.Context(), own, findEnds)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must.Succeed(r.t, err)
 	return entries
 }
 
@@ -216,9 +215,7 @@ func TestReportsInARealRedis(t *testing.T) {
 	t.Parallel()
 	store, client, _ := fresh(t, redisstore.Config{Shards: 2, Instance: "here"})
 	report := fmt.Sprintf("%d\nrunning\nwho\ncounts", time.Now().Add(-time.Minute).UnixMilli())
-	if err := client.HSet(t.Context(), coordinatorsKey, "killed/1", report).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, client.HSet(t.Context(), coordinatorsKey, "killed/1", report).Err())
 	entries, err := store.ShareReport(t.Context(), peers.Text{Lasting: "own"}, true)
 	if err != nil || len(entries) != 1 {
 		t.Fatalf("told are %+v, %v", entries, err)

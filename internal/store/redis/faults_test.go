@@ -14,6 +14,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
+	"github.com/msghandler/msghandler/test/must"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -94,9 +95,7 @@ func TestScriptsForgottenAreLoadedAgain(t *testing.T) {
 	t.Parallel()
 	store, client, _ := fresh(t, redisstore.Config{})
 	flush := func() {
-		if err := client.ScriptFlush(t.Context()).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, client.ScriptFlush(t.Context()).Err())
 	}
 	for i := range 3 {
 		var messages []halfmsg.Message
@@ -121,9 +120,7 @@ func TestFullRedisOnlyFinishesOldMessages(t *testing.T) {
 	store, client, _ := fresh(t, redisstore.Config{})
 	ctx := t.Context()
 	create(t, store, half("old"), half("waiting"))
-	if err := client.ConfigSet(ctx, "maxmemory", "1mb").Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, client.ConfigSet(ctx, "maxmemory", "1mb").Err())
 	if r := store.Create(ctx, []halfmsg.Message{half("new")})[0]; !errors.Is(r.Err, halfmsg.ErrFull) {
 		t.Errorf("create: %v, want ErrFull", r.Err)
 	}
@@ -142,9 +139,7 @@ func TestFullRedisOnlyFinishesOldMessages(t *testing.T) {
 	if r := store.Rollback(ctx, []halfmsg.Name{half("waiting").Name})[0]; r.Err != nil {
 		t.Errorf("rollback: %v", r.Err)
 	}
-	if err := client.ConfigSet(ctx, "maxmemory", "0").Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, client.ConfigSet(ctx, "maxmemory", "0").Err())
 	create(t, store, half("new"))
 }
 
@@ -203,9 +198,7 @@ func TestADeadlineIsKept(t *testing.T) {
 	create(t, store, half("1"))
 	paused := make(chan error, 1)
 	go func() { paused <- client.Do(context.WithoutCancel(t.Context()), "client", "pause", 1500, "all").Err() }()
-	if err := <-paused; err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, <-paused)
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	start := time.Now()
@@ -242,17 +235,13 @@ func TestFindings(t *testing.T) {
 	}
 	check()
 	for name, value := range map[string]string{"maxmemory-policy": "allkeys-lru", "appendonly": "no"} {
-		if err := client.ConfigSet(ctx, name, value).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, client.ConfigSet(ctx, name, value).Err())
 	}
 	check("maxmemory-policy allkeys-lru", "appendonly yes")
 	client.ConfigSet(ctx, "maxmemory-policy", "noeviction")
 	client.ConfigSet(ctx, "save", "60 1")
 	check()
-	if err := client.ReplicaOf(ctx, "127.0.0.1", "1").Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, client.ReplicaOf(ctx, "127.0.0.1", "1").Err())
 	check("is a replica")
 	if r := store.Create(ctx, []halfmsg.Message{half("1")})[0]; !errors.Is(r.Err, halfmsg.ErrUnavailable) {
 		t.Errorf("create on a replica: %v", r.Err)
@@ -283,9 +272,7 @@ func TestReplicasAreWaitedFor(t *testing.T) {
 		return r.Err == nil && r.State == halfmsg.Pending
 	})
 	// The last message has filled Redis, and is on the replica.
-	if err := client.ConfigSet(t.Context(), "maxmemory", "1mb").Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, client.ConfigSet(t.Context(), "maxmemory", "1mb").Err())
 	if err := store.AwaitReplicas(t.Context()); err != nil {
 		t.Errorf("with a full Redis: %v", err)
 	}
@@ -299,9 +286,7 @@ func TestIdleIsCheap(t *testing.T) {
 	t.Parallel()
 	store, client, _ := fresh(t, redisstore.Config{Shards: 16})
 	ctx := t.Context()
-	if err := client.ConfigResetStat(ctx).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, client.ConfigResetStat(ctx).Err())
 	if _, err := store.PendingProducers(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -320,9 +305,7 @@ func TestClockThatJumpedLeavesNothingBehind(t *testing.T) {
 	ctx := t.Context()
 	create(t, store, half("1"))
 	far := float64(time.Now().AddDate(3, 0, 0).UnixMilli())
-	if err := client.ZAdd(ctx, key(t, client, "pending"), redis.Z{Score: far, Member: "1"}).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, client.ZAdd(ctx, key(t, client, "pending"), redis.Z{Score: far, Member: "1"}).Err())
 	claims, err := store.ClaimPending(ctx, map[string]int{"orders": 10}, time.Minute)
 	if err != nil || len(claims) != 1 {
 		t.Fatalf("claimed %v, %v", claims, err)

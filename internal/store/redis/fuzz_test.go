@@ -11,15 +11,14 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 // write gives a whole living record, as create.lua stores it.
 func write(t *testing.T, created time.Time, m *halfmsg.Message) []byte {
 	t.Helper()
 	record, err := (&encoder{}).encode(m, m.Digest())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return bytes.Replace(record, []byte(unstamped), strconv.AppendInt(nil, created.UnixMilli(), 10), 1)
 }
 
@@ -40,9 +39,7 @@ func TestBatchedMessagesKeepTheirLines(t *testing.T) {
 	e := encoder{}
 	for i := range batch {
 		record, err := e.encode(&batch[i], batch[i].Digest())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		var read halfmsg.Message
 		stored := bytes.Replace(record, []byte(unstamped), []byte("1700000000000"), 1)
 		if _, err := decode(stored, halfmsg.Pending, &read); err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
+	"github.com/msghandler/msghandler/test/must"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -32,9 +33,8 @@ func TestTimeLimitSurvivesCoordinators(t *testing.T) {
 			claim := func(store *redisstore.Store, lease time.Duration) (claims []halfmsg.Claim) {
 				servers.Eventually(t, 20*time.Second, "the message is due", func() bool {
 					var err error
-					if claims, err = store.ClaimPending(t.Context(), map[string]int{"orders": 1}, lease); err != nil {
-						t.Fatal(err)
-					}
+					claims, err = store.ClaimPending(t.Context(), map[string]int{"orders": 1}, lease)
+					must.Succeed(t, err)
 					return len(claims) == 1
 				})
 				return claims

@@ -10,6 +10,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
+	"github.com/msghandler/msghandler/test/must"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -39,9 +40,7 @@ func scriptCalls(t *testing.T, nodes []*servers.RedisServer) (calls int) {
 		}
 		text, _, _ := strings.Cut(rest, ",")
 		n, err := strconv.Atoi(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		calls += n
 	}
 	return calls

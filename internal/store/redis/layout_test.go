@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
+	"github.com/msghandler/msghandler/test/must"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -104,9 +105,7 @@ func TestTwoLayoutsAreFound(t *testing.T) {
 	layoutOf := func(s *redisstore.Store) (found []redisstore.Finding) {
 		t.Helper()
 		all, err := s.Check(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return slices.DeleteFunc(all, func(f redisstore.Finding) bool { return f.Name != "redis-layout" })
 	}
 	client.Del(t.Context(), "msghandler:meta")

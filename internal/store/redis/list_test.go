@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/test/must"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -20,9 +21,7 @@ func onRedis(t *testing.T, shards int) *Store {
 	s, err := New(t.Context(), Config{
 		URL: servers.Redis(t).URL(), Shards: shards, Logger: slog.New(slog.DiscardHandler),
 	}.WithDefaults())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { _ = s.Close() })
 	return s
 }
@@ -59,9 +58,7 @@ func everything(t *testing.T, s *Store, query halfmsg.Query) (names []string, lo
 	t.Helper()
 	for {
 		page, err := s.List(t.Context(), query)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for _, r := range page.Records {
 			names = append(names, r.String())
 		}

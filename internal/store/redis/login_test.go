@@ -12,6 +12,7 @@ import (
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
 	"github.com/msghandler/msghandler/proto/certs/certstest"
+	"github.com/msghandler/msghandler/test/must"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -43,9 +44,7 @@ func testRefusedLogin(t *testing.T, user string, change []any) {
 	store := open(t, redisstore.Config{URL: "redis://" + user + ":secret@" + server.Addr})
 	create(t, store, half("before"))
 	for _, command := range [][]any{change, {"CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"}} {
-		if err := admin.Do(t.Context(), command...).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, admin.Do(t.Context(), command...).Err())
 	}
 	for range 2 {
 		r := store.Create(t.Context(), []halfmsg.Message{half("after")})[0]
@@ -64,20 +63,14 @@ func TestRestedTLSConnectionsAreReplaced(t *testing.T) {
 	_, client, _ := fresh(t, redisstore.Config{})
 	certFile, keyFile := certstest.NewAuthority(t).Issue("127.0.0.1")
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	_, port, _ := net.SplitHostPort(listener.Addr().String())
 	_ = listener.Close()
-	if err := client.Do(t.Context(), "CONFIG", "SET", "tls-cert-file", certFile, "tls-key-file", keyFile,
-		"tls-auth-clients", "no", "tls-port", port).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, client.Do(t.Context(), "CONFIG", "SET", "tls-cert-file", certFile, "tls-key-file", keyFile,
+		"tls-auth-clients", "no", "tls-port", port).Err())
 	store := open(t, redisstore.Config{URL: "rediss://127.0.0.1:" + port + "?skip_verify=true&client_name=resting"})
 	create(t, store, half("1"))
-	if err := client.ConfigSet(t.Context(), "timeout", "1").Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, client.ConfigSet(t.Context(), "timeout", "1").Err())
 	servers.Eventually(t, time.Minute, "Redis to close the resting connections", func() bool {
 		clients, err := client.ClientList(t.Context()).Result()
 		return err == nil && !strings.Contains(clients, "name=resting")

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
+	"github.com/msghandler/msghandler/test/must"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -17,9 +18,7 @@ func TestLogoutIsNeverLowered(t *testing.T) {
 	}
 	now := time.Now().Truncate(time.Millisecond)
 	for _, at := range []time.Duration{0, time.Hour, -time.Hour, time.Minute} {
-		if err := store.NoteLogout(t.Context(), "token:anna", now.Add(at)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, store.NoteLogout(t.Context(), "token:anna", now.Add(at)))
 		want := now
 		if at != 0 {
 			want = now.Add(time.Hour)

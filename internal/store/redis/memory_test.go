@@ -13,6 +13,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
+	"github.com/msghandler/msghandler/test/must"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -21,9 +22,7 @@ func sent(t *testing.T, client *redis.Client) int {
 	t.Helper()
 	_, rest, _ := strings.Cut(client.Info(t.Context(), "stats").Val(), "total_net_output_bytes:")
 	n, err := strconv.Atoi(rest[:strings.IndexByte(rest, '\r')])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return n
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
+	"github.com/msghandler/msghandler/test/must"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -59,9 +60,7 @@ func BenchmarkBytes(b *testing.B) {
 func private(b *testing.B) (*servers.RedisServer, *redisstore.Store) {
 	server := servers.Redis(b, "--appendfsync", "everysec")
 	store, err := redisstore.New(b.Context(), redisstore.Config{URL: server.URL()}.WithDefaults())
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
 	b.Cleanup(func() { _ = store.Close() })
 	return server, store
 }
@@ -112,9 +111,7 @@ func usedBy(b *testing.B, server *servers.RedisServer) int {
 	for line := range strings.Lines(server.CLI("info", "memory")) {
 		if text, found := strings.CutPrefix(line, "used_memory:"); found {
 			n, err := strconv.Atoi(strings.TrimSpace(text))
-			if err != nil {
-				b.Fatal(err)
-			}
+			must.Succeed(b, err)
 			return n
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/msghandler/msghandler/dev/bench/order"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 // packable is a message whose body is packed.
@@ -74,9 +75,7 @@ func datasetOf(t *testing.T, client *redis.Client) int {
 	t.Helper()
 	_, rest, _ := strings.Cut(client.Info(t.Context(), "memory").Val(), "used_memory_dataset:")
 	bytes, err := strconv.Atoi(rest[:strings.IndexByte(rest, '\r')])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return bytes
 }
 
@@ -100,9 +99,7 @@ func TestWhatWasPackedComesBack(t *testing.T) {
 		}
 	}
 	record, err := other.Get(t.Context(), m.Name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	same("shown", record.Message)
 	claim := submit(t, other, m.Name)[0]
 	same("claimed by a Submit", claim.Message)

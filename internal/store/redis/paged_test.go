@@ -12,6 +12,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 const base = "msghandler:{00}:orders:"
@@ -234,9 +235,7 @@ func TestListSpansPagesAndIndexes(t *testing.T) {
 		last := time.Time{}
 		for pages := 0; ; pages++ {
 			page, err := store.List(t.Context(), query)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			for _, r := range page.Records {
 				if seen[r.ID] || r.CreatedAt.Before(last) {
 					t.Fatalf("pages of %d list %s twice, or out of order", limit, r.Name)

@@ -12,6 +12,7 @@ import (
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/peers"
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 // of gives a message to another producer.
@@ -61,9 +62,7 @@ func TestListIsWholeWithReusedId(t *testing.T) {
 	seen := map[string]bool{}
 	for {
 		page, err := store.List(t.Context(), query)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for _, r := range page.Records {
 			seen[r.ID] = true
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 // endLease makes the lease in a cell end in the past, while the message is still paged.
@@ -368,9 +369,7 @@ func TestStatsCountPagedMessages(t *testing.T) {
 	create(t, store, later("1"), later("2"), of("billing", later("3")), later("4"))
 	settle(t, store, halfmsg.EventCommitted, time.Minute, submit(t, store, later("4").Name)...)
 	stats, err := store.Stats(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, stat := range stats {
 		want := map[halfmsg.State]int64{halfmsg.Pending: 3, halfmsg.Sendable: 1}[stat.State]
 		if stat.Count != want || want > 0 && (stat.OldestAt.IsZero() || stat.FirstDueAt.IsZero()) {

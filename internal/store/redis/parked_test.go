@@ -9,6 +9,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
+	"github.com/msghandler/msghandler/test/must"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -76,12 +77,8 @@ func TestReturningBrokerKeepsLaterDueTimes(t *testing.T) {
 	store, client := parkOne(t, 0)
 	const index = "msghandler:{00}:orders:sendable"
 	due, err := client.ZScore(t.Context(), index, "1").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := client.ZAdd(t.Context(), index, redis.Z{Score: due - 1, Member: "1"}).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, client.ZAdd(t.Context(), index, redis.Z{Score: due - 1, Member: "1"}).Err())
 	claims, err := store.ClaimSendable(t.Context(), 1, time.Minute, "events")
 	if err != nil || len(claims) != 0 {
 		t.Errorf("claimed %+v, %v", claims, err)

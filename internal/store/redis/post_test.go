@@ -10,6 +10,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
+	"github.com/msghandler/msghandler/test/must"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -90,9 +91,7 @@ func announcementsEnd(t *testing.T, one, two *redisstore.Store) {
 	}
 	announce := func(store *redisstore.Store, mailbox string, lasting time.Duration, producers ...string) {
 		t.Helper()
-		if err := store.Announce(t.Context(), mailbox, producers, lasting); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, store.Announce(t.Context(), mailbox, producers, lasting))
 	}
 	see("orders", false)
 	announce(one, "one", time.Minute, "orders", "stock")

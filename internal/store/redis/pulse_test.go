@@ -10,15 +10,14 @@ import (
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
+	"github.com/msghandler/msghandler/test/must"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
 func pulse(t *testing.T, store *redisstore.Store) []redisstore.Regression {
 	t.Helper()
 	found, err := store.Pulse(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return found.Regressions
 }
 
@@ -32,13 +31,9 @@ func TestARollbackIsDetected(t *testing.T) {
 		}
 	}
 	earlier, err := client.Dump(t.Context(), "msghandler:{01}:pulse").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	pulse(t, store)
-	if err := client.RestoreReplace(t.Context(), "msghandler:{01}:pulse", 0, earlier).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, client.RestoreReplace(t.Context(), "msghandler:{01}:pulse", 0, earlier).Err())
 	found := pulse(t, store)
 	if len(found) != 1 || found[0].Shard != 1 || !strings.Contains(found[0].What, "earlier time") {
 		t.Fatalf("shard 1 went back: %+v", found)
@@ -66,13 +61,9 @@ func TestADivergedReplicaIsDetected(t *testing.T) {
 	pulse(t, store)
 	pulse(t, other)
 	before, err := client.Dump(t.Context(), "msghandler:{00}:pulse").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	pulse(t, store) // on the first server only
-	if err := client.RestoreReplace(t.Context(), "msghandler:{00}:pulse", 0, before).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, client.RestoreReplace(t.Context(), "msghandler:{00}:pulse", 0, before).Err())
 	for range 5 {
 		if found := pulse(t, other); len(found) > 0 { // on the second server
 			t.Fatalf("nothing of its own is missing: %+v", found)
@@ -94,9 +85,7 @@ func TestCountsOfDeadInstancesAreDropped(t *testing.T) {
 	store, client, _ := fresh(t, redisstore.Config{Shards: 1})
 	pulse(t, store)
 	key, long := "msghandler:{00}:pulse", time.Now().Add(-25*time.Hour).UnixMilli()
-	if err := client.HSet(t.Context(), key, "long gone/1", long).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, client.HSet(t.Context(), key, "long gone/1", long).Err())
 	other := open(t, redisstore.Config{URL: "redis://" + client.Options().Addr, Prefix: "msghandler", Shards: 1})
 	other.PruneNow()
 	pulse(t, other)
@@ -121,9 +110,7 @@ func TestAnEmptiedStoreIsDetected(t *testing.T) {
 	if found := pulse(t, store); len(found) > 0 {
 		t.Fatalf("after a restart that lost nothing: %+v", found)
 	}
-	if err := client.Del(t.Context(), "msghandler:{00b}:pulse").Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, client.Del(t.Context(), "msghandler:{00b}:pulse").Err())
 	if found := pulse(t, store); len(found) != 1 || found[0].Shard != 0 ||
 		!strings.Contains(found[0].What, "were replaced") {
 		t.Fatalf("shard 0 was emptied: %+v", found)
@@ -149,9 +136,7 @@ func TestMessagesRestoredByLossAreFlagged(t *testing.T) {
 	pulse(t, store)
 	server.PutBack(earlier)
 	limit := func(memory string) {
-		if err := client.ConfigSet(t.Context(), "maxmemory", memory).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, client.ConfigSet(t.Context(), "maxmemory", memory).Err())
 	}
 	limit("1mb") // Redis is full as well, which must not hinder the detection
 
@@ -179,9 +164,7 @@ func TestReplacedDataAreFlagged(t *testing.T) {
 	store, client, _ := fresh(t, redisstore.Config{Shards: 1})
 	create(t, store, half("1"))
 	pulse(t, store)
-	if err := client.HSet(t.Context(), "msghandler:{00}:pulse", "generation", "another").Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, client.HSet(t.Context(), "msghandler:{00}:pulse", "generation", "another").Err())
 	if claim := submit(t, store, half("1").Name)[0]; claim.Copies != 1 {
 		t.Errorf("claimed with %d copies counted", claim.Copies)
 	}

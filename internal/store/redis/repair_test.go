@@ -11,6 +11,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 // sweep makes one whole round.
@@ -19,9 +20,7 @@ func sweep(t *testing.T, store *redisstore.Store) redisstore.Repairs {
 	var all redisstore.Repairs
 	for range 10000 {
 		repairs, more, err := store.Sweep(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		all.Checked += repairs.Checked
 		all.Made += repairs.Made
 		if !more {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/peers"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 // crowd is how many members each key of the test has: more than Lua can unpack, and than a script may work on at once.
@@ -24,9 +25,8 @@ func TestScriptsBoundTheirWork(t *testing.T) {
 	s := onRedis(t, 1)
 	s.config.Archive = Archive{Retention: time.Hour, MaxMessages: 10 * crowd, MaxBody: 100}.over(1)
 	var err error
-	if s.scripts, err = loadScripts(t.Context(), s.intake, s.config); err != nil {
-		t.Fatal(err)
-	}
+	s.scripts, err = loadScripts(t.Context(), s.intake, s.config)
+	must.Succeed(t, err)
 	missing := map[string]bool{}
 	for name := range s.scripts.byName() {
 		missing[name] = true
@@ -161,9 +161,7 @@ func crowded(t *testing.T, s *Store) {
 	t.Helper()
 	ctx, shard := t.Context(), s.keys.shards[0]
 	client := s.loops.(*redis.Client)
-	if err := client.FlushDB(ctx).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, client.FlushDB(ctx).Err())
 	now := client.Time(ctx).Val().UnixMilli()
 	pipe := client.Pipeline()
 	base := shard + "orders:"

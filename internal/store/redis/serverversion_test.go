@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
+	"github.com/msghandler/msghandler/test/must"
 	"github.com/msghandler/msghandler/test/servers"
 	"github.com/msghandler/msghandler/test/wire"
 )
@@ -22,13 +23,9 @@ func TestCheckFindsTooOldVersion(t *testing.T) {
 		store, err := redisstore.New(t.Context(), redisstore.Config{
 			URL: "redis://" + wire.Rewrite(t, server.Addr, now[0], text).Addr + "/0", Instance: "one",
 		}.WithDefaults())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		found, err := store.Check(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if err := store.Close(); err != nil {
 			t.Error(err)
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
+	"github.com/msghandler/msghandler/test/must"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -67,9 +68,7 @@ func only(key string) func(*testing.T, *redisstore.Store, *redis.Client, halfmsg
 		} else {
 			err = client.HSet(ctx, base+key, m.ID, "1").Err()
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return nil
 	}
 }

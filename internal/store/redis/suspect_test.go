@@ -5,6 +5,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 // What was created in the very millisecond of a loss may have been published before it. What came later was not.
@@ -17,16 +18,10 @@ func TestSuspicionHoldsForItsMillisecond(t *testing.T) {
 		store, client, _ := fresh(t, redisstore.Config{Shards: 1})
 		create(t, store, half("1"))
 		record, err := store.Get(t.Context(), halfmsg.Name{Producer: "orders", ID: "1"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		at := record.CreatedAt.UnixMilli() - tc.before
-		if err := client.Set(t.Context(), "msghandler:{00}:suspect", at, 0).Err(); err != nil {
-			t.Fatal(err)
-		}
-		if err := client.HSet(t.Context(), "msghandler:{00}:pulse", "suspect", at).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, client.Set(t.Context(), "msghandler:{00}:suspect", at, 0).Err())
+		must.Succeed(t, client.HSet(t.Context(), "msghandler:{00}:pulse", "suspect", at).Err())
 		if claim := submit(t, store, half("1").Name)[0]; claim.Copies != tc.copies {
 			t.Errorf("a loss in %s millisecond: %d copies, want %d", name, claim.Copies, tc.copies)
 		}

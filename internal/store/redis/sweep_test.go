@@ -8,6 +8,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
+	"github.com/msghandler/msghandler/test/must"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -24,9 +25,7 @@ func TestTheSweeperGoesInSlices(t *testing.T) {
 			}
 		},
 	}.WithDefaults())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer store.Close()
 	messages := make([]halfmsg.Message, 100)
 	for i := range messages {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 // executed is how many commands a server has executed since the last call of executed, scripts' commands included.
@@ -54,9 +55,7 @@ func happened(t *testing.T, store *redisstore.Store, name halfmsg.Name, event ha
 func storyOf(t *testing.T, store *redisstore.Store, name halfmsg.Name) []halfmsg.Happening {
 	t.Helper()
 	record, err := store.Get(t.Context(), name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return record.Story()
 }
 
