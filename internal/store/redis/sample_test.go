@@ -3,6 +3,7 @@ package redis_test
 import (
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -24,9 +25,11 @@ func TestSampleSpansEachProducer(t *testing.T) {
 		}
 	}
 	var names []halfmsg.Name
-	for _, m := range all {
-		s.Create(t.Context(), []halfmsg.Message{m})
-		names = append(names, m.Name)
+	for part := range slices.Chunk(all, 100) {
+		for _, m := range part {
+			names = append(names, m.Name)
+		}
+		s.Create(t.Context(), part)
 	}
 	s.Retry(t.Context(), names, "test", "a retry indexes what is paged")
 	sample, err := s.Sample(t.Context(), halfmsg.Query{State: halfmsg.Pending, Limit: 50})

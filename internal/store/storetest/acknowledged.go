@@ -29,14 +29,14 @@ func (s *suite) deleteMarkerOf(target string) {
 	created := s.get(m.Name).CreatedAt
 	s.wantStripped(s.get(m.Name).Message, m)
 	if others := append(s.claimSendable(1, long), s.claimAcknowledged(1, long)...); len(others) != 0 {
-		s.Fatalf("another owner took a message that has a lease: %+v", others)
+		s.Fatalf("another owner took a leased message: %+v", others)
 	}
 
 	s.settleClaim(claim, halfmsg.EventMarkerKept, because("away"))
 	again := s.claimAcknowledged(1, long)[0]
 	s.wantStripped(again.Message, m)
 	if again.DeleteAttempts != 1 || again.State != halfmsg.Acknowledged {
-		s.Errorf("after one failure: %+v", again)
+		s.Errorf("after a single failure: %+v", again)
 	}
 	if r := s.word(claim, halfmsg.EventMarkerDeleted); !errors.Is(r.Err, halfmsg.ErrLeaseLost) ||
 		r.State != halfmsg.Acknowledged {

@@ -64,7 +64,7 @@ func hold(s *suite) {
 	claim := s.submit(long, m.Name)[0]
 	s.settleClaim(claim, halfmsg.EventCommitted, holding(long))
 	if others := s.claimSendable(1, long); len(others) != 0 {
-		s.Fatal("another owner took a message that has a lease")
+		s.Fatal("another owner took a leased message")
 	}
 	s.settleClaim(claim, halfmsg.EventRefused, after(0))
 	if others := s.claimSendable(1, long); len(others) != 1 {

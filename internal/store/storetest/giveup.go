@@ -32,7 +32,7 @@ func timeLimit(s *suite) {
 	}
 	s.tells(m.Name, "send", "timed_out: "+cause)
 	if again := s.claimPending("limits", 1, long); len(again) != 0 {
-		s.Error("a pass claims a message that was given up")
+		s.Error("a pass claims an abandoned message")
 	}
 	claim = s.submit(long, m.Name)[0]
 	if got := s.settleClaim(claim, halfmsg.EventCommitted, after(time.Hour)); got != halfmsg.Sendable {

@@ -42,14 +42,14 @@ func listing(s *suite) {
 			s.Advance(time.Millisecond)
 		}
 	}
-	for limit := 1; limit <= n+1; limit++ {
+	for _, limit := range []int{1, 2, 3, 7, n - 1, n, n + 1} {
 		records := s.pages(halfmsg.Query{State: halfmsg.Pending, Limit: limit}, func() {})
 		if len(records) != n {
 			s.Fatalf("pages of %d list %d of %d", limit, len(records), n)
 		}
 		for i, r := range records {
 			if i > 0 && r.CreatedAt.Before(records[i-1].CreatedAt) {
-				s.Fatalf("pages of %d: %s is older than the one before it", limit, r.Name)
+				s.Fatalf("pages of %d: %s is older than the record before", limit, r.Name)
 			}
 			if r.Body != nil || r.Exchange == "" || r.State != halfmsg.Pending {
 				s.Fatalf("listed as %+v", r)
@@ -68,13 +68,13 @@ func listing(s *suite) {
 		State: halfmsg.Pending, Limit: 3,
 		Cursor: "nonsense",
 	}); err == nil {
-		s.Error("a cursor that is none was taken")
+		s.Error("an invalid cursor was taken")
 	}
 }
 
 // listingMoves: a message that stays in the state is listed, also while other messages move.
 func listingMoves(s *suite) {
-	for _, limit := range []int{1, 2, 3, 7, 20} {
+	for _, limit := range []int{1, 3, 20} {
 		producer := fmt.Sprintf("p%d", limit)
 		all := messages(producer, 30)
 		s.create(all...)
@@ -116,8 +116,12 @@ func listingMatches(s *suite) {
 			s.settleClaim(claim, halfmsg.EventExhausted, because(cause))
 		}
 	}
-	for _, c := range matches() {
-		for _, bounds := range [][2]int{{1, 0}, {3, 1}, {2, 4}, {100, 7}, {100, 0}} {
+	for i, c := range matches() {
+		bounds := [][2]int{{3, 1}, {100, 0}}
+		if i%5 == 0 { // how much one page may hold and look at has nothing to do with the filter
+			bounds = [][2]int{{1, 0}, {2, 4}, {100, 7}}
+		}
+		for _, bounds := range bounds {
 			c.query.Limit, c.query.Scan = bounds[0], bounds[1]
 			seen := map[halfmsg.Name]bool{}
 			for _, r := range s.pages(c.query, func() {}) {
@@ -348,7 +352,7 @@ func discardFrom(s *suite) {
 			s.untouched(name, func() {
 				r := s.Store.Discard(s.Context(), []halfmsg.Name{name}, from)[0]
 				if !errors.Is(r.Err, halfmsg.ErrIllegal) || r.State != state {
-					s.Errorf("discard from %s of what is %s: %v, %v", from, state, r.State, r.Err)
+					s.Errorf("discard from %s of a message that is %s: %v, %v", from, state, r.State, r.Err)
 				}
 			})
 		}

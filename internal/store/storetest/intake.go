@@ -94,7 +94,7 @@ func createMixed(s *suite) {
 	b.Body = []byte("second")
 	got = s.Store.Create(s.Context(), []halfmsg.Message{a, b})
 	if got[0].Err != nil || !errors.Is(got[1].Err, halfmsg.ErrExists) || string(s.get(a.Name).Body) != string(a.Body) {
-		s.Errorf("twice in one batch: %v", got)
+		s.Errorf("twice in a batch: %v", got)
 	}
 }
 
@@ -315,7 +315,7 @@ func concurrentCreates(s *suite) {
 		case r.Err == nil:
 			won++
 			if got := s.get(halfmsg.Name{Producer: "orders", ID: "1"}).Body; got[0] != byte(i) {
-				s.Errorf("caller %d was told that its message is stored, and another's is", i)
+				s.Errorf("caller %d was told that its message is stored, and another message is", i)
 			}
 		case !errors.Is(r.Err, halfmsg.ErrExists):
 			s.Errorf("caller %d: %v", i, r.Err)

@@ -223,7 +223,7 @@ func attempts(s *suite) {
 	s.settleClaim(claim, halfmsg.EventReleased)
 	again()
 	if claim.ConfirmAttempts != 1 || claim.Copies != 0 || !claim.SendableAt.IsZero() {
-		s.Errorf("after one UNKNOWN: %+v", claim)
+		s.Errorf("after a single UNKNOWN: %+v", claim)
 	}
 	if r := s.get(m.Name); r.LastError != "away" {
 		s.Errorf("last error %q", r.LastError)
@@ -232,7 +232,7 @@ func attempts(s *suite) {
 	resend := func() { claim = s.claimSendable(1, long)[0] }
 	resend()
 	if claim.SendableAt.IsZero() {
-		s.Error("no time at which it became sendable")
+		s.Error("no time at which the message became sendable")
 	}
 	sendable := claim.SendableAt
 	s.settleClaim(claim, halfmsg.EventRefused, because(strings.Repeat("ü", 2*halfmsg.MaxCause)))
@@ -242,7 +242,7 @@ func attempts(s *suite) {
 	s.settleClaim(claim, halfmsg.EventReleased)
 	resend()
 	if claim.PublishAttempts != 1 || claim.Copies != 2 {
-		s.Errorf("after a refusal and one unsure: %d attempts, %d copies", claim.PublishAttempts, claim.Copies)
+		s.Errorf("after a refusal and an unsure outcome: %d attempts, %d copies", claim.PublishAttempts, claim.Copies)
 	}
 	s.settleClaim(claim, halfmsg.EventExhausted)
 	if r := s.get(m.Name); r.PublishAttempts != 2 || len([]rune(r.LastError)) != halfmsg.MaxCause {

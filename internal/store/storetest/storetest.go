@@ -254,8 +254,17 @@ func (s *suite) bring(m halfmsg.Message, state halfmsg.State) halfmsg.Claim {
 func (s *suite) sendable(messages ...halfmsg.Message) {
 	s.Helper()
 	s.create(messages...)
-	for _, claim := range s.submit(long, names(messages)...) {
-		s.settleClaim(claim, halfmsg.EventCommitted, after(claim.Delay))
+	claims := s.submit(long, names(messages)...)
+	settlements := make([]halfmsg.Settlement, len(claims))
+	for i, claim := range claims {
+		settlements[i] = halfmsg.Settlement{
+			Name: claim.Name, Token: claim.Token, Event: halfmsg.EventCommitted, After: claim.Delay,
+		}
+	}
+	for i, r := range s.Store.Settle(s.Context(), settlements) {
+		if r.Err != nil {
+			s.Fatalf("committed on %s: %v, %v", claims[i].Name, r.State, r.Err)
+		}
 	}
 }
 

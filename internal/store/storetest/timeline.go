@@ -86,7 +86,7 @@ func story(s *suite) {
 		s.Errorf("retried by %q", by)
 	}
 	if r.LastError != "NOT_FOUND" {
-		s.Errorf("the reason of a retry is no error, and the last one is %q", r.LastError)
+		s.Errorf("the reason of a retry is no error, and the last error is %q", r.LastError)
 	}
 	for _, listed := range s.pages(halfmsg.Query{State: halfmsg.Sendable, Limit: 5}, func() {}) {
 		if listed.Timeline != nil {
@@ -129,7 +129,7 @@ func tellers(s *suite) {
 	owner := s.get(m.Name).LeaseOwner
 	s.settleClaim(claim, halfmsg.EventUnreachable, because("away"))
 	if got := s.get(m.Name).Timeline; len(got) != 1 || got[0].By != owner || owner == "" {
-		s.Errorf("%s found it out, and the timeline is %+v", owner, got)
+		s.Errorf("%s is the finder, and the timeline is %+v", owner, got)
 	}
 	lost := func(take func(lease time.Duration) []halfmsg.Claim) {
 		s.Helper()
@@ -211,11 +211,11 @@ func longOutage(s *suite) {
 	}
 	s.tells(same.Name, "send", "unknown: UNKNOWN", "unreachable x100: connection refused")
 	if h := s.get(same.Name).Timeline[1]; !h.First.Equal(first) || !h.Last.Equal(last) {
-		s.Errorf("it lasted from %v to %v, and is told from %v to %v", first, last, h.First, h.Last)
+		s.Errorf("the outage lasted from %v to %v, and is told from %v to %v", first, last, h.First, h.Last)
 	}
 	r := s.get(varied.Name)
 	if len(r.Timeline) != halfmsg.MaxHappenings || told(r.Timeline[0]) != "unknown: UNKNOWN" {
-		s.Errorf("the first thing that happened was pushed out: %+v", r.Timeline)
+		s.Errorf("the first event was pushed out: %+v", r.Timeline)
 	}
 	times := 0
 	for _, h := range r.Timeline[1:] {
