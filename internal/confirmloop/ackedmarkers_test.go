@@ -40,7 +40,7 @@ func (h *house) passAcknowledged(d time.Duration) {
 			}
 			synctest.Wait()
 			if rounds > 1000 {
-				h.t.Fatal("a pass that never has enough")
+				h.t.Fatal("a pass without end")
 			}
 		}
 	}
@@ -73,7 +73,7 @@ func TestFailedDeletionIsRetriedThenLeft(t *testing.T) {
 		synctest.Wait()
 		got := h.wantState(claims[0].Name, halfmsg.Acknowledged)
 		if got.DeleteAttempts != 1 || got.LastError == "" || got.LeaseOwner != "" {
-			t.Errorf("after one failure: %+v", got)
+			t.Errorf("after a single failure: %+v", got)
 		}
 		h.passAcknowledged(time.Hour)
 		h.wantNotes("delete 1", "delete 1", "delete 1", "1 done")
@@ -108,7 +108,7 @@ func TestUnreachableTargetPausesDeletions(t *testing.T) {
 			return n
 		})
 		if calls > 30 {
-			t.Errorf("called %d times in 5 minutes while it was away", calls)
+			t.Errorf("called %d times in 5 minutes while the producer was away", calls)
 		}
 		h.passAcknowledged(10 * time.Minute)
 		if done := h.store.Count(halfmsg.Done); done != 1001 || h.litters() > 100 {
@@ -147,7 +147,7 @@ func TestTimedOutCloseSparesDeletion(t *testing.T) {
 		ctx, cancel := context.WithTimeout(h.t.Context(), 100*time.Millisecond)
 		defer cancel()
 		if err := h.Close(ctx); err == nil {
-			t.Error("a deletion hangs, and Close says that all is closed")
+			t.Error("a deletion hangs, and Close returned no error")
 		}
 		synctest.Wait()
 		if got := h.wantState(claims[0].Name, halfmsg.Acknowledged); got.DeleteAttempts != 0 || got.LeaseOwner != "" {

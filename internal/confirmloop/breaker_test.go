@@ -22,12 +22,12 @@ func TestBreaker(t *testing.T) {
 	b.fail(now)
 	want("failures that are not in a row", closed)
 	if !b.fail(now) {
-		t.Error("the second failure in a row did not open it")
+		t.Error("the second failure in a row did not open the breaker")
 	}
 	want("after two in a row", open)
 	until := b.until
 	if b.fail(now) || b.until != until {
-		t.Error("a call that was under way made the pause grow")
+		t.Error("the failure of a call under way made the pause grow")
 	}
 	now = until
 	want("after the pause", halfOpen)
@@ -46,7 +46,7 @@ func TestBreaker(t *testing.T) {
 		t.Errorf("the pause grew to %v, want between half its limit and all of it", last)
 	}
 	if !b.succeed() {
-		t.Error("a success did not close it")
+		t.Error("a success did not close the breaker")
 	}
 	want("after a success", closed)
 }
@@ -88,7 +88,7 @@ func TestBreakerMayLetSeveralCallsTry(t *testing.T) {
 	}
 	b.tripOnNextFailure()
 	if !b.fail(now) {
-		t.Error("the last failure did not open it")
+		t.Error("the last failure did not open the breaker")
 	}
 }
 
@@ -107,7 +107,7 @@ func TestInconclusiveTryIsRepeated(t *testing.T) {
 	b.fail(now)
 	b.probeEnded()
 	if got := b.state(now); got != open {
-		t.Errorf("after one that failed: stands at %d, want open", got)
+		t.Errorf("after a failed probe: stands at %d, want open", got)
 	}
 }
 
@@ -142,7 +142,7 @@ func TestLentPlacesLengthenNoPause(t *testing.T) {
 	b.allowProbes(1)
 	for range 3 {
 		if b.state(now) != closed {
-			t.Fatal("what was lent to one that is closed counts as a failure")
+			t.Fatal("a probe lent to a closed breaker counts as a failure")
 		}
 		b.fail(now)
 	}
@@ -152,7 +152,7 @@ func TestLentPlacesLengthenNoPause(t *testing.T) {
 		t.Errorf("with a call lent: stands at %d", got)
 	}
 	if b.fail(now) || b.state(now) != open || b.until != until || b.opened != 1 {
-		t.Errorf("after it failed: stands at %d, %+v", b.state(now), b)
+		t.Errorf("after the failed probe: stands at %d, %+v", b.state(now), b)
 	}
 	if b.state(until) != halfOpen {
 		t.Error("no call may try when the pause is over")

@@ -54,7 +54,7 @@ func TestBypassBeginsWithASingleMessage(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		if got := len(h.sentIDs()); got != 31 || !slices.Equal(about, []int{1, 1, 30}) {
-			t.Errorf("%d of 31 were sent after calls about %v, want one and then the others", got, about)
+			t.Errorf("%d of 31 were sent after calls about %v, want 1 and then the others", got, about)
 		}
 	})
 }
@@ -67,7 +67,7 @@ func TestFailedBypassCallsOpenTheCircuit(t *testing.T) {
 			h.submit(h.have("orders", fmt.Sprint(i))...)
 			time.Sleep(time.Second)
 			if i == 2 && !look(h, func() bool { return h.paused }) {
-				t.Error("the producer failed for three orders, one after the other, and its circuit is not open")
+				t.Error("the producer failed for three orders in turn, and its circuit is not open")
 			}
 		}
 		// In the usual lane and apart, each a few and then about one for each pause, which grow to a minute.

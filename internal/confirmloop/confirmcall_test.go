@@ -61,12 +61,12 @@ func TestPoisonMessageDelaysNoOrder(t *testing.T) {
 		h.have("orders", "poison")
 		h.run(10 * time.Minute)
 		if look(h, func() bool { return h.paused }) {
-			t.Error("the circuit is open because of one message")
+			t.Error("the circuit is open because of a single message")
 		}
 		h.submit(h.have("orders", "good")...)
 		synctest.Wait()
 		if got := h.sentIDs(); !slices.Equal(got, []string{"good"}) {
-			t.Errorf("sent at once: %v, want the good one", got)
+			t.Errorf("sent at once: %v, want the good message", got)
 		}
 	})
 }
@@ -94,7 +94,7 @@ func TestFailingEveryCallOpensTheCircuit(t *testing.T) {
 		h.answers(nil)
 		h.run(6 * time.Minute)
 		if got := h.store.Count(halfmsg.Sendable); got != 1000 {
-			t.Errorf("%d are sendable when it is well again", got)
+			t.Errorf("%d are sendable when the producer answers again", got)
 		}
 	})
 }
@@ -108,7 +108,7 @@ func TestFailingEveryOrderOpensTheCircuit(t *testing.T) {
 			time.Sleep(time.Minute)
 		}
 		if !look(h, func() bool { return h.paused }) {
-			t.Error("the producer failed for five orders, one after the other, and its circuit is not open")
+			t.Error("the producer failed for five orders in turn, and its circuit is not open")
 		}
 	})
 }
@@ -203,7 +203,7 @@ func TestALeaseThatEndsAmongSuspects(t *testing.T) {
 		}
 		synctest.Wait()
 		if n := largest.Load(); n != 1 {
-			t.Errorf("the next call is about %d messages, want one", n)
+			t.Errorf("the next call is about %d messages, want 1", n)
 		}
 		time.Sleep(time.Minute)
 	})
@@ -222,7 +222,7 @@ func TestFewPoisonMessagesDelayNoOrder(t *testing.T) {
 		}
 		h.run(10 * time.Minute)
 		if look(h, func() bool { return h.paused }) {
-			t.Error("the circuit is open because of five messages that are known")
+			t.Error("the circuit is open because of five known messages")
 		}
 	})
 }
@@ -271,7 +271,7 @@ func TestAnswersWithoutDelayArePrompt(t *testing.T) {
 				time.Sleep(5 * time.Second)
 				synctest.Wait()
 				if len(h.sent) != 1 || h.sent[0].Prompt != want {
-					t.Errorf("sent %+v, want one message with prompt %t", h.sent, want)
+					t.Errorf("sent %+v, want 1 message with prompt %t", h.sent, want)
 				}
 			})
 		})

@@ -111,7 +111,7 @@ func TestNoMessageWaitsForFailingDeletions(t *testing.T) {
 			h.submit(h.have("orders", id)...)
 			synctest.Wait()
 			if sent := len(h.sentIDs()); i >= 3 && sent != i+1 {
-				t.Errorf("%d of %d were sent: one waits for a deletion", sent, i+1)
+				t.Errorf("%d of %d were sent: a message waits for a deletion", sent, i+1)
 			}
 			time.Sleep(time.Minute)
 		}
@@ -179,7 +179,7 @@ func TestTimedOutCloseEndsDeletions(t *testing.T) {
 		ctx, cancel := context.WithTimeout(h.t.Context(), 100*time.Millisecond)
 		defer cancel()
 		if err := h.Close(ctx); err == nil {
-			t.Error("a confirm call hangs, and Close says that all is closed")
+			t.Error("a confirm call hangs, and Close returned no error")
 		}
 		synctest.Wait()
 		tried := len(look(h, func() []string { return h.notes }))

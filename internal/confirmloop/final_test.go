@@ -106,7 +106,7 @@ func TestFinalQuestionHoldsUpNoVerdict(t *testing.T) {
 		}
 		synctest.Wait()
 		if got := h.sentIDs(); !slices.Equal(got, []string{"new"}) {
-			t.Errorf("sent %v while the final question is open, want the one with a verdict", got)
+			t.Errorf("sent %v while the final question is open, want the message with a verdict", got)
 		}
 		close(gate)
 		synctest.Wait()

@@ -21,7 +21,7 @@ func TestUncertainLeaseBeginsNothing(t *testing.T) {
 		time.Sleep(26 * time.Second)
 		synctest.Wait()
 		if h.asks() != 1 {
-			t.Errorf("%d calls: one was begun with 5 s of its lease left", h.asks())
+			t.Errorf("%d calls: a call began with 5 s of its lease left", h.asks())
 		}
 		h.wantState(names[0], halfmsg.Sendable)
 		if got := h.wantState(names[1], halfmsg.Pending); got.LeaseOwner != "" {

@@ -66,12 +66,12 @@ func TestReturningQuarantineBatchesDouble(t *testing.T) {
 		h.submit(names...)
 		synctest.Wait()
 		if about, _ := noted.since(); !slices.Equal(about, []int{1, 2, 4, 2}) {
-			t.Errorf("the calls were about %v, want one, and then twice as many each time", about)
+			t.Errorf("the calls were about %v, want 1, and then twice as many each time", about)
 		}
 		h.submit(h.have("orders", tenThousands(30)...)...)
 		synctest.Wait()
 		if about, _ := noted.since(); !slices.Equal(about, []int{30}) {
-			t.Errorf("then they were about %v, want all together", about)
+			t.Errorf("later calls were about %v, want all together", about)
 		}
 	})
 }
@@ -89,7 +89,7 @@ func TestQuarantineProbesSingleMessages(t *testing.T) {
 		h.submit(names[:6]...)
 		synctest.Wait()
 		if about, _ := noted.since(); !slices.Equal(about, []int{1, 1, 1, 1}) {
-			t.Errorf("calls about %v try again, want four about one each", about)
+			t.Errorf("calls about %v try again, want four about 1 message each", about)
 		}
 	})
 }
@@ -102,13 +102,13 @@ func TestEachFailureShrinksQuarantineBatches(t *testing.T) {
 		h.submit(h.have("orders", append(numbered(7), "poison")...)...)
 		synctest.Wait()
 		if about, _ := noted.since(); len(about) > 8 || about[0] != 8 || about[1] != 1 {
-			t.Errorf("the calls were about %v, want all, one, and then more and more", about)
+			t.Errorf("the calls were about %v, want all, 1, and then more and more", about)
 		}
 		h.answers(noted.of(failsFor("poison", "more poison")))
 		h.submit(h.have("orders", append(tenThousands(7), "more poison")...)...)
 		synctest.Wait()
 		if about, _ := noted.since(); len(about) < 2 || about[0] != 8 || about[1] != 1 {
-			t.Errorf("the calls were about %v, want all and then one", about)
+			t.Errorf("the calls were about %v, want all and then 1", about)
 		}
 		if got := len(h.sentIDs()); got != 14 {
 			t.Errorf("%d of 14 were sent", got)
@@ -127,7 +127,7 @@ func TestBypassMakesOneCallAtTime(t *testing.T) {
 		h.submit(h.have("orders", append(numbered(29), "more poison")...)...)
 		time.Sleep(1500 * time.Millisecond)
 		if about, top := noted.since(); !slices.Equal(about, []int{1, 1, 29}) || top != 1 {
-			t.Errorf("calls about %v, %d at once, want one, one and then the others", about, top)
+			t.Errorf("calls about %v, %d at once, want 1, 1 and then the others", about, top)
 		}
 		time.Sleep(time.Second) // the last one has failed, and those that it was about are asked about one by one
 		h.answers(func(ctx context.Context, to halfmsg.Target, ids []string, final bool) (verdicts, error) {
@@ -140,7 +140,7 @@ func TestBypassMakesOneCallAtTime(t *testing.T) {
 		h.submit(h.have("orders", tenThousands(10)...)...)
 		synctest.Wait()
 		if about, _ := noted.since(); !slices.Equal(about, []int{1}) {
-			t.Errorf("after that failure a call is about %v, want one", about)
+			t.Errorf("after the failure a call is about %v, want 1", about)
 		}
 		time.Sleep(time.Minute)
 	})
@@ -184,7 +184,7 @@ func TestNewBypassBeginsWithSingleMessage(t *testing.T) {
 		h.submit(h.have("orders", numbered(30)...)...)
 		synctest.Wait()
 		if about, _ := noted.since(); !slices.Equal(about, []int{1, 29}) {
-			t.Errorf("the calls were about %v, want one and then the others", about)
+			t.Errorf("the calls were about %v, want 1 and then the others", about)
 		}
 	})
 }
@@ -250,7 +250,7 @@ func TestQuarantineAwaitsNoFinalCall(t *testing.T) {
 		}
 		synctest.Wait()
 		if got := h.sentIDs(); !slices.Equal(got, []string{"1", "2"}) {
-			t.Errorf("sent %v while the final question is open, want those that were in a call that failed", got)
+			t.Errorf("sent %v while the final question is open, want the messages of the failed call", got)
 		}
 		close(gate)
 		synctest.Wait()

@@ -145,7 +145,7 @@ func TestAnswerEndsTheQuarantine(t *testing.T) {
 		time.Sleep(time.Second)
 		h.pass()
 		if len(calls) != 3 || len(calls[0]) != 1 || !slices.Equal(calls[2], []string{"1", "2"}) {
-			t.Errorf("asked about %v, want them apart and then together", calls)
+			t.Errorf("asked about %v, want each message apart and then all together", calls)
 		}
 	})
 }
@@ -215,7 +215,7 @@ func TestUnreachableQuarantineIsAskedRarely(t *testing.T) {
 		h.answers(nil)
 		h.run(6 * time.Minute)
 		if got := h.store.Count(halfmsg.Sendable); got != 101 {
-			t.Errorf("%d of 101 are sendable when it is back", got)
+			t.Errorf("%d of 101 are sendable when the producer is back", got)
 		}
 	})
 }

@@ -29,13 +29,13 @@ func TestUnreachableProducerCostsNoAttempts(t *testing.T) {
 		}
 		// The pauses grow to a minute: about one call for each, some more in the beginning.
 		if h.asks() < 55 || h.asks() > 150 {
-			t.Errorf("a producer that is down was called %d times in an hour", h.asks())
+			t.Errorf("a dead producer was called %d times in an hour", h.asks())
 		}
 
 		h.answers(nil)
 		h.run(2 * time.Minute)
 		if got := h.store.Count(halfmsg.Sendable); got != 1000 {
-			t.Errorf("%d are sendable when it is back", got)
+			t.Errorf("%d are sendable when the producer is back", got)
 		}
 	})
 }
@@ -90,15 +90,15 @@ func TestOneCallTriesATargetAgain(t *testing.T) {
 		}
 		h.pass()
 		if h.asks() != 4 {
-			t.Errorf("%d calls try a target that may still be down", h.asks()-3)
+			t.Errorf("%d calls try a target, want a single probe while the target may be down", h.asks()-3)
 		}
 		if h.Waiting() > 10 {
-			t.Errorf("%d messages were claimed for one call that tries", h.Waiting())
+			t.Errorf("%d messages were claimed for a single probe", h.Waiting())
 		}
 		h.answers(nil)
 		h.run(time.Minute)
 		if got := h.store.Count(halfmsg.Sendable); got != 503 {
-			t.Errorf("%d of 503 are sendable when it is back", got)
+			t.Errorf("%d of 503 are sendable when the target is back", got)
 		}
 	})
 }
@@ -120,7 +120,7 @@ func TestUnusedTargetIsForgotten(t *testing.T) {
 		}
 		h.run(2 * time.Minute)
 		if look(h, paused) {
-			t.Error("after six minutes without a message it is still said to be away")
+			t.Error("after six minutes without a message the target still counts as away")
 		}
 	})
 }

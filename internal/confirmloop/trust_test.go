@@ -80,7 +80,7 @@ func TestTrustedSubmitDuringQuestionWins(t *testing.T) {
 				synctest.Wait()
 				h.wantNotes("1 sendable", "delete 1", "send 1")
 				if h.fate(fate) != 1 {
-					t.Errorf("what came of the answer: %v", h.fates)
+					t.Errorf("events after the answer: %v", h.fates)
 				}
 			})
 		})
@@ -126,7 +126,7 @@ func TestHandedBackMessageHasNoVerdict(t *testing.T) {
 		ctx, cancel := context.WithTimeout(h.t.Context(), time.Second)
 		defer cancel()
 		if err := h.Close(ctx); err == nil {
-			t.Error("a call was under way, and Close says that all is closed")
+			t.Error("a call was under way, and Close returned no error")
 		}
 		synctest.Wait()
 		if got := h.wantState(names[0], halfmsg.Pending); got.LeaseOwner != "" {
