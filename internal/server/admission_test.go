@@ -80,7 +80,7 @@ func TestALargeRequestHoldsAnnouncedBytes(t *testing.T) {
 		t.Errorf("the call is refused for %q", reason)
 	}
 	if _, err := h.producers.SendHalfMessage(t.Context(), good("small")); err != nil {
-		t.Errorf("a small one got %v", err)
+		t.Errorf("a small request got %v", err)
 	}
 	must.Succeed(t, conn.Reset(first))
 	eventually(t, "the first has given its bytes back", func() bool { return hasRoom(t, conn, 2<<20) })
@@ -114,7 +114,7 @@ func TestCallsWithoutAHandlerHoldNothing(t *testing.T) {
 		_, err := h.producers.SendHalfMessage(t.Context(), good("1"))
 		return err == nil
 	})
-	eventually(t, "there is room for a large one", func() bool { return hasRoom(t, conn, 3<<20) })
+	eventually(t, "there is room for a large request", func() bool { return hasRoom(t, conn, 3<<20) })
 }
 
 // A request that ends without a size is answered.

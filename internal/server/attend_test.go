@@ -110,7 +110,7 @@ func TestStreamsAreBounded(t *testing.T) {
 	}
 	_ = first.Send(goAway) // Recv has the error
 	if _, err := first.Recv(); !errors.Is(err, io.EOF) {
-		t.Errorf("a stream that its client leaves ends with %v", err)
+		t.Errorf("a stream whose client leaves ends with %v", err)
 	}
 	eventually(t, "the stream has left", func() bool { return hub.Streams() == 2 })
 	h.attend(t, "orders")

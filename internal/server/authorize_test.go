@@ -179,24 +179,6 @@ func wantText(t *testing.T, err error, parts ...string) {
 	}
 }
 
-// The record of a discarded message names the certificate of the caller.
-func TestRecordNamesTheCertificate(t *testing.T) {
-	t.Parallel()
-	a := certstest.NewAuthority(t)
-	trail := &recorded{}
-	h, address := guarded(t, a, everyone, trail.keep)
-	h.store.put("orders", "1", halfmsg.Dead)
-	_, err := adminv1.NewAdminServiceClient(as(t, a, address, "anna.ops.shop")).DiscardMessages(t.Context(),
-		&adminv1.DiscardMessagesRequest{
-			Selection: &adminv1.MessageSelection{Names: []*adminv1.MessageName{{Producer: "orders", Id: "1"}}},
-		})
-	must.Succeed(t, err)
-	if said := trail.String(); !strings.Contains(said, `By:dns:anna.ops.shop`) ||
-		!strings.Contains(said, `From:127.0.0.1:`) {
-		t.Errorf("recorded %s", said)
-	}
-}
-
 // A client that connects and begins no handshake delays no stop.
 func TestAStopWaitsForNoHandshake(t *testing.T) {
 	t.Parallel()

@@ -128,7 +128,7 @@ func TestAWriteOutlivesItsCaller(t *testing.T) {
 			wantCode(t, <-answered, codes.Canceled)
 			<-left // the server knows of it
 			close(s.gate)
-			eventually(t, "what was written is seen to", func() bool { return tc.done(h, trail.String()) })
+			eventually(t, "the written moves are handed on", func() bool { return tc.done(h, trail.String()) })
 		})
 	}
 }

@@ -25,7 +25,7 @@ func TestThePageExplainsEveryReason(t *testing.T) {
 	for _, row := range rows.FindAllStringSubmatch(string(page), -1) {
 		var code codes.Code
 		if err := code.UnmarshalJSON([]byte(strconv.Quote(row[1]))); err != nil || code != reasons[row[2]] {
-			t.Errorf("the page says that %s has the code %s; it has %v", row[2], row[1], reasons[row[2]])
+			t.Errorf("the page says that %s has the code %s; the code is %v", row[2], row[1], reasons[row[2]])
 		}
 		if isRepeatable(code) != (row[3] == "yes") {
 			t.Errorf("the page says %q to a repetition after %s, and %v says the other", row[3], row[2], code)

@@ -19,6 +19,9 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
 
 	"github.com/msghandler/msghandler/internal/attend"
 	"github.com/msghandler/msghandler/internal/delivery"
@@ -428,6 +431,24 @@ func openAt(t testing.TB, listener net.Listener, edit ...func(*server.Config)) *
 		}
 	})
 	return h
+}
+
+// invoke makes the unary call that a request is named for, and returns only its error.
+func (h *house) invoke(ctx context.Context, request proto.Message) error {
+	return invoke(ctx, h.conn, request)
+}
+
+func invoke(ctx context.Context, conn grpc.ClientConnInterface, request proto.Message) error {
+	name, service := request.ProtoReflect().Descriptor().FullName(), "MessageHandlerService"
+	if strings.HasPrefix(string(name), "msghandler.admin.") {
+		service = "AdminService"
+	}
+	call := strings.TrimSuffix(string(name.Name()), "Request")
+	answer, err := protoregistry.GlobalTypes.FindMessageByName(name.Parent().Append(protoreflect.Name(call + "Response")))
+	if err != nil {
+		return err
+	}
+	return conn.Invoke(ctx, fmt.Sprintf("/%s.%s/%s", name.Parent(), service, call), request, answer.New().Interface())
 }
 
 // alive proves that the server still takes a good message.

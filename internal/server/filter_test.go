@@ -15,6 +15,7 @@ import (
 	"github.com/msghandler/msghandler/internal/server"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 // fill puts n dead messages into the store, of which one in so many has lost its exchange.
@@ -22,10 +23,8 @@ func (h *house) fill(n, oneIn int) {
 	for i := range n {
 		name := halfmsg.Name{Producer: "orders", ID: fmt.Sprintf("%05d", i)}
 		r := halfmsg.Record{
-			Message: halfmsg.Message{
-				Name:     name,
-				Exchange: "shop",
-			}, State: halfmsg.Dead, CreatedAt: time.Unix(1e9, 0), LastError: "nack",
+			Message: halfmsg.Message{Name: name, Exchange: "shop"},
+			State:   halfmsg.Dead, CreatedAt: time.Unix(1e9, 0), LastError: "nack",
 		}
 		if i%oneIn == 0 {
 			r.LastError = "NOT_FOUND - no exchange 'shop'"
@@ -37,7 +36,7 @@ func (h *house) fill(n, oneIn int) {
 func TestAFilteredListingLooksInSteps(t *testing.T) {
 	t.Parallel()
 	h := open(t)
-	h.fill(50_000, 100)
+	h.fill(15_000, 100)
 	r := &adminv1.ListMessagesRequest{
 		Filter: &adminv1.MessageFilter{
 			State: msghandlerv1.State_STATE_DEAD, ErrorContains: "no exchange",
@@ -48,9 +47,7 @@ func TestAFilteredListingLooksInSteps(t *testing.T) {
 	var pages []int
 	for {
 		page, err := h.operators.ListMessages(t.Context(), r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		pages = append(pages, len(page.GetRecords()))
 		if r.PageToken = page.GetNextPageToken(); r.GetPageToken() == "" {
 			break
@@ -63,7 +60,7 @@ func TestAFilteredListingLooksInSteps(t *testing.T) {
 		_, err = h.operators.ListMessages(t.Context(), other)
 		wantCode(t, err, codes.InvalidArgument) // a token of another listing
 	}
-	if !slices.Equal(pages, slices.Repeat([]int{50}, 10)) {
+	if !slices.Equal(pages, []int{50, 50, 50}) {
 		t.Errorf("pages of %d", pages)
 	}
 	for _, wrong := range []*adminv1.MessageFilter{
@@ -80,7 +77,7 @@ func TestDryRunCountsAndChangesNothing(t *testing.T) {
 	t.Parallel()
 	log := &logged{}
 	h := open(t, func(c *server.Config) { c.Logger = slog.New(slog.NewTextHandler(log, nil)) })
-	h.fill(25_000, 10)
+	h.fill(12_500, 10)
 	r := &adminv1.DiscardMessagesRequest{
 		Selection: &adminv1.MessageSelection{Filter: &adminv1.MessageFilter{
 			State:         msghandlerv1.State_STATE_DEAD,
@@ -89,7 +86,7 @@ func TestDryRunCountsAndChangesNothing(t *testing.T) {
 		Limit:  10_000,
 		DryRun: true,
 	}
-	for _, want := range []int64{1000, 1000, 500} {
+	for _, want := range []int64{1000, 250} {
 		answer, err := h.operators.DiscardMessages(t.Context(), r)
 		if err != nil || answer.GetChanged() != want {
 			t.Fatalf("got %v, %v, want %d", answer, err, want)
@@ -99,7 +96,7 @@ func TestDryRunCountsAndChangesNothing(t *testing.T) {
 	if r.GetPageToken() != "" {
 		t.Error("there is more when all was looked at")
 	}
-	if n := h.store.len(); n != 25_000 || log.String() != "" || len(h.woken) > 0 {
+	if n := h.store.len(); n != 12_500 || log.String() != "" || len(h.woken) > 0 {
 		t.Errorf("%d are left, %v were woken, and the log says %s", n, h.woken, log)
 	}
 
@@ -113,7 +110,7 @@ func TestDryRunCountsAndChangesNothing(t *testing.T) {
 			return
 		}
 	}
-	t.Error("what does not match was discarded")
+	t.Error("a message that does not match was discarded")
 }
 
 func TestDryRunOfNamesPredictsEach(t *testing.T) {
@@ -170,7 +167,7 @@ func TestADiscardSparesMovedMessages(t *testing.T) {
 		}
 	}
 	if h.store.get("orders", "moved").State != halfmsg.Pending || h.store.len() != 1 {
-		t.Error("what has been submitted since was discarded")
+		t.Error("a message that was submitted since was discarded")
 	}
 	r.ExpectedState = msghandlerv1.State_STATE_SENDABLE
 	_, err := h.operators.DiscardMessages(t.Context(), r)

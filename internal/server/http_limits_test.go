@@ -240,7 +240,7 @@ func TestAStopEndsHTTPCalls(t *testing.T) {
 		stopped <- err
 	}()
 	if got := <-waiting; got.status != http.StatusServiceUnavailable || got.field("reason") != "STOPPING" {
-		t.Errorf("the one that waited got %v", got)
+		t.Errorf("the waiting call got %v", got)
 	}
 	if _, err := idle.in.ReadByte(); err == nil {
 		t.Error("the idle connection got something")
@@ -261,7 +261,7 @@ func TestAStopEndsHTTPCalls(t *testing.T) {
 	released.Store(true)
 	store.letGo()
 	if got := <-reading; got.status != http.StatusOK {
-		t.Errorf("the one in flight got %v", got)
+		t.Errorf("the call in flight got %v", got)
 	}
 	if err := <-stopped; err != nil {
 		t.Errorf("Stop: %v", err)

@@ -75,7 +75,7 @@ func (r reply) err(t *testing.T) error {
 	info, retry := reason(err)
 	if info.GetReason() != f.Reason || info.GetMetadata()["state"] != f.State || retry != (f.RetryDelay != "") ||
 		retry != (r.header.Get("Retry-After") != "") || strings.Join(fields(err), "") != "" != (f.Field != "") {
-		t.Errorf("the fields for readers are not those of the details: %v", r)
+		t.Errorf("the fields for readers differ from the details: %v", r)
 	}
 	return err
 }
@@ -482,7 +482,7 @@ func TestErrorsAreSameInEveryProtocol(t *testing.T) {
 				first = got
 			}
 			if got.Code() != tc.code || !proto.Equal(got.Proto(), first.Proto()) {
-				t.Errorf("%s by %s: got %v, want what gRPC says: %v", name, by.name, got.Proto(), first.Proto())
+				t.Errorf("%s by %s: got %v, want the answer by gRPC: %v", name, by.name, got.Proto(), first.Proto())
 			}
 		}
 	}

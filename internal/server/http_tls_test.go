@@ -90,7 +90,7 @@ func waysWithTLS(t *testing.T, a *certstest.Authority, address string, names ...
 }
 
 // The record of a change names the certificate of the caller in every protocol.
-func TestRecordNamesTheCertificateByHTTP(t *testing.T) {
+func TestRecordNamesTheCertificate(t *testing.T) {
 	t.Parallel()
 	a := certstest.NewAuthority(t)
 	trail := &recorded{}
@@ -168,7 +168,7 @@ func TestGRPCOfClientsOfferingBoth(t *testing.T) {
 	}
 	store.letGo()
 	if err := <-sent; err != nil {
-		t.Errorf("the first large one got %v", err)
+		t.Errorf("the first large request got %v", err)
 	}
 	over := &msghandlerv1.SendHalfMessagesRequest{Messages: []*msghandlerv1.Message{{Body: make([]byte, 20<<20)}}}
 	_, err = producers.SendHalfMessages(t.Context(), over)

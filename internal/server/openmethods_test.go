@@ -81,7 +81,7 @@ func TestOpenMethodsAreBounded(t *testing.T) {
 			}
 			beside.end()
 			refused.end()
-			servers.Eventually(t, 20*time.Second, "what has ended is given back", func() bool {
+			servers.Eventually(t, 20*time.Second, "the places of ended calls are given back", func() bool {
 				again, after := holdAll(t, address, method, bound, 4*openLimit)
 				after.end()
 				return again >= held
@@ -173,7 +173,7 @@ func TestStrangersBodiesAreNotDecoded(t *testing.T) {
 		}
 	}
 	if said := trail.String(); strings.Contains(said, "payroll") || said == "[]" {
-		t.Errorf("the audit trail names what a stranger claims, or nothing: %s", said)
+		t.Errorf("the audit trail names the claims of a stranger, or nothing: %s", said)
 	}
 	reported.want(t, "strangers")
 }

@@ -239,7 +239,7 @@ func TestRetryAndDiscardByState(t *testing.T) {
 		t.Errorf("discarded messages in state %s", h.store.discardedFrom)
 	}
 	if n := strings.Count(fmt.Sprint(trail.take()), "orders/"); n != 1000 {
-		t.Errorf("%d are recorded of the 1,000 that were discarded", n)
+		t.Errorf("%d are recorded of 1,000 discarded messages", n)
 	}
 	second, err := h.operators.RetryMessages(
 		t.Context(),
@@ -325,7 +325,7 @@ func TestPartlyFailedFirstPageIsError(t *testing.T) {
 	h.store.mu.Unlock()
 	answer, err := h.operators.RetryMessages(t.Context(), request)
 	if err != nil || answer.GetChanged() != 1 || answer.GetNextPageToken() != "" {
-		t.Errorf("once more: %v, %v; want the one that was out of reach", answer, err)
+		t.Errorf("once more: %v, %v; want the message that was out of reach", answer, err)
 	}
 }
 

@@ -109,7 +109,7 @@ func TestFinallyRefusedCallersAreReported(t *testing.T) {
 	wantCode(t, err, codes.Unavailable)
 	reported.want(t, "a token that cannot be checked now")
 	if got := trail.take(); len(got) != 0 {
-		t.Errorf("a token that cannot be checked now is recorded: %q", got)
+		t.Errorf("a token is recorded that cannot be checked now: %q", got)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	reflectionv1 "google.golang.org/grpc/reflection/grpc_reflection_v1"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/server"
@@ -109,41 +110,21 @@ func TestErrorsAreTranslatedOnce(t *testing.T) {
 			h.store.fail = fmt.Errorf("%w: %w", tc.err, errors.New(secret))
 			ctx := t.Context()
 			name := &adminv1.MessageName{Producer: "orders", Id: "1"}
-			calls := map[string]func() error{
-				"SendHalfMessage": func() error { _, err := h.producers.SendHalfMessage(ctx, good("1")); return err },
-				"Submit": func() error {
-					_, err := h.producers.Submit(ctx, &msghandlerv1.SubmitRequest{Producer: "orders", Id: "1"})
-					return err
-				},
-				"Rollback": func() error {
-					_, err := h.producers.Rollback(ctx, &msghandlerv1.RollbackRequest{Producer: "orders", Id: "1"})
-					return err
-				},
-				"GetMessage": func() error {
-					_, err := h.operators.GetMessage(ctx, &adminv1.GetMessageRequest{Producer: "orders", Id: "1"})
-					return err
-				},
-				"ListMessages": func() error {
-					_, err := h.operators.ListMessages(ctx, &adminv1.ListMessagesRequest{Filter: &adminv1.MessageFilter{State: 1}})
-					return err
-				},
-				"GetStats": func() error { _, err := h.operators.GetStats(ctx, &adminv1.GetStatsRequest{}); return err },
+			selection := &adminv1.MessageSelection{Names: []*adminv1.MessageName{name}}
+			requests := []proto.Message{
+				good("1"),
+				&msghandlerv1.SubmitRequest{Producer: "orders", Id: "1"},
+				&msghandlerv1.RollbackRequest{Producer: "orders", Id: "1"},
+				&adminv1.GetMessageRequest{Producer: "orders", Id: "1"},
+				&adminv1.ListMessagesRequest{Filter: &adminv1.MessageFilter{State: 1}},
+				&adminv1.GetStatsRequest{},
 			}
 			if tc.retry { // then a whole batch fails as one
-				calls["SubmitAll"] = func() error {
-					_, err := h.producers.SubmitAll(ctx, &msghandlerv1.SubmitAllRequest{Producer: "orders", Ids: []string{"1", "2"}})
-					return err
-				}
-				calls["RetryMessages"] = func() error {
-					_, err := h.operators.RetryMessages(
-						ctx,
-						&adminv1.RetryMessagesRequest{Selection: &adminv1.MessageSelection{Names: []*adminv1.MessageName{name}}},
-					)
-					return err
-				}
+				requests = append(requests, &msghandlerv1.SubmitAllRequest{Producer: "orders", Ids: []string{"1", "2"}},
+					&adminv1.RetryMessagesRequest{Selection: selection})
 			}
-			for call, do := range calls {
-				err := do()
+			for _, request := range requests {
+				call, err := request.ProtoReflect().Descriptor().Name(), h.invoke(ctx, request)
 				info, retry := reason(err)
 				if status.Code(err) != tc.code || info.GetReason() != tc.reason || info.GetDomain() != "msghandler" ||
 					retry != tc.retry {
@@ -274,23 +255,16 @@ func TestAPanicIsAnError(t *testing.T) {
 			panic("poison")
 		}
 	}
-	ctx := t.Context()
-	for call, do := range map[string]func() error{
-		"gathered": func() error { _, err := h.producers.SendHalfMessage(ctx, good("1")); return err },
-		"submit": func() error {
-			_, err := h.producers.Submit(ctx, &msghandlerv1.SubmitRequest{Producer: "orders", Id: "1"})
-			return err
-		},
-		"rollback": func() error {
-			_, err := h.producers.Rollback(ctx, &msghandlerv1.RollbackRequest{Producer: "orders", Id: "1"})
-			return err
-		},
-		"handler": func() error { _, err := h.operators.GetStats(ctx, &adminv1.GetStatsRequest{}); return err },
+	for _, request := range []proto.Message{
+		good("1"), // gathered with others
+		&msghandlerv1.SubmitRequest{Producer: "orders", Id: "1"},
+		&msghandlerv1.RollbackRequest{Producer: "orders", Id: "1"},
+		&adminv1.GetStatsRequest{}, // in the handler
 	} {
-		err := do()
+		err := h.invoke(t.Context(), request)
 		wantCode(t, err, codes.Internal)
 		if err != nil && strings.Contains(err.Error(), "poison") {
-			t.Errorf("%s: the panic got out: %v", call, err)
+			t.Errorf("%T: the panic got out: %v", request, err)
 		}
 	}
 	calm.Store(true)

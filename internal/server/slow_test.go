@@ -121,7 +121,7 @@ func TestWaitingCallsKeepTheirConnections(t *testing.T) {
 		}
 		h.moved("1", halfmsg.Done, true)
 		if err := <-answered; err != nil {
-			t.Errorf("the one that waited got %v", err)
+			t.Errorf("the waiting call got %v", err)
 		}
 	})
 }

@@ -132,7 +132,7 @@ func TestRequestsOfLeftCallersAreDropped(t *testing.T) {
 	store.letGo()
 	eventually(t, "nothing is counted in the end", func() bool { return queues["calls"]() == 0 })
 	if n := h.store.len(); n != 1 {
-		t.Errorf("%d are stored, want the one in flight", n)
+		t.Errorf("%d are stored, want the message in flight", n)
 	}
 }
 

@@ -83,7 +83,7 @@ func TestATailSendsEachMove(t *testing.T) {
 		t.Errorf("got %v, want %v, %d missed", got, want, missed)
 	}
 	if got, _ := receive(t, some, 1); fmt.Sprint(got) != "[stock/2 dead]" {
-		t.Errorf("with a filter it got %v", got)
+		t.Errorf("with a filter the tail got %v", got)
 	}
 }
 

@@ -26,22 +26,15 @@ func TestUnknownFilterFieldsAreRefused(t *testing.T) {
 	h := open(t)
 	h.store.put("orders", "1", halfmsg.Dead)
 	dead, names := msghandlerv1.State_STATE_DEAD, []*adminv1.MessageName{{Producer: "orders", Id: "1"}}
-	_, err := h.operators.DiscardMessages(t.Context(), newer(&adminv1.DiscardMessagesRequest{
-		Selection: &adminv1.MessageSelection{Filter: &adminv1.MessageFilter{State: dead}},
-	}))
-	wantCode(t, err, codes.Unimplemented)
-	_, err = h.operators.DiscardMessages(t.Context(), newer(&adminv1.DiscardMessagesRequest{
-		Selection: &adminv1.MessageSelection{Names: names},
-	}))
-	wantCode(t, err, codes.Unimplemented)
-	_, err = h.operators.RetryMessages(t.Context(), newer(&adminv1.RetryMessagesRequest{
-		Selection: &adminv1.MessageSelection{Filter: &adminv1.MessageFilter{State: dead}},
-	}))
-	wantCode(t, err, codes.Unimplemented)
-	_, err = h.operators.ListMessages(t.Context(), newer(&adminv1.ListMessagesRequest{
-		Filter: &adminv1.MessageFilter{State: dead},
-	}))
-	wantCode(t, err, codes.Unimplemented)
+	byFilter := &adminv1.MessageSelection{Filter: &adminv1.MessageFilter{State: dead}}
+	for _, request := range []proto.Message{
+		&adminv1.DiscardMessagesRequest{Selection: byFilter},
+		&adminv1.DiscardMessagesRequest{Selection: &adminv1.MessageSelection{Names: names}},
+		&adminv1.RetryMessagesRequest{Selection: byFilter},
+		&adminv1.ListMessagesRequest{Filter: byFilter.GetFilter()},
+	} {
+		wantCode(t, h.invoke(t.Context(), newer(request)), codes.Unimplemented)
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	stream, err := h.operators.TailMessages(ctx, newer(&adminv1.TailMessagesRequest{}))

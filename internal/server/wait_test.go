@@ -313,7 +313,7 @@ func TestSubmitAllWaitsForEach(t *testing.T) {
 		}
 	}
 	if codes.Code(outcomes[101].GetCode()) != codes.NotFound {
-		t.Errorf("the unknown one: %v", outcomes[101])
+		t.Errorf("the unknown message: %v", outcomes[101])
 	}
 }
 
@@ -366,6 +366,6 @@ func TestWaitsLeaveRoomForOtherCalls(t *testing.T) {
 	wait("payments", "1")
 	<-claimed
 	if n := len(claimed); n != 0 {
-		t.Errorf("%d of those that were refused were submitted anyway", n)
+		t.Errorf("%d of the refused messages were submitted anyway", n)
 	}
 }

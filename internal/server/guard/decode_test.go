@@ -77,7 +77,7 @@ func TestTooManyItemsAreRefusedUndecoded(t *testing.T) {
 				t.Fatalf("got %v, want an error of %s", refused, tc.field)
 			}
 			if n := proto.Size(tc.request); n != 0 {
-				t.Errorf("%d bytes of it were decoded anyway", n)
+				t.Errorf("%d bytes of the request were decoded anyway", n)
 			}
 		})
 	}

@@ -51,14 +51,14 @@ func TestFramesAreFoundInAnyPieces(t *testing.T) {
 				}
 				return true
 			}) {
-				t.Fatal("it gave up")
+				t.Fatal("the reader gave up")
 			}
 		}
 		if fmt.Sprint(got) != fmt.Sprint(want) || !slices.Equal(ended, []uint32{3, 1, 5}) {
 			t.Fatalf("in pieces of %d bytes: got %v, ended %v; want %v", size, got, ended, want)
 		}
 		if f.stream != 7 || f.left != 0 || f.have != 0 {
-			t.Fatalf("in pieces of %d bytes: it ends at %+v", size, f)
+			t.Fatalf("in pieces of %d bytes: the frame ends at %+v", size, f)
 		}
 	}
 }

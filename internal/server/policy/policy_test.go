@@ -84,7 +84,7 @@ func TestNoRulesMakeNoPolicy(t *testing.T) {
 	}
 	b.Use(policy.Set{Named: map[string]policy.Rules{"orders": {}}, Others: policy.Rules{MaxBody: 1}})
 	if b.Of("orders") != nil || b.Of("others") == nil {
-		t.Error("a producer with rules of its own has those of the others")
+		t.Error("a producer with rules of its own has the rules of the others")
 	}
 }
 

@@ -95,7 +95,7 @@ func TestMoreWaitsLookNoMoreOften(t *testing.T) {
 		b.Moved([]halfmsg.Moved{{Name: one, State: halfmsg.Done}})
 		calls.Wait()
 		if most, n := int64(maxPolls*(outage/lookPause+1)), store.looks.Load(); n > most || n < most/2 {
-			t.Errorf("%d looks in %v, want no more than %d, and at least half of them", n, outage, most)
+			t.Errorf("%d looks in %v, want at most %d, and at least half as many", n, outage, most)
 		}
 	})
 }
