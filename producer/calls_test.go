@@ -45,7 +45,7 @@ func TestSingleStepsDeliverTheMessage(t *testing.T) {
 		}
 		err := h.p.Rollback(t.Context(), "paid", "by mistake")
 		if !errors.Is(err, producer.ErrAlreadyCommitted) || h.count("Rollback") != 0 {
-			t.Errorf("Rollback of what committed: %v, calls %v", err, h.calls)
+			t.Errorf("Rollback of a committed message: %v, calls %v", err, h.calls)
 		}
 		if err := h.p.Rollback(t.Context(), "failed", strings.Repeat("é", 1000)); err != nil {
 			t.Errorf("Rollback: %v", err)
@@ -61,7 +61,7 @@ func TestSingleStepsDeliverTheMessage(t *testing.T) {
 		} {
 			_, err := call(t.Context(), "failed")
 			if !errors.Is(err, producer.ErrContradicted) || errors.Is(err, producer.ErrRolledBack) {
-				t.Errorf("%s of what rolled back: %v", name, err)
+				t.Errorf("%s of a rolled-back message: %v", name, err)
 			}
 		}
 		for _, call := range []func() error{
@@ -151,7 +151,7 @@ func TestCloseFlushesAndIsBounded(t *testing.T) {
 			t.Errorf("Close: %v after %v", err, time.Since(start))
 		}
 		if err := <-running; err != nil {
-			t.Errorf("the Send that was running: %v", err)
+			t.Errorf("the running Send: %v", err)
 		}
 		submitted := 0
 		for _, n := range h.sizes["SubmitAll"] {
@@ -345,7 +345,7 @@ func TestUnhealthyCoordinatorGetsNoCalls(t *testing.T) {
 	}
 	must(t, p.Close(t.Context()))
 	if sick, well := sick.count("SendHalfMessages"), well.count("SendHalfMessages"); sick != 0 || well != 20 {
-		t.Errorf("%d calls went to the one that cannot serve, %d to the other", sick, well)
+		t.Errorf("%d calls went to the failing coordinator, %d to the other", sick, well)
 	}
 }
 

@@ -97,7 +97,7 @@ func TestRepeatedSendHidesNoEarlierCommit(t *testing.T) {
 				t.Fatal(err)
 			}
 			if v := h.verdict(t, "1001", true); v != pb.Verdict_VERDICT_COMMITTED {
-				t.Errorf("an id that committed before is %v", v)
+				t.Errorf("an id committed before is %v", v)
 			}
 			return nil
 		})

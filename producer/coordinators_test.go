@@ -161,7 +161,7 @@ func TestCoordinatorsAreKnownByToken(t *testing.T) {
 			}
 		}
 		if code, _ := g.call(t, nil, "Bearer nobody's-nobody's-nobody's", "Bearer "+goodToken); code != codes.OK {
-			t.Errorf("%s: one good token among two gets %v", name, code)
+			t.Errorf("%s: a good token among two gets %v", name, code)
 		}
 	}
 }

@@ -132,7 +132,7 @@ func TestHTTPHandlerRefusesBadCalls(t *testing.T) {
 	s.markers.fail = func(string) error { return errors.New("no such table") }
 	for _, path := range []string{"/confirm", "/deleteBusiness"} {
 		if code, said := s.post(t, path, good); code != 503 || strings.Contains(said, "table") {
-			t.Errorf("%s with a store that fails: got %d %s", path, code, said)
+			t.Errorf("%s with a failing store: got %d %s", path, code, said)
 		}
 	}
 }

@@ -129,7 +129,7 @@ func TestRetryInfoIsRespected(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 		if n := h.count("SendHalfMessages"); n != 3 {
-			t.Errorf("%d calls in 20 s, want those at 0, 7 and 14 s", n)
+			t.Errorf("%d calls in 20 s, want calls at 0, 7 and 14 s", n)
 		}
 	})
 }
@@ -304,10 +304,10 @@ func TestFailedRunKeepsAnotherRunsMessage(t *testing.T) {
 
 func TestUnknownOutcomeIsLeftToConfirm(t *testing.T) {
 	for name, cause := range map[string]error{
-		"said so":       producer.Unsure(errors.New("connection reset during commit")),
-		"cancelled":     fmt.Errorf("commit: %w", context.Canceled),
-		"out of time":   fmt.Errorf("commit: %w", context.DeadlineExceeded),
-		"said it twice": fmt.Errorf("%w: %w", producer.ErrOutcomeUnknown, producer.ErrNotCommitted),
+		"said so":          producer.Unsure(errors.New("connection reset during commit")),
+		"cancelled":        fmt.Errorf("commit: %w", context.Canceled),
+		"out of time":      fmt.Errorf("commit: %w", context.DeadlineExceeded),
+		"said in two ways": fmt.Errorf("%w: %w", producer.ErrOutcomeUnknown, producer.ErrNotCommitted),
 	} {
 		inBubble(name, t, func(t *testing.T) {
 			h := newHouse(t, nil)
@@ -363,7 +363,7 @@ func TestCanceledCallerKeepsTheCommit(t *testing.T) {
 		}
 		err = h.p.Send(ctx, message("1002"), commits)
 		if !errors.Is(err, context.Canceled) {
-			t.Errorf("a Send that began too late: %v", err)
+			t.Errorf("a late Send: %v", err)
 		}
 		ctx, cancel = context.WithCancel(t.Context())
 		declined := errors.New("card declined")
@@ -412,7 +412,7 @@ func TestEarlySubmitIsRetried(t *testing.T) {
 		start := time.Now()
 		_, err := h.p.Submit(t.Context(), "nobody")
 		if !errors.Is(err, producer.ErrNotFound) || time.Since(start) > 4*time.Second {
-			t.Errorf("an id that was never sent: %v after %v", err, time.Since(start))
+			t.Errorf("an id never sent: %v after %v", err, time.Since(start))
 		}
 	})
 }

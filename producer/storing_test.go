@@ -102,7 +102,7 @@ func TestConfirmDuringSendReportsEarlierCommit(t *testing.T) {
 		}()
 		<-hung
 		if v := h.verdict(t, "1001", true); v != pb.Verdict_VERDICT_COMMITTED {
-			t.Errorf("an id that committed before is %v", v)
+			t.Errorf("an id committed before is %v", v)
 		}
 		away = true
 		if v := h.verdict(t, "1001", true); v != pb.Verdict_VERDICT_UNAVAILABLE {

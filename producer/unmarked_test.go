@@ -51,10 +51,10 @@ func TestUnmarkedSendReturnsErrUnmarked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _, leave := inTransactionHouse(t)
 		if err := h.p.Send(t.Context(), message("marked"), leave("marked")); err != nil {
-			t.Errorf("a business that left its marker: %v", err)
+			t.Errorf("a business with its marker: %v", err)
 		}
 		if err := h.p.Send(t.Context(), message("unmarked"), commits); !errors.Is(err, producer.ErrUnmarked) {
-			t.Errorf("a business that left none: %v", err)
+			t.Errorf("a business without a marker: %v", err)
 		}
 		synctest.Wait()
 		// The business has committed, so its message goes out.

@@ -123,11 +123,11 @@ func TestMarkersAreDeletedAsConfigured(t *testing.T) {
 			if _, err := client.Submit(t.Context(), &msghandlerv1.SubmitRequest{Producer: "orders", Id: "3"}); err != nil {
 				t.Fatal(err)
 			}
-			servers.Eventually(t, 10*time.Second, "the broker refuses what no queue wants", func() bool {
+			servers.Eventually(t, 10*time.Second, "the broker returns a message without a queue", func() bool {
 				return strings.Contains(r.get(t, "/metrics"), `msghandler_moves_total{event="refused",fate="stored"} 1`)
 			})
 			if _, deleted := p.counts("3"); deleted != early {
-				t.Errorf("told to delete %d times before the broker took it", deleted)
+				t.Errorf("told to delete %d times before the broker took the message", deleted)
 			}
 
 			deliveries := r.queue(t, "paid")
@@ -138,7 +138,7 @@ func TestMarkersAreDeletedAsConfigured(t *testing.T) {
 			}
 			d := <-deliveries
 			if d.Headers["msghandler-attempt"] != int64(2) {
-				t.Errorf("the second copy says that it is number %v", d.Headers["msghandler-attempt"])
+				t.Errorf("the second copy has the number %v", d.Headers["msghandler-attempt"])
 			}
 			servers.Eventually(t, 10*time.Second, "the marker is deleted once", func() bool {
 				_, deleted := p.counts("3")
@@ -210,7 +210,7 @@ func TestStopMayBeCalledAnyTime(t *testing.T) {
 		}
 	}
 	if err := never.Run(t.Context()); err == nil {
-		t.Error("what was stopped ran")
+		t.Error("a stopped loop ran")
 	}
 
 	r := start(t, settings())
@@ -249,7 +249,7 @@ func TestTheStartWaitsForRedis(t *testing.T) {
 	_ = free.Close()
 	r := start(t, settings(func(c *config.Config) { c.Redis.URL = "redis://" + addr }))
 
-	servers.Eventually(t, 10*time.Second, "the log says that it waits", func() bool {
+	servers.Eventually(t, 10*time.Second, "the log says that the coordinator waits", func() bool {
 		return strings.Contains(r.log.String(), "Redis cannot be reached")
 	})
 	if ok, body := r.ready(); ok || !strings.Contains(body, "not open yet") {
@@ -310,7 +310,7 @@ func TestAnUnsafeRedisIsRefused(t *testing.T) {
 	// Findings allowed by redis.allow_unsafe raise no alert.
 	allowed.holds(t, `msghandler_store_findings{severity="refuse"} 0`)
 	if strings.Contains(allowed.get(t, "/metrics"), "\nmsghandler_store_findings{severity=\"allowed\"} 0\n") {
-		t.Error("what was allowed is not counted")
+		t.Error("an allowed call is not counted")
 	}
 }
 
@@ -332,7 +332,7 @@ func TestReadinessFollowsRedis(t *testing.T) {
 	r := start(t, settings(func(c *config.Config) { c.Redis.URL = redis.URL() }))
 	r.awaitReady(t)
 	redis.Kill()
-	servers.Eventually(t, 10*time.Second, "it is not ready without Redis", func() bool {
+	servers.Eventually(t, 10*time.Second, "the coordinator is not ready without Redis", func() bool {
 		ok, body := r.ready()
 		var answer struct {
 			Checks []struct {

@@ -109,6 +109,6 @@ func TestAQuestionFindsAStreamElsewhere(t *testing.T) {
 		t.Error(err)
 	}
 	if err := <-ended; err != io.EOF { //nolint:errorlint // gRPC never wraps it
-		t.Errorf("the stream of a coordinator that stops ends with %v", err)
+		t.Errorf("the stream of a stopping coordinator ends with %v", err)
 	}
 }

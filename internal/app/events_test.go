@@ -91,7 +91,7 @@ func TestOperatorsGetEventsOfTrouble(t *testing.T) {
 	hears(events.Dead, "lost")
 	hears(events.BreakerOpen, "away")
 	hears(events.Backlog, "dead-letter queue failed")
-	servers.Eventually(t, 30*time.Second, "the queue that is not there is named", func() bool {
+	servers.Eventually(t, 30*time.Second, "the missing queue is named", func() bool {
 		return strings.Contains(r.log.String(), "queue=misspelt")
 	})
 	r.holds(t, `msghandler_watched_queue_messages{queue="failed"} 1`, `msghandler_events_total{kind="dead"} 1`,

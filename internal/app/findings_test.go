@@ -72,7 +72,7 @@ func TestARefusedProducerIsSeen(t *testing.T) {
 		}
 	}
 	if len(lines) != 1 {
-		t.Fatalf("%d lines tell of it:\n%s", len(lines), lines)
+		t.Fatalf("%d lines tell of the finding:\n%s", len(lines), lines)
 	}
 	for _, want := range []string{
 		"level=WARN", "producer=orders", "reason=CALLBACK_FORBIDDEN", "stock.svc:9000",
@@ -139,7 +139,7 @@ func TestDeadLettersAreSeen(t *testing.T) {
 		t.Errorf("found is %q", what)
 	}
 	if what, long := found["queue-long"]; long {
-		t.Errorf("below the threshold it says %q", what)
+		t.Errorf("below the threshold the log says %q", what)
 	}
 	page := r.get(t, "/")
 	for _, want := range []string{
@@ -172,7 +172,7 @@ func (r *running) fill(t *testing.T, queue string, messages int) {
 func TestADegradedCoordinatorIsAFinding(t *testing.T) {
 	nobody := nobodyAt(t)
 	r := start(t, settings(func(c *config.Config) { c.AMQP.URLs = []string{"amqp://guest:guest@" + nobody + "/"} }))
-	servers.Eventually(t, time.Minute, "it is ready without a broker", func() bool {
+	servers.Eventually(t, time.Minute, "the coordinator is ready without a broker", func() bool {
 		ok, body := r.ready()
 		return ok && strings.Contains(body, `"degraded": true`)
 	})

@@ -115,7 +115,7 @@ func TestChangedConfigurationIsUsed(t *testing.T) {
 	}
 	r.holds(t, "msghandler_config_reload_failed 0")
 	if what := r.found(t)["config-restart"]; !strings.Contains(what, "done.retention") {
-		t.Errorf("found %q about the key that needs a restart", what)
+		t.Errorf("found %q about the key with a restart", what)
 	}
 	for _, line := range []string{
 		`key=policy.exchanges old=shop new=stock`, `needs a restart`, `key=done.retention old=10m new=1m`,

@@ -389,7 +389,7 @@ func TestRecordsWaitForRedis(t *testing.T) {
 		t.Errorf("the log has %d lines", n)
 	}
 	redis.Start()
-	servers.Eventually(t, 30*time.Second, "they are stored", func() bool {
+	servers.Eventually(t, 30*time.Second, "the records are stored", func() bool {
 		page, err := a.List(t.Context(), audit.Query{Limit: 1000})
 		return err == nil && len(page.Records) >= 300
 	})
@@ -404,7 +404,7 @@ func TestDroppedRecordsAreCounted(t *testing.T) {
 		a.Record(t.Context(), audit.Record{Action: audit.Discard, Result: audit.Done})
 	}
 	if n := a.counts.dropped.Load(); n != 500 {
-		t.Errorf("%d are dropped, want what 1,000 places do not hold", n)
+		t.Errorf("%d are dropped, want all beyond 1,000 places", n)
 	}
 	if _, err := a.List(t.Context(), audit.Query{Limit: 1}); err == nil {
 		t.Error("a trail without Redis is listed as empty")

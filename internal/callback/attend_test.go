@@ -53,7 +53,7 @@ func TestAttendingProducerIsAskedByStream(t *testing.T) {
 	}
 	other := halfmsg.Target{Producer: "stock", Address: to.Address}
 	if _, err := c.Confirm(t.Context(), other, []string{"1"}, false); !errors.Is(err, halfmsg.ErrBadTarget) {
-		t.Errorf("one producer is asked over the streams of another: %v", err)
+		t.Errorf("a producer is asked over the streams of another: %v", err)
 	}
 }
 

@@ -120,7 +120,7 @@ func TestConfirmCallsTheProducer(t *testing.T) {
 	b := &business{
 		confirm: func(ctx context.Context, r *msghandlerv1.ConfirmRequest) (*msghandlerv1.ConfirmResponse, error) {
 			if r.GetProducer() != "orders" || !r.GetFinal() {
-				return nil, status.Error(codes.Internal, "not what was asked")
+				return nil, status.Error(codes.Internal, "the answer is about other ids")
 			}
 			return committed(ctx, r)
 		},

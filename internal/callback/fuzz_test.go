@@ -170,7 +170,7 @@ func TestTimeoutsHaveOneText(t *testing.T) {
 		words[(&CallError{err: status.Error(codes.DeadlineExceeded, said), Timeout: time.Second}).Error()] = true
 	}
 	if len(words) != 1 {
-		t.Errorf("they read %q", slices.Collect(maps.Keys(words)))
+		t.Errorf("the readers got %q", slices.Collect(maps.Keys(words)))
 	}
 	const onTheWay = "context deadline exceeded while waiting for connections to become ready"
 	err := &CallError{err: status.Error(codes.DeadlineExceeded, onTheWay), Timeout: time.Second}

@@ -264,7 +264,7 @@ func TestHTTPConnectionIsReused(t *testing.T) {
 		}
 	}
 	if n := conns.Load(); n != 1 {
-		t.Errorf("%d connections for calls one after another", n)
+		t.Errorf("%d connections for calls in turn", n)
 	}
 	failing.Store(false)
 	for range 5 { // a server may close an idle connection at any time
@@ -582,7 +582,7 @@ func TestHTTPForbiddenAddressIsNotDialled(t *testing.T) {
 	_, err = client(t, config).Confirm(t.Context(), to, []string{"1"}, false)
 	var failed *callback.CallError
 	if !errors.As(err, &failed) || !failed.Unresolved() || !strings.Contains(err.Error(), "does not resolve") {
-		t.Errorf("a name that DNS does not know: %v", err)
+		t.Errorf("a name unknown to DNS: %v", err)
 	}
 }
 

@@ -175,7 +175,7 @@ func TestAMovedProducerIsCalledThere(t *testing.T) {
 		}
 	}
 	if _, err := client.Resolve("orders", "old:9001"); !errors.Is(err, halfmsg.ErrForbidden) {
-		t.Errorf("another port of it: got %v, want ErrForbidden", err)
+		t.Errorf("another port of the host: got %v, want ErrForbidden", err)
 	}
 }
 

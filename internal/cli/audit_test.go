@@ -114,7 +114,7 @@ func TestAuditFollows(t *testing.T) {
 		return strings.Contains(out.String(), "c7-0")
 	})
 	if code := stop(); code != 0 {
-		t.Errorf("an interrupt ends it with %d", code)
+		t.Errorf("an interrupt ends the command with %d", code)
 	}
 	var ids []string
 	for line := range strings.Lines(out.String()) {

@@ -29,7 +29,7 @@ func TestStatsAndTopShowFindings(t *testing.T) {
 		t.Errorf("%v: %s", err, said.out)
 	}
 	out, stop := watch(t, "top", "--every=100ms", "--server="+c.addr)
-	servers.Eventually(t, 20*time.Second, "top shows it", func() bool {
+	servers.Eventually(t, 20*time.Second, "top shows the finding", func() bool {
 		return strings.Contains(out.String(), "TO LOOK AT\nTROUBLE   producer-refused   producer orders: ")
 	})
 	stop()

@@ -101,14 +101,14 @@ func TestWatchContinuesAfterOutage(t *testing.T) {
 			t.Parallel()
 			s := startStricken(t)
 			out, stop := watch(t, append(c.command, "--every=100ms", "--server="+s.addr)...)
-			servers.Eventually(t, 20*time.Second, "it looks", func() bool { return strings.Contains(out.String(), c.well) })
+			servers.Eventually(t, 20*time.Second, "top looks", func() bool { return strings.Contains(out.String(), c.well) })
 			s.set(true)
 			const why = "the store is out of reach; nothing was done (Unavailable); msghandler doctor finds the cause"
-			servers.Eventually(t, 20*time.Second, "it tells why it sees nothing", func() bool {
+			servers.Eventually(t, 20*time.Second, "top tells why the list is empty", func() bool {
 				return strings.Count(out.String(), why) > 1
 			})
 			s.set(false)
-			servers.Eventually(t, 20*time.Second, "it goes on", func() bool {
+			servers.Eventually(t, 20*time.Second, "top goes on", func() bool {
 				return strings.LastIndex(out.String(), c.well) > strings.LastIndex(out.String(), why)
 			})
 			if status := stop(); status != 0 {

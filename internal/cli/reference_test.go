@@ -39,7 +39,7 @@ func TestCommandsPageMatchesHelp(t *testing.T) {
 	got, err := os.ReadFile(path)
 	must.Succeed(t, err)
 	if string(got) != want {
-		t.Errorf("%s differs from what --help says; run: make generate", path)
+		t.Errorf("%s differs from --help; run: make generate", path)
 	}
 }
 

@@ -85,11 +85,11 @@ callbacks: {allow: ["orders:9000", "bills:9000"]}
 	orders := c.PolicyOf("orders")
 	if orders.CallsPerSecond != 20 || len(orders.Exchanges) != 2 || len(orders.RoutingKeys) != 1 ||
 		len(c.Callbacks.Allow) != 2 {
-		t.Errorf("what needs no restart is not taken: %+v, %v", orders, c.Callbacks.Allow)
+		t.Errorf("a key that needs no restart is not taken: %+v, %v", orders, c.Callbacks.Allow)
 	}
 	if c.Producers["orders"].Target != "dns:///orders:9000" || c.Redis != before.Config.Redis ||
 		c.Done != before.Config.Done {
-		t.Errorf("what needs a restart is taken: %+v, %v, %v", c.Producers, c.Redis, c.Done)
+		t.Errorf("a key that needs a restart is taken: %+v, %v, %v", c.Producers, c.Redis, c.Done)
 	}
 	if _, again, err := after.Reload(); err != nil || len(again) != 3 {
 		t.Errorf("the next reload tells %v, %v; want the three changes that wait for a restart", again, err)

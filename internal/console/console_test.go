@@ -117,7 +117,7 @@ func TestReadyNeedsEveryRequiredCheck(t *testing.T) {
 		t.Errorf("got %d: %s", status, body)
 	}
 	if status, _ := r.get(t, "/healthz"); status != http.StatusOK {
-		t.Errorf("a process that stops is still alive, got %d", status)
+		t.Errorf("a stopping process is still alive, got %d", status)
 	}
 }
 
@@ -158,7 +158,7 @@ func TestPanicOfCheckIsItsFailure(t *testing.T) {
 func TestADegradedCoordinatorStaysReady(t *testing.T) {
 	r := start(t)
 	if _, body := r.get(t, "/readyz"); !strings.Contains(body, `"degraded": false`) {
-		t.Errorf("all is well, and it says %s", body)
+		t.Errorf("all is well, and the page says %s", body)
 	}
 	r.degraded.Store(failure{errors.New("not connected")})
 	status, body := r.get(t, "/readyz")

@@ -42,7 +42,7 @@ func TestTheTableOfMetricsIsFresh(t *testing.T) {
 		return
 	}
 	if old != want {
-		t.Errorf("the table of metrics in %s differs from what is registered; run: make generate", path)
+		t.Errorf("the table of metrics in %s differs from the registered metrics; run: make generate", path)
 	}
 }
 
@@ -158,7 +158,7 @@ func TestNamedProducersAndExchangesAreBounded(t *testing.T) {
 	}
 	if own, others := lines["name-0"].Acked(), lines[peerstats.Other].Acked(); own != 2 ||
 		others != 9*peerstats.MaxNamed+1 {
-		t.Errorf("counted %v of one, %v of others", own, others)
+		t.Errorf("counted %v of a named producer, %v of others", own, others)
 	}
 }
 

@@ -40,11 +40,11 @@ func TestLastingKeepsTheOrder(t *testing.T) {
 	}
 	ended := []delivery.Leased{all[3], all[1]}
 	if lasting, ending = delivery.Lasting(ended, 10*time.Second); len(lasting) != 0 || len(ending) != 2 {
-		t.Errorf("of those that end, lasting and ending are %v, %v", names(lasting), names(ending))
+		t.Errorf("of ending failures, lasting and ending are %v, %v", names(lasting), names(ending))
 	}
 	ended = append(ended, all[0])
 	if lasting, ending = delivery.Lasting(ended, 10*time.Second); len(lasting) != 1 || len(ending) != 2 {
-		t.Errorf("with one that lasts, lasting and ending are %v, %v", names(lasting), names(ending))
+		t.Errorf("with a lasting failure, lasting and ending are %v, %v", names(lasting), names(ending))
 	}
 }
 
@@ -73,7 +73,7 @@ func TestCapacityBoundsNumberAndSize(t *testing.T) {
 	small := leased("1")
 	capacity.Add(small...)
 	if got := capacity.Free(); got < 60 || got > 99 {
-		t.Errorf("%d fit beside a small one", got)
+		t.Errorf("%d fit beside a small message", got)
 	}
 	large := leased("2", "3")
 	for i := range large {
@@ -129,7 +129,7 @@ func TestIsolateSetsOnlyPoisonAside(t *testing.T) {
 	}, func(n int, failure *lifecycle.PanicError) {
 		bad = append(bad, fmt.Sprint(n, " ", failure))
 		if !strings.Contains(string(failure.Stack), "delivery_test.go") {
-			t.Error("the stack does not show where it was")
+			t.Error("the stack does not show the place of the panic")
 		}
 	})
 	if fmt.Sprint(good) != "[1 2 4 5 7]" || fmt.Sprint(bad) != "[3 panic: poison 6 panic: poison]" {
@@ -320,7 +320,7 @@ func TestOutcomesAreStoredWhileStopping(t *testing.T) {
 	store := &impatient{}
 	groups := settle(ctx, store, &n, leased("1", "2"))
 	if !slices.Equal(groups, []string{"1 true 2 true"}) || store.settled != 2 {
-		t.Errorf("outcomes %q, in a store that was called about %d", groups, store.settled)
+		t.Errorf("outcomes %q, in a store with a call about %d messages", groups, store.settled)
 	}
 }
 
@@ -372,7 +372,7 @@ func TestFateOfAnOutcome(t *testing.T) {
 		settler.Settle(t.Context(), []delivery.Outcome{{Leased: leased("1")[0], Event: c.event}},
 			func([]delivery.Outcome, []halfmsg.Result) {})
 		if want := fmt.Sprint(c.event, " ", c.want, " 1"); !slices.Equal(n.fates, []string{want}) {
-			t.Errorf("%s of one that is %s (%v): told %q, want %q", c.event, c.state, c.err, n.fates, want)
+			t.Errorf("%s of a message that is %s (%v): told %q, want %q", c.event, c.state, c.err, n.fates, want)
 		}
 	}
 }
@@ -388,11 +388,11 @@ func TestUnstoredOutcomesAreLoggedOnce(t *testing.T) {
 	}
 	settler.Settle(t.Context(), outcomes, func([]delivery.Outcome, []halfmsg.Result) {})
 	if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "count=2") {
-		t.Errorf("logged %q, want one line about two messages", got)
+		t.Errorf("logged %q, want a single line about two messages", got)
 	}
 	log.Reset()
 	settler.Settle(t.Context(), outcomes[1:2], func([]delivery.Outcome, []halfmsg.Result) {})
 	if got := log.String(); got != "" {
-		t.Errorf("logged %q of what is stored", got)
+		t.Errorf("logged %q about stored outcomes", got)
 	}
 }

@@ -321,7 +321,7 @@ func TestClosedWorkQueueTakesNothing(t *testing.T) {
 		q.locked(func() {
 			q.WantPass(true)
 			if got := len(q.Close()); got != 4 {
-				t.Errorf("%d were handed back, want the four that waited", got)
+				t.Errorf("%d were handed back, want the four waiting messages", got)
 			}
 		})
 		close(release)

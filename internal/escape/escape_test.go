@@ -51,7 +51,7 @@ func TestDeceptiveNames(t *testing.T) {
 		"a\u00a0b",
 	} {
 		if escape.Deceptive(text) {
-			t.Errorf("%q is one", text)
+			t.Errorf("%q is such a character", text)
 		}
 	}
 }

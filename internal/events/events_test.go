@@ -131,10 +131,10 @@ func TestEventsAreOrderedByLastOccurrence(t *testing.T) {
 	for _, kind := range []events.Kind{events.StoreAway, events.StoreBack, events.StoreAway} {
 		teller.Note(kind, "", "")
 	}
-	servers.Eventually(t, 10*time.Second, "they are posted", func() bool { return c.of("posted ok") > 0 })
+	servers.Eventually(t, 10*time.Second, "the events are posted", func() bool { return c.of("posted ok") > 0 })
 	posted := h.got()[0].Events
 	if last := posted[len(posted)-1]; last.Kind != events.StoreAway || last.Count != 2 {
-		t.Errorf("the last of %d events is %s, %d times; want that Redis is away, twice", len(posted), last.Kind, last.Count)
+		t.Errorf("the last of %d events is %s, %d times; want Redis, twice", len(posted), last.Kind, last.Count)
 	}
 }
 
@@ -149,7 +149,7 @@ func TestAFailedPostIsRetried(t *testing.T) {
 		})
 		teller, c := start(t, events.Config{URL: h.URL})
 		teller.Note(events.Dead, "orders", "")
-		servers.Eventually(t, 20*time.Second, "it is taken in the end", func() bool { return c.of("posted ok") == 1 })
+		servers.Eventually(t, 20*time.Second, "the event is taken in the end", func() bool { return c.of("posted ok") == 1 })
 		if posts := h.got(); len(posts) != 2 || posts[0].ID != posts[1].ID || c.of("posted failed") != 1 {
 			t.Errorf("%d: got %+v", status, posts)
 		}
@@ -186,7 +186,7 @@ func TestARefusedPostIsNotRetried(t *testing.T) {
 		})
 		teller, c := start(t, events.Config{URL: h.URL})
 		teller.Note(events.Dead, "orders", "")
-		servers.Eventually(t, 10*time.Second, "it is given up", func() bool { return c.of("posted given_up") == 1 })
+		servers.Eventually(t, 10*time.Second, "the event is given up", func() bool { return c.of("posted given_up") == 1 })
 		teller.Note(events.Abandoned, "orders", "")
 		servers.Eventually(t, 10*time.Second, "others are posted", func() bool { return len(h.got()) == 2 })
 		if len(elsewhere.got()) != 0 {
@@ -219,7 +219,7 @@ func TestNoteDoesNotWaitForWebhook(t *testing.T) {
 		t.Errorf("%d wait", n)
 	}
 	close(release)
-	servers.Eventually(t, 10*time.Second, "what could wait arrives", func() bool { return c.of("posted ok") == 2 })
+	servers.Eventually(t, 10*time.Second, "the delayed event arrives", func() bool { return c.of("posted ok") == 2 })
 	if p := h.got()[1]; len(p.Events) != 1000 || p.Dropped != 19_000 {
 		t.Errorf("%d events, %d dropped", len(p.Events), p.Dropped)
 	}

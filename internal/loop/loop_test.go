@@ -100,7 +100,7 @@ func TestFirstPassComesAtRandomTime(t *testing.T) {
 		})
 	}
 	if high > time.Hour || high-low < 20*time.Minute {
-		t.Errorf("first passes after %v to %v, want them spread over the hour", low, high)
+		t.Errorf("first passes after %v to %v, want passes spread over the hour", low, high)
 	}
 }
 
@@ -154,7 +154,7 @@ func TestErrorsAreBackedOffUntilSuccess(t *testing.T) {
 		sleepAndSettle(time.Minute)
 		for i, want := range []time.Duration{10 * time.Second, 20 * time.Second, 30 * time.Second} {
 			if got := at[i+1].Sub(at[i]); got != want {
-				t.Errorf("pass %d came %v after the one before, want %v", i+1, got, want)
+				t.Errorf("pass %d came %v after the pass before, want %v", i+1, got, want)
 			}
 		}
 		if got := at[len(at)-1].Sub(at[len(at)-2]); got != time.Second {

@@ -166,7 +166,7 @@ func TestLetterOfForeignBytesIsSent(t *testing.T) {
 	shown := letterOf(l)
 	name := &adminv1.MessageName{Producer: shown.GetProducer(), Id: shown.GetMessage().GetId()}
 	if !matcher([]*adminv1.MessageName{name}, nil)(l) {
-		t.Error("the letter cannot be named as it is shown")
+		t.Error("the dead letter cannot be named by its shown name")
 	}
 }
 

@@ -72,7 +72,7 @@ func TestViewersHoldNoTurnOfOperators(t *testing.T) {
 				}
 				for range 3 {
 					if err := <-first; tc.yields && !errors.Is(err, halfmsg.ErrDeadLettersBusy) {
-						t.Errorf("a call that had to yield: %v", err)
+						t.Errorf("a call that must yield: %v", err)
 					}
 				}
 			})

@@ -38,7 +38,7 @@ func shared(t *testing.T, r peerstats.Report) (read peerstats.Report) {
 	read.Shift(24 * time.Hour)
 	for i, p := range read.Producers {
 		if at := r.Producers[i].FailedAt; at.IsZero() != p.FailedAt.IsZero() {
-			t.Errorf("the failure at %v is read as one at %v", at, p.FailedAt)
+			t.Errorf("the failure at %v is read as a failure at %v", at, p.FailedAt)
 		}
 	}
 	read.Shift(-24 * time.Hour)

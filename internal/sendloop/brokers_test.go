@@ -124,7 +124,7 @@ func TestAbsentBrokerCostsOthersNothing(t *testing.T) {
 		}
 		h.run(time.Minute)
 		if got := events.published(); got != 0 {
-			t.Errorf("%d messages went to a broker that takes none", got)
+			t.Errorf("%d messages went to a broker without room", got)
 		}
 		for _, id := range []string{"events00000", "events-fresh"} {
 			if got := h.want(id, halfmsg.Sendable); got.PublishAttempts != 0 || got.LeaseOwner != "" {
@@ -149,7 +149,7 @@ func TestSlowBrokerHoldsOnlyItsPlaces(t *testing.T) {
 		h.Offer(h.committedFor("events", prefixed("fresh", 200)...), time.Now().Add(lease))
 		synctest.Wait()
 		if inFlight, waiting := events.published(), h.Waiting("events"); inFlight != 20 || waiting > 100 {
-			t.Errorf("%d messages are at the slow broker, and %d wait for it", inFlight, waiting)
+			t.Errorf("%d messages are at the slow broker, and %d wait for this broker", inFlight, waiting)
 		}
 		h.waitingFor("", prefixed("standard", 300)...)
 		h.Offer(h.committedFor("", prefixed("also", 50)...), time.Now().Add(lease))
@@ -178,19 +178,19 @@ func TestUnknownBrokerIsLeftToOthers(t *testing.T) {
 		h.Offer(append(h.committedFor("elsewhere", "1"), h.committedFor("", "2")...), time.Now().Add(lease))
 		synctest.Wait()
 		if got := standard.published(); got != 1 {
-			t.Errorf("%d messages were published, want the one without a broker", got)
+			t.Errorf("%d messages were published, want the message without a broker", got)
 		}
 		got := h.want("1", halfmsg.Sendable)
 		if got.PublishAttempts != 0 || got.LeaseOwner != "" || !strings.Contains(got.LastError, "brokers.NAME.url") {
 			t.Errorf("the message is %+v", got)
 		}
 		if wait := time.Until(got.DueAt); wait < time.Second {
-			t.Errorf("the message is due again in %v: it comes back without end", wait)
+			t.Errorf("the message is due again in %v: the message comes back without end", wait)
 		}
 		time.Sleep(time.Minute)
 		h.pass()
 		if got := h.want("1", halfmsg.Sendable); got.LeaseOwner != "" {
-			t.Errorf("a pass has claimed it: %+v", got)
+			t.Errorf("a pass has claimed the message: %+v", got)
 		}
 	})
 }

@@ -300,6 +300,6 @@ func (h *house) want(id string, state halfmsg.State) halfmsg.Record {
 func (h *house) wantNotes(want ...string) {
 	h.t.Helper()
 	if got := look(h, func() []string { return slices.Clone(h.notes) }); !slices.Equal(got, want) {
-		h.t.Errorf("what happened:\n\t%s\nwant:\n\t%s", strings.Join(got, "\n\t"), strings.Join(want, "\n\t"))
+		h.t.Errorf("events:\n\t%s\nwant:\n\t%s", strings.Join(got, "\n\t"), strings.Join(want, "\n\t"))
 	}
 }

@@ -66,7 +66,7 @@ func TestBrokersShareTheMemoryOfBodies(t *testing.T) {
 		h.Offer(claims, time.Now().Add(lease))
 		synctest.Wait()
 		if n := h.Waiting("events"); n < 60 || n > 70 {
-			t.Errorf("%d MiB wait for one of two brokers, want half of 128", n)
+			t.Errorf("%d MiB wait for a broker of two, want half of 128", n)
 		}
 		close(events.gate)
 		synctest.Wait()

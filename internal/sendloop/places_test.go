@@ -208,7 +208,7 @@ func TestBrokerHasASingleBacklogShare(t *testing.T) {
 		h.pass()
 		mu.Lock()
 		if !slices.Equal(shares, []int{2, 2}) {
-			t.Errorf("shares of %v went to the broker, want two of two: one that is answered and one that is not", shares)
+			t.Errorf("shares of %v went to the broker, want two of two: an answered share and an unanswered share", shares)
 		}
 		mu.Unlock()
 		close(gate)

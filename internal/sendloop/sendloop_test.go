@@ -60,7 +60,7 @@ func TestLastRefusalMakesTheMessageDead(t *testing.T) {
 		}
 		for i, p := range h.published() {
 			if p.Attempt != i+1 {
-				t.Errorf("copy %d says it is number %d", i+1, p.Attempt)
+				t.Errorf("copy %d has the number %d", i+1, p.Attempt)
 			}
 		}
 		if n := len(h.published()); n != 4 {
@@ -258,7 +258,7 @@ func TestCopiesOnPurposeAreNumbered(t *testing.T) {
 			seen[p.Publication]++
 		}
 		if len(seen) != 3 {
-			t.Errorf("published %v, want one copy for each of two deaths", seen)
+			t.Errorf("published %v, want a copy for each of two deaths", seen)
 		}
 		claims := h.committed("2")
 		claims[0].Replayed = true
@@ -306,7 +306,7 @@ func TestAcknowledgementAfterLeaseIsDropped(t *testing.T) {
 		h.answers(nil, nil)
 		h.pass()
 		if got := h.published()[1]; got.Attempt != 2 {
-			t.Errorf("the second copy says it is number %d", got.Attempt)
+			t.Errorf("the second copy has the number %d", got.Attempt)
 		}
 	})
 }
@@ -345,7 +345,7 @@ func TestOnePoisonRecordStopsNothing(t *testing.T) {
 		seen := map[string]bool{}
 		for _, p := range h.published() {
 			if seen[p.Name.ID] && p.Attempt != 2 {
-				t.Errorf("a second copy of %s says it is number %d", p.Name, p.Attempt)
+				t.Errorf("a second copy of %s has the number %d", p.Name, p.Attempt)
 			}
 			seen[p.Name.ID] = true
 		}

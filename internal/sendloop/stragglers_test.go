@@ -39,7 +39,7 @@ func TestUnconfirmedQueueDelaysNoOther(t *testing.T) {
 			h.want(id("good", 3), halfmsg.Sendable)
 			h.want(id("stuck", 0), halfmsg.Sendable)
 			if h.Waiting("") != 2 {
-				t.Errorf("%d messages wait, want those of the fourth batch", h.Waiting(""))
+				t.Errorf("%d messages wait, want the fourth batch", h.Waiting(""))
 			}
 			time.Sleep(confirmTimeout)
 			synctest.Wait()
@@ -75,7 +75,7 @@ func TestUnansweredMessageDoesNotStopBacklog(t *testing.T) {
 		h.waiting(numbered(20)...)
 		h.pass()
 		if got := h.store.Count(halfmsg.Done); got != 21 {
-			t.Errorf("%d are done, want all but the one without an answer", got)
+			t.Errorf("%d are done, want all but the message without an answer", got)
 		}
 		time.Sleep(confirmTimeout)
 	})
@@ -306,7 +306,7 @@ func TestAnsweredBodiesAreReleased(t *testing.T) {
 		return body.Value() == nil
 	})
 	if len(kept[0].Body) != 0 || len(kept[1].Body) == 0 {
-		t.Errorf("bodies of %d and %d bytes are left, want that of the message without an answer",
+		t.Errorf("bodies of %d and %d bytes are left, want the body of the message without an answer",
 			len(kept[0].Body), len(kept[1].Body))
 	}
 	close(hold)

@@ -148,7 +148,7 @@ func TestForbiddenRowWaitsForThePolicy(t *testing.T) {
 	if d := s.take("paid"); d.MessageId != "1" {
 		t.Errorf("%+v", d)
 	}
-	servers.Eventually(t, 20*time.Second, "the row is sent after one refusal", func() bool {
+	servers.Eventually(t, 20*time.Second, "the row is sent after a refusal", func() bool {
 		return s.count("id = '1' AND state = 3 AND attempts = 1") == 1
 	})
 }
@@ -198,7 +198,7 @@ func TestSilentRowKeepsNoneFromFailing(t *testing.T) {
 	s.brokers = map[string]sendloop.Broker{"": sendloopBroker(silent(answer), "dead")}
 	s.exec("INSERT INTO msghandler_outbox (id, routing_key, attempts) VALUES ('1', 'silent', 0), ('2', 'refused', 1)")
 	r := s.relay(func(c *sqloutbox.Config) { c.Send.ConfirmTimeout, c.Send.Lease = answer, answer })
-	servers.Eventually(t, 20*time.Second, "the refused row has failed after one publication", func() bool {
+	servers.Eventually(t, 20*time.Second, "the refused row has failed after a single publication", func() bool {
 		if s.count("id = '2' AND claims > 1") > 0 {
 			t.Fatal("the refused row is published again")
 		}

@@ -27,7 +27,7 @@ func TestRowsLeaveThroughPgBouncer(t *testing.T) {
 			t.Errorf("%s came", d.MessageId)
 		}
 	}
-	servers.Eventually(t, 30*time.Second, "the log says that no notification arrives", func() bool {
+	servers.Eventually(t, 30*time.Second, "the log names the missing notification", func() bool {
 		return strings.Contains(r.log.String(), "did not arrive within 10s, as through a pooler")
 	})
 	if log := r.log.String(); strings.Contains(log, "prepared statement") {

@@ -157,13 +157,13 @@ func TestChangedFilesAreReloaded(t *testing.T) {
 		must(t, os.WriteFile(files.Cert, []byte("half a cert"), 0o600))
 		for range 3 {
 			if shown() != second {
-				t.Error("the certificate that was good is not shown any more")
+				t.Error("the good certificate is not shown any more")
 			}
 		}
 		must(t, os.Remove(files.Key))
 		for range 3 {
 			if shown() != second {
-				t.Error("the certificate that was good is not shown any more")
+				t.Error("the good certificate is not shown any more")
 			}
 		}
 		if n := strings.Count(log.String(), "level=WARN"); n != 2 {
@@ -182,7 +182,7 @@ func TestChangedFilesAreReloaded(t *testing.T) {
 		must(t, os.WriteFile(a.File, content, 0o600))
 		time.Sleep(time.Second)
 		if _, _, err := meet(client, server); err == nil {
-			t.Error("an authority that was taken away is still trusted")
+			t.Error("a removed authority is still trusted")
 		}
 	})
 }

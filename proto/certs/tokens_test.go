@@ -129,9 +129,9 @@ func TestTokenIsFoundInMetadata(t *testing.T) {
 	sent, _ := metadata.FromOutgoingContext(certs.WithToken(t.Context(), oldToken))
 	got := certs.ShownTokens(metadata.NewIncomingContext(context.Background(), sent))
 	if len(got) != 1 || got[0] != oldToken {
-		t.Errorf("what is sent is found as %q", got)
+		t.Errorf("the sent token is found as %q", got)
 	}
 	if _, any := metadata.FromOutgoingContext(certs.WithToken(t.Context(), "")); any {
-		t.Error("no token is sent as one")
+		t.Error("an empty token is sent")
 	}
 }

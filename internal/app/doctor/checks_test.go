@@ -54,12 +54,12 @@ func TestDatabaseAwayDemandsAnAnswer(t *testing.T) {
 		untrusted.URL, untrusted.Listener.Addr().String(), "https" + plain[len("http"):], address, "http://" + address,
 	} {
 		if found := doctor.Verify(t.Context(), e, "orders", target); !doctor.Unreached(found) {
-			t.Errorf("of %s it says %+v", target, found)
+			t.Errorf("about %s the answer is %+v", target, found)
 		}
 	}
 	away := serveURL(t, answering(http.StatusServiceUnavailable, "text/plain", "no database"))
 	if names := complaints(t, doctor.Verify(t.Context(), e, "orders", away)); len(names) > 0 {
-		t.Errorf("of a producer that answers 503 it finds %q", names)
+		t.Errorf("about a producer that answers 503 the doctor finds %q", names)
 	}
 }
 

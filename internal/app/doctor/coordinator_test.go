@@ -51,7 +51,7 @@ func TestMessagesPastTheirAgeAreNamed(t *testing.T) {
 	r.waiting([]*adminv1.StateStats{{State: pb.State_STATE_ABANDONED, Count: 2}}, time.Now())
 	r.timedOut(failures{})
 	if got, want := r.all[0].What, "2 messages are abandoned"; got != want {
-		t.Errorf("without one of them: %q, want %q", got, want)
+		t.Errorf("with a coordinator missing: %q, want %q", got, want)
 	}
 	r.timedOut(failures{found: 1, first: &adminv1.MessageRecord{
 		Producer: "away", Message: &pb.Message{Id: "1"}, LastError: "confirm.give_up_after (8s) has passed: refused",

@@ -34,18 +34,18 @@ func TestTroubleOfDefaultsIsAWarning(t *testing.T) {
 	found := examineDefaults(t, doctor.Sections()...)
 	want := []string{"configuration-defaults", "coordinator-away", "rabbitmq-away", "redis-away"}
 	if names := complaints(t, found); !slices.Equal(names, want) || len(troubles(found)) > 0 {
-		t.Errorf("of defaults it finds %q, and as trouble %q", names, troubles(found))
+		t.Errorf("about defaults the doctor finds %q, and as trouble %q", names, troubles(found))
 	}
 	first := found[0].What
 	if !strings.HasSuffix(first, "the defaults of callbacks.allow, redis.url, amqp.url are examined") {
 		t.Errorf("the doctor begins with %q", first)
 	}
 	if got, want := troubles(examineDefaults(t, "callbacks", "amqp")), []string{"redis-away"}; !slices.Equal(got, want) {
-		t.Errorf("of a Redis that was given and is away it finds as trouble %q", got)
+		t.Errorf("about a given Redis that is away the doctor finds as trouble %q", got)
 	}
 	want = []string{"rabbitmq-away", "redis-away"}
 	if got := troubles(examineDefaults(t)); !slices.Equal(got, want) {
-		t.Errorf("of a configuration that was given it finds as trouble %q", got)
+		t.Errorf("about a given configuration the doctor finds as trouble %q", got)
 	}
 }
 
@@ -60,12 +60,12 @@ func TestHealthyDefaultsAreNoFinding(t *testing.T) {
 	}
 	examined := "the defaults of callbacks.allow, redis.url, amqp.url are examined"
 	if first := found[0].What; !strings.HasSuffix(first, examined) {
-		t.Errorf("the doctor does not say what was examined: %s", first)
+		t.Errorf("the doctor does not name the examined parts: %s", first)
 	}
 	s.redis.CLI("CONFIG", "SET", "appendfsync", "everysec")
 	want := []string{"configuration-defaults", "redis-unsynced"}
 	if names := complaints(t, doctor.Examine(t.Context(), s.e)); !slices.Equal(names, want) {
-		t.Errorf("of a Redis that is not well it finds %q", names)
+		t.Errorf("about a failing Redis the doctor finds %q", names)
 	}
 }
 

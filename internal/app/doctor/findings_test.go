@@ -101,7 +101,7 @@ func TestARefusalIsExplained(t *testing.T) {
 		}
 		return
 	}
-	t.Error("the doctor does not tell of it")
+	t.Error("the doctor has no such finding")
 }
 
 // The coordinator and the doctor look at the memory of the same Redis.

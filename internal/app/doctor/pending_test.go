@@ -51,6 +51,6 @@ func TestProducersOfPendingMessagesAreAsked(t *testing.T) {
 	}
 	s.e.Defaults = doctor.Sections()
 	if asked, _ := ofPending(); asked != 0 {
-		t.Errorf("%d producers were asked without a configuration that allows any", asked)
+		t.Errorf("%d producers were asked without an allow-list", asked)
 	}
 }

@@ -39,7 +39,7 @@ func TestAHealthySiteHasNoFindings(t *testing.T) {
 	s := newSite(t, servers.RabbitMQ(t).URL)
 	found := doctor.Examine(t.Context(), s.e)
 	if names := complaints(t, found); len(names) > 0 {
-		t.Errorf("of a good set-up it says %+v", found)
+		t.Errorf("about a good set-up the doctor says %+v", found)
 	}
 	well := 0
 	for _, f := range found {
@@ -62,7 +62,7 @@ func TestUserOfFewRightsIsEnough(t *testing.T) {
 	redis.CLI("ACL", "SETUSER", "msghandler", "on", ">pw", "~msghandler:*", "+@all", "-@dangerous", "+info", "+config|get")
 	s := newSiteOn(t, servers.RabbitMQ(t).URL, redis, "redis://msghandler:pw@"+redis.Addr+"/0")
 	if names := complaints(t, doctor.Examine(t.Context(), s.e)); len(names) > 0 {
-		t.Errorf("of a user of few rights it finds %q", names)
+		t.Errorf("about a user of few rights the doctor finds %q", names)
 	}
 	plantDead(s) // which takes a message most of the way
 }
@@ -482,7 +482,7 @@ func (s *site) sendHalf(half *pb.SendHalfMessageRequest, state pb.State) {
 	if _, err := api.Submit(s.t.Context(), &pb.SubmitRequest{Producer: "stock", Id: "1"}); err != nil {
 		s.t.Fatal(err)
 	}
-	servers.Eventually(s.t, time.Minute, "it has failed", func() bool {
+	servers.Eventually(s.t, time.Minute, "the call has failed", func() bool {
 		got, err := admin.GetMessage(s.t.Context(), &adminv1.GetMessageRequest{Producer: "stock", Id: "1"})
 		return err == nil && got.GetRecord().GetState() == state && got.GetRecord().GetLastError() != ""
 	})
@@ -553,7 +553,7 @@ func TestABlockedBrokerIsFound(t *testing.T) {
 	good := s.e.Settings.AMQP.URLs
 	plantLogin(s, url.UserPassword("weak", "pw"), "")
 	if names := complaints(t, doctor.Examine(t.Context(), s.e)); !slices.Equal(names, []string{"rabbitmq-permission"}) {
-		t.Errorf("of a user that may not write it finds %q", names)
+		t.Errorf("about a user without the right to write the doctor finds %q", names)
 	}
 	s.e.Settings.AMQP.URLs = good
 	node.Ctl("set_vm_memory_high_watermark", "0.0000001")

@@ -163,7 +163,7 @@ func complaints(t *testing.T, found []doctor.Finding) []string {
 			continue
 		}
 		if f.Name == "" || f.What == "" || f.Why == "" || f.Remedy == "" {
-			t.Errorf("%+v does not say what, why it matters and what to do", f)
+			t.Errorf("%+v lacks the problem, the reason or the action", f)
 		}
 		if f.Severity > doctor.Note {
 			names = append(names, f.Name)

@@ -66,16 +66,16 @@ func TestProducerWithSDKKeepsContract(t *testing.T) {
 	must.Succeed(t, markers.Migrate(t.Context()))
 	found := verify(t, serveSDK(t, markers), "1001")
 	if names := complaints(t, found); len(names) > 0 || len(found) != 11 {
-		t.Errorf("of a good producer it says %+v", found)
+		t.Errorf("about a good producer verify says %+v", found)
 	}
 	found = verify(t, serveURL(t, newSDK(t, markers).HTTPHandler()), "1001")
 	if names := complaints(t, found); len(names) > 0 || len(found) != 11 {
-		t.Errorf("of a good producer by HTTP it says %+v", found)
+		t.Errorf("about a good producer by HTTP verify says %+v", found)
 	}
 	// Markers in memory cannot decide, as the page says, so this is the only finding.
 	names := complaints(t, verify(t, serveSDK(t, memory.New()), "1001"))
 	if !slices.Equal(names, []string{"producer-undecided"}) {
-		t.Errorf("of a producer with markers in memory it finds %q", names)
+		t.Errorf("about a producer with markers in memory verify finds %q", names)
 	}
 }
 
@@ -183,7 +183,7 @@ func TestAnUnreachableProducerIsNotVerified(t *testing.T) {
 	for target, want := range map[string]string{"127.0.0.1:1": "producer-away", "orders.svc:9000": "producer-forbidden"} {
 		found := verify(t, target)
 		if names := complaints(t, found); !slices.Equal(names, []string{want}) || len(found) != 1 {
-			t.Errorf("of %s it says %+v", target, found)
+			t.Errorf("about %s the answer is %+v", target, found)
 		}
 	}
 }

@@ -50,7 +50,7 @@ func TestJSONEscapesInvisibleCharacters(t *testing.T) {
 				t.Errorf("%s of %q: got %q, %v, of\n%s", name, text, got["routing_key"], err, &out)
 			}
 			if shown := out.String(); escape.Lines(shown) != shown {
-				t.Errorf("%s of %q holds what cannot be seen: %q", name, text, shown)
+				t.Errorf("%s of %q holds invisible characters: %q", name, text, shown)
 			}
 		}
 	}

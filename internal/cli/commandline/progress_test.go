@@ -14,21 +14,21 @@ func TestProgressIsDelayedAndRateLimited(t *testing.T) {
 	p.Update("retried %d", 1)
 	p.End()
 	if b.String() != "" {
-		t.Errorf("at once it says %q", &b)
+		t.Errorf("at once the progress says %q", &b)
 	}
 	p.quiet = longAgo
 	p.Update("retried %d", 2)
 	p.Update("retried %d", 3)
 	p.End()
 	if want := clearLine + "retried 2 (1m0s)" + clearLine; b.String() != want {
-		t.Errorf("on a terminal it says %q, want %q", &b, want)
+		t.Errorf("on a terminal the progress says %q, want %q", &b, want)
 	}
 	b.Reset()
 	p = &Progress{out: &b, started: longAgo, quiet: longAgo}
 	p.Update("retried %d", 4)
 	p.End()
 	if want := "retried 4 (1m0s)\n"; b.String() != want {
-		t.Errorf("elsewhere it says %q, want %q", &b, want)
+		t.Errorf("elsewhere the progress says %q, want %q", &b, want)
 	}
 }
 

@@ -107,7 +107,7 @@ func TestASeriesHasGapsWithoutBuckets(t *testing.T) {
 		t.Errorf("the latest is %+v, %t", latest, known)
 	}
 	if _, known := history.NewSeries(history.Ranges[0], buckets, now.Add(10*time.Second)).Latest(); !known {
-		t.Error("the bucket that has just ended is not the latest")
+		t.Error("the bucket of the last interval is not the latest")
 	}
 	if _, known := history.NewSeries(history.Ranges[0], buckets, now.Add(20*time.Second)).Latest(); known {
 		t.Error("a bucket before a gap is the latest")

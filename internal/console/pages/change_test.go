@@ -82,7 +82,7 @@ func TestOnlyCountedMessagesAreChanged(t *testing.T) {
 		for _, r := range api.asked {
 			age := r.GetSelection().GetFilter().GetMinAge().AsDuration()
 			if age < c.want || age > c.want+slack {
-				t.Errorf("%s: changes what is at least %s old, want %s", name, age, c.want)
+				t.Errorf("%s: changes messages of at least %s, want %s", name, age, c.want)
 			}
 		}
 		if len(c.selection.Names) > 0 {

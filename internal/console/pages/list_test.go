@@ -111,7 +111,7 @@ func TestMessagesAreFilteredByBroker(t *testing.T) {
 	peers.Published("", "shop", halfmsg.Acked, 1)
 	const field = `<input name="broker"`
 	if strings.Contains(get("/messages?state=dead"), field) {
-		t.Error("a broker can be chosen where there is only one")
+		t.Error("a broker can be chosen where there is a single broker")
 	}
 	peers.Published("events", "shop", halfmsg.Acked, 1)
 	page := get("/messages?state=dead&broker=events")

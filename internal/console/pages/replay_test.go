@@ -83,6 +83,6 @@ func TestReplayGoesOnBehindFirstPart(t *testing.T) {
 	first, second := d.replays[0], d.replays[1]
 	if !second.GetDryRun() || second.GetPageToken() != "behind" ||
 		second.GetSelection().GetFilter().GetUntil().AsTime() != first.GetSelection().GetFilter().GetUntil().AsTime() {
-		t.Errorf("the first request is %v, and that for the rest %v", first, second)
+		t.Errorf("the first request is %v, and the request for the rest %v", first, second)
 	}
 }

@@ -50,7 +50,7 @@ func TestCallsDuringBatchShareNext(t *testing.T) {
 		close(gate)
 		wg.Wait()
 		if !slices.Equal(sizes, []int{1, 9}) {
-			t.Fatalf("batches of %v, want one of 1 and one of 9", sizes)
+			t.Fatalf("batches of %v, want batches of 1 and 9", sizes)
 		}
 	})
 }
@@ -150,7 +150,7 @@ func TestItemsOfLeftCallerAreDropped(t *testing.T) {
 		}
 		synctest.Wait()
 		if g.Waiting() != 1 {
-			t.Errorf("%d items wait, want the one whose caller is there", g.Waiting())
+			t.Errorf("%d items wait, want the item whose caller is there", g.Waiting())
 		}
 		select {
 		case <-left:
@@ -272,7 +272,7 @@ func TestLeftCallerFreesEachLane(t *testing.T) {
 		go func() { got, _ := g.Do(t.Context(), 4, -4, -5); stays <- got }()
 		synctest.Wait()
 		if g.Waiting() != 3 {
-			t.Errorf("%d items wait, want those whose caller is there", g.Waiting())
+			t.Errorf("%d items wait, want the items whose callers are there", g.Waiting())
 		}
 		close(gate)
 		if got := <-stays; !slices.Equal(got, []int{8, -8, -10}) {

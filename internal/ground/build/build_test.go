@@ -13,13 +13,13 @@ func TestInfoForPeople(t *testing.T) {
 	}
 	i.Commit = ""
 	if got, want := i.String(), "v0.1.0 (go1.26.8, linux/amd64)"; got != want {
-		t.Errorf("without a commit it reads %q, want %q", got, want)
+		t.Errorf("without a commit the version reads %q, want %q", got, want)
 	}
 }
 
 func TestReadKnowsTheRunningProgram(t *testing.T) {
 	t.Parallel()
 	if i := Read(); i.Version == "" || i.Go != runtime.Version() || i.OS != runtime.GOOS || i.Arch != runtime.GOARCH {
-		t.Errorf("this test is %+v", i)
+		t.Errorf("the build of the test is %+v", i)
 	}
 }

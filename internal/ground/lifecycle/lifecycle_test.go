@@ -25,7 +25,7 @@ func TestWaitReturnsWhenTheLastEnds(t *testing.T) {
 		canceled, cancel := context.WithCancel(t.Context())
 		cancel()
 		if err := group.Wait(canceled); !errors.Is(err, context.Canceled) {
-			t.Fatalf("with a context that has ended: %v", err)
+			t.Fatalf("with an ended context: %v", err)
 		}
 		close(release)
 		if err := group.Wait(t.Context()); err != nil || ended.Load() != 5 {
@@ -59,7 +59,7 @@ func TestPanicsBecomeErrors(t *testing.T) {
 		t.Fatalf("the panic became %v", failure)
 	}
 	if again := lifecycle.Recovered(func() { panic(failure) }); again != failure {
-		t.Errorf("raised again it became %v", again)
+		t.Errorf("raised again the panic became %v", again)
 	}
 	if failure := lifecycle.Recovered(func() {}); failure != nil {
 		t.Errorf("without a panic: %v", failure)

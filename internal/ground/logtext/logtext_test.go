@@ -18,7 +18,7 @@ func TestTextsAreFixedInEachLanguage(t *testing.T) {
 	} {
 		for language, want := range map[Language]string{"": c.english, English: c.english, Chinese: c.chinese} {
 			if got := c.text.In(language); got != want {
-				t.Errorf("in %q it is %q, want %q", language, got, want)
+				t.Errorf("in %q the text is %q, want %q", language, got, want)
 			}
 			line := c.text.Line(language, "the message waits")
 			if language != Chinese {

@@ -27,7 +27,7 @@ func TestErrorsAreClassifiedWithoutDrivers(t *testing.T) {
 		t.Error("no error is busy")
 	}
 	if !sqliteBusy(textError("database is locked")) || sqliteBusy(textError("no such table")) {
-		t.Error("what SQLite says without a code is not understood")
+		t.Error("an error of SQLite without a code is not understood")
 	}
 	// A lock timeout, a serialization failure, a deadlock and a time limit decide nothing; any other failure is an
 	// error.

@@ -77,7 +77,7 @@ func TestClaimIsFilledFromOneShard(t *testing.T) {
 	}
 	inOne, err := client.ZRange(t.Context(), "msghandler:{05ad}:orders:pending", 0, -1).Result()
 	if err != nil || len(inOne) < 110 {
-		t.Fatalf("%d messages in one shard, %v", len(inOne), err)
+		t.Fatalf("%d messages in a single shard, %v", len(inOne), err)
 	}
 	stay := map[string]bool{}
 	for _, id := range inOne {
@@ -353,7 +353,7 @@ func TestLargeBodiesDelayNoOtherProducer(t *testing.T) {
 				got[claim.Producer]++
 			}
 			if got["large"] == 0 || got["large"] == test.large {
-				t.Fatalf("%d large messages were claimed: they do not fill a claim", got["large"])
+				t.Fatalf("%d large messages were claimed, which do not fill a claim", got["large"])
 			}
 			for i := range test.producers {
 				if name := fmt.Sprint("small-", i); got[name] != test.each {

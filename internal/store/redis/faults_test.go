@@ -166,21 +166,21 @@ func TestKilledRedisRecovers(t *testing.T) {
 	for range 3 {
 		r := store.Create(ctx, []halfmsg.Message{half("2")})[0]
 		if !errors.Is(r.Err, halfmsg.ErrUnavailable) && !errors.Is(r.Err, halfmsg.ErrUncertain) {
-			t.Errorf("create while it is away: %v", r.Err)
+			t.Errorf("create while Redis is away: %v", r.Err)
 		}
 		if _, err := store.PendingProducers(ctx); err == nil {
 			t.Error("producers were named by nobody")
 		}
 		if _, err := store.ClaimSendable(ctx, 10, time.Minute); err == nil {
-			t.Error("no error while it is away")
+			t.Error("no error while Redis is away")
 		}
 	}
 	// By now no connection is left that looks alive.
 	if r := store.Submit(ctx, []halfmsg.Name{half("1").Name}, time.Minute)[0]; !errors.Is(r.Err, halfmsg.ErrUnavailable) {
-		t.Errorf("submit while it is away: %v, want ErrUnavailable", r.Err)
+		t.Errorf("submit while Redis is away: %v, want ErrUnavailable", r.Err)
 	}
 	if err := store.Ping(ctx); !errors.Is(err, halfmsg.ErrUnavailable) {
-		t.Errorf("ping while it is away: %v", err)
+		t.Errorf("ping while Redis is away: %v", err)
 	}
 	server.Start()
 	servers.Eventually(t, 10*time.Second, "the store answers again", func() bool { return store.Ping(ctx) == nil })
@@ -210,7 +210,7 @@ func TestADeadlineIsKept(t *testing.T) {
 		t.Errorf("the call took %v", took)
 	}
 	// Calls without an answer may be repeated.
-	servers.Eventually(t, 10*time.Second, "it is rolled back", func() bool {
+	servers.Eventually(t, 10*time.Second, "the message is rolled back", func() bool {
 		r := store.Rollback(t.Context(), []halfmsg.Name{half("1").Name})[0]
 		return r.Err == nil && r.State == halfmsg.RolledBack
 	})
@@ -259,15 +259,15 @@ func TestReplicasAreWaitedFor(t *testing.T) {
 	}
 	_, port, _ := strings.Cut(master.Addr, ":")
 	servers.Redis(t, "--replicaof", "127.0.0.1", port, "--repl-diskless-sync-delay", "0")
-	servers.Eventually(t, 30*time.Second, "one replica has it, which is not enough", func() bool {
+	servers.Eventually(t, 30*time.Second, "a single replica has the message, which is not enough", func() bool {
 		r := create()
 		if !errors.Is(r.Err, halfmsg.ErrUncertain) {
-			t.Fatalf("with one replica of two: %v, %v", r.State, r.Err)
+			t.Fatalf("with a replica of two: %v, %v", r.State, r.Err)
 		}
 		return strings.Contains(r.Err.Error(), "only 1 of 2")
 	})
 	servers.Redis(t, "--replicaof", "127.0.0.1", port, "--repl-diskless-sync-delay", "0")
-	servers.Eventually(t, 30*time.Second, "both replicas have it", func() bool {
+	servers.Eventually(t, 30*time.Second, "both replicas have the message", func() bool {
 		r := create()
 		return r.Err == nil && r.State == halfmsg.Pending
 	})
@@ -295,7 +295,7 @@ func TestIdleIsCheap(t *testing.T) {
 	}
 	text := client.Info(ctx, "commandstats").Val()
 	if !strings.Contains(text, "cmdstat_evalsha:calls=16,") {
-		t.Errorf("more or less than one script a shard:\n%s", text)
+		t.Errorf("more or less than 1 script a shard:\n%s", text)
 	}
 }
 
@@ -352,7 +352,7 @@ func TestRecordsStayCompleteUntilPublished(t *testing.T) {
 	settle(t, store, halfmsg.EventCommitted, time.Minute, claims...)
 	client.Set(t.Context(), "msghandler:{00}:orders:acknowledged", "no index", 0)
 	if r := word(t, store, halfmsg.EventAckedMarked, time.Minute, claims...); r[0].Err == nil {
-		t.Fatal("the message was moved to an index that is none")
+		t.Fatal("the message was moved to an unknown index")
 	}
 	if n := client.ZScore(t.Context(), "msghandler:{00}:orders:sendable", "1").Val(); n == 0 {
 		t.Fatal("the message is not to be published any more")
@@ -363,6 +363,6 @@ func TestRecordsStayCompleteUntilPublished(t *testing.T) {
 	client.Del(t.Context(), "msghandler:{00}:orders:acknowledged")
 	settle(t, store, halfmsg.EventAckedMarked, time.Minute, claims...)
 	if record := client.Get(t.Context(), "msghandler:{00}:orders:m:1").Val(); !strings.HasPrefix(record, "acknowledged ") {
-		t.Errorf("its record, when the broker has acknowledged it: %q", record)
+		t.Errorf("the record of the acknowledged message: %q", record)
 	}
 }

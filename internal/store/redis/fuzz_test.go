@@ -82,7 +82,7 @@ func FuzzRecord(f *testing.F) {
 			t.Fatalf("%q, written again as %q: %v", record, written, err)
 		}
 		if diff := same(first, second); diff != "" || !created.at.Equal(again.at) {
-			t.Errorf("%q became another one (%s, then %s):\n%s", record, created.at, again.at, diff)
+			t.Errorf("%q became another record (%s, then %s):\n%s", record, created.at, again.at, diff)
 		}
 		if created.kind == whole && !bytes.HasSuffix(record, second.Body) {
 			t.Errorf("%q has the body %q", record, second.Body)

@@ -85,7 +85,7 @@ func TestMovingSlotStopsNoOtherShard(t *testing.T) {
 		}
 	}
 	if in == 0 {
-		t.Error("no message is in the slot that moves")
+		t.Error("no message is in the moving slot")
 	}
 	others, _ := halves(100, "n")
 	stored := 0

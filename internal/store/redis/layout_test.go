@@ -115,7 +115,7 @@ func TestTwoLayoutsAreFound(t *testing.T) {
 	client.Del(t.Context(), "msghandler:meta")
 	newer := open(t, redisstore.Config{URL: server.URL(), Prefix: "msghandler"})
 	if found := layoutOf(newer); len(found) > 0 {
-		t.Errorf("where it stands as one has it: %v", found)
+		t.Errorf("where the layout stands: %v", found)
 	}
 	if found := layoutOf(store); len(found) != 1 || found[0].Severity != redisstore.Refuse {
 		t.Errorf("where another has written its own: %v", found)

@@ -85,7 +85,7 @@ func TestListsOfManyProducersAreWhole(t *testing.T) {
 				all := len(names)
 				slices.Sort(names)
 				if once := len(slices.Compact(names)); once != want || all != want {
-					t.Errorf("%+v lists %d, %d of them once, want %d", query, all, once, want)
+					t.Errorf("%+v lists %d, %d without repeats, want %d", query, all, once, want)
 				}
 				if looked < want || looked > 2*messages {
 					t.Errorf("%+v looked at %d", query, looked)

@@ -80,7 +80,7 @@ func TestSilentMasterStopsNoOther(t *testing.T) {
 	// one call to such a master.
 	works := func(what string) {
 		t.Helper()
-		servers.Eventually(t, time.Minute, what+": calls that wait for no silent master", func() bool {
+		servers.Eventually(t, time.Minute, what+": calls wait for no silent master", func() bool {
 			sends() // something to claim
 			begun := time.Now()
 			_, err := store.Pulse(t.Context())
@@ -112,7 +112,7 @@ func TestSilentMasterStopsNoOther(t *testing.T) {
 			silent := store.SilentMasters()
 			return len(silent) == 1 && silent[0].Addr == nodes[2].Addr && silent[0].Shards > 0
 		})
-		servers.Eventually(t, time.Minute, fault.name+": a batch that waits for no silent master", func() bool {
+		servers.Eventually(t, time.Minute, fault.name+": a batch waits for no silent master", func() bool {
 			took, stored, refused := sends()
 			if stored < refused || refused == 0 {
 				t.Fatalf("%s: %d stored, %d refused", fault.name, stored, refused)

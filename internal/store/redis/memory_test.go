@@ -114,6 +114,6 @@ func TestTakeoverOfKnownMessageIsTold(t *testing.T) {
 	submit(t, store, name)
 	story := storyOf(t, store, name)
 	if last := story[len(story)-1]; last.What != halfmsg.TakenOver || !strings.Contains(last.Cause, "other") {
-		t.Errorf("the last that is told is %+v", last)
+		t.Errorf("the last report is %+v", last)
 	}
 }

@@ -40,7 +40,7 @@ func TestHangingSliceLetsTheNextGo(t *testing.T) {
 		begun := time.Now()
 		p.inTurn(t.Context(), backlogRests, func() {
 			if took := time.Since(begun); took != longestTurn {
-				t.Errorf("the next one began after %v, want %v", took, longestTurn)
+				t.Errorf("the next pass began after %v, want %v", took, longestTurn)
 			}
 		})
 		time.Sleep(10 * time.Second)

@@ -143,7 +143,7 @@ func TestNextOwnerKnowsLastOwnersCopy(t *testing.T) {
 		t.Fatalf("taken over as %+v, %v", taken, err)
 	}
 	if r := word(t, store, halfmsg.EventAcked, 0, claims...)[0]; r.Err == nil {
-		t.Error("the owner that has lost its lease ended the message")
+		t.Error("the owner without a lease ended the message")
 	}
 }
 
@@ -195,7 +195,7 @@ func TestLostRecordLeavesNothingBehind(t *testing.T) {
 	}
 	claim := submit(t, store, later("1").Name)[0]
 	if claim.ConfirmAttempts != 0 || claim.Copies != 1 {
-		t.Errorf("claimed as %+v, want the one copy that may be out, and no attempts", claim)
+		t.Errorf("claimed as %+v, want a single copy that may be out, and no attempts", claim)
 	}
 }
 

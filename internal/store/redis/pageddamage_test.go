@@ -40,7 +40,7 @@ func TestMessageOlderThanCoordinatorsIsIntact(t *testing.T) {
 	redis.SetTime(now.Add(time.Minute))
 	next := open(t, redisstore.Config{URL: "redis://" + redis.Addr(), Prefix: "msghandler", Logger: logger})
 	if repairs := sweep(t, next); repairs.Made > 0 {
-		t.Errorf("%d repairs of what is whole:\n%s", repairs.Made, log)
+		t.Errorf("%d repairs of whole records:\n%s", repairs.Made, log)
 	}
 }
 

@@ -108,7 +108,7 @@ func TestIndexedMessageInheritsNothingFromPage(t *testing.T) {
 	r, err := store.Get(t.Context(), m.Name)
 	if err != nil || claims[0].ConfirmAttempts != 0 || claims[0].Copies != 0 || !r.SendableAt.IsZero() ||
 		len(r.Timeline) > 0 {
-		t.Errorf("claimed as %+v; it is %+v, %v", claims[0], r, err)
+		t.Errorf("claimed as %+v; the record is %+v, %v", claims[0], r, err)
 	}
 }
 
@@ -210,7 +210,7 @@ func TestPagedSubmitIsBoundedInBytes(t *testing.T) {
 		}
 	}
 	if bytes > 35<<20 || bytes < 16<<20 {
-		t.Errorf("one Submit has claimed %d MiB", bytes>>20)
+		t.Errorf("a single Submit has claimed %d MiB", bytes>>20)
 	}
 }
 

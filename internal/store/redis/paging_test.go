@@ -108,7 +108,7 @@ func TestTheSweeperRepairsPages(t *testing.T) {
 			store, client, _ := fresh(t, redisstore.Config{Logger: logger})
 			create(t, store, later("1"))
 			if repairs := sweep(t, store); repairs.Made != 0 || repairs.Checked == 0 {
-				t.Fatalf("repaired what is whole: %+v\n%s", repairs, log)
+				t.Fatalf("repaired whole records: %+v\n%s", repairs, log)
 			}
 			test.damage(client, t)
 			if repairs := sweep(t, store); repairs.Made == 0 || !strings.Contains(log.String(), test.log) {

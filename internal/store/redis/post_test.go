@@ -75,7 +75,7 @@ func lettersArrive(t *testing.T, one, two *redisstore.Store) {
 		t.Errorf("two got %q", letter)
 	}
 	if letter := <-ofOne; letter != "answer" {
-		t.Errorf("one got %q", letter)
+		t.Errorf("an instance got %q", letter)
 	}
 }
 

@@ -44,7 +44,7 @@ func TestARollbackIsDetected(t *testing.T) {
 		}
 	}
 	if found = pulse(t, other); len(found) != 1 || found[0].Shard != 1 {
-		t.Fatalf("the other hears of it when the count is beyond its own again: %+v", found)
+		t.Fatalf("the other store hears of the loss when the count exceeds its own again: %+v", found)
 	}
 	if found = append(pulse(t, other), pulse(t, store)...); len(found) > 0 {
 		t.Fatalf("the same loss again: %+v", found)
@@ -108,7 +108,7 @@ func TestAnEmptiedStoreIsDetected(t *testing.T) {
 	}
 	server.Start()
 	if found := pulse(t, store); len(found) > 0 {
-		t.Fatalf("after a restart that lost nothing: %+v", found)
+		t.Fatalf("after a restart without loss: %+v", found)
 	}
 	must.Succeed(t, client.Del(t.Context(), "msghandler:{00b}:pulse").Err())
 	if found := pulse(t, store); len(found) != 1 || found[0].Shard != 0 ||
@@ -129,7 +129,7 @@ func TestMessagesRestoredByLossAreFlagged(t *testing.T) {
 	server.Start()
 	claims := submit(t, store, half("1").Name)
 	if claims[0].Copies != 0 {
-		t.Fatalf("after a restart that lost nothing %d copies are counted", claims[0].Copies)
+		t.Fatalf("after a restart without loss %d copies are counted", claims[0].Copies)
 	}
 	settle(t, store, halfmsg.EventCommitted, time.Minute, claims...)
 	settle(t, store, halfmsg.EventAcked, 0, claims...)
@@ -222,7 +222,7 @@ func TestAnUnrecordedLossIsKept(t *testing.T) {
 		t.Fatal("submitted on a full disk")
 	}
 	server.FreeDisk()
-	servers.Eventually(t, time.Minute, "it can be written again", func() bool {
+	servers.Eventually(t, time.Minute, "Redis can be written again", func() bool {
 		return client.Set(t.Context(), "a", "", 0).Err() == nil
 	})
 	if claim := submit(t, store, name)[0]; claim.Copies != 1 {

@@ -135,7 +135,7 @@ func TestTheSweeperRepairs(t *testing.T) {
 			bring(t, store, half("1"), d.state)
 			client.Set(t.Context(), prefix+":other", "1", 0) // foreign, with a similar prefix
 			if repairs := sweep(t, store); repairs.Made != 0 || repairs.Checked == 0 {
-				t.Fatalf("repaired what is whole: %+v\n%s", repairs, log)
+				t.Fatalf("repaired whole records: %+v\n%s", repairs, log)
 			}
 			base := prefix + ":{00}:orders:"
 			d.do(client, t, keysOf{base, base + "m:1", base + "x:1", base + "leases"})
@@ -260,7 +260,7 @@ func TestUnreadableRecordIsSetAside(t *testing.T) {
 				}
 			}
 			if repairs := sweep(t, store); repairs.Made != 0 {
-				t.Errorf("the sweeper took them up: %s", log)
+				t.Errorf("the sweeper took the keys up: %s", log)
 			}
 		})
 	}
@@ -319,7 +319,7 @@ func TestNextCallFinishesHalfWrittenMoves(t *testing.T) {
 	bring(t, store, half("done"), halfmsg.Sendable)
 	client.Set(ctx, base+"m:done", "done 1700000000000 abc", time.Minute)
 	if claims, err := store.ClaimSendable(ctx, 10, time.Minute); err != nil || len(claims) != 0 {
-		t.Errorf("claimed what is done: %v, %v", claims, err)
+		t.Errorf("claimed a done message: %v, %v", claims, err)
 	}
 	if r, err := store.Get(ctx, half("done").Name); err != nil || r.State != halfmsg.Done {
 		t.Errorf("%v, %v", r.State, err)

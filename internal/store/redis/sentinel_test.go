@@ -46,7 +46,7 @@ func TestAFailoverIsFollowed(t *testing.T) {
 	}
 	master.Start()
 	master.Follow(replica)
-	servers.Eventually(t, time.Minute, "the replica has what is new in time", func() bool {
+	servers.Eventually(t, time.Minute, "the replica has the new records in time", func() bool {
 		return store.Create(t.Context(), []halfmsg.Message{half("2")})[0].Err == nil
 	})
 }

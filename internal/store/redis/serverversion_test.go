@@ -31,7 +31,7 @@ func TestCheckFindsTooOldVersion(t *testing.T) {
 		}
 		isOld := func(f redisstore.Finding) bool { return f.Name == "redis-old" && f.Severity == redisstore.Warning }
 		if slices.ContainsFunc(found, isOld) != want || len(found) > 1 {
-			t.Errorf("of %s it finds %+v", text, found)
+			t.Errorf("about %s the check finds %+v", text, found)
 		}
 	}
 }

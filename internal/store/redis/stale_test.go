@@ -122,7 +122,7 @@ func (s stale) resend(t *testing.T, store *redisstore.Store, client *redis.Clien
 		t.Errorf("the message is %s with %q, %v", r.State, r.Body, err)
 	}
 	if r.LeaseOwner != "" || r.ConfirmAttempts != 0 || len(r.Timeline) != 0 || !r.SendableAt.IsZero() {
-		t.Errorf("the message has what was the lost one's: %+v", r)
+		t.Errorf("the message has fields of the lost message: %+v", r)
 	}
 	if claims, err := store.ClaimSendable(t.Context(), 10, time.Minute); err != nil || len(claims) != 0 {
 		t.Errorf("to be published without a question: %v, %v", claims, err)

@@ -41,7 +41,7 @@ func TestUndeletedMarkersExpire(t *testing.T) {
 		}
 		put("new")
 		if !has("new") || s.Len() != 1 {
-			t.Errorf("%d markers are kept, want the new one", s.Len())
+			t.Errorf("%d markers are kept, want the new marker", s.Len())
 		}
 	})
 }
@@ -71,7 +71,7 @@ func TestRolledBackMarkersAreBounded(t *testing.T) {
 		<-time.After(time.Second)
 		put("new")
 		if has("old") || !has("new") || !has("withdrawn") || s.Len() != 2 {
-			t.Errorf("%d markers are kept, want the two that are young", s.Len())
+			t.Errorf("%d markers are kept, want the two young markers", s.Len())
 		}
 		for i := range memory.MaxRolledBack {
 			put(fmt.Sprint(i))
