@@ -215,27 +215,3 @@ func TestASnapshotHoldsDifferences(t *testing.T) {
 		t.Errorf("the exchanges are %s", got)
 	}
 }
-
-// BenchmarkAMessage measures the metrics of a message, from SendHalfMessage to its receipt, in batches of 100.
-func BenchmarkAMessage(b *testing.B) {
-	const batch = 100
-	m := NewMetrics()
-	claim := halfmsg.Claim{CreatedAt: time.Now().Add(-time.Second), SubmittedAt: time.Now()}
-	claims := slices.Repeat([]halfmsg.Claim{claim}, batch)
-	verdicts := map[string]halfmsg.Verdict{}
-	for i := range batch {
-		verdicts[fmt.Sprint(i)] = halfmsg.VerdictCommitted
-	}
-	for i := 0; b.Loop(); i++ {
-		m.Committed(&claim)
-		if i%batch == 0 {
-			m.Acked(claims)
-			m.Confirmed("orders", batch, verdicts, time.Millisecond, nil)
-			m.Published("", "orders", halfmsg.Acked, batch)
-			m.PublishedBatch(batch, time.Millisecond)
-			for range 4 {
-				m.ScriptRun("move", batch, time.Millisecond)
-			}
-		}
-	}
-}

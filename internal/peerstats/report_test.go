@@ -137,20 +137,3 @@ func TestReportsAreBounded(t *testing.T) {
 		t.Errorf("%d of %d are counted; the producers are %v", stored, total, kept)
 	}
 }
-
-// BenchmarkSum adds up the reports of 100 coordinators with long names, which make a page of the console wait.
-func BenchmarkSum(b *testing.B) {
-	var reports []peerstats.Report
-	for c := range 100 {
-		var r peerstats.Report
-		for i := range 50 {
-			name := fmt.Sprint(strings.Repeat("p", 200), c%20, " ", i)
-			r.Producers = append(r.Producers, peerstats.Producer{Name: name})
-			r.Exchanges = append(r.Exchanges, peerstats.Exchange{Name: name})
-		}
-		reports = append(reports, r)
-	}
-	for b.Loop() {
-		peerstats.Sum(reports...)
-	}
-}

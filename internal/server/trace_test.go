@@ -26,15 +26,3 @@ func TestInvalidTracesAreIgnored(t *testing.T) {
 		}
 	}
 }
-
-// BenchmarkNoTrace is what a call without a trace costs.
-func BenchmarkNoTrace(b *testing.B) {
-	ctx := metadata.NewIncomingContext(context.Background(), metadata.MD{
-		":authority": {"127.0.0.1:9090"}, "content-type": {"application/grpc"}, "user-agent": {"grpc-go/1.85.0"},
-	})
-	for b.Loop() {
-		if traceOf(ctx) != "" {
-			b.Fatal("there is none")
-		}
-	}
-}

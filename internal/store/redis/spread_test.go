@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 	"testing"
 )
 
@@ -99,15 +98,4 @@ func sharesOf(l layout, masters int) []int {
 		}
 	}
 	return counts
-}
-
-// BenchmarkTags is the cost of the tags at the start of a coordinator.
-func BenchmarkTags(b *testing.B) {
-	for _, shards := range []int{shardsOnCluster, maxShards} {
-		b.Run(strconv.Itoa(shards), func(b *testing.B) {
-			for b.Loop() {
-				_ = layout{shards}.tags()
-			}
-		})
-	}
 }
