@@ -157,7 +157,7 @@ func TestAnswersTakeFromTheBudget(t *testing.T) {
 	hub, withHub := hubOf(10, 10)
 	h := open(t, withHub, func(c *server.Config) { c.Limits = server.Limits{Bytes: 4 << 20}.WithCalls(20) })
 	stream := h.attend(t, "orders")
-	for range 100 { // 7 MB in all: each answer gives its bytes back
+	for range 70 { // 5 MB in all: each answer gives its bytes back
 		asked := ask(hub, "1")
 		answerWith(t, stream, 500, 128)
 		must.Succeed(t, <-asked)

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	connectrpc "connectrpc.com/connect"
@@ -516,25 +517,27 @@ func TestATraceByHTTPIsStored(t *testing.T) {
 	}
 }
 
-// The deadline of the Connect protocol ends a wait, and so does the client that leaves.
+// The deadline of the Connect protocol ends a wait.
 func TestDeadlineByHTTPEndsWait(t *testing.T) {
 	t.Parallel()
-	h := open(t)
-	h.store.put("orders", "1", halfmsg.Pending)
-	got := do(t, httpClient(t), h.url()+msghandlerv1.MessageHandlerService_Submit_FullMethodName,
-		[]byte(`{"producer":"orders","id":"1","wait":"WAIT_DONE"}`), func(r *http.Request) {
-			r.Header.Set("Content-Type", jsonType)
-			r.Header.Set("Connect-Timeout-Ms", "20")
-		})
-	if got.status != http.StatusGatewayTimeout || got.field("reason") != "WAIT_ENDED" {
-		t.Errorf("got %v", got)
-	}
-	if queues := h.Queues(); queues["calls"]() != 0 {
-		t.Errorf("%d calls are in flight", queues["calls"]())
-	}
-	if claims := h.taken(); len(claims) != 1 || !slices.Equal([]string{claims[0].ID}, []string{"1"}) {
-		t.Errorf("submitted: %v", claims)
-	}
+	synctest.Test(t, func(t *testing.T) { // in a bubble time passes only while the call waits
+		h, conn := openBubbleHTTP(t)
+		h.store.put("orders", "1", halfmsg.Pending)
+		const body = `{"producer":"orders","id":"1","wait":"WAIT_DONE"}`
+		conn.say(t, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n"+
+			"Connect-Timeout-Ms: 20\r\n\r\n%s", msghandlerv1.MessageHandlerService_Submit_FullMethodName, len(body), body)
+		got := conn.answer(t)
+		if got.status != http.StatusGatewayTimeout || got.field("reason") != "WAIT_ENDED" {
+			t.Errorf("got %v", got)
+		}
+		synctest.Wait() // the call has ended
+		if queues := h.Queues(); queues["calls"]() != 0 {
+			t.Errorf("%d calls are in flight", queues["calls"]())
+		}
+		if claims := h.taken(); len(claims) != 1 || claims[0].ID != "1" {
+			t.Errorf("submitted: %v", claims)
+		}
+	})
 }
 
 // A deadline that ends a tail has the same code in every protocol.

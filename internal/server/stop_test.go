@@ -164,7 +164,7 @@ func TestStopWaitsForAbandonedBatches(t *testing.T) {
 func (h *house) dial(t *testing.T, words string) net.Conn {
 	t.Helper()
 	var conns []net.Conn
-	for _, words := range []string{words, "no preface of HTTP/2, so the connection is soon closed"} {
+	for _, words := range []string{words, "GET / HTTP/1.0\r\n\r\n"} {
 		conn, err := net.Dial("tcp", h.conn.Target())
 		must.Succeed(t, err)
 		t.Cleanup(func() { _ = conn.Close() })
@@ -173,7 +173,7 @@ func (h *house) dial(t *testing.T, words string) net.Conn {
 		}
 		conns = append(conns, conn)
 	}
-	_, _ = io.ReadAll(conns[1]) // its end tells that the one before it was accepted
+	_, _ = io.ReadAll(conns[1]) // the end of HTTP/1.0 tells that the connection before was accepted
 	return conns[0]
 }
 

@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -155,14 +156,17 @@ func TestWithoutWaitSubmitReturnsAtOnce(t *testing.T) {
 
 func TestTheDeadlineEndsOnlyTheWait(t *testing.T) {
 	t.Parallel()
-	h := open(t)
-	h.store.put("orders", "1", halfmsg.Pending)
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	wantCode(t, (<-submit(ctx, h, "orders", "1", waitDone)).err, codes.DeadlineExceeded)
-	if claims := h.taken(); len(claims) != 1 {
-		t.Errorf("the submit was not taken up: %v", claims)
-	}
+	synctest.Test(t, func(t *testing.T) { // in a bubble time passes only while the call waits
+		h, another := openInBubble(t)
+		h.producers = msghandlerv1.NewMessageHandlerServiceClient(another())
+		h.store.put("orders", "1", halfmsg.Pending)
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		wantCode(t, (<-submit(ctx, h, "orders", "1", waitDone)).err, codes.DeadlineExceeded)
+		if claims := h.taken(); len(claims) != 1 {
+			t.Errorf("the submit was not taken up: %v", claims)
+		}
+	})
 }
 
 func TestATrustedSubmitStoresTheVerdict(t *testing.T) {
