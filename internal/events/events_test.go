@@ -208,19 +208,15 @@ func TestNoteDoesNotWaitForWebhook(t *testing.T) {
 	teller, c := start(t, events.Config{URL: h.URL}.WithTimeout(time.Hour))
 	teller.Note(events.Dead, "first", "")
 	servers.Eventually(t, 10*time.Second, "a post hangs", func() bool { return len(h.got()) == 1 })
-	began := time.Now()
-	for i := range 20_000 {
+	for i := range 3000 { // a Note that waits would wait for an hour
 		teller.Note(events.Dead, fmt.Sprint("producer-", i), "", "some/message")
-	}
-	if took := time.Since(began); took > 5*time.Second {
-		t.Errorf("20,000 events took %v to note", took)
 	}
 	if n := teller.Waiting(); n != 1000 {
 		t.Errorf("%d wait", n)
 	}
 	close(release)
 	servers.Eventually(t, 10*time.Second, "the delayed event arrives", func() bool { return c.of("posted ok") == 2 })
-	if p := h.got()[1]; len(p.Events) != 1000 || p.Dropped != 19_000 {
+	if p := h.got()[1]; len(p.Events) != 1000 || p.Dropped != 2000 {
 		t.Errorf("%d events, %d dropped", len(p.Events), p.Dropped)
 	}
 }

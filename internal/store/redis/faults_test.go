@@ -197,7 +197,7 @@ func TestADeadlineIsKept(t *testing.T) {
 	store, client, _ := fresh(t, redisstore.Config{})
 	create(t, store, half("1"))
 	paused := make(chan error, 1)
-	go func() { paused <- client.Do(context.WithoutCancel(t.Context()), "client", "pause", 1500, "all").Err() }()
+	go func() { paused <- client.Do(context.WithoutCancel(t.Context()), "client", "pause", 5000, "all").Err() }()
 	must.Succeed(t, <-paused)
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
@@ -206,11 +206,11 @@ func TestADeadlineIsKept(t *testing.T) {
 	if !errors.Is(r.Err, halfmsg.ErrUncertain) {
 		t.Errorf("a call without an answer: %v, want ErrUncertain", r.Err)
 	}
-	if took := time.Since(start); took > time.Second {
+	if took := time.Since(start); took > 4*time.Second {
 		t.Errorf("the call took %v", took)
 	}
 	// Calls without an answer may be repeated.
-	servers.Eventually(t, 10*time.Second, "the message is rolled back", func() bool {
+	servers.Eventually(t, 30*time.Second, "the message is rolled back", func() bool {
 		r := store.Rollback(t.Context(), []halfmsg.Name{half("1").Name})[0]
 		return r.Err == nil && r.State == halfmsg.RolledBack
 	})
