@@ -145,7 +145,7 @@ func TestCoordinatorTakesJWTs(t *testing.T) {
 		}
 	}))
 	r.awaitReady(t)
-	admin := adminv1.NewAdminServiceClient(dial(t, r.GRPCAddr()))
+	admin := r.admin(t)
 	ask := func(token string) error {
 		_, err := admin.GetStats(certs.WithToken(t.Context(), token), &adminv1.GetStatsRequest{})
 		return err

@@ -1,8 +1,6 @@
 package app_test
 
 import (
-	"context"
-	"io"
 	"net/http"
 	"net/url"
 	"strings"
@@ -12,30 +10,8 @@ import (
 	"github.com/alicebob/miniredis/v2"
 
 	"github.com/msghandler/msghandler/internal/config"
-	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
-	"github.com/msghandler/msghandler/test/must"
 	"github.com/msghandler/msghandler/test/servers"
 )
-
-// ask sends a request, or a form, to the console and returns the status and the page.
-func (r *running) ask(t *testing.T, path string, form url.Values) (status int, page string) {
-	t.Helper()
-	method := http.MethodGet
-	if form != nil {
-		method = http.MethodPost
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, method, "http://"+r.HTTPAddr()+path, strings.NewReader(form.Encode()))
-	must.Succeed(t, err)
-	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	answer, err := http.DefaultClient.Do(request)
-	must.Succeed(t, err)
-	defer answer.Body.Close()
-	body, err := io.ReadAll(answer.Body)
-	must.Succeed(t, err)
-	return answer.StatusCode, string(body)
-}
 
 // hidden is the value of a field of a form on a page.
 func hidden(t *testing.T, page, field string) string {
@@ -56,7 +32,7 @@ func TestConsoleStatusTellsWhoFailed(t *testing.T) {
 	r.awaitReady(t)
 	p := startOrders(t)
 	request := half(p, "1")
-	client := msghandlerv1.NewMessageHandlerServiceClient(dial(t, r.GRPCAddr()))
+	client := r.producers(t)
 	if _, err := client.SendHalfMessage(t.Context(), request); err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +45,7 @@ func TestConsoleStatusTellsWhoFailed(t *testing.T) {
 		"/change": {"action": {"retry"}, "state": {"pending"}, "name": {"orders/1"}},
 	}
 	for path, form := range pages {
-		if status, page := r.ask(t, path, form); status != http.StatusOK {
+		if status, page := r.visit(t, http.DefaultClient, path, form); status != http.StatusOK {
 			t.Errorf("%s: got %d:\n%s", path, status, page)
 		}
 	}
@@ -83,12 +59,12 @@ func TestConsoleStatusTellsWhoFailed(t *testing.T) {
 		"/change?action=discard&state=sendable&all=1&age=1h": http.StatusBadRequest,
 		"/change?action=explode&state=dead&all=1":            http.StatusBadRequest,
 	} {
-		if status, page := r.ask(t, path, nil); status != want {
+		if status, page := r.visit(t, http.DefaultClient, path, nil); status != want {
 			t.Errorf("%s: got %d, want %d:\n%s", path, status, want, page)
 		}
 	}
 
-	_, page := r.ask(t, "/change?action=discard&state=pending&all=1&producer=orders", nil)
+	_, page := r.visit(t, http.DefaultClient, "/change?action=discard&state=pending&all=1&producer=orders", nil)
 	form := url.Values{
 		"selection": {hidden(t, page, "selection")},
 		"token":     {hidden(t, page, "token")},
@@ -102,7 +78,7 @@ func TestConsoleStatusTellsWhoFailed(t *testing.T) {
 			20*time.Second,
 			path+" says that Redis is away",
 			func() bool { // the counts are cached for a while
-				status, page := r.ask(t, path, form)
+				status, page := r.visit(t, http.DefaultClient, path, form)
 				if status != http.StatusOK && status != http.StatusServiceUnavailable {
 					t.Fatalf("%s: got %d:\n%s", path, status, page)
 				}
@@ -110,7 +86,7 @@ func TestConsoleStatusTellsWhoFailed(t *testing.T) {
 			},
 		)
 	}
-	if status, page := r.ask(t, "/change/do", form); status != http.StatusServiceUnavailable ||
+	if status, page := r.visit(t, http.DefaultClient, "/change/do", form); status != http.StatusServiceUnavailable ||
 		!strings.Contains(page, "the store is out of reach") {
 		t.Errorf("a discard: got %d:\n%s", status, page)
 	}

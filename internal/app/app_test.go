@@ -43,7 +43,7 @@ func TestMessageIsDeliveredEndToEnd(t *testing.T) {
 	r.awaitReady(t)
 	p := startOrders(t)
 	deliveries := r.queue(t, "paid")
-	client := msghandlerv1.NewMessageHandlerServiceClient(dial(t, r.GRPCAddr()))
+	client := r.producers(t)
 
 	if _, err := client.SendHalfMessage(t.Context(), half(p, "1")); err != nil {
 		t.Fatal(err)
@@ -95,7 +95,7 @@ func TestSilentMessageIsConfirmedByLoop(t *testing.T) {
 	r.awaitReady(t)
 	p := startOrders(t)
 	deliveries := r.queue(t, "paid")
-	client := msghandlerv1.NewMessageHandlerServiceClient(dial(t, r.GRPCAddr()))
+	client := r.producers(t)
 	if _, err := client.SendHalfMessage(t.Context(), half(p, "2")); err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +179,7 @@ func TestEachMessageOfBatchIsCounted(t *testing.T) {
 	r := start(t, settings())
 	r.awaitReady(t)
 	p := startOrders(t)
-	client := msghandlerv1.NewMessageHandlerServiceClient(dial(t, r.GRPCAddr()))
+	client := r.producers(t)
 	if _, err := client.SendHalfMessage(t.Context(), half(p, "1")); err != nil {
 		t.Fatal(err)
 	}
@@ -255,7 +255,7 @@ func TestTheStartWaitsForRedis(t *testing.T) {
 	if ok, body := r.ready(); ok || !strings.Contains(body, "not open yet") {
 		t.Errorf("readyz says %s", body)
 	}
-	client := adminv1.NewAdminServiceClient(dial(t, r.GRPCAddr()))
+	client := r.admin(t)
 	// The deadline is for a listener that never serves.
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()

@@ -21,7 +21,7 @@ type attending = grpc.BidiStreamingClient[msghandlerv1.AttendRequest, msghandler
 // attend opens a stream of a replica of orders, and waits for the welcome.
 func attend(t *testing.T, r *running) attending {
 	t.Helper()
-	stream, err := msghandlerv1.NewMessageHandlerServiceClient(dial(t, r.GRPCAddr())).Attend(t.Context())
+	stream, err := r.producers(t).Attend(t.Context())
 	if err == nil {
 		err = stream.Send(&msghandlerv1.AttendRequest{Kind: &msghandlerv1.AttendRequest_Hello{
 			Hello: &msghandlerv1.AttendHello{Producer: "orders", Instance: t.Name()},

@@ -83,7 +83,7 @@ func soon(c *config.Config) {
 
 func sendHalf(t *testing.T, r *running, target string, id string) {
 	t.Helper()
-	api := msghandlerv1.NewMessageHandlerServiceClient(dial(t, r.GRPCAddr()))
+	api := r.producers(t)
 	if _, err := api.SendHalfMessage(t.Context(), &msghandlerv1.SendHalfMessageRequest{
 		Producer: "orders", CallbackTarget: target, Message: &msghandlerv1.Message{Id: id, RoutingKey: "paid"},
 	}); err != nil {
@@ -93,8 +93,7 @@ func sendHalf(t *testing.T, r *running, target string, id string) {
 
 func (r *running) message(t *testing.T, id string) *adminv1.MessageRecord {
 	t.Helper()
-	answer, err := adminv1.NewAdminServiceClient(dial(t, r.GRPCAddr())).GetMessage(t.Context(),
-		&adminv1.GetMessageRequest{Producer: "orders", Id: id})
+	answer, err := r.admin(t).GetMessage(t.Context(), &adminv1.GetMessageRequest{Producer: "orders", Id: id})
 	must.Succeed(t, err)
 	return answer.GetRecord()
 }

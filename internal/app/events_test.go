@@ -65,7 +65,7 @@ func TestOperatorsGetEventsOfTrouble(t *testing.T) {
 	}), app.Bounds{Sendable: 1, SendableAge: time.Millisecond})
 	r.awaitReady(t)
 	p := startOrders(t)
-	client := msghandlerv1.NewMessageHandlerServiceClient(dial(t, r.GRPCAddr()))
+	client := r.producers(t)
 	send := func(change func(half *msghandlerv1.SendHalfMessageRequest)) {
 		t.Helper()
 		half := half(p, "1")

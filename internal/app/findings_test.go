@@ -13,7 +13,6 @@ import (
 
 	"github.com/msghandler/msghandler/internal/config"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
-	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 	"github.com/msghandler/msghandler/test/must"
 	"github.com/msghandler/msghandler/test/servers"
 )
@@ -21,8 +20,7 @@ import (
 // found returns the coordinator's findings by name.
 func (r *running) found(t *testing.T) map[string]string {
 	t.Helper()
-	stats, err := adminv1.NewAdminServiceClient(dial(t, r.GRPCAddr())).
-		GetStats(t.Context(), &adminv1.GetStatsRequest{})
+	stats, err := r.admin(t).GetStats(t.Context(), &adminv1.GetStatsRequest{})
 	must.Succeed(t, err)
 	all := map[string]string{}
 	for _, f := range stats.GetFindings() {
@@ -42,7 +40,7 @@ func TestARefusedProducerIsSeen(t *testing.T) {
 		t.Fatalf("the page is\n%s", page)
 	}
 	p := startOrders(t)
-	client := msghandlerv1.NewMessageHandlerServiceClient(dial(t, r.GRPCAddr()))
+	client := r.producers(t)
 	for range 12 {
 		refused := half(p, "1")
 		refused.CallbackTarget = "stock.svc:9000"
@@ -95,7 +93,7 @@ func TestRefusalsAreSeenAtEachCoordinator(t *testing.T) {
 	for n, r := range []*running{one, other, other} {
 		refused := half(p, fmt.Sprint(n))
 		refused.CallbackTarget = "stock.svc:9000"
-		_, err := msghandlerv1.NewMessageHandlerServiceClient(dial(t, r.GRPCAddr())).SendHalfMessage(t.Context(), refused)
+		_, err := r.producers(t).SendHalfMessage(t.Context(), refused)
 		if status.Code(err) != codes.PermissionDenied {
 			t.Fatal(err)
 		}

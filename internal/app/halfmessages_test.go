@@ -16,7 +16,7 @@ func TestHalfMessagesAreCounted(t *testing.T) {
 	r := start(t, settings())
 	r.awaitReady(t)
 	p := startOrders(t)
-	client := msghandlerv1.NewMessageHandlerServiceClient(dial(t, r.GRPCAddr()))
+	client := r.producers(t)
 	for _, change := range []func(*msghandlerv1.SendHalfMessageRequest){
 		func(*msghandlerv1.SendHalfMessageRequest) {},
 		func(r *msghandlerv1.SendHalfMessageRequest) { r.CallbackTarget = "evil:1" },
@@ -65,7 +65,7 @@ func TestAFullRedisIsSeen(t *testing.T) {
 	if page := r.get(t, "/"); !strings.Contains(page, "of maxmemory") {
 		t.Errorf("the page is\n%s", page)
 	}
-	client := msghandlerv1.NewMessageHandlerServiceClient(dial(t, r.GRPCAddr()))
+	client := r.producers(t)
 	_, _ = client.SendHalfMessage(t.Context(), half(p, "1"))
 	r.holds(t, `msghandler_half_messages_refused_total{producer="orders",reason="STORE_FULL"} 1`)
 	redis.CLI("CONFIG", "SET", "maxmemory", "0")

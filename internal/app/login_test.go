@@ -35,6 +35,13 @@ func tokenOf(t *testing.T, name, fields string) (file, token string) {
 	return file, token
 }
 
+func secretFile(t *testing.T, content string) (file string) {
+	t.Helper()
+	file = filepath.Join(t.TempDir(), "secret")
+	must.Succeed(t, os.WriteFile(file, []byte(content), 0o600))
+	return file
+}
+
 // visit sends a request, or a form, to the console with headers given as pairs.
 func (r *running) visit(t *testing.T, client *http.Client, path string, form url.Values, headers ...string) (
 	status int, page string,
@@ -74,14 +81,14 @@ func (r *running) dead(t *testing.T) {
 	p := startOrders(t)
 	request := half(p, "1")
 	request.Message.Exchange, request.Message.Headers = "no-such-exchange", map[string]string{"tenant": "nordic"}
-	client := msghandlerv1.NewMessageHandlerServiceClient(dial(t, r.GRPCAddr()))
+	client := r.producers(t)
 	if _, err := client.SendHalfMessage(t.Context(), request); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := client.Submit(t.Context(), &msghandlerv1.SubmitRequest{Producer: "orders", Id: "1"}); err != nil {
 		t.Fatal(err)
 	}
-	admin := adminv1.NewAdminServiceClient(dial(t, r.GRPCAddr()))
+	admin := r.admin(t)
 	servers.Eventually(t, 20*time.Second, "the message is dead", func() bool {
 		list, err := admin.ListMessages(t.Context(),
 			&adminv1.ListMessagesRequest{Filter: &adminv1.MessageFilter{State: msghandlerv1.State_STATE_DEAD}})
@@ -209,8 +216,7 @@ func TestSessionHoldsOnEachCoordinator(t *testing.T) {
 	t.Parallel()
 	file, token := tokenOf(t, "anna", "role=viewer")
 	redis, foreign := servers.Redis(t), servers.Redis(t)
-	secret := filepath.Join(t.TempDir(), "secret")
-	must.Succeed(t, os.WriteFile(secret, []byte(strings.Repeat("s", 32)), 0o600))
+	secret := secretFile(t, strings.Repeat("s", 32))
 	startOn := func(of *servers.RedisServer) *running {
 		r := start(t, settings(func(c *config.Config) {
 			c.Access.TokenFile, c.HTTP.SessionKeyFile = file, secret
@@ -243,8 +249,7 @@ func TestSessionHoldsOnEachCoordinator(t *testing.T) {
 func TestCopiedCookieEndsAtLogout(t *testing.T) {
 	t.Parallel()
 	file, token := tokenOf(t, "anna", "role=viewer")
-	secret := filepath.Join(t.TempDir(), "secret")
-	must.Succeed(t, os.WriteFile(secret, []byte(strings.Repeat("s", 32)), 0o600))
+	secret := secretFile(t, strings.Repeat("s", 32))
 	redis := servers.Redis(t)
 	change := func(c *config.Config) {
 		c.Access.TokenFile, c.HTTP.SessionKeyFile, c.Redis.URL = file, secret, redis.URL()
@@ -277,8 +282,7 @@ func TestCopiedCookieEndsAtLogout(t *testing.T) {
 func TestSessionHoldsForItsAudienceOnly(t *testing.T) {
 	t.Parallel()
 	from := issuer.Start(t)
-	secret := filepath.Join(t.TempDir(), "secret")
-	must.Succeed(t, os.WriteFile(secret, []byte(strings.Repeat("s", 32)), 0o600))
+	secret := secretFile(t, strings.Repeat("s", 32))
 	redis := servers.Redis(t)
 	b := browser(t)
 	b.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
@@ -309,8 +313,7 @@ func TestPersonLogsInByTheIssuer(t *testing.T) {
 	t.Parallel()
 	from := issuer.StartTLS(t)
 	from.AddUser("anna", map[string]any{"roles": "reader"})
-	secret := filepath.Join(t.TempDir(), "secret")
-	must.Succeed(t, os.WriteFile(secret, []byte("s3cret\n"), 0o600))
+	secret := secretFile(t, "s3cret\n")
 	r := start(t, settings(func(c *config.Config) {
 		c.Access.OIDC.Issuer, c.Access.OIDC.CA, c.Access.OIDC.Audience = from.URL, from.CA, "msghandler"
 		c.HTTP.OIDCClientID, c.HTTP.OIDCClientSecretFile = "console", secret
@@ -357,7 +360,7 @@ func TestHiddenBodiesAreHiddenFromAdmins(t *testing.T) {
 			strings.Contains(page, "http.bodies is false") == shown {
 			t.Errorf("the console, want bodies %t:\n%s", shown, page)
 		}
-		admin := adminv1.NewAdminServiceClient(dial(t, r.GRPCAddr()))
+		admin := r.admin(t)
 		got, err := admin.GetMessage(t.Context(), &adminv1.GetMessageRequest{Producer: "orders", Id: "1"})
 		if m := got.GetRecord().GetMessage(); err != nil || (len(m.GetBody())+len(m.GetHeaders()) > 0) != shown {
 			t.Errorf("GetMessage, want bodies %t: %v, %v", shown, m, err)

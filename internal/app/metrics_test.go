@@ -42,7 +42,7 @@ func TestMetricsFollowWhatHappens(t *testing.T) {
 	r.awaitReady(t)
 	p := startOrders(t)
 	r.queue(t, "paid")
-	client := msghandlerv1.NewMessageHandlerServiceClient(dial(t, r.GRPCAddr()))
+	client := r.producers(t)
 	submit := func(t *testing.T, request *msghandlerv1.SendHalfMessageRequest, wait msghandlerv1.Wait) {
 		t.Helper()
 		if _, err := client.SendHalfMessage(t.Context(), request); err != nil {
@@ -125,7 +125,7 @@ func TestMetricsCountDuplicatesOfABroker(t *testing.T) {
 	}))
 	r.awaitReady(t)
 	r.holds(t, `msghandler_publish_duplicates_total{broker="events"} 0`)
-	client := msghandlerv1.NewMessageHandlerServiceClient(dial(t, r.GRPCAddr()))
+	client := r.producers(t)
 	batch := halves(startOrders(t), "orders", 1, 2) // the ids are 1 and 2
 	for _, m := range batch.GetMessages() {
 		m.Broker, m.Exchange, m.RoutingKey = "events", "ORDERS", "orders.paid"
@@ -146,7 +146,7 @@ func TestMetricsShowAnOverdueVerdict(t *testing.T) {
 	redis := miniredis.RunT(t)
 	r := start(t, settings(func(c *config.Config) { c.Redis.URL = "redis://" + redis.Addr() }))
 	r.awaitReady(t)
-	client := msghandlerv1.NewMessageHandlerServiceClient(dial(t, r.GRPCAddr()))
+	client := r.producers(t)
 	send := func(id string, ago, confirmAfter time.Duration) {
 		t.Helper()
 		redis.SetTime(time.Now().Add(-ago))
@@ -173,7 +173,7 @@ func nobodyAt(t *testing.T) string {
 	return listener.Addr().String()
 }
 
-var many = flag.Int("messages", 10_000, "how many messages the number of series is shown with")
+var many = flag.Int("messages", 2000, "how many messages the number of series is shown with")
 
 // The number of series depends on the producers, not on their messages.
 func TestNoSeriesHasAnID(t *testing.T) {
@@ -188,8 +188,8 @@ func TestNoSeriesHasAnID(t *testing.T) {
 			continue
 		}
 	}()
-	client := msghandlerv1.NewMessageHandlerServiceClient(dial(t, r.GRPCAddr()))
-	const batch = 500
+	client := r.producers(t)
+	const batch = 100
 	send := func(part int) {
 		for producer := range 5 {
 			deliver(t, client, halves(p, fmt.Sprint("producer-", producer), part*batch, batch))

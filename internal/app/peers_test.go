@@ -47,8 +47,7 @@ func startAs(t *testing.T, redis *servers.RedisServer, version string, keys map[
 // seen are the coordinators in the answer of GetStats, by instance.
 func (r *running) seen(t *testing.T) map[string]*adminv1.Coordinator {
 	t.Helper()
-	stats, err := adminv1.NewAdminServiceClient(dial(t, r.GRPCAddr())).
-		GetStats(t.Context(), &adminv1.GetStatsRequest{})
+	stats, err := r.admin(t).GetStats(t.Context(), &adminv1.GetStatsRequest{})
 	must.Succeed(t, err)
 	all := map[string]*adminv1.Coordinator{}
 	for _, c := range stats.GetCoordinators() {
@@ -126,8 +125,7 @@ func TestTheConfigurationInUseIsShown(t *testing.T) {
 		"confirm.after": "2s", "events.webhook_token": "geheim", "producers.orders.target": "127.0.0.1:9000",
 		"callbacks.allow": "127.0.0.1:*",
 	})
-	answer, err := adminv1.NewAdminServiceClient(dial(t, r.GRPCAddr())).
-		GetConfiguration(t.Context(), &adminv1.GetConfigurationRequest{})
+	answer, err := r.admin(t).GetConfiguration(t.Context(), &adminv1.GetConfigurationRequest{})
 	must.Succeed(t, err)
 	values := map[string]*adminv1.ConfigurationValue{}
 	for _, v := range answer.GetValues() {

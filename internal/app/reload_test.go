@@ -64,7 +64,7 @@ func startReloading(t *testing.T, redis, rules string) *reloading {
 		}
 	})
 	r.awaitReady(t)
-	r.client = msghandlerv1.NewMessageHandlerServiceClient(dial(t, r.GRPCAddr()))
+	r.client = r.producers(t)
 	return r
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/msghandler/msghandler/dev/embedded/embeddedtest"
 	"github.com/msghandler/msghandler/internal/app"
 	"github.com/msghandler/msghandler/internal/config"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 	"github.com/msghandler/msghandler/test/must"
 	"github.com/msghandler/msghandler/test/servers"
@@ -115,6 +116,17 @@ func dial(t *testing.T, addr string) *grpc.ClientConn {
 	must.Succeed(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	return conn
+}
+
+// producers makes calls as a producer, and admin as an operator.
+func (r *running) producers(t *testing.T) msghandlerv1.MessageHandlerServiceClient {
+	t.Helper()
+	return msghandlerv1.NewMessageHandlerServiceClient(dial(t, r.GRPCAddr()))
+}
+
+func (r *running) admin(t *testing.T) adminv1.AdminServiceClient {
+	t.Helper()
+	return adminv1.NewAdminServiceClient(dial(t, r.GRPCAddr()))
 }
 
 // orders is a producer that has committed everything.

@@ -18,7 +18,7 @@ import (
 // awaitStats waits until the answer of GetStats is as expected.
 func (r *running) awaitStats(t *testing.T, what string, is func(stats *adminv1.GetStatsResponse) bool) {
 	t.Helper()
-	client := adminv1.NewAdminServiceClient(dial(t, r.GRPCAddr()))
+	client := r.admin(t)
 	var last *adminv1.GetStatsResponse
 	defer func() {
 		if t.Failed() {
@@ -35,7 +35,7 @@ func (r *running) awaitStats(t *testing.T, what string, is func(stats *adminv1.G
 // send stores and submits messages of a producer.
 func (r *running) send(t *testing.T, producer, target string, ids ...string) {
 	t.Helper()
-	client := msghandlerv1.NewMessageHandlerServiceClient(dial(t, r.GRPCAddr()))
+	client := r.producers(t)
 	for _, id := range ids {
 		_, err := client.SendHalfMessage(t.Context(), &msghandlerv1.SendHalfMessageRequest{
 			Producer: producer, CallbackTarget: target, Message: &msghandlerv1.Message{Id: id, RoutingKey: "paid"},
