@@ -185,274 +185,144 @@ producers:
 // the path of the file.
 func TestErrorsNameKeyAndLine(t *testing.T) {
 	t.Parallel()
-	tests := map[string]struct {
+	type mistake struct {
 		file  string
 		env   []string
 		flags map[string]string
 		want  []string
-	}{
-		"a move to nowhere": {
-			file: "callbacks: {moved: [\"old:9000\"]}\n", want: []string{"callbacks.moved", "is not OLD=NEW"},
-		},
-		"a move to what is no target": {
-			env: []string{
-				"MSGHANDLER_CALLBACKS_MOVED=a:1=b:2,c:3=d",
-			}, want: []string{"MSGHANDLER_CALLBACKS_MOVED", `"c:3=d"`, "is not OLD=NEW"},
-		},
-		"a policy with wrong values": {
-			file: "policy: {targets: [a], exchanges: [a, \"\"], brokers: [b/c], calls_per_second: -1}\n",
-			want: []string{
-				"policy.targets", "is not a glob on host:port", "policy.exchanges", "is no glob on names",
-				"policy.brokers", "names no broker", "policy.calls_per_second", "is outside 0 to 1000000",
-			},
-		},
-		"a policy against other keys": {
-			file: "producers: {a: {brokers: [events], max_body: 2MiB}}\n",
-			want: []string{
-				"producers.a.brokers", "names the broker events, which does not exist",
-				"producers.a.max_body", "is more than limits.body (1MiB, the default)",
-			},
-		},
-		"a certificate without its key": {
-			env:  []string{"MSGHANDLER_GRPC_TLS_CERT=tls.crt"},
-			want: []string{"MSGHANDLER_GRPC_TLS_CERT", "set grpc.tls_key"},
-		},
-		"a key without its certificate": {
-			file: "callbacks: {tls: true, tls_key: tls.key}\n", want: []string{"callbacks.tls_key", "set callbacks.tls_cert"},
-		},
-		"a certificate of the console without its key": {
-			file: "http: {tls_cert: a.pem}\n", want: []string{"http.tls_cert", "set http.tls_key"},
-		},
-		"a user header that everybody may send": {
-			file: "http: {user_header: X-Forwarded-User}\n", want: []string{"http.user_header", "set http.trusted_proxies"},
-		},
-		"proxies that name nobody": {
-			file: "http: {trusted_proxies: [10.0.0.0/8]}\n", want: []string{"http.trusted_proxies", "set http.user_header"},
-		},
-		"a user header that holds credentials": {
-			file: "http: {user_header: authorization, trusted_proxies: [10.0.0.1/32]}\n",
-			want: []string{"http.user_header", "X-Forwarded-User"},
-		},
-		"a user header with a space": {
-			file: "http: {user_header: X Y}\n", want: []string{"http.user_header", "X-Forwarded-User"},
-		},
-		"a client of no issuer": {
-			file: "http: {oidc_client_id: console}\n", want: []string{"http.oidc_client_id", "set access.oidc_issuer"},
-		},
-		"a secret of no client": {
-			file: "http: {oidc_client_secret_file: secret}\n",
-			want: []string{"http.oidc_client_secret_file", "set http.oidc_client_id"},
-		},
-		"a console below a path": {
-			file: "http: {public_url: 'https://a.example/console'}\n", want: []string{"http.public_url", "without a path"},
-		},
-		"a console without a host": {
-			file: "http: {public_url: 'javascript:alert(1)'}\n", want: []string{"http.public_url", "https://HOST"},
-		},
-		"tokens for a console without TLS": {
-			file: "http: {addr: ':9091'}\naccess: {token_file: tokens}\n",
-			want: []string{"http.addr", "set http.tls_cert and http.tls_key", "http.public_url"},
-		},
-		"a rule for users of no proxy": {
-			file: "access: {admins: ['proxy:anna']}\n", want: []string{"access.admins", "set http.user_header"},
-		},
-		"an authority and no certificate": {
-			file: "grpc: {tls_client_ca: ca.pem}\n", want: []string{"grpc.tls_client_ca", "set grpc.tls_cert and grpc.tls_key"},
-		},
-		"administrators without certificates": {
-			file: "access: {admins: ['dns:ops']}\n", want: []string{"access.admins", "set grpc.tls_client_ca"},
-		},
-		"callers without certificates": {
-			file: "grpc: {callers: ['dns:ops']}\n", want: []string{"grpc.callers", "set grpc.tls_client_ca"},
-		},
-		"an issuer without an audience": {
-			file: "access: {oidc_issuer: https://id.example.com}\n",
-			want: []string{"FILE:1: access.oidc_issuer", "set access.oidc_audience"},
-		},
-		"an audience that is the console's client": {
-			file: "access: {oidc_issuer: https://id.example.com, oidc_audience: shop}\nhttp: {oidc_client_id: shop}\n",
-			want: []string{"FILE:1: access.oidc_audience", "another name than http.oidc_client_id"},
-		},
-		"an audience without an issuer": {
-			file: "access: {oidc_audience: msghandler}\n", want: []string{"access.oidc_audience", "set access.oidc_issuer"},
-		},
-		"authorities without an issuer": {
-			file: "access: {oidc_ca: ca.pem}\n", want: []string{"access.oidc_ca", "set access.oidc_issuer"},
-		},
-		"an issuer without TLS": {
-			file: "access: {oidc_issuer: http://id.example.com, oidc_audience: msghandler}\n",
-			want: []string{"access.oidc_issuer", "does not begin with https://"},
-		},
-		"an issuer with a query": {
-			file: "access: {oidc_issuer: 'https://id.example.com/?a=b', oidc_audience: msghandler}\n",
-			want: []string{"access.oidc_issuer", "is no URL of an issuer"},
-		},
-		"no claim of names": {
-			file: "access: {oidc_issuer: https://id.example.com, oidc_audience: a, oidc_name_claim: ''}\n",
-			want: []string{"access.oidc_name_claim", "callers have no name"},
-		},
-		"a claim with a space": {
-			file: "access: {oidc_roles_claim: 'roles '}\n", want: []string{"access.oidc_roles_claim", "outer space"},
-		},
-		"admins of an unknown type": {
-			file: "grpc: {callers: ['dsn:*.ops']}\n",
-			want: []string{"grpc.callers", "does not begin with a type", "dns:, uri:, email:"},
-		},
-		"viewers without a type": {
-			file: "access: {viewers: ['*.ops']}\n", want: []string{"access.viewers", "does not begin with a type", "dns:, uri:"},
-		},
-		"viewers without certificates": {
-			file: "access: {viewers: ['dns:*.ops']}\n", want: []string{"access.viewers", "set grpc.tls_client_ca"},
-		},
-		"callers without tokens": {
-			file: "grpc: {callers: ['token:{producer}']}\n", want: []string{"grpc.callers", "set access.token_file"},
-		},
-		"callers of a producer without an issuer": {
-			file: "producers:\n  orders: {callers: ['jwt:orders']}\n",
-			want: []string{"producers.orders.callers", "set access.oidc_issuer"},
-		},
-		"tokens in the clear": {
-			file: "grpc: {addr: ':9090'}\naccess: {token_file: tokens}\n",
-			want: []string{"access.token_file", "needs TLS", "grpc.tls_cert", "grpc.addr (:9090, from FILE:1)"},
-		},
-		"revocations without an authority": {
-			file: "grpc: {tls_cert: a, tls_key: b, tls_crl: c}\n", want: []string{"grpc.tls_crl", "set grpc.tls_client_ca"},
-		},
-		"a producer's callers without certificates": {
-			file: "producers: {stock: {callers: ['dns:ops']}}\n", want: []string{
-				"FILE:1: producers.stock.callers",
-				"set grpc.tls_client_ca",
-			},
-		},
-		"a URL with a password": {
-			file: "producers: {stock: {target: \"https://u:s3cret@stock/x\"}}\n",
-			want: []string{"FILE:1: producers.stock.target", "without a user"},
-		},
-		"a URL with a query": {
-			file: "callbacks: {moved: [\"old:1=http://new/x?y\"]}\n", want: []string{"callbacks.moved", "is not OLD=NEW"},
-		},
-		"a glob that is none": {
-			file: "access: {admins: ['dns:[ops']}\n", want: []string{"access.admins", "the only wildcard"},
-		},
-		"a glob that looks like another": {
-			file: "grpc: {callers: ['dns:\u043erders.shop']}\n", want: []string{"grpc.callers", "may look like one of a-z"},
-		},
-		"unknown key": {
-			file: "redis:\n  prefix: a\n\nconfrim:\n  after: 1s\n", want: []string{"FILE:4: confrim is not a known key"},
-		},
-		"misspelt key": {
-			file: "confirm:\n  afer: 1s\n", want: []string{"FILE:2: confirm.afer", "did you mean confirm.after?"},
-		},
-		"key in the wrong section": {
-			file: "send:\n  attempts: 3\n", want: []string{"FILE:2: send.attempts", "did you mean confirm.attempts?"},
-		},
-		"unknown producer key": {
-			file: "producers:\n  orders:\n    targt: a:1\n", want: []string{
-				"FILE:3: producers.orders.targt",
-				"producers.NAME.target",
-			},
-		},
-		"unknown variable": {
-			env: []string{"MSGHANDLER_CONFRIM_AFTER=1s"},
-			want: []string{
-				"environment: MSGHANDLER_CONFRIM_AFTER is not a known variable",
-				"did you mean MSGHANDLER_CONFIRM_AFTER?",
-			},
-		},
-		"unknown flag": {
-			flags: map[string]string{"nonsense": "1"}, want: []string{"flag --nonsense: nonsense is not a known key"},
-		},
-		"duration without unit": {
-			file: "confirm:\n  after: 6\n", want: []string{`FILE:2: confirm.after = "6" is not a duration`, "such as 500ms"},
-		},
-		"duration out of range": {
-			env:  []string{"MSGHANDLER_CONFIRM_AFTER=25h"},
-			want: []string{`environment: MSGHANDLER_CONFIRM_AFTER = "25h" is outside 1ms to 24h`},
-		},
-		"negative duration": {file: "confirm: {after: -1s}\n", want: []string{"FILE:1: confirm.after", "is outside"}},
-		"step of a backoff": {
-			file: "send:\n  backoff: 5s,x\n", want: []string{`FILE:2: send.backoff = "5s,x" holds "x", which is not a duration`},
-		},
-		"empty backoff": {file: "send:\n  backoff: []\n", want: []string{"FILE:2: send.backoff holds no duration"}},
-		"number":        {file: "confirm:\n  attempts: many\n", want: []string{"FILE:2", `"many" is not a whole number`}},
-		"confirm.batch": {file: "confirm:\n  batch: 501\n", want: []string{"FILE:2", "is outside 1 to 500"}},
-		"redis.shards": {
-			flags: map[string]string{"redis.shards": "-1"},
-			want:  []string{"flag --redis.shards", "outside 0 to 1024"},
-		},
-		"boolean":           {file: "submit:\n  trust: yes\n", want: []string{"FILE:2", `"yes" is neither true nor false`}},
-		"size":              {file: "limits:\n  body: 1 Mb\n", want: []string{"FILE:2", "is not a size"}},
-		"size out of range": {file: "limits:\n  body: 1GiB\n", want: []string{"FILE:2", "is outside 1B to 8MiB"}},
-		"choice": {
-			file: "delete_business:\n  when: never\n",
-			want: []string{"FILE:2", "is none of before_publish, after_ack"},
-		},
-		"cron line": {
-			file: "confirm:\n  schedule: '@evry 1s'\n",
-			want: []string{"FILE:2: confirm.schedule", "is not a schedule"},
-		},
-		"glob without port": {
-			file: "callbacks:\n  allow: [orders]\n",
-			want: []string{"FILE:2: callbacks.allow", "host:port"},
-		},
-		"glob with bracket": {file: "callbacks:\n  allow: ['[a:1']\n", want: []string{"FILE:2", "a bracket is not closed"}},
-		"CIDR":              {file: "callbacks:\n  networks: 10.0.0.0\n", want: []string{"FILE:2", "is not a CIDR"}},
-		"address":           {file: "grpc:\n  addr: localhost\n", want: []string{"FILE:2: grpc.addr", "is not host:port"}},
-		"host with a port": {
-			file: "http:\n  hosts: [a.example:80]\n",
-			want: []string{"FILE:2: http.hosts", "is no host name"},
-		},
-		"host with a glob":  {env: []string{"MSGHANDLER_HTTP_HOSTS=a,*.b"}, want: []string{`holds "*.b"`, "is no host name"}},
-		"port":              {file: "grpc:\n  addr: localhost:99999\n", want: []string{"FILE:2", "no port number"}},
-		"reserved exchange": {file: "send:\n  dead_letter_exchange: amq.topic\n", want: []string{"FILE:2", "amq."}},
-		"prefix":            {file: "redis:\n  prefix: 'a{b}'\n", want: []string{"FILE:2", "holds '{'"}},
-		"scheme of redis":   {file: "redis:\n  url: http://x\n", want: []string{"FILE:2: redis.url", "redis or rediss"}},
-		"scheme of amqp": {
-			file: "amqp:\n  url: [amqp://a, redis://b]\n",
-			want: []string{"FILE:2: amqp.url", `holds "redis://b"`},
-		},
-		"slash in a password": {
-			file: "redis:\n  url: redis://u:123/geheim@h:1\n", want: []string{
-				"FILE:2: redis.url", "behind its host",
-				"written as %XX",
-			},
-		},
-		"hash in a password": {
-			file: "amqp:\n  url: amqp://u:123#geheim@h\n",
-			want: []string{"FILE:2: amqp.url", "written as %XX"},
-		},
-		"port of redis": {
-			file: "redis:\n  url: redis://h:65536/0\n", want: []string{
-				`FILE:2: redis.url = "redis://h:65536/0" has a port`,
-				"from 1 to 65535",
-			},
-		},
-		"database of redis": {
-			env: []string{
-				"MSGHANDLER_REDIS_URL=redis://h/main",
-			}, want: []string{"REDIS_URL", "has a database that is no number", "host:port/0"},
-		},
-		"option of redis": {
-			flags: map[string]string{"redis.url": "redis://h?read_timeout=3s"},
-			want:  []string{`redis.url = "redis://h?..." has an option`, "there are cluster, client_name,"},
-		},
-		"value of an option": {
-			flags: map[string]string{
-				"redis.url": "redis://h?pool_size=many",
-			}, want: []string{"the option pool_size that cannot be; write a number"},
-		},
-		"port of amqp": {
-			file: "amqp:\n  url: [amqp://a, amqp://b:65536]\n", want: []string{
-				"FILE:2: amqp.url",
-				`holds "amqp://b:65536", which has a port`,
-			},
-		},
-		"hosts of amqp": {
-			file: "amqp:\n  url: [amqp://x, 'amqp://a,b']\n", want: []string{
-				"FILE:2: amqp.url",
-				"names several hosts; give each node its own URL",
-			},
-		},
+	}
+	inFile := func(file string, want ...string) mistake { return mistake{file: file, want: want} }
+	inEnv := func(variable string, want ...string) mistake { return mistake{env: []string{variable}, want: want} }
+	byFlag := func(key, value string, want ...string) mistake {
+		return mistake{flags: map[string]string{key: value}, want: want}
+	}
+	tests := map[string]mistake{
+		"a move to nowhere": inFile("callbacks: {moved: [\"old:9000\"]}\n", "callbacks.moved", "is not OLD=NEW"),
+		"a move to what is no target": inEnv("MSGHANDLER_CALLBACKS_MOVED=a:1=b:2,c:3=d",
+			"MSGHANDLER_CALLBACKS_MOVED", `"c:3=d"`, "is not OLD=NEW"),
+		"a policy with wrong values": inFile(
+			"policy: {targets: [a], exchanges: [a, \"\"], brokers: [b/c], calls_per_second: -1}\n",
+			"policy.targets", "is not a glob on host:port", "policy.exchanges", "is no glob on names", "policy.brokers",
+			"names no broker", "policy.calls_per_second", "is outside 0 to 1000000"),
+		"a policy against other keys": inFile("producers: {a: {brokers: [events], max_body: 2MiB}}\n",
+			"producers.a.brokers", "names the broker events, which does not exist", "producers.a.max_body",
+			"is more than limits.body (1MiB, the default)"),
+		"a certificate without its key": inEnv("MSGHANDLER_GRPC_TLS_CERT=tls.crt",
+			"MSGHANDLER_GRPC_TLS_CERT", "set grpc.tls_key"),
+		"a key without its certificate": inFile("callbacks: {tls: true, tls_key: tls.key}\n",
+			"callbacks.tls_key", "set callbacks.tls_cert"),
+		"a certificate of the console without its key": inFile("http: {tls_cert: a.pem}\n",
+			"http.tls_cert", "set http.tls_key"),
+		"a user header that everybody may send": inFile("http: {user_header: X-Forwarded-User}\n",
+			"http.user_header", "set http.trusted_proxies"),
+		"proxies that name nobody": inFile("http: {trusted_proxies: [10.0.0.0/8]}\n",
+			"http.trusted_proxies", "set http.user_header"),
+		"a user header that holds credentials": inFile("http: {user_header: authorization, trusted_proxies: [10.0.0.1/32]}\n",
+			"http.user_header", "X-Forwarded-User"),
+		"a user header with a space": inFile("http: {user_header: X Y}\n", "http.user_header", "X-Forwarded-User"),
+		"a client of no issuer": inFile(
+			"http: {oidc_client_id: console}\n", "http.oidc_client_id", "set access.oidc_issuer"),
+		"a secret of no client": inFile("http: {oidc_client_secret_file: secret}\n",
+			"http.oidc_client_secret_file", "set http.oidc_client_id"),
+		"a console below a path": inFile("http: {public_url: 'https://a.example/console'}\n",
+			"http.public_url", "without a path"),
+		"a console without a host": inFile("http: {public_url: 'javascript:alert(1)'}\n", "http.public_url", "https://HOST"),
+		"tokens for a console without TLS": inFile("http: {addr: ':9091'}\naccess: {token_file: tokens}\n",
+			"http.addr", "set http.tls_cert and http.tls_key", "http.public_url"),
+		"a rule for users of no proxy": inFile("access: {admins: ['proxy:anna']}\n", "access.admins", "set http.user_header"),
+		"an authority and no certificate": inFile("grpc: {tls_client_ca: ca.pem}\n",
+			"grpc.tls_client_ca", "set grpc.tls_cert and grpc.tls_key"),
+		"administrators without certificates": inFile("access: {admins: ['dns:ops']}\n",
+			"access.admins", "set grpc.tls_client_ca"),
+		"callers without certificates": inFile("grpc: {callers: ['dns:ops']}\n", "grpc.callers", "set grpc.tls_client_ca"),
+		"an issuer without an audience": inFile("access: {oidc_issuer: https://id.example.com}\n",
+			"FILE:1: access.oidc_issuer", "set access.oidc_audience"),
+		"an audience that is the console's client": inFile(
+			"access: {oidc_issuer: https://id.example.com, oidc_audience: shop}\nhttp: {oidc_client_id: shop}\n",
+			"FILE:1: access.oidc_audience", "another name than http.oidc_client_id"),
+		"an audience without an issuer": inFile("access: {oidc_audience: msghandler}\n",
+			"access.oidc_audience", "set access.oidc_issuer"),
+		"authorities without an issuer": inFile("access: {oidc_ca: ca.pem}\n", "access.oidc_ca", "set access.oidc_issuer"),
+		"an issuer without TLS": inFile("access: {oidc_issuer: http://id.example.com, oidc_audience: msghandler}\n",
+			"access.oidc_issuer", "does not begin with https://"),
+		"an issuer with a query": inFile("access: {oidc_issuer: 'https://id.example.com/?a=b', oidc_audience: msghandler}\n",
+			"access.oidc_issuer", "is no URL of an issuer"),
+		"no claim of names": inFile("access: {oidc_issuer: https://id.example.com, oidc_audience: a, oidc_name_claim: ''}\n",
+			"access.oidc_name_claim", "callers have no name"),
+		"a claim with a space": inFile("access: {oidc_roles_claim: 'roles '}\n", "access.oidc_roles_claim", "outer space"),
+		"admins of an unknown type": inFile("grpc: {callers: ['dsn:*.ops']}\n",
+			"grpc.callers", "does not begin with a type", "dns:, uri:, email:"),
+		"viewers without a type": inFile("access: {viewers: ['*.ops']}\n",
+			"access.viewers", "does not begin with a type", "dns:, uri:"),
+		"viewers without certificates": inFile("access: {viewers: ['dns:*.ops']}\n",
+			"access.viewers", "set grpc.tls_client_ca"),
+		"callers without tokens": inFile("grpc: {callers: ['token:{producer}']}\n", "grpc.callers", "set access.token_file"),
+		"callers of a producer without an issuer": inFile("producers:\n  orders: {callers: ['jwt:orders']}\n",
+			"producers.orders.callers", "set access.oidc_issuer"),
+		"tokens in the clear": inFile("grpc: {addr: ':9090'}\naccess: {token_file: tokens}\n",
+			"access.token_file", "needs TLS", "grpc.tls_cert", "grpc.addr (:9090, from FILE:1)"),
+		"revocations without an authority": inFile("grpc: {tls_cert: a, tls_key: b, tls_crl: c}\n",
+			"grpc.tls_crl", "set grpc.tls_client_ca"),
+		"a producer's callers without certificates": inFile("producers: {stock: {callers: ['dns:ops']}}\n",
+			"FILE:1: producers.stock.callers", "set grpc.tls_client_ca"),
+		"a URL with a password": inFile("producers: {stock: {target: \"https://u:s3cret@stock/x\"}}\n",
+			"FILE:1: producers.stock.target", "without a user"),
+		"a URL with a query": inFile(
+			"callbacks: {moved: [\"old:1=http://new/x?y\"]}\n", "callbacks.moved", "is not OLD=NEW"),
+		"a glob that is none": inFile("access: {admins: ['dns:[ops']}\n", "access.admins", "the only wildcard"),
+		"a glob that looks like another": inFile("grpc: {callers: ['dns:\u043erders.shop']}\n",
+			"grpc.callers", "may look like one of a-z"),
+		"unknown key":  inFile("redis:\n  prefix: a\n\nconfrim:\n  after: 1s\n", "FILE:4: confrim is not a known key"),
+		"misspelt key": inFile("confirm:\n  afer: 1s\n", "FILE:2: confirm.afer", "did you mean confirm.after?"),
+		"key in the wrong section": inFile("send:\n  attempts: 3\n",
+			"FILE:2: send.attempts", "did you mean confirm.attempts?"),
+		"unknown producer key": inFile("producers:\n  orders:\n    targt: a:1\n",
+			"FILE:3: producers.orders.targt", "producers.NAME.target"),
+		"unknown variable": inEnv("MSGHANDLER_CONFRIM_AFTER=1s",
+			"environment: MSGHANDLER_CONFRIM_AFTER is not a known variable", "did you mean MSGHANDLER_CONFIRM_AFTER?"),
+		"unknown flag": byFlag("nonsense", "1", "flag --nonsense: nonsense is not a known key"),
+		"duration without unit": inFile("confirm:\n  after: 6\n",
+			`FILE:2: confirm.after = "6" is not a duration`, "such as 500ms"),
+		"duration out of range": inEnv("MSGHANDLER_CONFIRM_AFTER=25h",
+			`environment: MSGHANDLER_CONFIRM_AFTER = "25h" is outside 1ms to 24h`),
+		"negative duration": inFile("confirm: {after: -1s}\n", "FILE:1: confirm.after", "is outside"),
+		"step of a backoff": inFile("send:\n  backoff: 5s,x\n",
+			`FILE:2: send.backoff = "5s,x" holds "x", which is not a duration`),
+		"empty backoff":     inFile("send:\n  backoff: []\n", "FILE:2: send.backoff holds no duration"),
+		"number":            inFile("confirm:\n  attempts: many\n", "FILE:2", `"many" is not a whole number`),
+		"confirm.batch":     inFile("confirm:\n  batch: 501\n", "FILE:2", "is outside 1 to 500"),
+		"redis.shards":      byFlag("redis.shards", "-1", "flag --redis.shards", "outside 0 to 1024"),
+		"boolean":           inFile("submit:\n  trust: yes\n", "FILE:2", `"yes" is neither true nor false`),
+		"size":              inFile("limits:\n  body: 1 Mb\n", "FILE:2", "is not a size"),
+		"size out of range": inFile("limits:\n  body: 1GiB\n", "FILE:2", "is outside 1B to 8MiB"),
+		"choice":            inFile("delete_business:\n  when: never\n", "FILE:2", "is none of before_publish, after_ack"),
+		"cron line":         inFile("confirm:\n  schedule: '@evry 1s'\n", "FILE:2: confirm.schedule", "is not a schedule"),
+		"glob without port": inFile("callbacks:\n  allow: [orders]\n", "FILE:2: callbacks.allow", "host:port"),
+		"glob with bracket": inFile("callbacks:\n  allow: ['[a:1']\n", "FILE:2", "a bracket is not closed"),
+		"CIDR":              inFile("callbacks:\n  networks: 10.0.0.0\n", "FILE:2", "is not a CIDR"),
+		"address":           inFile("grpc:\n  addr: localhost\n", "FILE:2: grpc.addr", "is not host:port"),
+		"host with a port":  inFile("http:\n  hosts: [a.example:80]\n", "FILE:2: http.hosts", "is no host name"),
+		"host with a glob":  inEnv("MSGHANDLER_HTTP_HOSTS=a,*.b", `holds "*.b"`, "is no host name"),
+		"port":              inFile("grpc:\n  addr: localhost:99999\n", "FILE:2", "no port number"),
+		"reserved exchange": inFile("send:\n  dead_letter_exchange: amq.topic\n", "FILE:2", "amq."),
+		"prefix":            inFile("redis:\n  prefix: 'a{b}'\n", "FILE:2", "holds '{'"),
+		"scheme of redis":   inFile("redis:\n  url: http://x\n", "FILE:2: redis.url", "redis or rediss"),
+		"scheme of amqp":    inFile("amqp:\n  url: [amqp://a, redis://b]\n", "FILE:2: amqp.url", `holds "redis://b"`),
+		"slash in a password": inFile("redis:\n  url: redis://u:123/geheim@h:1\n",
+			"FILE:2: redis.url", "behind its host", "written as %XX"),
+		"hash in a password": inFile("amqp:\n  url: amqp://u:123#geheim@h\n", "FILE:2: amqp.url", "written as %XX"),
+		"port of redis": inFile("redis:\n  url: redis://h:65536/0\n",
+			`FILE:2: redis.url = "redis://h:65536/0" has a port`, "from 1 to 65535"),
+		"database of redis": inEnv("MSGHANDLER_REDIS_URL=redis://h/main",
+			"REDIS_URL", "has a database that is no number", "host:port/0"),
+		"option of redis": byFlag("redis.url", "redis://h?read_timeout=3s",
+			`redis.url = "redis://h?..." has an option`, "there are cluster, client_name,"),
+		"value of an option": byFlag("redis.url", "redis://h?pool_size=many",
+			"the option pool_size that cannot be; write a number"),
+		"port of amqp": inFile("amqp:\n  url: [amqp://a, amqp://b:65536]\n",
+			"FILE:2: amqp.url", `holds "amqp://b:65536", which has a port`),
+		"hosts of amqp": inFile("amqp:\n  url: [amqp://x, 'amqp://a,b']\n",
+			"FILE:2: amqp.url", "names several hosts; give each node its own URL"),
 		"two producers of one variable": {
 			file: "producers:\n  a-b: {trust: true}\n  a.b: {target: x:1}\n  a_c: {trust: true}\n",
 			env:  []string{"MSGHANDLER_PRODUCERS_A_B_TARGET=y:1", "MSGHANDLER_PRODUCERS_A_C_TARGET=z:1"},
@@ -461,116 +331,60 @@ func TestErrorsNameKeyAndLine(t *testing.T) {
 				"set them in the file",
 			},
 		},
-		"target": {
-			file: "producers:\n  o:\n    target: unix:///x\n",
-			want: []string{"FILE:3: producers.o.target", "dns:///host:port"},
-		},
-		"producer's name": {file: "producers:\n  o o:\n    target: a:1\n", want: []string{"FILE:3", "names no producer"}},
-		"producer's trust": {
-			file: "producers:\n  o:\n    trust: 1\n",
-			want: []string{"FILE:3: producers.o.trust", "neither true nor false"},
-		},
-		"no value": {file: "confirm:\n  after:\n", want: []string{"FILE:2: confirm.after has no value"}},
-		"second with a login": {
-			file: "amqp:\n  url: [amqp://a, redis://u:p@b]\n",
-			want: []string{"holds as number 2", "is not a URL"},
-		},
-		"value for section": {file: "confirm: 5s\n", want: []string{"FILE:1: confirm holds a value where keys are wanted"}},
-		"section for value": {
-			file: "confirm:\n  after:\n    x: 1\n",
-			want: []string{"confirm.after takes a value, not further keys"},
-		},
-		"list for one value": {
-			file: "confirm:\n  after: [1s, 2s]\n",
-			want: []string{"FILE:2", "takes one value, not a list"},
-		},
-		"list in a list": {file: "callbacks:\n  allow: [[a]]\n", want: []string{"FILE:2", "inside a list"}},
-		"key twice": {
-			file: "redis:\n  prefix: a\n  prefix: b\n",
-			want: []string{"FILE:3: redis.prefix stands twice, first in line 2"},
-		},
-		"key dotted twice": {
-			file: "redis:\n  prefix: a\nredis.prefix: b\n",
-			want: []string{"FILE:3: redis.prefix stands twice"},
-		},
-		"no mapping":        {file: "- a\n", want: []string{"FILE:1", "where keys are wanted"}},
-		"second document":   {file: "redis.prefix: a\n---\nx: y\n", want: []string{"second document"}},
-		"no text in line 3": {file: "log:\n  level: info\n  format: \x00\n", want: []string{"FILE:3 is not YAML"}},
-		"a reversed value": {
-			file: "log:\n  level: info # \u202egubed\n", want: []string{"FILE:2 holds a character that is invisible"},
-		},
-		"an invisible letter": {file: "log:\n  level: in\u200bfo\n", want: []string{"FILE:2 holds a character"}},
-		"no callers of a producer": {
-			file: "producers:\n  payroll:\n    callers: []\n",
-			want: []string{"FILE:3: producers.payroll.callers is an empty list"},
-		},
-		"no exchanges of a producer": {
-			flags: map[string]string{"producers.payroll.exchanges": ""},
-			want:  []string{"flag --producers.payroll.exchanges", "is an empty list"},
-		},
-		"no exchanges of dead letters": {
-			file: "dead_letters:\n  payroll:\n    exchanges: []\n",
-			want: []string{"FILE:3: dead_letters.payroll.exchanges is an empty list"},
-		},
-		"an invisible letter in a flag": {
-			flags: map[string]string{"producers.orders.exchanges": "sh\u200bop"},
-			want:  []string{"flag --producers.orders.exchanges", "holds a character that is invisible"},
-		},
-		"a reversed variable": {
-			env: []string{"MSGHANDLER_POLICY_EXCHANGES=shop\u202ex"}, want: []string{"environment", "holds a character"},
-		},
-		"an escaped letter": {
-			file: "policy:\n  exchanges: [\"sh\\u200bop\"]\n", want: []string{"FILE:2: policy.exchanges holds a character"},
-		},
-		"a forged line": {
-			file: "\"log.level\\nlevel=INFO msg=forged\": info\n", want: []string{`log.level\nlevel=INFO msg=forged is not`},
-		},
-		"a forged variable": {
-			env: []string{"MSGHANDLER_A\nlevel=INFO=1"}, want: []string{`MSGHANDLER_A\nlevel is not a known variable`},
-		},
-		"no such anchor":     {file: "log:\n  level: *nowhere\n", want: []string{"FILE:2 is not YAML", "nowhere"}},
-		"bad second part":    {file: "log: {}\n---\na: [\n", want: []string{"is not YAML", "line"}},
-		"keys of themselves": {file: "producers: &p\n  a: *p\n", want: []string{"FILE:2: producers.a is an alias of keys"}},
-		"no YAML":            {file: "a: [\n", want: []string{"is not YAML", "line"}},
-		"confirm.lease": {
-			file: "confirm:\n  lease: 7s\n",
-			want: []string{"FILE:2: confirm.lease", "twice confirm.timeout (3s, the default)", "more than 7s"},
-		},
-		"confirm.timeout": {
-			env:  []string{"MSGHANDLER_CONFIRM_TIMEOUT=20s"},
-			want: []string{"confirm.lease", "confirm.timeout (20s, from environment)"},
-		},
-		"confirm.give_up_after": {
-			file: "confirm:\n  give_up_after: 6s\n",
-			want: []string{"FILE:2: confirm.give_up_after", "must exceed confirm.after (6s"},
-		},
-		"send.lease": {file: "send:\n  lease: 10s\n", want: []string{"FILE:2: send.lease", "at least 15s"}},
-		"a lease for two answers": {
-			file: "send:\n  lease: 20s\n  dead_letter_exchange: dead\n",
-			want: []string{"FILE:2: send.lease", "send.confirm_timeout", "by 15s", "at least 25s"},
-		},
-		"same address": {
-			flags: map[string]string{"http.addr": ":9090"}, want: []string{"flag --http.addr", "is the address of grpc.addr"},
-		},
-		"localhost": {
-			file: "callbacks:\n  allow: ['orders.svc:9000', 'LocalHost:*']\n",
-			want: []string{
-				"FILE:2: callbacks.allow",
-				"names LocalHost:*",
-				"leaves out loopback and private addresses by default",
-				"write 127.0.0.1:*,",
-			},
-		},
-		"localhost outside networks": {
-			file: "callbacks:\n  allow: ['orders.localhost.:9000']\n  networks: [10.0.0.0/8]\n",
-			want: []string{
-				"FILE:2: callbacks.allow",
-				"callbacks.networks (10.0.0.0/8, from FILE:3) holds no loopback",
-				"127.0.0.1:9000",
-			},
-		},
-		"embedded Redis":  {file: "redis:\n  url: 'embedded:'\n", want: []string{"FILE:2: redis.url", "redis://"}},
-		"embedded broker": {file: "amqp:\n  url: 'embedded:'\n", want: []string{"FILE:2: amqp.url", "amqp"}},
+		"target": inFile(
+			"producers:\n  o:\n    target: unix:///x\n", "FILE:3: producers.o.target", "dns:///host:port"),
+		"producer's name": inFile("producers:\n  o o:\n    target: a:1\n", "FILE:3", "names no producer"),
+		"producer's trust": inFile(
+			"producers:\n  o:\n    trust: 1\n", "FILE:3: producers.o.trust", "neither true nor false"),
+		"no value":            inFile("confirm:\n  after:\n", "FILE:2: confirm.after has no value"),
+		"second with a login": inFile("amqp:\n  url: [amqp://a, redis://u:p@b]\n", "holds as number 2", "is not a URL"),
+		"value for section":   inFile("confirm: 5s\n", "FILE:1: confirm holds a value where keys are wanted"),
+		"section for value":   inFile("confirm:\n  after:\n    x: 1\n", "confirm.after takes a value, not further keys"),
+		"list for one value":  inFile("confirm:\n  after: [1s, 2s]\n", "FILE:2", "takes one value, not a list"),
+		"list in a list":      inFile("callbacks:\n  allow: [[a]]\n", "FILE:2", "inside a list"),
+		"key twice": inFile(
+			"redis:\n  prefix: a\n  prefix: b\n", "FILE:3: redis.prefix stands twice, first in line 2"),
+		"key dotted twice":    inFile("redis:\n  prefix: a\nredis.prefix: b\n", "FILE:3: redis.prefix stands twice"),
+		"no mapping":          inFile("- a\n", "FILE:1", "where keys are wanted"),
+		"second document":     inFile("redis.prefix: a\n---\nx: y\n", "second document"),
+		"no text in line 3":   inFile("log:\n  level: info\n  format: \x00\n", "FILE:3 is not YAML"),
+		"a reversed value":    inFile("log:\n  level: info # \u202egubed\n", "FILE:2 holds a character that is invisible"),
+		"an invisible letter": inFile("log:\n  level: in\u200bfo\n", "FILE:2 holds a character"),
+		"no callers of a producer": inFile("producers:\n  payroll:\n    callers: []\n",
+			"FILE:3: producers.payroll.callers is an empty list"),
+		"no exchanges of a producer": byFlag("producers.payroll.exchanges", "",
+			"flag --producers.payroll.exchanges", "is an empty list"),
+		"no exchanges of dead letters": inFile("dead_letters:\n  payroll:\n    exchanges: []\n",
+			"FILE:3: dead_letters.payroll.exchanges is an empty list"),
+		"an invisible letter in a flag": byFlag("producers.orders.exchanges", "sh\u200bop",
+			"flag --producers.orders.exchanges", "holds a character that is invisible"),
+		"a reversed variable": inEnv("MSGHANDLER_POLICY_EXCHANGES=shop\u202ex", "environment", "holds a character"),
+		"an escaped letter": inFile("policy:\n  exchanges: [\"sh\\u200bop\"]\n",
+			"FILE:2: policy.exchanges holds a character"),
+		"a forged line": inFile(
+			"\"log.level\\nlevel=INFO msg=forged\": info\n", `log.level\nlevel=INFO msg=forged is not`),
+		"a forged variable":  inEnv("MSGHANDLER_A\nlevel=INFO=1", `MSGHANDLER_A\nlevel is not a known variable`),
+		"no such anchor":     inFile("log:\n  level: *nowhere\n", "FILE:2 is not YAML", "nowhere"),
+		"bad second part":    inFile("log: {}\n---\na: [\n", "is not YAML", "line"),
+		"keys of themselves": inFile("producers: &p\n  a: *p\n", "FILE:2: producers.a is an alias of keys"),
+		"no YAML":            inFile("a: [\n", "is not YAML", "line"),
+		"confirm.lease": inFile("confirm:\n  lease: 7s\n",
+			"FILE:2: confirm.lease", "twice confirm.timeout (3s, the default)", "more than 7s"),
+		"confirm.timeout": inEnv("MSGHANDLER_CONFIRM_TIMEOUT=20s",
+			"confirm.lease", "confirm.timeout (20s, from environment)"),
+		"confirm.give_up_after": inFile("confirm:\n  give_up_after: 6s\n",
+			"FILE:2: confirm.give_up_after", "must exceed confirm.after (6s"),
+		"send.lease": inFile("send:\n  lease: 10s\n", "FILE:2: send.lease", "at least 15s"),
+		"a lease for two answers": inFile("send:\n  lease: 20s\n  dead_letter_exchange: dead\n",
+			"FILE:2: send.lease", "send.confirm_timeout", "by 15s", "at least 25s"),
+		"same address": byFlag("http.addr", ":9090", "flag --http.addr", "is the address of grpc.addr"),
+		"localhost": inFile("callbacks:\n  allow: ['orders.svc:9000', 'LocalHost:*']\n",
+			"FILE:2: callbacks.allow", "names LocalHost:*", "leaves out loopback and private addresses by default",
+			"write 127.0.0.1:*,"),
+		"localhost outside networks": inFile("callbacks:\n  allow: ['orders.localhost.:9000']\n  networks: [10.0.0.0/8]\n",
+			"FILE:2: callbacks.allow", "callbacks.networks (10.0.0.0/8, from FILE:3) holds no loopback", "127.0.0.1:9000"),
+		"embedded Redis":  inFile("redis:\n  url: 'embedded:'\n", "FILE:2: redis.url", "redis://"),
+		"embedded broker": inFile("amqp:\n  url: 'embedded:'\n", "FILE:2: amqp.url", "amqp"),
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
