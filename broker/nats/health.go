@@ -13,9 +13,6 @@ import (
 	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 )
 
-// ErrAccessRefused says that a server answers and refuses access: the login is wrong.
-var ErrAccessRefused = errors.New("NATS refuses access")
-
 // Health is how a NATS system looks to a publisher.
 type Health struct {
 	// Server is the product and its version.
@@ -37,10 +34,7 @@ func Examine(ctx context.Context, config Config, streams ...string) (Health, err
 	}
 	var background lifecycle.Group
 	c, err := dial(ctx, where, config.Complete(), nil, &background)
-	switch {
-	case errors.Is(err, natsconn.ErrAccessRefused):
-		return Health{}, fmt.Errorf("%w: %w", ErrAccessRefused, err)
-	case err != nil:
+	if err != nil {
 		return Health{}, err
 	}
 	defer func() {

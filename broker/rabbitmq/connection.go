@@ -30,17 +30,19 @@ type dialError struct{ cause error }
 func (e *dialError) Error() string { return "connect: " + e.cause.Error() }
 func (e *dialError) Unwrap() error { return e.cause }
 
-// Is says for ErrAccessRefused whether the broker itself refused the handshake.
+// Is says for publish.ErrAccessRefused whether the broker refused user, password or virtual host. It closes the
+// connection of a wrong password without a word.
 func (e *dialError) Is(target error) bool {
 	var reason *amqp.Error
-	if target != ErrAccessRefused || !errors.As(e.cause, &reason) {
-		return false
+	switch target {
+	case publish.ErrAccessRefused:
+		return errors.Is(e.cause, amqp.ErrCredentials) || errors.As(e.cause, &reason) && reason.Server &&
+			(reason.Code == amqp.AccessRefused || reason.Code == amqp.NotAllowed)
+	case publish.ErrHandshake:
+		return errors.Is(e.cause, amqpconn.ErrHandshake)
 	}
-	return reason.Code == amqp.AccessRefused || reason.Code == amqp.NotAllowed // other codes are the library's own
+	return false
 }
-
-// ErrAccessRefused says that the broker answers and refuses access: user, password or virtual host is wrong.
-var ErrAccessRefused = errors.New("the broker refuses access")
 
 // parseNodes reads the URLs of a broker's nodes.
 func parseNodes(urls string) ([]address.AMQP, error) {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -15,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kversion"
 
 	"github.com/msghandler/msghandler/internal/ground/lifecycle"
+	"github.com/msghandler/msghandler/internal/ground/publish"
 )
 
 // maxMessage is the largest batch of records without max_message_bytes: a little less than Kafka's own default for
@@ -207,8 +209,11 @@ func (p *Producer) Reach(ctx context.Context) error {
 	}
 	if errors.Is(failed, io.EOF) {
 		// Older brokers, and brokers that expect TLS, refuse a connection without a word.
-		return fmt.Errorf("a broker closed the connection while it was opened (%w); check user, password, sasl and tls",
-			failed)
+		return fmt.Errorf("%w: a broker closed it without a word (%w); check user, password, sasl and tls",
+			publish.ErrHandshake, failed)
+	}
+	if slices.ContainsFunc(accessErrors, func(refusal *kerr.Error) bool { return errors.Is(failed, refusal) }) {
+		return fmt.Errorf("%w: %w", publish.ErrAccessRefused, failed)
 	}
 	return failed
 }

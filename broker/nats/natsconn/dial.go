@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/msghandler/msghandler/internal/ground/address"
+	"github.com/msghandler/msghandler/internal/ground/publish"
 )
 
 // Config says how to connect. Name, DialTimeout, PingInterval and WriteTimeout are required.
@@ -58,8 +59,11 @@ func (d *dialer) Dial(network, addr string) (net.Conn, error) {
 func (d *dialer) explain(err error) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if errors.Is(err, nats.ErrNoServers) && d.last != nil {
+	switch {
+	case errors.Is(err, nats.ErrNoServers) && d.last != nil:
 		return fmt.Errorf("connect: %w: %w", err, d.last)
+	case errors.Is(err, nats.ErrAuthorization):
+		return fmt.Errorf("connect: %w: %w", publish.ErrAccessRefused, err)
 	}
 	return fmt.Errorf("connect: %w", err)
 }
@@ -131,9 +135,6 @@ func secure(o *nats.Options, where address.NATS, config *tls.Config) error {
 	}
 	return nil
 }
-
-// ErrAccessRefused says that a server answers and refuses access: the login is wrong.
-var ErrAccessRefused = nats.ErrAuthorization
 
 // Forbidden is the subject that a server's error forbids to publish to; empty for any other error.
 func Forbidden(err error) (subject string) {

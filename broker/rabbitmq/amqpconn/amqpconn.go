@@ -8,6 +8,8 @@ package amqpconn
 import (
 	"context"
 	"crypto/tls"
+	"errors"
+	"fmt"
 	"net"
 	"strings"
 	"sync/atomic"
@@ -68,9 +70,35 @@ func Dial(ctx context.Context, url string, config Config) (*Conn, error) {
 	})
 	if err != nil {
 		hangUp()
+		if raw.Load() != nil {
+			err = explain(ctx, err)
+		}
 		return nil, err
 	}
 	return &Conn{Connection: connection, raw: raw.Load()}, nil
+}
+
+// ErrHandshake says that a node was reached, and did not open the connection in time, or not at all. That is no word
+// about user, password or virtual host.
+var ErrHandshake = errors.New("the connection ended during the handshake")
+
+// explain puts ErrHandshake in the place of the library's guess where time has ended the handshake: the library takes
+// each end for a refusal of the password or of the virtual host.
+func explain(ctx context.Context, err error) error {
+	var own *amqp.Error
+	switch {
+	case errors.As(err, &own) && own.Server:
+		return err
+	case ctx.Err() != nil:
+		return fmt.Errorf("%w: no answer in time", ErrHandshake)
+	case errors.Is(err, amqp.ErrCredentials):
+		return err // a node refuses a password in this way: it closes the connection without a word
+	case errors.Is(err, amqp.ErrVhost):
+		return ErrHandshake
+	case own != nil:
+		return fmt.Errorf("%w: %w", ErrHandshake, err)
+	}
+	return err
 }
 
 // Guard hangs up unless stop is called in time: calls that wait for the broker then return an error.

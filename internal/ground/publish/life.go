@@ -20,6 +20,12 @@ var (
 	ErrDisconnected = errors.New("not connected to the broker")
 	// ErrBlocked: the broker is there and takes no messages: an alarm, no room, too few replicas.
 	ErrBlocked = errors.New("the broker takes no messages for now")
+	// ErrAccessRefused: the broker answers and refuses the login, or the place that the login is for. It comes with
+	// ErrDisconnected.
+	ErrAccessRefused = errors.New("the broker refuses access")
+	// ErrHandshake: the broker was reached, and the connection ended before the broker had opened it. It comes with
+	// ErrDisconnected.
+	ErrHandshake = errors.New("the broker did not open the connection")
 	// ErrStopped: Close was called.
 	ErrStopped = errors.New("the publisher has stopped")
 )

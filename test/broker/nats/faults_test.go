@@ -197,7 +197,7 @@ func TestLoginErrorHidesPassword(t *testing.T) {
 	if text := log.String() + r.Cause.Error(); strings.Contains(text, "hunter2") || !strings.Contains(text, "127.0.0.1") {
 		t.Errorf("the log and the cause: %s", text)
 	}
-	if _, err := nats.Examine(t.Context(), nats.Config{URL: wrong}); !errors.Is(err, nats.ErrAccessRefused) {
+	if _, err := nats.Examine(t.Context(), nats.Config{URL: wrong}); !errors.Is(err, publish.ErrAccessRefused) {
 		t.Errorf("examine: %v", err)
 	}
 }

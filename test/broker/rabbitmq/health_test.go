@@ -3,8 +3,10 @@ package rabbitmq_test
 import (
 	"context"
 	"errors"
+	"io"
 	"maps"
 	"net"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -48,14 +50,59 @@ func TestSilentBrokerIsNotAccessRefused(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	_, err = rabbitmq.Examine(ctx, rabbitmq.Config{URL: "amqp://" + mute.Addr().String() + "/"})
-	if err == nil || errors.Is(err, rabbitmq.ErrAccessRefused) {
+	if !errors.Is(err, publish.ErrHandshake) || errors.Is(err, publish.ErrAccessRefused) {
 		t.Errorf("got %v", err)
+	}
+	slow := stallsAfterGreeting(t, servers.RabbitMQ(t).URL)
+	ctx, cancel = context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	_, err = rabbitmq.Examine(ctx, rabbitmq.Config{URL: slow})
+	if !errors.Is(err, publish.ErrHandshake) || errors.Is(err, publish.ErrAccessRefused) ||
+		strings.Contains(err.Error(), "password") {
+		t.Errorf("of a broker that is slow in the handshake: %v", err)
 	}
 	wrong := strings.Replace(servers.RabbitMQ(t).URL, "guest:guest", "guest:wrong", 1)
 	_, err = rabbitmq.Examine(t.Context(), rabbitmq.Config{URL: wrong})
-	if !errors.Is(err, rabbitmq.ErrAccessRefused) {
+	if !errors.Is(err, publish.ErrAccessRefused) {
 		t.Errorf("with a wrong password: %v", err)
 	}
+}
+
+// stallsAfterGreeting is the URL of a proxy that hands over the first bytes of a broker, and nothing more.
+func stallsAfterGreeting(t *testing.T, broker string) string {
+	t.Helper()
+	at, err := url.Parse(broker)
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := net.Dial("tcp", at.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = listener.Close(), server.Close() })
+	go func() {
+		client, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		defer client.Close()
+		greeted := make(chan struct{})
+		go func() {
+			defer close(greeted)
+			greeting := make([]byte, 4<<10)
+			if n, err := server.Read(greeting); err == nil {
+				_, _ = client.Write(greeting[:n])
+			}
+		}()
+		_, _ = io.Copy(server, client) // until the client hangs up
+		<-greeted
+	}()
+	at.Host = listener.Addr().String()
+	return at.String()
 }
 
 func TestDepthsLeavesOutMissingQueues(t *testing.T) {
