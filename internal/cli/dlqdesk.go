@@ -94,6 +94,10 @@ func (f *dlqDirectFlags) explain(err error) error {
 	if dial := (*net.OpError)(nil); errors.As(err, &dial) && dial.Op == "dial" {
 		return fmt.Errorf("cannot reach the broker: is it running? Name another with --url or --broker (%w)", err)
 	}
+	if strings.Contains(err.Error(), "NOT_FOUND - no queue") {
+		return commandline.NotFoundError{Err: fmt.Errorf("the broker has no such queue in this virtual host: look at "+
+			"rabbitmqctl list_queues; a consumer declares its dead-letter queue at its start (%w)", err)}
+	}
 	if errors.Is(err, halfmsg.ErrNoDeadLetter) {
 		return commandline.NotFoundError{Err: err}
 	}

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -128,11 +130,18 @@ func dueOf(r *adminv1.MessageRecord, now time.Time) string {
 }
 
 // shorten leaves out the middle of an error, so that a line stays a line: an error begins with what was tried and ends
-// with why it failed. show has the whole.
+// with why it failed. An answer code of the broker, such as NOT_FOUND, stays. show has the whole.
 func shorten(s string) string {
 	const most = 59
-	return middleCut(s, most)
+	short := middleCut(s, most)
+	if at := answerCode.FindStringIndex(s); at != nil && !strings.Contains(short, s[at[0]:at[1]]) {
+		return middleCut("..."+s[at[0]:], most)
+	}
+	return short
 }
+
+// answerCode is a code of capitals in an error, such as NO_ROUTE.
+var answerCode = regexp.MustCompile(`\b[A-Z]{2,}(_[A-Z]+)+\b`)
 
 type showCommand struct {
 	adminFlags

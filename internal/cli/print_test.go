@@ -38,6 +38,8 @@ func TestLongErrorKeepsBothEnds(t *testing.T) {
 		strings.Repeat("é", 59): strings.Repeat("é", 59),
 		strings.Repeat("é", 60): strings.Repeat("é", 28) + "..." + strings.Repeat("é", 28),
 		long:                    "Confirm of producer orders a... connect: connection refused",
+		"the channel was closed by the broker: Exception (404) Reason: \"NOT_FOUND - no exchange 'shop' in vhost '/'\"": "" +
+			"...NOT_FOUND - no exchange 'shop' in vhost '/'\"",
 	} {
 		if got := shorten(text); got != want {
 			t.Errorf("%q is shortened to %q instead of %q", text, got, want)
