@@ -2,9 +2,11 @@ package app
 
 import (
 	"context"
-	"errors"
+	"strings"
 	"sync"
 
+	"github.com/msghandler/msghandler/internal/app/brokers"
+	"github.com/msghandler/msghandler/internal/cause"
 	"github.com/msghandler/msghandler/internal/console"
 )
 
@@ -35,8 +37,21 @@ func (a *App) degrading() []string {
 	return append(names, checkConfirm, checkSend)
 }
 
-// errNotOpen is the result of a check of a part that is not open yet.
-var errNotOpen = errors.New("not open yet")
+// partOf is the part that a check is about.
+func (a *App) partOf(check string) cause.Part {
+	kind, name, _ := strings.Cut(check, " ")
+	switch kind {
+	case checkRedis:
+		return cause.Redis
+	case checkRabbitMQ:
+		return cause.Part{System: checkRabbitMQ, Key: keyOfBroker("")}
+	case "broker":
+		return cause.Part{System: brokers.System(a.settings.Brokers[name].URL), Name: name, Key: keyOfBroker(name)}
+	case "outbox":
+		return cause.Part{System: "sql", Name: name, Key: "outbox." + name + ".dsn"}
+	}
+	return cause.Part{}
+}
 
 // checks holds the checks of the open parts.
 type checks struct {
@@ -61,7 +76,7 @@ func (c *checks) named(name string) console.Check {
 		run := c.run[name]
 		c.mu.Unlock()
 		if run == nil {
-			return errNotOpen
+			return cause.ErrNotOpen
 		}
 		return run(ctx)
 	}}

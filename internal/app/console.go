@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/msghandler/msghandler/internal/cause"
 	"github.com/msghandler/msghandler/internal/console"
 	"github.com/msghandler/msghandler/internal/console/login"
 	"github.com/msghandler/msghandler/internal/halfmsg"
@@ -20,7 +21,7 @@ func (a *App) openConsole(visitors login.Config, notice string) {
 	var all []console.Check
 	for _, name := range slices.Concat(required, a.degrading()) {
 		check := a.checks.named(name)
-		check.Required = slices.Contains(required, name)
+		check.Part, check.Required = a.partOf(name), slices.Contains(required, name)
 		if name == checkRedis {
 			check.Note = a.regression
 		}
@@ -48,13 +49,13 @@ func (a *App) openConsole(visitors login.Config, notice string) {
 			if store := a.store.Load(); store != nil {
 				return store.Owners(ctx)
 			}
-			return halfmsg.Owners{}, errNotOpen
+			return halfmsg.Owners{}, cause.ErrNotOpen
 		},
 		Stats: func(ctx context.Context) ([]halfmsg.Stat, error) {
 			if store := a.store.Load(); store != nil {
 				return store.Stats(ctx)
 			}
-			return nil, errNotOpen
+			return nil, cause.ErrNotOpen
 		},
 	})
 	a.closeWith(closer{name: "console", close: func(ctx context.Context) error {

@@ -5,9 +5,9 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
+	"github.com/msghandler/msghandler/internal/cause"
 	"github.com/msghandler/msghandler/internal/config"
 	"github.com/msghandler/msghandler/internal/peers"
 	"github.com/msghandler/msghandler/internal/peerstats"
@@ -51,19 +51,12 @@ func (a *App) allFindings(ctx context.Context) []*adminv1.Finding {
 	var f findings
 	for _, name := range a.degrading() {
 		if err := a.checks.named(name).Run(ctx); err != nil {
-			f.add(trouble, "coordinator-degraded", fmt.Sprintf("the check %q of %s fails: %v", name, a.process.instance, err),
-				consequenceOf(name), "fix what the error names; see what the doctor finds about the brokers, redis and outboxes")
+			of := cause.Of(a.partOf(name), err)
+			f.add(trouble, of.Name, fmt.Sprintf("the check %q of %s fails: %v", name, a.process.instance, err), of.Why,
+				of.Remedy)
 		}
 	}
 	return append(f, a.findings(time.Now())...)
-}
-
-// consequenceOf says what a failing check means.
-func consequenceOf(check string) string {
-	if strings.HasPrefix(check, checkOfOutbox("")) {
-		return "half messages are not concerned; rows wait in the database"
-	}
-	return "half messages are accepted, and wait in Redis for this part"
 }
 
 // refusals tells of producers whose calls were refused lately.

@@ -174,7 +174,7 @@ func TestADegradedCoordinatorIsAFinding(t *testing.T) {
 		ok, body := r.ready()
 		return ok && strings.Contains(body, `"degraded": true`)
 	})
-	if what := r.found(t)["coordinator-degraded"]; !strings.Contains(what, `"rabbitmq"`) ||
+	if what := r.found(t)["rabbitmq-away"]; !strings.Contains(what, `"rabbitmq"`) ||
 		!strings.Contains(what, r.Instance()) {
 		t.Errorf("found is %q", what)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	"github.com/msghandler/msghandler/internal/cause"
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
 )
 
@@ -53,10 +54,10 @@ func (h *heldCounts[T]) all() map[string]T {
 // silentMasters reports the masters of a Cluster that do not answer.
 func (f *findings) silentMasters(silent []redisstore.SilentMaster, shards int) {
 	for _, m := range silent {
-		f.add(trouble, "redis-master-away",
+		of := cause.RedisMasterAway
+		f.add(trouble, of.Name,
 			fmt.Sprintf("Redis master %s does not answer since %s: %d of %d shards are away: %v",
 				cmp.Or(m.Addr, "(none is named)"), clock(m.Since), m.Shards, shards, m.Cause),
-			"half messages of these shards get UNAVAILABLE, and their messages wait in Redis; the other shards work",
-			"look at the server, or promote one of its replicas (redis-cli cluster failover)")
+			of.Why, of.Remedy)
 	}
 }

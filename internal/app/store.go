@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/msghandler/msghandler/internal/cause"
 	"github.com/msghandler/msghandler/internal/config"
 	"github.com/msghandler/msghandler/internal/ground/backoff"
 	"github.com/msghandler/msghandler/internal/halfmsg"
@@ -105,6 +106,12 @@ func (e *UnsafeError) Error() string {
 		text += "; " + f.What + ": " + f.Why + "; " + f.Remedy
 	}
 	return text + " (redis.allow_unsafe: true starts anyway)"
+}
+
+// Cause is the first finding: its remedy is of the setting itself.
+func (e *UnsafeError) Cause() cause.Cause {
+	first := e.Findings[0]
+	return cause.Cause{Name: first.Name, Why: first.Why, Remedy: first.Remedy}
 }
 
 // judgeSettings logs findings about Redis' settings, and refuses the start when a setting breaks the promises.

@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/msghandler/msghandler/internal/cause"
 	"github.com/msghandler/msghandler/internal/console/history"
 	"github.com/msghandler/msghandler/internal/server"
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
@@ -61,7 +62,7 @@ func chartOf(r history.Range) redisstore.Chart {
 func (c charts) Add(ctx context.Context, counts history.Addition) (time.Time, error) {
 	store := c.app.store.Load()
 	if store == nil {
-		return time.Time{}, errNotOpen
+		return time.Time{}, cause.ErrNotOpen
 	}
 	var all []redisstore.Chart
 	for _, r := range history.Ranges {
@@ -82,7 +83,7 @@ func (c charts) Read(
 ) (buckets []history.Bucket, now time.Time, err error) {
 	store := c.app.store.Load()
 	if store == nil {
-		return nil, time.Time{}, errNotOpen
+		return nil, time.Time{}, cause.ErrNotOpen
 	}
 	read, now, err := store.ReadChart(ctx, chartOf(r), since)
 	for _, b := range read {

@@ -10,6 +10,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/msghandler/msghandler/internal/app/doctor"
+	"github.com/msghandler/msghandler/internal/cause"
 	"github.com/msghandler/msghandler/internal/cli/commandline"
 	"github.com/msghandler/msghandler/internal/connlimit"
 )
@@ -108,15 +109,12 @@ type finding struct {
 	Page     string `json:"page,omitempty"`
 }
 
-// findingsPage explains each finding under its name.
-const findingsPage = "https://github.com/msghandler/msghandler/blob/main/docs/reference/findings.md"
-
 // pageOf is where a finding is explained; empty for a healthy part.
 func pageOf(f doctor.Finding) string {
 	if f.Name == "" {
 		return ""
 	}
-	return findingsPage + "#" + f.Name
+	return cause.Page(f.Name)
 }
 
 // printFindings prints the findings, and fails when there is trouble. Warnings alone are no failure.

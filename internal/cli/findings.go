@@ -18,10 +18,13 @@ func coordinatorFindings(all []*adminv1.Finding) []finding {
 	return rows
 }
 
-// findingRows is the same for people: nothing where there is nothing.
+// findingRows is the same for people, with the remedy below each: nothing where there is nothing.
 func findingRows(all []*adminv1.Finding) (rows [][]string) {
 	for _, f := range all {
 		rows = append(rows, []string{strings.ToUpper(severityName(f.GetSeverity())), f.GetName(), f.GetWhat()})
+		if f.GetRemedy() != "" {
+			rows = append(rows, []string{"", "do:", f.GetRemedy()})
+		}
 	}
 	return rows
 }

@@ -19,7 +19,7 @@ func TestStatsAndTopShowFindings(t *testing.T) {
 		What: "producer orders: \x1b[2J", Why: "why", Remedy: "do",
 	}}
 	run(nil, "stats", "--server="+c.addr).want(t, 0,
-		"\n\nTROUBLE   producer-refused   producer orders: \\x1b[2J\n", "")
+		"\n\nTROUBLE   producer-refused   producer orders: \\x1b[2J\n          do:                do\n", "")
 	var document struct {
 		Findings []struct{ Name, Severity, What, Why, Remedy string }
 	}

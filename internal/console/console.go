@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/msghandler/msghandler/internal/cause"
 	"github.com/msghandler/msghandler/internal/console/login"
 	"github.com/msghandler/msghandler/internal/console/pages"
 	"github.com/msghandler/msghandler/internal/halfmsg"
@@ -61,6 +62,8 @@ type Config struct {
 // Check is a condition of a healthy coordinator.
 type Check struct {
 	Name string
+	// Part is the part that the check is about, which decides the cause of an error.
+	Part cause.Part
 	// Required says that no half message can be accepted while the check fails: /readyz then answers 503. With any other
 	// failing check the coordinator is degraded and still ready.
 	Required bool

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/msghandler/msghandler/internal/cause"
 	"github.com/msghandler/msghandler/internal/console/pages"
 	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 )
@@ -37,7 +38,7 @@ func (c *Console) ready(w http.ResponseWriter, r *http.Request) {
 	if name := (&url.URL{Host: r.Host}).Hostname(); !c.known(name) || !c.gate.HasRole(w, r) {
 		for i := range answer.Checks {
 			one := &answer.Checks[i]
-			if one.Note = ""; !one.OK {
+			if one.Note, one.Cause = "", nil; !one.OK {
 				one.Error = strangersError
 			}
 		}
@@ -58,13 +59,16 @@ func (c *Console) check(ctx context.Context) readiness {
 	for i, check := range c.config.Checks {
 		group.Go(func() {
 			if failure := lifecycle.Recovered(func() { answer.Checks[i] = run(ctx, check) }); failure != nil {
-				answer.Checks[i] = pages.Checked{Name: check.Name, Required: check.Required, Error: failure.Error()}
+				answer.Checks[i] = pages.Failed(check.Name, cause.Part{}, failure)
+				answer.Checks[i].Required = check.Required
 			}
 		})
 	}
 	group.Wait()
 	if c.stopping.Load() {
-		answer.Checks = append(answer.Checks, pages.Checked{Name: "process", Required: true, Error: "is stopping"})
+		answer.Checks = append(answer.Checks, pages.Checked{
+			Name: "process", Required: true, Error: "is stopping", Cause: &cause.NotServing,
+		})
 	}
 	for _, one := range answer.Checks {
 		answer.Ready = answer.Ready && (one.OK || !one.Required)
@@ -76,7 +80,8 @@ func (c *Console) check(ctx context.Context) readiness {
 func run(ctx context.Context, check Check) pages.Checked {
 	one := pages.Checked{Name: check.Name, Required: check.Required, OK: true}
 	if err := check.Run(ctx); err != nil {
-		one.OK, one.Error = false, err.Error()
+		one = pages.Failed(check.Name, check.Part, err)
+		one.Required = check.Required
 	}
 	if check.Note != nil {
 		one.Note = check.Note()

@@ -1,12 +1,14 @@
 package console
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
+	"github.com/msghandler/msghandler/internal/cause"
 	"github.com/msghandler/msghandler/internal/console/pages"
 	"github.com/msghandler/msghandler/test/browser"
 )
@@ -163,11 +165,11 @@ func TestFindTakesAnIDAlone(t *testing.T) {
 func TestProblemsSayWhatToDo(t *testing.T) {
 	const whole = `dial tcp 10.1.2.3:6379: connect: connection refused`
 	s := busy()
-	s.checks = []pages.Checked{{Name: "redis", Error: whole}}
+	s.checks = []pages.Checked{pages.Failed("redis", cause.Redis, errors.New(whole))}
 	b := browse(t, s.serve(t))
 	b.Open("/")
-	b.Shows("redis: connection refused", "start Redis, or correct redis.url", "Runbook: MsghandlerStoreAway",
-		"Producer billing cannot be reached", "start billing", "declare the exchange invoices")
+	b.Shows("redis: connection refused", "start Redis, or set redis.url", "Runbook: redis-away",
+		"Producer billing cannot be reached", "start it, or correct its callback target", "declare the exchange invoices")
 	b.Lacks(whole)
 	b.Do(chromedp.Click(chromedp.CSS(".verdict li:first-child summary")))
 	b.Shows(whole, "producers get UNAVAILABLE")

@@ -61,7 +61,7 @@ var incidents = []incident{
 	},
 	{
 		name: "queue unbound", breaks: (*world).unbind, goesOn: (*world).order,
-		console: "does not take messages", finding: "messages-refused", alerts: []string{"MsghandlerRefused"},
+		console: "does not take messages", finding: "refused-no-route", alerts: []string{"MsghandlerRefused"},
 		runbook: "MsghandlerRefused",
 		words:   func(*world) []string { return []string{"NAME", exchange, "QUEUE", queue, "KEY", key} },
 	},

@@ -13,6 +13,7 @@ import (
 
 	"google.golang.org/grpc/credentials"
 
+	"github.com/msghandler/msghandler/internal/cause"
 	"github.com/msghandler/msghandler/internal/config"
 )
 
@@ -131,7 +132,12 @@ func (r *report) trouble(name, what, why, remedy string) {
 	r.add(Trouble, name, what, why, remedy)
 }
 
-// orWell returns the findings. If there are only notes, a finding OK precedes them.
+// because adds a trouble with its cause.
+func (r *report) because(of cause.Cause, what string) {
+	r.trouble(of.Name, what, of.Why, of.Remedy)
+}
+
+// orOK returns the findings. If there are only notes, a finding OK precedes them.
 func (r *report) orOK(what string) []Finding {
 	if Worst(r.all) <= Note {
 		return slices.Concat([]Finding{{Area: r.area, What: what}}, r.all)

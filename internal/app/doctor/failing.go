@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/msghandler/msghandler/internal/cause"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
@@ -92,13 +93,9 @@ const failingPage = 100
 
 func (r *report) refused(f failures) {
 	if f.found > 0 {
-		r.warn(
-			"messages-refused",
-			"sendable messages are refused by the broker and tried again: "+f.String(),
-			"after their last try they are DEAD",
-			fmt.Sprintf("fix the broker's error about exchange %q: bind the queue, declare the exchange, "+
-				"or permit it; see MsghandlerRefused in docs/reference/alerts.md", f.first.GetMessage().GetExchange()),
-		)
+		m := f.first.GetMessage()
+		of := cause.OfRefusal(f.first.GetLastError(), m.GetExchange(), m.GetRoutingKey())
+		r.warn(of.Name, "sendable messages are refused by the broker and tried again: "+f.String(), of.Why, of.Remedy)
 	}
 }
 

@@ -2,16 +2,14 @@ package doctor
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 
+	"github.com/msghandler/msghandler/internal/cause"
 	"github.com/msghandler/msghandler/internal/config"
 	"github.com/msghandler/msghandler/internal/sqloutbox"
 )
-
-const outboxMatters = "its rows are not published, and wait"
 
 // examineOutboxes examines the databases of outboxes in plain SQL, one after the other.
 func examineOutboxes(ctx context.Context, e Examination) (all []Finding) {
@@ -26,14 +24,8 @@ func (r *report) outbox(ctx context.Context, e Examination, name string) []Findi
 	settings := e.Settings.Outbox[name]
 	brokers := slices.Collect(maps.Keys(e.Settings.Brokers))
 	health, err := sqloutbox.Examine(ctx, name, settings, relayedProducers(e.Settings), brokers)
-	switch {
-	case errors.Is(err, sqloutbox.ErrTableMissing):
-		r.trouble("outbox-table", err.Error(), outboxMatters, "msghandler outbox migrate --database "+name)
-		return r.all
-	case err != nil:
-		r.trouble("outbox-away", err.Error(), outboxMatters, fmt.Sprintf(
-			"start the database, or set outbox.%s.dsn to where it is, with a user who may SELECT, UPDATE and DELETE in %s",
-			name, settings.Table))
+	if err != nil {
+		r.because(cause.Of(cause.Part{System: "sql", Name: name, Key: "outbox." + name + ".dsn"}, err), err.Error())
 		return r.all
 	}
 	if n := health.Backlog.Failed; n > 0 {

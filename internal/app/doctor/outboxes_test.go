@@ -118,7 +118,7 @@ func TestOutboxFindingsOfRightsAndStrangers(t *testing.T) {
 	shop.DSN += "&default_transaction_read_only=on"
 	c.Outbox["shop"] = shop
 	found = examined(t, c)
-	if len(found) != 1 || found[0].Name != "outbox-away" || !strings.Contains(found[0].What, "read-only") {
+	if len(found) != 1 || found[0].Name != "outbox-readonly" || !strings.Contains(found[0].What, "read-only") {
 		t.Errorf("of a standby: %+v", found)
 	}
 }

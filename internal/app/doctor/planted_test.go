@@ -24,6 +24,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/msghandler/msghandler/internal/app/doctor"
+	"github.com/msghandler/msghandler/internal/cause"
 	"github.com/msghandler/msghandler/internal/config"
 	"github.com/msghandler/msghandler/producer"
 	"github.com/msghandler/msghandler/producer/marker/memory"
@@ -117,7 +118,10 @@ var planted = []struct {
 		s.e.Settings.AMQP.URLs = []string{"amqp://guest:guest@" + servers.Addresses(s.t, 1)[0] + "/"}
 	}},
 	{name: "rabbitmq-login", plant: func(s *site) { plantLogin(s, url.UserPassword("guest", "wrong"), "") }},
-	{name: "rabbitmq-login", plant: func(s *site) { plantLogin(s, url.UserPassword("guest", "guest"), "/nowhere") }},
+	{name: "rabbitmq-vhost", plant: func(s *site) { plantLogin(s, url.UserPassword("guest", "guest"), "/nowhere") }},
+	{name: "rabbitmq-handshake", plant: func(s *site) {
+		s.e.Settings.AMQP.URLs = []string{"amqp://" + listening(s.t) + "/"}
+	}},
 	{name: "dead-letter-exchange", plant: func(s *site) { s.e.Settings.Send.DeadLetterExchange = "nowhere" }},
 	{
 		name:  "callbacks-closed",
@@ -160,7 +164,7 @@ var planted = []struct {
 		})
 	}},
 	{name: "messages-dead", plant: plantDead},
-	{name: "messages-refused", plant: plantRefused},
+	{name: "refused-no-route", plant: plantRefused},
 	{name: "messages-unanswered", plant: plantUnanswered, also: []string{"producer-away"}},
 	{name: "producer-refused", plant: plantRefusedProducer},
 	{name: "producer-split", plant: func(s *site) { // it names no store
@@ -366,6 +370,9 @@ func TestEachFindingIsExplained(t *testing.T) {
 func findingsOfTheSources(t *testing.T) map[string]bool {
 	t.Helper()
 	names := map[string]bool{}
+	for _, c := range cause.All() {
+		names[c.Name] = true
+	}
 	for folder, prefix := range map[string]string{".": "", "..": "", "../../store/redis": "redis-"} {
 		sources, err := filepath.Glob(filepath.Join(folder, "*.go"))
 		if err != nil || len(sources) == 0 {
@@ -490,10 +497,16 @@ func (s *site) sendHalf(half *pb.SendHalfMessageRequest, state pb.State) {
 
 // plantHanging listens and never answers, like a network that drops packets.
 func plantHanging(s *site) {
+	s.e.Producers["stock"] = listening(s.t)
+}
+
+// listening is the address of a listener that never answers: the system takes connections, and no process reads them.
+func listening(t *testing.T) string {
+	t.Helper()
 	mute, err := net.Listen("tcp", "127.0.0.1:0")
-	must.Succeed(s.t, err)
-	s.t.Cleanup(func() { _ = mute.Close() })
-	s.e.Producers["stock"] = mute.Addr().String()
+	must.Succeed(t, err)
+	t.Cleanup(func() { _ = mute.Close() })
+	return mute.Addr().String()
 }
 
 // TestUnavailableServersAreNamed: the operator on call must learn where to look.

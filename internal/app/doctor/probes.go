@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/msghandler/msghandler/internal/callback"
+	"github.com/msghandler/msghandler/internal/cause"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
@@ -244,6 +244,9 @@ func (i *interview) kept(ctx context.Context, r *report) string {
 	return "says the same after DeleteBusiness"
 }
 
+// unavailable are the causes of a call that a producer answers with UNAVAILABLE.
+var unavailable = []cause.Cause{cause.ProducerUnable, cause.ProducerGateway}
+
 // databaseAway asks while the producer's database is away: only UNAVAILABLE, as a verdict or as the error of the call,
 // costs the messages nothing.
 func (i *interview) databaseAway(client *callback.Client) func(context.Context, *report) string {
@@ -252,8 +255,9 @@ func (i *interview) databaseAway(client *callback.Client) func(context.Context, 
 			id := unknowable()
 			verdicts, err := client.Confirm(ctx, i.to, []string{id}, final)
 			var failed *callback.CallError
+			answers := err != nil && slices.Contains(unavailable, cause.OfCall(err.Error()))
 			switch verdict := pb.Verdict(verdicts[id]); {
-			case errors.As(err, &failed) && failed.Code() == codes.Unavailable && unconnected(failed):
+			case errors.As(err, &failed) && failed.Code() == codes.Unavailable && !answers:
 				r.unreachable(err)
 				return ""
 			case errors.As(err, &failed) && failed.Code() == codes.Unavailable:
@@ -271,17 +275,4 @@ func (i *interview) databaseAway(client *callback.Client) func(context.Context, 
 		}
 		return "says UNAVAILABLE while its database is away"
 	}
-}
-
-// brokenOff are texts of calls that failed with UNAVAILABLE on the way to the producer, by gRPC and by HTTP.
-var brokenOff = []string{
-	`desc = "transport:`, "error reading from server", "closing transport", "write tcp", "read tcp",
-	noConnection, noTrust, noHTTP2, noHTTP, gaveUp, closedEarly,
-}
-
-// unconnected says whether a call failed with UNAVAILABLE before the producer answered.
-func unconnected(err *callback.CallError) bool {
-	var on *net.OpError
-	said := func(words string) bool { return strings.Contains(err.Error(), words) }
-	return err.Unresolved() || errors.As(err, &on) || slices.ContainsFunc(brokenOff, said)
 }

@@ -3,17 +3,14 @@ package doctor
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 	"time"
-
-	"google.golang.org/grpc/codes"
 
 	"github.com/msghandler/msghandler/internal/app/callbacks"
 	"github.com/msghandler/msghandler/internal/callback"
+	"github.com/msghandler/msghandler/internal/cause"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
@@ -82,95 +79,14 @@ func (e *Examination) examineProducer(ctx context.Context, client *callback.Clie
 // find looks where a producer is called back; nothing is dialled yet.
 func (r *report) find(client *callback.Client, name, address string) (to halfmsg.Target, found bool) {
 	resolved, err := client.Resolve(name, address)
-	const why = "its half messages are refused"
-	if err != nil && !r.forbidden(err, why) {
-		r.trouble("producer-forbidden", err.Error(), why,
-			"write host:port or a plain URL, and allow it in callbacks.allow")
+	if err != nil {
+		r.because(cause.OfTarget(err.Error()), err.Error())
 	}
 	return halfmsg.Target{Producer: name, Address: resolved}, err == nil
 }
 
-// anotherName is the SDK's answer to a call for another producer.
-const anotherName = "this is the producer "
-
-// The texts of gRPC's errors about connections: only the text tells these errors apart.
-const (
-	outsideNetworks = "outside callbacks.networks"
-	noHTTP2         = "error reading server preface"
-	noGRPC          = "unexpected HTTP status code"
-	noTrust         = "authentication handshake failed"
-	// No answer came before the call ended, or before gRPC closed the connection.
-	noConnection = "waiting for connections to become ready"
-	gaveUp       = "use of closed network connection"
-)
-
-// addNetwork is the remedy where an address lies outside callbacks.networks.
-const addNetwork = "add that network to callbacks.networks, beside those of all other producers (empty, it holds " +
-	"the public addresses only); or have callbacks.allow and the target name the address itself"
-
-// neverCalled is a part of the errors about reserved addresses and the coordinator's own.
-const neverCalled = "never call"
-
-// forbidden reports a target at an address that must not be called.
-func (r *report) forbidden(err error, why string) (reported bool) {
-	switch text := err.Error(); {
-	case strings.Contains(text, outsideNetworks):
-		r.trouble("producer-forbidden", text, why, addNetwork)
-	case strings.Contains(text, neverCalled):
-		r.trouble("producer-forbidden", text, why, "give the producer an address of its own; no setting allows that address")
-	default:
-		return false
-	}
-	return true
-}
-
-// unreachable reports why a producer gave no answer, as far as the cause decides the remedy.
-func (r *report) unreachable(err error) {
-	const why = "its messages wait until it answers"
-	var away *callback.CallError
-	errors.As(err, &away)
-	saying := func(words string) bool { return strings.Contains(err.Error(), words) }
-	if r.unusableURL(away, err) || r.forbidden(err, why) {
-		return
-	}
-	switch {
-	case away != nil && away.Refused() && !saying(noGRPC):
-		r.trouble("producer-refuses", err.Error(), why,
-			"set callbacks.token_file, or producers.NAME.token_file, to a token that its "+
-				"Coordinators accept; or have callbacks.tls_cert and its server's TLS show it a certificate with one of the "+
-				"names there")
-	case away != nil && away.Code() == codes.FailedPrecondition && saying(anotherName):
-		r.trouble("producer-another", err.Error(), why,
-			"name the producer as it is called there, or correct its callback target: "+
-				"a producer with another name listens at this one")
-	case away != nil && away.Code() == codes.Unimplemented:
-		r.trouble("producer-no-service", err.Error(), why,
-			"name the address at which it serves msghandler.v1.ProducerService, or register that service")
-	case saying(noConnection), saying(gaveUp):
-		r.trouble("producer-away", err.Error(), why,
-			"something swallows what is sent there: let the coordinator through to it, or look "+
-				"whether what listens there hangs")
-	case saying(noTrust):
-		r.trouble("producer-certificate", err.Error(), why,
-			"give it a certificate for the host of its callback target, of an authority in "+
-				"callbacks.tls_ca; where it asks for one, let it take that of callbacks.tls_cert; where it serves without TLS, "+
-				"set producers.NAME.tls to false, or write http:// in its URL")
-	case saying(noHTTP2), saying(noGRPC):
-		r.trouble("producer-no-service", err.Error(), why,
-			"name the address at which it serves gRPC: what listens there speaks something else, or asks for TLS; for that "+
-				"set producers.NAME.tls")
-	case away != nil && away.Unresolved():
-		r.trouble("producer-away", err.Error(), why,
-			"look whether the name in its callback target resolves from here; correct it, or the DNS")
-	case away == nil || away.Code() == codes.Unavailable:
-		r.trouble("producer-away", err.Error(), why, "start it, or correct its callback target")
-	case away.Code() == codes.DeadlineExceeded:
-		r.trouble("producer-mute", err.Error(), why, "find what holds up its Confirm, or raise confirm.timeout")
-	default:
-		r.trouble("producer-fails", err.Error(), why,
-			"look into its log: an id that it does not know is UNKNOWN, not an error")
-	}
-}
+// unreachable reports why a producer gave no answer.
+func (r *report) unreachable(err error) { r.because(cause.OfCall(err.Error()), err.Error()) }
 
 // took judges the duration of an answer. A producer that needs half of the timeout when idle exceeds the timeout under
 // load.
@@ -193,9 +109,7 @@ func (r *report) verdict(verdict halfmsg.Verdict, id string) {
 			"a business that is still running would lose its message",
 			"answer UNKNOWN, and ROLLED_BACK only when it can never commit")
 	case halfmsg.VerdictUnavailable:
-		r.trouble("producer-fails", "says UNAVAILABLE: it cannot look up its transactions",
-			"they wait, and are asked about again",
-			"look at the producer's log, and at the database that holds its business data")
+		r.because(cause.ProducerUnable, "says UNAVAILABLE: it cannot look up its transactions")
 	}
 }
 

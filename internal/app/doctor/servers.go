@@ -12,6 +12,7 @@ import (
 
 	"github.com/msghandler/msghandler/broker/rabbitmq"
 	"github.com/msghandler/msghandler/internal/app/brokers"
+	"github.com/msghandler/msghandler/internal/cause"
 	"github.com/msghandler/msghandler/internal/ground/address"
 	"github.com/msghandler/msghandler/internal/ground/publish"
 	"github.com/msghandler/msghandler/internal/ground/versions"
@@ -30,8 +31,7 @@ func examineRedis(ctx context.Context, e Examination) []Finding {
 		MinReplicas: e.Settings.Redis.MinReplicas,
 	})
 	if err != nil {
-		r.trouble("redis-away", "at "+redisHosts(e.Settings.Redis.URL)+": "+err.Error(),
-			"producers get UNAVAILABLE, and nothing is delivered", "start Redis, or set redis.url to where it is")
+		r.because(cause.Of(cause.Redis, err), "at "+redisHosts(e.Settings.Redis.URL)+": "+err.Error())
 		return r.all
 	}
 	for _, s := range seen {
@@ -54,65 +54,58 @@ func redisHosts(url string) string {
 	return strings.Join(where.Hosts, ",")
 }
 
-const brokerMatters = "messages are taken and wait in Redis"
-
 func examineBroker(ctx context.Context, e Examination) []Finding {
 	r := report{area: areaBroker}
 	deadLetters := e.Settings.Send.DeadLetterExchange
-	return r.rabbitMQ(ctx, strings.Join(e.Settings.AMQP.URLs, ","), deadLetters, "amqp.url", "send.dead_letter_exchange")
+	part := cause.Part{System: areaBroker, Key: "amqp.url"}
+	return r.rabbitMQ(ctx, part, strings.Join(e.Settings.AMQP.URLs, ","), deadLetters, "send.dead_letter_exchange")
 }
 
 // examineBrokers examines the brokers beside the default one, one after the other.
 func examineBrokers(ctx context.Context, e Examination) (all []Finding) {
 	for _, name := range e.Settings.BrokerNames() {
 		b := e.Settings.Brokers[name]
-		key, r := "brokers."+name, report{area: "broker " + name}
-		if brokers.System(b.URL) == areaBroker {
-			all = append(all, r.rabbitMQ(ctx, b.URL, b.DeadLetterExchange, key+".url", key+".dead_letter_exchange")...)
+		r := report{area: "broker " + name}
+		part := cause.Part{System: brokers.System(b.URL), Name: name, Key: "brokers." + name + ".url"}
+		if part.System == areaBroker {
+			all = append(all, r.rabbitMQ(ctx, part, b.URL, b.DeadLetterExchange, "brokers."+name+".dead_letter_exchange")...)
 			continue
 		}
-		all = append(all, r.anyBroker(ctx, b.URL, key+".url")...)
+		all = append(all, r.anyBroker(ctx, part, b.URL)...)
 	}
 	return all
 }
 
 // anyBroker opens a publisher and waits until the broker takes messages.
-func (r *report) anyBroker(ctx context.Context, url, key string) []Finding {
+func (r *report) anyBroker(ctx context.Context, part cause.Part, url string) []Finding {
 	publisher, err := brokers.Open(publish.Config{
 		URL: url, ConfirmTimeout: reachTime, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
-		r.trouble("broker-url", key+": "+err.Error(), brokerMatters, "correct "+key)
+		r.trouble("broker-url", part.Key+": "+err.Error(), "the coordinator does not start", "correct "+part.Key)
 		return r.all
 	}
 	defer func() { _ = publisher.Close(ctx) }() // nothing was published
 	reach, cancel := context.WithTimeout(ctx, reachTime)
 	defer cancel()
 	if err := publisher.Await(reach); err != nil {
-		r.trouble("broker-away", "takes no messages: "+err.Error(), brokerMatters, "start the broker, or set "+key+
-			" to where it is, with a user who may publish")
+		r.because(cause.Of(part, err), "takes no messages: "+err.Error())
 	}
-	return r.orOK(brokers.System(url) + " takes messages")
+	return r.orOK(part.System + " takes messages")
 }
 
 // reachTime is how long a broker may take to be reached.
 const reachTime = 5 * time.Second
 
-// rabbitMQ examines a RabbitMQ and its dead-letter exchange, if it has one. The keys are those of both.
-func (r *report) rabbitMQ(ctx context.Context, url, deadLetters, urlKey, deadKey string) []Finding {
+// rabbitMQ examines a RabbitMQ and its dead-letter exchange, if it has one, with the key of that.
+func (r *report) rabbitMQ(ctx context.Context, part cause.Part, url, deadLetters, deadKey string) []Finding {
 	var exchanges []string
 	if deadLetters != "" {
 		exchanges = append(exchanges, deadLetters)
 	}
 	health, err := rabbitmq.Examine(ctx, rabbitmq.Config{URL: url, Logger: slog.New(slog.DiscardHandler)}, exchanges...)
-	switch {
-	case errors.Is(err, rabbitmq.ErrAccessRefused):
-		r.trouble("rabbitmq-login", err.Error(), brokerMatters, "set user, password and vhost in "+urlKey+
-			": rabbitmqctl list_users, list_vhosts, list_permissions -p VHOST")
-		return r.all
-	case err != nil:
-		r.trouble("rabbitmq-away", "cannot be reached: "+err.Error(), brokerMatters,
-			"start RabbitMQ, or set "+urlKey+" to where it is")
+	if err != nil {
+		r.because(cause.Of(part, err), err.Error())
 		return r.all
 	}
 	r.broker(health)
@@ -130,13 +123,12 @@ func (r *report) broker(health rabbitmq.Health) {
 	switch {
 	case health.Trouble == nil:
 	case errors.Is(health.Trouble, rabbitmq.ErrNotPermitted):
-		r.warn("rabbitmq-permission", what, "messages to it end DEAD; those to exchanges that the user may write to do not",
-			"rabbitmqctl set_permissions: the user must be allowed to write to every exchange that producers name")
+		of := cause.RabbitMQPermission
+		r.warn(of.Name, what, of.Why, of.Remedy)
 	case errors.Is(health.Trouble, publish.ErrBlocked):
-		r.trouble("rabbitmq-alarm", what, brokerMatters,
-			"look at its alarms: rabbitmq-diagnostics alarms; give it memory or disk")
+		r.because(cause.RabbitMQAlarm, what)
 	default:
-		r.trouble("rabbitmq-refuses", what, brokerMatters, "look into RabbitMQ's log")
+		r.because(cause.RabbitMQRefuses, what)
 	}
 }
 

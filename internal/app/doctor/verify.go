@@ -82,7 +82,7 @@ func (r *report) unfinished(found []Finding, check string) []Finding {
 func (e *Examination) stranger(to halfmsg.Target) func(context.Context, *report) string {
 	return func(ctx context.Context, r *report) string {
 		shown := &e.Settings.Callbacks.Certificates
-		secure := e.Settings.Secure(to.Producer) || strings.HasPrefix(to.Address, httpsScheme)
+		secure := e.Settings.Secure(to.Producer) || strings.HasPrefix(to.Address, "https://")
 		if e.Settings.TokenFile(to.Producer) == "" && (shown.Cert == "" || !secure) {
 			return ""
 		}

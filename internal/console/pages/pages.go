@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/internal/access"
+	"github.com/msghandler/msghandler/internal/cause"
 	"github.com/msghandler/msghandler/internal/console/formtoken"
 	"github.com/msghandler/msghandler/internal/console/history"
 	"github.com/msghandler/msghandler/internal/halfmsg"
@@ -98,6 +99,14 @@ type Checked struct {
 	OK       bool   `json:"ok"`
 	Error    string `json:"error,omitempty"`
 	Note     string `json:"note,omitempty"`
+	// Cause is what is behind the error.
+	Cause *cause.Cause `json:"cause,omitempty"`
+}
+
+// Failed is the result of a check that failed.
+func Failed(name string, part cause.Part, err error) Checked {
+	of := cause.Of(part, err)
+	return Checked{Name: name, Error: err.Error(), Cause: &of}
 }
 
 //go:embed templates/*.html

@@ -16,7 +16,9 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/msghandler/msghandler/internal/access"
+	"github.com/msghandler/msghandler/internal/cause"
 	"github.com/msghandler/msghandler/internal/console/history"
+	"github.com/msghandler/msghandler/internal/ground/publish"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/operate"
 	"github.com/msghandler/msghandler/internal/peerstats"
@@ -299,15 +301,17 @@ func TestEachCauseHasItsAdvice(t *testing.T) {
 		state           halfmsg.State
 		fault, do, page string
 	}{
-		{halfmsg.Dead, "312 NO_ROUTE", "bind a queue to the exchange shop for the routing key paid", "msghandlerdead"},
+		{halfmsg.Dead, "312 NO_ROUTE", "bind a queue to the exchange shop for the routing key paid", "#msghandlerdead"},
 		{halfmsg.Dead, "NOT_FOUND - no exchange", "declare the exchange shop", "msghandlerdead"},
-		{halfmsg.Sendable, "ACCESS_REFUSED", "permission to write", "msghandlerrefused"},
+		{halfmsg.Sendable, "ACCESS_REFUSED", "permission to write", "#refused-permission"},
 		{halfmsg.Sendable, "", "", ""},
 		{halfmsg.Pending, "", "", ""},
-		{halfmsg.Pending, "Confirm of producer orders at x: Unavailable", "start orders", "msghandlerproduceraway"},
+		{halfmsg.Pending, "Confirm of producer orders at x: Unavailable: transport: refused", "start it", "#producer-away"},
 		{halfmsg.Pending, "the producer answered UNKNOWN", "ask the team of orders", "msghandlerpendingold"},
 		{halfmsg.Abandoned, "the producer answered UNKNOWN", "ask the producer's team", "msghandlerabandoned"},
-		{halfmsg.Abandoned, "Confirm of producer orders at x: Unavailable", "start orders", "msghandlerabandoned"},
+		{halfmsg.Abandoned, "Confirm of producer orders at x: Unavailable: transport: refused", "start it", "abandoned"},
+		{halfmsg.Pending, "Confirm of producer orders at x: Internal: lock", "its database", "#producer-fails"},
+		{halfmsg.Pending, "the producer answered UNAVAILABLE: it could not find out", "database", "#producer-fails"},
 		{halfmsg.Acknowledged, "DeleteBusiness", "log of orders", "msghandlermarkersleft"},
 		{halfmsg.Done, "", "", ""},
 	} {
@@ -323,20 +327,56 @@ func TestAdviceLinksToEntriesOfRunbook(t *testing.T) {
 	t.Parallel()
 	alerts, err := os.ReadFile("../../../docs/reference/alerts.md")
 	must.Succeed(t, err)
-	all := []advice{onUnknownNote, onRefused, onUncounted, onDead, onAbandoned, onPendingOld, onBacklog, onProducer("a")}
-	all = append(all, onExchange("", "a", ""), known{state: halfmsg.Acknowledged, fault: "x"}.advised())
-	for _, check := range []string{
-		"redis", "redis settings", "redis writes", "api", "rabbitmq", "broker b", "outbox o", "send loop", "process",
-	} {
-		all = append(all, ofCheck(check))
-	}
+	all := []advice{onUnknownNote, onRefused, onDead, onAbandoned, onPendingOld, onBacklog}
+	all = append(all, known{state: halfmsg.Acknowledged, fault: "x"}.advised())
 	for _, a := range all {
-		if !strings.Contains(string(alerts), "\n### "+a.Name+"\n") || a.Page != alertsPage+strings.ToLower(a.Name) ||
+		if !strings.Contains(string(alerts), "\n### "+a.Name+"\n") ||
+			a.Page != cause.AlertsPage+"#"+strings.ToLower(a.Name) ||
 			a.Why == "" || a.Do == "" || strings.HasSuffix(a.Do, ".") {
 			t.Errorf("no entry: %+v", a)
 		}
 	}
 }
+
+// A full disk of Redis, and a hundred producers without a network, are one problem each.
+func TestOneCauseIsOneProblem(t *testing.T) {
+	t.Parallel()
+	full := fmt.Errorf("%w: %w", halfmsg.ErrUnavailable, redisError("MISCONF Redis is configured to save RDB snapshots"))
+	var d overviewData
+	for _, check := range []string{"redis", "redis writes", "confirm loop", "send loop"} {
+		part := cause.Part{}
+		if strings.HasPrefix(check, "redis") {
+			part = cause.Redis
+		}
+		d.Checks = append(d.Checks, Failed(check, part, full))
+	}
+	broker := cause.Part{System: "rabbitmq", Key: "amqp.url"}
+	d.Checks = append(d.Checks, Failed("rabbitmq", broker, publish.ErrDisconnected))
+	d.Exchanges = []exchangeLine{{peerstats.Exchange{Failure: publish.ErrDisconnected.Error()}, true}}
+	for n := range 100 {
+		name := fmt.Sprintf("producer-%d", n)
+		d.Producers = append(d.Producers, producerLine{peerstats.Producer{
+			Name:    name,
+			Failure: "Confirm of producer " + name + " at 10.0.0.1:1: Unavailable: transport: connection refused",
+		}, true})
+	}
+	d.find(nil, 0, time.Now())
+	want := map[string]int{"redis-disk": 4, "rabbitmq-away": 1, "producer-away": 100}
+	if len(d.Problems) != len(want) {
+		t.Fatalf("there are %d problems: %+v", len(d.Problems), d.Problems)
+	}
+	for _, p := range d.Problems {
+		if n := 1 + len(p.Also); n != want[p.Name] {
+			t.Errorf("%s stands for %d problems, want %d: %s", p.Name, n, want[p.Name], p.Title())
+		}
+	}
+}
+
+// redisError is an answer of Redis, as the driver returns it.
+type redisError string
+
+func (a redisError) Error() string { return string(a) }
+func (redisError) RedisError()     {}
 
 func TestSelectionsRoundTrip(t *testing.T) {
 	t.Parallel()

@@ -1,11 +1,13 @@
 package pages
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"slices"
 	"time"
 
+	"github.com/msghandler/msghandler/internal/cause"
 	"github.com/msghandler/msghandler/internal/console/history"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
@@ -19,6 +21,8 @@ type problem struct {
 	Link string
 	// Error is the whole error where Text has its cause alone.
 	Error string
+	// Also are the texts of further problems of the same cause.
+	Also []string
 	advice
 }
 
@@ -42,7 +46,8 @@ func (d *overviewData) find(uncounted error, undecided time.Duration, now time.T
 			"producer is over its quota, or too many calls wait", count(d.Refused), span(history.Interval))})
 	}
 	if uncounted != nil {
-		d.add(failing("The messages cannot be counted", uncounted.Error(), "#checks", onUncounted))
+		of := ofCause(cause.Of(cause.Redis, uncounted))
+		d.add(failing("The messages cannot be counted", uncounted.Error(), "#checks", of))
 	}
 	d.findPeers()
 	for _, s := range d.States {
@@ -61,9 +66,25 @@ func (d *overviewData) find(uncounted error, undecided time.Duration, now time.T
 	})
 }
 
+// add adds a problem. One cause is one problem: what has the name and the remedy of an earlier problem joins it.
 func (d *overviewData) add(p problem) {
-	d.Problems = append(d.Problems, p)
 	d.Bad = d.Bad || p.Bad
+	for i := range d.Problems {
+		first := &d.Problems[i]
+		if first.Name == p.Name && first.Do == p.Do && p.Do != "" {
+			first.Also, first.Bad = append(first.Also, p.Text), first.Bad || p.Bad
+			return
+		}
+	}
+	d.Problems = append(d.Problems, p)
+}
+
+// Title is the text of the first problem of a cause, and how many there are beside the first.
+func (p problem) Title() string {
+	if len(p.Also) == 0 {
+		return p.Text
+	}
+	return fmt.Sprintf("%s; and %d more of this cause", p.Text, len(p.Also))
 }
 
 // failing is a problem with an error, of which the cause is shown first.
@@ -72,9 +93,9 @@ func failing(what, fault, link string, a advice) problem {
 	if fault == "" {
 		return p
 	}
-	cause := halfmsg.Cause(fault, halfmsg.Name{})
-	p.Text += ": " + cause
-	if cause != fault {
+	short := halfmsg.Cause(fault, halfmsg.Name{})
+	p.Text += ": " + short
+	if short != fault {
 		p.Error = fault
 	}
 	return p
@@ -83,7 +104,8 @@ func failing(what, fault, link string, a advice) problem {
 func (d *overviewData) findChecks() {
 	for _, c := range d.Checks {
 		if !c.OK {
-			d.add(failing(c.Name, c.Error, "#checks", ofCheck(c.Name)))
+			of := cmp.Or(c.Cause, &cause.Degraded)
+			d.add(failing(c.Name, c.Error, "#checks", ofCause(*of)))
 		}
 		if c.Note != "" {
 			d.add(problem{Bad: true, Text: c.Name + ": " + c.Note, Link: "#checks", advice: onUnknownNote})
@@ -91,17 +113,30 @@ func (d *overviewData) findChecks() {
 	}
 }
 
+// checkOf names the check of a broker.
+func checkOf(broker string) string {
+	if broker == "" {
+		return "rabbitmq"
+	}
+	return "broker " + broker
+}
+
+// fails says whether a check fails.
+func (d *overviewData) fails(check string) bool {
+	return slices.ContainsFunc(d.Checks, func(c Checked) bool { return c.Name == check && !c.OK })
+}
+
 // findPeers finds producers and exchanges that fail.
 func (d *overviewData) findPeers() {
 	for _, p := range d.Producers {
 		if p.Down {
-			d.add(failing("Producer "+p.Name+" cannot be reached", p.Failure, "#producers", onProducer(p.Name)))
+			d.add(failing("Producer "+p.Name+" cannot be reached", p.Failure, "#producers", ofCause(cause.OfCall(p.Failure))))
 		}
 	}
 	for _, e := range d.Exchanges {
-		if e.Down {
+		if e.Down && !(cause.IsUnsent(e.Failure) && d.fails(checkOf(e.Broker))) {
 			d.add(failing(e.described()+" does not take messages", e.Failure, "#exchanges",
-				onExchange(e.Failure, e.Name, "")))
+				ofCause(cause.OfRefusal(e.Failure, e.Name, ""))))
 		}
 	}
 }

@@ -228,7 +228,7 @@ func TestURLs(t *testing.T) {
 	wrong := "redis://:nonsense@" + server.Addr
 	if _, err := redisstore.New(t.Context(), redisstore.Config{URL: wrong}.WithDefaults()); err == nil ||
 		strings.Contains(err.Error(), "nonsense") ||
-		!strings.Contains(err.Error(), "set the user and the password in redis.url") {
+		!strings.Contains(err.Error(), "set the present user and password in redis.url") {
 		t.Errorf("a wrong password: %v", err)
 	}
 }

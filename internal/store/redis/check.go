@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/msghandler/msghandler/internal/cause"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
@@ -174,6 +175,11 @@ func (f *found) add(name string, severity Severity, what, why, remedy string) {
 	})
 }
 
+// because adds a finding with its cause. The consequence and the remedy are those of a call that fails so.
+func (f *found) because(of cause.Cause, what string) {
+	f.add(strings.TrimPrefix(of.Name, "redis-"), Refuse, what, of.Why, of.Remedy)
+}
+
 func judgeSettings(addr string, info, settings map[string]string) []Finding {
 	f := found{addr: addr}
 	if policy := settings["maxmemory-policy"]; policy != "" && policy != "noeviction" {
@@ -181,8 +187,7 @@ func judgeSettings(addr string, info, settings map[string]string) []Finding {
 			"messages that nobody has delivered yet would be thrown away", "set maxmemory-policy noeviction")
 	}
 	if info["role"] == "slave" {
-		f.add("replica", Refuse, "is a replica", "it takes no writes",
-			"point redis.url to the master, or to the Sentinels with ?master=NAME")
+		f.because(cause.RedisReplica, "is a replica")
 	}
 	if save, known := settings["save"]; known && save == "" && settings["appendonly"] == "no" {
 		f.add("forgets", Warning, "keeps nothing on disk", "a restart forgets every message", "set appendonly yes")

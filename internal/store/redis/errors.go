@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/msghandler/msghandler/internal/cause"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
@@ -42,12 +43,10 @@ func translate(err error) error {
 		return nil
 	}
 	if redis.IsAuthError(err) {
-		return fmt.Errorf("%w: Redis does not let us in: %w; %s", kindOf(err), err, loginRemedy)
+		return fmt.Errorf("%w: Redis does not let us in: %w; %s", kindOf(err), err, cause.RedisLogin.Remedy)
 	}
 	return fmt.Errorf("%w: %w", kindOf(err), err)
 }
-
-const loginRemedy = "set the user and the password in redis.url"
 
 func kindOf(err error) error {
 	var fromRedis redis.Error

@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/msghandler/msghandler/internal/cause"
 	"github.com/msghandler/msghandler/internal/ground/address"
 )
 
@@ -40,8 +41,7 @@ func Examine(ctx context.Context, config Config) ([]Finding, error) {
 	f := found{addr: strings.Join(where.Hosts, ","), all: all}
 	switch {
 	case redis.IsAuthError(err):
-		f.add("login", Refuse, "does not let us in: "+err.Error(), "producers get UNAVAILABLE, and nothing is delivered",
-			loginRemedy)
+		f.because(cause.RedisLogin, "does not let us in: "+err.Error())
 		return f.all, nil
 	case err != nil:
 		return nil, translate(err)
@@ -58,14 +58,11 @@ func Examine(ctx context.Context, config Config) ([]Finding, error) {
 // script may not run the coordinator's scripts either. The result says whether the run succeeded.
 func (f *found) writes(ctx context.Context, client redis.UniversalClient, k keys) (well bool, err error) {
 	err = client.Eval(ctx, `return redis.call('DEL', KEYS[1])`, []string{k.shards[0] + "doctor"}).Err()
-	const why = "producers get UNAVAILABLE, and nothing is delivered"
 	switch {
 	case redis.IsPermissionError(err):
-		f.add("permission", Refuse, "does not let this user run scripts on "+k.prefix+":*: "+err.Error(), why,
-			"ACL SETUSER with ~"+k.prefix+":* &"+k.prefix+":* +@all -@dangerous +info +config|get")
+		f.because(cause.RedisPermission, "does not let this user run scripts on "+k.prefix+":*: "+err.Error())
 	case redis.IsNoReplicasError(err):
-		f.add("no-replicas", Refuse, "takes no writes, because too few replicas follow it (min-replicas-to-write)", why,
-			"start its replicas, or lower min-replicas-to-write")
+		f.because(cause.RedisNoReplicas, "takes no writes, because too few replicas follow it (min-replicas-to-write)")
 	case redis.IsReadOnlyError(err), isMisconf(err): // found already, as a replica or a full disk
 	default:
 		return err == nil, err
@@ -107,9 +104,7 @@ func examineServer(ctx context.Context, master *redis.Client, minReplicas int) (
 func (f *found) durability(info, settings map[string]string) {
 	for _, status := range []string{"aof_last_write_status", "rdb_last_bgsave_status"} {
 		if said := info[status]; said != "" && said != "ok" {
-			f.add("disk", Refuse, "cannot write to its disk ("+status+" is "+said+")",
-				"it refuses every write, so no message is accepted",
-				"make room on its disk and look into its log")
+			f.because(cause.RedisDisk, "cannot write to its disk ("+status+" is "+said+")")
 			return
 		}
 	}

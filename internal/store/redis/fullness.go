@@ -7,6 +7,8 @@ import (
 	"sync"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/msghandler/msghandler/internal/cause"
 )
 
 // From these shares of maxmemory on Redis counts as nearly full, and as full: deliveries free a little again and again.
@@ -68,9 +70,7 @@ func (f *found) memory(m Fullness) {
 	switch uses := fmt.Sprintf("uses %.0f %% of maxmemory", 100*share); {
 	case m.Limit == 0:
 	case share > full:
-		f.add("full", Refuse, uses,
-			"half messages are refused with RESOURCE_EXHAUSTED; stored messages are delivered anyway",
-			"raise maxmemory (CONFIG SET, and its file); see what fills it: msghandler stats, redis-cli --bigkeys")
+		f.because(cause.RedisFull, uses)
 	case share > nearlyFull:
 		f.add("memory", Warning, uses, "when it is full, half messages are refused with RESOURCE_EXHAUSTED",
 			"raise maxmemory, or let the backlog shrink")

@@ -1,0 +1,180 @@
+package cause
+
+import "slices"
+
+// table has every cause, in the order below.
+var table []Cause
+
+// row adds a cause to the table.
+func row(name, why, remedy string) Cause {
+	c := Cause{Name: name, Why: why, Remedy: remedy}
+	table = append(table, c)
+	return c
+}
+
+// All is the table, with the placeholders of the remedies.
+func All() []Cause { return slices.Clone(table) }
+
+const redisMatters = "producers get UNAVAILABLE, and nothing is delivered"
+
+// The causes in Redis.
+var (
+	RedisAway = row("redis-away", redisMatters, "start Redis, or set redis.url to where it is")
+	RedisMute = row("redis-mute", redisMatters,
+		"look why Redis is reached and does not answer: its CPU, its disk, a slow script (SLOWLOG GET), the network")
+	RedisLogin = row("redis-login", redisMatters,
+		"set the present user and password in redis.url, and restart the coordinators one by one")
+	RedisPermission = row("redis-permission", redisMatters,
+		"ACL SETUSER with ~PREFIX:* &PREFIX:* +@all -@dangerous +info +config|get, where PREFIX is redis.prefix")
+	RedisReplica = row("redis-replica", "it takes no writes: "+redisMatters,
+		"point redis.url to the present master, or to the Sentinels with ?master=NAME; do not make the replica writable")
+	RedisFull = row("redis-full",
+		"half messages are refused with RESOURCE_EXHAUSTED; stored messages are delivered anyway",
+		"raise maxmemory (CONFIG SET, and its file); see what fills it: msghandler stats, redis-cli --bigkeys")
+	RedisDisk = row("redis-disk", "it refuses every write, so no message is accepted",
+		"make room on the disk of Redis, and look into its log")
+	RedisLoading = row("redis-loading", redisMatters,
+		"wait: Redis reads its data after a start; INFO persistence shows loading_eta_seconds")
+	RedisNoReplicas = row("redis-no-replicas", redisMatters, "start its replicas, or lower min-replicas-to-write")
+	RedisMasterAway = row("redis-master-away",
+		"half messages of its shards get UNAVAILABLE, and their messages wait in Redis; the other shards work",
+		"look at the master that the error names, or promote one of its replicas (redis-cli cluster failover)")
+	RedisClients = row("redis-clients", redisMatters, "raise maxclients of Redis, or close the connections of others")
+	RedisTLS     = row("redis-tls", redisMatters,
+		"write rediss:// in redis.url where Redis serves TLS, and redis:// where it "+
+			"does not; give Redis a certificate for that host, of an authority that this machine trusts")
+	RedisRefuses = row("redis-refuses", redisMatters, "look into Redis's log for what the error names")
+)
+
+const brokerMatters = "messages are accepted, and wait in Redis until the broker takes them"
+
+// The causes at brokers.
+var (
+	RabbitMQAway  = row("rabbitmq-away", brokerMatters, "start RabbitMQ, or set {key} to where it is")
+	RabbitMQLogin = row("rabbitmq-login", brokerMatters,
+		"set the present user and password in {key}, and restart the coordinators one by one: rabbitmqctl list_users")
+	RabbitMQVhost = row("rabbitmq-vhost", brokerMatters,
+		"create the virtual host with its queues, give the user permissions in it, or correct {key}: "+
+			"rabbitmqctl list_vhosts, list_permissions -p VHOST")
+	RabbitMQTLS = row("rabbitmq-tls", brokerMatters,
+		"write amqps:// in {key} where RabbitMQ serves TLS, and amqp:// where it "+
+			"does not; give RabbitMQ a certificate for that host, of an authority that this machine trusts")
+	RabbitMQHandshake = row("rabbitmq-handshake", brokerMatters,
+		"look why RabbitMQ accepts connections and does not open them: its load, its start, a proxy before it, "+
+			"TLS at that port")
+	RabbitMQAlarm = row("rabbitmq-alarm", brokerMatters,
+		"look at its alarms: rabbitmq-diagnostics alarms; give it memory or disk")
+	RabbitMQPermission = row("rabbitmq-permission",
+		"messages to it end DEAD; those to exchanges that the user may write to do not",
+		"rabbitmqctl set_permissions: the user must be allowed to write to every exchange that producers name")
+	RabbitMQRefuses = row("rabbitmq-refuses", brokerMatters, "look into RabbitMQ's log")
+	BrokerAway      = row("broker-away", brokerMatters, "start the broker, or set {key} to where it is")
+	BrokerLogin     = row("broker-login", brokerMatters,
+		"set the present user and password in {key}, give the user the right to publish, and restart "+
+			"the coordinators one by one")
+	BrokerTLS = row("broker-tls", brokerMatters, "compare the TLS of {key} with that of the listener; give the broker a "+
+		"certificate for that host, of an authority that is trusted here")
+	BrokerHandshake = row("broker-handshake", brokerMatters,
+		"compare user, password, sasl and tls of {key} with the listener: the broker ends connections without a word")
+	BrokerBlocked = row("broker-blocked", brokerMatters,
+		"look at the replicas of the topics of Kafka, or at JetStream's room and leader of NATS")
+)
+
+const refusedMatters = "its messages wait, and become DEAD after send.backoff"
+
+// The causes of refused messages.
+var (
+	RefusedNoRoute = row("refused-no-route", refusedMatters,
+		"bind a queue to the exchange {exchange}{for key}; retry what is DEAD then")
+	RefusedNoExchange = row("refused-no-exchange", refusedMatters,
+		"declare the exchange {exchange}, or correct the producer; retry what is DEAD then")
+	RefusedPermission = row("refused-permission", refusedMatters,
+		"give the broker's user the permission to write to {exchange}; retry what is DEAD then")
+	RefusedQueueFull = row("refused-queue-full", refusedMatters,
+		"start consumers of {queue}, or raise the limit (max-length or max-length-bytes with overflow reject-publish): "+
+			"rabbitmqctl list_queues name messages arguments policy")
+	RefusedNoTopic = row("refused-no-topic", refusedMatters,
+		"create the topic {exchange}, or correct the producer; retry what is DEAD then")
+	RefusedNoStream = row("refused-no-stream", refusedMatters,
+		"add the stream {exchange} with the subject{for key}, or correct the producer; retry what is DEAD then")
+	RefusedStreamFull = row("refused-stream-full", refusedMatters,
+		"raise max_msgs or max_bytes of the stream {exchange}, or start its consumers: nats stream info {exchange}")
+	RefusedOtherwise = row("messages-refused", refusedMatters,
+		"fix what the error about the exchange {exchange} names; retry what is DEAD then")
+)
+
+const producerMatters = "its messages wait until it answers"
+
+// The causes at producers.
+var (
+	ProducerAway       = row("producer-away", producerMatters, "start it, or correct its callback target")
+	ProducerUnattended = row("producer-away", producerMatters,
+		"start it; if it runs, look in its log why it attends no coordinator")
+	ProducerGateway = row("producer-away", producerMatters,
+		"start it, or look why what answers in its place finds it away")
+	ProducerSwallowed = row("producer-away", producerMatters,
+		"something swallows what is sent there: let the coordinator through to it, or look whether what listens there hangs")
+	ProducerUnresolved = row("producer-away", producerMatters,
+		"look whether the name in its callback target resolves from here; correct it, or the DNS")
+	ProducerForbidden = row("producer-forbidden", "its half messages are refused",
+		"write host:port or a plain URL, and allow it in callbacks.allow")
+	ProducerOutside = row("producer-forbidden", producerMatters,
+		"add that network to callbacks.networks, beside those of all other producers (empty, it holds the public addresses "+
+			"only); or have callbacks.allow and the target name the address itself")
+	ProducerNeverCalled = row("producer-forbidden", producerMatters,
+		"give the producer an address of its own; no setting allows that address")
+	ProducerRefuses = row("producer-refuses", producerMatters,
+		"set callbacks.token_file, or producers.NAME.token_file, to a token that its Coordinators accept; or have "+
+			"callbacks.tls_cert and its server's TLS show it a certificate with one of the names there")
+	ProducerAnother = row("producer-another", producerMatters,
+		"name the producer as it is called there, or correct its callback target: a producer with another name listens there")
+	ProducerNoService = row("producer-no-service", producerMatters,
+		"name the address at which it serves msghandler.v1.ProducerService, or register that service")
+	ProducerNoGRPC = row("producer-no-service", producerMatters,
+		"name the address at which it serves gRPC: what listens there speaks something else, or asks for TLS; for that set "+
+			"producers.NAME.tls")
+	ProducerNoURL = row("producer-no-service", producerMatters,
+		"name the URL below which it takes POST /confirm and POST /deleteBusiness; for a producer by gRPC write host:port")
+	ProducerNeedsTLS = row("producer-no-service", producerMatters,
+		"write https:// in its URL: that port takes TLS only")
+	ProducerCertificate = row("producer-certificate", producerMatters,
+		"give it a certificate for the host of its callback target, of an authority in callbacks.tls_ca; where it asks for "+
+			"one, let it take that of callbacks.tls_cert; where it serves without TLS, set producers.NAME.tls to false, or "+
+			"write http:// in its URL")
+	ProducerNoVerdict = row("producer-no-verdict", "no answer is no verdict, and a bare true or false says nothing of a "+
+		"single message: its messages wait", "answer with a verdict for each id, by its name; an id without a row is "+
+		"VERDICT_UNKNOWN, never ROLLED_BACK or false, because its transaction may commit a moment later")
+	ProducerMute = row("producer-mute", producerMatters,
+		"find what holds up its Confirm, such as a lock or a slow query in its database, or raise confirm.timeout")
+	ProducerUnable = row("producer-fails", producerMatters,
+		"look at the producer's log, and at the database that holds its business data: it cannot look up its transactions")
+	ProducerFails = row("producer-fails", producerMatters,
+		"look into its log, and at its database: an id that it does not know is UNKNOWN, not an error")
+)
+
+const outboxMatters = "its rows are not published, and wait; half messages are not concerned"
+
+// The causes at the databases of outboxes.
+var (
+	OutboxAway  = row("outbox-away", outboxMatters, "start the database, or set {key} to where it is")
+	OutboxLogin = row("outbox-login", outboxMatters,
+		"set the present user, password and database in {key}, and restart the coordinators one by one")
+	OutboxTable  = row("outbox-table", outboxMatters, "msghandler outbox migrate --database {name}")
+	OutboxRights = row("outbox-rights", outboxMatters,
+		"grant the user of {key} SELECT, UPDATE and DELETE in the table of outbox.{name}")
+	OutboxReadOnly = row("outbox-readonly", outboxMatters,
+		"point {key} to the primary: the server is a standby, or was set to read-only")
+	OutboxLocked = row("outbox-locked", outboxMatters,
+		"find the session that locks the table (pg_stat_activity, SHOW PROCESSLIST), or what slows the database down")
+	OutboxTLS = row("outbox-tls", outboxMatters,
+		"compare the TLS of {key} with that of the database; give the database a "+
+			"certificate for that host, of an authority that is trusted here")
+)
+
+// The causes in a coordinator itself.
+var (
+	NotServing = row("coordinator-not-serving", "producers use the other coordinators meanwhile",
+		"wait until the coordinator has started or ended; its log says why where that takes long")
+	Degraded = row("coordinator-degraded", "half messages are accepted, and wait in Redis for this part",
+		"fix what the error names; msghandler doctor examines Redis, the brokers and the producers")
+)
