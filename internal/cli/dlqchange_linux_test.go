@@ -116,7 +116,7 @@ func TestDeadLetterReplayAsksOnTerminal(t *testing.T) {
 			t.Parallel()
 			q := newDeadQueue(t, "1", "2")
 			keyboard, program := terminal(t)
-			var out, errs output
+			var out, errs servers.Log
 			ended := make(chan int, 1)
 			go func() {
 				ended <- cli.Run(t.Context(), commandline.Process{
@@ -152,7 +152,7 @@ func TestDeadLetterChangeKeepsAgreedCount(t *testing.T) {
 			t.Parallel()
 			q := newDeadQueue(t, "1", "", "")
 			keyboard, program := terminal(t)
-			var out, errs output
+			var out, errs servers.Log
 			ended := make(chan int, 1)
 			go func() {
 				ended <- cli.Run(t.Context(), commandline.Process{

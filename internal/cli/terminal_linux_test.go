@@ -123,7 +123,7 @@ func TestChangeKeepsTheAgreedCount(t *testing.T) {
 			t.Parallel()
 			c := startCoordinator(t)
 			keyboard, program := terminal(t)
-			var out, errs output
+			var out, errs servers.Log
 			ended := make(chan int, 1)
 			go func() {
 				ended <- cli.Run(t.Context(), commandline.Process{

@@ -20,10 +20,10 @@ import (
 )
 
 // watch runs a command until stop, which returns its exit status.
-func watch(t *testing.T, args ...string) (out *output, stop func() int) {
+func watch(t *testing.T, args ...string) (out *servers.Log, stop func() int) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	out = &output{}
+	out = &servers.Log{}
 	ended := make(chan int, 1)
 	go func() {
 		ended <- cli.Run(ctx, commandline.Process{Args: args, In: strings.NewReader(""), Out: out, Err: out})

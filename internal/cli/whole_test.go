@@ -1,7 +1,6 @@
 package cli_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"net"
@@ -21,24 +20,6 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// output is a buffer that may be written to and read concurrently.
-type output struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.String()
-}
-
 // serve runs msghandler serve on embedded servers, and returns its address and the function that stops the coordinator.
 func serve(t *testing.T, args ...string) (addr string, stop func() int) {
 	t.Helper()
@@ -54,7 +35,7 @@ func serveWith(t *testing.T, env []string, args ...string) (addr string, stop fu
 	_ = free.Close()
 	redis, broker := embeddedtest.Redis(t), embeddedtest.Broker(t)
 	ctx, cancel := context.WithCancel(context.Background())
-	log, ended := &output{}, make(chan int, 1)
+	log, ended := &servers.Log{}, make(chan int, 1)
 	go func() {
 		ended <- cli.Run(ctx, commandline.Process{
 			Args: append([]string{

@@ -21,7 +21,7 @@ import (
 var attending = flag.Int("attending", 1000, "producers that attend in BenchmarkAttending")
 
 // BenchmarkAttending measures what producers cost a coordinator that serve no port and hold a stream each: its memory,
-// and the processor time of coordinator and Redis while nobody sends, and while each producer sends a message in ten
+// and the processor time of coordinator and Redis while no producer sends, and while each sends a message in ten
 // seconds.
 //
 //	go test ./test/bench -run '^$' -bench Attending -benchtime 1x
@@ -30,7 +30,7 @@ func BenchmarkAttending(b *testing.B) {
 		s := newSetup(b)
 		fmt.Printf("\n| %d producers attend | coordinator's memory | its CPU | Redis's CPU |\n|---|---|---|---|\n",
 			*attending)
-		s.during("nobody attends", func() { wait(quietFor) })
+		s.during("no producer attends", func() { wait(quietFor) })
 		producers := s.attend(*attending)
 		s.during("they send nothing", func() { wait(quietFor) })
 		s.during("each sends one message in 10 s", func() { s.sendFrom(producers) })

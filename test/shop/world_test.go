@@ -3,13 +3,11 @@
 package shop_test
 
 import (
-	"bytes"
 	"context"
 	"database/sql"
 	"log/slog"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -241,24 +239,13 @@ func (w *world) inTx(change func(tx *sql.Tx) error) error {
 }
 
 // log keeps what the services log.
-type log struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *log) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
+type log struct{ servers.Log }
 
 func (l *log) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
 
 // about returns the lines about a message.
 func (l *log) about(id string) (found string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for line := range strings.Lines(l.text.String()) {
+	for line := range strings.Lines(l.String()) {
 		if strings.Contains(line, "/"+id+" ") {
 			found += line
 		}

@@ -22,7 +22,7 @@ func TestProcessIsFoundByAddress(t *testing.T) {
 		"mine":    {listener.Addr().String()},
 		"redis":   {redis.Addr},
 		"foreign": {"192.0.2.1:80"},
-		"nobody":  {"127.0.0.1:1"},
+		"free":    {"127.0.0.1:1"},
 	})
 	if got := found["mine"]; len(got) != 1 || got[0] != os.Getpid() {
 		t.Errorf("the listener of this process is said to be that of %v, want %d", got, os.Getpid())
@@ -30,7 +30,7 @@ func TestProcessIsFoundByAddress(t *testing.T) {
 	if got := found["redis"]; len(got) != 1 || got[0] != redis.Pid() {
 		t.Errorf("redis-server is said to be %v, want %d", got, redis.Pid())
 	}
-	if len(found["foreign"])+len(found["nobody"]) != 0 {
+	if len(found["foreign"])+len(found["free"]) != 0 {
 		t.Errorf("found %v where no process of this machine listens", found)
 	}
 }

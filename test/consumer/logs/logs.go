@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -18,22 +17,7 @@ import (
 )
 
 // Lines is a log for concurrent reading and writing.
-type Lines struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *Lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *Lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
+type Lines struct{ servers.Log }
 
 // Logger returns a logger that writes lines of every level as JSON.
 func (l *Lines) Logger() *slog.Logger {
