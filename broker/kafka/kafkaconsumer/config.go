@@ -50,6 +50,7 @@ import (
 
 	"github.com/msghandler/msghandler/broker/kafka/kafkaconn"
 	"github.com/msghandler/msghandler/consumer"
+	"github.com/msghandler/msghandler/consumer/adapter"
 	"github.com/msghandler/msghandler/consumer/dedup"
 	"github.com/msghandler/msghandler/internal/ground/address"
 	"github.com/msghandler/msghandler/internal/ground/logtext"
@@ -128,7 +129,7 @@ func (c Config) withDefaults() (Config, error) {
 	setDefault(&c.DeadTopic, c.Group+".dead")
 	setDefault(&c.Name, c.Group)
 	setDefault(&c.Logger, slog.Default())
-	setDefault(&c.Observer, consumer.Observer(unobserved{}))
+	setDefault(&c.Observer, consumer.Observer(adapter.Unobserved{}))
 	if len(c.Retry) == 0 {
 		c.Retry = []time.Duration{time.Second, 5 * time.Second, 30 * time.Second}
 	}
@@ -237,10 +238,3 @@ func (c Config) retryTopics() (topics []string) {
 	}
 	return topics
 }
-
-type unobserved struct{}
-
-func (unobserved) Begun(string)                                 {}
-func (unobserved) Ended(string, consumer.Result, time.Duration) {}
-func (unobserved) Depth(string, int)                            {}
-func (unobserved) DeadLetters(string, int)                      {}

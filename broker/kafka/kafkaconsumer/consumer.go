@@ -14,6 +14,7 @@ import (
 
 	"github.com/msghandler/msghandler/broker/kafka/kafkaconn"
 	"github.com/msghandler/msghandler/consumer"
+	"github.com/msghandler/msghandler/consumer/adapter"
 	"github.com/msghandler/msghandler/internal/ground/backoff"
 	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 	"github.com/msghandler/msghandler/internal/ground/logtext"
@@ -26,8 +27,6 @@ const (
 	prepareTimeout = 15 * time.Second
 	// commitTimeout bounds the last commit of partitions that move, and of a stop; leaveTimeout bounds leaving the group.
 	commitTimeout, leaveTimeout = 5 * time.Second, 5 * time.Second
-	// cancelGrace is how long handlers get to return after their context has ended.
-	cancelGrace = 2 * time.Second
 	// largestCopy is the largest batch of copies that a client sends, in bytes. This size is larger than the limits of
 	// topics, so that only a topic's max.message.bytes decides which copies and replays are too large.
 	largestCopy = 64 << 20
@@ -63,16 +62,12 @@ func (c Config) connection() kafkaconn.Config {
 // the commit and 5 s for leaving; handlers that outlast StopTimeout delay it by 2 s more. Run may be called several
 // times, also at once: each call is a consumer of the group.
 func (c *Consumer) Run(ctx context.Context, h consumer.Handler) error {
-	around := []consumer.Middleware{consumer.Recover()}
-	if c.config.Dedup != nil {
-		around = append(around, consumer.Deduplicate(c.config.Dedup, c.config.Logger), consumer.Recover())
-	}
 	work, cancelWork := context.WithCancel(logtext.With(context.WithoutCancel(ctx), c.config.language()))
 	defer cancelWork()
 	waiting, abandon := context.WithCancel(context.WithoutCancel(ctx))
 	defer abandon()
 	r := &run{
-		Config: c.config, handler: consumer.Chain(h, around...), retry: backoff.Steps(c.config.Retry),
+		Config: c.config, handler: adapter.Around(h, c.config.Dedup, c.config.Logger), retry: backoff.Steps(c.config.Retry),
 		stopping: ctx, work: work, cancelWork: cancelWork, waiting: waiting, abandon: abandon,
 		slots: make(chan struct{}, c.config.Concurrency), alone: make(chan struct{}, 1),
 	}
@@ -165,7 +160,7 @@ func (r *run) finish() (err error) {
 		err = fmt.Errorf("handlers took longer than the %v of StopTimeout; their messages will be redelivered", r.StopTimeout)
 	}
 	r.cancelWork()
-	if !r.await(all, cancelGrace) {
+	if !r.await(all, adapter.CancelGrace) {
 		giveUp(all) // another consumer gets the messages
 	}
 	r.abandon()

@@ -3,12 +3,14 @@ package kafkaconsumer
 import (
 	"context"
 	"log/slog"
+
+	"github.com/msghandler/msghandler/consumer/adapter"
 )
 
 // reportDeadLetters reports how many records the dead-letter topic has. Settled letters and their settlements count
 // until the letters before them are settled: to count the open letters alone would be to read the whole topic.
 func (r *run) reportDeadLetters() {
-	if r.Observer == (unobserved{}) {
+	if r.Observer == (adapter.Unobserved{}) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.stopping, answerTimeout)

@@ -17,7 +17,6 @@ import (
 	"github.com/msghandler/msghandler/consumer"
 	"github.com/msghandler/msghandler/consumer/adapter"
 	"github.com/msghandler/msghandler/internal/ground/deadletter"
-	"github.com/msghandler/msghandler/internal/ground/logtext"
 	"github.com/msghandler/msghandler/internal/ground/publish"
 )
 
@@ -28,11 +27,6 @@ const HeaderRetryAt = "msghandler-retry-at"
 const (
 	// postTimeout bounds writing one copy.
 	postTimeout = 10 * time.Second
-	// maxCause is how many characters of an error are kept in a header, and shortCause how many in a copy that is too
-	// large otherwise.
-	maxCause, shortCause = 1000, 100
-	// keptBody is how many bytes of the body a letter keeps that is too large even so.
-	keptBody = 1024
 )
 
 // newMessage is a record as a message. The topic of a copy in a retry topic is that of the first record.
@@ -72,16 +66,20 @@ func dueAt(record *kgo.Record) time.Time {
 func (r *run) settle(
 	record *kgo.Record, m *consumer.Message, err error, kept int,
 ) (result consumer.Result, settled bool) {
-	var reject *consumer.RejectError
-	switch {
-	case err == nil:
+	switch adapter.Decide(r.work, err) {
+	case adapter.Acknowledge:
 		return consumer.Effect, true
-	case errors.Is(err, consumer.ErrDuplicate):
-		r.Logger.LogAttrs(r.work, slog.LevelDebug, logtext.AlreadyHandled.In(r.language()), name(m)...)
+	case adapter.Drop:
+		r.log().Dropped(m)
 		return consumer.Duplicate, true
-	case errors.As(err, &reject):
+	case adapter.DeadLetter:
 		return r.deadLetter(record, m, err, kept)
-	case r.work.Err() != nil, errors.Is(err, consumer.ErrBusy), errors.Is(err, consumer.ErrTransient), len(r.Delays) == 0:
+	case adapter.GiveBack, adapter.Keep:
+		return r.keep(m, err, kept)
+	case adapter.Retry:
+	}
+	switch {
+	case len(r.Delays) == 0:
 		return r.keep(m, err, kept)
 	case m.Retries >= r.RetryLimit:
 		return r.deadLetter(record, m, err, kept)
@@ -91,7 +89,7 @@ func (r *run) settle(
 
 // keep has a message handled again after a pause.
 func (r *run) keep(m *consumer.Message, err error, kept int) (consumer.Result, bool) {
-	r.logFailure(m, err, r.retry.Step(kept))
+	r.log().Again(m, err, r.retry.Step(kept))
 	return consumer.Retried, false
 }
 
@@ -108,7 +106,7 @@ func (r *run) park(record *kgo.Record, m *consumer.Message, err error, kept int)
 	case failed != nil:
 		return r.keep(m, errors.Join(err, failed), kept)
 	}
-	r.logFailure(m, err, delay)
+	r.log().Again(m, err, delay)
 	return consumer.Retried, true
 }
 
@@ -121,13 +119,12 @@ func retryAt(due time.Time) string {
 func (r *run) deadLetter(record *kgo.Record, m *consumer.Message, err error, kept int) (consumer.Result, bool) {
 	failed := r.post(r.DeadTopic, record, m, err, map[string]string{
 		consumer.HeaderRetries:    strconv.Itoa(m.Retries),
-		consumer.HeaderDeadReason: shortened(err.Error(), maxCause),
+		consumer.HeaderDeadReason: adapter.Cause(err.Error(), adapter.MaxCause),
 	})
 	if failed != nil {
 		return r.keep(m, errors.Join(err, failed), kept)
 	}
-	r.Logger.LogAttrs(r.work, slog.LevelWarn, logtext.OfFailure(err).Line(r.language(), "message rejected"),
-		withStack(append(name(m), slog.Int("retries", m.Retries), slog.Any("cause", err)), err)...)
+	r.log().Dead(m, err)
 	return consumer.Dead, true
 }
 
@@ -136,7 +133,7 @@ func (r *run) deadLetter(record *kgo.Record, m *consumer.Message, err error, kep
 func (r *run) post(topic string, record *kgo.Record, m *consumer.Message, err error, noted map[string]string) error {
 	noted[consumer.HeaderFirstCause] = m.FirstCause
 	if m.FirstCause == "" {
-		noted[consumer.HeaderFirstCause] = shortened(err.Error(), maxCause)
+		noted[consumer.HeaderFirstCause] = adapter.Cause(err.Error(), adapter.MaxCause)
 		noted[consumer.HeaderFirstFailedAt] = time.Now().UTC().Format(time.RFC3339)
 	}
 	noted[consumer.HeaderQueue], noted[consumer.HeaderExchange] = m.Exchange, m.Exchange
@@ -153,7 +150,7 @@ func (r *run) post(topic string, record *kgo.Record, m *consumer.Message, err er
 	if tooLarge(answer.Err) {
 		for _, cause := range []string{consumer.HeaderFirstCause, consumer.HeaderDeadReason} {
 			if text, is := noted[cause]; is {
-				noted[cause] = shortened(text, shortCause)
+				noted[cause] = adapter.Cause(text, adapter.ShortCause)
 			}
 		}
 		answer = r.producer.WriteAlone(ctx, copyOf(topic, record, noted))
@@ -195,7 +192,7 @@ func tooLarge(err error) bool {
 // cut leaves of a letter that its topic does not take the beginning of the body and the headers that name the message,
 // and says where the message is. Otherwise the message would be handled for ever, and its partition would wait.
 func cut(letter, of *kgo.Record) *kgo.Record {
-	letter.Value = of.Value[:min(len(of.Value), keptBody)]
+	letter.Value = of.Value[:min(len(of.Value), adapter.KeptBody)]
 	letter.Headers = slices.DeleteFunc(letter.Headers, func(h kgo.RecordHeader) bool {
 		return !strings.HasPrefix(h.Key, "msghandler-") && h.Key != publish.HeaderContentType
 	})
@@ -230,44 +227,7 @@ func copyOf(topic string, record *kgo.Record, noted map[string]string) *kgo.Reco
 	return again
 }
 
-// shortened cuts the text of an error to a number of characters.
-func shortened(text string, most int) string {
-	text = strings.ToValidUTF8(text, "?")
-	if runes := []rune(text); len(runes) > most {
-		text = string(runes[:most])
-	}
-	if text == "" {
-		return "an error without a text"
-	}
-	return text
-}
-
-func (r *run) logFailure(m *consumer.Message, err error, delay time.Duration) {
-	line := append(name(m), slog.Int64("retry_in_ms", delay.Milliseconds()), slog.Any("cause", err))
-	if errors.Is(err, consumer.ErrBusy) {
-		r.Logger.LogAttrs(r.work, slog.LevelDebug, "another copy of a message is being handled; this copy waits", line...)
-		return
-	}
-	r.Logger.LogAttrs(r.work, slog.LevelWarn, logtext.OfFailure(err).Line(r.language(), "message will be redelivered"),
-		withStack(line, err)...)
-}
-
-func withStack(line []slog.Attr, err error) []slog.Attr {
-	var panicked *consumer.PanicError
-	if errors.As(err, &panicked) {
-		line = append(line, slog.String("stack", string(panicked.Stack)))
-	}
-	return line
-}
-
 // name returns the log attributes of a message.
-func name(m *consumer.Message) []slog.Attr {
-	line := []slog.Attr{
-		slog.String("message_id", m.Producer+"/"+m.ID), slog.Int("attempt", m.Attempt),
-		slog.String("topic", m.Queue),
-	}
-	if trace := m.TraceID(); trace != "" {
-		line = append(line, slog.String("trace_id", trace))
-	}
-	return line
-}
+func name(m *consumer.Message) []slog.Attr { return adapter.Name(m, slog.String("topic", m.Queue)) }
+
+func (r *run) log() adapter.Log { return adapter.Log{Context: r.work, Logger: r.Logger, Name: name} }

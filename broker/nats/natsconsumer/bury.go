@@ -12,15 +12,8 @@ import (
 
 	"github.com/msghandler/msghandler/broker/nats/natsconn"
 	"github.com/msghandler/msghandler/consumer"
+	"github.com/msghandler/msghandler/consumer/adapter"
 	"github.com/msghandler/msghandler/internal/ground/publish"
-)
-
-const (
-	// maxCause is how many characters of an error are kept in a header, and shortCause how many in a letter that is too
-	// large otherwise.
-	maxCause, shortCause = 1000, 100
-	// keptBody is how many bytes of the body a letter keeps that is too large even so.
-	keptBody = 1024
 )
 
 // letter is the copy of a message for the dead-letter stream. A repeated copy is the same letter for JetStream.
@@ -32,19 +25,13 @@ func (s *session) letter(t *task, cause error) *nats.Msg {
 			letter.Header[key] = values
 		}
 	}
-	letter.Header.Set(consumer.HeaderDeadReason, reason(cause.Error(), maxCause))
+	letter.Header.Set(consumer.HeaderDeadReason, adapter.Cause(cause.Error(), adapter.MaxCause))
 	letter.Header.Set(consumer.HeaderRetries, strconv.FormatUint(t.meta.NumDelivered-1, 10))
 	letter.Header.Set(consumer.HeaderQueue, s.run.Name)
 	letter.Header.Set(consumer.HeaderExchange, t.meta.Stream)
 	letter.Header.Set(consumer.HeaderRoutingKey, t.Subject())
 	letter.Header.Set(jetstream.MsgIDHeader, s.letterID(t.meta))
 	return letter
-}
-
-// reason is a text for a header, which is one line.
-func reason(text string, most int) string {
-	runes := []rune(strings.Join(strings.Fields(text), " "))
-	return string(runes[:min(len(runes), most)])
 }
 
 // letterID is the Nats-Msg-Id of a dead letter. The time tells messages apart that have one sequence number, as in a
@@ -58,7 +45,8 @@ func (s *session) letterID(of *jetstream.MsgMetadata) string {
 func (s *session) post(t *task, letter *nats.Msg) error {
 	err := s.postOnce(letter)
 	if natsconn.TooLarge(err) {
-		letter.Header.Set(consumer.HeaderDeadReason, reason(letter.Header.Get(consumer.HeaderDeadReason), shortCause))
+		reason := adapter.Cause(letter.Header.Get(consumer.HeaderDeadReason), adapter.ShortCause)
+		letter.Header.Set(consumer.HeaderDeadReason, reason)
 		err = s.postOnce(letter)
 	}
 	if natsconn.TooLarge(err) {
@@ -80,7 +68,7 @@ func (s *session) postOnce(letter *nats.Msg) error {
 // cut leaves the beginning of the body and the headers that name the message, and says where the message is.
 func cut(letter *nats.Msg, of *jetstream.MsgMetadata) {
 	whole := len(letter.Data)
-	letter.Data = letter.Data[:min(whole, keptBody)]
+	letter.Data = letter.Data[:min(whole, adapter.KeptBody)]
 	for key := range letter.Header {
 		if !brokers(key) && !strings.HasPrefix(key, "msghandler-") && key != publish.HeaderContentType {
 			delete(letter.Header, key)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/consumer"
+	"github.com/msghandler/msghandler/consumer/adapter"
 	"github.com/msghandler/msghandler/consumer/dedup"
 	"github.com/msghandler/msghandler/internal/ground/address"
 	"github.com/msghandler/msghandler/internal/ground/logtext"
@@ -75,7 +76,7 @@ func (c Config) withDefaults() (Config, error) {
 	setDefault(&c.AckWait, 30*time.Second)
 	setDefault(&c.StopTimeout, 20*time.Second)
 	setDefault(&c.DepthInterval, 15*time.Second)
-	setDefault(&c.Observer, consumer.Observer(unobserved{}))
+	setDefault(&c.Observer, consumer.Observer(adapter.Unobserved{}))
 	if c.DeadLetterStream != "" {
 		setDefault(&c.MaxDeliveries, 5)
 	}
@@ -133,10 +134,3 @@ func (c Config) check() error {
 }
 
 func (c Config) language() logtext.Language { return logtext.Language(c.Language) }
-
-type unobserved struct{}
-
-func (unobserved) Begun(string)                                 {}
-func (unobserved) Ended(string, consumer.Result, time.Duration) {}
-func (unobserved) Depth(string, int)                            {}
-func (unobserved) DeadLetters(string, int)                      {}

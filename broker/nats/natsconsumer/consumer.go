@@ -33,6 +33,7 @@ import (
 
 	"github.com/msghandler/msghandler/broker/nats/natsconn"
 	"github.com/msghandler/msghandler/consumer"
+	"github.com/msghandler/msghandler/consumer/adapter"
 	"github.com/msghandler/msghandler/internal/ground/address"
 	"github.com/msghandler/msghandler/internal/ground/backoff"
 	"github.com/msghandler/msghandler/internal/ground/lifecycle"
@@ -45,8 +46,6 @@ var reconnect = backoff.Exponential(200*time.Millisecond, 15*time.Second)
 const (
 	// ioTimeout bounds reaching a server, each write, each acknowledgement and each dead letter.
 	ioTimeout = 5 * time.Second
-	// cancelGrace is how long handlers get to return after their context has ended.
-	cancelGrace = 2 * time.Second
 )
 
 // Consumer receives the messages of one stream.
@@ -70,15 +69,11 @@ func New(config Config) (*Consumer, error) {
 // received but not begun go back. Run returns an error when handlers outlast Config.StopTimeout. Run may be called
 // several times, also at once.
 func (c *Consumer) Run(ctx context.Context, h consumer.Handler) error {
-	around := []consumer.Middleware{consumer.Recover()}
-	if c.config.Dedup != nil {
-		around = append(around, consumer.Deduplicate(c.config.Dedup, c.config.Logger), consumer.Recover())
-	}
 	work, cancel := context.WithCancel(logtext.With(context.WithoutCancel(ctx), c.config.language()))
 	defer cancel()
 	r := &run{
-		Config: c.config, address: c.address, handler: consumer.Chain(h, around...), retry: c.config.Retry,
-		stopping: ctx, work: work, id: rand.Text()[:8],
+		Config: c.config, address: c.address, handler: adapter.Around(h, c.config.Dedup, c.config.Logger),
+		retry: c.config.Retry, stopping: ctx, work: work, id: rand.Text()[:8],
 	}
 	for failures := 0; ctx.Err() == nil; failures++ {
 		consumed, err := r.session()
@@ -120,7 +115,7 @@ func (r *run) finish(cancelWork context.CancelFunc) error {
 		return nil
 	}
 	cancelWork()
-	endsWithin(&r.handlers, cancelGrace)
+	endsWithin(&r.handlers, adapter.CancelGrace)
 	return fmt.Errorf("handlers took longer than the %v of StopTimeout; their messages will be redelivered", r.StopTimeout)
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/msghandler/msghandler/broker/nats/natsconn"
+	"github.com/msghandler/msghandler/consumer/adapter"
 	"github.com/msghandler/msghandler/internal/ground/backoff"
 )
 
@@ -18,7 +19,7 @@ func (s *session) watchConsumer(ctx context.Context, durable jetstream.Consumer)
 	for unknown := false; ctx.Err() == nil; {
 		err := s.lookAt(ctx, durable)
 		forbidden := errors.Is(err, natsconn.ErrForbidden)
-		if err != nil && !unknown && ctx.Err() == nil && (forbidden || r.Observer != (unobserved{})) {
+		if err != nil && !unknown && ctx.Err() == nil && (forbidden || r.Observer != (adapter.Unobserved{})) {
 			r.Logger.LogAttrs(ctx, slog.LevelWarn, "depths and MaxDeliver of the durable consumer not known; the metrics keep "+
 				"their last values; check the stream, and the user's permissions", slog.Any("cause", err))
 		}
@@ -59,7 +60,7 @@ func (s *session) info(ctx context.Context, durable jetstream.Consumer) (info *j
 // reportDepth reports the messages that wait and those that are handled, and the dead letters.
 func (s *session) reportDepth(ctx context.Context, info *jetstream.ConsumerInfo) error {
 	r := s.run
-	if r.Observer == (unobserved{}) {
+	if r.Observer == (adapter.Unobserved{}) {
 		return nil
 	}
 	r.Observer.Depth(r.Stream, int(info.NumPending)+info.NumAckPending) //nolint:gosec // no stream has so many

@@ -13,9 +13,9 @@ import (
 
 	"github.com/msghandler/msghandler/broker/nats/natsconn"
 	"github.com/msghandler/msghandler/consumer"
+	"github.com/msghandler/msghandler/consumer/adapter"
 	"github.com/msghandler/msghandler/internal/ground/backoff"
 	"github.com/msghandler/msghandler/internal/ground/lifecycle"
-	"github.com/msghandler/msghandler/internal/ground/logtext"
 )
 
 // session hands the messages of one connection to workers.
@@ -197,19 +197,18 @@ func (s *session) handle(t *task) {
 			err = r.handler.Handle(r.work, m)
 		}
 		took := time.Since(begun)
-		switch rejected := errors.As(err, new(*consumer.RejectError)); {
-		case !rejected && errors.Is(err, consumer.ErrBusy):
-			r.Observer.Ended(r.Stream, consumer.Retried, took)
+		if decision := adapter.Decide(r.work, err); decision != adapter.Keep {
+			t.stop()
+			r.Observer.Ended(r.Stream, s.settle(t, m, err, decision), took)
+			return
+		}
+		r.Observer.Ended(r.Stream, consumer.Retried, took)
+		if errors.Is(err, consumer.ErrBusy) {
 			if !s.await(t, m, err) {
 				s.giveBack(t)
 			}
 			return
-		case rejected || !errors.Is(err, consumer.ErrTransient):
-			t.stop()
-			r.Observer.Ended(r.Stream, s.settle(t, m, err), took)
-			return
 		}
-		r.Observer.Ended(r.Stream, consumer.Retried, took)
 		if !s.pause(m, err, kept) {
 			s.giveBack(t)
 			return
@@ -240,7 +239,7 @@ func (s *session) take(t *task) {
 // here. The message stays: each return to the server would count as a delivery.
 func (s *session) pause(m *consumer.Message, err error, kept int) bool {
 	delay := s.run.retry.Delay(kept)
-	s.log(slog.LevelWarn, s.failure(err, "the message waits here and uses no delivery"), m, err,
+	s.log().Failure(slog.LevelWarn, "the message waits here and uses no delivery", m, err,
 		slog.Int64("retry_in_ms", delay.Milliseconds()))
 	wait, cancel := context.WithCancel(s.run.stopping)
 	defer cancel()
@@ -249,26 +248,25 @@ func (s *session) pause(m *consumer.Message, err error, kept int) bool {
 }
 
 // settle gives the server the result of a message that was handled with err.
-func (s *session) settle(t *task, m *consumer.Message, err error) consumer.Result {
-	var reject *consumer.RejectError
-	switch {
-	case err == nil:
+func (s *session) settle(t *task, m *consumer.Message, err error, decision adapter.Decision) consumer.Result {
+	switch decision {
+	case adapter.Acknowledge:
 		s.acknowledge(t, m)
 		return consumer.Effect
-	case errors.Is(err, consumer.ErrDuplicate):
-		s.run.Logger.LogAttrs(s.run.work, slog.LevelDebug, logtext.AlreadyHandled.In(s.run.language()), name(m)...)
+	case adapter.Drop:
+		s.log().Dropped(m)
 		s.acknowledge(t, m)
 		return consumer.Duplicate
-	case errors.As(err, &reject): // also while the run stops: the handler has decided
+	case adapter.DeadLetter:
 		return s.bury(t, m, err)
-	case s.run.work.Err() != nil:
+	case adapter.GiveBack, adapter.Keep:
 		s.run.failures.exclude(t.meta.Sequence.Stream)
-		return s.again(t, m, err)
-	case s.lastFailure(t):
-		return s.bury(t, m, err)
-	default:
-		return s.again(t, m, err)
+	case adapter.Retry:
+		if s.lastFailure(t) {
+			return s.bury(t, m, err)
+		}
 	}
+	return s.again(t, m, err)
 }
 
 // lastFailure notes the failure of a message, and reports whether the message becomes a dead letter.
@@ -288,15 +286,14 @@ func (s *session) acknowledge(t *task, m *consumer.Message) {
 	ctx, cancel := context.WithTimeout(context.Background(), ioTimeout)
 	defer cancel()
 	if err := s.refusals.Ask(ctx, t.Reply(), t.DoubleAck); err != nil {
-		s.log(slog.LevelWarn, "acknowledgement not confirmed; the message may be redelivered", m, err)
+		s.log().Line(slog.LevelWarn, "acknowledgement not confirmed; the message may be redelivered", m, err)
 	}
 }
 
 // again has the server deliver a message once more after a delay.
 func (s *session) again(t *task, m *consumer.Message, err error) consumer.Result {
 	delay := s.run.retry.Delay(m.Deliveries)
-	s.log(slog.LevelWarn, s.failure(err, "message will be redelivered"), m, err,
-		slog.Int64("retry_in_ms", delay.Milliseconds()))
+	s.log().Again(m, err, delay)
 	if !s.isReplaced() {
 		s.takeBack(t)
 		_ = t.NakWithDelay(delay) // on a failure the message is redelivered after AckWait
@@ -308,7 +305,7 @@ func (s *session) again(t *task, m *consumer.Message, err error) consumer.Result
 func (s *session) bury(t *task, m *consumer.Message, cause error) consumer.Result {
 	if s.run.DeadLetterStream == "" {
 		const consequence = "message rejected and dropped; name a DeadLetterStream to keep such messages"
-		s.log(slog.LevelError, s.failure(cause, consequence), m, cause)
+		s.log().Failure(slog.LevelError, consequence, m, cause)
 		s.acknowledge(t, m)
 		return consumer.Dead
 	}
@@ -316,33 +313,13 @@ func (s *session) bury(t *task, m *consumer.Message, cause error) consumer.Resul
 	if err := s.post(t, letter); err != nil {
 		return s.again(t, m, errors.Join(cause, fmt.Errorf("dead letter to %s: %w", letter.Subject, err)))
 	}
-	s.log(slog.LevelWarn, s.failure(cause, "message rejected"), m, cause)
+	s.log().Dead(m, cause)
 	s.acknowledge(t, m)
 	return consumer.Dead
 }
 
-// failure returns the log text for a handler's error.
-func (s *session) failure(err error, consequence string) string {
-	return logtext.OfFailure(err).Line(s.run.language(), consequence)
-}
-
-func (s *session) log(level slog.Level, text string, m *consumer.Message, err error, more ...slog.Attr) {
-	line := append(name(m), slog.Any("cause", err))
-	var panicked *consumer.PanicError
-	if errors.As(err, &panicked) {
-		line = append(line, slog.String("stack", string(panicked.Stack)))
-	}
-	s.run.Logger.LogAttrs(s.run.work, level, text, append(line, more...)...)
-}
-
-// name returns the log attributes of a message.
-func name(m *consumer.Message) []slog.Attr {
-	line := []slog.Attr{
-		slog.String("message_id", m.Producer+"/"+m.ID), slog.Int("attempt", m.Attempt),
-		slog.Int("deliveries", m.Deliveries+1),
-	}
-	if trace := m.TraceID(); trace != "" {
-		line = append(line, slog.String("trace_id", trace))
-	}
-	return line
+func (s *session) log() adapter.Log {
+	return adapter.Log{Context: s.run.work, Logger: s.run.Logger, Name: func(m *consumer.Message) []slog.Attr {
+		return adapter.Name(m, slog.Int("deliveries", m.Deliveries+1))
+	}}
 }

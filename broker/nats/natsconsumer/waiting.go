@@ -1,7 +1,6 @@
 package natsconsumer
 
 import (
-	"log/slog"
 	"time"
 
 	"github.com/msghandler/msghandler/consumer"
@@ -31,8 +30,7 @@ func (s *session) await(t *task, m *consumer.Message, err error) bool {
 		return false
 	}
 	delay := s.run.retry.Delay(t.busy)
-	s.log(slog.LevelDebug, "another copy of a message is being handled; this copy waits", m, err,
-		slog.Int64("retry_in_ms", delay.Milliseconds()))
+	s.log().Again(m, err, delay)
 	if t.busy == 0 {
 		select {
 		case s.waiting <- struct{}{}:

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/consumer"
+	"github.com/msghandler/msghandler/consumer/adapter"
 	"github.com/msghandler/msghandler/consumer/dedup"
 	"github.com/msghandler/msghandler/internal/ground/address"
 	"github.com/msghandler/msghandler/internal/ground/logtext"
@@ -83,7 +84,7 @@ func (c Config) withDefaults() (Config, error) {
 		c.Logger = slog.Default()
 	}
 	if c.Observer == nil {
-		c.Observer = unobserved{}
+		c.Observer = adapter.Unobserved{}
 	}
 	c.Name = cmp.Or(c.Name, c.Queue)
 	c.Logger = c.Logger.With(slog.String("consumer", c.Name), slog.String("queue", c.Queue))
@@ -139,10 +140,3 @@ func (c Config) urls() []string {
 	}
 	return urls
 }
-
-type unobserved struct{}
-
-func (unobserved) Begun(string)                                 {}
-func (unobserved) Ended(string, consumer.Result, time.Duration) {}
-func (unobserved) Depth(string, int)                            {}
-func (unobserved) DeadLetters(string, int)                      {}

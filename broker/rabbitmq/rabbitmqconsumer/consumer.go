@@ -12,6 +12,7 @@ import (
 
 	"github.com/msghandler/msghandler/broker/rabbitmq/amqpconn"
 	"github.com/msghandler/msghandler/consumer"
+	"github.com/msghandler/msghandler/consumer/adapter"
 	"github.com/msghandler/msghandler/internal/ground/backoff"
 	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 	"github.com/msghandler/msghandler/internal/ground/logtext"
@@ -20,9 +21,6 @@ import (
 // The delays before a reconnect: short at first, as most breaks are short, and capped, so that a recovered broker is
 // used soon.
 var reconnect = backoff.Exponential(200*time.Millisecond, 15*time.Second)
-
-// cancelGrace is how long handlers get to return after their context has ended.
-const cancelGrace = 2 * time.Second
 
 // Consumer receives the messages of one queue.
 type Consumer struct {
@@ -44,14 +42,10 @@ func New(config Config) (*Consumer, error) {
 // Config.Declare contradicts a queue or exchange on the broker. Run may be called several times, also at once: each
 // call is a consumer.
 func (c *Consumer) Run(ctx context.Context, h consumer.Handler) error {
-	around := []consumer.Middleware{consumer.Recover()}
-	if c.config.Dedup != nil {
-		around = append(around, consumer.Deduplicate(c.config.Dedup, c.config.Logger), consumer.Recover())
-	}
 	work, cancel := context.WithCancel(logtext.With(context.WithoutCancel(ctx), c.config.language()))
 	defer cancel()
 	r := &run{
-		Config: c.config, handler: consumer.Chain(h, around...), retry: backoff.Steps(c.config.Retry),
+		Config: c.config, handler: adapter.Around(h, c.config.Dedup, c.config.Logger), retry: backoff.Steps(c.config.Retry),
 		stopping: ctx, work: work, cancelWork: cancel, slots: make(chan struct{}, c.config.Concurrency),
 		poster: poster{connect: func(ctx context.Context) (*amqpconn.Conn, error) {
 			return c.config.dialAny(ctx, "retries")
@@ -127,7 +121,7 @@ func (r *run) finish() error {
 	r.cancelWork()
 	r.unfinished = fmt.Errorf(
 		"handlers took longer than the %v of StopTimeout; their messages will be redelivered", r.StopTimeout)
-	endsWithin(&r.handlers, cancelGrace)
+	endsWithin(&r.handlers, adapter.CancelGrace)
 	return r.unfinished
 }
 

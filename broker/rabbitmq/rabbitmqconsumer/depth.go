@@ -8,13 +8,14 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/msghandler/msghandler/broker/rabbitmq/amqpconn"
+	"github.com/msghandler/msghandler/consumer/adapter"
 	"github.com/msghandler/msghandler/internal/ground/backoff"
 )
 
 // watchQueue looks at the queue at intervals, until the context or the connection ends. A channel of its own is needed:
 // the broker closes the channel when a queue does not exist, or has other arguments.
 func (r *run) watchQueue(ctx context.Context, conn *amqpconn.Conn) {
-	if r.Observer == (unobserved{}) && r.Declare == nil {
+	if r.Observer == (adapter.Unobserved{}) && r.Declare == nil {
 		return
 	}
 	known := ""
@@ -53,7 +54,7 @@ func (r *run) declareAgain(conn *amqpconn.Conn) error {
 
 // reportDepth reports the number of waiting messages to the observer.
 func (r *run) reportDepth(conn *amqpconn.Conn) error {
-	if r.Observer == (unobserved{}) {
+	if r.Observer == (adapter.Unobserved{}) {
 		return nil
 	}
 	ch, err := conn.Channel()

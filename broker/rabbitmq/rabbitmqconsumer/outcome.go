@@ -1,7 +1,6 @@
 package rabbitmqconsumer
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -17,29 +16,28 @@ import (
 	"github.com/msghandler/msghandler/consumer/adapter"
 	"github.com/msghandler/msghandler/internal/ground/backoff"
 	"github.com/msghandler/msghandler/internal/ground/deadletter"
-	"github.com/msghandler/msghandler/internal/ground/logtext"
 )
-
-// maxCause is how many characters of an error are kept in a header.
-const maxCause = 1000
 
 // settle gives the broker the result of a message that was handled with err, or keeps the message. A message is never
 // acknowledged before its copy is safe.
 func (r *run) settle(t *task, m *consumer.Message, err error) consumer.Result {
-	switch {
-	case err == nil:
+	switch adapter.Decide(r.work, err) {
+	case adapter.Acknowledge:
 		r.answer(m, t.Ack(false))
 		return consumer.Effect
-	case errors.Is(err, consumer.ErrDuplicate):
-		r.Logger.LogAttrs(r.work, slog.LevelDebug, logtext.AlreadyHandled.In(r.language()), name(m)...)
+	case adapter.Drop:
+		r.log().Dropped(m)
 		r.answer(m, t.Ack(false))
 		return consumer.Duplicate
-	case errors.As(err, new(*consumer.RejectError)):
+	case adapter.DeadLetter:
 		return r.deadLetter(t, m, err)
-	case r.work.Err() != nil:
+	case adapter.GiveBack:
 		return r.giveBack(t, m, err)
-	case errors.Is(err, consumer.ErrBusy), errors.Is(err, consumer.ErrTransient):
+	case adapter.Keep:
 		return r.keep(t, m, err)
+	case adapter.Retry:
+	}
+	switch {
 	case !r.parks():
 		return r.requeue(t, m, err)
 	case m.Retries >= r.Declare.retryLimit():
@@ -90,7 +88,7 @@ func (r *run) requeue(t *task, m *consumer.Message, err error) consumer.Result {
 		return consumer.Dead
 	}
 	delay := r.retry.Delay(failuresBefore(t, m))
-	r.logFailure(m, err, delay)
+	r.log().Again(m, err, delay)
 	// A stop does not wait for the pause: the message goes back now.
 	_ = backoff.Sleep(r.stopping, delay)
 	r.answer(m, t.Reject(true))
@@ -99,7 +97,7 @@ func (r *run) requeue(t *task, m *consumer.Message, err error) consumer.Result {
 
 // giveBack returns a message whose handling was interrupted. RabbitMQ 4.3 does not count basic.nack as a delivery.
 func (r *run) giveBack(t *task, m *consumer.Message, err error) consumer.Result {
-	r.logFailure(m, err, 0)
+	r.log().Again(m, err, 0)
 	r.answer(m, t.Nack(false, true))
 	return consumer.Retried
 }
@@ -108,7 +106,7 @@ func (r *run) giveBack(t *task, m *consumer.Message, err error) consumer.Result 
 // RabbitMQ before 4.3 counts each return against the delivery limit.
 func (r *run) keep(t *task, m *consumer.Message, err error) consumer.Result {
 	delay := r.retry.Delay(t.kept)
-	r.logFailure(m, err, delay)
+	r.log().Again(m, err, delay)
 	if t.kept == 0 {
 		t.since = time.Now()
 	}
@@ -125,7 +123,7 @@ func (r *run) park(t *task, m *consumer.Message, err error) consumer.Result {
 	if failed := r.poster.post(r.work, "", queue, again); failed != nil {
 		return r.keep(t, m, errors.Join(err, failed))
 	}
-	r.logFailure(m, err, r.Declare.Delays[min(m.Retries, len(r.Declare.Delays)-1)])
+	r.log().Again(m, err, r.Declare.Delays[min(m.Retries, len(r.Declare.Delays)-1)])
 	r.answer(m, t.Ack(false))
 	return consumer.Retried
 }
@@ -133,19 +131,19 @@ func (r *run) park(t *task, m *consumer.Message, err error) consumer.Result {
 // deadLetter puts a message among the dead letters, with its cause if Declare names the exchange.
 func (r *run) deadLetter(t *task, m *consumer.Message, err error) consumer.Result {
 	if r.Declare == nil || r.Declare.DeadLetterExchange == "" {
-		r.logDead(m, err)
+		r.log().Dead(m, err)
 		r.answer(m, t.Reject(false))
 		return consumer.Dead
 	}
 	dead := r.again(&t.Delivery, m, err)
-	dead.Headers[consumer.HeaderDeadReason] = shortened(err.Error())
+	dead.Headers[consumer.HeaderDeadReason] = adapter.Cause(err.Error(), adapter.MaxCause)
 	key := r.Declare.deadLetterKey(r.Queue)
 	ctx, cancel := adapter.Decided(r.work)
 	defer cancel()
 	if failed := r.poster.post(ctx, r.Declare.DeadLetterExchange, key, dead); failed != nil {
 		return r.keep(t, m, errors.Join(err, failed))
 	}
-	r.logDead(m, err)
+	r.log().Dead(m, err)
 	r.answer(m, t.Ack(false))
 	return consumer.Dead
 }
@@ -154,7 +152,7 @@ func (r *run) deadLetter(t *task, m *consumer.Message, err error) consumer.Resul
 func (r *run) again(d *amqp.Delivery, m *consumer.Message, err error) amqp.Publishing {
 	p := republishing(d)
 	if m.FirstCause == "" {
-		p.Headers[consumer.HeaderFirstCause] = shortened(err.Error())
+		p.Headers[consumer.HeaderFirstCause] = adapter.Cause(err.Error(), adapter.MaxCause)
 		p.Headers[consumer.HeaderFirstFailedAt] = time.Now().UTC().Format(time.RFC3339)
 	}
 	p.Headers[consumer.HeaderRetries] = int64(m.Retries)
@@ -180,15 +178,6 @@ func republishing(d *amqp.Delivery) amqp.Publishing {
 	}
 }
 
-// shortened cuts an error to maxCause characters.
-func shortened(text string) string {
-	text = strings.ToValidUTF8(text, "?")
-	if runes := []rune(text); len(runes) > maxCause {
-		text = string(runes[:maxCause])
-	}
-	return cmp.Or(text, "an error without a text")
-}
-
 // failuresBefore is a guess where the queue does not count.
 func failuresBefore(t *task, m *consumer.Message) int {
 	if m.Deliveries == 0 && m.Redelivered {
@@ -197,56 +186,24 @@ func failuresBefore(t *task, m *consumer.Message) int {
 	return t.returns
 }
 
-func (r *run) logFailure(m *consumer.Message, err error, delay time.Duration) {
-	line := append(name(m), slog.Int64("retry_in_ms", delay.Milliseconds()), slog.Any("cause", err))
-	if errors.Is(err, consumer.ErrBusy) {
-		r.Logger.LogAttrs(r.work, slog.LevelDebug, "another copy of a message is being handled; this copy waits", line...)
-		return
-	}
-	r.Logger.LogAttrs(r.work, slog.LevelWarn, logtext.OfFailure(err).Line(r.language(), "message will be redelivered"),
-		withStack(line, err)...)
-}
-
 // logLimit logs a message that RabbitMQ does not redeliver. A policy may have set a lower limit, which a client
 // cannot see.
 func (r *run) logLimit(m *consumer.Message, err error, limit int64) {
-	line := append(name(m), slog.Int64("returns_allowed", limit), slog.Any("cause", err))
 	const consequence = "the message's delivery limit is reached: RabbitMQ moves it to the queue's dead-letter " +
 		"exchange, or drops it where there is none"
-	r.Logger.LogAttrs(r.work, slog.LevelWarn, logtext.OfFailure(err).Line(r.language(), consequence),
-		withStack(line, err)...)
-}
-
-func (r *run) logDead(m *consumer.Message, err error) {
-	line := append(name(m), slog.Int("retries", m.Retries), slog.Any("cause", err))
-	r.Logger.LogAttrs(r.work, slog.LevelWarn, logtext.OfFailure(err).Line(r.language(), "message rejected"),
-		withStack(line, err)...)
-}
-
-func withStack(line []slog.Attr, err error) []slog.Attr {
-	var panicked *consumer.PanicError
-	if errors.As(err, &panicked) {
-		line = append(line, slog.String("stack", string(panicked.Stack)))
-	}
-	return line
+	r.log().Failure(slog.LevelWarn, consequence, m, err, slog.Int64("returns_allowed", limit))
 }
 
 // answer logs a failed answer to the broker: the connection is lost, and the message will be redelivered.
 func (r *run) answer(m *consumer.Message, err error) {
 	if err != nil {
-		r.Logger.LogAttrs(r.work, slog.LevelWarn, "broker not reached: the outcome of a message is not settled; "+
-			"the message will be redelivered", append(name(m), slog.Any("cause", err))...)
+		r.log().Line(slog.LevelWarn, "broker not reached: the outcome of a message is not settled; "+
+			"the message will be redelivered", m, err)
 	}
 }
 
-// name returns the log attributes of a message.
-func name(m *consumer.Message) []slog.Attr {
-	line := []slog.Attr{
-		slog.String("message_id", m.Producer+"/"+m.ID), slog.Int("attempt", m.Attempt),
-		slog.Bool("redelivered", m.Redelivered),
-	}
-	if trace := m.TraceID(); trace != "" {
-		line = append(line, slog.String("trace_id", trace))
-	}
-	return line
+func (r *run) log() adapter.Log {
+	return adapter.Log{Context: r.work, Logger: r.Logger, Name: func(m *consumer.Message) []slog.Attr {
+		return adapter.Name(m, slog.Bool("redelivered", m.Redelivered))
+	}}
 }
