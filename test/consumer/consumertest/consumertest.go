@@ -52,12 +52,15 @@ type Broker interface {
 
 // Options are settings that the consumers of all brokers have.
 type Options struct {
+	// Prefetch is the default for 0.
+	Prefetch    int
 	Concurrency int
 	StopTimeout time.Duration
 	Dedup       dedup.Store
-	Observer    consumer.Observer
-	Logger      *slog.Logger
-	Language    string
+	// Observer gets depths at short intervals.
+	Observer consumer.Observer
+	Logger   *slog.Logger
+	Language string
 }
 
 // promises are the subtests of Run.
@@ -69,6 +72,7 @@ var promises = []struct {
 	{"failed messages become dead letters", failedBecomeLetters},
 	{"copies are dropped", copiesAreDropped},
 	{"transient trouble buries no message", transientTrouble},
+	{"depths and dead letters are reported", depthsAreReported},
 	{"a stop ends the context of slow handlers", slowHandlers},
 	{"a rejection while stopping makes a dead letter", rejectionWhileStopping},
 	{"an error of a handler never ends the process", strangeErrors},

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -92,24 +91,11 @@ func copiesAreDropped(t *testing.T, b Broker) {
 	handled.want(t, 1, "1", "2", "last")
 }
 
-// retries counts the handlings that are repeated.
-type retries struct{ atomic.Int32 }
-
-func (*retries) Begun(string)            {}
-func (*retries) Depth(string, int)       {}
-func (*retries) DeadLetters(string, int) {}
-
-func (r *retries) Ended(_ string, result consumer.Result, _ time.Duration) {
-	if result == consumer.Retried {
-		r.Add(1)
-	}
-}
-
 // The database of the handler is away for longer than all retries take. No message is at fault.
 func transientTrouble(t *testing.T, b Broker) {
 	var handled calls
-	var retried retries
-	stop := b.Run(Options{Observer: &retried}, func(_ context.Context, m *consumer.Message) error {
+	observed := &Depths{}
+	stop := b.Run(Options{Observer: observed}, func(_ context.Context, m *consumer.Message) error {
 		n := handled.add(m)
 		if m.Deliveries > 0 || m.Redelivered || m.Retries > 0 {
 			t.Errorf("the message was delivered again: %+v", m)
@@ -123,7 +109,7 @@ func transientTrouble(t *testing.T, b Broker) {
 	servers.Eventually(t, patience, "the message is handled", func() bool { return handled.count("1") == 10 })
 	stopped(t, stop)
 	awaitLetters(t, b, 0)
-	if n := retried.Load(); n != 9 {
+	if n := observed.Results(consumer.Retried); n != 9 {
 		t.Errorf("%d handlings were observed as retried, want 9", n)
 	}
 }

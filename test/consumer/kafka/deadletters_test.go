@@ -331,32 +331,6 @@ func TestDeadLettersNameTheMissingTopic(t *testing.T) {
 	}
 }
 
-// The observer gets the number of records of the dead-letter topic, and 0 after the last replay.
-func TestObserverGetsDeadLetters(t *testing.T) {
-	t.Parallel()
-	k := graveyard(t)
-	bury(t, k, dead("1"), dead("2"))
-	o := &observer{depth: map[string]int{}, results: map[consumer.Result]int{}}
-	config := quick(t, k)
-	config.Observer, config.DepthInterval = o, 20*time.Millisecond
-	r := start(t, config, func(context.Context, *consumer.Message) error { return nil })
-	await := func(want int) {
-		t.Helper()
-		servers.Eventually(t, time.Minute, fmt.Sprintf("%d dead letters", want), func() bool {
-			o.mu.Lock()
-			defer o.mu.Unlock()
-			n, known := o.dead["payments.dead"]
-			return known && n == want
-		})
-	}
-	await(2)
-	if n, err := deadLetters(t, k).Replay(t.Context(), consumer.Anywhere); n != 2 || err != nil {
-		t.Errorf("replayed %d, %v", n, err)
-	}
-	await(0)
-	r.finish()
-}
-
 // A letter may be larger than the 1 MiB that publishers send.
 func TestLargeLetterIsReplayed(t *testing.T) {
 	t.Parallel()

@@ -218,22 +218,6 @@ func TestMessagesAreHandledInOrder(t *testing.T) {
 	}
 }
 
-// A stop commits what was handled: the next consumer of the group sees none of it.
-func TestStopCommitsWhatWasHandled(t *testing.T) {
-	t.Parallel()
-	k := cluster(t)
-	write(t, k, 0, 200)
-	b := newBook()
-	first := start(t, quick(t, k), b.handle)
-	b.await(t, 200)
-	first.finish()
-	write(t, k, 200, 50)
-	second := start(t, quick(t, k), b.handle)
-	b.await(t, 250)
-	second.finish()
-	b.wantOnce(t)
-}
-
 // A message is not committed while its handler runs: when the consumer is gone by then, another handles the message.
 func TestUnfinishedMessageIsRedelivered(t *testing.T) {
 	t.Parallel()
@@ -509,69 +493,6 @@ func TestPausedPartitionsLoseNothing(t *testing.T) {
 	r.finish()
 	if len(b.all) != count {
 		t.Errorf("%d calls for %d messages", len(b.all), count)
-	}
-}
-
-// observer keeps the last depth of each topic, and counts results.
-type observer struct {
-	mu      sync.Mutex
-	depth   map[string]int
-	dead    map[string]int
-	results map[consumer.Result]int
-}
-
-func (o *observer) Begun(string) {}
-
-func (o *observer) Ended(_ string, result consumer.Result, _ time.Duration) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.results[result]++
-}
-
-func (o *observer) Depth(topic string, n int) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.depth[topic] = n
-}
-
-func (o *observer) DeadLetters(topic string, n int) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.dead == nil {
-		o.dead = map[string]int{}
-	}
-	o.dead[topic] = n
-}
-
-// awaitDepth waits until the topic orders has a depth.
-func (o *observer) awaitDepth(t *testing.T, want int) {
-	t.Helper()
-	servers.Eventually(t, time.Minute, fmt.Sprintf("the depth is %d", want), func() bool {
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		n, known := o.depth["orders"]
-		return known && n == want
-	})
-}
-
-func TestObserverGetsResultsAndDepth(t *testing.T) {
-	t.Parallel()
-	k := cluster(t)
-	write(t, k, 0, 100)
-	o := &observer{depth: map[string]int{}, results: map[consumer.Result]int{}}
-	config := quick(t, k)
-	config.Observer, config.DepthInterval = o, 20*time.Millisecond
-	release := make(chan struct{})
-	r := start(t, config, func(context.Context, *consumer.Message) error {
-		<-release
-		return nil
-	})
-	o.awaitDepth(t, 100)
-	close(release)
-	o.awaitDepth(t, 0)
-	r.finish()
-	if o.results[consumer.Effect] != 100 {
-		t.Errorf("results: %v", o.results)
 	}
 }
 

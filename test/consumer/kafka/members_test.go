@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/msghandler/msghandler/consumer"
+	"github.com/msghandler/msghandler/test/consumer/consumertest"
 	"github.com/msghandler/msghandler/test/consumer/logs"
 	"github.com/msghandler/msghandler/test/servers"
 )
@@ -41,7 +42,7 @@ func TestDepthForgetsLostPartitions(t *testing.T) {
 	t.Parallel()
 	k := cluster(t)
 	write(t, k, 0, 100)
-	o := &observer{depth: map[string]int{}, results: map[consumer.Result]int{}}
+	o := &consumertest.Depths{}
 	config := quick(t, k)
 	config.Observer, config.DepthInterval, config.StopTimeout = o, 20*time.Millisecond, 300*time.Millisecond
 	release := make(chan struct{})
@@ -49,10 +50,10 @@ func TestDepthForgetsLostPartitions(t *testing.T) {
 		<-release
 		return nil
 	})
-	o.awaitDepth(t, 100)
+	o.AwaitWaiting(t, "orders", 100)
 	refuse(k, kmsg.JoinGroup, kerr.GroupAuthorizationFailed)
 	refuse(k, kmsg.Heartbeat, kerr.UnknownMemberID)
-	o.awaitDepth(t, 0)
+	o.AwaitWaiting(t, "orders", 0)
 	close(release)
 	r.finish()
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 
 	"github.com/msghandler/msghandler/consumer"
+	"github.com/msghandler/msghandler/test/consumer/consumertest"
 	"github.com/msghandler/msghandler/test/consumer/logs"
 	"github.com/msghandler/msghandler/test/consumer/permissions"
 	"github.com/msghandler/msghandler/test/fakekafka"
@@ -63,7 +64,7 @@ func TestConsumerNeedsPermissionsOfPage(t *testing.T) {
 	t.Parallel()
 	k, log, b := guarded(t, acls(t, "")), &logs.Lines{}, newBook()
 	produce(t, k, withID("rejected"), withID("fails"))
-	config, o := quick(t, k), &observer{depth: map[string]int{}, results: map[consumer.Result]int{}}
+	config, o := quick(t, k), &consumertest.Depths{}
 	config.URL, config.Logger = k.URL("payments:p@", ""), log.Logger()
 	config.Observer, config.DepthInterval = o, 20*time.Millisecond
 	r := start(t, config, func(_ context.Context, m *consumer.Message) error {
@@ -77,11 +78,7 @@ func TestConsumerNeedsPermissionsOfPage(t *testing.T) {
 		return nil
 	})
 	b.await(t, 1)
-	servers.Eventually(t, time.Minute, "one dead letter is reported", func() bool {
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		return o.dead["payments.dead"] == 1
-	})
+	o.AwaitDead(t, "payments.dead", 1)
 	r.finish()
 	if strings.Contains(log.String(), "AUTHORIZATION") {
 		t.Errorf("the user lacks a permission: %s", log)

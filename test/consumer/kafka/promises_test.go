@@ -32,6 +32,7 @@ func (f *fixture) Run(o consumertest.Options, h consumer.HandlerFunc) (stop func
 	config.Delays, config.RetryLimit = []time.Duration{20 * time.Millisecond, 40 * time.Millisecond}, consumertest.Retries
 	config.Retry, config.Concurrency = []time.Duration{10 * time.Millisecond}, o.Concurrency
 	config.Dedup, config.Observer, config.Language = o.Dedup, o.Observer, o.Language
+	config.Prefetch, config.DepthInterval = o.Prefetch, 20*time.Millisecond
 	config.StopTimeout = cmp.Or(o.StopTimeout, config.StopTimeout)
 	config.Logger = cmp.Or(o.Logger, config.Logger)
 	return sync.OnceValue(start(f.t, config, h).end)

@@ -3,49 +3,14 @@ package nats_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/msghandler/msghandler/broker/nats/natsconsumer"
 	"github.com/msghandler/msghandler/consumer"
-	"github.com/msghandler/msghandler/test/servers"
+	"github.com/msghandler/msghandler/test/consumer/consumertest"
 )
-
-// depths keeps the last depths that a consumer reported.
-type depths struct {
-	mu          sync.Mutex
-	depth, dead map[string]int
-}
-
-func (d *depths) Begun(string)                                 {}
-func (d *depths) Ended(string, consumer.Result, time.Duration) {}
-
-func (d *depths) Depth(stream string, n int) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.depth[stream] = n
-}
-
-func (d *depths) DeadLetters(stream string, n int) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.dead[stream] = n
-}
-
-// await waits until the depths of ORDERS and DEAD are reported.
-func (d *depths) await(t *testing.T, waiting, dead int) {
-	t.Helper()
-	servers.Eventually(t, time.Minute, fmt.Sprintf("%d wait and %d are dead", waiting, dead), func() bool {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		w, known := d.depth["ORDERS"]
-		n, counted := d.dead["DEAD"]
-		return known && counted && w == waiting && n == dead
-	})
-}
 
 // Messages with the consumer count as well as those that wait in the stream; others of the stream do not.
 func TestObserverGetsDepths(t *testing.T) {
@@ -55,7 +20,7 @@ func TestObserverGetsDepths(t *testing.T) {
 	if _, err := w.js.Publish(t.Context(), "orders.cancelled", nil); err != nil {
 		t.Fatal(err)
 	}
-	o := &depths{depth: map[string]int{}, dead: map[string]int{}}
+	o := &consumertest.Depths{}
 	config := w.config()
 	config.Subjects, config.Prefetch = []string{"orders.paid"}, 2
 	config.Observer, config.DepthInterval = o, 20*time.Millisecond
@@ -67,13 +32,16 @@ func TestObserverGetsDepths(t *testing.T) {
 		}
 		return nil
 	})
-	o.await(t, 10, 0)
+	o.AwaitWaiting(t, "ORDERS", 10)
+	o.AwaitDead(t, "DEAD", 0)
 	close(release)
-	o.await(t, 0, 2)
+	o.AwaitWaiting(t, "ORDERS", 0)
+	o.AwaitDead(t, "DEAD", 2)
 	if n, err := w.deadLetters().Discard(t.Context(), "orders/3"); n != 1 || err != nil {
 		t.Errorf("discarded %d, %v", n, err)
 	}
-	o.await(t, 0, 1)
+	o.AwaitWaiting(t, "ORDERS", 0)
+	o.AwaitDead(t, "DEAD", 1)
 	if err := stop(); err != nil {
 		t.Error(err)
 	}

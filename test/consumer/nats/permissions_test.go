@@ -12,6 +12,7 @@ import (
 
 	"github.com/msghandler/msghandler/broker/nats/natsconsumer"
 	"github.com/msghandler/msghandler/consumer"
+	"github.com/msghandler/msghandler/test/consumer/consumertest"
 	"github.com/msghandler/msghandler/test/consumer/logs"
 	"github.com/msghandler/msghandler/test/consumer/permissions"
 	"github.com/msghandler/msghandler/test/servers"
@@ -57,7 +58,7 @@ func (w *world) as(login string) string {
 func (w *world) user(name string, log *logs.Lines) natsconsumer.Config {
 	config := w.config()
 	config.URL, config.Name, config.Logger = w.as(name+":p"), name, log.Logger()
-	config.Observer = &depths{depth: map[string]int{}, dead: map[string]int{}}
+	config.Observer = &consumertest.Depths{}
 	config.DepthInterval = 20 * time.Millisecond
 	return config
 }
@@ -78,7 +79,9 @@ func TestConsumerNeedsPermissionsOfPage(t *testing.T) {
 		return nil
 	})
 	w.settled()
-	config.Observer.(*depths).await(t, 0, 1)
+	observed := config.Observer.(*consumertest.Depths)
+	observed.AwaitWaiting(t, "ORDERS", 0)
+	observed.AwaitDead(t, "DEAD", 1)
 	if err := stop(); err != nil {
 		t.Error(err)
 	}

@@ -3,6 +3,7 @@ package nats_test
 import (
 	"maps"
 	"testing"
+	"time"
 
 	client "github.com/nats-io/nats.go"
 
@@ -23,6 +24,7 @@ func (f fixture) Run(o consumertest.Options, h consumer.HandlerFunc) (stop func(
 	config := f.w.config()
 	config.MaxDeliveries, config.Concurrency, config.StopTimeout = 1+consumertest.Retries, o.Concurrency, o.StopTimeout
 	config.Dedup, config.Observer, config.Language, config.Logger = o.Dedup, o.Observer, o.Language, o.Logger
+	config.Prefetch, config.DepthInterval = o.Prefetch, 20*time.Millisecond
 	return f.w.run(config, h)
 }
 

@@ -8,14 +8,14 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/consumer"
+	"github.com/msghandler/msghandler/test/consumer/consumertest"
 	"github.com/msghandler/msghandler/test/consumer/logs"
 	"github.com/msghandler/msghandler/test/consumer/permissions"
-	"github.com/msghandler/msghandler/test/servers"
 )
 
 func TestConsumerNeedsPermissionsOfPage(t *testing.T) {
 	t.Parallel()
-	b, log, depths := newBench(t), &logs.Lines{}, &depths{}
+	b, log, depths := newBench(t), &logs.Lines{}, &consumertest.Depths{}
 	of := func(row string) string { return permissions.Of(t, "RabbitMQ: "+row)[0] }
 	config := b.delayed(10 * time.Millisecond)
 	config.URL, config.Logger = b.user(of("configure"), of("write"), of("read")), log.Logger()
@@ -35,7 +35,8 @@ func TestConsumerNeedsPermissionsOfPage(t *testing.T) {
 	if id := take(t, handled, "the message that failed once"); id != "2" {
 		t.Errorf("handled %s", id)
 	}
-	servers.Eventually(t, patience, "one dead letter is reported", func() bool { return depths.are(0, 1) })
+	depths.AwaitWaiting(t, "payments", 0)
+	depths.AwaitDead(t, "payments", 1)
 	if err := stop(); err != nil {
 		t.Error(err)
 	}

@@ -25,6 +25,7 @@ func (f fixture) Run(o consumertest.Options, h consumer.HandlerFunc) (stop func(
 	config.Retry = []time.Duration{10 * time.Millisecond}
 	config.Concurrency, config.StopTimeout = o.Concurrency, o.StopTimeout
 	config.Dedup, config.Observer, config.Language = o.Dedup, o.Observer, o.Language
+	config.Prefetch, config.DepthInterval = o.Prefetch, 20*time.Millisecond
 	if o.Logger != nil {
 		config.Logger = o.Logger
 	}

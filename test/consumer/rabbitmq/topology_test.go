@@ -14,6 +14,7 @@ import (
 	rabbit "github.com/msghandler/msghandler/broker/rabbitmq/rabbitmqconsumer"
 	"github.com/msghandler/msghandler/consumer"
 	"github.com/msghandler/msghandler/dev/embedded/amqpbroker"
+	"github.com/msghandler/msghandler/test/consumer/consumertest"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -92,7 +93,7 @@ func TestTopologySharesOneDeadLetterQueue(t *testing.T) {
 		b.publishTo("order.events.exchange", "order.timeout.delay", "timeout")
 		var fixed atomic.Bool
 		handled := make(chan *consumer.Message, 10)
-		observed := &depths{}
+		observed := &consumertest.Depths{}
 		for _, queue := range []string{"inventory.update.queue", "order.timeout.queue"} {
 			config := b.part(topology, queue)
 			config.Observer, config.DepthInterval = observed, 20*time.Millisecond
@@ -105,9 +106,9 @@ func TestTopologySharesOneDeadLetterQueue(t *testing.T) {
 			})
 		}
 		servers.Eventually(b, patience, "two dead letters of two queues", func() bool {
-			return b.depth("order.dlq.queue") == 2 && observed.deadLetters("order.dlq.queue") == 2
+			return b.depth("order.dlq.queue") == 2 && observed.Dead("order.dlq.queue") == 2
 		})
-		if observed.deadLetters("order.timeout.queue") != 0 {
+		if observed.Dead("order.timeout.queue") != 0 {
 			b.Error("the common dead letters are reported for one of the queues")
 		}
 		dead, err := rabbit.NewDeadLetters(b.vhost.URL, nil, "order.dlq.queue")
@@ -159,12 +160,6 @@ func TestHeldMessagesReplayWaitsNoMore(t *testing.T) {
 			b.Errorf("%+v, %v", l, err)
 		}
 	})
-}
-
-func (d *depths) deadLetters(queue string) int {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.dead[queue]
 }
 
 func TestTopologyIsChecked(t *testing.T) {
