@@ -12,8 +12,6 @@ package consumertest
 import (
 	"fmt"
 	"log/slog"
-	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -92,47 +90,6 @@ func Run(t *testing.T, open func(t *testing.T) Broker) {
 		})
 	}
 	t.Run("fixed texts are in the consumer's language", func(t *testing.T) { fixedTexts(t, open) })
-}
-
-// calls are the messages that a handler got, by their ids.
-type calls struct {
-	mu sync.Mutex
-	of map[string][]*consumer.Message
-}
-
-// add notes a message, and returns how often the handler got the message.
-func (c *calls) add(m *consumer.Message) int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.of == nil {
-		c.of = map[string][]*consumer.Message{}
-	}
-	c.of[m.ID] = append(c.of[m.ID], m)
-	return len(c.of[m.ID])
-}
-
-func (c *calls) count(id string) int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.of[id])
-}
-
-// await waits until the handler got each message.
-func (c *calls) await(t *testing.T, ids ...string) {
-	t.Helper()
-	servers.Eventually(t, patience, fmt.Sprintf("%d messages are handled", len(ids)), func() bool {
-		return !slices.ContainsFunc(ids, func(id string) bool { return c.count(id) == 0 })
-	})
-}
-
-// want demands how often the handler got each message.
-func (c *calls) want(t *testing.T, times int, ids ...string) {
-	t.Helper()
-	for _, id := range ids {
-		if n := c.count(id); n != times {
-			t.Errorf("%s was handled %d times, want %d", id, n, times)
-		}
-	}
 }
 
 // awaitLetters waits for a number of dead letters, and returns them by their ids.

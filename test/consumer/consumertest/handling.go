@@ -18,9 +18,9 @@ import (
 // A stop acknowledges what was handled: the next consumer sees none of it.
 func handledOnce(t *testing.T, b Broker) {
 	_, exchange, key := b.Origin()
-	var handled calls
+	var handled Calls
 	handler := func(_ context.Context, m *consumer.Message) error {
-		handled.add(m)
+		handled.Note(m)
 		if m.Key() != "shop/"+m.ID || m.Attempt != 2 || m.Redelivered || m.Retries != 0 || m.Exchange != exchange ||
 			m.RoutingKey != key || m.ContentType != "text/plain" || string(m.Body) != "body of "+m.ID ||
 			m.Timestamp.Unix() != PublishedAt || len(m.Headers) != 1 || m.Headers["tenant"] != "eu" ||
@@ -32,21 +32,21 @@ func handledOnce(t *testing.T, b Broker) {
 	stop := b.Run(Options{Concurrency: 4}, handler)
 	ids := numbered(100)
 	b.Publish(ids...)
-	handled.await(t, ids...)
+	handled.Await(t, ids...)
 	stopped(t, stop)
 	stop = b.Run(Options{}, handler)
 	b.Publish("later")
-	handled.await(t, "later")
+	handled.Await(t, "later")
 	stopped(t, stop)
-	handled.want(t, 1, append(ids, "later")...)
+	handled.Want(t, 1, append(ids, "later")...)
 	awaitLetters(t, b, 0)
 }
 
 // One message fails always, another once by a panic, and a third is rejected. The others are handled meanwhile.
 func failedBecomeLetters(t *testing.T, b Broker) {
-	var handled calls
+	var handled Calls
 	stop := b.Run(Options{}, func(_ context.Context, m *consumer.Message) error {
-		switch n := handled.add(m); {
+		switch n := handled.Note(m); {
 		case m.ID == "bad":
 			return errors.New("no\r\nsuch account")
 		case m.ID == "rejected":
@@ -59,12 +59,12 @@ func failedBecomeLetters(t *testing.T, b Broker) {
 	b.Publish("bad", "1", "once", "2", "rejected", "3")
 	letters := awaitLetters(t, b, 2)
 	servers.Eventually(t, patience, "the message that failed once is handled", func() bool {
-		return handled.count("once") == 2
+		return handled.Times("once") == 2
 	})
-	handled.await(t, "1", "2", "3")
+	handled.Await(t, "1", "2", "3")
 	stopped(t, stop)
-	handled.want(t, 1, "1", "2", "3", "rejected")
-	handled.want(t, 1+Retries, "bad")
+	handled.Want(t, 1, "1", "2", "3", "rejected")
+	handled.Want(t, 1+Retries, "bad")
 	queue, exchange, key := b.Origin()
 	for id, want := range map[string]struct {
 		reason  string
@@ -80,23 +80,23 @@ func failedBecomeLetters(t *testing.T, b Broker) {
 }
 
 func copiesAreDropped(t *testing.T, b Broker) {
-	var handled calls
+	var handled Calls
 	stop := b.Run(Options{Dedup: memory.New(100)}, func(_ context.Context, m *consumer.Message) error {
-		handled.add(m)
+		handled.Note(m)
 		return nil
 	})
 	b.Publish("1", "1", "2", "1", "last")
-	handled.await(t, "1", "2", "last")
+	handled.Await(t, "1", "2", "last")
 	stopped(t, stop)
-	handled.want(t, 1, "1", "2", "last")
+	handled.Want(t, 1, "1", "2", "last")
 }
 
 // The database of the handler is away for longer than all retries take. No message is at fault.
 func transientTrouble(t *testing.T, b Broker) {
-	var handled calls
+	var handled Calls
 	observed := &Depths{}
 	stop := b.Run(Options{Observer: observed}, func(_ context.Context, m *consumer.Message) error {
-		n := handled.add(m)
+		n := handled.Note(m)
 		if m.Deliveries > 0 || m.Redelivered || m.Retries > 0 {
 			t.Errorf("the message was delivered again: %+v", m)
 		}
@@ -106,7 +106,7 @@ func transientTrouble(t *testing.T, b Broker) {
 		return nil
 	})
 	b.Publish("1")
-	servers.Eventually(t, patience, "the message is handled", func() bool { return handled.count("1") == 10 })
+	servers.Eventually(t, patience, "the message is handled", func() bool { return handled.Times("1") == 10 })
 	stopped(t, stop)
 	awaitLetters(t, b, 0)
 	if n := observed.Results(consumer.Retried); n != 9 {
@@ -132,9 +132,9 @@ func interrupt(t *testing.T, b Broker, result func(error) error) {
 
 func slowHandlers(t *testing.T, b Broker) {
 	interrupt(t, b, func(err error) error { return err })
-	var handled calls
-	stop := b.Run(Options{}, func(_ context.Context, m *consumer.Message) error { handled.add(m); return nil })
-	handled.await(t, "1")
+	var handled Calls
+	stop := b.Run(Options{}, func(_ context.Context, m *consumer.Message) error { handled.Note(m); return nil })
+	handled.Await(t, "1")
 	stopped(t, stop)
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 
 	"github.com/msghandler/msghandler/consumer"
+	"github.com/msghandler/msghandler/test/consumer/consumertest"
 	"github.com/msghandler/msghandler/test/fakekafka"
 	"github.com/msghandler/msghandler/test/servers"
 )
@@ -53,10 +54,10 @@ func TestTopicMadeAgainIsConsumed(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			k := cluster(t)
-			b := newBook()
-			r := start(t, quick(t, k), b.handle)
+			b := &consumertest.Calls{}
+			r := start(t, quick(t, k), b.Handle)
 			write(t, k, 0, 200)
-			b.await(t, 200)
+			b.AwaitIDs(t, 200)
 			stopped := false
 			test.again(t, k, func() {
 				stopped = true
@@ -65,15 +66,15 @@ func TestTopicMadeAgainIsConsumed(t *testing.T) {
 			k.Admin.PurgeTopicsFromClient("orders")
 			write(t, k, 200, 50)
 			if stopped {
-				r = start(t, quick(t, k), b.handle)
+				r = start(t, quick(t, k), b.Handle)
 			}
-			b.await(t, 250)
+			b.AwaitIDs(t, 250)
 			r.finish()
 			write(t, k, 250, 10)
-			r = start(t, quick(t, k), b.handle)
-			b.await(t, 260)
+			r = start(t, quick(t, k), b.Handle)
+			b.AwaitIDs(t, 260)
 			r.finish()
-			b.wantOnce(t)
+			b.WantOnce(t)
 		})
 	}
 }
@@ -97,9 +98,9 @@ func TestCopiesGoToTopicsMadeAgain(t *testing.T) {
 				}
 			}
 			makeAll()
-			b := newBook()
+			b := &consumertest.Calls{}
 			r := start(t, config, func(_ context.Context, m *consumer.Message) error {
-				b.note(m)
+				b.Note(m)
 				return fmt.Errorf("failure of %s", m.ID)
 			})
 			for round := range 2 {
@@ -115,8 +116,8 @@ func TestCopiesGoToTopicsMadeAgain(t *testing.T) {
 				}
 			}
 			r.finish()
-			if b.times("0") != 4 || b.times("1") < 4 {
-				t.Errorf("handled %v", b.handled)
+			if b.Times("0") != 4 || b.Times("1") < 4 {
+				t.Errorf("handled %v", b.Counts())
 			}
 		})
 	}

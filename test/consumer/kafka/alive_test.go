@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/msghandler/msghandler/consumer"
+	"github.com/msghandler/msghandler/test/consumer/consumertest"
 	"github.com/msghandler/msghandler/test/fakekafka"
 	"github.com/msghandler/msghandler/test/servers"
 )
@@ -91,9 +92,9 @@ func TestLostPartitionCountsAsNoCrash(t *testing.T) {
 	consuming := make(chan struct{}, 100)
 	config.Consuming = func() { consuming <- struct{}{} }
 	began, release := make(chan string, 100), make(chan struct{})
-	b := newBook()
+	b := &consumertest.Calls{}
 	r := start(t, config, func(_ context.Context, m *consumer.Message) error {
-		b.note(m)
+		b.Note(m)
 		began <- m.ID
 		<-release
 		return nil
@@ -103,8 +104,8 @@ func TestLostPartitionCountsAsNoCrash(t *testing.T) {
 	expel(t, k, "payments")
 	<-consuming
 	close(release)
-	servers.Eventually(t, time.Minute, "the message is handled again", func() bool { return b.times(first) == 2 })
-	b.await(t, 4)
+	servers.Eventually(t, time.Minute, "the message is handled again", func() bool { return b.Times(first) == 2 })
+	b.AwaitIDs(t, 4)
 	r.finish()
 	wantNoLetter(t, k)
 }
@@ -126,9 +127,9 @@ func TestStuckHandlersStopIsNoCrash(t *testing.T) {
 	if err := r.end(); err == nil || !strings.Contains(err.Error(), "StopTimeout") {
 		t.Errorf("Run: %v", err)
 	}
-	b := newBook()
-	other := start(t, quick(t, k), b.handle)
-	b.await(t, 4)
+	b := &consumertest.Calls{}
+	other := start(t, quick(t, k), b.Handle)
+	b.AwaitIDs(t, 4)
 	other.finish()
 	wantNoLetter(t, k)
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/msghandler/msghandler/broker/kafka/kafkaconsumer"
 	"github.com/msghandler/msghandler/consumer"
+	"github.com/msghandler/msghandler/test/consumer/consumertest"
 	"github.com/msghandler/msghandler/test/fakekafka"
 	"github.com/msghandler/msghandler/test/servers"
 )
@@ -38,21 +39,21 @@ func TestOnlyTopicLimitsSizeOfCopies(t *testing.T) {
 		k.Topic(topic, map[string]string{"max.message.bytes": "2200000"})
 	}
 	body := writeLarge(t, k, size)
-	b := newBook()
+	b := &consumertest.Calls{}
 	r := start(t, quick(t, k), func(_ context.Context, m *consumer.Message) error {
 		if !bytes.Equal(m.Body, body) {
 			t.Errorf("a body of %d bytes is not the message's", len(m.Body))
 		}
-		if b.note(m) < 3 {
+		if b.Note(m) < 3 {
 			return errors.New("not yet")
 		}
 		return nil
 	})
 	servers.Eventually(t, time.Minute, "the message is handled after two retries", func() bool {
-		return b.times("large") == 3
+		return b.Times("large") == 3
 	})
 	r.finish()
-	if last := b.all[2]; last.Queue != "payments.retry.400ms" {
+	if last := b.All()[2]; last.Queue != "payments.retry.400ms" {
 		t.Errorf("the last delivery came from %s", last.Queue)
 	}
 }
@@ -75,9 +76,9 @@ func TestTooLargeLetterIsCut(t *testing.T) {
 				k.Topic("payments.retry.1h0m0s", map[string]string{"max.message.bytes": "10000"})
 			}
 			writeLarge(t, k, size)
-			b := newBook()
+			b := &consumertest.Calls{}
 			r := start(t, config, func(_ context.Context, m *consumer.Message) error {
-				b.note(m)
+				b.Note(m)
 				if reject {
 					return consumer.Reject(randomError())
 				}
@@ -90,8 +91,8 @@ func TestTooLargeLetterIsCut(t *testing.T) {
 			})
 			r.finish()
 			read, err := deadLetters(t, k).List(t.Context(), 10)
-			if err != nil || b.times("large") != 1 || len(read) != 1 || len(read[0].Body) != want.body {
-				t.Errorf("limit %s: handled %d times, %d letters, %v", limit, b.times("large"), len(read), err)
+			if err != nil || b.Times("large") != 1 || len(read) != 1 || len(read[0].Body) != want.body {
+				t.Errorf("limit %s: handled %d times, %d letters, %v", limit, b.Times("large"), len(read), err)
 			}
 			wantCauses(t, dead[0], want.causes)
 			_, err = deadLetters(t, k).Replay(t.Context(), consumer.Anywhere)
@@ -135,9 +136,9 @@ func wantCauses(t *testing.T, dead letter, characters int) {
 func TestRetryTopicsAloneReadCopyHeaders(t *testing.T) {
 	t.Parallel()
 	k := cluster(t)
-	b := newBook()
+	b := &consumertest.Calls{}
 	r := start(t, quick(t, k), func(_ context.Context, m *consumer.Message) error {
-		if b.note(m) == 1 {
+		if b.Note(m) == 1 {
 			return errors.New("not yet")
 		}
 		return nil
@@ -148,12 +149,12 @@ func TestRetryTopicsAloneReadCopyHeaders(t *testing.T) {
 		kgo.RecordHeader{Key: consumer.HeaderExchange, Value: []byte("elsewhere")},
 		kgo.RecordHeader{Key: kafkaconsumer.HeaderRetryAt, Value: []byte("9999999999999")},
 	))
-	servers.Eventually(t, time.Minute, "the message is retried", func() bool { return b.times("again") == 2 })
+	servers.Eventually(t, time.Minute, "the message is retried", func() bool { return b.Times("again") == 2 })
 	r.finish()
-	if m := b.all[0]; m.Retries != 0 || m.FirstCause != "" || m.Exchange != "orders" {
+	if m := b.All()[0]; m.Retries != 0 || m.FirstCause != "" || m.Exchange != "orders" {
 		t.Errorf("the message is %+v", m)
 	}
-	if m := b.all[1]; m.Retries != 1 || m.FirstCause != "not yet" || m.Exchange != "orders" {
+	if m := b.All()[1]; m.Retries != 1 || m.FirstCause != "not yet" || m.Exchange != "orders" {
 		t.Errorf("its retry is %+v", m)
 	}
 }
@@ -162,19 +163,19 @@ func TestRetryTopicsAloneReadCopyHeaders(t *testing.T) {
 func TestOtherProcessesClockDelaysNoCopy(t *testing.T) {
 	t.Parallel()
 	k := cluster(t)
-	b := newBook()
+	b := &consumertest.Calls{}
 	config := quick(t, k)
 	config.Delays = []time.Duration{200 * time.Millisecond, time.Hour}
-	r := start(t, config, b.handle)
+	r := start(t, config, b.Handle)
 	write(t, k, 0, 1)
-	b.await(t, 1) // the retry topics exist
+	b.AwaitIDs(t, 1) // the retry topics exist
 	record := &kgo.Record{Topic: "payments.retry.200ms", Headers: []kgo.RecordHeader{
 		{Key: "msghandler-id", Value: []byte("copy")},
 		{Key: consumer.HeaderRetries, Value: []byte("1")},
 		{Key: kafkaconsumer.HeaderRetryAt, Value: strconv.AppendInt(nil, time.Now().AddDate(1, 0, 0).UnixMilli(), 10)},
 	}}
 	produce(t, k, record)
-	b.await(t, 2)
+	b.AwaitIDs(t, 2)
 	r.finish()
 }
 
@@ -182,14 +183,14 @@ func TestOtherProcessesClockDelaysNoCopy(t *testing.T) {
 func TestMessageWithSettlementHeaderBecomesLetter(t *testing.T) {
 	t.Parallel()
 	k := cluster(t)
-	b := newBook()
+	b := &consumertest.Calls{}
 	r := start(t, quick(t, k), func(_ context.Context, m *consumer.Message) error {
-		b.note(m)
+		b.Note(m)
 		return consumer.Reject(errors.New("unreadable"))
 	})
 	settled := kgo.RecordHeader{Key: kafkaconsumer.HeaderSettled, Value: []byte("0/0/1700000000000")}
 	produce(t, k, withID("strange", settled))
-	b.await(t, 1)
+	b.AwaitIDs(t, 1)
 	r.finish()
 	if found := names(t, deadLetters(t, k)); len(found) != 1 {
 		t.Errorf("the open letters are %v, want one", found)

@@ -22,6 +22,7 @@ import (
 
 	"github.com/msghandler/msghandler/broker/kafka/kafkaconsumer"
 	"github.com/msghandler/msghandler/consumer"
+	"github.com/msghandler/msghandler/test/consumer/consumertest"
 	"github.com/msghandler/msghandler/test/fakekafka"
 	"github.com/msghandler/msghandler/test/servers"
 )
@@ -195,9 +196,9 @@ func TestCarefulCommitsAreLoggedOnce(t *testing.T) {
 	refused := refuse(k, kmsg.OffsetCommit, kerr.GroupAuthorizationFailed)
 	config, log := quick(t, k), &servers.Log{}
 	config.Logger = slog.New(slog.NewTextHandler(log, nil))
-	b := newBook()
-	r := start(t, config, b.handle)
-	b.await(t, 1)
+	b := &consumertest.Calls{}
+	r := start(t, config, b.Handle)
+	b.AwaitIDs(t, 1)
 	servers.Eventually(t, time.Minute, "commits are refused", func() bool { return refused.Hits() > 8 })
 	refused.Remove()
 	servers.Eventually(t, time.Minute, "the message is committed", func() bool {
@@ -252,9 +253,9 @@ func TestFailuresCountAsNoCrashes(t *testing.T) {
 	if offset, metadata := begun(t, k); offset != 0 || strings.Contains(metadata, "begun") {
 		t.Errorf("after a stop the group is at %d with %q", offset, metadata)
 	}
-	b := newBook()
-	r = start(t, config, b.handle)
-	b.await(t, 1)
+	b := &consumertest.Calls{}
+	r = start(t, config, b.Handle)
+	b.AwaitIDs(t, 1)
 	r.finish()
 	if offset, metadata := begun(t, k); offset != 1 || strings.Contains(metadata, "begun") {
 		t.Errorf("after its message the group is at %d with %q", offset, metadata)

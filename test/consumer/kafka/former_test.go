@@ -8,6 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/msghandler/msghandler/consumer"
+	"github.com/msghandler/msghandler/test/consumer/consumertest"
 	"github.com/msghandler/msghandler/test/consumer/logs"
 	"github.com/msghandler/msghandler/test/fakekafka"
 	"github.com/msghandler/msghandler/test/servers"
@@ -32,19 +33,19 @@ func TestFormerRetryTopicsAreRead(t *testing.T) {
 			for _, topic := range strangers {
 				foreign(t, k, topic)
 			}
-			config, log, b := quick(t, k), &logs.Lines{}, newBook()
+			config, log, b := quick(t, k), &logs.Lines{}, &consumertest.Calls{}
 			config.Delays, config.RetryLimit, config.Logger = delays, 0, log.Logger()
-			r := start(t, config, b.handle)
-			servers.Eventually(t, time.Minute, "the message is handled", func() bool { return b.times("1") == 1 })
+			r := start(t, config, b.Handle)
+			servers.Eventually(t, time.Minute, "the message is handled", func() bool { return b.Times("1") == 1 })
 			r.finish()
-			if m := b.all[0]; m.Retries != 1 || m.Exchange != "orders" {
+			if m := b.All()[0]; m.Retries != 1 || m.Exchange != "orders" {
 				t.Errorf("handled as %+v", m)
 			}
 			if !strings.Contains(log.String(), "payments.retry.1h0m0s") {
 				t.Errorf("no line names the topic: %s", log)
 			}
 			for _, topic := range strangers {
-				if b.times(topic) > 0 {
+				if b.Times(topic) > 0 {
 					t.Errorf("a message of %s was handled", topic)
 				}
 			}

@@ -22,6 +22,7 @@ import (
 
 	"github.com/msghandler/msghandler/broker/kafka/kafkaconsumer"
 	"github.com/msghandler/msghandler/consumer"
+	"github.com/msghandler/msghandler/test/consumer/consumertest"
 	"github.com/msghandler/msghandler/test/fakekafka"
 	"github.com/msghandler/msghandler/test/servers"
 )
@@ -138,68 +139,18 @@ func (r *running) finish() {
 	}
 }
 
-// book notes what handlers got.
-type book struct {
-	mu      sync.Mutex
-	handled map[string]int
-	all     []*consumer.Message
-}
-
-func newBook() *book { return &book{handled: map[string]int{}} }
-
-func (b *book) note(m *consumer.Message) int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.handled[m.ID]++
-	b.all = append(b.all, m)
-	return b.handled[m.ID]
-}
-
-// handle notes a message and does nothing else.
-func (b *book) handle(_ context.Context, m *consumer.Message) error {
-	b.note(m)
-	return nil
-}
-
-func (b *book) ids() int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return len(b.handled)
-}
-
-func (b *book) times(id string) int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.handled[id]
-}
-
-func (b *book) await(t *testing.T, ids int) {
-	t.Helper()
-	servers.Eventually(t, time.Minute, fmt.Sprintf("%d messages are handled", ids), func() bool { return b.ids() >= ids })
-}
-
-// wantOnce checks that each message was handled once. No handler may run.
-func (b *book) wantOnce(t *testing.T) {
-	t.Helper()
-	for id, n := range b.handled {
-		if n != 1 {
-			t.Errorf("message %s was handled %d times", id, n)
-		}
-	}
-}
-
 func TestMessagesAreHandledInOrder(t *testing.T) {
 	t.Parallel()
 	k := cluster(t)
 	write(t, k, 0, 500)
-	b := newBook()
-	r := start(t, quick(t, k), b.handle)
-	b.await(t, 500)
+	b := &consumertest.Calls{}
+	r := start(t, quick(t, k), b.Handle)
+	b.AwaitIDs(t, 500)
 	write(t, k, 500, 100)
-	b.await(t, 600)
+	b.AwaitIDs(t, 600)
 	r.finish()
 	last := map[string]int{}
-	for _, m := range b.all {
+	for _, m := range b.All() {
 		var n int
 		if _, err := fmt.Sscan(m.ID, &n); err != nil {
 			t.Fatal(err)
@@ -213,8 +164,8 @@ func TestMessagesAreHandledInOrder(t *testing.T) {
 			t.Fatalf("got %+v", m)
 		}
 	}
-	if len(b.all) != 600 {
-		t.Errorf("%d calls for 600 messages", len(b.all))
+	if len(b.All()) != 600 {
+		t.Errorf("%d calls for 600 messages", len(b.All()))
 	}
 }
 
@@ -234,9 +185,9 @@ func TestUnfinishedMessageIsRedelivered(t *testing.T) {
 	write(t, k, 0, 1)
 	<-begun
 	first.stop()
-	b := newBook()
-	second := start(t, quick(t, k), b.handle)
-	b.await(t, 1)
+	b := &consumertest.Calls{}
+	second := start(t, quick(t, k), b.Handle)
+	b.AwaitIDs(t, 1)
 	second.finish()
 }
 
@@ -272,7 +223,7 @@ func letters(t *testing.T, k *fakekafka.Cluster, topic string) (all []letter) {
 func TestFailedMessageIsRetriedAfterDelays(t *testing.T) {
 	t.Parallel()
 	k := cluster(t)
-	b := newBook()
+	b := &consumertest.Calls{}
 	var mu sync.Mutex
 	var at []time.Time
 	var seen []*consumer.Message
@@ -281,17 +232,17 @@ func TestFailedMessageIsRetriedAfterDelays(t *testing.T) {
 			mu.Lock()
 			at, seen = append(at, time.Now()), append(seen, m)
 			mu.Unlock()
-			if b.times("0") < 2 {
-				b.note(m)
+			if b.Times("0") < 2 {
+				b.Note(m)
 				return errors.New("not yet")
 			}
 		}
-		b.note(m)
+		b.Note(m)
 		return nil
 	})
 	write(t, k, 0, 50)
-	b.await(t, 50)
-	servers.Eventually(t, time.Minute, "the failed message is handled", func() bool { return b.times("0") == 3 })
+	b.AwaitIDs(t, 50)
+	servers.Eventually(t, time.Minute, "the failed message is handled", func() bool { return b.Times("0") == 3 })
 	r.finish()
 	if len(at) != 3 || at[1].Sub(at[0]) < 200*time.Millisecond || at[2].Sub(at[1]) < 400*time.Millisecond {
 		t.Errorf("handled at %v", at)
@@ -301,7 +252,7 @@ func TestFailedMessageIsRetriedAfterDelays(t *testing.T) {
 		last.Queue != "payments.retry.400ms" || string(last.Body) != "body of 0" || last.Headers["tenant"] != "eu" {
 		t.Errorf("the last retry is %+v", last)
 	}
-	for id, n := range b.handled {
+	for id, n := range b.Counts() {
 		if n != 1 && id != "0" {
 			t.Errorf("message %s was handled %d times", id, n)
 		}
@@ -350,13 +301,13 @@ func TestMissingDeadTopicKeepsTheMessage(t *testing.T) {
 	k := cluster(t)
 	config := quick(t, k)
 	config.Create, config.Delays, config.RetryLimit = false, nil, 0
-	b := newBook()
+	b := &consumertest.Calls{}
 	r := start(t, config, func(_ context.Context, m *consumer.Message) error {
-		b.note(m)
+		b.Note(m)
 		return consumer.Reject(errors.New("no JSON"))
 	})
 	write(t, k, 0, 1)
-	servers.Eventually(t, time.Minute, "the message stays", func() bool { return b.times("0") > 2 })
+	servers.Eventually(t, time.Minute, "the message stays", func() bool { return b.Times("0") > 2 })
 	r.finish()
 	k.Topic("payments.dead", nil)
 	second := start(t, config, func(_ context.Context, m *consumer.Message) error {
@@ -372,19 +323,19 @@ func TestWithoutDelaysTheOrderIsKept(t *testing.T) {
 	k := cluster(t)
 	config := quick(t, k)
 	config.Delays, config.RetryLimit = nil, 0
-	b := newBook()
+	b := &consumertest.Calls{}
 	r := start(t, config, func(_ context.Context, m *consumer.Message) error {
-		if n := b.note(m); m.ID == "0" && n < 3 {
+		if n := b.Note(m); m.ID == "0" && n < 3 {
 			return errors.New("not yet")
 		}
 		return nil
 	})
 	write(t, k, 0, 3*keys)
-	b.await(t, 3*keys)
-	servers.Eventually(t, time.Minute, "the failed message is handled", func() bool { return b.times("0") == 3 })
+	b.AwaitIDs(t, 3*keys)
+	servers.Eventually(t, time.Minute, "the failed message is handled", func() bool { return b.Times("0") == 3 })
 	r.finish()
 	after := false
-	for _, m := range b.all {
+	for _, m := range b.All() {
 		if m.RoutingKey != "k0" {
 			continue
 		}
@@ -400,12 +351,12 @@ func TestWithoutDelaysTheOrderIsKept(t *testing.T) {
 func TestConsumersShareThePartitions(t *testing.T) {
 	t.Parallel()
 	k := cluster(t)
-	b := newBook()
+	b := &consumertest.Calls{}
 	var mu sync.Mutex
 	by := map[string]int{}
 	handler := func(name string) consumer.HandlerFunc {
 		return func(_ context.Context, m *consumer.Message) error {
-			b.note(m)
+			b.Note(m)
 			mu.Lock()
 			defer mu.Unlock()
 			by[name]++
@@ -414,20 +365,20 @@ func TestConsumersShareThePartitions(t *testing.T) {
 	}
 	first := start(t, quick(t, k), handler("first"))
 	write(t, k, 0, 100)
-	b.await(t, 100)
+	b.AwaitIDs(t, 100)
 	second := start(t, quick(t, k), handler("second"))
 	wrote := 100
 	servers.Eventually(t, time.Minute, "both work", func() bool {
 		write(t, k, wrote, 20)
 		wrote += 20
-		b.await(t, wrote)
+		b.AwaitIDs(t, wrote)
 		mu.Lock()
 		defer mu.Unlock()
 		return by["first"] > 0 && by["second"] > 0
 	})
 	first.finish()
 	write(t, k, wrote, 200)
-	b.await(t, wrote+200)
+	b.AwaitIDs(t, wrote+200)
 	second.finish()
 }
 
@@ -435,14 +386,14 @@ func TestConsumersShareThePartitions(t *testing.T) {
 func TestClusterRestartLosesNothing(t *testing.T) {
 	t.Parallel()
 	k := cluster(t)
-	b := newBook()
-	r := start(t, quick(t, k), b.handle)
+	b := &consumertest.Calls{}
+	r := start(t, quick(t, k), b.Handle)
 	write(t, k, 0, 300)
-	servers.Eventually(t, time.Minute, "some are handled", func() bool { return b.ids() > 50 })
+	servers.Eventually(t, time.Minute, "some are handled", func() bool { return b.IDs() > 50 })
 	k.Kill()
 	k.Restart()
 	write(t, k, 300, 300)
-	b.await(t, 600)
+	b.AwaitIDs(t, 600)
 	r.finish()
 }
 
@@ -450,14 +401,14 @@ func TestClusterRestartLosesNothing(t *testing.T) {
 func TestForeignWritersAreRead(t *testing.T) {
 	t.Parallel()
 	k := cluster(t)
-	b := newBook()
-	r := start(t, quick(t, k), b.handle)
+	b := &consumertest.Calls{}
+	r := start(t, quick(t, k), b.Handle)
 	k.Kcat("paid", "-P", "-t", "orders", "-k", "order-7", "-H", "msghandler-id=1001", "-H", "msghandler-producer=shop",
 		"-H", "msghandler-attempt=2", "-H", "tenant=eu", "-H", "content-type=text/plain")
 	k.Kcat("foreign", "-P", "-t", "orders")
-	b.await(t, 2)
+	b.AwaitIDs(t, 2)
 	r.finish()
-	for _, m := range b.all {
+	for _, m := range b.All() {
 		switch m.ID {
 		case "1001":
 			if m.Key() != "shop/1001" || m.Attempt != 2 || m.RoutingKey != "order-7" || string(m.Body) != "paid" ||
@@ -487,12 +438,12 @@ func TestPausedPartitionsLoseNothing(t *testing.T) {
 	produce(t, k, records...)
 	config := quick(t, k)
 	config.Prefetch, config.Concurrency = 10, 1
-	b := newBook()
-	r := start(t, config, b.handle)
-	b.await(t, count)
+	b := &consumertest.Calls{}
+	r := start(t, config, b.Handle)
+	b.AwaitIDs(t, count)
 	r.finish()
-	if len(b.all) != count {
-		t.Errorf("%d calls for %d messages", len(b.all), count)
+	if len(b.All()) != count {
+		t.Errorf("%d calls for %d messages", len(b.All()), count)
 	}
 }
 

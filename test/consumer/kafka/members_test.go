@@ -20,15 +20,15 @@ import (
 func TestConsumerWithoutTopicsJoinsNoGroup(t *testing.T) {
 	t.Parallel()
 	k := cluster(t)
-	g, b := watch(k), newBook()
+	g, b := watch(k), &consumertest.Calls{}
 	creations := refuse(k, kmsg.CreateTopics, kerr.TopicAuthorizationFailed)
 	able := quick(t, k)
 	able.Create = false
-	works := start(t, able, b.handle)
-	unable := start(t, quick(t, k), b.handle)
+	works := start(t, able, b.Handle)
+	unable := start(t, quick(t, k), b.Handle)
 	servers.Eventually(t, time.Minute, "the second has asked several times", func() bool { return creations.Hits() > 3 })
 	write(t, k, 0, 3*keys)
-	b.await(t, 3*keys)
+	b.AwaitIDs(t, 3*keys)
 	if n := g.size(); n != 1 {
 		t.Errorf("the group has %d members, want only the one that works", n)
 	}
@@ -80,13 +80,13 @@ func TestAbortedTransactionsAreNotHandled(t *testing.T) {
 		}
 	}
 	write(t, k, 0, keys) // behind the transactions in their partition
-	b := newBook()
-	r := start(t, quick(t, k), b.handle)
-	b.await(t, 1+keys)
+	b := &consumertest.Calls{}
+	r := start(t, quick(t, k), b.Handle)
+	b.AwaitIDs(t, 1+keys)
 	r.finish()
-	if b.times("committed") != 1 || b.times("aborted") != 0 {
+	if b.Times("committed") != 1 || b.Times("aborted") != 0 {
 		t.Errorf("the committed message was handled %d times, the aborted message %d times",
-			b.times("committed"), b.times("aborted"))
+			b.Times("committed"), b.Times("aborted"))
 	}
 }
 
@@ -115,13 +115,13 @@ func TestClusterThatIsAwayIsLogged(t *testing.T) {
 	write(t, k, 0, 1)
 	restore := k.Cut()
 	defer restore()
-	config, log, b := quick(t, k), &logs.Lines{}, newBook()
+	config, log, b := quick(t, k), &logs.Lines{}, &consumertest.Calls{}
 	config.Create, config.Logger = false, log.Logger()
-	r := start(t, config, b.handle)
+	r := start(t, config, b.Handle)
 	servers.Eventually(t, time.Minute, "a line about the cluster", func() bool {
 		return strings.Contains(log.String(), "not consuming, trying again")
 	})
 	restore()
-	b.await(t, 1)
+	b.AwaitIDs(t, 1)
 	r.finish()
 }

@@ -62,7 +62,7 @@ func guarded(t *testing.T, allowed []kfake.ACL) *fakekafka.Cluster {
 
 func TestConsumerNeedsPermissionsOfPage(t *testing.T) {
 	t.Parallel()
-	k, log, b := guarded(t, acls(t, "")), &logs.Lines{}, newBook()
+	k, log, b := guarded(t, acls(t, "")), &logs.Lines{}, &consumertest.Calls{}
 	produce(t, k, withID("rejected"), withID("fails"))
 	config, o := quick(t, k), &consumertest.Depths{}
 	config.URL, config.Logger = k.URL("payments:p@", ""), log.Logger()
@@ -74,10 +74,10 @@ func TestConsumerNeedsPermissionsOfPage(t *testing.T) {
 		case m.Retries == 0:
 			return errors.New("no database")
 		}
-		b.note(m)
+		b.Note(m)
 		return nil
 	})
-	b.await(t, 1)
+	b.AwaitIDs(t, 1)
 	o.AwaitDead(t, "payments.dead", 1)
 	r.finish()
 	if strings.Contains(log.String(), "AUTHORIZATION") {
@@ -96,7 +96,7 @@ func TestForbiddenTopicIsNamedOnce(t *testing.T) {
 			Pattern: kmsg.ACLResourcePatternTypeLiteral,
 		})
 	}
-	k, log, b := guarded(t, allowed), &logs.Lines{}, newBook()
+	k, log, b := guarded(t, allowed), &logs.Lines{}, &consumertest.Calls{}
 	k.Topic("payments.retry.1h0m0s", nil)
 	var refused atomic.Int32
 	k.Fake.ControlKey(int16(kmsg.Fetch), func(r kmsg.Request) (kmsg.Response, error, bool) {
@@ -105,10 +105,10 @@ func TestForbiddenTopicIsNamedOnce(t *testing.T) {
 	})
 	config := quick(t, k)
 	config.URL, config.Logger = k.URL("payments:p@", ""), log.Logger()
-	r := start(t, config, b.handle)
+	r := start(t, config, b.Handle)
 	for n := range 10 {
 		produce(t, k, withID(strconv.Itoa(n)))
-		b.await(t, n+1)
+		b.AwaitIDs(t, n+1)
 	}
 	before := refused.Load()
 	servers.Eventually(t, time.Minute, "the consumer goes on to try", func() bool { return refused.Load() > before+30 })

@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/msghandler/msghandler/consumer"
+	"github.com/msghandler/msghandler/test/consumer/consumertest"
 	"github.com/msghandler/msghandler/test/fakekafka"
 	"github.com/msghandler/msghandler/test/servers"
 )
@@ -67,12 +68,12 @@ func TestRebalanceDuringStopWaitsForHandlers(t *testing.T) {
 	t.Parallel()
 	k := cluster(t)
 	write(t, k, 0, 3*keys)
-	g, b := watch(k), newBook()
+	g, b := watch(k), &consumertest.Calls{}
 	config := quick(t, k)
 	config.StopTimeout = time.Minute
 	begun, release := make(chan struct{}, 4), make(chan struct{})
 	first := start(t, config, func(_ context.Context, m *consumer.Message) error {
-		b.note(m)
+		b.Note(m)
 		begun <- struct{}{}
 		<-release
 		return nil
@@ -81,25 +82,25 @@ func TestRebalanceDuringStopWaitsForHandlers(t *testing.T) {
 		<-begun // the handler of each partition
 	}
 	first.stop()
-	others := newBook()
+	others := &consumertest.Calls{}
 	second := start(t, config, func(_ context.Context, m *consumer.Message) error {
-		b.note(m)
-		others.note(m)
+		b.Note(m)
+		others.Note(m)
 		return nil
 	})
 	servers.Eventually(t, time.Minute, "the second joins", func() bool { return g.size() == 2 })
 	before := g.beatsOf(0)
 	servers.Eventually(t, time.Minute, "the first has learned of the second", func() bool {
-		return g.beatsOf(0) >= before+3 || others.ids() > 0
+		return g.beatsOf(0) >= before+3 || others.IDs() > 0
 	})
-	if n := others.ids(); n > 0 {
+	if n := others.IDs(); n > 0 {
 		t.Errorf("the second has handled %d messages while the handlers of the first run", n)
 	}
 	close(release)
 	first.finish()
-	b.await(t, 3*keys)
+	b.AwaitIDs(t, 3*keys)
 	second.finish()
-	b.wantOnce(t)
+	b.WantOnce(t)
 }
 
 // Partitions move when a consumer joins, and then the consumer that loses them stops. The stop waits for the handlers
@@ -108,13 +109,13 @@ func TestStopDuringRebalanceWaitsForHandlers(t *testing.T) {
 	t.Parallel()
 	k := cluster(t)
 	write(t, k, 0, 3*keys)
-	g, b := watch(k), newBook()
+	g, b := watch(k), &consumertest.Calls{}
 	config := quick(t, k)
 	config.StopTimeout = time.Minute
 	calls := make(chan chan struct{}, 4)
 	var interrupted atomic.Bool
 	first := start(t, config, func(ctx context.Context, m *consumer.Message) error {
-		b.note(m)
+		b.Note(m)
 		release := make(chan struct{})
 		calls <- release
 		select {
@@ -126,7 +127,7 @@ func TestStopDuringRebalanceWaitsForHandlers(t *testing.T) {
 		}
 	})
 	running := []chan struct{}{<-calls, <-calls, <-calls, <-calls} // the handler of each partition
-	second := start(t, config, b.handle)
+	second := start(t, config, b.Handle)
 	servers.Eventually(t, time.Minute, "both are members, and partitions move", func() bool {
 		return g.size() == 2 && g.beatsOf(1) >= 2
 	})
@@ -141,19 +142,19 @@ func TestStopDuringRebalanceWaitsForHandlers(t *testing.T) {
 	if err := first.end(); err != nil || interrupted.Load() {
 		t.Errorf("the stop has not waited for all handlers: %v", err)
 	}
-	b.await(t, 3*keys)
+	b.AwaitIDs(t, 3*keys)
 	second.finish()
-	b.wantOnce(t)
+	b.WantOnce(t)
 }
 
 // A cluster that is silent holds up neither the commit nor the leaving of the group for long.
 func TestSilentClusterHoldsUpNoStop(t *testing.T) {
 	t.Parallel()
 	k := cluster(t)
-	b := newBook()
-	r := start(t, quick(t, k), b.handle)
+	b := &consumertest.Calls{}
+	r := start(t, quick(t, k), b.Handle)
 	write(t, k, 0, 100)
-	b.await(t, 100)
+	b.AwaitIDs(t, 100)
 	defer k.Hang()()
 	r.stop()
 	ended := make(chan struct{})

@@ -20,6 +20,7 @@ import (
 	"github.com/msghandler/msghandler/broker/nats/natsconsumer"
 	"github.com/msghandler/msghandler/consumer"
 	"github.com/msghandler/msghandler/consumer/dedup/memory"
+	"github.com/msghandler/msghandler/test/consumer/consumertest"
 	"github.com/msghandler/msghandler/test/consumer/logs"
 	"github.com/msghandler/msghandler/test/servers"
 	"github.com/msghandler/msghandler/test/servers/natsserver"
@@ -140,38 +141,6 @@ func (w *world) dead() (all []*jetstream.RawStreamMsg) {
 	return all
 }
 
-// calls counts how often a handler got each id.
-type calls struct {
-	mu sync.Mutex
-	of map[string]int
-}
-
-func (c *calls) add(id string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.of == nil {
-		c.of = map[string]int{}
-	}
-	c.of[id]++
-}
-
-func (c *calls) count(id string) int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.of[id]
-}
-
-func (c *calls) want(t *testing.T, ids []string, n int) {
-	t.Helper()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, id := range ids {
-		if c.of[id] != n {
-			t.Errorf("%s was handled %d times, want %d", id, c.of[id], n)
-		}
-	}
-}
-
 func numbered(n int) (ids []string) {
 	for i := range n {
 		ids = append(ids, fmt.Sprint(i))
@@ -198,19 +167,19 @@ func TestBusyDeliveriesAreNoFailures(t *testing.T) {
 	w.publish("fails twice", "fails always")
 	config := w.config()
 	config.AckWait = time.Minute
-	var handled calls
+	var handled consumertest.Calls
 	w.run(config, func(_ context.Context, m *consumer.Message) error {
-		handled.add(m.ID)
+		handled.Note(m)
 		switch {
-		case handled.count(m.ID) <= 4:
+		case handled.Times(m.ID) <= 4:
 			return consumer.ErrBusy
-		case m.ID == "fails always" || handled.count(m.ID) < 7:
+		case m.ID == "fails always" || handled.Times(m.ID) < 7:
 			return errors.New("no such account")
 		}
 		return nil
 	})
 	w.settled()
-	handled.want(t, []string{"fails twice", "fails always"}, 7)
+	handled.Want(t, 7, "fails twice", "fails always")
 	w.wantDead("fails always")
 }
 
@@ -226,14 +195,14 @@ func TestLostConnectionsAreNoFailures(t *testing.T) {
 	config.Consuming = func() { consuming <- struct{}{} }
 	config.AckWait = 5 * time.Second            // the server delivers again what was on a lost connection
 	config.Retry = []time.Duration{time.Second} // the handlers of the lost connections return meanwhile
-	var handled calls
+	var handled consumertest.Calls
 	w.run(config, func(_ context.Context, m *consumer.Message) error {
-		handled.add(m.ID)
+		handled.Note(m)
 		switch {
 		case m.ID == "held":
 			begun <- struct{}{}
 			<-release
-		case handled.count(m.ID) < 3:
+		case handled.Times(m.ID) < 3:
 			return errors.New("no such account")
 		}
 		return nil
@@ -250,7 +219,7 @@ func TestLostConnectionsAreNoFailures(t *testing.T) {
 	}
 	close(release)
 	w.settled()
-	handled.want(t, []string{"waiting"}, 3)
+	handled.Want(t, 3, "waiting")
 	w.wantDead()
 }
 
@@ -283,17 +252,17 @@ func TestFirstFailureAfterRestartsIsRetried(t *testing.T) {
 	w.publish("2")
 	config := w.config()
 	config.AckWait = time.Minute
-	var handled calls
+	var handled consumertest.Calls
 	w.run(config, func(_ context.Context, m *consumer.Message) error {
-		handled.add(m.ID)
-		if m.ID == "2" || handled.count(m.ID) == 1 {
+		handled.Note(m)
+		if m.ID == "2" || handled.Times(m.ID) == 1 {
 			return errors.New("no such account")
 		}
 		return nil
 	})
 	w.settled()
-	handled.want(t, []string{"1"}, 2)
-	handled.want(t, []string{"2"}, 3)
+	handled.Want(t, 2, "1")
+	handled.Want(t, 3, "2")
 	w.wantDead("2")
 }
 
@@ -346,14 +315,14 @@ func TestLongHandlerKeepsItsMessage(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.publish("1", "2")
-	var handled calls
+	var handled consumertest.Calls
 	w.run(w.config(), func(_ context.Context, m *consumer.Message) error {
-		handled.add(m.ID)
+		handled.Note(m)
 		<-time.After(3 * time.Second)
 		return nil
 	})
 	w.settled()
-	handled.want(t, []string{"1", "2"}, 1)
+	handled.Want(t, 1, "1", "2")
 }
 
 // The server is killed twice under load. Every message takes effect once.
@@ -364,11 +333,11 @@ func TestKilledServerLosesNoMessage(t *testing.T) {
 	w.publish(ids...)
 	config := w.config()
 	config.Dedup, config.Concurrency = memory.New(1000), 4
-	var handled calls
+	var handled consumertest.Calls
 	var n atomic.Int64
 	stop := w.run(config, func(_ context.Context, m *consumer.Message) error {
 		<-time.After(5 * time.Millisecond)
-		handled.add(m.ID)
+		handled.Note(m)
 		n.Add(1)
 		return nil
 	})
@@ -381,7 +350,7 @@ func TestKilledServerLosesNoMessage(t *testing.T) {
 	if err := stop(); err != nil {
 		t.Error(err)
 	}
-	handled.want(t, ids, 1)
+	handled.Want(t, 1, ids...)
 }
 
 // At a stop, messages that wait go back, and running handlers finish.
@@ -390,11 +359,11 @@ func TestStopFinishesAndGivesBack(t *testing.T) {
 	w := newWorld(t)
 	w.publish(numbered(10)...)
 	begun, release := make(chan struct{}, 10), make(chan struct{})
-	var first, second calls
+	var first, second consumertest.Calls
 	config := w.config()
 	config.AckWait = time.Minute // a message that did not go back would come too late
 	stop := w.run(config, func(_ context.Context, m *consumer.Message) error {
-		first.add(m.ID)
+		first.Note(m)
 		begun <- struct{}{}
 		<-release
 		return nil
@@ -406,10 +375,10 @@ func TestStopFinishesAndGivesBack(t *testing.T) {
 	if err := <-stopped; err != nil {
 		t.Error(err)
 	}
-	w.run(config, func(_ context.Context, m *consumer.Message) error { second.add(m.ID); return nil })
+	w.run(config, func(_ context.Context, m *consumer.Message) error { second.Note(m); return nil })
 	w.settled()
 	for _, id := range numbered(10) {
-		if n := first.of[id] + second.of[id]; n != 1 {
+		if n := first.Times(id) + second.Times(id); n != 1 {
 			t.Errorf("%s was handled %d times", id, n)
 		}
 	}
@@ -418,7 +387,7 @@ func TestStopFinishesAndGivesBack(t *testing.T) {
 // queued runs a consumer without Dedup. The handler holds the first of five messages while the others wait, until
 // release is closed. No message is redelivered because its time to be acknowledged has ended.
 type queued struct {
-	handled                   calls
+	handled                   consumertest.Calls
 	consuming, begun, release chan struct{}
 	stop                      func() error
 }
@@ -432,7 +401,7 @@ func (w *world) queued(config natsconsumer.Config) *queued {
 	}
 	config.Consuming = func() { q.consuming <- struct{}{} }
 	q.stop = w.run(config, func(_ context.Context, m *consumer.Message) error {
-		q.handled.add(m.ID)
+		q.handled.Note(m)
 		if m.ID == "0" {
 			q.begun <- struct{}{}
 			<-q.release
@@ -471,12 +440,12 @@ func TestLostConnectionDropsItsQueue(t *testing.T) {
 		return strings.Contains(log.String(), "acknowledgement not confirmed")
 	})
 	w.publish("later")
-	servers.Eventually(t, time.Minute, "a later message is handled", func() bool { return q.handled.count("later") == 1 })
+	servers.Eventually(t, time.Minute, "a later message is handled", func() bool { return q.handled.Times("later") == 1 })
 	if err := q.stop(); err != nil {
 		t.Error(err)
 	}
-	q.handled.want(t, []string{"0"}, 1)
-	q.handled.want(t, numbered(5)[1:], 0)
+	q.handled.Want(t, 1, "0")
+	q.handled.Want(t, 0, numbered(5)[1:]...)
 }
 
 // Messages that waited for a handler when their consumer was deleted are handled by its successor alone.
@@ -492,8 +461,8 @@ func TestEndOfPullDropsItsQueue(t *testing.T) {
 	w.allReceived(5)
 	close(q.release)
 	w.settled()
-	q.handled.want(t, []string{"0"}, 2)
-	q.handled.want(t, numbered(5)[1:], 1)
+	q.handled.Want(t, 2, "0")
+	q.handled.Want(t, 1, numbered(5)[1:]...)
 }
 
 func TestConfigIsChecked(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/msghandler/msghandler/broker/nats/natsconsumer"
 	"github.com/msghandler/msghandler/consumer"
+	"github.com/msghandler/msghandler/test/consumer/consumertest"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -23,9 +24,9 @@ func TestFailingMessagesDelayNoOther(t *testing.T) {
 	w := newWorld(t)
 	config := w.config()
 	config.Prefetch, config.Retry = 5, []time.Duration{time.Hour}
-	var handled calls
+	var handled consumertest.Calls
 	w.run(config, func(_ context.Context, m *consumer.Message) error {
-		handled.add(m.ID)
+		handled.Note(m)
 		if strings.HasPrefix(m.ID, "bad") {
 			return errors.New("no such account")
 		}
@@ -35,8 +36,8 @@ func TestFailingMessagesDelayNoOther(t *testing.T) {
 		w.publish("bad 1", "bad 2", "bad 3", "bad 4", "bad 5", "bad 6")
 	}
 	w.publish(numbered(20)...)
-	servers.Eventually(t, 30*time.Second, "the last message is handled", func() bool { return handled.count("19") == 1 })
-	handled.want(t, numbered(20), 1)
+	servers.Eventually(t, 30*time.Second, "the last message is handled", func() bool { return handled.Times("19") == 1 })
+	handled.Want(t, 1, numbered(20)...)
 }
 
 // With Prefetch 5, no process has more than five messages, also when the server may hand out more.
@@ -54,15 +55,15 @@ func TestPrefetchBoundsMessagesAtHand(t *testing.T) {
 	})
 	<-begun
 	w.allReceived(5)
-	var second calls
-	w.run(config, func(_ context.Context, m *consumer.Message) error { second.add(m.ID); return nil })
-	servers.Eventually(t, 30*time.Second, "another process gets the rest", func() bool { return second.count("19") == 1 })
+	var second consumertest.Calls
+	w.run(config, func(_ context.Context, m *consumer.Message) error { second.Note(m); return nil })
+	servers.Eventually(t, 30*time.Second, "another process gets the rest", func() bool { return second.Times("19") == 1 })
 	w.allReceived(5)
 	close(release)
 	if err := stop(); err != nil {
 		t.Error(err)
 	}
-	second.want(t, numbered(20)[5:], 1)
+	second.Want(t, 1, numbered(20)[5:]...)
 }
 
 // returned delivers the only message of the stream 20 times, and returns it each time.
@@ -111,11 +112,11 @@ func TestMessageThatEndsProcessesIsBuried(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.publish("good")
-	var handled calls
-	w.run(w.config(), func(_ context.Context, m *consumer.Message) error { handled.add(m.ID); return nil })
+	var handled consumertest.Calls
+	w.run(w.config(), func(_ context.Context, m *consumer.Message) error { handled.Note(m); return nil })
 	w.settled()
-	handled.want(t, []string{"deadly"}, 0)
-	handled.want(t, []string{"good"}, 1)
+	handled.Want(t, 0, "deadly")
+	handled.Want(t, 1, "good")
 	w.wantDead("deadly")
 }
 
@@ -147,10 +148,10 @@ func TestReturnedMessageIsNotBuried(t *testing.T) {
 			t.Errorf("after a stop %d processes have noted the message", noted)
 		}
 	}
-	var handled calls
-	w.run(config, func(_ context.Context, m *consumer.Message) error { handled.add(m.ID); return nil })
+	var handled consumertest.Calls
+	w.run(config, func(_ context.Context, m *consumer.Message) error { handled.Note(m); return nil })
 	w.settled()
-	handled.want(t, []string{"returned"}, 1)
+	handled.Want(t, 1, "returned")
 	w.wantDead()
 }
 
@@ -213,13 +214,13 @@ func TestTooLargeLetterIsCut(t *testing.T) {
 	}
 	config := w.config()
 	config.DeadLetterStream = "SMALL"
-	var handled calls
+	var handled consumertest.Calls
 	w.run(config, func(_ context.Context, m *consumer.Message) error {
-		handled.add(m.ID)
+		handled.Note(m)
 		return consumer.Reject(errors.New(strings.Repeat("long", 1000)))
 	})
 	w.settled()
-	handled.want(t, []string{"fits", "cut", "whole"}, 1)
+	handled.Want(t, 1, "fits", "cut", "whole")
 	dead, err := natsconsumer.NewDeadLetters(w.server.URL, nil, "SMALL")
 	if err != nil {
 		t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/msghandler/msghandler/consumer"
+	"github.com/msghandler/msghandler/test/consumer/consumertest"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -21,11 +22,11 @@ func TestBusyMessageIsNotBuried(t *testing.T) {
 	w.publish("busy")
 	config := w.config()
 	config.Retry = []time.Duration{20 * time.Millisecond}
-	var handled calls
+	var handled consumertest.Calls
 	for range 3 {
 		w.run(config, func(_ context.Context, m *consumer.Message) error {
-			handled.add(m.ID)
-			if handled.count(m.ID) < 70 {
+			handled.Note(m)
+			if handled.Times(m.ID) < 70 {
 				return consumer.ErrBusy
 			}
 			return nil
@@ -33,7 +34,7 @@ func TestBusyMessageIsNotBuried(t *testing.T) {
 	}
 	w.settled()
 	w.wantDead()
-	handled.want(t, []string{"busy"}, 70)
+	handled.Want(t, 70, "busy")
 }
 
 // Busy messages take no places: others are handled meanwhile.
@@ -43,19 +44,19 @@ func TestBusyMessagesDelayNoOther(t *testing.T) {
 	config := w.config()
 	config.Prefetch, config.Retry = 3, []time.Duration{time.Hour}
 	w.publish("busy 1", "busy 2", "busy 3", "good")
-	var handled calls
+	var handled consumertest.Calls
 	stop := w.run(config, func(_ context.Context, m *consumer.Message) error {
-		handled.add(m.ID)
+		handled.Note(m)
 		if m.ID == "good" {
 			return nil
 		}
 		return consumer.ErrBusy
 	})
-	servers.Eventually(t, time.Minute, "the last message is handled", func() bool { return handled.count("good") == 1 })
+	servers.Eventually(t, time.Minute, "the last message is handled", func() bool { return handled.Times("good") == 1 })
 	if err := stop(); err != nil {
 		t.Error(err)
 	}
-	handled.want(t, []string{"busy 1", "busy 2", "busy 3"}, 1)
+	handled.Want(t, 1, "busy 1", "busy 2", "busy 3")
 }
 
 // ends counts the handlings that have ended, with what was told to the server about them.
@@ -81,10 +82,10 @@ func TestOldHandlerSettlesNoNewMessage(t *testing.T) {
 			if full {
 				config.Prefetch = 2
 			}
-			var handled calls
+			var handled consumertest.Calls
 			begun := make(chan struct{}, 10)
 			w.run(config, func(_ context.Context, m *consumer.Message) error {
-				handled.add(m.ID)
+				handled.Note(m)
 				switch {
 				case m.ID == "old" || m.ID == "beside":
 					begun <- struct{}{}
@@ -93,7 +94,7 @@ func TestOldHandlerSettlesNoNewMessage(t *testing.T) {
 						return nil
 					}
 					<-release
-				case handled.count(m.ID) == 1:
+				case handled.Times(m.ID) == 1:
 					before := ended.Load()
 					close(old)
 					servers.Eventually(t, time.Minute, "the old handler has ended", func() bool { return ended.Load() > before })
@@ -119,7 +120,7 @@ func TestOldHandlerSettlesNoNewMessage(t *testing.T) {
 				defer close(release)
 			}
 			servers.Eventually(t, time.Minute, "the new message is handled again after its failure", func() bool {
-				return handled.count("new") == 2
+				return handled.Times("new") == 2
 			})
 		})
 	}
@@ -132,8 +133,8 @@ func TestMaxDeliverIsTakenBack(t *testing.T) {
 	w := newWorld(t)
 	config := w.config()
 	config.DepthInterval = 20 * time.Millisecond
-	var handled calls
-	w.run(config, func(_ context.Context, m *consumer.Message) error { handled.add(m.ID); return nil })
+	var handled consumertest.Calls
+	w.run(config, func(_ context.Context, m *consumer.Message) error { handled.Note(m); return nil })
 	w.publish("1")
 	w.settled()
 	durable, err := w.js.Consumer(t.Context(), "ORDERS", "payments")
@@ -151,5 +152,5 @@ func TestMaxDeliverIsTakenBack(t *testing.T) {
 	})
 	w.publish("2")
 	w.settled()
-	handled.want(t, []string{"1", "2"}, 1)
+	handled.Want(t, 1, "1", "2")
 }
