@@ -19,7 +19,8 @@ import (
 func TestPromises(t *testing.T) {
 	server := servers.NATS(t, limitedTo("nothing"))
 	publishtest.Run(t, &promisedBroker{
-		server: server, admin: connect(t, as("all", server)), network: wire.TCP(t, wire.Host(t, server.URL)),
+		Outages: publishtest.Outages{Server: server, Network: wire.TCP(t, wire.Host(t, server.URL))},
+		server:  server, admin: connect(t, as("all", server)),
 		next: map[string]uint64{},
 	})
 }
@@ -34,9 +35,9 @@ func limitedTo(subjects string) string {
 
 // promisedBroker is the fixture of package publishtest: a server behind a network that breaks.
 type promisedBroker struct {
-	server  *servers.NATSServer
-	admin   *admin
-	network *wire.Proxy
+	publishtest.Outages
+	server *servers.NATSServer
+	admin  *admin
 	// next is the sequence number of each stream that is read next.
 	next map[string]uint64
 }
@@ -48,7 +49,7 @@ func (b *promisedBroker) Open(t *testing.T, confirmTimeout time.Duration) publis
 
 func (b *promisedBroker) open(t *testing.T, user string, confirmTimeout time.Duration) *nats.Publisher {
 	t.Helper()
-	config := nats.Config{URL: b.network.URL(as(user, b.server)), ConfirmTimeout: confirmTimeout}
+	config := nats.Config{URL: b.Network.URL(as(user, b.server)), ConfirmTimeout: confirmTimeout}
 	config.Logger = publishtest.Logger(t)
 	p, err := nats.New(quick(config))
 	if err != nil {
@@ -147,29 +148,4 @@ func (b *promisedBroker) Block(t *testing.T) (unblock func()) {
 	t.Helper()
 	b.server.DisableJetStream()
 	return b.server.EnableJetStream
-}
-
-func (b *promisedBroker) Hang(t *testing.T) (resume func()) {
-	t.Helper()
-	b.network.Hold()
-	return b.network.Restore
-}
-
-func (b *promisedBroker) Cut(t *testing.T) (restore func()) {
-	t.Helper()
-	b.network.Cut()
-	return b.network.Restore
-}
-
-// Kill drops what the network still holds back, so that nothing of a killed server arrives.
-func (b *promisedBroker) Kill(t *testing.T) {
-	t.Helper()
-	b.server.Kill()
-	b.network.Disconnect()
-}
-
-func (b *promisedBroker) Restart(t *testing.T) {
-	t.Helper()
-	b.server.Start()
-	b.network.Restore()
 }

@@ -16,13 +16,15 @@ import (
 
 func TestPromises(t *testing.T) {
 	node := servers.PrivateRabbitMQ(t)
-	publishtest.Run(t, &promisedBroker{node: node, network: wire.TCP(t, wire.Host(t, node.URL))})
+	publishtest.Run(t, &promisedBroker{
+		Outages: publishtest.Outages{Server: node, Network: wire.TCP(t, wire.Host(t, node.URL))}, node: node,
+	})
 }
 
 // promisedBroker is the fixture of package publishtest: a node behind a network that breaks.
 type promisedBroker struct {
-	node    *servers.RabbitServer
-	network *wire.Proxy
+	publishtest.Outages
+	node *servers.RabbitServer
 	// tools is the connection of the current test, for declaring and reading.
 	tools *topology
 }
@@ -43,7 +45,7 @@ func (b *promisedBroker) Open(t *testing.T, confirmTimeout time.Duration) publis
 
 func (b *promisedBroker) open(t *testing.T, url string, confirmTimeout time.Duration) *rabbitmq.Publisher {
 	t.Helper()
-	config := quick(b.network.URL(url))
+	config := quick(b.Network.URL(url))
 	config.ConfirmTimeout = confirmTimeout
 	config.Logger = publishtest.Logger(t)
 	p, err := rabbitmq.New(config)
@@ -126,29 +128,4 @@ func (b *promisedBroker) Block(t *testing.T) (unblock func()) {
 	t.Helper()
 	b.node.Ctl("set_vm_memory_high_watermark", "absolute", "1")
 	return func() { b.node.Ctl("set_vm_memory_high_watermark", "absolute", "1GB") }
-}
-
-func (b *promisedBroker) Hang(t *testing.T) (resume func()) {
-	t.Helper()
-	b.network.Hold()
-	return b.network.Restore
-}
-
-func (b *promisedBroker) Cut(t *testing.T) (restore func()) {
-	t.Helper()
-	b.network.Cut()
-	return b.network.Restore
-}
-
-// Kill drops what the network still holds back, so that nothing of a killed server arrives.
-func (b *promisedBroker) Kill(t *testing.T) {
-	t.Helper()
-	b.node.Kill()
-	b.network.Disconnect()
-}
-
-func (b *promisedBroker) Restart(t *testing.T) {
-	t.Helper()
-	b.node.Start()
-	b.network.Restore()
 }
