@@ -68,6 +68,9 @@ func (l *link) pump(phase Phase, from io.Reader, to io.Writer) {
 			l.complain(err)
 			return
 		}
+		if phase == Request {
+			l.proxy.received.Add(int64(len(raw)))
+		}
 		act := l.decide(events)
 		if act == Cut {
 			return

@@ -1,10 +1,12 @@
 package wire
 
 import (
+	"crypto/tls"
 	"net"
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -18,6 +20,10 @@ type Proxy struct {
 	target string
 	newTap func() tap
 	group  sync.WaitGroup
+	// secure is the TLS that clients speak; nil is none.
+	secure *tls.Config
+	// received counts the bytes of clients.
+	received atomic.Int64
 
 	mu       sync.Mutex
 	listener net.Listener // nil while the proxy refuses connections
@@ -43,6 +49,14 @@ const (
 func TCP(t testing.TB, addr string) *Proxy {
 	t.Helper()
 	return start(t, addr, func() tap { return blind{} })
+}
+
+// TLS is TCP for clients that speak TLS to the proxy. The server speaks none.
+func TLS(t testing.TB, addr string, certificate tls.Certificate) *Proxy {
+	t.Helper()
+	p := prepare(t, addr, func() tap { return blind{} })
+	p.secure = &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}
+	return p.open()
 }
 
 // Rewrite stands in front of any server and replaces a text in the server's bytes, such as its version. Both texts
@@ -73,14 +87,23 @@ func RabbitMQ(t testing.TB, addr string) *Proxy {
 
 func start(t testing.TB, target string, newTap func() tap) *Proxy {
 	t.Helper()
-	p := &Proxy{t: t, target: target, newTap: newTap, links: map[*link]bool{}, changed: make(chan struct{})}
+	return prepare(t, target, newTap).open()
+}
+
+func prepare(t testing.TB, target string, newTap func() tap) *Proxy {
+	return &Proxy{t: t, target: target, newTap: newTap, links: map[*link]bool{}, changed: make(chan struct{})}
+}
+
+// open listens until the test ends.
+func (p *Proxy) open() *Proxy {
+	p.t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		t.Fatal(err)
+		p.t.Fatal(err)
 	}
 	p.Addr = listener.Addr().String()
 	p.serve(listener)
-	t.Cleanup(p.close)
+	p.t.Cleanup(p.close)
 	return p
 }
 
@@ -153,6 +176,9 @@ func (p *Proxy) Hold() {
 	p.turn(holding)
 }
 
+// Received counts the bytes that clients have sent, also those that Hold keeps back.
+func (p *Proxy) Received() int64 { return p.received.Load() }
+
 // Delay makes everything take so much longer, one thing after the other on each connection.
 func (p *Proxy) Delay(by time.Duration) {
 	p.mu.Lock()
@@ -187,6 +213,9 @@ func (p *Proxy) turn(to mode) {
 
 // serve accepts on a listener until it is closed.
 func (p *Proxy) serve(listener net.Listener) {
+	if p.secure != nil {
+		listener = tls.NewListener(listener, p.secure)
+	}
 	p.listener = listener
 	p.group.Go(func() {
 		for {

@@ -10,6 +10,7 @@ import (
 	"github.com/msghandler/msghandler/broker/rabbitmq"
 	"github.com/msghandler/msghandler/internal/ground/publish"
 	"github.com/msghandler/msghandler/test/servers"
+	"github.com/msghandler/msghandler/test/wire"
 )
 
 // Invariant: after Close no goroutine of the publisher runs, also with messages in flight. The test is not parallel, so
@@ -20,8 +21,8 @@ func TestCloseWaitsForEveryGoroutine(t *testing.T) {
 	d.exchange("e")
 	d.queue("q", "e", "k", nil)
 	for round := range 10 {
-		x, through := startProxy(t, url, nil)
-		config := rabbitmq.Config{URL: through, ConfirmTimeout: 200 * time.Millisecond}
+		x := wire.TCP(t, wire.Host(t, url))
+		config := rabbitmq.Config{URL: x.URL(url), ConfirmTimeout: 200 * time.Millisecond}
 		p, err := rabbitmq.New(config)
 		if err != nil {
 			t.Fatal(err)
@@ -30,7 +31,7 @@ func TestCloseWaitsForEveryGoroutine(t *testing.T) {
 			return outcome(t, p, message(0, "e", "k")).Outcome == publish.Acked
 		})
 		// A channel is retired and late answers are waited for when Close comes.
-		x.stall()
+		x.Hold()
 		for _, r := range publishAll(t.Context(), p, messages(50, "e", "k")) {
 			if r.Outcome == publish.Acked {
 				t.Error("acknowledged by an unreachable broker")

@@ -2,10 +2,8 @@ package rabbitmq_test
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"log/slog"
-	"net"
 	"net/url"
 	"strings"
 	"testing"
@@ -15,6 +13,7 @@ import (
 	"github.com/msghandler/msghandler/internal/ground/publish"
 	"github.com/msghandler/msghandler/test/broker/publishtest"
 	"github.com/msghandler/msghandler/test/servers"
+	"github.com/msghandler/msghandler/test/wire"
 )
 
 // quick is a configuration whose patience fits a test.
@@ -125,8 +124,8 @@ func diskAlarm(t *testing.T, broker *servers.RabbitServer) {
 }
 
 func killed(t *testing.T, broker *servers.RabbitServer) {
-	x, through := startProxy(t, broker.URL, nil)
-	config := quick(through)
+	x := wire.TCP(t, wire.Host(t, broker.URL))
+	config := quick(x.URL(broker.URL))
 	config.ConfirmTimeout = 20 * time.Second
 	p := publisher(t, config)
 	load := startLoad(t, p)
@@ -135,11 +134,11 @@ func killed(t *testing.T, broker *servers.RabbitServer) {
 
 	// Messages are in doubt when the broker dies before the answer.
 	broker.Freeze()
-	before := x.sent.Load()
+	before := x.Received()
 	answers := make(chan []publish.Result)
 	go func() { answers <- publishAll(t.Context(), p, messages(100, "e", "k")) }()
 	servers.Eventually(t, 10*time.Second, "the messages are on their way", func() bool {
-		return x.sent.Load() > before+5000
+		return x.Received() > before+5000
 	})
 	broker.Kill()
 	counts := count(<-answers)
@@ -169,11 +168,11 @@ func TestHalfOpenConnectionIsClosed(t *testing.T) {
 	d := declare(t, url)
 	d.exchange("e")
 	d.queue("q", "e", "k", nil)
-	x, through := startProxy(t, url, nil)
-	p := publisher(t, quick(through))
+	x := wire.TCP(t, wire.Host(t, url))
+	p := publisher(t, quick(x.URL(url)))
 	recovers(t, p)
 
-	x.stall()
+	x.Hold()
 	began := time.Now()
 	results := publishAll(t.Context(), p, messages(100, "e", "k"))
 	expect(t, results, publish.Unsure)
@@ -183,7 +182,7 @@ func TestHalfOpenConnectionIsClosed(t *testing.T) {
 	servers.Eventually(t, 15*time.Second, "the connection is given up", func() bool {
 		return errors.Is(p.Ready(), publish.ErrDisconnected)
 	})
-	x.flow()
+	x.Restore()
 	recovers(t, p)
 }
 
@@ -194,13 +193,13 @@ func TestHangingWriteEndsConnection(t *testing.T) {
 	d := declare(t, url)
 	d.exchange("e")
 	d.queue("q", "e", "k", nil)
-	x, through := startProxy(t, url, nil)
+	x := wire.TCP(t, wire.Host(t, url))
 	p := publisher(t, rabbitmq.Config{
-		URL: through, ConfirmTimeout: 20 * time.Second, WriteTimeout: 500 * time.Millisecond,
+		URL: x.URL(url), ConfirmTimeout: 20 * time.Second, WriteTimeout: 500 * time.Millisecond,
 	})
 	recovers(t, p)
 
-	x.stall()
+	x.Hold()
 	batch := messages(100, "e", "k")
 	body := make([]byte, 1<<20)
 	for i := range batch {
@@ -211,7 +210,7 @@ func TestHangingWriteEndsConnection(t *testing.T) {
 	if took := time.Since(began); took > 8*time.Second || counts[publish.Unsure]+counts[publish.Unsent] != len(batch) {
 		t.Errorf("after %v: %v", took, counts)
 	}
-	x.flow()
+	x.Restore()
 	recovers(t, p)
 }
 
@@ -221,18 +220,18 @@ func TestSentMessageOutlivesItsContext(t *testing.T) {
 	d := declare(t, url)
 	d.exchange("e")
 	d.queue("q", "e", "k", nil)
-	x, through := startProxy(t, url, nil)
-	p := publisher(t, rabbitmq.Config{URL: through})
+	x := wire.TCP(t, wire.Host(t, url))
+	p := publisher(t, rabbitmq.Config{URL: x.URL(url)})
 	recovers(t, p)
 
-	x.stall()
-	before := x.sent.Load()
+	x.Hold()
+	before := x.Received()
 	ctx, cancel := context.WithCancel(t.Context())
 	answers := make(chan []publish.Result)
 	go func() { answers <- publishAll(ctx, p, messages(1, "e", "k")) }()
-	servers.Eventually(t, 10*time.Second, "the message is on its way", func() bool { return x.sent.Load() > before+50 })
+	servers.Eventually(t, 10*time.Second, "the message is on its way", func() bool { return x.Received() > before+50 })
 	cancel()
-	x.flow()
+	x.Restore()
 	expect(t, <-answers, publish.Acked)
 }
 
@@ -293,9 +292,7 @@ func TestPublishesOverTLS(t *testing.T) {
 	d.exchange("e")
 	d.queue("q", "e", "k", nil)
 	certificate, file, _ := publishtest.SelfSigned(t)
-	_, through := startProxy(t, plain, func(l net.Listener) net.Listener {
-		return tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12})
-	})
+	through := wire.TLS(t, wire.Host(t, plain), certificate).URL(plain)
 	secure := strings.Replace(through, "amqp://", "amqps://", 1)
 	recovers(t, publisher(t, rabbitmq.Config{URL: secure + "?cacertfile=" + url.QueryEscape(file)}))
 
