@@ -154,7 +154,7 @@ func TestExplainedErrorsKeepTheirCause(t *testing.T) {
 	}
 }
 
-type explainedError struct{ error }
+type explainedError struct{}
 
 func (explainedError) Error() string      { return "maxmemory-policy allkeys-lru" }
 func (explainedError) Cause() cause.Cause { return cause.Cause{Name: "redis-evicts"} }

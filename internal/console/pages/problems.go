@@ -134,7 +134,8 @@ func (d *overviewData) findPeers() {
 		}
 	}
 	for _, e := range d.Exchanges {
-		if e.Down && !(cause.IsUnsent(e.Failure) && d.fails(checkOf(e.Broker))) {
+		told := cause.IsUnsent(e.Failure) && d.fails(checkOf(e.Broker))
+		if e.Down && !told {
 			d.add(failing(e.described()+" does not take messages", e.Failure, "#exchanges",
 				ofCause(cause.OfRefusal(e.Failure, e.Name, ""))))
 		}
