@@ -69,7 +69,7 @@ func (s *socket) Close() error {
 }
 
 // intercept makes a call, and closes the call's connection if that is mute.
-func (s *sockets) intercept(
+func (s *sockets) intercept( //nolint:revive // grpc.UnaryClientInterceptor has these parameters
 	ctx context.Context, method string, request, answer any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker,
 	options ...grpc.CallOption,
 ) error {
