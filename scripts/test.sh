@@ -2,8 +2,8 @@
 # Runs the tests of packages. usage: scripts/test.sh PACKAGE...   (TEST_TIMEOUT: how long one package may take)
 # The race detector watches packages whose tests run our goroutines in their own process. Tests that start programs,
 # read the sources or play with the demo go without it: there it costs most and sees least.
-# A package that hangs fails at TEST_TIMEOUT with its stacks. Three packages at a time: tests wait more than they
-# compute.
+# Both kinds run side by side, three packages and two at a time: tests wait more than they compute. Their outputs follow
+# each other. A package that hangs fails at TEST_TIMEOUT with its stacks.
 # Binaries without symbols link in two thirds of the time, and show the same stacks. Vetting is lint's.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -24,8 +24,13 @@ first() {
 without=$(first "$(grep -E "$unraced" <<<"$all" | grep -vE "$raced_too")")
 with=$(first "$(grep -vxF "$without" <<<"$all"; grep -E "$both" <<<"$all")")
 
-status=0
-flags=(-count=1 -vet=off '-ldflags=-s -w' -p 3 -timeout "${TEST_TIMEOUT:-20m}")
-[ -z "$with" ] || scripts/gotest.sh "${with//$'\n'/ }" -race "${flags[@]}" || status=$?
-[ -z "$without" ] || scripts/gotest.sh "${without//$'\n'/ }" "${flags[@]}" || status=$?
-exit "$status"
+flags=(-count=1 -vet=off '-ldflags=-s -w' -timeout "${TEST_TIMEOUT:-20m}")
+unwatched=("${without//$'\n'/ }" -p 2 "${flags[@]}")
+if [ -n "$with" ] && [ -n "$without" ]; then
+  exec scripts/beside.sh .cache/unraced.log "scripts/gotest.sh ${unwatched[*]@Q}" -- \
+    scripts/gotest.sh "${with//$'\n'/ }" -race -p 3 "${flags[@]}"
+fi
+if [ -n "$with" ]; then
+  exec scripts/gotest.sh "${with//$'\n'/ }" -race -p 3 "${flags[@]}"
+fi
+scripts/gotest.sh "${unwatched[@]}"
