@@ -51,7 +51,7 @@ func TestDeadLettersOnRealBroker(t *testing.T) {
 	dlq("discard", queue, "orders/1").want(t, 0, "discarded 1\n", "")
 	dlq("replay", queue, "--all", "--yes").want(t, 0, "replayed 2\n", "")
 	dlq("list", queue).want(t, 0, "no dead letters\n", "")
-	dlq("list", "--queue=nowhere").want(t, 1, "", "NOT_FOUND")
+	dlq("list", "--queue=nowhere").want(t, 1, "", "the broker has no such queue in this virtual host")
 	dlq("list", queue, "--amqp.url=redis://x").want(t, 2, "", "--amqp.url")
 	if q, err := ch.QueueDeclarePassive("payments", true, false, false, false, nil); err != nil || q.Messages != 3 {
 		t.Errorf("%d came back, %v", q.Messages, err)

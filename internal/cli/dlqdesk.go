@@ -91,12 +91,15 @@ func (f *dlqDirectFlags) find(settings *config.Config, name string) (operate.Sou
 
 // explain turns the error of a broker into an error for people.
 func (f *dlqDirectFlags) explain(err error) error {
+	if err == nil {
+		return nil
+	}
 	if dial := (*net.OpError)(nil); errors.As(err, &dial) && dial.Op == "dial" {
 		return fmt.Errorf("cannot reach the broker: is it running? Name another with --url or --broker (%w)", err)
 	}
 	if strings.Contains(err.Error(), "NOT_FOUND - no queue") {
-		return commandline.NotFoundError{Err: fmt.Errorf("the broker has no such queue in this virtual host: look at "+
-			"rabbitmqctl list_queues; a consumer declares its dead-letter queue at its start (%w)", err)}
+		return fmt.Errorf("the broker has no such queue in this virtual host: look at rabbitmqctl list_queues; "+
+			"a consumer declares its dead-letter queue at its start (%w)", err)
 	}
 	if errors.Is(err, halfmsg.ErrNoDeadLetter) {
 		return commandline.NotFoundError{Err: err}
