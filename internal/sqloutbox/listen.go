@@ -19,6 +19,7 @@ var listenPauses = backoff.Exponential(500*time.Millisecond, 30*time.Second)
 // shortcut: what they miss, the next poll finds. Through a pooler in transaction mode LISTEN succeeds, and nothing
 // arrives.
 func (o *Outbox) listen(ctx context.Context) {
+	told := ""
 	for failures := 0; ctx.Err() == nil; failures++ {
 		heard, err := o.receive(ctx)
 		if ctx.Err() != nil {
@@ -27,7 +28,8 @@ func (o *Outbox) listen(ctx context.Context) {
 		if heard {
 			failures = 0
 		}
-		if failures == 0 {
+		if failures == 0 || err.Error() != told {
+			told = err.Error()
 			o.config.Logger.Warn("notifications of the database cannot be received; rows wait for the next poll; "+
 				"the coordinator listens again", "cause", err)
 		}
