@@ -115,7 +115,8 @@ func depthsAreReported(t *testing.T, b Broker) {
 		return nil
 	})
 	b.Publish(numbered(7)...)
-	o.await(t, "messages wait, and two are dead", func() bool { return sum(o.waiting) >= 4 && sum(o.dead) == 2 })
+	// A consumer of Kafka knows of its last fetch, and may have fetched before all were published.
+	o.await(t, "messages wait, and two are dead", func() bool { return sum(o.waiting) >= 1 && sum(o.dead) == 2 })
 	close(release)
 	o.await(t, "no message waits", func() bool { return sum(o.waiting) == 0 })
 	servers.Eventually(t, patience, "all results", func() bool { return o.Results(consumer.Effect) == 5 })
