@@ -5,7 +5,6 @@ import (
 	"net"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -24,14 +23,25 @@ const muteAfter = 10 * time.Second
 // after a minute of a Confirm that hangs ("too_many_pings"), and that error would hide the true one.
 type sockets struct {
 	muteAfter time.Duration
-	open      sync.Map // of *socket by its own address
+	open      sync.Map // of *socket by ends
 }
 
-// socket is a connection that knows since when what was written to it has had no answer.
+// ends are both addresses of a connection: connections to several replicas may share the address on this side.
+type ends struct{ local, remote string }
+
+func endsOf(local, remote net.Addr) ends { return ends{local.String(), remote.String()} }
+
+// socket is a connection that knows since when its calls have had no answer. Only calls count: much of what gRPC writes
+// besides, such as the answer to a ping, never has one.
 type socket struct {
 	net.Conn
-	all     *sockets
-	waiting atomic.Int64 // since when, in ns since 1970; 0: all is answered
+	all *sockets
+
+	mu sync.Mutex
+	// lastRead is when the replica last sent a byte.
+	lastRead time.Time
+	// muteSince is when the first call began that timed out without a byte since; zero: there is none.
+	muteSince time.Time
 }
 
 // dialer returns the dial function for connections that are watched.
@@ -42,7 +52,7 @@ func (s *sockets) dialer(dial *net.Dialer) func(context.Context, string) (net.Co
 			return nil, err
 		}
 		watched := &socket{Conn: conn, all: s}
-		s.open.Store(conn.LocalAddr().String(), watched)
+		s.open.Store(endsOf(conn.LocalAddr(), conn.RemoteAddr()), watched)
 		return watched, nil
 	}
 }
@@ -51,21 +61,27 @@ func (s *sockets) dialer(dial *net.Dialer) func(context.Context, string) (net.Co
 func (s *socket) Read(b []byte) (int, error) {
 	n, err := s.Conn.Read(b)
 	if n > 0 {
-		s.waiting.Store(0)
+		s.mu.Lock()
+		s.lastRead, s.muteSince = time.Now(), time.Time{}
+		s.mu.Unlock()
 	}
 	return n, err
 }
 
-// Write sends something to a replica.
-func (s *socket) Write(b []byte) (int, error) {
-	s.waiting.CompareAndSwap(0, time.Now().UnixNano())
-	return s.Conn.Write(b)
-}
-
 // Close ends the connection.
 func (s *socket) Close() error {
-	s.all.open.CompareAndDelete(s.LocalAddr().String(), s)
+	s.all.open.CompareAndDelete(endsOf(s.LocalAddr(), s.RemoteAddr()), s)
 	return s.Conn.Close()
+}
+
+// isMute notes a call that has timed out, and says whether calls have had no byte of an answer for long.
+func (s *socket) isMute(began time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.muteSince.IsZero() && s.lastRead.Before(began) {
+		s.muteSince = began
+	}
+	return !s.muteSince.IsZero() && time.Since(s.muteSince) >= s.all.muteAfter
 }
 
 // intercept makes a call, and closes the call's connection if that is mute.
@@ -74,20 +90,20 @@ func (s *sockets) intercept( //nolint:revive // grpc.UnaryClientInterceptor has 
 	options ...grpc.CallOption,
 ) error {
 	var on peer.Peer
+	began := time.Now()
 	err := invoke(ctx, method, request, answer, conn, append(slices.Clip(options), grpc.Peer(&on))...)
-	if status.Code(err) == codes.DeadlineExceeded && on.LocalAddr != nil {
-		s.closeMute(on.LocalAddr.String())
+	if status.Code(err) == codes.DeadlineExceeded && on.Addr != nil && on.LocalAddr != nil {
+		s.closeMute(endsOf(on.LocalAddr, on.Addr), began)
 	}
 	return err
 }
 
-func (s *sockets) closeMute(address string) {
-	found, ok := s.open.Load(address)
+func (s *sockets) closeMute(of ends, began time.Time) {
+	found, ok := s.open.Load(of)
 	if !ok {
 		return
 	}
-	timedOut := found.(*socket)
-	if since := timedOut.waiting.Load(); since != 0 && time.Since(time.Unix(0, since)) >= s.muteAfter {
+	if timedOut := found.(*socket); timedOut.isMute(began) {
 		_ = timedOut.Close() // the calls on it end with UNAVAILABLE, and their messages are asked about again
 	}
 }
