@@ -290,6 +290,17 @@ func (h *house) run(d time.Duration) {
 	}
 }
 
+// passWhenWoken makes passes only when the stage asks for them, for that long.
+func (h *house) passWhenWoken(d time.Duration) {
+	h.t.Helper()
+	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		synctest.Wait()
+		for look(h, func() int { n := h.wakes; h.wakes = 0; return n }) > 0 {
+			h.pass()
+		}
+	}
+}
+
 func (h *house) wantState(name halfmsg.Name, want halfmsg.State) halfmsg.Record {
 	h.t.Helper()
 	got := h.store.Peek(name)

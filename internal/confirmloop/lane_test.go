@@ -129,12 +129,21 @@ func TestCallsOfAllTargetsAreBounded(t *testing.T) {
 	})
 }
 
+// One pass fills the room, and each further pass is asked for when there is room again.
 func TestWakeUpsWorkOffABacklog(t *testing.T) {
-	inHouse(t, confirmloop.Config{}, func(h *house) {
-		h.have("orders", numbered(6000)...) // three times what may wait in memory
-		h.run(time.Second)
-		if got := h.store.Count(halfmsg.Sendable); got != 6000 {
-			t.Errorf("%d of 6,000 were confirmed within a second", got)
+	inHouse(t, confirmloop.Config{QueuePerProducer: 100, Batch: 10}, func(h *house) {
+		h.answers(func(_ context.Context, _ halfmsg.Target, ids []string, _ bool) (verdicts, error) {
+			time.Sleep(time.Millisecond) // the pass ends before the first answer
+			return all(ids, halfmsg.VerdictCommitted), nil
+		})
+		h.have("orders", numbered(1000)...)
+		h.pass()
+		if got := h.asks(); got != 4 || h.Waiting() < 50 || h.Waiting() > 100 {
+			t.Errorf("after a single pass %d calls are under way, and %d messages wait", got, h.Waiting())
+		}
+		h.passWhenWoken(time.Second)
+		if got := h.store.Count(halfmsg.Sendable); got != 1000 {
+			t.Errorf("%d of 1,000 were confirmed within a second", got)
 		}
 	})
 }

@@ -288,6 +288,17 @@ func (h *house) run(d time.Duration) {
 	}
 }
 
+// passWhenWoken makes passes only when the stage asks for them, for that long.
+func (h *house) passWhenWoken(d time.Duration) {
+	h.t.Helper()
+	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		synctest.Wait()
+		for look(h, func() int { n := h.wakes; h.wakes = 0; return n }) > 0 {
+			h.pass()
+		}
+	}
+}
+
 func (h *house) want(id string, state halfmsg.State) halfmsg.Record {
 	h.t.Helper()
 	got := h.store.Peek(halfmsg.Name{Producer: "orders", ID: id})

@@ -450,12 +450,21 @@ func TestBacklogAndFreshTrafficTakeTurns(t *testing.T) {
 	})
 }
 
+// One pass fills the room, and each further pass is asked for when there is room again.
 func TestWakeUpsWorkOffABacklog(t *testing.T) {
-	inHouse(t, sendloop.Config{}, func(h *house) {
-		h.waiting(numbered(20_000)...)
-		h.run(time.Second)
-		if got := h.store.Count(halfmsg.Done); got != 20_000 {
-			t.Errorf("%d of 20,000 were sent within a second", got)
+	inHouse(t, sendloop.Config{Queue: 100, Batch: 10}, func(h *house) {
+		h.answers(func(context.Context, halfmsg.Publishing) halfmsg.PublishResult {
+			time.Sleep(time.Millisecond) // the pass ends before the first answer
+			return halfmsg.PublishResult{Outcome: halfmsg.Acked}
+		}, nil)
+		h.waiting(numbered(1000)...)
+		h.pass()
+		if got := h.Waiting(""); got != 50 {
+			t.Errorf("after a single pass %d messages wait, want half of 100", got)
+		}
+		h.passWhenWoken(time.Second)
+		if got := h.store.Count(halfmsg.Done); got != 1000 {
+			t.Errorf("%d of 1,000 were sent within a second", got)
 		}
 	})
 }
