@@ -2,13 +2,16 @@ package amqpbroker
 
 import (
 	"net"
+	"slices"
 	"sync"
 	"time"
 )
 
 const (
-	// writeTimeout ends connections whose clients read nothing at all.
+	// writeTimeout ends connections whose clients read nothing at all. It is the time for writePart octets: any number may
+	// wait for a client that reads slowly.
 	writeTimeout = 30 * time.Second
+	writePart    = 64 << 10
 	// lastWriteTimeout is how long a connection that ends may take to send its pending data.
 	lastWriteTimeout = time.Second
 )
@@ -109,16 +112,17 @@ func (o *outbox) wait(timer *time.Timer) (due bool) {
 }
 
 func writeAll(nc net.Conn, out []byte, last bool) error {
-	if len(out) == 0 {
-		return nil
+	deadline := time.Now().Add(lastWriteTimeout)
+	for part := range slices.Chunk(out, writePart) {
+		if !last {
+			deadline = time.Now().Add(writeTimeout)
+		}
+		if err := nc.SetWriteDeadline(deadline); err != nil {
+			return err
+		}
+		if _, err := nc.Write(part); err != nil {
+			return err
+		}
 	}
-	timeout := writeTimeout
-	if last {
-		timeout = lastWriteTimeout
-	}
-	if err := nc.SetWriteDeadline(time.Now().Add(timeout)); err != nil {
-		return err
-	}
-	_, err := nc.Write(out)
-	return err
+	return nil
 }
