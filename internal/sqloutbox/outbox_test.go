@@ -162,12 +162,17 @@ func TestFailedRowReachesDeadLetterExchange(t *testing.T) {
 	to := s.brokers[""]
 	to.DeadLetterExchange = "dead"
 	s.brokers[""] = to
-	s.relay()
+	r := s.relay()
 	s.insert("id, routing_key, body", "'1001', 'nobody', 'paid'")
 	d := s.take("graves")
 	if d.MessageId != "1001" || string(d.Body) != "paid" || d.Headers["msghandler-dead-attempts"] != "2" ||
 		d.Headers["msghandler-origin-routing-key"] != "nobody" {
 		t.Errorf("%+v", d)
+	}
+	const refused = `msg="sending failed; the broker refused rows, which are published again`
+	if said := r.log.String(); strings.Count(said, refused) != 1 || !strings.Contains(said, "attempts=1") ||
+		!strings.Contains(said, "message_id=orders/1001") || !strings.Contains(said, "NO_ROUTE") {
+		t.Errorf("the first refusal is not in the log:\n%s", said)
 	}
 	servers.Eventually(t, 20*time.Second, "the row has failed", func() bool { return s.count("state = 4") == 1 })
 	// As docs/howto/sql-outbox.md has it: the cause is fixed, and the row is sent again.

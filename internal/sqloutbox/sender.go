@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/msghandler/msghandler/internal/ground/lifecycle"
+	"github.com/msghandler/msghandler/internal/ground/logtext"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/loglimit"
 	"github.com/msghandler/msghandler/internal/sendloop"
@@ -61,6 +62,7 @@ func (s *sender) Send(ctx context.Context, messages []sqlmarker.Queued) []outbox
 	failure := lifecycle.Recovered(func() {
 		p.publish(ctx)
 		p.copyDead(ctx)
+		p.logRefused()
 	})
 	if failure != nil {
 		s.config.Logger.Error("publishing panicked; the messages count as refused; see the stack",
@@ -184,7 +186,7 @@ func (p *batch) copyDead(ctx context.Context) {
 	}
 	var dying []int
 	for _, i := range p.places {
-		if p.results[i].Fate == outbox.Refused && p.messages[i].Attempts >= len(p.sender.config.Send.Backoff) {
+		if p.results[i].Fate == outbox.Refused && p.isDying(i) {
 			dying = append(dying, i)
 		}
 	}
@@ -217,6 +219,28 @@ func (p *batch) copyDead(ctx context.Context) {
 			Level: slog.LevelError, Text: text, Producer: p.messages[i].Producer,
 			Exchange: p.sender.broker.DeadLetterExchange, MessageID: p.messages[i].Name(),
 			Cause: fmt.Sprint(results[n].Cause),
+		})
+	}
+}
+
+// isDying says whether a refusal is the last of a message.
+func (p *batch) isDying(i int) bool {
+	return p.messages[i].Attempts >= len(p.sender.config.Send.Backoff)
+}
+
+// logRefused logs messages that the broker has refused and that are published again: a missing queue is found before
+// its rows fail. The relay logs the rows that have failed.
+func (p *batch) logRefused() {
+	for _, i := range p.places {
+		if p.results[i].Fate != outbox.Refused || p.isDying(i) {
+			continue
+		}
+		m := &p.messages[i]
+		p.sender.failures.Add(loglimit.Failure{
+			Level: slog.LevelWarn, Text: logtext.SendingFailed.Line(logtext.Language(p.sender.config.Language),
+				"the broker refused rows, which are published again after a pause; correct the cause before they have failed"),
+			Producer: m.Producer, Exchange: m.Message.Exchange, MessageID: m.Name(), Cause: fmt.Sprint(p.results[i].Err),
+			More: []slog.Attr{slog.Int("attempts", m.Attempts+1)},
 		})
 	}
 }
