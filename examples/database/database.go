@@ -48,7 +48,10 @@ func Open(ctx context.Context, name string) (*DB, error) {
 	db.SetMaxOpenConns(connections)
 	db.SetMaxIdleConns(connections)
 	db.SetConnMaxLifetime(time.Hour)
-	return &DB{DB: db, Dialect: dialect}, db.PingContext(ctx)
+	if err := db.PingContext(ctx); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return &DB{DB: db, Dialect: dialect}, nil
 }
 
 func parse(name string) (driver, dsn string, dialect sqlmarker.Dialect, err error) {

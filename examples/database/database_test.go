@@ -1,6 +1,7 @@
 package database
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -26,5 +27,13 @@ func TestParametersAreUsedOrRefused(t *testing.T) {
 		if _, dsn, _, err := parse(name); err == nil || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s was taken as %s: %v", name, dsn, err)
 		}
+	}
+}
+
+func TestUnreachableDatabaseIsClosed(t *testing.T) {
+	t.Parallel()
+	db, err := Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "missing", "shop.db"))
+	if err == nil || db != nil {
+		t.Errorf("opened %v, %v", db, err)
 	}
 }
