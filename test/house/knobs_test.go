@@ -44,17 +44,40 @@ func TestEveryKnobIsSet(t *testing.T) {
 	if len(unset) < few {
 		t.Fatalf("found only %d knobs", len(unset))
 	}
-	for path, info := range c.infos {
-		for _, used := range info.Uses {
-			if used.Pkg() != nil && used.Pkg().Path() != path {
-				delete(unset, used)
-			}
+	for path, sources := range c.sources {
+		for _, f := range sources {
+			ast.Inspect(f.tree, func(n ast.Node) bool {
+				for _, name := range fieldsSetBy(n) {
+					if used := c.infos[path].Uses[name]; used != nil && used.Pkg() != nil && used.Pkg().Path() != path {
+						delete(unset, used)
+					}
+				}
+				return true
+			})
 		}
 	}
 	for _, knob := range unset {
 		t.Errorf("nothing shipped sets %s: make it an unexported field or a constant", knob)
 	}
 	figure(t, "knobs that production never sets: %d", len(unset))
+}
+
+// fieldsSetBy are the names of the fields that a literal or an assignment sets, among others. A field that shipped code
+// only reads is no knob.
+func fieldsSetBy(n ast.Node) (names []*ast.Ident) {
+	switch n := n.(type) {
+	case *ast.KeyValueExpr:
+		if name, is := n.Key.(*ast.Ident); is {
+			names = append(names, name)
+		}
+	case *ast.AssignStmt:
+		for _, left := range n.Lhs {
+			if selector, is := left.(*ast.SelectorExpr); is {
+				names = append(names, selector.Sel)
+			}
+		}
+	}
+	return names
 }
 
 // TestDefaultsStandOnce demands that no configured room has a default of its own for a field of its Config. The logger
