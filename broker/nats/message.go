@@ -20,9 +20,10 @@ func toMessage(m *publish.Message) natsconn.Message {
 }
 
 // subjectOf is the routing key. The copy of a dead message has the routing key of the message, which only the stream of
-// the message can take: no two streams of an account share a subject. So the copy goes to STREAM.ROUTING_KEY.
+// the message can take: no two streams of an account share a subject. So the copy goes to STREAM.ROUTING_KEY. A first
+// publication goes to its routing key, also with the header: a producer's outbox may send a dead message again.
 func subjectOf(m *publish.Message) string {
-	if m.Headers[headerDeadReason] != "" && m.RoutingKey != "" {
+	if m.Publication != "" && m.Headers[headerDeadReason] != "" && m.RoutingKey != "" {
 		return m.Exchange + "." + m.RoutingKey
 	}
 	return m.RoutingKey
