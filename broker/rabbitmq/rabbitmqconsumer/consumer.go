@@ -44,17 +44,25 @@ func New(config Config) (*Consumer, error) {
 func (c *Consumer) Run(ctx context.Context, h consumer.Handler) error {
 	work, cancel := context.WithCancel(logtext.With(context.WithoutCancel(ctx), c.config.language()))
 	defer cancel()
+	over, end := context.WithCancel(context.Background())
 	r := &run{
 		Config: c.config, handler: adapter.Around(h, c.config.Dedup, c.config.Logger), retry: backoff.Steps(c.config.Retry),
 		stopping: ctx, work: work, cancelWork: cancel, slots: make(chan struct{}, c.config.Concurrency),
 		poster: poster{connect: func(ctx context.Context) (*amqpconn.Conn, error) {
+			if over.Err() != nil {
+				return nil, errOver
+			}
 			return c.config.dialAny(ctx, "retries")
 		}},
 	}
 	defer r.poster.close()
+	defer end() // before close: a handler that outlasts Run opens no connection, which no call would end
 	err := r.serve()
 	return errors.Join(err, r.finish())
 }
+
+// errOver: the message of a handler that outlasted Run is in its queue again.
+var errOver = errors.New("the consumer has stopped")
 
 // run is the state of a call of Run.
 type run struct {

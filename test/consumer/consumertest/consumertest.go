@@ -73,6 +73,7 @@ var promises = []struct {
 	{"depths and dead letters are reported", depthsAreReported},
 	{"a stop ends the context of slow handlers", slowHandlers},
 	{"a rejection while stopping makes a dead letter", rejectionWhileStopping},
+	{"a rejection after the stop settles its message once", rejectionAfterStop},
 	{"an error of a handler never ends the process", strangeErrors},
 	{"dead letters are replayed after a fix", replayedAfterFix},
 	{"the oldest letters change first", oldestFirst},
