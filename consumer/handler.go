@@ -45,8 +45,8 @@ func (e *RejectError) Error() string { return fmt.Sprintf("rejected: %v", e.Caus
 func (e *RejectError) Unwrap() error { return e.Cause }
 
 // Reject wraps the error of a handler that will never succeed with this message, such as an unreadable body. The
-// message goes to the queue's dead-letter exchange at once; a queue without a dead-letter exchange drops the message.
-// Reject(nil) is nil.
+// message becomes a dead letter at once. A queue of RabbitMQ without a dead-letter exchange, and a consumer on NATS
+// without a DeadLetterStream, drop the message. Reject(nil) is nil.
 func Reject(cause error) error {
 	if cause == nil {
 		return nil

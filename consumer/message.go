@@ -15,14 +15,16 @@ type Message struct {
 	Producer string
 	// Attempt is 1 for the first copy that the coordinator published. Above 1, an earlier copy may have been delivered.
 	Attempt int
-	// Redelivered is set when the broker delivered this copy before, to this consumer or another.
+	// Redelivered is set when the broker delivered this copy before, to this consumer or another. Never on Kafka.
 	Redelivered bool
-	// Deliveries is how often a quorum queue delivered this copy before, for any reason; 0 for other queues.
+	// Deliveries is how often a quorum queue of RabbitMQ, or a stream of NATS, delivered this copy before, for any reason;
+	// 0 for classic queues and on Kafka.
 	Deliveries int
-	// Retries is how often the message waited in a delay queue, and FirstCause the text of its first failure.
+	// Retries is how often the message waited in a delay queue or a retry topic, and FirstCause the text of its first
+	// failure. On NATS, Retries is Deliveries, and FirstCause is empty.
 	Retries    int
 	FirstCause string
-	// Queue is the queue of this delivery, and Consumer the Config.Name of its consumer.
+	// Queue is the queue, topic or stream of this delivery, and Consumer the Config.Name of its consumer.
 	Queue, Consumer string
 	// Exchange and RoutingKey are those of the first publishing, also after a wait in a delay queue.
 	Exchange, RoutingKey string

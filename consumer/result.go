@@ -46,9 +46,11 @@ type Observer interface {
 	Begun(queue string)
 	// Ended: the broker has the result of a message. took is the handler's time.
 	Ended(queue string, result Result, took time.Duration)
-	// Depth: the number of messages that wait in the queue, without the messages that a consumer holds.
+	// Depth: the number of messages that wait in the queue, the topic or the stream. On NATS the messages that a consumer
+	// holds count too, and on Kafka a consumer counts its own partitions.
 	Depth(queue string, messages int)
-	// DeadLetters: the number of the queue's dead letters, if Declare names a dead-letter exchange. With a DeadLetterKey,
-	// which several queues may share, queue is the dead-letter queue.
+	// DeadLetters: the number of the queue's dead letters, on RabbitMQ if Declare names a dead-letter exchange. With a
+	// DeadLetterKey, which several queues may share, queue is the dead-letter queue; on NATS and Kafka queue is the stream
+	// or the topic of the dead letters.
 	DeadLetters(queue string, messages int)
 }

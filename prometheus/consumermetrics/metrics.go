@@ -1,10 +1,11 @@
 // Package consumermetrics exports what consumers do to Prometheus.
 //
-//	watched, err := metrics.New(prometheus.DefaultRegisterer)
+//	watched, err := consumermetrics.New(prometheus.DefaultRegisterer)
 //	c, err := rabbitmqconsumer.New(rabbitmqconsumer.Config{Observer: watched, ...})
 //
-// An Observer serves all consumers of a process. Labels are queues and results, never ids. Every process that
-// consumes a queue reports the depth of the queue, so take the maximum over instances, never the sum.
+// An Observer serves all consumers of a process. Labels are queues and results, never ids. On RabbitMQ and NATS every
+// process that consumes a queue reports the depth of the queue, so take the maximum over instances, never the sum. On
+// Kafka each process reports the depth of its own partitions.
 package consumermetrics
 
 import (

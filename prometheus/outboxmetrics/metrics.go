@@ -1,6 +1,6 @@
 // Package outboxmetrics tells Prometheus what a relay does and how its local message table stands.
 //
-//	watched, err := metrics.New(prometheus.DefaultRegisterer, "orders")
+//	watched, err := outboxmetrics.New(prometheus.DefaultRegisterer, "orders")
 //	relay, err := outbox.New(outbox.Config{Observer: watched, ...})
 //
 // One serves all relays of a producer in a process. Every instance of the producer counts the same table, so take the

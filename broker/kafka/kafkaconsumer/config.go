@@ -101,7 +101,7 @@ type Config struct {
 	Consuming func()
 	// Observer receives the result of every delivery, how many messages wait in the consumer's own partitions of each
 	// topic, and how many records DeadTopic has. Settled letters count as long as an earlier letter of their partition is
-	// open (DeadLetters). Nil: none.
+	// open (NewDeadLetters). Nil: none.
 	Observer consumer.Observer
 	// DepthInterval is how often the waiting messages are reported to Observer. Default: 15 s.
 	DepthInterval time.Duration

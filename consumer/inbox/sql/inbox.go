@@ -111,7 +111,7 @@ func (i *Inbox) Migrate(ctx context.Context) error { return i.table.Migrate(ctx)
 // Effect is the effect of a message. All its statements go through tx; Effect neither commits nor rolls tx back.
 type Effect func(ctx context.Context, tx *sql.Tx, m *consumer.Message) error
 
-// Handler turns an effect into the handler for [consumer.Consumer.Run]. A message that had its effect before is
+// Handler turns an effect into the handler for Run of a consumer. A message that had its effect before is
 // [consumer.ErrDuplicate], and a message without an id is rejected. A lost answer to COMMIT is an ordinary error:
 // the message is redelivered, and the inbox finds the row. An effect returns each error of the database, and runs no
 // DDL: after a deadlock MySQL has rolled the whole transaction back, and DDL commits it. Handler fails if the effect
