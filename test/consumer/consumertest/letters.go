@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/msghandler/msghandler/consumer"
 	"github.com/msghandler/msghandler/consumer/dedup/memory"
@@ -71,10 +72,20 @@ func replayedAfterFix(t *testing.T, b Broker) {
 
 // Letters without an id have the name of their producer.
 func oldestFirst(t *testing.T, b Broker) {
-	for _, id := range []string{"1", "2", "", "3", ""} {
+	const failed = "2026-11-29T10:00:00Z"
+	b.Bury("1", map[string]string{
+		consumer.HeaderRetries: "7", consumer.HeaderFirstCause: "no stock", consumer.HeaderFirstFailedAt: failed,
+		consumer.HeaderDeadReason: "no database",
+	})
+	for _, id := range []string{"2", "", "3", ""} {
 		b.Bury(id, nil)
 	}
 	dead := b.DeadLetters()
+	l, err := dead.Show(t.Context(), "shop/1")
+	if err != nil || l.Retries != 7 || l.FirstCause != "no stock" || l.FirstFailedAt != failed ||
+		l.Reason != "no database" || l.Since().Format(time.RFC3339) != failed {
+		t.Errorf("the oldest letter is %+v, %v", l, err)
+	}
 	count := func(want int, names ...string) {
 		t.Helper()
 		if n, err := dead.Count(t.Context(), names...); n != want || err != nil {

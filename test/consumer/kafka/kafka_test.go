@@ -288,7 +288,8 @@ func TestCopiesOfOldMessagesAreNew(t *testing.T) {
 			if topic == "payments.dead" && l.header(kafkaconsumer.HeaderRetryAt) != "" {
 				t.Errorf("a dead letter has a time for a retry: %+v", l)
 			}
-			if l.Ts < began.UnixMilli() || l.header("msghandler-timestamp") != due.UTC().Format(time.RFC3339Nano) {
+			if l.Ts < began.UnixMilli() || l.header("msghandler-timestamp") != due.UTC().Format(time.RFC3339Nano) ||
+				l.header(consumer.HeaderFirstCause) != "no database" || l.header(consumer.HeaderFirstFailedAt) == "" {
 				t.Errorf("%s has %+v", topic, l)
 			}
 		}
