@@ -261,12 +261,13 @@ func (s *session) settle(t *task, m *consumer.Message, err error, decision adapt
 		return s.bury(t, m, err)
 	case adapter.GiveBack, adapter.Keep:
 		s.run.failures.exclude(t.meta.Sequence.Stream)
+		return s.again(t, m, err, 0)
 	case adapter.Retry:
 		if s.lastFailure(t) {
 			return s.bury(t, m, err)
 		}
 	}
-	return s.again(t, m, err)
+	return s.again(t, m, err, s.run.retry.Delay(m.Deliveries))
 }
 
 // lastFailure notes the failure of a message, and reports whether the message becomes a dead letter.
@@ -290,13 +291,18 @@ func (s *session) acknowledge(t *task, m *consumer.Message) {
 	}
 }
 
-// again has the server deliver a message once more after a delay.
-func (s *session) again(t *task, m *consumer.Message, err error) consumer.Result {
-	delay := s.run.retry.Delay(m.Deliveries)
+// again has the server deliver a message once more after a delay, or at once for 0.
+func (s *session) again(t *task, m *consumer.Message, err error, delay time.Duration) consumer.Result {
 	s.log().Again(m, err, delay)
-	if !s.isReplaced() {
-		s.takeBack(t)
-		_ = t.NakWithDelay(delay) // on a failure the message is redelivered after AckWait
+	if s.isReplaced() {
+		return consumer.Retried
+	}
+	s.takeBack(t)
+	// On a failure the message is redelivered after AckWait.
+	if delay > 0 {
+		_ = t.NakWithDelay(delay)
+	} else {
+		_ = t.Nak()
 	}
 	return consumer.Retried
 }
@@ -311,7 +317,8 @@ func (s *session) bury(t *task, m *consumer.Message, cause error) consumer.Resul
 	}
 	letter := s.letter(t, cause)
 	if err := s.post(t, letter); err != nil {
-		return s.again(t, m, errors.Join(cause, fmt.Errorf("dead letter to %s: %w", letter.Subject, err)))
+		cause = errors.Join(cause, fmt.Errorf("dead letter to %s: %w", letter.Subject, err))
+		return s.again(t, m, cause, s.run.retry.Delay(m.Deliveries))
 	}
 	s.log().Dead(m, cause)
 	s.acknowledge(t, m)

@@ -223,21 +223,43 @@ func TestLostConnectionsAreNoFailures(t *testing.T) {
 	w.wantDead()
 }
 
-// interrupted delivers one message, ends the run while the handler has the message, and returns with the run.
+// interrupted delivers one message, ends the run while the handler has the message, and returns with the run. The
+// message has no delay: a later delivery would come after the end of the test.
 func (w *world) interrupted(result func(error) error) {
 	w.t.Helper()
 	config := w.config()
-	config.StopTimeout, config.AckWait = time.Nanosecond, time.Minute
+	config.StopTimeout, config.AckWait, config.Retry = time.Nanosecond, time.Minute, []time.Duration{time.Hour}
 	begun := make(chan struct{})
 	stop := w.run(config, func(ctx context.Context, _ *consumer.Message) error {
 		close(begun)
 		<-ctx.Done()
 		return result(ctx.Err())
 	})
-	<-begun
+	select {
+	case <-begun:
+	case <-time.After(time.Minute):
+		w.t.Fatal("the message was not delivered within a minute")
+	}
 	if err := stop(); err == nil {
 		w.t.Error("the handler did not outlast the stop")
 	}
+}
+
+// The surroundings of handlers fail at a stop too: the context of their statements ends.
+func TestStopGivesMessagesBackAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.publish("1")
+	w.interrupted(consumer.Transient)
+	w.interrupted(func(error) error { return consumer.ErrBusy })
+	w.interrupted(func(err error) error { return err })
+	config := w.config()
+	config.AckWait = time.Minute
+	var handled consumertest.Calls
+	w.run(config, handled.Handle)
+	handled.Await(t, "1")
+	w.settled()
+	w.wantDead()
 }
 
 // A message is delivered MaxDeliveries times to processes that stop. The next process sees the message fail for the
