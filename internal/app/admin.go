@@ -17,7 +17,7 @@ import (
 
 // admin is the admin API for a user of the console, or nil while the API is not open.
 func (a *App) admin(by string) pages.Admin {
-	if server := a.server.Load(); server != nil {
+	if server := a.doors.server.Load(); server != nil {
 		return adminv1.NewAdminServiceClient(visitor{server.Operators(), by})
 	}
 	return nil

@@ -67,10 +67,9 @@ type App struct {
 	audit  *audit.Trail
 	tracer *tracing.Tracer // nil: no spans are wanted
 	checks checks
-	// store is set once Redis is open, and server once the API is open.
-	store  atomic.Pointer[redisstore.Store]
-	server atomic.Pointer[server.Server]
-	redis  redisState
+	// store is set once Redis is open.
+	store atomic.Pointer[redisstore.Store]
+	redis redisState
 	// backlog is what waits for others, as it was counted last.
 	backlog backlog
 	// peers knows the other coordinators on the same Redis.
@@ -88,6 +87,8 @@ type process struct {
 // doors are where others reach the coordinator, and what a door asks them to show.
 type doors struct {
 	api, console net.Listener
+	// server answers at api. It is set once the API is open.
+	server atomic.Pointer[server.Server]
 	// share is how many connections each listener may have.
 	share connlimit.Share
 	// apiTLS are the API's TLS credentials, and consoleTLS those of the console; nil: nothing is encrypted.

@@ -269,7 +269,7 @@ func (a *App) openServer(
 	if err != nil {
 		return err
 	}
-	a.server.Store(s.server)
+	a.doors.server.Store(s.server)
 	for name, waiting := range s.server.Queues() {
 		a.metrics.Queue(name, waiting)
 	}

@@ -84,8 +84,8 @@ func New(config Config) (*Store, error) {
 
 const done = "done"
 
-// Begin implements dedup.Store. A message that is not New takes a second call, so that older versions of Redis
-// suffice.
+// Begin implements dedup.Store. A message that is not New takes a second call, because NX and GET exclude each other
+// before Redis 7.0.
 func (s *Store) Begin(ctx context.Context, key string) (dedup.Status, error) {
 	err := s.client.SetArgs(ctx, s.prefix+key, s.mine, redis.SetArgs{Mode: "NX", TTL: s.lease}).Err()
 	if err == nil {

@@ -30,7 +30,7 @@ func Parse(text string) (v Version, ok bool) {
 	return v, true
 }
 
-// Before reports whether v is an earlier version than other.
+// Before reports whether v comes before other.
 func (v Version) Before(other Version) bool { return slices.Compare(v[:], other[:]) < 0 }
 
 // String is MAJOR.MINOR, with a patch number other than 0.
