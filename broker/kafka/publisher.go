@@ -135,7 +135,7 @@ func (p *Publisher) learn(m *publish.Message, answer kafkaconn.Answer) {
 		p.Routes.Answered(m)
 	case answer.Fate == kafkaconn.AccessRefused:
 		select {
-		case p.refused <- answer.Err:
+		case p.refused <- fmt.Errorf("%w: %w", publish.ErrAccessRefused, answer.Err):
 		default:
 		}
 	case answer.Blocked():

@@ -76,12 +76,6 @@ func (e *CallError) Refused() bool {
 	return e.Code() == codes.Unauthenticated || e.Code() == codes.PermissionDenied
 }
 
-// Malformed reports that a producer answered by HTTP, but not in the form of the contract.
-func (e *CallError) Malformed() bool {
-	var failed *httpError
-	return errors.As(e.err, &failed) && failed.malformed
-}
-
 // Unwrap gives the error, which has a gRPC status.
 func (e *CallError) Unwrap() error { return e.err }
 

@@ -26,7 +26,7 @@ var expected = map[string]string{
 // reason: many frameworks answer an error with a page and 200.
 func malformed(method, format string, values ...any) error {
 	return &httpError{
-		code: codes.Internal, malformed: true,
+		code: codes.Internal,
 		said: fmt.Sprintf("the answer is not in the contract's form: "+format, values...) +
 			"; answer with 200, Content-Type: application/json and " + expected[method],
 	}

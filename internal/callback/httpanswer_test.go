@@ -11,11 +11,17 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/msghandler/msghandler/internal/callback"
+	"github.com/msghandler/msghandler/internal/cause"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
 // confirmed is an answer with the confirmations.
 func confirmed(all ...string) string { return `{"confirmations":[` + strings.Join(all, ",") + `]}` }
+
+// isNoVerdict says whether operators learn that an answer has not the form of the contract.
+func isNoVerdict(failed *callback.CallError) bool {
+	return cause.OfCall(failed.Error()) == cause.ProducerNoVerdict
+}
 
 // Nothing but 200 with the form of the contract is a verdict, and the error says which form was expected.
 func TestMalformedHTTPAnswerIsNoVerdict(t *testing.T) {
@@ -64,8 +70,8 @@ func TestMalformedHTTPAnswerIsNoVerdict(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			failed := failedHTTP(t, 200, tc.contentType, tc.body)
-			if failed.Code() != codes.Internal || !failed.Reached || !failed.Malformed() {
-				t.Errorf("got code %v, reached %t, malformed %t", failed.Code(), failed.Reached, failed.Malformed())
+			if failed.Code() != codes.Internal || !failed.Reached || !isNoVerdict(failed) {
+				t.Errorf("got code %v, reached %t: %v", failed.Code(), failed.Reached, failed)
 			}
 			for _, want := range []string{tc.want, "answer with 200, Content-Type: application/json", "VERDICT_"} {
 				if !strings.Contains(failed.Error(), want) {
@@ -139,8 +145,8 @@ func TestHTTPStatusDecidesReached(t *testing.T) {
 			errors.Is(failed, halfmsg.ErrCallFailed) != tc.reached {
 			t.Errorf("%d: got code %v, reached %t", status, failed.Code(), failed.Reached)
 		}
-		if !strings.Contains(failed.Error(), tc.want) || failed.Malformed() != (status/100 == 2) {
-			t.Errorf("%d: the cause reads %q, malformed %t", status, failed, failed.Malformed())
+		if !strings.Contains(failed.Error(), tc.want) || isNoVerdict(failed) != (status/100 == 2) {
+			t.Errorf("%d: the cause reads %q", status, failed)
 		}
 	}
 	if failed := failedHTTP(t, 502, "text/html", "<html>"); strings.Contains(failed.Error(), "<") {

@@ -18,11 +18,9 @@ import (
 
 // httpError is a failed call by HTTP. The code is the one with which a call by gRPC fails for the same reason.
 type httpError struct {
-	code codes.Code
-	said string
-	// malformed says that there was an answer, and the answer has not the form of the contract.
-	malformed bool
-	cause     error
+	code  codes.Code
+	said  string
+	cause error
 }
 
 // Error implements error.
@@ -121,7 +119,7 @@ func refusal(answer *http.Response, body []byte) error {
 	case listed:
 		failed.code = code
 	case class == 2:
-		failed.code, failed.malformed = codes.Internal, true
+		failed.code = codes.Internal
 		failed.said += "; answer with 200 and JSON"
 		return failed
 	case class == 3:

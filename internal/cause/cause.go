@@ -10,6 +10,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"net"
+	"slices"
 	"strings"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
@@ -110,7 +111,14 @@ func isTLS(err error) bool {
 	var invalid x509.CertificateInvalidError
 	var alert *net.OpError
 	return errors.As(err, &noTLS) || errors.As(err, &unverified) || errors.As(err, &authority) ||
-		errors.As(err, &host) || errors.As(err, &invalid) || errors.As(err, &alert) && alert.Op == "remote error"
+		errors.As(err, &host) || errors.As(err, &invalid) || errors.As(err, &alert) && alert.Op == "remote error" ||
+		slices.ContainsFunc(wordsOfTLS, func(words string) bool { return strings.Contains(err.Error(), words) })
+}
+
+// wordsOfTLS are the words of libraries whose server does not serve TLS, or serves nothing else.
+var wordsOfTLS = []string{
+	"secure connection not available", "secure connection required", // NATS
+	"server refused TLS connection", "server does not support TLS", // PostgreSQL, MySQL
 }
 
 // isTimeout says whether an answer did not come in time.

@@ -52,15 +52,18 @@ const (
 	gaveUp       = "use of closed network connection"
 )
 
-// brokenOff are the words of calls that failed on the way to the producer.
+// brokenOff are the words of calls by gRPC that failed on the way to the producer.
 var brokenOff = []string{
 	"transport:", "error reading from server", "closing transport", "write tcp", "read tcp",
-	"the connection was closed before the end of the answer",
 }
 
-// brokenOff says whether a call that failed with Unavailable failed on the way to the producer.
+// brokenOff says whether a call that failed with Unavailable failed on the way to the producer. An answer by HTTP may
+// quote such words about the producer's own database.
 func (c *call) brokenOff() bool {
-	return c.says(brokenOff...) || c.isHTTP() && !strings.HasPrefix(c.said, "HTTP status ")
+	if c.isHTTP() {
+		return !strings.HasPrefix(c.said, "HTTP status ")
+	}
+	return c.says(brokenOff...)
 }
 
 // bareStatus is an answer that a gateway gives for a service: a producer gives a reason with it.

@@ -2,6 +2,7 @@ package cause
 
 import (
 	"errors"
+	"net"
 	"regexp"
 	"strings"
 
@@ -18,14 +19,17 @@ var redisAnswers = []struct {
 	{"ERR invalid password", RedisLogin},
 	{"ERR AUTH", RedisLogin},
 	{"NOPERM", RedisPermission},
+	{"ERR ACL failure in script", RedisPermission},
 	{"READONLY", RedisReplica},
 	{"OOM", RedisFull},
 	{"MISCONF", RedisDisk},
 	{"LOADING", RedisLoading},
 	{"NOREPLICAS", RedisNoReplicas},
-	{"CLUSTERDOWN", RedisMasterAway},
-	{"MASTERDOWN", RedisMasterAway},
+	{"CLUSTERDOWN", RedisClusterDown},
+	{"MASTERDOWN", RedisReplica}, // a replica answers so that has lost its master
+	{"BUSY ", RedisBusy},
 	{"ERR max number of clients", RedisClients},
+	{"redis: nil", RedisAway}, // Sentinels answer so that know no master of the name
 }
 
 func ofRedis(err error) Cause {
@@ -41,18 +45,24 @@ func ofRedis(err error) Cause {
 		}
 		return RedisRefuses
 	}
+	var name *net.DNSError
 	switch {
 	case isTLS(err):
 		return RedisTLS
-	case isTimeout(err) && !isDial(err), strings.Contains(err.Error(), "connection pool"):
+	case errors.As(err, &name):
+		return RedisAway
+	case isTimeout(err), strings.Contains(err.Error(), "connection pool"):
 		return RedisMute
 	}
 	return RedisAway
 }
 
 func ofRabbitMQ(err error) Cause {
+	says := func(words string) bool { return strings.Contains(err.Error(), words) }
 	switch {
-	case errors.Is(err, publish.ErrAccessRefused) && strings.Contains(err.Error(), "NOT_ALLOWED"):
+	case errors.Is(err, publish.ErrAccessRefused) && says("connection limit"):
+		return RabbitMQLimit
+	case errors.Is(err, publish.ErrAccessRefused) && says("NOT_ALLOWED"):
 		return RabbitMQVhost
 	case errors.Is(err, publish.ErrAccessRefused):
 		return RabbitMQLogin
@@ -62,6 +72,8 @@ func ofRabbitMQ(err error) Cause {
 		return RabbitMQHandshake
 	case errors.Is(err, publish.ErrBlocked):
 		return RabbitMQAlarm
+	case says("INTERNAL_ERROR"): // such as: vhost '/' is down
+		return RabbitMQRefuses
 	}
 	return RabbitMQAway
 }
@@ -85,12 +97,14 @@ var databaseCode = regexp.MustCompile(`\(SQLSTATE ([0-9A-Z]{5})\)|\bError (\d{4}
 
 // databaseCodes are the causes by that code.
 var databaseCodes = map[string]Cause{
+	"57P01": OutboxAway, "57P02": OutboxAway, "57P03": OutboxAway, "1053": OutboxAway,
 	"28000": OutboxLogin, "28P01": OutboxLogin, "3D000": OutboxLogin,
 	"1044": OutboxLogin, "1045": OutboxLogin, "1049": OutboxLogin, "1698": OutboxLogin,
 	"42P01": OutboxTable, "3F000": OutboxTable, "1146": OutboxTable,
 	"42501": OutboxRights, "1142": OutboxRights, "1143": OutboxRights,
 	"25006": OutboxReadOnly, "1290": OutboxReadOnly, "1836": OutboxReadOnly,
 	"55P03": OutboxLocked, "57014": OutboxLocked, "40P01": OutboxLocked, "1205": OutboxLocked, "1213": OutboxLocked,
+	"3159": OutboxTLS,
 }
 
 func ofDatabase(err error) Cause {
@@ -98,6 +112,7 @@ func ofDatabase(err error) Cause {
 		if known, is := databaseCodes[code[1]+code[2]]; is {
 			return known
 		}
+		return OutboxRefuses
 	}
 	switch {
 	case isTLS(err):
@@ -114,20 +129,22 @@ var refusals = []struct {
 	words string
 	is    Cause
 }{
+	// First, as their reasons may have the codes below: a refused login is no lack of a permission.
+	{publish.ErrDisconnected.Error(), MessageUnsent},
+	{publish.ErrBlocked.Error(), MessageUnsent},
 	{"NO_ROUTE", RefusedNoRoute},
 	{"NOT_FOUND", RefusedNoExchange},
 	{"ACCESS_REFUSED", RefusedPermission},
 	{"AUTHORIZATION_FAILED", RefusedPermission},
 	{"ermissions Violation", RefusedPermission},
 	{"nack by the broker", RefusedQueueFull},
+	{publish.ErrStalled.Error(), RefusedStalled},
 	{"UNKNOWN_TOPIC", RefusedNoTopic},
 	{"no stream \"", RefusedNoStream},
 	{"does not take the subject", RefusedNoStream},
 	{"messages exceeded", RefusedStreamFull},
 	{"bytes exceeded", RefusedStreamFull},
 	{"messages per subject exceeded", RefusedStreamFull},
-	{publish.ErrDisconnected.Error(), BrokerAway},
-	{publish.ErrBlocked.Error(), BrokerBlocked},
 }
 
 // IsUnsent says whether a message was not sent because its broker takes none.
@@ -145,7 +162,7 @@ func OfRefusal(failure, exchange, routingKey string) Cause {
 			break
 		}
 	}
-	queue, key := "its queues", ""
+	queue, key := "the queues of the exchange "+exchange, ""
 	if routingKey != "" {
 		key = " for the routing key " + routingKey
 	}
@@ -158,5 +175,5 @@ func OfRefusal(failure, exchange, routingKey string) Cause {
 	if exchange == "" {
 		exchange = "(default)"
 	}
-	return found.with("{exchange}", exchange, "{for key}", key, "{queue}", queue, "{key}", "the URL of the broker")
+	return found.with("{exchange}", exchange, "{for key}", key, "{queue}", queue)
 }

@@ -19,13 +19,17 @@ const redisMatters = "producers get UNAVAILABLE, and nothing is delivered"
 
 // The causes in Redis.
 var (
-	RedisAway = row("redis-away", redisMatters, "start Redis, or set redis.url to where it is")
+	RedisAway = row("redis-away", redisMatters,
+		"start Redis, or set redis.url to where it is, with rediss:// where it serves TLS")
 	RedisMute = row("redis-mute", redisMatters,
-		"look why Redis is reached and does not answer: its CPU, its disk, a slow script (SLOWLOG GET), the network")
+		"look whether the host of Redis is up and the network lets packets through, and then what holds Redis up: "+
+			"its CPU, its disk, a slow script (SLOWLOG GET)")
+	RedisBusy = row("redis-mute", redisMatters,
+		"a script holds Redis up: end it with SCRIPT KILL; do not use SHUTDOWN NOSAVE, which loses messages")
 	RedisLogin = row("redis-login", redisMatters,
 		"set the present user and password in redis.url, and restart the coordinators one by one")
 	RedisPermission = row("redis-permission", redisMatters,
-		"ACL SETUSER with ~PREFIX:* &PREFIX:* +@all -@dangerous +info +config|get, where PREFIX is redis.prefix")
+		"ACL SETUSER with ~PREFIX:* &PREFIX:* +@all -@dangerous +info +config|get, with the value of redis.prefix")
 	RedisReplica = row("redis-replica", "it takes no writes: "+redisMatters,
 		"point redis.url to the present master, or to the Sentinels with ?master=NAME; do not make the replica writable")
 	RedisFull = row("redis-full",
@@ -39,6 +43,9 @@ var (
 	RedisMasterAway = row("redis-master-away",
 		"half messages of its shards get UNAVAILABLE, and their messages wait in Redis; the other shards work",
 		"look at the master that the error names, or promote one of its replicas (redis-cli cluster failover)")
+	RedisClusterDown = row("redis-master-away", redisMatters,
+		"see redis-cli cluster nodes: start the masters that failed, or promote one of the replicas of each "+
+			"(redis-cli cluster failover)")
 	RedisClients = row("redis-clients", redisMatters, "raise maxclients of Redis, or close the connections of others")
 	RedisTLS     = row("redis-tls", redisMatters,
 		"write rediss:// in redis.url where Redis serves TLS, and redis:// where it "+
@@ -56,6 +63,9 @@ var (
 	RabbitMQVhost = row("rabbitmq-vhost", brokerMatters,
 		"create the virtual host with its queues, give the user permissions in it, or correct {key}: "+
 			"rabbitmqctl list_vhosts, list_permissions -p VHOST")
+	RabbitMQLimit = row("rabbitmq-vhost", brokerMatters,
+		"raise the limit of connections that the error names, or close the connections of others: "+
+			"rabbitmqctl list_connections user vhost peer_host, list_vhost_limits, list_user_limits")
 	RabbitMQTLS = row("rabbitmq-tls", brokerMatters,
 		"write amqps:// in {key} where RabbitMQ serves TLS, and amqp:// where it "+
 			"does not; give RabbitMQ a certificate for that host, of an authority that this machine trusts")
@@ -75,30 +85,36 @@ var (
 	BrokerTLS = row("broker-tls", brokerMatters, "compare the TLS of {key} with that of the listener; give the broker a "+
 		"certificate for that host, of an authority that is trusted here")
 	BrokerHandshake = row("broker-handshake", brokerMatters,
-		"compare user, password, sasl and tls of {key} with the listener: the broker ends connections without a word")
+		"look at the load and the log of the broker, and compare user, password, sasl and tls of {key} with the listener: "+
+			"the broker takes connections, and does not open them")
 	BrokerBlocked = row("broker-blocked", brokerMatters,
 		"look at the replicas of the topics of Kafka, or at JetStream's room and leader of NATS")
 )
 
 const refusedMatters = "its messages wait, and become DEAD after send.backoff"
 
-// The causes of refused messages.
+// The causes of messages that a broker has refused, or not got.
 var (
+	MessageUnsent = row("messages-stuck", brokerMatters,
+		"look at what msghandler doctor finds about the broker; the messages go out by themselves when it takes them")
 	RefusedNoRoute = row("refused-no-route", refusedMatters,
 		"bind a queue to the exchange {exchange}{for key}; retry what is DEAD then")
 	RefusedNoExchange = row("refused-no-exchange", refusedMatters,
 		"declare the exchange {exchange}, or correct the producer; retry what is DEAD then")
 	RefusedPermission = row("refused-permission", refusedMatters,
-		"give the broker's user the permission to write to {exchange}; retry what is DEAD then")
+		"give the broker's user the permission to write to {exchange}{for key}; retry what is DEAD then")
 	RefusedQueueFull = row("refused-queue-full", refusedMatters,
 		"start consumers of {queue}, or raise the limit (max-length or max-length-bytes with overflow reject-publish): "+
-			"rabbitmqctl list_queues name messages arguments policy")
+			"rabbitmqctl list_queues name messages arguments policy; without a limit look into RabbitMQ's log")
+	RefusedStalled = row("queue-stalled", "its messages wait, and use up no attempts",
+		"start the missing nodes of {queue}: rabbitmq-queues quorum_status NAME shows them")
 	RefusedNoTopic = row("refused-no-topic", refusedMatters,
 		"create the topic {exchange}, or correct the producer; retry what is DEAD then")
 	RefusedNoStream = row("refused-no-stream", refusedMatters,
 		"add the stream {exchange} with the subject{for key}, or correct the producer; retry what is DEAD then")
 	RefusedStreamFull = row("refused-stream-full", refusedMatters,
-		"raise max_msgs or max_bytes of the stream {exchange}, or start its consumers: nats stream info {exchange}")
+		"raise max_msgs, max_bytes or max_msgs_per_subject of the stream {exchange}, or start its consumers: "+
+			"nats stream info {exchange}")
 	RefusedOtherwise = row("messages-refused", refusedMatters,
 		"fix what the error about the exchange {exchange} names; retry what is DEAD then")
 )
@@ -166,7 +182,8 @@ var (
 		"point {key} to the primary: the server is a standby, or was set to read-only")
 	OutboxLocked = row("outbox-locked", outboxMatters,
 		"find the session that locks the table (pg_stat_activity, SHOW PROCESSLIST), or what slows the database down")
-	OutboxTLS = row("outbox-tls", outboxMatters,
+	OutboxRefuses = row("outbox-refuses", outboxMatters, "look into the database's log for what the error names")
+	OutboxTLS     = row("outbox-tls", outboxMatters,
 		"compare the TLS of {key} with that of the database; give the database a "+
 			"certificate for that host, of an authority that is trusted here")
 )

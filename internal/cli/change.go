@@ -139,7 +139,7 @@ func (c change) byName(ctx context.Context, s *commandline.Session, a *admin, na
 		failures = append(failures, a.refusals(part, got.GetOutcomes())...)
 	}
 	far.End()
-	if changed == 0 && len(failures) > 0 {
+	if changed == 0 && len(failures) > 0 && c.Output == commandline.OutputTable { // programs read a document in any case
 		return errors.Join(failures...)
 	}
 	return errors.Join(c.printResult(s, changed, false), errors.Join(failures...))

@@ -440,6 +440,9 @@ func TestRetryAndDiscard(t *testing.T) {
 	run(env, "retry", "stock/7").want(t, 1, "", "stock/7: the coordinator at ")
 
 	run(env, "retry", "stock/7").want(t, 1, "", "says: the message is pending (FailedPrecondition)")
+	if got := run(env, "retry", "stock/7", "--output", "json"); !strings.Contains(got.out, `"retried": 0`) {
+		t.Errorf("a program reads %q", got.out)
+	}
 
 	// Without a terminal there is no answer, so nothing is done.
 	c.asked()

@@ -138,7 +138,8 @@ func TestStrangersLearnNoReasons(t *testing.T) {
 		r.failing.Store(failure{errors.New(reason)})
 		answer, body := r.send(t, http.MethodGet, "/readyz", tc.host)
 		if answer.StatusCode != http.StatusServiceUnavailable || strings.Contains(body, reason) != tc.tells ||
-			strings.Contains(body, note) != tc.tells || !strings.Contains(body, `"name": "redis"`) {
+			strings.Contains(body, note) != tc.tells || strings.Contains(body, `"remedy"`) != tc.tells ||
+			!strings.Contains(body, `"name": "redis"`) {
 			t.Errorf("to %s at %s: got %d %s", tc.role, tc.host, answer.StatusCode, body)
 		}
 	}

@@ -26,15 +26,14 @@ type Health struct {
 	Galera bool
 }
 
-// ErrTableMissing is the error of a database without a table of that name.
-var ErrTableMissing = errors.New("the table does not exist")
+// errTableMissing says in plain words what the database says with a code.
+var errTableMissing = errors.New("the table does not exist")
 
 // shownFailures is how many failed messages an examination names.
 const shownFailures = 3
 
-// Examine connects to the database of an outbox and looks at its table, and at the rights of the user. The error wraps
-// ErrTableMissing when the database answers. The producers are those that are relayed from this table or another, and
-// the brokers are those of the configuration.
+// Examine connects to the database of an outbox and looks at its table, and at the rights of the user. The producers
+// are those that are relayed from this table or another, and the brokers are those of the configuration.
 func Examine(
 	ctx context.Context, name string, settings config.Outbox, producers, brokers []string,
 ) (h Health, err error) {
@@ -60,7 +59,7 @@ func Examine(
 		h.Galera, err = d.isGalera(ctx)
 	}
 	if d.dialect.Traits().Missing(err) {
-		err = errors.Join(ErrTableMissing, err)
+		err = errors.Join(errTableMissing, err)
 	}
 	return h, err
 }

@@ -44,6 +44,7 @@ type dialer struct {
 	timeout time.Duration
 	mu      sync.Mutex
 	last    error
+	reached bool // the latest server takes connections
 }
 
 // Dial implements nats.CustomDialer.
@@ -51,7 +52,7 @@ func (d *dialer) Dial(network, addr string) (net.Conn, error) {
 	conn, err := (&net.Dialer{Timeout: d.timeout}).DialContext(d.ctx, network, addr)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.last = err
+	d.last, d.reached = err, err == nil
 	return conn, err
 }
 
@@ -64,6 +65,8 @@ func (d *dialer) explain(err error) error {
 		return fmt.Errorf("connect: %w: %w", err, d.last)
 	case errors.Is(err, nats.ErrAuthorization):
 		return fmt.Errorf("connect: %w: %w", publish.ErrAccessRefused, err)
+	case d.reached:
+		return fmt.Errorf("connect: %w: %w", publish.ErrHandshake, err)
 	}
 	return fmt.Errorf("connect: %w", err)
 }

@@ -68,6 +68,13 @@ func TestUserOfFewRightsIsEnough(t *testing.T) {
 	plantDead(s) // which takes a message most of the way
 }
 
+func TestMissingPermissionNamesPrefix(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, servers.RabbitMQ(t).URL)
+	plantFewRights(s)
+	s.wantRemedy("redis-permission", "~msghandler:*")
+}
+
 // A managed Redis has no CONFIG; INFO still tells that it evicts.
 func TestHiddenConfigHidesNoEviction(t *testing.T) {
 	t.Parallel()
@@ -101,10 +108,7 @@ var planted = []struct {
 		s.redis.CLI("ACL", "SETUSER", "doctor", "on", ">pw", "~*", "+@all")
 		s.e.Settings.Redis.URL = "redis://doctor:wrong@" + s.redis.Addr + "/0"
 	}},
-	{name: "redis-permission", plant: func(s *site) {
-		s.redis.CLI("ACL", "SETUSER", "weak", "on", ">pw", "~other:*", "+@all")
-		s.e.Settings.Redis.URL = "redis://weak:pw@" + s.redis.Addr + "/0"
-	}},
+	{name: "redis-permission", plant: plantFewRights},
 	{
 		name:  "redis-away",
 		plant: func(s *site) { s.e.Settings.Redis.URL = "redis://" + servers.Addresses(s.t, 1)[0] + "/0" },
@@ -391,6 +395,11 @@ func findingsOfTheSources(t *testing.T) map[string]bool {
 		}
 	}
 	return names
+}
+
+func plantFewRights(s *site) {
+	s.redis.CLI("ACL", "SETUSER", "weak", "on", ">pw", "~other:*", "+@all")
+	s.e.Settings.Redis.URL = "redis://weak:pw@" + s.redis.Addr + "/0"
 }
 
 func redisSetting(name, value string) func(*site) {

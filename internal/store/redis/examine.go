@@ -60,7 +60,9 @@ func (f *found) writes(ctx context.Context, client redis.UniversalClient, k keys
 	err = client.Eval(ctx, `return redis.call('DEL', KEYS[1])`, []string{k.shards[0] + "doctor"}).Err()
 	switch {
 	case redis.IsPermissionError(err):
-		f.because(cause.RedisPermission, "does not let this user run scripts on "+k.prefix+":*: "+err.Error())
+		of := cause.RedisPermission
+		of.Remedy = strings.ReplaceAll(of.Remedy, "PREFIX", k.prefix)
+		f.because(of, "does not let this user run scripts on "+k.prefix+":*: "+err.Error())
 	case redis.IsNoReplicasError(err):
 		f.because(cause.RedisNoReplicas, "takes no writes, because too few replicas follow it (min-replicas-to-write)")
 	case redis.IsReadOnlyError(err), isMisconf(err): // found already, as a replica or a full disk

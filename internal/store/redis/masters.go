@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/msghandler/msghandler/internal/cause"
 	"github.com/msghandler/msghandler/internal/ground/backoff"
 	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 	"github.com/msghandler/msghandler/internal/halfmsg"
@@ -161,9 +162,17 @@ func (b *breakers) errorOf(addr string) error {
 	if !is {
 		return nil
 	}
-	return fmt.Errorf("%w: Redis master %s does not answer since %s: %w", halfmsg.ErrUnavailable, addr,
-		m.Since.UTC().Format(time.TimeOnly), m.Cause)
+	return silentMasterError{fmt.Errorf("%w: Redis master %s does not answer since %s: %w", halfmsg.ErrUnavailable, addr,
+		m.Since.UTC().Format(time.TimeOnly), m.Cause)}
 }
+
+// silentMasterError knows its cause: its text and type are those of a Redis that is away, and the other masters work.
+type silentMasterError struct{ error }
+
+func (e silentMasterError) Unwrap() error { return e.error }
+
+// Cause implements cause.Explained.
+func (silentMasterError) Cause() cause.Cause { return cause.RedisMasterAway }
 
 // errorOf is the error for calls for a shard, or any other key, whose master's circuit is open.
 func (c *cluster) errorOf(ctx context.Context, key string) error {

@@ -60,8 +60,11 @@ function handle(element) {
   return null;
 }
 
-// unfolded names the details that are open: by the text of the entry that they are in.
-const keyOf = (details) => details.parentElement.textContent.slice(0, 60);
+// keyOf names details by their place in an entry and by the text of the entry: an entry may have several.
+const keyOf = (details) => {
+  const entry = details.parentElement;
+  return [...entry.children].indexOf(details) + entry.textContent.slice(0, 60);
+};
 
 function keep() {
   const top = $$('.messages tbody tr').find((row) => row.getBoundingClientRect().top >= 0);
