@@ -102,13 +102,13 @@ func closeReopen(f *fixture) {
 
 // heartbeats: a client that only sends heartbeats stays connected for longer than its allowed silence.
 func heartbeats(f *fixture) {
-	conn, err := amqp.DialConfig(f.url, amqp.Config{Heartbeat: time.Second, Dial: amqp.DefaultDial(patience)})
+	conn, err := amqp.DialConfig(f.url, amqp.Config{Heartbeat: 2 * time.Second, Dial: amqp.DefaultDial(patience)})
 	f.must(err)
 	closed := conn.NotifyClose(make(chan *amqp.Error, 1))
 	select {
 	case e := <-closed:
 		f.Fatalf("closed: %v", e)
-	case <-time.After(4 * time.Second):
+	case <-time.After(8 * time.Second): // the client's library allows three heartbeats of silence
 	}
 	f.must(conn.Close())
 }
