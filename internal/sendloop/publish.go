@@ -59,7 +59,8 @@ func (p *publication) run() {
 
 // quarantine postpones a message that makes the publisher panic.
 func (p *publication) quarantine(h delivery.Leased, failure *lifecycle.PanicError) {
-	p.sender.failed(slog.LevelError, "poison messages: publishing panicked; each message backs off, see the stack",
+	p.sender.failed(slog.LevelError, logtext.SendingFailed.Line(p.sender.config.Language,
+		"poison messages: publishing panicked; each message backs off, see the stack"),
 		&h.Claim, delivery.CauseOf(failure), slog.String("stack", string(failure.Stack)))
 	p.store([]delivery.Outcome{{
 		Leased: h, Event: halfmsg.EventUnsure, After: unsurePause.Delay(len(unsurePause)), Cause: delivery.CauseOf(failure),
@@ -198,12 +199,12 @@ func (s *Sender) conclude(outcomes []delivery.Outcome, results []halfmsg.Result,
 			o.Claim.State = halfmsg.Acknowledged
 			marked = append(slices.Grow(marked, len(outcomes)-i), o.Claim)
 		case halfmsg.EventExhausted:
-			s.failed(slog.LevelWarn,
-				"messages are DEAD: the broker refused every attempt; correct the cause and retry the messages",
+			s.failed(slog.LevelWarn, logtext.SendingFailed.Line(s.config.Language,
+				"messages are DEAD: the broker refused every attempt; correct the cause and retry the messages"),
 				&o.Claim, o.Cause, slog.Int("attempts", o.PublishAttempts+1))
 		case halfmsg.EventRefused:
 			s.failed(slog.LevelWarn,
-				"the broker refused messages, which are published again after a pause; correct the cause before they are DEAD",
+				"messages refused by the broker; they are published again after a pause; correct the cause before they are DEAD",
 				&o.Claim, o.Cause, slog.Int("attempts", o.PublishAttempts+1), slog.Int64("retry_in_ms", o.After.Milliseconds()))
 		default: // the message is due again later
 		}
@@ -234,9 +235,9 @@ func (s *Sender) logDelivery(o *delivery.Outcome, state halfmsg.State) {
 }
 
 // failed logs a message that could not be published.
-func (s *Sender) failed(level slog.Level, consequence string, of *halfmsg.Claim, cause string, more ...slog.Attr) {
+func (s *Sender) failed(level slog.Level, text string, of *halfmsg.Claim, cause string, more ...slog.Attr) {
 	s.failures.Add(loglimit.Failure{
-		Level: level, Text: logtext.SendingFailed.Line(s.config.Language, consequence),
+		Level: level, Text: text,
 		Producer: of.Producer, Exchange: of.Exchange, MessageID: of.Name.String(), Cause: cause, More: more,
 	})
 }

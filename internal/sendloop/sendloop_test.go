@@ -123,11 +123,13 @@ func TestAwayBrokerStopsClaims(t *testing.T) {
 func TestSendingFailedIsInConfiguredLanguage(t *testing.T) {
 	for language, want := range map[logtext.Language][]string{
 		logtext.English: {
-			`msg="sending failed; the broker refused messages, which are published again after a pause;`,
+			`msg="messages refused by the broker; they are published again after a pause;`,
 			`cause="312 NO_ROUTE" attempts=1 retry_in_ms=`,
 			`msg="sending failed; messages are DEAD: the broker refused every attempt`,
 		},
-		logtext.Chinese: {"msg=消息发送失败 "},
+		logtext.Chinese: {
+			`msg="messages refused by the broker;`, "msg=消息发送失败 ", // of DEAD messages alone
+		},
 	} {
 		var log bytes.Buffer
 		config := sendloop.Config{Language: language, Backoff: backoff.Steps{time.Second}}

@@ -169,7 +169,7 @@ func TestFailedRowReachesDeadLetterExchange(t *testing.T) {
 		d.Headers["msghandler-origin-routing-key"] != "nobody" {
 		t.Errorf("%+v", d)
 	}
-	const refused = `msg="sending failed; the broker refused rows, which are published again`
+	const refused = `msg="rows refused by the broker; they are published again after a pause`
 	if said := r.log.String(); strings.Count(said, refused) != 1 || !strings.Contains(said, "attempts=1") ||
 		!strings.Contains(said, "message_id=orders/1001") || !strings.Contains(said, "NO_ROUTE") {
 		t.Errorf("the first refusal is not in the log:\n%s", said)

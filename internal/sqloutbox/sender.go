@@ -13,7 +13,6 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/msghandler/msghandler/internal/ground/lifecycle"
-	"github.com/msghandler/msghandler/internal/ground/logtext"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/loglimit"
 	"github.com/msghandler/msghandler/internal/sendloop"
@@ -237,8 +236,8 @@ func (p *batch) logRefused() {
 		}
 		m := &p.messages[i]
 		p.sender.failures.Add(loglimit.Failure{
-			Level: slog.LevelWarn, Text: logtext.SendingFailed.Line(logtext.Language(p.sender.config.Language),
-				"the broker refused rows, which are published again after a pause; correct the cause before they have failed"),
+			Level:    slog.LevelWarn,
+			Text:     "rows refused by the broker; they are published again after a pause; correct the cause before they fail",
 			Producer: m.Producer, Exchange: m.Message.Exchange, MessageID: m.Name(), Cause: fmt.Sprint(p.results[i].Err),
 			More: []slog.Attr{slog.Int("attempts", m.Attempts+1)},
 		})
