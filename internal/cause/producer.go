@@ -52,8 +52,8 @@ const (
 	gaveUp       = "use of closed network connection"
 )
 
-// brokenOff are the words of calls by gRPC that failed on the way to the producer.
-var brokenOff = []string{
+// brokenWords are the words of calls by gRPC that failed on the way to the producer.
+var brokenWords = []string{
 	"transport:", "error reading from server", "closing transport", "write tcp", "read tcp",
 }
 
@@ -63,7 +63,7 @@ func (c *call) brokenOff() bool {
 	if c.isHTTP() {
 		return !strings.HasPrefix(c.said, "HTTP status ")
 	}
-	return c.says(brokenOff...)
+	return c.says(brokenWords...)
 }
 
 // bareStatus is an answer that a gateway gives for a service: a producer gives a reason with it.

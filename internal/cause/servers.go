@@ -147,12 +147,6 @@ var refusals = []struct {
 	{"messages per subject exceeded", RefusedStreamFull},
 }
 
-// IsUnsent says whether a message was not sent because its broker takes none.
-func IsUnsent(failure string) bool {
-	return strings.Contains(failure, publish.ErrDisconnected.Error()) ||
-		strings.Contains(failure, publish.ErrBlocked.Error())
-}
-
 // OfRefusal is the cause behind a broker's answer to a message. Without a known cause the name is messages-refused.
 func OfRefusal(failure, exchange, routingKey string) Cause {
 	found := RefusedOtherwise

@@ -367,7 +367,7 @@ func TestOneCauseIsOneProblem(t *testing.T) {
 	}
 	for _, p := range d.Problems {
 		if n := 1 + len(p.Also); n != want[p.Name] {
-			t.Errorf("%s stands for %d problems, want %d: %s", p.Name, n, want[p.Name], p.Title())
+			t.Errorf("%s stands for %d problems, want %d: %s", p.Name, n, want[p.Name], p.Text)
 		}
 	}
 }

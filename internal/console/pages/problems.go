@@ -79,14 +79,6 @@ func (d *overviewData) add(p problem) {
 	d.Problems = append(d.Problems, p)
 }
 
-// Title is the text of the first problem of a cause, and how many there are beside the first.
-func (p problem) Title() string {
-	if len(p.Also) == 0 {
-		return p.Text
-	}
-	return fmt.Sprintf("%s; and %d more of this cause", p.Text, len(p.Also))
-}
-
 // failing is a problem with an error, of which the cause is shown first.
 func failing(what, fault, link string, a advice) problem {
 	p := problem{Bad: true, Text: what, Link: link, advice: a}
@@ -134,10 +126,10 @@ func (d *overviewData) findPeers() {
 		}
 	}
 	for _, e := range d.Exchanges {
-		told := cause.IsUnsent(e.Failure) && d.fails(checkOf(e.Broker))
+		of := cause.OfRefusal(e.Failure, e.Name, "")
+		told := of.Name == cause.MessageUnsent.Name && d.fails(checkOf(e.Broker))
 		if e.Down && !told {
-			d.add(failing(e.described()+" does not take messages", e.Failure, "#exchanges",
-				ofCause(cause.OfRefusal(e.Failure, e.Name, ""))))
+			d.add(failing(e.described()+" does not take messages", e.Failure, "#exchanges", ofCause(of)))
 		}
 	}
 }
