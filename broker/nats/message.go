@@ -7,9 +7,6 @@ import (
 	"github.com/msghandler/msghandler/internal/ground/publish"
 )
 
-// headerDeadReason marks the copy of a dead message, as the send loop makes it.
-const headerDeadReason = "msghandler-dead-reason"
-
 // toMessage is the message for its stream.
 func toMessage(m *publish.Message) natsconn.Message {
 	return natsconn.Message{
@@ -19,11 +16,10 @@ func toMessage(m *publish.Message) natsconn.Message {
 	}
 }
 
-// subjectOf is the routing key. The copy of a dead message has the routing key of the message, which only the stream of
-// the message can take: no two streams of an account share a subject. So the copy goes to STREAM.ROUTING_KEY. A first
-// publication goes to its routing key, also with the header: a producer's outbox may send a dead message again.
+// subjectOf is the routing key. The copy of a DEAD message has the routing key of the message, which only the stream of
+// the message can take: no two streams of an account share a subject. So the copy goes to STREAM.ROUTING_KEY.
 func subjectOf(m *publish.Message) string {
-	if m.Publication != "" && m.Headers[headerDeadReason] != "" && m.RoutingKey != "" {
+	if m.Dead && m.RoutingKey != "" {
 		return m.Exchange + "." + m.RoutingKey
 	}
 	return m.RoutingKey

@@ -135,7 +135,7 @@ func (p *publication) judgeCopy(o *delivery.Outcome, result halfmsg.PublishResul
 func (s *brokerStage) deadCopy(o *delivery.Outcome, try int) halfmsg.Publishing {
 	p := publishing(o.Claim, 1+try)
 	// A message may become DEAD more than once, each time after a further copy.
-	p.Publication = fmt.Sprintf("dead-%d-%d", o.CreatedAt.UnixMilli(), o.Copies+1)
+	p.Publication, p.Dead = fmt.Sprintf("dead-%d-%d", o.CreatedAt.UnixMilli(), o.Copies+1), true
 	p.Headers = maps.Clone(p.Headers)
 	if p.Headers == nil {
 		p.Headers = map[string]string{}

@@ -254,7 +254,8 @@ func TestCopiesOnPurposeAreNumbered(t *testing.T) {
 		h.run(10 * time.Second)
 		seen := map[string]int{}
 		for _, p := range h.published() {
-			if numbered := p.Publication != ""; numbered != (p.Exchange == "dlx") {
+			dead := p.Exchange == "dlx"
+			if numbered := p.Publication != ""; numbered != dead || p.Dead != dead {
 				t.Errorf("published to %s as %q", p.Exchange, p.Publication)
 			}
 			seen[p.Publication]++

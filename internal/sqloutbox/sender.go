@@ -256,7 +256,7 @@ func (p *batch) deadCopy(i int) halfmsg.Publishing {
 	dead.Headers[sendloop.HeaderExchange] = dead.Exchange
 	dead.Headers[sendloop.HeaderKey] = dead.RoutingKey
 	dead.Exchange = p.sender.broker.DeadLetterExchange
-	dead.Publication = fmt.Sprintf("dead-%d", dead.Attempt)
+	dead.Publication, dead.Dead = fmt.Sprintf("dead-%d", dead.Attempt), true
 	dead.Attempt++
 	return dead
 }

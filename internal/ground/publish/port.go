@@ -37,6 +37,8 @@ type Message struct {
 	// Publication numbers a publishing on purpose under a name that has been published already: a replay, or the copy of a
 	// DEAD message. It is empty for the first one. A broker drops repeats of one publication only.
 	Publication string
+	// Dead says that this is the coordinator's copy of a DEAD message, for the dead-letter exchange.
+	Dead bool
 }
 
 // Outcome is the broker's answer to a message.

@@ -224,7 +224,7 @@ func TestDeadMessagesCopyHasOwnSubject(t *testing.T) {
 	p := publisher(t, nats.Config{URL: server.URL})
 	m := message(1, "DEAD", "orders.paid")
 	expect(t, []publish.Result{outcome(t, p, m)}, publish.Refused)
-	m.Headers, m.Publication = map[string]string{"msghandler-dead-reason": "no such stream"}, "dead"
+	m.Publication, m.Dead = "dead", true
 	expect(t, []publish.Result{outcome(t, p, m)}, publish.Acked)
 	if got := a.read("DEAD", 1); len(got) != 1 || got[0].Subject != "DEAD.orders.paid" {
 		t.Errorf("the stream has %+v", got)

@@ -125,14 +125,14 @@ func orderWithinKey(s *suite) {
 }
 
 // The coordinator publishes the copy of a dead message with the routing key of the message. A producer that sends a
-// dead message again, with its headers, publishes a message like any other.
+// dead message again, with its headers, publishes a message like any other, and so does a replay of that message.
 func deadLetterTarget(s *suite) {
 	origin, p := s.target("origin"), s.open(confirmTimeout)
 	dead := s.DeadLetters(s.T, origin)
 	m, again := s.message(origin, 1), s.message(origin, 2)
-	m.Exchange, m.Publication = dead.Exchange, "dead-1"
+	m.Exchange, m.Publication, m.Dead = dead.Exchange, "dead-1", true
 	m.Headers = map[string]string{"msghandler-dead-reason": "no such exchange", "tenant": "eu"}
-	again.Headers = m.Headers
+	again.Headers, again.Publication = m.Headers, "replay-1"
 	s.expect(s.publish(p, []publish.Message{m, again}), publish.Acked)
 	r := s.once(dead, []publish.Message{m})[0]
 	s.same(&m, &r)
@@ -148,7 +148,7 @@ func copyOnPurpose(s *suite) {
 	replays := s.copies(target, "", "replay-1", "replay-2")
 	deaths := s.copies(dead, "dead-4", "dead-8")
 	for i := range deaths {
-		deaths[i].Headers = map[string]string{"msghandler-dead-reason": "no such exchange"}
+		deaths[i].Dead = true
 	}
 	for _, m := range append(slices.Clone(replays), deaths...) {
 		s.expect(s.publish(p, []publish.Message{m}), publish.Acked)
