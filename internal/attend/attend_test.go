@@ -398,7 +398,7 @@ func TestLongFailureComesBackByPost(t *testing.T) {
 	}
 }
 
-// A holder that was killed still stands in Redis; nobody receives its peer messages.
+// A holder that was killed still stands in Redis; no coordinator receives its peer messages.
 func TestAKilledHolderCostsNoTime(t *testing.T) {
 	t.Parallel()
 	url := servers.Redis(t).URL()

@@ -215,7 +215,7 @@ func TestErrorsNameKeyAndLine(t *testing.T) {
 			"http.tls_cert", "set http.tls_key"),
 		"a user header that everybody may send": inFile("http: {user_header: X-Forwarded-User}\n",
 			"http.user_header", "set http.trusted_proxies"),
-		"proxies that name nobody": inFile("http: {trusted_proxies: [10.0.0.0/8]}\n",
+		"proxies that name no person": inFile("http: {trusted_proxies: [10.0.0.0/8]}\n",
 			"http.trusted_proxies", "set http.user_header"),
 		"a user header that holds credentials": inFile("http: {user_header: authorization, trusted_proxies: [10.0.0.1/32]}\n",
 			"http.user_header", "X-Forwarded-User"),
