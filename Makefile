@@ -103,7 +103,7 @@ wcag: ## Hold each page of the console to WCAG 2.2 AA in the light and in the da
 	go test ./test/console -count=1 -v -timeout 10m -run TestPagesMeetWCAG -args -both
 
 INCIDENT ?=
-drill: ## Break an installation in six ways, time console, doctor and alerts, and repair by the runbook (INCIDENT='Redis full')
+drill: ## Break an installation in many ways, time console, doctor and alerts, and repair by the runbook (INCIDENT='Redis full')
 	scripts/install-test-servers.sh
 	go test ./test/drill -count=1 -v -timeout 60m -run TestDrill -args -drill -incident '$(INCIDENT)'
 

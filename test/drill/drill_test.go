@@ -1,4 +1,4 @@
-// Package drill breaks a real installation in six ways, measures how long it takes until an operator is told, and
+// Package drill breaks a real installation in many ways, measures how long it takes until an operator is told, and
 // repairs each incident with the commands of docs/reference/alerts.md.
 package drill
 
@@ -13,7 +13,7 @@ import (
 )
 
 var (
-	drill = flag.Bool("drill", false, "run the incidents, and not only compare them with the runbook (11 minutes)")
+	drill = flag.Bool("drill", false, "run the incidents, and not only compare them with the runbook (over 11 minutes)")
 	only  = flag.String("incident", "", "run the incidents whose name has this text")
 )
 
@@ -27,62 +27,6 @@ const (
 	loopSoon     = 2 * time.Minute
 	loopPatience = 12 * time.Minute
 )
-
-// incident is something that goes wrong.
-type incident struct {
-	name string
-	// breaks causes the incident.
-	breaks func(w *world)
-	// goesOn is called again and again until the incident is repaired. May be nil.
-	goesOn func(w *world)
-	// console is a text of the overview, finding a finding of the doctor, and alerts must fire.
-	console, finding string
-	alerts           []string
-	// runbook is the alert whose commands repair the incident, and block which of its blocks.
-	runbook string
-	block   int
-	// words are the placeholders of the commands.
-	words func(w *world) []string
-	// soon and patience are the limits of the incident, where they differ.
-	soon, patience time.Duration
-}
-
-// incidents in this order: the signals of the crash loop end while the others run.
-var incidents = []incident{
-	{
-		name: "crash loop", breaks: (*world).crashAgainAndAgain, goesOn: (*world).order,
-		console: "start again and again", finding: "coordinators-restarting", alerts: []string{"MsghandlerRestarting"},
-		runbook: "MsghandlerRestarting", soon: loopSoon, patience: loopPatience,
-	},
-	{
-		name: "producer gone", breaks: (*world).stopProducer,
-		console: "orders cannot be reached", finding: "messages-unanswered", alerts: []string{"MsghandlerProducerAway"},
-		runbook: "MsghandlerProducerAway", words: func(*world) []string { return []string{"PRODUCER", "orders"} },
-	},
-	{
-		name: "queue unbound", breaks: (*world).unbind, goesOn: (*world).order,
-		console: "does not take messages", finding: "refused-no-route", alerts: []string{"MsghandlerRefused"},
-		runbook: "MsghandlerRefused",
-		words:   func(*world) []string { return []string{"NAME", exchange, "QUEUE", queue, "KEY", key} },
-	},
-	{
-		name: "Redis full", breaks: (*world).fillRedis, goesOn: (*world).order,
-		console: "of maxmemory", finding: "redis-full",
-		alerts:  []string{"MsghandlerRedisMemory", "MsghandlerRedisRefuses"},
-		runbook: "MsghandlerRedisFull", words: func(w *world) []string { return []string{"URL", w.redis.URL()} },
-	},
-	{
-		name: "memory alarm", breaks: (*world).alarm, goesOn: (*world).order,
-		console: "rabbitmq: ", finding: "rabbitmq-alarm", alerts: []string{"MsghandlerBrokerAway"},
-		runbook: "MsghandlerBrokerAway",
-	},
-	{
-		name: "producer moved", breaks: (*world).moveProducer,
-		console: "stock cannot be reached", finding: "messages-unanswered", alerts: []string{"MsghandlerProducerAway"},
-		runbook: "MsghandlerProducerAway", block: 1,
-		words: func(w *world) []string { return []string{"OLD", w.oldStock, "NEW", w.stock.addr} },
-	},
-}
 
 // TestDrill has the commands from docs/reference/alerts.md. Without -drill it demands only that each incident has
 // commands there which the drill knows.
