@@ -31,6 +31,7 @@ type runCommand struct {
 	AMQPPort    int               `name:"amqp-port" default:"5672" placeholder:"PORT" help:"The embedded AMQP broker's port, for consumers."`
 	RedisPort   int               `default:"6379" placeholder:"PORT" help:"The embedded Redis's port, for redis-cli."`
 	NATSPort    int               `name:"nats-port" placeholder:"PORT" help:"Run an embedded NATS server with JetStream at this port, as the broker nats. Default: none runs."`
+	Queue       []string          `sep:"none" placeholder:"NAME" help:"Make this durable queue in the AMQP broker, as a consumer would. May be repeated."`
 	Set         map[string]string `help:"Set any key, also of single producers: --set producers.orders.target=127.0.0.1:9000" mapsep:"none" placeholder:"KEY=VALUE"`
 
 	kong.Plugins
@@ -51,10 +52,11 @@ func (c *runCommand) Help() string {
 	return `The coordinator, its console, a Redis and an AMQP broker run in this process and listen on 127.0.0.1. Nothing
 is durable: every message is gone when msghandler-dev ends. The ports decide grpc.addr, http.addr, redis.url and
 amqp.url; every other key counts as for msghandler serve, from flags, environment and file. With --nats-port there is a
-NATS server too, which is brokers.nats.url: messages whose broker is nats go to the streams that you make there. Without
-callbacks.allow the coordinator calls producers back on this machine: 127.0.0.1, ::1 and localhost, at any port. In
-the AMQP broker x-expires, x-max-length, x-max-length-bytes, x-overflow, priorities, and alternate, internal and
-auto-delete exchanges have no effect.`
+NATS server too, which is brokers.nats.url: messages whose broker is nats go to the streams that you make there. The
+AMQP broker has no queue until a consumer or --queue makes one: a message without a queue is returned, as by RabbitMQ.
+Without callbacks.allow the coordinator calls producers back on this machine: 127.0.0.1, ::1 and localhost, at any
+port. In the AMQP broker x-expires, x-max-length, x-max-length-bytes, x-overflow, priorities, and alternate, internal
+and auto-delete exchanges have no effect.`
 }
 
 // host is the only address that parts listen at: embedded servers ask for no password.
@@ -183,6 +185,11 @@ func (c *runCommand) serve(
 	defer redis.Close()
 	broker := amqpbroker.New(amqpbroker.Config{Logger: logger})
 	defer func() { failed = errors.Join(failed, broker.Close()) }()
+	for _, name := range c.Queue {
+		if err := broker.DeclareQueue(name); err != nil {
+			return fmt.Errorf("--queue=%s: %w", name, err)
+		}
+	}
 	if _, err := broker.Listen(net.JoinHostPort(host, strconv.Itoa(c.AMQPPort))); err != nil {
 		return err
 	}

@@ -208,6 +208,23 @@ func TestProducerAndConsumerAreServed(t *testing.T) {
 	}
 }
 
+// A message to a queue of --queue arrives, and one to another queue is returned, as by RabbitMQ.
+func TestNamedQueuesAreMade(t *testing.T) {
+	t.Parallel()
+	d := startDev(t, "--queue=paid", "--queue=a,b", "--send.backoff=10ms")
+	for id, queue := range map[string]string{"1": "paid", "2": "a,b", "3": "other"} {
+		if err := d.send(t, "127.0.0.1", producer.Message{ID: id, RoutingKey: queue}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	server := "--server=127.0.0.1:" + d.grpc
+	for id, text := range map[string]string{"1": "done", "2": "done", "3": "NO_ROUTE"} {
+		servers.Eventually(t, 20*time.Second, "message "+id+" shows "+text, func() bool {
+			return strings.Contains(operate("show", "orders/"+id, server).out, text)
+		})
+	}
+}
+
 func TestSignalsStopAllParts(t *testing.T) {
 	t.Parallel()
 	for _, signal := range []os.Signal{os.Interrupt, syscall.SIGTERM} {

@@ -31,7 +31,7 @@ var checks = map[string]func(t *testing.T, b *block) []problem{
 
 // words are what a block may have behind its language.
 var words = map[string][]string{
-	"sh":   {"run", "terminal", "slow", "with"},
+	"sh":   {"run", "terminal", "slow", "with", "for"},
 	"yaml": {"config"},
 	"sql":  slices.Collect(maps.Keys(dialects)),
 }

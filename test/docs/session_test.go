@@ -26,13 +26,13 @@ var slow = flag.Bool("slow", false, "run the pages whose blocks have the word sl
 const patience = 4 * time.Minute
 
 // TestSessionsRun runs the blocks "sh run" of each page as a reader would: one shell for the page, in a new directory.
-// The session has a network and processes of its own, so that the ports of the pages are free, and so that all
-// processes end with the session.
+// A session does nothing that the page does not say. The session has a network and processes of its own, so that the
+// ports of the pages are free, and so that all processes end with the session.
 func TestSessionsRun(t *testing.T) {
 	t.Parallel()
 	for _, path := range pages(t) {
-		if run := executed(readPage(t, path)); len(run) > 0 {
-			t.Run(path, func(t *testing.T) {
+		for reader, run := range byReader(executed(readPage(t, path))) {
+			t.Run(filepath.Join(path, reader), func(t *testing.T) {
 				t.Parallel()
 				for _, problem := range newSession(t, run).run() {
 					t.Error(problem)
@@ -40,6 +40,27 @@ func TestSessionsRun(t *testing.T) {
 			})
 		}
 	}
+}
+
+// byReader are the sessions of blocks: one for each value of the word for, with the blocks that are for all readers.
+func byReader(run []*block) map[string][]*block {
+	sessions := map[string][]*block{}
+	for _, b := range run {
+		if b.is("for") {
+			sessions[b.words["for"]] = nil
+		}
+	}
+	if len(run) > 0 && len(sessions) == 0 {
+		return map[string][]*block{"": run}
+	}
+	for reader := range sessions {
+		for _, b := range run {
+			if !b.is("for") || b.words["for"] == reader {
+				sessions[reader] = append(sessions[reader], b)
+			}
+		}
+	}
+	return sessions
 }
 
 // executed are the blocks of a page that run.

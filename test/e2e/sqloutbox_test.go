@@ -6,7 +6,6 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -27,59 +26,6 @@ func outboxDSN(t *testing.T, dialect string) (d *servers.Database, dsn string) {
 		d = servers.MariaDB(t)
 	}
 	return d, d.URL()
-}
-
-// pageCommands are the commands of docs/howto/sql-outbox.md for a database.
-func pageCommands(t *testing.T, dialect string) (all []string) {
-	t.Helper()
-	page, err := os.ReadFile("../../docs/howto/sql-outbox.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, found := range regexp.MustCompile("(?s)<!-- run "+dialect+" -->\n```sh\n(.*?)```").
-		FindAllStringSubmatch(string(page), -1) {
-		all = append(all, found[1])
-	}
-	if len(all) != 2 {
-		t.Fatalf("docs/howto/sql-outbox.md has %d commands for %s", len(all), dialect)
-	}
-	return all
-}
-
-// The page's commands run as written, and only the address of the database is the test's. With a poll of an hour the
-// message of PostgreSQL can come by the notification alone.
-func TestSQLOutboxPageRunsAsWritten(t *testing.T) {
-	t.Parallel()
-	for dialect, poll := range map[string]string{"postgresql": "1h", "mysql": "200ms"} {
-		t.Run(dialect, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t)
-			paidQueue(w)
-			_, dsn := outboxDSN(t, dialect)
-			u, err := url.Parse(dsn)
-			if err != nil {
-				t.Fatal(err)
-			}
-			here := strings.NewReplacer(
-				"postgres://postgres@127.0.0.1:5432/shop", dsn, "mariadb://root@127.0.0.1:3306/shop", dsn,
-				"--port 3306 --user root shop", "--port "+u.Port()+" --user root "+strings.TrimPrefix(u.Path, "/"))
-			commands := pageCommands(t, dialect)
-			migrate, insert := here.Replace(commands[0]), here.Replace(commands[1])
-			shell(t, migrate)
-			w.startCoordinators(1, "MSGHANDLER_OUTBOX_SHOP_DSN="+dsn, "MSGHANDLER_OUTBOX_SHOP_PRODUCER=orders",
-				"MSGHANDLER_OUTBOX_SHOP_POLL="+poll)
-			variables := regexp.MustCompile(`(?m)^export .*\n`).FindAllString(migrate, -1)
-			shell(t, strings.Join(variables, "")+insert)
-			delivered := awaitMessage(t, w.channel(), "paid")
-			if delivered.MessageId != "1001" || delivered.AppId != "orders" || string(delivered.Body) != `{"order": 1001}` {
-				t.Errorf("the consumer got %+v", delivered)
-			}
-			if w.coordinators[0].HasSaid("level=WARN") && w.coordinators[0].HasSaid("notifications of the database") {
-				t.Error("the coordinator does not listen")
-			}
-			w.coordinators[0].Stop(30 * time.Second)
-		})
-	}
 }
 
 // The printed statements go through the clients of the databases, and leave a table that migrate takes as its own.
@@ -112,19 +58,6 @@ func shell(t *testing.T, commands string) {
 	if output, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%s\n%v\n%s", commands, err, output)
 	}
-}
-
-// awaitMessage takes the next message of a queue.
-func awaitMessage(t *testing.T, channel *amqp.Channel, queue string) (delivered amqp.Delivery) {
-	t.Helper()
-	servers.Eventually(t, 30*time.Second, "a message arrives", func() (found bool) {
-		var err error
-		if delivered, found, err = channel.Get(queue, true); err != nil {
-			t.Fatal(err)
-		}
-		return found
-	})
-	return delivered
 }
 
 // One of two coordinators is killed again and again while a service inserts rows. No message is lost, and every copy

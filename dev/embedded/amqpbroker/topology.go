@@ -1,6 +1,7 @@
 package amqpbroker
 
 import (
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -126,6 +127,26 @@ func (ch *channel) exchangeDelete(d *decoder) error {
 	}
 	delete(b.exchanges, name)
 	ch.answer(flags&2 != 0, exchangeDeleteOK, nil)
+	return nil
+}
+
+// DeclareQueue makes a durable queue without a client. A queue of that name may be there already.
+func (b *Broker) DeclareQueue(name string) error {
+	if name == "" {
+		return errors.New("a queue needs a name")
+	}
+	if err := checkReserved("queue", name); err != nil {
+		return err
+	}
+	plain, err := parseSettings(nil)
+	if err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.queues[name] == nil {
+		b.queues[name] = &queue{broker: b, name: name, durable: true, settings: plain}
+	}
 	return nil
 }
 
