@@ -28,6 +28,7 @@ type commands struct {
 	Config  configCommand         `cmd:"" help:"Print the configuration that a running coordinator uses, or compare it with a file."`
 	Doctor  doctorCommand         `cmd:"" help:"Examine Redis, RabbitMQ, configuration and producers; print each problem with its remedy."`
 	Verify  verifyProducerCommand `cmd:"" name:"verify-producer" help:"Ask a running producer everything that the contract allows, and print where the producer breaks the contract."`
+	Size    sizeCommand           `cmd:"" help:"Compute the memory and the CPUs that an installation needs."`
 	Version versionCommand        `cmd:"" help:"Print the version."`
 
 	Completion completionCommand `cmd:"" help:"Print the completion script of a shell: completion bash, zsh or fish."`
