@@ -64,7 +64,7 @@ type row struct {
 var rows = slices.Concat(calmRows, coordinatorRows, redisRows, clusterRows, fullRows, forgetRows, frozenRows,
 	brokerRows, refusalRows, alarmRows,
 	halfOpenRows, natsRows, kafkaRows, consumerRows, producerRows, smallRows, scaleRows, crowdRows, mixRows, pointRows,
-	wireRows, sqlOutboxRows, trustedRows, replicaRows, upgradeRows, attendRows)
+	wireRows, sqlOutboxRows, trustedRows, replicaRows, upgradeRows, attendRows, moveRows)
 
 var calmRows = []row{
 	{name: "F00", short: true, fault: nothing},
