@@ -208,6 +208,10 @@ func translate(err error, state halfmsg.State) *status.Status {
 	if state != halfmsg.None {
 		info.Metadata = map[string]string{"state": state.String()}
 	}
+	var ended *submit.WaitEndedError
+	if errors.As(err, &ended) {
+		info.Metadata = map[string]string{"state": state.String(), "last_error": ended.LastError}
+	}
 	var forbidden *policy.ForbiddenError
 	if errors.As(err, &forbidden) {
 		info.Metadata = map[string]string{"field": forbidden.Field, "key": forbidden.Key}
@@ -235,7 +239,10 @@ func translateUnread(err error) error {
 // words puts an error in a sentence for the caller.
 func (f fault) words(err error, state halfmsg.State) string {
 	var ofLetters *halfmsg.DeadLettersError
+	var ended *submit.WaitEndedError
 	switch {
+	case errors.As(err, &ended):
+		return f.text + "; last error: " + ended.LastError
 	case errors.As(err, &ofLetters):
 		return ofLetters.Text
 	case f.code == codes.PermissionDenied, f.code == codes.Unauthenticated, errors.Is(err, errNotAttended):

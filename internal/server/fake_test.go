@@ -70,6 +70,16 @@ func (s *store) len() int {
 	return len(s.records)
 }
 
+// refuse gives a message its last error.
+func (s *store) refuse(producer, id, lastError string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	name := halfmsg.Name{Producer: producer, ID: id}
+	record := s.records[name]
+	record.LastError = lastError
+	s.records[name] = record
+}
+
 func (s *store) put(producer, id string, state halfmsg.State) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

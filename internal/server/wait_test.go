@@ -169,6 +169,25 @@ func TestTheDeadlineEndsOnlyTheWait(t *testing.T) {
 	})
 }
 
+// The answer comes before the deadline, and says why the message has not got there.
+func TestWaitEndsWithTheLastError(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h, another := openInBubble(t)
+		h.producers = msghandlerv1.NewMessageHandlerServiceClient(another())
+		h.store.put("orders", "1", halfmsg.Sendable)
+		h.store.refuse("orders", "1", "returned by the broker: 312 NO_ROUTE")
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		err := (<-submit(ctx, h, "orders", "1", waitDone)).err
+		wantCode(t, err, codes.DeadlineExceeded)
+		const want = "submitted; only the wait has ended; last error: returned by the broker: 312 NO_ROUTE"
+		if got := status.Convert(err); got.Message() != want || len(got.Details()) != 1 {
+			t.Errorf("got %v", got)
+		}
+	})
+}
+
 func TestATrustedSubmitStoresTheVerdict(t *testing.T) {
 	t.Parallel()
 	h := open(t, func(c *server.Config) { c.Trusted = func(producer string) bool { return producer == "orders" } })

@@ -30,6 +30,17 @@ var (
 	ErrTooManyWaitsOfProducer = errors.New("too many calls of one producer that wait")
 )
 
+// WaitEndedError is ErrWaitEnded, with the latest error of the message, which says why the message has not got there.
+type WaitEndedError struct{ LastError string }
+
+func (e *WaitEndedError) Error() string { return ErrWaitEnded.Error() + "; last error: " + e.LastError }
+
+func (e *WaitEndedError) Unwrap() error { return ErrWaitEnded }
+
+// answerTime is how long before its deadline a wait ends at most, so that the answer reaches a caller who stops
+// listening at the deadline. A short wait ends at nineteen twentieths of its time.
+const answerTime = 200 * time.Millisecond
+
 // pollSteps are the intervals at which the store is asked about a message with a waiting call. Another coordinator may
 // own the message, and then nothing notifies this one. A message of this coordinator is mostly settled before the first
 // look.
@@ -99,6 +110,8 @@ type waiter struct {
 	begun   time.Time
 	// open holds the places of the messages that need more waiting.
 	open map[int]struct{}
+	// lastErrors are the errors that looks at the messages have found.
+	lastErrors map[int]string
 	// next are the places of the messages to look at now, passes how often all of them have been looked at.
 	next   []int
 	passes int
@@ -108,7 +121,7 @@ type waiter struct {
 // early gets an error; its Submit is stored.
 func (w *waiter) await(ctx context.Context) {
 	w.batcher.watch.discard(w.subscription, halfmsg.Abandoned)
-	w.begun, w.open = time.Now(), map[int]struct{}{}
+	w.begun, w.open, w.lastErrors = time.Now(), map[int]struct{}{}, map[int]string{}
 	for i, r := range w.results {
 		if r.Err == nil && !w.wait.reached(r.State) {
 			w.open[i] = struct{}{}
@@ -117,14 +130,26 @@ func (w *waiter) await(ctx context.Context) {
 	if err := w.run(ctx); err != nil {
 		for i := range w.open {
 			w.results[i].Err = err
+			if last := w.lastErrors[i]; last != "" && errors.Is(err, ErrWaitEnded) {
+				w.results[i].Err = &WaitEndedError{LastError: last}
+			}
 		}
 	}
+}
+
+// endBefore ends a context a little before its deadline.
+func endBefore(ctx context.Context) (context.Context, context.CancelFunc) {
+	deadline, has := ctx.Deadline()
+	if !has {
+		return context.WithCancel(ctx)
+	}
+	return context.WithDeadline(ctx, deadline.Add(-min(answerTime, time.Until(deadline)/20)))
 }
 
 // run returns when nothing is open any more, or with the reason why the wait ended early.
 func (w *waiter) run(ctx context.Context) error {
 	stopping := w.batcher.config.Stopping
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := endBefore(ctx)
 	defer cancel()
 	defer context.AfterFunc(stopping, cancel)()
 	timer := time.NewTimer(pollSteps.Delay(0))
@@ -194,10 +219,11 @@ func (w *waiter) lookAtNext(ctx context.Context) {
 		release()
 		return
 	}
-	state, err := w.batcher.look(ctx, w.subscription.names[i])
+	record, err := w.batcher.look(ctx, w.subscription.names[i])
 	switch {
 	case err == nil:
-		w.learn(i, state)
+		w.lastErrors[i] = record.LastError
+		w.learn(i, record.State)
 	case errors.Is(err, halfmsg.ErrNotFound): // discarded, or forgotten long after its end
 		w.results[i] = halfmsg.Result{Err: err}
 		delete(w.open, i)
@@ -211,10 +237,9 @@ func (w *waiter) lookAtNext(ctx context.Context) {
 	release()
 }
 
-// look asks the store for the state of a message.
-func (b *Batcher) look(ctx context.Context, name halfmsg.Name) (halfmsg.State, error) {
+// look asks the store for a message.
+func (b *Batcher) look(ctx context.Context, name halfmsg.Name) (halfmsg.Record, error) {
 	ctx, cancel := context.WithTimeout(ctx, b.config.StoreTimeout)
 	defer cancel()
-	record, err := b.config.Inspector.Get(ctx, name)
-	return record.State, err
+	return b.config.Inspector.Get(ctx, name)
 }
