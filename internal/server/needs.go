@@ -33,6 +33,7 @@ var needs = map[string]need{
 	adminv1.AdminService_GetStats_FullMethodName:      {role: access.Viewer},
 	adminv1.AdminService_ListMessages_FullMethodName:  {role: access.Viewer},
 	adminv1.AdminService_ListAudit_FullMethodName:     {role: access.Viewer},
+	adminv1.AdminService_ListProblems_FullMethodName:  {role: access.Viewer},
 	adminv1.AdminService_GroupMessages_FullMethodName: {role: access.Viewer},
 	adminv1.AdminService_FindMessages_FullMethodName:  {role: access.Viewer},
 	adminv1.AdminService_ListFinished_FullMethodName:  {role: access.Viewer},

@@ -198,6 +198,7 @@ func TestCallsInTheProcessNeedRoles(t *testing.T) {
 			&adminv1.ReplayMessagesRequest{}, &adminv1.RetryMessagesRequest{}, &adminv1.DiscardMessagesRequest{},
 			&adminv1.ListDeadLetterQueuesRequest{}, &adminv1.ListDeadLettersRequest{}, &adminv1.GetDeadLetterRequest{},
 			&adminv1.CountDeadLettersRequest{}, &adminv1.ReplayDeadLettersRequest{}, &adminv1.DiscardDeadLettersRequest{},
+			&adminv1.ListProblemsRequest{},
 		} {
 			name := string(request.ProtoReflect().Descriptor().Name())
 			method := strings.TrimSuffix(name, "Request")

@@ -85,6 +85,8 @@ type Config struct {
 	Configuration func() *adminv1.GetConfigurationResponse
 	// Findings lists the problems to act on, the worst first, for AdminService. May be nil.
 	Findings func(ctx context.Context) []*adminv1.Finding
+	// Problems lists the problems that lasted at or after since and began before until, the latest first. May be nil.
+	Problems func(ctx context.Context, since, until time.Time) ([]*adminv1.Finding, error)
 
 	// ConfirmAfter is for requests that do not say how long to wait before the first Confirm.
 	ConfirmAfter time.Duration
@@ -257,6 +259,9 @@ func (c Config) withHooks() Config {
 	}
 	if c.Configuration == nil {
 		c.Configuration = func() *adminv1.GetConfigurationResponse { return &adminv1.GetConfigurationResponse{} }
+	}
+	if c.Problems == nil {
+		c.Problems = func(context.Context, time.Time, time.Time) ([]*adminv1.Finding, error) { return nil, nil }
 	}
 	if c.Findings == nil {
 		c.Findings = func(context.Context) []*adminv1.Finding { return nil }

@@ -202,6 +202,7 @@ func (CoordinatorState) EnumDescriptor() ([]byte, []int) {
 type Severity int32
 
 const (
+	// No problem: a coordinator has started or stopped.
 	Severity_SEVERITY_UNSPECIFIED Severity = 0
 	// A promise is weakened, or something waits for an operator to act.
 	Severity_SEVERITY_WARNING Severity = 1
@@ -1708,8 +1709,8 @@ func (*GetStatsRequest) Descriptor() ([]byte, []int) {
 type GetStatsResponse struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	States []*StateStats          `protobuf:"bytes,1,rep,name=states,proto3" json:"states,omitempty"`
-	// What this coordinator sees that an operator should act on, the worst first: producers that are refused, dead letters,
-	// coordinators that were killed, checks that fail.
+	// What an operator should act on, the worst first: producers that are refused, dead letters, coordinators that were
+	// killed, checks that fail; also what the other running coordinators have reported within 20 s.
 	Findings []*Finding `protobuf:"bytes,2,rep,name=findings,proto3" json:"findings,omitempty"`
 	// The brokers of this coordinator, the default one first.
 	Brokers []*BrokerStats `protobuf:"bytes,3,rep,name=brokers,proto3" json:"brokers,omitempty"`
@@ -2367,9 +2368,18 @@ type Finding struct {
 	Name     string   `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Severity Severity `protobuf:"varint,2,opt,name=severity,proto3,enum=msghandler.admin.v1.Severity" json:"severity,omitempty"`
 	// What was seen, why it matters, and what to do.
-	What          string `protobuf:"bytes,3,opt,name=what,proto3" json:"what,omitempty"`
-	Why           string `protobuf:"bytes,4,opt,name=why,proto3" json:"why,omitempty"`
-	Remedy        string `protobuf:"bytes,5,opt,name=remedy,proto3" json:"remedy,omitempty"`
+	What   string `protobuf:"bytes,3,opt,name=what,proto3" json:"what,omitempty"`
+	Why    string `protobuf:"bytes,4,opt,name=why,proto3" json:"why,omitempty"`
+	Remedy string `protobuf:"bytes,5,opt,name=remedy,proto3" json:"remedy,omitempty"`
+	// Since when the first coordinator has it.
+	StartTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
+	// When it ended; unset: it lasts. Equal to start_time: it happened at that moment. Only ListProblems tells it.
+	EndTime *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
+	// The instances of the coordinators that have it, or had it.
+	Coordinators []string `protobuf:"bytes,8,rep,name=coordinators,proto3" json:"coordinators,omitempty"`
+	// Its figure, such as the number of dead letters, now or at its end, and the figure when it began. 0: it has no figure.
+	Count         int64 `protobuf:"varint,9,opt,name=count,proto3" json:"count,omitempty"`
+	StartCount    int64 `protobuf:"varint,10,opt,name=start_count,json=startCount,proto3" json:"start_count,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2439,6 +2449,156 @@ func (x *Finding) GetRemedy() string {
 	return ""
 }
 
+func (x *Finding) GetStartTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StartTime
+	}
+	return nil
+}
+
+func (x *Finding) GetEndTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.EndTime
+	}
+	return nil
+}
+
+func (x *Finding) GetCoordinators() []string {
+	if x != nil {
+		return x.Coordinators
+	}
+	return nil
+}
+
+func (x *Finding) GetCount() int64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *Finding) GetStartCount() int64 {
+	if x != nil {
+		return x.StartCount
+	}
+	return 0
+}
+
+type ListProblemsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Only problems that lasted at or after since, and began before until. Unset: 24 hours ago, and now.
+	Since *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=since,proto3" json:"since,omitempty"`
+	Until *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=until,proto3" json:"until,omitempty"`
+	// How many at most, the latest: 1 to 1,000; 0 is 100.
+	PageSize      int32 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListProblemsRequest) Reset() {
+	*x = ListProblemsRequest{}
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListProblemsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListProblemsRequest) ProtoMessage() {}
+
+func (x *ListProblemsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListProblemsRequest.ProtoReflect.Descriptor instead.
+func (*ListProblemsRequest) Descriptor() ([]byte, []int) {
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *ListProblemsRequest) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *ListProblemsRequest) GetUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Until
+	}
+	return nil
+}
+
+func (x *ListProblemsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+type ListProblemsResponse struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Problems []*Finding             `protobuf:"bytes,1,rep,name=problems,proto3" json:"problems,omitempty"`
+	// There are earlier ones: ask again with an earlier until.
+	More          bool `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListProblemsResponse) Reset() {
+	*x = ListProblemsResponse{}
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListProblemsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListProblemsResponse) ProtoMessage() {}
+
+func (x *ListProblemsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListProblemsResponse.ProtoReflect.Descriptor instead.
+func (*ListProblemsResponse) Descriptor() ([]byte, []int) {
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *ListProblemsResponse) GetProblems() []*Finding {
+	if x != nil {
+		return x.Problems
+	}
+	return nil
+}
+
+func (x *ListProblemsResponse) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
 type StateStats struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
 	State            v1.State               `protobuf:"varint,1,opt,name=state,proto3,enum=msghandler.v1.State" json:"state,omitempty"`
@@ -2453,7 +2613,7 @@ type StateStats struct {
 
 func (x *StateStats) Reset() {
 	*x = StateStats{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[22]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2465,7 +2625,7 @@ func (x *StateStats) String() string {
 func (*StateStats) ProtoMessage() {}
 
 func (x *StateStats) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[22]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2478,7 +2638,7 @@ func (x *StateStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateStats.ProtoReflect.Descriptor instead.
 func (*StateStats) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{22}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *StateStats) GetState() v1.State {
@@ -2526,7 +2686,7 @@ type RetryMessagesRequest struct {
 
 func (x *RetryMessagesRequest) Reset() {
 	*x = RetryMessagesRequest{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[23]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2538,7 +2698,7 @@ func (x *RetryMessagesRequest) String() string {
 func (*RetryMessagesRequest) ProtoMessage() {}
 
 func (x *RetryMessagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[23]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2551,7 +2711,7 @@ func (x *RetryMessagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryMessagesRequest.ProtoReflect.Descriptor instead.
 func (*RetryMessagesRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{23}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *RetryMessagesRequest) GetSelection() *MessageSelection {
@@ -2603,7 +2763,7 @@ type RetryMessagesResponse struct {
 
 func (x *RetryMessagesResponse) Reset() {
 	*x = RetryMessagesResponse{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[24]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2615,7 +2775,7 @@ func (x *RetryMessagesResponse) String() string {
 func (*RetryMessagesResponse) ProtoMessage() {}
 
 func (x *RetryMessagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[24]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2628,7 +2788,7 @@ func (x *RetryMessagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryMessagesResponse.ProtoReflect.Descriptor instead.
 func (*RetryMessagesResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{24}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *RetryMessagesResponse) GetChanged() int64 {
@@ -2672,7 +2832,7 @@ type DiscardMessagesRequest struct {
 
 func (x *DiscardMessagesRequest) Reset() {
 	*x = DiscardMessagesRequest{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[25]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2684,7 +2844,7 @@ func (x *DiscardMessagesRequest) String() string {
 func (*DiscardMessagesRequest) ProtoMessage() {}
 
 func (x *DiscardMessagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[25]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2697,7 +2857,7 @@ func (x *DiscardMessagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscardMessagesRequest.ProtoReflect.Descriptor instead.
 func (*DiscardMessagesRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{25}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *DiscardMessagesRequest) GetSelection() *MessageSelection {
@@ -2756,7 +2916,7 @@ type DiscardMessagesResponse struct {
 
 func (x *DiscardMessagesResponse) Reset() {
 	*x = DiscardMessagesResponse{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[26]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2768,7 +2928,7 @@ func (x *DiscardMessagesResponse) String() string {
 func (*DiscardMessagesResponse) ProtoMessage() {}
 
 func (x *DiscardMessagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[26]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2781,7 +2941,7 @@ func (x *DiscardMessagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscardMessagesResponse.ProtoReflect.Descriptor instead.
 func (*DiscardMessagesResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{26}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *DiscardMessagesResponse) GetChanged() int64 {
@@ -2817,7 +2977,7 @@ type TailMessagesRequest struct {
 
 func (x *TailMessagesRequest) Reset() {
 	*x = TailMessagesRequest{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[27]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2829,7 +2989,7 @@ func (x *TailMessagesRequest) String() string {
 func (*TailMessagesRequest) ProtoMessage() {}
 
 func (x *TailMessagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[27]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2842,7 +3002,7 @@ func (x *TailMessagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TailMessagesRequest.ProtoReflect.Descriptor instead.
 func (*TailMessagesRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{27}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *TailMessagesRequest) GetProducer() string {
@@ -2871,7 +3031,7 @@ type TailMessagesResponse struct {
 
 func (x *TailMessagesResponse) Reset() {
 	*x = TailMessagesResponse{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[28]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2883,7 +3043,7 @@ func (x *TailMessagesResponse) String() string {
 func (*TailMessagesResponse) ProtoMessage() {}
 
 func (x *TailMessagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[28]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2896,7 +3056,7 @@ func (x *TailMessagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TailMessagesResponse.ProtoReflect.Descriptor instead.
 func (*TailMessagesResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{28}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *TailMessagesResponse) GetMoves() []*Move {
@@ -2928,7 +3088,7 @@ type Move struct {
 
 func (x *Move) Reset() {
 	*x = Move{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[29]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2940,7 +3100,7 @@ func (x *Move) String() string {
 func (*Move) ProtoMessage() {}
 
 func (x *Move) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[29]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2953,7 +3113,7 @@ func (x *Move) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Move.ProtoReflect.Descriptor instead.
 func (*Move) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{29}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Move) GetTime() *timestamppb.Timestamp {
@@ -3004,7 +3164,7 @@ type ListAuditRequest struct {
 
 func (x *ListAuditRequest) Reset() {
 	*x = ListAuditRequest{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[30]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3016,7 +3176,7 @@ func (x *ListAuditRequest) String() string {
 func (*ListAuditRequest) ProtoMessage() {}
 
 func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[30]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3029,7 +3189,7 @@ func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditRequest.ProtoReflect.Descriptor instead.
 func (*ListAuditRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{30}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ListAuditRequest) GetActorContains() string {
@@ -3086,7 +3246,7 @@ type ListAuditResponse struct {
 
 func (x *ListAuditResponse) Reset() {
 	*x = ListAuditResponse{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[31]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3098,7 +3258,7 @@ func (x *ListAuditResponse) String() string {
 func (*ListAuditResponse) ProtoMessage() {}
 
 func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[31]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3111,7 +3271,7 @@ func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditResponse.ProtoReflect.Descriptor instead.
 func (*ListAuditResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{31}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ListAuditResponse) GetRecords() []*AuditRecord {
@@ -3172,7 +3332,7 @@ type AuditRecord struct {
 
 func (x *AuditRecord) Reset() {
 	*x = AuditRecord{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[32]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3184,7 +3344,7 @@ func (x *AuditRecord) String() string {
 func (*AuditRecord) ProtoMessage() {}
 
 func (x *AuditRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[32]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3197,7 +3357,7 @@ func (x *AuditRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditRecord.ProtoReflect.Descriptor instead.
 func (*AuditRecord) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{32}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *AuditRecord) GetId() string {
@@ -3341,7 +3501,7 @@ type GetConfigurationRequest struct {
 
 func (x *GetConfigurationRequest) Reset() {
 	*x = GetConfigurationRequest{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[33]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3353,7 +3513,7 @@ func (x *GetConfigurationRequest) String() string {
 func (*GetConfigurationRequest) ProtoMessage() {}
 
 func (x *GetConfigurationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[33]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3366,7 +3526,7 @@ func (x *GetConfigurationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetConfigurationRequest.ProtoReflect.Descriptor instead.
 func (*GetConfigurationRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{33}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{35}
 }
 
 type GetConfigurationResponse struct {
@@ -3382,7 +3542,7 @@ type GetConfigurationResponse struct {
 
 func (x *GetConfigurationResponse) Reset() {
 	*x = GetConfigurationResponse{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[34]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3394,7 +3554,7 @@ func (x *GetConfigurationResponse) String() string {
 func (*GetConfigurationResponse) ProtoMessage() {}
 
 func (x *GetConfigurationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[34]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3407,7 +3567,7 @@ func (x *GetConfigurationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetConfigurationResponse.ProtoReflect.Descriptor instead.
 func (*GetConfigurationResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{34}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *GetConfigurationResponse) GetInstance() string {
@@ -3449,7 +3609,7 @@ type ConfigurationValue struct {
 
 func (x *ConfigurationValue) Reset() {
 	*x = ConfigurationValue{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[35]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3461,7 +3621,7 @@ func (x *ConfigurationValue) String() string {
 func (*ConfigurationValue) ProtoMessage() {}
 
 func (x *ConfigurationValue) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[35]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3474,7 +3634,7 @@ func (x *ConfigurationValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigurationValue.ProtoReflect.Descriptor instead.
 func (*ConfigurationValue) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{35}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ConfigurationValue) GetKey() string {
@@ -3532,7 +3692,7 @@ type FinishedFilter struct {
 
 func (x *FinishedFilter) Reset() {
 	*x = FinishedFilter{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[36]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3544,7 +3704,7 @@ func (x *FinishedFilter) String() string {
 func (*FinishedFilter) ProtoMessage() {}
 
 func (x *FinishedFilter) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[36]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3557,7 +3717,7 @@ func (x *FinishedFilter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishedFilter.ProtoReflect.Descriptor instead.
 func (*FinishedFilter) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{36}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *FinishedFilter) GetProducer() string {
@@ -3630,7 +3790,7 @@ type ListFinishedRequest struct {
 
 func (x *ListFinishedRequest) Reset() {
 	*x = ListFinishedRequest{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[37]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3642,7 +3802,7 @@ func (x *ListFinishedRequest) String() string {
 func (*ListFinishedRequest) ProtoMessage() {}
 
 func (x *ListFinishedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[37]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3655,7 +3815,7 @@ func (x *ListFinishedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFinishedRequest.ProtoReflect.Descriptor instead.
 func (*ListFinishedRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{37}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ListFinishedRequest) GetFilter() *FinishedFilter {
@@ -3705,7 +3865,7 @@ type ListFinishedResponse struct {
 
 func (x *ListFinishedResponse) Reset() {
 	*x = ListFinishedResponse{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[38]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3717,7 +3877,7 @@ func (x *ListFinishedResponse) String() string {
 func (*ListFinishedResponse) ProtoMessage() {}
 
 func (x *ListFinishedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[38]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3730,7 +3890,7 @@ func (x *ListFinishedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFinishedResponse.ProtoReflect.Descriptor instead.
 func (*ListFinishedResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{38}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ListFinishedResponse) GetMessages() []*FinishedMessage {
@@ -3800,7 +3960,7 @@ type FinishedMessage struct {
 
 func (x *FinishedMessage) Reset() {
 	*x = FinishedMessage{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[39]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3812,7 +3972,7 @@ func (x *FinishedMessage) String() string {
 func (*FinishedMessage) ProtoMessage() {}
 
 func (x *FinishedMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[39]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3825,7 +3985,7 @@ func (x *FinishedMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishedMessage.ProtoReflect.Descriptor instead.
 func (*FinishedMessage) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{39}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *FinishedMessage) GetProducer() string {
@@ -3917,7 +4077,7 @@ type GetFinishedRequest struct {
 
 func (x *GetFinishedRequest) Reset() {
 	*x = GetFinishedRequest{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[40]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3929,7 +4089,7 @@ func (x *GetFinishedRequest) String() string {
 func (*GetFinishedRequest) ProtoMessage() {}
 
 func (x *GetFinishedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[40]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3942,7 +4102,7 @@ func (x *GetFinishedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFinishedRequest.ProtoReflect.Descriptor instead.
 func (*GetFinishedRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{40}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *GetFinishedRequest) GetProducer() string {
@@ -3975,7 +4135,7 @@ type GetFinishedResponse struct {
 
 func (x *GetFinishedResponse) Reset() {
 	*x = GetFinishedResponse{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[41]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3987,7 +4147,7 @@ func (x *GetFinishedResponse) String() string {
 func (*GetFinishedResponse) ProtoMessage() {}
 
 func (x *GetFinishedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[41]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4000,7 +4160,7 @@ func (x *GetFinishedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFinishedResponse.ProtoReflect.Descriptor instead.
 func (*GetFinishedResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{41}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *GetFinishedResponse) GetMessage() *FinishedMessage {
@@ -4023,7 +4183,7 @@ type FinishedName struct {
 
 func (x *FinishedName) Reset() {
 	*x = FinishedName{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[42]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4035,7 +4195,7 @@ func (x *FinishedName) String() string {
 func (*FinishedName) ProtoMessage() {}
 
 func (x *FinishedName) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[42]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4048,7 +4208,7 @@ func (x *FinishedName) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishedName.ProtoReflect.Descriptor instead.
 func (*FinishedName) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{42}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *FinishedName) GetProducer() string {
@@ -4086,7 +4246,7 @@ type FinishedSelection struct {
 
 func (x *FinishedSelection) Reset() {
 	*x = FinishedSelection{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[43]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4098,7 +4258,7 @@ func (x *FinishedSelection) String() string {
 func (*FinishedSelection) ProtoMessage() {}
 
 func (x *FinishedSelection) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[43]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4111,7 +4271,7 @@ func (x *FinishedSelection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishedSelection.ProtoReflect.Descriptor instead.
 func (*FinishedSelection) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{43}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *FinishedSelection) GetNames() []*FinishedName {
@@ -4148,7 +4308,7 @@ type ReplayMessagesRequest struct {
 
 func (x *ReplayMessagesRequest) Reset() {
 	*x = ReplayMessagesRequest{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[44]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4160,7 +4320,7 @@ func (x *ReplayMessagesRequest) String() string {
 func (*ReplayMessagesRequest) ProtoMessage() {}
 
 func (x *ReplayMessagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[44]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4173,7 +4333,7 @@ func (x *ReplayMessagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplayMessagesRequest.ProtoReflect.Descriptor instead.
 func (*ReplayMessagesRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{44}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ReplayMessagesRequest) GetSelection() *FinishedSelection {
@@ -4235,7 +4395,7 @@ type ReplayMessagesResponse struct {
 
 func (x *ReplayMessagesResponse) Reset() {
 	*x = ReplayMessagesResponse{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[45]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4247,7 +4407,7 @@ func (x *ReplayMessagesResponse) String() string {
 func (*ReplayMessagesResponse) ProtoMessage() {}
 
 func (x *ReplayMessagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[45]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4260,7 +4420,7 @@ func (x *ReplayMessagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplayMessagesResponse.ProtoReflect.Descriptor instead.
 func (*ReplayMessagesResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{45}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ReplayMessagesResponse) GetChanged() int64 {
@@ -4299,7 +4459,7 @@ type ListDeadLetterQueuesRequest struct {
 
 func (x *ListDeadLetterQueuesRequest) Reset() {
 	*x = ListDeadLetterQueuesRequest{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[46]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4311,7 +4471,7 @@ func (x *ListDeadLetterQueuesRequest) String() string {
 func (*ListDeadLetterQueuesRequest) ProtoMessage() {}
 
 func (x *ListDeadLetterQueuesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[46]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4324,7 +4484,7 @@ func (x *ListDeadLetterQueuesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDeadLetterQueuesRequest.ProtoReflect.Descriptor instead.
 func (*ListDeadLetterQueuesRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{46}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{48}
 }
 
 type ListDeadLetterQueuesResponse struct {
@@ -4336,7 +4496,7 @@ type ListDeadLetterQueuesResponse struct {
 
 func (x *ListDeadLetterQueuesResponse) Reset() {
 	*x = ListDeadLetterQueuesResponse{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[47]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4348,7 +4508,7 @@ func (x *ListDeadLetterQueuesResponse) String() string {
 func (*ListDeadLetterQueuesResponse) ProtoMessage() {}
 
 func (x *ListDeadLetterQueuesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[47]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4361,7 +4521,7 @@ func (x *ListDeadLetterQueuesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDeadLetterQueuesResponse.ProtoReflect.Descriptor instead.
 func (*ListDeadLetterQueuesResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{47}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ListDeadLetterQueuesResponse) GetQueues() []*DeadLetterQueue {
@@ -4393,7 +4553,7 @@ type DeadLetterQueue struct {
 
 func (x *DeadLetterQueue) Reset() {
 	*x = DeadLetterQueue{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[48]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4405,7 +4565,7 @@ func (x *DeadLetterQueue) String() string {
 func (*DeadLetterQueue) ProtoMessage() {}
 
 func (x *DeadLetterQueue) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[48]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4418,7 +4578,7 @@ func (x *DeadLetterQueue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadLetterQueue.ProtoReflect.Descriptor instead.
 func (*DeadLetterQueue) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{48}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *DeadLetterQueue) GetName() string {
@@ -4488,7 +4648,7 @@ type DeadLetterFilter struct {
 
 func (x *DeadLetterFilter) Reset() {
 	*x = DeadLetterFilter{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[49]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4500,7 +4660,7 @@ func (x *DeadLetterFilter) String() string {
 func (*DeadLetterFilter) ProtoMessage() {}
 
 func (x *DeadLetterFilter) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[49]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4513,7 +4673,7 @@ func (x *DeadLetterFilter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadLetterFilter.ProtoReflect.Descriptor instead.
 func (*DeadLetterFilter) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{49}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *DeadLetterFilter) GetProducer() string {
@@ -4564,7 +4724,7 @@ type DeadLetterSelection struct {
 
 func (x *DeadLetterSelection) Reset() {
 	*x = DeadLetterSelection{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[50]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4576,7 +4736,7 @@ func (x *DeadLetterSelection) String() string {
 func (*DeadLetterSelection) ProtoMessage() {}
 
 func (x *DeadLetterSelection) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[50]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4589,7 +4749,7 @@ func (x *DeadLetterSelection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadLetterSelection.ProtoReflect.Descriptor instead.
 func (*DeadLetterSelection) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{50}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *DeadLetterSelection) GetNames() []*MessageName {
@@ -4629,7 +4789,7 @@ type DeadLetter struct {
 
 func (x *DeadLetter) Reset() {
 	*x = DeadLetter{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[51]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4641,7 +4801,7 @@ func (x *DeadLetter) String() string {
 func (*DeadLetter) ProtoMessage() {}
 
 func (x *DeadLetter) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[51]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4654,7 +4814,7 @@ func (x *DeadLetter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadLetter.ProtoReflect.Descriptor instead.
 func (*DeadLetter) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{51}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *DeadLetter) GetProducer() string {
@@ -4726,7 +4886,7 @@ type ListDeadLettersRequest struct {
 
 func (x *ListDeadLettersRequest) Reset() {
 	*x = ListDeadLettersRequest{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[52]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4738,7 +4898,7 @@ func (x *ListDeadLettersRequest) String() string {
 func (*ListDeadLettersRequest) ProtoMessage() {}
 
 func (x *ListDeadLettersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[52]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4751,7 +4911,7 @@ func (x *ListDeadLettersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDeadLettersRequest.ProtoReflect.Descriptor instead.
 func (*ListDeadLettersRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{52}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ListDeadLettersRequest) GetQueue() string {
@@ -4796,7 +4956,7 @@ type ListDeadLettersResponse struct {
 
 func (x *ListDeadLettersResponse) Reset() {
 	*x = ListDeadLettersResponse{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[53]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4808,7 +4968,7 @@ func (x *ListDeadLettersResponse) String() string {
 func (*ListDeadLettersResponse) ProtoMessage() {}
 
 func (x *ListDeadLettersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[53]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4821,7 +4981,7 @@ func (x *ListDeadLettersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDeadLettersResponse.ProtoReflect.Descriptor instead.
 func (*ListDeadLettersResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{53}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ListDeadLettersResponse) GetLetters() []*DeadLetter {
@@ -4857,7 +5017,7 @@ type GetDeadLetterRequest struct {
 
 func (x *GetDeadLetterRequest) Reset() {
 	*x = GetDeadLetterRequest{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[54]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4869,7 +5029,7 @@ func (x *GetDeadLetterRequest) String() string {
 func (*GetDeadLetterRequest) ProtoMessage() {}
 
 func (x *GetDeadLetterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[54]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4882,7 +5042,7 @@ func (x *GetDeadLetterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetDeadLetterRequest.ProtoReflect.Descriptor instead.
 func (*GetDeadLetterRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{54}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *GetDeadLetterRequest) GetQueue() string {
@@ -4915,7 +5075,7 @@ type GetDeadLetterResponse struct {
 
 func (x *GetDeadLetterResponse) Reset() {
 	*x = GetDeadLetterResponse{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[55]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4927,7 +5087,7 @@ func (x *GetDeadLetterResponse) String() string {
 func (*GetDeadLetterResponse) ProtoMessage() {}
 
 func (x *GetDeadLetterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[55]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4940,7 +5100,7 @@ func (x *GetDeadLetterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetDeadLetterResponse.ProtoReflect.Descriptor instead.
 func (*GetDeadLetterResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{55}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *GetDeadLetterResponse) GetLetter() *DeadLetter {
@@ -4960,7 +5120,7 @@ type CountDeadLettersRequest struct {
 
 func (x *CountDeadLettersRequest) Reset() {
 	*x = CountDeadLettersRequest{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[56]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4972,7 +5132,7 @@ func (x *CountDeadLettersRequest) String() string {
 func (*CountDeadLettersRequest) ProtoMessage() {}
 
 func (x *CountDeadLettersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[56]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4985,7 +5145,7 @@ func (x *CountDeadLettersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountDeadLettersRequest.ProtoReflect.Descriptor instead.
 func (*CountDeadLettersRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{56}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *CountDeadLettersRequest) GetQueue() string {
@@ -5018,7 +5178,7 @@ type CountDeadLettersResponse struct {
 
 func (x *CountDeadLettersResponse) Reset() {
 	*x = CountDeadLettersResponse{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[57]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5030,7 +5190,7 @@ func (x *CountDeadLettersResponse) String() string {
 func (*CountDeadLettersResponse) ProtoMessage() {}
 
 func (x *CountDeadLettersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[57]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5043,7 +5203,7 @@ func (x *CountDeadLettersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountDeadLettersResponse.ProtoReflect.Descriptor instead.
 func (*CountDeadLettersResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{57}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *CountDeadLettersResponse) GetCount() int64 {
@@ -5096,7 +5256,7 @@ type DeadLetterGroup struct {
 
 func (x *DeadLetterGroup) Reset() {
 	*x = DeadLetterGroup{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[58]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5108,7 +5268,7 @@ func (x *DeadLetterGroup) String() string {
 func (*DeadLetterGroup) ProtoMessage() {}
 
 func (x *DeadLetterGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[58]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5121,7 +5281,7 @@ func (x *DeadLetterGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadLetterGroup.ProtoReflect.Descriptor instead.
 func (*DeadLetterGroup) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{58}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *DeadLetterGroup) GetConsumer() string {
@@ -5180,7 +5340,7 @@ type DeadLetterDestination struct {
 
 func (x *DeadLetterDestination) Reset() {
 	*x = DeadLetterDestination{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[59]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5192,7 +5352,7 @@ func (x *DeadLetterDestination) String() string {
 func (*DeadLetterDestination) ProtoMessage() {}
 
 func (x *DeadLetterDestination) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[59]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5205,7 +5365,7 @@ func (x *DeadLetterDestination) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadLetterDestination.ProtoReflect.Descriptor instead.
 func (*DeadLetterDestination) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{59}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *DeadLetterDestination) GetExchange() string {
@@ -5250,7 +5410,7 @@ type ReplayDeadLettersRequest struct {
 
 func (x *ReplayDeadLettersRequest) Reset() {
 	*x = ReplayDeadLettersRequest{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[60]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5262,7 +5422,7 @@ func (x *ReplayDeadLettersRequest) String() string {
 func (*ReplayDeadLettersRequest) ProtoMessage() {}
 
 func (x *ReplayDeadLettersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[60]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5275,7 +5435,7 @@ func (x *ReplayDeadLettersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplayDeadLettersRequest.ProtoReflect.Descriptor instead.
 func (*ReplayDeadLettersRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{60}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *ReplayDeadLettersRequest) GetQueue() string {
@@ -5320,7 +5480,7 @@ type ReplayDeadLettersResponse struct {
 
 func (x *ReplayDeadLettersResponse) Reset() {
 	*x = ReplayDeadLettersResponse{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[61]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5332,7 +5492,7 @@ func (x *ReplayDeadLettersResponse) String() string {
 func (*ReplayDeadLettersResponse) ProtoMessage() {}
 
 func (x *ReplayDeadLettersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[61]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5345,7 +5505,7 @@ func (x *ReplayDeadLettersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplayDeadLettersResponse.ProtoReflect.Descriptor instead.
 func (*ReplayDeadLettersResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{61}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *ReplayDeadLettersResponse) GetChanged() int64 {
@@ -5390,7 +5550,7 @@ type DiscardDeadLettersRequest struct {
 
 func (x *DiscardDeadLettersRequest) Reset() {
 	*x = DiscardDeadLettersRequest{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[62]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5402,7 +5562,7 @@ func (x *DiscardDeadLettersRequest) String() string {
 func (*DiscardDeadLettersRequest) ProtoMessage() {}
 
 func (x *DiscardDeadLettersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[62]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5415,7 +5575,7 @@ func (x *DiscardDeadLettersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscardDeadLettersRequest.ProtoReflect.Descriptor instead.
 func (*DiscardDeadLettersRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{62}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *DiscardDeadLettersRequest) GetQueue() string {
@@ -5459,7 +5619,7 @@ type DiscardDeadLettersResponse struct {
 
 func (x *DiscardDeadLettersResponse) Reset() {
 	*x = DiscardDeadLettersResponse{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[63]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5471,7 +5631,7 @@ func (x *DiscardDeadLettersResponse) String() string {
 func (*DiscardDeadLettersResponse) ProtoMessage() {}
 
 func (x *DiscardDeadLettersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[63]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5484,7 +5644,7 @@ func (x *DiscardDeadLettersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscardDeadLettersResponse.ProtoReflect.Descriptor instead.
 func (*DiscardDeadLettersResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{63}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *DiscardDeadLettersResponse) GetChanged() int64 {
@@ -5663,13 +5823,28 @@ const file_msghandler_admin_v1_admin_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x18\n" +
 	"\aproblem\x18\x03 \x01(\tR\aproblem\x12'\n" +
-	"\x0fqueued_messages\x18\x04 \x01(\x03R\x0equeuedMessages\"\x96\x01\n" +
+	"\x0fqueued_messages\x18\x04 \x01(\x03R\x0equeuedMessages\"\xe3\x02\n" +
 	"\aFinding\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x129\n" +
 	"\bseverity\x18\x02 \x01(\x0e2\x1d.msghandler.admin.v1.SeverityR\bseverity\x12\x12\n" +
 	"\x04what\x18\x03 \x01(\tR\x04what\x12\x10\n" +
 	"\x03why\x18\x04 \x01(\tR\x03why\x12\x16\n" +
-	"\x06remedy\x18\x05 \x01(\tR\x06remedy\"\xda\x01\n" +
+	"\x06remedy\x18\x05 \x01(\tR\x06remedy\x129\n" +
+	"\n" +
+	"start_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x125\n" +
+	"\bend_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x12\"\n" +
+	"\fcoordinators\x18\b \x03(\tR\fcoordinators\x12\x14\n" +
+	"\x05count\x18\t \x01(\x03R\x05count\x12\x1f\n" +
+	"\vstart_count\x18\n" +
+	" \x01(\x03R\n" +
+	"startCount\"\x96\x01\n" +
+	"\x13ListProblemsRequest\x120\n" +
+	"\x05since\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x120\n" +
+	"\x05until\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x1b\n" +
+	"\tpage_size\x18\x03 \x01(\x05R\bpageSize\"d\n" +
+	"\x14ListProblemsResponse\x128\n" +
+	"\bproblems\x18\x01 \x03(\v2\x1c.msghandler.admin.v1.FindingR\bproblems\x12\x12\n" +
+	"\x04more\x18\x02 \x01(\bR\x04more\"\xda\x01\n" +
 	"\n" +
 	"StateStats\x12*\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x14.msghandler.v1.StateR\x05state\x12\x14\n" +
@@ -5985,7 +6160,7 @@ const file_msghandler_admin_v1_admin_proto_rawDesc = "" +
 	"\x12ENDING_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vENDING_DONE\x10\x01\x12\x16\n" +
 	"\x12ENDING_ROLLED_BACK\x10\x02\x12\x14\n" +
-	"\x10ENDING_DISCARDED\x10\x032\xe3\x0f\n" +
+	"\x10ENDING_DISCARDED\x10\x032\xc8\x10\n" +
 	"\fAdminService\x12]\n" +
 	"\n" +
 	"GetMessage\x12&.msghandler.admin.v1.GetMessageRequest\x1a'.msghandler.admin.v1.GetMessageResponse\x12c\n" +
@@ -5994,7 +6169,8 @@ const file_msghandler_admin_v1_admin_proto_rawDesc = "" +
 	"\rRetryMessages\x12).msghandler.admin.v1.RetryMessagesRequest\x1a*.msghandler.admin.v1.RetryMessagesResponse\x12l\n" +
 	"\x0fDiscardMessages\x12+.msghandler.admin.v1.DiscardMessagesRequest\x1a,.msghandler.admin.v1.DiscardMessagesResponse\x12e\n" +
 	"\fTailMessages\x12(.msghandler.admin.v1.TailMessagesRequest\x1a).msghandler.admin.v1.TailMessagesResponse0\x01\x12Z\n" +
-	"\tListAudit\x12%.msghandler.admin.v1.ListAuditRequest\x1a&.msghandler.admin.v1.ListAuditResponse\x12o\n" +
+	"\tListAudit\x12%.msghandler.admin.v1.ListAuditRequest\x1a&.msghandler.admin.v1.ListAuditResponse\x12c\n" +
+	"\fListProblems\x12(.msghandler.admin.v1.ListProblemsRequest\x1a).msghandler.admin.v1.ListProblemsResponse\x12o\n" +
 	"\x10GetConfiguration\x12,.msghandler.admin.v1.GetConfigurationRequest\x1a-.msghandler.admin.v1.GetConfigurationResponse\x12f\n" +
 	"\rGroupMessages\x12).msghandler.admin.v1.GroupMessagesRequest\x1a*.msghandler.admin.v1.GroupMessagesResponse\x12c\n" +
 	"\fFindMessages\x12(.msghandler.admin.v1.FindMessagesRequest\x1a).msghandler.admin.v1.FindMessagesResponse\x12c\n" +
@@ -6022,7 +6198,7 @@ func file_msghandler_admin_v1_admin_proto_rawDescGZIP() []byte {
 }
 
 var file_msghandler_admin_v1_admin_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
-var file_msghandler_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 64)
+var file_msghandler_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 66)
 var file_msghandler_admin_v1_admin_proto_goTypes = []any{
 	(EventKind)(0),                       // 0: msghandler.admin.v1.EventKind
 	(CoordinatorState)(0),                // 1: msghandler.admin.v1.CoordinatorState
@@ -6055,200 +6231,209 @@ var file_msghandler_admin_v1_admin_proto_goTypes = []any{
 	(*Coordinator)(nil),                  // 28: msghandler.admin.v1.Coordinator
 	(*BrokerStats)(nil),                  // 29: msghandler.admin.v1.BrokerStats
 	(*Finding)(nil),                      // 30: msghandler.admin.v1.Finding
-	(*StateStats)(nil),                   // 31: msghandler.admin.v1.StateStats
-	(*RetryMessagesRequest)(nil),         // 32: msghandler.admin.v1.RetryMessagesRequest
-	(*RetryMessagesResponse)(nil),        // 33: msghandler.admin.v1.RetryMessagesResponse
-	(*DiscardMessagesRequest)(nil),       // 34: msghandler.admin.v1.DiscardMessagesRequest
-	(*DiscardMessagesResponse)(nil),      // 35: msghandler.admin.v1.DiscardMessagesResponse
-	(*TailMessagesRequest)(nil),          // 36: msghandler.admin.v1.TailMessagesRequest
-	(*TailMessagesResponse)(nil),         // 37: msghandler.admin.v1.TailMessagesResponse
-	(*Move)(nil),                         // 38: msghandler.admin.v1.Move
-	(*ListAuditRequest)(nil),             // 39: msghandler.admin.v1.ListAuditRequest
-	(*ListAuditResponse)(nil),            // 40: msghandler.admin.v1.ListAuditResponse
-	(*AuditRecord)(nil),                  // 41: msghandler.admin.v1.AuditRecord
-	(*GetConfigurationRequest)(nil),      // 42: msghandler.admin.v1.GetConfigurationRequest
-	(*GetConfigurationResponse)(nil),     // 43: msghandler.admin.v1.GetConfigurationResponse
-	(*ConfigurationValue)(nil),           // 44: msghandler.admin.v1.ConfigurationValue
-	(*FinishedFilter)(nil),               // 45: msghandler.admin.v1.FinishedFilter
-	(*ListFinishedRequest)(nil),          // 46: msghandler.admin.v1.ListFinishedRequest
-	(*ListFinishedResponse)(nil),         // 47: msghandler.admin.v1.ListFinishedResponse
-	(*FinishedMessage)(nil),              // 48: msghandler.admin.v1.FinishedMessage
-	(*GetFinishedRequest)(nil),           // 49: msghandler.admin.v1.GetFinishedRequest
-	(*GetFinishedResponse)(nil),          // 50: msghandler.admin.v1.GetFinishedResponse
-	(*FinishedName)(nil),                 // 51: msghandler.admin.v1.FinishedName
-	(*FinishedSelection)(nil),            // 52: msghandler.admin.v1.FinishedSelection
-	(*ReplayMessagesRequest)(nil),        // 53: msghandler.admin.v1.ReplayMessagesRequest
-	(*ReplayMessagesResponse)(nil),       // 54: msghandler.admin.v1.ReplayMessagesResponse
-	(*ListDeadLetterQueuesRequest)(nil),  // 55: msghandler.admin.v1.ListDeadLetterQueuesRequest
-	(*ListDeadLetterQueuesResponse)(nil), // 56: msghandler.admin.v1.ListDeadLetterQueuesResponse
-	(*DeadLetterQueue)(nil),              // 57: msghandler.admin.v1.DeadLetterQueue
-	(*DeadLetterFilter)(nil),             // 58: msghandler.admin.v1.DeadLetterFilter
-	(*DeadLetterSelection)(nil),          // 59: msghandler.admin.v1.DeadLetterSelection
-	(*DeadLetter)(nil),                   // 60: msghandler.admin.v1.DeadLetter
-	(*ListDeadLettersRequest)(nil),       // 61: msghandler.admin.v1.ListDeadLettersRequest
-	(*ListDeadLettersResponse)(nil),      // 62: msghandler.admin.v1.ListDeadLettersResponse
-	(*GetDeadLetterRequest)(nil),         // 63: msghandler.admin.v1.GetDeadLetterRequest
-	(*GetDeadLetterResponse)(nil),        // 64: msghandler.admin.v1.GetDeadLetterResponse
-	(*CountDeadLettersRequest)(nil),      // 65: msghandler.admin.v1.CountDeadLettersRequest
-	(*CountDeadLettersResponse)(nil),     // 66: msghandler.admin.v1.CountDeadLettersResponse
-	(*DeadLetterGroup)(nil),              // 67: msghandler.admin.v1.DeadLetterGroup
-	(*DeadLetterDestination)(nil),        // 68: msghandler.admin.v1.DeadLetterDestination
-	(*ReplayDeadLettersRequest)(nil),     // 69: msghandler.admin.v1.ReplayDeadLettersRequest
-	(*ReplayDeadLettersResponse)(nil),    // 70: msghandler.admin.v1.ReplayDeadLettersResponse
-	(*DiscardDeadLettersRequest)(nil),    // 71: msghandler.admin.v1.DiscardDeadLettersRequest
-	(*DiscardDeadLettersResponse)(nil),   // 72: msghandler.admin.v1.DiscardDeadLettersResponse
-	(*v1.Message)(nil),                   // 73: msghandler.v1.Message
-	(v1.State)(0),                        // 74: msghandler.v1.State
-	(*timestamppb.Timestamp)(nil),        // 75: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),          // 76: google.protobuf.Duration
-	(v1.Verdict)(0),                      // 77: msghandler.v1.Verdict
-	(*v1.Outcome)(nil),                   // 78: msghandler.v1.Outcome
-	(*wrapperspb.Int64Value)(nil),        // 79: google.protobuf.Int64Value
+	(*ListProblemsRequest)(nil),          // 31: msghandler.admin.v1.ListProblemsRequest
+	(*ListProblemsResponse)(nil),         // 32: msghandler.admin.v1.ListProblemsResponse
+	(*StateStats)(nil),                   // 33: msghandler.admin.v1.StateStats
+	(*RetryMessagesRequest)(nil),         // 34: msghandler.admin.v1.RetryMessagesRequest
+	(*RetryMessagesResponse)(nil),        // 35: msghandler.admin.v1.RetryMessagesResponse
+	(*DiscardMessagesRequest)(nil),       // 36: msghandler.admin.v1.DiscardMessagesRequest
+	(*DiscardMessagesResponse)(nil),      // 37: msghandler.admin.v1.DiscardMessagesResponse
+	(*TailMessagesRequest)(nil),          // 38: msghandler.admin.v1.TailMessagesRequest
+	(*TailMessagesResponse)(nil),         // 39: msghandler.admin.v1.TailMessagesResponse
+	(*Move)(nil),                         // 40: msghandler.admin.v1.Move
+	(*ListAuditRequest)(nil),             // 41: msghandler.admin.v1.ListAuditRequest
+	(*ListAuditResponse)(nil),            // 42: msghandler.admin.v1.ListAuditResponse
+	(*AuditRecord)(nil),                  // 43: msghandler.admin.v1.AuditRecord
+	(*GetConfigurationRequest)(nil),      // 44: msghandler.admin.v1.GetConfigurationRequest
+	(*GetConfigurationResponse)(nil),     // 45: msghandler.admin.v1.GetConfigurationResponse
+	(*ConfigurationValue)(nil),           // 46: msghandler.admin.v1.ConfigurationValue
+	(*FinishedFilter)(nil),               // 47: msghandler.admin.v1.FinishedFilter
+	(*ListFinishedRequest)(nil),          // 48: msghandler.admin.v1.ListFinishedRequest
+	(*ListFinishedResponse)(nil),         // 49: msghandler.admin.v1.ListFinishedResponse
+	(*FinishedMessage)(nil),              // 50: msghandler.admin.v1.FinishedMessage
+	(*GetFinishedRequest)(nil),           // 51: msghandler.admin.v1.GetFinishedRequest
+	(*GetFinishedResponse)(nil),          // 52: msghandler.admin.v1.GetFinishedResponse
+	(*FinishedName)(nil),                 // 53: msghandler.admin.v1.FinishedName
+	(*FinishedSelection)(nil),            // 54: msghandler.admin.v1.FinishedSelection
+	(*ReplayMessagesRequest)(nil),        // 55: msghandler.admin.v1.ReplayMessagesRequest
+	(*ReplayMessagesResponse)(nil),       // 56: msghandler.admin.v1.ReplayMessagesResponse
+	(*ListDeadLetterQueuesRequest)(nil),  // 57: msghandler.admin.v1.ListDeadLetterQueuesRequest
+	(*ListDeadLetterQueuesResponse)(nil), // 58: msghandler.admin.v1.ListDeadLetterQueuesResponse
+	(*DeadLetterQueue)(nil),              // 59: msghandler.admin.v1.DeadLetterQueue
+	(*DeadLetterFilter)(nil),             // 60: msghandler.admin.v1.DeadLetterFilter
+	(*DeadLetterSelection)(nil),          // 61: msghandler.admin.v1.DeadLetterSelection
+	(*DeadLetter)(nil),                   // 62: msghandler.admin.v1.DeadLetter
+	(*ListDeadLettersRequest)(nil),       // 63: msghandler.admin.v1.ListDeadLettersRequest
+	(*ListDeadLettersResponse)(nil),      // 64: msghandler.admin.v1.ListDeadLettersResponse
+	(*GetDeadLetterRequest)(nil),         // 65: msghandler.admin.v1.GetDeadLetterRequest
+	(*GetDeadLetterResponse)(nil),        // 66: msghandler.admin.v1.GetDeadLetterResponse
+	(*CountDeadLettersRequest)(nil),      // 67: msghandler.admin.v1.CountDeadLettersRequest
+	(*CountDeadLettersResponse)(nil),     // 68: msghandler.admin.v1.CountDeadLettersResponse
+	(*DeadLetterGroup)(nil),              // 69: msghandler.admin.v1.DeadLetterGroup
+	(*DeadLetterDestination)(nil),        // 70: msghandler.admin.v1.DeadLetterDestination
+	(*ReplayDeadLettersRequest)(nil),     // 71: msghandler.admin.v1.ReplayDeadLettersRequest
+	(*ReplayDeadLettersResponse)(nil),    // 72: msghandler.admin.v1.ReplayDeadLettersResponse
+	(*DiscardDeadLettersRequest)(nil),    // 73: msghandler.admin.v1.DiscardDeadLettersRequest
+	(*DiscardDeadLettersResponse)(nil),   // 74: msghandler.admin.v1.DiscardDeadLettersResponse
+	(*v1.Message)(nil),                   // 75: msghandler.v1.Message
+	(v1.State)(0),                        // 76: msghandler.v1.State
+	(*timestamppb.Timestamp)(nil),        // 77: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),          // 78: google.protobuf.Duration
+	(v1.Verdict)(0),                      // 79: msghandler.v1.Verdict
+	(*v1.Outcome)(nil),                   // 80: msghandler.v1.Outcome
+	(*wrapperspb.Int64Value)(nil),        // 81: google.protobuf.Int64Value
 }
 var file_msghandler_admin_v1_admin_proto_depIdxs = []int32{
-	73,  // 0: msghandler.admin.v1.MessageRecord.message:type_name -> msghandler.v1.Message
-	74,  // 1: msghandler.admin.v1.MessageRecord.state:type_name -> msghandler.v1.State
-	75,  // 2: msghandler.admin.v1.MessageRecord.create_time:type_name -> google.protobuf.Timestamp
-	75,  // 3: msghandler.admin.v1.MessageRecord.update_time:type_name -> google.protobuf.Timestamp
-	75,  // 4: msghandler.admin.v1.MessageRecord.due_time:type_name -> google.protobuf.Timestamp
-	75,  // 5: msghandler.admin.v1.MessageRecord.last_error_time:type_name -> google.protobuf.Timestamp
-	75,  // 6: msghandler.admin.v1.MessageRecord.lease_end_time:type_name -> google.protobuf.Timestamp
+	75,  // 0: msghandler.admin.v1.MessageRecord.message:type_name -> msghandler.v1.Message
+	76,  // 1: msghandler.admin.v1.MessageRecord.state:type_name -> msghandler.v1.State
+	77,  // 2: msghandler.admin.v1.MessageRecord.create_time:type_name -> google.protobuf.Timestamp
+	77,  // 3: msghandler.admin.v1.MessageRecord.update_time:type_name -> google.protobuf.Timestamp
+	77,  // 4: msghandler.admin.v1.MessageRecord.due_time:type_name -> google.protobuf.Timestamp
+	77,  // 5: msghandler.admin.v1.MessageRecord.last_error_time:type_name -> google.protobuf.Timestamp
+	77,  // 6: msghandler.admin.v1.MessageRecord.lease_end_time:type_name -> google.protobuf.Timestamp
 	10,  // 7: msghandler.admin.v1.MessageRecord.events:type_name -> msghandler.admin.v1.Event
 	0,   // 8: msghandler.admin.v1.Event.kind:type_name -> msghandler.admin.v1.EventKind
-	75,  // 9: msghandler.admin.v1.Event.first_time:type_name -> google.protobuf.Timestamp
-	75,  // 10: msghandler.admin.v1.Event.last_time:type_name -> google.protobuf.Timestamp
+	77,  // 9: msghandler.admin.v1.Event.first_time:type_name -> google.protobuf.Timestamp
+	77,  // 10: msghandler.admin.v1.Event.last_time:type_name -> google.protobuf.Timestamp
 	9,   // 11: msghandler.admin.v1.GetMessageResponse.record:type_name -> msghandler.admin.v1.MessageRecord
-	74,  // 12: msghandler.admin.v1.MessageFilter.state:type_name -> msghandler.v1.State
-	76,  // 13: msghandler.admin.v1.MessageFilter.min_age:type_name -> google.protobuf.Duration
+	76,  // 12: msghandler.admin.v1.MessageFilter.state:type_name -> msghandler.v1.State
+	78,  // 13: msghandler.admin.v1.MessageFilter.min_age:type_name -> google.protobuf.Duration
 	13,  // 14: msghandler.admin.v1.MessageSelection.names:type_name -> msghandler.admin.v1.MessageName
 	14,  // 15: msghandler.admin.v1.MessageSelection.filter:type_name -> msghandler.admin.v1.MessageFilter
 	14,  // 16: msghandler.admin.v1.ListMessagesRequest.filter:type_name -> msghandler.admin.v1.MessageFilter
 	9,   // 17: msghandler.admin.v1.ListMessagesResponse.records:type_name -> msghandler.admin.v1.MessageRecord
 	14,  // 18: msghandler.admin.v1.GroupMessagesRequest.filter:type_name -> msghandler.admin.v1.MessageFilter
 	20,  // 19: msghandler.admin.v1.GroupMessagesResponse.groups:type_name -> msghandler.admin.v1.MessageGroup
-	75,  // 20: msghandler.admin.v1.MessageGroup.oldest_create_time:type_name -> google.protobuf.Timestamp
-	75,  // 21: msghandler.admin.v1.MessageGroup.newest_create_time:type_name -> google.protobuf.Timestamp
+	77,  // 20: msghandler.admin.v1.MessageGroup.oldest_create_time:type_name -> google.protobuf.Timestamp
+	77,  // 21: msghandler.admin.v1.MessageGroup.newest_create_time:type_name -> google.protobuf.Timestamp
 	9,   // 22: msghandler.admin.v1.FindMessagesResponse.records:type_name -> msghandler.admin.v1.MessageRecord
-	31,  // 23: msghandler.admin.v1.GetStatsResponse.states:type_name -> msghandler.admin.v1.StateStats
+	33,  // 23: msghandler.admin.v1.GetStatsResponse.states:type_name -> msghandler.admin.v1.StateStats
 	30,  // 24: msghandler.admin.v1.GetStatsResponse.findings:type_name -> msghandler.admin.v1.Finding
 	29,  // 25: msghandler.admin.v1.GetStatsResponse.brokers:type_name -> msghandler.admin.v1.BrokerStats
 	28,  // 26: msghandler.admin.v1.GetStatsResponse.coordinators:type_name -> msghandler.admin.v1.Coordinator
 	25,  // 27: msghandler.admin.v1.GetStatsResponse.flow:type_name -> msghandler.admin.v1.FlowStats
 	26,  // 28: msghandler.admin.v1.GetStatsResponse.producers:type_name -> msghandler.admin.v1.ProducerStats
 	27,  // 29: msghandler.admin.v1.GetStatsResponse.exchanges:type_name -> msghandler.admin.v1.ExchangeStats
-	76,  // 30: msghandler.admin.v1.FlowStats.latency_p50:type_name -> google.protobuf.Duration
-	76,  // 31: msghandler.admin.v1.FlowStats.latency_p99:type_name -> google.protobuf.Duration
-	75,  // 32: msghandler.admin.v1.ProducerStats.last_answer_time:type_name -> google.protobuf.Timestamp
-	76,  // 33: msghandler.admin.v1.ProducerStats.last_answer_latency:type_name -> google.protobuf.Duration
-	77,  // 34: msghandler.admin.v1.ProducerStats.last_verdict:type_name -> msghandler.v1.Verdict
-	75,  // 35: msghandler.admin.v1.ProducerStats.last_failure_time:type_name -> google.protobuf.Timestamp
-	75,  // 36: msghandler.admin.v1.ExchangeStats.last_acknowledge_time:type_name -> google.protobuf.Timestamp
-	75,  // 37: msghandler.admin.v1.ExchangeStats.last_failure_time:type_name -> google.protobuf.Timestamp
+	78,  // 30: msghandler.admin.v1.FlowStats.latency_p50:type_name -> google.protobuf.Duration
+	78,  // 31: msghandler.admin.v1.FlowStats.latency_p99:type_name -> google.protobuf.Duration
+	77,  // 32: msghandler.admin.v1.ProducerStats.last_answer_time:type_name -> google.protobuf.Timestamp
+	78,  // 33: msghandler.admin.v1.ProducerStats.last_answer_latency:type_name -> google.protobuf.Duration
+	79,  // 34: msghandler.admin.v1.ProducerStats.last_verdict:type_name -> msghandler.v1.Verdict
+	77,  // 35: msghandler.admin.v1.ProducerStats.last_failure_time:type_name -> google.protobuf.Timestamp
+	77,  // 36: msghandler.admin.v1.ExchangeStats.last_acknowledge_time:type_name -> google.protobuf.Timestamp
+	77,  // 37: msghandler.admin.v1.ExchangeStats.last_failure_time:type_name -> google.protobuf.Timestamp
 	1,   // 38: msghandler.admin.v1.Coordinator.state:type_name -> msghandler.admin.v1.CoordinatorState
-	75,  // 39: msghandler.admin.v1.Coordinator.start_time:type_name -> google.protobuf.Timestamp
-	75,  // 40: msghandler.admin.v1.Coordinator.last_seen_time:type_name -> google.protobuf.Timestamp
+	77,  // 39: msghandler.admin.v1.Coordinator.start_time:type_name -> google.protobuf.Timestamp
+	77,  // 40: msghandler.admin.v1.Coordinator.last_seen_time:type_name -> google.protobuf.Timestamp
 	2,   // 41: msghandler.admin.v1.Finding.severity:type_name -> msghandler.admin.v1.Severity
-	74,  // 42: msghandler.admin.v1.StateStats.state:type_name -> msghandler.v1.State
-	75,  // 43: msghandler.admin.v1.StateStats.oldest_create_time:type_name -> google.protobuf.Timestamp
-	75,  // 44: msghandler.admin.v1.StateStats.first_due_time:type_name -> google.protobuf.Timestamp
-	15,  // 45: msghandler.admin.v1.RetryMessagesRequest.selection:type_name -> msghandler.admin.v1.MessageSelection
-	78,  // 46: msghandler.admin.v1.RetryMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
-	15,  // 47: msghandler.admin.v1.DiscardMessagesRequest.selection:type_name -> msghandler.admin.v1.MessageSelection
-	74,  // 48: msghandler.admin.v1.DiscardMessagesRequest.expected_state:type_name -> msghandler.v1.State
-	78,  // 49: msghandler.admin.v1.DiscardMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
-	74,  // 50: msghandler.admin.v1.TailMessagesRequest.states:type_name -> msghandler.v1.State
-	38,  // 51: msghandler.admin.v1.TailMessagesResponse.moves:type_name -> msghandler.admin.v1.Move
-	75,  // 52: msghandler.admin.v1.Move.time:type_name -> google.protobuf.Timestamp
-	74,  // 53: msghandler.admin.v1.Move.state:type_name -> msghandler.v1.State
-	6,   // 54: msghandler.admin.v1.ListAuditRequest.result:type_name -> msghandler.admin.v1.AuditResult
-	76,  // 55: msghandler.admin.v1.ListAuditRequest.max_age:type_name -> google.protobuf.Duration
-	41,  // 56: msghandler.admin.v1.ListAuditResponse.records:type_name -> msghandler.admin.v1.AuditRecord
-	75,  // 57: msghandler.admin.v1.AuditRecord.time:type_name -> google.protobuf.Timestamp
-	75,  // 58: msghandler.admin.v1.AuditRecord.last_time:type_name -> google.protobuf.Timestamp
-	3,   // 59: msghandler.admin.v1.AuditRecord.identity_kind:type_name -> msghandler.admin.v1.IdentityKind
-	4,   // 60: msghandler.admin.v1.AuditRecord.channel:type_name -> msghandler.admin.v1.AuditChannel
-	5,   // 61: msghandler.admin.v1.AuditRecord.action:type_name -> msghandler.admin.v1.AuditAction
-	6,   // 62: msghandler.admin.v1.AuditRecord.result:type_name -> msghandler.admin.v1.AuditResult
-	7,   // 63: msghandler.admin.v1.AuditRecord.refusal:type_name -> msghandler.admin.v1.RefusalKind
-	44,  // 64: msghandler.admin.v1.GetConfigurationResponse.values:type_name -> msghandler.admin.v1.ConfigurationValue
-	8,   // 65: msghandler.admin.v1.FinishedFilter.ending:type_name -> msghandler.admin.v1.Ending
-	75,  // 66: msghandler.admin.v1.FinishedFilter.since:type_name -> google.protobuf.Timestamp
-	75,  // 67: msghandler.admin.v1.FinishedFilter.until:type_name -> google.protobuf.Timestamp
-	45,  // 68: msghandler.admin.v1.ListFinishedRequest.filter:type_name -> msghandler.admin.v1.FinishedFilter
-	48,  // 69: msghandler.admin.v1.ListFinishedResponse.messages:type_name -> msghandler.admin.v1.FinishedMessage
-	75,  // 70: msghandler.admin.v1.ListFinishedResponse.archive_oldest_time:type_name -> google.protobuf.Timestamp
-	73,  // 71: msghandler.admin.v1.FinishedMessage.message:type_name -> msghandler.v1.Message
-	8,   // 72: msghandler.admin.v1.FinishedMessage.ending:type_name -> msghandler.admin.v1.Ending
-	75,  // 73: msghandler.admin.v1.FinishedMessage.finish_time:type_name -> google.protobuf.Timestamp
-	75,  // 74: msghandler.admin.v1.FinishedMessage.create_time:type_name -> google.protobuf.Timestamp
-	75,  // 75: msghandler.admin.v1.FinishedMessage.commit_time:type_name -> google.protobuf.Timestamp
-	48,  // 76: msghandler.admin.v1.GetFinishedResponse.message:type_name -> msghandler.admin.v1.FinishedMessage
-	51,  // 77: msghandler.admin.v1.FinishedSelection.names:type_name -> msghandler.admin.v1.FinishedName
-	45,  // 78: msghandler.admin.v1.FinishedSelection.filter:type_name -> msghandler.admin.v1.FinishedFilter
-	52,  // 79: msghandler.admin.v1.ReplayMessagesRequest.selection:type_name -> msghandler.admin.v1.FinishedSelection
-	78,  // 80: msghandler.admin.v1.ReplayMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
-	57,  // 81: msghandler.admin.v1.ListDeadLetterQueuesResponse.queues:type_name -> msghandler.admin.v1.DeadLetterQueue
-	79,  // 82: msghandler.admin.v1.DeadLetterQueue.count:type_name -> google.protobuf.Int64Value
-	75,  // 83: msghandler.admin.v1.DeadLetterQueue.oldest_time:type_name -> google.protobuf.Timestamp
-	76,  // 84: msghandler.admin.v1.DeadLetterFilter.min_age:type_name -> google.protobuf.Duration
-	13,  // 85: msghandler.admin.v1.DeadLetterSelection.names:type_name -> msghandler.admin.v1.MessageName
-	58,  // 86: msghandler.admin.v1.DeadLetterSelection.filter:type_name -> msghandler.admin.v1.DeadLetterFilter
-	73,  // 87: msghandler.admin.v1.DeadLetter.message:type_name -> msghandler.v1.Message
-	75,  // 88: msghandler.admin.v1.DeadLetter.since_time:type_name -> google.protobuf.Timestamp
-	58,  // 89: msghandler.admin.v1.ListDeadLettersRequest.filter:type_name -> msghandler.admin.v1.DeadLetterFilter
-	60,  // 90: msghandler.admin.v1.ListDeadLettersResponse.letters:type_name -> msghandler.admin.v1.DeadLetter
-	60,  // 91: msghandler.admin.v1.GetDeadLetterResponse.letter:type_name -> msghandler.admin.v1.DeadLetter
-	59,  // 92: msghandler.admin.v1.CountDeadLettersRequest.selection:type_name -> msghandler.admin.v1.DeadLetterSelection
-	75,  // 93: msghandler.admin.v1.CountDeadLettersResponse.oldest_time:type_name -> google.protobuf.Timestamp
-	67,  // 94: msghandler.admin.v1.CountDeadLettersResponse.groups:type_name -> msghandler.admin.v1.DeadLetterGroup
-	68,  // 95: msghandler.admin.v1.CountDeadLettersResponse.destinations:type_name -> msghandler.admin.v1.DeadLetterDestination
-	75,  // 96: msghandler.admin.v1.DeadLetterGroup.oldest_time:type_name -> google.protobuf.Timestamp
-	59,  // 97: msghandler.admin.v1.ReplayDeadLettersRequest.selection:type_name -> msghandler.admin.v1.DeadLetterSelection
-	68,  // 98: msghandler.admin.v1.ReplayDeadLettersResponse.destinations:type_name -> msghandler.admin.v1.DeadLetterDestination
-	59,  // 99: msghandler.admin.v1.DiscardDeadLettersRequest.selection:type_name -> msghandler.admin.v1.DeadLetterSelection
-	11,  // 100: msghandler.admin.v1.AdminService.GetMessage:input_type -> msghandler.admin.v1.GetMessageRequest
-	16,  // 101: msghandler.admin.v1.AdminService.ListMessages:input_type -> msghandler.admin.v1.ListMessagesRequest
-	23,  // 102: msghandler.admin.v1.AdminService.GetStats:input_type -> msghandler.admin.v1.GetStatsRequest
-	32,  // 103: msghandler.admin.v1.AdminService.RetryMessages:input_type -> msghandler.admin.v1.RetryMessagesRequest
-	34,  // 104: msghandler.admin.v1.AdminService.DiscardMessages:input_type -> msghandler.admin.v1.DiscardMessagesRequest
-	36,  // 105: msghandler.admin.v1.AdminService.TailMessages:input_type -> msghandler.admin.v1.TailMessagesRequest
-	39,  // 106: msghandler.admin.v1.AdminService.ListAudit:input_type -> msghandler.admin.v1.ListAuditRequest
-	42,  // 107: msghandler.admin.v1.AdminService.GetConfiguration:input_type -> msghandler.admin.v1.GetConfigurationRequest
-	18,  // 108: msghandler.admin.v1.AdminService.GroupMessages:input_type -> msghandler.admin.v1.GroupMessagesRequest
-	21,  // 109: msghandler.admin.v1.AdminService.FindMessages:input_type -> msghandler.admin.v1.FindMessagesRequest
-	46,  // 110: msghandler.admin.v1.AdminService.ListFinished:input_type -> msghandler.admin.v1.ListFinishedRequest
-	49,  // 111: msghandler.admin.v1.AdminService.GetFinished:input_type -> msghandler.admin.v1.GetFinishedRequest
-	53,  // 112: msghandler.admin.v1.AdminService.ReplayMessages:input_type -> msghandler.admin.v1.ReplayMessagesRequest
-	55,  // 113: msghandler.admin.v1.AdminService.ListDeadLetterQueues:input_type -> msghandler.admin.v1.ListDeadLetterQueuesRequest
-	61,  // 114: msghandler.admin.v1.AdminService.ListDeadLetters:input_type -> msghandler.admin.v1.ListDeadLettersRequest
-	63,  // 115: msghandler.admin.v1.AdminService.GetDeadLetter:input_type -> msghandler.admin.v1.GetDeadLetterRequest
-	65,  // 116: msghandler.admin.v1.AdminService.CountDeadLetters:input_type -> msghandler.admin.v1.CountDeadLettersRequest
-	69,  // 117: msghandler.admin.v1.AdminService.ReplayDeadLetters:input_type -> msghandler.admin.v1.ReplayDeadLettersRequest
-	71,  // 118: msghandler.admin.v1.AdminService.DiscardDeadLetters:input_type -> msghandler.admin.v1.DiscardDeadLettersRequest
-	12,  // 119: msghandler.admin.v1.AdminService.GetMessage:output_type -> msghandler.admin.v1.GetMessageResponse
-	17,  // 120: msghandler.admin.v1.AdminService.ListMessages:output_type -> msghandler.admin.v1.ListMessagesResponse
-	24,  // 121: msghandler.admin.v1.AdminService.GetStats:output_type -> msghandler.admin.v1.GetStatsResponse
-	33,  // 122: msghandler.admin.v1.AdminService.RetryMessages:output_type -> msghandler.admin.v1.RetryMessagesResponse
-	35,  // 123: msghandler.admin.v1.AdminService.DiscardMessages:output_type -> msghandler.admin.v1.DiscardMessagesResponse
-	37,  // 124: msghandler.admin.v1.AdminService.TailMessages:output_type -> msghandler.admin.v1.TailMessagesResponse
-	40,  // 125: msghandler.admin.v1.AdminService.ListAudit:output_type -> msghandler.admin.v1.ListAuditResponse
-	43,  // 126: msghandler.admin.v1.AdminService.GetConfiguration:output_type -> msghandler.admin.v1.GetConfigurationResponse
-	19,  // 127: msghandler.admin.v1.AdminService.GroupMessages:output_type -> msghandler.admin.v1.GroupMessagesResponse
-	22,  // 128: msghandler.admin.v1.AdminService.FindMessages:output_type -> msghandler.admin.v1.FindMessagesResponse
-	47,  // 129: msghandler.admin.v1.AdminService.ListFinished:output_type -> msghandler.admin.v1.ListFinishedResponse
-	50,  // 130: msghandler.admin.v1.AdminService.GetFinished:output_type -> msghandler.admin.v1.GetFinishedResponse
-	54,  // 131: msghandler.admin.v1.AdminService.ReplayMessages:output_type -> msghandler.admin.v1.ReplayMessagesResponse
-	56,  // 132: msghandler.admin.v1.AdminService.ListDeadLetterQueues:output_type -> msghandler.admin.v1.ListDeadLetterQueuesResponse
-	62,  // 133: msghandler.admin.v1.AdminService.ListDeadLetters:output_type -> msghandler.admin.v1.ListDeadLettersResponse
-	64,  // 134: msghandler.admin.v1.AdminService.GetDeadLetter:output_type -> msghandler.admin.v1.GetDeadLetterResponse
-	66,  // 135: msghandler.admin.v1.AdminService.CountDeadLetters:output_type -> msghandler.admin.v1.CountDeadLettersResponse
-	70,  // 136: msghandler.admin.v1.AdminService.ReplayDeadLetters:output_type -> msghandler.admin.v1.ReplayDeadLettersResponse
-	72,  // 137: msghandler.admin.v1.AdminService.DiscardDeadLetters:output_type -> msghandler.admin.v1.DiscardDeadLettersResponse
-	119, // [119:138] is the sub-list for method output_type
-	100, // [100:119] is the sub-list for method input_type
-	100, // [100:100] is the sub-list for extension type_name
-	100, // [100:100] is the sub-list for extension extendee
-	0,   // [0:100] is the sub-list for field type_name
+	77,  // 42: msghandler.admin.v1.Finding.start_time:type_name -> google.protobuf.Timestamp
+	77,  // 43: msghandler.admin.v1.Finding.end_time:type_name -> google.protobuf.Timestamp
+	77,  // 44: msghandler.admin.v1.ListProblemsRequest.since:type_name -> google.protobuf.Timestamp
+	77,  // 45: msghandler.admin.v1.ListProblemsRequest.until:type_name -> google.protobuf.Timestamp
+	30,  // 46: msghandler.admin.v1.ListProblemsResponse.problems:type_name -> msghandler.admin.v1.Finding
+	76,  // 47: msghandler.admin.v1.StateStats.state:type_name -> msghandler.v1.State
+	77,  // 48: msghandler.admin.v1.StateStats.oldest_create_time:type_name -> google.protobuf.Timestamp
+	77,  // 49: msghandler.admin.v1.StateStats.first_due_time:type_name -> google.protobuf.Timestamp
+	15,  // 50: msghandler.admin.v1.RetryMessagesRequest.selection:type_name -> msghandler.admin.v1.MessageSelection
+	80,  // 51: msghandler.admin.v1.RetryMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
+	15,  // 52: msghandler.admin.v1.DiscardMessagesRequest.selection:type_name -> msghandler.admin.v1.MessageSelection
+	76,  // 53: msghandler.admin.v1.DiscardMessagesRequest.expected_state:type_name -> msghandler.v1.State
+	80,  // 54: msghandler.admin.v1.DiscardMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
+	76,  // 55: msghandler.admin.v1.TailMessagesRequest.states:type_name -> msghandler.v1.State
+	40,  // 56: msghandler.admin.v1.TailMessagesResponse.moves:type_name -> msghandler.admin.v1.Move
+	77,  // 57: msghandler.admin.v1.Move.time:type_name -> google.protobuf.Timestamp
+	76,  // 58: msghandler.admin.v1.Move.state:type_name -> msghandler.v1.State
+	6,   // 59: msghandler.admin.v1.ListAuditRequest.result:type_name -> msghandler.admin.v1.AuditResult
+	78,  // 60: msghandler.admin.v1.ListAuditRequest.max_age:type_name -> google.protobuf.Duration
+	43,  // 61: msghandler.admin.v1.ListAuditResponse.records:type_name -> msghandler.admin.v1.AuditRecord
+	77,  // 62: msghandler.admin.v1.AuditRecord.time:type_name -> google.protobuf.Timestamp
+	77,  // 63: msghandler.admin.v1.AuditRecord.last_time:type_name -> google.protobuf.Timestamp
+	3,   // 64: msghandler.admin.v1.AuditRecord.identity_kind:type_name -> msghandler.admin.v1.IdentityKind
+	4,   // 65: msghandler.admin.v1.AuditRecord.channel:type_name -> msghandler.admin.v1.AuditChannel
+	5,   // 66: msghandler.admin.v1.AuditRecord.action:type_name -> msghandler.admin.v1.AuditAction
+	6,   // 67: msghandler.admin.v1.AuditRecord.result:type_name -> msghandler.admin.v1.AuditResult
+	7,   // 68: msghandler.admin.v1.AuditRecord.refusal:type_name -> msghandler.admin.v1.RefusalKind
+	46,  // 69: msghandler.admin.v1.GetConfigurationResponse.values:type_name -> msghandler.admin.v1.ConfigurationValue
+	8,   // 70: msghandler.admin.v1.FinishedFilter.ending:type_name -> msghandler.admin.v1.Ending
+	77,  // 71: msghandler.admin.v1.FinishedFilter.since:type_name -> google.protobuf.Timestamp
+	77,  // 72: msghandler.admin.v1.FinishedFilter.until:type_name -> google.protobuf.Timestamp
+	47,  // 73: msghandler.admin.v1.ListFinishedRequest.filter:type_name -> msghandler.admin.v1.FinishedFilter
+	50,  // 74: msghandler.admin.v1.ListFinishedResponse.messages:type_name -> msghandler.admin.v1.FinishedMessage
+	77,  // 75: msghandler.admin.v1.ListFinishedResponse.archive_oldest_time:type_name -> google.protobuf.Timestamp
+	75,  // 76: msghandler.admin.v1.FinishedMessage.message:type_name -> msghandler.v1.Message
+	8,   // 77: msghandler.admin.v1.FinishedMessage.ending:type_name -> msghandler.admin.v1.Ending
+	77,  // 78: msghandler.admin.v1.FinishedMessage.finish_time:type_name -> google.protobuf.Timestamp
+	77,  // 79: msghandler.admin.v1.FinishedMessage.create_time:type_name -> google.protobuf.Timestamp
+	77,  // 80: msghandler.admin.v1.FinishedMessage.commit_time:type_name -> google.protobuf.Timestamp
+	50,  // 81: msghandler.admin.v1.GetFinishedResponse.message:type_name -> msghandler.admin.v1.FinishedMessage
+	53,  // 82: msghandler.admin.v1.FinishedSelection.names:type_name -> msghandler.admin.v1.FinishedName
+	47,  // 83: msghandler.admin.v1.FinishedSelection.filter:type_name -> msghandler.admin.v1.FinishedFilter
+	54,  // 84: msghandler.admin.v1.ReplayMessagesRequest.selection:type_name -> msghandler.admin.v1.FinishedSelection
+	80,  // 85: msghandler.admin.v1.ReplayMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
+	59,  // 86: msghandler.admin.v1.ListDeadLetterQueuesResponse.queues:type_name -> msghandler.admin.v1.DeadLetterQueue
+	81,  // 87: msghandler.admin.v1.DeadLetterQueue.count:type_name -> google.protobuf.Int64Value
+	77,  // 88: msghandler.admin.v1.DeadLetterQueue.oldest_time:type_name -> google.protobuf.Timestamp
+	78,  // 89: msghandler.admin.v1.DeadLetterFilter.min_age:type_name -> google.protobuf.Duration
+	13,  // 90: msghandler.admin.v1.DeadLetterSelection.names:type_name -> msghandler.admin.v1.MessageName
+	60,  // 91: msghandler.admin.v1.DeadLetterSelection.filter:type_name -> msghandler.admin.v1.DeadLetterFilter
+	75,  // 92: msghandler.admin.v1.DeadLetter.message:type_name -> msghandler.v1.Message
+	77,  // 93: msghandler.admin.v1.DeadLetter.since_time:type_name -> google.protobuf.Timestamp
+	60,  // 94: msghandler.admin.v1.ListDeadLettersRequest.filter:type_name -> msghandler.admin.v1.DeadLetterFilter
+	62,  // 95: msghandler.admin.v1.ListDeadLettersResponse.letters:type_name -> msghandler.admin.v1.DeadLetter
+	62,  // 96: msghandler.admin.v1.GetDeadLetterResponse.letter:type_name -> msghandler.admin.v1.DeadLetter
+	61,  // 97: msghandler.admin.v1.CountDeadLettersRequest.selection:type_name -> msghandler.admin.v1.DeadLetterSelection
+	77,  // 98: msghandler.admin.v1.CountDeadLettersResponse.oldest_time:type_name -> google.protobuf.Timestamp
+	69,  // 99: msghandler.admin.v1.CountDeadLettersResponse.groups:type_name -> msghandler.admin.v1.DeadLetterGroup
+	70,  // 100: msghandler.admin.v1.CountDeadLettersResponse.destinations:type_name -> msghandler.admin.v1.DeadLetterDestination
+	77,  // 101: msghandler.admin.v1.DeadLetterGroup.oldest_time:type_name -> google.protobuf.Timestamp
+	61,  // 102: msghandler.admin.v1.ReplayDeadLettersRequest.selection:type_name -> msghandler.admin.v1.DeadLetterSelection
+	70,  // 103: msghandler.admin.v1.ReplayDeadLettersResponse.destinations:type_name -> msghandler.admin.v1.DeadLetterDestination
+	61,  // 104: msghandler.admin.v1.DiscardDeadLettersRequest.selection:type_name -> msghandler.admin.v1.DeadLetterSelection
+	11,  // 105: msghandler.admin.v1.AdminService.GetMessage:input_type -> msghandler.admin.v1.GetMessageRequest
+	16,  // 106: msghandler.admin.v1.AdminService.ListMessages:input_type -> msghandler.admin.v1.ListMessagesRequest
+	23,  // 107: msghandler.admin.v1.AdminService.GetStats:input_type -> msghandler.admin.v1.GetStatsRequest
+	34,  // 108: msghandler.admin.v1.AdminService.RetryMessages:input_type -> msghandler.admin.v1.RetryMessagesRequest
+	36,  // 109: msghandler.admin.v1.AdminService.DiscardMessages:input_type -> msghandler.admin.v1.DiscardMessagesRequest
+	38,  // 110: msghandler.admin.v1.AdminService.TailMessages:input_type -> msghandler.admin.v1.TailMessagesRequest
+	41,  // 111: msghandler.admin.v1.AdminService.ListAudit:input_type -> msghandler.admin.v1.ListAuditRequest
+	31,  // 112: msghandler.admin.v1.AdminService.ListProblems:input_type -> msghandler.admin.v1.ListProblemsRequest
+	44,  // 113: msghandler.admin.v1.AdminService.GetConfiguration:input_type -> msghandler.admin.v1.GetConfigurationRequest
+	18,  // 114: msghandler.admin.v1.AdminService.GroupMessages:input_type -> msghandler.admin.v1.GroupMessagesRequest
+	21,  // 115: msghandler.admin.v1.AdminService.FindMessages:input_type -> msghandler.admin.v1.FindMessagesRequest
+	48,  // 116: msghandler.admin.v1.AdminService.ListFinished:input_type -> msghandler.admin.v1.ListFinishedRequest
+	51,  // 117: msghandler.admin.v1.AdminService.GetFinished:input_type -> msghandler.admin.v1.GetFinishedRequest
+	55,  // 118: msghandler.admin.v1.AdminService.ReplayMessages:input_type -> msghandler.admin.v1.ReplayMessagesRequest
+	57,  // 119: msghandler.admin.v1.AdminService.ListDeadLetterQueues:input_type -> msghandler.admin.v1.ListDeadLetterQueuesRequest
+	63,  // 120: msghandler.admin.v1.AdminService.ListDeadLetters:input_type -> msghandler.admin.v1.ListDeadLettersRequest
+	65,  // 121: msghandler.admin.v1.AdminService.GetDeadLetter:input_type -> msghandler.admin.v1.GetDeadLetterRequest
+	67,  // 122: msghandler.admin.v1.AdminService.CountDeadLetters:input_type -> msghandler.admin.v1.CountDeadLettersRequest
+	71,  // 123: msghandler.admin.v1.AdminService.ReplayDeadLetters:input_type -> msghandler.admin.v1.ReplayDeadLettersRequest
+	73,  // 124: msghandler.admin.v1.AdminService.DiscardDeadLetters:input_type -> msghandler.admin.v1.DiscardDeadLettersRequest
+	12,  // 125: msghandler.admin.v1.AdminService.GetMessage:output_type -> msghandler.admin.v1.GetMessageResponse
+	17,  // 126: msghandler.admin.v1.AdminService.ListMessages:output_type -> msghandler.admin.v1.ListMessagesResponse
+	24,  // 127: msghandler.admin.v1.AdminService.GetStats:output_type -> msghandler.admin.v1.GetStatsResponse
+	35,  // 128: msghandler.admin.v1.AdminService.RetryMessages:output_type -> msghandler.admin.v1.RetryMessagesResponse
+	37,  // 129: msghandler.admin.v1.AdminService.DiscardMessages:output_type -> msghandler.admin.v1.DiscardMessagesResponse
+	39,  // 130: msghandler.admin.v1.AdminService.TailMessages:output_type -> msghandler.admin.v1.TailMessagesResponse
+	42,  // 131: msghandler.admin.v1.AdminService.ListAudit:output_type -> msghandler.admin.v1.ListAuditResponse
+	32,  // 132: msghandler.admin.v1.AdminService.ListProblems:output_type -> msghandler.admin.v1.ListProblemsResponse
+	45,  // 133: msghandler.admin.v1.AdminService.GetConfiguration:output_type -> msghandler.admin.v1.GetConfigurationResponse
+	19,  // 134: msghandler.admin.v1.AdminService.GroupMessages:output_type -> msghandler.admin.v1.GroupMessagesResponse
+	22,  // 135: msghandler.admin.v1.AdminService.FindMessages:output_type -> msghandler.admin.v1.FindMessagesResponse
+	49,  // 136: msghandler.admin.v1.AdminService.ListFinished:output_type -> msghandler.admin.v1.ListFinishedResponse
+	52,  // 137: msghandler.admin.v1.AdminService.GetFinished:output_type -> msghandler.admin.v1.GetFinishedResponse
+	56,  // 138: msghandler.admin.v1.AdminService.ReplayMessages:output_type -> msghandler.admin.v1.ReplayMessagesResponse
+	58,  // 139: msghandler.admin.v1.AdminService.ListDeadLetterQueues:output_type -> msghandler.admin.v1.ListDeadLetterQueuesResponse
+	64,  // 140: msghandler.admin.v1.AdminService.ListDeadLetters:output_type -> msghandler.admin.v1.ListDeadLettersResponse
+	66,  // 141: msghandler.admin.v1.AdminService.GetDeadLetter:output_type -> msghandler.admin.v1.GetDeadLetterResponse
+	68,  // 142: msghandler.admin.v1.AdminService.CountDeadLetters:output_type -> msghandler.admin.v1.CountDeadLettersResponse
+	72,  // 143: msghandler.admin.v1.AdminService.ReplayDeadLetters:output_type -> msghandler.admin.v1.ReplayDeadLettersResponse
+	74,  // 144: msghandler.admin.v1.AdminService.DiscardDeadLetters:output_type -> msghandler.admin.v1.DiscardDeadLettersResponse
+	125, // [125:145] is the sub-list for method output_type
+	105, // [105:125] is the sub-list for method input_type
+	105, // [105:105] is the sub-list for extension type_name
+	105, // [105:105] is the sub-list for extension extendee
+	0,   // [0:105] is the sub-list for field type_name
 }
 
 func init() { file_msghandler_admin_v1_admin_proto_init() }
@@ -6262,7 +6447,7 @@ func file_msghandler_admin_v1_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_msghandler_admin_v1_admin_proto_rawDesc), len(file_msghandler_admin_v1_admin_proto_rawDesc)),
 			NumEnums:      9,
-			NumMessages:   64,
+			NumMessages:   66,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -28,6 +28,7 @@ const (
 	AdminService_DiscardMessages_FullMethodName      = "/msghandler.admin.v1.AdminService/DiscardMessages"
 	AdminService_TailMessages_FullMethodName         = "/msghandler.admin.v1.AdminService/TailMessages"
 	AdminService_ListAudit_FullMethodName            = "/msghandler.admin.v1.AdminService/ListAudit"
+	AdminService_ListProblems_FullMethodName         = "/msghandler.admin.v1.AdminService/ListProblems"
 	AdminService_GetConfiguration_FullMethodName     = "/msghandler.admin.v1.AdminService/GetConfiguration"
 	AdminService_GroupMessages_FullMethodName        = "/msghandler.admin.v1.AdminService/GroupMessages"
 	AdminService_FindMessages_FullMethodName         = "/msghandler.admin.v1.AdminService/FindMessages"
@@ -66,6 +67,10 @@ type AdminServiceClient interface {
 	// ListAudit pages through the changes that operators made and the calls that were refused, newest first, of all instances.
 	// About the newest 10,000 of each are kept; the log has all.
 	ListAudit(ctx context.Context, in *ListAuditRequest, opts ...grpc.CallOption) (*ListAuditResponse, error)
+	// ListProblems lists what was wrong in a time, the latest first: problems that last, and those that have ended, of all
+	// coordinators. Problems with the same name and remedy at the same time are one. The starts and stops of coordinators are
+	// listed too. About the newest 1,000 ended ones of the last 7 days are kept.
+	ListProblems(ctx context.Context, in *ListProblemsRequest, opts ...grpc.CallOption) (*ListProblemsResponse, error)
 	// GetConfiguration returns the configuration that this coordinator uses, without secrets.
 	GetConfiguration(ctx context.Context, in *GetConfigurationRequest, opts ...grpc.CallOption) (*GetConfigurationResponse, error)
 	// GroupMessages groups the messages in one state by producer, exchange and cause, the largest groups first.
@@ -186,6 +191,16 @@ func (c *adminServiceClient) ListAudit(ctx context.Context, in *ListAuditRequest
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListAuditResponse)
 	err := c.cc.Invoke(ctx, AdminService_ListAudit_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminServiceClient) ListProblems(ctx context.Context, in *ListProblemsRequest, opts ...grpc.CallOption) (*ListProblemsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListProblemsResponse)
+	err := c.cc.Invoke(ctx, AdminService_ListProblems_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -336,6 +351,10 @@ type AdminServiceServer interface {
 	// ListAudit pages through the changes that operators made and the calls that were refused, newest first, of all instances.
 	// About the newest 10,000 of each are kept; the log has all.
 	ListAudit(context.Context, *ListAuditRequest) (*ListAuditResponse, error)
+	// ListProblems lists what was wrong in a time, the latest first: problems that last, and those that have ended, of all
+	// coordinators. Problems with the same name and remedy at the same time are one. The starts and stops of coordinators are
+	// listed too. About the newest 1,000 ended ones of the last 7 days are kept.
+	ListProblems(context.Context, *ListProblemsRequest) (*ListProblemsResponse, error)
 	// GetConfiguration returns the configuration that this coordinator uses, without secrets.
 	GetConfiguration(context.Context, *GetConfigurationRequest) (*GetConfigurationResponse, error)
 	// GroupMessages groups the messages in one state by producer, exchange and cause, the largest groups first.
@@ -403,6 +422,9 @@ func (UnimplementedAdminServiceServer) TailMessages(*TailMessagesRequest, grpc.S
 }
 func (UnimplementedAdminServiceServer) ListAudit(context.Context, *ListAuditRequest) (*ListAuditResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListAudit not implemented")
+}
+func (UnimplementedAdminServiceServer) ListProblems(context.Context, *ListProblemsRequest) (*ListProblemsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListProblems not implemented")
 }
 func (UnimplementedAdminServiceServer) GetConfiguration(context.Context, *GetConfigurationRequest) (*GetConfigurationResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetConfiguration not implemented")
@@ -576,6 +598,24 @@ func _AdminService_ListAudit_Handler(srv interface{}, ctx context.Context, dec f
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(AdminServiceServer).ListAudit(ctx, req.(*ListAuditRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AdminService_ListProblems_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListProblemsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).ListProblems(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_ListProblems_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).ListProblems(ctx, req.(*ListProblemsRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -826,6 +866,10 @@ var AdminService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListAudit",
 			Handler:    _AdminService_ListAudit_Handler,
+		},
+		{
+			MethodName: "ListProblems",
+			Handler:    _AdminService_ListProblems_Handler,
 		},
 		{
 			MethodName: "GetConfiguration",
