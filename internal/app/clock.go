@@ -65,6 +65,7 @@ func (a *App) tellClockJumps(found []redisstore.ClockJump) {
 // clockJump reports a jump of Redis's clock.
 func (f *findings) clockJump(jump *clockJump, now time.Time) {
 	if jump != nil && now.Sub(jump.at) < jumpMemory {
-		f.add(warning, "redis-clock-jumped", jump.String(), jumpConsequence, jumpRemedy)
+		p := f.add(warning, "redis-clock-jumped", jump.String(), jumpConsequence, jumpRemedy)
+		p.Since, p.Until = jump.at, jump.at
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/msghandler/msghandler/internal/console/login"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/peerstats"
-	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
 // openConsole builds the console, the first part to open and the last to close.
@@ -41,7 +40,7 @@ func (a *App) openConsole(visitors login.Config, notice string) {
 		Refused:  a.recordConsoleRefusal,
 
 		HideBodies:   !a.settings.HTTP.Bodies,
-		Findings:     func() []*adminv1.Finding { return a.findings(time.Now()) },
+		Findings:     a.findings,
 		Coordinators: a.fleetStats,
 		Charts:       charts{app: a},
 		Sums:         func() peerstats.Sums { return a.peers.Sums(time.Now()) },

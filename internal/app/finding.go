@@ -1,22 +1,87 @@
 package app
 
 import (
+	"context"
+	"fmt"
 	"time"
 
+	"github.com/msghandler/msghandler/internal/peers"
+	"github.com/msghandler/msghandler/internal/server"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
 const (
-	warning = adminv1.Severity_SEVERITY_WARNING
-	trouble = adminv1.Severity_SEVERITY_TROUBLE
+	warning = peers.Warning
+	trouble = peers.Trouble
 )
 
 // findings collects problems for operators.
-type findings []*adminv1.Finding
+type findings []peers.Problem
 
-func (f *findings) add(severity adminv1.Severity, name, what, why, remedy string) {
-	*f = append(*f, &adminv1.Finding{Name: name, Severity: severity, What: what, Why: why, Remedy: remedy})
+// add adds a problem. Its remedy must not change while the problem lasts: a problem with another remedy is another one.
+// The caller may add to the result what else is known, until the next call.
+func (f *findings) add(severity peers.Severity, name, what, why, remedy string) *peers.Problem {
+	*f = append(*f, peers.Problem{Name: name, Severity: severity, What: what, Why: why, Remedy: remedy})
+	return &(*f)[len(*f)-1]
+}
+
+// derived marks problems that each coordinator finds by itself.
+func (f *findings) derived() findings {
+	for i := range *f {
+		(*f)[i].Derived = true
+	}
+	return *f
 }
 
 // clock writes a time of day without the date: reported times are never old.
 func clock(t time.Time) string { return t.UTC().Format("15:04:05 UTC") }
+
+// findingOf is a problem of the API.
+func findingOf(p peers.Problem) *adminv1.Finding {
+	return &adminv1.Finding{
+		Name: p.Name, Severity: adminv1.Severity(p.Severity), //nolint:gosec // severities are few
+		What: p.What, Why: p.Why, Remedy: p.Remedy, StartTime: server.Moment(p.Since), EndTime: server.Moment(p.Until),
+		Coordinators: p.Coordinators, Count: p.Count, StartCount: p.First,
+	}
+}
+
+// presentOf are problems that last, for the API. Where several coordinators run, each says which of them has it.
+func (a *App) presentOf(all []peers.Problem, now time.Time) []*adminv1.Finding {
+	running := 0
+	for _, c := range a.peers.Coordinators(now) {
+		if c.State == peers.Running {
+			running++
+		}
+	}
+	present := make([]*adminv1.Finding, len(all))
+	for i, p := range all {
+		p.What, p.Until = a.located(p, running), time.Time{}
+		present[i] = findingOf(p)
+	}
+	return present
+}
+
+// located is what was seen, and at which coordinators.
+func (a *App) located(p peers.Problem, running int) string {
+	switch n := len(p.Coordinators); {
+	case p.Derived, n == 1 && running == 1 && p.Coordinators[0] == a.process.instance:
+		return p.What
+	case n == 1:
+		return "coordinator " + p.Coordinators[0] + ": " + p.What
+	case n >= running:
+		return fmt.Sprintf("%s (on all %d coordinators)", p.What, n)
+	default:
+		return fmt.Sprintf("%s (on %d of %d coordinators: %s)", p.What, n, running, named(p.Coordinators))
+	}
+}
+
+// pastProblems are the problems of a time, for the API.
+func (a *App) pastProblems(
+	ctx context.Context, store peers.Store, since, until time.Time,
+) (all []*adminv1.Finding, err error) {
+	problems, err := a.peers.History(ctx, store, since, until)
+	for _, p := range problems {
+		all = append(all, findingOf(p))
+	}
+	return all, err
+}

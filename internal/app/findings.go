@@ -21,42 +21,90 @@ const (
 	crashLoop = 3
 )
 
+// uncleanEnd is the finding about coordinators that ended without a clean stop.
+const uncleanEnd = "coordinators-unclean-end"
+
+const endsWhy = "they were killed, crashed or hang; their messages wait until the leases end, " +
+	"and consumers may get flagged copies"
+
 const endsRemedy = "look at the end of their logs, at the kernel's log for the OOM killer, " +
 	"and at journalctl or kubectl describe pod"
 
-// findings are the problems of this coordinator that need an operator, the worst first, except its checks.
-func (a *App) findings(now time.Time) []*adminv1.Finding {
-	var f findings
+// ownFindings are the problems that this coordinator itself sees, except its checks. The others learn of them from its
+// report.
+func (a *App) ownFindings(now time.Time) (f findings) {
 	f.access(&a.settings)
 	f.fullness(a.masters())
 	f.unworked(&a.backlog.unworked)
-	f.refusals(a.peers.Refusals(now))
 	f.reload(&a.reloader)
-	f.fleet(a.peers.Coordinators(now), now)
 	f.silentMasters(a.silentMasters())
 	f.clockJump(a.redis.clock.last.Load(), now)
-	f.ends(a.peers.Ends(peers.Memory, now), now)
 	f.queues(a.settings.Events, a.backlog.queues.Load())
 	if desk := a.backlog.letters.Load(); desk != nil {
 		f.letters(desk.States(), a.settings.Events.DeadLetterQueues)
 	}
-	slices.SortStableFunc(f, func(a, b *adminv1.Finding) int {
-		return cmp.Compare(b.GetSeverity(), a.GetSeverity())
-	})
 	return f
 }
 
-// allFindings adds the failing checks that leave the coordinator ready: callers of the API do not see /readyz.
+// derivedFindings are the problems that each coordinator finds in the reports of all.
+func (a *App) derivedFindings(now time.Time) (f findings) {
+	f.refusals(a.peers.Refusals(now))
+	f.fleet(a.peers.Coordinators(now), now)
+	f.ends(a.peers.Ends(peers.Memory, now), now)
+	return f.derived()
+}
+
+// failingChecks are the checks that fail. A part that is not open yet is no problem: the start says so.
+func (a *App) failingChecks(ctx context.Context) (f findings) {
+	for _, check := range a.console.Checks(ctx) {
+		if check.OK || *check.Cause == cause.NotServing {
+			continue
+		}
+		f.add(trouble, check.Cause.Name, fmt.Sprintf("the check %q fails: %s", check.Name, check.Error),
+			check.Cause.Why, check.Cause.Remedy)
+	}
+	return f
+}
+
+// findings are the problems that need an operator, the worst first, except the checks of this coordinator.
+func (a *App) findings() []*adminv1.Finding { return a.presentWith(nil, time.Now()) }
+
+// allFindings adds the failing checks: callers of the API do not see /readyz.
 func (a *App) allFindings(ctx context.Context) []*adminv1.Finding {
-	var f findings
-	for _, name := range a.degrading() {
-		if err := a.checks.named(name).Run(ctx); err != nil {
-			of := cause.Of(a.partOf(name), err)
-			f.add(trouble, of.Name, fmt.Sprintf("the check %q of %s fails: %v", name, a.process.instance, err), of.Why,
+	return a.presentWith(a.failingChecks(ctx), time.Now())
+}
+
+func (a *App) presentWith(f findings, now time.Time) []*adminv1.Finding {
+	f = append(f, a.ownFindings(now)...)
+	f = append(f, a.derivedFindings(now)...)
+	return a.presentOf(a.peers.Problems(f, now), now)
+}
+
+// problems are what this coordinator tells the others and the record. Each end of a coordinator is an event there.
+func (a *App) problems(ctx context.Context, now time.Time) []peers.Problem {
+	derived := append(a.derivedFindings(now), a.downPeers(now)...)
+	derived = slices.DeleteFunc(derived, func(p peers.Problem) bool { return p.Name == uncleanEnd })
+	return slices.Concat(a.failingChecks(ctx), a.ownFindings(now), derived)
+}
+
+// downPeers are the producers and exchanges that fail at this coordinator. Others know them from the counts.
+func (a *App) downPeers(now time.Time) (f findings) {
+	report := a.metrics.Report(now)
+	for _, p := range report.Producers {
+		if p.Down(now) {
+			of := cause.OfCall(p.Failure)
+			f.add(trouble, of.Name, fmt.Sprintf("producer %s cannot be reached: %s", p.Name, p.Failure), of.Why,
+				of.Remedy).Count = 1
+		}
+	}
+	for _, e := range report.Exchanges {
+		of := cause.OfRefusal(e.Failure, e.Name, "")
+		if e.Down(now) && of.Name != cause.MessageUnsent.Name { // the check of the broker tells of unsent messages
+			f.add(trouble, of.Name, fmt.Sprintf("exchange %q does not take messages: %s", e.Name, e.Failure), of.Why,
 				of.Remedy)
 		}
 	}
-	return append(f, a.findings(time.Now())...)
+	return f.derived()
 }
 
 // refusals tells of producers whose calls were refused lately.
@@ -71,11 +119,12 @@ func (f *findings) refusals(all []peerstats.Refusal) {
 				"nothing of them is stored", "msghandler_refusals_total and the log name them")
 			return
 		}
-		f.add(refusalSeverity(r), "producer-refused",
+		p := f.add(refusalSeverity(r), "producer-refused",
 			fmt.Sprintf("refused calls of producer %s: %d since %s, the last at %s with %s: %s", r.Producer, r.Count,
 				clock(r.FirstAt), clock(r.LastAt), r.Reason, r.Cause),
 			"nothing of them is stored, and a business that waits for its half message does not run",
 			refusalRemedies[r.Reason])
+		p.Since, p.Until, p.Count = r.FirstAt, r.LastAt, r.Count
 	}
 }
 
@@ -86,18 +135,19 @@ func (f *findings) splits(all []peerstats.Refusal) (others []peerstats.Refusal) 
 			others = append(others, r)
 			continue
 		}
-		f.add(trouble, "producer-split",
+		p := f.add(trouble, "producer-split",
 			fmt.Sprintf("answers of producer %s from another marker store: %d since %s, the last at %s: %s", r.Producer,
 				r.Count, clock(r.FirstAt), clock(r.LastAt), r.Cause),
 			"two databases are in use under one name; messages of a store that does not answer stay PENDING",
 			"stop the process with the other database, or give it another name; if the database was replaced, give the new "+
 				"one the identity of the old one")
+		p.Since, p.Until, p.Count = r.FirstAt, r.LastAt, r.Count
 	}
 	return others
 }
 
 // refusalSeverity tells a producer without any success from a producer with mistakes, or one that does not attend yet.
-func refusalSeverity(r peerstats.Refusal) adminv1.Severity {
+func refusalSeverity(r peerstats.Refusal) peers.Severity {
 	if r.Reason == "INVALID_ARGUMENT" || r.Reason == "NOT_ATTENDED" {
 		return warning
 	}
@@ -119,13 +169,12 @@ func (f *findings) ends(all []peers.End, now time.Time) {
 	if lately >= crashLoop {
 		severity = trouble
 	}
-	f.add(severity, "coordinators-unclean-end",
+	p := f.add(severity, uncleanEnd,
 		fmt.Sprintf("coordinators that ended without a clean stop: %d within the last hour, "+
 			"%d in the last ten minutes; the last was %s, last seen at %s", len(all), lately, all[0].Instance,
 			clock(all[0].LastSeenAt)),
-		"they were killed, crashed or hang; their messages wait until the leases end, "+
-			"and consumers may get flagged copies",
-		endsRemedy)
+		endsWhy, endsRemedy)
+	p.Since, p.Count = all[len(all)-1].LastSeenAt, int64(len(all))
 }
 
 // queues reports watched queues that are above their threshold or missing.
@@ -137,7 +186,8 @@ func (f *findings) queues(settings config.Events, queues *queueDepths) {
 		if n := queues.depths[queue]; n > 0 {
 			f.add(warning, "queue-dead-letters", fmt.Sprintf("dead letters in queue %s: %d", queue, n),
 				"their consumers gave up, and they are not handled",
-				"msghandler dlq list --queue "+queue+" shows why; fix the consumer, then msghandler dlq replay")
+				"msghandler dlq list --queue "+queue+" shows why; fix the consumer, then msghandler dlq replay").
+				Count = int64(n)
 		}
 	}
 	for _, queue := range settings.Queues {
@@ -145,7 +195,7 @@ func (f *findings) queues(settings config.Events, queues *queueDepths) {
 			f.add(warning, "queue-long", fmt.Sprintf("messages in queue %s: %d, and events.queue_messages is %d",
 				queue, n, settings.QueueMessages),
 				"its consumers are slower than its producers, or gone",
-				"rabbitmqctl list_queues name messages consumers; start consumers")
+				"rabbitmqctl list_queues name messages consumers; start consumers").Count = int64(n)
 		}
 	}
 	for _, queue := range slices.Concat(settings.DeadLetterQueues, settings.Queues) {

@@ -97,6 +97,6 @@ func (f *findings) letters(states []*adminv1.DeadLetterQueue, reported []string)
 			q.GetQueue(), on, map[bool]string{true: "at most "}[q.GetCountAtMost()], q.GetCount().GetValue()),
 			"their consumers gave up, and their effects are missing",
 			"look at the page Dead letters of the console for the causes; fix the consumer, then replay; "+
-				"see docs/howto/dead-letters.md")
+				"see docs/howto/dead-letters.md").Count = q.GetCount().GetValue()
 	}
 }

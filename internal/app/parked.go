@@ -95,12 +95,13 @@ func (f *findings) unworked(u *unworked) {
 		f.add(trouble, "broker-unknown", fmt.Sprintf("committed messages for broker %.100q: %d, "+
 			"and the configuration of this coordinator names no such broker", broker, counts[broker]),
 			"they stay "+halfmsg.Sendable.String()+" in Redis, and no coordinator with this configuration publishes them",
-			"set brokers."+broker+".url again until they are published: msghandler list --state sendable --broker "+broker)
+			"set brokers."+broker+".url again until they are published: msghandler list --state sendable --broker "+broker).
+			Count = counts[broker]
 	}
 	for _, r := range u.unrelayed() {
 		f.add(trouble, "outbox-unrelayed", fmt.Sprintf("waiting rows of producer %.100q in the table of outbox.%s: %d, "+
 			"and no outbox of the configuration relays them", r.Producer, r.Database, r.Rows),
 			"they are committed, and wait until a relay has their producer",
-			"name the producer in an outbox of its own with the same dsn; see outbox-producer of the doctor")
+			"name the producer in an outbox of its own with the same dsn; see outbox-producer of the doctor").Count = r.Rows
 	}
 }

@@ -45,6 +45,7 @@ func (a *App) newPeers() *peers.Peers {
 		},
 		Refusals: a.metrics.Refusals,
 		Counts:   a.metrics.Report,
+		Problems: a.problems,
 		Ended:    a.reportEnds,
 	})
 }
@@ -57,8 +58,16 @@ func (a *App) watchPeers(ctx context.Context, store *redisstore.Store) error {
 	})
 	a.metrics.UncleanEnds(func() int { return len(a.peers.Ends(endsLately, time.Now())) })
 	a.peers.Doubt(time.Now())
+	a.noteLife("coordinator-started", "started, version "+a.process.version, a.process.startedAt)
 	_ = a.peers.Exchange(ctx, store) // the loop retries, and logs the error
 	return a.repeat("peers", peersSchedule, func(ctx context.Context) error { return a.peers.Exchange(ctx, store) })
+}
+
+// noteLife lets the record of problems have the start or the stop of this coordinator.
+func (a *App) noteLife(name, what string, at time.Time) {
+	a.peers.Note(peers.Problem{
+		Name: name, What: fmt.Sprintf("coordinator %s %s", a.process.instance, what), Since: at, Until: at,
+	})
 }
 
 // reportEnds reports coordinators that ended without a clean stop.
@@ -69,6 +78,12 @@ func (a *App) reportEnds(unreported []peers.End) {
 		"coordinators", len(unreported), "last_coordinator", last.Instance,
 		"last_seen", last.LastSeenAt.UTC().Format(time.RFC3339),
 		"recent_ends", len(a.peers.Ends(endsLately, time.Now())), "remedy", endsRemedy)
+	for _, end := range unreported {
+		a.peers.NoteOf(end.Instance, peers.Problem{
+			Name: uncleanEnd, Severity: warning, Since: end.LastSeenAt, Until: end.LastSeenAt,
+			What: "coordinator " + end.Instance + " ended without a clean stop", Why: endsWhy, Remedy: endsRemedy,
+		})
+	}
 	a.events.Note(events.UncleanEnd, "",
 		fmt.Sprintf("%d coordinators ended without a clean stop, the last was %s", len(unreported), last.Instance))
 }
@@ -77,6 +92,7 @@ func (a *App) reportEnds(unreported []peers.End) {
 func (a *App) leavePeers(ctx context.Context, store *redisstore.Store) {
 	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
 	defer cancel()
+	a.noteLife("coordinator-stopped", "stopped", time.Now())
 	if err := a.peers.Leave(ctx, store); err != nil {
 		a.logger.Warn("Redis does not answer; other coordinators will report an unclean end of this coordinator",
 			"cause", err)

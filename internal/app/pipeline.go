@@ -258,13 +258,16 @@ func (a *App) openServer(
 		RefusedUnread:  a.metrics.RequestRefused,
 		RefusedHTTP:    a.metrics.HTTPRefused,
 		Findings:       a.allFindings,
-		Coordinators:   a.fleetStats,
-		AddSums:        a.addSums,
-		Configuration:  a.configuration,
-		Brokers:        a.settings.BrokerNames(),
-		BrokerStats:    brokerStats,
-		Interceptors:   a.interceptors(),
-		Logger:         a.logger,
+		Problems: func(ctx context.Context, since, until time.Time) ([]*adminv1.Finding, error) {
+			return a.pastProblems(ctx, store, since, until)
+		},
+		Coordinators:  a.fleetStats,
+		AddSums:       a.addSums,
+		Configuration: a.configuration,
+		Brokers:       a.settings.BrokerNames(),
+		BrokerStats:   brokerStats,
+		Interceptors:  a.interceptors(),
+		Logger:        a.logger,
 	})
 	if err != nil {
 		return err

@@ -50,6 +50,9 @@ func (c *Console) ready(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, status, answer)
 }
 
+// Checks runs all checks.
+func (c *Console) Checks(ctx context.Context) []pages.Checked { return c.check(ctx).Checks }
+
 // check runs all checks in parallel, so that a hanging check delays no other.
 func (c *Console) check(ctx context.Context) readiness {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)

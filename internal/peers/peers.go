@@ -2,6 +2,7 @@ package peers
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -40,6 +41,10 @@ type Store interface {
 	// ShareReport hands the report of this coordinator to the others and returns theirs, the latest first. findEnds asks
 	// for ends that no coordinator has noticed yet.
 	ShareReport(ctx context.Context, own Text, findEnds bool) ([]Entry, error)
+	// RecordEnded adds texts to the record of ended problems, which holds MaxEnded of the last EndedMemory.
+	RecordEnded(ctx context.Context, texts []string) error
+	// ReadEnded returns the entries of the record that were written at a time or later.
+	ReadEnded(ctx context.Context, since time.Time) ([]Recorded, error)
 }
 
 // End is the end of a coordinator that did not stop: killed, crashed or hanging.
@@ -55,6 +60,8 @@ type Config struct {
 	// Refusals and Counts are those of this coordinator.
 	Refusals func() []peerstats.Refusal
 	Counts   func(now time.Time) peerstats.Report
+	// Problems are the problems of this coordinator. Nil: it has none.
+	Problems func(ctx context.Context, now time.Time) []Problem
 	// Ended is called with the ends that this coordinator has to report, the latest first. Nil: nothing is reported.
 	Ended func(unreported []End)
 }
@@ -66,6 +73,7 @@ type Peers struct {
 	// doubtedAt is when silence last proved nothing, in Unix nanoseconds.
 	doubtedAt atomic.Int64
 	broken    atomic.Bool
+	tracker   tracker
 }
 
 // others is what was read last.
@@ -89,9 +97,13 @@ func (p *Peers) Doubt(now time.Time) { p.doubtedAt.Store(now.UnixNano()) }
 // Break says that a part of this coordinator has failed, so the stop that follows is not clean.
 func (p *Peers) Break() { p.broken.Store(true) }
 
-// Exchange writes the report of this coordinator and reads those of the others.
+// Exchange writes the report of this coordinator and reads those of the others. Problems that have ended go into the
+// record.
 func (p *Peers) Exchange(ctx context.Context, store Store) error {
 	now := time.Now()
+	if p.config.Problems != nil {
+		p.tracker.look(now, p.ownOnes(p.config.Problems(ctx, now)), p.reported())
+	}
 	own := p.own(now)
 	text, err := own.Write(now)
 	if err != nil {
@@ -102,6 +114,12 @@ func (p *Peers) Exchange(ctx context.Context, store Store) error {
 	if err != nil {
 		return err
 	}
+	p.learn(entries, now)
+	return p.recordEnded(ctx, store, now)
+}
+
+// learn reads the reports of the others, and reports the ends that no other coordinator has.
+func (p *Peers) learn(entries []Entry, now time.Time) {
 	var found others
 	var unreported []End
 	for i := range entries {
@@ -109,19 +127,30 @@ func (p *Peers) Exchange(ctx context.Context, store Store) error {
 		if e.Ended {
 			found.ends = append(found.ends, End{e.Instance, now.Add(-e.Unseen)})
 		}
+		// A report that cannot be read comes from another version: what it says is unknown, and counts nowhere.
+		r, err := e.read(now)
+		if err == nil {
+			found.reports = append(found.reports, r)
+		}
 		if e.Unreported {
 			unreported = append(unreported, End{e.Instance, now.Add(-e.Unseen)})
-		}
-		// A report that cannot be read comes from another version: what it says is unknown, and counts nowhere.
-		if r, err := e.read(now); err == nil {
-			found.reports = append(found.reports, r)
+			p.endProblems(r.Problems, now.Add(-e.Unseen))
 		}
 	}
 	p.others.Store(&found)
 	if len(unreported) > 0 && p.config.Ended != nil {
 		p.config.Ended(unreported)
 	}
-	return nil
+}
+
+// endProblems ends the problems of another coordinator, which has ended and cannot do it.
+func (p *Peers) endProblems(all []Problem, at time.Time) {
+	for _, problem := range all {
+		if problem.lasts() {
+			problem.Until = at
+		}
+		p.tracker.note(problem)
+	}
 }
 
 // own is the report of this coordinator.
@@ -131,6 +160,7 @@ func (p *Peers) own(now time.Time) Report {
 		Coordinator: p.config.Self(now),
 		Refusals:    peerstats.Lately(p.config.Refusals(), RefusalMemory, now),
 		Counts:      &counts,
+		Problems:    p.ownProblems(),
 	}
 }
 
@@ -147,8 +177,9 @@ func (p *Peers) Leave(ctx context.Context, store Store) error {
 	if err != nil {
 		return err
 	}
+	p.tracker.stop(now)
 	_, err = store.ShareReport(ctx, text, false)
-	return err
+	return errors.Join(err, p.recordEnded(ctx, store, now))
 }
 
 // Coordinators lists this coordinator and the others, as Arrange arranges them.

@@ -20,6 +20,19 @@ type store struct {
 	own      peers.Text
 	findEnds bool
 	err      error
+	// recorded is the record of ended problems, the oldest first.
+	recorded []peers.Recorded
+}
+
+func (s *store) RecordEnded(_ context.Context, texts []string) error {
+	for _, text := range texts {
+		s.recorded = append(s.recorded, peers.Recorded{At: time.Now(), Text: text})
+	}
+	return s.err
+}
+
+func (s *store) ReadEnded(context.Context, time.Time) ([]peers.Recorded, error) {
+	return s.recorded, s.err
 }
 
 func (s *store) ShareReport(_ context.Context, own peers.Text, findEnds bool) ([]peers.Entry, error) {
@@ -58,8 +71,8 @@ func alone(ended func([]peers.End)) *peers.Peers {
 	})
 }
 
-// told is the entry of a coordinator that reported ago, by a clock that is a day ahead.
-func told(t *testing.T, r peers.Report, ago time.Duration) peers.Entry {
+// entry is the entry of a coordinator that reported ago, by a clock that is a day ahead.
+func entry(t *testing.T, r peers.Report, ago time.Duration) peers.Entry {
 	t.Helper()
 	at, day := time.Now().Add(-ago), 24*time.Hour
 	r.StartedAt = r.StartedAt.Add(day)
@@ -96,7 +109,7 @@ func TestReportsSurviveClocksThatDiffer(t *testing.T) {
 			},
 			Counts: counted(6, failed),
 		}
-		p, s := alone(nil), &store{others: []peers.Entry{told(t, r, 3*time.Second)}}
+		p, s := alone(nil), &store{others: []peers.Entry{entry(t, r, 3*time.Second)}}
 		exchange(t, p, s)
 		all := p.Coordinators(now)
 		c := all[1]
@@ -137,7 +150,7 @@ func TestDefaultsDifferByTheirKeys(t *testing.T) {
 			Counts:      counted(1, time.Time{}),
 		}
 		p := alone(nil)
-		exchange(t, p, &store{others: []peers.Entry{told(t, r, time.Second)}})
+		exchange(t, p, &store{others: []peers.Entry{entry(t, r, time.Second)}})
 		now := time.Now()
 		s := peers.SurveyOf(p.Coordinators(now), now)
 		if got := fmt.Sprint(s.Drift); got != c.drift || len(s.Hashes) != 2 {
@@ -152,7 +165,7 @@ func TestUnreadableReportsAreUnknown(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := peers.Report{Coordinator: peers.Coordinator{Instance: "other"}, Counts: counted(6, time.Time{})}
-		whole := told(t, r, time.Second)
+		whole := entry(t, r, time.Second)
 		expired, halfRead, unread := whole, whole, whole
 		expired.Passing, halfRead.Passing = "", "no JSON"
 		unread.Lasting, unread.Instance = `[{"of":"another version"}]`, "killed"
@@ -229,11 +242,14 @@ func TestOnlyCleanStopsAreTold(t *testing.T) {
 func TestReportsAreBounded(t *testing.T) {
 	t.Parallel()
 	r := peers.Report{Counts: &peerstats.Report{}}
+	long := strings.Repeat("é", 1000)
 	for i := range 1000 {
+		r.Problems = append(r.Problems, peers.Problem{Name: fmt.Sprint(i), What: long, Why: long, Remedy: long})
 		r.Refusals = append(r.Refusals, peerstats.Refusal{Producer: fmt.Sprint(i), Cause: strings.Repeat("é", 1000)})
 	}
 	text, err := r.Write(time.Now())
-	if err != nil || len(text.Lasting) > 10<<10 || strings.Count(text.Lasting, "producer") != 20 ||
+	if err != nil || len(text.Lasting) > 20<<10 || strings.Count(text.Lasting, "producer") != 20 ||
+		strings.Count(text.Lasting, "remedy") != 10 ||
 		strings.Contains(text.Lasting+text.Passing, "\n") {
 		t.Errorf("the report has %d bytes, %v", len(text.Lasting), err)
 	}

@@ -19,6 +19,8 @@ type Report struct {
 	Coordinator
 	// Refusals are the calls that the coordinator refused lately, the latest first.
 	Refusals []peerstats.Refusal
+	// Problems are those of the coordinator, the worst first.
+	Problems []Problem
 	// Counts are the coordinator's producers and exchanges; nil once they are too old.
 	Counts *peerstats.Report
 }
@@ -38,6 +40,7 @@ type (
 		Now         time.Time           `json:"now"`
 		Coordinator Coordinator         `json:"coordinator"`
 		Refusals    []peerstats.Refusal `json:"refusals,omitempty"`
+		Problems    []Problem           `json:"problems,omitempty"`
 	}
 	passing struct {
 		// Configuration is null where it is too large to share, and empty where all keys have their defaults.
@@ -54,7 +57,12 @@ func (r Report) Write(now time.Time) (Text, error) {
 		cause := refusals[i].Cause
 		refusals[i].Cause = strings.ToValidUTF8(cause[:min(len(cause), maxCause)], "")
 	}
-	lasts, err := json.Marshal(lasting{now, r.Coordinator, refusals})
+	problems := make([]Problem, min(len(r.Problems), maxProblems))
+	for i := range problems {
+		problems[i] = r.Problems[i].bounded()
+		problems[i].Coordinators = nil // the report names its writer
+	}
+	lasts, err := json.Marshal(lasting{now, r.Coordinator, refusals, problems})
 	text := Text{Lasting: string(lasts), Stopped: r.Stopped}
 	if r.Stopped || err != nil {
 		return text, err
@@ -75,13 +83,20 @@ func (e *Entry) read(now time.Time) (Report, error) {
 	if lasts.Now.IsZero() {
 		return Report{}, errNoTime
 	}
-	r := Report{Coordinator: lasts.Coordinator, Refusals: lasts.Refusals}
+	r := Report{Coordinator: lasts.Coordinator, Refusals: lasts.Refusals, Problems: lasts.Problems}
 	r.Instance, r.SeenAt, r.Stopped, r.Ended = e.Instance, now.Add(-e.Ago), e.Stopped, e.Ended
 	by := r.SeenAt.Sub(lasts.Now)
 	r.StartedAt = r.StartedAt.Add(by)
 	for i := range r.Refusals {
 		refusal := &r.Refusals[i]
 		refusal.FirstAt, refusal.LastAt = refusal.FirstAt.Add(by), refusal.LastAt.Add(by)
+	}
+	for i := range r.Problems {
+		problem := &r.Problems[i]
+		problem.Since, problem.Coordinators = problem.Since.Add(by), []string{r.Instance}
+		if !problem.lasts() {
+			problem.Until = problem.Until.Add(by)
+		}
 	}
 	if e.Passing == "" {
 		return r, nil

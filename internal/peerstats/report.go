@@ -77,6 +77,18 @@ func (e Exchange) key() string   { return e.Broker + "\x00" + e.Name }
 func (e Exchange) failing() bool { return e.FailedAt.After(e.AckedAt) }
 func (e Exchange) rates() Rates  { return e.Rates }
 
+// downFor is for how long a failure counts. A peer that is still down fails again within this time: by default
+// publishing is retried within two minutes, and a producer is asked again within five.
+const downFor = 5 * time.Minute
+
+// Down says that a circuit of the producer is open, or that its last call failed lately.
+func (p Producer) Down(now time.Time) bool {
+	return p.Paused > 0 || p.failing() && now.Sub(p.FailedAt) < downFor
+}
+
+// Down says that the last publish to the exchange failed lately.
+func (e Exchange) Down(now time.Time) bool { return e.failing() && now.Sub(e.FailedAt) < downFor }
+
 // bounded keeps the rows that fail and the busiest, and adds up the others.
 func bounded[R row](rows []R, add func(*R, R), other R) []R {
 	if len(rows) <= maxReported {

@@ -136,21 +136,14 @@ func (p *Pages) overview(r *http.Request) answer {
 	return answer{page: "overview", title: title, data: data}
 }
 
-// failsFor is for how long a failure counts. A peer that is still down fails again within this time: by default
-// publishing is retried within two minutes, and a producer is asked again within five.
-const failsFor = 5 * time.Minute
-
-// setPeers marks the producers and exchanges that are down: the last call failed, and recently.
+// setPeers marks the producers and exchanges that are down.
 func (d *overviewData) setPeers(producers []peerstats.Producer, exchanges []peerstats.Exchange, now time.Time) {
-	down := func(failed, succeeded time.Time) bool {
-		return failed.After(succeeded) && now.Sub(failed) < failsFor
-	}
 	for _, p := range producers {
 		d.Summed = max(d.Summed, p.Of)
-		d.Producers = append(d.Producers, producerLine{p, p.Paused > 0 || down(p.FailedAt, p.AnsweredAt)})
+		d.Producers = append(d.Producers, producerLine{p, p.Down(now)})
 	}
 	for _, e := range exchanges {
-		d.Exchanges = append(d.Exchanges, exchangeLine{e, down(e.FailedAt, e.AckedAt)})
+		d.Exchanges = append(d.Exchanges, exchangeLine{e, e.Down(now)})
 	}
 }
 

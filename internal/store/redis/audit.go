@@ -20,9 +20,7 @@ func (s *Store) AppendAudit(
 ) (stored int, err error) {
 	key := auditKey(s.config.Prefix, stream)
 	added, err := s.loops.Pipelined(ctx, func(pipe redis.Pipeliner) error {
-		for _, text := range texts {
-			pipe.XAdd(ctx, &redis.XAddArgs{Stream: key, MaxLen: int64(most), Approx: true, Values: []string{auditText, text}})
-		}
+		addTexts(ctx, pipe, key, texts, most)
 		return nil
 	})
 	for _, one := range added {
@@ -32,6 +30,13 @@ func (s *Store) AppendAudit(
 		stored++
 	}
 	return stored, translate(err)
+}
+
+// addTexts adds texts to a stream that keeps about so many.
+func addTexts(ctx context.Context, pipe redis.Pipeliner, key string, texts []string, most int) {
+	for _, text := range texts {
+		pipe.XAdd(ctx, &redis.XAddArgs{Stream: key, MaxLen: int64(most), Approx: true, Values: []string{auditText, text}})
+	}
 }
 
 // ReadAudit implements audit.Store. Errors are the store's.

@@ -2,7 +2,11 @@ package redis
 
 import (
 	"context"
+	"strconv"
+	"strings"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/msghandler/msghandler/internal/peers"
 )
@@ -46,6 +50,37 @@ func (s *Store) ShareReport(ctx context.Context, own peers.Text, findEnds bool) 
 			Unseen:   time.Duration(number(4)) * time.Millisecond,
 			Ended:    text(1) == reportEnded, Unreported: number(2) == 1,
 		})
+	}
+	return entries, nil
+}
+
+// RecordEnded implements peers.Store. Errors are the store's; after an error some texts may be in the record.
+func (s *Store) RecordEnded(ctx context.Context, texts []string) error {
+	key := problemsKey(s.config.Prefix)
+	_, err := s.loops.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+		addTexts(ctx, pipe, key, texts, peers.MaxEnded)
+		oldest := time.Now().Add(-peers.EndedMemory).UnixMilli()
+		pipe.XTrimMinIDApprox(ctx, key, strconv.FormatInt(oldest, 10), 0)
+		pipe.PExpire(ctx, key, peers.EndedMemory)
+		return nil
+	})
+	return translate(err)
+}
+
+// ReadEnded implements peers.Store. Errors are the store's.
+func (s *Store) ReadEnded(ctx context.Context, since time.Time) ([]peers.Recorded, error) {
+	key := problemsKey(s.config.Prefix)
+	from := strconv.FormatInt(since.UnixMilli(), 10)
+	read, err := s.loops.XRevRangeN(ctx, key, "+", from, peers.MaxEnded).Result()
+	if err != nil {
+		return nil, translate(err)
+	}
+	entries := make([]peers.Recorded, len(read))
+	for i, m := range read {
+		at, _, _ := strings.Cut(m.ID, "-")
+		ms, _ := strconv.ParseInt(at, 10, 64)
+		entries[i].At = time.UnixMilli(ms)
+		entries[i].Text, _ = m.Values[auditText].(string)
 	}
 	return entries, nil
 }

@@ -228,3 +228,31 @@ func TestReportsInARealRedis(t *testing.T) {
 		t.Errorf("the key expires in %v", ttl)
 	}
 }
+
+// The record of ended problems keeps the latest of a time, and says when each entry was written.
+func TestTheRecordOfProblemsIsBounded(t *testing.T) {
+	t.Parallel()
+	r := newRuns(t)
+	r.now = time.Now()
+	r.pass(-2 * peers.EndedMemory)
+	store := r.coordinator("one")
+	must.Succeed(t, store.RecordEnded(t.Context(), []string{"old"}))
+	r.pass(2 * peers.EndedMemory)
+	texts := make([]string, 2*peers.MaxEnded)
+	for i := range texts {
+		texts[i] = fmt.Sprint(i)
+	}
+	must.Succeed(t, store.RecordEnded(t.Context(), texts))
+	entries, err := store.ReadEnded(t.Context(), time.UnixMilli(0))
+	must.Succeed(t, err)
+	if len(entries) != peers.MaxEnded || entries[0].Text != texts[len(texts)-1] || !entries[0].At.Equal(r.now) &&
+		entries[0].At.UnixMilli() != r.now.UnixMilli() {
+		t.Errorf("the record has %d entries, the latest is %+v", len(entries), entries[0])
+	}
+	if entries, err = store.ReadEnded(t.Context(), r.now.Add(time.Second)); err != nil || len(entries) > 0 {
+		t.Errorf("later entries are %v, %v", entries, err)
+	}
+	if left := r.server.TTL("msghandler:problems"); left != peers.EndedMemory {
+		t.Errorf("the record expires in %v", left)
+	}
+}

@@ -38,6 +38,7 @@ import (
 //	PREFIX:attending:PRODUCER                 sorted set of the mailboxes of coordinators where the producer attends, by
 //	                                          until when; and "last", by 0
 //	PREFIX:audit:STREAM                       a stream of audit records for each right that makes them, bounded
+//	PREFIX:problems                           a stream of ended problems of coordinators, bounded
 //	PREFIX:logout:NAME                        when a person last logged out of the console
 //	PREFIX:meta                               hash: layout, shards and the ID of the installation
 //
@@ -118,6 +119,9 @@ func attendingKey(prefix, producer string) string { return prefix + ":attending:
 
 // auditKey is the key of a stream of audit records, outside of the shards like attendingKey.
 func auditKey(prefix string, stream audit.Stream) string { return prefix + ":audit:" + string(stream) }
+
+// problemsKey is the key of the record of ended problems, outside of the shards like attendingKey.
+func problemsKey(prefix string) string { return prefix + ":problems" }
 
 // logoutKey is the key of a person's last logout, outside of the shards like attendingKey.
 func logoutKey(prefix, who string) string { return prefix + ":logout:" + who }

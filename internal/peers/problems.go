@@ -1,0 +1,122 @@
+package peers
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+// ownProblems are the problems for the report: others find the derived ones themselves.
+func (p *Peers) ownProblems() []Problem {
+	return slices.DeleteFunc(p.tracker.present(), func(own Problem) bool { return own.Derived })
+}
+
+// reported are the problems of the coordinators that run or have stopped lately. A problem of this coordinator may have
+// begun there.
+func (p *Peers) reported() (all []Problem) {
+	started := p.self().StartedAt
+	for _, r := range p.others.Load().reports {
+		if started.Sub(r.SeenAt) < sameWithin {
+			all = append(all, r.Problems...)
+		}
+	}
+	return all
+}
+
+// othersProblems are the problems of the other running coordinators. A report older than Silence says nothing of now.
+func (p *Peers) othersProblems(now time.Time) (all []Problem) {
+	for _, r := range p.others.Load().reports {
+		if !r.Stopped && !r.Ended && now.Sub(r.SeenAt) < Silence {
+			all = append(all, r.Problems...)
+		}
+	}
+	return all
+}
+
+func (p *Peers) self() Coordinator { return p.config.Self(time.Now()) }
+
+// Since is when the present problem of a name and a remedy began; zero where this coordinator has no such problem.
+func (p *Peers) Since(name, remedy string) time.Time {
+	return p.tracker.since(causeKey{name, remedy})
+}
+
+// Problems adds to the problems of this coordinator since when they last, and which other coordinators have them. The
+// problems of others alone follow, each cause once. The worst come first.
+func (p *Peers) Problems(own []Problem, now time.Time) []Problem {
+	all := p.ownOnes(slices.Clone(own))
+	for i := range all {
+		p.tracker.date(&all[i], now)
+	}
+	for _, other := range p.othersProblems(now) {
+		same := slices.IndexFunc(all, func(known Problem) bool { return known.key() == other.key() })
+		if same < 0 {
+			other.Coordinators = slices.Clone(other.Coordinators)
+			all = append(all, other)
+			continue
+		}
+		all[same].join(other)
+	}
+	slices.SortStableFunc(all, worstFirst)
+	return all
+}
+
+// Note lets the record have an ended problem of this coordinator, or an event.
+func (p *Peers) Note(ended Problem) { p.NoteOf(p.self().Instance, ended) }
+
+// NoteOf is Note for another coordinator.
+func (p *Peers) NoteOf(instance string, ended Problem) {
+	ended.Coordinators = []string{instance}
+	p.tracker.note(ended)
+}
+
+// ownOnes names this coordinator as the place of the problems, unless all coordinators find them.
+func (p *Peers) ownOnes(all []Problem) []Problem {
+	for i := range all {
+		if all[i].Coordinators = nil; !all[i].Derived {
+			all[i].Coordinators = []string{p.self().Instance}
+		}
+	}
+	return all
+}
+
+// recordEnded writes the ended problems into the record. After an error the next exchange repeats the write.
+func (p *Peers) recordEnded(ctx context.Context, store Store, now time.Time) error {
+	all := p.tracker.takeEnded()
+	if len(all) == 0 {
+		return nil
+	}
+	texts := make([]string, len(all))
+	for i, problem := range all {
+		if len(problem.Coordinators) == 0 {
+			problem.Coordinators = []string{p.self().Instance}
+		}
+		var err error
+		if texts[i], err = problem.record(now); err != nil {
+			return err
+		}
+	}
+	err := store.RecordEnded(ctx, texts)
+	if err != nil {
+		p.tracker.note(all...)
+	}
+	return err
+}
+
+// History lists the problems that lasted at or after since and began before until, the latest first: the present ones
+// and the record. Errors are the store's.
+func (p *Peers) History(ctx context.Context, store Store, since, until time.Time) ([]Problem, error) {
+	entries, err := store.ReadEnded(ctx, since)
+	if err != nil {
+		return nil, err
+	}
+	all := append(p.Problems(p.tracker.present(), time.Now()), p.tracker.waiting()...)
+	for _, entry := range entries {
+		// Another version wrote an unreadable entry.
+		if ended, err := entry.read(); err == nil {
+			all = append(all, ended)
+		}
+	}
+	return slices.DeleteFunc(Timeline(all), func(one Problem) bool {
+		return !one.Since.Before(until) || !one.lasts() && one.Until.Before(since)
+	}), nil
+}

@@ -1,0 +1,220 @@
+package peers_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/msghandler/msghandler/internal/peers"
+	"github.com/msghandler/msghandler/internal/peerstats"
+	"github.com/msghandler/msghandler/test/must"
+)
+
+// troubled is a coordinator with problems that a test changes.
+type troubled struct {
+	*peers.Peers
+	problems []peers.Problem
+}
+
+func newTroubled(instance string) *troubled {
+	t := &troubled{}
+	started := time.Now()
+	t.Peers = peers.New(peers.Config{
+		Self: func(now time.Time) peers.Coordinator {
+			return peers.Coordinator{Instance: instance, Place: instance, StartedAt: started, SeenAt: now}
+		},
+		Refusals: func() []peerstats.Refusal { return nil },
+		Counts:   func(time.Time) peerstats.Report { return peerstats.Report{} },
+		Problems: func(context.Context, time.Time) []peers.Problem { return slices.Clone(t.problems) },
+	})
+	return t
+}
+
+// passes lets so many reports pass.
+func (o *troubled) passes(t *testing.T, s *store, reports int) {
+	t.Helper()
+	for range reports {
+		exchange(t, o.Peers, s)
+		time.Sleep(peers.Interval)
+	}
+}
+
+// told are problems in one line: name, seconds of the beginning and of the end since start, coordinators.
+func told(all []peers.Problem, start time.Time) string {
+	var parts []string
+	for _, p := range all {
+		end := "lasts"
+		if !p.Until.IsZero() {
+			end = fmt.Sprint(p.Until.Sub(start).Seconds())
+		}
+		parts = append(parts, fmt.Sprintf("%s %v-%s %d>%d %v", p.Name, p.Since.Sub(start).Seconds(), end, p.First, p.Count,
+			p.Coordinators))
+	}
+	return strings.Join(parts, "; ")
+}
+
+func history(t *testing.T, p *troubled, s *store) []peers.Problem {
+	t.Helper()
+	all, err := p.History(t.Context(), s, time.Now().Add(-time.Hour), time.Now().Add(time.Second))
+	must.Succeed(t, err)
+	return all
+}
+
+var brokerAway = peers.Problem{Name: "rabbitmq-away", Severity: peers.Trouble, What: "refused", Remedy: "start it"}
+
+func letters(n int64) peers.Problem {
+	return peers.Problem{Name: "letters-waiting", Severity: peers.Warning, What: "letters", Remedy: "replay", Count: n}
+}
+
+func TestEndedProblemsAreRecordedOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		start, own, s := time.Now(), newTroubled("own"), &store{}
+		own.problems = []peers.Problem{letters(3), brokerAway}
+		own.passes(t, s, 2)
+		own.problems = []peers.Problem{letters(7)}
+		own.passes(t, s, 2) // the pause is too short for an end
+		own.problems = []peers.Problem{letters(8), brokerAway}
+		own.passes(t, s, 1)
+		if got := told(own.Problems(own.problems, time.Now()), start); got !=
+			"rabbitmq-away 0-lasts 0>0 [own]; letters-waiting 0-lasts 3>8 [own]" {
+			t.Errorf("present are %s", got)
+		}
+		own.problems = nil
+		own.passes(t, s, 8)
+		if len(s.recorded) != 2 {
+			t.Errorf("the record has %v", s.recorded)
+		}
+		if got := told(history(t, own, s), start); !strings.Contains(got, "rabbitmq-away 0-25 0>0 [own]") ||
+			!strings.Contains(got, "letters-waiting 0-25 3>8 [own]") {
+			t.Errorf("ended are %s", got)
+		}
+	})
+}
+
+func TestEndsAreWrittenAfterAnOutage(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		start, own, s := time.Now(), newTroubled("own"), &store{}
+		own.problems = []peers.Problem{brokerAway}
+		own.passes(t, s, 1)
+		s.err = errors.New("redis is away")
+		own.problems = nil
+		for range 10 {
+			if err := own.Exchange(t.Context(), s); err == nil {
+				t.Error("without the store the exchange succeeds")
+			}
+			time.Sleep(peers.Interval)
+		}
+		s.err = nil
+		own.passes(t, s, 2)
+		if got := told(history(t, own, s), start); got != "rabbitmq-away 0-5 0>0 [own]" || len(s.recorded) != 1 {
+			t.Errorf("ended are %s", got)
+		}
+	})
+}
+
+// entryOf is the report of another coordinator, as its store has it since a time.
+func entryOf(s *store, instance string, since time.Time) peers.Entry {
+	return peers.Entry{Instance: instance, Text: s.own, Ago: time.Since(since), Unseen: time.Since(since)}
+}
+
+func TestProblemsOfOthersAreSeen(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		start, own, other, s, theirs := time.Now(), newTroubled("own"), newTroubled("other"), &store{}, &store{}
+		other.problems = []peers.Problem{brokerAway}
+		other.passes(t, theirs, 1)
+		own.problems = []peers.Problem{letters(1)}
+		present := func(ended bool) string {
+			e := entryOf(theirs, "other", start)
+			e.Ended, e.Unreported = ended, ended && len(s.recorded) == 0
+			s.others = []peers.Entry{e}
+			own.passes(t, s, 1)
+			return told(own.Problems(own.problems, time.Now()), start)
+		}
+		if got := present(false); got != "rabbitmq-away 0-lasts 0>0 [other]; letters-waiting 5-lasts 1>1 [own]" {
+			t.Errorf("with the trouble of another coordinator: %s", got)
+		}
+		own.problems = []peers.Problem{brokerAway}
+		if got := present(false); got != "rabbitmq-away 0-lasts 0>0 [own other]" {
+			t.Errorf("one cause of two coordinators: %s", got)
+		}
+		if got := present(true); got != "rabbitmq-away 0-lasts 0>0 [own]" {
+			t.Errorf("the other coordinator was killed: %s", got)
+		}
+		own.problems = nil
+		for range 10 {
+			present(true)
+		}
+		if got := told(history(t, own, s), start); got !=
+			"letters-waiting 5-10 1>1 [own]; rabbitmq-away 0-20 0>0 [other own]" || len(s.recorded) != 3 {
+			t.Errorf("ended are %s", got)
+		}
+	})
+}
+
+// A report from before a silence tells nothing of now.
+func TestSilentCoordinatorsHaveNoTrouble(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		start, own, other, s, theirs := time.Now(), newTroubled("own"), newTroubled("other"), &store{}, &store{}
+		other.problems = []peers.Problem{brokerAway}
+		other.passes(t, theirs, 1)
+		time.Sleep(peers.Silence)
+		s.others = []peers.Entry{entryOf(theirs, "other", start)}
+		own.passes(t, s, 1)
+		if got := own.Problems(nil, time.Now()); len(got) > 0 {
+			t.Errorf("present are %+v", got)
+		}
+	})
+}
+
+// A restart does not end a problem, and a problem of several coordinators is one.
+func TestTimelineJoinsOneCause(t *testing.T) {
+	t.Parallel()
+	at := func(seconds int) time.Time { return now.Add(time.Duration(seconds) * time.Second) }
+	of := func(instance string, from, to int) peers.Problem {
+		p := brokerAway
+		p.Coordinators, p.Since = []string{instance}, at(from)
+		if to > 0 {
+			p.Until = at(to)
+		}
+		return p
+	}
+	started := peers.Problem{Name: "coordinator-started", Since: at(31), Until: at(31), Coordinators: []string{"a2"}}
+	again := started
+	again.Since, again.Until = at(32), at(32)
+	got := told(peers.Timeline([]peers.Problem{
+		of("a2", 35, 50), of("a", 0, 30), of("b", 2, 40), of("a2", 500, 0), of("b", 300, 310), started, again,
+	}), now)
+	if want := "rabbitmq-away 500-lasts 0>0 [a2]; rabbitmq-away 300-310 0>0 [b]; coordinator-started 32-32 0>0 [a2]; " +
+		"coordinator-started 31-31 0>0 [a2]; rabbitmq-away 0-50 0>0 [a b a2]"; got != want {
+		t.Errorf("the timeline is %s, want %s", got, want)
+	}
+}
+
+// The next process at a place goes on with the problem of the stopped one.
+func TestProblemsOutliveRestarts(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		start, first, s := time.Now(), newTroubled("first"), &store{}
+		first.problems = []peers.Problem{brokerAway}
+		first.passes(t, s, 2)
+		must.Succeed(t, first.Leave(t.Context(), s))
+		stopped := entryOf(s, "first", time.Now())
+		time.Sleep(time.Second)
+		stopped.Ago = time.Second
+		next := newTroubled("next")
+		next.problems, s.others = first.problems, []peers.Entry{stopped}
+		next.passes(t, s, 2)
+		if got := told(history(t, next, s), start); got != "rabbitmq-away 0-lasts 0>0 [next first]" {
+			t.Errorf("problems are %s", got)
+		}
+	})
+}
