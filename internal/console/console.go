@@ -117,7 +117,7 @@ func New(config Config) *Console {
 		config.Sums = func() peerstats.Sums { return peerstats.Sum(config.Metrics.Report(time.Now())) }
 	}
 	c := &Console{config: config, stats: newStats(config.Stats, statsInterval), requests: newRequests()}
-	config.Metrics.registry.MustRegister(c.stats)
+	config.Metrics.registry.MustRegister(c.stats, problemCollector{c})
 	owners := &cached[halfmsg.Owners]{read: config.Owners, interval: statsInterval}
 	config.Login.Refused = config.Refused
 	config.Login.Show = func(w http.ResponseWriter, r *http.Request, view login.View) { c.pages.ShowLogin(w, r, view) }

@@ -15,9 +15,11 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/msghandler/msghandler/internal/access"
+	"github.com/msghandler/msghandler/internal/cause"
 	"github.com/msghandler/msghandler/internal/console"
 	"github.com/msghandler/msghandler/internal/console/login"
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	"github.com/msghandler/msghandler/test/must"
 )
 
@@ -87,6 +89,29 @@ func (r *rig) get(t *testing.T, path string) (int, string) {
 	body, err := io.ReadAll(answer.Body)
 	must.Succeed(t, err)
 	return answer.StatusCode, string(body)
+}
+
+// Alerts name the findings that the console and the doctor name.
+func TestMetricsNameFindings(t *testing.T) {
+	r := start(t, func(c *console.Config) {
+		c.Findings = func() []*adminv1.Finding { return []*adminv1.Finding{{Name: "config-refused"}} }
+		c.Checks[0].Part, c.Checks[1].Part = cause.Redis, cause.Part{System: "rabbitmq"}
+	})
+	r.metrics.Paused("orders", true)
+	r.metrics.Failed("", "shop", errors.New("NO_ROUTE"))
+	r.degraded.Store(failure{errors.New("connection refused")})
+	_, text := r.get(t, "/metrics")
+	for _, want := range []string{
+		`{finding="config-refused",subject=""} 1`, `{finding="rabbitmq-away",subject="rabbitmq"} 1`,
+		`{finding="producer-away",subject="orders"} 1`, `{finding="refused-no-route",subject="shop"} 1`,
+	} {
+		if !strings.Contains(text, "msghandler_problem"+want) {
+			t.Errorf("/metrics lacks %s", want)
+		}
+	}
+	if strings.Contains(text, `subject="redis"`) {
+		t.Error("a check that holds is a problem")
+	}
 }
 
 func TestReadyNeedsEveryRequiredCheck(t *testing.T) {

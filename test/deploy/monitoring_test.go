@@ -23,24 +23,34 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// rule holds the tested fields of an alert.
+// rule holds the tested fields of an alert, or of a recorded series.
 type rule struct {
 	Alert       string
+	Record      string
 	Expr        string
 	Labels      map[string]string
 	Annotations map[string]string
 }
 
-func rules(t *testing.T) []rule {
+func rules(t *testing.T) (alerts, recorded []rule) {
 	t.Helper()
 	var file struct{ Groups []struct{ Rules []rule } }
 	if err := yaml.Unmarshal([]byte(read(t, "deploy/prometheus/alerts.yaml")), &file); err != nil {
 		t.Fatal(err)
 	}
-	if len(file.Groups) != 1 || len(file.Groups[0].Rules) < 10 {
+	for _, group := range file.Groups {
+		for _, r := range group.Rules {
+			if r.Record != "" {
+				recorded = append(recorded, r)
+				continue
+			}
+			alerts = append(alerts, r)
+		}
+	}
+	if len(alerts) < 10 || len(recorded) < 5 {
 		t.Fatalf("got %+v", file)
 	}
-	return file.Groups[0].Rules
+	return alerts, recorded
 }
 
 func TestAlertRulesPassTheirTests(t *testing.T) {
@@ -48,8 +58,8 @@ func TestAlertRulesPassTheirTests(t *testing.T) {
 	promtool := servers.Tool(t, "promtool")
 	for _, args := range [][]string{
 		{"check", "rules", "alerts.yaml"},
-		{"test", "rules", "alerts_test.yaml"},
-		{"test", "rules", "alerts_restart_test.yaml"},
+		{"test", "rules", "alerts_test.yaml", "alerts_restart_test.yaml"},
+		{"test", "rules", "alerts_objectives_test.yaml", "alerts_outage_test.yaml"},
 	} {
 		cmd := exec.Command(promtool, args...)
 		cmd.Dir = filepath.Join(root, "deploy", "prometheus")
@@ -62,20 +72,23 @@ func TestAlertRulesPassTheirTests(t *testing.T) {
 // Each alert is quiet at first, fires, and ends in the same test after the cause or the last message is gone.
 func TestEachAlertFiresAndEnds(t *testing.T) {
 	t.Parallel()
-	var file struct {
-		Tests []struct {
-			AlertRuleTest []struct {
-				Alertname string
-				EvalTime  string `yaml:"eval_time"`
-				ExpAlerts []any  `yaml:"exp_alerts"`
-			} `yaml:"alert_rule_test"`
-		}
+	type test struct {
+		AlertRuleTest []struct {
+			Alertname string
+			EvalTime  string `yaml:"eval_time"`
+			ExpAlerts []any  `yaml:"exp_alerts"`
+		} `yaml:"alert_rule_test"`
 	}
-	if err := yaml.Unmarshal([]byte(read(t, "deploy/prometheus/alerts_test.yaml")), &file); err != nil {
-		t.Fatal(err)
+	var tests []test
+	for _, name := range []string{"alerts_test.yaml", "alerts_objectives_test.yaml"} {
+		var file struct{ Tests []test }
+		if err := yaml.Unmarshal([]byte(read(t, "deploy/prometheus/"+name)), &file); err != nil {
+			t.Fatal(err)
+		}
+		tests = append(tests, file.Tests...)
 	}
 	quiet, fires, ends := map[string]bool{}, map[string]bool{}, map[string]bool{}
-	for _, test := range file.Tests {
+	for _, test := range tests {
 		firedAt := map[string]time.Duration{}
 		for _, one := range test.AlertRuleTest {
 			at, err := time.ParseDuration(one.EvalTime)
@@ -93,7 +106,8 @@ func TestEachAlertFiresAndEnds(t *testing.T) {
 			}
 		}
 	}
-	for _, r := range rules(t) {
+	alerts, _ := rules(t)
+	for _, r := range alerts {
 		if !quiet[r.Alert] || !fires[r.Alert] || !ends[r.Alert] {
 			t.Errorf("%s: shown to be quiet %t, to fire %t, to end %t", r.Alert, quiet[r.Alert], fires[r.Alert], ends[r.Alert])
 		}
@@ -103,7 +117,8 @@ func TestEachAlertFiresAndEnds(t *testing.T) {
 func TestEachAlertHasARunbook(t *testing.T) {
 	t.Parallel()
 	page := read(t, "docs/reference/alerts.md")
-	for _, r := range rules(t) {
+	alerts, _ := rules(t)
+	for _, r := range alerts {
 		want := "https://github.com/msghandler/msghandler/blob/main/docs/reference/alerts.md#" + strings.ToLower(r.Alert)
 		if r.Annotations["runbook_url"] != want {
 			t.Errorf("%s: its page is %q, want %q", r.Alert, r.Annotations["runbook_url"], want)
@@ -202,7 +217,7 @@ func ofTheSDKs(t *testing.T) (names []string) {
 
 // unknown are the unregistered metrics of a query.
 func unknown(query string, known map[string]bool) (missing []string) {
-	for _, name := range regexp.MustCompile(`\bmsghandler_[a-z_]+`).FindAllString(query, -1) {
+	for _, name := range regexp.MustCompile(`\b(?:job:)?msghandler_[a-z_]+(?::\w+)?`).FindAllString(query, -1) {
 		histogram := regexp.MustCompile(`_(bucket|sum|count)$`).ReplaceAllString(name, "")
 		if !known[name] && !known[histogram] {
 			missing = append(missing, name)
@@ -214,9 +229,15 @@ func unknown(query string, known map[string]bool) (missing []string) {
 func TestAlertsUseExistingMetrics(t *testing.T) {
 	t.Parallel()
 	known := registered(t)
-	for _, r := range rules(t) {
-		if missing := unknown(r.Expr, known); len(missing) > 0 {
-			t.Errorf("%s asks for %v, which there are not", r.Alert, missing)
+	alerts, recorded := rules(t)
+	for _, r := range recorded {
+		known[r.Record] = true
+	}
+	for _, r := range append(alerts, recorded...) {
+		for _, text := range []string{r.Expr, r.Annotations["description"]} {
+			if missing := unknown(text, known); len(missing) > 0 {
+				t.Errorf("%s%s asks for %v, which there are not", r.Alert, r.Record, missing)
+			}
 		}
 	}
 }
