@@ -62,6 +62,7 @@ func TestMetricsFollowWhatHappens(t *testing.T) {
 			`msghandler_attempts_sum{side="confirm"} 1`, `msghandler_attempts_sum{side="publish"} 1`,
 			`msghandler_batch_messages_count{step="confirm"} 1`, `msghandler_batch_messages_count{step="publish"} 1`,
 			`msghandler_batch_messages_count{step="create"} 1`, `msghandler_publish_batch_seconds_count 1`,
+			`msghandler_half_messages_total{producer="orders"} 1`, `msghandler_pending_messages{producer="orders"} `,
 			`msghandler_messages{state="pending"} `, `msghandler_oldest_message_age_seconds{state="sendable"} `)
 	})
 	t.Run("broker", func(t *testing.T) {

@@ -116,7 +116,8 @@ func New(config Config) *Console {
 	if config.Sums == nil {
 		config.Sums = func() peerstats.Sums { return peerstats.Sum(config.Metrics.Report(time.Now())) }
 	}
-	c := &Console{config: config, stats: newStats(config.Stats, statsInterval), requests: newRequests()}
+	c := &Console{config: config, requests: newRequests()}
+	c.stats = newStats(config.Stats, config.Metrics.peers, statsInterval)
 	config.Metrics.registry.MustRegister(c.stats, problemCollector{c})
 	owners := &cached[halfmsg.Owners]{read: config.Owners, interval: statsInterval}
 	config.Login.Refused = config.Refused

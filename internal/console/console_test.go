@@ -54,7 +54,7 @@ func start(t *testing.T, change ...func(*console.Config)) *rig {
 			r.reads.Add(1)
 			return []halfmsg.Stat{
 				{
-					State: halfmsg.Pending, Count: 7,
+					State: halfmsg.Pending, Count: 7, Producers: map[string]int64{"orders": 7},
 					OldestAt: time.Now().Add(-time.Minute), FirstDueAt: time.Now().Add(-20 * time.Second),
 				}, {State: halfmsg.Dead}, {State: halfmsg.Sendable, FirstDueAt: time.Now().Add(time.Hour)},
 			}, r.failing.Load().(failure).error
@@ -243,7 +243,8 @@ func TestMetricsDoNotAlwaysAskStore(t *testing.T) {
 		t.Errorf("the store was asked %d times", n)
 	}
 	for _, want := range []string{
-		`msghandler_messages{state="pending"} 7`, `msghandler_messages{state="dead"} 0`, `msghandler_store_up 1`,
+		`msghandler_messages{state="pending"} 7`, `msghandler_pending_messages{producer="orders"} 7`,
+		`msghandler_messages{state="dead"} 0`, `msghandler_store_up 1`,
 		`msghandler_overdue_seconds{state="pending"} 2`, `msghandler_overdue_seconds{state="sendable"} 0`,
 		`msghandler_overdue_seconds{state="dead"} 0`,
 		`msghandler_oldest_message_age_seconds{state="pending"} 6`, `msghandler_oldest_message_age_seconds{state="dead"} 0`,

@@ -215,3 +215,14 @@ func TestASnapshotHoldsDifferences(t *testing.T) {
 		t.Errorf("the exchanges are %s", got)
 	}
 }
+
+func TestPendingByProducerIsBounded(t *testing.T) {
+	counts := map[string]int64{}
+	for n := range int64(peerstats.MaxNamed + 50) {
+		counts[fmt.Sprint("producer-", n)] = n + 1
+	}
+	got := bounded(counts)
+	if len(got) != peerstats.MaxNamed+1 || got["producer-149"] != 150 || got[peerstats.Other] != 50*51/2 {
+		t.Errorf("%d producers, the largest with %d, and %d of others", len(got), got["producer-149"], got[peerstats.Other])
+	}
+}

@@ -26,6 +26,8 @@ var (
 	)
 	confirmCallsDesc = prometheus.NewDesc("msghandler_confirm_calls_total",
 		"Confirm calls, by result: answered or unreachable.", []string{"producer", "result"}, nil)
+	halfMessagesDesc = prometheus.NewDesc("msghandler_half_messages_total",
+		"Half messages that were stored, by producer.", []string{"producer"}, nil)
 	targetsPausedDesc = prometheus.NewDesc("msghandler_callback_targets_paused",
 		"Callback targets of a producer with an open circuit breaker.",
 		[]string{"producer"}, nil)
@@ -33,7 +35,9 @@ var (
 
 // Describe implements prometheus.Collector.
 func (c peerCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{publishesDesc, confirmsDesc, confirmCallsDesc, targetsPausedDesc} {
+	for _, desc := range []*prometheus.Desc{
+		publishesDesc, confirmsDesc, confirmCallsDesc, halfMessagesDesc, targetsPausedDesc,
+	} {
 		ch <- desc
 	}
 }
@@ -52,6 +56,7 @@ func (c peerCollector) Collect(ch chan<- prometheus.Metric) {
 		count(confirmsDesc, p.Unreachable, "unreachable")
 		count(confirmCallsDesc, p.Answered, "answered")
 		count(confirmCallsDesc, p.Unreached, "unreachable")
+		ch <- prometheus.MustNewConstMetric(halfMessagesDesc, prometheus.CounterValue, float64(p.Stored), p.Name)
 		ch <- prometheus.MustNewConstMetric(targetsPausedDesc, prometheus.GaugeValue, float64(p.Paused), p.Name)
 	}
 	for label, e := range c.byLabel() {

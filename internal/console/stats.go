@@ -1,13 +1,17 @@
 package console
 
 import (
+	"cmp"
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/peerstats"
 )
 
 // statsTimeout bounds a count.
@@ -25,10 +29,16 @@ type cached[T any] struct {
 }
 
 // stats are the counts of messages, and a prometheus.Collector.
-type stats struct{ cached[[]halfmsg.Stat] }
+type stats struct {
+	cached[[]halfmsg.Stat]
+	// peers has the producers of this coordinator, whose pending messages are told when there are none, too.
+	peers *peerstats.Registry
+}
 
-func newStats(read func(ctx context.Context) ([]halfmsg.Stat, error), interval time.Duration) *stats {
-	return &stats{cached[[]halfmsg.Stat]{read: read, interval: interval}}
+func newStats(
+	read func(ctx context.Context) ([]halfmsg.Stat, error), peers *peerstats.Registry, interval time.Duration,
+) *stats {
+	return &stats{cached[[]halfmsg.Stat]{read: read, interval: interval}, peers}
 }
 
 // get returns the cached reading, or a new reading when the cached one is too old. Concurrent callers wait for the same
@@ -55,6 +65,9 @@ var (
 	overdueDesc = prometheus.NewDesc("msghandler_overdue_seconds",
 		"For how long the first message of a state has been due without a coordinator that works on it; 0 when none is.",
 		[]string{"state"}, nil)
+	pendingDesc = prometheus.NewDesc("msghandler_pending_messages",
+		"PENDING messages by producer, in the whole store; those of the producers with the fewest are other.",
+		[]string{"producer"}, nil)
 	storeUpDesc = prometheus.NewDesc("msghandler_store_up",
 		"Whether the messages in the store could be counted.", nil, nil)
 )
@@ -64,6 +77,7 @@ func (s *stats) Describe(ch chan<- *prometheus.Desc) {
 	ch <- messagesDesc
 	ch <- oldestDesc
 	ch <- overdueDesc
+	ch <- pendingDesc
 	ch <- storeUpDesc
 }
 
@@ -81,7 +95,41 @@ func (s *stats) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(messagesDesc, prometheus.GaugeValue, float64(stat.Count), state)
 		ch <- prometheus.MustNewConstMetric(oldestDesc, prometheus.GaugeValue, ago(stat.OldestAt, now).Seconds(), state)
 		ch <- prometheus.MustNewConstMetric(overdueDesc, prometheus.GaugeValue, ago(stat.FirstDueAt, now).Seconds(), state)
+		if stat.State == halfmsg.Pending {
+			s.collectPending(ch, stat.Producers)
+		}
 	}
+}
+
+func (s *stats) collectPending(ch chan<- prometheus.Metric, counts map[string]int64) {
+	counts = bounded(counts)
+	for _, p := range s.peers.Producers() {
+		if _, counted := counts[p.Name]; !counted {
+			ch <- prometheus.MustNewConstMetric(pendingDesc, prometheus.GaugeValue, 0, p.Name)
+		}
+	}
+	for producer, n := range counts {
+		ch <- prometheus.MustNewConstMetric(pendingDesc, prometheus.GaugeValue, float64(n), producer)
+	}
+}
+
+// bounded adds up the counts of the producers with the fewest messages, so that the number of series is bounded.
+func bounded(producers map[string]int64) map[string]int64 {
+	if len(producers) <= peerstats.MaxNamed {
+		return producers
+	}
+	names := slices.SortedFunc(maps.Keys(producers), func(a, b string) int {
+		return cmp.Or(cmp.Compare(producers[b], producers[a]), cmp.Compare(a, b))
+	})
+	counts := map[string]int64{}
+	for i, name := range names {
+		if i >= peerstats.MaxNamed {
+			counts[peerstats.Other] += producers[name]
+			continue
+		}
+		counts[name] += producers[name]
+	}
+	return counts
 }
 
 // ago is how long ago a time of the store was, 0 for no time. The store's clock may run ahead of ours.

@@ -247,6 +247,8 @@ type Stat struct {
 	// FirstDueAt is when the first message is due, which is the end of its lease if the message has an owner. A time long
 	// past says that no instance claims the message. Zero without messages, or if nothing happens by itself.
 	FirstDueAt time.Time
+	// Producers counts the PENDING messages of each producer that has some; nil in other states.
+	Producers map[string]int64
 }
 
 // Owner is an instance that works on messages.

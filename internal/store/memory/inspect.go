@@ -164,7 +164,14 @@ func (s *Store) Stats(context.Context) ([]halfmsg.Stat, error) {
 	var stats []halfmsg.Stat
 	for _, state := range slices.Sorted(slices.Values(halfmsg.Unfinished())) {
 		stat := halfmsg.Stat{State: state}
-		if all := s.standing(state); len(all) > 0 {
+		all := s.standing(state)
+		if state == halfmsg.Pending {
+			stat.Producers = map[string]int64{}
+			for _, e := range all {
+				stat.Producers[e.Producer]++
+			}
+		}
+		if len(all) > 0 {
 			stat.Count, stat.OldestAt = int64(len(all)), all[0].CreatedAt
 			if state.HasLoop() {
 				stat.FirstDueAt = slices.MinFunc(all, func(a, b *entry) int { return a.due.Compare(b.due) }).due

@@ -134,10 +134,26 @@ func (s *Store) Stats(ctx context.Context) ([]halfmsg.Stat, error) {
 				stat.FirstDueAt = earlier(stat.FirstDueAt, c.answer(3*i+2))
 			}
 		}
+		if state == halfmsg.Pending {
+			stat.Producers = pendingOf(calls)
+		}
 		stats = append(stats, stat)
 	}
 	slices.SortFunc(stats, func(a, b halfmsg.Stat) int { return cmp.Compare(a.State, b.State) })
 	return stats, nil
+}
+
+// pendingOf adds up the PENDING messages of each producer, which follow the counts of the states.
+func pendingOf(calls []*call) map[string]int64 {
+	producers := map[string]int64{}
+	for _, c := range calls {
+		for i := 3 * len(halfmsg.Unfinished()); i+1 < len(c.reply); i += 2 {
+			name, _ := c.reply[i].(string)
+			count, _ := c.reply[i+1].(int64)
+			producers[name] += count
+		}
+	}
+	return producers
 }
 
 // earlier is the earlier of a time and the milliseconds of a script's answer, where 0 is none.

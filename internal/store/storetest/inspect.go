@@ -287,6 +287,9 @@ func stats(s *suite) {
 	if len(got) != len(want) {
 		s.Fatalf("got %+v", got)
 	}
+	if pending := fmt.Sprint(got[0].Producers); pending != "map[p0:1 p1:1 p2:1]" {
+		s.Errorf("the pending messages by producer are %s", pending)
+	}
 	for i, stat := range got {
 		if stat.State != want[i].State || stat.Count != want[i].Count {
 			s.Errorf("got %+v, want %+v", stat, want[i])

@@ -3,7 +3,7 @@
 -- KEYS: 1 the shard's prefix
 -- ARGV: none
 -- Returns: for each kept state its count, when the oldest was created and when the first is due, in milliseconds; 0 when
---   there is none
+--   there is none; then the producers with messages in the first state, each with the count of these messages
 local out = {}
 for i = 1, 3 * #KEPT do
   out[i] = 0
@@ -34,7 +34,7 @@ local function paged(s, key)
   end
 end
 for _, producer in ipairs(call('SMEMBERS', KEYS[1] .. PRODUCERS)) do
-  local g = open(producer)
+  local g, before = open(producer), out[3 * FIRST - 2]
   paged(FIRST, g[FIRST] .. CELLS)
   paged(COMMITTED, g[COMMITTED] .. CELLS)
   for s = 1, #KEPT do
@@ -44,6 +44,10 @@ for _, producer in ipairs(call('SMEMBERS', KEYS[1] .. PRODUCERS)) do
       first(3 * s - 1, g[s] .. CREATED)
       first(3 * s, g[s])
     end
+  end
+  if out[3 * FIRST - 2] > before then
+    out[#out + 1] = producer
+    out[#out + 1] = out[3 * FIRST - 2] - before
   end
 end
 return out
