@@ -72,6 +72,8 @@ type App struct {
 	redis redisState
 	// backlog is what waits for others, as it was counted last.
 	backlog backlog
+	// slow is what is slow, though nothing fails.
+	slow slow
 	// peers knows the other coordinators on the same Redis.
 	peers *peers.Peers
 	lifetime

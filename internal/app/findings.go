@@ -36,6 +36,7 @@ func (a *App) ownFindings(now time.Time) (f findings) {
 	f.access(&a.settings)
 	f.fullness(a.masters())
 	f.unworked(&a.backlog.unworked)
+	f.slow(a.slow.watch.All(), false)
 	f.reload(&a.reloader)
 	f.silentMasters(a.silentMasters())
 	f.clockJump(a.redis.clock.last.Load(), now)
@@ -49,6 +50,7 @@ func (a *App) ownFindings(now time.Time) (f findings) {
 // derivedFindings are the problems that each coordinator finds in the reports of all.
 func (a *App) derivedFindings(now time.Time) (f findings) {
 	f.refusals(a.peers.Refusals(now))
+	f.slow(a.slow.watch.All(), true)
 	f.fleet(a.peers.Coordinators(now), now)
 	f.ends(a.peers.Ends(peers.Memory, now), now)
 	return f.derived()

@@ -109,7 +109,7 @@ func TestMetricsFollowWhatHappens(t *testing.T) {
 			`msghandler_loop_passes_total{loop="confirm"} `, `msghandler_loop_failures{loop="send"} 0`,
 			`msghandler_queue_items{queue="confirm"} `, `msghandler_queue_items{queue="send"} 0`,
 			`msghandler_queue_items{queue="calls"} 0`, `msghandler_queue_items{queue="markers"} 0`,
-			`msghandler_queue_items{queue="publish"} 0`, `msghandler_build_info{`)
+			`msghandler_queue_items{queue="publish"} 0`, `msghandler_late_seconds_total `, `msghandler_build_info{`)
 	})
 }
 

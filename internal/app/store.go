@@ -33,7 +33,8 @@ func (a *App) openStore(ctx context.Context) (*redisstore.Store, error) {
 	a.noteSettings(nil)
 	a.store.Store(store)
 	a.checks.set(checkRedis, store.Ping)
-	return store, errors.Join(a.watchPeers(ctx, store), a.watchStore(store), a.watchFullness(store), a.watchParked(store))
+	return store, errors.Join(a.watchPeers(ctx, store), a.watchStore(store), a.watchFullness(store), a.watchParked(store),
+		a.watchSlowness())
 }
 
 // reachStore opens the store, trying again while Redis cannot be reached. Problems that time does not fix, such as a

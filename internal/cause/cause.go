@@ -67,19 +67,19 @@ func Of(part Part, err error) Cause {
 	case errors.Is(err, ErrNotOpen):
 		return NotServing
 	case part.System == Redis.System, isStoreError(err):
-		return ofRedis(err).about(Redis)
+		return ofRedis(err).About(Redis)
 	case part.System == "rabbitmq":
-		return ofRabbitMQ(err).about(part)
+		return ofRabbitMQ(err).About(part)
 	case part.System == "sql":
-		return ofDatabase(err).about(part)
+		return ofDatabase(err).About(part)
 	case part.System != "":
-		return ofBroker(err).about(part)
+		return ofBroker(err).About(part)
 	}
 	return Degraded
 }
 
-// about puts the part into the remedy.
-func (c Cause) about(part Part) Cause {
+// About puts the part into the remedy.
+func (c Cause) About(part Part) Cause {
 	return c.with("{key}", part.Key, "{name}", part.Name)
 }
 

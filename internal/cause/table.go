@@ -50,6 +50,10 @@ var (
 	RedisTLS     = row("redis-tls", redisMatters,
 		"write rediss:// in redis.url where Redis serves TLS, and redis:// where it "+
 			"does not; give Redis a certificate for that host, of an authority that this machine trusts")
+	RedisSlow = row("redis-slow",
+		"each message takes several round trips to Redis: producers wait, and messages go out late",
+		"measure the way to Redis (redis-cli --latency), and look at what slows Redis down: its CPU, its disk "+
+			"(LATENCY DOCTOR, INFO persistence), slow commands (SLOWLOG GET); run coordinators near Redis")
 	RedisRefuses = row("redis-refuses", redisMatters, "look into Redis's log for what the error names")
 )
 
@@ -78,8 +82,11 @@ var (
 		"messages to it end DEAD; those to exchanges that the user may write to do not",
 		"rabbitmqctl set_permissions: the user must be allowed to write to every exchange that producers name")
 	RabbitMQRefuses = row("rabbitmq-refuses", brokerMatters, "look into RabbitMQ's log")
-	BrokerAway      = row("broker-away", brokerMatters, "start the broker, or set {key} to where it is")
-	BrokerLogin     = row("broker-login", brokerMatters,
+	BrokerSlow      = row("broker-slow", "messages arrive late; those without an acknowledgement within "+
+		"send.confirm_timeout are published again", "look at the broker of {key}: its disk, its load, flow control, the "+
+		"replicas that must confirm, and the way to it")
+	BrokerAway  = row("broker-away", brokerMatters, "start the broker, or set {key} to where it is")
+	BrokerLogin = row("broker-login", brokerMatters,
 		"set the present user and password in {key}, give the user the right to publish, and restart "+
 			"the coordinators one by one")
 	BrokerTLS = row("broker-tls", brokerMatters, "compare the TLS of {key} with that of the listener; give the broker a "+
@@ -168,6 +175,20 @@ var (
 		"look into its log, and at its database: an id that it does not know is UNKNOWN, not an error")
 )
 
+// The causes of bad answers and of too many messages of a producer.
+var (
+	ProducerUnknown = row("producer-unknown",
+		"messages without a verdict wait, and become ABANDONED after confirm.attempts",
+		"look whether Confirm of {name} reads another database, or a replica that lags; and whether transactions of {name} "+
+			"fail or take long: msghandler list --state pending --producer {name}")
+	ProducerErrors = row("producer-errors", "the messages wait for the next Confirm call",
+		"look into the log of {name}, at its database, and for a replica that fails: msghandler list --state pending "+
+			"--producer {name} shows the errors")
+	ProducerRunaway = row("producer-runaway", "it takes room in Redis and at the broker from all other producers",
+		"look why {name} sends so much; bound it with producers.{name}.calls_per_second (for all: policy.calls_per_second), "+
+			"which is read again without a restart; where the rate is right, set the key above it")
+)
+
 const outboxMatters = "its rows are not published, and wait; half messages are not concerned"
 
 // The causes at the databases of outboxes.
@@ -194,4 +215,10 @@ var (
 		"wait until the coordinator has started or ended; its log says why where that takes long")
 	Degraded = row("coordinator-degraded", "half messages are accepted, and wait in Redis for this part",
 		"fix what the error names; msghandler doctor examines Redis, the brokers and the producers")
+	CoordinatorStarved = row("coordinator-starved", starvedMatters,
+		"see what takes the CPU of its host (top, also steal), and what pauses its process or its machine")
+	CoordinatorThrottled = row("coordinator-starved", starvedMatters,
+		"raise its CPU limit, which stops it again and again: resources.limits.cpu of the pod, CPUQuota of systemd")
 )
+
+const starvedMatters = "all calls here take longer, and leases end before their work: consumers may get flagged copies"

@@ -43,6 +43,8 @@ type Config struct {
 	Admin func(by string) pages.Admin
 	// Findings lists problems for operators beside the checks, the worst first. Default: none.
 	Findings func() []*adminv1.Finding
+	// Slow lists findings about what is slow, by their subjects, for metrics. Default: none.
+	Slow func() map[string][]string
 	// Hosts are names under which the console is served, beside localhost and IP addresses.
 	Hosts []string
 	// ReadOnly removes all changes of messages from the pages, and HideBodies the bodies and headers.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"net/http"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -60,6 +61,9 @@ type Metrics struct {
 	configRead     prometheus.Gauge
 	// refused counts calls, and messages of batches, with the answer RESOURCE_EXHAUSTED.
 	refused atomic.Int64
+	// scripts counts how long scripts about messages took, and acks has a *peerstats.Latency for each broker.
+	scripts peerstats.Latency
+	acks    sync.Map
 	// longestOverdue is for how long the worst message is overdue for its verdict, in nanoseconds.
 	longestOverdue atomic.Int64
 }

@@ -59,6 +59,7 @@ func table(t *testing.T) string {
 	m.Watched(func() map[string]int { return nil })
 	m.DeadLetters(func() map[string]int { return nil })
 	m.Letters(func() map[string]int { return nil })
+	m.Lateness(func() time.Duration { return 0 })
 	m.UncleanEnds(func() int { return 0 })
 	m.StoreMemory(func() []StoreMemory { return nil })
 	m.Unworked(func() map[string]int64 { return nil }, func() []UnrelayedRows { return nil })
@@ -208,7 +209,7 @@ func TestASnapshotHoldsDifferences(t *testing.T) {
 	if p99, _ := added.Latency.Quantile(.99); p99 < 50*time.Second || p99 > 70*time.Second {
 		t.Errorf("messages took %v, delayed ones left out", p99)
 	}
-	if got := fmt.Sprint(added.Producers); got != "map[orders:{2 3 0} stock:{0 1 0} stranger:{0 0 1}]" {
+	if got := fmt.Sprint(added.Producers); got != "map[orders:{2 3 0 0 0 0} stock:{0 1 0 0 0 0} stranger:{0 0 1 0 0 0}]" {
 		t.Errorf("the producers are %s", got)
 	}
 	if got := fmt.Sprint(added.Exchanges); got != "map[{ shop}:{6 2 0}]" {

@@ -15,8 +15,8 @@ type problemCollector struct{ console *Console }
 
 var problemDesc = prometheus.NewDesc(
 	"msghandler_problem",
-	"1 for each problem that this coordinator sees now. The subject is the failing check of /readyz, or the producer or "+
-		"exchange that fails; empty for findings of no part.",
+	"1 for each problem that this coordinator sees now. The subject is the failing check of /readyz, the producer or "+
+		"exchange that fails, or what is slow: a check, a producer, or the process; empty for findings of no part.",
 	[]string{"finding", "subject"}, nil,
 )
 
@@ -42,6 +42,13 @@ func (p problemCollector) current(ctx context.Context) map[labelledProblem]bool 
 	if p.console.config.Findings != nil {
 		for _, f := range p.console.config.Findings() {
 			all[labelledProblem{f.GetName(), ""}] = true
+		}
+	}
+	if p.console.config.Slow != nil {
+		for finding, subjects := range p.console.config.Slow() {
+			for _, subject := range subjects {
+				all[labelledProblem{finding, subject}] = true
+			}
 		}
 	}
 	for _, producer := range p.console.config.Metrics.peers.Producers() {

@@ -102,8 +102,11 @@ func (m *Metrics) Failed(broker, exchange string, cause error) {
 	m.peers.Failed(broker, exchange, cause)
 }
 
-// PublishedBatch counts a batch sent to the broker.
-func (m *Metrics) PublishedBatch(messages int, took time.Duration) {
+// PublishedBatch counts messages of a batch that a broker has answered. Only acknowledgements say how fast a broker is.
+func (m *Metrics) PublishedBatch(broker string, messages, acked int, took time.Duration) {
+	if acked > 0 {
+		m.acknowledgements(broker).Observe(took)
+	}
 	m.publishBatches.Observe(float64(messages))
 	m.publishTime.Observe(took.Seconds())
 }
@@ -143,6 +146,7 @@ func (m *Metrics) Paused(producer string, paused bool) { m.peers.Paused(producer
 func (m *Metrics) ScriptRun(script string, messages int, took time.Duration) {
 	m.scriptTime.WithLabelValues(script).Observe(took.Seconds())
 	if messages > 0 {
+		m.scripts.Observe(took)
 		m.batches.WithLabelValues(script).Observe(float64(messages))
 	}
 }

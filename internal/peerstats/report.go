@@ -19,12 +19,20 @@ type Rates struct {
 	In      float64 `json:"in,omitempty"`
 	Out     float64 `json:"out,omitempty"`
 	Refused float64 `json:"refused,omitempty"`
+	// Asked are the messages that a producer was asked about, Unknown those with the answer UNKNOWN, and Failed those
+	// without an answer or with UNAVAILABLE; of producers only.
+	Asked   float64 `json:"asked,omitempty"`
+	Unknown float64 `json:"unknown,omitempty"`
+	Failed  float64 `json:"failed,omitempty"`
 }
 
 func (r *Rates) add(other Rates) {
 	r.In += other.In
 	r.Out += other.Out
 	r.Refused += other.Refused
+	r.Asked += other.Asked
+	r.Unknown += other.Unknown
+	r.Failed += other.Failed
 }
 
 // Report is how a coordinator sees its producers and exchanges, in a bounded number of rows.
@@ -45,10 +53,14 @@ func NewReport(producers []Producer, exchanges []Exchange, added Snapshot, withi
 		}
 		return float64(n) / within.Seconds()
 	}
-	r := Report{Rates: Rates{rate(added.In), rate(added.Out), rate(added.Refused)}, Latency: added.Latency}
+	r := Report{Latency: added.Latency}
+	r.Rates = Rates{In: rate(added.In), Out: rate(added.Out), Refused: rate(added.Refused)}
 	for _, p := range producers {
 		counts := added.Producers[p.Name]
-		p.Failure, p.Rates = cut(p.Failure), Rates{rate(counts.Stored), rate(counts.Acked), rate(counts.Refused)}
+		p.Failure, p.Rates = cut(p.Failure), Rates{
+			In: rate(counts.Stored), Out: rate(counts.Acked), Refused: rate(counts.Refused),
+			Asked: rate(counts.Asked), Unknown: rate(counts.Unknown), Failed: rate(counts.Failed),
+		}
 		r.Producers = append(r.Producers, p)
 	}
 	for _, e := range exchanges {

@@ -11,8 +11,9 @@ import (
 // ExchangeName names an exchange of a broker. An empty broker is the default broker.
 type ExchangeName struct{ Broker, Name string }
 
-// ProducerCounts are half messages stored, messages acknowledged and calls refused for good.
-type ProducerCounts struct{ Stored, Acked, Refused int64 }
+// ProducerCounts are half messages stored, messages acknowledged and calls refused for good. Asked, Unknown and Failed
+// count the messages of Confirm calls, as in Rates.
+type ProducerCounts struct{ Stored, Acked, Refused, Asked, Unknown, Failed int64 }
 
 // ExchangeCounts are messages acknowledged, publishes refused, and publishes without a clear answer.
 type ExchangeCounts struct{ Acked, Refused, Unclear int64 }
@@ -33,7 +34,14 @@ type Snapshot struct {
 func (s *Snapshot) AddPeers(producers []Producer, refusals []Refusal, exchanges []Exchange) {
 	s.Producers, s.Exchanges = map[string]ProducerCounts{}, map[ExchangeName]ExchangeCounts{}
 	for _, p := range producers {
-		s.Producers[p.Name] = ProducerCounts{Stored: p.Stored, Acked: p.Acked}
+		counts := ProducerCounts{
+			Stored: p.Stored, Acked: p.Acked, Asked: p.Unreachable, Unknown: p.Verdicts[halfmsg.VerdictUnknown],
+			Failed: p.Unreachable + p.Verdicts[halfmsg.VerdictUnavailable],
+		}
+		for _, n := range p.Verdicts {
+			counts.Asked += n
+		}
+		s.Producers[p.Name] = counts
 	}
 	for _, r := range refusals {
 		counts := s.Producers[r.Producer]
@@ -59,6 +67,7 @@ func (s Snapshot) Since(before Snapshot) Snapshot {
 		then := before.Producers[name]
 		added.Producers[name] = ProducerCounts{
 			now.Stored - then.Stored, now.Acked - then.Acked, since(now.Refused, then.Refused),
+			now.Asked - then.Asked, now.Unknown - then.Unknown, now.Failed - then.Failed,
 		}
 	}
 	for name, now := range s.Exchanges {

@@ -64,8 +64,9 @@ type Metrics interface {
 	Published(broker, exchange string, outcome halfmsg.Outcome, messages int)
 	// Failed tells why a message to an exchange was not acknowledged, once for each exchange of a batch.
 	Failed(broker, exchange string, cause error)
-	// PublishedBatch tells how many messages of a batch the broker answered at once, and how long after it was sent.
-	PublishedBatch(messages int, took time.Duration)
+	// PublishedBatch tells how many messages of a batch the broker answered at once, how many of them it acknowledged, and
+	// how long after the batch was sent.
+	PublishedBatch(broker string, messages, acked int, took time.Duration)
 	// Acked tells of messages whose acknowledgements have just been stored. The claims must not be kept.
 	Acked(claims []halfmsg.Claim)
 }
@@ -92,5 +93,5 @@ type silence struct{}
 func (silence) Settled(halfmsg.Event, string, int)             {}
 func (silence) Published(string, string, halfmsg.Outcome, int) {}
 func (silence) Failed(string, string, error)                   {}
-func (silence) PublishedBatch(int, time.Duration)              {}
+func (silence) PublishedBatch(string, int, int, time.Duration) {}
 func (silence) Acked([]halfmsg.Claim)                          {}

@@ -192,7 +192,11 @@ func (h *house) Published(string, string, halfmsg.Outcome, int) {}
 
 func (h *house) Failed(string, string, error) {}
 
-func (h *house) PublishedBatch(int, time.Duration) { h.mu.Lock(); h.batches++; h.mu.Unlock() }
+func (h *house) PublishedBatch(string, int, int, time.Duration) {
+	h.mu.Lock()
+	h.batches++
+	h.mu.Unlock()
+}
 
 func (h *house) Acked([]halfmsg.Claim) {}
 

@@ -258,7 +258,7 @@ func (c *counts) Failed(_, exchange string, cause error) {
 	c.told = append(c.told, fmt.Sprint(exchange, ": ", cause))
 }
 
-func (c *counts) PublishedBatch(n int, _ time.Duration) {
+func (c *counts) PublishedBatch(_ string, n, _ int, _ time.Duration) {
 	c.told = append(c.told, fmt.Sprint("answered ", n))
 }
 

@@ -111,20 +111,22 @@ func (p *publication) count(outcomes []delivery.Outcome, results []halfmsg.Publi
 	if len(outcomes) == 0 {
 		return
 	}
-	p.sender.config.Metrics.PublishedBatch(len(outcomes), took)
 	type published struct {
 		exchange string
 		outcome  halfmsg.Outcome
 	}
 	counts := map[published]int{}
-	causes := map[string]error{}
+	causes, acked := map[string]error{}, 0
 	for i := range outcomes {
 		exchange, result := outcomes[i].Exchange, results[i]
 		counts[published{exchange, result.Outcome}]++
-		if result.Outcome != halfmsg.Acked {
+		if result.Outcome == halfmsg.Acked {
+			acked++
+		} else {
 			causes[exchange] = result.Cause
 		}
 	}
+	p.sender.config.Metrics.PublishedBatch(p.stage.name, len(outcomes), acked, took)
 	for exchange, cause := range causes {
 		p.sender.config.Metrics.Failed(p.stage.name, exchange, cause)
 	}

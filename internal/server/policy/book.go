@@ -81,6 +81,19 @@ func (b *Book) Of(name string) *Producer {
 	return p
 }
 
+// BoundsRate says whether a producer may not send more than a number of messages a second.
+func (b *Book) BoundsRate(name string) bool {
+	set := b.set.Load()
+	if set == nil {
+		return false
+	}
+	r, known := set.Named[name]
+	if !known {
+		r = set.Others
+	}
+	return r.CallsPerSecond > 0
+}
+
 func (b *Book) useOf(name string) *use {
 	b.mu.Lock()
 	defer b.mu.Unlock()
