@@ -75,7 +75,7 @@ func TestDeadLetterDocumentsKeepTheirForm(t *testing.T) {
 		return run([]string{"MSGHANDLER_AMQP_URL=" + vhost.URL}, args...)
 	}
 	filtered("count").want(t, 0, "2 ", "")
-	filtered("count", "--cause=1002").want(t, 0, "payments      order #: no stock\n1 ", "")
+	filtered("count", "--cause=1002").want(t, 0, "payments      order 1002: no stock\n1 ", "")
 	filtered("list", "--consumer=stock").want(t, 0, "no dead letters\n", "")
 	filtered("list", "--older-than=-1s").want(t, 2, "", "--older-than")
 	filtered("list", "--older-than=876000h").want(t, 0, "no dead letters\n", "")

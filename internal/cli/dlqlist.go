@@ -88,8 +88,8 @@ type dlqCountCommand struct {
 
 // Help returns the text below the usage in --help.
 func (c *dlqCountCommand) Help() string {
-	return `The command looks at every letter, as dlq list does. Digits in causes count as #, so that causes with ids
-are one group.`
+	return `The command looks at every letter, as dlq list does. Causes that differ by ids, numbers and addresses
+alone are one group, with the cause of one of its letters.`
 }
 
 // Run prints how many dead letters there are, by group.

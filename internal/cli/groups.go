@@ -97,7 +97,7 @@ func messageGroupRows(all []group, now time.Time) [][]string {
 	for _, g := range all {
 		rows = append(rows, []string{
 			strconv.FormatInt(g.Count, 10), g.State, g.Producer, cmp.Or(g.Exchange, halfmsg.DefaultExchange),
-			stored(g.OldestAt), stored(g.NewestAt), g.ExampleID, cmp.Or(g.Cause, halfmsg.NoCause),
+			stored(g.OldestAt), stored(g.NewestAt), g.ExampleID, cmp.Or(halfmsg.Reason(g.Cause), halfmsg.NoCause),
 		})
 	}
 	return rows

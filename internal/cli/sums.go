@@ -157,10 +157,10 @@ func perSecond(rate float64) string {
 	return strconv.FormatFloat(rate, 'f', 0, 64)
 }
 
-// failureOf writes when a call failed, and the cause of its error in short. Documents have the whole error.
+// failureOf writes when a call failed, and the reason of its error. Documents have the whole error.
 func failureOf(ago, failure string) string {
 	if failure == "" {
 		return "-"
 	}
-	return ago + ": " + halfmsg.Cause(failure, halfmsg.Name{})
+	return ago + ": " + halfmsg.Reason(failure)
 }

@@ -227,7 +227,7 @@ func (t *top) inTrouble(ctx context.Context) (groups []*troubleGroup, left int, 
 		for _, g := range response.GetGroups() {
 			if inTrouble(state, g.GetExampleError()) {
 				groups = append(groups, &troubleGroup{
-					state: state.String(), exchange: g.GetExchange(), cause: g.GetCause(), count: g.GetCount(),
+					state: state.String(), exchange: g.GetExchange(), cause: halfmsg.Reason(g.GetCause()), count: g.GetCount(),
 					estimated: response.GetSampleSize() < response.GetTotalSize(),
 					message:   g.GetProducer() + "/" + g.GetExampleId(), oldest: g.GetOldestCreateTime(),
 				})

@@ -20,9 +20,10 @@ func TestCauseLeavesOutWhatVaries(t *testing.T) {
 		"no row 4bf92f35-77b3-4da6-a3ce-929d0e0e4736 at 10.0.0.1":            "no row … at …",
 		"x509: certificate signed by unknown authority":                      "x509: certificate signed by unknown authority",
 		"a line\n\tand\x00 another":                                          "a line and another",
+		"the address shop-1.svc:9000 has 2 errors of h2":                     "the address ….svc:… has … errors of …",
 		"the leader of partition 7 is gone":                                  "the leader of partition … is gone",
 		"digest 4bf92f3577b34da6a3ce929d0e0e4736 is internationalisation":    "digest … is internationalisation",
-		"no answer of the broker within 30s":                                 "no answer of the broker within …s",
+		"no answer of the broker within 30s":                                 "no answer of the broker within …",
 		strings.Repeat("é", 200):                                             strings.Repeat("é", maxShortCause-1) + "…",
 	} {
 		if got := Cause(text, Name{Producer: "orders", ID: "o-000017"}); got != want {

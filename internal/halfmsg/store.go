@@ -161,7 +161,8 @@ type Query struct {
 	MinAge time.Duration
 	// Error limits the page to messages whose last error contains this text, in upper or lower case; empty is all.
 	Error string
-	// Cause limits the page to messages whose CauseOf is this one; empty is all.
+	// Cause limits the page to messages whose CauseOf is the cause of this text, which may be an error of one of them;
+	// empty is all.
 	Cause string
 	// IDPrefix limits the page to messages whose ids begin with this text; empty is all.
 	IDPrefix string
@@ -199,7 +200,7 @@ func (q *Query) Matches(r *Record) bool {
 	return q.matchesTarget(r) &&
 		(q.IDPrefix == "" || strings.HasPrefix(r.ID, q.IDPrefix)) &&
 		(q.Error == "" || strings.Contains(strings.ToLower(r.LastError), strings.ToLower(q.Error))) &&
-		(q.Cause == "" || CauseOf(r) == q.Cause)
+		(q.Cause == "" || CauseOf(r) == Cause(q.Cause, Name{}))
 }
 
 // matchesTarget is the part of Matches that an ACKNOWLEDGED message cannot tell.

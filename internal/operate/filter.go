@@ -1,11 +1,13 @@
 package operate
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/msghandler/msghandler/consumer"
+	"github.com/msghandler/msghandler/internal/halfmsg"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
@@ -16,10 +18,12 @@ func matcher(names []*adminv1.MessageName, f *adminv1.DeadLetterFilter) func(l *
 		keys = append(keys, n.GetProducer()+"/"+n.GetId())
 	}
 	is := func(want, value string) bool { return want == "" || want == clean(value) }
-	least := f.GetMinAge().AsDuration()
+	least, cause := f.GetMinAge().AsDuration(), halfmsg.Cause(f.GetCause(), halfmsg.Name{})
 	return func(l *consumer.Letter) bool {
 		return (len(keys) == 0 || slices.Contains(keys, clean(l.Name()))) &&
-			is(f.GetProducer(), l.Producer) && is(f.GetConsumer(), l.Queue) && is(f.GetExchange(), l.Exchange) &&
+			is(f.GetProducer(), l.Producer) && is(f.GetConsumer(), l.Queue) &&
+			is(f.GetExchange(), cmp.Or(l.Exchange, halfmsg.DefaultExchange)) &&
+			is(f.GetRoutingKey(), l.RoutingKey) && is(cause, causeOf(l)) &&
 			(contains(l.FirstCause, f.GetCauseContains()) || contains(l.Reason, f.GetCauseContains())) &&
 			(least == 0 || now.Sub(l.Since()) >= least)
 	}

@@ -2,12 +2,12 @@ package operate
 
 import (
 	"cmp"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/msghandler/msghandler/consumer"
+	"github.com/msghandler/msghandler/internal/halfmsg"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
@@ -20,24 +20,26 @@ type groups map[group]*groupCount
 type groupCount struct {
 	letters int64
 	oldest  time.Time
+	// said is the failure of the first letter, which stands for all.
+	said string
 }
 
 const (
-	// maxGroups bounds the groups. Letters beyond them are in one group, which has this cause.
-	maxGroups  = 1000
-	otherCause = "(other causes)"
-	// maxCause is how many bytes of a cause make a group.
-	maxCause = 200
+	// maxGroups bounds the groups. Letters beyond them are in one group.
+	maxGroups = 1000
+	// OtherCauses is the cause of that group.
+	OtherCauses = "(other causes)"
 )
 
 // add counts a letter.
 func (g groups) add(l *consumer.Letter) {
-	of := group{clean(l.Queue), clean(l.Exchange), clean(l.RoutingKey), shortCause(cmp.Or(l.FirstCause, l.Reason))}
+	of := group{clean(l.Queue), clean(l.Exchange), clean(l.RoutingKey), causeOf(l)}
+	said := cmp.Or(halfmsg.CauseText(failureOf(l), nameOf(l)), halfmsg.NoCause)
 	if g[of] == nil && len(g) >= maxGroups {
-		of = group{cause: otherCause}
+		of, said = group{cause: OtherCauses}, OtherCauses
 	}
 	if g[of] == nil {
-		g[of] = &groupCount{}
+		g[of] = &groupCount{said: said}
 	}
 	g[of].letters++
 	g[of].oldest = earlier(g[of].oldest, l.Since())
@@ -48,7 +50,7 @@ func (g groups) all() (all []*adminv1.DeadLetterGroup, oldest time.Time) {
 	for of, count := range g {
 		oldest = earlier(oldest, count.oldest)
 		all = append(all, &adminv1.DeadLetterGroup{
-			Consumer: of.consumer, Exchange: of.exchange, RoutingKey: of.routingKey, Cause: of.cause, Count: count.letters,
+			Consumer: of.consumer, Exchange: of.exchange, RoutingKey: of.routingKey, Cause: count.said, Count: count.letters,
 			OldestTime: moment(count.oldest),
 		})
 	}
@@ -60,12 +62,17 @@ func (g groups) all() (all []*adminv1.DeadLetterGroup, oldest time.Time) {
 	return all, oldest
 }
 
-// digits are what differs between equal causes: ids, sizes and ports.
-var digits = regexp.MustCompile(`[0-9]+`)
+// causeOf is what the failures of like letters have in common.
+func causeOf(l *consumer.Letter) string {
+	return cmp.Or(halfmsg.Cause(failureOf(l), nameOf(l)), halfmsg.NoCause)
+}
 
-// shortCause is the part of a cause that equal failures share.
-func shortCause(cause string) string {
-	return digits.ReplaceAllString(strings.ToValidUTF8(cause[:min(len(cause), maxCause)], ""), "#")
+func nameOf(l *consumer.Letter) halfmsg.Name { return halfmsg.Name{Producer: l.Producer, ID: l.ID} }
+
+// failureOf is the first failure of a letter, or else its last. Other programs write letters: the failure may be long.
+func failureOf(l *consumer.Letter) string {
+	failure := cmp.Or(l.FirstCause, l.Reason)
+	return strings.ToValidUTF8(failure[:min(len(failure), halfmsg.MaxCause)], "")
 }
 
 // earlier is the earlier of two times; a zero time counts for nothing.

@@ -27,7 +27,7 @@ type MessageText struct {
 	Broker     string `type:"filter" help:"Only those for this broker, of brokers.NAME.url; (default): for the broker of amqp.url." placeholder:"NAME"`
 	OlderThan  string `type:"age" help:"Only those that were stored at least so long ago, such as 10m." placeholder:"DURATION"`
 	Error      string `type:"filter" help:"Only those whose last error contains this text, ignoring case." placeholder:"TEXT"`
-	Cause      string `type:"filter" help:"Only those with this cause, as list --group prints it; (none): those without an error." placeholder:"TEXT"`
+	Cause      string `type:"filter" help:"Only those with the cause of this text, as list --group prints it; (none): those without an error." placeholder:"TEXT"`
 	ID         string `name:"id" type:"filter" help:"Only those whose ids begin with this text." placeholder:"TEXT"`
 	RoutingKey string `type:"filter" help:"Only those with this routing key." placeholder:"KEY"`
 	Header     string `type:"filter" help:"Only those with this header, such as tenant=nordic; needs the role reader." placeholder:"NAME=VALUE"`
@@ -97,7 +97,7 @@ func (t MessageText) Words() string {
 		{" for broker %s", t.Broker},
 		{" older than %s", t.OlderThan},
 		{" whose last error contains %q", t.Error},
-		{" with the cause %q", t.Cause},
+		{" with a cause like %q", t.Cause},
 		{" whose ids begin with %q", t.ID},
 		{" with the routing key %q", t.RoutingKey},
 		{" with the header %q", t.Header},

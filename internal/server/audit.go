@@ -197,8 +197,8 @@ func auditQuery(r *adminv1.ListAuditRequest) (audit.Query, error) {
 	if query.Result, known = auditResults[r.GetResult()]; !known {
 		c.fail("result", "is not a result")
 	}
-	c.words("actor_contains", query.By)
-	c.words("action_contains", query.Action)
+	c.words("actor_contains", query.By, maxErrorText)
+	c.words("action_contains", query.Action, maxErrorText)
 	if age := c.duration("max_age", r.GetMaxAge(), maxAge); age > 0 {
 		query.Since = time.Now().Add(-age)
 	}

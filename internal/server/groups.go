@@ -89,7 +89,8 @@ func grouped(all []halfmsg.Sampled) []*group {
 // message is the group for the API.
 func (g *group) message() *adminv1.MessageGroup {
 	return &adminv1.MessageGroup{
-		Producer: g.producer, Broker: g.broker, Exchange: g.exchange, Cause: g.cause,
+		Producer: g.producer, Broker: g.broker, Exchange: g.exchange,
+		Cause:            halfmsg.CauseText(g.oldest.LastError, g.oldest.Name),
 		Count:            int64(math.Round(g.count)),
 		OldestCreateTime: Moment(g.oldest.CreatedAt), NewestCreateTime: Moment(g.newest.CreatedAt),
 		ExampleId: g.oldest.ID, ExampleError: cut(g.oldest.LastError),

@@ -287,17 +287,23 @@ func (c *check) letterSelection(s *adminv1.DeadLetterSelection) {
 // letterFilter checks a filter. Any program may write a letter, so its texts have no form.
 func (c *check) letterFilter(path string, f *adminv1.DeadLetterFilter) {
 	for _, field := range []filterField{
-		{"producer", f.GetProducer()}, {"consumer", f.GetConsumer()}, {"exchange", f.GetExchange()},
+		{"producer", f.GetProducer()},
+		{"consumer", f.GetConsumer()},
+		{"exchange", f.GetExchange()},
+		{"routing_key", f.GetRoutingKey()},
 	} {
 		c.shortText(path+field.name, field.value)
 	}
-	c.words(path+"cause_contains", f.GetCauseContains())
+	c.words(path+"cause_contains", f.GetCauseContains(), maxErrorText)
+	c.words(path+"cause", f.GetCause(), halfmsg.MaxCause)
 	c.duration(path+"min_age", f.GetMinAge(), maxAge)
 }
 
 // letterFields are the texts of a filter that tell its listing from others.
 func letterFields(f *adminv1.DeadLetterFilter) []string {
-	return []string{f.GetProducer(), f.GetConsumer(), f.GetExchange(), f.GetCauseContains()}
+	return []string{
+		f.GetProducer(), f.GetConsumer(), f.GetExchange(), f.GetRoutingKey(), f.GetCauseContains(), f.GetCause(),
+	}
 }
 
 // letterTexts describes a filter for the audit trail.
@@ -306,7 +312,9 @@ func letterTexts(f *adminv1.DeadLetterFilter) []string {
 		{"producer", f.GetProducer()},
 		{"consumer", f.GetConsumer()},
 		{"exchange", f.GetExchange()},
-		{"cause", f.GetCauseContains()},
+		{"routing_key", f.GetRoutingKey()},
+		{"cause_contains", f.GetCauseContains()},
+		{"cause", f.GetCause()},
 	})
 	if age := f.GetMinAge().AsDuration(); age > 0 {
 		texts = append(texts, "min_age="+age.String())

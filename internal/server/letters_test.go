@@ -121,7 +121,7 @@ func TestChangesOfLettersAreRecorded(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	const filter = `"queue=\"payments\" cause=\"stock\""`
+	const filter = `"queue=\"payments\" cause_contains=\"stock\""`
 	want := []string{
 		` grpc replay_dead_letters begun / [] filter=` + filter + ` reason="fixed" `,
 		` grpc replay_dead_letters done / [orders/1] filter=` + filter + ` reason="fixed" ` +

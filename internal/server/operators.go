@@ -177,8 +177,8 @@ func (s *Server) query(c *check, path string, f *adminv1.MessageFilter, states [
 	c.shortText("broker", query.Broker)
 	c.shortText("id_prefix", query.IDPrefix)
 	c.shortText("routing_key", query.RoutingKey)
-	c.words("error_contains", query.Error)
-	c.words("cause", query.Cause)
+	c.words("error_contains", query.Error, maxErrorText)
+	c.words("cause", query.Cause, halfmsg.MaxCause)
 	query.HeaderName, query.HeaderValue = c.searchedHeader("header", f.GetHeader())
 	return query
 }
@@ -192,9 +192,9 @@ func (c *check) pageSize(size int32) int {
 }
 
 // words checks a text to look for in last errors.
-func (c *check) words(field, text string) {
-	if n := utf8.RuneCountInString(text); n > maxErrorText {
-		c.fail(field, "has %d characters, more than %d", n, maxErrorText)
+func (c *check) words(field, text string, most int) {
+	if n := utf8.RuneCountInString(text); n > most {
+		c.fail(field, "has %d characters, more than %d", n, most)
 	}
 }
 

@@ -1060,7 +1060,8 @@ type MessageFilter struct {
 	IdPrefix string `protobuf:"bytes,6,opt,name=id_prefix,json=idPrefix,proto3" json:"id_prefix,omitempty"`
 	// Messages with this header, as NAME=VALUE. The filter needs the role that sees headers.
 	Header string `protobuf:"bytes,7,opt,name=header,proto3" json:"header,omitempty"`
-	// Messages whose last error has this cause, as GroupMessages names it; "(none)": without an error.
+	// Messages whose last error has the cause of this text, as GroupMessages names it: ids, numbers and addresses do not count.
+	// "(none)": without an error.
 	Cause string `protobuf:"bytes,8,opt,name=cause,proto3" json:"cause,omitempty"`
 	// Messages whose last error contains this text, ignoring case; at most 200 characters.
 	ErrorContains string `protobuf:"bytes,9,opt,name=error_contains,json=errorContains,proto3" json:"error_contains,omitempty"`
@@ -1465,7 +1466,8 @@ type MessageGroup struct {
 	Broker string `protobuf:"bytes,2,opt,name=broker,proto3" json:"broker,omitempty"`
 	// Empty: the default exchange, or unknown, as of ACKNOWLEDGED messages.
 	Exchange string `protobuf:"bytes,3,opt,name=exchange,proto3" json:"exchange,omitempty"`
-	// The last error in short, without ids, numbers and addresses; empty: no error.
+	// What the oldest of those that were read failed with, in short: the others differ by ids, numbers and addresses alone.
+	// Empty: no error.
 	Cause string `protobuf:"bytes,4,opt,name=cause,proto3" json:"cause,omitempty"`
 	// How many; estimated where not all messages were read.
 	Count int64 `protobuf:"varint,5,opt,name=count,proto3" json:"count,omitempty"`
@@ -4636,12 +4638,15 @@ type DeadLetterFilter struct {
 	Producer string                 `protobuf:"bytes,1,opt,name=producer,proto3" json:"producer,omitempty"`
 	// The queue, topic or stream that the message was consumed from.
 	Consumer string `protobuf:"bytes,2,opt,name=consumer,proto3" json:"consumer,omitempty"`
-	// The exchange, topic or stream that the message was published to.
+	// The exchange, topic or stream that the message was published to; "(default)": the default exchange.
 	Exchange string `protobuf:"bytes,3,opt,name=exchange,proto3" json:"exchange,omitempty"`
 	// A part of the first cause or of the last reason, ignoring case.
 	CauseContains string `protobuf:"bytes,4,opt,name=cause_contains,json=causeContains,proto3" json:"cause_contains,omitempty"`
 	// Only letters that have waited for at least so long.
-	MinAge        *durationpb.Duration `protobuf:"bytes,5,opt,name=min_age,json=minAge,proto3" json:"min_age,omitempty"`
+	MinAge     *durationpb.Duration `protobuf:"bytes,5,opt,name=min_age,json=minAge,proto3" json:"min_age,omitempty"`
+	RoutingKey string               `protobuf:"bytes,6,opt,name=routing_key,json=routingKey,proto3" json:"routing_key,omitempty"`
+	// Letters with the cause of this text, as CountDeadLetters names it: ids, numbers and addresses do not count.
+	Cause         string `protobuf:"bytes,7,opt,name=cause,proto3" json:"cause,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4709,6 +4714,20 @@ func (x *DeadLetterFilter) GetMinAge() *durationpb.Duration {
 		return x.MinAge
 	}
 	return nil
+}
+
+func (x *DeadLetterFilter) GetRoutingKey() string {
+	if x != nil {
+		return x.RoutingKey
+	}
+	return ""
+}
+
+func (x *DeadLetterFilter) GetCause() string {
+	if x != nil {
+		return x.Cause
+	}
+	return ""
 }
 
 // DeadLetterSelection says which letters of a queue are meant.
@@ -5241,12 +5260,13 @@ func (x *CountDeadLettersResponse) GetDestinations() []*DeadLetterDestination {
 	return nil
 }
 
-// DeadLetterGroup is letters that a consumer gave up for one cause. Digits in causes are #.
+// DeadLetterGroup is letters that a consumer gave up for one cause.
 type DeadLetterGroup struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Consumer      string                 `protobuf:"bytes,1,opt,name=consumer,proto3" json:"consumer,omitempty"`
-	Exchange      string                 `protobuf:"bytes,2,opt,name=exchange,proto3" json:"exchange,omitempty"`
-	RoutingKey    string                 `protobuf:"bytes,3,opt,name=routing_key,json=routingKey,proto3" json:"routing_key,omitempty"`
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Consumer   string                 `protobuf:"bytes,1,opt,name=consumer,proto3" json:"consumer,omitempty"`
+	Exchange   string                 `protobuf:"bytes,2,opt,name=exchange,proto3" json:"exchange,omitempty"`
+	RoutingKey string                 `protobuf:"bytes,3,opt,name=routing_key,json=routingKey,proto3" json:"routing_key,omitempty"`
+	// What one of the letters failed with, in short: the others differ by ids, numbers and addresses alone.
 	Cause         string                 `protobuf:"bytes,4,opt,name=cause,proto3" json:"cause,omitempty"`
 	Count         int64                  `protobuf:"varint,5,opt,name=count,proto3" json:"count,omitempty"`
 	OldestTime    *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=oldest_time,json=oldestTime,proto3" json:"oldest_time,omitempty"`
@@ -6006,13 +6026,16 @@ const file_msghandler_admin_v1_admin_proto_rawDesc = "" +
 	"\rcount_at_most\x18\x05 \x01(\bR\vcountAtMost\x12;\n" +
 	"\voldest_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"oldestTime\x12\x18\n" +
-	"\aproblem\x18\a \x01(\tR\aproblem\"\xc1\x01\n" +
+	"\aproblem\x18\a \x01(\tR\aproblem\"\xf8\x01\n" +
 	"\x10DeadLetterFilter\x12\x1a\n" +
 	"\bproducer\x18\x01 \x01(\tR\bproducer\x12\x1a\n" +
 	"\bconsumer\x18\x02 \x01(\tR\bconsumer\x12\x1a\n" +
 	"\bexchange\x18\x03 \x01(\tR\bexchange\x12%\n" +
 	"\x0ecause_contains\x18\x04 \x01(\tR\rcauseContains\x122\n" +
-	"\amin_age\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x06minAge\"\x8c\x01\n" +
+	"\amin_age\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x06minAge\x12\x1f\n" +
+	"\vrouting_key\x18\x06 \x01(\tR\n" +
+	"routingKey\x12\x14\n" +
+	"\x05cause\x18\a \x01(\tR\x05cause\"\x8c\x01\n" +
 	"\x13DeadLetterSelection\x126\n" +
 	"\x05names\x18\x01 \x03(\v2 .msghandler.admin.v1.MessageNameR\x05names\x12=\n" +
 	"\x06filter\x18\x02 \x01(\v2%.msghandler.admin.v1.DeadLetterFilterR\x06filter\"\x9e\x02\n" +
