@@ -38,7 +38,7 @@ type chartCache struct {
 	charts Charts
 
 	mu     sync.Mutex
-	ranges map[string]*cachedRange
+	ranges map[history.Range]*cachedRange
 }
 
 // cachedRange has the buckets of a range.
@@ -53,16 +53,16 @@ type cachedRange struct {
 }
 
 func newChartCache(charts Charts) *chartCache {
-	return &chartCache{charts: charts, ranges: map[string]*cachedRange{}}
+	return &chartCache{charts: charts, ranges: map[history.Range]*cachedRange{}}
 }
 
 // get returns a range, at most statsInterval old. With an error there are the buckets that were read before.
 func (c *chartCache) get(ctx context.Context, r history.Range) (history.Series, error) {
 	c.mu.Lock()
-	cached := c.ranges[r.Name]
+	cached := c.ranges[r]
 	if cached == nil {
 		cached = &cachedRange{}
-		c.ranges[r.Name] = cached
+		c.ranges[r] = cached
 	}
 	c.mu.Unlock()
 	cached.mu.Lock()

@@ -17,13 +17,18 @@ const readOut = `document.querySelector(".chart .read-out")?.innerText ?? ""`
 func TestChartsHaveRangesAndValues(t *testing.T) {
 	b := browse(t, busy().serve(t))
 	b.Open("/")
-	b.Shows("The last hour", "Messages per second", "1 day", "600")
+	b.Shows("The last hour", "Messages per second", "1 day", "15 minutes", "600", "logarithmic")
 	b.Click(`nav a[href*="range=1d"]`)
 	b.Shows("The last day", "From half message to acknowledgement")
 	b.Click(`#producers a[href*="producer=orders"].to-chart`)
 	b.Shows("The last day of producer orders", "Refused calls per 3 min", "charts of all messages")
 	b.Click(`nav a[href*="range=1h"]`)
 	b.Shows("The last hour of producer orders", "Refused calls per 10 s")
+
+	b.Do(chromedp.SendKeys(chromedp.CSS(`.window [name=from]`), "20m"))
+	b.Click(`.window button`)
+	b.Shows("From 2", " of producer orders", "Refused calls per 10 s")
+	b.Click(`nav a[href*="range=1h"]`)
 
 	// The pointer shows the values of a step.
 	const box = `document.querySelector(".plot").getBoundingClientRect()`

@@ -8,8 +8,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -44,6 +42,7 @@ type scene struct {
 	findings  []*adminv1.Finding
 	records   []*adminv1.MessageRecord
 	audited   []*adminv1.AuditRecord
+	problems  []*adminv1.Finding
 	// groups are of the messages by state, of grouped in all.
 	groups   map[msghandlerv1.State][]*adminv1.MessageGroup
 	grouped  int64
@@ -362,6 +361,7 @@ func trail(now time.Time) []*adminv1.AuditRecord {
 	byFilter := discard("orders/2026-481100", "orders/2026-481101")
 	byFilter.Count, byFilter.Filter = 312, `state=dead producer="orders" exchange="invoices"`
 	byFilter.Action = adminv1.AuditAction_AUDIT_ACTION_RETRY
+	byFilter.Instance = "shop-coordinator-0"
 	byFilter.Time, byFilter.Reason = at(4*time.Minute), "the exchange invoices is back"
 	return []*adminv1.AuditRecord{
 		byFilter,
@@ -375,7 +375,8 @@ func trail(now time.Time) []*adminv1.AuditRecord {
 		discard("orders/2026-470001"),
 		{
 			Time: at(3 * time.Hour), Channel: adminv1.AuditChannel_AUDIT_CHANNEL_CONFIG,
-			Action: adminv1.AuditAction_AUDIT_ACTION_RELOAD, Result: adminv1.AuditResult_AUDIT_RESULT_FAILED,
+			Action:   adminv1.AuditAction_AUDIT_ACTION_RELOAD,
+			Instance: "shop-coordinator-1", Result: adminv1.AuditResult_AUDIT_RESULT_FAILED,
 			Cause: "producers.billing.quota: \"many\" is no number; the coordinator goes on with the configuration before it",
 		},
 		{
@@ -443,53 +444,6 @@ func dead(i int, now time.Time) *adminv1.MessageRecord {
 				"tenant":      "nordic",
 			},
 		},
-	}
-}
-
-// TestScreenshots takes the pictures of the docs, and demands that no page is wider than its screen.
-func TestScreenshots(t *testing.T) {
-	s := busy()
-	dir := *shots
-	if dir == "" {
-		dir = t.TempDir()
-	}
-	b := browse(t, s.serve(t))
-	paths := map[string]string{
-		"overview": "/", "messages": "/messages?state=dead", "message": "/message?producer=orders&id=2026-481100",
-		"found": "/find?name=2026-481100",
-		"audit": "/audit",
-		"retry": "/change?action=retry&all=1&state=dead&exchange=invoices&error=no+exchange",
-	}
-	for _, screen := range []struct {
-		name          string
-		width, height int64
-		scale         float64
-	}{{"desktop", 1280, 900, 1}, {"phone", 390, 844, 1.5}} {
-		for _, theme := range []string{"light", "dark"} {
-			b.Do(chromedp.EmulateViewport(screen.width, screen.height, chromedp.EmulateScale(screen.scale)))
-			b.Theme(theme)
-			for name, path := range paths {
-				b.Open(path)
-				if over := b.Overflow(); over > 0 {
-					t.Errorf("%s at %s is %d pixels too wide", name, screen.name, over)
-				}
-				take := chromedp.FullScreenshot(100)
-				if name == "messages" {
-					take = chromedp.CaptureScreenshot() // the whole page would be a long picture
-				}
-				picture, err := chromedp.Run(b.Ctx, take)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if name != "overview" && (screen.name == "desktop") != (theme == "light") {
-					continue // every page once on each screen will do for the docs
-				}
-				file := filepath.Join(dir, fmt.Sprintf("console-%s-%s-%s.png", name, screen.name, theme))
-				if err := os.WriteFile(file, picture, 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-		}
 	}
 }
 

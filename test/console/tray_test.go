@@ -1,10 +1,14 @@
 package console
 
 import (
+	"cmp"
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
@@ -18,6 +22,24 @@ type tray struct {
 	pages.Admin
 	queue  *adminv1.DeadLetterQueue
 	letter *adminv1.DeadLetter
+	// others are further dead letters, a group each of so many.
+	others map[*adminv1.DeadLetter]int64
+}
+
+// morning has dead letters of three causes.
+func morning() tray {
+	t := trayOf("payments")
+	t.others = map[*adminv1.DeadLetter]int64{}
+	letter := func(id, cause string) *adminv1.DeadLetter {
+		l := proto.CloneOf(t.letter)
+		l.Producer, l.FirstCause, l.Reason = "orders", cause, cause
+		l.Message.Id, l.Message.Exchange, l.Message.RoutingKey = id, "orders", "order.paid"
+		return l
+	}
+	t.letter = letter("2026-481101", "order 481101: no stock of A-1742")
+	t.others[letter("2026-481107", "connect to the database: dial tcp 10.20.8.15:5432: connection refused")] = 212
+	t.others[letter("2026-481130", "the amount 0.00 is not positive")] = 3
+	return t
 }
 
 // trayOf has a text in every field.
@@ -49,7 +71,8 @@ func (t tray) ListDeadLetters(
 	context.Context, *adminv1.ListDeadLettersRequest, ...grpc.CallOption,
 ) (*adminv1.ListDeadLettersResponse, error) {
 	return &adminv1.ListDeadLettersResponse{
-		Letters: []*adminv1.DeadLetter{t.letter}, NextPageToken: "100", Note: "The look ended.",
+		Letters:       append([]*adminv1.DeadLetter{t.letter}, slices.Collect(maps.Keys(t.others))...),
+		NextPageToken: "100", Note: "The look ended.",
 	}, nil
 }
 
@@ -65,7 +88,19 @@ func (t tray) CountDeadLetters(
 	context.Context, *adminv1.CountDeadLettersRequest, ...grpc.CallOption,
 ) (*adminv1.CountDeadLettersResponse, error) {
 	to := []*adminv1.DeadLetterDestination{{Exchange: "orders", Count: 1}}
-	return &adminv1.CountDeadLettersResponse{Count: 1, More: true, Destinations: to}, nil
+	var groups []*adminv1.DeadLetterGroup
+	group := func(l *adminv1.DeadLetter, n int64) {
+		groups = append(groups, &adminv1.DeadLetterGroup{
+			Consumer: l.GetConsumer(), Exchange: l.GetMessage().GetExchange(), RoutingKey: l.GetMessage().GetRoutingKey(),
+			Cause: l.GetFirstCause(), Count: n, OldestTime: l.GetSinceTime(),
+		})
+	}
+	group(t.letter, 1)
+	for l, n := range t.others {
+		group(l, n)
+	}
+	slices.SortFunc(groups, func(a, b *adminv1.DeadLetterGroup) int { return cmp.Compare(b.GetCount(), a.GetCount()) })
+	return &adminv1.CountDeadLettersResponse{Count: 1, More: true, Destinations: to, Groups: groups}, nil
 }
 
 // ReplayDeadLetters implements pages.Admin.

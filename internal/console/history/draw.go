@@ -3,7 +3,6 @@ package history
 import (
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 	"time"
 )
@@ -25,8 +24,8 @@ const (
 	Height = 100
 )
 
-// NewLine draws values, one for each step, on a scale that ends at top. NaN is a gap.
-func NewLine(values []float64, top float64) Line {
+// NewLine draws values, one for each step, on an axis. NaN is a gap.
+func NewLine(values []float64, on Axis) Line {
 	line := Line{Last: math.NaN()}
 	if len(values) > 0 {
 		line.Last = values[len(values)-1]
@@ -36,22 +35,12 @@ func NewLine(values []float64, top float64) Line {
 			line.Known, line.Top = true, max(line.Top, v)
 		}
 	}
-	line.Path, line.Area = draw(values, top)
+	line.Path, line.Area = draw(values, on)
 	return line
 }
 
-// Top is the largest of all values.
-func Top(all ...[]float64) (top float64) {
-	for _, v := range slices.Concat(all...) {
-		if v > top {
-			top = v
-		}
-	}
-	return top
-}
-
 // draw gives the path of a line, each stretch without a gap on its own. A value between two gaps is a short dash.
-func draw(values []float64, top float64) (path, area string) {
+func draw(values []float64, on Axis) (path, area string) {
 	var line, below strings.Builder
 	step := float64(Width) / float64(max(1, len(values)))
 	open := false
@@ -60,10 +49,7 @@ func draw(values []float64, top float64) (path, area string) {
 			open = false
 			continue
 		}
-		x, y := (float64(i)+.5)*step, float64(Height)
-		if top > 0 {
-			y = Height * (1 - v/top)
-		}
+		x, y := (float64(i)+.5)*step, Height*(1-on.Place(v))
 		alone := !open && (i+1 == len(values) || math.IsNaN(values[i+1]))
 		switch {
 		case alone:
@@ -85,12 +71,12 @@ func draw(values []float64, top float64) (path, area string) {
 }
 
 // Scale is the scale of an axis for values up to top: round values from 0 on, at most five of them.
-func Scale(top float64, steps func(yield func(float64) bool)) []float64 {
+func Scale(top float64) []float64 {
 	const most = 4
 	if top == 0 {
 		return []float64{0, 1}
 	}
-	for step := range steps {
+	for step := range decimal {
 		if n := math.Ceil(top / step); n <= most {
 			scale := []float64{0}
 			for i := 1; i <= int(n); i++ {
@@ -102,28 +88,13 @@ func Scale(top float64, steps func(yield func(float64) bool)) []float64 {
 	return []float64{0, top}
 }
 
-// Decimal are the steps 1, 2 and 5, and their multiples by ten, from a tenth on.
-func Decimal(yield func(float64) bool) {
+// decimal are the steps 1, 2 and 5, and their multiples by ten, from a tenth on.
+func decimal(yield func(float64) bool) {
 	for unit := .1; unit < 1e12; unit *= 10 {
 		for _, n := range []float64{1, 2, 5} {
 			if !yield(n * unit) {
 				return
 			}
-		}
-	}
-}
-
-// Seconds are steps for times in seconds: decimal ones up to 20 seconds, and then parts of minutes and hours.
-func Seconds(yield func(float64) bool) {
-	for _, d := range []time.Duration{
-		time.Millisecond, 2 * time.Millisecond, 5 * time.Millisecond, 10 * time.Millisecond, 20 * time.Millisecond,
-		50 * time.Millisecond, 100 * time.Millisecond, 200 * time.Millisecond, 500 * time.Millisecond,
-		time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second, 20 * time.Second, 30 * time.Second,
-		time.Minute, 2 * time.Minute, 5 * time.Minute, 10 * time.Minute, 20 * time.Minute, 30 * time.Minute,
-		time.Hour, 2 * time.Hour, 3 * time.Hour, 6 * time.Hour, 12 * time.Hour, 24 * time.Hour,
-	} {
-		if !yield(d.Seconds()) {
-			return
 		}
 	}
 }
@@ -135,16 +106,25 @@ type Tick struct {
 	Place float64
 }
 
-// tickSteps are the times between two ticks, by range.
-var tickSteps = map[string]time.Duration{"1h": 15 * time.Minute, "1d": 6 * time.Hour, "1w": 24 * time.Hour}
+// tickSteps are the times between two ticks, of which a chart has at most maxTicks.
+var tickSteps = []time.Duration{
+	time.Minute, 5 * time.Minute, 15 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour,
+}
+
+const maxTicks = 7
 
 // Ticks are the round times of the series, except close to the edges.
 func (s Series) Ticks() (ticks []Tick) {
 	const edge = 3
-	step := tickSteps[s.Range.Name]
-	first := s.TimeOf(0)
-	for at := floor(first, step).Add(step); ; at = at.Add(step) {
-		place := 100 * at.Sub(first).Seconds() / s.Range.Span.Seconds()
+	step := tickSteps[len(tickSteps)-1]
+	for _, each := range tickSteps {
+		if s.Span() <= maxTicks*each {
+			step = each
+			break
+		}
+	}
+	for at := floor(s.first, step).Add(step); ; at = at.Add(step) {
+		place := 100 * at.Sub(s.first).Seconds() / s.Span().Seconds()
 		if place > 100-edge {
 			return ticks
 		}

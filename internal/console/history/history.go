@@ -22,18 +22,14 @@ const Interval = 10 * time.Second
 // MaxNames is how many producers, and how many exchanges, a bucket holds.
 const MaxNames = 20
 
-// Range is how far back charts reach, and the time of a bucket.
-type Range struct {
-	// Name is the name in links, and Words the name for people.
-	Name, Words string
-	Span, Step  time.Duration
-}
+// Range is how far back buckets of a time are kept.
+type Range struct{ Span, Step time.Duration }
 
-// Ranges are the ranges of charts. The first is the default.
+// Ranges are the kept buckets, the finest first.
 var Ranges = []Range{
-	{"1h", "hour", time.Hour, Interval},
-	{"1d", "day", 24 * time.Hour, 3 * time.Minute},
-	{"1w", "week", 7 * 24 * time.Hour, 20 * time.Minute},
+	{time.Hour, Interval},
+	{24 * time.Hour, 3 * time.Minute},
+	{7 * 24 * time.Hour, 20 * time.Minute},
 }
 
 // Begin is when the bucket of a time begins.
@@ -42,16 +38,6 @@ func (r Range) Begin(t time.Time) time.Time { return floor(t, r.Step) }
 // floor is the last multiple of a step up to a time.
 func floor(t time.Time, step time.Duration) time.Time {
 	return time.UnixMilli(t.UnixMilli() - t.UnixMilli()%step.Milliseconds())
-}
-
-// RangeOf is the range with a name, and otherwise the default range.
-func RangeOf(name string) Range {
-	for _, r := range Ranges {
-		if r.Name == name {
-			return r
-		}
-	}
-	return Ranges[0]
 }
 
 // Named are the counts of a producer or an exchange.
@@ -192,6 +178,10 @@ type Series struct {
 	Range   Range
 	Now     time.Time
 	Buckets []Bucket
+
+	// first is when the first step begins, and count is the number of steps.
+	first time.Time
+	count int
 }
 
 // leastFor is how much of a longer bucket's time must be over before the bucket is drawn.
@@ -199,7 +189,8 @@ const leastFor = 30 * time.Second
 
 // NewSeries makes a series. Buckets that have just begun are left out: not every coordinator has added to them.
 func NewSeries(r Range, buckets []Bucket, now time.Time) Series {
-	s := Series{Range: r, Now: now}
+	s := Series{Range: r, Now: now, count: int(r.Span / r.Step)}
+	s.first = r.Begin(now.Add(-min(r.Step, leastFor))).Add(-time.Duration(s.count-1) * r.Step)
 	for _, b := range buckets {
 		b.For = min(r.Step, now.Sub(b.At))
 		if b.At.After(now.Add(-r.Span-r.Step)) && b.For >= min(r.Step, leastFor) {
@@ -211,30 +202,24 @@ func NewSeries(r Range, buckets []Bucket, now time.Time) Series {
 
 // Values are the values of the steps of the range, the oldest first. NaN is a gap.
 func (s Series) Values(value func(Bucket) float64) []float64 {
-	values := make([]float64, s.steps())
+	values := make([]float64, s.count)
 	for i := range values {
 		values[i] = math.NaN()
 	}
-	first := s.TimeOf(0)
 	for _, b := range s.Buckets {
-		if i := int(b.At.Sub(first) / s.Range.Step); i >= 0 && i < len(values) {
+		if i := int(b.At.Sub(s.first) / s.Range.Step); !b.At.Before(s.first) && i < len(values) {
 			values[i] = value(b)
 		}
 	}
 	return values
 }
 
-func (s Series) steps() int { return int(s.Range.Span / s.Range.Step) }
-
-// TimeOf is when a step begins. The last step is the newest that is drawn.
-func (s Series) TimeOf(step int) time.Time {
-	last := s.Range.Begin(s.Now.Add(-min(s.Range.Step, leastFor)))
-	return last.Add(-time.Duration(s.steps()-1-step) * s.Range.Step)
-}
+// TimeOf is when a step begins.
+func (s Series) TimeOf(step int) time.Time { return s.first.Add(time.Duration(step) * s.Range.Step) }
 
 // Latest is the newest bucket that is drawn, if it is known.
 func (s Series) Latest() (Bucket, bool) {
-	if n := len(s.Buckets); n > 0 && s.Buckets[n-1].At.Equal(s.TimeOf(s.steps()-1)) {
+	if n := len(s.Buckets); n > 0 && s.Buckets[n-1].At.Equal(s.TimeOf(s.count-1)) {
 		return s.Buckets[n-1], true
 	}
 	return Bucket{}, false

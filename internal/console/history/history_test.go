@@ -119,7 +119,7 @@ func TestLongBucketIsDrawnEarly(t *testing.T) {
 	t.Parallel()
 	at := time.Unix(1_200_000_000, 0)
 	bucket := []history.Bucket{{At: at, In: 600}}
-	week := history.RangeOf("1w")
+	week := history.Ranges[2]
 	if s := history.NewSeries(week, bucket, at.Add(29*time.Second)); len(s.Buckets) != 0 {
 		t.Errorf("after 29 s there are %v", s.Buckets)
 	}
@@ -132,7 +132,7 @@ func TestLongBucketIsDrawnEarly(t *testing.T) {
 func TestALineIsInterruptedByGaps(t *testing.T) {
 	t.Parallel()
 	nan := math.NaN()
-	line := history.NewLine([]float64{0, 50, nan, 100, nan, 25}, 100)
+	line := history.NewLine([]float64{0, 50, nan, 100, nan, 25}, history.Axis{Marks: []float64{0, 100}})
 	if want := "M50.0 100.0L150.0 50.0M300.0 0.0H400.0M500.0 75.0H600.0"; line.Path != want {
 		t.Errorf("path %s, want %s", line.Path, want)
 	}
@@ -142,7 +142,7 @@ func TestALineIsInterruptedByGaps(t *testing.T) {
 	if line.Top != 100 || line.Last != 25 || !line.Known {
 		t.Errorf("got %+v", line)
 	}
-	if none := history.NewLine([]float64{nan}, 0); none.Known || none.Path != "" || !math.IsNaN(none.Last) {
+	if none := history.NewLine([]float64{nan}, history.Linear()); none.Known || none.Path != "" || !math.IsNaN(none.Last) {
 		t.Errorf("got %+v", none)
 	}
 }
@@ -152,13 +152,8 @@ func TestScalesHaveRoundValues(t *testing.T) {
 	for top, want := range map[float64]string{
 		0: "[0 1]", .3: "[0 0.1 0.2 0.30000000000000004]", 7: "[0 2 4 6 8]", 1480: "[0 500 1000 1500]",
 	} {
-		if got := fmt.Sprint(history.Scale(top, history.Decimal)); got != want {
+		if got := fmt.Sprint(history.Scale(top)); got != want {
 			t.Errorf("up to %v: %s, want %s", top, got, want)
-		}
-	}
-	for top, want := range map[float64]string{.0031: "[0 0.001 0.002 0.003 0.004]", 100: "[0 30 60 90 120]"} {
-		if got := fmt.Sprint(history.Scale(top, history.Seconds)); got != want {
-			t.Errorf("up to %v s: %s, want %s", top, got, want)
 		}
 	}
 }
@@ -167,15 +162,93 @@ func TestTicksAreRoundTimes(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 26, 13, 47, 3, 0, time.UTC)
 	for name, want := range map[string]string{
-		"1h": "[26 13:00 26 13:15 26 13:30 26 13:45]", "1d": "[25 18:00 26 00:00 26 06:00 26 12:00]",
+		"15m": "[26 13:35 26 13:40 26 13:45]",
+		"1h":  "[26 13:00 26 13:15 26 13:30 26 13:45]", "1d": "[25 18:00 26 00:00 26 06:00 26 12:00]",
 		"1w": "[20 00:00 21 00:00 22 00:00 23 00:00 24 00:00 25 00:00 26 00:00]",
 	} {
 		var got []string
-		for _, tick := range history.NewSeries(history.RangeOf(name), nil, now).Ticks() {
+		w := history.PresetOf(name)
+		for _, tick := range history.NewSeries(w.Range, nil, now).In(w).Ticks() {
 			got = append(got, tick.At.Format("02 15:04"))
 		}
 		if fmt.Sprint(got) != want {
 			t.Errorf("%s: %v, want %s", name, got, want)
 		}
+	}
+}
+
+// A day with an outage is drawn at the height of the day, and what is above is told.
+func TestOneOutageDoesNotFlattenDay(t *testing.T) {
+	t.Parallel()
+	day := make([]float64, 480)
+	for i := range day {
+		day[i] = 100 + float64(i%7)
+	}
+	if a := history.Linear(day); a.Cut || a.Marks[len(a.Marks)-1] != 150 {
+		t.Errorf("without an outage the axis is %+v", a)
+	}
+	day[200], day[201] = 42_000, 38_000
+	a := history.Linear(day, []float64{math.NaN(), 0})
+	if end := a.Marks[len(a.Marks)-1]; !a.Cut || end != 150 || a.Place(42_000) != 1 || a.Place(75) != .5 ||
+		a.Place(0) != 0 {
+		t.Errorf("with an outage the axis is %+v", a)
+	}
+	if few := history.Linear([]float64{1, 2, 900}); few.Cut {
+		t.Errorf("three values are cut: %+v", few)
+	}
+}
+
+func TestTimesStandOnLogarithmicAxis(t *testing.T) {
+	t.Parallel()
+	for want, values := range map[string][]float64{
+		"[0.001 0.01 0.1 1]": {math.NaN()}, "[0.001 0.01 0.1 1 10 60 600]": {.004, 90},
+		"[0.001 0.01]": {.01}, "[36000 86400]": {1e9}, "[10 60]": {10, 60},
+	} {
+		a := history.Times(values)
+		if got := fmt.Sprint(a.Marks); got != want {
+			t.Errorf("of %v: %s, want %s", values, got, want)
+		}
+		last := a.Marks[len(a.Marks)-1]
+		if a.Place(a.Marks[0]) != 0 || a.Place(0) != 0 || a.Place(last) != 1 || a.Cut != (values[0] == 1e9) {
+			t.Errorf("of %v: %+v", values, a)
+		}
+	}
+	if place := history.Times([]float64{.001, 10}).Place(.1); math.Abs(place-.5) > 1e-9 {
+		t.Errorf("a tenth of a second is at %v", place)
+	}
+}
+
+// A free window has the finest buckets that reach back to its beginning.
+func TestWindowsShowPartsOfSeries(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 26, 13, 47, 3, 0, time.UTC)
+	ago := func(d time.Duration) time.Time { return now.Add(-d) }
+	for _, c := range []struct {
+		from, until time.Duration
+		step        time.Duration
+		first       string
+		values      int
+	}{
+		{20 * time.Minute, 10 * time.Minute, 10 * time.Second, "26 13:27:00", 61},
+		{11 * time.Hour, 10 * time.Hour, 3 * time.Minute, "26 02:45:00", 21},
+		{50 * time.Hour, 49 * time.Hour, 20 * time.Minute, "24 11:40:00", 4},
+		{10 * time.Minute, 0, 10 * time.Second, "26 13:37:00", 60},
+		{1000 * time.Hour, 0, 20 * time.Minute, "19 14:00:00", 504},
+		{time.Second, 0, 10 * time.Second, "26 13:46:50", 1},
+	} {
+		w := history.Between(ago(c.from), ago(c.until), now)
+		s := history.NewSeries(w.Range, nil, now).In(w)
+		values := s.Values(func(history.Bucket) float64 { return 0 })
+		if got := s.TimeOf(0).UTC().Format("02 15:04:05"); got != c.first || len(values) != c.values ||
+			s.Range.Step != c.step || s.Span() != time.Duration(c.values)*c.step {
+			t.Errorf("from %v to %v ago: %d steps of %v from %s", c.from, c.until, len(values), s.Range.Step, got)
+		}
+	}
+	quarter := history.PresetOf("15m")
+	bucket := history.Bucket{At: ago(33 * time.Second).Truncate(10 * time.Second), In: 50}
+	s := history.NewSeries(quarter.Range, []history.Bucket{bucket}, now)
+	values := s.In(quarter).Values(func(b history.Bucket) float64 { return b.Rate(b.In) })
+	if len(values) != 90 || values[87] != 5 || s.In(quarter).PlaceOf(now) != 100 {
+		t.Errorf("the last quarter of an hour is %v", values)
 	}
 }

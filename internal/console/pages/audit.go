@@ -49,7 +49,9 @@ type auditRecord struct {
 	*adminv1.AuditRecord
 	// Done is the action: a refused method by its last part.
 	Done string
-	// More is how many messages are not named.
+	// Things are what the record counts.
+	Things string
+	// More is how many of them are not named.
 	More int64
 }
 
@@ -103,7 +105,7 @@ func (p *Pages) fillAudit(r *http.Request, data *auditData) error {
 	}
 	for _, record := range page.GetRecords() {
 		data.Records = append(data.Records, auditRecord{
-			record, path.Base(cmp.Or(operate.Word(record.GetAction()), record.GetMethod())),
+			record, path.Base(cmp.Or(operate.Word(record.GetAction()), record.GetMethod())), thingsOf(record),
 			max(0, record.GetCount()-int64(len(record.GetNames()))),
 		})
 	}
@@ -112,4 +114,22 @@ func (p *Pages) fillAudit(r *http.Request, data *auditData) error {
 		data.Next = "/audit?" + strings.TrimPrefix(f.Query()+"&"+values.Encode(), "&")
 	}
 	return nil
+}
+
+// thingsOf says what a record counts: keys of the configuration, tokens, dead letters or messages.
+func thingsOf(r *adminv1.AuditRecord) string {
+	things := "messages"
+	switch r.GetAction() {
+	case adminv1.AuditAction_AUDIT_ACTION_RELOAD:
+		things = "keys"
+	case adminv1.AuditAction_AUDIT_ACTION_TOKEN:
+		things = "tokens"
+	case adminv1.AuditAction_AUDIT_ACTION_REPLAY_DEAD_LETTERS, adminv1.AuditAction_AUDIT_ACTION_DISCARD_DEAD_LETTERS:
+		things = "dead letters"
+	default:
+	}
+	if r.GetCount() == 1 {
+		return strings.TrimSuffix(things, "s")
+	}
+	return things
 }

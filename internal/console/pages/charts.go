@@ -2,6 +2,7 @@ package pages
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"net/http"
 	"net/url"
@@ -13,12 +14,13 @@ import (
 
 // chartsData are the charts of the overview: of all messages, of a producer or of an exchange.
 type chartsData struct {
+	chartWindow
+	marksData
 	// Of names the producer or the exchange; empty: all messages.
 	Of string
-	// All leads to the charts of all messages.
+	// All leads to the charts of all messages, and Fields are what the form of a free window keeps of the address.
 	All    string
-	Range  history.Range
-	Ranges []rangeLink
+	Fields url.Values
 	Charts []chart
 	// Trouble says why the charts are not fresh.
 	Trouble string
@@ -26,17 +28,15 @@ type chartsData struct {
 	series history.Series
 }
 
-// rangeLink leads to the same charts with another range.
-type rangeLink struct {
-	history.Range
-	Link    string
-	Current bool
-}
-
 // chart is a chart with its axes.
 type chart struct {
 	Title string
 	Lines []chartLine
+	// Logarithmic says that equal steps of the vertical axis are equal factors.
+	Logarithmic bool
+	// Edge is the end of the vertical axis where values are above, and Peak the highest of them, at PeakAt.
+	Edge, Peak string
+	PeakAt     time.Time
 	// Scale are the values of the vertical axis, Ticks the times of the other axis.
 	Scale []scaleTick
 	Ticks []history.Tick
@@ -75,48 +75,44 @@ type quantity struct {
 	value func(b history.Bucket) float64
 }
 
-// unit is how values are written, and which steps between values are round.
+// unit is how values are written, and the axis on which they stand.
 type unit struct {
 	write func(float64) string
-	steps func(yield func(float64) bool)
+	axis  func(all ...[]float64) history.Axis
 }
 
 var (
-	numbers = unit{rate, history.Decimal}
+	numbers = unit{rate, history.Linear}
 	seconds = unit{
-		func(v float64) string { return span(time.Duration(v * float64(time.Second))) }, history.Seconds,
+		func(v float64) string { return span(time.Duration(v * float64(time.Second))) }, history.Times,
 	}
 )
 
 // charts draws the charts that a request asks for.
-func (p *Pages) charts(r *http.Request) chartsData {
-	wanted := history.RangeOf(r.FormValue("range"))
-	data := chartsData{Range: wanted}
-	query := url.Values{}
+func (p *Pages) charts(r *http.Request, now time.Time) chartsData {
+	data := chartsData{chartWindow: readWindow(r, now), Fields: url.Values{}}
 	kind, name := "", ""
 	if producer := r.FormValue("producer"); producer != "" {
 		kind, name, data.Of = history.ProducerKind, producer, "producer "+producer
-		query.Set("producer", producer)
+		data.Fields.Set("producer", producer)
 	} else if r.Form.Has("exchange") {
 		exchange, broker := r.FormValue("exchange"), r.FormValue("broker")
 		kind, name, data.Of = history.ExchangeKind, history.ExchangeKey(broker, exchange), "exchange "+exchangeName(exchange)
-		query.Set("exchange", exchange)
+		data.Fields.Set("exchange", exchange)
 		if broker != "" {
 			data.Of += " of broker " + broker
-			query.Set("broker", broker)
+			data.Fields.Set("broker", broker)
 		}
 	}
 	if data.Of != "" {
-		data.All = "/?range=" + wanted.Name + "#charts"
+		data.All = data.link(url.Values{})
 	}
-	for _, other := range history.Ranges {
-		query.Set("range", other.Name)
-		data.Ranges = append(data.Ranges, rangeLink{other, "/?" + query.Encode() + "#charts", other == wanted})
-	}
-	var err error
-	if data.series, err = p.config.Charts(r.Context(), wanted); err != nil {
+	data.Tabs = data.tabsOf(maps.Clone(data.Fields))
+	series, err := p.config.Charts(r.Context(), data.Range)
+	if err != nil {
 		data.Trouble = err.Error()
 	}
+	data.series = series.In(data.Window)
 	switch kind {
 	case history.ProducerKind:
 		data.Charts = producerCharts(data.series, name)
@@ -125,7 +121,25 @@ func (p *Pages) charts(r *http.Request) chartsData {
 	default:
 		data.Charts = flowCharts(data.series)
 	}
+	if err == nil { // otherwise Redis, which keeps them too, does not answer
+		data.marksData = p.marks(r, data.series)
+	}
 	return data
+}
+
+// Within is the time that the charts show.
+func (d chartsData) Within() time.Duration { return d.series.Span() }
+
+// OfProducer leads to the charts of a producer, in the same window.
+func (d chartsData) OfProducer(name string) string { return d.link(url.Values{"producer": {name}}) }
+
+// OfExchange leads to the charts of an exchange, in the same window.
+func (d chartsData) OfExchange(broker, name string) string {
+	query := url.Values{"exchange": {name}}
+	if broker != "" {
+		query.Set("broker", broker)
+	}
+	return d.link(query)
 }
 
 // flowCharts are the charts of all messages.
@@ -190,24 +204,43 @@ func newChart(s history.Series, title string, in unit, quantities ...quantity) c
 	for i, q := range quantities {
 		values[i] = s.Values(q.value)
 	}
-	scale := history.Scale(history.Top(values...), in.steps)
-	top := scale[len(scale)-1]
-	for _, v := range scale {
+	axis := in.axis(values...)
+	c.Logarithmic = axis.Logarithmic
+	for _, v := range axis.Marks {
 		label := "0"
 		if v > 0 {
-			label = strings.Replace(in.write(v), ".0", "", 1) // a round value needs no digit behind the point
+			label = shortUnits.Replace(in.write(v)) // a round value needs no digit behind the point
 		}
-		c.Scale = append(c.Scale, scaleTick{100 * v / top, label})
+		c.Scale = append(c.Scale, scaleTick{100 * axis.Place(v), label})
 	}
 	for i, q := range quantities {
-		c.Lines = append(c.Lines, newChartLine(q.name, []string{"one", "two"}[i], values[i], top, in.write))
+		c.Lines = append(c.Lines, newChartLine(q.name, []string{"one", "two"}[i], values[i], axis, in.write))
+	}
+	if axis.Cut {
+		c.setPeak(s, values, axis, in.write)
 	}
 	c.Rows = rows(s, values, in.write)
 	return c
 }
 
-func newChartLine(name, kind string, values []float64, top float64, write func(float64) string) chartLine {
-	line := chartLine{Line: history.NewLine(values, top), Name: name, Kind: kind, Now: "-", Top: "-"}
+// shortUnits shortens round values.
+var shortUnits = strings.NewReplacer(".0", "", " 0 s", "", " 0 min", "")
+
+// setPeak tells of the values above the end of the axis.
+func (c *chart) setPeak(s history.Series, values [][]float64, axis history.Axis, write func(float64) string) {
+	top := 0.0
+	for _, of := range values {
+		for i, v := range of {
+			if v > top {
+				top, c.PeakAt = v, s.TimeOf(i).UTC()
+			}
+		}
+	}
+	c.Peak, c.Edge = write(top), shortUnits.Replace(write(axis.Marks[len(axis.Marks)-1]))
+}
+
+func newChartLine(name, kind string, values []float64, on history.Axis, write func(float64) string) chartLine {
+	line := chartLine{Line: history.NewLine(values, on), Name: name, Kind: kind, Now: "-", Top: "-"}
 	if line.Known {
 		line.Top = write(line.Line.Top)
 	}
@@ -227,12 +260,13 @@ func newChartLine(name, kind string, values []float64, top float64, write func(f
 
 // rows are the highest values of each part of a range. Parts without values are left out.
 func rows(s history.Series, values [][]float64, write func(float64) string) (all []chartRow) {
-	each := len(values[0]) / chartParts
+	each := max(1, len(values[0])/chartParts)
 	for from := 0; from < len(values[0]); from += each {
-		row := chartRow{From: s.TimeOf(from).UTC(), Until: s.TimeOf(from + each).UTC()}
+		until := min(from+each, len(values[0]))
+		row := chartRow{From: s.TimeOf(from).UTC(), Until: s.TimeOf(until).UTC()}
 		known := false
 		for _, of := range values {
-			line := history.NewLine(of[from:from+each], 0)
+			line := history.NewLine(of[from:until], history.Linear())
 			known = known || line.Known
 			word := "-"
 			if line.Known {

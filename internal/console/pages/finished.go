@@ -21,7 +21,7 @@ func readFinishedFilter(r *http.Request) finishedFilter {
 	value := func(name string) string { return strings.TrimSpace(r.FormValue(name)) }
 	return finishedFilter{operate.FinishedText{
 		Producer: value("producer"), ID: value("id"), State: value("ended"), Exchange: value("exchange"),
-		RoutingKey: value("key"), Header: value("header"), Since: value("since"),
+		RoutingKey: value("key"), Header: value("header"), Since: value("since"), Until: value("until"),
 	}}
 }
 
@@ -29,7 +29,7 @@ func readFinishedFilter(r *http.Request) finishedFilter {
 func (f finishedFilter) Query() string {
 	return addressed(url.Values{}, map[string]string{
 		"producer": f.Producer, "id": f.ID, "ended": f.State, "exchange": f.Exchange, "key": f.RoutingKey,
-		"header": f.Header, "since": f.Since,
+		"header": f.Header, "since": f.Since, "until": f.Until,
 	}).Encode()
 }
 

@@ -83,6 +83,7 @@ type letterCountData struct {
 	letterSelection
 	form
 	Destinations []*adminv1.DeadLetterDestination
+	Groups       *letterGroups
 }
 
 // countLetters shows how many letters a replay or a discard would change, and changes nothing.
@@ -106,7 +107,11 @@ func (p *Pages) countLetters(r *http.Request) answer {
 		return trouble(statusOf(err), "The dead letters cannot be counted", err.Error())
 	}
 	s.Count, s.AtLeast = found.GetCount(), found.GetMore()
-	data := letterCountData{letterSelection: s, form: p.newForm(r, s.text())}
+	data := letterCountData{letterSelection: s, form: p.newForm(r, s.text()), Groups: &letterGroups{}}
+	for _, g := range found.GetGroups()[:min(len(found.GetGroups()), sheetRows)] {
+		data.Groups.Rows = append(data.Groups.Rows, letterGroup{DeadLetterGroup: g})
+	}
+	data.Groups.Total = len(found.GetGroups())
 	if s.Action == actReplay {
 		data.Destinations = found.GetDestinations()
 	}

@@ -14,15 +14,18 @@ import (
 type letterFilter struct {
 	Queue string
 	operate.DeadLetterText
+	// RoutingKey and Like select a group: the letters with the cause of a text.
+	RoutingKey, Like string
 }
 
 // readLetterFilter reads the address or the form of a page.
 func readLetterFilter(r *http.Request) (letterFilter, error) {
 	value := func(name string) string { return strings.TrimSpace(r.FormValue(name)) }
-	f := letterFilter{value("queue"), operate.DeadLetterText{
+	f := letterFilter{Queue: value("queue"), RoutingKey: value("key"), Like: value("like")}
+	f.DeadLetterText = operate.DeadLetterText{
 		Producer: value("producer"), Consumer: value("consumer"), Exchange: value("exchange"), Cause: value("cause"),
 		OlderThan: value("age"),
-	}}
+	}
 	_, err := f.Filter()
 	return f, howWritten(err)
 }
@@ -31,6 +34,7 @@ func readLetterFilter(r *http.Request) (letterFilter, error) {
 func (f letterFilter) values() url.Values {
 	return addressed(url.Values{"queue": {f.Queue}}, map[string]string{
 		"producer": f.Producer, "consumer": f.Consumer, "exchange": f.Exchange, "cause": f.Cause, "age": f.OlderThan,
+		"key": f.RoutingKey, "like": f.Like,
 	})
 }
 
@@ -38,11 +42,14 @@ func (f letterFilter) values() url.Values {
 func (f letterFilter) Query() string { return f.values().Encode() }
 
 // Narrow says whether the filter has more than a queue.
-func (f letterFilter) Narrow() bool { return f.DeadLetterText != operate.DeadLetterText{} }
+func (f letterFilter) Narrow() bool { return f != letterFilter{Queue: f.Queue} }
 
 // request is the filter for the API.
 func (f letterFilter) request() *adminv1.DeadLetterFilter {
 	filter, _ := f.Filter() // readLetterFilter says why
+	if filter != nil {
+		filter.RoutingKey, filter.Cause = f.RoutingKey, f.Like
+	}
 	return filter
 }
 
@@ -70,6 +77,8 @@ type lettersData struct {
 	Queues  []letterQueue
 	Filter  letterFilter
 	Letters []letter
+	// Groups are above the first page.
+	Groups *letterGroups
 	// Note says why the list ends early.
 	Note, Next, First, Problem string
 	CanReplay, CanDiscard      bool
@@ -93,6 +102,8 @@ func (p *Pages) letters(r *http.Request) answer {
 		a.status, data.Problem = http.StatusBadRequest, err.Error()
 	} else if err := fillLetters(r, admin, &data); err != nil {
 		a.status, data.Problem = statusOf(err), err.Error()
+	} else if data.First == "" && len(data.Letters) > 0 {
+		data.Groups = groupLetters(r, admin, &data)
 	}
 	if data.CanReplay {
 		data.ReplayAll = "/letters/change?" + letterSelection{Action: actReplay, Filter: f}.Query()

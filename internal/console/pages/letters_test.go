@@ -186,7 +186,7 @@ func TestLetterFormsKeepTheirSelection(t *testing.T) {
 	for what, s := range map[string]letterSelection{
 		"names": {Names: []string{"orders/1", "orders/"}},
 		"filter": {
-			Filter: letterFilter{"payments", operate.DeadLetterText{Cause: "no stock", OlderThan: "1h"}},
+			Filter: letterFilter{Queue: "payments", DeadLetterText: operate.DeadLetterText{Cause: "no stock", OlderThan: "1h"}},
 			tally:  tally{Counted: counted},
 		},
 	} {

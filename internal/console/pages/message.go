@@ -22,8 +22,8 @@ type messageData struct {
 	Delay            time.Duration
 	Content          content
 	Next             step
-	// Cause is the last error in short, where the error says more, and ErrorAt when it was stored.
-	Cause   string
+	// Reason is the last error in short, where the error says more, and ErrorAt when it was stored.
+	Reason  string
 	ErrorAt time.Time
 	advice
 	CanRetry, CanDiscard bool
@@ -65,8 +65,8 @@ func (p *Pages) message(r *http.Request) answer {
 	}
 	fault, m := record.GetLastError(), record.GetMessage()
 	data.ErrorAt = timeOf(record.GetLastErrorTime())
-	if data.Cause = halfmsg.Cause(fault, name); data.Cause == fault {
-		data.Cause = ""
+	if data.Reason = halfmsg.Reason(fault); data.Reason == fault {
+		data.Reason = ""
 	}
 	data.advice = known{state, fault, name.Producer, m.GetExchange(), m.GetRoutingKey()}.advised()
 	return answer{page: "message", title: name.String(), data: data}
@@ -156,8 +156,8 @@ func publishing(r *adminv1.MessageRecord, due, now time.Time) step {
 	return step{What: "Publish to " + to, At: due}
 }
 
-// listed is the next step in a word: when, or why not.
-func (s step) listed(now time.Time) string {
+// Listed is the next step in a word: when, or why not.
+func (s step) Listed(now time.Time) string {
 	switch {
 	case s.Short != "":
 		return s.Short

@@ -23,11 +23,14 @@ type overviewData struct {
 	Charts    chartsData
 	Producers []producerLine
 	Exchanges []exchangeLine
-	Checks    []Checked
-	Findings  []*adminv1.Finding
+	// ProducerSheet and ExchangeSheet are what the page shows of them.
+	ProducerSheet sheet[producerLine]
+	ExchangeSheet sheet[exchangeLine]
+	Checks        []Checked
+	Findings      []*adminv1.Finding
 	// Held is how many messages have a lease, Coordinators who works and who is missing.
 	Held         int64
-	Coordinators []coordinatorLine
+	Coordinators sheet[coordinatorLine]
 	// Summed is the number of coordinators whose counts are added up.
 	Summed int
 	// Refused is the number of refused calls in the latest bucket of the charts.
@@ -119,14 +122,16 @@ func (p *Pages) overview(r *http.Request) answer {
 	data := overviewData{Checks: p.config.Check(r.Context()), Findings: p.config.Findings()}
 	stats, err := p.config.Stats(r.Context())
 	owners, _ := p.config.Owners(r.Context()) // an unavailable Redis is reported first anyway
-	data.Held, data.Coordinators = owners.Held, coordinatorLines(p.config.Coordinators(), owners)
+	data.Held = owners.Held
+	data.Coordinators = coordinatorSheet(r, coordinatorLines(p.config.Coordinators(), owners))
 	recent, _ := p.config.Charts(r.Context(), history.Ranges[0])
 	if latest, known := recent.Latest(); known {
 		data.Refused = latest.Refused
 	}
 	peers := p.config.Peers()
 	data.setPeers(peers.Producers(), peers.Exchanges(), now)
-	data.Charts = p.charts(r)
+	data.ProducerSheet, data.ExchangeSheet = producerSheet(r, data.Producers), exchangeSheet(r, data.Exchanges)
+	data.Charts = p.charts(r, now)
 	data.States = stateLines(stats, err == nil, data.Charts.series)
 	data.find(err, p.config.Overdue(), now)
 	title := "All is well"
@@ -174,7 +179,7 @@ func stateLines(stats []halfmsg.Stat, known bool, series history.Series) []state
 			}
 			return float64(b.Counts[state])
 		})
-		line.Line = history.NewLine(values, history.Top(values))
+		line.Line = history.NewLine(values, history.Linear(values))
 		if stat.Count > 0 && (state == halfmsg.Abandoned || state == halfmsg.Dead) {
 			line.Tone = "bad"
 		}

@@ -193,10 +193,10 @@ func TestChartHasAxesAndTable(t *testing.T) {
 		history.NewBucket(now.Add(-10*time.Second), map[string]string{"in": "40", "out": "10"}),
 	}, now)
 	c := flowCharts(series)[0]
-	if got := fmt.Sprint(c.Scale); got != "[{0 0} {33.333333333333336 500} {66.66666666666667 1,000} {100 1,500}]" {
+	if got := fmt.Sprint(c.Scale); got != "[{0 0} {33.33333333333333 500} {66.66666666666666 1,000} {100 1,500}]" {
 		t.Errorf("the scale is %s", got)
 	}
-	if len(c.Ticks) != 3 || tick(c.Ticks[0].At, series.Range) != "01:00" {
+	if len(c.Ticks) != 3 || tick(c.Ticks[0].At, series.Span()) != "01:00" {
 		t.Errorf("the times are %v", c.Ticks)
 	}
 	if want := "Messages per second: in now 4.0, at most 1,480; out now 1.0, at most 1.0"; c.Text() != want {
@@ -263,12 +263,12 @@ func TestWhatHappensNext(t *testing.T) {
 		}
 		r.LeaseOwner, r.LeaseEndTime = "me", timestamppb.New(lease)
 		held := next(r, now)
-		if state.HasLoop() && (!held.At.Equal(lease) || held.Holder != "me" || held.listed(now) != "leased") {
+		if state.HasLoop() && (!held.At.Equal(lease) || held.Holder != "me" || held.Listed(now) != "leased") {
 			t.Errorf("%s with a lease: %+v", state, held)
 		}
 		// A lease that has ended has no holder.
 		r.LeaseEndTime, r.DueTime = timestamppb.New(now.Add(-time.Second)), timestamppb.New(now.Add(-time.Second))
-		if ended := next(r, now); ended.Holder != "" || state.HasLoop() && ended.listed(now) != "due" {
+		if ended := next(r, now); ended.Holder != "" || state.HasLoop() && ended.Listed(now) != "due" {
 			t.Errorf("%s after its lease: %+v", state, ended)
 		}
 	}
@@ -288,7 +288,7 @@ func TestNextTellsWhySendableMessageWaits(t *testing.T) {
 		r.State, r.DueTime = msghandlerv1.State_STATE_SENDABLE, timestamppb.New(now.Add(time.Minute))
 		got := next(r, now)
 		if !strings.Contains(got.What, want) || got.At.IsZero() != r.GetParked() ||
-			(got.listed(now) == "broker away") != r.GetParked() {
+			(got.Listed(now) == "broker away") != r.GetParked() {
 			t.Errorf("%v: %+v", r, got)
 		}
 	}
@@ -360,14 +360,21 @@ func TestOneCauseIsOneProblem(t *testing.T) {
 			Failure: "Confirm of producer " + name + " at 10.0.0.1:1: Unavailable: transport: connection refused",
 		}, true})
 	}
-	d.find(nil, 0, time.Now())
-	want := map[string]int{"redis-disk": 4, "rabbitmq-away": 1, "producer-away": 100}
+	d.Findings = []*adminv1.Finding{{Name: "redis-memory", Remedy: "more"}, {Name: "rabbitmq-alarm", Remedy: "a disk"}}
+	now := time.Now()
+	d.States = []stateLine{{State: halfmsg.Sendable, Count: 1, FirstDue: now.Add(-time.Hour)}}
+	d.find(nil, time.Hour, now)
+	want := map[string]int{"redis-disk": 6, "rabbitmq-alarm": 2, "producer-away": 100}
 	if len(d.Problems) != len(want) {
 		t.Fatalf("there are %d problems: %+v", len(d.Problems), d.Problems)
 	}
 	for _, p := range d.Problems {
 		if n := 1 + len(p.Also); n != want[p.Name] {
 			t.Errorf("%s stands for %d problems, want %d: %s", p.Name, n, want[p.Name], p.Text)
+		}
+		if all := "100 producers cannot be reached, such as producer-0: Unavailable: connection refused"; p.Name ==
+			"producer-away" && p.Text != all {
+			t.Errorf("the text of all is %q, want %q", p.Text, all)
 		}
 	}
 }

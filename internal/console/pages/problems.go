@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/msghandler/msghandler/internal/cause"
@@ -21,9 +22,13 @@ type problem struct {
 	Link string
 	// Error is the whole error where Text has its cause alone.
 	Error string
-	// Also are the texts of further problems of the same cause.
+	// Also are the texts of further problems of the same cause, and of those that end with it.
 	Also []string
 	advice
+
+	// many says what is wrong with several of the kind, one is the first of them, and alike how many there are beside it.
+	many, one string
+	alike     int
 }
 
 // The ages from which a pending message without a verdict, and a due sendable message, are a problem.
@@ -55,6 +60,7 @@ func (d *overviewData) find(uncounted error, undecided time.Duration, now time.T
 			d.findState(s, undecided, now)
 		}
 	}
+	d.fold()
 	slices.SortStableFunc(d.Problems, func(a, b problem) int {
 		switch {
 		case a.Bad == b.Bad:
@@ -73,10 +79,48 @@ func (d *overviewData) add(p problem) {
 		first := &d.Problems[i]
 		if first.Name == p.Name && first.Do == p.Do && p.Do != "" {
 			first.Also, first.Bad = append(first.Also, p.Text), first.Bad || p.Bad
+			if p.many != "" && p.many == first.many {
+				first.alike++
+			}
 			return
 		}
 	}
 	d.Problems = append(d.Problems, p)
+}
+
+// fold lets each problem that is a consequence of another join that one, and counts those that are alike.
+func (d *overviewData) fold() {
+	behind := func(p problem) int {
+		return slices.IndexFunc(d.Problems, func(of problem) bool { return cause.Follows(p.Name, of.Name) })
+	}
+	var roots []problem
+	joined := map[int][]problem{}
+	place := map[int]int{}
+	for i, p := range d.Problems {
+		root := i
+		for next := behind(p); next >= 0; next = behind(d.Problems[next]) {
+			root = next
+		}
+		if root != i {
+			joined[root] = append(joined[root], p)
+			continue
+		}
+		place[i] = len(roots)
+		roots = append(roots, p)
+	}
+	for root, all := range joined {
+		first := &roots[place[root]]
+		for _, p := range all {
+			first.Also = append(append(first.Also, p.Text), p.Also...)
+			first.Bad = first.Bad || p.Bad
+		}
+	}
+	for i := range roots {
+		if p := &roots[i]; p.alike > 0 {
+			p.Text = count(int64(p.alike+1)) + " " + p.many + p.one
+		}
+	}
+	d.Problems = roots
 }
 
 // failing is a problem with an error, of which the cause is shown first.
@@ -85,7 +129,7 @@ func failing(what, fault, link string, a advice) problem {
 	if fault == "" {
 		return p
 	}
-	short := halfmsg.Cause(fault, halfmsg.Name{})
+	short := halfmsg.Reason(fault)
 	p.Text += ": " + short
 	if short != fault {
 		p.Error = fault
@@ -122,7 +166,10 @@ func (d *overviewData) fails(check string) bool {
 func (d *overviewData) findPeers() {
 	for _, p := range d.Producers {
 		if p.Down {
-			d.add(failing("Producer "+p.Name+" cannot be reached", p.Failure, "#producers", ofCause(cause.OfCall(p.Failure))))
+			of := failing("Producer "+p.Name+" cannot be reached", p.Failure, "#producers", ofCause(cause.OfCall(p.Failure)))
+			of.many = "producers cannot be reached, such as "
+			of.one = p.Name + strings.TrimPrefix(of.Text, "Producer "+p.Name+" cannot be reached")
+			d.add(of)
 		}
 	}
 	for _, e := range d.Exchanges {

@@ -88,7 +88,9 @@ func (s replaySelection) request(dry bool, limit int64, reason string) (*adminv1
 	if err != nil {
 		return nil, err
 	}
-	filter.Until = timestamppb.New(s.At)
+	if filter.GetUntil() == nil { // otherwise it is before s.At
+		filter.Until = timestamppb.New(s.At)
+	}
 	request.Selection = &adminv1.FinishedSelection{Filter: filter}
 	request.Limit = int32(min(limit, maxNames)) //nolint:gosec // it is small
 	return request, nil

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/msghandler/msghandler/internal/console/history"
 	"github.com/msghandler/msghandler/internal/escape"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/operate"
@@ -24,11 +23,12 @@ var words = template.FuncMap{
 	"tick": tick, "minute": minute, "flip": func(percent float64) float64 { return 100 - percent },
 	"verdict": verdict, "meaning": func(k adminv1.EventKind) string { return halfmsg.Meaning(operate.Word(k)) },
 	"tone": tone, "iso": iso, "attempts": attempts,
-	"grouping": func(groups *groupsData, now time.Time, acts bool) grouping { return grouping{groups, now, acts} },
-	"word":     operate.Word, "archived": archivedLink,
-	"at":    func(t, now time.Time) moment { return moment{t, now} },
-	"next":  func(r *adminv1.MessageRecord, now time.Time) string { return next(r, now).listed(now) },
-	"cause": func(fault, id string) string { return halfmsg.Cause(fault, halfmsg.Name{ID: id}) },
+	"grouping":       func(groups *groupsData, now time.Time, acts bool) grouping { return grouping{groups, now, acts} },
+	"lettergrouping": func(groups *letterGroups, now time.Time) letterGrouping { return letterGrouping{groups, now} },
+	"word":           operate.Word, "archived": archivedLink,
+	"at":     func(t, now time.Time) moment { return moment{t, now} },
+	"next":   next,
+	"reason": halfmsg.Reason,
 }
 
 // tone is the style-sheet class of an event.
@@ -133,8 +133,8 @@ func rate(v float64) string {
 }
 
 // tick writes a round time on the axis of a chart.
-func tick(t time.Time, r history.Range) string {
-	if r.Span > 48*time.Hour {
+func tick(t time.Time, within time.Duration) string {
+	if within > 48*time.Hour {
 		return t.Format("Mon 2")
 	}
 	return t.Format("15:04")
