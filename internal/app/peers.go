@@ -43,10 +43,11 @@ func (a *App) newPeers() *peers.Peers {
 				HTTP: a.HTTPAddr(), StartedAt: a.process.startedAt, SeenAt: now, Config: a.reloader.shared(),
 			}
 		},
-		Refusals: a.metrics.Refusals,
-		Counts:   a.metrics.Report,
-		Problems: a.problems,
-		Ended:    a.reportEnds,
+		Refusals:  a.metrics.Refusals,
+		Counts:    a.metrics.Report,
+		Problems:  a.problems,
+		Attending: func() []string { return a.attendance.Producers() }, // built later
+		Ended:     a.reportEnds,
 	})
 }
 

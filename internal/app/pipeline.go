@@ -104,10 +104,6 @@ func answers(ctx context.Context, store *redisstore.Store) bool {
 
 // newCallbacks builds the client that calls producers, without a connection yet.
 func (a *App) newCallbacks() (*callback.Client, error) {
-	if len(a.settings.Callbacks.Allow) == 0 {
-		a.logger.Warn("callbacks.allow is empty: no callback target is allowed, so half messages are accepted only of " +
-			"attending producers; set callbacks.allow to where your other producers serve, such as *.orders.svc:9000")
-	}
 	if a.settings.Callbacks.PublicOnly() {
 		a.logger.Warn("callbacks.networks is empty: producers at private addresses are not called, and their messages " +
 			"wait; name the networks of your producers, such as 10.0.0.0/8")
@@ -237,7 +233,7 @@ func (a *App) openServer(
 		Attendance:   a.attendance,
 		Pipeline:     &s.pipeline,
 		Trusted:      a.settings.Trusted,
-		ConfirmAfter: a.settings.Confirm.After,
+		ConfirmAfter: a.settings.Confirm.After, ConfirmTimeout: a.settings.Confirm.Timeout,
 		ConfirmLease: a.settings.Confirm.Lease,
 		SendLease:    a.settings.Send.Lease,
 		Limits: server.Limits{

@@ -16,7 +16,9 @@ import (
 
 // addSums adds the sums to an answer of the API.
 func (a *App) addSums(to *adminv1.GetStatsResponse) {
-	sums := a.peers.Sums(time.Now())
+	now := time.Now()
+	sums := a.peers.Sums(now)
+	to.AttendingProducers = a.peers.Attending(now)
 	to.Flow = &adminv1.FlowStats{
 		CoordinatorCount: int32(sums.Coordinators), StoredPerSecond: sums.Rates.In, //nolint:gosec // a hundred at most
 		AcknowledgedPerSecond: sums.Rates.Out, RefusedPerSecond: sums.Rates.Refused,

@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -209,6 +210,13 @@ func (h *Hub) Attended(ctx context.Context, producer string) (bool, error) {
 	attended := announced >= 0
 	h.recent.put(producer, attended)
 	return attended, nil
+}
+
+// Producers are the names of the producers that attend here, sorted.
+func (h *Hub) Producers() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Sorted(maps.Keys(h.rosters))
 }
 
 func (h *Hub) attendsHere(producer string) bool {

@@ -44,6 +44,9 @@ type Target struct {
 // AttendScheme begins the target of a producer that is asked over its own streams.
 const AttendScheme = "attend:///"
 
+// ProbePrefix begins the ids with which producers are examined. No message has such an id, except on purpose.
+const ProbePrefix = "msghandler-doctor-"
+
 // AttendTarget is the target of a producer that attends.
 func AttendTarget(producer string) string { return AttendScheme + producer }
 

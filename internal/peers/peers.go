@@ -62,6 +62,8 @@ type Config struct {
 	Counts   func(now time.Time) peerstats.Report
 	// Problems are the problems of this coordinator. Nil: it has none.
 	Problems func(ctx context.Context, now time.Time) []Problem
+	// Attending are the producers with a stream at this coordinator.
+	Attending func() []string
 	// Ended is called with the ends that this coordinator has to report, the latest first. Nil: nothing is reported.
 	Ended func(unreported []End)
 }
@@ -161,6 +163,7 @@ func (p *Peers) own(now time.Time) Report {
 		Refusals:    peerstats.Lately(p.config.Refusals(), RefusalMemory, now),
 		Counts:      &counts,
 		Problems:    p.ownProblems(),
+		Attending:   p.config.Attending(),
 	}
 }
 
@@ -202,6 +205,18 @@ func (p *Peers) Sums(now time.Time) peerstats.Sums {
 		}
 	}
 	return peerstats.Sum(counts...)
+}
+
+// Attending are the producers with a stream at this coordinator or at another that runs, sorted.
+func (p *Peers) Attending(now time.Time) []string {
+	all := p.config.Attending()
+	for _, r := range p.others.Load().reports {
+		if now.Sub(r.SeenAt) < Silence {
+			all = append(all, r.Attending...)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // Refusals are the recent refusals of all coordinators, the latest first.

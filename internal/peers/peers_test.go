@@ -66,8 +66,9 @@ func alone(ended func([]peers.End)) *peers.Peers {
 			now := time.Now()
 			return []peerstats.Refusal{{Producer: "orders", Reason: "why", Count: 1, FirstAt: now, LastAt: now, Cause: "own"}}
 		},
-		Counts: func(time.Time) peerstats.Report { return *counted(1, time.Time{}) },
-		Ended:  ended,
+		Counts:    func(time.Time) peerstats.Report { return *counted(1, time.Time{}) },
+		Attending: func() []string { return []string{"orders"} },
+		Ended:     ended,
 	})
 }
 
@@ -107,7 +108,7 @@ func TestReportsSurviveClocksThatDiffer(t *testing.T) {
 				{Producer: "orders", Reason: "why", Count: 2, FirstAt: failed, LastAt: failed, Cause: "theirs"},
 				{Producer: "old", Reason: "why", FirstAt: failed, LastAt: now.Add(-peers.RefusalMemory - time.Second)},
 			},
-			Counts: counted(6, failed),
+			Counts: counted(6, failed), Attending: []string{"orders", "stock"},
 		}
 		p, s := alone(nil), &store{others: []peers.Entry{entry(t, r, 3*time.Second)}}
 		exchange(t, p, s)
@@ -123,6 +124,9 @@ func TestReportsSurviveClocksThatDiffer(t *testing.T) {
 		refusals := p.Refusals(now)
 		if len(refusals) != 1 || refusals[0].Count != 3 || !refusals[0].FirstAt.Equal(failed) || refusals[0].Cause != "own" {
 			t.Errorf("refused are %+v", refusals)
+		}
+		if attending := p.Attending(now); fmt.Sprint(attending) != "[orders stock]" {
+			t.Errorf("attending are %v", attending)
 		}
 		sums := p.Sums(now)
 		if orders := sums.Producers()[0]; sums.Coordinators != 2 || orders.Stored != 7 || !orders.FailedAt.Equal(failed) {

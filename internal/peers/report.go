@@ -12,6 +12,8 @@ import (
 const (
 	// maxRefusals and maxCause bound the refusals of a report, and the bytes of the cause of each.
 	maxRefusals, maxCause = 20, 300
+	// maxAttending bounds the producers of a report that attend.
+	maxAttending = 200
 )
 
 // Report is what a coordinator tells the others of itself.
@@ -23,6 +25,8 @@ type Report struct {
 	Problems []Problem
 	// Counts are the coordinator's producers and exchanges; nil once they are too old.
 	Counts *peerstats.Report
+	// Attending are the producers with a stream at the coordinator.
+	Attending []string
 }
 
 // Text is a report as a store keeps it. Both parts are lines without an end.
@@ -46,6 +50,7 @@ type (
 		// Configuration is null where it is too large to share, and empty where all keys have their defaults.
 		Configuration map[string]string `json:"configuration"`
 		Counts        *peerstats.Report `json:"counts"`
+		Attending     []string          `json:"attending,omitempty"`
 	}
 )
 
@@ -67,7 +72,7 @@ func (r Report) Write(now time.Time) (Text, error) {
 	if r.Stopped || err != nil {
 		return text, err
 	}
-	passes, err := json.Marshal(passing{r.Config.Values, r.Counts})
+	passes, err := json.Marshal(passing{r.Config.Values, r.Counts, r.Attending[:min(len(r.Attending), maxAttending)]})
 	text.Passing = string(passes)
 	return text, err
 }
@@ -105,7 +110,7 @@ func (e *Entry) read(now time.Time) (Report, error) {
 	if err := json.Unmarshal([]byte(e.Passing), &passes); err != nil {
 		return Report{}, err
 	}
-	r.Config.Values, r.Counts = passes.Configuration, passes.Counts
+	r.Config.Values, r.Counts, r.Attending = passes.Configuration, passes.Counts, passes.Attending
 	if r.Counts != nil {
 		r.Counts.Shift(by)
 	}

@@ -128,6 +128,10 @@ func permits(caller access.Identity, method string, request any) error {
 	case caller.Role < access.Reader && filterOf(request).GetHeader() != "":
 		return lacks(caller, fmt.Sprintf("search in headers with the role %s; the filter header needs %s: %s grants the role",
 			caller.Role, access.Reader, keys(caller, "the role of the token", "access.oidc_roles_claim", "access.readers")))
+	case caller.Role < access.Operator && beyondProbe(request):
+		return lacks(caller, fmt.Sprintf("ask a producer finally, or about other ids than %s..., with the role %s; "+
+			"that needs %s: %s grants the role", halfmsg.ProbePrefix, caller.Role, access.Operator,
+			keys(caller, "the role of the token", "access.oidc_roles_claim", "access.operators")))
 	}
 	return nil
 }

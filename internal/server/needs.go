@@ -48,6 +48,8 @@ var needs = map[string]need{
 	adminv1.AdminService_CountDeadLetters_FullMethodName:     {role: access.Viewer},
 	adminv1.AdminService_ReplayDeadLetters_FullMethodName:    {role: access.Operator},
 	adminv1.AdminService_DiscardDeadLetters_FullMethodName:   {role: access.Admin},
+	// Only an operator may ask finally, or about an id that a message may have.
+	adminv1.AdminService_AskProducer_FullMethodName: {role: access.Viewer},
 	// The configuration names servers and callers.
 	adminv1.AdminService_GetConfiguration_FullMethodName: {role: access.Reader},
 	adminv1.AdminService_RetryMessages_FullMethodName:    {role: access.Operator},

@@ -63,7 +63,7 @@ type Config struct {
 	// Submit has made SENDABLE (halfmsg.Submitted.Claim). It wakes a loop when an operator has made messages due.
 	// Required.
 	Pipeline *delivery.Pipeline
-	// Attendance keeps the streams of producers that attend. Nil: no producer can.
+	// Attendance keeps the streams of producers that attend. Nil: no producer can attend.
 	Attendance *attend.Hub
 	// Trusted says whether a producer's Submit is its verdict. Default: no producer's.
 	Trusted func(producer string) bool
@@ -90,6 +90,8 @@ type Config struct {
 
 	// ConfirmAfter is for requests that do not say how long to wait before the first Confirm.
 	ConfirmAfter time.Duration
+	// ConfirmTimeout is how long a producer may take to answer an operator's question.
+	ConfirmTimeout time.Duration
 	// ConfirmLease is for how long a Submit claims messages.
 	ConfirmLease time.Duration
 	// SendLease is for how long a trusted Submit claims messages.

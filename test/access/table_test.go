@@ -59,7 +59,7 @@ const (
 // needed are the roles that the methods of operators need. The table repeats the server's table on purpose.
 var needed = map[string]int{
 	"GetStats": viewer, "ListMessages": viewer, "GetMessage": viewer, "TailMessages": viewer, "ListAudit": viewer,
-	"GroupMessages": viewer, "FindMessages": viewer, "ListProblems": viewer,
+	"GroupMessages": viewer, "FindMessages": viewer, "ListProblems": viewer, "AskProducer": viewer,
 	"GetConfiguration": reader, "RetryMessages": operator, "DiscardMessages": admin,
 	"ListFinished": viewer, "GetFinished": viewer, "ReplayMessages": operator,
 	"ListDeadLetterQueues": viewer, "ListDeadLetters": viewer, "GetDeadLetter": viewer, "CountDeadLetters": viewer,

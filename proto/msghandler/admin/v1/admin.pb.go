@@ -626,6 +626,196 @@ func (Ending) EnumDescriptor() ([]byte, []int) {
 	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{8}
 }
 
+type AskProducerRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The producer whose streams are used.
+	Producer string `protobuf:"bytes,1,opt,name=producer,proto3" json:"producer,omitempty"`
+	// Types that are valid to be assigned to Question:
+	//
+	//	*AskProducerRequest_Confirm
+	//	*AskProducerRequest_DeleteBusiness
+	Question      isAskProducerRequest_Question `protobuf_oneof:"question"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AskProducerRequest) Reset() {
+	*x = AskProducerRequest{}
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AskProducerRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AskProducerRequest) ProtoMessage() {}
+
+func (x *AskProducerRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AskProducerRequest.ProtoReflect.Descriptor instead.
+func (*AskProducerRequest) Descriptor() ([]byte, []int) {
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *AskProducerRequest) GetProducer() string {
+	if x != nil {
+		return x.Producer
+	}
+	return ""
+}
+
+func (x *AskProducerRequest) GetQuestion() isAskProducerRequest_Question {
+	if x != nil {
+		return x.Question
+	}
+	return nil
+}
+
+func (x *AskProducerRequest) GetConfirm() *v1.ConfirmRequest {
+	if x != nil {
+		if x, ok := x.Question.(*AskProducerRequest_Confirm); ok {
+			return x.Confirm
+		}
+	}
+	return nil
+}
+
+func (x *AskProducerRequest) GetDeleteBusiness() *v1.DeleteBusinessRequest {
+	if x != nil {
+		if x, ok := x.Question.(*AskProducerRequest_DeleteBusiness); ok {
+			return x.DeleteBusiness
+		}
+	}
+	return nil
+}
+
+type isAskProducerRequest_Question interface {
+	isAskProducerRequest_Question()
+}
+
+type AskProducerRequest_Confirm struct {
+	Confirm *v1.ConfirmRequest `protobuf:"bytes,2,opt,name=confirm,proto3,oneof"`
+}
+
+type AskProducerRequest_DeleteBusiness struct {
+	DeleteBusiness *v1.DeleteBusinessRequest `protobuf:"bytes,3,opt,name=delete_business,json=deleteBusiness,proto3,oneof"`
+}
+
+func (*AskProducerRequest_Confirm) isAskProducerRequest_Question() {}
+
+func (*AskProducerRequest_DeleteBusiness) isAskProducerRequest_Question() {}
+
+type AskProducerResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Answer:
+	//
+	//	*AskProducerResponse_Confirm
+	//	*AskProducerResponse_DeleteBusiness
+	//	*AskProducerResponse_Failure
+	Answer        isAskProducerResponse_Answer `protobuf_oneof:"answer"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AskProducerResponse) Reset() {
+	*x = AskProducerResponse{}
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AskProducerResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AskProducerResponse) ProtoMessage() {}
+
+func (x *AskProducerResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AskProducerResponse.ProtoReflect.Descriptor instead.
+func (*AskProducerResponse) Descriptor() ([]byte, []int) {
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *AskProducerResponse) GetAnswer() isAskProducerResponse_Answer {
+	if x != nil {
+		return x.Answer
+	}
+	return nil
+}
+
+func (x *AskProducerResponse) GetConfirm() *v1.ConfirmResponse {
+	if x != nil {
+		if x, ok := x.Answer.(*AskProducerResponse_Confirm); ok {
+			return x.Confirm
+		}
+	}
+	return nil
+}
+
+func (x *AskProducerResponse) GetDeleteBusiness() *v1.DeleteBusinessResponse {
+	if x != nil {
+		if x, ok := x.Answer.(*AskProducerResponse_DeleteBusiness); ok {
+			return x.DeleteBusiness
+		}
+	}
+	return nil
+}
+
+func (x *AskProducerResponse) GetFailure() *v1.AttendFailure {
+	if x != nil {
+		if x, ok := x.Answer.(*AskProducerResponse_Failure); ok {
+			return x.Failure
+		}
+	}
+	return nil
+}
+
+type isAskProducerResponse_Answer interface {
+	isAskProducerResponse_Answer()
+}
+
+type AskProducerResponse_Confirm struct {
+	Confirm *v1.ConfirmResponse `protobuf:"bytes,1,opt,name=confirm,proto3,oneof"`
+}
+
+type AskProducerResponse_DeleteBusiness struct {
+	DeleteBusiness *v1.DeleteBusinessResponse `protobuf:"bytes,2,opt,name=delete_business,json=deleteBusiness,proto3,oneof"`
+}
+
+type AskProducerResponse_Failure struct {
+	// The error of the producer, or why no replica of it has answered.
+	Failure *v1.AttendFailure `protobuf:"bytes,3,opt,name=failure,proto3,oneof"`
+}
+
+func (*AskProducerResponse_Confirm) isAskProducerResponse_Answer() {}
+
+func (*AskProducerResponse_DeleteBusiness) isAskProducerResponse_Answer() {}
+
+func (*AskProducerResponse_Failure) isAskProducerResponse_Answer() {}
+
 // MessageRecord is a message as the coordinator holds it.
 type MessageRecord struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
@@ -661,7 +851,7 @@ type MessageRecord struct {
 
 func (x *MessageRecord) Reset() {
 	*x = MessageRecord{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[0]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -673,7 +863,7 @@ func (x *MessageRecord) String() string {
 func (*MessageRecord) ProtoMessage() {}
 
 func (x *MessageRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[0]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -686,7 +876,7 @@ func (x *MessageRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MessageRecord.ProtoReflect.Descriptor instead.
 func (*MessageRecord) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{0}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *MessageRecord) GetProducer() string {
@@ -826,7 +1016,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[1]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -838,7 +1028,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[1]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -851,7 +1041,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{1}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Event) GetKind() EventKind {
@@ -906,7 +1096,7 @@ type GetMessageRequest struct {
 
 func (x *GetMessageRequest) Reset() {
 	*x = GetMessageRequest{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[2]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -918,7 +1108,7 @@ func (x *GetMessageRequest) String() string {
 func (*GetMessageRequest) ProtoMessage() {}
 
 func (x *GetMessageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[2]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -931,7 +1121,7 @@ func (x *GetMessageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMessageRequest.ProtoReflect.Descriptor instead.
 func (*GetMessageRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{2}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *GetMessageRequest) GetProducer() string {
@@ -957,7 +1147,7 @@ type GetMessageResponse struct {
 
 func (x *GetMessageResponse) Reset() {
 	*x = GetMessageResponse{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[3]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -969,7 +1159,7 @@ func (x *GetMessageResponse) String() string {
 func (*GetMessageResponse) ProtoMessage() {}
 
 func (x *GetMessageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[3]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -982,7 +1172,7 @@ func (x *GetMessageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMessageResponse.ProtoReflect.Descriptor instead.
 func (*GetMessageResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{3}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *GetMessageResponse) GetRecord() *MessageRecord {
@@ -1003,7 +1193,7 @@ type MessageName struct {
 
 func (x *MessageName) Reset() {
 	*x = MessageName{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[4]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1015,7 +1205,7 @@ func (x *MessageName) String() string {
 func (*MessageName) ProtoMessage() {}
 
 func (x *MessageName) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[4]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1028,7 +1218,7 @@ func (x *MessageName) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MessageName.ProtoReflect.Descriptor instead.
 func (*MessageName) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{4}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *MessageName) GetProducer() string {
@@ -1073,7 +1263,7 @@ type MessageFilter struct {
 
 func (x *MessageFilter) Reset() {
 	*x = MessageFilter{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[5]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1085,7 +1275,7 @@ func (x *MessageFilter) String() string {
 func (*MessageFilter) ProtoMessage() {}
 
 func (x *MessageFilter) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[5]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1098,7 +1288,7 @@ func (x *MessageFilter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MessageFilter.ProtoReflect.Descriptor instead.
 func (*MessageFilter) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{5}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *MessageFilter) GetState() v1.State {
@@ -1184,7 +1374,7 @@ type MessageSelection struct {
 
 func (x *MessageSelection) Reset() {
 	*x = MessageSelection{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[6]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1196,7 +1386,7 @@ func (x *MessageSelection) String() string {
 func (*MessageSelection) ProtoMessage() {}
 
 func (x *MessageSelection) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[6]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1209,7 +1399,7 @@ func (x *MessageSelection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MessageSelection.ProtoReflect.Descriptor instead.
 func (*MessageSelection) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{6}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *MessageSelection) GetNames() []*MessageName {
@@ -1238,7 +1428,7 @@ type ListMessagesRequest struct {
 
 func (x *ListMessagesRequest) Reset() {
 	*x = ListMessagesRequest{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[7]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1250,7 +1440,7 @@ func (x *ListMessagesRequest) String() string {
 func (*ListMessagesRequest) ProtoMessage() {}
 
 func (x *ListMessagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[7]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1263,7 +1453,7 @@ func (x *ListMessagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMessagesRequest.ProtoReflect.Descriptor instead.
 func (*ListMessagesRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{7}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ListMessagesRequest) GetFilter() *MessageFilter {
@@ -1300,7 +1490,7 @@ type ListMessagesResponse struct {
 
 func (x *ListMessagesResponse) Reset() {
 	*x = ListMessagesResponse{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[8]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1312,7 +1502,7 @@ func (x *ListMessagesResponse) String() string {
 func (*ListMessagesResponse) ProtoMessage() {}
 
 func (x *ListMessagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[8]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1325,7 +1515,7 @@ func (x *ListMessagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMessagesResponse.ProtoReflect.Descriptor instead.
 func (*ListMessagesResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{8}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ListMessagesResponse) GetRecords() []*MessageRecord {
@@ -1351,7 +1541,7 @@ type GroupMessagesRequest struct {
 
 func (x *GroupMessagesRequest) Reset() {
 	*x = GroupMessagesRequest{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[9]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1363,7 +1553,7 @@ func (x *GroupMessagesRequest) String() string {
 func (*GroupMessagesRequest) ProtoMessage() {}
 
 func (x *GroupMessagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[9]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1376,7 +1566,7 @@ func (x *GroupMessagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupMessagesRequest.ProtoReflect.Descriptor instead.
 func (*GroupMessagesRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{9}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *GroupMessagesRequest) GetFilter() *MessageFilter {
@@ -1402,7 +1592,7 @@ type GroupMessagesResponse struct {
 
 func (x *GroupMessagesResponse) Reset() {
 	*x = GroupMessagesResponse{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[10]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1414,7 +1604,7 @@ func (x *GroupMessagesResponse) String() string {
 func (*GroupMessagesResponse) ProtoMessage() {}
 
 func (x *GroupMessagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[10]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1427,7 +1617,7 @@ func (x *GroupMessagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupMessagesResponse.ProtoReflect.Descriptor instead.
 func (*GroupMessagesResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{10}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *GroupMessagesResponse) GetGroups() []*MessageGroup {
@@ -1483,7 +1673,7 @@ type MessageGroup struct {
 
 func (x *MessageGroup) Reset() {
 	*x = MessageGroup{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[11]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1495,7 +1685,7 @@ func (x *MessageGroup) String() string {
 func (*MessageGroup) ProtoMessage() {}
 
 func (x *MessageGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[11]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1508,7 +1698,7 @@ func (x *MessageGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MessageGroup.ProtoReflect.Descriptor instead.
 func (*MessageGroup) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{11}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *MessageGroup) GetProducer() string {
@@ -1585,7 +1775,7 @@ type FindMessagesRequest struct {
 
 func (x *FindMessagesRequest) Reset() {
 	*x = FindMessagesRequest{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[12]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1597,7 +1787,7 @@ func (x *FindMessagesRequest) String() string {
 func (*FindMessagesRequest) ProtoMessage() {}
 
 func (x *FindMessagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[12]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1610,7 +1800,7 @@ func (x *FindMessagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindMessagesRequest.ProtoReflect.Descriptor instead.
 func (*FindMessagesRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{12}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *FindMessagesRequest) GetId() string {
@@ -1637,7 +1827,7 @@ type FindMessagesResponse struct {
 
 func (x *FindMessagesResponse) Reset() {
 	*x = FindMessagesResponse{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[13]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1649,7 +1839,7 @@ func (x *FindMessagesResponse) String() string {
 func (*FindMessagesResponse) ProtoMessage() {}
 
 func (x *FindMessagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[13]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1662,7 +1852,7 @@ func (x *FindMessagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindMessagesResponse.ProtoReflect.Descriptor instead.
 func (*FindMessagesResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{13}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *FindMessagesResponse) GetRecords() []*MessageRecord {
@@ -1680,7 +1870,7 @@ type GetStatsRequest struct {
 
 func (x *GetStatsRequest) Reset() {
 	*x = GetStatsRequest{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[14]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1692,7 +1882,7 @@ func (x *GetStatsRequest) String() string {
 func (*GetStatsRequest) ProtoMessage() {}
 
 func (x *GetStatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[14]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1705,7 +1895,7 @@ func (x *GetStatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatsRequest.ProtoReflect.Descriptor instead.
 func (*GetStatsRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{14}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{16}
 }
 
 type GetStatsResponse struct {
@@ -1723,15 +1913,17 @@ type GetStatsResponse struct {
 	Flow *FlowStats `protobuf:"bytes,5,opt,name=flow,proto3" json:"flow,omitempty"`
 	// The producers by name, and the exchanges by broker and name. Of more than 50, the busiest and those that fail have
 	// rows of their own, and "other" has the rest.
-	Producers     []*ProducerStats `protobuf:"bytes,6,rep,name=producers,proto3" json:"producers,omitempty"`
-	Exchanges     []*ExchangeStats `protobuf:"bytes,7,rep,name=exchanges,proto3" json:"exchanges,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Producers []*ProducerStats `protobuf:"bytes,6,rep,name=producers,proto3" json:"producers,omitempty"`
+	Exchanges []*ExchangeStats `protobuf:"bytes,7,rep,name=exchanges,proto3" json:"exchanges,omitempty"`
+	// The producers that attend, by name: those with a stream at a coordinator that runs. Of each other coordinator at most 200.
+	AttendingProducers []string `protobuf:"bytes,8,rep,name=attending_producers,json=attendingProducers,proto3" json:"attending_producers,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *GetStatsResponse) Reset() {
 	*x = GetStatsResponse{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[15]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1743,7 +1935,7 @@ func (x *GetStatsResponse) String() string {
 func (*GetStatsResponse) ProtoMessage() {}
 
 func (x *GetStatsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[15]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1756,7 +1948,7 @@ func (x *GetStatsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatsResponse.ProtoReflect.Descriptor instead.
 func (*GetStatsResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{15}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *GetStatsResponse) GetStates() []*StateStats {
@@ -1808,6 +2000,13 @@ func (x *GetStatsResponse) GetExchanges() []*ExchangeStats {
 	return nil
 }
 
+func (x *GetStatsResponse) GetAttendingProducers() []string {
+	if x != nil {
+		return x.AttendingProducers
+	}
+	return nil
+}
+
 // FlowStats is how many messages pass, in the last half minute.
 type FlowStats struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1829,7 +2028,7 @@ type FlowStats struct {
 
 func (x *FlowStats) Reset() {
 	*x = FlowStats{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[16]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1841,7 +2040,7 @@ func (x *FlowStats) String() string {
 func (*FlowStats) ProtoMessage() {}
 
 func (x *FlowStats) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[16]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1854,7 +2053,7 @@ func (x *FlowStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FlowStats.ProtoReflect.Descriptor instead.
 func (*FlowStats) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{16}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *FlowStats) GetCoordinatorCount() int32 {
@@ -1926,7 +2125,7 @@ type ProducerStats struct {
 
 func (x *ProducerStats) Reset() {
 	*x = ProducerStats{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[17]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1938,7 +2137,7 @@ func (x *ProducerStats) String() string {
 func (*ProducerStats) ProtoMessage() {}
 
 func (x *ProducerStats) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[17]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1951,7 +2150,7 @@ func (x *ProducerStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProducerStats.ProtoReflect.Descriptor instead.
 func (*ProducerStats) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{17}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ProducerStats) GetName() string {
@@ -2067,7 +2266,7 @@ type ExchangeStats struct {
 
 func (x *ExchangeStats) Reset() {
 	*x = ExchangeStats{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[18]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2079,7 +2278,7 @@ func (x *ExchangeStats) String() string {
 func (*ExchangeStats) ProtoMessage() {}
 
 func (x *ExchangeStats) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[18]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2092,7 +2291,7 @@ func (x *ExchangeStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExchangeStats.ProtoReflect.Descriptor instead.
 func (*ExchangeStats) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{18}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ExchangeStats) GetBroker() string {
@@ -2185,7 +2384,7 @@ type Coordinator struct {
 
 func (x *Coordinator) Reset() {
 	*x = Coordinator{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[19]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2197,7 +2396,7 @@ func (x *Coordinator) String() string {
 func (*Coordinator) ProtoMessage() {}
 
 func (x *Coordinator) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[19]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2210,7 +2409,7 @@ func (x *Coordinator) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Coordinator.ProtoReflect.Descriptor instead.
 func (*Coordinator) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{19}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Coordinator) GetInstance() string {
@@ -2307,7 +2506,7 @@ type BrokerStats struct {
 
 func (x *BrokerStats) Reset() {
 	*x = BrokerStats{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[20]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2319,7 +2518,7 @@ func (x *BrokerStats) String() string {
 func (*BrokerStats) ProtoMessage() {}
 
 func (x *BrokerStats) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[20]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2332,7 +2531,7 @@ func (x *BrokerStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BrokerStats.ProtoReflect.Descriptor instead.
 func (*BrokerStats) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{20}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *BrokerStats) GetName() string {
@@ -2388,7 +2587,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[21]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2400,7 +2599,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[21]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2413,7 +2612,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{21}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Finding) GetName() string {
@@ -2499,7 +2698,7 @@ type ListProblemsRequest struct {
 
 func (x *ListProblemsRequest) Reset() {
 	*x = ListProblemsRequest{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[22]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2511,7 +2710,7 @@ func (x *ListProblemsRequest) String() string {
 func (*ListProblemsRequest) ProtoMessage() {}
 
 func (x *ListProblemsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[22]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2524,7 +2723,7 @@ func (x *ListProblemsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProblemsRequest.ProtoReflect.Descriptor instead.
 func (*ListProblemsRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{22}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ListProblemsRequest) GetSince() *timestamppb.Timestamp {
@@ -2559,7 +2758,7 @@ type ListProblemsResponse struct {
 
 func (x *ListProblemsResponse) Reset() {
 	*x = ListProblemsResponse{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[23]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2571,7 +2770,7 @@ func (x *ListProblemsResponse) String() string {
 func (*ListProblemsResponse) ProtoMessage() {}
 
 func (x *ListProblemsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[23]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2584,7 +2783,7 @@ func (x *ListProblemsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProblemsResponse.ProtoReflect.Descriptor instead.
 func (*ListProblemsResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{23}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ListProblemsResponse) GetProblems() []*Finding {
@@ -2615,7 +2814,7 @@ type StateStats struct {
 
 func (x *StateStats) Reset() {
 	*x = StateStats{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[24]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2627,7 +2826,7 @@ func (x *StateStats) String() string {
 func (*StateStats) ProtoMessage() {}
 
 func (x *StateStats) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[24]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2640,7 +2839,7 @@ func (x *StateStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateStats.ProtoReflect.Descriptor instead.
 func (*StateStats) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{24}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *StateStats) GetState() v1.State {
@@ -2688,7 +2887,7 @@ type RetryMessagesRequest struct {
 
 func (x *RetryMessagesRequest) Reset() {
 	*x = RetryMessagesRequest{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[25]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2700,7 +2899,7 @@ func (x *RetryMessagesRequest) String() string {
 func (*RetryMessagesRequest) ProtoMessage() {}
 
 func (x *RetryMessagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[25]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2713,7 +2912,7 @@ func (x *RetryMessagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryMessagesRequest.ProtoReflect.Descriptor instead.
 func (*RetryMessagesRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{25}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *RetryMessagesRequest) GetSelection() *MessageSelection {
@@ -2765,7 +2964,7 @@ type RetryMessagesResponse struct {
 
 func (x *RetryMessagesResponse) Reset() {
 	*x = RetryMessagesResponse{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[26]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2777,7 +2976,7 @@ func (x *RetryMessagesResponse) String() string {
 func (*RetryMessagesResponse) ProtoMessage() {}
 
 func (x *RetryMessagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[26]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2790,7 +2989,7 @@ func (x *RetryMessagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryMessagesResponse.ProtoReflect.Descriptor instead.
 func (*RetryMessagesResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{26}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RetryMessagesResponse) GetChanged() int64 {
@@ -2834,7 +3033,7 @@ type DiscardMessagesRequest struct {
 
 func (x *DiscardMessagesRequest) Reset() {
 	*x = DiscardMessagesRequest{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[27]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2846,7 +3045,7 @@ func (x *DiscardMessagesRequest) String() string {
 func (*DiscardMessagesRequest) ProtoMessage() {}
 
 func (x *DiscardMessagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[27]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2859,7 +3058,7 @@ func (x *DiscardMessagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscardMessagesRequest.ProtoReflect.Descriptor instead.
 func (*DiscardMessagesRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{27}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *DiscardMessagesRequest) GetSelection() *MessageSelection {
@@ -2918,7 +3117,7 @@ type DiscardMessagesResponse struct {
 
 func (x *DiscardMessagesResponse) Reset() {
 	*x = DiscardMessagesResponse{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[28]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2930,7 +3129,7 @@ func (x *DiscardMessagesResponse) String() string {
 func (*DiscardMessagesResponse) ProtoMessage() {}
 
 func (x *DiscardMessagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[28]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2943,7 +3142,7 @@ func (x *DiscardMessagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscardMessagesResponse.ProtoReflect.Descriptor instead.
 func (*DiscardMessagesResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{28}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *DiscardMessagesResponse) GetChanged() int64 {
@@ -2979,7 +3178,7 @@ type TailMessagesRequest struct {
 
 func (x *TailMessagesRequest) Reset() {
 	*x = TailMessagesRequest{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[29]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2991,7 +3190,7 @@ func (x *TailMessagesRequest) String() string {
 func (*TailMessagesRequest) ProtoMessage() {}
 
 func (x *TailMessagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[29]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3004,7 +3203,7 @@ func (x *TailMessagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TailMessagesRequest.ProtoReflect.Descriptor instead.
 func (*TailMessagesRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{29}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *TailMessagesRequest) GetProducer() string {
@@ -3033,7 +3232,7 @@ type TailMessagesResponse struct {
 
 func (x *TailMessagesResponse) Reset() {
 	*x = TailMessagesResponse{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[30]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3045,7 +3244,7 @@ func (x *TailMessagesResponse) String() string {
 func (*TailMessagesResponse) ProtoMessage() {}
 
 func (x *TailMessagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[30]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3058,7 +3257,7 @@ func (x *TailMessagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TailMessagesResponse.ProtoReflect.Descriptor instead.
 func (*TailMessagesResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{30}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *TailMessagesResponse) GetMoves() []*Move {
@@ -3090,7 +3289,7 @@ type Move struct {
 
 func (x *Move) Reset() {
 	*x = Move{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[31]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3102,7 +3301,7 @@ func (x *Move) String() string {
 func (*Move) ProtoMessage() {}
 
 func (x *Move) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[31]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3115,7 +3314,7 @@ func (x *Move) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Move.ProtoReflect.Descriptor instead.
 func (*Move) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{31}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Move) GetTime() *timestamppb.Timestamp {
@@ -3166,7 +3365,7 @@ type ListAuditRequest struct {
 
 func (x *ListAuditRequest) Reset() {
 	*x = ListAuditRequest{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[32]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3178,7 +3377,7 @@ func (x *ListAuditRequest) String() string {
 func (*ListAuditRequest) ProtoMessage() {}
 
 func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[32]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3191,7 +3390,7 @@ func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditRequest.ProtoReflect.Descriptor instead.
 func (*ListAuditRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{32}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ListAuditRequest) GetActorContains() string {
@@ -3248,7 +3447,7 @@ type ListAuditResponse struct {
 
 func (x *ListAuditResponse) Reset() {
 	*x = ListAuditResponse{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[33]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3260,7 +3459,7 @@ func (x *ListAuditResponse) String() string {
 func (*ListAuditResponse) ProtoMessage() {}
 
 func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[33]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3273,7 +3472,7 @@ func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditResponse.ProtoReflect.Descriptor instead.
 func (*ListAuditResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{33}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ListAuditResponse) GetRecords() []*AuditRecord {
@@ -3334,7 +3533,7 @@ type AuditRecord struct {
 
 func (x *AuditRecord) Reset() {
 	*x = AuditRecord{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[34]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3346,7 +3545,7 @@ func (x *AuditRecord) String() string {
 func (*AuditRecord) ProtoMessage() {}
 
 func (x *AuditRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[34]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3359,7 +3558,7 @@ func (x *AuditRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditRecord.ProtoReflect.Descriptor instead.
 func (*AuditRecord) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{34}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *AuditRecord) GetId() string {
@@ -3503,7 +3702,7 @@ type GetConfigurationRequest struct {
 
 func (x *GetConfigurationRequest) Reset() {
 	*x = GetConfigurationRequest{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[35]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3515,7 +3714,7 @@ func (x *GetConfigurationRequest) String() string {
 func (*GetConfigurationRequest) ProtoMessage() {}
 
 func (x *GetConfigurationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[35]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3528,7 +3727,7 @@ func (x *GetConfigurationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetConfigurationRequest.ProtoReflect.Descriptor instead.
 func (*GetConfigurationRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{35}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{37}
 }
 
 type GetConfigurationResponse struct {
@@ -3544,7 +3743,7 @@ type GetConfigurationResponse struct {
 
 func (x *GetConfigurationResponse) Reset() {
 	*x = GetConfigurationResponse{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[36]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3556,7 +3755,7 @@ func (x *GetConfigurationResponse) String() string {
 func (*GetConfigurationResponse) ProtoMessage() {}
 
 func (x *GetConfigurationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[36]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3569,7 +3768,7 @@ func (x *GetConfigurationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetConfigurationResponse.ProtoReflect.Descriptor instead.
 func (*GetConfigurationResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{36}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *GetConfigurationResponse) GetInstance() string {
@@ -3611,7 +3810,7 @@ type ConfigurationValue struct {
 
 func (x *ConfigurationValue) Reset() {
 	*x = ConfigurationValue{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[37]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3623,7 +3822,7 @@ func (x *ConfigurationValue) String() string {
 func (*ConfigurationValue) ProtoMessage() {}
 
 func (x *ConfigurationValue) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[37]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3636,7 +3835,7 @@ func (x *ConfigurationValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigurationValue.ProtoReflect.Descriptor instead.
 func (*ConfigurationValue) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{37}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ConfigurationValue) GetKey() string {
@@ -3694,7 +3893,7 @@ type FinishedFilter struct {
 
 func (x *FinishedFilter) Reset() {
 	*x = FinishedFilter{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[38]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3706,7 +3905,7 @@ func (x *FinishedFilter) String() string {
 func (*FinishedFilter) ProtoMessage() {}
 
 func (x *FinishedFilter) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[38]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3719,7 +3918,7 @@ func (x *FinishedFilter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishedFilter.ProtoReflect.Descriptor instead.
 func (*FinishedFilter) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{38}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *FinishedFilter) GetProducer() string {
@@ -3792,7 +3991,7 @@ type ListFinishedRequest struct {
 
 func (x *ListFinishedRequest) Reset() {
 	*x = ListFinishedRequest{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[39]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3804,7 +4003,7 @@ func (x *ListFinishedRequest) String() string {
 func (*ListFinishedRequest) ProtoMessage() {}
 
 func (x *ListFinishedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[39]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3817,7 +4016,7 @@ func (x *ListFinishedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFinishedRequest.ProtoReflect.Descriptor instead.
 func (*ListFinishedRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{39}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ListFinishedRequest) GetFilter() *FinishedFilter {
@@ -3867,7 +4066,7 @@ type ListFinishedResponse struct {
 
 func (x *ListFinishedResponse) Reset() {
 	*x = ListFinishedResponse{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[40]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3879,7 +4078,7 @@ func (x *ListFinishedResponse) String() string {
 func (*ListFinishedResponse) ProtoMessage() {}
 
 func (x *ListFinishedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[40]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3892,7 +4091,7 @@ func (x *ListFinishedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFinishedResponse.ProtoReflect.Descriptor instead.
 func (*ListFinishedResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{40}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ListFinishedResponse) GetMessages() []*FinishedMessage {
@@ -3962,7 +4161,7 @@ type FinishedMessage struct {
 
 func (x *FinishedMessage) Reset() {
 	*x = FinishedMessage{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[41]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3974,7 +4173,7 @@ func (x *FinishedMessage) String() string {
 func (*FinishedMessage) ProtoMessage() {}
 
 func (x *FinishedMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[41]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3987,7 +4186,7 @@ func (x *FinishedMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishedMessage.ProtoReflect.Descriptor instead.
 func (*FinishedMessage) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{41}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *FinishedMessage) GetProducer() string {
@@ -4079,7 +4278,7 @@ type GetFinishedRequest struct {
 
 func (x *GetFinishedRequest) Reset() {
 	*x = GetFinishedRequest{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[42]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4091,7 +4290,7 @@ func (x *GetFinishedRequest) String() string {
 func (*GetFinishedRequest) ProtoMessage() {}
 
 func (x *GetFinishedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[42]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4104,7 +4303,7 @@ func (x *GetFinishedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFinishedRequest.ProtoReflect.Descriptor instead.
 func (*GetFinishedRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{42}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *GetFinishedRequest) GetProducer() string {
@@ -4137,7 +4336,7 @@ type GetFinishedResponse struct {
 
 func (x *GetFinishedResponse) Reset() {
 	*x = GetFinishedResponse{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[43]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4149,7 +4348,7 @@ func (x *GetFinishedResponse) String() string {
 func (*GetFinishedResponse) ProtoMessage() {}
 
 func (x *GetFinishedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[43]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4162,7 +4361,7 @@ func (x *GetFinishedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFinishedResponse.ProtoReflect.Descriptor instead.
 func (*GetFinishedResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{43}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *GetFinishedResponse) GetMessage() *FinishedMessage {
@@ -4185,7 +4384,7 @@ type FinishedName struct {
 
 func (x *FinishedName) Reset() {
 	*x = FinishedName{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[44]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4197,7 +4396,7 @@ func (x *FinishedName) String() string {
 func (*FinishedName) ProtoMessage() {}
 
 func (x *FinishedName) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[44]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4210,7 +4409,7 @@ func (x *FinishedName) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishedName.ProtoReflect.Descriptor instead.
 func (*FinishedName) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{44}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *FinishedName) GetProducer() string {
@@ -4248,7 +4447,7 @@ type FinishedSelection struct {
 
 func (x *FinishedSelection) Reset() {
 	*x = FinishedSelection{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[45]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4260,7 +4459,7 @@ func (x *FinishedSelection) String() string {
 func (*FinishedSelection) ProtoMessage() {}
 
 func (x *FinishedSelection) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[45]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4273,7 +4472,7 @@ func (x *FinishedSelection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishedSelection.ProtoReflect.Descriptor instead.
 func (*FinishedSelection) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{45}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *FinishedSelection) GetNames() []*FinishedName {
@@ -4310,7 +4509,7 @@ type ReplayMessagesRequest struct {
 
 func (x *ReplayMessagesRequest) Reset() {
 	*x = ReplayMessagesRequest{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[46]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4322,7 +4521,7 @@ func (x *ReplayMessagesRequest) String() string {
 func (*ReplayMessagesRequest) ProtoMessage() {}
 
 func (x *ReplayMessagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[46]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4335,7 +4534,7 @@ func (x *ReplayMessagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplayMessagesRequest.ProtoReflect.Descriptor instead.
 func (*ReplayMessagesRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{46}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ReplayMessagesRequest) GetSelection() *FinishedSelection {
@@ -4397,7 +4596,7 @@ type ReplayMessagesResponse struct {
 
 func (x *ReplayMessagesResponse) Reset() {
 	*x = ReplayMessagesResponse{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[47]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4409,7 +4608,7 @@ func (x *ReplayMessagesResponse) String() string {
 func (*ReplayMessagesResponse) ProtoMessage() {}
 
 func (x *ReplayMessagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[47]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4422,7 +4621,7 @@ func (x *ReplayMessagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplayMessagesResponse.ProtoReflect.Descriptor instead.
 func (*ReplayMessagesResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{47}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ReplayMessagesResponse) GetChanged() int64 {
@@ -4461,7 +4660,7 @@ type ListDeadLetterQueuesRequest struct {
 
 func (x *ListDeadLetterQueuesRequest) Reset() {
 	*x = ListDeadLetterQueuesRequest{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[48]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4473,7 +4672,7 @@ func (x *ListDeadLetterQueuesRequest) String() string {
 func (*ListDeadLetterQueuesRequest) ProtoMessage() {}
 
 func (x *ListDeadLetterQueuesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[48]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4486,7 +4685,7 @@ func (x *ListDeadLetterQueuesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDeadLetterQueuesRequest.ProtoReflect.Descriptor instead.
 func (*ListDeadLetterQueuesRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{48}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{50}
 }
 
 type ListDeadLetterQueuesResponse struct {
@@ -4498,7 +4697,7 @@ type ListDeadLetterQueuesResponse struct {
 
 func (x *ListDeadLetterQueuesResponse) Reset() {
 	*x = ListDeadLetterQueuesResponse{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[49]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4510,7 +4709,7 @@ func (x *ListDeadLetterQueuesResponse) String() string {
 func (*ListDeadLetterQueuesResponse) ProtoMessage() {}
 
 func (x *ListDeadLetterQueuesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[49]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4523,7 +4722,7 @@ func (x *ListDeadLetterQueuesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDeadLetterQueuesResponse.ProtoReflect.Descriptor instead.
 func (*ListDeadLetterQueuesResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{49}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ListDeadLetterQueuesResponse) GetQueues() []*DeadLetterQueue {
@@ -4555,7 +4754,7 @@ type DeadLetterQueue struct {
 
 func (x *DeadLetterQueue) Reset() {
 	*x = DeadLetterQueue{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[50]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4567,7 +4766,7 @@ func (x *DeadLetterQueue) String() string {
 func (*DeadLetterQueue) ProtoMessage() {}
 
 func (x *DeadLetterQueue) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[50]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4580,7 +4779,7 @@ func (x *DeadLetterQueue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadLetterQueue.ProtoReflect.Descriptor instead.
 func (*DeadLetterQueue) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{50}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *DeadLetterQueue) GetName() string {
@@ -4653,7 +4852,7 @@ type DeadLetterFilter struct {
 
 func (x *DeadLetterFilter) Reset() {
 	*x = DeadLetterFilter{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[51]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4665,7 +4864,7 @@ func (x *DeadLetterFilter) String() string {
 func (*DeadLetterFilter) ProtoMessage() {}
 
 func (x *DeadLetterFilter) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[51]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4678,7 +4877,7 @@ func (x *DeadLetterFilter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadLetterFilter.ProtoReflect.Descriptor instead.
 func (*DeadLetterFilter) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{51}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *DeadLetterFilter) GetProducer() string {
@@ -4743,7 +4942,7 @@ type DeadLetterSelection struct {
 
 func (x *DeadLetterSelection) Reset() {
 	*x = DeadLetterSelection{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[52]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4755,7 +4954,7 @@ func (x *DeadLetterSelection) String() string {
 func (*DeadLetterSelection) ProtoMessage() {}
 
 func (x *DeadLetterSelection) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[52]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4768,7 +4967,7 @@ func (x *DeadLetterSelection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadLetterSelection.ProtoReflect.Descriptor instead.
 func (*DeadLetterSelection) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{52}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *DeadLetterSelection) GetNames() []*MessageName {
@@ -4808,7 +5007,7 @@ type DeadLetter struct {
 
 func (x *DeadLetter) Reset() {
 	*x = DeadLetter{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[53]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4820,7 +5019,7 @@ func (x *DeadLetter) String() string {
 func (*DeadLetter) ProtoMessage() {}
 
 func (x *DeadLetter) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[53]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4833,7 +5032,7 @@ func (x *DeadLetter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadLetter.ProtoReflect.Descriptor instead.
 func (*DeadLetter) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{53}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *DeadLetter) GetProducer() string {
@@ -4905,7 +5104,7 @@ type ListDeadLettersRequest struct {
 
 func (x *ListDeadLettersRequest) Reset() {
 	*x = ListDeadLettersRequest{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[54]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4917,7 +5116,7 @@ func (x *ListDeadLettersRequest) String() string {
 func (*ListDeadLettersRequest) ProtoMessage() {}
 
 func (x *ListDeadLettersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[54]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4930,7 +5129,7 @@ func (x *ListDeadLettersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDeadLettersRequest.ProtoReflect.Descriptor instead.
 func (*ListDeadLettersRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{54}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ListDeadLettersRequest) GetQueue() string {
@@ -4975,7 +5174,7 @@ type ListDeadLettersResponse struct {
 
 func (x *ListDeadLettersResponse) Reset() {
 	*x = ListDeadLettersResponse{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[55]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4987,7 +5186,7 @@ func (x *ListDeadLettersResponse) String() string {
 func (*ListDeadLettersResponse) ProtoMessage() {}
 
 func (x *ListDeadLettersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[55]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5000,7 +5199,7 @@ func (x *ListDeadLettersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDeadLettersResponse.ProtoReflect.Descriptor instead.
 func (*ListDeadLettersResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{55}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *ListDeadLettersResponse) GetLetters() []*DeadLetter {
@@ -5036,7 +5235,7 @@ type GetDeadLetterRequest struct {
 
 func (x *GetDeadLetterRequest) Reset() {
 	*x = GetDeadLetterRequest{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[56]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5048,7 +5247,7 @@ func (x *GetDeadLetterRequest) String() string {
 func (*GetDeadLetterRequest) ProtoMessage() {}
 
 func (x *GetDeadLetterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[56]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5061,7 +5260,7 @@ func (x *GetDeadLetterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetDeadLetterRequest.ProtoReflect.Descriptor instead.
 func (*GetDeadLetterRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{56}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *GetDeadLetterRequest) GetQueue() string {
@@ -5094,7 +5293,7 @@ type GetDeadLetterResponse struct {
 
 func (x *GetDeadLetterResponse) Reset() {
 	*x = GetDeadLetterResponse{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[57]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5106,7 +5305,7 @@ func (x *GetDeadLetterResponse) String() string {
 func (*GetDeadLetterResponse) ProtoMessage() {}
 
 func (x *GetDeadLetterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[57]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5119,7 +5318,7 @@ func (x *GetDeadLetterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetDeadLetterResponse.ProtoReflect.Descriptor instead.
 func (*GetDeadLetterResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{57}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *GetDeadLetterResponse) GetLetter() *DeadLetter {
@@ -5139,7 +5338,7 @@ type CountDeadLettersRequest struct {
 
 func (x *CountDeadLettersRequest) Reset() {
 	*x = CountDeadLettersRequest{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[58]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5151,7 +5350,7 @@ func (x *CountDeadLettersRequest) String() string {
 func (*CountDeadLettersRequest) ProtoMessage() {}
 
 func (x *CountDeadLettersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[58]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5164,7 +5363,7 @@ func (x *CountDeadLettersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountDeadLettersRequest.ProtoReflect.Descriptor instead.
 func (*CountDeadLettersRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{58}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *CountDeadLettersRequest) GetQueue() string {
@@ -5197,7 +5396,7 @@ type CountDeadLettersResponse struct {
 
 func (x *CountDeadLettersResponse) Reset() {
 	*x = CountDeadLettersResponse{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[59]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5209,7 +5408,7 @@ func (x *CountDeadLettersResponse) String() string {
 func (*CountDeadLettersResponse) ProtoMessage() {}
 
 func (x *CountDeadLettersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[59]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5222,7 +5421,7 @@ func (x *CountDeadLettersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountDeadLettersResponse.ProtoReflect.Descriptor instead.
 func (*CountDeadLettersResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{59}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *CountDeadLettersResponse) GetCount() int64 {
@@ -5276,7 +5475,7 @@ type DeadLetterGroup struct {
 
 func (x *DeadLetterGroup) Reset() {
 	*x = DeadLetterGroup{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[60]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5288,7 +5487,7 @@ func (x *DeadLetterGroup) String() string {
 func (*DeadLetterGroup) ProtoMessage() {}
 
 func (x *DeadLetterGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[60]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5301,7 +5500,7 @@ func (x *DeadLetterGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadLetterGroup.ProtoReflect.Descriptor instead.
 func (*DeadLetterGroup) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{60}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *DeadLetterGroup) GetConsumer() string {
@@ -5360,7 +5559,7 @@ type DeadLetterDestination struct {
 
 func (x *DeadLetterDestination) Reset() {
 	*x = DeadLetterDestination{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[61]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5372,7 +5571,7 @@ func (x *DeadLetterDestination) String() string {
 func (*DeadLetterDestination) ProtoMessage() {}
 
 func (x *DeadLetterDestination) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[61]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5385,7 +5584,7 @@ func (x *DeadLetterDestination) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadLetterDestination.ProtoReflect.Descriptor instead.
 func (*DeadLetterDestination) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{61}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *DeadLetterDestination) GetExchange() string {
@@ -5430,7 +5629,7 @@ type ReplayDeadLettersRequest struct {
 
 func (x *ReplayDeadLettersRequest) Reset() {
 	*x = ReplayDeadLettersRequest{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[62]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5442,7 +5641,7 @@ func (x *ReplayDeadLettersRequest) String() string {
 func (*ReplayDeadLettersRequest) ProtoMessage() {}
 
 func (x *ReplayDeadLettersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[62]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5455,7 +5654,7 @@ func (x *ReplayDeadLettersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplayDeadLettersRequest.ProtoReflect.Descriptor instead.
 func (*ReplayDeadLettersRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{62}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *ReplayDeadLettersRequest) GetQueue() string {
@@ -5500,7 +5699,7 @@ type ReplayDeadLettersResponse struct {
 
 func (x *ReplayDeadLettersResponse) Reset() {
 	*x = ReplayDeadLettersResponse{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[63]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5512,7 +5711,7 @@ func (x *ReplayDeadLettersResponse) String() string {
 func (*ReplayDeadLettersResponse) ProtoMessage() {}
 
 func (x *ReplayDeadLettersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[63]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5525,7 +5724,7 @@ func (x *ReplayDeadLettersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplayDeadLettersResponse.ProtoReflect.Descriptor instead.
 func (*ReplayDeadLettersResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{63}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *ReplayDeadLettersResponse) GetChanged() int64 {
@@ -5570,7 +5769,7 @@ type DiscardDeadLettersRequest struct {
 
 func (x *DiscardDeadLettersRequest) Reset() {
 	*x = DiscardDeadLettersRequest{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[64]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5582,7 +5781,7 @@ func (x *DiscardDeadLettersRequest) String() string {
 func (*DiscardDeadLettersRequest) ProtoMessage() {}
 
 func (x *DiscardDeadLettersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[64]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5595,7 +5794,7 @@ func (x *DiscardDeadLettersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscardDeadLettersRequest.ProtoReflect.Descriptor instead.
 func (*DiscardDeadLettersRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{64}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *DiscardDeadLettersRequest) GetQueue() string {
@@ -5639,7 +5838,7 @@ type DiscardDeadLettersResponse struct {
 
 func (x *DiscardDeadLettersResponse) Reset() {
 	*x = DiscardDeadLettersResponse{}
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[65]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5651,7 +5850,7 @@ func (x *DiscardDeadLettersResponse) String() string {
 func (*DiscardDeadLettersResponse) ProtoMessage() {}
 
 func (x *DiscardDeadLettersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[65]
+	mi := &file_msghandler_admin_v1_admin_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5664,7 +5863,7 @@ func (x *DiscardDeadLettersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscardDeadLettersResponse.ProtoReflect.Descriptor instead.
 func (*DiscardDeadLettersResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{65}
+	return file_msghandler_admin_v1_admin_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *DiscardDeadLettersResponse) GetChanged() int64 {
@@ -5692,7 +5891,18 @@ var File_msghandler_admin_v1_admin_proto protoreflect.FileDescriptor
 
 const file_msghandler_admin_v1_admin_proto_rawDesc = "" +
 	"\n" +
-	"\x1fmsghandler/admin/v1/admin.proto\x12\x13msghandler.admin.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1egoogle/protobuf/wrappers.proto\x1a\x1emsghandler/v1/msghandler.proto\"\x97\x06\n" +
+	"\x1fmsghandler/admin/v1/admin.proto\x12\x13msghandler.admin.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1egoogle/protobuf/wrappers.proto\x1a\x1emsghandler/v1/msghandler.proto\"\xc8\x01\n" +
+	"\x12AskProducerRequest\x12\x1a\n" +
+	"\bproducer\x18\x01 \x01(\tR\bproducer\x129\n" +
+	"\aconfirm\x18\x02 \x01(\v2\x1d.msghandler.v1.ConfirmRequestH\x00R\aconfirm\x12O\n" +
+	"\x0fdelete_business\x18\x03 \x01(\v2$.msghandler.v1.DeleteBusinessRequestH\x00R\x0edeleteBusinessB\n" +
+	"\n" +
+	"\bquestion\"\xe7\x01\n" +
+	"\x13AskProducerResponse\x12:\n" +
+	"\aconfirm\x18\x01 \x01(\v2\x1e.msghandler.v1.ConfirmResponseH\x00R\aconfirm\x12P\n" +
+	"\x0fdelete_business\x18\x02 \x01(\v2%.msghandler.v1.DeleteBusinessResponseH\x00R\x0edeleteBusiness\x128\n" +
+	"\afailure\x18\x03 \x01(\v2\x1c.msghandler.v1.AttendFailureH\x00R\afailureB\b\n" +
+	"\x06answer\"\x97\x06\n" +
 	"\rMessageRecord\x12\x1a\n" +
 	"\bproducer\x18\x01 \x01(\tR\bproducer\x120\n" +
 	"\amessage\x18\x02 \x01(\v2\x16.msghandler.v1.MessageR\amessage\x12*\n" +
@@ -5781,7 +5991,7 @@ const file_msghandler_admin_v1_admin_proto_rawDesc = "" +
 	"\tproducers\x18\x02 \x03(\tR\tproducers\"T\n" +
 	"\x14FindMessagesResponse\x12<\n" +
 	"\arecords\x18\x01 \x03(\v2\".msghandler.admin.v1.MessageRecordR\arecords\"\x11\n" +
-	"\x0fGetStatsRequest\"\xbf\x03\n" +
+	"\x0fGetStatsRequest\"\xf0\x03\n" +
 	"\x10GetStatsResponse\x127\n" +
 	"\x06states\x18\x01 \x03(\v2\x1f.msghandler.admin.v1.StateStatsR\x06states\x128\n" +
 	"\bfindings\x18\x02 \x03(\v2\x1c.msghandler.admin.v1.FindingR\bfindings\x12:\n" +
@@ -5789,7 +5999,8 @@ const file_msghandler_admin_v1_admin_proto_rawDesc = "" +
 	"\fcoordinators\x18\x04 \x03(\v2 .msghandler.admin.v1.CoordinatorR\fcoordinators\x122\n" +
 	"\x04flow\x18\x05 \x01(\v2\x1e.msghandler.admin.v1.FlowStatsR\x04flow\x12@\n" +
 	"\tproducers\x18\x06 \x03(\v2\".msghandler.admin.v1.ProducerStatsR\tproducers\x12@\n" +
-	"\texchanges\x18\a \x03(\v2\".msghandler.admin.v1.ExchangeStatsR\texchanges\"\xc2\x02\n" +
+	"\texchanges\x18\a \x03(\v2\".msghandler.admin.v1.ExchangeStatsR\texchanges\x12/\n" +
+	"\x13attending_producers\x18\b \x03(\tR\x12attendingProducers\"\xc2\x02\n" +
 	"\tFlowStats\x12+\n" +
 	"\x11coordinator_count\x18\x01 \x01(\x05R\x10coordinatorCount\x12*\n" +
 	"\x11stored_per_second\x18\x02 \x01(\x01R\x0fstoredPerSecond\x126\n" +
@@ -6183,7 +6394,7 @@ const file_msghandler_admin_v1_admin_proto_rawDesc = "" +
 	"\x12ENDING_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vENDING_DONE\x10\x01\x12\x16\n" +
 	"\x12ENDING_ROLLED_BACK\x10\x02\x12\x14\n" +
-	"\x10ENDING_DISCARDED\x10\x032\xc8\x10\n" +
+	"\x10ENDING_DISCARDED\x10\x032\xaa\x11\n" +
 	"\fAdminService\x12]\n" +
 	"\n" +
 	"GetMessage\x12&.msghandler.admin.v1.GetMessageRequest\x1a'.msghandler.admin.v1.GetMessageResponse\x12c\n" +
@@ -6205,7 +6416,8 @@ const file_msghandler_admin_v1_admin_proto_rawDesc = "" +
 	"\rGetDeadLetter\x12).msghandler.admin.v1.GetDeadLetterRequest\x1a*.msghandler.admin.v1.GetDeadLetterResponse\x12o\n" +
 	"\x10CountDeadLetters\x12,.msghandler.admin.v1.CountDeadLettersRequest\x1a-.msghandler.admin.v1.CountDeadLettersResponse\x12r\n" +
 	"\x11ReplayDeadLetters\x12-.msghandler.admin.v1.ReplayDeadLettersRequest\x1a..msghandler.admin.v1.ReplayDeadLettersResponse\x12u\n" +
-	"\x12DiscardDeadLetters\x12..msghandler.admin.v1.DiscardDeadLettersRequest\x1a/.msghandler.admin.v1.DiscardDeadLettersResponseBe\n" +
+	"\x12DiscardDeadLetters\x12..msghandler.admin.v1.DiscardDeadLettersRequest\x1a/.msghandler.admin.v1.DiscardDeadLettersResponse\x12`\n" +
+	"\vAskProducer\x12'.msghandler.admin.v1.AskProducerRequest\x1a(.msghandler.admin.v1.AskProducerResponseBe\n" +
 	"\x1dio.github.msghandler.admin.v1P\x01ZBgithub.com/msghandler/msghandler/proto/msghandler/admin/v1;adminv1b\x06proto3"
 
 var (
@@ -6221,7 +6433,7 @@ func file_msghandler_admin_v1_admin_proto_rawDescGZIP() []byte {
 }
 
 var file_msghandler_admin_v1_admin_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
-var file_msghandler_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 66)
+var file_msghandler_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 68)
 var file_msghandler_admin_v1_admin_proto_goTypes = []any{
 	(EventKind)(0),                       // 0: msghandler.admin.v1.EventKind
 	(CoordinatorState)(0),                // 1: msghandler.admin.v1.CoordinatorState
@@ -6232,231 +6444,245 @@ var file_msghandler_admin_v1_admin_proto_goTypes = []any{
 	(AuditResult)(0),                     // 6: msghandler.admin.v1.AuditResult
 	(RefusalKind)(0),                     // 7: msghandler.admin.v1.RefusalKind
 	(Ending)(0),                          // 8: msghandler.admin.v1.Ending
-	(*MessageRecord)(nil),                // 9: msghandler.admin.v1.MessageRecord
-	(*Event)(nil),                        // 10: msghandler.admin.v1.Event
-	(*GetMessageRequest)(nil),            // 11: msghandler.admin.v1.GetMessageRequest
-	(*GetMessageResponse)(nil),           // 12: msghandler.admin.v1.GetMessageResponse
-	(*MessageName)(nil),                  // 13: msghandler.admin.v1.MessageName
-	(*MessageFilter)(nil),                // 14: msghandler.admin.v1.MessageFilter
-	(*MessageSelection)(nil),             // 15: msghandler.admin.v1.MessageSelection
-	(*ListMessagesRequest)(nil),          // 16: msghandler.admin.v1.ListMessagesRequest
-	(*ListMessagesResponse)(nil),         // 17: msghandler.admin.v1.ListMessagesResponse
-	(*GroupMessagesRequest)(nil),         // 18: msghandler.admin.v1.GroupMessagesRequest
-	(*GroupMessagesResponse)(nil),        // 19: msghandler.admin.v1.GroupMessagesResponse
-	(*MessageGroup)(nil),                 // 20: msghandler.admin.v1.MessageGroup
-	(*FindMessagesRequest)(nil),          // 21: msghandler.admin.v1.FindMessagesRequest
-	(*FindMessagesResponse)(nil),         // 22: msghandler.admin.v1.FindMessagesResponse
-	(*GetStatsRequest)(nil),              // 23: msghandler.admin.v1.GetStatsRequest
-	(*GetStatsResponse)(nil),             // 24: msghandler.admin.v1.GetStatsResponse
-	(*FlowStats)(nil),                    // 25: msghandler.admin.v1.FlowStats
-	(*ProducerStats)(nil),                // 26: msghandler.admin.v1.ProducerStats
-	(*ExchangeStats)(nil),                // 27: msghandler.admin.v1.ExchangeStats
-	(*Coordinator)(nil),                  // 28: msghandler.admin.v1.Coordinator
-	(*BrokerStats)(nil),                  // 29: msghandler.admin.v1.BrokerStats
-	(*Finding)(nil),                      // 30: msghandler.admin.v1.Finding
-	(*ListProblemsRequest)(nil),          // 31: msghandler.admin.v1.ListProblemsRequest
-	(*ListProblemsResponse)(nil),         // 32: msghandler.admin.v1.ListProblemsResponse
-	(*StateStats)(nil),                   // 33: msghandler.admin.v1.StateStats
-	(*RetryMessagesRequest)(nil),         // 34: msghandler.admin.v1.RetryMessagesRequest
-	(*RetryMessagesResponse)(nil),        // 35: msghandler.admin.v1.RetryMessagesResponse
-	(*DiscardMessagesRequest)(nil),       // 36: msghandler.admin.v1.DiscardMessagesRequest
-	(*DiscardMessagesResponse)(nil),      // 37: msghandler.admin.v1.DiscardMessagesResponse
-	(*TailMessagesRequest)(nil),          // 38: msghandler.admin.v1.TailMessagesRequest
-	(*TailMessagesResponse)(nil),         // 39: msghandler.admin.v1.TailMessagesResponse
-	(*Move)(nil),                         // 40: msghandler.admin.v1.Move
-	(*ListAuditRequest)(nil),             // 41: msghandler.admin.v1.ListAuditRequest
-	(*ListAuditResponse)(nil),            // 42: msghandler.admin.v1.ListAuditResponse
-	(*AuditRecord)(nil),                  // 43: msghandler.admin.v1.AuditRecord
-	(*GetConfigurationRequest)(nil),      // 44: msghandler.admin.v1.GetConfigurationRequest
-	(*GetConfigurationResponse)(nil),     // 45: msghandler.admin.v1.GetConfigurationResponse
-	(*ConfigurationValue)(nil),           // 46: msghandler.admin.v1.ConfigurationValue
-	(*FinishedFilter)(nil),               // 47: msghandler.admin.v1.FinishedFilter
-	(*ListFinishedRequest)(nil),          // 48: msghandler.admin.v1.ListFinishedRequest
-	(*ListFinishedResponse)(nil),         // 49: msghandler.admin.v1.ListFinishedResponse
-	(*FinishedMessage)(nil),              // 50: msghandler.admin.v1.FinishedMessage
-	(*GetFinishedRequest)(nil),           // 51: msghandler.admin.v1.GetFinishedRequest
-	(*GetFinishedResponse)(nil),          // 52: msghandler.admin.v1.GetFinishedResponse
-	(*FinishedName)(nil),                 // 53: msghandler.admin.v1.FinishedName
-	(*FinishedSelection)(nil),            // 54: msghandler.admin.v1.FinishedSelection
-	(*ReplayMessagesRequest)(nil),        // 55: msghandler.admin.v1.ReplayMessagesRequest
-	(*ReplayMessagesResponse)(nil),       // 56: msghandler.admin.v1.ReplayMessagesResponse
-	(*ListDeadLetterQueuesRequest)(nil),  // 57: msghandler.admin.v1.ListDeadLetterQueuesRequest
-	(*ListDeadLetterQueuesResponse)(nil), // 58: msghandler.admin.v1.ListDeadLetterQueuesResponse
-	(*DeadLetterQueue)(nil),              // 59: msghandler.admin.v1.DeadLetterQueue
-	(*DeadLetterFilter)(nil),             // 60: msghandler.admin.v1.DeadLetterFilter
-	(*DeadLetterSelection)(nil),          // 61: msghandler.admin.v1.DeadLetterSelection
-	(*DeadLetter)(nil),                   // 62: msghandler.admin.v1.DeadLetter
-	(*ListDeadLettersRequest)(nil),       // 63: msghandler.admin.v1.ListDeadLettersRequest
-	(*ListDeadLettersResponse)(nil),      // 64: msghandler.admin.v1.ListDeadLettersResponse
-	(*GetDeadLetterRequest)(nil),         // 65: msghandler.admin.v1.GetDeadLetterRequest
-	(*GetDeadLetterResponse)(nil),        // 66: msghandler.admin.v1.GetDeadLetterResponse
-	(*CountDeadLettersRequest)(nil),      // 67: msghandler.admin.v1.CountDeadLettersRequest
-	(*CountDeadLettersResponse)(nil),     // 68: msghandler.admin.v1.CountDeadLettersResponse
-	(*DeadLetterGroup)(nil),              // 69: msghandler.admin.v1.DeadLetterGroup
-	(*DeadLetterDestination)(nil),        // 70: msghandler.admin.v1.DeadLetterDestination
-	(*ReplayDeadLettersRequest)(nil),     // 71: msghandler.admin.v1.ReplayDeadLettersRequest
-	(*ReplayDeadLettersResponse)(nil),    // 72: msghandler.admin.v1.ReplayDeadLettersResponse
-	(*DiscardDeadLettersRequest)(nil),    // 73: msghandler.admin.v1.DiscardDeadLettersRequest
-	(*DiscardDeadLettersResponse)(nil),   // 74: msghandler.admin.v1.DiscardDeadLettersResponse
-	(*v1.Message)(nil),                   // 75: msghandler.v1.Message
-	(v1.State)(0),                        // 76: msghandler.v1.State
-	(*timestamppb.Timestamp)(nil),        // 77: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),          // 78: google.protobuf.Duration
-	(v1.Verdict)(0),                      // 79: msghandler.v1.Verdict
-	(*v1.Outcome)(nil),                   // 80: msghandler.v1.Outcome
-	(*wrapperspb.Int64Value)(nil),        // 81: google.protobuf.Int64Value
+	(*AskProducerRequest)(nil),           // 9: msghandler.admin.v1.AskProducerRequest
+	(*AskProducerResponse)(nil),          // 10: msghandler.admin.v1.AskProducerResponse
+	(*MessageRecord)(nil),                // 11: msghandler.admin.v1.MessageRecord
+	(*Event)(nil),                        // 12: msghandler.admin.v1.Event
+	(*GetMessageRequest)(nil),            // 13: msghandler.admin.v1.GetMessageRequest
+	(*GetMessageResponse)(nil),           // 14: msghandler.admin.v1.GetMessageResponse
+	(*MessageName)(nil),                  // 15: msghandler.admin.v1.MessageName
+	(*MessageFilter)(nil),                // 16: msghandler.admin.v1.MessageFilter
+	(*MessageSelection)(nil),             // 17: msghandler.admin.v1.MessageSelection
+	(*ListMessagesRequest)(nil),          // 18: msghandler.admin.v1.ListMessagesRequest
+	(*ListMessagesResponse)(nil),         // 19: msghandler.admin.v1.ListMessagesResponse
+	(*GroupMessagesRequest)(nil),         // 20: msghandler.admin.v1.GroupMessagesRequest
+	(*GroupMessagesResponse)(nil),        // 21: msghandler.admin.v1.GroupMessagesResponse
+	(*MessageGroup)(nil),                 // 22: msghandler.admin.v1.MessageGroup
+	(*FindMessagesRequest)(nil),          // 23: msghandler.admin.v1.FindMessagesRequest
+	(*FindMessagesResponse)(nil),         // 24: msghandler.admin.v1.FindMessagesResponse
+	(*GetStatsRequest)(nil),              // 25: msghandler.admin.v1.GetStatsRequest
+	(*GetStatsResponse)(nil),             // 26: msghandler.admin.v1.GetStatsResponse
+	(*FlowStats)(nil),                    // 27: msghandler.admin.v1.FlowStats
+	(*ProducerStats)(nil),                // 28: msghandler.admin.v1.ProducerStats
+	(*ExchangeStats)(nil),                // 29: msghandler.admin.v1.ExchangeStats
+	(*Coordinator)(nil),                  // 30: msghandler.admin.v1.Coordinator
+	(*BrokerStats)(nil),                  // 31: msghandler.admin.v1.BrokerStats
+	(*Finding)(nil),                      // 32: msghandler.admin.v1.Finding
+	(*ListProblemsRequest)(nil),          // 33: msghandler.admin.v1.ListProblemsRequest
+	(*ListProblemsResponse)(nil),         // 34: msghandler.admin.v1.ListProblemsResponse
+	(*StateStats)(nil),                   // 35: msghandler.admin.v1.StateStats
+	(*RetryMessagesRequest)(nil),         // 36: msghandler.admin.v1.RetryMessagesRequest
+	(*RetryMessagesResponse)(nil),        // 37: msghandler.admin.v1.RetryMessagesResponse
+	(*DiscardMessagesRequest)(nil),       // 38: msghandler.admin.v1.DiscardMessagesRequest
+	(*DiscardMessagesResponse)(nil),      // 39: msghandler.admin.v1.DiscardMessagesResponse
+	(*TailMessagesRequest)(nil),          // 40: msghandler.admin.v1.TailMessagesRequest
+	(*TailMessagesResponse)(nil),         // 41: msghandler.admin.v1.TailMessagesResponse
+	(*Move)(nil),                         // 42: msghandler.admin.v1.Move
+	(*ListAuditRequest)(nil),             // 43: msghandler.admin.v1.ListAuditRequest
+	(*ListAuditResponse)(nil),            // 44: msghandler.admin.v1.ListAuditResponse
+	(*AuditRecord)(nil),                  // 45: msghandler.admin.v1.AuditRecord
+	(*GetConfigurationRequest)(nil),      // 46: msghandler.admin.v1.GetConfigurationRequest
+	(*GetConfigurationResponse)(nil),     // 47: msghandler.admin.v1.GetConfigurationResponse
+	(*ConfigurationValue)(nil),           // 48: msghandler.admin.v1.ConfigurationValue
+	(*FinishedFilter)(nil),               // 49: msghandler.admin.v1.FinishedFilter
+	(*ListFinishedRequest)(nil),          // 50: msghandler.admin.v1.ListFinishedRequest
+	(*ListFinishedResponse)(nil),         // 51: msghandler.admin.v1.ListFinishedResponse
+	(*FinishedMessage)(nil),              // 52: msghandler.admin.v1.FinishedMessage
+	(*GetFinishedRequest)(nil),           // 53: msghandler.admin.v1.GetFinishedRequest
+	(*GetFinishedResponse)(nil),          // 54: msghandler.admin.v1.GetFinishedResponse
+	(*FinishedName)(nil),                 // 55: msghandler.admin.v1.FinishedName
+	(*FinishedSelection)(nil),            // 56: msghandler.admin.v1.FinishedSelection
+	(*ReplayMessagesRequest)(nil),        // 57: msghandler.admin.v1.ReplayMessagesRequest
+	(*ReplayMessagesResponse)(nil),       // 58: msghandler.admin.v1.ReplayMessagesResponse
+	(*ListDeadLetterQueuesRequest)(nil),  // 59: msghandler.admin.v1.ListDeadLetterQueuesRequest
+	(*ListDeadLetterQueuesResponse)(nil), // 60: msghandler.admin.v1.ListDeadLetterQueuesResponse
+	(*DeadLetterQueue)(nil),              // 61: msghandler.admin.v1.DeadLetterQueue
+	(*DeadLetterFilter)(nil),             // 62: msghandler.admin.v1.DeadLetterFilter
+	(*DeadLetterSelection)(nil),          // 63: msghandler.admin.v1.DeadLetterSelection
+	(*DeadLetter)(nil),                   // 64: msghandler.admin.v1.DeadLetter
+	(*ListDeadLettersRequest)(nil),       // 65: msghandler.admin.v1.ListDeadLettersRequest
+	(*ListDeadLettersResponse)(nil),      // 66: msghandler.admin.v1.ListDeadLettersResponse
+	(*GetDeadLetterRequest)(nil),         // 67: msghandler.admin.v1.GetDeadLetterRequest
+	(*GetDeadLetterResponse)(nil),        // 68: msghandler.admin.v1.GetDeadLetterResponse
+	(*CountDeadLettersRequest)(nil),      // 69: msghandler.admin.v1.CountDeadLettersRequest
+	(*CountDeadLettersResponse)(nil),     // 70: msghandler.admin.v1.CountDeadLettersResponse
+	(*DeadLetterGroup)(nil),              // 71: msghandler.admin.v1.DeadLetterGroup
+	(*DeadLetterDestination)(nil),        // 72: msghandler.admin.v1.DeadLetterDestination
+	(*ReplayDeadLettersRequest)(nil),     // 73: msghandler.admin.v1.ReplayDeadLettersRequest
+	(*ReplayDeadLettersResponse)(nil),    // 74: msghandler.admin.v1.ReplayDeadLettersResponse
+	(*DiscardDeadLettersRequest)(nil),    // 75: msghandler.admin.v1.DiscardDeadLettersRequest
+	(*DiscardDeadLettersResponse)(nil),   // 76: msghandler.admin.v1.DiscardDeadLettersResponse
+	(*v1.ConfirmRequest)(nil),            // 77: msghandler.v1.ConfirmRequest
+	(*v1.DeleteBusinessRequest)(nil),     // 78: msghandler.v1.DeleteBusinessRequest
+	(*v1.ConfirmResponse)(nil),           // 79: msghandler.v1.ConfirmResponse
+	(*v1.DeleteBusinessResponse)(nil),    // 80: msghandler.v1.DeleteBusinessResponse
+	(*v1.AttendFailure)(nil),             // 81: msghandler.v1.AttendFailure
+	(*v1.Message)(nil),                   // 82: msghandler.v1.Message
+	(v1.State)(0),                        // 83: msghandler.v1.State
+	(*timestamppb.Timestamp)(nil),        // 84: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),          // 85: google.protobuf.Duration
+	(v1.Verdict)(0),                      // 86: msghandler.v1.Verdict
+	(*v1.Outcome)(nil),                   // 87: msghandler.v1.Outcome
+	(*wrapperspb.Int64Value)(nil),        // 88: google.protobuf.Int64Value
 }
 var file_msghandler_admin_v1_admin_proto_depIdxs = []int32{
-	75,  // 0: msghandler.admin.v1.MessageRecord.message:type_name -> msghandler.v1.Message
-	76,  // 1: msghandler.admin.v1.MessageRecord.state:type_name -> msghandler.v1.State
-	77,  // 2: msghandler.admin.v1.MessageRecord.create_time:type_name -> google.protobuf.Timestamp
-	77,  // 3: msghandler.admin.v1.MessageRecord.update_time:type_name -> google.protobuf.Timestamp
-	77,  // 4: msghandler.admin.v1.MessageRecord.due_time:type_name -> google.protobuf.Timestamp
-	77,  // 5: msghandler.admin.v1.MessageRecord.last_error_time:type_name -> google.protobuf.Timestamp
-	77,  // 6: msghandler.admin.v1.MessageRecord.lease_end_time:type_name -> google.protobuf.Timestamp
-	10,  // 7: msghandler.admin.v1.MessageRecord.events:type_name -> msghandler.admin.v1.Event
-	0,   // 8: msghandler.admin.v1.Event.kind:type_name -> msghandler.admin.v1.EventKind
-	77,  // 9: msghandler.admin.v1.Event.first_time:type_name -> google.protobuf.Timestamp
-	77,  // 10: msghandler.admin.v1.Event.last_time:type_name -> google.protobuf.Timestamp
-	9,   // 11: msghandler.admin.v1.GetMessageResponse.record:type_name -> msghandler.admin.v1.MessageRecord
-	76,  // 12: msghandler.admin.v1.MessageFilter.state:type_name -> msghandler.v1.State
-	78,  // 13: msghandler.admin.v1.MessageFilter.min_age:type_name -> google.protobuf.Duration
-	13,  // 14: msghandler.admin.v1.MessageSelection.names:type_name -> msghandler.admin.v1.MessageName
-	14,  // 15: msghandler.admin.v1.MessageSelection.filter:type_name -> msghandler.admin.v1.MessageFilter
-	14,  // 16: msghandler.admin.v1.ListMessagesRequest.filter:type_name -> msghandler.admin.v1.MessageFilter
-	9,   // 17: msghandler.admin.v1.ListMessagesResponse.records:type_name -> msghandler.admin.v1.MessageRecord
-	14,  // 18: msghandler.admin.v1.GroupMessagesRequest.filter:type_name -> msghandler.admin.v1.MessageFilter
-	20,  // 19: msghandler.admin.v1.GroupMessagesResponse.groups:type_name -> msghandler.admin.v1.MessageGroup
-	77,  // 20: msghandler.admin.v1.MessageGroup.oldest_create_time:type_name -> google.protobuf.Timestamp
-	77,  // 21: msghandler.admin.v1.MessageGroup.newest_create_time:type_name -> google.protobuf.Timestamp
-	9,   // 22: msghandler.admin.v1.FindMessagesResponse.records:type_name -> msghandler.admin.v1.MessageRecord
-	33,  // 23: msghandler.admin.v1.GetStatsResponse.states:type_name -> msghandler.admin.v1.StateStats
-	30,  // 24: msghandler.admin.v1.GetStatsResponse.findings:type_name -> msghandler.admin.v1.Finding
-	29,  // 25: msghandler.admin.v1.GetStatsResponse.brokers:type_name -> msghandler.admin.v1.BrokerStats
-	28,  // 26: msghandler.admin.v1.GetStatsResponse.coordinators:type_name -> msghandler.admin.v1.Coordinator
-	25,  // 27: msghandler.admin.v1.GetStatsResponse.flow:type_name -> msghandler.admin.v1.FlowStats
-	26,  // 28: msghandler.admin.v1.GetStatsResponse.producers:type_name -> msghandler.admin.v1.ProducerStats
-	27,  // 29: msghandler.admin.v1.GetStatsResponse.exchanges:type_name -> msghandler.admin.v1.ExchangeStats
-	78,  // 30: msghandler.admin.v1.FlowStats.latency_p50:type_name -> google.protobuf.Duration
-	78,  // 31: msghandler.admin.v1.FlowStats.latency_p99:type_name -> google.protobuf.Duration
-	77,  // 32: msghandler.admin.v1.ProducerStats.last_answer_time:type_name -> google.protobuf.Timestamp
-	78,  // 33: msghandler.admin.v1.ProducerStats.last_answer_latency:type_name -> google.protobuf.Duration
-	79,  // 34: msghandler.admin.v1.ProducerStats.last_verdict:type_name -> msghandler.v1.Verdict
-	77,  // 35: msghandler.admin.v1.ProducerStats.last_failure_time:type_name -> google.protobuf.Timestamp
-	77,  // 36: msghandler.admin.v1.ExchangeStats.last_acknowledge_time:type_name -> google.protobuf.Timestamp
-	77,  // 37: msghandler.admin.v1.ExchangeStats.last_failure_time:type_name -> google.protobuf.Timestamp
-	1,   // 38: msghandler.admin.v1.Coordinator.state:type_name -> msghandler.admin.v1.CoordinatorState
-	77,  // 39: msghandler.admin.v1.Coordinator.start_time:type_name -> google.protobuf.Timestamp
-	77,  // 40: msghandler.admin.v1.Coordinator.last_seen_time:type_name -> google.protobuf.Timestamp
-	2,   // 41: msghandler.admin.v1.Finding.severity:type_name -> msghandler.admin.v1.Severity
-	77,  // 42: msghandler.admin.v1.Finding.start_time:type_name -> google.protobuf.Timestamp
-	77,  // 43: msghandler.admin.v1.Finding.end_time:type_name -> google.protobuf.Timestamp
-	77,  // 44: msghandler.admin.v1.ListProblemsRequest.since:type_name -> google.protobuf.Timestamp
-	77,  // 45: msghandler.admin.v1.ListProblemsRequest.until:type_name -> google.protobuf.Timestamp
-	30,  // 46: msghandler.admin.v1.ListProblemsResponse.problems:type_name -> msghandler.admin.v1.Finding
-	76,  // 47: msghandler.admin.v1.StateStats.state:type_name -> msghandler.v1.State
-	77,  // 48: msghandler.admin.v1.StateStats.oldest_create_time:type_name -> google.protobuf.Timestamp
-	77,  // 49: msghandler.admin.v1.StateStats.first_due_time:type_name -> google.protobuf.Timestamp
-	15,  // 50: msghandler.admin.v1.RetryMessagesRequest.selection:type_name -> msghandler.admin.v1.MessageSelection
-	80,  // 51: msghandler.admin.v1.RetryMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
-	15,  // 52: msghandler.admin.v1.DiscardMessagesRequest.selection:type_name -> msghandler.admin.v1.MessageSelection
-	76,  // 53: msghandler.admin.v1.DiscardMessagesRequest.expected_state:type_name -> msghandler.v1.State
-	80,  // 54: msghandler.admin.v1.DiscardMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
-	76,  // 55: msghandler.admin.v1.TailMessagesRequest.states:type_name -> msghandler.v1.State
-	40,  // 56: msghandler.admin.v1.TailMessagesResponse.moves:type_name -> msghandler.admin.v1.Move
-	77,  // 57: msghandler.admin.v1.Move.time:type_name -> google.protobuf.Timestamp
-	76,  // 58: msghandler.admin.v1.Move.state:type_name -> msghandler.v1.State
-	6,   // 59: msghandler.admin.v1.ListAuditRequest.result:type_name -> msghandler.admin.v1.AuditResult
-	78,  // 60: msghandler.admin.v1.ListAuditRequest.max_age:type_name -> google.protobuf.Duration
-	43,  // 61: msghandler.admin.v1.ListAuditResponse.records:type_name -> msghandler.admin.v1.AuditRecord
-	77,  // 62: msghandler.admin.v1.AuditRecord.time:type_name -> google.protobuf.Timestamp
-	77,  // 63: msghandler.admin.v1.AuditRecord.last_time:type_name -> google.protobuf.Timestamp
-	3,   // 64: msghandler.admin.v1.AuditRecord.identity_kind:type_name -> msghandler.admin.v1.IdentityKind
-	4,   // 65: msghandler.admin.v1.AuditRecord.channel:type_name -> msghandler.admin.v1.AuditChannel
-	5,   // 66: msghandler.admin.v1.AuditRecord.action:type_name -> msghandler.admin.v1.AuditAction
-	6,   // 67: msghandler.admin.v1.AuditRecord.result:type_name -> msghandler.admin.v1.AuditResult
-	7,   // 68: msghandler.admin.v1.AuditRecord.refusal:type_name -> msghandler.admin.v1.RefusalKind
-	46,  // 69: msghandler.admin.v1.GetConfigurationResponse.values:type_name -> msghandler.admin.v1.ConfigurationValue
-	8,   // 70: msghandler.admin.v1.FinishedFilter.ending:type_name -> msghandler.admin.v1.Ending
-	77,  // 71: msghandler.admin.v1.FinishedFilter.since:type_name -> google.protobuf.Timestamp
-	77,  // 72: msghandler.admin.v1.FinishedFilter.until:type_name -> google.protobuf.Timestamp
-	47,  // 73: msghandler.admin.v1.ListFinishedRequest.filter:type_name -> msghandler.admin.v1.FinishedFilter
-	50,  // 74: msghandler.admin.v1.ListFinishedResponse.messages:type_name -> msghandler.admin.v1.FinishedMessage
-	77,  // 75: msghandler.admin.v1.ListFinishedResponse.archive_oldest_time:type_name -> google.protobuf.Timestamp
-	75,  // 76: msghandler.admin.v1.FinishedMessage.message:type_name -> msghandler.v1.Message
-	8,   // 77: msghandler.admin.v1.FinishedMessage.ending:type_name -> msghandler.admin.v1.Ending
-	77,  // 78: msghandler.admin.v1.FinishedMessage.finish_time:type_name -> google.protobuf.Timestamp
-	77,  // 79: msghandler.admin.v1.FinishedMessage.create_time:type_name -> google.protobuf.Timestamp
-	77,  // 80: msghandler.admin.v1.FinishedMessage.commit_time:type_name -> google.protobuf.Timestamp
-	50,  // 81: msghandler.admin.v1.GetFinishedResponse.message:type_name -> msghandler.admin.v1.FinishedMessage
-	53,  // 82: msghandler.admin.v1.FinishedSelection.names:type_name -> msghandler.admin.v1.FinishedName
-	47,  // 83: msghandler.admin.v1.FinishedSelection.filter:type_name -> msghandler.admin.v1.FinishedFilter
-	54,  // 84: msghandler.admin.v1.ReplayMessagesRequest.selection:type_name -> msghandler.admin.v1.FinishedSelection
-	80,  // 85: msghandler.admin.v1.ReplayMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
-	59,  // 86: msghandler.admin.v1.ListDeadLetterQueuesResponse.queues:type_name -> msghandler.admin.v1.DeadLetterQueue
-	81,  // 87: msghandler.admin.v1.DeadLetterQueue.count:type_name -> google.protobuf.Int64Value
-	77,  // 88: msghandler.admin.v1.DeadLetterQueue.oldest_time:type_name -> google.protobuf.Timestamp
-	78,  // 89: msghandler.admin.v1.DeadLetterFilter.min_age:type_name -> google.protobuf.Duration
-	13,  // 90: msghandler.admin.v1.DeadLetterSelection.names:type_name -> msghandler.admin.v1.MessageName
-	60,  // 91: msghandler.admin.v1.DeadLetterSelection.filter:type_name -> msghandler.admin.v1.DeadLetterFilter
-	75,  // 92: msghandler.admin.v1.DeadLetter.message:type_name -> msghandler.v1.Message
-	77,  // 93: msghandler.admin.v1.DeadLetter.since_time:type_name -> google.protobuf.Timestamp
-	60,  // 94: msghandler.admin.v1.ListDeadLettersRequest.filter:type_name -> msghandler.admin.v1.DeadLetterFilter
-	62,  // 95: msghandler.admin.v1.ListDeadLettersResponse.letters:type_name -> msghandler.admin.v1.DeadLetter
-	62,  // 96: msghandler.admin.v1.GetDeadLetterResponse.letter:type_name -> msghandler.admin.v1.DeadLetter
-	61,  // 97: msghandler.admin.v1.CountDeadLettersRequest.selection:type_name -> msghandler.admin.v1.DeadLetterSelection
-	77,  // 98: msghandler.admin.v1.CountDeadLettersResponse.oldest_time:type_name -> google.protobuf.Timestamp
-	69,  // 99: msghandler.admin.v1.CountDeadLettersResponse.groups:type_name -> msghandler.admin.v1.DeadLetterGroup
-	70,  // 100: msghandler.admin.v1.CountDeadLettersResponse.destinations:type_name -> msghandler.admin.v1.DeadLetterDestination
-	77,  // 101: msghandler.admin.v1.DeadLetterGroup.oldest_time:type_name -> google.protobuf.Timestamp
-	61,  // 102: msghandler.admin.v1.ReplayDeadLettersRequest.selection:type_name -> msghandler.admin.v1.DeadLetterSelection
-	70,  // 103: msghandler.admin.v1.ReplayDeadLettersResponse.destinations:type_name -> msghandler.admin.v1.DeadLetterDestination
-	61,  // 104: msghandler.admin.v1.DiscardDeadLettersRequest.selection:type_name -> msghandler.admin.v1.DeadLetterSelection
-	11,  // 105: msghandler.admin.v1.AdminService.GetMessage:input_type -> msghandler.admin.v1.GetMessageRequest
-	16,  // 106: msghandler.admin.v1.AdminService.ListMessages:input_type -> msghandler.admin.v1.ListMessagesRequest
-	23,  // 107: msghandler.admin.v1.AdminService.GetStats:input_type -> msghandler.admin.v1.GetStatsRequest
-	34,  // 108: msghandler.admin.v1.AdminService.RetryMessages:input_type -> msghandler.admin.v1.RetryMessagesRequest
-	36,  // 109: msghandler.admin.v1.AdminService.DiscardMessages:input_type -> msghandler.admin.v1.DiscardMessagesRequest
-	38,  // 110: msghandler.admin.v1.AdminService.TailMessages:input_type -> msghandler.admin.v1.TailMessagesRequest
-	41,  // 111: msghandler.admin.v1.AdminService.ListAudit:input_type -> msghandler.admin.v1.ListAuditRequest
-	31,  // 112: msghandler.admin.v1.AdminService.ListProblems:input_type -> msghandler.admin.v1.ListProblemsRequest
-	44,  // 113: msghandler.admin.v1.AdminService.GetConfiguration:input_type -> msghandler.admin.v1.GetConfigurationRequest
-	18,  // 114: msghandler.admin.v1.AdminService.GroupMessages:input_type -> msghandler.admin.v1.GroupMessagesRequest
-	21,  // 115: msghandler.admin.v1.AdminService.FindMessages:input_type -> msghandler.admin.v1.FindMessagesRequest
-	48,  // 116: msghandler.admin.v1.AdminService.ListFinished:input_type -> msghandler.admin.v1.ListFinishedRequest
-	51,  // 117: msghandler.admin.v1.AdminService.GetFinished:input_type -> msghandler.admin.v1.GetFinishedRequest
-	55,  // 118: msghandler.admin.v1.AdminService.ReplayMessages:input_type -> msghandler.admin.v1.ReplayMessagesRequest
-	57,  // 119: msghandler.admin.v1.AdminService.ListDeadLetterQueues:input_type -> msghandler.admin.v1.ListDeadLetterQueuesRequest
-	63,  // 120: msghandler.admin.v1.AdminService.ListDeadLetters:input_type -> msghandler.admin.v1.ListDeadLettersRequest
-	65,  // 121: msghandler.admin.v1.AdminService.GetDeadLetter:input_type -> msghandler.admin.v1.GetDeadLetterRequest
-	67,  // 122: msghandler.admin.v1.AdminService.CountDeadLetters:input_type -> msghandler.admin.v1.CountDeadLettersRequest
-	71,  // 123: msghandler.admin.v1.AdminService.ReplayDeadLetters:input_type -> msghandler.admin.v1.ReplayDeadLettersRequest
-	73,  // 124: msghandler.admin.v1.AdminService.DiscardDeadLetters:input_type -> msghandler.admin.v1.DiscardDeadLettersRequest
-	12,  // 125: msghandler.admin.v1.AdminService.GetMessage:output_type -> msghandler.admin.v1.GetMessageResponse
-	17,  // 126: msghandler.admin.v1.AdminService.ListMessages:output_type -> msghandler.admin.v1.ListMessagesResponse
-	24,  // 127: msghandler.admin.v1.AdminService.GetStats:output_type -> msghandler.admin.v1.GetStatsResponse
-	35,  // 128: msghandler.admin.v1.AdminService.RetryMessages:output_type -> msghandler.admin.v1.RetryMessagesResponse
-	37,  // 129: msghandler.admin.v1.AdminService.DiscardMessages:output_type -> msghandler.admin.v1.DiscardMessagesResponse
-	39,  // 130: msghandler.admin.v1.AdminService.TailMessages:output_type -> msghandler.admin.v1.TailMessagesResponse
-	42,  // 131: msghandler.admin.v1.AdminService.ListAudit:output_type -> msghandler.admin.v1.ListAuditResponse
-	32,  // 132: msghandler.admin.v1.AdminService.ListProblems:output_type -> msghandler.admin.v1.ListProblemsResponse
-	45,  // 133: msghandler.admin.v1.AdminService.GetConfiguration:output_type -> msghandler.admin.v1.GetConfigurationResponse
-	19,  // 134: msghandler.admin.v1.AdminService.GroupMessages:output_type -> msghandler.admin.v1.GroupMessagesResponse
-	22,  // 135: msghandler.admin.v1.AdminService.FindMessages:output_type -> msghandler.admin.v1.FindMessagesResponse
-	49,  // 136: msghandler.admin.v1.AdminService.ListFinished:output_type -> msghandler.admin.v1.ListFinishedResponse
-	52,  // 137: msghandler.admin.v1.AdminService.GetFinished:output_type -> msghandler.admin.v1.GetFinishedResponse
-	56,  // 138: msghandler.admin.v1.AdminService.ReplayMessages:output_type -> msghandler.admin.v1.ReplayMessagesResponse
-	58,  // 139: msghandler.admin.v1.AdminService.ListDeadLetterQueues:output_type -> msghandler.admin.v1.ListDeadLetterQueuesResponse
-	64,  // 140: msghandler.admin.v1.AdminService.ListDeadLetters:output_type -> msghandler.admin.v1.ListDeadLettersResponse
-	66,  // 141: msghandler.admin.v1.AdminService.GetDeadLetter:output_type -> msghandler.admin.v1.GetDeadLetterResponse
-	68,  // 142: msghandler.admin.v1.AdminService.CountDeadLetters:output_type -> msghandler.admin.v1.CountDeadLettersResponse
-	72,  // 143: msghandler.admin.v1.AdminService.ReplayDeadLetters:output_type -> msghandler.admin.v1.ReplayDeadLettersResponse
-	74,  // 144: msghandler.admin.v1.AdminService.DiscardDeadLetters:output_type -> msghandler.admin.v1.DiscardDeadLettersResponse
-	125, // [125:145] is the sub-list for method output_type
-	105, // [105:125] is the sub-list for method input_type
-	105, // [105:105] is the sub-list for extension type_name
-	105, // [105:105] is the sub-list for extension extendee
-	0,   // [0:105] is the sub-list for field type_name
+	77,  // 0: msghandler.admin.v1.AskProducerRequest.confirm:type_name -> msghandler.v1.ConfirmRequest
+	78,  // 1: msghandler.admin.v1.AskProducerRequest.delete_business:type_name -> msghandler.v1.DeleteBusinessRequest
+	79,  // 2: msghandler.admin.v1.AskProducerResponse.confirm:type_name -> msghandler.v1.ConfirmResponse
+	80,  // 3: msghandler.admin.v1.AskProducerResponse.delete_business:type_name -> msghandler.v1.DeleteBusinessResponse
+	81,  // 4: msghandler.admin.v1.AskProducerResponse.failure:type_name -> msghandler.v1.AttendFailure
+	82,  // 5: msghandler.admin.v1.MessageRecord.message:type_name -> msghandler.v1.Message
+	83,  // 6: msghandler.admin.v1.MessageRecord.state:type_name -> msghandler.v1.State
+	84,  // 7: msghandler.admin.v1.MessageRecord.create_time:type_name -> google.protobuf.Timestamp
+	84,  // 8: msghandler.admin.v1.MessageRecord.update_time:type_name -> google.protobuf.Timestamp
+	84,  // 9: msghandler.admin.v1.MessageRecord.due_time:type_name -> google.protobuf.Timestamp
+	84,  // 10: msghandler.admin.v1.MessageRecord.last_error_time:type_name -> google.protobuf.Timestamp
+	84,  // 11: msghandler.admin.v1.MessageRecord.lease_end_time:type_name -> google.protobuf.Timestamp
+	12,  // 12: msghandler.admin.v1.MessageRecord.events:type_name -> msghandler.admin.v1.Event
+	0,   // 13: msghandler.admin.v1.Event.kind:type_name -> msghandler.admin.v1.EventKind
+	84,  // 14: msghandler.admin.v1.Event.first_time:type_name -> google.protobuf.Timestamp
+	84,  // 15: msghandler.admin.v1.Event.last_time:type_name -> google.protobuf.Timestamp
+	11,  // 16: msghandler.admin.v1.GetMessageResponse.record:type_name -> msghandler.admin.v1.MessageRecord
+	83,  // 17: msghandler.admin.v1.MessageFilter.state:type_name -> msghandler.v1.State
+	85,  // 18: msghandler.admin.v1.MessageFilter.min_age:type_name -> google.protobuf.Duration
+	15,  // 19: msghandler.admin.v1.MessageSelection.names:type_name -> msghandler.admin.v1.MessageName
+	16,  // 20: msghandler.admin.v1.MessageSelection.filter:type_name -> msghandler.admin.v1.MessageFilter
+	16,  // 21: msghandler.admin.v1.ListMessagesRequest.filter:type_name -> msghandler.admin.v1.MessageFilter
+	11,  // 22: msghandler.admin.v1.ListMessagesResponse.records:type_name -> msghandler.admin.v1.MessageRecord
+	16,  // 23: msghandler.admin.v1.GroupMessagesRequest.filter:type_name -> msghandler.admin.v1.MessageFilter
+	22,  // 24: msghandler.admin.v1.GroupMessagesResponse.groups:type_name -> msghandler.admin.v1.MessageGroup
+	84,  // 25: msghandler.admin.v1.MessageGroup.oldest_create_time:type_name -> google.protobuf.Timestamp
+	84,  // 26: msghandler.admin.v1.MessageGroup.newest_create_time:type_name -> google.protobuf.Timestamp
+	11,  // 27: msghandler.admin.v1.FindMessagesResponse.records:type_name -> msghandler.admin.v1.MessageRecord
+	35,  // 28: msghandler.admin.v1.GetStatsResponse.states:type_name -> msghandler.admin.v1.StateStats
+	32,  // 29: msghandler.admin.v1.GetStatsResponse.findings:type_name -> msghandler.admin.v1.Finding
+	31,  // 30: msghandler.admin.v1.GetStatsResponse.brokers:type_name -> msghandler.admin.v1.BrokerStats
+	30,  // 31: msghandler.admin.v1.GetStatsResponse.coordinators:type_name -> msghandler.admin.v1.Coordinator
+	27,  // 32: msghandler.admin.v1.GetStatsResponse.flow:type_name -> msghandler.admin.v1.FlowStats
+	28,  // 33: msghandler.admin.v1.GetStatsResponse.producers:type_name -> msghandler.admin.v1.ProducerStats
+	29,  // 34: msghandler.admin.v1.GetStatsResponse.exchanges:type_name -> msghandler.admin.v1.ExchangeStats
+	85,  // 35: msghandler.admin.v1.FlowStats.latency_p50:type_name -> google.protobuf.Duration
+	85,  // 36: msghandler.admin.v1.FlowStats.latency_p99:type_name -> google.protobuf.Duration
+	84,  // 37: msghandler.admin.v1.ProducerStats.last_answer_time:type_name -> google.protobuf.Timestamp
+	85,  // 38: msghandler.admin.v1.ProducerStats.last_answer_latency:type_name -> google.protobuf.Duration
+	86,  // 39: msghandler.admin.v1.ProducerStats.last_verdict:type_name -> msghandler.v1.Verdict
+	84,  // 40: msghandler.admin.v1.ProducerStats.last_failure_time:type_name -> google.protobuf.Timestamp
+	84,  // 41: msghandler.admin.v1.ExchangeStats.last_acknowledge_time:type_name -> google.protobuf.Timestamp
+	84,  // 42: msghandler.admin.v1.ExchangeStats.last_failure_time:type_name -> google.protobuf.Timestamp
+	1,   // 43: msghandler.admin.v1.Coordinator.state:type_name -> msghandler.admin.v1.CoordinatorState
+	84,  // 44: msghandler.admin.v1.Coordinator.start_time:type_name -> google.protobuf.Timestamp
+	84,  // 45: msghandler.admin.v1.Coordinator.last_seen_time:type_name -> google.protobuf.Timestamp
+	2,   // 46: msghandler.admin.v1.Finding.severity:type_name -> msghandler.admin.v1.Severity
+	84,  // 47: msghandler.admin.v1.Finding.start_time:type_name -> google.protobuf.Timestamp
+	84,  // 48: msghandler.admin.v1.Finding.end_time:type_name -> google.protobuf.Timestamp
+	84,  // 49: msghandler.admin.v1.ListProblemsRequest.since:type_name -> google.protobuf.Timestamp
+	84,  // 50: msghandler.admin.v1.ListProblemsRequest.until:type_name -> google.protobuf.Timestamp
+	32,  // 51: msghandler.admin.v1.ListProblemsResponse.problems:type_name -> msghandler.admin.v1.Finding
+	83,  // 52: msghandler.admin.v1.StateStats.state:type_name -> msghandler.v1.State
+	84,  // 53: msghandler.admin.v1.StateStats.oldest_create_time:type_name -> google.protobuf.Timestamp
+	84,  // 54: msghandler.admin.v1.StateStats.first_due_time:type_name -> google.protobuf.Timestamp
+	17,  // 55: msghandler.admin.v1.RetryMessagesRequest.selection:type_name -> msghandler.admin.v1.MessageSelection
+	87,  // 56: msghandler.admin.v1.RetryMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
+	17,  // 57: msghandler.admin.v1.DiscardMessagesRequest.selection:type_name -> msghandler.admin.v1.MessageSelection
+	83,  // 58: msghandler.admin.v1.DiscardMessagesRequest.expected_state:type_name -> msghandler.v1.State
+	87,  // 59: msghandler.admin.v1.DiscardMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
+	83,  // 60: msghandler.admin.v1.TailMessagesRequest.states:type_name -> msghandler.v1.State
+	42,  // 61: msghandler.admin.v1.TailMessagesResponse.moves:type_name -> msghandler.admin.v1.Move
+	84,  // 62: msghandler.admin.v1.Move.time:type_name -> google.protobuf.Timestamp
+	83,  // 63: msghandler.admin.v1.Move.state:type_name -> msghandler.v1.State
+	6,   // 64: msghandler.admin.v1.ListAuditRequest.result:type_name -> msghandler.admin.v1.AuditResult
+	85,  // 65: msghandler.admin.v1.ListAuditRequest.max_age:type_name -> google.protobuf.Duration
+	45,  // 66: msghandler.admin.v1.ListAuditResponse.records:type_name -> msghandler.admin.v1.AuditRecord
+	84,  // 67: msghandler.admin.v1.AuditRecord.time:type_name -> google.protobuf.Timestamp
+	84,  // 68: msghandler.admin.v1.AuditRecord.last_time:type_name -> google.protobuf.Timestamp
+	3,   // 69: msghandler.admin.v1.AuditRecord.identity_kind:type_name -> msghandler.admin.v1.IdentityKind
+	4,   // 70: msghandler.admin.v1.AuditRecord.channel:type_name -> msghandler.admin.v1.AuditChannel
+	5,   // 71: msghandler.admin.v1.AuditRecord.action:type_name -> msghandler.admin.v1.AuditAction
+	6,   // 72: msghandler.admin.v1.AuditRecord.result:type_name -> msghandler.admin.v1.AuditResult
+	7,   // 73: msghandler.admin.v1.AuditRecord.refusal:type_name -> msghandler.admin.v1.RefusalKind
+	48,  // 74: msghandler.admin.v1.GetConfigurationResponse.values:type_name -> msghandler.admin.v1.ConfigurationValue
+	8,   // 75: msghandler.admin.v1.FinishedFilter.ending:type_name -> msghandler.admin.v1.Ending
+	84,  // 76: msghandler.admin.v1.FinishedFilter.since:type_name -> google.protobuf.Timestamp
+	84,  // 77: msghandler.admin.v1.FinishedFilter.until:type_name -> google.protobuf.Timestamp
+	49,  // 78: msghandler.admin.v1.ListFinishedRequest.filter:type_name -> msghandler.admin.v1.FinishedFilter
+	52,  // 79: msghandler.admin.v1.ListFinishedResponse.messages:type_name -> msghandler.admin.v1.FinishedMessage
+	84,  // 80: msghandler.admin.v1.ListFinishedResponse.archive_oldest_time:type_name -> google.protobuf.Timestamp
+	82,  // 81: msghandler.admin.v1.FinishedMessage.message:type_name -> msghandler.v1.Message
+	8,   // 82: msghandler.admin.v1.FinishedMessage.ending:type_name -> msghandler.admin.v1.Ending
+	84,  // 83: msghandler.admin.v1.FinishedMessage.finish_time:type_name -> google.protobuf.Timestamp
+	84,  // 84: msghandler.admin.v1.FinishedMessage.create_time:type_name -> google.protobuf.Timestamp
+	84,  // 85: msghandler.admin.v1.FinishedMessage.commit_time:type_name -> google.protobuf.Timestamp
+	52,  // 86: msghandler.admin.v1.GetFinishedResponse.message:type_name -> msghandler.admin.v1.FinishedMessage
+	55,  // 87: msghandler.admin.v1.FinishedSelection.names:type_name -> msghandler.admin.v1.FinishedName
+	49,  // 88: msghandler.admin.v1.FinishedSelection.filter:type_name -> msghandler.admin.v1.FinishedFilter
+	56,  // 89: msghandler.admin.v1.ReplayMessagesRequest.selection:type_name -> msghandler.admin.v1.FinishedSelection
+	87,  // 90: msghandler.admin.v1.ReplayMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
+	61,  // 91: msghandler.admin.v1.ListDeadLetterQueuesResponse.queues:type_name -> msghandler.admin.v1.DeadLetterQueue
+	88,  // 92: msghandler.admin.v1.DeadLetterQueue.count:type_name -> google.protobuf.Int64Value
+	84,  // 93: msghandler.admin.v1.DeadLetterQueue.oldest_time:type_name -> google.protobuf.Timestamp
+	85,  // 94: msghandler.admin.v1.DeadLetterFilter.min_age:type_name -> google.protobuf.Duration
+	15,  // 95: msghandler.admin.v1.DeadLetterSelection.names:type_name -> msghandler.admin.v1.MessageName
+	62,  // 96: msghandler.admin.v1.DeadLetterSelection.filter:type_name -> msghandler.admin.v1.DeadLetterFilter
+	82,  // 97: msghandler.admin.v1.DeadLetter.message:type_name -> msghandler.v1.Message
+	84,  // 98: msghandler.admin.v1.DeadLetter.since_time:type_name -> google.protobuf.Timestamp
+	62,  // 99: msghandler.admin.v1.ListDeadLettersRequest.filter:type_name -> msghandler.admin.v1.DeadLetterFilter
+	64,  // 100: msghandler.admin.v1.ListDeadLettersResponse.letters:type_name -> msghandler.admin.v1.DeadLetter
+	64,  // 101: msghandler.admin.v1.GetDeadLetterResponse.letter:type_name -> msghandler.admin.v1.DeadLetter
+	63,  // 102: msghandler.admin.v1.CountDeadLettersRequest.selection:type_name -> msghandler.admin.v1.DeadLetterSelection
+	84,  // 103: msghandler.admin.v1.CountDeadLettersResponse.oldest_time:type_name -> google.protobuf.Timestamp
+	71,  // 104: msghandler.admin.v1.CountDeadLettersResponse.groups:type_name -> msghandler.admin.v1.DeadLetterGroup
+	72,  // 105: msghandler.admin.v1.CountDeadLettersResponse.destinations:type_name -> msghandler.admin.v1.DeadLetterDestination
+	84,  // 106: msghandler.admin.v1.DeadLetterGroup.oldest_time:type_name -> google.protobuf.Timestamp
+	63,  // 107: msghandler.admin.v1.ReplayDeadLettersRequest.selection:type_name -> msghandler.admin.v1.DeadLetterSelection
+	72,  // 108: msghandler.admin.v1.ReplayDeadLettersResponse.destinations:type_name -> msghandler.admin.v1.DeadLetterDestination
+	63,  // 109: msghandler.admin.v1.DiscardDeadLettersRequest.selection:type_name -> msghandler.admin.v1.DeadLetterSelection
+	13,  // 110: msghandler.admin.v1.AdminService.GetMessage:input_type -> msghandler.admin.v1.GetMessageRequest
+	18,  // 111: msghandler.admin.v1.AdminService.ListMessages:input_type -> msghandler.admin.v1.ListMessagesRequest
+	25,  // 112: msghandler.admin.v1.AdminService.GetStats:input_type -> msghandler.admin.v1.GetStatsRequest
+	36,  // 113: msghandler.admin.v1.AdminService.RetryMessages:input_type -> msghandler.admin.v1.RetryMessagesRequest
+	38,  // 114: msghandler.admin.v1.AdminService.DiscardMessages:input_type -> msghandler.admin.v1.DiscardMessagesRequest
+	40,  // 115: msghandler.admin.v1.AdminService.TailMessages:input_type -> msghandler.admin.v1.TailMessagesRequest
+	43,  // 116: msghandler.admin.v1.AdminService.ListAudit:input_type -> msghandler.admin.v1.ListAuditRequest
+	33,  // 117: msghandler.admin.v1.AdminService.ListProblems:input_type -> msghandler.admin.v1.ListProblemsRequest
+	46,  // 118: msghandler.admin.v1.AdminService.GetConfiguration:input_type -> msghandler.admin.v1.GetConfigurationRequest
+	20,  // 119: msghandler.admin.v1.AdminService.GroupMessages:input_type -> msghandler.admin.v1.GroupMessagesRequest
+	23,  // 120: msghandler.admin.v1.AdminService.FindMessages:input_type -> msghandler.admin.v1.FindMessagesRequest
+	50,  // 121: msghandler.admin.v1.AdminService.ListFinished:input_type -> msghandler.admin.v1.ListFinishedRequest
+	53,  // 122: msghandler.admin.v1.AdminService.GetFinished:input_type -> msghandler.admin.v1.GetFinishedRequest
+	57,  // 123: msghandler.admin.v1.AdminService.ReplayMessages:input_type -> msghandler.admin.v1.ReplayMessagesRequest
+	59,  // 124: msghandler.admin.v1.AdminService.ListDeadLetterQueues:input_type -> msghandler.admin.v1.ListDeadLetterQueuesRequest
+	65,  // 125: msghandler.admin.v1.AdminService.ListDeadLetters:input_type -> msghandler.admin.v1.ListDeadLettersRequest
+	67,  // 126: msghandler.admin.v1.AdminService.GetDeadLetter:input_type -> msghandler.admin.v1.GetDeadLetterRequest
+	69,  // 127: msghandler.admin.v1.AdminService.CountDeadLetters:input_type -> msghandler.admin.v1.CountDeadLettersRequest
+	73,  // 128: msghandler.admin.v1.AdminService.ReplayDeadLetters:input_type -> msghandler.admin.v1.ReplayDeadLettersRequest
+	75,  // 129: msghandler.admin.v1.AdminService.DiscardDeadLetters:input_type -> msghandler.admin.v1.DiscardDeadLettersRequest
+	9,   // 130: msghandler.admin.v1.AdminService.AskProducer:input_type -> msghandler.admin.v1.AskProducerRequest
+	14,  // 131: msghandler.admin.v1.AdminService.GetMessage:output_type -> msghandler.admin.v1.GetMessageResponse
+	19,  // 132: msghandler.admin.v1.AdminService.ListMessages:output_type -> msghandler.admin.v1.ListMessagesResponse
+	26,  // 133: msghandler.admin.v1.AdminService.GetStats:output_type -> msghandler.admin.v1.GetStatsResponse
+	37,  // 134: msghandler.admin.v1.AdminService.RetryMessages:output_type -> msghandler.admin.v1.RetryMessagesResponse
+	39,  // 135: msghandler.admin.v1.AdminService.DiscardMessages:output_type -> msghandler.admin.v1.DiscardMessagesResponse
+	41,  // 136: msghandler.admin.v1.AdminService.TailMessages:output_type -> msghandler.admin.v1.TailMessagesResponse
+	44,  // 137: msghandler.admin.v1.AdminService.ListAudit:output_type -> msghandler.admin.v1.ListAuditResponse
+	34,  // 138: msghandler.admin.v1.AdminService.ListProblems:output_type -> msghandler.admin.v1.ListProblemsResponse
+	47,  // 139: msghandler.admin.v1.AdminService.GetConfiguration:output_type -> msghandler.admin.v1.GetConfigurationResponse
+	21,  // 140: msghandler.admin.v1.AdminService.GroupMessages:output_type -> msghandler.admin.v1.GroupMessagesResponse
+	24,  // 141: msghandler.admin.v1.AdminService.FindMessages:output_type -> msghandler.admin.v1.FindMessagesResponse
+	51,  // 142: msghandler.admin.v1.AdminService.ListFinished:output_type -> msghandler.admin.v1.ListFinishedResponse
+	54,  // 143: msghandler.admin.v1.AdminService.GetFinished:output_type -> msghandler.admin.v1.GetFinishedResponse
+	58,  // 144: msghandler.admin.v1.AdminService.ReplayMessages:output_type -> msghandler.admin.v1.ReplayMessagesResponse
+	60,  // 145: msghandler.admin.v1.AdminService.ListDeadLetterQueues:output_type -> msghandler.admin.v1.ListDeadLetterQueuesResponse
+	66,  // 146: msghandler.admin.v1.AdminService.ListDeadLetters:output_type -> msghandler.admin.v1.ListDeadLettersResponse
+	68,  // 147: msghandler.admin.v1.AdminService.GetDeadLetter:output_type -> msghandler.admin.v1.GetDeadLetterResponse
+	70,  // 148: msghandler.admin.v1.AdminService.CountDeadLetters:output_type -> msghandler.admin.v1.CountDeadLettersResponse
+	74,  // 149: msghandler.admin.v1.AdminService.ReplayDeadLetters:output_type -> msghandler.admin.v1.ReplayDeadLettersResponse
+	76,  // 150: msghandler.admin.v1.AdminService.DiscardDeadLetters:output_type -> msghandler.admin.v1.DiscardDeadLettersResponse
+	10,  // 151: msghandler.admin.v1.AdminService.AskProducer:output_type -> msghandler.admin.v1.AskProducerResponse
+	131, // [131:152] is the sub-list for method output_type
+	110, // [110:131] is the sub-list for method input_type
+	110, // [110:110] is the sub-list for extension type_name
+	110, // [110:110] is the sub-list for extension extendee
+	0,   // [0:110] is the sub-list for field type_name
 }
 
 func init() { file_msghandler_admin_v1_admin_proto_init() }
@@ -6464,13 +6690,22 @@ func file_msghandler_admin_v1_admin_proto_init() {
 	if File_msghandler_admin_v1_admin_proto != nil {
 		return
 	}
+	file_msghandler_admin_v1_admin_proto_msgTypes[0].OneofWrappers = []any{
+		(*AskProducerRequest_Confirm)(nil),
+		(*AskProducerRequest_DeleteBusiness)(nil),
+	}
+	file_msghandler_admin_v1_admin_proto_msgTypes[1].OneofWrappers = []any{
+		(*AskProducerResponse_Confirm)(nil),
+		(*AskProducerResponse_DeleteBusiness)(nil),
+		(*AskProducerResponse_Failure)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_msghandler_admin_v1_admin_proto_rawDesc), len(file_msghandler_admin_v1_admin_proto_rawDesc)),
 			NumEnums:      9,
-			NumMessages:   66,
+			NumMessages:   68,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

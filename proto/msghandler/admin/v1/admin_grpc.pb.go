@@ -41,6 +41,7 @@ const (
 	AdminService_CountDeadLetters_FullMethodName     = "/msghandler.admin.v1.AdminService/CountDeadLetters"
 	AdminService_ReplayDeadLetters_FullMethodName    = "/msghandler.admin.v1.AdminService/ReplayDeadLetters"
 	AdminService_DiscardDeadLetters_FullMethodName   = "/msghandler.admin.v1.AdminService/DiscardDeadLetters"
+	AdminService_AskProducer_FullMethodName          = "/msghandler.admin.v1.AdminService/AskProducer"
 )
 
 // AdminServiceClient is the client API for AdminService service.
@@ -108,6 +109,10 @@ type AdminServiceClient interface {
 	ReplayDeadLetters(ctx context.Context, in *ReplayDeadLettersRequest, opts ...grpc.CallOption) (*ReplayDeadLettersResponse, error)
 	// DiscardDeadLetters removes letters for good.
 	DiscardDeadLetters(ctx context.Context, in *DiscardDeadLettersRequest, opts ...grpc.CallOption) (*DiscardDeadLettersResponse, error)
+	// AskProducer asks a producer that attends, over its own streams, as a coordinator does; nothing is stored. The doctor and
+	// verify-producer use it. A final question and a deletion name only ids that begin with "msghandler-doctor-", which no message
+	// has. A viewer may ask about such ids, without final; everything else needs the role of an operator.
+	AskProducer(ctx context.Context, in *AskProducerRequest, opts ...grpc.CallOption) (*AskProducerResponse, error)
 }
 
 type adminServiceClient struct {
@@ -327,6 +332,16 @@ func (c *adminServiceClient) DiscardDeadLetters(ctx context.Context, in *Discard
 	return out, nil
 }
 
+func (c *adminServiceClient) AskProducer(ctx context.Context, in *AskProducerRequest, opts ...grpc.CallOption) (*AskProducerResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AskProducerResponse)
+	err := c.cc.Invoke(ctx, AdminService_AskProducer_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AdminServiceServer is the server API for AdminService service.
 // All implementations must embed UnimplementedAdminServiceServer
 // for forward compatibility.
@@ -392,6 +407,10 @@ type AdminServiceServer interface {
 	ReplayDeadLetters(context.Context, *ReplayDeadLettersRequest) (*ReplayDeadLettersResponse, error)
 	// DiscardDeadLetters removes letters for good.
 	DiscardDeadLetters(context.Context, *DiscardDeadLettersRequest) (*DiscardDeadLettersResponse, error)
+	// AskProducer asks a producer that attends, over its own streams, as a coordinator does; nothing is stored. The doctor and
+	// verify-producer use it. A final question and a deletion name only ids that begin with "msghandler-doctor-", which no message
+	// has. A viewer may ask about such ids, without final; everything else needs the role of an operator.
+	AskProducer(context.Context, *AskProducerRequest) (*AskProducerResponse, error)
 	mustEmbedUnimplementedAdminServiceServer()
 }
 
@@ -461,6 +480,9 @@ func (UnimplementedAdminServiceServer) ReplayDeadLetters(context.Context, *Repla
 }
 func (UnimplementedAdminServiceServer) DiscardDeadLetters(context.Context, *DiscardDeadLettersRequest) (*DiscardDeadLettersResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method DiscardDeadLetters not implemented")
+}
+func (UnimplementedAdminServiceServer) AskProducer(context.Context, *AskProducerRequest) (*AskProducerResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method AskProducer not implemented")
 }
 func (UnimplementedAdminServiceServer) mustEmbedUnimplementedAdminServiceServer() {}
 func (UnimplementedAdminServiceServer) testEmbeddedByValue()                      {}
@@ -836,6 +858,24 @@ func _AdminService_DiscardDeadLetters_Handler(srv interface{}, ctx context.Conte
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AdminService_AskProducer_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AskProducerRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).AskProducer(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_AskProducer_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).AskProducer(ctx, req.(*AskProducerRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // AdminService_ServiceDesc is the grpc.ServiceDesc for AdminService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -918,6 +958,10 @@ var AdminService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "DiscardDeadLetters",
 			Handler:    _AdminService_DiscardDeadLetters_Handler,
+		},
+		{
+			MethodName: "AskProducer",
+			Handler:    _AdminService_AskProducer_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{
