@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -43,7 +44,7 @@ func newRunCommand() runCommand {
 	for _, part := range (&runCommand{}).parts() {
 		ours = append(ours, part.key)
 	}
-	flags := commandline.NewConfigFlags(ours...)
+	flags := commandline.NewConfigFlags(func(key string) bool { return !slices.Contains(ours, key) })
 	return runCommand{flags: flags, Plugins: flags.Plugins()}
 }
 

@@ -55,7 +55,7 @@ const description = "Put a load on running coordinators: throughput, times, cost
 
 // Program is msghandler-bench.
 var Program = commandline.Program{Name: "msghandler-bench", Description: description, Grammar: func() any {
-	flags := commandline.NewConfigFlags()
+	flags := commandline.NewConfigFlags(nil)
 	return &command{flags: flags, Plugins: flags.Plugins()}
 }}
 

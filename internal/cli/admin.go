@@ -16,16 +16,9 @@ import (
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
-// coordinatorFlags say which coordinator a command talks to, and how.
-type coordinatorFlags struct {
-	Server string `help:"The coordinator's address (also: MSGHANDLER_SERVER; default: grpc.addr)." placeholder:"HOST:PORT"`
-	commandline.TLSFlags
-	commandline.TokenFlags
-}
-
 // serverFlags are the flags of the commands whose calls take no longer than others.
 type serverFlags struct {
-	coordinatorFlags
+	commandline.CoordinatorFlags
 	Timeout time.Duration `default:"10s" help:"How long one call may take."`
 }
 
@@ -49,43 +42,35 @@ type admin struct {
 }
 
 func (f *serverFlags) connect(s *commandline.Session) (*admin, error) {
-	return f.connectWithin(s, f.Timeout)
+	return connectWithin(s, &f.CoordinatorFlags, f.Timeout)
 }
 
 // connectWithin connects; each call may take so long.
-func (f *coordinatorFlags) connectWithin(s *commandline.Session, timeout time.Duration) (*admin, error) {
+func connectWithin(s *commandline.Session, f *commandline.CoordinatorFlags, timeout time.Duration) (*admin, error) {
 	if err := commandline.Positive("timeout", timeout); err != nil {
 		return nil, err
 	}
-	server, err := s.ServerAddress(f.Server, nil)
+	at, err := f.Coordinator(s, nil)
 	if err == nil {
-		err = commandline.CheckCoordinator(server)
+		err = commandline.CheckCoordinator(at.Address)
 	}
-	if err != nil {
-		return nil, commandline.UsageError{Err: err}
-	}
-	secured, err := f.Credentials(s)
 	if err != nil {
 		return nil, commandline.UsageError{Err: err}
 	}
 	options := []grpc.DialOption{
-		grpc.WithTransportCredentials(secured), grpc.WithNoProxy(),
+		grpc.WithTransportCredentials(at.Credentials), grpc.WithNoProxy(),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)),
 	}
-	token, err := f.PerCall(s, server, f.Secured(s))
-	if err != nil {
-		return nil, commandline.UsageError{Err: err}
+	if at.Token != nil {
+		options = append(options, grpc.WithPerRPCCredentials(at.Token))
 	}
-	if token != nil {
-		options = append(options, grpc.WithPerRPCCredentials(token))
-	}
-	conn, err := grpc.NewClient(server, options...)
+	conn, err := grpc.NewClient(at.Address, options...)
 	if err != nil {
 		return nil, commandline.UsageError{
-			Err: fmt.Errorf("%q is not a coordinator's address; write host:port: %w", server, err),
+			Err: fmt.Errorf("%q is not a coordinator's address; write host:port: %w", at.Address, err),
 		}
 	}
-	a := &admin{ClientConn: conn, server: server, timeout: timeout, hint: f.Hint(s)}
+	a := &admin{ClientConn: conn, server: at.Address, timeout: timeout, hint: at.Hint}
 	a.client = adminv1.NewAdminServiceClient(a)
 	return a, nil
 }
@@ -113,7 +98,7 @@ func (a *admin) explain(err error) error {
 		return commandline.UsageError{Err: errors.New(st.Message())}
 	case st.Code() == codes.Unavailable && certs.Unmet(st.Message()):
 		return fmt.Errorf("the coordinator at %s is not ready, or its TLS settings and those of this command do not match; "+
-			"look at its log, or correct --tls and the flags beside it in --help (%s)", a.server, st.Message())
+			"look at its log, or correct --tls and the flags beside it in --help%s (%s)", a.server, a.hint, st.Message())
 	case st.Code() == codes.Unavailable && !fromCoordinator(st):
 		return fmt.Errorf("cannot reach the coordinator at %s: is it running and ready? Name another with --server or "+
 			"MSGHANDLER_SERVER%s (%s)", a.server, a.hint, st.Message())

@@ -24,7 +24,7 @@ type dlqCommand struct {
 
 // dlqFlags are the flags of every command about dead letters.
 type dlqFlags struct {
-	coordinatorFlags
+	commandline.CoordinatorFlags
 	dlqDirectFlags
 	Queue   string        `required:"" help:"Where the dead letters are: NAME of dead_letters.NAME in the configuration. With --direct also a queue or a topic, such as payments.dead, or a stream, such as DEAD." placeholder:"NAME"`
 	Timeout time.Duration `default:"1m" help:"How long the whole may take."`
@@ -54,7 +54,7 @@ func (f *dlqFlags) letters(
 	if err := f.check(); err != nil {
 		return err
 	}
-	a, err := f.connectWithin(s, f.Timeout)
+	a, err := connectWithin(s, &f.CoordinatorFlags, f.Timeout)
 	if err != nil {
 		return err
 	}

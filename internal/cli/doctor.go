@@ -18,19 +18,19 @@ import (
 type doctorCommand struct {
 	Producer    map[string]string `help:"Ask this producer too: --producer orders=orders.svc:9000" mapsep:"none" placeholder:"NAME=HOST:PORT"`
 	DeadLetters []string          `help:"Look at this dead-letter queue too, beside events.dead_letter_queues: payments.dead" placeholder:"QUEUE"`
-	Server      string            `help:"The coordinator's address (also: MSGHANDLER_SERVER; default: grpc.addr)." placeholder:"HOST:PORT"`
 	Timeout     time.Duration     `default:"10s" help:"How long one part may be looked at."`
 	FailOn      string            `default:"trouble" enum:"trouble,warning,never" help:"The exit status is 1 from this severity on: trouble or warning; never: only where the findings cannot be printed."`
 	Output      string            `default:"table" enum:"table,json,yaml" help:"table for people, json or yaml for programs."`
-	commandline.TLSFlags
-	commandline.TokenFlags
+	commandline.CoordinatorFlags
 
 	kong.Plugins
 	flags *commandline.ConfigFlags
 }
 
 func newDoctorCommand() doctorCommand {
-	flags := commandline.NewConfigFlags()
+	flags := commandline.NewConfigFlags(
+		commandline.Beginning("redis.url", "amqp.url", "callbacks.allow", "confirm.timeout"),
+	)
 	return doctorCommand{flags: flags, Plugins: flags.Plugins()}
 }
 
@@ -38,9 +38,13 @@ func newDoctorCommand() doctorCommand {
 func (c *doctorCommand) Help() string {
 	return `doctor changes nothing: it only reads Redis, its test message can reach no queue, and producers are asked
 about an id that cannot exist, for which they must not answer COMMITTED. Give doctor the coordinator's configuration:
-a problem with a default that was not set on purpose is only a warning. Producers that pending messages name are asked
-too, at most 20 targets, where callbacks.allow is configured and allows them. Each finding names the page that explains
-the finding.
+a problem with a default that was not set on purpose is only a warning. Producers that attend are asked through the
+coordinator, at most 20. Producers that pending messages name are asked too, at most 20 targets, where callbacks.allow
+is configured and allows them. Each finding names the page that explains the finding.
+
+Without --server, doctor asks the coordinator that this machine runs with the configuration: on the loopback where
+grpc.addr is an address of all interfaces, and with TLS where grpc.tls_cert is set. Every key of the configuration is a
+flag too: msghandler serve --help lists all.
 
 The exit status is 1 when there is trouble, and 0 otherwise: warnings are no failure unless --fail-on=warning says so.
 With --fail-on=never trouble is no failure either. The status is 2 for wrong usage, or a configuration that cannot be
@@ -60,21 +64,13 @@ func (c *doctorCommand) Run(ctx context.Context, s *commandline.Session) error {
 	if err != nil {
 		return commandline.UsageError{Err: err}
 	}
-	server, err := s.ServerAddress(c.Server, flags)
-	if err != nil {
-		return commandline.UsageError{Err: err}
-	}
-	secured, err := c.Credentials(s)
-	if err != nil {
-		return commandline.UsageError{Err: err}
-	}
-	token, err := c.PerCall(s, server, c.Secured(s))
+	at, err := c.Coordinator(s, flags)
 	if err != nil {
 		return commandline.UsageError{Err: err}
 	}
 	stop := s.Progress().During("looking")
 	found := doctor.Examine(ctx, doctor.Examination{
-		Settings: settings, Server: server, Credentials: secured, Token: token, Producers: c.Producer, Timeout: c.Timeout,
+		Settings: settings, Coordinator: doctor.Coordinator(at), Producers: c.Producer, Timeout: c.Timeout,
 		Defaults:         s.Sources(flags).Defaults(doctor.Sections()...),
 		DeadLetterQueues: c.DeadLetters,
 		Descriptors:      connlimit.Descriptors(),

@@ -34,7 +34,7 @@ func TestDoctorOnlyWarnsAboutDefaults(t *testing.T) {
 	args := append(doctorOfEmbedded(t), "--server=127.0.0.1:1")
 	run(nil, args...).want(t, 0, "no configuration was given: the defaults of callbacks.allow are examined", "")
 	run([]string{"MSGHANDLER_CONFIRM_TIMEOUT=2s"}, args...).
-		want(t, 0, "WARNING   configuration   callbacks.allow is empty", "")
+		want(t, 0, "OK        configuration   nothing that endangers messages", "")
 	run(nil, "verify-producer", "orders", "127.0.0.1:1").want(t, 4, "connection refused", "orders was not examined")
 }
 

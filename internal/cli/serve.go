@@ -20,7 +20,7 @@ type serveCommand struct {
 }
 
 func newServeCommand() serveCommand {
-	flags := commandline.NewConfigFlags()
+	flags := commandline.NewConfigFlags(nil)
 	return serveCommand{flags: flags, Plugins: flags.Plugins()}
 }
 

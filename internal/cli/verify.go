@@ -11,11 +11,12 @@ import (
 
 	"github.com/msghandler/msghandler/internal/app/doctor"
 	"github.com/msghandler/msghandler/internal/cli/commandline"
+	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
 type verifyProducerCommand struct {
 	Name         string        `arg:"" help:"The producer's name, such as orders." name:"PRODUCER"`
-	Target       string        `arg:"" optional:"" help:"Where it is called back, HOST:PORT for gRPC or a URL for HTTP; default: producers.PRODUCER.target." name:"TARGET"`
+	Target       string        `arg:"" optional:"" help:"Where it is called back, HOST:PORT for gRPC or a URL for HTTP; default: producers.PRODUCER.target, or its streams to the coordinators, where it attends." name:"TARGET"`
 	Committed    []string      `help:"An id that has committed and whose marker is not deleted yet; the producer must say so." placeholder:"ID"`
 	Running      []string      `help:"An id whose transaction runs now and has written its marker; the producer must decide nothing." placeholder:"ID"`
 	RolledBack   []string      `help:"An id that was rolled back, such as before the producer's restart; the producer must say so." placeholder:"ID"`
@@ -25,13 +26,14 @@ type verifyProducerCommand struct {
 	JUnit        string        `name:"junit" help:"Write a report for CI systems to this file, as JUnit XML: a test case for each check." placeholder:"FILE" type:"path"`
 	Timeout      time.Duration `default:"1m" help:"How long the whole may take."`
 	Output       string        `default:"table" enum:"table,json,yaml" help:"table for people, json or yaml for programs."`
+	commandline.CoordinatorFlags
 
 	kong.Plugins
 	flags *commandline.ConfigFlags
 }
 
 func newVerifyProducerCommand() verifyProducerCommand {
-	flags := commandline.NewConfigFlags()
+	flags := commandline.NewConfigFlags(commandline.Beginning("callbacks.", "confirm.timeout"))
 	return verifyProducerCommand{flags: flags, Plugins: flags.Plugins()}
 }
 
@@ -39,7 +41,8 @@ func newVerifyProducerCommand() verifyProducerCommand {
 func (c *verifyProducerCommand) Help() string {
 	return `For a new producer, or a producer that may break the contract, by hand or as a step of CI. Its target is
 HOST:PORT for gRPC, or the URL below which it takes POST /confirm and POST /deleteBusiness. callbacks.allow must allow
-its target, as for a coordinator; without a configuration the target is not checked.
+its target, as for a coordinator; without a configuration the target is not checked. A producer without a target
+attends: a running coordinator asks it over its streams, and the caller needs the role of an operator there.
 
 The producer is asked about ids that cannot exist: many at once, the longest, the same id twice, and none; for another
 producer's name; on several connections; and several times at once. A final question leaves a tombstone there. The
@@ -49,7 +52,7 @@ The exit status is 0 when the producer keeps the contract. It is 1 when the prod
 over before the last check, or the report cannot be written. It is 2 for wrong usage, or a configuration that cannot be
 read. It is 4 when the producer was not reached or refuses this caller, so that nothing is known. Warnings are no
 failure unless --fail-on=warning says so. docs/reference/findings.md lists mistakes of producers, and which of
-them are found.`
+them are found. Every key of the configuration is a flag too: msghandler serve --help lists all.`
 }
 
 // Run asks the producer, and fails when the producer breaks the contract.
@@ -62,10 +65,12 @@ func (c *verifyProducerCommand) Run(ctx context.Context, s *commandline.Session)
 	if err != nil {
 		return commandline.UsageError{Err: err}
 	}
-	if c.Target == "" && settings.Producers[c.Name].Target == "" {
-		return commandline.UsageError{
-			Err: fmt.Errorf("no target of %s is known; write: msghandler verify-producer %s HOST:PORT, or a URL; "+
-				"a producer that attends has no target and cannot be examined here", c.Name, c.Name),
+	var at commandline.Coordinator
+	target := c.Target
+	if target == "" && settings.Producers[c.Name].Target == "" {
+		target = halfmsg.AttendTarget(c.Name)
+		if at, err = c.Coordinator(s, flags); err != nil {
+			return commandline.UsageError{Err: err}
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
@@ -74,8 +79,8 @@ func (c *verifyProducerCommand) Run(ctx context.Context, s *commandline.Session)
 	found := doctor.Verify(ctx, doctor.Examination{
 		Settings: settings, Defaults: s.Sources(flags).Defaults(doctor.Sections()...),
 		Known:        doctor.Known{Running: c.Running, RolledBack: c.RolledBack, Deleted: c.Deleted},
-		DatabaseAway: c.DatabaseAway,
-	}, c.Name, c.Target, c.Committed...)
+		DatabaseAway: c.DatabaseAway, Coordinator: doctor.Coordinator(at),
+	}, c.Name, target, c.Committed...)
 	stop()
 	return c.report(s, found, began)
 }

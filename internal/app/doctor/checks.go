@@ -67,7 +67,7 @@ func of(check string, took time.Duration, found []Finding) []Finding {
 // unreached are the findings after which Verify knows nothing of the contract.
 var unreached = []string{
 	"callbacks-credentials", "producer-forbidden", "producer-away", "producer-no-service", "producer-certificate",
-	"producer-refuses", "producer-another",
+	"producer-refuses", "producer-another", "coordinator-away", "coordinator-refuses",
 }
 
 // Unreached says whether findings of Verify say that the producer was not reached, or does not answer this caller, so

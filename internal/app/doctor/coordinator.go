@@ -23,53 +23,64 @@ const areaCoordinator = "coordinator"
 const longWaiting = time.Minute
 
 func examineCoordinator(ctx context.Context, e Examination) []Finding {
-	defer close(e.coordinatorExamined)
+	defer close(e.seen.examined)
 	r := report{area: areaCoordinator}
 	conn, err := e.dial()
 	if err != nil {
-		r.trouble("coordinator-address", fmt.Sprintf("%q is no address: %v", e.Server, err), "producers cannot reach it",
-			"write host:port")
+		r.trouble("coordinator-address", fmt.Sprintf("%q is no address: %v", e.Coordinator.Address, err),
+			"producers cannot reach it", "write host:port")
 		return r.all
 	}
 	defer conn.Close()
 	health, err := healthv1.NewHealthClient(conn).Check(ctx, &healthv1.HealthCheckRequest{})
 	if err != nil {
-		r.away(e.Server, err)
+		r.away(e.Coordinator, err)
 		return r.all
 	}
 	if got := health.GetStatus(); got != healthv1.HealthCheckResponse_SERVING {
-		r.trouble("coordinator-not-serving", fmt.Sprintf("at %s says that it is %s", e.Server, got), "it takes no messages",
-			"look at /readyz of its http.addr, which says what it waits for")
+		r.trouble("coordinator-not-serving", fmt.Sprintf("at %s says that it is %s", e.Coordinator.Address, got),
+			"it takes no messages", "look at /readyz of its http.addr, which says what it waits for")
 		return r.all
 	}
 	stats, err := adminv1.NewAdminServiceClient(conn).GetStats(ctx, &adminv1.GetStatsRequest{})
-	if code := status.Code(err); code == codes.Unauthenticated || code == codes.PermissionDenied {
-		r.warn("coordinator-refuses", fmt.Sprintf("at %s refuses the doctor: %s", e.Server, status.Convert(err).Message()),
-			"the doctor sees no counts and no findings of coordinators",
-			"show it the token of a viewer with --token-file, or a certificate that access.viewers matches with --tls-cert")
+	if refuses(err) {
+		r.refuses(e.Coordinator, err)
 		return r.all
 	}
 	if err != nil {
-		r.trouble("coordinator-mute", fmt.Sprintf("at %s cannot count its messages: %v", e.Server, err),
+		r.trouble("coordinator-mute", fmt.Sprintf("at %s cannot count its messages: %v", e.Coordinator.Address, err),
 			"its store does not answer", "look at the findings about redis")
 		return r.all
 	}
+	e.seen.stats = stats
 	r.findings(stats.GetFindings())
 	r.waiting(stats.GetStates(), time.Now())
 	r.failing(ctx, adminv1.NewAdminServiceClient(conn), stats.GetStates())
-	return r.orOK("serves at " + e.Server + ", and no message waits for an operator")
+	return r.orOK("serves at " + e.Coordinator.Address + ", and no message waits for an operator")
+}
+
+// refuses says whether a coordinator refuses its caller.
+func refuses(err error) bool {
+	code := status.Code(err)
+	return code == codes.Unauthenticated || code == codes.PermissionDenied
+}
+
+func (r *report) refuses(at Coordinator, err error) {
+	r.warn("coordinator-refuses", fmt.Sprintf("at %s refuses the doctor: %s", at.Address, status.Convert(err).Message()),
+		"the doctor sees no counts, no findings of coordinators and no producer that attends",
+		"show it the token of a viewer with --token-file, or a certificate that access.viewers matches with --tls-cert")
 }
 
 // dial returns a connection to the coordinator. The connection begins with the first call.
 func (e *Examination) dial() (*grpc.ClientConn, error) {
 	options := []grpc.DialOption{
-		grpc.WithTransportCredentials(cmp.Or(e.Credentials, insecure.NewCredentials())), grpc.WithNoProxy(),
+		grpc.WithTransportCredentials(cmp.Or(e.Coordinator.Credentials, insecure.NewCredentials())), grpc.WithNoProxy(),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)),
 	}
-	if e.Token != nil {
-		options = append(options, grpc.WithPerRPCCredentials(e.Token))
+	if e.Coordinator.Token != nil {
+		options = append(options, grpc.WithPerRPCCredentials(e.Coordinator.Token))
 	}
-	return grpc.NewClient(e.Server, options...)
+	return grpc.NewClient(e.Coordinator.Address, options...)
 }
 
 // maxAnswer is the largest answer taken: a page of messages with all their headers fits.
@@ -77,8 +88,8 @@ const maxAnswer = 64 << 20
 
 // away says why no coordinator answers: the remedy for a hanging coordinator differs from the remedy for a missing
 // process.
-func (r *report) away(server string, err error) {
-	st := status.Convert(err)
+func (r *report) away(at Coordinator, err error) {
+	st, server := status.Convert(err), at.Address
 	what := "none answers at " + server + ": " + st.Message()
 	// A coordinator that is not ready closes each connection, which gRPC reports in several ways.
 	const waits = "if it runs, its log and /readyz of its http.addr say what it waits for; "
@@ -89,7 +100,7 @@ func (r *report) away(server string, err error) {
 	case st.Code() == codes.DeadlineExceeded:
 		what = "none answers at " + server + ", though something may listen there: " + st.Message()
 	case certs.Unmet(st.Message()):
-		remedy = waits + "if it is ready, talk to it as it wants: --tls, and the flags beside it, or none of them"
+		remedy = waits + "if it is ready, talk to it as it wants: --tls, and the flags beside it, or none of them" + at.Hint
 	}
 	r.warn("coordinator-away", what, "if it should run, producers get no answer either", remedy)
 }

@@ -17,7 +17,9 @@ func examineDefaults(t *testing.T, defaults ...string) []doctor.Finding {
 	away := servers.Addresses(t, 3)
 	c := config.Default()
 	c.Redis.URL, c.AMQP.URLs = "redis://"+away[0]+"/0", []string{"amqp://guest:guest@" + away[1] + "/"}
-	return doctor.Examine(t.Context(), doctor.Examination{Settings: c, Server: away[2], Defaults: defaults})
+	return doctor.Examine(t.Context(), doctor.Examination{
+		Settings: c, Coordinator: doctor.Coordinator{Address: away[2]}, Defaults: defaults,
+	})
 }
 
 func TestTroubleOfDefaultsIsAWarning(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/cause"
 	"github.com/msghandler/msghandler/internal/config"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
 // Severity says how bad a finding is.
@@ -56,12 +57,8 @@ type Finding struct {
 // Examination says which parts to examine.
 type Examination struct {
 	Settings config.Config
-	// Server is the address of a running coordinator.
-	Server string
-	// Credentials are for the connection to the coordinator. Default: no encryption.
-	Credentials credentials.TransportCredentials
-	// Token is shown to the coordinator on each call; nil: no token.
-	Token credentials.PerRPCCredentials
+	// Coordinator is a running coordinator.
+	Coordinator Coordinator
 	// Producers are callback targets by producer, beside the targets of the settings.
 	Producers map[string]string
 	// Defaults are the Sections without any given key. Troubles of these sections are warnings only.
@@ -78,9 +75,27 @@ type Examination struct {
 	// without its database.
 	DatabaseAway bool
 
-	// coordinatorExamined is closed when the coordinator has answered or not. The pending messages are asked for then, so
-	// that two questions at once do not change what the doctor finds.
-	coordinatorExamined chan struct{}
+	seen *coordinatorSeen
+}
+
+// Coordinator says how to reach a coordinator.
+type Coordinator struct {
+	Address string
+	// Credentials are for the connection. Default: no encryption.
+	Credentials credentials.TransportCredentials
+	// Token is shown on each call; nil: no token.
+	Token credentials.PerRPCCredentials
+	// Hint is what a coordinator that does not answer may miss, as the end of a sentence; may be empty.
+	Hint string
+}
+
+// coordinatorSeen is what the doctor has heard of the coordinator.
+type coordinatorSeen struct {
+	// examined is closed when the coordinator has answered or not. The pending messages are asked for then, so that two
+	// questions at once do not change what the doctor finds.
+	examined chan struct{}
+	// stats are set when examined is closed; nil without an answer.
+	stats *adminv1.GetStatsResponse
 }
 
 // part examines a part.
@@ -90,7 +105,7 @@ type part func(ctx context.Context, e Examination) []Finding
 // Each part has at least a finding OK.
 func Examine(ctx context.Context, e Examination) []Finding {
 	e.Timeout = cmp.Or(e.Timeout, 10*time.Second)
-	e.coordinatorExamined = make(chan struct{})
+	e.seen = &coordinatorSeen{examined: make(chan struct{})}
 	parts := []part{
 		examineSettings, examineRedis, examineBroker, examineBrokers, examineDeadLetters, examineOutboxes,
 		examineCoordinator, examineProducers,

@@ -45,7 +45,7 @@ func (s *site) watch(change func(c *config.Config)) {
 	watching.Redis.Prefix = "watching"
 	change(&watching)
 	s.startCoordinator(watching)
-	s.e.Settings, s.e.Server = watching, s.app.GRPCAddr()
+	s.e.Settings, s.e.Coordinator.Address = watching, s.app.GRPCAddr()
 	s.awaitFinding()
 }
 

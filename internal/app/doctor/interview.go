@@ -26,6 +26,8 @@ type interview struct {
 	name    string
 	to      halfmsg.Target
 	timeout time.Duration
+	// streams lead to the producer where it attends.
+	streams *streams
 	// settled is an id that cannot exist and that the producer has decided as ROLLED_BACK; empty: there is none.
 	settled string
 	// agreed are the verdicts that the producer has repeated.

@@ -16,7 +16,9 @@ import (
 // examined are the findings about the outboxes of a configuration; no other part is of interest here.
 func examined(t *testing.T, c config.Config) []doctor.Finding {
 	t.Helper()
-	found := doctor.Examine(t.Context(), doctor.Examination{Settings: c, Server: "127.0.0.1:1"})
+	found := doctor.Examine(t.Context(), doctor.Examination{
+		Settings: c, Coordinator: doctor.Coordinator{Address: "127.0.0.1:1"},
+	})
 	return slices.DeleteFunc(found, func(f doctor.Finding) bool { return !strings.HasPrefix(f.Area, "outbox ") })
 }
 

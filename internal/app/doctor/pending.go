@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/msghandler/msghandler/internal/callback"
@@ -64,7 +63,7 @@ func (e *Examination) pendingTargets(
 	}
 	for _, m := range e.pending(ctx) {
 		to := canonical(client, halfmsg.Target{Producer: m.GetProducer(), Address: m.GetCallbackTarget()})
-		if to.Address == "" || strings.HasPrefix(to.Address, halfmsg.AttendScheme) || seen[to] {
+		if to.Address == "" || attends(to) || seen[to] {
 			continue
 		}
 		seen[to] = true
@@ -85,9 +84,7 @@ func canonical(client *callback.Client, to halfmsg.Target) halfmsg.Target {
 
 // pending reads the oldest pending messages; none where no coordinator answers, which is a finding of its own.
 func (e *Examination) pending(ctx context.Context) []*adminv1.MessageRecord {
-	select {
-	case <-e.coordinatorExamined:
-	case <-ctx.Done():
+	if e.statsOf(ctx) == nil {
 		return nil
 	}
 	conn, err := e.dial()
@@ -105,11 +102,15 @@ func (e *Examination) pending(ctx context.Context) []*adminv1.MessageRecord {
 	return page.GetRecords()
 }
 
-// unasked notes that there are more targets than are asked.
-func (r *report) unasked(all int) {
-	if all > maxPendingTargets {
+// unasked notes that there are more targets, or producers that attend, than are asked.
+func (r *report) unasked(targets, attending int) {
+	if targets > maxPendingTargets {
 		r.note("producers-unasked",
-			fmt.Sprintf("pending messages name %d further callback targets; %d of them were asked", all, maxPendingTargets),
+			fmt.Sprintf("pending messages name %d further callback targets; %d of them were asked", targets, maxPendingTargets),
 			"nothing is known of the others", "name one of the others with --producer NAME=HOST:PORT")
+	}
+	if attending > maxPendingTargets {
+		r.note("producers-unasked", fmt.Sprintf("%d producers attend; %d of them were asked", attending, maxPendingTargets),
+			"nothing is known of the others", "ask one of the others with msghandler verify-producer NAME")
 	}
 }

@@ -128,11 +128,6 @@ var planted = []struct {
 	}},
 	{name: "dead-letter-exchange", plant: func(s *site) { s.e.Settings.Send.DeadLetterExchange = "nowhere" }},
 	{
-		name:  "callbacks-closed",
-		plant: func(s *site) { s.e.Settings.Callbacks.Allow = nil },
-		also:  []string{"producer-forbidden"},
-	},
-	{
 		name:  "callbacks-open",
 		plant: func(s *site) { s.e.Settings.Callbacks.Allow = []string{"127.0.0.1:*", "*:9000"} },
 		also:  []string{"callbacks-networks-unset"},
@@ -160,9 +155,9 @@ var planted = []struct {
 	{name: "producer-refuses", plant: func(s *site) { s.e.Producers["stock"] = guarded(s.t, goodToken) }},
 	{name: "submit-trusted", plant: func(s *site) { s.e.Settings.Submit.Trust = true }},
 	{name: "retention-short", plant: func(s *site) { s.e.Settings.Done.Retention = time.Second }},
-	{name: "coordinator-away", plant: func(s *site) { s.e.Server = servers.Addresses(s.t, 1)[0] }},
+	{name: "coordinator-away", plant: func(s *site) { s.e.Coordinator.Address = servers.Addresses(s.t, 1)[0] }},
 	{name: "coordinator-refuses", plant: func(s *site) {
-		s.e.Server = serveProducer(s.t, func(server grpc.ServiceRegistrar) {
+		s.e.Coordinator.Address = serveProducer(s.t, func(server grpc.ServiceRegistrar) {
 			adminv1.RegisterAdminServiceServer(server, closedAdmin{})
 			healthv1.RegisterHealthServer(server, health.NewServer())
 		})
@@ -474,7 +469,7 @@ func plantRefused(s *site) {
 	patient := s.e.Settings
 	patient.Redis.Prefix, patient.Send.Backoff = "patient", []time.Duration{time.Hour}
 	s.startCoordinator(patient)
-	s.e.Settings, s.e.Server = patient, s.app.GRPCAddr()
+	s.e.Settings, s.e.Coordinator.Address = patient, s.app.GRPCAddr()
 	s.send(other{confirm: say(pb.Verdict_VERDICT_COMMITTED)}.serve(s.t), pb.State_STATE_SENDABLE)
 }
 
@@ -532,15 +527,15 @@ func TestUnavailableServersAreNamed(t *testing.T) {
 			func(e *doctor.Examination) { e.Settings.Redis.URL = "redis://user:secret@" + nobody + "/0" },
 			"at " + nobody + ": ",
 		},
-		"coordinator-away": {func(e *doctor.Examination) { e.Server = nobody }, "connection refused"},
+		"coordinator-away": {func(e *doctor.Examination) { e.Coordinator.Address = nobody }, "connection refused"},
 		"coordinator-away, 2": {
-			func(e *doctor.Examination) { e.Server = s.e.Settings.Targets()["orders"] },
+			func(e *doctor.Examination) { e.Coordinator.Address = s.e.Settings.Targets()["orders"] },
 			"is no coordinator",
 		},
 		"coordinator-away, 3": {func(e *doctor.Examination) {
-			e.Server, e.Timeout = e.Producers["stock"], time.Second
+			e.Coordinator.Address, e.Timeout = e.Producers["stock"], time.Second
 		}, "though something may listen there"},
-		"coordinator-away, 4": {func(e *doctor.Examination) { e.Server = closing(t) }, "say what it waits for"},
+		"coordinator-away, 4": {func(e *doctor.Examination) { e.Coordinator.Address = closing(t) }, "say what it waits for"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

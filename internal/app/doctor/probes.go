@@ -149,12 +149,15 @@ func (i *interview) connections(e *Examination) func(context.Context, *report) s
 				return ""
 			}
 		}
+		if attends(i.to) { // the replicas are asked in turn
+			return fmt.Sprintf("says the same %d times, whichever replica is asked", freshConnections)
+		}
 		return fmt.Sprintf("says the same on %d connections", freshConnections)
 	}
 }
 
 func (i *interview) onFreshConnection(ctx context.Context, r *report, e *Examination) {
-	client := r.callbacks(e)
+	client := r.callbacks(e, i.streams)
 	if client == nil {
 		return
 	}

@@ -17,30 +17,38 @@ import (
 const areaProducers = "producers"
 
 // unknowable makes an id that no producer can know.
-func unknowable() string { return "msghandler-doctor-" + rand.Text() }
+func unknowable() string { return halfmsg.ProbePrefix + rand.Text() }
 
-// examineProducers asks every producer with a known target, and producers of pending messages, about an id that the
-// producer cannot know.
+// examineProducers asks every producer with a known target, producers that attend, and producers of pending messages,
+// about an id that the producer cannot know.
 func examineProducers(ctx context.Context, e Examination) []Finding {
 	r := report{area: areaProducers}
-	client := r.callbacks(&e)
+	streams := e.newStreams()
+	defer streams.Close()
+	client := r.callbacks(&e, streams)
 	if client == nil {
 		return r.all
 	}
 	defer client.Close()
 	known := e.knownTargets()
 	found := e.askProducers(ctx, client, known)
-	pending, all := e.pendingTargets(ctx, client, known)
-	if len(known)+len(pending) == 0 {
-		return r.orOK("no callback target is known; name one with --producer NAME=HOST:PORT or NAME=URL")
+	attending, allAttending := e.attendingTargets(ctx, known)
+	pending, allPending := e.pendingTargets(ctx, client, known)
+	switch {
+	case len(known)+len(attending)+len(pending) > 0:
+	case e.statsOf(ctx) == nil:
+		return r.orOK("none was asked: no callback target is known, and no coordinator says which producers attend; " +
+			"name one with --producer NAME=HOST:PORT or NAME=URL")
+	default:
+		return r.orOK("none attends and no callback target is known; name one with --producer NAME=HOST:PORT or NAME=URL")
 	}
-	r.unasked(all)
-	return slices.Concat(found, e.askProducers(ctx, client, pending), r.all)
+	r.unasked(allPending, allAttending)
+	return slices.Concat(found, e.askProducers(ctx, client, slices.Concat(attending, pending)), r.all)
 }
 
 // callbacks returns the client with which a coordinator of these settings calls producers. On failure the result is
 // nil, and there is a finding.
-func (r *report) callbacks(e *Examination) *callback.Client {
+func (r *report) callbacks(e *Examination, streams *streams) *callback.Client {
 	const why = "the coordinator does not start"
 	settings := e.open(e.Settings)
 	config, _, err := callbacks.Config(&settings, slog.New(slog.DiscardHandler))
@@ -48,6 +56,7 @@ func (r *report) callbacks(e *Examination) *callback.Client {
 		r.trouble("callbacks-credentials", err.Error(), why, "correct that file, or name another")
 		return nil
 	}
+	config.Attending = streams.client
 	client, err := callback.New(config)
 	if err != nil {
 		r.trouble("producer-forbidden", err.Error(), why, "correct the target, or allow it in callbacks.allow")
@@ -73,7 +82,7 @@ func (e *Examination) examineProducer(ctx context.Context, client *callback.Clie
 	if err := client.DeleteBusiness(ctx, to, []string{id}); err != nil {
 		r.keepsMarkers(err)
 	}
-	return r.orOK(fmt.Sprintf("answers at %s, and UNKNOWN of an id that cannot exist", to.Address))
+	return r.orOK(fmt.Sprintf("answers %s, and UNKNOWN of an id that cannot exist", place(to)))
 }
 
 // find looks where a producer is called back; nothing is dialled yet.

@@ -3,7 +3,6 @@ package doctor
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -20,7 +19,7 @@ const shortRetention = time.Minute
 // examineSettings looks for settings that are valid and rarely intended. An invalid setting already fails the load.
 func examineSettings(_ context.Context, e Examination) []Finding {
 	r := report{area: areaSettings}
-	r.callbackSettings(e.Settings.Callbacks, slices.Contains(e.Defaults, sectionCallbacks))
+	r.callbackSettings(e.Settings.Callbacks)
 	if plain := e.Settings.TokensInPlain(); len(plain) > 0 {
 		r.warn("callbacks-token-plain", "without encryption tokens are shown that "+strings.Join(plain, ", ")+" names",
 			"who listens on the way can learn them, and roll back transactions that are running",
@@ -87,14 +86,9 @@ func (r *report) descriptors(limit int) {
 		"raise the limit of open files where the coordinator is started: ulimit -n, or LimitNOFILE of systemd")
 }
 
-// callbackSettings looks at who may be called. Without any key of callbacks, all producers attend, as the SDK does by
-// default; with some, the one that allows targets was forgotten.
-func (r *report) callbackSettings(settings config.Callbacks, none bool) {
-	if len(settings.Allow) == 0 && !none {
-		r.warn("callbacks-closed", "callbacks.allow is empty",
-			"no callback target is allowed, so half messages are accepted only of producers that attend",
-			"set it to where your other producers serve, such as *.orders.svc:9000")
-	}
+// callbackSettings looks at who may be called. None may be called where all producers attend, as the SDK does by
+// default; the coordinator names the producers that it refuses.
+func (r *report) callbackSettings(settings config.Callbacks) {
 	if settings.PublicOnly() {
 		r.warn("callbacks-networks-unset", "callbacks.networks is empty",
 			"producers at private addresses are not called, and their messages wait",

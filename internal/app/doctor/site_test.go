@@ -56,7 +56,9 @@ func newSiteOn(
 	s.startCoordinator(c)
 	orders := serveProducer(t, sdk(t, s.app.GRPCAddr()).Register)
 	c.Producers["orders"] = config.Producer{Target: orders}
-	s.e = doctor.Examination{Settings: c, Server: s.app.GRPCAddr(), Producers: map[string]string{}}
+	s.e = doctor.Examination{
+		Settings: c, Coordinator: doctor.Coordinator{Address: s.app.GRPCAddr()}, Producers: map[string]string{},
+	}
 	return s
 }
 

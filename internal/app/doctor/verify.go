@@ -3,11 +3,13 @@ package doctor
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"strings"
 	"time"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/msghandler/msghandler/internal/callback"
 	"github.com/msghandler/msghandler/internal/config"
@@ -19,12 +21,18 @@ import (
 // that leave traces in the producer's database, such as a final question about an id that cannot exist. committed are
 // committed ids whose markers still exist. Each part has at least a finding OK.
 func Verify(ctx context.Context, e Examination, name, address string, committed ...string) []Finding {
-	return e.ofDefaults([]string{sectionCallbacks}, e.verify(ctx, name, address, committed))
+	found := e.verify(ctx, name, address, committed)
+	if attends(halfmsg.Target{Address: address}) {
+		return found // the callbacks of the configuration are not used
+	}
+	return e.ofDefaults([]string{sectionCallbacks}, found)
 }
 
 func (e *Examination) verify(ctx context.Context, name, address string, committed []string) []Finding {
 	r := report{area: "producer " + name}
-	client := r.callbacks(e)
+	streams := e.newStreams()
+	defer streams.Close()
+	client := r.callbacks(e, streams)
 	if client == nil {
 		return of(checkReach, 0, r.all)
 	}
@@ -34,6 +42,9 @@ func (e *Examination) verify(ctx context.Context, name, address string, committe
 		began := time.Now()
 		found = e.examineProducer(ctx, client, name, address)
 		of(checkReach, time.Since(began), found)
+	}
+	if refused := streams.refusal(); refused != nil {
+		return of(checkReach, 0, unasks(e.Coordinator, refused))
 	}
 	if ctx.Err() != nil && !Unreached(found) {
 		return r.unfinished(nil, checkReach)
@@ -52,11 +63,14 @@ func (e *Examination) verify(ctx context.Context, name, address string, committe
 	}
 	defer release()
 	i := &interview{
-		api: api, name: name, to: to, timeout: e.Settings.Confirm.Timeout, agreed: map[string]pb.Verdict{},
+		api: api, name: name, to: to, timeout: e.Settings.Confirm.Timeout, agreed: map[string]pb.Verdict{}, streams: streams,
 	}
 	for _, c := range e.checks(i, client, committed) {
 		r, began := report{area: "producer " + name}, time.Now()
 		well := c.ask(ctx, &r)
+		if refused := streams.refusal(); refused != nil {
+			return append(found, of(c.name, time.Since(began), unasks(e.Coordinator, refused))...)
+		}
 		if ctx.Err() != nil {
 			return r.unfinished(found, c.name)
 		}
@@ -65,6 +79,20 @@ func (e *Examination) verify(ctx context.Context, name, address string, committe
 		}
 	}
 	return found
+}
+
+// unasks are the findings about a coordinator that does not ask a producer that attends.
+func unasks(at Coordinator, err error) []Finding {
+	const why = "nothing is known of the producer: only coordinators have the streams of producers that attend"
+	r := report{area: areaCoordinator}
+	if !refuses(err) {
+		r.away(at, err)
+		return r.all
+	}
+	r.trouble("coordinator-refuses", fmt.Sprintf("at %s refuses to ask the producer: %s", at.Address,
+		status.Convert(err).Message()), why, "show it the token of an operator with --token-file, or a certificate that "+
+		"access.operators matches with --tls-cert")
+	return r.all
 }
 
 // unfinished adds to findings that the time was over during a check. What the check has found by then is left out: a
@@ -83,7 +111,7 @@ func (e *Examination) stranger(to halfmsg.Target) func(context.Context, *report)
 	return func(ctx context.Context, r *report) string {
 		shown := &e.Settings.Callbacks.Certificates
 		secure := e.Settings.Secure(to.Producer) || strings.HasPrefix(to.Address, "https://")
-		if e.Settings.TokenFile(to.Producer) == "" && (shown.Cert == "" || !secure) {
+		if attends(to) || e.Settings.TokenFile(to.Producer) == "" && (shown.Cert == "" || !secure) {
 			return ""
 		}
 		without := *e
@@ -94,7 +122,7 @@ func (e *Examination) stranger(to halfmsg.Target) func(context.Context, *report)
 			p.TokenFile = nil
 			without.Settings.Producers[name] = p
 		}
-		client := r.callbacks(&without)
+		client := r.callbacks(&without, without.newStreams())
 		if client == nil {
 			return ""
 		}

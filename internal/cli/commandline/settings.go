@@ -21,8 +21,9 @@ type ConfigFlags struct {
 	fields reflect.Value
 }
 
-// NewConfigFlags returns a flag for every key. The flags of hidden keys can be typed, and --help does not list them.
-func NewConfigFlags(hidden ...string) *ConfigFlags {
+// NewConfigFlags returns a flag for every key. --help lists those that listed accepts; nil accepts all. The others can
+// be typed as well.
+func NewConfigFlags(listed func(key string) bool) *ConfigFlags {
 	f := &ConfigFlags{keys: config.Flags()}
 	var fields []reflect.StructField
 	for i, k := range f.keys {
@@ -33,11 +34,18 @@ func NewConfigFlags(hidden ...string) *ConfigFlags {
 		case k.List():
 			kind = reflect.TypeFor[[]string]()
 		}
-		tag := flagTag(k, slices.Contains(hidden, k.Name))
+		tag := flagTag(k, listed != nil && !listed(k.Name))
 		fields = append(fields, reflect.StructField{Name: "Key" + strconv.Itoa(i), Type: kind, Tag: tag})
 	}
 	f.fields = reflect.New(reflect.StructOf(fields))
 	return f
+}
+
+// Beginning accepts the keys that begin with one of the texts.
+func Beginning(with ...string) func(key string) bool {
+	return func(key string) bool {
+		return slices.ContainsFunc(with, func(text string) bool { return strings.HasPrefix(key, text) })
+	}
 }
 
 func flagTag(k config.Key, hidden bool) reflect.StructTag {
@@ -94,20 +102,6 @@ func (s *Session) Variable(name string) string {
 		}
 	}
 	return ""
-}
-
-// ServerAddress returns the coordinator's address: the named address, or grpc.addr of the configuration, in which flags
-// win.
-func (s *Session) ServerAddress(named string, flags map[string]string) (string, error) {
-	if addr := cmp.Or(named, s.Variable("MSGHANDLER_SERVER")); addr != "" {
-		return addr, nil
-	}
-	c, err := s.Load(flags)
-	if err != nil {
-		return "", err
-	}
-	// An address of all interfaces, such as :9090, means this host for a client.
-	return c.GRPC.Addr, nil
 }
 
 // CheckCoordinator refuses an address that no coordinator can have.

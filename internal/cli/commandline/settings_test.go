@@ -4,7 +4,7 @@ import "testing"
 
 func TestEveryKeyIsAFlag(t *testing.T) {
 	t.Parallel()
-	flags := NewConfigFlags()
+	flags := NewConfigFlags(nil)
 	if given := flags.Given(); len(given) != 0 {
 		t.Errorf("nothing was typed, but %v is given", given)
 	}

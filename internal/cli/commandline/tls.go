@@ -6,9 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/credentials/insecure"
-
 	"github.com/msghandler/msghandler/proto/certs"
 )
 
@@ -23,52 +20,48 @@ type TLSFlags struct {
 
 // Config is the TLS configuration for calls to a coordinator; nil: calls without TLS.
 func (f *TLSFlags) Config(s *Session) (*tls.Config, error) {
-	switch on := s.Variable("MSGHANDLER_TLS"); on {
-	case "", "true", "false":
-	default:
-		return nil, fmt.Errorf("MSGHANDLER_TLS=%s is neither true nor false", on)
-	}
-	if !f.Secured(s) {
-		return nil, nil //nolint:nilnil // no TLS is no error
-	}
-	source, err := certs.Open(f.files(s), slog.New(slog.DiscardHandler))
+	typed, err := f.typed(s)
 	if err != nil {
 		return nil, err
 	}
-	return source.ClientConfig(f.name(s)), nil
+	return typed.config()
 }
 
-// Credentials are the credentials of calls to a coordinator.
-func (f *TLSFlags) Credentials(s *Session) (credentials.TransportCredentials, error) {
-	config, err := f.Config(s)
-	if err != nil || config == nil {
-		return insecure.NewCredentials(), err
+// tlsChoice is how a command talks to a coordinator.
+type tlsChoice struct {
+	on    bool
+	files certs.Files
+	name  string
+}
+
+// typed is what the flags and the environment say.
+func (f *TLSFlags) typed(s *Session) (tlsChoice, error) {
+	on := s.Variable("MSGHANDLER_TLS")
+	switch on {
+	case "", "true", "false":
+	default:
+		return tlsChoice{}, fmt.Errorf("MSGHANDLER_TLS=%s is neither true nor false", on)
 	}
-	return credentials.NewTLS(config), nil
-}
-
-// Secured says whether calls to a coordinator have TLS.
-func (f *TLSFlags) Secured(s *Session) bool {
-	return f.TLS || s.Variable("MSGHANDLER_TLS") == "true" || f.files(s) != (certs.Files{}) || f.name(s) != ""
-}
-
-func (f *TLSFlags) name(s *Session) string {
-	return cmp.Or(f.TLSName, s.Variable("MSGHANDLER_TLS_NAME"))
-}
-
-func (f *TLSFlags) files(s *Session) certs.Files {
-	return certs.Files{
-		CA:   cmp.Or(f.TLSCA, s.Variable("MSGHANDLER_TLS_CA")),
-		Cert: cmp.Or(f.TLSCert, s.Variable("MSGHANDLER_TLS_CERT")),
-		Key:  cmp.Or(f.TLSKey, s.Variable("MSGHANDLER_TLS_KEY")),
+	c := tlsChoice{
+		files: certs.Files{
+			CA:   cmp.Or(f.TLSCA, s.Variable("MSGHANDLER_TLS_CA")),
+			Cert: cmp.Or(f.TLSCert, s.Variable("MSGHANDLER_TLS_CERT")),
+			Key:  cmp.Or(f.TLSKey, s.Variable("MSGHANDLER_TLS_KEY")),
+		},
+		name: cmp.Or(f.TLSName, s.Variable("MSGHANDLER_TLS_NAME")),
 	}
+	c.on = f.TLS || on == "true" || c.files != (certs.Files{}) || c.name != ""
+	return c, nil
 }
 
-// Hint is for calls without a client certificate: a coordinator that demands a certificate closes the connection, often
-// before its error arrives.
-func (f *TLSFlags) Hint(s *Session) string {
-	if !f.Secured(s) || f.files(s).Cert != "" {
-		return ""
+// config is nil for calls without TLS.
+func (c tlsChoice) config() (*tls.Config, error) {
+	if !c.on {
+		return nil, nil //nolint:nilnil // no TLS is no error
 	}
-	return ", or show it a certificate with --tls-cert and --tls-key"
+	source, err := certs.Open(c.files, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return nil, err
+	}
+	return source.ClientConfig(c.name), nil
 }

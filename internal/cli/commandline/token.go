@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 
-	"google.golang.org/grpc/credentials"
-
 	"github.com/msghandler/msghandler/internal/ground/address"
 	"github.com/msghandler/msghandler/proto/certs"
 )
@@ -28,15 +26,6 @@ func (f *TokenFlags) Token(s *Session, server string, secured bool) (string, err
 		return "", fmt.Errorf("a token is shown over TLS only, and %s is not on the loopback: add --tls, or --tls-ca", server)
 	}
 	return token, nil
-}
-
-// PerCall are the credentials of each call to a coordinator; nil without a token.
-func (f *TokenFlags) PerCall(s *Session, server string, secured bool) (credentials.PerRPCCredentials, error) {
-	token, err := f.Token(s, server, secured)
-	if err != nil || token == "" {
-		return nil, err
-	}
-	return certs.Bearer(func() string { return token }, !secured), nil
 }
 
 // read finds the token. A flag wins over the environment.
