@@ -18,6 +18,8 @@ type Health struct {
 	Backlog  sqlmarker.Backlog
 	// Failures are some of the failed messages.
 	Failures []sqlmarker.Failure
+	// Refused are some of the waiting messages that were refused: mostRefused at most.
+	Refused []sqlmarker.Failure
 	// Stranger is a producer with a waiting message whom the caller does not know; empty: none.
 	Stranger string
 	// Unknown is a broker that a waiting message names and the coordinator does not know; empty: none.
@@ -28,6 +30,9 @@ type Health struct {
 
 // errTableMissing says in plain words what the database says with a code.
 var errTableMissing = errors.New("the table does not exist")
+
+// mostRefused bounds how many refused messages an examination counts: no operator needs a larger number.
+const mostRefused = 1000
 
 // shownFailures is how many failed messages an examination names.
 const shownFailures = 3
@@ -45,6 +50,9 @@ func Examine(
 	h.Database = d.dialect.String()
 	if h.Backlog, err = table.Backlog(ctx); err == nil {
 		h.Failures, err = table.Failures(ctx, shownFailures)
+	}
+	if err == nil {
+		h.Refused, err = table.Refused(ctx, mostRefused)
 	}
 	if err == nil {
 		err = d.checkRights(ctx, settings.Table)

@@ -61,7 +61,6 @@ func (s *sender) Send(ctx context.Context, messages []sqlmarker.Queued) []outbox
 	failure := lifecycle.Recovered(func() {
 		p.publish(ctx)
 		p.copyDead(ctx)
-		p.logRefused()
 	})
 	if failure != nil {
 		s.config.Logger.Error("publishing panicked; the messages count as refused; see the stack",
@@ -185,7 +184,7 @@ func (p *batch) copyDead(ctx context.Context) {
 	}
 	var dying []int
 	for _, i := range p.places {
-		if p.results[i].Fate == outbox.Refused && p.isDying(i) {
+		if p.results[i].Fate == outbox.Refused && p.messages[i].Attempts >= len(p.sender.config.Send.Backoff) {
 			dying = append(dying, i)
 		}
 	}
@@ -218,28 +217,6 @@ func (p *batch) copyDead(ctx context.Context) {
 			Level: slog.LevelError, Text: text, Producer: p.messages[i].Producer,
 			Exchange: p.sender.broker.DeadLetterExchange, MessageID: p.messages[i].Name(),
 			Cause: fmt.Sprint(results[n].Cause),
-		})
-	}
-}
-
-// isDying says whether a refusal is the last of a message.
-func (p *batch) isDying(i int) bool {
-	return p.messages[i].Attempts >= len(p.sender.config.Send.Backoff)
-}
-
-// logRefused logs messages that the broker has refused and that are published again: a missing queue is found before
-// its rows fail. The relay logs the rows that have failed.
-func (p *batch) logRefused() {
-	for _, i := range p.places {
-		if p.results[i].Fate != outbox.Refused || p.isDying(i) {
-			continue
-		}
-		m := &p.messages[i]
-		p.sender.failures.Add(loglimit.Failure{
-			Level:    slog.LevelWarn,
-			Text:     "rows refused by the broker; they are published again after a pause; correct the cause before they fail",
-			Producer: m.Producer, Exchange: m.Message.Exchange, MessageID: m.Name(), Cause: fmt.Sprint(p.results[i].Err),
-			More: []slog.Attr{slog.Int("attempts", m.Attempts+1)},
 		})
 	}
 }

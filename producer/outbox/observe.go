@@ -82,6 +82,30 @@ func (r *Relay) report(all []judgement) {
 		"messages", len(failed), "message_ids", names[:min(len(names), shownIDs)], "cause", cause)
 }
 
+// refusals are the messages that were refused for the first time and have no log line yet.
+type refusals struct {
+	names []string
+	cause error
+	// quietUntil is when the next line may be written.
+	quietUntil time.Time
+}
+
+func (f *refusals) note(j judgement) { f.names, f.cause = append(f.names, j.name), j.Err }
+
+// refusalsInterval is how often there is a line about refused messages.
+const refusalsInterval = 10 * time.Second
+
+// log writes a line about the noted messages, at once or when the interval of the last line is over: a queue that is
+// missing is found before its messages fail.
+func (f *refusals) log(logger *slog.Logger) {
+	if len(f.names) == 0 || time.Now().Before(f.quietUntil) {
+		return
+	}
+	logger.Warn("rows refused; they are sent again after a pause; correct the cause before they fail",
+		"messages", len(f.names), "message_ids", f.names[:min(len(f.names), shownIDs)], "cause", f.cause)
+	*f = refusals{quietUntil: time.Now().Add(refusalsInterval)}
+}
+
 // unreachedError is the error of messages that did not reach their receiver.
 type unreachedError struct{ error }
 

@@ -127,6 +127,7 @@ type Relay struct {
 	// halvings is how often Batch and Bytes are halved for the next claim.
 	halvings int
 	departed departed
+	refusals refusals
 }
 
 // New returns a relay, or an error for a configuration that cannot work.
@@ -224,6 +225,9 @@ func (r *Relay) Pass(ctx context.Context) (more bool, err error) {
 	var ended []judgement
 	for i, result := range r.send(ctx, messages, begun.Add(r.longer(claim))) {
 		j := judgement{result, messages[i].Name(), r.outcomeOf(messages[i], result)}
+		if j.outcome.Refused && j.outcome.State == sql.StateWaiting && messages[i].Attempts == 0 {
+			r.refusals.note(j)
+		}
 		r.log(ctx, messages[i], result.Fate)
 		if !j.outcome.Unsent {
 			r.departed.note(messages[i])
@@ -239,6 +243,7 @@ func (r *Relay) Pass(ctx context.Context) (more bool, err error) {
 			err = unreachedError{result.Err}
 		}
 	}
+	r.refusals.log(r.config.Logger)
 	// The relay's context does not apply: sent messages are recorded even when the relay is stopping.
 	settling, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.config.Lock/3)
 	defer cancel()

@@ -36,6 +36,13 @@ func (r *report) outbox(ctx context.Context, e Examination, name string) []Findi
 			fmt.Sprintf("fix the cause, then: UPDATE %s SET state = 1, attempts = 0, due_at = 0 WHERE producer = '%s' "+
 				"AND state = 4", settings.Table, settings.Producer))
 	}
+	if n := len(health.Refused); n > 0 {
+		first := health.Refused[0]
+		r.warn("outbox-refused", fmt.Sprintf("refused rows of producer %s in %s: %d, such as %q: %s",
+			settings.Producer, settings.Table, n, first.ID, first.Error),
+			"they wait, and are published again; after the last pause of send.backoff they fail",
+			"fix the cause: a missing queue, exchange or right at the broker")
+	}
 	if health.Stranger != "" {
 		r.warn("outbox-producer", fmt.Sprintf(
 			"rows of producer %s wait in %s, and no outbox of the configuration relays them", health.Stranger, settings.Table),

@@ -62,6 +62,12 @@ func TestOutboxFindings(t *testing.T) {
 	if found := examined(t, c); len(found) != 1 || found[0].Severity != doctor.OK {
 		t.Errorf("after the remedy: %+v", found)
 	}
+	_, err = db.ExecContext(t.Context(), "UPDATE msghandler_outbox SET attempts = 1, last_error = '312 NO_ROUTE'")
+	must.Succeed(t, err)
+	if found := examined(t, c); len(found) != 1 || found[0].Name != "outbox-refused" ||
+		!strings.Contains(found[0].What, `: 1, such as "1001": 312 NO_ROUTE`) {
+		t.Errorf("of a refused row: %+v", found)
+	}
 }
 
 func TestOutboxOnGaleraIsFound(t *testing.T) {

@@ -154,6 +154,11 @@ func (o *Outbox) Failures(ctx context.Context, limit int) ([]Failure, error) {
 	return o.store.Failures(ctx, limit)
 }
 
+// Refused lists waiting messages that were refused, and are sent again, in the order of their ids.
+func (o *Outbox) Refused(ctx context.Context, limit int) ([]Failure, error) {
+	return o.store.refused(ctx, "state = {waiting} AND attempts > 0", limit)
+}
+
 // Retry resets failed messages: they are sent again with all attempts. Retry returns their number.
 func (o *Outbox) Retry(ctx context.Context, ids ...string) (retried int64, err error) {
 	return o.store.Retry(ctx, ids...)

@@ -88,7 +88,7 @@ func (s *Store) countStates(ctx context.Context, query string, args ...any) (map
 	return counts, rows.Err()
 }
 
-// Failure is a message that was refused up to the limit.
+// Failure is a message that was refused.
 type Failure struct {
 	ID       string
 	Attempts int
@@ -97,10 +97,15 @@ type Failure struct {
 
 // Failures lists messages that were refused up to the limit, in the order of their ids.
 func (s *Store) Failures(ctx context.Context, limit int) ([]Failure, error) {
+	return s.refused(ctx, "state = {failed}", limit)
+}
+
+// refused lists refused messages of which a condition is true.
+func (s *Store) refused(ctx context.Context, condition string, limit int) ([]Failure, error) {
 	rows, err := s.db.QueryContext(ctx, s.table.Query(`SELECT id, attempts, COALESCE(last_error, '') FROM {table}
-		WHERE producer = ? AND state = {failed}`+s.scope.condition+` ORDER BY id LIMIT ?`), s.config.Producer, limit)
+		WHERE producer = ? AND `+condition+s.scope.condition+` ORDER BY id LIMIT ?`), s.config.Producer, limit)
 	if err != nil {
-		return nil, fmt.Errorf("list failed messages: %w", err)
+		return nil, fmt.Errorf("list refused messages: %w", err)
 	}
 	defer rows.Close()
 	var failures []Failure
@@ -108,7 +113,7 @@ func (s *Store) Failures(ctx context.Context, limit int) ([]Failure, error) {
 		var f Failure
 		var id []byte
 		if err := rows.Scan(&id, &f.Attempts, &f.Error); err != nil {
-			return nil, fmt.Errorf("list failed messages: %w", err)
+			return nil, fmt.Errorf("list refused messages: %w", err)
 		}
 		f.ID = string(id)
 		failures = append(failures, f)
