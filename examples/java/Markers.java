@@ -24,10 +24,6 @@ final class Markers {
     }
 
     private static final String NOW = "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000)";
-    /** A row of the SDK in Go may hold the message too. The coordinator has the message: no relay sends it again. */
-    private static final String SENT = "due_at = NULL, owner = NULL, lock_time = NULL, lock_until = NULL,"
-            + " sent_at = CASE WHEN state = 0 THEN sent_at ELSE " + NOW + " END,"
-            + " state = CASE WHEN state = 0 THEN 0 ELSE 3 END";
     private static final System.Logger LOG = System.getLogger(Markers.class.getName());
     private static final long WEEK = 7L * 24 * 3600 * 1000;
     private static final int DUPLICATE_KEY = 1062;
@@ -166,8 +162,8 @@ final class Markers {
     /** Rows stay for a week, for a coordinator that asks again; each time some that are older are removed. */
     void clean(Collection<String> ids) throws SQLException {
         transaction(1, tx -> {
-            try (var update = forIds(tx, "UPDATE msghandler_markers SET cleaned_at = " + NOW + ", updated_at = " + NOW
-                    + ", " + SENT + " WHERE cleaned_at IS NULL AND producer = ? AND id IN ", ids)) {
+            try (var update = forIds(tx, "UPDATE msghandler_markers SET cleaned_at = " + NOW
+                    + " WHERE cleaned_at IS NULL AND producer = ? AND id IN ", ids)) {
                 return update.executeUpdate();
             }
         });

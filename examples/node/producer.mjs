@@ -23,10 +23,6 @@ const VERDICTS = {2: COMMITTED, 3: ROLLED_BACK}; // in the column verdict of the
 const NOW = '(EXTRACT(EPOCH FROM statement_timestamp()) * 1000)::BIGINT'; // milliseconds, by the clock of the database
 const WEEK = 7 * 24 * 3600 * 1000;
 
-// Rows that the SDK in Go has written may hold the message too: the coordinator has it, and no relay sends it again.
-const SENT = `due_at = NULL, owner = NULL, lock_time = NULL, lock_until = NULL,
-  sent_at = CASE WHEN state = 0 THEN sent_at ELSE ${NOW} END, state = CASE WHEN state = 0 THEN 0 ELSE 3 END`;
-
 const LOCK_NOT_AVAILABLE = '55P03';
 
 // The message's business has not committed, and never will under this id.
@@ -80,7 +76,7 @@ class Markers {
 
   // Rows stay for a week, for a coordinator that asks again; each time some that are older are removed.
   async clean(ids) {
-    await this.answers.query(`UPDATE msghandler_markers SET cleaned_at = ${NOW}, updated_at = ${NOW}, ${SENT}
+    await this.answers.query(`UPDATE msghandler_markers SET cleaned_at = ${NOW}
       WHERE producer = $1 AND id = ANY($2::BYTEA[]) AND cleaned_at IS NULL`, [PRODUCER, bytes(ids)]);
     const old = `producer = $1 AND cleaned_at < ${NOW} - $2::BIGINT`; // twice: other partitions have rows of the same ctid
     await this.answers.query(`DELETE FROM msghandler_markers WHERE ${old} AND ctid IN (SELECT ctid FROM msghandler_markers

@@ -41,11 +41,6 @@ UNKNOWN, UNAVAILABLE = "VERDICT_UNKNOWN", "VERDICT_UNAVAILABLE"
 NOW = "(EXTRACT(EPOCH FROM statement_timestamp()) * 1000)::BIGINT"  # milliseconds, by the clock of the database
 WEEK = 7 * 24 * 3600 * 1000
 
-# Rows that the SDK in Go has written may hold the message too: the coordinator has it, and no relay sends it again.
-SENT = f"""due_at = NULL, owner = NULL, lock_time = NULL, lock_until = NULL,
-    sent_at = CASE WHEN state = 0 THEN sent_at ELSE {NOW} END, state = CASE WHEN state = 0 THEN 0 ELSE 3 END"""
-
-
 # A network that loses all bytes must not keep threads for ever.
 TIMEOUTS = {"connect_timeout": 2, "tcp_user_timeout": 8000, "keepalives_idle": 4, "keepalives_interval": 2,
             "keepalives_count": 2}
@@ -108,7 +103,7 @@ class Markers:
     def clean(self, ids):
         """Rows stay for a week, for a coordinator that asks again; each time some that are older are removed."""
         with self.transaction() as tx:
-            tx.execute(f"""UPDATE msghandler_markers SET cleaned_at = {NOW}, updated_at = {NOW}, {SENT}
+            tx.execute(f"""UPDATE msghandler_markers SET cleaned_at = {NOW}
                 WHERE producer = %s AND id = ANY(%s::BYTEA[]) AND cleaned_at IS NULL""",
                        (self.producer, [i.encode() for i in ids]))
             old = f"producer = %s AND cleaned_at < {NOW} - %s"  # twice: other partitions have rows of the same ctid

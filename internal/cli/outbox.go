@@ -1,44 +1,80 @@
 package cli
 
 import (
+	"cmp"
 	"context"
+	"database/sql"
+	"embed"
 	"errors"
 	"fmt"
 	"io"
 	"strings"
 	"time"
 
+	sqlinbox "github.com/msghandler/msghandler/consumer/inbox/sql"
 	"github.com/msghandler/msghandler/internal/cli/commandline"
 	"github.com/msghandler/msghandler/internal/config"
 	"github.com/msghandler/msghandler/internal/ground/address"
+	"github.com/msghandler/msghandler/internal/ground/sqldb"
 	"github.com/msghandler/msghandler/internal/sqloutbox"
 	sqlmarker "github.com/msghandler/msghandler/producer/marker/sql"
 )
 
 // outboxCommand sets up the outbox in plain SQL.
 type outboxCommand struct {
-	DDL     outboxDDLCommand     `cmd:"" name:"ddl" help:"Print the statements that create the table."`
+	DDL     outboxDDLCommand     `cmd:"" name:"ddl" help:"Print the statements that create a table."`
 	Migrate outboxMigrateCommand `cmd:"" help:"Create the table in a database; a table that is there is checked."`
 }
 
 type outboxDDLCommand struct {
+	Kind     string `arg:"" optional:"" enum:"outbox,markers,inbox" default:"outbox" help:"Whose table: outbox (the default), or, for a service without an SDK, markers or inbox." placeholder:"KIND"`
 	Dialect  string `required:"" enum:"postgresql,mysql" help:"The kind of database: postgresql or mysql, which is MariaDB too." placeholder:"DIALECT"`
-	Producer string `required:"" help:"The producer of rows whose INSERT names none." placeholder:"NAME"`
-	Table    string `default:"msghandler_outbox" help:"The name of the table."`
+	Producer string `help:"The producer of rows of the outbox whose INSERT names none." placeholder:"NAME"`
+	Table    string `help:"The name of the table (default: msghandler_outbox, msghandler_markers or msghandler_inbox)." placeholder:"TABLE"`
 }
 
 // Run prints the statements.
 func (c *outboxDDLCommand) Run(s *commandline.Session) error {
-	dialect := sqlmarker.PostgreSQL
-	if c.Dialect == "mysql" {
-		dialect = sqlmarker.MySQL
-	}
-	statements, err := sqlmarker.OutboxDDL(dialect, c.Producer, c.Table)
+	statements, err := c.statements()
 	if err != nil {
 		return commandline.UsageError{Err: err}
 	}
 	_, err = io.WriteString(s.Out, strings.Join(statements, ";\n")+";\n")
 	return err
+}
+
+func (c *outboxDDLCommand) statements() ([]string, error) {
+	dialect := sqlmarker.PostgreSQL
+	if c.Dialect == "mysql" {
+		dialect = sqlmarker.MySQL
+	}
+	table := cmp.Or(c.Table, "msghandler_"+c.Kind)
+	switch {
+	case c.Kind == "outbox" && c.Producer == "":
+		return nil, errors.New("--producer is missing; name the producer whose messages the table holds")
+	case c.Kind == "outbox":
+		return sqlmarker.OutboxDDL(dialect, c.Producer, table)
+	case c.Producer != "":
+		return nil, fmt.Errorf("--producer goes with the outbox; each row of the %s names its own", c.Kind)
+	case c.Kind == "markers":
+		return markersDDL(dialect, table)
+	}
+	inbox, err := sqlinbox.New(sqlinbox.Config{DB: &sql.DB{}, Dialect: dialect, Consumer: "any", Table: table})
+	if err != nil {
+		return nil, err
+	}
+	return inbox.DDL()
+}
+
+//go:embed ddl
+var ddl embed.FS
+
+// markersDDL returns the statements of a table of markers for producers without an SDK.
+func markersDDL(dialect sqlmarker.Dialect, table string) ([]string, error) {
+	if err := sqldb.CheckName(dialect, table); err != nil {
+		return nil, fmt.Errorf("--table: %w", err)
+	}
+	return sqldb.NewTable(nil, dialect, table, ddl).DDL()
 }
 
 type outboxMigrateCommand struct {

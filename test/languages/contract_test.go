@@ -89,13 +89,13 @@ func (s *shop) decides() {
 	s.asked(true, "Ünï'\\\"%?:$1 x", "ROLLED_BACK")
 }
 
-// waitsForTransactions asks about a transaction of a Go program, which shares the table, and about one of the program.
+// waitsForTransactions asks about a transaction of another replica, and about one of the program.
 func (s *shop) waitsForTransactions() {
 	for _, outcome := range []string{"COMMITTED", "ROLLED_BACK"} {
 		id := "open-" + outcome
 		tx, err := s.db.BeginTx(s.Context(), nil)
 		if err == nil {
-			err = s.markers.Mark(s.Context(), tx, id)
+			_, err = tx.ExecContext(s.Context(), s.marker(id, 2))
 		}
 		if err != nil {
 			s.Fatal(err)
@@ -155,15 +155,12 @@ func (s *shop) keepsUnbegun() {
 	s.ordered("unbegun", 4, http.StatusOK, "VERDICT_COMMITTED")
 }
 
-// failsLate has another replica, here a Go program, answer the last question before the transaction begins.
+// failsLate has another replica answer the last question before the transaction begins.
 func (s *shop) failsLate() {
 	stored, act := s.holds("SendHalfMessage after", "late")
 	done := s.ordering("late", 3)
 	s.wait(stored, "the half message is stored")
-	found, err := s.markers.Lookup(s.Context(), []string{"late"}, true)
-	if err != nil || found["late"] != marker.RolledBack {
-		s.Fatal(found, err)
-	}
+	s.exec(s.marker("late", 3))
 	act <- wire.Pass
 	if a := <-done; a.status != http.StatusConflict || a.Stands != "VERDICT_ROLLED_BACK" {
 		s.Errorf("an order that came late is answered %+v", a)
@@ -190,14 +187,9 @@ func (s *shop) deletesTwice() {
 		s.asked(true, id, "ROLLED_BACK")
 		s.exec(fmt.Sprintf(`UPDATE msghandler_markers SET cleaned_at = cleaned_at - %d WHERE id = '%s'`, days*day, id))
 	}
-	// A program with the SDK keeps the message in the row, handed over and due again.
-	s.exec(`UPDATE msghandler_markers SET cleaned_at = NULL, state = 2, due_at = 1 WHERE id = 'paid'`)
 	s.deletes("paid")
 	s.stands("old", "UNKNOWN")
 	s.stands("young", "ROLLED_BACK")
-	if n := s.count(`SELECT COUNT(*) FROM msghandler_markers WHERE id = 'paid' AND state = 3 AND due_at IS NULL`); n != 1 {
-		s.Error("a message that the coordinator has is sent again by a relay")
-	}
 }
 
 func (s *shop) refusesMalformed() {
@@ -316,8 +308,7 @@ func (s *shop) leavesHeldID(id string) bool {
 	s.wait(reached, "the order is about to commit")
 	held, tx := make(chan error, 1), s.begin(`SELECT 1`)
 	go func() {
-		_, err := tx.ExecContext(s.Context(), `INSERT INTO msghandler_markers (producer, id, verdict, created_at)
-			VALUES ('`+s.name+`', '`+id+`', 2, 1)`)
+		_, err := tx.ExecContext(s.Context(), s.marker(id, 2))
 		held <- err
 	}()
 	s.blocked()

@@ -16,6 +16,8 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/msghandler/msghandler/internal/cli"
+	"github.com/msghandler/msghandler/internal/cli/commandline"
 	sqlmarker "github.com/msghandler/msghandler/producer/marker/sql"
 	"github.com/msghandler/msghandler/test/servers"
 	"github.com/msghandler/msghandler/test/wire"
@@ -80,7 +82,7 @@ func openShop(t *testing.T, c *coordinator, l language) *shop {
 	return s
 }
 
-// openDatabase creates the table of the markers as a Go program would.
+// openDatabase creates the table of the markers as "msghandler outbox ddl markers" prints it.
 func (s *shop) openDatabase(d *servers.Database) {
 	s.Helper()
 	var err error
@@ -89,11 +91,19 @@ func (s *shop) openDatabase(d *servers.Database) {
 	}
 	s.Cleanup(func() { _ = s.db.Close() })
 	s.markers, err = sqlmarker.New(sqlmarker.Config{DB: s.db, Dialect: s.kind.dialect, Producer: s.name})
-	if err == nil {
-		err = s.markers.Migrate(s.Context())
-	}
 	if err != nil {
 		s.Fatal(err)
+	}
+	var ddl, errs bytes.Buffer
+	printing := commandline.Process{
+		Args: []string{"outbox", "ddl", "markers", "--dialect", s.kind.dialect.String()},
+		In:   strings.NewReader(""), Out: &ddl, Err: &errs,
+	}
+	if status := cli.Run(s.Context(), printing); status != 0 {
+		s.Fatal(errs.String())
+	}
+	for statement := range strings.SplitSeq(strings.TrimSuffix(ddl.String(), ";\n"), ";\n") {
+		s.exec(statement)
 	}
 }
 
@@ -270,6 +280,12 @@ func (s *shop) stands(id, want string) {
 	if got := strings.ToUpper(strings.ReplaceAll(fmt.Sprint(found[id]), " ", "_")); got != want {
 		s.Errorf("the table says %s about %s, want %s", got, id, want)
 	}
+}
+
+// marker is the statement by which another replica leaves its marker of an id: 2 committed, 3 rolled back.
+func (s *shop) marker(id string, verdict int) string {
+	return fmt.Sprintf(`INSERT INTO msghandler_markers (producer, id, verdict, created_at) VALUES ('%s', '%s', %d, 1)`,
+		s.name, id, verdict)
 }
 
 // count runs a query that counts.

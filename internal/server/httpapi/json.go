@@ -24,6 +24,9 @@ func decodeJSON(data []byte, into proto.Message, limits guard.Limits) *guard.Fie
 	if len(bytes.TrimSpace(data)) == 0 {
 		return &guard.FieldError{Reason: "the request is empty: a request without fields is {}"}
 	}
+	if bytes.HasPrefix(data, []byte("\uFEFF")) {
+		return &guard.FieldError{Reason: "the request begins with a byte order mark (EF BB BF): send UTF-8 without it"}
+	}
 	descriptor := into.ProtoReflect().Descriptor()
 	w := walk{data: data, count: guard.NewItemCount(limits), target: len(data)}
 	if w.whole(descriptor); w.refused != nil {

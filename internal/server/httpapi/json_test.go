@@ -63,6 +63,8 @@ func TestErrorsOfJSONQuoteNothing(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"message":{"body":"secret word"}}`: "message.body cannot be read from JSON (line 1, column 20): " +
 			"bytes must be base64 in JSON",
+		"\uFEFF{}": "the request begins with a byte order mark (EF BB BF): " +
+			"send UTF-8 without it",
 		`{"message":{"id":{"secret":1}}}`:        "",
 		`{"message":{"id":12345678}}`:            "",
 		`{"message":{"headers":{"a":"b" secret`:  "",
