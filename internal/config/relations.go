@@ -8,10 +8,10 @@ import (
 // Margins between a lease and the calls that must fit in the lease. If a lease could end while its owner still waits
 // for an answer, every slow message would get two owners.
 const (
-	// confirmMargin leaves room for storing the verdicts after the Confirm and the DeleteBusiness call.
-	confirmMargin = time.Second
-	// sendMargin leaves room for waiting in the queue, and for storing the outcomes.
-	sendMargin = 5 * time.Second
+	// ConfirmMargin leaves room for storing the verdicts after the Confirm and the DeleteBusiness call.
+	ConfirmMargin = time.Second
+	// SendMargin leaves room for waiting in the queue, and for storing the outcomes.
+	SendMargin = 5 * time.Second
 )
 
 // limits are the pairs of numbers that must agree. A pair that disagrees would be decided by chance: by whichever limit
@@ -24,9 +24,9 @@ func (l *loading) limits() []limit {
 	}
 	return []limit{
 		{
-			c.Confirm.Lease <= 2*c.Confirm.Timeout+confirmMargin, "confirm.lease",
-			"must exceed twice %s plus " + confirmMargin.String() + ": set more than " +
-				shortDuration(2*c.Confirm.Timeout+confirmMargin) + ", or a shorter timeout", "confirm.timeout",
+			c.Confirm.Lease <= 2*c.Confirm.Timeout+ConfirmMargin, "confirm.lease",
+			"must exceed twice %s plus " + ConfirmMargin.String() + ": set more than " +
+				shortDuration(2*c.Confirm.Timeout+ConfirmMargin) + ", or a shorter timeout", "confirm.timeout",
 		},
 		{
 			c.Confirm.GiveUpAfter > 0 && c.Confirm.GiveUpAfter <= c.Confirm.After, "confirm.give_up_after",
@@ -34,9 +34,9 @@ func (l *loading) limits() []limit {
 			"confirm.after",
 		},
 		{
-			c.Send.Lease < answer+sendMargin, "send.lease",
-			"must exceed %s by " + shortDuration(answer-copied+sendMargin) + ": set at least " +
-				shortDuration(answer+sendMargin) + ", or a shorter timeout", "send.confirm_timeout",
+			c.Send.Lease < answer+SendMargin, "send.lease",
+			"must exceed %s by " + shortDuration(answer-copied+SendMargin) + ": set at least " +
+				shortDuration(answer+SendMargin) + ", or a shorter timeout", "send.confirm_timeout",
 		},
 	}
 }

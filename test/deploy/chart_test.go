@@ -19,7 +19,7 @@ import (
 //
 //go:generate cp ../../deploy/prometheus/alerts.yaml ../../deploy/helm/msghandler/files/alerts.yaml
 //go:generate cp ../../deploy/grafana/msghandler.json ../../deploy/helm/msghandler/files/dashboard.json
-//go:generate go test -vet=off -run TestChartSchemaKnowsEveryKey -update .
+//go:generate go test -vet=off -run TestChartSchemaKnowsEveryKey|TestChartKnowsTheLeaseRules -update .
 
 var (
 	update     = flag.Bool("update", false, "write the schema of the chart's value config anew")
@@ -66,6 +66,31 @@ func TestChartSchemaKnowsEveryKey(t *testing.T) {
 	}
 	if read(t, chart+"values.schema.json") != string(fresh)+"\n" {
 		t.Errorf("%s has other keys than the coordinator; run: make generate", file)
+	}
+}
+
+// leaseRules are what the coordinator demands of leases, for the chart: helm refuses a lease that a pod would refuse.
+func leaseRules() string {
+	usual := func(name string) string {
+		key, _ := config.Find(name)
+		return key.Default
+	}
+	return fmt.Sprintf("# Generated: a lease has at least so many times the timeout, and the margin in milliseconds.\n"+
+		"confirm: {timeout: timeout, usual: %s, times: 2, margin: %d}\n"+
+		"send: {timeout: confirm_timeout, usual: %s, times: 1, margin: %d}\n",
+		usual("confirm.timeout"), config.ConfirmMargin.Milliseconds()+1,
+		usual("send.confirm_timeout"), config.SendMargin.Milliseconds())
+}
+
+func TestChartKnowsTheLeaseRules(t *testing.T) {
+	file := filepath.Join(root, chart, "files", "leases.yaml")
+	if *update {
+		if err := os.WriteFile(file, []byte(leaseRules()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if read(t, chart+"files/leases.yaml") != leaseRules() {
+		t.Errorf("%s has other rules than the coordinator; run: make generate", file)
 	}
 }
 

@@ -3,6 +3,7 @@ package kubernetes
 
 import (
 	"maps"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -30,10 +31,58 @@ type rendered struct {
 	network    networking.NetworkPolicy
 }
 
-// render makes the manifests and reads each as its type; an unknown field fails.
-func render(t *testing.T) (all rendered) {
+// overlay makes the overlay of docs/run/kubernetes.md beside a checkout, with a configuration of its own.
+func overlay(t *testing.T, change func(settings string) string) (dir string) {
 	t.Helper()
-	manifests := filepath.Join("..", "..", "..", "deploy", "kubernetes")
+	root, dir := filepath.Join("..", "..", ".."), t.TempDir()
+	must := func(err error) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	manifests := filepath.Join("deploy", "kubernetes")
+	must(os.CopyFS(filepath.Join(dir, "msghandler", manifests), os.DirFS(filepath.Join(root, manifests))))
+	page, err := os.ReadFile(filepath.Join(root, "docs", "run", "kubernetes.md"))
+	must(err)
+	block := regexp.MustCompile("(?s)```yaml\n([^`]*kind: Kustomization\n.*?)```").FindSubmatch(page)
+	if block == nil {
+		t.Fatal("the page has no overlay")
+	}
+	settings, err := os.ReadFile(filepath.Join(root, manifests, "msghandler.yaml"))
+	must(err)
+	dir = filepath.Join(dir, "overlay")
+	must(os.Mkdir(dir, 0o700))
+	must(os.WriteFile(filepath.Join(dir, "kustomization.yaml"), block[1], 0o600))
+	must(os.WriteFile(filepath.Join(dir, "msghandler.yaml"), []byte(change(string(settings))), 0o600))
+	return dir
+}
+
+// render makes the manifests of the page's overlay.
+func render(t *testing.T) rendered {
+	t.Helper()
+	return renderAt(t, overlay(t, func(settings string) string { return settings }))
+}
+
+// The overlay of the page has its image and its configuration in the pods: kustomize ignores names that do not match.
+func TestOverlayOfThePageRenders(t *testing.T) {
+	all := renderAt(t, overlay(t, func(settings string) string { return settings + "# mine\n" }))
+	pod := all.deployment.Spec.Template.Spec
+	if image := pod.Containers[0].Image; !strings.HasPrefix(image, "registry.example.com/msghandler@sha256:") {
+		t.Errorf("the pods run %s", image)
+	}
+	if !strings.HasSuffix(all.config.Data["msghandler.yaml"], "# mine\n") {
+		t.Errorf("the ConfigMap is\n%s", all.config.Data["msghandler.yaml"])
+	}
+	if !slices.ContainsFunc(pod.Volumes, func(v core.Volume) bool {
+		return v.ConfigMap != nil && v.ConfigMap.Name == all.config.Name
+	}) {
+		t.Errorf("no volume has the ConfigMap %s", all.config.Name)
+	}
+}
+
+// renderAt makes the manifests of a directory and reads each as its type; an unknown field fails.
+func renderAt(t *testing.T, manifests string) (all rendered) {
+	t.Helper()
 	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), manifests)
 	if err != nil {
 		t.Fatal(err)

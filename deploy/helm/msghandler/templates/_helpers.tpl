@@ -62,7 +62,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- $access := dict -}}
 {{- $redis := dict "url_file" (printf "%s/redis-url" $secrets) -}}
 {{- $amqp := dict "url_file" (printf "%s/amqp-url" $secrets) -}}
-{{- $callbacks := dict "allow" (list "*.svc:9000" "*.svc.cluster.local:9000")
+{{- $callbacks := dict "allow" list
   "networks" (list "10.0.0.0/8" "172.16.0.0/12" "192.168.0.0/16") -}}
 {{- if .Values.ingress.enabled -}}
 {{- $hosts = concat $hosts .Values.ingress.hosts -}}
@@ -158,6 +158,16 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 {{- end -}}
 
+{{/* A duration of Go in milliseconds. */}}
+{{- define "msghandler.milliseconds" -}}
+{{- $sum := 0.0 -}}
+{{- range regexFindAll "[0-9.]+(ms|s|m|h)" (toString .) -1 -}}
+{{- $unit := regexFind "[a-z]+$" . -}}
+{{- $sum = addf $sum (mulf (trimSuffix $unit . | float64) (get (dict "ms" 1.0 "s" 1000.0 "m" 60000.0 "h" 3600000.0) $unit)) -}}
+{{- end -}}
+{{- $sum -}}
+{{- end -}}
+
 {{/* What is missing or does not go together, all at once. */}}
 {{- define "msghandler.check" -}}
 {{- $missing := list -}}
@@ -202,6 +212,14 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if hasKey (get $config $section | default dict) "addr" -}}
 {{- $missing = append $missing (printf "no config.%s.addr: the ports and services of the chart lead to the chart's own" $section) -}}
 {{- end -}}
+{{- end -}}
+{{- end -}}
+{{- range $section, $rule := .Files.Get "files/leases.yaml" | fromYaml -}}
+{{- $given := get $config $section | default dict -}}
+{{- $timeout := get $given $rule.timeout | default $rule.usual -}}
+{{- $least := addf (mulf $rule.times (include "msghandler.milliseconds" $timeout | float64)) $rule.margin -}}
+{{- if and $given.lease (lt (include "msghandler.milliseconds" $given.lease | float64) $least) -}}
+{{- $missing = append $missing (printf "config.%s.lease of at least %v ms, or a shorter %s (%s): the calls must fit" $section $least $rule.timeout $timeout) -}}
 {{- end -}}
 {{- end -}}
 {{- if and .Values.authorities.configMap .Values.authorities.secret -}}

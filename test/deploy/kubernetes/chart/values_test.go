@@ -69,6 +69,9 @@ func TestWrongValuesAreNamed(t *testing.T) {
 		"authorities: {configMap: a, secret: b}":              "either authorities.configMap or",
 		"ingress: {enabled: true}":                            "ingress.hosts: the names of the console",
 		"monitoring: {monitor: PodMonitor}":                   "monitoring.tokenSecret.name",
+		"config: {confirm: {lease: 2s}}":                      "config.confirm.lease of at least 7001 ms",
+		"config: {confirm: {lease: 7s, timeout: 3000ms}}":     "config.confirm.lease of at least 7001 ms",
+		"config: {send: {lease: 14s}}":                        "config.send.lease of at least 15000 ms",
 		"resources: {limits: {memory: 1e9}}":                  "write it in Mi or Gi, or set goMemoryLimit",
 	} {
 		_, err := render(load(t), usual, with(t, "minimal", other))
@@ -89,6 +92,9 @@ func TestValuesOfThePageRender(t *testing.T) {
 		t.Fatalf("the page has %d value files", len(blocks))
 	}
 	for _, block := range blocks {
+		if strings.Contains(block[1], "kind: Kustomization") {
+			continue // TestOverlayOfThePageRenders has it
+		}
 		read(t, mustRender(t, usual, with(t, "minimal", block[1])))
 	}
 }
@@ -96,7 +102,8 @@ func TestValuesOfThePageRender(t *testing.T) {
 // A value whose keys are all commented out is null, and so the default or nothing.
 func TestEmptyValuesRender(t *testing.T) {
 	for _, other := range []string{
-		"config:", "config: {redis: , access: , grpc: , producers: }", "podLabels:", "podAnnotations:", "resources:",
+		"config:", "config: {confirm: {lease: 2s, timeout: 400ms}, send: {lease: 1m1s, confirm_timeout: 0.5m}}",
+		"config: {redis: , access: , grpc: , producers: }", "podLabels:", "podAnnotations:", "resources:",
 		"extraEnv:",
 		"topologySpreadConstraints:", "networkPolicy: {producers: , metrics: , servers: , serverPorts: , dns: }",
 		"{ingress: {enabled: true, hosts: [x.org]}, networkPolicy: {ingressController: }}", "goMemoryLimit:", "configSecret:",
