@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/health"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/msghandler/msghandler/producer"
 	"github.com/msghandler/msghandler/producer/marker"
@@ -346,6 +347,25 @@ func TestUnhealthyCoordinatorGetsNoCalls(t *testing.T) {
 	must(t, p.Close(t.Context()))
 	if sick, well := sick.count("SendHalfMessages"), well.count("SendHalfMessages"); sick != 0 || well != 20 {
 		t.Errorf("%d calls went to the failing coordinator, %d to the other", sick, well)
+	}
+}
+
+// The error of a caller whose coordinators all report themselves unhealthy does not speak of grpc-go's balancers.
+func TestUnhealthyCoordinatorsAreNamed(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, func(c *producer.Config, _ *coordinator) {
+		sick := bufconn.Listen(1 << 20)
+		serve(t, sick, func(s *grpc.Server) {
+			status := health.NewServer()
+			status.SetServingStatus("", healthv1.HealthCheckResponse_NOT_SERVING)
+			healthv1.RegisterHealthServer(s, status)
+		})
+		c.DialOptions, c.SendTimeout = []grpc.DialOption{dialer(sick)}, 2*time.Second
+	})
+	err := h.p.Send(t.Context(), message("1"), commits)
+	if !errors.Is(err, producer.ErrUnavailable) || !strings.Contains(err.Error(), "their Redis is away") ||
+		strings.Contains(err.Error(), "pickfirst") {
+		t.Errorf("got %v", err)
 	}
 }
 

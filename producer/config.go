@@ -49,7 +49,8 @@ type Config struct {
 
 	// ConfirmAfter is how long after the half message the coordinator asks when no Submit arrives. 0: its own default.
 	ConfirmAfter time.Duration
-	// SendTimeout bounds how long a half message is tried for, where the caller's context lasts longer. Default: 30 s.
+	// SendTimeout bounds how long a half message is tried for, where the caller's context lasts longer. Default: 30 s,
+	// which outlasts the replacement of a coordinator and a failover of Redis. A service that answers people gives less.
 	SendTimeout time.Duration
 	// SubmitTimeout bounds the retries of a Submit in the background, and of a Rollback that Send did not wait for.
 	// Later the coordinator's confirm loop takes over. Default: 10 s.

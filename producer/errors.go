@@ -198,6 +198,17 @@ func fromOutcome(op, id string, code codes.Code, text string, state State) *Erro
 	return e
 }
 
+// notServing is what grpc-go says of coordinators that it calls no more, because they report themselves unhealthy.
+const notServing = "health check fail"
+
+// plainText is the text of a status, in words for people who do not know grpc-go.
+func plainText(s *status.Status) string {
+	if s.Code() == codes.Unavailable && strings.Contains(s.Message(), notServing) {
+		return "no coordinator takes messages now: their Redis is away, or they are stopping (msghandler doctor says more)"
+	}
+	return s.Message()
+}
+
 // fromRPC translates the error of a whole call; nil when there is none.
 func fromRPC(op, id string, err error) *Error {
 	if err == nil {
@@ -214,7 +225,7 @@ func fromRPC(op, id string, err error) *Error {
 			again = d.GetRetryDelay().AsDuration()
 		}
 	}
-	e := fromOutcome(op, id, s.Code(), s.Message(), parseState(info.GetMetadata()["state"]))
+	e := fromOutcome(op, id, s.Code(), plainText(s), parseState(info.GetMetadata()["state"]))
 	e.Reason = info.GetReason()
 	e.retryAfter = again
 	return e

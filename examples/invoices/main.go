@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"sync"
 	"syscall"
 	"time"
 
@@ -63,11 +62,6 @@ func run(ctx context.Context, url, broker string) error {
 	if err != nil {
 		return err
 	}
-	ctx, end := context.WithCancel(ctx)
-	var running sync.WaitGroup
-	defer running.Wait()
-	defer end()
-	running.Go(func() { purge(ctx, inbox) })
 	return c.Run(ctx, consumer.Chain(inbox.Handler(func(ctx context.Context, tx *sql.Tx, m *consumer.Message) error {
 		return write(ctx, tx, db, m)
 	}), consumer.Logging(slog.Default())))
@@ -85,18 +79,4 @@ func write(ctx context.Context, tx *sql.Tx, db *database.DB, m *consumer.Message
 	_, err := tx.ExecContext(ctx, db.SQL(`INSERT INTO invoices (order_id, item, quantity) VALUES (?, ?, ?)`),
 		order.ID, order.Item, order.Quantity)
 	return err // any error: a retry after each of Delays, then to the dead letters
-}
-
-// purge removes old rows of the inbox every hour.
-func purge(ctx context.Context, inbox *sqlinbox.Inbox) {
-	for {
-		if _, err := inbox.Purge(ctx); err != nil && ctx.Err() == nil {
-			slog.Warn("old rows of the inbox not removed; the next purge retries", "cause", err)
-		}
-		select {
-		case <-time.After(time.Hour):
-		case <-ctx.Done():
-			return
-		}
-	}
 }

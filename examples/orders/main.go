@@ -75,13 +75,10 @@ func run(ctx context.Context, c config) (err error) {
 		Handler: s.handler(ctx), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second,
 		WriteTimeout: writeTimeout, IdleTimeout: 2 * time.Minute,
 	}
-	ctx, end := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	defer running.Wait()
-	defer end()
 	served := make(chan error, 1)
 	running.Go(func() { served <- server.Serve(listener) })
-	running.Go(func() { s.purge(ctx) })
 	slog.Info("orders are taken", "address", listener.Addr().String())
 	select {
 	case err = <-served:

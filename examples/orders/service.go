@@ -6,8 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
-	"time"
 
 	"github.com/msghandler/msghandler/examples/database"
 	"github.com/msghandler/msghandler/producer"
@@ -119,18 +117,4 @@ func (s *service) look(ctx context.Context, id string) (o order, err error) {
 		return o, fmt.Errorf("%w: %w", producer.ErrSendAgain, err)
 	}
 	return o, nil
-}
-
-// purge removes old markers every hour.
-func (s *service) purge(ctx context.Context) {
-	for {
-		if _, err := s.markers.Purge(ctx); err != nil && ctx.Err() == nil {
-			slog.Warn("old markers not removed; the next purge retries", "cause", err)
-		}
-		select {
-		case <-time.After(time.Hour):
-		case <-ctx.Done():
-			return
-		}
-	}
 }

@@ -120,7 +120,7 @@ func describe(m *adminv1.MessageRecord, now time.Time) [][]string {
 	if stripped {
 		add("deletion attempts", strconv.Itoa(int(r.DeleteAttempts)))
 	} else {
-		add("confirm attempts", strconv.Itoa(int(r.ConfirmAttempts)))
+		add("confirm attempts", confirmAttempts(r))
 		add("publish attempts", strconv.Itoa(int(r.PublishAttempts)))
 	}
 	add("last error", r.LastError)
@@ -133,6 +133,15 @@ func describe(m *adminv1.MessageRecord, now time.Time) [][]string {
 		add("body", sizeOf(m.GetMessage()))
 	}
 	return lines
+}
+
+// confirmAttempts says of an unanswered message why it waits: after a crash before the COMMIT nobody else does.
+func confirmAttempts(r record) string {
+	attempts := strconv.Itoa(int(r.ConfirmAttempts))
+	if r.State == halfmsg.Pending.String() && r.ConfirmAttempts > 0 {
+		attempts += ": UNKNOWN, as after a crash before the COMMIT; the last of confirm.attempts decides"
+	}
+	return attempts
 }
 
 // sizeOf is the size of a body. A coordinator leaves out the headers and the body for those who may not see them.

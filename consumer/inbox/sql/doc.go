@@ -22,6 +22,6 @@
 //
 // # How long messages are remembered
 //
-// Rows are kept for Retention and then removed by [Inbox.Purge]. A later copy is handled again, so Retention must be
-// longer than a message may lie in a queue, in a dead-letter queue and in the coordinator.
+// Rows are kept for Retention and then removed, by [Inbox.Handler] or [Inbox.Purge]. A later copy is handled again, so
+// Retention must be longer than a message may lie in a queue, in a dead-letter queue and in the coordinator.
 package sql

@@ -55,6 +55,9 @@ type Config struct {
 	Table string
 	// Retention is how long a message is remembered. Default: DefaultRetention.
 	Retention time.Duration
+	// NoPurge leaves all rows to Inbox.Purge. Default: Handler removes some of the rows that are older than Retention,
+	// after the commit of a message.
+	NoPurge bool
 	// TxOptions are the options of the transactions that Handler begins. Nil: the driver's own.
 	TxOptions *sql.TxOptions
 	// EventType names a message's event, for the column event_type. Default: read from a body in the form of package
@@ -120,7 +123,22 @@ type Effect func(ctx context.Context, tx *sql.Tx, m *consumer.Message) error
 // prepared before its table has changed are [consumer.Transient]. An unreachable service beside the database is not,
 // unless the effect says so.
 func (i *Inbox) Handler(effect Effect) consumer.Handler {
-	return i.resilient(func(ctx context.Context, m *consumer.Message) (err error) {
+	handler := i.resilient(i.inTransaction(effect))
+	if i.config.NoPurge {
+		return handler
+	}
+	return consumer.HandlerFunc(func(ctx context.Context, m *consumer.Message) error {
+		err := handler.Handle(ctx, m)
+		if err == nil {
+			i.table.TidyAfter(ctx, 1, purged, i.config.Consumer, i.config.Retention.Milliseconds())
+		}
+		return err
+	})
+}
+
+// inTransaction has the effect and the row of a message in one transaction.
+func (i *Inbox) inTransaction(effect Effect) func(ctx context.Context, m *consumer.Message) error {
+	return func(ctx context.Context, m *consumer.Message) (err error) {
 		tx, err := i.table.Begin(ctx, i.config.TxOptions)
 		if err != nil {
 			return consumer.Transient(fmt.Errorf("begin the transaction: %w", err))
@@ -142,7 +160,7 @@ func (i *Inbox) Handler(effect Effect) consumer.Handler {
 			return fmt.Errorf("commit the transaction: %w", err)
 		}
 		return nil
-	})
+	}
 }
 
 // Take leaves the row of a message in a transaction. Call Take before anything else that the transaction writes;
@@ -170,10 +188,13 @@ func (i *Inbox) Take(ctx context.Context, tx *sql.Tx, m *consumer.Message) error
 	return nil
 }
 
+// purged is the condition of the rows that a purge removes.
+const purged = "consumer = ? AND created_at < {now} - ?"
+
 // Purge removes rows older than Retention, in slices with a transaction each, and returns the number of removed rows.
-// Call Purge regularly, such as every hour.
+// Handler does so too, in small numbers: call Purge every hour where transactions of your own call Take.
 func (i *Inbox) Purge(ctx context.Context) (removed int64, err error) {
-	removed, err = i.table.Purge(ctx, "consumer = ? AND created_at < {now} - ?",
+	removed, err = i.table.Purge(ctx, purged,
 		i.config.Consumer, i.config.Retention.Milliseconds())
 	if err != nil {
 		return removed, fmt.Errorf("purge the inbox: %w", err)

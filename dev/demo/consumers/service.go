@@ -20,7 +20,6 @@ import (
 	sqlinbox "github.com/msghandler/msghandler/consumer/inbox/sql"
 	"github.com/msghandler/msghandler/dev/demo/shop"
 	"github.com/msghandler/msghandler/examples/database"
-	"github.com/msghandler/msghandler/internal/ground/backoff"
 	sqlmarker "github.com/msghandler/msghandler/producer/marker/sql"
 )
 
@@ -139,7 +138,6 @@ func (s *Service) Run(ctx context.Context) error {
 	for _, p := range s.consumers {
 		running.Go(func() { ends <- p.consumer.Run(ctx, s.handler(p)) })
 	}
-	running.Go(func() { s.purge(ctx) })
 	var errs []error
 	for range s.consumers { // when one ends, all do
 		errs = append(errs, <-ends)
@@ -181,19 +179,6 @@ func (s *Service) noteCopies(next consumer.Handler) consumer.Handler {
 		}
 		return err
 	})
-}
-
-// purgeEvery is how often the inbox deletes expired rows.
-const purgeEvery = time.Hour
-
-func (s *Service) purge(ctx context.Context) {
-	for backoff.Sleep(ctx, purgeEvery) == nil {
-		for _, p := range s.consumers {
-			if _, err := p.inbox.Purge(ctx); err != nil {
-				s.config.Logger.Warn("inbox not purged; the next purge retries", "cause", err)
-			}
-		}
-	}
 }
 
 // Status counts the effects of events.

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/msghandler/msghandler/internal/ground/backoff"
@@ -26,6 +27,8 @@ type Table struct {
 	// The first creates the table, with a column in each line that begins with two spaces and a small letter.
 	ddl   fs.FS
 	words *strings.Replacer
+	// tidyAt is the Unix time in nanoseconds from which TidyAfter removes rows again.
+	tidyAt atomic.Int64
 }
 
 var plainName = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]*\.)?[A-Za-z_][A-Za-z0-9_]*$`)
@@ -117,16 +120,9 @@ const purgeSlice = 200
 // condition has no OR outside of brackets.
 // After each slice, Purge pauses for the duration of the slice, and leaves half of the time to others.
 func (t *Table) Purge(ctx context.Context, where string, args ...any) (removed int64, err error) {
-	args = slices.Repeat(args, strings.Count(t.Slice, "{where}"))
-	slice := strings.NewReplacer("{where}", where, "{n}", strconv.Itoa(purgeSlice)).Replace(t.Slice)
 	for {
 		begun := time.Now()
-		result, err := t.DB.ExecContext(ctx, t.Query(`DELETE FROM {table} WHERE `+slice), args...)
-		if err != nil {
-			t.LeaveReadOnly(ctx, err)
-			return removed, err
-		}
-		n, err := result.RowsAffected()
+		n, err := t.removeSlice(ctx, where, args)
 		if removed += n; err != nil || n < purgeSlice {
 			return removed, err
 		}
@@ -134,6 +130,43 @@ func (t *Table) Purge(ctx context.Context, where string, args ...any) (removed i
 			return removed, err
 		}
 	}
+}
+
+// The bounds of TidyAfter.
+const (
+	tidyPause   = time.Minute
+	tidyTimeout = 2 * time.Second
+)
+
+// TidyAfter removes rows of a condition after a call that has added or ended some, so that a table whose owner never
+// calls Purge does not grow for ever. A call removes as many rows as were added, and a slice more. When few are left,
+// nothing is removed for a minute. One call at a time removes rows, and none waits for long. An error is none of the
+// caller's: a later call repeats the statement.
+func (t *Table) TidyAfter(ctx context.Context, added int, where string, args ...any) {
+	now, next := time.Now(), t.tidyAt.Load()
+	if now.UnixNano() < next || !t.tidyAt.CompareAndSwap(next, now.Add(tidyPause).UnixNano()) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, tidyTimeout)
+	defer cancel()
+	for ; added >= 0; added -= purgeSlice {
+		if n, err := t.removeSlice(ctx, where, args); err != nil || n < purgeSlice {
+			return
+		}
+	}
+	t.tidyAt.Store(0) // there are more: the next call goes on
+}
+
+// removeSlice removes a slice of the rows of a condition.
+func (t *Table) removeSlice(ctx context.Context, where string, args []any) (removed int64, err error) {
+	args = slices.Repeat(args, strings.Count(t.Slice, "{where}"))
+	slice := strings.NewReplacer("{where}", where, "{n}", strconv.Itoa(purgeSlice)).Replace(t.Slice)
+	result, err := t.DB.ExecContext(ctx, t.Query(`DELETE FROM {table} WHERE `+slice), args...)
+	if err != nil {
+		t.LeaveReadOnly(ctx, err)
+		return 0, err
+	}
+	return result.RowsAffected()
 }
 
 // LeaveReadOnly closes the idle connections of the pool, if an error says that the server takes no writes any more.

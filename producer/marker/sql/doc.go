@@ -66,6 +66,6 @@
 // failure is UNKNOWN, never a verdict. SQLite has one writer at a time: open SQLite with a busy timeout (of
 // modernc.org/sqlite: file:orders.db?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)). On SQLite a last question
 // is UNAVAILABLE while any transaction writes for longer than LockTimeout, which costs the message no attempt. After
-// DeleteBusiness a marker is kept for Retention and then removed by [Store.Purge]; a committed marker without
-// DeleteBusiness is never removed.
+// DeleteBusiness a marker is kept for Retention and then removed, by a later DeleteBusiness or [Store.Purge]; a
+// committed marker without DeleteBusiness is never removed.
 package sql

@@ -40,6 +40,9 @@ type Config struct {
 	Table string
 	// Retention is how long a marker is kept after DeleteBusiness. Default: DefaultRetention.
 	Retention time.Duration
+	// NoPurge leaves all rows to Store.Purge. Default: Delete, which the coordinator's DeleteBusiness calls, removes some
+	// of the rows that are older than Retention.
+	NoPurge bool
 	// LockTimeout is how long a last question waits for the message's running transaction, on SQLite for any writing
 	// transaction; then the answer is UNKNOWN, on SQLite UNAVAILABLE. LockTimeout must be below the coordinator's
 	// confirm.timeout; MySQL knows whole seconds. Default: DefaultLockTimeout.
@@ -246,6 +249,10 @@ func (s *Store) Delete(ctx context.Context, ids []string) error {
 			s.table.LeaveReadOnly(ctx, err)
 			return fmt.Errorf("clean markers: %w", err)
 		}
+	}
+	if !s.config.NoPurge {
+		where, args := s.purged()
+		s.table.TidyAfter(ctx, len(ids), where, args...)
 	}
 	return nil
 }

@@ -233,6 +233,35 @@ func TestACopyWaitsForTheFirst(t *testing.T) {
 	})
 }
 
+// An inbox that nobody purges loses its old rows after the commits of Handler.
+func TestHandlerRemovesOldRows(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, d database) {
+		db := d.open(t)
+		nothing := func(context.Context, *sql.Tx, *consumer.Message) error { return nil }
+		for _, step := range []struct {
+			id      string
+			noPurge bool
+			left    int
+		}{{"1", true, 1}, {"2", true, 2}, {"3", false, 1}} {
+			inbox := d.inbox(t, db, func(c *sqlinbox.Config) { c.NoPurge = step.noPurge })
+			if err := inbox.Handler(nothing).Handle(t.Context(), order(step.id)); err != nil {
+				t.Fatal(err)
+			}
+			var left int
+			if err := db.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM msghandler_inbox").Scan(&left); err != nil {
+				t.Fatal(err)
+			}
+			if left != step.left {
+				t.Errorf("after message %s the inbox has %d rows, want %d", step.id, left, step.left)
+			}
+			if _, err := db.ExecContext(t.Context(), "UPDATE msghandler_inbox SET created_at = 0"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
 func TestPurgeRemovesOldRows(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, d database) {

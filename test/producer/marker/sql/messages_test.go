@@ -328,6 +328,48 @@ func TestPurgeRemovesOnlyFinishedRows(t *testing.T) {
 	})
 }
 
+// A table that nobody purges loses its old rows at the calls of DeleteBusiness, some at each call.
+func TestDeleteRemovesOldMarkers(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, d database) {
+		db := d.open(t)
+		kept := d.store(t, db, func(c *sqlmarker.Config) { c.NoPurge = true })
+		var old []string
+		for i := range 500 {
+			old = append(old, fmt.Sprint("old-", i))
+		}
+		if _, err := kept.Put(t.Context(), append(old, "1", "2", "3"), marker.Committed); err != nil {
+			t.Fatal(err)
+		}
+		if err := kept.Delete(t.Context(), old); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := db.ExecContext(t.Context(), "UPDATE msghandler_markers SET cleaned_at = 0 "+
+			"WHERE cleaned_at IS NOT NULL"); err != nil {
+			t.Fatal(err)
+		}
+		left := func() (n int) {
+			if err := db.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM msghandler_markers").Scan(&n); err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+		purges := d.store(t, db, nil)
+		for call, want := range []int{503, 303, 103, 3} {
+			s := purges
+			if call == 0 {
+				s = kept
+			}
+			if err := s.Delete(t.Context(), []string{fmt.Sprint(call)}); err != nil {
+				t.Fatal(err)
+			}
+			if n := left(); n != want {
+				t.Errorf("after call %d %d rows are left, want %d", call, n, want)
+			}
+		}
+	})
+}
+
 // So are sent messages.
 func TestDeletedMarkerIsKeptForWeek(t *testing.T) {
 	t.Parallel()
