@@ -2,6 +2,7 @@ package console
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -35,7 +36,10 @@ func TestOverviewShowsFindings(t *testing.T) {
 		return err == nil && len(stats.GetFindings()) == 2
 	})
 	b := browse(t, c.HTTPAddr())
-	b.Open("/")
+	servers.Eventually(t, time.Minute, "the charts mark the start", func() bool {
+		b.Open("/")
+		return strings.Contains(b.Text(), "Marks: 1 start or end of a coordinator (S)")
+	})
 	b.Shows("Something is wrong", "refused calls of producer stock: 1 since", "with CALLBACK_FORBIDDEN: ",
 		"dead letters in queue payments.dead: 1017",
 		"Do:", "allow its target in callbacks.allow", "msghandler dlq list --queue payments.dead")

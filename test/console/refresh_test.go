@@ -98,7 +98,8 @@ func TestTimesCanBeLocal(t *testing.T) {
 	}
 	zones(" +05:30")
 	for _, path := range []string{
-		"/?range=1d", "/?range=1w", "/messages?state=dead", "/message?producer=orders&id=2026-481100", "/audit", "/finished",
+		"/?range=1d", "/?range=1w", "/?from=2h&until=1h", "/messages?state=dead",
+		"/message?producer=orders&id=2026-481100", "/audit", "/finished",
 		"/finished/message?producer=orders&id=2026-481100", "/letters", "/letters?queue=payments", "/letter",
 		"/find?name=2026-481100",
 	} {
@@ -108,6 +109,14 @@ func TestTimesCanBeLocal(t *testing.T) {
 		if texts := browser.Eval[[]string](b, inUTC); len(texts) > 0 {
 			t.Errorf("%s has times in UTC: %q", path, texts)
 		}
+	}
+	// A free window is written and read in the reader's zone.
+	b.Open("/")
+	b.Do(chromedp.SendKeys(chromedp.CSS(".window [name=from]"), "2026-01-01 05:45"))
+	b.Click(".window button")
+	b.Shows("From 2026-01-01 05:45 to 2")
+	if asked := browser.Eval[string](b, `location.search`); !strings.Contains(asked, "from=2026-01-01+00%3A15") {
+		t.Errorf("the page asked for %s", asked)
 	}
 	b.Open("/?range=1d")
 	const ticks = `[...document.querySelector(".times").children].map((e) => e.textContent)`

@@ -54,7 +54,7 @@ func readWindow(r *http.Request, now time.Time) chartWindow {
 	return w
 }
 
-var errMoment = errors.New("a time is written as 02:10 or 2026-11-29 02:10 in UTC, or as 2h for two hours ago")
+var errMoment = errors.New("a time is written as 02:10 or 2026-11-29 02:10, or as 2h for two hours ago")
 
 // parseMoment reads a time as people write it, the latest such time before now; an empty text is no time.
 func parseMoment(text string, now time.Time) (time.Time, error) {
