@@ -144,6 +144,18 @@ func (c *coordinator) ListMessages(
 	return response, nil
 }
 
+func (c *coordinator) ListProblems(
+	_ context.Context, r *adminv1.ListProblemsRequest,
+) (*adminv1.ListProblemsResponse, error) {
+	ago := func(t *timestamppb.Timestamp) time.Duration { return time.Since(t.AsTime()).Round(time.Minute) }
+	until := "now"
+	if r.GetUntil() != nil {
+		until = ago(r.GetUntil()).String()
+	}
+	err := c.note("problems %d from %s to %s", r.GetPageSize(), ago(r.GetSince()), until)
+	return &adminv1.ListProblemsResponse{Problems: c.findings}, err
+}
+
 func (c *coordinator) GetStats(context.Context, *adminv1.GetStatsRequest) (*adminv1.GetStatsResponse, error) {
 	return &adminv1.GetStatsResponse{
 		Coordinators: c.fleet, Brokers: c.brokers, Findings: c.findings,

@@ -103,6 +103,12 @@ type finding struct {
 	Why      string `json:"why,omitempty"`
 	Remedy   string `json:"remedy,omitempty"`
 	Page     string `json:"page,omitempty"`
+	// The rest is of the findings of coordinators: since when, until when, where, and the figure now and at the start.
+	StartedAt    *time.Time `json:"started_at,omitempty"`
+	EndedAt      *time.Time `json:"ended_at,omitempty"`
+	Coordinators []string   `json:"coordinators,omitempty"`
+	Count        int64      `json:"count,omitempty"`
+	StartCount   int64      `json:"start_count,omitempty"`
 }
 
 // pageOf is where a finding is explained; empty for a healthy part.
@@ -127,7 +133,10 @@ func printFindings(s *commandline.Session, found []doctor.Finding, output string
 func findingsOf(found []doctor.Finding) []finding {
 	all := make([]finding, len(found))
 	for i, f := range found {
-		all[i] = finding{f.Area, f.Check, f.Name, f.Severity.String(), f.What, f.Why, f.Remedy, pageOf(f)}
+		all[i] = finding{
+			Area: f.Area, Check: f.Check, Name: f.Name, Severity: f.Severity.String(), What: f.What, Why: f.Why,
+			Remedy: f.Remedy, Page: pageOf(f),
+		}
 	}
 	return all
 }

@@ -2,7 +2,9 @@ package cli
 
 import (
 	"strings"
+	"time"
 
+	"github.com/msghandler/msghandler/internal/operate"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
@@ -13,15 +15,21 @@ func coordinatorFindings(all []*adminv1.Finding) []finding {
 		rows[i] = finding{
 			Name: f.GetName(), Severity: severityName(f.GetSeverity()),
 			What: f.GetWhat(), Why: f.GetWhy(), Remedy: f.GetRemedy(),
+			StartedAt: moment(f.GetStartTime()), EndedAt: moment(f.GetEndTime()), Coordinators: f.GetCoordinators(),
+			Count: f.GetCount(), StartCount: f.GetStartCount(),
 		}
 	}
 	return rows
 }
 
 // findingRows is the same for people, with the remedy below each: nothing where there is nothing.
-func findingRows(all []*adminv1.Finding) (rows [][]string) {
+func findingRows(all []*adminv1.Finding, now time.Time) (rows [][]string) {
 	for _, f := range all {
-		rows = append(rows, []string{strings.ToUpper(severityName(f.GetSeverity())), f.GetName(), f.GetWhat()})
+		what := f.GetWhat()
+		if lasting := operate.Lasting(f, now); lasting != "" {
+			what += " (for " + lasting + ")"
+		}
+		rows = append(rows, []string{strings.ToUpper(severityName(f.GetSeverity())), f.GetName(), what})
 		if f.GetRemedy() != "" {
 			rows = append(rows, []string{"", "do:", f.GetRemedy()})
 		}
@@ -29,6 +37,5 @@ func findingRows(all []*adminv1.Finding) (rows [][]string) {
 	return rows
 }
 
-func severityName(s adminv1.Severity) string {
-	return strings.ToLower(strings.TrimPrefix(s.String(), "SEVERITY_"))
-}
+// severityName is empty for an event, which is no problem.
+func severityName(s adminv1.Severity) string { return operate.Word(s) }

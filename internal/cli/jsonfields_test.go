@@ -101,7 +101,7 @@ func documents(t *testing.T) map[string]string {
 	out := map[string]string{}
 	for command, args := range map[string]string{
 		"stats": "stats", "list": "list", "show": "show stock/7", "retry": "retry --state=dead -n",
-		"discard": "discard --state=dead -n", "audit": "audit", "config": "config --all",
+		"discard": "discard --state=dead -n", "audit": "audit", "problems": "problems", "config": "config --all",
 		"config diff": "config --diff=" + file, "version": "version", "token list": "token list --file=" + tokens,
 		"doctor":          strings.Join(doctorOfEmbedded(t), " "),
 		"verify-producer": "verify-producer orders 127.0.0.1:1", "tail": "tail --limit=1",
@@ -137,6 +137,7 @@ func wholeCoordinator(t *testing.T) *coordinator {
 	}
 	c.findings = []*adminv1.Finding{{
 		Name: "a", Severity: adminv1.Severity_SEVERITY_WARNING, What: "b", Why: "c", Remedy: "d",
+		StartTime: now, EndTime: now, Coordinators: []string{"a-1"}, Count: 2, StartCount: 1,
 	}}
 	c.fleet = []*adminv1.Coordinator{{Instance: "a-1", ConfigHash: "abc", StartTime: now, LastSeenTime: now}}
 	c.brokers = []*adminv1.BrokerStats{{Name: "events", Kind: "nats", Problem: "away"}}

@@ -105,7 +105,7 @@ func furtherRows(response *adminv1.GetStatsResponse, now time.Time) (tables [][]
 		tables = append(tables, coordinatorRows(all, now))
 	}
 	if all := response.GetFindings(); len(all) > 0 {
-		tables = append(tables, findingRows(all))
+		tables = append(tables, findingRows(all, now))
 	}
 	return tables
 }

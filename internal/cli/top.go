@@ -159,7 +159,7 @@ func (t *top) page(ctx context.Context) (string, error) {
 	}
 	if all := response.GetFindings(); len(all) > 0 {
 		b.WriteString("\nTO LOOK AT\n")
-		if err := out.PrintTable(findingRows(all)); err != nil {
+		if err := out.PrintTable(findingRows(all, now)); err != nil {
 			return "", err
 		}
 	}

@@ -53,7 +53,7 @@ func examineCoordinator(ctx context.Context, e Examination) []Finding {
 		return r.all
 	}
 	e.seen.stats = stats
-	r.findings(stats.GetFindings())
+	r.findings(stats.GetFindings(), time.Now())
 	r.waiting(stats.GetStates(), time.Now())
 	r.failing(ctx, adminv1.NewAdminServiceClient(conn), stats.GetStates())
 	return r.orOK("serves at " + e.Coordinator.Address + ", and no message waits for an operator")

@@ -2,19 +2,25 @@ package doctor
 
 import (
 	"slices"
+	"time"
 
+	"github.com/msghandler/msghandler/internal/operate"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
 // findings adds the coordinator's own findings: no count of messages shows refused producers, dead letters or killed
 // neighbours.
-func (r *report) findings(all []*adminv1.Finding) {
+func (r *report) findings(all []*adminv1.Finding, now time.Time) {
 	for _, f := range all {
 		tell := r.warn
 		if f.GetSeverity() == adminv1.Severity_SEVERITY_TROUBLE {
 			tell = r.trouble
 		}
-		tell(f.GetName(), f.GetWhat(), f.GetWhy(), f.GetRemedy())
+		what := f.GetWhat()
+		if lasting := operate.Lasting(f, now); lasting != "" {
+			what += " (for " + lasting + ")"
+		}
+		tell(f.GetName(), what, f.GetWhy(), f.GetRemedy())
 	}
 }
 

@@ -1,0 +1,96 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/msghandler/msghandler/internal/cli/commandline"
+	"github.com/msghandler/msghandler/internal/operate"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
+)
+
+type problemsCommand struct {
+	adminFlags
+	Since time.Duration `default:"24h" help:"Only problems that lasted within so long." placeholder:"DURATION"`
+	Until time.Duration `help:"Only problems that began so long ago or earlier, such as 1h." placeholder:"DURATION"`
+	Limit int           `default:"100" help:"How many at most, the latest; 1,000 at most."`
+}
+
+// Help returns the text below the usage in --help.
+func (c *problemsCommand) Help() string {
+	return `problems prints what was wrong, the latest first: the problems that last, and those that have ended, of all
+coordinators, with their start, how long they lasted, and where. The same cause at several coordinators is one problem.
+Starts and stops of coordinators are listed too. Redis keeps about the latest 1,000 of 7 days. doctor prints why a
+present problem matters.`
+}
+
+// Run prints problems.
+func (c *problemsCommand) Run(ctx context.Context, s *commandline.Session) error {
+	if err := c.check(); err != nil {
+		return err
+	}
+	a, err := c.connect(s)
+	if err != nil {
+		return err
+	}
+	defer a.Close()
+	now := time.Now()
+	request := &adminv1.ListProblemsRequest{
+		Since: timestamppb.New(now.Add(-c.Since)), PageSize: int32(c.Limit), //nolint:gosec // at most maxPage
+	}
+	if c.Until > 0 {
+		request.Until = timestamppb.New(now.Add(-c.Until))
+	}
+	response, err := a.client.ListProblems(ctx, request)
+	if err != nil {
+		return err
+	}
+	all := response.GetProblems()
+	document := map[string]any{"problems": coordinatorFindings(all), "more": response.GetMore()}
+	err = s.PrintDocument(c.Output, document, func() [][]string { return problemRows(all, now) })
+	return errors.Join(err, cut(s, c.Output, c.Limit, response.GetMore()))
+}
+
+func (c *problemsCommand) check() error {
+	switch {
+	case c.Limit < 1 || c.Limit > maxPage:
+		return commandline.UsageError{Err: fmt.Errorf("--limit=%d: a list has 1 to %d lines", c.Limit, maxPage)}
+	case c.Since <= 0:
+		return commandline.UsageError{Err: fmt.Errorf("--since=%s: how long ago, such as 1h", c.Since)}
+	case c.Until < 0 || c.Until >= c.Since:
+		return commandline.UsageError{Err: fmt.Errorf("--until=%s: how long ago, less than --since=%s", c.Until, c.Since)}
+	}
+	return nil
+}
+
+// problemRows are problems for people, with the remedy below each.
+func problemRows(all []*adminv1.Finding, now time.Time) [][]string {
+	if len(all) == 0 {
+		return [][]string{{"no problems"}}
+	}
+	rows := [][]string{{"START", "LASTED", "SEVERITY", "NAME", "WHAT"}}
+	for _, f := range all {
+		lasted := operate.Lasting(f, now)
+		if f.GetEndTime() == nil {
+			lasted = "lasts for " + lasted
+		}
+		where := ""
+		if len(f.GetCoordinators()) > 0 {
+			where = " (" + strings.Join(f.GetCoordinators(), ", ") + ")"
+		}
+		rows = append(rows, []string{
+			f.GetStartTime().AsTime().Local().Format(time.DateTime), cmp.Or(lasted, "-"),
+			strings.ToUpper(cmp.Or(severityName(f.GetSeverity()), "-")), f.GetName(), f.GetWhat() + where,
+		})
+		if f.GetRemedy() != "" {
+			rows = append(rows, []string{"", "", "", "do:", f.GetRemedy()})
+		}
+	}
+	return rows
+}
