@@ -42,6 +42,7 @@ func (a *App) openConsole(visitors login.Config, notice string) {
 		HideBodies:   !a.settings.HTTP.Bodies,
 		Findings:     a.findings,
 		Slow:         a.slow.subjects,
+		Since:        a.peers.Since,
 		Coordinators: a.fleetStats,
 		Charts:       charts{app: a},
 		Sums:         func() peerstats.Sums { return a.peers.Sums(time.Now()) },

@@ -45,6 +45,8 @@ type Config struct {
 	Findings func() []*adminv1.Finding
 	// Slow lists findings about what is slow, by their subjects, for metrics. Default: none.
 	Slow func() map[string][]string
+	// Since is when the present problem of a name and a remedy began; zero: unknown. Default: always unknown.
+	Since func(name, remedy string) time.Time
 	// Hosts are names under which the console is served, beside localhost and IP addresses.
 	Hosts []string
 	// ReadOnly removes all changes of messages from the pages, and HideBodies the bodies and headers.
@@ -131,7 +133,7 @@ func New(config Config) *Console {
 		Check: func(ctx context.Context) []pages.Checked { return c.check(ctx).Checks },
 		Stats: c.stats.get, Owners: owners.get, Coordinators: config.Coordinators,
 		Overdue: config.Metrics.overdueFor, Peers: func() pages.Peers { return config.Sums() },
-		Charts: newChartCache(config.Charts).get, Findings: config.Findings, Logger: config.Logger,
+		Charts: newChartCache(config.Charts).get, Findings: config.Findings, Since: config.Since, Logger: config.Logger,
 	})
 	c.server = &http.Server{
 		Handler:           c.requests.afterBody(c.routes()),

@@ -134,6 +134,7 @@ func (p *Pages) overview(r *http.Request) answer {
 	data.Charts = p.charts(r, now)
 	data.States = stateLines(stats, err == nil, data.Charts.series)
 	data.find(err, p.config.Overdue(), now)
+	data.date(p.config.Since)
 	title := "All is well"
 	if len(data.Problems) > 0 {
 		title = fmt.Sprintf("%d to check", len(data.Problems))

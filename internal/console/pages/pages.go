@@ -81,6 +81,8 @@ type Config struct {
 	Coordinators func() []*adminv1.Coordinator
 	// Findings lists problems for operators, the worst first. Default: none.
 	Findings func() []*adminv1.Finding
+	// Since is when the present problem of a name and a remedy began; zero: unknown. Default: always unknown.
+	Since func(name, remedy string) time.Time
 	// Overdue is for how long the worst pending message is overdue for its verdict.
 	Overdue func() time.Duration
 	// Peers counts the producers and exchanges. Each call adds up the counts of all coordinators.
@@ -135,6 +137,9 @@ func New(config Config) *Pages {
 	if config.Findings == nil {
 		config.Findings = func() []*adminv1.Finding { return nil }
 	}
+	if config.Since == nil {
+		config.Since = func(string, string) time.Time { return time.Time{} }
+	}
 	if config.Refused == nil {
 		config.Refused = func(*http.Request, string) {}
 	}
@@ -149,6 +154,7 @@ func (p *Pages) Register(mux *http.ServeMux) {
 		"GET /messages": p.messages,
 		"GET /message":  p.message,
 		"GET /audit":    p.audit,
+		"GET /problems": p.ended,
 		"GET /find":     p.find,
 
 		"GET /letters":            p.letters,
@@ -251,7 +257,7 @@ func (p *Pages) frame(r *http.Request, a answer) frame {
 }
 
 // refreshing are the pages that renew themselves: those that change while their reader does nothing.
-var refreshing = map[string]bool{"overview": true, "messages": true, "message": true, "audit": true}
+var refreshing = map[string]bool{"overview": true, "messages": true, "message": true, "audit": true, "ended": true}
 
 // unknown is the answer to an address that the console does not have.
 func (p *Pages) unknown(r *http.Request) answer {
@@ -278,7 +284,7 @@ func notOpen() answer {
 var templates = func() map[string]*template.Template {
 	all := map[string]*template.Template{}
 	for _, page := range []string{
-		"overview", "messages", "message", "count", "changed", "trouble", "login", "audit", "found",
+		"overview", "messages", "message", "count", "changed", "trouble", "login", "audit", "found", "ended",
 		"letters", "letter", "lettercount", "letterchanged",
 		"finished", "archived", "replay", "replayed",
 	} {

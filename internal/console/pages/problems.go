@@ -24,6 +24,9 @@ type problem struct {
 	Error string
 	// Also are the texts of further problems of the same cause, and of those that end with it.
 	Also []string
+	// Since is when the problem began; zero: unknown. Growth says how its figure has changed.
+	Since  time.Time
+	Growth string
 	advice
 
 	// many says what is wrong with several of the kind, one is the first of them, and alike how many there are beside it.
