@@ -40,7 +40,8 @@ func Examine(ctx context.Context, config Config, topics ...string) (Health, erro
 	}
 	producer, err := kafkaconn.NewProducer(kafkaconn.ProducerConfig{
 		Config: kafkaconn.Config{
-			Address: cluster, Name: config.Name, TLS: config.TLS, AnswerTimeout: config.WriteTimeout,
+			Address: cluster, Name: config.Name, TLS: config.TLS, Handshake: config.Handshake,
+			AnswerTimeout: config.WriteTimeout,
 		},
 	})
 	if err != nil {

@@ -111,7 +111,8 @@ func (p *Publisher) reach(ctx context.Context, producer *kafkaconn.Producer) err
 func (p *Publisher) newProducer() (*kafkaconn.Producer, error) {
 	return kafkaconn.NewProducer(kafkaconn.ProducerConfig{
 		Config: kafkaconn.Config{
-			Address: p.address, Name: p.Config.Name, TLS: p.Config.TLS, AnswerTimeout: p.Config.ConfirmTimeout / 2,
+			Address: p.address, Name: p.Config.Name, TLS: p.Config.TLS, Handshake: p.Config.Handshake,
+			AnswerTimeout: p.Config.ConfirmTimeout / 2,
 		},
 		// Messages that are written alone have no slot.
 		Window: 2 * p.Config.Window,

@@ -74,8 +74,8 @@ type connection struct {
 // dial connects, within dialTimeout. The caller closes the connection, and then waits for the group.
 func dial(ctx context.Context, node address.AMQP, config Config, background *lifecycle.Group) (*connection, error) {
 	conn, err := amqpconn.Dial(ctx, node.URL, amqpconn.Config{
-		Name: config.Name, TLS: config.TLS, Heartbeat: config.Heartbeat, DialTimeout: dialTimeout,
-		WriteTimeout: config.WriteTimeout,
+		Name: config.Name, TLS: config.TLS, Handshake: config.Handshake, Heartbeat: config.Heartbeat,
+		DialTimeout: dialTimeout, WriteTimeout: config.WriteTimeout,
 	})
 	if err != nil {
 		return nil, &dialError{cause: err}

@@ -68,7 +68,8 @@ func (a *App) oidcConfig() oidc.Config {
 	o := &a.settings.Access.OIDC
 	return oidc.Config{
 		Issuer: o.Issuer, Audience: o.Audience, LoginClient: a.settings.HTTP.OIDCClientID,
-		CA: o.CA, NameClaim: o.NameClaim, RolesClaim: o.RolesClaim, ProducersClaim: o.ProducersClaim,
+		CA: o.CA, Handshake: a.doors.certificates.Servers("access.oidc_issuer").Handshake,
+		NameClaim: o.NameClaim, RolesClaim: o.RolesClaim, ProducersClaim: o.ProducersClaim,
 	}
 }
 

@@ -27,6 +27,7 @@ import (
 	"github.com/msghandler/msghandler/internal/connlimit"
 	"github.com/msghandler/msghandler/internal/console"
 	"github.com/msghandler/msghandler/internal/events"
+	"github.com/msghandler/msghandler/internal/expiry"
 	"github.com/msghandler/msghandler/internal/operate"
 	"github.com/msghandler/msghandler/internal/peers"
 	"github.com/msghandler/msghandler/internal/server"
@@ -96,6 +97,8 @@ type doors struct {
 	// apiTLS are the API's TLS credentials, and consoleTLS those of the console; nil: nothing is encrypted.
 	apiTLS     credentials.TransportCredentials
 	consoleTLS *tls.Config
+	// certificates are those in use, at the doors of this coordinator and of the servers that it needs.
+	certificates expiry.Book
 	// withdrawn says why a client certificate does not hold any more; nil without TLS.
 	withdrawn func(credentials.AuthInfo) error
 }

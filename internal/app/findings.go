@@ -34,6 +34,7 @@ const endsRemedy = "look at the end of their logs, at the kernel's log for the O
 // report.
 func (a *App) ownFindings(now time.Time) (f findings) {
 	f.access(&a.settings)
+	f.certificates(a.doors.certificates.All(now), now)
 	f.fullness(a.masters())
 	f.unworked(&a.backlog.unworked)
 	f.slow(a.slow.watch.All(), false)

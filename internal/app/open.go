@@ -103,6 +103,9 @@ func (a *App) open(ctx context.Context) error {
 		limited = tls.NewListener(limited, a.doors.consoleTLS)
 	}
 	a.serve("console", func() error { return a.console.Serve(limited) })
+	if err := a.watchCertificates(); err != nil {
+		return err
+	}
 	store, err := a.openStore(ctx)
 	if err != nil {
 		return err

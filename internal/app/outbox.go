@@ -27,11 +27,12 @@ func (a *App) openOutboxes(opened []openBroker) error {
 				of := a.reloader.policies.Of(a.settings.Outbox[name].Producer)
 				return of.CheckMessage(policy.Message{Broker: broker, Exchange: exchange, RoutingKey: key})
 			},
-			Instance: a.process.instance,
-			Language: a.settings.Log.Language,
-			Traffic:  a.metrics,
-			Metrics:  a.metrics.Registerer(),
-			Logger:   a.logger,
+			Handshake: a.doors.certificates.Servers("outbox." + name + ".dsn").Handshake,
+			Instance:  a.process.instance,
+			Language:  a.settings.Log.Language,
+			Traffic:   a.metrics,
+			Metrics:   a.metrics.Registerer(),
+			Logger:    a.logger,
 		})
 		if err != nil {
 			return SettingsError{err}

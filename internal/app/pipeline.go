@@ -120,7 +120,10 @@ func (a *App) newCallbacks() (*callback.Client, error) {
 	if err != nil {
 		return nil, SettingsError{err}
 	}
-	a.expires("callbacks.tls_cert", source)
+	if source != nil {
+		a.addCertificates(source, "callbacks.tls_cert", "callbacks.tls_ca")
+	}
+	config.Handshake = a.doors.certificates.Servers("producers").Handshake
 	config.Attending, config.Own, config.Split = a.attendance.Client, a.ownAddresses, a.noteSplit
 	client, err := callback.New(config)
 	if err != nil {

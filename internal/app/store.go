@@ -40,8 +40,9 @@ func (a *App) openStore(ctx context.Context) (*redisstore.Store, error) {
 // reachStore opens the store, trying again while Redis cannot be reached. Problems that time does not fix, such as a
 // wrong number of shards or unsafe settings, are errors at once.
 func (a *App) reachStore(ctx context.Context) (*redisstore.Store, error) {
+	handshake := a.doors.certificates.Servers(cause.Redis.Key).Handshake
 	for failures := 0; ; failures++ {
-		store, err := a.tryStore(ctx)
+		store, err := a.tryStore(ctx, handshake)
 		if err == nil {
 			if failures > 0 {
 				a.logger.Info("Redis is there")
@@ -62,7 +63,7 @@ func (a *App) reachStore(ctx context.Context) (*redisstore.Store, error) {
 }
 
 // tryStore opens the store and judges the settings of its servers.
-func (a *App) tryStore(ctx context.Context) (*redisstore.Store, error) {
+func (a *App) tryStore(ctx context.Context, handshake redisstore.Handshakes) (*redisstore.Store, error) {
 	store, err := redisstore.New(ctx, redisstore.Config{
 		URL:       a.settings.Redis.URL,
 		Prefix:    a.settings.Redis.Prefix,
@@ -78,6 +79,7 @@ func (a *App) tryStore(ctx context.Context) (*redisstore.Store, error) {
 		MinReplicas: a.settings.Redis.MinReplicas,
 		Quota:       a.quota,
 		Ran:         a.metrics.ScriptRun,
+		Handshake:   handshake,
 		Logger:      a.logger,
 	})
 	if err != nil {

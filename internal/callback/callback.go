@@ -46,6 +46,8 @@ type Config struct {
 	Credentials credentials.TransportCredentials
 	// ClientTLS returns the TLS configuration of a connection to a URL of https. Default: the authorities of the system.
 	ClientTLS func() *tls.Config
+	// Handshake gets the result of each handshake of TLS with a target, or its error, and must not block. Default: none.
+	Handshake func(target string, state tls.ConnectionState, err error)
 	// Token returns the bearer token to show to a producer; empty: no token. Default: no producer gets a token. Every
 	// allowed target of a producer can learn the producer's token.
 	Token func(producer string) string
@@ -99,6 +101,9 @@ func New(config Config) (*Client, error) {
 	}
 	if config.ClientTLS == nil {
 		config.ClientTLS = func() *tls.Config { return &tls.Config{MinVersion: tls.VersionTLS12} }
+	}
+	if config.Handshake == nil {
+		config.Handshake = func(string, tls.ConnectionState, error) {}
 	}
 	if config.Split == nil {
 		config.Split = func(string, string, string) {}

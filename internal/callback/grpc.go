@@ -2,12 +2,15 @@ package callback
 
 import (
 	"cmp"
+	"context"
+	"crypto/tls"
 	"net"
 	"syscall"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
@@ -44,7 +47,7 @@ func (c *Client) dialOptions(t target) []grpc.DialOption {
 	watched := &sockets{muteAfter: cmp.Or(c.config.muteAfter, muteAfter)}
 	secured := insecure.NewCredentials()
 	if t.secure {
-		secured = c.config.Credentials
+		secured = noted{c.config.Credentials, t.String(), c.config.Handshake}
 	}
 	options := []grpc.DialOption{
 		grpc.WithTransportCredentials(secured),
@@ -66,6 +69,29 @@ func (c *Client) dialOptions(t target) []grpc.DialOption {
 		grpc.WithMaxHeaderListSize(16 << 10),
 	}
 	return append(options, c.config.dialOptions...)
+}
+
+// noted are credentials that report their handshakes with a target.
+type noted struct {
+	credentials.TransportCredentials
+	target string
+	report func(target string, state tls.ConnectionState, err error)
+}
+
+// ClientHandshake implements credentials.TransportCredentials.
+func (n noted) ClientHandshake(
+	ctx context.Context, authority string, raw net.Conn,
+) (net.Conn, credentials.AuthInfo, error) {
+	conn, info, err := n.TransportCredentials.ClientHandshake(ctx, authority, raw)
+	secured, _ := info.(credentials.TLSInfo) // empty after an error
+	n.report(n.target, secured.State, err)
+	return conn, info, err
+}
+
+// Clone implements credentials.TransportCredentials.
+func (n noted) Clone() credentials.TransportCredentials {
+	n.TransportCredentials = n.TransportCredentials.Clone()
+	return n
 }
 
 // dialer connects to the allowed addresses of a target. All kinds of targets are connected to by it.

@@ -61,7 +61,13 @@ func (c *Client) openHTTP(t target) *httpTransport {
 			if err != nil {
 				return nil, err
 			}
-			return h.handshake(ctx, raw, c.config.ClientTLS(), t.host)
+			secured, err := h.handshake(ctx, raw, c.config.ClientTLS(), t.host)
+			if err != nil {
+				c.config.Handshake(t.String(), tls.ConnectionState{}, err)
+				return nil, err
+			}
+			c.config.Handshake(t.String(), secured.ConnectionState(), nil)
+			return secured, nil
 		},
 		// An answer that is compressed could grow without limit.
 		DisableCompression:     true,
@@ -86,7 +92,7 @@ func (h *httpTransport) untilClosed(ctx context.Context) (context.Context, conte
 // handshake makes TLS of a connection, or closes the connection.
 func (h *httpTransport) handshake(
 	ctx context.Context, raw net.Conn, config *tls.Config, host string,
-) (net.Conn, error) {
+) (*tls.Conn, error) {
 	ctx, cancel := h.untilClosed(ctx)
 	defer cancel()
 	ctx, cancel = context.WithTimeout(ctx, connectTimeout)

@@ -617,15 +617,19 @@ func TestHTTPSWantsItsCertificate(t *testing.T) {
 		return server.URL
 	}
 	plain := serveHTTP(t, committedHTTP)
-	with := callback.Config{Timeout: 30 * time.Second, ClientTLS: func() *tls.Config { return source.ClientConfig("") }}
+	var seen handshakes
+	with := callback.Config{
+		Handshake: seen.note, Timeout: 30 * time.Second, ClientTLS: func() *tls.Config { return source.ClientConfig("") },
+	}
+	secured, elsewhere := serveTLS(a, "127.0.0.1"), serveTLS(a, "10.0.0.1", "orders.shop")
 	for name, tc := range map[string]struct {
 		config  callback.Config
 		address string
 		// want is in the error; empty: it answers.
 		want string
 	}{
-		"secured":              {with, serveTLS(a, "127.0.0.1"), ""},
-		"for another host":     {with, serveTLS(a, "10.0.0.1", "orders.shop"), "not 127.0.0.1"},
+		"secured":              {with, secured, ""},
+		"for another host":     {with, elsewhere, "not 127.0.0.1"},
 		"of another authority": {with, serveTLS(foreign, "127.0.0.1"), "unknown authority"},
 		"not secured":          {with, "https" + strings.TrimPrefix(plain, "http"), "handshake"},
 		"without settings":     {callback.Config{Timeout: 30 * time.Second}, serveTLS(a, "127.0.0.1"), "unknown authority"},
@@ -644,6 +648,7 @@ func TestHTTPSWantsItsCertificate(t *testing.T) {
 			t.Errorf("%s: got %v, %v; want unreachable for %q", name, got, err, tc.want)
 		}
 	}
+	seen.expect(t, secured, elsewhere)
 }
 
 func TestDemandedTLSRefusesHTTP(t *testing.T) {

@@ -1,9 +1,12 @@
 package callback_test
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -32,11 +35,15 @@ func TestTLSIsChosenPerProducer(t *testing.T) {
 	files.Cert, files.Key = a.Issue("coordinator.shop")
 	source, err := certs.Open(files, slog.New(slog.DiscardHandler))
 	must.Succeed(t, err)
+	var seen handshakes
 	c := client(t, callback.Config{
-		Timeout: 5 * time.Second, Secure: func(producer string) bool { return producer != "plain" },
+		Handshake: seen.note, Timeout: 5 * time.Second, Secure: func(producer string) bool { return producer != "plain" },
 		Credentials: source.Client(""),
 	})
 	plain, secure := serve(t, &business{confirm: committed}), serveSecurely(t, a, "127.0.0.1")
+	cert, err := tls.LoadX509KeyPair(a.IssueEdited(func(c *x509.Certificate) { c.NotAfter = time.Now() }, "127.0.0.1"))
+	must.Succeed(t, err)
+	expired := serve(t, &business{confirm: committed}, grpc.Creds(credentials.NewServerTLSFromCert(&cert)))
 	for name, tc := range map[string]struct {
 		producer, address string
 		// want is in the error; empty: it answers.
@@ -45,6 +52,7 @@ func TestTLSIsChosenPerProducer(t *testing.T) {
 		"secured":                     {"orders", secure, ""},
 		"not secured":                 {"plain", plain, ""},
 		"for another host":            {"orders", serveSecurely(t, a, "10.0.0.1", "orders.shop"), "not 127.0.0.1"},
+		"expired":                     {"orders", expired, "certificate has expired"},
 		"of another authority":        {"orders", serveSecurely(t, foreign, "127.0.0.1"), "unknown authority"},
 		"not secured, where it is to": {"orders", plain, "handshake"},
 		"secured, where it is not to": {"plain", secure, "preface"},
@@ -61,5 +69,24 @@ func TestTLSIsChosenPerProducer(t *testing.T) {
 			errors.Is(err, halfmsg.ErrCallFailed) {
 			t.Errorf("%s: got %v, %v; want unreachable for %q", name, got, err, tc.want)
 		}
+	}
+	seen.expect(t, "dns:///"+secure, "dns:///"+expired)
+}
+
+// handshakes are the results of handshakes by target.
+type handshakes struct{ sync.Map }
+
+func (h *handshakes) note(target string, state tls.ConnectionState, err error) {
+	h.Store(target, err == nil && len(state.VerifiedChains) > 0)
+}
+
+// expect demands that one target was verified, and that another one failed.
+func (h *handshakes) expect(t *testing.T, verified, failed string) {
+	t.Helper()
+	if met, _ := h.Load(verified); met != true {
+		t.Errorf("no verified handshake with %s", verified)
+	}
+	if met, there := h.Load(failed); !there || met != false {
+		t.Errorf("no failed handshake with %s", failed)
 	}
 }

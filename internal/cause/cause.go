@@ -67,15 +67,20 @@ func Of(part Part, err error) Cause {
 	case errors.Is(err, ErrNotOpen):
 		return NotServing
 	case part.System == Redis.System, isStoreError(err):
-		return ofRedis(err).About(Redis)
+		return ofServer(Redis, err, ofRedis(err))
 	case part.System == "rabbitmq":
-		return ofRabbitMQ(err).About(part)
+		return ofServer(part, err, ofRabbitMQ(err))
 	case part.System == "sql":
-		return ofDatabase(err).About(part)
+		return ofServer(part, err, ofDatabase(err))
 	case part.System != "":
-		return ofBroker(err).About(part)
+		return ofServer(part, err, ofBroker(err))
 	}
 	return Degraded
+}
+
+// ofServer is the cause of the error of a server, where usual is the cause with a good certificate.
+func ofServer(part Part, err error, usual Cause) Cause {
+	return ofExpired(err.Error(), usual, ServerExpired).About(part)
 }
 
 // About puts the part into the remedy.
@@ -83,9 +88,10 @@ func (c Cause) About(part Part) Cause {
 	return c.with("{key}", part.Key, "{name}", part.Name)
 }
 
-// with replaces placeholders of the remedy.
+// with replaces placeholders of consequence and remedy.
 func (c Cause) with(pairs ...string) Cause {
-	c.Remedy = strings.NewReplacer(pairs...).Replace(c.Remedy)
+	replace := strings.NewReplacer(pairs...)
+	c.Why, c.Remedy = replace.Replace(c.Why), replace.Replace(c.Remedy)
 	return c
 }
 

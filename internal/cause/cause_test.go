@@ -40,6 +40,9 @@ func TestErrorsOfPartsHaveTheirCauses(t *testing.T) {
 	kafka := cause.Part{System: "kafka", Name: "logs", Key: "brokers.logs.url"}
 	shop := cause.Part{System: "sql", Name: "shop", Key: "outbox.shop.dsn"}
 	untrusted := &tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}
+	expired := &tls.CertificateVerificationError{Err: x509.CertificateInvalidError{
+		Reason: x509.Expired, Detail: "current time 2026-11-29T12:00:00Z is after 2026-11-28T10:00:00Z",
+	}}
 	for _, c := range []struct {
 		part         cause.Part
 		err          error
@@ -57,6 +60,11 @@ func TestErrorsOfPartsHaveTheirCauses(t *testing.T) {
 		{cause.Redis, store(redisError("CLUSTERDOWN The cluster is down")), "redis-master-away", "cluster nodes"},
 		{cause.Redis, store(redisError("ERR something else")), "redis-refuses", "log"},
 		{cause.Redis, store(untrusted), "redis-tls", "certificate"},
+		{cause.Redis, store(expired), "certificate-expired", "the server that redis.url names"},
+		{rabbitMQ, broker(expired), "certificate-expired", "the server that amqp.url names"},
+		{kafka, broker(expired), "certificate-expired", "brokers.logs.url"},
+		{shop, errors.New("tls error: " + expired.Error()), "certificate-expired", "outbox.shop.dsn"},
+		{kafka, broker(errors.New("remote error: tls: expired certificate")), "certificate-expired", "client certificate"},
 		{cause.Redis, store(context.DeadlineExceeded), "redis-mute", "SLOWLOG"},
 		{cause.Redis, store(&net.OpError{Op: "dial", Err: os.ErrDeadlineExceeded}), "redis-mute", "the host of Redis"},
 		{cause.Redis, store(&net.DNSError{IsTimeout: true}), "redis-away", "redis.url"},
@@ -103,6 +111,18 @@ func TestErrorsOfPartsHaveTheirCauses(t *testing.T) {
 		if got.Name != c.name || !strings.Contains(got.Remedy, c.remedy) || strings.ContainsAny(got.Remedy, "{}") {
 			t.Errorf("%v: got %+v", c.err, got)
 		}
+	}
+}
+
+func TestExpiredCertificatesHaveTheirDate(t *testing.T) {
+	t.Parallel()
+	got := cause.OfCall("Confirm of producer orders at dns:///orders:9000: Unavailable: connection error: desc = " +
+		`"transport: authentication handshake failed: tls: failed to verify certificate: x509: certificate has expired or ` +
+		`is not yet valid: current time 2026-11-29T13:00:00+01:00 is after 2026-11-28T10:00:00Z"`)
+	if got.Name != "certificate-expired" ||
+		!strings.HasPrefix(got.Why, "the certificate expired on 2026-11-28 10:00 UTC: ") ||
+		!strings.Contains(got.Remedy, "give the producer a new certificate") {
+		t.Errorf("got %+v", got)
 	}
 }
 

@@ -109,7 +109,7 @@ func OfCall(failure string) Cause {
 	case c.says(noConnection, gaveUp):
 		return ProducerSwallowed
 	case c.says(noTrust):
-		return ProducerCertificate
+		return ofExpired(c.text, ProducerCertificate, ProducerExpired).About(Part{Key: "callbacks.tls_cert"})
 	case c.says(noHTTP2, noGRPC):
 		return ProducerNoGRPC
 	case c.says(unresolved):

@@ -209,6 +209,27 @@ var (
 			"certificate for that host, of an authority that is trusted here")
 )
 
+const (
+	certificateMatters = "those who verify it refuse new connections"
+	expiredMatters     = "the certificate expired on {date}: {consequence}"
+	renewal            = "the coordinator reads files again within seconds, and sees the new certificate of a server " +
+		"with the next connection"
+)
+
+// The causes in certificates.
+var (
+	CertificateEnds = row("certificate-ends", "after its end "+certificateMatters,
+		"renew it, and look why what renews certificates has not done it: "+renewal)
+	CertificateExpired = row("certificate-expired", certificateMatters,
+		"renew it, and put the new files in the place of the old ones: "+renewal)
+	ServerExpired = row("certificate-expired", expiredMatters,
+		"give the server that {key} names a new certificate: "+renewal)
+	ProducerExpired = row("certificate-expired", expiredMatters,
+		"give the producer a new certificate, and restart it if it does not read its files again")
+	ClientExpired = row("certificate-expired", "the other side refuses the client certificate: {consequence}",
+		"renew the client certificate that {key} names: "+renewal)
+)
+
 // The causes in a coordinator itself.
 var (
 	NotServing = row("coordinator-not-serving", "producers use the other coordinators meanwhile",

@@ -298,15 +298,6 @@ func (m *Metrics) Attending(streams func() int, most int) {
 	}, func() float64 { return float64(most) }))
 }
 
-// Certificate tells when the certificate of a key of the configuration ends.
-func (m *Metrics) Certificate(key string, expires func() time.Time) {
-	m.register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name:        "msghandler_certificate_expires_timestamp_seconds",
-		Help:        "When the certificate of a key of the configuration ends.",
-		ConstLabels: prometheus.Labels{"key": key},
-	}, func() float64 { return float64(expires().Unix()) }))
-}
-
 // Broker shows whether a broker takes messages; an empty name is the default broker.
 func (m *Metrics) Broker(name string, ready func() error) {
 	m.register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{

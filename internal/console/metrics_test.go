@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/msghandler/msghandler/internal/expiry"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/peerstats"
 	"github.com/msghandler/msghandler/test/must"
@@ -55,7 +56,7 @@ func table(t *testing.T) string {
 	m.Queue("confirm", func() int { return 0 })
 	m.Broker("", func() error { return nil })
 	m.Duplicates("", func() int64 { return 0 })
-	m.Certificate("grpc.tls_cert", func() time.Time { return time.Time{} })
+	m.Certificates(func() map[string]expiry.Certificate { return nil })
 	m.Watched(func() map[string]int { return nil })
 	m.DeadLetters(func() map[string]int { return nil })
 	m.Letters(func() map[string]int { return nil })

@@ -80,7 +80,9 @@ func TestUnknownBrokersRowUsesNoAttempt(t *testing.T) {
 		if s.count("id = '1' AND state = 1 AND attempts = 0 AND claims = 0") != 1 {
 			s.t.Error("the row was claimed")
 		}
-		health, err := sqloutbox.Examine(s.t.Context(), "shop", settings, []string{"orders"}, []string{"events"})
+		health, err := sqloutbox.Examine(s.t.Context(), "shop", settings, sqloutbox.Examination{
+			Producers: []string{"orders"}, Brokers: []string{"events"},
+		})
 		if err != nil || health.Unknown != "later" {
 			s.t.Errorf("the examination finds the broker %q, %v", health.Unknown, err)
 		}

@@ -2,6 +2,7 @@ package sqloutbox
 
 import (
 	"cmp"
+	"crypto/tls"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -25,6 +26,20 @@ type database struct {
 	listen *pgx.ConnConfig
 }
 
+// Handshakes gets the state of TLS of each connection to a database; nil is none. It must not block.
+type Handshakes func(server string, state tls.ConnectionState, err error)
+
+// watch reports the connections of a configuration; nil is one without TLS.
+func (h Handshakes) watch(server string, config *tls.Config) {
+	if h == nil || config == nil {
+		return
+	}
+	config.VerifyConnection = func(state tls.ConnectionState) error {
+		h(server, state, nil)
+		return nil
+	}
+}
+
 // dialTimeout bounds connecting, where the DSN sets no time.
 const dialTimeout = 10 * time.Second
 
@@ -33,16 +48,16 @@ const idleTime = 5 * time.Minute
 
 // openDatabase reads a DSN and connects at the first statement. Errors quote nothing of the DSN: a part of a malformed
 // DSN may be a piece of a password.
-func openDatabase(dsn string) (*database, error) {
+func openDatabase(dsn string, seen Handshakes) (*database, error) {
 	where, err := address.ParseSQL(dsn)
 	if err != nil {
 		return nil, err
 	}
-	open := openMySQL
+	open := func() (*database, error) { return openMySQL(where, seen) }
 	if where.PostgreSQL {
-		open = func(address.SQL) (*database, error) { return openPostgreSQL(dsn) }
+		open = func() (*database, error) { return openPostgreSQL(dsn, seen) }
 	}
-	d, err := open(where)
+	d, err := open()
 	if err != nil {
 		return nil, err
 	}
@@ -56,13 +71,17 @@ func (d *database) limit(connections int) {
 	d.SetMaxIdleConns(connections)
 }
 
-func openPostgreSQL(dsn string) (*database, error) {
+func openPostgreSQL(dsn string, seen Handshakes) (*database, error) {
 	c, err := pgx.ParseConfig(dsn)
 	if file := (*fs.PathError)(nil); errors.As(err, &file) {
 		return nil, fmt.Errorf("names a file that cannot be read: %w", file)
 	}
 	if err != nil {
 		return nil, errors.New("has options that the driver does not take; see the parameters of libpq's connection URIs")
+	}
+	seen.watch(c.Host, c.TLSConfig)
+	for _, other := range c.Fallbacks {
+		seen.watch(other.Host, other.TLSConfig)
 	}
 	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, dialTimeout)
 	// A pooler in transaction mode gives each transaction another session, which lacks the driver's prepared statements,
@@ -71,7 +90,7 @@ func openPostgreSQL(dsn string) (*database, error) {
 	return &database{DB: stdlib.OpenDB(*c), dialect: sqlmarker.PostgreSQL, listen: c}, nil
 }
 
-func openMySQL(where address.SQL) (*database, error) {
+func openMySQL(where address.SQL, seen Handshakes) (*database, error) {
 	c, err := mysql.ParseDSN("tcp(" + where.Host + ")/?" + where.URL.Query().Encode())
 	if err != nil {
 		return nil, errors.New("has options that the driver does not take; see the parameters of go-sql-driver/mysql")
@@ -79,6 +98,7 @@ func openMySQL(where address.SQL) (*database, error) {
 	c.DBName = where.Database
 	c.User = where.URL.User.Username()
 	c.Passwd, _ = where.URL.User.Password()
+	seen.watch(where.Host, c.TLS)
 	c.Timeout = cmp.Or(c.Timeout, dialTimeout)
 	c.Logger = &mysql.NopLogger{} // its lines have no form; the errors come back as well
 	connector, err := mysql.NewConnector(c)
@@ -89,8 +109,8 @@ func openMySQL(where address.SQL) (*database, error) {
 }
 
 // open opens the database of an outbox. Without a name the DSN is that of a flag.
-func open(name string, o config.Outbox) (*database, error) {
-	d, err := openDatabase(o.DSN)
+func open(name string, o config.Outbox, seen Handshakes) (*database, error) {
+	d, err := openDatabase(o.DSN, seen)
 	if err != nil {
 		return nil, fmt.Errorf("%s %w", source(name), err)
 	}

@@ -37,12 +37,17 @@ const mostRefused = 1000
 // shownFailures is how many failed messages an examination names.
 const shownFailures = 3
 
-// Examine connects to the database of an outbox and looks at its table, and at the rights of the user. The producers
-// are those that are relayed from this table or another, and the brokers are those of the configuration.
-func Examine(
-	ctx context.Context, name string, settings config.Outbox, producers, brokers []string,
-) (h Health, err error) {
-	d, table, err := openTable(name, settings)
+// Examination says what is known to a coordinator that relays an outbox.
+type Examination struct {
+	// Producers are those that are relayed from this table or another, and Brokers those of the configuration.
+	Producers, Brokers []string
+	// Handshake gets the state of TLS of each connection to the database. May be nil.
+	Handshake Handshakes
+}
+
+// Examine connects to the database of an outbox and looks at its table, and at the rights of the user.
+func Examine(ctx context.Context, name string, settings config.Outbox, e Examination) (h Health, err error) {
+	d, table, err := openTable(name, settings, e.Handshake)
 	if err != nil {
 		return Health{}, err
 	}
@@ -58,10 +63,10 @@ func Examine(
 		err = d.checkRights(ctx, settings.Table)
 	}
 	if err == nil {
-		h.Stranger, err = d.other(ctx, "producer", settings.Table, producers)
+		h.Stranger, err = d.other(ctx, "producer", settings.Table, e.Producers)
 	}
 	if err == nil {
-		h.Unknown, err = d.other(ctx, "broker", settings.Table, append(brokers, ""))
+		h.Unknown, err = d.other(ctx, "broker", settings.Table, append(e.Brokers, ""))
 	}
 	if err == nil {
 		h.Galera, err = d.isGalera(ctx)
@@ -132,7 +137,7 @@ func (o *Outbox) Unrelayed(ctx context.Context, producers []string) (map[string]
 
 // Migrate creates the table of an outbox. Without a name the DSN is that of a flag.
 func Migrate(ctx context.Context, name string, settings config.Outbox) error {
-	d, table, err := openTable(name, settings)
+	d, table, err := openTable(name, settings, nil)
 	if err != nil {
 		return err
 	}
@@ -140,8 +145,8 @@ func Migrate(ctx context.Context, name string, settings config.Outbox) error {
 	return table.Migrate(ctx)
 }
 
-func openTable(name string, settings config.Outbox) (*database, *sqlmarker.Outbox, error) {
-	d, err := open(name, settings)
+func openTable(name string, settings config.Outbox, seen Handshakes) (*database, *sqlmarker.Outbox, error) {
+	d, err := open(name, settings, seen)
 	if err != nil {
 		return nil, nil, err
 	}

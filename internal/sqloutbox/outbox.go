@@ -46,6 +46,8 @@ type Config struct {
 	Brokers map[string]sendloop.Broker
 	// Instance names the coordinator in claims.
 	Instance string
+	// Handshake gets the state of TLS of each connection to the database.
+	Handshake Handshakes
 	// Language is the language of the fixed log texts.
 	Language string
 	// Traffic counts publishings by exchange, beside those of half messages.
@@ -87,7 +89,7 @@ func Open(ctx context.Context, config Config) (*Outbox, error) {
 	o.config.Logger = config.Logger.With("database", config.Name)
 	o.failures = loglimit.NewGatherer(o.config.Logger)
 	var err error
-	if o.database, err = open(config.Name, config.Settings); err != nil {
+	if o.database, err = open(config.Name, config.Settings, config.Handshake); err != nil {
 		return nil, err
 	}
 	o.database.limit(2*config.Settings.Workers*len(config.Brokers) + 1)

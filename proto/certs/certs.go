@@ -6,11 +6,11 @@ package certs
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
-	"time"
 
 	"github.com/msghandler/msghandler/internal/ground/files"
 )
@@ -48,7 +48,8 @@ type contents [2]string
 // material is made of the contents.
 type material struct {
 	own         []tls.Certificate
-	authorities *x509.CertPool // nil: none were named
+	authorities *x509.CertPool      // nil: none were named
+	trusted     []*x509.Certificate // those of authorities
 	revoked     revocations
 }
 
@@ -87,12 +88,32 @@ func OpenServer(named Files, clients Clients, logger *slog.Logger) (*Source, err
 	return s, nil
 }
 
-// Expires is when the shown certificate expires; the zero time without a certificate.
-func (s *Source) Expires() time.Time {
-	if now := s.current(); len(now.own) > 0 {
-		return now.own[0].Leaf.NotAfter
+// Chain is the shown certificate with its intermediate authorities; empty without a certificate.
+func (s *Source) Chain() (all []*x509.Certificate) {
+	for _, own := range s.current().own {
+		for _, der := range own.Certificate {
+			if c, err := x509.ParseCertificate(der); err == nil {
+				all = append(all, c)
+			}
+		}
 	}
-	return time.Time{}
+	return all
+}
+
+// Authorities are those of Files.CA.
+func (s *Source) Authorities() []*x509.Certificate { return s.current().trusted }
+
+// Parse returns the certificates of a file in PEM, and leaves out what is none.
+func Parse(content []byte) (all []*x509.Certificate) {
+	for {
+		var block *pem.Block
+		if block, content = pem.Decode(content); block == nil {
+			return all
+		}
+		if c, err := x509.ParseCertificate(block.Bytes); err == nil && block.Type == "CERTIFICATE" {
+			all = append(all, c)
+		}
+	}
 }
 
 func (s *Source) current() material {
@@ -135,6 +156,7 @@ func (f Files) makeAccepted(read contents, crl string, logger *slog.Logger) (mad
 		if !made.authorities.AppendCertsFromPEM(authorities) {
 			return material{}, fmt.Errorf("%s %w", f.CA, errNoCertificate)
 		}
+		made.trusted = Parse(authorities)
 	}
 	if crl == "" {
 		return made, nil

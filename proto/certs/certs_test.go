@@ -173,8 +173,8 @@ func TestChangedFilesAreReloaded(t *testing.T) {
 		if third := shown(); third == second {
 			t.Error("the certificate is not renewed after the trouble")
 		}
-		if want := a.Client("x").Certificates[0].Leaf.NotAfter; !served.Expires().Equal(want) {
-			t.Errorf("the certificate ends %v, not %v", served.Expires(), want)
+		if want := a.Client("x").Certificates[0].Leaf.NotAfter; !served.Chain()[0].NotAfter.Equal(want) {
+			t.Errorf("the certificate ends %v, not %v", served.Chain()[0].NotAfter, want)
 		}
 		other := certstest.NewAuthority(t)
 		content, err := os.ReadFile(other.File)

@@ -36,6 +36,9 @@ type Config struct {
 	Name string
 	// TLS is used where the address asks for TLS and names no files; nil is Go's default.
 	TLS *tls.Config
+	// Handshake gets the result of each handshake of TLS with a server, or the error with which no connection came about.
+	// Handshake must not block. May be nil.
+	Handshake func(server string, state tls.ConnectionState, err error)
 	// AnswerTimeout is how long a broker may take for the answer to a request that is not answered at once.
 	AnswerTimeout time.Duration
 }
@@ -63,7 +66,7 @@ func (c Config) options(wrap func(net.Conn) net.Conn) ([]kgo.Opt, error) {
 			if err != nil {
 				return nil, err
 			}
-			conn, err := dial(ctx, network, host, secure)
+			conn, err := c.dial(ctx, network, host, secure)
 			if err != nil {
 				return nil, err
 			}
@@ -85,7 +88,7 @@ const metadataMinAge = 100 * time.Millisecond
 
 // dial connects to HOST:PORT, with the handshake of TLS unless secure is nil. The client takes a dialer or a TLS
 // configuration, and not both.
-func dial(ctx context.Context, network, host string, secure *tls.Config) (net.Conn, error) {
+func (c Config) dial(ctx context.Context, network, host string, secure *tls.Config) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	conn, err := new(net.Dialer).DialContext(ctx, network, host)
@@ -97,7 +100,11 @@ func dial(ctx context.Context, network, host string, secure *tls.Config) (net.Co
 		config.ServerName, _, _ = net.SplitHostPort(host) // the client gives a host and a port
 	}
 	secured := tls.Client(conn, config)
-	if err := secured.HandshakeContext(ctx); err != nil {
+	err = secured.HandshakeContext(ctx)
+	if c.Handshake != nil {
+		c.Handshake(host, secured.ConnectionState(), err)
+	}
+	if err != nil {
 		_ = conn.Close()
 		return nil, fmt.Errorf("handshake of TLS: %w", err)
 	}

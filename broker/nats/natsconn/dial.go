@@ -24,6 +24,9 @@ type Config struct {
 	Name string
 	// TLS is used for addresses with TLS; nil is the address's own options alone.
 	TLS *tls.Config
+	// Handshake gets the result of each handshake of TLS with a server, or the error with which no connection came about.
+	// Handshake must not block. May be nil.
+	Handshake func(server string, state tls.ConnectionState, err error)
 	// DialTimeout bounds reaching one server and the handshake with it.
 	DialTimeout time.Duration
 	// PingInterval is the interval of pings; after three intervals of silence the connection is closed.
@@ -43,6 +46,7 @@ type dialer struct {
 	ctx     context.Context //nolint:containedctx // the library dials without a context
 	timeout time.Duration
 	mu      sync.Mutex
+	server  string // the latest
 	last    error
 	reached bool // the latest server takes connections
 }
@@ -52,7 +56,7 @@ func (d *dialer) Dial(network, addr string) (net.Conn, error) {
 	conn, err := (&net.Dialer{Timeout: d.timeout}).DialContext(d.ctx, network, addr)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.last, d.reached = err, err == nil
+	d.server, d.last, d.reached = addr, err, err == nil
 	return conn, err
 }
 
@@ -106,10 +110,28 @@ func Dial(ctx context.Context, where address.NATS, config Config) (*nats.Conn, e
 		o.ClosedCB = func(*nats.Conn) { config.OnClosed() }
 	}
 	conn, err := o.Connect()
+	if config.Handshake != nil && where.TLS {
+		config.Handshake(d.latest(), stateOf(conn), err)
+	}
 	if err != nil {
 		return nil, d.explain(err)
 	}
 	return conn, nil
+}
+
+// latest is the server that was dialled last.
+func (d *dialer) latest() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.server
+}
+
+// stateOf is the state of TLS; empty without a connection.
+func stateOf(conn *nats.Conn) (state tls.ConnectionState) {
+	if conn != nil {
+		state, _ = conn.TLSConnectionState() // empty without TLS
+	}
+	return state
 }
 
 // secure sets the options for TLS and the credentials file.

@@ -18,12 +18,15 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// Config says how to connect. All but TLS must be set.
+// Config says how to connect. All but TLS and Handshake must be set.
 type Config struct {
 	// Name is the connection's name on the broker.
 	Name string
 	// TLS is used for amqps; nil is Go's default.
 	TLS *tls.Config
+	// Handshake gets the result of each handshake of TLS with a server, or the error with which no connection came about.
+	// Handshake must not block. May be nil.
+	Handshake func(server string, state tls.ConnectionState, err error)
 	// Heartbeat is the interval of heartbeats, at least 1 s; a peer that is silent for three intervals is gone. A
 	// heartbeat in the URL takes precedence.
 	Heartbeat time.Duration
@@ -51,6 +54,7 @@ func Dial(ctx context.Context, url string, config Config) (*Conn, error) {
 	}
 	stop := context.AfterFunc(ctx, hangUp) // the library knows no context for its handshakes
 	defer stop()
+	node := ""
 	properties := amqp.NewConnectionProperties()
 	properties.SetClientConnectionName(config.Name)
 	connection, err := amqp.DialConfig(url, amqp.Config{
@@ -58,6 +62,7 @@ func Dial(ctx context.Context, url string, config Config) (*Conn, error) {
 		// A copy, because the library writes the node's name into the configuration, which the next node would inherit.
 		TLSClientConfig: config.TLS.Clone(),
 		Dial: func(network, address string) (net.Conn, error) {
+			node = address
 			dialled, err := (&net.Dialer{}).DialContext(ctx, network, address)
 			if err != nil {
 				return nil, err
@@ -68,6 +73,7 @@ func Dial(ctx context.Context, url string, config Config) (*Conn, error) {
 			return c, c.SetDeadline(time.Now().Add(config.DialTimeout))
 		},
 	})
+	config.noteHandshake(node, connection, err)
 	if err != nil {
 		hangUp()
 		if raw.Load() != nil {
@@ -76,6 +82,18 @@ func Dial(ctx context.Context, url string, config Config) (*Conn, error) {
 		return nil, err
 	}
 	return &Conn{Connection: connection, raw: raw.Load()}, nil
+}
+
+// noteHandshake reports the handshake of TLS, if there was one.
+func (c *Config) noteHandshake(node string, connection *amqp.Connection, err error) {
+	if c.Handshake == nil {
+		return
+	}
+	var state tls.ConnectionState
+	if err == nil {
+		state = connection.ConnectionState()
+	}
+	c.Handshake(node, state, err)
 }
 
 // ErrHandshake says that a node was reached, and did not open the connection in time, or not at all. That is no word

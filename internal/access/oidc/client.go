@@ -1,6 +1,7 @@
 package oidc
 
 import (
+	"crypto/tls"
 	"errors"
 	"io"
 	"net/http"
@@ -13,11 +14,21 @@ const maxAnswer = 1 << 20
 
 // httpClient makes clients for calls to the issuer. Each client trusts the authorities of the moment: their file may
 // change.
-type httpClient struct{ authorities *certs.Source }
+type httpClient struct {
+	authorities *certs.Source
+	handshake   func(server string, state tls.ConnectionState, err error)
+}
 
 func (c httpClient) make() *http.Client {
+	secured := c.authorities.ClientConfig("")
+	if c.handshake != nil {
+		secured.VerifyConnection = func(state tls.ConnectionState) error {
+			c.handshake(state.ServerName, state, nil)
+			return nil
+		}
+	}
 	return bounded(&http.Transport{
-		Proxy: http.ProxyFromEnvironment, TLSClientConfig: c.authorities.ClientConfig(""), ForceAttemptHTTP2: true,
+		Proxy: http.ProxyFromEnvironment, TLSClientConfig: secured, ForceAttemptHTTP2: true,
 		DisableKeepAlives: true, // calls are rare, and the client is not used again
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -29,6 +30,8 @@ type Config struct {
 	LoginClient string
 	// CA is a PEM file with the authorities of the issuer's certificate. Empty: those of the system.
 	CA string
+	// Handshake gets the state of TLS of each connection to the issuer, and must not block. May be nil.
+	Handshake func(server string, state tls.ConnectionState, err error)
 	// NameClaim is the claim with the caller's name.
 	NameClaim string
 	// RolesClaim is the claim with roles, ProducersClaim with globs on names of producers. Empty: no claim gives them.
@@ -56,7 +59,7 @@ func New(ctx context.Context, config Config, logger *slog.Logger) (*Source, erro
 	if err != nil {
 		return nil, err
 	}
-	return start(ctx, config, newIssuer(config.Issuer, httpClient{authorities}.make, logger)), nil
+	return start(ctx, config, newIssuer(config.Issuer, httpClient{authorities, config.Handshake}.make, logger)), nil
 }
 
 func start(ctx context.Context, config Config, from *issuer) *Source {

@@ -4,12 +4,14 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
@@ -32,11 +34,13 @@ func examineCoordinator(ctx context.Context, e Examination) []Finding {
 		return r.all
 	}
 	defer conn.Close()
-	health, err := healthv1.NewHealthClient(conn).Check(ctx, &healthv1.HealthCheckRequest{})
+	var with peer.Peer
+	health, err := healthv1.NewHealthClient(conn).Check(ctx, &healthv1.HealthCheckRequest{}, grpc.Peer(&with))
 	if err != nil {
 		r.away(e.Coordinator, err)
 		return r.all
 	}
+	e.noteCoordinator(&with)
 	if got := health.GetStatus(); got != healthv1.HealthCheckResponse_SERVING {
 		r.trouble("coordinator-not-serving", fmt.Sprintf("at %s says that it is %s", e.Coordinator.Address, got),
 			"it takes no messages", "look at /readyz of its http.addr, which says what it waits for")
@@ -99,6 +103,9 @@ func (r *report) away(at Coordinator, err error) {
 		what = "the server at " + server + " is no coordinator: " + st.Message()
 	case st.Code() == codes.DeadlineExceeded:
 		what = "none answers at " + server + ", though something may listen there: " + st.Message()
+	case strings.Contains(st.Message(), "certificate has expired"):
+		remedy = "renew the certificate of its grpc.tls_cert, and put the new files in the place of the old ones: " +
+			"they are read again within seconds"
 	case certs.Unmet(st.Message()):
 		remedy = waits + "if it is ready, talk to it as it wants: --tls, and the flags beside it, or none of them" + at.Hint
 	}

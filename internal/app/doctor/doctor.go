@@ -7,6 +7,7 @@ package doctor
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"slices"
 	"sync"
 	"time"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/cause"
 	"github.com/msghandler/msghandler/internal/config"
+	"github.com/msghandler/msghandler/internal/expiry"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
@@ -76,6 +78,8 @@ type Examination struct {
 	DatabaseAway bool
 
 	seen *coordinatorSeen
+	// certificates are those of the settings, and those of the servers that the parts have dialled; nil: nobody asks.
+	certificates *expiry.Book
 }
 
 // Coordinator says how to reach a coordinator.
@@ -106,6 +110,7 @@ type part func(ctx context.Context, e Examination) []Finding
 func Examine(ctx context.Context, e Examination) []Finding {
 	e.Timeout = cmp.Or(e.Timeout, 10*time.Second)
 	e.seen = &coordinatorSeen{examined: make(chan struct{})}
+	e.certificates = new(expiry.Book)
 	parts := []part{
 		examineSettings, examineRedis, examineBroker, examineBrokers, examineDeadLetters, examineOutboxes,
 		examineCoordinator, examineProducers,
@@ -120,13 +125,16 @@ func Examine(ctx context.Context, e Examination) []Finding {
 		})
 	}
 	looking.Wait()
-	return e.ofDefaults(Sections(), withoutRepeats(slices.Concat(found...)))
+	all := append(slices.Concat(found...), e.examineCertificates(time.Now())...)
+	return e.ofDefaults(Sections(), withoutRepeats(all))
 }
 
 // report collects the findings of an area.
 type report struct {
 	area string
 	all  []Finding
+	// handshakes notes the handshakes with the server of the area; nil: nothing does.
+	handshakes func(server string, state tls.ConnectionState, err error)
 }
 
 func (r *report) add(severity Severity, name, what, why, remedy string) {

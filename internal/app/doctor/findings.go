@@ -25,10 +25,11 @@ func (r *report) findings(all []*adminv1.Finding, now time.Time) {
 }
 
 // withoutRepeats drops findings of the coordinator that the doctor has made itself: both look at the memory of Redis.
+// The certificates of the coordinator may be others than those that the doctor sees.
 func withoutRepeats(all []Finding) []Finding {
 	return slices.DeleteFunc(slices.Clone(all), func(f Finding) bool {
 		return f.Area == areaCoordinator && f.Name != "" && slices.ContainsFunc(all, func(own Finding) bool {
-			return own.Area != areaCoordinator && own.Name == f.Name
+			return own.Area != areaCoordinator && own.Name == f.Name && (own.Area != areaCertificates || own.What == f.What)
 		})
 	})
 }

@@ -22,8 +22,10 @@ func examineOutboxes(ctx context.Context, e Examination) (all []Finding) {
 
 func (r *report) outbox(ctx context.Context, e Examination, name string) []Finding {
 	settings := e.Settings.Outbox[name]
-	brokers := slices.Collect(maps.Keys(e.Settings.Brokers))
-	health, err := sqloutbox.Examine(ctx, name, settings, relayedProducers(e.Settings), brokers)
+	health, err := sqloutbox.Examine(ctx, name, settings, sqloutbox.Examination{
+		Producers: relayedProducers(e.Settings), Brokers: slices.Collect(maps.Keys(e.Settings.Brokers)),
+		Handshake: e.handshakes("outbox." + name + ".dsn"),
+	})
 	if err != nil {
 		r.because(cause.Of(cause.Part{System: "sql", Name: name, Key: "outbox." + name + ".dsn"}, err), err.Error())
 		return r.all

@@ -52,6 +52,7 @@ func (r *report) callbacks(e *Examination, streams *streams) *callback.Client {
 	const why = "the coordinator does not start"
 	settings := e.open(e.Settings)
 	config, _, err := callbacks.Config(&settings, slog.New(slog.DiscardHandler))
+	config.Handshake = e.handshakes("producers")
 	if err != nil {
 		r.trouble("callbacks-credentials", err.Error(), why, "correct that file, or name another")
 		return nil

@@ -28,7 +28,7 @@ func examineRedis(ctx context.Context, e Examination) []Finding {
 	r := report{area: areaRedis}
 	seen, err := redisstore.Examine(ctx, redisstore.Config{
 		URL: e.Settings.Redis.URL, Prefix: e.Settings.Redis.Prefix, Shards: e.Settings.Redis.Shards,
-		MinReplicas: e.Settings.Redis.MinReplicas,
+		MinReplicas: e.Settings.Redis.MinReplicas, Handshake: e.handshakes(cause.Redis.Key),
 	})
 	if err != nil {
 		r.because(cause.Of(cause.Redis, err), "at "+redisHosts(e.Settings.Redis.URL)+": "+err.Error())
@@ -55,7 +55,7 @@ func redisHosts(url string) string {
 }
 
 func examineBroker(ctx context.Context, e Examination) []Finding {
-	r := report{area: areaBroker}
+	r := report{area: areaBroker, handshakes: e.handshakes("amqp.url")}
 	deadLetters := e.Settings.Send.DeadLetterExchange
 	part := cause.Part{System: areaBroker, Key: "amqp.url"}
 	return r.rabbitMQ(ctx, part, strings.Join(e.Settings.AMQP.URLs, ","), deadLetters, "send.dead_letter_exchange")
@@ -65,7 +65,7 @@ func examineBroker(ctx context.Context, e Examination) []Finding {
 func examineBrokers(ctx context.Context, e Examination) (all []Finding) {
 	for _, name := range e.Settings.BrokerNames() {
 		b := e.Settings.Brokers[name]
-		r := report{area: "broker " + name}
+		r := report{area: "broker " + name, handshakes: e.handshakes("brokers." + name + ".url")}
 		part := cause.Part{System: brokers.System(b.URL), Name: name, Key: "brokers." + name + ".url"}
 		if part.System == areaBroker {
 			all = append(all, r.rabbitMQ(ctx, part, b.URL, b.DeadLetterExchange, "brokers."+name+".dead_letter_exchange")...)
@@ -79,7 +79,7 @@ func examineBrokers(ctx context.Context, e Examination) (all []Finding) {
 // anyBroker opens a publisher and waits until the broker takes messages.
 func (r *report) anyBroker(ctx context.Context, part cause.Part, url string) []Finding {
 	publisher, err := brokers.Open(publish.Config{
-		URL: url, ConfirmTimeout: reachTime, Logger: slog.New(slog.DiscardHandler),
+		URL: url, ConfirmTimeout: reachTime, Handshake: r.handshakes, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		r.trouble("broker-url", part.Key+": "+err.Error(), "the coordinator does not start", "correct "+part.Key)
@@ -103,7 +103,8 @@ func (r *report) rabbitMQ(ctx context.Context, part cause.Part, url, deadLetters
 	if deadLetters != "" {
 		exchanges = append(exchanges, deadLetters)
 	}
-	health, err := rabbitmq.Examine(ctx, rabbitmq.Config{URL: url, Logger: slog.New(slog.DiscardHandler)}, exchanges...)
+	config := rabbitmq.Config{URL: url, Handshake: r.handshakes, Logger: slog.New(slog.DiscardHandler)}
+	health, err := rabbitmq.Examine(ctx, config, exchanges...)
 	if err != nil {
 		r.because(cause.Of(part, err), err.Error())
 		return r.all

@@ -15,6 +15,9 @@ type Config struct {
 	URL string
 	// TLS is used where the URL asks for TLS and names no files; nil is Go's default.
 	TLS *tls.Config
+	// Handshake gets the result of each handshake of TLS with a server, or the error with which no connection came about.
+	// Handshake must not block. May be nil.
+	Handshake func(server string, state tls.ConnectionState, err error)
 	// Name is the name of the connection on the broker. Default "msghandler".
 	Name string
 	// ConfirmTimeout bounds Publish: a message without an answer by then is Unsure. Messages are sent in the first half,

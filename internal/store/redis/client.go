@@ -39,9 +39,12 @@ const (
 	clusterReload = time.Second
 )
 
+// Handshakes gets the results of handshakes of TLS. See Config.Handshake.
+type Handshakes func(server string, state tls.ConnectionState, err error)
+
 // connect makes a client; nothing is dialled yet. Each client has a pool of its own.
-func connect(to address.Redis) redis.UniversalClient {
-	client := newClient(to)
+func connect(to address.Redis, seen Handshakes) redis.UniversalClient {
+	client := newClient(to, dialerOf(to, seen))
 	if cluster, is := client.(*redis.ClusterClient); is {
 		// Requests go to the masters' own clients, which have no hooks of the cluster's client.
 		cluster.OnNewNode(func(node *redis.Client) { node.AddHook(pipelineErrors{}) })
@@ -50,7 +53,7 @@ func connect(to address.Redis) redis.UniversalClient {
 	return client
 }
 
-func newClient(to address.Redis) redis.UniversalClient {
+func newClient(to address.Redis, dial dialFunc) redis.UniversalClient {
 	quiet := &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	size := cmp.Or(to.PoolSize, poolSize)
 	switch {
@@ -59,7 +62,7 @@ func newClient(to address.Redis) redis.UniversalClient {
 		// happened although the first run took effect. The driver would also follow ASK to the new place of a moving slot,
 		// where a script misses the messages that have not moved yet. After MOVED the driver learns the new place anyway.
 		return &cluster{ClusterClient: redis.NewClusterClient(&redis.ClusterOptions{
-			Addrs: to.Hosts, Username: to.User, Password: to.Password, Dialer: dialerOf(to), ClientName: to.ClientName,
+			Addrs: to.Hosts, Username: to.User, Password: to.Password, Dialer: dial, ClientName: to.ClientName,
 			Protocol: 2, MaxRetries: -1, MaxRedirects: -1, DialerRetries: 1,
 			DialTimeout: dialTimeout, ReadTimeout: masterTimeout, WriteTimeout: masterTimeout, ContextTimeoutEnabled: true,
 			PoolSize: size, PoolTimeout: dialTimeout, ConnMaxIdleTime: to.IdleTime, ConnMaxLifetime: to.LifeTime,
@@ -69,7 +72,7 @@ func newClient(to address.Redis) redis.UniversalClient {
 		return redis.NewFailoverClient(&redis.FailoverOptions{
 			MasterName: to.Master, SentinelAddrs: to.Hosts,
 			SentinelUsername: to.SentinelUser, SentinelPassword: to.SentinelPassword,
-			Username: to.User, Password: to.Password, DB: to.Database, Dialer: dialerOf(to), ClientName: to.ClientName,
+			Username: to.User, Password: to.Password, DB: to.Database, Dialer: dial, ClientName: to.ClientName,
 			Protocol: 2, MaxRetries: -1, DialerRetries: 1, DialTimeout: dialTimeout,
 			ReadTimeout: replyTimeout, WriteTimeout: replyTimeout, ContextTimeoutEnabled: true,
 			PoolSize: size, PoolTimeout: dialTimeout, ConnMaxIdleTime: to.IdleTime, ConnMaxLifetime: to.LifeTime,
@@ -78,7 +81,7 @@ func newClient(to address.Redis) redis.UniversalClient {
 	}
 	return redis.NewClient(&redis.Options{
 		Addr: to.Hosts[0], Username: to.User, Password: to.Password, DB: to.Database,
-		Dialer: dialerOf(to), ClientName: to.ClientName,
+		Dialer: dial, ClientName: to.ClientName,
 		Protocol: 2, MaxRetries: -1, DialerRetries: 1, DialTimeout: dialTimeout,
 		ReadTimeout: replyTimeout, WriteTimeout: replyTimeout, ContextTimeoutEnabled: true,
 		PoolSize: size, PoolTimeout: dialTimeout, ConnMaxIdleTime: to.IdleTime, ConnMaxLifetime: to.LifeTime,
@@ -97,8 +100,10 @@ func tlsOf(to address.Redis) *tls.Config {
 	return &tls.Config{ServerName: name, MinVersion: tls.VersionTLS12, InsecureSkipVerify: to.Unverified}
 }
 
+type dialFunc = func(ctx context.Context, network, addr string) (net.Conn, error)
+
 // dialerOf makes the function that dials Redis, nil for the driver's own, which serves without TLS.
-func dialerOf(to address.Redis) func(ctx context.Context, network, addr string) (net.Conn, error) {
+func dialerOf(to address.Redis, seen Handshakes) dialFunc {
 	config := tlsOf(to)
 	if config == nil {
 		return nil
@@ -108,10 +113,18 @@ func dialerOf(to address.Redis) func(ctx context.Context, network, addr string) 
 		ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 		defer cancel()
 		conn, err := dialer.DialContext(ctx, network, addr)
+		secured, _ := conn.(*tls.Conn)
+		var state tls.ConnectionState
+		if err == nil {
+			state = secured.ConnectionState()
+		}
+		if seen != nil {
+			seen(addr, state, err)
+		}
 		if err != nil {
 			return nil, err
 		}
-		return checkedConn{conn.(*tls.Conn)}, nil //nolint:forcetypeassert // as tls.Dialer promises
+		return checkedConn{secured}, nil
 	}
 }
 

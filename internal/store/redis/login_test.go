@@ -1,9 +1,11 @@
 package redis_test
 
 import (
+	"crypto/tls"
 	"errors"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -68,12 +70,24 @@ func TestRestedTLSConnectionsAreReplaced(t *testing.T) {
 	_ = listener.Close()
 	must.Succeed(t, client.Do(t.Context(), "CONFIG", "SET", "tls-cert-file", certFile, "tls-key-file", keyFile,
 		"tls-auth-clients", "no", "tls-port", port).Err())
-	store := open(t, redisstore.Config{URL: "rediss://127.0.0.1:" + port + "?skip_verify=true&client_name=resting"})
+	var met atomic.Int64
+	store := open(t, redisstore.Config{
+		URL: "rediss://127.0.0.1:" + port + "?skip_verify=true&client_name=resting",
+		Handshake: func(server string, state tls.ConnectionState, err error) {
+			if err == nil && server == "127.0.0.1:"+port && len(state.PeerCertificates) == 1 {
+				met.Add(1)
+			}
+		},
+	})
 	create(t, store, half("1"))
 	must.Succeed(t, client.ConfigSet(t.Context(), "timeout", "1").Err())
 	servers.Eventually(t, time.Minute, "Redis to close the resting connections", func() bool {
 		clients, err := client.ClientList(t.Context()).Result()
 		return err == nil && !strings.Contains(clients, "name=resting")
 	})
+	before := met.Load()
 	create(t, store, half("2"))
+	if before == 0 || met.Load() == before {
+		t.Errorf("%d handshakes were reported, and %d before", met.Load(), before)
+	}
 }

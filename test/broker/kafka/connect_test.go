@@ -84,6 +84,14 @@ func TestPublishesOverTLS(t *testing.T) {
 	if err := k.Fake.CreateTopic("t", 1, nil); err != nil {
 		t.Fatal(err)
 	}
+	seen := publishtest.Handshakes{}
+	trusting, err := kafka.New(kafka.Config{URL: k.URL("", "?tls=true&ca="+url.QueryEscape(file)), Handshake: seen.Note})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closePublisher(t, trusting, 10*time.Second)
+	ready(t, trusting)
+	seen.Expect(t, "")
 	for _, query := range []string{"?tls=true&ca=" + url.QueryEscape(file), "?tls=true&skip_verify=true"} {
 		p := publisher(t, k.URL("", query), 10*time.Second)
 		expect(t, publishAll(t.Context(), p, messages(10, "t", "k")), publish.Acked)

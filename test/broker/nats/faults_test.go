@@ -226,7 +226,9 @@ func TestPublishesOverTLSWithToken(t *testing.T) {
 	server := servers.NATS(t, `tls { cert_file: "`+cert+`", key_file: "`+key+`" }`, `authorization { token: "a b" }`)
 	address := strings.Replace(server.URL, "nats://", "tls://", 1) + "?token=a+b"
 	trusting := address + "&cacertfile=" + url.QueryEscape(cert)
-	p := publisher(t, nats.Config{URL: trusting})
+	seen := publishtest.Handshakes{}
+	p := publisher(t, nats.Config{URL: trusting, Handshake: seen.Note})
+	seen.Expect(t, strings.TrimPrefix(server.URL, "nats://"))
 	r := outcome(t, p, message(1, "NONE", "none"))
 	if r.Outcome != publish.Refused {
 		t.Errorf("got %v", r)

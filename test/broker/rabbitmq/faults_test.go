@@ -294,7 +294,11 @@ func TestPublishesOverTLS(t *testing.T) {
 	certificate, file, _ := publishtest.SelfSigned(t)
 	through := wire.TLS(t, wire.Host(t, plain), certificate).URL(plain)
 	secure := strings.Replace(through, "amqp://", "amqps://", 1)
-	recovers(t, publisher(t, rabbitmq.Config{URL: secure + "?cacertfile=" + url.QueryEscape(file)}))
+	seen := publishtest.Handshakes{}
+	recovers(t, publisher(t, rabbitmq.Config{
+		URL: secure + "?cacertfile=" + url.QueryEscape(file), Handshake: seen.Note,
+	}))
+	seen.Expect(t, wire.Host(t, through))
 
 	distrustful, err := rabbitmq.New(rabbitmq.Config{URL: secure})
 	if err != nil {

@@ -1,0 +1,148 @@
+package expiry
+
+import (
+	"cmp"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Book has all certificates in use. The zero value of a Book has none. A Book is safe for concurrent use.
+type Book struct {
+	mu      sync.Mutex
+	sources []func(now time.Time) []Certificate
+	// told is how many passed marks of each certificate the log has, for Log.
+	told map[Certificate]int
+}
+
+// Add adds certificates, which are asked for at each look.
+func (b *Book) Add(source func(now time.Time) []Certificate) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.sources = append(b.sources, source)
+}
+
+// Servers adds the servers behind a key of the configuration.
+func (b *Book) Servers(key string) *Servers {
+	s := &Servers{key: key}
+	b.Add(s.certificates)
+	return s
+}
+
+// All are the certificates in use, the first to end first.
+func (b *Book) All(now time.Time) (all []Certificate) {
+	b.mu.Lock()
+	sources := slices.Clone(b.sources)
+	b.mu.Unlock()
+	for _, source := range sources {
+		all = append(all, source(now)...)
+	}
+	slices.SortFunc(all, func(a, b Certificate) int {
+		return cmp.Or(a.Ends.Compare(b.Ends), cmp.Compare(a.Holder, b.Holder), cmp.Compare(a.Key, b.Key))
+	})
+	return all
+}
+
+// Soonest is of each key the certificate that ends first.
+func (b *Book) Soonest(now time.Time) map[string]Certificate {
+	first := map[string]Certificate{}
+	for _, c := range b.All(now) {
+		if _, later := first[c.Key]; !later {
+			first[c.Key] = c
+		}
+	}
+	return first
+}
+
+// Log writes a line about each certificate that has passed one more of the marks: 30, 7 and 1 days before the end, the
+// end, and 1, 7 and 30 days after the end. Only one caller at a time may call Log.
+func (b *Book) Log(logger *slog.Logger, now time.Time) {
+	told := map[Certificate]int{}
+	for _, c := range b.All(now) {
+		id := c
+		id.Refused = false
+		told[id] = c.passed(now)
+		if told[id] <= b.told[id] {
+			continue
+		}
+		ends := c.Ends.UTC().Format(time.RFC3339)
+		if c.IsOver(now) {
+			logger.Error("a certificate has expired: new connections with the certificate fail; renew the certificate",
+				"key", c.Key, "certificate", c.Holder, "ends", ends)
+			continue
+		}
+		logger.Warn("a certificate ends soon: new connections with the certificate will fail; renew the certificate",
+			"key", c.Key, "certificate", c.Holder, "ends", ends, "days_left", int(c.Left(now)/day))
+	}
+	b.told = told
+}
+
+// Due says which certificates have ended and which end soon, in a text for each; empty: none does. A server whose
+// certificate was refused is left out: the part that needs the server reports it.
+func Due(all []Certificate, now time.Time) (over, soon string) {
+	var ended, ending []Certificate
+	for _, c := range all {
+		switch {
+		case c.Refused:
+		case c.IsOver(now):
+			ended = append(ended, c)
+		case c.EndsSoon(now):
+			ending = append(ending, c)
+		}
+	}
+	if len(ended) > 0 {
+		over = "expired certificates: " + list(ended, now)
+	}
+	if len(ending) > 0 {
+		soon = "certificates end soon: " + list(ending, now)
+	}
+	return over, soon
+}
+
+// maxListed bounds the certificates that a text lists.
+const maxListed = 4
+
+// list names certificates with their ends. One file or server is named once, with all its keys.
+func list(all []Certificate, now time.Time) string {
+	var parts []string
+	keys := map[Certificate][]string{}
+	for _, c := range all {
+		id := c
+		id.Key = ""
+		keys[id] = append(keys[id], c.Key)
+	}
+	listed := 0
+	for _, c := range all {
+		id := c
+		id.Key = ""
+		of, unlisted := keys[id]
+		if !unlisted {
+			continue
+		}
+		delete(keys, id)
+		if listed++; listed > maxListed {
+			continue
+		}
+		parts = append(parts, fmt.Sprintf("%s (%s) %s", c.Holder, strings.Join(of, ", "), c.when(now)))
+	}
+	if more := listed - maxListed; more > 0 {
+		parts = append(parts, fmt.Sprintf("%d more", more))
+	}
+	return strings.Join(parts, "; ")
+}
+
+// when says when the certificate ends, or when the certificate expired.
+func (c Certificate) when(now time.Time) string {
+	at := c.Ends.UTC().Format("2006-01-02 15:04 UTC")
+	if c.IsOver(now) {
+		return "expired on " + at
+	}
+	left := c.Left(now)
+	if left < 2*day {
+		return fmt.Sprintf("ends on %s, in %d h", at, left/time.Hour)
+	}
+	return fmt.Sprintf("ends on %s, in %d days", at, left/day)
+}
