@@ -5,6 +5,7 @@ package drill
 import (
 	"flag"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,7 +15,7 @@ import (
 
 var (
 	drill = flag.Bool("drill", false, "run the incidents, and not only compare them with the runbook (over 11 minutes)")
-	only  = flag.String("incident", "", "run the incidents whose name has this text")
+	only  = flag.String("incident", "", "run the incidents whose name has one of these texts, with commas between")
 )
 
 func TestMain(m *testing.M) { os.Exit(programs.Main(m, "msghandler")) }
@@ -45,11 +46,16 @@ func TestDrill(t *testing.T) {
 		if err != nil {
 			t.Errorf("%s: %v", i.name, err)
 		}
-		if w != nil && !t.Failed() && strings.Contains(i.name, *only) {
+		if w != nil && !t.Failed() && wanted(i.name) {
 			rows = append(rows, w.play(i, commands))
 		}
 	}
 	if w != nil {
 		w.endsWell(rows)
 	}
+}
+
+// wanted says whether the incident is to be run.
+func wanted(name string) bool {
+	return slices.ContainsFunc(strings.Split(*only, ","), func(text string) bool { return strings.Contains(name, text) })
 }

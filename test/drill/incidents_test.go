@@ -5,6 +5,8 @@ import "time"
 // incident is something that goes wrong.
 type incident struct {
 	name string
+	// before prepares the world for the incident. May be nil.
+	before func(w *world)
 	// breaks causes the incident.
 	breaks func(w *world)
 	// goesOn is called again and again until the incident is repaired. May be nil.
@@ -55,5 +57,31 @@ var incidents = []incident{
 		console: "stock cannot be reached", finding: "messages-unanswered", alerts: []string{"MsghandlerProducerAway"},
 		runbook: "MsghandlerProducerAway", block: 1,
 		words: func(w *world) []string { return []string{"OLD", w.oldStock, "NEW", w.stock.addr} },
+	},
+	{
+		name: "Redis slow", breaks: (*world).delayRedis, goesOn: (*world).order,
+		console: "Redis is slow", finding: "redis-slow", alerts: []string{"MsghandlerRedisSlow"},
+		runbook: "MsghandlerRedisSlow",
+	},
+	{
+		name: "broker slow", breaks: (*world).delayBroker, goesOn: (*world).order,
+		console: "broker (default) is slow", finding: "broker-slow", alerts: []string{"MsghandlerBrokerSlow"},
+		runbook: "MsghandlerBrokerSlow",
+	},
+	{
+		name: "starved coordinator", breaks: (*world).starve, goesOn: (*world).order,
+		console: "runs late", finding: "coordinator-starved", alerts: []string{"MsghandlerStarved"},
+		runbook: "MsghandlerStarved",
+	},
+	{
+		name: "answers unknown", before: (*world).makePast, breaks: (*world).readReplica, goesOn: (*world).order,
+		console: "producer orders does not know its messages", finding: "producer-unknown",
+		alerts: []string{"MsghandlerProducerUncertain"}, runbook: "MsghandlerProducerUncertain",
+		words: func(*world) []string { return []string{"PRODUCER", "orders"} },
+	},
+	{
+		name: "runaway producer", before: (*world).makePast, breaks: (*world).flood, goesOn: (*world).flood,
+		console: "producer orders sends", finding: "producer-runaway", alerts: []string{"MsghandlerProducerRunaway"},
+		runbook: "MsghandlerProducerRunaway",
 	},
 }

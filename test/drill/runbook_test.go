@@ -13,6 +13,7 @@ var tools = map[string]func(w *world, args []string) error{
 	"rabbitmqadmin": (*world).rabbitmqadmin,
 	"systemctl":     (*world).systemctl,
 	"echo":          (*world).configure,
+	"tc":            (*world).tc,
 }
 
 // runbookOf returns the commands of a block in the section of an alert.

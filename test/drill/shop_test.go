@@ -29,6 +29,8 @@ type shop struct {
 	mu        sync.Mutex
 	server    *grpc.Server
 	committed map[string]bool
+	// forgets is the share of ids that are not found: one in so many; 0 is none.
+	forgets int
 }
 
 // serve starts the process at an address.
@@ -43,6 +45,12 @@ func (s *shop) serve(addr string) error {
 	pb.RegisterProducerServiceServer(s.server, s)
 	go func(server *grpc.Server) { _ = server.Serve(listener) }(s.server) // ends with stop
 	return nil
+}
+
+func (s *shop) setForgets(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.forgets = n
 }
 
 // stop ends the process.
@@ -60,7 +68,7 @@ func (s *shop) Confirm(_ context.Context, r *pb.ConfirmRequest) (*pb.ConfirmResp
 	answer := &pb.ConfirmResponse{}
 	for _, id := range r.GetIds() {
 		verdict := pb.Verdict_VERDICT_UNKNOWN
-		if s.committed[id] {
+		if s.committed[id] && (s.forgets == 0 || id[len(id)-1]%byte(s.forgets) != 0) {
 			verdict = pb.Verdict_VERDICT_COMMITTED
 		}
 		answer.Confirmations = append(answer.Confirmations, &pb.Confirmation{Id: id, Verdict: verdict})

@@ -50,6 +50,9 @@ func (w *world) play(i incident, commands []string) row {
 	for name, tells := range signals {
 		servers.Eventually(w.t, patience, name+" is quiet before "+i.name, func() bool { return !tells() })
 	}
+	if i.before != nil {
+		i.before(w)
+	}
 	began := time.Now()
 	i.breaks(w)
 	stop := w.every(i.goesOn)
@@ -152,7 +155,8 @@ func get(url string) string {
 // doctor returns the names of the doctor's findings.
 func (w *world) doctor() (names []string) {
 	cmd := exec.Command(programs.Path("msghandler"), "doctor", "--output", "json")
-	cmd.Env = append(w.settings(), "MSGHANDLER_SERVER="+w.coordinators[0].grpc)
+	// A broker that is slow to confirm opens connections as ever: the delay is for the coordinators.
+	cmd.Env = append(w.settings(), "MSGHANDLER_SERVER="+w.coordinators[0].grpc, "MSGHANDLER_AMQP_URL="+w.rabbit.URL)
 	out, _ := cmd.Output() // it fails when it finds trouble
 	var findings []struct{ Name string }
 	_ = json.Unmarshal(out, &findings) // without a document nothing is found

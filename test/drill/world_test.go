@@ -20,6 +20,7 @@ import (
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 	"github.com/msghandler/msghandler/test/programs"
 	"github.com/msghandler/msghandler/test/servers"
+	"github.com/msghandler/msghandler/test/wire"
 )
 
 // world is an installation: Redis, RabbitMQ, three coordinators, two producers, a consumer and Prometheus.
@@ -34,8 +35,12 @@ type world struct {
 	// oldStock is where stock served before it moved.
 	oldStock  string
 	delivered *deliveries
-	// crashing ends the crash loop; nil: there is none.
-	crashing func()
+	// toRedis and toRabbit are the ways of the coordinators to the servers.
+	toRedis, toRabbit *wire.Proxy
+	// crashing ends the crash loop, and starving the starvation of a coordinator; nil: there is none.
+	crashing, starving func()
+	// pastMade says that the coordinators know what is usual.
+	pastMade bool
 }
 
 // coordinator is a process under a service manager: the drill.
@@ -57,6 +62,7 @@ func newWorld(t *testing.T) *world {
 		stock:     &shop{name: "stock", committed: map[string]bool{}},
 		delivered: &deliveries{all: map[string]int{}},
 	}
+	w.toRedis, w.toRabbit = wire.TCP(t, w.redis.Addr), wire.TCP(t, wire.Host(t, w.rabbit.URL))
 	addresses := servers.Addresses(t, 9)
 	w.declare()
 	w.must(w.delivered.consume(w.rabbit.URL))
@@ -97,8 +103,8 @@ func (w *world) must(err error) {
 // settings are what coordinators and the doctor have in common.
 func (w *world) settings() []string {
 	return []string{
-		"PATH=" + os.Getenv("PATH"), "HOME=" + os.TempDir(), "MSGHANDLER_REDIS_URL=" + w.redis.URL(),
-		"MSGHANDLER_AMQP_URL=" + w.rabbit.URL, "MSGHANDLER_CALLBACKS_ALLOW=127.0.0.1:*",
+		"PATH=" + os.Getenv("PATH"), "HOME=" + os.TempDir(), "MSGHANDLER_REDIS_URL=" + w.toRedis.URL(w.redis.URL()),
+		"MSGHANDLER_AMQP_URL=" + w.toRabbit.URL(w.rabbit.URL), "MSGHANDLER_CALLBACKS_ALLOW=127.0.0.1:*",
 	}
 }
 
@@ -228,7 +234,11 @@ func (w *world) systemctl(args []string) error {
 	switch strings.Join(args, " ") {
 	case "start orders":
 		return w.orders.serve(w.orders.addr)
+	case "restart orders":
+		w.orders.setForgets(0)
+		return nil
 	case "restart msghandler": // one after the other
+		w.pastMade = false
 		for _, c := range w.coordinators {
 			c.end(syscall.SIGTERM)
 			w.start(c)
@@ -239,6 +249,9 @@ func (w *world) systemctl(args []string) error {
 		return nil
 	case "set-property msghandler.service MemoryMax=2G":
 		w.crashing()
+		return nil
+	case "set-property msghandler.service CPUQuota=200%":
+		w.starving()
 		return nil
 	}
 	return errors.New("the drill does not know this command")
