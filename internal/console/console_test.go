@@ -95,6 +95,7 @@ func (r *rig) get(t *testing.T, path string) (int, string) {
 func TestMetricsNameFindings(t *testing.T) {
 	r := start(t, func(c *console.Config) {
 		c.Findings = func() []*adminv1.Finding { return []*adminv1.Finding{{Name: "config-refused"}} }
+		c.Slow = func() map[string][]string { return map[string][]string{"producer-runaway": {"stock"}} }
 		c.Checks[0].Part, c.Checks[1].Part = cause.Redis, cause.Part{System: "rabbitmq"}
 	})
 	r.metrics.Paused("orders", true)
@@ -104,6 +105,7 @@ func TestMetricsNameFindings(t *testing.T) {
 	for _, want := range []string{
 		`{finding="config-refused",subject=""} 1`, `{finding="rabbitmq-away",subject="rabbitmq"} 1`,
 		`{finding="producer-away",subject="orders"} 1`, `{finding="refused-no-route",subject="shop"} 1`,
+		`{finding="producer-runaway",subject="stock"} 1`,
 	} {
 		if !strings.Contains(text, "msghandler_problem"+want) {
 			t.Errorf("/metrics lacks %s", want)

@@ -228,3 +228,21 @@ func TestPendingByProducerIsBounded(t *testing.T) {
 		t.Errorf("%d producers, the largest with %d, and %d of others", len(got), got["producer-149"], got[peerstats.Other])
 	}
 }
+
+// Scripts without messages take as long as there is data, and a broker that does not acknowledge is another trouble.
+func TestLatenciesAreOfAnsweredMessages(t *testing.T) {
+	m := NewMetrics()
+	m.ScriptRun("repair", 0, time.Second)
+	m.ScriptRun("create", 0, time.Second) // failed
+	m.ScriptRun("create", 3, 2*time.Second)
+	m.PublishedBatch("events", 5, 0, time.Second)
+	m.PublishedBatch("", 5, 1, 4*time.Second)
+	redis, brokers := m.Latencies()
+	if d, _ := redis.Quantile(.5); redis.Total() != 1 || d < time.Second {
+		t.Errorf("%d scripts, half of them %v", redis.Total(), d)
+	}
+	acked := brokers[""]
+	if d, _ := acked.Quantile(.5); len(brokers) != 1 || acked.Total() != 1 || d < 3*time.Second {
+		t.Errorf("%d brokers; %d acknowledgements, half of them %v", len(brokers), acked.Total(), d)
+	}
+}

@@ -137,3 +137,21 @@ func TestReportsAreBounded(t *testing.T) {
 		t.Errorf("%d of %d are counted; the producers are %v", stored, total, kept)
 	}
 }
+
+func TestSumsHaveSharesOfAnswers(t *testing.T) {
+	t.Parallel()
+	began := time.Now()
+	here, there := &coordinator{Registry: peerstats.New()}, &coordinator{Registry: peerstats.New()}
+	here.report(began)
+	there.report(began)
+	here.Confirmed("orders", 3, map[string]halfmsg.Verdict{
+		"1": halfmsg.VerdictCommitted, "2": halfmsg.VerdictUnknown, "3": halfmsg.VerdictUnavailable,
+	}, time.Second, nil)
+	there.Confirmed("orders", 2, nil, time.Second, errors.New("connection refused"))
+	now := began.Add(10 * time.Second)
+	got := peerstats.Sum(here.report(now), shared(t, there.report(now))).Producers()[0].Rates
+	want := peerstats.Rates{Asked: .5, Unknown: .1, Failed: .3}
+	if fmt.Sprintf("%.2f", got) != fmt.Sprintf("%.2f", want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}

@@ -187,3 +187,20 @@ func TestStrangersNamesAreBounded(t *testing.T) {
 		t.Errorf("%d names are counted apart", n)
 	}
 }
+
+func TestBookKnowsBoundedRates(t *testing.T) {
+	t.Parallel()
+	b := policy.NewBook()
+	if b.BoundsRate("orders") {
+		t.Error("a book without rules bounds a rate")
+	}
+	b.Use(policy.Set{
+		Named:  map[string]policy.Rules{"orders": {MaxBody: 1}, "stock": {CallsPerSecond: 5}},
+		Others: policy.Rules{CallsPerSecond: 10},
+	})
+	for producer, want := range map[string]bool{"orders": false, "stock": true, "others": true} {
+		if got := b.BoundsRate(producer); got != want {
+			t.Errorf("the rate of %s is bounded: %t", producer, got)
+		}
+	}
+}
