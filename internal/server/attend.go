@@ -51,7 +51,7 @@ func (p *producers) Attend(
 	defer cancel()
 	joined, err := s.config.Attendance.Join(ctx, hello)
 	if err != nil {
-		return s.fail(call, err, halfmsg.None)
+		return s.fail(ctx, call, err, halfmsg.None)
 	}
 	defer joined.End()
 	received := make(chan error, 1)
@@ -159,11 +159,11 @@ func (s *Server) takeAnswers(
 			case *msghandlerv1.AttendRequest_GoAway:
 				joined.Leave(false)
 			case *msghandlerv1.AttendRequest_Hello:
-				err = s.fail("Attend", invalid("hello", "must be sent once"), halfmsg.None)
+				err = s.fail(stream.Context(), "Attend", invalid("hello", "must be sent once"), halfmsg.None)
 			}
 		}
 	}); failure != nil {
-		return s.fail("Attend", failure, halfmsg.None)
+		return s.fail(stream.Context(), "Attend", failure, halfmsg.None)
 	}
 	if errors.Is(err, io.EOF) {
 		return nil // it answers no more questions

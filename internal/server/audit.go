@@ -165,7 +165,7 @@ func (o *operators) ListAudit(
 	const call = "ListAudit"
 	query, err := auditQuery(r)
 	if err != nil {
-		return nil, o.server.fail(call, err, halfmsg.None)
+		return nil, o.server.fail(ctx, call, err, halfmsg.None)
 	}
 	ctx, cancel := o.server.withStoreTimeout(ctx)
 	defer cancel()
@@ -174,7 +174,7 @@ func (o *operators) ListAudit(
 		err = invalid("page_token", "is not one that this listing has given")
 	}
 	if err != nil {
-		return nil, o.server.fail(call, err, halfmsg.None)
+		return nil, o.server.fail(ctx, call, err, halfmsg.None)
 	}
 	response := &adminv1.ListAuditResponse{NextPageToken: page.Next}
 	for i := range page.Records {

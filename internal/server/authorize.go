@@ -100,14 +100,14 @@ func (s *Server) authorize(ctx context.Context, method string, request any) (con
 // be checked now is not refused for good, and needs nothing from operators of the coordinator.
 func (s *Server) refuseCaller(ctx context.Context, method, producer string, err error) error {
 	if errors.Is(err, access.ErrUnavailable) {
-		return s.fail(method, err, halfmsg.None)
+		return s.fail(ctx, method, err, halfmsg.None)
 	}
 	s.recordRefusal(ctx, method, producer, err)
 	// A stranger could name any producer in findings, alerts and metrics. The audit trail counts strangers by address.
 	if needs[method].asProducer && !errors.Is(err, access.ErrUnauthenticated) {
 		s.reportRefusal(ctx, producer, err)
 	}
-	return s.fail(method, err, halfmsg.None)
+	return s.fail(ctx, method, err, halfmsg.None)
 }
 
 // permits reports, as an error, what a caller lacks for a method. A stream has no request yet.

@@ -67,7 +67,7 @@ func (b *bulk[T]) named(ctx context.Context, of []T, results []halfmsg.Result) (
 	if err := halted(results); err != nil {
 		return nil, err
 	}
-	return b.server.outcomes(b.call, results), nil
+	return b.server.outcomes(ctx, b.call, results), nil
 }
 
 // search says how messages that match a filter are found.
@@ -94,7 +94,7 @@ func (b *bulk[T]) matching(ctx context.Context, s search[T]) (next string, err e
 			return "", failure // No cursor leads to the first page.
 		}
 		if failure != nil {
-			b.server.faults.note(b.call, failure)
+			b.server.faults.note(ctx, b.call, failure)
 			return next, nil
 		}
 		scan -= page.looked

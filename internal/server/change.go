@@ -51,7 +51,7 @@ func (o *operators) RetryMessages(
 	}
 	all, err := c.run(ctx, r)
 	if err != nil {
-		return nil, o.server.fail(c.call, err, halfmsg.None)
+		return nil, o.server.fail(ctx, c.call, err, halfmsg.None)
 	}
 	return &adminv1.RetryMessagesResponse{
 		Changed: all.count, NextPageToken: all.next, Outcomes: all.outcomes,
@@ -71,7 +71,7 @@ func (o *operators) DiscardMessages(
 	}
 	all, err := c.run(ctx, r)
 	if err != nil {
-		return nil, o.server.fail(c.call, err, halfmsg.None)
+		return nil, o.server.fail(ctx, c.call, err, halfmsg.None)
 	}
 	return &adminv1.DiscardMessagesResponse{
 		Changed: all.count, NextPageToken: all.next, Outcomes: all.outcomes,

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -271,7 +272,7 @@ func newFaults(logger *slog.Logger) *faults {
 
 // note logs an error that the client cannot fix. An invalid request is answered and not logged: the answer holds the
 // field and the rule, and an operator could do nothing.
-func (f *faults) note(call string, err error) {
+func (f *faults) note(ctx context.Context, call string, err error) {
 	if asInvalid(err) != nil {
 		return
 	}
@@ -295,11 +296,14 @@ func (f *faults) note(call string, err error) {
 	if failure := asPanic(err); failure != nil {
 		attributes = append(attributes, slog.String("stack", string(failure.Stack)))
 	}
-	f.logger.LogAttrs(context.Background(), level, "a call failed", attributes...)
+	if trace := traceOf(ctx); trace != "" {
+		attributes = append(attributes, slog.String("trace_id", strings.Split(trace, "-")[1]))
+	}
+	f.logger.LogAttrs(ctx, level, "a call failed", attributes...)
 }
 
 // fail logs an error that needs an operator, and translates the error for the client of a call.
-func (s *Server) fail(call string, err error, state halfmsg.State) error {
-	s.faults.note(call, err)
+func (s *Server) fail(ctx context.Context, call string, err error, state halfmsg.State) error {
+	s.faults.note(ctx, call, err)
 	return translate(err, state).Err()
 }

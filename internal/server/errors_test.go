@@ -5,10 +5,13 @@ import (
 	"os"
 	"regexp"
 	"strconv"
+	"strings"
 	"testing"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 
+	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/server"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
@@ -106,5 +109,19 @@ func TestBatchedBadIDsAreUnlogged(t *testing.T) {
 	}
 	if said := log.String(); said != "" {
 		t.Errorf("the log says %s", said)
+	}
+}
+
+func TestLogNamesTheTrace(t *testing.T) {
+	t.Parallel()
+	const trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+	log := &logged{}
+	h := open(t, func(c *server.Config) { c.Logger = slog.New(slog.NewTextHandler(log, nil)) })
+	h.store.fail = halfmsg.ErrUnavailable
+	ctx := metadata.AppendToOutgoingContext(t.Context(), "traceparent", "00-"+trace+"-00f067aa0ba902b7-01")
+	_, err := h.producers.Submit(ctx, &msghandlerv1.SubmitRequest{Producer: "orders", Id: "1"})
+	wantCode(t, err, codes.Unavailable)
+	if lines := linesWith(log, "a call failed"); len(lines) != 1 || !strings.Contains(lines[0], "trace_id="+trace) {
+		t.Errorf("the log says %s", log)
 	}
 }

@@ -36,19 +36,19 @@ func (o *operators) GroupMessages(
 ) (*adminv1.GroupMessagesResponse, error) {
 	const call = "GroupMessages"
 	if err := understood(r); err != nil {
-		return nil, o.server.fail(call, err, halfmsg.None)
+		return nil, o.server.fail(ctx, call, err, halfmsg.None)
 	}
 	c := &check{}
 	query := o.server.query(c, "filter.", r.GetFilter(), halfmsg.Unfinished())
 	if err := c.err(); err != nil {
-		return nil, o.server.fail(call, err, halfmsg.None)
+		return nil, o.server.fail(ctx, call, err, halfmsg.None)
 	}
 	query.Limit, query.Patience = sampleSize, maxGrouping
 	ctx, cancel := o.server.withStoreTimeout(ctx)
 	defer cancel()
 	sample, err := o.server.config.Inspector.Sample(ctx, query)
 	if err != nil {
-		return nil, o.server.fail(call, err, halfmsg.None)
+		return nil, o.server.fail(ctx, call, err, halfmsg.None)
 	}
 	groups := grouped(sample.Records)
 	response := &adminv1.GroupMessagesResponse{SampleSize: sample.Looked, TotalSize: sample.Total}
@@ -111,13 +111,13 @@ func (o *operators) FindMessages(
 		c.producer(item("producers", i), producer)
 	}
 	if err := c.err(); err != nil {
-		return nil, o.server.fail(call, err, halfmsg.None)
+		return nil, o.server.fail(ctx, call, err, halfmsg.None)
 	}
 	ctx, cancel := o.server.withStoreTimeout(ctx)
 	defer cancel()
 	found, err := o.server.config.Inspector.Find(ctx, r.GetId(), r.GetProducers())
 	if err != nil {
-		return nil, o.server.fail(call, err, halfmsg.None)
+		return nil, o.server.fail(ctx, call, err, halfmsg.None)
 	}
 	response := &adminv1.FindMessagesResponse{}
 	for i := range found[:min(len(found), maxItems)] {

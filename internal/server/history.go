@@ -27,13 +27,13 @@ func (o *operators) ListFinished(
 	const call = "ListFinished"
 	query, err := o.finishedQuery(r)
 	if err != nil {
-		return nil, o.server.fail(call, err, halfmsg.None)
+		return nil, o.server.fail(ctx, call, err, halfmsg.None)
 	}
 	ctx, cancel := o.server.withStoreTimeout(ctx)
 	defer cancel()
 	page, err := o.server.config.History.ListFinished(ctx, query)
 	if err != nil {
-		return nil, o.server.fail(call, err, halfmsg.None)
+		return nil, o.server.fail(ctx, call, err, halfmsg.None)
 	}
 	response := &adminv1.ListFinishedResponse{
 		NextPageToken: writeToken(page.Next, history(query)), FromArchive: o.archives() && !query.Receipts,
@@ -41,7 +41,7 @@ func (o *operators) ListFinished(
 	if response.GetFromArchive() && query.Cursor == "" {
 		stat, err := o.server.config.History.Archive(ctx)
 		if err != nil {
-			return nil, o.server.fail(call, err, halfmsg.None)
+			return nil, o.server.fail(ctx, call, err, halfmsg.None)
 		}
 		response.ArchiveSize, response.ArchiveOldestTime = stat.Messages, Moment(stat.OldestAt)
 		response.ArchiveDropped = stat.Dropped
@@ -130,13 +130,13 @@ func (o *operators) GetFinished(
 		err = halfmsg.ErrNoArchive
 	}
 	if err != nil {
-		return nil, o.server.fail(call, err, halfmsg.None)
+		return nil, o.server.fail(ctx, call, err, halfmsg.None)
 	}
 	ctx, cancel := o.server.withStoreTimeout(ctx)
 	defer cancel()
 	found, err := o.server.config.History.GetFinished(ctx, name, r.GetEntry())
 	if err != nil {
-		return nil, o.server.fail(call, err, halfmsg.None)
+		return nil, o.server.fail(ctx, call, err, halfmsg.None)
 	}
 	return &adminv1.GetFinishedResponse{Message: o.server.finishedFor(access.From(ctx), &found)}, nil
 }

@@ -42,7 +42,7 @@ func (s *Server) admit(
 		return nil, err
 	}
 	if !s.inFlight.acquire() {
-		return nil, s.fail(info.FullMethod, guard.ErrTooManyCalls, halfmsg.None)
+		return nil, s.fail(ctx, info.FullMethod, guard.ErrTooManyCalls, halfmsg.None)
 	}
 	defer s.inFlight.release()
 	return next(ctx, request)
@@ -53,7 +53,7 @@ func (s *Server) admitStream(
 	server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler,
 ) (err error) {
 	if failure := lifecycle.Recovered(func() { err = s.serveStream(server, stream, info, next) }); failure != nil {
-		return s.fail(info.FullMethod, failure, halfmsg.None)
+		return s.fail(stream.Context(), info.FullMethod, failure, halfmsg.None)
 	}
 	return err
 }
@@ -107,7 +107,7 @@ func (s *Server) recoverUnary(
 	ctx context.Context, request any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler,
 ) (response any, err error) {
 	if failure := lifecycle.Recovered(func() { response, err = next(ctx, request) }); failure != nil {
-		return nil, s.fail(info.FullMethod, failure, halfmsg.None)
+		return nil, s.fail(ctx, info.FullMethod, failure, halfmsg.None)
 	}
 	return response, err
 }

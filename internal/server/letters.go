@@ -45,7 +45,7 @@ type letterRequest interface {
 
 // letterCall checks a request about dead letters, and asks the desk.
 func letterCall[A any](
-	o *operators, call string, r letterRequest, checks func(c *check), do func(DeadLetters) (A, error),
+	ctx context.Context, o *operators, r letterRequest, checks func(c *check), do func(DeadLetters) (A, error),
 ) (answer A, err error) {
 	c := &check{}
 	c.shortText("queue", r.GetQueue())
@@ -61,7 +61,8 @@ func letterCall[A any](
 	}
 	if err != nil {
 		var none A
-		return none, o.server.fail(call, err, halfmsg.None)
+		call := strings.TrimSuffix(string(r.ProtoReflect().Descriptor().Name()), "Request")
+		return none, o.server.fail(ctx, call, err, halfmsg.None)
 	}
 	return answer, nil
 }
@@ -82,7 +83,7 @@ func (o *operators) ListDeadLetters(
 	ctx context.Context, r *adminv1.ListDeadLettersRequest,
 ) (*adminv1.ListDeadLettersResponse, error) {
 	inner := &adminv1.ListDeadLettersRequest{Queue: r.GetQueue(), Filter: r.GetFilter()}
-	return letterCall(o, "ListDeadLetters", r, func(c *check) {
+	return letterCall(ctx, o, r, func(c *check) {
 		c.letterFilter("filter.", r.GetFilter())
 		inner.PageSize = int32(c.pageSize(r.GetPageSize())) //nolint:gosec // at most maxItems
 		inner.PageToken = c.cursor(r.GetPageToken(), letterList{inner})
@@ -119,7 +120,7 @@ func (s *Server) showLetter(caller access.Identity, letter *adminv1.DeadLetter) 
 func (o *operators) GetDeadLetter(
 	ctx context.Context, r *adminv1.GetDeadLetterRequest,
 ) (*adminv1.GetDeadLetterResponse, error) {
-	return letterCall(o, "GetDeadLetter", r, func(c *check) {
+	return letterCall(ctx, o, r, func(c *check) {
 		c.shortText("producer", r.GetProducer())
 		c.shortText("id", r.GetId())
 	}, func(desk DeadLetters) (*adminv1.GetDeadLetterResponse, error) {
@@ -135,7 +136,7 @@ func (o *operators) GetDeadLetter(
 func (o *operators) CountDeadLetters(
 	ctx context.Context, r *adminv1.CountDeadLettersRequest,
 ) (*adminv1.CountDeadLettersResponse, error) {
-	return letterCall(o, "CountDeadLetters", r, func(c *check) {
+	return letterCall(ctx, o, r, func(c *check) {
 		c.letterSelection(r.GetSelection())
 	}, func(desk DeadLetters) (*adminv1.CountDeadLettersResponse, error) { return desk.Count(ctx, r) })
 }
@@ -199,7 +200,7 @@ type letterChangeRequest interface {
 // run changes letters, and records the change. A change that was begun goes on when its caller has gone, and ends early
 // when the server stops: its outcome is recorded within the grace of the stop.
 func (l letterChange[Q, A]) run(ctx context.Context, o *operators, r Q) (A, error) {
-	return letterCall(o, l.call, r, func(c *check) {
+	return letterCall(ctx, o, r, func(c *check) {
 		c.letterSelection(r.GetSelection())
 		if limit := r.GetLimit(); limit < 0 || limit > maxChange {
 			c.fail("limit", "must be from 1 to %d, or 0 for %d", maxChange, maxItems)

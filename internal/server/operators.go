@@ -48,13 +48,13 @@ func (o *operators) GetMessage(
 	c := &check{}
 	c.name(name)
 	if err := c.err(); err != nil {
-		return nil, o.server.fail(call, err, halfmsg.None)
+		return nil, o.server.fail(ctx, call, err, halfmsg.None)
 	}
 	ctx, cancel := o.server.withStoreTimeout(ctx)
 	defer cancel()
 	record, err := o.server.config.Inspector.Get(ctx, name)
 	if err != nil {
-		return nil, o.server.fail(call, err, halfmsg.None)
+		return nil, o.server.fail(ctx, call, err, halfmsg.None)
 	}
 	answer := o.server.recordFor(access.From(ctx), &record)
 	answer.Events = eventsOf(&record)
@@ -67,20 +67,20 @@ func (o *operators) ListMessages(
 ) (*adminv1.ListMessagesResponse, error) {
 	const call = "ListMessages"
 	if err := understood(r); err != nil {
-		return nil, o.server.fail(call, err, halfmsg.None)
+		return nil, o.server.fail(ctx, call, err, halfmsg.None)
 	}
 	c := &check{}
 	query := o.server.query(c, "filter.", r.GetFilter(), halfmsg.Unfinished())
 	query.Cursor = c.cursor(r.GetPageToken(), unfinished(query))
 	query.Limit, query.Scan, query.Patience = c.pageSize(r.GetPageSize()), maxScan, maxSearch
 	if err := c.err(); err != nil {
-		return nil, o.server.fail(call, err, halfmsg.None)
+		return nil, o.server.fail(ctx, call, err, halfmsg.None)
 	}
 	ctx, cancel := o.server.withStoreTimeout(ctx)
 	defer cancel()
 	page, err := o.server.config.Inspector.List(ctx, query)
 	if err != nil {
-		return nil, o.server.fail(call, err, halfmsg.None)
+		return nil, o.server.fail(ctx, call, err, halfmsg.None)
 	}
 	response := &adminv1.ListMessagesResponse{NextPageToken: writeToken(page.Next, unfinished(query))}
 	for i := range page.Records {
@@ -97,7 +97,7 @@ func (o *operators) GetStats(
 	defer cancel()
 	stats, err := o.server.config.Inspector.Stats(ctx)
 	if err != nil {
-		return nil, o.server.fail("GetStats", err, halfmsg.None)
+		return nil, o.server.fail(ctx, "GetStats", err, halfmsg.None)
 	}
 	response := &adminv1.GetStatsResponse{
 		Findings: o.server.config.Findings(ctx), Brokers: o.server.config.BrokerStats(),

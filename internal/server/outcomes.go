@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"strconv"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
@@ -11,12 +12,12 @@ import (
 func item(field string, i int) string { return field + "[" + strconv.Itoa(i) + "]" }
 
 // outcomes makes the answer about each message of a batch, with the texts of a single call.
-func (s *Server) outcomes(call string, results []halfmsg.Result) []*msghandlerv1.Outcome {
+func (s *Server) outcomes(ctx context.Context, call string, results []halfmsg.Result) []*msghandlerv1.Outcome {
 	outcomes := make([]*msghandlerv1.Outcome, len(results))
 	for i, r := range results {
 		outcomes[i] = &msghandlerv1.Outcome{State: msghandlerv1.State(r.State)}
 		if r.Err != nil {
-			s.faults.note(call, r.Err)
+			s.faults.note(ctx, call, r.Err)
 			st := translate(r.Err, r.State)
 			outcomes[i].Code, outcomes[i].Error = int32(st.Code()), st.Message() //nolint:gosec // codes are small
 			outcomes[i].Reason = reasonOf(r.Err)

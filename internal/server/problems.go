@@ -18,7 +18,7 @@ func (o *operators) ListProblems(
 ) (*adminv1.ListProblemsResponse, error) {
 	const call = "ListProblems"
 	if err := understood(r); err != nil {
-		return nil, o.server.fail(call, err, halfmsg.None)
+		return nil, o.server.fail(ctx, call, err, halfmsg.None)
 	}
 	c := &check{}
 	now := time.Now()
@@ -26,13 +26,13 @@ func (o *operators) ListProblems(
 	until := cmp.Or(c.time("until", r.GetUntil()), now)
 	most := c.pageSize(r.GetPageSize())
 	if err := c.err(); err != nil {
-		return nil, o.server.fail(call, err, halfmsg.None)
+		return nil, o.server.fail(ctx, call, err, halfmsg.None)
 	}
 	ctx, cancel := o.server.withStoreTimeout(ctx)
 	defer cancel()
 	all, err := o.server.config.Problems(ctx, since, until)
 	if err != nil {
-		return nil, o.server.fail(call, err, halfmsg.None)
+		return nil, o.server.fail(ctx, call, err, halfmsg.None)
 	}
 	return &adminv1.ListProblemsResponse{Problems: all[:min(len(all), most)], More: len(all) > most}, nil
 }

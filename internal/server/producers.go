@@ -103,7 +103,7 @@ func (s *Server) originFailed(ctx context.Context, call, producer string, err er
 	if errors.Is(err, halfmsg.ErrForbidden) || errors.Is(err, policy.ErrForbidden) || errors.Is(err, errNotAttended) {
 		return s.refuse(ctx, producer, err)
 	}
-	return s.fail(call, err, halfmsg.None)
+	return s.fail(ctx, call, err, halfmsg.None)
 }
 
 // build checks a message and returns the domain's message.
@@ -143,7 +143,7 @@ func (p *producers) SendHalfMessage(
 	}
 	result, err := p.server.create(ctx, o.policy, message)
 	if err = errors.Join(err, result.Err); err != nil {
-		return nil, p.server.fail(call, err, result.State)
+		return nil, p.server.fail(ctx, call, err, result.State)
 	}
 	return &msghandlerv1.SendHalfMessageResponse{State: msghandlerv1.State(result.State)}, nil
 }
@@ -164,9 +164,9 @@ func (p *producers) SendHalfMessages(
 	}
 	results, err := p.createAll(ctx, o, r.GetMessages())
 	if err = errors.Join(err, halted(results)); err != nil {
-		return nil, p.server.fail(call, err, halfmsg.None)
+		return nil, p.server.fail(ctx, call, err, halfmsg.None)
 	}
-	return &msghandlerv1.SendHalfMessagesResponse{Outcomes: p.server.outcomes(call, results)}, nil
+	return &msghandlerv1.SendHalfMessagesResponse{Outcomes: p.server.outcomes(ctx, call, results)}, nil
 }
 
 // Rollback implements MessageHandlerService.
@@ -178,11 +178,11 @@ func (p *producers) Rollback(
 	c := &check{}
 	c.name(name)
 	if err := c.err(); err != nil {
-		return nil, p.server.fail(call, err, halfmsg.None)
+		return nil, p.server.fail(ctx, call, err, halfmsg.None)
 	}
 	result, err := p.server.submits.Rollback(ctx, name)
 	if err = errors.Join(err, result.Err); err != nil {
-		return nil, p.server.fail(call, err, result.State)
+		return nil, p.server.fail(ctx, call, err, result.State)
 	}
 	if r.GetReason() != "" {
 		p.server.config.Logger.InfoContext(ctx, "rolled back by its producer",

@@ -42,7 +42,7 @@ func (o *operators) ReplayMessages(
 		err = p.byFilter(ctx, r, response)
 	}
 	if err != nil {
-		return nil, o.server.fail(p.call, err, halfmsg.None)
+		return nil, o.server.fail(ctx, p.call, err, halfmsg.None)
 	}
 	response.Changed = p.changed
 	return response, nil

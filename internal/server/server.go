@@ -324,8 +324,10 @@ func (s *Server) newGRPC(options []grpc.ServerOption) *grpc.Server {
 func (s *Server) httpConfig() httpapi.Config {
 	return httpapi.Config{
 		Guard: s.guard, Services: s.services(), Unary: s.interceptUnary(), Stream: s.interceptStream,
-		Panicked: func(method string, failure *lifecycle.PanicError) error { return s.fail(method, failure, halfmsg.None) },
-		Refused:  s.config.RefusedHTTP, GRPC: s.behindHTTP, OpenAPI: openAPI, Idle: s.config.ConnectionIdle,
+		Panicked: func(method string, failure *lifecycle.PanicError) error {
+			return s.fail(context.Background(), method, failure, halfmsg.None)
+		},
+		Refused: s.config.RefusedHTTP, GRPC: s.behindHTTP, OpenAPI: openAPI, Idle: s.config.ConnectionIdle,
 		Logger: s.config.Logger,
 	}
 }

@@ -16,14 +16,14 @@ func (p *producers) Submit(ctx context.Context, r *msghandlerv1.SubmitRequest) (
 	c.name(name)
 	wait := c.wait(r.GetWait())
 	if err := c.err(); err != nil {
-		return nil, p.server.fail(call, err, halfmsg.None)
+		return nil, p.server.fail(ctx, call, err, halfmsg.None)
 	}
 	result, err := p.server.submits.Submit(ctx, name, wait)
 	if err != nil {
-		return nil, p.server.fail(call, err, halfmsg.None)
+		return nil, p.server.fail(ctx, call, err, halfmsg.None)
 	}
 	if result.Err != nil {
-		return nil, p.server.fail(call, result.Err, result.State)
+		return nil, p.server.fail(ctx, call, result.Err, result.State)
 	}
 	return &msghandlerv1.SubmitResponse{State: msghandlerv1.State(result.State)}, nil
 }
@@ -38,16 +38,16 @@ func (p *producers) SubmitAll(
 	c.count("ids", len(r.GetIds()))
 	wait := c.wait(r.GetWait())
 	if err := c.err(); err != nil {
-		return nil, p.server.fail(call, err, halfmsg.None)
+		return nil, p.server.fail(ctx, call, err, halfmsg.None)
 	}
 	results, err := p.submitEach(ctx, r.GetProducer(), r.GetIds(), wait)
 	if err == nil {
 		err = halted(results)
 	}
 	if err != nil {
-		return nil, p.server.fail(call, err, halfmsg.None)
+		return nil, p.server.fail(ctx, call, err, halfmsg.None)
 	}
-	return &msghandlerv1.SubmitAllResponse{Outcomes: p.server.outcomes(call, results)}, nil
+	return &msghandlerv1.SubmitAllResponse{Outcomes: p.server.outcomes(ctx, call, results)}, nil
 }
 
 // submitEach judges each id alone and submits the valid ids, each once, however often an id is in the request.

@@ -116,7 +116,7 @@ func (o *operators) TailMessages(
 ) error {
 	const call = "TailMessages"
 	if err := understood(r); err != nil {
-		return o.server.fail(call, err, halfmsg.None)
+		return o.server.fail(stream.Context(), call, err, halfmsg.None)
 	}
 	c := &check{}
 	if r.GetProducer() != "" {
@@ -124,11 +124,11 @@ func (o *operators) TailMessages(
 	}
 	c.states("states", r.GetStates())
 	if err := c.err(); err != nil {
-		return o.server.fail(call, err, halfmsg.None)
+		return o.server.fail(stream.Context(), call, err, halfmsg.None)
 	}
 	joined, err := o.server.tails.join(r)
 	if err != nil {
-		return o.server.fail(call, err, halfmsg.None)
+		return o.server.fail(stream.Context(), call, err, halfmsg.None)
 	}
 	defer o.server.tails.leave(joined)
 	err = stream.SendHeader(nil)
@@ -146,7 +146,7 @@ func (o *operators) TailMessages(
 // ended says why a stream was ended: the server stops, or the client has gone.
 func (s *Server) ended(ctx context.Context) error {
 	if s.stopping.Err() != nil {
-		return s.fail("TailMessages", submit.ErrStopping, halfmsg.None)
+		return s.fail(ctx, "TailMessages", submit.ErrStopping, halfmsg.None)
 	}
 	return context.Cause(ctx)
 }
