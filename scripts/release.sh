@@ -55,8 +55,8 @@ for platform in ${platforms//,/ }; do
   dir=$work/archives/$top
   mkdir -p "$dir"/{prometheus,grafana,man,completions}
   cp $work/programs/"$platform"/* LICENSE README.md CHANGELOG.md config.example.yaml "$dir"
-  cp deploy/prometheus/alerts.yaml "$dir"/prometheus
-  cp deploy/grafana/msghandler.json "$dir"/grafana
+  sed "s#/blob/main/#/blob/$version/#" deploy/prometheus/alerts.yaml >"$dir"/prometheus/alerts.yaml # the pages of this version
+  sed "s#/blob/main/#/blob/$version/#" deploy/grafana/msghandler.json >"$dir"/grafana/msghandler.json
   cp $work/documents/msghandler.1 "$dir"/man
   cp $work/documents/{msghandler.bash,_msghandler,msghandler.fish} "$dir"/completions
   if [[ $platform == linux_* ]]; then

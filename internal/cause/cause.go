@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/msghandler/msghandler/internal/ground/build"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
@@ -26,11 +27,11 @@ type Cause struct {
 	Remedy string `json:"remedy"`
 }
 
-// docs is where people read the pages.
-const docs = "https://github.com/msghandler/msghandler/blob/main/docs/"
+// docs is where people read the pages of this version.
+var docs = build.Read().Pages() + "docs/"
 
 // AlertsPage is the page of all alerts.
-const AlertsPage = docs + "reference/alerts.md"
+var AlertsPage = docs + "reference/alerts.md"
 
 // Page is the address of the explanation of a finding.
 func Page(finding string) string { return docs + "reference/findings.md#" + finding }

@@ -187,6 +187,17 @@ func registered(t *testing.T) map[string]bool {
 	return names
 }
 
+// registeredAndRecorded are these metrics, and what the rules record of them.
+func registeredAndRecorded(t *testing.T) map[string]bool {
+	t.Helper()
+	known := registered(t)
+	_, recorded := rules(t)
+	for _, r := range recorded {
+		known[r.Record] = true
+	}
+	return known
+}
+
 // ofTheSDKs are the metrics of producers and consumers after an event of each kind.
 func ofTheSDKs(t *testing.T) (names []string) {
 	t.Helper()
@@ -228,11 +239,8 @@ func unknown(query string, known map[string]bool) (missing []string) {
 
 func TestAlertsUseExistingMetrics(t *testing.T) {
 	t.Parallel()
-	known := registered(t)
+	known := registeredAndRecorded(t)
 	alerts, recorded := rules(t)
-	for _, r := range recorded {
-		known[r.Record] = true
-	}
 	for _, r := range append(alerts, recorded...) {
 		for _, text := range []string{r.Expr, r.Annotations["description"]} {
 			if missing := unknown(text, known); len(missing) > 0 {
@@ -244,7 +252,7 @@ func TestAlertsUseExistingMetrics(t *testing.T) {
 
 func TestDashboardUsesExistingMetrics(t *testing.T) {
 	t.Parallel()
-	known := registered(t)
+	known := registeredAndRecorded(t)
 	var dashboard struct {
 		UID    string
 		Panels []struct {
@@ -287,8 +295,8 @@ func TestDashboardLinksLeadToPages(t *testing.T) {
 		t.Fatalf("found only %d links", len(links))
 	}
 	for _, link := range links {
-		if strings.HasPrefix(link[1], "http://${__field.labels.instance}/") {
-			continue // the console of a coordinator
+		if link[1] == "${scheme}://${__field.labels.instance}/" {
+			continue // the console of a coordinator, with or without TLS
 		}
 		path, anchor, _ := strings.Cut(strings.TrimPrefix(link[1], pages), "#")
 		if !strings.Contains(strings.ToLower(read(t, path))+"\n", "\n### "+anchor+"\n") && anchor != "" {

@@ -42,11 +42,7 @@ func TestRunbooksQuoteLogLines(t *testing.T) {
 
 func TestRunbooksNameExistingMetrics(t *testing.T) {
 	t.Parallel()
-	known := registered(t)
-	_, recorded := rules(t)
-	for _, r := range recorded {
-		known[r.Record] = true
-	}
+	known := registeredAndRecorded(t)
 	for _, ofADatabase := range []string{"msghandler_markers", "msghandler_outbox", "msghandler_outbox_notify"} {
 		known[ofADatabase] = true
 	}

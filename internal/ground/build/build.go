@@ -4,6 +4,7 @@ package build
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"runtime"
 	"runtime/debug"
 )
@@ -37,6 +38,18 @@ func Read() Info {
 	}
 	i.Version = cmp.Or(i.Version, "(devel)")
 	return i
+}
+
+// released is the version of a release or of a candidate. Between two releases the go command makes other versions.
+var released = regexp.MustCompile(`^v\d+\.\d+\.\d+(-rc\.\d+)?$`)
+
+// Pages is the address of the repository's pages: those of the release, otherwise the latest.
+func (i Info) Pages() string {
+	ref := "main"
+	if released.MatchString(i.Version) {
+		ref = i.Version
+	}
+	return "https://github.com/msghandler/msghandler/blob/" + ref + "/"
 }
 
 // String is the version for people, such as "v0.1.0 (commit 0123456789ab, go1.26.8, linux/amd64)".

@@ -23,3 +23,15 @@ func TestReadKnowsTheRunningProgram(t *testing.T) {
 		t.Errorf("the build of the test is %+v", i)
 	}
 }
+
+func TestPagesAreThoseOfTheRelease(t *testing.T) {
+	t.Parallel()
+	for version, ref := range map[string]string{
+		"v0.1.0": "v0.1.0", "v0.2.0-rc.1": "v0.2.0-rc.1", "(devel)": "main", "": "main", "v0.1.0+dirty": "main",
+		"v0.1.1-0.20261129125500-0123456789ab": "main",
+	} {
+		if got := (Info{Version: version}).Pages(); got != "https://github.com/msghandler/msghandler/blob/"+ref+"/" {
+			t.Errorf("version %q reads %s", version, got)
+		}
+	}
+}
