@@ -25,12 +25,12 @@ func (o *operators) AskProducer(
 		return o.UnimplementedAdminServiceServer.AskProducer(ctx, r)
 	}
 	if err := understood(r); err != nil {
-		return nil, o.server.fail(call, err, halfmsg.None)
+		return nil, o.server.fail(ctx, call, err, halfmsg.None)
 	}
 	c := &check{}
 	c.question(r)
 	if err := c.err(); err != nil {
-		return nil, o.server.fail(call, err, halfmsg.None)
+		return nil, o.server.fail(ctx, call, err, halfmsg.None)
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerTime(ctx, o.server.config.ConfirmTimeout))
 	defer cancel()

@@ -2,12 +2,16 @@ package drill
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
+	"net/http"
 	"os/exec"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
 
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver of the outbox
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/msghandler/msghandler/test/servers"
@@ -78,3 +82,88 @@ func (w *world) fillRedis() {
 
 // alarm raises RabbitMQ's alarm of memory.
 func (w *world) alarm() { w.rabbit.Ctl("set_vm_memory_high_watermark", "0.0000001") }
+
+// hangConfirm has orders wait in its Confirm.
+func (w *world) hangConfirm() {
+	w.orders.hang()
+	for range 20 {
+		w.order()
+	}
+}
+
+// crowdSize is many producers, and not more than have a series each.
+const crowdSize = 90
+
+// stopCrowd has many producers commit, and ends all of them at once.
+func (w *world) stopCrowd() {
+	for n, addr := range servers.Addresses(w.t, crowdSize) {
+		s := &shop{name: fmt.Sprintf("crowd-%02d", n), addr: addr, committed: map[string]bool{}}
+		w.crowd = append(w.crowd, s)
+	}
+	var ordering sync.WaitGroup
+	for n, s := range w.crowd {
+		ordering.Go(func() {
+			for range 5 {
+				s.order(w.t.Context(), w.coordinators[n%3].client)
+			}
+		})
+	}
+	ordering.Wait()
+}
+
+// fullQueue is a queue without consumers.
+const fullQueue = "reports"
+
+// limitQueue binds a queue that takes a single message.
+func (w *world) limitQueue() {
+	conn, err := amqp.Dial(w.rabbit.URL)
+	w.must(err)
+	defer conn.Close()
+	ch, err := conn.Channel()
+	w.must(err)
+	_, err = ch.QueueDeclare(fullQueue, true, false, false, false, nil)
+	w.must(err)
+	w.must(w.rabbit.Management().Call(http.MethodPut, "/api/policies/%2F/limit", map[string]any{
+		"pattern": "^" + fullQueue + "$", "definition": map[string]any{"max-length": 1, "overflow": "reject-publish"},
+	}, nil))
+	w.must(ch.QueueBind(fullQueue, key, exchange, false, nil))
+}
+
+// deleteVhost removes the virtual host with all that is in it. Nothing waits there.
+func (w *world) deleteVhost() {
+	w.must(w.rabbit.Management().Call(http.MethodDelete, "/api/vhosts/%2F", nil, nil))
+}
+
+// slowHandshake closes the connections, and lets no new one come about in time.
+func (w *world) slowHandshake() {
+	w.toRabbit.Hold()
+	w.toRabbit.Disconnect()
+}
+
+func (w *world) killNATS() { w.nats.Kill() }
+
+// lockOutbox has a session hold the table of the outbox.
+func (w *world) lockOutbox() {
+	db, err := sql.Open("pgx", w.outbox.DSN)
+	w.must(err)
+	w.t.Cleanup(func() { _ = db.Close() })
+	tx, err := db.Begin()
+	w.must(err)
+	_, err = tx.Exec("LOCK TABLE msghandler_outbox IN ACCESS EXCLUSIVE MODE")
+	w.must(err)
+}
+
+// fillDisk lets Redis write nothing to its disk.
+func (w *world) fillDisk() { w.redis.FillDisk() }
+
+// promoteReplica makes another Redis the master, as an operator or a Sentinel does.
+func (w *world) promoteReplica() {
+	host, port, _ := strings.Cut(w.redis.Addr, ":")
+	w.replica = servers.Redis(w.t, "--maxmemory", "4gb", "--replicaof", host, port)
+	servers.Eventually(w.t, patience, "the replica is in sync", func() bool {
+		return strings.Contains(w.replica.Replication(), "master_link_status:up")
+	})
+	w.replica.CLI("REPLICAOF", "NO", "ONE")
+	host, port, _ = strings.Cut(w.replica.Addr, ":")
+	w.redis.CLI("REPLICAOF", host, port)
+}

@@ -1,6 +1,10 @@
 package drill
 
-import "time"
+import (
+	"time"
+
+	"github.com/msghandler/msghandler/internal/cause"
+)
 
 // incident is something that goes wrong.
 type incident struct {
@@ -14,6 +18,8 @@ type incident struct {
 	// console is a text of the overview, finding a finding of the doctor, and alerts must fire.
 	console, finding string
 	alerts           []string
+	// cause is the finding that an alert names; empty where the alert is about a single cause.
+	cause string
 	// runbook is the alert whose commands repair the incident, and block which of its blocks.
 	runbook string
 	block   int
@@ -33,29 +39,30 @@ var incidents = []incident{
 	{
 		name: "producer gone", breaks: (*world).stopProducer,
 		console: "orders cannot be reached", finding: "messages-unanswered", alerts: []string{"MsghandlerProducerAway"},
-		runbook: "MsghandlerProducerAway", words: func(*world) []string { return []string{"PRODUCER", "orders"} },
+		cause: "producer-away", runbook: "MsghandlerProducerAway",
+		words: func(*world) []string { return []string{"PRODUCER", "orders"} },
 	},
 	{
 		name: "queue unbound", breaks: (*world).unbind, goesOn: (*world).order,
 		console: "does not take messages", finding: "refused-no-route", alerts: []string{"MsghandlerRefused"},
-		runbook: "MsghandlerRefused",
-		words:   func(*world) []string { return []string{"NAME", exchange, "QUEUE", queue, "KEY", key} },
+		cause: "refused-no-route", runbook: "MsghandlerRefused",
+		words: func(*world) []string { return []string{"NAME", exchange, "QUEUE", queue, "KEY", key} },
 	},
 	{
 		name: "Redis full", breaks: (*world).fillRedis, goesOn: (*world).order,
-		console: "of maxmemory", finding: "redis-full",
+		console: "of maxmemory", finding: "redis-full", cause: "redis-full",
 		alerts:  []string{"MsghandlerRedisMemory", "MsghandlerRedisRefuses"},
 		runbook: "MsghandlerRedisFull", words: func(w *world) []string { return []string{"URL", w.redis.URL()} },
 	},
 	{
 		name: "memory alarm", breaks: (*world).alarm, goesOn: (*world).order,
 		console: "rabbitmq: ", finding: "rabbitmq-alarm", alerts: []string{"MsghandlerBrokerAway"},
-		runbook: "MsghandlerBrokerAway",
+		cause: "rabbitmq-alarm", runbook: "MsghandlerBrokerAway",
 	},
 	{
 		name: "producer moved", breaks: (*world).moveProducer,
 		console: "stock cannot be reached", finding: "messages-unanswered", alerts: []string{"MsghandlerProducerAway"},
-		runbook: "MsghandlerProducerAway", block: 1,
+		cause: "producer-away", runbook: "MsghandlerProducerAway", block: 1,
 		words: func(w *world) []string { return []string{"OLD", w.oldStock, "NEW", w.stock.addr} },
 	},
 	{
@@ -83,5 +90,61 @@ var incidents = []incident{
 		name: "runaway producer", before: (*world).makePast, breaks: (*world).flood, goesOn: (*world).flood,
 		console: "producer orders sends", finding: "producer-runaway", alerts: []string{"MsghandlerProducerRunaway"},
 		runbook: "MsghandlerProducerRunaway",
+	},
+	{
+		name: "Confirm hangs", breaks: (*world).hangConfirm,
+		console: cause.ProducerMute.Remedy, finding: "messages-unanswered", alerts: []string{"MsghandlerProducerAway"},
+		cause: "producer-mute", runbook: "MsghandlerProducerAway", block: 2,
+		words: func(*world) []string { return []string{"PRODUCER", "orders"} },
+	},
+	{
+		name: "queue at its limit", breaks: (*world).limitQueue, goesOn: (*world).order,
+		console: "max-length-bytes with overflow reject-publish", finding: "refused-queue-full",
+		alerts: []string{"MsghandlerRefused"}, cause: "refused-queue-full", runbook: "MsghandlerRefused", block: 1,
+		words: func(*world) []string { return []string{"NAME", exchange, "QUEUE", fullQueue} },
+	},
+	{
+		name: "virtual host deleted", breaks: (*world).deleteVhost, goesOn: (*world).order,
+		console: "create the virtual host with its queues", finding: "rabbitmq-vhost",
+		alerts: []string{"MsghandlerBrokerAway"}, cause: "rabbitmq-vhost", runbook: "MsghandlerBrokerAway", block: 1,
+		words: func(*world) []string {
+			return []string{"VHOST", "/", "USER", "guest", "NAME", exchange, "QUEUE", queue, "KEY", key}
+		},
+	},
+	{
+		name: "slow handshake", breaks: (*world).slowHandshake, goesOn: (*world).order,
+		console: cause.RabbitMQHandshake.Remedy, finding: "rabbitmq-handshake",
+		alerts: []string{"MsghandlerBrokerAway"}, cause: "rabbitmq-handshake", runbook: "MsghandlerBrokerAway", block: 2,
+		words: func(*world) []string { return []string{"BROKER", "rabbitmq-server"} },
+	},
+	{
+		name: "NATS away", breaks: (*world).killNATS, goesOn: (*world).order,
+		console: "broker events: ", finding: "broker-away",
+		alerts: []string{"MsghandlerBrokerAway"}, cause: "broker-away", runbook: "MsghandlerBrokerAway", block: 2,
+		words: func(*world) []string { return []string{"BROKER", "nats-server"} },
+	},
+	{
+		name: "outbox locked", breaks: (*world).lockOutbox, goesOn: (*world).order,
+		console: cause.OutboxLocked.Remedy, finding: "outbox-locked",
+		alerts: []string{"MsghandlerOutboxDown"}, cause: "outbox-locked", runbook: "MsghandlerOutboxDown",
+		words: func(w *world) []string { return []string{"URL", w.outbox.URL()} },
+	},
+	{
+		name: "disk of Redis full", breaks: (*world).fillDisk, goesOn: (*world).order,
+		console: cause.RedisDisk.Remedy, finding: "redis-disk",
+		alerts: []string{"MsghandlerStoreAway"}, cause: "redis-disk", runbook: "MsghandlerStoreAway",
+	},
+	{
+		name: "many producers gone", breaks: (*world).stopCrowd,
+		console: cause.ProducerAway.Remedy, finding: "messages-unanswered", alerts: []string{"MsghandlerProducersAway"},
+		cause: "producer-away", runbook: "MsghandlerProducerAway",
+		words: func(*world) []string { return []string{"PRODUCER", "crowd"} },
+	},
+	{
+		// The last of all that concern Redis: from then on another server is the master.
+		name: "replica promoted", breaks: (*world).promoteReplica, goesOn: (*world).order,
+		console: cause.RedisReplica.Remedy, finding: "redis-replica",
+		alerts: []string{"MsghandlerStoreAway"}, cause: "redis-replica", runbook: "MsghandlerStoreAway", block: 1,
+		words: func(w *world) []string { return []string{"MASTER", w.replica.URL()} },
 	},
 }

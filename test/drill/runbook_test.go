@@ -2,6 +2,7 @@ package drill
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 )
 
@@ -14,6 +15,8 @@ var tools = map[string]func(w *world, args []string) error{
 	"systemctl":     (*world).systemctl,
 	"echo":          (*world).configure,
 	"tc":            (*world).tc,
+	"rm":            (*world).remove,
+	"psql":          (*world).psql,
 }
 
 // runbookOf returns the commands of a block in the section of an alert.
@@ -50,14 +53,13 @@ func (w *world) repair(commands, words []string) {
 	}
 }
 
+// quoted is a field of a command: in quotes, or without a space.
+var quoted = regexp.MustCompile(`"([^"]*)"|'([^']*)'|(\S+)`)
+
 // fields splits a command at its spaces. Quotes hold a field together.
 func fields(command string) (all []string) {
-	for i, part := range strings.FieldsFunc(command, func(r rune) bool { return r == '"' || r == '\'' }) {
-		if i%2 == 1 {
-			all = append(all, part)
-			continue
-		}
-		all = append(all, strings.Fields(part)...)
+	for _, field := range quoted.FindAllStringSubmatch(command, -1) {
+		all = append(all, field[1]+field[2]+field[3])
 	}
 	return all
 }

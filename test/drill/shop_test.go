@@ -31,6 +31,8 @@ type shop struct {
 	committed map[string]bool
 	// forgets is the share of ids that are not found: one in so many; 0 is none.
 	forgets int
+	// hanging is closed when Confirm answers again; nil: it answers.
+	hanging chan struct{}
 }
 
 // serve starts the process at an address.
@@ -58,11 +60,23 @@ func (s *shop) stop() {
 	s.mu.Lock()
 	server := s.server
 	s.mu.Unlock()
-	server.Stop()
+	if server != nil {
+		server.Stop()
+	}
 }
 
 // Confirm implements pb.ProducerServiceServer.
-func (s *shop) Confirm(_ context.Context, r *pb.ConfirmRequest) (*pb.ConfirmResponse, error) {
+func (s *shop) Confirm(ctx context.Context, r *pb.ConfirmRequest) (*pb.ConfirmResponse, error) {
+	s.mu.Lock()
+	hanging := s.hanging
+	s.mu.Unlock()
+	if hanging != nil {
+		select {
+		case <-hanging:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	answer := &pb.ConfirmResponse{}
@@ -101,6 +115,22 @@ func (s *shop) order(ctx context.Context, client pb.MessageHandlerServiceClient)
 	_, _ = client.Submit(ctx, &pb.SubmitRequest{Producer: s.name, Id: id}) // a lost Submit is asked about
 }
 
+// hang has Confirm wait for a lock, as of a database, until free.
+func (s *shop) hang() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hanging = make(chan struct{})
+}
+
+func (s *shop) free() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.hanging != nil {
+		close(s.hanging)
+		s.hanging = nil
+	}
+}
+
 // has is the number of the committed messages.
 func (s *shop) has() int {
 	s.mu.Lock()
@@ -114,12 +144,23 @@ type deliveries struct {
 	all map[string]int
 }
 
-// consume reads the queue until the connection ends.
-func (d *deliveries) consume(url string) error {
+// consume reads the queue until ctx ends, again and again: the queue may be away, and its broker too.
+func (d *deliveries) consume(ctx context.Context, url string) {
+	for ctx.Err() == nil {
+		_ = d.consumeOnce(url) // the next connection succeeds, or the drill misses messages
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+func (d *deliveries) consumeOnce(url string) error {
 	conn, err := amqp.Dial(url)
 	if err != nil {
 		return err
 	}
+	defer conn.Close()
 	ch, err := conn.Channel()
 	if err != nil {
 		return err
@@ -128,16 +169,14 @@ func (d *deliveries) consume(url string) error {
 	if err != nil {
 		return err
 	}
-	go func() {
-		for c := range copies {
-			attempt, flagged := c.Headers["msghandler-attempt"].(int64)
-			d.mu.Lock()
-			if !flagged || attempt <= 1 || d.all[c.MessageId] == 0 {
-				d.all[c.MessageId]++
-			}
-			d.mu.Unlock()
+	for c := range copies {
+		attempt, flagged := c.Headers["msghandler-attempt"].(int64)
+		d.mu.Lock()
+		if !flagged || attempt <= 1 || d.all[c.MessageId] == 0 {
+			d.all[c.MessageId]++
 		}
-	}()
+		d.mu.Unlock()
+	}
 	return nil
 }
 

@@ -37,6 +37,9 @@ func (w *world) signals(i incident) map[string]func() bool {
 		all[alert+" pending"] = func() bool { return w.alert(alert) != "" }
 		all[alert+" firing"] = func() bool { return w.alert(alert) == "firing" }
 	}
+	if i.cause != "" {
+		all["cause in the alert"] = func() bool { return w.alertNames(i) }
+	}
 	return all
 }
 
@@ -62,6 +65,7 @@ func (w *world) play(i incident, commands []string) row {
 			w.t.Errorf("%s: %s came after %v (seen: %t), later than %v", i.name, name, at, seen, i.soon)
 		}
 	}
+	w.t.Logf("reported after:\n%s", table([]row{r}))
 	var words []string
 	if i.words != nil {
 		words = i.words(w)
@@ -155,8 +159,9 @@ func get(url string) string {
 // doctor returns the names of the doctor's findings.
 func (w *world) doctor() (names []string) {
 	cmd := exec.Command(programs.Path("msghandler"), "doctor", "--output", "json")
+	cmd.Env = append(w.settings(), w.coordinators[0].environment...)
 	// A broker that is slow to confirm opens connections as ever: the delay is for the coordinators.
-	cmd.Env = append(w.settings(), "MSGHANDLER_SERVER="+w.coordinators[0].grpc, "MSGHANDLER_AMQP_URL="+w.rabbit.URL)
+	cmd.Env = append(cmd.Env, "MSGHANDLER_SERVER="+w.coordinators[0].grpc, "MSGHANDLER_AMQP_URL="+w.rabbit.URL)
 	out, _ := cmd.Output() // it fails when it finds trouble
 	var findings []struct{ Name string }
 	_ = json.Unmarshal(out, &findings) // without a document nothing is found
@@ -166,23 +171,34 @@ func (w *world) doctor() (names []string) {
 	return names
 }
 
-// alert is the state of an alert in Prometheus: firing, pending, or empty.
-func (w *world) alert(name string) (state string) {
-	var answer struct {
-		Data struct {
-			Alerts []struct {
-				Labels map[string]string
-				State  string
-			}
-		}
-	}
+// alert is an alert of Prometheus.
+type alert struct {
+	Labels, Annotations map[string]string
+	State               string
+}
+
+// alerts are those that are pending or firing.
+func (w *world) alerts() []alert {
+	var answer struct{ Data struct{ Alerts []alert } }
 	_ = json.Unmarshal([]byte(get("http://"+w.prometheus+"/api/v1/alerts")), &answer)
-	for _, alert := range answer.Data.Alerts {
+	return answer.Data.Alerts
+}
+
+// alert is the state of an alert: firing, pending, or empty.
+func (w *world) alert(name string) (state string) {
+	for _, alert := range w.alerts() {
 		if alert.Labels["alertname"] == name && state != "firing" {
 			state = alert.State
 		}
 	}
 	return state
+}
+
+// alertNames says whether an alert of the incident names the finding that is the cause.
+func (w *world) alertNames(i incident) bool {
+	return slices.ContainsFunc(w.alerts(), func(a alert) bool {
+		return slices.Contains(i.alerts, a.Labels["alertname"]) && strings.Contains(a.Annotations["description"], i.cause)
+	})
 }
 
 // table is the result for a page.

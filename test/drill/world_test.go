@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -23,15 +24,22 @@ import (
 	"github.com/msghandler/msghandler/test/wire"
 )
 
-// world is an installation: Redis, RabbitMQ, three coordinators, two producers, a consumer and Prometheus.
+// world is an installation: Redis, RabbitMQ, NATS, a database with an outbox, three coordinators, producers, a consumer
+// and Prometheus.
 type world struct {
-	t            *testing.T
-	redis        *servers.RedisServer
-	rabbit       *servers.RabbitServer
-	coordinators []*coordinator
+	t *testing.T
+	// replica becomes the master in place of redis.
+	redis, replica *servers.RedisServer
+	rabbit         *servers.RabbitServer
+	nats           *servers.NATSServer
+	outbox         *servers.Database
+	coordinators   []*coordinator
 	// prometheus is the address of Prometheus.
 	prometheus    string
 	orders, stock *shop
+	// crowd are producers that run on one platform. traded counts their orders of trade.
+	crowd  []*shop
+	traded int
 	// oldStock is where stock served before it moved.
 	oldStock  string
 	delivered *deliveries
@@ -58,6 +66,7 @@ type coordinator struct {
 func newWorld(t *testing.T) *world {
 	w := &world{
 		t: t, redis: servers.Redis(t, "--maxmemory", "64mb"), rabbit: servers.PrivateRabbitMQ(t),
+		nats: servers.NATS(t), outbox: servers.PostgreSQL(t),
 		orders:    &shop{name: "orders", committed: map[string]bool{}},
 		stock:     &shop{name: "stock", committed: map[string]bool{}},
 		delivered: &deliveries{all: map[string]int{}},
@@ -65,7 +74,8 @@ func newWorld(t *testing.T) *world {
 	w.toRedis, w.toRabbit = wire.TCP(t, w.redis.Addr), wire.TCP(t, wire.Host(t, w.rabbit.URL))
 	addresses := servers.Addresses(t, 9)
 	w.declare()
-	w.must(w.delivered.consume(w.rabbit.URL))
+	go w.delivered.consume(t.Context(), w.rabbit.URL) // ends with its server at the latest
+	w.must(w.msghandler([]string{"outbox", "migrate", "--database", "shop"}))
 	w.must(w.orders.serve(addresses[0]))
 	w.must(w.stock.serve(addresses[1]))
 	w.oldStock = addresses[1]
@@ -105,6 +115,8 @@ func (w *world) settings() []string {
 	return []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + os.TempDir(), "MSGHANDLER_REDIS_URL=" + w.toRedis.URL(w.redis.URL()),
 		"MSGHANDLER_AMQP_URL=" + w.toRabbit.URL(w.rabbit.URL), "MSGHANDLER_CALLBACKS_ALLOW=127.0.0.1:*",
+		"MSGHANDLER_BROKERS_EVENTS_URL=" + w.nats.URL,
+		"MSGHANDLER_OUTBOX_SHOP_DSN=" + w.outbox.URL(), "MSGHANDLER_OUTBOX_SHOP_PRODUCER=plain",
 	}
 }
 
@@ -130,9 +142,13 @@ func (w *world) stopAll() {
 			w.t.Logf("the end of the log of %s:\n%s", c.grpc, log[max(0, len(log)-3000):])
 		}
 	}
-	w.orders.stop()
-	w.stock.stop()
+	for _, s := range w.shops() {
+		s.stop()
+	}
 }
+
+// shops are all producers.
+func (w *world) shops() []*shop { return append([]*shop{w.orders, w.stock}, w.crowd...) }
 
 // declare makes the exchange and its queue.
 func (w *world) declare() {
@@ -191,16 +207,24 @@ func (w *world) order() {
 	w.orders.order(w.t.Context(), w.coordinators[time.Now().UnixNano()%3].client)
 }
 
-// trade has both shops take an order: after a repair business goes on.
+// trade has the shops take orders, some of the crowd at a time: after a repair business goes on.
 func (w *world) trade() {
 	w.order()
 	w.stock.order(w.t.Context(), w.coordinators[time.Now().UnixNano()%3].client)
+	for range min(len(w.crowd), 10) {
+		s := w.crowd[w.traded/3%len(w.crowd)]
+		s.order(w.t.Context(), w.coordinators[w.traded%3].client)
+		w.traded++
+	}
 }
 
 // msghandler is the program of the drill.
 func (w *world) msghandler(args []string) error {
 	cmd := exec.Command(programs.Path("msghandler"), args...)
-	cmd.Env = append(w.settings(), "MSGHANDLER_SERVER="+w.coordinators[0].grpc)
+	cmd.Env = w.settings()
+	if len(w.coordinators) > 0 {
+		cmd.Env = append(cmd.Env, "MSGHANDLER_SERVER="+w.coordinators[0].grpc)
+	}
 	return w.output(cmd)
 }
 
@@ -236,6 +260,20 @@ func (w *world) systemctl(args []string) error {
 		return w.orders.serve(w.orders.addr)
 	case "restart orders":
 		w.orders.setForgets(0)
+		w.orders.free()
+		return nil
+	case "start crowd":
+		for _, s := range w.crowd {
+			if err := s.serve(s.addr); err != nil {
+				return err
+			}
+		}
+		return nil
+	case "restart rabbitmq-server":
+		w.toRabbit.Restore()
+		return nil
+	case "restart nats-server":
+		w.nats.Start()
 		return nil
 	case "restart msghandler": // one after the other
 		w.pastMade = false
@@ -268,6 +306,16 @@ func (w *world) configure(args []string) error {
 	return nil
 }
 
+// remove makes room on the disk of Redis.
+func (w *world) remove([]string) error {
+	w.redis.FreeDisk()
+	return nil
+}
+
+func (w *world) psql(args []string) error {
+	return w.output(exec.Command(servers.Tool(w.t, "psql"), args...))
+}
+
 // endsWell demands that every signal ends and that each committed message was delivered once.
 func (w *world) endsWell(rows []row) {
 	for n := range rows {
@@ -276,11 +324,12 @@ func (w *world) endsWell(rows []row) {
 		}
 	}
 	servers.Eventually(w.t, patience, "all messages are delivered", func() bool {
-		ofOrders, _ := w.delivered.missing(w.orders)
-		ofStock, _ := w.delivered.missing(w.stock)
-		return ofOrders+ofStock == 0
+		return !slices.ContainsFunc(w.shops(), func(s *shop) bool {
+			missing, _ := w.delivered.missing(s)
+			return missing > 0
+		})
 	})
-	for _, s := range []*shop{w.orders, w.stock} {
+	for _, s := range w.shops() {
 		if _, twice := w.delivered.missing(s); twice > 0 {
 			w.t.Errorf("%d messages of %s came twice and are not flagged as copies", twice, s.name)
 		}
