@@ -42,6 +42,9 @@ func check(t *testing.T, b *block) []problem {
 	return append(checkWords(b), checkBlock(t, b)...)
 }
 
+// walks are the tests that run commands of pages on an installation that they have broken, or under load.
+var walks = []string{"TestDrill", "TestPageMovesRedis"}
+
 // checkWords demands that a test knows each word behind the language.
 func checkWords(b *block) (problems []problem) {
 	for word := range b.words {
@@ -49,6 +52,10 @@ func checkWords(b *block) (problems []problem) {
 			problems = append(problems, b.problem(0, fmt.Sprintf("no test knows the word %s behind %q: see CONTRIBUTING.md",
 				word, b.language)))
 		}
+	}
+	if name := b.words["test"]; b.language == "sh" && b.is("test") && !slices.Contains(walks, name) {
+		problems = append(problems, b.problem(0, name+" may do what the page does not say: write sh run, and a session "+
+			"types the page and does nothing else"))
 	}
 	for _, name := range demanded(b) {
 		if services[name] == nil {

@@ -47,6 +47,7 @@ var mistakes = []struct {
 	{83, "no metric msghandler_publish_total"},
 	{84, "no program of ours has the flag --onec"},
 	{84, "serves GET /metric"},
+	{86, "may do what the page does not say"},
 }
 
 func TestMistakesAreFound(t *testing.T) {
