@@ -242,7 +242,8 @@ var defects = append([]defect{
 		name: "failed_http_call_is_rollback", row: "F01_http", want: Lost, drain: slowDrain,
 		edits: []edit{{
 			"internal/callback/http.go", "return nil, err\n\t}\n\treturn readConfirmations(body)",
-			"println(err.Error())\n\t\tanswer := &msghandlerv1.ConfirmResponse{}\n\t\tfor _, id := range r.GetIds() {\n" +
+			"println(err.Error())\n\t\tanswer := &msghandlerv1.ConfirmResponse{MarkerStore: r.GetMarkerStore()}\n" +
+				"\t\tfor _, id := range r.GetIds() {\n" +
 				"\t\t\tanswer.Confirmations = append(answer.Confirmations, &msghandlerv1.Confirmation{\n" +
 				"\t\t\t\tId: id, Verdict: msghandlerv1.Verdict_VERDICT_ROLLED_BACK,\n\t\t\t})\n\t\t}\n" +
 				"\t\treturn answer, nil\n\t}\n\treturn readConfirmations(body)",
