@@ -47,6 +47,7 @@ var bothThemes = flag.Bool("both", false, "hold each page to WCAG in both themes
 func TestPagesMeetWCAG(t *testing.T) {
 	s := busy()
 	s.records = append(s.records[:5], s.records[len(s.records)-1]) // axe takes its time for each row
+	s.problems = eventful().problems
 	b := browse(t, s.serve(t))
 	still(b)
 	paths := []string{
@@ -56,7 +57,7 @@ func TestPagesMeetWCAG(t *testing.T) {
 		"/find?name=2026-481100", "/find?name=a/none", "/?producer=orders&range=1w",
 		"/letters", "/letters?queue=payments", "/letter?queue=payments&name=payments/payments",
 		"/letters/change?action=discard&all=1&queue=payments", "/finished?producer=orders",
-		"/finished/message?producer=orders&id=2026-481100",
+		"/finished/message?producer=orders&id=2026-481100", "/problems", "/?range=1d", "/?from=2h&until=1h",
 	}
 	// Colours do not depend on the width, nor sizes on the theme.
 	for theme, width := range map[string]int64{"light": 1280, "dark": 390} {

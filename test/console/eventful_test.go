@@ -14,6 +14,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 
+	"github.com/msghandler/msghandler/internal/cause"
 	"github.com/msghandler/msghandler/internal/console/history"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	"github.com/msghandler/msghandler/test/browser"
@@ -54,11 +55,12 @@ func eventful() *scene {
 	s.problems = []*adminv1.Finding{
 		{
 			Name: "producer-away", What: "producer billing cannot be reached: connection refused",
-			StartTime: at(18 * time.Minute),
+			StartTime: at(18 * time.Minute), Severity: adminv1.Severity_SEVERITY_TROUBLE, Remedy: cause.ProducerAway.Remedy,
 		},
 		{
 			Name: "rabbitmq-alarm", What: "the check \"rabbitmq\" fails: RabbitMQ blocks the connection: low on disk",
 			StartTime: at(4 * time.Hour), EndTime: at(3 * time.Hour), Coordinators: []string{"shop-coordinator-0"},
+			Severity: adminv1.Severity_SEVERITY_TROUBLE, Remedy: cause.RabbitMQAlarm.Remedy,
 		},
 		event("coordinator-started", "shop-coordinator-2 started", 9*time.Hour),
 		event("coordinator-started", "shop-coordinator-1 started", 9*time.Hour+2*time.Minute),

@@ -38,6 +38,7 @@ func TestScreenshots(t *testing.T) {
 				"retry":    {bad, "/change?action=retry&all=1&state=dead&exchange=invoices&error=no+exchange"},
 				"charts":   {day, "/?range=1d"},
 				"letters":  {day, "/letters?queue=payments"},
+				"problems": {day, "/problems"},
 			} {
 				at.Do(chromedp.EmulateViewport(screen.width, screen.height))
 				at.Theme(theme)
