@@ -28,9 +28,10 @@ func newTroubled(instance string) *troubled {
 		Self: func(now time.Time) peers.Coordinator {
 			return peers.Coordinator{Instance: instance, Place: instance, StartedAt: started, SeenAt: now}
 		},
-		Refusals: func() []peerstats.Refusal { return nil },
-		Counts:   func(time.Time) peerstats.Report { return peerstats.Report{} },
-		Problems: func(context.Context, time.Time) []peers.Problem { return slices.Clone(t.problems) },
+		Refusals:  func() []peerstats.Refusal { return nil },
+		Counts:    func(time.Time) peerstats.Report { return peerstats.Report{} },
+		Problems:  func(context.Context, time.Time) []peers.Problem { return slices.Clone(t.problems) },
+		Attending: func() []string { return nil },
 	})
 	return t
 }
@@ -86,6 +87,10 @@ func TestEndedProblemsAreRecordedOnce(t *testing.T) {
 			t.Errorf("present are %s", got)
 		}
 		own.problems = nil
+		if got := told(own.Problems([]peers.Problem{{Name: "ends", Since: start, Count: 2}}, time.Now()), start); got !=
+			"ends 0-lasts 2>2 [own]" {
+			t.Errorf("an unknown problem is %s", got)
+		}
 		own.passes(t, s, 8)
 		if len(s.recorded) != 2 {
 			t.Errorf("the record has %v", s.recorded)

@@ -167,9 +167,10 @@ func (t *tracker) date(p *Problem, now time.Time) {
 	defer t.mu.Unlock()
 	if known := t.open[p.key()]; known != nil {
 		p.Since, p.First = known.Since, known.First
+		return
 	}
-	if p.Since.IsZero() {
-		p.Since, p.First = now, p.Count
+	if p.First = p.Count; p.Since.IsZero() {
+		p.Since = now
 	}
 }
 
