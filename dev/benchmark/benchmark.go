@@ -42,7 +42,7 @@ type command struct {
 	Consume  string        `default:"during" enum:"during,after" help:"Whether the queues are emptied during the load, or after the load and at no cost to the load."`
 	Listen   string        `default:"127.0.0.1:0" help:"Where the producers serve their callbacks." placeholder:"HOST:PORT"`
 	Target   string        `help:"Where coordinators reach --listen; default: the address that --listen got." placeholder:"HOST:PORT"`
-	Output   string        `default:"table" enum:"table,json,yaml" help:"table for people, json or yaml for programs."`
+	Output   string        `short:"o" default:"table" enum:"table,json,yaml" help:"table for people, json or yaml for programs."`
 	commandline.TLSFlags
 	commandline.TokenFlags
 

@@ -25,7 +25,7 @@ type serverFlags struct {
 // adminFlags are the flags of the commands that ask a coordinator.
 type adminFlags struct {
 	serverFlags
-	Output string `default:"table" enum:"table,json,yaml" help:"table for people, json or yaml for programs."`
+	Output string `short:"o" default:"table" enum:"table,json,yaml" help:"table for people, json or yaml for programs."`
 }
 
 // maxAnswer is the largest answer taken: a page of 1,000 messages with all their headers fits.

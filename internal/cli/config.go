@@ -20,7 +20,8 @@ type configCommand struct {
 func (c *configCommand) Help() string {
 	return `config prints the configuration that a running coordinator uses, and where each value comes from. Secrets
 are not shown. A key that waits for a restart has the value in use. With --diff the exit status is 1 when a key
-differs, and 0 otherwise; secrets are compared as far as they are shown.`
+differs, and 0 otherwise; secrets are compared as far as they are shown. grpc.addr and http.addr are of one process, so
+they count as little as between coordinators.`
 }
 
 // errDiffers ends a comparison that found differences.
@@ -102,7 +103,7 @@ func (c *configCommand) compare(
 }
 
 // differencesOf lists the keys with different values, in the order of the running coordinator, then those of the file
-// alone.
+// alone. Keys of one process differ by design.
 func differencesOf(running []*adminv1.ConfigurationValue, file []config.Value) []configDifference {
 	left := map[string]config.Value{}
 	for _, v := range file {
@@ -115,12 +116,12 @@ func differencesOf(running []*adminv1.ConfigurationValue, file []config.Value) [
 		if !known {
 			other.Value = v.GetDefaultValue()
 		}
-		if other.Value != v.GetValue() {
+		if other.Value != v.GetValue() && !config.OfOneProcess(v.GetKey()) {
 			differences = append(differences, configDifference{v.GetKey(), v.GetValue(), other.Value, v.GetOrigin()})
 		}
 	}
 	for _, v := range file {
-		if _, only := left[v.Key]; only && v.Value != v.Default {
+		if _, only := left[v.Key]; only && v.Value != v.Default && !config.OfOneProcess(v.Key) {
 			differences = append(differences, configDifference{Key: v.Key, Running: v.Default, File: v.Value})
 		}
 	}

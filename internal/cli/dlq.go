@@ -28,7 +28,7 @@ type dlqFlags struct {
 	dlqDirectFlags
 	Queue   string        `required:"" help:"Where the dead letters are: NAME of dead_letters.NAME in the configuration. With --direct also a queue or a topic, such as payments.dead, or a stream, such as DEAD." placeholder:"NAME"`
 	Timeout time.Duration `default:"1m" help:"How long the whole may take."`
-	Output  string        `default:"table" enum:"table,json,yaml" help:"table for people, json or yaml for programs."`
+	Output  string        `short:"o" default:"table" enum:"table,json,yaml" help:"table for people, json or yaml for programs."`
 }
 
 // letters runs work on the dead letters.
@@ -49,7 +49,12 @@ func (f *dlqFlags) letters(
 		if err != nil {
 			return commandline.UsageError{Err: err}
 		}
-		return f.explain(work(ctx, desk))
+		err = f.explain(work(ctx, desk))
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) && err != nil {
+			return fmt.Errorf("--timeout=%s was over before the broker had answered about %s; raise it (%w)",
+				f.Timeout, f.Queue, err)
+		}
+		return err
 	}
 	if err := f.check(); err != nil {
 		return err

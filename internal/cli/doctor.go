@@ -20,7 +20,7 @@ type doctorCommand struct {
 	DeadLetters []string          `help:"Look at this dead-letter queue too, beside events.dead_letter_queues: payments.dead" placeholder:"QUEUE"`
 	Timeout     time.Duration     `default:"10s" help:"How long one part may be looked at."`
 	FailOn      string            `default:"trouble" enum:"trouble,warning,never" help:"The exit status is 1 from this severity on: trouble or warning; never: only where the findings cannot be printed."`
-	Output      string            `default:"table" enum:"table,json,yaml" help:"table for people, json or yaml for programs."`
+	Output      string            `short:"o" default:"table" enum:"table,json,yaml" help:"table for people, json or yaml for programs."`
 	commandline.CoordinatorFlags
 
 	kong.Plugins

@@ -20,10 +20,10 @@ import (
 )
 
 type listCommand struct {
-	adminFlags
+	serverFlags
+	Output string `short:"o" default:"table" enum:"table,json,yaml,name" help:"table for people, json or yaml for programs; name: only the names, one a line, for retry - and discard -."`
 	operate.MessageText
 	Limit int  `default:"100" help:"How many at most."`
-	Names bool `help:"Only the names, one a line, for retry - and discard -."`
 	Group bool `help:"How many messages each producer, exchange and cause has, in place of single messages."`
 }
 
@@ -32,9 +32,9 @@ func (c *listCommand) Run(ctx context.Context, s *commandline.Session) error {
 	if c.Limit < 1 {
 		return commandline.UsageError{Err: fmt.Errorf("--limit=%d: a list has at least one line", c.Limit)}
 	}
-	if c.Group && c.Names {
+	if c.Group && c.Output == commandline.OutputName {
 		return commandline.UsageError{
-			Err: errors.New("--group and --names: groups have no names; give --names with the filters of a group"),
+			Err: errors.New("--group and --output=name: groups have no names; give --output=name with the filters of a group"),
 		}
 	}
 	filter, err := readFilter(c.MessageText)
@@ -72,7 +72,7 @@ func (c *listCommand) Run(ctx context.Context, s *commandline.Session) error {
 // cut says on standard error, where it is in no program's way, that a table ended at --limit; documents say it
 // themselves.
 func cut(s *commandline.Session, output string, limit int, more bool) error {
-	if !more || output != commandline.OutputTable {
+	if !more || output == commandline.OutputJSON || output == commandline.OutputYAML {
 		return nil
 	}
 	_, err := fmt.Fprintf(s.Err, "msghandler: this is the end of --limit=%d, and there may be more; raise it\n", limit)
@@ -85,7 +85,7 @@ func (c *listCommand) print(s *commandline.Session, records []*adminv1.MessageRe
 		messages[i] = newRecord(r)
 	}
 	return s.PrintDocument(c.Output, map[string]any{"messages": messages, "more": more}, func() [][]string {
-		if c.Names {
+		if c.Output == commandline.OutputName {
 			return nameRows(messages)
 		}
 		return messageRows(records, time.Now())

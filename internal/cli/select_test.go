@@ -87,7 +87,7 @@ func TestListGroupsMessages(t *testing.T) {
 	run(env, "list", "--group").want(t, 0, "abandoned", "of abandoned messages")
 	c.grouped = map[msghandlerv1.State]*adminv1.GroupMessagesResponse{}
 	run(env, "list", "--group", "--output=json").want(t, 0, `"groups": []`, "")
-	run(env, "list", "--group", "--names").want(t, 2, "", "groups have no names")
+	run(env, "list", "--group", "-o", "name").want(t, 2, "", "groups have no names")
 }
 
 func TestChangeContinuesUntilComplete(t *testing.T) {
@@ -128,7 +128,7 @@ func TestNamesComeFromStandardInput(t *testing.T) {
 	t.Parallel()
 	c := startCoordinator(t)
 	env := []string{"MSGHANDLER_SERVER=" + c.addr}
-	for _, how := range [][]string{{"list", "--state=dead"}, {"list", "--state=dead", "--names"}} {
+	for _, how := range [][]string{{"list", "--state=dead"}, {"list", "--state=dead", "-o", "name"}} {
 		listed := run(env, how...)
 		c.asked()
 		runWith(listed.out, env, "retry", "-", "--yes").want(t, 0, "retried 3\n", "")

@@ -20,7 +20,7 @@ import (
 
 type tailCommand struct {
 	serverFlags
-	Output   string   `default:"table" enum:"table,json" help:"table for people; json, a document a line, for programs."`
+	Output   string   `short:"o" default:"table" enum:"table,json" help:"table for people; json, a document a line, for programs."`
 	Producer string   `help:"Only messages of this producer." placeholder:"NAME"`
 	State    []string `help:"Only those that reach one of these states, such as done,dead." placeholder:"STATE"`
 	Limit    int      `help:"End after so many; 0 goes on until interrupted." default:"0"`

@@ -131,7 +131,7 @@ func (l *lifetime) UnmarshalText(text []byte) error {
 
 type tokenListCommand struct {
 	tokenFileFlags
-	Output string `default:"table" enum:"table,json,yaml" help:"table for people, json or yaml for programs."`
+	Output string `short:"o" default:"table" enum:"table,json,yaml" help:"table for people, json or yaml for programs."`
 }
 
 // listedToken is a token of token list in --output json.

@@ -25,7 +25,7 @@ type verifyProducerCommand struct {
 	FailOn       string        `default:"trouble" enum:"trouble,warning" help:"The exit status is 1 from this severity on: trouble or warning."`
 	JUnit        string        `name:"junit" help:"Write a report for CI systems to this file, as JUnit XML: a test case for each check." placeholder:"FILE" type:"path"`
 	Timeout      time.Duration `default:"1m" help:"How long the whole may take."`
-	Output       string        `default:"table" enum:"table,json,yaml" help:"table for people, json or yaml for programs."`
+	Output       string        `short:"o" default:"table" enum:"table,json,yaml" help:"table for people, json or yaml for programs."`
 	commandline.CoordinatorFlags
 
 	kong.Plugins

@@ -6,7 +6,7 @@ import (
 )
 
 type versionCommand struct {
-	Output string `default:"table" enum:"table,json,yaml" help:"table for people, json or yaml for programs."`
+	Output string `short:"o" default:"table" enum:"table,json,yaml" help:"table for people, json or yaml for programs."`
 }
 
 // Run prints the version.

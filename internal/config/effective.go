@@ -19,6 +19,9 @@ type Value struct {
 // ofOneProcess are the keys whose values differ between coordinators of the same configuration.
 var ofOneProcess = []string{"grpc.addr", "http.addr"}
 
+// OfOneProcess says whether the values of a key differ between coordinators of the same configuration.
+func OfOneProcess(key string) bool { return slices.Contains(ofOneProcess, key) }
+
 // Effective lists the values of all keys in use, in the order of the reference; then the keys of single producers,
 // brokers and outboxes, sorted. Keys of files are listed where they are set.
 func (c *Current) Effective() []Value {
@@ -48,7 +51,7 @@ func (c *Current) Effective() []Value {
 func (c *Current) Shared() map[string]string {
 	shared := map[string]string{}
 	for _, v := range c.Effective() {
-		if v.Value != v.Default && !slices.Contains(ofOneProcess, v.Key) {
+		if v.Value != v.Default && !OfOneProcess(v.Key) {
 			shared[v.Key] = v.Value
 		}
 	}

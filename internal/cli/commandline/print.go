@@ -20,6 +20,8 @@ const (
 	OutputTable = "table"
 	OutputJSON  = "json"
 	OutputYAML  = "yaml"
+	// OutputName prints names alone, one a line. Only some commands have it.
+	OutputName = "name"
 )
 
 // PrintDocument prints a document for programs, or the rows for people. JSON and YAML have the same names.
