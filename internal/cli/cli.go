@@ -27,6 +27,7 @@ type commands struct {
 	Outbox   outboxCommand         `cmd:"" help:"Print or create the table of the outbox in plain SQL."`
 	Token    tokenCommand          `cmd:"" help:"Make, list and revoke tokens of callers, in a file that coordinators read."`
 	Config   configCommand         `cmd:"" help:"Print the configuration that a running coordinator uses, or compare it with a file."`
+	Context  contextCommand        `cmd:"" help:"List the installations that you look after, and choose the current one."`
 	Doctor   doctorCommand         `cmd:"" help:"Examine Redis, RabbitMQ, configuration and producers; print each problem with its remedy."`
 	Verify   verifyProducerCommand `cmd:"" name:"verify-producer" help:"Ask a running producer everything that the contract allows, and print where the producer breaks the contract."`
 	Size     sizeCommand           `cmd:"" help:"Compute the memory and the CPUs that an installation needs."`

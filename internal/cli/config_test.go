@@ -40,7 +40,7 @@ func TestTheConfigurationInUseIsPrinted(t *testing.T) {
 		t.Helper()
 		must.Succeed(t, os.WriteFile(file, []byte(text), 0o600))
 	}
-	write("confirm: {after: 2s}\nproducers: {orders: {target: \"orders:9000\"}}\n")
+	write("grpc: {addr: \"127.0.0.1:9190\"}\nconfirm: {after: 2s}\nproducers: {orders: {target: \"orders:9000\"}}\n")
 	run(nil, "config", "--diff="+file, "--server="+c.addr).want(t, 0, "KEY   RUNNING   FILE   RUNNING VALUE FROM\n", "")
 	write("log: {level: debug}\nproducers: {stock: {target: \"stock:9000\"}}\n")
 	run(nil, "config", "--diff="+file, "--server="+c.addr).want(t, 1,

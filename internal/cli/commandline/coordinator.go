@@ -18,7 +18,8 @@ import (
 
 // CoordinatorFlags say which coordinator a command talks to, and how.
 type CoordinatorFlags struct {
-	Server string `help:"The coordinator's address (also: MSGHANDLER_SERVER; default: grpc.addr, and TLS as the configuration has it)." placeholder:"HOST:PORT"`
+	Server  string `help:"The coordinator's address (also: MSGHANDLER_SERVER; default: grpc.addr, and TLS as the configuration has it)." placeholder:"HOST:PORT"`
+	Context string `help:"The installation to talk to, of ~/.config/msghandler/contexts.yaml (also: MSGHANDLER_CONTEXT; default: the current one of that file, unless a server or a configuration is named)." placeholder:"NAME"`
 	TLSFlags
 	TokenFlags
 }
@@ -41,7 +42,19 @@ func (f *CoordinatorFlags) Coordinator(s *Session, flags map[string]string) (Coo
 	if err != nil {
 		return Coordinator{}, err
 	}
+	installation, inContext, err := f.context(s, flags)
+	if err != nil {
+		return Coordinator{}, err
+	}
+	shown := f.TokenFlags
 	c := Coordinator{Address: cmp.Or(f.Server, s.Variable("MSGHANDLER_SERVER"))}
+	if inContext {
+		c.Address = installation.Server
+		secured.add(installation)
+		if cmp.Or(s.Variable("MSGHANDLER_TOKEN"), s.Variable("MSGHANDLER_TOKEN_FILE")) == "" {
+			shown.TokenFile = cmp.Or(shown.TokenFile, installation.TokenFile)
+		}
+	}
 	if c.Address == "" {
 		settings, err := s.Load(flags)
 		if err != nil {
@@ -50,7 +63,7 @@ func (f *CoordinatorFlags) Coordinator(s *Session, flags map[string]string) (Coo
 		c.Address = onThisMachine(settings.GRPC.Addr)
 		c.Hint = secured.trust(settings.GRPC.Certificates)
 	}
-	if secured.on && f.TLSCert == "" && s.Variable("MSGHANDLER_TLS_CERT") == "" {
+	if secured.on && cmp.Or(f.TLSCert, s.Variable("MSGHANDLER_TLS_CERT"), installation.TLSCert) == "" {
 		c.Hint += ", or show it a certificate with --tls-cert and --tls-key"
 	}
 	encryption, err := secured.config()
@@ -61,11 +74,21 @@ func (f *CoordinatorFlags) Coordinator(s *Session, flags map[string]string) (Coo
 	if encryption != nil {
 		c.Credentials = credentials.NewTLS(encryption)
 	}
-	token, err := f.Token(s, c.Address, encryption != nil)
+	token, err := shown.Token(s, c.Address, encryption != nil)
 	if err == nil && token != "" {
 		c.Token = certs.Bearer(func() string { return token }, encryption == nil)
 	}
 	return c, err
+}
+
+// add fills what was not typed from a context.
+func (c *tlsChoice) add(i Installation) {
+	c.files.CA = cmp.Or(c.files.CA, i.TLSCA)
+	if c.files.Cert == "" && c.files.Key == "" {
+		c.files.Cert, c.files.Key = i.TLSCert, i.TLSKey
+	}
+	c.name = cmp.Or(c.name, i.TLSName)
+	c.on = c.on || i.TLS || c.files != (certs.Files{}) || c.name != ""
 }
 
 // onThisMachine is an address to dial for an address to listen on.
