@@ -64,6 +64,9 @@ func (p *Publisher) nudge() {
 
 // connect uses one producer until the cluster is lost, and returns why it was lost.
 func (p *Publisher) connect(ctx context.Context) (broker string, lost error) {
+	if cluster, err := address.ParseKafka(p.Config.PresentURL()); err == nil {
+		p.address = cluster
+	}
 	broker = strings.Join(p.address.Hosts, ",")
 	producer, err := p.newProducer()
 	if err != nil {

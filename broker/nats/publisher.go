@@ -74,6 +74,9 @@ func (p *Publisher) Close(ctx context.Context) error {
 
 // connect uses one connection to its end and returns why the connection ended.
 func (p *Publisher) connect(ctx context.Context) (broker string, lost error) {
+	if where, err := address.ParseNATS(p.Config.PresentURL()); err == nil {
+		p.address = where
+	}
 	broker = strings.Join(p.address.Hosts, ",")
 	c, err := dial(ctx, p.address, p.Config, p.discovered, &p.Background)
 	if err != nil {

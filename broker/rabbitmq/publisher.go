@@ -64,6 +64,9 @@ func New(config Config) (*Publisher, error) {
 
 // connect uses one connection to its end, and returns why the connection ended.
 func (p *Publisher) connect(ctx context.Context) (broker string, lost error) {
+	if nodes, err := parseNodes(p.Config.PresentURL()); err == nil {
+		p.nodes = nodes
+	}
 	node := p.nodes[p.turn%len(p.nodes)]
 	p.turn++
 	c, err := dial(ctx, node, p.Config, &p.Background)

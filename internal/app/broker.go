@@ -29,6 +29,7 @@ func (a *App) openBrokers() (opened []openBroker, err error) {
 	for _, b := range all {
 		b.Client, err = brokers.Open(publish.Config{
 			URL: b.url, ConfirmTimeout: a.settings.Send.ConfirmTimeout, Logger: a.loggerOf(b.name),
+			Present:   a.brokerURL(b.name, b.url),
 			Handshake: a.doors.certificates.Servers(keyOfBroker(b.name)).Handshake,
 		})
 		if err != nil {

@@ -93,6 +93,7 @@ func (a *App) watchBacklog(store *redisstore.Store, urls []string) error {
 	a.metrics.Watched(func() map[string]int { return a.backlog.queues.Load().all() })
 	a.metrics.DeadLetters(func() map[string]int { return a.backlog.queues.Load().of(settings.DeadLetterQueues) })
 	var sendable heldCounts[int64]
+	url := a.brokerURL("", strings.Join(urls, ","))
 	return a.repeat("backlog", backlogSchedule, func(ctx context.Context) error {
 		waiting, err := store.Backlog(ctx, a.bounds.SendableAge)
 		if err == nil {
@@ -100,7 +101,7 @@ func (a *App) watchBacklog(store *redisstore.Store, urls []string) error {
 			a.metrics.Waiting(waiting)
 			thresholds.Compare("sendable", int(waiting), a.bounds.Sendable)
 		}
-		found, brokerErr := a.depths(ctx, urls)
+		found, brokerErr := a.depths(ctx, url())
 		a.logMissing(a.backlog.queues.Load().all(), found, brokerErr)
 		// No depths are known while the broker does not answer: old depths may be wrong.
 		a.backlog.queues.Store(&queueDepths{found, brokerErr == nil})
@@ -110,14 +111,14 @@ func (a *App) watchBacklog(store *redisstore.Store, urls []string) error {
 }
 
 // depths counts the messages in the watched queues.
-func (a *App) depths(ctx context.Context, urls []string) (map[string]int, error) {
+func (a *App) depths(ctx context.Context, url string) (map[string]int, error) {
 	watched := slices.Concat(a.settings.Events.Queues, a.settings.Events.DeadLetterQueues)
 	if len(watched) == 0 {
 		return map[string]int{}, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	return rabbitmq.Depths(ctx, rabbitmq.Config{URL: strings.Join(urls, ",")}, watched...)
+	return rabbitmq.Depths(ctx, rabbitmq.Config{URL: url}, watched...)
 }
 
 // tellMissing logs each watched queue that turns out to be missing.

@@ -79,6 +79,7 @@ func (a *App) tryStore(ctx context.Context, handshake redisstore.Handshakes) (*r
 		MinReplicas: a.settings.Redis.MinReplicas,
 		Quota:       a.quota,
 		Ran:         a.metrics.ScriptRun,
+		Login:       a.redisLogin(),
 		Handshake:   handshake,
 		Logger:      a.logger,
 	})

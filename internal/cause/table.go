@@ -27,7 +27,8 @@ var (
 	RedisBusy = row("redis-mute", redisMatters,
 		"a script holds Redis up: end it with SCRIPT KILL; do not use SHUTDOWN NOSAVE, which loses messages")
 	RedisLogin = row("redis-login", redisMatters,
-		"set the present user and password in redis.url, and restart the coordinators one by one")
+		"set the present user and password in redis.url, and restart the coordinators one by one; of redis.url_file the "+
+			"next connection takes them without a restart")
 	RedisPermission = row("redis-permission", redisMatters,
 		"ACL SETUSER with ~PREFIX:* &PREFIX:* +@all -@dangerous +info +config|get, with the value of redis.prefix")
 	RedisReplica = row("redis-replica", "it takes no writes: "+redisMatters,
@@ -63,7 +64,8 @@ const brokerMatters = "messages are accepted, and wait in Redis until the broker
 var (
 	RabbitMQAway  = row("rabbitmq-away", brokerMatters, "start RabbitMQ, or set {key} to where it is")
 	RabbitMQLogin = row("rabbitmq-login", brokerMatters,
-		"set the present user and password in {key}, and restart the coordinators one by one: rabbitmqctl list_users")
+		"set the present user and password in {key}, and restart the coordinators one by one (rabbitmqctl list_users); of "+
+			"{key}_file the next connection takes them without a restart")
 	RabbitMQVhost = row("rabbitmq-vhost", brokerMatters,
 		"create the virtual host with its queues, give the user permissions in it, or correct {key}: "+
 			"rabbitmqctl list_vhosts, list_permissions -p VHOST")

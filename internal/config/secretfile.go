@@ -13,7 +13,8 @@ import (
 // maxSecret bounds a file with a secret: a URL of a cluster is far shorter.
 const maxSecret = 64 << 10
 
-func readSecret(path string) (string, error) {
+// ReadSecret reads the value of a key from its file.
+func ReadSecret(path string) (string, error) {
 	file, err := os.Open(path) //nolint:gosec // the path is the operator's own
 	if err != nil {
 		return "", fmt.Errorf("cannot be read: %w", err)
@@ -65,4 +66,14 @@ func (l *loading) checkTwice(name string, g given) {
 	if other, both := l.given[key]; k.inFile && both && !slices.Equal(g.values, []string{""}) {
 		l.problem(g, "", "is set beside "+key+" (from "+other.origin+"): remove one of them")
 	}
+}
+
+// SecretFile is the file with the value of a key; empty where the value comes from elsewhere.
+func (c *Config) SecretFile(key string) string {
+	for _, file := range c.PrivateFiles {
+		if file.Key == key+fileSuffix {
+			return file.Path
+		}
+	}
+	return ""
 }

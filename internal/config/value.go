@@ -150,7 +150,7 @@ func (k Key) read(given []string) (reflect.Value, error) {
 	if given[0] == "" {
 		return reflect.Value{}, nil
 	}
-	secret, err := readSecret(given[0])
+	secret, err := ReadSecret(given[0])
 	if err != nil {
 		return reflect.Value{}, err
 	}

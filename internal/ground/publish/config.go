@@ -13,6 +13,8 @@ import (
 type Config struct {
 	// URL is the address of one broker or cluster. Several nodes stand in it as the kind of the broker takes them.
 	URL string
+	// Present returns the URL of now for each connection: a password may have been rotated since the start. Nil: URL.
+	Present func() string
 	// TLS is used where the URL asks for TLS and names no files; nil is Go's default.
 	TLS *tls.Config
 	// Handshake gets the result of each handshake of TLS with a server, or the error with which no connection came about.
@@ -37,6 +39,14 @@ type Config struct {
 	// WriteTimeout is how long one write to the network, or the answer to a heartbeat, may take before the connection is
 	// lost. Default 3 s.
 	WriteTimeout time.Duration
+}
+
+// PresentURL is the URL for the next connection.
+func (c Config) PresentURL() string {
+	if c.Present == nil {
+		return c.URL
+	}
+	return c.Present()
 }
 
 // Complete sets the defaults.

@@ -43,8 +43,8 @@ const (
 type Handshakes func(server string, state tls.ConnectionState, err error)
 
 // connect makes a client; nothing is dialled yet. Each client has a pool of its own.
-func connect(to address.Redis, seen Handshakes) redis.UniversalClient {
-	client := newClient(to, dialerOf(to, seen))
+func connect(to address.Redis, config Config) redis.UniversalClient {
+	client := newClient(to, dialerOf(to, config.Handshake), config.Login)
 	if cluster, is := client.(*redis.ClusterClient); is {
 		// Requests go to the masters' own clients, which have no hooks of the cluster's client.
 		cluster.OnNewNode(func(node *redis.Client) { node.AddHook(pipelineErrors{}) })
@@ -53,7 +53,7 @@ func connect(to address.Redis, seen Handshakes) redis.UniversalClient {
 	return client
 }
 
-func newClient(to address.Redis, dial dialFunc) redis.UniversalClient {
+func newClient(to address.Redis, dial dialFunc, login func() (user, password string)) redis.UniversalClient {
 	quiet := &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	size := cmp.Or(to.PoolSize, poolSize)
 	switch {
@@ -62,7 +62,8 @@ func newClient(to address.Redis, dial dialFunc) redis.UniversalClient {
 		// happened although the first run took effect. The driver would also follow ASK to the new place of a moving slot,
 		// where a script misses the messages that have not moved yet. After MOVED the driver learns the new place anyway.
 		return &cluster{ClusterClient: redis.NewClusterClient(&redis.ClusterOptions{
-			Addrs: to.Hosts, Username: to.User, Password: to.Password, Dialer: dial, ClientName: to.ClientName,
+			Addrs: to.Hosts, Username: to.User, Password: to.Password, CredentialsProvider: login,
+			Dialer: dial, ClientName: to.ClientName,
 			Protocol: 2, MaxRetries: -1, MaxRedirects: -1, DialerRetries: 1,
 			DialTimeout: dialTimeout, ReadTimeout: masterTimeout, WriteTimeout: masterTimeout, ContextTimeoutEnabled: true,
 			PoolSize: size, PoolTimeout: dialTimeout, ConnMaxIdleTime: to.IdleTime, ConnMaxLifetime: to.LifeTime,
@@ -72,7 +73,8 @@ func newClient(to address.Redis, dial dialFunc) redis.UniversalClient {
 		return redis.NewFailoverClient(&redis.FailoverOptions{
 			MasterName: to.Master, SentinelAddrs: to.Hosts,
 			SentinelUsername: to.SentinelUser, SentinelPassword: to.SentinelPassword,
-			Username: to.User, Password: to.Password, DB: to.Database, Dialer: dial, ClientName: to.ClientName,
+			Username: to.User, Password: to.Password, CredentialsProvider: login, DB: to.Database,
+			Dialer: dial, ClientName: to.ClientName,
 			Protocol: 2, MaxRetries: -1, DialerRetries: 1, DialTimeout: dialTimeout,
 			ReadTimeout: replyTimeout, WriteTimeout: replyTimeout, ContextTimeoutEnabled: true,
 			PoolSize: size, PoolTimeout: dialTimeout, ConnMaxIdleTime: to.IdleTime, ConnMaxLifetime: to.LifeTime,
@@ -80,7 +82,7 @@ func newClient(to address.Redis, dial dialFunc) redis.UniversalClient {
 		})
 	}
 	return redis.NewClient(&redis.Options{
-		Addr: to.Hosts[0], Username: to.User, Password: to.Password, DB: to.Database,
+		Addr: to.Hosts[0], Username: to.User, Password: to.Password, CredentialsProvider: login, DB: to.Database,
 		Dialer: dial, ClientName: to.ClientName,
 		Protocol: 2, MaxRetries: -1, DialerRetries: 1, DialTimeout: dialTimeout,
 		ReadTimeout: replyTimeout, WriteTimeout: replyTimeout, ContextTimeoutEnabled: true,

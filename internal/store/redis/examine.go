@@ -27,7 +27,7 @@ func Examine(ctx context.Context, config Config) ([]Finding, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the redis URL %w", err)
 	}
-	client := connect(where, config.Handshake)
+	client := connect(where, config)
 	defer func() { _ = client.Close() }() // only reads went through the client
 	var mu sync.Mutex
 	var all []Finding

@@ -53,6 +53,9 @@ type Config struct {
 	// Ran gets each run of a script: the approximate number of messages, 0 where a script is not about messages, and the
 	// duration for all shards together. Ran must not block. May be nil.
 	Ran func(script string, messages int, took time.Duration)
+	// Login returns user and password of now for each connection: a password may have been rotated since the start. Nil:
+	// those of the URL.
+	Login func() (user, password string)
 	// Handshake gets the result of each handshake of TLS with a server, or the error with which no connection came about.
 	// Handshake must not block. May be nil.
 	Handshake Handshakes
@@ -130,10 +133,10 @@ func New(ctx context.Context, config Config) (*Store, error) {
 		faults: loglimit.New(loglimit.Interval),
 	}
 	s.sweeper.cursors = map[string]*cursor{}
-	s.intake, s.loops = connect(where, config.Handshake), connect(where, config.Handshake)
+	s.intake, s.loops = connect(where, config), connect(where, config)
 	probing := where
 	probing.PoolSize = 1
-	s.probe = connect(probing, config.Handshake)
+	s.probe = connect(probing, config)
 	if err := s.prepare(ctx, where); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}

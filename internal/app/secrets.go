@@ -1,0 +1,70 @@
+package app
+
+import (
+	"strings"
+
+	"github.com/msghandler/msghandler/internal/config"
+	"github.com/msghandler/msghandler/internal/ground/address"
+	"github.com/msghandler/msghandler/internal/ground/files"
+)
+
+// present returns the value of a key as its file has it now, and the value of the start where the key has no file. The
+// file is looked at for each connection, so a rotated password needs no restart. While the file cannot be read or
+// check refuses its value, the value before stays in use.
+func (a *App) present(key, atStart string, check func(value string) error) func() string {
+	path := a.settings.SecretFile(key)
+	if path == "" {
+		return func() string { return atStart }
+	}
+	watched, err := files.Watch(files.Source[string, string]{
+		Read: func() (string, error) { return config.ReadSecret(path) },
+		Make: func(value string) (string, error) { return value, check(value) },
+		Reloaded: func() {
+			a.logger.Info("a file with a secret has changed: new connections use the new value", "key", key+"_file")
+		},
+		Failed: func(err error) {
+			a.logger.Warn("a changed file with a secret is unusable; the value read before stays in use; correct the file",
+				"key", key+"_file", "cause", err)
+		},
+	})
+	if err != nil { // changed since the configuration was read
+		return func() string { return atStart }
+	}
+	return watched.Current
+}
+
+// redisLogin returns user and password for the next connection to Redis.
+func (a *App) redisLogin() func() (user, password string) {
+	url := a.present("redis.url", a.settings.Redis.URL, func(value string) error {
+		_, err := address.ParseRedis(value)
+		return err
+	})
+	return func() (user, password string) {
+		where, _ := address.ParseRedis(url()) // checked
+		return where.User, where.Password
+	}
+}
+
+// brokerURL returns the URL for the next connection to a broker; the empty name is the default broker.
+func (a *App) brokerURL(name, atStart string) func() string {
+	url := a.present(keyOfBroker(name), atStart, checkBrokerURL)
+	return func() string { return strings.ReplaceAll(url(), " ", "") }
+}
+
+// checkBrokerURL refuses what is no URL of a broker, and quotes nothing of the URL.
+func checkBrokerURL(value string) (err error) {
+	scheme, _, _ := strings.Cut(strings.TrimSpace(value), "://")
+	switch scheme {
+	case "kafka":
+		_, err = address.ParseKafka(value)
+	case "nats", "tls":
+		_, err = address.ParseNATS(value)
+	default:
+		for url := range strings.SplitSeq(value, ",") {
+			if _, err = address.ParseAMQP(strings.TrimSpace(url)); err != nil {
+				return err
+			}
+		}
+	}
+	return err
+}
