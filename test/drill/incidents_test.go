@@ -127,6 +127,7 @@ var incidents = []incident{
 		name: "outbox locked", breaks: (*world).lockOutbox, goesOn: (*world).order,
 		console: cause.OutboxLocked.Remedy, finding: "outbox-locked",
 		alerts: []string{"MsghandlerOutboxDown"}, cause: "outbox-locked", runbook: "MsghandlerOutboxDown",
+		soon: lockSoon, patience: patience,
 		words: func(w *world) []string { return []string{"URL", w.outbox.URL()} },
 	},
 	{
