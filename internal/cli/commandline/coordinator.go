@@ -2,9 +2,7 @@ package commandline
 
 import (
 	"cmp"
-	"crypto/tls"
-	"crypto/x509"
-	"encoding/pem"
+	"log/slog"
 	"net"
 	"os"
 	"strings"
@@ -126,7 +124,8 @@ func (c *tlsChoice) trust(shown config.Certificates) (hint string) {
 	if shown.CA == "" || c.files.Cert != "" || c.files.Key != "" {
 		return ""
 	}
-	if _, err := tls.LoadX509KeyPair(shown.Cert, shown.Key); err == nil {
+	own := certs.Files{Cert: shown.Cert, Key: shown.Key}
+	if _, err := certs.Open(own, slog.New(slog.DiscardHandler)); err == nil {
 		c.files.Cert, c.files.Key = shown.Cert, shown.Key
 	}
 	return ""
@@ -138,18 +137,14 @@ func nameIn(file string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	block, _ := pem.Decode(content)
-	if block == nil {
-		return "", os.ErrInvalid
-	}
-	shown, err := x509.ParseCertificate(block.Bytes)
+	all := certs.Parse(content)
 	switch {
-	case err != nil:
-		return "", err
-	case len(shown.DNSNames) > 0:
-		return strings.Replace(shown.DNSNames[0], "*", "coordinator", 1), nil
-	case len(shown.IPAddresses) > 0:
-		return shown.IPAddresses[0].String(), nil
+	case len(all) == 0:
+		return "", os.ErrInvalid
+	case len(all[0].DNSNames) > 0:
+		return strings.Replace(all[0].DNSNames[0], "*", "coordinator", 1), nil
+	case len(all[0].IPAddresses) > 0:
+		return all[0].IPAddresses[0].String(), nil
 	}
 	return "", nil
 }
