@@ -72,8 +72,7 @@ func (k Key) last() string { return k.Name[strings.LastIndexByte(k.Name, '.')+1:
 
 // InFile is the key of a file with the value of a secret.
 func (k Key) InFile() Key {
-	k.Meaning = "File with the value of " + k.Name + ", instead of " + k.Name + ". The file is read at the start; a " +
-		"newline at its end does not count."
+	k.Meaning = "File with the value of " + k.Name + ", instead of " + k.Name + ". A newline at its end does not count."
 	k.Name += fileSuffix
 	k.Secret, k.inFile, k.Default = false, true, ""
 	return k
