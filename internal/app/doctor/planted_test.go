@@ -337,7 +337,8 @@ func (s *site) wantRemedy(name, text string) {
 
 // named are the ways in which the sources name a finding. The store's findings get the prefix redis- later.
 var named = regexp.MustCompile(`(?s)(?:warn|trouble|note|add)\(\s*(?:\w+(?:\(\w+\))?,\s*)?"([a-z]+(?:-[a-z]+)+)"|` +
-	`Name: +"([a-z]+(?:-[a-z]+)+)"|(?:f\.add\(|misfit{\s*)"([a-z-]+)", (?:Refuse|Warning|Note|fmt)`)
+	`Name: +"([a-z]+(?:-[a-z]+)+)"|(?:f\.add\(|misfit{\s*)"([a-z-]+)", (?:Refuse|Warning|Note|fmt)|` +
+	`(?:noteLife\(|uncleanEnd = )"([a-z-]+)"`)
 
 func TestEachFindingIsExplained(t *testing.T) {
 	t.Parallel()
@@ -384,7 +385,7 @@ func findingsOfTheSources(t *testing.T) map[string]bool {
 			source, err := os.ReadFile(path)
 			must.Succeed(t, err)
 			for _, found := range named.FindAllStringSubmatch(string(source), -1) {
-				name := cmp.Or(found[1], found[2], found[3])
+				name := cmp.Or(found[1], found[2], found[3], found[4])
 				names[prefix+strings.TrimPrefix(name, prefix)] = true
 			}
 		}
