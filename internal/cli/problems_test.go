@@ -28,7 +28,8 @@ func TestProblemsHaveStartEndAndPlace(t *testing.T) {
 		},
 	}
 	got := run(nil, "problems", "--since=9h", "--until=2h", "--limit=7", "--server="+c.addr)
-	got.want(t, 0, "lasts for 1h0m0s, growing from 3   WARNING", "")
+	got.want(t, 0, "lasts for 1h0m", "") // and some seconds, on a slow machine
+	got.want(t, 0, "s, growing from 3   WARNING", "")
 	got.want(t, 0, "letters-waiting       7 letters (c1, c2)\n", "")
 	got.want(t, 0, "2026-11-29 02:10:00   -                                  -          coordinator-started   ", "")
 	got.want(t, 0,
