@@ -20,11 +20,16 @@ type store struct {
 	own      peers.Text
 	findEnds bool
 	err      error
+	// full is why the record takes nothing, though reports are taken.
+	full error
 	// recorded is the record of ended problems, the oldest first.
 	recorded []peers.Recorded
 }
 
 func (s *store) RecordEnded(_ context.Context, texts []string) error {
+	if s.full != nil {
+		return s.full
+	}
 	for _, text := range texts {
 		s.recorded = append(s.recorded, peers.Recorded{At: time.Now(), Text: text})
 	}

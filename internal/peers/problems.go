@@ -2,8 +2,11 @@ package peers
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
 // ownProblems are the problems for the report: others find the derived ones themselves.
@@ -79,7 +82,8 @@ func (p *Peers) ownOnes(all []Problem) []Problem {
 	return all
 }
 
-// recordEnded writes the ended problems into the record. After an error the next exchange repeats the write.
+// recordEnded writes the ended problems into the record. After an error the next exchange repeats the write. A full store
+// takes reports and no record: the exchange has succeeded, and the record waits for room.
 func (p *Peers) recordEnded(ctx context.Context, store Store, now time.Time) error {
 	all := p.tracker.takeEnded()
 	if len(all) == 0 {
@@ -98,6 +102,9 @@ func (p *Peers) recordEnded(ctx context.Context, store Store, now time.Time) err
 	err := store.RecordEnded(ctx, texts)
 	if err != nil {
 		p.tracker.note(all...)
+	}
+	if errors.Is(err, halfmsg.ErrFull) {
+		return nil
 	}
 	return err
 }

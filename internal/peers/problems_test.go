@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/peers"
 	"github.com/msghandler/msghandler/internal/peerstats"
 	"github.com/msghandler/msghandler/test/must"
@@ -120,6 +121,27 @@ func TestEndsAreWrittenAfterAnOutage(t *testing.T) {
 		own.passes(t, s, 2)
 		if got := told(history(t, own, s), start); got != "rabbitmq-away 0-5 0>0 [own]" || len(s.recorded) != 1 {
 			t.Errorf("ended are %s", got)
+		}
+	})
+}
+
+// A full Redis takes reports: the exchange goes on, and the record waits for room.
+func TestFullStoreDelaysRecordOnly(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		start, own, s := time.Now(), newTroubled("own"), &store{full: fmt.Errorf("%w: OOM", halfmsg.ErrFull)}
+		own.problems = []peers.Problem{brokerAway}
+		own.passes(t, s, 1)
+		own.problems = nil
+		own.passes(t, s, 10)
+		if got := told(history(t, own, s), start); got != "rabbitmq-away 0-5 0>0 [own]" || len(s.recorded) != 0 {
+			t.Errorf("of a full store %s are told, and %v recorded", got, s.recorded)
+		}
+		must.Succeed(t, own.Leave(t.Context(), s))
+		s.full = nil
+		own.passes(t, s, 2)
+		if got := told(history(t, own, s), start); got != "rabbitmq-away 0-5 0>0 [own]" || len(s.recorded) != 1 {
+			t.Errorf("after the store has room: %s", got)
 		}
 	})
 }
