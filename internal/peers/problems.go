@@ -14,13 +14,11 @@ func (p *Peers) ownProblems() []Problem {
 	return slices.DeleteFunc(p.tracker.present(), func(own Problem) bool { return own.Derived })
 }
 
-// reported are the problems of the coordinators that run or have stopped lately. A problem of this coordinator may have
-// begun there.
-func (p *Peers) reported() (all []Problem) {
-	started := p.self().StartedAt
+// reported are the problems in the reports of the others. A problem of this coordinator may have begun there.
+func (p *Peers) reported() (all []sighting) {
 	for _, r := range p.others.Load().reports {
-		if started.Sub(r.SeenAt) < sameWithin {
-			all = append(all, r.Problems...)
+		for _, problem := range r.Problems {
+			all = append(all, sighting{problem, r.SeenAt})
 		}
 	}
 	return all

@@ -226,6 +226,26 @@ func TestTimelineJoinsOneCause(t *testing.T) {
 	}
 }
 
+// The last report of an ended coordinator is kept for an hour. Its problem is no part of a later one.
+func TestLaterProblemHasOwnBeginning(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		start, own, other, s, theirs := time.Now(), newTroubled("own"), newTroubled("other"), &store{}, &store{}
+		other.problems = []peers.Problem{brokerAway}
+		other.passes(t, theirs, 1)
+		time.Sleep(10 * time.Minute)
+		e := entryOf(theirs, "other", start)
+		e.Ended = true
+		s.others = []peers.Entry{e}
+		own.passes(t, s, 1)
+		own.problems = []peers.Problem{brokerAway}
+		own.passes(t, s, 3)
+		if got := told(own.Problems(own.problems, time.Now()), start); got != "rabbitmq-away 610-lasts 0>0 [own]" {
+			t.Errorf("present are %s", got)
+		}
+	})
+}
+
 // The next process at a place goes on with the problem of the stopped one.
 func TestProblemsOutliveRestarts(t *testing.T) {
 	t.Parallel()

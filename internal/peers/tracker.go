@@ -30,9 +30,15 @@ type tracked struct {
 	goneAt time.Time
 }
 
+// sighting is a problem of another coordinator, and when that coordinator last reported.
+type sighting struct {
+	Problem
+	reportedAt time.Time
+}
+
 // look compares the present problems with the earlier ones. reported are the problems of other coordinators: a problem
-// began when the first coordinator had it.
-func (t *tracker) look(now time.Time, present, reported []Problem) {
+// began when the first coordinator had it. A report from long before a problem tells of an earlier problem.
+func (t *tracker) look(now time.Time, present []Problem, reported []sighting) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.open == nil {
@@ -53,7 +59,8 @@ func (t *tracker) look(now time.Time, present, reported []Problem) {
 		}
 	}
 	for _, r := range reported {
-		if p := t.open[r.key()]; p != nil && r.Since.Before(p.Since) {
+		p := t.open[r.key()]
+		if p != nil && r.Since.Before(p.Since) && p.Since.Sub(r.reportedAt) < sameWithin {
 			p.Since, p.First = r.Since, r.First
 		}
 	}
