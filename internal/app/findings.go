@@ -127,7 +127,7 @@ func (f *findings) refusals(all []peerstats.Refusal) {
 				clock(r.FirstAt), clock(r.LastAt), r.Reason, r.Cause),
 			"nothing of them is stored, and a business that waits for its half message does not run",
 			refusalRemedies[r.Reason])
-		p.Since, p.Until, p.Count = r.FirstAt, r.LastAt, r.Count
+		p.Subject, p.Since, p.Until, p.Count = r.Producer, r.FirstAt, r.LastAt, r.Count
 	}
 }
 
@@ -144,7 +144,7 @@ func (f *findings) splits(all []peerstats.Refusal) (others []peerstats.Refusal) 
 			"two databases are in use under one name; messages of a store that does not answer stay PENDING",
 			"stop the process with the other database, or give it another name; if the database was replaced, give the new "+
 				"one the identity of the old one")
-		p.Since, p.Until, p.Count = r.FirstAt, r.LastAt, r.Count
+		p.Subject, p.Since, p.Until, p.Count = r.Producer, r.FirstAt, r.LastAt, r.Count
 	}
 	return others
 }
@@ -195,10 +195,11 @@ func (f *findings) queues(settings config.Events, queues *queueDepths) {
 	}
 	for _, queue := range settings.Queues {
 		if n := queues.depths[queue]; n >= settings.QueueMessages {
-			f.add(warning, "queue-long", fmt.Sprintf("messages in queue %s: %d, and events.queue_messages is %d",
+			p := f.add(warning, "queue-long", fmt.Sprintf("messages in queue %s: %d, and events.queue_messages is %d",
 				queue, n, settings.QueueMessages),
 				"its consumers are slower than its producers, or gone",
-				"rabbitmqctl list_queues name messages consumers; start consumers").Count = int64(n)
+				"rabbitmqctl list_queues name messages consumers; start consumers")
+			p.Subject, p.Count = queue, int64(n)
 		}
 	}
 	for _, queue := range slices.Concat(settings.DeadLetterQueues, settings.Queues) {

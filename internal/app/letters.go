@@ -93,10 +93,11 @@ func (f *findings) letters(states []*adminv1.DeadLetterQueue, reported []string)
 		if q.GetCount().GetValue() == 0 {
 			continue
 		}
-		f.add(warning, "letters-waiting", fmt.Sprintf("dead letters of %s (queue %s, broker %s): %s%d", q.GetName(),
+		p := f.add(warning, "letters-waiting", fmt.Sprintf("dead letters of %s (queue %s, broker %s): %s%d", q.GetName(),
 			q.GetQueue(), on, map[bool]string{true: "at most "}[q.GetCountAtMost()], q.GetCount().GetValue()),
 			"their consumers gave up, and their effects are missing",
 			"look at the page Dead letters of the console for the causes; fix the consumer, then replay; "+
-				"see docs/howto/dead-letters.md").Count = q.GetCount().GetValue()
+				"see docs/howto/dead-letters.md")
+		p.Subject, p.Count = q.GetName(), q.GetCount().GetValue()
 	}
 }

@@ -99,9 +99,10 @@ func (f *findings) unworked(u *unworked) {
 			Count = counts[broker]
 	}
 	for _, r := range u.unrelayed() {
-		f.add(trouble, "outbox-unrelayed", fmt.Sprintf("waiting rows of producer %.100q in the table of outbox.%s: %d, "+
-			"and no outbox of the configuration relays them", r.Producer, r.Database, r.Rows),
+		p := f.add(trouble, "outbox-unrelayed", fmt.Sprintf("waiting rows of producer %.100q in the table of outbox.%s: "+
+			"%d, and no outbox of the configuration relays them", r.Producer, r.Database, r.Rows),
 			"they are committed, and wait until a relay has their producer",
-			"name the producer in an outbox of its own with the same dsn; see outbox-producer of the doctor").Count = r.Rows
+			"name the producer in an outbox of its own with the same dsn; see outbox-producer of the doctor")
+		p.Subject, p.Count = r.Database+" "+r.Producer, r.Rows
 	}
 }

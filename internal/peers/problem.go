@@ -47,6 +47,8 @@ type Problem struct {
 	// 0: the problem has no figure.
 	Count int64 `json:"count,omitempty"`
 	First int64 `json:"first,omitempty"`
+	// Subject is what the figure is about, such as a queue, where one cause may have several.
+	Subject string `json:"-"`
 	// Coordinators are the instances with the problem.
 	Coordinators []string `json:"coordinators,omitempty"`
 	// Derived says that every coordinator finds the problem without a report.

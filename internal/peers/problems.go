@@ -48,14 +48,28 @@ func (p *Peers) Problems(own []Problem, now time.Time) []Problem {
 	for i := range all {
 		p.tracker.date(&all[i], now)
 	}
+	return p.joinOthers(all, now)
+}
+
+// joinOthers adds the problems of the other coordinators to all own ones. A coordinator reports the sum of the
+// figures of a cause, so the figures of others change no own figure.
+func (p *Peers) joinOthers(all []Problem, now time.Time) []Problem {
+	own := len(all)
 	for _, other := range p.othersProblems(now) {
-		same := slices.IndexFunc(all, func(known Problem) bool { return known.key() == other.key() })
-		if same < 0 {
+		known := false
+		for i := range all {
+			if same := &all[i]; same.key() == other.key() {
+				first := same.First
+				if same.join(other); i < own {
+					same.First = first
+				}
+				known = true
+			}
+		}
+		if !known {
 			other.Coordinators = slices.Clone(other.Coordinators)
 			all = append(all, other)
-			continue
 		}
-		all[same].join(other)
 	}
 	slices.SortStableFunc(all, worstFirst)
 	return all
@@ -114,7 +128,7 @@ func (p *Peers) History(ctx context.Context, store Store, since, until time.Time
 	if err != nil {
 		return nil, err
 	}
-	all := append(p.Problems(p.tracker.present(), time.Now()), p.tracker.waiting()...)
+	all := append(p.joinOthers(p.tracker.present(), time.Now()), p.tracker.waiting()...)
 	for _, entry := range entries {
 		// Another version wrote an unreadable entry.
 		if ended, err := entry.read(); err == nil {

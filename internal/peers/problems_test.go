@@ -103,6 +103,38 @@ func TestEndedProblemsAreRecordedOnce(t *testing.T) {
 	})
 }
 
+// Two queues have one cause. Each has its own past, and the record has their sum.
+func TestFiguresOfOneCauseStayApart(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		start, own, other, s, theirs := time.Now(), newTroubled("own"), newTroubled("other"), &store{}, &store{}
+		of := func(queue string, n int64) peers.Problem {
+			p := letters(n)
+			p.Subject = queue
+			return p
+		}
+		other.problems = []peers.Problem{of("a", 3), of("b", 5)}
+		other.passes(t, theirs, 1)
+		s.others = []peers.Entry{entryOf(theirs, "other", start)}
+		own.problems = []peers.Problem{of("a", 3), of("b", 5)}
+		own.passes(t, s, 2)
+		own.problems = []peers.Problem{of("a", 3), of("b", 6)}
+		own.passes(t, s, 1)
+		if got := told(own.Problems(own.problems, time.Now()), start); got !=
+			"letters-waiting 0-lasts 3>3 [own other]; letters-waiting 0-lasts 5>6 [own other]" {
+			t.Errorf("present are %s", got)
+		}
+		if got := told(history(t, own, s), start); got != "letters-waiting 0-lasts 8>9 [own other]" {
+			t.Errorf("listed are %s", got)
+		}
+		own.problems = []peers.Problem{of("b", 6)}
+		own.passes(t, s, 1)
+		if got := told(own.Problems(own.problems, time.Now()), start); got != "letters-waiting 0-lasts 5>6 [own other]" {
+			t.Errorf("of the other queue %s", got)
+		}
+	})
+}
+
 func TestEndsAreWrittenAfterAnOutage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -26,6 +26,8 @@ type tracker struct {
 // tracked is a problem in the memory of the tracker.
 type tracked struct {
 	Problem
+	// firsts are the first figures of the subjects.
+	firsts map[string]int64
 	// goneAt is when a look found the problem gone; zero while the problem is there.
 	goneAt time.Time
 }
@@ -49,6 +51,7 @@ func (t *tracker) look(now time.Time, present []Problem, reported []sighting) {
 		there[p.key()] = true
 		t.begin(now, p)
 	}
+	t.figure(present)
 	for key, p := range t.open {
 		switch {
 		case there[key]:
@@ -62,7 +65,30 @@ func (t *tracker) look(now time.Time, present []Problem, reported []sighting) {
 		p := t.open[r.key()]
 		if p != nil && r.Since.Before(p.Since) && p.Since.Sub(r.reportedAt) < sameWithin {
 			p.Since, p.First = r.Since, r.First
+			if len(p.firsts) == 1 { // of several, the other coordinator reports the sum
+				for subject := range p.firsts {
+					p.firsts[subject] = r.First
+				}
+			}
 		}
+	}
+}
+
+// figure keeps the first figure of each present subject.
+func (t *tracker) figure(present []Problem) {
+	firsts := map[causeKey]map[string]int64{}
+	for _, p := range present {
+		if firsts[p.key()] == nil {
+			firsts[p.key()] = map[string]int64{}
+		}
+		first, known := t.open[p.key()].firsts[p.Subject]
+		if !known {
+			first = p.Count
+		}
+		firsts[p.key()][p.Subject] = first
+	}
+	for key, of := range firsts {
+		t.open[key].firsts = of
 	}
 }
 
@@ -168,15 +194,19 @@ func (t *tracker) present() (all []Problem) {
 	return all
 }
 
-// date adds since when the problem lasts, and its first figure.
+// date adds since when the problem lasts, and the first figure of its subject.
 func (t *tracker) date(p *Problem, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	p.First = p.Count
 	if known := t.open[p.key()]; known != nil {
-		p.Since, p.First = known.Since, known.First
+		p.Since = known.Since
+		if first, there := known.firsts[p.Subject]; there {
+			p.First = first
+		}
 		return
 	}
-	if p.First = p.Count; p.Since.IsZero() {
+	if p.Since.IsZero() {
 		p.Since = now
 	}
 }
