@@ -80,6 +80,9 @@ func (a *App) reportEnds(unreported []peers.End) {
 		"last_seen", last.LastSeenAt.UTC().Format(time.RFC3339),
 		"recent_ends", len(a.peers.Ends(endsLately, time.Now())), "remedy", endsRemedy)
 	for _, end := range unreported {
+		if end.InLoop {
+			continue // another finding tells of the loop
+		}
 		a.peers.NoteOf(end.Instance, peers.Problem{
 			Name: uncleanEnd, Severity: warning, Since: end.LastSeenAt, Until: end.LastSeenAt,
 			What: "coordinator " + end.Instance + " ended without a clean stop", Why: endsWhy, Remedy: endsRemedy,

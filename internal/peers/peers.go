@@ -51,6 +51,8 @@ type Store interface {
 type End struct {
 	Instance   string
 	LastSeenAt time.Time
+	// InLoop says that the coordinator was one of many in a restart loop, which the record of problems leaves out.
+	InLoop bool
 }
 
 // Config is what Peers needs.
@@ -124,10 +126,11 @@ func (p *Peers) Exchange(ctx context.Context, store Store) error {
 func (p *Peers) learn(entries []Entry, now time.Time) {
 	var found others
 	var unreported []End
+	var last []Report // of the unreported ends
 	for i := range entries {
 		e := &entries[i]
 		if e.Ended {
-			found.ends = append(found.ends, End{e.Instance, now.Add(-e.Unseen)})
+			found.ends = append(found.ends, End{Instance: e.Instance, LastSeenAt: now.Add(-e.Unseen)})
 		}
 		// A report that cannot be read comes from another version: what it says is unknown, and counts nowhere.
 		r, err := e.read(now)
@@ -135,11 +138,16 @@ func (p *Peers) learn(entries []Entry, now time.Time) {
 			found.reports = append(found.reports, r)
 		}
 		if e.Unreported {
-			unreported = append(unreported, End{e.Instance, now.Add(-e.Unseen)})
-			p.endProblems(r.Problems, now.Add(-e.Unseen))
+			unreported, last = append(unreported, End{Instance: e.Instance, LastSeenAt: now.Add(-e.Unseen)}), append(last, r)
 		}
 	}
 	p.others.Store(&found)
+	for i := range last {
+		end := &unreported[i]
+		if end.InLoop = p.inLoop(last[i].Coordinator, now); !end.InLoop {
+			p.endProblems(last[i].Problems, end.LastSeenAt)
+		}
+	}
 	if len(unreported) > 0 && p.config.Ended != nil {
 		p.config.Ended(unreported)
 	}

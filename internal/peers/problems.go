@@ -98,6 +98,10 @@ func (p *Peers) ownOnes(all []Problem) []Problem {
 // takes reports and no record: the exchange has succeeded, and the record waits for room.
 func (p *Peers) recordEnded(ctx context.Context, store Store, now time.Time) error {
 	all := p.tracker.takeEnded()
+	isEvent := func(one Problem) bool { return one.Severity == Event }
+	if slices.ContainsFunc(all, isEvent) && p.inLoop(p.self(), now) {
+		all = slices.DeleteFunc(all, isEvent)
+	}
 	if len(all) == 0 {
 		return nil
 	}
@@ -119,6 +123,16 @@ func (p *Peers) recordEnded(ctx context.Context, store Store, now time.Time) err
 		return nil
 	}
 	return err
+}
+
+// inLoop says whether a coordinator is one of many in a restart loop. The first one of each loopWithin is not: a loop that
+// lasts must not push everything else out of the record of problems.
+func (p *Peers) inLoop(c Coordinator, now time.Time) bool {
+	all := p.Coordinators(now)
+	return slices.Contains(SurveyOf(all, now).Looping, c.Place) && slices.ContainsFunc(all, func(first Coordinator) bool {
+		return first.Place == c.Place && first.StartedAt.Before(c.StartedAt) &&
+			first.StartedAt.Truncate(loopWithin).Equal(c.StartedAt.Truncate(loopWithin))
+	})
 }
 
 // History lists the problems that lasted at or after since and began before until, the latest first: the present ones

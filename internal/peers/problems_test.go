@@ -20,6 +20,8 @@ import (
 type troubled struct {
 	*peers.Peers
 	problems []peers.Problem
+	// ends are those that the coordinator has to report.
+	ends []peers.End
 }
 
 func newTroubled(instance string) *troubled {
@@ -33,6 +35,7 @@ func newTroubled(instance string) *troubled {
 		Counts:    func(time.Time) peerstats.Report { return peerstats.Report{} },
 		Problems:  func(context.Context, time.Time) []peers.Problem { return slices.Clone(t.problems) },
 		Attending: func() []string { return nil },
+		Ended:     func(all []peers.End) { t.ends = append(t.ends, all...) },
 	})
 	return t
 }
@@ -274,6 +277,39 @@ func TestLaterProblemHasOwnBeginning(t *testing.T) {
 		own.passes(t, s, 3)
 		if got := told(own.Problems(own.problems, time.Now()), start); got != "rabbitmq-away 610-lasts 0>0 [own]" {
 			t.Errorf("present are %s", got)
+		}
+	})
+}
+
+// Each process of a crash loop starts, and ends with its problems. The record has the first of them in ten minutes.
+func TestRestartLoopDoesNotFillRecord(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(5 * time.Minute) // the clock of the test begins with ten minutes
+		own, s := newTroubled("place"), &store{}
+		for i := range 4 {
+			seen := time.Duration(i)*time.Minute + time.Second
+			e := entry(t, peers.Report{
+				Coordinator: peers.Coordinator{
+					Instance: fmt.Sprint("loop", i), Place: "place", StartedAt: time.Now().Add(-seen - 50*time.Second),
+				},
+				Problems: []peers.Problem{{Name: "rabbitmq-away", Severity: peers.Trouble, Since: time.Now()}},
+			}, seen)
+			e.Ended, e.Unreported = true, true
+			s.others = append(s.others, e)
+		}
+		own.Note(peers.Problem{Name: "coordinator-started", Since: time.Now(), Until: time.Now()})
+		own.passes(t, s, 1)
+		if len(s.recorded) != 1 || !strings.Contains(s.recorded[0].Text, "loop3") {
+			t.Errorf("the record has %v", s.recorded)
+		}
+		for _, end := range own.ends {
+			if end.InLoop != (end.Instance != "loop3") {
+				t.Errorf("the end of %s is in the loop: %t", end.Instance, end.InLoop)
+			}
+		}
+		if len(own.ends) != 4 {
+			t.Errorf("reported are %v", own.ends)
 		}
 	})
 }
