@@ -94,7 +94,13 @@ func (r *rig) get(t *testing.T, path string) (int, string) {
 // Alerts name the findings that the console and the doctor name.
 func TestMetricsNameFindings(t *testing.T) {
 	r := start(t, func(c *console.Config) {
-		c.Findings = func() []*adminv1.Finding { return []*adminv1.Finding{{Name: "config-refused"}} }
+		c.Instance = "c1"
+		c.Findings = func() []*adminv1.Finding {
+			return []*adminv1.Finding{
+				{Name: "config-refused", Coordinators: []string{"c2", "c1"}}, {Name: "coordinators-versions"},
+				{Name: "redis-full", Coordinators: []string{"c2"}},
+			}
+		}
 		c.Slow = func() map[string][]string { return map[string][]string{"producer-runaway": {"stock"}} }
 		c.Checks[0].Part, c.Checks[1].Part = cause.Redis, cause.Part{System: "rabbitmq"}
 	})
@@ -103,13 +109,17 @@ func TestMetricsNameFindings(t *testing.T) {
 	r.degraded.Store(failure{errors.New("connection refused")})
 	_, text := r.get(t, "/metrics")
 	for _, want := range []string{
-		`{finding="config-refused",subject=""} 1`, `{finding="rabbitmq-away",subject="rabbitmq"} 1`,
+		`{finding="config-refused",subject=""} 1`, `{finding="coordinators-versions",subject=""} 1`,
+		`{finding="rabbitmq-away",subject="rabbitmq"} 1`,
 		`{finding="producer-away",subject="orders"} 1`, `{finding="refused-no-route",subject="shop"} 1`,
 		`{finding="producer-runaway",subject="stock"} 1`,
 	} {
 		if !strings.Contains(text, "msghandler_problem"+want) {
 			t.Errorf("/metrics lacks %s", want)
 		}
+	}
+	if strings.Contains(text, `finding="redis-full"`) {
+		t.Error("the problem of another coordinator is exported")
 	}
 	if strings.Contains(text, `subject="redis"`) {
 		t.Error("a check that holds is a problem")

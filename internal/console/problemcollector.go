@@ -3,6 +3,7 @@ package console
 import (
 	"cmp"
 	"context"
+	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -41,7 +42,11 @@ func (p problemCollector) current(ctx context.Context) map[labelledProblem]bool 
 	}
 	if p.console.config.Findings != nil {
 		for _, f := range p.console.config.Findings() {
-			all[labelledProblem{f.GetName(), ""}] = true
+			// What other coordinators alone see is in their metrics.
+			where := f.GetCoordinators()
+			if len(where) == 0 || slices.Contains(where, p.console.config.Instance) {
+				all[labelledProblem{f.GetName(), ""}] = true
+			}
 		}
 	}
 	if p.console.config.Slow != nil {
