@@ -1,6 +1,7 @@
 package console
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"os"
@@ -226,6 +227,38 @@ func TestPendingByProducerIsBounded(t *testing.T) {
 	got := bounded(counts)
 	if len(got) != peerstats.MaxNamed+1 || got["producer-149"] != 150 || got[peerstats.Other] != 50*51/2 {
 		t.Errorf("%d producers, the largest with %d, and %d of others", len(got), got["producer-149"], got[peerstats.Other])
+	}
+}
+
+// A producer whose messages are counted as those of others has some: it is not told to have none.
+func TestPendingAmongOthersIsNotZero(t *testing.T) {
+	counts := map[string]int64{}
+	for n := range int64(peerstats.MaxNamed + 1) {
+		counts[fmt.Sprint("producer-", n)] = n + 1
+	}
+	peers := peerstats.New()
+	for _, producer := range []string{"producer-0", "producer-100", "idle"} {
+		peers.Confirmed(producer, 1, nil, 0, nil)
+	}
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(newStats(func(context.Context) ([]halfmsg.Stat, error) {
+		return []halfmsg.Stat{{State: halfmsg.Pending, Producers: counts}}, nil
+	}, peers, time.Minute))
+	families, err := registry.Gather()
+	must.Succeed(t, err)
+	got := map[string]float64{}
+	for _, family := range families {
+		if family.GetName() != "msghandler_pending_messages" {
+			continue
+		}
+		for _, m := range family.GetMetric() {
+			got[m.GetLabel()[0].GetValue()] = m.GetGauge().GetValue()
+		}
+	}
+	idle, isIdle := got["idle"]
+	_, isZero := got["producer-0"]
+	if !isIdle || idle != 0 || isZero || got["producer-100"] != peerstats.MaxNamed+1 || got[peerstats.Other] != 1 {
+		t.Errorf("told are %v", got)
 	}
 }
 

@@ -101,10 +101,12 @@ func (s *stats) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-func (s *stats) collectPending(ch chan<- prometheus.Metric, counts map[string]int64) {
-	counts = bounded(counts)
+// collectPending tells the counts, and 0 of producers of this coordinator without pending messages. Those that are among
+// the others have some.
+func (s *stats) collectPending(ch chan<- prometheus.Metric, all map[string]int64) {
+	counts := bounded(all)
 	for _, p := range s.peers.Producers() {
-		if _, counted := counts[p.Name]; !counted {
+		if all[p.Name] == 0 && counts[p.Name] == 0 {
 			ch <- prometheus.MustNewConstMetric(pendingDesc, prometheus.GaugeValue, 0, p.Name)
 		}
 	}
