@@ -3,7 +3,6 @@ package redis
 import (
 	"context"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -54,17 +53,27 @@ func (s *Store) ShareReport(ctx context.Context, own peers.Text, findEnds bool) 
 	return entries, nil
 }
 
-// RecordEnded implements peers.Store. Errors are the store's; after an error some texts may be in the record.
+// RecordEnded implements peers.Store. Errors are the store's; after an error some texts may be in the record. Redis's
+// clock decides what is old: the record must survive a coordinator with a wrong clock.
 func (s *Store) RecordEnded(ctx context.Context, texts []string) error {
 	key := problemsKey(s.config.Prefix)
-	_, err := s.loops.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+	added, err := s.loops.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 		addTexts(ctx, pipe, key, texts, peers.MaxEnded)
-		oldest := time.Now().Add(-peers.EndedMemory).UnixMilli()
-		pipe.XTrimMinIDApprox(ctx, key, strconv.FormatInt(oldest, 10), 0)
 		pipe.PExpire(ctx, key, peers.EndedMemory)
 		return nil
 	})
-	return translate(err)
+	if err != nil {
+		return translate(err)
+	}
+	for _, one := range added {
+		if id, is := one.(*redis.StringCmd); is {
+			oldest := msOf(id.Val()) - peers.EndedMemory.Milliseconds()
+			// The next record trims what this one could not.
+			_ = s.loops.XTrimMinIDApprox(ctx, key, strconv.FormatInt(oldest, 10), 0).Err()
+			break
+		}
+	}
+	return nil
 }
 
 // ReadEnded implements peers.Store. Errors are the store's.
@@ -77,9 +86,7 @@ func (s *Store) ReadEnded(ctx context.Context, since time.Time) ([]peers.Recorde
 	}
 	entries := make([]peers.Recorded, len(read))
 	for i, m := range read {
-		at, _, _ := strings.Cut(m.ID, "-")
-		ms, _ := strconv.ParseInt(at, 10, 64)
-		entries[i].At = time.UnixMilli(ms)
+		entries[i].At = time.UnixMilli(msOf(m.ID))
 		entries[i].Text, _ = m.Values[auditText].(string)
 	}
 	return entries, nil
