@@ -20,6 +20,8 @@ import (
 type troubled struct {
 	*peers.Peers
 	problems []peers.Problem
+	// checking is how long the checks take.
+	checking time.Duration
 	// ends are those that the coordinator has to report.
 	ends []peers.End
 }
@@ -31,9 +33,12 @@ func newTroubled(instance string) *troubled {
 		Self: func(now time.Time) peers.Coordinator {
 			return peers.Coordinator{Instance: instance, Place: instance, StartedAt: started, SeenAt: now}
 		},
-		Refusals:  func() []peerstats.Refusal { return nil },
-		Counts:    func(time.Time) peerstats.Report { return peerstats.Report{} },
-		Problems:  func(context.Context, time.Time) []peers.Problem { return slices.Clone(t.problems) },
+		Refusals: func() []peerstats.Refusal { return nil },
+		Counts:   func(time.Time) peerstats.Report { return peerstats.Report{} },
+		Problems: func(context.Context, time.Time) []peers.Problem {
+			time.Sleep(t.checking)
+			return slices.Clone(t.problems)
+		},
 		Attending: func() []string { return nil },
 		Ended:     func(all []peers.End) { t.ends = append(t.ends, all...) },
 	})
@@ -259,6 +264,21 @@ func TestTimelineJoinsOneCause(t *testing.T) {
 		"coordinator-started 31-31 0>0 [a2]; rabbitmq-away 0-50 0>0 [a b a2]"; got != want {
 		t.Errorf("the timeline is %s, want %s", got, want)
 	}
+}
+
+// Checks of Redis and of brokers may hang for seconds, which must not move the times of a report.
+func TestSlowChecksMoveNoTimes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		start, own, other, s, theirs := time.Now(), newTroubled("own"), newTroubled("other"), &store{}, &store{}
+		other.problems, other.checking = []peers.Problem{brokerAway}, 2*time.Second
+		exchange(t, other.Peers, theirs)
+		s.others = []peers.Entry{entryOf(theirs, "other", time.Now())}
+		exchange(t, own.Peers, s)
+		if got := told(own.Problems(nil, time.Now()), start); got != "rabbitmq-away 0-lasts 0>0 [other]" {
+			t.Errorf("present are %s", got)
+		}
+	})
 }
 
 // The last report of an ended coordinator is kept for an hour. Its problem is no part of a later one.
