@@ -119,8 +119,9 @@ func compared(s slowness.Slow, write func(float64) string) string {
 	return write(s.Value) + ", usually up to " + write(s.Usual)
 }
 
+// duration is at least a millisecond: a Redis nearby usually takes less.
 func duration(seconds float64) string {
-	return time.Duration(seconds * float64(time.Second)).Round(time.Millisecond).String()
+	return max(time.Millisecond, time.Duration(seconds*float64(time.Second)).Round(time.Millisecond)).String()
 }
 
 func percent(share float64) string { return fmt.Sprintf("%.0f %%", 100*share) }

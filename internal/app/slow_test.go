@@ -22,6 +22,10 @@ func TestSlownessHasCauseAndRemedy(t *testing.T) {
 			"Redis is slow: half of the scripts take 203ms, usually up to 2ms", "redis-cli --latency", "",
 		},
 		{
+			slowness.Slow{Kind: slowness.Redis, Value: .2034, Usual: .0002},
+			"redis-slow", "take 203ms, usually up to 1ms", "redis-cli --latency", "",
+		},
+		{
 			slowness.Slow{Kind: slowness.Broker, Name: "events", Value: 6},
 			"broker-slow",
 			"broker events is slow: half of the acknowledgements take 6s", "brokers.events.url", "",
