@@ -18,7 +18,7 @@ type Health struct {
 	Backlog  sqlmarker.Backlog
 	// Failures are some of the failed messages.
 	Failures []sqlmarker.Failure
-	// Refused are some of the waiting messages that were refused: mostRefused at most.
+	// Refused are some of the oldest waiting messages that were refused: mostRefused at most.
 	Refused []sqlmarker.Failure
 	// Stranger is a producer with a waiting message whom the caller does not know; empty: none.
 	Stranger string
@@ -31,8 +31,12 @@ type Health struct {
 // errTableMissing says in plain words what the database says with a code.
 var errTableMissing = errors.New("the table does not exist")
 
-// mostRefused bounds how many refused messages an examination counts: no operator needs a larger number.
-const mostRefused = 1000
+// mostRefused bounds how many refused messages an examination counts: no operator needs a larger number. The examination
+// reads no more than refusedOldest waiting messages, and so ends in time during an outage.
+const (
+	mostRefused   = 1000
+	refusedOldest = 10_000
+)
 
 // shownFailures is how many failed messages an examination names.
 const shownFailures = 3
@@ -57,7 +61,7 @@ func Examine(ctx context.Context, name string, settings config.Outbox, e Examina
 		h.Failures, err = table.Failures(ctx, shownFailures)
 	}
 	if err == nil {
-		h.Refused, err = table.Refused(ctx, mostRefused)
+		h.Refused, err = table.Refused(ctx, refusedOldest, mostRefused)
 	}
 	if err == nil {
 		err = d.checkRights(ctx, settings.Table)

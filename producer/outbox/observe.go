@@ -84,13 +84,19 @@ func (r *Relay) report(all []judgement) {
 
 // refusals are the messages that were refused for the first time and have no log line yet.
 type refusals struct {
-	names []string
-	cause error
+	messages int
+	names    []string // of the first shownIDs
+	cause    error
 	// quietUntil is when the next line may be written.
 	quietUntil time.Time
 }
 
-func (f *refusals) note(j judgement) { f.names, f.cause = append(f.names, j.name), j.Err }
+func (f *refusals) note(j judgement) {
+	f.messages, f.cause = f.messages+1, j.Err
+	if len(f.names) < shownIDs {
+		f.names = append(f.names, j.name)
+	}
+}
 
 // refusalsInterval is how often there is a line about refused messages.
 const refusalsInterval = 10 * time.Second
@@ -98,11 +104,11 @@ const refusalsInterval = 10 * time.Second
 // log writes a line about the noted messages, at once or when the interval of the last line is over: a queue that is
 // missing is found before its messages fail.
 func (f *refusals) log(logger *slog.Logger) {
-	if len(f.names) == 0 || time.Now().Before(f.quietUntil) {
+	if f.messages == 0 || time.Now().Before(f.quietUntil) {
 		return
 	}
 	logger.Warn("rows refused; they are sent again after a pause; correct the cause before they fail",
-		"messages", len(f.names), "message_ids", f.names[:min(len(f.names), shownIDs)], "cause", f.cause)
+		"messages", f.messages, "message_ids", f.names, "cause", f.cause)
 	*f = refusals{quietUntil: time.Now().Add(refusalsInterval)}
 }
 

@@ -210,6 +210,7 @@ func (r *Relay) pause(failures int) time.Duration {
 // Pass claims a batch, loads and sends the messages, and records their fates. more is set after a full batch of which
 // some message had an answer: messages without one must not keep those behind them waiting.
 func (r *Relay) Pass(ctx context.Context) (more bool, err error) {
+	defer r.refusals.log(r.config.Logger)
 	begun := time.Now() // the lock counts from some time after
 	claim, err := r.claim(ctx)
 	if err != nil || len(claim.Messages) == 0 {
@@ -243,7 +244,6 @@ func (r *Relay) Pass(ctx context.Context) (more bool, err error) {
 			err = unreachedError{result.Err}
 		}
 	}
-	r.refusals.log(r.config.Logger)
 	// The relay's context does not apply: sent messages are recorded even when the relay is stopping.
 	settling, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.config.Lock/3)
 	defer cancel()

@@ -154,9 +154,10 @@ func (o *Outbox) Failures(ctx context.Context, limit int) ([]Failure, error) {
 	return o.store.Failures(ctx, limit)
 }
 
-// Refused lists waiting messages that were refused, and are sent again, in the order of their ids.
-func (o *Outbox) Refused(ctx context.Context, limit int) ([]Failure, error) {
-	return o.store.refused(ctx, "state = {waiting} AND attempts > 0", limit)
+// Refused lists messages that were refused, and are sent again, in the order of their ids. Refused looks at the oldest
+// waiting messages only.
+func (o *Outbox) Refused(ctx context.Context, oldest, limit int) ([]Failure, error) {
+	return o.store.refused(ctx, oldest, limit)
 }
 
 // Retry resets failed messages: they are sent again with all attempts. Retry returns their number.

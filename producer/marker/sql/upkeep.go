@@ -103,13 +103,21 @@ type Failure struct {
 
 // Failures lists messages that were refused up to the limit, in the order of their ids.
 func (s *Store) Failures(ctx context.Context, limit int) ([]Failure, error) {
-	return s.refused(ctx, "state = {failed}", limit)
+	return s.failures(ctx, `SELECT id, attempts, COALESCE(last_error, '') FROM {table}
+		WHERE producer = ? AND state = {failed}`+s.scope.condition+` ORDER BY id LIMIT ?`, limit)
 }
 
-// refused lists refused messages of which a condition is true.
-func (s *Store) refused(ctx context.Context, condition string, limit int) ([]Failure, error) {
-	rows, err := s.db.QueryContext(ctx, s.table.Query(`SELECT id, attempts, COALESCE(last_error, '') FROM {table}
-		WHERE producer = ? AND `+condition+s.scope.condition+` ORDER BY id LIMIT ?`), s.config.Producer, limit)
+// refused lists waiting messages that were refused, among the oldest that wait: behind a broker that is away, millions
+// may wait.
+func (s *Store) refused(ctx context.Context, oldest, limit int) ([]Failure, error) {
+	return s.failures(ctx, `SELECT id, attempts, COALESCE(last_error, '') FROM
+		(SELECT id, attempts, last_error FROM {table} WHERE producer = ? AND state = {waiting}`+s.scope.condition+`
+		ORDER BY created_at LIMIT ?) oldest WHERE attempts > 0 ORDER BY id LIMIT ?`, oldest, limit)
+}
+
+// failures reads messages of this producer by a query.
+func (s *Store) failures(ctx context.Context, query string, limits ...any) ([]Failure, error) {
+	rows, err := s.db.QueryContext(ctx, s.table.Query(query), append([]any{s.config.Producer}, limits...)...)
 	if err != nil {
 		return nil, fmt.Errorf("list refused messages: %w", err)
 	}
