@@ -67,13 +67,19 @@ func answerTime(ctx context.Context, most time.Duration) time.Duration {
 // vetoes a transaction that runs: it may name no id that a message has.
 func (c *check) question(r *adminv1.AskProducerRequest) {
 	c.producer("producer", r.GetProducer())
+	about, store := r.GetConfirm().GetProducer(), r.GetConfirm().GetMarkerStore()
 	ids, onlyProbes := r.GetConfirm().GetIds(), r.GetConfirm().GetFinal()
 	switch {
 	case r.GetQuestion() == nil:
 		c.fail("question", "must be confirm or delete_business")
+		return
 	case r.GetConfirm() == nil:
+		about, store = r.GetDeleteBusiness().GetProducer(), r.GetDeleteBusiness().GetMarkerStore()
 		ids, onlyProbes = r.GetDeleteBusiness().GetIds(), true
 	}
+	// The question goes to the producer as it is: one larger than a client takes would break the stream.
+	c.producer("question.producer", about)
+	c.markerStore("question.marker_store", store)
 	if len(ids) > maxAsked {
 		c.fail("ids", "has %d ids, more than %d", len(ids), maxAsked)
 	}

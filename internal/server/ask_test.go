@@ -70,12 +70,19 @@ func TestOperatorsQuestionsHarmNoMessage(t *testing.T) {
 	t.Parallel()
 	_, withHub := hubOf(10, 10)
 	h := open(t, withHub, func(c *server.Config) { c.ConfirmTimeout = time.Second })
+	ofGiant, ofGiantStore, deletingOfGiant := confirming(false, probe), confirming(false, probe), deleting(probe)
+	ofGiant.GetConfirm().Producer = strings.Repeat("a", 5<<20)
+	ofGiantStore.GetConfirm().MarkerStore = strings.Repeat("a", 5<<20)
+	deletingOfGiant.GetDeleteBusiness().Producer = strings.Repeat("a", 5<<20)
 	for field, r := range map[string]*adminv1.AskProducerRequest{
-		"question": {Producer: "orders"},
-		"producer": {Producer: "a b", Question: confirming(false).Question},
-		"ids":      confirming(true, probe, "1001"),
-		"ids must": deleting("1001"),
-		"ids has":  confirming(false, make([]string, 501)...),
+		"question.producer is":     ofGiant,
+		"question.marker_store is": ofGiantStore,
+		"question.producer":        deletingOfGiant,
+		"question":                 {Producer: "orders"},
+		"producer":                 {Producer: "a b", Question: confirming(false).Question},
+		"ids":                      confirming(true, probe, "1001"),
+		"ids must":                 deleting("1001"),
+		"ids has":                  confirming(false, make([]string, 501)...),
 	} {
 		_, err := h.operators.AskProducer(t.Context(), r)
 		if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), field) {
