@@ -6,6 +6,7 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/msghandler/msghandler/consumer"
@@ -63,6 +64,8 @@ type Config struct {
 	// EventType names a message's event, for the column event_type. Default: read from a body in the form of package
 	// envelope, or of a CloudEvent.
 	EventType func(*consumer.Message) string
+	// Logger gets a warning, at most one a minute, while old rows cannot be removed. Default: slog.Default().
+	Logger *slog.Logger
 }
 
 // eventType is the default of Config.EventType.
@@ -85,6 +88,9 @@ func New(config Config) (*Inbox, error) {
 	}
 	if config.EventType == nil {
 		config.EventType = eventType
+	}
+	if config.Logger == nil {
+		config.Logger = slog.Default()
 	}
 	badTable := sqldb.CheckName(config.Dialect, config.Table)
 	switch {
@@ -128,11 +134,14 @@ func (i *Inbox) Handler(effect Effect) consumer.Handler {
 		return handler
 	}
 	return consumer.HandlerFunc(func(ctx context.Context, m *consumer.Message) error {
-		err := handler.Handle(ctx, m)
-		if err == nil {
-			i.table.TidyAfter(ctx, 1, purged, i.config.Consumer, i.config.Retention.Milliseconds())
+		if err := handler.Handle(ctx, m); err != nil {
+			return err
 		}
-		return err
+		if err := i.table.TidyAfter(ctx, 1, i.oldRows()); err != nil {
+			i.config.Logger.WarnContext(ctx, "old rows of the inbox not removed; a later message tries again",
+				"consumer", i.config.Consumer, "cause", err)
+		}
+		return nil
 	})
 }
 
@@ -188,14 +197,18 @@ func (i *Inbox) Take(ctx context.Context, tx *sql.Tx, m *consumer.Message) error
 	return nil
 }
 
-// purged is the condition of the rows that a purge removes.
-const purged = "consumer = ? AND created_at < {now} - ?"
+// oldRows are the rows that a purge removes.
+func (i *Inbox) oldRows() sqldb.OldRows {
+	return sqldb.OldRows{
+		Where: "consumer = ? AND created_at < {now} - ?", Age: "created_at",
+		Args: []any{i.config.Consumer, i.config.Retention.Milliseconds()},
+	}
+}
 
 // Purge removes rows older than Retention, in slices with a transaction each, and returns the number of removed rows.
 // Handler does so too, in small numbers: call Purge every hour where transactions of your own call Take.
 func (i *Inbox) Purge(ctx context.Context) (removed int64, err error) {
-	removed, err = i.table.Purge(ctx, purged,
-		i.config.Consumer, i.config.Retention.Milliseconds())
+	removed, err = i.table.Purge(ctx, i.oldRows())
 	if err != nil {
 		return removed, fmt.Errorf("purge the inbox: %w", err)
 	}

@@ -75,7 +75,8 @@ type Traits struct {
 	// SkipLocked ends the SELECT of a claim.
 	SkipLocked string
 	// Slice names the rows of a purge's slice. A ctid of PostgreSQL names a row of one partition, and other rows in other
-	// partitions, so the condition stands beside the ctid too.
+	// partitions, so the condition stands beside the ctid too. The order makes PostgreSQL and SQLite read the index of the
+	// age: a scan of the table would pass all rows that are kept, and on PostgreSQL those that were removed before.
 	Slice string
 	// commitsBegin and commitsEnd are the statements between which a session commits no statement by itself; empty where
 	// no session does so after an error.
@@ -103,7 +104,7 @@ var traits = map[Dialect]*Traits{
 		Aborted:     postgreSQLAborted,
 		SetPatience: func(d time.Duration) string { return fmt.Sprintf("SET LOCAL lock_timeout = %d", d.Milliseconds()) },
 		SkipLocked:  " FOR UPDATE SKIP LOCKED",
-		Slice:       "{where} AND ctid IN (SELECT ctid FROM {table} WHERE {where} LIMIT {n})",
+		Slice:       "{where} AND ctid IN (SELECT ctid FROM {table} WHERE {where} ORDER BY {age} LIMIT {n})",
 		// pg_class is read because to_regclass alone does not see a table that was created since the transaction began.
 		tableExists: "EXISTS (SELECT 1 FROM pg_class WHERE oid = to_regclass('{table}'))",
 		keyExists:   "EXISTS (SELECT 1 FROM pg_index WHERE indrelid = to_regclass('{table}') AND indisprimary)",
@@ -131,7 +132,7 @@ var traits = map[Dialect]*Traits{
 		},
 		Restored:   true,
 		SkipLocked: " FOR UPDATE SKIP LOCKED",
-		Slice:      "{where} LIMIT {n}",
+		Slice:      "{where} LIMIT {n}", // with an order MariaDB sorts all rows of the producer
 		tableExists: "EXISTS (SELECT 1 FROM information_schema.tables " +
 			"WHERE table_schema = {schema} AND table_name = '{index}')",
 		keyExists: "EXISTS (SELECT 1 FROM information_schema.statistics " +
@@ -151,7 +152,7 @@ var traits = map[Dialect]*Traits{
 		ReadPatience:  "PRAGMA busy_timeout",
 		SetPatience:   func(d time.Duration) string { return fmt.Sprintf("PRAGMA busy_timeout = %d", d.Milliseconds()) },
 		Restored:      true,
-		Slice:         "rowid IN (SELECT rowid FROM {table} WHERE {where} LIMIT {n})",
+		Slice:         "rowid IN (SELECT rowid FROM {table} WHERE {where} ORDER BY {age} LIMIT {n})",
 		tableExists:   "EXISTS (SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = '{table}' COLLATE NOCASE)",
 		keyExists:     "EXISTS (SELECT 1 FROM pragma_table_info('{table}') WHERE pk > 0)",
 		creationBegin: "BEGIN IMMEDIATE", creationEnd: "COMMIT", creationAbort: "ROLLBACK",

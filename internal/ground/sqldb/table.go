@@ -116,13 +116,21 @@ func (t *Table) InsertNew(ctx context.Context, tx Execer, insert string, args ..
 // with long bodies in a database with one writer.
 const purgeSlice = 200
 
-// Purge removes the rows of a condition in slices, with a transaction each, and returns the number of removed rows. The
-// condition has no OR outside of brackets.
+// OldRows are the rows that a purge removes.
+type OldRows struct {
+	// Where is their condition, which has no OR outside of brackets.
+	Where string
+	Args  []any
+	// Age is the column of the condition that an index has in its order.
+	Age string
+}
+
+// Purge removes old rows in slices, with a transaction each, and returns the number of removed rows.
 // After each slice, Purge pauses for the duration of the slice, and leaves half of the time to others.
-func (t *Table) Purge(ctx context.Context, where string, args ...any) (removed int64, err error) {
+func (t *Table) Purge(ctx context.Context, old OldRows) (removed int64, err error) {
 	for {
 		begun := time.Now()
-		n, err := t.removeSlice(ctx, where, args)
+		n, err := t.removeSlice(ctx, old)
 		if removed += n; err != nil || n < purgeSlice {
 			return removed, err
 		}
@@ -135,38 +143,56 @@ func (t *Table) Purge(ctx context.Context, where string, args ...any) (removed i
 // The bounds of TidyAfter.
 const (
 	tidyPause   = time.Minute
-	tidyTimeout = 2 * time.Second
+	tidyTimeout = 5 * time.Second
 )
 
-// TidyAfter removes rows of a condition after a call that has added or ended some, so that a table whose owner never
-// calls Purge does not grow for ever. A call removes as many rows as were added, and a slice more. When few are left,
-// nothing is removed for a minute. One call at a time removes rows, and none waits for long. An error is none of the
-// caller's: a later call repeats the statement.
-func (t *Table) TidyAfter(ctx context.Context, added int, where string, args ...any) {
+// TidyAfter removes old rows after a call that has added or ended some, so that a table whose owner never calls Purge
+// does not grow for ever. A call removes as many rows as were added, and a slice more. When few are left, or after an
+// error, nothing is removed for a minute. One call at a time removes rows, and leaves most of its time to its answer:
+// a coordinator publishes nothing before the answer of DeleteBusiness. The error is for the log: the call is done.
+func (t *Table) TidyAfter(ctx context.Context, added int, old OldRows) error {
 	now, next := time.Now(), t.tidyAt.Load()
 	if now.UnixNano() < next || !t.tidyAt.CompareAndSwap(next, now.Add(tidyPause).UnixNano()) {
-		return
+		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, tidyTimeout)
+	limit := tidyTimeout
+	if deadline, has := ctx.Deadline(); has {
+		limit = min(limit, deadline.Sub(now)/4)
+	}
+	tidying, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	for ; added >= 0; added -= purgeSlice {
-		if n, err := t.removeSlice(ctx, where, args); err != nil || n < purgeSlice {
-			return
+		n, err := t.removeSlice(tidying, old)
+		switch {
+		case ctx.Err() != nil: // the caller ends
+			return nil
+		case err != nil || n < purgeSlice:
+			return err
 		}
 	}
 	t.tidyAt.Store(0) // there are more: the next call goes on
+	return nil
 }
 
-// removeSlice removes a slice of the rows of a condition.
-func (t *Table) removeSlice(ctx context.Context, where string, args []any) (removed int64, err error) {
-	args = slices.Repeat(args, strings.Count(t.Slice, "{where}"))
-	slice := strings.NewReplacer("{where}", where, "{n}", strconv.Itoa(purgeSlice)).Replace(t.Slice)
-	result, err := t.DB.ExecContext(ctx, t.Query(`DELETE FROM {table} WHERE `+slice), args...)
+// slicePatience is how long a slice waits for locks: old rows are rarely locked, except by another purge.
+const slicePatience = 5 * time.Second
+
+// removeSlice removes a slice of old rows, in a transaction at the level of the table's own: one that locks no gaps in
+// which others insert, and makes no transaction of the business fail.
+func (t *Table) removeSlice(ctx context.Context, old OldRows) (removed int64, err error) {
+	args := slices.Repeat(old.Args, strings.Count(t.Slice, "{where}"))
+	slice := strings.NewReplacer("{where}", old.Where, "{age}", old.Age, "{n}", strconv.Itoa(purgeSlice)).Replace(t.Slice)
+	err = t.Write(ctx, slicePatience, func(tx Execer) error {
+		result, err := tx.ExecContext(ctx, t.Query(`DELETE FROM {table} WHERE `+slice), args...)
+		if err == nil {
+			removed, err = result.RowsAffected()
+		}
+		return err
+	})
 	if err != nil {
-		t.LeaveReadOnly(ctx, err)
 		return 0, err
 	}
-	return result.RowsAffected()
+	return removed, nil
 }
 
 // LeaveReadOnly closes the idle connections of the pool, if an error says that the server takes no writes any more.

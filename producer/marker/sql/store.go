@@ -250,9 +250,12 @@ func (s *Store) Delete(ctx context.Context, ids []string) error {
 			return fmt.Errorf("clean markers: %w", err)
 		}
 	}
-	if !s.config.NoPurge {
-		where, args := s.purged()
-		s.table.TidyAfter(ctx, len(ids), where, args...)
+	if s.config.NoPurge {
+		return nil
+	}
+	if err := s.table.TidyAfter(ctx, len(ids), s.oldRows()); err != nil {
+		s.config.Logger.WarnContext(ctx, "old rows of the markers not removed; a later DeleteBusiness tries again",
+			"producer", s.config.Producer, "cause", err)
 	}
 	return nil
 }

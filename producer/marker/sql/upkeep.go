@@ -5,24 +5,27 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/msghandler/msghandler/internal/ground/sqldb"
 )
 
 // Purge removes markers whose DeleteBusiness, sent messages and tombstones are older than Retention, in slices with a
 // transaction each, and returns the number of removed rows. A relay calls Purge every hour; without a relay Delete
 // removes old rows in small numbers, unless Config.NoPurge is set.
 func (s *Store) Purge(ctx context.Context) (removed int64, err error) {
-	where, args := s.purged()
-	removed, err = s.table.Purge(ctx, where, args...)
+	removed, err = s.table.Purge(ctx, s.oldRows())
 	if err != nil {
 		return removed, fmt.Errorf("purge markers: %w", err)
 	}
 	return removed, nil
 }
 
-// purged is the condition of the rows that a purge removes.
-func (s *Store) purged() (where string, args []any) {
-	return "producer = ? AND cleaned_at < {now} - ?" + s.scope.condition,
-		[]any{s.config.Producer, s.config.Retention.Milliseconds()}
+// oldRows are the rows that a purge removes.
+func (s *Store) oldRows() sqldb.OldRows {
+	return sqldb.OldRows{
+		Where: "producer = ? AND cleaned_at < {now} - ?" + s.scope.condition, Age: "cleaned_at",
+		Args: []any{s.config.Producer, s.config.Retention.Milliseconds()},
+	}
 }
 
 // Backlog is how many unsent messages stand in which state.

@@ -233,7 +233,7 @@ func TestACopyWaitsForTheFirst(t *testing.T) {
 	})
 }
 
-// An inbox that nobody purges loses its old rows after the commits of Handler.
+// An inbox without calls of Purge loses its old rows after the commits of Handler.
 func TestHandlerRemovesOldRows(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, d database) {

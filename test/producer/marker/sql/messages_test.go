@@ -1,10 +1,12 @@
 package sql_test
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -328,7 +330,7 @@ func TestPurgeRemovesOnlyFinishedRows(t *testing.T) {
 	})
 }
 
-// A table that nobody purges loses its old rows at the calls of DeleteBusiness, some at each call.
+// A table without calls of Purge loses its old rows at the calls of DeleteBusiness, some at each call.
 func TestDeleteRemovesOldMarkers(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, d database) {
@@ -366,6 +368,39 @@ func TestDeleteRemovesOldMarkers(t *testing.T) {
 			if n := left(); n != want {
 				t.Errorf("after call %d %d rows are left, want %d", call, n, want)
 			}
+		}
+	})
+}
+
+// DeleteBusiness has succeeded also where old rows cannot be removed. The log says why.
+func TestFailedPurgeOfDeleteIsLogged(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, d database) {
+		if d.dialect != sqlmarker.SQLite { // the code is the same for all
+			return
+		}
+		var log bytes.Buffer
+		db := d.open(t)
+		s := d.store(t, db, func(c *sqlmarker.Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+		if _, err := s.Put(t.Context(), []string{"old", "1"}, marker.Committed); err != nil {
+			t.Fatal(err)
+		}
+		for _, statement := range []string{
+			"UPDATE msghandler_markers SET cleaned_at = 0 WHERE id = CAST('old' AS BLOB)",
+			"CREATE TRIGGER kept BEFORE DELETE ON msghandler_markers BEGIN SELECT RAISE(ABORT, 'no row leaves'); END",
+		} {
+			if _, err := db.ExecContext(t.Context(), statement); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 2 { // after an error nothing is removed for a minute
+			if err := s.Delete(t.Context(), []string{"1"}); err != nil {
+				t.Error(err)
+			}
+		}
+		if said := log.String(); strings.Count(said, "old rows of the markers not removed") != 1 ||
+			!strings.Contains(said, "no row leaves") {
+			t.Errorf("the log has %q", said)
 		}
 	})
 }
