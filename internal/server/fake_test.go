@@ -70,13 +70,18 @@ func (s *store) len() int {
 	return len(s.records)
 }
 
-// refuse gives a message its last error.
-func (s *store) refuse(producer, id, lastError string) {
+// refuse gives a message an attempt and its last error.
+func (s *store) refuse(producer, id, lastError string) { s.setError(producer, id, 1, lastError) }
+
+// release gives a message its last error, without an attempt.
+func (s *store) release(producer, id, lastError string) { s.setError(producer, id, 0, lastError) }
+
+func (s *store) setError(producer, id string, attempts int, lastError string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	name := halfmsg.Name{Producer: producer, ID: id}
 	record := s.records[name]
-	record.LastError = lastError
+	record.PublishAttempts, record.LastError = attempts, lastError
 	s.records[name] = record
 }
 

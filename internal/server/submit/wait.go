@@ -3,6 +3,7 @@ package submit
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/msghandler/msghandler/internal/ground/backoff"
@@ -30,7 +31,7 @@ var (
 	ErrTooManyWaitsOfProducer = errors.New("too many calls of one producer that wait")
 )
 
-// WaitEndedError is ErrWaitEnded, with the latest error of the message, which says why the message has not got there.
+// WaitEndedError is ErrWaitEnded, with the broker's refusal of the message: why the message has not got there.
 type WaitEndedError struct{ LastError string }
 
 func (e *WaitEndedError) Error() string { return ErrWaitEnded.Error() + "; last error: " + e.LastError }
@@ -110,8 +111,8 @@ type waiter struct {
 	begun   time.Time
 	// open holds the places of the messages that need more waiting.
 	open map[int]struct{}
-	// lastErrors are the errors that looks at the messages have found.
-	lastErrors map[int]string
+	// refusals are the broker's refusals that looks at the messages have found.
+	refusals map[int]string
 	// next are the places of the messages to look at now, passes how often all of them have been looked at.
 	next   []int
 	passes int
@@ -121,7 +122,7 @@ type waiter struct {
 // early gets an error; its Submit is stored.
 func (w *waiter) await(ctx context.Context) {
 	w.batcher.watch.discard(w.subscription, halfmsg.Abandoned)
-	w.begun, w.open, w.lastErrors = time.Now(), map[int]struct{}{}, map[int]string{}
+	w.begun, w.open, w.refusals = time.Now(), map[int]struct{}{}, map[int]string{}
 	for i, r := range w.results {
 		if r.Err == nil && !w.wait.reached(r.State) {
 			w.open[i] = struct{}{}
@@ -130,7 +131,7 @@ func (w *waiter) await(ctx context.Context) {
 	if err := w.run(ctx); err != nil {
 		for i := range w.open {
 			w.results[i].Err = err
-			if last := w.lastErrors[i]; last != "" && errors.Is(err, ErrWaitEnded) {
+			if last := w.refusals[i]; last != "" && errors.Is(err, ErrWaitEnded) {
 				w.results[i].Err = &WaitEndedError{LastError: last}
 			}
 		}
@@ -222,7 +223,7 @@ func (w *waiter) lookAtNext(ctx context.Context) {
 	record, err := w.batcher.look(ctx, w.subscription.names[i])
 	switch {
 	case err == nil:
-		w.lastErrors[i] = record.LastError
+		w.refusals[i] = refusalOf(&record)
 		w.learn(i, record.State)
 	case errors.Is(err, halfmsg.ErrNotFound): // discarded, or forgotten long after its end
 		w.results[i] = halfmsg.Result{Err: err}
@@ -235,6 +236,19 @@ func (w *waiter) lookAtNext(ctx context.Context) {
 		return
 	}
 	release()
+}
+
+// refusalOf is what a client learns of the last error of a message: that the broker has refused the message, and why
+// where the words are those of AMQP alone. Any other error may name servers, addresses and users, which clients do not
+// learn.
+func refusalOf(r *halfmsg.Record) string {
+	switch {
+	case r.PublishAttempts == 0:
+		return ""
+	case strings.HasPrefix(r.LastError, "returned by the broker: "), r.LastError == "nack by the broker":
+		return r.LastError
+	}
+	return "refused by the broker"
 }
 
 // look asks the store for a message.
