@@ -101,12 +101,16 @@ func (p *Producer) Wait(ctx context.Context, id string) (State, error) {
 	request := &pb.SubmitRequest{Producer: p.config.Name, Id: id, Wait: pb.Wait_WAIT_DONE}
 	state, err := retry(ctx, func(ctx context.Context) (State, *Error) {
 		// A wait is split into calls of waitTimeout, so that a connection which died in silence ends the call.
-		ctx, cancel := context.WithTimeout(ctx, waitTimeout)
+		call, cancel := context.WithTimeout(ctx, waitTimeout)
 		defer cancel()
-		response, err := p.coordinator.Submit(ctx, request)
+		response, err := p.coordinator.Submit(call, request)
 		failure := fromRPC(opWait, id, err)
 		if failure != nil && failure.Code == codes.DeadlineExceeded {
 			failure.kind = errNotYet
+		}
+		deadline, has := ctx.Deadline()
+		if failure != nil && failure.Reason == waitEnded && has && time.Until(deadline) < answerTime {
+			<-ctx.Done() // another call would be too short to say as much as this one
 		}
 		return response.GetState(), failure
 	})
@@ -118,6 +122,12 @@ func (p *Producer) Wait(ctx context.Context, id string) (State, error) {
 
 // errNotYet is the kind of error of a Wait whose call reached waitTimeout.
 var errNotYet = errors.New("its fate is not decided yet")
+
+// waitEnded is the reason of a coordinator that ends a wait, less than answerTime before the deadline of the call.
+const (
+	waitEnded  = "WAIT_ENDED"
+	answerTime = 250 * time.Millisecond
+)
 
 // waitTimeout bounds one call of Wait, which is then repeated.
 const waitTimeout = 30 * time.Second

@@ -124,6 +124,29 @@ func TestWaitOutlivesItsCalls(t *testing.T) {
 	})
 }
 
+// The last answer before the deadline says why the message has not got there: no further call replaces it.
+func TestWaitKeepsTheLastAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, func(_ *producer.Config, c *coordinator) {
+			c.fault = func(string, int) fault {
+				answered := make(chan struct{})
+				time.AfterFunc(2850*time.Millisecond, func() { close(answered) })
+				return fault{hold: answered, before: waitEnded("312 NO_ROUTE")}
+			}
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		begun := time.Now()
+		_, err := h.p.Wait(ctx, "1001")
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "312 NO_ROUTE") {
+			t.Errorf("got %v", err)
+		}
+		if calls, took := h.coordinator.count("Submit"), time.Since(begun); calls != 1 || took < 3*time.Second {
+			t.Errorf("%d calls in %v", calls, took)
+		}
+	})
+}
+
 func TestCloseFlushesAndIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := make(chan struct{})
@@ -365,6 +388,30 @@ func TestUnhealthyCoordinatorsAreNamed(t *testing.T) {
 	err := h.p.Send(t.Context(), message("1"), commits)
 	if !errors.Is(err, producer.ErrUnavailable) || !strings.Contains(err.Error(), "their Redis is away") ||
 		strings.Contains(err.Error(), "pickfirst") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// refusingHealth refuses health checks.
+type refusingHealth struct {
+	healthv1.UnimplementedHealthServer
+}
+
+func (refusingHealth) Watch(*healthv1.HealthCheckRequest, healthv1.Health_WatchServer) error {
+	return status.Error(codes.ResourceExhausted, "too many streams are open")
+}
+
+// A refused health check says nothing of Redis, and its reason stays.
+func TestRefusedHealthCheckKeepsItsReason(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, func(c *producer.Config, _ *coordinator) {
+		full := bufconn.Listen(1 << 20)
+		serve(t, full, func(s *grpc.Server) { healthv1.RegisterHealthServer(s, refusingHealth{}) })
+		c.DialOptions, c.SendTimeout = []grpc.DialOption{dialer(full)}, 2*time.Second
+	})
+	err := h.p.Send(t.Context(), message("1"), commits)
+	if !errors.Is(err, producer.ErrUnavailable) || !strings.Contains(err.Error(), "too many streams are open") ||
+		strings.Contains(err.Error(), "Redis") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -198,8 +198,9 @@ func fromOutcome(op, id string, code codes.Code, text string, state State) *Erro
 	return e
 }
 
-// notServing is what grpc-go says of coordinators that it calls no more, because they report themselves unhealthy.
-const notServing = "health check fail"
+// notServing is what grpc-go says of coordinators that it calls no more, because they report themselves unhealthy. A
+// health check that was refused has other words, and a reason of its own, which stays.
+const notServing = "health check failed. status="
 
 // plainText is the text of a status, in words for people who do not know grpc-go.
 func plainText(s *status.Status) string {

@@ -177,6 +177,16 @@ func (c *coordinator) Rollback(ctx context.Context, r *pb.RollbackRequest) (*pb.
 }
 
 // illegal is how the coordinator refuses a call because of the message's state.
+// waitEnded is the answer of a coordinator whose wait for a message has ended.
+func waitEnded(refusal string) error {
+	s, err := status.New(codes.DeadlineExceeded, "submitted; only the wait has ended; last error: "+refusal).WithDetails(
+		&errdetails.ErrorInfo{Reason: "WAIT_ENDED", Domain: "msghandler", Metadata: map[string]string{"state": "sendable"}})
+	if err != nil {
+		return err
+	}
+	return s.Err()
+}
+
 func illegal(state pb.State) error {
 	s, err := status.New(codes.FailedPrecondition, "not allowed in its state").WithDetails(&errdetails.ErrorInfo{
 		Reason: "ILLEGAL", Domain: "msghandler",
