@@ -76,10 +76,11 @@ func leaseRules() string {
 		return key.Default
 	}
 	return fmt.Sprintf("# Generated: a lease has at least so many times the timeout, and the margin in milliseconds.\n"+
-		"confirm: {timeout: timeout, usual: %s, times: 2, margin: %d}\n"+
-		"send: {timeout: confirm_timeout, usual: %s, times: 1, margin: %d}\n",
-		usual("confirm.timeout"), config.ConfirmMargin.Milliseconds()+1,
-		usual("send.confirm_timeout"), config.SendMargin.Milliseconds())
+		"confirm: {lease: %s, timeout: timeout, usual: %s, times: 2, copying: 2, margin: %d}\n"+
+		"# copying: the times where dead messages are copied.\n"+
+		"send: {lease: %s, timeout: confirm_timeout, usual: %s, times: 1, copying: 2, margin: %d}\n",
+		usual("confirm.lease"), usual("confirm.timeout"), config.ConfirmMargin.Milliseconds()+1,
+		usual("send.lease"), usual("send.confirm_timeout"), config.SendMargin.Milliseconds())
 }
 
 func TestChartKnowsTheLeaseRules(t *testing.T) {

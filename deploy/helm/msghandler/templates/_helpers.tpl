@@ -214,11 +214,16 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 {{- end -}}
 {{- end -}}
+{{- $copies := get (get $config "send" | default dict) "dead_letter_exchange" -}}
+{{- range $name, $broker := get $config "brokers" | default dict -}}
+{{- $copies = or $copies (get ($broker | default dict) "dead_letter_exchange") -}}
+{{- end -}}
 {{- range $section, $rule := .Files.Get "files/leases.yaml" | fromYaml -}}
 {{- $given := get $config $section | default dict -}}
 {{- $timeout := get $given $rule.timeout | default $rule.usual -}}
-{{- $least := addf (mulf $rule.times (include "msghandler.milliseconds" $timeout | float64)) $rule.margin -}}
-{{- if and $given.lease (lt (include "msghandler.milliseconds" $given.lease | float64) $least) -}}
+{{- $lease := $given.lease | default $rule.lease -}}
+{{- $least := addf (mulf (ternary $rule.copying $rule.times (not (not $copies))) (include "msghandler.milliseconds" $timeout | float64)) $rule.margin -}}
+{{- if lt (include "msghandler.milliseconds" $lease | float64) $least -}}
 {{- $missing = append $missing (printf "config.%s.lease of at least %v ms, or a shorter %s (%s): the calls must fit" $section $least $rule.timeout $timeout) -}}
 {{- end -}}
 {{- end -}}

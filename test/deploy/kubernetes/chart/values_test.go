@@ -73,6 +73,10 @@ func TestWrongValuesAreNamed(t *testing.T) {
 		"config: {confirm: {lease: 7s, timeout: 3000ms}}":     "config.confirm.lease of at least 7001 ms",
 		"config: {send: {lease: 14s}}":                        "config.send.lease of at least 15000 ms",
 		"resources: {limits: {memory: 1e9}}":                  "write it in Mi or Gi, or set goMemoryLimit",
+
+		"config: {confirm: {timeout: 15s}}":                                        "config.confirm.lease of at least 31001 ms",
+		"config: {send: {lease: 24s, dead_letter_exchange: dead}}":                 "config.send.lease of at least 25000 ms",
+		"config: {send: {lease: 24s}, brokers: {b: {dead_letter_exchange: dead}}}": "config.send.lease of at least 25000 ms",
 	} {
 		_, err := render(load(t), usual, with(t, "minimal", other))
 		if err == nil || !strings.Contains(err.Error(), want) {
