@@ -135,11 +135,11 @@ func describe(m *adminv1.MessageRecord, now time.Time) [][]string {
 	return lines
 }
 
-// confirmAttempts says of an unanswered message why it waits: after a crash before the COMMIT nobody else does.
+// confirmAttempts says of an unanswered message why it waits: after a crash before the COMMIT nothing else does.
 func confirmAttempts(r record) string {
 	attempts := strconv.Itoa(int(r.ConfirmAttempts))
 	if r.State == halfmsg.Pending.String() && r.ConfirmAttempts > 0 {
-		attempts += ": UNKNOWN, as after a crash before the COMMIT; the last of confirm.attempts decides"
+		attempts += ": UNKNOWN, as after a crash before the COMMIT; the last question decides"
 	}
 	return attempts
 }

@@ -35,6 +35,7 @@ const (
 
 	coordinatorCPUs   = 2
 	leastCoordinators = 2
+	leastMasters      = 3      // of a Cluster
 	largestQueue      = 12_900 // messages a second of one quorum queue
 )
 
@@ -50,7 +51,7 @@ var (
 
 // sizing is what an installation needs.
 type sizing struct {
-	waitingBytes, receiptBytes, maxMemory int64
+	waitingBytes, receiptBytes, maxMemory float64
 	// masters is above 1 where one Redis, which runs scripts on one thread, does not do; servers is how many would do
 	// in place of a Cluster, each with coordinators of its own.
 	masters, servers, coordinators, queues int
@@ -84,18 +85,18 @@ func (c *sizeCommand) compute(body int64) sizing {
 		each = singleCost
 	}
 	needs := sizing{
-		waitingBytes: int64(rate * c.Outage.Seconds() * float64(body+waitingOverhead)),
-		receiptBytes: int64(rate * c.Retention.Seconds() * receiptSize),
+		waitingBytes: rate * c.Outage.Seconds() * float64(body+waitingOverhead),
+		receiptBytes: rate * c.Retention.Seconds() * receiptSize,
 		masters:      1,
 		servers:      int(math.Ceil(rate * each.redis.Seconds() / busy)),
 		queues:       int(math.Ceil(rate / largestQueue)),
 	}
-	needs.maxMemory = (needs.waitingBytes + needs.receiptBytes) * 11 / 10
+	needs.maxMemory = (needs.waitingBytes + needs.receiptBytes) * 1.1
 	if cpus(each.redis) > 1 {
 		if !c.Single {
 			each = clusterBatchedCost
 		}
-		needs.masters = int(math.Ceil(rate * each.redis.Seconds() / busy))
+		needs.masters = max(leastMasters, int(math.Ceil(rate*each.redis.Seconds()/busy)))
 	}
 	needs.redisCPUs, needs.coordinatorCPUs, needs.rabbitCPUs = cpus(each.redis), cpus(each.coordinator), cpus(each.rabbit)
 	needs.coordinators = max(leastCoordinators, int(math.Ceil(rate*each.coordinator.Seconds()/busy/coordinatorCPUs)))
@@ -121,9 +122,9 @@ func (c *sizeCommand) rows(n sizing) [][]string {
 }
 
 // gigabytes writes bytes as people plan with them.
-func gigabytes(bytes int64) string {
+func gigabytes(bytes float64) string {
 	if bytes < 1e9 {
-		return fmt.Sprintf("%.0f MB", math.Ceil(float64(bytes)/1e6))
+		return fmt.Sprintf("%.0f MB", math.Ceil(bytes/1e6))
 	}
-	return fmt.Sprintf("%.1f GB", math.Ceil(float64(bytes)/1e8)/10)
+	return fmt.Sprintf("%.1f GB", math.Ceil(bytes/1e8)/10)
 }

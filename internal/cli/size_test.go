@@ -24,6 +24,8 @@ func TestSizeComputesNeeds(t *testing.T) {
 		{"--rate=1000000 --outage=1m", []string{
 			"98.1 GB of messages wait", "335 masters", "coordinators 100 ", "queues 78 ",
 		}},
+		{"--rate=4000 --single", []string{"a Cluster of 3 masters, or 2 servers"}},
+		{"--rate=100000000 --outage=8784h --body=8MiB", []string{"maxmemory 29181592"}},
 		{"--rate=1000 --single", []string{"CPUs 0.3 one server", "coordinators: CPUs 0.5 in all", "RabbitMQ: CPUs 0.2"}},
 	} {
 		got := run(nil, append([]string{"size"}, strings.Fields(c.args)...)...)
