@@ -42,14 +42,20 @@ type Contexts struct {
 func (c *Contexts) Names() []string { return slices.Sorted(maps.Keys(c.Contexts)) }
 
 // Path is the file.
-func (c *Contexts) Path() string { return c.path }
+func (c *Contexts) Path() string { return cmp.Or(c.path, "the file that MSGHANDLER_CONTEXTS names") }
 
 // OpenContexts reads the contexts of this user; none where there is no file.
 func (s *Session) OpenContexts() (*Contexts, error) {
 	c := &Contexts{path: s.Variable("MSGHANDLER_CONTEXTS")}
 	if c.path == "" {
-		home := cmp.Or(s.Variable("XDG_CONFIG_HOME"), filepath.Join(s.Variable("HOME"), ".config"))
-		c.path = filepath.Join(home, "msghandler", "contexts.yaml")
+		below := s.Variable("XDG_CONFIG_HOME")
+		if home := s.Variable("HOME"); below == "" && home != "" {
+			below = filepath.Join(home, ".config")
+		}
+		if !filepath.IsAbs(below) {
+			return c, nil // a file below the working directory may be another user's, and would learn tokens
+		}
+		c.path = filepath.Join(below, "msghandler", "contexts.yaml")
 	}
 	content, err := os.ReadFile(c.path)
 	switch {
@@ -73,7 +79,7 @@ func (s *Session) OpenContexts() (*Contexts, error) {
 func (c *Contexts) Find(s *Session, name string) (Installation, error) {
 	found, is := c.Contexts[name]
 	if !is {
-		return found, fmt.Errorf("%s has no context %q; it has: %s", c.path, name,
+		return found, fmt.Errorf("%s has no context %q; it has: %s", c.Path(), name,
 			cmp.Or(strings.Join(c.Names(), ", "), "none"))
 	}
 	if found.Server == "" {

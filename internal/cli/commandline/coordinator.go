@@ -49,7 +49,8 @@ func (f *CoordinatorFlags) Coordinator(s *Session, flags map[string]string) (Coo
 	if inContext {
 		c.Address = installation.Server
 		secured.add(installation)
-		if cmp.Or(s.Variable("MSGHANDLER_TOKEN"), s.Variable("MSGHANDLER_TOKEN_FILE")) == "" {
+		// A typed context has its own token: that of the environment may be another installation's.
+		if f.Context != "" || cmp.Or(s.Variable("MSGHANDLER_TOKEN"), s.Variable("MSGHANDLER_TOKEN_FILE")) == "" {
 			shown.TokenFile = cmp.Or(shown.TokenFile, installation.TokenFile)
 		}
 	}
