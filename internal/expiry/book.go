@@ -14,9 +14,20 @@ import (
 type Book struct {
 	mu      sync.Mutex
 	sources []func(now time.Time) []Certificate
-	// told is how many passed marks of each certificate the log has, for Log.
-	told map[Certificate]int
+	// logged is what the log has of each certificate, by its identity, for Log.
+	logged map[Certificate]line
 }
+
+// line is the last log line about a certificate.
+type line struct {
+	// passed is how many passed marks the log has.
+	passed int
+	// at is when the certificate was last in use.
+	at time.Time
+}
+
+// maxLogged bounds the certificates that are remembered because the log has them.
+const maxLogged = 4096
 
 // Add adds certificates, which are asked for at each look.
 func (b *Book) Add(source func(now time.Time) []Certificate) {
@@ -43,7 +54,7 @@ func (b *Book) All(now time.Time) (all []Certificate) {
 	slices.SortFunc(all, func(a, b Certificate) int {
 		return cmp.Or(a.Ends.Compare(b.Ends), cmp.Compare(a.Holder, b.Holder), cmp.Compare(a.Key, b.Key))
 	})
-	return all
+	return slices.Compact(all) // several nodes of a broker name one file of authorities
 }
 
 // Soonest is of each key the certificate that ends first.
@@ -60,12 +71,11 @@ func (b *Book) Soonest(now time.Time) map[string]Certificate {
 // Log writes a line about each certificate that has passed one more of the marks: 30, 7 and 1 days before the end, the
 // end, and 1, 7 and 30 days after the end. Only one caller at a time may call Log.
 func (b *Book) Log(logger *slog.Logger, now time.Time) {
-	told := map[Certificate]int{}
+	logged := map[Certificate]line{}
 	for _, c := range b.All(now) {
-		id := c
-		id.Refused = false
-		told[id] = c.passed(now)
-		if told[id] <= b.told[id] {
+		id := c.identity()
+		logged[id] = line{c.passed(now), now}
+		if logged[id].passed <= b.logged[id].passed {
 			continue
 		}
 		ends := c.Ends.UTC().Format(time.RFC3339)
@@ -77,7 +87,13 @@ func (b *Book) Log(logger *slog.Logger, now time.Time) {
 		logger.Warn("a certificate ends soon: new connections with the certificate will fail; renew the certificate",
 			"key", c.Key, "certificate", c.Holder, "ends", ends, "days_left", int(c.Left(now)/day))
 	}
-	b.told = told
+	// Replicas behind one name may show several certificates in turn.
+	for id, last := range b.logged {
+		if _, inUse := logged[id]; !inUse && last.passed > 0 && now.Sub(last.at) < forgetAfter && len(logged) < maxLogged {
+			logged[id] = last
+		}
+	}
+	b.logged = logged
 }
 
 // Due says which certificates have ended and which end soon, in a text for each; empty: none does. A server whose
@@ -110,13 +126,13 @@ func list(all []Certificate, now time.Time) string {
 	var parts []string
 	keys := map[Certificate][]string{}
 	for _, c := range all {
-		id := c
+		id := c.identity()
 		id.Key = ""
 		keys[id] = append(keys[id], c.Key)
 	}
 	listed := 0
 	for _, c := range all {
-		id := c
+		id := c.identity()
 		id.Key = ""
 		of, unlisted := keys[id]
 		if !unlisted {
@@ -134,15 +150,19 @@ func list(all []Certificate, now time.Time) string {
 	return strings.Join(parts, "; ")
 }
 
-// when says when the certificate ends, or when the certificate expired.
+// when says when the certificate ends, or when the certificate expired. A connection that has been open for long does
+// not see a new certificate of the server.
 func (c Certificate) when(now time.Time) string {
-	at := c.Ends.UTC().Format("2006-01-02 15:04 UTC")
+	at, shown := c.Ends.UTC().Format("2006-01-02 15:04 UTC"), ""
+	if !c.Shown.IsZero() && now.Sub(c.Shown) > day {
+		shown = ", as shown on " + c.Shown.UTC().Format(time.DateOnly)
+	}
 	if c.IsOver(now) {
-		return "expired on " + at
+		return "expired on " + at + shown
 	}
 	left := c.Left(now)
 	if left < 2*day {
-		return fmt.Sprintf("ends on %s, in %d h", at, left/time.Hour)
+		return fmt.Sprintf("ends on %s, in %d h%s", at, left/time.Hour, shown)
 	}
-	return fmt.Sprintf("ends on %s, in %d days", at, left/day)
+	return fmt.Sprintf("ends on %s, in %d days%s", at, left/day, shown)
 }

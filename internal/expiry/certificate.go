@@ -17,6 +17,14 @@ type Certificate struct {
 	Begins, Ends time.Time
 	// Refused says that the last handshake with the server failed because the time was over.
 	Refused bool
+	// Shown is when the server showed the certificate; zero for a file. The server may have a new certificate since.
+	Shown time.Time
+}
+
+// identity is the certificate without the fields that a further handshake changes.
+func (c Certificate) identity() Certificate {
+	c.Refused, c.Shown = false, time.Time{}
+	return c
 }
 
 // day is the unit of the marks.
@@ -60,14 +68,30 @@ func firstToEnd(all []*x509.Certificate) (first *x509.Certificate) {
 	return first
 }
 
-// OfChain is the certificate of a chain that ends first.
-func OfChain(key, holder string, chain []*x509.Certificate) (all []Certificate) {
-	if first := firstToEnd(chain); first != nil {
-		c := Certificate{Key: key, Holder: holder}
-		c.timeOf(first)
-		all = append(all, c)
+// OfChain is the certificate of a chain that ends first. Authorities that the roots make needless are left out, such as
+// a root that an older root has signed across. Nil roots are the roots of the system. Without a way to the roots each
+// certificate of the chain counts.
+func OfChain(key, holder string, chain []*x509.Certificate, roots *x509.CertPool) []Certificate {
+	if len(chain) == 0 {
+		return nil
 	}
-	return all
+	between := x509.NewCertPool()
+	for _, c := range chain[1:] {
+		between.AddCert(c)
+	}
+	verified, err := chain[0].Verify(x509.VerifyOptions{
+		Roots: roots, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny},
+	})
+	if err == nil {
+		return ofOne(key, holder, lastToEnd(verified))
+	}
+	return ofOne(key, holder, firstToEnd(chain))
+}
+
+func ofOne(key, holder string, of *x509.Certificate) []Certificate {
+	c := Certificate{Key: key, Holder: holder}
+	c.timeOf(of)
+	return []Certificate{c}
 }
 
 // OfAuthorities is the authority that ends first. An authority that has ended is left out where another is good: a file
@@ -82,5 +106,8 @@ func OfAuthorities(key, holder string, authorities []*x509.Certificate, now time
 	if len(good) == 0 {
 		good = authorities
 	}
-	return OfChain(key, holder, good)
+	if len(good) == 0 {
+		return nil
+	}
+	return ofOne(key, holder, firstToEnd(good))
 }

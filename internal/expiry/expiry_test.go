@@ -2,10 +2,15 @@ package expiry_test
 
 import (
 	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"fmt"
 	"log/slog"
+	"math/big"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -51,7 +56,111 @@ func TestEachMarkIsLoggedOnce(t *testing.T) {
 	}
 }
 
-// What renews certificates of a short life does so when a third of it is left: before that nothing is late.
+// Replicas behind one name may show an old certificate and a new one in turn.
+func TestAlternatingCertificatesAreLoggedOnce(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	var b expiry.Book
+	turn := 0
+	b.Add(func(time.Time) []expiry.Certificate {
+		turn++
+		return []expiry.Certificate{of("orders:9000", now.Add(time.Duration(turn%2+2)*day))}
+	})
+	var log bytes.Buffer
+	for look := range 20 {
+		b.Log(slog.New(slog.NewTextHandler(&log, nil)), now.Add(time.Duration(look)*time.Second))
+	}
+	if n := strings.Count(log.String(), "\n"); n != 2 {
+		t.Errorf("two certificates are in %d lines:\n%s", n, &log)
+	}
+}
+
+// Each node of a broker's URL names the file of authorities.
+func TestSharedFileIsReportedOnce(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	var b expiry.Book
+	for range 3 {
+		b.Add(func(time.Time) []expiry.Certificate { return []expiry.Certificate{of("ca.pem", now.Add(-time.Hour))} })
+	}
+	var log bytes.Buffer
+	b.Log(slog.New(slog.NewTextHandler(&log, nil)), now)
+	over, _ := expiry.Due(b.All(now), now)
+	if n := strings.Count(log.String(), "\n"); n != 1 || !strings.Contains(over, "ca.pem (k) expired") {
+		t.Errorf("%d lines, and %q", n, over)
+	}
+}
+
+// The connection may be older than the present certificate of its server.
+func TestTextsNameDayOfOldHandshake(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)
+	old, fresh := of("a:5671", now.Add(5*day)), of("b:5671", now.Add(6*day))
+	old.Shown, fresh.Shown = now.Add(-60*day), now.Add(-time.Hour)
+	if _, soon := expiry.Due([]expiry.Certificate{old, fresh}, now); soon != "certificates end soon: "+
+		"a:5671 (k) ends on 2026-12-04 12:00 UTC, in 5 days, as shown on 2026-09-30; "+
+		"b:5671 (k) ends on 2026-12-05 12:00 UTC, in 6 days" {
+		t.Errorf("got %q", soon)
+	}
+}
+
+// issued is a certificate with its key.
+type issued struct {
+	*x509.Certificate
+	key *ecdsa.PrivateKey
+}
+
+// issue makes a certificate that an authority signs, or its own key where by is nil. The key is that of same, or a new
+// key where same is nil.
+func issue(t *testing.T, name string, left time.Duration, by, same *issued) *issued {
+	t.Helper()
+	made := &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name},
+		NotBefore: time.Now().Add(-100 * day), NotAfter: time.Now().Add(left), IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if same != nil {
+		key = same.key
+	}
+	if by == nil {
+		by = &issued{made, key}
+	}
+	der, err := x509.CreateCertificate(rand.Reader, made, by.Certificate, key.Public(), by.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &issued{c, key}
+}
+
+// A root was once signed across by an older root, which has ended. Clients that trust the root need no older root.
+func TestEndedCrossSignatureIsLeftOut(t *testing.T) {
+	t.Parallel()
+	older, root := issue(t, "older", -day, nil, nil), issue(t, "root", 900*day, nil, nil)
+	across, between := issue(t, "root", -day, older, root), issue(t, "between", 400*day, root, nil)
+	leaf := issue(t, "leaf", 60*day, between, nil)
+	trusting := x509.NewCertPool()
+	trusting.AddCert(root.Certificate)
+	for _, c := range []struct {
+		roots *x509.CertPool
+		want  *issued
+	}{{trusting, leaf}, {x509.NewCertPool(), across}} {
+		chain := []*x509.Certificate{leaf.Certificate, between.Certificate, across.Certificate}
+		got := expiry.OfChain("k", "tls.crt", chain, c.roots)
+		if len(got) != 1 || !got[0].Ends.Equal(c.want.NotAfter) {
+			t.Errorf("got %+v, want the end of %s", got, c.want.Subject)
+		}
+	}
+}
+
+// Certificates of a short life are renewed when a third of the life is left: before that time no renewal is late.
 func TestShortLivesEndSoonLater(t *testing.T) {
 	t.Parallel()
 	ends := time.Now()

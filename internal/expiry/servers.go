@@ -20,19 +20,14 @@ const (
 type Servers struct {
 	key string
 	mu  sync.Mutex
-	met map[string]meeting
-}
-
-// meeting is the last handshake with a server.
-type meeting struct {
-	Certificate
-	at time.Time
+	// met has what the last handshake with each server has shown.
+	met map[string]Certificate
 }
 
 // Handshake notes the result of a handshake with a server, or the error with which no connection came about. A
 // certificate that is not verified has no end that matters.
 func (s *Servers) Handshake(server string, state tls.ConnectionState, err error) {
-	m := meeting{Certificate: Certificate{Key: s.key, Holder: server}, at: time.Now()}
+	m := Certificate{Key: s.key, Holder: server, Shown: time.Now()}
 	if err != nil {
 		ended := Ended(err)
 		if ended == nil {
@@ -48,7 +43,7 @@ func (s *Servers) Handshake(server string, state tls.ConnectionState, err error)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.met == nil {
-		s.met = map[string]meeting{}
+		s.met = map[string]Certificate{}
 	}
 	s.met[server] = m
 	if len(s.met) > maxServers {
@@ -60,7 +55,7 @@ func (s *Servers) Handshake(server string, state tls.ConnectionState, err error)
 func (s *Servers) forgetOldest() {
 	var oldest string
 	for server, m := range s.met {
-		if oldest == "" || m.at.Before(s.met[oldest].at) {
+		if oldest == "" || m.Shown.Before(s.met[oldest].Shown) {
 			oldest = server
 		}
 	}
@@ -72,11 +67,11 @@ func (s *Servers) certificates(now time.Time) (all []Certificate) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for server, m := range s.met {
-		if m.Left(now) < -forgetAfter && now.Sub(m.at) > forgetAfter {
+		if m.Left(now) < -forgetAfter && now.Sub(m.Shown) > forgetAfter {
 			delete(s.met, server)
 			continue
 		}
-		all = append(all, m.Certificate)
+		all = append(all, m)
 	}
 	return all
 }

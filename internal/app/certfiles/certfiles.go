@@ -89,5 +89,5 @@ func (f File) Of(all []*x509.Certificate, now time.Time) []expiry.Certificate {
 	if f.Authorities {
 		return expiry.OfAuthorities(f.Key, f.Path, all, now)
 	}
-	return expiry.OfChain(f.Key, f.Path, all)
+	return expiry.OfChain(f.Key, f.Path, all, nil)
 }
