@@ -23,7 +23,8 @@ var consequences = []struct{ of, follow []string }{
 	// A disk without room refuses writes, which pile up in the memory of Redis, and holds up its answers.
 	{[]string{"redis-disk"}, []string{"redis-full", "redis-memory", "redis-mute", "redis-away", "redis-loading"}},
 	{[]string{"redis-full"}, []string{"redis-memory"}},
-	{append([]string{"redis-full", "redis-memory"}, redisStops...), []string{"MsghandlerFull"}},
+	// A Redis that is nearly full (redis-memory) refuses no call: then a producer is over its quota.
+	{append([]string{"redis-full"}, redisStops...), []string{"MsghandlerFull"}},
 	{redisStops, []string{
 		"coordinator-not-serving", "coordinator-degraded", "MsghandlerPendingOld", "MsghandlerBacklog", "messages-stuck",
 	}},

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -376,6 +377,40 @@ func TestOneCauseIsOneProblem(t *testing.T) {
 			"producer-away" && p.Text != all {
 			t.Errorf("the text of all is %q, want %q", p.Text, all)
 		}
+	}
+}
+
+// A problem with a cause of its own does not hide behind another problem.
+func TestSecondCausesStayApart(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	var d overviewData
+	events := cause.Part{System: "rabbitmq", Name: "events", Key: "brokers.events.url"}
+	d.Checks = []Checked{
+		Failed("rabbitmq", cause.Part{System: "rabbitmq", Key: "amqp.url"}, publish.ErrBlocked),
+		Failed("broker events", events, publish.ErrDisconnected),
+	}
+	stalled := peerstats.Exchange{Name: "shop", Broker: "events", Failure: publish.ErrStalled.Error()}
+	d.Exchanges = []exchangeLine{{stalled, true}}
+	d.Findings = []*adminv1.Finding{{Name: "redis-memory", Remedy: "more"}}
+	d.Refused = 7
+	d.Producers = []producerLine{{peerstats.Producer{
+		Name: "orders", AnsweredAt: now.Add(-time.Minute),
+		Failure: "Confirm of producer orders at 10.0.0.1:1: Unavailable: transport: connection refused",
+	}, true}}
+	d.States = []stateLine{{State: halfmsg.Pending, Count: 1}}
+	d.find(nil, 3*time.Hour, now)
+	var got []string
+	for _, p := range d.Problems {
+		if len(p.Also) > 0 {
+			t.Errorf("behind %s there is %q", p.Name, p.Also)
+		}
+		got = append(got, p.Name)
+	}
+	slices.Sort(got)
+	want := "[MsghandlerFull MsghandlerPendingOld producer-away queue-stalled rabbitmq-alarm rabbitmq-away redis-memory]"
+	if fmt.Sprint(got) != want {
+		t.Errorf("the problems are %v, want %s", got, want)
 	}
 }
 

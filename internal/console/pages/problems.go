@@ -29,6 +29,11 @@ type problem struct {
 	Growth string
 	advice
 
+	// broker is the check of the broker that the problem is about; empty: no broker, or unknown.
+	broker string
+	// began is when the problem began at the earliest; zero: unknown.
+	began time.Time
+
 	// many says what is wrong with several of the kind, one is the first of them, and alike how many there are beside it.
 	many, one string
 	alike     int
@@ -82,6 +87,9 @@ func (d *overviewData) add(p problem) {
 		first := &d.Problems[i]
 		if first.Name == p.Name && first.Do == p.Do && p.Do != "" {
 			first.Also, first.Bad = append(first.Also, p.Text), first.Bad || p.Bad
+			if p.began.Before(first.began) {
+				first.began = p.began
+			}
 			if p.many != "" && p.many == first.many {
 				first.alike++
 			}
@@ -94,7 +102,7 @@ func (d *overviewData) add(p problem) {
 // fold lets each problem that is a consequence of another join that one, and counts those that are alike.
 func (d *overviewData) fold() {
 	behind := func(p problem) int {
-		return slices.IndexFunc(d.Problems, func(of problem) bool { return cause.Follows(p.Name, of.Name) })
+		return slices.IndexFunc(d.Problems, p.follows)
 	}
 	var roots []problem
 	joined := map[int][]problem{}
@@ -126,6 +134,14 @@ func (d *overviewData) fold() {
 	d.Problems = roots
 }
 
+// follows says whether the problem is a consequence of another one: of the same broker, where both are about a broker,
+// and not older than the other.
+func (p problem) follows(of problem) bool {
+	another := p.broker != "" && of.broker != "" && p.broker != of.broker
+	earlier := !p.began.IsZero() && p.began.Before(of.began.Add(-latePending))
+	return cause.Follows(p.Name, of.Name) && !another && !earlier
+}
+
 // failing is a problem with an error, of which the cause is shown first.
 func failing(what, fault, link string, a advice) problem {
 	p := problem{Bad: true, Text: what, Link: link, advice: a}
@@ -143,8 +159,11 @@ func failing(what, fault, link string, a advice) problem {
 func (d *overviewData) findChecks() {
 	for _, c := range d.Checks {
 		if !c.OK {
-			of := cmp.Or(c.Cause, &cause.Degraded)
-			d.add(failing(c.Name, c.Error, "#checks", ofCause(*of)))
+			of := failing(c.Name, c.Error, "#checks", ofCause(*cmp.Or(c.Cause, &cause.Degraded)))
+			if c.Name == checkOf("") || strings.HasPrefix(c.Name, brokerCheck) {
+				of.broker = c.Name
+			}
+			d.add(of)
 		}
 		if c.Note != "" {
 			d.add(problem{Bad: true, Text: c.Name + ": " + c.Note, Link: "#checks", advice: onUnknownNote})
@@ -157,8 +176,11 @@ func checkOf(broker string) string {
 	if broker == "" {
 		return "rabbitmq"
 	}
-	return "broker " + broker
+	return brokerCheck + broker
 }
+
+// brokerCheck is how the names of the checks of brokers.NAME begin.
+const brokerCheck = "broker "
 
 // fails says whether a check fails.
 func (d *overviewData) fails(check string) bool {
@@ -170,6 +192,7 @@ func (d *overviewData) findPeers() {
 	for _, p := range d.Producers {
 		if p.Down {
 			of := failing("Producer "+p.Name+" cannot be reached", p.Failure, "#producers", ofCause(cause.OfCall(p.Failure)))
+			of.began = p.AnsweredAt
 			of.many = "producers cannot be reached, such as "
 			of.one = p.Name + strings.TrimPrefix(of.Text, "Producer "+p.Name+" cannot be reached")
 			d.add(of)
@@ -179,7 +202,9 @@ func (d *overviewData) findPeers() {
 		of := cause.OfRefusal(e.Failure, e.Name, "")
 		told := of.Name == cause.MessageUnsent.Name && d.fails(checkOf(e.Broker))
 		if e.Down && !told {
-			d.add(failing(e.described()+" does not take messages", e.Failure, "#exchanges", ofCause(of)))
+			p := failing(e.described()+" does not take messages", e.Failure, "#exchanges", ofCause(of))
+			p.broker = checkOf(e.Broker)
+			d.add(p)
 		}
 	}
 }
@@ -196,6 +221,7 @@ func (d *overviewData) findState(s stateLine, undecided time.Duration, now time.
 		p.Text = count(s.Count) + " abandoned: no verdict up to the limit of attempts or time; an operator must decide"
 	case s.State == halfmsg.Pending && undecided > latePending:
 		p.advice, p.Text = onPendingOld, "The verdict of a pending message is overdue by "+span(undecided)
+		p.began = now.Add(-undecided)
 	case s.State == halfmsg.Sendable && !s.FirstDue.IsZero() && now.Sub(s.FirstDue) > lateSendable:
 		p.advice = onBacklog
 		p.Text = "Publishing is overdue: the first message has been due for " + span(now.Sub(s.FirstDue))
