@@ -29,7 +29,7 @@ type Range struct{ Span, Step time.Duration }
 var Ranges = []Range{
 	{time.Hour, Interval},
 	{24 * time.Hour, 3 * time.Minute},
-	{7 * 24 * time.Hour, 20 * time.Minute},
+	{Kept, 20 * time.Minute},
 }
 
 // Begin is when the bucket of a time begins.

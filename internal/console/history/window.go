@@ -22,7 +22,7 @@ var Presets = []Window{
 	{Name: "15m", Words: "15 minutes", Range: Ranges[0], span: 15 * time.Minute},
 	{Name: "1h", Words: "hour", Range: Ranges[0], span: time.Hour},
 	{Name: "1d", Words: "day", Range: Ranges[1], span: 24 * time.Hour},
-	{Name: "1w", Words: "week", Range: Ranges[2], span: 7 * 24 * time.Hour},
+	{Name: "1w", Words: "week", Range: Ranges[2], span: Kept},
 }
 
 // PresetOf is the preset with a name, and otherwise the last hour.
@@ -35,7 +35,10 @@ func PresetOf(name string) Window {
 	return Presets[1]
 }
 
-// Between is a free window. Of what is older than a week nothing is kept.
+// Kept is how far back there are buckets.
+const Kept = 7 * 24 * time.Hour
+
+// Between is a free window.
 func Between(from, until, now time.Time) Window {
 	w := Window{Range: Ranges[len(Ranges)-1], From: from, Until: until}
 	for _, r := range Ranges {

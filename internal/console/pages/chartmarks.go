@@ -73,20 +73,24 @@ func (p *Pages) marks(r *http.Request, s history.Series) (data marksData) {
 			data.Marks = append(data.Marks, markOf(f))
 		}
 	}
-	reloads, err := admin.ListAudit(ctx, &adminv1.ListAuditRequest{
-		ActionContains: operate.Word(adminv1.AuditAction_AUDIT_ACTION_RELOAD), PageSize: maxMarks,
-		MaxAge: durationpb.New(max(time.Second, time.Since(from))),
-	})
-	if err != nil {
-		data.Problem = err.Error()
-	}
-	for _, record := range reloads.GetRecords() {
-		at := timeOf(record.GetTime())
-		if record.GetAction() == adminv1.AuditAction_AUDIT_ACTION_RELOAD && !at.Before(from) && at.Before(until) {
-			data.Marks = append(data.Marks, chartMark{Kind: "reload", From: at, Until: at, Text: reloadText(record)})
+	data.Cut = found.GetMore()
+	for _, result := range reloadResults {
+		reloads, err := admin.ListAudit(ctx, &adminv1.ListAuditRequest{
+			ActionContains: operate.Word(adminv1.AuditAction_AUDIT_ACTION_RELOAD), Result: result, PageSize: maxMarks,
+			MaxAge: durationpb.New(max(time.Second, time.Since(from))),
+		})
+		if err != nil {
+			data.Problem = err.Error()
 		}
+		for _, record := range reloads.GetRecords() {
+			at := timeOf(record.GetTime())
+			if record.GetAction() == adminv1.AuditAction_AUDIT_ACTION_RELOAD && record.GetResult() == result &&
+				!at.Before(from) && at.Before(until) {
+				data.Marks = append(data.Marks, chartMark{Kind: "reload", From: at, Until: at, Text: reloadText(record)})
+			}
+		}
+		data.Cut = data.Cut || reloads.GetNextPageToken() != ""
 	}
-	data.Cut = found.GetMore() || reloads.GetNextPageToken() != ""
 	slices.SortStableFunc(data.Marks, func(a, b chartMark) int { return b.From.Compare(a.From) })
 	for i := range data.Marks {
 		m := &data.Marks[i]
@@ -105,6 +109,12 @@ func laterOf(a, b time.Time) time.Time {
 		return a
 	}
 	return b
+}
+
+// reloadResults are the results of reloads. Without a result the trail would read the refusals of strangers too, which
+// may be thousands.
+var reloadResults = []adminv1.AuditResult{
+	adminv1.AuditResult_AUDIT_RESULT_DONE, adminv1.AuditResult_AUDIT_RESULT_FAILED,
 }
 
 // reloadText says what came of a reload, and where.

@@ -32,6 +32,9 @@ func TestChartsHaveFreeWindow(t *testing.T) {
 		"/?from=14:00":              free("2026-11-25 14:00", "2026-11-26 13:47"),
 		"/?from=2h&until=1h":        free("2026-11-26 11:47", "2026-11-26 12:47"),
 		"/?from=2026-11-24T02:00":   free("2026-11-24 02:00", "2026-11-26 13:47"),
+		"/?from=8760h&until=1h":     free("2026-11-19 13:47", "2026-11-26 12:47"),
+		"/?from=8760h&until=8000h":  hour + "nothing is kept of what is older than a week",
+		"/?from=2026-11-27T02:00":   hour + "the charts show what was: from is in the future",
 		"/?from=1h&until=2h":        hour + "the charts end after they begin: until is not after from",
 		"/?from=yesterday&until=1h": hour + errMoment.Error(),
 		"/?until=1h":                hour + "say from when on, such as 02:10",
@@ -72,9 +75,15 @@ func (d *diary) ListProblems(
 func (d *diary) ListAudit(
 	_ context.Context, r *adminv1.ListAuditRequest, _ ...grpc.CallOption,
 ) (*adminv1.ListAuditResponse, error) {
+	ago := map[adminv1.AuditResult]time.Duration{
+		adminv1.AuditResult_AUDIT_RESULT_DONE: 20 * time.Minute, adminv1.AuditResult_AUDIT_RESULT_FAILED: 6 * time.Minute,
+	}[r.GetResult()]
+	if ago == 0 {
+		return nil, fmt.Errorf("asked for %v", r.GetResult())
+	}
 	return &adminv1.ListAuditResponse{Records: []*adminv1.AuditRecord{{
-		Time: timestamppb.New(time.Now().Add(-20 * time.Minute)), Action: adminv1.AuditAction_AUDIT_ACTION_RELOAD, Count: 1,
-		Instance: "c", Result: adminv1.AuditResult_AUDIT_RESULT_DONE,
+		Time: timestamppb.New(time.Now().Add(-ago)), Action: adminv1.AuditAction_AUDIT_ACTION_RELOAD, Count: 1,
+		Instance: "c", Result: r.GetResult(),
 	}}}, nil
 }
 
@@ -91,17 +100,17 @@ func TestChartsMarkWhatHappened(t *testing.T) {
 			t.Errorf("the start is %q", m.Text)
 		}
 	}
-	if fmt.Sprint(got) != "[P 83+17 R 67+0 S 27+0 C 25+25 P 0+8]" {
+	if fmt.Sprint(got) != "[R 90+0 P 83+17 R 67+0 S 27+0 C 25+25 P 0+8]" {
 		t.Errorf("the marks are %v", got)
 	}
 	var labels []string
 	for _, l := range marks.Labels {
 		labels = append(labels, fmt.Sprintf("%.0f %s", l.Place, l.Text))
 	}
-	if fmt.Sprint(labels) != "[0 P 25 CS2 67 R 83 P]" {
+	if fmt.Sprint(labels) != "[0 P 25 CS2 67 R 83 P 90 R]" {
 		t.Errorf("the labels are %v", labels)
 	}
-	want := "1 start or end of a coordinator (S), 1 failing producer or exchange (C), 1 reload (R), 2 other problems (P)"
+	want := "1 start or end of a coordinator (S), 1 failing producer or exchange (C), 2 reloads (R), 2 other problems (P)"
 	if marks.Summary() != want {
 		t.Errorf("the summary is %q, want %q", marks.Summary(), want)
 	}

@@ -37,6 +37,7 @@ func readWindow(r *http.Request, now time.Time) chartWindow {
 	w.Start, w.End = start, end
 	from, err := parseMoment(start, now)
 	until, wrong := parseMoment(end, now)
+	oldest := now.Add(-history.Kept)
 	switch {
 	case err != nil || wrong != nil:
 		w.Wrong = errMoment.Error()
@@ -44,9 +45,16 @@ func readWindow(r *http.Request, now time.Time) chartWindow {
 		w.Wrong = "say from when on, such as 02:10"
 	case end != "" && !until.After(from):
 		w.Wrong = "the charts end after they begin: until is not after from"
+	case from.After(now):
+		w.Wrong = "the charts show what was: from is in the future"
+	case end != "" && !until.After(oldest):
+		w.Wrong = "nothing is kept of what is older than a week"
 	default:
 		if end == "" {
 			until = now
+		}
+		if from.Before(oldest) {
+			from = oldest
 		}
 		w.Window = history.Between(from, until, now)
 		w.Start, w.End = minute(from.UTC()), minute(until.UTC())
