@@ -10,6 +10,9 @@ const (
 	leastPast = 5
 	// hold is how long a series stays slow after its last slow value, so that a finding does not flicker.
 	hold = 30 * time.Second
+	// silent is the part of the usual value below which a series is silent. catchUpTimes is how many times the usual value
+	// is owed for a silence, because values are means over some time.
+	silent, catchUpTimes = .05, 2
 )
 
 // rule says which values of a series are slow.
@@ -20,6 +23,9 @@ type rule struct {
 	anyway float64
 	// halfLife is the time in which the usual value halves while no value renews it.
 	halfLife time.Duration
+	// catchUp is the longest silence for which larger values may make up: what an outage has held up comes faster than
+	// usual. Zero: none.
+	catchUp time.Duration
 }
 
 // series is a value over time. What is usual is the largest value of a minute lately, so a past with peaks makes the
@@ -38,6 +44,8 @@ type series struct {
 	slowSince, slowAt time.Time
 	value             float64
 	observedAt        time.Time
+	// owed is what a silence has held up, the value times seconds.
+	owed float64
 }
 
 // minute has the largest value of a minute.
@@ -48,6 +56,7 @@ type minute struct {
 
 // observe adds the value of now. Without a known value, such as a latency of nothing, only time passes.
 func (s *series) observe(r rule, value float64, known bool, now time.Time) {
+	known = !s.makesUp(r, value, known, now) && known
 	s.observedAt = now
 	switch {
 	case known && s.isSlow(r, value, now):
@@ -68,6 +77,24 @@ func (s *series) observe(r rule, value float64, known bool, now time.Time) {
 	if known {
 		s.present = minute{max(s.present.peak, value), true}
 	}
+}
+
+// makesUp says whether a large value makes up for a silence. Such a value is neither slow nor usual.
+func (s *series) makesUp(r rule, value float64, known bool, now time.Time) bool {
+	if r.catchUp == 0 || s.observedAt.IsZero() {
+		return false
+	}
+	usual, seconds := s.usualAt(r, now), now.Sub(s.observedAt).Seconds()
+	switch {
+	case !known, value < silent*usual:
+		s.owed = min(s.owed+catchUpTimes*usual*seconds, catchUpTimes*usual*r.catchUp.Seconds())
+		return false
+	case value <= catchUpTimes*usual: // nothing is held up any more
+		s.owed = max(0, s.owed-r.times*usual*seconds)
+		return false
+	}
+	s.owed = max(0, s.owed-(value-usual)*seconds)
+	return s.owed > 0
 }
 
 // endMinute makes the last minute a part of the past.

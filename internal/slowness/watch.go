@@ -56,7 +56,7 @@ var rules = map[Kind]rule{
 	Broker:  {floor: 1, times: 5, anyway: 3, halfLife: 10 * time.Minute},
 	Unknown: {floor: .15, times: 3, halfLife: time.Hour},
 	Errors:  {floor: .25, times: 3, halfLife: time.Hour},
-	Runaway: {floor: 50, times: 10, halfLife: 24 * time.Hour},
+	Runaway: {floor: 50, times: 10, halfLife: 24 * time.Hour, catchUp: 30 * time.Minute},
 }
 
 // Measured is what a coordinator measures. Counts are those since its start.

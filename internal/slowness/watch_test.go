@@ -248,6 +248,41 @@ func TestRestartDoesNotHideSlowness(t *testing.T) {
 	}
 }
 
+// silence is a time in which nothing comes, such as an outage of Redis.
+var silence = load{}
+
+// Outboxes send at once what an outage has held up.
+func TestCatchingUpIsNoRunaway(t *testing.T) {
+	for _, outage := range []time.Duration{5 * time.Minute, 10 * time.Minute, 25 * time.Minute} {
+		inFakeTime(t, func(p *plant) {
+			p.run(time.Hour, steady(ordinary))
+			p.run(outage, steady(silence))
+			heldUp := ordinary.rate * outage.Seconds()
+			p.run(time.Hour, func(int) load {
+				sent := min(heldUp, 2000)
+				heldUp -= sent
+				return with(func(l *load) { l.rate += sent })
+			})
+			p.quiet(fmt.Sprintf("the hour after an outage of %v", outage))
+			p.run(time.Minute, steady(incidents[len(incidents)-1].load))
+			if at, found := p.seen["runaway"]; !found || at > 30*time.Second {
+				t.Errorf("later a runaway is found: %t, after %v", found, at)
+			}
+		})
+	}
+}
+
+func TestRunawayAfterSilenceIsFound(t *testing.T) {
+	inFakeTime(t, func(p *plant) {
+		p.run(time.Hour, steady(ordinary))
+		p.run(10*time.Hour, steady(silence))
+		p.run(5*time.Minute, steady(incidents[len(incidents)-1].load))
+		if at, found := p.seen["runaway"]; !found || at > 2*time.Minute {
+			t.Errorf("a runaway is found: %t, after %v", found, at)
+		}
+	})
+}
+
 func TestLimitedProducerIsNoRunaway(t *testing.T) {
 	inFakeTime(t, func(p *plant) {
 		p.limited = true
