@@ -97,7 +97,8 @@ func TestMetricsNameFindings(t *testing.T) {
 		c.Instance = "c1"
 		c.Findings = func() []*adminv1.Finding {
 			return []*adminv1.Finding{
-				{Name: "config-refused", Coordinators: []string{"c2", "c1"}}, {Name: "coordinators-versions"},
+				{Name: "config-refused", Coordinators: []string{"c2", "c1"}},
+				{Name: "coordinators-versions"},
 				{Name: "redis-full", Coordinators: []string{"c2"}},
 			}
 		}

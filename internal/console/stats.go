@@ -101,8 +101,8 @@ func (s *stats) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// collectPending tells the counts, and 0 of producers of this coordinator without pending messages. Those that are among
-// the others have some.
+// collectPending tells the counts, and 0 of producers of this coordinator without pending messages. Those that are
+// among the others have some.
 func (s *stats) collectPending(ch chan<- prometheus.Metric, all map[string]int64) {
 	counts := bounded(all)
 	for _, p := range s.peers.Producers() {

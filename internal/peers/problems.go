@@ -94,8 +94,8 @@ func (p *Peers) ownOnes(all []Problem) []Problem {
 	return all
 }
 
-// recordEnded writes the ended problems into the record. After an error the next exchange repeats the write. A full store
-// takes reports and no record: the exchange has succeeded, and the record waits for room.
+// recordEnded writes the ended problems into the record. After an error the next exchange repeats the write. A full
+// store takes reports and no record: the exchange has succeeded, and the record waits for room.
 func (p *Peers) recordEnded(ctx context.Context, store Store, now time.Time) error {
 	all := p.tracker.takeEnded()
 	isEvent := func(one Problem) bool { return one.Severity == Event }
@@ -125,8 +125,8 @@ func (p *Peers) recordEnded(ctx context.Context, store Store, now time.Time) err
 	return err
 }
 
-// inLoop says whether a coordinator is one of many in a restart loop. The first one of each loopWithin is not: a loop that
-// lasts must not push everything else out of the record of problems.
+// inLoop says whether a coordinator is one of many in a restart loop. The first one of each loopWithin is not: a loop
+// that lasts must not push everything else out of the record of problems.
 func (p *Peers) inLoop(c Coordinator, now time.Time) bool {
 	all := p.Coordinators(now)
 	return slices.Contains(SurveyOf(all, now).Looping, c.Place) && slices.ContainsFunc(all, func(first Coordinator) bool {

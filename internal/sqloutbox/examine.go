@@ -31,8 +31,8 @@ type Health struct {
 // errTableMissing says in plain words what the database says with a code.
 var errTableMissing = errors.New("the table does not exist")
 
-// mostRefused bounds how many refused messages an examination counts: no operator needs a larger number. The examination
-// reads no more than refusedOldest waiting messages, and so ends in time during an outage.
+// mostRefused bounds how many refused messages an examination counts: no operator needs a larger number. The
+// examination reads no more than refusedOldest waiting messages, and so ends in time during an outage.
 const (
 	mostRefused   = 1000
 	refusedOldest = 10_000

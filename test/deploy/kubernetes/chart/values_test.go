@@ -74,7 +74,8 @@ func TestWrongValuesAreNamed(t *testing.T) {
 		"config: {send: {lease: 14s}}":                        "config.send.lease of at least 15000 ms",
 		"resources: {limits: {memory: 1e9}}":                  "write it in Mi or Gi, or set goMemoryLimit",
 
-		"config: {confirm: {timeout: 15s}}":                                        "config.confirm.lease of at least 31001 ms",
+		"config: {confirm: {timeout: 15s}}": "config.confirm.lease of at least 31001 ms",
+
 		"config: {send: {lease: 24s, dead_letter_exchange: dead}}":                 "config.send.lease of at least 25000 ms",
 		"config: {send: {lease: 24s}, brokers: {b: {dead_letter_exchange: dead}}}": "config.send.lease of at least 25000 ms",
 	} {
