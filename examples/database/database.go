@@ -48,10 +48,26 @@ func Open(ctx context.Context, name string) (*DB, error) {
 	db.SetMaxOpenConns(connections)
 	db.SetMaxIdleConns(connections)
 	db.SetConnMaxLifetime(time.Hour)
-	if err := db.PingContext(ctx); err != nil {
+	if err := connect(ctx, db); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
 	return &DB{DB: db, Dialect: dialect}, nil
+}
+
+// connect makes the first connection. Where two processes open a new file of SQLite at once, both switch the file to WAL;
+// SQLite refuses one of them without a wait, so that one tries again.
+func connect(ctx context.Context, db *sql.DB) error {
+	for tries := 20; ; tries-- {
+		err := db.PingContext(ctx)
+		if err == nil || tries == 0 || !strings.Contains(err.Error(), "SQLITE_BUSY") {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
 }
 
 func parse(name string) (driver, dsn string, dialect sqlmarker.Dialect, err error) {
