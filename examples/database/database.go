@@ -54,8 +54,8 @@ func Open(ctx context.Context, name string) (*DB, error) {
 	return &DB{DB: db, Dialect: dialect}, nil
 }
 
-// connect makes the first connection. Where two processes open a new file of SQLite at once, both switch the file to WAL;
-// SQLite refuses one of them without a wait, so that one tries again.
+// connect makes the first connection. Where two processes open a new file of SQLite at once, both switch the file to
+// WAL; SQLite refuses one of them without a wait, so that one tries again.
 func connect(ctx context.Context, db *sql.DB) error {
 	for tries := 20; ; tries-- {
 		err := db.PingContext(ctx)

@@ -80,11 +80,16 @@ func (i *interview) rolledBack(ids []string) func(context.Context, *report) stri
 	}
 }
 
-// deleted asks about messages whose markers the coordinator has had deleted.
+// deleted asks about messages whose markers the coordinator has had deleted. A coordinator passes on no final question
+// about a message of the business.
 func (i *interview) deleted(ids []string) func(context.Context, *report) string {
+	questions := []bool{false, true}
+	if attends(i.to) {
+		questions = questions[:1]
+	}
 	return func(ctx context.Context, r *report) string {
 		for _, id := range ids {
-			for _, final := range []bool{false, true} {
+			for _, final := range questions {
 				verdict, err := i.verdict(ctx, final, id)
 				if err != nil {
 					r.fails("a question about "+id, err)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/app/doctor"
 	"github.com/msghandler/msghandler/producer"
+	"github.com/msghandler/msghandler/producer/marker"
 	"github.com/msghandler/msghandler/producer/marker/memory"
 	"github.com/msghandler/msghandler/test/must"
 	"github.com/msghandler/msghandler/test/servers"
@@ -17,7 +18,10 @@ import (
 func TestAttendingProducerIsAskedThroughCoordinator(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, servers.RabbitMQ(t).URL)
-	p, err := producer.New(producer.Config{Name: "stock", Coordinator: s.app.GRPCAddr(), Markers: memory.New()})
+	markers := memory.New()
+	_, err := markers.Put(t.Context(), []string{"0999"}, marker.Committed)
+	must.Succeed(t, err)
+	p, err := producer.New(producer.Config{Name: "stock", Coordinator: s.app.GRPCAddr(), Markers: markers})
 	must.Succeed(t, err)
 	t.Cleanup(func() { _ = p.Close(context.Background()) })
 
@@ -30,15 +34,16 @@ func TestAttendingProducerIsAskedThroughCoordinator(t *testing.T) {
 		}
 		return false
 	})
+	s.e.Known.Deleted = []string{"0999"}
 	found := doctor.Verify(t.Context(), s.e, "stock", "attend:///stock")
 	checks := map[string]bool{}
 	for _, f := range found {
 		checks[f.Check] = true
-		if f.Severity == doctor.Trouble {
+		if f.Severity == doctor.Trouble || f.Check == "deleted" && f.Severity != doctor.OK {
 			t.Errorf("%s: %s", f.Name, f.What)
 		}
 	}
-	for _, check := range []string{"reach", "batch", "another-name", "final", "concurrent", "deletions"} {
+	for _, check := range []string{"reach", "batch", "another-name", "final", "concurrent", "deletions", "deleted"} {
 		if !checks[check] {
 			t.Errorf("the check %s was not made: %+v", check, found)
 		}
