@@ -72,8 +72,13 @@ func TestEndsOfCertificatesAreReported(t *testing.T) {
 		}
 	}
 	authority.Renew(cert, key, "127.0.0.1")
+	// The overview shows the ended problem among the marks of its charts.
+	const lasts = `msghandler_problem{finding="certificate-expired"`
+	if !strings.Contains(metrics, lasts) {
+		t.Error("the metrics lack the problem")
+	}
 	servers.Eventually(t, time.Minute, "the renewed certificate is known", func() bool {
-		return !strings.Contains(r.page(t, "/"), "expired certificates")
+		return !strings.Contains(r.page(t, "/metrics"), lasts)
 	})
 }
 
