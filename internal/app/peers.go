@@ -67,7 +67,7 @@ func (a *App) watchPeers(ctx context.Context, store *redisstore.Store) error {
 // noteLife lets the record of problems have the start or the stop of this coordinator.
 func (a *App) noteLife(name, what string, at time.Time) {
 	a.peers.Note(peers.Problem{
-		Name: name, What: fmt.Sprintf("coordinator %s %s", a.process.instance, what), Since: at, Until: at,
+		Name: name, What: "the coordinator " + what, Since: at, Until: at,
 	})
 }
 
@@ -85,7 +85,7 @@ func (a *App) reportEnds(unreported []peers.End) {
 		}
 		a.peers.NoteOf(end.Instance, peers.Problem{
 			Name: uncleanEnd, Severity: warning, Since: end.LastSeenAt, Until: end.LastSeenAt,
-			What: "coordinator " + end.Instance + " ended without a clean stop", Why: endsWhy, Remedy: endsRemedy,
+			What: "the coordinator ended without a clean stop", Why: endsWhy, Remedy: endsRemedy,
 		})
 	}
 	a.events.Note(events.UncleanEnd, "",
