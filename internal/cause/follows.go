@@ -35,7 +35,7 @@ var consequences = []struct{ of, follow []string }{
 	{producerStops, []string{"MsghandlerPendingOld"}},
 }
 
-// Follows says whether a problem is a consequence of another: nobody has to act on it while the other lasts.
+// Follows says whether a problem is a consequence of another: it needs no action of its own while the other lasts.
 func Follows(name, of string) bool {
 	for _, c := range consequences {
 		if slices.Contains(c.of, of) && slices.Contains(c.follow, name) {
