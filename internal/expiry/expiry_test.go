@@ -239,7 +239,7 @@ func TestReplacedAuthorityIsLeftOut(t *testing.T) {
 	}
 }
 
-// A server that nobody meets any more may be gone, and others come.
+// A server without a handshake for long may be gone, and others come.
 func TestEndedServersAreForgotten(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -78,7 +78,7 @@ type Examination struct {
 	DatabaseAway bool
 
 	seen *coordinatorSeen
-	// certificates are those of the settings, and those of the servers that the parts have dialled; nil: nobody asks.
+	// certificates are those of the settings, and those of the servers that the parts have dialled; nil: they are not examined.
 	certificates *expiry.Book
 }
 

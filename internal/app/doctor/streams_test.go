@@ -56,7 +56,7 @@ func TestUnaskedProducerIsNotBlamed(t *testing.T) {
 	s := newSite(t, servers.RabbitMQ(t).URL)
 	found := doctor.Verify(t.Context(), s.e, "stock", "attend:///stock")
 	if len(found) != 1 || found[0].Name != "producer-away" || !doctor.Unreached(found) {
-		t.Errorf("nobody attends, and found is %+v", found)
+		t.Errorf("no producer attends, and found is %+v", found)
 	}
 	s.e.Coordinator.Address = servers.Addresses(t, 1)[0]
 	found = doctor.Verify(t.Context(), s.e, "stock", "attend:///stock")
