@@ -78,7 +78,8 @@ type Examination struct {
 	DatabaseAway bool
 
 	seen *coordinatorSeen
-	// certificates are those of the settings, and those of the servers that the parts have dialled; nil: they are not examined.
+	// certificates are those of the settings, and those of the servers that the parts have dialled; nil: they are not
+	// examined.
 	certificates *expiry.Book
 }
 
