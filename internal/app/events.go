@@ -53,7 +53,8 @@ func (h breakerEvents) Paused(producer string, paused bool) {
 	if paused {
 		h.events.Note(events.BreakerOpen, producer, "a callback target is unreachable: circuit open")
 	} else {
-		h.events.Note(events.BreakerClosed, producer, "a callback target answers again: circuit closed")
+		h.events.Note(events.BreakerClosed, producer,
+			"a callback target answers again, or no message waits for the target: circuit closed")
 	}
 }
 

@@ -171,7 +171,14 @@ func (q *confirmCall) failsFor(h delivery.Leased, err error) {
 		Producer: h.Producer, MessageID: h.Name.String(), Cause: delivery.CauseOf(err),
 		More: []slog.Attr{slog.String("target", q.lane.target.Address)},
 	})
-	after := q.confirmer.config.Backoff.DelayAfter(h.Age())
+	q.putOff(h, q.confirmer.config.Backoff.DelayAfter(h.Age()), err)
+}
+
+// putOff gives a message back to the store for a time.
+func (q *confirmCall) putOff(h delivery.Leased, after time.Duration, err error) {
+	q.confirmer.mu.Lock()
+	q.lane.putOff(after)
+	q.confirmer.mu.Unlock()
 	q.confirmer.storeOutcomes(q.lane, []delivery.Outcome{q.confirmer.unanswered(h, after, delivery.CauseOf(err))})
 }
 
@@ -182,8 +189,7 @@ func (q *confirmCall) panicsFor(h delivery.Leased, failure *lifecycle.PanicError
 		Producer: h.Producer, MessageID: h.Name.String(), Cause: delivery.CauseOf(failure),
 		More: []slog.Attr{slog.String("stack", string(failure.Stack))},
 	})
-	after := q.confirmer.config.Backoff.Delay(len(q.confirmer.config.Backoff))
-	q.confirmer.storeOutcomes(q.lane, []delivery.Outcome{q.confirmer.unanswered(h, after, delivery.CauseOf(failure))})
+	q.putOff(h, q.confirmer.config.Backoff.Delay(len(q.confirmer.config.Backoff)), failure)
 }
 
 // outcomeOf is the event that a verdict means for a message.
@@ -322,6 +328,7 @@ func (c *Confirmer) unreached(l *lane, held []delivery.Leased, cause string) []d
 		if l.quarantine[h.ID] {
 			after = max(after, c.config.Backoff.DelayAfter(h.Age()))
 		}
+		l.putOff(after)
 		if l.use == quarantined && !l.quarantine[h.ID] {
 			outcomes[i] = delivery.Outcome{Leased: h, Event: halfmsg.EventUnreachable, After: after, Cause: cause}
 			continue

@@ -75,6 +75,7 @@ func (c *Confirmer) Pass(ctx context.Context) (more bool, err error) {
 	}
 	quota := c.quota(names)
 	if len(quota) == 0 {
+		c.tidy()
 		return false, nil
 	}
 	// Counted from before the call, so that the lease never seems longer than it is.
@@ -84,6 +85,7 @@ func (c *Confirmer) Pass(ctx context.Context) (more bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("claim pending messages: %w", err)
 	}
+	c.tidy()
 	return c.wantsMore(claims, quota), nil
 }
 
@@ -164,9 +166,6 @@ func (c *Confirmer) Close(ctx context.Context) (err error) {
 func (c *Confirmer) quota(names []string) map[string]int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, p := range c.producers {
-		p.tidy()
-	}
 	if c.closing || len(names) == 0 {
 		return nil
 	}

@@ -50,13 +50,13 @@ type lane struct {
 	reached bool
 	// quarantine holds the ids of a quarantined lane.
 	quarantine quarantine
-	// usedAt is when a batch was last taken, or a message was quarantined.
-	usedAt time.Time
+	// busyUntil is when a batch was last taken, a message was quarantined, or the last message that was put off is due.
+	busyUntil time.Time
 }
 
-// laneMemory is how long an unused lane remembers that its target cannot be reached. The time is well above the longest
-// pause, or each pause would begin anew. And the time is short, since other instances may have reached the target.
-const laneMemory = 5 * time.Minute
+// laneMemory is how long a lane waits for messages that are due before the lane forgets that its target cannot be
+// reached. Messages that do not come have ended, or another coordinator takes them: it may have reached the target.
+const laneMemory = 30 * time.Second
 
 // producer returns the producer of a name, new or known. c.mu is held.
 func (c *Confirmer) producer(name string) *producer {
@@ -95,10 +95,10 @@ func (p *producer) newLane(key laneKey) *lane {
 	config := &p.confirmer.config
 	l := &lane{
 		laneKey: key, producer: p,
-		batch:    config.Batch,
-		confirms: breaker{limit: config.limits.breakerFailures, pause: config.limits.breakerPause},
-		deletes:  breaker{limit: config.limits.breakerFailures, pause: config.limits.breakerPause},
-		usedAt:   time.Now(),
+		batch:     config.Batch,
+		confirms:  breaker{limit: config.limits.breakerFailures, pause: config.limits.breakerPause},
+		deletes:   breaker{limit: config.limits.breakerFailures, pause: config.limits.breakerPause},
+		busyUntil: time.Now(),
 	}
 	parallel, room := config.CallsPerProducer, 0
 	switch key.use {
@@ -149,7 +149,7 @@ func (l *lane) Permit(now time.Time) delivery.Permit {
 
 // Begin implements delivery.Handler.
 func (l *lane) Begin(permit delivery.Permit) (size int) {
-	l.usedAt = time.Now()
+	l.busy(time.Now())
 	switch permit {
 	case delivery.Postpone:
 		return l.producer.confirmer.config.Batch
@@ -173,8 +173,7 @@ func (l *lane) End(b *delivery.Batch) (room bool) {
 func (p *producer) tidy() {
 	for key, l := range p.lanes {
 		trouble := l.confirms.failures+l.confirms.opened+l.deletes.failures+len(l.quarantine) > 0
-		remembers := trouble && time.Since(l.usedAt) < laneMemory
-		if l.queue.Idle() && !remembers {
+		if l.queue.Idle() && (!trouble || time.Since(l.busyUntil) >= laneMemory) {
 			if l.confirms.opened > 0 && l.use == normal {
 				p.confirmer.config.Metrics.Paused(p.name, false)
 			}
@@ -184,6 +183,31 @@ func (p *producer) tidy() {
 	}
 	if len(p.lanes) == 0 && p.queue.Idle() {
 		delete(p.confirmer.producers, p.name)
+	}
+}
+
+// busy notes that the lane is in use, or will be.
+func (l *lane) busy(until time.Time) {
+	if until.After(l.busyUntil) {
+		l.busyUntil = until
+	}
+}
+
+// putOff notes, in all lanes of the target, that a message of the target comes again.
+func (l *lane) putOff(after time.Duration) {
+	for _, use := range []use{normal, quarantined, bypass} {
+		if other := l.producer.lanes[laneKey{l.target, l.committed, use}]; other != nil {
+			other.busy(time.Now().Add(after))
+		}
+	}
+}
+
+// tidy drops the idle lanes of all producers. A pass that has brought no message says that a lane is idle.
+func (c *Confirmer) tidy() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, p := range c.producers {
+		p.tidy()
 	}
 }
 
@@ -272,8 +296,10 @@ func (l *lane) recordFailure(err error) (opened bool) {
 		lanes = append(lanes, l.sibling(normal))
 	}
 	for _, l := range lanes {
-		l.cause, l.reached, l.usedAt = delivery.CauseOf(err), reached, time.Now()
-		opened = l.confirms.fail(l.usedAt) && l.use == normal
+		now := time.Now()
+		l.cause, l.reached = delivery.CauseOf(err), reached
+		l.busy(now)
+		opened = l.confirms.fail(now) && l.use == normal
 	}
 	return opened
 }

@@ -164,7 +164,7 @@ func (q *markerQueue) End(b *delivery.Batch) (room bool) {
 
 // tidy drops an idle queue with nothing to remember. The lock is held.
 func (q *markerQueue) tidy() {
-	remembers := q.deletes.failures > 0 && time.Since(q.usedAt) < laneMemory
+	remembers := q.deletes.failures > 0 && min(time.Since(q.usedAt), time.Since(q.deletes.until)) < laneMemory
 	if q.queue.Idle() && !remembers {
 		delete(q.deleter.queues, q.markerKey)
 	}
@@ -266,6 +266,7 @@ func (c *Confirmer) deleteMarkers(l *lane, ids []string) {
 		l.deletes.succeed()
 	} else {
 		l.deletes.fail(time.Now())
+		l.busy(l.deletes.until)
 	}
 	c.mu.Unlock()
 	if err != nil {

@@ -81,23 +81,23 @@ func TestProducerIsDroppedWithLastLane(t *testing.T) {
 		// withLane has the producer know the lane, waiting and working say how far a batch of the lane is.
 		withLane, waiting, working bool
 		confirms                   breaker
-		usedAt                     time.Time
+		busyUntil                  time.Time
 		dropped                    bool
 	}{
 		"idle":                      {dropped: true},
 		"a call under way":          {working: true},
 		"a batch about to be taken": {waiting: true},
-		"a lane that remembers":     {withLane: true, confirms: troubled, usedAt: time.Now()},
-		"a lane that is idle":       {withLane: true, usedAt: time.Now(), dropped: true},
+		"a lane that remembers":     {withLane: true, confirms: troubled, busyUntil: time.Now()},
+		"a lane that is idle":       {withLane: true, busyUntil: time.Now(), dropped: true},
 		"a lane that has forgotten": {
-			withLane: true, confirms: troubled, usedAt: time.Now().Add(-laneMemory), dropped: true,
+			withLane: true, confirms: troubled, busyUntil: time.Now().Add(-laneMemory), dropped: true,
 		},
 		"a lane with a call": {withLane: true, working: true},
 	} {
 		withLock(t, func(all *Confirmer, p *producer) {
 			handler := newStuckHandler()
 			defer close(handler.release)
-			l := &lane{producer: p, confirms: c.confirms, usedAt: c.usedAt, queue: p.queue.NewLane(handler, 1, 0)}
+			l := &lane{producer: p, confirms: c.confirms, busyUntil: c.busyUntil, queue: p.queue.NewLane(handler, 1, 0)}
 			if c.withLane {
 				p.lanes[laneKey{}] = l
 			}

@@ -49,7 +49,7 @@ func (l *lane) isolate(held []delivery.Leased, err error) {
 	c := l.producer.confirmer
 	c.mu.Lock()
 	to := l.sibling(quarantined)
-	to.usedAt = time.Now()
+	to.busy(time.Now())
 	for i := range held {
 		to.quarantine.add(held[i].ID, len(held) == 1)
 	}

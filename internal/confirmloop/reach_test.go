@@ -103,26 +103,32 @@ func TestOneCallTriesATargetAgain(t *testing.T) {
 	})
 }
 
-// Another instance may be the one that finds a producer back, and take all its messages from then on.
+// Another coordinator may be the one that reaches the producer, and take all messages from then on.
 func TestUnusedTargetIsForgotten(t *testing.T) {
-	inHouse(t, confirmloop.Config{}, func(h *house) {
-		h.answers(func(context.Context, halfmsg.Target, []string, bool) (verdicts, error) { return nil, errAway })
-		names := h.have("orders", numbered(3)...)
-		for _, name := range names {
-			h.submit(name)
-			synctest.Wait()
-		}
-		h.store.Discard(h.t.Context(), names, halfmsg.Pending)
-		paused := func() bool { return h.paused }
-		h.run(4 * time.Minute)
-		if !look(h, paused) {
-			t.Error("its pause was forgotten")
-		}
-		h.run(2 * time.Minute)
-		if look(h, paused) {
-			t.Error("after six minutes without a message the target still counts as away")
-		}
-	})
+	for what, answer := range map[string]confirm{
+		"unreachable": func(context.Context, halfmsg.Target, []string, bool) (verdicts, error) { return nil, errAway },
+		"failing":     failsFor(numbered(20)...),
+	} {
+		t.Run(what, func(t *testing.T) {
+			inHouse(t, confirmloop.Config{}, func(h *house) {
+				h.answers(answer)
+				names := h.have("orders", numbered(20)...)
+				for _, name := range names {
+					h.submit(name)
+					synctest.Wait()
+				}
+				paused := func() bool { return look(h, func() bool { return h.paused }) }
+				h.run(time.Minute)
+				if !paused() {
+					t.Error("the circuit is closed while messages wait for the target")
+				}
+				h.store.Discard(h.t.Context(), names, halfmsg.Pending)
+				if h.run(100 * time.Second); paused() {
+					t.Error("the circuit of a target without messages stays open")
+				}
+			})
+		})
+	}
 }
 
 func TestOnlyUnreachableOpensTheBreaker(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -34,7 +35,7 @@ func (p problemCollector) Collect(ch chan<- prometheus.Metric) {
 type labelledProblem struct{ finding, subject string }
 
 func (p problemCollector) current(ctx context.Context) map[labelledProblem]bool {
-	all := map[labelledProblem]bool{}
+	now, all := time.Now(), map[labelledProblem]bool{}
 	for _, one := range p.console.check(ctx).Checks {
 		if one.Cause != nil {
 			all[labelledProblem{one.Cause.Name, one.Name}] = true
@@ -62,7 +63,7 @@ func (p problemCollector) current(ctx context.Context) map[labelledProblem]bool 
 		}
 	}
 	for _, e := range p.console.config.Metrics.peers.Exchanges() {
-		if e.FailedAt.After(e.AckedAt) {
+		if e.Down(now) {
 			all[labelledProblem{cause.OfRefusal(e.Failure, e.Name, "").Name, cmp.Or(e.Name, unnamed)}] = true
 		}
 	}

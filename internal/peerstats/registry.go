@@ -42,6 +42,8 @@ type Producer struct {
 	// FailedAt is the time of the last failed call, and Failure its cause.
 	FailedAt time.Time `json:"failed_at,omitzero"`
 	Failure  string    `json:"failure,omitzero"`
+	// ClosedAt is when the last open circuit closed: the target has answered, or no message waits for the target.
+	ClosedAt time.Time `json:"closed_at,omitzero"`
 	// Answered and Unreached count the Confirm calls, Unreachable the messages of the latter.
 	Answered    int64 `json:"answered,omitzero"`
 	Unreached   int64 `json:"unreached,omitzero"`
@@ -145,8 +147,10 @@ func (b *Registry) Paused(producer string, paused bool) {
 	b.updateProducer(producer, func(p *Producer) {
 		if paused {
 			p.Paused++
-		} else {
-			p.Paused = max(0, p.Paused-1)
+			return
+		}
+		if p.Paused = max(0, p.Paused-1); p.Paused == 0 {
+			p.ClosedAt = time.Now()
 		}
 	})
 }

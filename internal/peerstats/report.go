@@ -83,11 +83,14 @@ type row interface {
 }
 
 func (p Producer) key() string   { return p.Name }
-func (p Producer) failing() bool { return p.Paused > 0 || p.FailedAt.After(p.AnsweredAt) }
 func (p Producer) rates() Rates  { return p.Rates }
 func (e Exchange) key() string   { return e.Broker + "\x00" + e.Name }
 func (e Exchange) failing() bool { return e.FailedAt.After(e.AckedAt) }
 func (e Exchange) rates() Rates  { return e.Rates }
+
+func (p Producer) failing() bool {
+	return p.Paused > 0 || p.FailedAt.After(p.AnsweredAt) && p.FailedAt.After(p.ClosedAt)
+}
 
 // downFor is for how long a failure counts. A peer that is still down fails again within this time: by default
 // publishing is retried within two minutes, and a producer is asked again within five.
@@ -127,6 +130,9 @@ func (p *Producer) add(other Producer) {
 	if other.FailedAt.After(p.FailedAt) {
 		p.FailedAt, p.Failure = other.FailedAt, other.Failure
 	}
+	if other.ClosedAt.After(p.ClosedAt) {
+		p.ClosedAt = other.ClosedAt
+	}
 	p.Paused += other.Paused
 	p.OpenAt += other.OpenAt
 	p.Answered += other.Answered
@@ -158,7 +164,7 @@ func (e *Exchange) add(other Exchange) {
 func (r *Report) Shift(by time.Duration) {
 	for i := range r.Producers {
 		p := &r.Producers[i]
-		p.AnsweredAt, p.FailedAt = shifted(p.AnsweredAt, by), shifted(p.FailedAt, by)
+		p.AnsweredAt, p.FailedAt, p.ClosedAt = shifted(p.AnsweredAt, by), shifted(p.FailedAt, by), shifted(p.ClosedAt, by)
 	}
 	for i := range r.Exchanges {
 		e := &r.Exchanges[i]
