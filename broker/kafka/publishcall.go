@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/msghandler/msghandler/broker/kafka/kafkaconn"
+	"github.com/msghandler/msghandler/internal/ground/assert"
 	"github.com/msghandler/msghandler/internal/ground/publish"
 )
 
@@ -78,6 +79,7 @@ func repeated(answer kafkaconn.Answer) publish.Result {
 func resultOf(answer kafkaconn.Answer) publish.Result {
 	switch answer.Fate {
 	case kafkaconn.Stored:
+		assert.Always(answer.Err == nil, "Kafka has stored an acknowledged message")
 		return publish.Result{Outcome: publish.Acked}
 	case kafkaconn.TopicRefused, kafkaconn.BatchRefused:
 		return publish.Refused.Because(answer.Err)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/msghandler/msghandler/broker/nats/natsconn"
+	"github.com/msghandler/msghandler/internal/ground/assert"
 	"github.com/msghandler/msghandler/internal/ground/publish"
 )
 
@@ -29,6 +30,7 @@ func subjectOf(m *publish.Message) string {
 func resultOf(fate natsconn.Fate, cause error) publish.Result {
 	switch fate {
 	case natsconn.Stored:
+		assert.Always(cause == nil, "a stream has stored an acknowledged message")
 		return publish.Result{Outcome: publish.Acked}
 	case natsconn.Refused:
 		return publish.Refused.Because(cause)

@@ -8,6 +8,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/msghandler/msghandler/internal/ground/assert"
 	"github.com/msghandler/msghandler/internal/ground/publish"
 )
 
@@ -178,6 +179,8 @@ func (ch *confirmChannel) judgeConfirmed(u *unconfirmed, isolated bool) publish.
 	case u.returned != nil:
 		return publish.Refused.Because(u.returned)
 	case u.confirmation.Acked() && !confused:
+		assert.Always(u.returned == nil, "RabbitMQ has not returned an acknowledged message",
+			u.key.name.Producer, u.key.name.ID)
 		return publish.Result{Outcome: publish.Acked}
 	case u.confirmation.Acked():
 		return publish.Unsure.Because(errors.New("the broker returned a message that was not in flight; " +

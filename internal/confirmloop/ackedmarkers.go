@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/internal/delivery"
+	"github.com/msghandler/msghandler/internal/ground/assert"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
@@ -133,6 +134,8 @@ func (q *markerQueue) record(err error) time.Duration {
 // outcomeOf is the outcome of a call for a message. A failed call uses up a try; after the last try the marker is left
 // to the producer's own clean-up.
 func (d *markerDeleter) outcomeOf(h delivery.Leased, err error, wait time.Duration) delivery.Outcome {
+	assert.Always(h.State == halfmsg.Acknowledged, "a marker is deleted last only after the acknowledgement",
+		h.Producer, h.ID)
 	o := delivery.Outcome{Leased: h, Cause: delivery.CauseOf(err)}
 	switch {
 	case err == nil:
@@ -178,6 +181,7 @@ func (d *markerDeleter) release(held []delivery.Leased, after time.Duration) {
 	}
 	outcomes := make([]delivery.Outcome, len(held))
 	for i, h := range held {
+		assert.Always(h.Token != "", "the marker deleter hands back only what it holds", h.Producer, h.ID)
 		outcomes[i] = delivery.Outcome{Leased: h, Event: halfmsg.EventReleased, After: after}
 	}
 	ctx, cancel := context.WithCancel(d.calls)

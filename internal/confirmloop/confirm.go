@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/internal/delivery"
+	"github.com/msghandler/msghandler/internal/ground/assert"
 	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/loglimit"
@@ -194,6 +195,7 @@ func (q *confirmCall) panicsFor(h delivery.Leased, failure *lifecycle.PanicError
 
 // outcomeOf is the event that a verdict means for a message.
 func (c *Confirmer) outcomeOf(h delivery.Leased, verdict halfmsg.Verdict, final bool) delivery.Outcome {
+	assert.Always(h.State == halfmsg.Pending, "a verdict is stored for PENDING messages only", h.Producer, h.ID)
 	o := delivery.Outcome{Leased: h}
 	switch {
 	case verdict == halfmsg.VerdictCommitted:
@@ -207,6 +209,8 @@ func (c *Confirmer) outcomeOf(h delivery.Leased, verdict halfmsg.Verdict, final 
 		return c.unanswered(h, c.config.Backoff.DelayAfter(h.Age()),
 			"the producer answered UNAVAILABLE: it could not find out")
 	case final:
+		assert.Always(h.ConfirmAttempts >= c.config.Attempts || c.pastLimit(&h),
+			"a message is given up after its attempts or its time limit", h.Producer, h.ID)
 		o.Event, o.Cause = halfmsg.EventGivenUp, "the producer answered UNKNOWN to the final question"
 		if c.pastLimit(&h) {
 			o.Cause = c.limitCause(o.Cause)
@@ -235,8 +239,10 @@ func (c *Confirmer) deliver(l *lane, held []delivery.Leased) {
 		return
 	}
 	var settled []string
-	if c.config.DeleteWhen == BeforePublish {
-		for i := range held {
+	for i := range held {
+		assert.Always(held[i].State == halfmsg.Sendable, "a message is sent without Confirm only with its verdict stored",
+			held[i].Producer, held[i].ID)
+		if c.config.DeleteWhen == BeforePublish {
 			settled = append(settled, held[i].ID)
 		}
 	}
@@ -269,16 +275,19 @@ func (c *Confirmer) stored(
 		if results[i].Err != nil {
 			continue
 		}
+		state := results[i].State
 		switch o.Event {
 		case halfmsg.EventCommitted:
+			assert.Always(state == halfmsg.Sendable, "a stored COMMITTED leaves the message SENDABLE", o.Producer, o.ID)
 			c.config.Metrics.Committed(&o.Claim)
 			if c.config.DeleteWhen == BeforePublish {
 				settled = append(slices.Grow(settled, len(outcomes)-i), o.ID)
 			}
-			if o.Hold > 0 && results[i].State == halfmsg.Sendable {
+			if o.Hold > 0 && state == halfmsg.Sendable {
 				committed = append(slices.Grow(committed, len(outcomes)-i), sendable(o.Claim))
 			}
 		case halfmsg.EventRolledBack:
+			assert.Always(state == halfmsg.RolledBack, "a stored ROLLED_BACK ends the message", o.Producer, o.ID)
 			settled = append(settled, o.ID)
 		case halfmsg.EventGivenUp:
 			c.abandoned(o, "messages are ABANDONED: their producer gave no verdict; retry the messages when it can answer")
@@ -325,6 +334,7 @@ func (c *Confirmer) unreached(l *lane, held []delivery.Leased, cause string) []d
 	defer c.mu.Unlock()
 	for i, h := range held {
 		after := l.confirms.pauseLeft(time.Now())
+		assert.Always(h.State == halfmsg.Pending, "messages that wait for an open circuit are PENDING", h.Producer, h.ID)
 		if l.quarantine[h.ID] {
 			after = max(after, c.config.Backoff.DelayAfter(h.Age()))
 		}
@@ -348,6 +358,7 @@ func (c *Confirmer) handBack(held []delivery.Leased) {
 	outcomes := make([]delivery.Outcome, len(held))
 	var committed []halfmsg.Claim
 	for i, h := range held {
+		assert.Always(h.Token != "", "the confirm stage hands back only what it holds", h.Producer, h.ID)
 		outcomes[i] = delivery.Outcome{Leased: h, Event: halfmsg.EventReleased}
 		if h.State == halfmsg.Sendable {
 			committed = append(committed, h.Claim)

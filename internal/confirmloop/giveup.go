@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/internal/delivery"
+	"github.com/msghandler/msghandler/internal/ground/assert"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
@@ -22,6 +23,7 @@ func (c *Confirmer) pastLimit(h *delivery.Leased) bool {
 
 // unanswered is the outcome for a message without an answer: the message waits, or is given up after its time limit.
 func (c *Confirmer) unanswered(h delivery.Leased, after time.Duration, cause string) delivery.Outcome {
+	assert.Always(h.State == halfmsg.Pending, "only a PENDING message waits for an answer", h.Producer, h.ID)
 	if c.pastLimit(&h) {
 		return delivery.Outcome{Leased: h, Event: halfmsg.EventTimedOut, Cause: c.limitCause(cause)}
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/internal/delivery"
+	"github.com/msghandler/msghandler/internal/ground/assert"
 	"github.com/msghandler/msghandler/internal/ground/backoff"
 	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 	"github.com/msghandler/msghandler/internal/halfmsg"
@@ -214,6 +215,8 @@ func (d *markerDeleter) pause(pause time.Duration) {
 func (d *markerDeleter) deleteBusiness(target halfmsg.Target, ids []string) (err error) {
 	ctx, cancel := context.WithTimeout(d.calls, d.config.DeleteTimeout)
 	defer cancel()
+	assert.Always(len(ids) > 0 && target.Producer != "", "a DeleteBusiness call names markers and their producer",
+		target.Producer)
 	begun := time.Now()
 	if failure := lifecycle.Recovered(func() {
 		err = d.config.Callbacks.DeleteBusiness(ctx, target, ids)
@@ -316,6 +319,8 @@ func targetOf(claim *halfmsg.Claim) halfmsg.Target {
 func (c *Confirmer) deleteInBackground(claims []halfmsg.Claim) {
 	byTarget := map[halfmsg.Target][]string{}
 	for i := range claims {
+		assert.Always(claims[i].State != halfmsg.Pending, "no marker is deleted before the fate of its message is stored",
+			claims[i].Producer, claims[i].ID)
 		target := targetOf(&claims[i])
 		byTarget[target] = append(byTarget[target], claims[i].ID)
 	}

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/msghandler/msghandler/internal/ground/assert"
 	"github.com/msghandler/msghandler/internal/ground/backoff"
 	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 	"github.com/msghandler/msghandler/internal/halfmsg"
@@ -107,6 +108,7 @@ func (s *Settler) settleBeside(
 		atomic.AddInt32(&s.late, -n)
 		return false
 	}
+	assert.Sometimes(true, "outcomes of one shard wait beside their batch")
 	s.Work.Go(func() {
 		defer atomic.AddInt32(&s.late, -n)
 		if failure := lifecycle.Recovered(func() {
@@ -160,6 +162,9 @@ func (s *Settler) store(ctx context.Context, outcomes []Outcome) []halfmsg.Resul
 	settlements := make([]halfmsg.Settlement, len(outcomes))
 	for i := range outcomes {
 		o := &outcomes[i]
+		_, legal := halfmsg.Next(o.State, o.Event)
+		assert.Always(legal && o.Event.NeedsLease() && o.Token != "", "an outcome is a legal move of a claimed message",
+			o.Producer, o.ID, o.State.String(), o.Event.String())
 		settlements[i] = halfmsg.Settlement{
 			Name: o.Name, Token: o.Token, Fingerprint: o.Fingerprint, Event: o.Event,
 			After: o.After, Hold: o.Hold, Cause: o.Cause, Backlog: o.Backlog, Prompt: o.Prompt,
@@ -212,6 +217,8 @@ func (s *Settler) report(outcomes []Outcome, results []halfmsg.Result) {
 			})
 		}
 	}
+	assert.Sometimes(counts.of(LeaseLost) > 0, "an outcome comes after the end of its lease")
+	assert.Sometimes(counts.of(Contradiction) > 0, "a verdict contradicts the stored state")
 	s.countFates(counts)
 	if cause != nil {
 		s.Failures.Add(loglimit.Failure{

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/internal/delivery"
+	"github.com/msghandler/msghandler/internal/ground/assert"
 	"github.com/msghandler/msghandler/internal/ground/backoff"
 	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 	"github.com/msghandler/msghandler/internal/halfmsg"
@@ -92,6 +93,8 @@ func (p *publication) copyOnce(
 	latest := time.Now().Add(p.sender.config.Margin)
 	for _, i := range open {
 		if outcomes[i].Until.After(latest) {
+			assert.Always(outcomes[i].Token != "", "a dead-letter copy is published by the lease holder",
+				outcomes[i].Producer, outcomes[i].ID)
 			of, copies, tried[i] = append(of, i), append(copies, p.stage.deadCopy(&outcomes[i], try)), true
 		}
 	}
@@ -112,6 +115,8 @@ func (p *publication) copyOnce(
 
 // judgeCopy lets a message become DEAD, or releases it.
 func (p *publication) judgeCopy(o *delivery.Outcome, result halfmsg.PublishResult, tried bool) {
+	assert.Always(o.Event == halfmsg.EventExhausted && o.PublishAttempts >= len(p.sender.config.Backoff),
+		"a message is DEAD only after its last attempt was refused", o.Producer, o.ID)
 	text := "dead-letter exchange refused copies: the messages are DEAD without a copy; check the exchange"
 	switch {
 	case result.Outcome == halfmsg.Acked:

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/internal/delivery"
+	"github.com/msghandler/msghandler/internal/ground/assert"
 	"github.com/msghandler/msghandler/internal/ground/backoff"
 	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 	"github.com/msghandler/msghandler/internal/ground/logtext"
@@ -62,6 +63,7 @@ func (p *publication) quarantine(h delivery.Leased, failure *lifecycle.PanicErro
 	p.sender.failed(slog.LevelError, logtext.SendingFailed.Line(p.sender.config.Language,
 		"poison messages: publishing panicked; each message backs off, see the stack"),
 		&h.Claim, delivery.CauseOf(failure), slog.String("stack", string(failure.Stack)))
+	assert.Always(h.State == halfmsg.Sendable, "a poison message stays SENDABLE", h.Producer, h.ID)
 	p.store([]delivery.Outcome{{
 		Leased: h, Event: halfmsg.EventUnsure, After: unsurePause.Delay(len(unsurePause)), Cause: delivery.CauseOf(failure),
 	}})
@@ -75,6 +77,8 @@ func (p *publication) publish(held []delivery.Leased, again int) {
 	}
 	messages := make([]halfmsg.Publishing, len(held))
 	for i, h := range held {
+		assert.Always(h.State == halfmsg.Sendable && h.Token != "" && !h.SendableAt.IsZero(),
+			"a message is published only with its verdict stored, by its lease holder", h.Producer, h.ID)
 		messages[i] = publishing(h.Claim, again)
 	}
 	begun, someAnswered := time.Now(), false
@@ -268,6 +272,7 @@ func (s *brokerStage) outcomeOf(h delivery.Leased, result halfmsg.PublishResult)
 	o := delivery.Outcome{Leased: h, Cause: delivery.CauseOf(result.Cause)}
 	switch result.Outcome {
 	case halfmsg.Acked:
+		assert.Always(result.Cause == nil, "an acknowledged message was neither returned nor refused", h.Producer, h.ID)
 		o.Event, o.Cause = halfmsg.EventAcked, ""
 		if s.sender.config.DeleteAfterAck {
 			o.Event, o.Hold = halfmsg.EventAckedMarked, s.sender.config.Lease
@@ -292,6 +297,7 @@ func (s *Sender) handBack(held []delivery.Leased) {
 	}
 	outcomes := make([]delivery.Outcome, len(held))
 	for i, h := range held {
+		assert.Always(h.Token != "", "the send stage hands back only what it holds", h.Producer, h.ID)
 		outcomes[i] = delivery.Outcome{Leased: h, Event: halfmsg.EventReleased}
 	}
 	s.release(outcomes)
@@ -319,6 +325,7 @@ func (s *Sender) release(outcomes []delivery.Outcome) {
 func (s *brokerStage) unsent(held []delivery.Leased, cause string) []delivery.Outcome {
 	outcomes := make([]delivery.Outcome, len(held))
 	for i, h := range held {
+		assert.Always(h.State == halfmsg.Sendable, "an unsent message stays SENDABLE", h.Producer, h.ID)
 		outcomes[i] = delivery.Outcome{Leased: h, Event: halfmsg.EventReleased, After: s.pauseUnsent(0), Cause: cause}
 	}
 	return outcomes

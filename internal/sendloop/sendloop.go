@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/internal/delivery"
+	"github.com/msghandler/msghandler/internal/ground/assert"
 	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/loglimit"
@@ -132,6 +133,7 @@ var errUnknownBroker = errors.New("this coordinator does not know the broker: se
 func outcomesUnknown(held []delivery.Leased) []delivery.Outcome {
 	outcomes := make([]delivery.Outcome, len(held))
 	for i, h := range held {
+		assert.Always(h.Broker != "", "every coordinator knows the default broker", h.Producer, h.ID)
 		outcomes[i] = delivery.Outcome{
 			Leased: h, Event: halfmsg.EventReleased, After: unsentPause.DelayAfter(h.DueFor()),
 			Cause: fmt.Sprintf("broker %s: %v", h.Broker, errUnknownBroker),

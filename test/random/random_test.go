@@ -3,10 +3,12 @@ package random
 import (
 	"flag"
 	"os"
+	"sync"
 	"testing"
 
 	"pgregory.net/rapid"
 
+	"github.com/msghandler/msghandler/internal/ground/assert"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
@@ -22,8 +24,15 @@ func TestMain(m *testing.M) {
 		_ = flag.Set("rapid.checks", sequencesEach)
 	}
 	few = few || !judgesReach
+	assert.Watch(&assert.Watcher{
+		Broken:  func(rule, about string) { brokenAssertions.Store(rule, about) },
+		Reached: func(string) {},
+	})
 	os.Exit(m.Run())
 }
+
+// brokenAssertions are the assertions of the shipped code that did not hold, and the message of the latest time.
+var brokenAssertions sync.Map
 
 // usual are the owners' events that any number of sequences brings about; the others are seen less often than always.
 var usual = map[halfmsg.Event]bool{

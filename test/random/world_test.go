@@ -138,6 +138,10 @@ func (w *world) settle() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.compare()
+	brokenAssertions.Range(func(rule, about any) bool {
+		w.model.failf("%s: an assertion of the shipped code is broken: %s", about, rule)
+		return true
+	})
 }
 
 func (w *world) tell(format string, args ...any) {

@@ -74,12 +74,12 @@ func (s *Store) ClaimPending(
 	if len(left) == 0 {
 		return nil, nil
 	}
-	return s.claimDue(ctx, claiming{
+	return assertClaims(s.claimDue(ctx, claiming{
 		state: halfmsg.Pending, lease: lease, without: without,
 		wanted: func() map[string]int { return left },
 		shares: func([]dueGroup) map[string]int { return left },
 		took:   func(producer string, n int) { left[producer] -= n },
-	})
+	}))
 }
 
 // ClaimSendable implements halfmsg.SendStore. A partial failure returns both claims and an error. Due messages for
@@ -87,14 +87,14 @@ func (s *Store) ClaimPending(
 func (s *Store) ClaimSendable(
 	ctx context.Context, limit int, lease time.Duration, brokers ...string,
 ) ([]halfmsg.Claim, error) {
-	return s.claimShared(ctx, claiming{state: halfmsg.Sendable, lease: lease, brokers: brokers}, limit)
+	return assertClaims(s.claimShared(ctx, claiming{state: halfmsg.Sendable, lease: lease, brokers: brokers}, limit))
 }
 
 // ClaimAcknowledged implements halfmsg.ConfirmStore. A partial failure returns both claims and an error.
 func (s *Store) ClaimAcknowledged(
 	ctx context.Context, limit int, lease time.Duration, without ...halfmsg.LeftOut,
 ) ([]halfmsg.Claim, error) {
-	return s.claimShared(ctx, claiming{state: halfmsg.Acknowledged, lease: lease, without: without}, limit)
+	return assertClaims(s.claimShared(ctx, claiming{state: halfmsg.Acknowledged, lease: lease, without: without}, limit))
 }
 
 // claimShared claims at most limit due messages of a state, of all producers.

@@ -23,7 +23,7 @@ func (s *Store) Create(ctx context.Context, messages []halfmsg.Message) []halfms
 		places = c.page(ctx, places)
 	}
 	c.index(ctx, places)
-	return c.results
+	return assertCreated(messages, c.results)
 }
 
 // creation is a batch of messages to store.
@@ -151,22 +151,22 @@ func (s *Store) awaitReplicas(ctx context.Context, master redis.UniversalClient,
 
 // Submit implements halfmsg.Intake.
 func (s *Store) Submit(ctx context.Context, names []halfmsg.Name, lease time.Duration) []halfmsg.Submitted {
-	return s.submit(ctx, names, submitting{
+	return assertSubmitted(halfmsg.EventSubmit, names, s.submit(ctx, names, submitting{
 		script: s.scripts.submit, event: halfmsg.EventSubmit, lease: lease, room: 2,
 		each: func(args []any, id string, known *stored) []any { return append(args, id, known.when()) },
 		read: s.submitted,
-	})
+	}))
 }
 
 // SubmitTrusted implements halfmsg.Intake.
 func (s *Store) SubmitTrusted(ctx context.Context, names []halfmsg.Name, lease time.Duration) []halfmsg.Submitted {
-	return s.submit(ctx, names, submitting{
+	return assertSubmitted(halfmsg.EventSubmitTrusted, names, s.submit(ctx, names, submitting{
 		script: s.scripts.trust, event: halfmsg.EventSubmitTrusted, lease: lease, room: 3,
 		each: func(args []any, id string, known *stored) []any {
 			return append(args, id, known.when(), clamp(known.message.Delay, maxDue).Milliseconds())
 		},
 		read: s.trusted,
-	})
+	}))
 }
 
 // submitting describes how Submits are stored: the script, the event, the arguments for each message, and the reader of
@@ -305,7 +305,8 @@ func (s *Store) setAsideSubmitted(ctx context.Context, results []halfmsg.Submitt
 
 // Rollback implements halfmsg.Intake.
 func (s *Store) Rollback(ctx context.Context, names []halfmsg.Name) []halfmsg.Result {
-	return s.bring(ctx, halfmsg.Settlement{Event: halfmsg.EventRollback}, names, rules)
+	word := halfmsg.Settlement{Event: halfmsg.EventRollback}
+	return assertMoved(word.Event, names, s.bring(ctx, word, names, rules))
 }
 
 func shardsOf(places []place) int {

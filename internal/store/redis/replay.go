@@ -34,6 +34,9 @@ func (s *Store) Replay(ctx context.Context, replays []halfmsg.Replay, how halfms
 	places := s.places(len(replays), func(i int) halfmsg.Name { return replays[i].Becomes() })
 	places, _ = split(places, func(at place) bool { return results[at.index].Err == nil })
 	s.replay(ctx, places, results, replayBatch{how: how, replays: replays, found: found, records: records})
+	for i := range replays {
+		assertStored(halfmsg.EventReplay, replays[i].Becomes(), results[i])
+	}
 	return results
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/msghandler/msghandler/internal/ground/assert"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
@@ -113,6 +114,9 @@ func (s *Store) Settle(ctx context.Context, settlements []halfmsg.Settlement) []
 	s.move(ctx, backlog, results, moving{
 		by: rules, of: of, run: s.pacer.backlog(slice, backlogRests), most: portion(len(backlog)),
 	})
+	for i := range settlements {
+		assertStored(settlements[i].Event, settlements[i].Name, results[i])
+	}
 	return results
 }
 
@@ -145,7 +149,7 @@ func (s *Store) bring(
 // Retry implements halfmsg.Inspector. The operator's name takes the place of the token.
 func (s *Store) Retry(ctx context.Context, names []halfmsg.Name, by, reason string) []halfmsg.Result {
 	word := halfmsg.Settlement{Event: halfmsg.EventRetry, Token: halfmsg.Token(by), Cause: reason}
-	return s.bring(ctx, word, names, rules)
+	return assertMoved(word.Event, names, s.bring(ctx, word, names, rules))
 }
 
 // Discard implements halfmsg.Inspector.
@@ -155,7 +159,8 @@ func (s *Store) Discard(ctx context.Context, names []halfmsg.Name, from halfmsg.
 		by = slices.Clone(rules)
 		by[halfmsg.EventDiscard] = onlyFrom(from, rules[halfmsg.EventDiscard])
 	}
-	return s.bring(ctx, halfmsg.Settlement{Event: halfmsg.EventDiscard}, names, by)
+	word := halfmsg.Settlement{Event: halfmsg.EventDiscard}
+	return assertMoved(word.Event, names, s.bring(ctx, word, names, by))
 }
 
 // onlyFrom is a rule for one state alone.
@@ -225,6 +230,7 @@ func shorten(cause string) string {
 
 // setAside moves a claimed message that cannot be processed to a state for operators, and returns that state.
 func (s *Store) setAside(ctx context.Context, claim halfmsg.Claim, why error) halfmsg.State {
+	assert.Always(claim.Token != "", "a message is set aside by its claim", claim.Producer, claim.ID)
 	event := halfmsg.EventGivenUp
 	switch claim.State {
 	case halfmsg.Sendable:
