@@ -68,7 +68,7 @@ func (a *App) oidcConfig() oidc.Config {
 	o := &a.settings.Access.OIDC
 	return oidc.Config{
 		Issuer: o.Issuer, Audience: o.Audience, LoginClient: a.settings.HTTP.OIDCClientID,
-		CA: o.CA, Handshake: a.doors.certificates.Servers("access.oidc_issuer").Handshake,
+		CA: o.CA, Handshake: a.doors.certificates.Servers("access.oidc_issuer", nil).Handshake,
 		NameClaim: o.NameClaim, RolesClaim: o.RolesClaim, ProducersClaim: o.ProducersClaim,
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/msghandler/msghandler/internal/app/brokers"
+	"github.com/msghandler/msghandler/internal/expiry"
 	"github.com/msghandler/msghandler/internal/ground/publish"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
@@ -30,7 +31,7 @@ func (a *App) openBrokers() (opened []openBroker, err error) {
 		b.Client, err = brokers.Open(publish.Config{
 			URL: b.url, ConfirmTimeout: a.settings.Send.ConfirmTimeout, Logger: a.loggerOf(b.name),
 			Present:   a.brokerURL(b.name, b.url),
-			Handshake: a.doors.certificates.Servers(keyOfBroker(b.name)).Handshake,
+			Handshake: a.doors.certificates.Servers(keyOfBroker(b.name), looks[brokers.System(b.url)]).Handshake,
 		})
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", keyOfBroker(b.name), err)
@@ -45,6 +46,11 @@ func (a *App) openBrokers() (opened []openBroker, err error) {
 		opened = append(opened, b)
 	}
 	return opened, nil
+}
+
+// looks are how brokers are reached for a look at their certificates.
+var looks = map[string]expiry.Dial{
+	"rabbitmq": expiry.DialTLS, "kafka": expiry.DialTLS, "nats": expiry.DialNATS,
 }
 
 // loggerOf names the broker in the lines of its publisher.

@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"time"
 
@@ -66,10 +67,16 @@ func (a *App) watchCertificates() error {
 	}
 	a.metrics.Certificates(func() map[string]expiry.Certificate { return a.doors.certificates.Soonest(time.Now()) })
 	a.doors.certificates.Log(a.logger, time.Now())
-	return a.repeat("certificates", certificatesSchedule, func(context.Context) error {
-		a.doors.certificates.Log(a.logger, time.Now())
-		return nil
-	})
+	return errors.Join(
+		a.repeat("certificates", certificatesSchedule, func(context.Context) error {
+			a.doors.certificates.Log(a.logger, time.Now())
+			return nil
+		}),
+		a.repeat("certificates-look", certificatesSchedule, func(ctx context.Context) error {
+			a.doors.certificates.Look(ctx, time.Now())
+			return nil
+		}),
+	)
 }
 
 // certificates reports certificates that have ended, and those that end soon.

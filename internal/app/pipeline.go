@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"fmt"
+	"net"
 	"path"
 	"runtime/debug"
 	"time"
@@ -123,9 +124,12 @@ func (a *App) newCallbacks() (*callback.Client, error) {
 	if source != nil {
 		a.addCertificates(source, "callbacks.tls_cert", "callbacks.tls_ca")
 	}
-	config.Handshake = a.doors.certificates.Servers("producers").Handshake
+	var client *callback.Client
+	config.Handshake = a.doors.certificates.Servers("producers", func(ctx context.Context, to string) (net.Conn, error) {
+		return client.Dial(ctx, to)
+	}).Handshake
 	config.Attending, config.Own, config.Split = a.attendance.Client, a.ownAddresses, a.noteSplit
-	client, err := callback.New(config)
+	client, err = callback.New(config)
 	if err != nil {
 		return nil, SettingsError{fmt.Errorf("callbacks.allow, callbacks.moved and producers.NAME.target: %w", err)}
 	}

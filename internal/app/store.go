@@ -9,6 +9,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/cause"
 	"github.com/msghandler/msghandler/internal/config"
+	"github.com/msghandler/msghandler/internal/expiry"
 	"github.com/msghandler/msghandler/internal/ground/backoff"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
@@ -40,7 +41,7 @@ func (a *App) openStore(ctx context.Context) (*redisstore.Store, error) {
 // reachStore opens the store, trying again while Redis cannot be reached. Problems that time does not fix, such as a
 // wrong number of shards or unsafe settings, are errors at once.
 func (a *App) reachStore(ctx context.Context) (*redisstore.Store, error) {
-	handshake := a.doors.certificates.Servers(cause.Redis.Key).Handshake
+	handshake := a.doors.certificates.Servers(cause.Redis.Key, expiry.DialTLS).Handshake
 	for failures := 0; ; failures++ {
 		store, err := a.tryStore(ctx, handshake)
 		if err == nil {

@@ -415,3 +415,20 @@ func TestCloseEndsCalls(t *testing.T) {
 		t.Fatal("a closed client calls")
 	}
 }
+
+// A look at the certificate of a producer obeys the rules of calls.
+func TestDialObeysTheAllowList(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must.Succeed(t, err)
+	defer listener.Close()
+	c := client(t, callback.Config{})
+	conn, err := c.Dial(t.Context(), "dns:///"+listener.Addr().String())
+	must.Succeed(t, err)
+	conn.Close()
+	for _, to := range []string{"localhost:1", "127.0.0.2:1", "attend:///orders"} {
+		if _, err := c.Dial(t.Context(), to); err == nil {
+			t.Errorf("%s was dialled", to)
+		}
+	}
+}

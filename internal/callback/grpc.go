@@ -94,6 +94,15 @@ func (n noted) Clone() credentials.TransportCredentials {
 	return n
 }
 
+// Dial connects to a target as calls do, and sends nothing.
+func (c *Client) Dial(ctx context.Context, to string) (net.Conn, error) {
+	t, err := c.read(to)
+	if err != nil {
+		return nil, err
+	}
+	return c.dialer(t).DialContext(ctx, "tcp", net.JoinHostPort(t.host, t.port))
+}
+
 // dialer connects to the allowed addresses of a target. All kinds of targets are connected to by it.
 func (c *Client) dialer(t target) *net.Dialer {
 	return &net.Dialer{

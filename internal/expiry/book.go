@@ -14,6 +14,7 @@ import (
 type Book struct {
 	mu      sync.Mutex
 	sources []func(now time.Time) []Certificate
+	servers []*Servers
 	// logged is what the log has of each certificate, by its identity, for Log.
 	logged map[Certificate]line
 }
@@ -36,10 +37,14 @@ func (b *Book) Add(source func(now time.Time) []Certificate) {
 	b.sources = append(b.sources, source)
 }
 
-// Servers adds the servers behind a key of the configuration.
-func (b *Book) Servers(key string) *Servers {
-	s := &Servers{key: key}
+// Servers adds the servers behind a key of the configuration. Dial is for a further look at them; nil: their
+// connections do not last so long.
+func (b *Book) Servers(key string, dial Dial) *Servers {
+	s := &Servers{key: key, dial: dial}
 	b.Add(s.certificates)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.servers = append(b.servers, s)
 	return s
 }
 

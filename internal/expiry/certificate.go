@@ -94,6 +94,10 @@ func ofOne(key, holder string, of *x509.Certificate) []Certificate {
 	return []Certificate{c}
 }
 
+// maxAuthorities is how many authorities a file has at most whose ends matter. A longer file is a bundle of public
+// authorities, few of which are in use: their ends show in the chains of servers.
+const maxAuthorities = 8
+
 // OfAuthorities is the authority that ends first. An authority that has ended is left out where another is good: a file
 // has both while one replaces the other.
 func OfAuthorities(key, holder string, authorities []*x509.Certificate, now time.Time) []Certificate {
@@ -106,7 +110,7 @@ func OfAuthorities(key, holder string, authorities []*x509.Certificate, now time
 	if len(good) == 0 {
 		good = authorities
 	}
-	if len(good) == 0 {
+	if len(good) == 0 || len(authorities) > maxAuthorities {
 		return nil
 	}
 	return ofOne(key, holder, firstToEnd(good))

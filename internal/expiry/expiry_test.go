@@ -205,7 +205,7 @@ func TestVerifiedChainsEndTogether(t *testing.T) {
 	}
 	leaf, old, young := cert(50), cert(10), cert(20)
 	var b expiry.Book
-	servers := b.Servers("redis.url")
+	servers := b.Servers("redis.url", nil)
 	chains := [][]*x509.Certificate{{leaf, old}, {leaf, young}}
 	servers.Handshake("r:6379", tls.ConnectionState{VerifiedChains: chains}, nil)
 	servers.Handshake("unverified:6379", tls.ConnectionState{PeerCertificates: []*x509.Certificate{cert(-1)}}, nil)
@@ -244,7 +244,7 @@ func TestEndedServersAreForgotten(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var b expiry.Book
-		servers := b.Servers("producers")
+		servers := b.Servers("producers", nil)
 		chain := []*x509.Certificate{{NotBefore: time.Now(), NotAfter: time.Now().Add(time.Hour)}}
 		for n := range 600 {
 			servers.Handshake(fmt.Sprint(n), tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{chain}}, nil)

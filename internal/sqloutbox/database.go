@@ -2,8 +2,10 @@ package sqloutbox
 
 import (
 	"cmp"
+	"context"
 	"crypto/tls"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -40,11 +42,30 @@ func (h Handshakes) watch(server string, config *tls.Config) {
 	}
 }
 
+// connector opens connections, and reports the errors with which none came about.
+type connector struct {
+	driver.Connector
+	server string
+	seen   Handshakes
+}
+
+// Connect implements driver.Connector.
+func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := c.Connector.Connect(ctx)
+	if err != nil && c.seen != nil {
+		c.seen(c.server, tls.ConnectionState{}, err)
+	}
+	return conn, err
+}
+
 // dialTimeout bounds connecting, where the DSN sets no time.
 const dialTimeout = 10 * time.Second
 
 // idleTime is how long an unused connection is kept.
 const idleTime = 5 * time.Minute
+
+// lifeTime is how long a connection is used: the next one sees a new address and a new certificate of the server.
+const lifeTime = time.Hour
 
 // openDatabase reads a DSN and connects at the first statement. Errors quote nothing of the DSN: a part of a malformed
 // DSN may be a piece of a password.
@@ -62,6 +83,7 @@ func openDatabase(dsn string, seen Handshakes) (*database, error) {
 		return nil, err
 	}
 	d.SetConnMaxIdleTime(idleTime)
+	d.SetConnMaxLifetime(lifeTime)
 	return d, nil
 }
 
@@ -87,7 +109,8 @@ func openPostgreSQL(dsn string, seen Handshakes) (*database, error) {
 	// A pooler in transaction mode gives each transaction another session, which lacks the driver's prepared statements,
 	// or has those of another client.
 	c.DefaultQueryExecMode = pgx.QueryExecModeExec
-	return &database{DB: stdlib.OpenDB(*c), dialect: sqlmarker.PostgreSQL, listen: c}, nil
+	db := sql.OpenDB(connector{stdlib.GetConnector(*c), c.Host, seen})
+	return &database{DB: db, dialect: sqlmarker.PostgreSQL, listen: c}, nil
 }
 
 func openMySQL(where address.SQL, seen Handshakes) (*database, error) {
@@ -101,11 +124,11 @@ func openMySQL(where address.SQL, seen Handshakes) (*database, error) {
 	seen.watch(where.Host, c.TLS)
 	c.Timeout = cmp.Or(c.Timeout, dialTimeout)
 	c.Logger = &mysql.NopLogger{} // its lines have no form; the errors come back as well
-	connector, err := mysql.NewConnector(c)
+	opens, err := mysql.NewConnector(c)
 	if err != nil {
 		return nil, errors.New("has options that the driver does not take together")
 	}
-	return &database{DB: sql.OpenDB(connector), dialect: sqlmarker.MySQL}, nil
+	return &database{DB: sql.OpenDB(connector{opens, where.Host, seen}), dialect: sqlmarker.MySQL}, nil
 }
 
 // open opens the database of an outbox. Without a name the DSN is that of a flag.

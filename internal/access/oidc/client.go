@@ -27,10 +27,25 @@ func (c httpClient) make() *http.Client {
 			return nil
 		}
 	}
-	return bounded(&http.Transport{
+	return bounded(failures{&http.Transport{
 		Proxy: http.ProxyFromEnvironment, TLSClientConfig: secured, ForceAttemptHTTP2: true,
 		DisableKeepAlives: true, // calls are rare, and the client is not used again
-	})
+	}, c.handshake})
+}
+
+// failures reports the errors with which no connection came about.
+type failures struct {
+	http.RoundTripper
+	handshake func(server string, state tls.ConnectionState, err error)
+}
+
+// RoundTrip implements http.RoundTripper.
+func (f failures) RoundTrip(request *http.Request) (*http.Response, error) {
+	answer, err := f.RoundTripper.RoundTrip(request)
+	if err != nil && f.handshake != nil {
+		f.handshake(request.URL.Hostname(), tls.ConnectionState{}, err)
+	}
+	return answer, err
 }
 
 // bounded is a client whose calls are bounded in time and size, and go to the named address only.

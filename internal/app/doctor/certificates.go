@@ -20,7 +20,7 @@ func (e *Examination) handshakes(key string) func(server string, state tls.Conne
 	if e.certificates == nil {
 		return nil
 	}
-	return e.certificates.Servers(key).Handshake
+	return e.certificates.Servers(key, nil).Handshake
 }
 
 // noteCoordinator notes the certificate that the coordinator has shown.
