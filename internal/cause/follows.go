@@ -44,3 +44,22 @@ func Follows(name, of string) bool {
 	}
 	return false
 }
+
+// Roots says of each of n problems which one is behind it in the end: the problem itself, where it follows no other.
+func Roots(n int, follows func(problem, of int) bool) []int {
+	behind := func(problem int) int {
+		for of := range n {
+			if follows(problem, of) {
+				return of
+			}
+		}
+		return problem
+	}
+	roots := make([]int, n)
+	for i := range roots {
+		for roots[i] = i; behind(roots[i]) != roots[i]; {
+			roots[i] = behind(roots[i])
+		}
+	}
+	return roots
+}

@@ -103,6 +103,7 @@ type finding struct {
 	Why      string `json:"why,omitempty"`
 	Remedy   string `json:"remedy,omitempty"`
 	Page     string `json:"page,omitempty"`
+	Follows  string `json:"follows,omitempty"`
 	// The rest is of the findings of coordinators: since when, until when, where, and the figure now and at the start.
 	StartedAt    *time.Time `json:"started_at,omitempty"`
 	EndedAt      *time.Time `json:"ended_at,omitempty"`
@@ -135,7 +136,7 @@ func findingsOf(found []doctor.Finding) []finding {
 	for i, f := range found {
 		all[i] = finding{
 			Area: f.Area, Check: f.Check, Name: f.Name, Severity: f.Severity.String(), What: f.What, Why: f.Why,
-			Remedy: f.Remedy, Page: pageOf(f),
+			Remedy: f.Remedy, Page: pageOf(f), Follows: f.Follows,
 		}
 	}
 	return all
@@ -144,7 +145,11 @@ func findingsOf(found []doctor.Finding) []finding {
 func rowsOf(found []doctor.Finding) (rows [][]string) {
 	for _, f := range found {
 		rows = append(rows, []string{strings.ToUpper(f.Severity.String()), f.Area, f.What})
-		if f.Severity != doctor.OK {
+		switch {
+		case f.Follows != "":
+			rows = append(rows, []string{"", "", "do:   nothing; it follows " + f.Follows + ", and ends with it"},
+				[]string{"", "", "name: " + f.Name})
+		case f.Severity != doctor.OK:
 			rows = append(rows, []string{"", "", "why:  " + f.Why}, []string{"", "", "do:   " + f.Remedy},
 				[]string{"", "", "name: " + f.Name}, []string{"", "", "page: " + pageOf(f)})
 		}

@@ -50,6 +50,8 @@ type Finding struct {
 	Severity Severity
 	// The observation, its consequence and the action. A healthy part has only the observation.
 	What, Why, Remedy string
+	// Follows is the name of the finding behind this one, which is its consequence and ends with it; empty: none.
+	Follows string
 	// Check is the check of Verify that made the finding, such as final, and stays the same; empty for Examine.
 	Check string
 	// Took is the duration of that check.
@@ -127,7 +129,7 @@ func Examine(ctx context.Context, e Examination) []Finding {
 	}
 	looking.Wait()
 	all := append(slices.Concat(found...), e.examineCertificates(time.Now())...)
-	return e.ofDefaults(Sections(), withoutRepeats(all))
+	return folded(e.ofDefaults(Sections(), withoutRepeats(all)))
 }
 
 // report collects the findings of an area.

@@ -2,8 +2,10 @@ package doctor
 
 import (
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/msghandler/msghandler/internal/cause"
 	"github.com/msghandler/msghandler/internal/operate"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
@@ -33,3 +35,30 @@ func withoutRepeats(all []Finding) []Finding {
 		})
 	})
 }
+
+// folded puts each finding that is a consequence of another behind that one.
+func folded(found []Finding) (all []Finding) {
+	follows := func(f, of int) bool { return found[f].follows(found[of]) }
+	roots := cause.Roots(len(found), follows)
+	for i, f := range found {
+		if roots[i] != i {
+			continue
+		}
+		all = append(all, f)
+		for j, consequence := range found {
+			if j != i && roots[j] == i {
+				consequence.Follows = f.Name
+				all = append(all, consequence)
+			}
+		}
+	}
+	return all
+}
+
+// follows says whether the finding is a consequence of another: of the same broker, where both are about a broker.
+func (f Finding) follows(of Finding) bool {
+	another := isBroker(f.Area) && isBroker(of.Area) && f.Area != of.Area
+	return f.Severity > Note && of.Severity > Note && cause.Follows(f.Name, of.Name) && !another
+}
+
+func isBroker(area string) bool { return area == areaBroker || strings.HasPrefix(area, areaOfBroker) }

@@ -101,17 +101,12 @@ func (d *overviewData) add(p problem) {
 
 // fold lets each problem that is a consequence of another join that one, and counts those that are alike.
 func (d *overviewData) fold() {
-	behind := func(p problem) int {
-		return slices.IndexFunc(d.Problems, p.follows)
-	}
 	var roots []problem
 	joined := map[int][]problem{}
 	place := map[int]int{}
-	for i, p := range d.Problems {
-		root := i
-		for next := behind(p); next >= 0; next = behind(d.Problems[next]) {
-			root = next
-		}
+	follows := func(p, of int) bool { return d.Problems[p].follows(d.Problems[of]) }
+	for i, root := range cause.Roots(len(d.Problems), follows) {
+		p := d.Problems[i]
 		if root != i {
 			joined[root] = append(joined[root], p)
 			continue
