@@ -233,9 +233,23 @@ type watchedTable struct {
 	of *Outbox
 }
 
+// lateClaim is after how long without an answer to a claim the database counts as not answering. A claim's own limit is
+// far longer, as a busy database may answer late, and operators should not wait for it. Connecting takes less.
+const lateClaim = dialTimeout + time.Second
+
+var errLate = fmt.Errorf("claim: no answer within %v: %w", lateClaim, context.DeadlineExceeded)
+
 // Claim implements outbox.Table.
 func (t *watchedTable) Claim(ctx context.Context, request sqlmarker.ClaimRequest) (sqlmarker.Claim, error) {
+	noted := make(chan struct{})
+	late := time.AfterFunc(lateClaim, func() {
+		t.of.note(errLate)
+		close(noted)
+	})
 	claim, err := t.Outbox.Claim(ctx, request)
+	if !late.Stop() {
+		<-noted
+	}
 	t.of.note(err)
 	return claim, err
 }
