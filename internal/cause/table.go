@@ -89,8 +89,8 @@ var (
 		"replicas that must confirm, and the way to it")
 	BrokerAway  = row("broker-away", brokerMatters, "start the broker, or set {key} to where it is")
 	BrokerLogin = row("broker-login", brokerMatters,
-		"set the present user and password in {key}, give the user the right to publish, and restart "+
-			"the coordinators one by one")
+		"set the present user and password in {key}, give the user the right to publish, and restart the coordinators one "+
+			"by one; of {key}_file the next connection takes them without a restart")
 	BrokerTLS = row("broker-tls", brokerMatters, "compare the TLS of {key} with that of the listener; give the broker a "+
 		"certificate for that host, of an authority that is trusted here")
 	BrokerHandshake = row("broker-handshake", brokerMatters,

@@ -2,9 +2,11 @@ package drill
 
 import (
 	"context"
+	"crypto/x509"
 	"database/sql"
 	"fmt"
 	"net/http"
+	"os"
 	"os/exec"
 	"strings"
 	"sync"
@@ -151,6 +153,48 @@ func (w *world) lockOutbox() {
 	w.must(err)
 	_, err = tx.Exec("LOCK TABLE msghandler_outbox IN ACCESS EXCLUSIVE MODE")
 	w.must(err)
+}
+
+// fillPlain inserts a row for an exchange without a queue into the outbox in plain SQL.
+func (w *world) fillPlain() {
+	db, err := sql.Open("pgx", w.outbox.DSN)
+	w.must(err)
+	defer db.Close()
+	_, err = db.Exec("INSERT INTO msghandler_outbox (id, exchange, routing_key, body) VALUES ($1, $2, $3, '{}')",
+		fmt.Sprint(time.Now().UnixNano()), plainExchange, key)
+	w.must(err)
+}
+
+// cutOff closes the way of one coordinator to RabbitMQ. The others have theirs.
+func (w *world) cutOff() { w.toRabbitOfOne.Cut() }
+
+func (w *world) killKafka() { w.kafka.Kill() }
+
+// failConfirm has Confirm of orders fail for a third of its transactions.
+func (w *world) failConfirm() { w.orders.setFails(3) }
+
+// wrongKey is a key that the configuration does not have.
+const wrongKey = "polcy"
+
+// refuseConfiguration adds a key with a slip to the configuration file.
+func (w *world) refuseConfiguration() {
+	content, err := os.ReadFile(w.files.config)
+	w.must(err)
+	w.must(os.WriteFile(w.files.config, append(content, wrongKey+": {calls_per_second: 5}\n"...), 0o600))
+}
+
+// expireCertificate has the certificate for calls to producers end in a moment.
+func (w *world) expireCertificate() {
+	soonOver := func(c *x509.Certificate) { c.NotAfter = time.Now().Add(3 * time.Second) }
+	w.must(w.install(w.authority.IssueEdited(soonOver, "coordinator")))
+}
+
+// login and secret are what NATS asks for once its password was rotated.
+const login, secret = "coordinator", "of-today"
+
+// rotatePassword has NATS ask for a password. NATS closes connections that have not shown it.
+func (w *world) rotatePassword() {
+	w.nats.Configure(fmt.Sprintf("authorization { user: %q, password: %q }", login, secret))
 }
 
 // fillDisk lets Redis write nothing to its disk.

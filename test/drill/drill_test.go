@@ -33,8 +33,6 @@ const (
 	// loopSoon and loopPatience are the same for a crash loop: three starts take a while, and count for ten minutes.
 	loopSoon     = 2 * time.Minute
 	loopPatience = 12 * time.Minute
-	// lockSoon is longer: coordinators give a database ten seconds to answer, and every coordinator must have waited.
-	lockSoon = 45 * time.Second
 )
 
 // TestDrill has the commands from docs/reference/alerts.md. Without -drill it demands only that each incident has

@@ -1,6 +1,7 @@
 package drill
 
 import (
+	"strings"
 	"time"
 
 	"github.com/msghandler/msghandler/internal/cause"
@@ -87,6 +88,12 @@ var incidents = []incident{
 		words: func(*world) []string { return []string{"PRODUCER", "orders"} },
 	},
 	{
+		name: "answers fail", before: (*world).makePast, breaks: (*world).failConfirm, goesOn: (*world).order,
+		console: "for a replica that fails", finding: "producer-errors",
+		alerts: []string{"MsghandlerProducerUncertain"}, runbook: "MsghandlerProducerUncertain",
+		words: func(*world) []string { return []string{"PRODUCER", "orders"} },
+	},
+	{
 		name: "runaway producer", before: (*world).makePast, breaks: (*world).flood, goesOn: (*world).flood,
 		console: "producer orders sends", finding: "producer-runaway", alerts: []string{"MsghandlerProducerRunaway"},
 		runbook: "MsghandlerProducerRunaway",
@@ -124,10 +131,50 @@ var incidents = []incident{
 		words: func(*world) []string { return []string{"BROKER", "nats-server"} },
 	},
 	{
+		name: "Kafka away", breaks: (*world).killKafka, goesOn: (*world).order,
+		console: "broker logs: ", finding: "broker-away",
+		alerts: []string{"MsghandlerBrokerAway"}, cause: "broker-away", runbook: "MsghandlerBrokerAway", block: 2,
+		words: func(*world) []string { return []string{"BROKER", "kafka-server"} },
+	},
+	{
+		name: "password rotated", breaks: (*world).rotatePassword, goesOn: (*world).order,
+		console: "give the user the right to publish", finding: "broker-login",
+		alerts: []string{"MsghandlerBrokerAway"}, cause: "broker-login", runbook: "MsghandlerBrokerAway", block: 3,
+		words: func(w *world) []string {
+			return []string{"URL", strings.Replace(w.nats.URL, "nats://", "nats://"+login+":"+secret+"@", 1), "BROKER", "events"}
+		},
+	},
+	{
+		name: "one coordinator cut off", breaks: (*world).cutOff, goesOn: (*world).order,
+		console: `the check "rabbitmq" fails: `, finding: "rabbitmq-away",
+		alerts: []string{"MsghandlerBrokerAway"}, cause: "rabbitmq-away", runbook: "MsghandlerBrokerAway", block: 4,
+		words: func(w *world) []string { return []string{"BROKER", w.toRabbit.Addr} },
+	},
+	{
+		name: "configuration refused", breaks: (*world).refuseConfiguration, goesOn: (*world).order,
+		console: "fix what the error names; the file is read again", finding: "config-refused",
+		alerts: []string{"MsghandlerConfigRefused"}, runbook: "MsghandlerConfigRefused",
+		words: func(*world) []string { return []string{"KEY", wrongKey} },
+	},
+	{
+		name: "certificate expired", breaks: (*world).expireCertificate, goesOn: (*world).order,
+		console: cause.CertificateExpired.Remedy, finding: "certificate-expired",
+		alerts: []string{"MsghandlerCertificateExpired"}, runbook: "MsghandlerCertificateExpired",
+		words: func(w *world) []string {
+			cert, key := w.authority.Issue("coordinator")
+			return []string{"CERT", cert, "KEY", key}
+		},
+	},
+	{
+		name: "plain outbox refused", breaks: (*world).fillPlain, goesOn: (*world).fillPlain,
+		console: "bind a queue to the exchange " + plainExchange, finding: "outbox-refused",
+		alerts: []string{"MsghandlerRefused"}, cause: "refused-no-route", runbook: "MsghandlerRefused",
+		words: func(*world) []string { return []string{"NAME", plainExchange, "QUEUE", queue, "KEY", key} },
+	},
+	{
 		name: "outbox locked", breaks: (*world).lockOutbox, goesOn: (*world).order,
 		console: cause.OutboxLocked.Remedy, finding: "outbox-locked",
 		alerts: []string{"MsghandlerOutboxDown"}, cause: "outbox-locked", runbook: "MsghandlerOutboxDown",
-		soon: lockSoon, patience: patience,
 		words: func(w *world) []string { return []string{"URL", w.outbox.URL()} },
 	},
 	{

@@ -9,6 +9,8 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
@@ -17,6 +19,8 @@ const (
 	exchange = "shop"
 	queue    = "paid"
 	key      = "order.paid"
+	// plainExchange is where the rows of the outbox in plain SQL go.
+	plainExchange = "plain"
 )
 
 // shop is a producer: it keeps its markers, as a database would, while its process is away.
@@ -31,6 +35,8 @@ type shop struct {
 	committed map[string]bool
 	// forgets is the share of ids that are not found: one in so many; 0 is none.
 	forgets int
+	// fails is the share of ids for which Confirm fails, likewise.
+	fails int
 	// hanging is closed when Confirm answers again; nil: it answers.
 	hanging chan struct{}
 }
@@ -53,6 +59,12 @@ func (s *shop) setForgets(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.forgets = n
+}
+
+func (s *shop) setFails(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fails = n
 }
 
 // stop ends the process.
@@ -81,14 +93,20 @@ func (s *shop) Confirm(ctx context.Context, r *pb.ConfirmRequest) (*pb.ConfirmRe
 	defer s.mu.Unlock()
 	answer := &pb.ConfirmResponse{}
 	for _, id := range r.GetIds() {
+		if isOneIn(s.fails, id) {
+			return nil, status.Error(codes.Internal, "the lookup of "+id+" failed")
+		}
 		verdict := pb.Verdict_VERDICT_UNKNOWN
-		if s.committed[id] && (s.forgets == 0 || id[len(id)-1]%byte(s.forgets) != 0) {
+		if s.committed[id] && !isOneIn(s.forgets, id) {
 			verdict = pb.Verdict_VERDICT_COMMITTED
 		}
 		answer.Confirmations = append(answer.Confirmations, &pb.Confirmation{Id: id, Verdict: verdict})
 	}
 	return answer, nil
 }
+
+// isOneIn says whether the id is one of those of which there is one in n; 0 is none.
+func isOneIn(n int, id string) bool { return n > 0 && id[len(id)-1]%byte(n) == 0 }
 
 // DeleteBusiness implements pb.ProducerServiceServer.
 func (s *shop) DeleteBusiness(context.Context, *pb.DeleteBusinessRequest) (*pb.DeleteBusinessResponse, error) {

@@ -18,20 +18,23 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/msghandler/msghandler/proto/certs/certstest"
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/fakekafka"
 	"github.com/msghandler/msghandler/test/programs"
 	"github.com/msghandler/msghandler/test/servers"
 	"github.com/msghandler/msghandler/test/wire"
 )
 
-// world is an installation: Redis, RabbitMQ, NATS, a database with an outbox, three coordinators, producers, a consumer
-// and Prometheus.
+// world is an installation: Redis, RabbitMQ, NATS, Kafka, a database with an outbox, three coordinators, producers, a
+// consumer and Prometheus.
 type world struct {
 	t *testing.T
 	// replica becomes the master in place of redis.
 	redis, replica *servers.RedisServer
 	rabbit         *servers.RabbitServer
 	nats           *servers.NATSServer
+	kafka          *fakekafka.Cluster
 	outbox         *servers.Database
 	coordinators   []*coordinator
 	// prometheus is the address of Prometheus.
@@ -43,8 +46,10 @@ type world struct {
 	// oldStock is where stock served before it moved.
 	oldStock  string
 	delivered *deliveries
-	// toRedis and toRabbit are the ways of the coordinators to the servers.
-	toRedis, toRabbit *wire.Proxy
+	// toRedis and toRabbit are the ways of the coordinators to the servers. toRabbitOfOne leads one of them to toRabbit.
+	toRedis, toRabbit, toRabbitOfOne *wire.Proxy
+	files                            files
+	authority                        *certstest.Authority
 	// crashing ends the crash loop, and starving the starvation of a coordinator; nil: there is none.
 	crashing, starving func()
 	// pastMade says that the coordinators know what is usual.
@@ -66,12 +71,15 @@ type coordinator struct {
 func newWorld(t *testing.T) *world {
 	w := &world{
 		t: t, redis: servers.Redis(t, "--maxmemory", "64mb"), rabbit: servers.PrivateRabbitMQ(t),
-		nats: servers.NATS(t), outbox: servers.PostgreSQL(t),
+		nats: servers.NATS(t), kafka: fakekafka.Start(t, nil), outbox: servers.PostgreSQL(t),
+		authority: certstest.NewAuthority(t),
 		orders:    &shop{name: "orders", committed: map[string]bool{}},
 		stock:     &shop{name: "stock", committed: map[string]bool{}},
 		delivered: &deliveries{all: map[string]int{}},
 	}
 	w.toRedis, w.toRabbit = wire.TCP(t, w.redis.Addr), wire.TCP(t, wire.Host(t, w.rabbit.URL))
+	w.toRabbitOfOne = wire.TCP(t, w.toRabbit.Addr)
+	w.writeFiles()
 	addresses := servers.Addresses(t, 9)
 	w.declare()
 	go w.delivered.consume(t.Context(), w.rabbit.URL) // ends with its server at the latest
@@ -86,6 +94,9 @@ func newWorld(t *testing.T) *world {
 		t.Cleanup(func() { _ = conn.Close() })
 		c.client = pb.NewMessageHandlerServiceClient(conn)
 		w.coordinators = append(w.coordinators, c)
+	}
+	w.coordinators[1].environment = []string{"MSGHANDLER_AMQP_URL=" + w.toRabbitOfOne.URL(w.rabbit.URL)}
+	for _, c := range w.coordinators {
 		w.start(c)
 	}
 	t.Cleanup(w.stopAll)
@@ -115,7 +126,8 @@ func (w *world) settings() []string {
 	return []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + os.TempDir(), "MSGHANDLER_REDIS_URL=" + w.toRedis.URL(w.redis.URL()),
 		"MSGHANDLER_AMQP_URL=" + w.toRabbit.URL(w.rabbit.URL), "MSGHANDLER_CALLBACKS_ALLOW=127.0.0.1:*",
-		"MSGHANDLER_BROKERS_EVENTS_URL=" + w.nats.URL,
+		"MSGHANDLER_BROKERS_EVENTS_URL_FILE=" + w.files.events, "MSGHANDLER_BROKERS_LOGS_URL=" + w.kafka.URL("", ""),
+		"MSGHANDLER_CALLBACKS_TLS_CERT=" + w.files.cert, "MSGHANDLER_CALLBACKS_TLS_KEY=" + w.files.key,
 		"MSGHANDLER_OUTBOX_SHOP_DSN=" + w.outbox.URL(), "MSGHANDLER_OUTBOX_SHOP_PRODUCER=plain",
 	}
 }
@@ -125,7 +137,8 @@ func (w *world) start(c *coordinator) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.Process = programs.Launch(w.t, append(w.settings(), c.environment...),
-		exec.Command(programs.Path("msghandler"), "serve", "--grpc.addr", c.grpc, "--http.addr", c.http), c.log)
+		exec.Command(programs.Path("msghandler"), "serve", "--config", w.files.config, "--grpc.addr", c.grpc,
+			"--http.addr", c.http), c.log)
 }
 
 // end ends a coordinator, and returns when its process is gone.
@@ -158,6 +171,7 @@ func (w *world) declare() {
 	ch, err := conn.Channel()
 	w.must(err)
 	w.must(ch.ExchangeDeclare(exchange, "topic", true, false, false, false, nil))
+	w.must(ch.ExchangeDeclare(plainExchange, "topic", true, false, false, false, nil))
 	_, err = ch.QueueDeclare(queue, true, false, false, false, nil)
 	w.must(err)
 	w.must(ch.QueueBind(queue, key, exchange, false, nil))
@@ -260,6 +274,7 @@ func (w *world) systemctl(args []string) error {
 		return w.orders.serve(w.orders.addr)
 	case "restart orders":
 		w.orders.setForgets(0)
+		w.orders.setFails(0)
 		w.orders.free()
 		return nil
 	case "start crowd":
@@ -274,6 +289,9 @@ func (w *world) systemctl(args []string) error {
 		return nil
 	case "restart nats-server":
 		w.nats.Start()
+		return nil
+	case "restart kafka-server":
+		w.kafka.Restart()
 		return nil
 	case "restart msghandler": // one after the other
 		w.pastMade = false
@@ -295,14 +313,9 @@ func (w *world) systemctl(args []string) error {
 	return errors.New("the drill does not know this command")
 }
 
-// configure adds a line to the /etc/default/msghandler of each coordinator.
-func (w *world) configure(args []string) error {
-	if len(args) != 3 || args[1] != ">>" || args[2] != "/etc/default/msghandler" {
-		return errors.New("the drill knows only echo LINE >> /etc/default/msghandler")
-	}
-	for _, c := range w.coordinators {
-		c.environment = append(c.environment, args[0])
-	}
+// iptables opens the way of the coordinator that was cut off.
+func (w *world) iptables([]string) error {
+	w.toRabbitOfOne.Restore()
 	return nil
 }
 
