@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/msghandler/msghandler/internal/operate"
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
 )
 
@@ -31,8 +32,8 @@ func (j *clockJump) String() string {
 	if j.by < 0 {
 		way = "back"
 	}
-	return fmt.Sprintf("Redis's clock jumped %s by %v at %s (%d shards)",
-		way, j.by.Abs().Round(time.Second), clock(j.at), j.shards)
+	return fmt.Sprintf("Redis's clock jumped %s by %s at %s (%d shards)",
+		way, operate.Duration(j.by.Abs()), clock(j.at), j.shards)
 }
 
 // swept counts a sweep through all keys.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/internal/cause"
+	"github.com/msghandler/msghandler/internal/operate"
 	"github.com/msghandler/msghandler/internal/slowness"
 )
 
@@ -121,7 +122,7 @@ func compared(s slowness.Slow, write func(float64) string) string {
 
 // duration is at least a millisecond: a Redis nearby usually takes less.
 func duration(seconds float64) string {
-	return max(time.Millisecond, time.Duration(seconds*float64(time.Second)).Round(time.Millisecond)).String()
+	return operate.Duration(max(time.Millisecond, time.Duration(seconds*float64(time.Second))))
 }
 
 func percent(share float64) string { return fmt.Sprintf("%.0f %%", 100*share) }

@@ -19,16 +19,16 @@ func TestSlownessHasCauseAndRemedy(t *testing.T) {
 		{
 			slowness.Slow{Kind: slowness.Redis, Value: .2034, Usual: .002},
 			"redis-slow",
-			"Redis is slow: half of the scripts take 203ms, usually up to 2ms", "redis-cli --latency", "",
+			"Redis is slow: half of the scripts take 203 ms, usually up to 2 ms", "redis-cli --latency", "",
 		},
 		{
 			slowness.Slow{Kind: slowness.Redis, Value: .2034, Usual: .0002},
-			"redis-slow", "take 203ms, usually up to 1ms", "redis-cli --latency", "",
+			"redis-slow", "take 203 ms, usually up to 1 ms", "redis-cli --latency", "",
 		},
 		{
 			slowness.Slow{Kind: slowness.Broker, Name: "events", Value: 6},
 			"broker-slow",
-			"broker events is slow: half of the acknowledgements take 6s", "brokers.events.url", "",
+			"broker events is slow: half of the acknowledgements take 6 s", "brokers.events.url", "",
 		},
 		{slowness.Slow{Kind: slowness.Broker, Value: 6}, "broker-slow", "broker (default) is slow", "amqp.url", ""},
 		{

@@ -1,37 +1,34 @@
 package cli
 
 import (
-	"fmt"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/msghandler/msghandler/internal/ground/deadletter"
+	"github.com/msghandler/msghandler/internal/operate"
 )
 
-// age says how long ago a past time was, or how far away a future time is, in the largest unit.
+// age says how far a time is from now, in the largest unit, as columns are narrow; "-" for no time.
 func age(at, now time.Time) string {
-	switch d := now.Sub(at); {
+	d := now.Sub(at)
+	words := strings.Fields(operate.Duration(d.Abs().Truncate(time.Second)))
+	largest := words[0] + " " + words[1]
+	switch {
 	case at.IsZero():
 		return "-"
+	case d.Abs() < time.Second:
+		return "now"
 	case d < 0:
-		return "in " + largest(d.Abs())
+		return "in " + largest
 	default:
-		return largest(d) + " ago"
+		return largest + " ago"
 	}
 }
 
-func largest(d time.Duration) string {
-	switch {
-	case d >= 2*day:
-		return fmt.Sprintf("%dd", d/day)
-	case d >= 2*time.Hour:
-		return fmt.Sprintf("%dh", d/time.Hour)
-	case d >= 2*time.Minute:
-		return fmt.Sprintf("%dm", d/time.Minute)
-	}
-	return fmt.Sprintf("%ds", d/time.Second)
-}
+// clock is a time in a table whose head says UTC.
+func clock(ts *timestamppb.Timestamp) string { return ts.AsTime().Format(time.DateTime) }
 
 // moment returns the time of a timestamp; nil for a timestamp that is not set.
 func moment(ts *timestamppb.Timestamp) *time.Time {

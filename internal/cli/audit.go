@@ -21,13 +21,13 @@ import (
 
 type auditCommand struct {
 	adminFlags
-	Since   time.Duration `help:"Only the records of so long, such as 1h." placeholder:"DURATION"`
-	By      string        `help:"Only records whose caller has this text in its name or address." placeholder:"TEXT"`
-	Action  string        `help:"Only records with this text in their action: retry, discard, replay, replay_dead_letters, discard_dead_letters, login, logout, reload, token, or a refused method." placeholder:"TEXT"`
-	Refused bool          `help:"Only calls that were refused."`
-	Failed  bool          `help:"Only changes that failed, or whose outcome is unknown."`
-	Limit   int           `default:"100" help:"How many at most, the newest."`
-	Follow  bool          `short:"f" help:"Print new records as they come, until interrupted; with --output json a document a line."`
+	Since   string `help:"Only the records since then: an age such as 1h or 7d, or a time of UTC such as 02:10 or 2026-11-29 02:10." placeholder:"WHEN"`
+	By      string `help:"Only records whose caller has this text in its name or address." placeholder:"TEXT"`
+	Action  string `help:"Only records with this text in their action: retry, discard, replay, replay_dead_letters, discard_dead_letters, login, logout, reload, token, or a refused method." placeholder:"TEXT"`
+	Refused bool   `help:"Only calls that were refused."`
+	Failed  bool   `help:"Only changes that failed, or whose outcome is unknown."`
+	Limit   int    `default:"100" help:"How many at most, the newest."`
+	Follow  bool   `short:"f" help:"Print new records as they come, until interrupted; with --output json a document a line."`
 }
 
 // Help returns the text below the usage in --help.
@@ -108,8 +108,6 @@ func (c *auditCommand) check() error {
 	switch {
 	case c.Limit < 1:
 		return commandline.UsageError{Err: fmt.Errorf("--limit=%d: a list has at least one line", c.Limit)}
-	case c.Since < 0:
-		return commandline.UsageError{Err: fmt.Errorf("--since=%s: how long ago, such as 1h", c.Since)}
 	case c.Refused && c.Failed:
 		return commandline.UsageError{Err: errors.New("--refused and --failed exclude each other: a record has one result")}
 	case c.Follow && c.Output != commandline.OutputTable && c.Output != commandline.OutputJSON:
@@ -129,8 +127,13 @@ func (c *auditCommand) newest(
 	case c.Failed:
 		request.Result = adminv1.AuditResult_AUDIT_RESULT_FAILED
 	}
-	if c.Since > 0 {
-		request.MaxAge = durationpb.New(c.Since)
+	now := time.Now()
+	since, _, err := operate.ParseRange(c.Since, "", now)
+	if err != nil {
+		return nil, false, wrongText(err)
+	}
+	if !since.IsZero() {
+		request.MaxAge = durationpb.New(now.Sub(since))
 	}
 	request.PageSize = int32(min(c.Limit, maxPage)) //nolint:gosec // at most maxPage
 	for len(records) < limit {
@@ -194,7 +197,7 @@ func (c *auditCommand) printLine(s *commandline.Session, r *adminv1.AuditRecord)
 	return err
 }
 
-var auditHeader = []string{"TIME", "BY", "FROM", "ACTION", "RESULT", "CONCERNS", "WHY"}
+var auditHeader = []string{"TIME (UTC)", "BY", "FROM", "ACTION", "RESULT", "CONCERNS", "WHY"}
 
 func auditRows(records []*adminv1.AuditRecord) [][]string {
 	if len(records) == 0 {
@@ -211,7 +214,7 @@ func auditRows(records []*adminv1.AuditRecord) [][]string {
 func auditRow(r *adminv1.AuditRecord) []string {
 	why := r.GetReason() + "; " + r.GetCause()
 	return []string{
-		r.GetTime().AsTime().Local().Format(time.DateTime), cmp.Or(r.GetActor(), operate.Word(r.GetIdentityKind()), "-"),
+		clock(r.GetTime()), cmp.Or(r.GetActor(), operate.Word(r.GetIdentityKind()), "-"),
 		cmp.Or(strings.TrimSpace(r.GetAddress()+" "+operate.Word(r.GetChannel())), "-"), path.Base(actionOf(r)),
 		operate.Word(r.GetResult()), concerns(r),
 		cmp.Or(strings.Trim(why, "; "), "-"),

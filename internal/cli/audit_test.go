@@ -68,7 +68,7 @@ func TestAuditPrintsRecords(t *testing.T) {
 	t.Parallel()
 	c := auditedCoordinator(t)
 	server := "--server=" + c.addr
-	want := `TIME BY FROM ACTION RESULT CONCERNS WHY
+	want := `TIME (UTC) BY FROM ACTION RESULT CONCERNS WHY
 2026-11-26 12:00:00 anonymous 10.0.0.9 grpc DiscardMessages refused 999 calls show a client certificate\x1b[2J
 2026-11-26 12:00:00 jwt:anna 10.1.2.3:5 console discard done orders/1 and 1 more state=dead test orders
 2026-11-26 12:00:00 - config reload failed - no file`

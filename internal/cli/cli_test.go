@@ -315,14 +315,14 @@ func TestTableOutput(t *testing.T) {
 	t.Parallel()
 	c := startCoordinator(t)
 	env := []string{"MSGHANDLER_SERVER=" + c.addr}
-	run(env, "stats").want(t, 0, `STATE     COUNT   OLDEST   FIRST DUE
-pending   1       3h ago   in 2m
-dead      0       -        -
+	run(env, "stats").want(t, 0, `STATE     COUNT   OLDEST    FIRST DUE
+pending   1       3 h ago   in 2 min
+dead      0       -         -
 `, "")
 	run(env, "list", "--state", "dead", "--producer", "orders", "--limit", "2").want(t, 0,
 		`MESSAGE       STATE   CREATED   DUE   ATTEMPTS   EXCHANGE   ROUTING KEY   LAST ERROR
-orders/1001   dead    3h ago    -     4          orders     order.paid    312 NO_ROUTE
-orders/1002   dead    3h ago    -     4          orders     order.paid    312 NO_ROUTE
+orders/1001   dead    3 h ago   -     4          orders     order.paid    312 NO_ROUTE
+orders/1002   dead    3 h ago   -     4          orders     order.paid    312 NO_ROUTE
 `, "this is the end of --limit=2, and there may be more; raise it\n")
 	run(env, "list", "--state", "sendable").want(t, 0, "no messages\n", "")
 	run(env, "list").want(t, 0, "stock/7 ", "")
@@ -331,8 +331,8 @@ state              pending
 exchange           orders
 routing key        order.paid
 content type       application/json
-created            3h ago
-due                in 89m
+created            3 h ago
+due                in 1 h
 confirm attempts   0
 publish attempts   4
 last error         312 NO_ROUTE
@@ -354,9 +354,9 @@ body               12 bytes
 	run(env, "show", "stock/7").want(t, 0, `body               12 bytes
 
 TIME (UTC)                LAST      TIMES   WHAT HAPPENED                                BY       CAUSE
-`+when+`   2h ago    1       stored                                                `+`
-`+when+`   60m ago   70      not answered: the producer is out of reach   host-1   a\x1b[2Jb
-`+when+`   2h ago    1       999                                                   `+`
+`+when+`   2 h ago   1       stored                                                `+`
+`+when+`   1 h ago   70      not answered: the producer is out of reach   host-1   a\x1b[2Jb
+`+when+`   2 h ago   1       999                                                   `+`
 
 {"total":12}
 `, "")

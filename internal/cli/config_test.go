@@ -71,9 +71,9 @@ func TestStatsShowsCoordinators(t *testing.T) {
 		{Instance: "c-3", Version: "v0", State: adminv1.CoordinatorState_COORDINATOR_STATE_STOPPED},
 	}
 	said := run(nil, "stats", "--server="+c.addr)
-	said.want(t, 0, "COORDINATOR   STATE     VERSION   STARTED   SEEN     RESTARTS   CONFIG\n"+
-		"a-1           running   v1        3h ago    3m ago   2          abc\n"+
-		"b-2           missing   v0        5h ago    4m ago   0          -\n", "")
+	said.want(t, 0, "COORDINATOR   STATE     VERSION   STARTED   SEEN        RESTARTS   CONFIG\n"+
+		"a-1           running   v1        3 h ago   3 min ago   2          abc\n"+
+		"b-2           missing   v0        5 h ago   4 min ago   0          -\n", "")
 	run(nil, "stats", "--output=json", "--server="+c.addr).want(t, 0, `"instance": "c-3",
       "version": "v0",
       "state": "stopped"`, "")

@@ -145,7 +145,7 @@ func lettersChange(t *testing.T, url, queue string, put func(id string)) {
 		dlq := func(args ...string) ran {
 			return run(way.env, slices.Concat([]string{"dlq", args[0]}, way.flags, args[1:])...)
 		}
-		dlq("list").want(t, 0, " ago   4  ", "")
+		dlq("list").want(t, 0, "   4         ", "")
 		dlq("list", "--limit=3").
 			want(t, 0, "orders/2 ", "this is the end of --limit=3, and there may be more; raise it\n")
 		dlq("list", "--output=json", "--limit=1").want(t, 0, `"reason": "not JSON"`, "")

@@ -151,8 +151,8 @@ func finishedRows(found []*adminv1.FinishedMessage, archive bool, now time.Time)
 		m := f.GetMessage()
 		row := []string{f.GetProducer() + "/" + m.GetId(), operate.Word(f.GetEnding()), ageOf(f.GetFinishTime(), now)}
 		if archive {
-			took := f.GetFinishTime().AsTime().Sub(f.GetCreateTime().AsTime()).Round(time.Millisecond)
-			row = append(row, took.String(), strconv.Itoa(int(f.GetCopies())), m.GetExchange(), m.GetRoutingKey(), f.GetEntry())
+			took := operate.Duration(f.GetFinishTime().AsTime().Sub(f.GetCreateTime().AsTime()))
+			row = append(row, took, strconv.Itoa(int(f.GetCopies())), m.GetExchange(), m.GetRoutingKey(), f.GetEntry())
 		}
 		rows = append(rows, row)
 	}

@@ -16,9 +16,8 @@ func TestAgeUsesLargestUnit(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for d, want := range map[time.Duration]string{
-		0: "0s ago", 119 * time.Second: "119s ago",
-		2 * time.Minute: "2m ago", 3 * time.Hour: "3h ago", 72 * time.Hour: "3d ago",
-		-5 * time.Second: "in 5s", -300 * time.Millisecond: "in 0s",
+		0: "now", 59 * time.Second: "59 s ago", 119 * time.Second: "1 min ago", 3*time.Hour + time.Minute: "3 h ago",
+		72 * time.Hour: "3 d ago", -5 * time.Second: "in 5 s", -300 * time.Millisecond: "now",
 	} {
 		if got := age(now.Add(-d), now); got != want {
 			t.Errorf("%s: got %q instead of %q", d, got, want)

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"google.golang.org/protobuf/types/known/timestamppb"
-
 	"github.com/msghandler/msghandler/internal/cli/commandline"
 	"github.com/msghandler/msghandler/internal/operate"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
@@ -17,9 +15,9 @@ import (
 
 type problemsCommand struct {
 	adminFlags
-	Since time.Duration `default:"24h" help:"Only problems that lasted within so long." placeholder:"DURATION"`
-	Until time.Duration `help:"Only problems that began so long ago or earlier, such as 1h." placeholder:"DURATION"`
-	Limit int           `default:"100" help:"How many at most, the latest; 1,000 at most."`
+	Since string `default:"24h" help:"Only problems that lasted since then: an age such as 1h or 7d, or a time of UTC such as 02:10 or 2026-11-29 02:10." placeholder:"WHEN"`
+	Until string `help:"Only problems that began until then, such as 10m or 02:30." placeholder:"WHEN"`
+	Limit int    `default:"100" help:"How many at most, the latest; 1,000 at most."`
 }
 
 // Help returns the text below the usage in --help.
@@ -32,22 +30,22 @@ present problem matters.`
 
 // Run prints problems.
 func (c *problemsCommand) Run(ctx context.Context, s *commandline.Session) error {
-	if err := c.check(); err != nil {
-		return err
+	if c.Limit < 1 || c.Limit > maxPage {
+		return commandline.UsageError{Err: fmt.Errorf("--limit=%d: a list has 1 to %d lines", c.Limit, maxPage)}
+	}
+	now := time.Now()
+	since, until, err := operate.ParseSpan(c.Since, c.Until, now)
+	if err != nil {
+		return wrongText(err)
 	}
 	a, err := c.connect(s)
 	if err != nil {
 		return err
 	}
 	defer a.Close()
-	now := time.Now()
-	request := &adminv1.ListProblemsRequest{
-		Since: timestamppb.New(now.Add(-c.Since)), PageSize: int32(c.Limit), //nolint:gosec // at most maxPage
-	}
-	if c.Until > 0 {
-		request.Until = timestamppb.New(now.Add(-c.Until))
-	}
-	response, err := a.client.ListProblems(ctx, request)
+	response, err := a.client.ListProblems(ctx, &adminv1.ListProblemsRequest{
+		Since: since, Until: until, PageSize: int32(c.Limit),
+	})
 	if err != nil {
 		return err
 	}
@@ -57,24 +55,12 @@ func (c *problemsCommand) Run(ctx context.Context, s *commandline.Session) error
 	return errors.Join(err, cut(s, c.Output, c.Limit, response.GetMore()))
 }
 
-func (c *problemsCommand) check() error {
-	switch {
-	case c.Limit < 1 || c.Limit > maxPage:
-		return commandline.UsageError{Err: fmt.Errorf("--limit=%d: a list has 1 to %d lines", c.Limit, maxPage)}
-	case c.Since <= 0:
-		return commandline.UsageError{Err: fmt.Errorf("--since=%s: how long ago, such as 1h", c.Since)}
-	case c.Until < 0 || c.Until >= c.Since:
-		return commandline.UsageError{Err: fmt.Errorf("--until=%s: how long ago, less than --since=%s", c.Until, c.Since)}
-	}
-	return nil
-}
-
 // problemRows are problems for people, with the remedy below each.
 func problemRows(all []*adminv1.Finding, now time.Time) [][]string {
 	if len(all) == 0 {
 		return [][]string{{"no problems"}}
 	}
-	rows := [][]string{{"START", "LASTED", "SEVERITY", "NAME", "WHAT"}}
+	rows := [][]string{{"START (UTC)", "LASTED", "SEVERITY", "NAME", "WHAT"}}
 	for _, f := range all {
 		lasted := operate.Lasting(f, now)
 		if f.GetEndTime() == nil {
@@ -85,7 +71,7 @@ func problemRows(all []*adminv1.Finding, now time.Time) [][]string {
 			where = " (" + strings.Join(f.GetCoordinators(), ", ") + ")"
 		}
 		rows = append(rows, []string{
-			f.GetStartTime().AsTime().Local().Format(time.DateTime), cmp.Or(lasted, "-"),
+			clock(f.GetStartTime()), cmp.Or(lasted, "-"),
 			strings.ToUpper(cmp.Or(severityName(f.GetSeverity()), "-")), f.GetName(), f.GetWhat() + where,
 		})
 		if f.GetRemedy() != "" {

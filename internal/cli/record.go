@@ -16,6 +16,7 @@ import (
 	"github.com/msghandler/msghandler/internal/cli/commandline"
 	"github.com/msghandler/msghandler/internal/escape"
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/operate"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
@@ -112,7 +113,7 @@ func describe(m *adminv1.MessageRecord, now time.Time) [][]string {
 			[]string{"routing key", r.RoutingKey})
 	}
 	add("content type", r.ContentType)
-	add("delay", r.Delay)
+	add("delay", delayOf(m.GetMessage()))
 	add("callback target", r.CallbackTarget)
 	add("marker store", r.MarkerStore)
 	add("created", ageOf(m.GetCreateTime(), now))
@@ -133,6 +134,14 @@ func describe(m *adminv1.MessageRecord, now time.Time) [][]string {
 		add("body", sizeOf(m.GetMessage()))
 	}
 	return lines
+}
+
+// delayOf is the delay of a message for people; empty for none.
+func delayOf(m *msghandlerv1.Message) string {
+	if d := m.GetDelay().AsDuration(); d > 0 {
+		return operate.Duration(d)
+	}
+	return ""
 }
 
 // confirmAttempts says of an unanswered message why it waits: after a crash before the COMMIT nothing else does.

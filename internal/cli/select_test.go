@@ -80,7 +80,7 @@ func TestListGroupsMessages(t *testing.T) {
 	c := startCoordinator(t)
 	env := []string{"MSGHANDLER_SERVER=" + c.addr}
 	run(env, "list", "--group", "--state=dead").want(t, 0,
-		"312     dead    orders     (default)   3h ago   3m ago   1001      no exchange …",
+		"312     dead    orders     (default)   3 h ago   3 min ago   1001      no exchange …",
 		"the counts of dead messages are estimates from 2000 of 9000; a rare group may be missing")
 	run(env, "list", "--group", "--state=dead").want(t, 0, "CAUSE", "4 smaller groups of dead messages are left out")
 	run(env, "list", "--group", "--state=dead", "--output=json").want(t, 0, `"example_error": "no exchange 7"`, "")

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/operate"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
@@ -109,7 +110,7 @@ func flowRows(f *adminv1.FlowStats) [][]string {
 		if d == nil {
 			return "-"
 		}
-		return d.AsDuration().Round(time.Millisecond).String()
+		return operate.Duration(d.AsDuration())
 	}
 	return [][]string{
 		{"IN/S", "OUT/S", "REFUSED/S", "P50", "P99", "OF COORDINATORS"},

@@ -38,9 +38,9 @@ func TestStatsShowSumsOfCoordinators(t *testing.T) {
 	}
 	said := run(nil, "stats", "--server="+c.addr)
 	for _, want := range []string{
-		"\n\nIN/S   OUT/S   REFUSED/S   P50    P99   OF COORDINATORS\n1420   7.2     0           31ms   -     3\n\n",
-		"billing    open at 1 of 3   0      0       -          -           61m ago: Unavailable: connection refused\n",
-		"orders     closed           0      0       61m ago    COMMITTED   -\n\n",
+		"\n\nIN/S   OUT/S   REFUSED/S   P50     P99   OF COORDINATORS\n1420   7.2     0           31 ms   -     3\n\n",
+		"billing    open at 1 of 3   0      0       -          -           1 h ago: Unavailable: connection refused\n",
+		"orders     closed           0      0       1 h ago    COMMITTED   -\n\n",
 		"shop       events   0       12             1         -\n",
 	} {
 		if said.status != 0 || !strings.Contains(said.out, want) {

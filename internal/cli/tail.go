@@ -108,7 +108,7 @@ func (c *tailCommand) print(s *commandline.Session, m *adminv1.Move) error {
 	if c.Output == commandline.OutputJSON {
 		return s.PrintJSONLine(line)
 	}
-	_, err := fmt.Fprintf(s.Out, "%s  %-12s %s/%s\n", line.Time.Local().Format("15:04:05.000"), line.State,
+	_, err := fmt.Fprintf(s.Out, "%s  %-12s %s/%s\n", line.Time.Format("15:04:05.000 UTC"), line.State,
 		escape.Line(line.Producer), escape.Line(line.ID))
 	return err
 }

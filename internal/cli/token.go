@@ -6,13 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/msghandler/msghandler/internal/access"
 	"github.com/msghandler/msghandler/internal/access/tokenfile"
 	"github.com/msghandler/msghandler/internal/cli/commandline"
+	"github.com/msghandler/msghandler/internal/operate"
 )
 
 // tokenCommand changes the file of tokens that coordinators read.
@@ -109,19 +109,12 @@ func (c *tokenNewCommand) token(now time.Time) tokenfile.Token {
 type lifetime time.Duration
 
 // longestLifetime is ten years: a longer time is a mistake, or means a token without end.
-const longestLifetime = 3650 * day
-
-const day = 24 * time.Hour
+const longestLifetime = 3650 * 24 * time.Hour
 
 // UnmarshalText reads 90d or 12h.
 func (l *lifetime) UnmarshalText(text []byte) error {
-	number, inDays := strings.CutSuffix(string(text), "d")
-	d, err := time.ParseDuration(string(text))
-	if inDays {
-		var days int
-		days, err = strconv.Atoi(number)
-		d = time.Duration(min(max(days, 0), int(longestLifetime/day)+1)) * day
-	}
+	age, err := operate.ParseAge(string(text))
+	d := age.AsDuration()
 	if err != nil || d < time.Second || d > longestLifetime {
 		return errors.New("write a time from 1s to 3650d, such as 90d or 12h")
 	}

@@ -7,8 +7,8 @@ import (
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
-// Lasting says for how long a problem lasts or lasted, and how its figure has changed since its start: "5m3s, growing
-// from 3". Empty: its start is unknown, or the finding is an event.
+// Lasting says for how long a problem lasts or lasted, and how its figure has changed since its start: "5 min 3 s,
+// growing from 3". Empty: its start is unknown, or the finding is an event.
 func Lasting(f *adminv1.Finding, now time.Time) string {
 	start, end := f.GetStartTime(), f.GetEndTime()
 	switch {
@@ -21,7 +21,7 @@ func Lasting(f *adminv1.Finding, now time.Time) string {
 	if end != nil && lasted == 0 {
 		return ""
 	}
-	text := max(0, lasted).String()
+	text := Duration(max(0, lasted))
 	if growth := Growth(f); growth != "" {
 		text += ", " + growth
 	}

@@ -11,7 +11,6 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/durationpb"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
@@ -41,8 +40,8 @@ type FinishedText struct {
 	Exchange   string `type:"filter" help:"Only those that went to this exchange." placeholder:"NAME"`
 	RoutingKey string `type:"filter" help:"Only those with this routing key." placeholder:"KEY"`
 	Header     string `type:"filter" help:"Only those with this header." placeholder:"NAME=VALUE"`
-	Since      string `type:"age" help:"Only those that ended within so long, such as 1h." placeholder:"DURATION"`
-	Until      string `type:"age" help:"Only those that ended so long ago or earlier, such as 10m." placeholder:"DURATION"`
+	Since      string `type:"age" help:"Only those that ended since then: an age such as 1h or 7d, or a time of UTC such as 02:10 or 2026-11-29 02:10." placeholder:"WHEN"`
+	Until      string `type:"age" help:"Only those that ended until then, such as 10m or 02:30." placeholder:"WHEN"`
 }
 
 // DeadLetterText is a filter of dead letters as people write it.
@@ -69,7 +68,6 @@ func (e *TextError) Error() string { return fmt.Sprintf("%s=%s: %v", e.Field, e.
 func (e *TextError) Unwrap() error { return e.Err }
 
 var (
-	errAge    = errors.New("an age is a number and a unit, such as 90s, 15m or 2h")
 	errHeader = errors.New("write NAME=VALUE, such as tenant=nordic")
 	errState  = errors.New("messages stand in the states pending, sendable, abandoned, dead and acknowledged")
 	errEnding = errors.New("messages end as done, rolled_back or discarded")
@@ -115,14 +113,13 @@ func (t FinishedText) Filter(now time.Time) (*adminv1.FinishedFilter, error) {
 	if known = known && ending != 0 || t.State == ""; !known {
 		return nil, &TextError{"state", t.State, errEnding}
 	}
-	since, err := parseAge("since", t.Since)
-	until, wrongUntil := parseAge("until", t.Until)
-	if err = cmp.Or(err, wrongUntil, checkHeader(t.Header)); err != nil {
+	from, to, err := ParseSpan(t.Since, t.Until, now)
+	if err = cmp.Or(err, checkHeader(t.Header)); err != nil {
 		return nil, err
 	}
 	return &adminv1.FinishedFilter{
 		Producer: t.Producer, Id: t.ID, Ending: adminv1.Ending(ending), Exchange: t.Exchange, RoutingKey: t.RoutingKey,
-		Header: t.Header, Since: before(now, since), Until: before(now, until),
+		Header: t.Header, Since: from, Until: to,
 	}, nil
 }
 
@@ -150,33 +147,11 @@ func ParseState(name string) (msghandlerv1.State, error) {
 	return msghandlerv1.State_STATE_UNSPECIFIED, &TextError{"state", name, errState}
 }
 
-// ParseAge reads an age; an empty text is none.
-func ParseAge(text string) (*durationpb.Duration, error) { return parseAge("age", text) }
-
-func parseAge(field, text string) (*durationpb.Duration, error) {
-	if text == "" {
-		return nil, nil
-	}
-	age, err := time.ParseDuration(text)
-	if err != nil || age < 0 {
-		return nil, &TextError{field, text, errAge}
-	}
-	return durationpb.New(age), nil
-}
-
 func checkHeader(header string) error {
 	if name, _, found := strings.Cut(header, "="); header != "" && (!found || name == "") {
 		return &TextError{"header", header, errHeader}
 	}
 	return nil
-}
-
-// before is the time an age before now; nil without an age.
-func before(now time.Time, age *durationpb.Duration) *timestamppb.Timestamp {
-	if age == nil {
-		return nil
-	}
-	return timestamppb.New(now.Add(-age.AsDuration()))
 }
 
 // CountedMessages narrows a filter to messages that were there at the time of a count. Messages that were stored, or

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/operate"
 	"github.com/msghandler/msghandler/proto/certs"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
@@ -132,7 +133,7 @@ func (r *report) waiting(states []*adminv1.StateStats, now time.Time) {
 			if late := now.Sub(due.AsTime()); due != nil && late > longWaiting {
 				r.warn(
 					"messages-stuck",
-					fmt.Sprintf("of %d sendable messages the first has been due for %v", n, late.Round(time.Second)),
+					fmt.Sprintf("of %d sendable messages the first has been due for %s", n, operate.Duration(late)),
 					"it should have been published by now",
 					"look at the findings about rabbitmq; msghandler list --state sendable "+
 						"shows the last errors",

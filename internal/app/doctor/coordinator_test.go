@@ -22,7 +22,7 @@ func TestWaitingMessagesAreFound(t *testing.T) {
 	}{
 		{pb.State_STATE_DEAD, 3, 0, "3 messages are dead"},
 		{pb.State_STATE_ABANDONED, 1, 0, "1 messages are abandoned"},
-		{pb.State_STATE_SENDABLE, 9, 90 * time.Second, "of 9 sendable messages the first has been due for 1m30s"},
+		{pb.State_STATE_SENDABLE, 9, 90 * time.Second, "of 9 sendable messages the first has been due for 1 min 30 s"},
 		{pb.State_STATE_SENDABLE, 9, 30 * time.Second, ""},
 		{pb.State_STATE_SENDABLE, 9, -15 * time.Minute, ""},
 		{pb.State_STATE_SENDABLE, 0, 0, ""},

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/operate"
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -92,7 +93,7 @@ func (i *interview) batch(ctx context.Context, r *report) string {
 	}
 	r.took(took, i.timeout)
 	r.complete(ids, verdicts)
-	return fmt.Sprintf("answers about %d ids in %v", fullBatch, took.Round(time.Millisecond))
+	return fmt.Sprintf("answers about %d ids in %s", fullBatch, operate.Duration(took))
 }
 
 // complete demands exactly the verdicts UNKNOWN for ids that cannot exist.

@@ -12,6 +12,7 @@ import (
 	"github.com/msghandler/msghandler/internal/callback"
 	"github.com/msghandler/msghandler/internal/cause"
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/operate"
 )
 
 const areaProducers = "producers"
@@ -103,7 +104,7 @@ func (r *report) unreachable(err error) { r.because(cause.OfCall(err.Error()), e
 func (r *report) took(took, timeout time.Duration) {
 	if took > timeout/2 {
 		r.warn("producer-slow",
-			fmt.Sprintf("took %v to answer; confirm.timeout is %v", took.Round(time.Millisecond), timeout),
+			fmt.Sprintf("took %s to answer; confirm.timeout is %v", operate.Duration(took), timeout),
 			"under load its answers will come too late, and its messages wait", "speed up its Confirm, or raise confirm.timeout")
 	}
 }

@@ -6,6 +6,9 @@ import (
 	"net/url"
 	"path"
 	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/msghandler/msghandler/internal/operate"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
@@ -92,14 +95,19 @@ func (p *Pages) fillAudit(r *http.Request, data *auditData) error {
 	if !known && f.Result != "" {
 		return RefusedError{Status: http.StatusBadRequest, Text: "choose begun, done, refused or failed"}
 	}
-	since, err := operate.ParseAge(f.Since)
+	now := time.Now()
+	since, _, err := operate.ParseRange(f.Since, "", now)
 	if err != nil {
 		return RefusedError{Status: http.StatusBadRequest, Text: howWritten(err).Error()}
 	}
-	page, err := admin.ListAudit(r.Context(), &adminv1.ListAuditRequest{
-		ActorContains: f.By, ActionContains: f.Action, Result: adminv1.AuditResult(result), MaxAge: since,
+	request := &adminv1.ListAuditRequest{
+		ActorContains: f.By, ActionContains: f.Action, Result: adminv1.AuditResult(result),
 		PageSize: pageSize, PageToken: r.FormValue("after"),
-	})
+	}
+	if !since.IsZero() {
+		request.MaxAge = durationpb.New(now.Sub(since))
+	}
+	page, err := admin.ListAudit(r.Context(), request)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/internal/console/history"
+	"github.com/msghandler/msghandler/internal/operate"
 )
 
 // chartsData are the charts of the overview: of all messages, of a producer or of an exchange.
@@ -84,7 +85,7 @@ type unit struct {
 var (
 	numbers = unit{rate, history.Linear}
 	seconds = unit{
-		func(v float64) string { return span(time.Duration(v * float64(time.Second))) }, history.Times,
+		func(v float64) string { return operate.Duration(time.Duration(v * float64(time.Second))) }, history.Times,
 	}
 )
 
@@ -194,7 +195,7 @@ func quantile(name string, q float64) quantity {
 
 // stepWords writes the step of a series.
 func stepWords(s history.Series) string {
-	return strings.TrimSuffix(span(s.Range.Step), " 0 s")
+	return operate.Duration(s.Range.Step)
 }
 
 // newChart draws quantities on one scale.

@@ -25,19 +25,20 @@ func TestChartsHaveFreeWindow(t *testing.T) {
 		return "From " + from + " to " + until + " from=" + from + "&until=" + until + " "
 	}
 	for address, want := range map[string]string{
-		"/":                         hour,
-		"/?range=15m":               "The last 15 minutes range=15m ",
-		"/?range=forbidden":         hour,
-		"/?from=02:00&until=02:20":  free("2026-11-26 02:00", "2026-11-26 02:20"),
-		"/?from=14:00":              free("2026-11-25 14:00", "2026-11-26 13:47"),
-		"/?from=2h&until=1h":        free("2026-11-26 11:47", "2026-11-26 12:47"),
-		"/?from=2026-11-24T02:00":   free("2026-11-24 02:00", "2026-11-26 13:47"),
-		"/?from=8760h&until=1h":     free("2026-11-19 13:47", "2026-11-26 12:47"),
-		"/?from=8760h&until=8000h":  hour + "nothing is kept of what is older than a week",
-		"/?from=2026-11-27T02:00":   hour + "the charts show what was: from is in the future",
-		"/?from=1h&until=2h":        hour + "the charts end after they begin: until is not after from",
-		"/?from=yesterday&until=1h": hour + errMoment.Error(),
-		"/?until=1h":                hour + "say from when on, such as 02:10",
+		"/":                        hour,
+		"/?range=15m":              "The last 15 minutes range=15m ",
+		"/?range=forbidden":        hour,
+		"/?from=02:00&until=02:20": free("2026-11-26 02:00", "2026-11-26 02:20"),
+		"/?from=14:00":             free("2026-11-25 14:00", "2026-11-26 13:47"),
+		"/?from=2h&until=1h":       free("2026-11-26 11:47", "2026-11-26 12:47"),
+		"/?from=2026-11-24T02:00":  free("2026-11-24 02:00", "2026-11-26 13:47"),
+		"/?from=8760h&until=1h":    free("2026-11-19 13:47", "2026-11-26 12:47"),
+		"/?from=8760h&until=8000h": hour + "nothing is kept of what is older than a week",
+		"/?from=2026-11-27T02:00":  hour + "the time is in the future",
+		"/?from=1h&until=2h":       hour + "the end is not after the start",
+		"/?from=yesterday&until=1h": hour + "a time is written as 02:10 or 2026-11-29 02:10, both of UTC, or as 2h for two " +
+			"hours ago",
+		"/?until=1h": hour + "say since when, such as 02:10",
 	} {
 		w := readWindow(httptest.NewRequest(http.MethodGet, address, nil), now)
 		link, err := url.QueryUnescape(w.link(url.Values{}))

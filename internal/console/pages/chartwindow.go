@@ -1,7 +1,6 @@
 package pages
 
 import (
-	"errors"
 	"net/http"
 	"net/url"
 	"time"
@@ -35,18 +34,13 @@ func readWindow(r *http.Request, now time.Time) chartWindow {
 		return w
 	}
 	w.Start, w.End = start, end
-	from, err := parseMoment(start, now)
-	until, wrong := parseMoment(end, now)
+	from, until, err := operate.ParseRange(start, end, now)
 	oldest := now.Add(-history.Kept)
 	switch {
-	case err != nil || wrong != nil:
-		w.Wrong = errMoment.Error()
+	case err != nil:
+		w.Wrong = howWritten(err).Error()
 	case start == "":
-		w.Wrong = "say from when on, such as 02:10"
-	case end != "" && !until.After(from):
-		w.Wrong = "the charts end after they begin: until is not after from"
-	case from.After(now):
-		w.Wrong = "the charts show what was: from is in the future"
+		w.Wrong = "say since when, such as 02:10"
 	case end != "" && !until.After(oldest):
 		w.Wrong = "nothing is kept of what is older than a week"
 	default:
@@ -60,32 +54,6 @@ func readWindow(r *http.Request, now time.Time) chartWindow {
 		w.Start, w.End = minute(from.UTC()), minute(until.UTC())
 	}
 	return w
-}
-
-var errMoment = errors.New("a time is written as 02:10 or 2026-11-29 02:10, or as 2h for two hours ago")
-
-// parseMoment reads a time as people write it, the latest such time before now; an empty text is no time.
-func parseMoment(text string, now time.Time) (time.Time, error) {
-	if text == "" {
-		return time.Time{}, nil
-	}
-	if clock, err := time.Parse("15:04", text); err == nil {
-		day := now.UTC().Truncate(24 * time.Hour)
-		at := day.Add(time.Duration(clock.Hour())*time.Hour + time.Duration(clock.Minute())*time.Minute)
-		if at.After(now) {
-			at = at.Add(-24 * time.Hour)
-		}
-		return at, nil
-	}
-	for _, layout := range []string{"2006-01-02 15:04", "2006-01-02T15:04", time.RFC3339} {
-		if at, err := time.Parse(layout, text); err == nil {
-			return at, nil
-		}
-	}
-	if age, err := operate.ParseAge(text); err == nil {
-		return now.Add(-age.AsDuration()), nil
-	}
-	return time.Time{}, errMoment
 }
 
 // Title says what the charts show.

@@ -5,8 +5,6 @@ import (
 	"strings"
 	"time"
 
-	"google.golang.org/protobuf/types/known/timestamppb"
-
 	"github.com/msghandler/msghandler/internal/cause"
 	"github.com/msghandler/msghandler/internal/operate"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
@@ -14,7 +12,7 @@ import (
 
 // endedData is the data of the page of problems.
 type endedData struct {
-	// Since and Until are how long ago the shown time began and ended, as people write ages.
+	// Since and Until are when the shown time began and ended, as people write ages and times.
 	Since, Until string
 	Problems     []endedProblem
 	// More says that there are earlier problems than these.
@@ -67,17 +65,9 @@ func (p *Pages) fillEnded(r *http.Request, data *endedData, now time.Time) error
 		return errNotOpen
 	}
 	request := &adminv1.ListProblemsRequest{PageSize: pageSize}
-	for _, edge := range []struct {
-		age string
-		at  **timestamppb.Timestamp
-	}{{data.Since, &request.Since}, {data.Until, &request.Until}} {
-		ago, err := operate.ParseAge(edge.age)
-		if err != nil {
-			return RefusedError{Status: http.StatusBadRequest, Text: howWritten(err).Error()}
-		}
-		if ago != nil {
-			*edge.at = timestamppb.New(now.Add(-ago.AsDuration()))
-		}
+	var err error
+	if request.Since, request.Until, err = operate.ParseSpan(data.Since, data.Until, now); err != nil {
+		return RefusedError{Status: http.StatusBadRequest, Text: howWritten(err).Error()}
 	}
 	response, err := admin.ListProblems(r.Context(), request)
 	if err != nil {

@@ -49,7 +49,7 @@ func TestProblemsPageHasBothTimes(t *testing.T) {
 	got := page("/problems?since=9h&until=2h")
 	for _, want := range []string{
 		`datetime="2026-11-29T02:10:00.000Z"`,
-		`datetime="2026-11-29T02:10:12.000Z"`, "<small>12s</small>", "<small>c2</small>",
+		`datetime="2026-11-29T02:10:12.000Z"`, "<small>12 s</small>", "<small>c2</small>",
 		"start it", "findings.md#rabbitmq-away", `<span class="mark warn">lasts</span>`, "growing from 3",
 	} {
 		if !strings.Contains(got, want) {
@@ -59,7 +59,11 @@ func TestProblemsPageHasBothTimes(t *testing.T) {
 	if d := n.asked.GetUntil().AsTime().Sub(n.asked.GetSince().AsTime()); d != 7*time.Hour {
 		t.Errorf("asked for %v", d)
 	}
-	if got := page("/problems?since=soon"); !strings.Contains(got, "an age is a number and a unit") {
+	page("/problems?since=2026-11-29+01:00&until=2026-11-29+03:00")
+	if d := n.asked.GetUntil().AsTime().Sub(n.asked.GetSince().AsTime()); d != 2*time.Hour {
+		t.Errorf("asked for %v of a night", d)
+	}
+	if got := page("/problems?since=soon"); !strings.Contains(got, "a time is written as 02:10 or") {
 		t.Errorf("the page is\n%s", got)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/operate"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
@@ -162,7 +163,7 @@ func (s step) Listed(now time.Time) string {
 	case s.Short != "":
 		return s.Short
 	case s.At.After(now):
-		return ago(s.At, now)
+		return operate.Ago(s.At, now)
 	}
 	return "due"
 }

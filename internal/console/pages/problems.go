@@ -11,6 +11,7 @@ import (
 	"github.com/msghandler/msghandler/internal/cause"
 	"github.com/msghandler/msghandler/internal/console/history"
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/operate"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
@@ -56,7 +57,7 @@ func (d *overviewData) find(uncounted error, undecided time.Duration, now time.T
 	}
 	if d.Refused > 0 {
 		d.add(problem{Bad: true, advice: onRefused, Text: fmt.Sprintf("Calls are refused, %s in %s: Redis is full, a "+
-			"producer is over its quota, or too many calls wait", count(d.Refused), span(history.Interval))})
+			"producer is over its quota, or too many calls wait", count(d.Refused), operate.Duration(history.Interval))})
 	}
 	if uncounted != nil {
 		of := ofCause(cause.Of(cause.Redis, uncounted))
@@ -215,11 +216,11 @@ func (d *overviewData) findState(s stateLine, undecided time.Duration, now time.
 		p.advice = onAbandoned
 		p.Text = count(s.Count) + " abandoned: no verdict up to the limit of attempts or time; an operator must decide"
 	case s.State == halfmsg.Pending && undecided > latePending:
-		p.advice, p.Text = onPendingOld, "The verdict of a pending message is overdue by "+span(undecided)
+		p.advice, p.Text = onPendingOld, "The verdict of a pending message is overdue by "+operate.Duration(undecided)
 		p.began = now.Add(-undecided)
 	case s.State == halfmsg.Sendable && !s.FirstDue.IsZero() && now.Sub(s.FirstDue) > lateSendable:
 		p.advice = onBacklog
-		p.Text = "Publishing is overdue: the first message has been due for " + span(now.Sub(s.FirstDue))
+		p.Text = "Publishing is overdue: the first message has been due for " + operate.Duration(now.Sub(s.FirstDue))
 	default:
 		return
 	}

@@ -1,7 +1,6 @@
 package pages
 
 import (
-	"fmt"
 	"html/template"
 	"math"
 	"strconv"
@@ -17,7 +16,8 @@ import (
 
 // words are the functions of the templates.
 var words = template.FuncMap{
-	"count": count, "int64": func(n int) int64 { return int64(n) }, "ago": ago, "span": span, "stamp": stamp,
+	"count": count, "int64": func(n int) int64 { return int64(n) }, "ago": operate.Ago, "span": operate.Duration,
+	"stamp": stamp,
 	"plain": escape.Lines, "state": stateName, "rate": rate,
 	"address": address, "letteraddress": letterAddress, "exchange": exchangeName, "time": timeOf,
 	"tick": tick, "minute": minute, "flip": func(percent float64) float64 { return 100 - percent },
@@ -56,44 +56,6 @@ func count(n int64) string {
 func apart(number string) (sign, digits string) {
 	digits = strings.TrimPrefix(number, "-")
 	return number[:len(number)-len(digits)], digits
-}
-
-// span writes a duration in its two largest units.
-func span(d time.Duration) string {
-	if d < 0 {
-		return "-" + magnitude(d.Abs())
-	}
-	return magnitude(d)
-}
-
-func magnitude(d time.Duration) string {
-	switch {
-	case d < time.Second:
-		return strconv.FormatInt(d.Milliseconds(), 10) + " ms"
-	case d < 10*time.Second:
-		return strconv.FormatFloat(d.Seconds(), 'f', 1, 64) + " s"
-	case d < time.Minute:
-		return fmt.Sprintf("%d s", d/time.Second)
-	case d < time.Hour:
-		return fmt.Sprintf("%d min %d s", d/time.Minute, d%time.Minute/time.Second)
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%d h %d min", d/time.Hour, d%time.Hour/time.Minute)
-	}
-	return fmt.Sprintf("%d d %d h", d/(24*time.Hour), d%(24*time.Hour)/time.Hour)
-}
-
-// ago writes how far a time is from now.
-func ago(t, now time.Time) string {
-	switch d := now.Sub(t); {
-	case t.IsZero():
-		return "never"
-	case d > -time.Second && d < time.Second:
-		return "now"
-	case d < 0:
-		return "in " + magnitude(d.Abs())
-	default:
-		return span(d) + " ago"
-	}
 }
 
 // stamp writes a time in full.

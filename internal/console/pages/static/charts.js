@@ -97,23 +97,6 @@
     }
   }
 
-  // toUTC reads a local time: without a day, the latest such time before now. Another text stays.
-  function toUTC(text) {
-    const parts = /^(?:(\d{4})-(\d\d)-(\d\d)[ T])?(\d\d?):(\d\d)$/.exec(text.trim());
-    if (!parts) return text;
-    const [year, month, day, hour, minute] = parts.slice(1).map(Number);
-    const now = new Date();
-    const at = parts[1] ? new Date(year, month - 1, day, hour, minute)
-      : new Date(now.getFullYear(), now.getMonth(), now.getDate(), hour, minute);
-    if (!parts[1] && at > now) at.setDate(at.getDate() - 1);
-    return utcTime(at).slice(0, 16);
-  }
-
-  document.addEventListener('submit', (event) => {
-    if (!choices.local || !event.target.matches('.window')) return;
-    for (const input of event.target.querySelectorAll('input:not([type=hidden])')) input.value = toUTC(input.value);
-  });
-
   document.addEventListener('times', () => { charts().forEach(writeTicks); writeWindow(); });
 
   document.addEventListener('pointermove', (event) => {

@@ -39,6 +39,25 @@ function writeTimes() {
   document.dispatchEvent(new Event('times'));
 }
 
+// toUTC reads a local time: without a day, the latest such time before now. Another text stays, and so does a time with
+// its zone, which the coordinator reads too.
+function toUTC(text) {
+  const parts = /^(?:(\d{4})-(\d\d)-(\d\d)[ T])?(\d\d?):(\d\d)$/.exec(text.trim());
+  if (!parts) return text;
+  const [year, month, day, hour, minute] = parts.slice(1).map(Number);
+  const now = new Date();
+  const at = parts[1] ? new Date(year, month - 1, day, hour, minute)
+    : new Date(now.getFullYear(), now.getMonth(), now.getDate(), hour, minute);
+  if (!parts[1] && at > now) at.setDate(at.getDate() - 1);
+  return `${utcTime(at).slice(0, 16)}Z`;
+}
+document.addEventListener('submit', (event) => {
+  if (!choices.local) return;
+  for (const input of $$('[name=from], [name=since], [name=until]', event.target)) {
+    if (input.type !== 'hidden') input.value = toUTC(input.value);
+  }
+});
+
 // The refresh: the page is fetched anew and replaces the old one, unless the user has selected text, writes, or has
 // paused the refresh, or the page is hidden. What the user has ticked, unfolded and focused stays.
 const refreshes = 'refreshes' in document.body.dataset;
