@@ -10,6 +10,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/test/storekeys"
 )
 
 // most is how many sequences a known defect may survive.
@@ -116,11 +117,9 @@ type noToken struct {
 func (s noToken) Settle(ctx context.Context, settlements []halfmsg.Settlement) []halfmsg.Result {
 	changed := append([]halfmsg.Settlement(nil), settlements...)
 	for i := range changed {
-		holder := s.server.HGet(shard+changed[i].Name.Producer+":leases", changed[i].Name.ID)
-		if state, text := cell(s.server, changed[i].Name); state != halfmsg.None {
-			holder = ownerIn(text)
+		if m := storekeys.Read(s.server, prefix).Messages[changed[i].Name.String()]; m != nil {
+			changed[i].Token = halfmsg.Token(m.Owner())
 		}
-		changed[i].Token = halfmsg.Token(holder)
 	}
 	return s.store.Settle(ctx, changed)
 }
