@@ -40,7 +40,7 @@ func Examine(ctx context.Context, config Config, topics ...string) (Health, erro
 	}
 	producer, err := kafkaconn.NewProducer(kafkaconn.ProducerConfig{
 		Config: kafkaconn.Config{
-			Address: cluster, Name: config.Name, TLS: config.TLS, Handshake: config.Handshake,
+			Address: cluster, Name: config.Name, Dial: config.Dial, TLS: config.TLS, Handshake: config.Handshake,
 			AnswerTimeout: config.WriteTimeout,
 		},
 	})

@@ -114,7 +114,7 @@ func (p *Publisher) reach(ctx context.Context, producer *kafkaconn.Producer) err
 func (p *Publisher) newProducer() (*kafkaconn.Producer, error) {
 	return kafkaconn.NewProducer(kafkaconn.ProducerConfig{
 		Config: kafkaconn.Config{
-			Address: p.address, Name: p.Config.Name, TLS: p.Config.TLS, Handshake: p.Config.Handshake,
+			Address: p.address, Name: p.Config.Name, Dial: p.Config.Dial, TLS: p.Config.TLS, Handshake: p.Config.Handshake,
 			AnswerTimeout: p.Config.ConfirmTimeout / 2,
 		},
 		// Messages that are written alone have no slot.

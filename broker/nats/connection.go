@@ -55,7 +55,7 @@ func dial(
 	over := make(chan struct{})
 	var err error
 	c.conn, err = natsconn.Dial(ctx, where, natsconn.Config{
-		Name: config.Name, TLS: config.TLS, Handshake: config.Handshake, DialTimeout: dialTimeout,
+		Name: config.Name, Dial: config.Dial, TLS: config.TLS, Handshake: config.Handshake, DialTimeout: dialTimeout,
 		PingInterval: config.Heartbeat, WriteTimeout: config.WriteTimeout,
 		Discovered: discovered, OnError: c.serverError, OnClosed: func() { close(over) },
 	})

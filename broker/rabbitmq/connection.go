@@ -74,7 +74,7 @@ type connection struct {
 // dial connects, within dialTimeout. The caller closes the connection, and then waits for the group.
 func dial(ctx context.Context, node address.AMQP, config Config, background *lifecycle.Group) (*connection, error) {
 	conn, err := amqpconn.Dial(ctx, node.URL, amqpconn.Config{
-		Name: config.Name, TLS: config.TLS, Handshake: config.Handshake, Heartbeat: config.Heartbeat,
+		Name: config.Name, Dial: config.Dial, TLS: config.TLS, Handshake: config.Handshake, Heartbeat: config.Heartbeat,
 		DialTimeout: dialTimeout, WriteTimeout: config.WriteTimeout,
 	})
 	if err != nil {

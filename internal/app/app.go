@@ -28,6 +28,7 @@ import (
 	"github.com/msghandler/msghandler/internal/console"
 	"github.com/msghandler/msghandler/internal/events"
 	"github.com/msghandler/msghandler/internal/expiry"
+	"github.com/msghandler/msghandler/internal/ground/network"
 	"github.com/msghandler/msghandler/internal/operate"
 	"github.com/msghandler/msghandler/internal/peers"
 	"github.com/msghandler/msghandler/internal/server"
@@ -44,6 +45,8 @@ type Deps struct {
 	// Reload. Nil: never.
 	Configuration *config.Current
 	Reload        <-chan struct{}
+	// Network is how the coordinator reaches Redis, brokers and producers, and is reached. Default: the machine's.
+	Network network.Network
 	// Bounds are for tests.
 	Bounds Bounds
 }
@@ -85,6 +88,7 @@ type process struct {
 	version, instance string
 	// startedAt is when New was called.
 	startedAt time.Time
+	network   network.Network
 }
 
 // doors are where others reach the coordinator, and what a door asks them to show.

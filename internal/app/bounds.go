@@ -12,8 +12,8 @@ type Bounds struct {
 	ConnectionAge, ConnectionIdle time.Duration
 	// AttendingPerProducer bounds the streams of a producer that attends, at this coordinator.
 	AttendingPerProducer int
-	// Sweep is the schedule of the sweeper, which repairs records and indexes that do not match.
-	Sweep string
+	// Schedules replaces the schedules of loops, by their names.
+	Schedules map[string]string
 	// Sendable messages older than SendableAge are a backlog that people are told of.
 	Sendable    int
 	SendableAge time.Duration
@@ -24,7 +24,7 @@ func (b Bounds) withDefaults() Bounds {
 		ConnectionAge:        cmp.Or(b.ConnectionAge, time.Hour),
 		ConnectionIdle:       cmp.Or(b.ConnectionIdle, 10*time.Minute),
 		AttendingPerProducer: cmp.Or(b.AttendingPerProducer, 1000),
-		Sweep:                cmp.Or(b.Sweep, "@every 10s"),
+		Schedules:            b.Schedules,
 		Sendable:             cmp.Or(b.Sendable, 1000),
 		SendableAge:          cmp.Or(b.SendableAge, time.Minute),
 	}

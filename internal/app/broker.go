@@ -30,7 +30,7 @@ func (a *App) openBrokers() (opened []openBroker, err error) {
 	for _, b := range all {
 		b.Client, err = brokers.Open(publish.Config{
 			URL: b.url, ConfirmTimeout: a.settings.Send.ConfirmTimeout, Logger: a.loggerOf(b.name),
-			Present:   a.brokerURL(b.name, b.url),
+			Present: a.brokerURL(b.name, b.url), Dial: a.process.network.Dial,
 			Handshake: a.doors.certificates.Servers(keyOfBroker(b.name), looks[brokers.System(b.url)]).Handshake,
 		})
 		if err != nil {

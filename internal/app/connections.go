@@ -67,8 +67,11 @@ func (a *App) limited(name string, listener net.Listener, most, perAddress int) 
 }
 
 func (a *App) listen(ctx context.Context, key, addr string) (net.Listener, error) {
-	config := net.ListenConfig{Control: connlimit.UserTimeout(userTimeout)}
-	listener, err := config.Listen(ctx, "tcp", addr)
+	listen := (&net.ListenConfig{Control: connlimit.UserTimeout(userTimeout)}).Listen
+	if a.process.network.Listen != nil {
+		listen = a.process.network.Listen
+	}
+	listener, err := listen(ctx, "tcp", addr)
 	if err != nil {
 		return nil, fmt.Errorf("%s: cannot listen on %s: %w; %s", key, addr, err, listenRemedy(err))
 	}
@@ -97,8 +100,8 @@ func closeListener(l net.Listener) error {
 // ownAddresses are the addresses of the open listeners.
 func (a *App) ownAddresses() (own []netip.AddrPort) {
 	for _, listener := range []net.Listener{a.doors.api, a.doors.console} {
-		if tcp, is := listener.(*net.TCPListener); is {
-			own = append(own, tcp.Addr().(*net.TCPAddr).AddrPort())
+		if tcp, is := listener.Addr().(*net.TCPAddr); is {
+			own = append(own, tcp.AddrPort())
 		}
 	}
 	return own
@@ -107,7 +110,10 @@ func (a *App) ownAddresses() (own []netip.AddrPort) {
 // rejectUntilReady accepts connections and closes them at once, until stop is called. So a client learns at once that
 // the coordinator is unavailable. Without accept, clients would wait.
 func rejectUntilReady(door net.Listener) (stop func()) {
-	tcp, is := door.(*net.TCPListener)
+	tcp, is := door.(interface {
+		net.Listener
+		SetDeadline(t time.Time) error
+	})
 	if !is {
 		return func() {}
 	}

@@ -119,7 +119,7 @@ func (a *App) depths(ctx context.Context, url string) (map[string]int, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	return rabbitmq.Depths(ctx, rabbitmq.Config{URL: url}, watched...)
+	return rabbitmq.Depths(ctx, rabbitmq.Config{URL: url, Dial: a.process.network.Dial}, watched...)
 }
 
 // tellMissing logs each watched queue that turns out to be missing.

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -14,7 +15,8 @@ var passPauses = backoff.Exponential(500*time.Millisecond, 10*time.Second)
 
 func (a *App) newLoop(name, schedule string, pass func(context.Context) (bool, error)) (*loop.Loop, error) {
 	l, err := loop.New(loop.Config{
-		Name: name, Schedule: schedule, Pass: pass, Backoff: passPauses.Delay, Logger: a.logger,
+		Name: name, Schedule: cmp.Or(a.bounds.Schedules[name], schedule), Pass: pass, Backoff: passPauses.Delay,
+		Logger: a.logger,
 	})
 	if err != nil {
 		return nil, err

@@ -38,7 +38,7 @@ func TestMetricsFollowWhatHappens(t *testing.T) {
 	r := start(t, settings(func(c *config.Config) {
 		c.Send.Backoff = []time.Duration{time.Millisecond}
 		c.Confirm.Timeout = 200 * time.Millisecond
-	}), app.Bounds{Sweep: "@every 100ms"})
+	}), app.Bounds{Schedules: map[string]string{"sweep": "@every 100ms"}})
 	r.awaitReady(t)
 	p := startOrders(t)
 	r.queue(t, "paid")

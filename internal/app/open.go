@@ -20,7 +20,7 @@ import (
 func New(ctx context.Context, settings config.Config, deps Deps) (*App, error) {
 	a := &App{
 		settings: settings, bounds: deps.Bounds.withDefaults(),
-		process: process{cmp.Or(deps.Version, "(devel)"), newInstance(), time.Now()},
+		process: process{cmp.Or(deps.Version, "(devel)"), newInstance(), time.Now(), deps.Network},
 		metrics: console.NewMetrics(),
 	}
 	a.begin()

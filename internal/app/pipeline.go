@@ -128,6 +128,7 @@ func (a *App) newCallbacks() (*callback.Client, error) {
 	config.Handshake = a.doors.certificates.Servers("producers", func(ctx context.Context, to string) (net.Conn, error) {
 		return client.Dial(ctx, to)
 	}).Handshake
+	config.Dial = a.process.network.Dial
 	config.Attending, config.Own, config.Split = a.attendance.Client, a.ownAddresses, a.noteSplit
 	client, err = callback.New(config)
 	if err != nil {

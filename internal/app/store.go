@@ -81,6 +81,7 @@ func (a *App) tryStore(ctx context.Context, handshake redisstore.Handshakes) (*r
 		Quota:       a.quota,
 		Ran:         a.metrics.ScriptRun,
 		Login:       a.redisLogin(),
+		Dial:        a.process.network.Dial,
 		Handshake:   handshake,
 		Logger:      a.logger,
 	})

@@ -9,6 +9,9 @@ import (
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
 )
 
+// sweepSchedule is when records and indexes that do not match are repaired.
+const sweepSchedule = "@every 10s"
+
 // settingsSchedule is when Redis' settings are checked.
 const settingsSchedule = "@every 30s"
 
@@ -22,7 +25,7 @@ const trimSchedule = "@every 2s"
 // watchStore starts the loops that look after Redis: the sweeper, which repairs indexes, the check of the settings,
 // which may change meanwhile, the pulse, which detects lost writes, and the trimming of the archive.
 func (a *App) watchStore(store *redisstore.Store) error {
-	sweep, err := a.newLoop("sweep", a.bounds.Sweep, func(ctx context.Context) (bool, error) {
+	sweep, err := a.newLoop("sweep", sweepSchedule, func(ctx context.Context) (bool, error) {
 		err := a.forSweepTime(ctx, func(ctx context.Context) (bool, error) {
 			repairs, more, err := store.Sweep(ctx)
 			a.metrics.Swept(repairs.Checked, repairs.Made)

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
+	"github.com/msghandler/msghandler/internal/ground/network"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/loglimit"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
@@ -37,6 +38,8 @@ type Config struct {
 	Targets map[string]string
 	// Moved holds pairs of an old and a new target of producers that have moved.
 	Moved [][2]string
+	// Dial connects to addresses, without a look-up of names. Nil: over the machine's network.
+	Dial network.Dialer
 	// Timeout bounds each call. Required.
 	Timeout time.Duration
 	// MaxBatch is how many ids go into one call, at most 500; larger requests are split. Required.

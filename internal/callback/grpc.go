@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/msghandler/msghandler/internal/ground/network"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -100,15 +101,26 @@ func (c *Client) Dial(ctx context.Context, to string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.dialer(t).DialContext(ctx, "tcp", net.JoinHostPort(t.host, t.port))
+	return c.dialer(t)(ctx, "tcp", net.JoinHostPort(t.host, t.port))
 }
 
 // dialer connects to the allowed addresses of a target. All kinds of targets are connected to by it.
-func (c *Client) dialer(t target) *net.Dialer {
-	return &net.Dialer{
-		Timeout: connectTimeout, KeepAlive: 15 * time.Second, Resolver: c.config.resolver,
-		Control: func(network, address string, raw syscall.RawConn) error {
-			return c.rules.Load().control(t)(network, address, raw) // a connection outlives a change of the rules
-		},
+func (c *Client) dialer(t target) network.Dialer {
+	control := func(network, address string, raw syscall.RawConn) error {
+		return c.rules.Load().control(t)(network, address, raw) // a connection outlives a change of the rules
 	}
+	if c.config.Dial != nil {
+		return func(ctx context.Context, network, address string) (net.Conn, error) {
+			if err := control(network, address, nil); err != nil {
+				return nil, err
+			}
+			ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+			defer cancel()
+			return c.config.Dial(ctx, network, address)
+		}
+	}
+	dialer := &net.Dialer{
+		Timeout: connectTimeout, KeepAlive: 15 * time.Second, Resolver: c.config.resolver, Control: control,
+	}
+	return dialer.DialContext
 }

@@ -50,7 +50,7 @@ func (c *Client) openHTTP(t target) *httpTransport {
 	dial := func(ctx context.Context, network, address string) (net.Conn, error) {
 		ctx, cancel := h.untilClosed(ctx)
 		defer cancel()
-		return dialer.DialContext(ctx, network, address)
+		return dialer(ctx, network, address)
 	}
 	h.wire = &http.Transport{
 		// Nothing from outside decides how we connect: no proxy of the environment. RoundTrip follows no redirect.

@@ -11,6 +11,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
+
+	"github.com/msghandler/msghandler/internal/ground/network"
 )
 
 // muteAfter is how long a replica may leave calls without a byte of an answer before its connection is closed.
@@ -45,9 +47,9 @@ type socket struct {
 }
 
 // dialer returns the dial function for connections that are watched.
-func (s *sockets) dialer(dial *net.Dialer) func(context.Context, string) (net.Conn, error) {
+func (s *sockets) dialer(dial network.Dialer) func(context.Context, string) (net.Conn, error) {
 	return func(ctx context.Context, address string) (net.Conn, error) {
-		conn, err := dial.DialContext(ctx, "tcp", address)
+		conn, err := dial(ctx, "tcp", address)
 		if err != nil {
 			return nil, err
 		}

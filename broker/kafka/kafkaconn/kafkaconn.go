@@ -23,6 +23,7 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 
 	"github.com/msghandler/msghandler/internal/ground/address"
+	"github.com/msghandler/msghandler/internal/ground/network"
 )
 
 // dialTimeout bounds reaching a broker and the handshake of TLS.
@@ -34,6 +35,8 @@ type Config struct {
 	Address address.Kafka
 	// Name is the client id, unless the address has one.
 	Name string
+	// Dial connects to a broker. Nil: over the machine's network.
+	Dial network.Dialer
 	// TLS is used where the address asks for TLS and names no files; nil is Go's default.
 	TLS *tls.Config
 	// Handshake gets the result of each handshake of TLS with a server, or the error with which no connection came about.
@@ -91,7 +94,7 @@ const metadataMinAge = 100 * time.Millisecond
 func (c Config) dial(ctx context.Context, network, host string, secure *tls.Config) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
-	conn, err := new(net.Dialer).DialContext(ctx, network, host)
+	conn, err := c.Dial.Dial(ctx, network, host)
 	if err != nil || secure == nil {
 		return conn, err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/msghandler/msghandler/internal/ground/address"
+	"github.com/msghandler/msghandler/internal/ground/network"
 	"github.com/msghandler/msghandler/internal/ground/publish"
 )
 
@@ -22,6 +23,8 @@ import (
 type Config struct {
 	// Name is shown in the server's list of connections.
 	Name string
+	// Dial connects to a server. Nil: over the machine's network.
+	Dial network.Dialer
 	// TLS is used for addresses with TLS; nil is the address's own options alone.
 	TLS *tls.Config
 	// Handshake gets the result of each handshake of TLS with a server, or the error with which no connection came about.
@@ -44,6 +47,7 @@ type Config struct {
 // dialer connects within a context, and keeps the latest error: the library's own says only that there is no server.
 type dialer struct {
 	ctx     context.Context //nolint:containedctx // the library dials without a context
+	dial    network.Dialer
 	timeout time.Duration
 	mu      sync.Mutex
 	server  string // the latest
@@ -53,7 +57,9 @@ type dialer struct {
 
 // Dial implements nats.CustomDialer.
 func (d *dialer) Dial(network, addr string) (net.Conn, error) {
-	conn, err := (&net.Dialer{Timeout: d.timeout}).DialContext(d.ctx, network, addr)
+	ctx, cancel := context.WithTimeout(d.ctx, d.timeout)
+	defer cancel()
+	conn, err := d.dial.Dial(ctx, network, addr)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.server, d.last, d.reached = addr, err, err == nil
@@ -99,7 +105,7 @@ func Dial(ctx context.Context, where address.NATS, config Config) (*nats.Conn, e
 		o.Servers = append(o.Servers, scheme+host)
 	}
 	o.Servers = append(o.Servers, config.Discovered...)
-	d := &dialer{ctx: ctx, timeout: config.DialTimeout}
+	d := &dialer{ctx: ctx, dial: config.Dial, timeout: config.DialTimeout}
 	o.CustomDialer = d
 	o.AsyncErrorCB = func(_ *nats.Conn, _ *nats.Subscription, err error) {
 		if config.OnError != nil {

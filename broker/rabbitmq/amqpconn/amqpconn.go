@@ -16,12 +16,16 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/msghandler/msghandler/internal/ground/network"
 )
 
-// Config says how to connect. All but TLS and Handshake must be set.
+// Config says how to connect. All but Dial, TLS and Handshake must be set.
 type Config struct {
 	// Name is the connection's name on the broker.
 	Name string
+	// Dial connects to the node. Nil: over the machine's network.
+	Dial network.Dialer
 	// TLS is used for amqps; nil is Go's default.
 	TLS *tls.Config
 	// Handshake gets the result of each handshake of TLS with a server, or the error with which no connection came about.
@@ -63,7 +67,7 @@ func Dial(ctx context.Context, url string, config Config) (*Conn, error) {
 		TLSClientConfig: config.TLS.Clone(),
 		Dial: func(network, address string) (net.Conn, error) {
 			node = address
-			dialled, err := (&net.Dialer{}).DialContext(ctx, network, address)
+			dialled, err := config.Dial.Dial(ctx, network, address)
 			if err != nil {
 				return nil, err
 			}

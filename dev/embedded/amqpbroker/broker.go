@@ -117,7 +117,7 @@ func (b *Broker) accept(listener net.Listener) {
 			time.Sleep(acceptPause)
 			continue
 		}
-		if b.serve(nc) != nil {
+		if b.ServeConn(nc) != nil {
 			return
 		}
 	}
@@ -130,14 +130,14 @@ const acceptPause = 100 * time.Millisecond
 // testing/synctest bubble when the broker was made in the same bubble.
 func (b *Broker) Dial(_, _ string) (net.Conn, error) {
 	client, server := net.Pipe()
-	if err := b.serve(server); err != nil {
+	if err := b.ServeConn(server); err != nil {
 		return nil, err
 	}
 	return client, nil
 }
 
-// serve starts the two goroutines of a connection.
-func (b *Broker) serve(nc net.Conn) error {
+// ServeConn serves a client on a connection. The error says that the broker is closed.
+func (b *Broker) ServeConn(nc net.Conn) error {
 	c := newConnection(b, nc)
 	b.mu.Lock()
 	defer b.mu.Unlock()

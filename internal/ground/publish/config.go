@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/internal/ground/backoff"
+	"github.com/msghandler/msghandler/internal/ground/network"
 )
 
 // Config says how to publish, to a broker of any kind. URL is required; zero values of the others take the defaults.
@@ -15,6 +16,8 @@ type Config struct {
 	URL string
 	// Present returns the URL of now for each connection: a password may have been rotated since the start. Nil: URL.
 	Present func() string
+	// Dial connects to the broker. Nil: over the machine's network.
+	Dial network.Dialer
 	// TLS is used where the URL asks for TLS and names no files; nil is Go's default.
 	TLS *tls.Config
 	// Handshake gets the result of each handshake of TLS with a server, or the error with which no connection came about.

@@ -44,7 +44,7 @@ type Handshakes func(server string, state tls.ConnectionState, err error)
 
 // connect makes a client; nothing is dialled yet. Each client has a pool of its own.
 func connect(to address.Redis, config Config) redis.UniversalClient {
-	client := newClient(to, dialerOf(to, config.Handshake), config.Login)
+	client := newClient(to, dialerOf(to, config), config.Login)
 	if cluster, is := client.(*redis.ClusterClient); is {
 		// Requests go to the masters' own clients, which have no hooks of the cluster's client.
 		cluster.OnNewNode(func(node *redis.Client) { node.AddHook(pipelineErrors{}) })
@@ -105,12 +105,13 @@ func tlsOf(to address.Redis) *tls.Config {
 type dialFunc = func(ctx context.Context, network, addr string) (net.Conn, error)
 
 // dialerOf makes the function that dials Redis, nil for the driver's own, which serves without TLS.
-func dialerOf(to address.Redis, seen Handshakes) dialFunc {
-	config := tlsOf(to)
-	if config == nil {
-		return nil
+func dialerOf(to address.Redis, config Config) dialFunc {
+	secured := tlsOf(to)
+	if secured == nil {
+		return dialFunc(config.Dial)
 	}
-	dialer := &tls.Dialer{NetDialer: &net.Dialer{Timeout: dialTimeout}, Config: config}
+	seen := config.Handshake
+	dialer := &tls.Dialer{NetDialer: &net.Dialer{Timeout: dialTimeout}, Config: secured}
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 		defer cancel()

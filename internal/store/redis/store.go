@@ -17,6 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/msghandler/msghandler/internal/ground/address"
+	"github.com/msghandler/msghandler/internal/ground/network"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/loglimit"
 )
@@ -56,6 +57,8 @@ type Config struct {
 	// Login returns user and password of now for each connection: a password may have been rotated since the start. Nil:
 	// those of the URL.
 	Login func() (user, password string)
+	// Dial connects to a server without TLS. Nil: over the machine's network.
+	Dial network.Dialer
 	// Handshake gets the result of each handshake of TLS with a server, or the error with which no connection came about.
 	// Handshake must not block. May be nil.
 	Handshake Handshakes
