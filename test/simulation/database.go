@@ -1,0 +1,121 @@
+package simulation
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/msghandler/msghandler/producer/marker"
+	"github.com/msghandler/msghandler/test/faults"
+)
+
+var errRefused = errors.New("the business refuses")
+
+// database is a producer's database in memory. It outlives the producer's process. Its markers stand in the
+// transactions of the business, as those of marker/sql do, and the ledger gets each end of a transaction in the same
+// moment.
+type database struct {
+	producer string
+	ledger   *faults.Ledger
+
+	mu sync.Mutex
+	// released holds the ids whose markers were deleted: the row of the commit stays.
+	released map[string]bool
+	marked   map[string]marker.Verdict
+}
+
+func newDatabase(producer string, ledger *faults.Ledger) *database {
+	return &database{
+		producer: producer, ledger: ledger, released: map[string]bool{}, marked: map[string]marker.Verdict{},
+	}
+}
+
+// commit ends the transaction of a business, which fails where a tombstone stands.
+func (d *database) commit(id string) error {
+	if d.end(id, faults.Committed) != marker.Committed {
+		return errRefused
+	}
+	return nil
+}
+
+// end ends a transaction, unless it has ended, and returns the verdict that counts.
+func (d *database) end(id string, fate faults.Fate) marker.Verdict {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.marked[id] == 0 {
+		d.marked[id] = marker.RolledBack
+		if d.ledger.Decide(d.producer+"/"+id, fate) == faults.Committed {
+			d.marked[id] = marker.Committed
+		}
+	}
+	return d.marked[id]
+}
+
+// Put implements marker.Store.
+func (d *database) Put(ctx context.Context, ids []string, v marker.Verdict) (map[string]marker.Verdict, error) {
+	fate := faults.RolledBack
+	if v == marker.Committed {
+		fate = faults.Committed
+	}
+	standing := map[string]marker.Verdict{}
+	for _, id := range ids {
+		standing[id] = d.end(id, fate)
+	}
+	return standing, ctx.Err()
+}
+
+// Lookup implements marker.Store. A final question makes a running transaction fail.
+func (d *database) Lookup(ctx context.Context, ids []string, final bool) (map[string]marker.Verdict, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	found := map[string]marker.Verdict{}
+	for _, id := range ids {
+		if final {
+			found[id] = d.end(id, faults.RolledBack)
+			continue
+		}
+		if v := d.verdict(id); v != 0 {
+			found[id] = v
+		}
+	}
+	return found, nil
+}
+
+func (d *database) verdict(id string) marker.Verdict {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.marked[id]
+}
+
+// Delete implements marker.Store.
+func (d *database) Delete(ctx context.Context, ids []string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, id := range ids {
+		if d.marked[id] == marker.Committed {
+			d.released[id] = true
+		}
+	}
+	return ctx.Err()
+}
+
+// Identity implements marker.Store.
+func (d *database) Identity(context.Context) (string, error) { return "of-" + d.producer, nil }
+
+// Capabilities implements marker.Store.
+func (*database) Capabilities() marker.Capabilities {
+	return marker.Capabilities{SurvivesRestart: true, Shared: true, DecidesFinal: true, InTransaction: true}
+}
+
+// markers lists the messages whose markers are still there.
+func (d *database) markers() (keys []string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for id, v := range d.marked {
+		if v == marker.Committed && !d.released[id] {
+			keys = append(keys, d.producer+"/"+id)
+		}
+	}
+	return keys
+}

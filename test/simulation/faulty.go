@@ -1,0 +1,139 @@
+package simulation
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/msghandler/msghandler/dev/embedded/amqpbroker"
+)
+
+// fault is a kind of fault. A seed has it or not; shrinking drops it.
+type fault struct {
+	name string
+	// chance is in how many of a hundred seeds it is.
+	chance int
+	// start begins it. It ends with ctx, when healing begins.
+	start func(ctx context.Context, w *World, d draws)
+	// excuse is what its presence explains at the end.
+	excuse excuse
+}
+
+// excuse is what the promises allow under a fault.
+type excuse struct {
+	// parked: messages may end as ABANDONED or DEAD. markers: markers may stay.
+	parked, markers bool
+	// forgot: Redis has lost writes that it had confirmed.
+	forgot bool
+}
+
+func (e excuse) or(o excuse) excuse {
+	return excuse{e.parked || o.parked, e.markers || o.markers, e.forgot || o.forgot}
+}
+
+// draws are the choices of one fault.
+type draws struct {
+	choices Choices
+	of      string
+}
+
+func (d draws) intn(what string, n int) int { return d.choices.Intn(d.of+": "+what, n) }
+
+func (d draws) within(what string, least, most time.Duration) time.Duration {
+	return within(d.choices, d.of+": "+what, least, most)
+}
+
+// allFaults is the table of faults.
+var allFaults = slices.Concat(networkFaults, nodeFaults, redisFaults)
+
+// faulty is what is broken in a world.
+type faulty struct {
+	end    context.CancelFunc
+	drawn  []fault
+	excuse excuse
+	// running holds the goroutines of faults.
+	running sync.WaitGroup
+
+	mu sync.Mutex
+	// judges decide about publishings at the broker, and answers about calls of producers.
+	judges  []amqpbroker.Judge
+	answers []answerFault
+}
+
+// answerFault changes the answer of a producer, or hands the call on to next.
+type answerFault func(ctx context.Context, producer string, in any, next grpc.UnaryHandler) (any, error)
+
+func (f *faulty) names() (names []string) {
+	for _, one := range f.drawn {
+		names = append(names, one.name)
+	}
+	return names
+}
+
+// breakThings draws the faults of the seed and begins them.
+func (w *World) breakThings() {
+	var ctx context.Context
+	ctx, w.faulty.end = context.WithCancel(w.life)
+	for _, one := range allFaults {
+		has := percent(w.Choices, "has "+one.name, one.chance)
+		if len(w.options.Only) > 0 {
+			has = slices.Contains(w.options.Only, one.name)
+		}
+		if !has || slices.Contains(w.options.Without, one.name) {
+			continue
+		}
+		w.faulty.drawn = append(w.faulty.drawn, one)
+		w.faulty.excuse = w.faulty.excuse.or(one.excuse)
+		one.start(ctx, w, draws{w.Choices, one.name})
+	}
+	w.note("faults: %v", w.faulty.names())
+}
+
+// goes runs a part of a fault.
+func (w *World) goes(part func()) { w.faulty.running.Go(part) }
+
+// repeat does something again and again, with pauses.
+func (w *World) repeat(ctx context.Context, d draws, act func()) {
+	w.goes(func() {
+		for sleep(ctx, d.within("pause", time.Second, time.Minute)) == nil {
+			act()
+		}
+	})
+}
+
+// stopFaults ends all faults, and returns when all is repaired.
+func (w *World) stopFaults() {
+	w.faulty.end()
+	w.faulty.running.Wait()
+	w.Ledger.Fault("everything is repaired")
+}
+
+// judgePublished implements amqpbroker.Judge.
+func (f *faulty) judgePublished(p amqpbroker.Published) amqpbroker.Verdict {
+	f.mu.Lock()
+	judges := f.judges
+	f.mu.Unlock()
+	for _, judge := range judges {
+		if v := judge(p); v != amqpbroker.Ack {
+			return v
+		}
+	}
+	return amqpbroker.Ack
+}
+
+// answering lets a call of a coordinator be answered, or not.
+func (f *faulty) answering(
+	ctx context.Context, producer string, in any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler,
+) (any, error) {
+	f.mu.Lock()
+	answers := f.answers
+	f.mu.Unlock()
+	for _, fault := range answers {
+		inner := next
+		next = func(ctx context.Context, in any) (any, error) { return fault(ctx, producer, in, inner) }
+	}
+	return next(ctx, in)
+}

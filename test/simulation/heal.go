@@ -1,0 +1,141 @@
+package simulation
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
+	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/faults"
+)
+
+const (
+	// healing is how long everything may take to become final, once nothing is broken any more. By default a producer is
+	// asked 15 times, five minutes apart at the end, and a message of a stalled route waits for two minutes.
+	healing = 90 * time.Minute
+	// look is how often the world looks whether all is final.
+	look = 10 * time.Second
+	// after is how long the world goes on when all is final: nothing may come then.
+	after = 2 * time.Minute
+)
+
+// standing is a message that is not final, or parked.
+type standing struct {
+	key    string
+	record *adminv1.MessageRecord
+}
+
+// heal ends the faults, and waits until everything is final.
+func (w *World) heal() {
+	w.stopFaults()
+	w.note("healing")
+	for end := time.Now().Add(healing); time.Now().Before(end); {
+		underway, err := w.messages(pb.State_STATE_PENDING, pb.State_STATE_SENDABLE, pb.State_STATE_ACKNOWLEDGED)
+		if err == nil && len(underway) == 0 && w.arrived() {
+			break
+		}
+		time.Sleep(look)
+	}
+	w.note("healed")
+	time.Sleep(after)
+}
+
+// arrived says whether each committed message came, or is parked.
+func (w *World) arrived() bool {
+	undelivered := w.Ledger.Undelivered()
+	if len(undelivered) == 0 {
+		return true
+	}
+	parked, err := w.messages(pb.State_STATE_ABANDONED, pb.State_STATE_DEAD)
+	return err == nil && len(undelivered) <= len(parked)
+}
+
+// messages lists the messages in some states.
+func (w *World) messages(states ...pb.State) (all []standing, err error) {
+	node := w.Nodes[0]
+	conn, err := grpc.NewClient("passthrough:///"+node.Address,
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) {
+			return w.observer.Dial(ctx, "tcp", addr)
+		}))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = conn.Close() }()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	for _, state := range states {
+		page, err := adminv1.NewAdminServiceClient(conn).ListMessages(ctx, &adminv1.ListMessagesRequest{
+			Filter: &adminv1.MessageFilter{State: state}, PageSize: 1000,
+		})
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range page.GetRecords() {
+			all = append(all, standing{r.GetProducer() + "/" + r.GetMessage().GetId(), r})
+		}
+	}
+	return all, nil
+}
+
+// judge compares the end with the ledger.
+func (w *World) judge() {
+	underway, err := w.messages(pb.State_STATE_PENDING, pb.State_STATE_SENDABLE, pb.State_STATE_ACKNOWLEDGED)
+	parked, errToo := w.messages(pb.State_STATE_ABANDONED, pb.State_STATE_DEAD)
+	if err != nil || errToo != nil {
+		w.report("STUCK: a coordinator does not list messages when all is repaired: %v %v", err, errToo)
+		return
+	}
+	end := faults.End{
+		Underway: map[string]bool{}, Parked: map[string]bool{}, Counted: -1,
+		CopiesExplained: len(w.faulty.drawn) > 0, ParkedExplained: w.faulty.excuse.parked,
+	}
+	waits := map[string]string{}
+	for _, s := range underway {
+		end.Underway[s.key] = true
+		waits[s.key] = waitsFor(s.record)
+	}
+	for _, s := range parked {
+		end.Parked[s.key] = true
+		waits[s.key] = waitsFor(s.record)
+	}
+	if !w.faulty.excuse.markers {
+		for _, p := range w.producers {
+			end.Markers = append(end.Markers, p.markers()...)
+		}
+		slices.Sort(end.Markers)
+		end.Markers = slices.DeleteFunc(end.Markers, func(key string) bool { return end.Underway[key] || end.Parked[key] })
+	}
+	for _, f := range faults.Check(w.Ledger, end) {
+		if w.faulty.excuse.forgot && f.Verdict != faults.Stuck && f.Verdict != faults.Phantom {
+			continue
+		}
+		w.report("%s %s: %s; %s", f.Verdict, f.Key, f.Words, waits[f.Key])
+		if f.Key != "" {
+			w.note("all about %s:\n%s", f.Key, w.Ledger.History(f.Key))
+		}
+	}
+}
+
+// waitsFor says what a message waits for.
+func waitsFor(r *adminv1.MessageRecord) string {
+	words := []string{
+		fmt.Sprintf("%v since %v", r.GetState(), r.GetUpdateTime().AsTime()),
+		fmt.Sprintf("due %v", r.GetDueTime().AsTime()),
+		fmt.Sprintf("%d questions, %d publishings", r.GetConfirmAttempts(), r.GetPublishAttempts()),
+	}
+	if r.GetLeaseOwner() != "" {
+		words = append(words, "leased by "+r.GetLeaseOwner())
+	}
+	if r.GetLastError() != "" {
+		words = append(words, "last error "+r.GetLastError())
+	}
+	return strings.Join(words, ", ")
+}

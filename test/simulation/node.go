@@ -1,0 +1,117 @@
+package simulation
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/msghandler/msghandler/internal/app"
+	"github.com/msghandler/msghandler/internal/config"
+)
+
+// Node is a place for a coordinator, at which processes come and go.
+type Node struct {
+	world *World
+	// Number is from 0, and Address is where producers reach it.
+	Number  int
+	Address string
+
+	mu sync.Mutex
+	// generation counts the processes.
+	generation int
+	process    *process
+}
+
+// process is one run of a coordinator.
+type process struct {
+	host *Host
+	app  *app.App
+	// over is closed when Run has returned, with its error in failed.
+	over   chan struct{}
+	failed error
+}
+
+// settings are those of a coordinator at a host.
+func (w *World) settings(host string) map[string]string {
+	keys := map[string]string{
+		"grpc.addr": host + ":9090", "http.addr": host + ":9091", "access.anonymous": "true",
+		"redis.url": "redis://" + redisAddr + "/0", "redis.shards": "1",
+		"amqp.url":           "amqp://guest:guest@" + brokerAddr + "/",
+		"callbacks.allow":    "*:*",
+		"callbacks.networks": "10.0.0.0/8",
+		"shutdown.grace":     "5s",
+	}
+	maps.Copy(keys, w.drawn.keys)
+	maps.Copy(keys, w.options.Settings)
+	return keys
+}
+
+// start starts a process. It must not run.
+func (n *Node) start() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	at := fmt.Sprintf("10.1.0.%d", n.Number+1)
+	settings, err := config.Load(config.Sources{Flags: n.world.settings(at)})
+	if err != nil {
+		return err
+	}
+	p := &process{
+		host: n.world.Network.Host(fmt.Sprintf("n%d.%d", n.Number, n.generation), at), over: make(chan struct{}),
+	}
+	n.generation++
+	p.app, err = app.New(context.Background(), settings, app.Deps{
+		Version: "simulation", Network: p.host.Network(), Bounds: app.Bounds{Schedules: n.world.drawn.schedules},
+		Logger: slog.New(n.world.log.handler(p.host.name)),
+	})
+	if err != nil {
+		return err
+	}
+	n.process = p
+	go func() {
+		defer close(p.over)
+		p.failed = p.app.Run(context.Background())
+	}()
+	return nil
+}
+
+// Host is the host of the running process.
+func (n *Node) Host() *Host {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.process.host
+}
+
+// Kill ends the process as kill -9 does: nothing more gets in or out. Its goroutines end later, without effect.
+func (n *Node) Kill() {
+	n.mu.Lock()
+	p := n.process
+	n.mu.Unlock()
+	p.host.Kill()
+	n.world.goInBackground(func() { _ = p.app.Stop(context.Background()) })
+}
+
+// Restart starts another process in the place of a killed one.
+func (n *Node) Restart() {
+	if err := n.start(); err != nil {
+		n.world.report("%v", fmt.Errorf("coordinator %d does not start: %w", n.Number, err))
+	}
+}
+
+// end stops the process as SIGTERM does.
+func (n *Node) end(within time.Duration) {
+	n.mu.Lock()
+	p := n.process
+	n.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), within)
+	defer cancel()
+	if err := p.app.Stop(ctx); err != nil {
+		n.world.note("coordinator %d ends late: %v", n.Number, err)
+	}
+	<-p.over
+	if p.failed != nil {
+		n.world.report("coordinator %d failed: %v", n.Number, p.failed)
+	}
+}

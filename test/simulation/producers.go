@@ -1,0 +1,273 @@
+package simulation
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/msghandler/msghandler/producer"
+	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/faults"
+)
+
+// producing is a producer of a world.
+type producing interface {
+	// name is the producer's name in the ledger.
+	name() string
+	// act does the business of a message, and returns when the producer has nothing more to do about it.
+	act(id string)
+	// markers lists the messages whose markers are still there.
+	markers() []string
+	// restart ends the producer's process as kill -9 does, and starts another one. Its database stays.
+	restart()
+	close()
+}
+
+// coordinators are the addresses of all coordinators, for producer.Config.
+func (w *World) coordinators() string {
+	var all []string
+	for _, n := range w.Nodes {
+		all = append(all, n.Address)
+	}
+	return strings.Join(all, ",")
+}
+
+// startProducers starts a producer that is called by gRPC, and one that attends.
+func (w *World) startProducers() error {
+	for i, kind := range []string{"called", "attending"} {
+		s := &service{
+			world: w, called: kind, address: fmt.Sprintf("10.2.0.%d", i+1), attends: kind == "attending",
+			data: newDatabase(kind, w.Ledger),
+		}
+		if err := s.start(); err != nil {
+			return err
+		}
+		w.producers = append(w.producers, s)
+	}
+	return nil
+}
+
+// service is a producer with the SDK.
+type service struct {
+	world           *World
+	called, address string
+	attends         bool
+	data            *database
+
+	mu         sync.Mutex
+	generation int
+	run        *serviceRun
+}
+
+// serviceRun is one process of a service.
+type serviceRun struct {
+	host   *Host
+	sdk    *producer.Producer
+	server *grpc.Server
+	// life ends with the process: a business that waits goes no further.
+	life context.Context //nolint:containedctx // the process has one life
+	end  context.CancelFunc
+}
+
+func (s *service) name() string { return s.called }
+
+func (s *service) start() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	host := s.world.Network.Host(fmt.Sprintf("%s.%d", s.called, s.generation), s.address)
+	s.generation++
+	run := &serviceRun{host: host}
+	run.life, run.end = context.WithCancel(s.world.life)
+	options := []grpc.DialOption{grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) {
+		return host.Dial(ctx, "tcp", addr)
+	})}
+	config := producer.Config{
+		Name: s.called, Coordinator: s.world.coordinators(), Markers: s.data,
+		Logger: slog.New(s.world.log.handler(host.name)),
+	}
+	if !s.attends {
+		config.CallbackTarget = s.address + ":7000"
+		config.Coordinators.Anyone = true
+	} else {
+		options = append(options, grpc.WithStreamInterceptor(s.observeStream))
+	}
+	config.DialOptions = options
+	var err error
+	if run.sdk, err = producer.New(config); err != nil {
+		return err
+	}
+	s.run = run
+	if s.attends {
+		return nil
+	}
+	listener, err := host.Listen(context.Background(), "tcp", config.CallbackTarget)
+	if err != nil {
+		return err
+	}
+	run.server = grpc.NewServer(grpc.UnaryInterceptor(s.answer))
+	run.sdk.Register(run.server)
+	s.world.goInBackground(func() { _ = run.server.Serve(listener) })
+	return nil
+}
+
+func (s *service) current() *serviceRun {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.run
+}
+
+// restart implements producing.
+func (s *service) restart() {
+	old := s.current()
+	old.host.Kill()
+	s.world.goInBackground(func() { old.close() })
+	if err := s.start(); err != nil {
+		s.world.report("producer %s does not start: %v", s.called, err)
+	}
+}
+
+func (s *service) close() { s.current().close() }
+
+func (r *serviceRun) close() {
+	r.end()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	_ = r.sdk.Close(ctx) // what the SDK leaves behind is what a killed process leaves
+	if r.server != nil {
+		r.server.Stop()
+	}
+}
+
+// answer notes the definite verdicts of the producer, and lets faults change what becomes of an answer.
+func (s *service) answer(ctx context.Context, in any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+	out, err := s.world.faulty.answering(ctx, s.called, in, info, next)
+	if r, ok := out.(*pb.ConfirmResponse); ok && err == nil {
+		s.said(r)
+	}
+	return out, err
+}
+
+func (s *service) said(r *pb.ConfirmResponse) {
+	for _, c := range r.GetConfirmations() {
+		switch c.GetVerdict() {
+		case pb.Verdict_VERDICT_COMMITTED:
+			s.world.Ledger.Said(s.called+"/"+c.GetId(), faults.Committed)
+		case pb.Verdict_VERDICT_ROLLED_BACK:
+			s.world.Ledger.Said(s.called+"/"+c.GetId(), faults.RolledBack)
+		}
+	}
+}
+
+// observeStream notes the answers over streams.
+func (s *service) observeStream( //nolint:revive // grpc.StreamClientInterceptor has these parameters
+	ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, open grpc.Streamer,
+	options ...grpc.CallOption,
+) (grpc.ClientStream, error) {
+	stream, err := open(ctx, desc, conn, method, options...)
+	if err != nil || method != pb.MessageHandlerService_Attend_FullMethodName {
+		return stream, err
+	}
+	return &observed{stream, s}, nil
+}
+
+type observed struct {
+	grpc.ClientStream
+	service *service
+}
+
+// SendMsg implements grpc.ClientStream.
+func (o *observed) SendMsg(m any) error {
+	if r, is := m.(*pb.AttendRequest); is {
+		o.service.said(r.GetAnswer().GetConfirm())
+	}
+	return o.ClientStream.SendMsg(m)
+}
+
+// way is how the business of a message goes.
+type way struct {
+	// percent is how many of a hundred go this way.
+	percent int
+	how     func(ctx context.Context, s *service, id string) error
+}
+
+// ways are the ways of a business whose half message was accepted.
+var ways = []way{
+	{55, func(_ context.Context, s *service, id string) error { return s.data.commit(id) }},
+	{15, func(_ context.Context, s *service, id string) error { // commits, and dies before its Submit
+		if err := s.data.commit(id); err != nil {
+			return err
+		}
+		return producer.ErrOutcomeUnknown
+	}},
+	{10, func(context.Context, *service, string) error { return errRefused }},
+	{10, func(context.Context, *service, string) error { return producer.ErrOutcomeUnknown }},
+	{10, func(ctx context.Context, s *service, id string) error { // takes longer than the first question
+		if err := sleep(ctx, within(s.world.Choices, s.called+" lingers", time.Second, 2*time.Minute)); err != nil {
+			return producer.ErrOutcomeUnknown
+		}
+		return s.data.commit(id)
+	}},
+}
+
+// act implements producing.
+func (s *service) act(id string) {
+	w := s.world
+	key := s.called + "/" + id
+	body := bytes.Repeat([]byte(id+" "), 1+w.Choices.Intn(key+" size", 200))
+	headers := map[string]string{"order": id}
+	w.Ledger.Sending(key, faults.NewContent(exchange, s.called, headers, body))
+	m := producer.Message{ID: id, Exchange: exchange, RoutingKey: s.called, Headers: headers, Body: body}
+	if percent(w.Choices, key+" delayed", 10) {
+		m.Delay = within(w.Choices, key+" delay", 0, time.Minute)
+	}
+	run := s.current()
+	err := run.sdk.Send(run.life, m, func(context.Context) error {
+		w.Ledger.Accepted(key)
+		if run.life.Err() != nil {
+			return producer.ErrOutcomeUnknown // the process is dead
+		}
+		drawn := w.Choices.Intn(key+" way", 100)
+		for _, way := range ways {
+			if drawn -= way.percent; drawn < 0 {
+				return way.how(run.life, s, id)
+			}
+		}
+		return nil
+	})
+	w.Ledger.Noted(key, "producer", fmt.Sprint("Send returns: ", err))
+	if err == nil {
+		w.Ledger.SendReturned(key)
+	}
+	if err != nil && !errors.Is(err, errRefused) && !errors.Is(err, producer.ErrOutcomeUnknown) {
+		w.note("%s: Send returns %v", key, err)
+	}
+}
+
+func (s *service) markers() []string { return s.data.markers() }
+
+// produce does the business of all messages, and returns when all are done.
+func (w *World) produce() {
+	most := w.options.Messages
+	if most == 0 {
+		most = 10 + w.Choices.Intn("messages", 50)
+	}
+	span := within(w.Choices, "span", 10*time.Second, 3*time.Minute)
+	var all sync.WaitGroup
+	for i := range most {
+		p := w.producers[i%len(w.producers)]
+		id := fmt.Sprintf("%04d", i)
+		all.Go(func() {
+			time.Sleep(within(w.Choices, "start of "+id, 0, span))
+			p.act(id)
+		})
+	}
+	all.Wait()
+}

@@ -1,0 +1,100 @@
+package simulation
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/alicebob/miniredis/v2/server"
+)
+
+// ttlStep is how often TTLs run down: miniredis does not do so by itself. A key may expire that much too late.
+const ttlStep = 5 * time.Second
+
+// redisServer is Redis on a host of its own.
+type redisServer struct {
+	host *Host
+	mini *miniredis.Miniredis
+
+	mu sync.Mutex
+	// answers may answer a command in the place of the server: nil, or a text for an error.
+	answers []func(command string) (refusal string)
+}
+
+// startRedis serves Redis at a host until the context ends.
+func startRedis(ctx context.Context, host *Host) (*redisServer, error) {
+	r := &redisServer{host: host, mini: miniredis.NewMiniRedis()}
+	first, err := r.mini.Dial() // starts the server
+	if err != nil {
+		return nil, err
+	}
+	_ = first.Close()
+	r.mini.Server().SetPreHook(r.hook)
+	go func() {
+		for sleep(ctx, ttlStep) == nil {
+			r.mini.FastForward(ttlStep)
+		}
+	}()
+	return r, host.Serve(redisAddr, func(c net.Conn) { r.mini.Server().ServeConn(c) })
+}
+
+// hook implements server.Hook.
+func (r *redisServer) hook(peer *server.Peer, command string, _ ...string) (done bool) {
+	r.mu.Lock()
+	answers := r.answers
+	r.mu.Unlock()
+	for _, answer := range answers {
+		if refusal := answer(command); refusal != "" {
+			peer.WriteError(refusal)
+			return true
+		}
+	}
+	return false
+}
+
+// refuse has a function asked about each command; a text that is not empty is the error in the place of the answer.
+func (r *redisServer) refuse(answer func(command string) (refusal string)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.answers = append(r.answers, answer)
+}
+
+// forgetScripts implements SCRIPT FLUSH.
+func (r *redisServer) forgetScripts() {
+	peer := server.NewPeer(bufio.NewWriter(io.Discard))
+	r.mini.Server().Dispatch(peer, []string{"SCRIPT", "FLUSH"})
+}
+
+// refuseWhile has commands refused, for some seconds again and again.
+func (r *redisServer) refuseWhile(ctx context.Context, w *World, d draws, answer func(command string) string) {
+	var on atomic.Bool
+	r.refuse(func(command string) string {
+		if on.Load() {
+			return answer(command)
+		}
+		return ""
+	})
+	w.repeat(ctx, d, func() {
+		w.Ledger.Fault("Redis: " + answer("SET"))
+		on.Store(true)
+		_ = sleep(ctx, d.within("length", 100*time.Millisecond, 20*time.Second))
+		on.Store(false)
+	})
+}
+
+// sleep waits, or returns the error of the ended context.
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}

@@ -1,0 +1,58 @@
+package simulation
+
+import (
+	"fmt"
+	"time"
+)
+
+// drawnSettings are the settings of a world's coordinators, as the seed draws them.
+type drawnSettings struct {
+	// keys are of the configuration, and schedules those of loops that no key sets.
+	keys, schedules map[string]string
+}
+
+// option is a key with the values of which a seed draws one.
+type option struct {
+	key    string
+	values []string
+}
+
+// options are the keys that a seed draws. The first value of each is the default.
+var options = []option{
+	{"submit.trust", []string{"false", "false", "true"}},
+	{"delete_business.when", []string{"before_publish", "after_ack"}},
+	{"confirm.after", []string{"6s", "1s", "3s"}},
+	{"confirm.attempts", []string{"6", "4", "8"}},
+	{"confirm.backoff", []string{"5s,10s,30s", "1s,2s,5s,10s", "5s,30s"}},
+	{"confirm.lease", []string{"30s", "10s"}},
+	{"confirm.batch", []string{"200", "2"}},
+	{"send.backoff", []string{"5s,30s,2m", "1s,2s,5s,10s,30s,30s,30s"}},
+	{"send.lease", []string{"30s", "15s"}},
+	{"send.batch", []string{"500", "3"}},
+	{"done.retention", []string{"10m", "1m", "24h"}},
+	{"archive.retention", []string{"0", "5m"}},
+}
+
+// backgrounds are the loops that no message needs, and how often they pass by default. Most seeds slow them down: what
+// they cost is most of the cost of an idle coordinator.
+var backgrounds = map[string]time.Duration{
+	"pulse": 250 * time.Millisecond, "health": 500 * time.Millisecond, "policy": time.Second, "memory": 5 * time.Second,
+	"archive": 2 * time.Second,
+}
+
+// drawSettings draws the settings.
+func drawSettings(c Choices) drawnSettings {
+	d := drawnSettings{keys: map[string]string{}, schedules: map[string]string{}}
+	for _, o := range options {
+		d.keys[o.key] = o.values[c.Intn("key "+o.key, len(o.values))]
+	}
+	every := 1 + 2*c.Intn("passes", 3)
+	for _, key := range []string{"confirm.schedule", "send.schedule"} {
+		d.keys[key] = fmt.Sprintf("@every %ds", every)
+	}
+	rest := []int{1, 4, 16, 16, 16}[c.Intn("rest", 5)]
+	for name, often := range backgrounds {
+		d.schedules[name] = "@every " + (time.Duration(rest) * often).String()
+	}
+	return d
+}

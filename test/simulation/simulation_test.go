@@ -1,0 +1,58 @@
+package simulation
+
+import (
+	"flag"
+	"os"
+	"runtime/debug"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+var (
+	seed    = flag.Uint64("seed", 1, "the seed of the first run")
+	runs    = flag.Int("runs", 3, "how many runs there are, each with the next seed")
+	only    = flag.String("only", "", "the names of the faults that may happen, separated by commas; empty: all")
+	showLog = flag.Bool("log", false, "write all log lines of the runs to standard error")
+)
+
+// Under all faults that a seed draws, each committed message arrives, nothing else does, and everything becomes final.
+func TestSimulation(t *testing.T) {
+	begun, used := time.Now(), cpu()
+	var simulated time.Duration
+	events := 0
+	defer debug.SetGCPercent(debug.SetGCPercent(400)) // a run has a small heap, and leaves much behind
+	for i := range *runs {
+		o := Options{}
+		if *only != "" {
+			o.Only = strings.Split(*only, ",")
+		}
+		if *showLog {
+			o.Log = os.Stderr
+		}
+		before := cpu()
+		r := Run(t, *seed+uint64(i), o)
+		simulated += r.Simulated
+		events += r.Events
+		t.Logf("seed %d: %d events, %d messages, %d copies, %v simulated, %v CPU, faults %v", r.Seed, r.Events, r.Messages,
+			r.Copies, r.Simulated.Round(time.Second), (cpu() - before).Round(10*time.Millisecond), r.Faults)
+		for _, wrong := range r.Wrong {
+			t.Errorf("seed %d: %s", r.Seed, wrong)
+		}
+		if len(r.Wrong) > 0 {
+			t.Log(r.Log)
+		}
+	}
+	took := cpu() - used
+	t.Logf("%d runs, %d events, %v simulated in %v and %v CPU: %.0f simulated hours in an hour of CPU", *runs, events,
+		simulated.Round(time.Second), time.Since(begun).Round(time.Millisecond), took.Round(time.Millisecond),
+		simulated.Hours()/took.Hours())
+}
+
+// cpu is what this process has used.
+func cpu() time.Duration {
+	var used syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &used) // it never fails for RUSAGE_SELF
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
+}

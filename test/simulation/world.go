@@ -1,0 +1,211 @@
+package simulation
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"sync"
+	"testing"
+	"testing/cryptotest"
+	"testing/synctest"
+	"time"
+
+	"github.com/msghandler/msghandler/dev/embedded/amqpbroker"
+	"github.com/msghandler/msghandler/test/faults"
+)
+
+// Where the servers are.
+const (
+	redisAddr  = "10.0.0.1:6379"
+	brokerAddr = "10.0.0.2:5672"
+)
+
+// Options are what a run may change. The zero Options are those of the nightly runs.
+type Options struct {
+	// Choices replaces the choices by the seed.
+	Choices Choices
+	// Messages is how many messages there are; 0 lets the seed decide.
+	Messages int
+	// Without names faults that do not happen, and Only those that may; empty: all may.
+	Without, Only []string
+	// Settings are keys of the coordinators' configuration.
+	Settings map[string]string
+	// Prepare is called with the new world, before anything runs in it.
+	Prepare func(w *World)
+	// Judge is called when everything is final, or is not in time, and reports defects by World.Report.
+	Judge func(w *World)
+	// Log gets all log lines.
+	Log io.Writer
+}
+
+// Report is what a run came to.
+type Report struct {
+	Seed uint64
+	// Wrong are the defects; none: the run is green.
+	Wrong []string
+	// Faults are the kinds of faults that the seed drew.
+	Faults []string
+	// Events counts the events of connections, Messages and Copies the messages and what consumers got.
+	Events, Messages, Copies int
+	// Simulated is how long the run took by the clock of the bubble.
+	Simulated time.Duration
+	// Log holds the end of the log of a run with defects, and the histories of their messages.
+	Log string
+}
+
+// World is everything in one bubble.
+type World struct {
+	T       *testing.T
+	Seed    uint64
+	Choices Choices
+	Network *Network
+	Ledger  *faults.Ledger
+	Nodes   [3]*Node
+	Redis   *redisServer
+	Broker  *amqpbroker.Broker
+
+	options   Options
+	producers []producing
+	consumer  *consumer
+	observer  *Host
+	log       *worldLog
+	faulty    faulty
+	drawn     drawnSettings
+	// life ends with the run.
+	life context.Context //nolint:containedctx // the world has one life
+	end  context.CancelFunc
+	// background holds what outlives its caller.
+	background sync.WaitGroup
+
+	mu    sync.Mutex
+	wrong []string
+}
+
+// Run plays one world.
+func Run(t *testing.T, seed uint64, o Options) (r Report) {
+	t.Helper()
+	cryptotest.SetGlobalRandom(t, seed)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, seed, o)
+		r = w.play()
+	})
+	return r
+}
+
+func newWorld(t *testing.T, seed uint64, o Options) *World {
+	t.Helper()
+	w := &World{
+		T: t, Seed: seed, Choices: o.Choices, Network: NewNetwork(), Ledger: faults.NewLedger(), options: o,
+		log: &worldLog{begun: time.Now(), level: slog.LevelInfo, live: o.Log},
+	}
+	if w.Choices == nil {
+		w.Choices = NewChoices(seed)
+	}
+	w.drawn = drawSettings(w.Choices)
+	w.life, w.end = context.WithCancel(context.Background())
+	return w
+}
+
+// play plays the two phases and judges the end.
+func (w *World) play() Report {
+	begun := time.Now()
+	defer w.close()
+	if w.options.Prepare != nil {
+		w.options.Prepare(w)
+	}
+	if err := w.open(); err != nil {
+		w.report("the world does not begin: %v", err)
+		return w.sum(begun)
+	}
+	w.breakThings()
+	w.produce()
+	w.heal()
+	w.judge()
+	if w.options.Judge != nil {
+		w.options.Judge(w)
+	}
+	w.stop()
+	return w.sum(begun)
+}
+
+// open starts everything.
+func (w *World) open() error {
+	var err error
+	if w.Redis, err = startRedis(w.life, w.Network.Host("redis", "10.0.0.1")); err != nil {
+		return err
+	}
+	w.Broker = amqpbroker.New(amqpbroker.Config{Judge: w.faulty.judgePublished, Logger: slog.New(slog.DiscardHandler)})
+	host := w.Network.Host("broker", "10.0.0.2")
+	if err := host.Serve(brokerAddr, func(c net.Conn) { _ = w.Broker.ServeConn(c) }); err != nil {
+		return err
+	}
+	if w.consumer, err = startConsumer(w); err != nil {
+		return err
+	}
+	w.observer = w.Network.Host("observer", "10.9.0.1")
+	for i := range w.Nodes {
+		w.Nodes[i] = &Node{world: w, Number: i, Address: fmt.Sprintf("10.1.0.%d:9090", i+1)}
+		if err := w.Nodes[i].start(); err != nil {
+			return err
+		}
+	}
+	return w.startProducers()
+}
+
+// stop stops everything as operators do.
+func (w *World) stop() {
+	for _, p := range w.producers {
+		p.close()
+	}
+	for _, n := range w.Nodes {
+		n.end(time.Minute)
+	}
+}
+
+// close ends what is left.
+func (w *World) close() {
+	w.end()
+	if w.consumer != nil {
+		w.consumer.close()
+	}
+	w.background.Wait()
+	if w.Broker != nil {
+		_ = w.Broker.Close()
+	}
+	if w.Redis != nil {
+		w.Redis.mini.Close()
+	}
+}
+
+func (w *World) goInBackground(f func()) { w.background.Go(f) }
+
+// report notes a defect.
+func (w *World) report(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.wrong = append(w.wrong, fmt.Sprintf(format, args...))
+}
+
+// Report notes a defect.
+func (w *World) Report(words string) { w.report("%s", words) }
+
+// note writes a line of the world's own into the log.
+func (w *World) note(format string, args ...any) {
+	_, _ = fmt.Fprintf(w.log, "at=%.6f world: %s\n", time.Since(w.log.begun).Seconds(), fmt.Sprintf(format, args...))
+}
+
+func (w *World) sum(begun time.Time) Report {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	ids, _, copies := w.Ledger.Totals()
+	r := Report{
+		Seed: w.Seed, Wrong: w.wrong, Faults: w.faulty.names(), Events: w.Network.Events(), Messages: ids, Copies: copies,
+		Simulated: time.Since(begun),
+	}
+	if len(r.Wrong) > 0 {
+		r.Log = w.log.text()
+	}
+	return r
+}
