@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -103,7 +105,7 @@ func (a *ask) run(ctx context.Context) (answer *msghandlerv1.AttendAnswer, resul
 			a.looked = false
 			a.suspect()
 		case <-ctx.Done():
-			return nil, Unanswered, a.none(status.FromContextError(ctx.Err()).Err())
+			return nil, Unanswered, a.none(ctx.Err())
 		}
 		if o != nil {
 			a.pending--
@@ -129,7 +131,7 @@ func (a *ask) end() (*msghandlerv1.AttendAnswer, string, error) {
 	case a.failure != nil:
 		return nil, Failed, a.failure
 	case a.late:
-		return nil, Unanswered, status.FromContextError(context.DeadlineExceeded).Err()
+		return nil, Unanswered, a.overdue(context.DeadlineExceeded)
 	case a.foreign:
 		return a.fromOther()
 	case a.trouble != nil:
@@ -143,10 +145,26 @@ func (a *ask) end() (*msghandlerv1.AttendAnswer, string, error) {
 
 // none is the error for a question whose time is over: a failure says more than the time.
 func (a *ask) none(over error) error {
-	if a.failure != nil {
+	switch {
+	case a.failure != nil:
 		return a.failure
+	case a.trouble != nil && len(a.used) == 0:
+		return status.Error(codes.Unavailable, a.trouble.Error())
 	}
-	return over
+	return a.overdue(over)
+}
+
+// overdue says who gave no answer in time: a replica, another coordinator, or none because all streams are busy.
+func (a *ask) overdue(over error) error {
+	code := status.FromContextError(over).Code()
+	switch others := slices.Sorted(maps.Keys(a.asked)); {
+	case len(a.used) > 0:
+		return status.Errorf(code, "%v: producer %s gave no answer over its stream", over, a.producer)
+	case len(others) > 0:
+		return status.Errorf(code, "%v: no answer came from coordinator %s, which has a stream of producer %s", over,
+			strings.Join(others, ", "), a.producer)
+	}
+	return status.Errorf(code, "%v: producer %s was not asked, as all its streams are busy", over, a.producer)
 }
 
 // takeOutcome judges an outcome. The result is nil where the question goes on.

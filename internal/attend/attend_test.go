@@ -232,6 +232,26 @@ func TestLateAnswersAreDropped(t *testing.T) {
 	}
 }
 
+// Whose time-out it was decides who has to act.
+func TestTimeoutsSayWhoIsLate(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, "one")
+	h.replica(t, silent)
+	if err := h.confirm(t, 50*time.Millisecond); !strings.Contains(fmt.Sprint(err), "gave no answer over its stream") {
+		t.Errorf("a replica is silent: %v", err)
+	}
+	servers.Eventually(t, 10*time.Second, "the question is given up", func() bool { return h.Open() == 0 })
+	var asking sync.WaitGroup
+	defer asking.Wait()
+	for range 2 { // as many as the stream takes at once
+		asking.Go(func() { _ = h.confirm(t, 3*time.Second) })
+	}
+	servers.Eventually(t, 10*time.Second, "the stream is full", func() bool { return h.Open() == 2 })
+	if err := h.confirm(t, 50*time.Millisecond); !strings.Contains(fmt.Sprint(err), "all its streams are busy") {
+		t.Errorf("no stream has room: %v", err)
+	}
+}
+
 func TestFailureIsAskedElsewhereAtOnce(t *testing.T) {
 	t.Parallel()
 	h := newHub(t, "one")

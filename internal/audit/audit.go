@@ -39,6 +39,8 @@ const (
 	Logout  Action = "logout"
 	Reload  Action = "reload"
 	Tokens  Action = "token"
+	// AskProducer is a final question to a producer, which leaves tombstones in its database.
+	AskProducer Action = "ask_producer"
 	// Changes of consumers' dead letters.
 	ReplayDeadLetters  Action = "replay_dead_letters"
 	DiscardDeadLetters Action = "discard_dead_letters"

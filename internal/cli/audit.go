@@ -23,7 +23,7 @@ type auditCommand struct {
 	adminFlags
 	Since   string `help:"Only the records since then: an age such as 1h or 7d, or a time of UTC such as 02:10 or 2026-11-29 02:10." placeholder:"WHEN"`
 	By      string `help:"Only records whose caller has this text in its name or address." placeholder:"TEXT"`
-	Action  string `help:"Only records with this text in their action: retry, discard, replay, replay_dead_letters, discard_dead_letters, login, logout, reload, token, or a refused method." placeholder:"TEXT"`
+	Action  string `help:"Only records with this text in their action: retry, discard, replay, replay_dead_letters, discard_dead_letters, login, logout, reload, token, ask_producer, or a refused method." placeholder:"TEXT"`
 	Refused bool   `help:"Only calls that were refused."`
 	Failed  bool   `help:"Only changes that failed, or whose outcome is unknown."`
 	Limit   int    `default:"100" help:"How many at most, the newest."`

@@ -24,9 +24,9 @@ func (c *contextListCommand) Help() string {
       tls_ca: ca.pem               # also: tls, tls_cert, tls_key, tls_name
       token_file: production.token
 
-Each command then talks to one with --context NAME, and after context use NAME without it. Flags win, and a token of the
-environment wins where --context was not typed. Other users of the machine must not write this file, nor read the token
-files. Paths are relative to the file.`
+Each command then talks to one with --context NAME, and after context use NAME without it. Flags win. The token and the
+TLS of the environment win where --context was not typed. Other users of the machine must not write this file, nor read
+the token files. Paths are relative to the file.`
 }
 
 // Run lists the contexts.

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/msghandler/msghandler/proto/certs/certstest"
 	"github.com/msghandler/msghandler/test/must"
 )
 
@@ -39,6 +40,29 @@ func TestContextNamesTheCoordinator(t *testing.T) {
 	// A server or a configuration names another coordinator, which must not get the context's token.
 	run(env, "stats", "--server=127.0.0.1:2").want(t, 1, "", "127.0.0.1:2")
 	run(append(env, "MSGHANDLER_GRPC_ADDR=127.0.0.1:3"), "stats").want(t, 1, "", "127.0.0.1:3")
+}
+
+// A typed context is another installation than that of the environment.
+func TestTypedContextNeedsNoEnvironment(t *testing.T) {
+	t.Parallel()
+	c := startCoordinator(t)
+	env, _ := writeContexts(t, "contexts: {here: {server: \""+c.addr+"\"}}\n")
+	env = append(env, "MSGHANDLER_TLS=true", "MSGHANDLER_TLS_CA=/missing", "MSGHANDLER_TOKEN=mh_another")
+	run(env, "stats", "--context=here").want(t, 0, "STATE", "")
+	run(append(env, "MSGHANDLER_CONTEXT=here"), "stats").want(t, 2, "", "/missing")
+}
+
+// A proxy before the coordinator may have its TLS.
+func TestEnvironmentSwitchesTLSOff(t *testing.T) {
+	t.Parallel()
+	c := startCoordinator(t)
+	cert, key := certstest.NewAuthority(t).Issue("127.0.0.1")
+	env := []string{
+		"MSGHANDLER_GRPC_ADDR=" + c.addr, "MSGHANDLER_GRPC_TLS_CERT=" + cert, "MSGHANDLER_GRPC_TLS_KEY=" + key,
+	}
+	run(env, "stats").want(t, 1, "", "its TLS settings")
+	run(append(env, "MSGHANDLER_TLS=false"), "stats").want(t, 0, "STATE", "")
+	run(append(env, "MSGHANDLER_TLS=false"), "stats", "--tls").want(t, 1, "", "its TLS settings")
 }
 
 func TestExposedContextsAreRefused(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/grpc/status"
 
+	"github.com/msghandler/msghandler/internal/audit"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
@@ -46,6 +47,9 @@ func (o *operators) AskProducer(
 		deleted, err = asked.DeleteBusiness(ctx, r.GetDeleteBusiness())
 		answer.Answer = &adminv1.AskProducerResponse_DeleteBusiness{DeleteBusiness: deleted}
 	}
+	if r.GetConfirm().GetFinal() {
+		o.server.recordFinal(ctx, r, err)
+	}
 	if err != nil {
 		failed := status.Convert(err)
 		answer.Answer = &adminv1.AskProducerResponse_Failure{Failure: &msghandlerv1.AttendFailure{
@@ -53,6 +57,18 @@ func (o *operators) AskProducer(
 		}}
 	}
 	return answer, nil
+}
+
+// recordFinal records a final question, which may have left tombstones in the producer's database.
+func (s *Server) recordFinal(ctx context.Context, asked *adminv1.AskProducerRequest, err error) {
+	r := audit.Record{Action: audit.AskProducer, Producer: asked.GetProducer(), Result: audit.Done}
+	for _, id := range asked.GetConfirm().GetIds() {
+		r.Names = append(r.Names, halfmsg.Name{Producer: asked.GetProducer(), ID: id}.String())
+	}
+	if err != nil {
+		r.Result, r.Cause = audit.Failed, status.Convert(err).Message()
+	}
+	s.config.Audit.Record(withOrigin(ctx), r)
 }
 
 // answerTime is how long a producer may take to answer, so that the caller still learns that no answer came.

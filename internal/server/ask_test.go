@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/msghandler/msghandler/internal/access"
+	"github.com/msghandler/msghandler/internal/audit"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/server"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
@@ -32,7 +33,8 @@ func deleting(ids ...string) *adminv1.AskProducerRequest {
 func TestOperatorAsksAttendingProducer(t *testing.T) {
 	t.Parallel()
 	hub, withHub := hubOf(10, 10)
-	h := open(t, withHub, func(c *server.Config) { c.ConfirmTimeout = 10 * time.Second })
+	trail := &recorded{}
+	h := open(t, withHub, func(c *server.Config) { c.ConfirmTimeout = 10 * time.Second }, trail.keep)
 	answer, err := h.operators.AskProducer(t.Context(), confirming(false, probe))
 	if f := answer.GetFailure(); err != nil || codes.Code(f.GetCode()) != codes.Unavailable ||
 		!strings.Contains(f.GetMessage(), "no one attends as producer orders") {
@@ -62,6 +64,11 @@ func TestOperatorAsksAttendingProducer(t *testing.T) {
 	}
 	if err := <-answered; err != nil {
 		t.Error(err)
+	}
+	// Only the final question leaves something in the producer's database.
+	if got := trail.records; len(got) != 1 || got[0].Action != audit.AskProducer || got[0].Result != audit.Done ||
+		got[0].Producer != "orders" || len(got[0].Names) != 1 || got[0].Names[0] != "orders/"+probe {
+		t.Errorf("the audit trail has %+v", got)
 	}
 }
 

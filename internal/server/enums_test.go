@@ -39,7 +39,7 @@ func TestEveryWordHasItsValue(t *testing.T) {
 		{"AUDIT_ACTION_", adminv1.AuditAction_value, []string{
 			string(audit.Retry), string(audit.Discard), string(audit.Replay), string(audit.ReplayDeadLetters),
 			string(audit.DiscardDeadLetters), string(audit.Login), string(audit.Logout), string(audit.Reload),
-			string(audit.Tokens),
+			string(audit.Tokens), string(audit.AskProducer),
 		}},
 		{"AUDIT_RESULT_", adminv1.AuditResult_value, []string{
 			string(audit.Begun), string(audit.Done), string(audit.Refused), string(audit.Failed),

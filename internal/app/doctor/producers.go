@@ -15,7 +15,11 @@ import (
 	"github.com/msghandler/msghandler/internal/operate"
 )
 
-const areaProducers = "producers"
+const (
+	areaProducers = "producers"
+	// areaOfProducer begins the areas of single producers.
+	areaOfProducer = "producer "
+)
 
 // unknowable makes an id that no producer can know.
 func unknowable() string { return halfmsg.ProbePrefix + rand.Text() }
@@ -44,7 +48,17 @@ func examineProducers(ctx context.Context, e Examination) []Finding {
 		return r.orOK("none attends and no callback target is known; name one with --producer NAME=HOST:PORT or NAME=URL")
 	}
 	r.unasked(allPending, allAttending)
-	return slices.Concat(found, e.askProducers(ctx, client, slices.Concat(attending, pending)), r.all)
+	found = slices.Concat(found, e.askProducers(ctx, client, slices.Concat(attending, pending)), r.all)
+	if refused := streams.refusal(); refused != nil && ctx.Err() == nil {
+		unasked := slices.Concat(known, attending, pending)
+		found = slices.DeleteFunc(found, func(f Finding) bool {
+			return slices.ContainsFunc(unasked, func(to halfmsg.Target) bool {
+				return attends(to) && f.Area == areaOfProducer+to.Producer
+			})
+		})
+		found = append(found, unasks(e.Coordinator, refused)...)
+	}
+	return found
 }
 
 // callbacks returns the client with which a coordinator of these settings calls producers. On failure the result is
@@ -68,7 +82,7 @@ func (r *report) callbacks(e *Examination, streams *streams) *callback.Client {
 }
 
 func (e *Examination) examineProducer(ctx context.Context, client *callback.Client, name, address string) []Finding {
-	r := report{area: "producer " + name}
+	r := report{area: areaOfProducer + name}
 	to, reached := r.find(client, name, address)
 	if !reached {
 		return r.all

@@ -2,6 +2,7 @@ package doctor_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -58,7 +59,12 @@ func TestUnaskedProducerIsNotBlamed(t *testing.T) {
 	if len(found) != 1 || found[0].Name != "producer-away" || !doctor.Unreached(found) {
 		t.Errorf("no producer attends, and found is %+v", found)
 	}
+	s.e.Producers = map[string]string{"stock": "attend:///stock"}
 	s.e.Coordinator.Address = servers.Addresses(t, 1)[0]
+	blamed := func(f doctor.Finding) bool { return f.Area == "producer stock" }
+	if found := doctor.Examine(t.Context(), s.e); slices.ContainsFunc(found, blamed) {
+		t.Errorf("no coordinator serves, and the doctor found %+v", found)
+	}
 	found = doctor.Verify(t.Context(), s.e, "stock", "attend:///stock")
 	if len(found) != 1 || found[0].Name != "coordinator-away" || !doctor.Unreached(found) {
 		t.Errorf("no coordinator serves, and found is %+v", found)

@@ -29,7 +29,7 @@ func Verify(ctx context.Context, e Examination, name, address string, committed 
 }
 
 func (e *Examination) verify(ctx context.Context, name, address string, committed []string) []Finding {
-	r := report{area: "producer " + name}
+	r := report{area: areaOfProducer + name}
 	streams := e.newStreams()
 	defer streams.Close()
 	client := r.callbacks(e, streams)
@@ -43,11 +43,11 @@ func (e *Examination) verify(ctx context.Context, name, address string, committe
 		found = e.examineProducer(ctx, client, name, address)
 		of(checkReach, time.Since(began), found)
 	}
-	if refused := streams.refusal(); refused != nil {
-		return of(checkReach, 0, unasks(e.Coordinator, refused))
-	}
-	if ctx.Err() != nil && !Unreached(found) {
+	switch refused := streams.refusal(); {
+	case ctx.Err() != nil && (refused != nil || !Unreached(found)):
 		return r.unfinished(nil, checkReach)
+	case refused != nil:
+		return of(checkReach, 0, unasks(e.Coordinator, refused))
 	}
 	if Worst(found) == Trouble {
 		return found
@@ -66,13 +66,13 @@ func (e *Examination) verify(ctx context.Context, name, address string, committe
 		api: api, name: name, to: to, timeout: e.Settings.Confirm.Timeout, agreed: map[string]pb.Verdict{}, streams: streams,
 	}
 	for _, c := range e.checks(i, client, committed) {
-		r, began := report{area: "producer " + name}, time.Now()
+		r, began := report{area: areaOfProducer + name}, time.Now()
 		well := c.ask(ctx, &r)
-		if refused := streams.refusal(); refused != nil {
-			return append(found, of(c.name, time.Since(began), unasks(e.Coordinator, refused))...)
-		}
 		if ctx.Err() != nil {
 			return r.unfinished(found, c.name)
+		}
+		if refused := streams.refusal(); refused != nil {
+			return append(found, of(c.name, time.Since(began), unasks(e.Coordinator, refused))...)
 		}
 		if well != "" || len(r.all) > 0 {
 			found = append(found, of(c.name, time.Since(began), r.orOK(well))...)

@@ -36,7 +36,11 @@ type Coordinator struct {
 // Coordinator says how to reach the coordinator. Without an address, the command talks to the coordinator that this
 // machine runs with the configuration, in which flags win.
 func (f *CoordinatorFlags) Coordinator(s *Session, flags map[string]string) (Coordinator, error) {
-	secured, err := f.typed(s)
+	variable := s.Variable
+	if f.Context != "" { // the environment may be for another installation
+		variable = func(string) string { return "" }
+	}
+	secured, err := f.typed(variable)
 	if err != nil {
 		return Coordinator{}, err
 	}
@@ -49,11 +53,11 @@ func (f *CoordinatorFlags) Coordinator(s *Session, flags map[string]string) (Coo
 	if inContext {
 		c.Address = installation.Server
 		secured.add(installation)
-		// A typed context has its own token: that of the environment may be another installation's.
-		if f.Context != "" || cmp.Or(s.Variable("MSGHANDLER_TOKEN"), s.Variable("MSGHANDLER_TOKEN_FILE")) == "" {
+		if cmp.Or(variable("MSGHANDLER_TOKEN"), variable("MSGHANDLER_TOKEN_FILE")) == "" {
 			shown.TokenFile = cmp.Or(shown.TokenFile, installation.TokenFile)
 		}
 	}
+	showsOwn := secured.files.Cert != ""
 	if c.Address == "" {
 		settings, err := s.Load(flags)
 		if err != nil {
@@ -62,7 +66,7 @@ func (f *CoordinatorFlags) Coordinator(s *Session, flags map[string]string) (Coo
 		c.Address = onThisMachine(settings.GRPC.Addr)
 		c.Hint = secured.trust(settings.GRPC.Certificates)
 	}
-	if secured.on && cmp.Or(f.TLSCert, s.Variable("MSGHANDLER_TLS_CERT"), installation.TLSCert) == "" {
+	if secured.on && !showsOwn {
 		c.Hint += ", or show it a certificate with --tls-cert and --tls-key"
 	}
 	encryption, err := secured.config()
@@ -73,6 +77,9 @@ func (f *CoordinatorFlags) Coordinator(s *Session, flags map[string]string) (Coo
 	if encryption != nil {
 		c.Credentials = credentials.NewTLS(encryption)
 	}
+	if f.Context != "" && shown.TokenFile == "" {
+		return c, nil
+	}
 	token, err := shown.Token(s, c.Address, encryption != nil)
 	if err == nil && token != "" {
 		c.Token = certs.Bearer(func() string { return token }, encryption == nil)
@@ -82,6 +89,9 @@ func (f *CoordinatorFlags) Coordinator(s *Session, flags map[string]string) (Coo
 
 // add fills what was not typed from a context.
 func (c *tlsChoice) add(i Installation) {
+	if c.off {
+		return
+	}
 	c.files.CA = cmp.Or(c.files.CA, i.TLSCA)
 	if c.files.Cert == "" && c.files.Key == "" {
 		c.files.Cert, c.files.Key = i.TLSCert, i.TLSKey
@@ -110,7 +120,7 @@ func onThisMachine(listened string) string {
 // coordinator that asks for client certificates gets its own one: it tells its health to every caller that has one.
 // The result is a Hint.
 func (c *tlsChoice) trust(shown config.Certificates) (hint string) {
-	if shown.Cert == "" {
+	if shown.Cert == "" || c.off {
 		return ""
 	}
 	c.on = true

@@ -20,7 +20,7 @@ type TLSFlags struct {
 
 // Config is the TLS configuration for calls to a coordinator; nil: calls without TLS.
 func (f *TLSFlags) Config(s *Session) (*tls.Config, error) {
-	typed, err := f.typed(s)
+	typed, err := f.typed(s.Variable)
 	if err != nil {
 		return nil, err
 	}
@@ -29,14 +29,16 @@ func (f *TLSFlags) Config(s *Session) (*tls.Config, error) {
 
 // tlsChoice is how a command talks to a coordinator.
 type tlsChoice struct {
-	on    bool
+	on bool
+	// off says that the environment wants no TLS, and that no flag does.
+	off   bool
 	files certs.Files
 	name  string
 }
 
 // typed is what the flags and the environment say.
-func (f *TLSFlags) typed(s *Session) (tlsChoice, error) {
-	on := s.Variable("MSGHANDLER_TLS")
+func (f *TLSFlags) typed(variable func(name string) string) (tlsChoice, error) {
+	on := variable("MSGHANDLER_TLS")
 	switch on {
 	case "", "true", "false":
 	default:
@@ -44,13 +46,14 @@ func (f *TLSFlags) typed(s *Session) (tlsChoice, error) {
 	}
 	c := tlsChoice{
 		files: certs.Files{
-			CA:   cmp.Or(f.TLSCA, s.Variable("MSGHANDLER_TLS_CA")),
-			Cert: cmp.Or(f.TLSCert, s.Variable("MSGHANDLER_TLS_CERT")),
-			Key:  cmp.Or(f.TLSKey, s.Variable("MSGHANDLER_TLS_KEY")),
+			CA:   cmp.Or(f.TLSCA, variable("MSGHANDLER_TLS_CA")),
+			Cert: cmp.Or(f.TLSCert, variable("MSGHANDLER_TLS_CERT")),
+			Key:  cmp.Or(f.TLSKey, variable("MSGHANDLER_TLS_KEY")),
 		},
-		name: cmp.Or(f.TLSName, s.Variable("MSGHANDLER_TLS_NAME")),
+		name: cmp.Or(f.TLSName, variable("MSGHANDLER_TLS_NAME")),
 	}
-	c.on = f.TLS || on == "true" || c.files != (certs.Files{}) || c.name != ""
+	c.off = on == "false" && *f == (TLSFlags{})
+	c.on = !c.off && (f.TLS || on == "true" || c.files != (certs.Files{}) || c.name != "")
 	return c, nil
 }
 

@@ -132,6 +132,8 @@ func thingsOf(r *adminv1.AuditRecord) string {
 		things = "keys"
 	case adminv1.AuditAction_AUDIT_ACTION_TOKEN:
 		things = "tokens"
+	case adminv1.AuditAction_AUDIT_ACTION_ASK_PRODUCER:
+		things = "ids"
 	case adminv1.AuditAction_AUDIT_ACTION_REPLAY_DEAD_LETTERS, adminv1.AuditAction_AUDIT_ACTION_DISCARD_DEAD_LETTERS:
 		things = "dead letters"
 	default:

@@ -395,21 +395,24 @@ const (
 	AuditAction_AUDIT_ACTION_RELOAD AuditAction = 8
 	// The token file was changed.
 	AuditAction_AUDIT_ACTION_TOKEN AuditAction = 9
+	// A producer was asked a final question, about ids of no message.
+	AuditAction_AUDIT_ACTION_ASK_PRODUCER AuditAction = 10
 )
 
 // Enum value maps for AuditAction.
 var (
 	AuditAction_name = map[int32]string{
-		0: "AUDIT_ACTION_UNSPECIFIED",
-		1: "AUDIT_ACTION_RETRY",
-		2: "AUDIT_ACTION_DISCARD",
-		3: "AUDIT_ACTION_REPLAY",
-		4: "AUDIT_ACTION_REPLAY_DEAD_LETTERS",
-		5: "AUDIT_ACTION_DISCARD_DEAD_LETTERS",
-		6: "AUDIT_ACTION_LOGIN",
-		7: "AUDIT_ACTION_LOGOUT",
-		8: "AUDIT_ACTION_RELOAD",
-		9: "AUDIT_ACTION_TOKEN",
+		0:  "AUDIT_ACTION_UNSPECIFIED",
+		1:  "AUDIT_ACTION_RETRY",
+		2:  "AUDIT_ACTION_DISCARD",
+		3:  "AUDIT_ACTION_REPLAY",
+		4:  "AUDIT_ACTION_REPLAY_DEAD_LETTERS",
+		5:  "AUDIT_ACTION_DISCARD_DEAD_LETTERS",
+		6:  "AUDIT_ACTION_LOGIN",
+		7:  "AUDIT_ACTION_LOGOUT",
+		8:  "AUDIT_ACTION_RELOAD",
+		9:  "AUDIT_ACTION_TOKEN",
+		10: "AUDIT_ACTION_ASK_PRODUCER",
 	}
 	AuditAction_value = map[string]int32{
 		"AUDIT_ACTION_UNSPECIFIED":          0,
@@ -422,6 +425,7 @@ var (
 		"AUDIT_ACTION_LOGOUT":               7,
 		"AUDIT_ACTION_RELOAD":               8,
 		"AUDIT_ACTION_TOKEN":                9,
+		"AUDIT_ACTION_ASK_PRODUCER":         10,
 	}
 )
 
@@ -6366,7 +6370,7 @@ const file_msghandler_admin_v1_admin_proto_rawDesc = "" +
 	"\x15AUDIT_CHANNEL_CONSOLE\x10\x03\x12\x15\n" +
 	"\x11AUDIT_CHANNEL_CLI\x10\x04\x12\x18\n" +
 	"\x14AUDIT_CHANNEL_CONFIG\x10\x05\x12\x16\n" +
-	"\x12AUDIT_CHANNEL_FILE\x10\x06*\xa5\x02\n" +
+	"\x12AUDIT_CHANNEL_FILE\x10\x06*\xc4\x02\n" +
 	"\vAuditAction\x12\x1c\n" +
 	"\x18AUDIT_ACTION_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12AUDIT_ACTION_RETRY\x10\x01\x12\x18\n" +
@@ -6377,7 +6381,9 @@ const file_msghandler_admin_v1_admin_proto_rawDesc = "" +
 	"\x12AUDIT_ACTION_LOGIN\x10\x06\x12\x17\n" +
 	"\x13AUDIT_ACTION_LOGOUT\x10\a\x12\x17\n" +
 	"\x13AUDIT_ACTION_RELOAD\x10\b\x12\x16\n" +
-	"\x12AUDIT_ACTION_TOKEN\x10\t*\x8d\x01\n" +
+	"\x12AUDIT_ACTION_TOKEN\x10\t\x12\x1d\n" +
+	"\x19AUDIT_ACTION_ASK_PRODUCER\x10\n" +
+	"*\x8d\x01\n" +
 	"\vAuditResult\x12\x1c\n" +
 	"\x18AUDIT_RESULT_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12AUDIT_RESULT_BEGUN\x10\x01\x12\x15\n" +
