@@ -109,6 +109,27 @@ func (s *scripts) command(args []string) ([]Event, error) {
 	if len(args) == 0 {
 		return nil, nil
 	}
+	parts, err := s.parts(args)
+	if err == nil && len(parts) == 0 {
+		return []Event{{Name: strings.ToUpper(args[0])}}, nil
+	}
+	events := make([]Event, len(parts))
+	for i, p := range parts {
+		events[i] = eventOf(p.script, p.args)
+		events[i].joined = p.joined
+	}
+	return events, err
+}
+
+// part is a call of one script, or a part of a joined call.
+type part struct {
+	script string
+	args   []string
+	joined bool
+}
+
+// parts are the calls of scripts in a Redis command.
+func (s *scripts) parts(args []string) ([]part, error) {
 	name := strings.ToUpper(args[0])
 	var k known
 	switch {
@@ -124,25 +145,23 @@ func (s *scripts) command(args []string) ([]Event, error) {
 	case k.joined:
 		return k.parts(args[own:])
 	case len(k.names) == 1 && k.names[0] != "":
-		return []Event{eventOf(k.names[0], args[own:])}, nil
+		return []part{{script: k.names[0], args: args[own:]}}, nil
 	}
-	return []Event{{Name: name}}, nil
+	return nil, nil
 }
 
-// parts are the events of a joined call, as joined.lua describes its arguments.
-func (k known) parts(args []string) (events []Event, err error) {
+// parts are the parts of a joined call, as joined.lua describes its arguments.
+func (k known) parts(args []string) (parts []part, err error) {
 	for len(args) > 2 {
 		number, err := strconv.Atoi(args[1])
 		n, err2 := strconv.Atoi(args[2])
 		if err != nil || err2 != nil || number < 1 || number > len(k.names) || 3+n > len(args) {
 			return nil, &strangeError{fmt.Sprintf("a joined call that goes on with %.80q", args)}
 		}
-		event := eventOf(k.names[number-1], args[3:3+n])
-		event.joined = true
-		events = append(events, event)
+		parts = append(parts, part{script: k.names[number-1], args: args[3 : 3+n], joined: true})
 		args = args[3+n:]
 	}
-	return events, nil
+	return parts, nil
 }
 
 func eventOf(script string, args []string) Event {
@@ -167,8 +186,7 @@ func stepOf(name string, args []string) string {
 
 // codeOf is the code of a state in the scripts.
 func codeOf(state halfmsg.State) string {
-	codes := append(append([]halfmsg.State{halfmsg.None}, halfmsg.Unfinished()...), halfmsg.Done, halfmsg.RolledBack)
-	return strconv.Itoa(slices.Index(codes, state))
+	return strconv.Itoa(slices.Index(States(), state))
 }
 
 // messagesOf reads which messages a call of a script is about, as the script's own head describes it.
@@ -305,4 +323,27 @@ func nextStates(event halfmsg.Event) string {
 		text.WriteString(digit)
 	}
 	return text.String()
+}
+
+// States are the states by their codes in the scripts.
+func States() []halfmsg.State {
+	return append(append([]halfmsg.State{halfmsg.None}, halfmsg.Unfinished()...), halfmsg.Done, halfmsg.RolledBack)
+}
+
+// EventOf is the event of a rule of move.lua. The cause tells a marker that is left from a deleted marker.
+func EventOf(rule, cause string) (event halfmsg.Event, known bool) {
+	text, name, told := strings.Cut(rule, " ")
+	kept := len(halfmsg.Unfinished())
+	owned := strings.Contains(text[2*kept:], "o")
+	for _, event := range halfmsg.Events() {
+		left := event == halfmsg.EventMarkerLeft
+		switch {
+		case event.NeedsLease() != owned, event.OnTimeline() != told, told && event.String() != name:
+		case (left || event == halfmsg.EventMarkerDeleted) && left != (cause != ""):
+		case strings.HasPrefix(text, nextStates(event)):
+			return event, true
+		}
+	}
+	limited := strings.Trim(text[:kept], "-0") == "" // a discard may be limited to a state
+	return halfmsg.EventDiscard, limited && !owned && !told
 }
