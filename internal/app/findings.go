@@ -90,17 +90,17 @@ func (a *App) problems(ctx context.Context, now time.Time) []peers.Problem {
 	return slices.Concat(a.failingChecks(ctx), a.ownFindings(now), derived)
 }
 
-// downPeers are the producers and exchanges that fail at this coordinator. Others know them from the counts.
+// downPeers are the producers and exchanges that fail at any coordinator.
 func (a *App) downPeers(now time.Time) (f findings) {
-	report := a.metrics.Report(now)
-	for _, p := range report.Producers {
+	sums := a.peers.Sums(now)
+	for _, p := range sums.Producers() {
 		if p.Down(now) {
 			of := cause.OfCall(p.Failure)
 			f.add(trouble, of.Name, fmt.Sprintf("producer %s cannot be reached: %s", p.Name, p.Failure), of.Why,
 				of.Remedy).Count = 1
 		}
 	}
-	for _, e := range report.Exchanges {
+	for _, e := range sums.Exchanges() {
 		of := cause.OfRefusal(e.Failure, e.Name, "")
 		if e.Down(now) && of.Name != cause.MessageUnsent.Name { // the check of the broker tells of unsent messages
 			f.add(trouble, of.Name, fmt.Sprintf("exchange %q does not take messages: %s", e.Name, e.Failure), of.Why,

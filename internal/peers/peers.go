@@ -78,6 +78,7 @@ type Peers struct {
 	doubtedAt atomic.Int64
 	broken    atomic.Bool
 	tracker   tracker
+	record    record
 }
 
 // others is what was read last.
@@ -104,6 +105,7 @@ func (p *Peers) Break() { p.broken.Store(true) }
 // Exchange writes the report of this coordinator and reads those of the others. Problems that have ended go into the
 // record.
 func (p *Peers) Exchange(ctx context.Context, store Store) error {
+	p.record.outdate()
 	now := time.Now()
 	if p.config.Problems != nil {
 		p.tracker.look(now, p.ownOnes(p.config.Problems(ctx, now)), p.reported())
@@ -147,7 +149,7 @@ func (p *Peers) learn(entries []Entry, now time.Time) {
 	for i := range last {
 		end := &unreported[i]
 		if end.InLoop = p.inLoop(last[i].Coordinator, now); !end.InLoop {
-			p.endProblems(last[i].Problems, end.LastSeenAt)
+			p.endProblems(slices.Concat(last[i].Problems, last[i].Gone), end.LastSeenAt)
 		}
 	}
 	if len(unreported) > 0 && p.config.Ended != nil {
@@ -173,6 +175,7 @@ func (p *Peers) own(now time.Time) Report {
 		Refusals:    peerstats.Lately(p.config.Refusals(), RefusalMemory, now),
 		Counts:      &counts,
 		Problems:    p.ownProblems(),
+		Gone:        p.tracker.waiting(),
 		Attending:   p.config.Attending(),
 	}
 }

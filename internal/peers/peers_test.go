@@ -24,6 +24,8 @@ type store struct {
 	full error
 	// recorded is the record of ended problems, the oldest first.
 	recorded []peers.Recorded
+	// reads are the times since which the record was read.
+	reads []time.Time
 }
 
 func (s *store) RecordEnded(_ context.Context, texts []string) error {
@@ -36,7 +38,8 @@ func (s *store) RecordEnded(_ context.Context, texts []string) error {
 	return s.err
 }
 
-func (s *store) ReadEnded(context.Context, time.Time) ([]peers.Recorded, error) {
+func (s *store) ReadEnded(_ context.Context, since time.Time) ([]peers.Recorded, error) {
+	s.reads = append(s.reads, since)
 	return s.recorded, s.err
 }
 

@@ -52,7 +52,7 @@ type Problem struct {
 	// Coordinators are the instances with the problem.
 	Coordinators []string `json:"coordinators,omitempty"`
 	// Derived says that every coordinator finds the problem without a report.
-	Derived bool `json:"-"`
+	Derived bool `json:"derived,omitzero"`
 }
 
 // causeKey tells causes apart.
@@ -70,6 +70,17 @@ func (p Problem) bounded() Problem {
 	}
 	p.What, p.Why, p.Remedy = cut(p.What, maxWhat), cut(p.Why, maxWhy), cut(p.Remedy, maxRemedy)
 	return p
+}
+
+// readFrom names the coordinator that has reported the problem, and moves the times, which are by its clock.
+func (p *Problem) readFrom(instance string, by time.Duration) {
+	p.Since = p.Since.Add(by)
+	if !p.lasts() {
+		p.Until = p.Until.Add(by)
+	}
+	if !p.Derived {
+		p.Coordinators = []string{instance}
+	}
 }
 
 // join adds the same cause at another coordinator, or from an earlier entry of the record.

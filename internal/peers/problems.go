@@ -24,11 +24,19 @@ func (p *Peers) reported() (all []sighting) {
 	return all
 }
 
-// othersProblems are the problems of the other running coordinators. A report older than Silence says nothing of now.
+// othersProblems are the problems of the other running coordinators.
 func (p *Peers) othersProblems(now time.Time) (all []Problem) {
+	for _, r := range p.othersNow(now) {
+		all = append(all, r.Problems...)
+	}
+	return all
+}
+
+// othersNow are the reports of the other running coordinators. A report older than Silence says nothing of now.
+func (p *Peers) othersNow(now time.Time) (all []Report) {
 	for _, r := range p.others.Load().reports {
 		if !r.Stopped && !r.Ended && now.Sub(r.SeenAt) < Silence {
-			all = append(all, r.Problems...)
+			all = append(all, r)
 		}
 	}
 	return all
@@ -98,6 +106,9 @@ func (p *Peers) ownOnes(all []Problem) []Problem {
 // store takes reports and no record: the exchange has succeeded, and the record waits for room.
 func (p *Peers) recordEnded(ctx context.Context, store Store, now time.Time) error {
 	all := p.tracker.takeEnded()
+	if !p.isFirst(now) {
+		all = slices.DeleteFunc(all, func(one Problem) bool { return one.Derived })
+	}
 	isEvent := func(one Problem) bool { return one.Severity == Event }
 	if slices.ContainsFunc(all, isEvent) && p.inLoop(p.self(), now) {
 		all = slices.DeleteFunc(all, isEvent)
@@ -107,7 +118,7 @@ func (p *Peers) recordEnded(ctx context.Context, store Store, now time.Time) err
 	}
 	texts := make([]string, len(all))
 	for i, problem := range all {
-		if len(problem.Coordinators) == 0 {
+		if len(problem.Coordinators) == 0 && !problem.Derived {
 			problem.Coordinators = []string{p.self().Instance}
 		}
 		var err error
@@ -125,6 +136,14 @@ func (p *Peers) recordEnded(ctx context.Context, store Store, now time.Time) err
 	return err
 }
 
+// isFirst says whether this coordinator is the first of those that run: it records what all of them find.
+func (p *Peers) isFirst(now time.Time) bool {
+	own := p.self().Instance
+	return !slices.ContainsFunc(p.Coordinators(now), func(c Coordinator) bool {
+		return c.State == Running && c.Instance < own
+	})
+}
+
 // inLoop says whether a coordinator is one of many in a restart loop. The first one of each loopWithin is not: a loop
 // that lasts must not push everything else out of the record of problems.
 func (p *Peers) inLoop(c Coordinator, now time.Time) bool {
@@ -138,17 +157,16 @@ func (p *Peers) inLoop(c Coordinator, now time.Time) bool {
 // History lists the problems that lasted at or after since and began before until, the latest first: the present ones
 // and the record. Errors are the store's.
 func (p *Peers) History(ctx context.Context, store Store, since, until time.Time) ([]Problem, error) {
-	entries, err := store.ReadEnded(ctx, since)
+	now := time.Now()
+	recorded, err := p.record.read(ctx, store, now)
 	if err != nil {
 		return nil, err
 	}
-	all := append(p.joinOthers(p.tracker.present(), time.Now()), p.tracker.waiting()...)
-	for _, entry := range entries {
-		// Another version wrote an unreadable entry.
-		if ended, err := entry.read(); err == nil {
-			all = append(all, ended)
-		}
+	all := append(p.joinOthers(p.tracker.present(), now), p.tracker.waiting()...)
+	for _, r := range p.othersNow(now) {
+		all = append(all, r.Gone...)
 	}
+	all = append(all, recorded...)
 	return slices.DeleteFunc(Timeline(all), func(one Problem) bool {
 		return !one.Since.Before(until) || !one.lasts() && one.Until.Before(since)
 	}), nil

@@ -220,8 +220,76 @@ func TestProblemsOfOthersAreSeen(t *testing.T) {
 			present(true)
 		}
 		if got := told(history(t, own, s), start); got !=
-			"letters-waiting 5-10 1>1 [own]; rabbitmq-away 0-20 0>0 [other own]" || len(s.recorded) != 3 {
+			"letters-waiting 5-10 1>1 [own]; rabbitmq-away 0-20 0>0 [own other]" || len(s.recorded) != 3 {
 			t.Errorf("ended are %s", got)
+		}
+	})
+}
+
+// An ended problem may come back, so its coordinator records it half a minute later, and reports it until then.
+func TestEndElsewhereIsSeenAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		start, own, other, s, theirs := time.Now(), newTroubled("own"), newTroubled("other"), &store{}, &store{}
+		other.problems = []peers.Problem{brokerAway}
+		other.passes(t, theirs, 2)
+		other.problems = nil
+		for i := range 12 {
+			exchange(t, other.Peers, theirs)
+			s.others, s.recorded = []peers.Entry{entryOf(theirs, "other", time.Now())}, theirs.recorded
+			exchange(t, own.Peers, s)
+			if got := told(history(t, own, s), start); got != "rabbitmq-away 0-10 0>0 [other]" {
+				t.Errorf("%d reports after the end: %q", i, got)
+			}
+			time.Sleep(peers.Interval)
+		}
+		if len(theirs.recorded) != 1 {
+			t.Errorf("the record has %v", theirs.recorded)
+		}
+	})
+}
+
+// What every coordinator finds by itself is recorded once, and has no place.
+func TestOneCoordinatorRecordsDerivedProblems(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		start, first, second, s, theirs := time.Now(), newTroubled("a"), newTroubled("b"), &store{}, &store{}
+		derived := peers.Problem{Name: "producer-away", Severity: peers.Trouble, Remedy: "start it", Derived: true}
+		for i := range 12 {
+			first.problems, second.problems = []peers.Problem{derived}, []peers.Problem{derived}
+			if i > 1 {
+				first.problems, second.problems = nil, nil
+			}
+			exchange(t, first.Peers, s)
+			theirs.others = []peers.Entry{entryOf(s, "a", time.Now())}
+			exchange(t, second.Peers, theirs)
+			s.others = []peers.Entry{entryOf(theirs, "b", time.Now())}
+			time.Sleep(peers.Interval)
+		}
+		if got := told(history(t, first, s), start); got != "producer-away 0-10 0>0 []" || len(theirs.recorded) != 0 {
+			t.Errorf("%s; the second coordinator recorded %v", got, theirs.recorded)
+		}
+	})
+}
+
+// Pages ask for the record each time that they are refreshed.
+func TestRecordIsReadOncePerExchange(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		own, s := newTroubled("own"), &store{}
+		own.problems = []peers.Problem{brokerAway}
+		own.passes(t, s, 1)
+		own.problems = nil
+		own.passes(t, s, 10)
+		for range 5 {
+			if got := history(t, own, s); len(got) != 1 {
+				t.Errorf("listed are %v", got)
+			}
+		}
+		own.passes(t, s, 1)
+		history(t, own, s)
+		if len(s.reads) != 2 || !s.reads[1].Equal(s.recorded[0].At) {
+			t.Errorf("the record was read since %v", s.reads)
 		}
 	})
 }

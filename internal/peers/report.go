@@ -3,6 +3,7 @@ package peers
 import (
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,6 +24,8 @@ type Report struct {
 	Refusals []peerstats.Refusal
 	// Problems are those of the coordinator, the worst first.
 	Problems []Problem
+	// Gone are the problems of the coordinator that have ended, and that the record does not have yet.
+	Gone []Problem
 	// Counts are the coordinator's producers and exchanges; nil once they are too old.
 	Counts *peerstats.Report
 	// Attending are the producers with a stream at the coordinator.
@@ -45,6 +48,7 @@ type (
 		Coordinator Coordinator         `json:"coordinator"`
 		Refusals    []peerstats.Refusal `json:"refusals,omitempty"`
 		Problems    []Problem           `json:"problems,omitempty"`
+		Gone        []Problem           `json:"gone,omitempty"`
 	}
 	passing struct {
 		// Configuration is null where it is too large to share, and empty where all keys have their defaults.
@@ -62,12 +66,7 @@ func (r Report) Write(now time.Time) (Text, error) {
 		cause := refusals[i].Cause
 		refusals[i].Cause = strings.ToValidUTF8(cause[:min(len(cause), maxCause)], "")
 	}
-	problems := make([]Problem, min(len(r.Problems), maxProblems))
-	for i := range problems {
-		problems[i] = r.Problems[i].bounded()
-		problems[i].Coordinators = nil // the report names its writer
-	}
-	lasts, err := json.Marshal(lasting{now, r.Coordinator, refusals, problems})
+	lasts, err := json.Marshal(lasting{now, r.Coordinator, refusals, boundedAll(r.Problems), boundedAll(r.Gone)})
 	text := Text{Lasting: string(lasts), Stopped: r.Stopped}
 	if r.Stopped || err != nil {
 		return text, err
@@ -75,6 +74,16 @@ func (r Report) Write(now time.Time) (Text, error) {
 	passes, err := json.Marshal(passing{r.Config.Values, r.Counts, r.Attending[:min(len(r.Attending), maxAttending)]})
 	text.Passing = string(passes)
 	return text, err
+}
+
+// boundedAll are the first problems for a report, which names its writer.
+func boundedAll(all []Problem) []Problem {
+	some := slices.Clone(all[:min(len(all), maxProblems)])
+	for i := range some {
+		some[i] = some[i].bounded()
+		some[i].Coordinators = nil
+	}
+	return some
 }
 
 var errNoTime = errors.New("the report has no time")
@@ -88,7 +97,7 @@ func (e *Entry) read(now time.Time) (Report, error) {
 	if lasts.Now.IsZero() {
 		return Report{}, errNoTime
 	}
-	r := Report{Coordinator: lasts.Coordinator, Refusals: lasts.Refusals, Problems: lasts.Problems}
+	r := Report{Coordinator: lasts.Coordinator, Refusals: lasts.Refusals, Problems: lasts.Problems, Gone: lasts.Gone}
 	r.Instance, r.SeenAt, r.Stopped, r.Ended = e.Instance, now.Add(-e.Ago), e.Stopped, e.Ended
 	by := r.SeenAt.Sub(lasts.Now)
 	r.StartedAt = r.StartedAt.Add(by)
@@ -97,11 +106,10 @@ func (e *Entry) read(now time.Time) (Report, error) {
 		refusal.FirstAt, refusal.LastAt = refusal.FirstAt.Add(by), refusal.LastAt.Add(by)
 	}
 	for i := range r.Problems {
-		problem := &r.Problems[i]
-		problem.Since, problem.Coordinators = problem.Since.Add(by), []string{r.Instance}
-		if !problem.lasts() {
-			problem.Until = problem.Until.Add(by)
-		}
+		r.Problems[i].readFrom(r.Instance, by)
+	}
+	for i := range r.Gone {
+		r.Gone[i].readFrom(r.Instance, by)
 	}
 	if e.Passing == "" {
 		return r, nil
