@@ -1,11 +1,19 @@
 package simulation
 
-import "context"
+import (
+	"context"
+	"strings"
+	"time"
+)
 
 // redisFaults are those of Redis itself.
 var redisFaults = []fault{
-	{name: "scripts", chance: 30, start: forgetScripts},
+	{name: "scripts", chance: 25, start: forgetScripts},
 	{name: "loading", chance: 20, start: loadRedis},
+	{name: "full", chance: 20, start: fillRedis},
+	{name: "power cut", chance: 15, start: cutPower(2 * time.Second), excuse: excuse{markers: true}},
+	{name: "failover", chance: 15, start: cutPower(10 * time.Second), excuse: excuse{markers: true}},
+	{name: "clock", chance: 15, start: stepClock},
 }
 
 // forgetScripts makes Redis forget its scripts, as a restart does.
@@ -18,5 +26,89 @@ func forgetScripts(ctx context.Context, w *World, d draws) {
 
 // loadRedis has Redis answer that it loads its data, as after a restart.
 func loadRedis(ctx context.Context, w *World, d draws) {
-	w.Redis.refuseWhile(ctx, w, d, func(string) string { return "LOADING Redis is loading the dataset in memory" })
+	w.Redis.refuseWhile(ctx, w, d, func(string, []string) string {
+		return "LOADING Redis is loading the dataset in memory"
+	})
+}
+
+// fillRedis has Redis answer that its memory is full: to scripts without the flag allow-oom, which it then does not
+// begin, and to SET.
+func fillRedis(ctx context.Context, w *World, d draws) {
+	w.Redis.refuseWhile(ctx, w, d, func(command string, arguments []string) string {
+		const oom = "OOM command not allowed when used memory > 'maxmemory'."
+		if command == "EVALSHA" {
+			flags, _, _ := strings.Cut(w.Redis.scriptOf(arguments[0]), "\n")
+			if !strings.Contains(flags, "allow-oom") && !strings.Contains(flags, "no-writes") {
+				return oom
+			}
+		}
+		return ""
+	})
+}
+
+// cutPower returns a fault in which Redis loses what it has written in the last time, at most so much: a power cut
+// without fsync, or a failover to a replica that lags.
+func cutPower(most time.Duration) func(context.Context, *World, draws) {
+	return func(ctx context.Context, w *World, d draws) {
+		w.repeat(ctx, d, func() {
+			from := time.Now()
+			earlier, err := w.Redis.copyData()
+			if err != nil {
+				w.report("Redis cannot be copied: %v", err)
+				return
+			}
+			_ = sleep(ctx, d.within("lost", 0, most))
+			w.Ledger.Fault("Redis forgets what it has written since " + from.Format("15:04:05.000"))
+			w.note("Redis forgets what it has written since %v", from.Sub(w.log.begun))
+			if err := w.Redis.putBack(earlier); err != nil {
+				w.report("Redis cannot be put back: %v", err)
+			}
+			w.Redis.host.Cut(func(*Conn) bool { return true })
+			w.faulty.forget(from)
+		})
+	}
+}
+
+// lateAnswer is how long the answer of a Redis that is gone may take to its producer: connections are slow at times.
+const lateAnswer = 15 * time.Second
+
+// forget notes that what was written since a time is forgotten.
+func (f *faulty) forget(since time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.forgotten = append(f.forgotten, [2]time.Time{since, time.Now().Add(lateAnswer)})
+}
+
+// forgot says whether what was acknowledged at a time may be forgotten.
+func (f *faulty) forgot(at time.Time) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, span := range f.forgotten {
+		if !at.Before(span[0]) && !at.After(span[1]) {
+			return true
+		}
+	}
+	return false
+}
+
+// clockTick is how often a clock that was stepped goes on.
+const clockTick = 20 * time.Millisecond
+
+// stepClock steps Redis's clock forward or back for a while.
+func stepClock(ctx context.Context, w *World, d draws) {
+	w.repeat(ctx, d, func() {
+		by := d.within("forward", 0, 10*time.Minute)
+		if d.intn("back", 2) == 0 {
+			by = -d.within("backward", 0, time.Minute)
+		}
+		w.Ledger.Fault("Redis's clock steps by " + by.String())
+		w.note("Redis's clock steps by %v", by)
+		for end := time.Now().Add(d.within("length", time.Second, 30*time.Second)); time.Now().Before(end); {
+			w.Redis.mini.SetTime(time.Now().Add(by))
+			if sleep(ctx, clockTick) != nil {
+				break
+			}
+		}
+		w.Redis.mini.SetTime(time.Time{})
+	})
 }

@@ -26,12 +26,10 @@ type fault struct {
 type excuse struct {
 	// parked: messages may end as ABANDONED or DEAD. markers: markers may stay.
 	parked, markers bool
-	// forgot: Redis has lost writes that it had confirmed.
-	forgot bool
 }
 
 func (e excuse) or(o excuse) excuse {
-	return excuse{e.parked || o.parked, e.markers || o.markers, e.forgot || o.forgot}
+	return excuse{e.parked || o.parked, e.markers || o.markers}
 }
 
 // draws are the choices of one fault.
@@ -47,7 +45,7 @@ func (d draws) within(what string, least, most time.Duration) time.Duration {
 }
 
 // allFaults is the table of faults.
-var allFaults = slices.Concat(networkFaults, nodeFaults, redisFaults)
+var allFaults = slices.Concat(networkFaults, nodeFaults, redisFaults, brokerFaults, answerFaults)
 
 // faulty is what is broken in a world.
 type faulty struct {
@@ -61,6 +59,8 @@ type faulty struct {
 	// judges decide about publishings at the broker, and answers about calls of producers.
 	judges  []amqpbroker.Judge
 	answers []answerFault
+	// forgotten are the times whose writes Redis has lost.
+	forgotten [][2]time.Time
 }
 
 // answerFault changes the answer of a producer, or hands the call on to next.
@@ -132,7 +132,7 @@ func (f *faulty) answering(
 	answers := f.answers
 	f.mu.Unlock()
 	for _, fault := range answers {
-		inner := next
+		inner := next // the calls nest
 		next = func(ctx context.Context, in any) (any, error) { return fault(ctx, producer, in, inner) }
 	}
 	return next(ctx, in)

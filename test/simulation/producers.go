@@ -148,11 +148,13 @@ func (r *serviceRun) close() {
 
 // answer notes the definite verdicts of the producer, and lets faults change what becomes of an answer.
 func (s *service) answer(ctx context.Context, in any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-	out, err := s.world.faulty.answering(ctx, s.called, in, info, next)
-	if r, ok := out.(*pb.ConfirmResponse); ok && err == nil {
-		s.said(r)
-	}
-	return out, err
+	return s.world.faulty.answering(ctx, s.called, in, info, func(ctx context.Context, in any) (any, error) {
+		out, err := next(ctx, in)
+		if r, ok := out.(*pb.ConfirmResponse); ok && err == nil {
+			s.said(r)
+		}
+		return out, err
+	})
 }
 
 func (s *service) said(r *pb.ConfirmResponse) {

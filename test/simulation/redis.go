@@ -3,6 +3,8 @@ package simulation
 import (
 	"bufio"
 	"context"
+	"crypto/sha1"
+	"encoding/hex"
 	"io"
 	"net"
 	"sync"
@@ -16,6 +18,9 @@ import (
 // ttlStep is how often TTLs run down: miniredis does not do so by itself. A key may expire that much too late.
 const ttlStep = 5 * time.Second
 
+// refusal is an error in the place of an answer, or empty.
+type refusal = func(command string, arguments []string) (text string)
+
 // redisServer is Redis on a host of its own.
 type redisServer struct {
 	host *Host
@@ -23,12 +28,14 @@ type redisServer struct {
 
 	mu sync.Mutex
 	// answers may answer a command in the place of the server: nil, or a text for an error.
-	answers []func(command string) (refusal string)
+	answers []refusal
+	// scripts are the loaded scripts, by their hashes.
+	scripts map[string]string
 }
 
 // startRedis serves Redis at a host until the context ends.
 func startRedis(ctx context.Context, host *Host) (*redisServer, error) {
-	r := &redisServer{host: host, mini: miniredis.NewMiniRedis()}
+	r := &redisServer{host: host, mini: miniredis.NewMiniRedis(), scripts: map[string]string{}}
 	first, err := r.mini.Dial() // starts the server
 	if err != nil {
 		return nil, err
@@ -44,12 +51,15 @@ func startRedis(ctx context.Context, host *Host) (*redisServer, error) {
 }
 
 // hook implements server.Hook.
-func (r *redisServer) hook(peer *server.Peer, command string, _ ...string) (done bool) {
+func (r *redisServer) hook(peer *server.Peer, command string, arguments ...string) (done bool) {
 	r.mu.Lock()
 	answers := r.answers
+	if command == "SCRIPT" && len(arguments) == 2 {
+		r.scripts[hashOf(arguments[1])] = arguments[1]
+	}
 	r.mu.Unlock()
 	for _, answer := range answers {
-		if refusal := answer(command); refusal != "" {
+		if refusal := answer(command, arguments); refusal != "" {
 			peer.WriteError(refusal)
 			return true
 		}
@@ -58,10 +68,22 @@ func (r *redisServer) hook(peer *server.Peer, command string, _ ...string) (done
 }
 
 // refuse has a function asked about each command; a text that is not empty is the error in the place of the answer.
-func (r *redisServer) refuse(answer func(command string) (refusal string)) {
+func (r *redisServer) refuse(answer refusal) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.answers = append(r.answers, answer)
+}
+
+// scriptOf is the text of a loaded script.
+func (r *redisServer) scriptOf(hash string) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.scripts[hash]
+}
+
+func hashOf(script string) string {
+	sum := sha1.Sum([]byte(script))
+	return hex.EncodeToString(sum[:])
 }
 
 // forgetScripts implements SCRIPT FLUSH.
@@ -71,16 +93,17 @@ func (r *redisServer) forgetScripts() {
 }
 
 // refuseWhile has commands refused, for some seconds again and again.
-func (r *redisServer) refuseWhile(ctx context.Context, w *World, d draws, answer func(command string) string) {
+func (r *redisServer) refuseWhile(ctx context.Context, w *World, d draws, answer refusal) {
 	var on atomic.Bool
-	r.refuse(func(command string) string {
+	r.refuse(func(command string, arguments []string) string {
 		if on.Load() {
-			return answer(command)
+			return answer(command, arguments)
 		}
 		return ""
 	})
 	w.repeat(ctx, d, func() {
-		w.Ledger.Fault("Redis: " + answer("SET"))
+		w.Ledger.Fault("Redis: " + d.of)
+		w.note("Redis: %s", d.of)
 		on.Store(true)
 		_ = sleep(ctx, d.within("length", 100*time.Millisecond, 20*time.Second))
 		on.Store(false)

@@ -65,6 +65,8 @@ type World struct {
 	Nodes   [3]*Node
 	Redis   *redisServer
 	Broker  *amqpbroker.Broker
+	// brokerHost is where the broker is.
+	brokerHost *Host
 
 	options   Options
 	producers []producing
@@ -137,8 +139,8 @@ func (w *World) open() error {
 		return err
 	}
 	w.Broker = amqpbroker.New(amqpbroker.Config{Judge: w.faulty.judgePublished, Logger: slog.New(slog.DiscardHandler)})
-	host := w.Network.Host("broker", "10.0.0.2")
-	if err := host.Serve(brokerAddr, func(c net.Conn) { _ = w.Broker.ServeConn(c) }); err != nil {
+	w.brokerHost = w.Network.Host("broker", "10.0.0.2")
+	if err := w.brokerHost.Serve(brokerAddr, func(c net.Conn) { _ = w.Broker.ServeConn(c) }); err != nil {
 		return err
 	}
 	if w.consumer, err = startConsumer(w); err != nil {
