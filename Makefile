@@ -22,7 +22,7 @@ NEWEST_TOO = $(if $(filter oldest,$(SERVERS)),$(if $(filter work,$(PACKAGES)),sc
 FUZZTIME ?= 60s
 FUZZ ?= ^Fuzz
 
-.PHONY: help build test check programs newest acceptance databases finished faults drill soak defects vulnerabilities chart screenshots lists crowd wcag fuzz house model docs docs-run lint generate fresh bench compare profiles tidy version proxy release test-release test-packages walk demo tools clean
+.PHONY: help build test check programs newest acceptance databases finished faults drill soak simulate defects vulnerabilities chart screenshots lists crowd wcag fuzz house model docs docs-run lint generate fresh bench compare profiles tidy version proxy release test-release test-packages walk demo tools clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -112,6 +112,10 @@ soak: ## Break things at random for as long as asked, under 300 new ids a second
 	scripts/install-test-servers.sh
 	go test ./test/faults -count=1 -v -timeout $$(($(MINUTES) + 15))m -run 'TestRows/^mix$$' \
 		-every -seed $(SEED) -load $(MINUTES)m -rate 300
+
+RUNS ?= 0
+simulate: ## Run three coordinators in simulated time with a new seed each time, until one fails (MINUTES=20 SEED=1 RUNS=100)
+	go run ./test/simulation/simulate -minutes $(MINUTES) -seed $(SEED) -runs $(RUNS)
 
 lint: tools ## Check format, code and API
 	@unformatted=$$($(GO_FILES) | xargs -0 $(BIN)/gofumpt -l); \

@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"context"
+	"fmt"
 	"time"
 )
 
@@ -19,7 +20,11 @@ func cutWrites(ctx context.Context, w *World, d draws) {
 		if ctx.Err() != nil || e.Kind != Wrote || d.intn(c.name, 10_000) >= perTenThousand {
 			return Fate{}
 		}
-		return Fate{Cut: CutBefore + Cut(d.intn("where", 3))}
+		cut := CutBefore + Cut(d.intn("where", 3))
+		if !d.strikes(c.name) {
+			return Fate{}
+		}
+		return Fate{Cut: cut}
 	})
 }
 
@@ -31,10 +36,14 @@ func delayWrites(ctx context.Context, w *World, d draws) {
 		if ctx.Err() != nil || d.intn(c.name, 100) >= percent {
 			return Fate{}
 		}
-		if d.intn("long", 10) > 0 {
-			return Fate{Delay: d.within("short delay", 0, 3*time.Millisecond)}
+		delay := d.within("short delay", 0, 3*time.Millisecond)
+		if d.intn("long", 10) == 0 {
+			delay = d.within("delay", 0, most)
 		}
-		return Fate{Delay: d.within("delay", 0, most)}
+		if !d.strikes(c.name) {
+			return Fate{}
+		}
+		return Fate{Delay: delay}
 	})
 }
 
@@ -44,6 +53,9 @@ func stallNodes(ctx context.Context, w *World, d draws) {
 		for sleep(ctx, d.within("pause", time.Second, time.Minute)) == nil {
 			n := w.Nodes[d.intn("node", len(w.Nodes))]
 			long := d.within("length", time.Second, 90*time.Second)
+			if !d.strikes(fmt.Sprintf("coordinator %d", n.Number)) {
+				continue
+			}
 			w.Ledger.Fault(n.Host().Name() + " stalls for " + long.String())
 			w.note("%s stalls for %v", n.Host().Name(), long)
 			n.Host().Stall(long)

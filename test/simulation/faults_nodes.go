@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"context"
+	"fmt"
 	"time"
 )
 
@@ -16,11 +17,15 @@ func killNodes(ctx context.Context, w *World, d draws) {
 	w.goes(func() {
 		for sleep(ctx, d.within("pause", time.Second, time.Minute)) == nil {
 			n := w.Nodes[d.intn("node", len(w.Nodes))]
-			w.awaitWrites(ctx, n.Host(), d.intn("writes", 200))
+			writes, absence := d.intn("writes", 200), d.within("absence", 0, 30*time.Second)
+			if !d.strikes(fmt.Sprintf("coordinator %d", n.Number)) {
+				continue
+			}
+			w.awaitWrites(ctx, n.Host(), writes)
 			w.Ledger.Fault(n.Host().Name() + " is killed")
 			w.note("kill %s", n.Host().Name())
 			n.Kill()
-			_ = sleep(ctx, d.within("absence", 0, 30*time.Second))
+			_ = sleep(ctx, absence)
 			n.Restart()
 		}
 	})
@@ -51,6 +56,9 @@ func killProducers(ctx context.Context, w *World, d draws) {
 	w.goes(func() {
 		for sleep(ctx, d.within("pause", time.Second, 90*time.Second)) == nil {
 			p := w.producers[d.intn("producer", len(w.producers))]
+			if !d.strikes("producer " + p.name()) {
+				continue
+			}
 			w.Ledger.Fault("producer " + p.name() + " is killed")
 			w.note("kill producer %s", p.name())
 			p.restart()

@@ -36,6 +36,7 @@ func (e excuse) or(o excuse) excuse {
 type draws struct {
 	choices Choices
 	of      string
+	all     *strikes
 }
 
 func (d draws) intn(what string, n int) int { return d.choices.Intn(d.of+": "+what, n) }
@@ -49,9 +50,10 @@ var allFaults = slices.Concat(networkFaults, nodeFaults, redisFaults, brokerFaul
 
 // faulty is what is broken in a world.
 type faulty struct {
-	end    context.CancelFunc
-	drawn  []fault
-	excuse excuse
+	end     context.CancelFunc
+	drawn   []fault
+	excuse  excuse
+	strikes strikes
 	// running holds the goroutines of faults.
 	running sync.WaitGroup
 
@@ -87,7 +89,7 @@ func (w *World) breakThings() {
 		}
 		w.faulty.drawn = append(w.faulty.drawn, one)
 		w.faulty.excuse = w.faulty.excuse.or(one.excuse)
-		one.start(ctx, w, draws{w.Choices, one.name})
+		one.start(ctx, w, draws{w.Choices, one.name, &w.faulty.strikes})
 	}
 	w.note("faults: %v", w.faulty.names())
 }
@@ -99,7 +101,9 @@ func (w *World) goes(part func()) { w.faulty.running.Go(part) }
 func (w *World) repeat(ctx context.Context, d draws, act func()) {
 	w.goes(func() {
 		for sleep(ctx, d.within("pause", time.Second, time.Minute)) == nil {
-			act()
+			if d.strikes("again") {
+				act()
+			}
 		}
 	})
 }

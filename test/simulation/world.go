@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -28,6 +29,10 @@ type Options struct {
 	Choices Choices
 	// Messages is how many messages there are; 0 lets the seed decide.
 	Messages int
+	// Nodes is how many coordinators there are; 0: three.
+	Nodes int
+	// Strikes are the names of the single faults that may happen; nil: all that the seed draws.
+	Strikes []string
 	// Without names faults that do not happen, and Only those that may; empty: all may.
 	Without, Only []string
 	// Settings are keys of the coordinators' configuration.
@@ -47,6 +52,8 @@ type Report struct {
 	Wrong []string
 	// Faults are the kinds of faults that the seed drew.
 	Faults []string
+	// Strikes are the names of the single faults that happened, in their order.
+	Strikes []string
 	// Events counts the events of connections, Messages and Copies the messages and what consumers got.
 	Events, Messages, Copies int
 	// Simulated is how long the run took by the clock of the bubble.
@@ -62,7 +69,7 @@ type World struct {
 	Choices Choices
 	Network *Network
 	Ledger  *faults.Ledger
-	Nodes   [3]*Node
+	Nodes   []*Node
 	Redis   *redisServer
 	Broker  *amqpbroker.Broker
 	// brokerHost is where the broker is.
@@ -105,7 +112,7 @@ func newWorld(t *testing.T, seed uint64, o Options) *World {
 	if w.Choices == nil {
 		w.Choices = NewChoices(seed)
 	}
-	w.drawn = drawSettings(w.Choices)
+	w.drawn, w.faulty.strikes.allowed = drawSettings(w.Choices), o.Strikes
 	w.life, w.end = context.WithCancel(context.Background())
 	return w
 }
@@ -147,8 +154,10 @@ func (w *World) open() error {
 		return err
 	}
 	w.observer = w.Network.Host("observer", "10.9.0.1")
+	for i := range cmp.Or(w.options.Nodes, 3) {
+		w.Nodes = append(w.Nodes, &Node{world: w, Number: i, Address: fmt.Sprintf("10.1.0.%d:9090", i+1)})
+	}
 	for i := range w.Nodes {
-		w.Nodes[i] = &Node{world: w, Number: i, Address: fmt.Sprintf("10.1.0.%d:9090", i+1)}
 		if err := w.Nodes[i].start(); err != nil {
 			return err
 		}
@@ -203,7 +212,8 @@ func (w *World) sum(begun time.Time) Report {
 	defer w.mu.Unlock()
 	ids, _, copies := w.Ledger.Totals()
 	r := Report{
-		Seed: w.Seed, Wrong: w.wrong, Faults: w.faulty.names(), Events: w.Network.Events(), Messages: ids, Copies: copies,
+		Seed: w.Seed, Wrong: w.wrong, Faults: w.faulty.names(), Strikes: w.faulty.strikes.happened,
+		Events: w.Network.Events(), Messages: ids, Copies: copies,
 		Simulated: time.Since(begun),
 	}
 	if len(r.Wrong) > 0 {

@@ -21,13 +21,13 @@ import (
 // would run beside the bubble, and no samples of memory, which use up random numbers.
 var Environment = []string{"GOMAXPROCS=1", "GOGC=off", "GODEBUG=asyncpreemptoff=1,memprofilerate=0"}
 
-// change replaces a text of Go's runtime that is there exactly once. The changes stand here instead of the changed
+// change replaces a text of Go that is there exactly once. The changes stand here instead of the changed
 // files: no file of Go is in this repository, and another release of Go is changed too, or refused.
 type change struct{ file, old, new string }
 
 var changes = []change{
 	// A bubble has a random state of its own, which begins with a number that the test has set.
-	{"synctest.go", "\tactive  int // other sources of activity\n}", `	active  int // other sources of activity
+	{"runtime/synctest.go", "\tactive  int // other sources of activity\n}", `	active  int // other sources of activity
 	random  uint64
 }
 
@@ -42,32 +42,40 @@ func (bubble *synctestBubble) rand() uint64 {
 	z = (z ^ z>>27) * 0x94d049bb133111eb
 	return z ^ z>>31
 }`},
-	{"synctest.go", "\t\troot:    gp,\n", "\t\troot:    gp,\n\t\trandom:  bubbleSeed,\n"},
+	{"runtime/synctest.go", "\t\troot:    gp,\n", "\t\troot:    gp,\n\t\trandom:  bubbleSeed,\n"},
 	// Maps, math/rand and the scheduler choose by that state wherever a goroutine of a bubble runs.
-	{"rand.go", "\tmp := getg().m\n\tc := &mp.chacha8\n", `	mp := getg().m
+	{"runtime/rand.go", "\tmp := getg().m\n\tc := &mp.chacha8\n", `	mp := getg().m
 	if gp := mp.curg; gp != nil && gp.bubble != nil {
 		return gp.bubble.rand()
 	}
 	c := &mp.chacha8
 `},
-	{"select.go", "j := cheaprandn(uint32(norder + 1))", "j := randn(uint32(norder + 1))"},
-	{"time.go", "t.rand = cheaprand()", "t.rand = uint32(rand())"},
+	{"runtime/select.go", "j := cheaprandn(uint32(norder + 1))", "j := randn(uint32(norder + 1))"},
+	{"runtime/time.go", "t.rand = cheaprand()", "t.rand = uint32(rand())"},
 	// The hash of maps, and where the heap begins, are the same in each process.
-	{"rand.go", "\tseed := &globalRand.seed\n", "\tstartupRand = nil\n\tseed := &globalRand.seed\n"},
+	{"runtime/rand.go", "\tseed := &globalRand.seed\n", "\tstartupRand = nil\n\tseed := &globalRand.seed\n"},
 	{
-		"rand.go", "if readRandom(seed[:]) != len(seed) || allZero(seed[:]) {",
+		"runtime/rand.go", "if readRandom(seed[:]) != len(seed) || allZero(seed[:]) {",
 		"seed[0] = 1\n\t\tif allZero(seed[:]) {",
 	},
 	// Goroutines change their order by chance, as under the race detector, and never by the clock of the machine.
-	{"proc.go", "const randomizeScheduler = raceenabled", "const randomizeScheduler = true"},
-	{"proc.go", "j := cheaprandn(i + 1)\n\t\t\tbatch", "j := randn(i + 1)\n\t\t\tbatch"},
-	{"proc.go", "j := cheaprandn(i + 1)\n\t\t\tpp.runq", "j := randn(i + 1)\n\t\t\tpp.runq"},
-	{"proc.go", "const forcePreemptNS = 10 * 1000 * 1000", "const forcePreemptNS = 3600 * 1000 * 1000 * 1000"},
-	{"proc.go", "if pp.schedtick%61 == 0 && !sched.runq.empty() {", "if false {"},
+	// What runs outside of the bubble never takes the place of a goroutine that runs next.
+	{"runtime/proc.go", "const randomizeScheduler = raceenabled", "const randomizeScheduler = true"},
 	{
-		"sema.go", "func internal_sync_nanotime() int64 {\n",
+		"runtime/proc.go", "if randomizeScheduler && next && randn(2) == 0 {",
+		"if next && (gp.bubble == nil || gp.bubble.rand()&1 == 0) {",
+	},
+	{"runtime/proc.go", "j := cheaprandn(i + 1)\n\t\t\tbatch", "j := randn(i + 1)\n\t\t\tbatch"},
+	{"runtime/proc.go", "j := cheaprandn(i + 1)\n\t\t\tpp.runq", "j := randn(i + 1)\n\t\t\tpp.runq"},
+	{"runtime/proc.go", "func retake(now int64) uint32 {\n", "func retake(now int64) uint32 {\n\treturn 0\n"},
+	{"runtime/proc.go", "if pp.schedtick%61 == 0 && !sched.runq.empty() {", "if false {"},
+	{
+		"runtime/sema.go", "func internal_sync_nanotime() int64 {\n",
 		"func internal_sync_nanotime() int64 {\n\tif b := getg().bubble; b != nil {\n\t\treturn b.now\n\t}\n",
 	},
+	// Machine and process are parts of names.
+	{"os/sys.go", "\treturn hostname()\n", "\treturn \"simulation\", nil\n"},
+	{"os/exec.go", "func Getpid() int { return syscall.Getpid() }", "func Getpid() int { return 4242 }"},
 }
 
 // Overlay writes the changed files of the installed Go into a directory, and returns the file for go build -overlay. An
@@ -77,14 +85,14 @@ func Overlay(ctx context.Context, dir string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("ask go for GOROOT: %w", err)
 	}
-	source := filepath.Join(strings.TrimSpace(string(root)), "src", "runtime")
+	source := filepath.Join(strings.TrimSpace(string(root)), "src")
 	files, err := changed(func(file string) ([]byte, error) { return os.ReadFile(filepath.Join(source, file)) })
 	if err != nil {
 		return "", err
 	}
 	replaced := map[string]string{}
 	for file, text := range files {
-		path := filepath.Join(dir, file)
+		path := filepath.Join(dir, strings.ReplaceAll(file, "/", "_"))
 		replaced[filepath.Join(source, file)] = path
 		if err := os.WriteFile(path, text, 0o600); err != nil {
 			return "", err
@@ -111,7 +119,7 @@ func changed(read func(file string) ([]byte, error)) (map[string][]byte, error) 
 			}
 		}
 		if n := bytes.Count(text, []byte(c.old)); n != 1 {
-			wrong = errors.Join(wrong, fmt.Errorf("runtime/%s holds the text %q %d times, not once", c.file, c.old, n))
+			wrong = errors.Join(wrong, fmt.Errorf("%s holds the text %q %d times, not once", c.file, c.old, n))
 		}
 		files[c.file] = bytes.Replace(text, []byte(c.old), []byte(c.new), 1)
 	}

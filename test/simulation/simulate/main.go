@@ -1,0 +1,184 @@
+// Command simulate runs the simulation with many seeds, each in a process of its own, until one fails. It says then how
+// the run is repeated, shrinks it, and prints a Go test for test/simulation/found_test.go.
+//
+//	make simulate MINUTES=30 SEED=1
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/msghandler/msghandler/test/simulation/replay"
+)
+
+var (
+	minutes = flag.Float64("minutes", 10, "how long new runs are begun")
+	runs    = flag.Int("runs", 0, "how many runs there are at most; 0: as many as the minutes allow")
+	seed    = flag.Uint64("seed", 1, "the seed of the first run; each run has the next one")
+	plan    = flag.String("plan", "", "run this plan alone, in JSON, instead of seeds")
+	again   = flag.Int("again", 10, "how many times a failing run, or the plan, is repeated")
+	tries   = flag.Int("tries", 3, "how many orders of goroutines a shrunk run is tried with")
+	shrunk  = flag.Int("shrink", 300, "how many runs shrinking may take")
+	overlay = flag.String("overlay", "", "more files to build with, in the form of go build -overlay")
+	dir     = flag.String("dir", ".cache/simulate", "where the program is built and logs are written")
+	pkg     = flag.String("package", "./test/simulation", "the package with the simulation")
+)
+
+func main() {
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	green, err := simulate(ctx)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "simulate:", err)
+	}
+	if err != nil || !green {
+		stop()
+		os.Exit(1)
+	}
+}
+
+func simulate(ctx context.Context) (green bool, err error) {
+	changed, err := readOverlay(*overlay)
+	if err != nil {
+		return false, err
+	}
+	at, err := filepath.Abs(*dir)
+	if err != nil {
+		return false, err
+	}
+	begun := time.Now()
+	program, err := replay.Build(ctx, at, *pkg, changed)
+	if err != nil {
+		return false, err
+	}
+	fmt.Printf("built in %v\n", time.Since(begun).Round(time.Second))
+	if *plan != "" {
+		return repeatPlan(ctx, program)
+	}
+	limited, cancel := context.WithTimeout(ctx, time.Duration(*minutes*float64(time.Minute)))
+	defer cancel()
+	begun = time.Now()
+	kinds := map[string]int{}
+	found, sum, err := program.Search(limited, *seed, *runs, func(o replay.Outcome) {
+		for _, kind := range o.Kinds {
+			kinds[kind]++
+		}
+	})
+	report(sum, kinds, time.Since(begun))
+	if err != nil || found == nil {
+		return err == nil, err
+	}
+	return false, tell(ctx, program, *found)
+}
+
+func readOverlay(path string) (map[string]string, error) {
+	if path == "" {
+		return nil, nil
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var list struct{ Replace map[string]string }
+	return list.Replace, json.Unmarshal(text, &list)
+}
+
+// report prints the figures of the runs.
+func report(s replay.Sum, kinds map[string]int, took time.Duration) {
+	if s.Runs == 0 {
+		fmt.Println("no run ended")
+		return
+	}
+	fmt.Printf("%d runs from seed %d in %v: %d events, %d messages, %.0f simulated hours, %v CPU\n",
+		s.Runs, *seed, took.Round(time.Second), s.Events, s.Messages, s.Simulated.Hours(), s.CPU.Round(time.Second))
+	fmt.Printf("%.0f simulated hours in an hour of CPU; %.2f s of CPU a run\n",
+		s.Simulated.Hours()/s.CPU.Hours(), s.CPU.Seconds()/float64(s.Runs))
+	var names []string
+	for kind, n := range kinds {
+		names = append(names, fmt.Sprintf("%s %d", kind, n))
+	}
+	slices.Sort(names)
+	fmt.Println("runs with each fault:", strings.Join(names, ", "))
+}
+
+// tell says what failed, how it is repeated, and what is left of it after shrinking.
+func tell(ctx context.Context, program replay.Program, f replay.Found) error {
+	fmt.Printf("\nSEED %d FAILS:\n", f.Plan.Seed)
+	printWrong(f.Outcome)
+	if err := keepLog(f); err != nil {
+		return err
+	}
+	fmt.Printf("again: make simulate SEED=%d RUNS=1\n", f.Plan.Seed)
+	failed, equal, err := repeat(ctx, program, f.Plan, *again)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("it fails again in %d of %d repetitions; %d have the same events\n", failed, *again, equal)
+	shrinker := replay.Shrinker{
+		Tries: *tries, Runs: *shrunk, Say: func(line string) { fmt.Println(line) },
+		Play: func(ctx context.Context, p replay.Plan) (replay.Outcome, error) {
+			o, _, err := program.Play(ctx, p)
+			return o, err
+		},
+	}
+	small, outcome := shrinker.Shrink(ctx, f.Plan, f.Outcome)
+	fmt.Printf("\nshrunk from %d kinds of faults, %d faults and %d messages to %d, %d and %d:\n", len(f.Outcome.Kinds),
+		len(f.Outcome.Strikes), f.Outcome.Messages, len(outcome.Kinds), len(outcome.Strikes), outcome.Messages)
+	printWrong(outcome)
+	fmt.Printf("\nAdd this to test/simulation/found_test.go:\n\n%s", small.Test(outcome))
+	return errors.New("a run failed")
+}
+
+func printWrong(o replay.Outcome) {
+	const some = 10
+	for _, w := range o.Wrong[:min(some, len(o.Wrong))] {
+		fmt.Println("  ", w)
+	}
+	if more := len(o.Wrong) - some; more > 0 {
+		fmt.Printf("   and %d more\n", more)
+	}
+}
+
+func keepLog(f replay.Found) error {
+	path := filepath.Join(*dir, fmt.Sprintf("seed-%d.log", f.Plan.Seed))
+	fmt.Println("log:", path)
+	return os.WriteFile(path, []byte(f.Outcome.Log), 0o600)
+}
+
+// repeat runs a plan again, and counts the failing runs and those with the events of most runs.
+func repeat(ctx context.Context, program replay.Program, p replay.Plan, times int) (failed, equal int, err error) {
+	traces := map[uint64]int{}
+	for range times {
+		o, _, err := program.Play(ctx, p)
+		if err != nil {
+			return 0, 0, err
+		}
+		if len(o.Wrong) > 0 {
+			failed++
+		}
+		traces[o.Trace]++
+		equal = max(equal, traces[o.Trace])
+	}
+	return failed, equal, nil
+}
+
+func repeatPlan(ctx context.Context, program replay.Program) (green bool, err error) {
+	var p replay.Plan
+	if err := json.Unmarshal([]byte(*plan), &p); err != nil {
+		return false, fmt.Errorf("read the plan: %w", err)
+	}
+	failed, equal, err := repeat(ctx, program, p, *again)
+	fmt.Printf("%d of %d runs fail; %d have the same events\n", failed, *again, equal)
+	return failed == 0, err
+}
