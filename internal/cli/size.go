@@ -104,15 +104,19 @@ func (c *sizeCommand) compute(body int64) sizing {
 }
 
 func (c *sizeCommand) rows(n sizing) [][]string {
-	servers := "one server; its scripts run on one thread"
+	servers, of := "one server; its scripts run on one thread", ""
 	if n.masters > 1 {
+		of = " of each master"
 		servers = fmt.Sprintf("a Cluster of %d masters, or %d servers with coordinators of their own", n.masters, n.servers)
 	}
 	return [][]string{
 		{"WHAT", "NEEDS", "BECAUSE"},
-		{"Redis: maxmemory", gigabytes(n.maxMemory), fmt.Sprintf("%s of messages wait, %s of receipts stay, a tenth to spare",
-			gigabytes(n.waitingBytes), gigabytes(n.receiptBytes))},
-		{"Redis: memory of the machine", gigabytes(2 * n.maxMemory), "Redis copies what changes while it rewrites its file"},
+		{"Redis: maxmemory" + of, gigabytes(n.maxMemory / float64(n.masters)), fmt.Sprintf("%s of messages wait, "+
+			"%s of receipts stay, a tenth to spare", gigabytes(n.waitingBytes), gigabytes(n.receiptBytes))},
+		{
+			"Redis: memory of the machine" + of, gigabytes(2 * n.maxMemory / float64(n.masters)),
+			"Redis copies what changes while it rewrites its file",
+		},
 		{"Redis: CPUs", fmt.Sprintf("%.1f", n.redisCPUs), servers},
 		{"coordinators", fmt.Sprint(n.coordinators), "at least two, so that one goes on; of 2 CPUs and 256 MiB each"},
 		{"coordinators: CPUs", fmt.Sprintf("%.1f", n.coordinatorCPUs), "in all"},

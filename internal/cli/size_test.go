@@ -16,7 +16,8 @@ func TestSizeComputesNeeds(t *testing.T) {
 			"maxmemory 6.7 GB 5.9 GB of messages wait, 131 MB", "CPUs 0.2 one server", "coordinators 2 ",
 		}},
 		{"--rate=10000 --outage=1m", []string{
-			"maxmemory 2.6 GB 981 MB of messages wait, 1.4 GB", "a Cluster of 4 masters", "coordinators 2 ", "queues 1 ",
+			"maxmemory of each master 630 MB 981 MB of messages wait, 1.4 GB", "a Cluster of 4 masters", "coordinators 2 ",
+			"queues 1 ",
 		}},
 		{"--rate=100000 --outage=1m", []string{
 			"a Cluster of 34 masters, or 16 servers", "coordinators 10 ", "CPUs 12.0 with", "queues 8 ",
@@ -25,7 +26,7 @@ func TestSizeComputesNeeds(t *testing.T) {
 			"98.1 GB of messages wait", "335 masters", "coordinators 100 ", "queues 78 ",
 		}},
 		{"--rate=4000 --single", []string{"a Cluster of 3 masters, or 2 servers"}},
-		{"--rate=100000000 --outage=8784h --body=8MiB", []string{"maxmemory 29181592"}},
+		{"--rate=100000000 --outage=8784h --body=8MiB", []string{"maxmemory of each master 871092322.9 GB"}},
 		{"--rate=1000 --single", []string{"CPUs 0.3 one server", "coordinators: CPUs 0.5 in all", "RabbitMQ: CPUs 0.2"}},
 	} {
 		got := run(nil, append([]string{"size"}, strings.Fields(c.args)...)...)

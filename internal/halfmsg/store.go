@@ -195,6 +195,9 @@ const (
 	DefaultExchange = "(default)"
 )
 
+// EmptyField is a consumer or a routing key without text in a filter of dead letters, where an empty one is any.
+const EmptyField = "(empty)"
+
 // Matches says whether a record of the query's state, producer and age is on the page.
 func (q *Query) Matches(r *Record) bool {
 	return q.matchesTarget(r) &&

@@ -21,9 +21,9 @@ func matcher(names []*adminv1.MessageName, f *adminv1.DeadLetterFilter) func(l *
 	least, cause := f.GetMinAge().AsDuration(), halfmsg.Cause(f.GetCause(), halfmsg.Name{})
 	return func(l *consumer.Letter) bool {
 		return (len(keys) == 0 || slices.Contains(keys, clean(l.Name()))) &&
-			is(f.GetProducer(), l.Producer) && is(f.GetConsumer(), l.Queue) &&
+			is(f.GetProducer(), l.Producer) && is(f.GetConsumer(), cmp.Or(l.Queue, halfmsg.EmptyField)) &&
 			is(f.GetExchange(), cmp.Or(l.Exchange, halfmsg.DefaultExchange)) &&
-			is(f.GetRoutingKey(), l.RoutingKey) && is(cause, causeOf(l)) &&
+			is(f.GetRoutingKey(), cmp.Or(l.RoutingKey, halfmsg.EmptyField)) && is(cause, causeOf(l)) &&
 			(contains(l.FirstCause, f.GetCauseContains()) || contains(l.Reason, f.GetCauseContains())) &&
 			(least == 0 || now.Sub(l.Since()) >= least)
 	}

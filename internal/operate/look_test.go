@@ -65,6 +65,17 @@ func count(t *testing.T, desk *Desk) *adminv1.CountDeadLettersResponse {
 	return counted
 }
 
+// An empty filter is any: a group of letters with an empty routing key has a filter of its own.
+func TestEmptyFieldsAreSelected(t *testing.T) {
+	t.Parallel()
+	selects := matcher(nil, &adminv1.DeadLetterFilter{RoutingKey: halfmsg.EmptyField, Consumer: halfmsg.EmptyField})
+	var neither, keyed, consumed consumer.Letter
+	keyed.RoutingKey, consumed.Queue = "paid", "stock"
+	if !selects(&neither) || selects(&keyed) || selects(&consumed) {
+		t.Errorf("selected are %t, %t, %t", selects(&neither), selects(&keyed), selects(&consumed))
+	}
+}
+
 // The page of a letter looks no further than a list does: each letter before it is taken from the queue.
 func TestLetterBeyondBoundIsNotFound(t *testing.T) {
 	desk := newDeskOf(t, patient.looked+10)

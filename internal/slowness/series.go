@@ -44,6 +44,8 @@ type series struct {
 	slowSince, slowAt time.Time
 	value             float64
 	observedAt        time.Time
+	// knownAt is when the series last had a value.
+	knownAt time.Time
 	// owed is what a silence has held up, the value times seconds.
 	owed float64
 }
@@ -56,6 +58,9 @@ type minute struct {
 
 // observe adds the value of now. Without a known value, such as a latency of nothing, only time passes.
 func (s *series) observe(r rule, value float64, known bool, now time.Time) {
+	if known {
+		s.knownAt = now
+	}
 	known = !s.makesUp(r, value, known, now) && known
 	s.observedAt = now
 	switch {

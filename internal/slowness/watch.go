@@ -5,6 +5,7 @@ package slowness
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -31,8 +32,9 @@ const (
 	disturbed = .1
 	// afterCircuit is for how long after an open circuit the errors of a producer are no finding: the circuit was one.
 	afterCircuit = time.Minute
-	// maxSeries bounds the memory. Names of producers come from outside.
-	maxSeries = 1000
+	// maxSeries bounds the memory. Names of producers come from outside. At the bound a series without a value for idle is
+	// forgotten for a new one.
+	maxSeries, idle = 1000, 10 * time.Minute
 )
 
 // Kind is what is slow.
@@ -56,7 +58,7 @@ var rules = map[Kind]rule{
 	Broker:  {floor: 1, times: 5, anyway: 3, halfLife: 10 * time.Minute},
 	Unknown: {floor: .15, times: 3, halfLife: time.Hour},
 	Errors:  {floor: .25, times: 3, halfLife: time.Hour},
-	Runaway: {floor: 50, times: 10, halfLife: 24 * time.Hour, catchUp: 30 * time.Minute},
+	Runaway: {floor: 50, times: 10, halfLife: 72 * time.Hour, catchUp: 30 * time.Minute},
 }
 
 // Measured is what a coordinator measures. Counts are those since its start.
@@ -136,6 +138,7 @@ func (w *Watch) Observe(m Measured, now time.Time) {
 			s.observe(rules[key.kind], 0, false, now)
 		}
 	}
+	maps.DeleteFunc(w.circuits, func(_ string, at time.Time) bool { return now.Sub(at) > afterCircuit })
 	w.remember(m, now)
 	w.list(m, now)
 }
@@ -207,13 +210,26 @@ func (w *Watch) observe(kind Kind, name string, value float64, known bool, now t
 	key := seriesName{kind, name}
 	s := w.series[key]
 	if s == nil {
-		if len(w.series) >= maxSeries {
+		if !known || len(w.series) >= maxSeries && !w.forgetIdle(now) {
 			return
 		}
 		s = &series{begun: now}
 		w.series[key] = s
 	}
 	s.observe(rules[kind], value, known, now)
+}
+
+// forgetIdle forgets the series that has been without a value for the longest time, if one is idle.
+func (w *Watch) forgetIdle(now time.Time) bool {
+	var oldest seriesName
+	var since time.Time
+	for key, s := range w.series {
+		if s.slowSince.IsZero() && now.Sub(s.knownAt) > idle && (since.IsZero() || s.knownAt.Before(since)) {
+			oldest, since = key, s.knownAt
+		}
+	}
+	delete(w.series, oldest)
+	return !since.IsZero()
 }
 
 func (w *Watch) list(m Measured, now time.Time) {

@@ -170,6 +170,44 @@ func TestFirstMorningIsNotRunaway(t *testing.T) {
 	})
 }
 
+// A batch of each week is as usual as a morning.
+func TestWeeklyBatchIsNotRunaway(t *testing.T) {
+	inFakeTime(t, func(p *plant) {
+		batch := with(func(l *load) { l.rate = 500 })
+		p.run(10*time.Minute, steady(batch))
+		p.run(7*24*time.Hour, steady(with(func(l *load) { l.rate = 1 })))
+		p.run(10*time.Minute, steady(batch))
+		p.quiet("the second batch")
+	})
+}
+
+// Names of producers come and go. A new producer is judged, however many there have been.
+func TestIdleProducersMakeRoom(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var w slowness.Watch
+		sends := func(producer string, rate float64) {
+			w.Observe(slowness.Measured{
+				Producers: []peerstats.Producer{{Name: producer, Rates: peerstats.Rates{In: rate}}},
+				Limited:   func(string) bool { return false },
+			}, time.Now())
+			time.Sleep(slowness.Interval)
+		}
+		for n := range 2000 {
+			sends(fmt.Sprint(n), 1)
+		}
+		for range 500 {
+			sends("runs away", 1)
+		}
+		for range 20 {
+			sends("runs away", 1000)
+		}
+		if all := w.All(); len(all) != 1 || all[0].Name != "runs away" {
+			t.Errorf("found slow is %+v", all)
+		}
+	})
+}
+
 func TestNoisyMachineIsNotSlow(t *testing.T) {
 	inFakeTime(t, func(p *plant) {
 		dice := rand.New(rand.NewPCG(1, 2))

@@ -30,7 +30,7 @@ func (r *report) outbox(ctx context.Context, e Examination, name string) []Findi
 		r.because(cause.Of(cause.Part{System: "sql", Name: name, Key: "outbox." + name + ".dsn"}, err), err.Error())
 		return r.all
 	}
-	if n := health.Backlog.Failed; n > 0 {
+	if n := health.Backlog.Failed; n > 0 && len(health.Failures) > 0 { // which were read later
 		first := health.Failures[0]
 		r.warn("outbox-failed", fmt.Sprintf("failed rows of producer %s in %s: %d, such as %q: %s",
 			settings.Producer, settings.Table, n, first.ID, first.Error),

@@ -74,7 +74,7 @@ func (f filter) of(g *adminv1.MessageGroup) filter {
 	f.Producer, f.Cause = g.GetProducer(), cmp.Or(g.GetCause(), halfmsg.NoCause)
 	if f.state() != halfmsg.Acknowledged { // whose exchange and broker are not known any more
 		f.Exchange = cmp.Or(g.GetExchange(), halfmsg.DefaultExchange)
-		f.Broker = cmp.Or(g.GetBroker(), f.Broker)
+		f.Broker = cmp.Or(g.GetBroker(), halfmsg.DefaultBroker)
 	}
 	return f
 }

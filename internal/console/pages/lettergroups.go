@@ -45,7 +45,8 @@ func groupLetters(r *http.Request, admin Admin, of *lettersData) *letterGroups {
 	var all []letterGroup
 	for _, g := range found.GetGroups() {
 		f := of.Filter
-		f.Consumer, f.RoutingKey, f.Like = g.GetConsumer(), g.GetRoutingKey(), g.GetCause()
+		f.Like = g.GetCause()
+		f.Consumer, f.RoutingKey = cmp.Or(g.GetConsumer(), halfmsg.EmptyField), cmp.Or(g.GetRoutingKey(), halfmsg.EmptyField)
 		f.Exchange = cmp.Or(g.GetExchange(), halfmsg.DefaultExchange)
 		line := letterGroup{DeadLetterGroup: g}
 		if g.GetCause() != operate.OtherCauses {

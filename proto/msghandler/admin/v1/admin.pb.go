@@ -4839,15 +4839,16 @@ func (x *DeadLetterQueue) GetProblem() string {
 type DeadLetterFilter struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Producer string                 `protobuf:"bytes,1,opt,name=producer,proto3" json:"producer,omitempty"`
-	// The queue, topic or stream that the message was consumed from.
+	// The queue, topic or stream that the message was consumed from; "(empty)": none is named.
 	Consumer string `protobuf:"bytes,2,opt,name=consumer,proto3" json:"consumer,omitempty"`
 	// The exchange, topic or stream that the message was published to; "(default)": the default exchange.
 	Exchange string `protobuf:"bytes,3,opt,name=exchange,proto3" json:"exchange,omitempty"`
 	// A part of the first cause or of the last reason, ignoring case.
 	CauseContains string `protobuf:"bytes,4,opt,name=cause_contains,json=causeContains,proto3" json:"cause_contains,omitempty"`
 	// Only letters that have waited for at least so long.
-	MinAge     *durationpb.Duration `protobuf:"bytes,5,opt,name=min_age,json=minAge,proto3" json:"min_age,omitempty"`
-	RoutingKey string               `protobuf:"bytes,6,opt,name=routing_key,json=routingKey,proto3" json:"routing_key,omitempty"`
+	MinAge *durationpb.Duration `protobuf:"bytes,5,opt,name=min_age,json=minAge,proto3" json:"min_age,omitempty"`
+	// "(empty)": the empty routing key.
+	RoutingKey string `protobuf:"bytes,6,opt,name=routing_key,json=routingKey,proto3" json:"routing_key,omitempty"`
 	// Letters with the cause of this text, as CountDeadLetters names it: ids, numbers and addresses do not count.
 	Cause         string `protobuf:"bytes,7,opt,name=cause,proto3" json:"cause,omitempty"`
 	unknownFields protoimpl.UnknownFields
