@@ -100,6 +100,9 @@ func closeListener(l net.Listener) error {
 // ownAddresses are the addresses of the open listeners.
 func (a *App) ownAddresses() (own []netip.AddrPort) {
 	for _, listener := range []net.Listener{a.doors.api, a.doors.console} {
+		if listener == nil { // the targets of the configuration are read before the listeners open
+			continue
+		}
 		if tcp, is := listener.Addr().(*net.TCPAddr); is {
 			own = append(own, tcp.AddrPort())
 		}

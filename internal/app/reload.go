@@ -11,6 +11,7 @@ import (
 	"github.com/msghandler/msghandler/internal/config"
 	"github.com/msghandler/msghandler/internal/peers"
 	"github.com/msghandler/msghandler/internal/server/policy"
+	redisstore "github.com/msghandler/msghandler/internal/store/redis"
 )
 
 const (
@@ -103,26 +104,26 @@ func policyRules(c *config.Config, producer string) policy.Rules {
 // quota is how many unfinished messages a producer may have.
 func (a *App) quota(producer string) int { return a.reloader.config().PolicyOf(producer).MaxUnfinished }
 
-// watchConfiguration reads the configuration again when its file has changed, and when it is asked to. A link that
-// leads to another file, as in Kubernetes, counts as a change.
+// watchConfiguration reads the configuration again when its file or that of redis.url has changed, and when it is asked
+// to. A link that leads to another file, as in Kubernetes, counts as a change.
 func (a *App) watchConfiguration() {
 	if a.reloader.source == nil {
 		return
 	}
-	file := a.reloader.source.File()
+	files := []string{a.reloader.source.File(), a.settings.SecretFile("redis.url")}
 	a.serve("configuration", func() error {
 		ticks := time.NewTicker(lookInterval)
 		defer ticks.Stop()
-		used := contentOf(file)
+		used := contentOf(files)
 		for last := used; ; {
 			select {
 			case <-a.life.Done():
 				return nil
 			case <-a.reloader.hangup:
-				used = contentOf(file)
+				used = contentOf(files)
 				a.reload("a signal")
 			case <-ticks.C:
-				now := contentOf(file)
+				now := contentOf(files)
 				if now != used && now == last {
 					used = now
 					a.reload("a change of its file")
@@ -133,22 +134,29 @@ func (a *App) watchConfiguration() {
 	})
 }
 
-// contentOf is the content of a file, or why it cannot be read.
-func contentOf(file string) string {
-	if file == "" {
-		return ""
+// contentOf is the content of files, or why one cannot be read.
+func contentOf(files []string) (all string) {
+	for _, file := range files {
+		if file == "" {
+			continue
+		}
+		content, err := os.ReadFile(file) //nolint:gosec // the path is the operator's own
+		if err != nil {
+			return "cannot be read: " + err.Error()
+		}
+		all += string(content) + "\x00"
 	}
-	content, err := os.ReadFile(file) //nolint:gosec // the path is the operator's own
-	if err != nil {
-		return "cannot be read: " + err.Error()
-	}
-	return string(content)
+	return all
 }
 
 // reload reads the configuration again, and uses the new values that need no restart: all of them or none.
 func (a *App) reload(why string) {
 	r := &a.reloader
 	next, changes, err := r.source.Reload()
+	var move redisstore.Relocation
+	if err == nil {
+		move, err = a.relocation(&next.Config)
+	}
 	if err == nil {
 		err = a.callbacks.Allow(next.Config.Callbacks.Allow, next.Config.Callbacks.Networks)
 	}
@@ -164,6 +172,7 @@ func (a *App) reload(why string) {
 			"cause", err)
 		return
 	}
+	a.relocate(move)
 	a.use(&next.Config)
 	r.from(next)
 	r.pending = nil

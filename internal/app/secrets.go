@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/msghandler/msghandler/internal/config"
@@ -35,12 +36,12 @@ func (a *App) present(key, atStart string, check func(value string) error) func(
 
 // redisLogin returns user and password for the next connection to Redis.
 func (a *App) redisLogin() func() (user, password string) {
-	url := a.present("redis.url", a.settings.Redis.URL, func(value string) error {
+	url := a.present("redis.url", "", func(value string) error {
 		_, err := address.ParseRedis(value)
 		return err
 	})
 	return func() (user, password string) {
-		where, _ := address.ParseRedis(url()) // checked
+		where, _ := address.ParseRedis(cmp.Or(url(), a.reloader.config().Redis.URL)) // checked
 		return where.User, where.Password
 	}
 }

@@ -66,7 +66,7 @@ func (a *App) reachStore(ctx context.Context) (*redisstore.Store, error) {
 // tryStore opens the store and judges the settings of its servers.
 func (a *App) tryStore(ctx context.Context, handshake redisstore.Handshakes) (*redisstore.Store, error) {
 	store, err := redisstore.New(ctx, redisstore.Config{
-		URL:       a.settings.Redis.URL,
+		URL:       a.reloader.config().Redis.URL,
 		Prefix:    a.settings.Redis.Prefix,
 		Shards:    a.settings.Redis.Shards,
 		Brokers:   a.settings.BrokerNames(),

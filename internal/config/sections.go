@@ -66,7 +66,7 @@ type OIDC struct {
 
 // Redis is the store.
 type Redis struct {
-	URL         string `key:"url" default:"redis://127.0.0.1:6379/0" check:"redis" secret:"yes"`
+	URL         string `key:"url" default:"redis://127.0.0.1:6379/0" check:"redis" secret:"yes" reload:"yes"`
 	Prefix      string `key:"prefix" default:"msghandler" check:"prefix"`
 	Shards      int    `key:"shards" default:"0" bounds:"0 1024"`
 	MinReplicas int    `key:"min_replicas" default:"0" bounds:"0 10"`

@@ -12,8 +12,12 @@ import (
 	"github.com/msghandler/msghandler/test/browser"
 )
 
-// TestScreenshots demands that no page is wider than its screen, and takes the pictures that the page of the console
-// shows.
+// squeezed is a text of many words in a narrow cell of a table.
+const squeezed = `([...document.querySelectorAll("td, th")].find(
+	(cell) => cell.innerText.length > 60 && cell.clientWidth > 0 && cell.clientWidth < 120) || {innerText: ""}).innerText`
+
+// TestScreenshots demands that no page is wider than its screen, or squeezes a text, and takes the pictures that the
+// page of the console shows.
 func TestScreenshots(t *testing.T) {
 	page, err := os.ReadFile("../../docs/run/console.md")
 	if err != nil {
@@ -46,6 +50,9 @@ func TestScreenshots(t *testing.T) {
 				name = fmt.Sprintf("console-%s-%s-%s.png", name, screen.name, theme)
 				if over := at.Overflow(); over > 0 {
 					t.Errorf("%s is %d pixels too wide", name, over)
+				}
+				if text := browser.Eval[string](at.Tab, squeezed); text != "" {
+					t.Errorf("%s squeezes %q into a narrow column", name, text)
 				}
 				if *shots != "" && strings.Contains(string(page), name) {
 					take(at.Tab, name)

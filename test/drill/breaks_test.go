@@ -170,7 +170,7 @@ func (w *world) cutOff() { w.toRabbitOfOne.Cut() }
 
 func (w *world) killKafka() { w.kafka.Kill() }
 
-// failConfirm has Confirm of orders fail for a third of its transactions.
+// failConfirm has every third Confirm call of orders fail.
 func (w *world) failConfirm() { w.orders.setFails(3) }
 
 // wrongKey is a key that the configuration does not have.

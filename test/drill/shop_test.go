@@ -35,8 +35,8 @@ type shop struct {
 	committed map[string]bool
 	// forgets is the share of ids that are not found: one in so many; 0 is none.
 	forgets int
-	// fails is the share of ids for which Confirm fails, likewise.
-	fails int
+	// fails is the share of calls of Confirm that fail, likewise, and calls counts them.
+	fails, calls int
 	// hanging is closed when Confirm answers again; nil: it answers.
 	hanging chan struct{}
 }
@@ -92,21 +92,18 @@ func (s *shop) Confirm(ctx context.Context, r *pb.ConfirmRequest) (*pb.ConfirmRe
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	answer := &pb.ConfirmResponse{}
+	if s.calls++; s.fails > 0 && s.calls%s.fails == 0 {
+		return nil, status.Error(codes.Internal, "the database cannot be read")
+	}
 	for _, id := range r.GetIds() {
-		if isOneIn(s.fails, id) {
-			return nil, status.Error(codes.Internal, "the lookup of "+id+" failed")
-		}
 		verdict := pb.Verdict_VERDICT_UNKNOWN
-		if s.committed[id] && !isOneIn(s.forgets, id) {
+		if s.committed[id] && (s.forgets == 0 || id[len(id)-1]%byte(s.forgets) != 0) {
 			verdict = pb.Verdict_VERDICT_COMMITTED
 		}
 		answer.Confirmations = append(answer.Confirmations, &pb.Confirmation{Id: id, Verdict: verdict})
 	}
 	return answer, nil
 }
-
-// isOneIn says whether the id is one of those of which there is one in n; 0 is none.
-func isOneIn(n int, id string) bool { return n > 0 && id[len(id)-1]%byte(n) == 0 }
 
 // DeleteBusiness implements pb.ProducerServiceServer.
 func (s *shop) DeleteBusiness(context.Context, *pb.DeleteBusinessRequest) (*pb.DeleteBusinessResponse, error) {

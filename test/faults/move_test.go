@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -15,7 +16,10 @@ import (
 
 // Operators move the system to other servers.
 var moveRows = []row{
-	{name: "F51_redis", shows: true, copies: true, leavesMarkers: true, lasting: true, fault: moveRedis},
+	{
+		name: "F51_redis", shows: true, copies: true, leavesMarkers: true, lasting: true, fault: moveRedis,
+		world: options{before: nameRedisInFile},
+	},
 }
 
 // TestPageMovesRedis demands commands of the page; the row F51_redis runs them.
@@ -36,12 +40,20 @@ func moveCommands(t *testing.T) string {
 	return commands
 }
 
-// moveRedis moves all data to another Redis with the commands of the page, and the coordinators after the data.
+// nameRedisInFile has the coordinators read where Redis is in a file.
+func nameRedisInFile(w *world) {
+	w.redisFile = filepath.Join(w.t.TempDir(), "redis-url")
+	must.Succeed(w.t, os.WriteFile(w.redisFile, []byte(w.redis.URL()), 0o600))
+	w.options.settings = append(w.options.settings, "MSGHANDLER_REDIS_URL=", "MSGHANDLER_REDIS_URL_FILE="+w.redisFile)
+}
+
+// moveRedis moves all data to another Redis with the commands of the page. The coordinators follow without a restart.
 func moveRedis(ctx context.Context, w *world, _ *rand.Rand) {
 	pause(ctx, time.Second)
 	commands := moveCommands(w.t)
 	next := servers.Redis(w.t)
-	addresses := strings.NewReplacer("redis-1:6379", w.redis.Addr, "redis-2:6379", next.Addr)
+	addresses := strings.NewReplacer("redis-1:6379", w.redis.Addr, "redis-2:6379", next.Addr,
+		"/etc/msghandler/redis-url", w.redisFile)
 	w.ledger.Fault("Redis moves to " + next.Addr)
 	bash := exec.CommandContext(w.t.Context(), "bash", "-euc", addresses.Replace(commands))
 	if out, err := bash.CombinedOutput(); err != nil {
@@ -50,7 +62,10 @@ func moveRedis(ctx context.Context, w *world, _ *rand.Rand) {
 	former := w.redis
 	w.redis = next
 	for _, c := range w.coordinators {
-		w.restart(c)
+		servers.Eventually(w.t, time.Minute, "the coordinator has followed", func() bool {
+			log, err := os.ReadFile(c.log)
+			return err == nil && strings.Contains(string(log), "Redis has moved")
+		})
 	}
 	former.Kill()
 	w.ledger.Fault("the former Redis is gone")

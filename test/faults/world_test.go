@@ -99,6 +99,8 @@ type world struct {
 	// replica belongs to redis, and sentinel is the URL of the Sentinel of both, where the row has them.
 	replica  *servers.RedisServer
 	sentinel string
+	// redisFile is the file of redis.url_file, where the row has one.
+	redisFile string
 	// forgot describes the writes that a fault made Redis forget.
 	forgot forgotten
 	broker *servers.Vhost

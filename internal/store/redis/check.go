@@ -59,7 +59,7 @@ func (s *Store) Check(ctx context.Context) ([]Finding, error) {
 	var mu sync.Mutex
 	var all []Finding
 	err := eachReachable(ctx, s.intake, func(ctx context.Context, master *redis.Client) error {
-		found, err := checkServer(ctx, master)
+		found, err := checkServer(ctx, master, s.location.nameOf(master))
 		mu.Lock()
 		defer mu.Unlock()
 		all = append(all, found...)
@@ -95,7 +95,7 @@ func (s *Store) checkLayout(ctx context.Context) ([]Finding, error) {
 	}}, nil
 }
 
-func checkServer(ctx context.Context, master *redis.Client) ([]Finding, error) {
+func checkServer(ctx context.Context, master *redis.Client, addr string) ([]Finding, error) {
 	info, err := serverInfo(ctx, master, "server", "replication", "memory", "persistence")
 	if err != nil {
 		return nil, err
@@ -104,7 +104,7 @@ func checkServer(ctx context.Context, master *redis.Client) ([]Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	return judgeSettings(master.Options().Addr, info, settings), nil
+	return judgeSettings(addr, info, settings), nil
 }
 
 // serverSettings reads the settings that CONFIG reveals, and those that INFO reveals where CONFIG is refused, as by

@@ -43,8 +43,12 @@ const (
 type Handshakes func(server string, state tls.ConnectionState, err error)
 
 // connect makes a client; nothing is dialled yet. Each client has a pool of its own.
-func connect(to address.Redis, config Config) redis.UniversalClient {
-	client := newClient(to, dialerOf(to, config), config.Login)
+func connect(to address.Redis, config Config, location *location) redis.UniversalClient {
+	dial := dialerOf(to, config)
+	if isSingle(to) {
+		dial = location.dial
+	}
+	client := newClient(to, dial, config.Login)
 	if cluster, is := client.(*redis.ClusterClient); is {
 		// Requests go to the masters' own clients, which have no hooks of the cluster's client.
 		cluster.OnNewNode(func(node *redis.Client) { node.AddHook(pipelineErrors{}) })

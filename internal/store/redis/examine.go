@@ -27,7 +27,7 @@ func Examine(ctx context.Context, config Config) ([]Finding, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the redis URL %w", err)
 	}
-	client := connect(where, config)
+	client := connect(where, config, newLocation(where, config))
 	defer func() { _ = client.Close() }() // only reads went through the client
 	var mu sync.Mutex
 	var all []Finding
@@ -75,7 +75,7 @@ func (f *found) writes(ctx context.Context, client redis.UniversalClient, k keys
 func isMisconf(err error) bool { return redis.HasErrorPrefix(err, "MISCONF") }
 
 func examineServer(ctx context.Context, master *redis.Client, minReplicas int) ([]Finding, error) {
-	all, err := checkServer(ctx, master)
+	all, err := checkServer(ctx, master, master.Options().Addr)
 	if err != nil {
 		return nil, err
 	}

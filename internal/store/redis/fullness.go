@@ -33,7 +33,7 @@ func (s *Store) Fullness(ctx context.Context) ([]Fullness, error) {
 		if err != nil {
 			return err
 		}
-		if m, told := fullnessOf(master.Options().Addr, info); told {
+		if m, told := fullnessOf(s.location.nameOf(master), info); told {
 			mu.Lock()
 			defer mu.Unlock()
 			all = append(all, m)

@@ -125,10 +125,14 @@ func (p pulse) told(now pulse) string {
 // seen is the arguments about a shard for a script that checks the pulse: the caller, and the pulse that the caller saw
 // last. Before the first count the pulse has no generation.
 func (s *Store) seen(shard int) []any {
-	s.pulses.mu.Lock()
-	defer s.pulses.mu.Unlock()
-	last := s.pulses.last[shard]
+	last := s.pulses.of(shard)
 	return []any{s.name, last.generation, last.count}
+}
+
+func (p *pulses) of(shard int) pulse {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.last[shard]
 }
 
 func (p *pulses) remember(shard int, now pulse) (last pulse) {

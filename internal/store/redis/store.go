@@ -87,8 +87,10 @@ type Store struct {
 	loops  redis.UniversalClient
 	// probe sends PINGs alone: a PING that waits for a connection of a full pool would look like a silent server.
 	probe redis.UniversalClient
-	pacer *pacer
-	moves moves
+	// location leads the connections of all of them to a single server.
+	location *location
+	pacer    *pacer
+	moves    moves
 	// faults says which failures of a part of a pass are logged.
 	faults *loglimit.Limiter
 	// recent are messages stored here lately.
@@ -136,10 +138,11 @@ func New(ctx context.Context, config Config) (*Store, error) {
 		faults: loglimit.New(loglimit.Interval),
 	}
 	s.sweeper.cursors = map[string]*cursor{}
-	s.intake, s.loops = connect(where, config), connect(where, config)
+	s.location = newLocation(where, config)
+	s.intake, s.loops = connect(where, config, s.location), connect(where, config, s.location)
 	probing := where
 	probing.PoolSize = 1
-	s.probe = connect(probing, config)
+	s.probe = connect(probing, config, s.location)
 	if err := s.prepare(ctx, where); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
