@@ -47,8 +47,10 @@ func (a *App) letterSources(defaultURL string) (all []operate.Source) {
 			Name: name, Queue: d.Queue, Broker: d.Broker, MayPublish: LetterRule(a.reloader.config, name, d.Broker),
 		}
 		url, key := a.settings.LettersURL(name)
-		if source.URL = url; key == "amqp.url" {
+		source.URL, source.Present = url, a.brokerURL(d.Broker, url)
+		if key == "amqp.url" {
 			source.URL, source.Broker, source.Default = defaultURL, "", true
+			source.Present = a.brokerURL("", defaultURL)
 			named[d.Queue] = true
 		}
 		named[name] = true
@@ -58,7 +60,8 @@ func (a *App) letterSources(defaultURL string) (all []operate.Source) {
 		if !named[queue] {
 			named[queue] = true
 			all = append(all, operate.Source{
-				Name: queue, Queue: queue, URL: defaultURL, Default: true, MayPublish: LetterRule(a.reloader.config, queue, ""),
+				Name: queue, Queue: queue, URL: defaultURL, Present: a.brokerURL("", defaultURL), Default: true,
+				MayPublish: LetterRule(a.reloader.config, queue, ""),
 			})
 		}
 	}

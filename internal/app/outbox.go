@@ -20,6 +20,7 @@ func (a *App) openOutboxes(opened []openBroker) error {
 		o, err := sqloutbox.Open(a.life, sqloutbox.Config{
 			Name:     name,
 			Settings: a.settings.Outbox[name],
+			Present:  a.outboxDSN(name),
 			Send:     a.settings.Send,
 			MaxBody:  int(a.settings.PolicyOf(a.settings.Outbox[name].Producer).MaxBody),
 			Brokers:  a.destinations(opened),

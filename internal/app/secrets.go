@@ -2,6 +2,7 @@ package app
 
 import (
 	"cmp"
+	"errors"
 	"strings"
 
 	"github.com/msghandler/msghandler/internal/config"
@@ -44,6 +45,19 @@ func (a *App) redisLogin() func() (user, password string) {
 		where, _ := address.ParseRedis(cmp.Or(url(), a.reloader.config().Redis.URL)) // checked
 		return where.User, where.Password
 	}
+}
+
+// outboxDSN returns the DSN for the next connection to the database of an outbox.
+func (a *App) outboxDSN(name string) func() string {
+	atStart := a.settings.Outbox[name].DSN
+	return a.present("outbox."+name+".dsn", atStart, func(value string) error {
+		was, _ := address.ParseSQL(atStart) // checked
+		is, err := address.ParseSQL(value)
+		if err == nil && is.PostgreSQL != was.PostgreSQL {
+			err = errors.New("names another kind of database: restart the coordinator")
+		}
+		return err
+	})
 }
 
 // brokerURL returns the URL for the next connection to a broker; the empty name is the default broker.

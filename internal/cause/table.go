@@ -197,7 +197,8 @@ const outboxMatters = "its rows are not published, and wait; half messages are n
 var (
 	OutboxAway  = row("outbox-away", outboxMatters, "start the database, or set {key} to where it is")
 	OutboxLogin = row("outbox-login", outboxMatters,
-		"set the present user, password and database in {key}, and restart the coordinators one by one")
+		"set the present user, password and database in {key}, and restart the coordinators one by one; of {key}_file the "+
+			"next connection takes them without a restart")
 	OutboxTable  = row("outbox-table", outboxMatters, "msghandler outbox migrate --database {name}")
 	OutboxRights = row("outbox-rights", outboxMatters,
 		"grant the user of {key} SELECT, UPDATE and DELETE in the table of outbox.{name}")

@@ -70,7 +70,7 @@ func (d *Desk) change(
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	match, seen := matcher(r.GetSelection().GetNames(), r.GetSelection().GetFilter()), false
-	_, err = do(q.dead, ctx, consumer.Selection{
+	_, err = do(q.letters(), ctx, consumer.Selection{
 		Limit: cmp.Or(int(r.GetLimit()), defaultChange),
 		Match: q.matchBounded(func(l *consumer.Letter) bool { seen = true; return match(l) }, cancel),
 		Changed: func(l *consumer.Letter) {

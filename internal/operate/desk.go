@@ -53,6 +53,8 @@ type Source struct {
 	Name, Queue, Broker string
 	// URL is where the broker is, and Key what names it for people; default: dead_letters.NAME.
 	URL, Key string
+	// Present is the URL of now: a password may have been rotated. Nil: URL.
+	Present func() string
 	// Default says that the queue is read as the coordinator publishes: at the default broker, as its user.
 	Default bool
 	// MayPublish says why a letter of a producer may not be published to its exchange and routing key. Nil: every letter
@@ -104,6 +106,16 @@ func newQueue(s Source, dead DeadLetters, bounds bounds) *queue {
 	return &queue{Source: s, dead: dead, bounds: bounds, turn: newTurn(), state: state}
 }
 
+// letters describes the dead letters at the URL of now.
+func (q *queue) letters() DeadLetters {
+	if q.Present != nil {
+		if dead, err := open(q.Present(), q.Queue); err == nil {
+			return dead
+		}
+	}
+	return q.dead
+}
+
 // Measure asks all brokers for the number of letters, and takes none.
 func (d *Desk) Measure(ctx context.Context) {
 	d.eachQueue(func(q *queue) { q.count(ctx) })
@@ -144,7 +156,7 @@ func (d *Desk) eachQueue(do func(*queue)) {
 func (q *queue) count(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, depthTime)
 	defer cancel()
-	q.setCount(q.dead.Depth(ctx))
+	q.setCount(q.letters().Depth(ctx))
 }
 
 func (q *queue) setCount(count int, err error) {
@@ -176,7 +188,7 @@ func (q *queue) findOldest(ctx context.Context) {
 	defer done()
 	ctx, cancel := context.WithTimeout(ctx, depthTime)
 	defer cancel()
-	if oldest, err := q.dead.Oldest(ctx); err == nil {
+	if oldest, err := q.letters().Oldest(ctx); err == nil {
 		q.setOldest(oldest.Since())
 	} else if errors.Is(err, consumer.ErrNoLetter) {
 		q.setOldest(time.Time{})
@@ -257,7 +269,7 @@ func (q *queue) mayRead(ctx context.Context) error {
 	if !q.state.GetCountAtMost() {
 		return nil
 	}
-	records, err := q.dead.Depth(ctx)
+	records, err := q.letters().Depth(ctx)
 	if q.setCount(records, err); err != nil {
 		return q.unreachable(ctx, err)
 	}

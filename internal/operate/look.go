@@ -60,7 +60,7 @@ func (d *Desk) List(
 		size = int(r.GetPageSize())
 	}
 	var oldest time.Time
-	err = q.dead.Visit(ctx, func(l *consumer.Letter) bool {
+	err = q.letters().Visit(ctx, func(l *consumer.Letter) bool {
 		oldest = earlier(oldest, l.Since())
 		if len(page.GetLetters()) == size || left <= 0 {
 			next = look.looked
@@ -122,7 +122,7 @@ func (d *Desk) Get(
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	name := &adminv1.MessageName{Producer: r.GetProducer(), Id: r.GetId()}
-	found, err := q.dead.ListSelected(ctx, consumer.Selection{
+	found, err := q.letters().ListSelected(ctx, consumer.Selection{
 		Limit: 1, Match: q.matchBounded(matcher([]*adminv1.MessageName{name}, nil), cancel),
 	})
 	letter := name.GetProducer() + "/" + name.GetId()
@@ -151,7 +151,7 @@ func (d *Desk) Count(
 	defer done()
 	match, look := matcher(r.GetSelection().GetNames(), r.GetSelection().GetFilter()), q.newLook()
 	counted, by, to := &adminv1.CountDeadLettersResponse{}, groups{}, destinations{}
-	err = q.dead.Visit(ctx, func(l *consumer.Letter) bool {
+	err = q.letters().Visit(ctx, func(l *consumer.Letter) bool {
 		if look.next() != "" {
 			counted.More = true
 			return false

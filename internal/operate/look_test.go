@@ -210,3 +210,15 @@ func TestUnknownQueueNamesTheRemedy(t *testing.T) {
 		t.Errorf("the queue of the default broker: %v", err)
 	}
 }
+
+func TestQueuesAreReadWithTheURLOfNow(t *testing.T) {
+	t.Parallel()
+	now := "amqp://orders:second@127.0.0.1/"
+	q := newQueue(Source{Queue: "payments.dead", Present: func() string { return now }}, nil, shared)
+	if q.letters() == nil {
+		t.Error("the URL of now is not used")
+	}
+	if now = "no URL"; q.letters() != nil {
+		t.Error("a URL that is none is used")
+	}
+}

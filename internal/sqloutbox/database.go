@@ -15,7 +15,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
 
-	"github.com/msghandler/msghandler/internal/config"
 	"github.com/msghandler/msghandler/internal/ground/address"
 	sqlmarker "github.com/msghandler/msghandler/producer/marker/sql"
 )
@@ -24,8 +23,8 @@ import (
 type database struct {
 	*sql.DB
 	dialect sqlmarker.Dialect
-	// listen is how notifications are received; nil where the database has none.
-	listen *pgx.ConnConfig
+	// listen is how notifications are received now; nil where the database has none.
+	listen func() (*pgx.ConnConfig, error)
 }
 
 // Handshakes gets the state of TLS of each connection to a database; nil is none. It must not block.
@@ -42,18 +41,25 @@ func (h Handshakes) watch(server string, config *tls.Config) {
 	}
 }
 
-// connector opens connections, and reports the errors with which none came about.
+// connector opens each connection with the DSN of then, as a password may have been rotated, and reports the errors
+// with which none came about.
 type connector struct {
+	// Connector is that of the start.
 	driver.Connector
-	server string
-	seen   Handshakes
+	present func() string
+	parse   func(dsn string, seen Handshakes) (opens driver.Connector, server string, err error)
+	seen    Handshakes
 }
 
 // Connect implements driver.Connector.
 func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
-	conn, err := c.Connector.Connect(ctx)
+	opens, server, err := c.parse(c.present(), c.seen)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := opens.Connect(ctx)
 	if err != nil && c.seen != nil {
-		c.seen(c.server, tls.ConnectionState{}, err)
+		c.seen(server, tls.ConnectionState{}, err)
 	}
 	return conn, err
 }
@@ -67,21 +73,23 @@ const idleTime = 5 * time.Minute
 // lifeTime is how long a connection is used: the next one sees a new address and a new certificate of the server.
 const lifeTime = time.Hour
 
-// openDatabase reads a DSN and connects at the first statement. Errors quote nothing of the DSN: a part of a malformed
-// DSN may be a piece of a password.
-func openDatabase(dsn string, seen Handshakes) (*database, error) {
-	where, err := address.ParseSQL(dsn)
+// openDatabase reads the DSN of now, and connects at the first statement. Errors quote nothing of the DSN: a part of a
+// malformed DSN may be a piece of a password.
+func openDatabase(present func() string, seen Handshakes) (*database, error) {
+	where, err := address.ParseSQL(present())
 	if err != nil {
 		return nil, err
 	}
-	open := func() (*database, error) { return openMySQL(where, seen) }
+	d, parse := &database{dialect: sqlmarker.MySQL}, parseMySQL
 	if where.PostgreSQL {
-		open = func() (*database, error) { return openPostgreSQL(dsn, seen) }
+		d.dialect, parse = sqlmarker.PostgreSQL, parsePostgreSQL
+		d.listen = func() (*pgx.ConnConfig, error) { return configPostgreSQL(present(), seen) }
 	}
-	d, err := open()
+	opens, _, err := parse(present(), seen)
 	if err != nil {
 		return nil, err
 	}
+	d.DB = sql.OpenDB(connector{opens, present, parse, seen})
 	d.SetConnMaxIdleTime(idleTime)
 	d.SetConnMaxLifetime(lifeTime)
 	return d, nil
@@ -93,7 +101,15 @@ func (d *database) limit(connections int) {
 	d.SetMaxIdleConns(connections)
 }
 
-func openPostgreSQL(dsn string, seen Handshakes) (*database, error) {
+func parsePostgreSQL(dsn string, seen Handshakes) (opens driver.Connector, server string, err error) {
+	c, err := configPostgreSQL(dsn, seen)
+	if err != nil {
+		return nil, "", err
+	}
+	return stdlib.GetConnector(*c), c.Host, nil
+}
+
+func configPostgreSQL(dsn string, seen Handshakes) (*pgx.ConnConfig, error) {
 	c, err := pgx.ParseConfig(dsn)
 	if file := (*fs.PathError)(nil); errors.As(err, &file) {
 		return nil, fmt.Errorf("names a file that cannot be read: %w", file)
@@ -109,14 +125,17 @@ func openPostgreSQL(dsn string, seen Handshakes) (*database, error) {
 	// A pooler in transaction mode gives each transaction another session, which lacks the driver's prepared statements,
 	// or has those of another client.
 	c.DefaultQueryExecMode = pgx.QueryExecModeExec
-	db := sql.OpenDB(connector{stdlib.GetConnector(*c), c.Host, seen})
-	return &database{DB: db, dialect: sqlmarker.PostgreSQL, listen: c}, nil
+	return c, nil
 }
 
-func openMySQL(where address.SQL, seen Handshakes) (*database, error) {
+func parseMySQL(dsn string, seen Handshakes) (opens driver.Connector, server string, err error) {
+	where, err := address.ParseSQL(dsn)
+	if err != nil {
+		return nil, "", err
+	}
 	c, err := mysql.ParseDSN("tcp(" + where.Host + ")/?" + where.URL.Query().Encode())
 	if err != nil {
-		return nil, errors.New("has options that the driver does not take; see the parameters of go-sql-driver/mysql")
+		return nil, "", errors.New("has options that the driver does not take; see the parameters of go-sql-driver/mysql")
 	}
 	c.DBName = where.Database
 	c.User = where.URL.User.Username()
@@ -124,16 +143,15 @@ func openMySQL(where address.SQL, seen Handshakes) (*database, error) {
 	seen.watch(where.Host, c.TLS)
 	c.Timeout = cmp.Or(c.Timeout, dialTimeout)
 	c.Logger = &mysql.NopLogger{} // its lines have no form; the errors come back as well
-	opens, err := mysql.NewConnector(c)
-	if err != nil {
-		return nil, errors.New("has options that the driver does not take together")
+	if opens, err = mysql.NewConnector(c); err != nil {
+		return nil, "", errors.New("has options that the driver does not take together")
 	}
-	return &database{DB: sql.OpenDB(connector{opens, where.Host, seen}), dialect: sqlmarker.MySQL}, nil
+	return opens, where.Host, nil
 }
 
 // open opens the database of an outbox. Without a name the DSN is that of a flag.
-func open(name string, o config.Outbox, seen Handshakes) (*database, error) {
-	d, err := openDatabase(o.DSN, seen)
+func open(name string, present func() string, seen Handshakes) (*database, error) {
+	d, err := openDatabase(present, seen)
 	if err != nil {
 		return nil, fmt.Errorf("%s %w", source(name), err)
 	}

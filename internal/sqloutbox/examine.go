@@ -150,7 +150,7 @@ func Migrate(ctx context.Context, name string, settings config.Outbox) error {
 }
 
 func openTable(name string, settings config.Outbox, seen Handshakes) (*database, *sqlmarker.Outbox, error) {
-	d, err := open(name, settings, seen)
+	d, err := open(name, func() string { return settings.DSN }, seen)
 	if err != nil {
 		return nil, nil, err
 	}

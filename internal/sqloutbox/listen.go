@@ -46,7 +46,11 @@ var errUnproven = fmt.Errorf("a notification of the coordinator's own did not ar
 
 // receive listens on a connection of its own until the connection breaks. heard says that notifications arrive.
 func (o *Outbox) receive(ctx context.Context) (heard bool, err error) {
-	conn, err := pgx.ConnectConfig(ctx, o.database.listen)
+	at, err := o.database.listen()
+	if err != nil {
+		return false, err
+	}
+	conn, err := pgx.ConnectConfig(ctx, at)
 	if err != nil {
 		if ctx.Err() == nil {
 			o.note(err) // the next poll may be long in coming

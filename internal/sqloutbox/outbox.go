@@ -34,6 +34,8 @@ type Config struct {
 	// Name is the NAME of the keys outbox.NAME.
 	Name     string
 	Settings config.Outbox
+	// Present is the DSN of now, which each connection uses.
+	Present func() string
 	// Send has the backoff after a refusal, and how long a broker may take to answer.
 	Send config.Send
 	// MaxBody is the longest body, in bytes.
@@ -89,7 +91,7 @@ func Open(ctx context.Context, config Config) (*Outbox, error) {
 	o.config.Logger = config.Logger.With("database", config.Name)
 	o.failures = loglimit.NewGatherer(o.config.Logger)
 	var err error
-	if o.database, err = open(config.Name, config.Settings, config.Handshake); err != nil {
+	if o.database, err = open(config.Name, config.Present, config.Handshake); err != nil {
 		return nil, err
 	}
 	o.database.limit(2*config.Settings.Workers*len(config.Brokers) + 1)

@@ -403,8 +403,8 @@ func TestDSNErrorsNameKeyNotPassword(t *testing.T) {
 	} {
 		o.Producer, o.Workers = "orders", 1
 		_, err := sqloutbox.Open(t.Context(), sqloutbox.Config{
-			Name: "shop", Settings: o, Brokers: map[string]sendloop.Broker{"": {}}, Metrics: prometheus.NewRegistry(),
-			Logger: discard,
+			Name: "shop", Settings: o, Present: func() string { return o.DSN },
+			Brokers: map[string]sendloop.Broker{"": {}}, Metrics: prometheus.NewRegistry(), Logger: discard,
 		})
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%v, want %s", err, want)

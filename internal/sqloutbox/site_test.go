@@ -114,7 +114,8 @@ func (s *site) relay(change ...func(*sqloutbox.Config)) *relaying {
 	s.t.Helper()
 	r := &relaying{log: &servers.Log{}, metrics: prometheus.NewRegistry()}
 	c := sqloutbox.Config{
-		Name: "shop", Settings: s.settings(), Brokers: s.brokers, MaxBody: 1000, Instance: "test", Metrics: r.metrics,
+		Name: "shop", Settings: s.settings(), Present: func() string { return s.dsn }, Brokers: s.brokers,
+		MaxBody: 1000, Instance: "test", Metrics: r.metrics,
 		Traffic: uncounted{}, Forbidden: func(string, string, string) error { return nil },
 		Send: config.Send{
 			Backoff: []time.Duration{20 * time.Millisecond}, ConfirmTimeout: 5 * time.Second, Lease: 10 * time.Second,
