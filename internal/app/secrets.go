@@ -35,15 +35,15 @@ func (a *App) present(key, atStart string, check func(value string) error) func(
 	return watched.Current
 }
 
-// redisLogin returns user and password for the next connection to Redis.
-func (a *App) redisLogin() func() (user, password string) {
+// redisAddress returns the address of now, with users and passwords for the next connection to Redis or a Sentinel.
+func (a *App) redisAddress() func() address.Redis {
 	url := a.present("redis.url", "", func(value string) error {
 		_, err := address.ParseRedis(value)
 		return err
 	})
-	return func() (user, password string) {
+	return func() address.Redis {
 		where, _ := address.ParseRedis(cmp.Or(url(), a.reloader.config().Redis.URL)) // checked
-		return where.User, where.Password
+		return where
 	}
 }
 

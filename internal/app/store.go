@@ -80,7 +80,7 @@ func (a *App) tryStore(ctx context.Context, handshake redisstore.Handshakes) (*r
 		MinReplicas: a.settings.Redis.MinReplicas,
 		Quota:       a.quota,
 		Ran:         a.metrics.ScriptRun,
-		Login:       a.redisLogin(),
+		Present:     a.redisAddress(),
 		Dial:        a.process.network.Dial,
 		Handshake:   handshake,
 		Logger:      a.logger,

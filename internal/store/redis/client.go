@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -48,7 +49,11 @@ func connect(to address.Redis, config Config, location *location) redis.Universa
 	if isSingle(to) {
 		dial = location.dial
 	}
-	client := newClient(to, dial, config.Login)
+	present := config.Present
+	if present == nil {
+		present = func() address.Redis { return to }
+	}
+	client := newClient(to, dial, present)
 	if cluster, is := client.(*redis.ClusterClient); is {
 		// Requests go to the masters' own clients, which have no hooks of the cluster's client.
 		cluster.OnNewNode(func(node *redis.Client) { node.AddHook(pipelineErrors{}) })
@@ -57,7 +62,11 @@ func connect(to address.Redis, config Config, location *location) redis.Universa
 	return client
 }
 
-func newClient(to address.Redis, dial dialFunc, login func() (user, password string)) redis.UniversalClient {
+func newClient(to address.Redis, dial dialFunc, present func() address.Redis) redis.UniversalClient {
+	login := func() (user, password string) {
+		at := present()
+		return at.User, at.Password
+	}
 	quiet := &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	size := cmp.Or(to.PoolSize, poolSize)
 	switch {
@@ -66,7 +75,7 @@ func newClient(to address.Redis, dial dialFunc, login func() (user, password str
 		// happened although the first run took effect. The driver would also follow ASK to the new place of a moving slot,
 		// where a script misses the messages that have not moved yet. After MOVED the driver learns the new place anyway.
 		return &cluster{ClusterClient: redis.NewClusterClient(&redis.ClusterOptions{
-			Addrs: to.Hosts, Username: to.User, Password: to.Password, CredentialsProvider: login,
+			Addrs: to.Hosts, CredentialsProvider: login,
 			Dialer: dial, ClientName: to.ClientName,
 			Protocol: 2, MaxRetries: -1, MaxRedirects: -1, DialerRetries: 1,
 			DialTimeout: dialTimeout, ReadTimeout: masterTimeout, WriteTimeout: masterTimeout, ContextTimeoutEnabled: true,
@@ -76,9 +85,8 @@ func newClient(to address.Redis, dial dialFunc, login func() (user, password str
 	case to.Master != "":
 		return redis.NewFailoverClient(&redis.FailoverOptions{
 			MasterName: to.Master, SentinelAddrs: to.Hosts,
-			SentinelUsername: to.SentinelUser, SentinelPassword: to.SentinelPassword,
-			Username: to.User, Password: to.Password, CredentialsProvider: login, DB: to.Database,
-			Dialer: dial, ClientName: to.ClientName,
+			CredentialsProvider: login, DB: to.Database,
+			Dialer: dial, OnConnect: onSentinels(to.ClientName, present),
 			Protocol: 2, MaxRetries: -1, DialerRetries: 1, DialTimeout: dialTimeout,
 			ReadTimeout: replyTimeout, WriteTimeout: replyTimeout, ContextTimeoutEnabled: true,
 			PoolSize: size, PoolTimeout: dialTimeout, ConnMaxIdleTime: to.IdleTime, ConnMaxLifetime: to.LifeTime,
@@ -86,13 +94,36 @@ func newClient(to address.Redis, dial dialFunc, login func() (user, password str
 		})
 	}
 	return redis.NewClient(&redis.Options{
-		Addr: to.Hosts[0], Username: to.User, Password: to.Password, CredentialsProvider: login, DB: to.Database,
+		Addr: to.Hosts[0], CredentialsProvider: login, DB: to.Database,
 		Dialer: dial, ClientName: to.ClientName,
 		Protocol: 2, MaxRetries: -1, DialerRetries: 1, DialTimeout: dialTimeout,
 		ReadTimeout: replyTimeout, WriteTimeout: replyTimeout, ContextTimeoutEnabled: true,
 		PoolSize: size, PoolTimeout: dialTimeout, ConnMaxIdleTime: to.IdleTime, ConnMaxLifetime: to.LifeTime,
 		DisableIdentity: true, MaintNotificationsConfig: quiet,
 	})
+}
+
+// ofMaster is in the name of the connections that the driver opens to the master that Sentinels name.
+const ofMaster = "FailoverClient"
+
+// onSentinels logs in at Sentinels with the password of now, for which the driver has no provider. A name comes after
+// the login.
+func onSentinels(name string, present func() address.Redis) func(context.Context, *redis.Conn) error {
+	return func(ctx context.Context, conn *redis.Conn) error {
+		var err error
+		at := present()
+		switch {
+		case at.SentinelPassword == "", strings.Contains(conn.String(), ofMaster):
+		case at.SentinelUser == "":
+			err = conn.Auth(ctx, at.SentinelPassword).Err()
+		default:
+			err = conn.AuthACL(ctx, at.SentinelUser, at.SentinelPassword).Err()
+		}
+		if err != nil || name == "" {
+			return err
+		}
+		return conn.ClientSetName(ctx, name).Err()
+	}
 }
 
 // tlsOf is the TLS configuration, nil without TLS. Each of several servers must have a certificate for the name of the

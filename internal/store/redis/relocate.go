@@ -113,7 +113,7 @@ func (r Relocation) Take() {
 
 // Relocate examines whether the store may go on at another URL. It may where that server has everything that this store
 // has written, takes writes, and the present server takes none: two servers that take writes lose messages. A Cluster
-// and Sentinels say by themselves where their masters are. User and password are no move: see Config.Login.
+// and Sentinels say by themselves where their masters are. User and password are no move: see Config.Present.
 func (s *Store) Relocate(ctx context.Context, url string) (Relocation, error) {
 	to, err := address.ParseRedis(url)
 	if err != nil {
@@ -128,7 +128,7 @@ func (s *Store) Relocate(ctx context.Context, url string) (Relocation, error) {
 			"restart the coordinators one by one; without a restart they follow from one server to another")
 	}
 	config := s.config
-	config.Login = func() (user, password string) { return to.User, to.Password }
+	config.Present = func() address.Redis { return to }
 	client, is := connect(to, config, newLocation(to, config)).(*redis.Client)
 	if !is {
 		return Relocation{}, fmt.Errorf("no single server at %s", to.Hosts[0])

@@ -2,11 +2,14 @@ package redis_test
 
 import (
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/msghandler/msghandler/internal/ground/address"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
+	"github.com/msghandler/msghandler/test/must"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -28,15 +31,31 @@ func TestBySentinel(t *testing.T) {
 	}
 }
 
-// The connections to the Sentinels break together with the master, so new ones are needed as well.
+// The connections to the Sentinels break together with the master, so new ones are needed as well, with a password that
+// was rotated meanwhile.
 func TestAFailoverIsFollowed(t *testing.T) {
 	t.Parallel()
 	master := servers.Redis(t)
 	replica := servers.Replica(t, master)
 	sentinel := servers.Sentinel(t, master, replica)
-	store := open(t, redisstore.Config{URL: sentinel.URL(), MinReplicas: 1})
+	sentinel.CLI("ACL", "SETUSER", "app", "on", ">first", "~*", "&*", "+@all")
+	at := func(password string) string {
+		return sentinel.URL() + "&client_name=store&sentinel_username=app&sentinel_password=" + password
+	}
+	var present atomic.Pointer[address.Redis]
+	rotate := func(password string) {
+		where, err := address.ParseRedis(at(password))
+		must.Succeed(t, err)
+		present.Store(&where)
+	}
+	rotate("first")
+	store := open(t, redisstore.Config{
+		URL: at("first"), MinReplicas: 1, Present: func() address.Redis { return *present.Load() },
+	})
 	create(t, store, half("1"))
 	pulse(t, store)
+	sentinel.CLI("ACL", "SETUSER", "app", "resetpass", ">second")
+	rotate("second")
 	sentinel.CLI("CLIENT", "KILL", "TYPE", "normal")
 	master.Kill()
 	servers.Eventually(t, time.Minute, "the store answers again", func() bool { return store.Ping(t.Context()) == nil })

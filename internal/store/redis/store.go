@@ -54,9 +54,9 @@ type Config struct {
 	// Ran gets each run of a script: the approximate number of messages, 0 where a script is not about messages, and the
 	// duration for all shards together. Ran must not block. May be nil.
 	Ran func(script string, messages int, took time.Duration)
-	// Login returns user and password of now for each connection: a password may have been rotated since the start. Nil:
-	// those of the URL.
-	Login func() (user, password string)
+	// Present is the address of now, whose users and passwords each connection uses: a password may have been rotated
+	// since the start. Nil: that of the URL.
+	Present func() address.Redis
 	// Dial connects to a server without TLS. Nil: over the machine's network.
 	Dial network.Dialer
 	// Handshake gets the result of each handshake of TLS with a server, or the error with which no connection came about.
