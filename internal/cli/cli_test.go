@@ -354,9 +354,9 @@ body               12 bytes
 	run(env, "show", "stock/7").want(t, 0, `body               12 bytes
 
 TIME (UTC)                LAST      TIMES   WHAT HAPPENED                                BY       CAUSE
-`+when+`   2 h ago   1       stored                                                `+`
+`+when+`   2 h ago   1       stored
 `+when+`   1 h ago   70      not answered: the producer is out of reach   host-1   a\x1b[2Jb
-`+when+`   2 h ago   1       999                                                   `+`
+`+when+`   2 h ago   1       999
 
 {"total":12}
 `, "")

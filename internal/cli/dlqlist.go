@@ -15,6 +15,7 @@ import (
 type dlqListCommand struct {
 	dlqFlags
 	operate.DeadLetterText
+	watchFlags
 	Limit int `default:"100" help:"How many at most."`
 }
 
@@ -27,6 +28,13 @@ func (c *dlqListCommand) Run(ctx context.Context, s *commandline.Session) error 
 	if err != nil {
 		return wrongText(err)
 	}
+	return c.run(ctx, s, c.Output, func(ctx context.Context, s *commandline.Session) error {
+		return c.once(ctx, s, filter)
+	})
+}
+
+// once prints dead letters.
+func (c *dlqListCommand) once(ctx context.Context, s *commandline.Session, filter *adminv1.DeadLetterFilter) error {
 	return c.letters(ctx, s, func(ctx context.Context, desk operate.DeadLetterDesk) error {
 		listed, note, more, err := c.pages(ctx, s, desk, filter)
 		if err != nil {
@@ -84,6 +92,7 @@ func letterRows(listed []letter, now time.Time) [][]string {
 type dlqCountCommand struct {
 	dlqFlags
 	operate.DeadLetterText
+	watchFlags
 }
 
 // Help returns the text below the usage in --help.
@@ -98,6 +107,13 @@ func (c *dlqCountCommand) Run(ctx context.Context, s *commandline.Session) error
 	if err != nil {
 		return wrongText(err)
 	}
+	return c.run(ctx, s, c.Output, func(ctx context.Context, s *commandline.Session) error {
+		return c.once(ctx, s, filter)
+	})
+}
+
+// once prints how many dead letters there are, by group.
+func (c *dlqCountCommand) once(ctx context.Context, s *commandline.Session, filter *adminv1.DeadLetterFilter) error {
 	return c.letters(ctx, s, func(ctx context.Context, desk operate.DeadLetterDesk) error {
 		counted, err := c.count(ctx, s, desk, &adminv1.DeadLetterSelection{Filter: filter})
 		if err != nil {

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/msghandler/msghandler/internal/cause"
 	"github.com/msghandler/msghandler/internal/operate"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
@@ -22,16 +23,29 @@ func coordinatorFindings(all []*adminv1.Finding) []finding {
 	return rows
 }
 
-// findingRows is the same for people, with the remedy below each: nothing where there is nothing.
+// findingRows is the same for people, with the remedy below each: nothing where there is nothing. The consequences of a
+// finding stand below it, as in the doctor.
 func findingRows(all []*adminv1.Finding, now time.Time) (rows [][]string) {
-	for _, f := range all {
+	roots := cause.Roots(len(all), func(f, of int) bool { return cause.Follows(all[f].GetName(), all[of].GetName()) })
+	add := func(f *adminv1.Finding, remedy string) {
 		what := f.GetWhat()
 		if lasting := operate.Lasting(f, now); lasting != "" {
 			what += " (for " + lasting + ")"
 		}
 		rows = append(rows, []string{strings.ToUpper(severityName(f.GetSeverity())), f.GetName(), what})
-		if f.GetRemedy() != "" {
-			rows = append(rows, []string{"", "do:", f.GetRemedy()})
+		if remedy != "" {
+			rows = append(rows, []string{"", "do:", remedy})
+		}
+	}
+	for i, root := range all {
+		if roots[i] != i {
+			continue
+		}
+		add(root, root.GetRemedy())
+		for j, f := range all {
+			if j != i && roots[j] == i {
+				add(f, "nothing; it follows "+root.GetName()+", and ends with it")
+			}
 		}
 	}
 	return rows

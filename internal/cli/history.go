@@ -21,6 +21,7 @@ import (
 type historyCommand struct {
 	adminFlags
 	operate.FinishedText
+	watchFlags
 	Receipts bool `help:"The receipts, also where there is an archive."`
 	Limit    int  `default:"100" help:"How many at most, the newest."`
 }
@@ -73,15 +74,20 @@ func (c *historyCommand) Run(ctx context.Context, s *commandline.Session) error 
 	if c.Limit < 1 {
 		return commandline.UsageError{Err: fmt.Errorf("--limit=%d: a list has at least one line", c.Limit)}
 	}
-	filter, err := c.Filter(time.Now())
-	if err != nil {
-		return wrongText(err)
-	}
 	a, err := c.connect(s)
 	if err != nil {
 		return err
 	}
 	defer a.Close()
+	return c.run(ctx, s, c.Output, func(ctx context.Context, s *commandline.Session) error { return c.once(ctx, s, a) })
+}
+
+// once prints finished messages. Ages are those at the call.
+func (c *historyCommand) once(ctx context.Context, s *commandline.Session, a *admin) error {
+	filter, err := c.Filter(time.Now())
+	if err != nil {
+		return wrongText(err)
+	}
 	found, first, more, err := c.newest(ctx, a, filter, s.Progress())
 	if err != nil {
 		return err

@@ -23,6 +23,7 @@ type listCommand struct {
 	serverFlags
 	Output string `short:"o" default:"table" enum:"table,json,yaml,name" help:"table for people, json or yaml for programs; name: only the names, one a line, for retry - and discard -."`
 	operate.MessageText
+	watchFlags
 	Limit int  `default:"100" help:"How many at most."`
 	Group bool `help:"How many messages each producer, exchange and cause has, in place of single messages."`
 }
@@ -46,9 +47,18 @@ func (c *listCommand) Run(ctx context.Context, s *commandline.Session) error {
 		return err
 	}
 	defer a.Close()
-	if c.Group {
-		return c.groups(ctx, s, a, filter)
-	}
+	return c.run(ctx, s, c.Output, func(ctx context.Context, s *commandline.Session) error {
+		if c.Group {
+			return c.groups(ctx, s, a, filter)
+		}
+		return c.single(ctx, s, a, filter)
+	})
+}
+
+// single prints single messages.
+func (c *listCommand) single(
+	ctx context.Context, s *commandline.Session, a *admin, filter *adminv1.MessageFilter,
+) error {
 	far := s.Progress()
 	var records []*adminv1.MessageRecord
 	more := false
@@ -138,6 +148,18 @@ func shorten(s string) string {
 		return middleCut("..."+s[at[0]:], most)
 	}
 	return short
+}
+
+// middleCut leaves out the middle of a text that has more characters than fit.
+func middleCut(text string, most int) string {
+	const gap = "..."
+	runes := []rune(text)
+	if len(runes) <= most {
+		return text
+	}
+	left := (most - len(gap) + 1) / 2
+	right := most - len(gap) - left
+	return strings.TrimRight(string(runes[:left]), " ") + gap + string(runes[len(runes)-right:])
 }
 
 // answerCode is a code of capitals in an error, such as NO_ROUTE.

@@ -15,6 +15,7 @@ import (
 
 type problemsCommand struct {
 	adminFlags
+	watchFlags
 	Since string `default:"24h" help:"Only problems that lasted since then: an age such as 1h or 7d, or a time of UTC such as 02:10 or 2026-11-29 02:10." placeholder:"WHEN"`
 	Until string `help:"Only problems that began until then, such as 10m or 02:30." placeholder:"WHEN"`
 	Limit int    `default:"100" help:"How many at most, the latest; 1,000 at most."`
@@ -33,18 +34,23 @@ func (c *problemsCommand) Run(ctx context.Context, s *commandline.Session) error
 	if c.Limit < 1 || c.Limit > maxPage {
 		return commandline.UsageError{Err: fmt.Errorf("--limit=%d: a list has 1 to %d lines", c.Limit, maxPage)}
 	}
-	now := time.Now()
-	since, until, err := operate.ParseSpan(c.Since, c.Until, now)
-	if err != nil {
-		return wrongText(err)
-	}
 	a, err := c.connect(s)
 	if err != nil {
 		return err
 	}
 	defer a.Close()
+	return c.run(ctx, s, c.Output, func(ctx context.Context, s *commandline.Session) error { return c.once(ctx, s, a) })
+}
+
+// once prints problems. Ages are those at the call.
+func (c *problemsCommand) once(ctx context.Context, s *commandline.Session, a *admin) error {
+	now := time.Now()
+	since, until, err := operate.ParseSpan(c.Since, c.Until, now)
+	if err != nil {
+		return wrongText(err)
+	}
 	response, err := a.client.ListProblems(ctx, &adminv1.ListProblemsRequest{
-		Since: since, Until: until, PageSize: int32(c.Limit),
+		Since: since, Until: until, PageSize: int32(c.Limit), //nolint:gosec // at most maxPage
 	})
 	if err != nil {
 		return err

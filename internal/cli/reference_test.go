@@ -54,6 +54,12 @@ the command, and ` + "`--version`" + ` prints the version. A message is named
 ` + "`PRODUCER/ID`" + `. Commands with ` + "`--output`" + ` print a table for people,
 or ` + "`json`" + ` or ` + "`yaml`" + ` for programs; [their fields](cli-json.md) stay.
 Commands that take longer than a second report progress on standard error.
+
+On a terminal, states and severities have colours (` + "`NO_COLOR`" + ` and ` + "`TERM=dumb`" + ` turn them off).
+Tables fit its width: the last column is wrapped, and a narrow terminal loses columns, but no name and no cause.
+What is longer than the terminal goes through ` + "`PAGER`" + `, by default ` + "`less`" + ` (` + "`PAGER=cat`" + `: none).
+A pipe gets whole lines, without colours. Times are of UTC.
+
 ` + "`msghandler man | man -l -`" + ` shows all this on a machine
 without a browser, and ` + "`msghandler completion`" + ` makes a shell complete it:
 
@@ -86,7 +92,7 @@ func sharedFlags() []*family {
 		{title: "Output", flags: []string{"output"}},
 		{
 			title: "Connection",
-			flags: []string{"server", "tls", "tls-ca", "tls-cert", "tls-key", "tls-name", "token-file", "timeout"},
+			flags: []string{"server", "context", "tls", "tls-ca", "tls-cert", "tls-key", "tls-name", "token-file", "timeout"},
 		},
 		{title: "Messages", flags: []string{
 			"state", "producer", "exchange", "broker", "older-than", "error", "cause", "id", "routing-key", "header",
@@ -94,6 +100,7 @@ func sharedFlags() []*family {
 		{title: "Finished messages", flags: []string{
 			"producer", "id", "state", "exchange", "routing-key", "header", "since", "until",
 		}},
+		{title: "Watch", flags: []string{"watch", "every"}},
 		{title: "Queue of dead letters", flags: []string{"direct", "broker", "url", "amqp.url", "queue"}},
 		{title: "Dead letters", flags: []string{"producer", "consumer", "exchange", "cause", "older-than"}},
 	}

@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"strconv"
 	"time"
 
@@ -13,8 +12,7 @@ import (
 
 type statsCommand struct {
 	adminFlags
-	Watch bool          `short:"w" help:"Count again and again until interrupted."`
-	Every time.Duration `default:"2s" help:"With --watch: how often."`
+	watchFlags
 }
 
 // stateStats is a state of stats in --output json.
@@ -33,28 +31,7 @@ func (c *statsCommand) Run(ctx context.Context, s *commandline.Session) error {
 		return err
 	}
 	defer a.Close()
-	if !c.Watch {
-		return c.once(ctx, s, a)
-	}
-	return again(ctx, c.Every, func(ctx context.Context) error {
-		separate(s, c.Output)
-		return c.once(ctx, s, a)
-	}, func(failure error) {
-		s.Note("msghandler: %v", failure)
-	})
-}
-
-// separate writes the separator between two outputs.
-func separate(s *commandline.Session, output string) {
-	switch {
-	case output == commandline.OutputYAML:
-		fmt.Fprintln(s.Out, "---")
-	case output == commandline.OutputTable && commandline.IsTerminal(s.Out):
-		fmt.Fprint(s.Out, clearScreen)
-		fallthrough
-	case output == commandline.OutputTable:
-		fmt.Fprintln(s.Out, time.Now().Format(time.TimeOnly))
-	}
+	return c.run(ctx, s, c.Output, func(ctx context.Context, s *commandline.Session) error { return c.once(ctx, s, a) })
 }
 
 func (c *statsCommand) once(ctx context.Context, s *commandline.Session, a *admin) error {
@@ -76,17 +53,14 @@ func (c *statsCommand) once(ctx context.Context, s *commandline.Session, a *admi
 		"producers":    newProducerStats(response.GetProducers()),
 		"exchanges":    newExchangeStats(response.GetExchanges()),
 	}
-	err = s.PrintDocument(c.Output, document, func() [][]string { return statsRows(response.GetStates(), time.Now()) })
-	if err != nil || c.Output != commandline.OutputTable {
-		return err
-	}
-	for _, rows := range furtherRows(response, time.Now()) {
-		fmt.Fprintln(s.Out)
-		if err := s.PrintTable(rows); err != nil {
-			return err
+	return s.PrintDocument(c.Output, document, func() [][]string {
+		now := time.Now()
+		rows := statsRows(response.GetStates(), now)
+		for _, further := range furtherRows(response, now) {
+			rows = append(append(rows, []string{}), further...)
 		}
-	}
-	return nil
+		return rows
+	})
 }
 
 // furtherRows are the tables below the states. Tables that say nothing are left out.
@@ -149,36 +123,3 @@ func statsRows(states []*adminv1.StateStats, now time.Time) [][]string {
 	}
 	return rows
 }
-
-// clearScreen clears a terminal and goes to its upper left corner.
-const clearScreen = "\x1b[H\x1b[2J"
-
-// again does something at once and at each interval, until the context or an interrupt ends the watch, which is no
-// failure. A failure of the first time ends the watch. Later failures are reported and the watch goes on, because a
-// person watches to see an outage end.
-func again(ctx context.Context, every time.Duration, do func(context.Context) error, report func(failure error)) error {
-	if every < minInterval {
-		return commandline.UsageError{Err: fmt.Errorf("--every=%s: at least %s", every, minInterval)}
-	}
-	ctx, stop := commandline.Interruptible(ctx)
-	defer stop()
-	ticker := time.NewTicker(every)
-	defer ticker.Stop()
-	for first := true; ; first = false {
-		switch err := do(ctx); {
-		case err == nil || ctx.Err() != nil:
-		case first:
-			return err
-		default:
-			report(err)
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
-	}
-}
-
-// minInterval keeps a watch from being a load.
-const minInterval = 100 * time.Millisecond

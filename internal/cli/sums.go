@@ -105,18 +105,20 @@ func verdictWord(v msghandlerv1.Verdict) string {
 	return strings.TrimPrefix(v.String(), "VERDICT_")
 }
 
-func flowRows(f *adminv1.FlowStats) [][]string {
-	latency := func(d *durationpb.Duration) string {
-		if d == nil {
-			return "-"
-		}
-		return operate.Duration(d.AsDuration())
+// latencyOf is "-" for no latency.
+func latencyOf(d *durationpb.Duration) string {
+	if d == nil {
+		return "-"
 	}
+	return operate.Duration(d.AsDuration())
+}
+
+func flowRows(f *adminv1.FlowStats) [][]string {
 	return [][]string{
 		{"IN/S", "OUT/S", "REFUSED/S", "P50", "P99", "OF COORDINATORS"},
 		{
 			perSecond(f.GetStoredPerSecond()), perSecond(f.GetAcknowledgedPerSecond()), perSecond(f.GetRefusedPerSecond()),
-			latency(f.GetLatencyP50()), latency(f.GetLatencyP99()), strconv.Itoa(int(f.GetCoordinatorCount())),
+			latencyOf(f.GetLatencyP50()), latencyOf(f.GetLatencyP99()), strconv.Itoa(int(f.GetCoordinatorCount())),
 		},
 	}
 }

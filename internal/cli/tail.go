@@ -58,7 +58,7 @@ func (c *tailCommand) Run(ctx context.Context, s *commandline.Session) error {
 	ctx, stop := commandline.Interruptible(ctx)
 	defer stop()
 	printed := 0
-	err = a.tail(ctx, &adminv1.TailMessagesRequest{Producer: c.Producer, States: states}, func() {},
+	err = a.tail(ctx, &adminv1.TailMessagesRequest{Producer: c.Producer, States: states},
 		func(news *adminv1.TailMessagesResponse) error {
 			for _, m := range news.GetMoves() {
 				if err := c.print(s, m); err != nil {
@@ -121,18 +121,14 @@ func reached(s msghandlerv1.State) string {
 	return stateName(s)
 }
 
-// tail calls begun when the coordinator has accepted the stream, and each for every answer, until the context ends,
-// each fails or the stream ends; io.EOF is an end without a failure.
+// tail calls each for every answer, until the context ends, each fails or the stream ends; io.EOF is an end without a
+// failure.
 func (a *admin) tail(
-	ctx context.Context, request *adminv1.TailMessagesRequest,
-	begun func(), each func(*adminv1.TailMessagesResponse) error,
+	ctx context.Context, request *adminv1.TailMessagesRequest, each func(*adminv1.TailMessagesResponse) error,
 ) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stream, err := listen(ctx, cancel, a, request)
-	if err == nil {
-		begun()
-	}
 	for err == nil {
 		var news *adminv1.TailMessagesResponse
 		if news, err = stream.Recv(); err != nil {

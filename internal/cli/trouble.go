@@ -2,16 +2,16 @@ package cli
 
 import (
 	"cmp"
-	"fmt"
+	"context"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
 // troubleGroup is messages in trouble that have producer, exchange, state and cause in common.
@@ -25,9 +25,72 @@ type troubleGroup struct {
 	oldest  *timestamppb.Timestamp
 }
 
-// sortTrouble sorts groups, the largest first.
-func sortTrouble(groups []*troubleGroup) {
-	slices.SortStableFunc(groups, func(a, b *troubleGroup) int { return cmp.Compare(b.count, a.count) })
+// troubleStates are the states that messages in trouble have.
+var troubleStates = []halfmsg.State{halfmsg.Dead, halfmsg.Abandoned, halfmsg.Sendable, halfmsg.Pending}
+
+// groupTrouble groups dead and abandoned messages, and messages that wait after an error. left is how many small groups
+// the coordinator left out.
+func groupTrouble(ctx context.Context, a *admin) (groups []*troubleGroup, left int, err error) {
+	for _, state := range troubleStates {
+		response, err := a.client.GroupMessages(ctx, &adminv1.GroupMessagesRequest{
+			Filter: &adminv1.MessageFilter{State: msghandlerv1.State(state)},
+		})
+		if err != nil {
+			return nil, 0, err
+		}
+		left += int(response.GetOmittedGroups())
+		for _, g := range response.GetGroups() {
+			if inTrouble(state, g.GetExampleError()) {
+				groups = append(groups, &troubleGroup{
+					state: state.String(), exchange: g.GetExchange(), cause: halfmsg.Reason(g.GetCause()), count: g.GetCount(),
+					estimated: response.GetSampleSize() < response.GetTotalSize(),
+					message:   g.GetProducer() + "/" + g.GetExampleId(), oldest: g.GetOldestCreateTime(),
+				})
+			}
+		}
+	}
+	return groups, left, nil
+}
+
+// inTrouble says whether a message of a state with a last error is in trouble.
+func inTrouble(state halfmsg.State, lastError string) bool {
+	return state == halfmsg.Dead || state == halfmsg.Abandoned || lastError != ""
+}
+
+// groups sorts groups: the largest first, the oldest first, or by name.
+func (o order) groups(all []*troubleGroup) []*troubleGroup {
+	return slices.SortedStableFunc(slices.Values(all), func(a, b *troubleGroup) int {
+		switch o {
+		case byAge:
+			return oldestFirst(a.oldest, b.oldest)
+		case byName:
+			return cmp.Compare(a.message, b.message)
+		default:
+			return cmp.Compare(b.count, a.count)
+		}
+	})
+}
+
+// producers sorts producers: by their rate, the busiest first, by the last answer, the oldest first, or by name.
+func (o order) producers(all []*adminv1.ProducerStats) []*adminv1.ProducerStats {
+	return slices.SortedStableFunc(slices.Values(all), func(a, b *adminv1.ProducerStats) int {
+		switch o {
+		case byAge:
+			return oldestFirst(a.GetLastAnswerTime(), b.GetLastAnswerTime())
+		case byName:
+			return cmp.Compare(a.GetName(), b.GetName())
+		default:
+			return cmp.Compare(b.GetStoredPerSecond(), a.GetStoredPerSecond())
+		}
+	})
+}
+
+// oldestFirst compares times; no time comes last.
+func oldestFirst(a, b *timestamppb.Timestamp) int {
+	if a == nil || b == nil {
+		return cmp.Compare(map[bool]int{true: 1}[a == nil], map[bool]int{true: 1}[b == nil])
+	}
+	return a.AsTime().Compare(b.AsTime())
 }
 
 // size is the count of the group with a mark where the count is not exact.
@@ -39,110 +102,17 @@ func (g *troubleGroup) size() string {
 	return size
 }
 
-// troubleColumns are the columns of the groups, with the order in which a narrow screen loses them: 0 is never lost.
-var troubleColumns = []struct {
-	head string
-	lost int
-}{{"COUNT", 0}, {"STATE", 3}, {"EXCHANGE", 2}, {"OLDEST", 1}, {"MESSAGE", 0}, {"CAUSE", 0}}
-
-const (
-	// lostColumns is how many columns a narrow screen may lose.
-	lostColumns = 3
-	// columnGap is the space between two columns of a table.
-	columnGap = 3
-	// minCause is how many characters of the cause a screen of 80 columns has at least.
-	minCause = 32
-	// widestName bounds the columns EXCHANGE and MESSAGE on a screen with an edge.
-	widestName = 26
-)
-
-// troubleRows are the rows of the groups, fitted into a width; 0 means any width. The cause is never lost: other
-// columns are lost first.
-func troubleRows(groups []*troubleGroup, width int, now time.Time) [][]string {
+// troubleRows are the rows of the groups.
+func troubleRows(groups []*troubleGroup, now time.Time) [][]string {
 	if len(groups) == 0 {
 		return [][]string{{"no messages"}}
 	}
-	head := make([]string, len(troubleColumns))
-	for i, c := range troubleColumns {
-		head[i] = c.head
-	}
-	rows := [][]string{head}
+	rows := [][]string{{"COUNT", "STATE", "EXCHANGE", "OLDEST", "MESSAGE", "CAUSE"}}
 	for _, g := range groups {
 		rows = append(rows, []string{
 			g.size(), g.state, cmp.Or(g.exchange, halfmsg.DefaultExchange), ageOf(g.oldest, now), g.message,
 			cmp.Or(g.cause, halfmsg.NoCause),
 		})
 	}
-	return fit(rows, width)
-}
-
-// fit cuts long names, leaves out columns until the cause has room, and cuts the cause.
-func fit(rows [][]string, width int) [][]string {
-	last := len(troubleColumns) - 1
-	if width == 0 {
-		for _, row := range rows[1:] {
-			row[last] = shorten(row[last])
-		}
-		return rows
-	}
-	var kept []int
-	for i := range troubleColumns {
-		kept = append(kept, i)
-		for _, row := range rows[1:] {
-			if i < last {
-				row[i] = middleCut(row[i], widestName)
-			}
-		}
-	}
-	room := func() int { return width - widthOf(rows, kept[:len(kept)-1]) }
-	for lose := 1; room() < minCause && lose <= lostColumns; lose++ {
-		kept = slices.DeleteFunc(kept, func(i int) bool { return troubleColumns[i].lost == lose })
-	}
-	fitted := make([][]string, len(rows))
-	for n, row := range rows {
-		for _, i := range kept {
-			cell := row[i]
-			if i == last && n > 0 {
-				cell = middleCut(cell, max(room(), len(troubleColumns[last].head)))
-			}
-			fitted[n] = append(fitted[n], cell)
-		}
-	}
-	return fitted
-}
-
-// widthOf is the width of columns with the gap behind each.
-func widthOf(rows [][]string, columns []int) (width int) {
-	for _, i := range columns {
-		widest := 0
-		for _, row := range rows {
-			widest = max(widest, utf8.RuneCountInString(row[i]))
-		}
-		width += widest + columnGap
-	}
-	return width
-}
-
-// middleCut leaves out the middle of a text that has more characters than fit.
-func middleCut(text string, most int) string {
-	const gap = "..."
-	runes := []rune(text)
-	if len(runes) <= most {
-		return text
-	}
-	left := (most - len(gap) + 1) / 2
-	right := most - len(gap) - left
-	return strings.TrimRight(string(runes[:left]), " ") + gap + string(runes[len(runes)-right:])
-}
-
-// moreGroups says how many groups have no row: hidden by --rows, and left out by the coordinator.
-func moreGroups(hidden, left int) string {
-	var lines string
-	if hidden > 0 {
-		lines = fmt.Sprintf("and %d more groups; raise --rows\n", hidden)
-	}
-	if left > 0 {
-		lines += fmt.Sprintf("the coordinator leaves out %d smaller groups\n", left)
-	}
-	return lines
+	return rows
 }

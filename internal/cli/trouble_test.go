@@ -1,62 +1,41 @@
 package cli
 
 import (
-	"bytes"
 	"strings"
 	"testing"
 	"time"
-	"unicode/utf8"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/msghandler/msghandler/internal/cli/commandline"
-	"github.com/msghandler/msghandler/test/must"
+	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
 
-// troubled are groups of two producers that fail for three causes.
-func troubled(now time.Time) []*troubleGroup {
-	const id = "2026-00000"
-	return []*troubleGroup{
-		{
-			count: 4, state: "pending", exchange: "invoices-of-the-northern-branch",
-			message: "billing-of-the-northern-branch/" + id, oldest: timestamppb.New(now.Add(-4 * time.Hour)),
-			cause: "Unavailable: dial tcp 10.0.0.7:9000: connection refused",
-		},
-		{
-			count: 3, state: "dead", exchange: "payments", message: "orders/" + id,
-			oldest: timestamppb.New(now.Add(-3 * time.Hour)), cause: "NOT_FOUND - no exchange 'payments'",
-		},
-		{
-			count: 1, state: "dead", exchange: "orders", message: "orders/" + id,
-			oldest: timestamppb.New(now.Add(-time.Hour)), cause: "returned by the broker: 312 NO_ROUTE",
-		},
-	}
-}
-
-func TestTopKeepsCauseOnNarrowScreens(t *testing.T) {
+func TestTopSortsAsTheKeysSay(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
-	for width, head := range map[int]string{
-		0: "COUNT   STATE     EXCHANGE                          OLDEST    MESSAGE                                     " +
-			"CAUSE",
-		120: "COUNT   STATE     EXCHANGE                     OLDEST    MESSAGE                      CAUSE",
-		80:  "COUNT   STATE     MESSAGE                      CAUSE",
-		60:  "COUNT   MESSAGE                      CAUSE",
+	ago := func(d time.Duration) *timestamppb.Timestamp { return timestamppb.New(now.Add(-d)) }
+	groups := []*troubleGroup{
+		{count: 3, message: "orders/1", oldest: ago(time.Hour)},
+		{count: 9, message: "stock/1"},
+		{count: 4, message: "billing/1", oldest: ago(2 * time.Hour)},
+	}
+	producers := []*adminv1.ProducerStats{
+		{Name: "orders", StoredPerSecond: 3, LastAnswerTime: ago(time.Hour)},
+		{Name: "stock", StoredPerSecond: 9},
+		{Name: "billing", StoredPerSecond: 4, LastAnswerTime: ago(2 * time.Hour)},
+	}
+	for order, want := range map[order]string{
+		byCount: "stock billing orders", byAge: "billing orders stock", byName: "billing orders stock",
 	} {
-		var out bytes.Buffer
-		s := &commandline.Session{Process: commandline.Process{Out: &out}}
-		must.Succeed(t, s.PrintTable(troubleRows(troubled(now), width, now)))
-		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
-		if got := strings.TrimRight(lines[0], " "); got != head {
-			t.Errorf("%d columns: the head is\n%s, want\n%s", width, got, head)
+		var sorted, names []string
+		for _, g := range order.groups(groups) {
+			sorted = append(sorted, strings.TrimSuffix(g.message, "/1"))
 		}
-		for _, line := range lines {
-			if has := utf8.RuneCountInString(line); width > 0 && has > width {
-				t.Errorf("%d columns: a line has %d:\n%s", width, has, line)
-			}
+		for _, p := range order.producers(producers) {
+			names = append(names, p.GetName())
 		}
-		if !strings.HasSuffix(lines[1], "refused") || !strings.HasSuffix(lines[3], "NO_ROUTE") {
-			t.Errorf("%d columns: a cause lacks its end:\n%s", width, out.String())
+		if strings.Join(sorted, " ") != want || strings.Join(names, " ") != want {
+			t.Errorf("by %s: groups of %v, producers %v", order, sorted, names)
 		}
 	}
 }

@@ -5,14 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
-	"text/tabwriter"
 	"unicode"
 	"unicode/utf16"
 
 	"go.yaml.in/yaml/v3"
-
-	"github.com/msghandler/msghandler/internal/escape"
 )
 
 // The forms of --output.
@@ -46,9 +42,13 @@ func (s *Session) printYAML(v any) error {
 		return err
 	}
 	inBlocks(&document)
-	encoder := yaml.NewEncoder(s.Out)
+	var written bytes.Buffer
+	encoder := yaml.NewEncoder(&written)
 	encoder.SetIndent(2)
-	return errors.Join(encoder.Encode(&document), encoder.Close())
+	if err := errors.Join(encoder.Encode(&document), encoder.Close()); err != nil {
+		return err
+	}
+	return s.print(written.Bytes())
 }
 
 // escaped writes invisible runes as escapes: a terminal may obey such a rune, and YAML may refuse the rune or end a
@@ -96,20 +96,5 @@ func (s *Session) encodeJSON(v any, indent string) error {
 	if err := encoder.Encode(v); err != nil {
 		return err
 	}
-	_, err := s.Out.Write(escaped(document.Bytes(), jsonEscape))
-	return err
-}
-
-// PrintTable prints rows under a header, in columns.
-func (s *Session) PrintTable(rows [][]string) error {
-	w := tabwriter.NewWriter(s.Out, 0, 0, 3, ' ', 0)
-	for _, row := range rows {
-		for i, cell := range row {
-			row[i] = escape.Line(cell)
-		}
-		if _, err := fmt.Fprintln(w, strings.Join(row, "\t")); err != nil {
-			return err
-		}
-	}
-	return w.Flush()
+	return s.print(escaped(document.Bytes(), jsonEscape))
 }

@@ -106,6 +106,8 @@ type Session struct {
 	Root *kong.Node
 	// config is the value of --config.
 	config string
+	// screen is what output is fitted to; nil: the terminal of standard output.
+	screen *Screen
 }
 
 // Note writes a line to standard error, which may hold text from outside.

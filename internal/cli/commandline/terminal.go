@@ -1,8 +1,9 @@
 package commandline
 
 import (
+	"bytes"
+	"io"
 	"os"
-	"strconv"
 
 	"github.com/mattn/go-isatty"
 )
@@ -13,16 +14,34 @@ func IsTerminal(stream any) bool {
 	return is && isatty.IsTerminal(file.Fd())
 }
 
-// Width is the number of columns of standard output: of the terminal, or of COLUMNS; 0 means any number.
-func (s *Session) Width() int {
-	if file, is := s.Out.(*os.File); is {
-		if width := terminalWidth(file); width > 0 {
-			return width
-		}
+// Screen is the terminal of standard output; the zero Screen where standard output is none.
+func (s *Session) Screen() Screen {
+	if s.screen != nil {
+		return *s.screen
 	}
-	width, err := strconv.Atoi(s.Variable("COLUMNS"))
-	if err != nil || width < 0 {
-		return 0
+	if !IsTerminal(s.Out) {
+		return Screen{}
 	}
-	return width
+	width, height := terminalSize(s.Out.(*os.File))
+	return Screen{Width: width, Height: height, Color: s.showsColors()}
+}
+
+// Drawn is the session with another standard output, whose text is fitted to the terminal of this session.
+func (s *Session) Drawn(out io.Writer) *Session {
+	drawn, screen := *s, s.Screen()
+	drawn.Out, drawn.screen = out, &screen
+	return &drawn
+}
+
+// PrintTable prints tables, as Screen.Table lays them out.
+func (s *Session) PrintTable(rows [][]string) error { return s.print(s.Screen().Table(rows)) }
+
+// print writes a text, through a pager where the text is longer than the terminal.
+func (s *Session) print(text []byte) error {
+	height := s.Screen().Height
+	if IsTerminal(s.Out) && height > 0 && bytes.Count(text, []byte("\n")) >= height && s.page(text) {
+		return nil
+	}
+	_, err := s.Out.Write(text)
+	return err
 }

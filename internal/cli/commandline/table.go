@@ -1,0 +1,182 @@
+package commandline
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/msghandler/msghandler/internal/escape"
+)
+
+// Screen is what output is fitted to. The zero Screen is no terminal: nothing is cut, wrapped or coloured.
+type Screen struct {
+	// Width and Height are the columns and lines of the terminal; 0: any number.
+	Width, Height int
+	Color         bool
+}
+
+const (
+	// columnGap is the space between two columns.
+	columnGap = 3
+	// leastText is how many characters the last column has at least: the last column says why.
+	leastText = 32
+	// below is how far the last column is indented where it stands below its row.
+	below = 4
+)
+
+// expendable are the columns that a narrow terminal loses, the first first, by their heads. Names, which people copy,
+// and the last column, which says why, are never lost.
+var expendable = []string{
+	"NEWEST", "CREATED", "ROUTING KEY", "RETRIES", "ATTEMPTS", "COPIES", "TOOK", "DUE", "OLDEST", "FROM", "EXCHANGE",
+	"KIND", "VERSION", "STARTED", "RESTARTS", "CONSUMER", "STATE",
+}
+
+// Table lays rows out in columns, whose last is wrapped at the edge of a terminal. The first row may be a head, in
+// capitals. An empty row ends a table, and the next row begins another.
+func (c Screen) Table(rows [][]string) []byte {
+	var b bytes.Buffer
+	for len(rows) > 0 {
+		end := slices.IndexFunc(rows, func(row []string) bool { return len(row) == 0 })
+		if end == 0 {
+			b.WriteByte('\n')
+			rows = rows[1:]
+			continue
+		}
+		if end < 0 {
+			end = len(rows)
+		}
+		c.block(&b, rows[:end])
+		rows = rows[end:]
+	}
+	return b.Bytes()
+}
+
+// block lays out a table.
+func (c Screen) block(b *bytes.Buffer, rows [][]string) {
+	cells, columns := make([][]string, len(rows)), 0
+	for i, row := range rows {
+		for _, cell := range row {
+			cells[i] = append(cells[i], escape.Line(cell))
+		}
+		columns = max(columns, len(row))
+	}
+	headed := hasHead(cells)
+	for headed && c.Width > 0 && !c.holds(cells, columns) {
+		lost := slices.IndexFunc(expendable, func(head string) bool { return slices.Contains(cells[0][:columns-1], head) })
+		if lost < 0 {
+			break
+		}
+		at := slices.Index(cells[0], expendable[lost])
+		for i, row := range cells {
+			if len(row) > at {
+				cells[i] = slices.Delete(row, at, at+1)
+			}
+		}
+		columns--
+	}
+	widths, under := widthsOf(cells, columns), c.Width > 0 && !c.holds(cells, columns)
+	for i, row := range cells {
+		var tones []string
+		if c.Color {
+			tones = tonesOf(row, cells[0], headed, i)
+		}
+		c.row(b, row, widths, tones, under && len(row) == columns && columns > 1)
+	}
+}
+
+// hasHead says whether the first row is a head: a row of capitals.
+func hasHead(rows [][]string) bool {
+	return len(rows[0]) > 1 && !slices.ContainsFunc(rows[0], func(cell string) bool {
+		return !strings.ContainsFunc(cell, unicode.IsUpper) || strings.ContainsFunc(cell, unicode.IsLower)
+	})
+}
+
+// widthsOf are the widths of all columns except the last of each row, which needs no alignment.
+func widthsOf(rows [][]string, columns int) []int {
+	widths := make([]int, columns)
+	for _, row := range rows {
+		for i, cell := range row[:len(row)-1] {
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+		}
+	}
+	return widths
+}
+
+// holds says whether the last column has room beside the others.
+func (c Screen) holds(rows [][]string, columns int) bool {
+	longest := 0
+	for _, row := range rows {
+		if len(row) == columns {
+			longest = max(longest, utf8.RuneCountInString(row[columns-1]))
+		}
+	}
+	return indentOf(widthsOf(rows, columns)[:columns-1])+min(longest, leastText) <= c.Width
+}
+
+// indentOf is where the column behind these columns begins.
+func indentOf(widths []int) (indent int) {
+	for _, width := range widths {
+		indent += width + columnGap
+	}
+	return indent
+}
+
+// row writes a row. Its last cell stands under the others where it has no room beside them.
+func (c Screen) row(b *bytes.Buffer, row []string, widths []int, tones []string, under bool) {
+	paint := func(i int, text string) string {
+		if i >= len(tones) || tones[i] == "" || text == "" {
+			return text
+		}
+		return tones[i] + text + plain
+	}
+	last, gap := len(row)-1, 0
+	for i, cell := range row[:last] {
+		if cell != "" {
+			b.WriteString(strings.Repeat(" ", gap) + paint(i, cell))
+			gap = 0
+		}
+		gap += widths[i] - utf8.RuneCountInString(cell) + columnGap
+	}
+	indent := indentOf(widths[:last])
+	if under {
+		b.WriteByte('\n')
+		indent, gap = below, below
+	}
+	for n, line := range wrap(row[last], c.Width-indent, c.Width > 0) {
+		if n > 0 {
+			b.WriteByte('\n')
+			gap = indent
+		}
+		if line != "" {
+			b.WriteString(strings.Repeat(" ", gap) + paint(last, line))
+		}
+	}
+	b.WriteByte('\n')
+}
+
+// wrap breaks a text at spaces. A longer word is left whole, so that people can copy it.
+func wrap(text string, room int, narrow bool) (lines []string) {
+	runes := []rune(text)
+	for narrow && len(runes) > max(room, 1) {
+		space := func(from, to, step int) int {
+			for i := from; i != to; i += step {
+				if runes[i] == ' ' {
+					return i
+				}
+			}
+			return -1
+		}
+		at := space(max(room, 1), 0, -1)
+		if at < 0 {
+			at = space(max(room, 1), len(runes), 1)
+		}
+		if at < 0 {
+			break
+		}
+		lines = append(lines, strings.TrimRight(string(runes[:at]), " "))
+		runes = []rune(strings.TrimLeft(string(runes[at:]), " "))
+	}
+	return append(lines, string(runes))
+}

@@ -1,0 +1,108 @@
+package commandline
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+// listed is a list with a long name and long causes.
+func listed() [][]string {
+	return [][]string{
+		{"MESSAGE", "STATE", "CREATED", "EXCHANGE", "LAST ERROR"},
+		{"billing-of-the-north/2026-0001", "abandoned", "4 h ago", "invoices", "dial tcp 10.0.0.7:9000: connection refused"},
+		{"orders/1", "dead", "3 h ago", "payments", "NOT_FOUND - no exchange 'payments' in vhost '/'"},
+		{},
+		{"no more"},
+	}
+}
+
+func TestTablesFitTheTerminal(t *testing.T) {
+	t.Parallel()
+	for width, want := range map[int]string{
+		0: `MESSAGE                          STATE       CREATED   EXCHANGE   LAST ERROR
+billing-of-the-north/2026-0001   abandoned   4 h ago   invoices   dial tcp 10.0.0.7:9000: connection refused
+orders/1                         dead        3 h ago   payments   NOT_FOUND - no exchange 'payments' in vhost '/'
+
+no more
+`,
+		100: `MESSAGE                          STATE       CREATED   EXCHANGE   LAST ERROR
+billing-of-the-north/2026-0001   abandoned   4 h ago   invoices   dial tcp 10.0.0.7:9000: connection
+                                                                  refused
+orders/1                         dead        3 h ago   payments   NOT_FOUND - no exchange 'payments'
+                                                                  in vhost '/'
+
+no more
+`,
+		80: `MESSAGE                          STATE       LAST ERROR
+billing-of-the-north/2026-0001   abandoned   dial tcp 10.0.0.7:9000: connection
+                                             refused
+orders/1                         dead        NOT_FOUND - no exchange 'payments'
+                                             in vhost '/'
+
+no more
+`,
+		50: `MESSAGE
+    LAST ERROR
+billing-of-the-north/2026-0001
+    dial tcp 10.0.0.7:9000: connection refused
+orders/1
+    NOT_FOUND - no exchange 'payments' in vhost
+    '/'
+
+no more
+`,
+	} {
+		got := string(Screen{Width: width}.Table(listed()))
+		if got != want {
+			t.Errorf("%d columns: the table is\n%s, want\n%s", width, got, want)
+		}
+		for line := range strings.Lines(got) {
+			if has := utf8.RuneCountInString(line) - 1; width > 0 && has > width {
+				t.Errorf("%d columns: a line has %d:\n%s", width, has, line)
+			}
+		}
+	}
+}
+
+// A name or an address that is broken cannot be copied.
+func TestLongWordsStayWhole(t *testing.T) {
+	t.Parallel()
+	const page = "https://example.com/findings.md#redis-away"
+	got := string(Screen{Width: 30}.Table([][]string{{"TROUBLE", "redis", "page: " + page + " and more"}, {"", "", ""}}))
+	if want := "TROUBLE   redis\n    page:\n    " + page + "\n    and more\n"; !strings.HasPrefix(got, want) {
+		t.Errorf("the table is\n%s, want\n%s", got, want)
+	}
+}
+
+func TestStatesAndSeveritiesHaveColours(t *testing.T) {
+	t.Parallel()
+	screen := Screen{Width: 80, Color: true}
+	rows := [][]string{
+		{"STATE", "COUNT", "EXCHANGE"},
+		{"dead", "3", "dead"},
+		{"dead", "0", "x"},
+		{},
+		{"TROUBLE", "redis-away", "WARNING"},
+		{},
+		{"state", "abandoned"},
+	}
+	const want = bold + "STATE" + plain + "   " + bold + "COUNT" + plain + "   " + bold + "EXCHANGE" + plain + "\n" +
+		red + "dead" + plain + "    3       dead\ndead    0       x\n\n" +
+		red + "TROUBLE" + plain + "   redis-away   WARNING\n\nstate   " + yellow + "abandoned" + plain + "\n"
+	if got := string(screen.Table(rows)); got != want {
+		t.Errorf("the tables are\n%q, want\n%q", got, want)
+	}
+	screen.Color = false
+	if got := string(screen.Table(rows)); strings.Contains(got, "\x1b") {
+		t.Errorf("the tables have colours: %q", got)
+	}
+	for env, want := range map[string]bool{
+		"TERM=xterm": true, "TERM=dumb": false, "": false, "TERM=xterm NO_COLOR=1": false, "TERM=xterm NO_COLOR=": true,
+	} {
+		s := Session{Process: Process{Env: strings.Fields(env)}}
+		if got := s.showsColors(); got != want {
+			t.Errorf("with %q colours are %v", env, got)
+		}
+	}
+}

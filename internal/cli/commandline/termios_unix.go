@@ -1,0 +1,7 @@
+//go:build unix && !(darwin || dragonfly || freebsd || netbsd || openbsd)
+
+package commandline
+
+import "golang.org/x/sys/unix"
+
+const getTermios, setTermios = unix.TCGETS, unix.TCSETS
