@@ -23,7 +23,7 @@ type commands struct {
 	Replay   replayCommand         `cmd:"" help:"Publish finished messages again, from the archive."`
 	Problems problemsCommand       `cmd:"" help:"Print what was wrong: problems that last and that have ended, with start, end and place."`
 	Audit    auditCommand          `cmd:"" help:"Print what operators changed, and which calls were refused."`
-	Dlq      dlqCommand            `cmd:"" help:"Look after the dead letters of consumers: list, count, show, replay, discard."`
+	Dlq      dlqCommand            `cmd:"" help:"Look after the dead letters of consumers: queues, list, count, show, replay, discard."`
 	Outbox   outboxCommand         `cmd:"" help:"Print or create the table of the outbox in plain SQL."`
 	Token    tokenCommand          `cmd:"" help:"Make, list and revoke tokens of callers, in a file that coordinators read."`
 	Config   configCommand         `cmd:"" help:"Print the configuration that a running coordinator uses, or compare it with a file."`

@@ -47,6 +47,7 @@ type coordinator struct {
 	// configuration is the answer of GetConfiguration.
 	configuration *adminv1.GetConfigurationResponse
 	audited       []*adminv1.AuditRecord
+	queues        []*adminv1.DeadLetterQueue
 	// grouped are the answers of GroupMessages; nil: an answer for each state.
 	grouped map[msghandlerv1.State]*adminv1.GroupMessagesResponse
 }

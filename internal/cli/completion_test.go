@@ -13,7 +13,7 @@ func TestCompletionOffersWords(t *testing.T) {
 	t.Parallel()
 	for typed, want := range map[string][]string{
 		"dl":                      {"dlq"},
-		"dlq ":                    {"list", "count", "show", "replay", "discard"},
+		"dlq ":                    {"queues", "list", "count", "show", "replay", "discard"},
 		"retry --st":              {"--state"},
 		"retry --state ":          {"pending", "sendable", "abandoned", "dead", "acknowledged"},
 		"retry --state de":        {"dead"},

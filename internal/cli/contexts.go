@@ -12,7 +12,18 @@ type contextCommand struct {
 	Use  contextUseCommand  `cmd:"" help:"Make an installation the current one."`
 }
 
-type contextListCommand struct{}
+type contextListCommand struct {
+	Output string `short:"o" default:"table" enum:"table,json,yaml" help:"table for people, json or yaml for programs."`
+}
+
+// listedContext is an installation in --output json. The names of its fields are part of the product.
+type listedContext struct {
+	Name      string `json:"name"`
+	Current   bool   `json:"current"`
+	Server    string `json:"server"`
+	TLS       bool   `json:"tls"`
+	TokenFile string `json:"token_file,omitempty"`
+}
 
 // Help returns the text below the usage in --help.
 func (c *contextListCommand) Help() string {
@@ -35,18 +46,21 @@ func (c *contextListCommand) Run(s *commandline.Session) error {
 	if err != nil {
 		return commandline.UsageError{Err: err}
 	}
-	if len(all.Contexts) == 0 {
-		return s.PrintTable([][]string{{"no contexts; write them into " + all.Path()}})
+	listed := make([]listedContext, len(all.Contexts))
+	for i, name := range all.Names() {
+		of := all.Contexts[name]
+		listed[i] = listedContext{name, name == all.Current, of.Server, of.Encrypted(), of.TokenFile}
 	}
-	rows := [][]string{{"CURRENT", "CONTEXT", "SERVER", "TOKEN FILE"}}
-	for _, name := range all.Names() {
-		current, of := "", all.Contexts[name]
-		if name == all.Current {
-			current = "*"
+	return s.PrintDocument(c.Output, map[string]any{"contexts": listed}, func() [][]string {
+		if len(listed) == 0 {
+			return [][]string{{"no contexts; write them into " + all.Path()}}
 		}
-		rows = append(rows, []string{current, name, of.Server, cmp.Or(of.TokenFile, "-")})
-	}
-	return s.PrintTable(rows)
+		rows := [][]string{{"CURRENT", "CONTEXT", "SERVER", "TOKEN FILE"}}
+		for _, of := range listed {
+			rows = append(rows, []string{map[bool]string{true: "*"}[of.Current], of.Name, of.Server, cmp.Or(of.TokenFile, "-")})
+		}
+		return rows
+	})
 }
 
 type contextUseCommand struct {

@@ -24,6 +24,11 @@ func TestContextNamesTheCoordinator(t *testing.T) {
 	env, file := writeContexts(t, "# mine\ncontexts:\n"+
 		"  here: {server: \""+c.addr+"\"}\n  away: {server: \"127.0.0.1:1\"}\n")
 	run(env, "context", "list").want(t, 0, "CURRENT   CONTEXT   SERVER ", "")
+	run(env, "context", "list", "--output=json").want(t, 0, `      "name": "here",
+      "current": false,
+      "server": "`+c.addr+`",
+      "tls": false
+`, "")
 	run(env, "stats", "--context=here").want(t, 0, "STATE", "")
 	run(append(env, "MSGHANDLER_CONTEXT=away"), "stats").want(t, 1, "", "cannot reach the coordinator at 127.0.0.1:1")
 	run(env, "stats", "--context=gone").want(t, 2, "", `has no context "gone"; it has: away, here`)

@@ -15,6 +15,7 @@ import (
 
 // dlqCommand manages the dead letters of consumers, on any broker.
 type dlqCommand struct {
+	Queues  dlqQueuesCommand  `cmd:"" help:"List the queues of dead letters, and count their letters."`
 	List    dlqListCommand    `cmd:"" help:"List dead letters, oldest first."`
 	Count   dlqCountCommand   `cmd:"" help:"Count dead letters by consumer, exchange, routing key and cause."`
 	Show    dlqShowCommand    `cmd:"" help:"Show one dead letter."`
@@ -37,7 +38,7 @@ func (f *dlqFlags) letters(
 ) error {
 	if f.Queue == "" {
 		return commandline.UsageError{Err: errors.New("--queue is empty; name the queue, topic or stream " +
-			"of the dead letters, such as payments")}
+			"of the dead letters, such as payments; msghandler dlq queues lists them")}
 	}
 	if err := commandline.Positive("timeout", f.Timeout); err != nil {
 		return err

@@ -102,7 +102,8 @@ func documents(t *testing.T) map[string]string {
 	for command, args := range map[string]string{
 		"stats": "stats", "list": "list", "show": "show stock/7", "retry": "retry --state=dead -n",
 		"discard": "discard --state=dead -n", "audit": "audit", "problems": "problems", "config": "config --all",
-		"config diff": "config --diff=" + file, "version": "version", "token list": "token list --file=" + tokens,
+		"config diff": "config --diff=" + file, "version": "version", "dlq queues": "dlq queues",
+		"token list":      "token list --file=" + tokens,
 		"doctor":          strings.Join(doctorOfEmbedded(t), " "),
 		"verify-producer": "verify-producer orders 127.0.0.1:1", "tail": "tail --limit=1",
 		"list group": "list --group --state=dead", "history": "history", "replay": "replay --exchange=shop -n",
@@ -117,13 +118,15 @@ func documents(t *testing.T) map[string]string {
 		}
 		out[command] = got.out
 	}
+	env, _ := writeContexts(t, "current: here\ncontexts: {here: {server: \"127.0.0.1:1\", token_file: t}}\n")
+	out["context list"] = run(env, "context", "list", "--output=json").out
 	return out
 }
 
 // wholeCoordinator is a coordinator whose answers have each field.
 func wholeCoordinator(t *testing.T) *coordinator {
 	t.Helper()
-	c := &coordinator{}
+	c := &coordinator{queues: plantedQueues()}
 	now := timestamppb.New(time.Now())
 	for _, body := range []string{"text", "\xff"} {
 		c.add(msghandlerv1.State_STATE_PENDING, "stock", fmt.Sprint(7+len(c.records)))

@@ -57,8 +57,8 @@ Commands that take longer than a second report progress on standard error.
 
 On a terminal, states and severities have colours (` + "`NO_COLOR`" + ` and ` + "`TERM=dumb`" + ` turn them off).
 Tables fit its width: the last column is wrapped, and a narrow terminal loses columns, but no name and no cause.
-What is longer than the terminal goes through ` + "`PAGER`" + `, by default ` + "`less`" + ` (` + "`PAGER=cat`" + `: none).
-A pipe gets whole lines, without colours. Times are of UTC.
+What is longer than the terminal goes through ` + "`PAGER`" + `, by default ` + "`less`" + `
+(` + "`PAGER=cat`" + `: none). A pipe gets whole lines, without colours. Times are of UTC.
 
 ` + "`msghandler man | man -l -`" + ` shows all this on a machine
 without a browser, and ` + "`msghandler completion`" + ` makes a shell complete it:

@@ -29,6 +29,11 @@ type Installation struct {
 	TokenFile string `yaml:"token_file,omitempty"`
 }
 
+// Encrypted says whether calls go over TLS: each of its settings means it.
+func (i Installation) Encrypted() bool {
+	return i.TLS || i.TLSCA != "" || i.TLSCert != "" || i.TLSKey != "" || i.TLSName != ""
+}
+
 // Contexts are the installations of a person, by name.
 type Contexts struct {
 	// Current is the one that commands talk to which name no other.

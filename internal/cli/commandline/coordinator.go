@@ -97,7 +97,7 @@ func (c *tlsChoice) add(i Installation) {
 		c.files.Cert, c.files.Key = i.TLSCert, i.TLSKey
 	}
 	c.name = cmp.Or(c.name, i.TLSName)
-	c.on = c.on || i.TLS || c.files != (certs.Files{}) || c.name != ""
+	c.on = c.on || i.Encrypted()
 }
 
 // onThisMachine is an address to dial for an address to listen on.
