@@ -211,7 +211,7 @@ func TestUnknownQueueNamesTheRemedy(t *testing.T) {
 	}
 }
 
-func TestQueuesAreReadWithTheURLOfNow(t *testing.T) {
+func TestDeskUsesPresentURL(t *testing.T) {
 	t.Parallel()
 	now := "amqp://orders:second@127.0.0.1/"
 	q := newQueue(Source{Queue: "payments.dead", Present: func() string { return now }}, nil, shared)
