@@ -7,6 +7,7 @@ package app
 import (
 	"crypto/rand"
 	"crypto/tls"
+	"database/sql"
 	"fmt"
 	"log/slog"
 	"net"
@@ -47,6 +48,8 @@ type Deps struct {
 	Reload        <-chan struct{}
 	// Network is how the coordinator reaches Redis, brokers and producers, and is reached. Default: the machine's.
 	Network network.Network
+	// OpenDatabase opens the database of an outbox, which is PostgreSQL. Nil: by the driver of its DSN.
+	OpenDatabase func(dsn string) *sql.DB
 	// Bounds are for tests.
 	Bounds Bounds
 }
@@ -87,8 +90,9 @@ type App struct {
 type process struct {
 	version, instance string
 	// startedAt is when New was called.
-	startedAt time.Time
-	network   network.Network
+	startedAt    time.Time
+	network      network.Network
+	openDatabase func(dsn string) *sql.DB
 }
 
 // doors are where others reach the coordinator, and what a door asks them to show.

@@ -20,7 +20,7 @@ import (
 func New(ctx context.Context, settings config.Config, deps Deps) (*App, error) {
 	a := &App{
 		settings: settings, bounds: deps.Bounds.withDefaults(),
-		process: process{cmp.Or(deps.Version, "(devel)"), newInstance(), time.Now(), deps.Network},
+		process: process{cmp.Or(deps.Version, "(devel)"), newInstance(), time.Now(), deps.Network, deps.OpenDatabase},
 		metrics: console.NewMetrics(),
 	}
 	a.begin()

@@ -28,6 +28,7 @@ func (a *App) openOutboxes(opened []openBroker) error {
 				of := a.reloader.policies.Of(a.settings.Outbox[name].Producer)
 				return of.CheckMessage(policy.Message{Broker: broker, Exchange: exchange, RoutingKey: key})
 			},
+			Open:      a.process.openDatabase,
 			Handshake: a.doors.certificates.Servers("outbox."+name+".dsn", nil).Handshake,
 			Instance:  a.process.instance,
 			Language:  a.settings.Log.Language,

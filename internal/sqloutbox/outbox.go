@@ -8,6 +8,7 @@ package sqloutbox
 import (
 	"cmp"
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -29,7 +30,7 @@ import (
 	"github.com/msghandler/msghandler/prometheus/outboxmetrics"
 )
 
-// Config configures the outbox of one database. Every field is required.
+// Config configures the outbox of one database. Every field without a default is required.
 type Config struct {
 	// Name is the NAME of the keys outbox.NAME.
 	Name     string
@@ -48,6 +49,8 @@ type Config struct {
 	Brokers map[string]sendloop.Broker
 	// Instance names the coordinator in claims.
 	Instance string
+	// Open opens the database, which is PostgreSQL. Nil: by the driver of the DSN.
+	Open func(dsn string) *sql.DB
 	// Handshake gets the state of TLS of each connection to the database.
 	Handshake Handshakes
 	// Language is the language of the fixed log texts.
@@ -91,7 +94,9 @@ func Open(ctx context.Context, config Config) (*Outbox, error) {
 	o.config.Logger = config.Logger.With("database", config.Name)
 	o.failures = loglimit.NewGatherer(o.config.Logger)
 	var err error
-	if o.database, err = open(config.Name, config.Present, config.Handshake); err != nil {
+	if config.Open != nil {
+		o.database = &database{DB: config.Open(config.Present()), dialect: sqlmarker.PostgreSQL}
+	} else if o.database, err = open(config.Name, config.Present, config.Handshake); err != nil {
 		return nil, err
 	}
 	o.database.limit(2*config.Settings.Workers*len(config.Brokers) + 1)

@@ -56,20 +56,33 @@ func declare(w *World) error {
 	if err := channel.ExchangeDeclare(exchange, amqp.ExchangeTopic, true, false, false, false, nil); err != nil {
 		return err
 	}
-	if _, err := channel.QueueDeclare(queue, true, false, false, false, nil); err != nil {
-		return err
+	for _, name := range []string{queue, effectQueue} {
+		if _, err := channel.QueueDeclare(name, true, false, false, false, nil); err != nil {
+			return err
+		}
+		if err := channel.QueueBind(name, "#", exchange, false, nil); err != nil {
+			return err
+		}
 	}
-	return channel.QueueBind(queue, "#", exchange, false, nil)
+	return nil
 }
 
-// session consumes on one connection until the connection ends, or the world does.
 func (c *consumer) session() error {
+	return c.world.consume(c.host, queue, func(d amqp.Delivery) error {
+		c.world.got(d)
+		return d.Ack(false)
+	})
+}
+
+// consume consumes on one connection until the connection ends, or the world does. handle settles a delivery; its error
+// ends the connection.
+func (w *World) consume(host *Host, queue string, handle func(amqp.Delivery) error) error {
 	conn, err := amqp.DialConfig("amqp://guest:guest@broker/", amqp.Config{
 		Heartbeat: 10 * time.Second,
 		Dial: func(network, _ string) (net.Conn, error) {
-			ctx, cancel := context.WithTimeout(c.world.life, 5*time.Second)
+			ctx, cancel := context.WithTimeout(w.life, 5*time.Second)
 			defer cancel()
-			return c.host.Dial(ctx, network, brokerAddr)
+			return host.Dial(ctx, network, brokerAddr)
 		},
 	})
 	if err != nil {
@@ -89,14 +102,13 @@ func (c *consumer) session() error {
 	}
 	for {
 		select {
-		case <-c.world.life.Done():
+		case <-w.life.Done():
 			return nil
 		case d, open := <-deliveries:
 			if !open {
 				return amqp.ErrClosed
 			}
-			c.world.got(d)
-			if err := d.Ack(false); err != nil {
+			if err := handle(d); err != nil {
 				return err
 			}
 		}

@@ -26,10 +26,12 @@ type fault struct {
 type excuse struct {
 	// parked: messages may end as ABANDONED or DEAD. markers: markers may stay.
 	parked, markers bool
+	// elsewhere: messages may wait for markers of a database that is not there any more.
+	elsewhere bool
 }
 
 func (e excuse) or(o excuse) excuse {
-	return excuse{e.parked || o.parked, e.markers || o.markers}
+	return excuse{e.parked || o.parked, e.markers || o.markers, e.elsewhere || o.elsewhere}
 }
 
 // draws are the choices of one fault.
@@ -46,7 +48,9 @@ func (d draws) within(what string, least, most time.Duration) time.Duration {
 }
 
 // allFaults is the table of faults.
-var allFaults = slices.Concat(networkFaults, nodeFaults, redisFaults, brokerFaults, answerFaults)
+var allFaults = slices.Concat(
+	networkFaults, nodeFaults, redisFaults, brokerFaults, answerFaults, databaseFaults,
+)
 
 // faulty is what is broken in a world.
 type faulty struct {

@@ -41,7 +41,8 @@ func (w *World) heal() {
 	idle := 0
 	for end := time.Now().Add(healing); time.Now().Before(end); time.Sleep(look) {
 		underway, err := w.messages(pb.State_STATE_PENDING, pb.State_STATE_SENDABLE, pb.State_STATE_ACKNOWLEDGED)
-		if err != nil || len(underway) > 0 {
+		underway = slices.DeleteFunc(underway, w.waitsElsewhere)
+		if err != nil || len(underway) > 0 || w.rowsWait() {
 			idle = 0
 			continue
 		}
@@ -51,6 +52,18 @@ func (w *World) heal() {
 	}
 	w.note("healed")
 	time.Sleep(after)
+}
+
+// waitsElsewhere says that a message names markers of a database that is not there any more: it waits for an operator.
+func (w *World) waitsElsewhere(s standing) bool {
+	return w.faulty.excuse.elsewhere && strings.Contains(s.record.GetLastError(), "the messages name the marker store")
+}
+
+// heldAtLast says that the transaction of a message outlasted the last question: the message waits for its Submit, or
+// for an operator.
+func heldAtLast(s standing) bool {
+	return strings.HasPrefix(s.key, markingPrefix) &&
+		strings.Contains(s.record.GetLastError(), "UNKNOWN to the final question")
 }
 
 // arrived says whether each committed message came, or is parked.
@@ -64,7 +77,7 @@ func (w *World) arrived() bool {
 			delete(undelivered, key)
 		}
 	}
-	parked, err := w.messages(pb.State_STATE_ABANDONED, pb.State_STATE_DEAD)
+	parked, err := w.messages(pb.State_STATE_PENDING, pb.State_STATE_ABANDONED, pb.State_STATE_DEAD)
 	return err == nil && len(undelivered) <= len(parked)
 }
 
@@ -108,12 +121,18 @@ func (w *World) judge() {
 		Underway: map[string]bool{}, Parked: map[string]bool{}, Counted: -1,
 		CopiesExplained: len(w.faulty.drawn) > 0, ParkedExplained: w.faulty.excuse.parked,
 	}
+	if w.effects != nil {
+		end.Effects = w.effects.counts()
+	}
 	waits := map[string]string{}
+	excused := map[string]bool{}
 	for _, s := range underway {
+		excused[s.key] = w.waitsElsewhere(s)
 		end.Underway[s.key] = true
 		waits[s.key] = waitsFor(s.record)
 	}
 	for _, s := range parked {
+		excused[s.key] = heldAtLast(s)
 		end.Parked[s.key] = true
 		waits[s.key] = waitsFor(s.record)
 	}
@@ -124,9 +143,18 @@ func (w *World) judge() {
 		slices.Sort(end.Markers)
 		end.Markers = slices.DeleteFunc(end.Markers, func(key string) bool { return end.Underway[key] || end.Parked[key] })
 	}
+	for _, statement := range w.databases.unknown() {
+		w.report("the model database does not know a statement: %s", statement)
+	}
 	for _, f := range faults.Check(w.Ledger, end) {
 		if f.Verdict == faults.Lost && w.faulty.forgot(w.Ledger.Undelivered()[f.Key].AcceptedAt) {
 			continue // no promise covers a message whose only record is lost
+		}
+		if w.databases.isLost(f.Key) && f.Verdict != faults.Stuck && f.Verdict != faults.Phantom {
+			continue
+		}
+		if excused[f.Key] && (f.Verdict == faults.Stuck || f.Verdict == faults.Parked) {
+			continue
 		}
 		w.report("%s %s: %s; %s", f.Verdict, f.Key, f.Words, waits[f.Key])
 		if f.Key != "" {

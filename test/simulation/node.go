@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/app"
 	"github.com/msghandler/msghandler/internal/config"
+	"github.com/msghandler/msghandler/test/simulation/modeldb"
 )
 
 // Node is a place for a coordinator, at which processes come and go.
@@ -29,6 +31,8 @@ type Node struct {
 type process struct {
 	host *Host
 	app  *app.App
+	// database is the way to the outbox.
+	database *modeldb.Address
 	// over is closed when Run has returned, with its error in failed.
 	over   chan struct{}
 	failed error
@@ -43,6 +47,9 @@ func (w *World) settings(host string) map[string]string {
 		"callbacks.allow":    "*:*",
 		"callbacks.networks": "10.0.0.0/8",
 		"shutdown.grace":     "5s",
+	}
+	if w.outbox != nil {
+		keys["outbox.shop.dsn"], keys["outbox.shop.producer"] = "postgres://shop@10.0.0.3/shop", insertingName
 	}
 	maps.Copy(keys, w.drawn.keys)
 	maps.Copy(keys, w.options.Settings)
@@ -62,9 +69,13 @@ func (n *Node) start() error {
 		host: n.world.Network.Host(fmt.Sprintf("n%d.%d", n.Number, n.generation), at), over: make(chan struct{}),
 	}
 	n.generation++
+	if n.world.outbox != nil {
+		p.database = n.world.outbox.address()
+	}
 	p.app, err = app.New(context.Background(), settings, app.Deps{
 		Version: "simulation", Network: p.host.Network(), Bounds: app.Bounds{Schedules: n.world.drawn.schedules},
-		Logger: slog.New(n.world.log.handler(p.host.name)),
+		OpenDatabase: func(string) *sql.DB { return n.world.databases.open(p.database) },
+		Logger:       slog.New(n.world.log.handler(p.host.name)),
 	})
 	if err != nil {
 		return err
@@ -90,6 +101,9 @@ func (n *Node) Kill() {
 	p := n.process
 	n.mu.Unlock()
 	p.host.Kill()
+	if p.database != nil {
+		p.database.Kill(0)
+	}
 	n.world.goInBackground(func() { _ = p.app.Stop(context.Background()) })
 }
 

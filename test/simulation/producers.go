@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/msghandler/msghandler/producer"
+	"github.com/msghandler/msghandler/producer/marker"
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 	"github.com/msghandler/msghandler/test/faults"
 )
@@ -40,17 +41,52 @@ func (w *World) coordinators() string {
 	return strings.Join(all, ",")
 }
 
-// startProducers starts a producer that is called by gRPC, and one that attends.
+// business is what a producer does for a message, with its data, which outlive the producer's processes.
+type business interface {
+	// open returns the markers of a process, and serve is called when the process has its SDK.
+	open(run *serviceRun) (marker.Store, error)
+	serve(run *serviceRun) error
+	// send sends the message, and does its business.
+	send(s *service, run *serviceRun, m producer.Message) error
+	// markers lists the messages whose markers are still there.
+	markers() []string
+}
+
+// markingPrefix begins the names of producers with markers in SQL.
+const markingPrefix = "marking"
+
+// kinds are the producers with the SDK: one that is called by gRPC, and one that attends, with data in memory; the same
+// with markers in SQL; and one with a local message table.
+var kinds = []string{"called", "attending", markingPrefix, markingPrefix + "-attending", "queueing"}
+
+// hasProducer says whether a world has a producer. The first is in each.
+func (w *World) hasProducer(kind string) bool {
+	return kind == kinds[0] || percent(w.Choices, "has producer "+kind, 50)
+}
+
+// startProducers starts the producers that the seed draws.
 func (w *World) startProducers() error {
-	for i, kind := range []string{"called", "attending"} {
+	for i, kind := range kinds {
+		if !w.hasProducer(kind) {
+			continue
+		}
 		s := &service{
-			world: w, called: kind, address: fmt.Sprintf("10.2.0.%d", i+1), attends: kind == "attending",
-			data: newDatabase(kind, w.Ledger),
+			world: w, called: kind, address: fmt.Sprintf("10.2.0.%d", i+1), attends: strings.HasSuffix(kind, "attending"),
+		}
+		if s.data = newDatabase(kind, w.Ledger); i >= 2 {
+			data, err := w.newSQLData(kind, kind == "queueing")
+			if err != nil {
+				return err
+			}
+			s.data = data
 		}
 		if err := s.start(); err != nil {
 			return err
 		}
 		w.producers = append(w.producers, s)
+	}
+	if w.outbox != nil {
+		w.startInserting()
 	}
 	return nil
 }
@@ -60,7 +96,9 @@ type service struct {
 	world           *World
 	called, address string
 	attends         bool
-	data            *database
+	data            business
+	// restarts is held during a restart.
+	restarts sync.Mutex
 
 	mu         sync.Mutex
 	generation int
@@ -72,6 +110,8 @@ type serviceRun struct {
 	host   *Host
 	sdk    *producer.Producer
 	server *grpc.Server
+	// sql is the process's way to its database; nil for data in memory.
+	sql *sqlProcess
 	// life ends with the process: a business that waits goes no further.
 	life context.Context //nolint:containedctx // the process has one life
 	end  context.CancelFunc
@@ -89,8 +129,12 @@ func (s *service) start() error {
 	options := []grpc.DialOption{grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) {
 		return host.Dial(ctx, "tcp", addr)
 	})}
+	markers, err := s.data.open(run)
+	if err != nil {
+		return err
+	}
 	config := producer.Config{
-		Name: s.called, Coordinator: s.world.coordinators(), Markers: s.data,
+		Name: s.called, Coordinator: s.world.coordinators(), Markers: markers,
 		Logger: slog.New(s.world.log.handler(host.name)),
 	}
 	if !s.attends {
@@ -100,8 +144,10 @@ func (s *service) start() error {
 		options = append(options, grpc.WithStreamInterceptor(s.observeStream))
 	}
 	config.DialOptions = options
-	var err error
 	if run.sdk, err = producer.New(config); err != nil {
+		return err
+	}
+	if err := s.data.serve(run); err != nil {
 		return err
 	}
 	s.run = run
@@ -126,8 +172,11 @@ func (s *service) current() *serviceRun {
 
 // restart implements producing.
 func (s *service) restart() {
+	s.restarts.Lock()
+	defer s.restarts.Unlock()
 	old := s.current()
 	old.host.Kill()
+	old.sql.kill()
 	s.world.goInBackground(func() { old.close() })
 	if err := s.start(); err != nil {
 		s.world.report("producer %s does not start: %v", s.called, err)
@@ -144,6 +193,7 @@ func (r *serviceRun) close() {
 	if r.server != nil {
 		r.server.Stop()
 	}
+	r.sql.close()
 }
 
 // answer notes the definite verdicts of the producer, and lets faults change what becomes of an answer.
@@ -197,25 +247,25 @@ func (o *observed) SendMsg(m any) error {
 type way struct {
 	// percent is how many of a hundred go this way.
 	percent int
-	how     func(ctx context.Context, s *service, id string) error
+	how     func(ctx context.Context, s *service, d *database, id string) error
 }
 
 // ways are the ways of a business whose half message was accepted.
 var ways = []way{
-	{55, func(_ context.Context, s *service, id string) error { return s.data.commit(id) }},
-	{15, func(_ context.Context, s *service, id string) error { // commits, and dies before its Submit
-		if err := s.data.commit(id); err != nil {
+	{55, func(_ context.Context, _ *service, d *database, id string) error { return d.commit(id) }},
+	{15, func(_ context.Context, _ *service, d *database, id string) error { // commits, and dies before its Submit
+		if err := d.commit(id); err != nil {
 			return err
 		}
 		return producer.ErrOutcomeUnknown
 	}},
-	{10, func(context.Context, *service, string) error { return errRefused }},
-	{10, func(context.Context, *service, string) error { return producer.ErrOutcomeUnknown }},
-	{10, func(ctx context.Context, s *service, id string) error { // takes longer than the first question
+	{10, func(context.Context, *service, *database, string) error { return errRefused }},
+	{10, func(context.Context, *service, *database, string) error { return producer.ErrOutcomeUnknown }},
+	{10, func(ctx context.Context, s *service, d *database, id string) error { // takes longer than the first question
 		if err := sleep(ctx, within(s.world.Choices, s.called+" lingers", time.Second, 2*time.Minute)); err != nil {
 			return producer.ErrOutcomeUnknown
 		}
-		return s.data.commit(id)
+		return d.commit(id)
 	}},
 }
 
@@ -230,20 +280,7 @@ func (s *service) act(id string) {
 	if percent(w.Choices, key+" delayed", 10) {
 		m.Delay = within(w.Choices, key+" delay", 0, time.Minute)
 	}
-	run := s.current()
-	err := run.sdk.Send(run.life, m, func(context.Context) error {
-		w.Ledger.Accepted(key)
-		if run.life.Err() != nil {
-			return producer.ErrOutcomeUnknown // the process is dead
-		}
-		drawn := w.Choices.Intn(key+" way", 100)
-		for _, way := range ways {
-			if drawn -= way.percent; drawn < 0 {
-				return way.how(run.life, s, id)
-			}
-		}
-		return nil
-	})
+	err := s.data.send(s, s.current(), m)
 	w.Ledger.Noted(key, "producer", fmt.Sprint("Send returns: ", err))
 	if err == nil {
 		w.Ledger.SendReturned(key)
@@ -251,6 +288,30 @@ func (s *service) act(id string) {
 	if err != nil && !errors.Is(err, errRefused) && !errors.Is(err, producer.ErrOutcomeUnknown) {
 		w.note("%s: Send returns %v", key, err)
 	}
+}
+
+// open implements business.
+func (d *database) open(*serviceRun) (marker.Store, error) { return d, nil }
+
+// serve implements business.
+func (*database) serve(*serviceRun) error { return nil }
+
+// send implements business.
+func (d *database) send(s *service, run *serviceRun, m producer.Message) error {
+	key := s.called + "/" + m.ID
+	return run.sdk.Send(run.life, m, func(context.Context) error {
+		s.world.Ledger.Accepted(key)
+		if run.life.Err() != nil {
+			return producer.ErrOutcomeUnknown // the process is dead
+		}
+		drawn := s.world.Choices.Intn(key+" way", 100)
+		for _, way := range ways {
+			if drawn -= way.percent; drawn < 0 {
+				return way.how(run.life, s, d, m.ID)
+			}
+		}
+		return nil
+	})
 }
 
 func (s *service) markers() []string { return s.data.markers() }

@@ -75,9 +75,14 @@ type World struct {
 	// brokerHost is where the broker is.
 	brokerHost *Host
 
+	databases databases
+	// outbox is the database that the coordinators relay.
+	outbox *sqlDatabase
+
 	options   Options
 	producers []producing
 	consumer  *consumer
+	effects   *effects
 	observer  *Host
 	log       *worldLog
 	faulty    faulty
@@ -113,6 +118,7 @@ func newWorld(t *testing.T, seed uint64, o Options) *World {
 		w.Choices = NewChoices(seed)
 	}
 	w.drawn, w.faulty.strikes.allowed = drawSettings(w.Choices), o.Strikes
+	w.databases.lost = map[string]bool{}
 	w.life, w.end = context.WithCancel(context.Background())
 	return w
 }
@@ -153,6 +159,14 @@ func (w *World) open() error {
 	if w.consumer, err = startConsumer(w); err != nil {
 		return err
 	}
+	if w.effects, err = startEffects(w); err != nil {
+		return err
+	}
+	if w.hasProducer(insertingName) {
+		if w.outbox, err = w.newOutbox(); err != nil {
+			return err
+		}
+	}
 	w.observer = w.Network.Host("observer", "10.9.0.1")
 	for i := range cmp.Or(w.options.Nodes, 3) {
 		w.Nodes = append(w.Nodes, &Node{world: w, Number: i, Address: fmt.Sprintf("10.1.0.%d:9090", i+1)})
@@ -181,7 +195,11 @@ func (w *World) close() {
 	if w.consumer != nil {
 		w.consumer.close()
 	}
+	if w.effects != nil {
+		w.effects.close()
+	}
 	w.background.Wait()
+	w.databases.close()
 	if w.Broker != nil {
 		_ = w.Broker.Close()
 	}

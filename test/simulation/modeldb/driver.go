@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -15,10 +16,42 @@ import (
 type Address struct {
 	mu     sync.Mutex
 	server *Server
+	// conns are those of the pool; dead: the process of the pool was killed.
+	conns map[*conn]bool
+	dead  bool
 }
 
 // NewAddress returns an address of a server.
-func NewAddress(server *Server) *Address { return &Address{server: server} }
+func NewAddress(server *Server) *Address { return &Address{server: server, conns: map[*conn]bool{}} }
+
+// Kill ends all connections of this address, as the end of their process does, and lets none begin. The server notices
+// after a time: until then it holds the locks of their transactions.
+func (a *Address) Kill(lingers time.Duration) {
+	a.mu.Lock()
+	a.dead = true
+	conns := a.conns
+	a.conns = nil
+	a.mu.Unlock()
+	for c := range conns {
+		c.leave(lingers)
+	}
+}
+
+// keep notes a connection; false: the process is dead.
+func (a *Address) keep(c *conn) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.dead {
+		a.conns[c] = true
+	}
+	return !a.dead
+}
+
+func (a *Address) forget(c *conn) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.conns, c)
+}
 
 // Point makes new connections go to another server.
 func (a *Address) Point(server *Server) {
@@ -57,7 +90,12 @@ func (a *Address) Connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &conn{session: session}, nil
+	c := &conn{session: session, address: a}
+	if !a.keep(c) {
+		c.leave(0)
+		return nil, errRefused()
+	}
+	return c, nil
 }
 
 // addressDriver opens nothing: an Address is its own connector.
@@ -71,17 +109,18 @@ func (addressDriver) Open(string) (driver.Conn, error) {
 // conn is the client's side of a connection. database/sql makes its calls one at a time.
 type conn struct {
 	session *session
+	address *Address
 	// closed: the client has no connection any more; the server may not know that yet.
-	closed bool
+	closed atomic.Bool
 	used   time.Time
 }
 
 // IsValid implements driver.Validator.
-func (c *conn) IsValid() bool { return !c.closed }
+func (c *conn) IsValid() bool { return !c.closed.Load() }
 
 // ResetSession implements driver.SessionResetter. As pgx does, it asks a server that was not asked for a second.
 func (c *conn) ResetSession(context.Context) error {
-	if c.closed || time.Since(c.used) > time.Second && !c.session.alive() {
+	if c.closed.Load() || time.Since(c.used) > time.Second && !c.session.alive() {
 		return driver.ErrBadConn
 	}
 	return nil
@@ -93,12 +132,17 @@ func (c *conn) Close() error {
 	return nil
 }
 
+// drop closes the client's side; false: it was closed before.
+func (c *conn) drop() bool {
+	c.address.forget(c)
+	return !c.closed.Swap(true)
+}
+
 // leave ends the connection, which the server notices after a time.
 func (c *conn) leave(lingers time.Duration) {
-	if c.closed {
+	if !c.drop() {
 		return
 	}
-	c.closed = true
 	if lingers == 0 {
 		c.session.end()
 		return
@@ -173,10 +217,10 @@ func (c *conn) perform(ctx context.Context, text string, args []driver.NamedValu
 // call makes a call, with the trouble that it has. A context that ends during a call ends the connection.
 func (c *conn) call(ctx context.Context, step Step, run func(ctx context.Context) error) error {
 	switch {
-	case c.closed:
+	case c.closed.Load():
 		return driver.ErrBadConn
 	case !c.session.alive():
-		c.closed = true
+		c.drop()
 		return errReset()
 	}
 	c.used = time.Now()
@@ -190,13 +234,13 @@ func (c *conn) call(ctx context.Context, step Step, run func(ctx context.Context
 		c.leave(trouble.Lingers)
 		return errReset()
 	case trouble.Cut == CutLate:
-		c.closed = true
+		c.drop()
 		time.AfterFunc(trouble.Lingers, func() {
 			_ = run(context.WithoutCancel(ctx)) // the client has its error already
 			c.session.end()
 		})
 		return errReset()
-	case trouble.State != "":
+	case trouble.State != "" && step != Rollback: // which no server refuses
 		return c.session.refuse(step, trouble.State)
 	}
 	err := run(ctx)

@@ -57,8 +57,11 @@ const (
 )
 
 func (s *Server) trouble(step Step, inTransaction bool) Trouble {
-	if s.faults == nil {
+	s.mu.Lock()
+	faults := s.faults
+	s.mu.Unlock()
+	if faults == nil {
 		return Trouble{}
 	}
-	return s.faults.Trouble(Call{s.name, step, inTransaction})
+	return faults.Trouble(Call{s.name, step, inTransaction})
 }

@@ -30,7 +30,11 @@ type Server struct {
 	lag     time.Duration
 	applied int
 	unknown []string
+	watch   func(table string, row Row)
 }
+
+// Row is a row of a table by its columns. Bytes are texts.
+type Row map[string]any
 
 // entry is a commit, or the creation of a table.
 type entry struct {
@@ -65,8 +69,40 @@ func NewServer(name string, faults Faults) *Server {
 // Replica returns a read-only copy that has each commit of the server after a lag.
 func (s *Server) Replica(name string, lag time.Duration) *Server {
 	r := NewServer(name, s.faults)
+	r.watch = s.watch
 	r.primary, r.lag, r.readOnly = s, lag, true
 	return r
+}
+
+// Break has faults decide about the calls from now on.
+func (s *Server) Break(faults Faults) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.faults = faults
+}
+
+// Watch has a function called with each row that a commit writes, in the moment of the commit and before the client
+// knows. The function must not call the server. Replicas that are made later have the same function, which they call
+// for the commits of their own.
+func (s *Server) Watch(watch func(table string, row Row)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.watch = watch
+}
+
+// tell calls the watch.
+func (s *Server) tell(t *table, row []any) {
+	if s.watch == nil || row == nil {
+		return
+	}
+	r := Row{}
+	for i, name := range t.names {
+		r[name] = row[i]
+		if text, is := row[i].(bytea); is {
+			r[name] = string(text)
+		}
+	}
+	s.watch(t.name, r)
 }
 
 // Lag sets the lag of a replica. What the replica has it keeps.
@@ -192,6 +228,7 @@ func (s *Server) commit(tx *transaction) {
 	for _, held := range tx.held {
 		if held.written {
 			held.committed = held.pending
+			s.tell(held.table, held.committed)
 			e.changes = append(e.changes, change{held.table.name, held.key, held.number, held.pending})
 		}
 	}
