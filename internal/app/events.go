@@ -88,7 +88,7 @@ func (a *App) noteUnsafe(findings []redisstore.Finding) {
 const backlogSchedule = "@every 10s"
 
 // watchBacklog starts the loop that compares the backlog with the thresholds.
-func (a *App) watchBacklog(store *redisstore.Store, urls []string) error {
+func (a *App) watchBacklog(store *redisstore.Store, urls []string, opened []openBroker) error {
 	settings := a.settings.Events
 	thresholds := &events.Thresholds{Notifier: a.events, Logger: a.logger}
 	a.metrics.Watched(func() map[string]int { return a.backlog.queues.Load().all() })
@@ -96,11 +96,11 @@ func (a *App) watchBacklog(store *redisstore.Store, urls []string) error {
 	var sendable heldCounts[int64]
 	url := a.brokerURL("", strings.Join(urls, ","))
 	return a.repeat("backlog", backlogSchedule, func(ctx context.Context) error {
-		waiting, err := store.Backlog(ctx, a.bounds.SendableAge)
+		counts, err := a.countBacklog(ctx, store, opened)
 		if err == nil {
-			waiting = sendable.noteOne(waiting, a.inPart())
-			a.metrics.Waiting(waiting)
-			thresholds.Compare("sendable", int(waiting), a.bounds.Sendable)
+			sendable.note(counts, a.inPart())
+			a.metrics.Waiting(sendable.all()[backlogReachable])
+			thresholds.Compare("sendable", int(sendable.all()[backlogWhole]), a.bounds.Sendable)
 		}
 		found, brokerErr := a.depths(ctx, url())
 		a.logMissing(a.backlog.queues.Load().all(), found, brokerErr)
@@ -109,6 +109,27 @@ func (a *App) watchBacklog(store *redisstore.Store, urls []string) error {
 		a.compareQueues(thresholds, found)
 		return errors.Join(err, brokerErr)
 	})
+}
+
+// The backlog, and the part whose brokers are not away: an alert about an absent broker tells of the rest.
+const backlogWhole, backlogReachable = "whole", "reachable"
+
+func (a *App) countBacklog(
+	ctx context.Context, store *redisstore.Store, opened []openBroker,
+) (counts map[string]int64, err error) {
+	var away []string
+	for _, b := range opened {
+		if b.Ready() != nil {
+			away = append(away, b.name)
+		}
+	}
+	counts = map[string]int64{}
+	if counts[backlogWhole], err = store.Backlog(ctx, a.bounds.SendableAge); err != nil || len(away) == 0 {
+		counts[backlogReachable] = counts[backlogWhole]
+		return counts, err
+	}
+	counts[backlogReachable], err = store.Backlog(ctx, a.bounds.SendableAge, away...)
+	return counts, err
 }
 
 // depths counts the messages in the watched queues.

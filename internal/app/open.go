@@ -118,7 +118,7 @@ func (a *App) open(ctx context.Context) error {
 	if err := a.openOutboxes(opened); err != nil {
 		return err
 	}
-	if err := a.watchBacklog(store, urls); err != nil {
+	if err := a.watchBacklog(store, urls, opened); err != nil {
 		return err
 	}
 	if err := a.openLetters(urls); err != nil {

@@ -146,7 +146,8 @@ func (m *Metrics) countStore() {
 	m.repairs = m.counter("msghandler_sweep_repairs_total", "Records and indexes that did not match and were repaired.")
 	m.backlog = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "msghandler_sendable_backlog_messages",
-		Help: "SENDABLE messages older than a minute that wait neither for their delay nor for their next try.",
+		Help: "SENDABLE messages older than a minute that wait neither for their delay, nor for their next try, nor for a " +
+			"broker that is away.",
 	})
 	m.register(m.backlog)
 	m.register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{

@@ -166,17 +166,21 @@ func earlier(known time.Time, answer any) time.Time {
 }
 
 // Backlog counts SENDABLE messages older than age that could be sent now, not messages that wait for their delay or
-// their next try. A leased message is not counted, nor is one of a shard whose master is known not to answer.
-func (s *Store) Backlog(ctx context.Context, age time.Duration) (waiting int64, err error) {
+// their next try, nor those that are parked for the brokers without. A leased message is not counted, nor is one of a
+// shard whose master is known not to answer.
+func (s *Store) Backlog(ctx context.Context, age time.Duration, without ...string) (waiting int64, err error) {
 	shards, err := s.reachableShards(ctx)
 	if err != nil {
 		return 0, err
 	}
+	brokers := slices.DeleteFunc(append([]string{""}, s.config.Brokers...), func(broker string) bool {
+		return slices.Contains(without, broker)
+	})
 	calls := make([]*call, len(shards))
 	for i, shard := range shards {
 		calls[i] = newCall(shard, 2)
 		calls[i].args = append(calls[i].args, codeOf[halfmsg.Sendable], age.Milliseconds())
-		calls[i].args = append(append(calls[i].args, ""), anys(s.config.Brokers)...)
+		calls[i].args = append(calls[i].args, anys(brokers)...)
 	}
 	run(ctx, s.intake, s.scripts.backlog, calls)
 	for _, c := range calls {

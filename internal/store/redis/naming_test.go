@@ -33,6 +33,9 @@ func TestParkedMessagesCountAsBacklog(t *testing.T) {
 	if waiting, err := store.Backlog(t.Context(), -time.Second); err != nil || waiting != 2 || parked != 2 {
 		t.Errorf("%d of %d parked messages count, %v", waiting, parked, err)
 	}
+	if waiting, err := store.Backlog(t.Context(), -time.Second, "events"); err != nil || waiting != 1 {
+		t.Errorf("%d messages wait for other brokers than events, %v", waiting, err)
+	}
 	counted := func(want map[string]int64) {
 		t.Helper()
 		if counts, err := store.Parked(t.Context()); err != nil || !maps.Equal(counts, want) {
