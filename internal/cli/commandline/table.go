@@ -30,7 +30,7 @@ const (
 // and the last column, which says why, are never lost.
 var expendable = []string{
 	"NEWEST", "CREATED", "ROUTING KEY", "RETRIES", "ATTEMPTS", "COPIES", "TOOK", "DUE", "OLDEST", "FROM", "EXCHANGE",
-	"KIND", "VERSION", "STARTED", "RESTARTS", "CONSUMER", "STATE",
+	"KIND", "VERSION", "STARTED", "RESTARTS", "CONSUMER",
 }
 
 // Table lays rows out in columns, whose last is wrapped at the edge of a terminal. The first row may be a head, in
@@ -131,6 +131,11 @@ func (c Screen) row(b *bytes.Buffer, row []string, widths []int, tones []string,
 		}
 		return tones[i] + text + plain
 	}
+	if under && row[0] == "" { // a row such as do:, which explains the row above
+		word := strings.TrimSpace(strings.Join(row[:len(row)-1], " "))
+		row = []string{strings.TrimRight(strings.Repeat(" ", below)+word, " "), row[len(row)-1]}
+		widths, tones, under = []int{max(below, utf8.RuneCountInString(row[0])+1) - columnGap}, nil, false
+	}
 	last, gap := len(row)-1, 0
 	for i, cell := range row[:last] {
 		if cell != "" {
@@ -141,8 +146,10 @@ func (c Screen) row(b *bytes.Buffer, row []string, widths []int, tones []string,
 	}
 	indent := indentOf(widths[:last])
 	if under {
-		b.WriteByte('\n')
 		indent, gap = below, below
+		if row[last] != "" {
+			b.WriteByte('\n')
+		}
 	}
 	for n, line := range wrap(row[last], c.Width-indent, c.Width > 0) {
 		if n > 0 {

@@ -42,11 +42,11 @@ orders/1                         dead        NOT_FOUND - no exchange 'payments'
 
 no more
 `,
-		50: `MESSAGE
+		50: `MESSAGE                          STATE
     LAST ERROR
-billing-of-the-north/2026-0001
+billing-of-the-north/2026-0001   abandoned
     dial tcp 10.0.0.7:9000: connection refused
-orders/1
+orders/1                         dead
     NOT_FOUND - no exchange 'payments' in vhost
     '/'
 
@@ -69,8 +69,14 @@ no more
 func TestLongWordsStayWhole(t *testing.T) {
 	t.Parallel()
 	const page = "https://example.com/findings.md#redis-away"
-	got := string(Screen{Width: 30}.Table([][]string{{"TROUBLE", "redis", "page: " + page + " and more"}, {"", "", ""}}))
-	if want := "TROUBLE   redis\n    page:\n    " + page + "\n    and more\n"; !strings.HasPrefix(got, want) {
+	got := string(Screen{Width: 30}.Table([][]string{
+		{"TROUBLE", "redis", "page: " + page + " and more"},
+		{"", "do:", "start it at its own address"},
+		{"", "", "page"},
+		{"OK", "broker", ""},
+	}))
+	if want := "TROUBLE   redis\n    page:\n    " + page + "\n    and more\n" +
+		"    do: start it at its own\n        address\n    page\nOK        broker\n"; got != want {
 		t.Errorf("the table is\n%s, want\n%s", got, want)
 	}
 }
