@@ -61,6 +61,13 @@ func (c *Coverage) move(s step) {
 	}
 }
 
+// Forget notes that Redis has lost writes: where the messages stand is not known any more.
+func (c *Coverage) Forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	clear(c.states)
+}
+
 // Struck counts a fault with the states in which messages stand now.
 func (c *Coverage) Struck(fault string) {
 	c.mu.Lock()

@@ -62,6 +62,10 @@ func (l *Leases) Forget(at time.Time) {
 	}
 }
 
+// tick is how exactly the time of a reply without a time is known, in milliseconds: a stepped clock of a world goes on
+// in such ticks.
+const tick = 20
+
 // patience bounds the search for one message.
 const patience = 10 * time.Second
 
@@ -116,7 +120,7 @@ func (l lease) next(s step) (legal bool, after lease) {
 	case settled:
 		return l.settled(s)
 	case refused:
-		return l.owner != s.token || l.until <= s.at, l
+		return l.owner != s.token || l.until <= s.at+tick, l
 	case moved:
 		return l.moved(s)
 	case unknown:
@@ -127,7 +131,7 @@ func (l lease) next(s step) (legal bool, after lease) {
 
 // settled is the step of the lease holder. The same step made again changes nothing, whoever holds the lease since.
 func (l lease) settled(s step) (legal bool, after lease) {
-	if l.owner != s.token || l.until <= s.at || !s.eventKnown || !leads(l.state, s) {
+	if l.owner != s.token || l.until <= s.at-tick || !s.eventKnown || !leads(l.state, s) {
 		repeated := s.state == l.state && slices.ContainsFunc(halfmsg.Moves(), func(m halfmsg.Move) bool {
 			return m.Event == s.event && m.To == l.state
 		})

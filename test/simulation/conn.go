@@ -54,7 +54,13 @@ func (c *Conn) Write(b []byte) (int, error) {
 	}
 	switch f.Cut {
 	case Whole:
-		return c.out.write(b, due)
+		n, err := c.out.write(b, due)
+		if err != nil {
+			// The peer is gone and answers with a reset, before what it had sent arrives. gRPC would try again without a
+			// pause until its reader fails too, and the bubble's time would stand still.
+			c.in.abort(errReset)
+		}
+		return n, err
 	case CutBefore:
 	case CutHalf:
 		_, _ = c.out.write(b[:len(b)/2], due)

@@ -65,6 +65,7 @@ func cutPower(most time.Duration) func(context.Context, *World, draws) {
 			}
 			w.Redis.host.Cut(func(*Conn) bool { return true })
 			w.faulty.forget(from)
+			w.checking.forget()
 		})
 	}
 }
@@ -104,11 +105,11 @@ func stepClock(ctx context.Context, w *World, d draws) {
 		w.Ledger.Fault("Redis's clock steps by " + by.String())
 		w.note("Redis's clock steps by %v", by)
 		for end := time.Now().Add(d.within("length", time.Second, 30*time.Second)); time.Now().Before(end); {
-			w.Redis.mini.SetTime(time.Now().Add(by))
+			w.setRedisTime(time.Now().Add(by))
 			if sleep(ctx, clockTick) != nil {
 				break
 			}
 		}
-		w.Redis.mini.SetTime(time.Time{})
+		w.setRedisTime(time.Time{})
 	})
 }

@@ -33,8 +33,8 @@ type redisServer struct {
 	scripts map[string]string
 }
 
-// startRedis serves Redis at a host until the context ends.
-func startRedis(ctx context.Context, host *Host) (*redisServer, error) {
+// startRedis serves Redis at a host until the context ends. observe wraps its side of each connection.
+func startRedis(ctx context.Context, host *Host, observe func(net.Conn) net.Conn) (*redisServer, error) {
 	r := &redisServer{host: host, mini: miniredis.NewMiniRedis(), scripts: map[string]string{}}
 	first, err := r.mini.Dial() // starts the server
 	if err != nil {
@@ -47,7 +47,7 @@ func startRedis(ctx context.Context, host *Host) (*redisServer, error) {
 			r.mini.FastForward(ttlStep)
 		}
 	}()
-	return r, host.Serve(redisAddr, func(c net.Conn) { r.mini.Server().ServeConn(c) })
+	return r, host.Serve(redisAddr, func(c net.Conn) { r.mini.Server().ServeConn(observe(c)) })
 }
 
 // hook implements server.Hook.

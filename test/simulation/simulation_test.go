@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/msghandler/msghandler/test/checks"
 )
 
 var (
@@ -21,7 +23,7 @@ var (
 func TestSimulation(t *testing.T) {
 	begun, used := time.Now(), cpu()
 	var simulated time.Duration
-	events := 0
+	events, covered := 0, checks.NewCoverage()
 	defer debug.SetGCPercent(debug.SetGCPercent(400)) // a run has a small heap, and leaves much behind
 	for i := range *runs {
 		o := Options{}
@@ -34,6 +36,7 @@ func TestSimulation(t *testing.T) {
 		before := cpu()
 		r := Run(t, *seed+uint64(i), o)
 		simulated += r.Simulated
+		covered.Add(r.Coverage)
 		events += r.Events
 		t.Logf("seed %d: %d events, %d messages, %d copies, %v simulated, %v CPU, faults %v", r.Seed, r.Events, r.Messages,
 			r.Copies, r.Simulated.Round(time.Second), (cpu() - before).Round(10*time.Millisecond), r.Faults)
@@ -44,6 +47,7 @@ func TestSimulation(t *testing.T) {
 			t.Log(r.Log)
 		}
 	}
+	reportCoverage(t, covered)
 	took := cpu() - used
 	t.Logf("%d runs, %d events, %v simulated in %v and %v CPU: %.0f simulated hours in an hour of CPU", *runs, events,
 		simulated.Round(time.Second), time.Since(begun).Round(time.Millisecond), took.Round(time.Millisecond),

@@ -10,7 +10,9 @@ import (
 // run leaves single faults out by their names.
 type strikes struct {
 	// allowed are the faults that may happen; nil: all.
-	allowed  []string
+	allowed []string
+	// struck is called with the name of the fault that strikes.
+	struck   func(fault string)
 	mu       sync.Mutex
 	numbers  map[string]int
 	happened []string
@@ -34,4 +36,10 @@ func (s *strikes) strike(name string) bool {
 
 // strikes says whether a single fault happens. All that is drawn about the fault is drawn before, so that the other
 // faults stay as they are when shrinking leaves this one out.
-func (d draws) strikes(where string) bool { return d.all.strike(d.of + ": " + where) }
+func (d draws) strikes(where string) bool {
+	happens := d.all.strike(d.of + ": " + where)
+	if happens {
+		d.all.struck(d.of)
+	}
+	return happens
+}

@@ -58,6 +58,8 @@ type Report struct {
 	Events, Messages, Copies int
 	// Simulated is how long the run took by the clock of the bubble.
 	Simulated time.Duration
+	// Coverage counts what the run has reached, by the members of checks.Members.
+	Coverage map[string]int
 	// Log holds the end of the log of a run with defects, and the histories of their messages.
 	Log string
 }
@@ -86,6 +88,7 @@ type World struct {
 	observer  *Host
 	log       *worldLog
 	faulty    faulty
+	checking  *checking
 	drawn     drawnSettings
 	// life ends with the run.
 	life context.Context //nolint:containedctx // the world has one life
@@ -120,12 +123,15 @@ func newWorld(t *testing.T, seed uint64, o Options) *World {
 	w.drawn, w.faulty.strikes.allowed = drawSettings(w.Choices), o.Strikes
 	w.databases.lost = map[string]bool{}
 	w.life, w.end = context.WithCancel(context.Background())
+	w.checking = newChecking(w)
+	w.faulty.strikes.struck = w.checking.coverage.Struck
 	return w
 }
 
 // play plays the two phases and judges the end.
 func (w *World) play() Report {
 	begun := time.Now()
+	defer w.checking.watchAssertions()()
 	defer w.close()
 	if w.options.Prepare != nil {
 		w.options.Prepare(w)
@@ -134,10 +140,12 @@ func (w *World) play() Report {
 		w.report("the world does not begin: %v", err)
 		return w.sum(begun)
 	}
+	w.checking.begin()
 	w.breakThings()
 	w.produce()
 	w.heal()
 	w.judge()
+	w.checking.end()
 	if w.options.Judge != nil {
 		w.options.Judge(w)
 	}
@@ -148,7 +156,7 @@ func (w *World) play() Report {
 // open starts everything.
 func (w *World) open() error {
 	var err error
-	if w.Redis, err = startRedis(w.life, w.Network.Host("redis", "10.0.0.1")); err != nil {
+	if w.Redis, err = startRedis(w.life, w.Network.Host("redis", "10.0.0.1"), w.checking.observe); err != nil {
 		return err
 	}
 	w.Broker = amqpbroker.New(amqpbroker.Config{Judge: w.faulty.judgePublished, Logger: slog.New(slog.DiscardHandler)})
@@ -232,7 +240,7 @@ func (w *World) sum(begun time.Time) Report {
 	r := Report{
 		Seed: w.Seed, Wrong: w.wrong, Faults: w.faulty.names(), Strikes: w.faulty.strikes.happened,
 		Events: w.Network.Events(), Messages: ids, Copies: copies,
-		Simulated: time.Since(begun),
+		Simulated: time.Since(begun), Coverage: w.checking.coverage.Counts(),
 	}
 	if len(r.Wrong) > 0 {
 		r.Log = w.log.text()

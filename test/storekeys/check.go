@@ -61,9 +61,9 @@ func (s *Snapshot) lasting(key string, ttl time.Duration) {
 	}
 }
 
-// Check lists the contradictions at a time of Redis's clock; none when all keys fit together. The scripts are atomic,
-// so even between two calls there is none. The sweeper repairs contradictions of foreign hands, of a clock that jumped,
-// and of scripts that broke off.
+// Check lists the contradictions at a time of Redis's clock; none when all keys fit together. After a step of the clock
+// the time is zero, and no due time is wrong. The scripts are atomic, so even between two calls there is no
+// contradiction. The sweeper repairs those of foreign hands, of a clock that jumped, and of scripts that broke off.
 func (s *Snapshot) Check(now time.Time) (wrong []string) {
 	wrong = slices.Clone(s.wrong)
 	for _, name := range slices.Sorted(maps.Keys(s.Messages)) {
@@ -176,7 +176,11 @@ func (m *Message) checkLease(now time.Time) (wrong []string) {
 			wrong = append(wrong, "it is paged, and has a lease, a verdict or notes beside its cell")
 		}
 	}
-	switch ahead := time.Duration(due-now.UnixMilli()) * time.Millisecond; {
+	ahead := time.Duration(due-now.UnixMilli()) * time.Millisecond
+	if now.IsZero() {
+		ahead = 0
+	}
+	switch {
 	case owner != "" && !state.HasLoop():
 		wrong = append(wrong, fmt.Sprintf("it is %v and leased to %s", state, owner))
 	case owner != "" && !token.MatchString(owner):
@@ -216,7 +220,7 @@ func (s *Snapshot) CheckStats(stats []halfmsg.Stat) (wrong []string) {
 				states[stat.State]))
 		}
 		delete(states, stat.State)
-		if stat.State == halfmsg.Pending && !maps.Equal(stat.Producers, pending) {
+		if stat.State == halfmsg.Pending && stat.Producers != nil && !maps.Equal(stat.Producers, pending) {
 			wrong = append(wrong, fmt.Sprintf("PENDING messages are counted as %v, and are %v", stat.Producers, pending))
 		}
 	}
