@@ -3,6 +3,7 @@ package faults
 import (
 	"cmp"
 	"encoding/json"
+	"flag"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -36,6 +37,11 @@ type defect struct {
 	// drain is the time for draining, if not drainOfDefects.
 	drain time.Duration
 }
+
+var (
+	writtenDefect = flag.String("defect", "", "the defect that TestWriteDefect writes")
+	writtenTo     = flag.String("to", "", "the directory that TestWriteDefect writes to")
+)
 
 // edit is one change of a source file, named from the top of the repository. The old text is there exactly once.
 type edit struct{ file, old, new string }
@@ -285,6 +291,22 @@ func TestEverySmallRowHasItsDefect(t *testing.T) {
 	}
 }
 
+// TestWriteDefect writes a defect for make simulate, which must find the defect too.
+func TestWriteDefect(t *testing.T) {
+	t.Parallel()
+	if *writtenDefect == "" {
+		return
+	}
+	at := slices.IndexFunc(defects, func(d defect) bool { return d.name == *writtenDefect })
+	if at < 0 || len(defects[at].edits) == 0 {
+		t.Fatalf("no defect %q changes the coordinator", *writtenDefect)
+	}
+	if err := os.MkdirAll(*writtenTo, 0o750); err != nil {
+		t.Fatal(err)
+	}
+	defects[at].overlay(t, *writtenTo)
+}
+
 // Changed code must not leave a defect without its place.
 func TestEveryDefectHasItsPlace(t *testing.T) {
 	t.Parallel()
@@ -330,6 +352,18 @@ func (d defect) build(t *testing.T, of string, how ...string) string {
 		return ""
 	}
 	dir := t.TempDir()
+	list, built := d.overlay(t, dir), filepath.Join(dir, "built")
+	// Without the tables for debuggers, linking takes half the time.
+	args := slices.Concat(how, []string{"-ldflags", "-s -w", "-overlay", list, "-o", built, of})
+	if out, err := exec.CommandContext(t.Context(), "go", args...).CombinedOutput(); err != nil {
+		t.Fatalf("build %s with the defect: %v\n%s", of, err, out)
+	}
+	return built
+}
+
+// overlay writes the changed files into a directory, and returns the file for go build -overlay.
+func (d defect) overlay(t *testing.T, dir string) string {
+	t.Helper()
 	replaced := map[string]string{}
 	for i, e := range d.edits {
 		path := filepath.Join(dir, strings.ReplaceAll(e.file, "/", "_"))
@@ -345,16 +379,11 @@ func (d defect) build(t *testing.T, of string, how ...string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	list, built := filepath.Join(dir, "overlay.json"), filepath.Join(dir, "built")
+	list := filepath.Join(dir, "overlay.json")
 	if err := os.WriteFile(list, overlay, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// Without the tables for debuggers, linking takes half the time.
-	args := slices.Concat(how, []string{"-ldflags", "-s -w", "-overlay", list, "-o", built, of})
-	if out, err := exec.CommandContext(t.Context(), "go", args...).CombinedOutput(); err != nil {
-		t.Fatalf("build %s with the defect: %v\n%s", of, err, out)
-	}
-	return built
+	return list
 }
 
 // at is where the file is.

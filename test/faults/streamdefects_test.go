@@ -18,10 +18,8 @@ var streamDefects = []defect{
 		name: "unknown_topic_is_done", row: "F27_kafka", want: Lost,
 		edits: []edit{{
 			kafkaPublisher + "publishcall.go",
-			"case kafkaconn.Stored:\n\t\treturn publish.Result{Outcome: publish.Acked}\n" +
-				"\tcase kafkaconn.TopicRefused, kafkaconn.BatchRefused:",
-			"case kafkaconn.Stored, kafkaconn.TopicRefused:\n\t\treturn publish.Result{Outcome: publish.Acked}\n" +
-				"\tcase kafkaconn.BatchRefused:",
+			"\tcase kafkaconn.TopicRefused, kafkaconn.BatchRefused:",
+			"\tcase kafkaconn.TopicRefused:\n\t\treturn publish.Result{Outcome: publish.Acked}\n\tcase kafkaconn.BatchRefused:",
 		}},
 	},
 	{

@@ -58,15 +58,12 @@ func (bubble *synctestBubble) rand() uint64 {
 		"runtime/rand.go", "if readRandom(seed[:]) != len(seed) || allZero(seed[:]) {",
 		"seed[0] = 1\n\t\tif allZero(seed[:]) {",
 	},
-	// Goroutines change their order by chance, as under the race detector, and never by the clock of the machine.
-	// What runs outside of the bubble never takes the place of a goroutine that runs next.
-	{"runtime/proc.go", "const randomizeScheduler = raceenabled", "const randomizeScheduler = true"},
+	// A goroutine that becomes ready runs next in every second case only, as under the race detector. What runs outside of
+	// the bubble never does, and the clock of the machine ends no turn.
 	{
 		"runtime/proc.go", "if randomizeScheduler && next && randn(2) == 0 {",
 		"if next && (gp.bubble == nil || gp.bubble.rand()&1 == 0) {",
 	},
-	{"runtime/proc.go", "j := cheaprandn(i + 1)\n\t\t\tbatch", "j := randn(i + 1)\n\t\t\tbatch"},
-	{"runtime/proc.go", "j := cheaprandn(i + 1)\n\t\t\tpp.runq", "j := randn(i + 1)\n\t\t\tpp.runq"},
 	{"runtime/proc.go", "func retake(now int64) uint32 {\n", "func retake(now int64) uint32 {\n\treturn 0\n"},
 	{"runtime/proc.go", "if pp.schedtick%61 == 0 && !sched.runq.empty() {", "if false {"},
 	{
