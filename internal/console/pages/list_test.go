@@ -67,7 +67,7 @@ func TestListShowsDueTimeAndAttempts(t *testing.T) {
 			t.Fatalf("%s: status %d, %d cells:\n%s", state, w.Code, len(found), w.Body)
 		}
 		due, attempts := found[1][1], found[2][1]
-		if waits := strings.Contains(due, " UTC\">in 59 min "); waits != want.waits || attempts != want.attempts {
+		if waits := strings.Contains(due, " UTC\">in 1 h<"); waits != want.waits || attempts != want.attempts {
 			t.Errorf("%s: next %q, attempts %q", state, due, attempts)
 		}
 	}

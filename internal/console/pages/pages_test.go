@@ -130,7 +130,7 @@ func TestALegendHidesUnknownValues(t *testing.T) {
 		{nil, "p99 -, max -"},
 		{[]history.Bucket{then}, "p99 -, max 13 s"},
 		{[]history.Bucket{then, bucket(10*time.Second, nil)}, "p99 -, max 13 s"},
-		{[]history.Bucket{then, bucket(10*time.Second, map[string]string{"l31": "1"})}, "p99 908 ms, max 13 s"},
+		{[]history.Bucket{then, bucket(10*time.Second, map[string]string{"l31": "1"})}, "p99 909 ms, max 13 s"},
 	} {
 		series := history.NewSeries(history.Ranges[0], c.buckets, now)
 		if got := legend(flowCharts(series)[1].Lines[1]); got != c.want {
