@@ -307,4 +307,13 @@ func TestThePageShowsStatesAndChecks(t *testing.T) {
 	if status != http.StatusNotFound || !strings.Contains(body, "No such page") || !strings.Contains(body, "Overview") {
 		t.Errorf("an unknown address is answered %d\n%s", status, body)
 	}
+	for _, path := range []string{"/other", "/messages"} {
+		answer, err := http.Post(r.url+path, "", nil)
+		must.Succeed(t, err)
+		page, err := io.ReadAll(answer.Body)
+		must.Succeed(t, errors.Join(err, answer.Body.Close()))
+		if answer.StatusCode != http.StatusNotFound || !strings.Contains(string(page), "takes no POST at "+path) {
+			t.Errorf("a POST to %s is answered %d\n%s", path, answer.StatusCode, page)
+		}
+	}
 }

@@ -150,7 +150,7 @@ func New(config Config) *Pages {
 func (p *Pages) Register(mux *http.ServeMux) {
 	for pattern, page := range map[string]func(r *http.Request) answer{
 		"GET /{$}":      p.overview,
-		"GET /":         p.unknown,
+		"/":             p.unknown,
 		"GET /messages": p.messages,
 		"GET /message":  p.message,
 		"GET /audit":    p.audit,
@@ -259,8 +259,12 @@ func (p *Pages) frame(r *http.Request, a answer) frame {
 // refreshing are the pages that renew themselves: those that change while their reader does nothing.
 var refreshing = map[string]bool{"overview": true, "messages": true, "message": true, "audit": true, "ended": true}
 
-// unknown is the answer to an address that the console does not have.
+// unknown is the answer to an address that the console does not have, or not for the method of the request.
 func (p *Pages) unknown(r *http.Request) answer {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		return trouble(http.StatusNotFound, "No such page", "The console takes no "+r.Method+" at "+r.URL.Path+
+			". Nothing was changed; go back, and load the page before it again.")
+	}
 	return trouble(http.StatusNotFound, "No such page", "The console has no page "+r.URL.Path+
 		". To find a message, write PRODUCER/ID or an id into the field above.")
 }
