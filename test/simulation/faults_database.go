@@ -16,7 +16,7 @@ var databaseFaults = []fault{
 	{name: "database failover", chance: 20, start: failOverWithAll},
 	{name: "lagging failover", chance: 15, excuse: excuse{markers: true}, start: failOverWithLoss},
 	{
-		name: "another database", chance: 15, start: takeAnotherDatabase,
+		name: "database replaced", chance: 15, start: takeAnotherDatabase,
 		excuse: excuse{parked: true, markers: true, elsewhere: true},
 	},
 	{name: "database clocks", chance: 15, start: stepDatabaseClocks},
