@@ -11,8 +11,8 @@ var redisFaults = []fault{
 	{name: "scripts", chance: 25, start: forgetScripts},
 	{name: "loading", chance: 20, start: loadRedis},
 	{name: "full", chance: 20, start: fillRedis},
-	{name: "power cut", chance: 15, start: cutPower(2 * time.Second), excuse: excuse{markers: true}},
-	{name: "failover", chance: 15, start: cutPower(10 * time.Second), excuse: excuse{markers: true}},
+	{name: "power cut", chance: 15, start: cutPower(2 * time.Second), excuse: excuse{markers: true, forgets: true}},
+	{name: "failover", chance: 15, start: cutPower(10 * time.Second), excuse: excuse{markers: true, forgets: true}},
 	{name: "clock", chance: 15, start: stepClock},
 }
 
@@ -32,12 +32,19 @@ func loadRedis(ctx context.Context, w *World, d draws) {
 }
 
 // fillRedis has Redis answer that its memory is full: to scripts without the flag allow-oom, which it then does not
-// begin, and to SET.
+// begin.
 func fillRedis(ctx context.Context, w *World, d draws) {
 	w.Redis.refuseWhile(ctx, w, d, func(command string, arguments []string) string {
 		const oom = "OOM command not allowed when used memory > 'maxmemory'."
-		if command == "EVALSHA" {
-			flags, _, _ := strings.Cut(w.Redis.scriptOf(arguments[0]), "\n")
+		script := ""
+		switch command {
+		case "EVAL":
+			script = arguments[0]
+		case "EVALSHA":
+			script = w.Redis.scriptOf(arguments[0])
+		}
+		if script != "" {
+			flags, _, _ := strings.Cut(script, "\n")
 			if !strings.Contains(flags, "allow-oom") && !strings.Contains(flags, "no-writes") {
 				return oom
 			}
@@ -45,6 +52,9 @@ func fillRedis(ctx context.Context, w *World, d draws) {
 		return ""
 	})
 }
+
+// leastLost is long enough for a coordinator to have counted since: a shorter loss leaves no mark.
+const leastLost = 600 * time.Millisecond
 
 // cutPower returns a fault in which Redis loses what it has written in the last time, at most so much: a power cut
 // without fsync, or a failover to a replica that lags.
@@ -57,7 +67,7 @@ func cutPower(most time.Duration) func(context.Context, *World, draws) {
 				w.report("Redis cannot be copied: %v", err)
 				return
 			}
-			_ = sleep(ctx, d.within("lost", 0, most))
+			_ = sleep(ctx, d.within("lost", leastLost, most))
 			w.Ledger.Fault("Redis forgets what it has written since " + from.Format("15:04:05.000"))
 			w.note("Redis forgets what it has written since %v", from.Sub(w.log.begun))
 			if err := w.Redis.putBack(earlier); err != nil {

@@ -28,10 +28,12 @@ type excuse struct {
 	parked, markers bool
 	// elsewhere: messages may wait for markers of a database that is not there any more.
 	elsewhere bool
+	// forgets: Redis loses writes that it has confirmed, which coordinators notice by their pulses.
+	forgets bool
 }
 
 func (e excuse) or(o excuse) excuse {
-	return excuse{e.parked || o.parked, e.markers || o.markers, e.elsewhere || o.elsewhere}
+	return excuse{e.parked || o.parked, e.markers || o.markers, e.elsewhere || o.elsewhere, e.forgets || o.forgets}
 }
 
 // draws are the choices of one fault.
@@ -79,10 +81,8 @@ func (f *faulty) names() (names []string) {
 	return names
 }
 
-// breakThings draws the faults of the seed and begins them.
-func (w *World) breakThings() {
-	var ctx context.Context
-	ctx, w.faulty.end = context.WithCancel(w.life)
+// drawFaults draws the faults of the seed.
+func (w *World) drawFaults() {
 	for _, one := range allFaults {
 		has := percent(w.Choices, "has "+one.name, one.chance)
 		if len(w.options.Only) > 0 {
@@ -93,6 +93,14 @@ func (w *World) breakThings() {
 		}
 		w.faulty.drawn = append(w.faulty.drawn, one)
 		w.faulty.excuse = w.faulty.excuse.or(one.excuse)
+	}
+}
+
+// breakThings begins the faults.
+func (w *World) breakThings() {
+	var ctx context.Context
+	ctx, w.faulty.end = context.WithCancel(w.life)
+	for _, one := range w.faulty.drawn {
 		one.start(ctx, w, draws{w.Choices, one.name, &w.faulty.strikes})
 	}
 	w.note("faults: %v", w.faulty.names())

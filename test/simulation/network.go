@@ -130,8 +130,10 @@ type Host struct {
 	name    string
 	at      netip.Addr
 
-	mu    sync.Mutex
-	dead  bool
+	mu   sync.Mutex
+	dead bool
+	// died is closed with the end of the host.
+	died  chan struct{}
 	conns map[*Conn]bool
 	doors []string
 	// stalled is until when nothing gets in or out.
@@ -158,7 +160,9 @@ func (h *Host) countWrite() {
 
 // Host adds a host. A later host at the same address takes the place of an earlier one.
 func (n *Network) Host(name, address string) *Host {
-	h := &Host{network: n, name: name, at: netip.MustParseAddr(address), conns: map[*Conn]bool{}}
+	h := &Host{
+		network: n, name: name, at: netip.MustParseAddr(address), conns: map[*Conn]bool{}, died: make(chan struct{}),
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.hosts[h.at] = h
@@ -179,13 +183,21 @@ func (h *Host) Dial(ctx context.Context, _, addr string) (net.Conn, error) {
 		return nil, refused
 	}
 	f := h.network.act(near, Dialled, nil)
+	if near.opensRedis() {
+		// The driver opens a subscription with a lock held, for which its Close waits. Such a wait stops the bubble's clock.
+		f.Delay = 0
+		if h.stalledUntil().After(time.Now()) {
+			f.Cut = CutBefore
+		}
+	}
 	if f.Delay > 0 {
 		select {
 		case <-ctx.Done():
+		case <-h.died: // a library may hold a lock while it dials, for which the end of its process waits
 		case <-time.After(f.Delay):
 		}
 	}
-	if err := ctx.Err(); err != nil || f.Cut != Whole {
+	if err := ctx.Err(); err != nil || f.Cut != Whole || !h.Alive() {
 		near.cut(false)
 		if err == nil {
 			err = refused
@@ -275,6 +287,9 @@ func (h *Host) open(addr string, d door) error {
 // Kill ends the host as a power cut does. What the host has written may still arrive.
 func (h *Host) Kill() {
 	h.mu.Lock()
+	if !h.dead {
+		close(h.died)
+	}
 	h.dead = true
 	doors := h.doors
 	h.mu.Unlock()

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"io"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -54,24 +55,67 @@ func startRedis(ctx context.Context, host *Host, observe func(net.Conn) net.Conn
 func (r *redisServer) hook(peer *server.Peer, command string, arguments ...string) (done bool) {
 	r.mu.Lock()
 	answers := r.answers
-	if command == "SCRIPT" && len(arguments) == 2 {
-		r.scripts[hashOf(arguments[1])] = arguments[1]
-	}
 	r.mu.Unlock()
+	if command == "SCRIPT" && len(arguments) == 2 && strings.EqualFold(arguments[0], "load") {
+		return r.load(peer, arguments[1])
+	}
 	for _, answer := range answers {
 		if refusal := answer(command, arguments); refusal != "" {
 			peer.WriteError(refusal)
 			return true
 		}
 	}
-	return false
+	return r.runFlagged(peer, command, arguments)
 }
+
+// runFlagged runs a script with flags as one that miniredis knows.
+func (r *redisServer) runFlagged(peer *server.Peer, command string, arguments []string) (done bool) {
+	switch {
+	case command == "EVALSHA" && strings.HasPrefix(r.scriptOf(arguments[0]), shebang):
+		arguments[0] = hashOf(plain(r.scriptOf(arguments[0])))
+	case command == "EVAL" && strings.HasPrefix(arguments[0], shebang):
+		r.mu.Lock()
+		r.scripts[hashOf(arguments[0])] = arguments[0]
+		r.mu.Unlock()
+		arguments[0] = plain(arguments[0])
+	default:
+		return false
+	}
+	r.mini.Server().Dispatch(peer, append([]string{command}, arguments...))
+	return true
+}
+
+// shebang begins a script with flags, which miniredis does not know.
+const shebang = "#!"
+
+// plain is a script that miniredis knows: its flags are a comment.
+func plain(script string) string { return "--" + script }
 
 // refuse has a function asked about each command; a text that is not empty is the error in the place of the answer.
 func (r *redisServer) refuse(answer refusal) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.answers = append(r.answers, answer)
+}
+
+// load loads a script, unless Redis has it already: miniredis would parse it again, which is slow.
+func (r *redisServer) load(peer *server.Peer, script string) (done bool) {
+	hash := hashOf(script)
+	r.mu.Lock()
+	_, loaded := r.scripts[hash]
+	r.scripts[hash] = script
+	r.mu.Unlock()
+	if !loaded && !strings.HasPrefix(script, shebang) {
+		return false
+	}
+	if !loaded {
+		if _, err := r.call("SCRIPT", "LOAD", plain(script)); err != nil {
+			peer.WriteError(err.Error())
+			return true
+		}
+	}
+	peer.WriteBulk(hash)
+	return true
 }
 
 // scriptOf is the text of a loaded script.
@@ -90,6 +134,9 @@ func hashOf(script string) string {
 func (r *redisServer) forgetScripts() {
 	peer := server.NewPeer(bufio.NewWriter(io.Discard))
 	r.mini.Server().Dispatch(peer, []string{"SCRIPT", "FLUSH"})
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.scripts = map[string]string{}
 }
 
 // refuseWhile has commands refused, for some seconds again and again.

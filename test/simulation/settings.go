@@ -37,11 +37,11 @@ var options = []option{
 // they cost is most of the cost of an idle coordinator.
 var backgrounds = map[string]time.Duration{
 	"pulse": 250 * time.Millisecond, "health": 500 * time.Millisecond, "policy": time.Second, "memory": 5 * time.Second,
-	"archive": 2 * time.Second,
+	"archive": 2 * time.Second, "sweep": 10 * time.Second,
 }
 
-// drawSettings draws the settings.
-func drawSettings(c Choices) drawnSettings {
+// drawSettings draws the settings. Where Redis forgets, the pulse that notices it is not slowed down.
+func drawSettings(c Choices, forgets bool) drawnSettings {
 	d := drawnSettings{keys: map[string]string{}, schedules: map[string]string{}}
 	for _, o := range options {
 		d.keys[o.key] = o.values[c.Intn("key "+o.key, len(o.values))]
@@ -52,6 +52,9 @@ func drawSettings(c Choices) drawnSettings {
 	}
 	rest := []int{1, 4, 16, 16, 16}[c.Intn("rest", 5)]
 	for name, often := range backgrounds {
+		if forgets && name == "pulse" {
+			continue
+		}
 		d.schedules[name] = "@every " + (time.Duration(rest) * often).String()
 	}
 	return d

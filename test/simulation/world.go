@@ -120,7 +120,8 @@ func newWorld(t *testing.T, seed uint64, o Options) *World {
 	if w.Choices == nil {
 		w.Choices = NewChoices(seed)
 	}
-	w.drawn, w.faulty.strikes.allowed = drawSettings(w.Choices), o.Strikes
+	w.drawFaults()
+	w.drawn, w.faulty.strikes.allowed = drawSettings(w.Choices, w.faulty.excuse.forgets), o.Strikes
 	w.databases.lost = map[string]bool{}
 	w.life, w.end = context.WithCancel(context.Background())
 	w.checking = newChecking(w)
