@@ -15,9 +15,10 @@ import (
 
 // Program is the simulation as a program with the overlay.
 type Program struct {
-	// Path is the file, and Patience how long a run may take before it counts as hanging.
-	Path     string
-	Patience time.Duration
+	// Path is the file, Dir the directory of its package, in which go test runs it too, and Patience how long a run may
+	// take before it counts as hanging.
+	Path, Dir string
+	Patience  time.Duration
 }
 
 // Build builds the tests of a package with the overlay into a directory. changed are more files with other contents, by
@@ -39,7 +40,7 @@ func Build(ctx context.Context, dir, pkg string, changed map[string]string) (Pro
 	if out, err := build.CombinedOutput(); err != nil {
 		return Program{}, fmt.Errorf("build %s: %w\n%s", pkg, err, out)
 	}
-	return Program{Path: path, Patience: 3 * time.Minute}, nil
+	return Program{Path: path, Dir: pkg, Patience: 3 * time.Minute}, nil
 }
 
 func addChanged(overlay string, changed map[string]string) error {
@@ -73,6 +74,7 @@ func (p Program) Play(ctx context.Context, plan Plan) (o Outcome, cpu time.Durat
 	limited, cancel := context.WithTimeout(ctx, p.Patience)
 	defer cancel()
 	run := exec.CommandContext(limited, p.Path, "-test.run=^TestPlan$", "-test.timeout=0", "-plan="+string(text))
+	run.Dir = p.Dir
 	run.Env = Environment // and nothing else: the environment decides where memory begins
 	out, failed := run.CombinedOutput()
 	if ctx.Err() != nil {
