@@ -42,7 +42,7 @@ type process struct {
 func (w *World) settings(host string) map[string]string {
 	keys := map[string]string{
 		"grpc.addr": host + ":9090", "http.addr": host + ":9091", "access.anonymous": "true",
-		"redis.url": "redis://" + redisAddr + "/0", "redis.shards": "1",
+		"redis.url": "redis://" + redisAddr + "/0?client_name=coordinator", "redis.shards": "1",
 		"amqp.url":           "amqp://guest:guest@" + brokerAddr + "/",
 		"callbacks.allow":    "*:*",
 		"callbacks.networks": "10.0.0.0/8",

@@ -60,6 +60,9 @@ func (r *redisServer) hook(peer *server.Peer, command string, arguments ...strin
 		return r.load(peer, arguments[1])
 	}
 	for _, answer := range answers {
+		if peer.ClientName == "" {
+			break // a command of a script, or the world's own: neither is refused
+		}
 		if refusal := answer(command, arguments); refusal != "" {
 			peer.WriteError(refusal)
 			return true
