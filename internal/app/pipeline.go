@@ -190,6 +190,7 @@ func (a *App) openConfirmer(s *stages, store *redisstore.Store) {
 		DeleteTimeout:    settings.Timeout,
 		Logger:           a.logger,
 		Metrics:          breakerEvents{a.metrics, a.events},
+		AnsweredAt:       a.answeredAt,
 	}
 	if a.tracer != nil {
 		c.Trace = a.tracer.Confirm
@@ -201,6 +202,15 @@ func (a *App) openConfirmer(s *stages, store *redisstore.Store) {
 	a.metrics.Queue("confirm", s.confirmer.Waiting)
 	a.metrics.Queue("markers", s.confirmer.Markers)
 	a.closeWith(closer{name: "confirm stage", share: confirmShare, close: s.confirmer.Close})
+}
+
+// answeredAt is when the producers last answered, by the reports of all coordinators.
+func (a *App) answeredAt() map[string]time.Time {
+	answered := map[string]time.Time{}
+	for _, p := range a.peers.Sums(time.Now()).Producers() {
+		answered[p.Name] = p.AnsweredAt
+	}
+	return answered
 }
 
 // leftSchedule is when ACKNOWLEDGED messages are looked for although markers are deleted before publishing: they are

@@ -57,6 +57,9 @@ type Config struct {
 	// DeleteTimeout bounds one DeleteBusiness call, and so how long it may hold messages up.
 	DeleteTimeout time.Duration
 
+	// AnsweredAt is when the producers last answered any coordinator, as far as is known. May be nil.
+	AnsweredAt func() map[string]time.Time
+
 	// Trace begins the span of a Confirm call, with the traces of the messages. Trace returns the context of the call, and
 	// a function that ends the span. May be nil.
 	Trace func(ctx context.Context, producer string, traces []string) (context.Context, func(err error))

@@ -75,7 +75,7 @@ func (c *Confirmer) Pass(ctx context.Context) (more bool, err error) {
 	}
 	quota := c.quota(names)
 	if len(quota) == 0 {
-		c.tidy()
+		c.tidy(names)
 		return false, nil
 	}
 	// Counted from before the call, so that the lease never seems longer than it is.
@@ -85,7 +85,7 @@ func (c *Confirmer) Pass(ctx context.Context) (more bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("claim pending messages: %w", err)
 	}
-	c.tidy()
+	c.tidy(names)
 	return c.wantsMore(claims, quota), nil
 }
 

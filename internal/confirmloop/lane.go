@@ -14,6 +14,10 @@ type producer struct {
 	confirmer *Confirmer
 	queue     *delivery.WorkQueue
 	lanes     map[laneKey]*lane
+	// stored says that the store has messages of the producer, and answeredAt when the producer last answered any
+	// coordinator, as the last pass has learned.
+	stored     bool
+	answeredAt time.Time
 }
 
 // laneKey tells a producer's lanes apart: by target, by purpose, and whether their messages are committed already.
@@ -48,15 +52,23 @@ type lane struct {
 	// cause is why the last Confirm failed, and reached whether the producer itself failed the call.
 	cause   string
 	reached bool
+	// failedAt is when a call last failed.
+	failedAt time.Time
 	// quarantine holds the ids of a quarantined lane.
 	quarantine quarantine
 	// busyUntil is when a batch was last taken, a message was quarantined, or the last message that was put off is due.
 	busyUntil time.Time
 }
 
-// laneMemory is how long a lane waits for messages that are due before the lane forgets that its target cannot be
-// reached. Messages that do not come have ended, or another coordinator takes them: it may have reached the target.
-const laneMemory = 30 * time.Second
+const (
+	// laneMemory is how long a lane waits for messages that are due before the lane forgets that its target cannot be
+	// reached. Messages that do not come have ended, or another coordinator has them.
+	laneMemory = 30 * time.Second
+	// sharedMemory is the same time while another coordinator may have the messages and has not reached the producer
+	// either. In a shorter time each coordinator would often get no message of a dead producer: its circuit would close
+	// and open again, and its pauses would begin anew.
+	sharedMemory = 5 * time.Minute
+)
 
 // producer returns the producer of a name, new or known. c.mu is held.
 func (c *Confirmer) producer(name string) *producer {
@@ -172,8 +184,7 @@ func (l *lane) End(b *delivery.Batch) (room bool) {
 // tidy drops lanes that are idle and have nothing to remember, and the producer with its last lane. c.mu is held.
 func (p *producer) tidy() {
 	for key, l := range p.lanes {
-		trouble := l.confirms.failures+l.confirms.opened+l.deletes.failures+len(l.quarantine) > 0
-		if l.queue.Idle() && (!trouble || time.Since(l.busyUntil) >= laneMemory) {
+		if l.queue.Idle() && !l.remembers() {
 			if l.confirms.opened > 0 && l.use == normal {
 				p.confirmer.config.Metrics.Paused(p.name, false)
 			}
@@ -185,6 +196,17 @@ func (p *producer) tidy() {
 		delete(p.confirmer.producers, p.name)
 	}
 }
+
+// remembers says whether the lane has trouble to remember, and waits for messages. c.mu is held.
+func (l *lane) remembers() bool {
+	trouble := l.confirms.failures+l.confirms.opened+l.deletes.failures+len(l.quarantine) > 0
+	overdue := time.Since(l.busyUntil)
+	return trouble && (overdue < laneMemory || overdue < sharedMemory && l.shared())
+}
+
+// shared says whether another coordinator may have the messages, and has not reached the producer since the last call
+// of this one failed.
+func (l *lane) shared() bool { return l.producer.stored && !l.producer.answeredAt.After(l.failedAt) }
 
 // busy notes that the lane is in use, or will be.
 func (l *lane) busy(until time.Time) {
@@ -202,13 +224,42 @@ func (l *lane) putOff(after time.Duration) {
 	}
 }
 
-// tidy drops the idle lanes of all producers. A pass that has brought no message says that a lane is idle.
-func (c *Confirmer) tidy() {
+// tidy drops the idle lanes of all producers. A pass that has brought no message says that a lane is idle. The names
+// are those of the producers with messages in the store.
+func (c *Confirmer) tidy(names []string) {
+	var answered map[string]time.Time
+	if c.noteStored(names) && c.config.AnsweredAt != nil {
+		answered = c.config.AnsweredAt()
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for name, p := range c.producers {
+		if at, known := answered[name]; known {
+			p.answeredAt = at
+		}
+		p.tidy()
+	}
+}
+
+// noteStored notes which producers have messages in the store, and says whether another coordinator may have messages
+// for which a lane waits.
+func (c *Confirmer) noteStored(names []string) (shared bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, p := range c.producers {
-		p.tidy()
+		p.stored = false
 	}
+	for _, name := range names {
+		if p := c.producers[name]; p != nil {
+			p.stored = true
+		}
+	}
+	for _, p := range c.producers {
+		for _, l := range p.lanes {
+			shared = shared || time.Since(l.busyUntil) >= laneMemory && l.remembers()
+		}
+	}
+	return shared
 }
 
 // leftOut are the targets whose circuits are open or have a probe under way. Messages past their time limit are claimed
@@ -297,7 +348,7 @@ func (l *lane) recordFailure(err error) (opened bool) {
 	}
 	for _, l := range lanes {
 		now := time.Now()
-		l.cause, l.reached = delivery.CauseOf(err), reached
+		l.cause, l.reached, l.failedAt = delivery.CauseOf(err), reached, now
 		l.busy(now)
 		opened = l.confirms.fail(now) && l.use == normal
 	}

@@ -165,7 +165,7 @@ func (q *markerQueue) End(b *delivery.Batch) (room bool) {
 
 // tidy drops an idle queue with nothing to remember. The lock is held.
 func (q *markerQueue) tidy() {
-	remembers := q.deletes.failures > 0 && min(time.Since(q.usedAt), time.Since(q.deletes.until)) < laneMemory
+	remembers := q.deletes.failures > 0 && min(time.Since(q.usedAt), time.Since(q.deletes.until)) < sharedMemory
 	if q.queue.Idle() && !remembers {
 		delete(q.deleter.queues, q.markerKey)
 	}

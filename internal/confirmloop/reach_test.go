@@ -3,13 +3,16 @@ package confirmloop_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/msghandler/msghandler/internal/confirmloop"
+	"github.com/msghandler/msghandler/internal/delivery"
 	"github.com/msghandler/msghandler/internal/ground/backoff"
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/test/must"
 )
 
 var errAway = errors.New("connection refused")
@@ -129,6 +132,60 @@ func TestUnusedTargetIsForgotten(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Coordinators share the messages of a dead producer. One that gets none for a turn must not begin anew.
+func TestCircuitsOfSharedMessagesStayOpen(t *testing.T) {
+	inHouse(t, confirmloop.Config{}, func(h *house) {
+		h.answers(func(context.Context, halfmsg.Target, []string, bool) (verdicts, error) { return nil, errAway })
+		second := confirmloop.New(testConfig(confirmloop.Config{
+			Store: h.store, Callbacks: h, Metrics: h, Logger: slog.New(slog.DiscardHandler),
+			Pipeline: &delivery.Pipeline{Send: sendStage(h.send), ConfirmLoop: wakeFunc(func() {})},
+		}))
+		h.have("orders", numbered(20)...)
+		for end := time.Now().Add(2 * time.Hour); time.Now().Before(end); {
+			for _, c := range []*confirmloop.Confirmer{h.Confirmer, second} {
+				_, err := c.Pass(h.t.Context())
+				must.Succeed(t, err)
+				time.Sleep(time.Second / 2)
+			}
+		}
+		if n := look(h, func() int { return len(h.told) }); n > 10 {
+			t.Errorf("circuits opened and closed %d times in two hours, want twice", n)
+		}
+		// A call of each for each minute, some more in the beginning.
+		if n := h.asks(); n > 400 {
+			t.Errorf("a dead producer was called %d times in two hours", n)
+		}
+		must.Succeed(t, second.Close(context.Background()))
+	})
+}
+
+// Another coordinator has the messages, and it alone knows whether the producer is back.
+func TestAnswerElsewhereClosesTheCircuit(t *testing.T) {
+	var answeredAt time.Time
+	config := confirmloop.Config{AnsweredAt: func() map[string]time.Time {
+		return map[string]time.Time{"orders": answeredAt}
+	}}
+	inHouse(t, config, func(h *house) {
+		h.answers(func(context.Context, halfmsg.Target, []string, bool) (verdicts, error) { return nil, errAway })
+		answeredAt = time.Now()
+		h.submit(h.have("orders", "1")...)
+		h.run(10 * time.Second)
+		paused := func() bool { return look(h, func() bool { return h.paused }) }
+		for claimed := false; !claimed; time.Sleep(time.Second) {
+			claims, err := h.store.ClaimPending(h.t.Context(), map[string]int{"orders": 1}, time.Hour)
+			must.Succeed(t, err)
+			claimed = len(claims) > 0
+		}
+		if h.run(3 * time.Minute); !paused() {
+			t.Error("the circuit closed although the producer answered no coordinator since")
+		}
+		answeredAt = time.Now()
+		if h.run(2 * time.Second); paused() {
+			t.Error("the circuit stays open although the producer answers another coordinator")
+		}
+	})
 }
 
 func TestOnlyUnreachableOpensTheBreaker(t *testing.T) {
