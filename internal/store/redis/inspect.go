@@ -166,8 +166,9 @@ func earlier(known time.Time, answer any) time.Time {
 }
 
 // Backlog counts SENDABLE messages older than age that could be sent now, not messages that wait for their delay or
-// their next try, nor those that are parked for the brokers without. A leased message is not counted, nor is one of a
-// shard whose master is known not to answer.
+// their next try, nor those that are parked for the brokers without. Where that is every broker, none counts: none
+// is claimed then, and none is parked. A leased message is not counted, nor is one of a shard whose master does not
+// answer.
 func (s *Store) Backlog(ctx context.Context, age time.Duration, without ...string) (waiting int64, err error) {
 	shards, err := s.reachableShards(ctx)
 	if err != nil {
@@ -176,6 +177,9 @@ func (s *Store) Backlog(ctx context.Context, age time.Duration, without ...strin
 	brokers := slices.DeleteFunc(append([]string{""}, s.config.Brokers...), func(broker string) bool {
 		return slices.Contains(without, broker)
 	})
+	if len(brokers) == 0 {
+		return 0, nil
+	}
 	calls := make([]*call, len(shards))
 	for i, shard := range shards {
 		calls[i] = newCall(shard, 2)

@@ -25,6 +25,11 @@ func TestParkedMessagesCountAsBacklog(t *testing.T) {
 	packed.Body = []byte(strings.Repeat("packable ", 100))
 	create(t, store, packed, later("2"))
 	settle(t, store, halfmsg.EventCommitted, 0, submit(t, store, named("1").Name, later("2").Name)...)
+	for want, without := range map[int64][]string{2: nil, 0: {"", "events"}} { // nothing is claimed, or parked
+		if waiting, err := store.Backlog(t.Context(), -time.Second, without...); err != nil || waiting != want {
+			t.Errorf("%d messages wait without the brokers %q, %v", waiting, without, err)
+		}
+	}
 	if claims, err := store.ClaimSendable(t.Context(), 10, time.Minute, "other"); err != nil || len(claims) > 0 {
 		t.Fatal(claims, err)
 	}
