@@ -149,7 +149,7 @@ func (p *Peers) learn(entries []Entry, now time.Time) {
 	for i := range last {
 		end := &unreported[i]
 		if end.InLoop = p.inLoop(last[i].Coordinator, now); !end.InLoop {
-			p.endProblems(slices.Concat(last[i].Problems, last[i].Gone), end.LastSeenAt)
+			p.endProblems(&last[i], end.LastSeenAt)
 		}
 	}
 	if len(unreported) > 0 && p.config.Ended != nil {
@@ -157,11 +157,15 @@ func (p *Peers) learn(entries []Entry, now time.Time) {
 	}
 }
 
-// endProblems ends the problems of another coordinator, which has ended and cannot do it.
-func (p *Peers) endProblems(all []Problem, at time.Time) {
-	for _, problem := range all {
+// endProblems ends the problems of another coordinator, which has ended and cannot do it. Those that every coordinator
+// finds may be in no record yet: the coordinator that has ended may have been the one to write them.
+func (p *Peers) endProblems(last *Report, at time.Time) {
+	for _, problem := range slices.Concat(last.Problems, last.Gone) {
 		if problem.lasts() {
 			problem.Until = at
+		}
+		if problem.Derived {
+			problem.Derived, problem.Coordinators = false, []string{last.Instance}
 		}
 		p.tracker.note(problem)
 	}
@@ -175,7 +179,7 @@ func (p *Peers) own(now time.Time) Report {
 		Refusals:    peerstats.Lately(p.config.Refusals(), RefusalMemory, now),
 		Counts:      &counts,
 		Problems:    p.ownProblems(),
-		Gone:        p.tracker.waiting(),
+		Gone:        p.ownGone(),
 		Attending:   p.config.Attending(),
 	}
 }

@@ -14,6 +14,16 @@ func (p *Peers) ownProblems() []Problem {
 	return slices.DeleteFunc(p.tracker.present(), func(own Problem) bool { return own.Derived })
 }
 
+// ownGone are the ended problems for the report, the latest first. An event is in the record right after the report,
+// and would be listed twice.
+func (p *Peers) ownGone() []Problem {
+	gone := slices.DeleteFunc(p.tracker.waiting(), isEvent)
+	slices.SortFunc(gone, func(a, b Problem) int { return b.Until.Compare(a.Until) })
+	return gone
+}
+
+func isEvent(one Problem) bool { return one.Severity == Event }
+
 // reported are the problems in the reports of the others. A problem of this coordinator may have begun there.
 func (p *Peers) reported() (all []sighting) {
 	for _, r := range p.others.Load().reports {
@@ -106,10 +116,7 @@ func (p *Peers) ownOnes(all []Problem) []Problem {
 // store takes reports and no record: the exchange has succeeded, and the record waits for room.
 func (p *Peers) recordEnded(ctx context.Context, store Store, now time.Time) error {
 	all := p.tracker.takeEnded()
-	if !p.isFirst(now) {
-		all = slices.DeleteFunc(all, func(one Problem) bool { return one.Derived })
-	}
-	isEvent := func(one Problem) bool { return one.Severity == Event }
+	all = slices.DeleteFunc(all, func(one Problem) bool { return one.Derived && p.isRecordedByOther(one, now) })
 	if slices.ContainsFunc(all, isEvent) && p.inLoop(p.self(), now) {
 		all = slices.DeleteFunc(all, isEvent)
 	}
@@ -136,11 +143,12 @@ func (p *Peers) recordEnded(ctx context.Context, store Store, now time.Time) err
 	return err
 }
 
-// isFirst says whether this coordinator is the first of those that run: it records what all of them find.
-func (p *Peers) isFirst(now time.Time) bool {
+// isRecordedByOther says whether another coordinator records a problem that all find: the first of those that run since
+// before the problem began. One that started later may not have seen the problem, and leaves the record to others.
+func (p *Peers) isRecordedByOther(one Problem, now time.Time) bool {
 	own := p.self().Instance
-	return !slices.ContainsFunc(p.Coordinators(now), func(c Coordinator) bool {
-		return c.State == Running && c.Instance < own
+	return slices.ContainsFunc(p.Coordinators(now), func(c Coordinator) bool {
+		return c.State == Running && c.Instance < own && !c.StartedAt.After(one.Since)
 	})
 }
 

@@ -272,6 +272,64 @@ func TestOneCoordinatorRecordsDerivedProblems(t *testing.T) {
 	})
 }
 
+// A coordinator that starts while a problem ends knows nothing of the problem, and nothing of it may be lost.
+func TestLateCoordinatorLeavesTheRecordToOthers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		start, second, s, theirs := time.Now(), newTroubled("b"), &store{}, &store{}
+		second.problems = []peers.Problem{
+			{Name: "producer-away", Severity: peers.Trouble, Remedy: "start it", Derived: true},
+		}
+		second.passes(t, s, 2)
+		second.problems = nil
+		second.passes(t, s, 1)
+		first := newTroubled("a")
+		for range 10 {
+			exchange(t, first.Peers, theirs)
+			s.others = []peers.Entry{entryOf(theirs, "a", time.Now())}
+			second.passes(t, s, 1)
+		}
+		if got := told(history(t, second, s), start); got != "producer-away 0-10 0>0 []" || len(theirs.recorded) != 0 {
+			t.Errorf("%q; the first coordinator recorded %v", got, theirs.recorded)
+		}
+	})
+}
+
+// The coordinator that records what all find may be killed before.
+func TestDerivedProblemsOfTheKilledAreRecorded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		start, first, second, s, theirs := time.Now(), newTroubled("a"), newTroubled("b"), &store{}, &store{}
+		first.problems = []peers.Problem{{Name: "producer-away", Severity: peers.Trouble, Remedy: "start it", Derived: true}}
+		first.passes(t, theirs, 1)
+		first.problems = nil
+		first.passes(t, theirs, 1)
+		seen := start.Add(peers.Interval)
+		killed := entryOf(theirs, "a", seen)
+		killed.Ended, killed.Unreported = true, true
+		s.others = []peers.Entry{killed, entryOf(theirs, "aa", seen)} // aa runs, and writes the record
+		second.passes(t, s, 1)
+		if got := told(history(t, second, s), start); len(s.recorded) != 1 || got != "producer-away 0-5 0>0 [a]" {
+			t.Errorf("%q; the record has %v", got, s.recorded)
+		}
+	})
+}
+
+// The record has an event right after the report: of its coordinator the others list no second one.
+func TestEventsOfOthersAreListedOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		own, other, s, theirs := newTroubled("own"), newTroubled("other"), &store{}, &store{}
+		other.Note(peers.Problem{Name: "coordinator-started", Since: time.Now(), Until: time.Now()})
+		exchange(t, other.Peers, theirs)
+		s.others, s.recorded = []peers.Entry{entryOf(theirs, "other", time.Now())}, theirs.recorded
+		exchange(t, own.Peers, s)
+		if got := history(t, own, s); len(got) != 1 {
+			t.Errorf("listed are %v", got)
+		}
+	})
+}
+
 // Pages ask for the record each time that they are refreshed.
 func TestRecordIsReadOncePerExchange(t *testing.T) {
 	t.Parallel()
