@@ -128,7 +128,7 @@ func (c *dlqCountCommand) once(ctx context.Context, s *commandline.Session, filt
 			rows := [][]string{{"LETTERS", "OLDEST", "CONSUMER", "EXCHANGE", "ROUTING KEY", "CAUSE"}}
 			rows = append(rows, document.groupRows(now)...)
 			return append(rows, []string{
-				strconv.FormatInt(document.Letters, 10), waiting(document.WaitingSince, now), sum, "", "", "",
+				strconv.FormatInt(document.Letters, 10), waiting(document.WaitingSince, now), "", "", "", sum,
 			})
 		})
 	})

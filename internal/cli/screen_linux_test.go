@@ -13,6 +13,8 @@ import (
 	"time"
 	"unsafe"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/msghandler/msghandler/internal/cli"
 	"github.com/msghandler/msghandler/internal/cli/commandline"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
@@ -67,7 +69,8 @@ func TestLongListsGoThroughThePager(t *testing.T) {
 	}
 	file := filepath.Join(t.TempDir(), "paged")
 	for pager, paged := range map[string]bool{
-		"tee " + file + " | head -1": true, "cat": false, "": false, "no-such": false,
+		"tee " + file + " | head -1": true, "cat": false, "": false, " ": false, "no-such": false,
+		"/": false, // the shell cannot run a directory
 	} {
 		for output, long := range map[string]bool{"": true, "--limit=3": false} {
 			_ = os.Remove(file)
@@ -94,10 +97,63 @@ func TestLongListsGoThroughThePager(t *testing.T) {
 	}
 }
 
+// A pager would halt the watch until its reader quits.
+func TestWatchedDocumentsNeedNoPager(t *testing.T) {
+	t.Parallel()
+	c := startCoordinator(t)
+	file := filepath.Join(t.TempDir(), "paged")
+	_, program, shown := screen(t, 80, 4)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan int, 1)
+	go func() {
+		ended <- cli.Run(ctx, commandline.Process{
+			Args: []string{"list", "--watch", "--every=100ms", "--output=json", "--server=" + c.addr},
+			Env:  append(os.Environ(), "PAGER=tee "+file), Out: program, Err: program,
+		})
+	}()
+	servers.Eventually(t, 20*time.Second, "two documents", func() bool {
+		return strings.Count(shown.String(), "\n}\n{\n") > 1
+	})
+	stop()
+	if status := <-ended; status != 0 {
+		t.Errorf("the watch ended with %d", status)
+	}
+	if content, err := os.ReadFile(file); err == nil {
+		t.Errorf("the pager got\n%s", content)
+	}
+}
+
+func TestTopFillsTerminalOfUnknownSize(t *testing.T) {
+	t.Parallel()
+	c := startCoordinator(t)
+	keyboard, program, shown := screen(t, 0, 0)
+	ended := make(chan int, 1)
+	go func() {
+		ended <- cli.Run(context.Background(), commandline.Process{
+			Args: []string{"top", "--every=1h", "--server=" + c.addr}, In: program, Out: program, Err: program,
+		})
+	}()
+	servers.Eventually(t, 20*time.Second, "all lines", func() bool {
+		return strings.Contains(shown.String(), "IN TROUBLE") && strings.Contains(shown.String(), "leaves out")
+	})
+	_, err := keyboard.WriteString("q")
+	must.Succeed(t, err)
+	if status := <-ended; status != 0 {
+		t.Errorf("top ended with %d", status)
+	}
+}
+
 func TestTopScrollsAndSortsByKeys(t *testing.T) {
 	t.Parallel()
 	c := startCoordinator(t)
 	keyboard, program, shown := screen(t, 80, 10)
+	modes := func() unix.Termios {
+		t.Helper()
+		modes, err := unix.IoctlGetTermios(int(program.Fd()), unix.TCGETS)
+		must.Succeed(t, err)
+		return *modes
+	}
+	before := modes()
 	ended := make(chan int, 1)
 	go func() {
 		ended <- cli.Run(context.Background(), commandline.Process{
@@ -125,6 +181,9 @@ func TestTopScrollsAndSortsByKeys(t *testing.T) {
 	shows("q quit", "(count)", "lines 1-6 of", "STATE")
 	press("\x1b[B")
 	shows("lines 2-7 of")
+	if modes().Cc[unix.VSUSP] != 0 {
+		t.Error("Ctrl-Z stops top, and leaves its screen to the shell")
+	}
 	press("n")
 	shows("(name)", "lines 2-7 of")
 	press("G")
@@ -138,6 +197,9 @@ func TestTopScrollsAndSortsByKeys(t *testing.T) {
 	servers.Eventually(t, 20*time.Second, "the first screen is back", func() bool {
 		return strings.HasSuffix(shown.String(), "\x1b[?1049l")
 	})
+	if after := modes(); after != before {
+		t.Errorf("top leaves the terminal with %+v, and found %+v", after, before)
+	}
 }
 
 func TestWatchedTableStaysOnTheScreen(t *testing.T) {

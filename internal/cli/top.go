@@ -45,13 +45,13 @@ func (c *topCommand) Run(ctx context.Context, s *commandline.Session) error {
 	ctx, cancel := context.WithCancel(ctx)
 	t := &top{admin: a, session: s, order: byCount, before: map[string]int64{}}
 	var typing sync.WaitGroup
-	defer typing.Wait()
-	defer cancel()
 	if commandline.IsTerminal(s.Out) {
 		fmt.Fprint(s.Out, otherScreen)
-		defer fmt.Fprint(s.Out, firstScreen)
+		defer fmt.Fprint(s.Out, firstScreen) // after the keys have ended: a late key would draw on the first screen
 		typing.Go(func() { s.Keys(ctx, func(key string) { t.press(key, cancel) }) })
 	}
+	defer typing.Wait()
+	defer cancel()
 	return again(ctx, c.Every, t.look, t.fail)
 }
 
@@ -127,7 +127,7 @@ func (t *top) fail(failure error) {
 func (t *top) press(key string, quit func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	page := max(1, t.room()-1)
+	page := max(1, t.room(0)-1)
 	switch key {
 	case "q":
 		quit()
@@ -154,8 +154,14 @@ func (t *top) press(key string, quit func()) {
 	_ = t.draw()
 }
 
-// room is how many lines of the figures a terminal shows: without the two lines above, and the line of keys.
-func (t *top) room() int { return t.session.Screen().Height - 4 }
+// room is how many of the lines of the figures a terminal shows, without the two lines above, and the line of keys. A
+// terminal whose height is not known, as on Windows and on a serial line, gets all.
+func (t *top) room(lines int) int {
+	if height := t.session.Screen().Height; height > 0 {
+		lines = height - 4
+	}
+	return max(1, lines)
+}
 
 // draw draws the screen.
 func (t *top) draw() error {
@@ -164,7 +170,7 @@ func (t *top) draw() error {
 	if !commandline.IsTerminal(t.session.Out) {
 		return draw(t.session, slices.Concat(head, lines))
 	}
-	room := max(1, t.room())
+	room := t.room(len(lines))
 	t.from = max(0, min(t.from, len(lines)-room))
 	end := min(len(lines), t.from+room)
 	keys := fmt.Sprintf("q quit   arrows, pages scroll   sort by: c count, a age, n name (%s)   lines %d-%d of %d",

@@ -29,6 +29,7 @@ func (f *watchFlags) run(
 			Err: errors.New("--watch and --output=name: names have no mark between two lists; watch with --output=json"),
 		}
 	}
+	s = s.Unpaged()
 	return again(ctx, f.Every, func(ctx context.Context) error {
 		switch output {
 		case commandline.OutputYAML:

@@ -12,11 +12,11 @@ import (
 	"strings"
 )
 
-// pagerOf is the pager of the environment, as a line of the shell: PAGER, or less where it is installed. An empty PAGER
+// pagerOf is the pager of the environment, as a line of the shell: PAGER, or less where it is installed. A blank PAGER
 // and cat mean no pager.
 func (s *Session) pagerOf() string {
 	typed := slices.ContainsFunc(s.Env, func(pair string) bool { return strings.HasPrefix(pair, "PAGER=") })
-	pager := s.Variable("PAGER")
+	pager := strings.TrimSpace(s.Variable("PAGER"))
 	if _, err := exec.LookPath("less"); !typed && err == nil {
 		pager = "less"
 	}
@@ -44,6 +44,6 @@ func (s *Session) page(text []byte) bool {
 	if !errors.As(err, &exit) {
 		return err == nil
 	}
-	const notFound = 127 // of the shell: the text has not been shown
-	return exit.ExitCode() != notFound
+	const noProgram, notFound = 126, 127 // of the shell: the text has not been shown
+	return exit.ExitCode() != noProgram && exit.ExitCode() != notFound
 }

@@ -85,8 +85,8 @@ func inBlocks(n *yaml.Node) {
 // printJSON prints a document.
 func (s *Session) printJSON(v any) error { return s.encodeJSON(v, "  ") }
 
-// PrintJSONLine prints a document in a single line.
-func (s *Session) PrintJSONLine(v any) error { return s.encodeJSON(v, "") }
+// PrintJSONLine prints a document in a single line, after which others may follow.
+func (s *Session) PrintJSONLine(v any) error { return s.Unpaged().encodeJSON(v, "") }
 
 func (s *Session) encodeJSON(v any, indent string) error {
 	var document bytes.Buffer

@@ -108,6 +108,8 @@ type Session struct {
 	config string
 	// screen is what output is fitted to; nil: the terminal of standard output.
 	screen *Screen
+	// unpaged says that no output goes through a pager.
+	unpaged bool
 }
 
 // Note writes a line to standard error, which may hold text from outside.

@@ -131,8 +131,9 @@ func (c Screen) row(b *bytes.Buffer, row []string, widths []int, tones []string,
 		}
 		return tones[i] + text + plain
 	}
-	if under && row[0] == "" { // a row such as do:, which explains the row above
-		word := strings.TrimSpace(strings.Join(row[:len(row)-1], " "))
+	words := slices.DeleteFunc(slices.Clone(row[:len(row)-1]), func(cell string) bool { return cell == "" })
+	if under && row[0] == "" && len(words) < 2 { // a row such as do:, which explains the row above
+		word := strings.Join(words, "")
 		row = []string{strings.TrimRight(strings.Repeat(" ", below)+word, " "), row[len(row)-1]}
 		widths, tones, under = []int{max(below, utf8.RuneCountInString(row[0])+1) - columnGap}, nil, false
 	}
@@ -183,7 +184,10 @@ func wrap(text string, room int, narrow bool) (lines []string) {
 			break
 		}
 		lines = append(lines, strings.TrimRight(string(runes[:at]), " "))
-		runes = []rune(strings.TrimLeft(string(runes[at:]), " "))
+		for at < len(runes) && runes[at] == ' ' {
+			at++
+		}
+		runes = runes[at:]
 	}
 	return append(lines, string(runes))
 }

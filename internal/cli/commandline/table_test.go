@@ -81,6 +81,37 @@ func TestLongWordsStayWhole(t *testing.T) {
 	}
 }
 
+// A row without a first cell is a row, where it has names: only a single word, such as do:, is a remark.
+func TestRowsWithoutFirstCellStayRows(t *testing.T) {
+	t.Parallel()
+	got := string(Screen{Width: 50}.Table([][]string{
+		{"CURRENT", "CONTEXT", "SERVER", "TOKEN FILE"},
+		{"*", "production", "coordinator.shop:9090", "production.token"},
+		{"", "staging", "staging.shop:9090", "staging.token"},
+	}))
+	const want = `CURRENT   CONTEXT      SERVER
+    TOKEN FILE
+*         production   coordinator.shop:9090
+    production.token
+          staging      staging.shop:9090
+    staging.token
+`
+	if got != want {
+		t.Errorf("the table is\n%s, want\n%s", got, want)
+	}
+}
+
+// The work grows with the text, and not with its square: else a megabyte takes a minute.
+func TestLongTextsWrapInOnePass(t *testing.T) {
+	t.Parallel()
+	text := strings.Repeat("word  ", 200_000)
+	for line := range strings.Lines(string(Screen{Width: 80}.Table([][]string{{"error", text}}))) {
+		if has := utf8.RuneCountInString(line) - 1; has > 80 {
+			t.Fatalf("a line has %d columns: %q", has, line)
+		}
+	}
+}
+
 func TestStatesAndSeveritiesHaveColours(t *testing.T) {
 	t.Parallel()
 	screen := Screen{Width: 80, Color: true}

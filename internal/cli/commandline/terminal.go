@@ -33,13 +33,21 @@ func (s *Session) Drawn(out io.Writer) *Session {
 	return &drawn
 }
 
+// Unpaged is the session without a pager, for output that goes on: a pager would halt the output until its reader quits.
+func (s *Session) Unpaged() *Session {
+	unpaged := *s
+	unpaged.unpaged = true
+	return &unpaged
+}
+
 // PrintTable prints tables, as Screen.Table lays them out.
 func (s *Session) PrintTable(rows [][]string) error { return s.print(s.Screen().Table(rows)) }
 
 // print writes a text, through a pager where the text is longer than the terminal.
 func (s *Session) print(text []byte) error {
 	height := s.Screen().Height
-	if IsTerminal(s.Out) && height > 0 && bytes.Count(text, []byte("\n")) >= height && s.page(text) {
+	long := height > 0 && bytes.Count(text, []byte("\n")) >= height
+	if long && !s.unpaged && IsTerminal(s.Out) && s.page(text) {
 		return nil
 	}
 	_, err := s.Out.Write(text)

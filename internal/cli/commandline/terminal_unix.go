@@ -18,6 +18,8 @@ func terminalSize(file *os.File) (width, height int) {
 }
 
 // singleKeys has a terminal hand over each key at once, and show none, until end is called. Ctrl-C stays an interrupt.
+// Ctrl-Z is a key like others: the shell of a stopped program would be left with the program's screen, and a program
+// that goes on has the shell's mode of the terminal, in which a read waits for the end of a line.
 func singleKeys(terminal *os.File) (end func(), err error) {
 	before, err := unix.IoctlGetTermios(int(terminal.Fd()), getTermios)
 	if err != nil {
@@ -26,6 +28,7 @@ func singleKeys(terminal *os.File) (end func(), err error) {
 	keys := *before
 	keys.Lflag &^= unix.ICANON | unix.ECHO
 	keys.Cc[unix.VMIN], keys.Cc[unix.VTIME] = 0, 1 // a read ends after a tenth of a second
+	keys.Cc[unix.VSUSP] = noKey
 	if err := unix.IoctlSetTermios(int(terminal.Fd()), setTermios, &keys); err != nil {
 		return nil, err
 	}

@@ -4,4 +4,8 @@ package commandline
 
 import "golang.org/x/sys/unix"
 
-const getTermios, setTermios = unix.TCGETS, unix.TCSETS
+const (
+	getTermios, setTermios = unix.TCGETS, unix.TCSETS
+	// noKey is no key of a terminal: _POSIX_VDISABLE.
+	noKey = 0
+)
