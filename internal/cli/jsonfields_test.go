@@ -202,7 +202,12 @@ func (c *coordinator) ReplayMessages(
 	if r.GetDryRun() {
 		what = "would replay"
 	}
-	err := c.note("%s %d of %s", what, r.GetLimit(), r.GetSelection().GetFilter().GetProducer())
+	f := r.GetSelection().GetFilter()
+	of := f.GetProducer()
+	if f.GetUntil().AsTime().After(time.Now()) {
+		of += ", and of later messages"
+	}
+	err := c.note("%s %d of %s", what, r.GetLimit(), of)
 	return &adminv1.ReplayMessagesResponse{Changed: 1, Skipped: 1}, err
 }
 

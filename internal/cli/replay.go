@@ -7,8 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"google.golang.org/protobuf/types/known/timestamppb"
-
 	"github.com/msghandler/msghandler/internal/cli/commandline"
 	"github.com/msghandler/msghandler/internal/operate"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
@@ -102,9 +100,7 @@ func (c *replayCommand) byFilter(ctx context.Context, s *commandline.Session, a 
 	if err != nil {
 		return wrongText(err)
 	}
-	if filter.GetUntil() == nil {
-		filter.Until = timestamppb.New(now)
-	}
+	filter = operate.CountedFinished(filter, now)
 	limit := atMost(c.Limit)
 	if !c.Yes && !c.DryRun {
 		counting := *c

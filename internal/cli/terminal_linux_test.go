@@ -92,7 +92,8 @@ func TestFilteredReplayAsksOnTerminal(t *testing.T) {
 		program := answered(t, answer)
 		var out, errs bytes.Buffer
 		status := cli.Run(t.Context(), commandline.Process{
-			Args: []string{"replay", "--producer=orders", "--server=" + c.addr}, In: program, Out: &out, Err: &errs,
+			Args: []string{"replay", "--producer=orders", "--until=2100-01-01", "--server=" + c.addr},
+			In:   program, Out: &out, Err: &errs,
 		})
 		ran{status, out.String(), errs.String()}.want(t, want.status, want.out, "Replay 1 finished message? [y/N] ")
 		if asked := c.asked(); asked != want.asked {

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
@@ -169,6 +170,16 @@ func CountedDeadLetters(f *adminv1.DeadLetterFilter, counted time.Time) *adminv1
 	f = proto.CloneOf(f)
 	if f.GetMinAge() != nil {
 		f.MinAge = durationpb.New(f.GetMinAge().AsDuration() + time.Since(counted))
+	}
+	return f
+}
+
+// CountedFinished narrows a filter to messages that had ended at the time of a count. Those that end later were not
+// counted, and may be the replayed ones: a time of --until may be in the future.
+func CountedFinished(f *adminv1.FinishedFilter, counted time.Time) *adminv1.FinishedFilter {
+	f = proto.CloneOf(f)
+	if f.GetUntil() == nil || f.GetUntil().AsTime().After(counted) {
+		f.Until = timestamppb.New(counted)
 	}
 	return f
 }

@@ -42,6 +42,20 @@ func TestFiltersAreReadAsWritten(t *testing.T) {
 	}
 }
 
+func TestCountedFinishedMessagesHadEnded(t *testing.T) {
+	t.Parallel()
+	counted := time.Unix(2e9, 0)
+	for until, want := range map[string]time.Time{
+		"": counted, "2100-01-01": counted, "10m": counted.Add(-10 * time.Minute),
+	} {
+		read, err := FinishedText{Producer: "orders", Until: until}.Filter(counted)
+		f := CountedFinished(read, counted)
+		if err != nil || !f.GetUntil().AsTime().Equal(want) || f.GetProducer() != "orders" {
+			t.Errorf("until %q: got %v, %v", until, f, err)
+		}
+	}
+}
+
 // A text that cannot be read selects nothing, and its error names the flag.
 func TestWrongTextsNameTheirFields(t *testing.T) {
 	t.Parallel()

@@ -9,8 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"google.golang.org/protobuf/types/known/timestamppb"
-
 	"github.com/msghandler/msghandler/internal/operate"
 	adminv1 "github.com/msghandler/msghandler/proto/msghandler/admin/v1"
 )
@@ -88,10 +86,7 @@ func (s replaySelection) request(dry bool, limit int64, reason string) (*adminv1
 	if err != nil {
 		return nil, err
 	}
-	if filter.GetUntil() == nil { // otherwise it is before s.At
-		filter.Until = timestamppb.New(s.At)
-	}
-	request.Selection = &adminv1.FinishedSelection{Filter: filter}
+	request.Selection = &adminv1.FinishedSelection{Filter: operate.CountedFinished(filter, s.At)}
 	request.Limit = int32(min(limit, maxNames)) //nolint:gosec // it is small
 	return request, nil
 }

@@ -63,6 +63,18 @@ func TestForgedReplayFormsReplayNothing(t *testing.T) {
 	}
 }
 
+func TestReplayLeavesOutLaterMessages(t *testing.T) {
+	t.Parallel()
+	at := time.UnixMilli(1_800_000_000_000)
+	for _, until := range []string{"", "2100-01-01"} {
+		s := replaySelection{Filter: finishedFilter{operate.FinishedText{Producer: "orders", Until: until}}, At: at}
+		request, err := s.request(false, 1, "")
+		if got := request.GetSelection().GetFilter().GetUntil().AsTime(); err != nil || !got.Equal(at) {
+			t.Errorf("until %q: the messages ended until %s, %v", until, got, err)
+		}
+	}
+}
+
 // The rest begins behind the replayed messages, and without messages that ended since the first count.
 func TestReplayGoesOnBehindFirstPart(t *testing.T) {
 	t.Parallel()
