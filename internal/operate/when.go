@@ -42,7 +42,8 @@ func parseAge(field, text string) (*durationpb.Duration, error) {
 
 // layouts are how people write a date, with a time or without.
 var layouts = []string{
-	"2006-01-02 15:04", "2006-01-02 15:04Z07:00", time.DateTime, time.DateOnly, "2006-01-02T15:04", time.RFC3339,
+	"2006-01-02 15:04", "2006-01-02 15:04Z07:00", time.DateTime, "2006-01-02 15:04:05Z07:00", time.DateOnly,
+	"2006-01-02T15:04", time.RFC3339,
 }
 
 // parseWhen reads a time as people write it, the latest such time before now; an empty text is no time.

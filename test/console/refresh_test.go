@@ -120,6 +120,12 @@ func TestTimesCanBeLocal(t *testing.T) {
 	if asked := browser.Eval[string](b, `location.search`); !strings.Contains(asked, "from="+day+"+00%3A15") {
 		t.Errorf("the page asked for %s", asked)
 	}
+	// So is a day alone, in each form.
+	b.Open("/audit")
+	b.Do(chromedp.SendKeys(chromedp.CSS(".filter [name=since]"), day))
+	b.Click(".filter button")
+	before := time.Now().UTC().AddDate(0, 0, -3).Format(time.DateOnly)
+	b.Until(`location.search.includes("since=` + before + `+18%3A30Z")`)
 	b.Open("/?range=1d")
 	const ticks = `[...document.querySelector(".times").children].map((e) => e.textContent)`
 	for _, text := range browser.Eval[[]string](b, ticks) {

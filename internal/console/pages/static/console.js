@@ -39,17 +39,17 @@ function writeTimes() {
   document.dispatchEvent(new Event('times'));
 }
 
-// toUTC reads a local time: without a day, the latest such time before now. Another text stays, and so does a time with
-// its zone, which the coordinator reads too.
+// toUTC reads a local time, or the start of a local day: without a day, the latest such time before now. Another text
+// stays, and so does a time with its zone, which the coordinator reads too.
 function toUTC(text) {
-  const parts = /^(?:(\d{4})-(\d\d)-(\d\d)[ T])?(\d\d?):(\d\d)$/.exec(text.trim());
-  if (!parts) return text;
-  const [year, month, day, hour, minute] = parts.slice(1).map(Number);
+  const parts = /^(?:(\d{4})-(\d\d)-(\d\d)(?:[ T]|$))?(?:(\d\d?):(\d\d)(?::(\d\d))?)?$/.exec(text.trim());
+  if (!parts || !(parts[1] || parts[4])) return text;
+  const [year, month, day, hour, minute, second] = parts.slice(1).map((part) => Number(part ?? 0));
   const now = new Date();
-  const at = parts[1] ? new Date(year, month - 1, day, hour, minute)
-    : new Date(now.getFullYear(), now.getMonth(), now.getDate(), hour, minute);
+  const at = parts[1] ? new Date(year, month - 1, day, hour, minute, second)
+    : new Date(now.getFullYear(), now.getMonth(), now.getDate(), hour, minute, second);
   if (!parts[1] && at > now) at.setDate(at.getDate() - 1);
-  return `${utcTime(at).slice(0, 16)}Z`;
+  return `${utcTime(at).slice(0, second ? 19 : 16)}Z`;
 }
 document.addEventListener('submit', (event) => {
   if (!choices.local) return;
