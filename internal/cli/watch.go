@@ -55,11 +55,24 @@ func watchTable(
 		return err
 	}
 	lines := strings.Split(strings.TrimSuffix(page.String(), "\n"), "\n")
-	if most := s.Screen().Height - 1; most > 1 && len(lines) > most {
-		hidden := fmt.Sprintf("%d more lines have no room: use a larger terminal, or a filter", len(lines)-most+1)
-		lines = append(lines[:most-1], hidden)
+	return draw(s, fitted(lines, s.Screen()))
+}
+
+// fitted leaves out the last lines where a screen would scroll, and says how many. A long name takes several rows.
+func fitted(lines []string, screen commandline.Screen) []string {
+	hidden := func(n int) string {
+		return fmt.Sprintf("%d more lines have no room: use a larger terminal, or a filter", n)
 	}
-	return draw(s, lines)
+	most, spare, rows, kept := screen.Height-1, screen.Rows(hidden(len(lines))), 0, 0
+	for _, line := range lines {
+		if rows += screen.Rows(line); rows+spare <= most {
+			kept++
+		}
+	}
+	if most < 2 || rows <= most {
+		return lines
+	}
+	return append(lines[:kept], hidden(len(lines)-kept))
 }
 
 // Control sequences that every terminal understands.

@@ -1,6 +1,7 @@
 package commandline
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -13,6 +14,9 @@ const (
 	green  = "\x1b[32m"
 	yellow = "\x1b[33m"
 )
+
+// toneSwitch begins or ends a colour.
+var toneSwitch = regexp.MustCompile(`\x1b\[\d+m`)
 
 // tones are the colours of words about states and severities.
 var tones = map[string]string{

@@ -33,6 +33,14 @@ var expendable = []string{
 	"KIND", "VERSION", "STARTED", "RESTARTS", "CONSUMER",
 }
 
+// Rows is how many rows of the terminal a line takes.
+func (c Screen) Rows(line string) int {
+	if c.Width <= 0 {
+		return 1
+	}
+	return max(1, (utf8.RuneCountInString(toneSwitch.ReplaceAllString(line, ""))+c.Width-1)/c.Width)
+}
+
 // Table lays rows out in columns, whose last is wrapped at the edge of a terminal. The first row may be a head, in
 // capitals. An empty row ends a table, and the next row begins another.
 func (c Screen) Table(rows [][]string) []byte {

@@ -81,6 +81,20 @@ func TestLongWordsStayWhole(t *testing.T) {
 	}
 }
 
+func TestLongLinesTakeSeveralRows(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]int{
+		"": 1, "0123456789": 1, "0123456789a": 2, red + "0123456789" + plain: 1, strings.Repeat("ü", 21): 3,
+	} {
+		if got := (Screen{Width: 10}).Rows(line); got != want {
+			t.Errorf("%q takes %d rows, want %d", line, got, want)
+		}
+	}
+	if got := (Screen{}).Rows(strings.Repeat("a", 999)); got != 1 {
+		t.Errorf("without a terminal a line takes %d rows", got)
+	}
+}
+
 // A row without a first cell is a row, where it has names: only a single word, such as do:, is a remark.
 func TestRowsWithoutFirstCellStayRows(t *testing.T) {
 	t.Parallel()
