@@ -3,6 +3,7 @@ package app
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/msghandler/msghandler/internal/config"
@@ -47,17 +48,29 @@ func (a *App) redisAddress() func() address.Redis {
 	}
 }
 
-// outboxDSN returns the DSN for the next connection to the database of an outbox.
+// outboxDSN returns the DSN for the next connection to the database of an outbox. Login and options may change.
 func (a *App) outboxDSN(name string) func() string {
 	atStart := a.settings.Outbox[name].DSN
 	return a.present("outbox."+name+".dsn", atStart, func(value string) error {
-		was, _ := address.ParseSQL(atStart) // checked
-		is, err := address.ParseSQL(value)
-		if err == nil && is.PostgreSQL != was.PostgreSQL {
-			err = errors.New("names another kind of database: restart the coordinator")
-		}
-		return err
+		return sameDatabase(atStart, value)
 	})
+}
+
+// sameDatabase refuses the DSN of another database. Connections stay open for up to an hour, and what a connection to
+// one database claims, another one settles.
+func sameDatabase(atStart, value string) error {
+	was, _ := address.ParseSQL(atStart) // checked
+	is, err := address.ParseSQL(value)
+	if err == nil && placeOf(was) != placeOf(is) {
+		err = errors.New("names another server or database: restart the coordinators")
+	}
+	return err
+}
+
+// placeOf is a database without its login and options, to be compared.
+func placeOf(at address.SQL) string {
+	options := at.URL.Query()
+	return fmt.Sprintln(at.PostgreSQL, at.URL.Host, at.Database, options["host"], options["port"], options["dbname"])
 }
 
 // brokerURL returns the URL for the next connection to a broker; the empty name is the default broker.
