@@ -1,6 +1,7 @@
 package app
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -151,12 +152,8 @@ func contentOf(files []string) (all string) {
 
 // reload reads the configuration again, and uses the new values that need no restart: all of them or none.
 func (a *App) reload(why string) {
-	r := &a.reloader
-	next, changes, err := r.source.Reload()
-	var move redisstore.Relocation
-	if err == nil {
-		move, err = a.relocation(&next.Config)
-	}
+	store := a.store.Load()
+	next, changes, move, err := a.readConfiguration(store)
 	if err == nil {
 		err = a.callbacks.Allow(next.Config.Callbacks.Allow, next.Config.Callbacks.Networks)
 	}
@@ -164,6 +161,31 @@ func (a *App) reload(why string) {
 		err = a.callers.authenticator.Use(rulesOf(&next.Config)) // the globs are checked: it does not fail any more
 	}
 	a.metrics.ConfigRead(err)
+	if a.finishReload(why, next, changes, move, err); a.store.Load() != store && err == nil {
+		a.reload("the opening of Redis") // the store may be at the URL of before
+	}
+}
+
+// readConfiguration reads the sources again, and examines whether Redis may be where they say. A URL of Redis that
+// needs a restart does not hold back other keys.
+func (a *App) readConfiguration(
+	store *redisstore.Store,
+) (next *config.Current, changes []config.Change, move redisstore.Relocation, err error) {
+	if next, changes, err = a.reloader.source.Reload(); err != nil {
+		return nil, nil, move, err
+	}
+	move, err = a.relocation(store, &next.Config)
+	if errors.Is(err, redisstore.ErrNeedsRestart) {
+		next, changes, err = a.reloader.source.Reload("redis.url")
+	}
+	return next, changes, move, err
+}
+
+// finishReload uses a configuration that was read again, or tells why not.
+func (a *App) finishReload(
+	why string, next *config.Current, changes []config.Change, move redisstore.Relocation, err error,
+) {
+	r := &a.reloader
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.failed = err; err != nil {
@@ -211,7 +233,7 @@ func (f *findings) reload(r *reloader) {
 	if failed != nil {
 		f.add(trouble, "config-refused", fmt.Sprintf("the configuration was read again and refused: %v", failed),
 			"the earlier values stay in use, and the coordinator may not start again",
-			"fix what the error names; the file is read again when it changes")
+			"fix what the error names; the file is read again when it changes, and on SIGHUP")
 	}
 	if len(pending) > 0 {
 		f.add(warning, "config-restart", "changed keys wait for a restart: "+strings.Join(pending, ", "),

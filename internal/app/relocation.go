@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/msghandler/msghandler/internal/cause"
 	"github.com/msghandler/msghandler/internal/config"
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
 )
@@ -14,9 +15,8 @@ const relocationTimeout = 10 * time.Second
 
 // relocation examines whether Redis may be at the URL of a configuration from now on. A store that is not open yet is
 // opened there.
-func (a *App) relocation(next *config.Config) (r redisstore.Relocation, err error) {
-	store := a.store.Load()
-	if store == nil || next.Redis.URL == a.reloader.config().Redis.URL {
+func (a *App) relocation(store *redisstore.Store, next *config.Config) (r redisstore.Relocation, err error) {
+	if store == nil {
 		return r, nil
 	}
 	ctx, cancel := context.WithTimeout(a.life, relocationTimeout)
@@ -35,6 +35,7 @@ func (a *App) relocation(next *config.Config) (r redisstore.Relocation, err erro
 func (a *App) relocate(r redisstore.Relocation) {
 	r.Take()
 	if r.To != "" {
+		a.doors.certificates.Forget(cause.Redis.Key, r.From)
 		a.logger.Info("Redis has moved: all further commands go to the new address", "old", r.From, "new", r.To)
 	}
 }

@@ -32,19 +32,25 @@ func (a *App) openStore(ctx context.Context) (*redisstore.Store, error) {
 	}})
 	a.connectAudit(store)
 	a.noteSettings(nil)
-	a.store.Store(store)
 	a.checks.set(checkRedis, store.Ping)
 	return store, errors.Join(a.watchPeers(ctx, store), a.watchStore(store), a.watchFullness(store), a.watchParked(store),
 		a.watchSlowness())
 }
 
-// reachStore opens the store, trying again while Redis cannot be reached. Problems that time does not fix, such as a
-// wrong number of shards or unsafe settings, are errors at once.
+// reachStore opens the store, trying again while Redis cannot be reached, and where the configuration has changed
+// meanwhile. Problems that time does not fix, such as a wrong number of shards or unsafe settings, are errors at once.
 func (a *App) reachStore(ctx context.Context) (*redisstore.Store, error) {
 	handshake := a.doors.certificates.Servers(cause.Redis.Key, expiry.DialTLS).Handshake
 	for failures := 0; ; failures++ {
-		store, err := a.tryStore(ctx, handshake)
+		url := a.reloader.config().Redis.URL
+		store, err := a.tryStore(ctx, url, handshake)
 		if err == nil {
+			// A reload either finds the store and moves it, or has the new URL in use before this look at it.
+			if a.store.Store(store); a.reloader.config().Redis.URL != url {
+				a.store.Store(nil)
+				_ = store.Close() // nothing went through the store
+				continue
+			}
 			if failures > 0 {
 				a.logger.Info("Redis is there")
 			}
@@ -64,9 +70,11 @@ func (a *App) reachStore(ctx context.Context) (*redisstore.Store, error) {
 }
 
 // tryStore opens the store and judges the settings of its servers.
-func (a *App) tryStore(ctx context.Context, handshake redisstore.Handshakes) (*redisstore.Store, error) {
+func (a *App) tryStore(
+	ctx context.Context, url string, handshake redisstore.Handshakes,
+) (*redisstore.Store, error) {
 	store, err := redisstore.New(ctx, redisstore.Config{
-		URL:       a.reloader.config().Redis.URL,
+		URL:       url,
 		Prefix:    a.settings.Redis.Prefix,
 		Shards:    a.settings.Redis.Shards,
 		Brokers:   a.settings.BrokerNames(),

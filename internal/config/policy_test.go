@@ -91,6 +91,11 @@ callbacks: {allow: ["orders:9000", "bills:9000"]}
 	if c.Producers["orders"].Target != "dns:///orders:9000" || c.Done != before.Config.Done {
 		t.Errorf("a key that needs a restart is taken: %+v, %v", c.Producers, c.Done)
 	}
+	kept, held, err := before.Reload("redis.url")
+	if err != nil || kept.Config.Redis != before.Config.Redis || kept.Config.PolicyOf("orders").CallsPerSecond != 20 ||
+		!held[len(held)-1].Restart {
+		t.Errorf("a key that is kept: %+v, %+v, %v", kept.Config.Redis, held, err)
+	}
 	if _, again, err := after.Reload(); err != nil || len(again) != 2 {
 		t.Errorf("the next reload tells %v, %v; want the two changes that wait for a restart", again, err)
 	}

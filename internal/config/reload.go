@@ -40,38 +40,39 @@ func Open(sources Sources) (*Current, error) {
 func (c *Current) File() string { return c.sources.File }
 
 // Reload reads the sources again and returns the configuration with the new values of the keys that need no restart,
-// and all changes, sorted by key. The receiver stays as it is.
-func (c *Current) Reload() (*Current, []Change, error) {
+// and all changes, sorted by key. The values of the keys in keep need a restart this time. The receiver stays as it is.
+func (c *Current) Reload(keep ...string) (*Current, []Change, error) {
+	restart := func(k Key) bool { return !k.reload || slices.Contains(keep, k.Name) }
 	fresh, err := Open(c.sources)
 	if err != nil {
 		return nil, nil, err
 	}
 	l := newLoading()
 	for name, g := range c.given {
-		if k, _ := Find(name); !k.reload {
+		if k, _ := Find(name); restart(k) {
 			l.given[name] = g
 		}
 	}
 	for name, g := range fresh.given {
-		if k, _ := Find(name); k.reload {
+		if k, _ := Find(name); !restart(k) {
 			l.given[name] = g
 		}
 	}
 	if err := l.finish(); err != nil {
 		return nil, nil, fmt.Errorf("the new values need a restart, because they do not go with others in use: %w", err)
 	}
-	return &Current{Config: l.config, sources: c.sources, given: l.given}, c.changes(fresh), nil
+	return &Current{Config: l.config, sources: c.sources, given: l.given}, c.changes(fresh, restart), nil
 }
 
 // changes lists what differs from a configuration that was read later.
-func (c *Current) changes(fresh *Current) (changes []Change) {
+func (c *Current) changes(fresh *Current, restart func(Key) bool) (changes []Change) {
 	names := maps.Clone(c.given)
 	maps.Copy(names, fresh.given)
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		k, _ := Find(name)
 		before, after := k.valuesIn(c.given), k.valuesIn(fresh.given)
 		if !slices.Equal(before, after) {
-			changes = append(changes, Change{Key: name, Old: k.told(before), New: k.told(after), Restart: !k.reload})
+			changes = append(changes, Change{Key: name, Old: k.told(before), New: k.told(after), Restart: restart(k)})
 		}
 	}
 	return changes

@@ -48,6 +48,18 @@ func (b *Book) Servers(key string, dial Dial) *Servers {
 	return s
 }
 
+// Forget forgets a server behind a key: nothing connects to the server any more, and the end of its certificate does
+// not matter.
+func (b *Book) Forget(key, server string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, s := range b.servers {
+		if s.key == key {
+			s.forget(server)
+		}
+	}
+}
+
 // All are the certificates in use, the first to end first.
 func (b *Book) All(now time.Time) (all []Certificate) {
 	b.mu.Lock()

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/big"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -262,4 +263,25 @@ func TestEndedServersAreForgotten(t *testing.T) {
 			t.Errorf("%d servers are known a day after the end", n)
 		}
 	})
+}
+
+func TestLeftServerIsNotReported(t *testing.T) {
+	t.Parallel()
+	var b expiry.Book
+	chain := []*x509.Certificate{{NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}}
+	for _, key := range []string{"redis.url", "amqp.url"} {
+		servers := b.Servers(key, nil)
+		for _, server := range []string{"old:6379", "new:6379"} {
+			servers.Handshake(server, tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{chain}}, nil)
+		}
+	}
+	b.Forget("redis.url", "old:6379")
+	var left []string
+	for _, c := range b.All(time.Now()) {
+		left = append(left, c.Key+" "+c.Holder)
+	}
+	slices.Sort(left)
+	if want := []string{"amqp.url new:6379", "amqp.url old:6379", "redis.url new:6379"}; !slices.Equal(left, want) {
+		t.Errorf("reported are %q", left)
+	}
 }

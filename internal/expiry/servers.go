@@ -79,6 +79,12 @@ func (s *Servers) note(c shown) {
 	}
 }
 
+func (s *Servers) forget(server string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.met, server)
+}
+
 // forgetOldest forgets the server that was met least recently. The caller holds the lock.
 func (s *Servers) forgetOldest() {
 	var oldest string

@@ -45,12 +45,11 @@ type Handshakes func(server string, state tls.ConnectionState, err error)
 
 // connect makes a client; nothing is dialled yet. Each client has a pool of its own.
 func connect(to address.Redis, config Config, location *location) redis.UniversalClient {
-	dial := dialerOf(to, config)
-	if isSingle(to) {
-		dial = location.dial
-	}
-	present := config.Present
-	if present == nil {
+	dial, present := dialerOf(to, config), config.Present
+	switch {
+	case isSingle(to):
+		dial, present = location.dial, location.login
+	case present == nil:
 		present = func() address.Redis { return to }
 	}
 	client := newClient(to, dial, present)

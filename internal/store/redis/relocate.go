@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"syscall"
@@ -18,8 +19,10 @@ import (
 // site is where a single server is. Its connections end when the store has left the place.
 type site struct {
 	address.Redis
-	left  context.Context
-	leave context.CancelFunc
+	// latest is the address with the login that was read last for this place; nil before.
+	latest atomic.Pointer[address.Redis]
+	left   context.Context
+	leave  context.CancelFunc
 }
 
 // location leads the connections of all clients to one place, and to another one after a relocation.
@@ -57,6 +60,21 @@ func (l *location) dial(ctx context.Context, network, _ string) (net.Conn, error
 	placed := &siteConn{Conn: conn, at: at, location: l}
 	placed.forget = context.AfterFunc(at.left, func() { _ = conn.Close() })
 	return placed, nil
+}
+
+// login is the address of now where it names this place. The file of redis.url may name the next place already, whose
+// user and password are of no use here: then it is the address before.
+func (l *location) login() address.Redis {
+	at := l.now.Load()
+	if l.config.Present != nil {
+		if present := l.config.Present(); slices.Equal(present.Hosts, at.Hosts) {
+			at.latest.Store(&present)
+		}
+	}
+	if latest := at.latest.Load(); latest != nil {
+		return *latest
+	}
+	return at.Redis
 }
 
 // nameOf is the address of a master.
@@ -111,9 +129,13 @@ func (r Relocation) Take() {
 	}
 }
 
+// ErrNeedsRestart says that a URL changes more than the place of a single server.
+var ErrNeedsRestart = errors.New("names another Cluster, other Sentinels, or other options: restart the coordinators")
+
 // Relocate examines whether the store may go on at another URL. It may where that server has everything that this store
 // has written, takes writes, and the present server takes none: two servers that take writes lose messages. A Cluster
-// and Sentinels say by themselves where their masters are. User and password are no move: see Config.Present.
+// and Sentinels say by themselves where their masters are: a change of their URL, or of options, is ErrNeedsRestart.
+// User and password are no move: see Config.Present.
 func (s *Store) Relocate(ctx context.Context, url string) (Relocation, error) {
 	to, err := address.ParseRedis(url)
 	if err != nil {
@@ -124,17 +146,11 @@ func (s *Store) Relocate(ctx context.Context, url string) (Relocation, error) {
 		return Relocation{}, nil
 	}
 	if withoutPlace(from) != withoutPlace(to) || !isSingle(from) {
-		return Relocation{}, errors.New("names another Cluster, other Sentinels, or other options: " +
-			"restart the coordinators one by one; without a restart they follow from one server to another")
+		return Relocation{}, ErrNeedsRestart
 	}
-	config := s.config
-	config.Present = func() address.Redis { return to }
-	client, is := connect(to, config, newLocation(to, config)).(*redis.Client)
-	if !is {
-		return Relocation{}, fmt.Errorf("no single server at %s", to.Hosts[0])
-	}
-	defer func() { _ = client.Close() }()
-	found, err := s.judgeServers(ctx, client, to.Hosts[0])
+	login := s.location.login()
+	from.User, from.Password = login.User, login.Password
+	found, err := s.judgeServers(ctx, s.clientOf(from), s.clientOf(to), to.Hosts[0])
 	if err != nil {
 		return Relocation{}, fmt.Errorf("%s %w", to.Hosts[0], err)
 	}
@@ -143,28 +159,80 @@ func (s *Store) Relocate(ctx context.Context, url string) (Relocation, error) {
 	}, nil
 }
 
-// judgeServers says why the store may not go on at the new server. The present one first: from then on nothing is
-// written there.
-func (s *Store) judgeServers(ctx context.Context, client *redis.Client, addr string) ([]Finding, error) {
-	if present, is := s.probe.(*redis.Client); is {
-		info, err := serverInfo(ctx, present, "replication")
-		if err == nil && info["role"] == "master" {
-			return nil, errors.New("is not taken, because the present Redis still takes writes: have it FAILOVER to the " +
-				"new one first")
-		}
+// clientOf makes a client for a look at a single server. A connection of its own waits for no command of the store.
+func (s *Store) clientOf(at address.Redis) redis.UniversalClient {
+	config := s.config
+	config.Present, at.PoolSize = nil, 1
+	return connect(at, config, newLocation(at, config))
+}
+
+// judgeServers says why the store may not go on at the new server, and closes both clients. The present server comes
+// first: from then on nothing is written there.
+func (s *Store) judgeServers(
+	ctx context.Context, present, next redis.UniversalClient, addr string,
+) (found []Finding, err error) {
+	defer func() { _ = errors.Join(present.Close(), next.Close()) }() // only reads went through the clients
+	before, err := roleOf(ctx, present)
+	if err != nil && !isAway(err) {
+		return nil, fmt.Errorf("is not taken, because the present Redis does not say whether it takes writes: stop the "+
+			"present Redis, or let it answer: %w", translate(err))
 	}
-	info, err := serverInfo(ctx, client, "replication")
+	now, err := roleOf(ctx, next)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("cannot be used: %w", translate(err))
-	case info["role"] != "master":
+	case before.master && !before.is(now):
+		return nil, errors.New("is not taken, because the present Redis still takes writes: have it FAILOVER to the " +
+			"new one first")
+	case !now.master:
 		return nil, errors.New("is no master: promote it first")
 	}
-	if err := s.judgeData(ctx, client); err != nil {
-		return nil, err
+	err = eachMaster(ctx, next, func(ctx context.Context, client *redis.Client) (err error) {
+		if err = s.judgeData(ctx, client); err == nil {
+			found, err = checkServer(ctx, client, addr)
+			err = translate(err)
+		}
+		return err
+	})
+	return found, err
+}
+
+// role is what a server says about itself. The ID is of its process, empty where the server hides it.
+type role struct {
+	id     string
+	master bool
+}
+
+// is says whether both are one server, under two addresses.
+func (r role) is(other role) bool { return r.id != "" && r.id == other.id }
+
+func roleOf(ctx context.Context, client redis.UniversalClient) (r role, err error) {
+	err = eachMaster(ctx, client, func(ctx context.Context, server *redis.Client) error {
+		info, err := serverInfo(ctx, server, "server", "replication")
+		if err == nil && info["role"] == "" {
+			err = errNoRole
+		}
+		r = role{id: info["run_id"], master: info["role"] == "master"}
+		return err
+	})
+	return r, err
+}
+
+var errNoRole = errors.New("INFO does not tell its role; allow the user INFO")
+
+// isAway says whether an error shows that no server listens. A server that accepts a connection and does not answer may
+// only be slow, and takes writes later.
+func isAway(err error) bool {
+	var fromRedis redis.Error
+	var op *net.OpError
+	var late net.Error
+	switch {
+	case errors.As(err, &op) && op.Op == "dial":
+		return true
+	case errors.As(err, &fromRedis), errors.Is(err, errNoRole), errors.As(err, &late) && late.Timeout():
+		return false
 	}
-	found, err := checkServer(ctx, client, addr)
-	return found, translate(err)
+	return true
 }
 
 // judgeData compares the data of the new server with what this store has seen last.

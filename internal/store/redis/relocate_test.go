@@ -2,9 +2,11 @@ package redis_test
 
 import (
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/msghandler/msghandler/internal/ground/address"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
 	"github.com/msghandler/msghandler/test/must"
@@ -45,6 +47,62 @@ func TestStoreGoesOnAtAnotherServer(t *testing.T) {
 	}
 	if full, err := store.Fullness(t.Context()); err != nil || full[0].Addr != to.Addr {
 		t.Errorf("fullness of %+v, %v", full, err)
+	}
+}
+
+// TestLoginsBelongToTheirServer names the next server, with another password, before it has the data.
+func TestLoginsBelongToTheirServer(t *testing.T) {
+	t.Parallel()
+	from := servers.Redis(t)
+	to := servers.Replica(t, from)
+	allow := func(server *servers.RedisServer, password string) (url string) {
+		server.CLI("ACL", "SETUSER", "app", "on", "resetpass", ">"+password, "~*", "&*", "+@all")
+		return "redis://app:" + password + "@" + server.Addr
+	}
+	var present atomic.Pointer[string]
+	url, next := allow(from, "first"), allow(to, "second")
+	present.Store(&url)
+	store := open(t, redisstore.Config{URL: url, Present: func() address.Redis {
+		where, err := address.ParseRedis(*present.Load())
+		must.Succeed(t, err)
+		return where
+	}})
+	present.Store(&next)
+	from.CLI("CLIENT", "KILL", "USER", "app")
+	servers.Eventually(t, time.Minute, "the store is let in again", func() bool { return store.Ping(t.Context()) == nil })
+	to.CLI("REPLICAOF", "NO", "ONE")
+	if _, err := store.Relocate(t.Context(), next); err == nil || !strings.Contains(err.Error(), "still takes writes") {
+		t.Errorf("beside a master: %v", err)
+	}
+	allow(from, "third")
+	_, err := store.Relocate(t.Context(), next)
+	if err == nil || !strings.Contains(err.Error(), "does not say whether") {
+		t.Errorf("beside a server that refuses the login: %v", err)
+	}
+}
+
+func TestServerMayGetAnotherName(t *testing.T) {
+	t.Parallel()
+	store, _, server := fresh(t, redisstore.Config{})
+	pulse(t, store)
+	move, err := store.Relocate(t.Context(), strings.Replace(server.URL(), "127.0.0.1", "localhost", 1))
+	must.Succeed(t, err)
+	move.Take()
+	create(t, store, half("1"))
+	if full, err := store.Fullness(t.Context()); err != nil || full[0].Addr != move.To || move.To == move.From {
+		t.Errorf("fullness of %+v, %v, after %+v", full, err, move)
+	}
+}
+
+func TestSilentServerIsNotLeft(t *testing.T) {
+	t.Parallel()
+	store, _, from := fresh(t, redisstore.Config{})
+	to := servers.Replica(t, from)
+	to.CLI("REPLICAOF", "NO", "ONE")
+	from.Freeze()
+	_, err := store.Relocate(t.Context(), to.URL())
+	if err == nil || !strings.Contains(err.Error(), "does not say whether") {
+		t.Errorf("a server that may go on: %v", err)
 	}
 }
 
