@@ -13,7 +13,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/msghandler/msghandler/internal/audit"
-	"github.com/msghandler/msghandler/internal/ground/assert"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/peerstats"
 )
@@ -208,10 +207,7 @@ func (m *Metrics) countEvents() {
 	m.events = m.counters("msghandler_events_total", "Events for operators, by kind.", "kind")
 	m.posts = m.counters("msghandler_webhook_posts_total",
 		"Posts to the webhook: ok, failed (retried), or given_up.", "result")
-	m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
-		Name: "msghandler_assertions_broken_total",
-		Help: "What must hold in the coordinator, and did not: a defect of msghandler to report, with its version.",
-	}, func() float64 { return float64(assert.Broken()) }))
+	m.register(assertionCollector{})
 }
 
 // beginAtZero creates the series of alerts: Prometheus sees no increase in a series that begins with its first event.

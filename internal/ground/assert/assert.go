@@ -5,7 +5,9 @@
 package assert
 
 import (
+	"maps"
 	"strings"
+	"sync"
 	"sync/atomic"
 )
 
@@ -19,14 +21,20 @@ type Watcher struct {
 
 var (
 	watching atomic.Pointer[Watcher]
-	broken   atomic.Int64
+
+	mu     sync.Mutex
+	broken = map[string]int64{} // by the rule
 )
 
 // Watch has a watcher told from now on, instead of the one before, which Watch returns; nil tells none.
 func Watch(w *Watcher) (before *Watcher) { return watching.Swap(w) }
 
-// Broken counts the assertions of the process that did not hold.
-func Broken() int64 { return broken.Load() }
+// Broken counts how often assertions of the process did not hold, by their rules.
+func Broken() map[string]int64 {
+	mu.Lock()
+	defer mu.Unlock()
+	return maps.Clone(broken)
+}
 
 // Always states that a condition holds each time. about names the message, such as its producer and its id.
 func Always(holds bool, rule string, about ...string) {
@@ -50,7 +58,9 @@ func Sometimes(holds bool, rule string) {
 
 //go:noinline
 func report(rule string, about []string) {
-	broken.Add(1)
+	mu.Lock()
+	broken[rule]++
+	mu.Unlock()
 	if w := watching.Load(); w != nil {
 		w.Broken(rule, strings.Join(about, "/"))
 	}
