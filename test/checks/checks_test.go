@@ -172,6 +172,11 @@ var wrong = map[string]struct {
 			w.t.Fatal("nothing was planted: the message is claimed once")
 		}
 	}, "claimed as pending"},
+	"a loss that goes unnoticed": {func(w *world) {
+		w.submit(0, 1)
+		w.server.FlushAll()
+		w.create(1)
+	}, "begun as pending"},
 	"DONE without a publisher": {func(w *world) {
 		claim := w.submit(0, 1)
 		w.leases.See(wire.ScriptCall{

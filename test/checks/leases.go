@@ -74,8 +74,12 @@ func (l *Leases) Check() (wrong []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, key := range slices.Sorted(maps.Keys(l.operations)) {
-		if porcupine.CheckOperationsTimeout(register, l.operations[key], patience) == porcupine.Illegal {
+		switch porcupine.CheckOperationsTimeout(register, l.operations[key], patience) {
+		case porcupine.Illegal:
 			wrong = append(wrong, fmt.Sprintf("%s: its leases contradict each other:\n%s", key, story(l.operations[key])))
+		case porcupine.Unknown:
+			wrong = append(wrong, fmt.Sprintf("%s: no order was found in %v, and none excluded:\n%s", key, patience,
+				story(l.operations[key])))
 		}
 	}
 	return wrong
@@ -109,7 +113,9 @@ func (l lease) next(s step) (legal bool, after lease) {
 	held := lease{state: s.state, owner: s.token, until: s.at + s.hold}
 	switch s.kind {
 	case begun:
-		return true, lease{state: s.state}
+		// An unfinished message is stored anew only where the store says that its record was lost.
+		fresh := l.state == halfmsg.None || l.state.Final()
+		return fresh || s.answer == kindName(replyRepaired), lease{state: s.state}
 	case claimed:
 		// A claim of a message that nobody holds, in the state that it was in, or that a Submit wakes.
 		return !l.holds(s.at) && (l.state == s.state || s.eventKnown && leads(l.state, s)), held

@@ -89,6 +89,16 @@ func stepsOf(c wire.ScriptCall) []step {
 	return nil
 }
 
+// Begun lists the messages that a call has stored anew.
+func Begun(c wire.ScriptCall) (keys []string) {
+	for _, s := range stepsOf(c) {
+		if s.kind == begun {
+			keys = append(keys, s.key)
+		}
+	}
+	return keys
+}
+
 // perMessage reads a call about messages in groups of a producer, which begin at an argument and have so many arguments
 // each, with a reply for each message.
 func perMessage(c wire.ScriptCall, at, size int, read func(c wire.ScriptCall, reply any) step) (steps []step) {
