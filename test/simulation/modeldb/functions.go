@@ -15,7 +15,7 @@ var functions = map[string]func(x *execution, args []any) (any, error){
 	"replace":               replace,
 	"gen_random_uuid":       uuid,
 	"statement_timestamp":   func(x *execution, _ []any) (any, error) { return x.began, nil },
-	"clock_timestamp":       func(x *execution, _ []any) (any, error) { return x.began, nil },
+	"clock_timestamp":       func(x *execution, _ []any) (any, error) { return x.server.now(), nil }, // also after a wait
 	"getdatabaseencoding":   func(*execution, []any) (any, error) { return "UTF8", nil },
 	"pg_notify":             func(*execution, []any) (any, error) { return nil, nil },
 	"pg_backend_pid":        func(x *execution, _ []any) (any, error) { return x.session.pid, nil },
