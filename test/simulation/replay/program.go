@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -76,6 +77,8 @@ func (p Program) Play(ctx context.Context, plan Plan) (o Outcome, cpu time.Durat
 	run := exec.CommandContext(limited, p.Path, "-test.run=^TestPlan$", "-test.timeout=0", "-plan="+string(text))
 	run.Dir = p.Dir
 	run.Env = Environment // and nothing else: the environment decides where memory begins
+	// The program prints its stacks, and ends.
+	run.Cancel, run.WaitDelay = func() error { return run.Process.Signal(syscall.SIGQUIT) }, 10*time.Second
 	out, failed := run.CombinedOutput()
 	if ctx.Err() != nil {
 		return o, 0, ctx.Err()
@@ -96,6 +99,7 @@ func (p Program) Play(ctx context.Context, plan Plan) (o Outcome, cpu time.Durat
 	default:
 		return o, cpu, fmt.Errorf("a run prints no outcome: %s", out)
 	}
-	o.Log = string(out[max(0, len(out)-64<<10):])
+	const most = 1 << 20 // the stacks of a world
+	o.Log = string(out[max(0, len(out)-most):])
 	return o, cpu, nil
 }

@@ -22,16 +22,17 @@ import (
 )
 
 var (
-	minutes = flag.Float64("minutes", 10, "how long new runs are begun")
-	runs    = flag.Int("runs", 0, "how many runs there are at most; 0: as many as the minutes allow")
-	seed    = flag.Uint64("seed", 1, "the seed of the first run; each run has the next one")
-	plan    = flag.String("plan", "", "run this plan alone, in JSON, instead of seeds")
-	again   = flag.Int("again", 10, "how many times a failing run, or the plan, is repeated")
-	tries   = flag.Int("tries", 3, "how many orders of goroutines a shrunk run is tried with")
-	shrunk  = flag.Int("shrink", 300, "how many runs shrinking may take")
-	overlay = flag.String("overlay", "", "more files to build with, in the form of go build -overlay")
-	dir     = flag.String("dir", ".cache/simulate", "where the program is built and logs are written")
-	pkg     = flag.String("package", "./test/simulation", "the package with the simulation")
+	minutes   = flag.Float64("minutes", 10, "how long new runs are begun")
+	runs      = flag.Int("runs", 0, "how many runs there are at most; 0: as many as the minutes allow")
+	seed      = flag.Uint64("seed", 1, "the seed of the first run; each run has the next one")
+	plan      = flag.String("plan", "", "run this plan alone, in JSON, instead of seeds")
+	again     = flag.Int("again", 10, "how many times a failing run, or the plan, is repeated")
+	tries     = flag.Int("tries", 3, "how many orders of goroutines a shrunk run is tried with")
+	shrunk    = flag.Int("shrink", 300, "how many runs shrinking may take")
+	shrinking = flag.Float64("shrink-minutes", 25, "how long shrinking may take")
+	overlay   = flag.String("overlay", "", "more files to build with, in the form of go build -overlay")
+	dir       = flag.String("dir", ".cache/simulate", "where the program is built and logs are written")
+	pkg       = flag.String("package", "./test/simulation", "the package with the simulation")
 )
 
 func main() {
@@ -132,7 +133,9 @@ func tell(ctx context.Context, program replay.Program, f replay.Found) error {
 			return o, err
 		},
 	}
-	small, outcome := shrinker.Shrink(ctx, f.Plan, f.Outcome)
+	limited, cancel := context.WithTimeout(ctx, time.Duration(*shrinking*float64(time.Minute)))
+	defer cancel()
+	small, outcome := shrinker.Shrink(limited, f.Plan, f.Outcome)
 	fmt.Printf("\nshrunk from %d kinds of faults, %d faults and %d messages to %d, %d and %d:\n", len(f.Outcome.Kinds),
 		len(f.Outcome.Strikes), f.Outcome.Messages, len(outcome.Kinds), len(outcome.Strikes), outcome.Messages)
 	printWrong(outcome)
