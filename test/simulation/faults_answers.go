@@ -17,9 +17,9 @@ import (
 var answerFaults = []fault{
 	{name: "late answers", chance: 20, start: answering(answerLate)},
 	{name: "failing answers", chance: 20, start: answering(answerFailing), excuse: excuse{markers: true}},
-	{name: "wrong answers", chance: 20, start: answering(answerWrong), excuse: excuse{parked: true}},
-	{name: "half answers", chance: 20, start: answering(answerHalf), excuse: excuse{parked: true}},
-	{name: "double answers", chance: 20, start: answering(answerTwice), excuse: excuse{parked: true}},
+	{name: "wrong answers", chance: 20, start: answering(answerWrong), excuse: excuse{misanswered: true}},
+	{name: "half answers", chance: 20, start: answering(answerHalf), excuse: excuse{misanswered: true}},
+	{name: "double answers", chance: 20, start: answering(answerTwice), excuse: excuse{misanswered: true}},
 	{name: "another database", chance: 20, start: answering(answerElsewhere)},
 }
 

@@ -9,8 +9,8 @@ import (
 
 // brokerFaults are those of the broker. Refusals end messages as DEAD when send.backoff is used up.
 var brokerFaults = []fault{
-	{name: "nacks", chance: 20, start: judging(amqpbroker.Nack), excuse: excuse{parked: true, markers: true}},
-	{name: "returns", chance: 20, start: judging(amqpbroker.Return), excuse: excuse{parked: true, markers: true}},
+	{name: "nacks", chance: 20, start: judging(amqpbroker.Nack), excuse: excuse{refused: true, markers: true}},
+	{name: "returns", chance: 20, start: judging(amqpbroker.Return), excuse: excuse{refused: true, markers: true}},
 	{name: "lost confirms", chance: 30, start: judging(amqpbroker.CloseConn)},
 	{name: "slow broker", chance: 20, start: slowBroker},
 	{name: "broker cuts", chance: 20, start: cutBroker},

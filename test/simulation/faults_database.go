@@ -14,10 +14,10 @@ var databaseFaults = []fault{
 	{name: "database refusals", chance: 40, start: refuseInDatabases},
 	{name: "databases away", chance: 30, start: stopDatabases},
 	{name: "database failover", chance: 20, start: failOverWithAll},
-	{name: "lagging failover", chance: 15, excuse: excuse{markers: true}, start: failOverWithLoss},
+	{name: "lagging failover", chance: 15, excuse: excuse{sqlMarkers: true}, start: failOverWithLoss},
 	{
 		name: "database replaced", chance: 15, start: takeAnotherDatabase,
-		excuse: excuse{parked: true, markers: true, elsewhere: true},
+		excuse: excuse{sqlMarkers: true, elsewhere: true},
 	},
 	{name: "database clocks", chance: 15, start: stepDatabaseClocks},
 }

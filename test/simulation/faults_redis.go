@@ -87,15 +87,22 @@ const lateAnswer = 15 * time.Second
 func (f *faulty) forget(since time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.forgotten = append(f.forgotten, [2]time.Time{since, time.Now().Add(lateAnswer)})
+	f.forgotten = append(f.forgotten, [2]time.Time{since, time.Now()})
 }
 
-// forgot says whether what was acknowledged at a time may be forgotten.
-func (f *faulty) forgot(at time.Time) bool {
+// isForgotten says that Redis may have lost a message that was accepted at a time: its producer was answered while Redis
+// lost its writes, or soon after, and Redis has not stored the message at another time.
+func (w *World) isForgotten(key string, accepted time.Time) bool {
+	stored := w.checking.storedAt(key)
+	return w.faulty.forgot(accepted, lateAnswer) && (stored.IsZero() || w.faulty.forgot(stored, 0))
+}
+
+// forgot says whether a time is one whose writes Redis has lost, or at most so much later.
+func (f *faulty) forgot(at time.Time, late time.Duration) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, span := range f.forgotten {
-		if !at.Before(span[0]) && !at.After(span[1]) {
+		if !at.Before(span[0]) && !at.After(span[1].Add(late)) {
 			return true
 		}
 	}

@@ -3,12 +3,14 @@ package simulation
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"google.golang.org/grpc"
 
 	"github.com/msghandler/msghandler/dev/embedded/amqpbroker"
+	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
 // fault is a kind of fault. A seed has it or not; shrinking drops it.
@@ -24,17 +26,49 @@ type fault struct {
 
 // excuse is what the promises allow under a fault.
 type excuse struct {
-	// parked: messages may end as ABANDONED or DEAD. markers: markers may stay.
-	parked, markers bool
-	// elsewhere: messages may wait for markers of a database that is not there any more.
+	// refused: messages may end as DEAD. misanswered: those of called producers may end as ABANDONED.
+	refused, misanswered bool
+	// markers: markers may stay. sqlMarkers: those in SQL may.
+	markers, sqlMarkers bool
+	// elsewhere: messages with markers in SQL may be ABANDONED, or wait for a database that is not there any more.
 	elsewhere bool
 	// forgets: Redis loses writes that it has confirmed, which coordinators notice by their pulses.
 	forgets bool
 }
 
 func (e excuse) or(o excuse) excuse {
-	return excuse{e.parked || o.parked, e.markers || o.markers, e.elsewhere || o.elsewhere, e.forgets || o.forgets}
+	return excuse{
+		refused: e.refused || o.refused, misanswered: e.misanswered || o.misanswered,
+		markers: e.markers || o.markers, sqlMarkers: e.sqlMarkers || o.sqlMarkers,
+		elsewhere: e.elsewhere || o.elsewhere, forgets: e.forgets || o.forgets,
+	}
 }
+
+// parks says whether a message may end in the state for operators in which it stands. Answers are spoiled only of
+// producers that are called, and databases are replaced only of those with markers in SQL.
+func (e excuse) parks(s standing) bool {
+	producer, _, _ := strings.Cut(s.key, "/")
+	switch s.record.GetState() {
+	case pb.State_STATE_DEAD:
+		return e.refused
+	case pb.State_STATE_ABANDONED:
+		return e.misanswered && !strings.HasSuffix(producer, attendingSuffix) || e.elsewhere && marksInSQL(producer)
+	default:
+		return false
+	}
+}
+
+// stays says whether the markers of a producer may stay.
+func (e excuse) stays(producer string) bool {
+	inMemory := slices.Contains(kinds[:2], producer)
+	return e.markers || e.sqlMarkers && !inMemory
+}
+
+// marksInSQL says that a message, or a producer, is one with markers in SQL and no table of messages.
+func marksInSQL(name string) bool { return strings.HasPrefix(name, markingPrefix) }
+
+// attendingSuffix ends the names of producers that attend.
+const attendingSuffix = "attending"
 
 // draws are the choices of one fault.
 type draws struct {

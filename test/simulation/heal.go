@@ -56,13 +56,14 @@ func (w *World) heal() {
 
 // waitsElsewhere says that a message names markers of a database that is not there any more: it waits for an operator.
 func (w *World) waitsElsewhere(s standing) bool {
-	return w.faulty.excuse.elsewhere && strings.Contains(s.record.GetLastError(), "the messages name the marker store")
+	return w.faulty.excuse.elsewhere && marksInSQL(s.key) &&
+		strings.Contains(s.record.GetLastError(), "the messages name the marker store")
 }
 
 // heldAtLast says that the transaction of a message outlasted the last question: the message waits for its Submit, or
 // for an operator.
 func heldAtLast(s standing) bool {
-	return strings.HasPrefix(s.key, markingPrefix) &&
+	return marksInSQL(s.key) &&
 		strings.Contains(s.record.GetLastError(), "UNKNOWN to the final question")
 }
 
@@ -73,7 +74,7 @@ func (w *World) arrived() bool {
 		return true
 	}
 	for key, e := range undelivered {
-		if w.faulty.forgot(e.AcceptedAt) {
+		if w.isForgotten(key, e.AcceptedAt) {
 			delete(undelivered, key)
 		}
 	}
@@ -119,7 +120,7 @@ func (w *World) judge() {
 	}
 	end := faults.End{
 		Underway: map[string]bool{}, Parked: map[string]bool{}, Counted: -1,
-		CopiesExplained: len(w.faulty.drawn) > 0, ParkedExplained: w.faulty.excuse.parked,
+		CopiesExplained: len(w.faulty.drawn) > 0,
 	}
 	if w.effects != nil {
 		end.Effects = w.effects.counts()
@@ -132,22 +133,22 @@ func (w *World) judge() {
 		waits[s.key] = waitsFor(s.record)
 	}
 	for _, s := range parked {
-		excused[s.key] = heldAtLast(s)
+		excused[s.key] = heldAtLast(s) || w.faulty.excuse.parks(s)
 		end.Parked[s.key] = true
 		waits[s.key] = waitsFor(s.record)
 	}
-	if !w.faulty.excuse.markers {
-		for _, p := range w.producers {
+	for _, p := range w.producers {
+		if !w.faulty.excuse.stays(p.name()) {
 			end.Markers = append(end.Markers, p.markers()...)
 		}
-		slices.Sort(end.Markers)
-		end.Markers = slices.DeleteFunc(end.Markers, func(key string) bool { return end.Underway[key] || end.Parked[key] })
 	}
+	slices.Sort(end.Markers)
+	end.Markers = slices.DeleteFunc(end.Markers, func(key string) bool { return end.Underway[key] || end.Parked[key] })
 	for _, statement := range w.databases.unknown() {
 		w.report("the model database does not know a statement: %s", statement)
 	}
 	for _, f := range faults.Check(w.Ledger, end) {
-		if f.Verdict == faults.Lost && w.faulty.forgot(w.Ledger.Undelivered()[f.Key].AcceptedAt) {
+		if f.Verdict == faults.Lost && w.isForgotten(f.Key, w.Ledger.Undelivered()[f.Key].AcceptedAt) {
 			continue // no promise covers a message whose only record is lost
 		}
 		if w.databases.isLost(f.Key) && f.Verdict != faults.Stuck && f.Verdict != faults.Phantom {

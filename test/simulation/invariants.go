@@ -50,17 +50,22 @@ type checking struct {
 	mu    sync.Mutex
 	told  map[string]bool
 	kinds map[string]int
+	// stored is when Redis has last stored messages anew, where Redis forgets.
+	stored map[string]time.Time
 }
 
 func newChecking(w *World) *checking {
 	j := &checking{
 		world: w, leases: checks.NewLeases(), coverage: checks.NewCoverage(), told: map[string]bool{},
-		kinds: map[string]int{},
+		kinds: map[string]int{}, stored: map[string]time.Time{},
 	}
 	var err error
 	j.observer, err = wire.NewObserver(j.redisTime, func(c wire.ScriptCall) {
 		j.leases.See(c)
 		j.coverage.See(c)
+		if w.faulty.excuse.forgets {
+			j.noteStored(checks.Begun(c))
+		}
 	})
 	if err != nil {
 		w.T.Fatal(err)
@@ -84,6 +89,21 @@ func (w *World) setRedisTime(to time.Time) {
 	if !to.IsZero() {
 		w.checking.clock.Store(&to)
 	}
+}
+
+func (j *checking) noteStored(keys []string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, key := range keys {
+		j.stored[key] = time.Now()
+	}
+}
+
+// storedAt is when Redis has last stored a message; zero: no reply about that was seen.
+func (j *checking) storedAt(key string) time.Time {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.stored[key]
 }
 
 // forget notes that Redis has lost writes just now.

@@ -5,9 +5,38 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"sync"
+	"sync/atomic"
+	"testing"
 	"time"
 )
+
+// beforeTimeout is how long before the time limit of its package a run that goes on is told of.
+const beforeTimeout = 10 * time.Second
+
+// tellOfHang prints the seed and the end of the log of a run that goes on shortly before the time limit of its package,
+// when go test ends the process and prints the stacks alone. The result ends the watch. The watch is no part of the
+// bubble, whose clock stands still while a goroutine waits for a mutex.
+func tellOfHang(t *testing.T, seed uint64, of *atomic.Pointer[worldLog]) (end func()) {
+	limit, limited := t.Deadline()
+	if !limited {
+		return func() {}
+	}
+	timer := time.AfterFunc(time.Until(limit)-beforeTimeout, func() {
+		log := "a goroutine writes into it, or there is none"
+		if l := of.Load(); l != nil && l.mu.TryLock() {
+			log = string(l.kept.Bytes()[max(0, l.kept.Len()-mostHangLog):])
+			l.mu.Unlock()
+		}
+		_, _ = fmt.Fprintf(os.Stderr, "\nHANGS: seed %d goes on %v before the time limit; the end of its log:\n%s\n", seed,
+			beforeTimeout, log)
+	})
+	return func() { timer.Stop() }
+}
+
+// mostHangLog bounds the printed end of the log of a run that hangs.
+const mostHangLog = 32 << 10
 
 // mostLog bounds the kept end of a log.
 const mostLog = 256 << 10

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/cryptotest"
 	"testing/synctest"
@@ -104,8 +105,11 @@ type World struct {
 func Run(t *testing.T, seed uint64, o Options) (r Report) {
 	t.Helper()
 	cryptotest.SetGlobalRandom(t, seed)
+	var of atomic.Pointer[worldLog]
+	defer tellOfHang(t, seed, &of)()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, seed, o)
+		of.Store(w.log)
 		r = w.play()
 	})
 	return r
