@@ -1,11 +1,9 @@
 package simulation
 
 import (
-	"bufio"
 	"context"
 	"crypto/sha1"
 	"encoding/hex"
-	"io"
 	"net"
 	"strings"
 	"sync"
@@ -30,8 +28,9 @@ type redisServer struct {
 	mu sync.Mutex
 	// answers may answer a command in the place of the server: nil, or a text for an error.
 	answers []refusal
-	// scripts are the loaded scripts, by their hashes.
+	// scripts are the loaded scripts, by their hashes, and lua runs them.
 	scripts map[string]string
+	lua     *redisScripts
 }
 
 // startRedis serves Redis at a host until the context ends. observe wraps its side of each connection.
@@ -42,6 +41,9 @@ func startRedis(ctx context.Context, host *Host, observe func(net.Conn) net.Conn
 		return nil, err
 	}
 	_ = first.Close()
+	if r.lua, err = openScripts(r); err != nil {
+		return nil, err
+	}
 	r.mini.Server().SetPreHook(r.hook)
 	go func() {
 		for sleep(ctx, ttlStep) == nil {
@@ -53,46 +55,51 @@ func startRedis(ctx context.Context, host *Host, observe func(net.Conn) net.Conn
 
 // hook implements server.Hook.
 func (r *redisServer) hook(peer *server.Peer, command string, arguments ...string) (done bool) {
+	if peer == r.lua.commands {
+		return false // a command of a script is not refused
+	}
 	r.mu.Lock()
 	answers := r.answers
 	r.mu.Unlock()
-	if command == "SCRIPT" && len(arguments) == 2 && strings.EqualFold(arguments[0], "load") {
-		return r.load(peer, arguments[1])
-	}
 	for _, answer := range answers {
 		if peer.ClientName == "" {
-			break // a command of a script, or the world's own: neither is refused
+			break // the world's own command
 		}
 		if refusal := answer(command, arguments); refusal != "" {
 			peer.WriteError(refusal)
 			return true
 		}
 	}
-	return r.runFlagged(peer, command, arguments)
+	return r.script(peer, command, arguments)
 }
 
-// runFlagged runs a script with flags as one that miniredis knows.
-func (r *redisServer) runFlagged(peer *server.Peer, command string, arguments []string) (done bool) {
+// script runs the commands about scripts.
+func (r *redisServer) script(peer *server.Peer, command string, arguments []string) (done bool) {
+	hash := ""
 	switch {
-	case command == "EVALSHA" && strings.HasPrefix(r.scriptOf(arguments[0]), shebang):
-		arguments[0] = hashOf(plain(r.scriptOf(arguments[0])))
-	case command == "EVAL" && strings.HasPrefix(arguments[0], shebang):
-		r.mu.Lock()
-		r.scripts[hashOf(arguments[0])] = arguments[0]
-		r.mu.Unlock()
-		arguments[0] = plain(arguments[0])
+	case command == "SCRIPT" && len(arguments) == 2 && strings.EqualFold(arguments[0], "load"):
+		if hash = r.load(peer, arguments[1]); hash != "" {
+			peer.WriteBulk(hash)
+		}
+		return true
+	case command == "EVAL" && len(arguments) > 1:
+		hash = r.load(peer, arguments[0])
+	case command == "EVALSHA" && len(arguments) > 1:
+		if hash = arguments[0]; r.scriptOf(hash) == "" {
+			peer.WriteError("NOSCRIPT No matching script. Please use EVAL.")
+			return true
+		}
 	default:
 		return false
 	}
-	r.mini.Server().Dispatch(peer, append([]string{command}, arguments...))
+	if hash != "" {
+		r.lua.run(peer, hash, arguments[1:])
+	}
 	return true
 }
 
-// shebang begins a script with flags, which miniredis does not know.
+// shebang begins a script with flags.
 const shebang = "#!"
-
-// plain is a script that miniredis knows: its flags are a comment.
-func plain(script string) string { return "--" + script }
 
 // refuse has a function asked about each command; a text that is not empty is the error in the place of the answer.
 func (r *redisServer) refuse(answer refusal) {
@@ -101,24 +108,17 @@ func (r *redisServer) refuse(answer refusal) {
 	r.answers = append(r.answers, answer)
 }
 
-// load loads a script, unless Redis has it already: miniredis would parse it again, which is slow.
-func (r *redisServer) load(peer *server.Peer, script string) (done bool) {
-	hash := hashOf(script)
+// load loads a script and returns its hash, or answers with an error.
+func (r *redisServer) load(peer *server.Peer, script string) (hash string) {
+	hash = hashOf(script)
+	if err := r.lua.load(hash, script); err != nil {
+		peer.WriteError(err.Error())
+		return ""
+	}
 	r.mu.Lock()
-	_, loaded := r.scripts[hash]
+	defer r.mu.Unlock()
 	r.scripts[hash] = script
-	r.mu.Unlock()
-	if !loaded && !strings.HasPrefix(script, shebang) {
-		return false
-	}
-	if !loaded {
-		if _, err := r.call("SCRIPT", "LOAD", plain(script)); err != nil {
-			peer.WriteError(err.Error())
-			return true
-		}
-	}
-	peer.WriteBulk(hash)
-	return true
+	return hash
 }
 
 // scriptOf is the text of a loaded script.
@@ -135,8 +135,6 @@ func hashOf(script string) string {
 
 // forgetScripts implements SCRIPT FLUSH.
 func (r *redisServer) forgetScripts() {
-	peer := server.NewPeer(bufio.NewWriter(io.Discard))
-	r.mini.Server().Dispatch(peer, []string{"SCRIPT", "FLUSH"})
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.scripts = map[string]string{}
