@@ -14,6 +14,8 @@ type Bounds struct {
 	AttendingPerProducer int
 	// Schedules replaces the schedules of loops, by their names.
 	Schedules map[string]string
+	// Unwatched coordinators count nothing for the console's charts, and do not measure how late they run.
+	Unwatched bool
 	// Sendable messages older than SendableAge are a backlog that people are told of.
 	Sendable    int
 	SendableAge time.Duration
@@ -25,6 +27,7 @@ func (b Bounds) withDefaults() Bounds {
 		ConnectionIdle:       cmp.Or(b.ConnectionIdle, 10*time.Minute),
 		AttendingPerProducer: cmp.Or(b.AttendingPerProducer, 1000),
 		Schedules:            b.Schedules,
+		Unwatched:            b.Unwatched,
 		Sendable:             cmp.Or(b.Sendable, 1000),
 		SendableAge:          cmp.Or(b.SendableAge, time.Minute),
 	}

@@ -44,7 +44,7 @@ func (a *App) openConsole(visitors login.Config, notice string) {
 		Slow:         a.slow.subjects,
 		Since:        a.peers.Since,
 		Coordinators: a.fleetStats,
-		Charts:       charts{app: a},
+		Charts:       a.keptCharts(),
 		Sums:         func() peerstats.Sums { return a.peers.Sums(time.Now()) },
 		Owners: func(ctx context.Context) (halfmsg.Owners, error) {
 			if store := a.store.Load(); store != nil {
@@ -62,4 +62,12 @@ func (a *App) openConsole(visitors login.Config, notice string) {
 	a.closeWith(closer{name: "console", close: func(ctx context.Context) error {
 		return errors.Join(a.console.Stop(ctx), closeListener(a.doors.console))
 	}})
+}
+
+// keptCharts are where the console keeps its charts; nil: nowhere.
+func (a *App) keptCharts() console.Charts {
+	if a.bounds.Unwatched {
+		return nil
+	}
+	return charts{app: a}
 }

@@ -36,10 +36,12 @@ var slowCauses = map[slowness.Kind]cause.Cause{
 // watchSlowness starts the loop that looks for what is slow.
 func (a *App) watchSlowness() error {
 	a.metrics.Lateness(a.slow.lateness.Total)
-	a.serve("lateness", func() error {
-		a.slow.lateness.Run(a.life)
-		return nil
-	})
+	if !a.bounds.Unwatched {
+		a.serve("lateness", func() error {
+			a.slow.lateness.Run(a.life)
+			return nil
+		})
+	}
 	return a.repeat("slowness", slowSchedule, func(context.Context) error {
 		now := time.Now()
 		a.slow.watch.Observe(a.measured(now), now)

@@ -11,6 +11,9 @@ import (
 // sample adds the counts of this coordinator to the charts until the context ends. The counts of a failed addition are
 // missing in the charts: added later, they would be a peak that never was.
 func (c *Console) sample(ctx context.Context) {
+	if _, none := c.config.Charts.(noCharts); none {
+		return
+	}
 	before := c.config.Metrics.snapshot(time.Now())
 	for wait := history.Interval; ; {
 		select {

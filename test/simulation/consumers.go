@@ -78,7 +78,7 @@ func (c *consumer) session() error {
 // ends the connection.
 func (w *World) consume(host *Host, queue string, handle func(amqp.Delivery) error) error {
 	conn, err := amqp.DialConfig("amqp://guest:guest@broker/", amqp.Config{
-		Heartbeat: 10 * time.Second,
+		Heartbeat: w.drawn.heartbeat,
 		Dial: func(network, _ string) (net.Conn, error) {
 			ctx, cancel := context.WithTimeout(w.life, 5*time.Second)
 			defer cancel()

@@ -7,7 +7,7 @@ import (
 
 // TestPlantedDamageTurnsWorldsRed tests the checks of a world: damage of the keys that no fault explains is reported.
 func TestPlantedDamageTurnsWorldsRed(t *testing.T) {
-	r := Run(t, 1, Options{Messages: 5, Only: []string{"none"}, Judge: func(w *World) {
+	r := Run(t, 1, Options{Messages: 5, Times: 1, Only: []string{"none"}, Judge: func(w *World) {
 		_ = w.Redis.mini.Set(keyPrefix+":{00}:orders:m:planted", "half 946684800000 digest {}\nbody")
 		w.checking.checkKeys()
 	}})

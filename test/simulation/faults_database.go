@@ -82,7 +82,7 @@ func stopDatabases(ctx context.Context, w *World, d draws) {
 		w.note("%s stops", of.name)
 		server := of.primary()
 		server.Stop()
-		_ = sleep(ctx, d.within("absence", 0, time.Minute))
+		_ = sleep(ctx, d.long("absence", 0, time.Minute))
 		server.Start()
 	})
 }
@@ -107,7 +107,7 @@ func failOver(ctx context.Context, w *World, d draws, lag time.Duration) {
 		old.Stop()
 		w.lose(of, old, replica)
 		replica.Promote()
-		_ = sleep(ctx, d.within("absence", 0, 20*time.Second))
+		_ = sleep(ctx, d.long("absence", 0, 20*time.Second))
 		of.moveTo(replica)
 	})
 }
@@ -155,7 +155,7 @@ func takeAnotherDatabase(ctx context.Context, w *World, d draws) {
 		}
 		right := of.moveTo(other)
 		right.Disconnect()
-		_ = sleep(ctx, d.within("presence", time.Second, time.Minute))
+		_ = sleep(ctx, d.long("presence", time.Second, time.Minute))
 		of.moveTo(right)
 		other.Disconnect()
 	})

@@ -50,9 +50,9 @@ func delayWrites(ctx context.Context, w *World, d draws) {
 // stallNodes pauses coordinators for 1 to 90 s.
 func stallNodes(ctx context.Context, w *World, d draws) {
 	w.goes(func() {
-		for sleep(ctx, d.within("pause", time.Second, time.Minute)) == nil {
+		for sleep(ctx, d.long("pause", time.Second, time.Minute)) == nil {
 			n := w.Nodes[d.intn("node", len(w.Nodes))]
-			long := d.within("length", time.Second, 90*time.Second)
+			long := d.long("length", time.Second, 90*time.Second)
 			if !d.strikes(fmt.Sprintf("coordinator %d", n.Number)) {
 				continue
 			}

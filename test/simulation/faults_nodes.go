@@ -15,9 +15,9 @@ var nodeFaults = []fault{
 // killNodes kills coordinators between two writes, and starts others in their places.
 func killNodes(ctx context.Context, w *World, d draws) {
 	w.goes(func() {
-		for sleep(ctx, d.within("pause", time.Second, time.Minute)) == nil {
+		for sleep(ctx, d.long("pause", time.Second, time.Minute)) == nil {
 			n := w.Nodes[d.intn("node", len(w.Nodes))]
-			writes, absence := d.intn("writes", 200), d.within("absence", 0, 30*time.Second)
+			writes, absence := d.intn("writes", 200), d.long("absence", 0, 30*time.Second)
 			if !d.strikes(fmt.Sprintf("coordinator %d", n.Number)) {
 				continue
 			}
@@ -54,7 +54,7 @@ func (w *World) awaitWrites(ctx context.Context, host *Host, writes int) {
 // killProducers kills producers, whose databases stay.
 func killProducers(ctx context.Context, w *World, d draws) {
 	w.goes(func() {
-		for sleep(ctx, d.within("pause", time.Second, 90*time.Second)) == nil {
+		for sleep(ctx, d.long("pause", time.Second, 90*time.Second)) == nil {
 			p := w.producers[d.intn("producer", len(w.producers))]
 			if !d.strikes("producer " + p.name()) {
 				continue

@@ -75,12 +75,18 @@ type draws struct {
 	choices Choices
 	of      string
 	all     *strikes
+	pace    pace
 }
 
 func (d draws) intn(what string, n int) int { return d.choices.Intn(d.of+": "+what, n) }
 
 func (d draws) within(what string, least, most time.Duration) time.Duration {
 	return within(d.choices, d.of+": "+what, least, most)
+}
+
+// long chooses the length of a pause or an outage.
+func (d draws) long(what string, least, most time.Duration) time.Duration {
+	return d.pace.long(d.choices, d.of+": "+what, least, most)
 }
 
 // allFaults is the table of faults.
@@ -122,12 +128,17 @@ func (w *World) drawFaults() {
 		if len(w.options.Only) > 0 {
 			has = slices.Contains(w.options.Only, one.name)
 		}
+		if one.excuse.forgets && w.pace.slow() {
+			continue // the pulse that notices a loss passes four times a second, and costs more than all else
+		}
 		if !has || slices.Contains(w.options.Without, one.name) {
 			continue
 		}
 		w.faulty.drawn = append(w.faulty.drawn, one)
 		w.faulty.excuse = w.faulty.excuse.or(one.excuse)
 	}
+	// An outage of hours uses up questions and publishings, and what is parked leaves its marker.
+	w.faulty.excuse.parked = w.faulty.excuse.parked || w.pace.slow()
 }
 
 // breakThings begins the faults.
@@ -135,7 +146,7 @@ func (w *World) breakThings() {
 	var ctx context.Context
 	ctx, w.faulty.end = context.WithCancel(w.life)
 	for _, one := range w.faulty.drawn {
-		one.start(ctx, w, draws{w.Choices, one.name, &w.faulty.strikes})
+		one.start(ctx, w, draws{w.Choices, one.name, &w.faulty.strikes, w.pace})
 	}
 	w.note("faults: %v", w.faulty.names())
 }
@@ -146,7 +157,7 @@ func (w *World) goes(part func()) { w.faulty.running.Go(part) }
 // repeat does something again and again, with pauses.
 func (w *World) repeat(ctx context.Context, d draws, act func()) {
 	w.goes(func() {
-		for sleep(ctx, d.within("pause", time.Second, time.Minute)) == nil {
+		for sleep(ctx, d.long("pause", time.Second, time.Minute)) == nil {
 			if d.strikes("again") {
 				act()
 			}

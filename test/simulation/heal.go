@@ -17,11 +17,6 @@ import (
 )
 
 const (
-	// healing is how long everything may take to become final, once nothing is broken any more. By default a producer is
-	// asked 15 times, five minutes apart at the end, and a message of a stalled route waits for two minutes.
-	healing = 90 * time.Minute
-	// look is how often the world looks whether all is final.
-	look = 10 * time.Second
 	// mostIdle is for how many looks copies may be on their way from the broker to a consumer.
 	mostIdle = 12
 	// after is how long the world goes on when all is final: nothing may come then.
@@ -39,7 +34,7 @@ func (w *World) heal() {
 	w.stopFaults()
 	w.note("healing")
 	idle := 0
-	for end := time.Now().Add(healing); time.Now().Before(end); time.Sleep(look) {
+	for end := time.Now().Add(w.pace.healing); time.Now().Before(end); time.Sleep(w.pace.look) {
 		underway, err := w.messages(pb.State_STATE_PENDING, pb.State_STATE_SENDABLE, pb.State_STATE_ACKNOWLEDGED)
 		underway = slices.DeleteFunc(underway, w.waitsElsewhere)
 		if err != nil || len(underway) > 0 || w.rowsWait() {

@@ -43,12 +43,13 @@ func (w *World) settings(host string) map[string]string {
 	keys := map[string]string{
 		"grpc.addr": host + ":9090", "http.addr": host + ":9091", "access.anonymous": "true",
 		"redis.url": "redis://" + redisAddr + "/0?client_name=coordinator", "redis.shards": "1",
-		"amqp.url":           "amqp://guest:guest@" + brokerAddr + "/",
+		"amqp.url":           "amqp://guest:guest@" + brokerAddr + "/?heartbeat=" + fmt.Sprint(w.drawn.heartbeat.Seconds()),
 		"callbacks.allow":    "*:*",
 		"callbacks.networks": "10.0.0.0/8",
 		"shutdown.grace":     "5s",
 	}
 	if w.outbox != nil {
+		keys["outbox.shop.poll"] = w.drawn.poll.String()
 		keys["outbox.shop.dsn"], keys["outbox.shop.producer"] = "postgres://shop@10.0.0.3/shop", insertingName
 	}
 	maps.Copy(keys, w.drawn.keys)
@@ -73,7 +74,9 @@ func (n *Node) start() error {
 		p.database = n.world.outbox.address()
 	}
 	p.app, err = app.New(context.Background(), settings, app.Deps{
-		Version: "simulation", Network: p.host.Network(), Bounds: app.Bounds{Schedules: n.world.drawn.schedules},
+		Version: "simulation", Network: p.host.Network(), Bounds: app.Bounds{
+			Schedules: n.world.drawn.schedules, Unwatched: n.world.pace.slow(),
+		},
 		OpenDatabase: func(string) *sql.DB { return n.world.databases.open(p.database) },
 		Logger:       slog.New(n.world.log.handler(p.host.name)),
 	})

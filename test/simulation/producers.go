@@ -262,7 +262,7 @@ var ways = []way{
 	{10, func(context.Context, *service, *database, string) error { return errRefused }},
 	{10, func(context.Context, *service, *database, string) error { return producer.ErrOutcomeUnknown }},
 	{10, func(ctx context.Context, s *service, d *database, id string) error { // takes longer than the first question
-		if err := sleep(ctx, within(s.world.Choices, s.called+" lingers", time.Second, 2*time.Minute)); err != nil {
+		if err := sleep(ctx, s.world.pace.long(s.world.Choices, s.called+" lingers", time.Second, 2*time.Minute)); err != nil {
 			return producer.ErrOutcomeUnknown
 		}
 		return d.commit(id)
@@ -278,7 +278,7 @@ func (s *service) act(id string) {
 	w.Ledger.Sending(key, faults.NewContent(exchange, s.called, headers, body))
 	m := producer.Message{ID: id, Exchange: exchange, RoutingKey: s.called, Headers: headers, Body: body}
 	if percent(w.Choices, key+" delayed", 10) {
-		m.Delay = within(w.Choices, key+" delay", 0, time.Minute)
+		m.Delay = w.pace.long(w.Choices, key+" delay", 0, time.Minute)
 	}
 	err := s.data.send(s, s.current(), m)
 	w.Ledger.Noted(key, "producer", fmt.Sprint("Send returns: ", err))
@@ -322,7 +322,7 @@ func (w *World) produce() {
 	if most == 0 {
 		most = 10 + w.Choices.Intn("messages", 50)
 	}
-	span := within(w.Choices, "span", 10*time.Second, 3*time.Minute)
+	span := w.pace.long(w.Choices, "span", 10*time.Second, 3*time.Minute)
 	var all sync.WaitGroup
 	for i := range most {
 		p := w.producers[i%len(w.producers)]

@@ -153,7 +153,7 @@ func (r *redisServer) refuseWhile(ctx context.Context, w *World, d draws, answer
 		w.Ledger.Fault("Redis: " + d.of)
 		w.note("Redis: %s", d.of)
 		on.Store(true)
-		_ = sleep(ctx, d.within("length", 100*time.Millisecond, 20*time.Second))
+		_ = sleep(ctx, d.long("length", 100*time.Millisecond, 20*time.Second))
 		on.Store(false)
 	})
 }

@@ -2,6 +2,8 @@ package simulation
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 )
 
@@ -9,6 +11,8 @@ import (
 type drawnSettings struct {
 	// keys are of the configuration, and schedules those of loops that no key sets.
 	keys, schedules map[string]string
+	// heartbeat is that of connections to the broker, and poll how often relays read their tables.
+	heartbeat, poll time.Duration
 }
 
 // option is a key with the values of which a seed draws one.
@@ -33,6 +37,21 @@ var options = []option{
 	{"archive.retention", []string{"0", "5m"}},
 }
 
+// slowOptions take the place of options in a slow world.
+var slowOptions = []option{
+	{"confirm.after", []string{"6s", "1m", "10m"}},
+	{"confirm.attempts", []string{"15", "4", "8"}},
+	{"confirm.backoff", []string{"5s,10s,30s,1m,2m,5m", "1m,5m,30m", "10m,1h,2h"}},
+	{"confirm.give_up_after", []string{"0s", "0s", "3h"}},
+	{"confirm.lease", []string{"30s", "5m"}},
+	{"send.backoff", []string{"5s,30s,2m", "1m,10m,1h"}},
+	{"send.lease", []string{"30s", "5m"}},
+	{"done.retention", []string{"10m", "1h", "24h"}},
+	{"archive.retention", []string{"0", "5m", "3h"}},
+	{"confirm.schedule", []string{"@every 30s", "@every 2m", "*/5 * * * *"}},
+	{"send.schedule", []string{"@every 30s", "@every 2m", "*/5 * * * *"}},
+}
+
 // backgrounds are the loops that no message needs, and how often they pass by default. Most seeds slow them down: what
 // they cost is most of the cost of an idle coordinator.
 var backgrounds = map[string]time.Duration{
@@ -40,17 +59,34 @@ var backgrounds = map[string]time.Duration{
 	"archive": 2 * time.Second, "sweep": 10 * time.Second,
 }
 
+// slowRest is how much less often the backgrounds pass in a slow world, and slowBackgrounds are the other loops, which
+// watch and report only. Coordinators tell each other that they run: 15 s is within what they tolerate.
+const slowRest = 240
+
+var slowBackgrounds = map[string]string{
+	"peers": "@every 15s", "slowness": "@every 10m", "settings": "@every 10m", "backlog": "@every 10m",
+	"undecided": "@every 10m", "parked": "@every 10m", "unrelayed": "@every 10m", "letters": "@every 10m",
+	"delete": "@every 5m",
+}
+
 // drawSettings draws the settings. Where Redis forgets, the pulse that notices it is not slowed down.
-func drawSettings(c Choices, forgets bool) drawnSettings {
-	d := drawnSettings{keys: map[string]string{}, schedules: map[string]string{}}
-	for _, o := range options {
-		d.keys[o.key] = o.values[c.Intn("key "+o.key, len(o.values))]
+func drawSettings(c Choices, p pace, forgets bool) drawnSettings {
+	d := drawnSettings{
+		keys: map[string]string{}, schedules: map[string]string{}, heartbeat: 10 * time.Second, poll: 5 * time.Second,
 	}
 	every := 1 + 2*c.Intn("passes", 3)
 	for _, key := range []string{"confirm.schedule", "send.schedule"} {
 		d.keys[key] = fmt.Sprintf("@every %ds", every)
 	}
-	rest := []int{1, 4, 16, 16, 16}[c.Intn("rest", 5)]
+	drawn, rest := options, []int{1, 4, 16, 16, 16}[c.Intn("rest", 5)]
+	if p.slow() {
+		drawn, rest = slices.Concat(options, slowOptions), slowRest
+		d.heartbeat, d.poll = time.Minute, time.Minute
+		maps.Copy(d.schedules, slowBackgrounds)
+	}
+	for _, o := range drawn {
+		d.keys[o.key] = o.values[c.Intn("key "+o.key, len(o.values))]
+	}
 	for name, often := range backgrounds {
 		if forgets && name == "pulse" {
 			continue

@@ -37,8 +37,9 @@ func (d *sqlData) serve(run *serviceRun) error {
 	}
 	relay, err := outbox.New(outbox.Config{
 		Table: run.sql.store, Sender: outbox.ToCoordinator(run.sdk), Owner: run.host.name,
-		Batch:  1 + d.data.world.Choices.Intn("batch of "+d.producer, 20),
-		Logger: slog.New(d.data.world.log.handler(run.host.name)),
+		Batch:    1 + d.data.world.Choices.Intn("batch of "+d.producer, 20),
+		Interval: d.data.world.drawn.poll,
+		Logger:   slog.New(d.data.world.log.handler(run.host.name)),
 	})
 	if err == nil {
 		run.sql.relaying.Go(func() { relay.Run(run.life) })
@@ -65,7 +66,7 @@ var sqlWays = []sqlWay{
 		return ctx.Err()
 	}},
 	{percent: 15, before: func(ctx context.Context, s *service, id string) error {
-		return sleep(ctx, within(s.world.Choices, s.called+"/"+id+" lingers", time.Second, 2*time.Minute))
+		return sleep(ctx, s.world.pace.long(s.world.Choices, s.called+"/"+id+" lingers", time.Second, 2*time.Minute))
 	}},
 }
 

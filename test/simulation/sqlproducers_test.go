@@ -23,7 +23,7 @@ func (e everyProducer) Intn(what string, n int) int {
 func TestEachProducerDelivers(t *testing.T) {
 	arrived := map[string]int{}
 	r := Run(t, 1, Options{
-		Choices: everyProducer{NewChoices(1)}, Only: []string{"none"}, Messages: 90,
+		Choices: everyProducer{NewChoices(1)}, Only: []string{"none"}, Messages: 90, Times: 1,
 		Judge: func(w *World) {
 			for _, p := range w.producers {
 				for _, copies := range w.Ledger.Copies(p.name()) {
@@ -49,7 +49,7 @@ func TestEachProducerDelivers(t *testing.T) {
 // the world says so.
 func TestOrderBesideTombstoneIsContradiction(t *testing.T) {
 	r := Run(t, 1, Options{
-		Only: []string{"none"}, Messages: 1,
+		Only: []string{"none"}, Messages: 1, Times: 1,
 		Judge: func(w *World) {
 			d, err := w.newSQLData("wrong", false)
 			if err != nil {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -36,6 +37,8 @@ type Options struct {
 	Strikes []string
 	// Without names faults that do not happen, and Only those that may; empty: all may.
 	Without, Only []string
+	// Times is how many times longer everything is than in a quick world, 1 being a quick one; 0 lets the seed decide.
+	Times int
 	// Settings are keys of the coordinators' configuration.
 	Settings map[string]string
 	// Prepare is called with the new world, before anything runs in it.
@@ -51,6 +54,8 @@ type Report struct {
 	Seed uint64
 	// Wrong are the defects; none: the run is green.
 	Wrong []string
+	// Times is how many times longer everything was than in a quick world.
+	Times int
 	// Faults are the kinds of faults that the seed drew.
 	Faults []string
 	// Strikes are the names of the single faults that happened, in their order.
@@ -90,6 +95,7 @@ type World struct {
 	log       *worldLog
 	faulty    faulty
 	checking  *checking
+	pace      pace
 	drawn     drawnSettings
 	// life ends with the run.
 	life context.Context //nolint:containedctx // the world has one life
@@ -104,6 +110,7 @@ type World struct {
 // Run plays one world.
 func Run(t *testing.T, seed uint64, o Options) (r Report) {
 	t.Helper()
+	emptyPools()
 	cryptotest.SetGlobalRandom(t, seed)
 	var of atomic.Pointer[worldLog]
 	defer tellOfHang(t, seed, &of)()
@@ -115,6 +122,18 @@ func Run(t *testing.T, seed uint64, o Options) (r Report) {
 	return r
 }
 
+// played says that this process has played a world.
+var played atomic.Bool
+
+// emptyPools empties the pools of libraries after an earlier world: go-redis keeps timers in one, and a timer of one
+// bubble fails in another. Two collections empty a pool.
+func emptyPools() {
+	if played.Swap(true) {
+		runtime.GC()
+		runtime.GC()
+	}
+}
+
 func newWorld(t *testing.T, seed uint64, o Options) *World {
 	t.Helper()
 	w := &World{
@@ -124,8 +143,9 @@ func newWorld(t *testing.T, seed uint64, o Options) *World {
 	if w.Choices == nil {
 		w.Choices = NewChoices(seed)
 	}
+	w.pace = drawPace(w.Choices, o.Times)
 	w.drawFaults()
-	w.drawn, w.faulty.strikes.allowed = drawSettings(w.Choices, w.faulty.excuse.forgets), o.Strikes
+	w.drawn, w.faulty.strikes.allowed = drawSettings(w.Choices, w.pace, w.faulty.excuse.forgets), o.Strikes
 	w.databases.lost = map[string]bool{}
 	w.life, w.end = context.WithCancel(context.Background())
 	w.checking = newChecking(w)
@@ -243,7 +263,7 @@ func (w *World) sum(begun time.Time) Report {
 	defer w.mu.Unlock()
 	ids, _, copies := w.Ledger.Totals()
 	r := Report{
-		Seed: w.Seed, Wrong: w.wrong, Faults: w.faulty.names(), Strikes: w.faulty.strikes.happened,
+		Seed: w.Seed, Wrong: w.wrong, Times: w.pace.times, Faults: w.faulty.names(), Strikes: w.faulty.strikes.happened,
 		Events: w.Network.Events(), Messages: ids, Copies: copies,
 		Simulated: time.Since(begun), Coverage: w.checking.coverage.Counts(),
 	}

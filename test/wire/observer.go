@@ -113,19 +113,28 @@ func (o *Observer) answered(call waitingCall, value any, failed bool) {
 }
 
 // valueBuffer gathers bytes until they are whole values.
-type valueBuffer struct{ rest []byte }
+type valueBuffer struct {
+	rest   []byte
+	from   bytes.Reader
+	reader respReader
+}
 
 // add calls found for each whole value; failed reports an error in its place.
 func (v *valueBuffer) add(b []byte, found func(value any, failed bool)) {
 	v.rest = append(v.rest, b...)
+	if v.reader.from == nil {
+		v.reader.from = bufio.NewReader(&v.from)
+	}
 	for len(v.rest) > 0 {
-		r := &respReader{from: bufio.NewReader(bytes.NewReader(v.rest))}
-		value, err := r.value()
+		v.from.Reset(v.rest)
+		v.reader.from.Reset(&v.from)
+		v.reader.raw.Reset()
+		value, err := v.reader.value()
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 			return
 		}
 		failed := v.rest[0] == '-'
-		v.rest = v.rest[max(1, r.raw.Len()):]
+		v.rest = v.rest[max(1, v.reader.raw.Len()):]
 		found(value, failed || err != nil)
 	}
 	v.rest = nil

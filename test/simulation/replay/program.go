@@ -41,7 +41,7 @@ func Build(ctx context.Context, dir, pkg string, changed map[string]string) (Pro
 	if out, err := build.CombinedOutput(); err != nil {
 		return Program{}, fmt.Errorf("build %s: %w\n%s", pkg, err, out)
 	}
-	return Program{Path: path, Dir: pkg, Patience: 3 * time.Minute}, nil
+	return Program{Path: path, Dir: pkg, Patience: 10 * time.Minute}, nil
 }
 
 func addChanged(overlay string, changed map[string]string) error {
