@@ -66,7 +66,7 @@ func TestFinishedMessagesAreReplayed(t *testing.T) {
 	b.Shows("2 messages replayed")
 	r.await(msghandlerv1.State_STATE_DEAD, 3)
 	b.Open("/finished?since=soon")
-	b.Shows("an age is a number and a unit")
+	b.Shows("a time is written as 02:10")
 	b.Open("/finished?exchange=elsewhere")
 	b.Shows("No finished message here matches")
 }

@@ -116,7 +116,7 @@ func TestRetryAndDiscardNeedConfirmation(t *testing.T) {
 	b.Open("/audit?action=retry")
 	b.Lacks("discard done")
 	b.Open("/audit?since=soon")
-	b.Shows("an age is a number and a unit")
+	b.Shows("a time is written as 02:10")
 	b.Open("/audit?result=refused")
 	b.Shows("No record here.")
 }

@@ -92,7 +92,7 @@ func TestLettersAreReplayedAndDiscarded(t *testing.T) {
 	r := start(t, patient, g.configured)
 	b := browse(t, r.HTTPAddr())
 	b.Open("/letters")
-	b.Shows("Dead letters", "payments", "120", "3 h 0 min", "stock", "connection refused")
+	b.Shows("Dead letters", "payments", "120", "3 h", "stock", "connection refused")
 	b.Lacks("hunter2")
 	b.Click(`a[href="/letters?queue=payments"]`)
 	b.Shows("orders/2026-0001", "orders/2026-0100", "order 1001: no stock", "Next page")
@@ -109,7 +109,7 @@ func TestLettersAreReplayedAndDiscarded(t *testing.T) {
 	b.Lacks("orders/2026-0002", "Next page")
 	b.Click(`a[href*="2026-0004"]`)
 	b.Shows("A consumer of payments gave the message up, after 5 retries", "First cause: order 1001: no stock",
-		`"customer": "Zoë"`, "nordic", "3 h 0 min ago")
+		`"customer": "Zoë"`, "nordic", "3 h ago")
 
 	// A letter from its own page.
 	b.Click(`button[value=replay]`)

@@ -90,8 +90,8 @@ func (f *faulty) forget(since time.Time) {
 	f.forgotten = append(f.forgotten, [2]time.Time{since, time.Now()})
 }
 
-// isForgotten says that Redis may have lost a message that was accepted at a time: its producer was answered while Redis
-// lost its writes, or soon after, and Redis has not stored the message at another time.
+// isForgotten says that Redis may have lost a message that was accepted at a time: its producer was answered while
+// Redis lost its writes, or soon after, and Redis has not stored the message at another time.
 func (w *World) isForgotten(key string, accepted time.Time) bool {
 	stored := w.checking.storedAt(key)
 	return w.faulty.forgot(accepted, lateAnswer) && (stored.IsZero() || w.faulty.forgot(stored, 0))

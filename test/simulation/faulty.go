@@ -28,6 +28,8 @@ type fault struct {
 type excuse struct {
 	// refused: messages may end as DEAD. misanswered: those of called producers may end as ABANDONED.
 	refused, misanswered bool
+	// outlasted: messages may end in both states, and leave their markers, because an outage uses up all questions.
+	outlasted bool
 	// markers: markers may stay. sqlMarkers: those in SQL may.
 	markers, sqlMarkers bool
 	// elsewhere: messages with markers in SQL may be ABANDONED, or wait for a database that is not there any more.
@@ -38,7 +40,7 @@ type excuse struct {
 
 func (e excuse) or(o excuse) excuse {
 	return excuse{
-		refused: e.refused || o.refused, misanswered: e.misanswered || o.misanswered,
+		refused: e.refused || o.refused, misanswered: e.misanswered || o.misanswered, outlasted: e.outlasted || o.outlasted,
 		markers: e.markers || o.markers, sqlMarkers: e.sqlMarkers || o.sqlMarkers,
 		elsewhere: e.elsewhere || o.elsewhere, forgets: e.forgets || o.forgets,
 	}
@@ -50,9 +52,10 @@ func (e excuse) parks(s standing) bool {
 	producer, _, _ := strings.Cut(s.key, "/")
 	switch s.record.GetState() {
 	case pb.State_STATE_DEAD:
-		return e.refused
+		return e.refused || e.outlasted
 	case pb.State_STATE_ABANDONED:
-		return e.misanswered && !strings.HasSuffix(producer, attendingSuffix) || e.elsewhere && marksInSQL(producer)
+		return e.outlasted || e.misanswered && !strings.HasSuffix(producer, attendingSuffix) ||
+			e.elsewhere && marksInSQL(producer)
 	default:
 		return false
 	}
@@ -61,7 +64,7 @@ func (e excuse) parks(s standing) bool {
 // stays says whether the markers of a producer may stay.
 func (e excuse) stays(producer string) bool {
 	inMemory := slices.Contains(kinds[:2], producer)
-	return e.markers || e.sqlMarkers && !inMemory
+	return e.markers || e.outlasted || e.sqlMarkers && !inMemory
 }
 
 // marksInSQL says that a message, or a producer, is one with markers in SQL and no table of messages.
@@ -137,8 +140,9 @@ func (w *World) drawFaults() {
 		w.faulty.drawn = append(w.faulty.drawn, one)
 		w.faulty.excuse = w.faulty.excuse.or(one.excuse)
 	}
-	// An outage of hours uses up questions and publishings, and what is parked leaves its marker.
-	w.faulty.excuse.parked = w.faulty.excuse.parked || w.pace.slow()
+	if w.pace.slow() { // an outage of hours uses up questions and publishings
+		w.faulty.excuse = w.faulty.excuse.or(excuse{outlasted: true})
+	}
 }
 
 // breakThings begins the faults.

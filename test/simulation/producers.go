@@ -262,7 +262,8 @@ var ways = []way{
 	{10, func(context.Context, *service, *database, string) error { return errRefused }},
 	{10, func(context.Context, *service, *database, string) error { return producer.ErrOutcomeUnknown }},
 	{10, func(ctx context.Context, s *service, d *database, id string) error { // takes longer than the first question
-		if err := sleep(ctx, s.world.pace.long(s.world.Choices, s.called+" lingers", time.Second, 2*time.Minute)); err != nil {
+		lingers := s.world.pace.long(s.world.Choices, s.called+" lingers", time.Second, 2*time.Minute)
+		if err := sleep(ctx, lingers); err != nil {
 			return producer.ErrOutcomeUnknown
 		}
 		return d.commit(id)

@@ -75,7 +75,7 @@ func (r *redisServer) hook(peer *server.Peer, command string, arguments ...strin
 
 // script runs the commands about scripts.
 func (r *redisServer) script(peer *server.Peer, command string, arguments []string) (done bool) {
-	hash := ""
+	var hash string
 	switch {
 	case command == "SCRIPT" && len(arguments) == 2 && strings.EqualFold(arguments[0], "load"):
 		if hash = r.load(peer, arguments[1]); hash != "" {

@@ -38,8 +38,9 @@ func TestSimulation(t *testing.T) {
 		simulated += r.Simulated
 		covered.Add(r.Coverage)
 		events += r.Events
-		t.Logf("seed %d, %d times as long: %d events, %d messages, %d copies, %v simulated, %v CPU, faults %v", r.Seed, r.Times, r.Events, r.Messages,
-			r.Copies, r.Simulated.Round(time.Second), (cpu() - before).Round(10*time.Millisecond), r.Faults)
+		t.Logf("seed %d, %d times as long: %d events, %d messages, %d copies, %v simulated, %v CPU, faults %v",
+			r.Seed, r.Times, r.Events, r.Messages, r.Copies, r.Simulated.Round(time.Second),
+			(cpu() - before).Round(10*time.Millisecond), r.Faults)
 		for _, wrong := range r.Wrong {
 			t.Errorf("seed %d: %s", r.Seed, wrong)
 		}

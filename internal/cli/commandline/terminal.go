@@ -33,7 +33,8 @@ func (s *Session) Drawn(out io.Writer) *Session {
 	return &drawn
 }
 
-// Unpaged is the session without a pager, for output that goes on: a pager would halt the output until its reader quits.
+// Unpaged is the session without a pager, for output that goes on: a pager would halt the output until its reader
+// quits.
 func (s *Session) Unpaged() *Session {
 	unpaged := *s
 	unpaged.unpaged = true
