@@ -150,8 +150,15 @@ func contentOf(files []string) (all string) {
 	return all
 }
 
-// reload reads the configuration again, and uses the new values that need no restart: all of them or none.
+// reload reads the configuration again, and uses the new values that need no restart: all of them or none. Where Redis
+// has been opened meanwhile, at the URL of before maybe, it does so once more.
 func (a *App) reload(why string) {
+	for a.reloadOnce(why) {
+		why = "the opening of Redis"
+	}
+}
+
+func (a *App) reloadOnce(why string) (again bool) {
 	store := a.store.Load()
 	next, changes, move, err := a.readConfiguration(store)
 	if err == nil {
@@ -161,9 +168,8 @@ func (a *App) reload(why string) {
 		err = a.callers.authenticator.Use(rulesOf(&next.Config)) // the globs are checked: it does not fail any more
 	}
 	a.metrics.ConfigRead(err)
-	if a.finishReload(why, next, changes, move, err); a.store.Load() != store && err == nil {
-		a.reload("the opening of Redis") // the store may be at the URL of before
-	}
+	a.finishReload(why, next, changes, move, err)
+	return a.store.Load() != store && err == nil
 }
 
 // readConfiguration reads the sources again, and examines whether Redis may be where they say. A URL of Redis that

@@ -273,7 +273,7 @@ func TestOneCoordinatorRecordsDerivedProblems(t *testing.T) {
 }
 
 // A coordinator that starts while a problem ends knows nothing of the problem, and nothing of it may be lost.
-func TestLateCoordinatorLeavesTheRecordToOthers(t *testing.T) {
+func TestLateCoordinatorLeavesTheRecord(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		start, second, s, theirs := time.Now(), newTroubled("b"), &store{}, &store{}
@@ -296,7 +296,7 @@ func TestLateCoordinatorLeavesTheRecordToOthers(t *testing.T) {
 }
 
 // The coordinator that records what all find may be killed before.
-func TestDerivedProblemsOfTheKilledAreRecorded(t *testing.T) {
+func TestDerivedProblemsOfKilledAreRecorded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		start, first, second, s, theirs := time.Now(), newTroubled("a"), newTroubled("b"), &store{}, &store{}

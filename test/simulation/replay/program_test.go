@@ -3,6 +3,7 @@ package replay
 import (
 	"flag"
 	"os"
+	"os/signal"
 	"strings"
 	"testing"
 	"time"
@@ -13,7 +14,9 @@ var planFlag = flag.String("plan", "", "the plan of TestPlan")
 // TestPlan is what the process of TestHangingRunShowsItsStacks runs.
 func TestPlan(*testing.T) {
 	if *planFlag != "" {
-		time.Sleep(time.Hour)
+		interrupted := make(chan os.Signal, 1) // nothing interrupts it
+		signal.Notify(interrupted, os.Interrupt)
+		<-interrupted
 	}
 }
 
