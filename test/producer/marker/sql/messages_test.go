@@ -150,7 +150,7 @@ func TestClaimIsExclusiveUntilLockEnds(t *testing.T) {
 		db := d.open(t)
 		s := d.store(t, db, nil)
 		enqueue(t, db, s, "1", "2", "3")
-		dead := claim(t, s, 2, 300*time.Millisecond)
+		dead := claim(t, s, 2, 3*time.Second) // a busy machine takes a second for the next claim
 		alive := claim(t, s, 10, time.Minute)
 		if len(dead.Messages) != 2 || len(alive.Messages) != 1 {
 			t.Fatalf("claimed %d and %d of 3", len(dead.Messages), len(alive.Messages))
