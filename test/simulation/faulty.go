@@ -30,6 +30,8 @@ type excuse struct {
 	refused, misanswered bool
 	// outlasted: messages may end in both states, and leave their markers, because an outage uses up all questions.
 	outlasted bool
+	// web: the producer that is called by HTTP may keep its markers.
+	web bool
 	// markers: markers may stay. sqlMarkers: those in SQL may.
 	markers, sqlMarkers bool
 	// elsewhere: messages with markers in SQL may be ABANDONED, or wait for a database that is not there any more.
@@ -42,20 +44,19 @@ func (e excuse) or(o excuse) excuse {
 	return excuse{
 		refused: e.refused || o.refused, misanswered: e.misanswered || o.misanswered, outlasted: e.outlasted || o.outlasted,
 		markers: e.markers || o.markers, sqlMarkers: e.sqlMarkers || o.sqlMarkers,
-		elsewhere: e.elsewhere || o.elsewhere, forgets: e.forgets || o.forgets,
+		elsewhere: e.elsewhere || o.elsewhere, forgets: e.forgets || o.forgets, web: e.web || o.web,
 	}
 }
 
-// parks says whether a message may end in the state for operators in which it stands. Answers are spoiled only of
-// producers that are called, and databases are replaced only of those with markers in SQL.
+// parks says whether a message may end in the state for operators in which it stands. Databases are replaced only of
+// those with markers in SQL.
 func (e excuse) parks(s standing) bool {
 	producer, _, _ := strings.Cut(s.key, "/")
 	switch s.record.GetState() {
 	case pb.State_STATE_DEAD:
 		return e.refused || e.outlasted
 	case pb.State_STATE_ABANDONED:
-		return e.outlasted || e.misanswered && !strings.HasSuffix(producer, attendingSuffix) ||
-			e.elsewhere && marksInSQL(producer)
+		return e.outlasted || e.misanswered || e.elsewhere && marksInSQL(producer)
 	default:
 		return false
 	}
@@ -63,15 +64,11 @@ func (e excuse) parks(s standing) bool {
 
 // stays says whether the markers of a producer may stay.
 func (e excuse) stays(producer string) bool {
-	inMemory := slices.Contains(kinds[:2], producer)
-	return e.markers || e.outlasted || e.sqlMarkers && !inMemory
+	return e.markers || e.outlasted || e.web && producer == webName || e.sqlMarkers && !inMemory(producer)
 }
 
 // marksInSQL says that a message, or a producer, is one with markers in SQL and no table of messages.
 func marksInSQL(name string) bool { return strings.HasPrefix(name, markingPrefix) }
-
-// attendingSuffix ends the names of producers that attend.
-const attendingSuffix = "attending"
 
 // draws are the choices of one fault.
 type draws struct {
@@ -94,7 +91,7 @@ func (d draws) long(what string, least, most time.Duration) time.Duration {
 
 // allFaults is the table of faults.
 var allFaults = slices.Concat(
-	networkFaults, nodeFaults, redisFaults, brokerFaults, answerFaults, databaseFaults,
+	networkFaults, nodeFaults, redisFaults, brokerFaults, answerFaults, httpFaults, databaseFaults,
 )
 
 // faulty is what is broken in a world.
@@ -107,9 +104,10 @@ type faulty struct {
 	running sync.WaitGroup
 
 	mu sync.Mutex
-	// judges decide about publishings at the broker, and answers about calls of producers.
+	// judges decide about publishings at the broker, answers about calls of producers, and pages about those by HTTP.
 	judges  []amqpbroker.Judge
 	answers []answerFault
+	pages   []pageFault
 	// forgotten are the times whose writes Redis has lost.
 	forgotten [][2]time.Time
 }
@@ -191,7 +189,7 @@ func (f *faulty) judgePublished(p amqpbroker.Published) amqpbroker.Verdict {
 
 // answering lets a call of a coordinator be answered, or not.
 func (f *faulty) answering(
-	ctx context.Context, producer string, in any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler,
+	ctx context.Context, producer string, in any, next grpc.UnaryHandler,
 ) (any, error) {
 	f.mu.Lock()
 	answers := f.answers

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -55,9 +57,15 @@ type business interface {
 // markingPrefix begins the names of producers with markers in SQL.
 const markingPrefix = "marking"
 
-// kinds are the producers with the SDK: one that is called by gRPC, and one that attends, with data in memory; the same
-// with markers in SQL; and one with a local message table.
-var kinds = []string{"called", "attending", markingPrefix, markingPrefix + "-attending", "queueing"}
+// kinds are the producers with the SDK. The first three have their data in memory: one is called by gRPC, one attends,
+// and one is called by HTTP. Two have markers in SQL, and the last has a local message table.
+var kinds = []string{"called", "attending", webName, markingPrefix, markingPrefix + "-attending", "queueing"}
+
+// webName is the producer that is called by HTTP.
+const webName = "web"
+
+// inMemory says that a producer has its data in memory.
+func inMemory(kind string) bool { return slices.Contains(kinds[:3], kind) }
 
 // hasProducer says whether a world has a producer. The first is in each.
 func (w *World) hasProducer(kind string) bool {
@@ -73,7 +81,7 @@ func (w *World) startProducers() error {
 		s := &service{
 			world: w, called: kind, address: fmt.Sprintf("10.2.0.%d", i+1), attends: strings.HasSuffix(kind, "attending"),
 		}
-		if s.data = newDatabase(kind, w.Ledger); i >= 2 {
+		if s.data = newDatabase(kind, w.Ledger); !inMemory(kind) {
 			data, err := w.newSQLData(kind, kind == "queueing")
 			if err != nil {
 				return err
@@ -110,6 +118,7 @@ type serviceRun struct {
 	host   *Host
 	sdk    *producer.Producer
 	server *grpc.Server
+	web    *http.Server
 	// sql is the process's way to its database; nil for data in memory.
 	sql *sqlProcess
 	// life ends with the process: a business that waits goes no further.
@@ -137,12 +146,16 @@ func (s *service) start() error {
 		Name: s.called, Coordinator: s.world.coordinators(), Markers: markers,
 		Logger: slog.New(s.world.log.handler(host.name)),
 	}
-	if !s.attends {
-		config.CallbackTarget = s.address + ":7000"
-		config.Coordinators.Anyone = true
-	} else {
+	serves := s.address + ":7000"
+	switch {
+	case s.attends:
 		options = append(options, grpc.WithStreamInterceptor(s.observeStream))
+	case s.called == webName:
+		config.CallbackTarget = "http://" + serves + httpPath
+	default:
+		config.CallbackTarget = serves
 	}
+	config.Coordinators.Anyone = config.CallbackTarget != ""
 	config.DialOptions = options
 	if run.sdk, err = producer.New(config); err != nil {
 		return err
@@ -154,9 +167,13 @@ func (s *service) start() error {
 	if s.attends {
 		return nil
 	}
-	listener, err := host.Listen(context.Background(), "tcp", config.CallbackTarget)
+	listener, err := host.Listen(context.Background(), "tcp", serves)
 	if err != nil {
 		return err
+	}
+	if s.called == webName {
+		s.serveHTTP(run, listener)
+		return nil
 	}
 	run.server = grpc.NewServer(grpc.UnaryInterceptor(s.answer))
 	run.sdk.Register(run.server)
@@ -193,12 +210,15 @@ func (r *serviceRun) close() {
 	if r.server != nil {
 		r.server.Stop()
 	}
+	if r.web != nil {
+		_ = r.web.Close() // what is open is cut
+	}
 	r.sql.close()
 }
 
 // answer notes the definite verdicts of the producer, and lets faults change what becomes of an answer.
-func (s *service) answer(ctx context.Context, in any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-	return s.world.faulty.answering(ctx, s.called, in, info, func(ctx context.Context, in any) (any, error) {
+func (s *service) answer(ctx context.Context, in any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+	return s.world.faulty.answering(ctx, s.called, in, func(ctx context.Context, in any) (any, error) {
 		out, err := next(ctx, in)
 		if r, ok := out.(*pb.ConfirmResponse); ok && err == nil {
 			s.said(r)
@@ -216,31 +236,6 @@ func (s *service) said(r *pb.ConfirmResponse) {
 			s.world.Ledger.Said(s.called+"/"+c.GetId(), faults.RolledBack)
 		}
 	}
-}
-
-// observeStream notes the answers over streams.
-func (s *service) observeStream( //nolint:revive // grpc.StreamClientInterceptor has these parameters
-	ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, open grpc.Streamer,
-	options ...grpc.CallOption,
-) (grpc.ClientStream, error) {
-	stream, err := open(ctx, desc, conn, method, options...)
-	if err != nil || method != pb.MessageHandlerService_Attend_FullMethodName {
-		return stream, err
-	}
-	return &observed{stream, s}, nil
-}
-
-type observed struct {
-	grpc.ClientStream
-	service *service
-}
-
-// SendMsg implements grpc.ClientStream.
-func (o *observed) SendMsg(m any) error {
-	if r, is := m.(*pb.AttendRequest); is {
-		o.service.said(r.GetAnswer().GetConfirm())
-	}
-	return o.ClientStream.SendMsg(m)
 }
 
 // way is how the business of a message goes.
